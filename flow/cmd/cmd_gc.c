@@ -116,7 +116,7 @@ static int keep_marked(lf_pairs *keep, lf_ledger *l, lf_err *err)
     return rc;
 }
 
-/* "val_loss", "score:max", "val_loss=3" */
+/* "valid_loss", "score:max", "valid_loss=3" */
 static int parse_best(char *key, size_t cap, bool *max, int64_t *n, const char *word, lf_err *err)
 {
     const char *eq = strrchr(word, '='), *end = eq != NULL ? eq : word + strlen(word),
@@ -132,7 +132,7 @@ static int parse_best(char *key, size_t cap, bool *max, int64_t *n, const char *
               (eq == NULL || (lf_parse_i64(n, eq + 1, NULL) == 0 && *n > 0));
     if (!ok)
         return lf_fail(err, LF_EINVAL,
-                       "--keep-best %s: METRIC[:min|max][=N], such as val_loss or score:max=3",
+                       "--keep-best %s: METRIC[:min|max][=N], such as valid_loss or score:max=3",
                        word);
     snprintf(key, cap, "%.*s", (int)(stop - word), word);
     return 0;
@@ -148,7 +148,11 @@ static int keep_best(lf_pairs *keep, lf_ledger *l, const char *word, lf_err *err
     if (rc == 0)
         rc = lf_fields_list(&rows, &said_fields, lf_ledger_best(l, key, max, n, err), err);
     if (rc == 0 && rows.n == 0)
-        rc = lf_fail(err, LF_ENOENT, "--keep-best %s: no run has a metric of this name", word);
+        rc = lf_fail(
+            err, LF_ENOENT,
+            "--keep-best %s: no run has a metric of this name; `loong-flow metrics STAGE` shows "
+            "which there are",
+            word);
     for (size_t i = 0; rc == 0 && i < rows.n; i++) {
         snprintf(why, sizeof why, "%s %s of all: %.6g", max ? "highest" : "lowest", key,
                  rows.v[i].last);

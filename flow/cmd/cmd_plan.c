@@ -10,6 +10,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "flow/cmd/cmd_plan.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
@@ -223,14 +224,8 @@ static void print_lead(const struct lead *lead)
                lf_fmt_duration(c, sizeof c, lead->grace_s));
 }
 
-/* What times are estimated with. */
-struct ask {
-    double rate;  /* FLOP/s as given, 0: as known */
-    bool measure; /* where nothing is known */
-};
-
 static void set_cost(struct row *row, lf_prep *p, const lf_cost_row *cost, const lf_doc_stage *st,
-                     const struct ask *ask)
+                     const lf_plan_ask *ask)
 {
     if (!cost->cost.given) {
         row->error = cost->error;
@@ -254,7 +249,7 @@ static void set_cost(struct row *row, lf_prep *p, const lf_cost_row *cost, const
 }
 
 static int set_row(struct row *row, lf_prep *p, const lf_stage_view *s, const lf_cost_row *cost,
-                   const struct ask *ask, lf_err *err)
+                   const lf_plan_ask *ask, lf_err *err)
 {
     lf_buf asks;
     row->name = s->plan->name;
@@ -426,8 +421,9 @@ static void print_text(const struct plan *o, const lf_doc *doc, bool changed)
         lf_say("refused: %s\n", o->refused);
 }
 
-static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, const struct ask *ask,
-                      const lf_sweep_sum *sum, const lf_err *fit, lf_err *err)
+static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs,
+                      const lf_plan_ask *ask, const lf_sweep_sum *sum, const lf_err *fit,
+                      lf_err *err)
 {
     struct plan o = {.name = p->plan->name,
                      .scheduler = p->plan->scheduler,
@@ -444,6 +440,10 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, co
         struct row *row = lf_rows_add(&o.stages, sizeof *row, err);
         rc = row == NULL ? LF_ENOMEM
                          : set_row(row, p, s, next_cost(costs, &at, s->plan->name), ask, err);
+        if (rc == 0 && ask->wanted != NULL && !ask->wanted[i] && row->will_run) {
+            row->will_run = false;
+            snprintf(row->why, sizeof row->why, "it is not among the stages that were asked for");
+        }
     }
     if (rc == 0 && c->json)
         rc = lf_cmd_print(&o, &plan_fields, err);
@@ -457,10 +457,31 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, co
     return rc;
 }
 
+int lf_cmd_show_plan(const lf_cmd *c, lf_prep *p, const lf_plan_ask *ask, lf_err *err)
+{
+    lf_cost_rows costs = {.n = 0};
+    lf_err fit = LF_ERR_INIT;
+    if (ask->rate <= 0 && ask->measure)
+        lf_cost_measure(p);
+    int rc = lf_cost_ask(&costs, p, err);
+    if (rc == 0)
+        rc = lf_cost_refuse(&costs, c->def->table->stage, err);
+    lf_sweep_sum sum = {.given = false};
+    if (rc == 0)
+        lf_sweep_add_up(&sum, p, &costs, ask->rate);
+    if (rc == 0 && lf_cost_check(p, &costs, &fit) == 0)
+        lf_sweep_check(&sum, &fit);
+    if (rc == 0)
+        rc = print_plan(c, p, &costs, ask, &sum, &fit, err);
+    if (rc == 0 && fit.rc != 0)
+        rc = LF_FLOW_FAILED;
+    lf_cost_rows_fini(&costs);
+    return rc;
+}
+
 static int run_plan(lf_cmd *c, lf_err *err)
 {
     lf_prep p;
-    lf_cost_rows costs = {.n = 0};
     lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini",
                       .tables = c->tables,
                       .fresh_run = lf_optset_bool(c->opts, "new"),
@@ -468,25 +489,10 @@ static int run_plan(lf_cmd *c, lf_err *err)
     a.sets = lf_cmd_list(c, "set", &a.n_sets, err);
     int rc = a.sets == NULL ? LF_ENOMEM : lf_prep_make(&p, &a, err);
     if (rc == 0) {
-        const struct ask ask = {
+        const lf_plan_ask ask = {
             .rate = lf_optset_is_set(c->opts, "rate") ? (double)lf_optset_int(c->opts, "rate") : 0,
             .measure = lf_optset_bool(c->opts, "measure")};
-        lf_err fit = LF_ERR_INIT;
-        if (ask.rate <= 0 && ask.measure)
-            lf_cost_measure(&p);
-        rc = lf_cost_ask(&costs, &p, err);
-        if (rc == 0)
-            rc = lf_cost_refuse(&costs, "plan", err);
-        lf_sweep_sum sum = {.given = false};
-        if (rc == 0)
-            lf_sweep_add_up(&sum, &p, &costs, ask.rate);
-        if (rc == 0 && lf_cost_check(&p, &costs, &fit) == 0)
-            lf_sweep_check(&sum, &fit);
-        if (rc == 0)
-            rc = print_plan(c, &p, &costs, &ask, &sum, &fit, err);
-        if (rc == 0 && fit.rc != 0)
-            rc = LF_FLOW_FAILED;
-        lf_cost_rows_fini(&costs);
+        rc = lf_cmd_show_plan(c, &p, &ask, err);
         lf_prep_fini(&p);
     }
     free((void *)(uintptr_t)a.sets);

@@ -17,6 +17,7 @@
 #include "engine/base/sys.h"
 #include "flow/cmd/bar.h"
 #include "flow/cmd/cmd_batch.h"
+#include "flow/cmd/cmd_plan.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/complaint.h"
 #include "flow/cmd/console.h"
@@ -35,6 +36,7 @@
 #include "flow/sched/sched.h"
 
 #define CONFIG_MAX_BYTES ((size_t)1 << 20)
+#define MAX_RERUN        1000 /* names of stages in a command */
 
 #define DRIVE_ROWS                                                                                 \
     LF_CMD_COMMON,                                                                                 \
@@ -57,8 +59,19 @@
         LF_OPT_ROW(.name = "quiet", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",              \
                    .help = "say nothing but errors")
 
+#define FORCE_ROW                                                                                  \
+    LF_OPT_ROW(.name = "force", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,                \
+               .help = "make this stage and what needs it again, in a new run that takes over "    \
+                       "the others; may be repeated")
+
 static const lf_opt run_rows[] = {
     DRIVE_ROWS,
+    FORCE_ROW,
+    {.name = "dry_run",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "show what would run and what it costs, as plan does, and start nothing"},
     {.name = "new",
      .type = LF_OPT_BOOL,
      LF_OPT_COMMAND,
@@ -66,8 +79,24 @@ static const lf_opt run_rows[] = {
      .help = "a new run that takes over nothing"},
 };
 LF_CMD_TABLE(run, "run a pipeline on this machine, or continue it", run_rows);
+static const lf_opt rerun_rows[] = {
+    DRIVE_ROWS,
+    {.name = "dry_run",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "show what would run and what it costs, and start nothing"},
+    {.name = "pipeline",
+     .type = LF_OPT_PATH,
+     LF_OPT_COMMAND,
+     .def = "pipeline.ini",
+     .help = "pipeline file"},
+};
+LF_CMD_TABLE(rerun, "make stages again, and what needs them, in a new run (run --force)",
+             rerun_rows);
 static const lf_opt submit_rows[] = {
     DRIVE_ROWS,
+    FORCE_ROW,
     LF_CMD_BATCH_ROWS,
     {.name = "new",
      .type = LF_OPT_BOOL,
@@ -278,15 +307,15 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
 
 static bool wants_dry_run(const lf_cmd *c)
 {
-    return strcmp(c->def->table->stage, "run") != 0 && lf_optset_bool(c->opts, "dry_run");
+    return lf_optset_bool(c->opts, "dry_run");
 }
 
 /* run is for this machine, whatever the pipeline says; the others go where it says. */
 static int find_submitter(const lf_submitter **out, const lf_cmd *c, const lf_prep *p, lf_err *err)
 {
     const char *cmd = c->def->table->stage;
-    bool here =
-        strcmp(cmd, "run") == 0 || (strcmp(cmd, "resume") == 0 && lf_optset_bool(c->opts, "local"));
+    bool here = strcmp(cmd, "run") == 0 || strcmp(cmd, "rerun") == 0 ||
+                (strcmp(cmd, "resume") == 0 && lf_optset_bool(c->opts, "local"));
     int rc = lf_submitter_find(out, p->plan->scheduler, err);
     if (rc < 0 || !here)
         return rc;
@@ -434,14 +463,33 @@ static int check_word(const lf_cmd *c, const lf_prep *p, const lf_texts *accepte
     return rc;
 }
 
+/* Without a scheduler there are no job scripts to show: what plan tells, of the stages that were
+ * asked for. */
+static int dry_run_here(const lf_cmd *c, lf_prep *p, const lf_texts *accepted, lf_err *err)
+{
+    size_t n_only = 0;
+    const char **only = lf_cmd_list(c, "only", &n_only, err);
+    bool *wanted = only != NULL ? lf_calloc(p->view.n + 1, sizeof *wanted, err) : NULL;
+    const lf_select select = {.only = only,
+                              .n_only = n_only,
+                              .until = lf_optset_str(c->opts, "until"),
+                              .from = lf_optset_str(c->opts, "from")};
+    int rc = wanted == NULL ? LF_ENOMEM : lf_prep_check_accepted(p, accepted, err);
+    if (rc == 0)
+        rc = lf_select_stages(wanted, &p->view, &select, err);
+    if (rc == 0)
+        rc = lf_cmd_show_plan(c, p, &(lf_plan_ask){.measure = true, .wanted = wanted}, err);
+    free(wanted);
+    free(only);
+    return rc;
+}
+
 static int drive(const lf_cmd *c, lf_prep *p, const lf_texts *accepted, bool restart, lf_err *err)
 {
     const lf_submitter *sub = NULL;
     int rc = find_submitter(&sub, c, p, err);
     if (rc == 0 && wants_dry_run(c) && (sub->can & LF_CAN_BATCH) == 0)
-        rc = lf_fail(err, LF_EINVAL,
-                     "scheduler = %s has no job scripts; `loong-flow plan` tells what would run",
-                     sub->name);
+        return dry_run_here(c, p, accepted, err);
     if (rc == 0 && !wants_dry_run(c))
         rc = lf_sync_probe(&p->project, err);
     if (rc == 0)
@@ -503,7 +551,28 @@ static int run_run(lf_cmd *c, lf_err *err)
 {
     lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini",
                       .create = !wants_dry_run(c),
+                      .exe_missing_ok = wants_dry_run(c),
                       .fresh_run = lf_optset_bool(c->opts, "new")};
+    const char **force = lf_cmd_list(c, "force", &a.n_force, err);
+    if (force == NULL)
+        return LF_ENOMEM;
+    a.force = force;
+    int rc = a.fresh_run && a.n_force > 0
+                 ? lf_fail(err, LF_EINVAL, "--new makes all again; leave --force out")
+                 : prepare_and_drive(c, &a, err);
+    free(force);
+    return rc;
+}
+
+static int run_rerun(lf_cmd *c, lf_err *err)
+{
+    lf_prep_args a = {.pipeline = lf_optset_str(c->opts, "pipeline"),
+                      .create = !wants_dry_run(c),
+                      .exe_missing_ok = wants_dry_run(c),
+                      .force = (const char *const *)c->words,
+                      .n_force = (size_t)c->n_words};
+    if (c->n_words == 0)
+        return lf_fail(err, LF_EINVAL, "which stage? loong-flow rerun STAGE...");
     return prepare_and_drive(c, &a, err);
 }
 
@@ -518,6 +587,8 @@ static int run_resume(lf_cmd *c, lf_err *err)
 
 const lf_cmd_def lf_cmd_run = {
     .table = &run_table, .words = "[PIPELINE]", .max_words = 1, .run = run_run};
+const lf_cmd_def lf_cmd_rerun = {
+    .table = &rerun_table, .words = "STAGE...", .max_words = MAX_RERUN, .run = run_rerun};
 const lf_cmd_def lf_cmd_submit = {
     .table = &submit_table, .words = "[PIPELINE]", .max_words = 1, .run = run_run};
 const lf_cmd_def lf_cmd_resume = {

@@ -38,7 +38,11 @@ static const lf_help helps[] = {
      "loong-flow run\n"
      "loong-flow run --set train.lr=1e-3\n"
      "loong-flow run --until train           # and what it needs\n"
+     "loong-flow run --dry-run               # what plan shows\n"
      "loong-flow run --new                   # all again, from nothing\n"},
+    {"rerun", "Run", "STAGE     what is made again, with what needs it\n",
+     "loong-flow rerun train\n"
+     "loong-flow rerun tokenize train --dry-run\n"},
     {"submit", "Run", A_PIPELINE,
      "loong-flow submit --dry-run            # the job scripts\n"
      "loong-flow submit --wait\n"},
@@ -63,6 +67,7 @@ static const lf_help helps[] = {
      "loong-flow logs train --follow\n"},
     {"show", "Look at runs", A_RUN "STAGE     only this stage\n",
      "loong-flow show train\n"
+     "loong-flow show shards --samples 1     # tokens, and which of them are trained\n"
      "loong-flow show first-3 train\n"},
     {"metrics", "Look at runs",
      "STAGE     of the newest run, or of each --run; default: the one with most records\n"
@@ -123,6 +128,7 @@ const char *lf_help_value(const lf_opt *o)
         {"run", "RUN"},
         {"stage", "STAGE"},
         {"only", "STAGE"},
+        {"force", "STAGE"},
         {"until", "STAGE"},
         {"from", "STAGE"},
         {"after", "STAGE"},

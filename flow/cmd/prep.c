@@ -140,6 +140,38 @@ static int find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *
     return 0;
 }
 
+static int no_stage(const lf_doc *plan, const char *name, lf_err *err)
+{
+    const char *names[512], *near;
+    size_t n = 0;
+    for (; n < plan->stages.n && n < sizeof names / sizeof names[0]; n++)
+        names[n] = plan->stages.v[n].name;
+    near = lf_nearest(name, names, n);
+    return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in the pipeline%s%s%s", name,
+                   near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                   near != NULL ? "?" : "");
+}
+
+/* What is forced, and what needs it, takes over nothing; also when the run is continued later. */
+static int isolate_forced(lf_doc *plan, const lf_prep_args *a, lf_err *err)
+{
+    for (size_t i = 0; i < a->n_force; i++) {
+        lf_doc_stage *st = lf_doc_find(plan, a->force[i]);
+        if (st == NULL)
+            return no_stage(plan, a->force[i], err);
+        st->isolated = lf_flag_of(true);
+    }
+    for (size_t i = 0; i < plan->stages.n; i++) { /* in running order */
+        lf_doc_stage *st = &plan->stages.v[i];
+        for (size_t k = 0; k < st->deps.n; k++) {
+            const lf_doc_stage *dep = lf_doc_find(plan, st->deps.v[k]);
+            if (dep != NULL && dep->isolated.v)
+                st->isolated = lf_flag_of(true);
+        }
+    }
+    return 0;
+}
+
 /* The result of another run for a stage that has none of its own here. */
 static int adopt_result(lf_doc_stage *st, lf_results *results, const lf_run *run, const lf_doc *old,
                         lf_err *err)
@@ -150,6 +182,12 @@ static int adopt_result(lf_doc_stage *st, lf_results *results, const lf_run *run
         return rc;
     const lf_doc_stage *before = lf_doc_find(old, st->name);
     lf_adopted found = {.given = false};
+    if (before != NULL && before->isolated.v)
+        st->isolated = before->isolated;
+    if (st->isolated.v) {
+        lf_stage_scan_fini(&s);
+        return 0;
+    }
     if (before != NULL && before->adopted.given &&
         lf_text_same(before->adopted.spec_id, st->spec_id)) {
         lf_adopted_fini(&st->adopted);
@@ -219,13 +257,15 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
                          data_dir, run.id, run.data);
         if (rc == 0)
             set_previous(p, run.plan);
-    } else if (rc == 0 && !a->fresh_run) {
+    } else if (rc == 0 && !p->fresh_run) {
         rc = find_own_run(&run, p, &runs, data, a->accepted, err);
         p->has_run = rc == 1;
         rc = rc > 0 ? 0 : rc;
     }
     if (rc == 0 && !p->has_run)
         rc = imaginary_run(&run, data, err);
+    if (rc == 0)
+        rc = isolate_forced(p->plan, a, err);
     if (rc == 0) {
         old = run.plan;
         run.plan = NULL;
@@ -307,7 +347,7 @@ int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err)
 {
     lf_prep p;
     memset(&p, 0, sizeof p);
-    p.fresh_run = args->fresh_run;
+    p.fresh_run = args->fresh_run || args->n_force > 0;
     p.tables = args->tables;
     int rc = 0;
     if (args->resume) {
@@ -494,7 +534,10 @@ static void explain_change(const lf_prep *p, const lf_stage_view *s, const lf_te
         return;
     }
     if (changes(&diff, p, s, att) < 0 || diff.n == 0) {
-        snprintf(text, cap, "%s%s%s", s->n_attempts == 0 ? "it has not run yet" : "",
+        snprintf(text, cap, "%s%s%s",
+                 s->n_attempts > 0         ? ""
+                 : s->plan->isolated.given ? "it is made again, as asked"
+                                           : "it has not run yet",
                  s->n_attempts == 0 && s->reason[0] != '\0' ? "; " : "", s->reason);
         return;
     }

@@ -24,7 +24,10 @@ typedef struct lf_prep_args {
     const lf_opt_table *const *tables;
     bool create;    /* make .loong when it is missing (run), instead of doing without (plan) */
     bool fresh_run; /* --new: neither an existing run nor earlier results */
-    bool resume;    /* continue the run named by run_word */
+    /* Stages that are made again, with what needs them: a new run that takes over the others. */
+    const char *const *force;
+    size_t n_force;
+    bool resume; /* continue the run named by run_word */
     const char *run_word;
     const char *project; /* resume: project directory, NULL: the nearest */
     bool exe_missing_ok;
@@ -48,7 +51,7 @@ typedef struct lf_prep {
     bool has_run;           /* view.run is an existing run, otherwise a new one would be made */
     lf_doc *previous;       /* document of the newest run of this name, NULL when there is none */
     LF_ROWS(lf_rate) rates; /* what is known of kinds (cost.h) */
-    bool fresh_run;         /* as asked */
+    bool fresh_run;         /* a new run in any case: as asked, or by force */
     const lf_opt_table *const *tables; /* as given */
     bool changed;                      /* plan differs from the run's newest revision */
     /* The newest run of this name under the new plan, where it is other work and nothing that is

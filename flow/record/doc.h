@@ -136,6 +136,7 @@ typedef struct lf_doc_stage {
     char *spec_id;
     lf_doc_exe exe;
     lf_adopted adopted;
+    lf_flag isolated; /* no result of another run is taken over for this stage */
     lf_cost plan;
     lf_real estimate_s;
     struct json_t *more;

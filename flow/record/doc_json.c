@@ -76,7 +76,7 @@ const struct lf_fields lf_doc_stage_fields = LF_FIELDS_KEPT(
     LF_RECORD(lf_doc_stage, resources, lf_resources_fields),
     LF_RECORD(lf_doc_stage, spec, lf_spec_fields, .needed = true),
     LF_MEMBERS_NEEDED(lf_doc_stage, spec_id), LF_RECORD(lf_doc_stage, exe, lf_exe_fields),
-    LF_RECORD(lf_doc_stage, adopted, lf_adopted_fields),
+    LF_RECORD(lf_doc_stage, adopted, lf_adopted_fields), LF_MEMBERS(lf_doc_stage, isolated),
     LF_RECORD(lf_doc_stage, plan, lf_cost_fields), LF_MEMBERS(lf_doc_stage, estimate_s));
 
 static const struct lf_fields site_fields = LF_FIELDS_PART(

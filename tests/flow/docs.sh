@@ -127,6 +127,6 @@ for f in c.zsh c.fish; do
     for c in $("$F" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do grep -q "[ ']$c[ :')]" $f || missing="$missing $c"; done
     [ -z "$missing" ]; ok $? "$f has every command" "missing:$missing"
 done
-is "$(tr -cd "'" <c.zsh | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
+is "$(sed "s/'\\\\''//g" c.zsh | tr -cd "'" | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
 runs 2 "$F" completion tcsh
-finish 50
+finish 51

@@ -230,7 +230,7 @@ goes() {
     "$@" >o 2>&1 &
     p=$!
     BG="$BG $p"
-    until_true 20 sh -c "[ \$(ls -d loong-data/*/runs/*/train/*.*/ | wc -l) -gt $n ] && grep -qE 'step [0-9]+/' \$(ls -td loong-data/*/runs/*/train/*.*/ | head -1)log"
+    until_true 20 sh -c "[ \$(ls -d loong-data/*/runs/*/train/*.*/ | wc -l) -gt $n ] && grep -qE 'step [0-9]+/' \$(ls -d loong-data/*/runs/*/train/*.*/ | sort -V | tail -n 1)log"
     kill -INT $p
     wait $p 2>/dev/null
 }

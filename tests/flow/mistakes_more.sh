@@ -56,6 +56,39 @@ else
     skip_some 2 "no other user can be taken on here"
 fi
 
+# ---- what everyone types: --dry-run, rerun, --force
+
+mkdir "$T/typed" && cd "$T/typed" || exit 99
+pipeline
+for words in "run --dry-run" "run -n" "submit --dry-run"; do
+    # shellcheck disable=SC2086
+    runs 0 "$LF" $words
+    is "$(grep -cE '^  run  (first|second|last) ' out) $(ls -d .loong loong-data 2>/dev/null)" "3 " "$words shows what would run and makes nothing"
+done
+runs 0 "$LF" run -n --only second
+is "$(grep -E '^  (run|-) ' out | awk '{ print $1, $2 }' | tr '\n' ' ')" "- first run second - last " "--dry-run knows --only"
+runs 2 "$LF" run -n --only secund
+like err 'no stage "secund".*did you mean second' "and what is misspelled"
+runs 0 "$LF" run
+one=$(run_id)
+runs 0 "$LF" run --dry-run --force second
+is "$(grep -E '^  (run|-) ' out | awk '{ print $1, $2 }' | tr '\n' ' ')" "- first run second run last " "--force: the stage and what needs it"
+runs 0 "$LF" rerun second --quiet
+two=$(run_id)
+[ "$one" != "$two" ] && [ -d loong-data/*/runs/"$one" ]
+ok $? "rerun makes a new run and leaves the old one"
+is "$(tries first) $(tries second) $(tries last)" "0 1 1" "which takes over the others"
+runs 0 "$LF" run
+is "$(grep -c '^nothing to do: every stage is done' out) $(run_id)" "1 $two" "and is what run goes on with" "$(cat out)"
+# One that is not finished does not take over the old result later.
+runs 0 "$LF" rerun last --only first --quiet
+is "$(state last)" pending "rerun of a part: the rest waits"
+runs 0 "$LF" resume --quiet
+is "$(tries first) $(tries second) $(tries last)" "0 0 1" "and is made by resume, not taken over"
+said "rerun of nothing" 2 'which stage' 'rerun' 'STAGE' "$LF" rerun
+said "rerun of a stage that is misspelled" 2 'no stage "frist"' 'in the pipeline' 'did you mean first' "$LF" rerun frist
+said "--new with --force" 2 'makes all again' '--new' 'leave --force out' "$LF" run --new --force last
+
 # ---- a stage by its plain name
 
 if "$LF" launch -n 2 -- true >/dev/null 2>err; then
@@ -67,4 +100,4 @@ else
     skip_some 2 "ranks cannot be started here: $(tail -n 1 err)"
 fi
 
-finish 20
+finish 45
