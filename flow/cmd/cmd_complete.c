@@ -37,7 +37,8 @@ enum what {
     STATES = 512,
     LEDGER = 1024,
     COMMANDS = 2048,
-    FILES = 4096
+    FILES = 4096,
+    KINDS = 8192 /* of stages */
 };
 
 /* Words behind a command, by place; the last row of a command holds for all that follow. */
@@ -68,7 +69,7 @@ static const struct {
     {"models", 0, MODELS},
     {"ledger", 0, LEDGER},
     {"ledger", 1, FILES},
-    {"help", 0, COMMANDS},
+    {"help", 0, COMMANDS | KINDS},
     {"validate", 0, FILES},
     {"plan", 0, FILES},
     {"config", 0, FILES},
@@ -283,6 +284,8 @@ static void offer_words(struct completing *k, unsigned what)
     for (const lf_cmd_def *const *d = lf_cmds; (what & COMMANDS) != 0 && *d != NULL; d++)
         if (!(*d)->hidden)
             offer(k, (*d)->table->stage);
+    for (const lf_opt_table *const *t = k->c->tables; (what & KINDS) != 0 && *t != NULL; t++)
+        offer(k, (*t)->stage);
     k->files = k->files || (what & FILES) != 0;
 }
 
@@ -345,6 +348,8 @@ static int read_before(struct completing *k, const lf_opt_table *t, const char *
     *open = NULL;
     for (int i = 1; i + 1 < k->c->n_words; i++) {
         const char *w = k->c->words[i];
+        if (*open != NULL && strcmp(w, "=") == 0) /* bash takes --key=X apart */
+            continue;
         if (*open != NULL) {
             if (strcmp((*open)->name, "run") == 0)
                 *run = w;

@@ -39,8 +39,9 @@ static void print_bash(void)
           "_loong_flow() {\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} found line files=\n"
           "    COMPREPLY=()\n"
-          "    found=$(\"${1:-loong-flow}\" complete -- \"${COMP_WORDS[@]:1:COMP_CWORD}\" "
-          "2>/dev/null)\n"
+          "    [ \"$cur\" != = ] || cur=\n"
+          "    found=$(\"${1:-loong-flow}\" complete -- \"${COMP_WORDS[@]:1:COMP_CWORD-1}\" "
+          "\"$cur\" 2>/dev/null)\n"
           "    while IFS= read -r line; do\n"
           "        case $line in\n"
           "        '') ;;\n"
@@ -83,7 +84,7 @@ static void zsh_option(const lf_opt *o)
     zsh_text(o->help);
     putchar(']');
     if (o->type != LF_OPT_BOOL)
-        printf(":%s:_loong_flow_words %s", o->name, name);
+        printf(":%s: _loong_flow_words", o->name); /* the blank: it is called as it stands */
     putchar('\'');
 }
 
@@ -93,14 +94,14 @@ static void print_zsh(void)
     printf("#compdef loong-flow\n# SPDX-License-Identifier: Apache-2.0\n"
            "# Completion of loong-flow for zsh; made by `loong-flow completion zsh`.\n"
            "_loong_flow_words() {\n"
-           "    local -a found\n"
-           "    local before=$1\n"
-           "    [[ -n $before ]] && found=(\"${(@f)$(loong-flow complete -- $words[1] $before "
-           "\"${PREFIX#*=}\" 2>/dev/null)}\") ||\n"
-           "        found=(\"${(@f)$(loong-flow complete -- \"${(@)words[1,CURRENT]}\" "
-           "2>/dev/null)}\")\n"
+           "    local -a found said=(\"${(@)words[1,CURRENT]}\")\n"
+           "    [[ $words[CURRENT] == --*=* ]] &&\n"
+           "        said=(\"${(@)words[1,CURRENT-1]}\" \"${words[CURRENT]%%%%=*}\" "
+           "\"${words[CURRENT]#*=}\")\n"
+           "    found=(\"${(@f)$(loong-flow complete -- \"${said[@]}\" 2>/dev/null)}\")\n"
            "    [[ -n ${found[(r):files]} ]] && _files\n"
            "    found=(${found:#:files})\n"
+           "    (( $#found )) && compadd -S '' -- ${(M)found:#*=} && return\n"
            "    (( $#found )) && compadd -- $found\n"
            "}\n"
            "_loong_flow() {\n    local -a commands\n    commands=(\n");
@@ -120,7 +121,7 @@ static void print_zsh(void)
                (*d)->table->stage);
         for (size_t i = 0; i < (*d)->table->n_opts; i++)
             zsh_option(&(*d)->table->opts[i]);
-        printf(" \\\n            '*:word:_loong_flow_words' ;;\n");
+        printf(" \\\n            '*:word: _loong_flow_words' ;;\n");
     }
     printf("    esac\n}\n_loong_flow \"$@\"\n");
 }

@@ -23,6 +23,7 @@
 #include "flow/cmd/console.h"
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
+#include "flow/cmd/sweep_sum.h"
 #include "flow/cmd/write_report.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
@@ -40,7 +41,7 @@
 #define DRIVE_ROWS                                                                                 \
     LF_CMD_COMMON,                                                                                 \
         LF_OPT_ROW(.name = "set", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,              \
-                   .help = "section.key=value over the file, may be repeated"),                    \
+                   .help = "section.key=value over the file, may be repeated; A,B,C is a sweep"),  \
         LF_OPT_ROW(.name = "accept", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,           \
                    .help = "a changed setting that shall not restart its stage, may be repeated"), \
         LF_OPT_ROW(.name = "restart", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",            \
@@ -157,6 +158,11 @@ static int check_costs(const lf_cmd *c, lf_prep *p, lf_err *err)
     }
     if (rc == 0 && refuse)
         rc = lf_cost_check(p, &costs, err);
+    if (rc == 0 && refuse) {
+        lf_sweep_sum sum;
+        lf_sweep_add_up(&sum, p, &costs, 0);
+        rc = lf_sweep_check(&sum, err);
+    }
     lf_cost_rows_fini(&costs);
     return rc;
 }

@@ -35,6 +35,15 @@ like h '^  --since WHEN ' "a text has a word for what it is"
 is "$("$LF_BUILDDIR/stages/lf-pretrain" --help | sed -n 's/^\([A-Z][a-z ]*\):$/\1/p' | tr '\n' ',')" \
     "Data,Model,Length and batch,Learning rate and optimizer,Precision and memory,Validation and logs,Saving,Running,Command line," \
     "options of a stage by groups"
+"$F" help pretrain >h
+"$LF_BUILDDIR/stages/lf-pretrain" --help | cmp -s - h
+ok $? "help of a kind is the --help of its program"
+"$F" help lr >h
+is "$(grep -c '^kind =.* pretrain' h) $(grep -c '^  --lr=X ' h) $(grep -c '^  Identity: ' h)" "1 5 5" "help of an option, once for each meaning"
+"$F" help seq-length >h
+like h '^kind = pretrain sft rm dpo$' "with the kinds that share it"
+runs 2 "$F" help max_steps
+like err 'is no command, kind of stage or option; here it is "steps"' "and knows names of others"
 runs 2 "$F" completion man nothing
 for e in 0 1 2 4 5 6 7 8 9 75; do
     sed -n '/^.SH EXIT/,/^.SH FILES/p' m | grep -q "^.B $e\$" || missing="$missing $e"
@@ -61,6 +70,9 @@ t loong-flow metrics ""
 t loong-flow metrics demo-1/s
 t loong-flow metrics first --key ""
 t loong-flow logs --run demo-1 l
+t loong-flow logs --run = demo-1 l
+t loong-flow metrics first --key = l
+t loong-flow metrics first --key =
 t loong-flow run --until s
 t loong-flow run --set second.fac
 t loong-flow resume demo-1 --accept fac
@@ -82,6 +94,9 @@ demo-1 demo-2 latest best first second last
 demo-1/second
 loss score
 last
+last
+loss
+loss score
 second
 second.factor=
 factor
@@ -110,4 +125,4 @@ for f in c.zsh c.fish; do
 done
 is "$(sed "s/'\\\\''//g" c.zsh | tr -cd "'" | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
 runs 2 "$F" completion tcsh
-finish 45
+finish 51

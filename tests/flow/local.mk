@@ -15,6 +15,8 @@ TESTS += tests/flow/console.sh
 EXTRA_DIST += tests/flow/console.sh
 TESTS += tests/flow/models.sh
 EXTRA_DIST += tests/flow/models.sh
+TESTS += tests/flow/sweep.sh tests/flow/sweep_slurm.sh tests/flow/sweep_pbs.sh
+EXTRA_DIST += tests/flow/sweep.sh tests/flow/sweep_slurm.sh tests/flow/sweep_pbs.sh
 
 # A directory that runs elsewhere.
 TESTS += tests/flow/bundle.sh
