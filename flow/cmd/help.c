@@ -125,26 +125,13 @@ const char *lf_help_value(const lf_opt *o)
 {
     static const char *const types[] = {"TEXT", "PATH", "", "N", "N", "SIZE", "TIME", "X", ""};
     static const char *const texts[][2] = {
-        {"run", "RUN"},
-        {"stage", "STAGE"},
-        {"only", "STAGE"},
-        {"force", "STAGE"},
-        {"until", "STAGE"},
-        {"from", "STAGE"},
-        {"after", "STAGE"},
-        {"set", "STAGE.KEY=X"},
-        {"accept", "KEY"},
-        {"key", "KEY,..."},
-        {"columns", "COLUMN,..."},
-        {"tag", "TAG"},
-        {"keep", "RUN"},
-        {"state", "STATE,..."},
-        {"sort", "COLUMN"},
-        {"since", "WHEN"},
-        {"keep_best", "METRIC[=N]"},
-        {"hosts", "HOST:N,..."},
-        {"account", "ACCOUNT"},
-        {"partition", "PARTITION"},
+        {"run", "RUN"},         {"stage", "STAGE"},          {"only", "STAGE"},
+        {"force", "STAGE"},     {"until", "STAGE"},          {"from", "STAGE"},
+        {"after", "STAGE"},     {"set", "STAGE.KEY=X"},      {"accept", "KEY"},
+        {"key", "KEY,..."},     {"columns", "COLUMN,..."},   {"tag", "TAG"},
+        {"keep", "RUN"},        {"state", "STATE,..."},      {"sort", "COLUMN"},
+        {"since", "WHEN"},      {"keep_best", "METRIC[=N]"}, {"hosts", "HOST:N,..."},
+        {"account", "ACCOUNT"}, {"partition", "PARTITION"},
     };
     if (o->type == LF_OPT_ENUM)
         return o->choices;
