@@ -16,7 +16,7 @@ flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c \
   flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_cross.c flow/plan/pipeline_input.c \
   flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
-  flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h
+  flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h flow/plan/settle.c flow/plan/settle.h
 flow_libflow_a_SOURCES += \
   flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/epoch.c \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
@@ -39,7 +39,7 @@ flow_libflow_a_SOURCES += \
 flow_libflow_a_SOURCES += \
   flow/job/exec.c flow/job/exec.h flow/job/exec_argv.c flow/job/exec_child.c \
   flow/job/exec_commit.c flow/job/exec_config.c flow/job/exec_damage.c flow/job/exec_end.c \
-  flow/job/exec_evict.c flow/job/exec_listen.c flow/job/exec_start.c flow/job/exec_time.c \
+  flow/job/exec_evict.c flow/job/exec_listen.c flow/job/exec_settle.c flow/job/exec_start.c flow/job/exec_time.c \
   flow/job/jobside.c flow/job/jobside.h flow/job/jobside_pbs.c flow/job/jobside_slurm.c
 flow_libflow_a_SOURCES += \
   flow/report/plot.c flow/report/report.c flow/report/report.h flow/report/svg.c \
@@ -47,7 +47,7 @@ flow_libflow_a_SOURCES += \
 flow_libflow_a_SOURCES += \
   flow/cmd/cmd.c flow/cmd/cmd.h flow/cmd/cmd_artifacts.c flow/cmd/cmd_batch.c \
   flow/cmd/cmd_batch.h flow/cmd/cmd_cancel.c flow/cmd/cmd_completion.c flow/cmd/cmd_config.c \
-  flow/cmd/cmd_doctor.c flow/cmd/cmd_gc.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c \
+  flow/cmd/cmd_doctor.c flow/cmd/cmd_finish.c flow/cmd/cmd_gc.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c \
   flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c \
   flow/cmd/cmd_report.c flow/cmd/cmd_run.c flow/cmd/cmd_show.c flow/cmd/cmd_status.c \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/cmds.def flow/cmd/cmds.h \

@@ -46,12 +46,13 @@ enum lf_ending lf_ending_read(const char *path)
 
 enum lf_ending lf_ending_requested(void)
 {
-    if (!ending.path || ending.found != LF_ENDING_NO)
+    if (!ending.path || ending.found == LF_ENDING_NOW) /* nothing is more than that */
         return ending.found;
     const double now = lf_now_s();
     if (now < ending.next_look)
-        return LF_ENDING_NO;
+        return ending.found;
     ending.next_look = now + LOOK_EVERY_S;
-    ending.found = lf_ending_read(ending.path);
+    const enum lf_ending is = lf_ending_read(ending.path);
+    ending.found = is > ending.found ? is : ending.found;
     return ending.found;
 }

@@ -16,6 +16,7 @@
 /* The wrapper passes the name of the file to the stage's processes in this environment variable. */
 #define LF_ENDING_ENV "LF_ENDING"
 
+/* Ascending: who asked for a decay may ask for the end at once later, not the other way round. */
 enum lf_ending { LF_ENDING_NO, LF_ENDING_DECAY, LF_ENDING_NOW };
 
 /* path NULL or "": nobody will ask. Call once, from a stage's main. */

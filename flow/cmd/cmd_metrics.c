@@ -219,6 +219,15 @@ static int pick_records(struct curves *out, const lf_cmd *c, const lf_run_view *
                                         word != NULL ? word : "");
 }
 
+/* Below what people read: the curves of a stage that ended early are shorter than its steps. */
+static void tell_end(const lf_run_view *v, const char *stage)
+{
+    char text[128];
+    const lf_stage_view *s = lf_view_stage(v, stage);
+    if (s != NULL && s->result_done != NULL && s->result_done->ended != NULL)
+        printf("%s: %s\n", stage, lf_cut_short_text(text, sizeof text, s->result_done->ended));
+}
+
 static int metrics_of(lf_cmd *c, lf_run_view *v, lf_err *err)
 {
     struct curves m = {.run = v->run.id};
@@ -237,6 +246,8 @@ static int metrics_of(lf_cmd *c, lf_run_view *v, lf_err *err)
         print_csv(&m.records, &m.keys);
     else if (rc == 0)
         rc = print_table(c, &m.records, &m.keys, err);
+    if (rc == 0 && !c->json && m.records.n > 0 && (form == 0 || form == 2))
+        tell_end(v, m.stage);
     lf_texts_fini(&m.keys);
     lf_metric_rows_fini(&m.records);
     return rc;

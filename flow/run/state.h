@@ -70,7 +70,9 @@ typedef struct lf_stage_view {
     bool forced;
     bool claimed;            /* its log says that something ran here */
     bool has_reader, needed; /* by lf_view_mark_needed */
-    bool resumable; /* an earlier start left an out directory that this spec may go on from */
+    bool resumable;  /* an earlier start left an out directory that this spec may go on from */
+    int last_finish; /* the newest finish.N.json, 0: there is none */
+    int asked;       /* the one that still stands (lf_stage_asked), 0: none */
 } lf_stage_view;
 
 typedef struct lf_run_view {
@@ -137,6 +139,11 @@ void lf_results_fini(lf_results *r);
  * setting names. */
 bool lf_spec_continues(const struct lf_attempt_rec *attempt, const lf_doc_stage *stage,
                        const lf_texts *accepted);
+
+/* The attempt of the newest request to end early that stands for its newest attempt, 0: none does.
+ * One stands until a result is committed, and until the stage begins anew or with other
+ * settings. */
+int lf_stage_asked(const lf_stage_view *s);
 
 /* Has an earlier start left an out directory that the stage goes on from? */
 bool lf_stage_resumes(const lf_stage_view *s, const lf_texts *accepted);

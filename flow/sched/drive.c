@@ -230,7 +230,9 @@ static void tell_end(struct driver *dr, size_t i)
                  end->n_warnings == 1 ? "" : "s");
     if (s->state == LF_STATE_DONE) {
         talk_on(dr, i);
-        tell(dr, "%s: done in %s%s", name_of(s), took, warned);
+        const bool early = s->result_done != NULL && s->result_done->ended != NULL;
+        tell(dr, "%s: done in %s%s%s%s", name_of(s), took, warned, early ? ", " : "",
+             early ? s->reason : "");
         tell_warnings(dr, i, end);
         return;
     }

@@ -6,8 +6,8 @@ tests_flow_bin_lf_work_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.
 tests_flow_bin_lf_work_LDADD = $(LF_BASE_LIBS)
 tests_flow_bin_lf_join_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_flow_bin_lf_join_LDADD = $(LF_BASE_LIBS)
-TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh
-EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh
+TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/finish.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh
+EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/finish.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh
 
 # A directory that runs elsewhere.
 TESTS += tests/flow/bundle.sh

@@ -129,6 +129,23 @@ says "continuing bitwise" "and says that it goes on bitwise"
 asked young --steps 100 $wsd
 is "$(member young ended_at_step)" 10 "asked in the warm-up, it decays behind it"
 
+# who asked for a decay loses patience
+echo '{"lf_finish":1,"decay":true}' >"$dir/patience"
+request=$dir/patience
+{
+    n=0
+    until grep -qs "decays after" "$dir/err" || [ $n -gt 600 ]; do
+        sleep 0.1
+        n=$((n + 1))
+    done
+    echo '{"lf_finish":1}' >"$dir/patience.new"
+    mv "$dir/patience.new" "$dir/patience"
+} &
+asked impatient --schedule wsd --decay 50k
+wait
+k=$(member impatient ended_at_step)
+is "$rc $([ "$k" -lt 50000 ]; echo $?)" "0 0" "an end at once cuts a decay off, here after step $k"
+
 # --- hours ---
 run refused --hours 8 --schedule cosine
 is $rc 2 "hours with a schedule that follows from the whole length are refused"
@@ -149,11 +166,21 @@ is "$rc $(member place by)" "0 hours" "with wsd too, here after step $k"
 run same3 --steps "$k" $wsd
 is "$(id place)" "$(id same3)" "with a decay before its end, as a run of that many steps has it"
 
+# --- on a GPU the loop runs one step ahead ---
+(
+    emulated_gpu
+    # shellcheck disable=SC2086
+    run ahead --device cuda --hours 1e-3 $wsd
+    # shellcheck disable=SC2086
+    run behind --device cuda --steps "$(member ahead ended_at_step)" $wsd
+)
+is "$(id ahead)" "$(id behind)" "with a step in flight: the bits of a run of $(member ahead ended_at_step) steps"
+
 # --- ranks ---
 with_ranks
-points=32
+points=34
 if have_ranks; then
-    points=34
+    points=36
     ranks() { # ranks NAME ARGS...
         _name=$1
         shift
