@@ -161,6 +161,10 @@ static int adopt_result(lf_doc_stage *st, lf_results *results, const lf_run *run
     st->ended_at_step = lf_done_ended_at(s.result_done);
     if (rc == 0) /* 1: done here, or taken over before */
         rc = lf_results_find(&found, results, st, err);
+    free(st->elsewhere);
+    st->elsewhere = NULL;
+    if (rc == 0 && !found.given && s.n_incs == 0)
+        rc = lf_results_early(&st->elsewhere, results, st, err);
     if (found.given && strcmp(found.run, run->id) != 0) {
         lf_adopted_fini(&st->adopted);
         st->adopted = found;
@@ -492,8 +496,10 @@ static void explain_change(const lf_prep *p, const lf_stage_view *s, const lf_te
         return;
     }
     if (changes(&diff, p, s, att) < 0 || diff.n == 0) {
-        snprintf(text, cap, "%s%s%s", s->n_attempts == 0 ? "it has not run yet" : "",
-                 s->n_attempts == 0 && s->reason[0] != '\0' ? "; " : "", s->reason);
+        const char *elsewhere = s->n_attempts == 0 ? s->plan->elsewhere : NULL;
+        snprintf(text, cap, "%s%s%s%s%s", s->n_attempts == 0 ? "it has not run yet" : "",
+                 s->n_attempts == 0 && s->reason[0] != '\0' ? "; " : "", s->reason,
+                 elsewhere != NULL ? "; " : "", elsewhere != NULL ? elsewhere : "");
         return;
     }
     lf_buf b;

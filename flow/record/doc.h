@@ -137,6 +137,7 @@ typedef struct lf_doc_stage {
     char *spec_id;
     lf_spec settled;       /* not given: spec holds */
     int64_t ended_at_step; /* of its own result; 0: it trained to its end, or there is none */
+    char *elsewhere; /* a result of another run that ended early, for people; NULL: none is known */
     lf_doc_exe exe;
     lf_adopted adopted;
     lf_cost plan;

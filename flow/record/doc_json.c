@@ -113,6 +113,7 @@ void lf_doc_free(lf_doc *d)
     lf_names_fini(&d->names);
     for (size_t i = 0; i < d->stages.n; i++) {
         free(d->stages.v[i].spec_id);
+        free(d->stages.v[i].elsewhere);
         lf_spec_fini(&d->stages.v[i].settled);
     }
     lf_fields_fini(d, &lf_doc_fields);

@@ -367,8 +367,7 @@ static int add_results(lf_results *r, const lf_run *run, lf_stage_view *s, lf_er
 {
     int rc = 0;
     for (size_t k = s->n_incs; rc == 0 && k-- > 0;)
-        if (s->incs[k].done != NULL && s->incs[k].done->spec_id != NULL &&
-            s->incs[k].done->ended == NULL) /* who wants one that ended early names it */
+        if (s->incs[k].done != NULL && s->incs[k].done->spec_id != NULL)
             rc = add_result(r, run, s->plan->name, &s->incs[k], err);
     return rc;
 }
@@ -415,13 +414,36 @@ int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, l
                                          : r->found[seen].next;
         for (; k != LF_NAMES_NONE; seen = k, k = r->found[k].next) {
             const struct lf_result *f = &r->found[k];
-            if (is_result(f->done, stage) && lf_done_check_outputs(f->done, f->dir, NULL) == 0)
+            if (f->done->ended == NULL && is_result(f->done, stage) &&
+                lf_done_check_outputs(f->done, f->dir, NULL) == 0)
                 return adopt(out, f, err);
         }
         int rc = r->next < r->runs->n ? read_next_run(r, err) : 1;
         if (rc != 0)
             return rc < 0 ? rc : 0;
     }
+}
+
+int lf_results_early(char **text, const lf_results *r, const lf_doc_stage *stage, lf_err *err)
+{
+    const char *output = stage->outputs.n > 0 ? stage->outputs.v[0] : "";
+    char how[128];
+    *text = NULL;
+    size_t k = lf_names_find(&r->by_spec, stage->spec_id, "");
+    while (k != LF_NAMES_NONE &&
+           (r->found[k].done->ended == NULL || !is_result(r->found[k].done, stage) ||
+            lf_done_check_outputs(r->found[k].done, r->found[k].dir, NULL) != 0))
+        k = r->found[k].next;
+    if (k == LF_NAMES_NONE)
+        return 0;
+    const struct lf_result *f = &r->found[k];
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "in run %s it %s; who wants that result names its path, %s/out/%s", f->run,
+                lf_cut_short_text(how, sizeof how, f->done->ended), f->dir, output);
+    *text = lf_buf_steal(&b, err);
+    lf_buf_fini(&b);
+    return *text != NULL ? 0 : LF_ENOMEM;
 }
 
 void lf_results_fini(lf_results *r)

@@ -134,6 +134,9 @@ typedef struct lf_results {
 /* Find a whole result for a stage: *out is zero or given, and to be freed. Runs that cannot be read
  * are passed over: the stage is then computed again. */
 int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, lf_err *err);
+/* After nothing was found: one that ended early, which nobody takes over who does not name it.
+ * *text says so and how to name it, NULL: there is none. Owned. */
+int lf_results_early(char **text, const lf_results *r, const lf_doc_stage *stage, lf_err *err);
 void lf_results_fini(lf_results *r);
 /* May starts of an attempt be continued by a stage of this document? accepted: list of
  * setting names. */

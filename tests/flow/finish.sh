@@ -11,7 +11,9 @@ begin() { # begin WORDS...: a run whose first stage holds after its first steps
     p=$!
     BG="$BG $p"
     until_true 10 sh -c "$LF status | grep -q 'running .*7/30'"
+    until_true 10 saved # what it tells it has not saved yet
 }
+saved() { [ -e "$(stage_dir first)/out/ck-7" ]; }
 ends() { wait $p; is $? "$1" "$2"; }
 spec() { "$LF" status ${2:+"$2"} --columns name,spec_id | awk -v s="$1" '$1 == s { print $2 }'; } # spec STAGE [RUN]
 stage_of() { dirname "$(stage_dir "$1")"; }
@@ -88,6 +90,8 @@ runs 0 "$LF" finish first
 ends 0 "a project whose only result ended early"
 let_go
 path=$(stage_dir first)/out/result
+runs 0 "$LF" plan --set second.factor=2
+like out "in run .* it ended at 7 of 30; who wants that result names its path, .*$path" "plan of another run says that it is there"
 runs 0 "$LF" run --set second.factor=2
 is "$(tries first) $(grep -c 'step 30 of 30' "$(stage_dir first)/log")" "1 1" "another run trains to the end itself"
 runs 0 "$LF" run --set "second.input=$path" --set second.factor=2 --set first.steps=2
@@ -168,4 +172,4 @@ ok $? "the links behind have ended"
 is "$(ls -d loong-data/*/runs/*/first/1.* | wc -l | tr -d ' ')" 1 "without a start"
 runs 0 "$LF" submit
 like out 'nothing to do|0 submitted' "a second submit does nothing"
-finish 86
+finish 88
