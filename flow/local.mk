@@ -19,7 +19,8 @@ flow_libflow_a_SOURCES += \
   flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
   flow/plan/presets.c flow/plan/presets.h flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h \
   flow/plan/pipeline_sweep.c \
-  flow/plan/sweep.c flow/plan/sweep.h flow/plan/sweep_merge.c flow/plan/sweep_read.c
+  flow/plan/sweep.c flow/plan/sweep.h flow/plan/sweep_merge.c flow/plan/sweep_read.c \
+  flow/plan/settle.c flow/plan/settle.h
 flow_libflow_a_SOURCES += \
   flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/closing.c flow/run/closing.h flow/run/epoch.c \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
@@ -44,7 +45,7 @@ flow_libflow_a_SOURCES += \
 flow_libflow_a_SOURCES += \
   flow/job/exec.c flow/job/exec.h flow/job/exec_argv.c flow/job/exec_child.c \
   flow/job/exec_commit.c flow/job/exec_config.c flow/job/exec_damage.c flow/job/exec_end.c \
-  flow/job/exec_evict.c flow/job/exec_listen.c flow/job/exec_start.c flow/job/exec_time.c \
+  flow/job/exec_evict.c flow/job/exec_listen.c flow/job/exec_settle.c flow/job/exec_start.c flow/job/exec_time.c \
   flow/job/jobside.c flow/job/jobside.h flow/job/jobside_pbs.c flow/job/jobside_slurm.c
 flow_libflow_a_SOURCES += \
   flow/report/card.c flow/report/course.c flow/report/data.c flow/report/facts.c flow/report/facts.h \
@@ -53,7 +54,7 @@ flow_libflow_a_SOURCES += \
 flow_libflow_a_SOURCES += \
   flow/cmd/bar.c flow/cmd/bar.h flow/cmd/cmd.c flow/cmd/cmd.h flow/cmd/cmd_artifacts.c flow/cmd/cmd_batch.c \
   flow/cmd/cmd_batch.h flow/cmd/cmd_cancel.c flow/cmd/cmd_completion.c flow/cmd/cmd_config.c flow/cmd/cmd_complete.c \
-  flow/cmd/cmd_doctor.c flow/cmd/cmd_gc.c flow/cmd/cmd_init.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c \
+  flow/cmd/cmd_doctor.c flow/cmd/cmd_gc.c flow/cmd/cmd_init.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c flow/cmd/cmd_finish.c \
   flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c flow/cmd/cmd_models.c flow/cmd/cmd_plan.h \
   flow/cmd/cmd_report.c flow/cmd/cmd_run.c flow/cmd/cmd_show.c flow/cmd/cmd_status.c flow/cmd/cmd_sweep.c \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/cmds.def flow/cmd/cmds.h \

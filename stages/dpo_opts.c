@@ -115,4 +115,5 @@ const lf_opt_table lf_dpo_opts = {
     .outputs = outputs,
     .any_output = true, /* mode = reference makes no checkpoint */
     .carry = lf_train_carry,
+    .finishes = true,
 };

@@ -526,4 +526,5 @@ const lf_opt_table lf_ppo_opts = {
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,
     .carry = lf_train_carry,
+    .finishes = true,
 };

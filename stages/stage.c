@@ -14,6 +14,7 @@
 
 #include "engine/base/built.h"
 #include "engine/base/cause.h"
+#include "engine/base/ending.h"
 #include "engine/base/env.h"
 #include "engine/base/fence.h"
 #include "engine/base/id.h"
@@ -279,6 +280,8 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
         rc = lf_stop_install(lf_optset_str(o, "stop_file"), err);
     if (rc == 0 && !plan)
         rc = lf_fence_install(getenv(LF_FENCE_ENV), err);
+    if (rc == 0 && !plan)
+        rc = lf_ending_install(getenv(LF_ENDING_ENV), err);
     if (rc == 0) {
         rc = st->setup(&self, o, err);
         *usage = rc == LF_EINVAL;

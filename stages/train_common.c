@@ -341,7 +341,13 @@ static void log_line(void *user, int level, const char *text)
     lf_log(level, "%s", text);
 }
 
-const struct lf_train_sink lf_train_stage_sink = {.log = log_line, .stop = lf_stop_requested};
+static bool leave(void)
+{
+    return lf_stop_requested() || lf_ending_requested() == LF_ENDING_NOW;
+}
+
+const struct lf_train_sink lf_train_stage_sink = {
+    .log = log_line, .stop = lf_stop_requested, .finish = lf_ending_requested, .leave = leave};
 
 const char *const *lf_train_makes(const void *self)
 {

@@ -72,9 +72,16 @@
 /* The lengths of the warm-up and of the final decay. PPO counts rounds, of which each may have
  * several steps, so its options have other names. */
 #define LF_TRAIN_COURSE_ROWS(warmup, decay, before, of)                                            \
-    LF_OPT_ROW(.name = warmup, .was = before("warmup"), .type = LF_OPT_COUNT,                      \
-               .cls = LF_OPT_IDENTITY, .def = "0", .max = 1e12, .unit = of,                        \
-               .field = LF_OPT_FIELD(CONFIG, c.warmup_steps), .help = "linear warm-up"),           \
+    LF_OPT_ROW(.name = "hours", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .min = 1e-6,         \
+               .max = 1e6, .unit = "hours", .field = LF_OPT_FIELD(CONFIG, c.hours),                \
+               .help = "end earlier, after so much time of training over all starts; with "        \
+                       "schedule = constant or wsd",                                               \
+               .more = "The end is recorded as ended_at_step, and what was made of the result "    \
+                       "belongs to that step. With wsd the decay begins where it ends in time "    \
+                       "at the speed that was measured."),                                         \
+        LF_OPT_ROW(.name = warmup, .was = before("warmup"), .type = LF_OPT_COUNT,                  \
+                   .cls = LF_OPT_IDENTITY, .def = "0", .max = 1e12, .unit = of,                    \
+                   .field = LF_OPT_FIELD(CONFIG, c.warmup_steps), .help = "linear warm-up"),       \
         LF_OPT_ROW(.name = decay, .was = before("decay"), .type = LF_OPT_COUNT,                    \
                    .cls = LF_OPT_IDENTITY, .def = "0", .max = 1e12, .unit = of,                    \
                    .field = LF_OPT_FIELD(CONFIG, c.decay_steps),                                   \

@@ -147,6 +147,7 @@ typedef struct lf_opt_table {
     /* A pattern of NULL ends the list. carry == NULL: a later start looks into the directories of
      * all earlier ones and checks each file there itself. */
     const lf_opt_carry *carry;
+    bool finishes; /* it can be asked to end early and take what is there (ending.h) */
 } lf_opt_table;
 
 /* The values of the options of one table. Reading an option that is not in the table, or with the

@@ -44,6 +44,7 @@ static int set_up(lf_pg *p, lf_err *err)
                                 .warmup = p->c->warmup_steps * updates,
                                 .decay = p->c->decay_steps * updates,
                                 .total = total};
+    lf_pg_early_begin(p);
     return lf_schedule_check(&p->schedule, err);
 }
 
@@ -96,20 +97,45 @@ static void close_round(lf_pg *p)
 
 static bool due(const lf_pg *p, bool late)
 {
-    bool round = p->s.done == 0 && p->c->save_interval > 0 && p->s.round % p->c->save_interval == 0;
-    return p->s.round < p->c->steps && (round || late);
+    bool round =
+        p->s.done == 0 && ((p->c->save_interval > 0 && p->s.round % p->c->save_interval == 0) ||
+                           lf_early_due(&p->early, p->s.round));
+    return p->s.round < p->early.total && (round || late);
+}
+
+/* While its completions were generated. Collective. */
+static int leave_round(lf_pg *p, lf_err *err)
+{
+    struct lf_run_asked asked = {.end = LF_END_NOT};
+    lf_err_clear(err);
+    int rc = lf_run_look(&p->run, 0, &asked, NULL, err);
+    if (rc == 0 && !asked.stop)
+        lf_pg_early_meet(p, asked.end);
+    return rc != 0 || p->s.round >= p->early.total ? rc : stop_here(p, err);
+}
+
+/* After a round, or before the first. *late: by rank 0's clock it is time to save. Collective. */
+static int between_rounds(lf_pg *p, bool *late, lf_err *err)
+{
+    struct lf_run_asked asked = {.end = lf_pg_early_clock(p)};
+    int rc = lf_run_look(&p->run, 0, &asked, late, err);
+    if (rc != 0 || p->s.round >= p->early.total)
+        return rc;
+    if (asked.stop)
+        return stop_here(p, err);
+    lf_pg_early_meet(p, asked.end);
+    return 0;
 }
 
 static int one_round(lf_pg *p, lf_err *err)
 {
     struct lf_pg_update u = {0};
-    bool stop, late;
+    struct lf_run_asked asked = {.end = LF_END_NOT};
+    bool late;
     lf_pg_sums_begin(&u.pg);
     int rc = lf_pg_rollout(p, err);
-    if (rc == LF_EINTR) {
-        lf_err_clear(err);
-        return stop_here(p, err);
-    }
+    if (rc == LF_EINTR)
+        return leave_round(p, err);
     if (rc == 0 && p->s.done == 0)
         rc = lf_run_agree(&p->run, lf_run_first(&p->run) ? lf_pg_show(p, err) : 0, err);
     const int64_t n = rc != 0 ? 0 : lf_pg_updates(p->c, p->r.n),
@@ -125,8 +151,8 @@ static int one_round(lf_pg *p, lf_err *err)
             rc = lf_run_agree(&p->run, lf_pg_report(p, &u, err), err);
         if (rc != 0 || k + 1 == n)
             break;
-        rc = lf_run_look(&p->run, 0, &stop, &late, err);
-        if (rc == 0 && stop)
+        rc = lf_run_look(&p->run, 0, &asked, &late, err);
+        if (rc == 0 && asked.stop)
             return stop_here(p, err);
         if (rc == 0 && due(p, late))
             rc = lf_pg_save(p, false, err);
@@ -139,20 +165,15 @@ static int one_round(lf_pg *p, lf_err *err)
     close_round(p);
     lf_pg_report_round(p, &u);
     if (rc == 0)
-        rc = lf_run_look(&p->run, 0, &stop, &late, err);
-    return rc                                 ? rc
-           : stop && p->s.round < p->c->steps ? stop_here(p, err)
-           : due(p, late)                     ? lf_pg_save(p, false, err)
-                                              : 0;
+        rc = between_rounds(p, &late, err);
+    return rc == 0 && due(p, late) ? lf_pg_save(p, false, err) : rc;
 }
 
 static int rounds(lf_pg *p, lf_err *err)
 {
-    bool stop, late;
-    int rc = lf_run_look(&p->run, 0, &stop, &late, err);
-    if (rc == 0 && stop && p->s.round < p->c->steps)
-        return stop_here(p, err);
-    while (p->s.round < p->c->steps && rc == 0) {
+    bool late;
+    int rc = between_rounds(p, &late, err);
+    while (p->s.round < p->early.total && rc == 0) {
         const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
         rc = one_round(p, err);
         lf_profile_end(p->c->profile, LF_LANE_STEP, "round", m);
@@ -182,7 +203,9 @@ static int train(lf_pg *p, lf_err *err)
 {
     int rc = lf_run_metrics_open(&p->run, p->s.updates, err);
     rc = lf_run_agree(&p->run, rc != 0 ? rc : lf_pg_writer_open(p, err), err);
-    p->run.last_save = lf_now_s();
+    p->run.last_save = p->session0 = lf_now_s();
+    p->active0 = p->s.active_s;
+    p->here0 = p->s.round;
     if (lf_run_first(&p->run))
         p->nvml = lf_nvml_open(p->back, p->c->gpu_interval_s);
     if (rc == 0)

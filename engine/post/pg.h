@@ -91,6 +91,7 @@ struct lf_pg_config {
     enum lf_schedule_kind schedule;
     enum lf_schedule_tail tail;
     int64_t warmup_steps, decay_steps; /* rounds */
+    double hours; /* bound on the time trained over all starts (engine/train/early.h); 0: none */
     /* lf_pg_plan: ranks to plan for; lf_pg_run takes those of its comm */
     int plan_ranks;
     /* adapter of the actor; NULL: its weights are trained */

@@ -33,6 +33,7 @@ struct lf_pg_state {
     struct lf_running scores;
     struct lf_scaler actor_scale, critic_scale;
     char key[LF_HASH_HEX]; /* key of the current round, with done > 0 */
+    double active_s;       /* seconds trained, over all starts */
 };
 
 /* Statistics of a round after generation; functions of the rollout alone. */
@@ -88,6 +89,9 @@ typedef struct lf_pg {
     int64_t gen_tokens;
     /* updates and rounds of the newest checkpoint in out; -1: unknown */
     int64_t saved, saved_round;
+    lf_early early;           /* the length in rounds, as it stands */
+    double session0, active0; /* when this start began to train; active_s then */
+    int64_t here0;            /* rounds then */
 } lf_pg;
 
 /* Updates of a whole round of n sequences. */
@@ -195,6 +199,15 @@ int lf_pg_ptx_open(lf_pg *p, lf_err *err);
 /* Adds the gradients of plain text to those of the current update. */
 int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, lf_err *err);
 void lf_pg_ptx_close(lf_pg *p);
+
+/* pg_early.c: the end of a run before its rounds. */
+void lf_pg_early_begin(lf_pg *p);
+/* Brings the schedule in line with p->early. */
+void lf_pg_early_apply(lf_pg *p);
+double lf_pg_active_s(const lf_pg *p); /* by now */
+enum lf_run_end lf_pg_early_clock(const lf_pg *p);
+/* Between two rounds: does what is asked for. */
+void lf_pg_early_meet(lf_pg *p, enum lf_run_end ask);
 
 /* pg_state.c */
 /* Returns what state.json holds; NULL with err set on failure. */

@@ -308,7 +308,7 @@ void lf_pg_report_round(const lf_pg *p, const struct lf_pg_update *u)
     lf_run_log(&p->run, 2,
                "round %lld/%lld reward %.4f score %.4f +- %.3f length %.1f ended %.0f %% flat %.0f "
                "%%%s%s entropy %.3f clip %.3f grad %.3f%s",
-               (long long)p->s.round, (long long)p->c->steps, s->reward, s->score, s->score_std,
+               (long long)p->s.round, (long long)p->early.total, s->reward, s->score, s->score_std,
                s->len, 100 * s->ended, 100 * s->flat, kl, critic, g->entropy / n,
                (g->clip_low + g->clip_high) / n, u->grad_norm, times);
 }

@@ -80,6 +80,15 @@ static uint64_t seed_of(const lf_pg *p, int64_t prompt, size_t sample)
     return lf_sample_seed(p->c->seed, id, (uint32_t)sample);
 }
 
+/* An early end drops a round that nothing was trained of, unless it would be left with none. */
+static bool (*may_leave(const lf_pg *p))(void)
+{
+    const struct lf_train_sink *s = p->run.sink;
+    if (!s)
+        return NULL;
+    return p->s.round > 0 && p->s.done == 0 && s->leave ? s->leave : s->stop;
+}
+
 /* Generate what the part does not hold yet of the prompts [from, from + n) of the run, which are
  * numbers [from - first, ...) of the round. */
 static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first,
@@ -113,13 +122,11 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
         }
     const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     if (rc == 0 && k)
-        rc = lf_gen_run(&model,
-                        &(struct lf_gen_work){.jobs = g.jobs,
-                                              .n_jobs = k,
-                                              .sink = take_result,
-                                              .arg = &g,
-                                              .stop = p->run.sink ? p->run.sink->stop : NULL},
-                        &stats, err);
+        rc = lf_gen_run(
+            &model,
+            &(struct lf_gen_work){
+                .jobs = g.jobs, .n_jobs = k, .sink = take_result, .arg = &g, .stop = may_leave(p)},
+            &stats, err);
     lf_profile_end(p->c->profile, LF_LANE_STEP, "rollout", m);
     free(g.jobs);
     free(g.index);

@@ -52,6 +52,8 @@ int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
     if (c->warmup_steps > c->steps)
         return lf_fail(err, LF_EINVAL, "warmup_rounds = %lld is more than rounds = %lld",
                        (long long)c->warmup_steps, (long long)c->steps);
+    if (lf_early_check(c->hours, c->schedule, err))
+        return LF_EINVAL;
     if (c->n_rules == 0 && !c->command && !c->reward_model)
         return lf_fail(err, LF_EINVAL,
                        "no reward: give reward = RULE, reward_command or reward_model");

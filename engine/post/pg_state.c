@@ -128,6 +128,11 @@ json_t *lf_pg_state_json(const lf_pg *p, lf_err *err)
         json_decref(o);
         o = NULL;
     }
+    if (o && (json_object_set_new(o, "active_s", json_real(s->active_s)) ||
+              lf_early_add(&p->early, o, s->round, s->updates, err))) {
+        json_decref(o);
+        o = NULL;
+    }
     return lf_run_state(&p->run, o, err);
 }
 
@@ -152,6 +157,7 @@ int lf_pg_save(lf_pg *p, bool final, lf_err *err)
 {
     if (!final && p->saved == p->s.updates && p->saved_round == p->s.round)
         return 0;
+    p->s.active_s = lf_pg_active_s(p);
     int rc = lf_run_agree(&p->run, save(p, final, err), err);
     if (rc != 0)
         return rc;
@@ -195,7 +201,8 @@ static int read_state(lf_pg *p, json_t *o, const char *dir, lf_err *err)
         rc = lf_json_get_f64(&s.scores.m2, run, "m2", true, dir, err);
     if (rc == 0)
         rc = lf_json_get_object(&was, o, "identity", true, dir, err);
-    const json_t *scaler = json_object_get(o, "scaler");
+    const json_t *scaler = json_object_get(o, "scaler"), *active = json_object_get(o, "active_s");
+    s.active_s = json_is_number(active) ? json_number_value(active) : 0;
     s.actor_scale = lf_scaler_of(json_object_get(scaler, "actor"), &p->c->scaler);
     s.critic_scale = lf_scaler_of(json_object_get(scaler, "critic"), &p->c->scaler);
     const char *name;
@@ -213,6 +220,8 @@ static int read_state(lf_pg *p, json_t *o, const char *dir, lf_err *err)
     json_decref(is);
     if (rc == 0)
         p->s = s;
+    if (rc == 0)
+        lf_early_take(&p->early, o);
     return rc;
 }
 
@@ -228,6 +237,8 @@ static int restore(lf_pg *p, lf_ckpt *ck, const char *dir, lf_err *err)
         rc = lf_run_check_adapter(&p->run, ck, dir, err);
     if (rc == 0)
         rc = read_state(p, lf_ckpt_state(ck), dir, err);
+    if (rc == 0)
+        lf_pg_early_apply(p);
     if (rc == 0 && p->c->adapter)
         rc = lf_weights_load_adapter(lf_pg_model_store(p->actor), ck, LF_WEIGHTS_PREFIX, true, err);
     else if (rc == 0)
@@ -254,6 +265,7 @@ static int record_resume(lf_pg *p, const lf_ckpt *ck, const char *dir, lf_err *e
 static int look_at_final(lf_pg *p, bool *done, lf_err *err)
 {
     const struct lf_pg_state fresh = p->s;
+    const lf_early whole = p->early;
     lf_ckpt *ck = NULL;
     char *final = NULL;
     int rc = lf_run_final(&p->run, &ck, &final, err);
@@ -261,13 +273,14 @@ static int look_at_final(lf_pg *p, bool *done, lf_err *err)
         rc = lf_run_check_adapter(&p->run, ck, final, err);
         if (rc == 0)
             rc = read_state(p, lf_ckpt_state(ck), final, err);
-        *done = rc == 0 && p->s.round >= p->c->steps;
+        *done = rc == 0 && (p->s.round >= p->c->steps || lf_early_ended(lf_ckpt_state(ck)));
         if (rc == 0 && !*done)
             rc = lf_fail(err, LF_EEXIST,
                          "%s ends a run of %lld rounds, not %lld; write to another out "
                          "(resume_from continues it)",
                          final, (long long)p->s.round, (long long)p->c->steps);
         p->s = fresh;
+        p->early = whole;
     }
     lf_ckpt_close(ck);
     free(final);

@@ -234,6 +234,7 @@ void lf_ckpt_writer_destroy(lf_ckpt_writer *w)
     free(w->leaves);
     free(w->dir);
     free(w->state);
+    json_decref(w->ended);
     free(w);
 }
 
@@ -464,6 +465,8 @@ static int publish(lf_ckpt_writer *w, lf_err *err)
         w->result.bytes += jobs[i].bytes;
         rc = lf_artifact_add(&a, jobs[i].path, jobs[i].bytes, jobs[i].sha256, err);
     }
+    if (rc == 0 && w->ended && json_object_set(a.meta, LF_CKPT_ENDED, w->ended))
+        rc = lf_fail(err, LF_ENOMEM, "no memory for the description of a checkpoint");
     if (rc == 0 && (rc = lf_ckpt_meta_store(&w->meta, a.meta, err)) == 0)
         rc = lf_artifact_publish(&a, w->dir, err);
 out:
@@ -530,6 +533,8 @@ static int check_state(lf_ckpt_writer *w, const json_t *state, lf_err *err)
     }
     free(w->state);
     w->state = text;
+    json_decref(w->ended);
+    w->ended = json_deep_copy(json_object_get(state, LF_CKPT_ENDED)); /* the writer has a thread */
     w->meta.step = json_integer_value(step);
     return 0;
 }

@@ -230,6 +230,7 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
     memcpy(t->tokenizer, info->tokenizer_sha256, sizeof(t->tokenizer));
     rc = lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
                          (int64_t)lf_loader_source_samples(t->data, 0), err);
+    lf_train_early_begin(t);
     if (rc == 0 && t->total_samples > lf_loader_samples(t->data))
         rc = lf_fail(
             err, LF_EINVAL,

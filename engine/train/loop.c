@@ -127,13 +127,19 @@ static int save_here(lf_trainer *t, int rc, lf_err *err)
     return rc;
 }
 
+/* Is a checkpoint to be saved after step t->s.step? */
+static bool save_due(const lf_trainer *t)
+{
+    return t->late || at_interval(t->s.step, t->c->save_interval) ||
+           lf_early_due(&t->early, t->s.step);
+}
+
 static int save_if_due(lf_trainer *t, int rc, bool *saved, lf_err *err)
 {
-    const struct lf_train_config *c = t->c;
     *saved = false;
     if (rc == 0 && t->run.saving && lf_ckpt_save_idle(t->run.writer))
         rc = lf_run_save_wait(&t->run, err);
-    if (t->s.step == t->total_steps || !(at_interval(t->s.step, c->save_interval) || t->late))
+    if (t->s.step == t->total_steps || !save_due(t))
         return rc;
     *saved = true;
     return save_here(t, rc, err);
@@ -161,6 +167,7 @@ static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_err *err)
 {
     int rc = 0;
+    t->told_step = t->s.step;
     if (t->s.step == 1) {
         t->s.first_loss = st->loss;
         if (!t->c->objective)
@@ -189,8 +196,8 @@ static int stop_here(lf_trainer *t, bool saved, lf_err *err)
 static bool due(const lf_trainer *t)
 {
     const struct lf_train_config *c = t->c;
-    return t->s.step == t->total_steps || t->late || at_interval(t->s.step, c->save_interval) ||
-           guest_due(t) || (t->vdata && at_interval(t->s.step, c->valid_interval));
+    return t->s.step == t->total_steps || save_due(t) || guest_due(t) ||
+           (t->vdata && at_interval(t->s.step, c->valid_interval));
 }
 
 /* How the step under way went; nothing else is. Collective. */
@@ -232,21 +239,41 @@ static int step_ahead(lf_trainer *t, bool *saved, lf_err *err)
     return rc != 0 ? rc : lf_train_ahead_launch(t, err);
 }
 
+/* A start that was asked to end before it trained anything: what it goes on from is measured as the
+ * last step of a run is, unless it was then. */
+static int end_untrained(lf_trainer *t, lf_err *err)
+{
+    struct lf_train_step st = {.valid_loss = NAN, .valid_accuracy = NAN, .valid_entropy = NAN};
+    int rc = 0;
+    if (t->told_step > 0 || !t->early.by || t->s.step == 0)
+        return 0;
+    if (t->vdata && !at_interval(t->s.step, t->c->valid_interval))
+        rc = validate(t, &st, err);
+    if (rc == 0)
+        rc = visit_guest(t, &st, err);
+    return rc != 0 ? rc : lf_train_agree(t, lf_train_report_end(t, &st, err), err);
+}
+
 static int steps(lf_trainer *t, lf_err *err)
 {
     struct lf_train_step st;
-    bool stop, saved = true; /* where we begin there is a checkpoint, or nothing to save */
+    bool saved = true; /* where we begin there is a checkpoint, or nothing to save */
     int rc = 0;
     while (t->flight.up || (t->s.step < t->total_steps && !lf_train_out_of_patience(t))) {
-        rc = lf_run_look(&t->run, rc, &stop, t->ahead ? &t->late : NULL, err);
+        struct lf_run_asked asked = {.end = lf_train_early_clock(t)};
+        rc = lf_run_look(&t->run, rc, &asked, t->ahead ? &t->late : NULL, err);
         if (rc != 0)
             return rc;
-        if (t->flight.up && (stop || due(t))) {
+        if (!asked.stop)
+            lf_train_early_meet(t, asked.end);
+        if (t->flight.up && (asked.stop || due(t))) {
             rc = land(t, &saved, err);
             continue;
         }
-        if (stop)
+        if (asked.stop)
             return stop_here(t, saved, err);
+        if (t->s.step == t->total_steps)
+            break;
         if (t->ahead) {
             rc = step_ahead(t, &saved, err);
             continue;
@@ -256,7 +283,8 @@ static int steps(lf_trainer *t, lf_err *err)
             return rc;
         rc = after_step(t, &st, &saved, err);
     }
-    return lf_train_agree(t, rc, err);
+    rc = lf_train_agree(t, rc, err);
+    return rc != 0 ? rc : end_untrained(t, err);
 }
 
 /* A run that diverged must not end without a word, and a short one has no other: the watch for
@@ -292,8 +320,12 @@ static int finish(lf_trainer *t, lf_err *err)
     if (isfinite(t->s.valid_loss))
         snprintf(valid, sizeof(valid), ", validation %.4f (best %.4f)", t->s.valid_loss,
                  t->s.best_valid);
-    lf_train_log(t, 2, "done: %lld steps, loss %.4f at first, %.4f in the mean of the last ones%s",
-                 (long long)t->s.step, t->s.first_loss, lf_train_loss_mean(t), valid);
+    char of[48] = "";
+    if (t->early.by)
+        snprintf(of, sizeof(of), " of %lld", (long long)t->early.planned);
+    lf_train_log(t, 2,
+                 "done: %lld%s steps, loss %.4f at first, %.4f in the mean of the last ones%s",
+                 (long long)t->s.step, of, t->s.first_loss, lf_train_loss_mean(t), valid);
     return 0;
 }
 

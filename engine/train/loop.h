@@ -91,6 +91,7 @@ struct lf_train_config {
     uint64_t seed;
 
     int64_t steps, tokens; /* length: one of these is > 0 */
+    double hours;          /* bound on the time trained over all starts (early.h); 0: none */
     double epochs;
     enum lf_schedule_kind schedule;
     enum lf_schedule_tail tail;

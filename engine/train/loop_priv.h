@@ -82,8 +82,11 @@ struct lf_trainer {
     struct lf_train_model m;
     lf_loader *data, *vdata;
     lf_schedule lr;
-    int64_t total_steps, total_samples;
-    int64_t *samples_buf; /* rows: global sample of each row, with dropout */
+    int64_t total_steps, total_samples; /* as the run stands */
+    lf_early early;                     /* of them: why they may be less than by the settings */
+    int64_t here0;                      /* step where this start began */
+    int64_t told_step;                  /* the newest one that was told in this start; 0: none */
+    int64_t *samples_buf;               /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
     float *noise_buf;    /* rows, hidden: with neftune_alpha */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
@@ -175,6 +178,16 @@ int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *e
 int lf_train_save_final(lf_trainer *t, lf_err *err);
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err);
 
+/* shorten.c: the loop ends early (early.h). All are functions of agreed values. */
+/* Sets early from the settings, after the length is known. */
+void lf_train_early_begin(lf_trainer *t);
+/* Brings length and schedule in line with early. */
+void lf_train_early_apply(lf_trainer *t);
+/* What the clock of this rank says. */
+enum lf_run_end lf_train_early_clock(const lf_trainer *t);
+/* Does what is asked for, between steps. */
+void lf_train_early_meet(lf_trainer *t, enum lf_run_end ask);
+
 /* best.c. After a validation: finds whether it is the best one, and keeps its weights with
  * keep_best. Collective. */
 int lf_train_best(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
@@ -192,6 +205,7 @@ json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
 void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
                           const struct lf_train_sums *sums);
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
+int lf_train_report_end(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 void lf_train_report_begin(lf_trainer *t);
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
 

@@ -32,15 +32,22 @@ static size_t add_real(char *buf, size_t cap, size_t at, const char *key, double
     return n < 0 ? at : at + (size_t)n;
 }
 
+static size_t add_valid_means(char *buf, size_t cap, size_t at, const lf_trainer *t,
+                              const struct lf_train_step *st)
+{
+    const lf_objective *o = t->c->objective;
+    for (size_t i = 1; o && i < o->n_metrics && isfinite(st->valid_loss); i++)
+        at = add_real(buf, cap, at, o->valid_metrics[i], st->valid_means[i]);
+    return at;
+}
+
 static size_t add_means(char *buf, size_t cap, size_t at, const lf_trainer *t,
                         const struct lf_train_step *st)
 {
     const lf_objective *o = t->c->objective;
     for (size_t i = 1; o && i < o->n_metrics; i++)
         at = add_real(buf, cap, at, o->metrics[i], st->means[i]);
-    for (size_t i = 1; o && i < o->n_metrics && isfinite(st->valid_loss); i++)
-        at = add_real(buf, cap, at, o->valid_metrics[i], st->valid_means[i]);
-    return at;
+    return add_valid_means(buf, cap, at, t, st);
 }
 
 void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
@@ -157,6 +164,30 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     return lf_run_record(&t->run, b, at, err);
 }
 
+/* What was measured at a step that an earlier start has told. */
+int lf_train_report_end(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
+{
+    char b[4096];
+    if (!lf_run_wants_record(&t->run))
+        return 0;
+    int n = snprintf(b, sizeof(b), "{\"step\":%lld", (long long)t->s.step);
+    size_t at = n < 0 ? 0 : (size_t)n;
+    at = add_real(b, sizeof(b), at, "valid_loss", st->valid_loss);
+    if (!t->c->objective) {
+        at = add_real(b, sizeof(b), at, "valid_accuracy", st->valid_accuracy);
+        at = add_real(b, sizeof(b), at, "valid_entropy", st->valid_entropy);
+        at = add_sets(b, sizeof(b), at, t, st);
+    } else {
+        at = add_valid_means(b, sizeof(b), at, t, st);
+    }
+    for (size_t i = 0; st->visited && i < t->c->guest->n_metrics; i++)
+        at = add_real(b, sizeof(b), at, t->c->guest->metrics[i], st->guest[i]);
+    if (at + 2 > sizeof(b))
+        return lf_fail(err, LF_EINVAL, "a metrics record is longer than %zu bytes", sizeof(b));
+    b[at++] = '}';
+    return lf_run_record(&t->run, b, at, err);
+}
+
 static void shown_means(char *buf, size_t cap, const lf_trainer *t, const struct lf_train_step *st)
 {
     const lf_objective *o = t->c->objective;
@@ -249,6 +280,7 @@ void lf_train_report_begin(lf_trainer *t)
     struct lf_plan_bytes pb;
     t->session0 = t->t_log = t->run.last_save = lf_now_s();
     t->active0 = t->s.active_s;
+    t->here0 = t->s.step;
     t->samples_log = t->s.samples;
     if (lf_plan_bytes(t->m.plan, &pb))
         return;

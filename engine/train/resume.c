@@ -91,6 +91,8 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     if (!isfinite(s.active_s))
         s.active_s = 0;
     t->s = s;
+    lf_early_take(&t->early, state);
+    lf_train_early_apply(t);
     return 0;
 }
 
@@ -204,7 +206,8 @@ static int check_final(lf_trainer *t, const lf_ckpt *ck, const char *final, bool
                      final);
     if (rc != 0)
         return rc;
-    *done = step == t->total_steps || (early && step < t->total_steps);
+    *done = step == t->total_steps || (early && step < t->total_steps) ||
+            lf_early_ended(lf_ckpt_state(ck));
     return *done ? 0
                  : lf_fail(err, LF_EEXIST,
                            "%s ends a run of %lld steps, not %lld; write to another out "

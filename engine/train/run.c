@@ -147,18 +147,34 @@ bool lf_run_late(const lf_run *r)
     return r->c.save_time_s > 0 && lf_now_s() - r->last_save >= r->c.save_time_s;
 }
 
-int lf_run_look(const lf_run *r, int rc, bool *stop, bool *late, lf_err *err)
+static enum lf_run_end asked_to_end(const lf_run *r)
 {
-    *stop = lf_run_asked_to_stop(r);
+    switch (r->sink && r->sink->finish ? r->sink->finish() : LF_ENDING_NO) {
+    case LF_ENDING_NO:
+        return LF_END_NOT;
+    case LF_ENDING_DECAY:
+        return LF_END_DECAY;
+    case LF_ENDING_NOW:
+        return LF_END_NOW;
+    }
+    return LF_END_NOT;
+}
+
+int lf_run_look(const lf_run *r, int rc, struct lf_run_asked *a, bool *late, lf_err *err)
+{
+    const enum lf_run_end request = asked_to_end(r), clock = lf_run_first(r) ? a->end : LF_END_NOT;
+    a->stop = lf_run_asked_to_stop(r);
+    a->end = request > clock ? request : clock;
     if (late)
         *late = lf_run_late(r);
     if (r->ranks <= 1)
         return rc;
-    int64_t v[] = {*stop, rc != 0, late && *late && lf_run_first(r)};
-    int failed = lf_comm_all_reduce(r->comm, v, 3, LF_COMM_I64, LF_COMM_MAX, rc != 0 ? NULL : err);
+    int64_t v[] = {a->stop, rc != 0, late && *late && lf_run_first(r), a->end};
+    int failed = lf_comm_all_reduce(r->comm, v, 4, LF_COMM_I64, LF_COMM_MAX, rc != 0 ? NULL : err);
     if (failed)
         return rc != 0 ? rc : failed;
-    *stop = v[0] != 0;
+    a->stop = v[0] != 0;
+    a->end = (enum lf_run_end)v[3];
     if (late)
         *late = v[2] != 0;
     return v[1] ? lf_comm_agree_ok(r->comm, rc, err) : 0;

@@ -22,6 +22,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 
+#include "engine/base/ending.h"
 #include "engine/base/frame.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
@@ -30,6 +31,7 @@
 #include "engine/model/adapter.h"
 #include "engine/store/ckpt.h"
 #include "engine/train/copies.h"
+#include "engine/train/early.h"
 #include "engine/train/schedule.h"
 
 /* Callbacks of a run. Every member may be NULL. */
@@ -39,6 +41,16 @@ struct lf_train_sink {
     void (*log)(void *user, int level, const char *text);
     /* Has a stop been requested? Called after every step. */
     bool (*stop)(void);
+    /* Has an early end been requested? Likewise. */
+    enum lf_ending (*finish)(void);
+    /* A stop, or an early end at once: for long work that an early end has no use for. */
+    bool (*leave)(void);
+};
+
+/* What a loop is asked for between two steps. */
+struct lf_run_asked {
+    bool stop;           /* some rank was asked to stop: a checkpoint, then LF_EINTR */
+    enum lf_run_end end; /* end the run early; before the call what the caller's clock says */
 };
 
 /* Borrowed until lf_run_close. */
@@ -115,10 +127,10 @@ int lf_run_record(lf_run *r, const char *record, size_t n, lf_err *err);
 bool lf_run_asked_to_stop(const lf_run *r);
 /* Is it time to save, by this rank's clock? */
 bool lf_run_late(const lf_run *r);
-/* Collective. *stop: some rank was asked to stop. *late (may be NULL): it is time to save, by the
- * clock of rank 0. rc is the result of this rank since the last exchange. When one rank has failed,
- * all return a failure. */
-int lf_run_look(const lf_run *r, int rc, bool *stop, bool *late, lf_err *err);
+/* Collective. a->end is in and out: the clock of rank 0 counts, and requests of all. *late (may be
+ * NULL): it is time to save, by the clock of rank 0. rc is the result of this rank since the last
+ * exchange. When one rank has failed, all return a failure. */
+int lf_run_look(const lf_run *r, int rc, struct lf_run_asked *a, bool *late, lf_err *err);
 /* Collective: when one rank has failed, all ranks return a failure. When ranks returned LF_EINTR
  * and nothing worse, all ranks return LF_EINTR. */
 int lf_run_agree(const lf_run *r, int rc, lf_err *err);

@@ -76,6 +76,8 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
         bad = json_object_set_new(o, "scaler", lf_scaler_json(&t->s.scaler));
     if (!bad && c->neftune_alpha > 0)
         bad = json_object_set_new(o, "neftune_alpha", json_real(c->neftune_alpha));
+    if (!bad)
+        bad = lf_early_add(&t->early, o, t->s.step, t->s.step, err);
     if (!bad && c->objective && c->objective->identity)
         bad = json_object_set(o, "objective", c->objective->identity);
     if (!bad && c->objective && c->objective->extra)

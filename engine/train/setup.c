@@ -99,6 +99,8 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
     if (c->model_given && c->seq_length > c->model.max_positions)
         return lf_fail(err, LF_EINVAL, "seq_length = %d is more than [model] max_positions = %lld",
                        c->seq_length, (long long)c->model.max_positions);
+    if (lf_early_check(c->hours, c->schedule, err))
+        return LF_EINVAL;
     if (c->decay_steps && c->schedule != LF_SCHED_WSD)
         return lf_fail(err, LF_EINVAL, "decay belongs to schedule = wsd");
     if (c->schedule == LF_SCHED_WSD && !c->decay_steps)

@@ -206,12 +206,26 @@ static void print_maker(const struct maker *by, int depth)
     }
 }
 
+/* ", ended at 812 of 2,000" of a result that did, else "". */
+static const char *ended(char *buf, size_t cap, const struct artifact *a)
+{
+    struct lf_cut_short *c = NULL;
+    char text[128];
+    const struct lf_output o = {.name = a->path, .meta = a->meta};
+    buf[0] = '\0';
+    if (lf_output_ended(&c, &o, NULL) == 0 && c != NULL)
+        snprintf(buf, cap, ", %s", lf_cut_short_text(text, sizeof text, c));
+    lf_cut_short_free(c);
+    return buf;
+}
+
 static void print_back(const struct lineage *o, int depth)
 {
+    char end[160];
     if (depth > 64)
         return;
     indent(depth);
-    lf_say("%s\n", or_dash(o->artifact.path));
+    lf_say("%s%s\n", or_dash(o->artifact.path), ended(end, sizeof end, &o->artifact));
     if (o->made_by.given)
         print_maker(&o->made_by, depth);
     for (size_t i = 0; i < o->inputs.n; i++) {

@@ -430,6 +430,14 @@ static int print_json(const lf_curves *curves, const lf_texts *keys, lf_err *err
     return lf_cmd_print(&one, &lf_curve_fields, err);
 }
 
+/* Below what people read: the curves of a stage that ended early are shorter than its steps. */
+static void tell_ends(const lf_curves *curves)
+{
+    for (size_t i = 0; i < curves->n; i++)
+        if (curves->v[i].ended != NULL)
+            lf_say("%s: %s\n", curves->v[i].label, curves->v[i].ended);
+}
+
 static int print_curves(const lf_cmd *c, const lf_curves *curves, lf_err *err)
 {
     enum form form = (enum form)lf_optset_choice(c->opts, "format");
@@ -450,6 +458,8 @@ static int print_curves(const lf_cmd *c, const lf_curves *curves, lf_err *err)
         rc = print_csv(c, curves, &keys, err);
     else if (rc == 0 && form == TABLE)
         rc = print_table(c, curves, &keys, err);
+    if (rc == 0 && !c->json && (form == TABLE || form == PLOT))
+        tell_ends(curves);
     for (size_t i = 0; rc == 0 && !c->json && form == TENSORBOARD && i < curves->n; i++)
         rc = export_events(c, &curves->v[i], &keys, err);
     lf_texts_fini(&keys);

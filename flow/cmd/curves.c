@@ -28,6 +28,7 @@ static void curve_fini(lf_curve *c)
     free(c->label);
     free(c->stage);
     free(c->kind);
+    free(c->ended);
     lf_texts_fini(&c->keys);
     lf_metric_rows_fini(&c->records);
 }
@@ -44,6 +45,7 @@ void lf_curves_fini(lf_curves *c)
 static int add_curve(lf_curves *out, const lf_run_view *v, const lf_stage_view *s,
                      lf_metric_rows *records, lf_err *err)
 {
+    char text[128];
     lf_curve *c = lf_rows_add(out, sizeof *c, err);
     if (c == NULL) {
         lf_metric_rows_fini(records);
@@ -55,6 +57,9 @@ static int add_curve(lf_curves *out, const lf_run_view *v, const lf_stage_view *
         rc = lf_text_set(&c->label, lf_run_label(&v->run), "run", err);
     if (rc == 0)
         rc = lf_text_set(&c->stage, s->plan->name, "stage", err);
+    if (rc == 0 && s->result_done != NULL && s->result_done->ended != NULL)
+        rc = lf_text_set(&c->ended, lf_cut_short_text(text, sizeof text, s->result_done->ended),
+                         "end", err);
     if (rc == 0)
         rc = lf_text_set(&c->kind, s->plan->kind, "kind", err);
     return rc == 0 ? lf_metric_names(&c->keys, &c->records, err) : rc;

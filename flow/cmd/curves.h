@@ -12,6 +12,7 @@
 /* The records of a stage. Owned. */
 typedef struct lf_curve {
     char *run, *label, *stage, *kind; /* label: how people are told of it */
+    char *ended;                      /* where it ended early, NULL: it did not */
     lf_metric_rows records;
     lf_texts keys; /* the metrics that there are, sorted */
 } lf_curve;

@@ -52,6 +52,9 @@ static const lf_help helps[] = {
     {"cancel", "Run", A_RUN,
      "loong-flow cancel\n"
      "loong-flow cancel first-3 --stage train\n"},
+    {"finish", "Run", "STAGE     a training stage\n" A_RUN,
+     "loong-flow finish train\n"
+     "loong-flow finish train --decay        # a wsd schedule decays first\n"},
     {"tick", "Run", A_RUN, "loong-flow tick                        # from cron\n"},
     {"launch", "Run", "PROGRAM   what each rank runs, with its arguments\n",
      "loong-flow launch -n 4 -- lf-pretrain --config train.ini --out out\n"},

@@ -18,6 +18,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd/cmd.h"
+#include "flow/plan/settle.h"
 #include "flow/plan/spec.h"
 #include "flow/record/record.h"
 #include "flow/run/freeze.h"
@@ -70,7 +71,7 @@ static bool same_work(const lf_doc *a, const lf_doc *b)
         return false;
     for (size_t i = 0; i < b->stages.n; i++) {
         const lf_doc_stage *x = &b->stages.v[i], *y = lf_doc_find(a, x->name);
-        if (y == NULL || strcmp(x->spec_id, y->spec_id) != 0)
+        if (y == NULL || strcmp(x->frozen_id, y->frozen_id) != 0)
             return false;
     }
     return true;
@@ -195,8 +196,13 @@ static int adopt_result(lf_doc_stage *st, lf_results *results, const lf_run *run
     }
     if (rc == 0)
         rc = lf_stage_result(&s, run, err);
+    st->ended_at_step = lf_done_ended_at(s.result_done);
     if (rc == 0) /* 1: done here, or taken over before */
         rc = lf_results_find(&found, results, st, err);
+    free(st->elsewhere);
+    st->elsewhere = NULL;
+    if (rc == 0 && !found.given && s.n_incs == 0)
+        rc = lf_results_early(&st->elsewhere, results, st, err);
     if (found.given && strcmp(found.run, run->id) != 0) {
         lf_adopted_fini(&st->adopted);
         st->adopted = found;
@@ -211,9 +217,13 @@ static int adopt_results(lf_prep *p, const lf_run_list *runs, const lf_run *run,
                          lf_err *err)
 {
     lf_results results = {.runs = runs, .data = run->data};
+    const lf_doc *plan = p->plan;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < p->plan->stages.n; i++)
-        rc = adopt_result(&p->plan->stages.v[i], &results, run, old, err);
+    for (size_t i = 0; rc == 0 && i < plan->stages.n; i++) {
+        rc = lf_spec_settle(&plan->stages.v[i], plan, err);
+        if (rc == 0)
+            rc = adopt_result(&plan->stages.v[i], &results, run, old, err);
+    }
     lf_results_fini(&results);
     return rc;
 }
@@ -534,11 +544,13 @@ static void explain_change(const lf_prep *p, const lf_stage_view *s, const lf_te
         return;
     }
     if (changes(&diff, p, s, att) < 0 || diff.n == 0) {
-        snprintf(text, cap, "%s%s%s",
+        const char *elsewhere = s->n_attempts == 0 ? s->plan->elsewhere : NULL;
+        snprintf(text, cap, "%s%s%s%s%s",
                  s->n_attempts > 0         ? ""
                  : s->plan->isolated.given ? "it is made again, as asked"
                                            : "it has not run yet",
-                 s->n_attempts == 0 && s->reason[0] != '\0' ? "; " : "", s->reason);
+                 s->n_attempts == 0 && s->reason[0] != '\0' ? "; " : "", s->reason,
+                 elsewhere != NULL ? "; " : "", elsewhere != NULL ? elsewhere : "");
         return;
     }
     lf_buf b;

@@ -123,6 +123,7 @@ int lf_exec_main(const lf_exec_args *args, lf_err *err)
     lf_resources_fini(&x.resources);
     lf_exec_prepare_fini(&x);
     lf_launch_plan_fini(&x.launch);
+    lf_cut_short_free(x.ended);
     free(x.stage_dir);
     free(x.dir);
     free(x.log_tail);

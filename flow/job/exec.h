@@ -11,7 +11,7 @@
  *   stage.json   the stage's process         metrics   framed metrics
  *   ranks/       HOST.PID.json of each rank, cause.json (engine/base/cause.h): why it ended, said
  *                by those who know
- *   stop         made to ask for a stop
+ *   stop         made to ask for a stop; to end early: finish.<attempt>.json beside it
  *   out/         outputs and checkpoints     done.json the commit marker, only when it is done
  *   from/        what earlier starts handed over (handover.h), until the commit
  *   end.json     how it ended                spool/    event files
@@ -19,6 +19,8 @@
  * and beside it, in RUN/<stage>/:
  *   successor.<attempt>.<job>.json  a job that the wrapper submitted in place of one that may not
  *                                   be requeued
+ *   settled.<attempt>.json  the spec of an attempt that was asked for before a result that it reads
+ *                           ended early (exec_settle.c)
  *   skip.<attempt>.json  why a job of the attempt ended before it claimed an epoch (the first one
  *                        that did)
  *
@@ -39,6 +41,7 @@
 #ifndef LF_FLOW_EXEC_H
 #define LF_FLOW_EXEC_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -94,6 +97,8 @@ typedef struct lf_exec {
     lf_exec_pace pace;
     int64_t rung; /* the step at which its sweep wants it to stop, -1: none */
     lf_launch_plan launch;
+    char finish[PATH_MAX]; /* asks the stage to end early: of a request that stands, or to come */
+    struct lf_cut_short *ended; /* how its result ended early, NULL: it did not; owned */
     lf_end_evidence ev;
     lf_cause cause; /* of ev.said */
     char *log_tail;
@@ -159,6 +164,17 @@ double lf_exec_lead_s(const lf_exec_pace *p, double grace_s, double total_s);
 /* exec_damage.c: after a failure, is a result of another stage that this one read damaged? Then it
  * is marked (struct lf_damaged), and the reason says so. */
 void lf_exec_suspect(lf_exec *x, lf_end_class *c);
+
+/* exec_settle.c: spec ids by what was made (flow/plan/settle.h). In a run with a result that ended
+ * early, x->plan gets its own; nothing else costs a look. */
+int lf_exec_settle(lf_exec *x, lf_err *err);
+/* The attempt was asked for before that: from its first start on it is one of the stage as it
+ * is. */
+int lf_exec_settle_attempt(lf_exec *x, lf_err *err);
+/* Notes that a result of the run ended early; before the commit of the first one. */
+int lf_exec_settle_mark(const lf_exec *x, lf_err *err);
+/* Sets x->finish. */
+void lf_exec_finish_path(lf_exec *x);
 
 /* exec_end.c: the end record and what follows from it. Returns the exit code. */
 int lf_exec_end(lf_exec *x, lf_end_class *c, lf_err *err);

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/base/ending.h"
 #include "engine/base/fence.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
@@ -75,6 +76,7 @@ static void set_environment(const lf_exec *x, const char *ranks)
     setenv("LF_RANKS_DIR", ranks, 1);
     if (lf_path_set(fence, NULL, "%s/epoch.%d", x->stage_dir, x->epoch + 1) == 0)
         setenv(LF_FENCE_ENV, fence, 1);
+    setenv(LF_ENDING_ENV, x->finish, 1);
     snprintf(n, sizeof n, "%d", x->launch.omp_threads);
     if (x->launch.omp_threads > 0)
         setenv("OMP_NUM_THREADS", n, 1);
@@ -129,6 +131,7 @@ static int start(struct child *c, lf_exec *x, lf_err *err)
         rc = lf_exec_argv(x, err);
     if (rc < 0)
         goto out;
+    lf_exec_finish_path(x);
     log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (log_fd < 0 || pipe2(gate, O_CLOEXEC) < 0) {
         rc = lf_fail_errno(err, "cannot open %s", log);

@@ -116,6 +116,17 @@ static int artifact_events(lf_exec *x, const struct lf_done *done, lf_err *err)
     return rc;
 }
 
+/* An output of a training says so in its manifest; all of them are of the same training. */
+static int look_for_end(struct lf_done *done, lf_exec *x, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && x->plan->carry.given && i < done->n_outputs && x->ended == NULL;
+         i++)
+        rc = lf_output_ended(&x->ended, &done->outputs[i], err);
+    done->ended = x->ended;
+    return rc == 0 && x->ended != NULL ? lf_exec_settle_mark(x, err) : rc;
+}
+
 static int commit_result(lf_exec *x, lf_err *err)
 {
     struct lf_done done = {.run = x->run.id,
@@ -132,6 +143,8 @@ static int commit_result(lf_exec *x, lf_err *err)
                            .resume = x->resume,
                            .exe_sha256 = x->plan->exe.sha256};
     int rc = collect_outputs(&done, x, err);
+    if (rc == 0)
+        rc = look_for_end(&done, x, err);
     if (rc == 0)
         rc = artifact_events(x, &done, err);
     done.t_end = lf_wall_s();

@@ -52,7 +52,8 @@ static int add_input(lf_exec *x, const struct lf_used *in, lf_err *err)
     if (rc < 0)
         return rc;
     struct lf_used *row = &x->inputs[x->n_inputs++];
-    *row = (struct lf_used){.attempt = in->attempt, .epoch = in->epoch};
+    *row = (struct lf_used){
+        .attempt = in->attempt, .epoch = in->epoch, .ended_at_step = in->ended_at_step};
     rc = copy(&row->name, in->name, err);
     if (rc == 0)
         rc = copy(&row->path, in->path, err);
@@ -98,7 +99,8 @@ static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const lf_d
                                    .epoch = done->epoch,
                                    .spec_id = done->spec_id,
                                    .output = output,
-                                   .sha256 = o->manifest_sha256};
+                                   .sha256 = o->manifest_sha256,
+                                   .ended_at_step = lf_done_ended_at(done)};
         rc = add_input(x, &in, err);
     }
     lf_stage_scan_fini(&up);
@@ -271,7 +273,7 @@ void lf_exec_prepare_fini(lf_exec *x)
 int lf_exec_deps_done(lf_exec *x, lf_err *err)
 {
     const lf_texts *deps = &x->plan->deps;
-    int rc = 0;
+    int rc = lf_exec_settle(x, err);
     for (size_t i = 0; rc == 0 && i < deps->n; i++) {
         lf_stage_view up;
         memset(&up, 0, sizeof up);

@@ -104,7 +104,8 @@ static int fill(struct ending *e, lf_exec *x, const lf_end_class *c, lf_err *err
                              .signal = x->ev.signal,
                              .step = saved_step(x, c),
                              .gained = -1,
-                             .asked = &e->asked};
+                             .asked = &e->asked,
+                             .ended = strcmp(c->state, "done") == 0 ? x->ended : NULL};
     if (e->end.step < 0)
         e->end.step = -1;
     else

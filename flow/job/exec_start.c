@@ -293,7 +293,9 @@ int lf_exec_may_start(lf_exec *x, int *code, lf_err *err)
 {
     look_afresh(x->stage_dir);
     bool done = false;
-    int rc = committed(x, &done, err);
+    int rc = lf_exec_settle(x, err);
+    if (rc == 0)
+        rc = committed(x, &done, err);
     *code = 0;
     if (rc < 0 || done)
         return rc;
@@ -313,7 +315,12 @@ int lf_exec_may_start(lf_exec *x, int *code, lf_err *err)
         return refuse(x, LF_EXEC_GIVEN_UP, "superseded", code, LF_EBUSY, err);
     }
     rc = check_history(x, code, err);
-    return rc == 1 ? check_deps(x, code, err) : rc;
+    if (rc == 1)
+        rc = check_deps(x, code, err);
+    if (rc != 1)
+        return rc;
+    rc = lf_exec_settle_attempt(x, err);
+    return rc == 0 ? 1 : rc;
 }
 
 /* ---- the claim ---- */

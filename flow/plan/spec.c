@@ -194,10 +194,10 @@ static int spec_of_refs(lf_buf *out, const struct hasher *h, const lf_doc_input 
     for (size_t i = 0; i < in->refs.n; i++) {
         const char *d = strstr(p, "${stage:"), *close = d != NULL ? strchr(d, '}') : NULL;
         const lf_doc_stage *from = lf_doc_find(h->plan, in->refs.v[i].stage);
-        if (close == NULL || from == NULL || from->spec_id == NULL)
+        if (close == NULL || from == NULL || from->frozen_id == NULL)
             return lf_fail(err, LF_EFORMAT, "plan document: a reference and its text disagree");
         lf_buf_add(out, p, (size_t)(d - p));
-        lf_buf_addf(out, "stage:%s.%s", from->spec_id, in->refs.v[i].output);
+        lf_buf_addf(out, "stage:%s.%s", from->frozen_id, in->refs.v[i].output);
         p = close + 1;
     }
     lf_buf_adds(out, p);
@@ -258,6 +258,7 @@ static int spec_one(lf_doc_stage *stage, struct hasher *h, lf_err *err)
 {
     lf_spec *s = &stage->spec;
     lf_spec_fini(s);
+    lf_spec_fini(&stage->settled);
     s->given = true;
     s->spec_version = stage->spec_version;
     int rc = lf_text_set(&s->kind, stage->kind, "kind", err);
@@ -274,7 +275,9 @@ static int spec_one(lf_doc_stage *stage, struct hasher *h, lf_err *err)
     if (rc == 0) {
         char hex[LF_HASH_HEX];
         lf_hash_hex(hex, digest);
-        rc = lf_text_set(&stage->spec_id, hex, "spec_id", err);
+        rc = lf_text_set(&stage->frozen_id, hex, "spec_id", err);
+        if (rc == 0)
+            rc = lf_text_set(&stage->spec_id, hex, "spec_id", err);
     }
     free(text);
     return rc;
@@ -345,7 +348,7 @@ static int diff_lists(lf_texts *out, const lf_lists *a, const lf_lists *b, lf_er
 
 int lf_spec_diff(lf_texts *out, const lf_spec *a, const lf_doc_stage *stage, lf_err *err)
 {
-    const lf_spec *b = &stage->spec;
+    const lf_spec *b = lf_doc_spec(stage);
     *out = (lf_texts){.given = true};
     int rc = lf_text_same(a->kind, b->kind) ? 0 : lf_texts_add(out, "kind", err);
     if (rc == 0 && a->spec_version.v != b->spec_version.v)

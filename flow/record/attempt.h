@@ -33,6 +33,36 @@ int lf_attempt_rec_load(struct lf_attempt_rec **out, const char *stage_dir, int 
 int lf_attempt_rec_publish(const char *stage_dir, const struct lf_attempt_rec *a, lf_err *err);
 void lf_attempt_rec_free(struct lf_attempt_rec *a);
 
+/* settled.<N>.json: the spec of an attempt that was asked for before a result that it reads ended
+ * early, as its first start found it (flow/plan/settle.h). It holds in the place of the attempt's
+ * own. */
+struct lf_settled_rec {
+    const char *spec_id;
+    lf_spec spec;
+};
+/* spec_id and spec of a, from the record; nothing changes where there is none. */
+int lf_settled_rec_lay(struct lf_attempt_rec *a, const char *stage_dir, lf_err *err);
+/* The same from what is given. */
+int lf_attempt_rec_settle(struct lf_attempt_rec *a, const char *spec_id, const lf_spec *spec,
+                          lf_err *err);
+int lf_settled_rec_publish(const char *stage_dir, int n, const struct lf_settled_rec *s,
+                           lf_err *err);
+
+/* finish.<N>.json: a person asked the stage to end early and take what is there, when attempt N was
+ * the newest. The stage itself reads "decay" of it (engine/base/ending.h). */
+struct lf_finish_rec {
+    const char *spec_id; /* what the stage was then: with other settings it is not asked any more */
+    const char *by;      /* user */
+    double t;
+    bool decay;
+};
+#define LF_FINISH_NAME "finish.%d.json"
+int lf_finish_rec_load(struct lf_finish_rec **out, const char *stage_dir, int n, lf_err *err);
+int lf_finish_rec_publish(const char *stage_dir, int n, const struct lf_finish_rec *f, lf_err *err);
+/* Of one that is there already. */
+int lf_finish_rec_replace(const char *stage_dir, int n, const struct lf_finish_rec *f, lf_err *err);
+void lf_finish_rec_free(struct lf_finish_rec *f);
+
 /* job.<N>.json: the jobs that may run the attempt. */
 struct lf_job_rec {
     const char *backend, *id;

@@ -59,6 +59,73 @@ void lf_attempt_rec_free(struct lf_attempt_rec *a)
     lf_fields_free(a, &attempt_fields);
 }
 
+/* ---- settled.N.json ---- */
+
+static const struct lf_fields settled_fields = LF_FIELDS(
+    struct lf_settled_rec, LF_FIELD_KIND("lf_settled"), LF_MEMBERS(struct lf_settled_rec, spec_id),
+    LF_RECORD(struct lf_settled_rec, spec, lf_spec_fields));
+
+int lf_attempt_rec_settle(struct lf_attempt_rec *a, const char *spec_id, const lf_spec *spec,
+                          lf_err *err)
+{
+    lf_spec copy;
+    char *id = lf_strdup(spec_id, err);
+    int rc = id == NULL ? LF_ENOMEM : lf_spec_copy(&copy, spec, err);
+    if (rc < 0) {
+        free(id);
+        return rc;
+    }
+    free((void *)(uintptr_t)a->spec_id);
+    lf_spec_fini(&a->spec);
+    a->spec_id = id;
+    a->spec = copy;
+    return 0;
+}
+
+int lf_settled_rec_lay(struct lf_attempt_rec *a, const char *stage_dir, lf_err *err)
+{
+    struct lf_settled_rec *s = NULL;
+    int rc = load(&s, &settled_fields, stage_dir, "settled", a->attempt, err);
+    if (rc == 0 && s != NULL && s->spec_id != NULL)
+        rc = lf_attempt_rec_settle(a, s->spec_id, &s->spec, err);
+    lf_fields_free(s, &settled_fields);
+    return rc;
+}
+
+int lf_settled_rec_publish(const char *stage_dir, int n, const struct lf_settled_rec *s,
+                           lf_err *err)
+{
+    return publish(stage_dir, "settled", n, &settled_fields, s, err);
+}
+
+/* ---- finish.N.json ---- */
+
+static const struct lf_fields finish_fields =
+    LF_FIELDS(struct lf_finish_rec, LF_FIELD_KIND("lf_finish"),
+              LF_MEMBERS(struct lf_finish_rec, spec_id, by, t, decay));
+
+int lf_finish_rec_load(struct lf_finish_rec **out, const char *stage_dir, int n, lf_err *err)
+{
+    return load(out, &finish_fields, stage_dir, "finish", n, err);
+}
+
+int lf_finish_rec_publish(const char *stage_dir, int n, const struct lf_finish_rec *f, lf_err *err)
+{
+    return publish(stage_dir, "finish", n, &finish_fields, f, err);
+}
+
+int lf_finish_rec_replace(const char *stage_dir, int n, const struct lf_finish_rec *f, lf_err *err)
+{
+    char path[PATH_MAX];
+    int rc = lf_path_set(path, err, "%s/" LF_FINISH_NAME, stage_dir, n);
+    return rc == 0 ? lf_fields_replace(path, 0640, &finish_fields, f, err) : rc;
+}
+
+void lf_finish_rec_free(struct lf_finish_rec *f)
+{
+    lf_fields_free(f, &finish_fields);
+}
+
 /* ---- job.N.json ---- */
 
 static const struct lf_fields job_fields = LF_FIELDS(

@@ -132,8 +132,14 @@ typedef struct lf_doc_stage {
     lf_int time_limit_s, memory_bytes, grace_s;
     char *rerun_on;
     lf_resources resources;
-    lf_spec spec;
+    lf_spec spec;    /* as frozen: of a pipeline whose stages all train to their end */
+    char *frozen_id; /* the id of that; "spec_id" on disk */
+    /* Of the stage as it is: where a result that it reads ended early, these differ from what is
+     * frozen (flow/plan/settle.h). Not written. */
     char *spec_id;
+    lf_spec settled;       /* not given: spec holds */
+    int64_t ended_at_step; /* of its own result; 0: it trained to its end, or there is none */
+    char *elsewhere; /* a result of another run that ended early, for people; NULL: none is known */
     lf_doc_exe exe;
     lf_adopted adopted;
     lf_flag isolated; /* no result of another run is taken over for this stage */
@@ -235,6 +241,11 @@ int lf_cost_copy(lf_cost *out, const lf_cost *from, lf_err *err);
 void lf_cost_fini(lf_cost *c);
 int lf_adopted_copy(lf_adopted *out, const lf_adopted *from, lf_err *err);
 void lf_adopted_fini(lf_adopted *a);
+/* The spec that spec_id is the id of. */
+static inline const lf_spec *lf_doc_spec(const lf_doc_stage *s)
+{
+    return s->settled.given ? &s->settled : &s->spec;
+}
 /* The canonical text of a spec, whose hash is the spec id; owned. */
 char *lf_spec_text(const lf_spec *s, lf_err *err);
 

@@ -76,7 +76,7 @@ int lf_stage_event_write(const char *dir, const char *run, int seq, const lf_doc
 {
     const lf_pairs *const classes[] = {&st->identity, &st->numeric, &st->operational};
     struct stage_event e = {.kind = st->kind,
-                            .spec_id = st->spec_id,
+                            .spec_id = st->frozen_id,
                             .exe_sha256 = st->exe.sha256,
                             .seq = seq,
                             .outputs = st->outputs,

@@ -75,7 +75,8 @@ const struct lf_fields lf_doc_stage_fields = LF_FIELDS_KEPT(
     LF_MEMBERS(lf_doc_stage, model, time_limit_s, memory_bytes, grace_s, rerun_on),
     LF_RECORD(lf_doc_stage, resources, lf_resources_fields),
     LF_RECORD(lf_doc_stage, spec, lf_spec_fields, .needed = true),
-    LF_MEMBERS_NEEDED(lf_doc_stage, spec_id), LF_RECORD(lf_doc_stage, exe, lf_exe_fields),
+    {LF_FIELD_AS(lf_doc_stage, frozen_id, "spec_id"), .needed = true},
+    LF_RECORD(lf_doc_stage, exe, lf_exe_fields),
     LF_RECORD(lf_doc_stage, adopted, lf_adopted_fields), LF_MEMBERS(lf_doc_stage, isolated),
     LF_RECORD(lf_doc_stage, plan, lf_cost_fields), LF_MEMBERS(lf_doc_stage, estimate_s));
 
@@ -124,6 +125,11 @@ void lf_doc_free(lf_doc *d)
     if (d == NULL || --d->holders > 0)
         return;
     lf_names_fini(&d->names);
+    for (size_t i = 0; i < d->stages.n; i++) {
+        free(d->stages.v[i].spec_id);
+        free(d->stages.v[i].elsewhere);
+        lf_spec_fini(&d->stages.v[i].settled);
+    }
     lf_fields_fini(d, &lf_doc_fields);
     free(d);
 }
@@ -138,6 +144,8 @@ static int read_doc(lf_doc **out, json_t *o, const char *what, lf_err *err)
     }
     d->holders = 1; /* no member of the file */
     rc = lf_doc_index(d, err);
+    for (size_t i = 0; rc == 0 && i < d->stages.n; i++)
+        rc = lf_text_set(&d->stages.v[i].spec_id, d->stages.v[i].frozen_id, "spec_id", err);
     if (rc < 0)
         lf_doc_free(d);
     else

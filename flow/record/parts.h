@@ -10,7 +10,7 @@
 #include "flow/record/fields.h"
 
 extern const struct lf_fields lf_proc_fields; /* lf_proc_id: host, boot, pidns, pid, start */
-extern const struct lf_fields lf_used_fields, lf_output_fields;
+extern const struct lf_fields lf_used_fields, lf_output_fields, lf_cut_short_fields;
 /* Of the plan document: strict, and keep what they do not know. */
 extern const struct lf_fields lf_doc_fields, lf_doc_stage_fields, lf_spec_fields,
     lf_resources_fields, lf_cost_fields, lf_adopted_fields, lf_doc_input_fields, lf_exe_fields,

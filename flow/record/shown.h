@@ -17,10 +17,11 @@
 typedef struct lf_stage_shown {
     const char *name, *kind, *state, *reason, *spec_id;
     int attempts;
-    lf_int segments;           /* starts so far */
-    const lf_job_said *job;    /* what its scheduler says */
-    const lf_adopted *adopted; /* the start of another run whose result it took over */
-    const char *dir;           /* of the start that follows */
+    lf_int segments;                  /* starts so far */
+    const lf_job_said *job;           /* what its scheduler says */
+    const lf_adopted *adopted;        /* the start of another run whose result it took over */
+    const struct lf_cut_short *ended; /* of its result, where that ended early */
+    const char *dir;                  /* of the start that follows */
     lf_int attempt, epoch;
     lf_texts log; /* of a failure: the lines that matter */
     /* Of all starts with these settings: how many, and the first different texts; owned. */

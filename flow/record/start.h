@@ -62,6 +62,7 @@ struct lf_used {
     const char *run, *stage;
     int attempt, epoch;
     const char *spec_id, *output, *sha256;
+    int64_t ended_at_step; /* of the result that it is part of; 0: that trained to its end */
 };
 void lf_used_free(struct lf_used *rows, size_t n);
 
@@ -91,6 +92,16 @@ struct lf_end_next {
     int64_t memory_bytes, time_limit_s; /* 0: as before */
 };
 
+/* How a result ended before its length, as its checkpoint says (engine/train/early.h). */
+struct lf_cut_short {
+    int64_t ended_at_step; /* optimizer steps */
+    int64_t at, of;        /* the same and the length by the settings, in units */
+    const char *unit;      /* "steps" or "rounds" */
+    const char *by;        /* "request" or "hours" */
+};
+/* "ended at 812 of 2,000"; rounds are named, and so are hours. Returns buf. */
+const char *lf_cut_short_text(char *buf, size_t cap, const struct lf_cut_short *c);
+
 /* end.json: how a start ended. */
 struct lf_end {
     const char *state, *cls, *reason; /* "done", "stopped", "failed" or "cancelled"; "class" */
@@ -105,6 +116,7 @@ struct lf_end {
     struct lf_had *asked;
     const char *jobid, *node, *blame; /* blame: a host that is to be left out */
     struct lf_end_next *next;         /* NULL: the job does not go back */
+    struct lf_cut_short *ended;       /* NULL: it is no result that ended early */
     bool repaired;                    /* written by somebody else, after its wrapper had died */
 };
 int lf_end_load(struct lf_end **out, const char *start_dir, lf_err *err);
@@ -132,7 +144,16 @@ struct lf_done {
     size_t n_inputs;
     lf_texts resume;
     const char *exe_sha256;
+    struct lf_cut_short *ended; /* NULL: it trained to its end, or it is no training */
 };
+/* The optimizer step at which a result ended early, 0: it did not, or d is NULL. */
+static inline int64_t lf_done_ended_at(const struct lf_done *d)
+{
+    return d != NULL && d->ended != NULL ? d->ended->ended_at_step : 0;
+}
+/* What the manifest of an output says of that; *out is NULL where it says nothing. Owned. */
+int lf_output_ended(struct lf_cut_short **out, const struct lf_output *o, lf_err *err);
+void lf_cut_short_free(struct lf_cut_short *c);
 int lf_done_load(struct lf_done **out, const char *start_dir, lf_err *err);
 /* The commit of start d->epoch, under the next number of the log; LF_EEXIST when that is taken. */
 int lf_done_publish(const char *stage_dir, const struct lf_done *d, lf_err *err);

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
+#include "engine/base/mem.h"
 #include "flow/record/fields.h"
 #include "flow/record/parts.h"
 
@@ -27,7 +30,8 @@ int lf_proc_load(lf_proc_id **out, const char *dir, const char *name, lf_err *er
 
 const struct lf_fields lf_used_fields =
     LF_FIELDS(struct lf_used, LF_MEMBERS(struct lf_used, name, path),
-              LF_MEMBERS_OPT(struct lf_used, run, stage, attempt, epoch, spec_id, output, sha256));
+              LF_MEMBERS_OPT(struct lf_used, run, stage, attempt, epoch, spec_id, output, sha256,
+                             ended_at_step));
 
 void lf_used_free(struct lf_used *rows, size_t n)
 {
@@ -117,6 +121,53 @@ static const struct lf_fields next_fields =
     LF_FIELDS(struct lf_end_next, LF_MEMBERS(struct lf_end_next, act),
               LF_MEMBERS_OPT(struct lf_end_next, exclude, memory_bytes, time_limit_s));
 
+const struct lf_fields lf_cut_short_fields = LF_FIELDS(
+    struct lf_cut_short, LF_MEMBERS(struct lf_cut_short, ended_at_step, at, of, unit, by));
+
+void lf_cut_short_free(struct lf_cut_short *c)
+{
+    lf_fields_free(c, &lf_cut_short_fields);
+}
+
+/* 1234567 as "1,234,567". */
+static const char *with_commas(char buf[32], int64_t n)
+{
+    char digits[24];
+    size_t len = (size_t)snprintf(digits, sizeof digits, "%lld", (long long)(n < 0 ? 0 : n)), k = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            buf[k++] = ',';
+        buf[k++] = digits[i];
+    }
+    buf[k] = '\0';
+    return buf;
+}
+
+const char *lf_cut_short_text(char *buf, size_t cap, const struct lf_cut_short *c)
+{
+    char at[32], of[32];
+    const bool rounds = c->unit != NULL && strcmp(c->unit, "rounds") == 0;
+    snprintf(buf, cap, "ended at %s%s of %s%s", rounds ? "round " : "", with_commas(at, c->at),
+             with_commas(of, c->of),
+             c->by != NULL && strcmp(c->by, "hours") == 0 ? " by its hours" : "");
+    return buf;
+}
+
+int lf_output_ended(struct lf_cut_short **out, const struct lf_output *o, lf_err *err)
+{
+    json_t *ended = json_object_get(o->meta, "ended");
+    *out = NULL;
+    if (!json_is_object(ended))
+        return 0;
+    struct lf_cut_short *c = lf_calloc(1, sizeof *c, err);
+    int rc = c == NULL ? LF_ENOMEM : lf_fields_read(c, &lf_cut_short_fields, ended, o->name, err);
+    if (rc == 0 && c->ended_at_step > 0)
+        *out = c;
+    else
+        lf_cut_short_free(c);
+    return rc;
+}
+
 static const struct lf_fields end_fields = LF_FIELDS(
     struct lf_end, LF_FIELD_KIND("lf_end"), LF_MEMBERS(struct lf_end, state),
     {LF_FIELD_AS(struct lf_end, cls, "class")}, LF_MEMBERS(struct lf_end, reason, t_start, t_end),
@@ -128,6 +179,7 @@ static const struct lf_fields end_fields = LF_FIELDS(
     {LF_FIELD_SUB(struct lf_end, asked, LF_FIELD_PART, &had_fields), .opt = true},
     LF_MEMBERS_OPT(struct lf_end, jobid, node, blame),
     {LF_FIELD_SUB(struct lf_end, next, LF_FIELD_PART, &next_fields), .opt = true},
+    {LF_FIELD_SUB(struct lf_end, ended, LF_FIELD_PART, &lf_cut_short_fields), .opt = true},
     LF_MEMBERS_OPT(struct lf_end, repaired));
 
 int lf_end_load(struct lf_end **out, const char *start_dir, lf_err *err)
@@ -151,13 +203,14 @@ const struct lf_fields lf_output_fields =
     LF_FIELDS(struct lf_output,
               LF_MEMBERS(struct lf_output, path, kind, manifest_sha256, bytes, files, meta));
 
-static const struct lf_fields done_fields =
-    LF_FIELDS(struct lf_done, LF_FIELD_KIND("lf_done"),
-              LF_MEMBERS(struct lf_done, run, stage, attempt, epoch, token, kind, spec_id,
-                         spec_version, t_start, t_end),
-              {LF_FIELD_SUBS(struct lf_done, outputs, LF_FIELD_NAMED, &lf_output_fields)},
-              {LF_FIELD_SUBS(struct lf_done, inputs, LF_FIELD_ROWS, &lf_used_fields)},
-              LF_MEMBERS(struct lf_done, resume), LF_MEMBERS_OPT(struct lf_done, exe_sha256));
+static const struct lf_fields done_fields = LF_FIELDS(
+    struct lf_done, LF_FIELD_KIND("lf_done"),
+    LF_MEMBERS(struct lf_done, run, stage, attempt, epoch, token, kind, spec_id, spec_version,
+               t_start, t_end),
+    {LF_FIELD_SUBS(struct lf_done, outputs, LF_FIELD_NAMED, &lf_output_fields)},
+    {LF_FIELD_SUBS(struct lf_done, inputs, LF_FIELD_ROWS, &lf_used_fields)},
+    LF_MEMBERS(struct lf_done, resume), LF_MEMBERS_OPT(struct lf_done, exe_sha256),
+    {LF_FIELD_SUB(struct lf_done, ended, LF_FIELD_PART, &lf_cut_short_fields), .opt = true});
 
 int lf_done_load(struct lf_done **out, const char *start_dir, lf_err *err)
 {

@@ -18,6 +18,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "flow/plan/settle.h"
 #include "flow/plan/spec.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
@@ -64,7 +65,7 @@ static int by_epoch(const void *a, const void *b)
     return ((const lf_start *)a)->epoch - ((const lf_start *)b)->epoch;
 }
 
-static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, lf_err *err)
+static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, bool *settled, lf_err *err)
 {
     for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         int a = 0, ep = 0, end = 0;
@@ -72,6 +73,18 @@ static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, lf_err *err)
             e->d_name[end] == '\0') {
             if (a > *max_attempt)
                 *max_attempt = a;
+            continue;
+        }
+        end = 0;
+        if (sscanf(e->d_name, LF_FINISH_NAME "%n", &a, &end) == 1 && end > 0 &&
+            e->d_name[end] == '\0') {
+            s->last_finish = a > s->last_finish ? a : s->last_finish;
+            continue;
+        }
+        end = 0;
+        if (sscanf(e->d_name, "settled.%d.json%n", &a, &end) == 1 && end > 0 &&
+            e->d_name[end] == '\0') {
+            *settled = true;
             continue;
         }
         end = 0;
@@ -83,6 +96,19 @@ static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, lf_err *err)
         }
     }
     return 0;
+}
+
+/* An attempt that has not begun will read what is there by then: it counts as one of the stage as
+ * it is. */
+static int settle_newest(lf_stage_view *s, lf_err *err)
+{
+    struct lf_attempt_rec *a = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
+    if (a == NULL || !s->plan->settled.given || !lf_text_same(a->spec_id, s->plan->frozen_id))
+        return 0;
+    for (size_t i = 0; i < s->n_incs; i++)
+        if (s->incs[i].attempt == (int)s->n_attempts)
+            return 0;
+    return lf_attempt_rec_settle(a, s->plan->spec_id, &s->plan->settled, err);
 }
 
 int lf_stage_scan(lf_stage_view *out, const char *run_dir, const lf_doc_stage *plan, lf_err *err)
@@ -100,13 +126,14 @@ int lf_stage_scan(lf_stage_view *out, const char *run_dir, const lf_doc_stage *p
         return rc;
     }
     int max_attempt = 0, rc = 0;
+    bool settled = false;
     if (d != NULL) {
         lf_epoch_log log;
         rc = lf_epoch_read(&log, s.dir, err); /* finishes a commit that a crash cut in half */
         if (rc == 0) {
             s.claimed = log.highest > 0;
             lf_epoch_fini(&log);
-            rc = scan_entries(&s, d, &max_attempt, err);
+            rc = scan_entries(&s, d, &max_attempt, &settled, err);
         }
         closedir(d);
     }
@@ -116,8 +143,12 @@ int lf_stage_scan(lf_stage_view *out, const char *run_dir, const lf_doc_stage *p
         for (int i = 0; rc == 0 && i < max_attempt; i++) {
             s.n_attempts = (size_t)i + 1;
             rc = lf_attempt_rec_load(&s.attempts[i], s.dir, i + 1, err);
+            if (rc == 0 && s.attempts[i] != NULL && settled)
+                rc = lf_settled_rec_lay(s.attempts[i], s.dir, err);
         }
     }
+    if (rc == 0)
+        rc = settle_newest(&s, err);
     if (rc < 0) {
         lf_stage_scan_fini(&s);
         return rc;
@@ -239,7 +270,8 @@ int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err)
         s->result_dir = lf_strdup(s->result->dir, err);
         s->result_done = s->result->done;
         rc = s->result_dir == NULL ? LF_ENOMEM : 0;
-    } else if (ad->given) {
+    } else if (ad->given &&
+               (!s->plan->settled.given || lf_text_same(ad->spec_id, s->plan->spec_id))) {
         rc = adopted_result(s, run, err);
     }
     if (rc < 0)
@@ -256,6 +288,8 @@ int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err)
     lf_text_clean(s->reason);
     if (rc == 0 && s->result == NULL)
         snprintf(s->reason, sizeof s->reason, "result of run %.26s", ad->run);
+    else if (rc == 0 && s->result_done->ended != NULL)
+        lf_cut_short_text(s->reason, sizeof s->reason, s->result_done->ended);
     return rc == 0 ? 1 : 0;
 }
 
@@ -381,13 +415,36 @@ int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, l
                                          : r->found[seen].next;
         for (; k != LF_NAMES_NONE; seen = k, k = r->found[k].next) {
             const struct lf_result *f = &r->found[k];
-            if (is_result(f->done, stage) && lf_done_check_outputs(f->done, f->dir, NULL) == 0)
+            if (f->done->ended == NULL && is_result(f->done, stage) &&
+                lf_done_check_outputs(f->done, f->dir, NULL) == 0)
                 return adopt(out, f, err);
         }
         int rc = r->next < r->runs->n ? read_next_run(r, err) : 1;
         if (rc != 0)
             return rc < 0 ? rc : 0;
     }
+}
+
+int lf_results_early(char **text, const lf_results *r, const lf_doc_stage *stage, lf_err *err)
+{
+    const char *output = stage->outputs.n > 0 ? stage->outputs.v[0] : "";
+    char how[128];
+    *text = NULL;
+    size_t k = lf_names_find(&r->by_spec, stage->spec_id, "");
+    while (k != LF_NAMES_NONE &&
+           (r->found[k].done->ended == NULL || !is_result(r->found[k].done, stage) ||
+            lf_done_check_outputs(r->found[k].done, r->found[k].dir, NULL) != 0))
+        k = r->found[k].next;
+    if (k == LF_NAMES_NONE)
+        return 0;
+    const struct lf_result *f = &r->found[k];
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "in run %s it %s; who wants that result names its path, %s/out/%s", f->run,
+                lf_cut_short_text(how, sizeof how, f->done->ended), f->dir, output);
+    *text = lf_buf_steal(&b, err);
+    lf_buf_fini(&b);
+    return *text != NULL ? 0 : LF_ENOMEM;
 }
 
 void lf_results_fini(lf_results *r)
@@ -580,6 +637,21 @@ static void judge_removed(lf_stage_view *s, const lf_run *run)
         say(s, s->state, "its directory %.300s was removed; it is made again", s->dir);
 }
 
+int lf_stage_asked(const lf_stage_view *s)
+{
+    struct lf_finish_rec *f = NULL;
+    int n = s->last_finish;
+    if (n < 1 || lf_finish_rec_load(&f, s->dir, n, NULL) < 0 || f == NULL)
+        return 0;
+    bool stands = lf_text_same(f->spec_id, s->plan->spec_id);
+    lf_finish_rec_free(f);
+    for (size_t i = 0; stands && i < s->n_incs; i++)
+        stands = s->incs[i].done == NULL || s->incs[i].attempt < n;
+    for (size_t i = (size_t)n; stands && i < s->n_attempts; i++)
+        stands = s->attempts[i] == NULL || !s->attempts[i]->fresh;
+    return stands ? n : 0;
+}
+
 bool lf_stage_resumes(const lf_stage_view *s, const lf_texts *accepted)
 {
     bool yes = false;
@@ -617,22 +689,38 @@ static int find_deps(lf_stage_view *s, const lf_names *names, lf_err *err)
     return 0;
 }
 
+/* People see it where they look at the stage. */
+static void tell_asked(lf_stage_view *s)
+{
+    s->asked = s->state != LF_STATE_DONE ? lf_stage_asked(s) : 0;
+    const size_t n = strlen(s->reason);
+    if (s->asked > 0)
+        snprintf(s->reason + n, sizeof s->reason - n, "%sit is asked to end early",
+                 n > 0 ? "; " : "");
+}
+
 /* Read and judge stage i; those before it are judged already. */
 static int load_stage(lf_run_view *v, size_t i, const lf_run *run, lf_err *err)
 {
     lf_stage_view *s = &v->stages[i];
-    int rc = lf_stage_scan(s, run->dir, &run->plan->stages.v[i], err);
+    lf_doc_stage *stage = &run->plan->stages.v[i];
+    stage->ended_at_step = 0;
+    int rc = lf_spec_settle(stage, run->plan, err);
+    if (rc == 0)
+        rc = lf_stage_scan(s, run->dir, stage, err);
     if (rc == 0)
         rc = find_deps(s, &run->plan->names, err);
     if (rc < 0)
         return rc;
     rc = lf_stage_result(s, run, err);
+    stage->ended_at_step = lf_done_ended_at(s->result_done);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     if (s->state != LF_STATE_PURGED) {
         judge(s, v);
         judge_removed(s, run);
         s->resumable = lf_stage_resumes(s, NULL);
+        tell_asked(s);
         return 0;
     }
     /* Purged, unless somebody is making it again or tried to after the purge. */

@@ -72,7 +72,9 @@ typedef struct lf_stage_view {
     bool claimed;            /* its log says that something ran here */
     bool has_reader, needed; /* by lf_view_mark_needed */
     bool held;               /* it waits for a decision about its sweep (rung.h) */
-    bool resumable; /* an earlier start left an out directory that this spec may go on from */
+    bool resumable;  /* an earlier start left an out directory that this spec may go on from */
+    int last_finish; /* the newest finish.N.json, 0: there is none */
+    int asked;       /* the one that still stands (lf_stage_asked), 0: none */
 } lf_stage_view;
 
 typedef struct lf_run_view {
@@ -136,11 +138,19 @@ typedef struct lf_results {
 /* Find a whole result for a stage: *out is zero or given, and to be freed. Runs that cannot be read
  * are passed over: the stage is then computed again. */
 int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, lf_err *err);
+/* After nothing was found: one that ended early, which nobody takes over who does not name it.
+ * *text says so and how to name it, NULL: there is none. Owned. */
+int lf_results_early(char **text, const lf_results *r, const lf_doc_stage *stage, lf_err *err);
 void lf_results_fini(lf_results *r);
 /* May starts of an attempt be continued by a stage of this document? accepted: list of
  * setting names. */
 bool lf_spec_continues(const struct lf_attempt_rec *attempt, const lf_doc_stage *stage,
                        const lf_texts *accepted);
+
+/* The attempt of the newest request to end early that stands for its newest attempt, 0: none does.
+ * One stands until a result is committed, and until the stage begins anew or with other
+ * settings. */
+int lf_stage_asked(const lf_stage_view *s);
 
 /* Has an earlier start left an out directory that the stage goes on from? */
 bool lf_stage_resumes(const lf_stage_view *s, const lf_texts *accepted);

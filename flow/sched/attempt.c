@@ -58,7 +58,7 @@ static struct lf_attempt_rec record_of(const lf_attempt_args *a, int n, const ch
                                  .token = token,
                                  .rev = a->run->rev,
                                  .spec_id = st->spec_id,
-                                 .spec = st->spec,
+                                 .spec = *lf_doc_spec(st),
                                  .backend = a->submitter->name,
                                  .t = lf_wall_s(),
                                  .fresh = a->fresh,

@@ -142,6 +142,8 @@ void lf_describe_stage(lf_stage_shown *out, const lf_stage_view *s)
                             .job = s->job};
     if (s->n_incs > 0)
         out->segments = lf_int_of((int64_t)s->n_incs);
+    if (s->result_done != NULL)
+        out->ended = s->result_done->ended;
     add_warnings(out, s);
     if (inc != NULL) {
         add_start(out, s, inc);

@@ -224,7 +224,7 @@ static void tell_failure(struct driver *dr, const lf_start *last, const char *re
 static void tell_end(struct driver *dr, size_t i)
 {
     lf_stage_view *s = &dr->view.stages[i];
-    char took[64], warned[48] = "", head[400];
+    char took[64], warned[48] = "", head[600];
     const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     const struct lf_end *end = last != NULL ? last->end : NULL;
     lf_fmt_duration(took, sizeof took, lf_now_s() - dr->lanes[i].t_submit);
@@ -233,7 +233,9 @@ static void tell_end(struct driver *dr, size_t i)
                  end->n_warnings == 1 ? "" : "s");
     if (s->state == LF_STATE_DONE) {
         talk_on(dr, i);
-        snprintf(head, sizeof head, "%s: done in %s%s", name_of(s), took, warned);
+        const bool early = s->result_done != NULL && s->result_done->ended != NULL;
+        snprintf(head, sizeof head, "%s: done in %s%s%s%s", name_of(s), took, warned,
+                 early ? ", " : "", early ? s->reason : "");
         if (dr->d->say != NULL)
             lf_talk_done(s, head, dr->d->say, dr->d->user);
         tell_warnings(dr, i, end);

@@ -129,4 +129,4 @@ for f in c.zsh c.fish; do
 done
 is "$(sed "s/'\\\\''//g" c.zsh | tr -cd "'" | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
 runs 2 "$F" completion tcsh
-finish 51
+finish 52

@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/cause.h"
+#include "engine/base/ending.h"
 #include "engine/base/fence.h"
 #include "engine/base/frame.h"
 #include "engine/base/hash.h"
@@ -73,9 +75,21 @@ static int add_big(lf_artifact *a, const char *dir, int64_t bytes, lf_err *err)
     return rc;
 }
 
-static int publish_result(const char *out, const char *name, const char *text, int64_t big,
+/* How the count ended early, as a training stage says it in the manifest. */
+static int tell_end(lf_artifact *a, const struct work *w)
+{
+    return w->step < w->steps &&
+           json_object_set_new(a->meta, "ended",
+                               json_pack("{s:I,s:I,s:I,s:s,s:s}", "ended_at_step",
+                                         (json_int_t)w->step, "at", (json_int_t)w->step, "of",
+                                         (json_int_t)w->steps, "unit", "steps", "by", "request"));
+}
+
+/* w: NULL for what is no count. */
+static int publish_result(const char *out, const char *name, const char *text, const struct work *w,
                           lf_err *err)
 {
+    const int64_t big = w != NULL ? lf_optset_int(w->o, "big_bytes") : 0;
     lf_artifact a;
     char *dir = lf_path_join(out, name, err), *file = NULL;
     memset(&a, 0, sizeof a);
@@ -90,6 +104,8 @@ static int publish_result(const char *out, const char *name, const char *text, i
         rc = lf_artifact_add_hashed(&a, dir, "data.txt", err);
     if (rc == 0 && big > 0)
         rc = add_big(&a, dir, big, err);
+    if (rc == 0 && w != NULL && tell_end(&a, w))
+        rc = LF_ENOMEM;
     if (rc == 0)
         rc = lf_artifact_publish(&a, dir, err);
     lf_artifact_fini(&a);
@@ -199,12 +215,18 @@ static int one_step(struct work *w, lf_err *err)
     return rc;
 }
 
-/* Until the test has done what it does while this stage runs, or somebody wants it to stop. */
+static bool asked_to_end(void)
+{
+    const char *request = getenv(LF_ENDING_ENV);
+    return request != NULL && lf_ending_read(request) != LF_ENDING_NO;
+}
+
+/* Until the test has done what it does while this stage runs, or somebody wants it to end. */
 static void hold(const struct work *w)
 {
     const char *file = lf_optset_str(w->o, "hold");
     const bool due = file && w->made >= lf_optset_int(w->o, "hold_at");
-    while (due && !lf_stop_requested() && lf_io_exists(file))
+    while (due && !lf_stop_requested() && !asked_to_end() && lf_io_exists(file))
         usleep(20000);
 }
 
@@ -219,13 +241,15 @@ static int count_up(struct work *w, lf_err *err)
                     lf_stop_reason());
             return 75;
         }
+        if (w->step > 0 && asked_to_end())
+            break;
         if (fail_at > 0 && w->step + 1 == fail_at)
             return fail_now(w);
         if (one_step(w, err) < 0)
             return 1;
         fprintf(stderr, "lf-work: step %lld of %lld\n", (long long)w->step, (long long)w->steps);
     }
-    if (publish_result(w->out, "result", w->state, lf_optset_int(w->o, "big_bytes"), err) < 0)
+    if (publish_result(w->out, "result", w->state, w, err) < 0)
         return 1;
     return 0;
 }
@@ -333,7 +357,7 @@ static int run_join(lf_optset *o, lf_err *err)
     if (m == NULL || lf_frame_append(m, result, sizeof result - 1, err) < 0 ||
         lf_frame_writer_close(m, err) < 0)
         return 1;
-    return publish_result(lf_optset_str(o, "out"), "joined", state, 0, err) < 0 ? 1 : 0;
+    return publish_result(lf_optset_str(o, "out"), "joined", state, NULL, err) < 0 ? 1 : 0;
 }
 
 int main(int argc, char **argv)

@@ -159,7 +159,8 @@ const lf_opt_table lf_fake_work = {.stage = "work",
                                    .opts = work_rows,
                                    .n_opts = sizeof work_rows / sizeof work_rows[0],
                                    .outputs = work_outputs,
-                                   .carry = work_carry};
+                                   .carry = work_carry,
+                                   .finishes = true};
 const lf_opt_table lf_fake_join = {.stage = "join",
                                    .spec_version = 1,
                                    .summary = "join",

@@ -19,6 +19,8 @@ TESTS += tests/flow/sweep.sh tests/flow/sweep_slurm.sh tests/flow/sweep_pbs.sh
 EXTRA_DIST += tests/flow/sweep.sh tests/flow/sweep_slurm.sh tests/flow/sweep_pbs.sh
 TESTS += tests/flow/halving.sh
 EXTRA_DIST += tests/flow/halving.sh
+TESTS += tests/flow/finish.sh
+EXTRA_DIST += tests/flow/finish.sh
 
 # A directory that runs elsewhere.
 TESTS += tests/flow/bundle.sh

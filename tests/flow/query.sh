@@ -28,7 +28,8 @@ words() { # what to give a command so that it answers and changes nothing
 }
 silent=" run submit resume tag note tick " # say nothing in text when there is nothing to say
 for cmd in $("$LF" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
-    case $cmd in launch | sweep) continue ;; esac # prints what its ranks print; wants a sweep (sweep.sh)
+    # launch prints what its ranks print; finish changes what it is asked about, and finish.sh asks it; sweep wants a sweep (sweep.sh)
+    case $cmd in launch | finish | sweep) continue ;; esac
     w=$(words $cmd)
     "$LF" $cmd $w --json >js 2>err
     code=$?

@@ -59,6 +59,7 @@ while read -r line; do
     term) kill -TERM "$PPID"; sleep 5 ;;
     nan) echo NaN; continue ;;
     die) exit 3 ;;
+    finish) echo '{}' >"$dir/finish"; sleep 1.1 ;;
     esac
     echo "$((${#line} % 5 * 125))e-3"
     case $action in
@@ -412,7 +413,27 @@ run angles --init-from "$dir/longrope" --reward number:answer --rounds 1 --max-t
 ok $rc "a longrope policy"
 is "$(member angles 1 mismatch_max) $(member angles 1 ratio_min)" "0 1" \
     "has the same bits in generation and training, texts on both sides of the switch"
+
+# --- an early end: after the round under way, or without one that is only being generated ---
+mkdir "$dir/e"
+echo "40 finish" >"$dir/e/when"
+LF_ENDING=$dir/e/finish
+export LF_ENDING
+run ended --reward-command "$(cmd e)"
+unset LF_ENDING
+at=$(grep -o '"ended":{[^}]*}' "$dir/ended/checkpoint/manifest.json" | sed 's/.*"at":\([0-9]*\).*/\1/')
+grep -q '"ended":{.*"of":3,.*"unit":"rounds"' "$dir/ended/checkpoint/manifest.json"
+is "$rc $?" "0 0" "a run that is asked to end in round 2 of 3 ends well, and says so: after $at"
+rm -r "$dir/e"
+mkdir "$dir/e"
+run rounds --reward-command "$(cmd e)" --rounds "$at"
+is "$(id ended/checkpoint)" "$(id rounds/checkpoint)" "with the bits of a run of that many rounds"
+before=$(id ended/checkpoint)
+run ended --reward-command "$(cmd e)"
+is "$rc $(id ended/checkpoint)" "0 $before" "and does not train on"
+run late --reward-command "$(cmd e)" --hours 1e-6 --resume-from "$dir/rounds"
+is "$rc $(id late/checkpoint)" "0 $before" "the hours of earlier starts count"
 events=$(find "$dir/tb" -name 'events.*')
 is "$(grep -ao train/approx_kl "$events" | wc -l) $(grep -c '"approx_kl"' "$dir/s.jsonl") $(grep -ao 'samples/[12]' "$events" | wc -l)" "24 24 6" \
     "a dashboard has the numbers of each mini-batch and two samples of each round"
-finish 123
+finish 127

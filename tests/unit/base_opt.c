@@ -58,7 +58,7 @@ static const lf_opt opts[] = {
 };
 static const char *const outputs[] = {"checkpoint", NULL};
 static const lf_opt_table table = {"train", 1,     "trains", opts, sizeof opts / sizeof opts[0],
-                                   outputs, false, NULL};
+                                   outputs, false, NULL,     false};
 
 static int argv_set(lf_optset *s, lf_err *err, char *a, char *b, char *c)
 {
@@ -224,7 +224,7 @@ static void test_table(void)
 {
     static const lf_opt bad[] = {
         {.name = "x", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "many", .help = "x"}};
-    static const lf_opt_table bad_table = {"bad", 1, "bad", bad, 1, outputs, false, NULL};
+    static const lf_opt_table bad_table = {"bad", 1, "bad", bad, 1, outputs, false, NULL, false};
     lf_err err = LF_ERR_INIT;
     lf_buf out;
     tap_ok(!lf_optset_create(&bad_table, &err), "a table with a wrong default");

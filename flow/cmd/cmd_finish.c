@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * finish: a training stage is asked to end early and to take what is there. The request is one file
+ * beside the attempts of the stage, published with link(2). The stage looks for it itself, on any
+ * host and through any kill, so this command tells no process anything: a stage that runs ends
+ * after its current step, one that does not takes its newest checkpoint when it starts next. The
+ * request is void once a result is committed (lf_stage_asked).
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/sys.h"
+#include "flow/cmd/cmds.h"
+#include "flow/record/attempt.h"
+#include "flow/record/record.h"
+#include "flow/run/select.h"
+#include "flow/sched/describe.h"
+
+static const lf_opt finish_rows[] = {
+    LF_CMD_COMMON,
+    {.name = "decay",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "with schedule = wsd: let the learning rate decay first"},
+};
+LF_CMD_TABLE(finish, "end a training stage early and take what is there", finish_rows);
+
+static const lf_opt_table *table_of(const lf_cmd *c, const char *kind)
+{
+    for (size_t i = 0; c->tables[i] != NULL; i++)
+        if (strcmp(c->tables[i]->stage, kind) == 0)
+            return c->tables[i];
+    return NULL;
+}
+
+static int check_kind(const lf_cmd *c, const lf_doc_stage *st, lf_err *err)
+{
+    const lf_opt_table *t = table_of(c, st->kind);
+    lf_buf kinds;
+    lf_buf_init(&kinds);
+    for (size_t i = 0; c->tables[i] != NULL; i++)
+        if (c->tables[i]->finishes)
+            lf_buf_addf(&kinds, "%s%s", kinds.len > 0 ? ", " : "", c->tables[i]->stage);
+    int rc = 0;
+    if (t == NULL || !t->finishes)
+        rc = lf_fail(err, LF_EINVAL,
+                     "stage %s is of kind %s, which has nothing to take before its end; finish is "
+                     "for stages that train: %s",
+                     st->name, st->kind, kinds.data);
+    lf_buf_fini(&kinds);
+    return rc;
+}
+
+static int check_decay(const lf_cmd *c, const lf_doc_stage *st, lf_err *err)
+{
+    const char *schedule = lf_pairs_get(&st->identity, "schedule");
+    if (!lf_optset_bool(c->opts, "decay") || (schedule != NULL && strcmp(schedule, "wsd") == 0))
+        return 0;
+    return lf_fail(err, LF_EINVAL,
+                   "--decay: stage %s has no decay to let begin, which is of schedule = wsd; leave "
+                   "it out",
+                   st->name);
+}
+
+/* Has a start saved a step that this stage would go on from? */
+static int64_t saved_step(const lf_stage_view *s)
+{
+    int64_t step = 0;
+    for (size_t i = 0; i < s->n_incs; i++) {
+        const lf_start *inc = &s->incs[i];
+        if (inc->end != NULL && inc->end->step > step &&
+            lf_spec_continues(lf_attempt_of(s, inc), s->plan, NULL))
+            step = inc->end->step;
+    }
+    return step;
+}
+
+static bool lives(const lf_stage_view *s)
+{
+    return s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live;
+}
+
+static int check_state(const lf_stage_view *s, lf_err *err)
+{
+    if (s->state == LF_STATE_DONE)
+        return lf_fail(err, LF_EINVAL, "stage %s is done already%s%s", s->plan->name,
+                       s->reason[0] != '\0' ? ": " : "", s->reason);
+    if (s->n_attempts == 0)
+        return lf_fail(err, LF_EINVAL, "stage %s has not begun: there is nothing to take",
+                       s->plan->name);
+    /* One that was killed has saved what its records do not know. */
+    if (!lives(s) && (!s->resumable || (saved_step(s) == 0 && s->incs[s->n_incs - 1].end != NULL)))
+        return lf_fail(err, LF_EINVAL,
+                       "stage %s has saved no step with these settings: there is nothing to take",
+                       s->plan->name);
+    return 0;
+}
+
+/* Who asked for a decay may lose patience; what was asked to end at once has no time for one. One
+ * that does not stand any more is replaced. */
+static int publish_again(const lf_stage_view *s, const struct lf_finish_rec *f, lf_err *err)
+{
+    struct lf_finish_rec *was = NULL;
+    const int n = (int)s->n_attempts;
+    int rc = lf_finish_rec_load(&was, s->dir, n, err);
+    const bool stands = rc == 0 && was != NULL && lf_stage_asked(s) == n;
+    if (stands && f->decay && !was->decay)
+        rc = lf_fail(err, LF_EINVAL, "stage %s is asked to end at once already", s->plan->name);
+    else if (rc == 0 && (!stands || was->decay != f->decay))
+        rc = lf_finish_rec_replace(s->dir, n, f, err);
+    lf_finish_rec_free(was);
+    return rc;
+}
+
+/* The newest attempt may have become an older one meanwhile; then it is published again. */
+static int publish(const lf_cmd *c, const lf_stage_view *s, lf_err *err)
+{
+    char user[128];
+    lf_record_user(user, sizeof user);
+    const struct lf_finish_rec f = {.spec_id = s->plan->spec_id,
+                                    .by = user,
+                                    .t = lf_wall_s(),
+                                    .decay = lf_optset_bool(c->opts, "decay")};
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_finish_rec_publish(s->dir, (int)s->n_attempts, &f, &e);
+    if (rc == LF_EEXIST)
+        return publish_again(s, &f, err);
+    return rc < 0 ? lf_fail(err, rc, "%s", e.text) : 0;
+}
+
+static void say(const lf_cmd *c, const lf_run_view *v, const lf_stage_view *s)
+{
+    const bool decay = lf_optset_bool(c->opts, "decay");
+    if (lives(s) && decay)
+        printf("%s: asked to let its learning rate decay and then to end\n", s->plan->name);
+    else if (lives(s))
+        printf("%s: asked to end after its current step; what follows goes on with what is there\n",
+               s->plan->name);
+    else
+        printf("%s: takes what it has saved when it starts next: loong-flow resume %s\n",
+               s->plan->name, v->run.id);
+}
+
+/* *again: another attempt began before the request was there. */
+static int ask(lf_cmd *c, const lf_project *p, bool *again, lf_err *err)
+{
+    lf_run_view v, after;
+    size_t i = 0;
+    int rc = lf_view_find(&v, p, lf_cmd_word(c, 1), err);
+    if (rc < 0)
+        return rc;
+    rc = lf_select_index(&i, &v, lf_cmd_word(c, 0), err);
+    const lf_stage_view *s = &v.stages[i];
+    if (rc == 0)
+        rc = check_kind(c, s->plan, err);
+    if (rc == 0)
+        rc = check_decay(c, s->plan, err);
+    if (rc == 0)
+        rc = check_state(s, err);
+    if (rc == 0)
+        rc = publish(c, s, err);
+    if (rc == 0)
+        rc = lf_view_load_copy(&after, &v.run, err);
+    if (rc == 0) {
+        const lf_stage_view *now = &after.stages[i];
+        *again = now->state != LF_STATE_DONE && now->n_attempts > s->n_attempts;
+        if (!*again && c->json)
+            rc = lf_cmd_print_run(&after, err);
+        else if (!*again)
+            say(c, &v, s);
+        lf_view_fini(&after);
+    }
+    lf_view_fini(&v);
+    return rc;
+}
+
+static int run_finish(lf_cmd *c, lf_err *err)
+{
+    lf_project p;
+    bool again = true;
+    lf_log_init("loong-flow", 2);
+    if (lf_cmd_word(c, 0) == NULL)
+        return lf_fail(err, LF_EINVAL, "name the stage that shall end: loong-flow finish STAGE");
+    int rc = lf_cmd_project(&p, c, err);
+    if (rc < 0)
+        return rc;
+    while (rc == 0 && again)
+        rc = ask(c, &p, &again, err);
+    lf_project_fini(&p);
+    return rc;
+}
+
+const lf_cmd_def lf_cmd_finish = {
+    .table = &finish_table, .words = "STAGE [RUN]", .max_words = 2, .run = run_finish};
