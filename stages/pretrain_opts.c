@@ -89,6 +89,8 @@ static const lf_opt opts[] = {
     LF_TRAIN_GPU_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
+    LF_TRAIN_SAMPLE_ROWS("steps", LF_TRAIN_SAMPLE_DOCS),
+    LF_TRAIN_TOKENIZER_ROW,
 };
 
 static const char *const outputs[] = {"checkpoint", NULL};

@@ -298,6 +298,44 @@
                .help = "what to compute on; auto: a GPU where there is one and this build "        \
                        "carries code for it, else the CPU")
 
+/* read by lf_train_samples_open (train_samples.h); of: unit of the interval; docs: what is asked
+ * where no prompts are given */
+#define LF_TRAIN_SAMPLE_ROWS(of, docs)                                                             \
+    LF_OPT_ROW(.name = "sample_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,         \
+               .def = "0", .max = 1e12, .unit = of,                                                \
+               .field = LF_OPT_FIELD(CONFIG, samples.interval),                                    \
+               .help = "sample what the model says this often, and at the end; 0: never",          \
+               .more = "The samples of a step are lines of samples.jsonl beside the metrics, in "  \
+                       "the log, and among the texts of TensorBoard. No bit of the training "      \
+                       "depends on them. The memory of their cache stands in the plan."),          \
+        LF_OPT_ROW(.name = "sample_prompts", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,       \
+                   .flags = LF_OPT_INPUT, .field = LF_OPT_FIELD(CONFIG, samples.prompts),          \
+                   .help = "what it is asked: requests as lf-generate reads them, messages too; "  \
+                           "without these and sample_prompt: " docs),                              \
+        LF_OPT_ROW(.name = "sample_prompt", .type = LF_OPT_STR, .cls = LF_OPT_OPERATIONAL,         \
+                   .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, samples.texts),           \
+                   .help = "a text to continue, as it is"),                                        \
+        LF_OPT_ROW(.name = "sample_rows", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,         \
+                   .def = "8", .min = 1, .max = 1e4, .unit = "documents",                          \
+                   .field = LF_OPT_FIELD(CONFIG, samples.rows),                                    \
+                   .help = "so many of these documents, from the first on"),                       \
+        LF_OPT_ROW(.name = "sample_tokens", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,       \
+                   .def = "64", .min = 1, .max = 1e6, .unit = "tokens",                            \
+                   .field = LF_OPT_FIELD(CONFIG, samples.tokens), .help = "longest sample"),       \
+        LF_OPT_ROW(.name = "sample_temperature", .type = LF_OPT_FLOAT, .cls = LF_OPT_OPERATIONAL,  \
+                   .def = "0", .max = 1000, .field = LF_OPT_FIELD(CONFIG, samples.temperature),    \
+                   .help = "of samples; 0: the most likely token")
+/* What is asked of models that are trained on plain text or on answers. */
+#define LF_TRAIN_SAMPLE_DOCS "validation documents up to what is trained, or their first 16 tokens"
+/* read by lf_train_samples_open; for stages that need a tokenizer for nothing else */
+#define LF_TRAIN_TOKENIZER_ROW                                                                     \
+    LF_OPT_ROW(.name = "tokenizer", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,                \
+               .flags = LF_OPT_INPUT, LF_OPT_TOKENIZER,                                            \
+               .field = LF_OPT_FIELD(CONFIG, samples.tokenizer),                                   \
+               .help =                                                                             \
+                   "for samples: tokenizer artifact, or a tokenizer file or directory; unset: "    \
+                   "the one beside data that made it, else prompts and samples are ids")
+
 /* read by lf_train_settle_dropout; for objectives on judged answers */
 #define LF_TRAIN_DROPOUT_ROWS                                                                      \
     LF_OPT_ROW(.name = "dropout", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY, .def = "no",        \

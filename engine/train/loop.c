@@ -154,7 +154,7 @@ static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     lf_run_phase(&t->run, "samples");
     st->visited = true;
     return lf_train_agree(
-        t, lf_train_first_rank(t) ? g->visit(g->user, t, t->s.step, st->guest, err) : 0, err);
+        t, lf_train_first_rank(t) ? g->visit(g->user, t->s.step, st->guest, err) : 0, err);
 }
 
 /* After a step: what is measured, told and kept. */
@@ -352,6 +352,21 @@ static int input_buffers(lf_trainer *t, lf_err *err)
     return 0;
 }
 
+/* The valid splits are what a guest may ask about. */
+static int bind_guest(lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_guest *g = t->c->guest;
+    const size_t n = lf_train_n_sources(t, true);
+    const lf_shardset **docs = lf_arena_alloc(t->run.arena, n + 1, sizeof(*docs), err);
+    if (!docs)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        docs[i] = lf_train_source_set(t, i, true);
+    t->host = (struct lf_guest_host){
+        .run = &t->run, .data = lf_train_source_set(t, 0, false), .docs = docs, .n_docs = n};
+    return g->bind(g->user, &t->host, t->m.ex, t->m.back, err);
+}
+
 static int set_up_alone(lf_trainer *t, lf_err *err)
 {
     int rc = lf_train_first_rank(t) ? lf_io_mkdirs(t->c->out, 0777, err) : 0;
@@ -367,7 +382,7 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
     if (rc == 0)
         rc = lf_train_model_bind(&t->m, t->c, t->run.comm, err);
     if (rc == 0 && t->c->guest)
-        rc = t->c->guest->bind(t->c->guest->user, t, t->m.ex, t->m.back, err);
+        rc = bind_guest(t, err);
     if (rc != 0)
         return rc;
     t->run.fingerprint = lf_train_fingerprint(t, err);
@@ -414,7 +429,8 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
                                   .threads = c->threads,
                                   .keep = c->keep,
                                   .keep_every = c->keep_every,
-                                  .save_time_s = c->save_time_s};
+                                  .save_time_s = c->save_time_s,
+                                  .samples = c->guest != NULL};
 }
 
 /* From where the run stands to its end. Collective. */

@@ -19,11 +19,6 @@ void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
     va_end(ap);
 }
 
-void lf_train_text(const lf_trainer *t, int64_t step, const char *tag, const char *text, size_t n)
-{
-    lf_copies_text(t->run.copies, step, tag, text, n);
-}
-
 /* Appends ,"key":value; a value that is not finite is left out, JSON has no word for it. */
 static size_t add_real(char *buf, size_t cap, size_t at, const char *key, double x)
 {

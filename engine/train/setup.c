@@ -321,6 +321,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
     struct lf_plan_memory mem = {.host = (c->save_async ? saved : 0) + (double)b.offloaded +
                                          (double)lf_train_data_bytes(c)};
+    if (c->guest && c->guest->host_bytes)
+        mem.host += (double)c->guest->host_bytes(c->guest->user);
     if (c->plan_ranks > 1)
         mem.host += COMM_BYTES * c->plan_ranks;
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
@@ -342,11 +344,11 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     double per_step_full = per_step / lf_model_train_flops_per_token(mc, c->seq_length, true) *
                            lf_model_train_flops_per_token(mc, c->seq_length, false);
     json_t *bytes =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads",
-                  (double)b.grads, "optimizer", (double)b.optimizer, "activations",
-                  (double)(b.saved + b.transient), "workspace", (double)b.workspace, "inputs",
-                  (double)b.inputs, "offloaded", (double)b.offloaded, "host", mem.host, "device",
-                  mem.device, "total", mem.total);
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params,
+                  "grads", (double)b.grads, "optimizer", (double)b.optimizer, "activations",
+                  (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
+                  (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
+                  "host", mem.host, "device", mem.device, "total", mem.total);
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);
     json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step",

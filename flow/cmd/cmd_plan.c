@@ -251,7 +251,8 @@ static int set_row(struct row *row, lf_prep *p, const lf_stage_view *s, const lf
     return rc;
 }
 
-/* What of a rank's memory is what; offloaded only where something is. */
+/* What of a rank's memory is what; offloaded and the cache of generation only where something
+ * is. */
 static void print_bytes(const lf_cost *plan)
 {
     const struct lf_cost_bytes *bytes = &plan->bytes;
@@ -260,13 +261,16 @@ static void print_bytes(const lf_cost *plan)
         lf_real v;
     } parts[] = {{"params", bytes->params},       {"grads", bytes->grads},
                  {"optimizer", bytes->optimizer}, {"activations", bytes->activations},
-                 {"workspace", bytes->workspace}, {"offloaded", bytes->offloaded},
-                 {"host", bytes->host},           {"total", bytes->total}};
+                 {"cache", bytes->cache},         {"workspace", bytes->workspace},
+                 {"offloaded", bytes->offloaded}, {"host", bytes->host},
+                 {"total", bytes->total}};
     int64_t ranks = plan->ranks.v;
     char b[32];
     const char *sep = ranks > 1 ? "      memory of a rank: " : "      memory: ";
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (!parts[i].v.given || (strcmp(parts[i].name, "offloaded") == 0 && !(parts[i].v.v > 0)))
+        const bool some = parts[i].v.v > 0 || (strcmp(parts[i].name, "offloaded") != 0 &&
+                                               strcmp(parts[i].name, "cache") != 0);
+        if (!parts[i].v.given || !some)
             continue;
         printf("%s%s %s", sep, parts[i].name, lf_fmt_bytes(b, sizeof b, parts[i].v.v));
         sep = ", ";

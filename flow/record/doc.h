@@ -98,7 +98,8 @@ typedef struct lf_cost {
     struct lf_cost_bytes {
         bool given;
         /* of a rank */
-        lf_real params, grads, optimizer, activations, workspace, offloaded, host, total, device;
+        lf_real params, grads, optimizer, activations, cache, workspace, offloaded, host, total,
+            device;
         struct json_t *more;
     } bytes;
     struct lf_cost_comm {

@@ -51,7 +51,7 @@ const struct lf_fields lf_adopted_fields =
 
 static const struct lf_fields bytes_fields = LF_FIELDS_PART(
     struct lf_cost_bytes, LF_MEMBERS(struct lf_cost_bytes, params, grads, optimizer, activations,
-                                     workspace, offloaded, host, total, device));
+                                     cache, workspace, offloaded, host, total, device));
 
 static const struct lf_fields comm_fields = LF_FIELDS_PART(
     struct lf_cost_comm, LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step));

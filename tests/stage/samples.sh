@@ -1,0 +1,166 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Samples during training in every training stage: what is trained has the same bits with them and without, each step's samples
+# are in their file once however often a run was killed, and --plan counts what generation takes. Those of lf-sft: sft.sh.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+pretrain=$stages/lf-pretrain
+dpo=$stages/lf-dpo
+
+run() { train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
+said() { cat "$dir/$1/samples.jsonl"; }
+steps() { sed 's/{"step":\([0-9]*\),.*/\1/' "$dir/$1/samples.jsonl" | uniq -c | awk '{ printf "%d:%d ", $2, $1 }'; } # STEP:LINES ...
+number() { sed 's/.*"'"$1"'":\([0-9.e+]*\).*/\1/' "$dir/stdout"; } # number MEMBER of what --plan said
+
+# Shards with the tokenizer that made them beside.
+awk 'BEGIN { for (i = 0; i < 300; i++) printf "the %s cat %s sat on mat %d and saw %s.\n\n", i % 3 ? "old" : "new", i % 2 ? "quietly" : "", i % 17, i % 5 ? "it" : "us" }' >"$dir/text.txt"
+must "$stages/lf-tokenize" --inputs "$dir/text.txt" --doc-split blank --vocab-size 280 --valid-fraction 0.1 --out "$dir/tok"
+cat >"$dir/run.ini" <<END
+[stage]
+data = $dir/tok/shards
+steps = 8
+seq_length = 48
+batch = 4
+micro_batch = 2
+lr = 5e-3
+save_interval = 2
+save_time = 0
+valid_interval = 4
+threads = 1
+[model]
+family = llama3
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn = 64
+vocab = 280
+max_positions = 48
+END
+run plain
+is $rc 0 "lf-pretrain without samples"
+sampled="--sample-interval 4 --sample-rows 3 --sample-tokens 8"
+run sampled $sampled
+is "$rc $(id sampled)" "0 $(id plain)" "with samples: the same weights"
+is "$(metrics sampled)" "$(metrics plain)" "and the same metrics"
+is "$(steps sampled)" "4:3 8:3 " "a line for each sample"
+is "$(grep -c '^{"step":[48],"prompt":"the .*","id":"valid-[123]","sample":0,.*"text":".*","token_ids":\[[0-9].*,"seed":[0-9]*}$' "$dir/sampled/samples.jsonl")" 6 \
+    "with prompts and texts by the tokenizer beside the data"
+says 'log p of a token' "the log tells of them"
+is "$(grep -c '  "the .*" -> "' "$dir/err")" 6 "and shows them"
+mkdir -p "$dir/kill"
+killed_often 4 "$dir/kill/metrics" "$(bytes "$dir/sampled/metrics")" "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" $sampled
+run kill $sampled
+is "$rc $often $(id kill)" "0 1 $(id plain)" "after $kills kills -9 the same weights"
+is "$(said kill)" "$(said sampled)" "and each step's samples once, the same bytes"
+# A start with files of its own, behind step 4: what stands behind it in the earlier file no longer counts.
+mkdir -p "$dir/first/checkpoints"
+cp -R "$dir/sampled/out/checkpoints/step-00000006" "$dir/first/checkpoints/"
+run next $sampled --resume-from "$dir/first"
+is "$(head -n 1 "$dir/next/samples.jsonl") $(steps next)" '{"step":6,"resumed":true} 6:1 8:3 ' "a start that goes on elsewhere says behind which step"
+is "$(said next | tail -n 3)" "$(said sampled | tail -n 3)" "and goes on with the same samples"
+# What was killed between a line and its end, and lines behind the checkpoint.
+cp -R "$dir/sampled" "$dir/torn"
+rm -r "$dir/torn/out/checkpoint" "$dir/torn/out/checkpoints/step-00000006"
+cp -R "$dir/sampled/out/checkpoints/step-00000006" "$dir/torn/out/checkpoints/"
+printf '{"step":8,"prompt":"half' >>"$dir/torn/samples.jsonl"
+run torn $sampled
+is "$rc $(said torn)" "0 $(said sampled)" "a torn line and what stands behind the checkpoint are cut"
+mkdir -p "$dir/mine"
+echo '{"question":"mine"}' >"$dir/mine/samples.jsonl"
+run mine $sampled
+is "$rc $(cat "$dir/mine/samples.jsonl")" '1 {"question":"mine"}' "a file of somebody else is not touched"
+says "holds something else than samples" "and the message says so"
+"$pretrain" --config "$dir/run.ini" --out "$dir/bare" --steps 2 --sample-interval 2 --sample-tokens 8 2>"$dir/err"
+is "$(wc -l <"$dir/bare/samples.jsonl")" 8 "without metrics they lie in out"
+
+# Prompts of the options: text that carries what a terminal would obey.
+run esc --steps 2 --sample-interval 2 --sample-tokens 8 --sample-prompt "$(printf 'the \033[31mcat\302\233 sat\r<b>')" --sample-prompt 'the old'
+is "$rc $(steps esc)" "0 2:2 " "prompts of the options"
+grep -q '"prompt":"the \\u001b\[31mcat' "$dir/esc/samples.jsonl"
+ok $? "the record has them whole, escaped as JSON"
+grep '  "the' "$dir/err" >"$dir/shown"
+is "$(LC_ALL=C tr -cd '\001-\010\013-\037\177' <"$dir/shown" | wc -c) $(grep -c 'the ?\[31mcat? sat?<b>' "$dir/shown")" "0 1" "the log has no control byte of theirs"
+run both --sample-interval 2 --sample-rows 3 --sample-prompt x
+is $rc 2 "sample_rows with prompts is a usage error"
+run none --sample-prompt x
+is $rc 2 "so is a prompt without an interval"
+mkdir "$dir/alone"
+cp -R "$dir/tok/shards" "$dir/alone/"
+run alone2 --data "$dir/alone/shards" --steps 2 --sample-interval 2 --sample-tokens 8 --sample-prompt "the cat"
+is $rc 1 "text prompts without a tokenizer are an error"
+says "beside $dir/alone/shards lies no tokenizer that made it: give tokenizer" "that says what to give"
+run alone --data "$dir/alone/shards" --steps 2 --sample-interval 2 --sample-tokens 8 --sample-rows 2
+[ $rc -eq 0 ] && grep -q 'samples are ids' "$dir/err" && grep -q '"prompt_token_ids":\[' "$dir/alone/samples.jsonl"
+ok $? "samples of documents are ids then"
+run long --steps 2 --sample-interval 2 --sample-tokens 48
+is $rc 1 "samples as long as a sequence are refused"
+says "leave no room for a prompt in 48 positions" "and it says why"
+
+# bf16, 8-bit products, experts, tied, offloaded and thin state: no bit changes.
+for k in "--precision bf16 --masters bf16" "--precision fp8 --recompute full" "--numeric invariant --moments bf16"; do
+    n=$(echo "$k" | tr -d ' -')
+    run "a$n" --steps 4 $k
+    run "b$n" --steps 4 $k --sample-interval 1 --sample-rows 2 --sample-tokens 8 --sample-temperature 1
+    is "$rc $(id "b$n") $(metrics "b$n")" "0 $(id "a$n") $(metrics "a$n")" "$k: the same"
+done
+sed 's/^ffn.*/ffn = 32\nexperts = 4\nexperts_per_token = 2\ntied_head = yes/' "$dir/run.ini" >"$dir/moe.ini"
+train "$pretrain" "$dir/moe.ini" moea --steps 4
+train "$pretrain" "$dir/moe.ini" moeb --steps 4 --sample-interval 2 --sample-tokens 8
+is "$rc $(id moeb) $(metrics moeb)" "0 $(id moea) $(metrics moea)" "experts and a tied head: the same"
+
+# memory: what is planned for generation is what is taken
+sed 's/^hidden.*/hidden = 256/; s/^max_pos.*/max_positions = 640/; s/^seq_length.*/seq_length = 640/; s/^layers.*/layers = 4/; s/^batch.*/batch = 1/; s/^micro_batch.*/micro_batch = 1/' "$dir/run.ini" >"$dir/big.ini"
+awk 'BEGIN { for (k = 0; k < 4; k++) { printf "{\"id\":\"p%d\",\"prompt_token_ids\":[7", k; for (i = 1; i < 512; i++) printf ",%d", 5 + (i * 7 + k) % 200; print "]}" } }' >"$dir/long.jsonl"
+big="--steps 1 --sample-interval 1 --sample-prompts $dir/long.jsonl --sample-tokens 32"
+train "$pretrain" "$dir/big.ini" planned --plan --steps 1
+less=$(number total)
+train "$pretrain" "$dir/big.ini" planned --plan $big
+awk -v c="$(number cache)" -v t="$(number total)" -v l="$less" 'BEGIN { exit !(c > 4e6 && t - l >= c && t - l < 1.5 * c) }'
+ok $? "--plan has the cache of generation: $(number cache) bytes, in all $(number total), $less without"
+train "$pretrain" "$dir/big.ini" big $big
+off=$(sed -n 's/.*measured memory .*planned .*(\([-+][0-9.]*\) %).*/\1/p' "$dir/err")
+awk -v o="$off" 'BEGIN { exit !(o != "" && o > -8 && o < 12) }'
+ok $? "and memory measured with samples is that planned: $off %"
+
+# the emulated GPU
+(
+    emulated_gpu
+    for k in off on; do
+        [ $k = on ] && with="--sample-interval 2 --sample-rows 2 --sample-tokens 4" || with=
+        run gpu$k --device cuda --steps 3 --seq-length 16 --batch 2 --micro-batch 1 --valid-tokens 32 $with || exit 1
+    done
+)
+is "$? $(id gpuon) $(metrics gpuon)" "0 $(id gpuoff) $(metrics gpuoff)" "on the emulated GPU: the same weights and metrics"
+is "$(steps gpuon)" "2:2 3:2 " "and samples of both visits"
+
+# lf-dpo
+"$tool" pairs "$dir/pairs" 60 20 || bail "no pairs"
+sed '/^data/d; /^\[model\]/,$d' "$dir/run.ini" >"$dir/dpo.ini"
+cat >>"$dir/dpo.ini" <<END
+data = $dir/pairs
+init_from = $dir/bases/out/checkpoint
+END
+sed 's/^vocab.*/vocab = 64/; s/^max_pos.*/max_positions = 64/; s/^seq_length.*/seq_length = 64/' "$dir/run.ini" >"$dir/base.ini"
+"$tool" data "$dir/data" 60 0 || bail "no data"
+train "$pretrain" "$dir/base.ini" bases --data "$dir/data" --steps 2
+dpo() { train "$dpo" "$dir/dpo.ini" "$@" --seq-length 64; }
+for k in "" "--lora-rank 4"; do
+    n=$(echo "$k" | tr -d ' -')
+    dpo "off$n" $k
+    dpo "on$n" $k $sampled
+    is "$rc $(id "on$n") $(metrics "on$n")" "0 $(id "off$n") $(metrics "off$n")" "lf-dpo $k: the same weights and metrics"
+    is "$(steps "on$n")" "4:3 8:3 " "and three samples a visit"
+done
+[ "$(sed -n '1,2s/.*"prompt_token_ids":\(\[[^]]*\]\).*/\1/p' "$dir/on/samples.jsonl" | sort -u | wc -l)" -eq 2 ]
+ok $? "of the prompts of pairs, each once"
+dpo ref --mode reference $sampled
+is $rc 2 "mode = reference samples nothing, and says so"
+with_ranks
+if have_ranks; then
+    train "$launch 2 -- $dpo" "$dir/dpo.ini" two --seq-length 64 $sampled
+    is "$rc $(steps two)" "0 4:3 8:3 " "two ranks: one of them samples"
+else
+    skip_some 1 "ranks cannot be started here"
+fi
+
+finish 40
