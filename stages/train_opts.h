@@ -336,6 +336,25 @@
                    "for samples: tokenizer artifact, or a tokenizer file or directory; unset: "    \
                    "the one beside data that made it, else prompts and samples are ids")
 
+/* filled in; metric: LF_TRAIN_BEST_BY or a row of the stage; of: what patience counts */
+#define LF_TRAIN_BEST_ROWS(metric, of)                                                             \
+    LF_OPT_ROW(.name = "keep_best", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "no",   \
+               .field = LF_OPT_FIELD(CONFIG, c.keep_best),                                         \
+               .help = "keep the weights of the best measurement as best",                         \
+               .more = "Which one is best is a function of the recorded numbers, so a run that "   \
+                       "was killed and resumed keeps the same one. A number that is not finite "   \
+                       "never is best, nor is one that is equal to the best."),                    \
+        metric,                                                                                    \
+        LF_OPT_ROW(.name = "patience", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .def = "0",   \
+                   .max = 1e9, .unit = of, .field = LF_OPT_FIELD(CONFIG, c.patience),              \
+                   .help = "end after so many without a better one; 0: never")
+/* choices: the first of loss|accuracy|margin that the stage measures */
+#define LF_TRAIN_BEST_BY(of)                                                                       \
+    LF_OPT_ROW(.name = "best_metric", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "loss",  \
+               .choices = of, .field = LF_OPT_FIELD(CONFIG, c.best_metric),                        \
+               .help = "what best means, of all valid_data together: the lowest loss, else the "   \
+                       "highest")
+
 /* read by lf_train_settle_dropout; for objectives on judged answers */
 #define LF_TRAIN_DROPOUT_ROWS                                                                      \
     LF_OPT_ROW(.name = "dropout", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY, .def = "no",        \

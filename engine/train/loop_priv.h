@@ -12,6 +12,7 @@
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
 #include "engine/store/ckpt.h"
+#include "engine/train/best.h"
 #include "engine/train/devcomm.h"
 #include "engine/train/loop.h"
 #include "engine/train/run.h"
@@ -29,17 +30,15 @@ struct lf_train_model {
 
 /* The state that changes from step to step and goes into a checkpoint. */
 struct lf_train_state {
-    int64_t step;      /* optimizer steps done */
-    int64_t samples;   /* sequences trained */
-    int64_t tokens;    /* targets trained */
-    int64_t cursor;    /* next sample of the loader */
-    double loss_sum;   /* sum of all losses, each weighing 0.98 of the next: lf_train_loss_mean */
-    double first_loss; /* of step 1 */
-    double valid_loss; /* the last one, NaN before */
-    double best_valid; /* NaN before */
-    /* the value that keep_best and patience compare, lower is better; NaN before */
-    double best_score;
-    int64_t best_step, stale; /* the step of best_score; validations since then */
+    int64_t step;        /* optimizer steps done */
+    int64_t samples;     /* sequences trained */
+    int64_t tokens;      /* targets trained */
+    int64_t cursor;      /* next sample of the loader */
+    double loss_sum;     /* sum of all losses, each weighing 0.98 of the next: lf_train_loss_mean */
+    double first_loss;   /* of step 1 */
+    double valid_loss;   /* the last one, NaN before */
+    double best_valid;   /* NaN before */
+    struct lf_best best; /* validation by best_metric */
     struct lf_scaler scaler;
     double active_s; /* seconds trained, over all starts */
 };
@@ -131,6 +130,8 @@ int lf_train_ahead_launch(lf_trainer *t, lf_err *err);
 int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf_err *err);
 
 /* setup.c */
+/* Returns the place of best_metric among the means of the objective; -1: it is none of these. */
+int lf_train_best_index(const struct lf_train_config *c);
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, int ranks, lf_err *err);
 int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c,
@@ -168,13 +169,6 @@ int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *e
 /* Publishes out/checkpoint; with an adapter out/adapter before it. */
 int lf_train_save_final(lf_trainer *t, lf_err *err);
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err);
-
-/* best.c. After a validation: finds whether it is the best one, and keeps its weights with
- * keep_best. Collective. */
-int lf_train_best(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
-bool lf_train_out_of_patience(const lf_trainer *t);
-/* At the end: publishes best-step-N as best. Rank 0. */
-int lf_train_publish_best(lf_trainer *t, lf_err *err);
 
 /* resume.c: finds the beginning of the run. *done: the final checkpoint exists already. */
 int lf_train_start(lf_trainer *t, bool *done, lf_err *err);

@@ -75,6 +75,29 @@ static int check_megatron(const struct lf_train_config *c, lf_err *err)
                : 0;
 }
 
+static const char *const best_metrics[] = {"loss", "accuracy", "margin"};
+
+int lf_train_best_index(const struct lf_train_config *c)
+{
+    const lf_objective *o = c->objective;
+    for (size_t i = 0; o && i < o->n_metrics; i++)
+        if (strcmp(o->metrics[i], best_metrics[c->best_metric]) == 0)
+            return (int)i;
+    return -1;
+}
+
+static int check_best(const struct lf_train_config *c, lf_err *err)
+{
+    if (c->patience > 0 && !c->valid_interval)
+        return lf_fail(err, LF_EINVAL,
+                       "patience counts validations, and there is one at the end only: give "
+                       "valid_interval");
+    if (c->objective && lf_train_best_index(c) < 0)
+        return lf_fail(err, LF_EINVAL, "best_metric = %s: this loss has no %s",
+                       best_metrics[c->best_metric], best_metrics[c->best_metric]);
+    return 0;
+}
+
 int lf_train_check(const struct lf_train_config *c, lf_err *err)
 {
     int given = (c->steps > 0) + (c->tokens > 0) + (c->epochs > 0);
@@ -107,6 +130,8 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
         LF_BUG("an objective with %zu sums and %zu metrics", c->objective->n_sums,
                c->objective->n_metrics);
     int rc = lf_adamw_opts_check(&c->adam, c->compute, err);
+    if (rc == 0)
+        rc = check_best(c, err);
     if (rc == 0)
         rc = check_ramp(c, err);
     if (rc == 0 && c->megatron_order)
