@@ -102,7 +102,7 @@ static int read_all(struct dpo *s, lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = read_objective(s, o, err);
     if (rc == 0)
-        rc = lf_train_samples_check(&s->samples, o, err);
+        rc = lf_train_samples_check(&s->samples, o, true, err);
     if (rc == 0 && s->d.reference_only && s->samples.interval)
         rc = lf_fail(err, LF_EINVAL, "mode = reference trains nothing: leave sample_interval out");
     if (rc != 0)

@@ -92,7 +92,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);
     if (rc == 0)
-        rc = lf_train_samples_check(&p->samples, o, err);
+        rc = lf_train_samples_check(&p->samples, o, true, err);
     if (rc == 0)
         rc = lf_train_check(&p->c, err);
     return lf_train_end_setup(&p->c, o, rc, err);

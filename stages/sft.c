@@ -72,7 +72,7 @@ static int read_all(struct sft *s, lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = read_valid(s, err);
     if (rc == 0)
-        rc = lf_train_samples_check(&s->samples, o, err);
+        rc = lf_train_samples_check(&s->samples, o, true, err);
     if (rc == 0)
         rc = lf_train_read_model(c, o, "lf-sft", err);
     if (rc != 0)

@@ -14,11 +14,13 @@
 
 #define PROMPT_TOKENS 512 /* of which memory is planned for, where sequences are as long */
 
-int lf_train_samples_check(const struct lf_train_samples *q, const lf_optset *o, lf_err *err)
+int lf_train_samples_check(const struct lf_train_samples *q, const lf_optset *o, bool tokenizer,
+                           lf_err *err)
 {
     const void *const rest[] = {&q->prompts, &q->texts,       &q->rows,
                                 &q->tokens,  &q->temperature, &q->tokenizer};
-    for (size_t i = 0; i < sizeof rest / sizeof *rest && !q->interval; i++)
+    const size_t n = sizeof rest / sizeof *rest - (tokenizer ? 0 : 1);
+    for (size_t i = 0; i < n && !q->interval; i++)
         if (lf_optset_given(o, rest[i]))
             return lf_fail(err, LF_EINVAL,
                            "%s belongs to samples, of which there are none: give sample_interval",

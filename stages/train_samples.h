@@ -23,8 +23,10 @@ struct lf_train_samples {
     lf_samples *samples;
 };
 
-/* Checks the options; call it after lf_optset_fill. */
-int lf_train_samples_check(const struct lf_train_samples *q, const lf_optset *o, lf_err *err);
+/* Checks the options; call it after lf_optset_fill. tokenizer: the stage has the row
+ * LF_TRAIN_TOKENIZER_ROW. */
+int lf_train_samples_check(const struct lf_train_samples *q, const lf_optset *o, bool tokenizer,
+                           lf_err *err);
 /* Makes the guest of c, which must be complete. With `run` the tokenizer is read: the one that was
  * given, else the one beside the data, if that made it. */
 int lf_train_samples_open(struct lf_train_samples *q, struct lf_train_config *c, bool run,

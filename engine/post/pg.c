@@ -27,6 +27,8 @@ static int set_up(lf_pg *p, lf_err *err)
         rc = LF_ENOMEM;
     if (rc == 0)
         rc = lf_io_mkdirs(rollouts, 0750, err);
+    if (rc == 0)
+        rc = lf_pg_samples_begin(p, err);
     free(rollouts);
     if (rc != 0)
         return rc;
@@ -86,10 +88,16 @@ static void close_round(lf_pg *p)
         p->s.updates++;
 }
 
+static bool is_over(const lf_pg *p)
+{
+    return p->s.round >= p->c->steps ||
+           (p->s.done == 0 && lf_best_over(&p->s.best, p->c->patience));
+}
+
 static bool due(const lf_pg *p, bool late)
 {
     bool round = p->s.done == 0 && p->c->save_interval > 0 && p->s.round % p->c->save_interval == 0;
-    return p->s.round < p->c->steps && (round || late);
+    return !is_over(p) && (round || late);
 }
 
 static int one_round(lf_pg *p, lf_err *err)
@@ -104,6 +112,8 @@ static int one_round(lf_pg *p, lf_err *err)
     }
     if (rc == 0 && p->s.done == 0)
         rc = lf_run_agree(&p->run, lf_run_first(&p->run) ? lf_pg_show(p, err) : 0, err);
+    if (rc == 0 && p->s.done == 0)
+        rc = lf_pg_judge(p, err);
     const int64_t n = rc != 0 ? 0 : lf_pg_updates(p->c, p->r.n),
                   epoch = n > 0 ? n / p->c->epochs : 1;
     struct lf_profile_mark m = lf_profile_begin(p->c->profile);
@@ -113,6 +123,8 @@ static int one_round(lf_pg *p, lf_err *err)
             lf_profile_end(p->c->profile, LF_LANE_STEP, "epoch", m);
             m = lf_profile_begin(p->c->profile);
         }
+        if (rc == 0 && k + 1 == n)
+            rc = lf_pg_samples_visit(p, &u, err);
         if (rc == 0)
             rc = lf_run_agree(&p->run, lf_pg_report(p, &u, err), err);
         if (rc != 0 || k + 1 == n)
@@ -126,29 +138,33 @@ static int one_round(lf_pg *p, lf_err *err)
     if (rc != 0)
         return rc;
     if (n == 0)
+        rc = lf_pg_samples_visit(p, &u, err);
+    if (n == 0 && rc == 0)
         rc = lf_pg_report(p, &u, err);
     rc = lf_run_agree(&p->run, rc, err);
     close_round(p);
     lf_pg_report_round(p, &u);
     if (rc == 0)
         rc = lf_run_look(&p->run, 0, &stop, &late, err);
-    return rc                                 ? rc
-           : stop && p->s.round < p->c->steps ? stop_here(p, err)
-           : due(p, late)                     ? lf_pg_save(p, false, err)
-                                              : 0;
+    return rc                    ? rc
+           : stop && !is_over(p) ? stop_here(p, err)
+           : due(p, late)        ? lf_pg_save(p, false, err)
+                                 : 0;
 }
 
 static int rounds(lf_pg *p, lf_err *err)
 {
     bool stop, late;
     int rc = lf_run_look(&p->run, 0, &stop, &late, err);
-    if (rc == 0 && stop && p->s.round < p->c->steps)
+    if (rc == 0 && stop && !is_over(p))
         return stop_here(p, err);
-    while (p->s.round < p->c->steps && rc == 0) {
+    while (!is_over(p) && rc == 0) {
         const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
         rc = one_round(p, err);
         lf_profile_end(p->c->profile, LF_LANE_STEP, "round", m);
     }
+    if (rc == 0)
+        rc = lf_pg_publish_best(p, err);
     return rc != 0 ? rc : lf_pg_save(p, true, err);
 }
 
@@ -166,7 +182,8 @@ static struct lf_run_config run_config(const struct lf_pg_config *c)
                                   .threads = c->threads,
                                   .keep = c->keep,
                                   .keep_every = c->keep_every,
-                                  .save_time_s = c->save_time_s};
+                                  .save_time_s = c->save_time_s,
+                                  .samples = c->guest != NULL};
 }
 
 /* From where the run stands to its end. Collective. */

@@ -14,6 +14,7 @@
 #include "engine/post/rm_score.h"
 #include "engine/post/rollout.h"
 #include "engine/store/shard.h"
+#include "engine/train/best.h"
 #include "engine/train/devcomm.h"
 
 /* The phase that the watchdog is told for the whole run. */
@@ -32,6 +33,7 @@ struct lf_pg_state {
     double beta;
     struct lf_running scores;
     struct lf_scaler actor_scale, critic_scale;
+    struct lf_best best;   /* round by best_metric; its step counts updates */
     char key[LF_HASH_HEX]; /* key of the current round, with done > 0 */
 };
 
@@ -55,6 +57,8 @@ struct lf_pg_update {
     /* the first of its round, made from the weights that generated the round */
     bool first;
     double seconds;
+    bool visited; /* by samples, whose numbers are in guest */
+    double guest[LF_TRAIN_GUEST_METRICS];
 };
 
 typedef struct lf_pg {
@@ -73,7 +77,9 @@ typedef struct lf_pg {
     lf_nvml *nvml; /* NULL: no numbers of the GPU; rank 0 */
     lf_pg_model *actor, *ref, *critic;
     bool want_ref, want_critic;
-    bool ref_below; /* the reference is the actor without its adapter */
+    bool ref_below;            /* the reference is the actor without its adapter */
+    struct lf_guest_host host; /* of samples */
+    const lf_shardset *prompts[1];
     lf_cmd *command;
     struct lf_cmd_counts asked; /* by all ranks */
     lf_rm *reward_model;
@@ -200,6 +206,15 @@ int lf_pg_save(lf_pg *p, bool final, lf_err *err);
 int lf_pg_start(lf_pg *p, bool *done, lf_err *err);
 /* pg_key.c: hash of everything that a round depends on. */
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err);
+
+/* pg_measure.c: the best round, and samples. Each is collective. */
+/* Judges the round that was made, by the weights as they are. */
+int lf_pg_judge(lf_pg *p, lf_err *err);
+int lf_pg_publish_best(lf_pg *p, lf_err *err);
+/* Before the first round. */
+int lf_pg_samples_begin(lf_pg *p, lf_err *err);
+/* After the last update of a round, where samples are due. */
+int lf_pg_samples_visit(lf_pg *p, struct lf_pg_update *u, lf_err *err);
 
 /* pg_report.c */
 int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err);

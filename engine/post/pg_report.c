@@ -227,6 +227,13 @@ static void add_critic(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
     }
 }
 
+static void add_samples(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
+{
+    const struct lf_train_guest *g = p->c->guest ? lf_samples_guest(p->c->guest) : NULL;
+    for (size_t i = 0; u->visited && i < g->n_metrics; i++)
+        add(b, g->metrics[i], u->guest[i]);
+}
+
 static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
 {
     add(b, "gen_s", p->gen_s);
@@ -279,6 +286,7 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
     add_round(&b, p);
     add_policy(&b, p, u);
     add_critic(&b, p, u);
+    add_samples(&b, p, u);
     add_times(&b, p, u);
     lf_buf_addc(&b, '}');
     int rc = lf_buf_check(&b, err);

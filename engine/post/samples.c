@@ -136,6 +136,8 @@ static int read_jobs(lf_samples *s, lf_err *err)
         rc = add_documents(s, err);
     if (rc == 0)
         rc = lf_gen_jobs_fit(&s->jobs, &s->model, s->o.tok, err);
+    for (size_t i = 0; rc == 0 && s->o.temperature > 0 && i < s->jobs.n; i++)
+        s->jobs.v[i].params.temperature /= s->o.temperature;
     return rc != 0 ? lf_err_prefix(err, "samples") : 0;
 }
 

@@ -37,6 +37,7 @@ struct lf_samples_opts {
     int64_t interval;        /* steps, >= 1 */
     int64_t context;         /* positions of a sequence; longer prompts keep their last tokens */
     enum lf_dtype compute;   /* of the run's plan */
+    double temperature;      /* by which the generator's logits are divided already; 0: 1 */
     const lf_tokenizer *tok; /* NULL: prompts are ids, results have no text */
     /* n, max_tokens, params, end, seed ...; truncate_prompt is set here */
     lf_gen_defaults defaults;

@@ -114,4 +114,57 @@ run kto --data "$dir/labels" --loss kto --keep-best --best-metric accuracy
 is $rc 2 "kto has no accuracy"
 says "best_metric = accuracy: this loss has no accuracy" "and says so"
 
-finish 27
+
+# ---- lf-ppo: a round is measured by its own completions, which the weights before it made
+awk 'BEGIN { for (i = 0; i < 60; i++) printf "the %s cat sat on mat %d.\n\n", i % 3 ? "old" : "new", i % 17 }' >"$dir/text.txt"
+awk 'BEGIN { for (a = 0; a < 12; a++) printf "{\"prompt\":\"the %s cat %d\"}\n", a % 2 ? "old" : "new", a }' >"$dir/prompts.jsonl"
+must "$stages/lf-tokenize" --inputs "$dir/text.txt" --doc-split blank --vocab-size 270 --out "$dir/tok"
+must "$stages/lf-tokenize" --shape prompt --tokenizer "$dir/tok/tokenizer" --out "$dir/prompts" "$dir/prompts.jsonl"
+sed 's/^vocab.*/vocab = 270/; /^valid/d' "$dir/base.ini" >"$dir/ppobase.ini"
+train "$stages/lf-pretrain" "$dir/ppobase.ini" policy --data "$dir/tok/shards" --steps 2 || bail "no policy"
+cat >"$dir/ppo.ini" <<END
+[stage]
+data = $dir/prompts/shards
+tokenizer = $dir/tok/tokenizer
+init_from = $dir/policy/out/checkpoint
+threads = 1
+max_prompt = 24
+max_tokens = 8
+round_prompts = 4
+samples = 2
+rounds = 8
+lr = 1e-3
+minibatch = 4
+round_epochs = 2
+save_interval = 1
+micro_tokens = 48
+reward = format:(?s).*[a-f].*
+seed = 3
+END
+stage=ppo
+numbers() { records "$1" | sed 's/,"gen_s".*//; s/,"train_s".*//'; }
+# The step before the first record of the round with the highest score, of those that are recorded.
+round_of() { records "$1" | sed -n 's/{"step":\([0-9]*\),"round":\([0-9]*\).*"'"$2"'":\([-0-9.e+]*\)[,}].*/\1 \2 \3/p' |
+    awk '!($2 in seen) { seen[$2] = 1; if (!n++ || $3 > b) { b = $3; s = $1 - 1 } } END { printf "%d\n", s }'; }
+run ppoplain
+run ppobest --keep-best
+is "$rc $(id ppobest) $(numbers ppobest)" "0 $(id ppoplain) $(numbers ppoplain)" "lf-ppo with keep_best: the same weights and metrics"
+is "$(kept ppobest)" "$(round_of ppobest score)" "the best are the weights that made the best round: step $(kept ppobest)"
+[ "$(kept ppobest)" -gt 0 ] && [ "$(id ppobest best)" = "$("$tool" id "$dir/ppobest/out/best")" ]
+ok $? "which are whole"
+run ppo --patience 2 --keep-best
+rounds=$(records ppo | tail -n 1 | sed 's/.*"round":\([0-9]*\).*/\1/')
+[ $rc -eq 0 ] && [ "$rounds" -lt 8 ] && [ "$(records ppo | sed 's/.*"round":\([0-9]*\).*/\1/' | uniq -c | awk '{ print $1 }' | sort -u)" = 4 ]
+ok $? "patience ends it behind a whole round, $rounds of 8"
+run ppo --patience 2 --keep-best
+is $rc 0 "the same run again has nothing to do"
+_k=ppokill
+mkdir -p "$dir/$_k"
+killed_often 5 "$dir/$_k/metrics" "$(bytes "$dir/ppo/metrics")" "$stages/lf-ppo" --config "$dir/ppo.ini" --out "$dir/$_k/out" --metrics "$dir/$_k/metrics" --patience 2 --keep-best
+run $_k --patience 2 --keep-best
+is "$rc $often $(id $_k) $(id $_k best) $(numbers $_k)" "0 1 $(id ppo) $(id ppo best) $(numbers ppo)" "killed $kills times, the same end, best and records"
+run ppolora --rounds 3 --keep-best --lora-rank 4
+[ $rc -eq 0 ] && "$tool" id "$dir/ppolora/out/best" >"$dir/stdout" 2>"$dir/err"
+ok $? "the best of an adapter"
+
+finish 34

@@ -163,4 +163,59 @@ else
     skip_some 1 "ranks cannot be started here"
 fi
 
-finish 40
+# lf-ppo: the policy, by its own generator, whose memory is planned already
+awk 'BEGIN { for (a = 0; a < 12; a++) printf "{\"prompt\":\"the %s cat %d\"}\n", a % 2 ? "old" : "new", a }' >"$dir/prompts.jsonl"
+must "$stages/lf-tokenize" --shape prompt --tokenizer "$dir/tok/tokenizer" --out "$dir/prompts" "$dir/prompts.jsonl"
+cat >"$dir/ppo.ini" <<END
+[stage]
+data = $dir/prompts/shards
+tokenizer = $dir/tok/tokenizer
+init_from = $dir/plain/out/checkpoint
+threads = 1
+max_prompt = 24
+max_tokens = 8
+round_prompts = 4
+samples = 2
+rounds = 4
+lr = 1e-3
+minibatch = 4
+save_interval = 1
+micro_tokens = 48
+reward = format:(?s).*[a-f].*
+temperature = 1.5
+END
+ppo() { train "$stages/lf-ppo" "$dir/ppo.ini" "$@"; }
+numbers() { records "$1" | sed 's/,"sample_tokens".*//; s/,"gen_s".*//; s/,"train_s".*//'; }
+records() { grep -ao '{"step":[^}]*}' "$dir/$1/metrics"; }
+asked="--sample-interval 2 --sample-rows 3"
+for k in "" "--lora-rank 4"; do
+    n=$(echo "$k" | tr -d ' -')
+    ppo "poff$n" $k
+    ppo "pon$n" $k $asked
+    is "$rc $(id "pon$n") $(numbers "pon$n")" "0 $(id "poff$n") $(numbers "poff$n")" "lf-ppo $k: the same weights and metrics"
+    is "$(steps "pon$n")" "4:3 8:3 " "and three samples a visit"
+done
+is "$(grep -c '"prompt":"the .* cat [0-9]*","id":"prompt-[123]",.*"text":".*"seed":' "$dir/pon/samples.jsonl") $(records pon | grep -c '"sample_tokens":[0-9]')" "6 2" \
+    "prompts of the data, texts, and their numbers in the metrics"
+mkdir -p "$dir/pkill"
+killed_often 4 "$dir/pkill/metrics" "$(bytes "$dir/pon/metrics")" "$stages/lf-ppo" --config "$dir/ppo.ini" --out "$dir/pkill/out" --metrics "$dir/pkill/metrics" $asked
+ppo pkill $asked
+is "$rc $often $(id pkill) $(said pkill)" "0 1 $(id pon) $(said pon)" "after $kills kills -9 the same weights and samples"
+# At temperature 1 the generator's logits are divided by 1.5 already; a draw must not be divided twice.
+ppo warm --rounds 1 --sample-interval 1 --sample-prompt "the old" --sample-prompt "the new cat" --sample-temperature 1 --lr 1e-12
+grep -o '"token_ids":\[[^]]*' "$dir/warm/samples.jsonl" >"$dir/a"
+printf '{"id":"prompt-1","prompt":"the old"}\n{"id":"prompt-2","prompt":"the new cat"}\n' >"$dir/ask.jsonl"
+must "$stages/lf-generate" --checkpoint "$dir/warm/out/checkpoint" --tokenizer "$dir/tok/tokenizer" --prompts "$dir/ask.jsonl" --max-tokens 8 --seed 1 --temperature 1 --max-context 32 --out "$dir/gen"
+grep -o '"token_ids":\[[^]]*' "$dir/gen/text/out.jsonl" >"$dir/b"
+is "$(cat "$dir/a")" "$(cat "$dir/b")" "what is drawn is what lf-generate draws at that temperature"
+ppo no --sample-interval 1 --sample-tokens 9
+is $rc 2 "samples longer than completions are refused"
+says "sample_tokens = 9 is more than max_tokens = 8" "by name"
+if have_ranks; then
+    train "$launch 2 -- $stages/lf-ppo" "$dir/ppo.ini" ptwo $asked
+    is "$rc $(steps ptwo)" "0 4:3 8:3 " "two ranks: one of them samples"
+else
+    skip_some 1 "ranks cannot be started here"
+fi
+
+finish 50
