@@ -72,6 +72,9 @@ static const lf_opt opts[] = {
     LF_TRAIN_GPU_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
+    LF_TRAIN_SAMPLE_EVERY("steps", "score pairs of the validation data"),
+    LF_TRAIN_SAMPLE_COUNT("pairs"),
+    LF_TRAIN_TOKENIZER_ROW,
     LF_TRAIN_BEST_ROWS(LF_TRAIN_BEST_BY("loss|accuracy|margin"), "validations"),
 };
 

@@ -300,14 +300,20 @@
 
 /* read by lf_train_samples_open (train_samples.h); of: unit of the interval; docs: what is asked
  * where no prompts are given */
-#define LF_TRAIN_SAMPLE_ROWS(of, docs)                                                             \
+#define LF_TRAIN_SAMPLE_EVERY(of, what)                                                            \
     LF_OPT_ROW(.name = "sample_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,         \
                .def = "0", .max = 1e12, .unit = of,                                                \
                .field = LF_OPT_FIELD(CONFIG, samples.interval),                                    \
-               .help = "sample what the model says this often, and at the end; 0: never",          \
+               .help = what " this often, and at the end; 0: never",                               \
                .more = "The samples of a step are lines of samples.jsonl beside the metrics, in "  \
                        "the log, and among the texts of TensorBoard. No bit of the training "      \
-                       "depends on them. The memory of their cache stands in the plan."),          \
+                       "depends on them. The memory that they take stands in the plan.")
+#define LF_TRAIN_SAMPLE_COUNT(of)                                                                  \
+    LF_OPT_ROW(.name = "sample_rows", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL, .def = "8", \
+               .min = 1, .max = 1e4, .unit = of, .field = LF_OPT_FIELD(CONFIG, samples.rows),      \
+               .help = "so many of these " of ", from the first on")
+#define LF_TRAIN_SAMPLE_ROWS(of, docs)                                                             \
+    LF_TRAIN_SAMPLE_EVERY(of, "sample what the model says"),                                       \
         LF_OPT_ROW(.name = "sample_prompts", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,       \
                    .flags = LF_OPT_INPUT, .field = LF_OPT_FIELD(CONFIG, samples.prompts),          \
                    .help = "what it is asked: requests as lf-generate reads them, messages too; "  \
@@ -315,10 +321,7 @@
         LF_OPT_ROW(.name = "sample_prompt", .type = LF_OPT_STR, .cls = LF_OPT_OPERATIONAL,         \
                    .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, samples.texts),           \
                    .help = "a text to continue, as it is"),                                        \
-        LF_OPT_ROW(.name = "sample_rows", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,         \
-                   .def = "8", .min = 1, .max = 1e4, .unit = "documents",                          \
-                   .field = LF_OPT_FIELD(CONFIG, samples.rows),                                    \
-                   .help = "so many of these documents, from the first on"),                       \
+        LF_TRAIN_SAMPLE_COUNT("documents"),                                                        \
         LF_OPT_ROW(.name = "sample_tokens", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,       \
                    .def = "64", .min = 1, .max = 1e6, .unit = "tokens",                            \
                    .field = LF_OPT_FIELD(CONFIG, samples.tokens), .help = "longest sample"),       \

@@ -54,7 +54,8 @@ static int look_beside(struct lf_train_samples *q, const char *data, lf_err *err
     return 0;
 }
 
-static int read_tokenizer(struct lf_train_samples *q, const struct lf_train_config *c, lf_err *err)
+int lf_train_samples_tokenizer(struct lf_train_samples *q, const struct lf_train_config *c,
+                               lf_err *err)
 {
     if (!q->tokenizer) {
         int rc = look_beside(q, c->sources[0].dir, err);
@@ -63,6 +64,10 @@ static int read_tokenizer(struct lf_train_samples *q, const struct lf_train_conf
                          "sample_prompt is text, and beside %s lies no tokenizer that made it: "
                          "give tokenizer",
                          c->sources[0].dir);
+        if (rc == 0 && !q->tok)
+            lf_log(2,
+                   "samples are ids: no tokenizer is given, and none that made %s lies beside it",
+                   c->sources[0].dir);
         return rc;
     }
     int rc = lf_infer_tokenizer(&q->tok, q->tokenizer, err);
@@ -111,12 +116,9 @@ int lf_train_samples_open(struct lf_train_samples *q, struct lf_train_config *c,
     struct lf_samples_opts o = lf_train_samples_opts(q, c->seq_length, c->compute, c->seed);
     if (!q->interval)
         return 0;
-    int rc = run ? read_tokenizer(q, c, err) : 0;
+    int rc = run ? lf_train_samples_tokenizer(q, c, err) : 0;
     if (rc == 0 && q->tok)
         rc = take_tokenizer(q, q->tokenizer ? q->tokenizer : q->found, &o.defaults, err);
-    if (rc == 0 && run && !q->tok)
-        lf_log(2, "samples are ids: no tokenizer is given, and none that made %s lies beside it",
-               c->sources[0].dir);
     o.tok = q->tok;
     if (rc == 0 && !(q->samples = lf_samples_create(&o, err)))
         rc = err && err->rc ? err->rc : LF_ENOMEM;

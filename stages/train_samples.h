@@ -35,6 +35,9 @@ int lf_train_samples_open(struct lf_train_samples *q, struct lf_train_config *c,
  * a prompt and its sample may take. */
 struct lf_samples_opts lf_train_samples_opts(const struct lf_train_samples *q, int64_t context,
                                              enum lf_dtype compute, uint64_t seed);
+/* Reads q->tok as lf_train_samples_open does, for a stage that generates nothing. */
+int lf_train_samples_tokenizer(struct lf_train_samples *q, const struct lf_train_config *c,
+                               lf_err *err);
 void lf_train_samples_close(struct lf_train_samples *q);
 
 #endif

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/infer/paged.h"
 #include "engine/infer/result.h"
+#include "engine/post/sample_lines.h"
 
 #define SLOTS       4
 #define STEP_ROWS   64
@@ -29,7 +29,7 @@ struct lf_samples {
     int32_t eos; /* of the data, where there is no tokenizer to say what ends a text */
     lf_gen_writer *writer;
     lf_buf lines; /* of this visit, as lf-generate has them */
-    lf_buf records, shown;
+    lf_buf records;
     double tokens, ended, logprob, n;
     int64_t vocab; /* of the plan */
 };
@@ -215,28 +215,6 @@ static int generate(lf_samples *s, lf_err *err)
 
 /* ---- records ---- */
 
-/* What was asked: a text, or the ids where nobody knows their text. */
-static int add_prompt(lf_samples *s, const lf_gen_job *job, lf_buf *out, lf_err *err)
-{
-    lf_buf text;
-    if (!s->o.tok) {
-        lf_buf_adds(out, ",\"prompt_token_ids\":[");
-        for (size_t i = 0; i < job->n_prompt; i++)
-            lf_buf_addf(out, i ? ",%d" : "%d", (int)job->prompt[i]);
-        lf_buf_addc(out, ']');
-        return 0;
-    }
-    lf_buf_init(&text);
-    int rc = lf_tokenizer_decode(s->o.tok, (const uint32_t *)job->prompt, job->n_prompt, false,
-                                 &text, err);
-    lf_buf_adds(out, ",\"prompt\":");
-    lf_buf_add_json(out, text.data, text.len);
-    if (rc == 0)
-        rc = lf_buf_check(&text, err);
-    lf_buf_fini(&text);
-    return rc;
-}
-
 /* A line of lf-generate with step and prompt in front. */
 static int add_record(lf_samples *s, int64_t step, size_t index, const char *line, size_t n,
                       lf_err *err)
@@ -244,58 +222,13 @@ static int add_record(lf_samples *s, int64_t step, size_t index, const char *lin
     size_t of;
     const lf_gen_request *q = &s->jobs.req[lf_gen_jobs_at_line(&s->jobs, index, &of)];
     lf_buf_addf(&s->records, "{\"step\":%lld", (long long)step);
-    int rc = q->n_jobs ? add_prompt(s, &s->jobs.v[q->first], &s->records, err) : 0;
+    const lf_gen_job *job = &s->jobs.v[q->first];
+    int rc = q->n_jobs
+                 ? lf_sample_add_prompt(&s->records, s->o.tok, job->prompt, job->n_prompt, err)
+                 : 0;
     lf_buf_addc(&s->records, ',');
     lf_buf_add(&s->records, line + 1, n - 1);
     return rc;
-}
-
-/* The end of a text of n bytes, or its beginning, as one line without control characters. */
-static void add_shown(lf_buf *out, const char *text, size_t n, bool end)
-{
-    size_t from = end && n > LF_SAMPLES_SHOWN ? n - LF_SAMPLES_SHOWN : 0,
-           to = !end && n > LF_SAMPLES_SHOWN ? LF_SAMPLES_SHOWN : n;
-    while (from > 0 && from < n && ((unsigned char)text[from] & 0xC0) == 0x80)
-        from++;
-    while (to < n && to > 0 && ((unsigned char)text[to] & 0xC0) == 0x80)
-        to--;
-    lf_buf b;
-    lf_buf_init(&b);
-    lf_buf_add_visible(&b, text + from, to - from);
-    lf_buf_adds(out, from ? "..." : "");
-    lf_buf_add_json(out, b.data, b.len);
-    lf_buf_adds(out, to < n ? "..." : "");
-    lf_buf_fini(&b);
-}
-
-/* For people, and for the dashboard: samples/ID, and .N behind it for the further ones of a
- * request. A line in another shape has no text of its own. */
-static void show(lf_samples *s, int64_t step, const char *line, size_t n)
-{
-    char tag[120];
-    const char *id = "", *text = NULL, *prompt = NULL;
-    int64_t sample = 0;
-    json_t *o = lf_json_load_text(line, n, "sample", NULL);
-    int rc = o ? lf_json_get_str(&id, o, "id", true, "sample", NULL) : LF_EFORMAT;
-    if (rc == 0)
-        rc = lf_json_get_i64(&sample, o, "sample", false, "sample", NULL);
-    if (rc == 0)
-        rc = lf_json_get_str(&prompt, o, "prompt", false, "sample", NULL);
-    if (rc == 0)
-        rc = lf_json_get_str(&text, o, "text", false, "sample", NULL);
-    int at = rc == 0 && *id ? snprintf(tag, sizeof tag, "samples/%.90s", id) : 0;
-    if (rc == 0 && sample > 0)
-        snprintf(tag + at, sizeof tag - (size_t)at, ".%lld", (long long)sample);
-    if (rc == 0 && at > 0 && text && prompt) {
-        lf_copies_text(s->host->run->copies, step, tag, text, strlen(text));
-        lf_buf_clear(&s->shown);
-        add_shown(&s->shown, prompt, strlen(prompt), true);
-        lf_buf_adds(&s->shown, " -> ");
-        add_shown(&s->shown, text, strlen(text), false);
-        if (lf_buf_check(&s->shown, NULL) == 0)
-            lf_run_log(s->host->run, 2, "  %s", s->shown.data);
-    }
-    json_decref(o);
 }
 
 static int write_records(lf_samples *s, int64_t step, lf_err *err)
@@ -306,14 +239,7 @@ static int write_records(lf_samples *s, int64_t step, lf_err *err)
     for (const char *line = s->lines.data, *end; rc == 0 && (end = strchr(line, '\n'));
          line = end + 1)
         rc = add_record(s, step, index++, line, (size_t)(end + 1 - line), err);
-    if (rc == 0)
-        rc = lf_buf_check(&s->records, err);
-    if (rc == 0)
-        rc = lf_run_samples(s->host->run, s->records.data, s->records.len, err);
-    for (const char *line = s->records.data, *end; rc == 0 && (end = strchr(line, '\n'));
-         line = end + 1)
-        show(s, step, line, (size_t)(end - line));
-    return rc;
+    return rc != 0 ? rc : lf_sample_write(s->host->run, step, &s->records, err);
 }
 
 int lf_samples_visit(lf_samples *s, int64_t step, double *values, lf_err *err)
@@ -347,7 +273,6 @@ lf_samples *lf_samples_create(const struct lf_samples_opts *o, lf_err *err)
     s->model.max_context = o->context;
     lf_buf_init(&s->lines);
     lf_buf_init(&s->records);
-    lf_buf_init(&s->shown);
     s->guest = (struct lf_train_guest){.user = s,
                                        .interval = o->interval,
                                        .plan = plan,
@@ -371,7 +296,6 @@ void lf_samples_destroy(lf_samples *s)
     lf_gen_jobs_fini(&s->jobs);
     lf_buf_fini(&s->lines);
     lf_buf_fini(&s->records);
-    lf_buf_fini(&s->shown);
     lf_paged_destroy(s->paged);
     free(s);
 }

@@ -13,7 +13,7 @@
  * with the members of result.h behind, among them "text", "token_ids" and "seed". Without a
  * tokenizer "prompt_token_ids" stand in the place of "prompt". A draw depends on seed, request and
  * token number alone, so a run that continues after a kill writes the same bytes again. The log
- * shows the samples without control characters and cut to LF_SAMPLES_SHOWN bytes.
+ * shows the samples (sample_lines.h).
  *
  * Metrics: sample_tokens (mean length), sample_ended (share that an end token or a stop string
  * ended), sample_logprob (mean log p of the tokens in the model's distribution, before temperature
@@ -43,8 +43,7 @@ struct lf_samples_opts {
     lf_gen_defaults defaults;
 };
 
-#define LF_SAMPLES_TEXT  16
-#define LF_SAMPLES_SHOWN 240 /* bytes of a prompt's end, and of what follows it, in the log */
+#define LF_SAMPLES_TEXT 16
 
 typedef struct lf_samples lf_samples;
 

@@ -218,4 +218,33 @@ else
     skip_some 1 "ranks cannot be started here"
 fi
 
-finish 50
+# lf-rm: scores of validation pairs
+awk 'BEGIN { for (i = 0; i < 60; i++) printf "{\"prompt\":\"the %s cat\",\"chosen\":\" sat on mat %d\",\"rejected\":\" saw us %d\"}\n", i % 2 ? "old" : "new", i, i }' >"$dir/judged.jsonl"
+must "$stages/lf-tokenize" --shape preference --tokenizer "$dir/tok/tokenizer" --valid-fraction 0.2 --out "$dir/judged" "$dir/judged.jsonl"
+sed '/^data/d; /^\[model\]/,$d' "$dir/run.ini" >"$dir/rm.ini"
+printf 'data = %s\ninit_from = %s\n' "$dir/judged/shards" "$dir/plain/out/checkpoint" >>"$dir/rm.ini"
+rm_() { train "$stages/lf-rm" "$dir/rm.ini" "$@"; }
+judged="--sample-interval 4 --sample-rows 3 --tokenizer $dir/tok/tokenizer"
+for k in "" "--lora-rank 4"; do
+    n=$(echo "$k" | tr -d ' -')
+    rm_ "roff$n" $k
+    rm_ "ron$n" $k $judged
+    is "$rc $(id "ron$n") $(metrics "ron$n")" "0 $(id "roff$n") $(metrics "roff$n")" "lf-rm $k: the same weights and metrics"
+    is "$(steps "ron$n")" "4:6 8:6 " "and the scores of three pairs a visit"
+done
+is "$(grep -c '"prompt":"the ... cat","id":"valid-[123]","sample":\(0,"answer":"chosen".*"text":" sat\|1,"answer":"rejected".*"text":" saw\).*"score":[-0-9.e]*}$' "$dir/ron/samples.jsonl")" 12 "chosen and rejected, with their texts"
+says_like '  [-0-9.]* "the ... cat" -> " sat on mat' "which the log shows"
+sed -n '7,$s/.*"prompt":"\([^"]*\)","id":"\([^"]*\)","sample":\([01]\).*"text":"\([^"]*\)".*"score":\([-0-9.e+]*\).*/\2.\3 \5/p' "$dir/ron/samples.jsonl" >"$dir/a"
+sed -n '7,$s/.*"prompt":"\([^"]*\)","id":"\([^"]*\)","sample":\([01]\).*"text":"\([^"]*\)".*/{"id":"\2.\3","prompt":"\1","completion":"\4"}/p' "$dir/ron/samples.jsonl" >"$dir/texts.jsonl"
+must "$stages/lf-score" --checkpoint "$dir/ron/out/checkpoint" --tokenizer "$dir/tok/tokenizer" --inputs "$dir/texts.jsonl" --out "$dir/scored"
+sed -n 's/.*"id":"\([^"]*\)".*"score":\([-0-9.e+]*\).*/\1 \2/p' "$dir/scored"/scores/*.jsonl >"$dir/b"
+paste -d' ' "$dir/a" "$dir/b" | awk '{ d = $2 - $4; if ($1 != $3 || d > 1e-4 || d < -1e-4) bad = 1 } END { exit bad || NR != 6 }'
+ok $? "those of the last weights are what lf-score says of the checkpoint"
+mkdir -p "$dir/rkill"
+killed_often 3 "$dir/rkill/metrics" "$(bytes "$dir/ron/metrics")" "$stages/lf-rm" --config "$dir/rm.ini" --out "$dir/rkill/out" --metrics "$dir/rkill/metrics" $judged
+rm_ rkill $judged
+is "$rc $often $(id rkill) $(said rkill)" "0 1 $(id ron) $(said ron)" "after $kills kills -9 the same weights and scores"
+rm_ no --tokenizer "$dir/tok/tokenizer"
+is $rc 2 "a tokenizer without samples is a usage error"
+
+finish 59
