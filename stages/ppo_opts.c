@@ -508,6 +508,7 @@ static const lf_opt opts[] = {
      .field = LF_OPT_FIELD(CONFIG, c.show_samples),
      .help = "completions of each round that are logged with their rewards"},
     LF_TRAIN_COPIES_ROWS,
+    LF_TRAIN_MFU_ROW,
     LF_TRAIN_GPU_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,

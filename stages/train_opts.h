@@ -201,6 +201,20 @@
                            "time, the same bits")
 
 /* filled in */
+#define LF_TRAIN_MFU_ROW                                                                           \
+    LF_OPT_ROW(.name = "mfu", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "yes",        \
+               .field = LF_OPT_FIELD(CONFIG, c.mfu),                                               \
+               .help = "tell the share of the peak FLOP/s, which a CPU measures for some 20 ms "   \
+                       "at the start",                                                             \
+               .more = "The metric mfu is model_flops_causal by the peak of all ranks: 6 FLOPs "   \
+                       "for each matrix weight and token, 4 where it is frozen and 2 where "       \
+                       "nothing below it is trained either, and attention over the keys that a "   \
+                       "query sees. What recompute computes again is not counted. The peak of a "  \
+                       "CPU is the best of eight measurements of multiply-adds in registers; "     \
+                       "that of a GPU is its data sheet's, for dense bf16 or f32; fp8 is "         \
+                       "compared with bf16.")
+
+/* filled in */
 #define LF_TRAIN_OPERATION_ROWS                                                                    \
     LF_OPT_ROW(.name = "numeric", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC, .def = "fast",       \
                .choices = "fast|invariant", .field = LF_OPT_FIELD(CONFIG, c.numeric),              \
@@ -222,17 +236,7 @@
                    .def = "10", .min = 1, .max = 1e9, .unit = "steps",                             \
                    .field = LF_OPT_FIELD(CONFIG, c.log_interval),                                  \
                    .help = "steps between two lines of log"),                                      \
-        LF_OPT_ROW(.name = "mfu", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "yes",    \
-                   .field = LF_OPT_FIELD(CONFIG, c.mfu),                                           \
-                   .help = "tell the share of the peak FLOP/s, which a CPU measures for some 20 "  \
-                           "ms at the start",                                                      \
-                   .more = "The metric mfu is model_flops_causal by the peak of all ranks: 6 "     \
-                           "FLOPs for each matrix weight and token, and attention over the keys "  \
-                           "that a query sees. What recompute computes again is not counted. The " \
-                           "peak of a CPU is the best of eight measurements of multiply-adds in "  \
-                           "registers; that of a GPU is its data sheet's, for dense bf16 or f32; " \
-                           "fp8 is compared with bf16. There is no mfu with an adapter or frozen " \
-                           "weights."),                                                            \
+        LF_TRAIN_MFU_ROW,                                                                          \
         LF_OPT_ROW(.name = "spike_factor", .type = LF_OPT_FLOAT, .cls = LF_OPT_OPERATIONAL,        \
                    .def = "3", .max = 1e6, .field = LF_OPT_FIELD(CONFIG, c.spike_factor),          \
                    .help = "stop when the loss exceeds its running mean by this factor; 0: "       \

@@ -11,6 +11,7 @@
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
 #include "engine/post/pg_priv.h"
+#include "engine/train/peak.h"
 
 /* Collect what a run needs: nothing is trained yet. */
 static int set_up(lf_pg *p, lf_err *err)
@@ -196,6 +197,8 @@ static int train(lf_pg *p, lf_err *err)
         p->nvml = lf_nvml_open(p->back, p->c->gpu_interval_s);
     if (rc == 0)
         tell_memory(p);
+    if (rc == 0 && p->c->mfu)
+        p->peak = lf_train_peak(&p->run, p->back, p->c->compute);
     if (rc == 0)
         rc = rounds(p, err);
     if (rc != 0 && rc != LF_EINTR)

@@ -139,6 +139,7 @@ struct lf_pg_config {
     int64_t sample_interval; /* rounds; there is a visit after the last one too */
 
     const char *out, *metrics;
+    bool mfu;                     /* find the peak at the start and tell the share of it */
     double gpu_interval_s;        /* between two samples of the GPU's use; 0: none */
     struct lf_copies_opts copies; /* of the metrics */
     const char *const *resume_from;

@@ -9,6 +9,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/graph/profile.h"
+#include "engine/model/flops.h"
 #include "engine/post/pg.h"
 #include "engine/post/pg_model.h"
 #include "engine/post/rm_score.h"
@@ -57,6 +58,7 @@ struct lf_pg_update {
     /* the first of its round, made from the weights that generated the round */
     bool first;
     double seconds;
+    double flops; /* of actor and critic over these sequences, generation not counted */
     bool visited; /* by samples, whose numbers are in guest */
     double guest[LF_TRAIN_GUEST_METRICS];
 };
@@ -77,8 +79,10 @@ typedef struct lf_pg {
     lf_nvml *nvml; /* NULL: no numbers of the GPU; rank 0 */
     lf_pg_model *actor, *ref, *critic;
     bool want_ref, want_critic;
-    bool ref_below;            /* the reference is the actor without its adapter */
-    struct lf_guest_host host; /* of samples */
+    bool ref_below; /* the reference is the actor without its adapter */
+    double peak;    /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
+    struct lf_train_flops actor_flops, critic_flops; /* 0 without a critic */
+    struct lf_guest_host host;                       /* of samples */
     const lf_shardset *prompts[1];
     lf_cmd *command;
     struct lf_cmd_counts asked; /* by all ranks */

@@ -240,6 +240,11 @@ static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
     add(b, "score_s", p->score_s);
     add(b, "train_s", p->train_s);
     add(b, "step_s", u->seconds);
+    if (u->flops > 0 && u->seconds > 0) {
+        add(b, "model_flops_causal", u->flops / u->seconds);
+        if (p->peak > 0)
+            add(b, "mfu", u->flops / u->seconds / p->peak);
+    }
     if (p->gen_s > 0 && p->gen_tokens > 0)
         add(b, "gen_tokens_per_s", (double)p->gen_tokens / p->gen_s);
     if (p->command) {

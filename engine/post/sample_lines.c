@@ -66,7 +66,7 @@ static bool read_line(struct line *l, json_t *o)
         rc = lf_json_get_str(&l->text, o, "text", false, "sample", NULL);
     l->scored = json_is_number(json_object_get(o, "score"));
     l->score = json_number_value(json_object_get(o, "score"));
-    return rc == 0 && *l->id && l->prompt && l->text;
+    return rc == 0 && *l->id && l->text;
 }
 
 static void show(lf_run *r, int64_t step, const struct line *l)
@@ -77,6 +77,8 @@ static void show(lf_run *r, int64_t step, const struct line *l)
     if (l->sample > 0)
         snprintf(tag + at, sizeof tag - (size_t)at, ".%lld", (long long)l->sample);
     lf_copies_text(r->copies, step, tag, l->text, strlen(l->text));
+    if (!l->prompt)
+        return;
     lf_buf_init(&b);
     if (l->scored)
         lf_buf_addf(&b, "%.4f ", l->score);

@@ -14,9 +14,9 @@
 /* Appends ,"prompt":TEXT, or ,"prompt_token_ids":[...] where tok is NULL. */
 int lf_sample_add_prompt(lf_buf *out, const lf_tokenizer *tok, const int32_t *ids, size_t n,
                          lf_err *err);
-/* Writes whole lines to the file of samples. Those with prompt and text also go to the log, without
- * control characters and cut to LF_SAMPLES_SHOWN, and to the dashboard as samples/ID with .N behind
- * it for sample N > 0. Rank 0. */
+/* Writes whole lines to the file of samples. Their texts also go to the dashboard as samples/ID,
+ * with .N behind it for sample N > 0. Prompts and texts go to the log, without control characters
+ * and cut to LF_SAMPLES_SHOWN, where they are no ids. Rank 0. */
 int lf_sample_write(lf_run *r, int64_t step, const lf_buf *lines, lf_err *err);
 
 #endif

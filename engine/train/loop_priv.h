@@ -11,6 +11,7 @@
 #include "engine/comm/comm.h"
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
+#include "engine/model/flops.h"
 #include "engine/store/ckpt.h"
 #include "engine/train/best.h"
 #include "engine/train/devcomm.h"
@@ -93,10 +94,11 @@ struct lf_trainer {
     double told_s; /* time of the last result */
     char tokenizer[LF_HASH_HEX];
 
-    int64_t rss0;              /* before planned memory was taken */
-    struct lf_guest_host host; /* for the guest, where there is one */
-    lf_nvml *nvml;             /* NULL: no numbers of the GPU; rank 0 */
-    double peak;               /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
+    int64_t rss0;                    /* before planned memory was taken */
+    struct lf_guest_host host;       /* for the guest, where there is one */
+    lf_nvml *nvml;                   /* NULL: no numbers of the GPU; rank 0 */
+    double flops_causal, flops_full; /* of a token */
+    double peak;                     /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
     bool rss_told;
     double t_log;        /* when the last line was logged */
     int64_t samples_log; /* samples then */

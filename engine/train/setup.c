@@ -364,10 +364,10 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     }
     if (c->epochs > 0 && tokens)
         note(notes, "steps follow from the tokens of the data; packing may add a few");
-    double per_step = lf_model_train_flops_per_token(mc, c->seq_length, true) *
-                      (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
-    double per_step_full = per_step / lf_model_train_flops_per_token(mc, c->seq_length, true) *
-                           lf_model_train_flops_per_token(mc, c->seq_length, false);
+    const struct lf_train_flops f = lf_train_flops_of(mc, m->ps);
+    const double step_tokens = (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
+    double per_step = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, true);
+    double per_step_full = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, false);
     json_t *bytes =
         json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params,
                   "grads", (double)b.grads, "optimizer", (double)b.optimizer, "activations",

@@ -197,6 +197,10 @@ for k in "" "--lora-rank 4"; do
 done
 is "$(grep -c '"prompt":"the .* cat [0-9]*","id":"prompt-[123]",.*"text":".*"seed":' "$dir/pon/samples.jsonl") $(records pon | grep -c '"sample_tokens":[0-9]')" "6 2" \
     "prompts of the data, texts, and their numbers in the metrics"
+# The first mini-batches of both have the same sequences, for a new adapter changes nothing.
+work() { records "$1" | sed -n '1s/.*"step_s":\([^,]*\),"model_flops_causal":\([^,]*\),.*/\1 \2/p' | awk '{ printf "%.0f", $1 * $2 }'; }
+awk -v a="$(work poff)" -v l="$(work pofflorarank4)" 'BEGIN { exit !(a > 0 && l > 0.66 * a && l < 0.95 * a) }'
+ok $? "FLOPs of a mini-batch: $(work poff) with all weights, $(work pofflorarank4) with an adapter"
 mkdir -p "$dir/pkill"
 killed_often 4 "$dir/pkill/metrics" "$(bytes "$dir/pon/metrics")" "$stages/lf-ppo" --config "$dir/ppo.ini" --out "$dir/pkill/out" --metrics "$dir/pkill/metrics" $asked
 ppo pkill $asked
@@ -247,4 +251,4 @@ is "$rc $often $(id rkill) $(said rkill)" "0 1 $(id ron) $(said ron)" "after $ki
 rm_ no --tokenizer "$dir/tok/tokenizer"
 is $rc 2 "a tokenizer without samples is a usage error"
 
-finish 59
+finish 60
