@@ -8,7 +8,7 @@ flow_libflow_a_SOURCES += \
   flow/record/event_json.c flow/record/fields.h \
   flow/record/fields_json.c flow/record/hashcache.h \
   flow/record/hashcache_json.c flow/record/identity.h flow/record/identity_json.c \
-  flow/record/metric.h flow/record/metric_json.c \
+  flow/record/metric.h flow/record/metric_json.c flow/record/sample.h flow/record/sample_json.c \
   flow/record/names.c flow/record/names.h flow/record/parts.h flow/record/queue.h \
   flow/record/queue_json.c flow/record/record.c flow/record/record.h flow/record/shown.h flow/record/shown_json.c \
   flow/record/start.h flow/record/start_json.c flow/record/values.c flow/record/values.h
@@ -23,7 +23,7 @@ flow_libflow_a_SOURCES += \
   flow/run/handover.c flow/run/handover.h flow/run/leftover.c flow/run/leftover.h \
   flow/run/par.c flow/run/par.h flow/run/policy.c flow/run/policy.h flow/run/project.c \
   flow/run/project.h flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c \
-  flow/run/series.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h \
+  flow/run/series.h flow/run/samples.c flow/run/samples.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h \
   flow/run/who.c flow/run/who.h
 flow_libflow_a_SOURCES += \
   flow/sched/attempt.c flow/sched/attempt.h flow/sched/batch.c flow/sched/batch.h \
@@ -48,7 +48,7 @@ flow_libflow_a_SOURCES += \
   flow/cmd/cmd.c flow/cmd/cmd.h flow/cmd/cmd_artifacts.c flow/cmd/cmd_batch.c \
   flow/cmd/cmd_batch.h flow/cmd/cmd_cancel.c flow/cmd/cmd_completion.c flow/cmd/cmd_config.c \
   flow/cmd/cmd_doctor.c flow/cmd/cmd_gc.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c \
-  flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c \
+  flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_samples.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c \
   flow/cmd/cmd_report.c flow/cmd/cmd_run.c flow/cmd/cmd_show.c flow/cmd/cmd_status.c \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/cmds.def flow/cmd/cmds.h \
   flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c \

@@ -55,4 +55,4 @@ for f in c.zsh c.fish; do
 done
 is "$(tr -cd "'" <c.zsh | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
 runs 2 "$F" completion tcsh
-finish 38
+finish 39
