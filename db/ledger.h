@@ -126,7 +126,7 @@ json_t *lf_ledger_tags(lf_ledger *l, const char *run, lf_err *err);
 json_t *lf_ledger_sql(lf_ledger *l, const char *sql, lf_err *err);
 /* Findings as texts; an empty array when all is well. It runs SQLite's integrity check and looks
  * for rows without their parents. With data_root not NULL it also looks for events and artifacts
- * whose files are missing. */
+ * whose files are missing: at most two findings for a run, one when its directory is gone. */
 json_t *lf_ledger_check(lf_ledger *l, const char *data_root, lf_err *err);
 
 #endif

@@ -3,6 +3,7 @@
  * Backups of the ledger, rebuilding it, and checking it.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,10 +136,70 @@ static int find_rows(lf_ledger *l, json_t *all, const char *sql, lf_err *err)
     return rc;
 }
 
-/* One finding per path that is not below data_root. */
-static int find_missing(lf_ledger *l, json_t *all, const char *sql, const char *what,
-                        const char *data_root, lf_err *err)
+/* What of one run is not below data_root. */
+struct missing {
+    char dir[64];            /* "runs/RUN" */
+    size_t files[2];         /* event files, artifacts */
+    char first[2][PATH_MAX]; /* of each */
+};
+
+static int add_finding(json_t *all, json_t *text, lf_err *err)
 {
+    return json_array_append_new(all, text) < 0 ? lf_fail(err, LF_ENOMEM, "no memory for a finding")
+                                                : 0;
+}
+
+/* A run that was taken away is one finding, whatever was in it. */
+static int tell_missing(json_t *all, const struct missing *m, const char *data_root, lf_err *err)
+{
+    static const char *const what[] = {"event file", "artifact"};
+    static const char *const todo[2][2] = {
+        {"restore it, or let `loong-flow ledger rebuild` forget it",
+         "restore it, or let `loong-flow resume` make it again where it is needed"},
+        {"restore them, or let `loong-flow ledger rebuild` forget them",
+         "restore them, or let `loong-flow resume` make them again where they are needed"}};
+    const char *run = m->dir + (m->dir[0] ? strlen("runs/") : 0);
+    char *full = lf_path_join(data_root, m->dir, err);
+    int rc = full ? 0 : LF_ENOMEM;
+    if (rc == 0 && m->files[0] + m->files[1] > 0 && !lf_io_exists(full)) {
+        rc = add_finding(all,
+                         json_sprintf("run %s: its directory %s is gone; restore it, or let "
+                                      "`loong-flow ledger rebuild` forget the run",
+                                      run, full),
+                         err);
+    } else {
+        for (int k = 0; k < 2 && rc == 0; k++)
+            if (m->files[k] > 0)
+                rc = add_finding(all,
+                                 m->files[k] == 1
+                                     ? json_sprintf("run %s: the %s %s is not there; %s", run,
+                                                    what[k], m->first[k], todo[0][k])
+                                     : json_sprintf("run %s: %zu %ss are not there, the first is "
+                                                    "%s; %s",
+                                                    run, m->files[k], what[k], m->first[k],
+                                                    todo[1][k]),
+                                 err);
+    }
+    free(full);
+    return rc;
+}
+
+/* "runs/RUN" of a path, "" of one that is elsewhere. */
+static void run_dir(char *out, size_t cap, const char *path)
+{
+    const size_t n = strlen("runs/");
+    *out = '\0';
+    if (lf_str_has_prefix(path, "runs/"))
+        snprintf(out, cap, "%.*s", (int)(n + strcspn(path + n, "/")), path);
+}
+
+/* Paths come sorted, so that those of a run stand together. */
+static int find_missing(lf_ledger *l, json_t *all, const char *data_root, lf_err *err)
+{
+    static const char sql[] =
+        "SELECT 0 AS artifact, path FROM event UNION ALL SELECT 1, path FROM artifact WHERE path "
+        "NOT IN (SELECT path FROM gone) ORDER BY path";
+    struct missing m = {.dir = ""};
     size_t i;
     json_t *v;
     int rc = 0;
@@ -147,15 +208,24 @@ static int find_missing(lf_ledger *l, json_t *all, const char *sql, const char *
         return LF_EFORMAT;
     json_array_foreach(rows, i, v)
     {
+        char dir[sizeof m.dir];
         const char *rel = json_string_value(json_object_get(v, "path"));
+        const int k = json_integer_value(json_object_get(v, "artifact")) != 0;
         char *full = rc == 0 ? lf_path_join(data_root, rel, err) : NULL;
         if (!full)
             rc = LF_ENOMEM;
-        else if (!lf_io_exists(full) &&
-                 json_array_append_new(all, json_sprintf("the %s %s is not there", what, rel)) < 0)
-            rc = lf_fail(err, LF_ENOMEM, "no memory for a finding");
+        run_dir(dir, sizeof dir, rel);
+        if (rc == 0 && strcmp(dir, m.dir) != 0) {
+            rc = tell_missing(all, &m, data_root, err);
+            memset(&m, 0, sizeof m);
+            memcpy(m.dir, dir, sizeof dir);
+        }
+        if (full && !lf_io_exists(full) && m.files[k]++ == 0)
+            snprintf(m.first[k], sizeof m.first[k], "%s", rel);
         free(full);
     }
+    if (rc == 0)
+        rc = tell_missing(all, &m, data_root, err);
     json_decref(rows);
     return rc;
 }
@@ -180,13 +250,7 @@ json_t *lf_ledger_check(lf_ledger *l, const char *data_root, lf_err *err)
     for (size_t i = 0; rc == 0 && i < sizeof queries / sizeof queries[0]; i++)
         rc = find_rows(l, all, queries[i], err);
     if (rc == 0 && data_root)
-        rc = find_missing(l, all, "SELECT path FROM event ORDER BY path", "event file", data_root,
-                          err);
-    if (rc == 0 && data_root)
-        rc = find_missing(
-            l, all,
-            "SELECT path FROM artifact WHERE path NOT IN (SELECT path FROM gone) ORDER BY path",
-            "artifact", data_root, err);
+        rc = find_missing(l, all, data_root, err);
     if (rc < 0) {
         json_decref(all);
         return NULL;

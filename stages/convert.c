@@ -40,6 +40,7 @@ typedef struct convert {
     struct convert_data d;
     struct convert_tokens t; /* export */
     struct convert_adapter a;
+    lf_progress bar; /* begun with the first tensor */
 } convert;
 
 enum { TO_AUTO = 0, TO_CHECKPOINT, TO_HF, TO_SHARDS, TO_MEGATRON };
@@ -48,6 +49,15 @@ static void warn(void *arg, const char *text)
 {
     (void)arg;
     lf_log(1, "%s", text);
+}
+
+/* Each of import and export is one loop over the tensors. */
+static void on_progress(void *arg, double done, double total)
+{
+    convert *v = arg;
+    if (v->bar.what == NULL)
+        lf_progress_begin(&v->bar, "convert", "bytes", 0, total);
+    lf_progress_update(&v->bar, done);
 }
 
 static void destroy(void *self)
@@ -118,6 +128,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                     .threads = lf_stage_threads(o),
                                     .stop = lf_stop_requested,
                                     .warn = warn,
+                                    .progress = on_progress,
                                     .arg = v};
     v->a = (struct convert_adapter){.o = o,
                                     .from = v->c.from,

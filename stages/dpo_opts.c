@@ -12,6 +12,7 @@ static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     LF_TRAIN_DATA_ROWS,
     {.name = "init_from",
+     .group = "model",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
@@ -20,6 +21,7 @@ static const lf_opt opts[] = {
      .help = "checkpoint to train, which is the reference policy too; the model comes with it"},
 
     {.name = "mode",
+     .group = "objective",
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "train",

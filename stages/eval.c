@@ -350,7 +350,13 @@ static int load(eval *e, lf_runner **r, lf_err *err)
     int rc = lf_runner_open(r, e->checkpoint, &e->run, err);
     if (rc == 0)
         rc = lf_runner_score_model(*r, &m, err);
-    return rc != 0 ? rc : add_tasks(e, m.max_context, err);
+    if (rc == 0)
+        rc = add_tasks(e, m.max_context, err);
+    if (rc == 0) {
+        const struct lf_plan_memory mem = lf_runner_planned(*r);
+        lf_infer_tell_memory(e->comm, &mem);
+    }
+    return rc;
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)

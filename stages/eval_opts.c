@@ -11,6 +11,7 @@
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     {.name = "checkpoint",
+     .group = "model",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
@@ -30,6 +31,7 @@ static const lf_opt opts[] = {
      .help = "tokenizer artifact, or a tokenizer file or directory; needed for texts, and for "
              "bytes and words of shards"},
     {.name = "data",
+     .group = "what is measured",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
@@ -123,6 +125,7 @@ static const lf_opt opts[] = {
      .help = "token in front of a text and for an empty context, by its text; unset: the "
              "tokenizer's BOS, else end of document"},
     {.name = "max_context",
+     .group = "precision and memory",
      .type = LF_OPT_COUNT,
      .cls = ID,
      .def = "0",

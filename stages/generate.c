@@ -301,6 +301,8 @@ static int run_jobs(generate *g, const lf_gen_model *m, struct lf_gen_stats *st,
                           (double)g->jobs.n_lines);
     int rc = g->comm ? run_rounds(g, m, at, job, skip, st, err)
                      : run_span(g, m, &(span){at, g->jobs.n_req, job}, skip, st, err);
+    if (first(g) && rc == 0) /* what was put last has not been counted */
+        lf_progress_update(&g->progress, (double)g->jobs.n_lines);
     if (first(g))
         lf_progress_end(&g->progress);
     if (g->lines && (rc == 0 || rc == LF_EINTR)) {
@@ -379,6 +381,10 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
                                                      .check = check_line,
                                                      .arg = g},
                             &g->kept, err);
+    if (rc == 0) {
+        const struct lf_plan_memory mem = lf_runner_planned(r);
+        lf_infer_tell_memory(g->comm, &mem);
+    }
     if (rc == 0 && g->kept > 0 && first(g))
         lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n_lines);
     if (rc == 0)

@@ -11,6 +11,8 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
 #include "engine/infer/genconfig.h"
 #include "engine/model/same_tokenizer.h"
 #include "stages/adapter_in.h"
@@ -173,6 +175,16 @@ static int lines_of(lf_lines **out, const char *artifact, const struct lf_lines_
 static bool first(const lf_comm *comm)
 {
     return !comm || comm->rank == 0;
+}
+
+void lf_infer_tell_memory(const lf_comm *comm, const struct lf_plan_memory *m)
+{
+    char size[32];
+    if (!first(comm))
+        return;
+    lf_log(2, "planned memory %s", lf_fmt_bytes(size, sizeof size, m->total));
+    if (m->device > 0)
+        lf_log(2, "planned GPU memory %s", lf_fmt_bytes(size, sizeof size, m->device));
 }
 
 int lf_infer_done(lf_comm *comm, const char *dir, bool *done, lf_err *err)

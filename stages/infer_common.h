@@ -11,6 +11,7 @@
 #include "engine/base/opt.h"
 #include "engine/base/str.h"
 #include "engine/comm/comm.h"
+#include "engine/graph/plan.h"
 #include "engine/infer/lines.h"
 #include "engine/infer/runner.h"
 #include "engine/text/token/tokenizer.h"
@@ -43,6 +44,9 @@ int lf_infer_plan_note(json_t *out, const char *missing, lf_err *err);
 /* The plan JSON of an inference stage: parameters and bytes. A checkpoint that is not there yet is
  * mentioned in the notes. */
 int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err);
+
+/* Logs the memory of the process under the name that --plan and train stages have for it. */
+void lf_infer_tell_memory(const lf_comm *comm, const struct lf_plan_memory *m);
 
 /* Replaces the name in *adapter by the directory of that adapter (stages/adapter_in.h; NULL: none).
  * *dir owns the text. Collective. */

@@ -45,8 +45,9 @@ extern const lf_opt_table *const lf_all_opts[];
                    .help = "with plan: ranks to plan for; a run learns them from its launcher"),   \
         LF_OPT_ROW(.name = "print_config", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",       \
                    .help = "print the options in effect as INI and exit"),                         \
-        LF_OPT_ROW(.name = "log_level", .type = LF_OPT_ENUM, .cls = LF_OPT_OPERATIONAL,            \
-                   .def = "info", .choices = "error|warning|info|debug",                           \
+        LF_OPT_ROW(.name = "log_level", .group = "running", .type = LF_OPT_ENUM,                   \
+                   .cls = LF_OPT_OPERATIONAL, .def = "info",                                       \
+                   .choices = "error|warning|info|debug",                                          \
                    .help = "least important messages shown"),                                      \
         LF_OPT_ROW(.name = "threads", .type = LF_OPT_INT, .cls = LF_OPT_OPERATIONAL, .def = "0",   \
                    .max = 4096, .unit = "threads",                                                 \

@@ -12,6 +12,7 @@ static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     LF_TRAIN_DATA_ROWS,
     {.name = "init_from",
+     .group = "model",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
@@ -28,6 +29,7 @@ static const lf_opt opts[] = {
      .help = "standard deviation of a new head of width d: 1/sqrt(d+1), 1/(d+1), the model's "
              "init_std, 0"},
     {.name = "centre",
+     .group = "objective",
      .type = LF_OPT_FLOAT,
      .cls = ID,
      .def = "0",

@@ -184,6 +184,8 @@ static int score_all(score *s, size_t kept, lf_err *err)
     const size_t ahead = s->comm ? (size_t)s->comm->rank * s->block : 0;
     int rc = 0;
     lf_buf_init(&out);
+    const struct lf_plan_memory mem = lf_rm_planned(s->rm);
+    lf_infer_tell_memory(s->comm, &mem);
     if (first(s))
         lf_progress_begin(&p, "score", "rows", (double)kept, (double)n);
     for (size_t at = kept; rc == 0 && at < n;) {

@@ -20,6 +20,7 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/lock.h"
+#include "engine/base/machine.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "stages/made_by.h"
@@ -176,30 +177,19 @@ static int lock_out(lf_lock **lock, const char *out, const char *program, lf_err
     return *lock ? 0 : lf_err_prefix(err, "--out %s is in use", out);
 }
 
-/* Leave HOST.PID.json where the wrapper keeps the processes of a start, so that a rank can
- * be found on its node. */
-static int sign_in(const char *dir, lf_err *err)
+/* Leave HOST.PID.json where the wrapper keeps the processes of a start, so that a rank can be found
+ * on its node and a report knows the machine. cpu_s: what the process took, negative at the
+ * beginning. */
+static int sign(const char *dir, int threads, double cpu_s, lf_err *err)
 {
-    lf_proc_id me;
+    struct lf_rank_said me = {.rank = rank_word(),
+                              .isa = lf_cpu_isa_name(lf_cpu_isa_detect()),
+                              .threads = threads,
+                              .cpu_s = cpu_s};
     if (!dir)
         return 0;
-    int rc = lf_proc_self(&me, err);
-    if (rc < 0)
-        return rc;
-    lf_buf path;
-    lf_buf_init(&path);
-    lf_buf_addf(&path, "%s/%s.%lld.json", dir, me.host, (long long)me.pid);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I}", "rank", rank_word(), "host", me.host,
-                          "boot", me.boot_id, "pidns", (json_int_t)me.pid_ns, "pid",
-                          (json_int_t)me.pid, "start", (json_int_t)me.start);
-    char *text = o ? lf_json_dump(o, err) : NULL;
-    rc = text ? lf_buf_check(&path, err) : LF_ENOMEM;
-    if (rc == 0)
-        rc = lf_io_write_file(path.data, text, strlen(text), 0640, err);
-    free(text);
-    json_decref(o);
-    lf_buf_fini(&path);
-    return rc;
+    int rc = lf_proc_self(&me.process, err);
+    return rc < 0 ? rc : lf_rank_say(dir, &me, err);
 }
 
 /* Join the ranks that a launcher started. *comm stays NULL for one. */
@@ -303,7 +293,7 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
     if (rc == 0 && !plan)
         rc = lock_out(&lock, lf_optset_str(o, "out"), program, err);
     if (rc == 0 && !plan)
-        rc = sign_in(getenv("LF_RANKS_DIR"), err);
+        rc = sign(getenv(LF_CAUSE_DIR_ENV), threads, -1, err);
     if (rc == 0 && !plan)
         rc = check_made(st, self, o, err);
     if (rc == 0 && !plan && profiled) {
@@ -324,6 +314,9 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
         st->destroy(self);
     if (begun == 0)
         rc = lf_stage_profile_end(profile, o, comm ? comm->rank : 0, rc, err);
+    /* Who cannot write it has other troubles, and a report can do without. */
+    if (begun == 0 && !plan)
+        (void)sign(getenv(LF_CAUSE_DIR_ENV), threads, lf_cpu_time_s(), NULL);
     lf_lock_release(lock);
     return rc;
 }

@@ -81,6 +81,7 @@ static int read_shape(tokenize *s, const lf_optset *o, lf_err *err)
     if (s->doctor) {
         s->json = lf_optset_bool(o, "json");
         s->doctor_memory = (size_t)lf_optset_int(o, "doctor_memory");
+        s->seq_length = (uint64_t)lf_optset_int(o, "seq_length");
         h->ignore_unmapped = true;
         if (!lf_optset_is_set(o, "shape") && !lf_optset_is_set(o, "text_field"))
             h->shape = LF_SHAPE_AUTO;
@@ -124,6 +125,8 @@ static int read_tokenizer(tokenize *s, const lf_optset *o, lf_err *err)
     s->tokenizer_path = lf_optset_str(o, "tokenizer");
     if (s->tokenizer_path && strcmp(s->tokenizer_path, "train") == 0)
         s->tokenizer_path = NULL;
+    if (s->seq_length && !s->tokenizer_path)
+        return lf_fail(err, LF_EINVAL, "seq_length counts tokens: give tokenizer, too");
     if (s->tokenizer_path || s->doctor)
         return 0;
     if (s->shape.shape != LF_SHAPE_TEXT)
@@ -202,6 +205,28 @@ static void destroy(void *self)
     free(s);
 }
 
+/* Only the rows that it reads may be given, and one word: the directory. */
+static int read_show(tokenize *s, const lf_optset *o, lf_err *err)
+{
+    s->show = (tok_show){.on = true,
+                         .split = lf_optset_str(o, "split"),
+                         .seed = (uint64_t)lf_optset_int(o, "seed"),
+                         .sample = lf_optset_list(o, "sample"),
+                         .tokens = (uint64_t)lf_optset_int(o, "show_tokens"),
+                         .ids = lf_optset_bool(o, "ids"),
+                         .json = lf_optset_bool(o, "json")};
+    if (s->show.sample.n == 0)
+        s->show.samples = (uint64_t)lf_optset_int(o, "samples");
+    s->tokenizer_path = lf_optset_str(o, "tokenizer");
+    s->inputs = strings_of(o, "inputs", &s->corpus.n_inputs, 1, err);
+    if (!s->inputs)
+        return LF_ENOMEM;
+    return s->corpus.n_inputs == 1
+               ? 0
+               : lf_fail(err, LF_EINVAL, "show_shards looks at one directory, %zu were given",
+                         s->corpus.n_inputs);
+}
+
 static int setup(void **self, lf_optset *o, lf_err *err)
 {
     static const int dtype_bytes[] = {0, 2, 4};
@@ -210,6 +235,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
         return LF_ENOMEM;
     *self = s;
     s->o = o;
+    if (lf_optset_bool(o, "show_shards"))
+        return read_show(s, o, err);
     int rc = read_shape(s, o, err);
     if (rc == 0)
         rc = read_corpus(s, o, err);
@@ -570,6 +597,9 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     tokenize *s = self;
     lf_corpus *c = NULL;
     tok_ranks k;
+    if (s->show.on)
+        return comm ? lf_fail(err, LF_EINVAL, "shards are shown by one process; start one rank")
+                    : lf_tok_show(&s->show, s->inputs[0], s->tokenizer_path, err);
     if (s->doctor)
         return comm ? lf_fail(err, LF_EINVAL, "the doctor works alone; start one rank")
                     : lf_tokenize_doctor(s, err);
@@ -592,7 +622,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 static const char *const *makes(const void *self)
 {
     static const char *const none[] = {NULL}, *const shards[] = {"shards", NULL};
-    return ((const tokenize *)self)->doctor ? none : shards;
+    const tokenize *s = self;
+    return s->doctor || s->show.on ? none : shards;
 }
 
 int main(int argc, char **argv)

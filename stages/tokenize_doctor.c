@@ -95,6 +95,7 @@ int lf_tokenize_doctor(tokenize *s, lf_err *err)
                          .rows = t ? &s->rows : NULL,
                          .seed = (uint64_t)s->valid_seed,
                          .max_bytes = s->doctor_memory,
+                         .seq_length = s->seq_length,
                          .max_broken = 20,
                          .stop = lf_stop_requested};
     if (rc == 0)

@@ -2,7 +2,8 @@
  *
  * Inside lf-tokenize: the options (tokenize.c), the ordered pipeline (tokenize_pipe.c), the
  * tokenizer artifact (tokenize_vocab.c), shards with their records (tokenize_shards.c), the
- * manifest (tokenize_finish.c) and the work of several ranks together (tokenize_ranks.c).
+ * manifest (tokenize_finish.c), the work of several ranks together (tokenize_ranks.c) and what
+ * shards hold (tokenize_show.h).
  */
 #ifndef LF_STAGES_TOKENIZE_PRIV_H
 #define LF_STAGES_TOKENIZE_PRIV_H
@@ -28,6 +29,7 @@
 #include "engine/text/token/tokenizer.h"
 #include "engine/text/vocab/train_bpe.h"
 #include "engine/text/vocab/train_sp.h"
+#include "stages/tokenize_show.h"
 
 enum { SPLIT_TRAIN, SPLIT_VALID, N_SPLITS };
 extern const char *const lf_tokenize_split_names[N_SPLITS];
@@ -62,7 +64,9 @@ typedef struct tokenize {
     bool skip_bad, drop_non_prefix;
     unsigned told; /* number of left-out rows that were named in the log; atomic */
     bool doctor, json;
+    tok_show show;
     size_t doctor_memory;
+    uint64_t seq_length;        /* doctor */
     const char *tokenizer_path; /* NULL: train */
     enum { VOCAB_BYTE_BPE, VOCAB_SP_BPE, VOCAB_UNIGRAM } vocab_type;
     /* used by byte_bpe; the other kinds read vocab_size and specials only */

@@ -49,6 +49,7 @@ int lf_train_read_length(struct lf_train_config *c, const struct lf_train_given 
     if (!v)
         return LF_ENOMEM;
     c->plan_ranks = (int)lf_optset_int(o, "ranks");
+    c->measure = lf_optset_bool(o, "measure");
     if (c->megatron_order)
         lf_optset_unused(o, &c->max_docs);
     for (size_t i = 0; i < g->skip.n; i++) {

@@ -13,7 +13,7 @@
 
 /* read by lf_train_read_data */
 #define LF_TRAIN_DATA_ROWS                                                                         \
-    LF_OPT_ROW(.name = "data", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,                        \
+    LF_OPT_ROW(.name = "data", .group = "data", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,       \
                .flags = LF_OPT_REQUIRED | LF_OPT_REPEAT | LF_OPT_INPUT, LF_OPT_SHARDS,             \
                .field = LF_OPT_FIELD(CONFIG, g.data),                                              \
                .help = "shards artifact to train on; several are blended"),                        \
@@ -35,8 +35,9 @@
 
 /* read by lf_train_read_length and lf_train_read_batch */
 #define LF_TRAIN_LENGTH_ROWS(epochs_help)                                                          \
-    LF_OPT_ROW(.name = "steps", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .min = 1,            \
-               .max = 1e12, .unit = "steps", .field = LF_OPT_FIELD(CONFIG, c.steps),               \
+    LF_OPT_ROW(.name = "steps", .group = "length and batch", .type = LF_OPT_COUNT,                 \
+               .cls = LF_OPT_IDENTITY, .min = 1, .max = 1e12, .unit = "steps",                     \
+               .field = LF_OPT_FIELD(CONFIG, c.steps),                                             \
                .help = "length of the run; give one of steps, tokens, epochs"),                    \
         LF_OPT_ROW(.name = "tokens", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .min = 1,       \
                    .max = 1e15, .unit = "tokens", .field = LF_OPT_FIELD(CONFIG, c.tokens),         \
@@ -88,8 +89,9 @@
  * or LF_TRAIN_ROUNDS */
 #define LF_TRAIN_MIN_LR "learning rate at the end; unset: a tenth of lr"
 #define LF_TRAIN_OPTIMIZER_ROWS(peak, lr_help, min_lr_help, course, lengths, second, weight)       \
-    LF_OPT_ROW(.name = "lr", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .def = peak,            \
-               .min = 1e-12, .max = 10, .field = LF_OPT_FIELD(CONFIG, c.lr), .help = lr_help),     \
+    LF_OPT_ROW(.name = "lr", .group = "learning rate and optimizer", .type = LF_OPT_FLOAT,         \
+               .cls = LF_OPT_IDENTITY, .def = peak, .min = 1e-12, .max = 10,                       \
+               .field = LF_OPT_FIELD(CONFIG, c.lr), .help = lr_help),                              \
         LF_OPT_ROW(.name = "min_lr", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .max = 10,      \
                    .field = LF_OPT_FIELD(CONFIG, c.min_lr), .help = min_lr_help),                  \
         LF_OPT_ROW(.name = "schedule", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = course, \
@@ -118,8 +120,8 @@
 
 /* read by lf_train_read_scale, which lf_train_read_optimizer calls */
 #define LF_TRAIN_SCALE_ROWS                                                                        \
-    LF_OPT_ROW(.name = "loss_scale", .type = LF_OPT_FLOAT, .cls = LF_OPT_NUMERIC, .max = 1e38,     \
-               .field = LF_OPT_FIELD(CONFIG, g.loss_scale),                                        \
+    LF_OPT_ROW(.name = "loss_scale", .group = "precision and memory", .type = LF_OPT_FLOAT,        \
+               .cls = LF_OPT_NUMERIC, .max = 1e38, .field = LF_OPT_FIELD(CONFIG, g.loss_scale),    \
                .help = "what the loss is multiplied by for the backward pass; 0: found and "       \
                        "adjusted while training; unset: 1, with precision = fp16 0",               \
                .more = "Gradients are divided by it before they are used. With 0 it is a "         \
@@ -138,8 +140,9 @@
 
 /* filled in */
 #define LF_TRAIN_STATE_ROWS                                                                        \
-    LF_OPT_ROW(.name = "moments", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "f32",       \
-               .choices = "f32|bf16", .field = LF_OPT_FIELD(CONFIG, c.adam.moments),               \
+    LF_OPT_ROW(.name = "moments", .group = "precision and memory", .type = LF_OPT_ENUM,            \
+               .cls = LF_OPT_IDENTITY, .def = "f32", .choices = "f32|bf16",                        \
+               .field = LF_OPT_FIELD(CONFIG, c.adam.moments),                                      \
                .help = "what the optimizer's mean and square are kept in: 8 or 4 bytes a "         \
                        "parameter",                                                                \
                .more = "A run goes on from a checkpoint of the other kind: what it holds is "      \
@@ -166,8 +169,8 @@
 
 /* filled in directly; of: unit of intervals; made: the unit that numbers checkpoints */
 #define LF_TRAIN_SAVING_ROWS(of, made)                                                             \
-    LF_OPT_ROW(.name = "save_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,           \
-               .def = "0", .max = 1e12, .unit = of,                                                \
+    LF_OPT_ROW(.name = "save_interval", .group = "saving", .type = LF_OPT_COUNT,                   \
+               .cls = LF_OPT_OPERATIONAL, .def = "0", .max = 1e12, .unit = of,                     \
                .field = LF_OPT_FIELD(CONFIG, c.save_interval),                                     \
                .help = "save a checkpoint this often; 0: by time only"),                           \
         LF_OPT_ROW(.name = "save_time", .type = LF_OPT_DURATION, .cls = LF_OPT_OPERATIONAL,        \
@@ -192,8 +195,9 @@
     .help = "what activations and matrix products are stored in; fp16: on GPUs; "                  \
             "fp8: bf16, with products of 8-bit floats in the layers"
 #define LF_TRAIN_COMPUTE_ROWS(precisions)                                                          \
-    LF_OPT_ROW(.name = "precision", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "f32",     \
-               .field = LF_OPT_FIELD(CONFIG, g.precision), precisions),                            \
+    LF_OPT_ROW(.name = "precision", .group = "precision and memory", .type = LF_OPT_ENUM,          \
+               .cls = LF_OPT_IDENTITY, .def = "f32", .field = LF_OPT_FIELD(CONFIG, g.precision),   \
+               precisions),                                                                        \
         LF_OPT_ROW(.name = "recompute", .type = LF_OPT_ENUM, .cls = LF_OPT_OPERATIONAL,            \
                    .def = "none", .choices = "none|selective|full",                                \
                    .field = LF_OPT_FIELD(CONFIG, c.recompute),                                     \
@@ -202,8 +206,8 @@
 
 /* filled in */
 #define LF_TRAIN_MFU_ROW                                                                           \
-    LF_OPT_ROW(.name = "mfu", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "yes",        \
-               .field = LF_OPT_FIELD(CONFIG, c.mfu),                                               \
+    LF_OPT_ROW(.name = "mfu", .group = "validation and logs", .type = LF_OPT_BOOL,                 \
+               .cls = LF_OPT_OPERATIONAL, .def = "yes", .field = LF_OPT_FIELD(CONFIG, c.mfu),      \
                .help = "tell the share of the peak FLOP/s, which a CPU measures for some 20 ms "   \
                        "at the start",                                                             \
                .more = "The metric mfu is model_flops_causal by the peak of all ranks: 6 FLOPs "   \
@@ -216,27 +220,32 @@
 
 /* filled in */
 #define LF_TRAIN_OPERATION_ROWS                                                                    \
-    LF_OPT_ROW(.name = "numeric", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC, .def = "fast",       \
-               .choices = "fast|invariant", .field = LF_OPT_FIELD(CONFIG, c.numeric),              \
+    LF_OPT_ROW(.name = "numeric", .group = "precision and memory", .type = LF_OPT_ENUM,            \
+               .cls = LF_OPT_NUMERIC, .def = "fast", .choices = "fast|invariant",                  \
+               .field = LF_OPT_FIELD(CONFIG, c.numeric),                                           \
                .help = "invariant: the bits of a row do not depend on its neighbours, batch "      \
                        "or threads"),                                                              \
-        LF_OPT_ROW(.name = "valid_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,      \
-                   .def = "0", .max = 1e12, .unit = "steps",                                       \
+        LF_OPT_ROW(.name = "valid_interval", .group = "validation and logs", .type = LF_OPT_COUNT, \
+                   .cls = LF_OPT_OPERATIONAL, .def = "0", .max = 1e12, .unit = "steps",            \
                    .field = LF_OPT_FIELD(CONFIG, c.valid_interval),                                \
                    .help = "validate this often; 0: at the end only"),                             \
         LF_OPT_ROW(.name = "valid_tokens", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,        \
                    .def = "0", .max = 1e12, .unit = "tokens",                                      \
                    .field = LF_OPT_FIELD(CONFIG, c.valid_tokens),                                  \
                    .help = "measure the first so many; 0: the whole split"),                       \
-        LF_OPT_ROW(.name = "save_async", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL,           \
-                   .def = "yes", .field = LF_OPT_FIELD(CONFIG, c.save_async),                      \
+        LF_OPT_ROW(.name = "save_async", .group = "saving", .type = LF_OPT_BOOL,                   \
+                   .cls = LF_OPT_OPERATIONAL, .def = "yes",                                        \
+                   .field = LF_OPT_FIELD(CONFIG, c.save_async),                                    \
                    .help = "write checkpoints in the background from a copy in memory (12 bytes "  \
                            "a parameter; less with bf16 state)"),                                  \
-        LF_OPT_ROW(.name = "log_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,        \
-                   .def = "10", .min = 1, .max = 1e9, .unit = "steps",                             \
+        LF_OPT_ROW(.name = "log_interval", .group = "validation and logs", .type = LF_OPT_COUNT,   \
+                   .cls = LF_OPT_OPERATIONAL, .def = "10", .min = 1, .max = 1e9, .unit = "steps",  \
                    .field = LF_OPT_FIELD(CONFIG, c.log_interval),                                  \
                    .help = "steps between two lines of log"),                                      \
         LF_TRAIN_MFU_ROW,                                                                          \
+        LF_OPT_ROW(.name = "measure", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",            \
+                   .help = "with plan: measure matrix products of this model's shape on the CPU "  \
+                           "for some 0.2 s, and give the FLOP/s to expect as measured_flops"),     \
         LF_OPT_ROW(.name = "spike_factor", .type = LF_OPT_FLOAT, .cls = LF_OPT_OPERATIONAL,        \
                    .def = "3", .max = 1e6, .field = LF_OPT_FIELD(CONFIG, c.spike_factor),          \
                    .help = "stop when the loss exceeds its running mean by this factor; 0: "       \
@@ -248,8 +257,8 @@
 
 /* read by lf_train_read_fp8 */
 #define LF_TRAIN_QUANTISED_ROWS                                                                    \
-    LF_OPT_ROW(.name = "fp8_scaling", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY,                 \
-               .def = "tensor", .choices = "tensor|block",                                         \
+    LF_OPT_ROW(.name = "fp8_scaling", .group = "precision and memory", .type = LF_OPT_ENUM,        \
+               .cls = LF_OPT_IDENTITY, .def = "tensor", .choices = "tensor|block",                 \
                .field = LF_OPT_FIELD(CONFIG, g.fp8_scaling),                                       \
                .help = "with precision = fp8: a scale for each tensor; or for each 1 x 128 "       \
                        "of activations and gradients and 128 x 128 of weights (sm_90)"),           \
@@ -265,8 +274,8 @@
 
 /* filled in */
 #define LF_TRAIN_COPIES_ROWS                                                                       \
-    LF_OPT_ROW(.name = "tensorboard", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,              \
-               .field = LF_OPT_FIELD(CONFIG, c.copies.tensorboard),                                \
+    LF_OPT_ROW(.name = "tensorboard", .group = "validation and logs", .type = LF_OPT_PATH,         \
+               .cls = LF_OPT_OPERATIONAL, .field = LF_OPT_FIELD(CONFIG, c.copies.tensorboard),     \
                .help = "directory for event files of TensorBoard, written while the run goes on; " \
                        "unset: none",                                                              \
                .more = "A run of loong-flow writes below RUN/STAGE there, a file per start. "      \
@@ -280,14 +289,15 @@
 
 /* read by stage.c; for every stage that runs a model */
 #define LF_TRAIN_PROFILE_ROWS                                                                      \
-    LF_OPT_ROW(.name = "profile", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "no",     \
+    LF_OPT_ROW(.name = "profile", .group = "running", .type = LF_OPT_BOOL,                         \
+               .cls = LF_OPT_OPERATIONAL, .def = "no",                                             \
                .help = "time every operation: a table in the log, profile.json and "               \
                        "profile.trace.json beside the metrics or in out")
 
 /* filled in */
 #define LF_TRAIN_GPU_ROWS                                                                          \
-    LF_OPT_ROW(.name = "gpu_interval", .type = LF_OPT_DURATION, .cls = LF_OPT_OPERATIONAL,         \
-               .def = "2", .max = 1e6, .unit = "seconds",                                          \
+    LF_OPT_ROW(.name = "gpu_interval", .group = "validation and logs", .type = LF_OPT_DURATION,    \
+               .cls = LF_OPT_OPERATIONAL, .def = "2", .max = 1e6, .unit = "seconds",               \
                .field = LF_OPT_FIELD(CONFIG, c.gpu_interval_s),                                    \
                .help = "how often the metrics tell use, memory and power of the GPU; 0: never",    \
                .more = "gpu_util (share of time in which a kernel ran), gpu_memory (bytes, of "    \
@@ -297,16 +307,16 @@
 
 /* read by lf_stage_device; for every stage that runs a model */
 #define LF_TRAIN_DEVICE_ROWS                                                                       \
-    LF_OPT_ROW(.name = "device", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC, .def = "auto",        \
-               .choices = "auto|cpu|cuda",                                                         \
+    LF_OPT_ROW(.name = "device", .group = "running", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC,   \
+               .def = "auto", .choices = "auto|cpu|cuda",                                          \
                .help = "what to compute on; auto: a GPU where there is one and this build "        \
                        "carries code for it, else the CPU")
 
 /* read by lf_train_samples_open (train_samples.h); of: unit of the interval; docs: what is asked
  * where no prompts are given */
 #define LF_TRAIN_SAMPLE_EVERY(of, what)                                                            \
-    LF_OPT_ROW(.name = "sample_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,         \
-               .def = "0", .max = 1e12, .unit = of,                                                \
+    LF_OPT_ROW(.name = "sample_interval", .group = "samples while training", .type = LF_OPT_COUNT, \
+               .cls = LF_OPT_OPERATIONAL, .def = "0", .max = 1e12, .unit = of,                     \
                .field = LF_OPT_FIELD(CONFIG, samples.interval),                                    \
                .help = what " this often, and at the end; 0: never",                               \
                .more = "The samples of a step are lines of samples.jsonl beside the metrics, in "  \
@@ -345,8 +355,8 @@
 
 /* filled in; metric: LF_TRAIN_BEST_BY or a row of the stage; of: what patience counts */
 #define LF_TRAIN_BEST_ROWS(metric, of)                                                             \
-    LF_OPT_ROW(.name = "keep_best", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "no",   \
-               .field = LF_OPT_FIELD(CONFIG, c.keep_best),                                         \
+    LF_OPT_ROW(.name = "keep_best", .group = "saving", .type = LF_OPT_BOOL,                        \
+               .cls = LF_OPT_OPERATIONAL, .def = "no", .field = LF_OPT_FIELD(CONFIG, c.keep_best), \
                .help = "keep the weights of the best measurement as best",                         \
                .more = "Which one is best is a function of the recorded numbers, so a run that "   \
                        "was killed and resumed keeps the same one. A number that is not finite "   \
@@ -364,22 +374,24 @@
 
 /* read by lf_train_settle_dropout; for objectives on judged answers */
 #define LF_TRAIN_DROPOUT_ROWS                                                                      \
-    LF_OPT_ROW(.name = "dropout", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY, .def = "no",        \
-               .field = LF_OPT_FIELD(CONFIG, g.dropout),                                           \
+    LF_OPT_ROW(.name = "dropout", .group = "learning rate and optimizer", .type = LF_OPT_BOOL,     \
+               .cls = LF_OPT_IDENTITY, .def = "no", .field = LF_OPT_FIELD(CONFIG, g.dropout),      \
                .help = "apply the model's dropout and lora_dropout in training; references "       \
                        "and measurements have none")
 
 /* read by lf_train_read_adapter */
 #define LF_TRAIN_ADAPTER_ROWS                                                                      \
-    LF_OPT_ROW(.name = "adapter", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,                     \
-               .flags = LF_OPT_INPUT, LF_OPT_ADAPTER, .field = LF_OPT_FIELD(CONFIG, g.adapter),    \
+    LF_OPT_ROW(.name = "adapter", .group = "adapters", .type = LF_OPT_PATH,                        \
+               .cls = LF_OPT_IDENTITY, .flags = LF_OPT_INPUT, LF_OPT_ADAPTER,                      \
+               .field = LF_OPT_FIELD(CONFIG, g.adapter),                                           \
                .help = "adapter of init_from to go on training, of ours or PEFT's; its "           \
                        "settings come with it, lora_ options may only repeat them")
 
 /* read by lf_train_read_parts */
 #define LF_TRAIN_PARTS_ROWS                                                                        \
-    LF_OPT_ROW(.name = "lora_rank", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "0",        \
-               .max = 65536, .field = LF_OPT_FIELD(CONFIG, g.lora.rank),                           \
+    LF_OPT_ROW(.name = "lora_rank", .group = "adapters", .type = LF_OPT_INT,                       \
+               .cls = LF_OPT_IDENTITY, .def = "0", .max = 65536,                                   \
+               .field = LF_OPT_FIELD(CONFIG, g.lora.rank),                                         \
                .help = "rank of low-rank adapters that are trained in place of the weights; "      \
                        "0: none"),                                                                 \
         LF_OPT_ROW(.name = "lora_alpha", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY,             \

@@ -9,12 +9,14 @@
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     {.name = "base",
+     .group = "tokenizer",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
      LF_OPT_TOKENIZER,
      .help = "tokenizer to grow: tokenizer.json, tokenizer.model, or a directory holding one"},
     {.name = "text",
+     .group = "texts",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
@@ -33,6 +35,7 @@ static const lf_opt opts[] = {
      .help = "bytes that are not UTF-8: U+FFFD, or an error; a file that is no text at all is "
              "an error unless replace is set here"},
     {.name = "donor",
+     .group = "new tokens",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_INPUT,
@@ -80,6 +83,7 @@ static const lf_opt opts[] = {
      .help = "share of the new text, chosen by content, that is measured and not learned from; 0: "
              "all is both"},
     {.name = "checkpoint",
+     .group = "weights",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_INPUT,

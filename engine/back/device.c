@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "engine/back/back.h"
+#include "engine/base/machine.h"
 #include "kernels/cuda/driver.h"
 
 static void look_at(struct lf_gpus *g, const struct lf_cu *cu)
@@ -62,7 +63,10 @@ lf_back *lf_back_create(const struct lf_device_opts *o, lf_err *err)
     }
     const struct lf_cuda_opts c = {
         .ordinal = o->local_rank % g.n, .rank = o->rank, .threads = o->threads};
-    return lf_back_cuda_create(&c, err);
+    lf_back *b = lf_back_cuda_create(&c, err);
+    if (b)
+        lf_machine_note_gpu(b->device);
+    return b;
 }
 
 void lf_back_destroy(lf_back *b)

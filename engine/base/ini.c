@@ -217,8 +217,8 @@ static int read_entry(struct reader *r, const char *line, const char *end)
     lf_ini_section *sec = &ini->sections[ini->n_sections - 1];
     size_t *slot = find_slot(r, ini->n_sections - 1, key);
     if (*slot)
-        return bad(r, line, line, "key %s again in [%s]; it stands at line %d", key, sec->name,
-                   ini->entries[*slot - 1].line);
+        return bad(r, line, line, "%s is set twice in [%s]: lines %d and %d", key, sec->name,
+                   ini->entries[*slot - 1].line, r->line);
     if ((rc = lf_grow(&ini->entries, &r->cap_entries, ini->n_entries, sizeof *ini->entries,
                       r->err)) < 0)
         return rc;

@@ -10,6 +10,7 @@
 #include "engine/base/ini.h"
 #include "engine/base/mem.h"
 #include "engine/base/opt_priv.h"
+#include "engine/base/synonym.h"
 
 static bool same_name(const char *name, const char *typed, size_t len)
 {
@@ -81,6 +82,13 @@ static int check_range(const lf_opt *o, double v, const char *text, lf_err *err)
 }
 
 /* A value as text becomes its parsed form. */
+static int none_of(const lf_opt *o, const char *text, lf_err *err)
+{
+    const char *known = lf_synonym_value(text, o->choices);
+    return lf_fail(err, LF_EINVAL, "\"%s\" is none of %s%s%s%s", text, o->choices,
+                   known ? "; did you mean \"" : "", known ? known : "", known ? "\"?" : "");
+}
+
 static int parse_value(struct lf_opt_parsed *out, const lf_opt *o, const char *text, lf_err *err)
 {
     int rc = 0;
@@ -109,7 +117,7 @@ static int parse_value(struct lf_opt_parsed *out, const lf_opt *o, const char *t
         return rc < 0 ? rc : check_range(o, out->f, text, err);
     case LF_OPT_ENUM:
         out->i = lf_opt_choice_index(o, text);
-        return out->i >= 0 ? 0 : lf_fail(err, LF_EINVAL, "\"%s\" is none of %s", text, o->choices);
+        return out->i >= 0 ? 0 : none_of(o, text, err);
     }
     return rc < 0 ? rc : check_range(o, (double)out->i, text, err);
 }
@@ -215,7 +223,7 @@ static int unknown(const lf_optset *s, const char *name, const char *where, lf_e
                        cli ? "--" : "", name, s->t->stage, cli ? "--" : "", new_name);
     }
     const char **names = lf_calloc(s->t->n_opts, sizeof *names, err);
-    char typed[65], shown[65];
+    char typed[65], shown[65], hint[200] = "";
     size_t n = 0;
     if (!names)
         return LF_ENOMEM;
@@ -226,10 +234,16 @@ static int unknown(const lf_optset *s, const char *name, const char *where, lf_e
     for (size_t i = 0; i < len; i++)
         typed[i] = name[i] == '-' ? '_' : name[i];
     typed[len] = '\0';
-    const char *near = lf_nearest(typed, names, n);
+    const lf_synonym *theirs = lf_synonym_find(typed, names, n);
+    const char *near = theirs ? NULL : lf_nearest(typed, names, n);
     if (near)
         as_typed(shown, near, cli);
+    if (theirs)
+        lf_synonym_hint(hint, sizeof hint, typed, names, n);
     free(names);
+    if (theirs)
+        return lf_fail(err, LF_EINVAL, "%s: unknown %s \"%s%s\" for %s%s", where,
+                       cli ? "option" : "key", cli ? "--" : "", name, s->t->stage, hint);
     return lf_fail(err, LF_EINVAL, "%s: unknown %s \"%s%s\" for %s%s%s%s%s", where,
                    cli ? "option" : "key", cli ? "--" : "", name, s->t->stage,
                    near ? "; did you mean \"" : "", near && cli ? "--" : "", near ? shown : "",

@@ -40,9 +40,10 @@ enum lf_opt_class {
 
 enum lf_opt_flags {
     LF_OPT_REQUIRED = 1,
-    LF_OPT_REPEAT = 2,  /* may be given several times; the order is kept (INI: one value a line) */
-    LF_OPT_INPUT = 4,   /* names an input: an artifact of another stage or a file from outside */
-    LF_OPT_CLI_ONLY = 8 /* not a key of [stage]: --help, --plan, --config, --out */
+    LF_OPT_REPEAT = 2,   /* may be given several times; the order is kept (INI: one value a line) */
+    LF_OPT_INPUT = 4,    /* names an input: an artifact of another stage or a file from outside */
+    LF_OPT_CLI_ONLY = 8, /* not a key of [stage]: --help, --plan, --config, --out */
+    LF_OPT_HIDDEN = 16   /* given by programs to each other: not in help, man page and completion */
 };
 
 /* Type of the struct member that an option fills. */
@@ -104,6 +105,7 @@ typedef struct lf_opt {
     const char *more;          /* whole sentences that the man page adds; NULL: none */
     /* INPUT: the outputs of other stages that it may name, "checkpoint|best"; NULL: any. */
     const char *takes;
+    const char *group; /* heading in help, of this row and those behind it; NULL: as before */
 } lf_opt;
 
 /* What takes says in the rows of the stages. `best` is a checkpoint or, where an adapter is
@@ -217,6 +219,10 @@ const lf_opt *lf_opt_find_old(const lf_opt_table *t, const char *name);
 bool lf_opt_takes(const lf_opt *o, const char *output);
 /* Returns the index of value in the row's choices, or -1. */
 int lf_opt_choice_index(const lf_opt *o, const char *value);
+/* The group of row i, such as "saving"; what is for the command line only is "command line". */
+const char *lf_opt_group(const lf_opt_table *t, size_t i);
+/* Is row i the first of its group? */
+bool lf_opt_group_begins(const lf_opt_table *t, size_t i);
 void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out); /* the text of --help */
 
 #endif

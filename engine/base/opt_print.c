@@ -2,6 +2,7 @@
  *
  * Canonical texts of option values and the text of --help.
  */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,17 +184,49 @@ static void help_line(const lf_opt *o, lf_buf *out)
     lf_buf_adds(out, sep[0] == ';' ? ")\n" : "\n");
 }
 
+/* Every table has the row in common with which this group begins; it is of least interest. */
+static const char running[] = "running";
+
+const char *lf_opt_group(const lf_opt_table *t, size_t i)
+{
+    if (t->opts[i].flags & LF_OPT_CLI_ONLY)
+        return "command line";
+    for (size_t k = i + 1; k-- > 0;)
+        if (t->opts[k].group)
+            return t->opts[k].group;
+    return running;
+}
+
+bool lf_opt_group_begins(const lf_opt_table *t, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(lf_opt_group(t, k), lf_opt_group(t, i)) == 0)
+            return false;
+    return true;
+}
+
+static void help_group(const lf_opt_table *t, const char *group, lf_buf *out)
+{
+    lf_buf_addf(out, "\n%c%s:\n", toupper((unsigned char)group[0]), group + 1);
+    for (size_t i = 0; i < t->n_opts; i++)
+        if (strcmp(lf_opt_group(t, i), group) == 0)
+            help_line(&t->opts[i], out);
+}
+
 void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out)
 {
-    lf_buf_addf(out, "Usage: %s [options]\n%s\n\nOptions, also keys of [stage] (with _ for -):\n",
+    lf_buf_addf(out,
+                "Usage: %s [options]\n%s\n\nOptions, but those of the command line, are also keys "
+                "of [stage] (with _ for -).\n",
                 program, t->summary);
     for (size_t i = 0; i < t->n_opts; i++)
-        if (!(t->opts[i].flags & LF_OPT_CLI_ONLY))
-            help_line(&t->opts[i], out);
-    lf_buf_adds(out, "\nOn the command line only:\n");
-    for (size_t i = 0; i < t->n_opts; i++)
-        if (t->opts[i].flags & LF_OPT_CLI_ONLY)
-            help_line(&t->opts[i], out);
+        if (!(t->opts[i].flags & LF_OPT_CLI_ONLY) && lf_opt_group_begins(t, i) &&
+            strcmp(lf_opt_group(t, i), running) != 0)
+            help_group(t, lf_opt_group(t, i), out);
+    help_group(t, running, out);
+    help_group(t, "command line", out);
+    lf_buf_adds(out, "\nExample: a file with [stage] and the options, and\n    ");
+    lf_buf_addf(out, "%s --config FILE --out DIR\n", program);
     lf_buf_adds(out,
                 "\nExit status: 0 done, 1 failed, 2 usage, 75 stopped at a good checkpoint.\n");
 }

@@ -6,6 +6,8 @@
 #include "engine/base/sys.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/base/cause.h"
 #include "engine/base/fence.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
@@ -207,6 +210,32 @@ void lf_log(int level, const char *fmt, ...)
     errno = saved;
 }
 
+/* The reader sees the old file or the new one. It is a help for people that is gone after a power
+ * cut, so nothing waits for the disk. */
+static void keep_progress(lf_progress *p, double now)
+{
+    const char *dir = getenv(LF_CAUSE_DIR_ENV), *rank = getenv("PMIX_RANK");
+    const double per_s = now > p->t0 ? (p->done - p->done_at_start) / (now - p->t0) : 0;
+    char path[PATH_MAX], tmp[PATH_MAX], text[400];
+    p->kept = now;
+    if (!dir || dir[0] == '\0' || (rank && strcmp(rank, "0") != 0))
+        return;
+    int n = snprintf(path, sizeof path, "%s/" LF_PROGRESS_FILE, dir),
+        m = snprintf(tmp, sizeof tmp, "%s/." LF_PROGRESS_FILE ".%ld", dir, (long)getpid()),
+        len = snprintf(text, sizeof text,
+                       "{\"what\":\"%s\",\"unit\":\"%s\",\"done\":%.17g,\"total\":%.17g,"
+                       "\"per_s\":%.9g,\"t\":%.3f}",
+                       p->what, p->unit, p->done, p->total, per_s, lf_wall_s());
+    if (n <= 0 || n >= PATH_MAX || m >= PATH_MAX || len <= 0 || len >= (int)sizeof text)
+        return;
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+    if (fd < 0)
+        return;
+    bool whole = write(fd, text, (size_t)len) == len;
+    if (close(fd) < 0 || !whole || rename(tmp, path) < 0)
+        unlink(tmp);
+}
+
 void lf_progress_begin(lf_progress *p, const char *what, const char *unit, double done,
                        double total)
 {
@@ -215,6 +244,7 @@ void lf_progress_begin(lf_progress *p, const char *what, const char *unit, doubl
     p->t0 = lf_now_s();
     p->last = p->t0;
     p->tty = isatty(STDERR_FILENO) == 1;
+    keep_progress(p, p->t0);
 }
 
 static void progress_text(const lf_progress *p, double now, char *text, size_t cap)
@@ -236,6 +266,8 @@ void lf_progress_update(lf_progress *p, double done)
 {
     double now = lf_now_s();
     p->done = done;
+    if (now - p->kept >= 1.0)
+        keep_progress(p, now);
     if (now - p->last < (p->tty ? 0.2 : 10.0))
         return;
     p->last = now;
@@ -256,11 +288,18 @@ void lf_progress_end(lf_progress *p)
 {
     char text[256], num[32];
     double now = lf_now_s();
+    keep_progress(p, now);
     progress_text(p, now, text, sizeof text);
     char *left = strstr(text, " left");
     if (left && (left = strrchr(text, ',')))
         *left = '\0';
     lf_log(2, "%s in %s", text, lf_fmt_duration(num, sizeof num, now - p->t0));
+}
+
+bool lf_wants_colour(int fd)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fd) && (no == NULL || no[0] == '\0') && term != NULL && strcmp(term, "dumb") != 0;
 }
 
 int lf_ncpu(void)

@@ -37,17 +37,25 @@ void lf_log_init(const char *program, int threshold);
 void lf_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Shows rate and remaining time of a long loop: one line that is rewritten on a terminal, otherwise
- * a log line at most every 10 s. total <= 0: unknown. */
+ * a log line at most every 10 s. total <= 0: unknown. In a start of a stage it also keeps
+ * LF_PROGRESS_FILE in the directory that LF_RANKS_DIR names (cause.h), for whoever shows the stage:
+ * {"what", "unit", "done", "total", "per_s", "t"}, replaced at most once a second, by the first
+ * rank. per_s is counted from begin on, t is lf_wall_s(). Failing to write it is silent. */
+#define LF_PROGRESS_FILE "progress.json"
 typedef struct lf_progress {
     const char *what, *unit;
     double total, done, t0, last;
     double done_at_start;
+    double kept; /* when the file was written */
     bool tty;
 } lf_progress;
 void lf_progress_begin(lf_progress *p, const char *what, const char *unit, double done,
                        double total);
 void lf_progress_update(lf_progress *p, double done);
 void lf_progress_end(lf_progress *p);
+
+/* Is the descriptor a terminal that wants colours (NO_COLOR, TERM)? */
+bool lf_wants_colour(int fd);
 
 /* Returns the number of online processors that this process may run on. */
 int lf_ncpu(void);

@@ -162,6 +162,8 @@ struct lf_plan_memory {
     double total;  /* bytes of the node's memory: host and plan on a CPU, host alone with a GPU */
 };
 void lf_plan_memory(struct lf_plan_memory *m, const struct lf_target *t, double planned);
+/* The same of a process that needs nothing beside p but what it offloads; lf_plan_json says it. */
+struct lf_plan_memory lf_plan_process(const lf_plan *p);
 /* The bytes that an optimizer step moves between ranks; zero for one rank. After lf_plan_finish. */
 struct lf_plan_comm {
     int ranks;

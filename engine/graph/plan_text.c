@@ -71,6 +71,13 @@ void lf_plan_memory(struct lf_plan_memory *m, const struct lf_target *t, double 
     m->total = m->host + (t->sm ? 0 : planned);
 }
 
+struct lf_plan_memory lf_plan_process(const lf_plan *p)
+{
+    struct lf_plan_memory m = {.host = (double)p->bytes.offloaded};
+    lf_plan_memory(&m, p->o.target, (double)p->bytes.total);
+    return m;
+}
+
 const char *lf_compute_name(enum lf_dtype compute)
 {
     return compute == LF_F16 ? "fp16" : compute == LF_BF16 ? "bf16" : "f32";
@@ -86,8 +93,7 @@ const char *lf_plan_compute(const lf_plan *p)
 json_t *lf_plan_json(const lf_plan *p, lf_err *err)
 {
     const struct lf_plan_bytes *b = &p->bytes;
-    struct lf_plan_memory m = {.host = (double)b->offloaded};
-    lf_plan_memory(&m, p->o.target, (double)b->total);
+    const struct lf_plan_memory m = lf_plan_process(p);
     json_t *bytes =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "params",
                   (json_int_t)b->params, "grads", (json_int_t)b->grads, "optimizer",

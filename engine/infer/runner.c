@@ -3,6 +3,7 @@
  * Generation and scoring by a decoder from its checkpoint: see runner.h.
  */
 #include "engine/infer/runner.h"
+#include "engine/graph/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,11 @@ void lf_runner_close(lf_runner *r)
     lf_loaded_fini(&r->m);
     free(r->score_prefix);
     free(r);
+}
+
+struct lf_plan_memory lf_runner_planned(const lf_runner *r)
+{
+    return lf_plan_process(r->m.plan);
 }
 
 const char *lf_runner_identity(const lf_runner *r)

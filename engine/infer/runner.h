@@ -50,6 +50,9 @@ int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts
 void lf_runner_close(lf_runner *r);
 /* Returns the identity (hex) of the checkpoint, or of the adapter, which knows its base. */
 const char *lf_runner_identity(const lf_runner *r);
+struct lf_plan_memory; /* engine/graph/plan.h */
+/* Returns the memory of the process, as lf_runner_plan says it. */
+struct lf_plan_memory lf_runner_planned(const lf_runner *r);
 json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err); /* what the numbers depend on; owned */
 
 /* Fill *out for the parts that were requested; valid until lf_runner_close. */

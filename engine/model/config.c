@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/synonym.h"
 #include "engine/model/config_priv.h"
 #include "kernels/kernels.h"
 
@@ -174,11 +175,9 @@ static int unknown_key(const char *key, const char *where, lf_err *err)
         names[n] = lf_model_keys[n].name;
     names[n++] = "family";
     names[n++] = "preset";
-    const char *near = lf_nearest(key, names, n);
-    if (near)
-        return lf_fail(err, LF_EINVAL, "%s: unknown key '%s' in [model]; did you mean '%s'?", where,
-                       key, near);
-    return lf_fail(err, LF_EINVAL, "%s: unknown key '%s' in [model]", where, key);
+    char hint[200];
+    lf_synonym_hint(hint, sizeof hint, key, names, n);
+    return lf_fail(err, LF_EINVAL, "%s: unknown key '%s' in [model]%s", where, key, hint);
 }
 
 static int set_enum(int *out, const struct lf_model_key *k, const char *value, const char *where,

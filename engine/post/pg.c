@@ -50,15 +50,23 @@ static int set_up(lf_pg *p, lf_err *err)
     return lf_schedule_check(&p->schedule, err);
 }
 
-static void tell_memory(const lf_pg *p)
+static void tell_memory(lf_pg *p)
 {
     const lf_pg_model *all[] = {p->actor, p->ref, p->critic};
     static const char *const names[] = {"actor", "reference", "critic"};
     struct lf_plan_bytes b;
+    struct lf_plan_memory mem;
     char size[32];
+    if (lf_pg_planned(&mem, p, NULL) == 0) {
+        p->planned = mem.total;
+        lf_run_log(&p->run, 2, "planned memory %s", lf_fmt_bytes(size, sizeof size, mem.total));
+        if (mem.device > 0)
+            lf_run_log(&p->run, 2, "planned GPU memory %s",
+                       lf_fmt_bytes(size, sizeof size, mem.device));
+    }
     for (int i = 0; i < 3; i++)
         if (all[i] && lf_plan_bytes(lf_pg_model_get_plan(all[i]), &b) == 0)
-            lf_run_log(&p->run, 2, "planned memory of the %s: %s", names[i],
+            lf_run_log(&p->run, 2, "  of it the %s: %s", names[i],
                        lf_fmt_bytes(size, sizeof size, (double)b.total));
     lf_run_log(&p->run, 2,
                "%llu prompts, %lld rounds of %lld x %lld completions, sequences of at most %lld "

@@ -76,7 +76,8 @@ typedef struct lf_pg {
     int64_t longest; /* prompt */
     lf_model_config mc;
     lf_back *back;
-    lf_nvml *nvml; /* NULL: no numbers of the GPU; rank 0 */
+    double planned; /* bytes: lf_pg_planned, 0: not known */
+    lf_nvml *nvml;  /* NULL: no numbers of the GPU; rank 0 */
     lf_pg_model *actor, *ref, *critic;
     bool want_ref, want_critic;
     bool ref_below; /* the reference is the actor without its adapter */
@@ -180,6 +181,9 @@ char *lf_pg_rollout_path(const char *dir, int64_t round, const char *ending, lf_
 /* pg_reward.c */
 int lf_pg_reward_open(lf_pg *p, lf_err *err);
 struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p);
+struct lf_plan_memory; /* engine/graph/plan.h */
+/* The memory of a process: all models, and what the target reserves. */
+int lf_pg_planned(struct lf_plan_memory *out, lf_pg *p, lf_err *err);
 /* Appends the text of a completion. */
 int lf_pg_text(const lf_pg *p, const lf_rollout *r, size_t i, lf_buf *out, lf_err *err);
 /* Computes score[n_sources] of sequence i of r by every source except the reward model. */

@@ -266,6 +266,8 @@ static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
         add(b, "gpu_power", g.power_w);
     }
     add(b, "rss", (double)lf_rss_bytes());
+    if (p->planned > 0) /* once a start is enough */
+        add(b, "planned_memory", p->planned);
     add(b, "t", lf_wall_s());
 }
 
@@ -293,6 +295,7 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
     add_critic(&b, p, u);
     add_samples(&b, p, u);
     add_times(&b, p, u);
+    p->planned = 0;
     lf_buf_addc(&b, '}');
     int rc = lf_buf_check(&b, err);
     if (rc == 0)

@@ -363,23 +363,43 @@ static int add_reward_model(lf_pg *p, json_t *models, json_t *notes, struct lf_p
                    : add_sizes(models, "reward_model", &b, sum, err);
 }
 
+/* The bytes of all models, and the memory of the process. */
+static int add_all(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes *b,
+                   struct lf_plan_memory *mem, lf_err *err)
+{
+    int rc = add_bytes(models, "actor", p->actor, b, err);
+    if (rc == 0)
+        rc = add_bytes(models, "ref", p->ref, b, err);
+    if (rc == 0)
+        rc = add_bytes(models, "critic", p->critic, b, err);
+    if (rc == 0)
+        rc = add_reward_model(p, models, notes, b, err);
+    *mem = (struct lf_plan_memory){.host = (double)b->offloaded};
+    lf_plan_memory(mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b->total);
+    return rc;
+}
+
+int lf_pg_planned(struct lf_plan_memory *out, lf_pg *p, lf_err *err)
+{
+    struct lf_plan_bytes b = {0};
+    json_t *models = json_object(), *notes = json_array();
+    int rc = models && notes ? add_all(p, models, notes, &b, out, err)
+                             : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    json_decref(models);
+    json_decref(notes);
+    return rc;
+}
+
 static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
 {
     struct lf_plan_bytes b = {0};
+    struct lf_plan_memory mem = {0};
     json_t *models = json_object(),
            *notes = json_pack("[s]",
                               "sizes assume prompts of max_prompt tokens; the data may be shorter");
     int rc = models && notes ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     if (rc == 0)
-        rc = add_bytes(models, "actor", p->actor, &b, err);
-    if (rc == 0)
-        rc = add_bytes(models, "ref", p->ref, &b, err);
-    if (rc == 0)
-        rc = add_bytes(models, "critic", p->critic, &b, err);
-    if (rc == 0)
-        rc = add_reward_model(p, models, notes, &b, err);
-    struct lf_plan_memory mem = {.host = (double)b.offloaded};
-    lf_plan_memory(&mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b.total);
+        rc = add_all(p, models, notes, &b, &mem, err);
     double params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
     double kept = (double)lf_weights_bytes(lf_pg_model_store(p->actor), p->c->adapter != NULL) +
                   (p->critic ? (double)lf_weights_bytes(lf_pg_model_store(p->critic), false) : 0);

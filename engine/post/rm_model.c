@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/graph/plan.h"
 #include "engine/infer/loaded.h"
 #include "engine/post/rm_score.h"
 
@@ -147,6 +148,11 @@ const lf_model_config *lf_rm_config(const lf_rm *r)
 int64_t lf_rm_max_context(const lf_rm *r)
 {
     return r->m.o.max_context;
+}
+
+struct lf_plan_memory lf_rm_planned(const lf_rm *r)
+{
+    return lf_plan_process(r->m.plan);
 }
 
 const char *lf_rm_identity(const lf_rm *r)

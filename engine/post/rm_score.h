@@ -107,6 +107,9 @@ const lf_model_config *lf_rm_config(const lf_rm *r);
 int64_t lf_rm_max_context(const lf_rm *r);
 /* Returns the identity (hex) of the checkpoint, or of the adapter, which knows its base. */
 const char *lf_rm_identity(const lf_rm *r);
+struct lf_plan_memory; /* engine/graph/plan.h */
+/* Returns the memory of the process. */
+struct lf_plan_memory lf_rm_planned(const lf_rm *r);
 const lf_rm_norm *lf_rm_norm_of(const lf_rm *r);
 json_t *lf_rm_fingerprint(lf_rm *r, lf_err *err); /* what the numbers depend on; owned */
 int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),

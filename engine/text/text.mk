@@ -58,7 +58,8 @@ bench: tests/bench/tokenize_bench
 # shapes of JSON lines, the dataset doctor
 engine_libengine_a_SOURCES += engine/text/chat/shape.h engine/text/chat/shape_priv.h engine/text/chat/shape.c engine/text/chat/shape_read.c \
   engine/text/corpus/datadoc.h engine/text/corpus/datadoc_priv.h engine/text/corpus/datadoc.c engine/text/corpus/datadoc_odd.c engine/text/corpus/datadoc_dup.c \
-  engine/text/corpus/datadoc_report.c engine/text/corpus/datadoc_enc.c
+  engine/text/corpus/datadoc_report.c engine/text/corpus/datadoc_enc.c engine/text/corpus/lengths.h engine/text/corpus/lengths.c \
+  engine/text/corpus/datadoc_turns.h engine/text/corpus/datadoc_turns.c
 text_tests3 = tests/unit/text_shape tests/unit/text_datadoc
 check_PROGRAMS += $(text_tests3)
 TESTS += $(text_tests3)

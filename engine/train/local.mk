@@ -1,7 +1,7 @@
 # sources of engine/train, and their tests
 engine_libengine_a_SOURCES += \
   engine/train/schedule.h engine/train/schedule.c engine/train/loop.h engine/train/loop_priv.h engine/train/loop.c engine/train/step.c engine/train/objective.h engine/train/guest.h engine/train/over.c \
-  engine/train/setup.c engine/train/data.c engine/train/save.c engine/train/resume.c engine/train/report.c engine/train/diverge.c engine/train/best.h engine/train/best.c engine/train/peak.h engine/train/peak.c engine/train/neftune.h engine/train/neftune.c \
+  engine/train/setup.c engine/train/data.c engine/train/save.c engine/train/resume.c engine/train/report.c engine/train/measure.h engine/train/measure.c engine/train/diverge.c engine/train/best.h engine/train/best.c engine/train/peak.h engine/train/peak.c engine/train/neftune.h engine/train/neftune.c \
   engine/train/run.h engine/train/run.c engine/train/copies.h engine/train/copies.c engine/train/sample_file.h engine/train/sample_file.c engine/train/run_save.c engine/train/run_start.c engine/train/ranks.c engine/train/devcomm.h engine/train/devcomm.c engine/train/scaler.h engine/train/scaler.c
 EXTRA_DIST += engine/train/README.md
 check_PROGRAMS += tests/unit/train_schedule_test

@@ -437,7 +437,6 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
                                  t->run.ranks, err);
     if (rc == 0)
         rc = input_buffers(t, err);
-    t->rss0 = lf_rss_bytes();
     if (rc == 0)
         rc = lf_train_model_bind(&t->m, t->c, t->run.comm, err);
     if (rc == 0 && t->c->guest)

@@ -117,6 +117,9 @@ struct lf_train_config {
     int threads;
     enum lf_device device;
     int plan_ranks; /* lf_train_plan: ranks to plan for; lf_train_run takes those of its comm */
+    /* lf_train_plan: measure this machine (measure.h) for "measured_flops", of all ranks together;
+     * of a CPU only */
+    bool measure;
 
     double gpu_interval_s; /* between two samples of the GPU's use; 0: none */
     bool mfu;              /* find the peak at the start and tell the share of it */

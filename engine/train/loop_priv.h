@@ -94,7 +94,7 @@ struct lf_trainer {
     double told_s; /* time of the last result */
     char tokenizer[LF_HASH_HEX];
 
-    int64_t rss0;                    /* before planned memory was taken */
+    double planned;                  /* bytes: lf_train_planned */
     struct lf_guest_host host;       /* for the guest, where there is one */
     lf_nvml *nvml;                   /* NULL: no numbers of the GPU; rank 0 */
     double flops_causal, flops_full; /* of a token */
@@ -164,6 +164,13 @@ size_t lf_train_data_bytes(const struct lf_train_config *c);
 int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err);
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units);
+
+/* setup.c */
+/* Returns the memory of a process of so many ranks: the plan of m, and beside it what is saved in
+ * the background, what is offloaded, the loaders as far as their data exists, and what the target
+ * reserves. --plan, the log and the metric planned_memory say its total. */
+struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
+                                       const struct lf_train_model *m, int ranks);
 
 /* save.c */
 int lf_train_writer_open(lf_trainer *t, lf_err *err);

@@ -10,8 +10,6 @@
 #include "engine/train/loop_priv.h"
 #include "engine/train/peak.h"
 
-#define MIB (1024.0 * 1024.0)
-
 void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
 {
     va_list ap;
@@ -143,6 +141,8 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     at = add_real(b, sizeof(b), at, "data_s", st->data_seconds);
     at = add_gpu(b, sizeof(b), at, t);
     at = add_real(b, sizeof(b), at, "rss", (double)lf_rss_bytes());
+    if (!t->rss_told) /* once a start is enough */
+        at = add_real(b, sizeof(b), at, "planned_memory", t->planned);
     at = add_real(b, sizeof(b), at, "t", lf_wall_s());
     if (at + 2 > sizeof(b))
         return lf_fail(err, LF_EINVAL, "a metrics record is longer than %zu bytes", sizeof(b));
@@ -181,6 +181,33 @@ static void log_line(lf_trainer *t, const struct lf_train_step *st)
     t->samples_log = t->s.samples;
 }
 
+/* The total is that of --plan; the parts have the same names there. */
+static void log_memory(lf_trainer *t, const struct lf_plan_bytes *b)
+{
+    const struct lf_plan_memory mem = lf_train_planned(t->c, &t->m, t->run.ranks);
+    const struct {
+        const char *name;
+        double bytes;
+    } parts[] = {
+        {"weights", (double)b->params},      {"gradients", (double)b->grads},
+        {"moments", (double)b->optimizer},   {"activations", (double)(b->saved + b->transient)},
+        {"workspace", (double)b->workspace}, {"inputs", (double)b->inputs},
+        {"cache", (double)b->state},         {"host", mem.host}};
+    char text[400], size[32];
+    size_t at = 0;
+    const size_t n = sizeof parts / sizeof parts[0] - (mem.device > 0); /* host is another memory */
+    for (size_t i = 0; i < n && at < sizeof text; i++)
+        if (i == 0 || parts[i].bytes > 0)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s %s", i ? ", " : "",
+                                   parts[i].name, lf_fmt_bytes(size, sizeof size, parts[i].bytes));
+    t->planned = mem.total;
+    lf_fmt_bytes(size, sizeof size, mem.total);
+    if (mem.device > 0)
+        lf_train_log(t, 2, "planned memory %s", size);
+    lf_train_log(t, 2, "planned %smemory %s: %s", mem.device > 0 ? "GPU " : "",
+                 lf_fmt_bytes(size, sizeof size, mem.device > 0 ? mem.device : mem.total), text);
+}
+
 void lf_train_report_begin(lf_trainer *t)
 {
     char a[32], b[32];
@@ -197,18 +224,11 @@ void lf_train_report_begin(lf_trainer *t)
                  lf_fmt_count(a, sizeof(a), (double)lf_pstore_elements(t->m.ps)),
                  (long long)t->total_steps,
                  lf_fmt_count(b, sizeof(b), (double)t->total_samples * t->c->seq_length));
-    lf_train_log(t, 2,
-                 "planned memory %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, activations "
-                 "%.1f, inputs %.1f",
-                 (double)pb.total / MIB, (double)pb.params / MIB, (double)pb.grads / MIB,
-                 (double)pb.optimizer / MIB, (double)pb.arena / MIB, (double)pb.inputs / MIB);
+    log_memory(t, &pb);
     if (t->c->mfu)
         t->peak = lf_train_peak(&t->run, t->m.back, t->c->compute);
     if (lf_train_first_rank(t))
         t->nvml = lf_nvml_open(t->m.back, t->c->gpu_interval_s);
-    if (pb.offloaded)
-        lf_train_log(t, 2, "and %.1f MiB of the host's for offloaded masters and moments",
-                     (double)pb.offloaded / MIB);
 }
 
 /* The first step of a run at random weights: is the loss that of a uniform guess? */
@@ -229,11 +249,12 @@ static void report_memory(lf_trainer *t)
 {
     t->rss_told = true;
     int64_t now = lf_rss_bytes();
-    if (now < 0 || t->rss0 < 0)
+    if (now < 0)
         return;
-    double grown = (double)(now - t->rss0), planned = (double)lf_exec_bytes(t->m.ex);
-    lf_train_log(t, 2, "measured memory %.1f MiB, planned %.1f MiB (%+.1f %%)", grown / MIB,
-                 planned / MIB, planned > 0 ? 100 * (grown / planned - 1) : 0);
+    char is[32], planned[32];
+    lf_train_log(t, 2, "resident memory %s after the first step; planned memory %s",
+                 lf_fmt_bytes(is, sizeof is, (double)now),
+                 lf_fmt_bytes(planned, sizeof planned, t->planned));
 }
 
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err)

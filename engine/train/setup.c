@@ -9,8 +9,10 @@
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/sys.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
+#include "engine/train/measure.h"
 #include "engine/train/megatron_order.h"
 
 /* Of gradients that are summed over ranks at once: large enough that latency does not count, small
@@ -335,6 +337,22 @@ static void note(json_t *notes, const char *text)
     json_array_append_new(notes, json_string(text));
 }
 
+struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
+                                       const struct lf_train_model *m, int ranks)
+{
+    struct lf_plan_bytes b = {0};
+    (void)lf_plan_bytes(m->plan, &b); /* an unfinished plan has no bytes */
+    const double saved = c->save_async ? (double)lf_weights_bytes(m->ps, c->adapter != NULL) : 0;
+    struct lf_plan_memory mem = {.host =
+                                     saved + (double)b.offloaded + (double)lf_train_data_bytes(c)};
+    if (c->guest && c->guest->host_bytes)
+        mem.host += (double)c->guest->host_bytes(c->guest->user);
+    if (ranks > 1)
+        mem.host += COMM_BYTES * ranks;
+    lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
+    return mem;
+}
+
 static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
                         const struct lf_train_model *m, int64_t tokens, lf_err *err)
 {
@@ -344,13 +362,7 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
     const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
-    struct lf_plan_memory mem = {.host = (c->save_async ? saved : 0) + (double)b.offloaded +
-                                         (double)lf_train_data_bytes(c)};
-    if (c->guest && c->guest->host_bytes)
-        mem.host += (double)c->guest->host_bytes(c->guest->user);
-    if (c->plan_ranks > 1)
-        mem.host += COMM_BYTES * c->plan_ranks;
-    lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
+    const struct lf_plan_memory mem = lf_train_planned(c, m, c->plan_ranks);
     lf_schedule lr;
     json_t *notes = json_array();
     if (c->epochs > 0 && !tokens) {
@@ -362,6 +374,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
             return rc;
         }
     }
+    if (!tokens)
+        note(notes, "the index of data that does not exist yet is not in the planned memory");
     if (c->epochs > 0 && tokens)
         note(notes, "steps follow from the tokens of the data; packing may add a few");
     const struct lf_train_flops f = lf_train_flops_of(mc, m->ps);
@@ -400,6 +414,24 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     return lf_json_set(plan, length, sizeof length / sizeof length[0], "plan", err);
 }
 
+/* All ranks are on this machine: together they have its cores. */
+static int add_measured(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
+                        const struct lf_train_model *m, lf_err *err)
+{
+    const int ranks = c->plan_ranks > 1 ? c->plan_ranks : 1, all = lf_ncpu();
+    const struct lf_measure how = {.rows = c->micro_batch * c->seq_length,
+                                   .threads = c->threads * ranks < all ? c->threads * ranks : all,
+                                   .compute = c->compute,
+                                   .seconds = 0.2};
+    double rate = 0;
+    if (!c->measure || lf_plan_target(m->plan)->sm)
+        return 0;
+    int rc = lf_train_measure(&rate, &how, mc, err);
+    return rc == 0 && json_object_set_new(plan, "measured_flops", json_real(rate)) != 0
+               ? lf_fail(err, LF_ENOMEM, "plan: out of memory")
+               : rc;
+}
+
 int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
 {
     struct lf_train_model m = {0};
@@ -422,6 +454,8 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
                                  c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     if (rc == 0)
         rc = plan_members(plan, c, &mc, &m, tokens, err);
+    if (rc == 0)
+        rc = add_measured(plan, c, &mc, &m, err);
     if (c->guest)
         c->guest->leave(c->guest->user);
     lf_train_model_fini(&m);

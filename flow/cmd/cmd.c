@@ -16,6 +16,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd/cmds.h"
+#include "flow/cmd/help.h"
 
 const lf_cmd_def *const lf_cmds[] = {
 #define LF_CMD(name) &lf_cmd_##name,
@@ -32,25 +33,9 @@ static const lf_cmd_def *find_cmd(const char *name)
     return NULL;
 }
 
-static int general_help(void)
-{
-    puts("usage: loong-flow COMMAND [options] [words]\n\n"
-         "Trains models end to end: an INI file with stages becomes a run that can be stopped, "
-         "resumed and asked.\n");
-    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
-        if (!(*d)->hidden)
-            printf("  %-10s %s\n", (*d)->table->stage, (*d)->table->summary);
-    puts("\n`loong-flow COMMAND --help` tells more; `man loong-flow` tells all.\nexit codes:");
-#define LF_FLOW_EXIT_LINE(name, code, text) printf("  %-3d %s\n", code, text);
-    LF_FLOW_EXITS(LF_FLOW_EXIT_LINE)
-#undef LF_FLOW_EXIT_LINE
-    return 0;
-}
-
 /* "--columns TEXT", "--jobs N", "--[no-]json". */
 void lf_cmd_option_form(char *buf, size_t cap, const lf_opt *o)
 {
-    static const char *const words[] = {"TEXT", "PATH", "", "N", "N", "SIZE", "TIME", "X", ""};
     char name[64];
     snprintf(name, sizeof name, "%s", o->name);
     for (char *p = name; *p != '\0'; p++)
@@ -60,25 +45,7 @@ void lf_cmd_option_form(char *buf, size_t cap, const lf_opt *o)
         snprintf(buf, cap, "--%s%s", o->def != NULL && strcmp(o->def, "yes") == 0 ? "no-" : "",
                  name);
     else
-        snprintf(buf, cap, "--%s %s", name, o->type == LF_OPT_ENUM ? o->choices : words[o->type]);
-}
-
-static int command_help(const lf_cmd_def *d)
-{
-    printf("usage: loong-flow %s%s%s [options]\n%s\n\n", d->table->stage,
-           d->words[0] != '\0' ? " " : "", d->words, d->table->summary);
-    for (size_t i = 0; i < d->table->n_opts; i++) {
-        const lf_opt *o = &d->table->opts[i];
-        char form[128];
-        lf_cmd_option_form(form, sizeof form, o);
-        printf("  %-22s %s", form, o->help);
-        if (lf_cmd_short(d->table, o->name) != 0)
-            printf(" (-%c)", lf_cmd_short(d->table, o->name));
-        if (o->type != LF_OPT_BOOL && o->def != NULL)
-            printf(" (default %s)", o->def);
-        putchar('\n');
-    }
-    return 0;
+        snprintf(buf, cap, "--%s %s", name, lf_help_value(o));
 }
 
 /* Names for people who type. The first that a command has wins: -a, -f and -n mean different
@@ -169,7 +136,7 @@ static int run_command(const lf_cmd_def *d, int argc, char **argv,
     if (rc == 0)
         rc = lf_optset_parse_argv(c.opts, argc, args, &c.words, &c.n_words, &err);
     if (rc == 0 && lf_optset_bool(c.opts, "help")) {
-        rc = command_help(d);
+        rc = lf_help_command(d);
     } else if (rc == 0 && c.n_words > d->max_words) {
         rc = lf_fail(&err, LF_EINVAL, "too many words: \"%s\"; usage: loong-flow %s %s",
                      c.words[d->max_words], d->table->stage, d->words);
@@ -198,11 +165,11 @@ int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables)
     signal(SIGXFSZ,
            SIG_IGN); /* a file that may not grow is an error with a name, here and in the stages */
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return argc < 2 ? (general_help(), LF_FLOW_USAGE) : general_help();
+        return argc < 2 ? (lf_help_general(), LF_FLOW_USAGE) : lf_help_general();
     const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     if (strcmp(name, "help") == 0) {
         const lf_cmd_def *d = argc > 2 ? find_cmd(argv[2]) : NULL;
-        return d != NULL ? command_help(d) : general_help();
+        return d != NULL ? lf_help_command(d) : lf_help_general();
     }
     const lf_cmd_def *d = find_cmd(name);
     if (d != NULL)

@@ -71,6 +71,9 @@ extern const lf_cmd_def *const lf_cmds[]; /* NULL-terminated, in the order of --
 #define LF_CMD_COLUMNS                                                                             \
     LF_OPT_ROW(.name = "columns", .type = LF_OPT_STR, LF_OPT_COMMAND,                              \
                .help = "columns KEY[%WIDTH],... or a named format; help lists them")
+#define LF_CMD_UTC                                                                                 \
+    LF_OPT_ROW(.name = "utc", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",                    \
+               .help = "print times in UTC, not local ones")
 #define LF_CMD_TABLE(cmd, text, rows)                                                              \
     static const lf_opt_table cmd##_table = {.stage = #cmd,                                        \
                                              .spec_version = 1,                                    \
@@ -89,6 +92,11 @@ const char *lf_cmd_word(const lf_cmd *c, int i); /* NULL when it was not given *
 /* What an option that may be repeated was given, n of them; owned: free() it. NULL with err. */
 const char **lf_cmd_list(const lf_cmd *c, const char *name, size_t *n, lf_err *err);
 void lf_cmd_nap(double s);
+/* A stage's executable with n words behind its name takes the place of this process. Returns when
+ * that fails. */
+int lf_cmd_become(const char *exe, const char *const *words, size_t n, lf_err *err);
+/* "2026-11-22 13:00:05" in local time, or with --utc "2026-11-22T12:00:05Z"; returns buf. */
+const char *lf_cmd_time(char buf[21], const lf_cmd *c, double wall_s);
 /* Print a record as JSON with "schema" (print_json.c). What is not known is not given, and left
  * out. */
 int lf_cmd_print(const void *rec, const struct lf_fields *t, lf_err *err);
@@ -100,7 +108,7 @@ int lf_cmd_print_texts(lf_err *err, const char *name, ...) __attribute__((sentin
 int lf_cmd_print_rows(const lf_cmd *c, struct json_t *rows, lf_err *err);
 /* A run as it is (flow/sched/describe.h). */
 int lf_cmd_print_run(const lf_run_view *v, lf_err *err);
-/* "run ID  NAME  STATE" of a described run. */
+/* "run NAME-N  ID  STATE" of a described run. */
 void lf_cmd_print_head(const lf_run_shown *run);
 /* Open the project, call fn, close it. */
 int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_err *err),

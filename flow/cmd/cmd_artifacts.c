@@ -13,6 +13,8 @@
 #include "engine/base/str.h"
 #include "flow/cmd/cmds.h"
 #include "flow/run/asking.h"
+#include "flow/run/provenance.h"
+#include "flow/sched/describe.h"
 
 static const lf_opt artifacts_rows[] = {
     LF_CMD_COMMON,
@@ -136,6 +138,7 @@ struct maker {
     lf_int attempt, epoch;
     char *kind, *spec_id, *exe_sha256;
     lf_pairs options;
+    lf_pairs made_of; /* what its run knows: flow/run/provenance.h */
 };
 struct lineage {
     struct artifact artifact;
@@ -148,9 +151,9 @@ struct lineage_input {
     struct lineage *lineage; /* NULL: from outside */
 };
 static const struct lf_fields maker_fields = {
-    LF_FIELDS_TABLE(
-        struct maker, offsetof(struct maker, given), LF_FIELD_NONE,
-        LF_MEMBERS(struct maker, run, stage, attempt, epoch, kind, spec_id, exe_sha256, options)),
+    LF_FIELDS_TABLE(struct maker, offsetof(struct maker, given), LF_FIELD_NONE,
+                    LF_MEMBERS(struct maker, run, stage, attempt, epoch, kind, spec_id, exe_sha256,
+                               options, made_of)),
     .sparse = true};
 static const struct lf_fields lineage_fields;
 static const struct lf_fields input_fields =
@@ -196,6 +199,10 @@ static void print_maker(const struct maker *by, int depth)
     for (size_t i = 0; i < by->options.n; i++) {
         indent(depth);
         lf_say("    %s = %s\n", by->options.v[i].name, by->options.v[i].value);
+    }
+    for (size_t i = 0; i < by->made_of.n; i++) {
+        indent(depth);
+        lf_say("    %s: %s\n", by->made_of.v[i].name, by->made_of.v[i].value);
     }
 }
 
@@ -248,12 +255,45 @@ static void print_forward(const struct descent *o, int depth)
     }
 }
 
-static int show_back(const lf_cmd *c, lf_ledger *l, const char *what, lf_err *err)
+/* Of a run that is gone the ledger has the settings alone. */
+static int add_made_of(struct maker *by, const lf_project *p, lf_err *err)
+{
+    lf_run_view v;
+    lf_provenance from;
+    if (!by->given || by->run == NULL || by->stage == NULL ||
+        lf_view_find(&v, p, by->run, NULL) < 0)
+        return 0;
+    const lf_stage_view *s = lf_view_stage(&v, by->stage);
+    int rc = s != NULL ? lf_provenance_load(&from, &v, s, err) : 0;
+    if (rc == 0 && s != NULL) {
+        rc = lf_provenance_words(&by->made_of, &from, &v, s, err);
+        lf_provenance_fini(&from);
+    }
+    lf_view_fini(&v);
+    return rc;
+}
+
+/* Of everything on the way. */
+static int add_all_made_of(struct lineage *o, const lf_project *p, int depth, lf_err *err)
+{
+    int rc = depth > 64 ? 0 : add_made_of(&o->made_by, p, err);
+    for (size_t i = 0; rc == 0 && depth <= 64 && i < o->inputs.n; i++)
+        if (o->inputs.v[i].lineage != NULL)
+            rc = add_all_made_of(o->inputs.v[i].lineage, p, depth + 1, err);
+    return rc == 0 && depth <= 64 && o->from != NULL ? add_all_made_of(o->from, p, depth + 1, err)
+                                                     : rc;
+}
+
+static int show_back(const lf_cmd *c, const lf_project *p, lf_ledger *l, const char *what,
+                     lf_err *err)
 {
     struct lineage o;
     int rc = lf_fields_take(&o, &lineage_fields, lf_ledger_lineage(l, what, err), err);
     if (rc < 0)
         return rc;
+    lf_err e = LF_ERR_INIT;
+    if (add_all_made_of(&o, p, 0, &e) < 0)
+        lf_say_err("loong-flow: what made it is not known in full: %s\n", e.text);
     if (c->json)
         rc = lf_cmd_print(&o, &lineage_fields, err);
     else
@@ -285,7 +325,7 @@ static int lineage_of(lf_cmd *c, const lf_project *p, lf_err *err)
     lf_ledger *l = what != NULL ? lf_cmd_open_ledger(p, false, err) : NULL;
     int rc = l == NULL ? err->rc
              : forward ? show_forward(c, l, what, err)
-                       : show_back(c, l, what, err);
+                       : show_back(c, p, l, what, err);
     lf_ledger_close(l);
     free(what);
     return rc;

@@ -17,6 +17,7 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
+#include "flow/cmd/console.h"
 #include "flow/record/record.h"
 #include "flow/run/sync.h"
 #include "flow/sched/describe.h"
@@ -74,7 +75,7 @@ static int print_result(const lf_cmd *c, const lf_run *run, const lf_batch_resul
 {
     if (!c->json) {
         if (!lf_optset_bool(c->opts, "quiet"))
-            printf("run %s: %d submitted, %d adopted, %d kept%s\n", run->id, r->submitted,
+            lf_say("run %s: %d submitted, %d adopted, %d kept%s\n", lf_run_label(run), r->submitted,
                    r->adopted, r->kept,
                    r->failed > 0
                        ? "; not everything could be submitted, `loong-flow resume` tries again"
@@ -187,13 +188,6 @@ struct ticked {
 static const struct lf_fields ticked_fields =
     LF_FIELDS(struct ticked, LF_LIST(struct ticked, runs, outcome_fields));
 
-static void say(void *user, const char *text)
-{
-    (void)user;
-    lf_print_safe(text);
-    putchar('\n');
-}
-
 /* When everything that was wanted is there, the next tick need not look at this run. */
 static int finish(const lf_run *run, const char **names, size_t n, const char **state, lf_err *err)
 {
@@ -222,6 +216,7 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, const l
     const char *state = "open", **names = lf_calloc(n + 1, sizeof *names, err);
     lf_batch_result r;
     memset(&r, 0, sizeof r);
+    lf_console console = {.quiet = c->json || lf_optset_bool(c->opts, "quiet")};
     int rc = names == NULL ? LF_ENOMEM : lf_submitter_find(&sub, run->plan->scheduler, err);
     for (size_t i = 0; rc == 0 && i < n; i++)
         names[i] = want->v[i];
@@ -229,12 +224,13 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, const l
                   .submitter = sub,
                   .automatic = true,
                   .select = {.only = names, .n_only = n},
-                  .say = c->json || lf_optset_bool(c->opts, "quiet") ? NULL : say};
+                  .say = lf_console_say,
+                  .user = &console};
     if (rc == 0 && (sub->can & LF_CAN_BATCH) != 0)
         rc = lf_batch_run(&b, run, &r, err);
     if (rc == 0 && r.failed == 0 && (sub->can & LF_CAN_BATCH) != 0)
-        lf_ended_tell(
-            &(struct lf_ended){.project = p, .run = run, .select = &b.select, .say = b.say});
+        lf_ended_tell(&(struct lf_ended){
+            .project = p, .run = run, .select = &b.select, .say = b.say, .user = b.user});
     if (rc == 0)
         rc = finish(run, names, n, &state, err);
     free(names);

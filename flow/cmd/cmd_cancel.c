@@ -222,7 +222,7 @@ static int say_gone(lf_cmd *c, const lf_project *p, lf_run_view *v, lf_err *err)
     lf_sync(p, v->run.data, v->run.id, NULL);
     if (c->json)
         return lf_cmd_print_run(v, err);
-    printf("run %s: nothing of it runs any more\n", v->run.id);
+    lf_say("run %s: nothing of it runs any more\n", lf_run_label(&v->run));
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "flow/cmd/cmds.h"
+#include "flow/cmd/help.h"
 #include "flow/plan/pipeline.h"
 
 static const lf_opt completion_rows[] = {LF_CMD_COMMON};
@@ -209,6 +210,8 @@ static void roff(const char *s, bool capital)
 static void man_option(const lf_opt_table *t, const lf_opt *o)
 {
     char form[160], letter = lf_cmd_short(t, o->name);
+    if ((o->flags & LF_OPT_HIDDEN) != 0)
+        return;
     lf_cmd_option_form(form, sizeof form, o);
     printf(".TP\n.B ");
     roff(form, false);
@@ -224,10 +227,35 @@ static void man_option(const lf_opt_table *t, const lf_opt *o)
     putchar('\n');
 }
 
-static bool is_common(const lf_opt *o)
+/* The words behind a command, one a paragraph: "RUN       a run". */
+static void man_words(const char *cmd)
 {
-    return strcmp(o->name, "json") == 0 || strcmp(o->name, "project") == 0 ||
-           strcmp(o->name, "help") == 0;
+    const lf_help *h = lf_help_of(cmd);
+    char word[32], line[400];
+    for (const char *p = h != NULL ? h->words : ""; *p != '\0'; p += strcspn(p, "\n") + 1) {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(p, "\n"), p);
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(line, " "), line);
+        printf(".TP\n.I ");
+        roff(word, false);
+        putchar('\n');
+        roff(line + strlen(word) + strspn(line + strlen(word), " "), false);
+        putchar('\n');
+    }
+}
+
+static void man_examples(const char *cmd)
+{
+    const lf_help *h = lf_help_of(cmd);
+    char line[400];
+    if (h == NULL || h->examples[0] == '\0')
+        return;
+    printf(".PP\n.nf\n");
+    for (const char *p = h->examples; *p != '\0'; p += strcspn(p, "\n") + 1) {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(p, "\n"), p);
+        roff(line, false);
+        putchar('\n');
+    }
+    printf(".fi\n");
 }
 
 static void print_man(void)
@@ -244,9 +272,11 @@ static void print_man(void)
         putchar('\n');
         roff(t->summary, true);
         printf(strchr("?.", t->summary[strlen(t->summary) - 1]) != NULL ? "\n" : ".\n");
+        man_words(t->stage);
         for (size_t i = 0; i < t->n_opts; i++)
-            if (!is_common(&t->opts[i]))
+            if (!lf_help_is_common(&t->opts[i]))
                 man_option(t, &t->opts[i]);
+        man_examples(t->stage);
     }
     printf(".SH COMMON OPTIONS\n");
     for (size_t i = 0; i < completion_table.n_opts; i++)
@@ -354,9 +384,22 @@ static int man_stage(const lf_cmd *c, const char *kind, lf_err *err)
     if (t == NULL)
         return lf_fail(err, LF_EINVAL, "there is no stage \"%s\"", kind);
     printf(".SH OPTIONS\n");
-    for (size_t i = 0; i < t->n_opts; i++)
-        if (!every_stage_has(c->tables, t->opts[i].name))
-            man_stage_option(&t->opts[i]);
+    for (size_t g = 0; g < t->n_opts; g++) {
+        if (!lf_opt_group_begins(t, g))
+            continue;
+        bool any = false;
+        for (size_t i = g; i < t->n_opts; i++) {
+            const lf_opt *o = &t->opts[i];
+            if (every_stage_has(c->tables, o->name) ||
+                strcmp(lf_opt_group(t, i), lf_opt_group(t, g)) != 0)
+                continue;
+            if (!any)
+                printf(".SS %c%s\n", toupper((unsigned char)lf_opt_group(t, g)[0]),
+                       lf_opt_group(t, g) + 1);
+            any = true;
+            man_stage_option(o);
+        }
+    }
     printf(
         ".PP\nOptions of class identity say what is produced: changing one makes another result.\n"
         "Numeric ones may change bits but not meaning, operational ones neither.\n"

@@ -64,6 +64,11 @@ static const lf_opt doctor_rows[] = {
      .type = LF_OPT_PATH,
      LF_OPT_COMMAND,
      .help = "with data: tokenizer to count its tokens with"},
+    {.name = "seq_length",
+     .type = LF_OPT_COUNT,
+     LF_OPT_COMMAND,
+     .max = 1e9,
+     .help = "with data and tokenizer: which rows are longer, and what share of the tokens is cut"},
 };
 LF_CMD_TABLE(doctor, "is this machine, this directory and this site usable?", doctor_rows);
 static const lf_opt doctor_probe_rows[] = {LF_CMD_COMMON};
@@ -273,24 +278,25 @@ static int examine_data(lf_cmd *c, lf_err *err)
 {
     size_t n = lf_optset_count(c->opts, "data"), at = 0;
     const char *tokenizer = lf_optset_str(c->opts, "tokenizer");
-    char *path = NULL, **argv = lf_calloc(n + 6, sizeof *argv, err);
-    int rc = argv == NULL ? LF_ENOMEM : lf_exe_find(&path, "lf-tokenize", err);
-    if (rc == 0) {
-        const char *words[] = {path, "--doctor", c->json ? "--json" : "--no-json",
-                               tokenizer ? "--tokenizer" : NULL, tokenizer};
-        for (size_t i = 0; i < 5; i++)
-            if (words[i] != NULL)
-                memcpy(&argv[at++], &words[i], sizeof *argv);
-        for (size_t i = 0; i < n; i++) {
-            const char *word = lf_optset_str_at(c->opts, "data", i);
-            memcpy(&argv[at++], &word, sizeof *argv);
-        }
-        fflush(stdout);
-        execv(path, argv);
-        rc = lf_fail_errno(err, "cannot start %s", path);
+    char room[24];
+    const char **argv = lf_calloc(n + 7, sizeof *argv, err);
+    if (argv == NULL)
+        return LF_ENOMEM;
+    argv[at++] = "--doctor";
+    argv[at++] = c->json ? "--json" : "--no-json";
+    if (tokenizer != NULL) {
+        argv[at++] = "--tokenizer";
+        argv[at++] = tokenizer;
     }
+    if (lf_optset_is_set(c->opts, "seq_length")) {
+        snprintf(room, sizeof room, "%lld", (long long)lf_optset_int(c->opts, "seq_length"));
+        argv[at++] = "--seq-length";
+        argv[at++] = room;
+    }
+    for (size_t i = 0; i < n; i++)
+        argv[at++] = lf_optset_str_at(c->opts, "data", i);
+    int rc = lf_cmd_become("lf-tokenize", argv, at, err);
     free(argv);
-    free(path);
     return rc;
 }
 

@@ -70,6 +70,21 @@ static int keep_run(lf_pairs *keep, const char *run, const char *why, lf_err *er
     return lf_pairs_get(keep, run) == NULL ? lf_pairs_add(keep, run, why, err) : 0;
 }
 
+/* A word that names no run is an error: what it was meant to keep would be deleted. */
+static int keep_named(lf_pairs *keep, const lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < lf_optset_count(c->opts, "keep"); i++) {
+        lf_run run;
+        rc = lf_run_find(&run, p, lf_optset_str_at(c->opts, "keep", i), err);
+        if (rc < 0)
+            return lf_err_prefix(err, "--keep");
+        rc = keep_run(keep, run.id, "named", err);
+        lf_run_fini(&run);
+    }
+    return rc;
+}
+
 /* ---- what the ledger knows: marks and metrics ---- */
 
 /* What the ledger says of a run. */
@@ -193,18 +208,6 @@ static double tree_bytes(const char *path, int depth)
     return sum;
 }
 
-static bool named(const lf_cmd *c, const char *id)
-{
-    for (size_t i = 0; i < lf_optset_count(c->opts, "keep"); i++) {
-        const char *k = lf_optset_str_at(c->opts, "keep", i);
-        size_t n = strlen(k);
-        if (n >= 4 && n <= strlen(id) &&
-            (strncmp(id, k, n) == 0 || strcmp(id + strlen(id) - n, k) == 0))
-            return true;
-    }
-    return false;
-}
-
 static int propose(lf_removables *list, const lf_run *run, const lf_start *inc, const char *path,
                    const char *why, lf_err *err)
 {
@@ -266,8 +269,6 @@ static int propose_outputs(lf_removables *list, const lf_run_view *v, bool all, 
 /* Why a complete run is kept on its own account; NULL: it is not. */
 static const char *reason_to_keep(const lf_cmd *c, const lf_run_view *v, int64_t left)
 {
-    if (named(c, v->run.id))
-        return "named";
     if (left > 0)
         return "one of the newest";
     if (lf_optset_is_set(c->opts, "older_than") &&
@@ -320,7 +321,9 @@ static int pass_over(lf_pairs *keep, lf_removables *list, const lf_cmd *c, const
 static int survey(lf_pairs *keep, lf_removables *list, const lf_cmd *c, const lf_project *p,
                   const char *lock_path, bool locked, lf_err *err)
 {
-    int rc = ask_ledger(keep, c, p, err);
+    int rc = keep_named(keep, c, p, err);
+    if (rc == 0)
+        rc = ask_ledger(keep, c, p, err);
     for (size_t before = 1, n = 0; rc == 0 && before != n; n = keep->n) {
         before = keep->n;
         rc = pass_over(keep, NULL, c, p, err);

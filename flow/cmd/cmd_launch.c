@@ -13,9 +13,12 @@
 
 #include "engine/base/id.h"
 #include "engine/base/mem.h"
+#include "engine/base/str.h"
 #include "flow/cmd/cmds.h"
 #include "flow/launch/job.h"
 #include "flow/launch/probe.h"
+#include "flow/record/record.h"
+#include "flow/run/freeze.h"
 
 enum { MAX_WORDS = 1 << 20, MAX_RANKS = 65536 };
 
@@ -26,7 +29,7 @@ static const lf_opt launch_rows[] = {
      LF_OPT_COMMAND,
      .min = 1,
      .max = MAX_RANKS,
-     .help = "ranks in all (-n)"},
+     .help = "ranks in all"},
     {.name = "hosts", .type = LF_OPT_STR, LF_OPT_COMMAND, .help = "hosts and their ranks: a:2,b:2"},
     {.name = "nodes",
      .type = LF_OPT_INT,
@@ -58,16 +61,16 @@ static const lf_opt launch_rows[] = {
      .help = "print lines as they are, without [rank] before each"},
     {.name = "probe",
      .type = LF_OPT_BOOL,
-     LF_OPT_COMMAND,
+     LF_OPT_COMMAND | LF_OPT_HIDDEN,
      .def = "no",
      .help = "be a rank: find the --ranks others through PMIx and end"},
     {.name = "daemon",
      .type = LF_OPT_STR,
-     LF_OPT_COMMAND,
+     LF_OPT_COMMAND | LF_OPT_HIDDEN,
      .help = "be the daemon of a node; env, stdin or a file tells whose"},
     {.name = "node",
      .type = LF_OPT_INT,
-     LF_OPT_COMMAND,
+     LF_OPT_COMMAND | LF_OPT_HIDDEN,
      .max = MAX_RANKS,
      .help = "number of the node of this daemon"},
 };
@@ -147,6 +150,30 @@ static int name_job(struct lf_launch_job *j, char *self, size_t cap, lf_err *err
     return rc;
 }
 
+static bool on_path(const char *name)
+{
+    char path[PATH_MAX];
+    const char *dirs = getenv("PATH");
+    for (const char *p = dirs; p != NULL && *p != '\0';) {
+        const size_t n = strcspn(p, ":");
+        if (lf_path_set(path, NULL, "%.*s/%s", (int)n, p, name) == 0 && access(path, X_OK) == 0)
+            return true;
+        p += n + (p[n] == ':');
+    }
+    return false;
+}
+
+/* Stages are not on PATH: their plain name stands for the one that this loong-flow would run. NULL:
+ * it is none. */
+static char *find_stage(const char *word)
+{
+    char *path = NULL;
+    if (!lf_str_has_prefix(word, "lf-") || strchr(word, '/') != NULL || on_path(word))
+        return NULL;
+    (void)lf_exe_find(&path, word, NULL);
+    return path;
+}
+
 static int run_launch(lf_cmd *c, lf_err *err)
 {
     const char *daemon = lf_optset_str(c->opts, "daemon");
@@ -167,6 +194,9 @@ static int run_launch(lf_cmd *c, lf_err *err)
     int rc = argv != NULL ? place_ranks(&j, c, err) : LF_ENOMEM;
     for (int i = 0; rc == 0 && i < c->n_words; i++)
         argv[i] = c->words[i];
+    char *stage = rc == 0 ? find_stage(argv[0]) : NULL;
+    if (stage != NULL)
+        argv[0] = stage;
     j.argv = argv;
     if (rc == 0)
         rc = name_job(&j, self, sizeof self, err);
@@ -181,6 +211,7 @@ static int run_launch(lf_cmd *c, lf_err *err)
         free(j.node[k].host);
     free(j.node);
     free(argv);
+    free(stage);
     return rc;
 }
 

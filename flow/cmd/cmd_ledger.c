@@ -12,6 +12,7 @@
 #include "flow/cmd/cmds.h"
 #include "flow/record/record.h"
 #include "flow/run/asking.h"
+#include "flow/run/gone.h"
 #include "flow/run/sync.h"
 #include "flow/sched/drive.h"
 
@@ -90,10 +91,14 @@ static int check(const lf_cmd *c, const lf_project *p, lf_err *err)
         return err->rc;
     lf_texts roots = {.n = 0};
     struct findings f = {.findings = {.given = true}};
+    lf_err gone = LF_ERR_INIT;
     int rc = lf_ask_roots(&roots, p, err);
+    bool there = rc == 0 && lf_gone_data(p, &gone) == 0;
     if (rc == 0)
-        rc = lf_texts_take(&f.findings, lf_ledger_check(l, roots.n == 1 ? roots.v[0] : NULL, err),
-                           err);
+        rc = lf_texts_take(&f.findings,
+                           lf_ledger_check(l, there && roots.n == 1 ? roots.v[0] : NULL, err), err);
+    if (rc == 0 && !there)
+        rc = lf_texts_add(&f.findings, gone.text, err);
     f.ok = f.findings.n == 0;
     if (rc == 0 && c->json)
         rc = lf_cmd_print(&f, &findings_fields, err);

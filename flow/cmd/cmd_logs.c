@@ -180,7 +180,7 @@ static lf_stage_view *pick_stage(lf_run_view *v, const char *name, lf_err *err)
     if (name != NULL) {
         lf_stage_view *s = lf_view_stage(v, name);
         if (s == NULL)
-            lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"", v->run.id, name);
+            lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"", lf_run_label(&v->run), name);
         return s;
     }
     lf_stage_view *best = NULL;
@@ -198,7 +198,7 @@ static lf_stage_view *pick_stage(lf_run_view *v, const char *name, lf_err *err)
         }
     }
     if (best == NULL)
-        lf_fail(err, LF_ENOENT, "nothing has run yet in run %s", v->run.id);
+        lf_fail(err, LF_ENOENT, "nothing has run yet in run %s", lf_run_label(&v->run));
     return best;
 }
 

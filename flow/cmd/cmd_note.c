@@ -20,12 +20,14 @@
 static const lf_opt note_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_COLUMNS,
+    LF_CMD_UTC,
     {.name = "stage", .type = LF_OPT_STR, LF_OPT_COMMAND, .help = "about this stage of the run"},
 };
 LF_CMD_TABLE(note, "leave a note about a run, or list the notes", note_rows);
 static const lf_opt tag_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_COLUMNS,
+    LF_CMD_UTC,
     {.name = "stage", .type = LF_OPT_STR, LF_OPT_COMMAND, .help = "of this stage of the run"},
     {.name = "remove",
      .type = LF_OPT_BOOL,
@@ -48,6 +50,8 @@ static const lf_table tag_table_cols = {tag_cols, sizeof tag_cols / sizeof tag_c
 static int check_tag(const char *tag, lf_err *err)
 {
     size_t n = strlen(tag);
+    if (strcmp(tag, "latest") == 0 || strcmp(tag, "last") == 0)
+        return lf_fail(err, LF_EINVAL, "\"%s\" always means the newest run; take another tag", tag);
     if (n > 0 && n <= 64 && tag[0] != '-' &&
         strspn(tag, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:+-") == n)
         return 0;
@@ -74,7 +78,7 @@ static int list(const lf_cmd *c, const lf_project *p, const char *run, bool tags
                             tags ? lf_ledger_tags(l, run, err) : lf_ledger_notes(l, run, err), err);
     for (size_t i = 0; rc == 0 && i < marks.n; i++) {
         struct mark *m = &marks.v[i];
-        lf_time_iso(m->when, m->t.v);
+        lf_cmd_time(m->when, c, m->t.v);
         if (m->stage != NULL && m->stage[0] == '\0')
             rc = lf_text_set(&m->stage, NULL, "stage", err);
     }

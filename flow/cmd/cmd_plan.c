@@ -38,7 +38,13 @@ static const lf_opt plan_rows[] = {
     {.name = "rate",
      .type = LF_OPT_COUNT,
      LF_OPT_COMMAND,
-     .help = "FLOP/s to estimate times with, e.g. 150G; default: measured before"},
+     .help =
+         "FLOP/s to estimate times with, e.g. 150G; default: those of earlier runs, else measured"},
+    {.name = "measure",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "yes",
+     .help = "before the first run, let stages measure this machine for some 0.2 s"},
     {.name = "new",
      .type = LF_OPT_BOOL,
      LF_OPT_COMMAND,
@@ -60,7 +66,7 @@ static const struct lf_fields valid_fields =
                .sub = &lf_doc_stage_fields});
 
 /* What the stages would refuse, and what this machine has not. */
-static int ask_stages(lf_texts *mistakes, const lf_prep *p, lf_err *err)
+static int ask_stages(lf_texts *mistakes, lf_prep *p, lf_err *err)
 {
     lf_cost_rows costs;
     int rc = lf_cost_ask(&costs, p, err);
@@ -160,6 +166,8 @@ struct row {
     lf_cost plan;
     lf_int gpu_memory;
     lf_real estimated_s, rate_flops;
+    lf_flag rate_measured; /* now, for want of an earlier run; otherwise not given */
+    bool unmeasured;       /* because it was asked for, shown in text only */
 };
 static const struct lf_fields row_fields =
     LF_FIELDS_SHOWN(struct row, LF_MEMBERS(struct row, name, kind, state, will_run),
@@ -167,16 +175,16 @@ static const struct lf_fields row_fields =
                     LF_RECORD(struct row, resources, lf_resources_fields),
                     LF_MEMBERS(struct row, asks), LF_RECORD(struct row, lead, lead_fields),
                     LF_MEMBERS(struct row, error), LF_RECORD(struct row, plan, lf_cost_fields),
-                    LF_MEMBERS(struct row, gpu_memory, estimated_s, rate_flops));
+                    LF_MEMBERS(struct row, gpu_memory, estimated_s, rate_flops, rate_measured));
 
 struct plan {
-    const char *name, *scheduler, *run, *refused;
+    const char *name, *scheduler, *run, *short_name, *refused;
     bool fits;
     LF_ROWS(struct row) stages;
 };
-static const struct lf_fields plan_fields =
-    LF_FIELDS_SHOWN(struct plan, LF_MEMBERS(struct plan, name, scheduler, run, refused, fits),
-                    LF_LIST(struct plan, stages, row_fields));
+static const struct lf_fields plan_fields = LF_FIELDS_SHOWN(
+    struct plan, LF_MEMBERS(struct plan, name, scheduler, run, short_name, refused, fits),
+    LF_LIST(struct plan, stages, row_fields));
 
 static void set_lead(struct lead *lead, const lf_stage_view *s)
 {
@@ -211,8 +219,14 @@ static void print_lead(const struct lead *lead)
                lf_fmt_duration(c, sizeof c, lead->grace_s));
 }
 
+/* What times are estimated with. */
+struct ask {
+    double rate;  /* FLOP/s as given, 0: as known */
+    bool measure; /* where nothing is known */
+};
+
 static void set_cost(struct row *row, lf_prep *p, const lf_cost_row *cost, const lf_doc_stage *st,
-                     double rate_given)
+                     const struct ask *ask)
 {
     if (!cost->cost.given) {
         row->error = cost->error;
@@ -221,15 +235,19 @@ static void set_cost(struct row *row, lf_prep *p, const lf_cost_row *cost, const
     row->plan = cost->cost;
     row->gpu_memory = st->resources.gpu_memory;
     double work = cost->cost.flops_per_step.v * cost->cost.steps.v;
-    double rate = rate_given > 0 ? rate_given : lf_cost_stored_rate(p, st->kind);
+    bool measured = false;
+    double rate = ask->rate > 0 ? ask->rate : lf_cost_rate(p, st->kind, &measured);
+    row->unmeasured = !ask->measure;
     if (work > 0 && rate > 0) {
         row->estimated_s = lf_real_of(work / rate);
         row->rate_flops = lf_real_of(rate);
+        if (measured)
+            row->rate_measured = lf_flag_of(true);
     }
 }
 
 static int set_row(struct row *row, lf_prep *p, const lf_stage_view *s, const lf_cost_row *cost,
-                   double rate_given, lf_err *err)
+                   const struct ask *ask, lf_err *err)
 {
     lf_buf asks;
     row->name = s->plan->name;
@@ -247,36 +265,53 @@ static int set_row(struct row *row, lf_prep *p, const lf_stage_view *s, const lf
         row->resources.given = true;
     set_lead(&row->lead, s);
     if (cost != NULL)
-        set_cost(row, p, cost, s->plan, rate_given);
+        set_cost(row, p, cost, s->plan, ask);
     return rc;
 }
 
-/* What of a rank's memory is what; offloaded and the cache of generation only where something
- * is. */
-static void print_bytes(const lf_cost *plan)
+/* Parts that are not nothing. */
+static void print_parts(const struct lf_cost_bytes *bytes, bool host)
 {
-    const struct lf_cost_bytes *bytes = &plan->bytes;
     const struct {
         const char *name;
         lf_real v;
-    } parts[] = {{"params", bytes->params},       {"grads", bytes->grads},
-                 {"optimizer", bytes->optimizer}, {"activations", bytes->activations},
-                 {"cache", bytes->cache},         {"workspace", bytes->workspace},
-                 {"offloaded", bytes->offloaded}, {"host", bytes->host},
-                 {"total", bytes->total}};
-    int64_t ranks = plan->ranks.v;
+    } parts[] = {{"weights", bytes->params},
+                 {"gradients", bytes->grads},
+                 {"moments", bytes->optimizer},
+                 {"activations", bytes->activations},
+                 {"workspace", bytes->workspace},
+                 {"inputs", bytes->inputs},
+                 {"cache", bytes->state},
+                 {"cache", bytes->cache},
+                 {"host", bytes->host}};
+    const size_t n = sizeof parts / sizeof parts[0] - (host ? 0 : 1);
+    const char *sep = ": ";
     char b[32];
-    const char *sep = ranks > 1 ? "      memory of a rank: " : "      memory: ";
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        const bool some = parts[i].v.v > 0 || (strcmp(parts[i].name, "offloaded") != 0 &&
-                                               strcmp(parts[i].name, "cache") != 0);
-        if (!parts[i].v.given || !some)
+    for (size_t i = 0; i < n; i++) {
+        if (!(parts[i].v.v > 0))
             continue;
         printf("%s%s %s", sep, parts[i].name, lf_fmt_bytes(b, sizeof b, parts[i].v.v));
         sep = ", ";
     }
-    if (sep[0] == ',')
+    putchar('\n');
+}
+
+/* The planned memory of a process: the number that its log and the report have too. With a GPU it
+ * is the host's alone. */
+static void print_bytes(const lf_cost *plan)
+{
+    const struct lf_cost_bytes *bytes = &plan->bytes;
+    int64_t ranks = plan->ranks.v;
+    char b[32];
+    if (bytes->total.given)
+        printf("      planned memory%s %s", ranks > 1 ? " of a rank" : "",
+               lf_fmt_bytes(b, sizeof b, bytes->total.v));
+    if (bytes->offloaded.v > 0)
+        printf(", %s of it offloaded", lf_fmt_bytes(b, sizeof b, bytes->offloaded.v));
+    if (bytes->total.given && bytes->device.v > 0)
         putchar('\n');
+    else if (bytes->total.given)
+        print_parts(bytes, true);
     if (ranks > 1 && plan->comm.given)
         printf("      %lld ranks: each sends %s a step in %lld sums of gradients\n",
                (long long)ranks, lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_step.v),
@@ -290,11 +325,12 @@ static void print_device(const struct row *row)
     double device = row->plan.bytes.device.v;
     if (device <= 0)
         return;
-    printf("      GPU memory%s: %s", row->plan.ranks.v > 1 ? " of a rank" : "",
+    printf("      planned GPU memory%s %s", row->plan.ranks.v > 1 ? " of a rank" : "",
            lf_fmt_bytes(b, sizeof b, device));
     if (row->gpu_memory.given)
         printf(" of %s (gpu_memory)", lf_fmt_bytes(b, sizeof b, (double)row->gpu_memory.v));
-    puts(", with what the driver keeps");
+    fputs(", with what the driver keeps", stdout);
+    print_parts(&row->plan.bytes, false);
 }
 
 static void print_counts(const struct row *row)
@@ -321,6 +357,12 @@ static void print_counts(const struct row *row)
     }
     if (row->estimated_s.given)
         printf("%sabout %s", sep, lf_fmt_duration(b, sizeof b, row->estimated_s.v));
+    if (row->rate_measured.v)
+        printf(" at %s FLOP/s (measured now, before the first run)",
+               lf_fmt_count(b, sizeof b, row->rate_flops.v));
+    if (!row->estimated_s.given && plan->flops_per_step.given && plan->steps.given)
+        printf("%stime unknown before the first run%s", sep,
+               row->unmeasured ? " (--no-measure)" : "");
     if (sep[0] == ',')
         putchar('\n');
 }
@@ -358,19 +400,20 @@ static void print_text(const struct plan *o, bool changed)
            : changed      ? "continues a run, with changed settings"
                           : "continues a run");
     if (o->run != NULL)
-        printf("  run %s\n", o->run);
+        lf_say("  run %s  %s\n", o->short_name != NULL ? o->short_name : "-", o->run);
     for (size_t i = 0; i < o->stages.n; i++)
         print_row(&o->stages.v[i]);
     if (o->refused != NULL)
         lf_say("refused: %s\n", o->refused);
 }
 
-static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, double rate,
+static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, const struct ask *ask,
                       const lf_err *fit, lf_err *err)
 {
     struct plan o = {.name = p->plan->name,
                      .scheduler = p->plan->scheduler,
                      .run = p->has_run ? p->view.run.id : NULL,
+                     .short_name = p->has_run ? p->plan->short_name : NULL,
                      .refused = fit->rc != 0 ? fit->text : NULL,
                      .fits = fit->rc == 0,
                      .stages = {.given = true}};
@@ -379,7 +422,7 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, do
         const lf_stage_view *s = &p->view.stages[i];
         struct row *row = lf_rows_add(&o.stages, sizeof *row, err);
         rc = row == NULL ? LF_ENOMEM
-                         : set_row(row, p, s, next_cost(costs, &at, s->plan->name), rate, err);
+                         : set_row(row, p, s, next_cost(costs, &at, s->plan->name), ask, err);
     }
     if (rc == 0 && c->json)
         rc = lf_cmd_print(&o, &plan_fields, err);
@@ -404,16 +447,19 @@ static int run_plan(lf_cmd *c, lf_err *err)
     a.sets = lf_cmd_list(c, "set", &a.n_sets, err);
     int rc = a.sets == NULL ? LF_ENOMEM : lf_prep_make(&p, &a, err);
     if (rc == 0) {
-        double rate =
-            lf_optset_is_set(c->opts, "rate") ? (double)lf_optset_int(c->opts, "rate") : 0;
+        const struct ask ask = {
+            .rate = lf_optset_is_set(c->opts, "rate") ? (double)lf_optset_int(c->opts, "rate") : 0,
+            .measure = lf_optset_bool(c->opts, "measure")};
         lf_err fit = LF_ERR_INIT;
+        if (ask.rate <= 0 && ask.measure)
+            lf_cost_measure(&p);
         rc = lf_cost_ask(&costs, &p, err);
         if (rc == 0)
             rc = lf_cost_refuse(&costs, "plan", err);
         if (rc == 0)
             lf_cost_check(&p, &costs, &fit);
         if (rc == 0)
-            rc = print_plan(c, &p, &costs, rate, &fit, err);
+            rc = print_plan(c, &p, &costs, &ask, &fit, err);
         if (rc == 0 && fit.rc != 0)
             rc = LF_FLOW_FAILED;
         lf_cost_rows_fini(&costs);

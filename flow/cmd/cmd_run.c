@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,14 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/cmd/bar.h"
 #include "flow/cmd/cmd_batch.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/complaint.h"
+#include "flow/cmd/console.h"
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
+#include "flow/cmd/write_report.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 #include "flow/run/policy.h"
@@ -88,28 +92,15 @@ static const lf_opt resume_rows[] = {
 LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing saved",
              resume_rows);
 
-static void say(void *user, const char *text)
-{
-    (void)user;
-    lf_print_safe(text);
-    putchar('\n');
-    fflush(stdout);
-}
-
-static void say_nothing(void *user, const char *text)
-{
-    (void)user;
-    (void)text;
-}
-
-/* How long a stage will take, where jobs are pre-submitted: it decides how many. */
+/* How long a stage will take: where jobs are pre-submitted it decides how many, and on a terminal
+ * it is part of the time left. */
 static void set_estimate(lf_prep *p, lf_doc_stage *st)
 {
     const lf_submitter *sub = NULL;
     if (lf_submitter_find(&sub, p->plan->scheduler, NULL) < 0 ||
-        !lf_chain_by_links(&st->resources, &p->plan->site, sub->can))
+        (!lf_chain_by_links(&st->resources, &p->plan->site, sub->can) && !lf_bar_terminal()))
         return;
-    double s = lf_chain_estimate_s(&st->plan, lf_cost_stored_rate(p, st->kind));
+    double s = lf_chain_estimate_s(&st->plan, lf_cost_rate(p, st->kind, NULL));
     if (s > 0)
         st->estimate_s = lf_real_of(s);
 }
@@ -120,6 +111,8 @@ static int check_costs(const lf_cmd *c, lf_prep *p, lf_err *err)
 {
     const bool refuse = lf_optset_bool(c->opts, "check");
     lf_cost_rows costs;
+    if (!c->json && !lf_optset_bool(c->opts, "quiet") && lf_bar_terminal())
+        lf_cost_measure(p);
     int rc = lf_cost_ask(&costs, p, err);
     if (rc < 0)
         return rc;
@@ -247,9 +240,9 @@ static void say_incomplete(const lf_prep *p, const lf_run_view *v)
         lf_say(
             "run %s is not complete, and trying again would end in the same way: change %s, then "
             "`loong-flow resume`\n",
-            v->run.id, b.data);
+            lf_run_label(&v->run), b.data);
     else
-        lf_say("run %s is not complete; `loong-flow resume` continues it\n", v->run.id);
+        lf_say("run %s is not complete; `loong-flow resume` continues it\n", lf_run_label(&v->run));
     lf_buf_fini(&b);
 }
 
@@ -263,10 +256,12 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
         rc = print_summary(&v, code, err);
     } else if (!lf_optset_bool(c->opts, "quiet")) {
         if (code == 0)
-            printf("run %s is done; results: %s\n", v.run.id, v.run.dir);
+            lf_say("run %s is done; results: %s\n", lf_run_label(&v.run), v.run.dir);
         else
             say_incomplete(p, &v);
     }
+    if (rc == 0)
+        lf_report_at_end(&p->project, &v, c->json || lf_optset_bool(c->opts, "quiet"));
     lf_view_fini(&v);
     return rc < 0 ? rc : code;
 }
@@ -316,13 +311,17 @@ static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, cons
     bool quiet = lf_optset_bool(c->opts, "quiet") || c->json;
     int jobs = lf_optset_is_set(c->opts, "jobs") ? (int)lf_optset_int(c->opts, "jobs")
                                                  : (int)p->plan->jobs.v;
+    lf_console console = {
+        .quiet = quiet, .live = !quiet && lf_bar_terminal(), .jobs = jobs > 0 ? jobs : 1};
     lf_drive d = {.project = &p->project,
                   .submitter = sub,
                   .accepted = accepted,
                   .fresh = restart,
                   .jobs = jobs > 0 ? jobs : 1,
                   .select = *select,
-                  .say = quiet ? say_nothing : say};
+                  .say = lf_console_say,
+                  .look = console.live ? lf_console_look : NULL,
+                  .user = &console};
     int code = 1, rc = check_no_jobs(p, err);
     if (rc == 0)
         rc = lf_drive_run(&d, &p->view.run, &code, err);
@@ -330,7 +329,8 @@ static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, cons
         lf_ended_tell(&(struct lf_ended){.project = &p->project,
                                          .run = &p->view.run,
                                          .select = select,
-                                         .say = quiet ? say_nothing : say});
+                                         .say = lf_console_say,
+                                         .user = &console});
     lf_err e = LF_ERR_INIT;
     if (lf_sync(&p->project, p->view.run.data, p->view.run.id, &e) < 0 && rc == 0)
         lf_log(1, "the ledger was not updated: %s", e.text);
@@ -344,6 +344,7 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_
     const char **only = lf_cmd_list(c, "only", &n_only, err);
     bool quiet = lf_optset_bool(c->opts, "quiet") || c->json,
          batch = (sub->can & LF_CAN_BATCH) != 0;
+    lf_console console = {.quiet = quiet, .live = !quiet && lf_bar_terminal(), .jobs = INT_MAX};
     lf_select select = {.only = only,
                         .n_only = n_only,
                         .until = lf_optset_str(c->opts, "until"),
@@ -354,7 +355,9 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_
                   .accepted = accepted,
                   .fresh = restart,
                   .select = select,
-                  .say = quiet ? say_nothing : say};
+                  .say = lf_console_say,
+                  .look = console.live ? lf_console_look : NULL,
+                  .user = &console};
     int rc = only == NULL ? LF_ENOMEM : 0;
     if (rc == 0 && wants_dry_run(c)) {
         rc = lf_cmd_batch_dry_run(c, p, &b, err);
@@ -364,7 +367,7 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_
     if (rc == 0)
         rc = lf_prep_commit(p, err);
     if (rc == 0 && !quiet)
-        printf("run %s\n", p->view.run.id), fflush(stdout);
+        lf_say("run %s  %s\n", lf_run_label(&p->view.run), p->view.run.id), fflush(stdout);
     if (rc == 0)
         rc = batch ? lf_cmd_batch_submit(c, p, &b, err)
                    : drive_here(c, p, sub, &select, accepted, restart, err);
@@ -445,7 +448,7 @@ static int drive(const lf_cmd *c, lf_prep *p, const lf_texts *accepted, bool res
                    has_purged(p) ? "every result that is wanted is there; what was purged on the "
                                    "way is not needed"
                                  : "every stage is done",
-                   p->view.run.id);
+                   lf_run_label(&p->view.run));
         return c->json ? finish(c, p, 0, err) : 0;
     }
     rc = check_costs(c, p, err);

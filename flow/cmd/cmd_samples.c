@@ -31,11 +31,11 @@ LF_CMD_TABLE(samples, "what a model said while it trained (sample_interval)", sa
 
 struct said {
     const char *run, *stage;
-    lf_sample_rows samples;
+    lf_text_lines samples;
 };
 static const struct lf_fields said_fields =
     LF_FIELDS(struct said, LF_MEMBERS(struct said, run, stage),
-              LF_LIST(struct said, samples, lf_sample_row_fields));
+              LF_LIST(struct said, samples, lf_text_line_fields));
 
 /* Each line of a text behind a mark. */
 static void print_text(const char *mark, const char *text)
@@ -49,18 +49,18 @@ static void print_text(const char *mark, const char *text)
     }
 }
 
-static void print_sample(const lf_sample_row *r)
+static void print_sample(const lf_text_line *r)
 {
-    lf_say("step %.0f: %s", r->step.v, r->id != NULL ? r->id : "-");
-    if (r->sample > 0 && r->answer == NULL)
-        printf(".%lld", (long long)r->sample);
+    lf_say("step %lld: %s", (long long)r->step.v, r->id != NULL ? r->id : "-");
+    if (r->sample.v > 0 && r->answer == NULL)
+        printf(".%lld", (long long)r->sample.v);
     if (r->answer != NULL)
         lf_say(", %s", r->answer);
     if (r->score.given)
         printf(", score %.4f", r->score.v);
     putchar('\n');
     if (r->prompt == NULL) {
-        printf("  > %zu tokens, of which no tokenizer tells the text\n", lf_sample_tokens(r));
+        printf("  > %zu tokens, of which no tokenizer tells the text\n", lf_text_line_tokens(r));
         return;
     }
     print_text("|", r->prompt);
@@ -68,13 +68,13 @@ static void print_sample(const lf_sample_row *r)
 }
 
 /* The samples of one step alone. */
-static void keep_step(lf_sample_rows *rows, double step)
+static void keep_step(lf_text_lines *rows, int64_t step)
 {
     size_t n = 0;
     for (size_t i = 0; i < rows->n; i++) {
-        const bool is = !(rows->v[i].step.v < step) && !(rows->v[i].step.v > step);
+        const bool is = rows->v[i].step.v == step;
         if (!is)
-            lf_sample_row_fini(&rows->v[i]);
+            lf_text_line_fini(&rows->v[i]);
         else if (n++ != i)
             rows->v[n - 1] = rows->v[i];
     }
@@ -86,14 +86,14 @@ static int pick(struct said *out, const lf_cmd *c, const lf_run_view *v, lf_err 
 {
     const char *word = lf_cmd_word(c, 0);
     for (size_t i = 0; i < v->n; i++) {
-        lf_sample_rows rows;
+        lf_text_lines rows;
         if (word != NULL && strcmp(word, v->stages[i].plan->name) != 0)
             continue;
         int rc = lf_samples_records(&rows, &v->stages[i], err);
         if (rc < 0)
             return rc;
         const bool more = out->stage == NULL || rows.n > out->samples.n;
-        lf_sample_rows_fini(more ? &out->samples : &rows);
+        lf_text_lines_fini(more ? &out->samples : &rows);
         if (more) {
             out->samples = rows;
             out->stage = v->stages[i].plan->name;
@@ -110,7 +110,7 @@ static int samples_of(lf_cmd *c, lf_run_view *v, lf_err *err)
     int rc = pick(&s, c, v, err);
     const bool any = s.samples.n > 0;
     if (rc == 0 && any && lf_optset_is_set(c->opts, "step"))
-        keep_step(&s.samples, (double)lf_optset_int(c->opts, "step"));
+        keep_step(&s.samples, lf_optset_int(c->opts, "step"));
     else if (rc == 0 && any && !lf_optset_bool(c->opts, "all"))
         keep_step(&s.samples, s.samples.v[s.samples.n - 1].step.v);
     if (rc == 0 && c->json)
@@ -123,7 +123,7 @@ static int samples_of(lf_cmd *c, lf_run_view *v, lf_err *err)
                (long long)lf_optset_int(c->opts, "step"));
     for (size_t i = 0; rc == 0 && !c->json && i < s.samples.n; i++)
         print_sample(&s.samples.v[i]);
-    lf_sample_rows_fini(&s.samples);
+    lf_text_lines_fini(&s.samples);
     return rc;
 }
 

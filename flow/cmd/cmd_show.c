@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * show: everything known about a run or one of its stages. explain: why a stage would run, or not.
+ * show: everything known about a run or one of its stages, or what shards hold
+ * (show_shards.h). explain: why a stage would run, or not.
  * diff: in what two runs differ, settings and results.
  */
 #include "config.h"
@@ -14,12 +15,16 @@
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/prep.h"
+#include "flow/cmd/show_shards.h"
 #include "flow/record/difference.h"
+#include "flow/run/closing.h"
+#include "flow/run/provenance.h"
 #include "flow/run/series.h"
 #include "flow/sched/describe.h"
 
-static const lf_opt show_rows[] = {LF_CMD_COMMON};
-LF_CMD_TABLE(show, "everything known about a run, or about one of its stages", show_rows);
+static const lf_opt show_rows[] = {LF_CMD_COMMON, LF_CMD_UTC, LF_SHOW_SHARDS_ROWS};
+LF_CMD_TABLE(show, "everything known about a run or one of its stages; or what shards hold",
+             show_rows);
 static const lf_opt explain_rows[] = {
     LF_CMD_COMMON,
     {.name = "pipeline",
@@ -70,7 +75,19 @@ static int add_starts(lf_stage_whole *w, const lf_stage_view *s, lf_err *err)
     return 0;
 }
 
-static int stage_whole(lf_stage_whole *w, const lf_stage_view *s, lf_err *err)
+/* On what it was computed, and from what. */
+static int add_made_of(lf_stage_whole *w, const lf_run_view *v, const lf_stage_view *s, lf_err *err)
+{
+    lf_provenance p;
+    int rc = lf_provenance_load(&p, v, s, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_provenance_words(&w->made_of, &p, v, s, err);
+    lf_provenance_fini(&p);
+    return rc;
+}
+
+static int stage_whole(lf_stage_whole *w, const lf_run_view *v, const lf_stage_view *s, lf_err *err)
 {
     lf_describe_stage(&w->now, s);
     w->plan = *s->plan;
@@ -81,7 +98,10 @@ static int stage_whole(lf_stage_whole *w, const lf_stage_view *s, lf_err *err)
         w->n_read = s->result_done->n_inputs;
         w->result_dir = s->result_dir;
     }
-    return add_starts(w, s, err);
+    int rc = add_made_of(w, v, s, err);
+    if (rc == 0)
+        rc = lf_closing_of(&w->closing, s, err);
+    return rc == 0 ? add_starts(w, s, err) : rc;
 }
 
 /* A run with all that is known of its stages; borrows from the view. */
@@ -98,6 +118,8 @@ static void whole_fini(struct whole *w)
 {
     for (size_t i = 0; i < w->stages.n; i++) {
         lf_stage_shown_fini(&w->stages.v[i].now);
+        lf_closing_fini(&w->stages.v[i].closing);
+        lf_pairs_fini(&w->stages.v[i].made_of);
         free(w->stages.v[i].starts.v);
     }
     free(w->stages.v);
@@ -132,7 +154,18 @@ static void print_settings(const lf_doc_stage *plan)
     lf_buf_fini(&asks);
 }
 
-static void print_stage(const lf_stage_whole *w)
+/* What came out of it. */
+static void print_closing(const lf_closing *c)
+{
+    lf_texts words = {.n = 0};
+    if (c->given && lf_closing_words(&words, c, NULL) < 0)
+        return;
+    for (size_t i = 0; i < words.n; i++)
+        lf_say("%s%s\n", i == 0 ? "  result " : "    ", words.v[i]);
+    lf_texts_fini(&words);
+}
+
+static void print_stage(const lf_cmd *c, const lf_stage_whole *w)
 {
     char when[21], dur[32];
     printf("%s (%s): %s", w->now.name, w->now.kind, w->now.state);
@@ -141,11 +174,16 @@ static void print_stage(const lf_stage_whole *w)
         lf_print_safe(w->now.reason);
     }
     printf("\n  spec %s\n", w->now.spec_id);
+    print_closing(&w->closing);
+    if (w->made_of.n > 0)
+        puts("  made of and on");
+    for (size_t i = 0; i < w->made_of.n; i++)
+        print_value(w->made_of.v[i].name, w->made_of.v[i].value);
     print_settings(&w->plan);
     for (size_t i = 0; i < w->starts.n; i++) {
         const lf_start_shown *s = &w->starts.v[i];
         printf("  attempt %d start %d  %s  %s  %s  %s\n", s->attempt, s->epoch,
-               lf_time_iso(when, s->t_start.v),
+               lf_cmd_time(when, c, s->t_start.v),
                s->t_end.given ? lf_fmt_duration(dur, sizeof dur, s->t_end.v - s->t_start.v) : "-",
                s->state != NULL ? s->state : "no end record", s->dir);
     }
@@ -164,10 +202,10 @@ static int collect(struct whole *w, const lf_run_view *v, const char *stage, lf_
         if (stage != NULL && strcmp(stage, v->stages[i].plan->name) != 0)
             continue;
         lf_stage_whole *s = lf_rows_add(&w->stages, sizeof *s, err);
-        rc = s == NULL ? LF_ENOMEM : stage_whole(s, &v->stages[i], err);
+        rc = s == NULL ? LF_ENOMEM : stage_whole(s, v, &v->stages[i], err);
     }
     if (rc == 0 && w->stages.n == 0)
-        rc = lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
+        rc = lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", lf_run_label(&v->run),
                      stage != NULL ? stage : "");
     return rc;
 }
@@ -180,9 +218,10 @@ static int show_view(lf_cmd *c, const lf_run_view *v, const char *stage, lf_err 
     if (rc == 0 && c->json)
         rc = lf_cmd_print(&w, &whole_fields, err);
     else if (rc == 0) {
-        lf_say("run %s  %s\n  directory %s\n  revision %d\n", w.run, w.name, w.dir, w.rev);
+        lf_say("run %s  %s  %s\n  directory %s\n  revision %d\n", lf_run_label(&v->run), w.run,
+               w.name, w.dir, w.rev);
         for (size_t i = 0; i < w.stages.n; i++)
-            print_stage(&w.stages.v[i]);
+            print_stage(c, &w.stages.v[i]);
     }
     whole_fini(&w);
     return rc;
@@ -209,11 +248,15 @@ static int show_on(lf_cmd *c, const lf_project *p, lf_err *err)
 
 static int run_show(lf_cmd *c, lf_err *err)
 {
-    return lf_cmd_with_project(c, show_on, err);
+    bool shards;
+    int rc = lf_show_wants_shards(&shards, c, err);
+    if (rc < 0)
+        return rc;
+    return shards ? lf_show_shards(c, err) : lf_cmd_with_project(c, show_on, err);
 }
 
 const lf_cmd_def lf_cmd_show = {
-    .table = &show_table, .words = "[RUN] [STAGE]", .max_words = 2, .run = run_show};
+    .table = &show_table, .words = "[RUN] [STAGE] | shards [RUN]", .max_words = 2, .run = run_show};
 
 /* ---- explain ---- */
 

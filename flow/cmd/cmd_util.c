@@ -14,9 +14,11 @@
 
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "engine/base/sys.h"
 #include "flow/cmd/cmd.h"
 #include "flow/record/record.h"
 #include "flow/run/asking.h"
+#include "flow/run/freeze.h"
 #include "flow/sched/describe.h"
 
 int lf_cmd_project(lf_project *out, const lf_cmd *c, lf_err *err)
@@ -49,7 +51,10 @@ int lf_cmd_print_run(const lf_run_view *v, lf_err *err)
 
 void lf_cmd_print_head(const lf_run_shown *run)
 {
-    lf_say("run %s  %s  ", run->run, run->name != NULL ? run->name : "-");
+    if (run->short_name != NULL)
+        lf_say("run %s  %s  ", run->short_name, run->run);
+    else
+        lf_say("run %s  %s  ", run->run, run->name != NULL ? run->name : "-");
     if (lf_colour())
         printf("\033[%sm%s\033[0m\n", lf_state_colour(run->state), run->state);
     else
@@ -94,10 +99,36 @@ const char **lf_cmd_list(const lf_cmd *c, const char *name, size_t *n, lf_err *e
     return list;
 }
 
+int lf_cmd_become(const char *exe, const char *const *words, size_t n, lf_err *err)
+{
+    char *path = NULL, **argv = lf_calloc(n + 2, sizeof *argv, err);
+    int rc = argv == NULL ? LF_ENOMEM : lf_exe_find(&path, exe, err);
+    if (rc == 0) {
+        argv[0] = path;
+        memcpy(argv + 1, words, n * sizeof *argv); /* execv(3) writes to none of them */
+        fflush(stdout);
+        execv(path, argv);
+        rc = lf_fail_errno(err, "cannot start %s", path);
+    }
+    free(argv);
+    free(path);
+    return rc;
+}
+
 void lf_cmd_nap(double s)
 {
     const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
     nanosleep(&ts, NULL);
+}
+
+const char *lf_cmd_time(char buf[21], const lf_cmd *c, double wall_s)
+{
+    const time_t t = (time_t)wall_s;
+    struct tm tm;
+    if (lf_optset_bool(c->opts, "utc") || localtime_r(&t, &tm) == NULL)
+        return lf_time_iso(buf, wall_s);
+    strftime(buf, 21, "%Y-%m-%d %H:%M:%S", &tm);
+    return buf;
 }
 
 char *lf_cmd_model_dir(void)

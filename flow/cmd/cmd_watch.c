@@ -9,18 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/cmd/bar.h"
 #include "flow/cmd/cmds.h"
 #include "flow/sched/describe.h"
 
 static const lf_opt watch_rows[] = {
     LF_CMD_COMMON,
+    LF_CMD_UTC,
     {.name = "interval",
      .type = LF_OPT_DURATION,
      LF_OPT_COMMAND,
@@ -29,7 +28,10 @@ static const lf_opt watch_rows[] = {
 };
 LF_CMD_TABLE(watch, "follow a run until nothing in it runs; exits as the run did", watch_rows);
 
-enum { BAR = 20, MAX_STAGES = 1024 };
+enum {
+    STATE_WIDTH = 14, /* the state with the blanks around it */
+    MAX_STAGES = 1024
+};
 
 /* What was said of a stage last, so that a log gets a line per change and not per look. */
 struct said {
@@ -37,63 +39,10 @@ struct said {
     int epoch, tenth; /* of the progress */
 };
 
-static void add_bar(lf_buf *b, lf_real part)
-{
-    double p = part.v;
-    int full = p <= 0 ? 0 : p >= 1 ? BAR : (int)(p * BAR);
-    if (!part.given) {
-        lf_buf_addf(b, "  %*s     ", BAR, "");
-        return;
-    }
-    lf_buf_addc(b, '[');
-    for (int i = 0; i < BAR; i++)
-        lf_buf_addc(b, i < full ? '#' : '.');
-    lf_buf_addf(b, "] %3d%%", (int)(p * 100));
-}
-
-/* Everything behind the bar: time, what is left, steps, segments, the loss, the job; the reason
- * says why a job waits and when its scheduler expects to start it. */
-static void add_details(lf_buf *b, const lf_stage_shown *s)
-{
-    char t[32];
-    double loss;
-    if (s->duration_s.given)
-        lf_buf_addf(b, "  %s", lf_fmt_duration(t, sizeof t, s->duration_s.v));
-    if (s->eta_s.given)
-        lf_buf_addf(b, ", %s left", lf_fmt_duration(t, sizeof t, s->eta_s.v));
-    if (s->step.given && s->steps.given)
-        lf_buf_addf(b, "  step %lld/%lld", (long long)s->step.v, (long long)s->steps.v);
-    if (s->segments.v > 1)
-        lf_buf_addf(b, "  segment %lld", (long long)s->segments.v);
-    if (lf_raw_number(&loss, s->metrics, "loss"))
-        lf_buf_addf(b, "  loss %.4f", loss);
-    if (s->job != NULL && s->job->id != NULL && s->job->id[0] != '\0')
-        lf_buf_addf(b, "  job %s", s->job->id);
-    if (s->reason[0] != '\0')
-        lf_buf_addf(b, "  %s", s->reason);
-}
-
 /* ---- on a terminal ---- */
 
-static size_t screen_width(void)
-{
-    struct winsize w;
-    return ioctl(1, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 100;
-}
-
-/* No line may wrap: the next redraw counts lines. */
-static void print_cut(const char *text, size_t width)
-{
-    char copy[2048];
-    snprintf(copy, sizeof copy, "%s", text);
-    size_t w = 0, i = 0;
-    for (; copy[i] != '\0' && w < width; i++)
-        w += ((unsigned char)copy[i + 1] & 0xC0) != 0x80;
-    copy[i] = '\0';
-    lf_print_safe(copy);
-}
-
-static void draw_stage(const lf_stage_shown *s, bool colour, size_t width, size_t name_width)
+static void draw_stage(const lf_stage_shown *s, bool colour, size_t bar, size_t width,
+                       size_t name_width)
 {
     lf_buf b;
     lf_buf_init(&b);
@@ -101,10 +50,9 @@ static void draw_stage(const lf_stage_shown *s, bool colour, size_t width, size_
     printf("  %-*s ", (int)name_width, s->name);
     printf(colour ? "\033[%sm%-9s\033[0m " : "%.0s%-9s ", colour ? lf_state_colour(state) : "",
            state);
-    add_bar(&b, s->progress);
-    add_details(&b, s);
+    lf_bar_add(&b, s, bar, true, width);
     if (lf_buf_check(&b, NULL) == 0)
-        print_cut(b.data, width > name_width + 14 ? width - name_width - 14 : 1);
+        lf_print_safe(b.data);
     fputs("\033[K\n", stdout);
     lf_buf_fini(&b);
 }
@@ -112,16 +60,20 @@ static void draw_stage(const lf_stage_shown *s, bool colour, size_t width, size_
 /* Over the table drawn before, which had *lines lines. */
 static void draw(const lf_run_shown *run, size_t *lines)
 {
-    size_t width = screen_width(), name_width = 5;
+    size_t width = lf_bar_screen(), name_width = 5, bar = LF_BAR_MOST;
     bool colour = lf_colour();
     for (size_t i = 0; i < run->stages.n; i++)
         if (strlen(run->stages.v[i].name) > name_width)
             name_width = strlen(run->stages.v[i].name);
+    width = width > name_width + STATE_WIDTH ? width - name_width - STATE_WIDTH : 1;
+    for (size_t i = 0; i < run->stages.n; i++)
+        if (run->stages.v[i].progress.given && lf_bar_room(&run->stages.v[i], width) < bar)
+            bar = lf_bar_room(&run->stages.v[i], width);
     if (*lines > 0)
         printf("\033[%zuA\r", *lines);
     lf_cmd_print_head(run);
     for (size_t i = 0; i < run->stages.n; i++)
-        draw_stage(&run->stages.v[i], colour, width, name_width);
+        draw_stage(&run->stages.v[i], colour, bar, width, name_width);
     fputs("\033[J", stdout);
     *lines = run->stages.n + 1;
     fflush(stdout);
@@ -129,7 +81,7 @@ static void draw(const lf_run_shown *run, size_t *lines)
 
 /* ---- elsewhere ---- */
 
-static void log_changes(const lf_run_shown *run, struct said *said)
+static void log_changes(const lf_cmd *c, const lf_run_shown *run, struct said *said)
 {
     char when[21];
     for (size_t i = 0; i < run->stages.n && i < MAX_STAGES; i++) {
@@ -142,9 +94,10 @@ static void log_changes(const lf_run_shown *run, struct said *said)
         lf_buf_init(&b);
         if (s->progress.given)
             lf_buf_addf(&b, "  %3d%%", (int)(s->progress.v * 100));
-        add_details(&b, s);
+        lf_bar_details(&b, s);
         if (lf_buf_check(&b, NULL) == 0)
-            lf_say("%s  %-16s %-9s%s\n", lf_time_iso(when, lf_wall_s()), s->name, s->state, b.data);
+            lf_say("%s  %-16s %-9s%s\n", lf_cmd_time(when, c, lf_wall_s()), s->name, s->state,
+                   b.data);
         lf_buf_fini(&b);
         snprintf(said[i].state, sizeof said[i].state, "%s", s->state);
         said[i].epoch = epoch;
@@ -181,16 +134,17 @@ static int look(const lf_cmd *c, const lf_run_view *v, struct said *said, size_t
         return rc;
     int code = exit_for(o.state);
     *live = lives(v);
-    if (!c->json && c->tty) {
+    const bool redraw = !c->json && lf_bar_terminal();
+    if (redraw) {
         draw(&o, lines);
     } else if (!c->json) {
         if (first)
             lf_cmd_print_head(&o);
-        log_changes(&o, said);
+        log_changes(c, &o, said);
     }
     if (!*live && c->json)
         rc = lf_cmd_print(&o, &lf_run_shown_fields, err);
-    else if (!*live && !c->tty)
+    else if (!*live && !redraw)
         lf_cmd_print_head(&o);
     lf_run_shown_fini(&o);
     return rc < 0 ? rc : code;

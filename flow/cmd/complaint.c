@@ -149,8 +149,10 @@ static void add_place(lf_buf *out, const lf_complaint *c, const char *text, long
     const lf_conf_section *model = it == NULL && lf_str_has_prefix(text, MODEL)
                                        ? lf_pipeline_model_section(c->pipeline, c->stage)
                                        : NULL;
+    /* The column of an item is that of its value; a key begins its line. */
     if (it != NULL && it->line > 0)
-        lf_buf_addf(out, "%s:%d:%d: ", it->path, it->line, it->column);
+        lf_buf_addf(out, "%s:%d:%d: ", it->path, it->line,
+                    lf_str_has_prefix(text, "unknown key") ? 1 : it->column);
     else if (it != NULL)
         lf_buf_addf(out, "%s: ", it->path);
     else if (model != NULL)

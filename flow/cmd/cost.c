@@ -89,7 +89,7 @@ struct question {
     const char *exe, *config, *dir;
     const char *text; /* of config */
     int64_t ranks;
-    bool gpu;
+    bool gpu, measure;
 };
 
 struct answer {
@@ -108,8 +108,9 @@ static int run_plan(struct answer *a, const struct question *q, lf_err *err)
         close(p.out[1]);
         return rc;
     }
-    char *argv[9], a1[] = "--config", a3[] = "--out", a5[] = "--plan", a6[40],
-                   a7[] = "--device=cuda";
+    char *argv[10], a1[] = "--config", a3[] = "--out", a5[] = "--plan", a6[40],
+                    a7[] = "--device=cuda", a8[] = "--measure";
+    int n = 7;
     snprintf(a6, sizeof a6, "--ranks=%lld", (long long)q->ranks);
     argv[0] = lf_strdup(q->exe, err);
     argv[1] = a1;
@@ -118,8 +119,11 @@ static int run_plan(struct answer *a, const struct question *q, lf_err *err)
     argv[4] = lf_strdup(q->dir, err);
     argv[5] = a5;
     argv[6] = a6;
-    argv[7] = q->gpu ? a7 : NULL;
-    argv[8] = NULL;
+    if (q->gpu)
+        argv[n++] = a7;
+    if (q->measure)
+        argv[n++] = a8;
+    argv[n] = NULL;
     int rc = argv[0] != NULL && argv[2] != NULL && argv[4] != NULL ? 0 : LF_ENOMEM;
     pid_t pid = rc == 0 ? fork() : -1;
     if (pid == 0)
@@ -201,7 +205,7 @@ static bool will_use_gpus(const lf_prep *p, const lf_doc_stage *stage)
  * that are not made yet. */
 static int key_of(lf_buf *key, const char *name, const struct question *q, lf_err *err)
 {
-    lf_buf_addf(key, "%s %lld %d\n", name, (long long)q->ranks, (int)q->gpu);
+    lf_buf_addf(key, "%s %lld %d %d\n", name, (long long)q->ranks, (int)q->gpu, (int)q->measure);
     const char *p = q->text;
     for (const char *at = strstr(p, LF_NOT_MADE "/"); at != NULL; at = strstr(p, LF_NOT_MADE "/")) {
         at += strlen(LF_NOT_MADE);
@@ -287,9 +291,29 @@ static int put_question(lf_cost_row *row, const lf_prep *p, const struct questio
     return rc < 0 ? word_complaint(row, p, q, e.text, err) : 0;
 }
 
+static bool wants_measuring(const lf_prep *p, const char *kind)
+{
+    for (size_t i = 0; i < p->rates.n; i++)
+        if (strcmp(p->rates.v[i].kind, kind) == 0)
+            return p->rates.v[i].wanted && !p->rates.v[i].measured;
+    return false;
+}
+
+/* The first answer stands for its kind. */
+static void take_measured(lf_prep *p, const lf_cost_row *row)
+{
+    for (size_t i = 0; row->cost.measured_flops.v > 0 && i < p->rates.n; i++) {
+        lf_rate *r = &p->rates.v[i];
+        if (r->wanted && !r->measured && strcmp(r->kind, row->stage->kind) == 0) {
+            r->flops = row->cost.measured_flops.v;
+            r->measured = true;
+        }
+    }
+}
+
 /* dir: for the settings, one for all stages, "" until the first needs it. Stages that ask the same
  * get the answer of the first, unless it is a complaint: that names its stage and place. */
-static int ask_one(lf_cost_rows *list, const lf_prep *p, char dir[PATH_MAX], struct known *known,
+static int ask_one(lf_cost_rows *list, lf_prep *p, char dir[PATH_MAX], struct known *known,
                    lf_err *err)
 {
     char name[160], config[PATH_MAX];
@@ -301,8 +325,11 @@ static int ask_one(lf_cost_rows *list, const lf_prep *p, char dir[PATH_MAX], str
     int64_t per_node;
     snprintf(name, sizeof name, "lf-%s", row->stage->kind);
     int rc = lf_exe_find(&exe, name, err);
-    struct question q = {
-        .exe = exe, .config = config, .dir = dir, .gpu = will_use_gpus(p, row->stage)};
+    struct question q = {.exe = exe,
+                         .config = config,
+                         .dir = dir,
+                         .gpu = will_use_gpus(p, row->stage),
+                         .measure = wants_measuring(p, row->stage->kind)};
     ranks_of(row->stage, &q.ranks, &per_node);
     if (rc == 0 && dir[0] == '\0')
         rc = make_dir(dir, err);
@@ -335,7 +362,7 @@ static bool asked(const lf_prep *p, size_t i)
     return lf_names_find(&p->pipeline.doubtful, p->plan->stages.v[i].name, "") == LF_NAMES_NONE;
 }
 
-static int ask_all(lf_cost_rows *list, const lf_prep *p, char dir[PATH_MAX], struct known *known,
+static int ask_all(lf_cost_rows *list, lf_prep *p, char dir[PATH_MAX], struct known *known,
                    lf_err *err)
 {
     int rc = 0;
@@ -349,6 +376,7 @@ static int ask_all(lf_cost_rows *list, const lf_prep *p, char dir[PATH_MAX], str
         lf_err e = LF_ERR_INIT;
         if (ask_one(list, p, dir, known, &e) < 0) /* it could not be asked */
             rc = lf_text_set(&row->error, lf_text_clean(e.text), "error", err);
+        take_measured(p, row);
     }
     return rc;
 }
@@ -386,7 +414,7 @@ void lf_cost_rows_fini(lf_cost_rows *r)
     memset(r, 0, sizeof *r);
 }
 
-int lf_cost_ask(lf_cost_rows *out, const lf_prep *p, lf_err *err)
+int lf_cost_ask(lf_cost_rows *out, lf_prep *p, lf_err *err)
 {
     char dir[PATH_MAX] = "";
     struct known known = {.places = {NULL, 0, 0}};
@@ -605,16 +633,37 @@ static double look_up_rate(const lf_prep *p, const char *kind)
     return rate;
 }
 
-double lf_cost_stored_rate(lf_prep *p, const char *kind)
+/* NULL: there is no memory, and it is looked up again. */
+static lf_rate *rate_row(lf_prep *p, const char *kind)
 {
     for (size_t i = 0; i < p->rates.n; i++)
         if (strcmp(p->rates.v[i].kind, kind) == 0)
-            return p->rates.v[i].flops;
-    double rate = look_up_rate(p, kind);
+            return &p->rates.v[i];
     lf_rate *r = lf_rows_add(&p->rates, sizeof *r, NULL);
-    if (r != NULL && lf_text_set(&r->kind, kind, "kind", NULL) == 0)
-        r->flops = rate;
-    else if (r != NULL)
-        p->rates.n--; /* it is looked up again */
-    return rate;
+    if (r != NULL && lf_text_set(&r->kind, kind, "kind", NULL) < 0) {
+        p->rates.n--;
+        r = NULL;
+    }
+    if (r != NULL)
+        r->flops = look_up_rate(p, kind);
+    return r;
+}
+
+double lf_cost_rate(lf_prep *p, const char *kind, bool *measured)
+{
+    const lf_rate *r = rate_row(p, kind);
+    if (measured != NULL)
+        *measured = r != NULL && r->measured;
+    return r != NULL ? r->flops : 0;
+}
+
+void lf_cost_measure(lf_prep *p)
+{
+    for (size_t i = 0; is_local(p) && i < p->plan->stages.n; i++) {
+        const char *kind = p->plan->stages.v[i].kind;
+        const lf_opt_table *t = p->tables != NULL ? lf_table_find(p->tables, kind) : NULL;
+        lf_rate *r = t != NULL && lf_opt_find(t, "measure") != NULL ? rate_row(p, kind) : NULL;
+        if (r != NULL && r->flops <= 0)
+            r->wanted = true;
+    }
 }

@@ -25,7 +25,7 @@ typedef LF_ROWS(lf_cost_row) lf_cost_rows;
 /* Ask every stage that would run, in order; without a view (p->view.n == 0) every stage of the
  * plan that is without a mistake. Stages that ask the same are asked once. Stages whose executable
  * is missing have an error too. */
-int lf_cost_ask(lf_cost_rows *out, const lf_prep *p, lf_err *err);
+int lf_cost_ask(lf_cost_rows *out, lf_prep *p, lf_err *err);
 /* Every refusal as one line with its place in the pipeline file (complaint.h). unsure: with them
  * what else keeps a stage from planning, but for inputs that are not made yet. */
 int lf_cost_refusals(lf_texts *out, const lf_cost_rows *costs, bool unsure, lf_err *err);
@@ -49,8 +49,12 @@ void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const lf_doc_stage *stag
  * missing (lf_cost_here). */
 int lf_cost_check(const lf_prep *p, const lf_cost_rows *costs, lf_err *err);
 
-/* FLOP/s that a done stage of this kind reached in this project (newest first), 0 when none is
- * known. Looked up once a kind. */
-double lf_cost_stored_rate(lf_prep *p, const char *kind);
+/* Shall lf_cost_ask let stages measure this machine? One of each kind then does, for some 0.2 s, if
+ * none of the kind has run in this project and stages run on this machine. */
+void lf_cost_measure(lf_prep *p);
+/* FLOP/s that a done stage of this kind reached in this project (newest first), else what was
+ * measured for lf_cost_measure, 0 when none is known. Looked up once a kind. *measured (may be
+ * NULL): it was measured now. */
+double lf_cost_rate(lf_prep *p, const char *kind, bool *measured);
 
 #endif

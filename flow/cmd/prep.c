@@ -229,6 +229,10 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
     if (rc == 0) {
         old = run.plan;
         run.plan = NULL;
+        if (old != NULL) /* a run that goes on keeps its name */
+            rc = lf_text_set(&p->plan->short_name, old->short_name, "short_name", err);
+        if (rc < 0)
+            goto out;
         if (a->fresh_run || (old != NULL && old->isolated.v))
             /* --new: everything is made afresh, also when the run is continued later */
             p->plan->isolated = lf_flag_of(true);
@@ -243,6 +247,7 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
     const lf_restart_args ra = restart_args(p, a->accepted);
     if (rc == 0)
         rc = lf_restarts_find(&p->restarts, &ra, err);
+out:
     lf_doc_free(old);
     lf_run_fini(&run);
     lf_run_list_fini(&runs);
@@ -283,7 +288,10 @@ static int resume_source(lf_prep *p, const lf_prep_args *a, lf_err *err)
         return rc;
     char path[PATH_MAX];
     const char *file = run.plan->pipeline;
-    rc = lf_path_set(path, err, "%s/%s", p->project.root, file != NULL ? file : "pipeline.ini");
+    /* Messages name the file as its user would. */
+    bool here = getcwd(path, sizeof path) != NULL && strcmp(path, p->project.root) == 0;
+    rc = lf_path_set(path, err, "%s%s%s", here ? "" : p->project.root, here ? "" : "/",
+                     file != NULL ? file : "pipeline.ini");
     const char *use = a->pipeline != NULL ? a->pipeline : path;
     if (rc == 0 && (a->pipeline != NULL || lf_io_exists(use)))
         rc = load_pipeline(p, a, use, err);
@@ -411,7 +419,7 @@ static int check_first(lf_prep *p, lf_err *err)
         rc = lf_fail(
             err, LF_EBUSY,
             "another loong-flow has made run %s for the same work just now; follow it with watch",
-            run.id);
+            lf_run_label(&run));
     free(data);
     lf_run_fini(&run);
     lf_run_list_fini(&runs);

@@ -33,7 +33,9 @@ typedef struct lf_prep_args {
 
 typedef struct lf_rate {
     char *kind;
-    double flops; /* a second; 0: none is known */
+    double flops;  /* a second; 0: none is known */
+    bool measured; /* now, because no stage of the kind has run */
+    bool wanted;   /* it shall be measured */
 } lf_rate;
 
 typedef struct lf_prep {
@@ -45,7 +47,7 @@ typedef struct lf_prep {
     char *ini_text;         /* resolved settings with origins */
     bool has_run;           /* view.run is an existing run, otherwise a new one would be made */
     lf_doc *previous;       /* document of the newest run of this name, NULL when there is none */
-    LF_ROWS(lf_rate) rates; /* what lf_cost_stored_rate has found */
+    LF_ROWS(lf_rate) rates; /* what is known of kinds (cost.h) */
     bool fresh_run;         /* as asked */
     const lf_opt_table *const *tables; /* as given */
     bool changed;                      /* plan differs from the run's newest revision */

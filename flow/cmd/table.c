@@ -11,12 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/sys.h"
 
-enum { MAX_COLS = 64, MAX_WIDTH = 1000, MAX_SPEC = 4096 };
+enum { MAX_COLS = 256, MAX_WIDTH = 1000, MAX_SPEC = 4096 };
 
 /* A chosen column. */
 struct use {
@@ -69,8 +71,7 @@ void lf_say_err(const char *fmt, ...)
 
 bool lf_colour(void)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(1) && (no == NULL || no[0] == '\0') && term != NULL && strcmp(term, "dumb") != 0;
+    return lf_wants_colour(1);
 }
 
 const char *lf_state_colour(const char *state)
@@ -82,6 +83,16 @@ const char *lf_state_colour(const char *state)
         if (strcmp(state, map[i][0]) == 0)
             return map[i][1];
     return "2";
+}
+
+size_t lf_screen_width(void)
+{
+    struct winsize w;
+    int64_t n = 0;
+    if (ioctl(1, TIOCGWINSZ, &w) == 0 && w.ws_col > 20)
+        return w.ws_col;
+    const char *env = getenv("COLUMNS");
+    return env != NULL && lf_parse_i64(&n, env, NULL) == 0 && n > 20 && n < 10000 ? (size_t)n : 80;
 }
 
 /* ---- cells ---- */

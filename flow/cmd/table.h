@@ -53,6 +53,8 @@ void lf_say_err(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 bool lf_colour(void);
 /* The SGR number of a state's colour. */
 const char *lf_state_colour(const char *state);
+/* Columns of the terminal that stdout is; otherwise those of $COLUMNS, or 80. */
+size_t lf_screen_width(void);
 /* Characters on the screen, near enough: bytes that do not continue a UTF-8 sequence. */
 size_t lf_text_width(const char *s);
 

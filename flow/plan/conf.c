@@ -77,16 +77,31 @@ bool lf_text_has_secret(const char *text)
     return false;
 }
 
-int lf_conf_fail(const lf_conf_item *it, lf_err *err, const char *fmt, ...)
+static int fail_at(const lf_conf_item *it, int column, lf_err *err, const char *fmt, va_list ap)
 {
     char text[900];
-    va_list ap;
-    va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     if (it->line == 0)
         return lf_fail(err, LF_EINVAL, "%s: %s", it->path, text);
-    return lf_fail(err, LF_EINVAL, "%s:%d:%d: %s", it->path, it->line, it->column, text);
+    return lf_fail(err, LF_EINVAL, "%s:%d:%d: %s", it->path, it->line, column, text);
+}
+
+int lf_conf_fail(const lf_conf_item *it, lf_err *err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int rc = fail_at(it, it->column, err, fmt, ap);
+    va_end(ap);
+    return rc;
+}
+
+int lf_conf_fail_key(const lf_conf_item *it, lf_err *err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int rc = fail_at(it, 1, err, fmt, ap); /* a line that begins with a blank has no key */
+    va_end(ap);
+    return rc;
 }
 
 lf_conf_item *lf_conf_find(const lf_conf *c, const char *section, const char *key)

@@ -85,6 +85,9 @@ const char *lf_conf_get(const lf_conf *c, const char *section, const char *key, 
 /* Fails with "path:line:column: " before the text. */
 int lf_conf_fail(const lf_conf_item *it, lf_err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same about the key and not its value. */
+int lf_conf_fail_key(const lf_conf_item *it, lf_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* May a file of this owner and mode configure a program run by `me`? reason (static text) is set
  * when not. */

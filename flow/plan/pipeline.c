@@ -7,6 +7,7 @@
 
 #include "flow/plan/pipeline.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/synonym.h"
 #include "engine/base/utf8.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
@@ -23,7 +25,7 @@ static const char *const section_words[] = {"pipeline", "resources", "model",   
 static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "rerun_on"};
 static const char *const pipeline_keys[] = {"name",          "description", "data_dir", "scheduler",
                                             "jobs",          "share",       "include",  "on_end",
-                                            "on_time_limit", "on_fail"};
+                                            "on_time_limit", "on_fail",     "report"};
 #define MAX_RESOURCE_KEYS 64
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -112,11 +114,9 @@ static int check_sections(const lf_reading *r, lf_err *err)
 
 static int unknown_key(const lf_conf_item *it, const char *const *names, size_t n, lf_err *err)
 {
-    const char *near = lf_nearest(it->key, names, n);
-    if (near != NULL)
-        return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]; did you mean \"%s\"?", it->key,
-                            it->section, near);
-    return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]", it->key, it->section);
+    char hint[200];
+    lf_synonym_hint(hint, sizeof hint, it->key, names, n);
+    return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]%s", it->key, it->section, hint);
 }
 
 static int check_keys(const lf_reading *r, const char *section, const char *const *names, size_t n,
@@ -141,8 +141,8 @@ static int option_unknown(const lf_conf_item *it, const lf_opt_table *t, lf_err 
 {
     const lf_opt *renamed = lf_opt_find_old(t, it->key);
     if (renamed != NULL)
-        return lf_conf_fail(it, err, "\"%s\" of %s is now called \"%s\"", it->key, t->stage,
-                            renamed->name);
+        return lf_conf_fail_key(it, err, "\"%s\" of %s is now called \"%s\"", it->key, t->stage,
+                                renamed->name);
     const char **names =
         lf_calloc(t->n_opts + COUNT(stage_keys) + MAX_RESOURCE_KEYS, sizeof *names, err);
     if (names == NULL)
@@ -208,7 +208,7 @@ static int set_item(const struct filled *f, lf_conf_item *it, lf_err *err)
     if (o == NULL)
         return option_unknown(it, f->table, err);
     if ((o->flags & LF_OPT_CLI_ONLY) != 0)
-        return lf_conf_fail(
+        return lf_conf_fail_key(
             it, err, "\"%s\" is given by loong-flow itself and is no key of a stage", it->key);
     /* the stage's own value was set first and wins over [kind] */
     return lf_lists_get(f->options, o->name) != NULL ? 0
@@ -299,15 +299,14 @@ static int find_table(const lf_opt_table **out, lf_conf *c, const lf_conf_sectio
     *out = lf_table_find(args->tables, it->value);
     if (*out != NULL)
         return 0;
-    const char *near = lf_nearest(it->value, names, n);
+    char hint[200];
+    lf_synonym_hint(hint, sizeof hint, it->value, names, n);
     lf_buf b;
     lf_buf_init(&b);
     for (size_t i = 0; i < n; i++)
-        lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", names[i]);
-    int rc = near != NULL ? lf_conf_fail(it, err, "unknown stage kind \"%s\"; did you mean \"%s\"?",
-                                         it->value, near)
-                          : lf_conf_fail(it, err, "unknown stage kind \"%s\"; there are %s",
-                                         it->value, b.data);
+        lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "; there are ", names[i]);
+    int rc = lf_conf_fail(it, err, "unknown stage kind \"%s\"%s", it->value,
+                          hint[0] != '\0' ? hint : b.data);
     lf_buf_fini(&b);
     return rc;
 }
@@ -419,7 +418,7 @@ static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_sect
 
 /* ---- the whole ---- */
 
-/* What is told when a run ends, and how long that may take. */
+/* What is told and written when a run ends, and how long telling may take. */
 static int set_end_commands(lf_doc *d, lf_conf *c, lf_err *err)
 {
     const char *limit = lf_conf_get(c, "pipeline", "on_time_limit", "60s");
@@ -428,6 +427,8 @@ static int set_end_commands(lf_doc *d, lf_conf *c, lf_err *err)
     int rc = lf_text_set(&d->on_end, lf_conf_get(c, "pipeline", "on_end", NULL), "on_end", err);
     if (rc == 0)
         rc = lf_text_set(&d->on_fail, lf_conf_get(c, "pipeline", "on_fail", NULL), "on_fail", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->report, lf_conf_get(c, "pipeline", "report", NULL), "report", err);
     if (rc != 0 || (d->on_end == NULL && d->on_fail == NULL &&
                     lf_conf_find(c, "pipeline", "on_time_limit") == NULL))
         return rc;
@@ -500,11 +501,11 @@ static int check_unread(const lf_conf *c, lf_err *err)
             strcmp(it->layer, "user") == 0)
             continue;
         if (lf_str_has_prefix(it->section, "model"))
-            return lf_conf_fail(it, err,
-                                "[%s] is used by no stage; name it with model = NAME, or remove it",
+            return lf_conf_fail_key(
+                it, err, "[%s] is used by no stage; name it with model = NAME, or remove it",
+                it->section);
+        return lf_conf_fail_key(it, err, "\"%s\" in [%s] is used by nothing; remove it", it->key,
                                 it->section);
-        return lf_conf_fail(it, err, "\"%s\" in [%s] is used by nothing; remove it", it->key,
-                            it->section);
     }
     return 0;
 }
@@ -603,6 +604,11 @@ int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err
     memset(&p, 0, sizeof p);
     const lf_reading r = {.p = &p, .args = args};
     p.path = realpath(args->path, NULL);
+    if (p.path == NULL && errno == ENOENT)
+        return lf_fail(err, LF_ENOENT,
+                       "there is no pipeline file %s; `loong-flow init` writes one, "
+                       "`loong-flow init --list` tells for what",
+                       args->path);
     if (p.path == NULL)
         return lf_fail_errno(err, "pipeline file %s", args->path);
     p.project = lf_strndup(p.path, (size_t)(strrchr(p.path, '/') - p.path), err);

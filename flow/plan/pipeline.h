@@ -5,7 +5,7 @@
  * same that is frozen with a run, so that nothing downstream looks at the INI file again.
  *
  *   [pipeline]       name, description, data_dir, scheduler, jobs, share, include, on_end, on_fail,
- *                    on_time_limit
+ *                    on_time_limit, report
  *   [resources]      defaults for every stage of: nodes, ranks (per node), cpus (per rank), memory
  *                    (per node), gpus ([TYPE:]N per node), time_limit (of one job), grace,
  *                    partition (or queue), account, qos, constraint, reservation, exclusive, mail,

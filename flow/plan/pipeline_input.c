@@ -9,11 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/str.h"
 #include "flow/plan/pipeline_priv.h"
@@ -155,6 +157,48 @@ static bool is_word(const lf_opt *o, const char *text)
     return o->type != LF_OPT_PATH || lf_opt_choice_index(o, text) >= 0;
 }
 
+/* Shards are artifacts of ours and nothing else; a checkpoint may also be somebody's files. */
+static int check_shards(const struct value *v, const char *path, bool there, lf_err *err)
+{
+    char below[PATH_MAX];
+    lf_artifact a = {0};
+    lf_err e = LF_ERR_INIT;
+    if (there && lf_artifact_load(&a, path, NULL, &e) < 0)
+        return lf_conf_fail(v->it, err, "%s = %s: %s", v->o->name, v->text, e.text);
+    int rc =
+        !there || strcmp(a.kind, "shards") == 0
+            ? 0
+            : lf_conf_fail(v->it, err,
+                           "%s = %s: that is an artifact of kind %s, needed is one of kind shards",
+                           v->o->name, v->text, a.kind);
+    lf_artifact_fini(&a);
+    if (there)
+        return rc;
+    bool inside = lf_path_set(below, NULL, "%s/shards/" LF_ARTIFACT_MANIFEST, path) == 0 &&
+                  lf_io_exists(below);
+    return lf_conf_fail(
+        v->it, err, "%s = %s: no finished shards are there (no " LF_ARTIFACT_MANIFEST "); %s%s%s",
+        v->o->name, v->text, inside ? "did you mean " : "name the directory ",
+        inside ? v->text : "`shards` that a tokenize or convert stage made",
+        inside ? "/shards?" : "");
+}
+
+/* What a stage made, given by its path alone, must be whole: a run finds out late. Contents are
+ * compared with their hashes when the stage reads them. */
+static int check_artifact(const struct value *v, const char *path, lf_err *err)
+{
+    enum lf_artifact_state state;
+    lf_err why = LF_ERR_INIT;
+    if (v->o->takes == NULL || lf_artifact_state(&state, path, &why) < 0)
+        return 0; /* the stage knows what it needs and says why it cannot have it */
+    if (state == LF_ARTIFACT_PURGED || state == LF_ARTIFACT_BROKEN)
+        return lf_conf_fail(v->it, err, "%s = %s: it is damaged: %s; restore it, or make it again",
+                            v->o->name, v->text, why.text);
+    return strcmp(v->o->takes, "shards") == 0
+               ? check_shards(v, path, state == LF_ARTIFACT_PRESENT, err)
+               : 0;
+}
+
 /* A file, a directory, or a pattern that matches something. */
 static int check_outside(const struct value *v, lf_err *err)
 {
@@ -176,6 +220,8 @@ static int check_outside(const struct value *v, lf_err *err)
         if (faccessat(AT_FDCWD, b.data, R_OK, AT_EACCESS) != 0)
             rc = lf_conf_fail(v->it, err, "%s = %s: it cannot be read: %s", v->o->name, v->text,
                               strerror(errno));
+        else
+            rc = check_artifact(v, b.data, err);
     } else {
         glob_t g;
         memset(&g, 0, sizeof g);

@@ -94,12 +94,13 @@ typedef struct lf_adopted {
 typedef struct lf_cost {
     bool given;
     lf_real parameters, steps, tokens, flops_per_step, disk_bytes;
+    lf_real measured_flops; /* FLOP/s to expect, where it was asked to measure */
     lf_int ranks;
     struct lf_cost_bytes {
         bool given;
         /* of a rank */
-        lf_real params, grads, optimizer, activations, cache, workspace, offloaded, host, total,
-            device;
+        lf_real params, grads, optimizer, activations, workspace, inputs, state, cache, offloaded;
+        lf_real host, total, device;
         struct json_t *more;
     } bytes;
     struct lf_cost_comm {
@@ -152,8 +153,8 @@ typedef struct lf_site {
 
 typedef struct lf_doc {
     /* Of a frozen document only. */
-    lf_int lf_plan; /* the version of the file, 1 */
-    char *run, *project_id, *user, *host, *version;
+    lf_int lf_plan;                                              /* the version of the file, 1 */
+    char *run, *short_name, *project_id, *user, *host, *version; /* short_name: naming.h */
     lf_int rev;
     lf_real created;
     /* Of every document. */
@@ -162,6 +163,7 @@ typedef struct lf_doc {
     lf_int jobs;
     char *on_end, *on_fail; /* commands for the end of a run (flow/sched/ended.h) */
     lf_int on_time_limit_s;
+    char *report;     /* the page that run and resume write at their end, relative to the project */
     lf_flag isolated; /* results of other runs are not taken over */
     lf_site site;
     lf_doc_exe loong_flow;

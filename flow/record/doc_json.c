@@ -49,17 +49,20 @@ const struct lf_fields lf_exe_fields =
 const struct lf_fields lf_adopted_fields =
     LF_FIELDS_PART(lf_adopted, LF_MEMBERS(lf_adopted, run, stage, attempt, epoch, spec_id));
 
-static const struct lf_fields bytes_fields = LF_FIELDS_PART(
-    struct lf_cost_bytes, LF_MEMBERS(struct lf_cost_bytes, params, grads, optimizer, activations,
-                                     cache, workspace, offloaded, host, total, device));
+static const struct lf_fields bytes_fields =
+    LF_FIELDS_PART(struct lf_cost_bytes,
+                   LF_MEMBERS(struct lf_cost_bytes, params, grads, optimizer, activations,
+                              workspace, inputs, state, cache, offloaded, host, total, device));
 
 static const struct lf_fields comm_fields = LF_FIELDS_PART(
     struct lf_cost_comm, LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step));
 
-const struct lf_fields lf_cost_fields = LF_FIELDS_PART(
-    lf_cost, LF_MEMBERS(lf_cost, parameters, steps, tokens, flops_per_step, disk_bytes, ranks),
-    LF_RECORD(lf_cost, bytes, bytes_fields), LF_RECORD(lf_cost, comm, comm_fields),
-    LF_MEMBERS(lf_cost, notes));
+const struct lf_fields lf_cost_fields =
+    LF_FIELDS_PART(lf_cost,
+                   LF_MEMBERS(lf_cost, parameters, steps, tokens, flops_per_step, disk_bytes,
+                              measured_flops, ranks),
+                   LF_RECORD(lf_cost, bytes, bytes_fields), LF_RECORD(lf_cost, comm, comm_fields),
+                   LF_MEMBERS(lf_cost, notes));
 
 const struct lf_fields lf_doc_stage_fields = LF_FIELDS_KEPT(
     lf_doc_stage, LF_MEMBERS_NEEDED(lf_doc_stage, name, kind),
@@ -81,10 +84,11 @@ static const struct lf_fields site_fields = LF_FIELDS_PART(
                         chain, launcher, templates, exclude, trust));
 
 const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(
-    lf_doc, LF_MEMBERS(lf_doc, lf_plan, run, project_id, user, host, version, rev, created),
+    lf_doc,
+    LF_MEMBERS(lf_doc, lf_plan, run, short_name, project_id, user, host, version, rev, created),
     LF_MEMBERS_NEEDED(lf_doc, name), LF_MEMBERS(lf_doc, description),
     LF_MEMBERS_NEEDED(lf_doc, data_dir),
-    LF_MEMBERS(lf_doc, scheduler, share, pipeline, jobs, on_end, on_fail, on_time_limit_s,
+    LF_MEMBERS(lf_doc, scheduler, share, pipeline, jobs, on_end, on_fail, on_time_limit_s, report,
                isolated),
     LF_RECORD(lf_doc, site, site_fields), LF_RECORD(lf_doc, loong_flow, lf_exe_fields),
     LF_LIST(lf_doc, stages, lf_doc_stage_fields, .needed = true));
@@ -176,8 +180,8 @@ lf_doc_stage *lf_doc_find(const lf_doc *d, const char *name)
 /* What of a document makes a revision. */
 static json_t *essence(const lf_doc *d)
 {
-    static const char *const head[] = {"lf_plan", "run",  "rev",     "project_id", "created",
-                                       "user",    "host", "version", "description"};
+    static const char *const head[] = {"lf_plan", "run",  "short_name", "rev",     "project_id",
+                                       "created", "user", "host",       "version", "description"};
     static const char *const stage[] = {"path", "line", "column", "plan", "estimate_s"};
     json_t *o = lf_fields_json(d, &lf_doc_fields, NULL), *stages = json_object_get(o, "stages");
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)

@@ -8,6 +8,8 @@
 #define LF_FLOW_SHOWN_H
 
 #include "flow/record/attempt.h"
+#include "flow/record/closing.h"
+#include "flow/record/doing.h"
 #include "flow/record/fields.h"
 #include "flow/record/queue.h"
 #include "flow/record/start.h"
@@ -30,10 +32,12 @@ typedef struct lf_stage_shown {
     lf_int step, steps;
     lf_real progress, steps_per_s, eta_s;
     struct json_t *metrics; /* the last record; owned */
+    lf_doing doing;         /* of a stage that runs and counts no steps; owned */
 } lf_stage_shown;
 
 typedef struct lf_run_shown {
     const char *run, *name;
+    const char *short_name; /* NULL: it was made before there were short names */
     const char *state; /* failed, running, unknown, cancelled, purged, pending, waiting or done: the
                           first of these that a stage has */
     int rev;
@@ -62,6 +66,8 @@ typedef struct lf_stage_whole {
     struct lf_used *read;
     size_t n_outputs, n_read;
     const char *result_dir;
+    lf_closing closing; /* owned */
+    lf_pairs made_of;   /* in words (flow/run/provenance.h); owned */
 } lf_stage_whole;
 
 extern const struct lf_fields lf_stage_shown_fields, lf_run_shown_fields, lf_stage_whole_fields;

@@ -17,11 +17,12 @@ const struct lf_fields lf_stage_shown_fields = LF_FIELDS_SHOWN(
     {LF_FIELD_AS(lf_stage_shown, exit_code, "exit")}, LF_MEMBERS(lf_stage_shown, signal),
     {LF_FIELD_AS(lf_stage_shown, cls, "class")},
     LF_MEMBERS(lf_stage_shown, t_start, t_end, duration_s, step, steps, progress, steps_per_s,
-               eta_s, metrics));
+               eta_s, metrics),
+    LF_RECORD(lf_stage_shown, doing, lf_doing_fields));
 
-const struct lf_fields lf_run_shown_fields =
-    LF_FIELDS_SHOWN(lf_run_shown, LF_MEMBERS(lf_run_shown, run, name, state, rev, created, dir),
-                    LF_LIST(lf_run_shown, stages, lf_stage_shown_fields));
+const struct lf_fields lf_run_shown_fields = LF_FIELDS_SHOWN(
+    lf_run_shown, LF_MEMBERS(lf_run_shown, run, name, short_name, state, rev, created, dir),
+    LF_LIST(lf_run_shown, stages, lf_stage_shown_fields));
 
 static const struct lf_fields start_fields = LF_FIELDS_SHOWN(
     lf_start_shown, LF_MEMBERS(lf_start_shown, attempt, epoch, dir, host, t_start, t_end, state),
@@ -44,6 +45,7 @@ const struct lf_fields lf_stage_whole_fields = LF_FIELDS_SHOWN(
      .type = LF_FIELD_LIST,
      .at = offsetof(lf_stage_whole, starts),
      .sub = &start_fields},
+    LF_MEMBERS(lf_stage_whole, made_of),
     {LF_FIELD_SUBS(lf_stage_whole, outputs, LF_FIELD_NAMED, &lf_output_fields)},
     {LF_FIELD_SUBS(lf_stage_whole, read, LF_FIELD_ROWS, &lf_used_fields)},
-    LF_MEMBERS(lf_stage_whole, result_dir));
+    LF_MEMBERS(lf_stage_whole, result_dir), LF_RECORD(lf_stage_whole, closing, lf_closing_fields));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Curves of the report: axes with ticks at round numbers, one or two lines, marks where something
- * matters.
+ * Curves of the report: axes with ticks at round numbers and up to LF_PLOT_LINES lines. Names and
+ * values stand in the legend above the picture, so that no text lies on a curve.
  */
 #include "config.h"
 
@@ -11,33 +11,13 @@
 
 #include "flow/report/report.h"
 
-enum { W = 460, H = 230, LEFT = 58, RIGHT = 448, TOP = 26, BOTTOM = 196 };
+/* page.js draws into the same frame. */
+enum { W = 460, H = 210, LEFT = 58, RIGHT = 452, TOP = 12, BOTTOM = 178 };
 
 struct axes {
     double x0, x1, lo, hi; /* lo, hi: of log10 where log */
     bool log;
 };
-
-const char *lf_fmt_value(char *buf, size_t cap, double v)
-{
-    static const char suffix[] = " kMGTPE";
-    double a = fabs(v);
-    int k = 0;
-    if (!isfinite(v)) {
-        snprintf(buf, cap, "%s", isnan(v) ? "NaN" : v > 0 ? "infinite" : "-infinite");
-        return buf;
-    }
-    if (a < 10000) {
-        snprintf(buf, cap, a != 0 && a < 1e-3 ? "%.3g" : a < 10 ? "%.4g" : "%.5g", v);
-        return buf;
-    }
-    while (a >= 1000 && k < 6) {
-        a /= 1000;
-        k++;
-    }
-    snprintf(buf, cap, "%.4g%c", v < 0 ? -a : a, suffix[k]);
-    return buf;
-}
 
 static double px(const struct axes *ax, double x)
 {
@@ -64,7 +44,7 @@ static bool usable(const struct axes *ax, double y)
 
 static void span_of(struct axes *ax, const lf_points *p, size_t *bad)
 {
-    for (size_t i = 0; p != NULL && i < p->n; i++) {
+    for (size_t i = 0; i < p->n; i++) {
         ax->x0 = p->x[i] < ax->x0 ? p->x[i] : ax->x0;
         ax->x1 = p->x[i] > ax->x1 ? p->x[i] : ax->x1;
         if (!isfinite(p->y[i])) {
@@ -121,22 +101,24 @@ static void grid(lf_buf *out, const struct axes *ax)
     for (double x = ceil(ax->x0 / xs) * xs; x <= ax->x1; x += xs)
         lf_buf_addf(out,
                     "<path class=\"axis\" d=\"M%.1f %dv4\"/><text x=\"%.1f\" y=\"%d\" class=\"dim "
-                    "mid\">%s</text>",
-                    px(ax, x), BOTTOM, px(ax, x), BOTTOM + 17, lf_fmt_value(text, sizeof text, x));
+                    "%s\">%s</text>",
+                    px(ax, x), BOTTOM, px(ax, x), BOTTOM + 17,
+                    px(ax, x) > RIGHT - 12 ? "end" : "mid", lf_fmt_value(text, sizeof text, x));
     lf_buf_addf(out,
                 "<path class=\"axis strong\" d=\"M%d %dV%dH%d\"/><text x=\"%d\" y=\"%d\" "
                 "class=\"dim end\">step</text>",
-                LEFT, TOP, BOTTOM, RIGHT, RIGHT, BOTTOM + 31);
+                LEFT, TOP, BOTTOM, RIGHT, RIGHT, BOTTOM + 29);
 }
 
 /* At most two points a pixel column: the lowest and the highest, so no spike is lost. A value that
  * is not finite cuts the line. */
-static void line(lf_buf *out, const struct axes *ax, const lf_points *p, const char *cls)
+static void line(lf_buf *out, const struct axes *ax, const lf_points *p, int colour)
 {
     int last = -1;
     double cmin = 0, cmax = 0;
     bool pen = false;
-    lf_buf_addf(out, "<path class=\"line %s\" d=\"", cls);
+    lf_buf_addf(out, "<path class=\"line c%d%s\" d=\"", colour % LF_PLOT_COLOURS,
+                colour >= LF_PLOT_COLOURS ? " dash" : "");
     for (size_t i = 0; i <= p->n; i++) {
         bool ok = i < p->n && usable(ax, p->y[i]);
         double y = ok ? py(ax, p->y[i]) : 0;
@@ -158,75 +140,155 @@ static void line(lf_buf *out, const struct axes *ax, const lf_points *p, const c
     lf_buf_adds(out, "\"/>");
 }
 
-static void mark(lf_buf *out, const struct axes *ax, double x, double y, const char *cls,
-                 const char *word)
+/* ---- legend ---- */
+
+static void value_in(lf_buf *out, const char *before, double v)
 {
-    char text[32], label[64];
-    snprintf(label, sizeof label, "%s%s", word, lf_fmt_value(text, sizeof text, y));
-    bool right = px(ax, x) > RIGHT - 80;
-    lf_buf_addf(out,
-                "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/><text class=\"label%s\" "
-                "x=\"%.1f\" y=\"%.1f\">%s</text>",
-                cls, px(ax, x), py(ax, y), right ? " end" : "", px(ax, x) + (right ? 0 : 6),
-                py(ax, y) - 8 < TOP + 6 ? py(ax, y) + 16 : py(ax, y) - 8, label);
+    char text[32];
+    lf_buf_addf(out, "%s<b>%s</b>", before, lf_fmt_value(text, sizeof text, v));
 }
 
-static void marks(lf_buf *out, const struct axes *ax, const lf_points *p, const char *cls, bool low)
+static void legend(lf_buf *out, const lf_plot_line *l, const lf_points *p, int colour, bool alone)
 {
-    size_t last = p->n, best = p->n;
+    double step = 0, low = l->best ? lf_facts_lowest(l->of, l->key, &step) : (double)NAN;
+    size_t last = p->n;
     for (size_t i = 0; i < p->n; i++)
-        if (usable(ax, p->y[i])) {
-            last = i;
-            best = best == p->n || p->y[i] < p->y[best] ? i : best;
-        }
-    if (last == p->n)
-        return;
-    if (low && best != last && px(ax, p->x[last]) - px(ax, p->x[best]) > 70)
-        mark(out, ax, p->x[best], p->y[best], cls, "best ");
-    mark(out, ax, p->x[last], p->y[last], cls, low && best == last ? "best, last " : "");
+        last = isfinite(p->y[i]) ? i : last;
+    lf_buf_addf(out, "<span class=\"key c%d%s\"><i></i>", colour % LF_PLOT_COLOURS,
+                colour >= LF_PLOT_COLOURS ? " dash" : "");
+    if (!alone)
+        lf_html_text(out, l->name);
+    if (last < p->n)
+        value_in(out, alone ? "last " : " ", p->y[last]);
+    if (last < p->n && isfinite(low) && low == p->y[last])
+        lf_buf_adds(out, ", the best");
+    else if (isfinite(low)) {
+        value_in(out, ", best ", low);
+        lf_buf_addf(out, " at %.0f", step);
+    }
+    lf_buf_adds(out, "</span> ");
 }
 
-void lf_svg_plot(lf_buf *out, const lf_plot *p)
+static void dot(lf_buf *out, const struct axes *ax, double x, double y, int colour)
 {
-    struct axes ax = {.x0 = INFINITY, .x1 = -INFINITY, .lo = INFINITY, .hi = -INFINITY};
-    size_t bad = 0;
-    span_of(&ax, p->a, &bad);
-    span_of(&ax, p->b, &bad);
-    if (!isfinite(ax.x0))
-        return;
-    lf_buf_addf(out,
-                "<svg class=\"curve\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-                "role=\"img\" aria-label=\"",
-                W, H, W, H);
+    if (usable(ax, y))
+        lf_buf_addf(out, "<circle class=\"dot c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>",
+                    colour % LF_PLOT_COLOURS, px(ax, x), py(ax, y));
+}
+
+/* The last point of each line, and the lowest one where the legend names it. */
+static void dots(lf_buf *out, const struct axes *ax, const lf_plot_line *l, const lf_points *p,
+                 int colour)
+{
+    double step = 0, low = l->best ? lf_facts_lowest(l->of, l->key, &step) : (double)NAN;
+    size_t last = p->n;
+    for (size_t i = 0; i < p->n; i++)
+        last = isfinite(p->y[i]) ? i : last;
+    if (last < p->n)
+        dot(out, ax, p->x[last], p->y[last], colour);
+    if (isfinite(low))
+        dot(out, ax, step, low, colour);
+}
+
+/* ---- the figure ---- */
+
+static void caption(lf_buf *out, const lf_plot *p, const lf_points *points, bool log)
+{
+    char text[32];
+    lf_buf_adds(out, "<figcaption><b class=\"title\">");
     lf_html_text(out, p->title);
-    lf_buf_addf(out, "\"><text x=\"%d\" y=\"14\" class=\"bold\">", LEFT);
-    lf_html_text(out, p->title);
-    lf_buf_adds(out, "<tspan class=\"dim\" dx=\"6\">");
+    lf_buf_adds(out, "</b> <span class=\"dim\">");
     lf_html_text(out, p->unit);
-    if (!isfinite(ax.lo)) {
+    lf_buf_addf(out, "%s</span><br>",
+                !log                 ? ""
+                : p->unit[0] != '\0' ? ", logarithmic"
+                                     : "logarithmic");
+    for (size_t i = 0; i < p->n; i++)
+        if (points[i].n > 0)
+            legend(out, &p->lines[i], &points[i], (int)i, p->n == 1);
+    if (p->ref_name != NULL) {
+        lf_buf_adds(out, "<span class=\"key ref\"><i></i>");
+        lf_html_text(out, p->ref_name);
+        lf_buf_addf(out, " <b>%s</b></span>", lf_fmt_value(text, sizeof text, p->ref));
+    }
+    lf_buf_adds(out, "</figcaption>");
+}
+
+/* data-lines: RUN.STAGE.KEY by place in the data of the page, for page.js. */
+static void begin(lf_buf *out, const lf_plot *p, const lf_points *points)
+{
+    const char *blank = "";
+    lf_buf_adds(out, "<figure class=\"plot\" data-lines=\"");
+    for (size_t i = 0; i < p->n; i++)
+        if (points[i].n > 0) {
+            lf_buf_addf(out, "%s%d.%d.%d.%zu", blank, p->lines[i].run, p->lines[i].stage,
+                        lf_facts_key(p->lines[i].of, p->lines[i].key), i);
+            blank = " ";
+        }
+    lf_buf_addf(out, "\"%s", p->log_y ? " data-log=\"1\"" : "");
+    if (p->ref_name != NULL)
+        lf_buf_addf(out, " data-ref=\"%.17g\"", p->ref);
+    lf_buf_adds(out, ">");
+}
+
+static void picture(lf_buf *out, const lf_plot *p, const lf_points *points, const struct axes *ax,
+                    size_t bad)
+{
+    lf_buf_addf(out, "<svg class=\"curve\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", W, H);
+    lf_html_text(out, p->title);
+    lf_buf_adds(out, "\">");
+    if (!isfinite(ax->lo)) {
         lf_buf_addf(out,
-                    "</tspan></text><text x=\"%d\" y=\"%d\" class=\"dim\">no value is a finite "
-                    "number (%zu)</text></svg>\n",
+                    "<text x=\"%d\" y=\"%d\" class=\"dim\">no value is a finite number "
+                    "(%zu)</text></svg></figure>\n",
                     LEFT, H / 2, bad);
         return;
     }
-    widen(&ax, p->log_y);
-    lf_buf_addf(out, "%s</tspan></text>", ax.log ? ", logarithmic" : "");
-    grid(out, &ax);
-    if (p->a != NULL)
-        line(out, &ax, p->a, p->b != NULL ? "first" : "");
-    if (p->b != NULL) {
-        line(out, &ax, p->b, "second");
-        lf_buf_addf(out, "<text class=\"key end\" x=\"%d\" y=\"14\"><tspan class=\"first\">\u2501 ",
-                    RIGHT);
-        lf_html_text(out, p->a_name);
-        lf_buf_adds(out, "</tspan><tspan class=\"second\" dx=\"8\">\u2501 ");
-        lf_html_text(out, p->b_name);
-        lf_buf_adds(out, "</tspan></text>");
-    }
-    marks(out, &ax, p->b != NULL ? p->b : p->a, p->b != NULL ? "second" : "", p->mark_low);
+    grid(out, ax);
+    if (p->ref_name != NULL && usable(ax, p->ref))
+        lf_buf_addf(out, "<path class=\"ref\" d=\"M%d %.1fH%d\"/>", LEFT, py(ax, p->ref), RIGHT);
+    for (size_t i = 0; i < p->n; i++)
+        if (points[i].n > 0) {
+            line(out, ax, &points[i], (int)i);
+            dots(out, ax, &p->lines[i], &points[i], (int)i);
+        }
     if (bad > 0)
         lf_buf_addf(out, "<text x=\"%d\" y=\"%d\" class=\"warn\">%zu value%s not finite</text>",
-                    LEFT, BOTTOM + 31, bad, bad == 1 ? " is" : "s are");
-    lf_buf_adds(out, "</svg>\n");
+                    LEFT, BOTTOM + 29, bad, bad == 1 ? " is" : "s are");
+    lf_buf_adds(out, "</svg></figure>\n");
+}
+
+static void draw(lf_buf *out, const lf_plot *p, const lf_points *points)
+{
+    struct axes ax = {.x0 = INFINITY, .x1 = -INFINITY, .lo = INFINITY, .hi = -INFINITY};
+    size_t bad = 0;
+    for (size_t i = 0; i < p->n; i++)
+        span_of(&ax, &points[i], &bad);
+    if (p->ref_name != NULL && isfinite(ax.lo)) {
+        ax.lo = p->ref < ax.lo ? p->ref : ax.lo;
+        ax.hi = p->ref > ax.hi ? p->ref : ax.hi;
+    }
+    if (isfinite(ax.lo))
+        widen(&ax, p->log_y);
+    begin(out, p, points);
+    caption(out, p, points, ax.log);
+    picture(out, p, points, &ax, bad);
+}
+
+int lf_report_plot(lf_buf *out, bool *any, const lf_plot *p, lf_err *err)
+{
+    lf_points points[LF_PLOT_LINES] = {{0}};
+    bool enough = false;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+        rc = lf_metrics_points(&points[i], &p->lines[i].of->records, p->lines[i].key, err);
+        enough = enough || points[i].n > 1;
+    }
+    if (rc == 0 && enough) {
+        draw(out, p, points);
+        *any = true;
+    }
+    for (size_t i = 0; i < p->n; i++)
+        lf_points_fini(&points[i]);
+    return rc;
 }

@@ -1,35 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graph and course of the report. Colours are CSS variables of the page, so they follow light and
- * dark.
+ * The graph of stages. Colours are CSS variables of the page, so they follow light and dark.
  */
 #include "config.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/mem.h"
-#include "engine/base/sys.h"
 #include "flow/report/report.h"
 
 #define BOX_W 150
 #define BOX_H 44
-#define COL_W 205
-#define ROW_H 62
 
-const char *lf_state_sign(const char *state)
-{
-    static const char *const signs[][2] = {
-        {"done", "\u2713"},    {"failed", "\u2717"},  {"running", "\u25b6"},
-        {"waiting", "\u2026"}, {"pending", "\u25cb"}, {"cancelled", "\u2298"},
-        {"purged", "\u2205"},  {"stopped", "\u2016"}, {"unknown", "?"}};
-    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
-        if (strcmp(state, signs[i][0]) == 0)
-            return signs[i][1];
-    return "?";
-}
+/* Columns go to the right, or down where the page is narrow. */
+struct layout {
+    bool down;
+    int col, row; /* from one to the next */
+};
+static const struct layout to_the_right = {false, 205, 62}, downwards = {true, 74, 158};
 
 static const char *name_of(const lf_stage_view *s)
 {
@@ -166,19 +156,30 @@ static void place_column(struct drawing *d, int col)
     }
 }
 
-static void box(lf_buf *out, const lf_stage_view *s, const struct place *p)
+struct at {
+    int x, y;
+};
+
+static struct at corner_of(const struct layout *l, const struct place *p)
+{
+    const int along = p->col * l->col + 1, across = p->row * l->row + 1;
+    return l->down ? (struct at){across, along} : (struct at){along, across};
+}
+
+static void box(lf_buf *out, const struct layout *l, const lf_stage_view *s, const struct place *p)
 {
     const char *name = name_of(s), *state = lf_state_name(s->state);
-    int x = p->col * COL_W + 1, y = p->row * ROW_H + 1;
-    lf_buf_addf(out,
-                "<g><title>%s: %s</title><rect class=\"box s-%s\" x=\"%d\" y=\"%d\" width=\"%d\" "
-                "height=\"%d\" rx=\"7\"/>"
-                "<text x=\"%d\" y=\"%d\" class=\"bold\">",
-                name, state, state, x, y, BOX_W, BOX_H, x + 11, y + 19);
+    const struct at c = corner_of(l, p);
     char cut[24];
+    lf_buf_adds(out, "<g><title>");
+    lf_html_text(out, name);
+    lf_buf_addf(out,
+                ": %s</title><rect class=\"box s-%s\" x=\"%d\" y=\"%d\" width=\"%d\" "
+                "height=\"%d\" rx=\"7\"/><text x=\"%d\" y=\"%d\" class=\"bold\">",
+                state, state, c.x, c.y, BOX_W, BOX_H, c.x + 11, c.y + 19);
     snprintf(cut, sizeof cut, "%.17s%s", name, strlen(name) > 17 ? ".." : "");
     lf_html_text(out, cut);
-    lf_buf_addf(out, "</text><text x=\"%d\" y=\"%d\" class=\"dim\">%s ", x + 11, y + 36,
+    lf_buf_addf(out, "</text><text x=\"%d\" y=\"%d\" class=\"dim\">%s ", c.x + 11, c.y + 36,
                 lf_state_sign(state));
     lf_html_text(out, state);
     if (strcmp(name, s->plan->kind) != 0) {
@@ -188,23 +189,59 @@ static void box(lf_buf *out, const lf_stage_view *s, const struct place *p)
     lf_buf_adds(out, "</text></g>\n");
 }
 
-static void arrow(lf_buf *out, const struct drawing *d, const struct edge *e)
+/* From (x, y) to (nx, ny) in a curve that leaves and arrives in the direction of the columns. */
+static void bend(lf_buf *out, bool down, struct at from, struct at to)
 {
-    int x = d->at[e->from].col * COL_W + 1 + BOX_W, y = d->at[e->from].row * ROW_H + 1 + BOX_H / 2;
-    lf_buf_addf(out, "<path class=\"edge\" d=\"M%d %d", x, y);
+    const int hx = (to.x - from.x) / 2, hy = (to.y - from.y) / 2;
+    if (down)
+        lf_buf_addf(out, " C%d %d %d %d %d %d", from.x, from.y + hy, to.x, to.y - hy, to.x, to.y);
+    else
+        lf_buf_addf(out, " C%d %d %d %d %d %d", from.x + hx, from.y, to.x - hx, to.y, to.x, to.y);
+}
+
+static void arrow(lf_buf *out, const struct layout *l, const struct drawing *d,
+                  const struct edge *e)
+{
+    struct at from = corner_of(l, &d->at[e->from]);
+    from.x += l->down ? BOX_W / 2 : BOX_W;
+    from.y += l->down ? BOX_H : BOX_H / 2;
+    lf_buf_addf(out, "<path class=\"edge\" d=\"M%d %d", from.x, from.y);
     for (int h = 0; h <= e->n_hops; h++) {
-        const struct place *p = h < e->n_hops ? &d->chain[e->from][h] : &d->at[e->to];
-        int nx = p->col * COL_W + 1 - (h == e->n_hops ? 7 : 0), ny = p->row * ROW_H + 1 + BOX_H / 2,
-            half = (nx - x) / 2;
-        lf_buf_addf(out, " C%d %d %d %d %d %d", x + half, y, nx - half, ny, nx, ny);
-        x = nx;
-        y = ny;
-        if (h < e->n_hops) {
-            x += BOX_W;
-            lf_buf_addf(out, " H%d", x);
-        }
+        const bool last = h == e->n_hops;
+        struct at to = corner_of(l, last ? &d->at[e->to] : &d->chain[e->from][h]);
+        to.x += l->down ? BOX_W / 2 : last ? -7 : 0;
+        to.y += l->down ? (last ? -7 : 0) : BOX_H / 2;
+        bend(out, l->down, from, to);
+        from = to;
+        if (last)
+            continue;
+        from.x += l->down ? 0 : BOX_W;
+        from.y += l->down ? BOX_H : 0;
+        lf_buf_addf(out, l->down ? " V%d" : " H%d", l->down ? from.y : from.x);
     }
-    lf_buf_addf(out, "\"/><path class=\"tip\" d=\"M%d %d l-8 -4 v8 z\"/>\n", x + 7, y);
+    if (l->down)
+        lf_buf_addf(out, "\"/><path class=\"tip\" d=\"M%d %d l-4 -8 h8 z\"/>\n", from.x,
+                    from.y + 7);
+    else
+        lf_buf_addf(out, "\"/><path class=\"tip\" d=\"M%d %d l-8 -4 v8 z\"/>\n", from.x + 7,
+                    from.y);
+}
+
+static void graph(lf_buf *out, const lf_run_view *v, const struct drawing *d,
+                  const struct layout *l)
+{
+    const int along = (d->n_cols - 1) * l->col + (l->down ? BOX_H : BOX_W) + 2,
+              across = (d->n_rows - 1) * l->row + (l->down ? BOX_W : BOX_H) + 2,
+              w = l->down ? across : along, h = l->down ? along : across;
+    lf_buf_addf(out,
+                "<svg class=\"graph %s\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+                "role=\"img\" aria-label=\"stage graph\">\n",
+                l->down ? "narrow" : "broad", w, h, w, h);
+    for (size_t e = 0; e < d->n_edges; e++)
+        arrow(out, l, d, &d->edges[e]);
+    for (size_t i = 0; i < d->n; i++)
+        box(out, l, &v->stages[i], &d->at[i]);
+    lf_buf_adds(out, "</svg>\n");
 }
 
 void lf_svg_graph(lf_buf *out, const lf_run_view *v)
@@ -214,16 +251,8 @@ void lf_svg_graph(lf_buf *out, const lf_run_view *v)
     if (find_edges(&d, v) && make_chains(&d)) {
         for (int c = 0; c < d.n_cols; c++)
             place_column(&d, c);
-        int w = (d.n_cols - 1) * COL_W + BOX_W + 2, h = (d.n_rows - 1) * ROW_H + BOX_H + 2;
-        lf_buf_addf(out,
-                    "<svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" "
-                    "aria-label=\"stage graph\">\n",
-                    w, h, w, h);
-        for (size_t e = 0; e < d.n_edges; e++)
-            arrow(out, &d, &d.edges[e]);
-        for (size_t i = 0; i < d.n; i++)
-            box(out, &v->stages[i], &d.at[i]);
-        lf_buf_adds(out, "</svg>\n");
+        graph(out, v, &d, &to_the_right);
+        graph(out, v, &d, &downwards);
     } else {
         out->failed = true;
     }
@@ -233,128 +262,4 @@ void lf_svg_graph(lf_buf *out, const lf_run_view *v)
     free(d.chain);
     free(d.n_chain);
     free(d.column);
-}
-
-/* ---- course in time ---- */
-
-#define GANTT_X 150
-#define GANTT_W 730
-
-static double end_of(const lf_start *inc, const lf_stage_view *s)
-{
-    const double t = lf_inc_end(inc), begin = lf_inc_begin(inc);
-    if (t > 0)
-        return t;
-    return s->state == LF_STATE_RUNNING && inc == &s->incs[s->n_incs - 1]
-               ? lf_wall_s()
-               : begin; /* else nobody knows */
-}
-
-/* When the job of a start began to wait: its submission, or the end of the segment
- * before. */
-static double queued_at(const lf_stage_view *s, size_t k)
-{
-    const lf_start *inc = &s->incs[k];
-    if (k > 0 && s->incs[k - 1].attempt == inc->attempt)
-        return end_of(&s->incs[k - 1], s);
-    const struct lf_attempt_rec *a = lf_attempt_of(s, inc);
-    return a != NULL && a->t > 0 ? a->t : (double)NAN;
-}
-
-static const char *how_it_ended(const lf_start *inc, const lf_stage_view *s)
-{
-    const char *st = inc->end != NULL ? inc->end->state : NULL;
-    if (inc->done != NULL)
-        return "done";
-    if (st != NULL)
-        return st;
-    return s->state == LF_STATE_RUNNING && inc == &s->incs[s->n_incs - 1] ? "running" : "unknown";
-}
-
-static double tick_step(double span)
-{
-    static const double steps[] = {1,     2,     5,     10,    15,     30,     60,
-                                   120,   300,   600,   900,   1800,   3600,   7200,
-                                   10800, 21600, 43200, 86400, 172800, 604800, 2592000};
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-        if (span / steps[i] <= 7)
-            return steps[i];
-    return span / 7;
-}
-
-static void bars(lf_buf *out, const lf_stage_view *s, int y, double t0, double span)
-{
-    char dur[32], wait[32];
-    for (size_t k = 0; k < s->n_incs; k++) {
-        const lf_start *inc = &s->incs[k];
-        const char *state = how_it_ended(inc, s), *cls = lf_inc_class(inc);
-        const char *host = inc->claim != NULL ? inc->claim->process.host : "";
-        double a = lf_inc_begin(inc), b = end_of(inc, s), q = queued_at(s, k);
-        double x = GANTT_X + (a - t0) / span * GANTT_W, w = (b - a) / span * GANTT_W;
-        if (isfinite(q) && q < a)
-            lf_buf_addf(out,
-                        "<rect class=\"queue\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" "
-                        "height=\"4\"><title>waited %s</title></rect>",
-                        GANTT_X + (q - t0) / span * GANTT_W, y + 12, (a - q) / span * GANTT_W,
-                        lf_fmt_duration(wait, sizeof wait, a - q));
-        lf_buf_addf(out,
-                    "<rect class=\"box s-%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"20\" "
-                    "rx=\"3\"><title>attempt %d, start %d: "
-                    "%s%s%s, %s%s",
-                    state, x, y + 4, w < 3 ? 3 : w, inc->attempt, inc->epoch, state,
-                    cls[0] != '\0' ? ", " : "", cls, lf_fmt_duration(dur, sizeof dur, b - a),
-                    host[0] != '\0' ? " on " : "");
-        lf_html_text(out, host);
-        lf_buf_adds(out, "</title></rect>");
-        if (w > 18)
-            lf_buf_addf(out, "<text x=\"%.1f\" y=\"%d\">%s</text>", x + 5, y + 18,
-                        lf_state_sign(state));
-    }
-}
-
-void lf_svg_gantt(lf_buf *out, const lf_run_view *v)
-{
-    double t0 = INFINITY, t1 = -INFINITY;
-    int rows = 0;
-    for (size_t i = 0; i < v->n; i++) {
-        const lf_stage_view *s = &v->stages[i];
-        rows += s->n_incs > 0;
-        for (size_t k = 0; k < s->n_incs; k++) {
-            double a = lf_inc_begin(&s->incs[k]), q = queued_at(s, k);
-            a = isfinite(q) && q < a ? q : a;
-            t0 = a < t0 ? a : t0;
-            t1 = end_of(&s->incs[k], s) > t1 ? end_of(&s->incs[k], s) : t1;
-        }
-    }
-    if (rows == 0) {
-        lf_buf_adds(out, "<p class=\"dim\">Nothing has started yet.</p>\n");
-        return;
-    }
-    char text[32];
-    double span = t1 - t0 > 1 ? t1 - t0 : 1, tick = tick_step(span);
-    int h = rows * 28;
-    lf_buf_addf(out,
-                "<svg viewBox=\"0 0 900 %d\" width=\"900\" height=\"%d\" role=\"img\" "
-                "aria-label=\"course in time\">\n",
-                h + 24, h + 24);
-    for (double t = 0; t <= span; t += tick) {
-        double x = GANTT_X + t / span * GANTT_W;
-        lf_buf_addf(out,
-                    "<path class=\"axis\" d=\"M%.1f 0V%d\"/><text x=\"%.1f\" y=\"%d\" class=\"dim "
-                    "mid\">%s</text>",
-                    x, h, x, h + 17, t > 0 ? lf_fmt_duration(text, sizeof text, t) : "0");
-    }
-    for (size_t i = 0, y = 0; i < v->n; i++) {
-        if (v->stages[i].n_incs == 0)
-            continue;
-        char cut[24];
-        snprintf(cut, sizeof cut, "%.18s%s", name_of(&v->stages[i]),
-                 strlen(name_of(&v->stages[i])) > 18 ? ".." : "");
-        lf_buf_addf(out, "\n<text x=\"0\" y=\"%zu\">", y + 18);
-        lf_html_text(out, cut);
-        lf_buf_adds(out, "</text>");
-        bars(out, &v->stages[i], (int)y, t0, span);
-        y += 28;
-    }
-    lf_buf_adds(out, "\n</svg>\n");
 }

@@ -13,18 +13,12 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
+#include "flow/record/difference.h"
 #include "flow/record/record.h"
+#include "flow/record/units.h"
 #include "flow/report/report.h"
 #include "flow/run/classify.h"
 #include "flow/run/policy.h"
-
-static void text_in(lf_buf *b, const char *tag, const char *cls, const char *text)
-{
-    lf_buf_addf(b, "<%s%s%s%s>", tag, cls[0] != '\0' ? " class=\"" : "", cls,
-                cls[0] != '\0' ? "\"" : "");
-    lf_html_text(b, text);
-    lf_buf_addf(b, "</%s>", tag);
-}
 
 /* ---- what went wrong ---- */
 
@@ -43,9 +37,9 @@ void lf_report_failures(lf_buf *b, const lf_run_view *v, const lf_run_shown *run
         lf_buf_addf(b, ": %s%s", lf_state_name(s->state), cls[0] != '\0' ? ", " : "");
         lf_html_text(b, cls);
         lf_buf_adds(b, "</h3>");
-        text_in(b, "p", "", s->reason);
+        lf_html_in(b, "p", "", s->reason);
         if (advice[0] != '\0')
-            text_in(b, "p", "", advice);
+            lf_html_in(b, "p", "", advice);
         if (o->log.n > 0) {
             lf_buf_adds(b, "<pre>");
             for (size_t k = 0; k < o->log.n; k++) {
@@ -86,18 +80,17 @@ void lf_report_warnings(lf_buf *b, const lf_run_shown *run)
 /* What people look at first, in this order; other keys follow folded away. over: drawn into the
  * same axes. */
 static const struct {
-    const char *key, *title, *unit, *over, *key_name, *over_name;
-    bool log_y, low;
+    const char *key, *over, *key_name, *over_name;
+    bool log_y, best;
 } known[] = {
-    {"loss", "Loss", "nats per token", "valid_loss", "training", "validation", false, true},
-    {"tokens_per_s", "Throughput", "tokens per second", NULL, NULL, NULL, false, false},
-    {"grad_norm", "Gradient norm", "before clipping", NULL, NULL, NULL, true, false},
-    {"lr", "Learning rate", "", NULL, NULL, NULL, false, false},
-    {"model_flops_causal", "Model FLOP/s", "causal attention counted", NULL, NULL, NULL, false,
-     false},
-    {"mfu", "Share of the peak", "model FLOP/s by the peak", NULL, NULL, NULL, false, false},
-    {"gpu_util", "GPU in use", "share of time", NULL, NULL, NULL, false, false},
-    {"rss", "Resident memory", "bytes", NULL, NULL, NULL, false, false},
+    {"loss", "valid_loss", "training", "validation", false, true},
+    {"tokens_per_s", NULL, "throughput", NULL, false, false},
+    {"grad_norm", NULL, "gradient norm", NULL, true, false},
+    {"lr", NULL, "learning rate", NULL, false, false},
+    {"model_flops_causal", NULL, "FLOP/s", NULL, false, false},
+    {"mfu", NULL, "share", NULL, false, false},
+    {"gpu_util", NULL, "share", NULL, false, false},
+    {"rss", NULL, "memory", NULL, false, false},
 };
 #define N_KNOWN (sizeof known / sizeof known[0])
 
@@ -111,48 +104,65 @@ static bool is_known(const char *key)
            strcmp(key, "batch") == 0;
 }
 
-static int known_curve(lf_buf *b, size_t i, const lf_metric_rows *records, bool *any, lf_err *err)
+/* What counting words would reach, which a model of language has to beat. */
+static void compare_loss(lf_plot *p, const lf_facts_stage *s)
 {
-    lf_points p = {0}, q = {0};
-    int rc = lf_metrics_points(&p, records, known[i].key, err);
-    if (rc == 0 && known[i].over != NULL)
-        rc = lf_metrics_points(&q, records, known[i].over, err);
-    if (rc == 0 && (p.n > 1 || q.n > 1)) {
-        lf_svg_plot(b, &(lf_plot){.title = known[i].title,
-                                  .unit = known[i].unit,
-                                  .log_y = known[i].log_y,
-                                  .mark_low = known[i].low,
-                                  .a = &p,
-                                  .b = q.n > 0 ? &q : NULL,
-                                  .a_name = known[i].key_name,
-                                  .b_name = known[i].over_name});
-        *any = true;
-    }
-    lf_points_fini(&p);
-    lf_points_fini(&q);
-    return rc;
+    const lf_dataset *d = s->from.dataset;
+    const lf_real e = d == NULL                        ? (lf_real){.given = false}
+                      : d->valid.unigram_entropy.given ? d->valid.unigram_entropy
+                                                       : d->train.unigram_entropy;
+    if (!e.given || lf_facts_key(s, "loss") < 0)
+        return;
+    p->ref_name = "counting words";
+    p->ref = e.v;
+}
+
+static int known_curve(lf_buf *b, size_t i, const lf_facts_stage *s, const int at[2], bool *any,
+                       lf_err *err)
+{
+    const lf_unit u = lf_unit_of(known[i].key);
+    const lf_plot_line lines[] = {
+        {known[i].key_name, s, known[i].key, at[0], at[1], known[i].best && known[i].over == NULL},
+        {known[i].over_name, s, known[i].over, at[0], at[1], known[i].best}};
+    lf_plot p = {.title = u.title,
+                 .unit = u.unit,
+                 .log_y = known[i].log_y,
+                 .lines = lines,
+                 .n = known[i].over != NULL && lf_facts_key(s, known[i].over) >= 0 ? 2 : 1};
+    if (strcmp(known[i].key, "loss") == 0)
+        compare_loss(&p, s);
+    return lf_report_plot(b, any, &p, err);
 }
 
 /* The keys that `known` does not list: curves folded away, and one table of those that were written
  * once. */
-static int other_keys(lf_buf *b, const lf_metric_rows *records, const lf_texts *keys, lf_err *err)
+static int other_keys(lf_buf *b, const lf_facts_stage *s, const int at[2], lf_err *err)
 {
     char text[32];
     lf_buf curves, single;
     lf_buf_init(&curves);
     lf_buf_init(&single);
+    bool any = false;
     int rc = 0;
-    for (size_t k = 0; rc == 0 && k < keys->n && k < 200; k++) {
-        const char *key = keys->v[k];
+    for (size_t k = 0; rc == 0 && k < s->keys.n && k < 200; k++) {
+        const char *key = s->keys.v[k];
+        const lf_unit u = lf_unit_of(key);
+        const bool named = strcmp(u.title, key) != 0;
         lf_points p = {0};
-        rc = lf_metrics_points(&p, records, key, err);
+        rc = lf_metrics_points(&p, &s->records, key, err);
         if (rc == 0 && p.n == 1) {
             lf_buf_adds(&single, "<tr>");
-            text_in(&single, "td", "dim", key);
-            text_in(&single, "td", "n", lf_fmt_value(text, sizeof text, p.y[0]));
+            lf_html_in(&single, "td", "dim", u.title);
+            lf_buf_addf(&single, "<td class=\"n\">%s</td>",
+                        lf_fmt_value(text, sizeof text, p.y[0]));
+            lf_html_in(&single, "td", "dim", u.unit);
             lf_buf_adds(&single, "</tr>\n");
         } else if (rc == 0 && p.n > 1 && !is_known(key)) {
-            lf_svg_plot(&curves, &(lf_plot){.title = key, .unit = "", .a = &p});
+            const lf_plot_line one = {key, s, key, at[0], at[1], false};
+            rc = lf_report_plot(
+                &curves, &any,
+                &(lf_plot){.title = named ? u.title : key, .unit = u.unit, .lines = &one, .n = 1},
+                err);
         }
         lf_points_fini(&p);
     }
@@ -171,52 +181,32 @@ static int other_keys(lf_buf *b, const lf_metric_rows *records, const lf_texts *
     return rc;
 }
 
-int lf_report_curves(lf_buf *b, const lf_stage_view *s, lf_err *err)
+/* Stages that say their numbers once have them in a table of their own (scores.c). */
+int lf_report_curves(lf_buf *b, const lf_facts *f, int run, lf_err *err)
 {
-    lf_metric_rows records;
-    lf_texts keys = {.n = 0};
-    lf_buf body;
-    bool any = false;
-    int rc = lf_metrics_records(&records, s, err);
-    if (rc < 0)
-        return rc;
-    rc = lf_metric_names(&keys, &records, err);
-    lf_buf_init(&body);
-    lf_buf_adds(&body, "<div class=\"curves\">");
-    for (size_t i = 0; rc == 0 && i < N_KNOWN; i++)
-        rc = known_curve(&body, i, &records, &any, err);
-    if (!any)
-        lf_buf_clear(&body);
-    else
-        lf_buf_adds(&body, "</div>\n");
-    if (rc == 0)
-        rc = other_keys(&body, &records, &keys, err);
-    if (rc == 0 && body.len > 0) {
-        text_in(b, "h3", "", s->plan->name);
-        lf_buf_add(b, body.data, body.len);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < f->n; i++) {
+        const lf_facts_stage *s = &f->stages[i];
+        const int at[2] = {run, (int)i};
+        bool any = false;
+        lf_buf body;
+        if (s->records.n < 2)
+            continue;
+        lf_buf_init(&body);
+        for (size_t k = 0; rc == 0 && k < N_KNOWN; k++)
+            rc = known_curve(&body, k, s, at, &any, err);
+        lf_html_in(b, "h3", "", s->view->plan->name);
+        if (any)
+            lf_buf_addf(b, "<div class=\"curves\">%s</div>\n", body.data);
+        b->failed = b->failed || body.failed;
+        lf_buf_fini(&body);
+        if (rc == 0)
+            rc = other_keys(b, s, at, err);
     }
-    lf_buf_fini(&body);
-    lf_texts_fini(&keys);
-    lf_metric_rows_fini(&records);
     return rc;
 }
 
 /* ---- resources ---- */
-
-static double peak_of(const lf_stage_view *s, const char *key)
-{
-    double most = NAN;
-    lf_points p = {0};
-    lf_metric_rows records;
-    if (lf_metrics_records(&records, s, NULL) == 0 &&
-        lf_metrics_points(&p, &records, key, NULL) == 0)
-        for (size_t i = 0; i < p.n; i++)
-            if (!(p.y[i] <= most))
-                most = p.y[i];
-    lf_points_fini(&p);
-    lf_metric_rows_fini(&records);
-    return most;
-}
 
 static void time_used(const lf_stage_view *s, double *all, double *longest)
 {
@@ -241,50 +231,76 @@ static void pair(lf_buf *b, const char *used, const char *asked)
     lf_buf_adds(b, "</span></td>");
 }
 
-static void resource_row(lf_buf *b, const lf_stage_view *s)
+/* Who computes: nodes, ranks, threads of each, GPUs. */
+static void who_cell(lf_buf *b, const lf_facts_stage *f, const lf_resources *r)
 {
-    const struct lf_attempt_rec *att = lf_attempt_newest(s);
-    const bool asked = att != NULL && att->resources.given;
-    const lf_resources *r = asked ? &att->resources : &s->plan->resources;
-    int64_t nodes = r->nodes.given ? r->nodes.v : 1, ranks = r->ranks.given ? r->ranks.v : 1;
-    int64_t cpus = r->cpus.v, planned = (int64_t)s->plan->plan.bytes.total.v;
-    int64_t limit = asked ? r->time_limit_s.v : s->plan->time_limit_s.v,
-            memory = asked ? r->memory_bytes.v : s->plan->memory_bytes.v;
-    double all, longest, rss = peak_of(s, "rss");
-    char u[32], a[32], p[32];
-    time_used(s, &all, &longest);
-    lf_buf_adds(b, "<tr>");
-    text_in(b, "td", "", s->plan->name);
-    lf_buf_addf(b, "<td>%lld x %lld", (long long)nodes, (long long)ranks);
-    if (cpus > 0)
-        lf_buf_addf(b, " x %lld cores", (long long)cpus);
+    const int64_t nodes = lf_int_or(r->nodes, 1), ranks = lf_provenance_ranks(&f->from, f->view),
+                  threads = lf_provenance_threads(&f->from, f->view);
+    lf_buf_addf(b, "<td>%lld x %lld", (long long)nodes,
+                (long long)(ranks > nodes ? ranks / nodes : ranks));
+    if (threads > 0)
+        lf_buf_addf(b, " x %lld thread%s", (long long)threads, threads == 1 ? "" : "s");
     if (r->gpus.n.v > 0) {
         lf_buf_addf(b, ", %lld GPUs a node ", (long long)r->gpus.n.v);
         lf_html_text(b, r->gpus.type != NULL ? r->gpus.type : "");
     }
     lf_buf_adds(b, "</td>");
-    pair(b, longest > 0 ? lf_fmt_duration(u, sizeof u, longest) : "",
-         limit > 0 ? lf_fmt_duration(a, sizeof a, (double)limit) : "");
-    text_in(b, "td", "n", all > 0 ? lf_fmt_duration(u, sizeof u, all) : "-");
-    pair(b, isfinite(rss) ? lf_fmt_bytes(u, sizeof u, rss) : "",
-         memory > 0 ? lf_fmt_bytes(a, sizeof a, (double)memory) : "");
-    text_in(b, "td", "n", planned > 0 ? lf_fmt_bytes(p, sizeof p, (double)planned) : "-");
-    text_in(b, "td", "n dim",
-            all > 0 ? lf_fmt_duration(u, sizeof u,
-                                      all * (double)(nodes * ranks * (cpus > 0 ? cpus : 1)))
-                    : "-");
-    lf_buf_adds(b, "</tr>\n");
 }
 
-void lf_report_resources(lf_buf *b, const lf_run_view *v)
+static void core_cell(lf_buf *b, const lf_core_time *c)
 {
-    lf_buf_adds(b, "<div class=\"wide\"><table><tr><th>stage<th>nodes x ranks<th "
-                   "class=\"n\">longest job / asked<th class=\"n\">all jobs"
-                   "<th class=\"n\">peak memory / asked<th class=\"n\">planned<th class=\"n\">core "
-                   "time</tr>\n");
-    for (size_t i = 0; i < v->n; i++)
-        resource_row(b, &v->stages[i]);
-    lf_buf_adds(b, "</table></div>\n");
+    char u[32], h[32];
+    lf_buf_addf(b, "<td class=\"n\">%s <span class=\"dim\">/ %s</span></td>",
+                c->used_s.given ? lf_fmt_duration(u, sizeof u, c->used_s.v) : "-",
+                c->held_s.given ? lf_fmt_duration(h, sizeof h, c->held_s.v) : "-");
+}
+
+static int resource_row(lf_buf *b, const lf_facts_stage *f, lf_err *err)
+{
+    const lf_stage_view *s = f->view;
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
+    const bool asked = att != NULL && att->resources.given;
+    const lf_resources *r = asked ? &att->resources : &s->plan->resources;
+    /* What the stage says stands above what was known before its data was there. */
+    double planned = lf_facts_greatest(f, "planned_memory");
+    if (!isfinite(planned))
+        planned = s->plan->plan.bytes.total.v;
+    int64_t limit = asked ? r->time_limit_s.v : s->plan->time_limit_s.v,
+            memory = asked ? r->memory_bytes.v : s->plan->memory_bytes.v;
+    double all, longest, rss = lf_facts_greatest(f, "rss");
+    char u[32], a[32], p[32];
+    lf_core_time core;
+    int rc = lf_core_time_of(&core, s, err);
+    if (rc < 0)
+        return rc;
+    time_used(s, &all, &longest);
+    lf_buf_adds(b, "<tr>");
+    lf_html_in(b, "td", "", s->plan->name);
+    who_cell(b, f, r);
+    pair(b, longest > 0 ? lf_fmt_duration(u, sizeof u, longest) : "",
+         limit > 0 ? lf_fmt_duration(a, sizeof a, (double)limit) : "");
+    lf_html_in(b, "td", "n", all > 0 ? lf_fmt_duration(u, sizeof u, all) : "-");
+    core_cell(b, &core);
+    pair(b, isfinite(rss) ? lf_fmt_bytes(u, sizeof u, rss) : "",
+         memory > 0 ? lf_fmt_bytes(a, sizeof a, (double)memory) : "");
+    lf_html_in(b, "td", "n", planned > 0 ? lf_fmt_bytes(p, sizeof p, planned) : "-");
+    lf_buf_adds(b, "</tr>\n");
+    return 0;
+}
+
+int lf_report_resources(lf_buf *b, const lf_facts *f, lf_err *err)
+{
+    int rc = 0;
+    lf_buf_adds(b, "<div class=\"wide\"><table><tr><th>stage</th><th>nodes x ranks</th>"
+                   "<th class=\"n\">longest job / asked</th><th class=\"n\">all jobs</th>"
+                   "<th class=\"n\">core time used / held</th>"
+                   "<th class=\"n\">peak memory / asked</th><th class=\"n\">planned memory</th>"
+                   "</tr>\n");
+    for (size_t i = 0; rc == 0 && i < f->n; i++)
+        rc = resource_row(b, &f->stages[i], err);
+    lf_buf_adds(b, "</table></div>\n<p class=\"dim\">Core time held is ranks x threads x time; "
+                   "used is the processor time that the processes took.</p>\n");
+    return rc;
 }
 
 /* ---- lineage ---- */
@@ -300,7 +316,7 @@ static void input_row(lf_buf *b, const lf_run_view *v, const struct lf_used *in)
     lf_html_text(b, in->name);
     lf_buf_adds(b, "</td><td>");
     if (in->stage != NULL) {
-        text_in(b, "b", "", said(in->output));
+        lf_html_in(b, "b", "", said(in->output));
         lf_buf_adds(b, " of ");
         lf_html_text(b, in->stage);
         lf_buf_addf(b, " (attempt %d.%d", in->attempt, in->epoch);
@@ -311,7 +327,7 @@ static void input_row(lf_buf *b, const lf_run_view *v, const struct lf_used *in)
         }
         lf_buf_adds(b, ")");
     } else {
-        text_in(b, "code", "", said(in->path));
+        lf_html_in(b, "code", "", said(in->path));
     }
     lf_buf_adds(b, "</td><td><code class=\"dim\">");
     lf_html_text(b, said(in->sha256));
@@ -388,9 +404,9 @@ static int load_settings(lf_buf *text, const lf_run_view *v, int rev, lf_err *er
 static void change_row(lf_buf *b, const char *name, const char *was, const char *is)
 {
     lf_buf_adds(b, "<tr>");
-    text_in(b, "td", "", name);
-    text_in(b, "td", "dim", was != NULL ? was : "(default)");
-    text_in(b, "td", "", is != NULL ? is : "(default)");
+    lf_html_in(b, "td", "", name);
+    lf_html_in(b, "td", "dim", was != NULL ? was : "(default)");
+    lf_html_in(b, "td", "", is != NULL ? is : "(default)");
     lf_buf_adds(b, "</tr>\n");
 }
 
@@ -425,7 +441,8 @@ static int changes(lf_buf *b, const lf_run_view *v, lf_buf *now, lf_err *err)
         change_rows(&rows, &old, &new);
     if (rows.len > 0)
         lf_buf_addf(b,
-                    "<p>Changed by revision %d:</p><table><tr><th>setting<th>before<th>now</tr>\n"
+                    "<p>Changed by revision "
+                    "%d:</p><table><tr><th>setting</th><th>before</th><th>now</th></tr>\n"
                     "%s</table>\n",
                     v->run.rev, rows.data);
     lf_pairs_fini(&old);
@@ -436,11 +453,56 @@ static int changes(lf_buf *b, const lf_run_view *v, lf_buf *now, lf_err *err)
     return first ? 0 : rc;
 }
 
-int lf_report_settings(lf_buf *b, const lf_run_view *v, lf_err *err)
+static int difference_row(lf_buf *b, const lf_difference *d, lf_err *err)
+{
+    static const char *const keys[] = {"a", "b"};
+    lf_buf_adds(b, "<tr>");
+    lf_html_in(b, "td", "dim", d->stage);
+    lf_html_in(b, "td", "", d->what);
+    for (int i = 0; i < 2; i++) {
+        char *text = lf_fields_cell(d, &lf_difference_fields, keys[i], err);
+        if (text == NULL)
+            return LF_ENOMEM;
+        lf_html_in(b, "td", i == 0 ? "dim" : "", text);
+        free(text);
+    }
+    lf_buf_adds(b, "</tr>\n");
+    return 0;
+}
+
+/* What this run changed against the one before it of the same pipeline. */
+static int against_before(lf_buf *b, const lf_run_view *v, const lf_run *before, lf_err *err)
+{
+    lf_differences d = {.n = 0};
+    const lf_doc *old = before->plan;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->n; i++)
+        rc = lf_diff_stages(&d, v->stages[i].plan->name, lf_doc_find(old, v->stages[i].plan->name),
+                            v->stages[i].plan, err);
+    for (size_t i = 0; rc == 0 && i < old->stages.n; i++)
+        if (lf_view_stage(v, old->stages.v[i].name) == NULL)
+            rc = lf_diff_stages(&d, old->stages.v[i].name, &old->stages.v[i], NULL, err);
+    lf_buf_addf(b, "<p>%s the run before it, <code>%s</code>%s</p>\n",
+                d.n > 0 ? "Changed against" : "No setting differs from", before->id,
+                d.n > 0 ? ":" : ".");
+    if (d.n > 0)
+        lf_buf_adds(b, "<div class=\"wide\"><table><tr><th>stage</th><th>what</th><th>before</th>"
+                       "<th>now</th></tr>\n");
+    for (size_t i = 0; rc == 0 && i < d.n; i++)
+        rc = difference_row(b, &d.v[i], err);
+    if (d.n > 0)
+        lf_buf_adds(b, "</table></div>\n");
+    lf_fields_list_fini(&d, &lf_difference_fields);
+    return rc;
+}
+
+int lf_report_settings(lf_buf *b, const lf_run_view *v, const lf_run *before, lf_err *err)
 {
     lf_buf now;
     lf_buf_init(&now);
     int rc = load_settings(&now, v, v->run.rev, err);
+    if (rc == 0 && before != NULL)
+        rc = against_before(b, v, before, err);
     if (rc == 0 && v->run.rev > 1)
         rc = changes(b, v, &now, err);
     if (rc == 0) {

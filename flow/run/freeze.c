@@ -24,6 +24,7 @@
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
 #include "flow/run/leftover.h"
+#include "flow/run/naming.h"
 #include "flow/run/par.h"
 
 /* ---- finding ---- */
@@ -475,12 +476,23 @@ int lf_run_freeze(lf_run *run, const lf_project *p, const lf_doc *plan, const ch
     int rc = next_rev_dir(&rev, dir, run, err);
     if (rc < 0)
         return rc;
+    char *taken = NULL; /* a short name that is new */
     lf_doc *frozen = frozen_form(run, p, rev, plan, err);
-    rc = frozen == NULL ? LF_ENOMEM : fill_revision(dir, run, p, frozen, ini_text, err);
+    rc = frozen == NULL ? LF_ENOMEM : 0;
+    if (rc == 0 && frozen->short_name == NULL)
+        rc = lf_naming_take(&taken, p, plan->name, run->id, err);
+    if (rc == 0 && taken != NULL)
+        rc = lf_text_set(&frozen->short_name, taken, "short_name", err);
+    if (rc == 0)
+        rc = fill_revision(dir, run, p, frozen, ini_text, err);
     /* The last step may have failed behind the plan (its directory could not be synced): then it
      * stands. */
-    if (rc < 0 && (lf_path_set(file, NULL, "%s/plan.json", dir) < 0 || !lf_io_exists(file)))
+    bool stands = lf_path_set(file, NULL, "%s/plan.json", dir) == 0 && lf_io_exists(file);
+    if (rc < 0 && !stands)
         lf_leftover_drop(run->data, dir);
+    if (rc < 0 && !stands)
+        lf_naming_drop(p, taken);
+    free(taken);
     if (rc < 0) {
         lf_doc_free(frozen);
         return no_room(run, err, rc);

@@ -52,7 +52,7 @@ static bool is_there(const lf_texts *roots, const char *id)
 static int ask_ledger(const lf_project *p, const char *word, lf_err *err)
 {
     lf_ledger *l = lf_ask_open(p, NULL);
-    bool any = word == NULL || strcmp(word, "last") == 0;
+    bool any = word == NULL;
     char *id = l != NULL ? lf_ledger_find_run(l, any ? NULL : word, NULL) : NULL;
     lf_texts roots = {.n = 0};
     int rc = lf_project_roots(&roots, p, err);

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,29 @@ static int check_dot(const char *dot, lf_err *err)
         return lf_fail(err, LF_EINVAL, "%s is not a directory (symbolic links are refused)", dot);
     if ((st.st_mode & S_IWOTH) != 0)
         return lf_fail(err, LF_EINVAL, "%s is writable by everybody; chmod o-w it", dot);
+    return 0;
+}
+
+/* A project of somebody else who shares it with nobody, or not with this user. */
+static int check_readable(const char *dot, lf_err *err)
+{
+    static const char *const parts[] = {"", "/project.json", "/roots"};
+    char path[PATH_MAX];
+    struct stat st;
+    if (lstat(dot, &st) != 0) /* it may be a directory above that cannot be searched */
+        return 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (lf_path_set(path, err, "%s%s", dot, parts[i]) < 0)
+            return LF_ENOMEM;
+        if (access(path, i == 1 ? R_OK : R_OK | X_OK) == 0 || errno != EACCES)
+            continue;
+        const struct passwd *owner = getpwuid(st.st_uid);
+        return lf_fail(err, LF_EIO,
+                       "the project in %.*s is unreadable for you: %s: Permission denied; its "
+                       "owner%s%s can share it with a group (share = GROUP in [pipeline])",
+                       (int)(strrchr(dot, '/') - dot), dot, path, owner != NULL ? " " : "",
+                       owner != NULL ? owner->pw_name : "");
+    }
     return 0;
 }
 
@@ -84,6 +108,8 @@ int lf_project_open(lf_project *out, const char *root, bool create, lf_err *err)
         rc = create_identity(p.dot, path, err);
     if (rc == 0)
         rc = check_dot(p.dot, err);
+    if (rc == 0)
+        rc = check_readable(p.dot, err);
     if (rc == LF_ENOENT) {
         lf_err_clear(err);
         lf_fail(err, LF_ENOENT,
@@ -119,7 +145,13 @@ int lf_project_find(char **root, const char *start, lf_err *err)
             return LF_ENOMEM;
         }
         bool found = lf_io_exists(dot);
+        *strrchr(dot, '/') = '\0';
+        int rc = found || errno != EACCES ? 0 : check_readable(dot, err);
         free(dot);
+        if (rc < 0) {
+            free(dir);
+            return rc;
+        }
         if (found) {
             *root = dir;
             return 0;
@@ -197,15 +229,19 @@ int lf_project_share(const lf_project *p, const char *share, lf_err *err)
         return lf_fail(err, LF_EINVAL, "share = %s: there is no such group", share);
     if (stat(p->dot, &st) == 0 && st.st_gid == g->gr_gid && (st.st_mode & 07777) == 02750)
         return 0; /* what is made in it inherits the group */
-    char roots[PATH_MAX];
+    static const char *const subs[] = {"roots", "names"};
     gid_t group = g->gr_gid;
     int rc = lf_share_dir(p->dot, share, err);
-    if (rc == 0 && snprintf(roots, sizeof roots, "%s/roots", p->dot) < (int)sizeof roots &&
-        lf_io_exists(roots))
-        rc = lf_share_dir(roots, share, err);
-    if (rc == 0) {
+    if (rc == 0)
         share_files(p->dot, group);
-        share_files(roots, group);
+    for (size_t i = 0; rc == 0 && i < sizeof subs / sizeof subs[0]; i++) {
+        char dir[PATH_MAX];
+        if (snprintf(dir, sizeof dir, "%s/%s", p->dot, subs[i]) >= (int)sizeof dir ||
+            !lf_io_exists(dir))
+            continue;
+        rc = lf_share_dir(dir, share, err);
+        if (rc == 0)
+            share_files(dir, group);
     }
     return rc;
 }

@@ -71,9 +71,15 @@ void lf_run_take_plan(lf_run *r, lf_doc *plan);
 int lf_run_load(lf_run *r, lf_err *err);
 int lf_run_load_rev(lf_run *r, int rev, lf_err *err);
 void lf_run_fini(lf_run *r);
-/* name: an id, a unique prefix or suffix of at least 4 characters, "last" or NULL (the newest).
+/* The run that a word of a command stands for; every command asks here. The first of these that
+ * fits: NULL, "latest" or "last" (the newest); a short name such as first-3 (naming.h); an id, or a
+ * unique prefix or suffix of it of at least 4 characters; a tag that one run has; the name of a
+ * pipeline (its newest run). LF_ENOENT: none, with the nearest short name; LF_EINVAL: several.
  * Loaded. */
-int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err);
+int lf_run_find(lf_run *out, const lf_project *p, const char *word, lf_err *err);
+/* How people are told of a loaded run: its short name, or its id when it was made before there were
+ * short names. Borrowed. */
+const char *lf_run_label(const lf_run *r);
 /* May this user start jobs from this run? Its directory must be the user's or root's, no symbolic
  * link, and not writable by everybody: the executables of its revisions are about to be started.
  * Reading needs no such check. */

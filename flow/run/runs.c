@@ -14,11 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "db/ledger.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/plan/conf.h"
+#include "flow/record/fields.h"
+#include "flow/run/asking.h"
 #include "flow/run/gone.h"
+#include "flow/run/naming.h"
 #include "flow/run/project.h"
 
 #define ROOT_MAX_BYTES ((size_t)8192)
@@ -180,6 +184,14 @@ int lf_run_load_rev(lf_run *r, int rev, lf_err *err)
     return 0;
 }
 
+/* ---- finding by a word ---- */
+
+static bool is_latest(const char *word)
+{
+    return word == NULL || strcmp(word, "latest") == 0 || strcmp(word, "last") == 0;
+}
+
+/* Four characters of an id, or more, from its beginning or its end. */
 static bool matches(const char *id, const char *name)
 {
     size_t n = strlen(name);
@@ -188,45 +200,149 @@ static bool matches(const char *id, const char *name)
     return strncasecmp(id, name, n) == 0 || strcasecmp(id + (LF_ULID_SIZE - 1) - n, name) == 0;
 }
 
-static int pick(lf_run **out, lf_run_list *l, const char *name, lf_err *err)
+static lf_run *of_id(lf_run_list *l, const char *id)
 {
-    if (l->n == 0)
-        return lf_fail(err, LF_ENOENT, "this project has no runs yet");
-    if (name == NULL || strcmp(name, "last") == 0) {
-        for (size_t i = 0; i < l->n; i++)
-            if (lf_run_load(&l->runs[i], NULL) == 0) {
-                *out = &l->runs[i];
-                return 0;
-            }
-        return lf_run_load(&l->runs[0], err);
-    }
-    lf_run *hit = NULL;
-    for (size_t i = 0; i < l->n; i++) {
-        if (!matches(l->runs[i].id, name))
-            continue;
-        if (hit != NULL)
-            return lf_fail(err, LF_EINVAL,
-                           "\"%s\" fits several runs (%s, %s); give more characters", name, hit->id,
-                           l->runs[i].id);
-        hit = &l->runs[i];
-    }
-    if (hit == NULL)
-        return lf_fail(err, LF_ENOENT, "there is no run \"%s\" in this project", name);
-    *out = hit;
-    return lf_run_load(hit, err);
+    for (size_t i = 0; i < l->n; i++)
+        if (strcasecmp(l->runs[i].id, id) == 0)
+            return &l->runs[i];
+    return NULL;
 }
 
-int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err)
+/* One more run that a word stands for; two are too many. */
+static int take(lf_run **hit, lf_run *r, const char *word, const char *more, lf_err *err)
+{
+    if (*hit != NULL && *hit != r) {
+        (void)lf_run_load(*hit, NULL); /* for their short names */
+        (void)lf_run_load(r, NULL);
+        return lf_fail(err, LF_EINVAL, "\"%s\" fits several runs (%s, %s); %s", word,
+                       lf_run_label(*hit), lf_run_label(r), more);
+    }
+    *hit = r;
+    return 0;
+}
+
+static int by_part_of_id(lf_run **hit, lf_run_list *l, const char *word, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < l->n; i++)
+        if (matches(l->runs[i].id, word))
+            rc = take(hit, &l->runs[i], word, "give more characters", err);
+    return rc;
+}
+
+/* A tag of a run, or of a stage of it, as the ledger tells it. */
+struct tagged {
+    char *run, *tag;
+};
+static const struct lf_fields tagged_fields =
+    LF_FIELDS(struct tagged, LF_MEMBERS(struct tagged, run, tag));
+
+static int by_tag(lf_run **hit, lf_run_list *l, const lf_project *p, const char *word, lf_err *err)
+{
+    LF_ROWS(struct tagged) tags = {.n = 0};
+    lf_ledger *db = lf_ask_open(p, NULL);
+    int rc = 0;
+    if (db == NULL ||
+        lf_fields_list(&tags, &tagged_fields, lf_ledger_tags(db, NULL, NULL), NULL) < 0)
+        tags.n = 0; /* without a ledger there are no tags, and all other words are good */
+    for (size_t i = 0; rc == 0 && i < tags.n; i++) {
+        const struct tagged *t = &tags.v[i];
+        lf_run *r = t->tag != NULL && strcmp(t->tag, word) == 0 ? of_id(l, t->run) : NULL;
+        if (r != NULL)
+            rc = take(hit, r, word, "it is a tag of both, name one of them", err);
+    }
+    lf_fields_list_fini(&tags, &tagged_fields);
+    lf_ledger_close(db);
+    return rc;
+}
+
+/* The newest run of a pipeline's name that is there. */
+static int by_pipeline(lf_run **hit, lf_run_list *l, const lf_project *p, const char *word,
+                       lf_err *err)
+{
+    lf_texts names;
+    int rc = lf_naming_list(&names, p, err), best = 0;
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < names.n; i++) {
+        char id[LF_ULID_SIZE];
+        int n = lf_naming_number(names.v[i], word);
+        lf_run *r = n > best && lf_naming_id(id, p, names.v[i], NULL) == 0 ? of_id(l, id) : NULL;
+        if (r != NULL) {
+            best = n;
+            *hit = r;
+        }
+    }
+    lf_texts_fini(&names);
+    return 0;
+}
+
+static int no_such_run(const lf_project *p, const char *word, lf_err *err)
+{
+    lf_texts names;
+    if (lf_naming_list(&names, p, NULL) < 0)
+        names = (lf_texts){.n = 0};
+    const char *near = lf_nearest(word, (const char *const *)names.v, names.n);
+    int rc = lf_fail(err, LF_ENOENT, "there is no run \"%s\" in this project%s%s%s", word,
+                     near != NULL ? "; did you mean " : "; `loong-flow status --all` lists them",
+                     near != NULL ? near : "", near != NULL ? "?" : "");
+    lf_texts_fini(&names);
+    return rc;
+}
+
+static int newest(lf_run **out, lf_run_list *l, lf_err *err)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (lf_run_load(&l->runs[i], NULL) == 0) {
+            *out = &l->runs[i];
+            return 0;
+        }
+    return lf_run_load(&l->runs[0], err);
+}
+
+/* *id is set when the word says it, also when the run is not there. */
+static int pick(lf_run **out, char id[LF_ULID_SIZE], lf_run_list *l, const lf_project *p,
+                const char *word, lf_err *err)
+{
+    lf_run *hit = NULL;
+    id[0] = '\0';
+    if (word != NULL && lf_naming_id(id, p, word, NULL) == 0)
+        hit = of_id(l, id);
+    else if (word != NULL)
+        snprintf(id, LF_ULID_SIZE, "%s", lf_ulid_valid(word) ? word : "");
+    if (l->n == 0)
+        return lf_fail(err, LF_ENOENT, "this project has no runs yet");
+    if (is_latest(word))
+        return newest(out, l, err);
+    bool settled = id[0] != '\0';
+    int rc = 0;
+    if (!settled)
+        rc = by_part_of_id(&hit, l, word, err);
+    if (rc == 0 && !settled && hit == NULL)
+        rc = by_tag(&hit, l, p, word, err);
+    if (rc == 0 && !settled && hit == NULL)
+        rc = by_pipeline(&hit, l, p, word, err);
+    if (rc == 0 && settled && hit == NULL)
+        hit = of_id(l, id);
+    if (rc == 0 && hit == NULL)
+        return no_such_run(p, word, err);
+    *out = hit;
+    return rc == 0 ? lf_run_load(hit, err) : rc;
+}
+
+int lf_run_find(lf_run *out, const lf_project *p, const char *word, lf_err *err)
 {
     lf_run_list l;
+    char id[LF_ULID_SIZE];
     int rc = lf_run_list_load(&l, p, err);
     if (rc < 0)
         return rc;
     lf_run *hit = NULL;
     lf_err e = LF_ERR_INIT;
-    rc = pick(&hit, &l, name, &e);
+    rc = pick(&hit, id, &l, p, word, &e);
+    const char *sought = id[0] != '\0' ? id : is_latest(word) ? NULL : word;
     if (rc < 0 && (rc != LF_ENOENT || hit != NULL ||
-                   lf_gone_run(p, name, err) == 0)) /* it may have been there */
+                   lf_gone_run(p, sought, err) == 0)) /* it may have been there */
         lf_fail(err, rc, "%s", e.text);
     if (rc == 0) {
         *out = *hit;

@@ -6,11 +6,11 @@
 #ifndef LF_FLOW_SAMPLES_H
 #define LF_FLOW_SAMPLES_H
 
-#include "flow/record/sample.h"
+#include "flow/record/made.h"
 #include "flow/run/state.h"
 
-/* Every sample that counts, by rising step. Owned: lf_sample_rows_fini. A stage without samples has
+/* Every sample that counts, by rising step. Owned: lf_text_lines_fini. A stage without samples has
  * none. */
-int lf_samples_records(lf_sample_rows *out, const lf_stage_view *s, lf_err *err);
+int lf_samples_records(lf_text_lines *out, const lf_stage_view *s, lf_err *err);
 
 #endif

@@ -41,6 +41,8 @@ typedef struct lf_batch {
     bool automatic;
     lf_select select;
     void (*say)(void *user, const char *text); /* one line of progress; may be NULL */
+    /* As lf_drive.look: the run at each look while lf_batch_wait waits; may be NULL. */
+    void (*look)(void *user, const lf_run_view *v, const bool *selected);
     void *user;
 } lf_batch;
 

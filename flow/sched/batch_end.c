@@ -17,6 +17,7 @@
 #include "flow/record/record.h"
 #include "flow/sched/batch_priv.h"
 #include "flow/sched/drive.h"
+#include "flow/sched/talk.h"
 
 /* ---- ending ---- */
 
@@ -159,7 +160,9 @@ static void tell_changes(const lf_batch *b, const lf_run_view *v, int *before)
             continue;
         snprintf(text, sizeof text, "%s: %s%s%s", s->plan->name, lf_state_name(s->state),
                  s->reason[0] != '\0' ? ": " : "", s->reason);
-        if (before[i] != 0 || s->state != LF_STATE_WAITING)
+        if (s->state == LF_STATE_DONE)
+            lf_talk_done(s, text, b->say, b->user);
+        else if (before[i] != 0 || s->state != LF_STATE_WAITING)
             b->say(b->user, text);
         before[i] = (int)s->state + 1;
     }
@@ -183,6 +186,8 @@ static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *le
             *left || (selected[i] && (v.stages[i].live || v.stages[i].state == LF_STATE_RUNNING));
     if (rc == 0) {
         tell_changes(b, &v, before);
+        if (b->look != NULL)
+            b->look(b->user, &v, selected);
         *code = code_of(&v, selected);
     }
     free(selected);
@@ -217,6 +222,8 @@ int lf_batch_wait(const lf_batch *b, const lf_run *run, int *code, lf_err *err)
             nanosleep(&ts, NULL);
         }
     }
+    if (b->look != NULL)
+        b->look(b->user, NULL, NULL);
     sigaction(SIGINT, &old, NULL);
     free(before);
     if (rc == 0 && interrupted)

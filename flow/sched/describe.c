@@ -63,6 +63,22 @@ static void add_progress(lf_stage_shown *o, const lf_stage_view *s, const char *
     }
 }
 
+/* A stage that counts no steps says how far its long loop is. */
+static void add_doing(lf_stage_shown *o, const lf_stage_view *s, const char *dir)
+{
+    if (s->state != LF_STATE_RUNNING || o->steps.given)
+        return;
+    lf_doing_load(&o->doing, dir);
+    const lf_doing *d = &o->doing;
+    if (!d->given || !d->total.given)
+        return;
+    o->progress = lf_real_of(d->done.v / d->total.v);
+    if (d->per_s.v > 0) {
+        double left = (d->total.v - d->done.v) / d->per_s.v - (lf_wall_s() - d->t.v);
+        o->eta_s = lf_real_of(left > 0 ? left : 0);
+    }
+}
+
 static void add_start(lf_stage_shown *o, const lf_stage_view *s, const lf_start *inc)
 {
     const char *cls = lf_inc_class(inc);
@@ -80,6 +96,7 @@ static void add_start(lf_stage_shown *o, const lf_stage_view *s, const lf_start 
     o->cls = cls[0] != '\0' ? cls : NULL;
     add_times(o, inc, s->state);
     add_progress(o, s, inc->dir);
+    add_doing(o, s, inc->dir);
 }
 
 static bool of_these_settings(const lf_stage_view *s, const lf_start *inc)
@@ -152,6 +169,7 @@ int lf_describe_run(lf_run_shown *out, const lf_run_view *v, lf_err *err)
     const lf_doc *plan = v->run.plan;
     *out = (lf_run_shown){.run = v->run.id,
                           .name = plan->name,
+                          .short_name = plan->short_name,
                           .state = overall(v),
                           .rev = v->run.rev,
                           .dir = v->run.dir,
@@ -173,6 +191,7 @@ void lf_stage_shown_fini(lf_stage_shown *s)
 {
     lf_raw_free(s->metrics);
     s->metrics = NULL;
+    lf_doing_fini(&s->doing);
     lf_texts_fini(&s->warnings);
 }
 

@@ -193,6 +193,7 @@ static int submit_stage(struct driver *dr, size_t i, lf_err *err)
 static void talk_on(struct driver *dr, size_t i)
 {
     const lf_stage_view *s = &dr->view.stages[i];
+    dr->lanes[i].talk.brief = dr->d->look != NULL;
     if (s->n_incs > 0 && dr->d->say != NULL)
         lf_talk_on(&dr->lanes[i].talk, &s->incs[s->n_incs - 1], dr->d->say, dr->d->user);
 }
@@ -221,7 +222,7 @@ static void tell_failure(struct driver *dr, const lf_start *last, const char *re
 static void tell_end(struct driver *dr, size_t i)
 {
     lf_stage_view *s = &dr->view.stages[i];
-    char took[64], warned[48] = "";
+    char took[64], warned[48] = "", head[400];
     const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     const struct lf_end *end = last != NULL ? last->end : NULL;
     lf_fmt_duration(took, sizeof took, lf_now_s() - dr->lanes[i].t_submit);
@@ -230,7 +231,9 @@ static void tell_end(struct driver *dr, size_t i)
                  end->n_warnings == 1 ? "" : "s");
     if (s->state == LF_STATE_DONE) {
         talk_on(dr, i);
-        tell(dr, "%s: done in %s%s", name_of(s), took, warned);
+        snprintf(head, sizeof head, "%s: done in %s%s", name_of(s), took, warned);
+        if (dr->d->say != NULL)
+            lf_talk_done(s, head, dr->d->say, dr->d->user);
         tell_warnings(dr, i, end);
         return;
     }
@@ -265,6 +268,8 @@ static int collect(struct driver *dr, int *running, lf_err *err)
     int rc = reload(dr, err);
     if (rc < 0 || !any)
         return rc;
+    if (dr->d->look != NULL)
+        dr->d->look(dr->d->user, NULL, NULL);
     for (size_t i = 0; i < dr->view.n && rc == 0; i++)
         if (dr->lanes[i].ended) {
             rc = lf_stage_repair(dr->run, &dr->view.stages[i], err);
@@ -276,12 +281,18 @@ static int collect(struct driver *dr, int *running, lf_err *err)
     return rc;
 }
 
+/* Validations and warnings are told as they come where nothing else is told. */
+static double talk_every(const struct driver *dr)
+{
+    return dr->d->look != NULL ? 1.0 : 10.0;
+}
+
 /* What a running stage says about itself, now and then. */
 static void talk(struct driver *dr)
 {
     if (lf_now_s() < dr->next_talk)
         return;
-    dr->next_talk = lf_now_s() + 10.0;
+    dr->next_talk = lf_now_s() + talk_every(dr);
     for (size_t i = 0; i < dr->view.n; i++)
         if (dr->view.stages[i].state == LF_STATE_RUNNING)
             talk_on(dr, i);
@@ -293,6 +304,23 @@ static void stop_all(struct driver *dr)
     for (size_t i = 0; i < dr->view.n; i++)
         if (dr->lanes[i].job != NULL)
             dr->d->submitter->stop(dr->self, dr->lanes[i].job, NULL);
+}
+
+/* What goes on without this command. */
+static void tell_left(const struct driver *dr)
+{
+    for (size_t i = 0; i < dr->view.n; i++) {
+        const lf_stage_view *s = &dr->view.stages[i];
+        const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+        if (dr->lanes[i].job == NULL)
+            continue;
+        if (last != NULL && last->started != NULL && last->end == NULL)
+            tell(dr, "%s: goes on saving (pid %lld); `loong-flow watch` shows when it has ended",
+                 name_of(s), (long long)last->started->process.pid);
+        else
+            tell(dr, "%s: was still starting; `loong-flow watch` shows what becomes of it",
+                 name_of(s));
+    }
 }
 
 static void wait_a_little(struct driver *dr)
@@ -370,8 +398,12 @@ static int loop(struct driver *dr, lf_err *err)
         if (rc < 0 || running == 0)
             break;
         talk(dr);
+        if (dr->d->look != NULL)
+            dr->d->look(dr->d->user, &dr->view, dr->selected);
         wait_a_little(dr);
     } while (dr->stops < 2);
+    if (rc == 0 && dr->stops >= 2)
+        tell_left(dr);
     return rc;
 }
 
@@ -381,7 +413,7 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
     memset(&dr, 0, sizeof dr);
     dr.d = d;
     dr.run = run;
-    dr.next_talk = lf_now_s() + 10.0;
+    dr.next_talk = lf_now_s() + talk_every(&dr);
     sigset_t set, old;
     sigemptyset(&set);
     const int all[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR2};
@@ -420,6 +452,8 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
         rc = loop(&dr, err);
         d->submitter->close(dr.self);
     }
+    if (d->look != NULL)
+        d->look(d->user, NULL, NULL);
     if (rc == 0)
         *code = final_code(&dr);
     for (size_t i = 0; dr.lanes != NULL && i < dr.view.n; i++)

@@ -17,6 +17,7 @@
 #include "engine/base/mem.h"
 #include "flow/record/record.h"
 #include "flow/run/classify.h"
+#include "flow/run/closing.h"
 
 #define LOOK_BYTES ((size_t)64 << 10) /* of the end of what is new */
 #define MOST_LINES 12                 /* told at once */
@@ -24,13 +25,20 @@
 
 enum weight { LINE_SKIP, LINE_PLAIN, LINE_MUST, LINE_WARNING };
 
+/* "valid 4.21" of a step; an evaluation may have a task of that name. */
+static bool validates(const char *line)
+{
+    const char *at = strstr(line, " valid ");
+    return at != NULL && strspn(at + strlen(" valid "), "-0123456789") > 0;
+}
+
 static enum weight weight_of(const char *line)
 {
     if (line[0] == '\0' || strstr(line, ": debug: ") != NULL || strstr(line, ": saved ") != NULL)
         return LINE_SKIP;
     if (strstr(line, ": warning: ") != NULL)
         return LINE_WARNING;
-    bool must = strstr(line, " valid ") != NULL || strstr(line, ": done: ") != NULL;
+    bool must = validates(line) || strstr(line, ": done: ") != NULL;
     return must ? LINE_MUST : LINE_PLAIN;
 }
 
@@ -76,7 +84,7 @@ void lf_talk_on(lf_talk *t, const lf_start *start, void (*say)(void *user, const
 {
     char path[PATH_MAX], told[512 + 8];
     if (start->epoch != t->epoch)
-        *t = (lf_talk){.epoch = start->epoch};
+        *t = (lf_talk){.epoch = start->epoch, .brief = t->brief};
     char *text = lf_path_set(path, NULL, "%s/log", start->dir) == 0 ? read_new(t, path) : NULL;
     if (text == NULL)
         return;
@@ -84,8 +92,10 @@ void lf_talk_on(lf_talk *t, const lf_start *start, void (*say)(void *user, const
     for (char *at = text, *end; *at != '\0'; at = end + 1) {
         end = strchr(at, '\n');
         *end = '\0';
-        const enum weight w = weight_of(at);
-        if (w == LINE_SKIP || (w == LINE_PLAIN && left_out-- > 0) ||
+        enum weight w = weight_of(at);
+        if (t->brief && w == LINE_MUST && !validates(at)) /* the stage's closing line has it */
+            w = LINE_PLAIN;
+        if (w == LINE_SKIP || (w == LINE_PLAIN && (t->brief || left_out-- > 0)) ||
             (w != LINE_PLAIN && musts++ >= MOST_LINES))
             continue;
         t->warned += w == LINE_WARNING;
@@ -93,4 +103,23 @@ void lf_talk_on(lf_talk *t, const lf_start *start, void (*say)(void *user, const
         say(user, told);
     }
     free(text);
+}
+
+void lf_talk_done(const lf_stage_view *s, const char *head,
+                  void (*say)(void *user, const char *text), void *user)
+{
+    lf_closing c;
+    lf_texts words = {.n = 0};
+    char line[1400];
+    if (lf_closing_of(&c, s, NULL) == 0 && c.given && lf_closing_words(&words, &c, NULL) < 0)
+        words = (lf_texts){.n = 0}; /* no memory: the end is said without numbers */
+    snprintf(line, sizeof line, "%s%s%s", head, words.n > 0 && words.v[0][0] != '\0' ? ": " : "",
+             words.n > 0 ? words.v[0] : "");
+    say(user, line);
+    for (size_t i = 1; i < words.n; i++) {
+        snprintf(line, sizeof line, "    %.1000s", words.v[i]);
+        say(user, line);
+    }
+    lf_texts_fini(&words);
+    lf_closing_fini(&c);
 }

@@ -19,6 +19,22 @@ for c in $("$F" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     done
     [ -z "$missing" ]; ok $? "man page: $c" "missing:$missing"
 done
+# Help: every command says what its words are and shows how to use it; options of stages stand in groups.
+lacking=
+for c in $("$F" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+    "$F" "$c" --help >h
+    [ "$c" = version ] || grep -q "^    loong-flow $c" h || lacking="$lacking $c (example)"
+    ! head -1 h | grep -q '[A-Z]' || grep -q '^Words:' h || lacking="$lacking $c (words)"
+done
+is "$lacking" "" "each command has examples, and tells its words"
+"$F" launch --help >h
+unlike h '--(daemon|node|probe)( |$)' "options between programs are not shown"
+unlike h '\(-n\).*\(-n\)' "a short name stands once"
+"$F" status --help >h
+like h '^  --since WHEN ' "a text has a word for what it is"
+is "$("$LF_BUILDDIR/stages/lf-pretrain" --help | sed -n 's/^\([A-Z][a-z ]*\):$/\1/p' | tr '\n' ',')" \
+    "Data,Model,Length and batch,Learning rate and optimizer,Precision and memory,Validation and logs,Saving,Samples while training,Running,Command line," \
+    "options of a stage by groups"
 runs 2 "$F" completion man nothing
 for e in 0 1 2 4 5 6 7 8 9 75; do
     sed -n '/^.SH EXIT/,/^.SH FILES/p' m | grep -q "^.B $e\$" || missing="$missing $e"
@@ -55,4 +71,4 @@ for f in c.zsh c.fish; do
 done
 is "$(tr -cd "'" <c.zsh | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
 runs 2 "$F" completion tcsh
-finish 39
+finish 44

@@ -176,8 +176,12 @@ static int one_step(struct work *w, lf_err *err)
     w->step++;
     w->made++;
     chain(w->state, "step");
-    int n = snprintf(text, sizeof text, "{\"step\":%lld,\"loss\":%.6f,\"t\":%.3f}",
-                     (long long)w->step, 10.0 / (double)w->step, lf_wall_s());
+    const int64_t every = lf_optset_int(w->o, "valid_every");
+    const double loss = 10.0 / (double)w->step;
+    int n = snprintf(text, sizeof text, "{\"step\":%lld,\"loss\":%.6f", (long long)w->step, loss);
+    if (every > 0 && w->step % every == 0)
+        n += snprintf(text + n, sizeof text - (size_t)n, ",\"valid_loss\":%.6f", loss + 1);
+    n += snprintf(text + n, sizeof text - (size_t)n, ",\"t\":%.3f}", lf_wall_s());
     int rc = lf_frame_append(w->metrics, text, (size_t)n, err);
     snprintf(path, sizeof path, "%s/ck-%lld", w->out, (long long)w->step);
     if (rc == 0)
@@ -271,11 +275,12 @@ static int print_plan(const lf_optset *o, const char *kind)
     printf(
         "{\"stage\":\"work\",\"parameters\":1234567,\"bytes\":{\"params\":1000,\"device\":%lld,"
         "\"total\":%lld},\"flops_per_step\":1e9,"
-        "\"steps\":%lld,\"tokens\":1000,\"disk_bytes\":%lld,\"outputs\":[\"result\"],\"notes\":["
+        "%s\"steps\":%lld,\"tokens\":1000,\"disk_bytes\":%lld,\"outputs\":[\"result\"],\"notes\":["
         "\"a fake\"]}\n",
         (long long)(lf_optset_choice(o, "device") == 2 ? lf_optset_int(o, "needs_gpu_bytes") : 0),
-        (long long)lf_optset_int(o, "needs_bytes"), (long long)lf_optset_int(o, "steps"),
-        (long long)lf_optset_int(o, "needs_disk"));
+        (long long)lf_optset_int(o, "needs_bytes"),
+        lf_optset_bool(o, "measure") ? "\"measured_flops\":2e9," : "",
+        (long long)lf_optset_int(o, "steps"), (long long)lf_optset_int(o, "needs_disk"));
     return 0;
 }
 
@@ -302,6 +307,14 @@ static int run_work(lf_optset *o, lf_err *err)
 static int run_join(lf_optset *o, lf_err *err)
 {
     char state[LF_HASH_HEX] = "join";
+    const char *file = lf_optset_str(o, "hold");
+    lf_progress p; /* of a stage that counts no steps: how far its loop is */
+    lf_progress_begin(&p, "joining", "rows", 0, 200);
+    usleep(1100000 *
+           (file != NULL)); /* the file of the progress is a second old, so it is renewed */
+    lf_progress_update(&p, 90);
+    while (file != NULL && lf_io_exists(file) && !lf_stop_requested())
+        usleep(20000);
     if (mix_inputs(state, o, "parts", err) < 0)
         return 1;
     /* Results of a stage that counts no steps, such as an evaluation, are one record at step 0. */

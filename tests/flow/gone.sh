@@ -42,6 +42,9 @@ each() { # each WHAT PATTERN: all commands that need a run
 rm -rf "loong-data/"*"/runs/$id"
 each "its run" "the directory of run $id is gone"
 gone "its run" "the directory of run $id is gone" logs
+runs 1 "$LF" ledger check
+like out "^run $id: its directory .*/runs/$id is gone; restore it, or let .loong-flow ledger rebuild. forget the run$" "ledger check names the run and the remedy"
+is "$(wc -l <out)" 1 "in one line, whatever was in it" "$(head -3 out)"
 runs 0 "$LF" ledger rebuild
 "$LF" status >out 2>err
 like err 'no runs yet' "the remedy: the ledger has forgotten it" "$(cat err)"
@@ -50,6 +53,9 @@ for what in data runs; do
     afresh
     if [ $what = data ]; then rm -rf loong-data; else rm -rf loong-data/*/runs; fi
     each "its $what" "the data directory .*loong-data.* is gone"
+    runs 1 "$LF" ledger check
+    is "$(wc -l <out) $(grep -c '^the data directory .*loong-data.* is gone, with the runs in it; mount or restore it;.*ledger rebuild' out)" "1 1" \
+        "ledger check without its $what: one line" "$(head -3 out)"
     for c in gc plan; do
         runs 0 "$LF" $c
         like err 'the data directory .*loong-data.* is gone.*mount or restore' "$c says it too"
@@ -69,6 +75,9 @@ afresh
 rm -rf "loong-data/"*"/runs/$id/first"
 "$LF" status >out
 like out 'first .*its directory .* was removed; it is made again' "a stage's directory"
+"$LF" ledger check >out
+is "$(grep -c "^run $id: [0-9]* event files are not there, the first is runs/$id/first/.*; restore them, or let .*ledger rebuild" out) $(wc -l <out)" "1 2" "ledger check counts what it had" "$(cat out)"
+like out "^run $id: the artifact runs/$id/first/1.1/out/[a-z]* is not there; restore it, or let .loong-flow resume. make it again" "and says what makes it again"
 runs 0 "$LF" resume
 is "$(state first)" "done" "and so it is"
 afresh
@@ -83,4 +92,4 @@ unlike out 'was removed' "nothing is called removed that is there"
 sed -i 's/^\[stage second\]/[stage third]/' pipeline.ini
 "$LF" plan >out 2>err
 unlike out 'was removed' "nor what never was"
-finish 105
+finish 114

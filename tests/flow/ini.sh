@@ -18,7 +18,7 @@ good() {
     ok $? "$1" "$(cat err)"
 }
 
-bad "unknown key" 'pipeline.ini:3:9: unknown key "stepz".*did you mean "steps"' <<'E'
+bad "unknown key" 'pipeline.ini:3:1: unknown key "stepz".*did you mean "steps"' <<'E'
 [stage a]
 kind = work
 stepz = 5
@@ -55,7 +55,7 @@ bad "wrong choice" 'pipeline.ini:3:8.*mode' <<'E'
 kind = work
 mode = slow
 E
-bad "duplicate key" 'pipeline.ini:4:.*steps' <<'E'
+bad "duplicate key" 'pipeline.ini:4:1: steps is set twice in .stage a.: lines 3 and 4$' <<'E'
 [stage a]
 kind = work
 steps = 5
@@ -70,7 +70,7 @@ E
 bad "key outside a section" 'pipeline.ini:1:' <<'E'
 kind = work
 E
-bad "a key that loong-flow gives itself" 'pipeline.ini:3:7: "out" is given by loong-flow' <<'E'
+bad "a key that loong-flow gives itself" 'pipeline.ini:3:1: "out" is given by loong-flow' <<'E'
 [stage a]
 kind = work
 out = /tmp/x
@@ -150,7 +150,7 @@ my_password = abc
 [stage a]
 kind = work
 E
-bad "a variable nobody uses" 'pipeline.ini:2:5: "x" in \[vars\] is used by nothing' <<'E'
+bad "a variable nobody uses" 'pipeline.ini:2:1: "x" in \[vars\] is used by nothing' <<'E'
 [vars]
 x = 1
 [stage a]

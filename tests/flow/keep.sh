@@ -55,8 +55,8 @@ like o 'too .31mhigh' "notes are listed"
 "$LF" note --json >js
 like js '"text": "the learning rate' "in JSON too"
 is "$("$LF" status --tag paper -o ids | tail -n +2)" "$r2" "runs by tag"
-"$LF" status -a >o
-like o "$r2 .* paper" "the list shows tags"
+"$LF" status -a -o +run >o
+like o "paper .*$r2" "the list shows tags"
 runs 0 "$LF" ledger rebuild
 is "$("$LF" status --tag paper -o ids | tail -n +2)" "$r2" "a rebuilt ledger has them"
 

@@ -12,9 +12,16 @@ own_dir loong-flow-test
 cd "$T" || exit 99
 LF_CACHE_DIR=$T/cache
 export LF_CACHE_DIR
-BG=
+BG= # what may still run at the end
+# The number of a process that ended long ago may be another test's by now, so only those are killed whose working
+# directory is ours.
+end_background() {
+    for p in $BG; do
+        case $(readlink "/proc/$p/cwd") in "$T" | "$T"/*) kill -9 "$p" ;; esac
+    done 2>/dev/null
+}
 cleanup() {
-    for p in $BG; do kill -9 "$p" 2>/dev/null; done
+    end_background
     drop_dir
 }
 trap cleanup EXIT
@@ -28,7 +35,7 @@ runs() { want=$1; shift; "$@" >out 2>err; got=$?; is $got "$want" "exit $want: $
 state() { "$LF" status --columns name,state | awk -v s="$1" '$1 == s { print $2 }'; }
 tries() { "$LF" status --columns name,attempts | awk -v s="$1" '$1 == s { print $2 }'; }
 stage_dir() { "$LF" status --columns name,dir | awk -v s="$1" '$1 == s { print $2 }'; }
-run_id() { "$LF" status | awk 'NR == 1 { print $2 }'; }
+run_id() { "$LF" status | awk 'NR == 1 { print $3 }'; }
 # until_true SECONDS COMMAND...: poll for an event. A quiet machine needs less than SECONDS; a busy one
 # gets minutes, which only a test that fails takes.
 until_true() {

@@ -6,6 +6,13 @@ tests_flow_bin_lf_work_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.
 tests_flow_bin_lf_work_LDADD = $(LF_BASE_LIBS)
 tests_flow_bin_lf_join_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_flow_bin_lf_join_LDADD = $(LF_BASE_LIBS)
+TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
+EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
+# A terminal for commands that draw on one.
+check_PROGRAMS += tests/flow/on_tty
+tests_flow_on_tty_SOURCES = tests/flow/on_tty.c
+TESTS += tests/flow/console.sh
+EXTRA_DIST += tests/flow/console.sh
 TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh
 EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh
 
@@ -13,9 +20,13 @@ EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh te
 TESTS += tests/flow/bundle.sh
 EXTRA_DIST += tests/flow/bundle.sh
 
-# The HTML page.
-TESTS += tests/flow/report.sh
-EXTRA_DIST += tests/flow/report.sh
+# The HTML page: with stages that do nothing, and with real ones.
+check_PROGRAMS += tests/flow/report_check
+tests_flow_report_check_SOURCES = tests/flow/report_check.c
+tests_flow_report_check_LDADD = $(LF_BASE_LIBS)
+TESTS += tests/flow/report.sh tests/flow/report_real.sh
+LONG_TESTS += tests/flow/report_look.sh
+EXTRA_DIST += tests/flow/report.sh tests/flow/report_real.sh tests/flow/report_look.sh
 
 # Asking about many runs.
 TESTS += tests/flow/keep.sh
@@ -26,11 +37,13 @@ TESTS += tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_a
 EXTRA_DIST += tests/flow/README.md tests/flow/slurm-up tests/flow/slurm-down tests/flow/slurm_parts.conf tests/flow/slurm_lib.sh \
   tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_admin.sh tests/flow/doctor.sh
 
-flow_unit_tests = tests/unit/flow_conf tests/unit/flow_doc tests/unit/flow_epoch tests/unit/flow_fields tests/unit/flow_handover tests/unit/flow_policy tests/unit/flow_series tests/unit/flow_talk
+flow_unit_tests = tests/unit/flow_conf tests/unit/flow_doc tests/unit/flow_epoch tests/unit/flow_fields tests/unit/flow_handover tests/unit/flow_policy tests/unit/flow_series tests/unit/flow_synonym tests/unit/flow_talk tests/unit/flow_closing
 check_PROGRAMS += $(flow_unit_tests)
 TESTS += $(flow_unit_tests)
 tests_unit_flow_conf_SOURCES = tests/unit/flow_conf.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_unit_flow_conf_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_closing_SOURCES = tests/unit/flow_closing.c
+tests_unit_flow_closing_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_epoch_SOURCES = tests/unit/flow_epoch.c
 tests_unit_flow_epoch_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_fields_SOURCES = tests/unit/flow_fields.c
@@ -40,6 +53,8 @@ tests_unit_flow_handover_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/l
 tests_unit_flow_handover_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link -Wl,--wrap=opendir
 tests_unit_flow_talk_SOURCES = tests/unit/flow_talk.c
 tests_unit_flow_talk_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_synonym_SOURCES = tests/unit/flow_synonym.c
+tests_unit_flow_synonym_LDADD = tests/tap/libtap.a $(LF_FLOW_LIBS) $(LF_ENGINE_LIBS)
 tests_unit_flow_series_SOURCES = tests/unit/flow_series.c
 tests_unit_flow_series_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_doc_SOURCES = tests/unit/flow_doc.c

@@ -68,20 +68,28 @@ a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_len
 a batch that is no multiple~s/^batch = .*/batch = 12/;s/^micro_batch = .*/micro_batch = 8/~^micro_batch~a batch of 12 sequences is not a multiple of micro_batch = 8
 heads that do not divide~s/^hidden = .*/hidden = 65/~^heads~4 heads do not divide hidden = 65; give head_dim
 a number that is none, in the model~s/^hidden = .*/hidden = lots/~^hidden~"lots" is not a count
-a key of the model that is misspelled~s/^max_positions/max_postions/~^max_postions~unknown key 'max_postions'.*did you mean 'max_positions'
+a key of the model that is misspelled~s/^max_positions/max_postions/~^max_postions~unknown key 'max_postions'.*did you mean "max_positions"
 a key of the model that is missing~/^ffn/d~^.model.$~needs ffn
 no length~/^steps/d~^.stage train.~give one of steps, tokens and epochs
 a learning rate that ends above its peak~s/^lr = .*/&\nmin_lr = 1/~^min_lr~min_lr = 1 is not within 0 and lr = 0.001
 an option without an effect~s/^lr = .*/&\nmegatron_seed = 5/~^megatron_seed~megatron_seed has no effect together with the others given; leave it out
 texts without a tokenizer~s/^split = .*/&\ntext = corpus.txt/~^text~need tokenizer
 no artifact~s/^checkpoint = .*/checkpoint = corpus.txt/~^checkpoint~corpus.txt: no complete artifact there
+a file of text given as shards~/^kind = pretrain/,/^seq/s/^data = .*/data = corpus.txt/~^data = corpus.txt~data = corpus.txt: no finished shards are there \(no manifest.json\); name the directory `shards`
 a file that is not there~s/^inputs = .*/inputs = nothere.txt/~^inputs~there is no such file or directory
+a key of another tool~s/^lr = .*/&\nmax_steps = 5/~^max_steps~unknown key "max_steps" in \[stage train\]; here it is "steps"
+a key of the model of another tool~s/^hidden = .*/&\nhidden_size = 5/~^hidden_size~unknown key 'hidden_size' in \[model\]; here it is "hidden"
+a word of another tool~s/^lr = .*/&\nprecision = bfloat16/~^precision~"bfloat16" is none of f32.bf16.*; did you mean "bf16"\?
 a misspelled key~s/^steps/stepz/~^stepz~unknown key "stepz" .*did you mean "steps"
 END
 (row "planted" "" '^steps' 'unknown key' >planted) # "" edits nothing, so that nothing is said
 like planted '^not ok' "a row fails where the text is absent"
 (row "planted" 's/^steps/stepz/' '^lr' 'unknown key' >planted)
 like planted '^not ok' "and where the place is another"
+
+sed 's/^max_positions/max_postions/' base.ini >pipeline.ini
+"$LF" validate >out 2>err
+like err "^loong-flow validate: pipeline.ini:$(grep -n '^max_postions' pipeline.ini | cut -d: -f1):1: " "whose place is the key and not its value"
 
 # The model of a stage by its name, and one that lies over another.
 sed 's/^.model.$/[model mine]/;s/^seq_length/model = mine\n&/;s/^hidden = .*/hidden = 65/' base.ini >pipeline.ini
@@ -104,6 +112,32 @@ else
     skip "an input that cannot be read" "no other user can be taken on here"
 fi
 rm -f private.txt
+
+# An artifact given by its path alone: made here, then damaged in each way that is seen without reading it all.
+must() { "$@" >out 2>err || bail "$*: $(cat err)"; }
+must "$LF_BUILDDIR/stages/lf-tokenize" --vocab-size 300 --out made corpus.txt
+# damaged NAME PATH LINE TEXT: data = PATH is refused by validate, plan and run, in one line
+damaged() {
+    sed "/^kind = pretrain/,/^seq/s,^data = .*,data = $2," base.ini >pipeline.ini
+    "$LF" validate >out 2>err
+    _code=$?
+    "$LF" run >out 2>err.run
+    [ $_code -eq 2 ] && [ $? -eq 0 ] && [ "$(grep -c . err)" -le 2 ] && grep -qE "^loong-flow validate: pipeline.ini:17:8: data = $2: $3" err &&
+        grep -qE "pipeline.ini:17:8: data = $2: $3" err.run
+    ok $? "$1" "exit $_code, said: $(cat err err.run)"
+}
+whole() { rm -rf dam; cp -r made dam; }
+whole
+damaged "the directory above" dam 'no finished shards are there .*; did you mean dam/shards\?'
+damaged "another kind of artifact" dam/tokenizer 'that is an artifact of kind tokenizer, needed is one of kind shards'
+truncate -s 3000 dam/shards/train-00000.h5
+damaged "a file that was cut short" dam/shards 'it is damaged: .*train-00000.h5 has 3000 bytes, its manifest says .*; restore it, or make it again'
+rm dam/shards/train-00000.h5
+damaged "a file that is gone" dam/shards 'it is damaged: .*train-00000.h5: No such file or directory; restore it'
+echo xxx >dam/shards/manifest.json
+damaged "a manifest that cannot be read" dam/shards 'it is damaged: .*manifest.json:1:3: .*; restore it, or make it again'
+rm dam/shards/manifest.json
+damaged "one that is gone" dam/shards 'no finished shards are there'
 
 # All at once, in the order of the file.
 sed 's/^name/nmae/;s/^inputs = .*/inputs = nothere.txt/;s/^seq_length = .*/seq_length = 512/;s/^split/splitt/' base.ini >pipeline.ini
@@ -168,7 +202,7 @@ wait $p 2>/dev/null
 is "$(state train)" pending "training was stopped" "$(cat o)"
 first_run=$(run_id)
 sed 's/^lr = .*/lr = 2e-3/' pipeline.ini >edited && cp edited pipeline.ini
-WORDS='^loong-flow [a-z]*: lr \((.*/)?pipeline.ini:22\) changed: train would start over and lose [1-9][0-9]* of 4000000 steps; --accept lr continues from step [1-9][0-9]*, --restart starts over$'
+WORDS='^loong-flow [a-z]*: lr \(pipeline.ini:22\) changed: train would start over and lose [1-9][0-9]* of 4000000 steps; --accept lr continues from step [1-9][0-9]*, --restart starts over$'
 for command in run submit resume; do
     runs 2 "$LF" $command
     like err "$WORDS" "$command says what an edit would throw away"
@@ -207,7 +241,7 @@ goes "$LF" resume
 like o 'train: started \(attempt 3, continues from what is there\)' "what was accepted is settled"
 sed 's/^layers = .*/layers = 3/' pipeline.ini >edited && cp edited pipeline.ini
 runs 2 "$LF" resume
-like err '^loong-flow resume: model.layers .*pipeline.ini:5. changed: train would start over and lose .* steps; --restart starts over$' "another model offers no --accept"
+like err '^loong-flow resume: model.layers .pipeline.ini:5. changed: train would start over and lose .* steps; --restart starts over$' "another model offers no --accept"
 goes "$LF" resume --restart
 like o 'train: started \(attempt 4\)' "--restart starts over"
 goes "$LF" resume
@@ -218,4 +252,20 @@ is "$(ls loong-data/*/runs | wc -l)" 2 "run --restart makes a new run"
 sed 's/^lr = .*/lr = 4e-3/' pipeline.ini >edited && cp edited pipeline.ini
 goes "$LF" run --new
 is "$(ls loong-data/*/runs | wc -l)" 3 "run --new asks nothing"
-finish 74
+
+# ---- what a stage made of the data
+
+runs 0 "$LF" show shards --sample 0 --show-tokens 5
+like out '^  a·\{\+ line· of\+\}$' "show shards finds the stage that made some, and shows tokens"
+made=$(cat out)
+runs 0 "$LF" show shards "$first_run" --from train --sample 0 --show-tokens 5
+is "$(sed -n '/^---/,$p' out)" "$(echo "$made" | sed -n '/^---/,$p')" "those that a stage reads are the same"
+runs 0 "$LF" show shards --from tokenize --samples 0 --json
+like out '^\{"schema":1,.*"documents":1,' "as JSON"
+runs 8 "$LF" show shards --from nowhere
+like err 'run .* has no such stage, and there is no such directory' "what is not there"
+runs 0 "$LF" doctor --data corpus.txt --tokenizer made/tokenizer --seq-length 100
+like out '^  longer than seq_length = 100: 1 rows \(100.0 %\); 20[0-9][0-9] tokens' "doctor --data tells what does not fit"
+runs 2 "$LF" show --samples 3
+like err '^loong-flow show: --samples is of `loong-flow show shards`$' "its options go with the word"
+finish 97

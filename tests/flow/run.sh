@@ -8,6 +8,9 @@ runs 0 "$LF" plan
 like out 'a new run' "plan: a new run"
 like out 'second \(work\) <- first' "plan shows the graph"
 like out '1.2M parameters' "plan asks the stage for its cost"
+like out 'about 15s at 2.0G FLOP/s \(measured now, before the first run\)' "before the first run the stage measures the machine"
+"$LF" plan --no-measure >o
+like o 'time unknown before the first run \(--no-measure\)' "unless it shall not"
 [ ! -e .loong ]; ok $? "plan makes nothing"
 
 runs 0 "$LF" run
@@ -16,6 +19,8 @@ is "$(state first) $(state second) $(state last)" "done done done" "all stages a
 ref=$(result last joined)
 id=$(run_id)
 
+"$LF" plan --new >o
+unlike o 'measured now|time unknown' "a time from an earlier run goes before one that is measured"
 runs 0 "$LF" run
 like out 'nothing to do' "a second run does nothing"
 is "$(tries first)" 1 "no second attempt was made"
@@ -179,4 +184,4 @@ kill -INT $p
 wait $p
 let_go
 
-finish 72
+finish 75

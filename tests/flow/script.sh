@@ -107,7 +107,7 @@ runs 0 "$LF" submit -n --set first.needs_gpu_bytes=900T --set first.gpu_memory=8
 runs 0 "$LF" submit -n --set second.needs_gpu_bytes=900T --set second.gpu_memory=80G
 unlike out 'GPU' "no GPU asked for: none is planned for"
 "$LF" plan --set first.needs_gpu_bytes=41G --set first.gpu_memory=80G >out
-like out 'GPU memory: 41.0 GiB of 80.0 GiB \(gpu_memory\)' "plan tells what lies on a GPU"
+like out 'planned GPU memory 41.0 GiB of 80.0 GiB \(gpu_memory\)' "plan tells what lies on a GPU"
 like out '4 gpus a100 per node, 80.0 GiB per gpu' "of those that are asked for"
 
 # --- templates ---

@@ -54,7 +54,7 @@ begin() {
     (
         trap - EXIT HUP INT TERM
         BG= tap_n=0 tap_bad=0
-        trap 'for p in $BG; do kill -9 $p 2>/dev/null; done' EXIT
+        trap end_background EXIT
         cd "$T/$1" && "case_$1" && echo "complete"
     ) >"$T/$1.tap" 2>"$T/$1.err" </dev/null &
     cases="$cases $1"

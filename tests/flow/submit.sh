@@ -19,6 +19,7 @@ run_dir() { echo "$T"/loong-data/*/runs/"$(run_id)"; }
 history() { cat "$LF_FAKE_DIR/history"; }
 no_jobs() { [ -z "$(squeue -h -t pending,running,completing)" ]; }
 pipeline
+sed -i "s,^step_time = 20$,&\nhold = $HOLD," pipeline.ini
 
 # --- what would be submitted is what is submitted ---
 runs 0 "$LF" submit --dry-run
@@ -27,6 +28,7 @@ like out '^\$ sbatch --parsable --propagate=NONE --export=NONE --requeue --open-
 like out 'dependency=afterok:JOB\(first\):JOB\(second\)' "with dependencies, also on two"
 [ ! -e "$LF_FAKE_DIR/calls" ]; ok $? "no command of the scheduler was called"
 sha=$(sed -n 's/^== second (script \(.*\))$/\1/p' out)
+hold # a job that is over by then has nothing to tell
 runs 0 "$LF" submit
 like out 'last: submitted as job 3 after 1, 2' "all stages at once, with dependencies"
 is "$(sha256sum <"$(run_dir)/second/script.1" | cut -c1-64)" "$sha" "the script that was printed is the one that was handed over"
@@ -38,6 +40,7 @@ like js '"job": \{' "status --json tells of the job"
 like js '"backend": "slurm"' "with its scheduler"
 runs 0 "$LF" submit
 like out '0 submitted, 0 adopted, [0-3] kept|nothing to do' "a second submit does nothing"
+let_go
 runs 0 "$LF" submit --wait
 is "$(state first) $(state second) $(state last)" "done done done" "the run is done"
 is "$(history | grep -c ' start ')" 3 "nothing ran twice"

@@ -250,6 +250,81 @@ done >"$dir/differ"
 is "$(cat "$dir/differ")" "" "and resumed: the same shards and records"
 is "$(sed 's/.*"counts"/"counts"/' "$dir/killed/shards/manifest.json")" "$(sed 's/.*"counts"/"counts"/' "$dir/whole/shards/manifest.json")" "and the same counts"
 
+# What shards hold, token by token.
+shown() { "$tokenize" --show-shards "$@" 2>"$dir/err" >"$dir/stdout"; rc=$?; }
+has() { grep -qF -- "$1" "$dir/stdout"; ok $? "$2" "$(cat "$dir/stdout" "$dir/err")"; }
+body() { sed -n '/^--- /,$p' "$dir/stdout" | sed -n '/^  /p'; }
+shown "$dir/messages"
+is $rc 0 "shards are shown"
+member() { sed 's/.*"train":{[^}]*"'"$1"'":\([0-9]*\).*/\1/' "$dir/messages/shards/manifest.json"; }
+has "1 documents, $(member tokens) tokens, $(member trained) of them trained" "with the sums that the manifest has"
+is "$(body)" '  <|im_start|>·system·\n·
+  Y·o·u· ·ar·e· a· ·h·el·p·f·ul· ·assistant·.·<|im_end|>·\n·
+  <|im_start|>·user·\n·
+  h·el·lo·<|im_end|>·\n·
+  <|im_start|>·assistant·\n·
+  {+g·o·o·d· d·a·y·<|im_end|>·\n+}·
+  <|im_start|>·user·\n·
+  m·or·e·<|im_end|>·\n·
+  <|im_start|>·assistant·\n·
+  {+l·es·s·<|im_end|>·\n+}' "token by token, and what is trained"
+shown "$dir/messages" --json
+is "$(grep -o '"ids":\[[^]]*\]' "$dir/stdout" | tr -dc '0-9,')" "$(ids messages | plain | sed 's/ $//' | tr ' ' ,)" "as JSON: the ids"
+is "$(grep -o '"mask":\[[^]]*\]' "$dir/stdout" | grep -o 'true\|false' | tr '\n' ' ')" \
+    "$(ids messages | sed 's/ $//' | tr ' ' '\n' | sed 's/^-.*/false/; s/^[0-9].*/true/' | tr '\n' ' ')" "and the mask"
+is "$(grep -o '"text":\[[^]]*\]' "$dir/stdout" | grep -o 'g","o","o".*y"')" 'g","o","o","d"," d","a","y"' "and the texts"
+shown "$dir/pairs/shards" --sample 0 --ids
+has "6 documents in 3 pairs" "pairs are counted"
+has "--- pair 0, train-00000.h5:0, margin 0.5" "a pair by its number, with its margin"
+is "$(grep -E '^(chosen|rejected): ' "$dir/stdout" | cut -d: -f1 | tr '\n' ' ')" "chosen rejected " "both sides of it"
+is "$(sed -n '/^chosen/,/^rejected/p' "$dir/stdout" | grep -o '{+[^}]*+}' | grep -o '#[0-9]*' | tr -d '#\n')" "$(ids pairs | sed -n 1p | grep -o ' [0-9][0-9]*' | tr -d ' \n')" "the ids of the answer that is trained"
+shown "$dir/kto" --samples 2
+is "$(grep -oE 'labelled (good|bad)' "$dir/stdout" | tr '\n' ' ')" "labelled good labelled bad " "labels"
+shown "$dir/prompts" --sample 0
+has '--- prompt 0, train-00000.h5:0, with {"answer":"42","id":7}' "a prompt with its other columns"
+is "$(grep -c 'trained)\|, [0-9]* trained$' "$dir/stdout")" 0 "of a prompt nothing is trained, and nothing said about it"
+awk 'BEGIN { for (i = 0; i < 50; i++) printf "{\"text\":\"document %d\"}\n", i }' >"$dir/fifty.jsonl"
+run fifty "$dir/fifty.jsonl"
+numbers() { grep -o '^--- document [0-9]*' "$dir/stdout" | tr -dc '0-9\n' | tr '\n' ' '; }
+shown "$dir/fifty" --samples 5
+first=$(numbers)
+shown "$dir/fifty" --samples 5
+is "$(numbers)" "$first" "the choice is the same each time"
+is "$(echo "$first" | wc -w) $(echo "$first" | tr ' ' '\n' | grep . | sort -nu | wc -l)" "5 5" "of five different ones"
+shown "$dir/fifty" --samples 5 --seed 1
+[ "$(numbers)" != "$first" ]
+ok $? "another seed chooses others"
+shown "$dir/fifty" --samples 100
+is "$(numbers | wc -w)" 50 "all of them"
+shown "$dir/fifty" --sample 7 --show-tokens 3
+has "  ... $(($(ids fifty | sed -n 8p | wc -w) - 3)) tokens are left out ..." "a long one without its middle"
+printf '{"text":"a\\u001b[31mb\\u009bc\\\\d\\u00b7{+e+}\\u0007"}\n' >"$dir/escape.jsonl"
+run escape "$dir/escape.jsonl"
+shown "$dir/escape"
+is "$(LC_ALL=C tr -d '\n -~' <"$dir/stdout" | sed 's/·//g')" "" "no control byte reaches the terminal"
+is "$(body)" '  a·{+\x1B·[·3·1·m·b·\xC2·\x9B·c·\\·d·\xC2·\xB7·{·+·e·+·}·\x07·<|im_end|>+}' "they are escaped"
+refused() { _t=$1; shift; shown "$@"; [ $rc -ne 0 ] && grep -qF -- "$_t" "$dir/err" && [ "$(wc -l <"$dir/err")" -eq 1 ] && [ ! -s "$dir/stdout" ]; ok $? "refused: $_t" "$rc $(cat "$dir/err")"; }
+refused "has samples 0 to 49" "$dir/fifty" --sample 50
+refused "has samples 0 to 49" "$dir/fifty" --sample -1
+refused "has no 'valid' shards" "$dir/fifty" --split valid
+refused "train-00000.h5 is a file; name the directory" "$dir/fifty/shards/train-00000.h5"
+refused "holds an artifact of kind 'tokenizer', needed is 'shards'" "$dir/fifty/tokenizer"
+refused "another tokenizer" "$dir/fifty" --tokenizer "$golden/tokenizer/gpt2.json"
+refused "option vocab_size has no effect" "$dir/fifty" --vocab-size 300
+cp -r "$dir/fifty" "$dir/short"
+truncate -s 1000 "$dir/short/shards/train-00000.h5"
+refused "cut short" "$dir/short"
+cp -r "$dir/fifty" "$dir/foreign"
+bytes=$(wc -c <"$dir/foreign/shards/train-00000.h5")
+head -c "$bytes" /dev/zero >"$dir/foreign/shards/train-00000.h5"
+refused "train-00000.h5" "$dir/foreign"
+mv "$dir/fifty/tokenizer" "$dir/elsewhere"
+shown "$dir/fifty" --sample 0
+says "no tokenizer lies beside" "without the tokenizer it says so"
+is "$(body | grep -o '[0-9]*' | tr '\n' ' ')" "$(ids fifty | sed -n 1p)" "and shows ids"
+shown "$dir/fifty" --sample 0 --tokenizer "$dir/elsewhere"
+has "document" "or takes the one that is named"
+
 # Several ranks: batches of other ranks bring their masks and other columns along.
 with_ranks
 awk 'BEGIN { for (i = 0; i < 13000; i++) printf "{\"prompt\":\"question %d\",\"answer\":%d}\n", i, i * 7 % 1000 }' >"$dir/asks.jsonl"
@@ -264,4 +339,4 @@ for f in asks told; do
     ok $? "two ranks make the same shards of $shape"
 done
 
-finish 86
+finish 118

@@ -19,6 +19,8 @@ for name in u16 i32 modes i64; do
 done
 "$tool" "$dir/i32/shards" train | grep -q '|'
 ok $? "documents keep their sequences"
+"$LF_BUILDDIR/stages/lf-tokenize" --show-shards "$dir/i32" --samples 100 --show-tokens 0 >"$dir/shown" 2>"$dir/err"
+is "$(grep -o '[0-9·]*··' "$dir/shown" | wc -l)" "$("$tool" "$dir/i32/shards" train | grep -c ' | ')" "and are shown with them"
 run --from "$golden/u16.bin" --vocab-size 2147483647 --out "$dir/u16"
 [ $rc -eq 0 ] && grep -q "complete already" "$dir/err"
 ok $? "what is there is not made again, by either name of the pair"
@@ -73,4 +75,4 @@ is $rc 75 "a stop file: exit 75"
 run --from "$golden/u16.idx" --vocab-size 65536 --out "$dir/stopped"
 is $rc 0 "and the next run makes it"
 
-finish 33
+finish 34

@@ -43,6 +43,13 @@ both "a tokenizer trained on a column" texts --vocab-size 400 --shard-tokens 500
 both "conversations" chats --tokenizer "$vocab" --chat-template "$dir/chat.jinja" --shape auto --turn-order any
 grep -q -- - "$dir/ids.p"
 ok $? "with masks"
+for f in chats pairs; do
+    for e in parquet jsonl; do
+        "$tokenize" --doctor "$rows/$f.$e" 2>"$dir/err" | grep -E '^  (system|user|assistant|tool|prompt|chosen|rejected|turn|repeated|same|empty)' >"$dir/turns.$e"
+    done
+    [ "$(wc -l <"$dir/turns.jsonl")" -ge 3 ] && cmp -s "$dir/turns.jsonl" "$dir/turns.parquet"
+    ok $? "the doctor sees the same turns in $f" "$(diff "$dir/turns.jsonl" "$dir/turns.parquet")"
+done
 both "pairs" pairs --tokenizer "$vocab" --shape preference --unmapped ignore --no-append-eos
 both "prompts with other columns" prompts --tokenizer "$vocab" --shape prompt --no-append-eos
 
@@ -106,4 +113,4 @@ refused "a.ipc.open_stream" "and its stream" --tokenizer "$vocab" "$rows/stream.
 head -c 20000 "$rows/texts.parquet" >"$dir/short.parquet"
 refused "does not end with PAR1" "a file that is cut short" --tokenizer "$vocab" "$dir/short.parquet"
 
-finish 32
+finish 34

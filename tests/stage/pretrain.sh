@@ -69,6 +69,9 @@ run plan --plan
 is $rc 0 "--plan"
 grep -q '"parameters":' "$dir/stdout" && grep -q '"flops_per_step":' "$dir/stdout" && grep -q '"total":' "$dir/stdout"
 ok $? "prints parameters, bytes and FLOPs"
+planned=$(sed -n 's/.*"total": *\([0-9.]*\).*/\1/p' "$dir/stdout" | awk '{ printf "%.1f MiB", $1 / 1048576 }')
+! grep -q measured_flops "$dir/stdout" && run plan --plan --measure && grep -q '"measured_flops": *[1-9]' "$dir/stdout"
+ok $? "with --measure the FLOP/s to expect too"
 [ ! -e "$dir/plan/out" ]
 ok $? "and writes nothing"
 
@@ -82,6 +85,8 @@ ok $? "vocabulary and length of an epoch come from the manifest of the data"
 # learning
 run base
 is $rc 0 "a run to the end"
+grep -q "planned memory $planned: weights " "$dir/err" && grep -q "resident memory .* planned memory $planned\$" "$dir/err"
+ok $? "its planned memory is the total of --plan: $planned"
 ! grep -q "higher than at the start" "$dir/err"
 ok $? "that learned does not say that it got worse"
 is "$(metrics base | wc -l | tr -d ' ')" 36 "has one record per step"
@@ -316,4 +321,4 @@ is $rc 2 "Megatron's keys belong to sample_order = megatron"
 run mega6 $mega --steps 6 --packing bfd
 is $rc 2 "and packing does not"
 
-finish 113
+finish 115

@@ -87,4 +87,45 @@ gzip -c "$dir/sick.jsonl" >"$dir/sick.jsonl.gz"
 grep -q "sick.tar: sick.jsonl:3" "$dir/stdout" && grep -q "sick.jsonl.gz:3" "$dir/stdout" && grep -q "^12 rows" "$dir/stdout"
 ok $? "compressed files and archives"
 
-finish 27
+# the doctor on conversations and pairs
+cat >"$dir/conv.jsonl" <<'END'
+{"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hello"},{"role":"assistant","content":"good day"}],"source":"a","lang":"en"}
+{"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hello"},{"role":"assistant","content":"good evening to you"}],"source":"b"}
+{"messages":[{"role":"user","content":"more"},{"role":"user","content":"and more"},{"role":"assistant","content":"less"}]}
+{"messages":[{"role":"user","content":"question"},{"role":"assistant","content":"  "}]}
+{"messages":[{"role":"user","content":"what time?"},{"role":"assistant","content":"","tool_calls":[{"function":{"name":"now","arguments":{}}}]}]}
+{"prompt":"2+2=","chosen":"4","rejected":"5"}
+{"prompt":"2+2=","chosen":"4","rejected":"4"}
+{"prompt":"3+3=","chosen":"","rejected":"7"}
+{"chosen":[{"role":"user","content":"hello"},{"role":"assistant","content":"x"}],"rejected":[{"role":"user","content":"hello"},{"role":"assistant","content":"x"}]}
+{"text":"plain text has no turns"}
+END
+found() { grep -A2 "^  $1: $2 rows" "$dir/stdout" | sed 's,[^ ]*/,,g; s/^ *//' | sed -n "2,$(($2 + 1))p" | tr '\n' ','; } # found NAME ROWS: the places
+"$tokenize" --doctor "$dir/conv.jsonl" >"$dir/stdout" 2>"$dir/err"
+is "$(found repeated_prompts 2)" "conv.jsonl:2 is that of conv.jsonl:1,conv.jsonl:7 is that of conv.jsonl:6," "prompts that repeat"
+is "$(found same_answers 2)" "conv.jsonl:7,conv.jsonl:9," "answers that are the same, texts and turns"
+is "$(found empty_turns 2)" "conv.jsonl:4,conv.jsonl:8," "empty turns; a tool call is none"
+is "$(found turn_order 1)" "conv.jsonl:3," "roles out of order"
+grep -q '^  source (2 rows), lang (1 rows)$' "$dir/stdout"
+ok $? "columns that mean nothing" "$(cat "$dir/stdout")"
+part() { grep "^  $1 " "$dir/stdout" | tr -s ' '; }
+is "$(part user)" " user 8 mean 6.2, least 4, p50 5, p95 10, most 10" "lengths by role"
+is "$(part chosen)$(part rejected)" " chosen 4 mean 2.0, least 0, p50 1, p95 6, most 6 rejected 4 mean 2.2, least 1, p50 1, p95 6, most 6" "and of both sides"
+is "$(grep '^  turn 3 ' "$dir/stdout" | tr -s ' ')" " turn 3 3 mean 10.3, most 19" "and by turn"
+"$tokenize" --doctor --tokenizer "$vocab" --seq-length 3 "$dir/texts.jsonl" "$dir/prompts.jsonl" >"$dir/stdout" 2>"$dir/err"
+want=$(cat "$dir/texts.jsonl" "$dir/prompts.jsonl" >"$dir/four.jsonl"; run --out "$dir/four" "$dir/four.jsonl"; ids four | awk '{ all += NF; if (NF > 3) { rows++; behind += NF - 3 } } END { printf "%d rows (%.1f %%); %d tokens (%.1f %%) lie behind it", rows, 100 * rows / NR, behind, 100 * behind / all }')
+case $want in 4\ rows*) true ;; *) false ;; esac
+ok $? "documents are longer than three tokens" "$want"
+"$tokenize" --doctor --no-append-eos --tokenizer "$vocab" --seq-length 3 "$dir/texts.jsonl" "$dir/prompts.jsonl" >"$dir/stdout" 2>"$dir/err"
+grep -qF "longer than seq_length = 3: $want" "$dir/stdout"
+ok $? "what does not fit is counted" "want $want: $(grep longer "$dir/stdout")"
+"$tokenize" --doctor --seq-length 3 "$dir/texts.jsonl" >"$dir/stdout" 2>"$dir/err"
+is $? 2 "seq_length without a tokenizer"
+says "seq_length counts tokens: give tokenizer" "is a usage error"
+awk 'BEGIN { for (i = 0; i < 200000; i++) printf "{\"prompt\":\"question %d\",\"completion\":\"x\"}\n", i % 100000 }' >"$dir/bulk.jsonl"
+"$tokenize" --doctor --json --doctor-memory 1M "$dir/bulk.jsonl" >"$dir/stdout" 2>"$dir/err"
+n=$(tr -d ' \n' <"$dir/stdout" | sed 's/.*"repeated_prompts":{"estimated":true,"first":\[[^]]*\],"rows":\([0-9]*\).*/\1/')
+[ "$n" -gt 80000 ] 2>/dev/null && [ "$n" -lt 120000 ]
+ok $? "prompts beyond the memory are sampled: about 100000 repeat" "$n"
+
+finish 40

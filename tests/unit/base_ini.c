@@ -70,7 +70,7 @@ static void test_bad(void)
         const char *error;
     } v[] = {
         {"k = 1\n", 0, "p.ini:1:1: key before the first [section]"},
-        {"[a]\nk = 1\nk = 2\n", 0, "p.ini:3:1: key k again in [a]; it stands at line 2"},
+        {"[a]\nk = 1\nk = 2\n", 0, "p.ini:3:1: k is set twice in [a]: lines 2 and 3"},
         {"[a]\n[b]\n[ a ]\n", 0, "p.ini:3:1: section [a] again; it began at line 1"},
         {"[a]\nhello\n", 0, "p.ini:2:1: no = in this line"},
         {"[a]\n9k = 1\n", 0, "p.ini:2:1: a key begins with a letter"},

@@ -94,6 +94,35 @@ static void test_log(void)
     lf_buf_fini(&b);
 }
 
+/* What others may read of a loop, and who writes it. */
+static void test_kept(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[1024];
+    lf_buf b;
+    lf_progress p;
+    lf_buf_init(&b);
+    lf_log_init("lf-test", 0);
+    snprintf(path, sizeof path, "%s/" LF_PROGRESS_FILE, tap_tmpdir());
+    setenv("LF_RANKS_DIR", tap_tmpdir(), 1);
+    setenv("PMIX_RANK", "1", 1);
+    lf_progress_begin(&p, "tokenizing", "tokens", 0, 1000);
+    tap_ok(!lf_io_exists(path), "another rank than the first keeps no progress");
+    unsetenv("PMIX_RANK");
+    lf_progress_begin(&p, "tokenizing", "tokens", 100, 1000);
+    tap_rc(lf_io_read_file(path, 10000, &b, &err), 0, &err, NULL, "the beginning is kept");
+    tap_ok(lf_str_has_prefix(b.data, "{\"what\":\"tokenizing\",\"unit\":\"tokens\",\"done\":100,"
+                                     "\"total\":1000,\"per_s\":0,"),
+           "%s", b.data);
+    lf_buf_clear(&b);
+    p.done = 600;
+    lf_progress_end(&p);
+    lf_io_read_file(path, 10000, &b, &err);
+    tap_ok(strstr(b.data, "\"done\":600,") != NULL, "and so is the end: %s", b.data);
+    lf_buf_fini(&b);
+    unsetenv("LF_RANKS_DIR");
+}
+
 static void test_json(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -179,6 +208,7 @@ int main(void)
     TAP(12, test_stop());
     TAP(6, test_times());
     TAP(1, test_log());
+    TAP(4, test_kept());
     TAP(41, test_json());
     return tap_done();
 }

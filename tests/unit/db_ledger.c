@@ -421,14 +421,18 @@ static void test_rebuild(lf_ledger *l, const char *db)
     tap_i64((int64_t)json_array_size(f), 0, "nothing wrong inside");
     json_decref(f);
     f = lf_ledger_check(b, root, &err);
-    tap_i64((int64_t)json_array_size(f), 3, "three artifacts that were never written");
+    tap_i64((int64_t)json_array_size(f), 1, "three artifacts that were never written, in one line");
     tap_str(json_string_value(json_array_get(f, 0)),
-            "the artifact runs/R1/tok/2.1/out/shards is not there", "said so");
+            "run R1: 3 artifacts are not there, the first is runs/R1/tok/2.1/out/shards; restore "
+            "them, or let `loong-flow resume` make them again where they are needed",
+            "said so");
     json_decref(f);
     event("R1", NULL, 0, 0, "gone", "{\"path\":\"runs/R1/tok/2.1/out/shards\",\"why\":\"purge\"}");
     ingest(b, 1, 0, "gone");
     f = lf_ledger_check(b, root, &err);
-    tap_i64((int64_t)json_array_size(f), 2, "known to be gone is no finding");
+    const char *two = json_string_value(json_array_get(f, 0));
+    tap_ok(two && strstr(two, ": 2 artifacts are not there") != NULL,
+           "known to be gone is no finding");
     json_decref(f);
     lf_ledger_close(b);
     fmt_path(path, sizeof path, tap_tmpdir(), "l.db.old");

@@ -211,7 +211,7 @@ static void test_errors(void)
     } v[] = {
         {"[model]\nfamily = llama\n" TINY "rope_thetta = 3\n",
          "m.ini:9:15: unknown key 'rope_thetta'"},
-        {"[model]\nfamily = llama\n" TINY "rope_thetta = 3\n", "did you mean 'rope_theta'"},
+        {"[model]\nfamily = llama\n" TINY "rope_thetta = 3\n", "did you mean \"rope_theta\""},
         {"[model]\nfamily = lama\n" TINY,
          "m.ini:2:10: unknown family 'lama'; known: gpt2, gpt3, llama"},
         {"[model]\nfamily = llama\nlayers = 2\n", "needs hidden"},

@@ -12,6 +12,7 @@
 #include "engine/base/rng.h"
 #include "engine/base/utf8.h"
 #include "engine/text/corpus/datadoc_priv.h"
+#include "engine/text/corpus/datadoc_turns.h"
 #include "engine/text/corpus/rowjson.h"
 
 #define KEEP        5 /* places told of each finding */
@@ -42,6 +43,8 @@ struct doctor {
     lf_ids ids;
     lf_buf text, scratch, shown;
     struct lf_docenc *enc; /* NULL: not asked for */
+    struct lf_docturns *turns;
+    uint64_t n_cut, behind, tokens; /* rows longer than seq_length, their tokens behind it, all */
     struct lf_dups *dups;
     struct lf_near *near;
     struct lf_hist hist;
@@ -121,6 +124,11 @@ static json_t *place_json(const struct doctor *d, uint64_t row)
     return text_json(at, strlen(at));
 }
 
+static json_t *place_for_turns(const void *arg, uint64_t row)
+{
+    return place_json(arg, row);
+}
+
 /* ---- one row ---- */
 
 static void add_piece(lf_buf *b, const lf_piece *p)
@@ -178,6 +186,8 @@ static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *
         d->text.data[--d->text.len] = 0;
     for (size_t i = 0; i < row.n_ids && rc == 0; i++)
         rc = lf_ids_add(&d->ids, row.ids[i], err);
+    if (rc == 0 && (rc = lf_docturns_row(d->turns, &row, d->rows, err)) < 0)
+        *failed = true;
     if (rc == 0)
         rc = encode_row(d, &row, failed, err);
     lf_row_fini(&row);
@@ -320,6 +330,20 @@ static unsigned row_oddities(struct doctor *d, const lf_corpus_record *r)
            (packed && d->replaced ? 1u << ODD_UTF8 : 0);
 }
 
+/* A pair is two documents, each with the room of a sequence. */
+static void count_cut(struct doctor *d, uint64_t length)
+{
+    const uint64_t room = d->o->seq_length;
+    if (!room)
+        return;
+    uint64_t behind = d->enc && lf_docenc_length(d->enc) ? lf_docenc_behind(d->enc, room)
+                      : length > room                    ? length - room
+                                                         : 0;
+    d->n_cut += behind > 0;
+    d->behind += behind;
+    d->tokens += length;
+}
+
 static int see_row(struct doctor *d, const lf_corpus_record *r, lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
@@ -350,6 +374,7 @@ static int see_row(struct doctor *d, const lf_corpus_record *r, lf_err *err)
     else
         tell_odd(d, ends | (d->ids.n == 0 ? 1u << ODD_EMPTY : 0));
     lf_hist_add(&d->hist, length);
+    count_cut(d, length);
     rc = tell_duplicates(d, shape, err);
     if (rc == 0)
         rc = show_tokens(d, shape, err);
@@ -426,6 +451,15 @@ static json_t *odd_json(const struct doctor *d, bool *any)
     return o;
 }
 
+static json_t *cut_json(const struct doctor *d)
+{
+    return json_pack("{s:I,s:I,s:f,s:I,s:f}", "seq_length", (json_int_t)d->o->seq_length, "rows",
+                     (json_int_t)d->n_cut, "rows_share",
+                     d->hist.n ? (double)d->n_cut / (double)d->hist.n : 0.0, "tokens",
+                     (json_int_t)d->behind, "tokens_share",
+                     d->tokens ? (double)d->behind / (double)d->tokens : 0.0);
+}
+
 static json_t *make_report(const struct doctor *d, lf_err *err)
 {
     bool any =
@@ -459,6 +493,12 @@ static json_t *make_report(const struct doctor *d, lf_err *err)
     json_object_set_new(r, "samples", samples_json(d));
     if (d->enc)
         json_object_set_new(r, "encoded", lf_docenc_json(d->enc, &any));
+    if (d->o->seq_length)
+        json_object_set_new(r, "cut", cut_json(d));
+    if (lf_docturns_report(d->turns, r, &any, err) < 0) {
+        json_decref(r);
+        return NULL;
+    }
     if (json_object_set_new(r, "clean", json_boolean(!any)) != 0 ||
         !json_object_get(r, "samples")) {
         json_decref(r);
@@ -485,9 +525,17 @@ static int init(struct doctor *d, lf_err *err)
     d->unreadable = json_array();
     d->dup = json_array();
     d->nears = json_array();
-    d->dups = lf_dups_create(d->o->max_bytes / 2, err);
+    d->dups = lf_dups_create(d->o->max_bytes / 4, err);
     d->near = d->dups ? lf_near_create(d->o->max_bytes / 2, err) : NULL;
     if (d->near && d->o->tokenizer && !(d->tok = lf_tok_state_create(d->o->tokenizer, err)))
+        return LF_ENOMEM;
+    const lf_docturns_opts t = {.shape = d->o->shape,
+                                .tok = d->tok,
+                                .flags = d->o->flags,
+                                .max_bytes = d->o->max_bytes / 4,
+                                .place = place_for_turns,
+                                .arg = d};
+    if (d->near && !(d->turns = lf_docturns_create(&t, err)))
         return LF_ENOMEM;
     if (d->tok && d->o->rows && !(d->enc = lf_docenc_create(err)))
         return LF_ENOMEM;
@@ -518,6 +566,7 @@ static void fini(struct doctor *d)
     lf_buf_fini(&d->scratch);
     lf_buf_fini(&d->shown);
     lf_docenc_destroy(d->enc);
+    lf_docturns_destroy(d->turns);
     free(d->seg);
     free(d->line);
 }

@@ -21,9 +21,11 @@
  *   empty             nothing but white space
  *   line_ends         CR LF and LF in one file or row, or a lone CR
  *
- * Memory: duplicates take 32 bytes a row, up to max_bytes / 2. Beyond that, rows are sampled by
- * their hash; the report then says that its numbers are estimates. Near duplicates are searched
- * among the first rows that fit into max_bytes / 2.
+ * Rows that are more than a text are looked at turn by turn (datadoc_turns.h).
+ *
+ * Memory: duplicates take 32 bytes a row, up to max_bytes / 4, and prompts the same. Beyond that,
+ * rows are sampled by their hash; the report then says that its numbers are estimates. Near
+ * duplicates are searched among the first rows that fit into max_bytes / 2.
  */
 #ifndef LF_TEXT_DATADOC_H
 #define LF_TEXT_DATADOC_H
@@ -47,6 +49,9 @@ typedef struct lf_datadoc_opts {
     unsigned flags;                /* of encoding */
     /* options with which rows would be tokenized; NULL: that is not tried */
     const lf_rowdocs_opts *rows;
+    /* tokens of a training sequence, to tell what does not fit; 0: not asked. It needs a tokenizer
+     * to say anything of use. */
+    uint64_t seq_length;
     uint64_t seed;      /* of the random samples */
     size_t max_bytes;   /* of memory for duplicates */
     size_t max_broken;  /* broken rows that are reported with their place */
@@ -67,6 +72,12 @@ typedef struct lf_datadoc_opts {
  *    "near_duplicates":{"rows","among","first":[{"at","like","similarity"}]},
  *    "oddities":{name:{"rows","first":[at]}},
  *    "samples":[{"kind","at","length","text"}]}
+ *
+ * and, where it applies, "conversations" (datadoc_turns.h) and, with seq_length,
+ *
+ *    "cut":{"seq_length","rows","rows_share","tokens","tokens_share"}
+ *
+ * which has the rows that do not fit and the tokens behind it, with their shares of all.
  *
  * With o->rows the report has one more member:
  *

@@ -125,6 +125,14 @@ size_t lf_docenc_length(const struct lf_docenc *e)
     return e->encoded && e->docs.fate == LF_ROW_KEPT ? e->docs.ids.n : 0;
 }
 
+uint64_t lf_docenc_behind(const struct lf_docenc *e, uint64_t room)
+{
+    uint64_t n = 0;
+    for (size_t k = 0; k < e->docs.n_docs; k++)
+        n += e->docs.len[k] > room ? e->docs.len[k] - room : 0;
+    return n;
+}
+
 bool lf_docenc_notable(const struct lf_docenc *e)
 {
     return e->encoded && (e->now || e->docs.fate != LF_ROW_KEPT);

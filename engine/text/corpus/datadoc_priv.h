@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of the doctor: rows (datadoc.c), oddities of a text (datadoc_odd.c), duplicates
- * (datadoc_dup.c), the report (datadoc_report.c).
+ * (datadoc_dup.c), turns and pairs (datadoc_turns.c), the report (datadoc_report.c).
  */
 #ifndef LF_TEXT_DATADOC_PRIV_H
 #define LF_TEXT_DATADOC_PRIV_H
 
 #include "engine/text/corpus/datadoc.h"
+#include "engine/text/corpus/lengths.h"
 
 enum {
     ODD_UTF8,
@@ -66,19 +67,11 @@ int lf_docenc_row(struct lf_docenc *e, const lf_rowdocs_opts *o, lf_tok_state *t
 /* About the last row: its tokens, 0 when it is left out; whether its place is to be reported;
  * reporting it (`at` is taken); its text as it is trained. */
 size_t lf_docenc_length(const struct lf_docenc *e);
+/* Tokens of its documents behind the first `room` of each. */
+uint64_t lf_docenc_behind(const struct lf_docenc *e, uint64_t room);
 bool lf_docenc_notable(const struct lf_docenc *e);
 void lf_docenc_tell(struct lf_docenc *e, json_t *at);
 int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *out, lf_err *err);
 json_t *lf_docenc_json(const struct lf_docenc *e, bool *odd);
-
-/* ---- lengths ---- */
-#define LF_HIST_SUB  16 /* bins of a factor of 2, for percentiles within 6 % */
-#define LF_HIST_BINS (64 * LF_HIST_SUB)
-struct lf_hist {
-    uint64_t bin[LF_HIST_BINS], n, min, max, sum;
-};
-void lf_hist_add(struct lf_hist *h, uint64_t v);
-uint64_t lf_hist_percentile(const struct lf_hist *h, double p);
-json_t *lf_hist_json(const struct lf_hist *h, const char *unit);
 
 #endif

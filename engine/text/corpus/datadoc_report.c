@@ -1,76 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lengths in bins, and the report for people.
+ * The report for people.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/text/corpus/datadoc_priv.h"
-
-/* ---- lengths ---- */
-
-/* 0 .. 15 have a bin of their own; above, a factor of 2 has 16. */
-static int bin_of(uint64_t v)
-{
-    if (v < LF_HIST_SUB)
-        return (int)v;
-    int top = 63 - __builtin_clzll(v); /* >= 4 */
-    return (top - 3) * LF_HIST_SUB + (int)(v >> (top - 4) & (LF_HIST_SUB - 1));
-}
-
-static uint64_t bin_begin(int b)
-{
-    if (b < 2 * LF_HIST_SUB)
-        return (uint64_t)b;
-    int top = b / LF_HIST_SUB + 3;
-    return (1ull << top) + ((uint64_t)(b % LF_HIST_SUB) << (top - 4));
-}
-
-void lf_hist_add(struct lf_hist *h, uint64_t v)
-{
-    h->min = h->n == 0 || v < h->min ? v : h->min;
-    h->max = v > h->max ? v : h->max;
-    h->bin[bin_of(v)]++;
-    h->sum += v;
-    h->n++;
-}
-
-uint64_t lf_hist_percentile(const struct lf_hist *h, double p)
-{
-    uint64_t seen = 0, want = (uint64_t)(p / 100 * (double)h->n);
-    for (int b = 0; b < 61 * LF_HIST_SUB; b++) {
-        seen += h->bin[b];
-        if (seen > want) {
-            uint64_t v = bin_begin(b);
-            return v < h->min ? h->min : v;
-        }
-    }
-    return h->max;
-}
-
-json_t *lf_hist_json(const struct lf_hist *h, const char *unit)
-{
-    static const int percent[] = {1, 5, 25, 50, 75, 95, 99};
-    json_t *o = json_pack("{s:s,s:I,s:I,s:f}", "unit", unit, "min", (json_int_t)h->min, "max",
-                          (json_int_t)h->max, "mean", h->n ? (double)h->sum / (double)h->n : 0.0);
-    json_t *bins = json_array();
-    char name[8];
-    for (int k = 0; o && k < 7; k++) {
-        snprintf(name, sizeof name, "p%d", percent[k]);
-        json_object_set_new(o, name, json_integer((json_int_t)lf_hist_percentile(h, percent[k])));
-    }
-    for (int top = -1; top < 60; top++) { /* 0, then [2^top, 2^(top + 1)) */
-        uint64_t from = top < 0 ? 0 : 1ull << top, to = 1ull << (top + 1), n = 0;
-        for (int b = bin_of(from); b < bin_of(to); b++)
-            n += h->bin[b];
-        if (n)
-            json_array_append_new(bins, json_pack("{s:I,s:I,s:I}", "from", (json_int_t)from, "to",
-                                                  (json_int_t)to, "rows", (json_int_t)n));
-    }
-    if (o)
-        json_object_set_new(o, "histogram", bins);
-    return o;
-}
+#include "engine/text/corpus/datadoc_turns.h"
 
 /* ---- for people ---- */
 
@@ -83,27 +19,6 @@ static const char *str(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
     return s ? s : "";
-}
-
-static void lengths_text(const json_t *l, lf_buf *out)
-{
-    const json_t *bins = json_object_get(l, "histogram"), *b;
-    long long most = 1;
-    size_t i;
-    lf_buf_addf(out,
-                "\nlengths in %s: mean %.1f, least %lld, most %lld\n  p1 %lld  p5 %lld  p25 %lld  "
-                "p50 %lld  p75 %lld  "
-                "p95 %lld  p99 %lld\n",
-                str(l, "unit"), json_real_value(json_object_get(l, "mean")), num(l, "min"),
-                num(l, "max"), num(l, "p1"), num(l, "p5"), num(l, "p25"), num(l, "p50"),
-                num(l, "p75"), num(l, "p95"), num(l, "p99"));
-    json_array_foreach(bins, i, b) most = num(b, "rows") > most ? num(b, "rows") : most;
-    json_array_foreach(bins, i, b)
-    {
-        int width = (int)(40 * num(b, "rows") / most);
-        lf_buf_addf(out, "  %12lld and more %10lld  %.*s\n", num(b, "from"), num(b, "rows"),
-                    width ? width : 1, "########################################");
-    }
 }
 
 /* Each row's place and one more member. */
@@ -174,6 +89,16 @@ static void encoded_text(const json_t *e, lf_buf *out)
     json_object_foreach(json_object_get(e, "found"), name, v) found(v, name, "", "", out);
 }
 
+static void cut_text(const json_t *c, lf_buf *out)
+{
+    lf_buf_addf(out,
+                "  longer than seq_length = %lld: %lld rows (%.1f %%); %lld tokens (%.1f %%) lie "
+                "behind it\n",
+                num(c, "seq_length"), num(c, "rows"),
+                100 * json_real_value(json_object_get(c, "rows_share")), num(c, "tokens"),
+                100 * json_real_value(json_object_get(c, "tokens_share")));
+}
+
 void lf_datadoc_text(const json_t *r, lf_buf *out)
 {
     char bytes[32];
@@ -184,7 +109,12 @@ void lf_datadoc_text(const json_t *r, lf_buf *out)
                 lf_fmt_bytes(bytes, sizeof bytes, (double)num(r, "bytes")));
     json_object_foreach(json_object_get(r, "shapes"), name, v)
         lf_buf_addf(out, "  %lld of shape %s\n", (long long)json_integer_value(v), name);
-    lengths_text(lengths, out);
+    lf_buf_adds(out, "\n");
+    lf_lengths_text(lengths, out);
+    if (json_object_get(r, "cut"))
+        cut_text(json_object_get(r, "cut"), out);
+    if (json_object_get(r, "conversations"))
+        lf_docturns_text(json_object_get(r, "conversations"), out);
     lf_buf_adds(out, "\nlongest rows\n");
     list_text(json_object_get(r, "longest"), "length", ": ", out);
     lf_buf_adds(out, json_is_true(json_object_get(r, "clean")) ? "\nnothing odd was found\n"
@@ -197,6 +127,8 @@ void lf_datadoc_text(const json_t *r, lf_buf *out)
     found(json_object_get(r, "duplicates"), "duplicates", "same_as", " is ", out);
     found(json_object_get(r, "near_duplicates"), "near duplicates", "like", " is like ", out);
     json_object_foreach(odd, name, v) found(v, name, "", "", out);
+    json_object_foreach(json_object_get(json_object_get(r, "conversations"), "found"), name, v)
+        found(v, name, "same_as", " is that of ", out);
     if (json_object_get(r, "encoded")) {
         encoded_text(json_object_get(r, "encoded"), out);
         lf_buf_adds(out, "\nsamples, trained parts between {+ and +}\n");

@@ -2,7 +2,10 @@
  *
  * Threads of a block as fibers: a stack each, switched by hand where the processor is known and by
  * ucontext elsewhere. The scheduler runs every thread up to its next barrier, in the order that
- * LF_EMU_ORDER asks for.
+ * LF_EMU_ORDER asks for: one pass over all of them. A thread that waits switches to the next one
+ * of the pass, and the last one to the scheduler, which opens barriers. States stand side by side
+ * and are counted as they change, since a pass of a block of 1024 threads is the inner loop of
+ * every test with a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +19,8 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-enum { STACK = 96 << 10, MAX_THREADS = 1024, SLOT = 64, MAX_COPIES = 64 };
-enum state { READY, AT_BLOCK, AT_WARP, AT_EVENT, DONE };
+enum { STACK = 96 << 10, MAX_THREADS = 1024, WARP = 32, SLOT = 64, MAX_COPIES = 64 };
+enum state { READY, AT_BLOCK, AT_WARP, AT_EVENT, DONE, STATES };
 
 struct copy {
     void *dst;
@@ -34,9 +37,8 @@ struct fiber {
 #endif
     char *stack;
     size_t stack_bytes;
-    enum state state;
     unsigned index;
-    struct copy copy[MAX_COPIES];
+    struct lf_emu_uint3 thread; /* its place in the block */
     int n_copies, groups;
     bool (*ready)(const void *what); /* AT_EVENT */
     const void *what;
@@ -47,13 +49,17 @@ struct lf_emu_view lf_emu;
 
 static struct {
     struct fiber f[MAX_THREADS];
+    struct copy copy[MAX_THREADS][MAX_COPIES];
+    unsigned char state[MAX_THREADS];
+    unsigned in[STATES];                                                 /* threads in a state */
+    unsigned char at_warp[MAX_THREADS / WARP], live[MAX_THREADS / WARP]; /* of a warp's lanes */
     unsigned order[MAX_THREADS], n;
-    int ordered; /* order[] is that of LF_EMU_ORDER=ordered - 1; 0: of nothing */
-    struct fiber *now;
+    unsigned k;                 /* of order[]: the next thread of this pass */
+    int ordered;                /* order[] is that of LF_EMU_ORDER=ordered - 1; 0: of nothing */
+    struct fiber *now, *before; /* before: who switched to it */
     struct fiber main;
-    unsigned char
-        slot[MAX_THREADS / 32][2]
-            [32 * SLOT]; /* what lanes gave, double so that a fast lane cannot overwrite */
+    /* what lanes gave, double so that a fast lane cannot overwrite */
+    unsigned char slot[MAX_THREADS / WARP][2][WARP * SLOT];
     unsigned char turn[MAX_THREADS];
     const char *name;
     void (*entry)(const void *);
@@ -87,6 +93,7 @@ static void jump(struct fiber *from, struct fiber *to, bool ends)
 #else
     (void)ends;
 #endif
+    emu.before = from;
     emu.now = to;
 #ifdef __x86_64__
     lf_emu_switch(&from->sp, to->sp);
@@ -98,24 +105,53 @@ static void jump(struct fiber *from, struct fiber *to, bool ends)
 #endif
 }
 
+static void set_state(const struct fiber *f, enum state s)
+{
+    unsigned char *state = &emu.state[f->index];
+    emu.in[*state]--;
+    emu.in[s]++;
+    *state = (unsigned char)s;
+}
+
+/* The next thread of this pass that can run, or the scheduler. */
+static struct fiber *next_to_run(void)
+{
+    while (emu.k < emu.n) {
+        struct fiber *f = &emu.f[emu.order[emu.k++]];
+        if (emu.state[f->index] == AT_EVENT && f->ready(f->what))
+            set_state(f, READY);
+        if (emu.state[f->index] == READY) {
+            lf_emu.thread = f->thread;
+            lf_emu.lane = f->index % WARP;
+            return f;
+        }
+    }
+    return &emu.main;
+}
+
 static void wait_in(enum state s)
 {
     struct fiber *me = emu.now;
-    me->state = s;
-    jump(me, &emu.main, false);
+    set_state(me, s);
+    emu.at_warp[me->index / WARP] += s == AT_WARP;
+    jump(me, next_to_run(), false);
 }
 
 static void fiber_main(void)
 {
 #ifdef __SANITIZE_ADDRESS__
     const void *bottom;
-    __sanitizer_finish_switch_fiber(NULL, &bottom,
-                                    &emu.main.stack_bytes); /* of the thread that runs the grid */
-    memcpy(&emu.main.stack, &bottom, sizeof bottom);
+    size_t bytes;
+    __sanitizer_finish_switch_fiber(NULL, &bottom, &bytes); /* of who switched here */
+    if (emu.before == &emu.main) {
+        memcpy(&emu.main.stack, &bottom, sizeof bottom);
+        emu.main.stack_bytes = bytes;
+    }
 #endif
     emu.entry(emu.args);
-    emu.now->state = DONE;
-    jump(emu.now, &emu.main, true);
+    set_state(emu.now, DONE);
+    emu.live[emu.now->index / WARP]--;
+    jump(emu.now, next_to_run(), true);
 }
 
 /* Stacks are kept from launch to launch; a library that is unloaded gives them back. */
@@ -147,7 +183,6 @@ static void fiber_prepare(struct fiber *f)
     f->context.uc_link = NULL;
     makecontext(&f->context, fiber_main, 0);
 #endif
-    f->state = READY;
     f->n_copies = f->groups = 0;
 }
 
@@ -171,9 +206,13 @@ void lf_emu_wait_until(bool (*ready)(const void *what), const void *what)
 
 const unsigned char *lf_emu_exchange(const void *mine, size_t bytes)
 {
-    const unsigned i = emu.now->index, w = i / 32;
+    const unsigned i = emu.now->index, w = i / WARP;
     unsigned char *all = emu.slot[w][emu.turn[i] ^= 1];
-    memcpy(all + SLOT * (i % 32), mine, bytes);
+    unsigned char *slot = all + SLOT * (i % WARP);
+    if (bytes == 4) /* nearly always: without a call */
+        memcpy(slot, mine, 4);
+    else
+        memcpy(slot, mine, bytes);
     wait_in(AT_WARP);
     return all;
 }
@@ -187,26 +226,28 @@ void lf_cp_async16(void *dst, const void *src, bool ok)
         lf_emu_fail("cp.async of an address that is no multiple of 16");
     if (me->n_copies == MAX_COPIES)
         lf_emu_fail("more asynchronous copies of a thread than the emulator keeps");
-    me->copy[me->n_copies++] = (struct copy){dst, src, ok, -1};
+    emu.copy[me->index][me->n_copies++] = (struct copy){dst, src, ok, -1};
 }
 
 void lf_cp_commit(void)
 {
     struct fiber *me = emu.now;
+    struct copy *copy = emu.copy[me->index];
     for (int i = 0; i < me->n_copies; i++)
-        if (me->copy[i].group < 0)
-            me->copy[i].group = me->groups;
+        if (copy[i].group < 0)
+            copy[i].group = me->groups;
     me->groups++;
 }
 
 void lf_cp_wait(int n)
 {
     struct fiber *me = emu.now;
+    struct copy *copy = emu.copy[me->index];
     int left = 0;
     for (int i = 0; i < me->n_copies; i++) {
-        const struct copy c = me->copy[i];
+        const struct copy c = copy[i];
         if (c.group < 0 || c.group >= me->groups - n)
-            me->copy[left++] = c;
+            copy[left++] = c;
         else if (c.ok)
             memcpy(c.dst, c.src, 16);
         else
@@ -250,66 +291,59 @@ static void order_threads(void)
 }
 
 /* Runs every thread that can run; false: none could. */
-static bool run_ready(const struct lf_emu_uint3 *block)
+static bool run_ready(void)
 {
-    bool ran = false;
-    for (unsigned k = 0; k < emu.n; k++) {
-        struct fiber *f = &emu.f[emu.order[k]];
-        if (f->state == AT_EVENT && f->ready(f->what))
-            f->state = READY;
-        if (f->state != READY)
-            continue;
-        lf_emu.thread = (struct lf_emu_uint3){f->index % block->x, f->index / block->x % block->y,
-                                              f->index / (block->x * block->y)};
-        lf_emu.lane = f->index % 32;
-        jump(&emu.main, f, false);
-        ran = true;
-    }
-    return ran;
+    emu.k = 0;
+    struct fiber *f = next_to_run();
+    if (f == &emu.main)
+        return false;
+    jump(&emu.main, f, false);
+    return true;
 }
 
 /* Opens the warp barriers that all living lanes have reached. */
 static bool open_warps(void)
 {
     bool opened = false;
-    for (unsigned w = 0; w < emu.n; w += 32) {
-        const unsigned end = w + 32 < emu.n ? w + 32 : emu.n;
-        unsigned at = 0, live = 0;
-        for (unsigned i = w; i < end; i++) {
-            at += emu.f[i].state == AT_WARP;
-            live += emu.f[i].state != DONE;
-        }
-        for (unsigned i = w; at && at == live && i < end; i++)
-            if (emu.f[i].state == AT_WARP)
-                emu.f[i].state = READY;
-        opened = opened || (at && at == live);
+    for (unsigned w = 0; w * WARP < emu.n && emu.in[AT_WARP]; w++) {
+        if (!emu.at_warp[w] || emu.at_warp[w] != emu.live[w])
+            continue;
+        for (unsigned i = w * WARP; i < (w + 1) * WARP && i < emu.n; i++)
+            if (emu.state[i] == AT_WARP)
+                set_state(&emu.f[i], READY);
+        emu.at_warp[w] = 0;
+        opened = true;
     }
     return opened;
 }
 
-static unsigned count(enum state s)
+static void start_block(void)
 {
-    unsigned n = 0;
-    for (unsigned i = 0; i < emu.n; i++)
-        n += emu.f[i].state == s;
-    return n;
-}
-
-static void run_block(const struct lf_emu_uint3 *block)
-{
+    memset(emu.state, READY, emu.n);
+    memset(emu.in, 0, sizeof emu.in);
+    memset(emu.at_warp, 0, sizeof emu.at_warp);
+    emu.in[READY] = emu.n;
     for (unsigned i = 0; i < emu.n; i++)
         fiber_prepare(&emu.f[i]);
+    for (unsigned w = 0; w * WARP < emu.n; w++)
+        emu.live[w] = (unsigned char)(emu.n - w * WARP < WARP ? emu.n - w * WARP : WARP);
     lf_emu_tma_start();
     lf_emu_wgmma_start();
-    while (count(DONE) < emu.n) {
+}
+
+static void run_block(void)
+{
+    start_block();
+    while (emu.in[DONE] < emu.n) {
         order_threads();
-        const bool ran = run_ready(block), opened = open_warps();
-        const unsigned at = count(AT_BLOCK);
+        const bool ran = run_ready(), opened = open_warps();
+        const unsigned at = emu.in[AT_BLOCK];
         if (at == emu.n) {
-            for (unsigned i = 0; i < emu.n; i++)
-                emu.f[i].state = READY;
+            memset(emu.state, READY, emu.n);
+            emu.in[AT_BLOCK] = 0;
+            emu.in[READY] = emu.n;
         } else if (!ran && !opened && !lf_emu_tma_land()) {
-            if (count(AT_EVENT))
+            if (emu.in[AT_EVENT])
                 lf_emu_fail("a barrier in shared memory whose phase never ends");
             lf_emu_fail(at ? "a barrier that not all threads reach"
                            : "a warp operation that not all lanes reach");
@@ -331,10 +365,13 @@ void lf_emu_run(const char *name, void (*entry)(const void *args), const void *a
     emu.n = block.x * block.y * block.z;
     if (!emu.n || emu.n > MAX_THREADS)
         lf_emu_fail("a block of no or more than 1024 threads");
-    for (unsigned i = 0; i < emu.n; i++)
+    for (unsigned i = 0; i < emu.n; i++) {
         emu.f[i].index = i;
+        emu.f[i].thread =
+            (struct lf_emu_uint3){i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+    }
     emu.ordered = 0;
-    memset(emu.slot, 0, (emu.n + 31) / 32 * sizeof *emu.slot);
+    memset(emu.slot, 0, (emu.n + WARP - 1) / WARP * sizeof *emu.slot);
     lf_emu.block_dim = block;
     lf_emu.grid_dim = grid;
     lf_emu.smem_bytes = smem;
@@ -345,7 +382,7 @@ void lf_emu_run(const char *name, void (*entry)(const void *args), const void *a
             for (unsigned x = 0; x < grid.x; x++) {
                 lf_emu.block = (struct lf_emu_uint3){x, y, z};
                 memset(lf_emu.smem, 0xff, smem);
-                run_block(&block);
+                run_block();
             }
     free(lf_emu.smem);
     lf_emu.smem = NULL;

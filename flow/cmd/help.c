@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Help for people.
+ */
+#include "config.h"
+
+#include "flow/cmd/help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const lf_help_groups[] = {"Begin",          "Run",   "Look at runs",
+                                      "Keep and clean", "Other", NULL};
+
+#define A_RUN                                                                                      \
+    "RUN       short name (first-3), latest, tag, name of a pipeline, id or part of it; "          \
+    "default: the newest\n"
+#define A_PIPELINE "PIPELINE  a pipeline file; default: pipeline.ini\n"
+
+static const lf_help helps[] = {
+    {"init", "Begin", "USE       what for, one of --list; default: pretrain\n",
+     "loong-flow init --list\n"
+     "loong-flow init sft -o sft.ini\n"},
+    {"models", "Begin", "MODEL     one of them, with all its settings\n",
+     "loong-flow models\n"
+     "loong-flow models --fits 24G --precision bf16\n"
+     "loong-flow models qwen3-0.6b\n"},
+    {"validate", "Begin", A_PIPELINE, "loong-flow validate\n"},
+    {"plan", "Begin", A_PIPELINE,
+     "loong-flow plan\n"
+     "loong-flow plan --set train.lr=1e-3    # as if the file said so\n"},
+    {"explain", "Begin", "STAGE     only this stage\n", "loong-flow explain train\n"},
+    {"config", "Begin", A_PIPELINE, "loong-flow config --origin\n"},
+    {"run", "Run", A_PIPELINE,
+     "loong-flow run\n"
+     "loong-flow run --set train.lr=1e-3\n"
+     "loong-flow run --until train           # and what it needs\n"
+     "loong-flow run --new                   # all again, from nothing\n"},
+    {"submit", "Run", A_PIPELINE,
+     "loong-flow submit --dry-run            # the job scripts\n"
+     "loong-flow submit --wait\n"},
+    {"resume", "Run", A_RUN,
+     "loong-flow resume\n"
+     "loong-flow resume first-3 --accept lr  # go on after an edit\n"},
+    {"cancel", "Run", A_RUN,
+     "loong-flow cancel\n"
+     "loong-flow cancel first-3 --stage train\n"},
+    {"tick", "Run", A_RUN, "loong-flow tick                        # from cron\n"},
+    {"launch", "Run", "PROGRAM   what each rank runs, with its arguments\n",
+     "loong-flow launch -n 4 -- lf-pretrain --config train.ini --out out\n"},
+    {"status", "Look at runs", A_RUN,
+     "loong-flow status\n"
+     "loong-flow status --all                # the runs, and in what they differ\n"
+     "loong-flow status --all -o +train.lr,min.valid_loss\n"
+     "loong-flow status --all --state failed --since 2d\n"},
+    {"watch", "Look at runs", A_RUN, "loong-flow watch\n"},
+    {"logs", "Look at runs", "STAGE     default: the one that ran last\n",
+     "loong-flow logs train -n 20\n"
+     "loong-flow logs train --follow\n"},
+    {"show", "Look at runs", A_RUN "STAGE     only this stage\n",
+     "loong-flow show train\n"
+     "loong-flow show first-3 train\n"},
+    {"metrics", "Look at runs",
+     "STAGE     of the newest run, or of each --run; default: the one with most records\n"
+     "RUN       the stage of a run with most records\n"
+     "RUN/STAGE a stage of a run; several words lie side by side\n",
+     "loong-flow metrics train\n"
+     "loong-flow metrics train --format plot --key loss,valid_loss --key lr\n"
+     "loong-flow metrics first-1/train first-2/train --format plot\n"
+     "loong-flow metrics train --format csv >train.csv\n"},
+    {"samples", "Look at runs", "STAGE     default: the one that has most\n",
+     "loong-flow samples train\n"
+     "loong-flow samples train --step 100\n"},
+    {"report", "Look at runs", A_RUN, "loong-flow report first-3\n"},
+    {"artifacts", "Look at runs", A_RUN, "loong-flow artifacts --stage train\n"},
+    {"lineage", "Look at runs", "PATH      a result, a file in it, or its sha256\n",
+     "loong-flow lineage loong-data/model --forward\n"},
+    {"diff", "Look at runs", "RUN       two of them, as every command takes them\n",
+     "loong-flow diff first-1 first-2\n"},
+    {"note", "Keep and clean", A_RUN "TEXT      what to write down; without it notes are listed\n",
+     "loong-flow note latest \"twice the batch\"\n"},
+    {"tag", "Keep and clean", A_RUN "TAG       a word; without it tags are listed\n",
+     "loong-flow tag first-3 paper\n"
+     "loong-flow status paper\n"},
+    {"gc", "Keep and clean", "",
+     "loong-flow gc                          # what would go\n"
+     "loong-flow gc --keep-best valid_loss=3 --yes\n"},
+    {"ledger", "Keep and clean",
+     "WHAT      sync, check, rebuild, backup or sql\n"
+     "ARGUMENT  of backup: a path; of sql: a statement that reads\n",
+     "loong-flow ledger check\n"
+     "loong-flow ledger sql \"select name, count(*) from run group by name\"\n"},
+    {"doctor", "Other", "",
+     "loong-flow doctor                      # this machine and directory\n"
+     "loong-flow doctor --data texts/\n"},
+    {"version", "Other", "", ""},
+};
+
+const lf_help *lf_help_of(const char *cmd)
+{
+    for (size_t i = 0; i < sizeof helps / sizeof helps[0]; i++)
+        if (strcmp(helps[i].cmd, cmd) == 0)
+            return &helps[i];
+    return NULL;
+}
+
+bool lf_help_is_common(const lf_opt *o)
+{
+    return strcmp(o->name, "json") == 0 || strcmp(o->name, "project") == 0 ||
+           strcmp(o->name, "help") == 0;
+}
+
+/* Of texts that are words of something: what. */
+const char *lf_help_value(const lf_opt *o)
+{
+    static const char *const types[] = {"TEXT", "PATH", "", "N", "N", "SIZE", "TIME", "X", ""};
+    static const char *const texts[][2] = {
+        {"run", "RUN"},
+        {"stage", "STAGE"},
+        {"only", "STAGE"},
+        {"until", "STAGE"},
+        {"from", "STAGE"},
+        {"after", "STAGE"},
+        {"set", "STAGE.KEY=X"},
+        {"accept", "KEY"},
+        {"key", "KEY,..."},
+        {"columns", "COLUMN,..."},
+        {"tag", "TAG"},
+        {"keep", "RUN"},
+        {"state", "STATE,..."},
+        {"since", "WHEN"},
+        {"keep_best", "METRIC[=N]"},
+        {"hosts", "HOST:N,..."},
+        {"account", "ACCOUNT"},
+        {"partition", "PARTITION"},
+    };
+    if (o->type == LF_OPT_ENUM)
+        return o->choices;
+    for (size_t i = 0; o->type == LF_OPT_STR && i < sizeof texts / sizeof texts[0]; i++)
+        if (strcmp(texts[i][0], o->name) == 0)
+            return texts[i][1];
+    return types[o->type];
+}
+
+/* ---- printing ---- */
+
+/* Whole lines, each behind this indentation. */
+static void print_lines(const char *text, const char *indent)
+{
+    for (const char *p = text; *p != '\0'; p += strcspn(p, "\n") + 1)
+        printf("%s%.*s\n", indent, (int)strcspn(p, "\n"), p);
+}
+
+static void print_options(const lf_opt_table *t, bool common)
+{
+    for (size_t i = 0; i < t->n_opts; i++) {
+        const lf_opt *o = &t->opts[i];
+        char form[128];
+        if ((o->flags & LF_OPT_HIDDEN) != 0 || lf_help_is_common(o) != common)
+            continue;
+        lf_cmd_option_form(form, sizeof form, o);
+        if (strlen(form) > 22)
+            printf("  %s\n%25s%s", form, "", o->help);
+        else
+            printf("  %-22s %s", form, o->help);
+        if (lf_cmd_short(t, o->name) != 0)
+            printf(" (-%c)", lf_cmd_short(t, o->name));
+        if ((o->flags & LF_OPT_REPEAT) != 0 && strstr(o->help, "repeated") == NULL)
+            fputs(" (may be repeated)", stdout);
+        if (o->type != LF_OPT_BOOL && o->def != NULL)
+            printf(" (default %s)", o->def);
+        putchar('\n');
+    }
+}
+
+int lf_help_command(const lf_cmd_def *d)
+{
+    const lf_help *h = lf_help_of(d->table->stage);
+    printf("usage: loong-flow %s%s%s [options]\n%s\n", d->table->stage,
+           d->words[0] != '\0' ? " " : "", d->words, d->table->summary);
+    if (h != NULL && h->words[0] != '\0') {
+        puts("\nWords:");
+        print_lines(h->words, "  ");
+    }
+    if (d->table->n_opts > 3) {
+        puts("\nOptions:");
+        print_options(d->table, false);
+    }
+    puts("\nOptions of every command:");
+    print_options(d->table, true);
+    if (h != NULL && h->examples[0] != '\0') {
+        puts("\nExamples:");
+        print_lines(h->examples, "    ");
+    }
+    return 0;
+}
+
+static void print_group(const char *group)
+{
+    printf("%s:\n", group);
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++) {
+        const lf_help *h = lf_help_of((*d)->table->stage);
+        if (!(*d)->hidden && strcmp(h != NULL ? h->group : "Other", group) == 0)
+            printf("  %-10s %s\n", (*d)->table->stage, (*d)->table->summary);
+    }
+    putchar('\n');
+}
+
+int lf_help_general(void)
+{
+    puts("usage: loong-flow COMMAND [options] [words]\n\n"
+         "Trains models end to end: an INI file with stages becomes a run that can be stopped, "
+         "resumed and asked.\n");
+    for (const char *const *g = lf_help_groups; *g != NULL; g++)
+        print_group(*g);
+    puts("Examples:\n"
+         "    loong-flow init pretrain        # a pipeline to begin with; --list has other uses\n"
+         "    loong-flow plan                 # what would run, and what it costs\n"
+         "    loong-flow run\n"
+         "    loong-flow metrics train --format plot\n"
+         "    loong-flow status --all         # all runs, and in what they differ\n\n"
+         "`loong-flow COMMAND --help` tells more, `lf-KIND --help` has the options of a stage, "
+         "`man loong-flow` tells all.\nexit codes:");
+#define HELP_EXIT(name, code, text) printf("  %-3d %s\n", code, text);
+    LF_FLOW_EXITS(HELP_EXIT)
+#undef HELP_EXIT
+    return 0;
+}

@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What people get wrong outside of their settings: commands in the wrong place, files that are gone, projects of others. Each
+# row is one message that says what is wrong, where, and what to do.
+. "$LF_SRCDIR/tests/flow/lib.sh"
+
+# said NAME CODE WHAT WHERE TODO COMMAND...: the command ends with CODE and says one line that has all three
+said() {
+    _n=$1 _c=$2 _w=$3 _p=$4 _d=$5
+    shift 5
+    "$@" >out 2>err
+    _code=$?
+    [ $_code -eq "$_c" ] && [ "$(wc -l <err)" -eq 1 ] && grep -qE -e "$_w" err && grep -qE -e "$_p" err && grep -qE -e "$_d" err
+    ok $? "$_n" "exit $_code, said: $(cat err out)"
+}
+(said planted 0 x x x true) >planted
+like planted '^not ok' "a command that says nothing fails its row"
+(said planted 2 'usage' 'pipeline.ini' 'init' sh -c 'echo usage pipeline.ini >&2; exit 2') >planted
+like planted '^not ok' "and one that does not say what to do"
+
+# ---- no pipeline, or one already
+
+for command in validate plan run submit; do
+    said "$command without a pipeline file" 8 'there is no pipeline file' 'pipeline.ini' '`loong-flow init` writes one' "$LF" $command
+done
+said "a pipeline file that is not there" 8 'no pipeline file' 'nothere.ini' 'loong-flow init' "$LF" plan nothere.ini
+runs 0 "$LF" init
+like out '^wrote pipeline.ini for pretrain \(others: tokenize, sft, .*init --list.*loong-flow plan pipeline.ini$' "init tells which use it took, and the others"
+said "init over a file" 1 'exists already and is left as it is' 'pipeline.ini' '-o FILE writes another' "$LF" init
+runs 0 "$LF" init sft -o mine.ini
+like out '^wrote mine.ini for sft; edit it, then: loong-flow plan mine.ini$' "init with a use says no more than needed"
+
+# ---- places in the file
+
+pipeline
+sed 's/^steps = .*/&\nsteps = 31/' pipeline.ini >twice.ini
+said "a key set twice" 2 'steps is set twice in .stage first.' 'twice.ini:7:1: ' 'lines 6 and 7' "$LF" validate twice.ini
+sed 's/^steps/stepz/' pipeline.ini >key.ini
+said "a misspelled key points at the key" 2 'unknown key "stepz"' 'key.ini:6:1: ' 'did you mean "steps"' "$LF" validate key.ini
+sed 's/^steps = .*/steps = many/' pipeline.ini >value.ini
+said "a wrong value points at the value" 2 'steps: "many" is not' 'value.ini:6:9: ' 'not a count \(like' "$LF" validate value.ini
+
+# ---- somebody else's project
+
+as=
+[ "$(id -u)" -ne 0 ] || { as="setpriv --reuid=65534 --clear-groups"; chmod 755 "$T"; }
+runs 0 "$LF" run
+if [ -n "$as" ] && $as "$LF" --version >/dev/null 2>&1; then
+    chmod 700 .loong
+    said "another user's project" 1 'is unreadable for you: .*Permission denied' "$T/.loong" 'its owner root can share it with a group \(share = GROUP' $as "$LF" status
+    mkdir -p below
+    chmod 755 .loong below
+    chmod 700 .loong/roots
+    said "of which a part can be read, from below" 1 'is unreadable for you' "$T/.loong/roots: " 'share = GROUP' $as sh -c 'cd below && "$0" status' "$LF"
+else
+    skip_some 2 "no other user can be taken on here"
+fi
+
+# ---- a stage by its plain name
+
+if "$LF" launch -n 2 -- true >/dev/null 2>err; then
+    "$LF" launch -n 2 -- lf-work --version >out 2>err
+    is "$? $(grep -c '^.[01]. fake' out)" "0 2" "launch finds a stage by its name" "$(cat err)"
+    "$LF" launch -n 2 -- lf-nothing >out 2>err
+    is $? 127 "what is no stage either is not found"
+else
+    skip_some 2 "ranks cannot be started here: $(tail -n 1 err)"
+fi
+
+finish 20
