@@ -91,7 +91,7 @@ static bool name_ok(const char *s)
 {
     size_t n = strlen(s);
     return n > 0 && n <= 128 && s[0] != '.' &&
-           strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
+           strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.@-") == n;
 }
 
 static int check(const lf_event *ev, const char *path, lf_err *err)

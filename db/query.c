@@ -171,6 +171,75 @@ static int read_only_actions(void *ctx, int action, const char *a, const char *b
                : SQLITE_DENY;
 }
 
+/* "attempt, run, ...": texts of the only column of a statement; owned. */
+static char *join(lf_ledger *l, const char *sql, const char *arg)
+{
+    json_t *rows = lf_db_rows(l, lf_db_prepare(l, NULL, sql, "s", arg), NULL), *v;
+    lf_buf b;
+    size_t i;
+    lf_buf_init(&b);
+    json_array_foreach(rows, i, v)
+    {
+        const char *name = json_string_value(json_object_get(v, "name"));
+        lf_buf_addf(&b, "%s%s", i ? ", " : "", name ? name : "");
+    }
+    char *s = lf_buf_steal(&b, NULL);
+    lf_buf_fini(&b);
+    json_decref(rows);
+    return s;
+}
+
+/* Tables without those that only keep the file in order. */
+#define TABLES                                                                                     \
+    "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE "            \
+    "'sqlite%' AND name NOT IN ('meta', 'walked', 'source') AND ?1 IS NULL ORDER BY name"
+
+static bool has_word(const char *text, const char *word)
+{
+    static const char in_names[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    size_t n = strlen(word);
+    for (const char *p = strstr(text, word); p; p = strstr(p + 1, word))
+        if ((p == text || !strchr(in_names, p[-1])) && (!p[n] || !strchr(in_names, p[n])))
+            return true;
+    return false;
+}
+
+/* "; run has run, name, ..." for each table that the statement names. */
+static void add_columns(lf_buf *b, lf_ledger *l, const char *sql)
+{
+    json_t *rows = lf_db_rows(l, lf_db_prepare(l, NULL, TABLES, "s", NULL), NULL), *v;
+    size_t i;
+    json_array_foreach(rows, i, v)
+    {
+        const char *name = json_string_value(json_object_get(v, "name"));
+        char *columns = name && has_word(sql, name)
+                            ? join(l, "SELECT name FROM pragma_table_info(?1)", name)
+                            : NULL;
+        if (columns)
+            lf_buf_addf(b, "; %s has %s", name, columns);
+        free(columns);
+    }
+    json_decref(rows);
+}
+
+/* What SQLite says, and the names that there are instead of one that there is not. */
+static void refuse_sql(lf_ledger *l, const char *sql, lf_err *err)
+{
+    char *said = lf_strdup(sqlite3_errmsg(l->db), NULL), *tables = NULL;
+    lf_buf b;
+    lf_buf_init(&b);
+    if (said && strncmp(said, "no such table", 13) == 0 && (tables = join(l, TABLES, NULL)))
+        lf_buf_addf(&b, "; there are %s", tables);
+    else if (said && strncmp(said, "no such column", 14) == 0)
+        add_columns(&b, l, sql);
+    lf_fail(err, LF_EINVAL, "the ledger cannot run the statement: %s%s", said ? said : "no memory",
+            b.len ? b.data : "");
+    lf_buf_fini(&b);
+    free(tables);
+    free(said);
+}
+
 json_t *lf_ledger_sql(lf_ledger *l, const char *sql, lf_err *err)
 {
     sqlite3_stmt *st = NULL;
@@ -183,6 +252,8 @@ json_t *lf_ledger_sql(lf_ledger *l, const char *sql, lf_err *err)
             lf_fail(err, LF_EINVAL, "only SELECT statements are accepted");
         else if (code == SQLITE_OK)
             lf_fail(err, LF_EINVAL, "no statement given");
+        else if (code == SQLITE_ERROR)
+            refuse_sql(l, sql, err);
         else
             lf_db_fail(l, "run the statement", err);
         return NULL;

@@ -4,4 +4,4 @@ dist_doc_DATA = README.md LICENSE NEWS CONTRIBUTING.md SECURITY.md
 bookdir = $(docdir)/docs
 dist_book_DATA = docs/README.md docs/guide.md docs/tutorial-pretrain.md docs/tutorial-finetune.md \
   docs/tutorial-preferences.md docs/tutorial-evaluate.md docs/cluster.md docs/post-training.md \
-  docs/files.md docs/architecture.md docs/GLOSSARY.md docs/FAQ.md
+  docs/sweeps.md docs/files.md docs/architecture.md docs/GLOSSARY.md docs/FAQ.md

@@ -36,7 +36,7 @@ typedef struct convert {
     const char **from;
     size_t n_from;
     int to;
-    bool inspect;
+    bool inspect, moments;
     struct convert_data d;
     struct convert_tokens t; /* export */
     struct convert_adapter a;
@@ -110,6 +110,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     v->verify = lf_optset_str(o, "verify");
     v->t.pad_token = lf_optset_str(o, "pad_token");
     v->inspect = lf_optset_bool(o, "inspect");
+    if (v->inspect)
+        v->moments = lf_optset_bool(o, "moments");
     int rc = lf_infer_strings(&v->t.eos, &v->t.n_eos, o, "eos", err);
     if (rc != 0)
         return rc;
@@ -237,12 +239,14 @@ static int verify(const convert *v, const char *dir, lf_err *err)
     if (!v->verify || strcmp(v->verify, "none") == 0) {
         puts("UNVERIFIED: every tensor has found its place; that the model computes what it should "
              "is not shown");
-        return v->verify ? 0
-                         : lf_fail(err, LF_EINVAL,
-                                   "UNVERIFIED: give verify = FILE (see expected.py), or say "
-                                   "verify = none; %s can be "
-                                   "used as it is",
-                                   dir);
+        return v->verify
+                   ? 0
+                   : lf_fail(err, LF_EINVAL,
+                             "UNVERIFIED: %s is complete and can be used, but nothing shows "
+                             "that it computes what the model should, which counts as failed; "
+                             "verify = FILE (see expected.py) shows it, verify = none does "
+                             "without",
+                             dir);
     }
     int rc = lf_convert_verify(dir, v->verify, v->c.threads, &w, err);
     if (rc != 0)
@@ -310,14 +314,56 @@ static int export(convert *v, lf_err *err)
     return rc;
 }
 
+static bool is_moment(const json_t *tensor)
+{
+    const char *kind = json_string_value(json_object_get(tensor, "kind"));
+    return kind && strcmp(kind, LF_INSPECT_WEIGHT) != 0;
+}
+
+/* The summary in the order in which it is read, then tensors, one a line. */
+static int inspected(const convert *v, json_t *o, lf_buf *out, lf_err *err)
+{
+    static const char *const first[] = {"path",       "form", "kind",  "family",
+                                        "parameters", "step", "files", "bytes"};
+    json_t *list = json_incref(json_object_get(o, "tensors")), *head = json_object(), *t;
+    size_t i, n = 0, moments = 0;
+    int bad = !head || (list && json_object_del(o, "tensors"));
+    for (i = 0; i < sizeof first / sizeof first[0] && !bad; i++)
+        bad = json_object_get(o, first[i]) &&
+              json_object_set(head, first[i], json_object_get(o, first[i]));
+    json_array_foreach(list, i, t) moments += is_moment(t);
+    if (!bad && moments)
+        bad = json_object_set_new(head, "optimizer_tensors", json_integer((json_int_t)moments));
+    bad = bad || json_object_update_missing(head, o);
+    char *text = bad ? NULL : json_dumps(head, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    if (text && list)
+        lf_buf_addf(out, "%.*s,\n  \"tensors\": [", (int)strlen(text) - 2, text);
+    else
+        lf_buf_adds(out, text ? text : "");
+    json_array_foreach(list, i, t)
+    {
+        char *row = text && (v->moments || !is_moment(t)) ? json_dumps(t, 0) : NULL;
+        if (row)
+            lf_buf_addf(out, "%s\n    %s", n++ ? "," : "", row);
+        free(row);
+    }
+    lf_buf_adds(out, list ? "\n  ]\n}\n" : "\n");
+    bad = !text;
+    free(text);
+    json_decref(head);
+    json_decref(list);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : lf_buf_check(out, err);
+}
+
 static int inspect(const convert *v, lf_err *err)
 {
+    lf_buf out;
+    lf_buf_init(&out);
     json_t *o = lf_convert_inspect(v->c.from, err);
-    char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    int rc = o ? text ? 0 : lf_fail(err, LF_ENOMEM, "out of memory") : LF_EFORMAT;
-    if (rc == 0 && (puts(text) < 0 || fflush(stdout) != 0))
+    int rc = o ? inspected(v, o, &out, err) : LF_EFORMAT;
+    if (rc == 0 && (fputs(out.data, stdout) < 0 || fflush(stdout) != 0))
         rc = lf_fail_errno(err, "writing to standard output");
-    free(text);
+    lf_buf_fini(&out);
     json_decref(o);
     return rc;
 }

@@ -100,6 +100,11 @@ static const lf_opt opts[] = {
      .cls = OP,
      .def = "no",
      .help = "print what from holds as JSON, and stop"},
+    {.name = "moments",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "inspect: list the moments of the optimizer among the tensors of a checkpoint, too"},
 };
 
 static const char *const outputs[] = {"checkpoint", "tokenizer", "model", "shards",

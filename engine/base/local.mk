@@ -7,7 +7,7 @@ engine_libbase_a_SOURCES += \
   engine/base/env.c engine/base/env.h engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h \
   engine/base/crc32.c engine/base/crc32.h engine/base/json.c engine/base/json.h \
   engine/base/named_templates.c engine/base/named_templates.h engine/base/id.c engine/base/id.h \
-  engine/base/cause.c engine/base/cause.h engine/base/machine.c engine/base/machine.h engine/base/warned.c engine/base/warned.h engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h \
+  engine/base/cause.c engine/base/cause.h engine/base/machine.c engine/base/machine.h engine/base/warned.c engine/base/warned.h engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h engine/base/busy.c engine/base/busy.h \
   engine/base/tfevents.c engine/base/tfevents.h
 # the store helper's
 engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c engine/base/artifact_take.c \
@@ -25,7 +25,7 @@ engine/base/built.$(OBJEXT): engine/base/commit.h
 CLEANFILES += engine/base/commit.h
 
 base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
-  tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash tests/unit/base_cause tests/unit/base_env tests/unit/base_warned tests/unit/base_tfevents
+  tests/unit/base_busy tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash tests/unit/base_cause tests/unit/base_env tests/unit/base_warned tests/unit/base_tfevents
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
 tests_unit_base_env_SOURCES = tests/unit/base_env.c
@@ -53,6 +53,8 @@ tests_unit_base_tfevents_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_lock_SOURCES = tests/unit/base_lock.c
 tests_unit_base_lock_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_lock_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link
+tests_unit_base_busy_SOURCES = tests/unit/base_busy.c
+tests_unit_base_busy_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_sys_SOURCES = tests/unit/base_sys.c
 tests_unit_base_sys_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_warned_SOURCES = tests/unit/base_warned.c

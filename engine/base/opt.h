@@ -223,6 +223,7 @@ int lf_opt_choice_index(const lf_opt *o, const char *value);
 const char *lf_opt_group(const lf_opt_table *t, size_t i);
 /* Is row i the first of its group? */
 bool lf_opt_group_begins(const lf_opt_table *t, size_t i);
+void lf_opt_help_line(const lf_opt *o, lf_buf *out); /* the line of one option */
 void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out); /* the text of --help */
 
 #endif

@@ -144,7 +144,7 @@ static const char *type_word(enum lf_opt_type t)
 
 enum { HELP_COLUMN = 30 };
 
-static void help_line(const lf_opt *o, lf_buf *out)
+void lf_opt_help_line(const lf_opt *o, lf_buf *out)
 {
     size_t start = out->len;
     lf_buf_adds(out,
@@ -210,7 +210,7 @@ static void help_group(const lf_opt_table *t, const char *group, lf_buf *out)
     lf_buf_addf(out, "\n%c%s:\n", toupper((unsigned char)group[0]), group + 1);
     for (size_t i = 0; i < t->n_opts; i++)
         if (strcmp(lf_opt_group(t, i), group) == 0)
-            help_line(&t->opts[i], out);
+            lf_opt_help_line(&t->opts[i], out);
 }
 
 void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out)

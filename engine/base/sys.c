@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/base/busy.h"
 #include "engine/base/cause.h"
 #include "engine/base/fence.h"
 #include "engine/base/mem.h"
@@ -236,6 +237,13 @@ static void keep_progress(lf_progress *p, double now)
         unlink(tmp);
 }
 
+static void tell_busy(void)
+{
+    char text[256];
+    if (lf_busy_look(text, sizeof text))
+        lf_log(2, "%s", text);
+}
+
 void lf_progress_begin(lf_progress *p, const char *what, const char *unit, double done,
                        double total)
 {
@@ -245,6 +253,7 @@ void lf_progress_begin(lf_progress *p, const char *what, const char *unit, doubl
     p->last = p->t0;
     p->tty = isatty(STDERR_FILENO) == 1;
     keep_progress(p, p->t0);
+    tell_busy();
 }
 
 static void progress_text(const lf_progress *p, double now, char *text, size_t cap)
@@ -266,8 +275,10 @@ void lf_progress_update(lf_progress *p, double done)
 {
     double now = lf_now_s();
     p->done = done;
-    if (now - p->kept >= 1.0)
+    if (now - p->kept >= 1.0) {
         keep_progress(p, now);
+        tell_busy();
+    }
     if (now - p->last < (p->tty ? 0.2 : 10.0))
         return;
     p->last = now;

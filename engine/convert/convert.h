@@ -126,8 +126,9 @@ const char *lf_convert_form_name(enum lf_convert_form f);
 /* Finds the kind of path. A negative code: the path could not be read. */
 int lf_convert_form_of(enum lf_convert_form *out, const char *path, lf_err *err);
 
-/* Returns form, family, our description and tensors, and reasons where something does not fit
- * ("config_error", "tensors_error", "mapping_error"). The caller owns it. */
+#define LF_INSPECT_WEIGHT "weight" /* kind of a checkpoint's tensors that are the model's */
+/* Returns form, family, our description, parameters and tensors, and reasons where something does
+ * not fit ("config_error", "tensors_error", "mapping_error"). The caller owns it. */
 json_t *lf_convert_inspect(const char *path, lf_err *err);
 /* Returns the bytes of the tensors of a Hugging Face directory, or 0 when they cannot be opened;
  * for --plan. */

@@ -127,6 +127,19 @@ static int inspect_idx(json_t *o, const char *path, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
+/* Numbers in a tensor of a manifest; 0 for moments of the optimizer. */
+static json_int_t elements_of_weight(const json_t *tensor)
+{
+    const char *kind = json_string_value(json_object_get(tensor, "kind"));
+    json_int_t n = 1;
+    json_t *d;
+    size_t i;
+    if (!kind || strcmp(kind, LF_INSPECT_WEIGHT) != 0)
+        return 0;
+    json_array_foreach(json_object_get(tensor, "shape"), i, d) n *= json_integer_value(d);
+    return n;
+}
+
 /* From the manifest: bytes are not looked at. */
 static int inspect_artifact(json_t *o, const char *dir, lf_err *err)
 {
@@ -148,14 +161,18 @@ static int inspect_artifact(json_t *o, const char *dir, lf_err *err)
             bad = json_object_set(o, keys[i], json_object_get(a.meta, keys[i]));
     json_t *list = json_array(), *t;
     size_t i;
+    json_int_t weights = 0;
     bad = bad || !list;
     json_array_foreach(json_object_get(a.meta, "tensors"), i, t)
     {
+        weights += elements_of_weight(t);
         json_t *row = json_pack("{s:O*, s:O*, s:O*, s:O*}", "name", json_object_get(t, "name"),
                                 "kind", json_object_get(t, "kind"), "dtype",
                                 json_object_get(t, "dtype"), "shape", json_object_get(t, "shape"));
         bad = bad || json_array_append_new(list, row);
     }
+    if (weights)
+        bad = bad || json_object_set_new(o, "parameters", json_integer(weights));
     if (json_array_size(list))
         bad = bad || json_object_set(o, "tensors", list);
     json_decref(list);
@@ -167,8 +184,11 @@ static int inspect_checkpoint(json_t *o, const char *dir, lf_err *err)
 {
     json_t *state = lf_hf_read_json(dir, "state.json", err), *hf = json_object_get(state, "hf");
     int rc = state ? inspect_artifact(o, dir, err) : LF_EFORMAT;
-    if (rc == 0 && json_object_get(state, "model"))
-        json_object_set(o, "model", json_object_get(state, "model"));
+    json_t *model = json_object_get(state, "model"), *family = json_object_get(model, "family");
+    if (rc == 0 && family && !json_object_get(o, "family"))
+        json_object_set(o, "family", family);
+    if (rc == 0 && model)
+        json_object_set(o, "model", model);
     if (rc == 0 && hf)
         json_object_set(o, "imported_from", json_object_get(hf, "family"));
     json_decref(state);

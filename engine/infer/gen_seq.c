@@ -57,10 +57,11 @@ static int check_limits(const lf_gen_model *m, const lf_sample_limits *l, lf_err
 static int check_size(const lf_gen_model *m, const lf_gen_job *j, lf_err *err)
 {
     if (j->n_prompt >= (size_t)m->max_context + (j->max_tokens == 0 ? 2 : 0))
-        return lf_fail(
-            err, LF_EINVAL,
-            "the prompt has %zu tokens, the model's context is %lld with room for one more",
-            j->n_prompt, (long long)m->max_context);
+        return lf_fail(err, LF_EINVAL,
+                       "the prompt has %zu tokens, the model's context is %lld with room for one "
+                       "more; shorten "
+                       "it, or set truncate_prompt_tokens = %lld to keep its end",
+                       j->n_prompt, (long long)m->max_context, (long long)(m->max_context + 1) / 2);
     size_t tokens = lf_gen_most_tokens(m, j) - (j->max_tokens == 0),
            pages = lf_gen_pages_for(m, tokens);
     if (pages > (size_t)m->n_pages || pages > (size_t)m->max_pages)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/busy.h"
 #include "engine/base/sys.h"
 #include "engine/train/loop_priv.h"
 #include "engine/train/peak.h"
@@ -159,6 +160,13 @@ static void shown_means(char *buf, size_t cap, const lf_trainer *t, const struct
         at += (size_t)snprintf(buf + at, cap - at, " %s %.4g", o->metrics[i], st->means[i]);
 }
 
+static void tell_busy(lf_trainer *t)
+{
+    char text[256];
+    if (lf_busy_look(text, sizeof(text)))
+        lf_train_log(t, 2, "%s", text);
+}
+
 static void log_line(lf_trainer *t, const struct lf_train_step *st)
 {
     double now = lf_now_s(), dt = now - t->t_log;
@@ -179,6 +187,7 @@ static void log_line(lf_trainer *t, const struct lf_train_step *st)
                  lf_fmt_duration(time, sizeof(time), left));
     t->t_log = now;
     t->samples_log = t->s.samples;
+    tell_busy(t);
 }
 
 /* The total is that of --plan; the parts have the same names there. */
@@ -227,6 +236,7 @@ void lf_train_report_begin(lf_trainer *t)
     log_memory(t, &pb);
     if (t->c->mfu)
         t->peak = lf_train_peak(&t->run, t->m.back, t->c->compute);
+    tell_busy(t); /* the first span begins */
     if (lf_train_first_rank(t))
         t->nvml = lf_nvml_open(t->m.back, t->c->gpu_interval_s);
 }

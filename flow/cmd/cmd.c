@@ -167,10 +167,8 @@ int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables)
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return argc < 2 ? (lf_help_general(), LF_FLOW_USAGE) : lf_help_general();
     const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
-    if (strcmp(name, "help") == 0) {
-        const lf_cmd_def *d = argc > 2 ? find_cmd(argv[2]) : NULL;
-        return d != NULL ? lf_help_command(d) : lf_help_general();
-    }
+    if (strcmp(name, "help") == 0)
+        return argc > 2 ? lf_help_topic(argv[2], tables) : lf_help_general();
     const lf_cmd_def *d = find_cmd(name);
     if (d != NULL)
         return run_command(d, argc - 1, argv + 1, tables);

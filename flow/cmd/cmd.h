@@ -120,6 +120,8 @@ int lf_cmd_with_run(lf_cmd *c, const char *word, int (*fn)(lf_cmd *c, lf_run_vie
 void lf_cmd_option_form(char *buf, size_t cap, const lf_opt *o);
 /* "-o", "-n" and so on of a long option of this table, 0 when it has none. */
 char lf_cmd_short(const lf_opt_table *t, const char *name);
+/* Use i of `init`, NULL behind the last. */
+const char *lf_cmd_use(size_t i);
 /* Directory of installed or built models, owned, NULL when there is none. */
 char *lf_cmd_model_dir(void);
 

@@ -244,21 +244,41 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, const l
     return rc;
 }
 
+static bool was_cancelled(const lf_run *run)
+{
+    char path[PATH_MAX];
+    return lf_path_set(path, NULL, "%s/" LF_RUN_CANCEL, run->dir) == 0 && lf_io_exists(path);
+}
+
+/* A run that was cancelled while its jobs were still with the scheduler has ended since. */
+static int tell_cancelled(lf_cmd *c, const lf_project *p, lf_run *run, lf_err *err)
+{
+    lf_console console = {.quiet = c->json || lf_optset_bool(c->opts, "quiet")};
+    int rc = run->plan != NULL ? 0 : lf_run_load(run, err);
+    if (rc == 0)
+        lf_ended_tell(&(struct lf_ended){.project = p,
+                                         .run = run,
+                                         .select = &(lf_select){.n_only = 0},
+                                         .say = lf_console_say,
+                                         .user = &console});
+    return rc;
+}
+
 /* One run. A run that another command has in its hands is in good ones. */
 static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, struct ticked *rows, int *worst,
                     lf_err *err)
 {
-    char cancel[PATH_MAX];
     lf_texts want;
     lf_err e = LF_ERR_INIT;
+    const bool cancelled = was_cancelled(run);
     lf_want_load(&want, run->dir, LF_RUN_WANT, NULL);
     int rc = run->plan != NULL ? 0 : lf_run_load(run, &e);
-    if (rc == 0)
-        rc = lf_path_set(cancel, &e, "%s/" LF_RUN_CANCEL, run->dir);
-    if (rc == 0 && want.given && !lf_io_exists(cancel))
+    if (rc == 0 && want.given && !cancelled)
         rc = tick_batch(c, p, run, &want, rows, &e);
     else if (rc == 0)
         rc = lf_sync(p, run->data, run->id, &e);
+    if (rc == 0 && cancelled)
+        rc = tell_cancelled(c, p, run, &e);
     lf_texts_fini(&want);
     if (rc == LF_ECOMM) {
         lf_log(0, "run %s: %s", run->id, e.text);
@@ -275,8 +295,12 @@ static int tick_all(lf_cmd *c, const lf_project *p, lf_run_list *runs, struct ti
     for (size_t i = runs->n; rc == 0 && i-- > 0;) {
         lf_texts want;
         lf_want_load(&want, runs->runs[i].dir, LF_RUN_WANT, NULL);
+        lf_err e = LF_ERR_INIT;
         if (want.given)
             rc = tick_one(c, p, &runs->runs[i], rows, worst, err);
+        else if (was_cancelled(&runs->runs[i]) &&
+                 tell_cancelled(c, p, &runs->runs[i], &e) < 0) /* an old one, not to be read */
+            lf_log(1, "run %s: %s", runs->runs[i].id, e.text);
         lf_texts_fini(&want);
     }
     return rc;

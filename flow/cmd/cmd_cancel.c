@@ -27,6 +27,7 @@
 #include "flow/sched/batch.h"
 #include "flow/sched/describe.h"
 #include "flow/sched/drive.h"
+#include "flow/sched/ended.h"
 #include "flow/sched/sched.h"
 
 static const lf_opt cancel_rows[] = {
@@ -220,10 +221,16 @@ static int say_gone(lf_cmd *c, const lf_project *p, lf_run_view *v, lf_err *err)
     if (whole_run(c) && lf_path_set(path, NULL, "%s/" LF_RUN_WANT, v->run.dir) == 0)
         unlink(path);
     lf_sync(p, v->run.data, v->run.id, NULL);
-    if (c->json)
-        return lf_cmd_print_run(v, err);
-    lf_say("run %s: nothing of it runs any more\n", lf_run_label(&v->run));
-    return 0;
+    rc = c->json ? lf_cmd_print_run(v, err) : 0;
+    if (rc == 0 && !c->json)
+        lf_say("run %s: nothing of it runs any more\n", lf_run_label(&v->run));
+    fflush(stdout);
+    if (rc == 0 && whole_run(c)) /* jobs may be ending yet: then tick tells it */
+        lf_ended_tell(&(struct lf_ended){.project = p,
+                                         .run = &v->run,
+                                         .select = &(lf_select){.n_only = 0},
+                                         .say = c->json ? NULL : say});
+    return rc;
 }
 
 /* One round. *running: processes of this machine that still live. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * completion: what follows from the command and option tables: completion files for bash, zsh and
- * fish, the sections COMMANDS, COMMON OPTIONS and EXIT STATUS of the man page, and with the name of
- * a stage the section OPTIONS of its man page. The build makes
- * the installed files from this output, so they cannot disagree with the program.
+ * fish, which ask `loong-flow complete` for runs, stages and names (cmd_complete.c); the sections
+ * COMMANDS, COMMON OPTIONS and EXIT STATUS of the man page; with the name of a stage the section
+ * OPTIONS of its man page. The build makes the installed files from this output, so they cannot
+ * disagree with the program.
  */
 #include "config.h"
 
@@ -31,51 +32,30 @@ static void long_name(char *buf, size_t cap, const lf_opt *o)
 
 /* ---- bash ---- */
 
-static void bash_choices(const lf_opt_table *t)
-{
-    char name[80];
-    for (size_t i = 0; i < t->n_opts; i++) {
-        if (t->opts[i].type != LF_OPT_ENUM)
-            continue;
-        long_name(name, sizeof name, &t->opts[i]);
-        printf("        %s:%s) words=\"", t->stage, name);
-        for (const char *p = t->opts[i].choices; *p != '\0'; p++)
-            putchar(*p == '|' ? ' ' : *p);
-        printf("\" any=1 ;;\n");
-    }
-}
-
 static void print_bash(void)
 {
-    char name[80];
-    printf("# SPDX-License-Identifier: Apache-2.0\n# Completion of loong-flow for bash; made by "
-           "`loong-flow completion bash`.\n"
-           "_loong_flow() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev= cmd=${COMP_WORDS[1]} "
-           "words= any=\n"
-           "    [ \"$COMP_CWORD\" -lt 2 ] || prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"");
-    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
-        if (!(*d)->hidden)
-            printf("%s ", (*d)->table->stage);
-    printf("help\"\n    else\n        case $cmd in\n");
-    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++) {
-        if ((*d)->hidden)
-            continue;
-        printf("        %s) words=\"", (*d)->table->stage);
-        for (size_t i = 0; i < (*d)->table->n_opts; i++) {
-            long_name(name, sizeof name, &(*d)->table->opts[i]);
-            printf("%s%s", i > 0 ? " " : "", name);
-        }
-        printf("\" ;;\n");
-    }
-    printf("        esac\n        case $cmd:$prev in\n");
-    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
-        if (!(*d)->hidden)
-            bash_choices((*d)->table);
-    printf("        esac\n        case $any$cur in -*|1*) ;; *) words= ;; esac\n    fi\n"
-           "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-           "    [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- \"$cur\"))\n}\n"
-           "complete -o filenames -F _loong_flow loong-flow\n");
+    fputs("# SPDX-License-Identifier: Apache-2.0\n"
+          "# Completion of loong-flow for bash; made by `loong-flow completion bash`.\n"
+          "_loong_flow() {\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} found line files=\n"
+          "    COMPREPLY=()\n"
+          "    [ \"$cur\" != = ] || cur=\n"
+          "    found=$(\"${1:-loong-flow}\" complete -- \"${COMP_WORDS[@]:1:COMP_CWORD-1}\" "
+          "\"$cur\" 2>/dev/null)\n"
+          "    while IFS= read -r line; do\n"
+          "        case $line in\n"
+          "        '') ;;\n"
+          "        :files) files=1 ;;\n"
+          "        *) COMPREPLY+=(\"$line\") ;;\n"
+          "        esac\n"
+          "    done <<<\"$found\"\n"
+          "    [ -z \"$files\" ] || while IFS= read -r line; do\n"
+          "        COMPREPLY+=(\"$line\")\n"
+          "    done < <(compgen -f -- \"$cur\")\n"
+          "    case ${COMPREPLY[*]} in *=) compopt -o nospace 2>/dev/null ;; esac\n"
+          "}\n"
+          "complete -o filenames -F _loong_flow loong-flow\n",
+          stdout);
 }
 
 /* ---- zsh ---- */
@@ -96,28 +76,34 @@ static void zsh_text(const char *s)
 static void zsh_option(const lf_opt *o)
 {
     char name[80];
+    if ((o->flags & LF_OPT_HIDDEN) != 0)
+        return;
     long_name(name, sizeof name, o);
     printf(" \\\n            '%s%s%s[", (o->flags & LF_OPT_REPEAT) != 0 ? "*" : "", name,
            o->type == LF_OPT_BOOL ? "" : "=");
     zsh_text(o->help);
     putchar(']');
-    if (o->type == LF_OPT_ENUM) {
-        printf(":%s:(", o->name);
-        for (const char *p = o->choices; *p != '\0'; p++)
-            putchar(*p == '|' ? ' ' : *p);
-        putchar(')');
-    } else if (o->type == LF_OPT_PATH) {
-        printf(":%s:_files", o->name);
-    } else if (o->type != LF_OPT_BOOL) {
-        printf(":%s: ", o->name);
-    }
+    if (o->type != LF_OPT_BOOL)
+        printf(":%s: _loong_flow_words", o->name); /* the blank: it is called as it stands */
     putchar('\'');
 }
 
+/* Options with their help are in the file; words and values are asked for when they are needed. */
 static void print_zsh(void)
 {
     printf("#compdef loong-flow\n# SPDX-License-Identifier: Apache-2.0\n"
            "# Completion of loong-flow for zsh; made by `loong-flow completion zsh`.\n"
+           "_loong_flow_words() {\n"
+           "    local -a found said=(\"${(@)words[1,CURRENT]}\")\n"
+           "    [[ $words[CURRENT] == --*=* ]] &&\n"
+           "        said=(\"${(@)words[1,CURRENT-1]}\" \"${words[CURRENT]%%%%=*}\" "
+           "\"${words[CURRENT]#*=}\")\n"
+           "    found=(\"${(@f)$(loong-flow complete -- \"${said[@]}\" 2>/dev/null)}\")\n"
+           "    [[ -n ${found[(r):files]} ]] && _files\n"
+           "    found=(${found:#:files})\n"
+           "    (( $#found )) && compadd -S '' -- ${(M)found:#*=} && return\n"
+           "    (( $#found )) && compadd -- $found\n"
+           "}\n"
            "_loong_flow() {\n    local -a commands\n    commands=(\n");
     for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
         if (!(*d)->hidden) {
@@ -135,7 +121,7 @@ static void print_zsh(void)
                (*d)->table->stage);
         for (size_t i = 0; i < (*d)->table->n_opts; i++)
             zsh_option(&(*d)->table->opts[i]);
-        printf(" \\\n            '*::word:_files' ;;\n");
+        printf(" \\\n            '*:word: _loong_flow_words' ;;\n");
     }
     printf("    esac\n}\n_loong_flow \"$@\"\n");
 }
@@ -153,38 +139,47 @@ static void fish_text(const char *s)
     putchar('\'');
 }
 
+static void fish_option(const char *cmd, const lf_opt_table *t, const lf_opt *o)
+{
+    char name[80], letter = lf_cmd_short(t, o->name);
+    if ((o->flags & LF_OPT_HIDDEN) != 0)
+        return;
+    long_name(name, sizeof name, o);
+    printf("complete -c loong-flow -n '__fish_seen_subcommand_from %s' -l %s", cmd, name + 2);
+    if (letter != 0)
+        printf(" -s %c", letter);
+    if (o->type == LF_OPT_PATH)
+        fputs(" -r", stdout);
+    else if (o->type != LF_OPT_BOOL)
+        fputs(" -x -a '(__loong_flow_words)'", stdout);
+    fputs(" -d ", stdout);
+    fish_text(o->help);
+    putchar('\n');
+}
+
 static void print_fish(void)
 {
-    char name[80];
     printf("# SPDX-License-Identifier: Apache-2.0\n# Completion of loong-flow for fish; made by "
-           "`loong-flow completion fish`.\n");
+           "`loong-flow completion fish`.\n"
+           "function __loong_flow_words\n"
+           "    set -l before (commandline -opc)\n"
+           "    set -l found (loong-flow complete -- $before[2..-1] (commandline -ct) "
+           "2>/dev/null)\n"
+           "    contains -- :files $found; and __fish_complete_path (commandline -ct)\n"
+           "    string match -v -- :files $found\n"
+           "end\n"
+           "complete -c loong-flow -f\n");
     for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++) {
         const lf_opt_table *t = (*d)->table;
         if ((*d)->hidden)
             continue;
         printf("complete -c loong-flow -n __fish_use_subcommand -a %s -d ", t->stage);
         fish_text(t->summary);
-        putchar('\n');
-        for (size_t i = 0; i < t->n_opts; i++) {
-            const lf_opt *o = &t->opts[i];
-            char letter = lf_cmd_short(t, o->name);
-            long_name(name, sizeof name, o);
-            printf("complete -c loong-flow -n '__fish_seen_subcommand_from %s' -l %s", t->stage,
-                   name + 2);
-            if (letter != 0)
-                printf(" -s %c", letter);
-            if (o->type == LF_OPT_ENUM) {
-                printf(" -x -a '");
-                for (const char *p = o->choices; *p != '\0'; p++)
-                    putchar(*p == '|' ? ' ' : *p);
-                putchar('\'');
-            } else if (o->type != LF_OPT_BOOL) {
-                fputs(o->type == LF_OPT_PATH ? " -r" : " -x", stdout);
-            }
-            fputs(" -d ", stdout);
-            fish_text(o->help);
-            putchar('\n');
-        }
+        printf("\ncomplete -c loong-flow -n '__fish_seen_subcommand_from %s' -a "
+               "'(__loong_flow_words)'\n",
+               t->stage);
+        for (size_t i = 0; i < t->n_opts; i++)
+            fish_option(t->stage, t, &t->opts[i]);
     }
 }
 

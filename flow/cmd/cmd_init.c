@@ -58,13 +58,19 @@ static int list_uses(const lf_cmd *c, lf_err *err)
     return 0;
 }
 
+const char *lf_cmd_use(size_t i)
+{
+    return i < N_USES ? uses[i].use : NULL;
+}
+
 /* An existing file is left alone. */
 static int write_new(const char *path, const lf_buf *text, lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
     int rc = lf_io_publish(path, text->data, text->len, 0644, &why);
     if (rc == LF_EEXIST)
-        return lf_fail(err, rc, "%s; -o FILE writes another, -o - prints it", why.text);
+        return lf_fail(err, rc,
+                       "%s exists and is left alone; -o FILE writes another, -o - prints it", path);
     return rc < 0 ? lf_fail(err, rc, "%s", why.text) : 0;
 }
 

@@ -13,6 +13,7 @@
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
+#include "flow/cmd/sweep_sum.h"
 #include "flow/job/exec.h"
 #include "flow/record/parts.h"
 #include "flow/record/record.h"
@@ -20,7 +21,7 @@
 
 #define SET_ROW                                                                                    \
     LF_OPT_ROW(.name = "set", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,                  \
-               .help = "section.key=value over the file, may be repeated")
+               .help = "section.key=value over the file, may be repeated; A,B,C is a sweep")
 
 static const lf_opt validate_rows[] = {
     LF_CMD_COMMON,
@@ -180,11 +181,14 @@ static const struct lf_fields row_fields =
 struct plan {
     const char *name, *scheduler, *run, *short_name, *refused;
     bool fits;
+    lf_sweep sweep; /* borrowed */
+    lf_sweep_sum sum;
     LF_ROWS(struct row) stages;
 };
 static const struct lf_fields plan_fields = LF_FIELDS_SHOWN(
     struct plan, LF_MEMBERS(struct plan, name, scheduler, run, short_name, refused, fits),
-    LF_LIST(struct plan, stages, row_fields));
+    LF_RECORD(struct plan, sweep, lf_sweep_fields),
+    LF_RECORD(struct plan, sum, lf_sweep_sum_fields), LF_LIST(struct plan, stages, row_fields));
 
 static void set_lead(struct lead *lead, const lf_stage_view *s)
 {
@@ -374,12 +378,17 @@ static void print_line(const char *title, const char *text)
     putchar('\n');
 }
 
-static void print_row(const struct row *row)
+static void print_title(const struct row *row)
 {
     printf("  %-4s %s (%s)", row->will_run ? "run" : "-", row->name, row->kind);
     for (size_t i = 0; i < row->deps.n; i++)
         printf("%s%s", i == 0 ? " <- " : ", ", row->deps.v[i]);
     putchar('\n');
+}
+
+static void print_row(const struct row *row)
+{
+    print_title(row);
     print_line("", row->why);
     if (row->asks != NULL)
         print_line("asks for ", row->asks);
@@ -393,7 +402,7 @@ static void print_row(const struct row *row)
         print_line("note: ", row->plan.notes.v[i]);
 }
 
-static void print_text(const struct plan *o, bool changed)
+static void print_text(const struct plan *o, const lf_doc *doc, bool changed)
 {
     lf_say("%s: %s\n", o->name,
            o->run == NULL ? "a new run"
@@ -401,14 +410,19 @@ static void print_text(const struct plan *o, bool changed)
                           : "continues a run");
     if (o->run != NULL)
         lf_say("  run %s  %s\n", o->short_name != NULL ? o->short_name : "-", o->run);
+    lf_sweep_print_children(&o->sweep);
     for (size_t i = 0; i < o->stages.n; i++)
-        print_row(&o->stages.v[i]);
+        if (lf_sweep_is_repeated(doc, o->stages.v[i].name))
+            print_title(&o->stages.v[i]);
+        else
+            print_row(&o->stages.v[i]);
+    lf_sweep_print_sum(&o->sum);
     if (o->refused != NULL)
         lf_say("refused: %s\n", o->refused);
 }
 
 static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, const struct ask *ask,
-                      const lf_err *fit, lf_err *err)
+                      const lf_sweep_sum *sum, const lf_err *fit, lf_err *err)
 {
     struct plan o = {.name = p->plan->name,
                      .scheduler = p->plan->scheduler,
@@ -416,6 +430,8 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, co
                      .short_name = p->has_run ? p->plan->short_name : NULL,
                      .refused = fit->rc != 0 ? fit->text : NULL,
                      .fits = fit->rc == 0,
+                     .sweep = p->plan->sweep,
+                     .sum = *sum,
                      .stages = {.given = true}};
     int rc = 0;
     for (size_t i = 0, at = 0; rc == 0 && i < p->view.n; i++) {
@@ -427,7 +443,7 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, co
     if (rc == 0 && c->json)
         rc = lf_cmd_print(&o, &plan_fields, err);
     else if (rc == 0)
-        print_text(&o, p->changed);
+        print_text(&o, p->plan, p->changed);
     for (size_t i = 0; i < o.stages.n; i++) {
         lf_resources_fini(&o.stages.v[i].resources);
         free(o.stages.v[i].asks);
@@ -456,10 +472,13 @@ static int run_plan(lf_cmd *c, lf_err *err)
         rc = lf_cost_ask(&costs, &p, err);
         if (rc == 0)
             rc = lf_cost_refuse(&costs, "plan", err);
+        lf_sweep_sum sum = {.given = false};
         if (rc == 0)
-            lf_cost_check(&p, &costs, &fit);
+            lf_sweep_add_up(&sum, &p, &costs, ask.rate);
+        if (rc == 0 && lf_cost_check(&p, &costs, &fit) == 0)
+            lf_sweep_check(&sum, &fit);
         if (rc == 0)
-            rc = print_plan(c, &p, &costs, &ask, &fit, err);
+            rc = print_plan(c, &p, &costs, &ask, &sum, &fit, err);
         if (rc == 0 && fit.rc != 0)
             rc = LF_FLOW_FAILED;
         lf_cost_rows_fini(&costs);

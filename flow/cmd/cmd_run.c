@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/busy.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
@@ -21,6 +22,7 @@
 #include "flow/cmd/console.h"
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
+#include "flow/cmd/sweep_sum.h"
 #include "flow/cmd/write_report.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
@@ -37,7 +39,7 @@
 #define DRIVE_ROWS                                                                                 \
     LF_CMD_COMMON,                                                                                 \
         LF_OPT_ROW(.name = "set", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,              \
-                   .help = "section.key=value over the file, may be repeated"),                    \
+                   .help = "section.key=value over the file, may be repeated; A,B,C is a sweep"),  \
         LF_OPT_ROW(.name = "accept", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,           \
                    .help = "a changed setting that shall not restart its stage, may be repeated"), \
         LF_OPT_ROW(.name = "restart", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",            \
@@ -127,6 +129,11 @@ static int check_costs(const lf_cmd *c, lf_prep *p, lf_err *err)
     }
     if (rc == 0 && refuse)
         rc = lf_cost_check(p, &costs, err);
+    if (rc == 0 && refuse) {
+        lf_sweep_sum sum;
+        lf_sweep_add_up(&sum, p, &costs, 0);
+        rc = lf_sweep_check(&sum, err);
+    }
     lf_cost_rows_fini(&costs);
     return rc;
 }
@@ -322,7 +329,10 @@ static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, cons
                   .say = lf_console_say,
                   .look = console.live ? lf_console_look : NULL,
                   .user = &console};
+    char busy[256];
     int code = 1, rc = check_no_jobs(p, err);
+    if (rc == 0 && lf_busy_machine(busy, sizeof busy))
+        lf_console_say(&console, busy);
     if (rc == 0)
         rc = lf_drive_run(&d, &p->view.run, &code, err);
     if (rc == 0)

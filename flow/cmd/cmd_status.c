@@ -38,6 +38,10 @@ static const lf_opt status_rows[] = {
      .type = LF_OPT_STR,
      LF_OPT_COMMAND,
      .help = "with --all: runs that have this tag"},
+    {.name = "sort",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND,
+     .help = "with --all: by this column, smallest first; -COLUMN: largest first"},
     {.name = "lines",
      .type = LF_OPT_INT,
      LF_OPT_COMMAND,
@@ -181,9 +185,9 @@ static int status_one(lf_cmd *c, const lf_project *p, lf_err *err)
 
 static int status_on(lf_cmd *c, const lf_project *p, lf_err *err)
 {
-    static const char *const for_all[] = {"state", "since", "tag", "lines"};
+    static const char *const for_all[] = {"state", "since", "tag", "sort", "lines"};
     bool all = lf_optset_bool(c->opts, "all");
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof for_all / sizeof for_all[0]; i++)
         all = all || lf_optset_is_set(c->opts, for_all[i]);
     if (all && c->n_words > 0)
         return lf_fail(err, LF_EINVAL,

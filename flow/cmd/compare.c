@@ -240,6 +240,16 @@ char *lf_comparison_cell(const lf_comparison *c, size_t i, const char *name, lf_
     return lf_strdup(isnan(v) ? "-" : lf_fmt_value(text, sizeof text, v), err);
 }
 
+double lf_comparison_number(const lf_comparison *c, size_t i, const char *name)
+{
+    const lf_settings_run r = settings_of(&c->sides[i]);
+    const char *said = lf_setting_value(&r, c->tables, name);
+    double v;
+    if (said == NULL)
+        return metric(c, &c->sides[i], name);
+    return lf_parse_f64(&v, said, NULL) == 0 ? v : (double)NAN;
+}
+
 bool lf_comparison_has(const lf_comparison *c, const char *name)
 {
     for (size_t i = 0; i < c->n; i++) {
@@ -258,7 +268,9 @@ static int add_name(lf_texts *out, const char *name, lf_err *err)
 int lf_comparison_names(lf_texts *out, const lf_comparison *c, lf_err *err)
 {
     lf_texts names = {.given = true};
-    int rc = 0;
+    int rc = lf_texts_add(&names, "last", err);
+    if (rc == 0)
+        rc = lf_texts_add(&names, "best", err);
     for (size_t i = 0; rc == 0 && i < c->n; i++) {
         const struct side *s = &c->sides[i];
         for (size_t k = 0; rc == 0 && k < s->of.settings->n; k++)

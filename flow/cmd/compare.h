@@ -36,6 +36,8 @@ bool lf_comparison_has(const lf_comparison *c, const char *name);
 int lf_comparison_names(lf_texts *out, const lf_comparison *c, lf_err *err);
 /* The heading of "last" and "best": which metric it is, when it is the same for all runs. */
 void lf_comparison_title(char *buf, size_t cap, const lf_comparison *c, const char *name);
+/* The number of a column for run i, NAN where it has none or it is no number. */
+double lf_comparison_number(const lf_comparison *c, size_t i, const char *name);
 /* The text of a column for run i, owned; "-" where it has none; NULL with err. */
 char *lf_comparison_cell(const lf_comparison *c, size_t i, const char *name, lf_err *err);
 

@@ -216,7 +216,7 @@ static int key_of(lf_buf *key, const char *name, const struct question *q, lf_er
     return lf_buf_check(key, err);
 }
 
-static int make_dir(char dir[PATH_MAX], lf_err *err)
+int lf_cost_dir(char dir[PATH_MAX], lf_err *err)
 {
     const char *tmp = getenv("TMPDIR");
     char path[PATH_MAX];
@@ -227,6 +227,28 @@ static int make_dir(char dir[PATH_MAX], lf_err *err)
     if (rc == 0 && mkdtemp(path) == NULL)
         rc = lf_fail_errno(err, "cannot make the directory %s (see TMPDIR)", path);
     return rc == 0 ? lf_path_set(dir, err, "%s", path) : rc;
+}
+
+const char *lf_cost_not_made(void)
+{
+    return "/" LF_NOT_MADE "/data";
+}
+
+int lf_cost_plan(lf_cost *out, const char *exe, const char *config, const char *dir, lf_err *err)
+{
+    const struct question q = {.exe = exe, .config = config, .dir = dir, .ranks = 1};
+    struct answer a = {.status = 0};
+    lf_cost_row row = {.stage = NULL};
+    lf_buf_init(&a.out);
+    lf_buf_init(&a.err);
+    int rc = run_plan(&a, &q, err);
+    if (rc == 0)
+        rc = parse_answer(&row, exe, &a, err);
+    lf_buf_fini(&a.out);
+    lf_buf_fini(&a.err);
+    if (rc == 0)
+        *out = row.cost;
+    return rc;
 }
 
 /* What was answered before, by question. */
@@ -332,7 +354,7 @@ static int ask_one(lf_cost_rows *list, lf_prep *p, char dir[PATH_MAX], struct kn
                          .measure = wants_measuring(p, row->stage->kind)};
     ranks_of(row->stage, &q.ranks, &per_node);
     if (rc == 0 && dir[0] == '\0')
-        rc = make_dir(dir, err);
+        rc = lf_cost_dir(dir, err);
     if (rc == 0)
         rc = lf_path_set(config, err, "%s/config.ini", dir);
     if (rc == 0)

@@ -7,6 +7,7 @@
 #ifndef LF_FLOW_COST_H
 #define LF_FLOW_COST_H
 
+#include <limits.h>
 #include <stdint.h>
 
 #include "engine/base/err.h"
@@ -36,6 +37,14 @@ void lf_cost_rows_fini(lf_cost_rows *r);
 /* What stages ask of this machine and it has not: a CUDA driver for device = cuda, `gpus`. One line
  * with its place for each stage that would run, none where a scheduler runs them elsewhere. */
 int lf_cost_here(lf_texts *out, const lf_prep *p, lf_err *err);
+
+/* Ask one program about one file of settings, of one rank. dir: as the stage's out. Owned by *out:
+ * lf_cost_fini. LF_EINVAL: its last word. Threads may do it at once. */
+int lf_cost_plan(lf_cost *out, const char *exe, const char *config, const char *dir, lf_err *err);
+/* A directory for files of settings, which the caller removes. */
+int lf_cost_dir(char dir[PATH_MAX], lf_err *err);
+/* A path that stands for an input which is not made yet: a stage plans without it. */
+const char *lf_cost_not_made(void);
 
 typedef struct lf_cost_fit {
     /* of a node: the stage's limit; this machine where the scheduler is local; -1 unknown */

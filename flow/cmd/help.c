@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/synonym.h"
+#include "flow/plan/pipeline.h"
+
 const char *const lf_help_groups[] = {"Begin",          "Run",   "Look at runs",
                                       "Keep and clean", "Other", NULL};
 
@@ -52,6 +55,7 @@ static const lf_help helps[] = {
      "loong-flow status\n"
      "loong-flow status --all                # the runs, and in what they differ\n"
      "loong-flow status --all -o +train.lr,min.valid_loss\n"
+     "loong-flow status --all --sort best       # the smallest loss first\n"
      "loong-flow status --all --state failed --since 2d\n"},
     {"watch", "Look at runs", A_RUN, "loong-flow watch\n"},
     {"logs", "Look at runs", "STAGE     default: the one that ran last\n",
@@ -71,7 +75,11 @@ static const lf_help helps[] = {
     {"samples", "Look at runs", "STAGE     default: the one that has most\n",
      "loong-flow samples train\n"
      "loong-flow samples train --step 100\n"},
-    {"report", "Look at runs", A_RUN, "loong-flow report first-3\n"},
+    {"sweep", "Look at runs", A_RUN,
+     "loong-flow sweep                       # what each child has reached\n"},
+    {"report", "Look at runs", A_RUN,
+     "loong-flow report first-3\n"
+     "loong-flow report first-2 first-3      # side by side\n"},
     {"artifacts", "Look at runs", A_RUN, "loong-flow artifacts --stage train\n"},
     {"lineage", "Look at runs", "PATH      a result, a file in it, or its sha256\n",
      "loong-flow lineage loong-data/model --forward\n"},
@@ -128,6 +136,7 @@ const char *lf_help_value(const lf_opt *o)
         {"tag", "TAG"},
         {"keep", "RUN"},
         {"state", "STATE,..."},
+        {"sort", "COLUMN"},
         {"since", "WHEN"},
         {"keep_best", "METRIC[=N]"},
         {"hosts", "HOST:N,..."},
@@ -219,10 +228,105 @@ int lf_help_general(void)
          "    loong-flow run\n"
          "    loong-flow metrics train --format plot\n"
          "    loong-flow status --all         # all runs, and in what they differ\n\n"
-         "`loong-flow COMMAND --help` tells more, `lf-KIND --help` has the options of a stage, "
-         "`man loong-flow` tells all.\nexit codes:");
+         "`loong-flow help TOPIC` tells more: of a command, a kind of stage (pretrain) or an "
+         "option (lr).\n`man loong-flow` tells all.\nexit codes:");
 #define HELP_EXIT(name, code, text) printf("  %-3d %s\n", code, text);
     LF_FLOW_EXITS(HELP_EXIT)
 #undef HELP_EXIT
     return 0;
+}
+
+/* ---- one topic ---- */
+
+/* Would both print the same? */
+static bool same_help(const lf_opt *a, const lf_opt *b)
+{
+    const char *const x[] = {a->help, a->def, a->choices, a->unit};
+    const char *const y[] = {b->help, b->def, b->choices, b->unit};
+    bool same = a->type == b->type && a->min == b->min && a->max == b->max && a->cls == b->cls;
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+        same = same && ((x[i] == NULL && y[i] == NULL) ||
+                        (x[i] != NULL && y[i] != NULL && strcmp(x[i], y[i]) == 0));
+    return same;
+}
+
+static const lf_opt *key_of(const lf_opt_table *t, const char *key)
+{
+    const lf_opt *o = lf_opt_find(t, key);
+    return o != NULL && (o->flags & LF_OPT_CLI_ONLY) == 0 ? o : NULL;
+}
+
+/* The option, once for all kinds in which it is the same. */
+static bool help_key(const char *key, const lf_opt_table *const *tables)
+{
+    static const char *const classes[] = {
+        "Identity: another value makes another result.",
+        "Numeric: another value may change bits, not the meaning; the stage goes on.",
+        "Operational: another value changes no result; the stage goes on."};
+    bool any = false;
+    for (const lf_opt_table *const *t = tables; *t != NULL; t++) {
+        const lf_opt *o = key_of(*t, key);
+        bool shown = false;
+        for (const lf_opt_table *const *k = tables; o != NULL && k != t; k++)
+            shown = shown || (key_of(*k, key) != NULL && same_help(key_of(*k, key), o));
+        if (o == NULL || shown)
+            continue;
+        printf("%skind =", any ? "\n" : "");
+        for (const lf_opt_table *const *k = t; *k != NULL; k++)
+            if (key_of(*k, key) != NULL && same_help(key_of(*k, key), o))
+                printf(" %s", (*k)->stage);
+        lf_buf line;
+        lf_buf_init(&line);
+        lf_opt_help_line(o, &line);
+        printf("\n%s", line.len > 0 ? line.data : "\n");
+        lf_buf_fini(&line);
+        if (o->more != NULL)
+            printf("  %s\n", o->more);
+        printf("  %s\n", classes[o->cls]);
+        any = true;
+    }
+    return any;
+}
+
+/* Names that a message may point at; each once. */
+static size_t all_keys(const char **names, size_t cap, const lf_opt_table *const *tables)
+{
+    size_t n = 0;
+    for (const lf_opt_table *const *t = tables; *t != NULL; t++)
+        for (size_t i = 0; i < (*t)->n_opts && n < cap; i++)
+            if (((*t)->opts[i].flags & LF_OPT_CLI_ONLY) == 0)
+                names[n++] = (*t)->opts[i].name;
+    for (const lf_opt_table *const *t = tables; *t != NULL && n < cap; t++)
+        names[n++] = (*t)->stage;
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL && n < cap; d++)
+        names[n++] = (*d)->table->stage;
+    return n;
+}
+
+int lf_help_topic(const char *topic, const lf_opt_table *const *tables)
+{
+    const char *names[1600];
+    char hint[200], key[80], program[80];
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
+        if (strcmp((*d)->table->stage, topic) == 0)
+            return lf_help_command(*d);
+    const lf_opt_table *t = lf_table_find(tables, topic);
+    if (t != NULL) {
+        lf_buf text;
+        lf_buf_init(&text);
+        snprintf(program, sizeof program, "lf-%s", topic);
+        lf_opt_help(t, program, &text);
+        fputs(text.len > 0 ? text.data : "", stdout);
+        lf_buf_fini(&text);
+        return 0;
+    }
+    snprintf(key, sizeof key, "%s", topic);
+    for (char *p = key; *p != '\0'; p++)
+        *p = *p == '-' ? '_' : *p;
+    if (help_key(key, tables))
+        return 0;
+    lf_synonym_hint(hint, sizeof hint, key, names,
+                    all_keys(names, sizeof names / sizeof names[0], tables));
+    lf_say_err("loong-flow help: \"%s\" is no command, kind of stage or option%s\n", topic, hint);
+    return LF_FLOW_USAGE;
 }

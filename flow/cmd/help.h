@@ -22,6 +22,9 @@ extern const char *const lf_help_groups[];
 
 int lf_help_general(void);
 int lf_help_command(const lf_cmd_def *d);
+/* `loong-flow help TOPIC`: a command, a kind of stage with its options, or an option with the kinds
+ * that have it. LF_FLOW_USAGE: none of them; stderr has the nearest. */
+int lf_help_topic(const char *topic, const lf_opt_table *const *tables);
 /* The word for the value of an option, such as RUN or N. */
 const char *lf_help_value(const lf_opt *o);
 /* An option of every command: --json, --project, --help. */

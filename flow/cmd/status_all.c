@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,6 +249,7 @@ struct run_view {
     lf_texts keys; /* of the columns that are compared */
     size_t room;   /* characters left for them on the screen */
     size_t left;   /* differing settings without room */
+    size_t *order; /* which run of the list stands in a row */
 };
 
 static bool is_run_col(const char *key)
@@ -261,8 +263,9 @@ static bool is_run_col(const char *key)
 static char *run_cell(const void *rows, size_t row, const char *key, lf_err *err)
 {
     const struct run_view *v = rows;
-    return is_run_col(key) ? lf_fields_cell(&v->list->runs.v[row], &run_fields, key, err)
-                           : lf_comparison_cell(v->side, row, key, err);
+    size_t i = v->order[row];
+    return is_run_col(key) ? lf_fields_cell(&v->list->runs.v[i], &run_fields, key, err)
+                           : lf_comparison_cell(v->side, i, key, err);
 }
 
 /* What a column takes on the screen, with the gap before it. 0: no memory. */
@@ -328,7 +331,8 @@ static int add_differing(struct run_view *v, lf_err *err)
     return rc;
 }
 
-static int no_such_column(const struct run_view *v, const char *word, lf_err *err)
+static int no_such_column(const struct run_view *v, const char *option, const char *word,
+                          lf_err *err)
 {
     const char *names[N_RUN_COLS + 400];
     size_t n = 0;
@@ -341,7 +345,7 @@ static int no_such_column(const struct run_view *v, const char *word, lf_err *er
     const char *near = lf_nearest(word, names, n);
     if (rc == 0)
         rc = lf_fail(err, LF_EINVAL,
-                     "--columns: no run shown has a column, setting or metric \"%s\"%s%s%s", word,
+                     "%s: no run shown has a column, setting or metric \"%s\"%s%s%s", option, word,
                      near != NULL ? "; did you mean " : "; `--columns help` lists them",
                      near != NULL ? near : "", near != NULL ? "?" : "");
     lf_texts_fini(&more);
@@ -363,7 +367,7 @@ static int add_asked(struct run_view *v, const char *spec, lf_err *err)
         if (named || is_run_col(w))
             continue;
         rc = lf_comparison_has(v->side, w) ? add_side(v, w, w, true, err)
-                                           : no_such_column(v, w, err);
+                                           : no_such_column(v, "--columns", w, err);
     }
     return rc;
 }
@@ -394,12 +398,71 @@ static int choose_columns(struct run_view *v, const char *spec, lf_err *err)
     return rc;
 }
 
+/* Before qsort_r: where two rows stand by a column. Runs without a value come last, and what is
+ * equal stays newest first. */
+struct sorting {
+    const struct run_view *v;
+    const char *key;
+    bool down;
+};
+
+static int text_order(const struct sorting *s, size_t x, size_t y)
+{
+    char *a = is_run_col(s->key) ? lf_fields_cell(&s->v->list->runs.v[x], &run_fields, s->key, NULL)
+                                 : lf_comparison_cell(s->v->side, x, s->key, NULL);
+    char *b = is_run_col(s->key) ? lf_fields_cell(&s->v->list->runs.v[y], &run_fields, s->key, NULL)
+                                 : lf_comparison_cell(s->v->side, y, s->key, NULL);
+    int order = a != NULL && b != NULL ? strcmp(a, b) : 0;
+    free(a);
+    free(b);
+    return order;
+}
+
+static int by_column(const void *a, const void *b, void *user)
+{
+    const struct sorting *s = user;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    bool fixed = is_run_col(s->key);
+    double p = fixed ? (double)NAN : lf_comparison_number(s->v->side, x, s->key);
+    double q = fixed ? (double)NAN : lf_comparison_number(s->v->side, y, s->key);
+    int order = 0;
+    if (isnan(p) != isnan(q))
+        return isnan(p) ? 1 : -1;
+    if (isnan(p))
+        order = text_order(s, x, y);
+    else
+        order = p < q ? -1 : p > q;
+    if (order == 0)
+        return x < y ? -1 : x > y;
+    return s->down ? -order : order;
+}
+
+/* "best", "-second.lr": by a column, with '-' the largest first. */
+static int sort_rows(struct run_view *v, const char *by, lf_err *err)
+{
+    const size_t n = v->list->runs.n;
+    v->order = lf_calloc(n + 1, sizeof *v->order, err);
+    if (v->order == NULL)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        v->order[i] = i;
+    if (by == NULL)
+        return 0;
+    struct sorting s = {.v = v, .key = by[0] == '-' ? by + 1 : by, .down = by[0] == '-'};
+    if (!is_run_col(s.key) && !lf_comparison_has(v->side, s.key) && n > 0)
+        return no_such_column(v, "--sort", s.key, err);
+    qsort_r(v->order, n, sizeof *v->order, by_column, &s);
+    return 0;
+}
+
 static int show_table(const lf_cmd *c, const struct run_list *list, lf_comparison *side,
                       lf_err *err)
 {
     const char *spec = lf_optset_str(c->opts, "columns");
     struct run_view v = {.list = list, .side = side, .keys = {.given = true}};
-    int rc = choose_columns(&v, spec, err);
+    int rc = sort_rows(&v, lf_optset_str(c->opts, "sort"), err);
+    if (rc == 0)
+        rc = choose_columns(&v, spec, err);
     const lf_table t = {v.cols, v.n_cols, run_formats};
     if (rc == 0)
         rc = lf_table_cells(&t, &(lf_cells){.n = list->runs.n, .cell = run_cell, .rows = &v}, spec,
@@ -411,11 +474,14 @@ static int show_table(const lf_cmd *c, const struct run_list *list, lf_compariso
         lf_say("%zu more settings differ: a wider terminal shows them, and -o +STAGE.OPTION\n",
                v.left);
     lf_texts_fini(&v.keys);
+    free(v.order);
     return rc;
 }
 
 static int show_runs(const lf_cmd *c, const struct run_list *list, const lf_project *p, lf_err *err)
 {
+    if (c->json && lf_optset_is_set(c->opts, "sort"))
+        return lf_fail(err, LF_EINVAL, "--sort is for the table; JSON has the newest run first");
     if (c->json)
         return lf_cmd_print(list, &list_fields, err);
     lf_compared_run *runs = lf_calloc(list->runs.n + 1, sizeof *runs, err);

@@ -129,7 +129,7 @@ int lf_exec_deps_done(lf_exec *x, lf_err *err);
  * below x->dir where nothing is, in a directory of this name. Without x->view nobody is done. */
 #define LF_NOT_MADE "not-made-yet"
 /* The characters of what follows it, STAGE.OUTPUT. */
-#define LF_NOT_MADE_NAME "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+#define LF_NOT_MADE_NAME "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.@"
 int lf_exec_plan_config(lf_buf *ini, lf_exec *x, lf_err *err);
 void lf_exec_prepare_fini(lf_exec *x); /* what the two made */
 

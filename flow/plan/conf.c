@@ -358,32 +358,50 @@ static int complete_section(char **section, const lf_conf *c, lf_err *err)
     return 0;
 }
 
-static int apply_set(lf_conf *c, const char *arg, lf_err *err)
+int lf_conf_split(char **section, char **key, const lf_conf *c, const char *name, lf_err *err)
 {
-    const char *eq = strchr(arg, '=');
-    const char *dot = NULL;
-    for (const char *p = arg; eq != NULL && p < eq; p++)
-        if (*p == '.' && dot == NULL)
-            dot = p;
-    if (eq == NULL || dot == NULL || dot == arg || dot + 1 == eq)
-        return lf_fail(err, LF_EINVAL, "--set wants section.key=value, not \"%s\"", arg);
-    char *section = lf_strndup(arg, (size_t)(dot - arg), err);
-    char *key = lf_strndup(dot + 1, (size_t)(eq - dot) - 1, err);
-    int rc = section != NULL && key != NULL ? 0 : LF_ENOMEM;
-    if (rc == 0) {
-        rc = complete_section(&section, c, err);
+    const char *dot = strchr(name, '.');
+    if (dot == NULL || dot == name || dot[1] == '\0')
+        return lf_fail(err, LF_EINVAL, "\"%s\" is not section.key", name);
+    char *s = lf_strndup(name, (size_t)(dot - name), err), *k = lf_strdup(dot + 1, err);
+    int rc = s != NULL && k != NULL ? complete_section(&s, c, err) : LF_ENOMEM;
+    if (rc < 0) {
+        free(s);
+        free(k);
+        return rc;
     }
-    if (rc == 0) {
-        lf_ini_entry e = {.section = section,
-                          .key = key,
-                          .value = eq + 1,
-                          .path = "--set",
-                          .line = 0,
-                          .column = 0};
-        rc = put_item(c, "--set", &e, err);
-    }
+    *section = s;
+    *key = k;
+    return 0;
+}
+
+static int apply_over(lf_conf *c, const lf_conf_set *over, lf_err *err)
+{
+    char *section = NULL, *key = NULL;
+    int rc = lf_conf_split(&section, &key, c, over->name, err);
+    if (rc < 0)
+        return rc;
+    lf_ini_entry e = {.section = section,
+                      .key = key,
+                      .value = over->value,
+                      .path = over->path,
+                      .line = over->line,
+                      .column = over->column};
+    rc = put_item(c, over->layer, &e, err);
     free(section);
     free(key);
+    return rc;
+}
+
+static int apply_set(lf_conf *c, const char *arg, lf_err *err)
+{
+    const char *eq = strchr(arg, '='), *dot = strchr(arg, '.');
+    if (eq == NULL || dot == NULL || dot > eq || dot == arg || dot + 1 == eq)
+        return lf_fail(err, LF_EINVAL, "--set wants section.key=value, not \"%s\"", arg);
+    char *name = lf_strndup(arg, (size_t)(eq - arg), err);
+    const lf_conf_set over = {.name = name, .value = eq + 1, .layer = "--set", .path = "--set"};
+    int rc = name == NULL ? LF_ENOMEM : apply_over(c, &over, err);
+    free(name);
     return rc;
 }
 
@@ -515,6 +533,8 @@ int lf_conf_load(lf_conf *out, const lf_conf_args *args, lf_err *err)
         rc = read_layer(&c, args->pipeline_path, "pipeline", NULL, 0, err);
     for (size_t i = 0; rc == 0 && i < args->n_sets; i++)
         rc = apply_set(&c, args->sets[i], err);
+    for (size_t i = 0; rc == 0 && i < args->n_over; i++)
+        rc = apply_over(&c, &args->over[i], err);
     if (rc == 0)
         rc = apply_inherit(&c, err);
     if (rc < 0) {

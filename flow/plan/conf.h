@@ -62,10 +62,20 @@ typedef struct lf_conf {
     struct lf_arena *arena; /* owns every string */
 } lf_conf;
 
+/* A value that is put over a key, as --set does, with the place that it stands at. */
+typedef struct lf_conf_set {
+    const char *name; /* "section.key" */
+    const char *value;
+    const char *layer, *path;
+    int line, column;
+} lf_conf_set;
+
 typedef struct lf_conf_args {
     const char *pipeline_path; /* NULL: site and user files only */
     const char *const *sets;   /* "section.key=value" */
     size_t n_sets;
+    const lf_conf_set *over; /* over all others */
+    size_t n_over;
 } lf_conf_args;
 
 /* Read all layers and apply inherit; values are not resolved yet. fini of a zeroed object is
@@ -75,6 +85,9 @@ int lf_conf_load(lf_conf *out, const lf_conf_args *args, lf_err *err);
 int lf_conf_resolve(lf_conf *c, lf_err *err);
 void lf_conf_fini(lf_conf *c);
 
+/* "train.lr" as section and key, owned: that section, else the stage, template, model or
+ * kind. LF_EINVAL: it has no dot between two words. */
+int lf_conf_split(char **section, char **key, const lf_conf *c, const char *name, lf_err *err);
 lf_conf_item *lf_conf_find(const lf_conf *c, const char *section, const char *key);
 const lf_conf_section *lf_conf_find_section(const lf_conf *c, const char *name);
 /* The first item of a section; with lf_conf_item.next: all of them, in order of first

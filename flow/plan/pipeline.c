@@ -20,8 +20,9 @@
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
-static const char *const section_words[] = {"pipeline", "resources", "model",    "vars", "site",
-                                            "user",     "stage",     "template", "kind"};
+static const char *const section_words[] = {"pipeline", "resources", "model", "vars",     "site",
+                                            "user",     "sweep",     "stage", "template", "kind"};
+#define N_PLAIN 7 /* of section_words: sections without a name */
 static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "rerun_on"};
 static const char *const pipeline_keys[] = {"name",          "description", "data_dir", "scheduler",
                                             "jobs",          "share",       "include",  "on_end",
@@ -46,12 +47,13 @@ int lf_reading_note(const lf_reading *r, int rc, lf_err *err)
     lf_err e = LF_ERR_INIT;
     rc = err == NULL || lf_texts_has(list, err->text) ? 0 : lf_texts_add(list, err->text, &e);
     lf_err_clear(err);
+    r->p->n_mistakes++;
     return rc < 0 ? lf_fail(err, rc, "%s", e.text) : 0;
 }
 
-static size_t n_mistakes(const lf_reading *r)
+size_t lf_reading_mistakes(const lf_reading *r)
 {
-    return r->args->mistakes != NULL ? r->args->mistakes->n : 0;
+    return r->p->n_mistakes;
 }
 
 static bool name_ok(const char *s)
@@ -67,7 +69,8 @@ static int unknown_section(const lf_conf_section *s, lf_err *err)
     char first[64], where[32] = "";
     snprintf(first, sizeof first, "%.*s", (int)strcspn(s->name, " "), s->name);
     const char *near = lf_nearest(first, section_words, COUNT(section_words));
-    bool takes_name = near != NULL && strchr("stk", near[0]) != NULL && strcmp(near, "site") != 0;
+    bool takes_name = near != NULL && strchr("stk", near[0]) != NULL && strcmp(near, "site") != 0 &&
+                      strcmp(near, "sweep") != 0;
     if (s->line > 0)
         snprintf(where, sizeof where, ":%d:1", s->line);
     return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]%s%s%s%s", s->path, where, s->name,
@@ -79,7 +82,7 @@ static int check_section(const lf_conf_section *s, const lf_opt_table *const *ta
 {
     static const char *const named[] = {"stage ", "template ", "kind ", "model "};
     bool ok = false;
-    for (size_t k = 0; k < 6; k++)
+    for (size_t k = 0; k < N_PLAIN; k++)
         ok = ok || strcmp(s->name, section_words[k]) == 0;
     for (size_t k = 0; k < COUNT(named) && !ok; k++) {
         if (!lf_str_has_prefix(s->name, named[k]))
@@ -386,13 +389,13 @@ static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_sect
     lf_optset *set = lf_optset_create(t, err);
     const struct filled f = {.options = &st->options, .set = set, .table = t};
     rc = set == NULL ? LF_ENOMEM : set_head(st, s, t, err);
-    const size_t before = n_mistakes(r);
+    const size_t before = lf_reading_mistakes(r);
     if (rc == 0)
         rc = set_options_from(r, &f, s->name, true, err);
     if (rc == 0)
         rc = set_options_from(r, &f, kind_section, false, err);
     /* An option that is missing may be the one that is misspelled. */
-    if (rc == 0 && n_mistakes(r) == before && (rc = lf_optset_check(set, err)) < 0) {
+    if (rc == 0 && lf_reading_mistakes(r) == before && (rc = lf_optset_check(set, err)) < 0) {
         lf_err_prefix(err, "%s:%d:1: [%s]", s->path, s->line, s->name);
         rc = lf_reading_note(r, rc, err);
     }
@@ -573,15 +576,15 @@ static int build_all(const lf_reading *r, lf_err *err)
         if (!lf_str_has_prefix(s.name, "stage "))
             continue;
         found++;
-        const size_t before = n_mistakes(r);
+        const size_t before = lf_reading_mistakes(r);
         lf_doc_stage *st = lf_rows_add(&p->plan->stages, sizeof *st, err);
         rc = st == NULL ? LF_ENOMEM : lf_reading_note(r, build_stage(st, r, &s, err), err);
         if (rc == 0 && st->name == NULL)
             p->plan->stages.n--;
-        else if (rc == 0 && n_mistakes(r) > before)
+        else if (rc == 0 && lf_reading_mistakes(r) > before)
             rc = lf_names_put(&p->doubtful, st->name, "", i, err);
     }
-    if (rc == 0 && found == 0 && n_mistakes(r) == 0)
+    if (rc == 0 && found == 0 && lf_reading_mistakes(r) == 0)
         rc = lf_fail(err, LF_EINVAL, "%s: there is no [stage NAME] in it", p->path);
     return rc;
 }
@@ -591,11 +594,38 @@ static int build_all(const lf_reading *r, lf_err *err)
 static int check_whole(const lf_reading *r, lf_err *err)
 {
     int rc = lf_doc_index(r->p->plan, err);
-    if (rc == 0 && n_mistakes(r) == 0)
+    if (rc == 0 && lf_reading_mistakes(r) == 0)
         rc = lf_reading_note(r, lf_pipeline_order(r->p->plan, err), err);
-    if (rc == 0 && n_mistakes(r) == 0)
+    if (rc == 0 && lf_reading_mistakes(r) == 0)
         rc = lf_reading_note(r, check_unread(&r->p->conf, err), err);
     return rc == 0 ? lf_pipeline_cross(r, err) : rc;
+}
+
+int lf_pipeline_understand(const lf_reading *r, lf_err *err)
+{
+    lf_conf *c = &r->p->conf;
+    int rc = check_all_keys(r, err);
+    for (size_t i = lf_conf_first(c, "sweep"); i != LF_CONF_END; i = c->items[i].next)
+        c->items[i].read = true; /* by lf_sweep_read */
+    if (rc == 0)
+        rc = lf_conf_resolve(c, err);
+    if (rc == 0)
+        rc = set_pipeline_keys(r->p, err);
+    if (rc == 0)
+        rc = build_all(r, err);
+    return rc == 0 ? check_whole(r, err) : rc;
+}
+
+/* The file as it stands, or, where it is a sweep, all its children. */
+static int read_all(const lf_reading *r, lf_err *err)
+{
+    lf_sweep_axes axes;
+    int rc = lf_sweep_read(&axes, r, err);
+    if (rc < 0)
+        return lf_reading_note(r, rc, err) == 0 ? lf_pipeline_understand(r, err) : rc;
+    rc = axes.rows.n > 0 ? lf_pipeline_expand(r, &axes, err) : lf_pipeline_understand(r, err);
+    lf_sweep_axes_fini(&axes);
+    return rc;
 }
 
 int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err)
@@ -617,15 +647,7 @@ int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err
     if (rc == 0)
         rc = lf_conf_load(&p.conf, &ca, err);
     if (rc == 0)
-        rc = check_all_keys(&r, err);
-    if (rc == 0)
-        rc = lf_conf_resolve(&p.conf, err);
-    if (rc == 0)
-        rc = set_pipeline_keys(&p, err);
-    if (rc == 0)
-        rc = build_all(&r, err);
-    if (rc == 0)
-        rc = check_whole(&r, err);
+        rc = read_all(&r, err);
     if (rc < 0)
         lf_pipeline_fini(&p);
     else

@@ -20,6 +20,7 @@
  *   [kind KIND]      defaults for every stage of that kind
  *   [template NAME]  only inherited from
  *   [vars]           free keys for ${vars.x}
+ *   [sweep]          the pipeline under several settings as one run (sweep.h)
  *   [stage NAME]     kind, inherit, after, model, rerun_on, the keys of [resources], and the
  *                    options of the kind
  */
@@ -36,6 +37,7 @@ typedef struct lf_pipeline {
     lf_doc *plan;
     char *path;        /* the pipeline file as an absolute path */
     char *project;     /* directory of the project, absolute */
+    size_t n_mistakes; /* that were noted; children of a sweep may share one in args.mistakes */
     lf_names doubtful; /* stages that a noted mistake belongs to; empty without args.mistakes */
 } lf_pipeline;
 

@@ -15,6 +15,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/plan/pipeline_priv.h"
+#include "flow/plan/presets.h"
 
 #define MODEL_MAX_BASES 16
 
@@ -98,16 +99,17 @@ static int fail_at(const struct model_ctx *x, lf_err *err, const char *name)
         if (lf_str_has_prefix(c->sections[i].name, "model "))
             names[n++] = c->sections[i].name + strlen("model ");
     const char *near = lf_nearest(name, names, n);
+    char hint[200];
+    lf_presets_hint(hint, sizeof hint, x->args->model_dir, name);
     if (x->at == NULL)
-        return lf_fail(err, LF_ENOENT, "model \"%s\" does not exist", name);
+        return lf_fail(err, LF_ENOENT, "model \"%s\" does not exist; %s", name, hint);
     if (near != NULL)
         return lf_conf_fail(x->at, err, "there is no model \"%s\"; did you mean [model %s]?", name,
                             near);
-    return lf_conf_fail(
-        x->at, err,
-        "there is no model \"%s\": no [model %s] here, no such file, none installed%s%s", name,
-        name, x->args->model_dir != NULL ? " in " : "",
-        x->args->model_dir != NULL ? x->args->model_dir : "");
+    return lf_conf_fail(x->at, err,
+                        "there is no model \"%s\": no [model %s] here, no such file, none "
+                        "installed; %s",
+                        name, name, hint);
 }
 
 static int load_named(lf_pairs *into, struct model_ctx *x, const char *name, const char *dir,

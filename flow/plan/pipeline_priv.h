@@ -17,6 +17,11 @@ typedef struct lf_reading {
  * comes back, so that the reader goes on; elsewhere, and without memory, rc comes back. */
 int lf_reading_note(const lf_reading *r, int rc, lf_err *err);
 
+size_t lf_reading_mistakes(const lf_reading *r); /* noted so far */
+
+/* The plan of r->p->conf, which is loaded. */
+int lf_pipeline_understand(const lf_reading *r, lf_err *err);
+
 /* pipeline_cross.c: what stages demand of each other. Notes or fails as lf_reading_note does. */
 int lf_pipeline_cross(const lf_reading *r, lf_err *err);
 /* pipeline_model.c: the model description a stage names, as {key: text}. It is not given when the
@@ -34,6 +39,43 @@ int lf_pipeline_order(lf_doc *d, lf_err *err);
 int lf_pipeline_resources(lf_doc_stage *stage, lf_conf *c, const char *section,
                           const char *kind_section, const char *scheduler, lf_err *err);
 int lf_pipeline_site(lf_site *site, lf_conf *c, lf_err *err);
+
+/* sweep_read.c: an axis of a sweep, and all of them. */
+typedef struct lf_sweep_axis {
+    char *name;
+    lf_conf_item at; /* where it stands; its texts belong to the configuration */
+    lf_texts values;
+    size_t group; /* the first axis that it goes together with, itself: with none */
+} lf_sweep_axis;
+typedef struct lf_sweep_axes {
+    LF_ROWS(lf_sweep_axis) rows; /* n == 0: there is no sweep */
+    size_t n_children;
+    const char **sets; /* those of r->args that are no axis; borrowed texts */
+    size_t n_sets;
+    lf_sweep sweep; /* what [sweep] says, without children */
+} lf_sweep_axes;
+/* From r->p->conf, which is loaded and not resolved, and r->args. */
+int lf_sweep_read(lf_sweep_axes *out, const lf_reading *r, lf_err *err);
+void lf_sweep_axes_fini(lf_sweep_axes *a);
+/* Child k, from 0, with the values that make it; over: room for a->rows.n, borrows from a. */
+int lf_sweep_child_of(lf_sweep_child *out, lf_conf_set *over, const lf_sweep_axes *a, size_t k,
+                      lf_err *err);
+
+/* pipeline_sweep.c: the pipeline of a sweep in the place of r->p, which its axes were read from. */
+int lf_pipeline_expand(const lf_reading *r, lf_sweep_axes *axes, lf_err *err);
+
+/* sweep_merge.c: plan gets the stages; same finds them by all but name and place. */
+typedef struct lf_sweep_merge {
+    lf_doc *plan; /* borrowed */
+    lf_names same;
+    lf_texts keys;
+} lf_sweep_merge;
+/* Take the stages of a child's plan; fills child->stages. */
+int lf_sweep_merge_child(lf_sweep_merge *m, lf_doc *plan, lf_sweep_child *child, lf_err *err);
+/* Names of stages that all children share; whole: children that are the same are LF_EINVAL. */
+int lf_sweep_merge_end(lf_sweep_merge *m, bool whole, lf_err *err);
+void lf_sweep_merge_fini(lf_sweep_merge *m);
+
 bool lf_resource_key(const char *key);
 size_t lf_resource_keys(const char **out, size_t cap); /* their names; returns how many */
 const char *const *lf_site_keys(size_t *n);

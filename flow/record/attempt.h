@@ -27,6 +27,7 @@ struct lf_attempt_rec {
     const char *script_sha256;
     lf_resources resources; /* what it asks for; not given: what the plan says */
     lf_texts accepted;      /* settings whose change does not restart the stage */
+    const char *behind;     /* the stage whose end its job waits for (max_parallel of a sweep) */
 };
 int lf_attempt_rec_load(struct lf_attempt_rec **out, const char *stage_dir, int n, lf_err *err);
 int lf_attempt_rec_publish(const char *stage_dir, const struct lf_attempt_rec *a, lf_err *err);
@@ -40,6 +41,7 @@ struct lf_job_rec {
     double t;
     int adopted;         /* was it found by its token; -1: not said */
     lf_texts after;      /* what its first job depends on */
+    lf_texts behind;     /* what its first job waits for the end of */
     lf_proc_id *process; /* of the local scheduler */
 };
 int lf_job_rec_load(struct lf_job_rec **out, const char *stage_dir, int n, lf_err *err);

@@ -42,7 +42,7 @@ static const struct lf_fields attempt_fields = LF_FIELDS(
     LF_RECORD(struct lf_attempt_rec, submitter, lf_proc_fields),
     LF_MEMBERS(struct lf_attempt_rec, fresh), LF_MEMBERS_OPT(struct lf_attempt_rec, script_sha256),
     LF_RECORD(struct lf_attempt_rec, resources, lf_resources_fields, .opt = true),
-    LF_MEMBERS_OPT(struct lf_attempt_rec, accepted));
+    LF_MEMBERS_OPT(struct lf_attempt_rec, accepted, behind));
 
 int lf_attempt_rec_load(struct lf_attempt_rec **out, const char *stage_dir, int n, lf_err *err)
 {
@@ -65,7 +65,7 @@ static const struct lf_fields job_fields = LF_FIELDS(
     struct lf_job_rec, LF_FIELD_KIND("lf_job"), LF_MEMBERS(struct lf_job_rec, backend, id),
     LF_MEMBERS_OPT(struct lf_job_rec, ids, cluster), LF_MEMBERS(struct lf_job_rec, token),
     LF_MEMBERS_OPT(struct lf_job_rec, script_sha256), LF_MEMBERS(struct lf_job_rec, t),
-    {LF_FIELD_MAYBE(struct lf_job_rec, adopted)}, LF_MEMBERS_OPT(struct lf_job_rec, after),
+    {LF_FIELD_MAYBE(struct lf_job_rec, adopted)}, LF_MEMBERS_OPT(struct lf_job_rec, after, behind),
     {LF_FIELD_SUB(struct lf_job_rec, process, LF_FIELD_PART, &lf_proc_fields), .opt = true});
 
 int lf_job_rec_load(struct lf_job_rec **out, const char *stage_dir, int n, lf_err *err)

@@ -151,6 +151,27 @@ typedef struct lf_site {
     struct json_t *more;
 } lf_site;
 
+/* One setting of a sweep: what each of its keys is, and which stages it is made of. */
+typedef struct lf_sweep_child {
+    lf_int number;     /* from 1, in the order of the values */
+    lf_pairs settings; /* "train.lr": value, as --set would take them */
+    lf_pairs stages;   /* name in the pipeline: name in this document */
+    struct json_t *more;
+} lf_sweep_child;
+
+/* [sweep] (flow/plan/sweep.h). */
+typedef struct lf_sweep {
+    bool given;
+    lf_lists axes;  /* key: its values */
+    lf_texts seeds; /* keys of axes that are repetitions */
+    lf_int max_parallel;
+    char *metric_stage, *metric; /* what is compared, a metric of a stage of the pipeline */
+    char *goal;                  /* "min" or "max" */
+    lf_real max_core_hours;
+    LF_ROWS(lf_sweep_child) children;
+    struct json_t *more;
+} lf_sweep;
+
 typedef struct lf_doc {
     /* Of a frozen document only. */
     lf_int lf_plan;                                              /* the version of the file, 1 */
@@ -167,6 +188,7 @@ typedef struct lf_doc {
     lf_flag isolated; /* results of other runs are not taken over */
     lf_site site;
     lf_doc_exe loong_flow;
+    lf_sweep sweep;
     LF_ROWS(lf_doc_stage) stages; /* in an order in which they can run */
     struct json_t *more;
     lf_names names; /* the places of stages by name, made by lf_doc_index */
@@ -190,6 +212,10 @@ int lf_doc_write(const lf_doc *d, const char *dir, lf_err *err);
 int lf_doc_index(lf_doc *d, lf_err *err);
 /* The stage of a name, NULL: there is none (nor where name or d is NULL). */
 lf_doc_stage *lf_doc_find(const lf_doc *d, const char *name);
+
+/* What stages of a sweep have in common when they are one: all but name and place. Owned,
+ * NULL with err. */
+char *lf_doc_stage_text(const lf_doc_stage *st, lf_err *err);
 
 /* Would both be frozen as the same revision? Where a document was written, when, and what its
  * stages would cost makes no difference. */
@@ -223,4 +249,6 @@ int lf_stage_event_write(const char *dir, const char *run, int seq, const lf_doc
 char *lf_site_commands_text(const lf_site *s);
 
 void lf_site_fini(lf_site *s);
+void lf_sweep_fini(lf_sweep *s);
+void lf_sweep_child_fini(lf_sweep_child *c);
 #endif

@@ -83,6 +83,14 @@ static const struct lf_fields site_fields = LF_FIELDS_PART(
     lf_site, LF_MEMBERS(lf_site, poll_s, timeout_s, grace_lost_s, settle_s, submit_wait_s, commands,
                         chain, launcher, templates, exclude, trust));
 
+static const struct lf_fields sweep_child_fields =
+    LF_FIELDS_KEPT(lf_sweep_child, LF_MEMBERS_NEEDED(lf_sweep_child, number, settings, stages));
+
+const struct lf_fields lf_sweep_fields = LF_FIELDS_PART(
+    lf_sweep,
+    LF_MEMBERS(lf_sweep, axes, seeds, max_parallel, metric_stage, metric, goal, max_core_hours),
+    LF_LIST(lf_sweep, children, sweep_child_fields, .needed = true));
+
 const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(
     lf_doc,
     LF_MEMBERS(lf_doc, lf_plan, run, short_name, project_id, user, host, version, rev, created),
@@ -91,6 +99,7 @@ const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(
     LF_MEMBERS(lf_doc, scheduler, share, pipeline, jobs, on_end, on_fail, on_time_limit_s, report,
                isolated),
     LF_RECORD(lf_doc, site, site_fields), LF_RECORD(lf_doc, loong_flow, lf_exe_fields),
+    LF_RECORD(lf_doc, sweep, lf_sweep_fields),
     LF_LIST(lf_doc, stages, lf_doc_stage_fields, .needed = true));
 
 /* ---- the document ---- */
@@ -192,6 +201,21 @@ static json_t *essence(const lf_doc *d)
     return o;
 }
 
+char *lf_doc_stage_text(const lf_doc_stage *st, lf_err *err)
+{
+    /* `options` is what was written, which may say the same in other words; what it means is in the
+     * classes and the inputs. */
+    static const char *const place[] = {"name", "path", "line", "column", "options"};
+    json_t *o = lf_fields_json(st, &lf_doc_stage_fields, err);
+    for (size_t i = 0; i < sizeof place / sizeof place[0]; i++)
+        json_object_del(o, place[i]);
+    char *text = o != NULL ? json_dumps(o, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+    if (o != NULL && text == NULL)
+        lf_fail(err, LF_ENOMEM, "out of memory");
+    json_decref(o);
+    return text;
+}
+
 bool lf_doc_same(const lf_doc *a, const lf_doc *b)
 {
     json_t *x = essence(a), *y = essence(b);
@@ -251,6 +275,16 @@ int lf_adopted_copy(lf_adopted *out, const lf_adopted *from, lf_err *err)
 void lf_adopted_fini(lf_adopted *a)
 {
     lf_fields_fini(a, &lf_adopted_fields);
+}
+
+void lf_sweep_fini(lf_sweep *s)
+{
+    lf_fields_fini(s, &lf_sweep_fields);
+}
+
+void lf_sweep_child_fini(lf_sweep_child *c)
+{
+    lf_fields_fini(c, &sweep_child_fields);
 }
 
 void lf_site_fini(lf_site *s)

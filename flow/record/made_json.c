@@ -19,6 +19,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/sys.h"
 #include "flow/record/fields.h"
 #include "flow/record/record.h"
 
@@ -32,7 +33,8 @@ static const struct lf_fields machine_fields =
 
 static int is_rank(const struct dirent *e)
 {
-    return lf_str_has_suffix(e->d_name, ".json") && strcmp(e->d_name, "cause.json") != 0;
+    return lf_str_has_suffix(e->d_name, ".json") && strcmp(e->d_name, "cause.json") != 0 &&
+           strcmp(e->d_name, LF_PROGRESS_FILE) != 0;
 }
 
 /* name: HOST.PID.json, which stands beside gpu.HOST.PID. */

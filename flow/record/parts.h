@@ -13,7 +13,8 @@ extern const struct lf_fields lf_proc_fields; /* lf_proc_id: host, boot, pidns, 
 extern const struct lf_fields lf_used_fields, lf_output_fields;
 /* Of the plan document: strict, and keep what they do not know. */
 extern const struct lf_fields lf_doc_fields, lf_doc_stage_fields, lf_spec_fields,
-    lf_resources_fields, lf_cost_fields, lf_adopted_fields, lf_doc_input_fields, lf_exe_fields;
+    lf_resources_fields, lf_cost_fields, lf_adopted_fields, lf_doc_input_fields, lf_exe_fields,
+    lf_sweep_fields;
 extern const struct lf_fields lf_doing_fields, lf_closing_fields;
 extern const struct lf_fields lf_sched_job_fields, lf_job_said_fields;
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 static const lf_unit units[] = {
-    {"loss", "Loss", "nats a token", LF_BETTER_LOW, NULL},
-    {"valid_loss", "Validation loss", "nats a token", LF_BETTER_LOW, NULL},
+    {"loss", "Loss", "nats", LF_BETTER_LOW, NULL},
+    {"valid_loss", "Validation loss", "nats", LF_BETTER_LOW, NULL},
     {"ln_vocab", "ln of the vocabulary", "nats: without any model", LF_BETTER_NONE, NULL},
     {"accuracy", "Accuracy", "share of 1", LF_BETTER_HIGH, "1: all are right"},
     {"valid_accuracy", "Validation accuracy", "share of 1", LF_BETTER_HIGH, "1: all are right"},
@@ -25,7 +25,6 @@ static const lf_unit units[] = {
     {"mfu", "Share of the peak", "share of 1", LF_BETTER_HIGH, NULL},
     {"gpu_util", "GPU in use", "share of time", LF_BETTER_HIGH, NULL},
     {"rss", "Resident memory", "bytes", LF_BETTER_NONE, NULL},
-    {"gpu_bytes", "GPU memory", "bytes", LF_BETTER_NONE, NULL},
     {"step_s", "Time of a step", "seconds", LF_BETTER_LOW, NULL},
     {"data_s", "Time for data in a step", "seconds", LF_BETTER_LOW, NULL},
     {"save_s", "Time of a save", "seconds", LF_BETTER_LOW, NULL},
@@ -36,6 +35,14 @@ static const lf_unit units[] = {
     {"docs", "Documents", "documents", LF_BETTER_NONE, NULL},
     {"batch", "Batch", "sequences", LF_BETTER_NONE, NULL},
     {"reward", "Reward", "", LF_BETTER_HIGH, NULL},
+    {"valid_reward", "Validation reward", "", LF_BETTER_HIGH, NULL},
+    {"valid_margin", "Validation margin", "chosen minus rejected", LF_BETTER_HIGH, NULL},
+    {"score", "Score", "", LF_BETTER_HIGH, NULL},
+    {"entropy", "Entropy of the policy", "nats a token", LF_BETTER_NONE, NULL},
+    {"planned_memory", "Planned memory", "bytes", LF_BETTER_NONE, NULL},
+    {"gpu_memory", "GPU memory", "bytes", LF_BETTER_NONE, NULL},
+    {"gpu_power", "Power of the GPU", "watts", LF_BETTER_NONE, NULL},
+    {"completion_length", "Length of completions", "tokens", LF_BETTER_NONE, NULL},
     {"margin", "Margin", "chosen minus rejected", LF_BETTER_HIGH, "0: no preference"},
     {"kl", "KL to the reference", "nats", LF_BETTER_NONE, NULL},
     {"bits_per_byte", "Bits a byte", "bits", LF_BETTER_LOW, "8: bytes without any model"},
@@ -74,6 +81,11 @@ lf_unit lf_unit_of(const char *key)
 const char *lf_better_word(enum lf_better b)
 {
     return b == LF_BETTER_LOW ? "lower" : b == LF_BETTER_HIGH ? "higher" : "";
+}
+
+const char *lf_loss_unit(const char *kind)
+{
+    return strcmp(kind, "pretrain") == 0 || strcmp(kind, "sft") == 0 ? "nats a token" : "nats";
 }
 
 const char *lf_fmt_value(char *buf, size_t cap, double v)

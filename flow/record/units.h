@@ -22,6 +22,8 @@ typedef struct lf_unit {
 lf_unit lf_unit_of(const char *key);
 /* "lower", "higher" or "". */
 const char *lf_better_word(enum lf_better b);
+/* Of the losses of a kind of stage: of models of language it is that of a token. */
+const char *lf_loss_unit(const char *kind);
 /* A number as people write it: 1.23M, 0.00152, 4.2103. Writes into buf and returns it. */
 const char *lf_fmt_value(char *buf, size_t cap, double v);
 

@@ -9,7 +9,8 @@
  *     "keys": [..], "series": [{"at"?: [rows], "v": [..], "lo"?: [..], "hi"?: [..]}]}]}]}
  *
  * at is missing where every row has a value. With bucket = 1, v are the values as they were
- * written; else v are means of the values of a row, lo and hi its lowest and highest one.
+ * written; else v are means of the values of a row in nine digits, lo and hi its lowest and highest
+ * one as they were written.
  */
 #include "config.h"
 
@@ -33,6 +34,15 @@ static void number(lf_buf *b, double v)
     if (strtod(text, NULL) != v)
         snprintf(text, sizeof text, "%.17g", v);
     lf_buf_adds(b, text);
+}
+
+/* Of values that stand in the page themselves, or are left out: nine digits. */
+static void mean(lf_buf *b, double v)
+{
+    if (isfinite(v))
+        lf_buf_addf(b, "%.9g", v);
+    else
+        lf_buf_adds(b, "null");
 }
 
 /* A text that can end no script: < stands in no other place of JSON than in texts. */
@@ -89,9 +99,11 @@ static void series(lf_buf *b, struct lists *l, const lf_facts_stage *s, size_t b
         const char *comma = n++ > 0 ? "," : "";
         lf_buf_addf(&l->at, "%s%zu", comma, rows);
         lf_buf_adds(&l->v, comma);
-        number(&l->v, r.sum / (double)r.n);
-        if (bucket == 1)
+        if (bucket == 1) {
+            number(&l->v, r.sum);
             continue;
+        }
+        mean(&l->v, r.sum / (double)r.n);
         lf_buf_adds(&l->lo, comma);
         number(&l->lo, r.lo);
         lf_buf_adds(&l->hi, comma);
@@ -110,7 +122,7 @@ static void series(lf_buf *b, struct lists *l, const lf_facts_stage *s, size_t b
 
 static void stage(lf_buf *b, struct lists *l, const lf_facts_stage *s, size_t most)
 {
-    const size_t n = s->records.n, bucket = n > most ? (n - 1) / most + 1 : 1;
+    const size_t n = s->records.n, rows = most / 2, bucket = n > most ? (n - 1) / rows + 1 : 1;
     lf_buf_adds(b, "{\"stage\":");
     quoted(b, s->view->plan->name);
     lf_buf_adds(b, ",\"kind\":");

@@ -108,12 +108,13 @@ function draw(fig) {
   var svg = fig.querySelector('svg'), ref = fig.dataset.ref ? +fig.dataset.ref : null;
   var log = view.logy || fig.dataset.log === '1', lines = [], x0 = Infinity, x1 = -Infinity,
       y0 = Infinity, y1 = -Infinity, positive = true, out = '';
-  fig.dataset.lines.split(' ').forEach(function (word) {
+  fig.dataset.lines.split(' ').forEach(function (word, place) {
     var p = points_of(word), colour = +word.split('.')[3];
     if (view.logx) p = p.filter(function (q) { return q.x > 0; });
     if (!p.length) return;
-    var m = view.smooth > 0 && p.length > 2 ? smoothed(p, view.smooth) : null;
-    lines.push({ word: word, points: p, mean: m, colour: colour % 8, dash: colour >= 8 });
+    /* a mean of a few validations would say something that none of them does */
+    var m = view.smooth > 0 && p.length >= 30 ? smoothed(p, view.smooth) : null;
+    lines.push({ place: place, points: p, mean: m, colour: colour % 8, dash: colour >= 8 });
     p.forEach(function (q) {
       x0 = Math.min(x0, q.x); x1 = Math.max(x1, q.x);
       y0 = Math.min(y0, q.lo); y1 = Math.max(y1, q.hi);
@@ -164,16 +165,18 @@ function nearest(points, x, fx) {
   });
   return best;
 }
-function name_of(fig, colour) {
-  var key = fig.querySelectorAll('.key')[colour], i, text = '';
+/* The legend has an entry for each word of data-lines. */
+function name_of(fig, place) {
+  var key = fig.querySelectorAll('figcaption .key')[place], i, text = '';
   for (i = key ? key.firstChild : null; i; i = i.nextSibling)
     if (i.nodeType === 3 && !text) text = i.textContent.trim();
   return text === 'last' ? '' : text;
 }
 function say(box, text, cls) {
   var div = document.createElement('div');
-  div.textContent = text;
-  if (cls) div.className = cls;
+  div.className = cls;
+  if (cls !== 'dim') div.appendChild(document.createElement('i'));
+  div.appendChild(document.createTextNode(text));
   box.appendChild(div);
 }
 function show(fig, x) {
@@ -188,15 +191,17 @@ function show(fig, x) {
   box.textContent = '';
   box.hidden = false;
   say(box, 'step ' + at.step + (view.x === 'step' ? '' : ', ' + view.x + ' ' + fmt(at.x)), 'dim');
-  all.forEach(function (e, i) {
-    var p = e[1], name = name_of(fig, i), m = e[0].mean ? e[0].mean[e[0].points.indexOf(p)] : null;
+  all.forEach(function (e) {
+    var p = e[1], name = name_of(fig, e[0].place), m = e[0].mean ? e[0].mean[e[0].points.indexOf(p)] : null;
     say(box, (name ? name + ' ' : '') + fmt(p.y) + (p.hi > p.lo ? ' (' + fmt(p.lo) + ' to ' + fmt(p.hi) + ')' : '') +
-        (m ? ', smoothed ' + fmt(m.y) : '') + (p.step !== at.step ? ' at step ' + p.step : ''));
+        (m ? ', smoothed ' + fmt(m.y) : '') + (p.step !== at.step ? ' at step ' + p.step : ''),
+        'key c' + e[0].colour + (e[0].dash ? ' dash' : ''));
   });
   var px = fig.fx(at.x), r = svg.getBoundingClientRect(), f = fig.getBoundingClientRect();
   var left = r.left - f.left + px / W * r.width, w = box.offsetWidth;
   box.style.left = Math.max(0, Math.min(left + 10 + w > f.width ? left - w - 10 : left + 10, f.width - w)) + 'px';
-  box.style.top = r.top - f.top + 6 + 'px';
+  /* many values would hide the curves that they are of: they stand below the picture */
+  box.style.top = (all.length > 3 ? r.bottom : r.top) - f.top + 6 + 'px';
   var cross = svg.querySelector('.cross');
   cross.setAttribute('d', 'M' + px.toFixed(1) + ' ' + TOP + 'V' + BOTTOM);
   cross.setAttribute('visibility', 'visible');

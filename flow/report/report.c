@@ -38,8 +38,9 @@ static void number_tile(lf_buf *b, double v, const char *what, const char *stage
 static void score_tiles(lf_buf *b, const lf_facts_stage *s)
 {
     const char *name = s->view->plan->name;
-    number_tile(b, lf_facts_lowest(s, "valid_loss", NULL), "best validation loss, nats a token",
-                name);
+    char what[64];
+    snprintf(what, sizeof what, "best validation loss, %s", lf_loss_unit(s->view->plan->kind));
+    number_tile(b, lf_facts_lowest(s, "valid_loss", NULL), what, name);
     if (lf_facts_key(s, "loss") >= 0)
         number_tile(b, lf_facts_last(s, "tokens"), "tokens trained on", name);
     for (size_t k = 0; k < s->keys.n; k++) {

@@ -95,9 +95,9 @@ int lf_report_resources(lf_buf *b, const lf_facts *f, lf_err *err);
 void lf_report_lineage(lf_buf *b, const lf_run_view *v);
 /* before: as in lf_report. */
 int lf_report_settings(lf_buf *b, const lf_run_view *v, const lf_run *before, lf_err *err);
-/* <script type="application/json" id="data">: all numbers of all stages. Of a stage with more than
- * LF_DATA_ROWS records, or a fourth of that where there are many runs, so many in a row become one
- * with mean, lowest and highest value. */
+/* <script type="application/json" id="data">: all numbers of all stages. A stage with more than
+ * LF_DATA_ROWS records, or a fourth of that where there are many runs, has at most half as many
+ * rows, each with mean, lowest and highest value of several records. */
 enum { LF_DATA_ROWS = 1000, LF_DATA_MANY_RUNS = 4 };
 void lf_report_data(lf_buf *b, const lf_facts *const *runs, size_t n);
 

@@ -311,6 +311,13 @@ static int runs_table(lf_buf *b, const struct several *v, lf_err *err)
 
 /* ---- curves ---- */
 
+static const char *unit_of(const lf_facts_stage *s, const char *key)
+{
+    return strcmp(key, "loss") == 0 || strcmp(key, "valid_loss") == 0
+               ? lf_loss_unit(s->view->plan->kind)
+               : lf_unit_of(key).unit;
+}
+
 static int overlay(lf_buf *b, const struct several *v, const char *stage, const char *key,
                    lf_err *err)
 {
@@ -331,7 +338,7 @@ static int overlay(lf_buf *b, const struct several *v, const char *stage, const 
     return n == 0 ? 0
                   : lf_report_plot(b, &any,
                                    &(lf_plot){.title = u.title,
-                                              .unit = u.unit,
+                                              .unit = unit_of(lines[0].of, key),
                                               .log_y = strcmp(key, "grad_norm") == 0,
                                               .lines = lines,
                                               .n = n},

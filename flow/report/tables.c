@@ -86,6 +86,10 @@ static const struct {
     {"loss", "valid_loss", "training", "validation", false, true},
     {"tokens_per_s", NULL, "throughput", NULL, false, false},
     {"grad_norm", NULL, "gradient norm", NULL, true, false},
+    {"reward", "valid_reward", "training", "validation", false, false},
+    {"accuracy", "valid_accuracy", "training", "validation", false, false},
+    {"margin", "valid_margin", "training", "validation", false, false},
+    {"kl", NULL, "KL", NULL, false, false},
     {"lr", NULL, "learning rate", NULL, false, false},
     {"model_flops_causal", NULL, "FLOP/s", NULL, false, false},
     {"mfu", NULL, "share", NULL, false, false},
@@ -111,7 +115,7 @@ static void compare_loss(lf_plot *p, const lf_facts_stage *s)
     const lf_real e = d == NULL                        ? (lf_real){.given = false}
                       : d->valid.unigram_entropy.given ? d->valid.unigram_entropy
                                                        : d->train.unigram_entropy;
-    if (!e.given || lf_facts_key(s, "loss") < 0)
+    if (!e.given || strcmp(s->view->plan->kind, "pretrain") != 0)
         return;
     p->ref_name = "counting words";
     p->ref = e.v;
@@ -124,12 +128,13 @@ static int known_curve(lf_buf *b, size_t i, const lf_facts_stage *s, const int a
     const lf_plot_line lines[] = {
         {known[i].key_name, s, known[i].key, at[0], at[1], known[i].best && known[i].over == NULL},
         {known[i].over_name, s, known[i].over, at[0], at[1], known[i].best}};
+    const bool loss = strcmp(known[i].key, "loss") == 0;
     lf_plot p = {.title = u.title,
-                 .unit = u.unit,
+                 .unit = loss ? lf_loss_unit(s->view->plan->kind) : u.unit,
                  .log_y = known[i].log_y,
                  .lines = lines,
                  .n = known[i].over != NULL && lf_facts_key(s, known[i].over) >= 0 ? 2 : 1};
-    if (strcmp(known[i].key, "loss") == 0)
+    if (loss)
         compare_loss(&p, s);
     return lf_report_plot(b, any, &p, err);
 }

@@ -63,6 +63,7 @@ static struct lf_attempt_rec record_of(const lf_attempt_args *a, int n, const ch
                                  .t = lf_wall_s(),
                                  .fresh = a->fresh,
                                  .script_sha256 = a->script_sha256,
+                                 .behind = a->behind,
                                  .resources = *a->resources};
     if (a->accepted != NULL)
         rec.accepted = *a->accepted;

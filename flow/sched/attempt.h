@@ -27,6 +27,7 @@ typedef struct lf_attempt_args {
     const lf_texts *accepted;  /* settings whose change does not restart the stage, or NULL */
     const char *script_sha256; /* NULL without a script */
     bool fresh;                /* start over */
+    const char *behind;        /* lf_attempt_rec.behind */
 } lf_attempt_args;
 
 /* Publish attempt.<N>.json with a new token; N is one above what the view has. LF_EBUSY: another

@@ -66,7 +66,8 @@ typedef struct lf_dry_stage {
     char *stage;
     LF_ROWS(lf_texts) commands; /* one for each link */
     char *script, *script_sha256;
-    lf_texts after; /* stages */
+    lf_texts after;  /* jobs that must succeed */
+    lf_texts behind; /* jobs of other children of a sweep that must have ended */
 } lf_dry_stage;
 typedef LF_ROWS(lf_dry_stage) lf_dry_stages;
 extern const struct lf_fields lf_dry_stage_fields;

@@ -49,6 +49,7 @@ static int write_attempt(void *work, size_t i, lf_err *err)
                          .resources = &l->resources,
                          .accepted = w->b->accepted,
                          .script_sha256 = l->sha,
+                         .behind = l->follows ? lf_batch_name(w, l->behind) : NULL,
                          .fresh = w->b->fresh};
     int rc = 0;
     if (l->reuse) {
@@ -126,8 +127,10 @@ static int send_links(lf_batch_work *w, size_t i, const char *script_path, struc
                              .link = k,
                              .n_links = l->n_links,
                              .prev = k > 1 ? job->ids.v[k - 2] : NULL,
-                             .after = &job->after};
-        req.held = k == 1 && job->after.n == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
+                             .after = &job->after,
+                             .behind = &job->behind};
+        req.held = k == 1 && job->after.n == 0 && job->behind.n == 0 &&
+                   (w->b->submitter->can & LF_CAN_HOLD) != 0;
         if (sent == NULL)
             rc = LF_ENOMEM;
         else if (e != NULL)
@@ -187,6 +190,8 @@ static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
     char path[PATH_MAX];
     struct lf_job_rec *job = lf_job_rec_new(err);
     int rc = job == NULL ? LF_ENOMEM : lf_batch_after(&job->after, w, i, err);
+    if (rc == 0)
+        rc = lf_batch_behind(&job->behind, w, i, err);
     if (rc == 0 && is_cancelled(w, i))
         rc = lf_fail(err, LF_EINVAL, "cancelled meanwhile");
     if (rc == 0)
@@ -240,11 +245,13 @@ static int name_jobs(lf_batch_work *w, size_t i, lf_err *err)
 static void tell_sent(lf_batch_work *w, size_t i)
 {
     const lf_lane *l = &w->lanes[i];
-    const lf_texts *after = &l->job->after;
+    const lf_texts *after = &l->job->after, *behind = &l->job->behind;
     lf_buf b;
     lf_buf_init(&b);
     for (size_t k = 0; k < after->n; k++)
         lf_buf_addf(&b, "%s%s", k > 0 ? ", " : " after ", after->v[k]);
+    for (size_t k = 0; k < behind->n; k++)
+        lf_buf_addf(&b, "%s%s", k > 0 ? ", " : " behind ", behind->v[k]);
     if (l->n_links > 1)
         lf_buf_addf(&b, ", %d links", l->n_links);
     lf_batch_tell(w, "%s: %s%s as job %s%s%s%s%s", lf_batch_name(w, i),

@@ -27,6 +27,8 @@ static int dry_stage(lf_dry_stages *rows, lf_batch_work *w, size_t i, lf_err *er
         return rc < 0 ? rc : LF_ENOMEM;
     row->after.given = row->commands.given = true;
     rc = lf_batch_after(&row->after, w, i, err);
+    if (rc == 0)
+        rc = lf_batch_behind(&row->behind, w, i, err);
     for (int k = 1; rc == 0 && k <= l->n_links; k++) {
         lf_texts *argv = lf_rows_add(&row->commands, sizeof *argv, err);
         lf_submit_req req = {.run = w->run,
@@ -40,8 +42,10 @@ static int dry_stage(lf_dry_stages *rows, lf_batch_work *w, size_t i, lf_err *er
                              .link = k,
                              .n_links = l->n_links,
                              .prev = k > 1 ? id : NULL,
-                             .after = &row->after};
-        req.held = k == 1 && row->after.n == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
+                             .after = &row->after,
+                             .behind = &row->behind};
+        req.held = k == 1 && row->after.n == 0 && row->behind.n == 0 &&
+                   (w->b->submitter->can & LF_CAN_HOLD) != 0;
         rc = argv == NULL ? LF_ENOMEM
                           : w->b->submitter->command(w->self, &req, l->script.data, argv, err);
         if (k < l->n_links || l->n_links > 1)
@@ -63,7 +67,7 @@ static const struct lf_fields command_fields = LF_FIELDS_BARE(
     lf_texts, {.key = "argv", .type = LF_FIELD_TEXTS}, /* the row itself is the list */);
 const struct lf_fields lf_dry_stage_fields = LF_FIELDS_SHOWN(
     lf_dry_stage, LF_MEMBERS(lf_dry_stage, stage), LF_LIST(lf_dry_stage, commands, command_fields),
-    LF_MEMBERS(lf_dry_stage, script, script_sha256, after));
+    LF_MEMBERS(lf_dry_stage, script, script_sha256, after, behind));
 
 void lf_dry_stages_fini(lf_dry_stages *l)
 {

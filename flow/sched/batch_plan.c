@@ -302,7 +302,7 @@ int lf_batch_plan(lf_batch_work *w, lf_err *err)
         if (rc == 0 && w->lanes[i].act == LF_LANE_SUBMIT && is_blocked(w, i))
             w->lanes[i].act = LF_LANE_BLOCKED;
     }
-    return rc;
+    return rc == 0 ? lf_batch_queue_children(w, err) : rc;
 }
 
 /* ---- the script ---- */

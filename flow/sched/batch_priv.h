@@ -32,6 +32,9 @@ typedef struct lf_lane {
     const lf_sched_job **found; /* ADOPT: jobs of the queue, by link; borrowed from it */
     size_t n_found;
     char why[400]; /* for people */
+    /* Of a child of a sweep that is submitted: the lane that it lies behind, where it does. */
+    bool follows;
+    size_t behind;
 } lf_lane;
 
 typedef struct lf_batch_work {
@@ -54,6 +57,11 @@ int lf_batch_plan(lf_batch_work *w, lf_err *err);
 int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err);
 /* Ids of the last jobs of what stage i needs and is not done. */
 int lf_batch_after(lf_texts *out, const lf_batch_work *w, size_t i, lf_err *err);
+
+/* batch_sweep.c: where the jobs of a sweep that are to be sent lie, of lanes that are decided; and
+ * what the job of lane i waits for the end of, at most one id. */
+int lf_batch_queue_children(lf_batch_work *w, lf_err *err);
+int lf_batch_behind(lf_texts *out, const lf_batch_work *w, size_t i, lf_err *err);
 
 /* batch_act.c: steps 3 to 7. */
 int lf_batch_act(lf_batch_work *w, lf_err *err);

@@ -21,6 +21,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/plan/sweep.h"
 #include "flow/record/record.h"
 #include "flow/run/classify.h"
 #include "flow/run/select.h"
@@ -353,6 +354,20 @@ static void look_for_cancel(struct driver *dr)
     }
 }
 
+/* May one more stage of a child of a sweep be started beside those that run? */
+static bool sweep_has_room(const struct driver *dr, size_t i)
+{
+    const lf_sweep *sweep = &dr->run->plan->sweep;
+    int64_t n = 0;
+    if (!sweep->max_parallel.given || !lf_sweep_is_child(name_of(&dr->view.stages[i])))
+        return true;
+    for (size_t k = 0; k < dr->view.n; k++)
+        if (lf_sweep_is_child(name_of(&dr->view.stages[k])) &&
+            (dr->lanes[k].job != NULL || dr->view.stages[k].state == LF_STATE_RUNNING))
+            n++;
+    return n < sweep->max_parallel.v;
+}
+
 static int round_of(struct driver *dr, int *running, lf_err *err)
 {
     int rc = collect(dr, running, err);
@@ -365,7 +380,7 @@ static int round_of(struct driver *dr, int *running, lf_err *err)
     }
     lf_view_mark_needed(&dr->view, dr->selected);
     for (size_t i = 0; rc == 0 && i < dr->view.n && *running < dr->d->jobs; i++)
-        if (can_submit(dr, i)) {
+        if (can_submit(dr, i) && sweep_has_room(dr, i)) {
             rc = submit_stage(dr, i, err);
             (*running)++;
         }

@@ -24,8 +24,9 @@ typedef struct lf_drive {
     lf_select select;
     void (*say)(void *user, const char *text); /* one line of progress; may be NULL */
     /* The run as it is now, several times a second; may be NULL. With it `say` is told of logs only
-     * what has to stay: validations and warnings. selected: of each stage, does this drive run it?
-     * v NULL: a stage has ended, so that what was shown is out of date, or the drive is over. */
+     * what has to stay: validations, warnings and notes. selected: of each stage, does this drive
+     * run it? v NULL: a stage has ended, so that what was shown is out of date, or the drive is
+     * over. */
     void (*look)(void *user, const lf_run_view *v, const bool *selected);
     void *user;
 } lf_drive;

@@ -11,9 +11,9 @@
  * on_fail is run at the end of a failed run, then on_end at any end.
  *
  * Who runs them: on this machine the driver (run, resume) after its last stage; with a batch
- * scheduler the first command that sees the end, which is `submit --wait` or `resume --wait`, or
- * `tick`. Jobs do not: they know only of themselves, and compute nodes often have no network. Only
- * the owner of the run's directory runs its commands.
+ * scheduler the first command that sees the end, which is `submit --wait` or `resume --wait`,
+ * `cancel` of the whole run, or `tick`. Jobs do not: they know only of themselves, and compute
+ * nodes often have no network. Only the owner of the run's directory runs its commands.
  *
  * At most once: before the first command a record is published with link(2) whose name counts the
  * attempts and starts of the run. Whoever finds it runs nothing. So a run that goes on and ends

@@ -118,6 +118,28 @@ int lf_submit_values(lf_tmpl_values *v, const lf_submit_req *req, lf_err *err)
     return rc == 0 ? lf_tmpl_raw(v, "EXTRA", &r->extra, err) : rc;
 }
 
+/* ---- what a job waits for ---- */
+
+static void add_clause(lf_buf *out, const char *word, const lf_texts *ids, const char **before)
+{
+    for (size_t i = 0; ids != NULL && i < ids->n; i++) {
+        if (i == 0)
+            lf_buf_addf(out, "%s%s", *before, word);
+        lf_buf_addf(out, ":%s", ids->v[i]);
+        *before = ",";
+    }
+}
+
+void lf_submit_dependency(lf_buf *out, const char *prefix, const lf_submit_req *req)
+{
+    if (req->prev != NULL) {
+        lf_buf_addf(out, "%safterany:%s", prefix, req->prev);
+        return;
+    }
+    add_clause(out, "afterok", req->after, &prefix);
+    add_clause(out, "afterany", req->behind, &prefix);
+}
+
 /* ---- names ---- */
 
 void lf_submit_job_name(char *buf, size_t cap, const lf_submit_req *req)

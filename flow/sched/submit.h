@@ -59,6 +59,9 @@ typedef struct lf_submit_req {
     bool held;          /* LF_CAN_HOLD and nothing to wait for: submit it held, release() follows */
     /* link 1: ids of the last jobs of upstream stages that are not done: afterok on all */
     const lf_texts *after;
+    /* link 1: ids of jobs whose end is waited for, however it comes (max_parallel): afterany; NULL
+     * or empty: none */
+    const lf_texts *behind;
 } lf_submit_req;
 
 /* Jobs that somebody wants to know of. */
@@ -141,6 +144,9 @@ int lf_submit_wrapper(lf_texts *argv, const lf_submit_req *req, lf_err *err);
  * MAIL_TYPES, raw PROLOGUE EXTRA. What was not given is absent; NODES, RANKS are at least 1, CPUS
  * absent without `cpus` but CPUS_PER_NODE then counts 1 for each rank. Added to v. */
 int lf_submit_values(lf_tmpl_values *v, const lf_submit_req *req, lf_err *err);
+/* "afterok:1:2,afterany:3" behind prefix; a link waits for the one before it only. Nothing is added
+ * where there is nothing to wait for. */
+void lf_submit_dependency(lf_buf *out, const char *prefix, const lf_submit_req *req);
 /* The job's name for schedulers that take long ones: "<stage>-<token>" with ".<link>" for link >
  * 1. */
 void lf_submit_job_name(char *buf, size_t cap, const lf_submit_req *req);

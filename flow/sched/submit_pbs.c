@@ -114,16 +114,10 @@ static int push_text(lf_texts *argv, const char *option, lf_buf *value, lf_err *
 
 static int add_dependency(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 {
-    if (req->prev == NULL && (req->after == NULL || req->after->n == 0))
-        return 0;
     lf_buf b;
     lf_buf_init(&b);
-    lf_buf_adds(&b, req->prev != NULL ? "depend=afterany:" : "depend=afterok");
-    if (req->prev != NULL)
-        lf_buf_adds(&b, req->prev);
-    for (size_t i = 0; req->prev == NULL && i < req->after->n; i++)
-        lf_buf_addf(&b, ":%s", req->after->v[i]);
-    int rc = push_text(argv, "-W", &b, err);
+    lf_submit_dependency(&b, "depend=", req);
+    int rc = b.len > 0 ? push_text(argv, "-W", &b, err) : 0;
     lf_buf_fini(&b);
     return rc;
 }

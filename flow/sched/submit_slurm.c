@@ -125,17 +125,13 @@ static int add_log(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 
 static int add_dependency(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 {
-    if (req->prev == NULL && (req->after == NULL || req->after->n == 0))
-        return 0;
     lf_buf b;
     lf_buf_init(&b);
-    lf_buf_addf(&b, "--dependency=%s", req->prev != NULL ? "afterany:" : "afterok");
-    if (req->prev != NULL)
-        lf_buf_adds(&b, req->prev);
-    for (size_t i = 0; req->prev == NULL && i < req->after->n; i++)
-        lf_buf_addf(&b, ":%s", req->after->v[i]);
-    int rc = lf_texts_add(argv, b.data, err);
-    if (rc == 0)
+    lf_submit_dependency(&b, "--dependency=", req);
+    int rc = lf_buf_check(&b, err);
+    if (rc == 0 && b.len > 0)
+        rc = lf_texts_add(argv, b.data, err);
+    if (rc == 0 && b.len > 0)
         rc = lf_texts_add(argv, "--kill-on-invalid-dep=yes", err);
     lf_buf_fini(&b);
     return rc;

@@ -32,13 +32,18 @@ static bool validates(const char *line)
     return at != NULL && strspn(at + strlen(" valid "), "-0123456789") > 0;
 }
 
+static bool notes(const char *line)
+{
+    return strstr(line, ": note: ") != NULL;
+}
+
 static enum weight weight_of(const char *line)
 {
     if (line[0] == '\0' || strstr(line, ": debug: ") != NULL || strstr(line, ": saved ") != NULL)
         return LINE_SKIP;
     if (strstr(line, ": warning: ") != NULL)
         return LINE_WARNING;
-    bool must = validates(line) || strstr(line, ": done: ") != NULL;
+    bool must = validates(line) || strstr(line, ": done: ") != NULL || notes(line);
     return must ? LINE_MUST : LINE_PLAIN;
 }
 
@@ -93,7 +98,8 @@ void lf_talk_on(lf_talk *t, const lf_start *start, void (*say)(void *user, const
         end = strchr(at, '\n');
         *end = '\0';
         enum weight w = weight_of(at);
-        if (t->brief && w == LINE_MUST && !validates(at)) /* the stage's closing line has it */
+        if (t->brief && w == LINE_MUST && !validates(at) &&
+            !notes(at)) /* the stage's closing line has it */
             w = LINE_PLAIN;
         if (w == LINE_SKIP || (w == LINE_PLAIN && (t->brief || left_out-- > 0)) ||
             (w != LINE_PLAIN && musts++ >= MOST_LINES))

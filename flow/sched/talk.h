@@ -17,7 +17,7 @@ typedef struct lf_talk {
     int epoch;      /* the start whose log it is */
     int64_t at;     /* bytes of the log that were told */
     int64_t warned; /* warnings among them */
-    bool brief;     /* tell only lines with a validation or a warning; stays */
+    bool brief;     /* tell only lines with a validation, a warning or a note; stays */
 } lf_talk;
 
 /* Tell what the log of `start` has got since the last call. A log that cannot be read says

@@ -59,6 +59,16 @@ like out 'STAGE.OPTION' "help tells what there is"
 "$LF" status --all --json >js
 is "$(tr -d ' \n' <js | grep -o '"first.factor":"[^"]*"')" '"first.factor":"2"' "JSON has the settings of each run"
 
+# Sorted by any column.
+order() { all -o label "$@"; sed 1d out | tr '\n' ' '; }
+is "$(order --sort best)" "demo-3 demo-2 demo-1 " "the smallest loss first"
+is "$(order --sort=-best)" "demo-1 demo-2 demo-3 " "the largest first"
+is "$(order --sort second.steps)" "demo-1 demo-2 demo-3 " "by a setting, as a number"
+is "$(order --sort first.factor)" "demo-3 demo-1 demo-2 " "what is equal stays newest first"
+is "$(order --sort label)" "demo-1 demo-2 demo-3 " "by a text"
+runs 2 "$LF" status --sort bset
+like err '^loong-flow status: --sort: no run shown has a column, setting or metric "bset"; did you mean' "by what is there"
+
 # Tags have a column when there are some.
 grep -q TAGS o && false; all; grep -q TAGS out
 is $? 1 "no tags, no column"
@@ -74,4 +84,4 @@ utc=$(TZ=Asia/Shanghai "$LF" status -a -o created_text --utc | sed -n 2p)
 local=$(TZ=Asia/Shanghai "$LF" status -a -o created_text | sed -n 2p)
 is "$local" "$(TZ=Asia/Shanghai date -d "$utc" '+%Y-%m-%d %H:%M:%S')" "local times"
 is "$(TZ=Asia/Shanghai "$LF" status -a --json | grep -c '"created": [0-9.]*')" 3 "seconds in JSON"
-finish 17
+finish 24

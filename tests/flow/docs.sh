@@ -35,6 +35,15 @@ like h '^  --since WHEN ' "a text has a word for what it is"
 is "$("$LF_BUILDDIR/stages/lf-pretrain" --help | sed -n 's/^\([A-Z][a-z ]*\):$/\1/p' | tr '\n' ',')" \
     "Data,Model,Length and batch,Learning rate and optimizer,Precision and memory,Validation and logs,Saving,Samples while training,Running,Command line," \
     "options of a stage by groups"
+"$F" help pretrain >h
+"$LF_BUILDDIR/stages/lf-pretrain" --help | cmp -s - h
+ok $? "help of a kind is the --help of its program"
+"$F" help lr >h
+is "$(grep -c '^kind =.* pretrain' h) $(grep -c '^  --lr=X ' h) $(grep -c '^  Identity: ' h)" "1 5 5" "help of an option, once for each meaning"
+"$F" help seq-length >h
+like h '^kind = pretrain sft rm dpo$' "with the kinds that share it"
+runs 2 "$F" help max_steps
+like err 'is no command, kind of stage or option; here it is "steps"' "and knows names of others"
 runs 2 "$F" completion man nothing
 for e in 0 1 2 4 5 6 7 8 9 75; do
     sed -n '/^.SH EXIT/,/^.SH FILES/p' m | grep -q "^.B $e\$" || missing="$missing $e"
@@ -46,19 +55,64 @@ like h '^  75 +stopped' "--help lists them too"
 "$F" completion >c.bash
 cmp -s c.bash "$LF_BUILDDIR/flow/loong-flow.bash"; ok $? "the built bash file is what the program prints"
 if command -v bash >/dev/null; then
+    # In a project with runs: what is in it is completed, too.
+    mkdir -p comp bin && ln -s "$LF" bin/loong-flow
+    (cd comp && pipeline && "$LF" run --quiet && "$LF" run --quiet --set first.factor=2 && "$LF" tag latest best) || exit 1
     cat >try.bash <<'END'
-. ./c.bash
-t() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _loong_flow; echo "${COMPREPLY[*]}"; }
+. ../c.bash
+t() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _loong_flow loong-flow; echo "${COMPREPLY[*]}"; }
 t loong-flow stat
 t loong-flow status --col
 t loong-flow metrics --format pl
+t loong-flow status demo
+t loong-flow gc --keep ""
+t loong-flow metrics ""
+t loong-flow metrics demo-1/s
+t loong-flow metrics first --key ""
+t loong-flow logs --run demo-1 l
+t loong-flow logs --run = demo-1 l
+t loong-flow metrics first --key = l
+t loong-flow metrics first --key =
+t loong-flow run --until s
+t loong-flow run --set second.fac
+t loong-flow resume demo-1 --accept fac
+t loong-flow init p
+t loong-flow status --state pu
+t loong-flow run pipe
+t loong-flow status nothing
+t loong-flow nothing ""
+cd / && t loong-flow metrics ""
 END
-    bash try.bash >o 2>&1
-    is "$(cat o)" "status
+    (cd comp && PATH=$T/bin:$PATH bash ../try.bash) >o 2>&1
+    cat >want <<'END'
+status
 --columns
-plot" "bash completes commands, options and choices"
+plot
+demo-1 demo-2
+demo-1 demo-2 latest best
+demo-1 demo-2 latest best first second last
+demo-1/second
+loss score
+last
+last
+loss
+loss score
+second
+second.factor=
+factor
+pretrain
+purged
+pipeline.ini
+
+
+
+END
+    sort_words() { awk '{ n = split($0, w, " "); for (i = 1; i <= n; i++) for (k = i + 1; k <= n; k++) if (w[k] < w[i]) { x = w[i]; w[i] = w[k]; w[k] = x } line = ""; for (i = 1; i <= n; i++) line = line " " w[i]; print line }' "$1"; }
+    sort_words o >o.sorted
+    sort_words want | diff - o.sorted >d
+    ok $? "bash completes commands, options, choices, runs, stages, metrics, settings, uses and files" "$(cat d)"
 else
-    skip "bash completes commands, options and choices" "no bash"
+    skip "bash completes commands, options, choices, runs, stages, metrics, settings, uses and files" "no bash"
 fi
 "$F" completion zsh >c.zsh
 if command -v zsh >/dev/null; then zsh -n c.zsh; ok $? "zsh can read its file"; else skip "zsh can read its file" "no zsh"; fi
@@ -71,4 +125,4 @@ for f in c.zsh c.fish; do
 done
 is "$(tr -cd "'" <c.zsh | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
 runs 2 "$F" completion tcsh
-finish 44
+finish 51

@@ -65,6 +65,21 @@ wait $p
 is "$? $(told)" "75 end stopped " "a run that was stopped"
 let_go
 
+# A cancelled run: by the driver, or by cancel when that has gone.
+: >told
+hold
+"$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 20 sh -c "$LF status | grep -q 'first .*running .*[1-9]/'"
+runs 0 "$LF" cancel
+wait $p
+is "$(told)" "end cancelled " "a run that was cancelled" "$(cat o)"
+let_go
+: >told
+runs 0 "$LF" cancel
+is "$(told)" "" "cancelling it again tells nothing"
+
 # Whoever was first has told it: the record stands before the command runs.
 : >told
 hold
@@ -113,4 +128,38 @@ until_true 30 sh -c "$LF tick >/dev/null 2>&1; test -s $T/told"
 is "$(told)" "fail failed end failed " "without it tick does"
 runs 0 "$LF" tick
 is "$(told)" "fail failed end failed " "once"
-finish 39
+
+# cancelled NAME: submitted, cancelled while it runs, told once
+cancelled() {
+    : >told
+    hold
+    runs 0 "$LF" submit --new --set "first.hold=$HOLD"
+    until_true 30 sh -c "$LF status | grep -q 'first .*running'"
+    runs 0 "$LF" cancel
+    let_go
+    until_true 30 sh -c "$LF tick >/dev/null 2>&1; test -s $T/told"
+    is "$(told)" "end cancelled " "$1: a cancelled run is told, by cancel or by the next tick"
+    runs 0 "$LF" tick
+    runs 0 "$LF" tick "$(run_id)"
+    is "$(told)" "end cancelled " "$1: once"
+    is "$(sed -n 's/^LF_STATE=//p' env.end)" cancelled "$1: with its state"
+}
+cancelled slurm
+fakeslurm stop
+
+# --- with PBS ---
+. "$LF_SRCDIR/tests/flow/fakes/pbs/lib.sh"
+trap 'pbs_down >/dev/null 2>&1; cleanup' EXIT
+pbs_up openpbs kill_delay=10
+printf '[site]\nscheduler = pbs\npoll = 1s\ncommand_timeout = 20s\nsettle = 0s\n' >site.ini
+: >told
+runs 0 "$LF" submit --new --wait
+is "$(told)" "end done " "PBS: submit --wait tells the end"
+: >told
+runs 0 "$LF" submit --new --set first.fail_at=3 --set first.retries=0
+until_true 30 sh -c "$LF status | grep -q 'first .*failed'"
+until_true 30 sh -c "$LF tick >/dev/null 2>&1; test -s $T/told"
+is "$(told)" "fail failed end failed " "PBS: without it tick does"
+cancelled PBS
+pbs_down
+finish 61

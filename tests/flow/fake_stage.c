@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,12 +177,21 @@ static int one_step(struct work *w, lf_err *err)
     w->step++;
     w->made++;
     chain(w->state, "step");
+    /* What a sweep compares depends on the settings. A value that is not finite (note = nan) is
+     * left out, as the training stages do. */
+    const char *note = lf_optset_str(w->o, "note");
+    const double off = lf_optset_float(w->o, "factor") - 2, add = note != NULL ? atof(note) : 0;
+    const double score = off * off + 1.0 / (double)w->step + 0.01 * add;
     const int64_t every = lf_optset_int(w->o, "valid_every");
     const double loss = 10.0 / (double)w->step;
     int n = snprintf(text, sizeof text, "{\"step\":%lld,\"loss\":%.6f", (long long)w->step, loss);
     if (every > 0 && w->step % every == 0)
         n += snprintf(text + n, sizeof text - (size_t)n, ",\"valid_loss\":%.6f", loss + 1);
-    n += snprintf(text + n, sizeof text - (size_t)n, ",\"t\":%.3f}", lf_wall_s());
+    n += snprintf(text + n, sizeof text - (size_t)n, ",\"t\":%.3f", lf_wall_s());
+    if (isfinite(score) || w->step == 1)
+        n += snprintf(text + n, sizeof text - (size_t)n, ",\"score\":%.6f",
+                      isfinite(score) ? score : 1.0);
+    n += snprintf(text + n, sizeof text - (size_t)n, "}");
     int rc = lf_frame_append(w->metrics, text, (size_t)n, err);
     snprintf(path, sizeof path, "%s/ck-%lld", w->out, (long long)w->step);
     if (rc == 0)

@@ -13,8 +13,10 @@ check_PROGRAMS += tests/flow/on_tty
 tests_flow_on_tty_SOURCES = tests/flow/on_tty.c
 TESTS += tests/flow/console.sh
 EXTRA_DIST += tests/flow/console.sh
-TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh
-EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh
+TESTS += tests/flow/models.sh
+EXTRA_DIST += tests/flow/models.sh
+TESTS += tests/flow/sweep.sh tests/flow/sweep_slurm.sh tests/flow/sweep_pbs.sh
+EXTRA_DIST += tests/flow/sweep.sh tests/flow/sweep_slurm.sh tests/flow/sweep_pbs.sh
 
 # A directory that runs elsewhere.
 TESTS += tests/flow/bundle.sh

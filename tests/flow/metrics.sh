@@ -39,7 +39,7 @@ like err '--lines belongs to --format table and csv' "a plot has no lines"
 
 # Metrics by name.
 runs 2 "$LF" metrics train --key vald_loss
-like err 'there is no metric "vald_loss", did you mean valid_loss\?; stage train has loss, valid_loss' "a wrong metric lists what there is"
+like err 'there is no metric "vald_loss", did you mean valid_loss\?; stage train has loss, score, valid_loss' "a wrong metric lists what there is"
 is "$("$LF" metrics train --key valid_loss,loss --lines 1 | sed -n 1p | tr -s ' ')" "step valid_loss (nats) loss (nats)" "a list, in its order"
 is "$("$LF" metrics train --key valid_loss --format csv | sed -n 18p)" "17,1.588235" "CSV of one metric"
 "$LF" metrics short >out

@@ -268,4 +268,10 @@ runs 0 "$LF" doctor --data corpus.txt --tokenizer made/tokenizer --seq-length 10
 like out '^  longer than seq_length = 100: 1 rows \(100.0 %\); 20[0-9][0-9] tokens' "doctor --data tells what does not fit"
 runs 2 "$LF" show --samples 3
 like err '^loong-flow show: --samples is of `loong-flow show shards`$' "its options go with the word"
-finish 97
+ckpt=$(ls -d loong-data/*/runs/*/train/*/out/checkpoints/step-* | head -n 1)
+"$LF_BUILDDIR/stages/lf-convert" --inspect --from "$ckpt" >out
+is "$(sed -n 's/^  "\(form\|family\|parameters\|optimizer_tensors\)": //p' out | tr -d '\n') $(grep -c '"weight"' out) $(grep -c adam out)" \
+    '"checkpoint","llama3",147776,42, 21 0' "a checkpoint begins with its summary, and its moments are counted"
+"$LF_BUILDDIR/stages/lf-convert" --inspect --moments --from "$ckpt" >out
+is "$(grep -c '"weight"' out) $(grep -c adam out)" "21 42" "and listed on demand"
+finish 99

@@ -26,7 +26,7 @@ done
 said "a pipeline file that is not there" 8 'no pipeline file' 'nothere.ini' 'loong-flow init' "$LF" plan nothere.ini
 runs 0 "$LF" init
 like out '^wrote pipeline.ini for pretrain \(others: tokenize, sft, .*init --list.*loong-flow plan pipeline.ini$' "init tells which use it took, and the others"
-said "init over a file" 1 'exists already and is left as it is' 'pipeline.ini' '-o FILE writes another' "$LF" init
+said "init over a file" 1 'exists and is left alone' 'pipeline.ini' '-o FILE writes another' "$LF" init
 runs 0 "$LF" init sft -o mine.ini
 like out '^wrote mine.ini for sft; edit it, then: loong-flow plan mine.ini$' "init with a use says no more than needed"
 

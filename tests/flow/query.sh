@@ -3,6 +3,8 @@
 # Asking: every command answers, in text and in JSON, and the answers are right.
 . "$LF_SRCDIR/tests/flow/lib.sh"
 pipeline
+LF_MODELS_DIR=$LF_SRCDIR/models
+export LF_MODELS_DIR
 sed 's/steps = 30/steps = 12/' pipeline.ini >p && cp p pipeline.ini
 runs 8 "$LF" status
 like err 'no loong-flow project' "no project: said so"
@@ -26,7 +28,7 @@ words() { # what to give a command so that it answers and changes nothing
 }
 silent=" run submit resume tag note tick " # say nothing in text when there is nothing to say
 for cmd in $("$LF" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
-    case $cmd in launch) continue ;; esac # prints what its ranks print
+    case $cmd in launch | sweep) continue ;; esac # prints what its ranks print; wants a sweep (sweep.sh)
     w=$(words $cmd)
     "$LF" $cmd $w --json >js 2>err
     code=$?
@@ -43,6 +45,11 @@ for what in sync rebuild "backup copy.db" "sql select(1)"; do
     "$LF" ledger $what --json >js 2>err && grep -q '"schema": 1' js
     ok $? "--json: ledger $what" "$(cat err)"
 done
+runs 2 "$LF" ledger sql "select * from runs"
+like err 'no such table: runs; there are adopt, artifact, attempt, .* run, .*stage_state' "ledger sql: a wrong table lists the tables"
+unlike err 'sqlite|walked' "but none of the file's own"
+runs 2 "$LF" ledger sql "select nme from run"
+like err 'no such column: nme; run has run, name, ' "ledger sql: a wrong column lists the columns"
 "$LF" status --all --json >js
 like js '"schema": 1' "--json: status --all"
 unlike js 'null' "what is not known is not there"
@@ -144,7 +151,11 @@ for use in $(awk '{ print $1 }' uses); do
     ok $? "init $use writes a valid pipeline" "$(cat err)"
 done
 runs 1 "$LF" init pretrain --output pretrain.ini
-like err 'exists' "init overwrites nothing"
+like err 'pretrain.ini exists and is left alone; -o FILE' "init overwrites nothing, and says what to do"
+mkdir bare
+(cd bare && "$LF" init >../out 2>&1)
+like out 'wrote pipeline.ini for pretrain' "init says for which use"
+like out 'init --list' "and that there are others"
 cd ..
 runs 0 "$LF" report --output r.html
 like r.html '<svg' "the report has plots"
@@ -153,4 +164,4 @@ unlike r.html 'https?://[^w]' "and fetches nothing"
 runs 0 "$LF" report --output r2.html
 unlike r2.html '<b>failed' "log text is escaped in HTML"
 like r2.html '&lt;b&gt;failed' "(it is there)"
-finish 158
+finish 168

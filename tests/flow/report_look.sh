@@ -55,6 +55,12 @@ addEventListener("load", function () {
   var range = document.querySelector("#controls input[type=range]");
   range.value = .9; range.dispatchEvent(new Event("input"));
   root.dataset.smooth = f.querySelectorAll("path.raw").length;
+  var keep = URL.createObjectURL, saved;
+  URL.createObjectURL = function (blob) { saved = blob; return keep.call(URL, blob); };
+  HTMLAnchorElement.prototype.click = function () { root.dataset.file = this.download; };
+  document.querySelector("#controls button").click();
+  root.dataset.bytes = saved.size;
+  root.dataset.kept = sessionStorage.getItem("loong-flow");
 });
 </script>
 END
@@ -73,6 +79,9 @@ for w in 1400 500; do
     case $(fact tip) in 'step '*training*validation*) v=0 ;; *) v=1 ;; esac
     ok $v "one at $w: values under the pointer" "$(fact tip)"
     is "$(fact axis) $(fact smooth)" "true 2" "one at $w: the axis is tokens, both lines are smoothed"
+    [ "$(fact file)" = report.csv ] && [ "$(fact bytes)" -gt 50000 ]; ok $? "one at $w: the data are saved as CSV" "$(fact file) $(fact bytes)"
+    case $(fact kept) in *tokens*0.9*) v=0 ;; *) v=1 ;; esac
+    ok $v "one at $w: a page that reloads keeps axis and smoothing" "$(fact kept)"
     look all $w
     [ "$(fact lines)" -ge 1 ]; ok $? "all at $w: lines"
     look failed $w
@@ -99,4 +108,4 @@ for p in one all; do
         cmp -s "$p-$w-light.png" "$p-$w-dark.png"; is $? 1 "$p at $w: dark is another picture"
     done
 done
-finish 46
+finish 50

@@ -90,6 +90,11 @@ like r.html '<b class="prompt">the &lt;i&gt;line&lt;/i&gt; &amp;</b>' "the promp
 text=$(sed -n 's/.*"text":"\([^"\\<&>]*\).*/\1/p' "$(stage_dir generate)/out/text/out.jsonl" | head -c 8)
 grep -qF "&amp;</b>$text" r.html; ok $? "and what the model wrote behind it" "$text"
 for st in tokenize train eval; do same r.html "$one" $st "$st: numbers of the page are those of metrics"; done
+# Hours are those since the start was claimed.
+last=$("$LF" metrics train --json | tr ',{}' '\n\n\n' | sed -n 's/^ *"t": *\([0-9.]*\).*/\1/p' | tail -n 1)
+hours=$(grep '"stage":"train"' r.html | sed -n 's/.*"hours":\[\([^]]*\)\].*/\1/p' | tr ',' '\n' | tail -n 1)
+awk -v h="$hours" -v a="$t" -v b="$last" 'BEGIN { d = h * 3600 - (b - a); exit !(b > a && d < 0.05 && d > -0.05) }'
+ok $? "the axis of hours begins with the start" "$hours hours, claimed at $t, last record at $last"
 like r.html 'counting words' "the loss has the level of counting words"
 unlike r.html 'http-equiv="refresh"' "a page of a run that is over does not reload"
 
@@ -149,4 +154,4 @@ runs 0 "$LF" report --all --output a.html
 cmp -s a.html b.html || like a.html "<h1>2 runs</h1>" "--all has both"
 runs 2 "$LF" report --all "$one"
 like err 'not both' "or some, not both"
-finish 67
+finish 68

@@ -52,7 +52,17 @@ FAKE_NVML=old run old
 is "$rc $(any old)" "0 0" "nor of a library that does not start"
 FAKE_NVML=silent run silent
 is "$rc $(grep -o '"gpu_[^,]*' "$dir/silent.jsonl" | tr '\n' ' ')" '0 "gpu_memory":123456789 ' "what the device does not tell is left out"
+# Where the wrapper keeps the ranks of a start, each names its GPU.
+mkdir "$dir/ranks" "$dir/ranks-cpu"
+LF_RANKS_DIR=$dir/ranks
+export LF_RANKS_DIR
+run named --gpu-interval 0
+grep -q '[A-Za-z].*, driver [0-9]' "$dir"/ranks/gpu.*
+ok $? "a rank leaves the name of its GPU for reports" "$(ls "$dir/ranks") $(cat "$dir"/ranks/gpu.* 2>&1)"
+LF_RANKS_DIR=$dir/ranks-cpu
 run cpu --device cpu
 is "$rc $(any cpu)" "0 0" "a CPU has none"
+is "$(ls "$dir"/ranks-cpu | grep -c gpu)" 0 "and no GPU is named"
+unset LF_RANKS_DIR
 
-finish 7
+finish 9

@@ -280,6 +280,7 @@ bad_line "bad.jsonl:2:" "broken JSON" '{"prompt": "x"'
 printf '{"id":"far","prompt_token_ids":[5000]}\n' >"$dir/bad.jsonl"
 fails 1 "request 'far': token 5000 is outside the vocabulary of 320" "a token outside the vocabulary" --prompts "$dir/bad.jsonl"
 awk 'BEGIN { printf "{\"id\":\"long\",\"prompt_token_ids\":[1"; for (i = 0; i < 300; i++) printf ",1"; print "]}" }' >"$dir/bad.jsonl"
+fails 1 "is 256 with room for one more; shorten it, or set truncate_prompt_tokens = 128 to keep its end" "a prompt beyond the context says what to do" --prompts "$dir/bad.jsonl"
 fails 1 "request 'long': the prompt has 301 tokens" "a prompt beyond the context" --prompts "$dir/bad.jsonl"
 : >"$dir/bad.jsonl"
 fails 1 "holds no requests" "an empty file" --prompts "$dir/bad.jsonl"
@@ -333,4 +334,4 @@ printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc 
 ckpt=flip
 fails 1 "flip" "a checkpoint with a flipped byte is refused" $tok x
 
-finish 124
+finish 125

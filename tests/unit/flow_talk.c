@@ -96,6 +96,22 @@ static void test_many_warnings(char *dir)
            (long long)t.warned);
 }
 
+/* On a terminal a live line stands for the rest. */
+static void test_brief(char *dir)
+{
+    lf_talk t = {.brief = true};
+    lf_start start = {.epoch = 3, .dir = dir};
+    log_text(dir, "w",
+             "lf-x: step 1 loss 2\nlf-x: step 2 loss 2 valid 3.5 grad 1\nlf-x: warning: odd\n"
+             "lf-x: valid bits_per_byte 2.9\nlf-x: done: 2 steps\nlf-x: note: others are busy\n");
+    more(&t, &start);
+    tap_str(told,
+            "  lf-x: step 2 loss 2 valid 3.5 grad 1\n  lf-x: warning: odd\n"
+            "  lf-x: note: others are busy\n",
+            "validations, warnings and notes stay; a score and the log's own end do not");
+    tap_ok(t.brief, "it stays so over starts");
+}
+
 int main(void)
 {
     char dir[PATH_MAX];
@@ -103,5 +119,6 @@ int main(void)
     TAP(6, test_each_line_once(dir));
     TAP(4, test_many(dir));
     TAP(1, test_many_warnings(dir));
+    TAP(2, test_brief(dir));
     return tap_done();
 }

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a sweep would cost in all, for plan, run and submit: they add up the same numbers and refuse
+ * the same sweeps.
+ */
+#ifndef LF_FLOW_SWEEP_SUM_H
+#define LF_FLOW_SWEEP_SUM_H
+
+#include "engine/base/err.h"
+#include "flow/cmd/cost.h"
+#include "flow/plan/sweep.h"
+
+struct lf_fields;
+
+/* Sums over the stages that would run, shared ones once. */
+typedef struct lf_sweep_sum {
+    bool given;         /* the pipeline is a sweep */
+    int64_t children;   /* all of them */
+    int64_t stages;     /* that would run */
+    lf_real disk_bytes; /* of their outputs */
+    /* Core hours = sum of cores x hours, cores = nodes x ranks x cpus of a stage, hours from a
+     * measured rate, else its time_limit. Not given where neither is known of a stage; such stages
+     * are counted. */
+    lf_real core_hours;
+    int64_t unknown;
+    lf_int max_parallel;
+    lf_real max_core_hours;
+} lf_sweep_sum;
+extern const struct lf_fields lf_sweep_sum_fields;
+
+/* rate: FLOP/s that --rate gives, 0: as measured before. */
+void lf_sweep_add_up(lf_sweep_sum *out, lf_prep *p, const lf_cost_rows *costs, double rate);
+/* LF_EINVAL: the core hours are known and above max_core_hours of [sweep]. */
+int lf_sweep_check(const lf_sweep_sum *sum, lf_err *err);
+
+/* The children with their settings, and the sums, as lines of plan. Nothing without a sweep. */
+void lf_sweep_print_children(const lf_sweep *sweep);
+void lf_sweep_print_sum(const lf_sweep_sum *sum);
+/* Is it the stage of a child behind the first one that has this name in the file? Such a stage is
+ * shown in one line. */
+bool lf_sweep_is_repeated(const lf_doc *plan, const char *stage);
+
+#endif
