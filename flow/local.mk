@@ -29,7 +29,7 @@ flow_libflow_a_SOURCES += \
   flow/run/outcome.c flow/run/outcome.h \
   flow/run/par.c flow/run/par.h flow/run/policy.c flow/run/policy.h flow/run/project.c \
   flow/run/project.h flow/run/provenance.c flow/run/provenance.h flow/run/provenance_text.c flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c flow/run/rung.c flow/run/rung.h \
-  flow/run/series.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h \
+  flow/run/series.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h flow/run/samples.c flow/run/samples.h \
   flow/run/who.c flow/run/who.h
 flow_libflow_a_SOURCES += \
   flow/sched/attempt.c flow/sched/attempt.h flow/sched/batch.c flow/sched/batch.h \
@@ -55,7 +55,7 @@ flow_libflow_a_SOURCES += \
   flow/cmd/bar.c flow/cmd/bar.h flow/cmd/cmd.c flow/cmd/cmd.h flow/cmd/cmd_artifacts.c flow/cmd/cmd_batch.c \
   flow/cmd/cmd_batch.h flow/cmd/cmd_cancel.c flow/cmd/cmd_completion.c flow/cmd/cmd_config.c flow/cmd/cmd_complete.c \
   flow/cmd/cmd_doctor.c flow/cmd/cmd_gc.c flow/cmd/cmd_init.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c flow/cmd/cmd_finish.c \
-  flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c flow/cmd/cmd_models.c flow/cmd/cmd_plan.h \
+  flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c flow/cmd/cmd_models.c flow/cmd/cmd_plan.h flow/cmd/cmd_samples.c \
   flow/cmd/cmd_report.c flow/cmd/cmd_run.c flow/cmd/cmd_show.c flow/cmd/cmd_status.c flow/cmd/cmd_sweep.c \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/cmds.def flow/cmd/cmds.h \
   flow/cmd/compare.c flow/cmd/compare.h flow/cmd/curves.c flow/cmd/curves.h flow/cmd/plot_text.c flow/cmd/plot_text.h flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c flow/cmd/console.c flow/cmd/console.h \

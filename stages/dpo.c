@@ -23,6 +23,7 @@ static void destroy(void *self)
     struct dpo *s = self;
     if (!s)
         return;
+    lf_train_samples_close(&s->samples);
     lf_dpo_destroy(s->dpo);
     lf_arena_destroy(s->arena);
     free(s);
@@ -100,6 +101,10 @@ static int read_all(struct dpo *s, lf_optset *o, lf_err *err)
         rc = lf_train_read_model(c, o, "lf-dpo", err);
     if (rc == 0)
         rc = read_objective(s, o, err);
+    if (rc == 0)
+        rc = lf_train_samples_check(&s->samples, o, true, err);
+    if (rc == 0 && s->d.reference_only && s->samples.interval)
+        rc = lf_fail(err, LF_EINVAL, "mode = reference trains nothing: leave sample_interval out");
     if (rc != 0)
         return rc;
     lf_train_read_optimizer(c, &s->g, o, c->adapter ? LR_LORA : LR_FULL);
@@ -121,13 +126,16 @@ static int setup(void **self, lf_optset *o, lf_err *err)
 static int plan(void *self, json_t *out, lf_err *err)
 {
     struct dpo *s = self;
-    return lf_train_plan_adapter(&s->c, s->arena, &s->asked, out, err);
+    int rc = lf_train_samples_open(&s->samples, &s->c, false, err);
+    return rc != 0 ? rc : lf_train_plan_adapter(&s->c, s->arena, &s->asked, out, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct dpo *s = self;
-    int rc = lf_train_settle_adapter(&s->c, s->arena, &s->asked, comm, err);
+    int rc = lf_stage_agree(comm, lf_train_samples_open(&s->samples, &s->c, true, err), err);
+    if (rc == 0)
+        rc = lf_train_settle_adapter(&s->c, s->arena, &s->asked, comm, err);
     return rc != 0 ? rc : lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
 }
 

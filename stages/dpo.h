@@ -8,6 +8,7 @@
 #include "engine/post/dpo.h"
 #include "stages/train_common.h"
 #include "stages/train_opts.h"
+#include "stages/train_samples.h"
 
 struct dpo {
     lf_arena *arena;
@@ -17,6 +18,7 @@ struct dpo {
     struct lf_dpo_opts d;        /* beta 0, gamma < 0: not given */
     struct lf_train_asked asked; /* what was asked of an adapter */
     lf_dpo *dpo;
+    struct lf_train_samples samples;
 };
 
 #endif

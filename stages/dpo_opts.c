@@ -102,9 +102,12 @@ static const lf_opt opts[] = {
     LF_TRAIN_GPU_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
+    LF_TRAIN_SAMPLE_ROWS("steps", LF_TRAIN_SAMPLE_DOCS),
+    LF_TRAIN_TOKENIZER_ROW,
+    LF_TRAIN_BEST_ROWS(LF_TRAIN_BEST_BY("loss|accuracy|margin"), "validations"),
 };
 
-static const char *const outputs[] = {"checkpoint", "adapter", "reference", NULL};
+static const char *const outputs[] = {"checkpoint", "adapter", "best", "reference", NULL};
 
 const lf_opt_table lf_dpo_opts = {
     .stage = "dpo",

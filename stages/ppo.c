@@ -49,6 +49,7 @@ static void destroy(void *self)
     for (size_t i = 0; i < p->n_rules; i++)
         lf_rule_destroy(p->rules[i]);
     free(p->rules);
+    lf_train_samples_close(&p->samples);
     free(p->end);
     lf_tokenizer_destroy(p->tok);
     lf_arena_destroy(p->arena);
@@ -154,6 +155,40 @@ static int read_parts(struct ppo *p, lf_err *err)
     return rc;
 }
 
+/* A sample takes no more of the policy's cache than a completion does. */
+static int read_samples(struct ppo *p, const lf_optset *o, lf_err *err)
+{
+    struct lf_train_samples *q = &p->samples;
+    int rc = lf_train_samples_check(q, o, false, err);
+    if (rc == 0 && lf_optset_given(o, &q->tokens) && q->tokens > p->c.max_tokens)
+        return lf_fail(err, LF_EINVAL, "sample_tokens = %lld is more than max_tokens = %lld",
+                       (long long)q->tokens, (long long)p->c.max_tokens);
+    if (q->tokens > p->c.max_tokens)
+        q->tokens = p->c.max_tokens;
+    p->c.sample_interval = q->interval;
+    return rc;
+}
+
+static int open_samples(struct ppo *p, lf_err *err)
+{
+    struct lf_train_samples *q = &p->samples;
+    const struct lf_pg_config *c = &p->c;
+    struct lf_samples_opts o =
+        lf_train_samples_opts(q, c->max_prompt + c->max_tokens, c->compute, c->seed);
+    if (!q->interval)
+        return 0;
+    o.tok = p->tok;
+    o.temperature = c->temperature;
+    o.defaults.end = p->end;
+    o.defaults.n_end = c->n_end;
+    q->chat.tokenizer_path = p->tokenizer;
+    int rc = lf_chat_in_load(&q->chat, p->tok, &o.defaults, err);
+    if (rc == 0 && !(q->samples = lf_samples_create(&o, err)))
+        rc = err && err->rc ? err->rc : LF_ENOMEM;
+    p->c.guest = q->samples;
+    return rc;
+}
+
 static int setup(void **self, lf_optset *o, lf_err *err)
 {
     struct ppo *p = lf_calloc(1, sizeof *p, err);
@@ -173,6 +208,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     int rc = read_rules(p, err);
     if (rc == 0)
         rc = read_parts(p, err);
+    if (rc == 0)
+        rc = read_samples(p, o, err);
     if (rc == 0)
         rc = lf_pg_check(&p->c, err);
     if (rc == 0 && !p->c.out && !lf_optset_bool(o, "plan"))
@@ -196,6 +233,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
                                        p->eos.n, err);
     p->c.tokenizer = p->tok;
     p->c.end = p->end;
+    if (rc == 0)
+        rc = open_samples(p, err);
     return rc != 0 ? rc : lf_pg_run(&p->c, &lf_train_stage_sink, comm, err);
 }
 

@@ -8,6 +8,7 @@
 #include "engine/post/pg.h"
 #include "stages/train_common.h"
 #include "stages/train_opts.h"
+#include "stages/train_samples.h"
 
 struct ppo {
     lf_arena *arena;
@@ -22,6 +23,7 @@ struct ppo {
     int32_t *end;
     lf_rule **rules;
     size_t n_rules;
+    struct lf_train_samples samples;
 };
 
 #endif

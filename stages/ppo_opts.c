@@ -11,6 +11,14 @@
 
 #define CONFIG struct ppo
 
+/* A round is made by the weights that the round before it left. */
+#define BEST_BY                                                                                    \
+    LF_OPT_ROW(.name = "best_metric", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "score", \
+               .choices = "score|reward", .field = LF_OPT_FIELD(CONFIG, c.best_metric),            \
+               .help = "what best means: the highest mean of a round; reward: after shaping",      \
+               .more = "Best are the weights that made the round, not those that it left. The "    \
+                       "last weights are measured by no round.")
+
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     {.name = "data",
@@ -510,12 +518,15 @@ static const lf_opt opts[] = {
      .field = LF_OPT_FIELD(CONFIG, c.show_samples),
      .help = "completions of each round that are logged with their rewards"},
     LF_TRAIN_COPIES_ROWS,
+    LF_TRAIN_MFU_ROW,
     LF_TRAIN_GPU_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
+    LF_TRAIN_SAMPLE_ROWS("rounds", "the first prompts of data"),
+    LF_TRAIN_BEST_ROWS(BEST_BY, "rounds"),
 };
 
-static const char *const outputs[] = {"checkpoint", "adapter", NULL};
+static const char *const outputs[] = {"checkpoint", "adapter", "best", NULL};
 
 const lf_opt_table lf_ppo_opts = {
     .stage = "ppo",

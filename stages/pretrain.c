@@ -16,6 +16,7 @@ static void destroy(void *self)
     struct pretrain *p = self;
     if (!p)
         return;
+    lf_train_samples_close(&p->samples);
     lf_arena_destroy(p->arena);
     free(p);
 }
@@ -91,6 +92,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);
     if (rc == 0)
+        rc = lf_train_samples_check(&p->samples, o, true, err);
+    if (rc == 0)
         rc = lf_train_check(&p->c, err);
     return lf_train_end_setup(&p->c, o, rc, err);
 }
@@ -98,13 +101,15 @@ static int setup(void **self, lf_optset *o, lf_err *err)
 static int plan(void *self, json_t *out, lf_err *err)
 {
     struct pretrain *p = self;
-    return lf_train_plan(&p->c, out, err);
+    int rc = lf_train_samples_open(&p->samples, &p->c, false, err);
+    return rc != 0 ? rc : lf_train_plan(&p->c, out, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct pretrain *p = self;
-    return lf_train_run(&p->c, &lf_train_stage_sink, comm, err);
+    int rc = lf_stage_agree(comm, lf_train_samples_open(&p->samples, &p->c, true, err), err);
+    return rc != 0 ? rc : lf_train_run(&p->c, &lf_train_stage_sink, comm, err);
 }
 
 static void profile(void *self, struct lf_profile *p)

@@ -92,9 +92,12 @@ static const lf_opt opts[] = {
     LF_TRAIN_GPU_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
+    LF_TRAIN_SAMPLE_ROWS("steps", LF_TRAIN_SAMPLE_DOCS),
+    LF_TRAIN_TOKENIZER_ROW,
+    LF_TRAIN_BEST_ROWS(LF_TRAIN_BEST_BY("loss|accuracy"), "validations"),
 };
 
-static const char *const outputs[] = {"checkpoint", NULL};
+static const char *const outputs[] = {"checkpoint", "best", NULL};
 
 const lf_opt_table lf_pretrain_opts = {
     .stage = "pretrain",

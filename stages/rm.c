@@ -23,6 +23,8 @@ static void destroy(void *self)
     struct rm *r = self;
     if (!r)
         return;
+    lf_scored_destroy(r->scored);
+    lf_train_samples_close(&r->samples);
     lf_rm_train_destroy(r->objective);
     lf_arena_destroy(r->arena);
     free(r);
@@ -50,6 +52,33 @@ static int settle_parts(struct rm *r, lf_err *err)
     return lf_train_settle_dropout(c, &r->asked, r->g.dropout, err);
 }
 
+static int check_samples(const struct rm *r, const lf_optset *o, lf_err *err)
+{
+    const void *const rest[] = {&r->samples.rows, &r->samples.tokenizer};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest && !r->samples.interval; i++)
+        if (lf_optset_given(o, rest[i]))
+            return lf_fail(err, LF_EINVAL,
+                           "%s belongs to samples, of which there are none: give sample_interval",
+                           lf_optset_given(o, rest[i]));
+    return 0;
+}
+
+static int open_samples(struct rm *r, bool run, lf_err *err)
+{
+    struct lf_train_samples *q = &r->samples;
+    struct lf_train_config *c = &r->c;
+    if (!q->interval)
+        return 0;
+    int rc = run ? lf_train_samples_tokenizer(q, c, err) : 0;
+    const struct lf_scored_opts o = {
+        .rows = q->rows, .interval = q->interval, .context = c->seq_length, .tok = q->tok};
+    if (rc == 0 && !(r->scored = lf_scored_create(&o, err)))
+        rc = LF_ENOMEM;
+    if (rc == 0)
+        c->guest = lf_scored_guest(r->scored);
+    return rc;
+}
+
 static int read_all(struct rm *r, lf_optset *o, lf_err *err)
 {
     struct lf_train_config *c = &r->c;
@@ -72,6 +101,8 @@ static int read_all(struct rm *r, lf_optset *o, lf_err *err)
         rc = lf_train_read_model(c, o, "lf-rm", err);
     if (rc == 0)
         rc = settle_parts(r, err);
+    if (rc == 0)
+        rc = check_samples(r, o, err);
     if (rc != 0)
         return rc;
     lf_train_read_optimizer(c, &r->g, o, c->adapter ? LR_LORA : LR_FULL);
@@ -116,13 +147,16 @@ static int plan(void *self, json_t *out, lf_err *err)
     int rc = describe(r, &why);
     if (rc != 0 && rc != LF_ENOENT) /* not there yet: the loop's plan says so */
         return lf_fail(err, rc, "%s", why.text);
-    return lf_train_plan_adapter(&r->c, r->arena, &r->asked, out, err);
+    rc = open_samples(r, false, err);
+    return rc != 0 ? rc : lf_train_plan_adapter(&r->c, r->arena, &r->asked, out, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct rm *r = self;
     int rc = lf_stage_agree(comm, describe(r, err), err);
+    if (rc == 0)
+        rc = lf_stage_agree(comm, open_samples(r, true, err), err);
     if (rc == 0)
         rc = lf_train_settle_adapter(&r->c, r->arena, &r->asked, comm, err);
     if (rc == 0 && r->left_out && (!comm || comm->rank == 0))

@@ -6,8 +6,10 @@
 #define LF_STAGES_RM_H
 
 #include "engine/post/rm_train.h"
+#include "engine/post/scored.h"
 #include "stages/train_common.h"
 #include "stages/train_opts.h"
+#include "stages/train_samples.h"
 
 struct rm {
     lf_arena *arena;
@@ -19,6 +21,8 @@ struct rm {
     const char *score_init;
     bool left_out; /* the adapter's description has dropout, and the run is without */
     lf_rm_train *objective;
+    struct lf_train_samples samples; /* interval, rows and tokenizer of it */
+    lf_scored *scored;
 };
 
 #endif

@@ -74,9 +74,13 @@ static const lf_opt opts[] = {
     LF_TRAIN_GPU_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
+    LF_TRAIN_SAMPLE_EVERY("steps", "score pairs of the validation data"),
+    LF_TRAIN_SAMPLE_COUNT("pairs"),
+    LF_TRAIN_TOKENIZER_ROW,
+    LF_TRAIN_BEST_ROWS(LF_TRAIN_BEST_BY("loss|accuracy|margin"), "validations"),
 };
 
-static const char *const outputs[] = {"checkpoint", "adapter", NULL};
+static const char *const outputs[] = {"checkpoint", "adapter", "best", NULL};
 
 const lf_opt_table lf_rm_opts = {
     .stage = "rm",

@@ -24,7 +24,7 @@ static void destroy(void *self)
     struct sft *s = self;
     if (!s)
         return;
-    sft_samples_close(&s->samples);
+    lf_train_samples_close(&s->samples);
     lf_arena_destroy(s->arena);
     free(s);
 }
@@ -72,7 +72,7 @@ static int read_all(struct sft *s, lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = read_valid(s, err);
     if (rc == 0)
-        rc = sft_samples_check(&s->samples, o, err);
+        rc = lf_train_samples_check(&s->samples, o, true, err);
     if (rc == 0)
         rc = lf_train_read_model(c, o, "lf-sft", err);
     if (rc != 0)
@@ -95,14 +95,14 @@ static int setup(void **self, lf_optset *o, lf_err *err)
 static int plan(void *self, json_t *out, lf_err *err)
 {
     struct sft *s = self;
-    int rc = sft_samples_open(&s->samples, &s->c, false, err);
+    int rc = lf_train_samples_open(&s->samples, &s->c, false, err);
     return rc != 0 ? rc : lf_train_plan_adapter(&s->c, s->arena, &s->asked, out, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct sft *s = self;
-    int rc = lf_stage_agree(comm, sft_samples_open(&s->samples, &s->c, true, err), err);
+    int rc = lf_stage_agree(comm, lf_train_samples_open(&s->samples, &s->c, true, err), err);
     if (rc == 0)
         rc = lf_train_settle_adapter(&s->c, s->arena, &s->asked, comm, err);
     return rc != 0 ? rc : lf_train_run(&s->c, &lf_train_stage_sink, comm, err);

@@ -5,9 +5,9 @@
 #ifndef LF_STAGES_SFT_H
 #define LF_STAGES_SFT_H
 
-#include "stages/sft_samples.h"
 #include "stages/train_common.h"
 #include "stages/train_opts.h"
+#include "stages/train_samples.h"
 
 struct sft {
     lf_arena *arena;
@@ -15,7 +15,7 @@ struct sft {
     struct lf_train_given g;
     lf_opt_list valid_names;
     struct lf_train_asked asked; /* what was asked of an adapter */
-    struct sft_samples samples;
+    struct lf_train_samples samples;
 };
 
 #endif

@@ -1,7 +1,7 @@
 # lf-sft: option table, main, manual page, tests
 stages_libopts_a_SOURCES += stages/sft_opts.c
 pkglibexec_PROGRAMS += stages/lf-sft
-stages_lf_sft_SOURCES = stages/sft.c stages/sft.h stages/sft_samples.c stages/sft_samples.h
+stages_lf_sft_SOURCES = stages/sft.c stages/sft.h
 stages_lf_sft_LDADD = $(LF_STAGE_LIBS)
 LF_STAGE_MANS += stages/lf-sft.1
 TESTS += tests/stage/sft.sh

@@ -212,6 +212,20 @@
                            "time, the same bits")
 
 /* filled in */
+#define LF_TRAIN_MFU_ROW                                                                           \
+    LF_OPT_ROW(.name = "mfu", .group = "validation and logs", .type = LF_OPT_BOOL,                 \
+               .cls = LF_OPT_OPERATIONAL, .def = "yes", .field = LF_OPT_FIELD(CONFIG, c.mfu),      \
+               .help = "tell the share of the peak FLOP/s, which a CPU measures for some 20 ms "   \
+                       "at the start",                                                             \
+               .more = "The metric mfu is model_flops_causal by the peak of all ranks: 6 FLOPs "   \
+                       "for each matrix weight and token, 4 where it is frozen and 2 where "       \
+                       "nothing below it is trained either, and attention over the keys that a "   \
+                       "query sees. What recompute computes again is not counted. The peak of a "  \
+                       "CPU is the best of eight measurements of multiply-adds in registers; "     \
+                       "that of a GPU is its data sheet's, for dense bf16 or f32; fp8 is "         \
+                       "compared with bf16.")
+
+/* filled in */
 #define LF_TRAIN_OPERATION_ROWS                                                                    \
     LF_OPT_ROW(.name = "numeric", .group = "precision and memory", .type = LF_OPT_ENUM,            \
                .cls = LF_OPT_NUMERIC, .def = "fast", .choices = "fast|invariant",                  \
@@ -235,17 +249,7 @@
                    .cls = LF_OPT_OPERATIONAL, .def = "10", .min = 1, .max = 1e9, .unit = "steps",  \
                    .field = LF_OPT_FIELD(CONFIG, c.log_interval),                                  \
                    .help = "steps between two lines of log"),                                      \
-        LF_OPT_ROW(.name = "mfu", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "yes",    \
-                   .field = LF_OPT_FIELD(CONFIG, c.mfu),                                           \
-                   .help = "tell the share of the peak FLOP/s, which a CPU measures for some 20 "  \
-                           "ms at the start",                                                      \
-                   .more = "The metric mfu is model_flops_causal by the peak of all ranks: 6 "     \
-                           "FLOPs for each matrix weight and token, and attention over the keys "  \
-                           "that a query sees. What recompute computes again is not counted. The " \
-                           "peak of a CPU is the best of eight measurements of multiply-adds in "  \
-                           "registers; that of a GPU is its data sheet's, for dense bf16 or f32; " \
-                           "fp8 is compared with bf16. There is no mfu with an adapter or frozen " \
-                           "weights."),                                                            \
+        LF_TRAIN_MFU_ROW,                                                                          \
         LF_OPT_ROW(.name = "measure", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",            \
                    .help = "with plan: measure matrix products of this model's shape on the CPU "  \
                            "for some 0.2 s, and give the FLOP/s to expect as measured_flops"),     \
@@ -314,6 +318,66 @@
                .def = "auto", .choices = "auto|cpu|cuda",                                          \
                .help = "what to compute on; auto: a GPU where there is one and this build "        \
                        "carries code for it, else the CPU")
+
+/* read by lf_train_samples_open (train_samples.h); of: unit of the interval; docs: what is asked
+ * where no prompts are given */
+#define LF_TRAIN_SAMPLE_EVERY(of, what)                                                            \
+    LF_OPT_ROW(.name = "sample_interval", .group = "samples while training", .type = LF_OPT_COUNT, \
+               .cls = LF_OPT_OPERATIONAL, .def = "0", .max = 1e12, .unit = of,                     \
+               .field = LF_OPT_FIELD(CONFIG, samples.interval),                                    \
+               .help = what " this often, and at the end; 0: never",                               \
+               .more = "The samples of a step are lines of samples.jsonl beside the metrics, in "  \
+                       "the log, and among the texts of TensorBoard. No bit of the training "      \
+                       "depends on them. The memory that they take stands in the plan.")
+#define LF_TRAIN_SAMPLE_COUNT(of)                                                                  \
+    LF_OPT_ROW(.name = "sample_rows", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL, .def = "8", \
+               .min = 1, .max = 1e4, .unit = of, .field = LF_OPT_FIELD(CONFIG, samples.rows),      \
+               .help = "so many of these " of ", from the first on")
+#define LF_TRAIN_SAMPLE_ROWS(of, docs)                                                             \
+    LF_TRAIN_SAMPLE_EVERY(of, "sample what the model says"),                                       \
+        LF_OPT_ROW(.name = "sample_prompts", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,       \
+                   .flags = LF_OPT_INPUT, .field = LF_OPT_FIELD(CONFIG, samples.prompts),          \
+                   .help = "what it is asked: requests as lf-generate reads them, messages too; "  \
+                           "without these and sample_prompt: " docs),                              \
+        LF_OPT_ROW(.name = "sample_prompt", .type = LF_OPT_STR, .cls = LF_OPT_OPERATIONAL,         \
+                   .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, samples.texts),           \
+                   .help = "a text to continue, as it is"),                                        \
+        LF_TRAIN_SAMPLE_COUNT("documents"),                                                        \
+        LF_OPT_ROW(.name = "sample_tokens", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,       \
+                   .def = "64", .min = 1, .max = 1e6, .unit = "tokens",                            \
+                   .field = LF_OPT_FIELD(CONFIG, samples.tokens), .help = "longest sample"),       \
+        LF_OPT_ROW(.name = "sample_temperature", .type = LF_OPT_FLOAT, .cls = LF_OPT_OPERATIONAL,  \
+                   .def = "0", .max = 1000, .field = LF_OPT_FIELD(CONFIG, samples.temperature),    \
+                   .help = "of samples; 0: the most likely token")
+/* What is asked of models that are trained on plain text or on answers. */
+#define LF_TRAIN_SAMPLE_DOCS "validation documents up to what is trained, or their first 16 tokens"
+/* read by lf_train_samples_open; for stages that need a tokenizer for nothing else */
+#define LF_TRAIN_TOKENIZER_ROW                                                                     \
+    LF_OPT_ROW(.name = "tokenizer", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,                \
+               .flags = LF_OPT_INPUT, LF_OPT_TOKENIZER,                                            \
+               .field = LF_OPT_FIELD(CONFIG, samples.tokenizer),                                   \
+               .help =                                                                             \
+                   "for samples: tokenizer artifact, or a tokenizer file or directory; unset: "    \
+                   "the one beside data that made it, else prompts and samples are ids")
+
+/* filled in; metric: LF_TRAIN_BEST_BY or a row of the stage; of: what patience counts */
+#define LF_TRAIN_BEST_ROWS(metric, of)                                                             \
+    LF_OPT_ROW(.name = "keep_best", .group = "saving", .type = LF_OPT_BOOL,                        \
+               .cls = LF_OPT_OPERATIONAL, .def = "no", .field = LF_OPT_FIELD(CONFIG, c.keep_best), \
+               .help = "keep the weights of the best measurement as best",                         \
+               .more = "Which one is best is a function of the recorded numbers, so a run that "   \
+                       "was killed and resumed keeps the same one. A number that is not finite "   \
+                       "never is best, nor is one that is equal to the best."),                    \
+        metric,                                                                                    \
+        LF_OPT_ROW(.name = "patience", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .def = "0",   \
+                   .max = 1e9, .unit = of, .field = LF_OPT_FIELD(CONFIG, c.patience),              \
+                   .help = "end after so many without a better one; 0: never")
+/* choices: the first of loss|accuracy|margin that the stage measures */
+#define LF_TRAIN_BEST_BY(of)                                                                       \
+    LF_OPT_ROW(.name = "best_metric", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "loss",  \
+               .choices = of, .field = LF_OPT_FIELD(CONFIG, c.best_metric),                        \
+               .help = "what best means, of all valid_data together: the lowest loss, else the "   \
+                       "highest")
 
 /* read by lf_train_settle_dropout; for objectives on judged answers */
 #define LF_TRAIN_DROPOUT_ROWS                                                                      \

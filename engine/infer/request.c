@@ -203,18 +203,16 @@ static int end_request(lf_gen_jobs *jobs, pool *p, gen_request *r, enum lf_gen_f
     return rc != 0 ? rc : add_request(jobs, p, &q, err);
 }
 
-int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text,
-                           const lf_tokenizer *tok, const lf_gen_defaults *d, lf_err *err)
+/* A request of this prompt, text or ids; prompt NULL means out of memory. */
+static int add_one(lf_gen_jobs *jobs, const char *id, json_t *prompt, const lf_tokenizer *tok,
+                   const lf_gen_defaults *d, lf_err *err)
 {
     pool *p = NULL;
-    int rc = open_pool(jobs, &p, tok, d, err);
+    int rc = prompt ? open_pool(jobs, &p, tok, d, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc != 0)
         return rc;
     gen_request r = p->base;
-    json_t *s = json_string_nocheck(text);
-    if (!s)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    r.prompt = s;
+    r.prompt = prompt;
     if (!(r.id = lf_arena_strdup(p->arena, id, err)))
         rc = LF_ENOMEM;
     if (rc == 0)
@@ -223,8 +221,30 @@ int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text,
         rc = read_prompt(&(gen_members){p->arena, tok}, &r, d, err);
     if (rc == 0)
         rc = take_id(p, r.id, err);
-    json_decref(s);
     return rc != 0 ? rc : end_request(jobs, p, &r, LF_FORM_LINES, d, err);
+}
+
+int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text,
+                           const lf_tokenizer *tok, const lf_gen_defaults *d, lf_err *err)
+{
+    json_t *prompt = json_string_nocheck(text);
+    int rc = add_one(jobs, id, prompt, tok, d, err);
+    json_decref(prompt);
+    return rc;
+}
+
+int lf_gen_jobs_add_ids(lf_gen_jobs *jobs, const char *id, const int32_t *ids, size_t n,
+                        const lf_gen_defaults *d, lf_err *err)
+{
+    json_t *prompt = json_array();
+    for (size_t i = 0; prompt && i < n; i++)
+        if (json_array_append_new(prompt, json_integer(ids[i]))) {
+            json_decref(prompt);
+            prompt = NULL;
+        }
+    int rc = add_one(jobs, id, prompt, NULL, d, err);
+    json_decref(prompt);
+    return rc;
 }
 
 static int read_line(lf_gen_jobs *jobs, pool *p, json_t *o, size_t line, const lf_tokenizer *tok,

@@ -86,6 +86,9 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
                      const lf_gen_defaults *d, lf_err *err);
 int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text,
                            const lf_tokenizer *tok, const lf_gen_defaults *d, lf_err *err);
+/* Appends a prompt of n ids, which are copied. */
+int lf_gen_jobs_add_ids(lf_gen_jobs *jobs, const char *id, const int32_t *ids, size_t n,
+                        const lf_gen_defaults *d, lf_err *err);
 /* Runs lf_gen_check for all jobs. A batch request that does not fit the model gets an error and
  * loses its jobs. LF_EINVAL: another request does not fit. */
 int lf_gen_jobs_fit(lf_gen_jobs *jobs, const lf_gen_model *m, const lf_tokenizer *tok, lf_err *err);

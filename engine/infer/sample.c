@@ -91,6 +91,13 @@ lf_sampler *lf_sampler_create(int64_t vocab, lf_err *err)
     return s;
 }
 
+size_t lf_sampler_bytes(int64_t vocab)
+{
+    const lf_sampler *s = NULL;
+    return (size_t)vocab * (sizeof *s->flags + sizeof *s->count + sizeof *s->work + sizeof *s->ids +
+                            sizeof *s->mass + sizeof *s->touched);
+}
+
 void lf_sampler_destroy(lf_sampler *s)
 {
     if (!s)

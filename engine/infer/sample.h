@@ -73,6 +73,7 @@ uint64_t lf_sample_seed(uint64_t run_seed, const char *request_id, uint32_t samp
 /* Scratch memory for one vocabulary size, reused from token to token; one thread uses it. */
 typedef struct lf_sampler lf_sampler;
 lf_sampler *lf_sampler_create(int64_t vocab, lf_err *err);
+size_t lf_sampler_bytes(int64_t vocab); /* that it takes */
 void lf_sampler_destroy(lf_sampler *s);
 /* Begins a sequence. prompt[n] counts for the repetition penalty only. */
 void lf_sampler_begin(lf_sampler *s, const int32_t *prompt, size_t n);

@@ -253,7 +253,11 @@ int64_t lf_model_param_count(const lf_model_config *c);
  * without embeddings, norms and biases.
  */
 int64_t lf_model_matmul_params(const lf_model_config *c);
-/* Returns the FLOPs of a training step per token at sequence length T: 6 matmul_params + attention.
+/* Returns the mean number of keys of a query, summed over the layers from `from` on. */
+double lf_model_attention_keys(const lf_model_config *c, int64_t seq_length, bool causal,
+                               int64_t from);
+/* Returns the FLOPs of a training step of all weights (flops.h: of what is trained) per token at
+ * sequence length T: 6 matmul_params + attention.
  * Attention is 12 L H D p, where p is the mean number of keys of a query: p = T without causal, p =
  * T/2 with causal, less in windowed layers. The forward pass alone is a third. */
 double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal);

@@ -2,7 +2,7 @@
 engine_libengine_a_SOURCES += \
   engine/model/config.h engine/model/config_priv.h engine/model/config.c engine/model/config_ini.c \
   engine/model/config_check.c \
-  engine/model/families.c engine/model/shape.c \
+  engine/model/families.c engine/model/shape.c engine/model/flops.h engine/model/flops.c \
   engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c \
   engine/model/decoder_block.c engine/model/moe.c engine/model/prefix.c engine/model/params.c engine/model/fp8.c \
   engine/model/weights.h engine/model/weights.c engine/model/same_tokenizer.h engine/model/same_tokenizer.c engine/model/adapter.h engine/model/adapter.c \
@@ -30,3 +30,7 @@ check_PROGRAMS += tests/unit/model_grow_rows
 TESTS += tests/unit/model_grow_rows
 tests_unit_model_grow_rows_SOURCES = tests/unit/model_grow_rows.c
 tests_unit_model_grow_rows_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/model_flops
+TESTS += tests/unit/model_flops
+tests_unit_model_flops_SOURCES = tests/unit/model_flops.c
+tests_unit_model_flops_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

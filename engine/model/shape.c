@@ -190,10 +190,11 @@ int64_t lf_model_param_count(const lf_model_config *c)
     return n;
 }
 
-double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal)
+double lf_model_attention_keys(const lf_model_config *c, int64_t seq_length, bool causal,
+                               int64_t from)
 {
     double keys = 0, t = (double)seq_length;
-    for (int64_t i = 0; i < c->layers; i++) {
+    for (int64_t i = from; i < c->layers; i++) {
         double w = (double)lf_model_layer_window(c, i);
         if (!causal)
             keys += t;
@@ -202,5 +203,11 @@ double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_leng
         else
             keys += t / 2;
     }
+    return keys;
+}
+
+double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal)
+{
+    const double keys = lf_model_attention_keys(c, seq_length, causal, 0);
     return 6.0 * (double)lf_model_matmul_params(c) + 12.0 * (double)(c->heads * c->head_dim) * keys;
 }

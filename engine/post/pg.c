@@ -11,6 +11,7 @@
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
 #include "engine/post/pg_priv.h"
+#include "engine/train/peak.h"
 
 /* Collect what a run needs: nothing is trained yet. */
 static int set_up(lf_pg *p, lf_err *err)
@@ -27,6 +28,8 @@ static int set_up(lf_pg *p, lf_err *err)
         rc = LF_ENOMEM;
     if (rc == 0)
         rc = lf_io_mkdirs(rollouts, 0750, err);
+    if (rc == 0)
+        rc = lf_pg_samples_begin(p, err);
     free(rollouts);
     if (rc != 0)
         return rc;
@@ -95,12 +98,18 @@ static void close_round(lf_pg *p)
         p->s.updates++;
 }
 
+static bool is_over(const lf_pg *p)
+{
+    return p->s.round >= p->early.total ||
+           (p->s.done == 0 && lf_best_over(&p->s.best, p->c->patience));
+}
+
 static bool due(const lf_pg *p, bool late)
 {
     bool round =
         p->s.done == 0 && ((p->c->save_interval > 0 && p->s.round % p->c->save_interval == 0) ||
                            lf_early_due(&p->early, p->s.round));
-    return p->s.round < p->early.total && (round || late);
+    return !is_over(p) && (round || late);
 }
 
 /* While its completions were generated. Collective. */
@@ -111,7 +120,7 @@ static int leave_round(lf_pg *p, lf_err *err)
     int rc = lf_run_look(&p->run, 0, &asked, NULL, err);
     if (rc == 0 && !asked.stop)
         lf_pg_early_meet(p, asked.end);
-    return rc != 0 || p->s.round >= p->early.total ? rc : stop_here(p, err);
+    return rc != 0 || is_over(p) ? rc : stop_here(p, err);
 }
 
 /* After a round, or before the first. *late: by rank 0's clock it is time to save. Collective. */
@@ -119,7 +128,7 @@ static int between_rounds(lf_pg *p, bool *late, lf_err *err)
 {
     struct lf_run_asked asked = {.end = lf_pg_early_clock(p)};
     int rc = lf_run_look(&p->run, 0, &asked, late, err);
-    if (rc != 0 || p->s.round >= p->early.total)
+    if (rc != 0 || is_over(p))
         return rc;
     if (asked.stop)
         return stop_here(p, err);
@@ -138,6 +147,8 @@ static int one_round(lf_pg *p, lf_err *err)
         return leave_round(p, err);
     if (rc == 0 && p->s.done == 0)
         rc = lf_run_agree(&p->run, lf_run_first(&p->run) ? lf_pg_show(p, err) : 0, err);
+    if (rc == 0 && p->s.done == 0)
+        rc = lf_pg_judge(p, err);
     const int64_t n = rc != 0 ? 0 : lf_pg_updates(p->c, p->r.n),
                   epoch = n > 0 ? n / p->c->epochs : 1;
     struct lf_profile_mark m = lf_profile_begin(p->c->profile);
@@ -147,6 +158,8 @@ static int one_round(lf_pg *p, lf_err *err)
             lf_profile_end(p->c->profile, LF_LANE_STEP, "epoch", m);
             m = lf_profile_begin(p->c->profile);
         }
+        if (rc == 0 && k + 1 == n)
+            rc = lf_pg_samples_visit(p, &u, err);
         if (rc == 0)
             rc = lf_run_agree(&p->run, lf_pg_report(p, &u, err), err);
         if (rc != 0 || k + 1 == n)
@@ -160,6 +173,8 @@ static int one_round(lf_pg *p, lf_err *err)
     if (rc != 0)
         return rc;
     if (n == 0)
+        rc = lf_pg_samples_visit(p, &u, err);
+    if (n == 0 && rc == 0)
         rc = lf_pg_report(p, &u, err);
     rc = lf_run_agree(&p->run, rc, err);
     close_round(p);
@@ -173,11 +188,13 @@ static int rounds(lf_pg *p, lf_err *err)
 {
     bool late;
     int rc = between_rounds(p, &late, err);
-    while (p->s.round < p->early.total && rc == 0) {
+    while (!is_over(p) && rc == 0) {
         const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
         rc = one_round(p, err);
         lf_profile_end(p->c->profile, LF_LANE_STEP, "round", m);
     }
+    if (rc == 0)
+        rc = lf_pg_publish_best(p, err);
     return rc != 0 ? rc : lf_pg_save(p, true, err);
 }
 
@@ -195,7 +212,8 @@ static struct lf_run_config run_config(const struct lf_pg_config *c)
                                   .threads = c->threads,
                                   .keep = c->keep,
                                   .keep_every = c->keep_every,
-                                  .save_time_s = c->save_time_s};
+                                  .save_time_s = c->save_time_s,
+                                  .samples = c->guest != NULL};
 }
 
 /* From where the run stands to its end. Collective. */
@@ -210,6 +228,8 @@ static int train(lf_pg *p, lf_err *err)
         p->nvml = lf_nvml_open(p->back, p->c->gpu_interval_s);
     if (rc == 0)
         tell_memory(p);
+    if (rc == 0 && p->c->mfu)
+        p->peak = lf_train_peak(&p->run, p->back, p->c->compute);
     if (rc == 0)
         rc = rounds(p, err);
     if (rc != 0 && rc != LF_EINTR)

@@ -12,6 +12,8 @@
  *   adapter/                     the adapter and the critic, where there is an adapter. checkpoint/
  *                                is then init_from with the adapter merged; intermediate
  *                                checkpoints hold the adapter alone
+ *   best/                        with keep_best: the checkpoint of the best round's policy,
+ *                                published before the final one; until then best-step-NNNNNNNN/
  *   rollouts/step-NNNNNNNN.h5    every round (rollout.h); NNNNNNNN counts rounds from 1
  *   rollouts/step-NNNNNNNN.part  the finished sequences of an unfinished round, with their scores;
  *                                rank R > 0 writes .part-R
@@ -37,6 +39,7 @@
 #include "engine/model/adapter.h"
 #include "engine/post/policy_loss.h"
 #include "engine/post/reward.h"
+#include "engine/post/samples.h"
 #include "engine/post/shaping.h"
 #include "engine/text/token/tokenizer.h"
 #include "engine/train/run.h"
@@ -51,6 +54,9 @@ enum lf_pg_advantage {
     LF_PG_ADV_REINFORCE, /* REINFORCE++: discounted sum of future rewards, whitened */
     LF_PG_ADV_BASELINE   /* REINFORCE++-baseline: the mean of the group is subtracted first */
 };
+
+/* A mean over a round, higher is better. In the order of the choices of the option. */
+enum lf_pg_best_metric { LF_PG_BEST_SCORE, LF_PG_BEST_REWARD };
 
 struct lf_pg_config {
     /* collects times (engine/graph/profile.h); NULL: none */
@@ -125,8 +131,16 @@ struct lf_pg_config {
     int keep;
     int64_t keep_every;
     int64_t show_samples; /* completions shown at each log line */
+    /* Keep the weights that made the best round as out/best, by best_metric. A round is made by the
+     * weights that the round before it left, so the last ones are never measured. */
+    bool keep_best;
+    enum lf_pg_best_metric best_metric;
+    int64_t patience;  /* end behind the round that is so many without a better one; 0: never */
+    lf_samples *guest; /* continued by the policy's generator after rounds; NULL: none */
+    int64_t sample_interval; /* rounds; there is a visit after the last one too */
 
     const char *out, *metrics;
+    bool mfu;                     /* find the peak at the start and tell the share of it */
     double gpu_interval_s;        /* between two samples of the GPU's use; 0: none */
     struct lf_copies_opts copies; /* of the metrics */
     const char *const *resume_from;

@@ -9,11 +9,13 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/graph/profile.h"
+#include "engine/model/flops.h"
 #include "engine/post/pg.h"
 #include "engine/post/pg_model.h"
 #include "engine/post/rm_score.h"
 #include "engine/post/rollout.h"
 #include "engine/store/shard.h"
+#include "engine/train/best.h"
 #include "engine/train/devcomm.h"
 
 /* The phase that the watchdog is told for the whole run. */
@@ -32,6 +34,7 @@ struct lf_pg_state {
     double beta;
     struct lf_running scores;
     struct lf_scaler actor_scale, critic_scale;
+    struct lf_best best;   /* round by best_metric; its step counts updates */
     char key[LF_HASH_HEX]; /* key of the current round, with done > 0 */
     double active_s;       /* seconds trained, over all starts */
 };
@@ -56,6 +59,9 @@ struct lf_pg_update {
     /* the first of its round, made from the weights that generated the round */
     bool first;
     double seconds;
+    double flops; /* of actor and critic over these sequences, generation not counted */
+    bool visited; /* by samples, whose numbers are in guest */
+    double guest[LF_TRAIN_GUEST_METRICS];
 };
 
 typedef struct lf_pg {
@@ -76,6 +82,10 @@ typedef struct lf_pg {
     lf_pg_model *actor, *ref, *critic;
     bool want_ref, want_critic;
     bool ref_below; /* the reference is the actor without its adapter */
+    double peak;    /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
+    struct lf_train_flops actor_flops, critic_flops; /* 0 without a critic */
+    struct lf_guest_host host;                       /* of samples */
+    const lf_shardset *prompts[1];
     lf_cmd *command;
     struct lf_cmd_counts asked; /* by all ranks */
     lf_rm *reward_model;
@@ -217,6 +227,15 @@ int lf_pg_save(lf_pg *p, bool final, lf_err *err);
 int lf_pg_start(lf_pg *p, bool *done, lf_err *err);
 /* pg_key.c: hash of everything that a round depends on. */
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err);
+
+/* pg_measure.c: the best round, and samples. Each is collective. */
+/* Judges the round that was made, by the weights as they are. */
+int lf_pg_judge(lf_pg *p, lf_err *err);
+int lf_pg_publish_best(lf_pg *p, lf_err *err);
+/* Before the first round. */
+int lf_pg_samples_begin(lf_pg *p, lf_err *err);
+/* After the last update of a round, where samples are due. */
+int lf_pg_samples_visit(lf_pg *p, struct lf_pg_update *u, lf_err *err);
 
 /* pg_report.c */
 int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err);

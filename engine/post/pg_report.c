@@ -227,12 +227,24 @@ static void add_critic(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
     }
 }
 
+static void add_samples(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
+{
+    const struct lf_train_guest *g = p->c->guest ? lf_samples_guest(p->c->guest) : NULL;
+    for (size_t i = 0; u->visited && i < g->n_metrics; i++)
+        add(b, g->metrics[i], u->guest[i]);
+}
+
 static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
 {
     add(b, "gen_s", p->gen_s);
     add(b, "score_s", p->score_s);
     add(b, "train_s", p->train_s);
     add(b, "step_s", u->seconds);
+    if (u->flops > 0 && u->seconds > 0) {
+        add(b, "model_flops_causal", u->flops / u->seconds);
+        if (p->peak > 0)
+            add(b, "mfu", u->flops / u->seconds / p->peak);
+    }
     if (p->gen_s > 0 && p->gen_tokens > 0)
         add(b, "gen_tokens_per_s", (double)p->gen_tokens / p->gen_s);
     if (p->command) {
@@ -281,6 +293,7 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
     add_round(&b, p);
     add_policy(&b, p, u);
     add_critic(&b, p, u);
+    add_samples(&b, p, u);
     add_times(&b, p, u);
     p->planned = 0;
     lf_buf_addc(&b, '}');

@@ -184,6 +184,13 @@ static int plan_models(lf_pg *p, lf_err *err)
         s.train = s.score = true;
         rc = lf_pg_model_create(&p->critic, &p->mc, &s, err);
     }
+    if (rc == 0)
+        p->actor_flops = lf_train_flops_of(&p->mc, lf_pg_model_store(p->actor));
+    if (rc == 0 && p->critic) {
+        lf_model_config mc = p->mc;
+        mc.output = LF_OUTPUT_SCORE;
+        p->critic_flops = lf_train_flops_of(&mc, lf_pg_model_store(p->critic));
+    }
     return rc;
 }
 
@@ -413,7 +420,9 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
         json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", a.sent_bytes + k.sent_bytes,
                                  "messages_per_step", (json_int_t)(a.messages + k.messages));
         int64_t n = p->c->prompts * p->c->samples;
-        double per_token = lf_model_train_flops_per_token(&p->mc, p->context, true);
+        double per_token = lf_train_flops_per_token(&p->actor_flops, &p->mc, p->context, true);
+        if (p->critic)
+            per_token += lf_train_flops_per_token(&p->critic_flops, &p->mc, p->context, true);
         const struct lf_json_member m[] = {
             {"bytes", bytes},
             {"models", json_incref(models)},

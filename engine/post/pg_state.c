@@ -121,6 +121,12 @@ json_t *lf_pg_state_json(const lf_pg *p, lf_err *err)
         lf_shardset_get_info(p->data)->tokenizer_sha256, "model", model, "identity", identity(p),
         "optimizer", lf_run_optimizer_json(&p->c->adam, p->c->clip), "schedule",
         lf_run_schedule_json(&p->schedule), "settings", settings_json(p->c));
+    if (o &&
+        (lf_best_to_json(&s->best, o) ||
+         json_object_set_new(o, "early", json_boolean(lf_best_over(&s->best, p->c->patience))))) {
+        json_decref(o);
+        o = NULL;
+    }
     if (o && p->c->scaler.dynamic &&
         json_object_set_new(o, "scaler",
                             json_pack("{s:o,s:o}", "actor", lf_scaler_json(&s->actor_scale),
@@ -205,6 +211,7 @@ static int read_state(lf_pg *p, json_t *o, const char *dir, lf_err *err)
     s.active_s = json_is_number(active) ? json_number_value(active) : 0;
     s.actor_scale = lf_scaler_of(json_object_get(scaler, "actor"), &p->c->scaler);
     s.critic_scale = lf_scaler_of(json_object_get(scaler, "critic"), &p->c->scaler);
+    s.best = lf_best_of(o);
     const char *name;
     json_t *v;
     if (rc == 0)
@@ -273,7 +280,9 @@ static int look_at_final(lf_pg *p, bool *done, lf_err *err)
         rc = lf_run_check_adapter(&p->run, ck, final, err);
         if (rc == 0)
             rc = read_state(p, lf_ckpt_state(ck), final, err);
-        *done = rc == 0 && (p->s.round >= p->c->steps || lf_early_ended(lf_ckpt_state(ck)));
+        const json_t *state = rc == 0 ? lf_ckpt_state(ck) : NULL;
+        const bool patient = p->c->patience > 0 && json_is_true(json_object_get(state, "early"));
+        *done = rc == 0 && (p->s.round >= p->c->steps || lf_early_ended(state) || patient);
         if (rc == 0 && !*done)
             rc = lf_fail(err, LF_EEXIST,
                          "%s ends a run of %lld rounds, not %lld; write to another out "
@@ -322,6 +331,7 @@ int lf_pg_start(lf_pg *p, bool *done, lf_err *err)
     lf_ckpt *ck = NULL;
     json_t *from = NULL;
     p->s = (struct lf_pg_state){.beta = p->c->kl.beta,
+                                .best = lf_best_start(),
                                 .actor_scale = lf_scaler_start(&p->c->scaler),
                                 .critic_scale = lf_scaler_start(&p->c->scaler)};
     p->saved = p->saved_round = -1;

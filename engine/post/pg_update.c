@@ -376,7 +376,21 @@ struct work {
     struct lf_pg_norm norm;
     struct batches actor, critic;
     struct arrays a;
+    double flops;
 };
+
+/* FLOPs of training these models on the mini-batch, each sequence by its length with the prompt. */
+static double flops_of(const lf_pg *p, const uint32_t *seqs, size_t n, bool actor)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t len = (int64_t)lf_rollout_len(&p->r, seqs[i]);
+        const double of_actor = lf_train_flops_per_token(&p->actor_flops, &p->mc, len, true),
+                     of_critic = lf_train_flops_per_token(&p->critic_flops, &p->mc, len, true);
+        sum += (double)len * ((actor ? of_actor : 0) + (p->want_critic ? of_critic : 0));
+    }
+    return sum;
+}
 
 static int work_make(struct work *w, lf_pg *p, int64_t k, bool actor, lf_err *err)
 {
@@ -387,6 +401,7 @@ static int work_make(struct work *w, lf_pg *p, int64_t k, bool actor, lf_err *er
     w->norm.sequences = (int64_t)n;
     for (size_t i = 0; i < n; i++)
         w->norm.tokens += p->r.first[seqs[i] + 1] - p->r.first[seqs[i]];
+    w->flops = flops_of(p, seqs, n, actor);
     if (rc == 0)
         rc = arrays_make(&w->a, n, (size_t)w->norm.tokens, err);
     if (rc == 0 && actor)
@@ -487,6 +502,7 @@ int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err)
         p->s.tokens += w.norm.tokens;
         p->s.episodes += w.norm.sequences;
         p->s.done = k + 1;
+        u->flops = w.flops;
     }
     u->seconds = lf_now_s() - t0;
     p->train_s += u->seconds;

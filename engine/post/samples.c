@@ -8,12 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/infer/paged.h"
 #include "engine/infer/result.h"
-#include "engine/train/objective.h"
+#include "engine/post/sample_lines.h"
 
 #define SLOTS       4
 #define STEP_ROWS   64
@@ -24,17 +22,28 @@ _Static_assert(LF_PAGED_MAX_BUCKETS <= LF_TRAIN_GUEST_ERAS, "the buckets have er
 struct lf_samples {
     struct lf_samples_opts o;
     struct lf_train_guest guest;
-    lf_paged *paged;
+    const struct lf_guest_host *host;
+    lf_paged *paged; /* NULL: the generator is another's */
+    lf_gen_model model;
     lf_gen_jobs jobs;
     int32_t eos; /* of the data, where there is no tokenizer to say what ends a text */
     lf_gen_writer *writer;
-    lf_buf lines; /* of this visit */
+    lf_buf lines; /* of this visit, as lf-generate has them */
+    lf_buf records;
     double tokens, ended, logprob, n;
+    int64_t vocab; /* of the plan */
 };
 
 static const char *const metrics[] = {"sample_tokens", "sample_ended", "sample_logprob"};
 
 /* ---- memory ---- */
+
+/* What lf_gen_run takes for each slot, and on a device the copies of its logits. */
+static size_t host_bytes(void *user)
+{
+    const lf_samples *s = user;
+    return SLOTS * (lf_sampler_bytes(s->vocab) + (size_t)s->vocab * sizeof(float));
+}
 
 static int plan(void *user, const lf_decoder *d, lf_pstore *ps, lf_plan *p, lf_err *err)
 {
@@ -44,6 +53,7 @@ static int plan(void *user, const lf_decoder *d, lf_pstore *ps, lf_plan *p, lf_e
                                     .max_rows = STEP_ROWS,
                                     .page_tokens = PAGE_TOKENS,
                                     .cache = s->o.compute};
+    s->vocab = lf_decoder_config(d)->vocab;
     return lf_paged_plan(&s->paged, p, ps, d, &o, err);
 }
 
@@ -56,90 +66,119 @@ static void leave(void *user)
 
 /* ---- requests ---- */
 
-/* Appends one document of set as a request. */
-static int add_document(lf_buf *b, const lf_shardset *set, uint64_t doc, size_t number, lf_err *err)
+/* How many tokens of a document are asked for. */
+static uint64_t prompt_of(const lf_samples *s, const lf_shardset *set, uint64_t doc)
 {
     const uint64_t len = lf_shardset_doc_len(set, doc);
     uint64_t n = 0;
+    if (s->host->prompts)
+        return len;
     while (n < len && !lf_shardset_trained(set, doc, n))
         n++;
     if (n < 2) /* nothing asks for what is trained */
         n = len < LF_SAMPLES_TEXT ? len : LF_SAMPLES_TEXT;
+    return n;
+}
+
+/* Adds one document of set as a request. */
+static int add_document(lf_samples *s, const lf_shardset *set, uint64_t doc, int64_t number,
+                        lf_err *err)
+{
+    char id[40];
+    const uint64_t n = prompt_of(s, set, doc);
     int32_t *tokens = lf_malloc(n + 1, sizeof *tokens, err);
     int rc = tokens ? lf_shardset_read(set, doc, 0, n, tokens, err) : LF_ENOMEM;
-    if (rc == 0) {
-        lf_buf_addf(b, "{\"id\":\"valid-%zu\",\"prompt_token_ids\":[", number);
-        for (uint64_t i = 0; i < n; i++)
-            lf_buf_addf(b, "%s%d", i ? "," : "", tokens[i]);
-        lf_buf_adds(b, "]}\n");
-    }
+    snprintf(id, sizeof id, "%s-%lld", s->host->prompts ? "prompt" : "valid", (long long)number);
+    if (rc == 0)
+        rc = lf_gen_jobs_add_ids(&s->jobs, id, tokens, n, &s->o.defaults, err);
     free(tokens);
     return rc;
 }
 
-/* The first documents of the valid splits as a file of requests. */
-static int write_documents(const lf_samples *s, const lf_trainer *t, const char *path, lf_err *err)
+/* The first documents of the host; the two answers of a pair have one prompt. */
+static int add_documents(lf_samples *s, lf_err *err)
 {
-    size_t number = 0;
+    const struct lf_guest_host *h = s->host;
+    int64_t number = 0;
     int rc = 0;
-    lf_buf b;
-    lf_buf_init(&b);
-    for (size_t k = 0; k < lf_train_n_sources(t, true) && rc == 0; k++) {
-        const lf_shardset *set = lf_train_source_set(t, k, true);
-        for (uint64_t d = 0;
-             d < lf_shardset_get_info(set)->n_docs && (int64_t)number < s->o.rows && rc == 0; d++)
-            if (lf_shardset_doc_len(set, d) > 0)
-                rc = add_document(&b, set, d, ++number, err);
+    for (size_t k = 0; k < h->n_docs && rc == 0; k++) {
+        const lf_shard_info *info = lf_shardset_get_info(h->docs[k]);
+        const uint64_t by = info->rows == LF_ROWS_PAIRS ? 2 : 1;
+        for (uint64_t d = 0; d < info->n_docs && number < s->o.rows && rc == 0; d += by)
+            if (lf_shardset_doc_len(h->docs[k], d) > 0)
+                rc = add_document(s, h->docs[k], d, ++number, err);
     }
-    if (rc == 0 && !number)
-        rc =
-            lf_fail(err, LF_EINVAL,
-                    "no data has a valid split to sample from: give sample_prompts, or valid_data");
-    if (rc == 0)
-        rc = lf_buf_check(&b, err);
-    if (rc == 0)
-        rc = lf_io_replace(path, b.data, b.len, 0640, err);
-    lf_buf_fini(&b);
+    return rc == 0 && !number
+               ? lf_fail(err, LF_EINVAL,
+                         "no data has a valid split to take prompts from: give sample_prompts or "
+                         "sample_prompt, or valid_data")
+               : rc;
+}
+
+static int add_texts(lf_samples *s, lf_err *err)
+{
+    char id[40];
+    int rc = 0;
+    for (size_t i = 0; i < s->o.n_texts && rc == 0; i++) {
+        snprintf(id, sizeof id, "prompt-%zu", i + 1);
+        rc = lf_gen_jobs_add_prompt(&s->jobs, id, s->o.texts[i], s->o.tok, &s->o.defaults, err);
+    }
     return rc;
 }
 
-static int read_jobs(lf_samples *s, const lf_trainer *t, const char *dir, lf_err *err)
+static int read_jobs(lf_samples *s, lf_err *err)
 {
-    lf_gen_model m;
-    char *path = lf_path_join(dir, "prompts.jsonl", err);
-    int rc = path ? 0 : LF_ENOMEM;
-    if (rc == 0 && !s->o.prompts)
-        rc = write_documents(s, t, path, err);
+    int rc =
+        s->o.prompts ? lf_gen_jobs_read(&s->jobs, s->o.prompts, s->o.tok, &s->o.defaults, err) : 0;
     if (rc == 0)
-        rc = lf_gen_jobs_read(&s->jobs, s->o.prompts ? s->o.prompts : path, s->o.tok,
-                              &s->o.defaults, err);
-    lf_paged_model(s->paged, &m);
+        rc = add_texts(s, err);
+    if (rc == 0 && !s->o.prompts && !s->o.n_texts)
+        rc = add_documents(s, err);
     if (rc == 0)
-        rc = lf_gen_jobs_fit(&s->jobs, &m, s->o.tok, err);
-    free(path);
+        rc = lf_gen_jobs_fit(&s->jobs, &s->model, s->o.tok, err);
+    for (size_t i = 0; rc == 0 && s->o.temperature > 0 && i < s->jobs.n; i++)
+        s->jobs.v[i].params.temperature /= s->o.temperature;
     return rc != 0 ? lf_err_prefix(err, "samples") : 0;
 }
 
-static int begin(lf_samples *s, const lf_trainer *t, lf_err *err)
+/* Prompts keep what is left of the context beside the sample. */
+static int fit_context(lf_samples *s, lf_err *err)
 {
-    char *dir = lf_path_join(s->o.out, "samples", err);
-    int rc = !dir ? LF_ENOMEM : lf_io_mkdirs(dir, 0777, err) < 0 ? LF_EIO : 0;
-    s->eos = (int32_t)lf_shardset_get_info(lf_train_source_set(t, 0, false))->eos_id;
+    const int64_t most = s->model.max_context < s->o.context ? s->model.max_context : s->o.context,
+                  room = most - s->o.defaults.max_tokens;
+    if (room < 1)
+        return lf_fail(err, LF_EINVAL,
+                       "samples of %lld tokens (sample_tokens) leave no room for a prompt in %lld "
+                       "positions",
+                       (long long)s->o.defaults.max_tokens, (long long)most);
+    s->o.defaults.truncate_prompt = room;
+    return 0;
+}
+
+int lf_samples_begin(lf_samples *s, const struct lf_guest_host *host, const lf_gen_model *m,
+                     lf_err *err)
+{
+    s->host = host;
+    s->model = *m;
+    s->eos = (int32_t)lf_shardset_get_info(host->data)->eos_id;
     if (!s->o.tok && s->eos >= 0) {
         s->o.defaults.end = &s->eos;
         s->o.defaults.n_end = 1;
     }
-    if (rc == 0)
-        rc = read_jobs(s, t, dir, err);
-    free(dir);
-    return rc;
+    int rc = fit_context(s, err);
+    return rc != 0 ? rc : read_jobs(s, err);
 }
 
-static int bind(void *user, lf_trainer *t, lf_exec *ex, lf_back *back, lf_err *err)
+static int bind(void *user, const struct lf_guest_host *host, lf_exec *ex, lf_back *back,
+                lf_err *err)
 {
     lf_samples *s = user;
+    lf_gen_model m;
     int rc = lf_paged_bind(s->paged, ex, back, err);
-    return rc || !lf_train_first_rank(t) ? rc : begin(s, t, err);
+    if (rc != 0 || !lf_run_first(host->run))
+        return rc;
+    lf_paged_model(s->paged, &m);
+    return lf_samples_begin(s, host, &m, err);
 }
 
 /* ---- a visit ---- */
@@ -158,16 +197,14 @@ static int take(void *arg, const lf_gen_result *r, lf_err *err)
 static int generate(lf_samples *s, lf_err *err)
 {
     struct lf_gen_stats stats;
-    lf_gen_model m;
     lf_buf_clear(&s->lines);
     s->tokens = s->ended = s->logprob = s->n = 0;
     lf_gen_writer_destroy(s->writer);
     s->writer = lf_gen_writer_create(&s->jobs, s->o.tok, "", err);
     if (!s->writer)
         return LF_ENOMEM;
-    lf_paged_model(s->paged, &m);
     int rc = lf_gen_run(
-        &m,
+        &s->model,
         &(struct lf_gen_work){
             .tok = s->o.tok, .jobs = s->jobs.v, .n_jobs = s->jobs.n, .sink = take, .arg = s},
         &stats, err);
@@ -176,79 +213,79 @@ static int generate(lf_samples *s, lf_err *err)
     return rc != 0 ? rc : lf_buf_check(&s->lines, err);
 }
 
-/* The texts, for the dashboard: samples/ID, and .N behind it for the further ones of a request. A
- * line in another shape has no text of its own. */
-static void show(const lf_samples *s, const lf_trainer *t, int64_t step)
+/* ---- records ---- */
+
+/* A line of lf-generate with step and prompt in front. */
+static int add_record(lf_samples *s, int64_t step, size_t index, const char *line, size_t n,
+                      lf_err *err)
 {
-    for (const char *line = s->lines.data, *end; (end = strchr(line, '\n')); line = end + 1) {
-        char tag[120];
-        const char *id = "", *text = NULL;
-        int64_t sample = 0;
-        json_t *o = lf_json_load_text(line, (size_t)(end - line), "sample", NULL);
-        int rc = o ? lf_json_get_str(&id, o, "id", true, "sample", NULL) : LF_EFORMAT;
-        if (rc == 0)
-            rc = lf_json_get_i64(&sample, o, "sample", false, "sample", NULL);
-        if (rc == 0)
-            rc = lf_json_get_str(&text, o, "text", false, "sample", NULL);
-        int n = snprintf(tag, sizeof tag, "samples/%s", id);
-        if (sample > 0 && n > 0 && (size_t)n < sizeof tag)
-            snprintf(tag + n, sizeof tag - (size_t)n, ".%lld", (long long)sample);
-        if (rc == 0 && text)
-            lf_train_text(t, step, tag, text, strlen(text));
-        json_decref(o);
-    }
+    size_t of;
+    const lf_gen_request *q = &s->jobs.req[lf_gen_jobs_at_line(&s->jobs, index, &of)];
+    lf_buf_addf(&s->records, "{\"step\":%lld", (long long)step);
+    const lf_gen_job *job = &s->jobs.v[q->first];
+    int rc = q->n_jobs
+                 ? lf_sample_add_prompt(&s->records, s->o.tok, job->prompt, job->n_prompt, err)
+                 : 0;
+    lf_buf_addc(&s->records, ',');
+    lf_buf_add(&s->records, line + 1, n - 1);
+    return rc;
 }
 
-static int visit(void *user, lf_trainer *t, int64_t step, double *values, lf_err *err)
+static int write_records(lf_samples *s, int64_t step, lf_err *err)
 {
-    lf_samples *s = user;
-    char name[40];
-    snprintf(name, sizeof name, "step-%08lld.jsonl", (long long)step);
-    char *dir = lf_path_join(s->o.out, "samples", err),
-         *path = dir ? lf_path_join(dir, name, err) : NULL;
-    int rc = path ? generate(s, err) : LF_ENOMEM;
-    if (rc == 0)
-        rc = lf_io_replace(path, s->lines.data, s->lines.len, 0640, err);
-    free(path);
-    free(dir);
+    size_t index = 0;
+    int rc = 0;
+    lf_buf_clear(&s->records);
+    for (const char *line = s->lines.data, *end; rc == 0 && (end = strchr(line, '\n'));
+         line = end + 1)
+        rc = add_record(s, step, index++, line, (size_t)(end + 1 - line), err);
+    return rc != 0 ? rc : lf_sample_write(s->host->run, step, &s->records, err);
+}
+
+int lf_samples_visit(lf_samples *s, int64_t step, double *values, lf_err *err)
+{
+    int rc = generate(s, err);
     if (rc != 0)
         return rc;
-    show(s, t, step);
-    values[0] = s->tokens / s->n;
-    values[1] = s->ended / s->n;
-    values[2] = s->logprob / s->tokens;
-    lf_train_log(
-        t, 2,
+    values[0] = s->n > 0 ? s->tokens / s->n : (double)NAN;
+    values[1] = s->n > 0 ? s->ended / s->n : (double)NAN;
+    values[2] = s->tokens > 0 ? s->logprob / s->tokens : (double)NAN;
+    lf_run_log(
+        s->host->run, 2,
         "%g samples after step %lld: %.1f tokens in the mean, %.0f %% ended, log p of a token %.3f",
         s->n, (long long)step, values[0], 100 * values[1], values[2]);
-    return 0;
+    return write_records(s, step, err);
+}
+
+static int visit(void *user, int64_t step, double *values, lf_err *err)
+{
+    return lf_samples_visit(user, step, values, err);
 }
 
 /* ---- the object ---- */
 
 lf_samples *lf_samples_create(const struct lf_samples_opts *o, lf_err *err)
 {
-    if (o->context <= o->defaults.max_tokens) {
-        lf_fail(err, LF_EINVAL,
-                "samples of %lld tokens leave no room for a prompt in %lld positions",
-                (long long)o->defaults.max_tokens, (long long)o->context);
-        return NULL;
-    }
     lf_samples *s = lf_calloc(1, sizeof *s, err);
     if (!s)
         return NULL;
     s->o = *o;
-    s->o.defaults.truncate_prompt = o->context - o->defaults.max_tokens;
+    s->model.max_context = o->context;
     lf_buf_init(&s->lines);
+    lf_buf_init(&s->records);
     s->guest = (struct lf_train_guest){.user = s,
                                        .interval = o->interval,
                                        .plan = plan,
+                                       .host_bytes = host_bytes,
                                        .bind = bind,
                                        .visit = visit,
                                        .leave = leave,
                                        .metrics = metrics,
                                        .n_metrics = sizeof metrics / sizeof *metrics};
-    return s;
+    if (fit_context(s, err) == 0)
+        return s;
+    lf_samples_destroy(s);
+    return NULL;
 }
 
 void lf_samples_destroy(lf_samples *s)
@@ -258,6 +295,7 @@ void lf_samples_destroy(lf_samples *s)
     lf_gen_writer_destroy(s->writer);
     lf_gen_jobs_fini(&s->jobs);
     lf_buf_fini(&s->lines);
+    lf_buf_fini(&s->records);
     lf_paged_destroy(s->paged);
     free(s);
 }

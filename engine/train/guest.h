@@ -13,8 +13,17 @@
 #include "engine/graph/exec.h"
 #include "engine/graph/plan.h"
 #include "engine/model/decoder.h"
+#include "engine/store/shard.h"
+#include "engine/train/run.h"
 
-typedef struct lf_trainer lf_trainer;
+/* Where a guest is; everything is borrowed and lives until `leave`. */
+struct lf_guest_host {
+    lf_run *run;             /* to log, and to write samples */
+    const lf_shardset *data; /* of the training; it names the end of documents and the tokenizer */
+    const lf_shardset *const *docs; /* [n_docs] what prompts may be taken from: the valid splits */
+    size_t n_docs;
+    bool prompts; /* a document of docs is a prompt, all of it */
+};
 
 /* The chains of a guest take the eras below this bit (lf_chain_opts), those of training the
  * rest. */
@@ -27,13 +36,16 @@ struct lf_train_guest {
     /* Before the plan is finished, on every rank and for lf_train_plan. d and ps outlive
      * `leave`. */
     int (*plan)(void *user, const lf_decoder *d, lf_pstore *ps, lf_plan *plan, lf_err *err);
+    /* Memory of the host beside that of the plan, after `plan`; NULL: none. */
+    size_t (*host_bytes)(void *user);
     /* Called when the plan has memory and the data is open, before the weights are read; on every
      * rank. */
-    int (*bind)(void *user, lf_trainer *t, lf_exec *ex, lf_back *back, lf_err *err);
+    int (*bind)(void *user, const struct lf_guest_host *host, lf_exec *ex, lf_back *back,
+                lf_err *err);
     /* Called on rank 0 after step `step`, while the other ranks wait. values[n_metrics] go into the
      * record of that step; NaN is left out. It is called again for a step that an earlier, killed
      * start had visited. */
-    int (*visit)(void *user, lf_trainer *t, int64_t step, double *values, lf_err *err);
+    int (*visit)(void *user, int64_t step, double *values, lf_err *err);
     /* before executor, plan and decoder are destroyed; also when plan or bind failed */
     void (*leave)(void *user);
     const char *const *metrics;

@@ -75,6 +75,59 @@ static int validate_sets(lf_trainer *t, struct lf_train_step *st, struct lf_trai
     return 0;
 }
 
+/* The normalisation of scores and the like belong to the best weights too. One that cannot be made
+ * yet is left out: only the last weights need it. Collective. */
+static int finish_best(lf_trainer *t, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    lf_err why = LF_ERR_INIT;
+    int rc = o && o->finish ? o->finish(o->user, t, &why) : 0;
+    if (rc == LF_ENUMERIC)
+        lf_train_log(t, 2, "the best so far is kept without it: %s", why.text);
+    else if (rc != 0)
+        lf_fail(err, rc, "%s", why.text);
+    return lf_train_agree(t, rc == LF_ENUMERIC ? 0 : rc, err);
+}
+
+/* Keeps the weights with keep_best. Collective. */
+static int keep_best(lf_trainer *t, int64_t before, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    int rc = lf_train_replicas(t, err);
+    if (rc == 0)
+        rc = finish_best(t, err);
+    if (rc == 0 && lf_train_first_rank(t)) {
+        json_t *state = lf_train_state_json(t, err);
+        rc = state ? lf_best_keep(&t->run, &t->s.best, before, state, err) : LF_ENOMEM;
+        json_decref(state);
+    }
+    if (o && o->extra)
+        json_object_clear(o->extra);
+    return lf_train_agree(t, rc, err);
+}
+
+/* The number of a validation that best_metric names. */
+static double measured(const lf_trainer *t, const struct lf_train_step *st)
+{
+    const int i = lf_train_best_index(t->c);
+    if (t->c->best_metric == LF_BEST_LOSS)
+        return st->valid_loss;
+    return i < 0 ? st->valid_accuracy : st->valid_means[i];
+}
+
+/* After a validation: is it the best one? Collective. */
+static int judge(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    struct lf_best *b = &t->s.best;
+    const int64_t before = b->step;
+    const bool better = lf_best_take(b, measured(t, st), c->best_metric != LF_BEST_LOSS, t->s.step);
+    if (!better && b->stale == c->patience)
+        lf_train_log(t, 2, "no better validation than that of step %lld for %lld: the end",
+                     (long long)before, (long long)b->stale);
+    return better && c->keep_best ? keep_best(t, before, err) : 0;
+}
+
 static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 {
     double t0 = lf_now_s();
@@ -100,11 +153,11 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         lf_train_loss_of(t, &sums, (double)sums.tokens, st->valid_means);
     st->valid_accuracy = t->c->objective ? (double)NAN : (double)sums.correct / (double)sums.tokens;
     st->valid_entropy = t->c->entropy ? sums.entropy / (double)sums.tokens : (double)NAN;
-    if (!(t->s.best_valid <= st->valid_loss))
+    if (isfinite(st->valid_loss) && !(t->s.best_valid <= st->valid_loss))
         t->s.best_valid = st->valid_loss;
     lf_profile_end(t->c->profile, LF_LANE_STEP, "validation", m);
     st->valid_seconds = lf_now_s() - t0;
-    return lf_train_best(t, st, err);
+    return judge(t, st, err);
 }
 
 static bool at_interval(int64_t step, int64_t interval)
@@ -160,7 +213,7 @@ static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     lf_run_phase(&t->run, "samples");
     st->visited = true;
     return lf_train_agree(
-        t, lf_train_first_rank(t) ? g->visit(g->user, t, t->s.step, st->guest, err) : 0, err);
+        t, lf_train_first_rank(t) ? g->visit(g->user, t->s.step, st->guest, err) : 0, err);
 }
 
 /* After a step: what is measured, told and kept. */
@@ -259,7 +312,8 @@ static int steps(lf_trainer *t, lf_err *err)
     struct lf_train_step st;
     bool saved = true; /* where we begin there is a checkpoint, or nothing to save */
     int rc = 0;
-    while (t->flight.up || (t->s.step < t->total_steps && !lf_train_out_of_patience(t))) {
+    while (t->flight.up ||
+           (t->s.step < t->total_steps && !lf_best_over(&t->s.best, t->c->patience))) {
         struct lf_run_asked asked = {.end = lf_train_early_clock(t)};
         rc = lf_run_look(&t->run, rc, &asked, t->ahead ? &t->late : NULL, err);
         if (rc != 0)
@@ -307,8 +361,8 @@ static int finish(lf_trainer *t, lf_err *err)
     int rc = lf_train_replicas(t, err);
     if (rc == 0 && o && o->finish)
         rc = lf_train_agree(t, o->finish(o->user, t, err), err);
-    if (rc == 0 && lf_train_first_rank(t))
-        rc = lf_train_publish_best(t, err);
+    if (rc == 0 && t->c->keep_best && lf_train_first_rank(t))
+        rc = lf_best_publish(&t->run, &t->s.best, err);
     rc = lf_train_agree(t, rc, err);
     if (rc == 0)
         rc = lf_train_save_final(t, err);
@@ -384,11 +438,31 @@ static int input_buffers(lf_trainer *t, lf_err *err)
     return 0;
 }
 
+/* The valid splits are what a guest may ask about. */
+static int bind_guest(lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_guest *g = t->c->guest;
+    const size_t n = lf_train_n_sources(t, true);
+    const lf_shardset **docs = lf_arena_alloc(t->run.arena, n + 1, sizeof(*docs), err);
+    if (!docs)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        docs[i] = lf_train_source_set(t, i, true);
+    t->host = (struct lf_guest_host){
+        .run = &t->run, .data = lf_train_source_set(t, 0, false), .docs = docs, .n_docs = n};
+    return g->bind(g->user, &t->host, t->m.ex, t->m.back, err);
+}
+
 static int set_up_alone(lf_trainer *t, lf_err *err)
 {
     int rc = lf_train_first_rank(t) ? lf_io_mkdirs(t->c->out, 0777, err) : 0;
     if (rc == 0)
         rc = lf_train_open_data(t, err);
+    if (rc == 0 && !t->vdata && (t->c->keep_best || t->c->patience > 0))
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s compares validations, and no data has a valid split: give valid_data, or "
+                     "leave it out",
+                     t->c->keep_best ? "keep_best" : "patience");
     if (rc == 0)
         rc = lf_train_model_plan(&t->m, t->c, &t->mc,
                                  t->vdata || (t->c->objective && t->c->objective->prepare),
@@ -398,7 +472,7 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
     if (rc == 0)
         rc = lf_train_model_bind(&t->m, t->c, t->run.comm, err);
     if (rc == 0 && t->c->guest)
-        rc = t->c->guest->bind(t->c->guest->user, t, t->m.ex, t->m.back, err);
+        rc = bind_guest(t, err);
     if (rc != 0)
         return rc;
     t->run.fingerprint = lf_train_fingerprint(t, err);
@@ -445,7 +519,8 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
                                   .threads = c->threads,
                                   .keep = c->keep,
                                   .keep_every = c->keep_every,
-                                  .save_time_s = c->save_time_s};
+                                  .save_time_s = c->save_time_s,
+                                  .samples = c->guest != NULL};
 }
 
 /* From where the run stands to its end. Collective. */

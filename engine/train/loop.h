@@ -54,6 +54,10 @@
 
 #define LF_TRAIN_MAX_SETS 16
 
+/* A metric of validation; those behind the loss are higher where the model is better. In the order
+ * of the choices of the options. */
+enum lf_train_best_metric { LF_BEST_LOSS, LF_BEST_ACCURACY, LF_BEST_MARGIN };
+
 /* Whether the data is read at the start and its hashes are compared. Lengths are always
  * compared. */
 enum lf_train_verify {
@@ -74,10 +78,11 @@ struct lf_train_config {
     size_t n_valid;
     /* [n_valid] measures each separately, under these names; NULL: all together */
     const char *const *valid_names;
-    bool keep_best;        /* keep the weights of the best validation as out/best */
-    bool best_by_accuracy; /* else by the loss */
-    int64_t patience;      /* end after this many validations without a better one; 0: never */
-    bool valid_required;   /* false: a source without a valid split is no error */
+    bool keep_best; /* keep the weights of the best validation as out/best */
+    /* what best means, of all validation data together; the lower loss, else the higher value */
+    enum lf_train_best_metric best_metric;
+    int64_t patience;    /* end after this many validations without a better one; 0: never */
+    bool valid_required; /* false: a source without a valid split is no error */
     enum lf_train_verify verify;
     /* samples in Megatron's order with these settings; megatron.samples 0: those of the run */
     bool megatron_order;

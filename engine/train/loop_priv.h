@@ -11,7 +11,9 @@
 #include "engine/comm/comm.h"
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
+#include "engine/model/flops.h"
 #include "engine/store/ckpt.h"
+#include "engine/train/best.h"
 #include "engine/train/devcomm.h"
 #include "engine/train/loop.h"
 #include "engine/train/run.h"
@@ -29,17 +31,15 @@ struct lf_train_model {
 
 /* The state that changes from step to step and goes into a checkpoint. */
 struct lf_train_state {
-    int64_t step;      /* optimizer steps done */
-    int64_t samples;   /* sequences trained */
-    int64_t tokens;    /* targets trained */
-    int64_t cursor;    /* next sample of the loader */
-    double loss_sum;   /* sum of all losses, each weighing 0.98 of the next: lf_train_loss_mean */
-    double first_loss; /* of step 1 */
-    double valid_loss; /* the last one, NaN before */
-    double best_valid; /* NaN before */
-    /* the value that keep_best and patience compare, lower is better; NaN before */
-    double best_score;
-    int64_t best_step, stale; /* the step of best_score; validations since then */
+    int64_t step;        /* optimizer steps done */
+    int64_t samples;     /* sequences trained */
+    int64_t tokens;      /* targets trained */
+    int64_t cursor;      /* next sample of the loader */
+    double loss_sum;     /* sum of all losses, each weighing 0.98 of the next: lf_train_loss_mean */
+    double first_loss;   /* of step 1 */
+    double valid_loss;   /* the last one, NaN before */
+    double best_valid;   /* NaN before */
+    struct lf_best best; /* validation by best_metric */
     struct lf_scaler scaler;
     double active_s; /* seconds trained, over all starts */
 };
@@ -97,9 +97,11 @@ struct lf_trainer {
     double told_s; /* time of the last result */
     char tokenizer[LF_HASH_HEX];
 
-    double planned; /* bytes: lf_train_planned */
-    lf_nvml *nvml;  /* NULL: no numbers of the GPU; rank 0 */
-    double peak;    /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
+    double planned;                  /* bytes: lf_train_planned */
+    struct lf_guest_host host;       /* for the guest, where there is one */
+    lf_nvml *nvml;                   /* NULL: no numbers of the GPU; rank 0 */
+    double flops_causal, flops_full; /* of a token */
+    double peak;                     /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
     bool rss_told;
     double t_log;        /* when the last line was logged */
     int64_t samples_log; /* samples then */
@@ -133,6 +135,8 @@ int lf_train_ahead_launch(lf_trainer *t, lf_err *err);
 int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf_err *err);
 
 /* setup.c */
+/* Returns the place of best_metric among the means of the objective; -1: it is none of these. */
+int lf_train_best_index(const struct lf_train_config *c);
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, int ranks, lf_err *err);
 int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c,
@@ -187,13 +191,6 @@ void lf_train_early_apply(lf_trainer *t);
 enum lf_run_end lf_train_early_clock(const lf_trainer *t);
 /* Does what is asked for, between steps. */
 void lf_train_early_meet(lf_trainer *t, enum lf_run_end ask);
-
-/* best.c. After a validation: finds whether it is the best one, and keeps its weights with
- * keep_best. Collective. */
-int lf_train_best(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
-bool lf_train_out_of_patience(const lf_trainer *t);
-/* At the end: publishes best-step-N as best. Rank 0. */
-int lf_train_publish_best(lf_trainer *t, lf_err *err);
 
 /* resume.c: finds the beginning of the run. *done: the final checkpoint exists already. */
 int lf_train_start(lf_trainer *t, bool *done, lf_err *err);

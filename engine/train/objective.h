@@ -118,8 +118,6 @@ int lf_train_add_up(const lf_trainer *t, double *v, size_t n, lf_err *err);
 /* Collective: copies the bytes of rank 0 to all ranks. */
 int lf_train_share(const lf_trainer *t, void *data, size_t bytes, lf_err *err);
 bool lf_train_asked_to_stop(const lf_trainer *t);
-/* A text of n bytes that belongs to a step, for the dashboard of the run (copies.h). */
-void lf_train_text(const lf_trainer *t, int64_t step, const char *tag, const char *text, size_t n);
 void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -9,6 +9,7 @@
 #include "engine/base/busy.h"
 #include "engine/base/sys.h"
 #include "engine/train/loop_priv.h"
+#include "engine/train/peak.h"
 
 void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
 {
@@ -16,11 +17,6 @@ void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
     va_start(ap, fmt);
     lf_run_vlog(&t->run, level, fmt, ap);
     va_end(ap);
-}
-
-void lf_train_text(const lf_trainer *t, int64_t step, const char *tag, const char *text, size_t n)
-{
-    lf_copies_text(t->run.copies, step, tag, text, n);
 }
 
 /* Appends ,"key":value; a value that is not finite is left out, JSON has no word for it. */
@@ -78,12 +74,12 @@ static size_t add_sets(char *buf, size_t cap, size_t at, const lf_trainer *t,
     return at;
 }
 
-/* Model FLOPs utilisation at so many tokens a second: the FLOPs that a training step of this model
- * needs (lf_model_train_flops_per_token, causal), by the peak of all ranks. What is computed again
- * (recompute) does not count, padding does. */
+/* Model FLOPs utilisation at so many tokens a second: the FLOPs that a training step of what is
+ * trained here needs (engine/model/flops.h, causal), by the peak of all ranks. What is computed
+ * again (recompute) does not count, padding does. */
 static double mfu_of(const lf_trainer *t, double tokens_per_s)
 {
-    return tokens_per_s * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true) / t->peak;
+    return tokens_per_s * t->flops_causal / t->peak;
 }
 
 static size_t add_mfu(char *buf, size_t cap, size_t at, const lf_trainer *t, double tokens_per_s)
@@ -140,10 +136,8 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     if (t->s.step == 1 && !t->c->objective)
         at = add_real(b, sizeof(b), at, "ln_vocab", log((double)t->mc.vocab));
     at = add_real(b, sizeof(b), at, "tokens_per_s", tokens / busy);
-    at = add_real(b, sizeof(b), at, "model_flops_causal",
-                  tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true));
-    at = add_real(b, sizeof(b), at, "model_flops_full",
-                  tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, false));
+    at = add_real(b, sizeof(b), at, "model_flops_causal", tokens / busy * t->flops_causal);
+    at = add_real(b, sizeof(b), at, "model_flops_full", tokens / busy * t->flops_full);
     at = add_mfu(b, sizeof(b), at, t, tokens / busy);
     if (t->run.saved_step > 0) {
         /* For whoever must end this process in time: which step is safe, and what it takes to make
@@ -216,34 +210,15 @@ static void log_line(lf_trainer *t, const struct lf_train_step *st)
     shown_means(means, sizeof(means), t, st);
     if (t->peak > 0)
         snprintf(share, sizeof(share), " mfu %.1f %%", 100 * mfu_of(t, rate));
-    lf_train_log(
-        t, 2, "step %lld/%lld loss %.4f%s%s grad %.3f lr %.3g tok/s %s flop/s %s%s left %s",
-        (long long)t->s.step, (long long)t->total_steps, st->loss, valid, means, st->grad_norm,
-        st->lr, lf_fmt_count(tok, sizeof(tok), rate),
-        lf_fmt_count(flops, sizeof(flops),
-                     rate * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true)),
-        share, lf_fmt_duration(time, sizeof(time), left));
+    lf_train_log(t, 2,
+                 "step %lld/%lld loss %.4f%s%s grad %.3f lr %.3g tok/s %s flop/s %s%s left %s",
+                 (long long)t->s.step, (long long)t->total_steps, st->loss, valid, means,
+                 st->grad_norm, st->lr, lf_fmt_count(tok, sizeof(tok), rate),
+                 lf_fmt_count(flops, sizeof(flops), rate * t->flops_causal), share,
+                 lf_fmt_duration(time, sizeof(time), left));
     t->t_log = now;
     t->samples_log = t->s.samples;
     tell_busy(t);
-}
-
-/* What the ranks could compute at most, taken to be alike. With an adapter or frozen weights there
- * is none: the FLOPs of the formula are those of training every weight. */
-static void find_peak(lf_trainer *t)
-{
-    const lf_back *back = t->m.back;
-    const bool short_type = t->c->compute != LF_F32, gpu = !back->ops->host_visible;
-    struct lf_back_peak p = {0};
-    char text[32];
-    if (!t->c->mfu || t->c->adapter || t->c->n_freeze || !lf_train_first_rank(t) ||
-        !back->ops->probe || back->ops->probe(t->m.back, false, &p, NULL) != 0)
-        return;
-    t->peak = (double)t->run.ranks * (short_type ? p.bf16_flops : p.f32_flops);
-    if (t->peak > 0)
-        lf_train_log(t, 2, "peak flop/s %s in %s (%s); mfu is the share of it",
-                     lf_fmt_count(text, sizeof(text), t->peak), short_type ? "bf16" : "f32",
-                     gpu ? "by the GPU's data" : "measured");
 }
 
 /* The total is that of --plan; the parts have the same names there. */
@@ -253,19 +228,18 @@ static void log_memory(lf_trainer *t, const struct lf_plan_bytes *b)
     const struct {
         const char *name;
         double bytes;
-    } parts[] = {{"weights", (double)b->params},
-                 {"gradients", (double)b->grads},
-                 {"moments", (double)b->optimizer},
-                 {"activations", (double)(b->saved + b->transient)},
-                 {"workspace", (double)b->workspace},
-                 {"inputs", (double)b->inputs},
-                 {"host", mem.host}};
+    } parts[] = {
+        {"weights", (double)b->params},      {"gradients", (double)b->grads},
+        {"moments", (double)b->optimizer},   {"activations", (double)(b->saved + b->transient)},
+        {"workspace", (double)b->workspace}, {"inputs", (double)b->inputs},
+        {"cache", (double)b->state},         {"host", mem.host}};
     char text[400], size[32];
     size_t at = 0;
     const size_t n = sizeof parts / sizeof parts[0] - (mem.device > 0); /* host is another memory */
     for (size_t i = 0; i < n && at < sizeof text; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s %s", i ? ", " : "", parts[i].name,
-                               lf_fmt_bytes(size, sizeof size, parts[i].bytes));
+        if (i == 0 || parts[i].bytes > 0)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s %s", i ? ", " : "",
+                                   parts[i].name, lf_fmt_bytes(size, sizeof size, parts[i].bytes));
     t->planned = mem.total;
     lf_fmt_bytes(size, sizeof size, mem.total);
     if (mem.device > 0)
@@ -284,12 +258,16 @@ void lf_train_report_begin(lf_trainer *t)
     t->samples_log = t->s.samples;
     if (lf_plan_bytes(t->m.plan, &pb))
         return;
+    const struct lf_train_flops f = lf_train_flops_of(&t->mc, t->m.ps);
+    t->flops_causal = lf_train_flops_per_token(&f, &t->mc, t->c->seq_length, true);
+    t->flops_full = lf_train_flops_per_token(&f, &t->mc, t->c->seq_length, false);
     lf_train_log(t, 2, "%s parameters, %lld steps, %s tokens",
                  lf_fmt_count(a, sizeof(a), (double)lf_pstore_elements(t->m.ps)),
                  (long long)t->total_steps,
                  lf_fmt_count(b, sizeof(b), (double)t->total_samples * t->c->seq_length));
     log_memory(t, &pb);
-    find_peak(t);
+    if (t->c->mfu)
+        t->peak = lf_train_peak(&t->run, t->m.back, t->c->compute);
     tell_busy(t); /* the first span begins */
     if (lf_train_first_rank(t))
         t->nvml = lf_nvml_open(t->m.back, t->c->gpu_interval_s);

@@ -43,7 +43,7 @@ static struct lf_train_state at_the_beginning(const lf_trainer *t)
     return (struct lf_train_state){.first_loss = NAN,
                                    .valid_loss = NAN,
                                    .best_valid = NAN,
-                                   .best_score = NAN,
+                                   .best = lf_best_start(),
                                    .scaler = lf_scaler_start(&t->c->scaler)};
 }
 
@@ -83,9 +83,7 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     s.first_loss = get_real(state, "first_loss");
     s.valid_loss = get_real(state, "valid_loss");
     s.best_valid = get_real(state, "best_valid");
-    s.best_score = get_real(state, "best_score");
-    s.best_step = json_integer_value(json_object_get(state, "best_step"));
-    s.stale = json_integer_value(json_object_get(state, "stale"));
+    s.best = lf_best_of(state);
     s.scaler = lf_scaler_of(json_object_get(state, "scaler"), &t->c->scaler);
     s.active_s = get_real(state, "active_s");
     if (!isfinite(s.active_s))

@@ -41,6 +41,8 @@ void lf_run_end_writing(lf_run *r)
     lf_ckpt_writer_destroy(r->writer);
     lf_frame_writer_close(r->metrics, NULL);
     lf_copies_close(r->copies);
+    lf_sample_file_close(r->samples);
+    r->samples = NULL;
     r->writer = NULL;
     r->metrics = NULL;
     r->copies = NULL;
@@ -104,6 +106,9 @@ int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err)
     if (!lf_run_first(r))
         return 0;
     r->copies = lf_copies_open(&r->c.copies, step, r->sink);
+    if (r->c.samples && !(r->samples = lf_sample_file_open(r->c.metrics, r->c.out, step,
+                                                           r->c.n_resume_from > 0, err)))
+        return err && err->rc ? err->rc : LF_EIO;
     if (!r->c.metrics)
         return 0;
     int rc = lf_frame_truncate(r->c.metrics, keep_until, &step, &kept, err);
@@ -117,11 +122,11 @@ int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err)
 
 int lf_run_metrics_sync(lf_run *r, lf_err *err)
 {
-    if (!r->metrics)
-        return 0;
     lf_err why = LF_ERR_INIT;
-    int rc = lf_frame_sync(r->metrics, &why);
-    return rc != 0 ? lf_fail(err, rc, "metrics: %s", why.text) : 0;
+    int rc = r->metrics ? lf_frame_sync(r->metrics, &why) : 0;
+    if (rc != 0)
+        return lf_fail(err, rc, "metrics: %s", why.text);
+    return lf_sample_file_sync(r->samples, err);
 }
 
 bool lf_run_wants_record(const lf_run *r)
@@ -133,6 +138,11 @@ int lf_run_record(lf_run *r, const char *record, size_t n, lf_err *err)
 {
     lf_copies_record(r->copies, record, n);
     return r->metrics ? lf_frame_append(r->metrics, record, n, err) : 0;
+}
+
+int lf_run_samples(lf_run *r, const char *lines, size_t n, lf_err *err)
+{
+    return lf_sample_file_add(r->samples, lines, n, err);
 }
 
 /* ---- stop and clock ---- */

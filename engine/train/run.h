@@ -9,6 +9,7 @@
  *   a checkpoint is published     lf_run_save_begin, and lf_run_save_wait for its end
  *   old checkpoints are removed   lf_run_save_wait
  *   numbers of a step are told    lf_run_record
+ *   samples of a step are told    lf_run_samples
  *   a source is chosen            lf_run_newest, from out and the resume_from directories
  *
  * Every rank calls a function marked collective at the same point. All others concern only the rank
@@ -32,6 +33,7 @@
 #include "engine/store/ckpt.h"
 #include "engine/train/copies.h"
 #include "engine/train/early.h"
+#include "engine/train/sample_file.h"
 #include "engine/train/schedule.h"
 
 /* Callbacks of a run. Every member may be NULL. */
@@ -68,6 +70,7 @@ struct lf_run_config {
     int threads, keep;
     int64_t keep_every;
     double save_time_s; /* 0: no save by the clock */
+    bool samples;       /* a guest writes samples (sample_file.h) */
 };
 
 typedef struct lf_run {
@@ -82,6 +85,7 @@ typedef struct lf_run {
     char base[LF_HASH_HEX];   /* identity of init_from; "": unknown or none; the loop fills it */
     lf_frame_writer *metrics; /* NULL: none, or not rank 0 */
     lf_copies *copies;        /* of them; likewise */
+    lf_sample_file *samples;  /* NULL: none, or not rank 0 */
 
     lf_ckpt_writer *writer;
     void *snapshot;
@@ -115,7 +119,8 @@ void lf_run_vlog(const lf_run *r, int level, const char *fmt, va_list ap)
 
 /* Cuts the metrics behind the last record whose step is at most `step`, then opens them for
  * appending. A start with a file of its own that continues an earlier start begins it with {"step":
- * step, "resumed": true}. Opens the copies, which cannot fail. Rank 0. */
+ * step, "resumed": true}. Opens the file of samples likewise, and the copies, which cannot fail.
+ * Rank 0. */
 int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err);
 int lf_run_metrics_sync(lf_run *r, lf_err *err);
 /* Is a record taken by anybody? Only on rank 0. */
@@ -123,6 +128,8 @@ bool lf_run_wants_record(const lf_run *r);
 /* Appends one record, a JSON object of n bytes with "step", to the metrics and their copies. Every
  * training stage says its numbers through this function. */
 int lf_run_record(lf_run *r, const char *record, size_t n, lf_err *err);
+/* Appends n bytes of whole lines to the file of samples. Rank 0. */
+int lf_run_samples(lf_run *r, const char *lines, size_t n, lf_err *err);
 
 bool lf_run_asked_to_stop(const lf_run *r);
 /* Is it time to save, by this rank's clock? */

@@ -52,16 +52,15 @@ static json_t *own_state(const lf_trainer *t, json_t *model)
         json_decref(optim);
         optim = NULL;
     }
-    return json_pack(
-        "{s:i,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:o,s:o,s:o,s:o,s:f,s:o,s:o,s:o,s:o,s:I,s:I,s:b,s:f}",
-        "lf_train", 1, "step", (json_int_t)s->step, "samples", (json_int_t)s->samples, "tokens",
-        (json_int_t)s->tokens, "cursor", (json_int_t)s->cursor, "seed", (json_int_t)c->seed,
-        "order", lf_loader_order_id(t->data), "tokenizer_sha256", t->tokenizer, "model", model,
-        "optimizer", optim, "schedule", lf_run_schedule_json(&t->lr), "batch", batch_json(c),
-        "loss_sum", s->loss_sum, "first_loss", real_or_null(s->first_loss), "valid_loss",
-        real_or_null(s->valid_loss), "best_valid", real_or_null(s->best_valid), "best_score",
-        real_or_null(s->best_score), "best_step", (json_int_t)s->best_step, "stale",
-        (json_int_t)s->stale, "early", lf_train_out_of_patience(t), "active_s", s->active_s);
+    return json_pack("{s:i,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:o,s:o,s:o,s:o,s:f,s:o,s:o,s:o,s:b,s:f}",
+                     "lf_train", 1, "step", (json_int_t)s->step, "samples", (json_int_t)s->samples,
+                     "tokens", (json_int_t)s->tokens, "cursor", (json_int_t)s->cursor, "seed",
+                     (json_int_t)c->seed, "order", lf_loader_order_id(t->data), "tokenizer_sha256",
+                     t->tokenizer, "model", model, "optimizer", optim, "schedule",
+                     lf_run_schedule_json(&t->lr), "batch", batch_json(c), "loss_sum", s->loss_sum,
+                     "first_loss", real_or_null(s->first_loss), "valid_loss",
+                     real_or_null(s->valid_loss), "best_valid", real_or_null(s->best_valid),
+                     "early", lf_best_over(&s->best, c->patience), "active_s", s->active_s);
 }
 
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
@@ -71,7 +70,7 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
     if (!model)
         return NULL;
     json_t *o = own_state(t, model);
-    int bad = !o;
+    int bad = !o || lf_best_to_json(&t->s.best, o);
     if (!bad && c->scaler.dynamic)
         bad = json_object_set_new(o, "scaler", lf_scaler_json(&t->s.scaler));
     if (!bad && c->neftune_alpha > 0)

@@ -77,6 +77,29 @@ static int check_megatron(const struct lf_train_config *c, lf_err *err)
                : 0;
 }
 
+static const char *const best_metrics[] = {"loss", "accuracy", "margin"};
+
+int lf_train_best_index(const struct lf_train_config *c)
+{
+    const lf_objective *o = c->objective;
+    for (size_t i = 0; o && i < o->n_metrics; i++)
+        if (strcmp(o->metrics[i], best_metrics[c->best_metric]) == 0)
+            return (int)i;
+    return -1;
+}
+
+static int check_best(const struct lf_train_config *c, lf_err *err)
+{
+    if (c->patience > 0 && !c->valid_interval)
+        return lf_fail(err, LF_EINVAL,
+                       "patience counts validations, and there is one at the end only: give "
+                       "valid_interval");
+    if (c->objective && lf_train_best_index(c) < 0)
+        return lf_fail(err, LF_EINVAL, "best_metric = %s: this loss has no %s",
+                       best_metrics[c->best_metric], best_metrics[c->best_metric]);
+    return 0;
+}
+
 int lf_train_check(const struct lf_train_config *c, lf_err *err)
 {
     int given = (c->steps > 0) + (c->tokens > 0) + (c->epochs > 0);
@@ -111,6 +134,8 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
         LF_BUG("an objective with %zu sums and %zu metrics", c->objective->n_sums,
                c->objective->n_metrics);
     int rc = lf_adamw_opts_check(&c->adam, c->compute, err);
+    if (rc == 0)
+        rc = check_best(c, err);
     if (rc == 0)
         rc = check_ramp(c, err);
     if (rc == 0 && c->megatron_order)
@@ -322,6 +347,8 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
     const double saved = c->save_async ? (double)lf_weights_bytes(m->ps, c->adapter != NULL) : 0;
     struct lf_plan_memory mem = {.host =
                                      saved + (double)b.offloaded + (double)lf_train_data_bytes(c)};
+    if (c->guest && c->guest->host_bytes)
+        mem.host += (double)c->guest->host_bytes(c->guest->user);
     if (ranks > 1)
         mem.host += COMM_BYTES * ranks;
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
@@ -353,16 +380,16 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         note(notes, "the index of data that does not exist yet is not in the planned memory");
     if (c->epochs > 0 && tokens)
         note(notes, "steps follow from the tokens of the data; packing may add a few");
-    double per_step = lf_model_train_flops_per_token(mc, c->seq_length, true) *
-                      (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
-    double per_step_full = per_step / lf_model_train_flops_per_token(mc, c->seq_length, true) *
-                           lf_model_train_flops_per_token(mc, c->seq_length, false);
+    const struct lf_train_flops f = lf_train_flops_of(mc, m->ps);
+    const double step_tokens = (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
+    double per_step = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, true);
+    double per_step_full = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, false);
     json_t *bytes =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads",
-                  (double)b.grads, "optimizer", (double)b.optimizer, "activations",
-                  (double)(b.saved + b.transient), "workspace", (double)b.workspace, "inputs",
-                  (double)b.inputs, "offloaded", (double)b.offloaded, "host", mem.host, "device",
-                  mem.device, "total", mem.total);
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params,
+                  "grads", (double)b.grads, "optimizer", (double)b.optimizer, "activations",
+                  (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
+                  (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
+                  "host", mem.host, "device", mem.device, "total", mem.total);
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);
     json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step",

@@ -80,6 +80,9 @@ static const lf_help helps[] = {
      "loong-flow metrics train --format plot --key loss,valid_loss --key lr\n"
      "loong-flow metrics first-1/train first-2/train --format plot\n"
      "loong-flow metrics train --format csv >train.csv\n"},
+    {"samples", "Look at runs", "STAGE     default: the one that has most\n",
+     "loong-flow samples train\n"
+     "loong-flow samples train --step 100\n"},
     {"sweep", "Look at runs", A_RUN,
      "loong-flow sweep                       # what each child has reached\n"},
     {"report", "Look at runs", A_RUN,

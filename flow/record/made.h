@@ -85,7 +85,10 @@ void lf_dataset_free(lf_dataset *d);
 typedef struct lf_text_line {
     char *id, *prompt, *text, *finish_reason;
     lf_int sample, prompt_tokens;
-    lf_int step;  /* of samples during training */
+    char *answer;             /* of samples of a reward model: chosen or rejected */
+    lf_real score;            /* of these */
+    struct json_t *token_ids; /* of text */
+    lf_int step;              /* of samples during training */
     bool resumed; /* where a start begins: what stands behind this step in earlier starts is void */
 } lf_text_line;
 typedef LF_ROWS(lf_text_line) lf_text_lines;
@@ -96,6 +99,9 @@ typedef LF_ROWS(lf_text_line) lf_text_lines;
 int lf_text_lines_load(lf_text_lines *out, size_t *more, const char *path, size_t most,
                        lf_err *err);
 void lf_text_lines_fini(lf_text_lines *l);
+void lf_text_line_fini(lf_text_line *l);
+size_t lf_text_line_tokens(const lf_text_line *l); /* how many token_ids there are */
+extern const struct lf_fields lf_text_line_fields;
 /* The samples of a start behind those of the starts before it, in the order of their steps. */
 int lf_samples_add(lf_text_lines *all, const char *start_dir, lf_err *err);
 

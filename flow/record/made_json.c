@@ -19,6 +19,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/sys.h"
 #include "flow/record/fields.h"
 #include "flow/record/record.h"
 
@@ -32,7 +33,8 @@ static const struct lf_fields machine_fields =
 
 static int is_rank(const struct dirent *e)
 {
-    return lf_str_has_suffix(e->d_name, ".json") && strcmp(e->d_name, "cause.json") != 0;
+    return lf_str_has_suffix(e->d_name, ".json") && strcmp(e->d_name, "cause.json") != 0 &&
+           strcmp(e->d_name, LF_PROGRESS_FILE) != 0;
 }
 
 /* name: HOST.PID.json, which stands beside gpu.HOST.PID. */
@@ -202,9 +204,9 @@ void lf_dataset_free(lf_dataset *d)
 
 /* ---- texts ---- */
 
-static const struct lf_fields line_fields =
-    LF_FIELDS(lf_text_line, LF_MEMBERS(lf_text_line, id, prompt, text, finish_reason, sample,
-                                       prompt_tokens, step, resumed));
+const struct lf_fields lf_text_line_fields = LF_FIELDS(
+    lf_text_line, LF_MEMBERS_OPT(lf_text_line, step, id, sample, prompt, text, answer, score,
+                                 prompt_tokens, token_ids, finish_reason, resumed));
 
 /* The text of a request of another shape: the last message of a chat. */
 static int add_last_message(lf_text_line *line, const json_t *o, lf_err *err)
@@ -226,7 +228,7 @@ static int add_line(lf_text_lines *out, const char *text, size_t n, lf_err *err)
         return 0;
     }
     row = lf_rows_add(out, sizeof *row, err);
-    int rc = row == NULL ? LF_ENOMEM : lf_fields_read(row, &line_fields, o, "a line", err);
+    int rc = row == NULL ? LF_ENOMEM : lf_fields_read(row, &lf_text_line_fields, o, "a line", err);
     if (rc == 0)
         rc = add_last_message(row, o, err);
     json_decref(o);
@@ -269,10 +271,20 @@ int lf_text_lines_load(lf_text_lines *out, size_t *more, const char *path, size_
     return rc;
 }
 
+void lf_text_line_fini(lf_text_line *l)
+{
+    lf_fields_fini(l, &lf_text_line_fields);
+}
+
+size_t lf_text_line_tokens(const lf_text_line *l)
+{
+    return json_array_size(l->token_ids);
+}
+
 void lf_text_lines_fini(lf_text_lines *l)
 {
     for (size_t i = 0; i < l->n; i++)
-        lf_fields_fini(&l->v[i], &line_fields);
+        lf_fields_fini(&l->v[i], &lf_text_line_fields);
     free(l->v);
     memset(l, 0, sizeof *l);
 }
@@ -280,7 +292,7 @@ void lf_text_lines_fini(lf_text_lines *l)
 static void drop_behind(lf_text_lines *l, int64_t step)
 {
     while (l->n > 0 && l->v[l->n - 1].step.v > step)
-        lf_fields_fini(&l->v[--l->n], &line_fields);
+        lf_fields_fini(&l->v[--l->n], &lf_text_line_fields);
 }
 
 /* Takes what is in the line. A start that says nothing of where it begins goes on behind the step

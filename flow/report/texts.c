@@ -12,6 +12,7 @@
 #include "flow/record/made.h"
 #include "flow/record/record.h"
 #include "flow/report/report.h"
+#include "flow/run/samples.h"
 
 enum { SHOWN = 20, TEXT_BYTES = 4000, STEPS = 12, SAMPLES = 8 };
 
@@ -56,8 +57,14 @@ static void sample(lf_buf *b, const lf_text_line *l, const struct prompts *p)
     const char *prompt = l->prompt != NULL ? l->prompt : prompt_of(p, l->id);
     lf_buf_adds(b, "<figure class=\"sample\"><figcaption class=\"dim\">");
     lf_html_text(b, l->id != NULL ? l->id : "");
-    if (l->sample.v > 0)
+    if (l->sample.v > 0 && l->answer == NULL)
         lf_buf_addf(b, ", sample %lld", (long long)l->sample.v + 1);
+    if (l->answer != NULL) {
+        lf_buf_adds(b, ", ");
+        lf_html_text(b, l->answer);
+    }
+    if (l->score.given)
+        lf_buf_addf(b, ", score %.4f", l->score.v);
     if (prompt == NULL && l->prompt_tokens.given)
         lf_buf_addf(b, ", behind a prompt of %lld tokens", (long long)l->prompt_tokens.v);
     if (l->finish_reason != NULL) {
@@ -172,11 +179,7 @@ static int show_steps(lf_buf *b, const lf_text_lines *l, lf_err *err)
 static int training_samples(lf_buf *b, bool *any, const lf_facts_stage *s, lf_err *err)
 {
     lf_text_lines lines = {.n = 0};
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < s->view->n_incs; i++)
-        rc = lf_samples_add(&lines, s->view->incs[i].dir, err);
-    if (rc == 0 && s->view->n_incs == 0 && s->from.dir != NULL)
-        rc = lf_samples_add(&lines, s->from.dir, err);
+    int rc = lf_samples_records(&lines, s->view, err);
     if (rc == 0 && lines.n > 0) {
         lf_buf_adds(b, *any ? "" : "<h2>Texts</h2>\n");
         *any = true;

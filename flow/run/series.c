@@ -150,10 +150,9 @@ static bool begins_anew(const lf_start *inc)
     return c != NULL && c->from != NULL && !taken;
 }
 
-int lf_metrics_records(lf_metric_rows *records, const lf_stage_view *s, lf_err *err)
+int lf_series_starts(const lf_stage_view *s, lf_series_fn *take, void *ctx, lf_err *err)
 {
     int rc = 0;
-    memset(records, 0, sizeof *records);
     const char *spec = s->plan->spec_id;
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
         const lf_start *inc = &s->incs[i];
@@ -162,12 +161,25 @@ int lf_metrics_records(lf_metric_rows *records, const lf_stage_view *s, lf_err *
         if (theirs != NULL && strcmp(theirs, spec) != 0 &&
             !lf_spec_continues(att, s->plan, newest != NULL ? &newest->accepted : NULL))
             continue; /* made under other settings: another curve */
-        if (begins_anew(inc))
-            lf_metric_rows_cut(records, 0);
-        rc = read_file(records, inc->dir, err);
+        rc = take(ctx, inc->dir, begins_anew(inc), err);
     }
     if (rc == 0 && s->n_incs == 0 && s->result_dir != NULL)
-        rc = read_file(records, s->result_dir, err);
+        rc = take(ctx, s->result_dir, false, err);
+    return rc;
+}
+
+static int read_start(void *ctx, const char *dir, bool anew, lf_err *err)
+{
+    lf_metric_rows *records = ctx;
+    if (anew)
+        lf_metric_rows_cut(records, 0);
+    return read_file(records, dir, err);
+}
+
+int lf_metrics_records(lf_metric_rows *records, const lf_stage_view *s, lf_err *err)
+{
+    memset(records, 0, sizeof *records);
+    int rc = lf_series_starts(s, read_start, records, err);
     if (rc < 0)
         lf_metric_rows_fini(records);
     return rc;

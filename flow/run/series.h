@@ -16,6 +16,11 @@
 bool lf_metrics_first(lf_metric_row *out, const char *path);
 /* The newest whole record of a metrics file; looks at the end of the file only. */
 bool lf_metrics_last(lf_metric_row *out, const char *path);
+/* Takes the files of one start; anew: it continues none of those before. */
+typedef int lf_series_fn(void *ctx, const char *dir, bool anew, lf_err *err);
+/* Calls take for each start of a stage that was made under these settings, oldest first; of a stage
+ * that took its result over, for where that is. */
+int lf_series_starts(const lf_stage_view *s, lf_series_fn *take, void *ctx, lf_err *err);
 /* Every record that counts of a stage, by rising step. Owned: lf_metric_rows_fini. */
 int lf_metrics_records(lf_metric_rows *out, const lf_stage_view *s, lf_err *err);
 typedef struct lf_points {

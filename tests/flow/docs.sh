@@ -33,7 +33,7 @@ unlike h '\(-n\).*\(-n\)' "a short name stands once"
 "$F" status --help >h
 like h '^  --since WHEN ' "a text has a word for what it is"
 is "$("$LF_BUILDDIR/stages/lf-pretrain" --help | sed -n 's/^\([A-Z][a-z ]*\):$/\1/p' | tr '\n' ',')" \
-    "Data,Model,Length and batch,Learning rate and optimizer,Precision and memory,Validation and logs,Saving,Running,Command line," \
+    "Data,Model,Length and batch,Learning rate and optimizer,Precision and memory,Validation and logs,Saving,Samples while training,Running,Command line," \
     "options of a stage by groups"
 "$F" help pretrain >h
 "$LF_BUILDDIR/stages/lf-pretrain" --help | cmp -s - h
@@ -129,4 +129,4 @@ for f in c.zsh c.fish; do
 done
 is "$(sed "s/'\\\\''//g" c.zsh | tr -cd "'" | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
 runs 2 "$F" completion tcsh
-finish 52
+finish 53

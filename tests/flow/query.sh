@@ -69,6 +69,31 @@ runs 2 "$LF" metrics first --format tensorboard
 like err 'needs --output' "without a directory there is none"
 runs 2 "$LF" metrics first --output tb
 like err '--output belongs to --format tensorboard' "and a directory is for nothing else"
+runs 0 "$LF" samples first
+like out 'has no samples; sample_interval' "a stage that samples nothing says so"
+cat >"$(stage_dir first)/samples.jsonl" <<'END'
+{"step":4,"id":"prompt-1","sample":0,"prompt":"the sea","text":" is early","token_ids":[1,2],"seed":7}
+{"step":8,"id":"prompt-1","sample":0,"prompt":"the \u001b[31msea","text":" was calm\n<b>and","token_ids":[1,2],"seed":7}
+{"step":8,"id":"valid-1","sample":1,"answer":"rejected","prompt":"q","text":"a","token_ids":[3],"score":-0.25}
+{"step":8,"id":"valid-2","sample":0,"prompt_token_ids":[5],"text":"","token_ids":[3,4]}
+{"step":12,"id":"torn
+END
+sed -i '$s/$/x/' "$(stage_dir first)/samples.jsonl"
+runs 0 "$LF" samples
+is "$(cat out)" "step 8: prompt-1
+  | the ?[31msea
+  >  was calm
+  > <b>and
+step 8: valid-1, rejected, score -0.2500
+  | q
+  > a
+step 8: valid-2
+  > 2 tokens, of which no tokenizer tells the text" "samples: the last ones, by the stage that has some, without control characters"
+runs 0 "$LF" samples first --step 4
+like out '^  >  is early$' "of a step"
+runs 0 "$LF" samples first --all --json
+is "$(grep -o '"step": *[0-9]*' out | tr -d ' ' | tr '\n' ' ')" '"step":4 "step":8 "step":8 "step":8 ' "all of them, in JSON"
+like out '"score": *-0.25' "with the score"
 "$LF" logs first -n 1 >out
 is "$(cat out)" "lf-work: step 12 of 12" "logs -n"
 "$LF" artifacts >out
@@ -140,4 +165,4 @@ unlike r.html 'https?://[^w]' "and fetches nothing"
 runs 0 "$LF" report --output r2.html
 unlike r2.html '<b>failed' "log text is escaped in HTML"
 like r2.html '&lt;b&gt;failed' "(it is there)"
-finish 156
+finish 168

@@ -126,6 +126,12 @@ train "$sft" "$dir/sft.ini" sampled --init-from "$dir/plain/out/checkpoint" --st
 is $rc 0 "a stage that generates samples"
 is "$(count samples/valid- "$(events "$dir/tb4")")" 4 "shows them in each visit"
 train "$sft" "$dir/sft.ini" frozen --init-from "$dir/plain/out/checkpoint" --freeze 'embed*' --steps 2 --metrics-jsonl "$dir/frozen.jsonl"
-is "$rc $(wc -l <"$dir/frozen.jsonl") $(grep -c '"mfu"' "$dir/frozen.jsonl")" "0 2 0" "with frozen weights no mfu is told"
+# The FLOPs of a token, from those of a second and the tokens of one.
+per_token() { sed -n '1s/.*"tokens_per_s":\([^,]*\),"model_flops_causal":\([^,]*\),.*/\1 \2/p' "$1" | awk '{ printf "%.0f", $2 / $1 }'; }
+train "$sft" "$dir/sft.ini" all --init-from "$dir/plain/out/checkpoint" --steps 1 --metrics-jsonl "$dir/all.jsonl"
+train "$sft" "$dir/sft.ini" thin --init-from "$dir/plain/out/checkpoint" --lora-rank 1 --steps 1 --metrics-jsonl "$dir/thin.jsonl"
+awk -v a="$(per_token "$dir/all.jsonl")" -v f="$(per_token "$dir/frozen.jsonl")" -v l="$(per_token "$dir/thin.jsonl")" 'BEGIN { exit !(a > 0 && f == a && l > 0.6 * a && l < 0.85 * a) }'
+ok $? "an adapter takes fewer FLOPs than all weights: $(per_token "$dir/all.jsonl") a token, $(per_token "$dir/thin.jsonl")"
+is "$rc $(grep -c '"mfu"' "$dir/thin.jsonl") $(grep -c '"mfu"' "$dir/frozen.jsonl")" "0 $want $((2 * want))" "and the share of the peak is told with it, as with frozen weights"
 
-finish 27
+finish 28

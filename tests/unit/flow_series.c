@@ -11,6 +11,7 @@
 
 #include "engine/base/frame.h"
 #include "engine/base/io.h"
+#include "flow/run/samples.h"
 #include "flow/run/series.h"
 #include "tests/tap/tap.h"
 
@@ -77,8 +78,57 @@ static void check(const char *key, int first, int last, size_t n, const char *wh
     lf_metric_rows_fini(&records);
 }
 
+static void sample(int start, const char *text)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/samples.jsonl", dirs[start - 1]);
+    FILE *f = fopen(path, "a");
+    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+        tap_bail("%s", path);
+}
+
+/* "STEP:ID" of each sample that counts. */
+static void check_samples(const char *want, const char *what)
+{
+    lf_err err = LF_ERR_INIT;
+    char is[200] = "";
+    size_t n = 0;
+    lf_text_lines rows;
+    if (lf_samples_records(&rows, &stage, &err) < 0)
+        tap_bail("%s", err.text);
+    for (size_t i = 0; i < rows.n; i++)
+        n += (size_t)snprintf(is + n, sizeof is - n, "%d:%s ", (int)rows.v[i].step.v, rows.v[i].id);
+    tap_str(is, want, what);
+    lf_text_lines_fini(&rows);
+}
+
+static void test_samples(void)
+{
+    starts("samples", 2, 1);
+    check_samples("", "a stage that samples nothing");
+    sample(1, "{\"step\":5,\"id\":\"a\",\"prompt\":\"p\",\"text\":\"t\",\"token_ids\":[1,2]}\n"
+              "{\"step\":5,\"id\":\"b\",\"text\":\"\",\"score\":-0.5}\n{\"step\":10,\"id\":\"a\","
+              "\"text\":\"\"}\nno JSON\n"
+              "{\"step\":15,\"id\":\"a\",\"text\":\"\"}\n{\"step\":20,\"id");
+    check_samples("5:a 5:b 10:a 15:a ", "whole lines count, what is no sample does not");
+    sample(2, "{\"step\":10,\"resumed\":true}\n");
+    check_samples("5:a 5:b 10:a ", "a start that resumed at 10 has said nothing yet");
+    sample(2, "{\"step\":15,\"id\":\"c\",\"text\":\"\"}\n");
+    check_samples("5:a 5:b 10:a 15:c ", "what it says stands behind that step");
+    lf_err err = LF_ERR_INIT;
+    lf_text_lines rows;
+    lf_samples_records(&rows, &stage, &err);
+    tap_str(rows.v[0].text, "t", "its text");
+    tap_i64((int64_t)lf_text_line_tokens(&rows.v[0]), 2, "of two tokens");
+    tap_ok(rows.v[1].score.given && rows.v[1].score.v < 0 && !rows.v[0].score.given, "a score");
+    lf_text_lines_fini(&rows);
+    starts("samples", 2, 2);
+    check_samples("15:c ", "a start that was handed nothing over begins anew");
+}
+
 int main(void)
 {
+    TAP(8, test_samples());
     starts("said", 2, 1);
     steps(1, 1, 20);
     record(2, "{\"step\":10,\"resumed\":true}");

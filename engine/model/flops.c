@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * FLOPs by what is trained: see flops.h. */
+#include "engine/model/flops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a tensor stands: its layer, -1 below the layers, the number of layers behind them. */
+static int64_t place_of(const lf_model_config *c, const char *name)
+{
+    static const char *const behind[] = {"final_norm.", "head.", "score.", "embed_out."};
+    if (strncmp(name, "layers.", 7) == 0)
+        return strtoll(name + 7, NULL, 10);
+    for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+        if (strncmp(name, behind[i], strlen(behind[i])) == 0)
+            return c->layers;
+    return -1;
+}
+
+/* A table that is looked up and, tied, is the head too. */
+static bool is_table(const char *name)
+{
+    return strcmp(name, "embed.weight") == 0;
+}
+
+/* Scalars of a tensor that multiply a token. */
+static double multiplying(const lf_model_config *c, const struct lf_param_desc *d)
+{
+    const bool tied = c->tied_head && c->output == LF_OUTPUT_TOKENS;
+    double n = 1;
+    for (int k = 0; k < d->ndim; k++)
+        n *= (double)d->dims[k];
+    if (d->ndim < 2 || strcmp(d->name, "pos_embed.weight") == 0 || (is_table(d->name) && !tied))
+        return 0;
+    return d->ndim == 3 ? n * (double)c->experts_per_token / (double)c->experts : n;
+}
+
+static int64_t lowest_trained(const lf_model_config *c, const lf_pstore *ps)
+{
+    int64_t lowest = c->layers;
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        const int64_t at = place_of(c, d->name);
+        if (!d->frozen && at < lowest)
+            lowest = at;
+    }
+    return lowest;
+}
+
+struct lf_train_flops lf_train_flops_of(const lf_model_config *c, const lf_pstore *ps)
+{
+    const int64_t lowest = lowest_trained(c, ps);
+    struct lf_train_flops f = {.from = lowest < 0 ? 0 : lowest,
+                               .head_width = c->heads * c->head_dim};
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        const double n = multiplying(c, d);
+        /* The tied table multiplies as the head does, behind the layers. */
+        const int64_t at = is_table(d->name) ? c->layers : place_of(c, d->name);
+        const bool through = at < c->layers ? at >= lowest : lowest < c->layers;
+        f.matrices += 2 * n + (through ? 2 * n : 0) + (d->frozen ? 0 : 2 * n);
+    }
+    return f;
+}
+
+double lf_train_flops_per_token(const struct lf_train_flops *f, const lf_model_config *c,
+                                int64_t seq_length, bool causal)
+{
+    return f->matrices +
+           (double)f->head_width * (4 * lf_model_attention_keys(c, seq_length, causal, 0) +
+                                    8 * lf_model_attention_keys(c, seq_length, causal, f->from));
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The FLOPs that training a decoder takes, as its tensors are trained, frozen or adapted. A token
+ * at sequence length T takes
+ *
+ *     forward       2 (P + A) + 4 H D keys(0)
+ *     activations   2 (P' + A') + 8 H D keys(l)
+ *     weights       2 (W + A)
+ *
+ * P are the scalars of the matrices that multiply a token (lf_model_matmul_params: a tied head
+ * counts, a table that is looked up does not, of experts those that are chosen), W those of P that
+ * are trained, A the scalars of the adapters' matrices. Gradients of activations are needed from
+ * the loss down to the lowest layer l with something trained: P' and A' lie in the layers l .. L-1
+ * and, unless the head alone is trained, behind them. keys(l) is the sum of the mean keys of a
+ * query over these layers: T each without causal, T/2 with causal, less in windowed layers.
+ *
+ * With everything trained and no adapter this is lf_model_train_flops_per_token. With a frozen base
+ * it is some two thirds of it: no gradients of its weights are computed. What recompute computes
+ * again does not count.
+ */
+#ifndef LF_MODEL_FLOPS_H
+#define LF_MODEL_FLOPS_H
+
+#include "engine/graph/pstore.h"
+#include "engine/model/config.h"
+
+struct lf_train_flops {
+    double matrices;    /* FLOPs of a token, without attention */
+    int64_t from;       /* l; layers: nothing below the head is trained */
+    int64_t head_width; /* H D */
+};
+
+/* ps holds the tensors of c, with their adapters. */
+struct lf_train_flops lf_train_flops_of(const lf_model_config *c, const lf_pstore *ps);
+/* Returns the FLOPs of a token at this length. */
+double lf_train_flops_per_token(const struct lf_train_flops *f, const lf_model_config *c,
+                                int64_t seq_length, bool causal);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * FLOPs by what is trained: for families of every kind they are those of the formula for all
+ * weights when nothing is frozen, and with an adapter or frozen weights those that are counted by
+ * hand. */
+#include <string.h>
+
+#include "engine/base/ini.h"
+#include "engine/model/adapter.h"
+#include "engine/model/decoder.h"
+#include "engine/model/flops.h"
+#include "tests/tap/tap.h"
+
+struct model {
+    lf_model_config c;
+    lf_decoder *d;
+    lf_pstore *ps;
+};
+
+static void make(struct model *m, const char *text)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_ini ini = {0};
+    *m = (struct model){0};
+    int rc = lf_ini_parse_text(&ini, text, strlen(text), "model", &err);
+    if (rc == 0)
+        rc = lf_model_config_from_ini(&m->c, &ini, "model", &err);
+    m->d = rc == 0 ? lf_decoder_create(&m->c, 64, &err) : NULL;
+    m->ps = m->d ? lf_pstore_create(&err) : NULL;
+    if (!m->ps || lf_decoder_declare(m->d, m->ps, &err) != 0)
+        tap_bail("%s: %s", text, err.text);
+    lf_ini_fini(&ini);
+}
+
+static void drop(struct model *m)
+{
+    lf_pstore_destroy(m->ps);
+    lf_decoder_destroy(m->d);
+}
+
+static double flops(const struct model *m, bool causal)
+{
+    const struct lf_train_flops f = lf_train_flops_of(&m->c, m->ps);
+    return lf_train_flops_per_token(&f, &m->c, 64, causal);
+}
+
+#define TINY "layers = 3\nhidden = 32\nheads = 4\nffn = 64\nvocab = 100\nmax_positions = 64\n"
+
+static void test_whole(void)
+{
+    static const char *const models[] = {
+        "[model]\nfamily = llama3\nkv_heads = 2\n" TINY,
+        "[model]\nfamily = llama3\nkv_heads = 2\ntied_head = yes\n" TINY,
+        "[model]\nfamily = gpt2\n" TINY,
+        "[model]\nfamily = qwen2\nkv_heads = 2\nsliding_window = 16\nmax_window_layers = 1\n" TINY,
+        "[model]\nfamily = llama3\nkv_heads = 2\nexperts = 4\nexperts_per_token = 2\n" TINY,
+        "[model]\nfamily = llama3\nkv_heads = 2\noutput = score\n" TINY,
+    };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        for (int causal = 0; causal < 2; causal++) {
+            struct model m;
+            make(&m, models[i]);
+            tap_f64(flops(&m, causal), lf_model_train_flops_per_token(&m.c, 64, causal), 1e-6,
+                    "all weights are trained: the formula for them");
+            drop(&m);
+        }
+}
+
+/* q, k, v and o of kv_heads = 2, gate, up and down of a layer; the head. */
+enum { LAYER = 32 * 32 + 2 * 16 * 32 + 32 * 32 + 3 * 32 * 64, HEAD = 100 * 32, KEYS = 3 * 32 };
+
+static void test_adapter(void)
+{
+    lf_err err = LF_ERR_INIT;
+    struct model m;
+    const struct lf_adapter_config a = {.rank = 2, .alpha = 4, .n_targets = 1, .target = {"q"}};
+    make(&m, "[model]\nfamily = llama3\nkv_heads = 2\n" TINY);
+    tap_rc(lf_decoder_adapt(m.d, m.ps, &a, &err), 0, &err, NULL, "an adapter on q");
+    const double lora = 3 * 2 * (32 + 32), p = 3 * LAYER + HEAD;
+    tap_f64(flops(&m, true), 4 * p + 6 * lora + 12.0 * 32 * KEYS, 1e-6,
+            "4 for the base, 6 for the adapter, attention as ever");
+    drop(&m);
+}
+
+static void test_frozen(void)
+{
+    struct model m;
+    make(&m, "[model]\nfamily = llama3\nkv_heads = 2\n" TINY);
+    lf_pstore_freeze_matching(m.ps, "embed.*", true);
+    tap_f64(flops(&m, true), 6.0 * (3 * LAYER + HEAD) + 12.0 * 32 * KEYS, 1e-6,
+            "a frozen table multiplies nothing, but the first layer is trained");
+    lf_pstore_freeze_matching(m.ps, "layers.[01].*", true);
+    tap_f64(flops(&m, true),
+            2.0 * 2 * LAYER + 6.0 * (LAYER + HEAD) + 32 * (4.0 * KEYS + 8.0 * KEYS / 3), 1e-6,
+            "the backward pass ends above the layers below which all is frozen");
+    lf_pstore_freeze_matching(m.ps, "layers.*", true);
+    lf_pstore_freeze_matching(m.ps, "final_norm.*", true);
+    tap_f64(flops(&m, true), 2.0 * 3 * LAYER + 4.0 * HEAD + 32 * 4.0 * KEYS, 1e-6,
+            "the head alone needs no gradient of what it reads");
+    drop(&m);
+}
+
+int main(void)
+{
+    TAP(12, test_whole());
+    TAP(2, test_adapter());
+    TAP(3, test_frozen());
+    return tap_done();
+}
