@@ -212,10 +212,13 @@ apart() {
     grpo) echo samples max_prompt critic_warmup reward_retries ptx_batch ;;
     ppo) echo max_prompt ;;
     generate | eval) echo max_context ;;
-    tokenize) echo chat_time doctor_memory max_doc_bytes train_bytes limit_bytes ;;
+    tokenize)
+        echo chat_time doctor_memory max_doc_bytes train_bytes limit_bytes
+        echo seq_length samples seed show_tokens
+        ;;
     unigram)
         echo chat_time doctor_memory train_bytes limit_bytes
-        echo doc_bytes vocab_size min_frequency
+        echo doc_bytes vocab_size min_frequency seq_length samples seed show_tokens
         ;;
     convert) echo vocab_size ;;
     esac
