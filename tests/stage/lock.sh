@@ -19,9 +19,9 @@ kill -CONT $p
 wait $p
 is $? 0 "the first one finishes"
 [ -e dst/shards/manifest.json ] && [ ! -e dst/.lock ]; ok $? "and lets go"
-like "ranks/$(ls ranks)" "\"pid\":$p,.*\"rank\":\"0\"" "it left its name where the wrapper looks for it"
-like "ranks/$(ls ranks)" '"isa":"[a-z0-9]+",.*"processor":"[^"]+",.*"threads":1' "and what it computes on"
-like "ranks/$(ls ranks)" '"cpu_s":[0-9.]*[1-9]' "and at its end the processor time that it took"
+like "$(echo ranks/*.$p.json)" "\"pid\":$p,.*\"rank\":\"0\"" "it left its name where the wrapper looks for it"
+like "$(echo ranks/*.$p.json)" '"isa":"[a-z0-9]+",.*"processor":"[^"]+",.*"threads":1' "and what it computes on"
+like "$(echo ranks/*.$p.json)" '"cpu_s":[0-9.]*[1-9]' "and at its end the processor time that it took"
 "$tok" --out dst2 --vocab-size 300 --threads 1 in.txt >o1 2>e1 &
 p=$!
 BG=$p
