@@ -233,7 +233,7 @@ static void log_memory(lf_trainer *t, const struct lf_plan_bytes *b)
         {"moments", (double)b->optimizer},   {"activations", (double)(b->saved + b->transient)},
         {"workspace", (double)b->workspace}, {"inputs", (double)b->inputs},
         {"cache", (double)b->state},         {"host", mem.host}};
-    char text[400], size[32];
+    char text[400], size[32], moved[80] = "";
     size_t at = 0;
     const size_t n = sizeof parts / sizeof parts[0] - (mem.device > 0); /* host is another memory */
     for (size_t i = 0; i < n && at < sizeof text; i++)
@@ -241,9 +241,12 @@ static void log_memory(lf_trainer *t, const struct lf_plan_bytes *b)
             at += (size_t)snprintf(text + at, sizeof text - at, "%s%s %s", i ? ", " : "",
                                    parts[i].name, lf_fmt_bytes(size, sizeof size, parts[i].bytes));
     t->planned = mem.total;
+    if (b->offloaded > 0)
+        snprintf(moved, sizeof moved, ", %s of it offloaded masters and moments",
+                 lf_fmt_bytes(size, sizeof size, (double)b->offloaded));
     lf_fmt_bytes(size, sizeof size, mem.total);
     if (mem.device > 0)
-        lf_train_log(t, 2, "planned memory %s", size);
+        lf_train_log(t, 2, "planned memory %s%s", size, moved);
     lf_train_log(t, 2, "planned %smemory %s: %s", mem.device > 0 ? "GPU " : "",
                  lf_fmt_bytes(size, sizeof size, mem.device > 0 ? mem.device : mem.total), text);
 }

@@ -105,7 +105,7 @@ run here $state
 # shellcheck disable=SC2086
 run there $state --optimizer-offload 1
 is $rc 0 "all of the optimizer's state in the host's memory"
-says "MiB of the host's for offloaded masters and moments" "and it says so"
+says "of it offloaded masters and moments" "and it says so"
 is "$(id there)" "$(id here)" "with the same checkpoint"
 mkdir -p "$dir/away"
 # shellcheck disable=SC2086

@@ -76,7 +76,7 @@ run here $state
 # shellcheck disable=SC2086
 run there $state --optimizer-offload 1
 is $rc 0 "two ranks with the optimizer's state in the host's memory"
-says "MiB of the host's for offloaded masters and moments" "say so"
+says "of it offloaded masters and moments" "say so"
 is "$(id there) $(metrics there)" "$(id here) $(metrics here)" "and end with the bits of two without"
 mkdir -p "$dir/some/out/checkpoints"
 cp -R "$dir/there/out/checkpoints/step-00000003" "$dir/some/out/checkpoints/"
