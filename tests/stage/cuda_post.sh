@@ -144,9 +144,9 @@ done
 is "$k $(records full | grep -c '"entropy":')" "valid_entropy 4" "the entropy of training and of validation is reported at every step"
 grep -q '"valid_loss_there":' "$dir/both" || records sets | grep -q '"valid_loss_there":'
 ok $? "and each validation set on its own"
-cmp -s "$dir/sampled/out/samples/step-00000004.jsonl" "$dir/sampled.cpu/out/samples/step-00000004.jsonl" ||
-    is "$(sed 's/.*"token_ids":\(\[[^]]*\]\).*/\1/' "$dir/sampled/out/samples/step-00000004.jsonl")" \
-        "$(sed 's/.*"token_ids":\(\[[^]]*\]\).*/\1/' "$dir/sampled.cpu/out/samples/step-00000004.jsonl")" "samples are the CPU's"
+cmp -s "$dir/sampled/samples.jsonl" "$dir/sampled.cpu/samples.jsonl" ||
+    is "$(sed 's/.*"token_ids":\(\[[^]]*\]\).*/\1/' "$dir/sampled/samples.jsonl")" \
+        "$(sed 's/.*"token_ids":\(\[[^]]*\]\).*/\1/' "$dir/sampled.cpu/samples.jsonl")" "samples are the CPU's"
 
 pairs="--data $dir/pairs --init-from $dir/lm --valid-interval 2"
 # shellcheck disable=SC2086
