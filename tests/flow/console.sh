@@ -9,6 +9,7 @@ export TERM
 unset NO_COLOR COLUMNS
 on_tty() { "$LF_BUILDDIR/tests/flow/on_tty" "$@"; }
 # The last state of each line of a terminal's bytes: what was redrawn, one a line.
+# What an earlier command has drawn is not looked at: a file is empty before a command behind & writes to it.
 drawn() { tr '\r' '\n' <"$1" | sed "s/$ESC\[[0-9;]*[A-Za-z]//g"; }
 # widest FILE: the longest of them
 widest() { drawn "$1" | awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }'; }
@@ -28,6 +29,7 @@ END
 
 # --- a stage with steps ---
 hold
+: >tty
 on_tty 100 "$LF" run --set "first.hold=$HOLD" --set first.hold_at=12 >tty &
 p=$!
 BG="$BG $p"
@@ -50,6 +52,7 @@ is "$(drawn tty | tail -n 2 | head -n 1)" "$(drawn tty | grep "^run .* is done")
 # --- narrow: the bar goes first, then what matters less ---
 for w in 60 40 24; do
     hold
+    : >tty.$w
     on_tty $w "$LF" run --new --set "first.hold=$HOLD" --set first.hold_at=12 --set first.warnings=0 >tty.$w &
     p=$!
     BG="$BG $p"
@@ -66,6 +69,7 @@ drawn tty.24 | grep -q '^first  40%  loss 0.8333'; ok $? "24 columns: percent an
 
 # --- COLUMNS where the terminal does not say, no control sequences where it understands none ---
 hold
+: >tty
 COLUMNS=40 on_tty 0 "$LF" run --new --set "first.hold=$HOLD" --set first.hold_at=12 >tty &
 p=$!
 BG="$BG $p"
@@ -84,11 +88,13 @@ like plain '^  lf-work: step 30 of 30' "and the lines of the log"
 
 # --- a stage without steps says how far its loop is ---
 hold
+: >tty
 on_tty 100 "$LF" run --new --set "last.hold=$HOLD" >tty &
 p=$!
 BG="$BG $p"
 until_true 20 sh -c 'tr "\r" "\n" <tty | grep -q "last .*90/200 rows"'
 "$LF" status --json >js
+: >watched
 on_tty 80 "$LF" watch --interval 1 >watched &
 q=$!
 BG="$BG $q"
@@ -106,6 +112,7 @@ like lines '^  last +running +\[#+\.*\]  45%.*joining 90/200 rows' "and so has w
 mkdir eta
 (cd eta && printf '[pipeline]\nname = eta\n[stage a]\nkind = work\nsteps = 30\nstep_time = 1\n[stage b]\nkind = work\nafter = a\nsteps = 1000\n' >pipeline.ini
 hold
+: >../tty
 on_tty 120 "$LF" run --until a --set "a.hold=$HOLD" --set a.hold_at=12 >../tty &
 p=$!
 until_true 20 grep -q 'step 12/30' ../tty
@@ -114,6 +121,7 @@ wait $p)
 drawn tty >lines
 unlike lines 'pipeline' "stages that are not wanted do not count"
 (cd eta && hold
+: >../tty
 on_tty 120 "$LF" run --new --set "a.hold=$HOLD" --set a.hold_at=12 --set b.step_time=0 --set b.fail_at=1 >../tty &
 p=$!
 until_true 20 grep -q 'step 12/30' ../tty
@@ -124,10 +132,12 @@ like lines 'step 12/30 .*  pipeline [0-9ms]+ left' "a stage that waits counts wi
 
 # --- watch in a narrow terminal keeps loss and step ---
 hold
+: >plain
 "$LF" run --new --set "first.hold=$HOLD" --set first.hold_at=12 >plain &
 p=$!
 BG="$BG $p"
 until_true 20 sh -c "$LF status | grep -q 'running .*12/30'"
+: >watched
 NO_COLOR=1 on_tty 60 "$LF" watch --interval 1 >watched &
 q=$!
 BG="$BG $q"
@@ -141,6 +151,7 @@ is $? 1 "NO_COLOR: no colours"
 
 # --- Ctrl-C twice: what goes on is named ---
 hold
+: >plain
 "$LF" run --new --set "first.hold=$HOLD" --set first.save_time=3000 >plain &
 p=$!
 BG="$BG $p"
