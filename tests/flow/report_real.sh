@@ -134,7 +134,7 @@ is "$(grep -c 'class="prompt">Once' r.html)" 2 "and no line that is not whole"
 two=$(run_id)
 runs 0 "$LF" report --output r.html
 words r.html >w
-like w "Changed against the run before it, $one" "what changed against the run before"
+like w "Changed against the run before it, $("$LF" status "$one" | awk 'NR == 1 { print $2 }')" "what changed against the run before"
 like w 'train [^ ]*lr 1e-3 3e-3|train .*lr.* 1e-3 3e-3' "the setting, before and now"
 runs 0 "$LF" report "$one" "$two" --output b.html
 whole b.html "two runs"
