@@ -97,7 +97,7 @@ static int artifacts_of(lf_cmd *c, const lf_project *p, lf_err *err)
     const char *stage = lf_optset_str(c->opts, "stage");
     int rc = all ? 0 : lf_run_find(&run, p, lf_cmd_word(c, 0), err);
     if (rc == 0 && !all && stage != NULL && lf_run_stage(&run, stage) == NULL)
-        rc = lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"", run.id, stage);
+        rc = lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"", lf_run_label(&run), stage);
     lf_ledger *l = rc == 0 ? lf_cmd_open_ledger(p, false, err) : NULL;
     if (rc == 0 && l == NULL)
         rc = err->rc;

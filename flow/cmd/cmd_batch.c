@@ -281,11 +281,11 @@ static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, struct ticked *
         rc = tell_cancelled(c, p, run, &e);
     lf_texts_fini(&want);
     if (rc == LF_ECOMM) {
-        lf_log(0, "run %s: %s", run->id, e.text);
+        lf_log(0, "run %s: %s", lf_run_label(run), e.text);
         *worst = LF_FLOW_UNREACHABLE;
         return 0;
     }
-    return rc < 0 && rc != LF_EBUSY ? lf_fail(err, rc, "run %s: %s", run->id, e.text) : 0;
+    return rc < 0 && rc != LF_EBUSY ? lf_fail(err, rc, "run %s: %s", lf_run_label(run), e.text) : 0;
 }
 
 static int tick_all(lf_cmd *c, const lf_project *p, lf_run_list *runs, struct ticked *rows,
@@ -300,7 +300,7 @@ static int tick_all(lf_cmd *c, const lf_project *p, lf_run_list *runs, struct ti
             rc = tick_one(c, p, &runs->runs[i], rows, worst, err);
         else if (was_cancelled(&runs->runs[i]) &&
                  tell_cancelled(c, p, &runs->runs[i], &e) < 0) /* an old one, not to be read */
-            lf_log(1, "run %s: %s", runs->runs[i].id, e.text);
+            lf_log(1, "run %s: %s", lf_run_label(&runs->runs[i]), e.text);
         lf_texts_fini(&want);
     }
     return rc;

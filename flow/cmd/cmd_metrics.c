@@ -138,7 +138,7 @@ static char *grid_cell(const void *rows, size_t row, const char *key, lf_err *er
 /* "loss (nats)"; "first-2 loss (nats)" beside other runs. tokens_per_s says its unit itself. */
 static void set_title(struct column *col, bool several)
 {
-    const char *unit = lf_metric_unit(col->key);
+    const char *unit = lf_unit_of(col->key).symbol;
     bool said = unit[0] == '\0' || lf_str_has_suffix(col->key, "_per_s");
     snprintf(col->name, sizeof col->name, "%s%s%s", several ? col->curve->label : "",
              several ? "." : "", col->key);
@@ -227,7 +227,7 @@ static int print_single(const lf_curve *c, const lf_texts *keys, lf_err *err)
     }
     printf("%-*s  %10s%s\n", wide, "metric", "value", errs > 0 ? "   std. error" : "");
     for (size_t i = 0; i < keys->n; i++) {
-        const char *key = keys->v[i], *unit = lf_metric_unit(key);
+        const char *key = keys->v[i], *unit = lf_unit_of(key).symbol;
         char text[40], error[200];
         double v;
         snprintf(error, sizeof error, "%.*s", (int)strlen(key) - 7, key);
@@ -321,7 +321,7 @@ static int plot(const lf_curves *curves, const lf_texts *keys, lf_err *err)
     size_t n = 0;
     int rc = 0;
     for (size_t k = 0; k < keys->n; k++) {
-        const char *unit = lf_metric_unit(keys->v[k]);
+        const char *unit = lf_unit_of(keys->v[k]).symbol;
         size_t len = strlen(title);
         snprintf(title + len, sizeof title - len, "%s%s%s%s%s", k > 0 ? ", " : "", keys->v[k],
                  unit[0] != '\0' ? " (" : "", unit, unit[0] != '\0' ? ")" : "");

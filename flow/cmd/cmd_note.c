@@ -105,7 +105,7 @@ static int write_event(const lf_cmd *c, const lf_project *p, const lf_run *run, 
     bool remove = tags && lf_optset_bool(c->opts, "remove");
     lf_record_user(by, sizeof by);
     if (stage != NULL && lf_run_stage(run, stage) == NULL)
-        return lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"", run->id, stage);
+        return lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"", lf_run_label(run), stage);
     int rc = lf_event_mark(&(lf_origin){.dir = run->dir, .run = run->id, .stage = stage},
                            tags ? "tag" : "note", text, by, remove, err);
     lf_err e = LF_ERR_INIT;

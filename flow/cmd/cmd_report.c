@@ -129,7 +129,7 @@ static int write_page(const lf_cmd *c, const lf_project *p, const struct chosen 
 {
     const char *path = lf_optset_str(c->opts, "output");
     return one_run(c, r) ? lf_write_report(p, &r->views[0], path, refresh_s, err)
-                         : lf_write_comparison(r->list, r->n, path, refresh_s, err);
+                         : lf_write_comparison(r->list, r->n, c->tables, path, refresh_s, err);
 }
 
 /* Until the time is over or somebody wants an end. */

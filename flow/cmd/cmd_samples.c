@@ -100,8 +100,8 @@ static int pick(struct said *out, const lf_cmd *c, const lf_run_view *v, lf_err 
         }
     }
     return out->stage != NULL ? 0
-                              : lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
-                                        word != NULL ? word : "");
+                              : lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"",
+                                        lf_run_label(&v->run), word != NULL ? word : "");
 }
 
 static int samples_of(lf_cmd *c, lf_run_view *v, lf_err *err)

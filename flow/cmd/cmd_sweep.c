@@ -222,11 +222,11 @@ static int print_outcome(lf_cmd *c, lf_run_view *v, lf_err *err)
         return rc;
     }
     if (o.metric != NULL)
-        lf_say("run %s: %s of %s, %s is better\n\n", o.run, o.metric, o.metric_stage,
-               strcmp(o.goal, "max") == 0 ? "more" : "less");
+        lf_say("run %s: %s of %s, %s is better\n\n", lf_run_label(&v->run), o.metric,
+               o.metric_stage, strcmp(o.goal, "max") == 0 ? "more" : "less");
     else
         lf_say("run %s: no stage has recorded valid_loss or loss; name a metric with --metric\n\n",
-               o.run);
+               lf_run_label(&v->run));
     rc = print_children(c, &o, err);
     if (rc == 0 && o.seeds.n > 0 && lf_optset_str(c->opts, "columns") == NULL)
         rc = print_groups(&o, err);

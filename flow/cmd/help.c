@@ -37,6 +37,7 @@ static const lf_help helps[] = {
     {"run", "Run", A_PIPELINE,
      "loong-flow run\n"
      "loong-flow run --set train.lr=1e-3\n"
+     "loong-flow run --set train.seed=1,2,3  # a sweep\n"
      "loong-flow run --until train           # and what it needs\n"
      "loong-flow run --dry-run               # what plan shows\n"
      "loong-flow run --new                   # all again, from nothing\n"},
@@ -54,6 +55,7 @@ static const lf_help helps[] = {
      "loong-flow cancel first-3 --stage train\n"},
     {"finish", "Run", "STAGE     a training stage\n" A_RUN,
      "loong-flow finish train\n"
+     "loong-flow finish train first-3\n"
      "loong-flow finish train --decay        # a wsd schedule decays first\n"},
     {"tick", "Run", A_RUN, "loong-flow tick                        # from cron\n"},
     {"launch", "Run", "PROGRAM   what each rank runs, with its arguments\n",
@@ -68,10 +70,13 @@ static const lf_help helps[] = {
     {"logs", "Look at runs", "STAGE     default: the one that ran last\n",
      "loong-flow logs train -n 20\n"
      "loong-flow logs train --follow\n"},
-    {"show", "Look at runs", A_RUN "STAGE     only this stage\n",
+    {"show", "Look at runs",
+     A_RUN "STAGE     only this stage\n"
+           "shards    documents of shards, token by token\n",
      "loong-flow show train\n"
+     "loong-flow show first-3 train\n"
      "loong-flow show shards --samples 1     # tokens, and which of them are trained\n"
-     "loong-flow show first-3 train\n"},
+     "loong-flow show shards --from tokenize --split valid --sample 12\n"},
     {"metrics", "Look at runs",
      "STAGE     of the newest run, or of each --run; default: the one with most records\n"
      "RUN       the stage of a run with most records\n"
@@ -82,12 +87,16 @@ static const lf_help helps[] = {
      "loong-flow metrics train --format csv >train.csv\n"},
     {"samples", "Look at runs", "STAGE     default: the one that has most\n",
      "loong-flow samples train\n"
-     "loong-flow samples train --step 100\n"},
+     "loong-flow samples train --step 100\n"
+     "loong-flow samples train --run first-3 --all\n"},
     {"sweep", "Look at runs", A_RUN,
-     "loong-flow sweep                       # what each child has reached\n"},
+     "loong-flow sweep                       # what each child has reached\n"
+     "loong-flow sweep first-3 --metric eval.acc --goal max\n"},
     {"report", "Look at runs", A_RUN,
      "loong-flow report first-3\n"
-     "loong-flow report first-2 first-3      # side by side\n"},
+     "loong-flow report --every 30s          # again while the run goes on\n"
+     "loong-flow report first-2 first-3      # side by side\n"
+     "loong-flow report --all -o runs.html\n"},
     {"artifacts", "Look at runs", A_RUN, "loong-flow artifacts --stage train\n"},
     {"lineage", "Look at runs", "PATH      a result, a file in it, or its sha256\n",
      "loong-flow lineage loong-data/model --forward\n"},
@@ -108,7 +117,8 @@ static const lf_help helps[] = {
      "loong-flow ledger sql \"select name, count(*) from run group by name\"\n"},
     {"doctor", "Other", "",
      "loong-flow doctor                      # this machine and directory\n"
-     "loong-flow doctor --data texts/\n"},
+     "loong-flow doctor --data texts/        # what is in a data set\n"
+     "loong-flow doctor --data pairs.jsonl --tokenizer tok --seq-length 2k\n"},
     {"version", "Other", "", ""},
 };
 
@@ -137,7 +147,8 @@ const char *lf_help_value(const lf_opt *o)
         {"key", "KEY,..."},     {"columns", "COLUMN,..."},   {"tag", "TAG"},
         {"keep", "RUN"},        {"state", "STATE,..."},      {"sort", "COLUMN"},
         {"since", "WHEN"},      {"keep_best", "METRIC[=N]"}, {"hosts", "HOST:N,..."},
-        {"account", "ACCOUNT"}, {"partition", "PARTITION"},
+        {"account", "ACCOUNT"}, {"partition", "PARTITION"},  {"sample", "N"},
+        {"split", "SPLIT"},     {"metric", "STAGE.KEY"},
     };
     if (o->type == LF_OPT_ENUM)
         return o->choices;

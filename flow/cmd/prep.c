@@ -264,7 +264,7 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
         if (rc == 0 && strcmp(run.data, data) != 0)
             rc = lf_fail(err, LF_EINVAL,
                          "data_dir = %s: run %s lies in %s; a run cannot be moved by resuming it",
-                         data_dir, run.id, run.data);
+                         data_dir, lf_run_label(&run), run.data);
         if (rc == 0)
             set_previous(p, run.plan);
     } else if (rc == 0 && !p->fresh_run) {

@@ -101,7 +101,7 @@ static int of_run(struct found *f, const lf_run_view *v, lf_err *err)
     if (rc == 0 && f->n == 0)
         rc = lf_fail(err, LF_ENOENT,
                      "no stage of run %s has made shards yet; --from DIRECTORY shows others",
-                     v->run.id);
+                     lf_run_label(&v->run));
     if (rc == 0 && f->n > 1)
         rc = lf_fail(err, LF_EINVAL, "several stages made shards, choose one with --from: %s",
                      f->stages.data);
@@ -120,7 +120,7 @@ static int in_run(struct found *f, const lf_run_view *v, const char *from, lf_er
     return lf_fail(err, LF_ENOENT,
                    "--from %s: run %s has no such stage, and there is no such "
                    "directory",
-                   from, v->run.id);
+                   from, lf_run_label(&v->run));
 }
 
 static int in_project(struct found *f, const lf_cmd *c, const char *from, lf_err *err)

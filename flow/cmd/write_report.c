@@ -124,12 +124,13 @@ int lf_write_report(const lf_project *p, const lf_run_view *v, const char *path,
     return rc;
 }
 
-int lf_write_comparison(const lf_run_view *const *views, size_t n, const char *path, int refresh_s,
+int lf_write_comparison(const lf_run_view *const *views, size_t n,
+                        const lf_opt_table *const *tables, const char *path, int refresh_s,
                         lf_err *err)
 {
     lf_buf b;
     lf_buf_init(&b);
-    int rc = lf_report_several(&b, views, n, refresh_s, err);
+    int rc = lf_report_several(&b, views, n, tables, refresh_s, err);
     if (rc == 0)
         rc = put(&b, path, err);
     lf_buf_fini(&b);

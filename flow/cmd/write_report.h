@@ -6,6 +6,7 @@
 #ifndef LF_FLOW_WRITE_REPORT_H
 #define LF_FLOW_WRITE_REPORT_H
 
+#include "engine/base/opt.h"
 #include "flow/run/project.h"
 #include "flow/run/state.h"
 
@@ -13,8 +14,9 @@
  * reloads itself so often, 0: it does not. */
 int lf_write_report(const lf_project *p, const lf_run_view *v, const char *path, int refresh_s,
                     lf_err *err);
-/* One page about n runs. */
-int lf_write_comparison(const lf_run_view *const *views, size_t n, const char *path, int refresh_s,
+/* One page about n runs. tables: of the stages. */
+int lf_write_comparison(const lf_run_view *const *views, size_t n,
+                        const lf_opt_table *const *tables, const char *path, int refresh_s,
                         lf_err *err);
 /* At the end of a run: writes the page where `report` of [pipeline] says so. Prints a line that
  * says where it is, or how to get one; quiet: prints nothing. A page that cannot be written is a

@@ -10,55 +10,63 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/str.h"
+
 static const lf_unit units[] = {
-    {"loss", "Loss", "nats", LF_BETTER_LOW, NULL},
-    {"valid_loss", "Validation loss", "nats", LF_BETTER_LOW, NULL},
-    {"ln_vocab", "ln of the vocabulary", "nats: without any model", LF_BETTER_NONE, NULL},
-    {"accuracy", "Accuracy", "share of 1", LF_BETTER_HIGH, "1: all are right"},
-    {"valid_accuracy", "Validation accuracy", "share of 1", LF_BETTER_HIGH, "1: all are right"},
-    {"tokens_per_s", "Throughput", "tokens a second", LF_BETTER_HIGH, NULL},
-    {"grad_norm", "Gradient norm", "before clipping", LF_BETTER_NONE, NULL},
-    {"critic_grad_norm", "Gradient norm of the critic", "before clipping", LF_BETTER_NONE, NULL},
-    {"lr", "Learning rate", "", LF_BETTER_NONE, NULL},
-    {"model_flops_causal", "Model FLOP/s", "causal attention counted", LF_BETTER_HIGH, NULL},
-    {"model_flops_full", "Model FLOP/s", "full attention counted", LF_BETTER_HIGH, NULL},
-    {"mfu", "Share of the peak", "share of 1", LF_BETTER_HIGH, NULL},
-    {"gpu_util", "GPU in use", "share of time", LF_BETTER_HIGH, NULL},
-    {"rss", "Resident memory", "bytes", LF_BETTER_NONE, NULL},
-    {"step_s", "Time of a step", "seconds", LF_BETTER_LOW, NULL},
-    {"data_s", "Time for data in a step", "seconds", LF_BETTER_LOW, NULL},
-    {"save_s", "Time of a save", "seconds", LF_BETTER_LOW, NULL},
-    {"saved", "Step of the last checkpoint", "step", LF_BETTER_NONE, NULL},
-    {"samples", "Sequences seen", "sequences", LF_BETTER_NONE, NULL},
-    {"tokens", "Tokens", "tokens", LF_BETTER_NONE, NULL},
-    {"bytes", "Bytes of text", "bytes", LF_BETTER_NONE, NULL},
-    {"docs", "Documents", "documents", LF_BETTER_NONE, NULL},
-    {"batch", "Batch", "sequences", LF_BETTER_NONE, NULL},
-    {"reward", "Reward", "", LF_BETTER_HIGH, NULL},
-    {"valid_reward", "Validation reward", "", LF_BETTER_HIGH, NULL},
-    {"valid_margin", "Validation margin", "chosen minus rejected", LF_BETTER_HIGH, NULL},
-    {"score", "Score", "", LF_BETTER_HIGH, NULL},
-    {"entropy", "Entropy of the policy", "nats a token", LF_BETTER_NONE, NULL},
-    {"planned_memory", "Planned memory", "bytes", LF_BETTER_NONE, NULL},
-    {"gpu_memory", "GPU memory", "bytes", LF_BETTER_NONE, NULL},
-    {"gpu_power", "Power of the GPU", "watts", LF_BETTER_NONE, NULL},
-    {"completion_length", "Length of completions", "tokens", LF_BETTER_NONE, NULL},
-    {"margin", "Margin", "chosen minus rejected", LF_BETTER_HIGH, "0: no preference"},
-    {"kl", "KL to the reference", "nats", LF_BETTER_NONE, NULL},
-    {"bits_per_byte", "Bits a byte", "bits", LF_BETTER_LOW, "8: bytes without any model"},
-    {"byte_perplexity", "Perplexity of a byte", "", LF_BETTER_LOW, "256: without any model"},
-    {"word_perplexity", "Perplexity of a word", "", LF_BETTER_LOW, NULL},
-    {"token_perplexity", "Perplexity of a token", "", LF_BETTER_LOW,
+    {"loss", "Loss", "nats", "nats", LF_BETTER_LOW, NULL},
+    {"valid_loss", "Validation loss", "nats", "nats", LF_BETTER_LOW, NULL},
+    {"ln_vocab", "ln of the vocabulary", "nats: without any model", "nats", LF_BETTER_NONE, NULL},
+    {"accuracy", "Accuracy", "share of 1", "", LF_BETTER_HIGH, "1: all are right"},
+    {"valid_accuracy", "Validation accuracy", "share of 1", "", LF_BETTER_HIGH, "1: all are right"},
+    {"tokens_per_s", "Throughput", "tokens a second", "1/s", LF_BETTER_HIGH, NULL},
+    {"grad_norm", "Gradient norm", "before clipping", "", LF_BETTER_NONE, NULL},
+    {"critic_grad_norm", "Gradient norm of the critic", "before clipping", "", LF_BETTER_NONE,
+     NULL},
+    {"lr", "Learning rate", "", "", LF_BETTER_NONE, NULL},
+    {"model_flops_causal", "Model FLOP/s", "causal attention counted", "FLOP/s", LF_BETTER_HIGH,
+     NULL},
+    {"model_flops_full", "Model FLOP/s", "full attention counted", "FLOP/s", LF_BETTER_HIGH, NULL},
+    {"mfu", "Share of the peak", "share of 1", "", LF_BETTER_HIGH, NULL},
+    {"gpu_util", "GPU in use", "share of time", "", LF_BETTER_HIGH, NULL},
+    {"rss", "Resident memory", "bytes", "B", LF_BETTER_NONE, NULL},
+    {"step_s", "Time of a step", "seconds", "s", LF_BETTER_LOW, NULL},
+    {"data_s", "Time for data in a step", "seconds", "s", LF_BETTER_LOW, NULL},
+    {"save_s", "Time of a save", "seconds", "s", LF_BETTER_LOW, NULL},
+    {"saved", "Step of the last checkpoint", "step", "", LF_BETTER_NONE, NULL},
+    {"samples", "Sequences seen", "sequences", "", LF_BETTER_NONE, NULL},
+    {"tokens", "Tokens", "tokens", "", LF_BETTER_NONE, NULL},
+    {"bytes", "Bytes of text", "bytes", "", LF_BETTER_NONE, NULL},
+    {"docs", "Documents", "documents", "", LF_BETTER_NONE, NULL},
+    {"batch", "Batch", "sequences", "", LF_BETTER_NONE, NULL},
+    {"reward", "Reward", "", "", LF_BETTER_HIGH, NULL},
+    {"valid_reward", "Validation reward", "", "", LF_BETTER_HIGH, NULL},
+    {"valid_margin", "Validation margin", "chosen minus rejected", "", LF_BETTER_HIGH, NULL},
+    {"score", "Score", "", "", LF_BETTER_HIGH, NULL},
+    {"entropy", "Entropy of the policy", "nats a token", "nats", LF_BETTER_NONE, NULL},
+    {"planned_memory", "Planned memory", "bytes", "B", LF_BETTER_NONE, NULL},
+    {"gpu_memory", "GPU memory", "bytes", "B", LF_BETTER_NONE, NULL},
+    {"gpu_power", "Power of the GPU", "watts", "W", LF_BETTER_NONE, NULL},
+    {"completion_length", "Length of completions", "tokens", "", LF_BETTER_NONE, NULL},
+    {"margin", "Margin", "chosen minus rejected", "", LF_BETTER_HIGH, "0: no preference"},
+    {"kl", "KL to the reference", "nats", "nats", LF_BETTER_NONE, NULL},
+    {"approx_kl", "KL to the policy of the round", "nats", "nats", LF_BETTER_NONE, NULL},
+    {"objective_kl", "KL in the objective", "nats", "nats", LF_BETTER_NONE, NULL},
+    {"nll", "Loss of the chosen answers", "nats", "nats", LF_BETTER_LOW, NULL},
+    {"time", "Time", "seconds", "s", LF_BETTER_NONE, NULL},
+    {"bits_per_byte", "Bits a byte", "bits", "", LF_BETTER_LOW, "8: bytes without any model"},
+    {"byte_perplexity", "Perplexity of a byte", "", "", LF_BETTER_LOW, "256: without any model"},
+    {"word_perplexity", "Perplexity of a word", "", "", LF_BETTER_LOW, NULL},
+    {"token_perplexity", "Perplexity of a token", "", "", LF_BETTER_LOW,
      "the size of the vocabulary: without any model"},
-    {"token_loss", "Loss of a token", "nats", LF_BETTER_LOW,
+    {"token_loss", "Loss of a token", "nats", "nats", LF_BETTER_LOW,
      "ln of the vocabulary: without any model"},
-    {"acc", "Accuracy", "share of 1", LF_BETTER_HIGH, "1 by the number of choices: chance"},
-    {"acc_norm", "Accuracy by length", "share of 1", LF_BETTER_HIGH,
+    {"acc", "Accuracy", "share of 1", "", LF_BETTER_HIGH, "1 by the number of choices: chance"},
+    {"acc_norm", "Accuracy by length", "share of 1", "", LF_BETTER_HIGH,
      "1 by the number of choices: chance"},
-    {"exact_match", "Exact answers", "share of 1", LF_BETTER_HIGH, "1: all are right"},
-    {"sample_tokens", "Length of samples", "tokens", LF_BETTER_NONE, NULL},
-    {"sample_ended", "Samples that ended", "share of 1", LF_BETTER_NONE, NULL},
-    {"sample_logprob", "Log-probability of samples", "nats a token", LF_BETTER_NONE, NULL},
+    {"exact_match", "Exact answers", "share of 1", "", LF_BETTER_HIGH, "1: all are right"},
+    {"sample_tokens", "Length of samples", "tokens", "", LF_BETTER_NONE, NULL},
+    {"sample_ended", "Samples that ended", "share of 1", "", LF_BETTER_NONE, NULL},
+    {"sample_logprob", "Log-probability of samples", "nats a token", "nats", LF_BETTER_NONE, NULL},
 };
 
 static const lf_unit *find(const char *key)
@@ -69,13 +77,33 @@ static const lf_unit *find(const char *key)
     return NULL;
 }
 
+/* Of a key that no row has: its end says the unit. */
+static lf_unit unknown(const char *key)
+{
+    lf_unit u = {.key = key, .title = key, .unit = "", .symbol = ""};
+    if (lf_str_has_suffix(key, "_per_s")) {
+        u.unit = "a second";
+        u.symbol = "1/s";
+    } else if (lf_str_has_suffix(key, "_s")) {
+        u.unit = "seconds";
+        u.symbol = "s";
+    }
+    return u;
+}
+
 lf_unit lf_unit_of(const char *key)
 {
-    const char *dot = strrchr(key, '.');
+    const char *dot = strrchr(key, '.'), *metric = dot != NULL ? dot + 1 : key;
     const lf_unit *u = find(key);
-    if (u == NULL && dot != NULL)
-        u = find(dot + 1);
-    return u != NULL ? *u : (lf_unit){.key = key, .title = key, .unit = ""};
+    if (u == NULL)
+        u = find(metric);
+    if (u != NULL)
+        return *u;
+    if (!lf_str_has_prefix(metric, "valid_"))
+        return unknown(key);
+    lf_unit of = lf_unit_of(metric + strlen("valid_"));
+    of.key = of.title = key;
+    return of;
 }
 
 const char *lf_better_word(enum lf_better b)

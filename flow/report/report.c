@@ -95,8 +95,11 @@ static void head(lf_buf *b, const lf_report *r, const lf_facts *f)
     lf_html_text(b, f->shown.name);
     lf_buf_adds(b, " ");
     lf_html_state(b, f->shown.state);
-    lf_buf_addf(b, "</h1>\n<p class=\"dim\">run <code>%s</code>, revision %d, made %s by ", run->id,
-                run->rev, lf_time_iso(when, f->shown.created.v));
+    lf_buf_adds(b, "</h1>\n<p class=\"dim\">run ");
+    lf_html_in(b, "code", "", lf_run_label(run));
+    if (run->plan->short_name != NULL)
+        lf_buf_addf(b, " (<code>%s</code>)", run->id);
+    lf_buf_addf(b, ", revision %d, made %s by ", run->rev, lf_time_iso(when, f->shown.created.v));
     lf_html_text(b, text_of(run->plan->user));
     lf_buf_adds(b, " on ");
     lf_html_text(b, text_of(run->plan->host));
@@ -155,7 +158,7 @@ static void where_and_how(lf_buf *b, const lf_run_view *v)
                 "each stage, in it one for each start with its log, metrics and outputs.</p>\n"
                 "<pre>loong-flow resume %s        # what is missing, from the last thing saved\n"
                 "loong-flow run --new ",
-                v->run.rev, v->run.id);
+                v->run.rev, lf_run_label(&v->run));
     lf_html_text(b, text_of(v->run.plan->pipeline));
     lf_buf_adds(b, "   # the same again, from nothing\n</pre>\n");
 }

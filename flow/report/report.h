@@ -8,6 +8,7 @@
 #ifndef LF_FLOW_REPORT_H
 #define LF_FLOW_REPORT_H
 
+#include "engine/base/opt.h"
 #include "engine/base/str.h"
 #include "flow/record/units.h"
 #include "flow/report/facts.h"
@@ -31,9 +32,9 @@ int lf_report_html(lf_buf *out, const lf_report *r, lf_err *err);
 
 /* A page about several runs, in the order given: a table with the settings in which they differ and
  * their numbers, and their curves over each other, of the first LF_PLOT_LINES runs. views: n
- * pointers. */
-int lf_report_several(lf_buf *out, const lf_run_view *const *views, size_t n, int refresh_s,
-                      lf_err *err);
+ * pointers; tables: of the stages, for the defaults of settings. */
+int lf_report_several(lf_buf *out, const lf_run_view *const *views, size_t n,
+                      const lf_opt_table *const *tables, int refresh_s, lf_err *err);
 
 /* ---- page.c: what every page has ---- */
 

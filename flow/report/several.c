@@ -14,23 +14,23 @@
 #include "flow/record/record.h"
 #include "flow/record/units.h"
 #include "flow/report/report.h"
+#include "flow/run/project.h"
+#include "flow/run/settings.h"
 
-enum { ID_END = 6, MAX_SETTINGS = 24 };
+enum { MAX_SETTINGS = 24 };
 
-/* A setting in which runs differ; values[i] of run i, NULL: unknown or not there. */
-struct setting {
-    char *name;
-    const char **values;
-};
 struct several {
     const lf_facts *facts;
     size_t n;
-    LF_ROWS(struct setting) settings;
-    size_t left_out;   /* settings beyond MAX_SETTINGS */
-    char (*names)[96]; /* of the runs, for tables and legends */
+    const lf_opt_table *const *tables;
+    struct side {
+        lf_pairs settings, stages;
+    } * sides;
+    lf_settings_run *runs; /* borrow from sides */
+    lf_texts differing;    /* names of settings */
+    size_t n_settings;     /* of differing, that are shown */
+    char (*names)[96];     /* of the runs, for legends */
 };
-
-/* ---- settings that differ ---- */
 
 static const lf_facts_stage *stage_of(const lf_facts *f, const char *name)
 {
@@ -40,119 +40,76 @@ static const lf_facts_stage *stage_of(const lf_facts *f, const char *name)
     return NULL;
 }
 
-/* The value of an option, also where it is the default; the description of the model counts as
- * settings of the stage that has it. */
-static const char *value_of(const lf_facts *f, const char *stage, const char *key, bool model)
+static const char *label_of(const struct several *v, size_t run)
 {
-    const lf_facts_stage *s = stage_of(f, stage);
-    if (s == NULL)
-        return NULL;
-    return model ? lf_provenance_model(&s->from, s->view, key)
-                 : lf_provenance_option(&s->from, s->view, key);
+    return lf_run_label(&v->facts[run].view->run);
 }
 
-static bool differs(const struct several *v, const char *stage, const char *key, bool model)
+/* ---- settings that differ ---- */
+
+static const char *value_of(const struct several *v, size_t run, const char *setting)
 {
-    for (size_t i = 1; i < v->n; i++)
-        if (!lf_text_same(value_of(&v->facts[0], stage, key, model),
-                          value_of(&v->facts[i], stage, key, model)))
-            return true;
-    return false;
+    return lf_setting_value(&v->runs[run], v->tables, setting);
 }
 
-static bool is_input(const lf_doc_stage *st, const char *option)
+static int add_side(struct side *s, const lf_facts *f, lf_err *err)
 {
-    for (size_t i = 0; i < st->inputs.n; i++)
-        if (strcmp(st->inputs.v[i].option, option) == 0)
-            return true;
-    return false;
-}
-
-static int add_setting(struct several *v, const char *stage, const char *key, bool model,
-                       lf_err *err)
-{
-    char name[256];
-    snprintf(name, sizeof name, "%s.%s", model ? "model" : stage, key);
-    for (size_t i = 0; i < v->settings.n; i++)
-        if (strcmp(v->settings.v[i].name, name) == 0)
-            return 0;
-    if (!differs(v, stage, key, model))
-        return 0;
-    if (v->settings.n == MAX_SETTINGS) {
-        v->left_out++;
-        return 0;
-    }
-    struct setting *s = lf_rows_add(&v->settings, sizeof *s, err);
-    if (s == NULL)
-        return LF_ENOMEM;
-    int rc = lf_text_set(&s->name, lf_text_clean(name), "setting", err);
-    s->values = lf_calloc(v->n, sizeof *s->values, err);
-    if (rc < 0 || s->values == NULL)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < v->n; i++)
-        s->values[i] = value_of(&v->facts[i], stage, key, model);
-    return 0;
-}
-
-/* Paths of inputs are no settings: they differ wherever a run lies elsewhere. */
-static int add_stage(struct several *v, const lf_facts_stage *s, lf_err *err)
-{
-    const lf_doc_stage *st = s->view->plan;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < st->options.n; i++)
-        if (!is_input(st, st->options.v[i].name))
-            rc = add_setting(v, st->name, st->options.v[i].name, false, err);
-    for (size_t i = 0; rc == 0 && i < st->model.n; i++)
-        rc = add_setting(v, st->name, st->model.v[i].name, true, err);
+    int rc = lf_settings_of(&s->settings, f->view->run.plan, err);
+    for (size_t i = 0; rc == 0 && i < f->n; i++)
+        rc = lf_pairs_add(&s->stages, f->stages[i].view->plan->name, f->stages[i].view->plan->kind,
+                          err);
     return rc;
 }
 
 static int find_settings(struct several *v, lf_err *err)
 {
     int rc = 0;
-    for (size_t r = 0; rc == 0 && r < v->n; r++)
-        for (size_t i = 0; rc == 0 && i < v->facts[r].n; i++)
-            rc = add_stage(v, &v->facts[r].stages[i], err);
+    for (size_t r = 0; rc == 0 && r < v->n; r++) {
+        rc = add_side(&v->sides[r], &v->facts[r], err);
+        v->runs[r] =
+            (lf_settings_run){.settings = &v->sides[r].settings, .stages = &v->sides[r].stages};
+    }
+    if (rc == 0)
+        rc = lf_settings_differing(&v->differing, v->runs, v->n, v->tables, err);
+    v->n_settings = v->differing.n < MAX_SETTINGS ? v->differing.n : MAX_SETTINGS;
     return rc;
 }
 
 /* ---- names ---- */
 
-/* How many runs have this value of a setting. */
-static size_t with_value(const struct several *v, const struct setting *s, const char *value)
+/* How many runs have the value of this run. */
+static size_t with_value_of(const struct several *v, const char *setting, size_t run)
 {
     size_t n = 0;
     for (size_t r = 0; r < v->n; r++)
-        n += lf_text_same(s->values[r], value);
+        n += lf_text_same(value_of(v, r, setting), value_of(v, run, setting));
     return n;
 }
 
 /* Does a run stand out by this setting: have more runs another value? Of two runs each does. */
-static bool stands_out(const struct several *v, const struct setting *s, size_t run)
+static bool stands_out(const struct several *v, const char *setting, size_t run)
 {
-    const size_t mine = with_value(v, s, s->values[run]);
+    const size_t mine = with_value_of(v, setting, run);
     bool out = v->n == 2;
     for (size_t r = 0; r < v->n; r++)
-        out = out || with_value(v, s, s->values[r]) > mine;
+        out = out || with_value_of(v, setting, r) > mine;
     return out || mine == 1;
 }
 
-/* The end of an id tells runs of one day apart, and is a name that every command takes. Behind it
- * stand the settings by which the run stands out. */
+/* Behind the name that every command takes stand the settings by which the run stands out. */
 static void name_runs(struct several *v)
 {
     for (size_t r = 0; r < v->n; r++) {
-        const char *id = v->facts[r].shown.run;
-        const size_t n = strlen(id), cap = sizeof v->names[r];
-        int at = snprintf(v->names[r], cap, "%s", n > ID_END ? id + n - ID_END : id), shown = 0;
-        for (size_t k = 0; k < v->settings.n && shown < 3; k++) {
-            const struct setting *s = &v->settings.v[k];
-            const char *dot = strrchr(s->name, '.');
-            if (!stands_out(v, s, r) || at < 0 || (size_t)at >= cap)
+        const size_t cap = sizeof v->names[r];
+        int at = snprintf(v->names[r], cap, "%s", label_of(v, r)), shown = 0;
+        for (size_t k = 0; k < v->n_settings && shown < 3; k++) {
+            const char *name = v->differing.v[k], *dot = strrchr(name, '.');
+            if (!stands_out(v, name, r) || at < 0 || (size_t)at >= cap)
                 continue;
+            const char *value = value_of(v, r, name);
             at += snprintf(v->names[r] + at, cap - (size_t)at, "%s%s %.20s",
-                           shown++ > 0 ? ", " : " (", dot != NULL ? dot + 1 : s->name,
-                           s->values[r] != NULL ? s->values[r] : "-");
+                           shown++ > 0 ? ", " : " (", dot != NULL ? dot + 1 : name,
+                           value != NULL ? value : "-");
         }
         if (shown > 0 && at > 0 && (size_t)at + 1 < cap)
             snprintf(v->names[r] + at, cap - (size_t)at, ")");
@@ -251,8 +208,8 @@ static void table_head(lf_buf *b, const struct several *v, const columns *c)
 {
     lf_buf_adds(b, "<div class=\"wide\"><table class=\"runs\"><tr><th>run</th><th>name</th>"
                    "<th>state</th><th>made</th>");
-    for (size_t i = 0; i < v->settings.n; i++)
-        lf_html_in(b, "th", "", v->settings.v[i].name);
+    for (size_t i = 0; i < v->n_settings; i++)
+        lf_html_in(b, "th", "", v->differing.v[i]);
     for (size_t i = 0; i < c->n; i++) {
         const lf_unit u = lf_unit_of(c->v[i].key);
         lf_buf_adds(b, "<th class=\"n\">");
@@ -273,15 +230,17 @@ static void table(lf_buf *b, const struct several *v, const columns *c)
     table_head(b, v, c);
     for (size_t r = 0; r < v->n; r++) {
         const lf_run_shown *run = &v->facts[r].shown;
-        lf_buf_addf(b, "<tr><td title=\"%s\"><code>%s</code></td>", run->run,
-                    strlen(run->run) > ID_END ? run->run + strlen(run->run) - ID_END : run->run);
+        lf_buf_addf(b, "<tr><td title=\"%s\">", run->run);
+        lf_html_in(b, "code", "", label_of(v, r));
+        lf_buf_adds(b, "</td>");
         lf_html_in(b, "td", "", run->name);
         lf_buf_adds(b, "<td>");
         lf_html_state(b, run->state);
         lf_buf_addf(b, "</td><td class=\"dim\">%.16s</td>", lf_time_iso(when, run->created.v));
-        for (size_t i = 0; i < v->settings.n; i++)
-            lf_html_in(b, "td", "",
-                       v->settings.v[i].values[r] != NULL ? v->settings.v[i].values[r] : "-");
+        for (size_t i = 0; i < v->n_settings; i++) {
+            const char *value = value_of(v, r, v->differing.v[i]);
+            lf_html_in(b, "td", "", value != NULL ? value : "-");
+        }
         for (size_t i = 0; i < c->n; i++)
             number_cell(b, number_of(&v->facts[r], &c->v[i]), best_of(v, &c->v[i]));
         lf_buf_adds(b, "</tr>\n");
@@ -298,13 +257,13 @@ static int runs_table(lf_buf *b, const struct several *v, lf_err *err)
             rc = stage_columns(&c, v, &v->facts[r].stages[i], err);
     if (rc == 0)
         table(b, v, &c);
-    if (v->settings.n == 0)
+    if (v->n_settings == 0)
         lf_buf_adds(b, "<p class=\"dim\">No setting differs between these runs.</p>\n");
-    if (v->left_out > 0)
+    if (v->differing.n > v->n_settings)
         lf_buf_addf(b,
                     "<p class=\"dim\">%zu more settings differ; `loong-flow diff RUN RUN` shows "
                     "them.</p>\n",
-                    v->left_out);
+                    v->differing.n - v->n_settings);
     free(c.v);
     return rc;
 }
@@ -400,12 +359,17 @@ static int body(lf_buf *b, const struct several *v, int refresh_s, lf_err *err)
     return rc == 0 ? lf_page_end(b, drawn, n, err) : rc;
 }
 
-int lf_report_several(lf_buf *out, const lf_run_view *const *views, size_t n, int refresh_s,
-                      lf_err *err)
+int lf_report_several(lf_buf *out, const lf_run_view *const *views, size_t n,
+                      const lf_opt_table *const *tables, int refresh_s, lf_err *err)
 {
     lf_facts *facts = lf_calloc(n + 1, sizeof *facts, err);
-    struct several v = {.facts = facts, .names = lf_calloc(n + 1, sizeof *v.names, err)};
-    int rc = facts == NULL || v.names == NULL ? LF_ENOMEM : 0;
+    struct several v = {.facts = facts,
+                        .tables = tables,
+                        .sides = lf_calloc(n + 1, sizeof *v.sides, err),
+                        .runs = lf_calloc(n + 1, sizeof *v.runs, err),
+                        .names = lf_calloc(n + 1, sizeof *v.names, err)};
+    bool there = facts != NULL && v.sides != NULL && v.runs != NULL && v.names != NULL;
+    int rc = there ? 0 : LF_ENOMEM;
     while (rc == 0 && v.n < n) {
         rc = lf_facts_load(&facts[v.n], views[v.n], err);
         v.n += rc == 0;
@@ -416,14 +380,15 @@ int lf_report_several(lf_buf *out, const lf_run_view *const *views, size_t n, in
         name_runs(&v);
         rc = body(out, &v, refresh_s, err);
     }
-    for (size_t i = 0; i < v.settings.n; i++) {
-        free(v.settings.v[i].name);
-        free(v.settings.v[i].values);
-    }
-    free(v.settings.v);
-    for (size_t i = 0; facts != NULL && i < v.n; i++)
+    for (size_t i = 0; there && i < v.n; i++) {
+        lf_pairs_fini(&v.sides[i].settings);
+        lf_pairs_fini(&v.sides[i].stages);
         lf_facts_fini(&facts[i]);
+    }
+    lf_texts_fini(&v.differing);
     free(facts);
+    free(v.sides);
+    free(v.runs);
     free(v.names);
     return rc;
 }

@@ -53,7 +53,7 @@ void lf_report_failures(lf_buf *b, const lf_run_view *v, const lf_run_shown *run
         lf_buf_addf(
             b,
             " --run %s</code>; after a change: <code>loong-flow resume %s</code></p></section>\n",
-            v->run.id, v->run.id);
+            lf_run_label(&v->run), lf_run_label(&v->run));
     }
 }
 
@@ -488,7 +488,7 @@ static int against_before(lf_buf *b, const lf_run_view *v, const lf_run *before,
         if (lf_view_stage(v, old->stages.v[i].name) == NULL)
             rc = lf_diff_stages(&d, old->stages.v[i].name, &old->stages.v[i], NULL, err);
     lf_buf_addf(b, "<p>%s the run before it, <code>%s</code>%s</p>\n",
-                d.n > 0 ? "Changed against" : "No setting differs from", before->id,
+                d.n > 0 ? "Changed against" : "No setting differs from", lf_run_label(before),
                 d.n > 0 ? ":" : ".");
     if (d.n > 0)
         lf_buf_adds(b, "<div class=\"wide\"><table><tr><th>stage</th><th>what</th><th>before</th>"

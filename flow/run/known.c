@@ -9,8 +9,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "engine/base/str.h"
-
 /* The first row is that of kinds that have none of their own. */
 static const struct {
     const char *kind;
@@ -67,25 +65,4 @@ bool lf_metric_trains(const char *kind)
 const char *const *lf_metric_first(const char *kind)
 {
     return kinds[find(kind)].first;
-}
-
-/* Those of a validation split, valid_X, have the unit of X. */
-const char *lf_metric_unit(const char *key)
-{
-    static const char *const units[][2] = {
-        {"loss", "nats"},        {"entropy", "nats"},      {"nll", "nats"},
-        {"kl", "nats"},          {"approx_kl", "nats"},    {"ln_vocab", "nats"},
-        {"gpu_power", "W"},      {"gpu_memory", "B"},      {"rss", "B"},
-        {"tokens_per_s", "1/s"}, {"objective_kl", "nats"},
-    };
-    if (lf_str_has_prefix(key, "valid_"))
-        key += strlen("valid_");
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcmp(units[i][0], key) == 0)
-            return units[i][1];
-    if (lf_str_has_prefix(key, "model_flops"))
-        return "FLOP/s";
-    if (lf_str_has_suffix(key, "_per_s"))
-        return "1/s";
-    return lf_str_has_suffix(key, "_s") || strcmp(key, "time") == 0 ? "s" : "";
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is known of metrics by name: units, which of them people look at first, and by which one a
- * run of a kind is judged.
+ * What is known of the metrics of a kind of stage: which of them people look at first, and by which
+ * one a run is judged. flow/record/units.h has their units.
  */
 #ifndef LF_FLOW_KNOWN_H
 #define LF_FLOW_KNOWN_H
@@ -19,8 +19,6 @@ const lf_metric_main *lf_metric_main_of(const char *kind);
 /* Does a stage of this kind train? NULL: no. */
 bool lf_metric_trains(const char *kind);
 
-/* "nats", "1/s", "s", "B", "W", "FLOP/s"; "" where a number has none. */
-const char *lf_metric_unit(const char *key);
 /* Names that a table shows first, the most wanted first; ends with NULL. */
 const char *const *lf_metric_first(const char *kind);
 

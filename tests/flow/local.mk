@@ -1,13 +1,22 @@
 # The flow, tested with stages that do nothing: loong-flow with their option tables, and their executables.
 check_PROGRAMS += tests/flow/bin/loong-flow tests/flow/bin/lf-work tests/flow/bin/lf-join
 tests_flow_bin_loong_flow_SOURCES = tests/flow/fake_flow.c tests/flow/fake_tables.c tests/flow/fake.h
-tests_flow_bin_loong_flow_LDADD = flow/libflow.a flow/launch/liblaunch.a engine/libbuilt.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS) $(PMIX_LIBS)
+tests_flow_bin_loong_flow_LDADD = flow/libflow.a flow/launch/liblaunch.a engine/libbuilt.a db/libdb.a \
+  $(SQLITE_LIBS) $(LF_BASE_LIBS) $(PMIX_LIBS)
 tests_flow_bin_lf_work_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_flow_bin_lf_work_LDADD = $(LF_BASE_LIBS)
 tests_flow_bin_lf_join_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_flow_bin_lf_join_LDADD = $(LF_BASE_LIBS)
-TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
-EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
+TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh \
+  tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh \
+  tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh \
+  tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh \
+  tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
+EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh \
+  tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh \
+  tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh \
+  tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh \
+  tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
 # A terminal for commands that draw on one.
 check_PROGRAMS += tests/flow/on_tty
 tests_flow_on_tty_SOURCES = tests/flow/on_tty.c
@@ -43,19 +52,23 @@ TESTS += tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_a
 EXTRA_DIST += tests/flow/README.md tests/flow/slurm-up tests/flow/slurm-down tests/flow/slurm_parts.conf tests/flow/slurm_lib.sh \
   tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_admin.sh tests/flow/doctor.sh
 
-flow_unit_tests = tests/unit/flow_conf tests/unit/flow_doc tests/unit/flow_epoch tests/unit/flow_fields tests/unit/flow_handover tests/unit/flow_policy tests/unit/flow_series tests/unit/flow_synonym tests/unit/flow_talk tests/unit/flow_closing
+flow_unit_tests = tests/unit/flow_conf tests/unit/flow_doc tests/unit/flow_epoch tests/unit/flow_fields \
+  tests/unit/flow_handover tests/unit/flow_policy tests/unit/flow_series tests/unit/flow_synonym \
+  tests/unit/flow_talk tests/unit/flow_closing
 check_PROGRAMS += $(flow_unit_tests)
 TESTS += $(flow_unit_tests)
 tests_unit_flow_conf_SOURCES = tests/unit/flow_conf.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_unit_flow_conf_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_closing_SOURCES = tests/unit/flow_closing.c
-tests_unit_flow_closing_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_closing_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a \
+  $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_epoch_SOURCES = tests/unit/flow_epoch.c
 tests_unit_flow_epoch_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_fields_SOURCES = tests/unit/flow_fields.c
 tests_unit_flow_fields_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_handover_SOURCES = tests/unit/flow_handover.c
-tests_unit_flow_handover_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_handover_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a \
+  $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_handover_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link -Wl,--wrap=opendir
 tests_unit_flow_talk_SOURCES = tests/unit/flow_talk.c
 tests_unit_flow_talk_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
@@ -76,7 +89,8 @@ tests_flow_fakes_pbs_fakepbs_LDADD = $(JANSSON_LIBS)
 TESTS += tests/flow/fakes_pbs.sh
 EXTRA_DIST += tests/flow/fakes_pbs.sh tests/flow/fakes/pbs/lib.sh
 TESTS += tests/flow/links_slurm.sh tests/flow/pbs.sh tests/flow/torque.sh tests/flow/pbs_trouble.sh tests/flow/pbs_real.sh
-EXTRA_DIST += tests/flow/links_slurm.sh tests/flow/pbs.sh tests/flow/torque.sh tests/flow/pbs_trouble.sh tests/flow/pbs_real.sh tests/flow/pbs_cases.sh
+EXTRA_DIST += tests/flow/links_slurm.sh tests/flow/pbs.sh tests/flow/torque.sh tests/flow/pbs_trouble.sh \
+  tests/flow/pbs_real.sh tests/flow/pbs_cases.sh
 
 check_PROGRAMS += tests/unit/flow_pbs
 TESTS += tests/unit/flow_pbs
@@ -97,7 +111,8 @@ TESTS += tests/flow/wrapper.sh tests/flow/ranks.sh tests/unit/flow_jobside
 EXTRA_DIST += tests/flow/wrapper.sh tests/flow/ranks.sh
 check_PROGRAMS += tests/unit/flow_jobside
 tests_unit_flow_jobside_SOURCES = tests/unit/flow_jobside.c
-tests_unit_flow_jobside_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_jobside_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a \
+  $(SQLITE_LIBS) $(LF_BASE_LIBS)
 
 # Superseded starts.
 TESTS += tests/flow/fence.sh

@@ -19,6 +19,7 @@ words() { # what to give a command so that it answers and changes nothing
     ledger) echo check ;;
     lineage) echo "$(stage_dir last)/out/joined" ;;
     logs) echo first ;;
+    rerun) echo last --dry-run ;;
     run | submit | resume) echo --quiet --set second.factor=2 --set first.step_time=1 ;; # the newest run: nothing to do
     cancel) echo "$b" ;;
     tag) echo "$b kept" ;;
@@ -166,4 +167,4 @@ unlike r.html 'https?://[^w]' "and fetches nothing"
 runs 0 "$LF" report --output r2.html
 unlike r2.html '<b>failed' "log text is escaped in HTML"
 like r2.html '&lt;b&gt;failed' "(it is there)"
-finish 168
+finish 171

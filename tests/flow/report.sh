@@ -31,7 +31,8 @@ size=$(sed -n 's/.*planned memory \([^:,]*\).*/\1/p' planned | head -1)
 grep -q 'planned memory</th>' r.html && grep -q "<td class=\"n\">$size</td>" r.html
 ok $? "the planned memory is that of plan: $size"
 words r.html >w
-like w "run $(run_id)" "it names the run"
+like w "run demo-1 \( $(run_id) \)" "it names the run"
+like w 'loong-flow resume demo-1 ' "and how to go on with it"
 like w '3 of 3 stages done' "and counts its stages"
 for s in first second last; do like w "$s" "stage $s is there"; done
 for s in first second last; do same r.html "$s" "$s: the data of the page are the numbers of metrics"; done
@@ -192,4 +193,4 @@ for g in broad narrow; do
 dup=$(sed -n "/svg class=\"graph $g/,/<\/svg>/p" r.html | grep -o '<rect class="box[^>]*' | sed 's/.*x="\([0-9]*\)" y="\([0-9]*\)".*/\1 \2/' | sort | uniq -d | wc -l)
 is "$dup" 0 "no box covers another ($g)"
 done
-finish_min 78 # one fewer for each page without xmllint
+finish_min 79 # one fewer for each page without xmllint

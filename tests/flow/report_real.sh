@@ -134,13 +134,18 @@ is "$(grep -c 'class="prompt">Once' r.html)" 2 "and no line that is not whole"
 two=$(run_id)
 runs 0 "$LF" report --output r.html
 words r.html >w
-like w "Changed against the run before it, $one" "what changed against the run before"
+like w "Changed against the run before it, $("$LF" status "$one" | awk 'NR == 1 { print $2 }')" "what changed against the run before"
 like w 'train [^ ]*lr 1e-3 3e-3|train .*lr.* 1e-3 3e-3' "the setting, before and now"
 runs 0 "$LF" report "$one" "$two" --output b.html
 whole b.html "two runs"
 words b.html >w
 like w 'train.lr' "the settings that differ are columns"
 like w 'train.steps' "all of them"
+"$LF" status --all -o label | sed 1d | sort >labels
+sed -n '/class="runs"/,/<\/table>/s/.*<tr><td title="[^"]*"><code>\([^<]*\)<.*/\1/p' b.html | sort >shown
+is "$(cat shown)" "$(cat labels)" "runs by the names that commands take"
+sed -n 's/.*<table class="runs"><tr>\(.*\)<\/tr>.*/\1/p' b.html | grep -o '<th>[a-z]*\.[a-z_]*' | sed 's/.*\.//' >shown
+is "$(tr '\n' ' ' <shown)" "$("$LF" status --all | sed -n '1s/.*valid_loss *//p' | tr -s ' ') " "the columns of settings are those of status --all"
 unlike w 'train.seq_length' "and no other"
 for r in "$one" "$two"; do
     like b.html "title=\"$r\"" "run $r has a row"
@@ -154,4 +159,4 @@ runs 0 "$LF" report --all --output a.html
 cmp -s a.html b.html || like a.html "<h1>2 runs</h1>" "--all has both"
 runs 2 "$LF" report --all "$one"
 like err 'not both' "or some, not both"
-finish 68
+finish 70

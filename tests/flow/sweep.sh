@@ -129,6 +129,7 @@ done | awk '{ n[$1]++; sum[$1] += $2; x[$1, n[$1]] = $2 }
 runs 0 "$LF" sweep
 awk '/SEEDS/ { on = 1; next } on && NF >= 4 { printf "%d %.6g %.6g\n", $2, $3, $4 } on && !NF { exit }' out >got
 is "$(tr '\n' ';' <got)" "$(tr '\n' ';' <want)" "seeds: number, mean and standard error"
+is "$(sed -n '1s/: .*//p' out)" "run $("$LF" status | awk 'NR == 1 { print $2 }')" "the run by its short name"
 is "$(awk '/<- best/ { print $1, $2 }' out | tr '\n' ';')" "4 1.9;1.9 3;" "the best child and the best setting"
 is "$(sed -n '/^train.factor$/,/^$/p' out | grep -c '|.*[o*].*|$')" 3 "the plot has a line for each value"
 like out '^1.9 \|-?[*]' "with a mark for the best"
@@ -146,4 +147,4 @@ is "$(awk '/<- best/ { print $1 }' out)" 1 "and is not the best"
 runs 0 "$LF" run --quiet --set train.factor=1.9 --set train.note=1 --set sweep.seeds= --set sweep.metric=train.score
 runs 2 "$LF" sweep
 like err 'is no sweep' "a run without axes"
-finish 82
+finish 83
