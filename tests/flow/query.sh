@@ -29,9 +29,8 @@ words() { # what to give a command so that it answers and changes nothing
 }
 silent=" run submit resume tag note tick " # say nothing in text when there is nothing to say
 for cmd in $("$LF" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
-    # launch prints what its ranks print; finish and rerun change what they are asked about (finish.sh, mistakes_more.sh);
-    # sweep wants a sweep (sweep.sh)
-    case $cmd in launch | finish | rerun | sweep) continue ;; esac
+    # launch prints what its ranks print; finish changes what it is asked about (finish.sh); sweep wants a sweep (sweep.sh)
+    case $cmd in launch | finish | sweep) continue ;; esac
     w=$(words $cmd)
     "$LF" $cmd $w --json >js 2>err
     code=$?
