@@ -129,7 +129,7 @@ int lf_reached_load(lf_reached *out, const lf_stage_view *s, const lf_reached_ar
             out->best_step = out->step;
         }
     }
-    /* One record alone, at step 0, is the result of a stage without steps and is missing nowhere. */
+    /* One record at step 0 is the result of a stage without steps, and is missing nowhere. */
     const double behind = p.n > 0 ? rows.v[rows.n - 1].step.v - out->step.v : 0;
     if (rc == 0 && behind > 0 && behind >= spacing) {
         out->not_finite = true;
