@@ -91,6 +91,9 @@ static void close_round(lf_pg *p)
     kl.beta = p->s.beta;
     lf_kl_control_update(&kl, p->st.kl, (int64_t)p->r.n);
     p->s.beta = kl.beta;
+    const double now = lf_pg_active_s(p);
+    lf_early_count(&p->early, now - p->counted_s);
+    p->counted_s = now;
     p->s.round++;
     p->s.done = 0;
     if (p->c->epochs ==
@@ -222,7 +225,7 @@ static int train(lf_pg *p, lf_err *err)
     int rc = lf_run_metrics_open(&p->run, p->s.updates, err);
     rc = lf_run_agree(&p->run, rc != 0 ? rc : lf_pg_writer_open(p, err), err);
     p->run.last_save = p->session0 = lf_now_s();
-    p->active0 = p->s.active_s;
+    p->active0 = p->counted_s = p->s.active_s;
     p->here0 = p->s.round;
     if (lf_run_first(&p->run))
         p->nvml = lf_nvml_open(p->back, p->c->gpu_interval_s);

@@ -101,6 +101,7 @@ typedef struct lf_pg {
     int64_t saved, saved_round;
     lf_early early;           /* the length in rounds, as it stands */
     double session0, active0; /* when this start began to train; active_s then */
+    double counted_s;         /* active_s at the end of the last round of this start */
     int64_t here0;            /* rounds then */
 } lf_pg;
 

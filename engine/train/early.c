@@ -8,7 +8,8 @@
 
 #include "engine/store/ckpt.h"
 
-/* Units of this start from which on its own speed is taken: the first ones fill caches. */
+/* Units of this start from which on its own speed is taken, with saves and validations. Before, it
+ * is that of earlier starts, or of the shortest unit. */
 #define MEASURED_ENOUGH 32
 
 int lf_early_check(double hours, enum lf_schedule_kind schedule, lf_err *err)
@@ -27,16 +28,36 @@ static bool decays_by_itself(const lf_early *e, int64_t done)
     return e->schedule == LF_SCHED_WSD && done + 1 + e->decay >= e->planned;
 }
 
+void lf_early_count(lf_early *e, double seconds)
+{
+    if (!(seconds > 0))
+        return;
+    if (!(e->first_s > 0))
+        e->first_s = seconds;
+    else if (!(e->least_s > 0) || seconds < e->least_s)
+        e->least_s = seconds;
+}
+
+/* Seconds of a unit; 0: none was measured. */
+static double unit_s(const lf_early *e, int64_t done, double active_s, int64_t here, double here_s)
+{
+    const int64_t others = here - (e->first_s > 0);
+    if (others >= MEASURED_ENOUGH)
+        return (here_s - e->first_s) / (double)others;
+    if (done - here < MEASURED_ENOUGH && e->least_s > 0)
+        return e->least_s;
+    return done > 0 ? active_s / (double)done : 0;
+}
+
 enum lf_run_end lf_early_clock(const lf_early *e, int64_t done, double active_s, int64_t here,
                                double here_s)
 {
     if (!(e->hours > 0) || e->by || decays_by_itself(e, done))
         return LF_END_NOT;
     const double left = e->hours * 3600 - active_s;
-    const double unit = here >= MEASURED_ENOUGH ? here_s / (double)here
-                        : done > 0              ? active_s / (double)done
-                                                : 0;
-    const int64_t units = 1 + (e->schedule == LF_SCHED_WSD ? e->decay : 0);
+    const double unit = unit_s(e, done, active_s, here, here_s);
+    const bool first_only = e->first_s > 0 && !(e->least_s > 0) && done == here;
+    const int64_t units = 1 + (e->schedule == LF_SCHED_WSD && !first_only ? e->decay : 0);
     return left <= (double)units * unit ? LF_END_HOURS : LF_END_NOT;
 }
 

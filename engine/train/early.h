@@ -39,10 +39,14 @@ typedef struct lf_early {
     const char *by;                 /* "request", "hours"; NULL: the settings decide */
     int64_t from; /* where a decay that was placed begins, with `placed`; it ends at total */
     bool placed;
+    double first_s, least_s; /* first unit of this start, its shortest other one; 0: none */
 } lf_early;
 
 /* Refuses hours with a schedule that depends on the length of the run. LF_EINVAL. */
 int lf_early_check(double hours, enum lf_schedule_kind schedule, lf_err *err);
+/* Takes the seconds of a unit of this start. The first one compiles, allocates and fills caches: it
+ * says nothing of the speed, and a long decay multiplies what is wrong in it. */
+void lf_early_count(lf_early *e, double seconds);
 /* Rank 0: what the clock asks for. active_s: seconds trained over all starts; here and here_s:
  * units and seconds of this start, which measure the speed once there are enough of them. */
 enum lf_run_end lf_early_clock(const lf_early *e, int64_t done, double active_s, int64_t here,

@@ -177,6 +177,7 @@ static void told(lf_trainer *t, struct lf_train_step *st, double since)
 {
     const double now = lf_now_s();
     st->seconds = now - since;
+    lf_early_count(&t->early, st->seconds);
     t->longest_s = st->seconds > t->longest_s ? st->seconds : t->longest_s;
     t->s.loss_sum = LOSS_MEMORY * t->s.loss_sum + (1 - LOSS_MEMORY) * st->loss;
     t->s.active_s = t->active0 + (now - t->session0);

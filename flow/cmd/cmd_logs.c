@@ -180,7 +180,7 @@ static lf_stage_view *pick_stage(lf_run_view *v, const char *name, lf_err *err)
     if (name != NULL) {
         lf_stage_view *s = lf_view_stage(v, name);
         if (s == NULL)
-            lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"", lf_run_label(&v->run), name);
+            lf_view_no_stage(v, name, err);
         return s;
     }
     lf_stage_view *best = NULL;

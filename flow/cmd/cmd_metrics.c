@@ -46,6 +46,8 @@ static const lf_opt metrics_rows[] = {
      .type = LF_OPT_INT,
      LF_OPT_COMMAND,
      .def = "20",
+     .min = 0,
+     .max = 1e9,
      .help = "at most this many rows, with all validations and else evenly spread, 0 = all; csv "
              "has all unless this is given"},
 };
@@ -63,6 +65,8 @@ static int add_words(lf_texts *out, const char *list, lf_err *err)
     int rc = snprintf(copy, sizeof copy, "%s", list) < (int)sizeof copy
                  ? 0
                  : lf_fail(err, LF_EINVAL, "--key: the list is too long");
+    if (rc == 0 && list[strspn(list, ", ")] == '\0')
+        rc = lf_fail(err, LF_EINVAL, "--key \"%s\" names no metric", list);
     for (char *w = rc == 0 ? strtok_r(copy, ", ", &save) : NULL; rc == 0 && w != NULL;
          w = strtok_r(NULL, ", ", &save))
         rc = lf_texts_has(out, w) ? 0 : lf_texts_add(out, w, err);
@@ -140,9 +144,9 @@ static void set_title(struct column *col, bool several)
 {
     const char *unit = lf_unit_of(col->key).symbol;
     bool said = unit[0] == '\0' || lf_str_has_suffix(col->key, "_per_s");
-    snprintf(col->name, sizeof col->name, "%s%s%s", several ? col->curve->label : "",
+    snprintf(col->name, sizeof col->name, "%s%s%s", several ? col->curve->title : "",
              several ? "." : "", col->key);
-    snprintf(col->title, sizeof col->title, "%s%s%s%s%s%s", several ? col->curve->label : "",
+    snprintf(col->title, sizeof col->title, "%s%s%s%s%s%s", several ? col->curve->title : "",
              several ? " " : "", col->key, said ? "" : " (", said ? "" : unit, said ? "" : ")");
 }
 
@@ -332,7 +336,7 @@ static int plot(const lf_curves *curves, const lf_texts *keys, lf_err *err)
                 rc = lf_fail(err, LF_EINVAL, "a plot has room for %d curves", LF_TEXT_CURVES);
                 break;
             }
-            snprintf(labels[n], sizeof labels[n], "%s%s%s", curves->n > 1 ? curves->v[p].label : "",
+            snprintf(labels[n], sizeof labels[n], "%s%s%s", curves->n > 1 ? curves->v[p].title : "",
                      curves->n > 1 && keys->n > 1 ? " " : "",
                      curves->n > 1 && keys->n == 1 ? "" : keys->v[k]);
             of[n].label = labels[n];
@@ -435,7 +439,7 @@ static void tell_ends(const lf_curves *curves)
 {
     for (size_t i = 0; i < curves->n; i++)
         if (curves->v[i].ended != NULL)
-            lf_say("%s: %s\n", curves->v[i].label, curves->v[i].ended);
+            lf_say("%s: %s\n", curves->v[i].title, curves->v[i].ended);
 }
 
 static int print_curves(const lf_cmd *c, const lf_curves *curves, lf_err *err)

@@ -364,10 +364,11 @@ static void print_counts(const struct row *row)
     if (row->rate_measured.v)
         printf(" at %s FLOP/s (measured now, before the first run)",
                lf_fmt_count(b, sizeof b, row->rate_flops.v));
-    if (!row->estimated_s.given && plan->flops_per_step.given && plan->steps.given)
+    const bool unknown = !row->estimated_s.given && plan->flops_per_step.given && plan->steps.given;
+    if (unknown)
         printf("%stime unknown before the first run%s", sep,
                row->unmeasured ? " (--no-measure)" : "");
-    if (sep[0] == ',')
+    if (sep[0] == ',' || row->estimated_s.given || unknown)
         putchar('\n');
 }
 

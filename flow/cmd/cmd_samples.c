@@ -99,9 +99,7 @@ static int pick(struct said *out, const lf_cmd *c, const lf_run_view *v, lf_err 
             out->stage = v->stages[i].plan->name;
         }
     }
-    return out->stage != NULL ? 0
-                              : lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"",
-                                        lf_run_label(&v->run), word != NULL ? word : "");
+    return out->stage != NULL ? 0 : lf_view_no_stage(v, word != NULL ? word : "", err);
 }
 
 static int samples_of(lf_cmd *c, lf_run_view *v, lf_err *err)
@@ -119,7 +117,7 @@ static int samples_of(lf_cmd *c, lf_run_view *v, lf_err *err)
         lf_say("stage %s has no samples; sample_interval of a training stage makes some\n",
                s.stage);
     else if (rc == 0 && s.samples.n == 0)
-        lf_say("stage %s has no samples of step %lld\n", s.stage,
+        lf_say("stage %s has no samples of step %lld; --all shows those that it has\n", s.stage,
                (long long)lf_optset_int(c->opts, "step"));
     for (size_t i = 0; rc == 0 && !c->json && i < s.samples.n; i++)
         print_sample(&s.samples.v[i]);

@@ -205,8 +205,7 @@ static int collect(struct whole *w, const lf_run_view *v, const char *stage, lf_
         rc = s == NULL ? LF_ENOMEM : stage_whole(s, v, &v->stages[i], err);
     }
     if (rc == 0 && w->stages.n == 0)
-        rc = lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", lf_run_label(&v->run),
-                     stage != NULL ? stage : "");
+        rc = lf_view_no_stage(v, stage != NULL ? stage : "", err);
     return rc;
 }
 

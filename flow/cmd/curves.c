@@ -26,6 +26,7 @@ static void curve_fini(lf_curve *c)
 {
     free(c->run);
     free(c->label);
+    free(c->title);
     free(c->stage);
     free(c->kind);
     free(c->ended);
@@ -87,8 +88,7 @@ static int add_of_run(lf_curves *out, const lf_run_view *v, const char *stage, l
         }
     }
     return hit != NULL ? add_curve(out, v, hit, &best, err)
-                       : lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"",
-                                 lf_run_label(&v->run), stage != NULL ? stage : "");
+                       : lf_view_no_stage(v, stage != NULL ? stage : "", err);
 }
 
 /* run NULL: the newest. A word that is no stage of it may be a run. */
@@ -126,6 +126,26 @@ static int add_path(lf_curves *out, const lf_project *p, const char *word, lf_er
     return add_word(out, p, run, slash + 1, err);
 }
 
+/* A title names one curve only. */
+static int set_titles(lf_curves *c, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->n; i++) {
+        lf_curve *me = &c->v[i];
+        bool several = false;
+        for (size_t k = 0; k < c->n; k++)
+            several = several ||
+                      (strcmp(c->v[k].run, me->run) == 0 && strcmp(c->v[k].stage, me->stage) != 0);
+        lf_buf b;
+        lf_buf_init(&b);
+        lf_buf_addf(&b, several ? "%s/%s" : "%s", me->label, me->stage);
+        me->title = lf_buf_steal(&b, err);
+        rc = me->title != NULL ? 0 : LF_ENOMEM;
+        lf_buf_fini(&b);
+    }
+    return rc;
+}
+
 int lf_curves_load(lf_curves *out, const lf_project *p, const char *const *words, size_t n_words,
                    const char *const *runs, size_t n_runs, lf_err *err)
 {
@@ -141,6 +161,8 @@ int lf_curves_load(lf_curves *out, const lf_project *p, const char *const *words
              k++)
             rc = add_word(&c, p, runs[k], word, err);
     }
+    if (rc == 0)
+        rc = set_titles(&c, err);
     if (rc < 0)
         lf_curves_fini(&c);
     else

@@ -11,8 +11,9 @@
 
 /* The records of a stage. Owned. */
 typedef struct lf_curve {
-    char *run, *label, *stage, *kind; /* label: how people are told of it */
-    char *ended;                      /* where it ended early, NULL: it did not */
+    char *run, *label, *stage, *kind; /* label: the run, for people */
+    char *title; /* label, or label/stage where the curves have several of it */
+    char *ended; /* where it ended early, NULL: it did not */
     lf_metric_rows records;
     lf_texts keys; /* the metrics that there are, sorted */
 } lf_curve;

@@ -129,7 +129,9 @@ int lf_reached_load(lf_reached *out, const lf_stage_view *s, const lf_reached_ar
             out->best_step = out->step;
         }
     }
-    if (rc == 0 && p.n > 0 && rows.v[rows.n - 1].step.v - out->step.v >= spacing) {
+    /* One record at step 0 is the result of a stage without steps, and is missing nowhere. */
+    const double behind = p.n > 0 ? rows.v[rows.n - 1].step.v - out->step.v : 0;
+    if (rc == 0 && behind > 0 && behind >= spacing) {
         out->not_finite = true;
         out->last = (lf_real){.given = false};
     }

@@ -802,6 +802,18 @@ lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name)
     return i < v->n ? &v->stages[i] : NULL;
 }
 
+int lf_view_no_stage(const lf_run_view *v, const char *name, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    for (size_t i = 0; i < v->n; i++)
+        lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", v->stages[i].plan->name);
+    lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"; it has %.500s%s", lf_run_label(&v->run),
+            name, b.len > 0 ? b.data : "none", b.len > 500 ? " ..." : "");
+    lf_buf_fini(&b);
+    return LF_ENOENT;
+}
+
 /* Stages lie in running order, so whatever reads one stands behind it. */
 void lf_view_mark_needed(lf_run_view *v, const bool *selected)
 {

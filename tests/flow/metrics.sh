@@ -62,8 +62,18 @@ like js '"stage": "train"' "a run alone: its longest stage"
 is "$(grep -c '"records"' js) $(grep -c '"curves"' js)" "2 1" "JSON of several"
 runs 8 "$LF" metrics nosuch/train
 like err 'no run "nosuch"' "a wrong run"
-runs 2 "$LF" metrics demo-1/trian
-like err 'run demo-1 has no stage "trian"' "a wrong stage"
+runs 8 "$LF" metrics demo-1/trian
+like err 'run demo-1 has no stage "trian"; it has train, short' "a wrong stage"
+for command in show samples logs; do
+    runs 8 "$LF" $command trian
+done
+like err 'run demo-2 has no stage "trian"; it has train, short' "the same in logs"
+"$LF" metrics demo-1/train demo-1/short --key loss --lines 0 >out
+is "$(sed -n '1p;3p' out | tr -s ' ' | tr '\n' ';')" \
+    "step demo-1/train loss (nats) demo-1/short loss (nats); 2 5 -;" "stages of one run side by side"
+runs 2 "$LF" metrics train --key ''
+like err 'names no metric' "an empty list of metrics"
+runs 2 "$LF" metrics train --lines -1
 
 # Plots: as wide as the screen, with ticks, all curves in one.
 "$LF" metrics demo-1/train --format plot >out
@@ -76,4 +86,4 @@ COLUMNS=60 "$LF" metrics demo-1/train demo-2/train --format plot --key loss --ke
 is "$(grep -c '^loss (nats) .* demo-1 .* demo-2$' out) $(grep -c '^valid_loss' out)" "1 1" "a plot for each --key"
 "$LF" metrics short --format plot >out
 is "$(grep -c '^ *10 + *\*$' out)" 1 "one point is a point in the middle"
-finish 32
+finish 40

@@ -21,7 +21,7 @@ id=$(run_id)
 
 "$LF" plan --new >o
 unlike o 'measured now|time unknown' "a time from an earlier run goes before one that is measured"
-like o 'about [0-9.]+s, as in an earlier run' "and a stage without FLOPs takes as long as it did"
+like o 'about [0-9.]+s, as in an earlier run$' "and a stage without FLOPs takes as long as it did"
 runs 0 "$LF" run
 like out 'nothing to do' "a second run does nothing"
 is "$(tries first)" 1 "no second attempt was made"

@@ -139,6 +139,7 @@ is "$(tr '\n' ';' <got)" "$(awk '{ print $3 }' want | tr '\n' ';')" "--json has 
 is "$("$LF" sweep --goal max | awk '/<- best/ { print $1; exit }')" 3 "more is better, where that is said"
 is "$("$LF" sweep --metric train.loss | awk '/<- best/ { print $1; exit }')" 1 "of equals the first"
 runs 2 "$LF" sweep --metric trian.loss
+is "$("$LF" sweep --metric last.score | awk '/done/ { print $5, $6, $7, $8; exit }')" "0 0.5 0.5 <-" "a result without steps, as that of eval"
 runs 0 "$LF" run --new --quiet --set train.factor=1.9 --set train.note=1,nan
 runs 0 "$LF" sweep
 like out '^ +2 .* done +1 +nan +1 ' "a child that diverged has no value"

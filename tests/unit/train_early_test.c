@@ -38,6 +38,23 @@ static void clock_of_constant(void)
     tap_ok(lf_early_clock(&none, 898, 1e9, 100, 400) == LF_END_NOT, "it ends already");
 }
 
+/* A first step of a minute, then a second each: the decay of 1000 steps fits into the hour. */
+static void clock_of_a_slow_first_step(void)
+{
+    lf_early e = run_of(LF_SCHED_WSD, 1000);
+    e.planned = e.total = 100000;
+    lf_early_count(&e, 60);
+    tap_ok(lf_early_clock(&e, 1, 60, 1, 60) == LF_END_NOT, "the first step alone has no speed");
+    lf_early_count(&e, 1);
+    lf_early_count(&e, 3);
+    tap_ok(lf_early_clock(&e, 3, 64, 3, 64) == LF_END_NOT, "nor has it a part in that of few");
+    tap_ok(lf_early_clock(&e, 34, 93, 34, 93) == LF_END_NOT, "nor in that of many");
+    tap_ok(lf_early_clock(&e, 2539, 2598, 2539, 2598) == LF_END_NOT &&
+               lf_early_clock(&e, 2540, 2599, 2540, 2599) == LF_END_HOURS,
+           "the decay begins where it ends with the hour");
+    tap_ok(lf_early_clock(&e, 3, 3000, 3, 3000) == LF_END_HOURS, "time is over after few, too");
+}
+
 static void clock_of_wsd(void)
 {
     lf_early e = run_of(LF_SCHED_WSD, 100);
@@ -118,6 +135,7 @@ static void schedules(void)
 int main(void)
 {
     TAP(8, clock_of_constant());
+    TAP(5, clock_of_a_slow_first_step());
     TAP(11, clock_of_wsd());
     TAP(4, cuts());
     TAP(9, states());
