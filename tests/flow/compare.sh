@@ -86,8 +86,9 @@ is "$local" "$(TZ=Asia/Shanghai date -d "$utc" '+%Y-%m-%d %H:%M:%S')" "local tim
 is "$(TZ=Asia/Shanghai "$LF" status -a --json | grep -c '"created": [0-9.]*')" 3 "seconds in JSON"
 
 # The curve of a stage that went on has all its attempts.
-"$LF" run --quiet --new --set second.steps=9 --set second.fail_at=4 >o 2>&1
+"$LF" run --new --set second.steps=9 --set "second.note=it's" --set second.fail_at=4 >o 2>&1
+like o "resume --set second.steps=9 --set 'second.note=it'.''s' --set second.fail_at=4\`" "settings of the command are said again"
 runs 0 "$LF" resume --quiet --set second.steps=9
 all -o label,second.loss,max.second.loss,min.second.loss
 is "$(squeezed | sed -n 2p)" "demo-4 1.111 10 1.111" "the largest loss of all attempts"
-finish 26
+finish 27
