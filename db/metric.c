@@ -73,7 +73,8 @@ static int load_span(struct reading *r, lf_err *err)
 /* Does a record of this step count? */
 static bool counts(struct reading *r, int64_t step, bool resumed)
 {
-    if (!r->said || (!resumed && step <= r->after)) {
+    /* A record of the step where the start begins adds to what is known of it. */
+    if (!r->said || (!resumed && step < r->after)) {
         r->after = resumed ? step : step - 1;
         r->upto = r->said ? r->upto : r->after;
         r->said = true;

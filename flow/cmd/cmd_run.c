@@ -269,10 +269,31 @@ static void add_remedy(lf_buf *out, const lf_prep *p, const lf_stage_view *s)
     lf_buf_fini(&path);
 }
 
-static void say_incomplete(const lf_prep *p, const lf_run_view *v)
+/* The settings of this command, which a resume reads from the file unless they are said again. */
+static void add_sets(lf_buf *out, const lf_cmd *c)
 {
-    lf_buf b;
+    for (size_t i = 0; i < lf_optset_count(c->opts, "set"); i++) {
+        const char *set = lf_optset_str_at(c->opts, "set", i);
+        const bool plain = strspn(set, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "0123456789_.,:=/+-@") == strlen(set);
+        lf_buf_adds(out, plain ? " --set " : " --set '");
+        for (const char *s = set; *s != '\0'; s++)
+            if (*s == '\'')
+                lf_buf_adds(out, "'\\''");
+            else
+                lf_buf_addf(out, "%c", *s);
+        lf_buf_adds(out, plain ? "" : "'");
+    }
+}
+
+static void say_incomplete(const lf_cmd *c, const lf_prep *p, const lf_run_view *v)
+{
+    lf_buf b, sets;
     lf_buf_init(&b);
+    lf_buf_init(&sets);
+    add_sets(&sets, c);
+    if (lf_buf_check(&sets, NULL) < 0)
+        lf_buf_clear(&sets);
     for (size_t i = 0; i < v->n; i++)
         add_remedy(&b, p, &v->stages[i]);
     if (b.len > 0)
@@ -281,8 +302,10 @@ static void say_incomplete(const lf_prep *p, const lf_run_view *v)
             "`loong-flow resume`\n",
             lf_run_label(&v->run), b.data);
     else
-        lf_say("run %s is not complete; `loong-flow resume` continues it\n", lf_run_label(&v->run));
+        lf_say("run %s is not complete; `loong-flow resume%s` continues it\n",
+               lf_run_label(&v->run), sets.len > 0 ? sets.data : "");
     lf_buf_fini(&b);
+    lf_buf_fini(&sets);
 }
 
 static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
@@ -297,7 +320,7 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
         if (code == 0)
             lf_say("run %s is done; results: %s\n", lf_run_label(&v.run), v.run.dir);
         else
-            say_incomplete(p, &v);
+            say_incomplete(c, p, &v);
     }
     if (rc == 0)
         lf_report_at_end(&p->project, &v, c->json || lf_optset_bool(c->opts, "quiet"));

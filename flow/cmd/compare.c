@@ -19,7 +19,7 @@
 #include "flow/run/asking.h"
 #include "flow/run/known.h"
 
-/* What the ledger says of a metric of a stage's newest attempt. */
+/* What the ledger says of a metric of an attempt, in their order. */
 struct extreme {
     char *run, *stage, *key;
     lf_real last, min, max;
@@ -73,13 +73,17 @@ static void ask_ledger(lf_comparison *c, const lf_project *p)
 {
     lf_buf sql;
     lf_buf_init(&sql);
-    lf_buf_adds(&sql, "SELECT m.run, m.stage, m.key, m.last, m.min, m.max FROM metric m WHERE "
-                      "m.attempt = (SELECT max(a.attempt) FROM metric a WHERE a.run = m.run AND "
-                      "a.stage = m.stage) AND m.run IN (''");
+    /* upto: the step where the next attempt began, 0 where it trained all again. What an attempt
+     * has recorded behind it is no part of the curve. */
+    lf_buf_adds(&sql, "SELECT run, stage, key, last, CASE WHEN min_step <= upto THEN min END AS "
+                      "min, CASE WHEN max_step <= upto THEN max END AS max FROM (SELECT m.*, "
+                      "coalesce((SELECT min(s.after) FROM metric_span s WHERE s.run = m.run AND "
+                      "s.stage = m.stage AND s.attempt > m.attempt), 9e18) AS upto FROM metric m) "
+                      "WHERE upto > 0 AND run IN (''");
     for (size_t i = 0; i < c->n; i++)
         if (lf_ulid_valid(c->sides[i].of.shown->run))
             lf_buf_addf(&sql, ",'%s'", c->sides[i].of.shown->run);
-    lf_buf_adds(&sql, ") ORDER BY m.run");
+    lf_buf_adds(&sql, ") ORDER BY run, attempt");
     lf_ledger *l = lf_buf_check(&sql, NULL) == 0 ? lf_ask_open(p, NULL) : NULL;
     if (l == NULL ||
         lf_fields_list(&c->extremes, &extreme_fields, lf_ledger_sql(l, sql.data, NULL), NULL) < 0)
@@ -147,6 +151,11 @@ int lf_comparison_settings(lf_texts *out, const lf_comparison *c, lf_err *err)
 
 enum what { LAST, MIN, MAX };
 
+static double least(double v, const lf_real *x)
+{
+    return x->given && !(v <= x->v) ? x->v : v;
+}
+
 /* What the ledger knows, which may be behind, and the last record. */
 static double value_in(const lf_comparison *c, const struct side *s, const lf_stage_shown *stage,
                        const char *key, enum what what)
@@ -159,7 +168,9 @@ static double value_in(const lf_comparison *c, const struct side *s, const lf_st
     for (size_t k = s->first; k < s->first + s->n; k++) {
         const struct extreme *e = &c->extremes.v[k];
         if (strcmp(e->stage, stage->name) == 0 && strcmp(e->key, key) == 0)
-            v = what == MIN ? e->min.v : what == MAX ? e->max.v : e->last.v;
+            v = what == MIN   ? least(v, &e->min)
+                : what == MAX ? -least(-v, &(lf_real){.v = -e->max.v, .given = e->max.given})
+                              : e->last.v;
     }
     if (what == MIN && !isnan(now))
         v = v < now ? v : now;

@@ -33,6 +33,8 @@ typedef LF_ROWS(lf_metric_row) lf_metric_rows;
 /* false: it is no object; nothing is owned then. */
 bool lf_metric_row_parse(lf_metric_row *out, const char *text, size_t n);
 void lf_metric_row_fini(lf_metric_row *r);
+/* What else is known of the step of r. */
+int lf_metric_row_add(lf_metric_row *r, const lf_metric_row *more, lf_err *err);
 /* Down to the first n. */
 void lf_metric_rows_cut(lf_metric_rows *rows, size_t n);
 void lf_metric_rows_fini(lf_metric_rows *rows);

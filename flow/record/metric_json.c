@@ -46,6 +46,12 @@ void lf_metric_row_fini(lf_metric_row *r)
     memset(r, 0, sizeof *r);
 }
 
+int lf_metric_row_add(lf_metric_row *r, const lf_metric_row *more, lf_err *err)
+{
+    return json_object_update(r->values, more->values) == 0 ? 0
+                                                            : lf_fail(err, LF_ENOMEM, "metrics");
+}
+
 void lf_metric_rows_cut(lf_metric_rows *rows, size_t n)
 {
     while (rows->n > n)

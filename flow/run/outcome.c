@@ -250,6 +250,23 @@ static void find_winners(lf_outcome *o)
         group->winner = true;
 }
 
+/* A metric that was asked for, and that no child has recorded although one is done. */
+static int check_known(const lf_outcome *o, lf_err *err)
+{
+    const char *done = NULL;
+    for (size_t i = 0; i < o->children.n; i++) {
+        const lf_outcome_child *c = &o->children.v[i];
+        if (c->step.given)
+            return 0;
+        done = is_done(c) ? c->stage : done;
+    }
+    return done == NULL ? 0
+                        : lf_fail(err, LF_EINVAL,
+                                  "metric %s.%s: no child has recorded it; `loong-flow metrics %s "
+                                  "-o all` shows what there is",
+                                  o->metric_stage, o->metric, done);
+}
+
 /* ---- all of it ---- */
 
 static int load_child(lf_outcome *o, const lf_run_view *v, const lf_sweep_child *child, lf_err *err)
@@ -283,6 +300,8 @@ int lf_outcome_load(lf_outcome *out, const lf_run_view *v, const char *metric, c
         rc = choose_metric(&o, v, s, metric, err);
     for (size_t k = 0; rc == 0 && k < s->children.n; k++)
         rc = load_child(&o, v, &s->children.v[k], err);
+    if (rc == 0 && metric != NULL)
+        rc = check_known(&o, err);
     if (rc < 0) {
         lf_outcome_fini(&o);
         return rc;

@@ -86,6 +86,7 @@ bool lf_metrics_first(lf_metric_row *out, const char *path)
 struct reading {
     lf_metric_rows *records;
     double first_step; /* of this file; negative before the first record */
+    bool resumed;      /* the file has said where it begins: at first_step */
 };
 
 /* A start replaces what earlier ones wrote behind the step where it begins: the one that it
@@ -105,7 +106,15 @@ static int add_record(struct reading *r, lf_metric_row *row, lf_err *err)
         r->first_step = row->step.v;
         drop_behind(r->records, row->step.v - 1);
     }
-    bool full = r->records->n >= MAX_RECORDS;
+    /* A start that is to end where it begins measures its step again, and does not train it. */
+    const size_t n = r->records->n;
+    if (r->resumed && row->step.v == r->first_step && n > 0 &&
+        r->records->v[n - 1].step.v == row->step.v) {
+        int rc = lf_metric_row_add(&r->records->v[n - 1], row, err);
+        lf_metric_row_fini(row);
+        return rc < 0 ? rc : 1;
+    }
+    bool full = n >= MAX_RECORDS;
     lf_metric_row *e = full ? NULL : lf_rows_add(r->records, sizeof *e, err);
     if (e == NULL) {
         lf_metric_row_fini(row);
@@ -123,8 +132,11 @@ static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, l
     bool good = lf_metric_row_parse(&row, payload, n);
     if (good && row.step.given && !row.resumed)
         return add_record(r, &row, err);
-    if (good && row.step.given)
+    if (good && row.step.given) {
         drop_behind(r->records, row.step.v);
+        r->first_step = row.step.v;
+        r->resumed = true;
+    }
     lf_metric_row_fini(&row);
     return 1; /* other records have no place in a series */
 }

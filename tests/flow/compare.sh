@@ -84,4 +84,11 @@ utc=$(TZ=Asia/Shanghai "$LF" status -a -o created_text --utc | sed -n 2p)
 local=$(TZ=Asia/Shanghai "$LF" status -a -o created_text | sed -n 2p)
 is "$local" "$(TZ=Asia/Shanghai date -d "$utc" '+%Y-%m-%d %H:%M:%S')" "local times"
 is "$(TZ=Asia/Shanghai "$LF" status -a --json | grep -c '"created": [0-9.]*')" 3 "seconds in JSON"
-finish 24
+
+# The curve of a stage that went on has all its attempts.
+"$LF" run --new --set second.steps=9 --set "second.note=it's" --set second.fail_at=4 >o 2>&1
+like o "resume --set second.steps=9 --set 'second.note=it'.''s' --set second.fail_at=4\`" "settings of the command are said again"
+runs 0 "$LF" resume --quiet --set second.steps=9
+all -o label,second.loss,max.second.loss,min.second.loss
+is "$(squeezed | sed -n 2p)" "demo-4 1.111 10 1.111" "the largest loss of all attempts"
+finish 27

@@ -139,6 +139,8 @@ is "$(tr '\n' ';' <got)" "$(awk '{ print $3 }' want | tr '\n' ';')" "--json has 
 is "$("$LF" sweep --goal max | awk '/<- best/ { print $1; exit }')" 3 "more is better, where that is said"
 is "$("$LF" sweep --metric train.loss | awk '/<- best/ { print $1; exit }')" 1 "of equals the first"
 runs 2 "$LF" sweep --metric trian.loss
+runs 2 "$LF" sweep --metric train.losss
+like err 'no child has recorded it; .loong-flow metrics train@9 -o all. shows' "a metric that nobody has recorded"
 is "$("$LF" sweep --metric last.score | awk '/done/ { print $5, $6, $7, $8; exit }')" "0 0.5 0.5 <-" "a result without steps, as that of eval"
 runs 0 "$LF" run --new --quiet --set train.factor=1.9 --set train.note=1,nan
 runs 0 "$LF" sweep
@@ -148,4 +150,4 @@ is "$(awk '/<- best/ { print $1 }' out)" 1 "and is not the best"
 runs 0 "$LF" run --quiet --set train.factor=1.9 --set train.note=1 --set sweep.seeds= --set sweep.metric=train.score
 runs 2 "$LF" sweep
 like err 'is no sweep' "a run without axes"
-finish 83
+finish 85

@@ -671,12 +671,17 @@ static void test_superseded(void)
     ingest(l, 1, 0, "a third, which does not say where it resumes, begins with 6");
     check_superseded(l, "6", "6");
     tap_str(ask(l, "SELECT max AS v" OF("loss")), "99.5", "the first step is the first start's");
+    event("R5", "train", 1, 4, "start", "{}");
+    record("runs/R5/train/1.4/metrics", "{\"step\":6,\"resumed\":true}");
+    record("runs/R5/train/1.4/metrics", "{\"step\":6,\"sample_tokens\":12}");
+    ingest(l, 1, 0, "a fourth only measures step 6 again");
+    check_superseded(l, "6", "6");
     ingest(l, 0, 0, "nothing new");
 
     char *before = dump(l);
     lf_ledger_close(l);
     l = lf_ledger_open(fmt_path(path, sizeof path, tap_tmpdir(), "s2.db"), LF_LEDGER_WRITE, &err);
-    ingest(l, 3, 0, "all of it at once");
+    ingest(l, 4, 0, "all of it at once");
     char *after = dump(l);
     tap_str(after, before, "gives the same rows");
     free(before);
@@ -706,7 +711,7 @@ int main(void)
     TAP(15, test_rebuild(l, db));
     lf_ledger_close(l);
     TAP(2, test_order(db));
-    TAP(44, test_superseded());
+    TAP(52, test_superseded());
     TAP(9, test_bad_files(db));
     TAP(4, test_event_write());
     return tap_done();

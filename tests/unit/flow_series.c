@@ -146,6 +146,13 @@ int main(void)
     record(2, "{\"step\":20,\"loss\":1.5}");
     check("loss", 1, 20, 11, "one that writes fewer records: none between 10 and 20");
 
+    starts("measured", 2, 1);
+    steps(1, 1, 20);
+    record(2, "{\"step\":20,\"resumed\":true}");
+    record(2, "{\"step\":20,\"sample_tokens\":12}");
+    check("loss", 1, 20, 20, "a step that is only measured again keeps what training it gave");
+    check("sample_tokens", 20, 20, 1, "and has what was measured");
+
     starts("silent", 3, 1);
     steps(1, 1, 20);
     steps(2, 11, 18);
