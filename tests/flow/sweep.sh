@@ -150,4 +150,4 @@ is "$(awk '/<- best/ { print $1 }' out)" 1 "and is not the best"
 runs 0 "$LF" run --quiet --set train.factor=1.9 --set train.note=1 --set sweep.seeds= --set sweep.metric=train.score
 runs 2 "$LF" sweep
 like err 'is no sweep' "a run without axes"
-finish 85
+finish 86
