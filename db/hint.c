@@ -79,7 +79,7 @@ int lf_hints_load(struct lf_hints *out, const char *data_root, lf_err *err)
         return LF_ENOMEM;
     DIR *d = opendir(h.dir);
     int rc = d || errno == ENOENT ? 0 : lf_fail_errno(err, "cannot list %s", h.dir);
-    int now = d ? touch_at(dirfd(d), ".now", 0640)
+    int now = d ? touch_at(dirfd(d), ".now", 0600)
                 : -1; /* before the walk: what is touched later is newer */
     if (now >= 0 && fstat(now, &st) == 0)
         h.now = mtime_of(&st);

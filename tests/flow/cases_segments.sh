@@ -56,7 +56,8 @@ id=$(squeue -h -o '%i %j' | sed -n 's/^\([0-9]*\) first-.*/\1/p')
 fakeslurm preempt "$id" 0
 through "preempted"
 is "$(starts first-)" 2 "preempted: it ran twice"
-like "$LF_FAKE_DIR/history" " requeue $id PREEMPTED" "preempted: SLURM put it back"
+# On a busy machine the wrapper is faster than the end that SLURM makes of it.
+like "$LF_FAKE_DIR/history" " requeue $id (PREEMPTED|requeue) " "preempted: it was put back"
 
 # --- requeue is refused: a successor, and the children wait for it ---
 afresh
