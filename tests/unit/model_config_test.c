@@ -245,7 +245,7 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "activation = none\n", "activation"},
         {"[model]\nfamily = llama\n" TINY "norm_eps = 1\n", "norm_eps = 1 is outside"},
         {"[model]\nfamily = llama\n" TINY "qk_norm = maybe\n", "m.ini:9:11: qk_norm"},
-        {"[model]\nfamily = llama\n" TINY "layers = many\n", "key layers again"},
+        {"[model]\nfamily = llama\n" TINY "layers = many\n", "layers is set twice"},
         {"[model]\nfamily = llama\n" TINY "max_window_layers = 1\n",
          "means nothing without sliding_window"},
         {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nmax_window_layers = 3\n",

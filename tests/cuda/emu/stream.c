@@ -266,9 +266,11 @@ int lf_emu_MemsetD8Async(lf_cu_ptr dst, unsigned char v, size_t bytes, lf_cu_str
  * the stack or to malloc's memory works here and is an illegal address there. Told by the words
  * that name mapped memory which nobody got from this driver. Numbers below 2^44 + 2^31 are never
  * taken for addresses: two small integers side by side would be some where AddressSanitizer maps
- * its shadow, and neither programs nor their heaps and stacks lie there. Nor is a flag, a type or a
- * float with what happens to lie in the padding behind it: no kernel takes bytes that are not
- * aligned for a float, and AddressSanitizer knows what of its heap nobody was given. */
+ * its shadow, and neither programs nor their heaps and stacks lie there. Nor is a flag, a type, a
+ * count below 4096 or a float with what happens to lie in the padding behind it: the upper half of
+ * an address is often left there, and glibc's heaps of threads may begin at a multiple of 2^32. No
+ * kernel takes bytes that are not aligned for a float, and AddressSanitizer knows what of its heap
+ * nobody was given. */
 static bool may_be_pointer(uintptr_t w)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = w / page * page;
@@ -276,7 +278,7 @@ static bool may_be_pointer(uintptr_t w)
     void *at;
     memcpy(&at, &start, sizeof at);
     if (w < ((uintptr_t)1 << 44) + ((uintptr_t)1 << 31) || w >> 47 || (w & 0xf0) == 0 ||
-        w % sizeof(float) != 0 || mincore(at, 1, &there))
+        (w & UINT32_MAX) < 4096 || w % sizeof(float) != 0 || mincore(at, 1, &there))
         return false;
 #ifdef __SANITIZE_ADDRESS__
     memcpy(&at, &w, sizeof at);
