@@ -121,11 +121,22 @@ static bool would_run(const lf_stage_view *s)
            s->state != LF_STATE_RUNNING && s->state != LF_STATE_UNKNOWN;
 }
 
+/* Would the result of another run stand for it from now on? What it has saved is left then. */
+static bool would_take(const lf_restart_args *a, const lf_stage_view *s)
+{
+    const lf_doc_stage *before = lf_doc_find(a->before, s->plan->name);
+    const bool already =
+        before != NULL && before->adopted.given && lf_text_same(before->spec_id, s->plan->spec_id);
+    return s->n_incs > 0 && s->state == LF_STATE_DONE && s->result == NULL &&
+           s->plan->adopted.given && !already;
+}
+
 static int look_at(lf_restarts *out, const lf_restart_args *a, const lf_stage_view *s, lf_err *err)
 {
     int64_t saved = 0, from = 0;
-    const lf_start *last = would_run(s) ? last_saved(&saved, &from, s, a->accepted) : NULL;
-    if (last == NULL || from >= saved || (last->done != NULL && !a->done_too) ||
+    const bool taken = would_take(a, s);
+    const lf_start *last = taken || would_run(s) ? last_saved(&saved, &from, s, a->accepted) : NULL;
+    if (last == NULL || from >= saved || (last->done != NULL && (taken || !a->done_too)) ||
         begun_anew(s, last->attempt))
         return 0;
     lf_restart *r = lf_rows_add(out, sizeof *r, err);
@@ -135,6 +146,7 @@ static int look_at(lf_restarts *out, const lf_restart_args *a, const lf_stage_vi
     r->stage = s->plan->name;
     r->saved = saved;
     r->from = from;
+    r->taken = taken;
     r->steps = before != NULL ? (int64_t)before->plan.steps.v : 0;
     int rc = lf_spec_diff(&r->changed, &lf_attempt_of(s, last)->spec, s->plan, err);
     for (size_t i = 0; rc == 0 && i < r->changed.n; i++)
@@ -193,7 +205,9 @@ void lf_restart_word(lf_buf *out, const lf_restart *r)
             lf_buf_addf(out, " (%s)", r->places.v[i]);
     }
     lf_buf_addf(out, " changed: %s would ", r->stage);
-    if (r->from > 0)
+    if (r->taken)
+        lf_buf_adds(out, "take over the result of another run");
+    else if (r->from > 0)
         lf_buf_addf(out, "go back to step %lld", (long long)r->from);
     else
         lf_buf_adds(out, "start over");
@@ -201,6 +215,14 @@ void lf_restart_word(lf_buf *out, const lf_restart *r)
     if (r->steps > 0)
         lf_buf_addf(out, " of %lld", (long long)r->steps);
     lf_buf_adds(out, " steps; ");
+    if (r->taken) {
+        lf_buf_addf(
+            out,
+            "the settings of before (--set, or the file) continue from step %lld, --restart "
+            "takes the result",
+            (long long)r->saved);
+        return;
+    }
     for (size_t i = 0; acceptable(r) && i < r->changed.n; i++)
         lf_buf_addf(out, "--accept %s%s", r->changed.v[i],
                     i + 1 < r->changed.n ? " " : " continues from step ");

@@ -22,6 +22,7 @@ typedef struct lf_restart {
     int64_t saved;     /* the newest step that the stage has saved */
     int64_t from;      /* the step where it would begin */
     int64_t steps;     /* of the whole stage, 0: not known */
+    bool taken; /* it would not begin anew: another run has a result that would stand for it */
 } lf_restart;
 typedef LF_ROWS(lf_restart) lf_restarts;
 

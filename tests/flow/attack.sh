@@ -136,4 +136,24 @@ done
 runs 0 "$LF" run
 cd "$T" || exit 99
 
-finish_min 127 # two fewer when not root
+# A run under other settings, stopped; the run before has a result of the file's settings, which does not take the place of
+# what was saved without a word.
+mkdir taken && cd taken && pipeline
+sed -i 's/^steps = 30/steps = 8/' pipeline.ini
+"$LF" run >o 2>&1
+hold
+"$LF" run --set first.steps=60 --set "first.hold=$HOLD" --set first.hold_at=5 >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 20 sh -c "$LF status | grep -q 'running .* 5/60'"
+kill -INT $p
+wait $p
+let_go
+runs 2 "$LF" resume
+like err 'first would take over the result of another run and lose [1-9][0-9]* of 60 steps; .*--restart takes the result$' "resume says what would be lost"
+is "$(state first)" pending "and loses nothing"
+runs 0 "$LF" resume --set first.steps=60 --set "first.hold=$HOLD" --set first.hold_at=5
+is "$("$LF" status --columns name,steps | awk '$1 == "first" { print $2 }')" 60 "the settings of before go on"
+cd ..
+
+finish_min 132 # two fewer when not root
