@@ -22,16 +22,20 @@ struct lf_sample_file {
     char *path;
 };
 
-/* "DIR/samples.jsonl", DIR being that of the metrics, else out. */
+/* Beside a file "metrics", as a start has one, else behind the name of the metrics: stages that
+ * share a directory share no samples. Without metrics in out. */
 static char *path_of(const char *metrics, const char *out, lf_err *err)
 {
     const char *slash = metrics ? strrchr(metrics, '/') : NULL;
+    const char *base = slash ? slash + 1 : metrics;
     lf_buf b;
     lf_buf_init(&b);
-    if (slash)
-        lf_buf_add(&b, metrics, (size_t)(slash - metrics + 1));
-    else if (!metrics)
+    if (!metrics)
         lf_buf_addf(&b, "%s/", out);
+    else if (strcmp(base, "metrics") != 0)
+        lf_buf_addf(&b, "%s.", metrics);
+    else
+        lf_buf_add(&b, metrics, (size_t)(base - metrics));
     lf_buf_adds(&b, NAME);
     char *path = lf_buf_steal(&b, err);
     lf_buf_fini(&b);

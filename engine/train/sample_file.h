@@ -4,9 +4,10 @@
  * Guests make the lines (engine/post/samples.h, engine/post/scored.h); docs/files.md lists their
  * members.
  *
- * The file is samples.jsonl beside the metrics, or in out where there are none. Like the metrics it
- * is cut when a run goes on: what stands behind the step of the checkpoint, and a torn or damaged
- * line with everything behind it. So each step's samples are there once, however often a run was
+ * The file is samples.jsonl beside a file "metrics", NAME.samples.jsonl beside metrics of another
+ * name, or out/samples.jsonl where there are none. Like the metrics it is cut when a run goes on:
+ * what stands behind the step of the checkpoint, and a torn or damaged line with everything behind
+ * it. So each step's samples are there once, however often a run was
  * killed. A start with a file of its own that continues an earlier start begins it with {"step":
  * step, "resumed": true}.
  */

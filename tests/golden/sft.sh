@@ -33,7 +33,7 @@ near
 ok $? "one conversation a sequence: within $apart"
 sed 's/\(.*\),{"role": *"assistant".*/\1]}/' "$golden/rows.jsonl" | head -n 2 >"$dir/ask.jsonl"
 run asked 4 2e-3 0.1 --batch "$bins" --sample-interval 20 --sample-prompts "$dir/ask.jsonl" --sample-tokens 6 --tokenizer "$dir/tok"
-near && [ "$(grep -c '^{"step":20,.*"text":"..*"token_ids":\[[0-9]' "$dir/samples.jsonl")" = 2 ]
+near && [ "$(grep -c '^{"step":20,.*"text":"..*"token_ids":\[[0-9]' "$dir/asked.m.samples.jsonl")" = 2 ]
 ok $? "asked in conversations while it trains: within $apart"
 run rate 4 2.002e-3 0.1 --batch "$bins"
 ! near && [ "$apart" != failed ]

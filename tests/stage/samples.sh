@@ -253,4 +253,12 @@ is "$rc $often $(id rkill) $(said rkill)" "0 1 $(id ron) $(said ron)" "after $ki
 rm_ no --tokenizer "$dir/tok/tokenizer"
 is $rc 2 "a tokenizer without samples is a usage error"
 
-finish 60
+# Two trainings whose metrics lie in one directory.
+mkdir -p "$dir/both"
+for m in one two; do
+    # shellcheck disable=SC2086
+    "$pretrain" --config "$dir/run.ini" --out "$dir/both/$m" --metrics "$dir/both/$m.m" $sampled 2>"$dir/err" || break
+done
+cmp "$dir/both/one.m.samples.jsonl" "$dir/sampled/samples.jsonl" 2>"$dir/err" && cmp "$dir/both/two.m.samples.jsonl" "$dir/sampled/samples.jsonl" 2>"$dir/err"
+ok $? "two trainings in one directory keep their samples apart"
+finish 61
