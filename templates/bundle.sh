@@ -90,7 +90,7 @@ gpu_programs() {
     cp "$src"/tests/golden-gpu/*.ini "$bundle/gpu/data/tests/golden-gpu/"
     cp -R "$src/tests/golden/families" "$bundle/gpu/data/tests/golden/"
     # The text that fp8_test learns: a megabyte of sources is enough.
-    for d in base graph store text; do
+    for d in base graph store model; do
         mkdir -p "$bundle/gpu/data/engine/$d"
         cp "$src/engine/$d"/*.c "$bundle/gpu/data/engine/$d/"
     done

@@ -14,6 +14,15 @@ chmod -R a-w "$B"
 (cd "$B" && sha256sum --quiet -c MANIFEST >/dev/null 2>&1); ok $? "the manifest's hashes are right"
 is "$(find "$B/lib/loong-flow" -type f ! -name LIBS | wc -l)" "$(wc -l <"$B/lib/loong-flow/LIBS")" "LIBS names every library"
 
+# The part for GPUs: given such programs (one will do, and no nvcc), they and what they read lie below gpu/.
+mkdir -p prefix && cp -R "$B/bin" "$B/libexec" prefix/ && chmod -R u+w prefix
+sh "$LF_SRCDIR/templates/bundle.sh" "$T/prefix" "$T/gpu" 1 "$LF_SRCDIR" "$LF_BUILDDIR/tests/op/cuda_round_test" >log 2>&1
+ok $? "a bundle with a program for GPUs" "$(tail -n 5 log | tr '\n' '~')"
+cat gpu/gpu/data/engine/*/*.c >text 2>/dev/null
+if [ "$(wc -c <text)" -lt 500000 ]; then false; fi; ok $? "half a megabyte of text for its models to learn" "$(wc -c <text)"
+LF_REQUIRE_GPU='' gpu/gpu/op/cuda_round_test >out 2>&1; ok $? "the program runs from there" "$(tail -n 3 out | tr '\n' '~')"
+rm -rf gpu prefix
+
 # Part of the machine: the C library and its loader. Everything else comes from the bundle.
 for f in "$B"/bin/loong-flow "$B"/libexec/loong-flow/*; do
     left=$(LC_ALL=C ldd "$f" | sed -n 's/^[[:space:]]*\([^ ]*\) => \([^ ]*\).*/\1 \2/p' | grep -Fv " $B/" |
@@ -67,4 +76,4 @@ if [ -d "$B/gpu" ] && [ ! -e /dev/nvidiactl ]; then
     $hide "$B/gpu/op/cuda_rope_test" >out 2>&1; ok $? "and run on the emulator" "$(tail -n 3 out | tr '\n' '~')"
 fi
 chmod -R u+w "$B"
-finish_min 19 # fewer without user name spaces, PMIx or kernels of a GPU
+finish_min 22 # fewer without user name spaces, PMIx or kernels of a GPU
