@@ -22,7 +22,8 @@
  * arguments. They do not depend on the number of threads. The outputs of a row do not depend on M,
  * on the other rows or on the position of the row. Reductions over rows (weight gradients) use a
  * fixed tree over rows that does not depend on threads. The mode LF_INVARIANT promises all this.
- * The mode LF_FAST may use a library that promises only that equal runs give equal results.
+ * The mode LF_FAST may use a library that promises only that equal runs give equal results. It may
+ * round once more: cublasLt rounds product + residual to c_type before it adds the bias.
  *
  * Return: 0; LF_K_EINVAL for shapes or types that the kernel does not have (reported when a plan is
  * bound, by running `check`); LF_K_EDEVICE when a library or the device refuses.

@@ -331,6 +331,20 @@ static double rounded(double x, int type)
     return type == LF_BF16 ? op_from_bf16(op_to_bf16(x)) : (double)(float)x;
 }
 
+/* What the sum of an element's products may differ by. On the emulator and the CPU f32 is summed.
+ * Hopper's tensor cores take 32 products and the sum so far to the exponent of the largest and keep
+ * 13 bits of fraction of each, so a group loses up to 33 such units. sum: of magnitudes; groups: of
+ * the largest magnitude of each 32. */
+static double sums_apart(double sum, double groups)
+{
+#ifdef OP_CUDA
+    if (op_on_gpu())
+        return 0x1p-13 * (sum + 33 * groups);
+#endif
+    (void)groups;
+    return 1e-6 * sum;
+}
+
 /* limit[i]: what sums in another order, and with something after the product one more rounding of
  * it, may change. */
 static void gemm_ref(const struct gcase *t, const struct operand *a, const struct operand *b,
@@ -340,17 +354,20 @@ static void gemm_ref(const struct gcase *t, const struct operand *a, const struc
     for (int64_t i = 0; i < t->m; i++)
         for (int64_t j = 0; j < t->n; j++) {
             const int64_t o = i * t->n + j;
-            double s = 0, sum = 0;
+            double s = 0, sum = 0, group = 0, groups = 0;
             for (int64_t x = 0; x < t->k; x++) {
                 const double p = operand_value(a, t->a_type, t->a_scaling, t->m, t->k, i, x) *
                                  operand_value(b, t->b_type, t->b_scaling, t->n, t->k, j, x);
                 s += p;
                 sum += fabs(p);
+                groups += x % 32 == 0 ? group : 0;
+                group = x % 32 == 0 ? fabs(p) : fmax(group, fabs(p));
             }
+            groups += group;
             const double product = fabs(s);
             s += t->bias ? (double)bias[j] : 0;
             limit[o] =
-                1e-6 * sum +
+                sums_apart(sum, groups) +
                 (t->bias || t->act || t->pre ? 1.1 * op_eps(t->c_type) * (product + fabs(s)) : 0);
             pre[o] = s;
             if (t->act)
