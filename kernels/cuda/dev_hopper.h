@@ -92,6 +92,13 @@ LF_DEV void lf_tma_2d(void *dst, const struct lf_cu_tensor_map *m, int x, int y,
                  : "memory");
 }
 
+/* What this thread has written to shared memory by ordinary stores or cp.async (after its wait) is
+ * seen by the tensor cores and the copy engine after this and a barrier. */
+LF_DEV void lf_proxy_fence(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* The registers of each thread of a warpgroup from here on. The sum over a block must stay within
  * the sum at its start. */
 #define lf_regs_more(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
@@ -117,12 +124,16 @@ LF_DEV void lf_wgmma_commit(void)
 #define LF_WG_D4(i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define LF_WG_D8(i)  LF_WG_D4(i), LF_WG_D4(i + 4)
 #define LF_WG_D32(i) LF_WG_D8(i), LF_WG_D8(i + 8), LF_WG_D8(i + 16), LF_WG_D8(i + 24)
-#define LF_WG_D96(i) LF_WG_D32(i), LF_WG_D32(i + 32), LF_WG_D32(i + 64)
+#define LF_WG_D64(i) LF_WG_D32(i), LF_WG_D32(i + 32)
+#define LF_WG_D96(i) LF_WG_D64(i), LF_WG_D32(i + 64)
 #define LF_WG_TEN(t)                                                                               \
     ", %" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t       \
     "8, %" #t "9"
 #define LF_WG_R8  "%0, %1, %2, %3, %4, %5, %6, %7"
 #define LF_WG_R32 LF_WG_R8 ", %8, %9" LF_WG_TEN(1) LF_WG_TEN(2) ", %30, %31"
+#define LF_WG_R64                                                                                  \
+    LF_WG_R8 ", %8, %9" LF_WG_TEN(1) LF_WG_TEN(2) LF_WG_TEN(3) LF_WG_TEN(4)                        \
+        LF_WG_TEN(5) ", %60, %61, %62, %63"
 #define LF_WG_R96                                                                                  \
     LF_WG_R8 ", %8, %9" LF_WG_TEN(1) LF_WG_TEN(2) LF_WG_TEN(3) LF_WG_TEN(4) LF_WG_TEN(5)           \
         LF_WG_TEN(6) LF_WG_TEN(7) LF_WG_TEN(8) ", %90, %91, %92, %93, %94, %95"
@@ -164,6 +175,34 @@ LF_DEV void lf_wgmma_commit(void)
 LF_WGMMA(16, LF_WG_R8, "%8", "%9", "%10", LF_WG_D8(0))
 LF_WGMMA(64, LF_WG_R32, "%32", "%33", "%34", LF_WG_D32(0))
 LF_WGMMA(192, LF_WG_R96, "%96", "%97", "%98", LF_WG_D96(0))
+
+#define LF_WG_ASM_REG(shape, regs, a_at, b_at, add_at, ...)                                        \
+    do {                                                                                           \
+        if (B_LANES)                                                                               \
+            LF_WG_ASM_A(shape, regs, a_at, b_at, add_at, "1", __VA_ARGS__);                        \
+        else                                                                                       \
+            LF_WG_ASM_A(shape, regs, a_at, b_at, add_at, "0", __VA_ARGS__);                        \
+    } while (0)
+#define LF_WG_ASM_A(shape, regs, a_at, b_at, add_at, trans, ...)                                   \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add_at ", 0;\n"                               \
+                 "wgmma.mma_async.sync.aligned." shape " {" regs "}, {" a_at "}, " b_at            \
+                 ", p, 1, 1, " trans ";\n}"                                                        \
+                 : __VA_ARGS__                                                                     \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add))
+
+/* The same with a in registers: of each warp's 16 rows, as the left operand of dev.h's products has
+ * them. */
+#define LF_WGMMA_REG(N, regs, a_at, b_at, add_at, ...)                                             \
+    LF_DEV void lf_wgmma_reg_##N(float *d, const uint32_t a[4], uint64_t b, bool add,              \
+                                 const bool B_LANES, const int TYPE)                               \
+    {                                                                                              \
+        if (TYPE == LF_BF16)                                                                       \
+            LF_WG_ASM_REG("m64n" #N "k16.f32.bf16.bf16", regs, a_at, b_at, add_at, __VA_ARGS__);   \
+        else                                                                                       \
+            LF_WG_ASM_REG("m64n" #N "k16.f32.f16.f16", regs, a_at, b_at, add_at, __VA_ARGS__);     \
+    }
+LF_WGMMA_REG(64, LF_WG_R32, "%32, %33, %34, %35", "%36", "%37", LF_WG_D32(0))
+LF_WGMMA_REG(128, LF_WG_R64, "%64, %65, %66, %67", "%68", "%69", LF_WG_D64(0))
 #endif
 
 /* Threads of a warpgroup. */

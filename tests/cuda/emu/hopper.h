@@ -27,23 +27,40 @@ void lf_mbar_wait(uint64_t *b, unsigned parity);
 void lf_tma_prefetch_map(const struct lf_cu_tensor_map *m);
 void lf_tma_2d(void *dst, const struct lf_cu_tensor_map *m, int x, int y, uint64_t *full);
 
+#define lf_proxy_fence()    ((void)0)
 #define lf_regs_more(n)     ((void)0)
 #define lf_regs_less(n)     ((void)0)
 #define LF_WGMMA_HOLD(d, n) ((void)(d))
 void lf_wgmma_fence(void);
 void lf_wgmma_commit(void);
 void lf_wgmma_wait(int n);
-void lf_emu_wgmma(float *d, uint64_t a, uint64_t b, bool add, bool a_lanes, bool b_lanes, int type,
-                  int n);
+/* What lanes and warps of a warpgroup agree on. */
+struct lf_emu_wg_form {
+    uint64_t a, b;
+    bool a_reg, add, a_lanes, b_lanes;
+    int type, n;
+};
+/* a: the lane's registers, or NULL. */
+void lf_emu_wgmma(float *d, const uint32_t *a, const struct lf_emu_wg_form *form);
 #define LF_EMU_WGMMA(N)                                                                            \
     LF_DEV void lf_wgmma_##N(float *d, uint64_t a, uint64_t b, bool add, bool a_lanes,             \
                              bool b_lanes, int type)                                               \
     {                                                                                              \
-        lf_emu_wgmma(d, a, b, add, a_lanes, b_lanes, type, N);                                     \
+        const struct lf_emu_wg_form form = {a, b, false, add, a_lanes, b_lanes, type, N};          \
+        lf_emu_wgmma(d, NULL, &form);                                                              \
+    }
+#define LF_EMU_WGMMA_REG(N)                                                                        \
+    LF_DEV void lf_wgmma_reg_##N(float *d, const uint32_t a[4], uint64_t b, bool add,              \
+                                 bool b_lanes, int type)                                           \
+    {                                                                                              \
+        const struct lf_emu_wg_form form = {0, b, true, add, false, b_lanes, type, N};             \
+        lf_emu_wgmma(d, a, &form);                                                                 \
     }
 LF_EMU_WGMMA(16)
 LF_EMU_WGMMA(64)
 LF_EMU_WGMMA(192)
+LF_EMU_WGMMA_REG(64)
+LF_EMU_WGMMA_REG(128)
 
 /* ---- between fiber.c, tma.c and wgmma.c ---- */
 

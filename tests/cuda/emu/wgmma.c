@@ -6,19 +6,27 @@
 #include "kernels/kernels.h"
 #include "tests/cuda/emu/hopper.h"
 
-enum { THREADS = 1024, UNDER_WAY = 16, MOST_N = 192 };
+enum { THREADS = 1024, UNDER_WAY = 32, MOST_N = 192, ARRAYS = 4 };
 
 struct product {
-    uint64_t number, a, b; /* number from 1 on; 0: none */
-    bool add, a_lanes, b_lanes, done;
-    int type, n;
+    uint64_t number; /* from 1 on; 0: none */
+    struct lf_emu_wg_form form;
+    uint32_t reg[32][4]; /* a, where it is in registers */
+    bool done;
     float dot[16][MOST_N];
 };
 
-struct thread {
-    float *d; /* NULL: no sums are under way */
+/* An array of sums that products under way make. */
+struct sums {
+    float *d; /* NULL: none */
     int n;
     float sum[MOST_N / 2];
+    uint64_t last; /* product */
+};
+
+struct thread {
+    struct sums sums[ARRAYS];
+    uint8_t makes[UNDER_WAY]; /* the array of product i, at i % UNDER_WAY */
     bool fenced;
     uint64_t asked, done;      /* products */
     uint64_t groups;           /* committed */
@@ -45,7 +53,8 @@ void lf_emu_wgmma_start(void)
         for (int i = 0; i < UNDER_WAY; i++)
             product[w][i].number = 0;
     for (int i = 0; i < THREADS; i++) {
-        thread[i].d = NULL;
+        for (int k = 0; k < ARRAYS; k++)
+            thread[i].sums[k].d = NULL;
         thread[i].fenced = false;
         thread[i].asked = thread[i].done = thread[i].groups = 0;
         thread[i].open = 1;
@@ -55,7 +64,7 @@ void lf_emu_wgmma_start(void)
 void lf_emu_wgmma_end(unsigned threads)
 {
     for (unsigned i = 0; used && i < threads; i++)
-        if (thread[i].d)
+        if (thread[i].done != thread[i].asked)
             lf_emu_fail("products of a warpgroup that nobody waited for");
 }
 
@@ -66,63 +75,68 @@ void lf_wgmma_fence(void)
     thread[self()].fenced = true;
 }
 
-static bool same(const struct product *x, const struct product *y)
+static bool same(const struct lf_emu_wg_form *x, const struct lf_emu_wg_form *y)
 {
-    return x->a == y->a && x->b == y->b && x->add == y->add && x->a_lanes == y->a_lanes &&
-           x->b_lanes == y->b_lanes && x->type == y->type && x->n == y->n;
+    return x->a == y->a && x->b == y->b && x->a_reg == y->a_reg && x->add == y->add &&
+           x->a_lanes == y->a_lanes && x->b_lanes == y->b_lanes && x->type == y->type &&
+           x->n == y->n;
 }
 
-/* The warp's note of product p->number: written by its first lane, the same for the others and the
- * other warps. */
-static void note(unsigned warp, const struct product *p)
+/* The warp's note of a product: written by its first lane, the same for the others and the other
+ * warps. */
+static struct product *note(unsigned warp, uint64_t number, const struct lf_emu_wg_form *form)
 {
-    struct product *mine = &product[warp][p->number % UNDER_WAY];
-    if (mine->number == p->number && !same(mine, p))
+    struct product *mine = &product[warp][number % UNDER_WAY];
+    if (mine->number == number && !same(&mine->form, form))
         lf_emu_fail("lanes that give a product of a warpgroup different operands");
-    if (mine->number != p->number) {
-        mine->number = p->number;
-        mine->a = p->a;
-        mine->b = p->b;
-        mine->add = p->add;
-        mine->a_lanes = p->a_lanes;
-        mine->b_lanes = p->b_lanes;
-        mine->type = p->type;
-        mine->n = p->n;
+    if (mine->number != number) {
+        mine->number = number;
+        mine->form = *form;
         mine->done = false;
     }
     for (unsigned w = warp / 4 * 4; w < warp / 4 * 4 + 4; w++) {
-        const struct product *other = &product[w][p->number % UNDER_WAY];
-        if (other->number == p->number && !same(other, p))
+        const struct product *other = &product[w][number % UNDER_WAY];
+        if (other->number == number && !same(&other->form, form))
             lf_emu_fail("warps that give a product of a warpgroup different operands");
     }
+    return mine;
 }
 
-void lf_emu_wgmma(float *d, uint64_t a, uint64_t b, bool add, bool a_lanes, bool b_lanes, int type,
-                  int n)
+/* The place of the sums d: that of products under way, else a free one, whose array has no value
+ * from now on. */
+static int place_of(struct thread *t, float *d, int n)
+{
+    int at = -1;
+    for (int k = 0; k < ARRAYS; k++) {
+        if (t->sums[k].d == d)
+            return k;
+        if (!t->sums[k].d)
+            at = k;
+    }
+    if (at < 0)
+        lf_emu_fail("more arrays of sums under way than the emulator keeps");
+    struct sums *s = &t->sums[at];
+    memcpy(s->sum, d, (size_t)n / 2 * sizeof *d);
+    memset(d, 0xff, (size_t)n / 2 * sizeof *d);
+    s->d = d;
+    s->n = n;
+    return at;
+}
+
+void lf_emu_wgmma(float *d, const uint32_t *a, const struct lf_emu_wg_form *form)
 {
     struct thread *t = &thread[self()];
-    struct product p;
     if (!t->fenced)
         lf_emu_fail("a product of a warpgroup without a fence before it");
-    if (t->d && t->d != d)
-        lf_emu_fail("more than one array of sums under way, which the emulator does not know");
     if (t->asked - t->done == UNDER_WAY)
         lf_emu_fail("more products under way than the emulator keeps");
-    p.number = ++t->asked;
-    p.a = a;
-    p.b = b;
-    p.add = add;
-    p.a_lanes = a_lanes;
-    p.b_lanes = b_lanes;
-    p.type = type;
-    p.n = n;
-    note(self() / 32, &p);
-    if (!t->d) {
-        memcpy(t->sum, d, (size_t)n / 2 * sizeof *d);
-        t->d = d;
-        t->n = n;
-        memset(d, 0xff, (size_t)n / 2 * sizeof *d);
-    }
+    const uint64_t number = ++t->asked;
+    const int at = place_of(t, d, form->n);
+    struct product *p = note(self() / 32, number, form);
+    if (a)
+        memcpy(p->reg[lf_emu.lane], a, sizeof p->reg[0]);
+    t->makes[number % UNDER_WAY] = (uint8_t)at;
+    t->sums[at].last = number;
 }
 
 void lf_wgmma_commit(void)
@@ -154,17 +168,31 @@ static float element(uint64_t desc, unsigned lane, unsigned k, bool by_lanes, in
     return type == LF_BF16 ? lf_bf16_f(h) : lf_f16_f(h);
 }
 
+/* A warp's 16 rows of a. In registers: rows g and g + 8, k 2 q, 2 q + 1 and 8 more. */
+static void rows_of(const struct product *p, unsigned warp, float a[16][16])
+{
+    const struct lf_emu_wg_form *f = &p->form;
+    for (unsigned i = 0; i < 16 && !f->a_reg; i++)
+        for (unsigned k = 0; k < 16; k++)
+            a[i][k] = element(f->a, warp % 4 * 16 + i, k, f->a_lanes, f->type);
+    for (unsigned l = 0; l < 32 && f->a_reg; l++)
+        for (unsigned e = 0; e < 8; e++) {
+            const uint16_t h = (uint16_t)(p->reg[l][e / 2] >> 16 * (e % 2));
+            a[l / 4 + e / 2 % 2 * 8][2 * (l % 4) + e % 2 + e / 4 * 8] =
+                f->type == LF_BF16 ? lf_bf16_f(h) : lf_f16_f(h);
+        }
+}
+
 static void multiply(struct product *p, unsigned warp)
 {
     static float a[16][16], b[MOST_N][16];
-    for (unsigned i = 0; i < 16; i++)
+    const unsigned n = (unsigned)p->form.n;
+    rows_of(p, warp, a);
+    for (unsigned j = 0; j < n; j++)
         for (unsigned k = 0; k < 16; k++)
-            a[i][k] = element(p->a, warp % 4 * 16 + i, k, p->a_lanes, p->type);
-    for (unsigned j = 0; j < (unsigned)p->n; j++)
-        for (unsigned k = 0; k < 16; k++)
-            b[j][k] = element(p->b, j, k, p->b_lanes, p->type);
+            b[j][k] = element(p->form.b, j, k, p->form.b_lanes, p->form.type);
     for (unsigned i = 0; i < 16; i++)
-        for (unsigned j = 0; j < (unsigned)p->n; j++) {
+        for (unsigned j = 0; j < n; j++) {
             float sum = 0;
             for (unsigned k = 0; k < 16; k++)
                 sum += a[i][k] * b[j][k];
@@ -173,14 +201,14 @@ static void multiply(struct product *p, unsigned warp)
     p->done = true;
 }
 
-static void finish(struct thread *t, struct product *p, unsigned warp)
+static void finish(struct sums *s, struct product *p, unsigned warp)
 {
     const unsigned g = lf_emu.lane / 4, q = lf_emu.lane % 4;
     if (!p->done)
         multiply(p, warp);
-    for (unsigned i = 0; i < (unsigned)p->n / 2; i++) {
+    for (unsigned i = 0; i < (unsigned)p->form.n / 2; i++) {
         const float v = p->dot[g + i / 2 % 2 * 8][i / 4 * 8 + 2 * q + i % 2];
-        t->sum[i] = p->add ? t->sum[i] + v : v;
+        s->sum[i] = p->form.add ? s->sum[i] + v : v;
     }
 }
 
@@ -191,12 +219,15 @@ void lf_wgmma_wait(int n)
     lf_emu_warp_barrier(); /* whoever can break something runs first */
     lf_emu_warp_barrier();
     while (t->done + 1 < t->open && t->group[(t->done + 1) % UNDER_WAY] + (uint64_t)n < t->groups) {
-        t->done++;
-        finish(t, &product[me / 32][t->done % UNDER_WAY], me / 32);
+        const uint64_t i = ++t->done % UNDER_WAY;
+        finish(&t->sums[t->makes[i]], &product[me / 32][i], me / 32);
     }
-    if (t->d && t->done == t->asked) {
-        memcpy(t->d, t->sum, (size_t)t->n / 2 * sizeof *t->d);
-        t->d = NULL;
+    for (int k = 0; k < ARRAYS; k++) {
+        struct sums *s = &t->sums[k];
+        if (!s->d || s->last > t->done)
+            continue;
+        memcpy(s->d, s->sum, (size_t)s->n / 2 * sizeof *s->d);
+        s->d = NULL;
         t->fenced = false;
     }
 }
