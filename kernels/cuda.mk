@@ -28,9 +28,9 @@ SUFFIXES = .cu .fatbin
 LF_NVCC_NUMBERS = -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
 # What ptxas says about registers stays beside the fat binary, for tests/gpu/spills.sh, and with which flags it was compiled, for
 # numbers.sh; the rest is for whoever builds.
-# gemm_wgmma uses what only sm_90a has; where code for 9.0 is not asked for, it is an empty file.
+# What has wgmma in its name uses what only sm_90a has; where code for 9.0 is not asked for, it is an empty file.
 .cu.fatbin:
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && gpus='$(NVCC_GENCODE)' && case "$@ $$gpus" in *gemm_wgmma.fatbin*compute_90*) \
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && gpus='$(NVCC_GENCODE)' && case "$@ $$gpus" in *_wgmma.fatbin*compute_90*) \
 	  gpus='-gencode arch=compute_90a,code=sm_90a';; esac && \
 	  { echo 'nvcc flags: $(NVCCFLAGS) $(LF_NVCC_NUMBERS)' >$@.log; $(NVCC) -fatbin $$gpus -O3 \
 	  -std=c++17 -Xptxas -v -I$(top_srcdir) $(NVCCFLAGS) $(LF_NVCC_NUMBERS) -o $@ $< >>$@.log 2>&1; rc=$$?; \

@@ -1,7 +1,8 @@
 # Attention on CUDA and its tests; part of cuda.mk.
 LF_CU_ATTN = kernels/cuda/attn_fwd.cu kernels/cuda/attn_f32.cu kernels/cuda/attn_bwd.cu kernels/cuda/attn_bwd_f32.cu \
-  kernels/cuda/attn_paged.cu kernels/cuda/attn_ragged.cu
-LF_CU_ATTN_HEAD = kernels/cuda/attn_dev.h kernels/cuda/attn_mma.h kernels/cuda/attn_f32.h kernels/cuda/attn_bwd.h kernels/cuda/attn_ragged.h
+  kernels/cuda/attn_paged.cu kernels/cuda/attn_ragged.cu kernels/cuda/attn_fwd_wgmma.cu kernels/cuda/attn_bwd_wgmma.cu
+LF_CU_ATTN_HEAD = kernels/cuda/attn_dev.h kernels/cuda/attn_mma.h kernels/cuda/attn_f32.h kernels/cuda/attn_bwd.h kernels/cuda/attn_ragged.h \
+  kernels/cuda/attn_fwd.h kernels/cuda/attn_bwd_mma.h kernels/cuda/attn_bwd_body.h kernels/cuda/attn_wg.h
 LF_CU_CODE += $(LF_CU_ATTN)
 kernels_libkernels_a_SOURCES += $(LF_CU_ATTN_HEAD) kernels/cuda/attn_args.h kernels/cuda/attn.c kernels/cuda/attn_paged.c \
   kernels/cuda/attn_cudnn.h kernels/cuda/attn_cudnn.c kernels/cuda/attn_cudnn_graph.c

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launching attention over packed documents: attn_fwd.cu for 16-bit types, attn_f32.cu; cuDNN where
- * it was asked for.
+ * Launching attention over packed documents: for 16-bit types attn_fwd.cu and attn_bwd.cu; where
+ * they were asked for, on compute capability 9.0, those with "_wgmma" for heads of up to 128
+ * channels; attn_f32.cu; cuDNN where it was asked for.
  */
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/attn_args.h"
@@ -38,6 +39,22 @@ static const struct {
     {LF_CU_FN_attn_fwd_bf16_256, LF_CU_FN_attn_fwd_f16_256, 64, 128, 5 * 64 * 256 * 2},
 };
 
+/* The same of compute capability 9.0: 128 rows a block, 256 threads; three stages, queries, and
+ * what aligning them to 1024 bytes takes. */
+static const struct {
+    enum lf_cu_fn fn[2]; /* bf16, f16 */
+    size_t smem;
+} fwd_wg[2] = {
+    {{LF_CU_FN_attn_fwd_wg_bf16_64, LF_CU_FN_attn_fwd_wg_f16_64}, 1024 + 8 * 64 * 64 * 2},
+    {{LF_CU_FN_attn_fwd_wg_bf16_128, LF_CU_FN_attn_fwd_wg_f16_128}, 1024 + 8 * 64 * 128 * 2},
+};
+enum { WG_ROWS = 128, WG_THREADS = 256 };
+
+static bool by_warpgroups(const lf_queue *q, int64_t dp, uint8_t type)
+{
+    return q->dev->attn_wgmma && type != LF_F32 && dp <= 128;
+}
+
 int lf_cuda_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a)
 {
     const int64_t dp = lf_cu_attn_dp(a->d);
@@ -51,6 +68,11 @@ int lf_cuda_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a)
             q, LF_CU_FN_attn_fwd_f32,
             (struct lf_cu_dim){.x = lf_cu_blocks(a->rows, 64), .y = (unsigned)a->heads},
             (struct lf_cu_dim){.x = 256}, lf_cu_attn_f32_smem(a->d), a);
+    if (by_warpgroups(q, dp, a->x_type))
+        return lf_cu_launch(
+            q, fwd_wg[i].fn[a->x_type == LF_F16],
+            (struct lf_cu_dim){.x = lf_cu_blocks(a->rows, WG_ROWS), .y = (unsigned)a->heads},
+            (struct lf_cu_dim){.x = WG_THREADS}, fwd_wg[i].smem + lf_cu_attn_mend_bytes(dp), a);
     return lf_cu_launch(
         q, a->x_type == LF_BF16 ? fwd_form[i].bf16 : fwd_form[i].f16,
         (struct lf_cu_dim){.x = lf_cu_blocks(a->rows, fwd_form[i].rows), .y = (unsigned)a->heads},
@@ -101,17 +123,46 @@ static const struct {
      4 * 64 * 256 * 2},
 };
 
-int lf_cuda_attn_bwd(lf_queue *q, const struct lf_k_attn_bwd *a)
+/* The same of compute capability 9.0: own rows, two stages, alignment. */
+static const struct {
+    enum lf_cu_fn dq[2], dkv[2];
+    size_t smem;
+} bwd_wg[2] = {
+    {{LF_CU_FN_attn_dq_wg_bf16_64, LF_CU_FN_attn_dq_wg_f16_64},
+     {LF_CU_FN_attn_dkv_wg_bf16_64, LF_CU_FN_attn_dkv_wg_f16_64},
+     1024 + 8 * 64 * 64 * 2},
+    {{LF_CU_FN_attn_dq_wg_bf16_128, LF_CU_FN_attn_dq_wg_f16_128},
+     {LF_CU_FN_attn_dkv_wg_bf16_128, LF_CU_FN_attn_dkv_wg_f16_128},
+     1024 + 8 * 64 * 128 * 2},
+};
+
+/* The two kernels of a call, and their blocks. */
+struct bwd_launch {
+    enum lf_cu_fn dq, dkv;
+    unsigned rows, threads, halves;
+    size_t smem;
+};
+static struct bwd_launch bwd_launch(const lf_queue *q, const struct lf_k_attn_bwd *a)
 {
     const int64_t dp = lf_cu_attn_dp(a->d);
     const int i = dp == 64 ? 0 : dp == 128 ? 1 : 2, half = a->x_type == LF_F16;
-    const bool f32 = a->x_type == LF_F32;
-    const size_t smem =
-        f32 ? lf_cu_attn_bwd_f32_smem(a->d) : bwd_form[i].smem + 2 * 2 * 64 * sizeof(float);
-    const struct lf_cu_dim block = {.x = f32 ? 256 : 128};
-    struct lf_cu_dim grid = {.x = lf_cu_blocks(a->rows, f32 ? 32 : 64),
-                             .y = (unsigned)a->groups,
-                             .z = f32 ? 1 : bwd_form[i].halves};
+    const size_t stat = 2 * 2 * 64 * sizeof(float);
+    if (a->x_type == LF_F32)
+        return (struct bwd_launch){LF_CU_FN_attn_dq_f32,         LF_CU_FN_attn_dkv_f32, 32, 256, 1,
+                                   lf_cu_attn_bwd_f32_smem(a->d)};
+    if (by_warpgroups(q, dp, a->x_type))
+        return (struct bwd_launch){
+            bwd_wg[i].dq[half], bwd_wg[i].dkv[half], WG_ROWS, WG_THREADS, 1, bwd_wg[i].smem + stat};
+    return (struct bwd_launch){bwd_form[i].dq[half], bwd_form[i].dkv[half],  64, 128,
+                               bwd_form[i].halves,   bwd_form[i].smem + stat};
+}
+
+int lf_cuda_attn_bwd(lf_queue *q, const struct lf_k_attn_bwd *a)
+{
+    const struct bwd_launch l = bwd_launch(q, a);
+    const struct lf_cu_dim block = {.x = l.threads};
+    struct lf_cu_dim grid = {
+        .x = lf_cu_blocks(a->rows, l.rows), .y = (unsigned)a->groups, .z = l.halves};
     bool done = false;
     if (a->work_bytes < delta_bytes(a))
         return LF_K_EINVAL;
@@ -122,10 +173,7 @@ int lf_cuda_attn_bwd(lf_queue *q, const struct lf_k_attn_bwd *a)
                       (struct lf_cu_dim){.x = lf_cu_blocks(a->rows * a->heads, 8)},
                       (struct lf_cu_dim){.x = 256}, 0, a);
     if (rc == 0)
-        rc = lf_cu_launch(q, f32 ? LF_CU_FN_attn_dkv_f32 : bwd_form[i].dkv[half], grid, block, smem,
-                          a);
+        rc = lf_cu_launch(q, l.dkv, grid, block, l.smem, a);
     grid.y = (unsigned)a->heads;
-    return rc != 0 ? rc
-                   : lf_cu_launch(q, f32 ? LF_CU_FN_attn_dq_f32 : bwd_form[i].dq[half], grid, block,
-                                  smem, a);
+    return rc != 0 ? rc : lf_cu_launch(q, l.dq, grid, block, l.smem, a);
 }

@@ -43,6 +43,7 @@ enum lf_attn_wish lf_attn_wish(void)
         enum lf_attn_wish wish;
     } known[] = {{"", LF_ATTN_OWN},
                  {"own", LF_ATTN_OWN},
+                 {"wgmma", LF_ATTN_WGMMA},
                  {"cudnn", LF_ATTN_CUDNN},
                  {"cudnn-forward", LF_ATTN_CUDNN_FORWARD}};
     const char *s = getenv("LF_ATTN");
@@ -138,12 +139,20 @@ int lf_cudnn_open(struct lf_cu_device *d, char *why, size_t cap)
 {
     const enum lf_attn_wish wish = lf_attn_wish();
     struct lf_dnn lib;
-    if (wish == LF_ATTN_OWN)
-        return LF_K_OK;
     if (wish == LF_ATTN_UNKNOWN) {
-        snprintf(why, cap, "LF_ATTN is one of own, cudnn, cudnn-forward");
+        snprintf(why, cap, "LF_ATTN is one of own, wgmma, cudnn, cudnn-forward");
         return LF_K_EDEVICE;
     }
+    d->attn_wgmma =
+        wish == LF_ATTN_WGMMA && d->sm == 90 && lf_cu_has(d, LF_CU_FN_attn_fwd_wg_bf16_64);
+    if (wish == LF_ATTN_WGMMA && !d->attn_wgmma)
+        snprintf(
+            why, cap,
+            "LF_ATTN=wgmma needs compute capability 9.0 and a build with code for it (this GPU "
+            "has %d.%d)",
+            d->sm / 10, d->sm % 10);
+    if (wish == LF_ATTN_OWN || wish == LF_ATTN_WGMMA)
+        return wish == LF_ATTN_OWN || d->attn_wgmma ? LF_K_OK : LF_K_EDEVICE;
     if (!lf_cudnn_load(&lib, why, cap))
         return LF_K_EDEVICE;
     const int rc = lf_cudnn_use(d, &lib, why, cap);
@@ -154,7 +163,7 @@ int lf_cudnn_open(struct lf_cu_device *d, char *why, size_t cap)
 
 const char *lf_cuda_attn_algorithm(const struct lf_cu_device *d, enum lf_numeric mode)
 {
-    return d->cudnn && mode == LF_FAST ? d->cudnn->name : "own";
+    return d->cudnn && mode == LF_FAST ? d->cudnn->name : d->attn_wgmma ? "own wgmma" : "own";
 }
 
 /* ---- plans ---- */

@@ -7,7 +7,8 @@
  *
  *   LF_ATTN=cudnn           forward and backward, for the shapes that lf_cudnn_fits_* accept
  *   LF_ATTN=cudnn-forward   the forward alone
- *   LF_ATTN=own, unset      neither
+ *   LF_ATTN=own, unset      neither: our own kernels for any GPU
+ *   LF_ATTN=wgmma           neither: our own kernels of compute capability 9.0, in any mode
  *   LF_CUDNN=FILE           another file than libcudnn.so.9
  */
 #ifndef LF_KERNELS_CUDA_ATTN_CUDNN_H
@@ -159,6 +160,7 @@ enum lf_attn_wish {
     LF_ATTN_OWN = 0,
     LF_ATTN_CUDNN_FORWARD = 1,
     LF_ATTN_CUDNN = 3,
+    LF_ATTN_WGMMA = 4,
     LF_ATTN_UNKNOWN = -1
 };
 enum lf_attn_wish lf_attn_wish(void);
@@ -171,8 +173,8 @@ int lf_cudnn_open(struct lf_cu_device *d, char *why, size_t cap);
  * for. */
 int lf_cudnn_use(struct lf_cu_device *d, const struct lf_dnn *lib, char *why, size_t cap);
 void lf_cudnn_close(struct lf_cu_device *d);
-/* The source of attention in a mode, for fingerprints: "own", or with LF_FAST and the library
- * "cudnn 91900" or "cudnn-forward 91900". */
+/* The source of attention in a mode, for fingerprints: "own", "own wgmma", or with LF_FAST and the
+ * library "cudnn 91900" or "cudnn-forward 91900". */
 const char *lf_cuda_attn_algorithm(const struct lf_cu_device *d, enum lf_numeric mode);
 
 /* Runs a when the library is open and has a plan for its shape that gives equal bits in equal runs.

@@ -5,71 +5,7 @@
  * tiles of keys that some row sees, the next one on its way (cp.async) while the present one is
  * worked on. Later rows of a document see more keys, so blocks run from the last rows to the first.
  */
-#include "kernels/cuda/attn_mma.h"
-
-/* A block: its rows, and where their operands lie. Shared memory holds two stages of keys and
- * values; queries before them, or at their place until they are in registers. */
-struct fwd_block {
-    const struct lf_k_attn_fwd *a;
-    struct attn_call call;
-    const uint16_t *k, *v; /* of the group's head */
-    uint16_t *queries, *stage;
-    uint64_t *mended;
-    int *broken;
-    int r0, r1, w0; /* rows of the block, first row of the warp */
-    int tid, lane;
-    bool vec;
-};
-
-LF_DEV struct fwd_block fwd_block_of(const struct lf_k_attn_fwd *a, uint16_t *smem, const int dp,
-                                     const int warps, const bool q_in_registers, const int type)
-{
-    struct fwd_block b;
-    const int d = (int)a->d, h = (int)blockIdx.y, g = h / (int)(a->heads / a->groups);
-    b.a = a;
-    b.call = attn_call_of(a->scale, a->softcap, a->window, a->causal, a->alibi != NULL);
-    b.k = (const uint16_t *)a->k + g * d;
-    b.v = (const uint16_t *)a->v + g * d;
-    b.queries = smem;
-    b.stage = q_in_registers ? smem : smem + 16 * warps * dp;
-    b.mended = (uint64_t *)(b.stage + 4 * ATTN_T * dp);
-    b.broken = (int *)(b.mended + dp);
-    b.r0 = 16 * warps * (int)(gridDim.x - 1 - blockIdx.x);
-    b.r1 = b.r0 + 16 * warps;
-    b.tid = (int)threadIdx.x;
-    b.lane = b.tid % 32;
-    b.w0 = b.r0 + 16 * (b.tid / 32);
-    b.vec = d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k, a->ldk, type) &&
-            lf_vec8(a->v, a->ldv, type);
-    return b;
-}
-
-/* Ask for tile t of the document. */
-LF_DEV void fwd_fetch(const struct fwd_block *b, const struct attn_doc *doc, uint16_t *to, int t,
-                      const int dp, const int threads)
-{
-    const int n = doc->len - t * ATTN_T, d = (int)b->a->d;
-    const int64_t first = doc->begin + t * ATTN_T;
-    attn_fill(to, b->k + first * b->a->ldk, b->a->ldk, n, d, b->vec, ATTN_T, dp, b->tid, threads);
-    attn_fill(to + ATTN_T * dp, b->v + first * b->a->ldv, b->a->ldv, n, d, b->vec, ATTN_T, dp,
-              b->tid, threads);
-}
-
-/* Where some row does not see all of a tile: take numbers that are not finite out of its values and
- * note them, for they would reach rows that do not see them as 0 * NaN. True: there were some. */
-LF_DEV bool fwd_mend(const struct fwd_block *b, uint16_t *vs, const int dp, const int threads,
-                     const int type)
-{
-    if (attn_tile_broken(vs, type, ATTN_T, dp, b->tid, threads))
-        *b->broken = 1;
-    __syncthreads();
-    const bool bad = *b->broken;
-    if (bad) {
-        attn_mend(vs, b->mended, type, dp, b->tid, threads);
-        __syncthreads();
-    }
-    return bad;
-}
+#include "kernels/cuda/attn_fwd.h"
 
 /* The rows' share of one document. */
 LF_DEV void fwd_document(const struct fwd_block *b, const struct attn_doc doc,
@@ -90,7 +26,7 @@ LF_DEV void fwd_document(const struct fwd_block *b, const struct attn_doc doc,
     for (int t = t0 - 1; t < t1; t++) {
         const int at = (t - t0) & 1, key = t * ATTN_T;
         if (t + 1 < t1)
-            fwd_fetch(b, &doc, b->stage + (at ^ 1) * 2 * tile, t + 1, dp, threads);
+            fwd_fetch(b, &doc, b->stage + (at ^ 1) * 2 * tile, t + 1, dp, 0, threads);
         lf_cp_commit();
         if (t < t0)
             continue;
@@ -99,7 +35,7 @@ LF_DEV void fwd_document(const struct fwd_block *b, const struct attn_doc doc,
         const bool edge = b->r0 < doc.begin || b->r1 > doc.begin + doc.len || all.all_lo > key ||
                           all.all_hi < key + ATTN_T;
         __syncthreads();
-        const bool bad = edge && fwd_mend(b, vs, dp, threads, type);
+        const bool bad = edge && fwd_mend(b, vs, b->broken, dp, 0, threads, type);
         if (mine.lo < key + ATTN_T && mine.hi > key)
             attn_step(o, r, q, b->queries, b->w0 - b->r0, ks, vs, &b->call, draws, key,
                       full && mine.all_lo <= key && mine.all_hi >= key + ATTN_T,
@@ -114,7 +50,7 @@ LF_DEV void fwd_body(const struct lf_k_attn_fwd *a, const int dp, const int warp
                      const bool q_in_registers, const int type)
 {
     LF_SHARED(uint16_t, smem);
-    struct fwd_block b = fwd_block_of(a, smem, dp, warps, q_in_registers, type);
+    struct fwd_block b = fwd_block_of(a, smem, dp, warps, 2, q_in_registers, type);
     const int threads = 32 * warps, d = (int)a->d, h = (int)blockIdx.y, rows = (int)a->rows;
     uint32_t q[8][4];
     float o[32][4];
@@ -134,28 +70,13 @@ LF_DEV void fwd_body(const struct lf_k_attn_fwd *a, const int dp, const int warp
             attn_left(q[i], smem, b.w0 - b.r0, i, b.lane, dp);
         __syncthreads();
     }
-    LF_UNROLL for (int n = 0; n < dp / 8; n++)
-    {
-        LF_UNROLL for (int e = 0; e < 4; e++) o[n][e] = 0.0f;
-    }
-    attn_row_clear(&r[0]);
-    attn_row_clear(&r[1]);
-    r[0].slope = r[1].slope = a->alibi ? a->alibi[h] : 0.0f;
+    fwd_clear(&b, o, r, dp);
     for (int i = attn_find(a->cu_seqlens, (int)a->n_docs, b.r0);
          i < a->n_docs && a->cu_seqlens[i] < b.r1; i++)
         if (attn_doc_of(&doc, a->cu_seqlens, a->prefix, i, b.r0, b.r1, rows))
             fwd_document(&b, doc, a->drop.p > 0.0f ? &draws : NULL, o, r, q_in_registers ? q : NULL,
                          dp, threads, type);
-    LF_UNROLL for (int i = 0; i < 2; i++)
-    {
-        const int t = b.w0 + b.lane / 4 + 8 * i;
-        if (t < rows) {
-            attn_put((uint16_t *)a->o + (int64_t)t * a->ldo + h * d, o, i, attn_inverse(r[i].l), d,
-                     b.lane, dp, type);
-            if (a->lse && b.lane % 4 == 0)
-                a->lse[(int64_t)h * rows + t] = attn_lse(&r[i]);
-        }
-    }
+    fwd_put(&b, o, r, dp, type);
 }
 
 LF_KERNEL(attn_fwd_bf16_64, struct lf_k_attn_fwd, 256)

@@ -19,18 +19,27 @@ LF_DEV int attn_chunk(int row, int chunk, int dp)
     return row * dp + ((chunk ^ (row & 7)) << 3);
 }
 
+/* The same in a tile of boxes, which the tensor cores of compute capability 9.0 read (attn_wg.h):
+ * 64 channels of all `box` rows, then the next 64. box 0: rows of dp channels. Either way eight
+ * rows of a chunk lie in different banks. */
+LF_DEV int attn_place(int row, int chunk, const int dp, const int box)
+{
+    return box ? (chunk / 8 * box + row) * 64 + (((chunk & 7) ^ (row & 7)) << 3)
+               : attn_chunk(row, chunk, dp);
+}
+
 /* Copies rows 0 ... n - 1 of src (ld apart, d channels) into a tile of `rows` rows. The rest of the
  * tile becomes 0. vec: src, ld and d allow 16-byte copies, which have landed after lf_cp_wait. The
- * caller is thread `tid` of `threads`. */
-LF_DEV void attn_fill(uint16_t *tile, const uint16_t *src, int64_t ld, int n, int d, bool vec,
-                      const int rows, const int dp, int tid, const int threads)
+ * caller is thread `tid` of `threads`. box: as in attn_place. */
+LF_DEV void attn_fill_in(uint16_t *tile, const uint16_t *src, int64_t ld, int n, int d, bool vec,
+                         const int rows, const int dp, const int box, int tid, const int threads)
 {
     if (vec) {
         LF_UNROLL for (int i = 0; i < rows * dp / 8 / threads; i++)
         {
             const int at = i * threads + tid, r = at / (dp / 8), c = at % (dp / 8);
             const bool ok = r < n && 8 * c < d;
-            lf_cp_async16(tile + attn_chunk(r, c, dp), ok ? src + r * ld + 8 * c : src, ok);
+            lf_cp_async16(tile + attn_place(r, c, dp, box), ok ? src + r * ld + 8 * c : src, ok);
         }
         return;
     }
@@ -38,10 +47,15 @@ LF_DEV void attn_fill(uint16_t *tile, const uint16_t *src, int64_t ld, int n, in
     {
         const int r = i / dp, c = i % dp;
         const bool ok = r < n && c < d; /* d is even */
-        uint16_t *dst = tile + attn_chunk(r, c / 8, dp) + c % 8;
+        uint16_t *dst = tile + attn_place(r, c / 8, dp, box) + c % 8;
         dst[0] = ok ? src[r * ld + c] : 0;
         dst[1] = ok ? src[r * ld + c + 1] : 0;
     }
+}
+LF_DEV void attn_fill(uint16_t *tile, const uint16_t *src, int64_t ld, int n, int d, bool vec,
+                      const int rows, const int dp, int tid, const int threads)
+{
+    attn_fill_in(tile, src, ld, n, d, vec, rows, dp, 0, tid, threads);
 }
 
 /* Whether one of two elements is infinite or NaN. */
@@ -67,15 +81,15 @@ LF_DEV bool attn_tile_broken(const uint16_t *tile, int type, const int rows, con
 /* For a tile of values with such elements in keys that not every row sees. 0 (the probability of a
  * key that is not seen) times NaN would reach every row. So these elements become 0, and mask[c]
  * notes their keys in channel c, for attn_poison. */
-LF_DEV void attn_mend(uint16_t *tile, uint64_t *mask, int type, const int dp, int tid,
-                      const int threads)
+LF_DEV void attn_mend_in(uint16_t *tile, uint64_t *mask, int type, const int dp, const int box,
+                         int tid, const int threads)
 {
     LF_ROLLED for (int c = tid; c < dp; c += threads)
     {
         uint64_t m = 0;
         LF_ROLLED for (int r = 0; r < ATTN_T; r++)
         {
-            uint16_t *e = tile + attn_chunk(r, c / 8, dp) + c % 8;
+            uint16_t *e = tile + attn_place(r, c / 8, dp, box) + c % 8;
             if (attn_broken(*e, type)) {
                 *e = 0;
                 m |= (uint64_t)1 << r;
@@ -83,6 +97,11 @@ LF_DEV void attn_mend(uint16_t *tile, uint64_t *mask, int type, const int dp, in
         }
         mask[c] = m;
     }
+}
+LF_DEV void attn_mend(uint16_t *tile, uint64_t *mask, int type, const int dp, int tid,
+                      const int threads)
+{
+    attn_mend_in(tile, mask, type, dp, 0, tid, threads);
 }
 
 LF_DEV void attn_mma(float d[4], const uint32_t a[4], const uint32_t b[2], const int type)

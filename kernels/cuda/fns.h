@@ -18,6 +18,7 @@
 
 #define LF_CU_FNS_ROWS(X)                                                                          \
     X(rows, norm_fwd)                                                                              \
+    X(rows, norm_fwd_few)                                                                          \
     X(rows, norm_bwd)                                                                              \
     X(rows, norm_bwd_wide)                                                                         \
     X(rows, norm_bwd_sum)                                                                          \
@@ -107,6 +108,18 @@
     X(attn_bwd, attn_dkv_f16_128)                                                                  \
     X(attn_bwd, attn_dkv_bf16_256)                                                                 \
     X(attn_bwd, attn_dkv_f16_256)                                                                  \
+    X(attn_fwd_wgmma, attn_fwd_wg_bf16_64)                                                         \
+    X(attn_fwd_wgmma, attn_fwd_wg_f16_64)                                                          \
+    X(attn_fwd_wgmma, attn_fwd_wg_bf16_128)                                                        \
+    X(attn_fwd_wgmma, attn_fwd_wg_f16_128)                                                         \
+    X(attn_bwd_wgmma, attn_dq_wg_bf16_64)                                                          \
+    X(attn_bwd_wgmma, attn_dq_wg_f16_64)                                                           \
+    X(attn_bwd_wgmma, attn_dq_wg_bf16_128)                                                         \
+    X(attn_bwd_wgmma, attn_dq_wg_f16_128)                                                          \
+    X(attn_bwd_wgmma, attn_dkv_wg_bf16_64)                                                         \
+    X(attn_bwd_wgmma, attn_dkv_wg_f16_64)                                                          \
+    X(attn_bwd_wgmma, attn_dkv_wg_bf16_128)                                                        \
+    X(attn_bwd_wgmma, attn_dkv_wg_f16_128)                                                         \
     X(attn_bwd_f32, attn_dq_f32)                                                                   \
     X(attn_bwd_f32, attn_dkv_f32)                                                                  \
     X(attn_f32, attn_fwd_f32)                                                                      \
@@ -167,6 +180,8 @@
     X(attn_ragged)                                                                                 \
     X(colsum)                                                                                      \
     X(attn_bwd)                                                                                    \
+    X(attn_fwd_wgmma)                                                                              \
+    X(attn_bwd_wgmma)                                                                              \
     X(attn_bwd_f32)                                                                                \
     X(dora)                                                                                        \
     X(elementwise)                                                                                 \

@@ -15,8 +15,8 @@
  *     rows   up to 16 rows by [N, K] weights      gemm_{bf16,f16}_rows: the warps divide the chunks
  *            of 16 columns
  *
- * The forms of gemm_wgmma.cu keep the same order with another instruction (m64nNk16 steps). Their
- * bits equal each other. On a GPU they may differ from those of the forms above.
+ * The forms of gemm_wgmma.cu keep the same order with another instruction (m64nNk16 steps), which
+ * gives the same bits.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_ARGS_H
 #define LF_KERNELS_CUDA_GEMM_ARGS_H

@@ -8,8 +8,8 @@
 #include "kernels/cuda/gemm_args.h"
 #include "kernels/cuda/queue.h"
 
-/* Two families (gemm.cu, gemm_wgmma.cu). The forms of a family give the same bits. On a GPU the
- * families may differ, because their instructions round differently inside. */
+/* Two families (gemm.cu, gemm_wgmma.cu) of other instructions. All forms give the same bits: the
+ * two instructions of compute capability 9.0 round alike, which tests/op/gemm_test asks a GPU. */
 enum lf_mm_form {
     LF_MM_FORM_BIG,
     LF_MM_FORM_SMALL,
@@ -31,23 +31,22 @@ int lf_cu_gemm_form_run(lf_queue *q, const struct lf_k_gemm *g, enum lf_mm_form 
 
 /* ---- the family of gemm_wgmma.cu ----
  *
- *   LF_GEMM_CUDA=wgmma       our own bf16 and f16 products (not grouped ones) run there, on compute
- *                            capability 9.0
- *   LF_GEMM_CUDA=mma, unset  they run in gemm.cu
+ *   LF_GEMM_CUDA unset    our own bf16 and f16 products (not grouped ones) run there where the GPU
+ *                         is of compute capability 9.0 and this build has code for it
+ *   LF_GEMM_CUDA=wgmma    likewise; anything else is refused
+ *   LF_GEMM_CUDA=mma      they run in gemm.cu
  *
- * The device and this word alone choose the family, with one exception: a product whose operands
- * the copy engine cannot read runs in gemm.cu. Those are operands with rows that do not start at
- * multiples of 16 bytes, or with k along the row and K no multiple of 8. The test is on K, not on
- * the distance of rows, so a matrix [*, K] and a padded view of it have the same family. A training
- * batch and a decoding step read the same weight matrix, so they have the same family too. */
+ * Operands with rows that do not start at multiples of 16 bytes, which the copy engine cannot read,
+ * run there too. */
 
 /* Reads the word. Returns LF_K_EDEVICE with one sentence in why when the word is unknown or the
  * device cannot run it. */
 int lf_cu_wgmma_open(struct lf_cu_device *d, char *why, size_t cap);
 /* Whether the product is one for this family. */
 bool lf_cu_wgmma_takes(const struct lf_k_gemm *g);
-/* The form that runs when this family takes the product. The shape alone decides, and whether the
- * workspace allows a split. */
+/* The form that runs where the device has this family and it takes the product; for few rows by few
+ * columns a form of the other. The shape alone decides, and whether the workspace allows a
+ * split. */
 enum lf_mm_form lf_cu_wgmma_form(const struct lf_k_gemm *g);
 bool lf_cu_wgmma_fits(const struct lf_k_gemm *g, enum lf_mm_form form);
 int lf_cu_wgmma_run(lf_queue *q, const struct lf_cu_gemm *a, enum lf_mm_form form);

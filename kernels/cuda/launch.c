@@ -59,10 +59,10 @@ static int start(struct lf_cu_device *d, const char **what)
     return 0;
 }
 
-/* Code for one kind of GPU (sm_90a); others cannot load it. */
+/* *_wgmma is code for one kind of GPU (sm_90a); others cannot load it. */
 static bool loads(const char *file, int sm)
 {
-    return strcmp(file, "gemm_wgmma") != 0 || sm == 90;
+    return !strstr(file, "_wgmma") || sm == 90;
 }
 
 static int load_images(struct lf_cu_device *d, const char **what)

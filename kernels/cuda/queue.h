@@ -40,7 +40,8 @@ struct lf_cu_device {
     struct lf_cu_fn_state fn[LF_CU_FN_COUNT];
     struct lf_blaslt *blaslt; /* NULL until gemm first needs it */
     struct lf_cudnn *cudnn;   /* NULL: not asked for */
-    bool wgmma;               /* our own 16-bit products are those of gemm_wgmma.cu */
+    bool wgmma;               /* our own 16-bit products are those of gemm_wgmma.cu (gemm_form.h) */
+    bool attn_wgmma;          /* and attention is that of attn_*_wgmma.cu (attn_cudnn.h) */
 };
 
 /* Opens GPU `ordinal` of the loaded driver. On success the device owns the driver. On failure why

@@ -58,7 +58,7 @@ int lf_cuda_norm_fwd(lf_queue *q, const struct lf_k_norm_fwd *a)
     const struct lf_cu_norm_fwd args = {*a, group_of(a->c, LF_NORM_FWD_VECS, LF_NORM_THREADS)};
     const unsigned block = block_of(args.group);
     return lf_cu_launch(
-        q, LF_CU_FN_norm_fwd,
+        q, a->c <= 8 * LF_NORM_FWD_FEW * args.group ? LF_CU_FN_norm_fwd_few : LF_CU_FN_norm_fwd,
         (struct lf_cu_dim){.x = lf_cu_blocks(a->rows * a->heads, block / (unsigned)args.group)},
         (struct lf_cu_dim){.x = block}, SCRATCH, &args);
 }

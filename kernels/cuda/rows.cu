@@ -64,7 +64,8 @@ LF_DEV void norm_put(const struct lf_k_norm_fwd *a, int64_t to, int64_t at, int 
     lf_store_n(a->y, to + at, a->y_type, y, n, vec);
 }
 
-LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const int t)
+LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const int vecs,
+                         const int t)
 {
     const struct lf_k_norm_fwd *a = &p->k;
     const int group = p->group, member = (int)threadIdx.x % group;
@@ -79,12 +80,12 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
     if (live)
         lf_row_of(row, a->heads, &r, &h);
     const int64_t len = live ? a->c : 0, col = h * a->c;
-    LF_UNROLL for (int k = 0; k < LF_NORM_FWD_VECS; k++)
+    LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
         lf_load_n(s[k], a->x, r * a->ldx + col + at, t, lf_eight(len, at), vx);
     }
-    LF_UNROLL for (int k = 0; k < LF_NORM_FWD_VECS; k++)
+    LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
         const int n = lf_eight(len, at);
@@ -97,7 +98,7 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
     }
     if (a->layer)
         mean = group_sum(total, group, scratch) / (float)a->c;
-    LF_UNROLL for (int k = 0; k < LF_NORM_FWD_VECS; k++)
+    LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int n = lf_eight(len, 8 * (int64_t)(member + k * group));
         LF_UNROLL for (int j = 0; j < 8; j++)
@@ -108,7 +109,7 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
     }
     const float rstd = 1.0f / sqrtf(group_sum(sq, group, scratch) / (float)a->c + a->eps);
     const bool vy = heads_vec8(a->y, a->ldy, a->heads, a->c, a->y_type);
-    LF_UNROLL for (int k = 0; k < LF_NORM_FWD_VECS; k++)
+    LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
         if (at < len)
@@ -123,7 +124,13 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
 LF_KERNEL(norm_fwd, struct lf_cu_norm_fwd, LF_NORM_THREADS)
 {
     LF_SHARED(float, scratch);
-    BY_TYPE(a->k.x_type, norm_fwd_row, a, scratch)
+    BY_TYPE(a->k.x_type, norm_fwd_row, a, scratch, LF_NORM_FWD_VECS)
+}
+
+LF_KERNEL(norm_fwd_few, struct lf_cu_norm_fwd, LF_NORM_THREADS)
+{
+    LF_SHARED(float, scratch);
+    BY_TYPE(a->k.x_type, norm_fwd_row, a, scratch, LF_NORM_FWD_FEW)
 }
 
 /* ---- norm, backward ---- */

@@ -11,6 +11,7 @@
 
 enum {
     LF_NORM_FWD_VECS = 4, /* pieces of eight columns in a thread's registers */
+    LF_NORM_FWD_FEW = 2,  /* where so many suffice: fewer registers, more rows under way */
     LF_NORM_BWD_VECS = 1,
     LF_NORM_BWD_WIDE = 2, /* rows beyond 4096 columns */
     LF_NORM_THREADS = 512,

@@ -3,6 +3,7 @@
 EXTRA_DIST += tests/cuda/README.md
 LF_CU_EMU_CODE = \
   tests/cuda/emu/cu_attn_bwd.c tests/cuda/emu/cu_attn_bwd_f32.c tests/cuda/emu/cu_attn_f32.c \
+  tests/cuda/emu/cu_attn_bwd_wgmma.c tests/cuda/emu/cu_attn_fwd_wgmma.c \
   tests/cuda/emu/cu_attn_fwd.c tests/cuda/emu/cu_attn_paged.c tests/cuda/emu/cu_attn_ragged.c \
   tests/cuda/emu/cu_colsum.c tests/cuda/emu/cu_dora.c tests/cuda/emu/cu_elementwise.c \
   tests/cuda/emu/cu_embed.c tests/cuda/emu/cu_fp8.c tests/cuda/emu/cu_gemm.c \

@@ -51,7 +51,8 @@ bool golden_has_blaslt(void)
 {
     lf_err err = LF_ERR_INIT;
     lf_back *b = golden_on_gpu() ? golden_cuda_back(&err) : NULL;
-    const bool there = !golden_on_gpu() || (b && strcmp(b->ops->products(b, LF_FAST), "own") != 0);
+    const bool there =
+        !golden_on_gpu() || (b && strncmp(b->ops->products(b, LF_FAST), "cublas", 6) == 0);
     lf_back_destroy(b);
     return there;
 }

@@ -352,18 +352,27 @@ static void test_lists(const char *name, const family *f, const lf_model_config 
            (long long)got[1].steps);
 }
 
-/* Generation and the forward pass by the products of compute capability 9.0 (LF_GEMM_CUDA). */
-static void test_wgmma(const family *f, const lf_model_config *c, const struct prompts *p,
-                       const struct setting *bf16, const struct setting *f16)
+/* Generation and the forward pass by the instructions that any GPU has; unasked, those of compute
+ * capability 9.0 are used (LF_GEMM_CUDA). */
+static void test_mma(const family *f, const lf_model_config *c, const struct prompts *p,
+                     const struct setting *bf16, const struct setting *f16)
 {
     struct got got;
-    setenv("LF_GEMM_CUDA", "wgmma", 1);
+    setenv("LF_GEMM_CUDA", "mma", 1);
     struct model r = open_model(f, c, p, bf16);
-    tap_str(r.back->ops->products(r.back, LF_INVARIANT), "own wgmma", "LF_GEMM_CUDA=wgmma");
+    tap_str(r.back->ops->products(r.back, LF_INVARIANT), "own", "LF_GEMM_CUDA=mma");
     close_model(&r);
-    test_bits("llama by wgmma", f, c, p, bf16, 0.1, &got);
-    test_bits("llama by wgmma", f, c, p, f16, 0.02, &got);
+    test_bits("llama by mma", f, c, p, bf16, 0.1, &got);
+    test_bits("llama by mma", f, c, p, f16, 0.02, &got);
     unsetenv("LF_GEMM_CUDA");
+    /* The forward pass by attn_fwd_wgmma.cu, generation by attn_paged.cu. */
+    if (golden_cuda_target()->sm != 90) {
+        tap_skip(3, "attention by wgmma: not on this GPU");
+        return;
+    }
+    setenv("LF_ATTN", "wgmma", 1);
+    TAP(3, test_bits("llama, attention by wgmma", f, c, p, bf16, 0.1, &got));
+    unsetenv("LF_ATTN");
 }
 
 static void test_model(const char *name, const family *f, const lf_model_config *c,
@@ -408,7 +417,7 @@ static void test_model(const char *name, const family *f, const lf_model_config 
     test_bits(name, f, c, p, &bf16, 0.1, &other);
     test_bits(name, f, c, p, &f16, 0.02, &other);
     if (golden_cuda_target()->sm == 90)
-        test_wgmma(f, c, p, &bf16, &f16);
+        test_mma(f, c, p, &bf16, &f16);
     float lp[JOBS][MAX_NEW] = {{0}};
     test_bits(name, f, c, p, &hot, 1e-5, &other);
     r = open_model(f, c, p, &first);
@@ -425,7 +434,7 @@ int main(void)
     lf_model_config c = llama->config;
     c.max_positions = MAX_SEQ; /* rotary positions have no table to outgrow */
     make_prompts(&p, long_ones, 138, c.vocab / 2);
-    TAP(37, test_model("llama", llama, &c, &p, true));
+    TAP(40, test_model("llama", llama, &c, &p, true));
     make_prompts(&p, short_ones, 24, gpt2->config.vocab / 2);
     TAP(19, test_model("gpt2", gpt2, &gpt2->config, &p, false));
     family_close(llama);

@@ -9,9 +9,9 @@
  *   gpu_kernels [WORD...]      rows whose name has one of the words
  *
  * Attention is measured twice where cuDNN is found: our own kernels, and with ", cudnn" in the name
- * that library's; a shape that it has no repeatable plan for shows our time twice. So are our own
- * matrix products on compute capability 9.0: those of gemm.cu, and with ", wgmma" those of
- * gemm_wgmma.cu.
+ * that library's; a shape that it has no repeatable plan for shows our time again. So are our own
+ * matrix products and attention on compute capability 9.0: those for any GPU, and with ", wgmma"
+ * those of its own instructions, which all other rows use.
  *
  * LF_GPU_EMULATED=1: on the emulator with tiny shapes, to see that it runs; its times mean nothing.
  */
@@ -150,7 +150,8 @@ CALL(adamw)
 CALL(linear_xent)
 CALL(sample)
 
-/* Our own product by one family or both; false: there is no such family here. */
+/* Our own products and attention by one family of instructions from here on; false: there is no
+ * such family here. */
 static bool family(struct bench *x, bool wgmma)
 {
     struct lf_cu_device *d = x->b->queue->dev;
@@ -158,6 +159,7 @@ static bool family(struct bench *x, bool wgmma)
     setenv("LF_GEMM_CUDA", wgmma ? "wgmma" : "mma", 1);
     const bool there = lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK;
     unsetenv("LF_GEMM_CUDA");
+    d->attn_wgmma = wgmma && there;
     return there;
 }
 
@@ -166,12 +168,12 @@ static void own_product(struct bench *x, const char *name, struct lf_k_gemm *g, 
 {
     char full[160];
     WORKSPACE(x, gemm, g);
+    family(x, false);
     ROW(x, gemm, name, g, flops, bytes);
     if (family(x, true)) {
         snprintf(full, sizeof full, "%s, wgmma", name);
         ROW(x, gemm, full, g, flops, bytes);
     }
-    family(x, false);
 }
 
 /* Rows of a decoding step by weights [N, K]: the weights are what is read. */
@@ -467,8 +469,12 @@ static void attention(struct bench *x, const struct documents *s)
                               .causal = true,
                               .x_type = (uint8_t)s->type};
     const double area = (double)s->docs * (double)s->T * (double)(s->T + 1) / 2 * (double)(H * D);
-    if (whose(x, false))
+    if (whose(x, false)) {
+        family(x, false);
         attention_of(x, name, "", &f, &b, area);
+        if (family(x, true))
+            attention_of(x, name, ", wgmma", &f, &b, area);
+    }
     if (whose(x, true))
         attention_of(x, name, ", cudnn", &f, &b, area);
     whose(x, false);
@@ -640,6 +646,7 @@ static void all(struct bench *x)
     attention(x, &(struct documents){4, 4, 2048, 32, 32, 128, LF_BF16});
     attention(x, &(struct documents){8, 8, 2048, 12, 12, 64, LF_BF16});
     attention_lengths(x);
+    classifier(x, 16384, 768, 50257);
     classifier(x, 8192, 1536, 151936);
     classifier(x, 8192, 4096, 32000);
     norms(x, 16384, 1536);

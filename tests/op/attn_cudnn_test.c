@@ -360,7 +360,7 @@ static void test_failures(void)
 {
     refuses("cudnn", "/nowhere/libcudnn.so", "/nowhere/libcudnn.so");
     refuses("cudnn", "libm.so.6", "has no cudnnCreate");
-    refuses("fastest", "/nowhere/libcudnn.so", "one of own, cudnn, cudnn-forward");
+    refuses("fastest", "/nowhere/libcudnn.so", "one of own, wgmma, cudnn, cudnn-forward");
     refuses_to_start((struct lf_emu_dnn_mood){.version = 91000}, "version 91000");
     refuses_to_start((struct lf_emu_dnn_mood){.version = 100000}, "version 100000");
     refuses_to_start((struct lf_emu_dnn_mood){.no_start = true}, "does not start");

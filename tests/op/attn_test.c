@@ -167,6 +167,44 @@ static void test_future(const struct lf_kernels *k, int type)
     op_free(&o[1]);
 }
 
+#ifdef OP_CUDA
+/* The kernels of compute capability 9.0: the same cases, and the forward has the bits of the other
+ * kernels, which generation computes with. */
+static void test_wgmma(const struct attn_case *c, int type, const struct data *t)
+{
+    const struct lf_kernels *k = op_kernels(0);
+    struct op_buf own[2], wg[2];
+    const bool ran = forward(k, c, type, t, 1, own);
+    op_wgmma(true);
+    TAP(3, test_forward(k, c, type, t));
+    TAP(4, test_backward(k, c, type, t));
+    tap_ok(forward(k, c, type, t, 1, wg) && ran && memcmp(own[0].p, wg[0].p, own[0].bytes) == 0 &&
+               memcmp(own[1].p, wg[1].p, own[1].bytes) == 0,
+           "wgmma: the bits of mma: %s, %s", c->name, type == LF_BF16 ? "bf16" : "f16");
+    op_wgmma(false);
+    for (int i = 0; i < 2; i++) {
+        op_free(&own[i]);
+        op_free(&wg[i]);
+    }
+}
+
+static void every_wgmma(void)
+{
+    for (int n = 0; n < ATTN_CASES; n++) {
+        const int type = n % 4 == 1 ? LF_F16 : LF_BF16;
+        if (attn_cases[n].d > 128)
+            continue;
+        struct data t = data_make(&attn_cases[n], type);
+        TAP(8, test_wgmma(&attn_cases[n], type, &t));
+        data_free(&t);
+    }
+    op_wgmma(true);
+    TAP(2, test_future(op_kernels(0), LF_BF16));
+    TAP(2, test_future(op_kernels(0), LF_F16));
+    op_wgmma(false);
+}
+#endif
+
 int main(void)
 {
     for (int n = 0; n < ATTN_CASES; n++)
@@ -190,5 +228,11 @@ int main(void)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
             if (op_kernels(i))
                 TAP(2, test_future(op_kernels(i), type));
+#ifdef OP_CUDA
+    if (op_wgmma(true))
+        every_wgmma();
+    else
+        tap_ok(true, "attention of compute capability 9.0 # SKIP not here");
+#endif
     return tap_done();
 }

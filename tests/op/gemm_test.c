@@ -440,8 +440,7 @@ static bool can_wgmma(lf_queue *q)
     return q->dev->sm == 90 && lf_cu_has(q->dev, LF_CU_FN_gemm_wg_bf16_nt);
 }
 
-/* Every form that fits, against the reference, and all of a family bit for bit. Between the
- * families the emulator gives the same bits too; what a GPU gives is told. How many forms ran, a
+/* Every form that fits, against the reference, and all bit for bit. How many forms ran, a
  * bit each. */
 static unsigned forms(lf_queue *q, uint8_t ab, int tr, int64_t m, int64_t n, int64_t kk)
 {
@@ -499,10 +498,7 @@ static unsigned forms(lf_queue *q, uint8_t ab, int tr, int64_t m, int64_t n, int
     if (first[1]) {
         const bool same =
             !memcmp(first[0], first[1], bytes) && !memcmp(first_pre[0], first_pre[1], bytes);
-        if (op_on_gpu())
-            tap_diag("mma and wgmma give %s bits here", same ? "the same" : "DIFFERENT");
-        else
-            tap_ok(same, "mma and wgmma agree on the emulator");
+        tap_ok(same, "mma and wgmma give the same bits");
     }
     for (int f = 0; f < 2; f++)
         free(first[f]), free(first_pre[f]);
@@ -587,6 +583,24 @@ static void captured_product(const struct lf_kernels *k, lf_queue *q)
     teardown(&d);
 }
 
+/* What the library is slow at, compute capability 9.0 does itself: rows of no whole number of 16
+ * bytes. */
+static void uneven(const struct lf_kernels *k, lf_queue *q)
+{
+    const struct gcase even = {
+        .m = 40, .n = 48, .k = 64, .tb = true, .ab = LF_BF16, .ct = LF_F32, .mode = LF_FAST};
+    struct gcase odd = even;
+    odd.n = 50;
+    const bool on = op_wgmma(true);
+    const int before = lf_emu_blaslt_counts(false).products;
+    const bool ran = run_case(k, q, &odd, false);
+    const int own = lf_emu_blaslt_counts(false).products;
+    tap_ok(on && ran && own == before && run_case(k, q, &even, false) &&
+               lf_emu_blaslt_counts(false).products == own + 1,
+           "50 columns by our own kernel, 48 by the library");
+    op_wgmma(false);
+}
+
 /* Mode LF_FAST through the real library on a GPU, else the emulated one: algorithms asked for once,
  * our own product where it has none. */
 static void blaslt(const struct lf_kernels *k, lf_queue *q)
@@ -608,6 +622,7 @@ static void blaslt(const struct lf_kernels *k, lf_queue *q)
     tap_ok(ok && bad == 0 && n.products > 80 && n.products < 96,
            "%d of 96 products by the library, %d wrong", n.products, bad);
     alignments(k, q);
+    uneven(k, q);
     captured_product(k, q);
     struct gcase t = {.m = 40, .n = 33, .k = 70, .tb = true, .mode = LF_FAST};
     bad = !run_case(k, q, &t, false);
@@ -671,8 +686,8 @@ static void wgmma_takes(void)
     x.ab_type = LF_F32;
     ok = ok && !lf_cu_wgmma_takes(&x);
     x = g;
-    x.k = 60; /* rows 64 apart, yet a dense matrix of 60 would not do */
-    ok = ok && !lf_cu_wgmma_takes(&x);
+    x.k = 60; /* rows are 64 apart */
+    ok = ok && lf_cu_wgmma_takes(&x);
     x = g;
     x.a = at + 2;
     ok = ok && !lf_cu_wgmma_takes(&x);
@@ -684,8 +699,7 @@ static void wgmma_takes(void)
     x.tb = false;
     x.k = 61; /* k is nowhere along a row */
     ok = ok && lf_cu_wgmma_takes(&x);
-    tap_ok(ok, "the wgmma family takes 16-bit products whose rows start at multiples of 16 bytes "
-               "and whose K is one of 8");
+    tap_ok(ok, "the wgmma family takes 16-bit products whose rows start at multiples of 16 bytes");
 }
 
 /* LF_GEMM_CUDA: the words, their errors, and products as callers ask for them. */
@@ -715,7 +729,9 @@ static void wgmma_family(const struct lf_kernels *k, lf_queue *q)
         large(k, q);
     }
     unsetenv("LF_GEMM_CUDA");
-    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK && !d->wgmma, "unset: mma");
+    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK && d->wgmma == can_wgmma(q),
+           "unset: what this GPU has");
+    op_wgmma(false);
 }
 
 /* Rows of a large product, which big tiles compute, by themselves: the rows forms, and split
@@ -812,7 +828,7 @@ int main(void)
         TAP(1, wgmma_takes());
         TAP(can_wgmma(q) ? 11 : 4, wgmma_family(k, q));
         TAP(can_wgmma(q), wgmma_rows(k, q));
-        TAP(op_on_gpu() ? 1 : 9, blaslt(k, q));
+        TAP(op_on_gpu() ? 1 : 10, blaslt(k, q));
 #else
         TAP(1, pack_rounds(k, q));
         TAP(2, library(k, q));

@@ -58,6 +58,15 @@ static void open_device(void)
     LF_KERNEL_LIST(USE)
 }
 
+bool op_wgmma(bool on)
+{
+    if (!device)
+        open_device();
+    device->wgmma = device->attn_wgmma =
+        on && device->sm == 90 && lf_cu_has(device, LF_CU_FN_gemm_wg_bf16_nt);
+    return device->wgmma;
+}
+
 const struct lf_kernels *op_kernels(int i)
 {
     if (!device)

@@ -24,6 +24,9 @@ void op_queue_destroy(lf_queue *q);
 void *op_memory(size_t bytes); /* 64-byte aligned */
 void op_memory_free(void *p);
 bool op_on_gpu(void); /* a real one is asked for */
+/* Whether 16-bit products and attention run on compute capability 9.0's instructions from here on;
+ * false also where the device or this build has none. At first they do not. */
+bool op_wgmma(bool on);
 #else
 #include <stdlib.h>
 enum {

@@ -47,7 +47,7 @@ near_losses base cpu 1e-4 5
 ok $? "with the same losses: $(losses base | tr '\n' ' ')"
 [ "$(id base)" != "$(id cpu)" ]
 ok $? "by two different programs"
-"$tool" state "$dir/base/out/checkpoint" | grep -q '"products":"own"' && ! "$tool" state "$dir/cpu/out/checkpoint" | grep -q '"products"'
+"$tool" state "$dir/base/out/checkpoint" | grep -q '"products":"own wgmma"' && ! "$tool" state "$dir/cpu/out/checkpoint" | grep -q '"products"'
 ok $? "the checkpoint of the GPU says who multiplied matrices"
 
 mkdir -p "$dir/kill"
@@ -75,7 +75,7 @@ lib="--precision bf16 --batch 2 --micro-batch 2" # more rows than our own produc
 run own $lib
 # shellcheck disable=SC2086
 LF_CUBLASLT=$LF_CUDA_DRIVER run lt $lib
-"$tool" state "$dir/own/out/checkpoint" | grep -q '"products":"own"' && "$tool" state "$dir/lt/out/checkpoint" | grep -q '"products":"cublasLt [0-9]'
+"$tool" state "$dir/own/out/checkpoint" | grep -q '"products":"own wgmma"' && "$tool" state "$dir/lt/out/checkpoint" | grep -q '"products":"cublasLt [0-9]'
 ok $? "cuBLASLt, where there is one, stands in the checkpoint"
 [ "$(id own)" != "$(id lt)" ]
 ok $? "and gives other bits"
@@ -88,7 +88,7 @@ is "$(id lton)" "$(id lt)" "to the same checkpoint"
 # shellcheck disable=SC2086
 run ltother $lib --resume-from "$dir/ltstop/out"
 is $rc 0 "without it the run goes on"
-says_like 'perhaps not bitwise: .*products was "cublasLt [0-9]*", is "own"' "and says that it may not be the same bits, and why"
+says_like 'perhaps not bitwise: .*products was "cublasLt [0-9]*, own wgmma", is "own wgmma"' "and says that it may not be the same bits, and why"
 
 run half --precision fp16
 is $rc 0 "fp16 runs"

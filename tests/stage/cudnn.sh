@@ -84,5 +84,5 @@ is $rc 1 "asked for and not there: it ends with 1"
 says "nowhere.so" "and names the library"
 by fastest wrong
 is $rc 1 "an unknown wish ends with 1"
-says "LF_ATTN is one of own, cudnn, cudnn-forward" "and says which there are"
+says "LF_ATTN is one of own, wgmma, cudnn, cudnn-forward" "and says which there are"
 finish 17

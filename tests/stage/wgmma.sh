@@ -1,18 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# LF_GEMM_CUDA=wgmma of lf-pretrain on the emulated GPU: the same losses as with the other family of products (there, bit for bit), in
+# LF_GEMM_CUDA of lf-pretrain on the emulated GPU: the same losses with either family of products and attention, bit for bit, in
 # captures and without, another order of threads; what fingerprints say; words it does not know.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$stages/lf-pretrain
 emulated_gpu
 unset LF_GEMM_CUDA
-by() { # by WORD NAME ARGS...: run with LF_GEMM_CUDA=WORD; output below $dir/NAME, exit code in $rc
+by() { # by WORD NAME ARGS...: run with LF_GEMM_CUDA=WORD, and attention by wgmma for "wgmma"; output below $dir/NAME, exit code in $rc
     _word=$1
     shift
-    LF_GEMM_CUDA=$_word
-    export LF_GEMM_CUDA
+    LF_GEMM_CUDA=$_word LF_ATTN=
+    [ "$_word" != wgmma ] || LF_ATTN=wgmma
+    export LF_GEMM_CUDA LF_ATTN
     train "$pretrain" "$dir/run.ini" "$@"
-    unset LF_GEMM_CUDA
+    unset LF_GEMM_CUDA LF_ATTN
 }
 products() { "$tool" state "$dir/$1/out/checkpoint" | sed -n 's/.*"products":"\([^"]*\)".*/\1/p'; }
 
@@ -46,14 +47,18 @@ vocab = 64
 max_positions = 16
 END
 
-by '' own
-is $rc 0 "three steps with the products of gemm.cu"
+by mma own
+is $rc 0 "three steps with the kernels for any GPU"
 is "$(products own)" own "the checkpoint says whose they were"
-by wgmma wg
-is $rc 0 "and with those of gemm_wgmma.cu"
+by '' wg
+is $rc 0 "and with those of this one's own instructions, unasked"
 is "$(products wg)" "own wgmma" "it says so"
 is "$(losses wg)" "$(losses own)" "on the emulator the losses are the same"
 is "$(id wg)" "$(id own)" "and so are the checkpoints, bit for bit"
+by wgmma both
+is $rc 0 "and with attention by them, which was asked for"
+is "$("$tool" state "$dir/both/out/checkpoint" | sed -n 's/.*"attention":"\([^"]*\)".*/\1/p')" "own wgmma" "the checkpoint says that too"
+is "$(id both)" "$(id own)" "the same checkpoint again"
 LF_EMU_FAIL=launch:1:gemm_wg_bf16_tn
 export LF_EMU_FAIL
 by wgmma refused
@@ -66,7 +71,7 @@ export LF_CUDA_GRAPHS LF_EMU_ORDER
 by wgmma plain
 unset LF_CUDA_GRAPHS LF_EMU_ORDER
 is "$(id plain)" "$(id wg)" "without captures and in another order of threads, the same checkpoint"
-by '' on --resume-from "$dir/wg/out" --steps 4
+by mma on --resume-from "$dir/wg/out" --steps 4
 says_like 'perhaps not bitwise: .*products was "own wgmma", is "own"' "going on with the other family, it says that bits may differ"
 by wgmma half --precision fp16 --steps 1
 is $rc 0 "f16"
@@ -74,4 +79,4 @@ is "$(products half)" "own wgmma" "likewise"
 by tensor wrong
 is $rc 1 "an unknown word ends with 1"
 says "LF_GEMM_CUDA is one of mma, wgmma" "and says which there are"
-finish 14
+finish 17

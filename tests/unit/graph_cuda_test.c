@@ -141,12 +141,12 @@ static void test_failures(void)
 {
     struct small s;
     open_small(&s, true);
-    setenv("LF_EMU_FAIL", "launch:1:norm_fwd", 1);
+    setenv("LF_EMU_FAIL", "launch:1:norm_fwd_few", 1);
     lf_emu_reset();
     tap_rc(run_small(&s, 0), LF_EDEVICE, &err, "graph small", "a refused launch names its graph");
     lf_err_clear(&err);
     tap_ok(run_small(&s, 0) == 0, "and the next run is a whole one");
-    setenv("LF_EMU_FAIL", "launch:1:norm_fwd", 1);
+    setenv("LF_EMU_FAIL", "launch:1:norm_fwd_few", 1);
     lf_emu_reset();
     int rc = run_small(&s, 1); /* in the capture */
     tap_ok(rc == LF_EDEVICE && strstr(err.text, "norm") && strstr(err.text, "[24, 32]") &&

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What both forms of attention's backward for 16-bit types share (attn_bwd.cu, attn_bwd_wgmma.cu):
+ * an own row's state, elements, tiles. attn_bwd_body.h has the walk.
+ */
+#ifndef LF_KERNELS_CUDA_ATTN_BWD_MMA_H
+#define LF_KERNELS_CUDA_ATTN_BWD_MMA_H
+
+#include "kernels/cuda/attn_bwd.h"
+#include "kernels/cuda/attn_mma.h"
+
+struct bwd_block {
+    const struct lf_k_attn_bwd *a;
+    struct attn_call call;
+    struct attn_doc doc;
+    int row, lane;   /* first own row of this lane, as a row of the call */
+    int first, last; /* own rows of the warp in the document, as positions; none: last < first */
+    int step_first, step_last; /* of those that take a step together */
+    float slope, *stat;        /* keys: lse and delta of the tile's queries */
+    float lse[2], delta[2];    /* queries: of the own rows */
+};
+
+/* Dropout's factors of this lane's elements, a bit each; keys: every element is another query's. */
+LF_DEV uint32_t bwd_bits(const struct bwd_block *b, const struct attn_draws *d, int at, bool keys)
+{
+    uint32_t bits = 0;
+    LF_ROLLED for (int i = 0; i < 32; i++)
+    {
+        const int own = b->row + 8 * (i >> 1 & 1) - b->doc.begin,
+                  other = at + 8 * (i >> 2) + 2 * (b->lane & 3) + (i & 1);
+        const int query = keys ? other : own, key = keys ? own : other;
+        if (query < 0 || query >= b->doc.len || key < 0)
+            continue;
+        bits |=
+            (uint32_t)(attn_keep(d, attn_draw_row(&b->a->drop, b->doc.begin + query), key) > 0.0f)
+            << i;
+    }
+    return bits;
+}
+
+/* x, y of this warp's 16 rows against others at + col0 ..., 16 n of them, to p and ds. all: every
+ * element is seen. */
+LF_DEV void bwd_elements(const struct bwd_block *b, float x[8][4], float y[8][4],
+                         const struct attn_draws *draws, uint32_t bits, int at, int col0,
+                         const int n, bool keys, const bool all)
+{
+    bits >>= col0 / 2;
+    LF_UNROLL for (int j = 0; j < 2 * n; j++)
+    {
+        LF_UNROLL for (int e = 0; e < 4; e++)
+        {
+            const int r = e >> 1, col = col0 + 8 * j + 2 * (b->lane & 3) + (e & 1),
+                      own = b->row + 8 * r - b->doc.begin, other = at + col,
+                      query = keys ? other : own, key = keys ? own : other;
+            const bool visible = all || (own >= b->first && own <= b->last && other < b->doc.len &&
+                                         attn_visible(&b->call, query, key, b->doc.prefix));
+            const float m = !draws ? 1.0f : bits >> (4 * j + e) & 1 ? draws->keep : 0.0f;
+            attn_element(&b->call, &x[j][e], &y[j][e], visible, b->slope, query - key,
+                         keys ? b->stat[col] : b->lse[r],
+                         keys ? b->stat[ATTN_T + col] : b->delta[r], m);
+        }
+    }
+}
+
+/* lse in base 2 and delta of queries t ... of head h. */
+LF_DEV void bwd_stat(const struct lf_k_attn_bwd *a, int h, int64_t t, bool in, float *lse,
+                     float *delta)
+{
+    *lse = in ? a->lse[h * a->rows + t] * ATTN_LOG2E : 0.0f;
+    *delta = in ? ((const float *)a->work)[h * a->rows + t] : 0.0f;
+}
+
+/* Others [lo, hi) that some of own rows first ... last (positions in the document) meet; none: lo =
+ * hi. */
+LF_DEV void bwd_others(const struct bwd_block *b, int first, int last, bool keys, int *lo, int *hi)
+{
+    *lo = *hi = 0;
+    if (first > last)
+        return;
+    if (keys) {
+        attn_seen_by(&b->call, first, last, b->doc.len, b->doc.prefix, lo, hi);
+    } else {
+        const struct attn_span s = attn_span_of(&b->call, first, last, b->doc.len, b->doc.prefix);
+        *lo = s.lo;
+        *hi = s.hi;
+    }
+}
+
+/* Ask for tile t of the others of head h. box: as in attn_place. */
+LF_DEV void bwd_fetch(const struct bwd_block *b, const struct attn_side *other, uint16_t *to,
+                      float *stat, int t, int h, bool vec, bool keys, const int dp, const int box,
+                      const int threads)
+{
+    const int64_t from = b->doc.begin + t * ATTN_T;
+    const int n = b->doc.len - t * ATTN_T, d = (int)b->a->d, tid = (int)threadIdx.x;
+    attn_fill_in(to, (const uint16_t *)other->x + from * other->ldx, other->ldx, n, d, vec, ATTN_T,
+                 dp, box, tid, threads);
+    attn_fill_in(to + ATTN_T * dp, (const uint16_t *)other->y + from * other->ldy, other->ldy, n, d,
+                 vec, ATTN_T, dp, box, tid, threads);
+    if (keys && tid < ATTN_T)
+        bwd_stat(b->a, h, from + tid, tid < n, &stat[tid], &stat[ATTN_T + tid]);
+}
+
+#endif
