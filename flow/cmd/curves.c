@@ -46,7 +46,7 @@ void lf_curves_fini(lf_curves *c)
 static int add_curve(lf_curves *out, const lf_run_view *v, const lf_stage_view *s,
                      lf_metric_rows *records, lf_err *err)
 {
-    char text[128];
+    char text[200];
     lf_curve *c = lf_rows_add(out, sizeof *c, err);
     if (c == NULL) {
         lf_metric_rows_fini(records);
@@ -58,9 +58,8 @@ static int add_curve(lf_curves *out, const lf_run_view *v, const lf_stage_view *
         rc = lf_text_set(&c->label, lf_run_label(&v->run), "run", err);
     if (rc == 0)
         rc = lf_text_set(&c->stage, s->plan->name, "stage", err);
-    if (rc == 0 && s->result_done != NULL && s->result_done->ended != NULL)
-        rc = lf_text_set(&c->ended, lf_cut_short_text(text, sizeof text, s->result_done->ended),
-                         "end", err);
+    if (rc == 0 && lf_done_short_text(text, sizeof text, s->result_done) != NULL)
+        rc = lf_text_set(&c->ended, text, "end", err);
     if (rc == 0)
         rc = lf_text_set(&c->kind, s->plan->kind, "kind", err);
     return rc == 0 ? lf_metric_names(&c->keys, &c->records, err) : rc;

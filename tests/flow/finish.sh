@@ -80,6 +80,19 @@ cmp -s js before; ok $? "and after it was rebuilt"
 runs 0 "$LF" lineage "$(stage_dir second)/out/result"
 like out 'first/1.1/out/result, ended at 7 of 30' "lineage names the step"
 
+# --- by its own patience: the result of its settings, which anybody takes ---
+runs 0 "$LF" run --new --set first.patience_at=5
+said='patience: no better valid_loss for 2 validations, ended at 5 of 30 \(best at step 3\)'
+like out "first: done .*$said" "the run says that patience ended a stage, and where"
+for words in status "show first" "metrics first" "lineage $(stage_dir first)/out/result"; do
+    # shellcheck disable=SC2086
+    "$LF" $words >out 2>err
+    like out "$said" "${words%% *} says it"
+done
+runs 0 "$LF" run --set first.patience_at=5 --set second.factor=3
+runs 0 "$LF" status
+like out "first .*result of run .*; $said" "and of a run that took it over"
+
 # --- nobody takes it over ---
 top=$PWD
 mkdir alone
@@ -172,4 +185,4 @@ ok $? "the links behind have ended"
 is "$(ls -d loong-data/*/runs/*/first/1.* | wc -l | tr -d ' ')" 1 "without a start"
 runs 0 "$LF" submit
 like out 'nothing to do|0 submitted' "a second submit does nothing"
-finish 88
+finish 97
