@@ -56,17 +56,14 @@ LF_CMD_TABLE(cancel, "stop a run; what was saved stays and resume continues it",
 /* Names are those of the run as it was when the command began: stages do not change. */
 static int select_stages(bool *out, const lf_cmd *c, const lf_run_view *v, lf_err *err)
 {
-    size_t n = lf_optset_count(c->opts, "stage"), at = 0;
+    size_t n = lf_optset_count(c->opts, "stage");
     const char *after = lf_optset_str(c->opts, "after");
     int rc = 0;
     for (size_t i = 0; i < v->n; i++)
         out[i] = n == 0 && after == NULL;
     for (size_t i = 0; rc == 0 && i < n; i++)
-        if ((rc = lf_select_index(&at, v, lf_optset_str_at(c->opts, "stage", i), err)) == 0)
-            out[at] = true;
-    if (rc == 0 && after != NULL && (rc = lf_select_index(&at, v, after, err)) == 0)
-        lf_select_after(out, v, at);
-    return rc;
+        rc = lf_select_named(out, v, lf_optset_str_at(c->opts, "stage", i), err);
+    return rc == 0 && after != NULL ? lf_select_after(out, v, after, err) : rc;
 }
 
 static bool whole_run(const lf_cmd *c)

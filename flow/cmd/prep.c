@@ -20,6 +20,7 @@
 #include "flow/cmd/cmd.h"
 #include "flow/plan/settle.h"
 #include "flow/plan/spec.h"
+#include "flow/plan/sweep.h"
 #include "flow/record/record.h"
 #include "flow/run/freeze.h"
 #include "flow/run/gone.h"
@@ -157,10 +158,16 @@ static int no_stage(const lf_doc *plan, const char *name, lf_err *err)
 static int isolate_forced(lf_doc *plan, const lf_prep_args *a, lf_err *err)
 {
     for (size_t i = 0; i < a->n_force; i++) {
-        lf_doc_stage *st = lf_doc_find(plan, a->force[i]);
-        if (st == NULL)
+        bool any = false;
+        for (size_t k = 0; k < plan->stages.n; k++) {
+            lf_doc_stage *st = &plan->stages.v[k];
+            if (lf_sweep_named(st->name, a->force[i])) {
+                st->isolated = lf_flag_of(true);
+                any = true;
+            }
+        }
+        if (!any)
             return no_stage(plan, a->force[i], err);
-        st->isolated = lf_flag_of(true);
     }
     for (size_t i = 0; i < plan->stages.n; i++) { /* in running order */
         lf_doc_stage *st = &plan->stages.v[i];

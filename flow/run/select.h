@@ -23,9 +23,11 @@ int lf_select_stages(bool *out, const lf_run_view *v, const lf_select *s, lf_err
 /* Stages that were asked for by name (only, until) are wanted, also when a purge took what nobody
  * reads any more. */
 void lf_select_force(lf_run_view *v, const lf_select *s);
-/* Mark everything that needs stage i, directly or not; not i itself. */
-void lf_select_after(bool *out, const lf_run_view *v, size_t i);
-/* Index of a stage; LF_EINVAL when there is none of that name. */
-int lf_select_index(size_t *out, const lf_run_view *v, const char *name, lf_err *err);
+/* Mark what a name stands for: a stage, or in a sweep those of all children (lf_sweep_named).
+ * LF_EINVAL when there is none of that name. */
+int lf_select_named(bool *out, const lf_run_view *v, const char *name, lf_err *err);
+/* Mark everything that needs what a name stands for, directly or not, and does not have that name.
+ * LF_EINVAL as above. */
+int lf_select_after(bool *out, const lf_run_view *v, const char *name, lf_err *err);
 
 #endif

@@ -20,6 +20,7 @@
 #include "engine/base/str.h"
 #include "flow/plan/settle.h"
 #include "flow/plan/spec.h"
+#include "flow/plan/sweep.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
 #include "flow/run/rung.h"
@@ -811,6 +812,14 @@ lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name)
 {
     size_t i = lf_names_find(&v->run.plan->names, name, "");
     return i < v->n ? &v->stages[i] : NULL;
+}
+
+bool lf_view_names(const lf_run_view *v, const char *word)
+{
+    bool any = false;
+    for (size_t i = 0; i < v->n && !any; i++)
+        any = lf_sweep_named(v->stages[i].plan->name, word);
+    return any;
 }
 
 int lf_view_no_stage(const lf_run_view *v, const char *name, lf_err *err)
