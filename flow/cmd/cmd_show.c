@@ -289,7 +289,7 @@ static int explain(struct reasons *r, const lf_prep *p, const char *only, lf_err
     }
     return r->stages.n > 0
                ? 0
-               : lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in the pipeline", only);
+               : lf_fail(err, LF_ENOENT, "there is no stage \"%s\" in the pipeline", only);
 }
 
 static int run_explain(lf_cmd *c, lf_err *err)

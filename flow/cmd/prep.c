@@ -149,7 +149,7 @@ static int no_stage(const lf_doc *plan, const char *name, lf_err *err)
     for (; n < plan->stages.n && n < sizeof names / sizeof names[0]; n++)
         names[n] = plan->stages.v[n].name;
     near = lf_nearest(name, names, n);
-    return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in the pipeline%s%s%s", name,
+    return lf_fail(err, LF_ENOENT, "there is no stage \"%s\" in the pipeline%s%s%s", name,
                    near != NULL ? "; did you mean " : "", near != NULL ? near : "",
                    near != NULL ? "?" : "");
 }

@@ -26,7 +26,7 @@ static int no_such(const lf_run_view *v, const char *name, lf_err *err)
     for (size_t i = 0; i < v->n && n < sizeof names / sizeof names[0]; i++)
         names[n++] = name_of(v, i);
     const char *near = lf_nearest(name, names, n);
-    return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in this run%s%s%s", name,
+    return lf_fail(err, LF_ENOENT, "there is no stage \"%s\" in this run%s%s%s", name,
                    near != NULL ? "; did you mean " : "", near != NULL ? near : "",
                    near != NULL ? "?" : "");
 }

@@ -26,8 +26,13 @@ runs 2 "$LF" finish
 like err 'name the stage' "without a name: what to say"
 runs 2 "$LF" finish last
 like err 'kind join.*for stages that train: work' "a stage that does not train is refused"
-runs 2 "$LF" finish frist
-like err 'did you mean' "an unknown one too"
+runs 8 "$LF" finish frist
+like err 'did you mean' "an unknown one too, as by every command that names a stage"
+for words in "logs frist" "show latest frist" "metrics latest/frist" "rerun frist" "explain frist" "cancel --stage frist" "cancel --after frist" \
+    "run --only frist" "run --until frist" "run --from frist" "run --force frist" "resume --only frist" "submit --until frist"; do
+    # shellcheck disable=SC2086
+    runs 8 "$LF" $words
+done
 runs 2 "$LF" finish first
 like err 'first is done already' "one that is done has nothing to end"
 frozen=$(spec second)
@@ -185,4 +190,4 @@ ok $? "the links behind have ended"
 is "$(ls -d loong-data/*/runs/*/first/1.* | wc -l | tr -d ' ')" 1 "without a start"
 runs 0 "$LF" submit
 like out 'nothing to do|0 submitted' "a second submit does nothing"
-finish 97
+finish 110

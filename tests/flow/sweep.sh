@@ -115,7 +115,7 @@ runs 0 "$LF" rerun train@1 train@2 --quiet
 is "$(count '^(train|last)@[12]$' 'done') $(starts_in train@1) $(starts_in train@3)" "4 1 0" "rerun makes those that it names"
 runs 0 "$LF" rerun train --quiet
 is "$(starts_in tokenize) $(starts_in train@1) $(starts_in train@9) $(starts_in last@9)" "0 1 1 1" "rerun train: all of them, and what needs them"
-runs 2 "$LF" rerun tran
+runs 8 "$LF" rerun tran
 hold
 "$LF" run --new --quiet >o 2>&1 &
 p=$!
