@@ -4,7 +4,8 @@
  * beside the attempts of the stage, published with link(2). The stage looks for it itself, on any
  * host and through any kill, so this command tells no process anything: a stage that runs ends
  * after its current step, one that does not takes its newest checkpoint when it starts next. The
- * request is void once a result is committed (lf_stage_asked).
+ * request is void once a result is committed (lf_stage_asked). --undo takes the file away, for a
+ * stage that has not found it yet.
  */
 #include "config.h"
 
@@ -27,6 +28,11 @@ static const lf_opt finish_rows[] = {
      LF_OPT_COMMAND,
      .def = "no",
      .help = "with schedule = wsd: let the learning rate decay first"},
+    {.name = "undo",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "withdraw the request, while the stage has not found it"},
 };
 LF_CMD_TABLE(finish, "end a training stage early and take what is there", finish_rows);
 
@@ -133,6 +139,26 @@ static int publish(const lf_cmd *c, const lf_stage_view *s, lf_err *err)
     return rc < 0 ? lf_fail(err, rc, "%s", e.text) : 0;
 }
 
+static int withdraw(const lf_stage_view *s, lf_err *err)
+{
+    if (s->state == LF_STATE_DONE)
+        return lf_fail(err, LF_EINVAL, "stage %s is done already%s%s", s->plan->name,
+                       s->reason[0] != '\0' ? ": " : "", s->reason);
+    if (s->asked == 0)
+        return lf_fail(err, LF_EINVAL,
+                       "stage %s is not asked to end early: there is nothing to withdraw",
+                       s->plan->name);
+    return lf_finish_rec_remove(s->dir, s->asked, err);
+}
+
+static void say_undone(const lf_stage_view *s)
+{
+    printf("%s: the request to end early is withdrawn%s\n", s->plan->name,
+           lives(s) ? "; a stage that runs looks for it after each step: has it found it, it ends "
+                      "all the same, and its log says so"
+                    : "");
+}
+
 static void say(const lf_cmd *c, const lf_run_view *v, const lf_stage_view *s)
 {
     const bool decay = lf_optset_bool(c->opts, "decay");
@@ -148,6 +174,8 @@ static void say(const lf_cmd *c, const lf_run_view *v, const lf_stage_view *s)
 
 static int ask_one(const lf_cmd *c, const lf_stage_view *s, lf_err *err)
 {
+    if (lf_optset_bool(c->opts, "undo"))
+        return withdraw(s, err);
     int rc = check_decay(c, s->plan, err);
     if (rc == 0)
         rc = check_state(s, err);
@@ -177,25 +205,29 @@ static int ask_all(const lf_cmd *c, const lf_run_view *v, bool *asked, bool tell
             lf_say_err("loong-flow finish: %s\n", e.text);
     }
     return rc < 0 || n > 0 ? rc
-                           : lf_fail(err, LF_EINVAL, "no stage %s@N has anything to end", word);
+                           : lf_fail(err, LF_EINVAL, "no stage %s@N has anything to %s", word,
+                                     lf_optset_bool(c->opts, "undo") ? "withdraw" : "end");
 }
 
 /* *again: another attempt began before the request was there. */
 static int look_again(const lf_cmd *c, const lf_run_view *v, const bool *asked, bool *again,
                       lf_err *err)
 {
+    const bool undo = lf_optset_bool(c->opts, "undo");
     lf_run_view after;
     int rc = lf_view_load_copy(&after, &v->run, err);
     if (rc < 0)
         return rc;
     *again = false;
-    for (size_t i = 0; i < v->n; i++)
+    for (size_t i = 0; !undo && i < v->n; i++)
         *again = *again || (asked[i] && after.stages[i].state != LF_STATE_DONE &&
                             after.stages[i].n_attempts > v->stages[i].n_attempts);
     if (!*again && c->json)
         rc = lf_cmd_print_run(&after, err);
     for (size_t i = 0; !*again && !c->json && i < v->n; i++)
-        if (asked[i])
+        if (asked[i] && undo)
+            say_undone(&v->stages[i]);
+        else if (asked[i])
             say(c, v, &v->stages[i]);
     lf_view_fini(&after);
     return rc;
@@ -223,6 +255,8 @@ static int run_finish(lf_cmd *c, lf_err *err)
     lf_log_init("loong-flow", 2);
     if (lf_cmd_word(c, 0) == NULL)
         return lf_fail(err, LF_EINVAL, "name the stage that shall end: loong-flow finish STAGE");
+    if (lf_optset_bool(c->opts, "undo") && lf_optset_bool(c->opts, "decay"))
+        return lf_fail(err, LF_EINVAL, "--undo withdraws any request; leave --decay out");
     int rc = lf_cmd_project(&p, c, err);
     if (rc < 0)
         return rc;

@@ -140,6 +140,37 @@ runs 0 "$LF" resume --only first --only second
 like "$(stage_dir first)/log" 'step 30 of 30' "one that was lost is made again to its end"
 is "$(spec second)" "$frozen" "and its reader is what it was before"
 
+# --- withdrawn before the stage has found it ---
+begin run --new
+runs 2 "$LF" finish first --undo
+like err 'is not asked to end early' "nothing to withdraw"
+kill -INT $p
+ends 75 "a run that is stopped"
+let_go
+runs 0 "$LF" finish first
+runs 2 "$LF" finish first --undo --decay
+runs 0 "$LF" finish first --undo
+like out 'first: the request to end early is withdrawn$' "one that is stopped has not found it"
+runs 0 "$LF" status
+unlike out 'asked to end early' "status does not say it any more"
+runs 0 "$LF" finish first
+runs 0 "$LF" finish first --undo --json
+runs 0 "$LF" resume
+like "$(stage_dir first)/log" 'step 30 of 30' "it trains to its end"
+is "$(result last joined) $(spec second)" "$whole $frozen" "with the results and ids of a run that was not asked"
+runs 2 "$LF" finish first --undo
+like err 'is done already' "one that is done keeps what it has"
+begin run --new
+stage=$(pid_in "$(stage_dir first)/stage.json")
+kill -STOP "$stage"
+runs 0 "$LF" finish first
+runs 0 "$LF" finish first --undo
+like out 'withdrawn; a stage that runs' "of one that runs nobody knows whether it has"
+kill -CONT "$stage"
+let_go
+ends 0 "this one had not"
+like "$(stage_dir first)/log" 'step 30 of 30' "and trains to its end"
+
 # --- killed between the request and the end ---
 begin run --new
 dir=$(stage_dir first)
@@ -190,4 +221,4 @@ ok $? "the links behind have ended"
 is "$(ls -d loong-data/*/runs/*/first/1.* | wc -l | tr -d ' ')" 1 "without a start"
 runs 0 "$LF" submit
 like out 'nothing to do|0 submitted' "a second submit does nothing"
-finish 110
+finish 131
