@@ -80,6 +80,29 @@ static int open_tokenizer(tokenize *s, lf_tokenizer **t, lf_err *err)
     return s->chat || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
 }
 
+/* What came first: a file that cannot be read, or a row. */
+static const json_t *first_trouble(const json_t *report)
+{
+    const json_t *file = json_array_get(json_object_get(report, "unreadable"), 0);
+    return file ? file
+                : json_array_get(json_object_get(json_object_get(report, "broken"), "first"), 0);
+}
+
+/* Data without a single row that can be used is no data set: scripts go by the exit code. */
+static int check_usable(const json_t *report, lf_err *err)
+{
+    const long long rows = json_integer_value(json_object_get(report, "rows")),
+                    broken = json_integer_value(
+                        json_object_get(json_object_get(report, "broken"), "rows"));
+    const json_t *first = first_trouble(report);
+    const char *why = json_string_value(json_object_get(first, "why"));
+    if (rows > broken)
+        return 0;
+    return lf_fail(err, LF_EFORMAT, "%s%s%s",
+                   rows > 0 ? "no row of the data can be used" : "the data has no rows",
+                   why ? "; the first trouble: " : "", why ? why : "");
+}
+
 int lf_tokenize_doctor(tokenize *s, lf_err *err)
 {
     lf_corpus *c = NULL;
@@ -102,6 +125,8 @@ int lf_tokenize_doctor(tokenize *s, lf_err *err)
         rc = lf_datadoc_run(&report, c, &o, err);
     if (rc == 0)
         rc = show(s, report, err);
+    if (rc == 0)
+        rc = check_usable(report, err);
     json_decref(report);
     lf_chat_destroy(s->chat);
     lf_tokenizer_destroy(t);

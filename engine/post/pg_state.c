@@ -105,6 +105,21 @@ static json_t *settings_json(const struct lf_pg_config *c)
     return o;
 }
 
+/* Did patience end this run before its length? Then the manifest says so. */
+static int tell_patience(const lf_pg *p, json_t *state)
+{
+    if (p->s.round >= p->early.total || p->s.done > 0 || !lf_best_over(&p->s.best, p->c->patience))
+        return 0;
+    return lf_best_tell_end(
+        &p->s.best,
+        &(struct lf_best_end){.at = p->s.round,
+                              .of = p->early.total,
+                              .unit = "rounds",
+                              .metric = p->c->best_metric == LF_PG_BEST_SCORE ? "score" : "reward",
+                              .measurements = "rounds"},
+        state);
+}
+
 json_t *lf_pg_state_json(const lf_pg *p, lf_err *err)
 {
     const struct lf_pg_state *s = &p->s;
@@ -134,7 +149,7 @@ json_t *lf_pg_state_json(const lf_pg *p, lf_err *err)
         json_decref(o);
         o = NULL;
     }
-    if (o && (json_object_set_new(o, "active_s", json_real(s->active_s)) ||
+    if (o && (json_object_set_new(o, "active_s", json_real(s->active_s)) || tell_patience(p, o) ||
               lf_early_add(&p->early, o, s->round, s->updates, err))) {
         json_decref(o);
         o = NULL;

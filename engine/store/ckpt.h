@@ -95,9 +95,10 @@ int lf_ckpt_writer_create(lf_ckpt_writer **out, const lf_ckpt_tensor *tensors, s
  * and this save is not begun. Then it copies the tensors and starts writing to the new directory
  * dir, whose parents are made. Remains of a save without manifest are removed first. LF_EEXIST: dir
  * holds a checkpoint, or anything that is not part of one. state is a borrowed JSON object with an
- * integer "step"; it cannot hold NaN or infinity. Its member LF_CKPT_ENDED (engine/train/early.h)
- * enters the manifest too. */
-#define LF_CKPT_ENDED "ended"
+ * integer "step"; it cannot hold NaN or infinity. Its members LF_CKPT_ENDED (engine/train/early.h)
+ * and LF_CKPT_IMPATIENT (engine/train/best.h) enter the manifest too. */
+#define LF_CKPT_ENDED     "ended"
+#define LF_CKPT_IMPATIENT "out_of_patience"
 int lf_ckpt_save_begin(lf_ckpt_writer *w, const char *dir, const json_t *state, lf_err *err);
 /* Waits for the current save, if any, and returns its outcome once: 1 when it has completed, 0 when
  * there was none, negative when it failed. out (may be NULL) is set on 1. */

@@ -465,7 +465,7 @@ static int publish(lf_ckpt_writer *w, lf_err *err)
         w->result.bytes += jobs[i].bytes;
         rc = lf_artifact_add(&a, jobs[i].path, jobs[i].bytes, jobs[i].sha256, err);
     }
-    if (rc == 0 && w->ended && json_object_set(a.meta, LF_CKPT_ENDED, w->ended))
+    if (rc == 0 && json_object_update(a.meta, w->ended))
         rc = lf_fail(err, LF_ENOMEM, "no memory for the description of a checkpoint");
     if (rc == 0 && (rc = lf_ckpt_meta_store(&w->meta, a.meta, err)) == 0)
         rc = lf_artifact_publish(&a, w->dir, err);
@@ -516,6 +516,22 @@ static void *save_thread(void *arg)
 
 /* ---- the caller's side ---- */
 
+/* What the manifest says too; a copy, as the writer has a thread of its own. */
+static json_t *endings_of(const json_t *state)
+{
+    static const char *const names[] = {LF_CKPT_ENDED, LF_CKPT_IMPATIENT};
+    json_t *o = json_object();
+    int bad = o == NULL;
+    for (size_t i = 0; !bad && i < sizeof names / sizeof names[0]; i++) {
+        json_t *is = json_object_get(state, names[i]);
+        bad = is != NULL && json_object_set_new(o, names[i], json_deep_copy(is));
+    }
+    if (!bad)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 static int check_state(lf_ckpt_writer *w, const json_t *state, lf_err *err)
 {
     const json_t *step = json_object_get(state, "step");
@@ -534,7 +550,9 @@ static int check_state(lf_ckpt_writer *w, const json_t *state, lf_err *err)
     free(w->state);
     w->state = text;
     json_decref(w->ended);
-    w->ended = json_deep_copy(json_object_get(state, LF_CKPT_ENDED)); /* the writer has a thread */
+    w->ended = endings_of(state);
+    if (!w->ended)
+        return lf_fail(err, LF_ENOMEM, "no memory for the description of a checkpoint");
     w->meta.step = json_integer_value(step);
     return 0;
 }

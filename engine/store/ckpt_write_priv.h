@@ -47,7 +47,7 @@ struct lf_ckpt_writer {
     bool pending; /* begun, not yet waited for */
     atomic_bool done;
     char *dir, *state;
-    json_t *ended; /* of state: how its run ended early; NULL: it did not */
+    json_t *ended; /* members of state that say how its run ended early; NULL: none was saved yet */
     lf_ckpt_result result;
     int rc;
     lf_err err;

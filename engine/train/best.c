@@ -47,6 +47,15 @@ int lf_best_to_json(const struct lf_best *b, json_t *state)
                : 0;
 }
 
+int lf_best_tell_end(const struct lf_best *b, const struct lf_best_end *e, json_t *state)
+{
+    return json_object_set_new(state, LF_CKPT_IMPATIENT,
+                               json_pack("{s:I,s:I,s:s,s:s,s:s,s:I,s:I}", "at", (json_int_t)e->at,
+                                         "of", (json_int_t)e->of, "unit", e->unit, "metric",
+                                         e->metric, "measurements", e->measurements, "stale",
+                                         (json_int_t)b->stale, "best_step", (json_int_t)b->step));
+}
+
 struct lf_best lf_best_of(json_t *state)
 {
     const json_t *score = json_object_get(state, "best_score");

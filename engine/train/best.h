@@ -34,6 +34,15 @@ static inline bool lf_best_over(const struct lf_best *b, int64_t patience)
 {
     return patience > 0 && b->stale >= patience;
 }
+/* Adds to the state of a checkpoint that patience ended its run before its length, for whoever
+ * reads the manifest (LF_CKPT_IMPATIENT). -1: out of memory. */
+struct lf_best_end {
+    int64_t at, of;           /* the end and the length by the settings */
+    const char *unit;         /* of both: "steps" or "rounds" */
+    const char *metric;       /* as the metrics call what was measured: "valid_loss" */
+    const char *measurements; /* what patience counts: "validations" or "rounds" */
+};
+int lf_best_tell_end(const struct lf_best *b, const struct lf_best_end *e, json_t *state);
 /* Adds best_score, best_step and stale to the state of a checkpoint, or reads them from it. -1: out
  * of memory. */
 int lf_best_to_json(const struct lf_best *b, json_t *state);

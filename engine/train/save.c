@@ -63,6 +63,21 @@ static json_t *own_state(const lf_trainer *t, json_t *model)
                      "early", lf_best_over(&s->best, c->patience), "active_s", s->active_s);
 }
 
+/* Did patience end this run before its length? Then the manifest says so. */
+static int tell_patience(const lf_trainer *t, json_t *state)
+{
+    static const char *const metrics[] = {"valid_loss", "valid_accuracy", "valid_margin"};
+    if (t->s.step >= t->total_steps || !lf_best_over(&t->s.best, t->c->patience))
+        return 0;
+    return lf_best_tell_end(&t->s.best,
+                            &(struct lf_best_end){.at = t->s.step,
+                                                  .of = t->total_steps,
+                                                  .unit = "steps",
+                                                  .metric = metrics[t->c->best_metric],
+                                                  .measurements = "validations"},
+                            state);
+}
+
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
@@ -75,6 +90,8 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
         bad = json_object_set_new(o, "scaler", lf_scaler_json(&t->s.scaler));
     if (!bad && c->neftune_alpha > 0)
         bad = json_object_set_new(o, "neftune_alpha", json_real(c->neftune_alpha));
+    if (!bad)
+        bad = tell_patience(t, o);
     if (!bad)
         bad = lf_early_add(&t->early, o, t->s.step, t->s.step, err);
     if (!bad && c->objective && c->objective->identity)

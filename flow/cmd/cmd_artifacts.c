@@ -209,19 +209,17 @@ static void print_maker(const struct maker *by, int depth)
 /* ", ended at 812 of 2,000" of a result that did, else "". */
 static const char *ended(char *buf, size_t cap, const struct artifact *a)
 {
-    struct lf_cut_short *c = NULL;
-    char text[128];
+    char text[200];
     const struct lf_output o = {.name = a->path, .meta = a->meta};
     buf[0] = '\0';
-    if (lf_output_ended(&c, &o, NULL) == 0 && c != NULL)
-        snprintf(buf, cap, ", %s", lf_cut_short_text(text, sizeof text, c));
-    lf_cut_short_free(c);
+    if (lf_output_short_text(text, sizeof text, &o) != NULL)
+        snprintf(buf, cap, ", %s", text);
     return buf;
 }
 
 static void print_back(const struct lineage *o, int depth)
 {
-    char end[160];
+    char end[220];
     if (depth > 64)
         return;
     indent(depth);

@@ -18,6 +18,7 @@
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/console.h"
+#include "flow/cmd/write_report.h"
 #include "flow/record/record.h"
 #include "flow/run/sync.h"
 #include "flow/sched/describe.h"
@@ -95,6 +96,21 @@ static int print_result(const lf_cmd *c, const lf_run *run, const lf_batch_resul
     return rc < 0 ? rc : code;
 }
 
+/* As run does when it ends. */
+static void write_report(const lf_project *p, const lf_run *run, bool quiet)
+{
+    lf_run_view v;
+    lf_err e = LF_ERR_INIT;
+    if (run->plan->report == NULL)
+        return;
+    if (lf_view_load_copy(&v, run, &e) < 0) {
+        lf_say_err("loong-flow: the report was not written: %s\n", e.text);
+        return;
+    }
+    lf_report_at_end(p, &v, quiet);
+    lf_view_fini(&v);
+}
+
 int lf_cmd_batch_submit(const lf_cmd *c, lf_prep *p, const lf_batch *b, lf_err *err)
 {
     lf_batch_result r;
@@ -119,6 +135,7 @@ int lf_cmd_batch_submit(const lf_cmd *c, lf_prep *p, const lf_batch *b, lf_err *
         if (lf_sync(&p->project, p->view.run.data, p->view.run.id, &e) < 0)
             lf_log(1, "the ledger was not updated: %s", e.text);
         code = code == 0 ? end : code;
+        write_report(&p->project, &p->view.run, c->json || lf_optset_bool(c->opts, "quiet"));
     }
     return print_result(c, &p->view.run, &r, code, err);
 }
@@ -233,6 +250,8 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, const l
             .project = p, .run = run, .select = &b.select, .say = b.say, .user = b.user});
     if (rc == 0)
         rc = finish(run, names, n, &state, err);
+    if (rc == 0 && strcmp(state, "done") == 0) /* once: the next tick passes the run over */
+        write_report(p, run, console.quiet);
     free(names);
     struct outcome *o = rc == 0 ? lf_rows_add(&rows->runs, sizeof *o, err) : NULL;
     if (rc == 0 && o == NULL)

@@ -56,17 +56,14 @@ LF_CMD_TABLE(cancel, "stop a run; what was saved stays and resume continues it",
 /* Names are those of the run as it was when the command began: stages do not change. */
 static int select_stages(bool *out, const lf_cmd *c, const lf_run_view *v, lf_err *err)
 {
-    size_t n = lf_optset_count(c->opts, "stage"), at = 0;
+    size_t n = lf_optset_count(c->opts, "stage");
     const char *after = lf_optset_str(c->opts, "after");
     int rc = 0;
     for (size_t i = 0; i < v->n; i++)
         out[i] = n == 0 && after == NULL;
     for (size_t i = 0; rc == 0 && i < n; i++)
-        if ((rc = lf_select_index(&at, v, lf_optset_str_at(c->opts, "stage", i), err)) == 0)
-            out[at] = true;
-    if (rc == 0 && after != NULL && (rc = lf_select_index(&at, v, after, err)) == 0)
-        lf_select_after(out, v, at);
-    return rc;
+        rc = lf_select_named(out, v, lf_optset_str_at(c->opts, "stage", i), err);
+    return rc == 0 && after != NULL ? lf_select_after(out, v, after, err) : rc;
 }
 
 static bool whole_run(const lf_cmd *c)
@@ -113,23 +110,35 @@ static int count_running(const bool *chosen, lf_run_view *v)
     return n;
 }
 
+static bool all_finished(lf_run_view *v)
+{
+    bool all = true;
+    lf_view_mark_needed(v, NULL);
+    for (size_t i = 0; i < v->n && all; i++)
+        all = lf_stage_finished(&v->stages[i]) && v->stages[i].state != LF_STATE_PURGED;
+    return all;
+}
+
 /* The driver of the whole run starts nothing more. It looks before each start, so after a moment
- * the stages that run are all there will be. */
+ * the stages that run are all there will be. Of a run that is done there is nothing to start, and
+ * nothing is written: its project may be one that can only be read. */
 static int stop_driver(const lf_cmd *c, const lf_project *p, lf_err *err)
 {
     if (!whole_run(c))
         return 0;
-    lf_run run;
-    memset(&run, 0, sizeof run);
+    lf_run_view v;
     char path[PATH_MAX];
-    int rc = lf_run_find(&run, p, lf_cmd_word(c, 0), err);
-    if (rc == 0)
-        rc = lf_path_set(path, err, "%s/" LF_RUN_CANCEL, run.dir);
-    if (rc == 0)
+    int rc = lf_view_find(&v, p, lf_cmd_word(c, 0), err);
+    if (rc < 0)
+        return rc;
+    const bool done = all_finished(&v);
+    if (!done)
+        rc = lf_path_set(path, err, "%s/" LF_RUN_CANCEL, v.run.dir);
+    if (rc == 0 && !done)
         rc = lf_io_replace(path, "", 0, 0640, err);
-    lf_run_fini(&run);
+    lf_view_fini(&v);
     const struct timespec moment = {0, 500 * 1000 * 1000};
-    if (rc == 0)
+    if (rc == 0 && !done)
         nanosleep(&moment, NULL);
     return rc;
 }

@@ -38,8 +38,9 @@ enum what {
     LEDGER = 1024,
     COMMANDS = 2048,
     FILES = 4096,
-    KINDS = 8192,   /* of stages */
-    COLUMNS = 16384 /* STAGE.OPTION */
+    KINDS = 8192,    /* of stages */
+    COLUMNS = 16384, /* STAGE.OPTION */
+    KEYS = 32768     /* options of all kinds of stages */
 };
 
 /* Words behind a command, by place; the last row of a command holds for all that follow. */
@@ -70,7 +71,12 @@ static const struct {
     {"models", 0, MODELS},
     {"ledger", 0, LEDGER},
     {"ledger", 1, FILES},
-    {"help", 0, COMMANDS | KINDS},
+    {"finish", 0, STAGES},
+    {"finish", 1, RUNS},
+    {"rerun", 99, STAGES},
+    {"samples", 0, STAGES},
+    {"sweep", 0, RUNS},
+    {"help", 0, COMMANDS | KINDS | KEYS},
     {"validate", 0, FILES},
     {"plan", 0, FILES},
     {"config", 0, FILES},
@@ -226,6 +232,13 @@ static void offer_options(struct completing *k, const char *name, const char *ki
             offer(k, t->opts[i].name);
 }
 
+static void offer_keys(struct completing *k, const lf_opt_table *t)
+{
+    for (size_t i = 0; i < t->n_opts; i++)
+        if ((t->opts[i].flags & (LF_OPT_CLI_ONLY | LF_OPT_HIDDEN)) == 0)
+            offer(k, t->opts[i].name);
+}
+
 static void offer_model_keys(struct completing *k)
 {
     for (size_t i = 0; k->has_run && i < k->run.plan->stages.n; i++) {
@@ -309,6 +322,8 @@ static void offer_words(struct completing *k, unsigned what)
             offer(k, (*d)->table->stage);
     for (const lf_opt_table *const *t = k->c->tables; (what & KINDS) != 0 && *t != NULL; t++)
         offer(k, (*t)->stage);
+    for (const lf_opt_table *const *t = k->c->tables; (what & KEYS) != 0 && *t != NULL; t++)
+        offer_keys(k, *t);
     k->files = k->files || (what & FILES) != 0;
 }
 

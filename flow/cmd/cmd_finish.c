@@ -4,7 +4,8 @@
  * beside the attempts of the stage, published with link(2). The stage looks for it itself, on any
  * host and through any kill, so this command tells no process anything: a stage that runs ends
  * after its current step, one that does not takes its newest checkpoint when it starts next. The
- * request is void once a result is committed (lf_stage_asked).
+ * request is void once a result is committed (lf_stage_asked). --undo takes the file away, for a
+ * stage that has not found it yet.
  */
 #include "config.h"
 
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
 #include "flow/record/attempt.h"
@@ -26,6 +28,11 @@ static const lf_opt finish_rows[] = {
      LF_OPT_COMMAND,
      .def = "no",
      .help = "with schedule = wsd: let the learning rate decay first"},
+    {.name = "undo",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "withdraw the request, while the stage has not found it"},
 };
 LF_CMD_TABLE(finish, "end a training stage early and take what is there", finish_rows);
 
@@ -132,6 +139,26 @@ static int publish(const lf_cmd *c, const lf_stage_view *s, lf_err *err)
     return rc < 0 ? lf_fail(err, rc, "%s", e.text) : 0;
 }
 
+static int withdraw(const lf_stage_view *s, lf_err *err)
+{
+    if (s->state == LF_STATE_DONE)
+        return lf_fail(err, LF_EINVAL, "stage %s is done already%s%s", s->plan->name,
+                       s->reason[0] != '\0' ? ": " : "", s->reason);
+    if (s->asked == 0)
+        return lf_fail(err, LF_EINVAL,
+                       "stage %s is not asked to end early: there is nothing to withdraw",
+                       s->plan->name);
+    return lf_finish_rec_remove(s->dir, s->asked, err);
+}
+
+static void say_undone(const lf_stage_view *s)
+{
+    printf("%s: the request to end early is withdrawn%s\n", s->plan->name,
+           lives(s) ? "; a stage that runs looks for it after each step: has it found it, it ends "
+                      "all the same, and its log says so"
+                    : "");
+}
+
 static void say(const lf_cmd *c, const lf_run_view *v, const lf_stage_view *s)
 {
     const bool decay = lf_optset_bool(c->opts, "decay");
@@ -145,35 +172,78 @@ static void say(const lf_cmd *c, const lf_run_view *v, const lf_stage_view *s)
                s->plan->name, v->run.id);
 }
 
-/* *again: another attempt began before the request was there. */
-static int ask(lf_cmd *c, const lf_project *p, bool *again, lf_err *err)
+static int ask_one(const lf_cmd *c, const lf_stage_view *s, lf_err *err)
 {
-    lf_run_view v, after;
-    size_t i = 0;
+    if (lf_optset_bool(c->opts, "undo"))
+        return withdraw(s, err);
+    int rc = check_decay(c, s->plan, err);
+    if (rc == 0)
+        rc = check_state(s, err);
+    return rc == 0 ? publish(c, s, err) : rc;
+}
+
+/* All stages that the word stands for; those of a sweep's children that have nothing to end are
+ * told when `tell`, and at least one has. asked: v->n flags, set where it was asked. */
+static int ask_all(const lf_cmd *c, const lf_run_view *v, bool *asked, bool tell, lf_err *err)
+{
+    const char *word = lf_cmd_word(c, 0);
+    const bool several = lf_view_stage(v, word) == NULL;
+    size_t n = 0;
+    int rc = lf_select_named(asked, v, word, err);
+    for (size_t i = 0; rc == 0 && i < v->n; i++) {
+        lf_err e = LF_ERR_INIT;
+        if (!asked[i])
+            continue;
+        if (n == 0 && (rc = check_kind(c, v->stages[i].plan, err)) < 0)
+            break;
+        const int one = ask_one(c, &v->stages[i], &e);
+        asked[i] = one == 0;
+        n += asked[i];
+        if (one < 0 && (!several || one != LF_EINVAL))
+            rc = lf_fail(err, one, "%s", e.text);
+        else if (one < 0 && tell)
+            lf_say_err("loong-flow finish: %s\n", e.text);
+    }
+    return rc < 0 || n > 0 ? rc
+                           : lf_fail(err, LF_EINVAL, "no stage %s@N has anything to %s", word,
+                                     lf_optset_bool(c->opts, "undo") ? "withdraw" : "end");
+}
+
+/* *again: another attempt began before the request was there. */
+static int look_again(const lf_cmd *c, const lf_run_view *v, const bool *asked, bool *again,
+                      lf_err *err)
+{
+    const bool undo = lf_optset_bool(c->opts, "undo");
+    lf_run_view after;
+    int rc = lf_view_load_copy(&after, &v->run, err);
+    if (rc < 0)
+        return rc;
+    *again = false;
+    for (size_t i = 0; !undo && i < v->n; i++)
+        *again = *again || (asked[i] && after.stages[i].state != LF_STATE_DONE &&
+                            after.stages[i].n_attempts > v->stages[i].n_attempts);
+    if (!*again && c->json)
+        rc = lf_cmd_print_run(&after, err);
+    for (size_t i = 0; !*again && !c->json && i < v->n; i++)
+        if (asked[i] && undo)
+            say_undone(&v->stages[i]);
+        else if (asked[i])
+            say(c, v, &v->stages[i]);
+    lf_view_fini(&after);
+    return rc;
+}
+
+static int ask(lf_cmd *c, const lf_project *p, bool tell, bool *again, lf_err *err)
+{
+    lf_run_view v;
     int rc = lf_view_find(&v, p, lf_cmd_word(c, 1), err);
     if (rc < 0)
         return rc;
-    rc = lf_select_index(&i, &v, lf_cmd_word(c, 0), err);
-    const lf_stage_view *s = &v.stages[i];
+    bool *asked = lf_calloc(v.n + 1, sizeof *asked, err);
+    rc = asked == NULL ? LF_ENOMEM : ask_all(c, &v, asked, tell, err);
     if (rc == 0)
-        rc = check_kind(c, s->plan, err);
-    if (rc == 0)
-        rc = check_decay(c, s->plan, err);
-    if (rc == 0)
-        rc = check_state(s, err);
-    if (rc == 0)
-        rc = publish(c, s, err);
-    if (rc == 0)
-        rc = lf_view_load_copy(&after, &v.run, err);
-    if (rc == 0) {
-        const lf_stage_view *now = &after.stages[i];
-        *again = now->state != LF_STATE_DONE && now->n_attempts > s->n_attempts;
-        if (!*again && c->json)
-            rc = lf_cmd_print_run(&after, err);
-        else if (!*again)
-            say(c, &v, s);
-        lf_view_fini(&after);
-    }
+        rc = look_again(c, &v, asked, again, err);
+    free(asked);
     lf_view_fini(&v);
     return rc;
 }
@@ -181,15 +251,17 @@ static int ask(lf_cmd *c, const lf_project *p, bool *again, lf_err *err)
 static int run_finish(lf_cmd *c, lf_err *err)
 {
     lf_project p;
-    bool again = true;
+    bool again = true, tell = true;
     lf_log_init("loong-flow", 2);
     if (lf_cmd_word(c, 0) == NULL)
         return lf_fail(err, LF_EINVAL, "name the stage that shall end: loong-flow finish STAGE");
+    if (lf_optset_bool(c->opts, "undo") && lf_optset_bool(c->opts, "decay"))
+        return lf_fail(err, LF_EINVAL, "--undo withdraws any request; leave --decay out");
     int rc = lf_cmd_project(&p, c, err);
     if (rc < 0)
         return rc;
-    while (rc == 0 && again)
-        rc = ask(c, &p, &again, err);
+    for (; rc == 0 && again; tell = false)
+        rc = ask(c, &p, tell, &again, err);
     lf_project_fini(&p);
     return rc;
 }

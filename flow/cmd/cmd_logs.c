@@ -19,6 +19,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd/cmds.h"
+#include "flow/plan/sweep.h"
 #include "flow/record/record.h"
 #include "flow/sched/describe.h"
 
@@ -174,19 +175,21 @@ static off_t tail_start(const char *path, int64_t lines)
 /* ---- which log ---- */
 
 /* The stage asked for, or the one that has most to say: running, else failed, else the newest that
- * ran. */
+ * ran; of all, or of those that a name stands for in a sweep. */
 static lf_stage_view *pick_stage(lf_run_view *v, const char *name, lf_err *err)
 {
-    if (name != NULL) {
-        lf_stage_view *s = lf_view_stage(v, name);
-        if (s == NULL)
-            lf_view_no_stage(v, name, err);
-        return s;
-    }
-    lf_stage_view *best = NULL;
+    lf_stage_view *best = name != NULL ? lf_view_stage(v, name) : NULL;
     int best_rank = 0;
+    if (best != NULL)
+        return best;
+    if (name != NULL && !lf_view_names(v, name)) {
+        lf_view_no_stage(v, name, err);
+        return NULL;
+    }
     for (size_t i = 0; i < v->n; i++) {
         lf_stage_view *s = &v->stages[i];
+        if (name != NULL && !lf_sweep_named(s->plan->name, name))
+            continue;
         int rank = s->state == LF_STATE_RUNNING  ? 4
                    : s->state == LF_STATE_FAILED ? 3
                    : s->n_incs > 0               ? 2

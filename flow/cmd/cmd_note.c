@@ -14,6 +14,7 @@
 #include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/asking.h"
+#include "flow/run/naming.h"
 #include "flow/run/sync.h"
 #include "flow/sched/drive.h"
 
@@ -56,6 +57,19 @@ static int check_tag(const char *tag, lf_err *err)
         strspn(tag, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:+-") == n)
         return 0;
     return lf_fail(err, LF_EINVAL, "a tag is 1 to 64 letters, digits and _ . : + - (not first)");
+}
+
+/* A run of that name would be found in the place of the one that has the tag. */
+static int check_new_tag(const lf_project *p, const char *tag, lf_err *err)
+{
+    bool name = false;
+    int rc = lf_naming_looks(&name, p, tag, err);
+    return rc == 0 && name
+               ? lf_fail(err, LF_EINVAL,
+                         "\"%s\" is the short name of a run, or of one to come, as runs "
+                         "of this pipeline are called %.*s-N; take another tag",
+                         tag, (int)(strrchr(tag, '-') - tag), tag)
+               : rc;
 }
 
 /* A note or a tag. */
@@ -129,6 +143,8 @@ static int note_or_tag(lf_cmd *c, const lf_project *p, bool tags, lf_err *err)
         return list(c, p, NULL, tags, err);
     if (text != NULL && tags) {
         int rc = check_tag(text, err);
+        if (rc == 0 && !lf_optset_bool(c->opts, "remove")) /* an old one can be taken off */
+            rc = check_new_tag(p, text, err);
         if (rc < 0)
             return rc;
     }

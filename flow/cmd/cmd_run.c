@@ -171,16 +171,20 @@ static int check_costs(const lf_cmd *c, lf_prep *p, lf_err *err)
     return rc;
 }
 
+/* What is named is looked for also where nothing is left to do. */
 static int force_named(const lf_cmd *c, lf_prep *p, lf_err *err)
 {
-    lf_select s = {.until = lf_optset_str(c->opts, "until")};
-    const char **only = lf_cmd_list(c, "only", &s.n_only, err);
-    if (only == NULL)
-        return LF_ENOMEM;
+    lf_select s = {.until = lf_optset_str(c->opts, "until"),
+                   .from = lf_optset_str(c->opts, "from")};
+    bool *named = lf_calloc(p->view.n + 1, sizeof *named, err);
+    const char **only = named != NULL ? lf_cmd_list(c, "only", &s.n_only, err) : NULL;
     s.only = only;
-    lf_select_force(&p->view, &s);
+    int rc = only == NULL ? LF_ENOMEM : lf_select_stages(named, &p->view, &s, err);
+    if (rc == 0)
+        lf_select_force(&p->view, &s);
     free(only);
-    return 0;
+    free(named);
+    return rc;
 }
 
 static bool all_done(lf_prep *p)

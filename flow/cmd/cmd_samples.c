@@ -9,6 +9,7 @@
 
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/table.h"
+#include "flow/plan/sweep.h"
 #include "flow/record/fields.h"
 #include "flow/run/samples.h"
 
@@ -87,7 +88,7 @@ static int pick(struct said *out, const lf_cmd *c, const lf_run_view *v, lf_err 
     const char *word = lf_cmd_word(c, 0);
     for (size_t i = 0; i < v->n; i++) {
         lf_text_lines rows;
-        if (word != NULL && strcmp(word, v->stages[i].plan->name) != 0)
+        if (word != NULL && !lf_sweep_named(v->stages[i].plan->name, word))
             continue;
         int rc = lf_samples_records(&rows, &v->stages[i], err);
         if (rc < 0)

@@ -16,6 +16,7 @@
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/prep.h"
 #include "flow/cmd/show_shards.h"
+#include "flow/plan/sweep.h"
 #include "flow/record/difference.h"
 #include "flow/run/closing.h"
 #include "flow/run/provenance.h"
@@ -199,7 +200,7 @@ static int collect(struct whole *w, const lf_run_view *v, const char *stage, lf_
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < v->n; i++) {
-        if (stage != NULL && strcmp(stage, v->stages[i].plan->name) != 0)
+        if (stage != NULL && !lf_sweep_named(v->stages[i].plan->name, stage))
             continue;
         lf_stage_whole *s = lf_rows_add(&w->stages, sizeof *s, err);
         rc = s == NULL ? LF_ENOMEM : stage_whole(s, v, &v->stages[i], err);
@@ -233,7 +234,7 @@ static int show_on(lf_cmd *c, const lf_project *p, lf_err *err)
     lf_run_view v;
     const char *a = lf_cmd_word(c, 0), *b = lf_cmd_word(c, 1);
     int rc = lf_view_find(&v, p, b != NULL ? a : NULL, err);
-    if (rc == 0 && b == NULL && a != NULL && lf_view_stage(&v, a) == NULL) {
+    if (rc == 0 && b == NULL && a != NULL && !lf_view_names(&v, a)) {
         lf_view_fini(&v);
         rc = lf_view_find(&v, p, a, err);
         a = NULL;
@@ -277,7 +278,7 @@ static int explain(struct reasons *r, const lf_prep *p, const char *only, lf_err
 {
     for (size_t i = 0; i < p->view.n; i++) {
         const lf_stage_view *s = &p->view.stages[i];
-        if (only != NULL && strcmp(only, s->plan->name) != 0)
+        if (only != NULL && !lf_sweep_named(s->plan->name, only))
             continue;
         struct why *w = lf_rows_add(&r->stages, sizeof *w, err);
         if (w == NULL)
@@ -288,7 +289,7 @@ static int explain(struct reasons *r, const lf_prep *p, const char *only, lf_err
     }
     return r->stages.n > 0
                ? 0
-               : lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in the pipeline", only);
+               : lf_fail(err, LF_ENOENT, "there is no stage \"%s\" in the pipeline", only);
 }
 
 static int run_explain(lf_cmd *c, lf_err *err)

@@ -12,6 +12,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "flow/plan/sweep.h"
 #include "flow/run/series.h"
 #include "flow/run/state.h"
 #include "flow/sched/describe.h"
@@ -46,7 +47,7 @@ void lf_curves_fini(lf_curves *c)
 static int add_curve(lf_curves *out, const lf_run_view *v, const lf_stage_view *s,
                      lf_metric_rows *records, lf_err *err)
 {
-    char text[128];
+    char text[200];
     lf_curve *c = lf_rows_add(out, sizeof *c, err);
     if (c == NULL) {
         lf_metric_rows_fini(records);
@@ -58,12 +59,29 @@ static int add_curve(lf_curves *out, const lf_run_view *v, const lf_stage_view *
         rc = lf_text_set(&c->label, lf_run_label(&v->run), "run", err);
     if (rc == 0)
         rc = lf_text_set(&c->stage, s->plan->name, "stage", err);
-    if (rc == 0 && s->result_done != NULL && s->result_done->ended != NULL)
-        rc = lf_text_set(&c->ended, lf_cut_short_text(text, sizeof text, s->result_done->ended),
-                         "end", err);
+    if (rc == 0 && lf_done_short_text(text, sizeof text, s->result_done) != NULL)
+        rc = lf_text_set(&c->ended, text, "end", err);
     if (rc == 0)
         rc = lf_text_set(&c->kind, s->plan->kind, "kind", err);
     return rc == 0 ? lf_metric_names(&c->keys, &c->records, err) : rc;
+}
+
+/* A stage of a sweep's children: each of them that has records, as a curve of its own. */
+static int add_children(lf_curves *out, const lf_run_view *v, const char *stage, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->n; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        lf_metric_rows r;
+        if (!lf_sweep_named(s->plan->name, stage))
+            continue;
+        rc = lf_metrics_records(&r, s, err);
+        if (rc == 0 && r.n > 0)
+            rc = add_curve(out, v, s, &r, err);
+        else if (rc == 0)
+            lf_metric_rows_fini(&r);
+    }
+    return rc;
 }
 
 /* The stage of the name, NULL: the one with most records, of equal ones the first. */
@@ -71,9 +89,15 @@ static int add_of_run(lf_curves *out, const lf_run_view *v, const char *stage, l
 {
     const lf_stage_view *hit = NULL;
     lf_metric_rows best = {.n = 0};
+    if (stage != NULL && lf_view_stage(v, stage) == NULL) {
+        const size_t before = out->n;
+        int rc = add_children(out, v, stage, err);
+        if (rc < 0 || out->n > before)
+            return rc;
+    }
     for (size_t i = 0; i < v->n; i++) {
         lf_metric_rows r;
-        if (stage != NULL && strcmp(stage, v->stages[i].plan->name) != 0)
+        if (stage != NULL && !lf_sweep_named(v->stages[i].plan->name, stage))
             continue;
         int rc = lf_metrics_records(&r, &v->stages[i], err);
         if (rc < 0) {
@@ -97,7 +121,7 @@ static int add_word(lf_curves *out, const lf_project *p, const char *run, const 
 {
     lf_run_view v;
     int rc = lf_view_find(&v, p, run, err);
-    if (rc == 0 && run == NULL && stage != NULL && lf_view_stage(&v, stage) == NULL) {
+    if (rc == 0 && run == NULL && stage != NULL && !lf_view_names(&v, stage)) {
         lf_run_view other;
         lf_err e = LF_ERR_INIT;
         if (lf_view_find(&other, p, stage, &e) == 0) {

@@ -20,6 +20,7 @@
 #include "flow/cmd/cmd.h"
 #include "flow/plan/settle.h"
 #include "flow/plan/spec.h"
+#include "flow/plan/sweep.h"
 #include "flow/record/record.h"
 #include "flow/run/freeze.h"
 #include "flow/run/gone.h"
@@ -148,7 +149,7 @@ static int no_stage(const lf_doc *plan, const char *name, lf_err *err)
     for (; n < plan->stages.n && n < sizeof names / sizeof names[0]; n++)
         names[n] = plan->stages.v[n].name;
     near = lf_nearest(name, names, n);
-    return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in the pipeline%s%s%s", name,
+    return lf_fail(err, LF_ENOENT, "there is no stage \"%s\" in the pipeline%s%s%s", name,
                    near != NULL ? "; did you mean " : "", near != NULL ? near : "",
                    near != NULL ? "?" : "");
 }
@@ -157,10 +158,16 @@ static int no_stage(const lf_doc *plan, const char *name, lf_err *err)
 static int isolate_forced(lf_doc *plan, const lf_prep_args *a, lf_err *err)
 {
     for (size_t i = 0; i < a->n_force; i++) {
-        lf_doc_stage *st = lf_doc_find(plan, a->force[i]);
-        if (st == NULL)
+        bool any = false;
+        for (size_t k = 0; k < plan->stages.n; k++) {
+            lf_doc_stage *st = &plan->stages.v[k];
+            if (lf_sweep_named(st->name, a->force[i])) {
+                st->isolated = lf_flag_of(true);
+                any = true;
+            }
+        }
+        if (!any)
             return no_stage(plan, a->force[i], err);
-        st->isolated = lf_flag_of(true);
     }
     for (size_t i = 0; i < plan->stages.n; i++) { /* in running order */
         lf_doc_stage *st = &plan->stages.v[i];

@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/table.h"
 #include "flow/record/fields.h"
@@ -91,6 +93,10 @@ static const lf_run *run_before(const lf_run_list *l, const lf_run_view *v)
 
 static int put(const lf_buf *b, const char *path, lf_err *err)
 {
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return lf_fail(err, LF_EINVAL, "%s is a directory; name a file, such as %s%sreport.html",
+                       path, path, lf_str_has_suffix(path, "/") ? "" : "/");
     if (strcmp(path, "-") != 0)
         return lf_io_replace(path, b->data, b->len, 0644, err);
     return fwrite(b->data, 1, b->len, stdout) == b->len && fflush(stdout) == 0

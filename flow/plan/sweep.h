@@ -44,6 +44,14 @@ static inline bool lf_sweep_is_child(const char *stage)
     return __builtin_strchr(stage, '@') != NULL;
 }
 
+/* Is this stage what a word names: the one of this name, or in a sweep one of those that the name
+ * in the pipeline stands for ("train": "train@1", "train@4" ...)? */
+static inline bool lf_sweep_named(const char *stage, const char *word)
+{
+    const unsigned long n = __builtin_strlen(word);
+    return __builtin_strncmp(stage, word, n) == 0 && (stage[n] == '\0' || stage[n] == '@');
+}
+
 /* The values of a text, as above; LF_EINVAL says what is wrong. *quoted: every one of them was. */
 int lf_sweep_values(lf_texts *out, bool *quoted, const char *text, lf_err *err);
 

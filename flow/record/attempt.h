@@ -61,6 +61,8 @@ int lf_finish_rec_load(struct lf_finish_rec **out, const char *stage_dir, int n,
 int lf_finish_rec_publish(const char *stage_dir, int n, const struct lf_finish_rec *f, lf_err *err);
 /* Of one that is there already. */
 int lf_finish_rec_replace(const char *stage_dir, int n, const struct lf_finish_rec *f, lf_err *err);
+/* Takes away those of attempts 1 to n, the oldest first: until all are gone the newest stands. */
+int lf_finish_rec_remove(const char *stage_dir, int n, lf_err *err);
 void lf_finish_rec_free(struct lf_finish_rec *f);
 
 /* job.<N>.json: the jobs that may run the attempt. */

@@ -6,9 +6,11 @@
 
 #include "flow/record/attempt.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/base/mem.h"
 #include "flow/record/fields.h"
@@ -121,6 +123,17 @@ int lf_finish_rec_replace(const char *stage_dir, int n, const struct lf_finish_r
     return rc == 0 ? lf_fields_replace(path, 0640, &finish_fields, f, err) : rc;
 }
 
+int lf_finish_rec_remove(const char *stage_dir, int n, lf_err *err)
+{
+    char path[PATH_MAX];
+    int rc = 0;
+    for (int i = 1; rc == 0 && i <= n; i++) {
+        rc = lf_path_set(path, err, "%s/" LF_FINISH_NAME, stage_dir, i);
+        if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
+            rc = lf_fail_errno(err, "cannot remove %s", path);
+    }
+    return rc;
+}
 void lf_finish_rec_free(struct lf_finish_rec *f)
 {
     lf_fields_free(f, &finish_fields);

@@ -102,6 +102,14 @@ struct lf_cut_short {
 /* "ended at 812 of 2,000"; rounds are named, and so are hours. Returns buf. */
 const char *lf_cut_short_text(char *buf, size_t cap, const struct lf_cut_short *c);
 
+/* How patience ended a result before its length, as its checkpoint says (engine/train/best.h). Its
+ * settings say so, and the data: it is the result of its spec id like any other. */
+struct lf_impatient {
+    int64_t at, of;           /* in units */
+    int64_t stale, best_step; /* measurements without a better one since that step */
+    const char *unit, *metric, *measurements; /* "steps", "valid_loss", "validations" */
+};
+
 /* end.json: how a start ended. */
 struct lf_end {
     const char *state, *cls, *reason; /* "done", "stopped", "failed" or "cancelled"; "class" */
@@ -154,6 +162,10 @@ static inline int64_t lf_done_ended_at(const struct lf_done *d)
 /* What the manifest of an output says of that; *out is NULL where it says nothing. Owned. */
 int lf_output_ended(struct lf_cut_short **out, const struct lf_output *o, lf_err *err);
 void lf_cut_short_free(struct lf_cut_short *c);
+/* In words how a result ended before its length, by request, its hours or its patience, as an
+ * output or all of its outputs say. Returns buf; NULL: it did not, or d is NULL. */
+const char *lf_output_short_text(char *buf, size_t cap, const struct lf_output *o);
+const char *lf_done_short_text(char *buf, size_t cap, const struct lf_done *d);
 int lf_done_load(struct lf_done **out, const char *start_dir, lf_err *err);
 /* The commit of start d->epoch, under the next number of the log; LF_EEXIST when that is taken. */
 int lf_done_publish(const char *stage_dir, const struct lf_done *d, lf_err *err);

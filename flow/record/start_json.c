@@ -168,6 +168,51 @@ int lf_output_ended(struct lf_cut_short **out, const struct lf_output *o, lf_err
     return rc;
 }
 
+static const struct lf_fields impatient_fields =
+    LF_FIELDS(struct lf_impatient, LF_MEMBERS(struct lf_impatient, at, of, stale, best_step, unit,
+                                              metric, measurements));
+
+/* "patience: no better valid_loss for 3 validations, ended at 12 of 60 (best at step 6)" */
+static const char *impatient_text(char *buf, size_t cap, const struct lf_output *o)
+{
+    struct lf_impatient e = {.at = 0};
+    char at[32], of[32];
+    json_t *said = json_object_get(o->meta, "out_of_patience");
+    if (!json_is_object(said) || lf_fields_read(&e, &impatient_fields, said, o->name, NULL) < 0)
+        return NULL;
+    const bool rounds = e.unit != NULL && strcmp(e.unit, "rounds") == 0,
+               whole = e.at > 0 && e.metric != NULL && e.measurements != NULL;
+    if (whole)
+        snprintf(buf, cap, "patience: no better %.40s for %lld %.20s, ended at %s%s of %s",
+                 e.metric, (long long)e.stale, e.measurements, rounds ? "round " : "",
+                 with_commas(at, e.at), with_commas(of, e.of));
+    const size_t n = whole ? strlen(buf) : 0;
+    if (whole && e.best_step > 0)
+        snprintf(buf + n, cap - n, " (best at step %s)", with_commas(at, e.best_step));
+    lf_fields_fini(&e, &impatient_fields);
+    return whole ? buf : NULL;
+}
+
+const char *lf_output_short_text(char *buf, size_t cap, const struct lf_output *o)
+{
+    struct lf_cut_short *c = NULL;
+    const bool cut = lf_output_ended(&c, o, NULL) == 0 && c != NULL;
+    if (cut)
+        lf_cut_short_text(buf, cap, c);
+    lf_cut_short_free(c);
+    return cut ? buf : impatient_text(buf, cap, o);
+}
+
+const char *lf_done_short_text(char *buf, size_t cap, const struct lf_done *d)
+{
+    const char *text = NULL;
+    if (d != NULL && d->ended != NULL)
+        return lf_cut_short_text(buf, cap, d->ended);
+    for (size_t i = 0; text == NULL && d != NULL && i < d->n_outputs; i++)
+        text = impatient_text(buf, cap, &d->outputs[i]);
+    return text;
+}
+
 static const struct lf_fields end_fields = LF_FIELDS(
     struct lf_end, LF_FIELD_KIND("lf_end"), LF_MEMBERS(struct lf_end, state),
     {LF_FIELD_AS(struct lf_end, cls, "class")}, LF_MEMBERS(struct lf_end, reason, t_start, t_end),

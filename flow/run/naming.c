@@ -84,6 +84,28 @@ int lf_naming_id(char id[LF_ULID_SIZE], const lf_project *p, const char *short_n
     return rc;
 }
 
+/* The length of NAME in NAME-N, 0: the word has another form. */
+static size_t base_length(const char *word)
+{
+    const char *dash = strrchr(word, '-');
+    const bool number =
+        dash != NULL && dash[1] != '\0' && strspn(dash + 1, "0123456789") == strlen(dash + 1);
+    return number ? (size_t)(dash - word) : 0;
+}
+
+int lf_naming_looks(bool *out, const lf_project *p, const char *word, lf_err *err)
+{
+    const size_t n = base_length(word);
+    lf_texts names;
+    *out = false;
+    int rc = n > 0 ? lf_naming_list(&names, p, err) : 0;
+    for (size_t i = 0; rc == 0 && n > 0 && i < names.n && !*out; i++)
+        *out = base_length(names.v[i]) == n && strncmp(names.v[i], word, n) == 0;
+    if (rc == 0 && n > 0)
+        lf_texts_fini(&names);
+    return rc;
+}
+
 static int highest(int *out, const lf_project *p, const char *pipeline, lf_err *err)
 {
     lf_texts names;

@@ -23,6 +23,9 @@ void lf_naming_drop(const lf_project *p, const char *short_name);
 int lf_naming_id(char id[LF_ULID_SIZE], const lf_project *p, const char *short_name, lf_err *err);
 /* All short names, also of runs that are gone, in no order. */
 int lf_naming_list(lf_texts *out, const lf_project *p, lf_err *err);
+/* Has a word the form of a short name of a pipeline that has run in this project: is it the name of
+ * a run, or of one to come? */
+int lf_naming_looks(bool *out, const lf_project *p, const char *word, lf_err *err);
 /* N of NAME-N when the short name is one of this pipeline's, 0 otherwise. */
 int lf_naming_number(const char *short_name, const char *pipeline);
 

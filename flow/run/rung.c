@@ -115,21 +115,35 @@ static size_t in_play(int *rung, const struct ladder *l, const char *stage)
     return n;
 }
 
+/* ", stopped at step 7" of a stage that made more steps before it heard that it was to stop; else
+ * "". */
+static const char *overshot(char buf[64], const lf_stage_view *s, int64_t step)
+{
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const int64_t at = last != NULL && last->end != NULL ? last->end->step : -1;
+    buf[0] = '\0';
+    if (at > step && step > 0)
+        snprintf(buf, 64, ", stopped at step %lld", (long long)at);
+    return buf;
+}
+
 static void apply_to(lf_stage_view *s, const struct ladder *l)
 {
+    char behind[64];
     int rung = 0;
     s->held = false;
     if (s->state == LF_STATE_DONE || s->state == LF_STATE_RUNNING)
         return;
     if (in_play(&rung, l, s->plan->name) == 0 && rung > 0) {
         s->state = LF_STATE_ENDED;
-        snprintf(s->reason, sizeof s->reason, "ended by rung %d (step %lld)", rung,
-                 (long long)step_of(l->sweep, rung));
+        const int64_t step = step_of(l->sweep, rung);
+        snprintf(s->reason, sizeof s->reason, "ended by rung %d (step %lld%s)", rung,
+                 (long long)step, overshot(behind, s, step));
     } else if (came_to(s, l->step)) {
         s->held = true;
         snprintf(s->reason, sizeof s->reason,
-                 "at rung %d (step %lld), waits for the other children", l->decided + 1,
-                 (long long)l->step);
+                 "at rung %d (step %lld%s), waits for the other children", l->decided + 1,
+                 (long long)l->step, overshot(behind, s, l->step));
     }
 }
 

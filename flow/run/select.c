@@ -12,75 +12,83 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "flow/plan/sweep.h"
 
 static const char *name_of(const lf_run_view *v, size_t i)
 {
     return v->stages[i].plan->name;
 }
 
-int lf_select_index(size_t *out, const lf_run_view *v, const char *name, lf_err *err)
+static int no_such(const lf_run_view *v, const char *name, lf_err *err)
 {
     const char *names[512];
     size_t n = 0;
-    size_t at = lf_names_find(&v->run.plan->names, name, "");
-    if (at < v->n) {
-        *out = at;
-        return 0;
-    }
     for (size_t i = 0; i < v->n && n < sizeof names / sizeof names[0]; i++)
         names[n++] = name_of(v, i);
     const char *near = lf_nearest(name, names, n);
-    return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in this run%s%s%s", name,
+    return lf_fail(err, LF_ENOENT, "there is no stage \"%s\" in this run%s%s%s", name,
                    near != NULL ? "; did you mean " : "", near != NULL ? near : "",
                    near != NULL ? "?" : "");
 }
 
-void lf_select_after(bool *out, const lf_run_view *v, size_t from)
+int lf_select_named(bool *out, const lf_run_view *v, const char *name, lf_err *err)
 {
-    for (size_t i = from + 1; i < v->n; i++)
-        for (size_t k = 0; k < v->stages[i].n_deps; k++) {
-            size_t d = v->stages[i].deps[k];
-            out[i] = out[i] || d == from || (d > from && out[d]);
-        }
+    bool any = false;
+    for (size_t i = 0; i < v->n; i++)
+        if (lf_sweep_named(name_of(v, i), name))
+            out[i] = any = true;
+    return any ? 0 : no_such(v, name, err);
 }
 
-static void select_needs(bool *out, const lf_run_view *v, size_t until)
+int lf_select_after(bool *out, const lf_run_view *v, const char *name, lf_err *err)
 {
-    out[until] = true;
-    for (size_t i = until + 1; i-- > 0;)
+    bool *from = lf_calloc(v->n + 1, sizeof *from, err);
+    int rc = from == NULL ? LF_ENOMEM : lf_select_named(from, v, name, err);
+    for (size_t i = 0; rc == 0 && i < v->n; i++)
+        for (size_t k = 0; k < v->stages[i].n_deps && !lf_sweep_named(name_of(v, i), name); k++)
+            if (from[v->stages[i].deps[k]])
+                out[i] = from[i] = true;
+    free(from);
+    return rc;
+}
+
+/* Mark what a name stands for and everything that it needs. */
+static int select_needs(bool *out, const lf_run_view *v, const char *name, lf_err *err)
+{
+    int rc = lf_select_named(out, v, name, err);
+    for (size_t i = v->n; rc == 0 && i-- > 0;)
         for (size_t k = 0; out[i] && k < v->stages[i].n_deps; k++)
             out[v->stages[i].deps[k]] = true;
+    return rc;
 }
 
 void lf_select_force(lf_run_view *v, const lf_select *s)
 {
     for (size_t i = 0; i < v->n; i++) {
-        v->stages[i].forced = s->until != NULL && strcmp(s->until, name_of(v, i)) == 0;
+        v->stages[i].forced = s->until != NULL && lf_sweep_named(name_of(v, i), s->until);
         for (size_t k = 0; k < s->n_only; k++)
-            v->stages[i].forced = v->stages[i].forced || strcmp(s->only[k], name_of(v, i)) == 0;
+            v->stages[i].forced = v->stages[i].forced || lf_sweep_named(name_of(v, i), s->only[k]);
     }
 }
 
 int lf_select_stages(bool *out, const lf_run_view *v, const lf_select *s, lf_err *err)
 {
-    size_t at = 0;
     int rc = 0;
-    bool *after = lf_calloc(v->n + 1, sizeof *after, err);
-    if (after == NULL)
+    bool *these = lf_calloc(v->n + 1, sizeof *these, err);
+    if (these == NULL)
         return LF_ENOMEM;
     for (size_t i = 0; i < v->n; i++)
         out[i] = s->n_only == 0 && s->until == NULL;
+    if (s->until != NULL)
+        rc = select_needs(out, v, s->until, err);
     for (size_t i = 0; rc == 0 && i < s->n_only; i++)
-        if ((rc = lf_select_index(&at, v, s->only[i], err)) == 0)
-            out[at] = true;
-    if (rc == 0 && s->until != NULL && (rc = lf_select_index(&at, v, s->until, err)) == 0)
-        select_needs(out, v, at);
-    if (rc == 0 && s->from != NULL && (rc = lf_select_index(&at, v, s->from, err)) == 0) {
-        after[at] = true;
-        lf_select_after(after, v, at);
-        for (size_t i = 0; i < v->n; i++)
-            out[i] = out[i] && after[i];
-    }
-    free(after);
+        rc = lf_select_named(out, v, s->only[i], err);
+    if (rc == 0 && s->from != NULL)
+        rc = lf_select_named(these, v, s->from, err);
+    if (rc == 0 && s->from != NULL)
+        rc = lf_select_after(these, v, s->from, err);
+    for (size_t i = 0; rc == 0 && s->from != NULL && i < v->n; i++)
+        out[i] = out[i] && these[i];
+    free(these);
     return rc;
 }

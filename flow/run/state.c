@@ -20,6 +20,7 @@
 #include "engine/base/str.h"
 #include "flow/plan/settle.h"
 #include "flow/plan/spec.h"
+#include "flow/plan/sweep.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
 #include "flow/run/rung.h"
@@ -259,6 +260,19 @@ static int adopted_result(lf_stage_view *s, const lf_run *run, lf_err *err)
     return rc;
 }
 
+/* Where a result comes from, and why it is shorter than its settings say. */
+static void tell_result(lf_stage_view *s)
+{
+    char text[200];
+    const char *end = lf_done_short_text(text, sizeof text, s->result_done);
+    if (s->result == NULL)
+        snprintf(s->reason, sizeof s->reason, "result of run %.26s%s%s", s->plan->adopted.run,
+                 end != NULL ? "; " : "", end != NULL ? end : "");
+    else
+        snprintf(s->reason, sizeof s->reason, "%s", end != NULL ? end : "");
+    lf_text_clean(s->reason);
+}
+
 int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err)
 {
     for (size_t i = s->n_incs; i-- > 0 && s->result == NULL;)
@@ -286,10 +300,8 @@ int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err)
     s->state = rc == 0 ? LF_STATE_DONE : LF_STATE_PURGED;
     snprintf(s->reason, sizeof s->reason, "%.390s", rc == 0 ? "" : e.text);
     lf_text_clean(s->reason);
-    if (rc == 0 && s->result == NULL)
-        snprintf(s->reason, sizeof s->reason, "result of run %.26s", ad->run);
-    else if (rc == 0 && s->result_done->ended != NULL)
-        lf_cut_short_text(s->reason, sizeof s->reason, s->result_done->ended);
+    if (rc == 0)
+        tell_result(s);
     return rc == 0 ? 1 : 0;
 }
 
@@ -800,6 +812,14 @@ lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name)
 {
     size_t i = lf_names_find(&v->run.plan->names, name, "");
     return i < v->n ? &v->stages[i] : NULL;
+}
+
+bool lf_view_names(const lf_run_view *v, const char *word)
+{
+    bool any = false;
+    for (size_t i = 0; i < v->n && !any; i++)
+        any = lf_sweep_named(v->stages[i].plan->name, word);
+    return any;
 }
 
 int lf_view_no_stage(const lf_run_view *v, const char *name, lf_err *err)

@@ -101,6 +101,8 @@ const struct lf_attempt_rec *lf_attempt_newest(const lf_stage_view *s);
 /* Is the newest attempt one of a batch scheduler? */
 bool lf_attempt_is_batch(const lf_stage_view *s);
 lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name);
+/* Does a word name a stage of it, or those of a sweep's children (lf_sweep_named)? */
+bool lf_view_names(const lf_run_view *v, const char *word);
 /* LF_ENOENT: it has no such stage; says which it has. */
 int lf_view_no_stage(const lf_run_view *v, const char *name, lf_err *err);
 /* Set `needed` of every stage from the present states. A purged stage is made again only when a

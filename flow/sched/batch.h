@@ -90,7 +90,8 @@ typedef struct lf_batch_cancel {
  * stand; LF_EBUSY: still there. */
 int lf_batch_cancel_jobs(const lf_batch_cancel *c, const lf_run *run, lf_err *err);
 
-/* Follow until no job of the run is left; *code as for run: 0 done, 1 failed, 75 stopped. */
+/* Follow until no job of the run is left; *code as for run: 0 done, 1 failed, 75 stopped. Rungs of
+ * a sweep are decided on the way, and what goes on is submitted. */
 int lf_batch_wait(const lf_batch *b, const lf_run *run, int *code, lf_err *err);
 
 #endif

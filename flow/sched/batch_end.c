@@ -15,6 +15,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
+#include "flow/run/rung.h"
 #include "flow/sched/batch_priv.h"
 #include "flow/sched/drive.h"
 #include "flow/sched/talk.h"
@@ -167,8 +168,13 @@ static void tell_changes(const lf_batch *b, const lf_run_view *v, int *before)
     }
 }
 
-/* One look; *left: jobs are still to come. */
-static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *left, int *code,
+struct seen {
+    bool left; /* jobs are still to come */
+    bool held; /* a child of a sweep waits for the decision of its rung */
+    int code;
+};
+
+static int look_once(const lf_batch *b, const lf_run *run, int *before, struct seen *seen,
                      lf_err *err)
 {
     lf_run_view v;
@@ -179,15 +185,21 @@ static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *le
     rc = selected == NULL ? LF_ENOMEM : lf_select_stages(selected, &v, &b->select, err);
     if (rc == 0)
         rc = lf_sched_overlay(&v, false, err);
-    *left = false;
-    for (size_t i = 0; rc == 0 && i < v.n; i++)
-        *left =
-            *left || (selected[i] && (v.stages[i].live || v.stages[i].state == LF_STATE_RUNNING));
+    if (rc == 0) /* the scheduler may know of ends, which are what a rung waits for */
+        rc = lf_rung_apply(&v, err);
+    seen->left = seen->held = false;
+    for (size_t i = 0; rc == 0 && i < v.n; i++) {
+        const lf_stage_view *s = &v.stages[i];
+        if (!selected[i] || s->state == LF_STATE_ENDED) /* its scheduler is not asked any more */
+            continue;
+        seen->left = seen->left || s->live || s->state == LF_STATE_RUNNING;
+        seen->held = seen->held || s->held;
+    }
     if (rc == 0) {
         tell_changes(b, &v, before);
         if (b->look != NULL)
             b->look(b->user, &v, selected);
-        *code = code_of(&v, selected);
+        seen->code = code_of(&v, selected);
     }
     free(selected);
     lf_view_fini(&v);
@@ -200,32 +212,73 @@ static void on_interrupt(int sig)
     (void)sig, interrupted = 1;
 }
 
+/* Nothing runs, and children wait at a rung: it is decided, and those that go on are submitted, as
+ * tick does. *on: something came of it, or somebody else is at it. 1: the run was cancelled. */
+static int climb(const lf_batch *b, const lf_run *run, bool *on, lf_err *err)
+{
+    lf_batch next = *b;
+    lf_batch_result r;
+    lf_err e = LF_ERR_INIT;
+    char cancel[PATH_MAX];
+    *on = false;
+    int rc = lf_path_set(cancel, err, "%s/" LF_RUN_CANCEL, run->dir);
+    if (rc < 0 || lf_io_exists(cancel))
+        return rc < 0 ? rc : 1;
+    next.automatic = true;
+    next.accepted = NULL;
+    next.fresh = false; /* what was begun anew goes on */
+    rc = lf_batch_run(&next, run, &r, &e);
+    if (rc < 0 && rc != LF_EBUSY && rc != LF_ECOMM)
+        return lf_fail(err, rc, "%s", e.text);
+    *on = rc < 0 || r.submitted + r.adopted + r.kept > 0;
+    return 0;
+}
+
+static void pause_for(double s)
+{
+    const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    nanosleep(&ts, NULL);
+}
+
+#define FRUITLESS_MOST 30 /* the queue may be known from a look that is a minute old */
+
+static int follow(const lf_batch *b, const lf_run *run, int *before, struct seen *seen, lf_err *err)
+{
+    const double poll = (double)run->plan->site.poll_s.v;
+    const double pause = poll < 1    ? 0.2
+                         : poll > 10 ? 10
+                                     : poll; /* records of the run are seen sooner than the queue */
+    int rc = look_once(b, run, before, seen, err), fruitless = 0;
+    while (rc == 0 && (seen->left || seen->held) && !interrupted) {
+        bool on = seen->left;
+        if (!on)
+            rc = climb(b, run, &on, err);
+        fruitless = on ? 0 : fruitless + 1;
+        if (fruitless > FRUITLESS_MOST)
+            break;
+        if (rc == 0)
+            pause_for(pause);
+        if (rc == 0 && !interrupted)
+            rc = look_once(b, run, before, seen, err);
+    }
+    return rc < 0 ? rc : 0;
+}
+
 int lf_batch_wait(const lf_batch *b, const lf_run *run, int *code, lf_err *err)
 {
     struct sigaction sa = {.sa_handler = on_interrupt}, old;
+    struct seen seen = {.code = *code};
     int *before = lf_calloc(run->plan->stages.n + 1, sizeof *before, err);
     if (before == NULL)
         return LF_ENOMEM;
-    double poll = (double)run->plan->site.poll_s.v;
-    double pause = poll < 1    ? 0.2
-                   : poll > 10 ? 10
-                               : poll; /* records of the run are seen sooner than the queue */
-    bool left = true;
     interrupted = 0;
     sigaction(SIGINT, &sa, &old);
-    int rc = 0;
-    while (rc == 0 && left && !interrupted) {
-        rc = look_once(b, run, before, &left, code, err);
-        if (rc == 0 && left && !interrupted) {
-            struct timespec ts = {(time_t)pause, (long)((pause - (double)(time_t)pause) * 1e9)};
-            nanosleep(&ts, NULL);
-        }
-    }
+    int rc = follow(b, run, before, &seen, err);
     if (b->look != NULL)
         b->look(b->user, NULL, NULL);
     sigaction(SIGINT, &old, NULL);
     free(before);
-    if (rc == 0 && interrupted)
-        *code = 75;
+    if (rc == 0)
+        *code = interrupted ? 75 : seen.code;
     return rc;
 }

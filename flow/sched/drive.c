@@ -233,9 +233,10 @@ static void tell_end(struct driver *dr, size_t i)
                  end->n_warnings == 1 ? "" : "s");
     if (s->state == LF_STATE_DONE) {
         talk_on(dr, i);
-        const bool early = s->result_done != NULL && s->result_done->ended != NULL;
+        char how[200];
+        const bool early = lf_done_short_text(how, sizeof how, s->result_done) != NULL;
         snprintf(head, sizeof head, "%s: done in %s%s%s%s", name_of(s), took, warned,
-                 early ? ", " : "", early ? s->reason : "");
+                 early ? ", " : "", early ? how : "");
         if (dr->d->say != NULL)
             lf_talk_done(s, head, dr->d->say, dr->d->user);
         tell_warnings(dr, i, end);

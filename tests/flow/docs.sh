@@ -80,6 +80,10 @@ t loong-flow run --set second.fac
 t loong-flow resume demo-1 --accept fac
 t loong-flow init p
 t loong-flow status --state pu
+t loong-flow help fact
+t loong-flow finish s
+t loong-flow rerun last s
+t loong-flow sweep demo-2
 t loong-flow run pipe
 t loong-flow status nothing
 t loong-flow nothing ""
@@ -106,6 +110,10 @@ second.factor=
 factor
 pretrain
 purged
+factor
+second
+second
+demo-2
 pipeline.ini
 
 

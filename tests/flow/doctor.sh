@@ -25,7 +25,19 @@ is $? 0 "doctor --data examines a data set"
 like out 'mojibake: 1 rows' "and says what it found"
 LF_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --data odd.jsonl --json >out 2>err
 like out '"rows": 1' "as JSON too"
-rm odd.jsonl
+for data in '' '{"text":\n' '{"nothing":"of use"}\n' '{"text":"one row"}\n{"nothing":1}\n'; do
+    printf "$data" >odd.jsonl
+    LF_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --data odd.jsonl >out 2>err
+    echo "$? $(sed -n 's/.*error: //p' err)"
+done >codes
+is "$(cut -d' ' -f1 codes | tr '\n' ' ')" "1 1 1 0 " "nothing, or no row that can be used, is a failure; one good row is none"
+like codes '^1 the data has no rows$' "which says so"
+like codes 'no row of the data can be used; the first trouble: the columns \(nothing\)' "and says what came first"
+printf 'PAR1xxxxPAR1' >broken.parquet
+LF_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --data broken.parquet --json >out 2>err
+is $? 1 "as is a file that cannot be read"
+like out '"unreadable": \[' "after its report"
+rm odd.jsonl broken.parquet
 if [ -e "$LF_BUILDDIR/tests/libcuemu.so" ]; then
     LF_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so "$LF" doctor --scheduler local >gpus 2>&1
     grep -q 'CUDA driver 13.0 shows 2 GPUs; this build carries' gpus &&
@@ -218,4 +230,4 @@ finds ok scheduler 'ended jobs stay known for 300 s' "Torque"
 rm server
 runs 1 "$LF" doctor --scheduler torque
 finds fail scheduler 'qstat -B -f' "a server that is out of reach"
-finish_min 79 # root, sanitizers and a machine without /dev/shm have fewer
+finish_min 84 # root, sanitizers and a machine without /dev/shm have fewer

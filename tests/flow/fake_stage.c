@@ -78,6 +78,12 @@ static int add_big(lf_artifact *a, const char *dir, int64_t bytes, lf_err *err)
 /* How the count ended early, as a training stage says it in the manifest. */
 static int tell_end(lf_artifact *a, const struct work *w)
 {
+    if (w->step < w->steps && w->step == lf_optset_int(w->o, "patience_at"))
+        return json_object_set_new(
+            a->meta, "out_of_patience",
+            json_pack("{s:I,s:I,s:s,s:s,s:s,s:i,s:I}", "at", (json_int_t)w->step, "of",
+                      (json_int_t)w->steps, "unit", "steps", "metric", "valid_loss", "measurements",
+                      "validations", "stale", 2, "best_step", (json_int_t)w->step - 2));
     return w->step < w->steps &&
            json_object_set_new(a->meta, "ended",
                                json_pack("{s:I,s:I,s:I,s:s,s:s}", "ended_at_step",
@@ -241,7 +247,7 @@ static int count_up(struct work *w, lf_err *err)
                     lf_stop_reason());
             return 75;
         }
-        if (w->step > 0 && asked_to_end())
+        if (w->step > 0 && (asked_to_end() || w->step == lf_optset_int(w->o, "patience_at")))
             break;
         if (fail_at > 0 && w->step + 1 == fail_at)
             return fail_now(w);

@@ -26,8 +26,13 @@ runs 2 "$LF" finish
 like err 'name the stage' "without a name: what to say"
 runs 2 "$LF" finish last
 like err 'kind join.*for stages that train: work' "a stage that does not train is refused"
-runs 2 "$LF" finish frist
-like err 'did you mean' "an unknown one too"
+runs 8 "$LF" finish frist
+like err 'did you mean' "an unknown one too, as by every command that names a stage"
+for words in "logs frist" "show latest frist" "metrics latest/frist" "rerun frist" "explain frist" "cancel --stage frist" "cancel --after frist" \
+    "run --only frist" "run --until frist" "run --from frist" "run --force frist" "resume --only frist" "submit --until frist"; do
+    # shellcheck disable=SC2086
+    runs 8 "$LF" $words
+done
 runs 2 "$LF" finish first
 like err 'first is done already' "one that is done has nothing to end"
 frozen=$(spec second)
@@ -80,6 +85,19 @@ cmp -s js before; ok $? "and after it was rebuilt"
 runs 0 "$LF" lineage "$(stage_dir second)/out/result"
 like out 'first/1.1/out/result, ended at 7 of 30' "lineage names the step"
 
+# --- by its own patience: the result of its settings, which anybody takes ---
+runs 0 "$LF" run --new --set first.patience_at=5
+said='patience: no better valid_loss for 2 validations, ended at 5 of 30 \(best at step 3\)'
+like out "first: done .*$said" "the run says that patience ended a stage, and where"
+for words in status "show first" "metrics first" "lineage $(stage_dir first)/out/result"; do
+    # shellcheck disable=SC2086
+    "$LF" $words >out 2>err
+    like out "$said" "${words%% *} says it"
+done
+runs 0 "$LF" run --set first.patience_at=5 --set second.factor=3
+runs 0 "$LF" status
+like out "first .*result of run .*; $said" "and of a run that took it over"
+
 # --- nobody takes it over ---
 top=$PWD
 mkdir alone
@@ -121,6 +139,37 @@ rm -r "$(stage_dir first)/out/result" "$(stage_dir second)/out/result"
 runs 0 "$LF" resume --only first --only second
 like "$(stage_dir first)/log" 'step 30 of 30' "one that was lost is made again to its end"
 is "$(spec second)" "$frozen" "and its reader is what it was before"
+
+# --- withdrawn before the stage has found it ---
+begin run --new
+runs 2 "$LF" finish first --undo
+like err 'is not asked to end early' "nothing to withdraw"
+kill -INT $p
+ends 75 "a run that is stopped"
+let_go
+runs 0 "$LF" finish first
+runs 2 "$LF" finish first --undo --decay
+runs 0 "$LF" finish first --undo
+like out 'first: the request to end early is withdrawn$' "one that is stopped has not found it"
+runs 0 "$LF" status
+unlike out 'asked to end early' "status does not say it any more"
+runs 0 "$LF" finish first
+runs 0 "$LF" finish first --undo --json
+runs 0 "$LF" resume
+like "$(stage_dir first)/log" 'step 30 of 30' "it trains to its end"
+is "$(result last joined) $(spec second)" "$whole $frozen" "with the results and ids of a run that was not asked"
+runs 2 "$LF" finish first --undo
+like err 'is done already' "one that is done keeps what it has"
+begin run --new
+stage=$(pid_in "$(stage_dir first)/stage.json")
+kill -STOP "$stage"
+runs 0 "$LF" finish first
+runs 0 "$LF" finish first --undo
+like out 'withdrawn; a stage that runs' "of one that runs nobody knows whether it has"
+kill -CONT "$stage"
+let_go
+ends 0 "this one had not"
+like "$(stage_dir first)/log" 'step 30 of 30' "and trains to its end"
 
 # --- killed between the request and the end ---
 begin run --new
@@ -172,4 +221,4 @@ ok $? "the links behind have ended"
 is "$(ls -d loong-data/*/runs/*/first/1.* | wc -l | tr -d ' ')" 1 "without a start"
 runs 0 "$LF" submit
 like out 'nothing to do|0 submitted' "a second submit does nothing"
-finish 88
+finish 131

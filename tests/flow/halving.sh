@@ -82,6 +82,20 @@ runs 0 "$LF" run --new
 is "$(rung 1)" "3:true 4:true 1:false 2:false" "half of them goes on: those that have a value"
 is "$(state train@1) $(state train@2) $(state train@3) $(state train@4)" "ended ended done done" "a child that failed has ended at its rung"
 
+# --- a stage that hears of the rung some steps behind it ---
+head_of 6
+cat >>pipeline.ini <<'END'
+[sweep]
+train.factor = 1, 1.9
+metric = train.score min
+method = halving
+rungs = 2
+END
+runs 0 "$LF" run --new
+like out 'train@1: pending.*at rung 1 \(step 2, stopped at step 3\)' "is told where it stopped"
+runs 0 "$LF" status
+like out 'train@1 .*ended by rung 1 \(step 2, stopped at step 3\)' "also when the rung has ended it"
+
 # --- mistakes ---
 for bad in 's/^rungs.*/rungs = 3, 2/|steps that rise' 's/^rungs.*//|needs rungs' 's/^metric.*//|needs metric' 's/^method.*/keep = 1/|between 0 and 1' \
     's/^method.*/method = grid/|is for method = halving' 's/^train.factor.*/last.note = a, b/|share a stage'; do
@@ -131,4 +145,4 @@ sed -i 's/^train.factor.*/train.factor = 1.05, 1.9, 2.1, 2.9/' pipeline.ini
 let_go
 runs 0 "$LF" resume --restart
 is "$(state train@1) $(state train@2) $(state train@3) $(state train@4)" "done done ended ended" "what was decided of others says nothing of it"
-finish 36
+finish 40

@@ -104,6 +104,12 @@ runs 8 "$LF" lineage --forward nosuch
 like o 'runs/' "artifacts have named formats"
 runs 8 "$LF" artifacts "$r6" --stage nosuch
 
+# A run that is done has nothing to cancel, and nothing is written.
+runs 0 "$LF" cancel "$r6"
+like out 'nothing of it runs any more' "cancel of a run that is done"
+[ ! -e "$(echo loong-data/*/runs/"$r6")/driver.cancel" ]
+ok $? "writes nothing"
+
 # What others may read
 is "$(stat -c %a .loong)" 700 "share = none: .loong is mine"
 is "$(stat -c %a .loong/ledger.db)" 600 "and the ledger"
@@ -122,8 +128,9 @@ if [ "$(id -u)" -ne 0 ]; then
     "$LF" artifacts >o 2>e; ok $? "and the artifacts" "$(cat e)"
     like e 'not up to date' "as far as the ledger knows"
     runs 1 "$LF" note "$r6" "not allowed"
+    runs 0 "$LF" cancel "$r6"
     chmod -R u+w .loong loong-data
 else
     skip "who may only read sees the state" "root may write everything"
 fi
-finish_min 71 # three more when not root
+finish_min 74 # four more when not root

@@ -67,7 +67,7 @@ for words in "run --dry-run" "run -n" "submit --dry-run"; do
 done
 runs 0 "$LF" run -n --only second
 is "$(grep -E '^  (run|-) ' out | awk '{ print $1, $2 }' | tr '\n' ' ')" "- first run second - last " "--dry-run knows --only"
-runs 2 "$LF" run -n --only secund
+runs 8 "$LF" run -n --only secund
 like err 'no stage "secund".*did you mean second' "and what is misspelled"
 runs 0 "$LF" run
 one=$(run_id)
@@ -86,7 +86,7 @@ is "$(state last)" pending "rerun of a part: the rest waits"
 runs 0 "$LF" resume --quiet
 is "$(tries first) $(tries second) $(tries last)" "0 0 1" "and is made by resume, not taken over"
 said "rerun of nothing" 2 'which stage' 'rerun' 'STAGE' "$LF" rerun
-said "rerun of a stage that is misspelled" 2 'no stage "frist"' 'in the pipeline' 'did you mean first' "$LF" rerun frist
+said "rerun of a stage that is misspelled" 8 'no stage "frist"' 'in the pipeline' 'did you mean first' "$LF" rerun frist
 said "--new with --force" 2 'makes all again' '--new' 'leave --force out' "$LF" run --new --force last
 
 # ---- a stage by its plain name

@@ -43,6 +43,15 @@ like err 'there is no run "my_demo-33".*did you mean my_demo-' "a wrong number n
 runs 8 "$LF" gc --keep nosuch
 like err '^loong-flow gc: --keep: there is no run "nosuch"' "gc keeps nothing silently"
 runs 2 "$LF" tag my_demo-1 latest
+for tag in my_demo-3 my_demo-33; do
+    runs 2 "$LF" tag my_demo-1 $tag
+    like err "\"$tag\" is the short name of a run, or of one to come.*my_demo-N; take another tag" "a tag that looks like a run is refused"
+done
+for tag in other-3 my_demo-x my_demo; do
+    runs 0 "$LF" tag my_demo-1 $tag
+    runs 0 "$LF" tag my_demo-1 $tag --remove
+done
+runs 0 "$LF" tag my_demo-1 my_demo-3 --remove
 runs 0 "$LF" tag my_demo-1 best
 runs 2 "$LF" status best
 like err '"best" fits several runs \(my_demo-[12], my_demo-[12]\)' "a tag of two runs names both"
@@ -68,4 +77,4 @@ is "$("$LF" status --all --columns label | sed -n 2p)" other-1 "another pipeline
 wait $a && wait $b
 ok $? "two runs at once"
 is "$("$LF" status --all --columns label | sed -n '2,3p' | sort | tr '\n' ' ')" "other-2 other-3 " "with two names"
-finish 43
+finish 54

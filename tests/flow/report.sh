@@ -193,4 +193,9 @@ for g in broad narrow; do
 dup=$(sed -n "/svg class=\"graph $g/,/<\/svg>/p" r.html | grep -o '<rect class="box[^>]*' | sed 's/.*x="\([0-9]*\)" y="\([0-9]*\)".*/\1 \2/' | sort | uniq -d | wc -l)
 is "$dup" 0 "no box covers another ($g)"
 done
-finish_min 79 # one fewer for each page without xmllint
+mkdir page
+runs 2 "$LF" report -o page
+like err 'page is a directory; name a file, such as page/report.html' "a directory is no place for a page"
+[ -z "$(ls -A page)" ]
+ok $? "and nothing was left in it"
+finish_min 82 # one fewer for each page without xmllint

@@ -195,6 +195,18 @@ runs 0 "$LF" tick
 is "$(tries second | grep -c '[12]')" 1 "tick twice is no more than once"
 runs 0 "$LF" cancel --now
 
+# --- the page of [pipeline] report ---
+runs 0 "$LF" submit --new --wait --set pipeline.report=waited.html
+like out "^report: $PWD/waited.html" "submit --wait writes the page when the run has ended"
+like waited.html "$(run_id)" "which is of this run"
+runs 0 "$LF" submit --new --set pipeline.report=ticked.html
+until_true 60 sh -c "$LF status | grep -q 'last .*done'"
+runs 0 "$LF" tick --quiet
+like ticked.html "$(run_id)" "tick writes it when the run is done"
+mv ticked.html once.html
+runs 0 "$LF" tick
+is "$(ls ticked.html 2>/dev/null)" "" "once"
+
 # --- names and values that want to be commands ---
 runs 2 "$LF" submit --new --set 'resources.partition=a;rm -rf /'
 runs 2 "$LF" submit --new --set 'resources.account=--wrap=evil'
@@ -210,4 +222,4 @@ cp pipeline.ini in.txt "d '\$(touch evil);%j"
 is $? 0 "a directory whose name wants to be a command"
 [ ! -e evil ] && [ ! -e "d '\$(touch evil);%j/evil" ]; ok $? "and is not"
 [ -e "$(echo d*/loong-data/*/runs/*/first)/boot.1.log" ]; ok $? "its log is where it belongs"
-finish 101
+finish 109

@@ -29,6 +29,7 @@ END
 children() { "$LF" plan --json "$@" | awk '/"settings": \{/ { on = 1; s = ""; next } on && /\}/ { print s; on = 0 }
     on { gsub(/^ *|,? *$/, ""); s = s (s == "" ? "" : " ") $0 }'; }
 starts() { ls -d "$run"/"$1"/[0-9]*.[0-9]* 2>/dev/null | wc -l; }
+starts_in() { ls -d loong-data/*/runs/"$(run_id)"/"$1"/[0-9]*.[0-9]* 2>/dev/null | wc -l; } # of the newest run
 count() { "$LF" status --columns name,state | awk -v n="$1" -v s="$2" '$1 ~ n && $2 == s' | wc -l; }
 is_n() { [ "$(count "$2" "$3")" -eq "$1" ]; } # is_n N NAMES STATE
 
@@ -101,6 +102,35 @@ done
 runs 0 "$LF" run --set train.factor=1,2,3,4
 is "$(grep -c ': started' out)" 6 "a sweep with one value more runs its three children only"
 
+# --- a name of the pipeline stands for the stages of all children ---
+runs 0 "$LF" metrics train --format csv --key score
+is "$(tail -n +2 out | cut -d, -f2 | uniq | wc -l)" 12 "metrics train: the curves of all of them"
+runs 0 "$LF" metrics latest/train@1 train@12 --format csv --key score
+is "$(tail -n +2 out | cut -d, -f2 | uniq | tr '\n' ' ')" "train@1 train@12 " "and of one, whose name begins another's"
+runs 0 "$LF" show last
+is "$(grep -c '^last@.*: done' out)" 12 "show last: all of them"
+runs 0 "$LF" logs train
+runs 0 "$LF" run --set train.factor=1,2,3,4 --only train --dry-run
+runs 0 "$LF" rerun train@1 train@2 --quiet
+is "$(count '^(train|last)@[12]$' 'done') $(starts_in train@1) $(starts_in train@3)" "4 1 0" "rerun makes those that it names"
+runs 0 "$LF" rerun train --quiet
+is "$(starts_in tokenize) $(starts_in train@1) $(starts_in train@9) $(starts_in last@9)" "0 1 1 1" "rerun train: all of them, and what needs them"
+runs 8 "$LF" rerun tran
+hold
+"$LF" run --new --quiet >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 20 is_n 2 '^train' running
+until_true 20 sh -c "[ -e $(stage_dir train@1)/out/ck-1 ] && [ -e $(stage_dir train@2)/out/ck-1 ]"
+runs 0 "$LF" finish train
+is "$(cut -d: -f1 out | tr '\n' ';') $(grep -c 'has not begun' err)" "train@1;train@2; 7" "finish train asks those that run, and tells the others"
+let_go
+wait $p
+is $? 0 "and the sweep goes on to its end"
+is "$("$LF" status | grep -c 'ended at 1 of')" 2 "two of nine are shorter"
+runs 2 "$LF" finish train
+like err 'no stage train@N has anything to end' "then there is none to ask"
+
 # --- a child that fails ---
 rm -rf .loong loong-data
 sed -i 's/^train.steps.*/train.fail_at = 0, 4/' pipeline.ini
@@ -150,4 +180,4 @@ is "$(awk '/<- best/ { print $1 }' out)" 1 "and is not the best"
 runs 0 "$LF" run --quiet --set train.factor=1.9 --set train.note=1 --set sweep.seeds= --set sweep.metric=train.score
 runs 2 "$LF" sweep
 like err 'is no sweep' "a run without axes"
-finish 86
+finish 105

@@ -109,11 +109,20 @@ rungs = 3
 max_parallel = 2
 END
 hold
-runs 75 "$LF" submit --new --wait
+runs 0 "$LF" submit --new
+fakeslurm wait 60
 is "$(count '^train' pending) $(count '^last' waiting)" "4 4" "all children stop at the rung and wait"
 runs 0 "$LF" tick
 like out '^rung 1 .step 3.: 4 children were compared' "tick decides"
 fakeslurm wait 60
 is "$(state train@1) $(state train@2) $(state train@3) $(state train@4)" "ended done done ended" "the better half has gone on to its end"
 is "$("$LF" ledger sql "select kept || ended from rung" | tail -1 | tr -d ' ')" "[2,3][4,1]" "the ledger knows"
-finish 32
+
+# --- who waits for the end decides on the way ---
+sed -i 's/^rungs.*/rungs = 3, 6/; s/^steps = 6/steps = 9/' pipeline.ini
+runs 0 "$LF" submit --new --wait
+like out '^rung 1 .step 3.: 4 children' "submit --wait decides the first rung"
+like out '^rung 2 .step 6.: 2 children' "and the second"
+is "$(state train@1) $(state train@2) $(state train@3) $(state train@4) $(count '^last' 'done')" "ended done ended ended 1" "and stays until the best one is done"
+is "$(grep -c 'submitted' out) $(ls -d loong-data/*/runs/"$(run_id)"/train@2/[0-9]*.[0-9]* | wc -l)" "16 3" "with one start from rung to rung"
+finish 37

@@ -62,6 +62,11 @@ best="--keep-best --patience 3"
 run best $best
 is "$rc $(kept best)" "0 $(expected best valid_loss lower)" "with patience too: step $(kept best)"
 is "$(last best)" "$(($(kept best) + 6))" "the run ends three validations later, of 60 steps"
+impatient() { tr -d ' \n' <"$dir/$1/out/checkpoint/manifest.json" | sed -n 's/.*"out_of_patience":{\([^}]*\)}.*/\1/p'; }
+is "$(impatient best | tr -d '"' | tr ',' '\n' | sort | tr '\n' ' ')" \
+    "at:$(last best) best_step:$(kept best) measurements:validations metric:valid_loss of:60 stale:3 unit:steps " \
+    "which the manifest says"
+is "$(impatient kept)" "" "and that of a run that came to its length does not"
 run best $best
 is $rc 0 "the same run again has nothing to do"
 killed bestkill best $best
@@ -156,6 +161,8 @@ run ppo --patience 2 --keep-best
 rounds=$(records ppo | tail -n 1 | sed 's/.*"round":\([0-9]*\).*/\1/')
 [ $rc -eq 0 ] && [ "$rounds" -lt 8 ] && [ "$(records ppo | sed 's/.*"round":\([0-9]*\).*/\1/' | uniq -c | awk '{ print $1 }' | sort -u)" = 4 ]
 ok $? "patience ends it behind a whole round, $rounds of 8"
+impatient ppo | grep -q '"metric":"score"' && impatient ppo | grep -q "\"at\":$rounds,"
+ok $? "as its manifest says"
 run ppo --patience 2 --keep-best
 is $rc 0 "the same run again has nothing to do"
 _k=ppokill
@@ -167,4 +174,4 @@ run ppolora --rounds 3 --keep-best --lora-rank 4
 [ $rc -eq 0 ] && "$tool" id "$dir/ppolora/out/best" >"$dir/stdout" 2>"$dir/err"
 ok $? "the best of an adapter"
 
-finish 34
+finish 37

@@ -50,6 +50,13 @@ for f in chats pairs; do
     [ "$(wc -l <"$dir/turns.jsonl")" -ge 3 ] && cmp -s "$dir/turns.jsonl" "$dir/turns.parquet"
     ok $? "the doctor sees the same turns in $f" "$(diff "$dir/turns.jsonl" "$dir/turns.parquet")"
 done
+for f in texts pairs prompts; do
+    for e in parquet jsonl; do
+        "$tokenize" --doctor "$rows/$f.$e" 2>"$dir/err" | grep -A1 '^columns that mean nothing' >"$dir/columns.$e"
+    done
+    cmp -s "$dir/columns.jsonl" "$dir/columns.parquet" && case $f in prompts) ! [ -s "$dir/columns.parquet" ] ;; *) grep -q '^  id (' "$dir/columns.parquet" ;; esac
+    ok $? "and the same columns that mean nothing in $f" "$(diff "$dir/columns.jsonl" "$dir/columns.parquet")"
+done
 both "pairs" pairs --tokenizer "$vocab" --shape preference --unmapped ignore --no-append-eos
 both "prompts with other columns" prompts --tokenizer "$vocab" --shape prompt --no-append-eos
 
@@ -113,4 +120,4 @@ refused "a.ipc.open_stream" "and its stream" --tokenizer "$vocab" "$rows/stream.
 head -c 20000 "$rows/texts.parquet" >"$dir/short.parquet"
 refused "does not end with PAR1" "a file that is cut short" --tokenizer "$vocab" "$dir/short.parquet"
 
-finish 34
+finish 37

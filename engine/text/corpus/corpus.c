@@ -583,6 +583,13 @@ size_t lf_corpus_at(const lf_corpus *c)
     return c->at;
 }
 
+const char *const *lf_corpus_passed(const lf_corpus *c, size_t *n, int64_t *rows)
+{
+    *n = 0;
+    *rows = c->pq ? lf_parquet_rows(c->pq) : 0;
+    return c->pq ? lf_parquet_passed(c->pq, n) : NULL;
+}
+
 /* The next row of a parquet file; 0: it has ended. */
 static int next_row(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {

@@ -97,6 +97,9 @@ typedef struct lf_corpus_record {
 /* Returns 1 with a record, 0 at the end, or a negative code. The message about a truncated or
  * corrupt file names file, member and position. */
 int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err);
+/* Of the parquet file that the last record is from: the names of columns that `columns` passes
+ * over, *n of them, and its rows; of another file none. Valid until the next call. */
+const char *const *lf_corpus_passed(const lf_corpus *c, size_t *n, int64_t *rows);
 int64_t lf_corpus_bytes_done(const lf_corpus *c); /* of the sources' bytes, consumed so far */
 
 /* Sets out to the text of a record, which may hold NULs and, for plain text, invalid UTF-8. where

@@ -57,6 +57,7 @@ struct doctor {
     size_t n_seg, cap_seg, cap_line;
     uint64_t *line;
     bool lf, crlf, ends_told; /* of the file being read */
+    uint64_t passed_of;       /* sources up to here: their columns that are not read were told */
 };
 
 /* ---- places ---- */
@@ -161,6 +162,20 @@ static int encode_row(struct doctor *d, const lf_row *row, bool *failed, lf_err 
 }
 
 /* The row's texts, and its token ids where it has them. */
+/* Columns of a parquet file that mean nothing are not read, so they are told of the file, once.
+ * Rows of prompts keep the others for their reward. */
+static void tell_passed(struct doctor *d, const lf_corpus_record *r, const lf_row *row)
+{
+    size_t n;
+    int64_t rows;
+    if (r->form != LF_RECORD_PACKED || r->source < d->passed_of)
+        return;
+    d->passed_of = r->source + 1;
+    const char *const *names = lf_corpus_passed(d->corpus, &n, &rows);
+    for (size_t i = 0; i < n && row->shape != LF_SHAPE_PROMPT; i++)
+        lf_docturns_passed(d->turns, names[i], rows);
+}
+
 static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *shape, bool *failed,
                     lf_err *err)
 {
@@ -186,6 +201,8 @@ static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *
         d->text.data[--d->text.len] = 0;
     for (size_t i = 0; i < row.n_ids && rc == 0; i++)
         rc = lf_ids_add(&d->ids, row.ids[i], err);
+    if (rc == 0)
+        tell_passed(d, r, &row);
     if (rc == 0 && (rc = lf_docturns_row(d->turns, &row, d->rows, err)) < 0)
         *failed = true;
     if (rc == 0)

@@ -232,6 +232,14 @@ static bool out_of_order(const lf_piece *prompt, const lf_piece *answer, lf_err 
     return odd;
 }
 
+void lf_docturns_passed(struct lf_docturns *d, const char *column, int64_t rows)
+{
+    json_t *seen = json_object_get(d->columns, column);
+    if (seen || json_object_size(d->columns) < COLUMNS)
+        json_object_set_new(d->columns, column,
+                            json_integer(json_integer_value(seen) + (json_int_t)rows));
+}
+
 static void seek_columns(struct lf_docturns *d, const lf_row *row)
 {
     const char *key;
@@ -243,9 +251,8 @@ static void seek_columns(struct lf_docturns *d, const lf_row *row)
         bool mine = row->shape == LF_SHAPE_PROMPT; /* which keeps the others for its reward */
         for (size_t i = 0; i < n && !mine; i++)
             mine = strcmp(key, lf_shape_column(d->o.shape, known[i])) == 0;
-        json_t *seen = json_object_get(d->columns, key);
-        if (!mine && (seen || json_object_size(d->columns) < COLUMNS))
-            json_object_set_new(d->columns, key, json_integer(json_integer_value(seen) + 1));
+        if (!mine)
+            lf_docturns_passed(d, key, 1);
     }
 }
 

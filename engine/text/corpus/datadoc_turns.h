@@ -9,8 +9,7 @@
  *   empty_turns       a turn, or a text of a pair, is white space only; a turn that is more than a
  *                     text (tool_calls) is not
  *   turn_order        roles in an order that no dialogue has (lf_chat_check_order)
- *   unknown_columns   columns that mean nothing to any shape, by name; JSON lines alone, since
- *                     parquet is not read there
+ *   unknown_columns   columns that mean nothing to any shape, by name
  *
  * Memory: 32 bytes for each prompt up to max_bytes; beyond that prompts are sampled by their hash
  * and their number is an estimate.
@@ -38,6 +37,8 @@ void lf_docturns_destroy(struct lf_docturns *d);
 /* Row number n, counted from 0. Rows of the shapes text and tokens count for unknown columns
  * alone. */
 int lf_docturns_row(struct lf_docturns *d, const lf_row *row, uint64_t n, lf_err *err);
+/* A column that was passed over unread in so many rows. */
+void lf_docturns_passed(struct lf_docturns *d, const char *column, int64_t rows);
 /* Adds the member "conversations" to the report, where there were such rows or unknown columns.
  * *odd is set when something is a fault.
  *

@@ -56,6 +56,8 @@ void lf_parquet_close(lf_parquet *p); /* NULL is fine */
  * only be closed. */
 int lf_parquet_next(lf_parquet *p, lf_buf *row, lf_err *err);
 
+/* The names of columns at the top that are passed over, *n of them; borrowed until close. */
+const char *const *lf_parquet_passed(const lf_parquet *p, size_t *n);
 int64_t lf_parquet_rows(const lf_parquet *p);       /* of the file */
 int64_t lf_parquet_bytes_done(const lf_parquet *p); /* of the file's bytes, read so far */
 

@@ -188,6 +188,8 @@ struct lf_parquet {
     struct lf_pq_node *root;
     struct lf_pq_leaf *leaf;
     size_t n_leaf;
+    const char **passed; /* names of columns that are not read; they belong to the arena */
+    size_t n_passed;
     lf_crc32 crc;
     /* where reading is */
     size_t next_group;

@@ -88,12 +88,19 @@ void lf_parquet_close(lf_parquet *p)
     if (p->fd >= 0)
         close(p->fd);
     free(p->leaf);
+    free(p->passed);
     free(p->foot);
     free(p->elem);
     free(p->group);
     lf_arena_destroy(p->arena);
     free(p->path);
     free(p);
+}
+
+const char *const *lf_parquet_passed(const lf_parquet *p, size_t *n)
+{
+    *n = p->n_passed;
+    return p->passed;
 }
 
 int64_t lf_parquet_rows(const lf_parquet *p)

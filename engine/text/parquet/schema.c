@@ -292,10 +292,14 @@ static int choose(lf_parquet *p, lf_err *err)
     size_t kept = 0;
     char list[500];
     list_columns(root, list, sizeof list);
+    if (!(p->passed = lf_calloc(root->n_child + 1, sizeof *p->passed, err)))
+        return LF_ENOMEM;
     for (size_t i = 0; i < root->n_child; i++) {
         const struct lf_pq_node *odd = NULL;
-        if (!wanted(p, root->child[i]->name))
+        if (!wanted(p, root->child[i]->name)) {
+            p->passed[p->n_passed++] = root->child[i]->name;
             continue;
+        }
         if ((odd = find_odd(root->child[i])))
             return lf_fail(err, LF_ENOTSUP,
                            "%s: column %.200s is %s, which a row of text has no place for; leave "
