@@ -72,15 +72,20 @@ runs 0 "$LF" plan --set 'first.prologue=export TOKENIZERS_PARALLELISM=false'
 # --- modes ---
 modes() { find loong-data/*/ -mindepth 1 "$@" | head -3; }
 is "$(modes -perm /077 ! -type l)" "" "share = none: nobody else has anything"
-group=$(id -gn)
 rm -rf .loong loong-data
 fakeslurm clear
-runs 0 "$LF" submit --set "pipeline.share=$group"
-fakeslurm wait 40
-is "$(states)" "done done done" "a shared run"
-is "$(modes -perm /027 ! -type l)" "" "share = GROUP: the group writes nothing, others have nothing"
-is "$(modes -type d ! -perm -2750)" "" "directories are 2750" "$(modes -type d ! -perm -2750 | xargs ls -ld | head -3)"
-is "$(modes -type f ! -perm -0440)" "" "files can be read by the group"
+if group=$(id -gn 2>/dev/null); then
+    runs 0 "$LF" submit --set "pipeline.share=$group"
+    fakeslurm wait 40
+    is "$(states)" "done done done" "a shared run"
+    is "$(modes -perm /027 ! -type l)" "" "share = GROUP: the group writes nothing, others have nothing"
+    is "$(modes -type d ! -perm -2750)" "" "directories are 2750" "$(modes -type d ! -perm -2750 | xargs ls -ld | head -3)"
+    is "$(modes -type f ! -perm -0440)" "" "files can be read by the group"
+else
+    "$LF" submit >o 2>&1
+    fakeslurm wait 40
+    skip_some 5 "group $group has no name"
+fi
 runs 2 "$LF" submit --new --set pipeline.share=no-such-group
 like err 'no such group' "a group that is not there"
 

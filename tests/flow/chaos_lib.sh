@@ -19,7 +19,27 @@ random() {
 series() { "$LF" metrics train --format csv --lines 0 --key loss | sed 1d; }
 newest() { ls "$rd/train" 2>/dev/null | sed -n 's/^epoch\.//p' | sort -n | tail -n 1; }
 start_dir() { ls -d "$rd/train/"[0-9]*".$(newest)" 2>/dev/null; }
+# committed: the newest record is the commit of the start before it.
+committed() { grep -q '"lf_done"' "$rd/train/epoch.$(newest)"; }
 alive() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; }
+# living: of the victims that it reads, those that are alive and of this test. Records keep the numbers of processes that have ended:
+# most of what is drawn would be dead, and a number may be another program's by now.
+living() {
+    while read -r p what; do
+        [ -r "/proc/$p/environ" ] || continue
+        cat "/proc/$p/cmdline" "/proc/$p/environ" 2>/dev/null | grep -aqF -e "$T" -e "${LF_SLURM_DIR:-$T}" && echo "$p $what"
+    done
+}
+living_proves() {
+    sh -c : & gone=$!
+    env -i sleep 1000 & stranger=$!
+    sleep 1000 & ours=$!
+    wait $gone
+    seen() { [ "$(printf '%s sleep\n' $gone $stranger $ours | living)" = "$ours sleep" ]; }
+    until_true 20 seen; ok $? "a process that ended and a stranger's are no victims"
+    kill $stranger $ours
+    wait $stranger $ours 2>/dev/null
+}
 # Victims that every backend has: ranks, what started them, the wrapper.
 common_victims() {
     d=$(start_dir)
@@ -47,6 +67,7 @@ lists_hold() {
 begun() { now=$(run_id) && [ -n "$now" ] && [ "$now" != "$before" ] && [ "$(state train)" != waiting ]; }
 chaos() {
     kills=0 runs_done=0 victims=
+    living_proves
     while [ $kills -lt "${LF_KILLS:-70}" ]; do
         before=$(run_id)
         begin_run
@@ -56,7 +77,7 @@ chaos() {
         until [ "$(state train)" = done ] || [ "$(date +%s)" -gt $end ]; do
             random 20
             sleep "$((R / 10)).$((R % 10))"
-            pick >picks 2>/dev/null
+            pick 2>/dev/null | living >picks
             m=$(wc -l <picks)
             [ "$m" -gt 0 ] || { take_up; continue; }
             random "$m"

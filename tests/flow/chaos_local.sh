@@ -27,4 +27,4 @@ series >series.ref
 is "$(wc -l <series.ref | tr -d ' ') $(echo "$id" | wc -w | tr -d ' ')" "400 2" "an undisturbed run to compare with"
 chaos
 wait
-finish_min 6 # four for each run that is killed
+finish_min 7 # four for each run that is killed

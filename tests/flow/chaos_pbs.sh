@@ -27,8 +27,8 @@ settle() {
     random 3
     sleep "$R"
     # A run that is done on disk needs no answer.
-    [ "$R" -ne 1 ] || ! take_up || [ -e "$(start_dir)/done.json" ] || ok 1 "resume says that it cannot ask" "$(tail -1 o.resume)"
+    [ "$R" -ne 1 ] || ! take_up || committed || ok 1 "resume says that it cannot ask" "$(tail -1 o.resume)"
     pbs_server_up || ok 1 "the server comes back"
 }
 chaos
-finish_min 6 # four for each run that is killed
+finish_min 8 # four for each run that is killed

@@ -12,7 +12,16 @@ is "$(wc -l <series.ref | tr -d ' ') $(echo "$id" | wc -w | tr -d ' ')" "400 2" 
 slurm_site
 pid_of() { cat "$LF_SLURM_DIR/run/$1.pid" 2>/dev/null; }
 begin_run() { "$LF" submit --new >o 2>&1; }
-take_up() { timeout 60 "$LF" resume >o.resume 2>&1; }
+# What an administrator does. A node that was called dead is down until told otherwise. A controller that died before it had saved
+# gives the numbers of its newest jobs again, which a node may remember: then the node is drained and the job held.
+administer() {
+    scontrol update nodename='n[0-5]' state=resume
+    for j in $(squeue -h -t pending -o '%i %r' | sed -n 's/ launch failed requeued held$//p'); do scontrol release "$j"; done
+} >/dev/null 2>&1
+take_up() {
+    administer
+    timeout 60 "$LF" resume >o.resume 2>&1
+}
 # Only while the stage runs; the controller more seldom, it takes its time to come back.
 pick() {
     d=$(start_dir)
@@ -38,7 +47,6 @@ settle() {
         sleep 5
         ;;
     esac
-    scontrol update nodename='n[0-5]' state=resume 2>/dev/null # a node that was called dead is down until told otherwise
 }
 chaos
-finish_min 6 # four for each run that is killed
+finish_min 7 # four for each run that is killed

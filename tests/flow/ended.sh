@@ -149,6 +149,10 @@ fakeslurm stop
 
 # --- with PBS ---
 . "$LF_SRCDIR/tests/flow/fakes/pbs/lib.sh"
+if [ -n "$(pbs_nameless)" ]; then
+    skip_some 11 "$(pbs_nameless)"
+    finish 61
+fi
 trap 'pbs_down >/dev/null 2>&1; cleanup' EXIT
 pbs_up openpbs kill_delay=10
 printf '[site]\nscheduler = pbs\npoll = 1s\ncommand_timeout = 20s\nsettle = 0s\n' >site.ini

@@ -40,6 +40,8 @@ runs 1 squeue -h -j 777
 like err 'Invalid job id specified' "squeue of one unknown id fails"
 runs 0 squeue -h -t all -j 777,1 -o '%i|%T'
 is "$(cat out)" "1|COMPLETED" "squeue of several leaves the unknown one out"
+for w in "$(squeue -h -t all -j 1 -o %u)" "$(id -u)" "x,$(id -u)" 9999999; do squeue -h -t all -u "$w" -o "$w %i"; done >out
+is "$(wc -l <out | tr -d ' ')" 3 "a user by name or number" "$(cat out)"
 runs 1 scontrol requeue 777
 runs 1 scontrol frobnicate
 runs 1 scancel --signal=NOSUCH 1
@@ -250,4 +252,4 @@ fakeslurm wait 300
 ok $? "nothing is left running"
 until_true 5 sh -c "! grep -q ctld slurm/state.json"
 is "$?$(grep -c . slurm/slurmctld.log)" 00 "and the controller is gone, without a word"
-finish 118
+finish 119

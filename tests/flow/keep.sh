@@ -114,14 +114,17 @@ ok $? "writes nothing"
 is "$(stat -c %a .loong)" 700 "share = none: .loong is mine"
 is "$(stat -c %a .loong/ledger.db)" 600 "and the ledger"
 is "$(stat -c %a .loong/ledger.db.pub)" 600 "and its copy"
-g=$(id -gn)
-runs 0 "$LF" run --new --set pipeline.share="$g"
-is "$(stat -c '%a %G' .loong)" "2750 $g" "share = GROUP: the group may read .loong"
-is "$(stat -c '%a %G' .loong/ledger.db)" "640 $g" "the ledger"
-is "$(stat -c '%a %G' .loong/ledger.db.pub)" "640 $g" "and its copy"
-is "$(stat -c '%a %G' loong-data/*/runs/"$(run_id)")" "2750 $g" "and the run"
-"$LF" run --new --set pipeline.share="$g" --set pipeline.data_dir=shared >o 2>&1
-is "$(stat -c '%a %G' shared shared/* shared/*/runs shared/*/runs/* | sort -u)" "2750 $g" "all the way down to it"
+if g=$(id -gn 2>/dev/null); then
+    runs 0 "$LF" run --new --set pipeline.share="$g"
+    is "$(stat -c '%a %G' .loong)" "2750 $g" "share = GROUP: the group may read .loong"
+    is "$(stat -c '%a %G' .loong/ledger.db)" "640 $g" "the ledger"
+    is "$(stat -c '%a %G' .loong/ledger.db.pub)" "640 $g" "and its copy"
+    is "$(stat -c '%a %G' loong-data/*/runs/"$(run_id)")" "2750 $g" "and the run"
+    "$LF" run --new --set pipeline.share="$g" --set pipeline.data_dir=shared >o 2>&1
+    is "$(stat -c '%a %G' shared shared/* shared/*/runs shared/*/runs/* | sort -u)" "2750 $g" "all the way down to it"
+else
+    skip_some 6 "group $g has no name"
+fi
 if [ "$(id -u)" -ne 0 ]; then
     chmod -R a-w .loong loong-data
     "$LF" status >o 2>&1; ok $? "who may only read sees the state" "$(cat o)"

@@ -7,6 +7,7 @@ for p in slurmctld slurmd munged sbatch; do
     command -v $p >/dev/null && continue
     skip_all "$p not found (Debian: apt-get install slurm-wlm munge)"
 done
+id -un >/dev/null 2>&1 || skip_all "SLURM needs a user with a name, and $(id -u) has none"
 own_slurm= cases=
 slurm_end() { # the cluster, and those that cases have started
     for d in $own_slurm $(cat "$T"/*/cluster 2>/dev/null); do LF_SLURM_DIR=$d "$LF_SRCDIR/tests/flow/slurm-down"; done

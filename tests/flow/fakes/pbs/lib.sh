@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A PBS or Torque for a test: source after tests/flow/lib.sh.
+# pbs_nameless: why nothing of PBS can be tried here, or nothing. Sourced before the first point, the whole test is skipped then.
+pbs_nameless() { id -un >/dev/null 2>&1 || echo "PBS asks for jobs by the name of their user, and $(id -u) has none"; }
+[ "$tap_n" -gt 0 ] || [ -z "$(pbs_nameless)" ] || skip_all "$(pbs_nameless)"
 # pbs_up FLAVOUR [KEY=VALUE...]: openpbs or torque; its commands come first on PATH, its state lies in $T/pbs.
 pbs_up() {
     LF_FAKE_DIR="$T/pbs"

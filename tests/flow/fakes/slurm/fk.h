@@ -81,6 +81,8 @@ char *fk_expand(const char *pattern, const json_t *job); /* %j %x ... in file na
 /* ---- jobs.c ---- */
 json_t *fk_job(long long id); /* newest with that id, NULL */
 bool fk_is_pending(const json_t *j);
+/* The user of j stands in a list of names and numbers with commas between; NULL: everybody does. */
+bool fk_is_of(const json_t *j, const char *users);
 bool fk_is_final(const json_t *j);
 /* pending already, its old start is still being ended */
 bool fk_is_put_back(const json_t *j);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/flow/fakes/slurm/fk.h"
 
@@ -32,6 +33,17 @@ json_t *fk_job(long long id)
 bool fk_is_pending(const json_t *j)
 {
     return strcmp(fk_s(j, "state"), "PENDING") == 0;
+}
+bool fk_is_of(const json_t *j, const char *users)
+{
+    char uid[16];
+    snprintf(uid, sizeof uid, "%u", (unsigned)getuid());
+    const char *const names[] = {fk_s(j, "user"), uid};
+    for (const char *p = users; p != NULL && *p != '\0'; p += strcspn(p, ","), p += *p == ',')
+        for (int i = 0; i < 2; i++)
+            if (strcspn(p, ",") == strlen(names[i]) && strncmp(p, names[i], strlen(names[i])) == 0)
+                return true;
+    return users == NULL;
 }
 bool fk_is_put_back(const json_t *j)
 {

@@ -341,8 +341,7 @@ static bool wanted(const json_t *o, const json_t *r, double from, double to)
     snprintf(id, sizeof id, "%lld", fk_i(r, "id"));
     return ((v = fk_get(o, "jobs")) == NULL || in_list(v, id)) &&
            ((v = fk_get(o, "name")) == NULL || in_list(v, fk_s(r, "name"))) &&
-           ((v = fk_get(o, "uid")) == NULL || in_list(v, fk_s(r, "user"))) && end >= from &&
-           fk_f(r, "submit_t") - shift <= to;
+           fk_is_of(r, fk_get(o, "uid")) && end >= from && fk_f(r, "submit_t") - shift <= to;
 }
 
 static double time_option(const json_t *o, const char *key, double otherwise)

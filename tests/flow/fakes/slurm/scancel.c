@@ -67,7 +67,7 @@ static bool filter(const json_t *o, const json_t *j)
 {
     const char *v;
     return ((v = fk_get(o, "name")) == NULL || strcmp(v, fk_s(j, "name")) == 0) &&
-           ((v = fk_get(o, "user")) == NULL || strcmp(v, fk_s(j, "user")) == 0) &&
+           fk_is_of(j, fk_get(o, "user")) &&
            ((v = fk_get(o, "partition")) == NULL || strcmp(v, fk_s(j, "partition")) == 0) &&
            ((v = fk_get(o, "state")) == NULL || strcasecmp(v, fk_state_word(j)) == 0);
 }

@@ -304,8 +304,7 @@ static bool wanted(const json_t *o, const json_t *j)
     const char *v, *ids = fk_get(o, "jobs");
     char id[32];
     snprintf(id, sizeof id, "%lld", fk_i(j, "id"));
-    return (ids == NULL || ids[0] == '\0' || in_list(ids, id)) &&
-           ((v = fk_get(o, "user")) == NULL || in_list(v, fk_s(j, "user"))) &&
+    return (ids == NULL || ids[0] == '\0' || in_list(ids, id)) && fk_is_of(j, fk_get(o, "user")) &&
            ((v = fk_get(o, "name")) == NULL || in_list(v, fk_s(j, "name"))) &&
            ((v = fk_get(o, "partition")) == NULL || in_list(v, fk_s(j, "partition"))) &&
            ((v = fk_get(o, "account")) == NULL || in_list(v, fk_s(j, "account"))) &&
