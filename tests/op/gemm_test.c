@@ -700,6 +700,13 @@ static void wgmma_takes(void)
     x.k = 61; /* k is nowhere along a row */
     ok = ok && lf_cu_wgmma_takes(&x);
     tap_ok(ok, "the wgmma family takes 16-bit products whose rows start at multiples of 16 bytes");
+    x = g;
+    x.m = 1;
+    x.n = 1536;
+    const bool few = lf_cu_wgmma_form(&x) == LF_MM_FORM_ROWS;
+    x.n = 22016;
+    tap_ok(few && lf_cu_wgmma_form(&x) == LF_MM_FORM_WG_ROWS,
+           "one row by 1536 columns goes to gemm.cu, by 22016 not");
 }
 
 /* LF_GEMM_CUDA: the words, their errors, and products as callers ask for them. */
@@ -825,7 +832,7 @@ int main(void)
         /* A real GPU may have fewer forms, and may give the two families other bits. */
         TAP_MIN(op_on_gpu() ? 17 : 73, all_forms(q));
         TAP_MIN(op_on_gpu() ? 1 : 158, wgmma_forms(q));
-        TAP(1, wgmma_takes());
+        TAP(2, wgmma_takes());
         TAP(can_wgmma(q) ? 11 : 4, wgmma_family(k, q));
         TAP(can_wgmma(q), wgmma_rows(k, q));
         TAP(op_on_gpu() ? 1 : 10, blaslt(k, q));

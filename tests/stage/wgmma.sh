@@ -66,6 +66,13 @@ unset LF_EMU_FAIL
 [ $rc -ne 0 ]
 ok $? "a run with a GPU that refuses those kernels fails: they are what runs"
 says gemm_wg_bf16_tn "and names the kernel"
+for kernel in fwd dkv dq; do
+    LF_EMU_FAIL=launch:1:attn_${kernel}_wg_bf16_64
+    export LF_EMU_FAIL
+    by wgmma "no-$kernel"
+    unset LF_EMU_FAIL
+    says attn_${kernel}_wg_bf16_64 "attention, too: what cannot start is attn_${kernel}_wg"
+done
 LF_CUDA_GRAPHS=0 LF_EMU_ORDER=3
 export LF_CUDA_GRAPHS LF_EMU_ORDER
 by wgmma plain
@@ -79,4 +86,4 @@ is "$(products half)" "own wgmma" "likewise"
 by tensor wrong
 is $rc 1 "an unknown word ends with 1"
 says "LF_GEMM_CUDA is one of mma, wgmma" "and says which there are"
-finish 17
+finish 20
