@@ -5,7 +5,7 @@ LF_CU_ATTN_HEAD = kernels/cuda/attn_dev.h kernels/cuda/attn_mma.h kernels/cuda/a
   kernels/cuda/attn_fwd.h kernels/cuda/attn_bwd_mma.h kernels/cuda/attn_bwd_body.h kernels/cuda/attn_wg.h
 LF_CU_CODE += $(LF_CU_ATTN)
 kernels_libkernels_a_SOURCES += $(LF_CU_ATTN_HEAD) kernels/cuda/attn_args.h kernels/cuda/attn.c kernels/cuda/attn_paged.c \
-  kernels/cuda/attn_cudnn.h kernels/cuda/attn_cudnn.c kernels/cuda/attn_cudnn_graph.c
+  kernels/cuda/attn_source.h kernels/cuda/attn_source.c kernels/cuda/attn_cudnn.h kernels/cuda/attn_cudnn.c kernels/cuda/attn_cudnn_graph.c
 if HAVE_CUDA
 $(LF_CU_ATTN:.cu=.fatbin): $(LF_CU_ATTN_HEAD)
 endif

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
-#include "kernels/cuda/attn_cudnn.h"
+#include "kernels/cuda/attn_source.h"
 #include "kernels/cuda/gemm_blaslt.h"
 #include "kernels/cuda/gemm_form.h"
 
@@ -277,7 +277,7 @@ static int describe(struct lf_back_cuda *b, const struct lf_cuda_opts *o, lf_err
     b->table.family = b->family;
     b->rank = o->rank;
     if (rc == 0 &&
-        (lf_cudnn_open(b->dev, why, sizeof why) || lf_cu_wgmma_open(b->dev, why, sizeof why)))
+        (lf_cu_attn_open(b->dev, why, sizeof why) || lf_cu_wgmma_open(b->dev, why, sizeof why)))
         rc = lf_fail(err, LF_EDEVICE, "%s: %s", b->device, why);
     return rc;
 }

@@ -15,6 +15,7 @@
 #include "kernels/cuda/attn_args.h"
 #include "kernels/cuda/attn_cudnn.h"
 #include "kernels/cuda/attn_ragged.h"
+#include "kernels/cuda/attn_source.h"
 
 _Static_assert((int)LF_RAGGED_MOST == (int)LF_DNN_ROLES, "one offset for each tensor");
 enum { FIRST_ENTRIES = 8, ALIGN = 16, ROWS_PER_BLOCK = LF_RAGGED_THREADS / 32 };
@@ -35,23 +36,6 @@ struct lf_cudnn {
 };
 
 /* ---- the library ---- */
-
-enum lf_attn_wish lf_attn_wish(void)
-{
-    static const struct {
-        const char *name;
-        enum lf_attn_wish wish;
-    } known[] = {{"", LF_ATTN_OWN},
-                 {"own", LF_ATTN_OWN},
-                 {"wgmma", LF_ATTN_WGMMA},
-                 {"cudnn", LF_ATTN_CUDNN},
-                 {"cudnn-forward", LF_ATTN_CUDNN_FORWARD}};
-    const char *s = getenv("LF_ATTN");
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(s ? s : "", known[i].name) == 0)
-            return known[i].wish;
-    return LF_ATTN_UNKNOWN;
-}
 
 static const char *find(struct lf_dnn *lib)
 {
@@ -137,22 +121,7 @@ int lf_cudnn_use(struct lf_cu_device *d, const struct lf_dnn *lib, char *why, si
 
 int lf_cudnn_open(struct lf_cu_device *d, char *why, size_t cap)
 {
-    const enum lf_attn_wish wish = lf_attn_wish();
     struct lf_dnn lib;
-    if (wish == LF_ATTN_UNKNOWN) {
-        snprintf(why, cap, "LF_ATTN is one of own, wgmma, cudnn, cudnn-forward");
-        return LF_K_EDEVICE;
-    }
-    d->attn_wgmma =
-        wish == LF_ATTN_WGMMA && d->sm == 90 && lf_cu_has(d, LF_CU_FN_attn_fwd_wg_bf16_64);
-    if (wish == LF_ATTN_WGMMA && !d->attn_wgmma)
-        snprintf(
-            why, cap,
-            "LF_ATTN=wgmma needs compute capability 9.0 and a build with code for it (this GPU "
-            "has %d.%d)",
-            d->sm / 10, d->sm % 10);
-    if (wish == LF_ATTN_OWN || wish == LF_ATTN_WGMMA)
-        return wish == LF_ATTN_OWN || d->attn_wgmma ? LF_K_OK : LF_K_EDEVICE;
     if (!lf_cudnn_load(&lib, why, cap))
         return LF_K_EDEVICE;
     const int rc = lf_cudnn_use(d, &lib, why, cap);
@@ -161,9 +130,9 @@ int lf_cudnn_open(struct lf_cu_device *d, char *why, size_t cap)
     return rc;
 }
 
-const char *lf_cuda_attn_algorithm(const struct lf_cu_device *d, enum lf_numeric mode)
+const char *lf_cudnn_name(const struct lf_cu_device *d)
 {
-    return d->cudnn && mode == LF_FAST ? d->cudnn->name : d->attn_wgmma ? "own wgmma" : "own";
+    return d->cudnn ? d->cudnn->name : NULL;
 }
 
 /* ---- plans ---- */

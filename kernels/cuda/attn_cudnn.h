@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuDNN for attention in mode LF_FAST, where the environment asks for it. The table below has the
- * functions of libcudnn.so.9 that are called; the library is loaded at run time. Types and
- * constants restate the binary interface of its graph API (cudnn_graph.h of cuDNN 9). cudnn_check.c
- * compares them where the header is found. Every call returns a cudnnStatus_t; 0 is success.
+ * cuDNN for attention in mode LF_FAST, where LF_ATTN asks for it (attn_source.h). The table below
+ * has the functions of libcudnn.so.9 that are called; the library is loaded at run time. Types and
+ * constants restate the binary interface of its graph API (cudnn_graph.h of cuDNN 9).
+ * cudnn_check.c compares them where the header is found. Every call returns a cudnnStatus_t; 0 is
+ * success.
  *
- *   LF_ATTN=cudnn           forward and backward, for the shapes that lf_cudnn_fits_* accept
- *   LF_ATTN=cudnn-forward   the forward alone
- *   LF_ATTN=own, unset      neither: our own kernels for any GPU
- *   LF_ATTN=wgmma           neither: our own kernels of compute capability 9.0, in any mode
  *   LF_CUDNN=FILE           another file than libcudnn.so.9
  */
 #ifndef LF_KERNELS_CUDA_ATTN_CUDNN_H
@@ -155,27 +152,15 @@ struct lf_dnn {
 /* Opens LF_CUDNN or libcudnn.so.9. On false why has one sentence and nothing is open. */
 bool lf_cudnn_load(struct lf_dnn *out, char *why, size_t cap);
 
-/* What the environment asks for. */
-enum lf_attn_wish {
-    LF_ATTN_OWN = 0,
-    LF_ATTN_CUDNN_FORWARD = 1,
-    LF_ATTN_CUDNN = 3,
-    LF_ATTN_WGMMA = 4,
-    LF_ATTN_UNKNOWN = -1
-};
-enum lf_attn_wish lf_attn_wish(void);
-
-/* Opens the library for this device where the environment asks for it. Returns LF_K_EDEVICE with
- * one sentence in why when the library is asked for and cannot be had, and when LF_ATTN has no such
- * value. So a run that is believed to use cuDNN does use it. */
+/* Opens the library for this device. Returns LF_K_EDEVICE with one sentence in why when it
+ * cannot be had. */
 int lf_cudnn_open(struct lf_cu_device *d, char *why, size_t cap);
 /* Takes this table in place of the library's (tests). NULL: as if the library were not asked
  * for. */
 int lf_cudnn_use(struct lf_cu_device *d, const struct lf_dnn *lib, char *why, size_t cap);
 void lf_cudnn_close(struct lf_cu_device *d);
-/* The source of attention in a mode, for fingerprints: "own", "own wgmma", or with LF_FAST and the
- * library "cudnn 91900" or "cudnn-forward 91900". */
-const char *lf_cuda_attn_algorithm(const struct lf_cu_device *d, enum lf_numeric mode);
+/* "cudnn 91900" or "cudnn-forward 91900"; NULL: it is not open. */
+const char *lf_cudnn_name(const struct lf_cu_device *d);
 
 /* Runs a when the library is open and has a plan for its shape that gives equal bits in equal runs.
  * *done says whether it ran. If not, nothing is queued. */

@@ -41,7 +41,7 @@ struct lf_cu_device {
     struct lf_blaslt *blaslt; /* NULL until gemm first needs it */
     struct lf_cudnn *cudnn;   /* NULL: not asked for */
     bool wgmma;               /* our own 16-bit products are those of gemm_wgmma.cu (gemm_form.h) */
-    bool attn_wgmma;          /* and attention is that of attn_*_wgmma.cu (attn_cudnn.h) */
+    bool attn_wgmma;          /* and attention is that of attn_*_wgmma.cu (attn_source.h) */
 };
 
 /* Opens GPU `ordinal` of the loaded driver. On success the device owns the driver. On failure why

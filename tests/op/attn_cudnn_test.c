@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "kernels/cuda/attn_source.h"
 #include "tests/cuda/emu/cudnn.h"
 #include "tests/op/attn_rig.h"
 
@@ -53,6 +54,12 @@ static void use(const struct lf_dnn *lib)
     char why[300] = "";
     if (lf_cudnn_use(device, lib, why, sizeof why))
         tap_bail("%s", why);
+}
+
+/* What our own attention is called. */
+static const char *own(void)
+{
+    return device->attn_wgmma ? "own wgmma" : "own";
 }
 
 /* Runs so far; a real library does not say. */
@@ -288,10 +295,10 @@ static void refuses(const char *wish, const char *file, const char *says)
     setenv("LF_ATTN", wish, 1);
     setenv("LF_CUDNN", file, 1);
     lf_cudnn_close(device);
-    const int rc = lf_cudnn_open(device, why, sizeof why);
+    const int rc = lf_cu_attn_open(device, why, sizeof why);
     tap_ok(rc == LF_K_EDEVICE && strstr(why, says) && !device->cudnn, "LF_ATTN=%s, library %s: %s",
            wish, file, why);
-    tap_str(lf_cuda_attn_algorithm(device, LF_FAST), "own", "attention is our own");
+    tap_str(lf_cuda_attn_algorithm(device, LF_FAST), own(), "attention is our own");
     setenv("LF_ATTN", "cudnn", 1);
     unsetenv("LF_CUDNN");
 }
@@ -360,7 +367,7 @@ static void test_failures(void)
 {
     refuses("cudnn", "/nowhere/libcudnn.so", "/nowhere/libcudnn.so");
     refuses("cudnn", "libm.so.6", "has no cudnnCreate");
-    refuses("fastest", "/nowhere/libcudnn.so", "one of own, wgmma, cudnn, cudnn-forward");
+    refuses("fastest", "/nowhere/libcudnn.so", "one of own, mma, wgmma, cudnn, cudnn-forward");
     refuses_to_start((struct lf_emu_dnn_mood){.version = 91000}, "version 91000");
     refuses_to_start((struct lf_emu_dnn_mood){.version = 100000}, "version 100000");
     refuses_to_start((struct lf_emu_dnn_mood){.no_start = true}, "does not start");
@@ -384,7 +391,7 @@ static void test_choice(void)
     const int asked = lf_emu_dnn_mood(NULL).asked, before = runs();
     tap_str(lf_cuda_attn_algorithm(device, LF_FAST), "cudnn 91900",
             "attention is named with its version");
-    tap_str(lf_cuda_attn_algorithm(device, LF_INVARIANT), "own", "invariant attention is our own");
+    tap_str(lf_cuda_attn_algorithm(device, LF_INVARIANT), own(), "invariant attention is our own");
     tap_ok(errors(&more_cases[0], LF_BF16) <= 1 && errors(&more_cases[0], LF_BF16) <= 1,
            "two calls of one shape");
     tap_i64(lf_emu_dnn_mood(NULL).asked - asked, 2, "ask for two plans");

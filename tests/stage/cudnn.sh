@@ -51,7 +51,7 @@ END
 
 run own
 is $rc 0 "three steps with our own attention"
-is "$(attention own)" own "the checkpoint says whose it was"
+is "$(attention own)" "own wgmma" "the checkpoint says whose it was"
 by cudnn lib
 is $rc 0 "and with cuDNN's"
 near_losses lib own 2e-3 3
@@ -71,12 +71,12 @@ by cudnn plain
 unset LF_CUDA_GRAPHS LF_EMU_ORDER
 is "$(id plain)" "$(id lib)" "without captures and in another order of streams, the same checkpoint"
 run on --resume-from "$dir/lib/out" --steps 4
-says_like 'perhaps not bitwise: .*attention was "cudnn 91900", is "own"' "going on with our own attention, it says that bits may differ"
+says_like 'perhaps not bitwise: .*attention was "cudnn 91900", is "own wgmma"' "going on with our own attention, it says that bits may differ"
 
 run sure --numeric invariant --steps 1
 by cudnn surely --numeric invariant --steps 1
 is "$(losses surely)" "$(losses sure)" "invariant numerics never go to the library"
-is "$(attention surely)" own "and the checkpoint says so"
+is "$(attention surely)" "own wgmma" "and the checkpoint says so"
 
 LF_CUDNN=$dir/nowhere.so
 by cudnn none
@@ -84,5 +84,5 @@ is $rc 1 "asked for and not there: it ends with 1"
 says "nowhere.so" "and names the library"
 by fastest wrong
 is $rc 1 "an unknown wish ends with 1"
-says "LF_ATTN is one of own, wgmma, cudnn, cudnn-forward" "and says which there are"
+says "LF_ATTN is one of own, mma, wgmma, cudnn, cudnn-forward" "and says which there are"
 finish 17

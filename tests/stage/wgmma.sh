@@ -1,21 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# LF_GEMM_CUDA of lf-pretrain on the emulated GPU: the same losses with either family of products and attention, bit for bit, in
+# LF_GEMM_CUDA and LF_ATTN of lf-pretrain on the emulated GPU: the same losses with either family of products and attention, bit for bit, in
 # captures and without, another order of threads; what fingerprints say; words it does not know.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$stages/lf-pretrain
 emulated_gpu
-unset LF_GEMM_CUDA
-by() { # by WORD NAME ARGS...: run with LF_GEMM_CUDA=WORD, and attention by wgmma for "wgmma"; output below $dir/NAME, exit code in $rc
-    _word=$1
+unset LF_GEMM_CUDA LF_ATTN
+by() { # by WORD NAME ARGS...: run with both set to WORD; output below $dir/NAME, exit code in $rc
+    LF_GEMM_CUDA=$1 LF_ATTN=$1
     shift
-    LF_GEMM_CUDA=$_word LF_ATTN=
-    [ "$_word" != wgmma ] || LF_ATTN=wgmma
     export LF_GEMM_CUDA LF_ATTN
     train "$pretrain" "$dir/run.ini" "$@"
     unset LF_GEMM_CUDA LF_ATTN
 }
-products() { "$tool" state "$dir/$1/out/checkpoint" | sed -n 's/.*"products":"\([^"]*\)".*/\1/p'; }
+whose() { "$tool" state "$dir/$1/out/checkpoint" | sed -n 's/.*"attention":"\([^"]*\)".*"products":"\([^"]*\)".*/\1, \2/p'; }
 
 "$tool" data "$dir/data" 60 40 || bail "no test data"
 cat >"$dir/run.ini" <<END
@@ -49,19 +47,19 @@ END
 
 by mma own
 is $rc 0 "three steps with the kernels for any GPU"
-is "$(products own)" own "the checkpoint says whose they were"
+is "$(whose own)" "own, own" "the checkpoint says whose they were"
 by '' wg
 is $rc 0 "and with those of this one's own instructions, unasked"
-is "$(products wg)" "own wgmma" "it says so"
+is "$(whose wg)" "own wgmma, own wgmma" "it says so"
 is "$(losses wg)" "$(losses own)" "on the emulator the losses are the same"
 is "$(id wg)" "$(id own)" "and so are the checkpoints, bit for bit"
 by wgmma both
-is $rc 0 "and with attention by them, which was asked for"
-is "$("$tool" state "$dir/both/out/checkpoint" | sed -n 's/.*"attention":"\([^"]*\)".*/\1/p')" "own wgmma" "the checkpoint says that too"
+is $rc 0 "and with those that were asked for"
+is "$(whose both)" "own wgmma, own wgmma" "the checkpoint says that too"
 is "$(id both)" "$(id own)" "the same checkpoint again"
 LF_EMU_FAIL=launch:1:gemm_wg_bf16_tn
 export LF_EMU_FAIL
-by wgmma refused
+by '' refused
 unset LF_EMU_FAIL
 [ $rc -ne 0 ]
 ok $? "a run with a GPU that refuses those kernels fails: they are what runs"
@@ -69,7 +67,7 @@ says gemm_wg_bf16_tn "and names the kernel"
 for kernel in fwd dkv dq; do
     LF_EMU_FAIL=launch:1:attn_${kernel}_wg_bf16_64
     export LF_EMU_FAIL
-    by wgmma "no-$kernel"
+    by '' "no-$kernel"
     unset LF_EMU_FAIL
     says attn_${kernel}_wg_bf16_64 "attention, too: what cannot start is attn_${kernel}_wg"
 done
@@ -82,8 +80,11 @@ by mma on --resume-from "$dir/wg/out" --steps 4
 says_like 'perhaps not bitwise: .*products was "own wgmma", is "own"' "going on with the other family, it says that bits may differ"
 by wgmma half --precision fp16 --steps 1
 is $rc 0 "f16"
-is "$(products half)" "own wgmma" "likewise"
-by tensor wrong
+is "$(whose half)" "own wgmma, own wgmma" "likewise"
+LF_GEMM_CUDA=tensor
+export LF_GEMM_CUDA
+train "$pretrain" "$dir/run.ini" wrong
+unset LF_GEMM_CUDA
 is $rc 1 "an unknown word ends with 1"
 says "LF_GEMM_CUDA is one of mma, wgmma" "and says which there are"
 finish 20
