@@ -17,7 +17,7 @@ flow_libflow_a_SOURCES += \
 flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c flow/plan/pipeline.c \
   flow/plan/pipeline.h flow/plan/pipeline_cross.c flow/plan/pipeline_input.c \
-  flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
+  flow/plan/pipeline_layout.c flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
   flow/plan/pipeline_sweep.c flow/plan/presets.c flow/plan/presets.h flow/plan/resources_text.c \
   flow/plan/settle.c flow/plan/settle.h flow/plan/spec.c flow/plan/spec.h flow/plan/sweep.c \
   flow/plan/sweep.h flow/plan/sweep_merge.c flow/plan/sweep_read.c

@@ -802,11 +802,14 @@ struct lf_k_grouped_gemm {
 
 /* ---- optimizer ------------------------------------------------------------------------------- */
 
-/* One entry per parameter tensor. */
+/* One entry per parameter tensor, or per part of one that this rank has: n elements from `first`
+ * on, which is a multiple of LF_NORM_BLOCK. The addresses are those of element `first`. */
+#define LF_NORM_BLOCK 32768
 struct lf_opt_tensor {
-    int64_t n;
-    void *master; /* the weights */
-    void *m, *v;  /* Adam's moments */
+    int64_t n, first;
+    int64_t block; /* number of its first block among those of all ranks (lf_k_grad_norm.sums) */
+    void *master;  /* the weights */
+    void *m, *v;   /* Adam's moments */
     const float *grad;
     void *copy;                       /* compute copy refreshed from master, or NULL */
     uint8_t copy_type;                /* type of the copy: bf16; on GPUs fp16 too */
@@ -815,14 +818,24 @@ struct lf_opt_tensor {
     uint32_t site;
     float lr_scale, weight_decay;
 };
-/* Global norm over all tensors. The f64 sums of fixed blocks are added in order.
+/* Global norm over all tensors. The f64 sums of fixed blocks of LF_NORM_BLOCK elements of a tensor
+ * are added in order.
  *   rec->grad_norm   = ||grad|| / loss_scale
  *   rec->clip_factor = min(1, clip_norm / (norm + 1e-6)) / loss_scale
- *   rec->skip        = 1 when norm or loss_sum is not finite or 0 < loss_limit < loss_sum */
+ *   rec->skip        = 1 when norm or loss_sum is not finite or 0 < loss_limit < loss_sum
+ *
+ * Where each rank has parts of the tensors (CPUs), it takes two calls. The first has `parts`: it
+ * writes the sums of the blocks of t to sums[n_sums], at their numbers, and zeros elsewhere. Then
+ * the ranks add up their sums, which is exact, because a block is one rank's. The second call has
+ * sums without `parts` and adds them in order, so the norm has the bits of one call over whole
+ * tensors. */
 struct lf_k_grad_norm {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;
     struct lf_step_record *rec;
+    double *sums; /* NULL: one call */
+    int64_t n_sums;
+    bool parts;
     void *work;
     size_t work_bytes;
 };

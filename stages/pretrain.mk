@@ -11,7 +11,7 @@ tests_stage_train_tool_SOURCES = tests/stage/train_tool.c
 tests_stage_train_tool_LDADD = $(LF_ENGINE_LIBS)
 TESTS += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/copies.sh tests/stage/finish.sh
 EXTRA_DIST += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/copies.sh tests/stage/finish.sh
-TESTS += tests/stage/ranks.sh
+TESTS += tests/stage/ranks.sh tests/stage/zero.sh
 # The smallest and largest numbers of every stage, as opts_tool reads them from the option tables.
 check_PROGRAMS += tests/stage/opts_tool
 tests_stage_opts_tool_SOURCES = tests/stage/opts_tool.c
@@ -24,4 +24,4 @@ TESTS += tests/stage/moe.sh
 EXTRA_DIST += tests/stage/moe.sh
 TESTS += tests/stage/families.sh
 EXTRA_DIST += tests/stage/families.sh
-EXTRA_DIST += tests/stage/ranks.sh
+EXTRA_DIST += tests/stage/ranks.sh tests/stage/zero.sh

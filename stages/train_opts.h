@@ -212,6 +212,17 @@
                            "time, the same bits")
 
 /* filled in */
+#define LF_TRAIN_ZERO_ROW                                                                          \
+    LF_OPT_ROW(.name = "zero", .type = LF_OPT_INT, .cls = LF_OPT_OPERATIONAL, .def = "0",          \
+               .max = 1, .field = LF_OPT_FIELD(CONFIG, c.zero),                                    \
+               .help = "1: each rank keeps a part of the optimizer's state (ZeRO stage 1): less "  \
+                       "memory, the same bits",                                                    \
+               .more = "Moments are divided among the ranks, and so are the f32 weights behind "   \
+                       "bf16 copies. A rank updates its part, and then the ranks exchange the "    \
+                       "new weights. Checkpoints are the same with and without. Rank 0 needs "     \
+                       "the memory of a whole snapshot while it saves.")
+
+/* filled in */
 #define LF_TRAIN_MFU_ROW                                                                           \
     LF_OPT_ROW(.name = "mfu", .group = "validation and logs", .type = LF_OPT_BOOL,                 \
                .cls = LF_OPT_OPERATIONAL, .def = "yes", .field = LF_OPT_FIELD(CONFIG, c.mfu),      \

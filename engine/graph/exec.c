@@ -49,6 +49,7 @@ void lf_exec_destroy(lf_exec *ex)
         free(bc->calls);
     }
     lf_back_forget_captured(ex->b, &ex->opt_captured);
+    lf_back_forget_captured(ex->b, &ex->made_captured);
     free(ex->chain);
     free(ex->opt);
     free(ex->copies);
@@ -229,10 +230,32 @@ int lf_exec_refresh(lf_exec *ex, lf_err *err)
     return rc;
 }
 
+struct calls {
+    size_t from, to; /* of the optimizer's */
+};
+
 static int issue_optimizer(lf_exec *ex, const void *what, lf_err *err)
 {
-    (void)what;
-    return run_calls(ex, ex->opt, ex->n_opt, "optimizer", err);
+    const struct calls *c = what;
+    return run_calls(ex, ex->opt + c->from, c->to - c->from, "optimizer", err);
+}
+
+/* With zero: what a rank updates, then what the others did, then what is made of all of it. */
+static int update_sharded(lf_exec *ex, lf_err *err)
+{
+    const size_t first = ex->p->n_sums > 0;
+    const struct calls norm = {0, first}, update = {first, ex->n_update},
+                       made = {ex->n_update, ex->n_opt};
+    int rc = first ? issue_optimizer(ex, &norm, err) : 0;
+    if (rc == 0 && first)
+        rc = lf_exec_sum_blocks(ex, err);
+    if (rc == 0)
+        rc = lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, &update, err);
+    if (rc == 0)
+        rc = lf_exec_gather(ex, err);
+    return rc != 0 || made.from == made.to
+               ? rc
+               : lf_exec_run_captured(ex, &ex->made_captured, issue_optimizer, &made, err);
 }
 
 static int run_optimizer(lf_exec *ex, lf_err *err)
@@ -244,7 +267,9 @@ static int run_optimizer(lf_exec *ex, lf_err *err)
     int rc = lf_exec_sum(ex, err);
     if (rc != 0)
         return rc;
-    rc = lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, NULL, err);
+    const struct calls all = {0, ex->n_opt};
+    rc = ex->p->sharded ? update_sharded(ex, err)
+                        : lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, &all, err);
     ps->version++;
     /* adamw rounded the copies of what it changed, and the 8-bit ones were made after it */
     if (current)

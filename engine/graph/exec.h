@@ -27,7 +27,7 @@
 
 typedef struct lf_exec lf_exec;
 
-/* LF_BWD_LAST is LF_BWD of the last micro-batch of a step. With early sums (lf_exec_set_reduce)
+/* LF_BWD_LAST is LF_BWD of the last micro-batch of a step. With early sums (lf_exec_set_comm)
  * it sums each bucket of gradients over the ranks as soon as the bucket is complete, beside the
  * rest of the computation, and the optimizer waits for these sums. Without early sums it is
  * LF_BWD. */
@@ -67,13 +67,26 @@ void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name);
 /* Returns the backend's pointer, for kernels that the caller runs itself. */
 void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name);
 
-/* Sums n floats of backend memory over all ranks, in place and in a fixed order, so that every rank
- * ends with the same bits. lf_exec_run(LF_CHAIN_OPT) calls it for each bucket; a plan for several
- * ranks (lf_plan_data_parallel) does not run without it. On a backend with comm_begin it is called
- * between comm_begin and comm_end and queues its work on comm_stream. early: it only queues work
- * and never waits, so that LF_BWD_LAST may call it. user is borrowed. */
-typedef int (*lf_exec_reduce)(void *user, float *grads, size_t n, lf_err *err);
-void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user, bool early);
+/* What ranks do with each other's memory. lf_exec_run(LF_CHAIN_OPT) calls these in the same order
+ * on every rank; a plan for several ranks (lf_plan_data_parallel) does not run without them. Sums
+ * have a fixed order, so that they have the same bits on every rank, whichever function makes them.
+ * On a backend with comm_begin all but `add` are called between comm_begin and comm_end and queue
+ * their work on comm_stream. */
+struct lf_exec_comm {
+    /* Sums n floats of backend memory over all ranks, in place. */
+    int (*reduce)(void *user, float *grads, size_t n, lf_err *err);
+    /* The same where each rank needs its part alone: counts[r] floats of rank r, one after the
+     * other. */
+    int (*scatter)(void *user, float *grads, const size_t *counts, lf_err *err);
+    /* Sums n doubles of the host's memory, in place. */
+    int (*add)(void *user, double *sums, size_t n, lf_err *err);
+    /* Gives every rank the parts of all: bytes[r] bytes of rank r, one after the other, of which
+     * this rank's is in place. Backend memory. */
+    int (*gather)(void *user, void *data, const size_t *bytes, lf_err *err);
+    bool early; /* reduce only queues work and never waits, so that LF_BWD_LAST may call it */
+};
+/* user is borrowed. The last three serve plans with zero; scatter and add those of CPUs alone. */
+void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
 
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,
                 lf_err *err);

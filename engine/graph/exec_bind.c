@@ -130,17 +130,31 @@ static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
     return lf_exec_each_call(ex, ci, 0, 0, bind_call, err);
 }
 
-static struct lf_opt_tensor opt_tensor(const lf_plan *p, const struct lf_param *q)
+/* Element `first` of a kind of a parameter; of a kind in parts memory begins with the first one of
+ * this rank. */
+static void *element(const lf_pstore *ps, const struct lf_param *q, enum lf_pkind kind,
+                     int64_t first)
+{
+    char *at = lf_pstore_data(ps, q, kind);
+    return !at || ps->g[q->group].part[kind]
+               ? at
+               : at + (size_t)first * lf_dtype_size(lf_pstore_type(ps, kind));
+}
+
+/* Elements [first, first + n) of a parameter. */
+static struct lf_opt_tensor opt_tensor(const lf_plan *p, const struct lf_param *q, int64_t first,
+                                       int64_t n)
 {
     const lf_pstore *ps = p->ps;
     const enum lf_pkind weights = lf_pstore_weights(ps, (int)(q - ps->p));
     return (struct lf_opt_tensor){
-        .n = q->n,
-        .master = lf_pstore_data(ps, q, weights),
-        .m = lf_pstore_data(ps, q, LF_P_M),
-        .v = lf_pstore_data(ps, q, LF_P_V),
-        .grad = lf_pstore_data(ps, q, LF_P_GRAD),
-        .copy = weights == LF_P_COPY ? NULL : lf_pstore_data(ps, q, LF_P_COPY),
+        .n = n,
+        .first = first,
+        .master = element(ps, q, weights, first),
+        .m = element(ps, q, LF_P_M, first),
+        .v = element(ps, q, LF_P_V, first),
+        .grad = element(ps, q, LF_P_GRAD, first),
+        .copy = weights == LF_P_COPY ? NULL : element(ps, q, LF_P_COPY, first),
         .copy_type = (uint8_t)ps->copy_type,
         .master_type = (uint8_t)lf_pstore_type(ps, weights),
         .moment_type = (uint8_t)ps->moment_type,
@@ -155,16 +169,43 @@ static int fill_opt_table(lf_exec *ex, lf_err *err)
     const lf_plan *p = ex->p;
     const size_t all = p->n_opt_tensors + p->n_balanced;
     size_t w = 0, b = p->n_opt_tensors;
-    ex->opt_host = lf_calloc(all, sizeof *ex->opt_host, err);
+    ex->opt_host = lf_calloc(all + p->n_opt_tensors, sizeof *ex->opt_host, err);
     if (!ex->opt_host)
         return LF_ENOMEM;
+    ex->own_host = ex->opt_host;
+    ex->n_own = p->n_opt_tensors;
     for (size_t i = 0; i < p->ps->n_p; i++) {
         const struct lf_param *q = &p->ps->p[i];
         if (!q->d.frozen)
-            ex->opt_host[q->d.balance_rate > 0 ? b++ : w++] = opt_tensor(p, q);
+            ex->opt_host[q->d.balance_rate > 0 ? b++ : w++] = opt_tensor(p, q, 0, q->n);
     }
     return ex->b->ops->copy_in(ex->b, ex->inputs + p->opt_tab_off, ex->opt_host,
                                all * sizeof *ex->opt_host, err);
+}
+
+/* With zero: the table of this rank's parts. */
+static int fill_own_table(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    int64_t block = 0, first, n;
+    if (!p->sharded)
+        return 0;
+    ex->own_host = ex->opt_host + p->n_opt_tensors + p->n_balanced;
+    ex->n_own = 0;
+    for (size_t i = 0; i < p->ps->n_p; i++) {
+        const struct lf_param *q = &p->ps->p[i];
+        if (q->d.frozen || q->d.balance_rate > 0)
+            continue;
+        lf_param_own(p->ps, q, &first, &n);
+        if (n) {
+            struct lf_opt_tensor *t = &ex->own_host[ex->n_own++];
+            *t = opt_tensor(p, q, first, n);
+            t->block = block + first / LF_NORM_BLOCK;
+        }
+        block += (q->n + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK;
+    }
+    return ex->b->ops->copy_in(ex->b, ex->inputs + p->own_tab_off, ex->own_host,
+                               ex->n_own * sizeof *ex->own_host, err);
 }
 
 static int add_refresh(lf_exec *ex, struct lf_call *call, int kernel, const void *args,
@@ -201,13 +242,21 @@ static int bind_optimizer(lf_exec *ex, lf_err *err)
     if (!p->has_opt)
         return 0;
     int rc = fill_opt_table(ex, err);
+    if (rc == 0)
+        rc = fill_own_table(ex, err);
     struct lf_bind b = {.rec = ex->rec,
                         .opt_tensors = (void *)(ex->inputs + p->opt_tab_off),
                         .n_opt_tensors = (int64_t)p->n_opt_tensors,
                         .n_balanced = (int64_t)p->n_balanced,
+                        .own_tensors = (void *)(ex->inputs + p->own_tab_off),
+                        .n_own_tensors = (int64_t)ex->n_own,
+                        .sums = p->n_sums ? (void *)(ex->inputs + p->sums_off) : NULL,
+                        .n_sums = (int64_t)p->n_sums,
                         .adamw = &p->adamw};
-    const enum lf_op ops[] = {LF_OP_GRAD_NORM, LF_OP_ADAMW, LF_OP_MOE_BALANCE};
-    ex->n_opt = p->n_balanced ? 3 : 2;
+    /* The first two norms are the two calls of one where it is summed in parts. */
+    const enum lf_op all[] = {LF_OP_GRAD_NORM, LF_OP_GRAD_NORM, LF_OP_ADAMW, LF_OP_MOE_BALANCE};
+    const enum lf_op *ops = p->n_sums ? all : all + 1;
+    ex->n_opt = (p->n_balanced ? 3 : 2) + (p->n_sums > 0);
     ex->opt = lf_calloc(ex->n_opt + p->ps->n_g, sizeof *ex->opt, err);
     if (!ex->opt)
         return LF_ENOMEM;
@@ -218,6 +267,8 @@ static int bind_optimizer(lf_exec *ex, lf_err *err)
         if (!args)
             return LF_ENOMEM;
         lf_op_table[ops[k]].emit(&b, &n, args);
+        if (p->n_sums && k == 0)
+            ((struct lf_k_grad_norm *)(void *)args)->parts = true;
         lf_kernel_set_work(lf_op_table[ops[k]].kernel, args, k == 0 ? ex->arena : NULL,
                            k == 0 ? p->opt_work : 0);
         if (kr->check(ex->b->kernels, args) != LF_K_OK)
@@ -225,6 +276,7 @@ static int bind_optimizer(lf_exec *ex, lf_err *err)
                          kr->name, ex->b->kernels->family);
         ex->opt[k] = (struct lf_call){lf_op_table[ops[k]].kernel, args};
     }
+    ex->n_update = ex->n_opt;
     for (size_t i = 0; i < p->ps->n_g && rc >= 0; i++) {
         rc = p->ps->g[i].frozen ? 0 : bind_quantise(ex, &ex->opt[ex->n_opt], &p->ps->g[i], err);
         ex->n_opt += rc > 0;
@@ -241,10 +293,12 @@ static int bind_refresh(lf_exec *ex, lf_err *err)
     for (size_t i = 0; i < ps->n_g && rc == 0; i++) {
         const struct lf_pgroup *g = &ps->g[i];
         char *master = lf_pgroup_data(ps, g, LF_P_MASTER), *copy = lf_pgroup_data(ps, g, LF_P_COPY);
-        if (master && copy) {
-            const struct lf_k_axpby a = {.n = g->rows * g->cols,
+        const int64_t from = g->part[LF_P_MASTER] ? g->own0 : 0,
+                      n = g->part[LF_P_MASTER] ? g->own1 - g->own0 : g->rows * g->cols;
+        if (master && copy && n) { /* what other ranks have the masters of was written as it is */
+            const struct lf_k_axpby a = {.n = n,
                                          .a = master,
-                                         .y = copy,
+                                         .y = copy + (size_t)from * lf_dtype_size(ps->copy_type),
                                          .alpha = 1.0f,
                                          .a_type = LF_F32,
                                          .b_type = LF_F32,

@@ -39,18 +39,22 @@ struct lf_exec {
      * changed weights */
     struct lf_call *opt;
     size_t n_opt;
-    struct lf_captured opt_captured;
+    /* calls before the 8-bit copies; with zero, weights of other ranks arrive behind them */
+    size_t n_update;
+    struct lf_captured opt_captured, made_captured;
     /* early: sums may begin in the backward pass; summing: they have, and nothing waits for them
      * yet */
     bool early, summing;
-    lf_exec_reduce reduce;
-    void *reduce_user;
+    struct lf_exec_comm comm;
+    void *comm_user;
     struct lf_call *copies, *packs;
     size_t n_copies, n_packs;
     struct lf_opt_tensor *opt_host; /* staging of the optimizer's table */
-    struct lf_step_record *rec;     /* backend memory */
-    const struct lf_nvtx *nvtx;     /* of a tool such as Nsight Systems; NULL: none */
-    struct lf_prof_exec *prof;      /* profile_priv.h; NULL: no profile */
+    struct lf_opt_tensor *own_host; /* in it: what AdamW updates, [n_own] */
+    size_t n_own;
+    struct lf_step_record *rec; /* backend memory */
+    const struct lf_nvtx *nvtx; /* of a tool such as Nsight Systems; NULL: none */
+    struct lf_prof_exec *prof;  /* profile_priv.h; NULL: no profile */
 };
 
 int lf_exec_bind(lf_exec *ex, lf_err *err);
@@ -69,6 +73,10 @@ int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_
 int lf_exec_sum_end(lf_exec *ex, lf_err *err);
 /* Sums every bucket, for the optimizer. */
 int lf_exec_sum(lf_exec *ex, lf_err *err);
+/* With zero: the ranks add up their sums of the norm's blocks; give each other what they
+ * updated. */
+int lf_exec_sum_blocks(lf_exec *ex, lf_err *err);
+int lf_exec_gather(lf_exec *ex, lf_err *err);
 int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err);
 void lf_exec_sum_free(const lf_exec *ex, size_t chain);
 bool lf_exec_sums_early(const lf_exec *ex, int chain);

@@ -10,11 +10,11 @@
 #include "engine/graph/exec_priv.h"
 #include "engine/graph/profile_priv.h"
 
-void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user, bool early)
+void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user)
 {
-    ex->reduce = reduce;
-    ex->reduce_user = user;
-    ex->early = early && ex->b->ops->comm_begin;
+    ex->comm = *comm;
+    ex->comm_user = user;
+    ex->early = comm->early && ex->b->ops->comm_begin;
 }
 
 int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err)
@@ -57,8 +57,9 @@ static int begin(const lf_exec *ex, lf_err *err)
 static int sum_bucket(const lf_exec *ex, size_t i, lf_err *err)
 {
     const struct lf_bucket *b = &ex->p->bucket[i];
-    return ex->reduce(ex->reduce_user, (float *)(void *)(ex->p->ps->data[LF_P_GRAD] + b->off), b->n,
-                      err);
+    float *grads = (float *)(void *)(ex->p->ps->data[LF_P_GRAD] + b->off);
+    return ex->p->n_sums ? ex->comm.scatter(ex->comm_user, grads, b->count, err)
+                         : ex->comm.reduce(ex->comm_user, grads, b->n, err);
 }
 
 int lf_exec_sum_end(lf_exec *ex, lf_err *err)
@@ -79,10 +80,10 @@ static int given_up(lf_exec *ex, int rc)
 int lf_exec_sum(lf_exec *ex, lf_err *err)
 {
     const lf_plan *p = ex->p;
-    if (p->n_buckets && !ex->reduce)
+    if (p->n_buckets && (!ex->comm.reduce || (p->sharded && !ex->comm.gather)))
         return lf_fail(err, LF_EINVAL,
                        "executor: the plan is for %d ranks, but nothing sums their gradients",
-                       p->dp_ranks);
+                       p->ranks.ranks);
     if (ex->summing || !p->n_buckets)
         return lf_exec_sum_end(ex, err);
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
@@ -91,6 +92,29 @@ int lf_exec_sum(lf_exec *ex, lf_err *err)
     for (size_t i = 0; i < p->n_buckets && rc == 0; i++)
         rc = sum_bucket(ex, i, err);
     lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum gradients", m);
+    return rc != 0 ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
+}
+
+int lf_exec_sum_blocks(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc =
+        ex->comm.add(ex->comm_user, (double *)(void *)(ex->inputs + p->sums_off), p->n_sums, err);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum norm", m);
+    return rc;
+}
+
+int lf_exec_gather(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc = begin(ex, err);
+    ex->summing = rc == 0;
+    for (size_t i = 0; i < p->n_gather && rc == 0; i++)
+        rc = ex->comm.gather(ex->comm_user, p->ps->data[p->gather[i].kind] + p->gather[i].off,
+                             p->gather[i].part, err);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, "gather weights", m);
     return rc != 0 ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
 }
 

@@ -171,7 +171,11 @@ LF_EMIT(grad_norm)
 {
     struct lf_k_grad_norm *k = args;
     (void)n;
-    *k = (struct lf_k_grad_norm){.n_tensors = b->n_opt_tensors, .t = b->opt_tensors, .rec = b->rec};
+    *k = (struct lf_k_grad_norm){.n_tensors = b->sums ? b->n_own_tensors : b->n_opt_tensors,
+                                 .t = b->sums ? b->own_tensors : b->opt_tensors,
+                                 .rec = b->rec,
+                                 .sums = b->sums,
+                                 .n_sums = b->n_sums};
     return 0;
 }
 
@@ -179,8 +183,8 @@ LF_EMIT(adamw)
 {
     struct lf_k_adamw *k = args;
     (void)n;
-    *k = (struct lf_k_adamw){.n_tensors = b->n_opt_tensors,
-                             .t = b->opt_tensors,
+    *k = (struct lf_k_adamw){.n_tensors = b->n_own_tensors,
+                             .t = b->own_tensors,
                              .beta1 = b->adamw->beta1,
                              .beta2 = b->adamw->beta2,
                              .eps = b->adamw->eps,

@@ -117,6 +117,7 @@ void lf_plan_destroy(lf_plan *p)
     free(p->c);
     free(p->tab);
     free(p->bucket);
+    free(p->gather);
     lf_arena_destroy(p->arena);
     free(p);
 }
@@ -384,6 +385,9 @@ static void settle_store(lf_plan *p)
     for (size_t i = 0; i < ps->n_g; i++) {
         struct lf_pgroup *g = &ps->g[i];
         bool trained = p->has_opt && !g->frozen;
+        memset(g->part, 0, sizeof g->part);
+        g->own0 = 0;
+        g->own1 = g->rows * g->cols;
         if ((g->need[LF_P_Q] || g->need[LF_P_QT]) &&
             (narrow || (!trained && !p->o.keep_master))) /* they are made from something */
             g->need[LF_P_COPY] = true;
@@ -410,6 +414,16 @@ static void lay_inputs(lf_plan *p)
     at += lf_align_up(sizeof(struct lf_step_record), al);
     p->opt_tab_off = at;
     at += lf_align_up((p->n_opt_tensors + p->n_balanced) * sizeof(struct lf_opt_tensor), al);
+    p->own_tab_off = p->opt_tab_off;
+    if (p->sharded) {
+        p->own_tab_off = at;
+        at += lf_align_up(p->n_opt_tensors * sizeof(struct lf_opt_tensor), al);
+    }
+    if (p->sharded && !p->o.target->sm) {
+        p->sums_off = at;
+        p->n_sums = (size_t)lf_plan_norm_blocks(p);
+        at += lf_align_up(p->n_sums * sizeof(double), al);
+    }
     for (size_t i = 0; i < p->n_tab; i++) {
         struct lf_table *t = &p->tab[i];
         size_t *where = t->state ? &p->state_bytes : &at;
@@ -503,11 +517,14 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
     settle_store(p);
+    int rc = lf_plan_buckets(p, err);
+    if (rc == 0)
+        rc = lf_plan_shard(p, err);
+    if (rc != 0)
+        return rc;
     lay_inputs(p);
     refresh_work(p);
-    int rc = optimizer_work(p, err);
-    if (rc == 0)
-        rc = lf_plan_buckets(p, err);
+    rc = optimizer_work(p, err);
     for (size_t i = 0; i < p->n_c && rc == 0; i++) {
         rc = lf_plan_workspaces(p, &p->c[i], err);
         if (rc == 0)

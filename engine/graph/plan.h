@@ -124,9 +124,18 @@ int lf_adamw_opts_check(const struct lf_adamw_opts *o, enum lf_dtype compute, lf
 int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err);
 
 /* `ranks` processes run this plan on different micro-batches. Before the global norm the segment of
- * the optimizer then sums the gradients over them (lf_exec_set_reduce), in buckets of about
- * bucket_bytes. */
-int lf_plan_data_parallel(lf_plan *p, int ranks, size_t bucket_bytes, lf_err *err);
+ * the optimizer then sums the gradients over them (lf_exec_set_comm), in buckets of about
+ * bucket_bytes.
+ *
+ * zero 0: every rank keeps everything. zero 1 (Rajbhandari et al. 2020, stage 1): a rank keeps the
+ * moments of its part, and the masters of those weights that graphs read as copies; it updates its
+ * part and then the ranks exchange the weights. No bit depends on zero. */
+struct lf_plan_ranks {
+    int ranks, rank; /* rank of this process; without zero every rank has the same plan */
+    size_t bucket_bytes;
+    int zero;
+};
+int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err);
 
 /* Adds memory that no graph uses, for kernels outside of graphs. It counts as state and is zeroed
  * when an executor binds the plan; lf_exec_state finds it by name. LF_EINVAL: bytes is 0, or the
@@ -167,9 +176,11 @@ struct lf_plan_memory lf_plan_process(const lf_plan *p);
 /* The bytes that an optimizer step moves between ranks; zero for one rank. After lf_plan_finish. */
 struct lf_plan_comm {
     int ranks;
-    int64_t messages;     /* collectives: buckets */
-    double reduced_bytes; /* gradients that are summed */
-    /* least bytes that each rank sends: 2 (P - 1) / P of them (reduce-scatter, then all-gather) */
+    int64_t messages;      /* collectives: buckets */
+    double reduced_bytes;  /* gradients that are summed */
+    double gathered_bytes; /* weights that ranks give each other, with zero */
+    /* least bytes that each rank sends: (P - 1) / P of the gradients to those that sum them;
+     * without zero, and on GPUs, again as much for the sums; (P - 1) / P of gathered_bytes */
     double sent_bytes;
     size_t largest_bytes; /* of one bucket */
 };

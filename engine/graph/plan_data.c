@@ -5,22 +5,22 @@
  *
  * The sum goes in buckets: ranges of the store's gradients, which lie in one block in the order of
  * declaration, so the backward pass finishes them from the end. Buckets therefore run from the end
- * too. A bucket can be summed while the pass goes on (exec_sum.c). (That a rank then updates and
- * keeps the moments of its part only is a change of this list and of run_optimizer, not of anything
- * that calls them.)
+ * too. A bucket can be summed while the pass goes on (exec_sum.c). With zero a rank updates its
+ * part of each bucket alone (plan_shard.c).
  */
 #include <stdlib.h>
 
 #include "engine/graph/priv.h"
 
-int lf_plan_data_parallel(lf_plan *p, int ranks, size_t bucket_bytes, lf_err *err)
+int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err)
 {
-    if (ranks < 1 || bucket_bytes < sizeof(float) || p->finished)
+    if (r->ranks < 1 || r->rank < 0 || r->rank >= r->ranks || r->bucket_bytes < sizeof(float) ||
+        r->zero < 0 || r->zero > 1 || p->finished)
         return lf_fail(err, LF_EINVAL,
-                       "plan: data-parallel over %d ranks in buckets of %zu bytes, or too late",
-                       ranks, bucket_bytes);
-    p->dp_ranks = ranks;
-    p->dp_bucket = bucket_bytes;
+                       "plan: data-parallel over %d ranks in buckets of %zu bytes with zero = %d, "
+                       "or too late",
+                       r->ranks, r->bucket_bytes, r->zero);
+    p->ranks = *r;
     return 0;
 }
 
@@ -38,23 +38,23 @@ static struct lf_bucket bucket_of(const lf_pstore *ps, size_t first, size_t end)
         to = g->off[LF_P_GRAD] + (size_t)(g->rows * g->cols) * sizeof(float);
         any = true;
     }
-    return (struct lf_bucket){from, (to - from) / sizeof(float)};
+    return (struct lf_bucket){.off = from, .n = (to - from) / sizeof(float)};
 }
 
 int lf_plan_buckets(lf_plan *p, lf_err *err)
 {
     const lf_pstore *ps = p->ps;
-    if (p->dp_ranks <= 1 || !p->has_opt)
+    if (p->ranks.ranks <= 1 || !p->has_opt)
         return 0;
     p->bucket = lf_calloc(ps->n_g + 1, sizeof *p->bucket, err);
     if (!p->bucket)
         return LF_ENOMEM;
     for (size_t end = ps->n_g; end > 0;) {
         size_t first = end;
-        struct lf_bucket b = {0, 0};
+        struct lf_bucket b = {0};
         do
             b = bucket_of(ps, --first, end);
-        while (first > 0 && b.n * sizeof(float) < p->dp_bucket);
+        while (first > 0 && b.n * sizeof(float) < p->ranks.bucket_bytes);
         if (b.n)
             p->bucket[p->n_buckets++] = b;
         end = first;
@@ -89,14 +89,18 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
 {
     if (!p->finished)
         return LF_EINVAL;
-    *out = (struct lf_plan_comm){.ranks = p->dp_ranks > 1 ? p->dp_ranks : 1,
-                                 .messages = (int64_t)p->n_buckets};
+    *out =
+        (struct lf_plan_comm){.ranks = p->ranks.ranks > 1 ? p->ranks.ranks : 1,
+                              .messages = (int64_t)(p->n_buckets + p->n_gather) + (p->n_sums > 0)};
     for (size_t i = 0; i < p->n_buckets; i++) {
         out->reduced_bytes += (double)p->bucket[i].n * sizeof(float);
         out->largest_bytes = p->bucket[i].n * sizeof(float) > out->largest_bytes
                                  ? p->bucket[i].n * sizeof(float)
                                  : out->largest_bytes;
     }
-    out->sent_bytes = 2.0 * out->reduced_bytes * (out->ranks - 1) / out->ranks;
+    for (size_t i = 0; i < p->n_gather; i++)
+        out->gathered_bytes += (double)p->gather[i].bytes;
+    out->sent_bytes = ((p->n_sums > 0 ? 1.0 : 2.0) * out->reduced_bytes + out->gathered_bytes) *
+                      (out->ranks - 1) / out->ranks;
     return 0;
 }

@@ -335,6 +335,10 @@ struct lf_bind {
     bool acc;                                /* of the node being bound */
     const struct lf_opt_tensor *opt_tensors; /* those of AdamW, then those that are balanced */
     int64_t n_opt_tensors, n_balanced;
+    const struct lf_opt_tensor *own_tensors; /* what AdamW updates on this rank */
+    int64_t n_own_tensors;
+    double *sums; /* lf_k_grad_norm; NULL: the norm is of opt_tensors */
+    int64_t n_sums;
     const struct lf_adamw_opts *adamw;
     /* activations of rows_all rows count as having rows_live rows; 0: no change (exec_rows.c) */
     int64_t rows_all, rows_live;
@@ -523,6 +527,10 @@ struct lf_pgroup {
     bool need[LF_P_ALL];
     bool host[LF_P_ALL]; /* this kind lies in host_data of the store */
     bool master_read;    /* graphs read the master, not the optimizer alone */
+    /* of a kind with `part`, memory has elements [own0, own1) alone (plan_shard.c); else they are
+     * all */
+    bool part[LF_P_ALL];
+    int64_t own0, own1;
     size_t off[LF_P_ALL];
     bool need_pack;
     size_t pack_off, pack_bytes;
@@ -603,6 +611,13 @@ struct lf_table { /* constants and states, shared by name */
 };
 struct lf_bucket { /* a range of the gradients */
     size_t off, n; /* off: bytes from the start of the gradients; n: floats */
+    size_t *count; /* [ranks] floats that each rank owns, with zero; else NULL */
+};
+struct lf_gather { /* a range of a kind's block that ranks give each other after a step */
+    uint8_t kind;
+    size_t first, last; /* groups of the store */
+    size_t off, bytes;
+    size_t *part; /* [ranks] bytes of each rank, one after the other */
 };
 struct lf_plan {
     lf_arena *arena;
@@ -615,10 +630,16 @@ struct lf_plan {
     struct lf_table *tab;
     size_t n_tab, cap_tab;
     bool has_opt, finished;
-    int dp_ranks; /* > 1: gradients are summed over this number of ranks */
-    size_t dp_bucket;
+    struct lf_plan_ranks ranks;
     struct lf_bucket *bucket; /* [n_buckets] */
     size_t n_buckets;
+    bool sharded;             /* the optimizer's state is, and what follows is set */
+    struct lf_gather *gather; /* [n_gather] */
+    size_t n_gather, cap_gather;
+    size_t own_tab_off; /* the optimizer's table of this rank's part, [n_opt_tensors] */
+    /* on CPUs, where gradients are summed for their owners alone: f64 sums of the blocks of the
+     * norm */
+    size_t sums_off, n_sums;
     struct lf_adamw_opts adamw;
     size_t n_opt_tensors, n_balanced;
     size_t opt_work, refresh_work; /* workspaces of the optimizer and of making copies */
@@ -634,6 +655,11 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);
 /* plan_data.c: finds the ranges that are summed over ranks, after the layout of the store. */
 int lf_plan_buckets(lf_plan *p, lf_err *err);
+/* plan_shard.c: cuts the buckets, with zero, and lays the store out anew. */
+int lf_plan_shard(lf_plan *p, lf_err *err);
+int64_t lf_plan_norm_blocks(const lf_plan *p); /* of all trained tensors */
+/* The elements of a parameter that are this rank's: [*first, *first + *n). */
+void lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first, int64_t *n);
 /* Sets ready[i] for every bucket i: the number of nodes of the chain that run before the gradients
  * of buckets 0 .. i are complete; at least those of the forward pass. */
 void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *ready);

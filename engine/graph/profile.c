@@ -190,10 +190,12 @@ static struct lf_prof_graph *optimizer_graph(lf_profile *p, const lf_exec *ex, l
     static const char *const ends[2] = {"", ""};
     struct lf_prof_graph *o = graph_new(p, ex->o.label, "optimizer", ends, ex->n_opt, err);
     double norm = 0, adamw = 0;
-    for (size_t i = 0; o && i < ex->p->n_opt_tensors; i++) {
+    for (size_t i = 0; o && i < ex->n_own; i++)
+        adamw += adamw_bytes(&ex->own_host[i]);
+    for (size_t i = 0; o && i < ex->p->n_opt_tensors && !ex->p->n_sums; i++)
         norm += 4.0 * (double)ex->opt_host[i].n;
-        adamw += adamw_bytes(&ex->opt_host[i]);
-    }
+    for (size_t i = 0; o && i < ex->n_own && ex->p->n_sums; i++)
+        norm += 4.0 * (double)ex->own_host[i].n;
     for (size_t i = 0; o && i < ex->n_opt; i++) {
         o->node[i].op = lf_kernel_table[ex->opt[i].kernel].name;
         o->node[i].bytes = ex->opt[i].kernel == LF_KID_grad_norm  ? norm
@@ -357,8 +359,12 @@ int lf_prof_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char
     if (krc)
         return lf_fail(err, krc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed",
                        what, lf_kernel_table[calls[bad].kernel].name);
+    const bool opt = calls >= ex->opt && calls < ex->opt + ex->n_opt;
     if (rc == 0)
-        take(ex, calls == ex->opt ? ex->prof->opt : ex->prof->refresh, packs ? ex->n_copies : 0, n,
-             packs, t0);
+        take(ex, opt ? ex->prof->opt : ex->prof->refresh,
+             opt     ? (size_t)(calls - ex->opt)
+             : packs ? ex->n_copies
+                     : 0,
+             n, packs, t0);
     return rc;
 }

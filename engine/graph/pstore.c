@@ -269,7 +269,7 @@ int lf_pstore_fp8_matching(lf_pstore *ps, const char *pattern, bool fp8)
 
 static size_t kind_bytes(const lf_pstore *ps, const struct lf_pgroup *g, int kind)
 {
-    const size_t n = (size_t)(g->rows * g->cols);
+    const size_t n = (size_t)(g->part[kind] ? g->own1 - g->own0 : g->rows * g->cols);
     switch (kind) {
     case LF_P_Q:
     case LF_P_QT:
@@ -283,6 +283,14 @@ static size_t kind_bytes(const lf_pstore *ps, const struct lf_pgroup *g, int kin
     }
 }
 
+static void place_kind(lf_pstore *ps, struct lf_pgroup *g, int kind, size_t align)
+{
+    size_t *bytes = g->host[kind] ? &ps->host_bytes[kind] : &ps->bytes[kind];
+    g->off[kind] = *bytes;
+    if (g->need[kind])
+        *bytes += lf_align_up(kind_bytes(ps, g, kind), align);
+}
+
 void lf_pstore_layout(lf_pstore *ps, size_t align)
 {
     memset(ps->bytes, 0, sizeof ps->bytes);
@@ -290,16 +298,17 @@ void lf_pstore_layout(lf_pstore *ps, size_t align)
     ps->pack_bytes = 0;
     for (size_t i = 0; i < ps->n_g; i++) {
         struct lf_pgroup *g = &ps->g[i];
-        for (int k = 0; k < LF_P_ALL; k++) {
-            size_t *bytes = g->host[k] ? &ps->host_bytes[k] : &ps->bytes[k];
-            g->off[k] = *bytes;
-            if (g->need[k])
-                *bytes += lf_align_up(kind_bytes(ps, g, k), align);
-        }
+        for (int k = 0; k < LF_P_ALL; k++)
+            if (!g->part[k])
+                place_kind(ps, g, k, align);
         g->pack_off = ps->pack_bytes;
         if (g->need_pack)
             ps->pack_bytes += lf_align_up(g->pack_bytes, align);
     }
+    for (size_t i = 0; i < ps->n_g; i++) /* behind them, so that what is whole lies together */
+        for (int k = 0; k < LF_P_ALL; k++)
+            if (ps->g[i].part[k])
+                place_kind(ps, &ps->g[i], k, align);
 }
 
 size_t lf_pstore_bytes(const lf_pstore *ps)
@@ -367,14 +376,25 @@ void lf_pstore_unbind(lf_pstore *ps)
 
 void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind)
 {
-    char *group = lf_pgroup_data(ps, &ps->g[p->group], kind);
-    return group ? group + (size_t)p->offset * lf_dtype_size(lf_pstore_type(ps, kind)) : NULL;
+    const struct lf_pgroup *g = &ps->g[p->group];
+    char *group = lf_pgroup_data(ps, g, kind);
+    int64_t at = p->offset, n;
+    if (g->part[kind]) {
+        lf_param_own(ps, p, &at, &n);
+        at = n ? p->offset + at - g->own0 : 0;
+    }
+    return group ? group + (size_t)at * lf_dtype_size(lf_pstore_type(ps, kind)) : NULL;
 }
 
 size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind)
 {
     const struct lf_param *p = &ps->p[i];
     return ps->g[p->group].need[kind] ? (size_t)p->n * lf_dtype_size(lf_pstore_type(ps, kind)) : 0;
+}
+
+bool lf_pstore_sharded(const lf_pstore *ps, int i, enum lf_pkind kind)
+{
+    return ps->g[ps->p[i].group].part[kind];
 }
 
 enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i)
@@ -392,13 +412,18 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
     if (!ps->back || !g->need[kind])
         return 0;
     enum lf_dtype dt = lf_pstore_type(ps, kind);
+    int64_t first = 0, n = p->n;
+    if (g->part[kind])
+        lf_param_own(ps, p, &first, &n);
     *out = (struct lf_pview){.name = p->d.name,
                              .kind = kind,
                              .dtype = dt,
                              .ndim = p->d.ndim,
                              .data = lf_pstore_data(ps, p, kind),
                              .row_stride = p->d.ndim >= 2 ? cols_of(&p->d) : 1,
-                             .bytes = (size_t)p->n * lf_dtype_size(dt)};
+                             .first = first,
+                             .count = n,
+                             .bytes = (size_t)n * lf_dtype_size(dt)};
     for (int k = 0; k < 3; k++)
         out->dims[k] = k < p->d.ndim ? p->d.dims[k] : 1;
     return 1;
@@ -415,8 +440,13 @@ static int write_chunk(lf_pstore *ps, int i, int64_t at, const float *src, size_
 {
     struct lf_pview v;
     int rc = 0;
-    if (lf_pstore_view(ps, i, LF_P_MASTER, &v) == 1)
-        rc = ps->back->ops->copy_in(ps->back, (float *)v.data + at, src, n * sizeof *src, err);
+    if (lf_pstore_view(ps, i, LF_P_MASTER, &v) == 1) {
+        const int64_t end = at + (int64_t)n, lo = at > v.first ? at : v.first,
+                      hi = end < v.first + v.count ? end : v.first + v.count;
+        if (lo < hi)
+            rc = ps->back->ops->copy_in(ps->back, (float *)v.data + (lo - v.first), src + (lo - at),
+                                        (size_t)(hi - lo) * sizeof *src, err);
+    }
     if (rc == 0 && lf_pstore_view(ps, i, LF_P_COPY, &v) == 1) {
         uint16_t h[CHUNK];
         for (size_t e = 0; e < n; e++)
@@ -495,8 +525,9 @@ int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype
     if (lf_pstore_view(ps, i, kind, &v) != 1)
         return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name,
                        lf_pkind_name(kind));
+    src = (const char *)src + (size_t)v.first * lf_dtype_size(dtype);
     rc = dtype == v.dtype ? ps->back->ops->copy_in(ps->back, v.data, src, v.bytes, err)
-                          : write_cast(ps, &v, dtype, src, ps->p[i].n, err);
+                          : write_cast(ps, &v, dtype, src, v.count, err);
     return rc != 0 ? rc : ps->back->ops->sync(ps->back, err);
 }
 

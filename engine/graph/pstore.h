@@ -102,18 +102,23 @@ struct lf_pview {
     enum lf_pkind kind;
     enum lf_dtype dtype;
     int ndim;
-    int64_t dims[3];    /* 1 beyond ndim */
+    int64_t dims[3];    /* of the whole tensor; 1 beyond ndim */
     void *data;         /* backend memory (on the CPU: host memory); each row is contiguous */
     int64_t row_stride; /* elements from row to row: the last dimension; 1 for vectors */
-    size_t bytes;
+    /* data has elements [first, first + count) of the flattened tensor: all of them, or the part
+     * that this rank keeps (lf_pstore_sharded) */
+    int64_t first, count;
+    size_t bytes; /* of these elements */
 };
 /* Returns 1 with *out set when tensor i has this kind in memory, 0 when not, or LF_EINVAL for a bad
  * index. A device's memory is read with copy_out of its backend. */
 int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pview *out);
 
-/* Returns the bytes of this kind of tensor i in the finished plan, bound or not; 0: there are
- * none. */
+/* Returns the bytes of this kind of tensor i in the finished plan, of all ranks together where they
+ * keep parts of it, bound or not; 0: there are none. */
 size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind);
+/* Does each rank keep a part of this kind of tensor i (lf_plan_data_parallel with zero)? */
+bool lf_pstore_sharded(const lf_pstore *ps, int i, enum lf_pkind kind);
 /* Returns the kind that holds the weights of tensor i: LF_P_MASTER, or LF_P_COPY without a
  * master. */
 enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i);
@@ -125,8 +130,8 @@ void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, bool host, void **
                      size_t *bytes);
 
 /* Writes new weights of tensor i from host memory. src has all its elements in f32 or bf16. Master
- * and copy are written as far as they exist; the copy is rounded to nearest even. Moments and
- * gradients do not change. */
+ * and copy are written as far as they exist, and a master as far as this rank keeps it; the copy is
+ * rounded to nearest even. Moments and gradients do not change. */
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
 /* Writes all elements of a moment (LF_P_M or LF_P_V) from f32 or bf16, rounded to nearest even to
  * the type of the plan. LF_ENOENT: the plan has no moments of this tensor. */

@@ -144,7 +144,10 @@ static int make_plan(lf_pg_model *m, lf_err *err)
     if (rc == 0 && m->s.train)
         rc = lf_plan_optimizer(m->plan, &m->s.adam, err);
     if (rc == 0 && m->s.train)
-        rc = lf_plan_data_parallel(m->plan, m->s.ranks > 1 ? m->s.ranks : 1, BUCKET_BYTES, err);
+        rc = lf_plan_data_parallel(m->plan,
+                                   &(struct lf_plan_ranks){.ranks = m->s.ranks > 1 ? m->s.ranks : 1,
+                                                           .bucket_bytes = BUCKET_BYTES},
+                                   err);
     return rc != 0 ? rc : lf_plan_finish(m->plan, err);
 }
 

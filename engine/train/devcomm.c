@@ -32,7 +32,8 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed)
     d->gpus = NULL;
 }
 
-static int through_host(const struct lf_devcomm *d, char *data, size_t bytes, bool sum, lf_err *err)
+/* root < 0: a sum of floats; else root's bytes for all. */
+static int through_host(const struct lf_devcomm *d, char *data, size_t bytes, int root, lf_err *err)
 {
     const struct lf_back_ops *o = d->back->ops;
     const size_t most = (size_t)4 << 20;
@@ -42,9 +43,9 @@ static int through_host(const struct lf_devcomm *d, char *data, size_t bytes, bo
         const size_t n = bytes - at < most ? bytes - at : most;
         rc = o->copy_out(d->back, piece, data + at, n, err);
         if (rc == 0)
-            rc = sum ? lf_comm_all_reduce(d->comm, piece, n / sizeof(float), LF_COMM_F32,
-                                          LF_COMM_SUM, err)
-                     : lf_comm_broadcast(d->comm, piece, n, 0, err);
+            rc = root < 0 ? lf_comm_all_reduce(d->comm, piece, n / sizeof(float), LF_COMM_F32,
+                                               LF_COMM_SUM, err)
+                          : lf_comm_broadcast(d->comm, piece, n, root, err);
         if (rc == 0)
             rc = o->copy_in(d->back, data + at, piece, n, err);
     }
@@ -61,13 +62,46 @@ static int reduce(void *user, float *grads, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
     if (by_host(d))
-        return through_host(d, (char *)grads, n * sizeof *grads, true, err);
+        return through_host(d, (char *)grads, n * sizeof *grads, -1, err);
     return lf_comm_all_reduce(d->gpus ? d->gpus : d->comm, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
+}
+
+/* Memory of the host alone. */
+static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    float *mine = grads;
+    for (int r = 0; r < d->comm->rank; r++)
+        mine += counts[r];
+    return lf_comm_reduce_scatter(d->comm, mine, grads, counts, LF_COMM_F32, err);
+}
+
+static int add(void *user, double *sums, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_reduce(d->comm, sums, n, LF_COMM_F64, LF_COMM_SUM, err);
+}
+
+static int gather(void *user, void *data, const size_t *bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    char *part = data;
+    int rc = 0;
+    if (!by_host(d))
+        return lf_comm_all_gather(d->gpus ? d->gpus : d->comm, data, bytes, err);
+    for (int r = 0; r < d->comm->size && rc == 0; part += bytes[r++])
+        rc = through_host(d, part, bytes[r], r, err);
+    return rc;
 }
 
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
 {
-    lf_exec_set_reduce(ex, reduce, d, d->gpus != NULL);
+    const struct lf_exec_comm comm = {.reduce = reduce,
+                                      .scatter = scatter,
+                                      .add = add,
+                                      .gather = gather,
+                                      .early = d->gpus != NULL};
+    lf_exec_set_comm(ex, &comm, d);
 }
 
 int lf_devcomm_begin(const struct lf_devcomm *d, lf_err *err)
@@ -83,7 +117,7 @@ int lf_devcomm_end(const struct lf_devcomm *d, int rc, lf_err *err)
 int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, lf_err *err)
 {
     if (by_host(d))
-        return through_host(d, data, bytes, false, err);
+        return through_host(d, data, bytes, 0, err);
     const int rc = lf_devcomm_begin(d, err);
     return lf_devcomm_end(
         d, rc != 0 ? rc : lf_comm_broadcast(d->gpus ? d->gpus : d->comm, data, bytes, 0, err), err);

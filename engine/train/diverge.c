@@ -117,7 +117,7 @@ static int keep(lf_trainer *t, const struct lf_train_step *st, const char *why, 
     json_t *extra = batch ? json_pack("{s:O}", "diverged", batch) : NULL;
     int rc = extra ? add_batch(t, batch, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)
-        rc = lf_train_save_begin(t, dir, extra, err);
+        rc = lf_train_save_first(t, dir, extra, err);
     if (rc == 0)
         rc = lf_run_save_wait(&t->run, err);
     json_decref(batch);
@@ -151,7 +151,9 @@ static int diverged(lf_trainer *t, const struct lf_train_step *st, const char *w
 int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
 {
     lf_run_phase(&t->run, "keeping the weights of a diverged step");
+    lf_train_shards_begin(t);
     int rc = lf_train_first_rank(t) ? diverged(t, st, why, err) : 0;
+    rc = lf_train_shards_end(t, rc, err);
     int agreed = lf_train_agree(t, rc == LF_ENUMERIC ? 0 : rc, rc != 0 ? NULL : err);
     if (rc != 0 || agreed)
         return rc != 0 ? rc : agreed;

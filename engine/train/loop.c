@@ -96,11 +96,14 @@ static int keep_best(lf_trainer *t, int64_t before, lf_err *err)
     int rc = lf_train_replicas(t, err);
     if (rc == 0)
         rc = finish_best(t, err);
+    rc = lf_train_sharded(t) ? lf_train_agree(t, rc, err) : rc;
+    lf_train_shards_begin(t);
     if (rc == 0 && lf_train_first_rank(t)) {
         json_t *state = lf_train_state_json(t, err);
         rc = state ? lf_best_keep(&t->run, &t->s.best, before, state, err) : LF_ENOMEM;
         json_decref(state);
     }
+    rc = lf_train_shards_end(t, rc, err);
     if (o && o->extra)
         json_object_clear(o->extra);
     return lf_train_agree(t, rc, err);
@@ -466,7 +469,7 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
     if (rc == 0)
         rc = lf_train_model_plan(&t->m, t->c, &t->mc,
                                  t->vdata || (t->c->objective && t->c->objective->prepare),
-                                 t->run.ranks, err);
+                                 t->run.rank, t->run.ranks, err);
     if (rc == 0)
         rc = input_buffers(t, err);
     if (rc == 0)

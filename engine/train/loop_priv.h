@@ -97,6 +97,10 @@ struct lf_trainer {
     double told_s; /* time of the last result */
     char tokenizer[LF_HASH_HEX];
 
+    struct lf_shard *shard; /* [n_shards] tensors in parts, in the order of the writer (shards.c) */
+    size_t n_shards;
+    bool shards_told; /* rank 0 has told the others whether it saves here */
+
     double planned;                  /* bytes: lf_train_planned */
     struct lf_guest_host host;       /* for the guest, where there is one */
     lf_nvml *nvml;                   /* NULL: no numbers of the GPU; rank 0 */
@@ -138,7 +142,7 @@ int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf
 /* Returns the place of best_metric among the means of the objective; -1: it is none of these. */
 int lf_train_best_index(const struct lf_train_config *c);
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
-                        const lf_model_config *mc, bool valid, int ranks, lf_err *err);
+                        const lf_model_config *mc, bool valid, int rank, int ranks, lf_err *err);
 int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_comm *comm, lf_err *err);
 void lf_train_model_fini(struct lf_train_model *m);
@@ -161,6 +165,19 @@ lf_loader_config lf_train_valid_config(const struct lf_train_config *c, size_t n
 int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err);
 /* Returns the host memory of the loaders, from the manifests of the data as far as they exist. */
 size_t lf_train_data_bytes(const struct lf_train_config *c);
+
+/* shards.c: checkpoints of state in parts. */
+bool lf_train_sharded(const lf_trainer *t);
+/* With sharded state: sorts the tensors as the writer does, and lets rank 0 fetch those in parts.
+ * Collective. */
+int lf_train_shards_open(lf_trainer *t, lf_ckpt_tensor *tensors, size_t n, lf_err *err);
+/* These enclose what may save on rank 0, which alone calls begin. end is collective, takes the rc
+ * of what is enclosed and returns it; the other ranks give their parts in it. Without sharded state
+ * they do nothing. */
+void lf_train_shards_begin(lf_trainer *t);
+int lf_train_shards_end(lf_trainer *t, int rc, lf_err *err);
+/* save.c: saves on rank 0, enclosed by the caller. */
+int lf_train_save_first(lf_trainer *t, const char *dir, json_t *extra, lf_err *err);
 
 /* over.c */
 /* Writes the inputs of a chain from a micro-batch. */

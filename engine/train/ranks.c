@@ -192,7 +192,9 @@ int lf_train_replicas(const lf_trainer *t, lf_err *err)
         struct lf_pview v;
         const void *data = NULL;
         void *copy = NULL;
-        const enum lf_pkind kind = lf_pstore_weights(t->m.ps, i);
+        enum lf_pkind kind = lf_pstore_weights(t->m.ps, i);
+        if (lf_pstore_sharded(t->m.ps, i, kind))
+            kind = LF_P_COPY; /* what all ranks have */
         if (lf_pstore_view(t->m.ps, i, kind, &v) != 1)
             continue;
         failed = lf_pstore_host(t->m.ps, i, kind, &data, &copy, &own);

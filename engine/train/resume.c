@@ -138,6 +138,17 @@ static int load_own(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
                          : lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, true, err);
 }
 
+/* The same on the other ranks of sharded state, where each has moments of its own. */
+static int load_there(lf_trainer *t, const char *dir, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    int rc = lf_ckpt_open(&ck, dir, t->c->threads, err);
+    if (rc == 0)
+        rc = load_own(t, ck, dir, err);
+    lf_ckpt_close(ck);
+    return rc;
+}
+
 /* Rank 0: everything of a checkpoint that is not the same on every rank anyway. */
 static int resume_from(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
 {
@@ -295,7 +306,7 @@ static int know_init(lf_trainer *t, lf_err *err)
 
 /* Rank 0, or alone. *state: of the checkpoint that the run goes on from, owned; NULL when it
  * begins. */
-static int start_first(lf_trainer *t, bool *done, json_t **state, lf_err *err)
+static int start_first(lf_trainer *t, bool *done, json_t **state, json_t **from, lf_err *err)
 {
     char *dir = NULL;
     lf_ckpt *ck = NULL;
@@ -308,6 +319,9 @@ static int start_first(lf_trainer *t, bool *done, json_t **state, lf_err *err)
     if (rc == 0 && ck) {
         rc = resume_from(t, ck, dir, err);
         *state = json_incref(lf_ckpt_state(ck));
+        *from = json_pack("{s:s}", "dir", dir);
+        if (rc == 0 && !*from)
+            rc = lf_fail(err, LF_ENOMEM, "start: out of memory");
     } else if (rc == 0) {
         rc = fresh(t, err);
     }
@@ -323,31 +337,38 @@ static bool from_rank_0(void *user, const struct lf_param_desc *d)
     return true;
 }
 
-/* The other ranks follow. */
-static int start_other(lf_trainer *t, json_t *state, lf_err *err)
+/* The other ranks follow. from: the directory of the checkpoint that rank 0 goes on from. */
+static int start_other(lf_trainer *t, json_t *state, json_t *from, lf_err *err)
 {
     t->s = at_the_beginning(t);
+    if (!state && lf_train_sharded(t))
+        return fresh(t, err);
     int rc = state ? restore_state(t, state, "rank 0's checkpoint", err)
                    : lf_pstore_init_rest(t->m.ps, t->c->seed, from_rank_0, NULL, err);
+    if (rc == 0 && state && lf_train_sharded(t))
+        rc = load_there(t, json_string_value(json_object_get(from, "dir")), err);
     return rc != 0 ? rc : lf_loader_seek(t->data, t->s.cursor, err);
 }
 
 int lf_train_start(lf_trainer *t, bool *done, lf_err *err)
 {
-    json_t *state = NULL;
+    json_t *state = NULL, *from = NULL;
     lf_run_phase(&t->run, "reading the checkpoint");
     *done = false;
-    int rc = lf_train_first_rank(t) ? start_first(t, done, &state, err) : 0;
+    int rc = lf_train_first_rank(t) ? start_first(t, done, &state, &from, err) : 0;
     rc = lf_train_agree(t, rc, err);
     if (rc == 0)
         rc = lf_run_any(&t->run, done, err);
     if (rc == 0)
         rc = lf_run_share_json(&t->run, &state, err);
+    if (rc == 0)
+        rc = lf_run_share_json(&t->run, &from, err);
     if (rc == 0 && !*done && !lf_train_first_rank(t))
-        rc = start_other(t, state, err);
+        rc = start_other(t, state, from, err);
     rc = lf_train_agree(t, rc, err);
-    if (rc == 0 && !*done)
+    if (rc == 0 && !*done && !lf_train_sharded(t))
         rc = lf_train_share_weights(t, state != NULL, err);
+    json_decref(from);
     json_decref(state);
     return rc;
 }

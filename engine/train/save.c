@@ -12,15 +12,19 @@ int lf_train_writer_open(lf_trainer *t, lf_err *err)
     lf_ckpt_tensor *tensors = NULL;
     lf_arena *arena = t->run.arena;
     size_t n = 0;
-    if (!lf_train_first_rank(t))
+    if (!lf_train_first_rank(t) && !lf_train_sharded(t))
         return 0;
     int rc =
         t->c->adapter
             ? lf_weights_adapter_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err)
             : lf_weights_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err);
-    return rc != 0 ? rc
-                   : lf_run_writer_open(&t->run, tensors, n,
-                                        t->c->save_async || !lf_pstore_on_host(t->m.ps), err);
+    if (lf_train_sharded(t)) {
+        rc = lf_train_agree(t, rc, err);
+        if (rc == 0)
+            rc = lf_train_shards_open(t, tensors, n, err);
+    }
+    const bool snapshot = t->c->save_async || !lf_pstore_on_host(t->m.ps) || lf_train_sharded(t);
+    return rc != 0 ? rc : lf_run_writer_open(&t->run, tensors, n, snapshot, err);
 }
 
 /* A real, or null where there is none yet. */
@@ -107,8 +111,15 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
 
 int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err)
 {
-    if (!lf_train_first_rank(t))
-        return 0;
+    int rc = 0;
+    lf_train_shards_begin(t);
+    if (lf_train_first_rank(t))
+        rc = lf_train_save_first(t, dir, extra, err);
+    return lf_train_shards_end(t, rc, err);
+}
+
+int lf_train_save_first(lf_trainer *t, const char *dir, json_t *extra, lf_err *err)
+{
     json_t *state = lf_train_state_json(t, err);
     int rc = state ? 0 : LF_ENOMEM;
     if (rc == 0 && extra && json_object_update(state, extra))
@@ -121,10 +132,12 @@ int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *e
 
 int lf_train_save_final(lf_trainer *t, lf_err *err)
 {
-    if (!lf_train_first_rank(t))
-        return 0;
-    json_t *state = lf_train_state_json(t, err);
-    int rc = state ? lf_run_save_final(&t->run, state, err) : LF_ENOMEM;
-    json_decref(state);
-    return rc;
+    int rc = 0;
+    lf_train_shards_begin(t);
+    if (lf_train_first_rank(t)) {
+        json_t *state = lf_train_state_json(t, err);
+        rc = state ? lf_run_save_final(&t->run, state, err) : LF_ENOMEM;
+        json_decref(state);
+    }
+    return lf_train_shards_end(t, rc, err);
 }

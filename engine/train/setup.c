@@ -213,8 +213,10 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
 }
 
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
-                        const lf_model_config *mc, bool valid, int ranks, lf_err *err)
+                        const lf_model_config *mc, bool valid, int rank, int ranks, lf_err *err)
 {
+    const struct lf_plan_ranks share = {
+        .ranks = ranks, .rank = rank, .bucket_bytes = BUCKET_BYTES, .zero = c->zero};
     struct lf_plan_opts po = {.target = lf_target_device(c->device),
                               .threads = c->threads,
                               .compute = c->compute,
@@ -255,7 +257,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (rc == 0)
         rc = lf_plan_optimizer(m->plan, &c->adam, err);
     if (rc == 0)
-        rc = lf_plan_data_parallel(m->plan, ranks, BUCKET_BYTES, err);
+        rc = lf_plan_data_parallel(m->plan, &share, err);
     if (rc == 0)
         rc = lf_plan_finish(m->plan, err);
     return rc;
@@ -344,7 +346,8 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
 {
     struct lf_plan_bytes b = {0};
     (void)lf_plan_bytes(m->plan, &b); /* an unfinished plan has no bytes */
-    const double saved = c->save_async ? (double)lf_weights_bytes(m->ps, c->adapter != NULL) : 0;
+    const bool snapshot = c->save_async || (c->zero > 0 && ranks > 1);
+    const double saved = snapshot ? (double)lf_weights_bytes(m->ps, c->adapter != NULL) : 0;
     struct lf_plan_memory mem = {.host =
                                      saved + (double)b.offloaded + (double)lf_train_data_bytes(c)};
     if (c->guest && c->guest->host_bytes)
@@ -452,7 +455,7 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
     int rc = plan_model(&mc, c, vocab, err);
     if (rc == 0)
         rc = lf_train_model_plan(&m, c, &mc,
-                                 c->n_valid > 0 || (c->objective && c->objective->prepare),
+                                 c->n_valid > 0 || (c->objective && c->objective->prepare), 0,
                                  c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     if (rc == 0)
         rc = plan_members(plan, c, &mc, &m, tokens, err);

@@ -20,10 +20,11 @@
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
-static const char *const section_words[] = {"pipeline", "resources", "model", "vars",     "site",
-                                            "user",     "sweep",     "stage", "template", "kind"};
-#define N_PLAIN 7 /* of section_words: sections without a name */
-static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "rerun_on"};
+static const char *const section_words[] = {"pipeline", "resources", "model", "layout",
+                                            "vars",     "site",      "user",  "sweep",
+                                            "stage",    "template",  "kind"};
+#define N_PLAIN 8 /* of section_words: sections without a name */
+static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "layout", "rerun_on"};
 static const char *const pipeline_keys[] = {"name",          "description", "data_dir", "scheduler",
                                             "jobs",          "share",       "include",  "on_end",
                                             "on_time_limit", "on_fail",     "report"};
@@ -80,7 +81,7 @@ static int unknown_section(const lf_conf_section *s, lf_err *err)
 
 static int check_section(const lf_conf_section *s, const lf_opt_table *const *tables, lf_err *err)
 {
-    static const char *const named[] = {"stage ", "template ", "kind ", "model "};
+    static const char *const named[] = {"stage ", "template ", "kind ", "model ", "layout "};
     bool ok = false;
     for (size_t k = 0; k < N_PLAIN; k++)
         ok = ok || strcmp(s->name, section_words[k]) == 0;
@@ -208,6 +209,11 @@ struct filled {
 static int set_item(const struct filled *f, lf_conf_item *it, lf_err *err)
 {
     const lf_opt *o = lf_opt_find(f->table, it->key);
+    if (lf_layout_key(it->key) && (o != NULL || lf_opt_find(f->table, "zero") != NULL))
+        return lf_conf_fail_key(it, err,
+                                "\"%s\" belongs in [layout], or in [layout NAME] with "
+                                "layout = NAME here",
+                                it->key);
     if (o == NULL)
         return option_unknown(it, f->table, err);
     if ((o->flags & LF_OPT_CLI_ONLY) != 0)
@@ -229,6 +235,25 @@ static int set_options_from(const lf_reading *r, const struct filled *f, const c
             continue;
         it->read = true;
         rc = lf_reading_note(r, set_item(f, it, err), err);
+    }
+    return rc;
+}
+
+/* What of the stage's layout is an option of its kind. */
+static int set_layout(const lf_reading *r, const struct filled *f, const char *stage, lf_err *err)
+{
+    lf_conf *c = &r->p->conf;
+    const char *section = NULL;
+    int rc = lf_layout_section(&section, c, stage, f->table, err);
+    if (rc < 0)
+        return lf_reading_note(r, rc, err);
+    for (size_t i = lf_conf_first(c, section); rc == 0 && i != LF_CONF_END; i = c->items[i].next) {
+        lf_conf_item *it = &c->items[i];
+        const lf_opt *o = lf_opt_find(f->table, it->key);
+        if (o == NULL)
+            continue;
+        it->read = true;
+        rc = lf_reading_note(r, set_option(f->options, f->set, o, it, err), err);
     }
     return rc;
 }
@@ -394,6 +419,8 @@ static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_sect
         rc = set_options_from(r, &f, s->name, true, err);
     if (rc == 0)
         rc = set_options_from(r, &f, kind_section, false, err);
+    if (rc == 0)
+        rc = set_layout(r, &f, s->name, err);
     /* An option that is missing may be the one that is misspelled. */
     if (rc == 0 && lf_reading_mistakes(r) == before && (rc = lf_optset_check(set, err)) < 0) {
         lf_err_prefix(err, "%s:%d:1: [%s]", s->path, s->line, s->name);
@@ -503,6 +530,11 @@ static int check_unread(const lf_conf *c, lf_err *err)
         if (it->read || it->via != NULL || strcmp(it->layer, "site") == 0 ||
             strcmp(it->layer, "user") == 0)
             continue;
+        if (lf_str_has_prefix(it->section, "layout"))
+            return lf_conf_fail_key(it, err,
+                                    "[%s] is used by no stage; name it with layout = NAME, "
+                                    "or remove it",
+                                    it->section);
         if (lf_str_has_prefix(it->section, "model"))
             return lf_conf_fail_key(
                 it, err, "[%s] is used by no stage; name it with model = NAME, or remove it",
@@ -561,7 +593,7 @@ static int check_all_keys(const lf_reading *r, lf_err *err)
         rc = check_keys(r, "site", site_keys, n_site, err);
     if (rc == 0)
         rc = check_keys(r, "user", user_keys, COUNT(user_keys), err);
-    return rc;
+    return rc == 0 ? lf_layout_check(r, err) : rc;
 }
 
 /* A stage that cannot be built, such as one without a kind, is left out, so that the others are

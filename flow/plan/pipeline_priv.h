@@ -76,6 +76,14 @@ int lf_sweep_merge_child(lf_sweep_merge *m, lf_doc *plan, lf_sweep_child *child,
 int lf_sweep_merge_end(lf_sweep_merge *m, bool whole, lf_err *err);
 void lf_sweep_merge_fini(lf_sweep_merge *m);
 
+/* pipeline_layout.c: is this a key of [layout], or kept for one? */
+bool lf_layout_key(const char *key);
+/* The keys of all [layout] sections. Notes or fails as lf_reading_note does. */
+int lf_layout_check(const lf_reading *r, lf_err *err);
+/* The section of a stage's layout, borrowed. */
+int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_opt_table *t,
+                      lf_err *err);
+
 bool lf_resource_key(const char *key);
 size_t lf_resource_keys(const char **out, size_t cap); /* their names; returns how many */
 const char *const *lf_site_keys(size_t *n);

@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/philox.h"
@@ -18,22 +19,26 @@ LF_CPU_DECLARE(adamw)
 
 LF_NO_WORK(adamw)
 
-enum { NORM_BLOCK = 32768 };
+static int64_t blocks_of(const struct lf_opt_tensor *t)
+{
+    return (t->n + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK;
+}
 
 static int64_t norm_blocks(const struct lf_k_grad_norm *a)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < a->n_tensors; i++)
-        n += (a->t[i].n + NORM_BLOCK - 1) / NORM_BLOCK;
+        n += blocks_of(&a->t[i]);
     return n;
 }
 
 int LF_SYM(grad_norm_check)(const struct lf_k_grad_norm *a)
 {
-    if (a->n_tensors < 0)
+    if (a->n_tensors < 0 || a->n_sums < 0 || (a->parts && !a->sums))
         return LF_K_EINVAL;
     for (int64_t i = 0; a->t && i < a->n_tensors; i++)
-        if (a->t[i].n < 0)
+        if (a->t[i].n < 0 ||
+            (a->parts && (a->t[i].block < 0 || a->t[i].block + blocks_of(&a->t[i]) > a->n_sums)))
             return LF_K_EINVAL;
     return LF_K_OK;
 }
@@ -41,7 +46,7 @@ int LF_SYM(grad_norm_check)(const struct lf_k_grad_norm *a)
 size_t LF_SYM(grad_norm_work)(const struct lf_k_grad_norm *a, int threads)
 {
     (void)threads;
-    return (size_t)norm_blocks(a) * sizeof(double);
+    return a->sums ? 0 : (size_t)norm_blocks(a) * sizeof(double);
 }
 
 /* Sum of squares of one block in f64: sixteen running sums, element i in sum i % 16, then a fixed
@@ -61,27 +66,40 @@ static double sum_sq(const float *g, int64_t n)
     return s[0];
 }
 
-int LF_SYM(grad_norm)(lf_queue *q, const struct lf_k_grad_norm *a)
+/* sums[b] for the blocks of all tensors: by their numbers, or one tensor after the other. */
+static void norm_sums(const lf_queue *q, const struct lf_k_grad_norm *a, double *sums)
 {
-    double *part = (double *)a->work;
     const int64_t blocks = norm_blocks(a);
-    if (a->work_bytes < (size_t)blocks * sizeof(double))
-        return LF_K_EINVAL;
-#pragma omp parallel num_threads(lf_team(q, blocks *NORM_BLOCK * 4))
+#pragma omp parallel num_threads(lf_team(q, blocks *LF_NORM_BLOCK * 4))
     {
         int64_t lo, hi, first = 0;
         lf_part(blocks, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
-            int64_t nb = (a->t[i].n + NORM_BLOCK - 1) / NORM_BLOCK;
+            const struct lf_opt_tensor *t = &a->t[i];
+            const int64_t nb = blocks_of(t), to = a->parts ? t->block : first;
             int64_t b0 = lo > first ? lo - first : 0, b1 = hi - first < nb ? hi - first : nb;
             for (int64_t b = b0; b < b1; b++) {
-                int64_t rest = a->t[i].n - b * NORM_BLOCK;
-                part[first + b] =
-                    sum_sq(a->t[i].grad + b * NORM_BLOCK, rest < NORM_BLOCK ? rest : NORM_BLOCK);
+                int64_t rest = t->n - b * LF_NORM_BLOCK;
+                sums[to + b] = sum_sq(t->grad + b * LF_NORM_BLOCK,
+                                      rest < LF_NORM_BLOCK ? rest : LF_NORM_BLOCK);
             }
             first += nb;
         }
     }
+}
+
+int LF_SYM(grad_norm)(lf_queue *q, const struct lf_k_grad_norm *a)
+{
+    double *part = a->sums ? a->sums : (double *)a->work;
+    const int64_t blocks = a->sums ? a->n_sums : norm_blocks(a);
+    if (!a->sums && a->work_bytes < (size_t)blocks * sizeof(double))
+        return LF_K_EINVAL;
+    if (a->parts)
+        memset(part, 0, (size_t)blocks * sizeof *part);
+    if (a->parts || !a->sums)
+        norm_sums(q, a, part);
+    if (a->parts)
+        return LF_K_OK;
     double sum = 0.0;
     for (int64_t b = 0; b < blocks; b++)
         sum += part[b];
@@ -182,7 +200,7 @@ static void adam_random(const struct lf_opt_tensor *t, int64_t lo, int64_t hi,
         for (uint64_t s = 0; s < 3; s++)
             if ((s < 2 ? t->moment_type : t->master_type) == LF_BF16)
                 lf_philox_span(d.word[s], rec->seed, t->site, 4 * rec->step + s,
-                               (uint32_t)(at / 8));
+                               (uint32_t)((t->first + at) / 8));
         adam_vecs(t, at < lo ? lo : at, end, k, decay, lr, t->moment_type, t->master_type, &d);
     }
 }

@@ -16,7 +16,7 @@ enum { SCRATCH = LF_OPT_THREADS / 32 * sizeof(double), BLOCKS_PER_SM = 8 };
 
 int lf_cuda_grad_norm_check(const struct lf_k_grad_norm *a)
 {
-    return a->n_tensors >= 0 ? LF_K_OK : LF_K_EINVAL;
+    return a->n_tensors >= 0 && !a->sums ? LF_K_OK : LF_K_EINVAL;
 }
 size_t lf_cuda_grad_norm_work(const struct lf_k_grad_norm *a, int threads)
 {

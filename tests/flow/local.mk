@@ -10,12 +10,12 @@ tests_flow_bin_lf_join_LDADD = $(LF_BASE_LIBS)
 TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh \
   tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh \
   tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh \
-  tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh \
+  tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/layout.sh \
   tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
 EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh \
   tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh \
   tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh \
-  tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh \
+  tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/layout.sh \
   tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
 # A terminal for commands that draw on one.
 check_PROGRAMS += tests/flow/on_tty

@@ -90,6 +90,98 @@ static bool norm(const struct lf_kernels *k, struct model *m, int threads,
     return ok;
 }
 
+#ifndef OP_CUDA
+/* Three ranks with parts of the tensors, cut at whole blocks: the norm of one call over all. */
+static void test_parts(const struct lf_kernels *k)
+{
+    enum { RANKS = 3, BLOCKS = 7 }; /* of the lengths: 1, 0, 1, 2, 3, 1, less the empty one */
+    struct model m = model_make();
+    struct lf_step_record one = {.clip_norm = 0.5f, .loss_scale = 8.0f}, all = one;
+    double sums[BLOCKS + 1] = {0}, part[BLOCKS + 1];
+    bool ok = norm(k, &m, OP_THREADS, &one);
+    struct lf_k_grad_norm a = {.rec = &all, .sums = part, .n_sums = BLOCKS + 1, .parts = true};
+    struct lf_opt_tensor own[TENSORS + 2];
+    for (int r = 0; r < RANKS; r++) {
+        int64_t block = 0, n = 0;
+        for (int i = 0; i < TENSORS; i++)
+            for (int64_t at = 0; at < length[i]; at += LF_NORM_BLOCK, block++)
+                if (block % RANKS == r) { /* neighbours are different ranks' */
+                    own[n] = m.t[i];
+                    own[n].grad += at;
+                    own[n].first = at;
+                    own[n].block = block;
+                    own[n++].n = length[i] - at < LF_NORM_BLOCK ? length[i] - at : LF_NORM_BLOCK;
+                }
+        a.t = own;
+        a.n_tensors = n;
+        ok = ok && k->grad_norm.check(&a) == 0 && k->grad_norm.work(&a, OP_THREADS) == 0 &&
+             k->grad_norm.run(queue[1 + r % OP_THREADS], &a) == 0;
+        for (int b = 0; b <= BLOCKS; b++)
+            sums[b] += part[b];
+    }
+    memcpy(part, sums, sizeof part);
+    a.parts = false;
+    ok = ok && k->grad_norm.run(queue[1], &a) == 0;
+    tap_ok(ok && memcmp(&one, &all, sizeof one) == 0, "parts of three ranks: the same norm, %s",
+           k->family);
+    sums[2] = nextafter(sums[2], 1e9);
+    struct lf_step_record other = {.clip_norm = 0.5f, .loss_scale = 8.0f};
+    memcpy(part, sums, sizeof part);
+    part[2] *= 2;
+    a.rec = &other;
+    k->grad_norm.run(queue[1], &a);
+    tap_ok(memcmp(&one, &other, sizeof one) != 0, "another sum of a block gives another");
+    a.parts = true;
+    a.n_sums = 3; /* the last rank has blocks behind them */
+    tap_i64(k->grad_norm.check(&a), LF_K_EINVAL, "blocks beyond the sums are refused");
+    model_free(&m);
+}
+
+/* The tensors in two parts each: the bits of whole ones, drawn or not. */
+static void test_adamw_parts(const struct lf_kernels *k, bool stochastic)
+{
+    struct lf_step_record rec = {.step = 7,
+                                 .seed = 99,
+                                 .lr = 3e-3f,
+                                 .bias_corr1 = 0.271f,
+                                 .bias_corr2 = 0.142625f,
+                                 .clip_factor = 0.37f};
+    struct model whole = model_of(LF_BF16, LF_BF16), cut = model_of(LF_BF16, LF_BF16);
+    struct lf_opt_tensor t[2 * TENSORS];
+    struct lf_k_adamw a = {.n_tensors = TENSORS,
+                           .t = whole.t,
+                           .beta1 = 0.9f,
+                           .beta2 = 0.95f,
+                           .eps = 1e-8f,
+                           .stochastic = stochastic,
+                           .rec = &rec};
+    bool ok = k->adamw.run(queue[1], &a) == 0;
+    int64_t n = 0;
+    for (int i = 0; i < TENSORS; i++)
+        for (int64_t at = 0; at < length[i]; at += LF_NORM_BLOCK) {
+            const int64_t rest = length[i] - at;
+            struct lf_opt_tensor *p = &t[n++];
+            *p = cut.t[i];
+            p->first = at;
+            p->n = rest < LF_NORM_BLOCK || at > 0 ? rest : LF_NORM_BLOCK;
+            p->master = (uint16_t *)p->master + at;
+            p->m = (uint16_t *)p->m + at;
+            p->v = (uint16_t *)p->v + at;
+            p->grad += at;
+            p->copy = p->copy ? (uint16_t *)p->copy + at : NULL;
+            if (at > 0)
+                break;
+        }
+    a.t = t;
+    a.n_tensors = n;
+    ok = ok && k->adamw.run(queue[OP_THREADS], &a) == 0;
+    tap_ok(ok && model_same(&whole, &cut), "adamw on parts, %s: the bits of whole tensors, %s",
+           stochastic ? "rounded at random" : "to nearest", k->family);
+    model_free(&whole);
+    model_free(&cut);
+}
+#endif
+
 static void test_norm(const struct lf_kernels *k)
 {
     struct model m = model_make();
@@ -411,6 +503,11 @@ int main(void)
             continue;
         TAP(10 + OP_THREADS, test_norm(k));
         TAP(26 + OP_THREADS, test_adamw(k));
+#ifndef OP_CUDA
+        TAP(3, test_parts(k));
+        TAP(1, test_adamw_parts(k, false));
+        TAP(1, test_adamw_parts(k, true));
+#endif
         TAP(OP_BACKENDS > 1 ? 22 : 21, test_state(k));
 #ifdef OP_CUDA
         for (int types = 0; types < 8; types++)

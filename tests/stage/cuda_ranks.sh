@@ -55,6 +55,10 @@ LF_EMU_ORDER=7 run again
 is "$(id again) $(metrics again)" "$(id gpu) $(metrics gpu)" "the same bits in another order"
 LF_COMM=ucx run host
 is "$(id host) $(metrics host)" "$(id gpu) $(metrics gpu)" "and with sums through host memory, which wait"
+LF_EMU_ORDER=7 run zero --zero 1
+is "$rc $(id zero) $(metrics zero)" "0 $(id gpu) $(metrics gpu)" "and with the optimizer's state in parts"
+LF_COMM=ucx run zero_host --zero 1 --optimizer-offload 1
+is "$rc $(id zero_host)" "0 $(id gpu)" "parts in the host's memory, exchanged through it"
 "$pretrain" --config "$dir/run.ini" --out "$dir/one/out" --metrics "$dir/one/metrics" --steps 6 2>"$dir/err" || mkdir -p "$dir/one"
 near_losses one gpu 1e-5 6
 ok $? "one rank: the losses of two"
@@ -131,4 +135,4 @@ is "$(id dead) $(metrics dead)" "$(id gpu) $(metrics gpu)" "which goes on to the
 LF_NCCL_LIB=$dir/nowhere.so run none
 is $rc 1 "without NCCL several GPUs are refused"
 says "LF_COMM=ucx does without" "with what to do"
-finish 24
+finish 26

@@ -107,7 +107,7 @@ static void test_ranks(const struct gu_model *m, int ranks, const char *name)
     }
     tap_rc(optimize(&u[0]), LF_EINVAL, &err, "nothing sums",
            "a plan for ranks does not run without a sum");
-    lf_exec_set_reduce(u[0].ex, fails, NULL, false);
+    lf_exec_set_comm(u[0].ex, &(struct lf_exec_comm){.reduce = fails}, NULL);
     float *before = weights(&u[0], &n);
     tap_rc(optimize(&u[0]), LF_ECOMM, &err, "rank 1 is gone",
            "a sum that fails is the step's failure");
@@ -123,7 +123,7 @@ static void test_ranks(const struct gu_model *m, int ranks, const char *name)
         s.base = grads;
         s.calls = 0;
         s.last = NULL;
-        lf_exec_set_reduce(u[r].ex, reduce, &s, false);
+        lf_exec_set_comm(u[r].ex, &(struct lf_exec_comm){.reduce = reduce}, &s);
         tap_rc(optimize(&u[r]), 0, &err, NULL, name);
         struct lf_step_record rec = gu_result(&u[r]);
         float *w = weights(&u[r], &n);
@@ -187,6 +187,52 @@ static void test_cover(const char *freeze)
     gu_close(&u);
 }
 
+/* ---- sharded state ---- */
+
+/* The parts of all ranks: every element of every trained tensor is one rank's, cut at whole blocks,
+ * and what they keep together is what one rank keeps without. */
+static void test_parts(int ranks, const char *freeze)
+{
+    struct gu u;
+    struct gu_opts o = gu_bf16;
+    struct gu_model m = gu_gpt2;
+    int64_t next[64] = {0};
+    int bad = 0, parts = 0, n = 0;
+    size_t moments = 0, masters = 0, whole_moments = 0;
+    o.optimizer = true;
+    o.dp_ranks = ranks;
+    o.freeze = freeze;
+    m.vocab = 5000; /* a tensor of several blocks */
+    for (int r = 0; r < ranks; r++) {
+        o.dp_rank = r;
+        o.zero = 1;
+        gu_open(&u, &m, &o);
+        n = lf_pstore_count(u.ps);
+        for (int i = 0; i < n; i++) {
+            struct lf_pview v;
+            if (lf_pstore_view(u.ps, i, LF_P_M, &v) != 1)
+                continue;
+            bad += v.count && (v.first != next[i] || v.first % LF_NORM_BLOCK ||
+                               v.bytes != (size_t)v.count * 4);
+            next[i] += v.count;
+            parts += v.count && v.count < u.ps->p[i].n;
+            whole_moments += r == 0 ? (size_t)u.ps->p[i].n * 4 : 0;
+            moments += v.bytes;
+            if (lf_pstore_sharded(u.ps, i, LF_P_MASTER) &&
+                lf_pstore_view(u.ps, i, LF_P_MASTER, &v) == 1)
+                masters += v.bytes;
+        }
+        for (int i = 0; i < n && r + 1 == ranks; i++) {
+            struct lf_pview v;
+            bad += lf_pstore_view(u.ps, i, LF_P_M, &v) == 1 && next[i] != u.ps->p[i].n;
+        }
+        gu_close(&u);
+    }
+    tap_ok(bad == 0 && moments == whole_moments && masters > 0 && parts > 0,
+           "%d ranks%s%s: each element is one rank's; %d tensors are cut", ranks,
+           freeze ? ", frozen: " : "", freeze ? freeze : "", parts);
+}
+
 /* ---- sums beside the backward pass ---- */
 
 static struct lf_cu cu;
@@ -230,7 +276,7 @@ static float *steps_of(bool early, const char *order, struct lf_step_record *rec
     o.plan.target = lf_target_find("sm_90");
     o.open_back = open_cuda;
     gu_open(&u, &m, &o);
-    lf_exec_set_reduce(u.ex, twice, u.b, early);
+    lf_exec_set_comm(u.ex, &(struct lf_exec_comm){.reduce = twice, .early = early}, u.b);
     for (int k = 0; k < 4; k++) {
         gu_batch_make(&b, &m, m.rows, (uint32_t)k);
         record(&u, 2 * b.trained);
@@ -288,6 +334,9 @@ int main(void)
     TAP(20, test_ranks(&gu_gpt2, 3, "three ranks"));
     TAP(1, test_cover(NULL));
     TAP(1, test_cover("layers.0"));
+    for (int ranks = 2; ranks <= 5; ranks++)
+        TAP(1, test_parts(ranks, NULL));
+    TAP(1, test_parts(3, "layers.0"));
     struct gu u;
     struct gu_opts o = gu_f32;
     o.optimizer = true;
@@ -296,8 +345,9 @@ int main(void)
     struct lf_plan_comm pc;
     lf_plan_comm(u.p, &pc);
     tap_ok(pc.ranks == 1 && pc.messages == 0 && pc.sent_bytes == 0, "one rank sends nothing");
-    tap_rc(lf_plan_data_parallel(u.p, 2, 1024, &err), LF_EINVAL, &err, "too late",
-           "after the plan is finished it is too late");
+    tap_rc(
+        lf_plan_data_parallel(u.p, &(struct lf_plan_ranks){.ranks = 2, .bucket_bytes = 1024}, &err),
+        LF_EINVAL, &err, "too late", "after the plan is finished it is too late");
     gu_close(&u);
     return tap_done();
 }

@@ -304,7 +304,11 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
     if (o->optimizer)
         MUST(lf_plan_optimizer(u->p, &adam, &err));
     if (o->dp_ranks)
-        MUST(lf_plan_data_parallel(u->p, o->dp_ranks, 8192, &err));
+        MUST(lf_plan_data_parallel(
+            u->p,
+            &(struct lf_plan_ranks){
+                .ranks = o->dp_ranks, .rank = o->dp_rank, .bucket_bytes = 8192, .zero = o->zero},
+            &err));
     MUST(lf_plan_finish(u->p, &err));
     if (o->tamper)
         o->tamper(u->p);

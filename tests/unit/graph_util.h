@@ -29,6 +29,7 @@ struct gu_opts {
     struct lf_adamw_opts state;
     struct lf_profile *profile;
     int dp_ranks;                                    /* > 0: data-parallel, in small buckets */
+    int dp_rank, zero;                               /* lf_plan_ranks */
     const char *freeze;                              /* prefix */
     const char *fp8;                                 /* pattern of what plan.fp8 is for */
     void (*tamper)(lf_plan *p);                      /* between planning and binding */

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How the ranks of a stage divide a model and its state: [layout], or [layout NAME] where the stage
+ * has `layout = NAME`. Its keys are options of the stages that can be divided; a key in the section
+ * of a stage is refused, so that one place says how a pipeline is laid out.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/str.h"
+#include "engine/base/synonym.h"
+#include "flow/plan/pipeline_priv.h"
+
+static const char *const keys[] = {"zero"};
+/* Names that are kept for what ranks cannot divide yet. */
+static const char *const reserved[] = {"zero_inner",      "tensor",          "sequence_parallel",
+                                       "pipeline",        "pipeline_chunks", "pipeline_schedule",
+                                       "pipeline_stages", "context",         "context_kind",
+                                       "expert",          "expert_tensor"};
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static bool among(const char *key, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(key, names[i]) == 0)
+            return true;
+    return false;
+}
+
+bool lf_layout_key(const char *key)
+{
+    return among(key, keys, COUNT(keys)) || among(key, reserved, COUNT(reserved));
+}
+
+static int check_key(const lf_conf_item *it, lf_err *err)
+{
+    char hint[200];
+    if (among(it->key, keys, COUNT(keys)))
+        return 0;
+    if (among(it->key, reserved, COUNT(reserved)))
+        return lf_conf_fail_key(it, err,
+                                "\"%s\" is not there yet: ranks share the batch and, with zero, "
+                                "the optimizer's state; remove it",
+                                it->key);
+    lf_synonym_hint(hint, sizeof hint, it->key, keys, COUNT(keys));
+    return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]%s", it->key, it->section, hint);
+}
+
+int lf_layout_check(const lf_reading *r, lf_err *err)
+{
+    const lf_conf *c = &r->p->conf;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->n_items; i++) {
+        const char *section = c->items[i].section;
+        if (strcmp(section, "layout") == 0 || lf_str_has_prefix(section, "layout "))
+            rc = lf_reading_note(r, check_key(&c->items[i], err), err);
+    }
+    return rc;
+}
+
+int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_opt_table *t,
+                      lf_err *err)
+{
+    char name[160];
+    lf_conf_item *it = lf_conf_find(c, stage, "layout");
+    *out = "layout";
+    if (it == NULL)
+        return 0;
+    it->read = true;
+    if (lf_opt_find(t, keys[0]) == NULL)
+        return lf_conf_fail_key(it, err, "stages of kind %s are not laid out; remove \"layout\"",
+                                t->stage);
+    snprintf(name, sizeof name, "layout %s", it->value);
+    const lf_conf_section *s = lf_conf_find_section(c, name);
+    if (s == NULL)
+        return lf_conf_fail(it, err, "layout = %s: there is no [layout %s]", it->value, it->value);
+    *out = s->name;
+    return 0;
+}

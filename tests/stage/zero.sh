@@ -1,0 +1,153 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Sharded state (zero = 1): the checkpoints and metrics of ranks that keep everything, bit for bit, with f32, bf16 and bf16 state, tied
+# weights, experts with balanced biases and frozen layers; resumed with and without it and on other numbers of ranks; killed; keep_best,
+# and a run that diverges; less memory, as planned.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+pretrain=$LF_BUILDDIR/stages/lf-pretrain
+with_ranks
+
+need_ranks
+
+"$tool" data "$dir/data" 300 1000 || bail "no test data"
+cat >"$dir/run.ini" <<END
+[stage]
+data = $dir/data
+steps = 5
+seq_length = 32
+batch = 6
+micro_batch = 1
+lr = 5e-3
+warmup = 1
+clip = 0.1
+save_interval = 2
+keep = 9
+save_time = 0
+valid_interval = 2
+valid_tokens = 128
+log_interval = 2
+seed = 5
+threads = 1
+[model]
+family = llama3
+layers = 2
+hidden = 128
+heads = 4
+kv_heads = 2
+ffn = 272
+vocab = 1024
+max_positions = 64
+END
+on() { # on RANKS NAME ARGS...: output below $dir/NAME, exit code in $rc
+    _ranks=$1 _name=$2
+    shift 2
+    mkdir -p "$dir/$_name"
+    $launch "$_ranks" -- "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" \
+        >"$dir/stdout" 2>"$dir/err"
+    rc=$?
+}
+step() { cat "$dir/$1/out/checkpoints/step-0000000$2/manifest.json" | sed -n 's/.*"identity": *"\([^"]*\)".*/\1/p'; }
+# same RANKS WHAT ARGS...: with and without, the same final checkpoint, that of step 2 and metrics
+same() {
+    _n=$1 _what=$2
+    shift 2
+    on "$_n" "w$k" "$@"
+    _a=$rc
+    on "$_n" "z$k" --zero 1 "$@"
+    is "$_a $rc" "0 0" "$_n ranks, $_what: both run" "$(tail -n 2 "$dir/err")"
+    is "$(id "z$k") $(step "z$k" 2) $(metrics "z$k" | cksum)" "$(id "w$k") $(step "w$k" 2) $(metrics "w$k" | cksum)" "the same bits"
+    k=$((k + 1))
+}
+k=1
+same 2 "f32"
+same 3 "f32, recomputation" --recompute full
+same 2 "bf16" --precision bf16
+same 3 "bf16, state in bf16, rounded at random" --precision bf16 --moments bf16 --masters bf16
+cp "$dir/run.ini" "$dir/dense.ini"
+sed -i 's/^family = .*/family = gpt2/; /^kv_heads/d' "$dir/run.ini"
+same 2 "tied weights, positions and biases" --precision bf16
+sed 's/^family = .*/family = qwen2-moe/' "$dir/dense.ini" >"$dir/run.ini"
+cat >>"$dir/run.ini" <<END
+experts = 8
+experts_per_token = 2
+expert_ffn = 64
+shared_ffn = 64
+router_bias = yes
+router_bias_rate = 0.01
+router_aux = 0.01
+END
+same 2 "experts, their biases balanced" --precision bf16
+cp "$dir/dense.ini" "$dir/run.ini"
+
+# --- an adapter, and frozen layers ---
+pretrain=$LF_BUILDDIR/stages/lf-sft
+sed '/^\[model\]/,$d' "$dir/dense.ini" >"$dir/run.ini"
+echo "init_from = $dir/w1/out/checkpoint" >>"$dir/run.ini"
+same 2 "an adapter" --lora-rank 4 --lora-dropout 0.1
+same 2 "frozen layers" --freeze 'layers.0.*' --precision bf16
+pretrain=$LF_BUILDDIR/stages/lf-pretrain
+cp "$dir/dense.ini" "$dir/run.ini"
+
+# --- resumed with it and without, on other numbers of ranks ---
+go() { # go RANKS NAME ARGS...: from step 2 of the run of two ranks with zero
+    mkdir -p "$dir/$2/out/checkpoints"
+    cp -r "$dir/z3/out/checkpoints/step-00000002" "$dir/$2/out/checkpoints/"
+    cp "$dir/z3/metrics" "$dir/$2/metrics"
+    _name=$2 _n=$1
+    shift 2
+    on "$_n" "$_name" --precision bf16 "$@"
+}
+go 2 on --zero 1
+is "$rc $(id on)" "0 $(id w3)" "it goes on from its checkpoint to the bits of a run that was not stopped"
+go 2 off
+is "$rc $(id off)" "0 $(id w3)" "without it, too"
+go 3 three --zero 1
+go 3 whole
+is "$rc $(id three)" "0 $(id whole)" "three ranks go on from the parts of two, and from the whole"
+go 1 alone --zero 1
+is $rc 0 "so does one, for which there is nothing to divide"
+
+# --- the best one, and one that diverges ---
+same 2 "keep_best" --precision bf16 --keep-best
+is "$(ls "$dir/z$((k - 1))/out" | sort)" "$(ls "$dir/w$((k - 1))/out" | sort)" "the same is kept"
+on 2 wild --zero 1 --lr 10 --clip 0 --warmup 0 --schedule constant --valid-interval 0 --save-interval 0 --steps 400 --spike-after 1
+is $rc 1 "a run that diverges ends with 1"
+"$tool" id "$dir/wild/out/diverged" >/dev/null 2>&1 || ls "$dir/wild/out" | grep -q diverged
+ok $? "and rank 0 keeps the weights before it"
+
+# --- a checkpoint that cannot be saved ---
+mkdir -p "$dir/full/out/checkpoints/step-00000002"
+echo "not ours" >"$dir/full/out/checkpoints/step-00000002/data"
+on 2 full --zero 1
+[ $rc -ne 0 ]
+ok $? "where rank 0 cannot save, the job ends: $(tail -n 1 "$dir/err")"
+says "step-00000002" "and says where"
+
+# --- killed ---
+mkdir -p "$dir/kill"
+$launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" --zero 1 --precision bf16 \
+    --schedule constant --steps 4000 --keep 9000 >"$dir/stdout" 2>"$dir/err" &
+pid=$!
+tries=0
+while [ ! -e "$dir/kill/out/checkpoints/step-00000004/manifest.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 3000 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+kill -9 "$(ps -eo pid,args | awk -v d="$dir/kill/out" '/lf-[a-z]* / && index($0, d) && !/awk/ && !/launch/ { print $1 }' | tail -n 1)"
+wait $pid
+[ $? -ne 0 ]
+ok $? "a rank that is killed ends the job"
+steps=$(ls "$dir/kill/out/checkpoints" | sed -n 's/step-0*//p' | sort -n | tail -n 1)
+steps=$((steps + 3))
+on 2 kill --zero 1 --precision bf16 --schedule constant --steps $steps
+on 2 unbroken --precision bf16 --schedule constant --steps $steps
+is "$(id kill) $(metrics kill | cksum)" "$(id unbroken) $(metrics unbroken | cksum)" "which goes on to the bits of an unbroken run without zero"
+
+# --- the plan ---
+bytes() { "$pretrain" --config "$dir/run.ini" --precision bf16 --plan --ranks "$1" --zero "$2" | sed -n "s/.*\"$3\":\([0-9]*\)[.,}].*/\1/p"; }
+for n in 2 4; do
+    [ "$(bytes $n 1 optimizer)" -ge $(($(bytes $n 0 optimizer) / n * 9 / 10)) ] && [ "$(bytes $n 1 optimizer)" -le $(($(bytes $n 0 optimizer) / n * 11 / 10)) ]
+    ok $? "$n ranks: a rank's moments take $(bytes $n 1 optimizer) bytes of $(bytes $n 0 optimizer)"
+done
+is "$(bytes 2 1 grads) $(bytes 1 1 optimizer)" "$(bytes 2 0 grads) $(bytes 1 0 optimizer)" "gradients stay whole, and so does one rank"
+finish 32
