@@ -282,6 +282,8 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
         rc = lf_fence_install(getenv(LF_FENCE_ENV), err);
     if (rc == 0 && !plan)
         rc = lf_ending_install(getenv(LF_ENDING_ENV), err);
+    if (rc == 0 && !plan)
+        rc = lf_stop_step_install(getenv(LF_STOP_STEP_ENV), err);
     if (rc == 0) {
         rc = st->setup(&self, o, err);
         *usage = rc == LF_EINVAL;

@@ -314,7 +314,8 @@ static int steps(lf_trainer *t, lf_err *err)
     int rc = 0;
     while (t->flight.up ||
            (t->s.step < t->total_steps && !lf_best_over(&t->s.best, t->c->patience))) {
-        struct lf_run_asked asked = {.end = lf_train_early_clock(t)};
+        struct lf_run_asked asked = {.step = t->s.step + t->flight.up,
+                                     .end = lf_train_early_clock(t)};
         rc = lf_run_look(&t->run, rc, &asked, t->ahead ? &t->late : NULL, err);
         if (rc != 0)
             return rc;
