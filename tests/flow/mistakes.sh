@@ -64,6 +64,8 @@ a GPU that is not there~s/^lr = .*/&\ndevice = cuda/~^device~device = cuda, and 
 GPUs that are not there~s/^lr = .*/&\ngpus = a100:4/~^gpus~gpus = a100:4, and this machine has no CUDA driver that works
 a warm-up longer than the run~s/^warmup = .*/warmup = 100/~^warmup~warmup = 100 steps is longer than the run of 20
 validation without a split~s/^lr = .*/&\nvalid_interval = 5/~^valid_interval~nothing to validate on; give \[stage tokenize\] valid_fraction = 0.01, give valid_data, or leave valid_interval out
+a best validation without a split~s/^lr = .*/&\nkeep_best = yes/~^keep_best~keep_best = yes: there is nothing to validate on; give \[stage tokenize\] valid_fraction
+more ranks than micro-batches~s/^lr = .*/&\nranks = 3/~^micro_batch~a batch of 8 sequences in micro-batches of 4 has work for 2 ranks, there are 3; take a smaller micro_batch or fewer ranks
 a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_length~seq_length = 512 is more than \[model\] max_positions = 256
 a batch that is no multiple~s/^batch = .*/batch = 12/;s/^micro_batch = .*/micro_batch = 8/~^micro_batch~a batch of 12 sequences is not a multiple of micro_batch = 8
 heads that do not divide~s/^hidden = .*/hidden = 65/~^heads~4 heads do not divide hidden = 65; give head_dim
@@ -274,4 +276,17 @@ is "$(sed -n 's/^  "\(form\|family\|parameters\|optimizer_tensors\)": //p' out |
     '"checkpoint","llama3",147776,42, 21 0' "a checkpoint begins with its summary, and its moments are counted"
 "$LF_BUILDDIR/stages/lf-convert" --inspect --moments --from "$ckpt" >out
 is "$(grep -c '"weight"' out) $(grep -c adam out)" "21 42" "and listed on demand"
-finish 99
+# keep_best and data without a valid split: said by plan as soon as the data is there, not after the start of the stage.
+rm -rf loong-data .loong
+printf '{"text":"row one"}\n{"text":"row two"}\n' >rows.jsonl
+sed '/stage eval/,$d;s/^inputs = .*/inputs = rows.jsonl\nvalid_fraction = 0.01/;s/^lr = .*/&\nkeep_best = yes/' base.ini >pipeline.ini
+runs 0 "$LF" plan
+like out 'note: valid_fraction = 0.01 of 2 documents: none is kept for validation with a chance of 98 %' "plan says that two rows are few"
+runs 0 "$LF" run --only tokenize
+like out 'tokenize: done .* warning' "and the stage that none was kept"
+for command in plan run; do
+    runs 2 "$LF" $command
+    like err 'pipeline.ini:24:[0-9]+: stage train: keep_best compares validations, and no data has a valid split' "$command says what the stage would"
+done
+
+finish 109
