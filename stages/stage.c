@@ -273,6 +273,9 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
     int threads = lf_stage_threads(o);
     omp_set_num_threads(threads);
     read_common(o);
+    if (!plan && !show && threads > 2 * lf_ncpu())
+        lf_log(1, "%d threads (threads, cpus) on %d processor%s wait for each other: give as many",
+               threads, lf_ncpu(), lf_ncpu() == 1 ? "" : "s");
     int rc = 0;
     if (show)
         return print_config(o, err);

@@ -22,6 +22,7 @@
 #include "flow/cmd/complaint.h"
 #include "flow/cmd/console.h"
 #include "flow/cmd/cost.h"
+#include "flow/cmd/place.h"
 #include "flow/cmd/prep.h"
 #include "flow/cmd/sweep_sum.h"
 #include "flow/cmd/write_report.h"
@@ -343,7 +344,7 @@ static int find_submitter(const lf_submitter **out, const lf_cmd *c, const lf_pr
     const char *cmd = c->def->table->stage;
     bool here = strcmp(cmd, "run") == 0 || strcmp(cmd, "rerun") == 0 ||
                 (strcmp(cmd, "resume") == 0 && lf_optset_bool(c->opts, "local"));
-    int rc = lf_submitter_find(out, p->plan->scheduler, err);
+    int rc = lf_place_submitter(out, p, err);
     if (rc < 0 || !here)
         return rc;
     *out = &lf_submitter_local;

@@ -483,10 +483,10 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
         rc = lf_text_set(&d->pipeline, base, "pipeline", err);
     if (rc == 0)
         rc = lf_text_set(&d->description, desc, "description", err);
-    if (rc == 0)
-        rc = set_end_commands(d, c, err);
     if (rc < 0)
         lf_err_prefix(err, "%s", p->path);
+    if (rc == 0)
+        rc = set_end_commands(d, c, err);
     return rc == 0 ? lf_pipeline_site(&d->site, c, err) : rc;
 }
 

@@ -66,6 +66,13 @@ a warm-up longer than the run~s/^warmup = .*/warmup = 100/~^warmup~warmup = 100 
 validation without a split~s/^lr = .*/&\nvalid_interval = 5/~^valid_interval~nothing to validate on; give \[stage tokenize\] valid_fraction = 0.01, give valid_data, or leave valid_interval out
 a best validation without a split~s/^lr = .*/&\nkeep_best = yes/~^keep_best~keep_best = yes: there is nothing to validate on; give \[stage tokenize\] valid_fraction
 more ranks than micro-batches~s/^lr = .*/&\nranks = 3/~^micro_batch~a batch of 8 sequences in micro-batches of 4 has work for 2 ranks, there are 3; take a smaller micro_batch or fewer ranks
+a scheduler that there is not~s/^name = .*/&\nscheduler = slrum/~^scheduler~scheduler = slrum: there are local, slurm, pbs, torque; did you mean slurm\?
+a group that there is not~s/^name = .*/&\nshare = no-such-group/~^share~share = no-such-group: there is no such group
+a page in a directory that there is not~s/^name = .*/&\nreport = nowhere\/r.html/~^report~report = nowhere/r.html: there is no directory /.*/nowhere; make it
+a bound that is no time~s/^name = .*/&\non_time_limit = x/~^on_time_limit~on_time_limit = x: a duration
+a metric that there is not~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.losss min/~^metric~metric = train.losss min: no metric has this name; did you mean train.loss\?
+a rung before the first validation~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.valid_loss min\nmethod = halving\nrungs = 5/~^rungs~before step 5 nothing is validated \(valid_interval = 0 of stage train\)
+a rung at the end~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.loss min\nmethod = halving\nrungs = 20/~^rungs~stage train ends with step 20, so a rung at step 20 stops no child
 a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_length~seq_length = 512 is more than \[model\] max_positions = 256
 a batch that is no multiple~s/^batch = .*/batch = 12/;s/^micro_batch = .*/micro_batch = 8/~^micro_batch~a batch of 12 sequences is not a multiple of micro_batch = 8
 heads that do not divide~s/^hidden = .*/hidden = 65/~^heads~4 heads do not divide hidden = 65; give head_dim
@@ -166,6 +173,13 @@ sed 's/^lr = .*/&\ndevice = cuda/' base.ini >pipeline.ini
 like out '^refused: pipeline.ini:23:10: stage train: device = cuda' "plan refuses a GPU that is not there"
 sed 's/^lr = .*/&\ndevice = cuda/;s/^name = .*/&\nscheduler = slurm/' base.ini >pipeline.ini
 runs 0 "$LF" validate
+
+# Threads that wait for each other are told.
+cores=$(env -u OMP_NUM_THREADS nproc)
+sed "/stage eval/,\$d;s/^lr = .*/&\nthreads = $((2 * cores + 1))/;s/^steps = .*/steps = 2/" base.ini >pipeline.ini
+runs 0 "$LF" run
+like out "warning: $((2 * cores + 1)) threads .threads, cpus. on $cores processor" "more threads than processors"
+rm -rf loong-data .loong
 
 # What ends in the same way each time does not offer to try again.
 cat >pipeline.ini <<'END'
@@ -289,4 +303,4 @@ for command in plan run; do
     like err 'pipeline.ini:24:[0-9]+: stage train: keep_best compares validations, and no data has a valid split' "$command says what the stage would"
 done
 
-finish 109
+finish 118
