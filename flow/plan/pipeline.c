@@ -31,6 +31,26 @@ static const char *const pipeline_keys[] = {"name",          "description", "dat
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
+size_t lf_section_keys(const char **out, size_t cap, const char *section)
+{
+    size_t n_site, n_sweep, n = 0;
+    const char *const *site = lf_site_keys(&n_site), *const *sweep = lf_sweep_keys(&n_sweep);
+    const struct {
+        const char *section;
+        const char *const *keys;
+        size_t n;
+    } plain[] = {{"pipeline", pipeline_keys, COUNT(pipeline_keys)},
+                 {"site", site, n_site},
+                 {"sweep", sweep, n_sweep},
+                 {"stage", stage_keys, COUNT(stage_keys)}};
+    for (size_t i = 0; i < COUNT(plain); i++)
+        for (size_t k = 0; strcmp(plain[i].section, section) == 0 && k < plain[i].n && n < cap; k++)
+            out[n++] = plain[i].keys[k];
+    if (strcmp(section, "resources") == 0 || strcmp(section, "stage") == 0)
+        n += lf_resource_keys(out + n, cap - n);
+    return n;
+}
+
 const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char *kind)
 {
     for (; *tables != NULL; tables++)

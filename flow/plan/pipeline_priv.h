@@ -79,5 +79,6 @@ void lf_sweep_merge_fini(lf_sweep_merge *m);
 bool lf_resource_key(const char *key);
 size_t lf_resource_keys(const char **out, size_t cap); /* their names; returns how many */
 const char *const *lf_site_keys(size_t *n);
+const char *const *lf_sweep_keys(size_t *n); /* those that are no axis */
 
 #endif
