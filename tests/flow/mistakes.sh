@@ -73,6 +73,11 @@ a bound that is no time~s/^name = .*/&\non_time_limit = x/~^on_time_limit~on_tim
 a metric that there is not~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.losss min/~^metric~metric = train.losss min: no metric has this name; did you mean train.loss\?
 a rung before the first validation~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.valid_loss min\nmethod = halving\nrungs = 5/~^rungs~before step 5 nothing is validated \(valid_interval = 0 of stage train\)
 a rung at the end~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.loss min\nmethod = halving\nrungs = 20/~^rungs~stage train ends with step 20, so a rung at step 20 stops no child
+a comment behind a value~s/^lr = .*/lr = 1e-3 # peak/~^lr~lr: .1e-3 # peak. is not a number; a comment stands on a line of its own
+two values in a line~s/^lr = .*/&\ndata_weights = 3 1/~^data_weights~.3 1. is not a number; give each value a line of its own
+an output without its form~/^kind = pretrain/,/^seq/s/^data = .*/data = tokenize.shards/~^data = tok~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
+a reference without the word stage~/^kind = pretrain/,/^seq/s/^data = .*/data = ${tokenize.shards}/~^data = ..tok~there is no such key; did you mean \$\{stage:tokenize.shards\}\?
+a reference without braces~/^kind = pretrain/,/^seq/s/^data = .*/data = $stage:tokenize.shards/~^data = .stage~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
 a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_length~seq_length = 512 is more than \[model\] max_positions = 256
 a batch that is no multiple~s/^batch = .*/batch = 12/;s/^micro_batch = .*/micro_batch = 8/~^micro_batch~a batch of 12 sequences is not a multiple of micro_batch = 8
 heads that do not divide~s/^hidden = .*/hidden = 65/~^heads~4 heads do not divide hidden = 65; give head_dim
@@ -99,6 +104,10 @@ like planted '^not ok' "and where the place is another"
 sed 's/^max_positions/max_postions/' base.ini >pipeline.ini
 "$LF" validate >out 2>err
 like err "^loong-flow validate: pipeline.ini:$(grep -n '^max_postions' pipeline.ini | cut -d: -f1):1: " "whose place is the key and not its value"
+
+sed 's/^.stage eval.$/[eval]/' base.ini >pipeline.ini
+"$LF" validate >out 2>err
+like err ': unknown section .eval.; a stage is .stage eval.$' "a section that is a stage"
 
 # The model of a stage by its name, and one that lies over another.
 sed 's/^.model.$/[model mine]/;s/^seq_length/model = mine\n&/;s/^hidden = .*/hidden = 65/' base.ini >pipeline.ini
@@ -303,4 +312,4 @@ for command in plan run; do
     like err 'pipeline.ini:24:[0-9]+: stage train: keep_best compares validations, and no data has a valid split' "$command says what the stage would"
 done
 
-finish 118
+finish 124
