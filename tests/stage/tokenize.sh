@@ -236,6 +236,14 @@ fails 1 "tokenizer.json: its bytes do not match the hash in the manifest" "a dam
 run $opts --out "$dir/flip4" --resume-from "$dir/flip3" "$dir/in"
 same "$dir/ref" "$dir/flip4" "one of an earlier start is trained again"
 
+# --- one row that is wrong ---
+printf '{"text":"one"}\n{"text":"tw\n' >"$dir/broken.jsonl"
+fails 1 'broken.jsonl:2: not a JSON object' "a broken row is named" --tokenizer "$dir/ref/tokenizer" --out "$dir/x" "$dir/broken.jsonl"
+says_like '; bad_rows = skip leaves such rows out$' "with the way out"
+printf '{"txt":"one"}\n' >"$dir/first.jsonl"
+fails 1 'first.jsonl:1: ' "where the first row is wrong" --tokenizer "$dir/ref/tokenizer" --out "$dir/x" "$dir/first.jsonl"
+is "$(grep -c bad_rows "$dir/err")" 0 "there is none: all may be"
+
 # --- rows that are taken as text, and documents too few to keep some ---
 printf '{"text":"one"}\n{"text":"two"}\n' >"$dir/rows.json"
 cp "$dir/rows.json" "$dir/rows.csv"
@@ -260,4 +268,4 @@ until run --tokenizer "$dir/ref/tokenizer" --valid-fraction=0.5 --valid-seed=$se
 done
 is "$rc $(grep -c 'error: valid_fraction = 0.5: all documents (1) went to validation' "$dir/err")" "1 1" "all are kept: an error (seed $seed)"
 
-finish 77
+finish 81
