@@ -66,7 +66,7 @@ flow_libflow_a_SOURCES += \
   flow/cmd/console.c flow/cmd/console.h flow/cmd/cost.c flow/cmd/cost.h flow/cmd/curves.c \
   flow/cmd/curves.h flow/cmd/doctor.h flow/cmd/doctor_fs.c flow/cmd/doctor_gpu.c \
   flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c flow/cmd/doctor_slurm.c \
-  flow/cmd/help.c flow/cmd/help.h flow/cmd/init_texts.h flow/cmd/plot_text.c flow/cmd/plot_text.h \
+  flow/cmd/help.c flow/cmd/help.h flow/cmd/init_texts.h flow/cmd/place.c flow/cmd/place.h flow/cmd/plot_text.c flow/cmd/plot_text.h \
   flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c flow/cmd/restart.c flow/cmd/restart.h \
   flow/cmd/show_shards.c flow/cmd/show_shards.h flow/cmd/status_all.c flow/cmd/status_all.h \
   flow/cmd/sweep_sum.c flow/cmd/sweep_sum.h flow/cmd/table.c flow/cmd/table.h \

@@ -385,6 +385,11 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
         const struct lf_plan_memory mem = lf_runner_planned(r);
         lf_infer_tell_memory(g->comm, &mem);
     }
+    if (rc == 0 && first(g) && g->s.set[LF_GEN_MAX_TOKENS] && g->s.d.max_tokens >= m.max_context)
+        lf_log(1,
+               "max_tokens = %lld is beyond the model's context of %lld tokens: texts end with the "
+               "context",
+               (long long)g->s.d.max_tokens, (long long)m.max_context);
     if (rc == 0 && g->kept > 0 && first(g))
         lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n_lines);
     if (rc == 0)

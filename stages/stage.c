@@ -273,6 +273,9 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
     int threads = lf_stage_threads(o);
     omp_set_num_threads(threads);
     read_common(o);
+    if (!plan && !show && threads > 2 * lf_ncpu())
+        lf_log(1, "%d threads (threads, cpus) on %d processor%s wait for each other: give as many",
+               threads, lf_ncpu(), lf_ncpu() == 1 ? "" : "s");
     int rc = 0;
     if (show)
         return print_config(o, err);
@@ -282,6 +285,8 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
         rc = lf_fence_install(getenv(LF_FENCE_ENV), err);
     if (rc == 0 && !plan)
         rc = lf_ending_install(getenv(LF_ENDING_ENV), err);
+    if (rc == 0 && !plan)
+        rc = lf_stop_step_install(getenv(LF_STOP_STEP_ENV), err);
     if (rc == 0) {
         rc = st->setup(&self, o, err);
         *usage = rc == LF_EINVAL;

@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "engine/text/corpus/corpus_kind.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 #include "stages/tokenize_priv.h"
@@ -37,6 +39,9 @@ static int read_corpus(tokenize *s, const lf_optset *o, lf_err *err)
         return LF_ENOMEM;
     c->inputs = s->inputs;
     c->format = (enum lf_corpus_format)lf_optset_choice(o, "input_format");
+    c->rows_only = s->shape.shape != LF_SHAPE_TEXT && s->shape.shape != LF_SHAPE_AUTO ? "shape"
+                   : lf_optset_is_set(o, "text_field")                                ? "text_field"
+                                                                                      : NULL;
     c->strict = lf_optset_choice(o, "invalid_utf8") == 1;
     c->any_bytes = !c->strict && lf_optset_is_set(o, "invalid_utf8");
     if (c->format != LF_CORPUS_TEXT && s->shape.shape == LF_SHAPE_TEXT)
@@ -276,6 +281,83 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     return hash_options(s, o, err);
 }
 
+/* ---- what is taken as text ---- */
+
+/* Files whose names say that they hold rows, in forms that are read as plain text. Their first one;
+ * *n: how many there are. */
+static const char *tables_as_text(const tokenize *s, const lf_corpus *c, size_t *n)
+{
+    static const char *const names[] = {".json", ".csv", ".tsv"};
+    const char *first = NULL;
+    size_t sources;
+    const lf_corpus_source *src = lf_corpus_sources(c, &sources);
+    *n = 0;
+    for (size_t i = 0; i < sources && s->corpus.format == LF_CORPUS_AUTO; i++)
+        for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+            const size_t len = lf_corpus_strip_compression(src[i].path);
+            if (!lf_corpus_ends_with(src[i].path, len, names[k]))
+                continue;
+            first = first ? first : src[i].path;
+            ++*n;
+        }
+    return first;
+}
+
+/* False: there is nothing to say. */
+static bool say_tables(char *text, size_t cap, const tokenize *s, const lf_corpus *c)
+{
+    size_t n;
+    const char *first = tables_as_text(s, c, &n);
+    char more[40] = "";
+    if (n > 1)
+        snprintf(more, sizeof(more), " and %zu more", n - 1);
+    if (first)
+        snprintf(text, cap,
+                 "%s%s: taken as plain text, as it stands; rows come from .jsonl and .parquet "
+                 "(input_format = jsonl takes lines of JSON; input_format = text silences this)",
+                 first, more);
+    return first != NULL;
+}
+
+/* ---- few documents ---- */
+
+#define READ_AT_ONCE ((int64_t)4 << 20) /* bytes that a plan reads to count their documents */
+
+/* How many documents there are, as far as a plan may know; -1: it may not. *texts: a file of plain
+ * text is among them. */
+static int64_t count_documents(const tokenize *s, lf_corpus *c, bool *texts)
+{
+    lf_corpus_record r;
+    size_t sources;
+    const int64_t bytes = lf_corpus_total_bytes(c);
+    int64_t n = 0;
+    int rc = 1;
+    lf_corpus_sources(c, &sources);
+    if (s->limit_docs || s->limit_bytes || bytes < 0 || bytes > READ_AT_ONCE || s->show.on)
+        return -1;
+    for (; rc == 1 && (rc = lf_corpus_next(c, &r, NULL)) == 1; n++)
+        *texts = *texts || r.form == LF_RECORD_TEXT;
+    return rc < 0 ? -1 : n;
+}
+
+/* A document is kept for validation by its content, so of few it may be none. */
+static bool say_few(char *text, size_t cap, const tokenize *s, lf_corpus *c)
+{
+    bool texts = false;
+    const int64_t n = s->valid_fraction > 0 ? count_documents(s, c, &texts) : -1;
+    const double none = n > 0 ? pow(1 - s->valid_fraction, (double)n) : 0;
+    if (none < 0.01)
+        return false;
+    snprintf(text, cap,
+             "valid_fraction = %g of %lld document%s: none is kept for validation with a chance of "
+             "%.0f %%%s",
+             s->valid_fraction, (long long)n, n > 1 ? "s" : "", 100 * none,
+             texts && s->corpus.split == LF_CORPUS_FILE
+                 ? "; doc_split = blank or line makes more documents of a text"
+                 : "");
+    return true;
+}
+
 /* ---- plan ---- */
 
 /* Rough: English gives 4 bytes a token; compressed text unpacks to three times its size, and so do
@@ -300,6 +382,9 @@ static int plan(void *self, json_t *out, lf_err *err)
         text += src[i].bytes > 0 ? (double)src[i].bytes * factor : 0;
         unknown = unknown || src[i].bytes < 0;
     }
+    char tables[1200], few[300];
+    const bool said = say_tables(tables, sizeof(tables), s, c);
+    const bool lacks = say_few(few, sizeof(few), s, c);
     lf_corpus_close(c);
     if (s->limit_bytes && text > (double)s->limit_bytes)
         text = (double)s->limit_bytes;
@@ -316,6 +401,10 @@ static int plan(void *self, json_t *out, lf_err *err)
                     "three times its size"));
     if (unknown)
         json_array_append_new(notes, json_string("standard input: its size is not known"));
+    if (said)
+        json_array_append_new(notes, json_string(tables));
+    if (lacks)
+        json_array_append_new(notes, json_string(few));
     json_object_set_new(out, "notes", notes);
     return 0;
 }
@@ -561,6 +650,9 @@ static int open_corpus(tokenize *s, lf_corpus **c, lf_err *err)
     int rc = s->k->rank == 0 ? lf_io_mkdirs(s->out, 0750, err) : 0;
     if (rc == 0)
         rc = lf_corpus_open(c, &s->corpus, err);
+    char tables[1200];
+    if (rc == 0 && s->k->rank == 0 && say_tables(tables, sizeof(tables), s, *c))
+        lf_log(1, "%s", tables);
     if (rc == 0 && s->k->size > 1 && lf_corpus_total_bytes(*c) < 0)
         rc = lf_fail(err, LF_EINVAL,
                      "standard input reaches one rank only; tokenize it on one, or name files");

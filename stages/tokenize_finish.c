@@ -352,6 +352,29 @@ static int check_trained(const tok_writer *w, lf_err *err)
                    (unsigned long long)tokens);
 }
 
+/* The content of a document decides where it goes, so of few all may go to one side. */
+static int check_split(const tok_writer *w, lf_err *err)
+{
+    uint64_t docs[N_SPLITS] = {0};
+    for (size_t i = 0; i < w->n_groups; i++)
+        for (int k = 0; k < N_SPLITS; k++)
+            docs[k] += w->groups[i].shard[k].stat.n_docs;
+    if (!(w->s->valid_fraction > 0))
+        return 0;
+    if (docs[SPLIT_TRAIN] == 0)
+        return lf_fail(err, LF_EINVAL,
+                       "valid_fraction = %g: all documents (%llu) went to validation, and none is "
+                       "left to train on; more documents (doc_split), or another valid_seed",
+                       w->s->valid_fraction, (unsigned long long)docs[SPLIT_VALID]);
+    if (docs[SPLIT_VALID] == 0)
+        lf_log(1,
+               "valid_fraction = %g keeps none of %llu document%s for validation; give a larger "
+               "one, more documents (doc_split), or another valid_seed",
+               w->s->valid_fraction, (unsigned long long)docs[SPLIT_TRAIN],
+               docs[SPLIT_TRAIN] > 1 ? "s" : "");
+    return 0;
+}
+
 int lf_tokenize_finish(tok_writer *w, lf_err *err)
 {
     lf_artifact a = {0};
@@ -364,6 +387,8 @@ int lf_tokenize_finish(tok_writer *w, lf_err *err)
                                                                           : "");
     if (rc == 0)
         rc = check_trained(w, err);
+    if (rc == 0)
+        rc = check_split(w, err);
     if (rc == 0)
         rc = lf_artifact_init(&a, "shards", err);
     for (size_t i = 0; i < w->n_groups && rc == 0; i++)

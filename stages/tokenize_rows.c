@@ -41,6 +41,14 @@ static void tell(tokenize *s, const char *where, const char *why)
                n + 1 == TELL ? " (no more of them are named)" : "");
 }
 
+/* What can be done about one row. Where the first row is wrong, all may be. */
+static const char *way_out(const tok_record *rec, int rc)
+{
+    return rc == LF_EFORMAT && rec->form != LF_RECORD_TEXT && rec->line > 1
+               ? "; bad_rows = skip leaves such rows out"
+               : "";
+}
+
 int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, const lf_buf **text,
                     lf_err *err)
 {
@@ -56,7 +64,7 @@ int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, cons
         return 0;
     }
     if (rc < 0)
-        return lf_fail(err, rc, "%s", why.text);
+        return lf_fail(err, rc, "%s%s", why.text, way_out(&b->recs[i], rc));
     rc = lf_rowdocs_encode(d, &s->rows, r->state, &row, err);
     *text = row.shape == LF_SHAPE_TEXT && !row.root ? &r->text : &d->text;
     if (row.shape == LF_SHAPE_TEXT && row.root && rc == 0) {
@@ -69,7 +77,8 @@ int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, cons
     bool refuse = (d->fate == LF_ROW_BROKEN && !s->skip_bad) ||
                   (d->fate == LF_ROW_NON_PREFIX && !s->drop_non_prefix);
     if (refuse)
-        return lf_fail(err, LF_EFORMAT, "%s: %s", where, d->why.text);
+        return lf_fail(err, LF_EFORMAT, "%s: %s%s", where, d->why.text,
+                       d->fate == LF_ROW_BROKEN ? way_out(&b->recs[i], LF_EFORMAT) : "");
     if (d->fate != LF_ROW_KEPT && d->fate != LF_ROW_EMPTY)
         tell(s, where, d->why.text);
     return 0;

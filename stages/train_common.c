@@ -346,8 +346,11 @@ static bool leave(void)
     return lf_stop_requested() || lf_ending_requested() == LF_ENDING_NOW;
 }
 
-const struct lf_train_sink lf_train_stage_sink = {
-    .log = log_line, .stop = lf_stop_requested, .finish = lf_ending_requested, .leave = leave};
+const struct lf_train_sink lf_train_stage_sink = {.log = log_line,
+                                                  .stop = lf_stop_requested,
+                                                  .stop_step = lf_stop_step,
+                                                  .finish = lf_ending_requested,
+                                                  .leave = leave};
 
 const char *const *lf_train_makes(const void *self)
 {

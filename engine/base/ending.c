@@ -10,11 +10,13 @@
 #include "engine/base/fence.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/base/str.h"
 #include "engine/base/sys.h"
 
 #define LOOK_EVERY_S 1.0
 #define MAX_BYTES    ((size_t)1 << 16)
 
+static int64_t stop_step = INT64_MAX;
 static struct {
     char *path;
     double next_look;
@@ -55,4 +57,18 @@ enum lf_ending lf_ending_requested(void)
     const enum lf_ending is = lf_ending_read(ending.path);
     ending.found = is > ending.found ? is : ending.found;
     return ending.found;
+}
+
+int lf_stop_step_install(const char *text, lf_err *err)
+{
+    int64_t step = INT64_MAX;
+    if (text && text[0] && (lf_parse_i64(&step, text, NULL) < 0 || step < 1))
+        return lf_fail(err, LF_EINVAL, LF_STOP_STEP_ENV " = %s: no step", text);
+    stop_step = step;
+    return 0;
+}
+
+int64_t lf_stop_step(void)
+{
+    return stop_step;
 }

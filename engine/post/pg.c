@@ -129,7 +129,7 @@ static int leave_round(lf_pg *p, lf_err *err)
 /* After a round, or before the first. *late: by rank 0's clock it is time to save. Collective. */
 static int between_rounds(lf_pg *p, bool *late, lf_err *err)
 {
-    struct lf_run_asked asked = {.end = lf_pg_early_clock(p)};
+    struct lf_run_asked asked = {.step = p->s.updates, .end = lf_pg_early_clock(p)};
     int rc = lf_run_look(&p->run, 0, &asked, late, err);
     if (rc != 0 || is_over(p))
         return rc;
@@ -167,6 +167,7 @@ static int one_round(lf_pg *p, lf_err *err)
             rc = lf_run_agree(&p->run, lf_pg_report(p, &u, err), err);
         if (rc != 0 || k + 1 == n)
             break;
+        asked.step = p->s.updates;
         rc = lf_run_look(&p->run, 0, &asked, &late, err);
         if (rc == 0 && asked.stop)
             return stop_here(p, err);

@@ -103,8 +103,11 @@ int lf_shardset_open(lf_shardset **out, const char *dir, const char *split, lf_e
     if (rc < 0)
         goto out;
     if (s->n == 0) {
-        rc =
-            lf_fail(err, LF_ENOENT, "%s has no '%s' shards (files %s-NNNNN.h5)", dir, split, split);
+        rc = lf_fail(err, LF_ENOENT, "%s has no '%s' shards (files %s-NNNNN.h5)%s", dir, split,
+                     split,
+                     strcmp(split, "valid") == 0 ? ": nothing was kept for validation "
+                                                   "(valid_fraction of the stage that made it)"
+                                                 : "");
         goto out;
     }
     lf_hash_final(h, s->id);

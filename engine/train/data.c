@@ -98,6 +98,26 @@ static int has_valid(const char *dir, lf_err *err)
     return rc;
 }
 
+int lf_train_check_valid(const struct lf_train_config *c, lf_err *err)
+{
+    if (!c->keep_best && c->patience <= 0)
+        return 0;
+    for (size_t i = 0; i < c->n_valid; i++) {
+        enum lf_artifact_state there;
+        int rc = lf_artifact_state(&there, c->valid[i], err);
+        if (rc == 0 && there == LF_ARTIFACT_ABSENT)
+            return 0;
+        rc = rc == 0 ? has_valid(c->valid[i], err) : rc;
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+    }
+    return lf_fail(err, LF_EINVAL,
+                   "%s compares validations, and no data has a valid split: give valid_data, or a "
+                   "larger valid_fraction to the stage that made it, or leave %s out",
+                   c->keep_best ? "keep_best" : "patience",
+                   c->keep_best ? "keep_best" : "patience");
+}
+
 /* Each source of validation data alone. */
 static int open_sets(lf_trainer *t, const lf_loader_config *all, lf_err *err)
 {

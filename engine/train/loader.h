@@ -131,6 +131,8 @@ typedef struct lf_loader lf_loader;
 int32_t lf_loader_segs(const lf_loader_config *c);
 /* Checks T, B, max_segs and the ranks. lf_loader_open and lf_train_plan call it. LF_EINVAL. */
 int lf_loader_check(const lf_loader_config *c, lf_err *err);
+/* Is a batch of n sequences a multiple of the micro-batch B, with one for each rank? LF_EINVAL. */
+int lf_loader_check_batch(int64_t n, int64_t B, int64_t ranks, lf_err *err);
 int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err);
 void lf_loader_close(lf_loader *l);
 

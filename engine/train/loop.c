@@ -317,7 +317,8 @@ static int steps(lf_trainer *t, lf_err *err)
     int rc = 0;
     while (t->flight.up ||
            (t->s.step < t->total_steps && !lf_best_over(&t->s.best, t->c->patience))) {
-        struct lf_run_asked asked = {.end = lf_train_early_clock(t)};
+        struct lf_run_asked asked = {.step = t->s.step + t->flight.up,
+                                     .end = lf_train_early_clock(t)};
         rc = lf_run_look(&t->run, rc, &asked, t->ahead ? &t->late : NULL, err);
         if (rc != 0)
             return rc;
@@ -461,11 +462,13 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
     int rc = lf_train_first_rank(t) ? lf_io_mkdirs(t->c->out, 0777, err) : 0;
     if (rc == 0)
         rc = lf_train_open_data(t, err);
-    if (rc == 0 && !t->vdata && (t->c->keep_best || t->c->patience > 0))
-        rc = lf_fail(err, LF_EINVAL,
-                     "%s compares validations, and no data has a valid split: give valid_data, or "
-                     "leave it out",
-                     t->c->keep_best ? "keep_best" : "patience");
+    if (rc == 0)
+        rc = lf_train_check_valid(t->c, err);
+    if (rc == 0 && !t->vdata && t->c->valid_interval > 0)
+        lf_train_log(t, 1,
+                     "valid_interval = %lld, and no data has a valid split: nothing is validated; "
+                     "a larger valid_fraction of the stage that made it keeps some",
+                     (long long)t->c->valid_interval);
     if (rc == 0)
         rc = lf_train_model_plan(&t->m, t->c, &t->mc,
                                  t->vdata || (t->c->objective && t->c->objective->prepare),

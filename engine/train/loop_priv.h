@@ -156,6 +156,9 @@ int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr,
 
 /* data.c */
 int lf_train_open_data(lf_trainer *t, lf_err *err);
+/* Refuses keep_best and patience where no data has a valid split. Data that is not there yet leaves
+ * the matter open. LF_EINVAL. */
+int lf_train_check_valid(const struct lf_train_config *c, lf_err *err);
 /* Returns the settings that all loaders of a run share; sources (except their number), split and
  * ranks are not set. */
 lf_loader_config lf_train_loader_config(const struct lf_train_config *c);

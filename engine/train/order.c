@@ -191,23 +191,30 @@ int64_t lf_deal_count(int64_t n, int64_t B, int64_t rank, int64_t ranks)
     return (micros - rank + ranks - 1) / ranks;
 }
 
+int lf_loader_check_batch(int64_t n, int64_t B, int64_t ranks, lf_err *err)
+{
+    if (n <= 0 || n % B != 0 || n > INT32_MAX)
+        return lf_fail(
+            err, LF_EINVAL,
+            "a batch of %lld sequences is not a positive multiple of the micro-batch (%lld)",
+            (long long)n, (long long)B);
+    if (n / B < ranks)
+        return lf_fail(err, LF_EINVAL,
+                       "a batch of %lld sequences in micro-batches of %lld has work for %lld "
+                       "ranks, there are %lld; "
+                       "take a smaller micro_batch or fewer ranks",
+                       (long long)n, (long long)B, (long long)(n / B), (long long)ranks);
+    return 0;
+}
+
 int lf_order_check(const struct lf_order *o, int64_t B, int64_t ranks, lf_err *err)
 {
     if (o->n_ramp == 0 || o->ramp[0].from_sample != 0)
         return lf_fail(err, LF_EINVAL, "the batch schedule must have a row from sample 0");
     for (size_t r = 0; r < o->n_ramp; r++) {
-        int64_t n = o->ramp[r].samples;
-        if (n <= 0 || n % B != 0 || n > INT32_MAX)
-            return lf_fail(
-                err, LF_EINVAL,
-                "a batch of %lld sequences is not a positive multiple of the micro-batch (%lld)",
-                (long long)n, (long long)B);
-        if (n / B < ranks)
-            return lf_fail(err, LF_EINVAL,
-                           "a batch of %lld sequences in micro-batches of %lld has work for %lld "
-                           "ranks, there are %lld; "
-                           "take a smaller micro_batch or fewer ranks",
-                           (long long)n, (long long)B, (long long)(n / B), (long long)ranks);
+        int rc = lf_loader_check_batch(o->ramp[r].samples, B, ranks, err);
+        if (rc != 0)
+            return rc;
         if (r && o->ramp[r].from_sample <= o->ramp[r - 1].from_sample)
             return lf_fail(err, LF_EINVAL,
                            "the rows of the batch schedule are not ascending at sample %lld",

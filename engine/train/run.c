@@ -173,7 +173,8 @@ static enum lf_run_end asked_to_end(const lf_run *r)
 int lf_run_look(const lf_run *r, int rc, struct lf_run_asked *a, bool *late, lf_err *err)
 {
     const enum lf_run_end request = asked_to_end(r), clock = lf_run_first(r) ? a->end : LF_END_NOT;
-    a->stop = lf_run_asked_to_stop(r);
+    a->stop = lf_run_asked_to_stop(r) ||
+              (r->sink && r->sink->stop_step && a->step >= r->sink->stop_step());
     a->end = request > clock ? request : clock;
     if (late)
         *late = lf_run_late(r);

@@ -43,6 +43,8 @@ struct lf_train_sink {
     void (*log)(void *user, int level, const char *text);
     /* Has a stop been requested? Called after every step. */
     bool (*stop)(void);
+    /* The step behind which to stop, INT64_MAX: none. */
+    int64_t (*stop_step)(void);
     /* Has an early end been requested? Likewise. */
     enum lf_ending (*finish)(void);
     /* A stop, or an early end at once: for long work that an early end has no use for. */
@@ -51,6 +53,7 @@ struct lf_train_sink {
 
 /* What a loop is asked for between two steps. */
 struct lf_run_asked {
+    int64_t step;        /* before the call: steps made, that under way too */
     bool stop;           /* some rank was asked to stop: a checkpoint, then LF_EINTR */
     enum lf_run_end end; /* end the run early; before the call what the caller's clock says */
 };

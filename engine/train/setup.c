@@ -437,12 +437,24 @@ static int add_measured(json_t *plan, const struct lf_train_config *c, const lf_
                : rc;
 }
 
+/* What a run would find out when it opens its data, as far as it is known before. */
+static int check_plan(const struct lf_train_config *c, lf_err *err)
+{
+    int rc = lf_train_check_valid(c, err);
+    for (size_t i = 0; i < c->n_ramp && rc == 0; i++)
+        rc = lf_loader_check_batch(c->ramp[i].samples, c->micro_batch, c->plan_ranks, err);
+    return rc;
+}
+
 int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
 {
     struct lf_train_model m = {0};
     lf_model_config mc;
     int64_t vocab, tokens;
     enum lf_artifact_state there = LF_ARTIFACT_PRESENT;
+    int rc = check_plan(c, err);
+    if (rc != 0)
+        return rc;
     manifest_facts(c, &vocab, &tokens);
     if (!c->model_given && lf_artifact_state(&there, c->init_from, NULL) == 0 &&
         there == LF_ARTIFACT_ABSENT) {
@@ -452,7 +464,7 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
                    ? 0
                    : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     }
-    int rc = plan_model(&mc, c, vocab, err);
+    rc = plan_model(&mc, c, vocab, err);
     if (rc == 0)
         rc = lf_train_model_plan(&m, c, &mc,
                                  c->n_valid > 0 || (c->objective && c->objective->prepare), 0,

@@ -245,12 +245,18 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, const l
                   .user = &console};
     if (rc == 0 && (sub->can & LF_CAN_BATCH) != 0)
         rc = lf_batch_run(&b, run, &r, err);
+    bool ended = false; /* now, and nobody has seen it before */
     if (rc == 0 && r.failed == 0 && (sub->can & LF_CAN_BATCH) != 0)
-        lf_ended_tell(&(struct lf_ended){
-            .project = p, .run = run, .select = &b.select, .say = b.say, .user = b.user});
+        ended = lf_ended_tell(&(struct lf_ended){.project = p,
+                                                 .run = run,
+                                                 .select = &b.select,
+                                                 .page = run->plan->report != NULL,
+                                                 .say = b.say,
+                                                 .user = b.user});
     if (rc == 0)
         rc = finish(run, names, n, &state, err);
-    if (rc == 0 && strcmp(state, "done") == 0) /* once: the next tick passes the run over */
+    /* Once: the next tick passes a run over that is done. */
+    if (rc == 0 && (ended || strcmp(state, "done") == 0))
         write_report(p, run, console.quiet);
     free(names);
     struct outcome *o = rc == 0 ? lf_rows_add(&rows->runs, sizeof *o, err) : NULL;

@@ -13,6 +13,7 @@
 #include "flow/cmd/cmd_plan.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/cost.h"
+#include "flow/cmd/place.h"
 #include "flow/cmd/prep.h"
 #include "flow/cmd/sweep_sum.h"
 #include "flow/job/exec.h"
@@ -116,6 +117,8 @@ static int run_validate(lf_cmd *c, lf_err *err)
         p.tables = c->tables;
         p.plan = lf_doc_hold(p.pipeline.plan);
     }
+    if (rc == 0)
+        rc = lf_place_check(&mistakes, &p, err);
     if (rc == 0 && !lf_optset_bool(c->opts, "quick"))
         rc = ask_stages(&mistakes, &p, err);
     for (size_t i = 0; i < mistakes.n; i++)

@@ -22,6 +22,7 @@
 #include "flow/cmd/complaint.h"
 #include "flow/cmd/console.h"
 #include "flow/cmd/cost.h"
+#include "flow/cmd/place.h"
 #include "flow/cmd/prep.h"
 #include "flow/cmd/sweep_sum.h"
 #include "flow/cmd/write_report.h"
@@ -312,6 +313,24 @@ static void say_incomplete(const lf_cmd *c, const lf_prep *p, const lf_run_view 
     lf_buf_fini(&sets);
 }
 
+/* What was asked for is done, which need not be all (--until, --only). */
+static void say_done(const lf_run_view *v)
+{
+    lf_buf left;
+    lf_buf_init(&left);
+    for (size_t i = 0; i < v->n; i++)
+        if (!lf_stage_finished(&v->stages[i]))
+            lf_buf_addf(&left, "%s%s", left.len > 0 ? ", " : "", v->stages[i].plan->name);
+    if (left.len > 0)
+        lf_say(
+            "run %s: what was asked for is done; not run yet: %s (`loong-flow resume`); results: "
+            "%s\n",
+            lf_run_label(&v->run), left.data, v->run.dir);
+    else
+        lf_say("run %s is done; results: %s\n", lf_run_label(&v->run), v->run.dir);
+    lf_buf_fini(&left);
+}
+
 static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
 {
     lf_run_view v;
@@ -322,7 +341,7 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
         rc = print_summary(&v, code, err);
     } else if (!lf_optset_bool(c->opts, "quiet")) {
         if (code == 0)
-            lf_say("run %s is done; results: %s\n", lf_run_label(&v.run), v.run.dir);
+            say_done(&v);
         else
             say_incomplete(c, p, &v);
     }
@@ -343,7 +362,7 @@ static int find_submitter(const lf_submitter **out, const lf_cmd *c, const lf_pr
     const char *cmd = c->def->table->stage;
     bool here = strcmp(cmd, "run") == 0 || strcmp(cmd, "rerun") == 0 ||
                 (strcmp(cmd, "resume") == 0 && lf_optset_bool(c->opts, "local"));
-    int rc = lf_submitter_find(out, p->plan->scheduler, err);
+    int rc = lf_place_submitter(out, p, err);
     if (rc < 0 || !here)
         return rc;
     *out = &lf_submitter_local;

@@ -209,6 +209,18 @@ static void print_plots(const lf_outcome *o, const lf_sweep *s)
 
 /* ---- the command ---- */
 
+/* Is a child done, and has none a value of the metric? */
+static bool done_without(const lf_outcome *o)
+{
+    bool done = false, has = false;
+    for (size_t i = 0; i < o->children.n; i++) {
+        const lf_outcome_child *k = &o->children.v[i];
+        done = done || strcmp(k->state, "done") == 0;
+        has = has || k->last.given || k->not_finite;
+    }
+    return done && !has;
+}
+
 static int print_outcome(lf_cmd *c, lf_run_view *v, lf_err *err)
 {
     lf_outcome o;
@@ -228,6 +240,10 @@ static int print_outcome(lf_cmd *c, lf_run_view *v, lf_err *err)
         lf_say("run %s: no stage has recorded valid_loss or loss; name a metric with --metric\n\n",
                lf_run_label(&v->run));
     rc = print_children(c, &o, err);
+    if (rc == 0 && o.metric != NULL && done_without(&o))
+        lf_say("\nno child has recorded %s, so nothing is compared; name another metric with "
+               "--metric\n",
+               o.metric);
     if (rc == 0 && o.seeds.n > 0 && lf_optset_str(c->opts, "columns") == NULL)
         rc = print_groups(&o, err);
     if (rc == 0 && lf_optset_str(c->opts, "columns") == NULL)

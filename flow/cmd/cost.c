@@ -25,6 +25,7 @@
 #include "flow/cmd/cmd.h"
 #include "flow/cmd/complaint.h"
 #include "flow/cmd/doctor.h"
+#include "flow/cmd/place.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 #include "flow/run/freeze.h"
@@ -576,7 +577,9 @@ int lf_cost_here(lf_texts *out, const lf_prep *p, lf_err *err)
 static int check_here(const lf_prep *p, lf_err *err)
 {
     lf_texts list = {.n = 0};
-    int rc = lf_cost_here(&list, p, err);
+    int rc = lf_place_check(&list, p, err);
+    if (rc == 0)
+        rc = lf_cost_here(&list, p, err);
     if (rc == 0 && list.n > 0)
         rc = lf_fail(err, LF_EINVAL, "%s", list.v[0]);
     lf_texts_fini(&list);

@@ -295,10 +295,37 @@ static bool help_key(const char *key, const lf_opt_table *const *tables)
     return any;
 }
 
+static const char *const sections[] = {"pipeline", "resources", "stage", "sweep", "site"};
+#define N_SECTIONS (sizeof sections / sizeof sections[0])
+
+/* Of a key of the pipeline file that is no option of a stage: where it stands. */
+static bool help_section(const char *key, bool more)
+{
+    const char *names[100], *sep = " is a key of ";
+    bool any = false;
+    for (size_t i = 0; i < N_SECTIONS; i++) {
+        const size_t n = lf_section_keys(names, sizeof names / sizeof names[0], sections[i]);
+        bool has = false;
+        for (size_t k = 0; k < n; k++)
+            has = has || strcmp(names[k], key) == 0;
+        if (!has)
+            continue;
+        printf("%s%s%s[%s%s]", !any && more ? "\n" : "", any ? "" : key, sep, sections[i],
+               strcmp(sections[i], "stage") == 0 ? " NAME" : "");
+        sep = ", ";
+        any = true;
+    }
+    if (any)
+        puts("; `man loong-flow` says what it takes");
+    return any;
+}
+
 /* Names that a message may point at; each once. */
 static size_t all_keys(const char **names, size_t cap, const lf_opt_table *const *tables)
 {
     size_t n = 0;
+    for (size_t i = 0; i < N_SECTIONS; i++)
+        n += lf_section_keys(names + n, cap - n, sections[i]);
     for (const lf_opt_table *const *t = tables; *t != NULL; t++)
         for (size_t i = 0; i < (*t)->n_opts && n < cap; i++)
             if (((*t)->opts[i].flags & LF_OPT_CLI_ONLY) == 0)
@@ -330,10 +357,12 @@ int lf_help_topic(const char *topic, const lf_opt_table *const *tables)
     snprintf(key, sizeof key, "%s", topic);
     for (char *p = key; *p != '\0'; p++)
         *p = *p == '-' ? '_' : *p;
-    if (help_key(key, tables))
+    const bool option = help_key(key, tables);
+    if (help_section(key, option) || option)
         return 0;
     lf_synonym_hint(hint, sizeof hint, key, names,
                     all_keys(names, sizeof names / sizeof names[0], tables));
-    lf_say_err("loong-flow help: \"%s\" is no command, kind of stage or option%s\n", topic, hint);
+    lf_say_err("loong-flow help: \"%s\" is no command, kind of stage, option or key%s\n", topic,
+               hint);
     return LF_FLOW_USAGE;
 }

@@ -70,13 +70,17 @@ static int stop_signal(const lf_exec *x, int sig)
 
 static void set_environment(const lf_exec *x, const char *ranks)
 {
-    char n[16], fence[PATH_MAX];
+    char n[24], fence[PATH_MAX];
     setenv("LF_RUN", x->run.id, 1);
     setenv("LF_STAGE", x->args.stage, 1);
     setenv("LF_RANKS_DIR", ranks, 1);
     if (lf_path_set(fence, NULL, "%s/epoch.%d", x->stage_dir, x->epoch + 1) == 0)
         setenv(LF_FENCE_ENV, fence, 1);
     setenv(LF_ENDING_ENV, x->finish, 1);
+    unsetenv(LF_STOP_STEP_ENV);
+    snprintf(n, sizeof n, "%lld", (long long)x->rung);
+    if (x->rung > 0)
+        setenv(LF_STOP_STEP_ENV, n, 1);
     snprintf(n, sizeof n, "%d", x->launch.omp_threads);
     if (x->launch.omp_threads > 0)
         setenv("OMP_NUM_THREADS", n, 1);
@@ -251,7 +255,8 @@ static void leave_the_field(struct child *c, lf_exec *x)
         c->kill_at = lf_now_s() + SUPERSEDED_S;
 }
 
-/* A stage that has come to a rung of its sweep saves and ends, like one that has no time left. */
+/* A stage that has come to a rung of its sweep saves and ends, like one that has no time left. A
+ * training stage knows the step and stops there by itself; another one is asked to. */
 static void look_for_rung(struct child *c, lf_exec *x)
 {
     if (x->rung < 0 || c->kill_at > 0)
@@ -364,6 +369,7 @@ int lf_exec_child(lf_exec *x, lf_err *err)
     if (x->ev.superseded)
         lf_exec_evict_own(x);
     lf_exec_pace_read(x);
+    x->ev.at_rung = x->ev.at_rung || (x->rung > 0 && x->pace.step >= x->rung);
     char *ranks = lf_path_join(x->dir, "ranks", err);
     if (ranks != NULL && lf_cause_load(&x->cause, ranks, NULL) == 0)
         x->ev.said = &x->cause;

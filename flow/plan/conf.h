@@ -90,6 +90,9 @@ void lf_conf_fini(lf_conf *c);
 int lf_conf_split(char **section, char **key, const lf_conf *c, const char *name, lf_err *err);
 lf_conf_item *lf_conf_find(const lf_conf *c, const char *section, const char *key);
 const lf_conf_section *lf_conf_find_section(const lf_conf *c, const char *name);
+/* "; did you mean ${stage:NAME.OUTPUT}?" where text is such a reference but for its form
+ * ("NAME.OUTPUT", "$stage:NAME"), else "". Writes into buf and returns it. */
+const char *lf_stage_hint(char *buf, size_t cap, const lf_conf *c, const char *text);
 /* The first item of a section; with lf_conf_item.next: all of them, in order of first
  * appearance. */
 size_t lf_conf_first(const lf_conf *c, const char *section);

@@ -56,8 +56,24 @@ static lf_conf_item *find_target(const lf_conf *c, const char *name)
     return NULL;
 }
 
+const char *lf_stage_hint(char *buf, size_t cap, const lf_conf *c, const char *text)
+{
+    char section[160];
+    text += strspn(text, "${");
+    text += strncmp(text, "stage:", 6) == 0 ? 6 : 0;
+    const size_t n = strcspn(text, "}"), name = strcspn(text, ".}");
+    snprintf(section, sizeof section, "stage %.*s", (int)(name < 128 ? name : 128), text);
+    buf[0] = '\0';
+    if (name > 0 && n < 128 && lf_conf_find_section(c, section) != NULL)
+        snprintf(buf, cap, "; did you mean ${stage:%.*s}?", (int)n, text);
+    return buf;
+}
+
 static int unknown_target(const lf_conf *c, const lf_conf_item *it, const char *name, lf_err *err)
 {
+    char hint[200];
+    if (lf_stage_hint(hint, sizeof hint, c, name)[0] != '\0')
+        return lf_conf_fail(it, err, "${%s}: there is no such key%s", name, hint);
     const char **all = lf_calloc(c->n_items + 1, sizeof *all, err);
     if (all == NULL)
         return LF_ENOMEM;

@@ -32,6 +32,26 @@ static const char *const pipeline_keys[] = {"name",          "description", "dat
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
+size_t lf_section_keys(const char **out, size_t cap, const char *section)
+{
+    size_t n_site, n_sweep, n = 0;
+    const char *const *site = lf_site_keys(&n_site), *const *sweep = lf_sweep_keys(&n_sweep);
+    const struct {
+        const char *section;
+        const char *const *keys;
+        size_t n;
+    } plain[] = {{"pipeline", pipeline_keys, COUNT(pipeline_keys)},
+                 {"site", site, n_site},
+                 {"sweep", sweep, n_sweep},
+                 {"stage", stage_keys, COUNT(stage_keys)}};
+    for (size_t i = 0; i < COUNT(plain); i++)
+        for (size_t k = 0; strcmp(plain[i].section, section) == 0 && k < plain[i].n && n < cap; k++)
+            out[n++] = plain[i].keys[k];
+    if (strcmp(section, "resources") == 0 || strcmp(section, "stage") == 0)
+        n += lf_resource_keys(out + n, cap - n);
+    return n;
+}
+
 const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char *kind)
 {
     for (; *tables != NULL; tables++)
@@ -74,9 +94,11 @@ static int unknown_section(const lf_conf_section *s, lf_err *err)
                       strcmp(near, "sweep") != 0;
     if (s->line > 0)
         snprintf(where, sizeof where, ":%d:1", s->line);
-    return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]%s%s%s%s", s->path, where, s->name,
-                   near != NULL ? "; did you mean [" : "", near != NULL ? near : "",
-                   takes_name ? " NAME" : "", near != NULL ? "]?" : "");
+    if (near == NULL)
+        return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]; a stage is [stage %s]", s->path,
+                       where, s->name, first);
+    return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]; did you mean [%s%s]?", s->path,
+                   where, s->name, near, takes_name ? " NAME" : "");
 }
 
 static int check_section(const lf_conf_section *s, const lf_opt_table *const *tables, lf_err *err)
@@ -173,6 +195,21 @@ static bool is_flow_key(const char *key, const lf_opt_table *t)
     return lf_resource_key(key);
 }
 
+/* A value that is refused may hold more than the value. */
+static int set_value(lf_optset *set, const lf_opt *o, const char *v, const char *where, lf_err *err)
+{
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_optset_set(set, o->name, v, where, &e);
+    if (rc >= 0)
+        return rc;
+    const bool comment = strstr(v, " #") != NULL || strstr(v, " ;") != NULL;
+    const bool several = (o->flags & LF_OPT_REPEAT) != 0 && strpbrk(v, " ,\t") != NULL;
+    return lf_fail(err, rc, "%s%s", e.text,
+                   comment   ? "; a comment stands on a line of its own"
+                   : several ? "; give each value a line of its own"
+                             : "");
+}
+
 /* One INI value into the option set and into stage.options; a repeated option has one value per
  * line. */
 static int set_option(lf_lists *options, lf_optset *set, const lf_opt *o, const lf_conf_item *it,
@@ -184,13 +221,13 @@ static int set_option(lf_lists *options, lf_optset *set, const lf_opt *o, const 
     char *copy = lf_strdup(it->value, err), *save = NULL;
     int rc = list != NULL && copy != NULL ? 0 : LF_ENOMEM;
     if (rc == 0 && (o->flags & LF_OPT_REPEAT) == 0) {
-        rc = lf_optset_set(set, o->name, it->value, where, err);
+        rc = set_value(set, o, it->value, where, err);
         if (rc == 0)
             rc = lf_texts_add(list, it->value, err);
     } else if (rc == 0) {
         for (char *v = strtok_r(copy, "\n", &save); v != NULL && rc == 0;
              v = strtok_r(NULL, "\n", &save)) {
-            rc = lf_optset_set(set, o->name, v, where, err);
+            rc = set_value(set, o, v, where, err);
             if (rc == 0)
                 rc = lf_texts_add(list, v, err);
         }
@@ -510,10 +547,10 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
         rc = lf_text_set(&d->pipeline, base, "pipeline", err);
     if (rc == 0)
         rc = lf_text_set(&d->description, desc, "description", err);
-    if (rc == 0)
-        rc = set_end_commands(d, c, err);
     if (rc < 0)
         lf_err_prefix(err, "%s", p->path);
+    if (rc == 0)
+        rc = set_end_commands(d, c, err);
     return rc == 0 ? lf_pipeline_site(&d->site, c, err) : rc;
 }
 

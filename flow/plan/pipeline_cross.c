@@ -52,13 +52,26 @@ static int check_vocab(const lf_reading *r, const lf_doc_stage *st, const lf_doc
                         value_of(r, from, "vocab_size"), model);
 }
 
-/* valid_interval asks for what nothing has: no valid_data, and data without a valid split. */
+/* The first option of a stage that wants validations. */
+static const lf_conf_item *wants_valid(const lf_reading *r, const lf_doc_stage *st)
+{
+    static const char *const wanting[] = {"valid_interval", "keep_best", "patience"};
+    for (size_t i = 0; i < sizeof wanting / sizeof wanting[0]; i++) {
+        const lf_conf_item *it = lf_pipeline_option(r->p, st, wanting[i]);
+        bool yes = false;
+        if (it != NULL &&
+            (count_of(it->value) > 0 || (lf_parse_bool(&yes, it->value, NULL) == 0 && yes)))
+            return it;
+    }
+    return NULL;
+}
+
+/* It asks for what nothing has: no valid_data, and data without a valid split. */
 static int check_valid(const lf_reading *r, const lf_doc_stage *st, lf_err *err)
 {
-    const lf_conf_item *it = lf_pipeline_option(r->p, st, "valid_interval");
+    const lf_conf_item *it = wants_valid(r, st);
     const lf_doc_stage *from = NULL;
-    if (it == NULL || count_of(it->value) == 0 ||
-        lf_lists_get(&st->options, "valid_data") != NULL ||
+    if (it == NULL || lf_lists_get(&st->options, "valid_data") != NULL ||
         lf_lists_get(&st->options, "sample_order") != NULL)
         return 0;
     for (size_t i = 0; i < st->inputs.n; i++) {
@@ -74,9 +87,9 @@ static int check_valid(const lf_reading *r, const lf_doc_stage *st, lf_err *err)
     if (from == NULL)
         return 0;
     return lf_conf_fail(it, err,
-                        "valid_interval = %s: there is nothing to validate on; give [stage %s] "
-                        "valid_fraction = 0.01, give valid_data, or leave valid_interval out",
-                        it->value, from->name);
+                        "%s = %s: there is nothing to validate on; give [stage %s] "
+                        "valid_fraction = 0.01, give valid_data, or leave %s out",
+                        it->key, it->value, from->name, it->key);
 }
 
 static int check_stage(const lf_reading *r, const lf_doc_stage *st, lf_err *err)

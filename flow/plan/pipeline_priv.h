@@ -87,5 +87,6 @@ int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_
 bool lf_resource_key(const char *key);
 size_t lf_resource_keys(const char **out, size_t cap); /* their names; returns how many */
 const char *const *lf_site_keys(size_t *n);
+const char *const *lf_sweep_keys(size_t *n); /* those that are no axis */
 
 #endif

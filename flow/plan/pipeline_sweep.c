@@ -12,6 +12,7 @@
 #include "engine/base/str.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/plan/sweep.h"
+#include "flow/record/units.h"
 
 /* A stage of a child, by its number and its name in the file, that a mistake belongs to. */
 struct doubt {
@@ -160,17 +161,93 @@ static int check_rungs(const struct sweep *s, lf_err *err)
     return rc;
 }
 
-/* The metric must be of a stage that is there. */
-static int check_metric(const struct sweep *s, lf_err *err)
+/* Is the stage that is compared one that validates? */
+static bool trains(const struct sweep *s, size_t child)
 {
     const lf_sweep *w = &s->whole.plan->sweep;
-    const lf_conf_item *it = lf_conf_find(&s->r->p->conf, "sweep", "metric");
-    if (it == NULL || lf_pairs_get(&w->children.v[0].stages, w->metric_stage) != NULL)
+    const char *name = lf_pairs_get(&w->children.v[child].stages, w->metric_stage);
+    const lf_doc_stage *st = name != NULL ? lf_doc_find(s->whole.plan, name) : NULL;
+    const lf_opt_table *t = st != NULL ? lf_table_find(s->r->args->tables, st->kind) : NULL;
+    return t != NULL && lf_opt_find(t, "valid_interval") != NULL;
+}
+
+/* An option of the stage that is compared, of a child; 0: not given, or no count. */
+static int64_t option_of(const struct sweep *s, size_t child, const char *option)
+{
+    const lf_sweep *w = &s->whole.plan->sweep;
+    const char *name = lf_pairs_get(&w->children.v[child].stages, w->metric_stage);
+    const lf_doc_stage *st = name != NULL ? lf_doc_find(s->whole.plan, name) : NULL;
+    const lf_texts *given = st != NULL ? lf_lists_get(&st->options, option) : NULL;
+    int64_t v = 0;
+    return given != NULL && given->n == 1 && lf_parse_count(&v, given->v[0], NULL) == 0 ? v : 0;
+}
+
+/* A rung at or behind the last step of every child stops nobody. One before the first validation
+ * has nothing to compare by: the first children would go on, whatever they are worth. */
+static int check_rung(const struct sweep *s, int64_t rung, const lf_conf_item *it, lf_err *err)
+{
+    const lf_sweep *w = &s->whole.plan->sweep;
+    const bool valid = lf_str_has_prefix(w->metric, "valid_");
+    int64_t longest = 0;
+    for (size_t k = 0; k < w->children.n; k++) {
+        const int64_t steps = option_of(s, k, "steps"),
+                      interval = option_of(s, k, "valid_interval");
+        if (valid && trains(s, k) && (interval == 0 || interval > rung) &&
+            (steps == 0 || rung < steps))
+            return lf_conf_fail(it, err,
+                                "rungs: before step %lld nothing is validated (valid_interval = "
+                                "%lld of stage %s), so there is no %s to compare by; let "
+                                "valid_interval divide the rungs",
+                                (long long)rung, (long long)interval, w->metric_stage, w->metric);
+        longest = steps == 0 || longest < 0 ? -1 : steps > longest ? steps : longest;
+    }
+    if (longest <= 0 || rung < longest)
         return 0;
-    return lf_reading_note(
-        s->r,
-        lf_conf_fail(it, err, "metric = %s: there is no [stage %s]", it->raw, w->metric_stage),
-        err);
+    return lf_conf_fail(
+        it, err, "rungs: stage %s ends with step %lld, so a rung at step %lld stops no child",
+        w->metric_stage, (long long)longest, (long long)rung);
+}
+
+static int check_rung_steps(const struct sweep *s, lf_err *err)
+{
+    const lf_sweep *w = &s->whole.plan->sweep;
+    const lf_conf_item *it = lf_conf_find(&s->r->p->conf, "sweep", "rungs");
+    for (size_t i = 0; i < w->rungs.n; i++) {
+        int64_t rung = 0;
+        int rc = lf_parse_count(&rung, w->rungs.v[i], err);
+        if (rc == 0)
+            rc = check_rung(s, rung, it, err);
+        if (rc < 0)
+            return lf_reading_note(s->r, rc, err);
+    }
+    return 0;
+}
+
+/* The metric must be of a stage that is there, and is not what is called otherwise. */
+static int check_metric(const struct sweep *s, lf_err *err)
+{
+    static const char *const usual[] = {"loss",           "valid_loss", "accuracy",
+                                        "valid_accuracy", "reward",     "grad_norm"};
+    const lf_sweep *w = &s->whole.plan->sweep;
+    const lf_conf_item *it = lf_conf_find(&s->r->p->conf, "sweep", "metric");
+    if (it == NULL)
+        return 0;
+    if (lf_pairs_get(&w->children.v[0].stages, w->metric_stage) == NULL)
+        return lf_reading_note(
+            s->r,
+            lf_conf_fail(it, err, "metric = %s: there is no [stage %s]", it->raw, w->metric_stage),
+            err);
+    const char *bare = w->metric + (lf_str_has_prefix(w->metric, "valid_") ? 6 : 0);
+    const char *near = trains(s, 0) && lf_unit_of(bare).title == bare
+                           ? lf_nearest(w->metric, usual, sizeof usual / sizeof usual[0])
+                           : NULL;
+    if (near == NULL)
+        return check_rung_steps(s, err);
+    return lf_reading_note(s->r,
+                           lf_conf_fail(it, err,
+                                        "metric = %s: no metric has this name; did you mean %s.%s?",
+                                        it->raw, w->metric_stage, near),
+                           err);
 }
 
 int lf_pipeline_expand(const lf_reading *r, lf_sweep_axes *axes, lf_err *err)

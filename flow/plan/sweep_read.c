@@ -19,6 +19,12 @@ static const char *const sweep_keys[] = {"zip",          "seeds",        "metric
 #define N_KEYS       (sizeof sweep_keys / sizeof sweep_keys[0])
 #define DEF_CHILDREN 100
 
+const char *const *lf_sweep_keys(size_t *n)
+{
+    *n = N_KEYS;
+    return sweep_keys;
+}
+
 /* ---- which keys may be swept ---- */
 
 static bool may_differ(const char *section)

@@ -246,16 +246,19 @@ int lf_project_share(const lf_project *p, const char *share, lf_err *err)
     return rc;
 }
 
+int lf_share_check(const char *share, lf_err *err)
+{
+    if (strcmp(share, "none") == 0 || getgrnam(share) != NULL)
+        return 0;
+    return lf_fail(err, LF_EINVAL, "share = %s: there is no such group (or give none)", share);
+}
+
 int lf_share_apply(const char *share, lf_err *err)
 {
-    if (strcmp(share, "none") == 0) {
-        umask(0077);
-        return 0;
-    }
-    if (getgrnam(share) == NULL)
-        return lf_fail(err, LF_EINVAL, "share = %s: there is no such group (or give none)", share);
-    umask(0027);
-    return 0;
+    int rc = lf_share_check(share, err);
+    if (rc == 0)
+        umask(strcmp(share, "none") == 0 ? 0077 : 0027);
+    return rc;
 }
 
 int lf_share_dir(const char *path, const char *share, lf_err *err)

@@ -90,6 +90,8 @@ int lf_data_check_owner(const char *data, lf_err *err);
 /* The stage document of a run, or NULL. */
 lf_doc_stage *lf_run_stage(const lf_run *r, const char *name);
 
+/* Is `share` "none" or the name of a group? LF_EINVAL. */
+int lf_share_check(const char *share, lf_err *err);
 /* Directory modes of `share`: "none" gives 0700, a group 2750 with that group. Sets the umask
  * too. */
 int lf_share_apply(const char *share, lf_err *err);

@@ -7,9 +7,10 @@
  *   order  by the last value of the metric at or before the rung's step; without one, failed or not
  *          finite: behind all others; of equals the smaller number
  *
- * A stage is stopped at a rung as by anybody who asks it to: it saves and ends (class rung), at the
- * rung's step or a little behind it, and goes on from there. Its schedule is that of all its steps,
- * so what it makes is what it would have made without the stop.
+ * A training stage knows the rung's step (engine/base/ending.h): it saves there and ends (class
+ * rung), and goes on from there. Any other stage is asked to stop by its wrapper, which sees by its
+ * records that it has come to the rung, and may end some steps behind it. Its schedule is that of
+ * all its steps, so what it makes is what it would have made without the stop.
  *
  * The decision is a function of records that no longer change once every child that is in play has
  * come to the rung: whoever looks makes the same one, and the first that is published

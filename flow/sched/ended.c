@@ -185,14 +185,14 @@ static void tell(const struct lf_ended *e, const char *key, const char *command,
         note(e, key, "was not run, or not recorded", err.text);
 }
 
-void lf_ended_tell(const struct lf_ended *e)
+bool lf_ended_tell(const struct lf_ended *e)
 {
     const lf_doc *plan = e->run->plan;
     lf_run_view v;
     char reason[500];
     lf_err err = LF_ERR_INIT;
-    if (plan->on_end == NULL && plan->on_fail == NULL)
-        return;
+    if (plan->on_end == NULL && plan->on_fail == NULL && !e->page)
+        return false;
     int rc = lf_run_check_owner(e->run, &err);
     if (rc == 0)
         rc = lf_view_load_copy(&v, e->run, &err);
@@ -210,4 +210,5 @@ void lf_ended_tell(const struct lf_ended *e)
     }
     if (rc < 0 && rc != LF_EEXIST)
         note(e, "on_end", "and on_fail were not run", err.text);
+    return rc == 0;
 }

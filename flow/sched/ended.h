@@ -28,18 +28,22 @@
 #ifndef LF_FLOW_ENDED_H
 #define LF_FLOW_ENDED_H
 
+#include <stdbool.h>
+
 #include "flow/run/project.h"
 #include "flow/run/select.h"
 
 struct lf_ended {
     const lf_project *project;
-    const lf_run *run;                         /* loaded */
-    const lf_select *select;                   /* the stages that were wanted */
+    const lf_run *run;       /* loaded */
+    const lf_select *select; /* the stages that were wanted */
+    /* The caller writes a page at the end: then the record is published without commands, too. */
+    bool page;
     void (*say)(void *user, const char *text); /* one line; may be NULL */
     void *user;
 };
-/* Runs the commands if the run has ended and nobody did before. A failure is said and has no other
- * effect. */
-void lf_ended_tell(const struct lf_ended *e);
+/* Runs the commands if the run has ended and nobody did before; returns whether that is so. A
+ * failure is said and has no other effect. */
+bool lf_ended_tell(const struct lf_ended *e);
 
 #endif

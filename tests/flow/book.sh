@@ -68,8 +68,8 @@ vocab_size = 512
 kind = pretrain
 data = ${stage:tokenize.shards}
 seq_length = 64
-batch = 4
-micro_batch = 4
+batch = 8
+micro_batch = 1
 steps = 4
 lr = 1e-3
 [stage generate]

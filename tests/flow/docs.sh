@@ -43,7 +43,13 @@ is "$(grep -c '^kind =.* pretrain' h) $(grep -c '^  --lr=X ' h) $(grep -c '^  Id
 "$F" help seq-length >h
 like h '^kind = pretrain sft rm dpo$' "with the kinds that share it"
 runs 2 "$F" help max_steps
-like err 'is no command, kind of stage or option; here it is "steps"' "and knows names of others"
+like err 'is no command, kind of stage, option or key; here it is "steps"' "and knows names of others"
+"$F" help memory >h
+like h '^memory is a key of \[resources\], \[stage NAME\]; `man loong-flow`' "a key of a section"
+"$F" help keep >h
+is "$(grep -c '^kind = ' h) $(grep -c '^keep is a key of \[sweep\]' h)" "1 1" "one that is an option, too"
+runs 2 "$F" help shceduler
+like err 'did you mean "scheduler"\?' "and one that is misspelled"
 runs 2 "$F" completion man nothing
 for e in 0 1 2 4 5 6 7 8 9 75; do
     sed -n '/^.SH EXIT/,/^.SH FILES/p' m | grep -q "^.B $e\$" || missing="$missing $e"
@@ -137,4 +143,4 @@ for f in c.zsh c.fish; do
 done
 is "$(sed "s/'\\\\''//g" c.zsh | tr -cd "'" | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
 runs 2 "$F" completion tcsh
-finish 53
+finish 57

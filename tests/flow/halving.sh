@@ -145,4 +145,37 @@ sed -i 's/^train.factor.*/train.factor = 1.05, 1.9, 2.1, 2.9/' pipeline.ini
 let_go
 runs 0 "$LF" resume --restart
 is "$(state train@1) $(state train@2) $(state train@3) $(state train@4)" "done done ended ended" "what was decided of others says nothing of it"
-finish 40
+
+# --- a training stage, however fast it is, stops at the rung's step ---
+mkdir ../real && cd ../real || exit 99
+LF=$LF_BUILDDIR/loong-flow LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=1
+export LF_MODELS_DIR OMP_NUM_THREADS
+unset LF_LIBEXEC
+seq -f 'a line of text with the number %g' 300 >corpus.txt
+cat >pipeline.ini <<'END'
+[model]
+preset = tiny-llama
+hidden = 32
+vocab = 300
+[stage tokenize]
+kind = tokenize
+inputs = corpus.txt
+vocab_size = 300
+[stage train]
+kind = pretrain
+data = ${stage:tokenize.shards}
+seq_length = 16
+batch = 2
+micro_batch = 2
+steps = 12
+warmup = 1
+save_interval = 0
+[sweep]
+train.lr = 1e-3, 2e-3
+metric = train.loss min
+method = halving
+rungs = 5
+END
+runs 0 "$LF" run
+is "$(grep -cE '^train@[12]: pending.*: at rung 1 .step 5., waits' out) $(count train ended) $(count train 'done')" "2 1 1" "a training stage stops at the step itself" "$(cat out)"
+finish 42

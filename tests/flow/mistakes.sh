@@ -64,6 +64,20 @@ a GPU that is not there~s/^lr = .*/&\ndevice = cuda/~^device~device = cuda, and 
 GPUs that are not there~s/^lr = .*/&\ngpus = a100:4/~^gpus~gpus = a100:4, and this machine has no CUDA driver that works
 a warm-up longer than the run~s/^warmup = .*/warmup = 100/~^warmup~warmup = 100 steps is longer than the run of 20
 validation without a split~s/^lr = .*/&\nvalid_interval = 5/~^valid_interval~nothing to validate on; give \[stage tokenize\] valid_fraction = 0.01, give valid_data, or leave valid_interval out
+a best validation without a split~s/^lr = .*/&\nkeep_best = yes/~^keep_best~keep_best = yes: there is nothing to validate on; give \[stage tokenize\] valid_fraction
+more ranks than micro-batches~s/^lr = .*/&\nranks = 3/~^micro_batch~a batch of 8 sequences in micro-batches of 4 has work for 2 ranks, there are 3; take a smaller micro_batch or fewer ranks
+a scheduler that there is not~s/^name = .*/&\nscheduler = slrum/~^scheduler~scheduler = slrum: there are local, slurm, pbs, torque; did you mean slurm\?
+a group that there is not~s/^name = .*/&\nshare = no-such-group/~^share~share = no-such-group: there is no such group
+a page in a directory that there is not~s/^name = .*/&\nreport = nowhere\/r.html/~^report~report = nowhere/r.html: there is no directory /.*/nowhere; make it
+a bound that is no time~s/^name = .*/&\non_time_limit = x/~^on_time_limit~on_time_limit = x: a duration
+a metric that there is not~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.losss min/~^metric~metric = train.losss min: no metric has this name; did you mean train.loss\?
+a rung before the first validation~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.valid_loss min\nmethod = halving\nrungs = 5/~^rungs~before step 5 nothing is validated \(valid_interval = 0 of stage train\)
+a rung at the end~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.loss min\nmethod = halving\nrungs = 20/~^rungs~stage train ends with step 20, so a rung at step 20 stops no child
+a comment behind a value~s/^lr = .*/lr = 1e-3 # peak/~^lr~lr: .1e-3 # peak. is not a number; a comment stands on a line of its own
+two values in a line~s/^lr = .*/&\ndata_weights = 3 1/~^data_weights~.3 1. is not a number; give each value a line of its own
+an output without its form~/^kind = pretrain/,/^seq/s/^data = .*/data = tokenize.shards/~^data = tok~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
+a reference without the word stage~/^kind = pretrain/,/^seq/s/^data = .*/data = ${tokenize.shards}/~^data = ..tok~there is no such key; did you mean \$\{stage:tokenize.shards\}\?
+a reference without braces~/^kind = pretrain/,/^seq/s/^data = .*/data = $stage:tokenize.shards/~^data = .stage~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
 a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_length~seq_length = 512 is more than \[model\] max_positions = 256
 a batch that is no multiple~s/^batch = .*/batch = 12/;s/^micro_batch = .*/micro_batch = 8/~^micro_batch~a batch of 12 sequences is not a multiple of micro_batch = 8
 heads that do not divide~s/^hidden = .*/hidden = 65/~^heads~4 heads do not divide hidden = 65; give head_dim
@@ -90,6 +104,10 @@ like planted '^not ok' "and where the place is another"
 sed 's/^max_positions/max_postions/' base.ini >pipeline.ini
 "$LF" validate >out 2>err
 like err "^loong-flow validate: pipeline.ini:$(grep -n '^max_postions' pipeline.ini | cut -d: -f1):1: " "whose place is the key and not its value"
+
+sed 's/^.stage eval.$/[eval]/' base.ini >pipeline.ini
+"$LF" validate >out 2>err
+like err ': unknown section .eval.; a stage is .stage eval.$' "a section that is a stage"
 
 # The model of a stage by its name, and one that lies over another.
 sed 's/^.model.$/[model mine]/;s/^seq_length/model = mine\n&/;s/^hidden = .*/hidden = 65/' base.ini >pipeline.ini
@@ -164,6 +182,13 @@ sed 's/^lr = .*/&\ndevice = cuda/' base.ini >pipeline.ini
 like out '^refused: pipeline.ini:23:10: stage train: device = cuda' "plan refuses a GPU that is not there"
 sed 's/^lr = .*/&\ndevice = cuda/;s/^name = .*/&\nscheduler = slurm/' base.ini >pipeline.ini
 runs 0 "$LF" validate
+
+# Threads that wait for each other are told.
+cores=$(env -u OMP_NUM_THREADS nproc)
+sed "/stage eval/,\$d;s/^lr = .*/&\nthreads = $((2 * cores + 1))/;s/^steps = .*/steps = 2/" base.ini >pipeline.ini
+runs 0 "$LF" run
+like out "warning: $((2 * cores + 1)) threads .threads, cpus. on $cores processor" "more threads than processors"
+rm -rf loong-data .loong
 
 # What ends in the same way each time does not offer to try again.
 cat >pipeline.ini <<'END'
@@ -274,4 +299,17 @@ is "$(sed -n 's/^  "\(form\|family\|parameters\|optimizer_tensors\)": //p' out |
     '"checkpoint","llama3",147776,42, 21 0' "a checkpoint begins with its summary, and its moments are counted"
 "$LF_BUILDDIR/stages/lf-convert" --inspect --moments --from "$ckpt" >out
 is "$(grep -c '"weight"' out) $(grep -c adam out)" "21 42" "and listed on demand"
-finish 99
+# keep_best and data without a valid split: said by plan as soon as the data is there, not after the start of the stage.
+rm -rf loong-data .loong
+printf '{"text":"row one"}\n{"text":"row two"}\n' >rows.jsonl
+sed '/stage eval/,$d;s/^inputs = .*/inputs = rows.jsonl\nvalid_fraction = 0.01/;s/^lr = .*/&\nkeep_best = yes/' base.ini >pipeline.ini
+runs 0 "$LF" plan
+like out 'note: valid_fraction = 0.01 of 2 documents: none is kept for validation with a chance of 98 %' "plan says that two rows are few"
+runs 0 "$LF" run --only tokenize
+like out 'tokenize: done .* warning' "and the stage that none was kept"
+for command in plan run; do
+    runs 2 "$LF" $command
+    like err 'pipeline.ini:24:[0-9]+: stage train: keep_best compares validations, and no data has a valid split' "$command says what the stage would"
+done
+
+finish 124

@@ -69,7 +69,10 @@ runs 0 "$LF" run -n --only second
 is "$(grep -E '^  (run|-) ' out | awk '{ print $1, $2 }' | tr '\n' ' ')" "- first run second - last " "--dry-run knows --only"
 runs 8 "$LF" run -n --only secund
 like err 'no stage "secund".*did you mean second' "and what is misspelled"
+runs 0 "$LF" run --until second
+like out '^run demo-1: what was asked for is done; not run yet: last \(`loong-flow resume`\); results: ' "a run of a part says what is left"
 runs 0 "$LF" run
+like out '^run demo-1 is done; results: ' "and the whole that it is done"
 one=$(run_id)
 runs 0 "$LF" run --dry-run --force second
 is "$(grep -E '^  (run|-) ' out | awk '{ print $1, $2 }' | tr '\n' ' ')" "- first run second run last " "--force: the stage and what needs it"
@@ -100,4 +103,4 @@ else
     skip_some 2 "ranks cannot be started here: $(tail -n 1 err)"
 fi
 
-finish 45
+finish 48

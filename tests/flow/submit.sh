@@ -206,6 +206,13 @@ like ticked.html "$(run_id)" "tick writes it when the run is done"
 mv ticked.html once.html
 runs 0 "$LF" tick
 is "$(ls ticked.html 2>/dev/null)" "" "once"
+runs 0 "$LF" submit --new --set pipeline.report=failed.html --set first.fail_at=3 --set first.retries=0
+until_true 60 sh -c "$LF status | grep -q 'first .*failed'"
+until_true 60 sh -c "$LF tick --quiet; test -s failed.html"
+like failed.html "$(run_id)" "and when it has failed, with nobody waiting for it"
+mv failed.html once.html
+runs 0 "$LF" tick
+is "$(ls failed.html 2>/dev/null)" "" "once, too"
 
 # --- names and values that want to be commands ---
 runs 2 "$LF" submit --new --set 'resources.partition=a;rm -rf /'
@@ -222,4 +229,4 @@ cp pipeline.ini in.txt "d '\$(touch evil);%j"
 is $? 0 "a directory whose name wants to be a command"
 [ ! -e evil ] && [ ! -e "d '\$(touch evil);%j/evil" ]; ok $? "and is not"
 [ -e "$(echo d*/loong-data/*/runs/*/first)/boot.1.log" ]; ok $? "its log is where it belongs"
-finish 109
+finish 113

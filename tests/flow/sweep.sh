@@ -175,9 +175,13 @@ is "$("$LF" sweep --metric last.score | awk '/done/ { print $5, $6, $7, $8; exit
 runs 0 "$LF" run --new --quiet --set train.factor=1.9 --set train.note=1,nan
 runs 0 "$LF" sweep
 like out '^ +2 .* done +1 +nan +1 ' "a child that diverged has no value"
+unlike out 'nothing is compared' "which is not that nobody has one"
 like out '^ +2 +nan +- ' "and no mean"
 is "$(awk '/<- best/ { print $1 }' out)" 1 "and is not the best"
+runs 0 "$LF" run --new --quiet --set train.factor=1.9 --set train.note=1,2 --set 'sweep.metric=train.scroe min'
+runs 0 "$LF" sweep
+like out '^no child has recorded scroe, so nothing is compared; name another metric with --metric$' "a metric of the file that no stage has"
 runs 0 "$LF" run --quiet --set train.factor=1.9 --set train.note=1 --set sweep.seeds= --set sweep.metric=train.score
 runs 2 "$LF" sweep
 like err 'is no sweep' "a run without axes"
-finish 105
+finish 109

@@ -106,6 +106,25 @@ is "$rc $(id longer)" "0 $(id fourteen)" "a longer run goes on from such a resul
 state longer | grep -q '"ended"'
 ok $((! $?)) "and has not ended early itself"
 
+# --- a stop at a step, which its sweep compares at ---
+at_step() { # at_step N COMMAND...
+    LF_STOP_STEP=$1
+    export LF_STOP_STEP
+    shift
+    "$@"
+    unset LF_STOP_STEP
+}
+at_step 7 run rung --steps 14 --save-interval 0
+is "$rc $(cd "$dir/rung/out/checkpoints" && echo step-*) $(metrics rung | wc -l)" "75 step-00000007 7" "a run stops and saves at the step that it was given"
+at_step 12 run rung --steps 14 --save-interval 0
+is "$rc $(metrics rung | awk 'END { print $1 }')" "75 12" "it goes on to the next one"
+run rung --steps 14 --save-interval 0
+is "$rc $(id rung)" "0 $(id fourteen)" "and to its end, with the bits of a run without stops"
+at_step 14 run last --steps 14
+is "$rc $(id last)" "0 $(id fourteen)" "a stop at the last step is no stop"
+at_step 0x run never --steps 14
+is "$rc $(ls "$dir/never/out" 2>/dev/null)" "1 " "what is no step is refused"
+
 # --- with a decay ---
 request=$dir/decay
 mkdir -p "$dir/decayed/out/checkpoints"
@@ -173,14 +192,16 @@ is "$(id place)" "$(id same3)" "with a decay before its end, as a run of that ma
     run ahead --device cuda --hours 1e-3 $wsd
     # shellcheck disable=SC2086
     run behind --device cuda --steps "$(member ahead ended_at_step)" $wsd
+    at_step 5 run flown --device cuda --steps 14 --save-interval 0
 )
 is "$(id ahead)" "$(id behind)" "with a step in flight: the bits of a run of $(member ahead ended_at_step) steps"
+is "$(cd "$dir/flown/out/checkpoints" && echo step-*) $(metrics flown | awk 'END { print $1 }')" "step-00000005 5" "and a stop at a step is at that step"
 
 # --- ranks ---
 with_ranks
-points=34
+points=40
 if have_ranks; then
-    points=36
+    points=43
     ranks() { # ranks NAME ARGS...
         _name=$1
         shift
@@ -192,6 +213,8 @@ if have_ranks; then
     ranks two
     unset LF_ENDING
     is "$rc $(member two ended_at_step)" "0 1" "two ranks end together"
+    at_step 3 ranks tworung --steps 14 --save-interval 0
+    is "$rc $(cd "$dir/tworung/out/checkpoints" && echo step-*)" "75 step-00000003" "and stop together at a step"
     # shellcheck disable=SC2086
     ranks two2 --hours 3e-4 $wsd
     k=$(member two2 ended_at_step)

@@ -334,4 +334,11 @@ printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc 
 ckpt=flip
 fails 1 "flip" "a checkpoint with a flipped byte is refused" $tok x
 
-finish 125
+# --- more than the context holds ---
+ckpt=ckpt
+run most $tok --max-tokens 100k "the house"
+is "$rc $(grep -c 'warning: max_tokens = 100000 is beyond the model.s context of 256 tokens' "$dir/err")" "0 1" "more tokens than the context has is a warning"
+run few $tok --max-tokens 20 "the house"
+is "$rc $(grep -c warning "$dir/err")" "0 0" "fewer are not"
+
+finish 127

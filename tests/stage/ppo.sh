@@ -433,7 +433,14 @@ run ended --reward-command "$(cmd e)"
 is "$rc $(id ended/checkpoint)" "0 $before" "and does not train on"
 run late --reward-command "$(cmd e)" --hours 1e-6 --resume-from "$dir/rounds"
 is "$rc $(id late/checkpoint)" "0 $before" "the hours of earlier starts count"
+LF_STOP_STEP=3
+export LF_STOP_STEP
+run rung --reward-command "$(cmd e)" --rounds "$at"
+unset LF_STOP_STEP
+is "$rc $(cd "$dir/rung/checkpoints" && ls -d step-*3)" "75 step-00000003" "a run that is given a step stops behind that update"
+run rung --reward-command "$(cmd e)" --rounds "$at"
+is "$rc $(id rung/checkpoint)" "0 $before" "and goes on to the same bits"
 events=$(find "$dir/tb" -name 'events.*')
 is "$(grep -ao train/approx_kl "$events" | wc -l) $(grep -c '"approx_kl"' "$dir/s.jsonl") $(grep -ao 'samples/[12]' "$events" | wc -l)" "24 24 6" \
     "a dashboard has the numbers of each mini-batch and two samples of each round"
-finish 127
+finish 129

@@ -236,4 +236,36 @@ fails 1 "tokenizer.json: its bytes do not match the hash in the manifest" "a dam
 run $opts --out "$dir/flip4" --resume-from "$dir/flip3" "$dir/in"
 same "$dir/ref" "$dir/flip4" "one of an earlier start is trained again"
 
-finish 68
+# --- one row that is wrong ---
+printf '{"text":"one"}\n{"text":"tw\n' >"$dir/broken.jsonl"
+fails 1 'broken.jsonl:2: not a JSON object' "a broken row is named" --tokenizer "$dir/ref/tokenizer" --out "$dir/x" "$dir/broken.jsonl"
+says_like '; bad_rows = skip leaves such rows out$' "with the way out"
+printf '{"txt":"one"}\n' >"$dir/first.jsonl"
+fails 1 'first.jsonl:1: ' "where the first row is wrong" --tokenizer "$dir/ref/tokenizer" --out "$dir/x" "$dir/first.jsonl"
+is "$(grep -c bad_rows "$dir/err")" 0 "there is none: all may be"
+
+# --- rows that are taken as text, and documents too few to keep some ---
+printf '{"text":"one"}\n{"text":"two"}\n' >"$dir/rows.json"
+cp "$dir/rows.json" "$dir/rows.csv"
+cp "$dir/rows.json" "$dir/rows.jsonl"
+run --tokenizer "$dir/ref/tokenizer" --out "$dir/astext" "$dir/rows.json" "$dir/rows.csv"
+is "$rc $(grep -c 'warning: .*rows.json and 1 more: taken as plain text' "$dir/err")" "0 1" "names of tables that are read as text are a warning"
+run --tokenizer "$dir/ref/tokenizer" --out "$dir/astext2" --input-format text "$dir/rows.json"
+is "$rc $(grep -c 'warning' "$dir/err")" "0 0" "which input_format silences"
+fails 1 'rows are wanted (text_field)' "a text where a column was named" --tokenizer "$dir/ref/tokenizer" --text-field text --out "$dir/x" "$dir/rows.json"
+fails 1 'rows are wanted (shape)' "or a shape" --tokenizer "$dir/ref/tokenizer" --shape alpaca --out "$dir/x" "$dir/rows.csv"
+run --plan --tokenizer "$dir/ref/tokenizer" --valid-fraction=0.01 "$dir/rows.jsonl"
+is "$(grep -c 'valid_fraction = 0.01 of 2 documents: none is kept for validation with a chance of 98 %"' "$dir/stdout")" 1 "--plan counts the documents of a short text"
+run --plan --tokenizer "$dir/ref/tokenizer" --valid-fraction=0.02 "$dir/in/a.txt"
+is "$(grep -c 'of 1 document: .* 98 %; doc_split = blank' "$dir/stdout")" 1 "and says how there are more"
+run --plan --tokenizer "$dir/ref/tokenizer" --valid-fraction=0.02 --doc-split=line "$dir/in/a.txt"
+is "$rc $(grep -c 'kept for validation' "$dir/stdout")" "0 0" "of enough it says nothing"
+run --tokenizer "$dir/ref/tokenizer" --valid-fraction=0.01 --out "$dir/fewrows" "$dir/rows.jsonl"
+is "$rc $(grep -c 'valid_fraction = 0.01 keeps none of 2 documents' "$dir/err")" "0 1" "none is kept: a warning"
+seed=0
+until run --tokenizer "$dir/ref/tokenizer" --valid-fraction=0.5 --valid-seed=$seed --out "$dir/all$seed" "$dir/in/a.txt"; [ $rc -ne 0 ] || [ $seed -gt 40 ]; do
+    seed=$((seed + 1))
+done
+is "$rc $(grep -c 'error: valid_fraction = 0.5: all documents (1) went to validation' "$dir/err")" "1 1" "all are kept: an error (seed $seed)"
+
+finish 81

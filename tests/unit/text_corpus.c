@@ -415,6 +415,16 @@ static void no_text(void)
     memcpy(text, "\xff\xfe", 2);
     put("utf16.txt", text, sizeof text);
     refuse(a, at("utf16.txt"), LF_EFORMAT, "it is UTF-16; convert it (iconv -f UTF-16", "UTF-16");
+    memcpy(text, "\xff\xfe\0\0", 4);
+    put("utf32.txt", text, sizeof text);
+    refuse(a, at("utf32.txt"), LF_EFORMAT, "it is UTF-32; convert it (iconv -f UTF-32", "UTF-32");
+    memcpy(text, "x\0y\0", 4);
+    put("marked.txt", text, sizeof text);
+    refuse(a, at("marked.txt"), LF_EFORMAT, "(iconv -f UTF-16LE", "UTF-16 without its mark");
+    memset(text, 'x', sizeof text);
+    memset(text + 500, 0, 1000);
+    put("hole.txt", text, sizeof text);
+    refuse(a, at("hole.txt"), LF_EFORMAT, "are none, and it holds NUL bytes", "a text with a hole");
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)(i * 37 % 251);
     put("random.txt", text, sizeof text);
@@ -425,6 +435,27 @@ static void no_text(void)
     expect_size(a, at("accents.txt"), sizeof text - 1, "a text of accents alone, with its end cut");
     put("short.txt", "caf\xe9", 4);
     expect_size(a, at("short.txt"), 4, "of a short text nobody can tell");
+}
+
+/* What holds rows and is taken as something else. */
+static void no_rows(void)
+{
+    lf_corpus_args a = {.split = LF_CORPUS_FILE, .text_field = "text"};
+    puts_file("array.json", " [\n {\"text\": \"a\"}, {\"text\": \"b\"}]");
+    puts_file("array.jsonl", "[{\"text\": \"a\"}]");
+    puts_file("rows.json", "{\"text\": \"a\"}\n");
+    expect_size(a, at("array.json"), 33, "a text that is JSON is a text");
+    refuse(a, at("array.jsonl"), LF_EFORMAT, "is one JSON array, and a row is a line; jq -c",
+           "one array in the place of lines");
+    a.format = LF_CORPUS_ROWS;
+    refuse(a, at("array.json"), LF_EFORMAT, "is one JSON array", "or where rows alone are read");
+    a.format = LF_CORPUS_AUTO;
+    a.rows_only = "shape";
+    refuse(a, at("array.json"), LF_EFORMAT, "is one JSON array", "or are wanted");
+    refuse(a, at("rows.json"), LF_EFORMAT, "plain text by its name, and rows are wanted (shape)",
+           "lines by a name of text");
+    a.format = LF_CORPUS_JSONL;
+    expect_size(a, at("rows.json"), 13, "which can be asked for");
 }
 
 static void files(void)
@@ -480,7 +511,8 @@ int main(void)
     TAP(13, marks());
     formats();
     TAP(8, nesting());
-    TAP(10, no_text());
+    TAP(13, no_text());
+    TAP(6, no_rows());
     TAP(15, files());
     return tap_done();
 }

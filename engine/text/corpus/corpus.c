@@ -10,6 +10,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -337,21 +338,45 @@ static int check_encoding(const lf_corpus *c, const void *bytes, size_t n, lf_er
     const double share = (double)odd / (double)n;
     if (c->a.any_bytes || odd < ODD_LEAST || share <= ODD_SHARE)
         return 0;
-    const bool utf16 =
-        n > 1 && (memcmp(bytes, "\xff\xfe", 2) == 0 || memcmp(bytes, "\xfe\xff", 2) == 0);
+    const char *is = lf_corpus_encoding(bytes, n);
+    const bool latin = is && strcmp(is, "LATIN1") == 0; /* a guess, which is not told as a fact */
+    char what[200] = ", and it holds NUL bytes, which no text has; leave it out";
+    if (is)
+        snprintf(what, sizeof(what), "%s%s; convert it (iconv -f %s -t UTF-8 OLD >NEW)",
+                 latin ? "" : ", it is ", latin ? "" : is, is);
     return lf_fail(err, LF_EFORMAT,
-                   "%s%s%s is no UTF-8 text: %.0f %% of its first %zu bytes are none%s; convert it "
-                   "(iconv -f %s -t UTF-8 OLD >NEW), or set invalid_utf8 = replace to take it as "
-                   "it is",
+                   "%s%s%s is no UTF-8 text: %.0f %% of its first %zu bytes are none%s, or set "
+                   "invalid_utf8 = replace to take it as it is",
                    c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "",
-                   100 * share < 1 ? 1 : 100 * share, n, utf16 ? ", it is UTF-16" : "",
-                   utf16 ? "UTF-16" : "LATIN1");
+                   100 * share < 1 ? 1 : 100 * share, n, what);
+}
+
+/* Rows are lines with an object each. What other tools write has one array, or one object over many
+ * lines. */
+static int check_lines(const lf_corpus *c, const char *bytes, size_t n, lf_err *err)
+{
+    const char *path = c->files.v[c->at].path;
+    if (lf_corpus_is_json_array(bytes, n))
+        return lf_fail(err, LF_EFORMAT,
+                       "%s%s%s is one JSON array, and a row is a line; jq -c '.[]' OLD >NEW.jsonl "
+                       "makes lines of it",
+                       path, c->member ? ": " : "", c->member ? c->member : "");
+    if (c->json || !c->a.rows_only)
+        return 0;
+    return lf_fail(err, LF_EFORMAT,
+                   "%s%s%s is plain text by its name, and rows are wanted (%s); call it .jsonl, or "
+                   "set input_format = jsonl, if its lines are rows",
+                   path, c->member ? ": " : "", c->member ? c->member : "", c->a.rows_only);
 }
 
 /* The first bytes of a member: are they text at all? */
 static int check_text(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
 {
     const char *what = lf_corpus_signature(bytes, n);
+    if (!what && (c->json || c->a.rows_only)) {
+        int rc = check_lines(c, bytes, n, err);
+        return rc != 0 ? rc : check_encoding(c, bytes, n, err);
+    }
     if (!what)
         return check_encoding(c, bytes, n, err);
     if (c->member && lf_corpus_holds_files(what))

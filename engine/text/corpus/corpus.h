@@ -50,6 +50,9 @@ typedef struct lf_corpus_args {
     size_t n_columns;
     size_t doc_bytes;     /* SIZE */
     size_t max_doc_bytes; /* a longer record is an error */
+    /* AUTO, TEXT: files of plain text are an error, because of this setting (shape, text_field);
+     * NULL: they are not. Borrowed until close. */
+    const char *rows_only;
     bool any_bytes; /* take files that seem to be no UTF-8 text; without it they are an error */
     bool strict;    /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;

@@ -4,6 +4,7 @@
  */
 #include "engine/text/corpus/corpus_kind.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "engine/base/str.h"
@@ -127,4 +128,39 @@ size_t lf_corpus_odd_bytes(const void *bytes, size_t n)
         at++;
     }
     return odd;
+}
+
+/* A letter of a European language in UTF-16 has one NUL; a file of other letters has spaces and
+ * line ends. */
+const char *lf_corpus_encoding(const void *bytes, size_t n)
+{
+    const uint8_t *s = bytes;
+    size_t nul[2] = {0, 0}; /* at even and at odd places */
+    if (n >= 4 && (memcmp(s, "\xff\xfe\0\0", 4) == 0 || memcmp(s, "\0\0\xfe\xff", 4) == 0))
+        return "UTF-32";
+    if (n >= 2 && (memcmp(s, "\xff\xfe", 2) == 0 || memcmp(s, "\xfe\xff", 2) == 0))
+        return "UTF-16";
+    for (size_t i = 0; i < n; i++)
+        nul[i % 2] += s[i] == 0;
+    if (nul[1] > n / 20 && nul[0] < nul[1] / 20)
+        return "UTF-16LE";
+    if (nul[0] > n / 20 && nul[1] < nul[0] / 20)
+        return "UTF-16BE";
+    return nul[0] + nul[1] == 0 ? "LATIN1" : NULL;
+}
+
+static size_t skip_blank(const char *s, size_t at, size_t n)
+{
+    while (at < n && (s[at] == ' ' || s[at] == '\t' || s[at] == '\r' || s[at] == '\n'))
+        at++;
+    return at;
+}
+
+bool lf_corpus_is_json_array(const char *bytes, size_t n)
+{
+    size_t at = skip_blank(bytes, n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0, n);
+    if (at >= n || bytes[at] != '[')
+        return false;
+    at = skip_blank(bytes, at + 1, n);
+    return at < n && bytes[at] == '{';
 }

@@ -27,5 +27,11 @@ const char *lf_corpus_remedy(const char *signature);
 /* How many of the n bytes are no UTF-8 text: NULs, and bytes of no valid character. A character
  * that the end of the block cuts off does not count. */
 size_t lf_corpus_odd_bytes(const void *bytes, size_t n);
+/* What bytes that are no UTF-8 are, as iconv calls it: UTF-32 and UTF-16 by the byte order mark,
+ * UTF-16LE and UTF-16BE by where their NULs stand, LATIN1 for want of anything better. NULL: bytes
+ * with NULs, which are no text in any way that is known here. */
+const char *lf_corpus_encoding(const void *bytes, size_t n);
+/* Does a file that begins so hold one JSON array of objects? */
+bool lf_corpus_is_json_array(const char *bytes, size_t n);
 
 #endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See place.h.
+ */
+#include "config.h"
+
+#include "flow/cmd/place.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/base/str.h"
+#include "flow/record/record.h"
+#include "flow/run/project.h"
+
+/* rc as it is; its words with the place of a key of [pipeline], or of [site]. */
+static int placed(const lf_prep *p, const char *key, int rc, lf_err *err)
+{
+    const lf_conf *c = &p->pipeline.conf;
+    const lf_conf_item *it = NULL;
+    if (rc >= 0 || !p->has_pipeline)
+        return rc;
+    it = lf_conf_find(c, "pipeline", key);
+    if (it == NULL)
+        it = lf_conf_find(c, "site", key);
+    if (it == NULL)
+        return rc;
+    const lf_err why = *err;
+    lf_err_clear(err); /* the first words stand */
+    return lf_conf_fail(it, err, "%s", why.text);
+}
+
+int lf_place_submitter(const lf_submitter **out, const lf_prep *p, lf_err *err)
+{
+    return placed(p, "scheduler", lf_submitter_find(out, p->plan->scheduler, err), err);
+}
+
+static int check_share(const lf_prep *p, lf_err *err)
+{
+    return p->plan->share != NULL ? lf_share_check(p->plan->share, err) : 0;
+}
+
+/* The page is written when the run ends, and may be all that somebody looks at. */
+static int check_report(const lf_prep *p, lf_err *err)
+{
+    char dir[PATH_MAX];
+    struct stat st;
+    const char *path = p->plan->report, *root = p->pipeline.project;
+    const char *end = path != NULL ? strrchr(path, '/') : NULL;
+    if (end == NULL || end == path || root == NULL)
+        return 0;
+    int rc = lf_path_set(dir, err, "%s%s%.*s", path[0] == '/' ? "" : root,
+                         path[0] == '/' ? "" : "/", (int)(end - path), path);
+    if (rc < 0 || (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
+        return rc;
+    return lf_fail(err, LF_EINVAL, "report = %s: there is no directory %s; make it", path, dir);
+}
+
+int lf_place_check(lf_texts *out, const lf_prep *p, lf_err *err)
+{
+    static const struct {
+        const char *key;
+        int (*check)(const lf_prep *p, lf_err *err);
+    } checks[] = {{"share", check_share}, {"report", check_report}};
+    const lf_submitter *sub;
+    lf_err e = LF_ERR_INIT;
+    int rc = 0;
+    if (lf_place_submitter(&sub, p, &e) < 0)
+        rc = lf_texts_add(out, e.text, err);
+    for (size_t i = 0; rc == 0 && i < sizeof checks / sizeof checks[0]; i++) {
+        lf_err_clear(&e);
+        if (placed(p, checks[i].key, checks[i].check(p, &e), &e) < 0)
+            rc = lf_texts_add(out, e.text, err);
+    }
+    return rc;
+}
