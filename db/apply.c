@@ -4,6 +4,7 @@
  * columns are replaced only by an event with a larger id, extremes are kept, the rest is
  * insert-or-ignore. Members' types were checked by lf_event_parse.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,10 +37,23 @@ static char *json_text(const lf_event *ev, const char *key, int *rc, lf_err *err
     return s;
 }
 
+/* SQLite reads the whole row of the run to compare its name, and the row holds the text of the
+ * pipeline, which is long where there are many stages. So it is asked for once, not for each of
+ * their events. */
+static int ensure_run(lf_ledger *l, const lf_event *ev, lf_err *err)
+{
+    if (strcmp(l->run_there, ev->run) == 0)
+        return 0;
+    int rc = lf_db_run(l, err, "INSERT OR IGNORE INTO run (run) VALUES (?1)", "s", ev->run);
+    if (rc == 0)
+        snprintf(l->run_there, sizeof l->run_there, "%s", ev->run);
+    return rc;
+}
+
 /* Rows that the event refers to exist, if only as names. */
 static int ensure_parents(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
-    int rc = lf_db_run(l, err, "INSERT OR IGNORE INTO run (run) VALUES (?1)", "s", ev->run);
+    int rc = ensure_run(l, ev, err);
     if (rc == 0 && ev->stage)
         rc = lf_db_run(l, err, "INSERT OR IGNORE INTO stage (run, stage) VALUES (?1, ?2)", "ss",
                        ev->run, ev->stage);

@@ -91,7 +91,7 @@ static int check_members(const struct kind *k, json_t *data, const char *path, l
 static bool name_ok(const char *s)
 {
     size_t n = strlen(s);
-    return n > 0 && n <= 128 && s[0] != '.' &&
+    return n > 0 && n <= LF_EVENT_NAME_MOST && s[0] != '.' &&
            strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.@-") == n;
 }
 

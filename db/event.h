@@ -63,6 +63,8 @@
 #include "engine/base/err.h"
 #include "engine/base/id.h"
 
+#define LF_EVENT_NAME_MOST 128 /* letters of a run, a stage or a kind */
+
 typedef struct lf_event {
     char id[LF_ULID_SIZE]; /* set by lf_event_write */
     double t;              /* 0: now */

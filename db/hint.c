@@ -24,6 +24,14 @@ static double mtime_of(const struct stat *st)
     return (double)st->st_mtim.tv_sec + (double)st->st_mtim.tv_nsec * 1e-9;
 }
 
+/* Nearly always the hint is there already, and then it is one call. A link is touched itself. */
+static bool touch_there(const char *dir, const char *run)
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", dir, run) < (int)sizeof path &&
+           utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 /* Opened below dir_fd and given the server's time; negative on failure. */
 static int touch_at(int dir_fd, const char *name, mode_t mode)
 {
@@ -44,6 +52,8 @@ void lf_hint_touch(const char *spool_dir, const char *run, unsigned dir_mode, un
             at = p;
     if (!at || snprintf(dir, sizeof dir, "%.*s/changed", (int)(at - spool_dir), spool_dir) >=
                    (int)sizeof dir)
+        return;
+    if (touch_there(dir, run))
         return;
     int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (d < 0 && errno == ENOENT && lf_io_mkdirs(dir, (mode_t)dir_mode, NULL) == 0)

@@ -161,12 +161,14 @@ static int take_event(struct walk *w, const char *full, const char *rel, const c
     if (rc == 0)
         rc = check_place(&ev, id, at, err);
     if (rc == 0)
-        rc = lf_db_exec(w->l, "SAVEPOINT event", err);
+        rc = lf_db_run(w->l, err, "SAVEPOINT event", "");
     if (rc == 0) {
         rc = lf_ledger_apply(w->l, &ev, rel, err);
-        if (rc < 0)
+        if (rc < 0) {
             sqlite3_exec(w->l->db, "ROLLBACK TO event", NULL, NULL, NULL);
-        int rel_rc = lf_db_exec(w->l, "RELEASE event", err);
+            w->l->run_there[0] = '\0';
+        }
+        int rel_rc = lf_db_run(w->l, err, "RELEASE event", "");
         rc = rc < 0 ? rc : rel_rc;
     }
     json_decref(root);
@@ -431,6 +433,7 @@ int lf_ledger_ingest(lf_ledger *l, const char *data_root, const lf_ledger_ingest
     int rc = lf_db_exec(l, "BEGIN IMMEDIATE", err);
     if (rc < 0)
         return rc;
+    l->run_there[0] = '\0';
     w.known = lf_db_prepare(l, &mine, "SELECT 1 FROM event WHERE id = ?1", "");
     struct lf_hints hints = {0};
     rc = w.known ? read_runs(&w, &hints) : mine.rc;

@@ -30,6 +30,8 @@ struct lf_ledger {
     char *path;
     bool writable, snapshot;
     int version; /* of the schema, once open */
+    /* The run of the last event of this ingest, whose row is there; "": none. */
+    char run_there[LF_EVENT_NAME_MOST + 1];
     /* Writing only: what this session wrote since the ledger was opened or published, and SQLite's
      * change counter at that time. */
     struct lf_written written;

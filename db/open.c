@@ -200,6 +200,10 @@ static int open_file(lf_ledger *l, const char *path, unsigned flags, lf_err *err
         return 0;
     /* An ingest is one transaction. With fewer pages it writes and reads them again and again. */
     int rc = lf_db_exec(l, "PRAGMA cache_size = -262144", err); /* KiB, taken as needed */
+    /* What SQLite notes so that it can take one event back is small. It would be written to a file
+     * of its own for each event. */
+    if (rc == 0)
+        rc = lf_db_exec(l, "PRAGMA temp_store = MEMORY", err);
     /* The exclusive lock comes with the first statement below and stays until close. */
     if (rc == 0)
         rc = lf_db_exec(l, "PRAGMA locking_mode = EXCLUSIVE", err);

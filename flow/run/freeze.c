@@ -224,13 +224,17 @@ static int keep_file(const char *data, const char *name, const char *source, con
 
 static int freeze_exes(const char *data, const lf_doc *plan, const char *bin_dir, lf_err *err)
 {
+    lf_names kept = {NULL, 0, 0}; /* stages of a kind share theirs */
     int rc = lf_io_mkdirs(bin_dir, 0750, err);
     for (size_t i = 0; rc == 0 && i <= plan->stages.n; i++) {
         const lf_doc_exe *exe = i < plan->stages.n ? &plan->stages.v[i].exe : &plan->loong_flow;
         if (exe->path == NULL || exe->sha256 == NULL)
-            return lf_fail(err, LF_EINVAL, "an executable is not described");
-        rc = keep_file(data, exe->path, NULL, exe->sha256, bin_dir, err);
+            rc = lf_fail(err, LF_EINVAL, "an executable is not described");
+        else if (lf_names_find(&kept, exe->path, exe->sha256) == LF_NAMES_NONE &&
+                 (rc = keep_file(data, exe->path, NULL, exe->sha256, bin_dir, err)) == 0)
+            rc = lf_names_put(&kept, exe->path, exe->sha256, i, err);
     }
+    lf_names_fini(&kept);
     return rc == 0 ? lf_io_fsync_path(bin_dir, err) : rc;
 }
 

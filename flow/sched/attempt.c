@@ -73,7 +73,11 @@ static struct lf_attempt_rec record_of(const lf_attempt_args *a, int n, const ch
 static int publish(const lf_attempt_args *a, int n, const char *token, lf_err *err)
 {
     struct lf_attempt_rec rec = record_of(a, n, token);
-    int rc = lf_proc_self(&rec.submitter, err);
+    int rc = 0;
+    if (a->self != NULL)
+        rec.submitter = *a->self;
+    else
+        rc = lf_proc_self(&rec.submitter, err);
     return rc == 0 ? lf_attempt_rec_publish(a->view->dir, &rec, err) : rc;
 }
 

@@ -28,6 +28,7 @@ typedef struct lf_attempt_args {
     const char *script_sha256; /* NULL without a script */
     bool fresh;                /* start over */
     const char *behind;        /* lf_attempt_rec.behind */
+    const lf_proc_id *self;    /* this process; NULL: it is looked up */
 } lf_attempt_args;
 
 /* Publish attempt.<N>.json with a new token; N is one above what the view has. LF_EBUSY: another

@@ -50,7 +50,8 @@ static int write_attempt(void *work, size_t i, lf_err *err)
                          .accepted = w->b->accepted,
                          .script_sha256 = l->sha,
                          .behind = l->follows ? lf_batch_name(w, l->behind) : NULL,
-                         .fresh = w->b->fresh};
+                         .fresh = w->b->fresh,
+                         .self = &w->me};
     int rc = 0;
     if (l->reuse) {
         l->attempt = (int)s->n_attempts;
@@ -369,7 +370,9 @@ static int release(lf_batch_work *w, lf_err *err)
 
 int lf_batch_act(lf_batch_work *w, lf_err *err)
 {
-    int rc = w->b->automatic ? 0 : write_want(w, err);
+    int rc = lf_proc_self(&w->me, err);
+    if (rc == 0 && !w->b->automatic)
+        rc = write_want(w, err);
     for (size_t i = 0; rc == 0 && i < w->view.n; i++)
         if (w->lanes[i].unnamed && w->lanes[i].act != LF_LANE_ADOPT)
             rc = name_jobs(w, i, err);

@@ -43,7 +43,8 @@ typedef struct lf_batch_work {
     lf_run_view view;
     lf_lane *lanes;
     bool *selected;
-    void *self; /* the submitter's */
+    void *self;    /* the submitter's */
+    lf_proc_id me; /* this process, from lf_batch_act on */
     lf_queue queue;
     bool looked;      /* queue is valid */
     lf_texts orphans; /* ids to be ended */

@@ -32,6 +32,7 @@ struct pbs {
     const lf_site *site;
     enum lf_pbs_flavour flavour; /* LF_PBS_NONE: not asked yet */
     enum lf_pbs_flavour wanted;  /* scheduler = torque; LF_PBS_NONE: whatever is there */
+    lf_tmpl script;
 };
 
 static int open_as(void **self, const lf_site *site, enum lf_pbs_flavour wanted, lf_err *err)
@@ -55,7 +56,9 @@ static int torque_open(void **self, const lf_site *site, lf_err *err)
 }
 static void pbs_close(void *self)
 {
-    free(self);
+    struct pbs *p = self;
+    lf_tmpl_fini(&p->script);
+    free(p);
 }
 
 static int flavour(enum lf_pbs_flavour *f, struct pbs *p, lf_err *err)
@@ -82,8 +85,8 @@ static int pbs_render(void *self, const lf_submit_req *req, lf_buf *script, lf_e
     if (rc == 0)
         rc = lf_pbs_values(&v, req->resources, f, err);
     if (rc == 0)
-        rc = lf_tmpl_file(script, torque ? "pbs/torque.sh.in" : "pbs/job.sh.in", req->project,
-                          p->site, &v, err);
+        rc = lf_tmpl_file(script, &p->script, torque ? "pbs/torque.sh.in" : "pbs/job.sh.in",
+                          req->project, p->site, &v, err);
     lf_tmpl_values_fini(&v);
     return rc;
 }

@@ -26,6 +26,7 @@
 struct slurm {
     const lf_site *site;
     bool no_sacct; /* it said that there is no accounting */
+    lf_tmpl script;
 };
 
 static int slurm_open(void **self, const lf_site *site, lf_err *err)
@@ -40,7 +41,9 @@ static int slurm_open(void **self, const lf_site *site, lf_err *err)
 
 static void slurm_close(void *self)
 {
-    free(self);
+    struct slurm *s = self;
+    lf_tmpl_fini(&s->script);
+    free(s);
 }
 
 /* ---- script ---- */
@@ -81,7 +84,7 @@ static int put_joined(lf_tmpl_values *values, const char *name, const lf_texts *
 
 static int slurm_render(void *self, const lf_submit_req *req, lf_buf *script, lf_err *err)
 {
-    const struct slurm *s = self;
+    struct slurm *s = self;
     const lf_resources *res = req->resources;
     const lf_int *limit = &res->time_limit_s;
     const char *type = res->gpus.type;
@@ -102,7 +105,7 @@ static int slurm_render(void *self, const lf_submit_req *req, lf_buf *script, lf
     if (rc == 0)
         rc = put_joined(&v, "MAIL_TYPE", &res->mail_type, true, err);
     if (rc == 0)
-        rc = lf_tmpl_file(script, "slurm/job.sh.in", req->project, s->site, &v, err);
+        rc = lf_tmpl_file(script, &s->script, "slurm/job.sh.in", req->project, s->site, &v, err);
     lf_tmpl_values_fini(&v);
     return rc;
 }

@@ -146,10 +146,8 @@ static int count(size_t *times, const char *p, const char *end, const struct pla
 {
     const lf_tmpl_value *list = NULL;
     *times = 1;
-    for (; p < end; p++) {
+    for (; (p = memchr(p, '@', (size_t)(end - p))) != NULL; p++) {
         const lf_tmpl_value *v = NULL;
-        if (*p != '@')
-            continue;
         if (p + 1 < end && p[1] == '@') {
             p++;
             continue;
@@ -198,9 +196,14 @@ static int put_line(lf_buf *out, const char *p, const char *end, size_t i, const
 {
     int rc = 0;
     for (; p < end && rc == 0; p++) {
-        size_t n = *p == '@' ? name_at(p, end) : 0;
+        const char *at_sign = memchr(p, '@', (size_t)(end - p));
+        const char *plain_end = at_sign != NULL ? at_sign : end;
+        lf_buf_add(out, p, (size_t)(plain_end - p));
+        if ((p = plain_end) == end)
+            break;
+        size_t n = name_at(p, end);
         const lf_tmpl_value *v = NULL;
-        if (*p == '@' && p + 1 < end && p[1] == '@') {
+        if (p + 1 < end && p[1] == '@') {
             lf_buf_addc(out, *p++);
         } else if (n == 0) {
             lf_buf_addc(out, *p);
@@ -311,16 +314,20 @@ int lf_tmpl_load(lf_buf *text, char **path, const char *name, const char *projec
     return rc < 0 ? rc : 0;
 }
 
-int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const lf_site *site,
-                 const lf_tmpl_values *values, lf_err *err)
+void lf_tmpl_fini(lf_tmpl *t)
 {
-    lf_buf text;
-    char *path = NULL;
-    lf_buf_init(&text);
-    int rc = lf_tmpl_load(&text, &path, name, project, site, err);
-    if (rc == 0)
-        rc = lf_tmpl_render(out, text.data, text.len, path, values, err);
-    lf_buf_fini(&text);
-    free(path);
-    return rc;
+    lf_buf_fini(&t->text);
+    free(t->path);
+    t->path = NULL;
+}
+
+int lf_tmpl_file(lf_buf *out, lf_tmpl *t, const char *name, const char *project,
+                 const lf_site *site, const lf_tmpl_values *values, lf_err *err)
+{
+    int rc = 0;
+    if (t->path == NULL) {
+        lf_buf_fini(&t->text);
+        rc = lf_tmpl_load(&t->text, &t->path, name, project, site, err);
+    }
+    return rc == 0 ? lf_tmpl_render(out, t->text.data, t->text.len, t->path, values, err) : rc;
 }

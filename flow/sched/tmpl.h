@@ -52,8 +52,16 @@ int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path,
  * found. */
 int lf_tmpl_load(lf_buf *text, char **path, const char *name, const char *project,
                  const lf_site *site, lf_err *err);
-/* Both. */
-int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const lf_site *site,
-                 const lf_tmpl_values *values, lf_err *err);
+
+/* A template as a submitter keeps it: looked for at its first use, so that all scripts of a command
+ * are made from one text. Zeroed at first. */
+typedef struct lf_tmpl {
+    lf_buf text;
+    char *path; /* NULL: not looked for yet */
+} lf_tmpl;
+void lf_tmpl_fini(lf_tmpl *t);
+/* Both. Later calls with t take what the first one found. */
+int lf_tmpl_file(lf_buf *out, lf_tmpl *t, const char *name, const char *project,
+                 const lf_site *site, const lf_tmpl_values *values, lf_err *err);
 
 #endif

@@ -35,16 +35,19 @@ LF_KERNEL(grad_norm, struct lf_k_grad_norm, LF_OPT_THREADS)
 {
     LF_SHARED(double, scratch);
     double s = 0.0;
+    bool any = false; /* the same for all threads of a block; a small model has none for most */
     EACH_CHUNK(a->n_tensors, a->t)
     {
         const struct lf_opt_tensor *t = &a->t[i];
         const int64_t at = chunk_at(next - first);
         float g[8];
+        any = true;
         lf_load_n(g, t->grad, at, LF_F32, lf_eight(t->n, at), lf_vec8(t->grad, 0, LF_F32));
         LF_UNROLL for (int j = 0; j < 8; j++) s =
             fma((double)g[j], (double)g[j], s); /* the square is exact */
     }
-    s = block_sum_d(s, scratch);
+    if (any)
+        s = block_sum_d(s, scratch);
     if (threadIdx.x == 0)
         ((double *)a->work)[blockIdx.x] = s;
 }

@@ -95,10 +95,23 @@ few=$(parsed wide.$SMALL/submit.count) many=$(parsed wide.$LARGE/submit.count)
 [ "$few" -gt 10 ] && [ $((many - few)) -lt 10 ]
 ok $? "submit of four times the stages parses no more SQL" "$few and $many statements"
 
+# Six files are made for each stage, and read back; what else is opened or looked at for each is bounded too.
+of_a_stage() { # of_a_stage NAME: in NAME.SMALL and NAME.LARGE, by which their counts of files differ
+    awk -v stages=$((LARGE - SMALL)) '{ for (k = 2; k <= NF; k += 2) if ($(k - 1) == "files") n[NR] = $k }
+        END { printf "%.1f\n", (n[2] - n[1]) / stages }' "$1.$SMALL/submit.count" "$1.$LARGE/submit.count"
+}
+few_files() { awk -v n="$(of_a_stage "$1")" 'BEGIN { exit !(n > 20 && n <= 40) }'; }
+few_files wide
+ok $? "submit opens or looks at 40 files for a stage, or fewer" "$(of_a_stage wide)"
+
 # The checker sees what is not linear.
 mkdir twice.$SMALL twice.$LARGE
 echo "texts 100 json 100 files 100 forks 1" >twice.$SMALL/validate.count
 echo "texts 400 json 500 files 400 forks 1" >twice.$LARGE/validate.count
 (linear twice validate) | grep -q '^not ok'
 ok $? "five times the look-ups are seen"
-finish 18
+echo "texts 1 files 2106" >twice.$SMALL/submit.count
+echo "texts 1 files 7986" >twice.$LARGE/submit.count
+! few_files twice
+ok $? "and so are 49 files for a stage" "$(of_a_stage twice)"
+finish 20

@@ -40,11 +40,16 @@ alive "$pids"
 is $? 1 "nothing of the first is left"
 pids=$(daemons)
 sbatch -o /dev/null --wrap 'sleep 600' >/dev/null
-until_true 20 sh -c '[ "$(squeue -h -t R -o %i)" != "" ]'
+sbatch -o /dev/null --wrap "echo \$\$ >'$T/task'; sleep 600" >/dev/null
+until_true 20 sh -c '[ "$(squeue -h -t R -o %i | wc -l)" -eq 2 ] && [ -s task ]'
+task=$(cat task)
+kill -9 "$(ps -o ppid= -p "$task" | tr -d ' ')"
 down
 is "$? $(ls -d "$dir" 2>/dev/null)" "0 " "slurm-down ends it with a running job, and removes its files" "$(cat down.log)"
 alive "$pids"
 is $? 1 "no daemon is left"
+alive "$task"
+is $? 1 "nor the task of a job whose slurmstepd was killed"
 ps -e -o args | grep -F "$dir" | grep -v grep >left
 is "$(cat left)" "" "no process is left"
 down
@@ -65,4 +70,4 @@ if [ -n "${LF_SLURM_SHARED:-}" ]; then
 else
     skip "" "the submitter is the SLURM user here; autogen.sh check, run by root, gives another"
 fi
-finish_min 19 # one more on a cluster that root started
+finish_min 20 # one more on a cluster that root started

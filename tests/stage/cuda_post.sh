@@ -29,11 +29,12 @@ must "$stages/lf-tokenize" --shape=prompt --tokenizer "$dir/tok/tokenizer" --unm
 must "$stages/lf-tokenize" --shape=prompt_completion --tokenizer "$dir/tok/tokenizer" --valid-fraction 0.2 --out "$dir/answers" "$dir/answers.jsonl"
 cat >"$dir/train.ini" <<END
 [stage]
-steps = 4
-seq_length = 32
+steps = 3
+seq_length = 16
 batch = 4
 micro_batch = 2
 lr = 1e-3
+valid_tokens = 32
 save_interval = 1
 save_time = 0
 keep = 9
@@ -94,7 +95,7 @@ agree() { # agree A B TOLERANCE
             if ($1 != $3 || $2 == "" || $4 == "" || !(d <= t)) { print $0; bad = 1; exit } if (d > worst) { worst = d; at = $1 } }
         END { if (!bad) print !moved ? "nothing differs" : NR < 20 ? "too few" : worst " (" at ")"; exit bad || !moved || NR < 20 }' "$dir/both")
 }
-# Killed behind the second step, or as the reward command does it; then started again.
+# Killed behind the first step, or as the reward command does it; then started again.
 killed() { # killed NAME STAGE ARGS...
     _k=$1 _s=$2 _why=none
     mkdir -p "$dir/$_k/w"
@@ -103,7 +104,7 @@ killed() { # killed NAME STAGE ARGS...
         run "$@"
     else
         shift 2
-        cut_at kill 1 "*/$_k/out/checkpoints/step-00000003*" "test -e $dir/$_k/out/checkpoints/step-00000002" \
+        cut_at kill 1 "*/$_k/out/checkpoints/step-00000002*" "test -e $dir/$_k/out/checkpoints/step-00000001" \
             "$stages/lf-$_s" --config "$dir/train.ini" --out "$dir/$_k/out" --metrics "$dir/$_k/metrics" "$@"
         set -- "$_k" "$_s" "$@"
     fi
@@ -141,14 +142,15 @@ lora="--lora-rank 2 --lr 1e-2"
 for k in loss grad_norm accuracy entropy valid_entropy; do
     records full | grep -q "\"$k\":" || break
 done
-is "$k $(records full | grep -c '"entropy":')" "valid_entropy 4" "the entropy of training and of validation is reported at every step"
+is "$k $(records full | grep -c '"entropy":')" "valid_entropy 3" "the entropy of training and of validation is reported at every step"
 grep -q '"valid_loss_there":' "$dir/both" || records sets | grep -q '"valid_loss_there":'
 ok $? "and each validation set on its own"
 cmp -s "$dir/sampled/samples.jsonl" "$dir/sampled.cpu/samples.jsonl" ||
     is "$(sed 's/.*"token_ids":\(\[[^]]*\]\).*/\1/' "$dir/sampled/samples.jsonl")" \
         "$(sed 's/.*"token_ids":\(\[[^]]*\]\).*/\1/' "$dir/sampled.cpu/samples.jsonl")" "samples are the CPU's"
 
-pairs="--data $dir/pairs --init-from $dir/lm --valid-interval 2"
+long="--init-from $dir/lm --valid-interval 2 --seq-length 32 --batch 2 --micro-batch 1"
+pairs="--data $dir/pairs $long"
 # shellcheck disable=SC2086
 {
     trial rm rm $pairs
@@ -160,7 +162,7 @@ pairs="--data $dir/pairs --init-from $dir/lm --valid-interval 2"
     trial hinge dpo $pairs --loss hinge
     trial orpo dpo $pairs --loss orpo
     trial simpo dpo $pairs --loss simpo
-    trial kto dpo --data "$dir/labels" --init-from "$dir/lm" --valid-interval 2 --loss kto
+    trial kto dpo --data "$dir/labels" $long --loss kto
     trial dpo-lora dpo $pairs $lora
     run reference dpo $pairs --mode reference --device cuda
     run cached dpo $pairs --nll 0.2 --reference "$dir/reference/out/reference" --device cuda
@@ -175,7 +177,7 @@ trial ppo-lora ppo --algorithm ppo --lora-rank 2
 
 # --- lf-ppo in fp16 ---
 field() { records "$1" | sed -n "$2"'p' | grep -o "\"$3\":[^,}]*" | sed 's/.*://'; } # field RUN LINE NAME
-scale="--precision fp16 --loss-scale-start 1e8"
+scale="--precision fp16 --loss-scale-start 1e7"
 for a in grpo ppo; do
     with="--algorithm $a"
     [ $a = ppo ] && with="$with --reward-model $dir/reward --critic-from $dir/reward" # as f32 had them above
@@ -190,9 +192,9 @@ for a in grpo ppo; do
     ok $? "and not on the last; the scale was $(field half-$a 1 loss_scale) after $(field half-$a 1 overflows) overflows"
     # Of the same completions: what f32 finds, the first mini-batch long, which no update came before.
     # shellcheck disable=SC2086
-    run again-$a ppo $with $scale --replay "$dir/$a/out" --device cuda
+    run again-$a ppo $with $scale --replay "$dir/$a/out" --rounds 1 --device cuda
     # shellcheck disable=SC2086
-    run full-$a ppo $with --replay "$dir/$a/out" --device cuda
+    run full-$a ppo $with --replay "$dir/$a/out" --rounds 1 --device cuda
     for k in loss policy_loss entropy grad_norm value_loss critic_grad_norm; do
         echo "$k $(field again-$a 1 $k) $(field full-$a 1 $k)"
     done | awk 'NF == 3 { d = $2 - $3; m = $3 < 0 ? -$3 : $3; if (d < 0) d = -d; if (m > 1) d /= m; if (d > worst) worst = d; if (!(d < 1e-2)) bad = 1; n++ }

@@ -35,6 +35,7 @@ batch = 4
 micro_batch = 1
 lr = 1e-3
 valid_interval = 2
+valid_tokens = 64
 save_interval = 2
 save_time = 0
 seed = 5

@@ -160,7 +160,17 @@ LF_DEV uint16_t lf_f_bf16(float x)
     const uint32_t u = lf_f_u32(x);
     return x != x ? (uint16_t)0x7fff : (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
-float lf_f16_f(uint16_t h);
+/* binary16 by arithmetic on bits, so that no compiler type is needed. */
+LF_DEV float lf_f16_f(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 1023;
+    if (e == 31)
+        return lf_u32_f(sign | 0x7f800000u | m << 13);
+    if (e)
+        return lf_u32_f(sign | (e + 112) << 23 | m << 13);
+    const float v = (float)m * 0x1p-24f;
+    return sign ? -v : v;
+}
 uint16_t lf_f_f16(float x);
 
 LF_DEV uint32_t lf_pack_bf16(float lo, float hi)

@@ -5,7 +5,8 @@
  * LF_EMU_ORDER asks for: one pass over all of them. A thread that waits switches to the next one
  * of the pass, and the last one to the scheduler, which opens barriers. States stand side by side
  * and are counted as they change, since a pass of a block of 1024 threads is the inner loop of
- * every test with a GPU.
+ * every test with a GPU. A thread that ends leaves its stack to one that has not begun, which needs
+ * no switch: a kernel without barriers runs on one stack.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,7 @@ static struct {
     struct fiber f[MAX_THREADS];
     struct copy copy[MAX_THREADS][MAX_COPIES];
     unsigned char state[MAX_THREADS];
+    bool fresh[MAX_THREADS];                                             /* has not begun */
     unsigned in[STATES];                                                 /* threads in a state */
     unsigned char at_warp[MAX_THREADS / WARP], live[MAX_THREADS / WARP]; /* of a warp's lanes */
     unsigned order[MAX_THREADS], n;
@@ -86,8 +88,12 @@ __asm__(".text\n.globl lf_emu_switch\n.type lf_emu_switch, @function\nlf_emu_swi
         ".size lf_emu_switch, . - lf_emu_switch\n");
 #endif
 
+static void prepare(struct fiber *f);
+
 static void jump(struct fiber *from, struct fiber *to, bool ends)
 {
+    if (to != &emu.main && emu.fresh[to->index])
+        prepare(to);
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_start_switch_fiber(ends ? NULL : &from->fake_stack, to->stack, to->stack_bytes);
 #else
@@ -148,10 +154,21 @@ static void fiber_main(void)
         emu.main.stack_bytes = bytes;
     }
 #endif
-    emu.entry(emu.args);
-    set_state(emu.now, DONE);
-    emu.live[emu.now->index / WARP]--;
-    jump(emu.now, next_to_run(), true);
+    for (;;) {
+        struct fiber *me = emu.now;
+        emu.fresh[me->index] = false;
+        emu.entry(emu.args);
+        set_state(me, DONE);
+        emu.live[me->index / WARP]--;
+        struct fiber *next = next_to_run();
+        if (next == &emu.main || !emu.fresh[next->index])
+            jump(me, next, true);
+        char *stack = me->stack;
+        me->stack = next->stack;
+        next->stack = stack;
+        next->stack_bytes = STACK;
+        emu.now = next;
+    }
 }
 
 /* Stacks are kept from launch to launch; a library that is unloaded gives them back. */
@@ -161,7 +178,7 @@ __attribute__((destructor)) static void free_stacks(void)
         free(emu.f[i].stack);
 }
 
-static void fiber_prepare(struct fiber *f)
+static void prepare(struct fiber *f)
 {
     if (!f->stack && !(f->stack = malloc(STACK)))
         lf_emu_fail("no memory for stacks");
@@ -183,7 +200,6 @@ static void fiber_prepare(struct fiber *f)
     f->context.uc_link = NULL;
     makecontext(&f->context, fiber_main, 0);
 #endif
-    f->n_copies = f->groups = 0;
 }
 
 /* ---- barriers and exchange ---- */
@@ -323,8 +339,9 @@ static void start_block(void)
     memset(emu.in, 0, sizeof emu.in);
     memset(emu.at_warp, 0, sizeof emu.at_warp);
     emu.in[READY] = emu.n;
+    memset(emu.fresh, true, emu.n);
     for (unsigned i = 0; i < emu.n; i++)
-        fiber_prepare(&emu.f[i]);
+        emu.f[i].n_copies = emu.f[i].groups = 0;
     for (unsigned w = 0; w * WARP < emu.n; w++)
         emu.live[w] = (unsigned char)(emu.n - w * WARP < WARP ? emu.n - w * WARP : WARP);
     lf_emu_tma_start();

@@ -4,18 +4,6 @@
  */
 #include "tests/cuda/emu/emu.h"
 
-/* binary16 by arithmetic on bits, so that no compiler type is needed. */
-float lf_f16_f(uint16_t h)
-{
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 1023;
-    if (e == 31)
-        return lf_u32_f(sign | 0x7f800000u | m << 13);
-    if (e)
-        return lf_u32_f(sign | (e + 112) << 23 | m << 13);
-    const float v = (float)m * 0x1p-24f;
-    return sign ? -v : v;
-}
-
 uint16_t lf_f_f16(float x)
 {
     const uint32_t u = lf_f_u32(x);
@@ -66,17 +54,24 @@ static float half_of(uint32_t two, unsigned k, bool bf16)
     return bf16 ? lf_bf16_f(h) : lf_f16_f(h);
 }
 
-static float dot16(const unsigned char *all, unsigned row, unsigned col, bool bf16)
+/* Rows g and g + 8 of a, from the four lanes that hold them. */
+static void rows_of(float row[2][16], const unsigned char *all, unsigned g, bool bf16)
 {
-    float sum = 0;
     for (unsigned k = 0; k < 16; k++) {
-        struct fragments fa, fb;
-        memcpy(&fa, all + 64 * (row % 8 * 4 + k % 8 / 2), sizeof fa);
-        memcpy(&fb, all + 64 * (col * 4 + k % 8 / 2), sizeof fb);
-        sum += half_of(fa.a[(row >= 8) + 2 * (k >= 8)], k % 2, bf16) *
-               half_of(fb.b[k >= 8], k % 2, bf16);
+        struct fragments f;
+        memcpy(&f, all + 64 * (g * 4 + k % 8 / 2), sizeof f);
+        for (unsigned i = 0; i < 2; i++)
+            row[i][k] = half_of(f.a[i + 2 * (k >= 8)], k % 2, bf16);
     }
-    return sum;
+}
+
+static void column_of(float col[16], const unsigned char *all, unsigned j, bool bf16)
+{
+    for (unsigned k = 0; k < 16; k++) {
+        struct fragments f;
+        memcpy(&f, all + 64 * (j * 4 + k % 8 / 2), sizeof f);
+        col[k] = half_of(f.b[k >= 8], k % 2, bf16);
+    }
 }
 
 static void mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bf16)
@@ -84,8 +79,16 @@ static void mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bf16)
     const struct fragments mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     const unsigned char *all = lf_emu_exchange(&mine, sizeof mine);
     const unsigned g = lf_emu.lane / 4, t = lf_emu.lane % 4;
-    for (unsigned i = 0; i < 4; i++)
-        d[i] += dot16(all, g + 8 * (i / 2), 2 * t + i % 2, bf16);
+    float row[2][16], col[2][16];
+    rows_of(row, all, g, bf16);
+    column_of(col[0], all, 2 * t, bf16);
+    column_of(col[1], all, 2 * t + 1, bf16);
+    for (unsigned i = 0; i < 4; i++) {
+        float sum = 0;
+        for (unsigned k = 0; k < 16; k++)
+            sum += row[i / 2][k] * col[i % 2][k];
+        d[i] += sum;
+    }
 }
 
 void lf_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
