@@ -18,7 +18,7 @@ LF_CPU_DECLARE(adamw)
 
 LF_NO_WORK(adamw)
 
-enum { NORM_BLOCK = 32768 };
+enum { NORM_BLOCK = 32768, ADAM_PIECE = 32768 };
 
 static int64_t norm_blocks(const struct lf_k_grad_norm *a)
 {
@@ -75,6 +75,7 @@ int LF_SYM(grad_norm)(lf_queue *q, const struct lf_k_grad_norm *a)
             int64_t nb = (a->t[i].n + NORM_BLOCK - 1) / NORM_BLOCK;
             int64_t b0 = lo > first ? lo - first : 0, b1 = hi - first < nb ? hi - first : nb;
             for (int64_t b = b0; b < b1; b++) {
+                lf_border(q);
                 int64_t rest = a->t[i].n - b * NORM_BLOCK;
                 part[first + b] =
                     sum_sq(a->t[i].grad + b * NORM_BLOCK, rest < NORM_BLOCK ? rest : NORM_BLOCK);
@@ -230,8 +231,8 @@ int LF_SYM(adamw)(lf_queue *q, const struct lf_k_adamw *a)
         for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
             int64_t n = a->t[i].n, b = lo > first ? lo - first : 0,
                     e = hi - first < n ? hi - first : n;
-            if (b < e)
-                adam_range(a, &a->t[i], b, e, &k);
+            LF_EACH_PIECE(q, from, to, b, e, ADAM_PIECE)
+            adam_range(a, &a->t[i], from, to, &k);
             first += n;
         }
     }
