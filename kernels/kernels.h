@@ -75,6 +75,10 @@ typedef struct lf_queue lf_queue;
 lf_queue *lf_cpu_queue_create(int threads); /* threads >= 1; NULL when out of memory */
 void lf_cpu_queue_destroy(lf_queue *q);
 int lf_cpu_queue_threads(const lf_queue *q);
+/* Kernels call border(arg) between their tasks, on the thread that called the kernel: meant for
+ * every few tens of microseconds and never more than a few milliseconds apart, so it must be cheap.
+ * It must not call kernels. NULL: nothing, as at first. */
+void lf_cpu_queue_border(lf_queue *q, void (*border)(void *arg), void *arg);
 
 /* Values that change between steps, in device memory. The host writes the first group before the
  * step. Kernels write the second group. */

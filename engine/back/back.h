@@ -84,6 +84,10 @@ struct lf_back_ops {
     void *(*alloc_host)(lf_back *b, size_t bytes, lf_err *err);
     void (*release_host)(lf_back *b, void *p, size_t bytes);
 
+    /* Gives the border of b to kernels that run while their call lasts; NULL where calls are
+     * queued. */
+    void (*set_border)(lf_back *b);
+
     /* Writes what the device said about the last failure, with its name and rank, for the end of a
      * message. */
     void (*failure)(const lf_back *b, char *text, size_t cap);
@@ -103,7 +107,16 @@ struct lf_back {
     /* of a GPU or a part of one: "b3c1...-...", as other tools name it behind "GPU-" or "MIG-";
      * NULL: a CPU, or unknown */
     const char *uuid;
+    /* Called between kernels, and between the tasks of kernels that run while their call lasts, on
+     * the thread that called them; NULL: nothing (lf_back_set_border). */
+    void (*border)(void *arg);
+    void *border_arg;
 };
+
+/* From now on border(arg) is called at the borders of tasks: between the kernels that an executor
+ * runs, and on a CPU within them, at most some milliseconds apart. It must be cheap and must use
+ * nothing of b. For messages between ranks that compute (lf_comm_poll). NULL ends it. */
+void lf_back_set_border(lf_back *b, void (*border)(void *arg), void *arg);
 
 /* ---- lists of calls that are recorded (capture.c) ---- */
 

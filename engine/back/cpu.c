@@ -82,6 +82,11 @@ static int cpu_probe(lf_back *b, bool memory, struct lf_back_peak *out, lf_err *
     return rc;
 }
 
+static void cpu_set_border(lf_back *b)
+{
+    lf_cpu_queue_border(b->queue, b->border, b->border_arg);
+}
+
 static void cpu_destroy(lf_back *b)
 {
     lf_cpu_queue_destroy(b->queue);
@@ -97,7 +102,8 @@ static const struct lf_back_ops cpu_ops = {.name = "cpu",
                                            .fill = cpu_fill,
                                            .sync = cpu_sync,
                                            .destroy = cpu_destroy,
-                                           .probe = cpu_probe};
+                                           .probe = cpu_probe,
+                                           .set_border = cpu_set_border};
 
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err)
 {

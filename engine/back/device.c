@@ -69,6 +69,14 @@ lf_back *lf_back_create(const struct lf_device_opts *o, lf_err *err)
     return b;
 }
 
+void lf_back_set_border(lf_back *b, void (*border)(void *arg), void *arg)
+{
+    b->border = border;
+    b->border_arg = arg;
+    if (b->ops->set_border)
+        b->ops->set_border(b);
+}
+
 void lf_back_destroy(lf_back *b)
 {
     if (b)

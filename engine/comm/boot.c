@@ -162,6 +162,7 @@ int lf_boot_fence(lf_boot *b, lf_err *err)
 int lf_boot_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len,
                 lf_err *err)
 {
+    b->info.reads++;
     return b->ops->get(b, rank, key, data, cap, len, err);
 }
 

@@ -6,6 +6,10 @@
  *
  * Long vectors go in blocks of P segments, two blocks at a time: while the parts of one are added,
  * those of the next are on their way.
+ *
+ * Each collective is a list of steps, so that it can go on whenever somebody moves messages. A step
+ * posts messages and names those that the next step waits for. The collectives of a communicator
+ * wait in a queue; the first is under way and has the communicator's working memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +20,8 @@
 /* Up to SMALL bytes every rank sends everything to every other and sums by itself: one hop instead
  * of two. LONGEST: bytes of one message of the other calls. */
 enum { SMALL = 16 << 10, LONGEST = 16 << 20, BCAST = 512 << 10 };
-enum kind { PART = 1, RESULT, GATHER, BCAST_TAG, BARRIER_TAG, P2P };
+#define PIECE ((size_t)1 << 30) /* of a message from rank to rank */
+enum kind { PART = 1, RESULT, GATHER, BCAST_TAG, BARRIER_TAG, P2P, ALL_TO_ALL };
 
 /* Tag: communicator 16 bits, kind 4, sender 20, number 24. */
 static uint64_t tag_of(const lf_comm *c, enum kind k, int from, uint64_t number)
@@ -33,14 +38,29 @@ static struct lf_msg_comm *mc(lf_comm *c)
 static int isend(struct lf_msg_comm *m, lf_msg_req *q, int to, enum kind k, const void *data,
                  size_t bytes, lf_err *err)
 {
-    return lf_msg_isend(m->m, q, m->peer[to], tag_of(&m->base, k, m->base.rank, m->base.seq), data,
-                        bytes, err);
+    m->base.counts.collective.sent++;
+    m->base.counts.collective.bytes_sent += bytes;
+    return lf_msg_isend(m->m, q, m->peer[to], tag_of(&m->base, k, m->base.rank, m->first->seq),
+                        data, bytes, err);
 }
 
 static int irecv(struct lf_msg_comm *m, lf_msg_req *q, int from, enum kind k, void *data,
                  size_t bytes, lf_err *err)
 {
-    return lf_msg_irecv(m->m, q, tag_of(&m->base, k, from, m->base.seq), data, bytes, err);
+    m->base.counts.collective.received++;
+    m->base.counts.collective.bytes_received += bytes;
+    return lf_msg_irecv(m->m, q, tag_of(&m->base, k, from, m->first->seq), data, bytes, err);
+}
+
+/* What a step returns: the next one waits for these, or the collective is done. */
+enum { WAITS = 0, DONE = 1 };
+
+static int await(struct lf_msg_comm *m, lf_msg_req *q, size_t n, int phase)
+{
+    m->run.await = q;
+    m->run.n_await = n;
+    m->run.phase = phase;
+    return WAITS;
 }
 
 /* Bytes of one part of a block (measurements in README.md): a few ranks take long ones, as each
@@ -113,44 +133,43 @@ static int post_parts(struct block *b, char *const *part, const size_t *count, l
     return rc;
 }
 
-/* Wait for the contributions and form my part in `out`. */
-static int reduce_part(struct block *b, void *out, const void *mine, size_t count, lf_err *err)
+/* The contributions have come: form my part in `out`, from seed on where there is one. */
+static void reduce_part(struct block *b, void *out, const void *mine, size_t count,
+                        const void *seed)
 {
-    const int p = b->m->base.size, me = b->m->base.rank;
+    const int p = b->m->base.size, me = b->m->base.rank, s = seed != NULL;
     const void **x = b->m->x;
-    int rc = lf_msg_wait(b->m->m, b->recv, (size_t)p, err);
-    if (rc != 0 || !count)
-        return rc;
+    if (!count)
+        return;
+    x[0] = seed;
     for (int r = 0; r < p; r++)
-        x[r] = r == me ? mine : b->slot + (size_t)r * b->slot_bytes;
-    lf_reduce(out, x, p, count, b->t, b->op);
-    return 0;
+        x[r + s] = r == me ? mine : b->slot + (size_t)r * b->slot_bytes;
+    lf_reduce(out, x, p + s, count, b->t, b->op);
 }
 
 /* ---- all-reduce ---- */
 
-static int all_reduce_small(lf_comm *c, void *data, size_t n, enum lf_comm_type t,
-                            enum lf_comm_op op, lf_err *err)
+static int small_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err)
 {
-    struct lf_msg_comm *m = mc(c);
-    const size_t bytes = n * lf_comm_type_bytes(t);
+    const int p = m->base.size, me = m->base.rank;
+    const size_t bytes = a->n * lf_comm_type_bytes(a->type);
     int rc = need_work(m, SMALL, err);
     if (rc != 0)
         return rc;
-    struct block b = block_of(m, t, op, SMALL, 0);
-    for (int k = 1; rc == 0 && k < c->size; k++) {
-        int from = (c->rank + c->size - k) % c->size;
+    struct block b = block_of(m, a->type, a->op, SMALL, 0);
+    if (m->run.phase) { /* the sends are done too: the data may be overwritten */
+        reduce_part(&b, a->out, a->out, a->n, NULL);
+        return DONE;
+    }
+    for (int k = 1; rc == 0 && k < p; k++) {
+        int from = (me + p - k) % p;
         rc = irecv(m, &b.recv[from], from, PART, b.slot + (size_t)from * SMALL, bytes, err);
     }
-    for (int k = 1; rc == 0 && k < c->size; k++) {
-        int to = (c->rank + k) % c->size;
-        rc = isend(m, &b.send[to], to, PART, data, bytes, err);
+    for (int k = 1; rc == 0 && k < p; k++) {
+        int to = (me + k) % p;
+        rc = isend(m, &b.send[to], to, PART, a->out, bytes, err);
     }
-    if (rc == 0) /* the sends too: data is about to be overwritten */
-        rc = lf_msg_wait(m->m, b.recv, 2 * (size_t)c->size, err);
-    if (rc == 0)
-        rc = reduce_part(&b, data, data, n, err);
-    return rc;
+    return rc != 0 ? rc : await(m, b.recv, 2 * (size_t)p, 1);
 }
 
 /* Where the parts of block k begin and how long they are. */
@@ -166,13 +185,13 @@ static void cut(const struct block *b, char *data, size_t n, size_t block_n, siz
     }
 }
 
-/* Send my finished part to all and take theirs. The wait before it is for my contributions, whose
- * place theirs take. */
+/* Send my finished part to all and take theirs. My contributions, whose place theirs take, have
+ * left. */
 static int post_results(struct block *b, char *const *part, const size_t *count, lf_err *err)
 {
     const int p = b->m->base.size, me = b->m->base.rank;
     lf_msg_req *in = b->send + p, *out = b->send + 2 * p;
-    int rc = lf_msg_wait(b->m->m, b->send, (size_t)p, err);
+    int rc = 0;
     for (int k = 1; rc == 0 && k < p; k++) {
         int from = (me + p - k) % p, to = (me + k) % p;
         if (count[from])
@@ -183,42 +202,57 @@ static int post_results(struct block *b, char *const *part, const size_t *count,
     return rc;
 }
 
-static int all_reduce_long(lf_comm *c, char *data, size_t n, enum lf_comm_type t,
-                           enum lf_comm_op op, lf_err *err)
+/* Steps of long vectors: TAKE posts the parts of block k, ADD forms my part of the block before,
+ * GIVE sends that to all. */
+enum { TAKE, ADD, GIVE, END };
+
+static int long_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err)
 {
-    struct lf_msg_comm *m = mc(c);
-    const size_t p = (size_t)c->size, each = lf_comm_type_bytes(t),
-                 block_n = p * (segment(c) / each), blocks = (n + block_n - 1) / block_n;
+    struct lf_coll *o = &m->run;
+    const size_t p = (size_t)m->base.size, me = (size_t)m->base.rank,
+                 each = lf_comm_type_bytes(a->type), seg = segment(&m->base),
+                 block_n = p * (seg / each), blocks = (a->n + block_n - 1) / block_n,
+                 now = o->k % 2, old = 1 - now;
     char **part[2] = {m->part, m->part + p};
     size_t *count[2] = {m->count, m->count + p};
-    int rc = need_work(m, segment(c), err);
+    int rc = need_work(m, seg, err);
     if (rc != 0)
         return rc;
-    struct block b[2] = {block_of(m, t, op, segment(c), 0), block_of(m, t, op, segment(c), 1)};
-    for (size_t k = 0; rc == 0 && k <= blocks; k++) {
-        const size_t now = k % 2, old = 1 - now;
-        if (k < blocks) { /* this slot's results of two blocks ago must be in */
-            rc = lf_msg_wait(m->m, b[now].recv, 4 * p, err);
-            cut(&b[now], data, n, block_n, k, part[now], count[now]);
-            if (rc == 0)
-                rc = post_parts(&b[now], part[now], count[now], err);
+    struct block b[2] = {block_of(m, a->type, a->op, seg, 0), block_of(m, a->type, a->op, seg, 1)};
+    switch (o->phase) {
+    case TAKE:
+        if (o->k < blocks) { /* this slot's results of two blocks ago are in */
+            cut(&b[now], a->out, a->n, block_n, o->k, part[now], count[now]);
+            rc = post_parts(&b[now], part[now], count[now], err);
         }
-        if (rc == 0 && k > 0) {
-            rc = reduce_part(&b[old], part[old][c->rank], part[old][c->rank], count[old][c->rank],
-                             err);
-            if (rc == 0)
-                rc = post_results(&b[old], part[old], count[old], err);
-        }
+        if (rc != 0)
+            return rc;
+        if (o->k > 0)
+            return await(m, b[old].recv, p, ADD);
+        o->k++;
+        return await(m, b[old].recv, o->k < blocks ? 4 * p : 0, TAKE);
+    case ADD:
+        reduce_part(&b[old], part[old][me], part[old][me], count[old][me], NULL);
+        return await(m, b[old].send, p, GIVE);
+    case GIVE:
+        rc = post_results(&b[old], part[old], count[old], err);
+        if (rc != 0)
+            return rc;
+        if (o->k == blocks)
+            return await(m, m->req, 8 * p, END);
+        o->k++;
+        return await(m, b[old].recv, o->k < blocks ? 4 * p : 0, TAKE);
+    default:
+        return DONE;
     }
-    return rc != 0 ? rc : lf_msg_wait(m->m, m->req, 8 * p, err);
 }
 
-int lf_coll_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op,
-                       lf_err *err)
+static int all_reduce_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err)
 {
-    if (n * lf_comm_type_bytes(t) > SMALL)
-        return all_reduce_long(c, data, n, t, op, err);
-    return n ? all_reduce_small(c, data, n, t, op, err) : 0;
+    if (!a->n)
+        return DONE;
+    return a->n * lf_comm_type_bytes(a->type) > SMALL ? long_step(m, a, err)
+                                                      : small_step(m, a, err);
 }
 
 /* ---- reduce-scatter ---- */
@@ -236,139 +270,351 @@ static void cut_chunks(const lf_comm *c, char *in, const size_t *counts, size_t 
     }
 }
 
-int lf_coll_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts,
-                           enum lf_comm_type t, lf_err *err)
+static int scatter_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err)
 {
-    struct lf_msg_comm *m = mc(c);
-    const size_t p = (size_t)c->size, me = (size_t)c->rank, each = lf_comm_type_bytes(t),
-                 seg = segment(c) / each;
-    size_t steps = 0;
-    for (size_t r = 0; r < p; r++)
-        steps = (counts[r] + seg - 1) / seg > steps ? (counts[r] + seg - 1) / seg : steps;
-    int rc = need_work(m, segment(c), err);
+    struct lf_coll *o = &m->run;
+    const size_t p = (size_t)m->base.size, me = (size_t)m->base.rank,
+                 each = lf_comm_type_bytes(a->type), room = segment(&m->base), seg = room / each,
+                 now = o->k % 2, old = 1 - now;
+    char **part[2] = {m->part, m->part + p};
+    size_t *count[2] = {m->count, m->count + p};
+    int rc = need_work(m, room, err);
     if (rc != 0)
         return rc;
-    struct block b[2] = {block_of(m, t, LF_COMM_SUM, segment(c), 0),
-                         block_of(m, t, LF_COMM_SUM, segment(c), 1)};
-    for (size_t k = 0; rc == 0 && k <= steps; k++) {
-        char **now = m->part + k % 2 * p, **old = m->part + (k + 1) % 2 * p;
-        size_t *now_n = m->count + k % 2 * p, *old_n = m->count + (k + 1) % 2 * p;
-        if (k < steps) {
-            rc = lf_msg_wait(m->m, b[k % 2].send, p, err);
-            cut_chunks(c, (char *)(uintptr_t)in, counts, each, k, now, now_n); /* only read */
-            if (rc == 0)
-                rc = post_parts(&b[k % 2], now, now_n, err);
+    struct block b[2] = {block_of(m, a->type, LF_COMM_SUM, room, 0),
+                         block_of(m, a->type, LF_COMM_SUM, room, 1)};
+    for (size_t r = 0; o->k == 0 && r < p; r++)
+        o->steps =
+            (a->counts[r] + seg - 1) / seg > o->steps ? (a->counts[r] + seg - 1) / seg : o->steps;
+    switch (o->phase) {
+    case TAKE:
+        if (o->k < o->steps) { /* what this slot sent two segments ago has left */
+            cut_chunks(&m->base, (char *)(uintptr_t)a->in, a->counts, each, o->k, part[now],
+                       count[now]); /* only read */
+            rc = post_parts(&b[now], part[now], count[now], err);
         }
-        if (rc == 0 && k > 0)
-            rc = reduce_part(&b[(k + 1) % 2], (char *)out + (k - 1) * seg * each, old[me],
-                             old_n[me], err);
+        if (rc != 0)
+            return rc;
+        if (o->k > 0)
+            return await(m, b[old].recv, p, ADD);
+        o->k++;
+        return await(m, b[old].send, o->k < o->steps ? p : 0, o->steps ? TAKE : END);
+    case ADD: {
+        const size_t at = (o->k - 1) * room;
+        reduce_part(&b[old], (char *)a->out + at, part[old][me], count[old][me],
+                    a->seed ? (const char *)a->seed + at : NULL);
+        if (o->k == o->steps)
+            return await(m, m->req, 8 * p, END);
+        o->k++;
+        return await(m, b[old].send, o->k < o->steps ? p : 0, TAKE);
     }
-    return rc != 0 ? rc : lf_msg_wait(m->m, m->req, 8 * p, err);
+    default:
+        return DONE;
+    }
 }
 
 /* ---- without sums ---- */
 
-int lf_coll_all_gather(lf_comm *c, void *all, const size_t *bytes, lf_err *err)
+static size_t at_most(size_t n, size_t most)
 {
-    struct lf_msg_comm *m = mc(c);
-    const int p = c->size, me = c->rank;
+    return n < most ? n : most;
+}
+
+/* Every rank sends its part to every other, LONGEST bytes at a time. */
+static int gather_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err)
+{
+    const int p = m->base.size, me = m->base.rank;
+    const size_t *bytes = a->counts, o = m->run.k;
     char **part = m->part;
     size_t longest = 0, at = 0;
     for (int r = 0; r < p; r++) {
-        part[r] = (char *)all + at;
+        part[r] = (char *)a->out + at;
         at += bytes[r];
         longest = bytes[r] > longest ? bytes[r] : longest;
     }
+    if (o >= longest)
+        return DONE;
     int rc = 0;
-    for (size_t o = 0; rc == 0 && o < longest; o += LONGEST) {
-        for (int k = 1; rc == 0 && k < p; k++) {
-            int from = (me + p - k) % p, to = (me + k) % p;
-            if (o < bytes[from])
-                rc = irecv(m, &m->req[from], from, GATHER, part[from] + o,
-                           bytes[from] - o < LONGEST ? bytes[from] - o : LONGEST, err);
-            if (rc == 0 && o < bytes[me])
-                rc = isend(m, &m->req[p + to], to, GATHER, part[me] + o,
-                           bytes[me] - o < LONGEST ? bytes[me] - o : LONGEST, err);
-        }
-        if (rc == 0)
-            rc = lf_msg_wait(m->m, m->req, 2 * (size_t)p, err);
+    for (int k = 1; rc == 0 && k < p; k++) {
+        int from = (me + p - k) % p, to = (me + k) % p;
+        if (o < bytes[from])
+            rc = irecv(m, &m->req[from], from, GATHER, part[from] + o,
+                       at_most(bytes[from] - o, LONGEST), err);
+        if (rc == 0 && o < bytes[me])
+            rc = isend(m, &m->req[p + to], to, GATHER, part[me] + o,
+                       at_most(bytes[me] - o, LONGEST), err);
     }
-    return rc;
+    m->run.k += LONGEST;
+    return rc != 0 ? rc : await(m, m->req, 2 * (size_t)p, 0);
+}
+
+static void keep_own(const lf_comm *c, const struct lf_comm_call *a)
+{
+    size_t to = 0, from = 0;
+    for (int r = 0; r < c->rank; r++) {
+        to += a->counts[r];
+        from += a->from[r];
+    }
+    if (a->counts[c->rank])
+        memcpy((char *)a->out + from, (const char *)a->in + to, a->counts[c->rank]);
+}
+
+/* A pair exchanges its two blocks LONGEST bytes at a time; pairs with shorter ones are done
+ * sooner. */
+static int exchange_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err)
+{
+    const int p = m->base.size, me = m->base.rank;
+    const size_t o = m->run.k;
+    char **to_at = m->part, **from_at = m->part + p;
+    size_t longest = 0, to = 0, from = 0;
+    if (o == 0)
+        keep_own(&m->base, a);
+    for (int r = 0; r < p; r++) {
+        to_at[r] = (char *)(uintptr_t)a->in + to; /* only read */
+        from_at[r] = (char *)a->out + from;
+        to += a->counts[r];
+        from += a->from[r];
+        if (r != me && a->counts[r] > longest)
+            longest = a->counts[r];
+        if (r != me && a->from[r] > longest)
+            longest = a->from[r];
+    }
+    if (o >= longest)
+        return DONE;
+    int rc = 0;
+    for (int k = 1; rc == 0 && k < p; k++) {
+        int r = (me + p - k) % p, s = (me + k) % p;
+        if (o < a->from[r])
+            rc = irecv(m, &m->req[r], r, ALL_TO_ALL, from_at[r] + o,
+                       at_most(a->from[r] - o, LONGEST), err);
+        if (rc == 0 && o < a->counts[s])
+            rc = isend(m, &m->req[p + s], s, ALL_TO_ALL, to_at[s] + o,
+                       at_most(a->counts[s] - o, LONGEST), err);
+    }
+    m->run.k += LONGEST;
+    return rc != 0 ? rc : await(m, m->req, 2 * (size_t)p, 0);
 }
 
 /* Binomial tree, in segments: a segment goes on while the next is awaited. With v the distance from
  * the root, the parent of v lacks its lowest bit and the children have one lower bit more. */
-int lf_coll_broadcast(lf_comm *c, void *data, size_t bytes, int root, lf_err *err)
+enum { ASK, CHILD, TELL, ENOUGH };
+
+static int broadcast_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err)
 {
-    struct lf_msg_comm *m = mc(c);
-    const int p = c->size, v = (c->rank + p - root) % p;
+    struct lf_coll *o = &m->run;
+    const int p = m->base.size, root = a->peer, v = (m->base.rank + p - root) % p;
     const int low = v ? v & -v : 1 << 30;
+    char *data = (char *)a->out + o->k;
+    const size_t n = o->k < a->n ? at_most(a->n - o->k, BCAST) : 0;
     int rc = 0;
-    for (size_t o = 0; rc == 0 && o < bytes; o += BCAST) {
-        const size_t n = bytes - o < BCAST ? bytes - o : BCAST;
-        if (v) {
-            rc = irecv(m, &m->req[0], (v - low + root) % p, BCAST_TAG, (char *)data + o, n, err);
-            if (rc == 0)
-                rc = lf_msg_wait(m->m, m->req, 1, err);
+    switch (o->phase) {
+    case ASK:
+        if (!n)
+            return await(m, m->req, 8 * (size_t)p, ENOUGH);
+        o->bit = 1;
+        o->child = 1;
+        if (v)
+            rc = irecv(m, &m->req[0], (v - low + root) % p, BCAST_TAG, data, n, err);
+        return rc != 0 ? rc : await(m, m->req, v != 0, CHILD);
+    case CHILD:
+        while (o->bit < low && o->bit < p && v + o->bit >= p) {
+            o->bit <<= 1;
+            o->child++;
         }
-        int k = 1;
-        for (int bit = 1; bit < low && bit < p; bit <<= 1, k++) {
-            if (v + bit >= p)
-                continue;
-            if (rc == 0) /* the segment before, on the same way */
-                rc = lf_msg_wait(m->m, &m->req[k], 1, err);
-            if (rc == 0)
-                rc = isend(m, &m->req[k], (v + bit + root) % p, BCAST_TAG, (const char *)data + o,
-                           n, err);
-        }
+        if (o->bit < low && o->bit < p) /* the segment before, on the same way */
+            return await(m, &m->req[o->child], 1, TELL);
+        o->k += BCAST;
+        return await(m, m->req, 0, ASK);
+    case TELL:
+        rc = isend(m, &m->req[o->child], (v + o->bit + root) % p, BCAST_TAG, data, n, err);
+        o->bit <<= 1;
+        o->child++;
+        return rc != 0 ? rc : await(m, m->req, 0, CHILD);
+    default:
+        return DONE;
     }
-    return rc != 0 ? rc : lf_msg_wait(m->m, m->req, 8 * (size_t)p, err);
 }
 
 /* Dissemination: after round k everyone has heard, directly or not, of 2^(k+1) - 1 others. */
-int lf_coll_barrier(lf_comm *c, lf_err *err)
+static int barrier_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err)
 {
-    struct lf_msg_comm *m = mc(c);
-    char in, out = 1;
+    struct lf_coll *o = &m->run;
+    const int p = m->base.size, me = m->base.rank;
+    const int d = o->k ? 2 * (int)o->k : 1;
+    (void)a;
+    if (d >= p)
+        return DONE;
+    o->k = (size_t)d;
+    int rc = irecv(m, &m->req[0], (me + p - d) % p, BARRIER_TAG, &o->in, 1, err);
+    if (rc == 0)
+        rc = isend(m, &m->req[1], (me + d) % p, BARRIER_TAG, &o->out, 1, err);
+    return rc != 0 ? rc : await(m, m->req, 2, 0);
+}
+
+/* ---- the queue of a communicator ---- */
+
+typedef int step_fn(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err);
+
+static step_fn *const steps[] = {
+    [LF_COMM_ALL_REDUCE] = all_reduce_step, [LF_COMM_REDUCE_SCATTER] = scatter_step,
+    [LF_COMM_ALL_GATHER] = gather_step,     [LF_COMM_ALL_TO_ALL] = exchange_step,
+    [LF_COMM_BROADCAST] = broadcast_step,   [LF_COMM_BARRIER] = barrier_step};
+
+/* Takes the steps that need not wait. DONE, WAITS, or a failure. */
+static int advance(struct lf_msg_comm *m)
+{
+    struct lf_coll *o = &m->run;
+    for (;;) {
+        for (; o->n_await; o->await++, o->n_await--) {
+            int done = lf_msg_look(o->await, &m->err);
+            if (done != 1)
+                return done;
+        }
+        int rc = steps[m->first->call.what](m, &m->first->call, &m->err);
+        if (rc != WAITS)
+            return rc;
+    }
+}
+
+/* Goes on with the collectives of m, in order, as far as messages have come. After a failure none
+ * of them is done any more. */
+static void drive(struct lf_msg_comm *m)
+{
+    int rc = DONE;
+    while (m->first && (rc = advance(m)) == DONE) {
+        m->first->done = true;
+        m->first = m->first->next;
+        m->base.job->under_way--;
+        m->run = (struct lf_coll){0};
+    }
+    if (rc < 0) {
+        m->err.rc = rc;
+        m->first = NULL;
+    }
+}
+
+bool lf_coll_progress(lf_comm *c)
+{
+    const bool moved = lf_msg_progress(mc(c)->m);
+    struct lf_msg_comm **at = &c->job->busy;
+    while (*at) {
+        struct lf_msg_comm *m = *at;
+        drive(m);
+        if (m->first)
+            at = &m->next_busy;
+        else
+            *at = m->next_busy;
+    }
+    return moved;
+}
+
+static int start_collective(struct lf_msg_comm *m, struct lf_comm_flight *f, lf_err *err)
+{
+    const bool idle = m->first == NULL;
+    if (m->err.rc)
+        return lf_fail(err, m->err.rc, "%s", m->err.text);
+    if (idle)
+        m->first = f;
+    else
+        m->last->next = f;
+    m->last = f;
+    m->base.job->under_way++;
+    if (!idle)
+        return 0;
+    m->run = (struct lf_coll){0};
+    drive(m);
+    if (m->first) {
+        m->next_busy = m->base.job->busy;
+        m->base.job->busy = m;
+    }
+    return m->err.rc ? lf_fail(err, m->err.rc, "%s", m->err.text) : 0;
+}
+
+/* ---- messages from rank to rank ---- */
+
+/* All pieces are posted at once: those of the next message of the pair come behind them. */
+static int post(struct lf_msg_comm *m, struct lf_comm_flight *f, lf_err *err)
+{
+    const struct lf_comm_call *a = &f->call;
+    const bool send = a->what == LF_COMM_SEND;
+    const uint64_t tag = tag_of(&m->base, P2P, send ? m->base.rank : a->peer, (uint64_t)a->tag);
     int rc = 0;
-    for (int d = 1; rc == 0 && d < c->size; d *= 2) {
-        rc = irecv(m, &m->req[0], (c->rank + c->size - d) % c->size, BARRIER_TAG, &in, 1, err);
-        if (rc == 0)
-            rc = isend(m, &m->req[1], (c->rank + d) % c->size, BARRIER_TAG, &out, 1, err);
-        if (rc == 0)
-            rc = lf_msg_wait(m->m, m->req, 2, err);
+    for (size_t i = 0; rc == 0 && i <= f->n_more; i++) {
+        lf_msg_req *q = i ? &f->more[i - 1] : &f->one;
+        const size_t at = i * PIECE, n = at_most(a->n - at, PIECE);
+        rc = send ? lf_msg_isend(m->m, q, m->peer[a->peer], tag, (const char *)a->in + at, n, err)
+                  : lf_msg_irecv(m->m, q, tag, (char *)a->out + at, n, err);
     }
     return rc;
 }
 
-int lf_coll_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf_err *err)
+static int start_message(struct lf_msg_comm *m, struct lf_comm_flight *f, lf_err *err)
+{
+    struct lf_comm_count *n = &m->base.counts.message;
+    const bool send = f->call.what == LF_COMM_SEND;
+    m->base.job->under_way++;
+    f->n_more = f->call.n ? (f->call.n - 1) / PIECE : 0;
+    if (f->n_more && !(f->more = lf_calloc(f->n_more, sizeof *f->more, err)))
+        return LF_ENOMEM;
+    *(send ? &n->sent : &n->received) += f->n_more + 1;
+    *(send ? &n->bytes_sent : &n->bytes_received) += f->call.n;
+    return post(m, f, err);
+}
+
+/* 1: all pieces are done. */
+static int look_message(struct lf_comm_flight *f, lf_err *err)
+{
+    int done = lf_msg_look(&f->one, err);
+    for (size_t i = 0; done == 1 && i < f->n_more; i++)
+        done = lf_msg_look(&f->more[i], err);
+    return done;
+}
+
+int lf_coll_start(lf_comm *c, struct lf_comm_flight *f, lf_err *err)
+{
+    return lf_comm_is_message(&f->call) ? start_message(mc(c), f, err)
+                                        : start_collective(mc(c), f, err);
+}
+
+/* Is it done, without moving anything? */
+static int look(struct lf_msg_comm *m, struct lf_comm_flight *f, lf_err *err)
+{
+    if (f->done)
+        return 0;
+    if (!lf_comm_is_message(&f->call))
+        return m->err.rc ? lf_fail(err, m->err.rc, "%s", m->err.text) : 0;
+    int done = look_message(f, err);
+    if (done < 0)
+        return done;
+    f->done = done == 1;
+    m->base.job->under_way -= f->done;
+    return 0;
+}
+
+int lf_coll_test(lf_comm *c, struct lf_comm_flight *f, bool wait, lf_err *err)
 {
     struct lf_msg_comm *m = mc(c);
-    int rc = 0;
-    size_t o = 0;
-    do {
-        const size_t n = bytes - o < LONGEST ? bytes - o : LONGEST;
-        rc = lf_msg_isend(m->m, &m->req[0], m->peer[to], tag_of(c, P2P, c->rank, (uint64_t)tag),
-                          (const char *)data + o, n, err);
-        if (rc == 0)
-            rc = lf_msg_wait(m->m, m->req, 1, err);
-        o += n;
-    } while (rc == 0 && o < bytes);
+    struct lf_msg_idle idle = {0};
+    int rc = look(m, f, err);
+    while (rc == 0 && !f->done) {
+        if (lf_coll_progress(c))
+            idle = (struct lf_msg_idle){0};
+        else if (wait)
+            lf_msg_pause(m->m, &idle);
+        rc = look(m, f, err);
+        if (!wait)
+            break;
+    }
     return rc;
 }
 
-int lf_coll_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err)
+void lf_coll_give_up(lf_comm *c, struct lf_comm_flight *f)
 {
-    struct lf_msg_comm *m = mc(c);
-    int rc = 0;
-    size_t o = 0;
-    do {
-        const size_t n = bytes - o < LONGEST ? bytes - o : LONGEST;
-        rc = lf_msg_irecv(m->m, &m->req[0], tag_of(c, P2P, from, (uint64_t)tag), (char *)data + o,
-                          n, err);
-        if (rc == 0)
-            rc = lf_msg_wait(m->m, m->req, 1, err);
-        o += n;
-    } while (rc == 0 && o < bytes);
-    return rc;
+    if (!lf_comm_is_message(&f->call))
+        return; /* its messages are the communicator's */
+    lf_msg_give_up(mc(c)->m, &f->one);
+    for (size_t i = 0; f->more && i < f->n_more; i++)
+        lf_msg_give_up(mc(c)->m, &f->more[i]);
+    f->done = true;
+    c->job->under_way--;
 }

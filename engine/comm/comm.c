@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communicators: choice of the transport, checks of arguments, what the watchdog is told, and the
- * calls that are made of others. The moving of bytes is the transports' (self.c, ucx.c with coll.c,
- * nccl.c).
+ * Communicators: choice of the transport, splitting, and the calls that are made of others. The
+ * calls themselves begin in call.c; the moving of bytes is the transports' (self.c, ucx.c with
+ * coll.c, nccl.c).
  */
 #include "config.h"
 
@@ -67,14 +67,18 @@ lf_comm *lf_comm_on_gpus(lf_comm *host, int device, void *stream, lf_err *err)
 
 void lf_comm_on_gpus_destroy(lf_comm *c)
 {
-    if (c)
-        c->ops->destroy(c); /* not its host */
+    if (!c)
+        return;
+    lf_comm_drop_requests(c);
+    c->ops->destroy(c); /* not its host */
 }
 
 void lf_comm_on_gpus_abort(lf_comm *c)
 {
-    if (c)
-        lf_comm_nccl_abort(c);
+    if (!c)
+        return;
+    lf_comm_drop_requests(c);
+    lf_comm_nccl_abort(c);
 }
 
 static lf_comm *create_many(lf_boot *boot, const struct lf_comm_opts *o, bool nccl, lf_err *err)
@@ -138,6 +142,7 @@ void lf_comm_destroy(lf_comm *c)
     struct lf_comm_job *job = c->id == 0 ? c->job : NULL;
     int *world = c->world;
     lf_comm *host = c->host != c ? c->host : NULL;
+    lf_comm_drop_requests(c);
     c->ops->destroy(c);
     free(world);
     if (host)
@@ -153,20 +158,6 @@ static struct lf_watch *watch_of(const lf_comm *c)
     return c->job ? c->job->watch : NULL;
 }
 
-static void enter(lf_comm *c, const char *what)
-{
-    c->seq++;
-    if (watch_of(c))
-        lf_watch_enter(watch_of(c), what, c->id, c->seq);
-}
-
-static int leave(lf_comm *c, int rc)
-{
-    if (watch_of(c))
-        lf_watch_leave(watch_of(c));
-    return rc;
-}
-
 void lf_comm_step(lf_comm *c, int64_t step)
 {
     if (watch_of(c))
@@ -179,6 +170,30 @@ void lf_comm_phase(lf_comm *c, const char *name, double limit_s)
         lf_watch_phase(watch_of(c), name, limit_s);
 }
 
+static int by_cpus(const void *a, const void *b)
+{
+    const struct lf_comm_peer *const *x = a, *const *y = b;
+    return ((*x)->cpus > (*y)->cpus) - ((*x)->cpus < (*y)->cpus);
+}
+
+int lf_comm_crowded(const struct lf_comm_peer *peer, int n, int me, lf_err *err)
+{
+    const struct lf_comm_peer **here = lf_calloc((size_t)n, sizeof *here, err);
+    int ranks = 0;
+    int64_t cpus = 0;
+    if (!here)
+        return LF_ENOMEM;
+    for (int r = 0; r < n; r++)
+        if (peer[r].boot == peer[me].boot)
+            here[ranks++] = &peer[r];
+    qsort(here, (size_t)ranks, sizeof *here, by_cpus); /* equal sets side by side */
+    for (int i = 0; i < ranks; i++)
+        if (i == 0 || here[i]->cpus != here[i - 1]->cpus)
+            cpus += here[i]->n_cpus;
+    free(here);
+    return ranks > cpus;
+}
+
 const char *lf_comm_peer_host(const lf_comm *c, int rank)
 {
     return c->job ? c->job->peer[lf_comm_world_rank(c, rank)].host : "";
@@ -187,91 +202,6 @@ const char *lf_comm_peer_host(const lf_comm *c, int rank)
 int64_t lf_comm_peer_pid(const lf_comm *c, int rank)
 {
     return c->job ? c->job->peer[lf_comm_world_rank(c, rank)].pid : -1;
-}
-
-/* ---- checked calls ---- */
-
-static int check_total(const lf_comm *c, const size_t *counts, size_t each, lf_err *err)
-{
-    size_t sum = 0, bytes = 0;
-    for (int r = 0; r < c->size; r++)
-        if (!lf_size_add(&sum, sum, counts[r]))
-            return lf_fail(err, LF_EINVAL, "counts of %d ranks overflow", c->size);
-    return lf_size_mul(&bytes, sum, each) ? 0
-                                          : lf_fail(err, LF_EINVAL, "%zu elements overflow", sum);
-}
-
-static int check_peer(const lf_comm *c, int rank, int tag, lf_err *err)
-{
-    if (rank < 0 || rank >= c->size || rank == c->rank)
-        return lf_fail(err, LF_EINVAL, "rank %d of %d cannot exchange a message with rank %d",
-                       c->rank, c->size, rank);
-    if (tag < 0 || tag > LF_COMM_MAX_TAG)
-        return lf_fail(err, LF_EINVAL, "tag %d is outside 0 to %d", tag, LF_COMM_MAX_TAG);
-    return 0;
-}
-
-int lf_comm_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op,
-                       lf_err *err)
-{
-    size_t bytes;
-    if (!lf_size_mul(&bytes, n, lf_comm_type_bytes(t)))
-        return lf_fail(err, LF_EINVAL, "%zu elements overflow", n);
-    enter(c, "all_reduce");
-    return leave(c, c->ops->all_reduce(c, data, n, t, op, err));
-}
-
-int lf_comm_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts,
-                           enum lf_comm_type t, lf_err *err)
-{
-    int rc = check_total(c, counts, lf_comm_type_bytes(t), err);
-    if (rc != 0)
-        return rc;
-    enter(c, "reduce_scatter");
-    return leave(c, c->ops->reduce_scatter(c, out, in, counts, t, err));
-}
-
-int lf_comm_all_gather(lf_comm *c, void *all, const size_t *bytes, lf_err *err)
-{
-    int rc = check_total(c, bytes, 1, err);
-    if (rc != 0)
-        return rc;
-    enter(c, "all_gather");
-    return leave(c, c->ops->all_gather(c, all, bytes, err));
-}
-
-int lf_comm_broadcast(lf_comm *c, void *data, size_t bytes, int root, lf_err *err)
-{
-    if (root < 0 || root >= c->size)
-        return lf_fail(err, LF_EINVAL, "broadcast from rank %d of %d", root, c->size);
-    enter(c, "broadcast");
-    return leave(c, c->ops->broadcast(c, data, bytes, root, err));
-}
-
-int lf_comm_barrier(lf_comm *c, lf_err *err)
-{
-    enter(c, "barrier");
-    return leave(c, c->ops->barrier(c, err));
-}
-
-int lf_comm_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf_err *err)
-{
-    int rc = check_peer(c, to, tag, err);
-    if (rc != 0)
-        return rc;
-    enter(c, "send");
-    c->seq--; /* not a collective: the others do not count it */
-    return leave(c, c->ops->send(c, data, bytes, to, tag, err));
-}
-
-int lf_comm_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err)
-{
-    int rc = check_peer(c, from, tag, err);
-    if (rc != 0)
-        return rc;
-    enter(c, "recv");
-    c->seq--;
-    return leave(c, c->ops->recv(c, data, bytes, from, tag, err));
 }
 
 /* ---- made of others ---- */
@@ -367,18 +297,32 @@ struct ticket {
     int64_t color, key, next_id;
 };
 
-/* Ranks of c with my color, in the order of (key, rank). */
-static int choose_members(const lf_comm *c, const struct ticket *t, int *members)
+struct place {
+    int64_t key;
+    int rank;
+};
+
+static int by_place(const void *a, const void *b)
 {
+    const struct place *x = a, *y = b;
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key)
+                            : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Ranks of c with my color, in the order of (key, rank). Returns their number, or a failure. */
+static int choose_members(const lf_comm *c, const struct ticket *t, int *members, lf_err *err)
+{
+    struct place *p = lf_calloc((size_t)c->size, sizeof *p, err);
     int n = 0;
-    for (int r = 0; r < c->size; r++) {
-        if (t[r].color != t[c->rank].color)
-            continue;
-        int at = n++;
-        for (; at > 0 && t[members[at - 1]].key > t[r].key; at--)
-            members[at] = members[at - 1];
-        members[at] = r;
-    }
+    if (!p)
+        return LF_ENOMEM;
+    for (int r = 0; r < c->size; r++)
+        if (t[r].color == t[c->rank].color)
+            p[n++] = (struct place){t[r].key, r};
+    qsort(p, (size_t)n, sizeof *p, by_place);
+    for (int i = 0; i < n; i++)
+        members[i] = p[i].rank;
+    free(p);
     return n;
 }
 
@@ -431,8 +375,9 @@ lf_comm *lf_comm_split(lf_comm *c, int color, int key, lf_err *err)
         id = t[r].next_id > id ? t[r].next_id : id;
     if (c->job)
         c->job->next_id = (uint32_t)id + 1;
-    if (color >= 0)
-        s = make_part(c, members, choose_members(c, t, members), (uint32_t)id, err);
+    const int n = color >= 0 ? choose_members(c, t, members, err) : 0;
+    if (n > 0)
+        s = make_part(c, members, n, (uint32_t)id, err);
 out:
     free(t);
     free(bytes);

@@ -28,7 +28,42 @@ struct lf_comm_job {
     struct lf_comm_peer *peer; /* [size] */
     struct lf_watch *watch;    /* NULL: none */
     uint32_t next_id;          /* for the next communicator */
+    lf_comm *pump;             /* whose progress moves the messages of all; NULL: none */
+    struct lf_msg_comm *busy;  /* list of those with collectives under way (coll.c) */
+    long under_way;            /* requests that are begun and not known to be done */
+    double look_s;             /* before that time lf_comm_poll does nothing */
 };
+
+/* One message of a transport that moves messages (msg.h). */
+typedef struct lf_msg_req {
+    void *handle; /* NULL: done */
+    size_t want;  /* bytes that a receive must bring */
+} lf_msg_req;
+
+/* A call that was begun: behind a request, or on the stack of a call that waits. */
+struct lf_comm_flight {
+    lf_comm *c;
+    struct lf_comm_call call;
+    uint64_t seq; /* a collective's number */
+    bool done;
+    struct lf_comm_flight *next; /* free ones of the pool; collectives that wait behind this */
+    lf_msg_req one, *more;       /* a message, and the other pieces of a very long one, owned */
+    size_t n_more;
+};
+
+/* comm.c: 1 when the ranks of rank me's machine outnumber the processors that they may use, 0 when
+ * not. Ranks that were bound have sets of their own. */
+int lf_comm_crowded(const struct lf_comm_peer *peer, int n, int me, lf_err *err);
+
+/* call.c: "all_reduce". */
+const char *lf_comm_what_name(enum lf_comm_what what);
+/* Gives up the requests of c and frees their records. */
+void lf_comm_drop_requests(lf_comm *c);
+
+static inline bool lf_comm_is_message(const struct lf_comm_call *a)
+{
+    return a->what == LF_COMM_SEND || a->what == LF_COMM_RECV;
+}
 
 static inline int lf_comm_world_rank(const lf_comm *c, int rank)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Collectives between GPUs over NCCL, loaded at run time so that one binary also runs where there
- * is none. Pointers are device pointers; each call is queued on a stream of this communicator and
- * waited for. Ids travel, and barriers are made, over the communicator for host memory. Tags of
- * messages are not NCCL's: messages of a pair keep their order.
+ * is none. Pointers are device pointers; each call is queued on a stream of this communicator, and
+ * a call that waits waits for the stream. Ids travel, and barriers are made, over the communicator
+ * for host memory. Tags of messages are not NCCL's: messages of a pair keep their order. A send
+ * holds the stream until its receive comes, so both directions belong into one group.
  *
  * The declarations below are NCCL 2's binary interface as far as it is used (nccl.h, unchanged
  * since 2.10).
@@ -23,7 +24,7 @@ typedef struct {
 } nccl_id;
 enum { NCCL_INT8 = 0, NCCL_INT64 = 4, NCCL_FLOAT32 = 7, NCCL_FLOAT64 = 8, NCCL_BFLOAT16 = 9 };
 enum { NCCL_SUM = 0, NCCL_MAX = 2 };
-enum { CUDA_STREAM_NON_BLOCKING = 1 };
+enum { CUDA_STREAM_NON_BLOCKING = 1, CUDA_NOT_READY = 600 };
 
 struct api {
     void *nccl, *cudart;
@@ -34,6 +35,8 @@ struct api {
     int (*CommGetAsyncError)(nccl_comm, int *);
     const char *(*GetErrorString)(int);
     int (*AllReduce)(const void *, void *, size_t, int, int, nccl_comm, void *);
+    int (*ReduceScatter)(const void *, void *, size_t, int, int, nccl_comm, void *);
+    int (*AllGather)(const void *, void *, size_t, int, nccl_comm, void *);
     int (*Reduce)(const void *, void *, size_t, int, int, int, nccl_comm, void *);
     int (*Broadcast)(const void *, void *, size_t, int, int, nccl_comm, void *);
     int (*Send)(const void *, size_t, int, int, nccl_comm, void *);
@@ -43,6 +46,7 @@ struct api {
     int (*SetDevice)(int);
     int (*StreamCreateWithFlags)(void **, unsigned);
     int (*StreamSynchronize)(void *);
+    int (*StreamQuery)(void *);
     int (*StreamDestroy)(void *);
     const char *(*CudaErrorString)(int);
 };
@@ -94,6 +98,8 @@ static int find_symbols(struct api *a, lf_err *err)
         {a->nccl, "ncclCommGetAsyncError", &a->CommGetAsyncError},
         {a->nccl, "ncclGetErrorString", &a->GetErrorString},
         {a->nccl, "ncclAllReduce", &a->AllReduce},
+        {a->nccl, "ncclReduceScatter", &a->ReduceScatter},
+        {a->nccl, "ncclAllGather", &a->AllGather},
         {a->nccl, "ncclReduce", &a->Reduce},
         {a->nccl, "ncclBroadcast", &a->Broadcast},
         {a->nccl, "ncclSend", &a->Send},
@@ -103,6 +109,7 @@ static int find_symbols(struct api *a, lf_err *err)
         {a->cudart, "cudaSetDevice", &a->SetDevice},
         {a->cudart, "cudaStreamCreateWithFlags", &a->StreamCreateWithFlags},
         {a->cudart, "cudaStreamSynchronize", &a->StreamSynchronize},
+        {a->cudart, "cudaStreamQuery", &a->StreamQuery},
         {a->cudart, "cudaStreamDestroy", &a->StreamDestroy},
         {a->cudart, "cudaGetErrorString", &a->CudaErrorString},
     };
@@ -154,14 +161,10 @@ static int check_cuda(const struct nccl *n, int st, const char *what, lf_err *er
                              n->base.rank, n->device, n->api->CudaErrorString(st));
 }
 
-/* After queueing: wait, and ask for what went wrong meanwhile. */
-static int finish(struct nccl *n, int st, const char *what, lf_err *err)
+/* Asks for what went wrong on the way. */
+static int check_async(const struct nccl *n, const char *what, lf_err *err)
 {
-    int async = 0, rc = check(n, st, what, err);
-    if (rc == 0 && !n->borrowed)
-        rc = check_cuda(n, n->api->StreamSynchronize(n->stream), what, err);
-    if (rc == 0)
-        rc = check(n, n->api->CommGetAsyncError(n->comm, &async), what, err);
+    int async = 0, rc = check(n, n->api->CommGetAsyncError(n->comm, &async), what, err);
     return rc != 0 ? rc : check(n, async, what, err);
 }
 
@@ -174,80 +177,175 @@ static int type_of(enum lf_comm_type t)
     return types[t];
 }
 
-static int nccl_all_reduce(lf_comm *c, void *data, size_t count, enum lf_comm_type t,
-                           enum lf_comm_op op, lf_err *err)
+/* Each of these queues its call and returns NCCL's status. */
+static int queue_all_reduce(struct nccl *n, const struct lf_comm_call *a)
 {
-    struct nccl *n = (struct nccl *)c;
-    if (!count)
-        return 0;
-    int st = n->api->AllReduce(data, data, count, type_of(t),
-                               op == LF_COMM_SUM ? NCCL_SUM : NCCL_MAX, n->comm, n->stream);
-    return finish(n, st, "all_reduce", err);
+    return a->n ? n->api->AllReduce(a->out, a->out, a->n, type_of(a->type),
+                                    a->op == LF_COMM_SUM ? NCCL_SUM : NCCL_MAX, n->comm, n->stream)
+                : 0;
 }
 
-/* Chunks may differ in length: one reduction per owner, in one group. The owner's result may lie in
+static bool all_equal(const struct nccl *n, const size_t *counts)
+{
+    for (int r = 1; r < n->base.size; r++)
+        if (counts[r] != counts[0])
+            return false;
+    return true;
+}
+
+/* Chunks of different length: one reduction per owner, in one group. The owner's result may lie in
  * its own chunk of `in`; the other chunks stay as they are. */
-static int nccl_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts,
-                               enum lf_comm_type t, lf_err *err)
+static int queue_reduce_scatter(struct nccl *n, const struct lf_comm_call *a)
 {
-    struct nccl *n = (struct nccl *)c;
-    const char *part = in;
+    const char *part = a->in;
+    const int type = type_of(a->type);
+    if (all_equal(n, a->counts))
+        return a->counts[0] ? n->api->ReduceScatter(a->in, a->out, a->counts[0], type, NCCL_SUM,
+                                                    n->comm, n->stream)
+                            : 0;
     int st = n->api->GroupStart();
-    for (int r = 0; st == 0 && r < c->size; r++) {
-        if (counts[r])
-            st = n->api->Reduce(part, out, counts[r], type_of(t), NCCL_SUM, r, n->comm, n->stream);
-        part += counts[r] * lf_comm_type_bytes(t);
+    for (int r = 0; st == 0 && r < n->base.size; r++) {
+        if (a->counts[r])
+            st = n->api->Reduce(part, a->out, a->counts[r], type, NCCL_SUM, r, n->comm, n->stream);
+        part += a->counts[r] * lf_comm_type_bytes(a->type);
     }
     int end = n->api->GroupEnd();
-    return finish(n, st ? st : end, "reduce_scatter", err);
+    return st ? st : end;
 }
 
-static int nccl_all_gather(lf_comm *c, void *all, const size_t *bytes, lf_err *err)
+static int queue_all_gather(struct nccl *n, const struct lf_comm_call *a)
 {
-    struct nccl *n = (struct nccl *)c;
-    char *part = all;
+    char *part = a->out;
+    if (all_equal(n, a->counts))
+        return a->counts[0] ? n->api->AllGather(part + (size_t)n->base.rank * a->counts[0], part,
+                                                a->counts[0], NCCL_INT8, n->comm, n->stream)
+                            : 0;
     int st = n->api->GroupStart();
-    for (int r = 0; st == 0 && r < c->size; r++) {
-        if (bytes[r])
-            st = n->api->Broadcast(part, part, bytes[r], NCCL_INT8, r, n->comm, n->stream);
-        part += bytes[r];
+    for (int r = 0; st == 0 && r < n->base.size; r++) {
+        if (a->counts[r])
+            st = n->api->Broadcast(part, part, a->counts[r], NCCL_INT8, r, n->comm, n->stream);
+        part += a->counts[r];
     }
     int end = n->api->GroupEnd();
-    return finish(n, st ? st : end, "all_gather", err);
+    return st ? st : end;
 }
 
-static int nccl_broadcast(lf_comm *c, void *data, size_t bytes, int root, lf_err *err)
+static int queue_send(struct nccl *n, const void *data, size_t bytes, int to,
+                      struct lf_comm_count *k)
 {
-    struct nccl *n = (struct nccl *)c;
-    if (!bytes)
-        return 0;
-    return finish(n, n->api->Broadcast(data, data, bytes, NCCL_INT8, root, n->comm, n->stream),
-                  "broadcast", err);
+    k->sent++;
+    k->bytes_sent += bytes;
+    return bytes ? n->api->Send(data, bytes, NCCL_INT8, to, n->comm, n->stream) : 0;
 }
 
-static int nccl_barrier(lf_comm *c, lf_err *err)
+static int queue_recv(struct nccl *n, void *data, size_t bytes, int from, struct lf_comm_count *k)
 {
-    struct nccl *n = (struct nccl *)c;
+    k->received++;
+    k->bytes_received += bytes;
+    return bytes ? n->api->Recv(data, bytes, NCCL_INT8, from, n->comm, n->stream) : 0;
+}
+
+/* The own block is a message too: NCCL copies it on the stream. */
+static int queue_all_to_all(struct nccl *n, const struct lf_comm_call *a)
+{
+    struct lf_comm_count *k = &n->base.counts.collective;
+    const char *in = a->in;
+    char *out = a->out;
+    int st = n->api->GroupStart();
+    for (int r = 0; st == 0 && r < n->base.size; r++) {
+        if (a->counts[r])
+            st = queue_send(n, in, a->counts[r], r, k);
+        if (st == 0 && a->from[r])
+            st = queue_recv(n, out, a->from[r], r, k);
+        in += a->counts[r];
+        out += a->from[r];
+    }
+    int end = n->api->GroupEnd();
+    return st ? st : end;
+}
+
+static int queue(struct nccl *n, const struct lf_comm_call *a)
+{
+    switch (a->what) {
+    case LF_COMM_ALL_REDUCE:
+        return queue_all_reduce(n, a);
+    case LF_COMM_REDUCE_SCATTER:
+        return queue_reduce_scatter(n, a);
+    case LF_COMM_ALL_GATHER:
+        return queue_all_gather(n, a);
+    case LF_COMM_ALL_TO_ALL:
+        return queue_all_to_all(n, a);
+    case LF_COMM_BROADCAST:
+        return a->n
+                   ? n->api->Broadcast(a->out, a->out, a->n, NCCL_INT8, a->peer, n->comm, n->stream)
+                   : 0;
+    case LF_COMM_SEND:
+        return queue_send(n, a->in, a->n, a->peer, &n->base.counts.message);
+    case LF_COMM_RECV:
+        return queue_recv(n, a->out, a->n, a->peer, &n->base.counts.message);
+    case LF_COMM_BARRIER:
+        break;
+    }
+    return 0;
+}
+
+/* The stream first, then the hosts, who wait for each other here. */
+static int nccl_barrier(struct nccl *n, lf_err *err)
+{
     int rc = check_cuda(n, n->api->StreamSynchronize(n->stream), "barrier", err);
-    return rc != 0 ? rc : c->host->ops->barrier(c->host, err);
+    return rc != 0 ? rc : lf_comm_barrier(n->base.host, err);
 }
 
-static int nccl_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf_err *err)
+static bool moves_nothing(const struct lf_comm_call *a, int size)
 {
-    struct nccl *n = (struct nccl *)c;
-    (void)tag;
-    return bytes ? finish(n, n->api->Send(data, bytes, NCCL_INT8, to, n->comm, n->stream), "send",
-                          err)
-                 : 0;
+    size_t sum = a->n;
+    if (a->what == LF_COMM_BARRIER)
+        return false;
+    for (int r = 0; a->counts && r < size; r++)
+        sum += a->counts[r] + (a->from ? a->from[r] : 0);
+    return sum == 0;
 }
 
-static int nccl_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err)
+/* On a borrowed stream a call is done for its caller when it is queued. */
+static int nccl_start(lf_comm *c, struct lf_comm_flight *f, lf_err *err)
 {
     struct nccl *n = (struct nccl *)c;
-    (void)tag;
-    return bytes ? finish(n, n->api->Recv(data, bytes, NCCL_INT8, from, n->comm, n->stream), "recv",
-                          err)
-                 : 0;
+    const struct lf_comm_call *a = &f->call;
+    const char *what = lf_comm_what_name(a->what);
+    if (a->what == LF_COMM_REDUCE_SCATTER && a->seed)
+        return lf_fail(err, LF_ENOTSUP,
+                       "transport nccl adds in an order of its own: no sum over it begins with a "
+                       "seed");
+    if (a->what == LF_COMM_BARRIER) {
+        f->done = true;
+        return nccl_barrier(n, err);
+    }
+    f->done = n->borrowed || moves_nothing(a, c->size);
+    int rc = check(n, queue(n, a), what, err);
+    return rc || !f->done || c->groups || moves_nothing(a, c->size) ? rc
+                                                                    : check_async(n, what, err);
+}
+
+static int nccl_test(lf_comm *c, struct lf_comm_flight *f, bool wait, lf_err *err)
+{
+    const struct nccl *n = (const struct nccl *)c;
+    const char *what = lf_comm_what_name(f->call.what);
+    int st = wait ? n->api->StreamSynchronize(n->stream) : n->api->StreamQuery(n->stream);
+    if (!wait && st == CUDA_NOT_READY)
+        return 0;
+    int rc = check_cuda(n, st, what, err);
+    rc = rc != 0 ? rc : check_async(n, what, err);
+    f->done = rc == 0;
+    return rc;
+}
+
+static int nccl_group(lf_comm *c, bool begin, lf_err *err)
+{
+    struct nccl *n = (struct nccl *)c;
+    if (begin)
+        return check(n, n->api->GroupStart(), "the begin of a group", err);
+    int rc = check(n, n->api->GroupEnd(), "a group", err);
+    return rc || c->groups ? rc : check_async(n, "a group", err);
 }
 
 /* ---- making and ending ---- */
@@ -292,13 +390,9 @@ static int join(struct nccl *n, lf_comm *host, lf_err *err)
 static lf_comm *nccl_split(lf_comm *c, const int *members, int n, int me, uint32_t id, lf_err *err);
 
 static const struct lf_comm_ops nccl_ops = {.name = "nccl",
-                                            .all_reduce = nccl_all_reduce,
-                                            .reduce_scatter = nccl_reduce_scatter,
-                                            .all_gather = nccl_all_gather,
-                                            .broadcast = nccl_broadcast,
-                                            .barrier = nccl_barrier,
-                                            .send = nccl_send,
-                                            .recv = nccl_recv,
+                                            .start = nccl_start,
+                                            .test = nccl_test,
+                                            .group = nccl_group,
                                             .split = nccl_split,
                                             .destroy = nccl_destroy};
 

@@ -49,9 +49,20 @@ static int failed(lf_err *err, const char *what, ucs_status_t st)
 
 /* ---- set-up ---- */
 
+/* Shared memory without cross-memory attach moves one queue's length at each look of both sides: 64
+ * places of 8 KiB by default. UCX takes this setting from the environment alone, and warns of it
+ * where UCX_TLS leaves shared memory out. */
+static void widen_queue(void)
+{
+    const char *tls = getenv("UCX_TLS");
+    if (!tls || strstr(tls, "posix") || strstr(tls, "shm") || strstr(tls, "sm"))
+        setenv("UCX_POSIX_FIFO_SIZE", "256", 0);
+}
+
 static int open_worker(lf_msg *m, lf_err *err)
 {
     ucp_config_t *config = NULL;
+    widen_queue();
     ucs_status_t st = ucp_config_read(NULL, NULL, &config);
     if (st != UCS_OK)
         return failed(err, "configuration", st);
@@ -140,22 +151,6 @@ static void msg_release(lf_msg *m)
     free(m);
 }
 
-/* Do the ranks of this machine outnumber the processors they may use? Ranks that were bound have
- * sets of their own. */
-static bool is_crowded(const struct lf_comm_peer *peer, int n, int me)
-{
-    int ranks = 0;
-    int64_t cpus = 0;
-    for (int r = 0; r < n; r++) {
-        bool counted = peer[r].boot != peer[me].boot;
-        ranks += !counted;
-        for (int k = 0; k < r && !counted; k++)
-            counted = peer[k].boot == peer[me].boot && peer[k].cpus == peer[r].cpus;
-        cpus += counted ? 0 : peer[r].n_cpus;
-    }
-    return ranks > cpus;
-}
-
 static lf_msg *msg_create(struct lf_comm_job *job, lf_err *err)
 {
     const struct lf_boot_info *i = lf_boot_info(job->boot);
@@ -166,7 +161,12 @@ static lf_msg *msg_create(struct lf_comm_job *job, lf_err *err)
     m->size = i->size;
     m->rank = i->rank;
     m->watch = job->watch;
-    m->crowded = is_crowded(job->peer, i->size, i->rank);
+    int crowded = lf_comm_crowded(job->peer, i->size, i->rank, err);
+    if (crowded < 0) {
+        free(m);
+        return NULL;
+    }
+    m->crowded = crowded;
     m->ep = lf_calloc((size_t)m->size, sizeof(ucp_ep_h), err);
     m->address = lf_calloc((size_t)m->size, sizeof *m->address, err);
     if (!m->ep || !m->address || open_worker(m, err) || publish_address(m, job->boot, err) ||
@@ -217,11 +217,12 @@ int lf_msg_irecv(lf_msg *m, lf_msg_req *q, uint64_t tag, void *data, size_t byte
     return 0;
 }
 
-/* 1 when done (freed), 0 when not, negative on failure. */
-static int look(lf_msg_req *q, lf_err *err)
+int lf_msg_look(lf_msg_req *q, lf_err *err)
 {
     ucp_tag_recv_info_t info = {.length = 0};
     const bool receive = q->want != SIZE_MAX;
+    if (!q->handle)
+        return 1;
     ucs_status_t st =
         receive ? ucp_tag_recv_request_test(q->handle, &info) : ucp_request_check_status(q->handle);
     if (st == UCS_INPROGRESS)
@@ -238,6 +239,24 @@ static int look(lf_msg_req *q, lf_err *err)
     return 1;
 }
 
+/* A receive that has found no message ends at once; what has begun ends with the worker. */
+void lf_msg_give_up(lf_msg *m, lf_msg_req *q)
+{
+    if (!q->handle)
+        return;
+    ucp_request_cancel(m->worker, q->handle);
+    ucp_request_free(q->handle);
+    q->handle = NULL;
+}
+
+bool lf_msg_progress(lf_msg *m)
+{
+    if (!ucp_worker_progress(m->worker))
+        return false;
+    lf_watch_progress(m->watch);
+    return true;
+}
+
 /* Sleep until something may have happened. */
 static void sleep_on(lf_msg *m)
 {
@@ -246,38 +265,34 @@ static void sleep_on(lf_msg *m)
         poll(&fd, 1, SLEEP_MS);
 }
 
-int lf_msg_wait(lf_msg *m, lf_msg_req *q, size_t n, lf_err *err)
+void lf_msg_pause(lf_msg *m, struct lf_msg_idle *idle)
 {
-    double idle_since = 0;
-    unsigned idle = 0;
-    for (size_t i = 0; i < n;) {
-        int done = q[i].handle ? look(&q[i], err) : 1;
-        if (done < 0)
-            return done;
-        if (done) {
-            i++;
-            continue;
-        }
-        if (ucp_worker_progress(m->worker)) {
-            idle = 0;
-            lf_watch_progress(m->watch);
-            continue;
-        }
-        if (idle++ == 0)
-            idle_since = lf_now_s();
-        if ((m->crowded && idle > 8) || (idle % 64 == 0 && lf_now_s() - idle_since > SPIN_S))
-            sleep_on(m);
-        else
-            sched_yield();
-    }
-    return 0;
+    if (idle->times++ == 0)
+        idle->since = lf_now_s();
+    if ((m->crowded && idle->times > 8) ||
+        (idle->times % 64 == 0 && lf_now_s() - idle->since > SPIN_S))
+        sleep_on(m);
+    else
+        sched_yield();
 }
 
 /* ---- communicators ---- */
 
+static void leave_busy(const struct lf_msg_comm *m)
+{
+    struct lf_msg_comm **at = m->base.job ? &m->base.job->busy : NULL;
+    while (at && *at && *at != m)
+        at = &(*at)->next_busy;
+    if (at && *at)
+        *at = m->next_busy;
+}
+
 static void ucx_destroy(lf_comm *c)
 {
     struct lf_msg_comm *m = (struct lf_msg_comm *)c;
+    for (int i = 0; m->req && i < 8 * c->size; i++)
+        lf_msg_give_up(m->m, &m->req[i]);
+    leave_busy(m);
     msg_release(m->m);
     free(m->peer);
     free(m->req);
@@ -291,13 +306,10 @@ static void ucx_destroy(lf_comm *c)
 static lf_comm *ucx_split(lf_comm *c, const int *members, int n, int me, uint32_t id, lf_err *err);
 
 static const struct lf_comm_ops ucx_ops = {.name = "ucx",
-                                           .all_reduce = lf_coll_all_reduce,
-                                           .reduce_scatter = lf_coll_reduce_scatter,
-                                           .all_gather = lf_coll_all_gather,
-                                           .broadcast = lf_coll_broadcast,
-                                           .barrier = lf_coll_barrier,
-                                           .send = lf_coll_send,
-                                           .recv = lf_coll_recv,
+                                           .start = lf_coll_start,
+                                           .test = lf_coll_test,
+                                           .progress = lf_coll_progress,
+                                           .give_up = lf_coll_give_up,
                                            .split = ucx_split,
                                            .destroy = ucx_destroy};
 
@@ -317,7 +329,7 @@ static struct lf_msg_comm *make(lf_msg *m, int size, int rank, lf_err *err)
     c->base.host = &c->base;
     c->peer = lf_calloc(p, sizeof *c->peer, err);
     c->req = lf_calloc(8 * p, sizeof *c->req, err);
-    c->x = lf_calloc(p, sizeof *c->x, err);
+    c->x = lf_calloc(p + 1, sizeof *c->x, err);
     c->part = lf_calloc(2 * p, sizeof *c->part, err);
     c->count = lf_calloc(2 * p, sizeof *c->count, err);
     if (c->peer && c->req && c->x && c->part && c->count)
@@ -352,6 +364,7 @@ lf_comm *lf_comm_ucx_create(struct lf_comm_job *job, lf_err *err)
     for (int r = 0; r < i->size; r++)
         c->peer[r] = r;
     c->base.job = job;
+    job->pump = &c->base;
     return &c->base;
 }
 

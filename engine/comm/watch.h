@@ -4,8 +4,8 @@
  * over a TCP connection of its own. Rank 0 judges all ranks, and every rank judges rank 0. The
  * transport of the collectives is not used, because it may be what hangs.
  *
- * A rank is in one of four states: computing, waiting in a collective, in an announced phase, gone
- * (said goodbye). Rank 0 ends the job when
+ * A rank is in one of four states: computing, waiting in a collective or for a message, in an
+ * announced phase, gone (said goodbye). Rank 0 ends the job when
  *   1. a connection ends without a goodbye: the rank died;
  *   2. a rank has not been heard of for half of patience_s: it is stopped, or its node is;
  *   3. some rank has waited in a collective for patience_s without a byte moving, no rank is in a
@@ -31,8 +31,8 @@ lf_watch *lf_watch_create(struct lf_comm_job *job, double patience_s,
 /* Says goodbye to the other ranks. w may be NULL. */
 void lf_watch_destroy(lf_watch *w);
 
-/* The collective `what` (a constant string), number seq of communicator id, begins or ends. Both
- * are cheap. */
+/* The wait for the collective or message `what` (copied, 47 bytes), number seq of communicator id,
+ * begins or ends. Both are cheap. */
 void lf_watch_enter(lf_watch *w, const char *what, uint32_t id, uint64_t seq);
 void lf_watch_leave(lf_watch *w);
 /* Bytes have moved, so the collective is not stuck. The thread that is in the collective calls

@@ -205,7 +205,7 @@ static int run_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const c
     if (ex->prof)
         return lf_prof_calls(ex, calls, n, what, err);
     for (size_t i = 0; i < n; i++) {
-        int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
+        int rc = lf_exec_call(ex, &calls[i]);
         if (rc == 0)
             continue;
         lf_exec_why(ex, why, sizeof why);
@@ -287,8 +287,7 @@ static int issue_segment(lf_exec *ex, const void *what, lf_err *err)
 {
     const struct segment *s = what;
     for (size_t i = s->from; i < s->to; i++) {
-        int rc = lf_kernel_table[s->calls[i].kernel].call(ex->b->kernels, ex->b->queue,
-                                                          s->calls[i].args);
+        int rc = lf_exec_call(ex, &s->calls[i]);
         if (rc != 0)
             return lf_exec_call_failed(ex, s->chain, i, rc, err);
     }

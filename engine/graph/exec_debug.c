@@ -48,8 +48,7 @@ int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slo
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
     int rc = from == 0 ? poison_start(ex, c, slot, err) : 0;
     for (size_t i = from; i < to && rc == 0; i++) {
-        int krc =
-            lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
+        int krc = lf_exec_call(ex, &calls[i]);
         rc = krc ? lf_exec_call_failed(ex, c, i, krc, err) : poison_dead(ex, c, i, slot, err);
     }
     return rc;

@@ -57,6 +57,14 @@ struct lf_exec {
     struct lf_prof_exec *prof;  /* profile_priv.h; NULL: no profile */
 };
 
+/* Runs one call, behind a border of tasks. Returns the kernel's code. */
+static inline int lf_exec_call(const lf_exec *ex, const struct lf_call *c)
+{
+    if (ex->b->border)
+        ex->b->border(ex->b->border_arg);
+    return lf_kernel_table[c->kernel].call(ex->b->kernels, ex->b->queue, c->args);
+}
+
 int lf_exec_bind(lf_exec *ex, lf_err *err);
 /* Fills the argument struct of one call again. */
 int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const struct lf_chain *c,

@@ -326,7 +326,7 @@ static int run_stamped(const lf_exec *ex, const struct lf_call *calls, size_t n,
     int rc = stamp(ex, 0, err);
     for (size_t i = 0; i < n && rc == 0 && !*krc; i++) {
         *bad = i;
-        *krc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
+        *krc = lf_exec_call(ex, &calls[i]);
         if (!*krc)
             rc = stamp(ex, i + 1, err);
     }

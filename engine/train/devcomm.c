@@ -9,10 +9,17 @@
 
 #include "engine/base/mem.h"
 
+/* What other ranks wait for goes on while this one computes. */
+static void border(void *comm)
+{
+    lf_comm_poll(comm);
+}
+
 int lf_devcomm_open(struct lf_devcomm *d, lf_comm *comm, lf_back *back, lf_err *err)
 {
     const char *transport = getenv("LF_COMM");
     *d = (struct lf_devcomm){.comm = comm, .back = back};
+    lf_back_set_border(back, border, comm);
     if (back->ops->host_visible || (transport && strcmp(transport, "ucx") == 0))
         return 0;
     d->gpus = lf_comm_on_gpus(comm, back->ordinal, back->comm_stream, err);
@@ -30,6 +37,9 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed)
         lf_comm_on_gpus_destroy(d->gpus);
     }
     d->gpus = NULL;
+    if (d->back)
+        lf_back_set_border(d->back, NULL, NULL);
+    d->back = NULL;
 }
 
 /* root < 0: a sum of floats; else root's bytes for all. */
@@ -73,7 +83,7 @@ static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
     float *mine = grads;
     for (int r = 0; r < d->comm->rank; r++)
         mine += counts[r];
-    return lf_comm_reduce_scatter(d->comm, mine, grads, counts, LF_COMM_F32, err);
+    return lf_comm_reduce_scatter(d->comm, mine, grads, counts, LF_COMM_F32, NULL, err);
 }
 
 static int add(void *user, double *sums, size_t n, lf_err *err)

@@ -32,6 +32,7 @@ int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
 
 /* One thread's memory for a document of up to `rows` rows, in floats. */
 struct space {
+    const lf_queue *q;
     float *kt, *vt,
         *kr; /* panels of keys and values: [tile][kd][64], [tile][kd][64], [tile][64 / ku][dp] */
     float *qr, *dor;     /* row panels of q and do of one head: [rows / ku][dp] */
@@ -350,6 +351,7 @@ static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                               : d.len;
             const bool open = j0 < d.prefix;
             for (int64_t i0 = s->causal && !open ? j0 : 0; i0 < end; i0 += ATTN_QB) {
+                lf_border(w->q);
                 struct pair b = {.h = h,
                                  .i0 = i0,
                                  .nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB,
@@ -384,6 +386,7 @@ int LF_SYM(attn_bwd)(lf_queue *q, const struct lf_k_attn_bwd *a)
         struct space w;
         const size_t floats = space_init(&w, a, &s, NULL);
         space_init(&w, a, &s, (float *)a->work + (size_t)omp_get_thread_num() * floats);
+        w.q = q;
         int64_t mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED), n = 0;
         for (int64_t i = 0; i < a->n_docs; i++) {
             struct doc d = doc_at(a, i);

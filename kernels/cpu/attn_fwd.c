@@ -27,6 +27,7 @@ int LF_SYM(attn_fwd_check)(const struct lf_k_attn_fwd *a)
 }
 
 struct plan {
+    const lf_queue *q;
     struct attn_shape s;
     int64_t cap; /* tiles that the panels hold, per group */
     int64_t kt_floats, tile_floats;
@@ -117,6 +118,7 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
         hi = b.hi[i - i0] > hi ? b.hi[i - i0] : hi;
     }
     for (int64_t t = lo / ATTN_T; t * ATTN_T < hi; t++) {
+        lf_border(p->q);
         const float *kt = p->panels + ((tile0 + t) * a->groups + g) * p->tile_floats;
         LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats, p->s.dp);
     }
@@ -162,9 +164,10 @@ static void pad_rows(const struct lf_k_attn_fwd *a, int tid, int nt)
 
 int LF_SYM(attn_fwd)(lf_queue *q, const struct lf_k_attn_fwd *a)
 {
-    const struct plan p = plan_of(a);
+    struct plan p = plan_of(a);
     const int team = lf_team(q, a->rows * a->heads * a->d * 64);
     int64_t next = 0;
+    p.q = q;
     if (a->rows == 0)
         return LF_K_OK;
     if (a->work_bytes < LF_SYM(attn_fwd_work)(a, team))

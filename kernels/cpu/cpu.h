@@ -11,14 +11,25 @@
 #ifndef LF_CPU_CPU_H
 #define LF_CPU_CPU_H
 
+#include <omp.h>
+
 #include "kernels/kernels.h"
 
 struct lf_onednn;
 
 struct lf_queue {
     int threads;
+    void (*border)(void *arg); /* lf_cpu_queue_border */
+    void *border_arg;
     struct lf_onednn *onednn; /* primitives by shape, or NULL; kernels/cpu/gemm_onednn.c */
 };
+
+/* Between two tasks of a kernel. Thread 0 of a team is the one that called the kernel. */
+static inline void lf_border(const lf_queue *q)
+{
+    if (q->border && omp_get_thread_num() == 0)
+        q->border(q->border_arg);
+}
 
 #ifdef LF_CPU_ISA
 #if LF_CPU_ISA == 0

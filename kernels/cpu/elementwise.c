@@ -78,9 +78,10 @@ int LF_SYM(act_fwd)(lf_queue *q, const struct lf_k_act_fwd *a)
 {
 #pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
     {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        int64_t first, last;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
 #define CALL(k) LF_TYPE_SPLIT(act_rows, k)
+        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
         LF_ACT_SWITCH(CALL)
 #undef CALL
     }
@@ -112,9 +113,10 @@ int LF_SYM(act_bwd)(lf_queue *q, const struct lf_k_act_bwd *a)
 {
 #pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
     {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        int64_t first, last;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
 #define CALL(k) LF_TYPE_SPLIT(act_rows_bwd, k)
+        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
         LF_ACT_SWITCH(CALL)
 #undef CALL
     }
@@ -143,9 +145,10 @@ int LF_SYM(glu_fwd)(lf_queue *q, const struct lf_k_glu_fwd *a)
 {
 #pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
     {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        int64_t first, last;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
 #define CALL(k) LF_TYPE_SPLIT(glu_rows, k)
+        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
         LF_ACT_SWITCH(CALL)
 #undef CALL
     }
@@ -180,9 +183,10 @@ int LF_SYM(glu_bwd)(lf_queue *q, const struct lf_k_glu_bwd *a)
 {
 #pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 20))
     {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        int64_t first, last;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
 #define CALL(k) LF_TYPE_SPLIT(glu_rows_bwd, k)
+        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
         LF_ACT_SWITCH(CALL)
 #undef CALL
     }
@@ -197,6 +201,8 @@ int LF_SYM(axpby_check)(const struct lf_k_axpby *a)
         a->n >= 0 && lf_is_float(a->a_type) && lf_is_float(a->b_type) && lf_is_float(a->y_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
+
+enum { ADD_PIECE = 32768 };
 
 LF_INLINE void axpby_range(const struct lf_k_axpby *a, int64_t lo, int64_t hi, uint8_t at,
                            uint8_t bt, uint8_t yt)
@@ -219,8 +225,9 @@ int LF_SYM(axpby)(lf_queue *q, const struct lf_k_axpby *a)
 {
 #pragma omp parallel num_threads(lf_team(q, a->n * 12))
     {
-        int64_t lo, hi;
-        lf_part(a->n, 1024, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        int64_t first, last;
+        lf_part(a->n, 1024, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
+        LF_EACH_PIECE(q, lo, hi, first, last, ADD_PIECE)
         switch ((a->a_type == LF_BF16) | (a->b_type == LF_BF16) << 1 |
                 (a->y_type == LF_BF16) << 2) {
         case 0:
@@ -285,6 +292,7 @@ int LF_SYM(gather_rows)(lf_queue *q, const struct lf_k_gather_rows *a)
         int64_t lo, hi;
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t r = lo; r < hi; r++) {
+            lf_border(q);
             void *y = lf_at_w(a->y, r * a->ldy, a->x_type);
             if (a->index[r] < 0)
                 memset(y, 0, bytes);
@@ -341,6 +349,7 @@ int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)
         float scale[DROP_SPAN];
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t r = lo; r < hi; r++) {
+            lf_border(q);
             const void *x = lf_at(a->x, r * a->ldx, t),
                        *res = a->residual ? lf_at(a->residual, r * a->ldres, t) : NULL;
             void *y = lf_at_w(a->y, r * a->ldy, t);

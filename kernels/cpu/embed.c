@@ -33,6 +33,7 @@ int LF_SYM(embed_fwd)(lf_queue *q, const struct lf_k_embed_fwd *a)
         int64_t lo, hi;
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t r = lo; r < hi; r++) {
+            lf_border(q);
             int64_t tok = a->wte ? a->token[r] : 0,
                     pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
             bool ok = (!a->wte || (tok >= 0 && tok < a->v)) &&
@@ -58,23 +59,33 @@ int LF_SYM(embed_bwd_check)(const struct lf_k_embed_bwd *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-static void zero_part(float *p, int64_t n, int tid, int nt)
+static void zero_part(const lf_queue *q, float *p, int64_t n, int tid, int nt)
 {
-    int64_t lo, hi;
-    lf_part(n, 1024, tid, nt, &lo, &hi);
+    int64_t first, last;
+    lf_part(n, 1024, tid, nt, &first, &last);
+    LF_EACH_PIECE(q, lo, hi, first, last, (int64_t)1 << 18)
     memset(p + lo, 0, (size_t)(hi - lo) * sizeof(float));
 }
 
-/* table[index[r] + offset] += scale * dy[r] for the columns [lo, hi). */
-static void scatter_add(float *table, int64_t table_rows, const int32_t *index, int64_t offset,
-                        const struct lf_k_embed_bwd *a, float scale, int64_t lo, int64_t hi)
+struct table {
+    float *rows;
+    int64_t n;
+    const int32_t *index;
+    int64_t offset;
+    float scale;
+};
+
+/* t.rows[index[r] + offset] += scale * dy[r] for the columns [lo, hi). */
+static void scatter_add(const lf_queue *q, const struct table *t, const struct lf_k_embed_bwd *a,
+                        int64_t lo, int64_t hi)
 {
-    const lf_v s = lf_v_set1(scale);
+    const lf_v s = lf_v_set1(t->scale);
     for (int64_t r = 0; r < a->rows; r++) {
-        int64_t i = (int64_t)index[r] + offset;
-        if (i < 0 || i >= table_rows)
+        int64_t i = (int64_t)t->index[r] + t->offset;
+        lf_border(q);
+        if (i < 0 || i >= t->n)
             continue;
-        float *d = table + i * a->c;
+        float *d = t->rows + i * a->c;
         for (int64_t c = lo; c < hi; c += LF_VL) {
             int64_t n = hi - c < LF_VL ? hi - c : LF_VL;
             lf_v g = lf_get(a->dy, r * a->c + c, a->dy_type, n);
@@ -92,16 +103,17 @@ int LF_SYM(embed_bwd)(lf_queue *q, const struct lf_k_embed_bwd *a)
         int64_t lo, hi;
         if (!a->accumulate) {
             if (a->dwte)
-                zero_part(a->dwte, a->v * a->c, tid, nt);
+                zero_part(q, a->dwte, a->v * a->c, tid, nt);
             if (a->dwpe)
-                zero_part(a->dwpe, a->max_pos * a->c, tid, nt);
+                zero_part(q, a->dwpe, a->max_pos * a->c, tid, nt);
 #pragma omp barrier
         }
         lf_part(a->c, 16, tid, nt, &lo, &hi); /* whole cache lines where the table is aligned */
         if (a->dwte)
-            scatter_add(a->dwte, a->v, a->token, 0, a, a->scale, lo, hi);
+            scatter_add(q, &(struct table){a->dwte, a->v, a->token, 0, a->scale}, a, lo, hi);
         if (a->dwpe)
-            scatter_add(a->dwpe, a->max_pos, a->position, a->pos_offset, a, 1.0f, lo, hi);
+            scatter_add(q, &(struct table){a->dwpe, a->max_pos, a->position, a->pos_offset, 1.0f},
+                        a, lo, hi);
     }
     return LF_K_OK;
 }
@@ -185,11 +197,13 @@ int LF_SYM(rope)(lf_queue *q, const struct lf_k_rope *a)
     {
         int64_t lo, hi;
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++)
+        for (int64_t r = lo; r < hi; r++) {
+            lf_border(q);
             for (int64_t h = 0; h < a->heads; h++)
                 rope_head(a, a->position2 && h % 2 ? a->position2[r] : a->position[r],
                           lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
                           lf_at_w(a->y, r * a->ldy + h * a->d, a->x_type));
+        }
     }
     return LF_K_OK;
 }

@@ -150,6 +150,7 @@ static void choose_tasks(int64_t row_panels, int64_t col_panels, int64_t cp_max,
 }
 
 struct job {
+    const lf_queue *q;
     const struct lf_k_gemm *g;
     struct cut c;
     struct lf_operand a, b;
@@ -270,6 +271,7 @@ static void run_block(const struct job *j, int64_t ch, const void *b, int64_t p0
 #endif
     const int64_t b_bytes = widen_in_micro(j) ? 2 : 4;
     for (int64_t r = r0; r < r1; r++) {
+        lf_border(j->q);
         const int64_t row = j->m0 + r * LF_MR;
         const int m = (int)min64(LF_MR, j->m1 - row);
         const uint32_t *a = j->pa + a_offset(j, ch, r);
@@ -307,9 +309,11 @@ static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, in
                      uint32_t *buf, float *tile)
 {
     if (j->m1 - j->m0 <= LF_STREAM_ROWS && !j->g->b_packed && j->b.k_fast) {
-        for (int64_t p = p0; p < p1; p++)
+        for (int64_t p = p0; p < p1; p++) {
+            lf_border(j->q);
             for (int64_t ch = j->g0; ch < j->g1; ch++)
                 run_stream(j, ch, p, tile);
+        }
         return;
     }
     for (int64_t p = p0; p < p1; p += j->c.b_panels)
@@ -328,6 +332,7 @@ static void run_group(const struct job *j, int thread)
     for (int64_t i = 0; i < items * chunks; i++) {
         int64_t p0 = i / chunks * step;
         pack_a(j, j->g0 + i % chunks, p0, min64(p0 + step, rows));
+        lf_border(j->q);
     }
     unsigned char *mine = j->private + (size_t)thread * (j->c.b_bytes + j->c.tile_bytes);
     const int64_t col0 = j->n0 / LF_NR, col1 = div_up(j->n1, LF_NR);
@@ -368,7 +373,7 @@ int LF_SYM(gemm)(lf_queue *q, const struct lf_k_gemm *g)
         return lf_onednn_gemm(q, g);
     if (g->work_bytes < LF_SYM(gemm_work)(g, q->threads))
         return LF_K_EINVAL;
-    struct job j = {.g = g, .c = cut_of(g)};
+    struct job j = {.q = q, .g = g, .c = cut_of(g)};
     j.a = (struct lf_operand){.p = g->a, .ld = g->lda, .k_fast = !g->ta, .unit = j.c.unit};
     j.b = (struct lf_operand){.p = g->b, .ld = g->ldb, .k_fast = g->tb, .unit = j.c.unit};
     unsigned char *w = (unsigned char *)g->work + (ALIGN - (uintptr_t)g->work % ALIGN) % ALIGN;

@@ -58,6 +58,7 @@ int LF_SYM(colsum)(lf_queue *q, const struct lf_k_colsum *a)
     const int team = lf_team(q, a->rows * a->n * 2);
 #pragma omp parallel for schedule(static) num_threads(team)
     for (int64_t c = 0; c < a->n; c += step) {
+        lf_border(q);
         int64_t n = a->n - c < step ? a->n - c : step;
         if (a->dy_type == LF_BF16)
             strip(a, c, n, LF_BF16);

@@ -158,7 +158,9 @@ int LF_SYM(grouped_gemm)(lf_queue *q, const struct lf_k_grouped_gemm *a)
     int rc = LF_K_OK;
 #pragma omp parallel num_threads(q->threads) reduction(min : rc)
     {
-        lf_queue one = {.threads = 1};
+        const bool caller = omp_get_thread_num() == 0; /* of this kernel, not of its products */
+        lf_queue one = {
+            .threads = 1, .border = caller ? q->border : NULL, .border_arg = q->border_arg};
         char *work = (char *)a->work + (size_t)omp_get_thread_num() * c.work;
         int64_t group = 0, before = 0, t;
         for (;;) {

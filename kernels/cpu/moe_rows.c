@@ -79,8 +79,9 @@ int LF_SYM(moe_combine)(lf_queue *q, const struct lf_k_moe_combine *a)
 {
 #pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 4 * (a->k + 1)))
     {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        int64_t first, last;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
+        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
         if (a->x_type == LF_BF16)
             combine_rows(a, lo, hi, LF_BF16);
         else
@@ -122,8 +123,9 @@ int LF_SYM(moe_combine_bwd)(lf_queue *q, const struct lf_k_moe_combine_bwd *a)
 {
 #pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 12 * a->k))
     {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        int64_t first, last;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
+        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
         if (a->x_type == LF_BF16)
             combine_bwd_rows(a, lo, hi, LF_BF16);
         else
@@ -153,6 +155,7 @@ int LF_SYM(row_gate_fwd)(lf_queue *q, const struct lf_k_row_gate_fwd *a)
     const uint8_t t = a->x_type;
 #pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->c * 8))
     for (int64_t r = 0; r < a->rows; r++) {
+        lf_border(q);
         const lf_v s = lf_v_set1(sigmoid1(a->gate[r]));
         LF_EACH_VEC(c, n, a->c)
         lf_put(a->y, r * a->ldy + c, t, n, s * lf_get(a->x, r * a->ldx + c, t, n));
@@ -171,6 +174,7 @@ int LF_SYM(row_gate_bwd)(lf_queue *q, const struct lf_k_row_gate_bwd *a)
 {
 #pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->c * 12))
     for (int64_t r = 0; r < a->rows; r++) {
+        lf_border(q);
         const float s = sigmoid1(a->gate[r]);
         const float dot =
             scale_dot(a->dx, r * a->lddx, a->dy, r * a->lddy, a->x, r * a->ldx, a->c, s, a->x_type);

@@ -100,9 +100,11 @@ int LF_SYM(norm_fwd)(lf_queue *q, const struct lf_k_norm_fwd *a)
     {
         int64_t lo, hi;
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++)
+        for (int64_t r = lo; r < hi; r++) {
+            lf_border(q);
             for (int64_t h = 0; h < a->heads; h++)
                 norm_row(a, r, h);
+        }
     }
     return LF_K_OK;
 }
@@ -222,8 +224,10 @@ int LF_SYM(norm_bwd)(lf_queue *q, const struct lf_k_norm_bwd *a)
             if (db)
                 memset(db, 0, (size_t)stride * sizeof(float));
             int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
-            for (int64_t r = b * block; r < end; r++)
+            for (int64_t r = b * block; r < end; r++) {
+                lf_border(q);
                 norm_bwd_row(a, r, dw, db);
+            }
         }
 #pragma omp barrier
         lf_part(a->c, 16, tid, nt, &lo, &hi);

@@ -96,6 +96,23 @@ LF_INLINE void lf_part(int64_t n, int64_t grain, int tid, int nt, int64_t *lo, i
     *hi = b < n ? b : n;
 }
 
+/* Pieces [lo, hi) of [first, last), each of at most `most`, with a border of tasks before each. */
+#define LF_EACH_PIECE(q, lo, hi, first, last, most)                                                \
+    for (int64_t lo = (first), hi = 0; lo < (last) && (hi = lf_piece(q, lo, last, most)) > lo;     \
+         lo = hi)
+
+LF_INLINE int64_t lf_piece(const lf_queue *q, int64_t lo, int64_t last, int64_t most)
+{
+    lf_border(q);
+    return last - lo < most ? last : lo + most;
+}
+
+/* Rows of c elements that take some tens of microseconds. */
+LF_INLINE int64_t lf_few_rows(int64_t c)
+{
+    return 1 + 32768 / c;
+}
+
 /* ---- activations ---- */
 
 #define LF_GELU_K       0.7978845608028654f /* sqrt(2 / pi) */

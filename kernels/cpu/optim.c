@@ -19,6 +19,8 @@ LF_CPU_DECLARE(adamw)
 
 LF_NO_WORK(adamw)
 
+enum { ADAM_PIECE = 32768 };
+
 static int64_t blocks_of(const struct lf_opt_tensor *t)
 {
     return (t->n + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK;
@@ -79,6 +81,7 @@ static void norm_sums(const lf_queue *q, const struct lf_k_grad_norm *a, double 
             const int64_t nb = blocks_of(t), to = a->parts ? t->block : first;
             int64_t b0 = lo > first ? lo - first : 0, b1 = hi - first < nb ? hi - first : nb;
             for (int64_t b = b0; b < b1; b++) {
+                lf_border(q);
                 int64_t rest = t->n - b * LF_NORM_BLOCK;
                 sums[to + b] = sum_sq(t->grad + b * LF_NORM_BLOCK,
                                       rest < LF_NORM_BLOCK ? rest : LF_NORM_BLOCK);
@@ -248,8 +251,8 @@ int LF_SYM(adamw)(lf_queue *q, const struct lf_k_adamw *a)
         for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
             int64_t n = a->t[i].n, b = lo > first ? lo - first : 0,
                     e = hi - first < n ? hi - first : n;
-            if (b < e)
-                adam_range(a, &a->t[i], b, e, &k);
+            LF_EACH_PIECE(q, from, to, b, e, ADAM_PIECE)
+            adam_range(a, &a->t[i], from, to, &k);
             first += n;
         }
     }

@@ -24,6 +24,12 @@ void lf_cpu_queue_destroy(lf_queue *q)
     free(q);
 }
 
+void lf_cpu_queue_border(lf_queue *q, void (*border)(void *arg), void *arg)
+{
+    q->border = border;
+    q->border_arg = arg;
+}
+
 int lf_cpu_queue_threads(const lf_queue *q)
 {
     return q->threads;

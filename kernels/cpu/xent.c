@@ -465,8 +465,10 @@ static int run_chunk(lf_queue *q, const struct lf_k_linear_xent *a, const struct
     if (rc != 0)
         return rc;
 #pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
-    for (int64_t i = 0; i < c->rows; i++)
+    for (int64_t i = 0; i < c->rows; i++) {
+        lf_border(q);
         one_row(a, z + i * l->ld, c->live[i], &outs[i]);
+    }
     add_up(a, outs, c);
     return backward(q, a, c, z, l->ld, work, l->gemm);
 }
@@ -515,6 +517,7 @@ int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
         return LF_K_EINVAL;
 #pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t r = 0; r < a->rows; r++) {
+        lf_border(q);
         struct row_out out;
         float max, sum;
         row_stats(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), &max,

@@ -5,3 +5,8 @@ check_PROGRAMS += tests/bench/comm_bench
 tests_bench_comm_bench_SOURCES = tests/bench/comm_bench.c
 tests_bench_comm_bench_LDADD = $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/bench/comm.sh tests/bench/comm_mpi.c
+# Messages beside computation: make tests/bench/comm_move loong-flow && tests/bench/comm_move.sh
+check_PROGRAMS += tests/bench/comm_move
+tests_bench_comm_move_SOURCES = tests/bench/comm_move.c
+tests_bench_comm_move_LDADD = $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/bench/comm_move.sh

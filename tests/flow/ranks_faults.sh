@@ -52,6 +52,7 @@ start loop1 loop 1 2
 start phase phase 1 2
 start other other 1 2
 start over overlong 1 2
+start mloop loop-sender 1 2
 until_true 60 test -s code.loop1
 ended loop1 70
 like err.loop1 "^.0. rank 1 $p hangs: computing for [0-9]+ s, after all_reduce #6, step 3; missing in all_reduce #7, step 3, where rank 0 waits" \
@@ -65,11 +66,15 @@ like err.other "all ranks wait and no byte has moved for .*rank 0 $p in all_redu
 ended over 70
 like err.over "rank 1 $p hangs: beyond the limit of its phase .*in phase \"save\", step 3; missing in all_reduce #7" \
     "a phase that lasts longer than announced"
+ended mloop 70
+like err.mloop "rank 1 $p hangs: computing .*; missing in recv from rank 1, backward, chunk 5 #2, step 3, where rank 0 waits" \
+    "a message that does not come is named with its peer, its direction and its chunk"
 ended phase 0
 is "$(grep -c done out.phase)" 2 "an announced phase longer than the patience is no hang"
 
 start kill1 kill 1 3
 start kill0 kill 0 3
+start mkill kill-sender 1 3
 start stop1 stop 2 3
 start stop0 stop 0 2
 start exit exit 1 2
@@ -78,6 +83,9 @@ ended kill1 137
 like err.kill1 "rank 1 $p was ended by signal 9" "the launcher says who was killed"
 like err.kill1 "^.0. rank 1 $p died; missing in all_reduce #7, step 3, where rank [02] and 1 more wait; " \
     "the watchdog says where it was missing"
+ended mkill 137
+like err.mkill "^.0. rank 1 $p died; missing in recv from rank 1, backward, chunk 5 #2, step 3, where rank [02] and 1 more wait; " \
+    "a sender that dies is missing in that message"
 ended kill0 137
 like err.kill0 "^.[12]. rank 0 $p died; rank [12] is in all_reduce #7, step 3" "rank 0 is watched too"
 ended stop1 70
@@ -108,4 +116,4 @@ like err "not seen at PMIx_Init yet: rank 1 $p\$" "and the launcher names it"
 runs 0 env LF_COMM_PATIENCE=off "$LF" launch -n 2 -- "$F" none 9
 runs 1 env LF_COMM_PATIENCE=soon "$LF" launch -n 2 -- "$F" none 9
 like err 'LF_COMM_PATIENCE=soon' "a patience that is no number is refused"
-finish 50
+finish 56

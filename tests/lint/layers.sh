@@ -63,6 +63,15 @@ found=$(cd "$src" && grep -nE '\b(exit|abort|puts|printf|perror)[[:space:]]*\(|\
     grep -vE '^engine/base/(err|sys)\.c:|^[^:]*:[0-9]*:[[:space:]]*(\*|/\*|//)|_exit\(128' || true)
 none "the engine, the kernels and db neither print nor exit" "$found"
 
+# In a step a rank that waits for its receiver waits for its computation.
+sends() {
+    (cd "$1" && grep -nE '\blf_comm_(send|recv)[[:space:]]*\(' $(find engine -name '*.[ch]' ! -path 'engine/comm/*') /dev/null || true)
+}
+found=$(sends "$src")
+none "nothing in the engine sends or receives in a call that waits" "$found"
+plant engine/train/send.c 'int f(lf_comm *c)\n{\n    return lf_comm_send(c, 0, 0, 1, 0, 0);\n}\n'
+is "$(sends "$tmp" | wc -l)" 1 "a planted one is seen"
+
 found=$(cd "$src" && grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|alloca)[[:space:]]*\(' \
     $(find engine kernels db flow stages -name '*.[ch]') || true)
 none "no unsafe libc calls" "$found"
@@ -92,4 +101,4 @@ found=$(cd "$src" && find engine kernels db flow stages -name '*.h' ! -name '*_p
     $cc -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -I"$build" ${LF_LINT_CFLAGS:-} "$tmp/h.c" 2>"$tmp/err" || { echo "$h:"; head -n 3 "$tmp/err"; }
 done)
 none "every header compiles alone" "$found"
-finish 8
+finish 10

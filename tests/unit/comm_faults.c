@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One rank of the watchdog's test, started by tests/flow/ranks_faults.sh: comm_faults WHAT RANK.
- * All ranks add numbers step by step; at step 3 the named one does what is asked of it. Nobody ends
- * by itself before step 10^9.
+ * All ranks add numbers step by step; at step 3 the named one does what is asked of it, and with
+ * ...-sender the others wait for a message of it. Nobody ends by itself before step 10^9.
  */
 #include "config.h"
 
@@ -47,13 +47,14 @@ static void wait_for_the_others(const lf_comm *c)
 static void misbehave(lf_comm *c, const char *what)
 {
     wait_for_the_others(c);
-    if (strcmp(what, "kill") == 0)
+    if (strcmp(what, "kill") == 0 || strcmp(what, "kill-sender") == 0)
         raise(SIGKILL);
     if (strcmp(what, "stop") == 0)
         raise(SIGSTOP);
     if (strcmp(what, "exit") == 0)
         _exit(3);
-    for (volatile int spin = 1; strcmp(what, "loop") == 0 && spin;) {
+    const bool loops = strcmp(what, "loop") == 0 || strcmp(what, "loop-sender") == 0;
+    for (volatile int spin = loops; spin;) {
     }
     if (strcmp(what, "other") == 0) /* another collective than everybody else's */
         lf_comm_barrier(c, &err);
@@ -66,6 +67,18 @@ static void misbehave(lf_comm *c, const char *what)
         lf_comm_phase(c, "save", 2);
         sleep(600);
     }
+}
+
+/* A gradient from the named rank, which sends none. */
+static int wait_for_message(lf_comm *c, int from)
+{
+    float x[16];
+    lf_comm_req q[2] = {{0}};
+    const int tag = lf_comm_tag(LF_COMM_BACKWARD, 5);
+    int rc = lf_comm_irecv(c, x, sizeof x, from, tag, &q[0], &err);
+    if (rc == 0)
+        rc = lf_comm_irecv(c, x, sizeof x, from, tag, &q[1], &err);
+    return rc ? rc : lf_comm_wait(&q[1], &err);
 }
 
 int main(int argc, char **argv)
@@ -99,6 +112,8 @@ int main(int argc, char **argv)
         }
         if (step == 3 && c->rank == who && strcmp(what, "leave") == 0)
             break;
+        if (step == 3 && strstr(what, "-sender") && wait_for_message(c, (int)who))
+            return fail();
         if (lf_comm_all_reduce(c, x, 3000, LF_COMM_F32, LF_COMM_SUM, &err) ||
             lf_comm_agree_max(c, &stop, &err))
             return fail();

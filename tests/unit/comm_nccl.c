@@ -35,6 +35,41 @@ static void refuses(const char *library, const char *fail, int rc, const char *t
     setenv("FAKE_NCCL_FAIL", "", 1);
 }
 
+/* Calls that do not wait: queued, asked for, waited for; a group begins them together. */
+static void test_requests(lf_comm *c, char *calls)
+{
+    float x[8] = {1, 2, 3};
+    const size_t bytes[] = {4};
+    bool done = true;
+    lf_comm_req q[2] = {{0}};
+    const struct lf_comm_call sum = {
+        .what = LF_COMM_ALL_REDUCE, .out = x, .n = 3, .type = LF_COMM_F32};
+    const struct lf_comm_call swap = {
+        .what = LF_COMM_ALL_TO_ALL, .out = x + 4, .in = x, .counts = bytes, .from = bytes};
+    calls[0] = '\0';
+    tap_rc(lf_comm_start(c, &sum, &q[0], &err), 0, &err, NULL, "a sum begins");
+    setenv("FAKE_NCCL_FAIL", "StreamQuery", 1);
+    tap_ok(lf_comm_test(&q[0], &done, &err) == 0 && !done, "the stream is not there yet");
+    setenv("FAKE_NCCL_FAIL", "", 1);
+    tap_ok(lf_comm_test(&q[0], &done, &err) == 0 && done && !q[0].flight, "now it is");
+    tap_str(calls, "AllReduce(3,7,0) StreamQuery StreamQuery CommGetAsyncError ",
+            "nothing waits for the stream");
+    calls[0] = '\0';
+    tap_rc(lf_comm_group_begin(c, &err), 0, &err, NULL, "a group begins");
+    tap_ok(lf_comm_start(c, &swap, &q[0], &err) == 0 && lf_comm_start(c, &sum, &q[1], &err) == 0,
+           "with two calls: %s", err.text);
+    tap_rc(lf_comm_barrier(c, &err), LF_EINVAL, &err, "a group", "nothing waits inside");
+    tap_rc(lf_comm_wait(&q[0], &err), LF_EINVAL, &err, "before its group has ended",
+           "not for its calls either");
+    tap_rc(lf_comm_group_end(c, &err), 0, &err, NULL, "the group ends");
+    tap_rc(lf_comm_wait_all(q, 2, &err), 0, &err, NULL, "then both are waited for");
+    tap_str(calls,
+            "Send(4,0,0,grouped) Recv(4,0,0,grouped) GroupEnd AllReduce(3,7,0,grouped) GroupEnd "
+            "CommGetAsyncError StreamQuery CommGetAsyncError StreamQuery CommGetAsyncError ",
+            "begun together");
+    tap_rc(lf_comm_group_end(c, &err), LF_EINVAL, &err, "was not begun", "one end too many");
+}
+
 /* On a stream of somebody else's: queued there, not waited for, not destroyed; the ranks below
  * stay. */
 static void test_on_gpus(char *calls)
@@ -84,21 +119,24 @@ static void test_calls(const char *library)
             "StreamSynchronize CommGetAsyncError ",
             "types, operations, waited for");
     calls[0] = '\0';
-    tap_rc(lf_comm_reduce_scatter(c, x + 3, x, counts, LF_COMM_F32, &err), 0, &err, NULL,
+    tap_rc(lf_comm_reduce_scatter(c, x + 3, x, counts, LF_COMM_F32, NULL, &err), 0, &err, NULL,
            "reduce_scatter");
     tap_rc(lf_comm_all_gather(c, x, counts, &err), 0, &err, NULL, "all_gather");
     tap_rc(lf_comm_broadcast(c, x, 5, 0, &err), 0, &err, NULL, "broadcast");
     tap_str(calls,
-            "Reduce(3,7,0,grouped) StreamSynchronize CommGetAsyncError Broadcast(3,0,0,grouped) "
-            "StreamSynchronize "
-            "CommGetAsyncError Broadcast(5,0,0) StreamSynchronize CommGetAsyncError ",
-            "chunks of different length in one group");
+            "ReduceScatter(3,7,0) StreamSynchronize CommGetAsyncError AllGather(3,0,0) "
+            "StreamSynchronize CommGetAsyncError Broadcast(5,0,0) StreamSynchronize "
+            "CommGetAsyncError ",
+            "chunks of one length in one call");
+    tap_rc(lf_comm_reduce_scatter(c, x + 3, x, counts, LF_COMM_F32, x, &err), LF_ENOTSUP, &err,
+           "begins with a seed", "a sum whose order is not NCCL's");
     setenv("FAKE_NCCL_FAIL", "CommGetAsyncError", 1);
     tap_rc(lf_comm_all_reduce(c, x, 3, LF_COMM_F32, LF_COMM_SUM, &err), LF_ECOMM, &err,
            "internal error", "a failure on the way is noticed");
     setenv("FAKE_NCCL_FAIL", "", 1);
     int64_t v = 5;
     tap_ok(lf_comm_agree_max(c, &v, &err) == 0 && v == 5, "small agreements stay in host memory");
+    test_requests(c, calls);
     calls[0] = '\0';
     lf_comm_destroy(c);
     tap_str(calls, "CommDestroy StreamDestroy ", "everything is given back");
@@ -122,7 +160,7 @@ int main(void)
                    "no GPU for NCCL"));
     TAP(2, refuses(library, "SetDevice", LF_EDEVICE, "driver version is insufficient",
                    "no GPU for CUDA"));
-    TAP(18, test_calls(library));
+    TAP(31, test_calls(library));
     unsetenv("LF_NCCL_LIB");
     unsetenv("LF_CUDART_LIB");
     lf_comm *c = make(); /* the real ones, where they are: they work or they say why not */

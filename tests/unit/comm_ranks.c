@@ -182,12 +182,12 @@ static void test_reduce_scatter(size_t scale)
     fill(in, LF_COMM_F32, world->rank, total);
     memcpy(copy, in, total * 4);
     expect(want, LF_COMM_F32, LF_COMM_SUM, world->size, total);
-    CHECK(lf_comm_reduce_scatter(world, out, in, counts, LF_COMM_F32, &err) == 0, "reduce_scatter",
-          total);
+    CHECK(lf_comm_reduce_scatter(world, out, in, counts, LF_COMM_F32, NULL, &err) == 0,
+          "reduce_scatter", total);
     CHECK(memcmp(out, want + first, mine * 4) == 0, "reduce_scatter bits", total);
     CHECK(memcmp(in, copy, total * 4) == 0, "reduce_scatter leaves its input", total);
-    CHECK(lf_comm_reduce_scatter(world, in + first, in, counts, LF_COMM_F32, &err) == 0, "in place",
-          total);
+    CHECK(lf_comm_reduce_scatter(world, in + first, in, counts, LF_COMM_F32, NULL, &err) == 0,
+          "in place", total);
     CHECK(memcmp(in + first, want + first, mine * 4) == 0, "reduce_scatter in place, bits", total);
     memcpy(in + first, want + first, mine * 4);
     size_t bytes[64];

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The watchdog's judgement over tables of heartbeats: who is blamed, and who is left in peace.
+ * The watchdog's judgement over tables of heartbeats: who is blamed, and who is left in peace. And
+ * which machines are crowded, a function of the same table of ranks.
  */
 #include "config.h"
 
 #include <string.h>
 
+#include "engine/base/rng.h"
 #include "engine/comm/watch_priv.h"
 #include "tests/tap/tap.h"
 
@@ -118,9 +120,46 @@ static void test_blame(void)
            "one is stopped");
 }
 
+/* Do ranks outnumber processors? Against the definition over random tables: every set of processors
+ * of the machine counts once. */
+static bool crowded(const struct lf_comm_peer *p, int n, int me)
+{
+    int64_t ranks = 0, cpus = 0;
+    for (int r = 0; r < n; r++) {
+        bool counted = p[r].boot != p[me].boot;
+        ranks += !counted;
+        for (int k = 0; k < r; k++)
+            counted = counted || (p[k].boot == p[me].boot && p[k].cpus == p[r].cpus);
+        cpus += counted ? 0 : p[r].n_cpus;
+    }
+    return ranks > cpus;
+}
+
+static void test_crowded(void)
+{
+    enum { MOST = 40 };
+    struct lf_comm_peer p[MOST];
+    int wrong = 0, yes = 0;
+    for (uint32_t t = 0; t < 2000; t++) {
+        const int n = 1 + (int)(lf_rng_u32(1, t, 0) % MOST);
+        for (int r = 0; r < n; r++) {
+            const uint32_t u = lf_rng_u32(2, t, (uint64_t)r), set = u % 3;
+            p[r] = (struct lf_comm_peer){
+                .boot = u / 3 % 3, .cpus = set * 977, .n_cpus = 1 + (set + t) % 4};
+        }
+        const int me = (int)(lf_rng_u32(3, t, 0) % (uint32_t)n);
+        const bool want = crowded(p, n, me);
+        yes += want;
+        wrong += lf_comm_crowded(p, n, me, NULL) != want;
+    }
+    tap_i64(wrong, 0, "crowded machines are those of the definition");
+    tap_ok(yes > 100 && yes < 1900, "of both kinds: %d of 2,000", yes);
+}
+
 int main(void)
 {
     TAP(16, test_peace());
     TAP(14, test_blame());
+    TAP(2, test_crowded());
     return tap_done();
 }

@@ -68,6 +68,15 @@ int ncclAllReduce(const void *s, void *r, size_t n, int t, int op, void *c, void
 {
     return c && st && s == r ? note_n("AllReduce", n, t, op) : 4;
 }
+int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, void *c, void *st)
+{
+    memmove(r, s, n * 4);
+    return c && st && op == 0 ? note_n("ReduceScatter", n, t, op) : 4;
+}
+int ncclAllGather(const void *s, void *r, size_t n, int t, void *c, void *st)
+{
+    return c && st && s == r ? note_n("AllGather", n, t, 0) : 4;
+}
 int ncclReduce(const void *s, void *r, size_t n, int t, int op, int root, void *c, void *st)
 {
     memcpy(r, s, n * 4);
@@ -93,7 +102,7 @@ int ncclGroupStart(void)
 int ncclGroupEnd(void)
 {
     depth--;
-    return 0;
+    return note("GroupEnd", "");
 }
 int cudaSetDevice(int d)
 {
@@ -109,6 +118,10 @@ int cudaStreamCreateWithFlags(void **s, unsigned flags)
 int cudaStreamSynchronize(void *s)
 {
     return s ? note("StreamSynchronize", "") : 1;
+}
+int cudaStreamQuery(void *s)
+{
+    return s ? note("StreamQuery", "") ? 600 : 0 : 1;
 }
 int cudaStreamDestroy(void *s)
 {

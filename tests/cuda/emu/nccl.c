@@ -2,7 +2,7 @@
  *
  * A library in place of libnccl and libcudart, for ranks that are processes with emulated GPUs:
  * LF_NCCL_LIB and LF_CUDART_LIB name it, LF_CUDA_DRIVER its driver. Sums of f32, f64 and
- * i64 in rank order, and broadcasts.
+ * i64 in rank order, for all or for one, broadcasts, gathers, messages.
  *
  * A call gives this rank's part to the others when it is queued, as early as the API allows: what
  * its stream was not made to wait for is not in it. It ends as late as the driver runs queues, and
@@ -21,10 +21,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { RANKS = 8, SLOTS = 64, PART = 64 << 10, PATIENCE_S = 120 };
+enum { RANKS = 8, SLOTS = 64, BOXES = 32, PART = 64 << 10, PATIENCE_S = 120 };
 enum { INT8 = 0, INT64 = 4, FLOAT32 = 7, FLOAT64 = 8 };
 enum { OK = 0, INTERNAL = 3, INVALID = 4 };
-enum { EVERYBODY = -1 }; /* gives; else the root alone */
+enum { EVERYBODY = -1 }; /* gives, or takes; else the root alone */
 
 typedef struct {
     char internal[128];
@@ -35,12 +35,15 @@ struct shared {
     atomic_int joined;
     atomic_ulong given[RANKS], taken[RANKS]; /* calls so far */
     char part[RANKS][SLOTS][PART];
+    /* messages from rank to rank */
+    atomic_ulong sent[RANKS][RANKS], got[RANKS][RANKS];
+    char box[RANKS][RANKS][BOXES][PART];
 };
 
 struct comm {
     struct shared *s;
     int rank, size, users;
-    unsigned long calls, failed_at;
+    unsigned long calls, failed_at, received[RANKS];
     void *stream; /* that was used last */
     bool aborted, destroyed;
 };
@@ -49,7 +52,7 @@ struct call { /* of at most PART bytes */
     struct comm *c;
     void *data;
     size_t bytes;
-    int type, from;
+    int type, from, to;
     unsigned long number;
 };
 
@@ -70,9 +73,9 @@ static int find_driver(struct driver *d)
 
 /* ---- what is done on the "device" ---- */
 
-static void wait_for(struct comm *c, int rank, unsigned long calls)
+static void wait_for(const struct comm *c, atomic_ulong *done, int rank, unsigned long calls)
 {
-    for (long i = 0; atomic_load(&c->s->given[rank]) < calls && !c->aborted; i++) {
+    for (long i = 0; atomic_load(done) < calls && !c->aborted; i++) {
         if (i == (long)PATIENCE_S * 10000) {
             fprintf(stderr, "emulated NCCL: rank %d did not come to call %lu\n", rank, calls);
             abort();
@@ -109,9 +112,9 @@ static void end(void *user)
     struct comm *c = x->c;
     const size_t slot = x->number % SLOTS;
     for (int r = 0; r < c->size; r++) {
-        if (x->from != EVERYBODY && x->from != r)
+        if ((x->from != EVERYBODY && x->from != r) || (x->to != EVERYBODY && x->to != c->rank))
             continue;
-        wait_for(c, r, x->number + 1);
+        wait_for(c, &c->s->given[r], r, x->number + 1);
         if (c->aborted)
             break;
         const char *part = c->s->part[r][slot];
@@ -121,6 +124,18 @@ static void end(void *user)
             add(x->data, part, x->bytes, x->type);
     }
     atomic_store(&c->s->taken[c->rank], x->number + 1);
+    c->users--;
+    unmap(c);
+}
+
+static void end_receive(void *user)
+{
+    const struct call *x = user;
+    struct comm *c = x->c;
+    wait_for(c, &c->s->sent[x->from][c->rank], x->from, x->number + 1);
+    if (!c->aborted)
+        memcpy(x->data, c->s->box[x->from][c->rank][x->number % BOXES], x->bytes);
+    atomic_store(&c->s->got[x->from][c->rank], x->number + 1);
     c->users--;
     unmap(c);
 }
@@ -146,10 +161,10 @@ static bool slot_free(const struct comm *c)
     return true;
 }
 
-static int queue_part(struct comm *c, char *data, size_t bytes, int type, int from,
-                      const struct driver *d, void *stream)
+static int queue_part(const struct call *of, const char *in, const struct driver *d, void *stream)
 {
     struct call *x = malloc(sizeof *x);
+    struct comm *c = of->c;
     if (!x)
         return INTERNAL;
     while (!slot_free(c)) { /* more under way than the emulation holds: run what is queued here */
@@ -157,58 +172,121 @@ static int queue_part(struct comm *c, char *data, size_t bytes, int type, int fr
             return INTERNAL;
         usleep(100);
     }
-    *x = (struct call){c, data, bytes, type, from, c->calls++};
-    if (from == EVERYBODY || from == c->rank)
-        memcpy(c->s->part[c->rank][x->number % SLOTS], data, bytes);
+    *x = *of;
+    x->number = c->calls++;
+    if (x->from == EVERYBODY || x->from == c->rank)
+        memcpy(c->s->part[c->rank][x->number % SLOTS], in, x->bytes);
     atomic_store(&c->s->given[c->rank], c->calls);
     c->users++;
     return d->call(stream, end, x, 0) ? INTERNAL : OK;
 }
 
-static int queue(void *comm, void *data, size_t bytes, int type, int from, void *stream)
+/* What every call begins with. */
+static int begin(struct comm *c, const void *data, int type, void *stream, struct driver *d)
 {
-    struct comm *c = comm;
-    struct driver d;
     int rc = !c || !data || !stream ||
                      (type != INT8 && type != INT64 && type != FLOAT32 && type != FLOAT64)
                  ? INVALID
-                 : find_driver(&d);
+                 : find_driver(d);
     if (!rc && planted(c))
         rc = INTERNAL;
-    if (!rc && d.run(stream))
+    if (!rc && d->run(stream))
         rc = INTERNAL;
     if (!rc)
         c->stream = stream;
-    for (size_t at = 0; at < bytes && !rc; at += PART)
-        rc = queue_part(c, (char *)data + at, bytes - at < PART ? bytes - at : PART, type, from, &d,
-                        stream);
     return rc;
+}
+
+static size_t part_at(size_t bytes, size_t at)
+{
+    return bytes - at < PART ? bytes - at : PART;
+}
+
+/* from, to: a rank, or everybody. */
+static int queue(void *comm, const void *in, void *data, size_t bytes, int type, int from, int to,
+                 void *stream)
+{
+    struct driver d;
+    int rc = begin(comm, data, type, stream, &d);
+    for (size_t at = 0; at < bytes && !rc; at += PART)
+        rc = queue_part(
+            &(struct call){comm, (char *)data + at, part_at(bytes, at), type, from, to, 0},
+            (const char *)in + at, &d, stream);
+    return rc;
+}
+
+static size_t size_of(int type)
+{
+    return type == INT8 ? 1 : type == FLOAT32 ? 4 : 8;
 }
 
 int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, void *c, void *stream)
 {
     return s == r && op == 0 && type != INT8
-               ? queue(c, r, n * (type == FLOAT32 ? 4 : 8), type, EVERYBODY, stream)
+               ? queue(c, s, r, n * size_of(type), type, EVERYBODY, EVERYBODY, stream)
                : INVALID;
 }
 int ncclBroadcast(const void *s, void *r, size_t n, int type, int root, void *c, void *stream)
 {
-    return s == r && type == INT8 ? queue(c, r, n, type, root, stream) : INVALID;
+    return s == r && type == INT8 ? queue(c, s, r, n, type, root, EVERYBODY, stream) : INVALID;
 }
 int ncclReduce(const void *s, void *r, size_t n, int type, int op, int root, void *c, void *stream)
 {
-    (void)s, (void)r, (void)n, (void)type, (void)op, (void)root, (void)c, (void)stream;
-    return INVALID;
+    return op == 0 && type != INT8
+               ? queue(c, s, r, n * size_of(type), type, EVERYBODY, root, stream)
+               : INVALID;
 }
-int ncclSend(const void *s, size_t n, int type, int peer, void *c, void *stream)
+int ncclReduceScatter(const void *s, void *r, size_t n, int type, int op, void *c, void *stream)
 {
-    (void)s, (void)n, (void)type, (void)peer, (void)c, (void)stream;
-    return INVALID;
+    int rc = OK;
+    for (int k = 0; c && rc == OK && k < ((struct comm *)c)->size; k++)
+        rc = ncclReduce((const char *)s + (size_t)k * n * size_of(type), r, n, type, op, k, c,
+                        stream);
+    return rc;
 }
-int ncclRecv(void *r, size_t n, int type, int peer, void *c, void *stream)
+int ncclAllGather(const void *s, void *r, size_t n, int type, void *c, void *stream)
 {
-    (void)r, (void)n, (void)type, (void)peer, (void)c, (void)stream;
-    return INVALID;
+    const struct comm *x = c;
+    int rc = x && s == (char *)r + (size_t)x->rank * n && type == INT8 ? OK : INVALID;
+    for (int k = 0; rc == OK && k < x->size; k++)
+        rc = ncclBroadcast((char *)r + (size_t)k * n, (char *)r + (size_t)k * n, n, type, k, c,
+                           stream);
+    return rc;
+}
+
+/* A message is given when it is sent, as far as there are boxes. */
+int ncclSend(const void *s, size_t n, int type, int peer, void *comm, void *stream)
+{
+    struct comm *c = comm;
+    struct driver d;
+    int rc = type == INT8 ? begin(c, s, type, stream, &d) : INVALID;
+    for (size_t at = 0; at < n && rc == OK; at += PART) {
+        atomic_ulong *sent = &c->s->sent[c->rank][peer], *got = &c->s->got[c->rank][peer];
+        while (rc == OK && atomic_load(sent) - atomic_load(got) == BOXES) {
+            rc = d.run(stream) ? INTERNAL : OK;
+            usleep(100);
+        }
+        memcpy(c->s->box[c->rank][peer][atomic_load(sent) % BOXES], (const char *)s + at,
+               part_at(n, at));
+        atomic_fetch_add(sent, 1);
+    }
+    return rc;
+}
+int ncclRecv(void *r, size_t n, int type, int peer, void *comm, void *stream)
+{
+    struct comm *c = comm;
+    struct driver d;
+    int rc = type == INT8 ? begin(c, r, type, stream, &d) : INVALID;
+    for (size_t at = 0; at < n && rc == OK; at += PART) {
+        struct call *x = malloc(sizeof *x);
+        if (!x)
+            return INTERNAL;
+        *x = (struct call){c,    (char *)r + at, part_at(n, at),     type,
+                           peer, c->rank,        c->received[peer]++};
+        c->users++;
+        rc = d.call(stream, end_receive, x, 0) ? INTERNAL : OK;
+    }
+    return rc;
 }
 int ncclGroupStart(void)
 {
@@ -292,6 +370,10 @@ int cudaStreamCreateWithFlags(void **s, unsigned flags)
     return 1; /* the stream is the backend's */
 }
 int cudaStreamSynchronize(void *s)
+{
+    return s == NULL;
+}
+int cudaStreamQuery(void *s)
 {
     return s == NULL;
 }

@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Calls of ranks that do not wait: bits, order, bounds and counts over every transport of UCX, and messages that arrive
+# while every rank computes. No clock decides here; tests/bench/comm_move.sh has the times.
+. "$LF_SRCDIR/tests/flow/lib.sh"
+M=$LF_BUILDDIR/tests/unit/comm_messages
+UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
+ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
+export UCX_LOG_LEVEL ASAN_OPTIONS
+if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
+    skip_all "built --without-pmix"
+fi
+if ! "$LF" launch -n 2 -- "$M" start >out 2>err && grep -q 'without-ucx' err; then
+    skip_all "built --without-ucx"
+fi
+bits() { sed -n 's/.*bits \([0-9a-f]*\) .*/\1/p' "$1"; }
+
+for n in 1 2 3 4; do
+    runs 0 "$LF" launch -n $n -- "$M" check
+    bits out >bits.$n
+    [ -s bits.$n ]; ok $? "$n ranks: every result is that of the definition"
+done
+for tls in posix,self tcp,self; do
+    for n in 2 3; do
+        runs 0 env UCX_TLS=$tls "$LF" launch -n $n -- "$M" check
+        is "$(bits out)" "$(cat bits.$n)" "$n ranks over $tls: the same bits"
+    done
+done
+runs 0 "$LF" launch -n 4 --nodes 2 --start local -- "$M" check
+is "$(bits out)" "$(cat bits.4)" "4 ranks on 2 nodes: the same bits"
+
+# arrives TRANSPORTS MODE RANKS: an empty list is UCX's own choice, which uses cross-memory attach where it is allowed
+arrives() {
+    mkdir "at$$"
+    runs 0 env ${1:+UCX_TLS=$1} sh -c "cd at$$ && exec \"$LF\" launch -n $3 -- \"$M\" $2"
+    rm -r "at$$"
+}
+for tls in '' posix,self tcp,self; do
+    arrives "$tls" compute 2
+    arrives "$tls" product 2
+    arrives "$tls" still 2
+done
+arrives '' compute 3
+arrives tcp,self product 3
+
+# The same calls over an emulated NCCL, in two orders in which emulated GPUs may run their streams.
+for order in 0 1; do
+    for n in 2 3; do
+        runs 0 env LF_CUDA_DRIVER="$LF_BUILDDIR/tests/libcuemu.so" LF_NCCL_LIB="$LF_BUILDDIR/tests/libncclemu.so" \
+            LF_CUDART_LIB="$LF_BUILDDIR/tests/libncclemu.so" LF_CUBLASLT=none LF_EMU_ORDER=$order \
+            "$LF" launch -n $n -- "$LF_BUILDDIR/tests/unit/comm_gpus"
+    done
+done
+
+# Start-up: each rank reads two blobs of every rank and does nothing else that grows faster.
+for n in 2 4 8; do
+    runs 0 "$LF" launch -n $n -- "$M" start
+    is "$(sed 's/^\[[0-9]*\] //' out | sort | uniq -c | sed 's/^ *//')" "$n $((2 * n)) of $n" "$n ranks read $((2 * n)) blobs each"
+done
+finish 39

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One rank with an emulated GPU and an emulated NCCL, started by tests/flow/ranks_messages.sh:
+ * messages in both directions in one group, all-to-all, sums for one rank and gathers, in equal and
+ * in unequal parts, queued on the stream beside the computation.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/back/back.h"
+#include "engine/comm/comm.h"
+
+enum { RANKS = 8, N = 100000 };
+
+static lf_err err = LF_ERR_INIT;
+static lf_comm *world, *gpus;
+static lf_back *back;
+static int bad;
+
+static void check_at(int line, bool good, const char *what)
+{
+    if (good)
+        return;
+    bad++;
+    fprintf(stderr, "rank %d, line %d: %s: %s\n", world->rank, line, what, err.text);
+    lf_err_clear(&err);
+}
+#define CHECK(good, what) check_at(__LINE__, (good), (what))
+
+static float value(int from, int to, int kind, int64_t i)
+{
+    return (float)(1000 * from + 100 * to + 10 * kind) + (float)(i % 97) * 0.125f;
+}
+
+/* n floats on the device: a function of the arguments, or -1 each. */
+static float *device(int from, int to, int kind, int64_t n)
+{
+    float *host = calloc((size_t)n + 1, sizeof *host),
+          *d = back->ops->alloc(back, ((size_t)n + 1) * sizeof *host, &err);
+    for (int64_t i = 0; i < n; i++)
+        host[i] = kind < 0 ? -1 : value(from, to, kind, i);
+    CHECK(d && back->ops->copy_in(back, d, host, (size_t)n * sizeof *host, &err) == 0, "copy");
+    free(host);
+    return d;
+}
+
+/* The n floats of d from `at` on must be value(from, to, kind, i), where from < 0 the sum of that
+ * over all ranks. */
+static void compare(float *d, int64_t at, int64_t n, int from, int to, int kind, const char *what)
+{
+    float *host = calloc((size_t)(at + n) + 1, sizeof *host);
+    bool good = back->ops->copy_out(back, host, d, (size_t)(at + n) * sizeof *host, &err) == 0;
+    for (int64_t i = 0; good && i < n; i++) {
+        float want = 0;
+        for (int r = 0; r < world->size; r++)
+            if (from < 0 || r == from)
+                want += value(r, to, kind, i);
+        good = host[at + i] >= want && host[at + i] <= want; /* multiples of 1/8: exact */
+    }
+    CHECK(good, what);
+    free(host);
+}
+
+static void test_messages(void)
+{
+    const int p = world->size, me = world->rank, next = (me + 1) % p, last = (me + p - 1) % p;
+    float *out[2] = {device(me, next, 1, N), device(me, last, 2, N)},
+          *in[2] = {device(0, 0, -1, N), device(0, 0, -1, N)};
+    lf_comm_req q[4] = {{0}};
+    const size_t bytes = N * sizeof(float);
+    CHECK(back->ops->comm_begin(back, &err) == 0 && lf_comm_group_begin(gpus, &err) == 0, "begin");
+    CHECK(lf_comm_isend(gpus, out[0], bytes, next, 1, &q[0], &err) == 0, "isend");
+    CHECK(lf_comm_isend(gpus, out[1], bytes, last, 2, &q[1], &err) == 0, "isend");
+    CHECK(lf_comm_irecv(gpus, in[0], bytes, last, 1, &q[2], &err) == 0, "irecv");
+    CHECK(lf_comm_irecv(gpus, in[1], bytes, next, 2, &q[3], &err) == 0, "irecv");
+    CHECK(lf_comm_group_end(gpus, &err) == 0 && lf_comm_wait_all(q, 4, &err) == 0, "end");
+    CHECK(back->ops->comm_end(back, &err) == 0, "comm_end");
+    compare(in[0], 0, N, last, me, 1, "from before");
+    compare(in[1], 0, N, next, me, 2, "from behind");
+    for (int i = 0; i < 2; i++) {
+        back->ops->release(back, out[i], (N + 1) * sizeof(float));
+        back->ops->release(back, in[i], (N + 1) * sizeof(float));
+    }
+    struct lf_comm_counts n;
+    lf_comm_counted(gpus, &n);
+    CHECK(n.message.sent == 2 && n.message.bytes_received == 2 * bytes, "counts");
+}
+
+/* Rank r has N / (r + 1) floats for every other. */
+static void test_exchange(void)
+{
+    const int p = world->size, me = world->rank;
+    size_t to[RANKS], from[RANKS], mine = N / (size_t)(me + 1) * sizeof(float), all = 0;
+    for (int r = 0; r < p; r++) {
+        to[r] = mine;
+        all += from[r] = N / (size_t)(r + 1) * sizeof(float);
+    }
+    float *out = device(me, 0, 3, (int64_t)p * N), *in = device(0, 0, -1, (int64_t)p * N);
+    for (int r = 0; r < p; r++) /* each block counts from its beginning */
+        for (int64_t i = 0; i < N / (me + 1); i++) {
+            const float v = value(me, r, 3, i);
+            CHECK(back->ops->copy_in(back, out + (size_t)r * (mine / sizeof *out) + i, &v, sizeof v,
+                                     &err) == 0,
+                  "copy");
+            if (i == 50) /* some are enough: the others are another rank's by their place */
+                break;
+        }
+    CHECK(back->ops->comm_begin(back, &err) == 0, "begin");
+    CHECK(lf_comm_all_to_all(gpus, in, from, out, to, &err) == 0, "all_to_all");
+    CHECK(back->ops->comm_end(back, &err) == 0, "end");
+    int64_t at = 0;
+    for (int r = 0; r < p; at += (int64_t)(from[r] / sizeof *in), r++)
+        compare(in, at, 50, r, me, 3, "block");
+    back->ops->release(back, out, ((size_t)p * N + 1) * sizeof *out);
+    back->ops->release(back, in, ((size_t)p * N + 1) * sizeof *in);
+}
+
+static void test_sums(bool equal)
+{
+    const int p = world->size, me = world->rank;
+    size_t counts[RANKS], bytes[RANKS], total = 0, first = 0;
+    for (int r = 0; r < p; r++) {
+        counts[r] = equal ? 97 * 300 : 97 * 100 * (size_t)r; /* value repeats every 97 */
+        bytes[r] = counts[r] * sizeof(float);
+        first = r == me ? total : first;
+        total += counts[r];
+    }
+    float *in = device(me, 4, 5, (int64_t)total), *out = device(0, 0, -1, (int64_t)total);
+    CHECK(back->ops->comm_begin(back, &err) == 0, "begin");
+    CHECK(lf_comm_reduce_scatter(gpus, out + first, in, counts, LF_COMM_F32, NULL, &err) == 0,
+          "reduce_scatter");
+    CHECK(lf_comm_all_gather(gpus, out, bytes, &err) == 0, "all_gather");
+    CHECK(lf_comm_reduce_scatter(gpus, out, in, counts, LF_COMM_F32, in, &err) == LF_ENOTSUP,
+          "no seed");
+    lf_err_clear(&err);
+    CHECK(back->ops->comm_end(back, &err) == 0, "end");
+    compare(out, 0, (int64_t)total, -1, 4, 5, equal ? "equal parts" : "unequal parts");
+    back->ops->release(back, in, (total + 1) * sizeof *in);
+    back->ops->release(back, out, (total + 1) * sizeof *out);
+}
+
+int main(void)
+{
+    lf_boot *boot = lf_boot_create(&err);
+    world = boot ? lf_comm_create(boot, &err) : NULL;
+    const struct lf_device_opts o = {.device = LF_DEVICE_CUDA,
+                                     .rank = world ? world->rank : 0,
+                                     .local_rank = world ? world->local_rank : 0,
+                                     .threads = 1};
+    back = world ? lf_back_create(&o, &err) : NULL;
+    gpus = back ? lf_comm_on_gpus(world, back->ordinal, back->comm_stream, &err) : NULL;
+    if (!gpus) {
+        fprintf(stderr, "%s\n", err.text);
+        return 12;
+    }
+    test_messages();
+    test_exchange();
+    test_sums(true);
+    test_sums(false);
+    CHECK(back->ops->sync(back, &err) == 0, "sync");
+    int64_t all_bad = bad;
+    if (lf_comm_agree_max(world, &all_bad, &err))
+        all_bad = 1;
+    lf_comm_on_gpus_destroy(gpus);
+    lf_back_destroy(back);
+    lf_comm_destroy(world);
+    lf_boot_destroy(boot);
+    return all_bad ? 13 : 0;
+}
