@@ -9,8 +9,10 @@ LF_STAGE_MANS += stages/lf-pretrain.1
 check_PROGRAMS += tests/stage/train_tool
 tests_stage_train_tool_SOURCES = tests/stage/train_tool.c
 tests_stage_train_tool_LDADD = $(LF_ENGINE_LIBS)
-TESTS += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/copies.sh tests/stage/finish.sh
-EXTRA_DIST += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/copies.sh tests/stage/finish.sh
+TESTS += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/copies.sh tests/stage/finish.sh \
+  tests/stage/old_ckpt.sh
+EXTRA_DIST += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/copies.sh tests/stage/finish.sh \
+  tests/stage/old_ckpt.sh
 TESTS += tests/stage/ranks.sh tests/stage/zero.sh
 # The smallest and largest numbers of every stage, as opts_tool reads them from the option tables.
 check_PROGRAMS += tests/stage/opts_tool

@@ -4,7 +4,7 @@
  * is artifact_hash.c.
  *
  * Invariants of publishing, in this order; a crash between any two leaves the artifact absent:
- *   1. every listed file has its length and is fsynced;
+ *   1. every listed file has its length and is fsynced, here or by its writer;
  *   2. every directory that holds one, up to the artifact's own, is fsynced;
  *   3. manifest.json appears whole, by link(2), and its directory is fsynced (lf_io_publish).
  */
@@ -174,6 +174,15 @@ int lf_artifact_add(lf_artifact *a, const char *path, int64_t bytes,
     return 0;
 }
 
+int lf_artifact_add_synced(lf_artifact *a, const char *path, int64_t bytes,
+                           const uint8_t sha256[LF_HASH_BYTES], lf_err *err)
+{
+    int rc = lf_artifact_add(a, path, bytes, sha256, err);
+    if (rc == 0)
+        a->files[lower_bound(a, path)].synced = true;
+    return rc;
+}
+
 int lf_artifact_add_hashed(lf_artifact *a, const char *dir, const char *path, lf_err *err)
 {
     lf_artifact_hash_job job = {.path = path};
@@ -250,7 +259,7 @@ static int sync_files(const lf_artifact *a, const char *dir, lf_err *err)
         if (fd < 0)
             return fd;
         int rc = check_length(fd, dir, f, err);
-        if (rc == 0)
+        if (rc == 0 && !f->synced)
             rc = lf_io_fsync(fd, f->path, err);
         close(fd);
         if (rc < 0 || (rc = sync_parents(dir, f->path, i ? a->files[i - 1].path : NULL, err)) < 0)

@@ -19,6 +19,7 @@
 #define LF_BASE_ARTIFACT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -35,6 +36,7 @@ typedef struct lf_artifact_file {
     char *path;                    /* relative to the artifact's directory */
     int64_t bytes;                 /* its length */
     uint8_t sha256[LF_HASH_BYTES]; /* tree hash */
+    bool synced;                   /* whoever wrote it has fsynced it */
 } lf_artifact_file;
 
 /* A manifest in memory: one that is being made, or one that was read. Callers may read the
@@ -63,13 +65,17 @@ void lf_artifact_fini(lf_artifact *a);
  * LF_EEXIST: the file is listed already. */
 int lf_artifact_add(lf_artifact *a, const char *path, int64_t bytes,
                     const uint8_t sha256[LF_HASH_BYTES], lf_err *err);
+/* Adds a file that its writer, perhaps on another machine, has fsynced: publishing checks its
+ * length alone. */
+int lf_artifact_add_synced(lf_artifact *a, const char *path, int64_t bytes,
+                           const uint8_t sha256[LF_HASH_BYTES], lf_err *err);
 /* Adds a file that lies below dir. Its length and tree hash are found by reading it. */
 int lf_artifact_add_hashed(lf_artifact *a, const char *dir, const char *path, lf_err *err);
 
-/* Publishes the artifact. It checks that every file is there with its length, fsyncs the files and
- * their directories, and writes dir/manifest.json durably with link(2). dir itself is durable when
- * lf_io_mkdirs made it. LF_EEXIST: dir holds a manifest already, which is left alone. LF_EBUSY: a
- * newer start of the stage has begun (fence.h), and nothing is published. */
+/* Publishes the artifact. It checks that every file is there with its length, fsyncs the files that
+ * are not and their directories, and writes dir/manifest.json durably with link(2). dir itself is
+ * durable when lf_io_mkdirs made it. LF_EEXIST: dir holds a manifest already, which is left alone.
+ * LF_EBUSY: a newer start of the stage has begun (fence.h), and nothing is published. */
 int lf_artifact_publish(lf_artifact *a, const char *dir, lf_err *err);
 
 /* Makes the artifact `from` available as `to` too. The files of `to` are hard links, or copies

@@ -168,10 +168,11 @@ static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, l
     m.src_width = m.parts->turned ? m.rows : m.width;
     const struct lf_map_seg *seg = m.parts->segs;
     const lf_ckpt_entry *whole = m.parts->n == 1 ? ex->entries[seg->src] : NULL;
+    uint8_t hash[LF_HASH_BYTES];
     if (whole && !m.parts->turned && seg->src_at == 0 && seg->n == m.rows &&
-        lf_hf_st_type(whole->dtype) == m.dtype &&
-        elements(whole) == m.rows * m.width) /* the bytes that opening the checkpoint has checked */
-        lf_st_writer_know(w, k, lf_ckpt_tensor_hash(whole));
+        lf_hf_st_type(whole->dtype) == m.dtype && elements(whole) == m.rows * m.width &&
+        lf_ckpt_tensor_tree_hash(ex->ckpt, whole, hash)) /* opening has checked the bytes */
+        lf_st_writer_know(w, k, hash);
     for (int64_t at = 0; at < m.rows * m.width && rc == 0; at += n) {
         n = m.rows * m.width - at < step ? m.rows * m.width - at : step;
         if (ex->o->stop && ex->o->stop())

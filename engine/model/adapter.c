@@ -235,25 +235,34 @@ int lf_adapter_config_of(struct lf_adapter_config *out, const char *dir, lf_err 
     return rc;
 }
 
-static int check_identity(const lf_ckpt *a, const char *is, const char *base_dir, lf_err *err)
+/* base NULL: base_dir is opened, if need be. */
+static int check_identity(const lf_ckpt *a, const char *is, const lf_ckpt *base,
+                          const char *base_dir, lf_err *err)
 {
     const char *was = json_string_value(json_object_get(lf_ckpt_state(a), "base"));
+    lf_ckpt *opened = NULL;
     if (!was)
         return lf_fail(err, LF_EFORMAT, "%s does not say which weights it is an adapter of",
                        lf_ckpt_dir(a));
-    if (strcmp(was, is) != 0)
-        return lf_fail(
-            err, LF_EINVAL,
-            "%s is an adapter of other weights (identity %.16s) than those in %s (%.16s)",
-            lf_ckpt_dir(a), was, base_dir, is);
-    return 0;
+    if (strcmp(was, is) == 0)
+        return 0;
+    /* The same weights have another identity where a version before or after saved them. */
+    int rc = base ? 0 : lf_ckpt_open_checked(&opened, base_dir, LF_CKPT_CHECK_STRUCTURE, 1, err);
+    if (rc == 0)
+        rc = lf_ckpt_is(base ? base : opened, was, err);
+    lf_ckpt_close(opened);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    return lf_fail(err, LF_EINVAL,
+                   "%s is an adapter of other weights (identity %.16s) than those in %s (%.16s)",
+                   lf_ckpt_dir(a), was, base_dir, is);
 }
 
 int lf_adapter_check_base(const lf_ckpt *a, const lf_ckpt *base, lf_err *err)
 {
     char is[LF_HASH_HEX];
     lf_hash_hex(is, lf_ckpt_identity(base));
-    return check_identity(a, is, lf_ckpt_dir(base), err);
+    return check_identity(a, is, base, lf_ckpt_dir(base), err);
 }
 
 /* Rank, targets and scale must be those that ps was declared with; dropout is of training alone. */
@@ -285,7 +294,7 @@ int lf_adapter_load(lf_pstore *ps, const struct lf_adapter_config *ac, const cha
         return lf_err_prefix(err, "adapter");
     rc = check_same(ac, ck, err);
     if (rc == 0)
-        rc = check_identity(ck, base->id, base->dir, err);
+        rc = check_identity(ck, base->id, NULL, base->dir, err);
     if (rc == 0)
         rc = lf_weights_load_adapter(ps, ck, LF_WEIGHTS_PREFIX, false, err);
     if (rc == 0 && id)

@@ -231,15 +231,22 @@ static bool is_ours(const char *name)
 {
     size_t n = strlen(name);
     if (strcmp(name, LF_CKPT_STATE) == 0 || strcmp(name, LF_CKPT_INDEX) == 0 ||
-        strcmp(name, LF_CKPT_STRUCTURE) == 0 || strcmp(name, LF_PARTIAL_FILE) == 0)
+        strcmp(name, LF_CKPT_LEAVES) == 0 || strcmp(name, LF_CKPT_STRUCTURE) == 0 ||
+        strcmp(name, LF_PARTIAL_FILE) == 0)
         return true;
     if (strncmp(name, LF_ARTIFACT_MANIFEST ".", strlen(LF_ARTIFACT_MANIFEST) + 1) == 0)
         return lf_str_has_suffix(name, ".tmp");
-    return n > 8 && strncmp(name, "data-", 5) == 0 && lf_str_has_suffix(name, ".h5") &&
-           strspn(name + 5, "0123456789") == n - 8;
+    if (n <= 8 || strncmp(name, "data-", 5) != 0 || !lf_str_has_suffix(name, ".h5"))
+        return false;
+    size_t digits = strspn(name + 5, "0123456789"), rest = 5 + digits;
+    if (digits > 0 && name[rest] == '-') {
+        digits = strspn(name + rest + 1, "0123456789");
+        rest += 1 + digits;
+    }
+    return digits > 0 && rest == n - 3;
 }
 
-int lf_ckpt_clean(const char *dir, lf_err *err)
+int lf_ckpt_clean(const char *dir, lf_ckpt_choice *mine, void *arg, lf_err *err)
 {
     DIR *d = opendir(dir);
     struct dirent *e;
@@ -257,7 +264,8 @@ int lf_ckpt_clean(const char *dir, lf_err *err)
                 e->d_name);
     rewinddir(d);
     while (rc == 0 && (e = readdir(d)))
-        if (is_ours(e->d_name) && unlinkat(dirfd(d), e->d_name, 0) < 0 && errno != ENOENT)
+        if (is_ours(e->d_name) && (!mine || mine(arg, e->d_name)) &&
+            unlinkat(dirfd(d), e->d_name, 0) < 0 && errno != ENOENT)
             rc = lf_fail_errno(err, "cannot remove %s/%s, left by an interrupted save", dir,
                                e->d_name);
     closedir(d);

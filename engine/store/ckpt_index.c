@@ -15,9 +15,10 @@
 struct blocks {
     lf_h5_block *b;
     size_t n, cap;
-    const lf_ckpt_entry *e;
-    lf_h5_block proto; /* file, name, source shape; lo and count are scratch */
-    int64_t src;       /* elements of the source used up */
+    int ndim;
+    const int64_t *lo, *hi; /* the box of the piece */
+    lf_h5_block proto;      /* file, name, source shape; lo and count are scratch */
+    int64_t src;            /* elements of the source used up */
 };
 
 static int add_block(struct blocks *bs, int dim, int64_t lo, int64_t count, int64_t volume,
@@ -28,30 +29,30 @@ static int add_block(struct blocks *bs, int dim, int64_t lo, int64_t count, int6
         return rc;
     lf_h5_block *b = &bs->b[bs->n++];
     *b = bs->proto;
-    b->lo[dim] = lo;
+    b->lo[dim] = bs->lo[dim] + lo;
     b->count[dim] = count;
-    for (int k = dim + 1; k < bs->e->ndim; k++) {
-        b->lo[k] = 0;
-        b->count[k] = bs->e->shape[k];
+    for (int k = dim + 1; k < bs->ndim; k++) {
+        b->lo[k] = bs->lo[k];
+        b->count[k] = bs->hi[k] - bs->lo[k];
     }
     b->src_first = bs->src;
     bs->src += volume;
     return 0;
 }
 
-/* Elements [a, b) of the row-major array over dimensions dim .. ndim - 1 as boxes: a ragged head,
+/* Elements [a, b) of the box over dimensions dim .. ndim - 1 as boxes of the tensor: a ragged head,
  * whole rows, a tail.
  */
 static int flat_blocks(struct blocks *bs, int dim, int64_t a, int64_t b, lf_err *err)
 {
     int64_t row = 1;
     int rc = 0;
-    for (int k = dim + 1; k < bs->e->ndim; k++)
-        row *= bs->e->shape[k];
+    for (int k = dim + 1; k < bs->ndim; k++)
+        row *= bs->hi[k] - bs->lo[k];
     bs->proto.count[dim] = 1;
     while (a < b && rc == 0) {
         int64_t r = a / row, end = (r + 1) * row;
-        bs->proto.lo[dim] = r;
+        bs->proto.lo[dim] = bs->lo[dim] + r;
         if (a % row != 0 || b < end) {
             end = end < b ? end : b;
             rc = flat_blocks(bs, dim + 1, a - r * row, end - r * row, err);
@@ -67,7 +68,7 @@ static int flat_blocks(struct blocks *bs, int dim, int64_t a, int64_t b, lf_err 
 
 static int index_tensor(lf_h5 *f, const struct lf_ckpt_rec *r, lf_err *err)
 {
-    struct blocks bs = {.e = &r->e};
+    struct blocks bs = {.ndim = r->e.ndim};
     lf_buf dst;
     int rc = 0;
     lf_buf_init(&dst);
@@ -83,7 +84,9 @@ static int index_tensor(lf_h5 *f, const struct lf_ckpt_rec *r, lf_err *err)
         }
         bs.proto = (lf_h5_block){.file = p->file, .name = owned[k], .src_ndim = 1};
         bs.proto.src_dims[0] = p->flat[1] - p->flat[0];
-        if (r->n_pieces == 1) {
+        bs.lo = p->lo;
+        bs.hi = p->hi;
+        if (lf_ckpt_one_piece(r)) {
             bs.proto.src_ndim = r->e.ndim;
             memcpy(bs.proto.src_dims, r->e.shape, sizeof r->e.shape);
         }

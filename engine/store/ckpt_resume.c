@@ -3,7 +3,7 @@
  * Going on with a save that did not end. Its data files come over as links, so nothing is copied; a
  * run that was given up but still lives and writes to them writes the same bytes. Structure (what
  * HDF5 has put around the tensors) is made anew and laid over, so nothing of the old one is
- * believed; leaves are believed when their hash is right.
+ * believed; units of work are believed when their hashes are right.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,6 +32,7 @@ static int make_key(lf_ckpt_writer *w, lf_err *err)
     lf_hash *h = lf_hash_create(err);
     if (!h)
         return LF_ENOMEM;
+    lf_hash_update(h, "lf-ckpt-2", sizeof "lf-ckpt-2"); /* units of work were others before */
     lf_hash_update(h, w->resume.key, strlen(w->resume.key));
     for (size_t i = 0; i < w->meta.n_recs; i++) {
         const struct lf_ckpt_rec *r = &w->meta.recs[i];
@@ -54,21 +55,21 @@ static int make_key(lf_ckpt_writer *w, lf_err *err)
 int lf_ckpt_resume_begin(lf_ckpt_writer *w, lf_err *err)
 {
     const char *from = NULL;
-    lf_partial_part *parts = lf_calloc(w->n_leaves, sizeof *parts, err);
+    lf_partial_part *parts = lf_calloc(w->n_work, sizeof *parts, err);
     int rc = parts ? make_key(w, err) : LF_ENOMEM;
     if (rc == 0)
-        lf_partial_find(&from, parts, w->n_leaves, &w->resume, w->key);
+        lf_partial_find(&from, parts, w->n_work, &w->resume, w->key);
     for (size_t i = 0; i < w->n_files && from && rc == 0; i++)
         if (!lf_partial_link(from, w->dir, w->files[i]) && i == 0)
             from = NULL; /* no links on this file system, or nothing there: all of it again */
     atomic_store(&w->reused, 0);
-    for (size_t i = 0; i < w->n_leaves && rc == 0; i++) {
+    for (size_t i = 0; i < w->n_work && rc == 0; i++) {
         parts[i].have = parts[i].have && from;
-        w->leaves[i].left = parts[i].have;
-        memcpy(w->leaves[i].sha256, parts[i].sha256, LF_HASH_BYTES);
+        w->work[i].left = parts[i].have;
+        memcpy(w->work[i].sha256, parts[i].sha256, LF_HASH_BYTES);
     }
     if (rc == 0)
-        rc = lf_partial_begin(&w->progress, w->dir, w->key, parts, w->n_leaves, err);
+        rc = lf_partial_begin(&w->progress, w->dir, w->key, parts, w->n_work, err);
     free(parts);
     return rc;
 }
@@ -146,24 +147,27 @@ int lf_ckpt_resume_file(lf_ckpt_writer *w, size_t i, const char *path, lf_err *e
     return rc;
 }
 
-/* ---- leaves ---- */
+/* ---- units of work ---- */
 
-bool lf_ckpt_resume_leaf(lf_ckpt_writer *w, const struct lf_ckpt_leaf *leaf, lf_hash *sha,
+bool lf_ckpt_resume_work(lf_ckpt_writer *w, const struct lf_ckpt_work *k, struct lf_ckpt_feed *f,
                          unsigned char *buf)
 {
-    const struct lf_ckpt_rec *r = &w->meta.recs[leaf->rec];
-    size_t at = leaf->index * LF_HASH_LEAF, left = lf_ckpt_leaf_bytes(r, at);
+    struct lf_ckpt_rec *r = &w->meta.recs[k->rec];
+    size_t at = lf_ckpt_work_at(w, k), left = lf_ckpt_work_bytes(w, k);
     uint8_t digest[LF_HASH_BYTES];
     int rc = 0;
+    lf_ckpt_work_begin(f, w, k);
     for (size_t n; left && rc == 0; at += n, left -= n) {
         off_t offset;
         const char *file;
         n = left < LF_CKPT_FILL_BYTES ? left : LF_CKPT_FILL_BYTES;
-        int fd = lf_ckpt_place(w, r, at, &n, &offset, &file);
+        int fd = lf_ckpt_place(w, k->rec, at, &n, &offset, &file);
         rc = lf_io_pread_all(fd, buf, n, offset, file, NULL);
         if (rc == 0)
-            lf_hash_update(sha, buf, n);
+            lf_ckpt_feed_add(f, buf, n);
     }
-    lf_hash_final(sha, digest);
-    return rc == 0 && memcmp(digest, leaf->sha256, LF_HASH_BYTES) == 0;
+    lf_ckpt_feed_end(f, &r->leaves[k->leaf]);
+    return rc == 0 && k->u.n > 0 &&
+           lf_ckpt_tensor_digest(digest, &r->leaves[k->leaf], (size_t)k->u.n, NULL) == 0 &&
+           memcmp(digest, k->sha256, LF_HASH_BYTES) == 0;
 }

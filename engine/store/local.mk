@@ -4,9 +4,10 @@ engine_libengine_a_SOURCES += \
   engine/store/shard.h engine/store/shard_priv.h engine/store/shard.c engine/store/shard_parts.c engine/store/shard_rows.c engine/store/shard_write.c \
   engine/store/shardset.c engine/store/megatron_data.h engine/store/megatron_priv.h engine/store/megatron_data.c \
   engine/store/megatron_write.c \
-  engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_write_priv.h \
+  engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_json.c engine/store/ckpt_grid.c \
+  engine/store/ckpt_receipt.c engine/store/ckpt_publish.c engine/store/ckpt_plan.c engine/store/ckpt_write_priv.h \
   engine/store/ckpt_write.c engine/store/ckpt_resume.c engine/store/partial.h engine/store/partial.c \
-  engine/store/ckpt_read.c engine/store/ckpt_dir.c engine/store/ckpt_index.c \
+  engine/store/ckpt_read.c engine/store/ckpt_open.c engine/store/ckpt_dir.c engine/store/ckpt_index.c \
   engine/store/tensors.h engine/store/tensors_priv.h engine/store/tensors.c engine/store/tensors_file.c engine/store/tensors_read.c \
   engine/store/tensors_json.c engine/store/safetensors.h engine/store/safetensors_priv.h engine/store/tensors_open.c \
   engine/store/safetensors_read.c engine/store/safetensors_text.c \
@@ -22,9 +23,9 @@ EXTRA_DIST += engine/store/README.md tests/golden/store/README.md tests/golden/s
   tests/golden/store/virtual.h5 tests/golden/store/externalstorage.h5 tests/golden/store/gzip.h5 \
   tests/golden/store/bigendian.h5 tests/golden/store/signed.h5 tests/golden/store/matrix.h5 \
   tests/golden/store/unwritten.h5 tests/golden/store/manychunks.h5 tests/golden/store/holes.h5 \
-  tests/golden/store/group.h5 tests/golden/store/missing.h5
+  tests/golden/store/group.h5 tests/golden/store/missing.h5 tests/golden/store/ckpt-1
 
-store_tests = tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt tests/unit/store_safetensors \
+store_tests = tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt tests/unit/store_ckpt_parts tests/unit/store_safetensors \
   tests/unit/store_safetensors_write tests/unit/store_torch tests/unit/store_megatron_ckpt
 check_PROGRAMS += $(store_tests)
 TESTS += $(store_tests)
@@ -44,6 +45,8 @@ tests_unit_store_shard_SOURCES = tests/unit/store_shard.c
 tests_unit_store_shard_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_store_ckpt_SOURCES = tests/unit/store_ckpt.c
 tests_unit_store_ckpt_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_store_ckpt_parts_SOURCES = tests/unit/store_ckpt_parts.c
+tests_unit_store_ckpt_parts_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 
 check_PROGRAMS += tests/unit/store_megatron
 TESTS += tests/unit/store_megatron

@@ -13,8 +13,6 @@
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
-enum { TAG = 1 };
-
 struct lf_shard {
     lf_trainer *t;
     int param;
@@ -87,10 +85,15 @@ static int fetch(void *user, void *dst, const void *src, size_t bytes, lf_err *e
     if (rc == 0 && v.count)
         rc = lf_pstore_read(t->m.ps, s->param, s->kind, (char *)dst + (size_t)v.first * size,
                             v.bytes, err);
-    for (int r = 1; r < t->run.ranks && rc == 0; r++)
+    for (int r = 1; r < t->run.ranks && rc == 0; r++) {
+        lf_comm_req q = {0};
         if (s->part[r][1])
-            rc = lf_comm_recv(t->run.comm, (char *)dst + (size_t)s->part[r][0] * size,
-                              (size_t)s->part[r][1] * size, r, TAG, err);
+            rc = lf_comm_irecv(t->run.comm, (char *)dst + (size_t)s->part[r][0] * size,
+                               (size_t)s->part[r][1] * size, r, lf_comm_tag(LF_COMM_PLAIN, 0), &q,
+                               err);
+        if (rc == 0)
+            rc = lf_comm_wait(&q, err);
+    }
     return rc;
 }
 
@@ -130,8 +133,12 @@ static int send_parts(lf_trainer *t, lf_err *err)
         if (lf_pstore_view(t->m.ps, s->param, s->kind, &v) != 1 || !v.count)
             continue;
         rc = lf_pstore_host(t->m.ps, s->param, s->kind, &data, &copy, err);
+        lf_comm_req q = {0};
         if (rc == 0)
-            rc = lf_comm_send(t->run.comm, data, v.bytes, 0, TAG, err);
+            rc = lf_comm_isend(t->run.comm, data, v.bytes, 0, lf_comm_tag(LF_COMM_PLAIN, 0), &q,
+                               err);
+        if (rc == 0)
+            rc = lf_comm_wait(&q, err);
         free(copy);
     }
     return rc;

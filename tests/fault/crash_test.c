@@ -167,6 +167,48 @@ static void checkpoint_run(const char *dir)
     lf_ckpt_writer_destroy(w);
 }
 
+/* The same by two writers, each of a part, and one of them publishes. */
+static void parts_run(const char *dir)
+{
+    float v[ELEMENTS];
+    lf_ckpt_writer *w[2];
+    for (int i = 0; i < 2; i++) {
+        const int64_t first = i ? 101 : 0, end = i ? ELEMENTS : 101;
+        const lf_ckpt_tensor t[] = {{.name = "model/a",
+                                     .kind = "weight",
+                                     .dtype = LF_H5_F32,
+                                     .ndim = 1,
+                                     .shape = {ELEMENTS},
+                                     .flat = {first, end},
+                                     .data = v + first}};
+        const lf_ckpt_options o = {.part = i, .parts = 2};
+        need(lf_ckpt_writer_create(&w[i], t, 1, &o, &crash_err));
+    }
+    for (int step = 1; step <= 2; step++) {
+        json_t *state = json_pack("{s:i}", "step", step);
+        char *path = lf_ckpt_step_dir(dir, step, &crash_err);
+        const char *receipts[2];
+        for (int i = 0; i < ELEMENTS; i++)
+            v[i] = (float)(i * step);
+        for (int i = 0; i < 2; i++) {
+            need(lf_ckpt_save_begin(w[i], path, state, &crash_err));
+            need(lf_ckpt_save_wait(w[i], NULL, &crash_err));
+            receipts[i] = lf_ckpt_save_receipt(w[i]);
+        }
+        need(lf_ckpt_publish(
+            path,
+            &(struct lf_ckpt_parts){.receipts = receipts, .n = 2, .state = state, .threads = 1},
+            NULL, &crash_err));
+        mark(step);
+        json_decref(state);
+        free(path);
+    }
+    need(lf_ckpt_retain(dir, 1, 0, &crash_err));
+    mark(3);
+    for (int i = 0; i < 2; i++)
+        lf_ckpt_writer_destroy(w[i]);
+}
+
 static int checkpoint_at(const char *dir, int step)
 {
     lf_ckpt *c;
@@ -306,11 +348,12 @@ static int lines_check(const char *dir, int promised)
 static const struct scenario artifact = {"artifact", artifact_run, artifact_check, NULL, 0};
 static const struct scenario publish = {"publish", publish_run, publish_check, NULL, 0};
 static const struct scenario checkpoint = {"checkpoint", checkpoint_run, checkpoint_check, NULL, 0};
+static const struct scenario parts = {"parts", parts_run, checkpoint_check, NULL, 0};
 static const struct scenario frames = {"frames", frames_run, frames_check, NULL, 0};
 static const struct scenario lines = {"lines", lines_run, lines_check, NULL, 0};
-static const struct scenario *const scenarios[] = {&artifact,     &publish,        &checkpoint,
-                                                   &frames,       &lines,          &crash_epochs,
-                                                   &crash_events, &crash_tokenize, &crash_pretrain};
+static const struct scenario *const scenarios[] = {
+    &artifact, &publish,      &checkpoint,   &parts,          &frames,
+    &lines,    &crash_epochs, &crash_events, &crash_tokenize, &crash_pretrain};
 
 /* Run a scenario in a traced child; drop: number of the fsync left out, -1: none. */
 static crash_fs *trace(const struct scenario *s, const char *self, int drop)

@@ -537,7 +537,7 @@ static void test_boxes_by_hand(void)
         .n_elems = 60,
         .pieces = p,
         .n_pieces = 3};
-    struct lf_ckpt_meta m = {.recs = &r, .n_recs = 1, .step = 0};
+    struct lf_ckpt_meta m = {.version = 1, .recs = &r, .n_recs = 1, .step = 0};
     char path[8192], dir[4096];
     for (int i = 0; i < 60; i++)
         full[i / 10][i % 10] = (float)i;
@@ -811,8 +811,104 @@ static void test_newest_and_retain(void)
     free(dir);
 }
 
+/* The same tensors saved by this program have another identity; each knows that of the other. */
+static void test_forms(const char *old_dir)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_ckpt *old = NULL, *now = NULL;
+    lf_ckpt_writer *w = NULL;
+    lf_ckpt_tensor t[60];
+    char hex[2][LF_HASH_HEX];
+    const lf_ckpt_options o = {.threads = 1};
+    if (lf_ckpt_open(&old, old_dir, 1, &err) < 0 || lf_ckpt_n_entries(old) != 60)
+        tap_bail("%s", err.text);
+    for (size_t i = 0; i < 60; i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(old, i);
+        t[i] =
+            (lf_ckpt_tensor){.name = e->name, .kind = e->kind, .dtype = e->dtype, .ndim = e->ndim};
+        memcpy(t[i].shape, e->shape, sizeof t[i].shape);
+        void *data = malloc(bytes_of(&t[i]));
+        if (lf_ckpt_read(old, e, NULL, NULL, data, &err) < 0)
+            tap_bail("%s", err.text);
+        t[i].data = data;
+    }
+    if (lf_ckpt_writer_create(&w, t, 60, &o, &err) < 0 ||
+        lf_ckpt_save_begin(w, at("now"), lf_ckpt_state(old), &err) < 0 ||
+        lf_ckpt_save_wait(w, NULL, &err) != 1 || lf_ckpt_open(&now, at("now"), 1, &err) < 0)
+        tap_bail("%s", err.text);
+    lf_hash_hex(hex[0], lf_ckpt_identity(old));
+    lf_hash_hex(hex[1], lf_ckpt_identity(now));
+    tap_ok(strcmp(hex[0], hex[1]) != 0, "the same tensors saved now");
+    tap_ok(lf_ckpt_is(old, hex[0], &err) == 1 && lf_ckpt_is(old, hex[1], &err) == 1, "old is new");
+    tap_ok(lf_ckpt_is(now, hex[0], &err) == 1 && lf_ckpt_is(now, hex[1], &err) == 1, "new is old");
+    hex[0][5] ^= 1;
+    tap_ok(lf_ckpt_is(old, hex[0], &err) == 0 && lf_ckpt_is(now, hex[0], &err) == 0,
+           "another identity is none of them");
+    for (size_t i = 0; i < 60; i++)
+        free((void *)(uintptr_t)t[i].data);
+    lf_ckpt_writer_destroy(w);
+    lf_ckpt_close(old);
+    lf_ckpt_close(now);
+}
+
+/* A checkpoint as it was written before leaves had a grid: opened in every mode, read, and saved
+ * again. */
+static void test_old(void)
+{
+    static const char identity[] =
+        "8d46fce3cd790ff1e265494d9fbaad7b1ef1aaab7855e9ab95edfe13cb22ecbd";
+    static const char *const files[] = {"data-00000.h5", "state.json", "manifest.json"};
+    char src[4096], dir[4096], path[2][8192], hex[LF_HASH_HEX];
+    static float buf[512];
+    lf_err err = LF_ERR_INIT;
+    snprintf(src, sizeof src, "%s/tests/golden/store/ckpt-1",
+             getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : "..");
+    snprintf(dir, sizeof dir, "%s", at("old"));
+    lf_io_mkdirs(dir, 0750, &err);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        size_t n;
+        snprintf(path[0], sizeof path[0], "%s/%s", src, files[i]);
+        snprintf(path[1], sizeof path[1], "%s/%s", dir, files[i]);
+        char *data = slurp(path[0], &n);
+        spit(path[1], data, n);
+        free(data);
+    }
+    const lf_ckpt_entry *e = NULL;
+    for (int mode = LF_CKPT_CHECK_ALL; mode <= LF_CKPT_CHECK_READS; mode++) {
+        lf_ckpt *c = NULL;
+        if (lf_ckpt_open_checked(&c, dir, (enum lf_ckpt_check)mode, 1, &err) < 0)
+            tap_bail("%s", err.text);
+        lf_hash_hex(hex, lf_ckpt_identity(c));
+        tap_ok(strcmp(hex, identity) == 0 && lf_ckpt_identity_version(c) == 1 &&
+                   lf_ckpt_step(c) == 2,
+               "an old checkpoint has its identity");
+        tap_i64((int64_t)lf_ckpt_n_entries(c), 60, "its tensors");
+        e = lf_ckpt_find(c, "model/embed.weight", "weight");
+        tap_rc(lf_ckpt_read(c, e, NULL, NULL, buf, &err), 0, &err, NULL, "their bytes");
+        tap_f64(buf[511], -0.0032845272216945887, 0, "the last number of one");
+        lf_ckpt_close(c);
+    }
+    test_forms(dir);
+    /* In the mode that hashes what it reads, one wrong bit in the tensor is seen, elsewhere not. */
+    snprintf(path[1], sizeof path[1], "%s/data-00000.h5", dir);
+    lf_ckpt *c = NULL;
+    struct lf_ckpt_piece *p = NULL;
+    if (lf_ckpt_open_checked(&c, dir, LF_CKPT_CHECK_READS, 1, &err) < 0)
+        tap_bail("%s", err.text);
+    e = lf_ckpt_find(c, "model/embed.weight", "weight");
+    p = ((const struct lf_ckpt_rec *)(const void *)e)->pieces;
+    overwrite(path[1], (off_t)p->offset + 17, "x", 1);
+    int64_t flat[2] = {0, 1};
+    tap_rc(lf_ckpt_read_part(c, e, NULL, NULL, flat, buf, &err), LF_EFORMAT, &err,
+           "model/embed.weight (weight) in data-00000.h5 is damaged", "a damaged tensor");
+    e = lf_ckpt_find(c, "model/embed.weight", "adam_m");
+    tap_rc(lf_ckpt_read_part(c, e, NULL, NULL, flat, buf, &err), 0, &err, NULL, "one beside it");
+    lf_ckpt_close(c);
+}
+
 int main(void)
 {
+    TAP(18, test_old());
     TAP(47, test_layouts());
     TAP(14, test_snapshot());
     TAP(11, test_fill());
