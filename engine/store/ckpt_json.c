@@ -150,14 +150,17 @@ static int load_hashes(struct lf_ckpt_rec *r, json_t *o, lf_err *err)
 {
     const char *text = NULL;
     int rc = lf_json_get_str(&text, o, "leaves", true, "a tensor", err);
-    size_t n = rc < 0 ? 0 : strlen(text) / (2 * LF_HASH_BYTES);
+    const size_t digits = LF_HASH_HEX - 1, n = rc < 0 ? 0 : strlen(text) / digits;
+    if (rc == 0 && strlen(text) != n * digits)
+        rc = lf_fail(err, LF_EFORMAT, "tensor %s: its leaves have no whole number of hashes",
+                     r->e.name);
     if (rc < 0 || n == 0)
         return rc;
     if (!(r->leaves = lf_calloc(n, sizeof *r->leaves, err)))
         return LF_ENOMEM;
     for (; r->n_leaves < n && rc == 0; r->n_leaves++) {
         char hex[LF_HASH_HEX] = {0};
-        memcpy(hex, text + r->n_leaves * (LF_HASH_HEX - 1), LF_HASH_HEX - 1);
+        memcpy(hex, text + r->n_leaves * digits, digits);
         rc = lf_artifact_parse_hex(r->leaves[r->n_leaves], hex, err);
     }
     return rc;

@@ -511,6 +511,14 @@ static void test_receipts(void)
     json_object_set_new(json_array_get(list, 1), "leaves", json_string(""));
     refuse_changed(dir, good, "tensors", json_incref(list), "t/b (weight): 0 hashes of leaves");
     json_decref(o);
+    o = json_loads(good[1], 0, NULL);
+    list = json_object_get(o, "tensors");
+    json_t *last = json_array_get(list, 1);
+    char hash[80];
+    snprintf(hash, sizeof hash, "%s0", json_string_value(json_object_get(last, "leaves")));
+    json_object_set_new(last, "leaves", json_string(hash));
+    refuse_changed(dir, good, "tensors", json_incref(list), "no whole number of hashes");
+    json_decref(o);
     /* A tensor that no part has, one that the model has not, one of another shape. */
     json_t *state = state_at(1);
     lf_ckpt_entry want[3] = {{"t/a", "weight", LF_H5_F32, 2, {4, 10}},
@@ -756,7 +764,7 @@ int main(void)
     TAP(3 * N_CUTS + 1, test_reading());
     TAP(6, test_cut());
     TAP(15, test_tiling());
-    TAP(18, test_receipts());
+    TAP(19, test_receipts());
     TAP(19, test_damage());
     TAP(13, test_full());
     TAP(8, test_options());
