@@ -80,7 +80,8 @@ static int given_up(lf_exec *ex, int rc)
 int lf_exec_sum(lf_exec *ex, lf_err *err)
 {
     const lf_plan *p = ex->p;
-    if (p->n_buckets && (!ex->comm.reduce || (p->sharded && !ex->comm.gather)))
+    if (p->n_buckets && (!ex->comm.reduce || (p->sharded && !ex->comm.gather) ||
+                         (p->n_sums && (!ex->comm.scatter || !ex->comm.add))))
         return lf_fail(err, LF_EINVAL,
                        "executor: the plan is for %d ranks, but nothing sums their gradients",
                        p->ranks.ranks);

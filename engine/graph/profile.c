@@ -184,7 +184,13 @@ static double quantise_bytes(const struct lf_k_quantise *a)
     return (each + (a->q ? 1 : 0) + (a->qt ? 1 : 0)) * (double)a->rows * (double)a->cols;
 }
 
-/* The norm reads gradients; balancing touches next to nothing. */
+/* A norm reads gradients, or the sums that another call made of them. */
+static double norm_bytes(const struct lf_k_grad_norm *a, double gradients)
+{
+    return a->sums && !a->parts ? (double)a->n_sums * sizeof(double) : gradients;
+}
+
+/* Balancing touches next to nothing. */
 static struct lf_prof_graph *optimizer_graph(lf_profile *p, const lf_exec *ex, lf_err *err)
 {
     static const char *const ends[2] = {"", ""};
@@ -198,8 +204,8 @@ static struct lf_prof_graph *optimizer_graph(lf_profile *p, const lf_exec *ex, l
         norm += 4.0 * (double)ex->own_host[i].n;
     for (size_t i = 0; o && i < ex->n_opt; i++) {
         o->node[i].op = lf_kernel_table[ex->opt[i].kernel].name;
-        o->node[i].bytes = ex->opt[i].kernel == LF_KID_grad_norm  ? norm
-                           : ex->opt[i].kernel == LF_KID_adamw    ? adamw
+        o->node[i].bytes = ex->opt[i].kernel == LF_KID_grad_norm ? norm_bytes(ex->opt[i].args, norm)
+                           : ex->opt[i].kernel == LF_KID_adamw   ? adamw
                            : ex->opt[i].kernel == LF_KID_quantise ? quantise_bytes(ex->opt[i].args)
                                                                   : 0;
     }

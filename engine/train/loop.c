@@ -532,7 +532,7 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
 /* From where the run stands to its end. Collective. */
 static int train(lf_trainer *t, lf_err *err)
 {
-    int rc = lf_run_metrics_open(&t->run, t->s.step, err);
+    int rc = lf_train_agree(t, lf_run_metrics_open(&t->run, t->s.step, err), err);
     if (rc == 0)
         rc = lf_train_writer_open(t, err);
     rc = lf_train_agree(t, rc, err);

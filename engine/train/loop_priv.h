@@ -172,11 +172,11 @@ size_t lf_train_data_bytes(const struct lf_train_config *c);
 /* shards.c: checkpoints of state in parts. */
 bool lf_train_sharded(const lf_trainer *t);
 /* With sharded state: sorts the tensors as the writer does, and lets rank 0 fetch those in parts.
- * Collective. */
-int lf_train_shards_open(lf_trainer *t, lf_ckpt_tensor *tensors, size_t n, lf_err *err);
-/* These enclose what may save on rank 0, which alone calls begin. end is collective, takes the rc
- * of what is enclosed and returns it; the other ranks give their parts in it. Without sharded state
- * they do nothing. */
+ * Collective. rc: how this rank fared in making them; without sharded state it is returned. */
+int lf_train_shards_open(lf_trainer *t, lf_ckpt_tensor *tensors, size_t n, int rc, lf_err *err);
+/* These enclose what may save on rank 0, once, and every rank calls both. end is collective, takes
+ * the rc of what is enclosed and returns it; the other ranks give their parts in it. Without
+ * sharded state they do nothing. */
 void lf_train_shards_begin(lf_trainer *t);
 int lf_train_shards_end(lf_trainer *t, int rc, lf_err *err);
 /* save.c: saves on rank 0, enclosed by the caller. */

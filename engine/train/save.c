@@ -18,11 +18,7 @@ int lf_train_writer_open(lf_trainer *t, lf_err *err)
         t->c->adapter
             ? lf_weights_adapter_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err)
             : lf_weights_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err);
-    if (lf_train_sharded(t)) {
-        rc = lf_train_agree(t, rc, err);
-        if (rc == 0)
-            rc = lf_train_shards_open(t, tensors, n, err);
-    }
+    rc = lf_train_shards_open(t, tensors, n, rc, err);
     const bool snapshot = t->c->save_async || !lf_pstore_on_host(t->m.ps) || lf_train_sharded(t);
     return rc != 0 ? rc : lf_run_writer_open(&t->run, tensors, n, snapshot, err);
 }

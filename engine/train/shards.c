@@ -42,13 +42,40 @@ static int by_kind_and_name(const void *a, const void *b)
     return kinds ? kinds : strcmp(x->name, y->name);
 }
 
-/* Rank 0 learns who has what of every tensor in parts. */
-static int share_parts(lf_trainer *t, lf_err *err)
+/* Takes what the ranks say that they have of tensor i, in their order. The parts tile it. */
+static int take_parts(lf_trainer *t, size_t i, const struct lf_comm_blobs *all, lf_err *err)
 {
-    const size_t n = t->n_shards, ranks = (size_t)t->run.ranks;
+    struct lf_shard *s = &t->shard[i];
+    const struct lf_param_desc *d = lf_pstore_desc(t->m.ps, s->param);
+    const size_t ranks = (size_t)t->run.ranks, each = sizeof *s->part;
+    int64_t at = 0, n = 1;
+    for (int k = 0; k < d->ndim; k++)
+        n *= d->dims[k];
+    s->part = lf_arena_alloc(t->run.arena, ranks, each, err);
+    if (!s->part)
+        return LF_ENOMEM;
+    for (size_t r = 0; r < ranks; r++) {
+        if (all->offset[r + 1] - all->offset[r] != t->n_shards * each)
+            return lf_fail(err, LF_ECOMM, "rank %zu keeps parts of other tensors than rank 0", r);
+        memcpy(s->part[r], all->data + all->offset[r] + i * each, each);
+        const int64_t first = s->part[r][0], count = s->part[r][1];
+        if (count < 0 || count > n - at || (count > 0 && first != at))
+            return lf_fail(err, LF_ECOMM, "rank %zu keeps another part of %s than is its own", r,
+                           d->name);
+        at += count;
+    }
+    return at == n ? 0
+                   : lf_fail(err, LF_ECOMM, "the ranks keep %lld of %lld elements of %s",
+                             (long long)at, (long long)n, d->name);
+}
+
+/* Rank 0 learns who has what of every tensor in parts. rc: how this rank fared so far. */
+static int share_parts(lf_trainer *t, int rc, lf_err *err)
+{
+    const size_t n = t->n_shards;
     struct lf_comm_blobs all = {0};
-    int64_t(*mine)[2] = lf_calloc(n + 1, sizeof *mine, err);
-    int rc = lf_train_agree(t, mine ? 0 : LF_ENOMEM, err);
+    int64_t(*mine)[2] = rc == 0 ? lf_calloc(n + 1, sizeof *mine, err) : NULL;
+    rc = lf_train_agree(t, rc != 0 || mine ? rc : LF_ENOMEM, err);
     for (size_t i = 0; i < n && rc == 0; i++) {
         struct lf_pview v = {0};
         lf_pstore_view(t->m.ps, t->shard[i].param, t->shard[i].kind, &v);
@@ -57,12 +84,8 @@ static int share_parts(lf_trainer *t, lf_err *err)
     }
     if (rc == 0)
         rc = lf_comm_gather_blobs(t->run.comm, mine, n * sizeof *mine, &all, err);
-    for (size_t i = 0; i < n && rc == 0 && lf_train_first_rank(t); i++) {
-        t->shard[i].part = lf_arena_alloc(t->run.arena, ranks, sizeof *t->shard[i].part, err);
-        for (size_t r = 0; r < ranks && t->shard[i].part; r++)
-            memcpy(t->shard[i].part[r], all.data + all.offset[r] + i * sizeof *mine, sizeof *mine);
-        rc = t->shard[i].part ? 0 : LF_ENOMEM;
-    }
+    for (size_t i = 0; i < n && rc == 0 && lf_train_first_rank(t); i++)
+        rc = take_parts(t, i, &all, err);
     lf_comm_blobs_fini(&all);
     free(mine);
     return lf_train_agree(t, rc, err);
@@ -97,13 +120,13 @@ static int fetch(void *user, void *dst, const void *src, size_t bytes, lf_err *e
     return rc;
 }
 
-int lf_train_shards_open(lf_trainer *t, lf_ckpt_tensor *tensors, size_t n, lf_err *err)
+static int find_shards(lf_trainer *t, lf_ckpt_tensor *tensors, size_t n, lf_err *err)
 {
     const size_t skip = strlen(LF_WEIGHTS_PREFIX);
-    qsort(tensors, n, sizeof *tensors, by_kind_and_name);
     t->shard = lf_arena_alloc(t->run.arena, n + 1, sizeof *t->shard, err);
     if (!t->shard)
         return LF_ENOMEM;
+    qsort(tensors, n, sizeof *tensors, by_kind_and_name);
     for (size_t i = 0; i < n; i++) {
         const int param = lf_pstore_find(t->m.ps, tensors[i].name + skip);
         const enum lf_pkind kind = kind_of(t->m.ps, param, tensors[i].kind);
@@ -114,7 +137,14 @@ int lf_train_shards_open(lf_trainer *t, lf_ckpt_tensor *tensors, size_t n, lf_er
         tensors[i].fetch = fetch;
         tensors[i].user = s;
     }
-    return share_parts(t, err);
+    return 0;
+}
+
+int lf_train_shards_open(lf_trainer *t, lf_ckpt_tensor *tensors, size_t n, int rc, lf_err *err)
+{
+    if (!lf_train_sharded(t))
+        return rc;
+    return share_parts(t, rc != 0 ? rc : find_shards(t, tensors, n, err), err);
 }
 
 void lf_train_shards_begin(lf_trainer *t)

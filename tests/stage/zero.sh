@@ -123,6 +123,12 @@ on 2 full --zero 1
 ok $? "where rank 0 cannot save, the job ends: $(tail -n 1 "$dir/err")"
 says "step-00000002" "and says where"
 
+mkdir -p "$dir/deaf/metrics"
+on 2 deaf --zero 1
+[ $rc -ne 0 ] && grep -q '^.1. .*error: rank 0 .*failed' "$dir/err"
+ok $? "where rank 0 cannot write its metrics, rank 1 hears of it and ends by itself"
+says "deaf/metrics" "and it names the file"
+
 # --- killed ---
 mkdir -p "$dir/kill"
 $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" --zero 1 --precision bf16 \
@@ -150,4 +156,4 @@ for n in 2 4; do
     ok $? "$n ranks: a rank's moments take $(bytes $n 1 optimizer) bytes of $(bytes $n 0 optimizer)"
 done
 is "$(bytes 2 1 grads) $(bytes 1 1 optimizer)" "$(bytes 2 0 grads) $(bytes 1 0 optimizer)" "gradients stay whole, and so does one rank"
-finish 32
+finish 34
