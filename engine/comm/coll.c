@@ -206,42 +206,63 @@ static int post_results(struct block *b, char *const *part, const size_t *count,
  * GIVE sends that to all. */
 enum { TAKE, ADD, GIVE, END };
 
+/* Two blocks of `room` bytes are under way: that of now and the one before, in turn. */
+struct slots {
+    size_t now, old;
+    char **part[2];
+    size_t *count[2];
+    struct block b[2];
+};
+
+static int slots_of(struct slots *s, struct lf_msg_comm *m, const struct lf_comm_call *a,
+                    enum lf_comm_op op, size_t room, lf_err *err)
+{
+    const size_t p = (size_t)m->base.size, now = m->run.k % 2;
+    int rc = need_work(m, room, err);
+    if (rc != 0)
+        return rc;
+    *s =
+        (struct slots){.now = now,
+                       .old = 1 - now,
+                       .part = {m->part, m->part + p},
+                       .count = {m->count, m->count + p},
+                       .b = {block_of(m, a->type, op, room, 0), block_of(m, a->type, op, room, 1)}};
+    return 0;
+}
+
 static int long_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_err *err)
 {
     struct lf_coll *o = &m->run;
     const size_t p = (size_t)m->base.size, me = (size_t)m->base.rank,
                  each = lf_comm_type_bytes(a->type), seg = segment(&m->base),
-                 block_n = p * (seg / each), blocks = (a->n + block_n - 1) / block_n,
-                 now = o->k % 2, old = 1 - now;
-    char **part[2] = {m->part, m->part + p};
-    size_t *count[2] = {m->count, m->count + p};
-    int rc = need_work(m, seg, err);
+                 block_n = p * (seg / each), blocks = (a->n + block_n - 1) / block_n;
+    struct slots s;
+    int rc = slots_of(&s, m, a, a->op, seg, err);
     if (rc != 0)
         return rc;
-    struct block b[2] = {block_of(m, a->type, a->op, seg, 0), block_of(m, a->type, a->op, seg, 1)};
     switch (o->phase) {
     case TAKE:
         if (o->k < blocks) { /* this slot's results of two blocks ago are in */
-            cut(&b[now], a->out, a->n, block_n, o->k, part[now], count[now]);
-            rc = post_parts(&b[now], part[now], count[now], err);
+            cut(&s.b[s.now], a->out, a->n, block_n, o->k, s.part[s.now], s.count[s.now]);
+            rc = post_parts(&s.b[s.now], s.part[s.now], s.count[s.now], err);
         }
         if (rc != 0)
             return rc;
         if (o->k > 0)
-            return await(m, b[old].recv, p, ADD);
+            return await(m, s.b[s.old].recv, p, ADD);
         o->k++;
-        return await(m, b[old].recv, o->k < blocks ? 4 * p : 0, TAKE);
+        return await(m, s.b[s.old].recv, o->k < blocks ? 4 * p : 0, TAKE);
     case ADD:
-        reduce_part(&b[old], part[old][me], part[old][me], count[old][me], NULL);
-        return await(m, b[old].send, p, GIVE);
+        reduce_part(&s.b[s.old], s.part[s.old][me], s.part[s.old][me], s.count[s.old][me], NULL);
+        return await(m, s.b[s.old].send, p, GIVE);
     case GIVE:
-        rc = post_results(&b[old], part[old], count[old], err);
+        rc = post_results(&s.b[s.old], s.part[s.old], s.count[s.old], err);
         if (rc != 0)
             return rc;
         if (o->k == blocks)
             return await(m, m->req, 8 * p, END);
         o->k++;
-        return await(m, b[old].recv, o->k < blocks ? 4 * p : 0, TAKE);
+        return await(m, s.b[s.old].recv, o->k < blocks ? 4 * p : 0, TAKE);
     default:
         return DONE;
     }
@@ -274,39 +295,35 @@ static int scatter_step(struct lf_msg_comm *m, const struct lf_comm_call *a, lf_
 {
     struct lf_coll *o = &m->run;
     const size_t p = (size_t)m->base.size, me = (size_t)m->base.rank,
-                 each = lf_comm_type_bytes(a->type), room = segment(&m->base), seg = room / each,
-                 now = o->k % 2, old = 1 - now;
-    char **part[2] = {m->part, m->part + p};
-    size_t *count[2] = {m->count, m->count + p};
-    int rc = need_work(m, room, err);
+                 each = lf_comm_type_bytes(a->type), room = segment(&m->base), seg = room / each;
+    struct slots s;
+    int rc = slots_of(&s, m, a, LF_COMM_SUM, room, err);
     if (rc != 0)
         return rc;
-    struct block b[2] = {block_of(m, a->type, LF_COMM_SUM, room, 0),
-                         block_of(m, a->type, LF_COMM_SUM, room, 1)};
     for (size_t r = 0; o->k == 0 && r < p; r++)
         o->steps =
             (a->counts[r] + seg - 1) / seg > o->steps ? (a->counts[r] + seg - 1) / seg : o->steps;
     switch (o->phase) {
     case TAKE:
         if (o->k < o->steps) { /* what this slot sent two segments ago has left */
-            cut_chunks(&m->base, (char *)(uintptr_t)a->in, a->counts, each, o->k, part[now],
-                       count[now]); /* only read */
-            rc = post_parts(&b[now], part[now], count[now], err);
+            cut_chunks(&m->base, (char *)(uintptr_t)a->in, a->counts, each, o->k, s.part[s.now],
+                       s.count[s.now]); /* only read */
+            rc = post_parts(&s.b[s.now], s.part[s.now], s.count[s.now], err);
         }
         if (rc != 0)
             return rc;
         if (o->k > 0)
-            return await(m, b[old].recv, p, ADD);
+            return await(m, s.b[s.old].recv, p, ADD);
         o->k++;
-        return await(m, b[old].send, o->k < o->steps ? p : 0, o->steps ? TAKE : END);
+        return await(m, s.b[s.old].send, o->k < o->steps ? p : 0, o->steps ? TAKE : END);
     case ADD: {
         const size_t at = (o->k - 1) * room;
-        reduce_part(&b[old], (char *)a->out + at, part[old][me], count[old][me],
+        reduce_part(&s.b[s.old], (char *)a->out + at, s.part[s.old][me], s.count[s.old][me],
                     a->seed ? (const char *)a->seed + at : NULL);
         if (o->k == o->steps)
             return await(m, m->req, 8 * p, END);
         o->k++;
-        return await(m, b[old].send, o->k < o->steps ? p : 0, TAKE);
+        return await(m, s.b[s.old].send, o->k < o->steps ? p : 0, TAKE);
     }
     default:
         return DONE;
