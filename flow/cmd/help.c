@@ -295,7 +295,7 @@ static bool help_key(const char *key, const lf_opt_table *const *tables)
     return any;
 }
 
-static const char *const sections[] = {"pipeline", "resources", "stage", "sweep", "site"};
+static const char *const sections[] = {"pipeline", "resources", "stage", "sweep", "layout", "site"};
 #define N_SECTIONS (sizeof sections / sizeof sections[0])
 
 /* Of a key of the pipeline file that is no option of a stage: where it stands. */

@@ -34,8 +34,9 @@ static const char *const pipeline_keys[] = {"name",          "description", "dat
 
 size_t lf_section_keys(const char **out, size_t cap, const char *section)
 {
-    size_t n_site, n_sweep, n = 0;
-    const char *const *site = lf_site_keys(&n_site), *const *sweep = lf_sweep_keys(&n_sweep);
+    size_t n_site, n_sweep, n_layout, n = 0;
+    const char *const *site = lf_site_keys(&n_site), *const *sweep = lf_sweep_keys(&n_sweep),
+                      *const *layout = lf_layout_keys(&n_layout);
     const struct {
         const char *section;
         const char *const *keys;
@@ -43,6 +44,7 @@ size_t lf_section_keys(const char **out, size_t cap, const char *section)
     } plain[] = {{"pipeline", pipeline_keys, COUNT(pipeline_keys)},
                  {"site", site, n_site},
                  {"sweep", sweep, n_sweep},
+                 {"layout", layout, n_layout},
                  {"stage", stage_keys, COUNT(stage_keys)}};
     for (size_t i = 0; i < COUNT(plain); i++)
         for (size_t k = 0; strcmp(plain[i].section, section) == 0 && k < plain[i].n && n < cap; k++)

@@ -73,8 +73,8 @@ const lf_conf_section *lf_pipeline_model_section(const lf_pipeline *p, const lf_
  * job"); "" when nothing was said. */
 void lf_resources_line(lf_buf *out, const lf_doc_stage *stage);
 
-/* Keys of a section other than the options of stages: pipeline, resources, site, sweep, stage (with
- * those of resources). Returns how many; at most cap are put into out. */
+/* Keys of a section other than the options of stages: pipeline, resources, site, sweep, layout,
+ * stage (with those of resources). Returns how many; at most cap are put into out. */
 size_t lf_section_keys(const char **out, size_t cap, const char *section);
 /* NULL: none */
 const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char *kind);

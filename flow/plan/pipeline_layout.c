@@ -29,6 +29,12 @@ static bool among(const char *key, const char *const *names, size_t n)
     return false;
 }
 
+const char *const *lf_layout_keys(size_t *n)
+{
+    *n = COUNT(keys);
+    return keys;
+}
+
 bool lf_layout_key(const char *key)
 {
     return among(key, keys, COUNT(keys)) || among(key, reserved, COUNT(reserved));

@@ -78,6 +78,7 @@ void lf_sweep_merge_fini(lf_sweep_merge *m);
 
 /* pipeline_layout.c: is this a key of [layout], or kept for one? */
 bool lf_layout_key(const char *key);
+const char *const *lf_layout_keys(size_t *n); /* those that are not only kept */
 /* The keys of all [layout] sections. Notes or fails as lf_reading_note does. */
 int lf_layout_check(const lf_reading *r, lf_err *err);
 /* The section of a stage's layout, borrowed. */

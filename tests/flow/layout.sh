@@ -53,6 +53,9 @@ half=$(moments parts.json) whole=$(moments out)
 [ "${half:-0}" -gt 0 ] && [ "$half" -lt $((whole * 6 / 10)) ]
 ok $? "the plan has a rank's part of the moments: $half bytes of $whole"
 
+"$LF" help zero >out
+like out '^zero is a key of \[layout\]' "help tells where it stands"
+
 with named <<END
 layout = small
 [layout small]
@@ -103,4 +106,4 @@ else
     [ -n "$(identity "$a")" ] && [ "$a" != "$b" ]
     ok $? "which is there"
 fi
-finish 42
+finish 43
