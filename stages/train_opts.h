@@ -213,14 +213,19 @@
 
 /* filled in */
 #define LF_TRAIN_ZERO_ROW                                                                          \
-    LF_OPT_ROW(.name = "zero", .type = LF_OPT_INT, .cls = LF_OPT_OPERATIONAL, .def = "0",          \
-               .max = 1, .field = LF_OPT_FIELD(CONFIG, c.zero),                                    \
-               .help = "1: each rank keeps a part of the optimizer's state (ZeRO stage 1): less "  \
-                       "memory, the same bits",                                                    \
-               .more = "Moments are divided among the ranks, and so are the f32 weights behind "   \
-                       "bf16 copies. A rank updates its part, and then the ranks exchange the "    \
-                       "new weights. Checkpoints are the same with and without. Rank 0 needs "     \
-                       "the memory of a whole snapshot while it saves.")
+    LF_OPT_ROW(.name = "zero", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "0", .max = 3,    \
+               .field = LF_OPT_FIELD(CONFIG, c.zero),                                              \
+               .help = "what ranks divide (ZeRO): 1: the optimizer's state; 2: gradients too; "    \
+                       "3: weights too",                                                           \
+               .more = "1: moments are divided among the ranks, and so are the f32 weights "       \
+                       "behind bf16 copies. A rank updates its part, and then the ranks exchange " \
+                       "the new weights. 2: a rank keeps the gradients of its part alone; they "   \
+                       "are summed layer by layer beside the backward pass of each micro-batch. "  \
+                       "3: it keeps its part of the weights alone, frozen ones too; they are "     \
+                       "gathered layer by layer before they are used. All have the same bits as "  \
+                       "0, but that 2 and 3 add up several micro-batches in another order. "       \
+                       "Checkpoints are the same, too. On GPUs 1 is the most. Rank 0 needs the "   \
+                       "memory of a whole snapshot while it saves.")
 
 /* filled in */
 #define LF_TRAIN_MFU_ROW                                                                           \

@@ -148,6 +148,9 @@ static int start_rows(lf_pstore *ps, const struct lf_pgroup *g, const char *of, 
     const enum lf_dtype type = kind == LF_P_COPY ? ps->copy_type : LF_F32;
     stem(base, sizeof base, of);
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
+    if (g->part[kind])
+        return lf_fail(err, LF_ENOTSUP,
+                       "magnitude %s is measured on whole weights; take zero = 2 or less", name);
     if (!g->need[kind] || lf_pstore_view(ps, lf_pstore_find(ps, name), LF_P_MASTER, &m) != 1)
         return lf_fail(err, LF_EINVAL, "magnitude %s: weights and magnitude are not in memory",
                        name);

@@ -45,6 +45,7 @@ void lf_exec_destroy(lf_exec *ex)
         for (int k = 0; bc->captured && k < 2 * bc->variants * ex->p->c[i].o.slots; k++)
             lf_back_forget_captured(ex->b, &bc->captured[k]);
         lf_exec_sum_free(ex, i);
+        lf_exec_window_free(ex, i);
         free(bc->captured);
         free(bc->calls);
     }
@@ -321,6 +322,10 @@ static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum l
             return rc;
     }
     const int v = (int)variant < ex->chain[chain].variants ? (int)variant : 0;
+    if (ex->o.poison && seg == LF_FWD)
+        rc = lf_exec_poison_start(ex, c, slot, err);
+    if (rc != 0 || c->n_windows)
+        return rc != 0 ? rc : lf_exec_run_windows(ex, chain, seg, slot, v, err);
     if (seg == LF_BWD_LAST && lf_exec_sums_early(ex, chain))
         return lf_exec_run_last(ex, chain, slot, v, err);
     if (seg == LF_BWD_LAST)
@@ -330,7 +335,7 @@ static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum l
         return lf_exec_run_poisoned(ex, chain, from, to, slot, variant, err);
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
     if (ex->prof)
-        return lf_prof_segment(ex, chain, seg, calls, err);
+        return lf_prof_segment(ex, chain, seg, calls, from, to, err);
     struct lf_bound *bc = &ex->chain[chain];
     return lf_exec_run_nodes(ex, chain, calls, from, to,
                              &bc->captured[2 * (slot * bc->variants + v) + (seg == LF_BWD)], err);

@@ -67,6 +67,11 @@ void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name);
 /* Returns the backend's pointer, for kernels that the caller runs itself. */
 void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name);
 
+/* What is under way between ranks; zeroed, or finished: nothing. */
+struct lf_exec_req {
+    void *p;
+};
+
 /* What ranks do with each other's memory. lf_exec_run(LF_CHAIN_OPT) calls these in the same order
  * on every rank; a plan for several ranks (lf_plan_data_parallel) does not run without them. Sums
  * have a fixed order, so that they have the same bits on every rank, whichever function makes them.
@@ -83,13 +88,28 @@ struct lf_exec_comm {
     /* Gives every rank the parts of all: bytes[r] bytes of rank r, one after the other, of which
      * this rank's is in place. Backend memory. */
     int (*gather)(void *user, void *data, const size_t *bytes, lf_err *err);
+    /* Plans with zero = 2 and 3: these begin what `finish` waits for. begin_gather is gather.
+     * begin_sum sums data, counts[r] floats of rank r, one after the other; out gets those of this
+     * rank, added to what is there with `more`. */
+    int (*begin_gather)(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
+                        lf_err *err);
+    int (*begin_sum)(void *user, struct lf_exec_req *q, float *out, const float *data,
+                     const size_t *counts, bool more, lf_err *err);
+    int (*finish)(void *user, struct lf_exec_req *q, lf_err *err);
     bool early; /* reduce only queues work and never waits, so that LF_BWD_LAST may call it */
 };
-/* user is borrowed. The last three serve plans with zero; scatter and add those of CPUs alone. */
+/* user is borrowed. All but reduce serve plans with zero; scatter, add and the last three
+ * those of CPUs alone. */
 void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
 
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,
                 lf_err *err);
+
+/* With zero = 2 and 3 every rank runs the same segments equally often, since weights are gathered
+ * and gradients summed beside them. A rank without a micro-batch calls this in place of
+ * lf_exec_run: it gives what is its own and counts as one whose gradients are 0. It does nothing
+ * where the chain has nothing to exchange. */
+int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant variant, lf_err *err);
 
 /* From now on runs of the chain compute only the first `live` of the `all` rows of its activations,
  * rounded up to LF_LIVE_ROWS. The rows behind must be padding (no target, in no document), and no

@@ -12,6 +12,7 @@ struct where {
     const lf_exec *ex;
     const struct lf_chain *c;
     int slot;
+    size_t node;
 };
 
 void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_t t)
@@ -40,7 +41,8 @@ void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_
 static void *addr_cb(const struct lf_bind *b, int32_t t)
 {
     const struct where *w = b->user;
-    return lf_exec_addr(w->ex, w->c, w->slot, t);
+    void *at = w->c->n_windows ? lf_exec_window_addr(w->ex, w->c, t, w->node) : NULL;
+    return at ? at : lf_exec_addr(w->ex, w->c, w->slot, t);
 }
 
 static const void *packed_cb(const struct lf_bind *b, int32_t param)
@@ -79,6 +81,15 @@ int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const st
     return 0;
 }
 
+/* Are the gradients of a node in windows? */
+static bool writes_window(const lf_exec *ex, const struct lf_chain *c, size_t node)
+{
+    for (int k = 0; k < LF_MAX_OUT && c->n_windows; k++)
+        if (c->g->n[node].out[k] && c->g->t[c->g->n[node].out[k]].role == LF_ROLE_GRAD)
+            return lf_exec_window_addr(ex, c, c->g->n[node].out[k], node) != NULL;
+    return false;
+}
+
 /* fn(ex, call, bind of it, chain, node) for every call of a chain, in their order; stops when one
  * does not return 0. */
 int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_live,
@@ -99,7 +110,9 @@ int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_liv
     for (w.slot = 0; w.slot < c->o.slots; w.slot++)
         for (int v = 0; v < bc->variants; v++)
             for (size_t i = 0; i < c->g->n_n; i++, call++) {
-                b.acc = v == LF_ACCUM || !c->first_writer[i];
+                /* what was summed before a micro-batch is not in its windows */
+                b.acc = (v == LF_ACCUM && !writes_window(ex, c, i)) || !c->first_writer[i];
+                w.node = i;
                 int rc = fn(ex, call, &b, c, i, err);
                 if (rc != 0)
                     return rc;
@@ -125,7 +138,8 @@ static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
     bc->calls = lf_calloc(n * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->calls, err);
     bc->captured =
         lf_calloc(2 * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->captured, err);
-    if (!bc->calls || !bc->captured || lf_exec_sum_bind(ex, ci, err))
+    if (!bc->calls || !bc->captured || lf_exec_sum_bind(ex, ci, err) ||
+        lf_exec_window_bind(ex, ci, err))
         return LF_ENOMEM;
     return lf_exec_each_call(ex, ci, 0, 0, bind_call, err);
 }
@@ -293,7 +307,7 @@ static int bind_refresh(lf_exec *ex, lf_err *err)
     for (size_t i = 0; i < ps->n_g && rc == 0; i++) {
         const struct lf_pgroup *g = &ps->g[i];
         char *master = lf_pgroup_data(ps, g, LF_P_MASTER), *copy = lf_pgroup_data(ps, g, LF_P_COPY);
-        const int64_t from = g->part[LF_P_MASTER] ? g->own0 : 0,
+        const int64_t from = g->part[LF_P_MASTER] && !g->part[LF_P_COPY] ? g->own0 : 0,
                       n = g->part[LF_P_MASTER] ? g->own1 - g->own0 : g->rows * g->cols;
         if (master && copy && n) { /* what other ranks have the masters of was written as it is */
             const struct lf_k_axpby a = {.n = n,

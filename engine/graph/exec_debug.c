@@ -9,22 +9,22 @@
 
 enum { POISON = 0xFF }; /* NaN in every float type, an absurd index in i32 */
 
-static int poison(lf_exec *ex, char *at, size_t bytes, lf_err *err)
+int lf_exec_poison(lf_exec *ex, char *at, size_t bytes, lf_err *err)
 {
     return ex->b->ops->fill(ex->b, at, POISON, bytes, err);
 }
 
 /* Everything of the chain that no other slot keeps. */
-static int poison_start(lf_exec *ex, const struct lf_chain *c, int slot, lf_err *err)
+int lf_exec_poison_start(lf_exec *ex, const struct lf_chain *c, int slot, lf_err *err)
 {
     char *base = ex->arena + c->arena_off;
     size_t saved_all = c->saved_bytes * (size_t)c->o.slots;
     int rc = 0;
     if (c->o.slots > 1)
-        rc = poison(ex, base + (size_t)slot * c->saved_bytes, c->saved_bytes, err);
+        rc = lf_exec_poison(ex, base + (size_t)slot * c->saved_bytes, c->saved_bytes, err);
     else
         saved_all = 0;
-    return rc != 0 ? rc : poison(ex, base + saved_all, c->arena_bytes - saved_all, err);
+    return rc != 0 ? rc : lf_exec_poison(ex, base + saved_all, c->arena_bytes - saved_all, err);
 }
 
 static int poison_dead(lf_exec *ex, const struct lf_chain *c, size_t node, int slot, lf_err *err)
@@ -34,10 +34,17 @@ static int poison_dead(lf_exec *ex, const struct lf_chain *c, size_t node, int s
         const struct lf_tensor *x = &c->g->t[t];
         if (x->root == (int32_t)t && x->role == LF_ROLE_ACT && x->last == (int32_t)node &&
             !x->is_output)
-            rc = poison(ex, lf_exec_addr(ex, c, slot, (int32_t)t), lf_tensor_bytes(x), err);
+            rc = lf_exec_poison(ex, lf_exec_addr(ex, c, slot, (int32_t)t), lf_tensor_bytes(x), err);
+    }
+    for (size_t i = 0; i < c->n_windows && rc == 0; i++) {
+        const struct lf_window *w = &c->window[i];
+        if (w->kind != LF_P_GRAD && w->last == (int32_t)node)
+            rc = lf_exec_poison(ex, ex->arena + c->arena_off + w->off,
+                                ex->p->unit[w->unit].bytes[w->kind], err);
     }
     if (rc == 0 && c->work_bytes[node])
-        rc = poison(ex, ex->arena + c->arena_off + c->work_off[node], c->work_bytes[node], err);
+        rc = lf_exec_poison(ex, ex->arena + c->arena_off + c->work_off[node], c->work_bytes[node],
+                            err);
     return rc;
 }
 
@@ -46,7 +53,7 @@ int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slo
 {
     const struct lf_chain *c = &ex->p->c[chain];
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
-    int rc = from == 0 ? poison_start(ex, c, slot, err) : 0;
+    int rc = 0;
     for (size_t i = from; i < to && rc == 0; i++) {
         int krc = lf_exec_call(ex, &calls[i]);
         rc = krc ? lf_exec_call_failed(ex, c, i, krc, err) : poison_dead(ex, c, i, slot, err);

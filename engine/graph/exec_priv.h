@@ -23,6 +23,9 @@ struct lf_bound {          /* one chain */
     size_t *ready;
     /* [slot][variant][bucket, and one for the rest] of LF_BWD_LAST */
     struct lf_captured *piece;
+    struct lf_exec_req *req;  /* [window]; NULL: the chain has none */
+    struct lf_captured *part; /* [slot][variant][n_parts] of a chain with windows */
+    size_t n_parts;           /* events, and the ends of both segments */
 };
 
 struct lf_exec {
@@ -90,11 +93,22 @@ void lf_exec_sum_free(const lf_exec *ex, size_t chain);
 bool lf_exec_sums_early(const lf_exec *ex, int chain);
 /* Runs the backward pass in parts and begins the sum of a bucket after each part. */
 int lf_exec_run_last(lf_exec *ex, int chain, int slot, int variant, lf_err *err);
-/* Returns the address of tensor t of a chain for a slot; NULL for t == 0. */
+/* exec_window.c: a segment of a chain with windows. */
+int lf_exec_run_windows(lf_exec *ex, int chain, enum lf_segment seg, int slot, int variant,
+                        lf_err *err);
+int lf_exec_window_bind(lf_exec *ex, size_t chain, lf_err *err);
+void lf_exec_window_free(const lf_exec *ex, size_t chain);
+/* Returns the address of tensor t for a node where t is in a window; else NULL. */
+void *lf_exec_window_addr(const lf_exec *ex, const struct lf_chain *c, int32_t t, size_t node);
+/* Returns the address of tensor t of a chain for a slot; NULL for t == 0. t is in no window. */
 void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_t t);
 const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant);
+/* Checking mode: poisons what a forward pass of this slot writes; runs nodes [from, to); fills
+ * bytes with NaN. */
+int lf_exec_poison_start(lf_exec *ex, const struct lf_chain *c, int slot, lf_err *err);
 int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant,
                          lf_err *err);
+int lf_exec_poison(lf_exec *ex, char *at, size_t bytes, lf_err *err);
 int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc,
                         lf_err *err);
 

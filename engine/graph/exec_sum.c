@@ -22,7 +22,7 @@ int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err)
     const lf_plan *p = ex->p;
     const struct lf_chain *c = &p->c[chain];
     struct lf_bound *bc = &ex->chain[chain];
-    if (!p->n_buckets || !c->o.train)
+    if (!p->n_buckets || !c->o.train || c->n_windows)
         return 0;
     bc->ready = lf_calloc(p->n_buckets, sizeof *bc->ready, err);
     bc->piece = lf_calloc((p->n_buckets + 1) * (size_t)bc->variants * (size_t)c->o.slots,
@@ -58,8 +58,8 @@ static int sum_bucket(const lf_exec *ex, size_t i, lf_err *err)
 {
     const struct lf_bucket *b = &ex->p->bucket[i];
     float *grads = (float *)(void *)(ex->p->ps->data[LF_P_GRAD] + b->off);
-    return ex->p->n_sums ? ex->comm.scatter(ex->comm_user, grads, b->count, err)
-                         : ex->comm.reduce(ex->comm_user, grads, b->n, err);
+    return ex->p->n_sums && b->count ? ex->comm.scatter(ex->comm_user, grads, b->count, err)
+                                     : ex->comm.reduce(ex->comm_user, grads, b->n, err);
 }
 
 int lf_exec_sum_end(lf_exec *ex, lf_err *err)
@@ -80,8 +80,9 @@ static int given_up(lf_exec *ex, int rc)
 int lf_exec_sum(lf_exec *ex, lf_err *err)
 {
     const lf_plan *p = ex->p;
-    if (p->n_buckets && (!ex->comm.reduce || (p->sharded && !ex->comm.gather) ||
-                         (p->n_sums && (!ex->comm.scatter || !ex->comm.add))))
+    if (p->n_buckets &&
+        (!ex->comm.reduce || (p->sharded && !ex->comm.gather) ||
+         (p->n_sums && (!ex->comm.add || (p->bucket[0].count && !ex->comm.scatter)))))
         return lf_fail(err, LF_EINVAL,
                        "executor: the plan is for %d ranks, but nothing sums their gradients",
                        p->ranks.ranks);

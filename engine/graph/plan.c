@@ -106,6 +106,8 @@ static void chain_fini(struct lf_chain *c)
     free(c->work_off);
     free(c->work_bytes);
     free(c->first_writer);
+    free(c->window);
+    free(c->event);
 }
 
 void lf_plan_destroy(lf_plan *p)
@@ -118,6 +120,7 @@ void lf_plan_destroy(lf_plan *p)
     free(p->tab);
     free(p->bucket);
     free(p->gather);
+    free(p->unit);
     lf_arena_destroy(p->arena);
     free(p);
 }
@@ -386,6 +389,8 @@ static void settle_store(lf_plan *p)
         struct lf_pgroup *g = &ps->g[i];
         bool trained = p->has_opt && !g->frozen;
         memset(g->part, 0, sizeof g->part);
+        memset(g->window, 0, sizeof g->window);
+        g->unit = -1;
         g->own0 = 0;
         g->own1 = g->rows * g->cols;
         if ((g->need[LF_P_Q] || g->need[LF_P_QT]) &&
@@ -517,9 +522,12 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
     settle_store(p);
-    int rc = lf_plan_buckets(p, err);
+    const bool late = p->ranks.zero >= 2; /* buckets are what parts leave of the gradients */
+    int rc = late ? 0 : lf_plan_buckets(p, err);
     if (rc == 0)
         rc = lf_plan_shard(p, err);
+    if (rc == 0 && late)
+        rc = lf_plan_buckets(p, err);
     if (rc != 0)
         return rc;
     lay_inputs(p);

@@ -127,13 +127,19 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err)
  * the optimizer then sums the gradients over them (lf_exec_set_comm), in buckets of about
  * bucket_bytes.
  *
- * zero 0: every rank keeps everything. zero 1 (Rajbhandari et al. 2020, stage 1): a rank keeps the
+ * zero is the stage of Rajbhandari et al. 2020. 0: every rank keeps everything. 1: a rank keeps the
  * moments of its part, and the masters of those weights that graphs read as copies; it updates its
- * part and then the ranks exchange the weights. No bit depends on zero. */
+ * part and then the ranks exchange the weights. 2: it keeps the gradients of its part alone; they
+ * are summed layer by layer beside the backward pass of each micro-batch, T = ((T + x_0) + x_1) +
+ * ... over ranks, where T is the sum so far. 3: it keeps its part of the weights alone, frozen ones
+ * too; they are gathered layer by layer, one ahead, in each forward and each backward pass. No bit
+ * depends on zero, but for the order of sums over several micro-batches with 2 and 3.
+ *
+ * LF_ENOTSUP: 2 and 3 on a GPU; with 3 8-bit products, and chains that read panels. */
 struct lf_plan_ranks {
     int ranks, rank; /* rank of this process; without zero every rank has the same plan */
     size_t bucket_bytes;
-    int zero;
+    int zero; /* 0 to 3 */
 };
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err);
 
@@ -182,7 +188,11 @@ struct lf_plan_comm {
     /* least bytes that each rank sends: (P - 1) / P of the gradients to those that sum them;
      * without zero, and on GPUs, again as much for the sums; (P - 1) / P of gathered_bytes */
     double sent_bytes;
-    size_t largest_bytes; /* of one bucket */
+    size_t largest_bytes; /* of one bucket, or one window */
+    /* Beside these, for each micro-batch, with zero = 2 and 3: collectives, and least bytes that
+     * each rank sends: (P - 1) / P of what is gathered or summed. */
+    int64_t micro_messages;
+    double micro_bytes;
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
 struct lf_plan_cost {

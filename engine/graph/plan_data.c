@@ -15,7 +15,7 @@
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err)
 {
     if (r->ranks < 1 || r->rank < 0 || r->rank >= r->ranks || r->bucket_bytes < sizeof(float) ||
-        r->zero < 0 || r->zero > 1 || p->finished)
+        r->zero < 0 || r->zero > 3 || p->finished)
         return lf_fail(err, LF_EINVAL,
                        "plan: data-parallel over %d ranks in buckets of %zu bytes with zero = %d, "
                        "or too late",
@@ -24,14 +24,22 @@ int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err
     return 0;
 }
 
-/* Groups [first, end) of the store. */
-static struct lf_bucket bucket_of(const lf_pstore *ps, size_t first, size_t end)
+/* What is summed at the end of a step. With zero >= 2 sums go beside each backward pass
+ * (plan_window.c), but for the few numbers that all ranks need. */
+static bool summed(const lf_plan *p, const struct lf_pgroup *g)
 {
+    return g->need[LF_P_GRAD] && (p->ranks.zero < 2 || g->balanced);
+}
+
+/* Groups [first, end) of the store. */
+static struct lf_bucket bucket_of(const lf_plan *p, size_t first, size_t end)
+{
+    const lf_pstore *ps = p->ps;
     size_t from = 0, to = 0;
     bool any = false;
     for (size_t i = first; i < end; i++) {
         const struct lf_pgroup *g = &ps->g[i];
-        if (!g->need[LF_P_GRAD])
+        if (!summed(p, g))
             continue;
         if (!any)
             from = g->off[LF_P_GRAD];
@@ -53,8 +61,9 @@ int lf_plan_buckets(lf_plan *p, lf_err *err)
         size_t first = end;
         struct lf_bucket b = {0};
         do
-            b = bucket_of(ps, --first, end);
-        while (first > 0 && b.n * sizeof(float) < p->ranks.bucket_bytes);
+            b = bucket_of(p, --first, end);
+        while (first > 0 && b.n * sizeof(float) < p->ranks.bucket_bytes &&
+               !(b.n && p->ranks.zero >= 2)); /* what lies between is no part of the store then */
         if (b.n)
             p->bucket[p->n_buckets++] = b;
         end = first;
@@ -85,6 +94,19 @@ void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *re
     }
 }
 
+/* What the windows of a training chain move. */
+static void count_windows(const lf_plan *p, struct lf_plan_comm *out)
+{
+    for (size_t k = 0; k < p->n_c; k++)
+        for (size_t i = 0; i < p->c[k].n_windows && p->c[k].o.train; i++) {
+            const struct lf_window *w = &p->c[k].window[i];
+            const size_t bytes = p->unit[w->unit].bytes[w->kind];
+            out->micro_messages++;
+            out->micro_bytes += (double)bytes * (out->ranks - 1) / out->ranks;
+            out->largest_bytes = bytes > out->largest_bytes ? bytes : out->largest_bytes;
+        }
+}
+
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
 {
     if (!p->finished)
@@ -102,5 +124,6 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
         out->gathered_bytes += (double)p->gather[i].bytes;
     out->sent_bytes = ((p->n_sums > 0 ? 1.0 : 2.0) * out->reduced_bytes + out->gathered_bytes) *
                       (out->ranks - 1) / out->ranks;
+    count_windows(p, out);
     return 0;
 }

@@ -3,7 +3,8 @@
  * Placement of a chain: workspaces are asked of the kernels, tensors and workspaces become
  * intervals over the chain's nodes, forward then backward, and get offsets. With one slot, saved
  * and transient tensors share one area, since the backward follows its forward at once. With
- * several, what is saved lies apart, once per slot, and all slots share the transients.
+ * several, what is saved lies apart, once per slot, and all slots share the transients. Windows of
+ * divided weights and gradients (plan_window.c) are transients.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +94,8 @@ int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err)
 
 struct area { /* one list of intervals and where each came from */
     struct lf_interval *iv;
-    int32_t *tensor; /* > 0 tensor, <= 0 workspace of node -tensor */
+    /* > 0 tensor, or from n_t on window; <= 0 workspace of node -tensor */
+    int32_t *tensor;
     size_t n;
 };
 
@@ -129,19 +131,23 @@ static int area_place(struct area *a, bool no_reuse, size_t *height, size_t *low
     return 0;
 }
 
-static size_t saved_live(const struct area *a, size_t n_fwd)
+static size_t saved_live(const struct area *a, const lf_graph *g)
 {
     size_t sum = 0;
     for (size_t i = 0; i < a->n; i++)
-        if (a->tensor[i] > 0 && (size_t)a->iv[i].first < n_fwd && (size_t)a->iv[i].last >= n_fwd)
+        if (a->tensor[i] > 0 && a->tensor[i] < (int32_t)g->n_t &&
+            (size_t)a->iv[i].first < g->n_fwd && (size_t)a->iv[i].last >= g->n_fwd)
             sum += a->iv[i].bytes;
     return sum;
 }
 
 static void store_offsets(struct lf_chain *c, const struct area *a, size_t base)
 {
+    const int32_t n_t = (int32_t)c->g->n_t;
     for (size_t i = 0; i < a->n; i++)
-        if (a->tensor[i] > 0)
+        if (a->tensor[i] >= n_t)
+            c->window[a->tensor[i] - n_t].off = base + a->iv[i].off;
+        else if (a->tensor[i] > 0)
             c->g->t[a->tensor[i]].off = base + a->iv[i].off;
         else
             c->work_off[-a->tensor[i]] = base + a->iv[i].off;
@@ -155,7 +161,7 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
     size_t h_saved = 0, h_rest = 0, low_saved = 0, low_rest = 0;
     int rc = area_init(&saved, g->n_t, err);
     if (rc == 0)
-        rc = area_init(&rest, g->n_t + g->n_n, err);
+        rc = area_init(&rest, g->n_t + g->n_n + c->n_windows, err);
     if (rc != 0)
         goto out;
     for (size_t t = 1; t < g->n_t; t++) {
@@ -168,6 +174,11 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
     for (size_t i = 0; i < g->n_n; i++)
         if (c->work_bytes[i])
             area_add(&rest, -(int32_t)i, (int32_t)i, (int32_t)i, c->work_bytes[i]);
+    for (size_t i = 0; i < c->n_windows; i++) {
+        const struct lf_window *w = &c->window[i];
+        area_add(&rest, (int32_t)(g->n_t + i), w->begin, w->end > w->last ? w->end - 1 : w->last,
+                 p->unit[w->unit].bytes[w->kind]);
+    }
     rc = area_place(&saved, p->o.no_reuse, &h_saved, &low_saved, err);
     if (rc == 0)
         rc = area_place(&rest, p->o.no_reuse, &h_rest, &low_rest, err);
@@ -176,7 +187,7 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
     c->saved_bytes = h_saved;
     c->arena_bytes = h_saved * slots + h_rest;
     c->live_max = low_saved * slots + low_rest;
-    c->saved_live = slots > 1 ? h_saved * slots : saved_live(&rest, g->n_fwd);
+    c->saved_live = slots > 1 ? h_saved * slots : saved_live(&rest, g);
     store_offsets(c, &saved, 0);
     store_offsets(c, &rest, h_saved * slots);
 out:

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sharded state (ZeRO, Rajbhandari et al. 2020), stage 1: a rank keeps the moments of its own part
+ * Sharded state (ZeRO, Rajbhandari et al. 2020). Stage 1: a rank keeps the moments of its own part
  * of the weights, and the masters where graphs read copies instead. It updates that part, then the
- * ranks give each other what they updated.
+ * ranks give each other what they updated. Stage 2: it keeps the gradients of its part alone. Stage
+ * 3: the weights, too. What is not kept exists in windows (plan_window.c).
  *
- * Each bucket of gradients (plan_data.c) is cut into one range for each rank. Cuts lie at the
- * starts of parameters and, within a parameter, at multiples of LF_NORM_BLOCK elements from its
- * start. So a block of the gradient's norm is one rank's, draws of stochastic rounding begin at
- * whole words, and the sums of a step have the bits of a run without sharding on as many ranks.
+ * The store's groups form **units**: with stage 1 those of a bucket of gradients (plan_data.c),
+ * else those of a layer. A unit is cut into one range for each rank. Cuts lie at the starts of
+ * parameters and, within a parameter, at multiples of LF_NORM_BLOCK elements from its start. So a
+ * block of the gradient's norm is one rank's, draws of stochastic rounding begin at whole words,
+ * and the sums of a step have the bits of a run without sharding on as many ranks.
  */
+#include <ctype.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/graph/priv.h"
 
@@ -23,30 +27,113 @@ void lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first,
     *n = hi - lo;
 }
 
-static size_t grad_at(const lf_pstore *ps, const struct lf_param *p)
+/* ---- units ---- */
+
+/* Stage 1 divides everything that has gradients. Balanced biases are a few numbers that every rank
+ * updates from sums that all have, so the later stages leave them whole. */
+static bool divided(const lf_plan *p, const struct lf_pgroup *g)
 {
-    return ps->g[p->group].off[LF_P_GRAD] / sizeof(float) + (size_t)p->offset;
+    return p->ranks.zero == 1 ? g->need[LF_P_GRAD]
+                              : !g->balanced && (g->need[LF_P_GRAD] || p->ranks.zero == 3);
 }
 
-static bool has_grad(const lf_pstore *ps, const struct lf_param *p)
+/* Length of the part of a name that its layer has in common: "layers.3" of "layers.3.attn.q"; the
+ * whole name outside of layers. */
+static size_t layer_of(const char *name)
 {
-    return ps->g[p->group].need[LF_P_GRAD];
+    for (const char *at = name; *at; at++) {
+        const char *end = at;
+        while (isdigit((unsigned char)*end))
+            end++;
+        if (end > at && at > name && at[-1] == '.' && *end == '.')
+            return (size_t)(end - name);
+    }
+    return strlen(name);
 }
 
-/* The permitted cut of a bucket that is nearest to `want`, both in floats of the gradients. */
-static size_t nearest_cut(const lf_pstore *ps, const struct lf_bucket *b, size_t want)
+static bool same_layer(const char *a, const char *b)
 {
-    const size_t from = b->off / sizeof(float), to = from + b->n;
-    size_t best = from;
-    for (size_t i = 0; i < ps->n_p; i++) {
-        const struct lf_param *p = &ps->p[i];
-        const size_t at = has_grad(ps, p) ? grad_at(ps, p) : to;
-        if (at < from || at >= to)
+    const size_t n = layer_of(a);
+    return n == layer_of(b) && memcmp(a, b, n) == 0;
+}
+
+/* Small groups outside of layers do not become units of their own. */
+enum { UNIT_FLOATS = 16384 };
+
+/* Does a unit of `n` elements that ends with group `last` end there? */
+static bool ends_unit(const lf_plan *p, size_t last, size_t next, size_t n)
+{
+    const struct lf_pgroup *g = p->ps->g;
+    return n * sizeof(float) >= p->ranks.bucket_bytes ||
+           (n >= UNIT_FLOATS && !same_layer(g[last].name, g[next].name));
+}
+
+static void add_group(lf_plan *p, struct lf_unit *u, size_t i)
+{
+    struct lf_pgroup *g = &p->ps->g[i];
+    const size_t step = p->o.target->align / sizeof(float);
+    g->unit = (int32_t)(u - p->unit);
+    g->pos = u->n;
+    u->end = i + 1;
+    u->n += ((size_t)(g->rows * g->cols) + step - 1) / step * step;
+}
+
+static void make_units(lf_plan *p)
+{
+    size_t last = 0;
+    for (size_t i = 0; i < p->ps->n_g; i++) {
+        p->ps->g[i].unit = -1;
+        if (!divided(p, &p->ps->g[i]))
             continue;
+        struct lf_unit *u = p->n_units ? &p->unit[p->n_units - 1] : NULL;
+        if (!u || ends_unit(p, last, i, u->n)) {
+            u = &p->unit[p->n_units++];
+            u->first = i;
+        }
+        add_group(p, u, i);
+        last = i;
+    }
+}
+
+/* Stage 1: the groups of a bucket, whose sum goes to owners. Their places are those in the
+ * bucket. */
+static void make_units_of_buckets(lf_plan *p)
+{
+    for (size_t i = 0; i < p->ps->n_g; i++)
+        p->ps->g[i].unit = -1;
+    for (size_t b = 0; b < p->n_buckets; b++) {
+        const struct lf_bucket *k = &p->bucket[b];
+        struct lf_unit *u = &p->unit[p->n_units++];
+        for (size_t i = 0; i < p->ps->n_g; i++) {
+            const struct lf_pgroup *g = &p->ps->g[i];
+            if (!divided(p, g) || g->off[LF_P_GRAD] < k->off ||
+                g->off[LF_P_GRAD] >= k->off + k->n * sizeof(float))
+                continue;
+            if (!u->n)
+                u->first = i;
+            add_group(p, u, i);
+        }
+        u->n = k->n; /* without the gap behind the last group */
+    }
+}
+
+/* ---- cuts ---- */
+
+/* The permitted cut of a unit that is nearest to element `want`. */
+static size_t nearest_cut(const lf_plan *p, const struct lf_unit *u, size_t want)
+{
+    const lf_pstore *ps = p->ps;
+    size_t best = 0;
+    for (size_t i = 0; i < ps->n_p; i++) {
+        const struct lf_param *q = &ps->p[i];
+        const struct lf_pgroup *g = &ps->g[q->group];
+        if (g->unit != u - p->unit)
+            continue;
+        const size_t at = g->pos + (size_t)q->offset;
         size_t inside = want > at ? want - at : 0;
-        inside = inside < (size_t)p->n ? inside : (size_t)p->n;
+        inside = inside < (size_t)q->n ? inside : (size_t)q->n;
         const size_t low = at + inside / LF_NORM_BLOCK * LF_NORM_BLOCK, up = low + LF_NORM_BLOCK,
-                     end = at + (size_t)p->n, candidate[] = {low, up < end ? up : end};
+                     end = at + (size_t)q->n, candidate[] = {low, up < end ? up : end};
         for (int k = 0; k < 2; k++)
             if ((candidate[k] > want ? candidate[k] - want : want - candidate[k]) <
                 (best > want ? best - want : want - best))
@@ -55,68 +142,152 @@ static size_t nearest_cut(const lf_pstore *ps, const struct lf_bucket *b, size_t
     return best;
 }
 
-static int cut_bucket(lf_plan *p, struct lf_bucket *b, lf_err *err)
+static int cut_unit(lf_plan *p, struct lf_unit *u, lf_err *err)
 {
-    const size_t from = b->off / sizeof(float), ranks = (size_t)p->ranks.ranks;
-    b->count = lf_arena_alloc(p->arena, ranks, sizeof *b->count, err);
-    if (!b->count)
+    const size_t ranks = (size_t)p->ranks.ranks;
+    u->cut = lf_arena_alloc(p->arena, ranks + 1, sizeof *u->cut, err);
+    if (!u->cut)
         return LF_ENOMEM;
-    size_t last = 0;
-    for (size_t r = 0; r < ranks; r++) {
-        size_t next = b->n;
-        if (r + 1 < ranks)
-            next = nearest_cut(p->ps, b, from + b->n / ranks * (r + 1)) - from;
-        next = next < last ? last : next;
-        b->count[r] = next - last;
-        last = next;
+    u->cut[0] = 0;
+    for (size_t r = 1; r < ranks; r++) {
+        u->cut[r] = nearest_cut(p, u, u->n / ranks * r);
+        if (u->cut[r] < u->cut[r - 1])
+            u->cut[r] = u->cut[r - 1];
     }
+    u->cut[ranks] = u->n;
     return 0;
 }
 
-/* What of a bucket is this rank's, as ranges of its groups. */
-static void own_bucket(const lf_plan *p, const struct lf_bucket *b)
+/* What of the unit's groups is this rank's. */
+static void own_unit(const lf_plan *p, const struct lf_unit *u)
 {
-    size_t lo = b->off / sizeof(float);
-    for (int r = 0; r < p->ranks.rank; r++)
-        lo += b->count[r];
-    const size_t hi = lo + b->count[p->ranks.rank];
-    for (size_t i = 0; i < p->ps->n_g; i++) {
+    const size_t lo = u->cut[p->ranks.rank], hi = u->cut[p->ranks.rank + 1];
+    for (size_t i = u->first; i < u->end; i++) {
         struct lf_pgroup *g = &p->ps->g[i];
-        const size_t at = g->off[LF_P_GRAD] / sizeof(float), n = (size_t)(g->rows * g->cols);
-        if (!g->need[LF_P_GRAD] || at < b->off / sizeof(float) ||
-            at >= b->off / sizeof(float) + b->n)
+        const size_t at = g->pos, n = (size_t)(g->rows * g->cols);
+        if (g->unit != u - p->unit)
             continue;
         g->own0 = (int64_t)(lo < at ? 0 : lo > at + n ? n : lo - at);
         g->own1 = (int64_t)(hi < at ? 0 : hi > at + n ? n : hi - at);
     }
 }
 
-/* ---- what is given to the others ---- */
+static int count_bucket(lf_plan *p, struct lf_bucket *b, const struct lf_unit *u, lf_err *err)
+{
+    b->count = lf_arena_alloc(p->arena, (size_t)p->ranks.ranks, sizeof *b->count, err);
+    for (int r = 0; b->count && r < p->ranks.ranks; r++)
+        b->count[r] = u->cut[r + 1] - u->cut[r];
+    return b->count ? 0 : LF_ENOMEM;
+}
 
-/* Byte of a kind's block where the elements of rank r and above begin, within groups [first, last]
- * of a bucket. */
-static size_t kind_cut(const lf_plan *p, const struct lf_bucket *b, const struct lf_gather *run,
+/* ---- what is kept in parts, and what in windows ---- */
+
+static void choose_parts(lf_plan *p)
+{
+    const int zero = p->ranks.zero;
+    for (size_t i = 0; i < p->ps->n_g; i++) {
+        struct lf_pgroup *g = &p->ps->g[i];
+        if (g->unit < 0)
+            continue;
+        const bool state = g->need[LF_P_M]; /* balanced biases have none */
+        g->part[LF_P_M] = g->part[LF_P_V] = state;
+        g->part[LF_P_MASTER] =
+            zero == 3 ? g->need[LF_P_MASTER] : state && g->need[LF_P_COPY] && !g->master_read;
+        g->part[LF_P_COPY] = zero == 3 && g->need[LF_P_COPY];
+        g->part[LF_P_GRAD] = zero >= 2 && g->need[LF_P_GRAD];
+        g->window[LF_P_MASTER] = g->part[LF_P_MASTER] && g->master_read;
+        g->window[LF_P_COPY] = g->part[LF_P_COPY];
+        g->window[LF_P_GRAD] = g->part[LF_P_GRAD];
+    }
+}
+
+static size_t size_of(const lf_plan *p, int kind)
+{
+    return lf_dtype_size(lf_pstore_type(p->ps, (enum lf_pkind)kind));
+}
+
+size_t lf_unit_cut(const lf_plan *p, const struct lf_unit *u, int kind, int r)
+{
+    for (size_t i = u->first; i < u->end && r > 0 && r < p->ranks.ranks; i++) {
+        const struct lf_pgroup *g = &p->ps->g[i];
+        if (g->unit != u - p->unit || !g->window[kind])
+            continue;
+        if (u->cut[r] <= g->pos)
+            return g->at[kind];
+        if (u->cut[r] < g->pos + (size_t)(g->rows * g->cols))
+            return g->at[kind] + (u->cut[r] - g->pos) * size_of(p, kind);
+    }
+    return r > 0 ? u->bytes[kind] : 0;
+}
+
+/* The block of a kind of a unit, and each rank's part of it. */
+static int lay_block(lf_plan *p, struct lf_unit *u, int kind, lf_err *err)
+{
+    const size_t unit = kind == LF_P_GRAD ? sizeof(float) : 1;
+    for (size_t i = u->first; i < u->end; i++) {
+        struct lf_pgroup *g = &p->ps->g[i];
+        if (g->unit != u - p->unit || !g->window[kind])
+            continue;
+        g->at[kind] = u->bytes[kind];
+        u->bytes[kind] +=
+            lf_align_up((size_t)(g->rows * g->cols) * size_of(p, kind), p->o.target->align);
+    }
+    if (!u->bytes[kind])
+        return 0;
+    u->part[kind] = lf_arena_alloc(p->arena, (size_t)p->ranks.ranks, sizeof *u->part[kind], err);
+    for (int r = 0; u->part[kind] && r < p->ranks.ranks; r++)
+        u->part[kind][r] = (lf_unit_cut(p, u, kind, r + 1) - lf_unit_cut(p, u, kind, r)) / unit;
+    return u->part[kind] ? 0 : LF_ENOMEM;
+}
+
+/* This rank's part of a block gets a place in the store, with the gaps that it has in the block. */
+static void place_own(lf_plan *p, struct lf_unit *u, int kind)
+{
+    const size_t from = lf_unit_cut(p, u, kind, p->ranks.rank),
+                 to = lf_unit_cut(p, u, kind, p->ranks.rank + 1);
+    u->own[kind] = p->ps->bytes[kind];
+    p->ps->bytes[kind] += lf_align_up(to - from, p->o.target->align);
+    for (size_t i = u->first; i < u->end; i++) {
+        struct lf_pgroup *g = &p->ps->g[i];
+        if (g->unit == u - p->unit && g->window[kind])
+            g->off[kind] =
+                u->own[kind] +
+                (g->own1 > g->own0 ? g->at[kind] + (size_t)g->own0 * size_of(p, kind) - from : 0);
+    }
+}
+
+static int lay_windows(lf_plan *p, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < p->n_units && rc == 0; i++)
+        for (int k = 0; k < LF_P_KINDS && rc == 0; k++) {
+            rc = lay_block(p, &p->unit[i], k, err);
+            if (rc == 0 && p->unit[i].bytes[k])
+                place_own(p, &p->unit[i], k);
+        }
+    return rc;
+}
+
+/* ---- what is given to the others after a step ---- */
+
+/* Byte of a kind's block of the store where the elements of rank r and above begin, within groups
+ * [first, last] of a unit. */
+static size_t kind_cut(const lf_plan *p, const struct lf_unit *u, const struct lf_gather *run,
                        int r)
 {
-    const lf_pstore *ps = p->ps;
-    const size_t size = lf_dtype_size(lf_pstore_type(ps, (enum lf_pkind)run->kind));
-    size_t cut = b->off / sizeof(float);
-    for (int k = 0; k < r; k++)
-        cut += b->count[k];
     for (size_t i = run->first; i <= run->last; i++) {
-        const struct lf_pgroup *g = &ps->g[i];
-        const size_t at = g->off[LF_P_GRAD] / sizeof(float), n = (size_t)(g->rows * g->cols);
-        if (!g->need[run->kind] || g->part[run->kind])
+        const struct lf_pgroup *g = &p->ps->g[i];
+        if (g->unit != u - p->unit || !g->need[run->kind] || g->part[run->kind])
             continue;
-        if (cut <= at)
+        if (u->cut[r] <= g->pos)
             return g->off[run->kind];
-        if (cut <= at + n)
-            return g->off[run->kind] + (cut - at) * size;
+        if (u->cut[r] <= g->pos + (size_t)(g->rows * g->cols))
+            return g->off[run->kind] + (u->cut[r] - g->pos) * size_of(p, run->kind);
     }
     return run->off + run->bytes;
 }
 
-static int end_run(lf_plan *p, const struct lf_bucket *b, struct lf_gather *run, lf_err *err)
+static int end_run(lf_plan *p, const struct lf_unit *u, struct lf_gather *run, lf_err *err)
 {
     const int ranks = p->ranks.ranks;
     if (!run->bytes)
@@ -128,7 +299,7 @@ static int end_run(lf_plan *p, const struct lf_bucket *b, struct lf_gather *run,
         return rc;
     size_t last = run->off;
     for (int r = 0; r < ranks; r++) {
-        const size_t next = r + 1 < ranks ? kind_cut(p, b, run, r + 1) : run->off + run->bytes;
+        const size_t next = r + 1 < ranks ? kind_cut(p, u, run, r + 1) : run->off + run->bytes;
         run->part[r] = next - last;
         last = next;
     }
@@ -138,20 +309,16 @@ static int end_run(lf_plan *p, const struct lf_bucket *b, struct lf_gather *run,
 }
 
 /* The ranges of a kind in which everything changes in a step, in the order of the store. */
-static int gather_kind(lf_plan *p, const struct lf_bucket *b, int kind, lf_err *err)
+static int gather_kind(lf_plan *p, const struct lf_unit *u, int kind, lf_err *err)
 {
-    const lf_pstore *ps = p->ps;
-    const size_t size = lf_dtype_size(lf_pstore_type(ps, (enum lf_pkind)kind));
     struct lf_gather run = {.kind = (uint8_t)kind};
     int rc = 0;
-    for (size_t i = 0; i < ps->n_g && rc == 0; i++) {
-        const struct lf_pgroup *g = &ps->g[i];
-        const bool in = g->need[LF_P_GRAD] && g->off[LF_P_GRAD] >= b->off &&
-                        g->off[LF_P_GRAD] < b->off + b->n * sizeof(float);
+    for (size_t i = u->first; i < u->end && rc == 0; i++) {
+        const struct lf_pgroup *g = &p->ps->g[i];
         if (!g->need[kind] || g->part[kind]) /* parts lie behind everything that is whole */
             continue;
-        if (!in) {
-            rc = end_run(p, b, &run, err);
+        if (g->unit != u - p->unit || !g->need[LF_P_GRAD]) {
+            rc = end_run(p, u, &run, err);
             continue;
         }
         if (!run.bytes) {
@@ -159,42 +326,64 @@ static int gather_kind(lf_plan *p, const struct lf_bucket *b, int kind, lf_err *
             run.off = g->off[kind];
         }
         run.last = i;
-        run.bytes = g->off[kind] + (size_t)(g->rows * g->cols) * size - run.off;
+        run.bytes = g->off[kind] + (size_t)(g->rows * g->cols) * size_of(p, kind) - run.off;
     }
-    return rc != 0 ? rc : end_run(p, b, &run, err);
+    return rc != 0 ? rc : end_run(p, u, &run, err);
 }
 
-/* Groups whose optimizer state is kept in parts. Balanced biases have none. */
-static void choose_parts(lf_plan *p)
+static int check(const lf_plan *p, lf_err *err)
 {
-    for (size_t i = 0; i < p->ps->n_g; i++) {
-        struct lf_pgroup *g = &p->ps->g[i];
-        if (!g->need[LF_P_M])
-            continue;
-        g->part[LF_P_M] = g->part[LF_P_V] = true;
-        g->part[LF_P_MASTER] = g->need[LF_P_COPY] && !g->master_read;
-    }
+    if (p->ranks.zero > 1 && p->o.target->sm)
+        return lf_fail(err, LF_ENOTSUP,
+                       "zero = %d: on GPUs ranks divide the optimizer's state alone; take zero = 1",
+                       p->ranks.zero);
+    if (p->ranks.zero == 3 && p->o.fp8)
+        return lf_fail(err, LF_ENOTSUP,
+                       "zero = 3 with precision fp8: 8-bit copies are made of whole weights; take "
+                       "zero = 2 or precision = bf16");
+    for (size_t i = 0; i < p->n_c && p->ranks.zero == 3; i++)
+        if (p->c[i].o.packed)
+            return lf_fail(err, LF_ENOTSUP,
+                           "zero = 3: graph %s reads panels of whole weights; take zero = 2",
+                           p->c[i].g->name);
+    return 0;
 }
 
 int lf_plan_shard(lf_plan *p, lf_err *err)
 {
-    int rc = 0;
     if (!p->ranks.zero || p->ranks.ranks <= 1 || !p->has_opt)
         return 0;
-    for (size_t i = 0; i < p->n_buckets && rc == 0; i++)
-        rc = cut_bucket(p, &p->bucket[i], err);
-    for (size_t i = 0; i < p->n_buckets && rc == 0; i++)
-        own_bucket(p, &p->bucket[i]);
+    int rc = check(p, err);
+    if (rc != 0)
+        return rc;
+    p->unit = lf_calloc(p->ps->n_g + 1, sizeof *p->unit, err);
+    if (!p->unit)
+        return LF_ENOMEM;
+    if (p->ranks.zero == 1)
+        make_units_of_buckets(p);
+    else
+        make_units(p);
+    for (size_t i = 0; i < p->n_units && rc == 0; i++) {
+        rc = cut_unit(p, &p->unit[i], err);
+        if (rc == 0)
+            own_unit(p, &p->unit[i]);
+        if (rc == 0 && p->ranks.zero == 1)
+            rc = count_bucket(p, &p->bucket[i], &p->unit[i], err);
+    }
     if (rc != 0)
         return rc;
     choose_parts(p);
     lf_pstore_layout(p->ps, p->o.target->align);
-    for (size_t i = 0; i < p->n_buckets && rc == 0; i++) {
-        rc = gather_kind(p, &p->bucket[i], LF_P_COPY, err);
+    rc = lay_windows(p, err);
+    for (size_t i = 0; i < p->n_units && rc == 0; i++) {
+        rc = gather_kind(p, &p->unit[i], LF_P_COPY, err);
         if (rc == 0)
-            rc = gather_kind(p, &p->bucket[i], LF_P_MASTER, err);
+            rc = gather_kind(p, &p->unit[i], LF_P_MASTER, err);
     }
     p->sharded = rc == 0;
+    p->windowed = rc == 0 && p->ranks.zero >= 2;
+    for (size_t i = 0; i < p->n_c && rc == 0 && p->windowed; i++)
+        rc = lf_plan_windows(p, &p->c[i], err);
     return rc;
 }
 

@@ -205,6 +205,8 @@ uint64_t lf_plan_hash(const lf_plan *p)
     uint64_t h = 14695981039346656037u;
     h = mix_i(h, p->o.mode);
     h = mix_i(h, p->o.compute);
+    if (p->windowed) /* sums over micro-batches have another order */
+        h = mix_i(h, LF_P_GRAD);
     for (size_t c = 0; c < p->n_c; c++)
         for (size_t i = 0; i < p->c[c].g->n_n; i++)
             if (p->c[c].o.train &&

@@ -531,6 +531,12 @@ struct lf_pgroup {
      * all */
     bool part[LF_P_ALL];
     int64_t own0, own1;
+    /* of a kind with `window`, all elements are in memory only while a chain needs them
+     * (plan_window.c), at bytes from the start of the block of the group's unit */
+    bool window[LF_P_KINDS];
+    size_t at[LF_P_KINDS];
+    int32_t unit; /* of the plan, -1: ranks do not divide the group */
+    size_t pos;   /* its first element in the unit */
     size_t off[LF_P_ALL];
     bool need_pack;
     size_t pack_off, pack_bytes;
@@ -599,6 +605,10 @@ struct lf_chain {
     size_t saved_live; /* most bytes live across the boundary from forward to backward, all slots */
     size_t live_max;   /* largest live set, all slots */
     size_t work_max;   /* largest workspace of a node */
+    struct lf_window *window;
+    size_t n_windows;
+    struct lf_event *event; /* in the order in which they happen */
+    size_t n_events;
 };
 struct lf_table { /* constants and states, shared by name */
     const char *name;
@@ -609,9 +619,46 @@ struct lf_table { /* constants and states, shared by name */
     void (*fill)(void *dst, const void *ctx);
     const void *ctx;
 };
+/* What lives in the arena while a chain runs: all elements of a kind of a unit. Weights are
+ * gathered from node `begin` on and complete at `first`; nodes [first, last] read them. Gradients
+ * are written by nodes [first, last], summed from then on, and no longer needed at `end`. Numbers
+ * of nodes lie in [0, n_n]. */
+struct lf_window {
+    size_t unit;
+    uint8_t kind;
+    int32_t begin, first, last, end;
+    bool fill;  /* gradients: some of them no node of the chain writes */
+    size_t off; /* in the chain's place in the arena */
+};
+/* What happens before a node of a chain, in this order where it happens before the same node. */
+enum lf_event_what {
+    LF_EV_SUMMED,     /* the sum of a window of gradients is there */
+    LF_EV_SUM,        /* it begins */
+    LF_EV_FILL,       /* a window of gradients becomes 0 */
+    LF_EV_GATHER_NOW, /* the gathering of weights that are read at once begins */
+    LF_EV_GATHERED,
+    LF_EV_GATHER,     /* that of weights that are read later */
+    LF_EV_LAST_SUMMED /* LF_EV_SUMMED behind the last node */
+};
+struct lf_event {
+    int32_t node;
+    uint8_t what; /* enum lf_event_what */
+    size_t window;
+};
 struct lf_bucket { /* a range of the gradients */
     size_t off, n; /* off: bytes from the start of the gradients; n: floats */
-    size_t *count; /* [ranks] floats that each rank owns, with zero; else NULL */
+    size_t *count; /* [ranks] floats that each rank owns; NULL: all ranks need the sum */
+};
+/* Consecutive groups of the store that ranks divide as if they were one tensor (plan_shard.c). */
+struct lf_unit {
+    size_t first, end;        /* groups */
+    size_t n;                 /* elements, with the gaps between groups */
+    size_t *cut;              /* [ranks + 1] rank r has elements [cut[r], cut[r + 1]) */
+    size_t bytes[LF_P_KINDS]; /* of the block that a window of this kind holds; 0: it has none */
+    /* [ranks] how much of that block is each rank's, one after the other, with the gaps behind
+     * groups: in bytes, of gradients in floats */
+    size_t *part[LF_P_KINDS];
+    size_t own[LF_P_KINDS]; /* offset of this rank's part in the store's block of the kind */
 };
 struct lf_gather { /* a range of a kind's block that ranks give each other after a step */
     uint8_t kind;
@@ -633,7 +680,10 @@ struct lf_plan {
     struct lf_plan_ranks ranks;
     struct lf_bucket *bucket; /* [n_buckets] */
     size_t n_buckets;
-    bool sharded;             /* the optimizer's state is, and what follows is set */
+    bool sharded;         /* the optimizer's state is, and what follows is set */
+    bool windowed;        /* so are gradients, and with zero = 3 weights */
+    struct lf_unit *unit; /* [n_units] */
+    size_t n_units;
     struct lf_gather *gather; /* [n_gather] */
     size_t n_gather, cap_gather;
     size_t own_tab_off; /* the optimizer's table of this rank's part, [n_opt_tensors] */
@@ -655,8 +705,15 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);
 /* plan_data.c: finds the ranges that are summed over ranks, after the layout of the store. */
 int lf_plan_buckets(lf_plan *p, lf_err *err);
-/* plan_shard.c: cuts the buckets, with zero, and lays the store out anew. */
+/* plan_shard.c: divides units among the ranks, with zero, and lays the store out anew. */
 int lf_plan_shard(lf_plan *p, lf_err *err);
+/* Where the elements from cut[r] on begin in the block of a window. */
+size_t lf_unit_cut(const lf_plan *p, const struct lf_unit *u, int kind, int r);
+/* plan_window.c: finds the windows of a chain and what happens when. */
+int lf_plan_windows(lf_plan *p, struct lf_chain *c, lf_err *err);
+/* The window that holds a kind of a group while a node runs; NULL: the store holds it. */
+const struct lf_window *lf_chain_window(const struct lf_chain *c, const struct lf_pgroup *g,
+                                        int kind, size_t node);
 int64_t lf_plan_norm_blocks(const lf_plan *p); /* of all trained tensors */
 /* The elements of a parameter that are this rank's: [*first, *first + *n). */
 void lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first, int64_t *n);

@@ -319,7 +319,7 @@ static void take(lf_exec *ex, struct lf_prof_graph *g, size_t from, size_t n, in
     }
     const double took = lf_now_s() - t0;
     s->seconds += took;
-    s->runs++;
+    s->runs += from == (seg ? g->n_fwd : 0); /* a segment may run in pieces */
     note(&p->phases, t0, took, LF_LANE_SEGMENT, g->segment[seg], NULL);
 }
 
@@ -342,10 +342,10 @@ static int run_stamped(const lf_exec *ex, const struct lf_call *calls, size_t n,
 }
 
 int lf_prof_segment(lf_exec *ex, int chain, enum lf_segment seg, const struct lf_call *calls,
-                    lf_err *err)
+                    size_t from, size_t to, lf_err *err)
 {
     struct lf_prof_graph *g = ex->prof->chain[chain];
-    const size_t from = seg == LF_FWD ? 0 : g->n_fwd, n = (seg == LF_FWD ? g->n_fwd : g->n) - from;
+    const size_t n = to - from;
     const double t0 = lf_now_s();
     size_t bad = 0;
     int krc, rc = run_stamped(ex, calls + from, n, &bad, &krc, err);

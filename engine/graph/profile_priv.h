@@ -73,7 +73,7 @@ struct lf_prof_exec *lf_prof_attach(lf_exec *ex, lf_err *err);
 void lf_prof_detach(struct lf_prof_exec *x);
 /* Runs and times a segment; calls are those of the whole chain. */
 int lf_prof_segment(lf_exec *ex, int chain, enum lf_segment seg, const struct lf_call *calls,
-                    lf_err *err);
+                    size_t from, size_t to, lf_err *err);
 /* Runs and times all of ex->opt, ex->copies or ex->packs. */
 int lf_prof_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char *what,
                   lf_err *err);

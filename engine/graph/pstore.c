@@ -307,7 +307,7 @@ void lf_pstore_layout(lf_pstore *ps, size_t align)
     }
     for (size_t i = 0; i < ps->n_g; i++) /* behind them, so that what is whole lies together */
         for (int k = 0; k < LF_P_ALL; k++)
-            if (ps->g[i].part[k])
+            if (ps->g[i].part[k] && !(k < LF_P_KINDS && ps->g[i].window[k]))
                 place_kind(ps, &ps->g[i], k, align);
 }
 
@@ -435,23 +435,36 @@ void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, bool host, void **
     *bytes = !ps->back ? 0 : host ? ps->host_bytes[kind] : ps->bytes[kind];
 }
 
-/* n elements of f32 at element `at` of the tensor: to master and copy, whichever exist. */
+/* What this rank keeps of elements [at, at + n) of a tensor: *lo elements into them, *n of them. */
+static void clip(const struct lf_pview *v, int64_t at, size_t *lo, size_t *n)
+{
+    const int64_t end = at + (int64_t)*n, from = at > v->first ? at : v->first,
+                  to = end < v->first + v->count ? end : v->first + v->count;
+    *lo = from < to ? (size_t)(from - at) : 0;
+    *n = from < to ? (size_t)(to - from) : 0;
+}
+
+/* n elements of f32 at element `at` of the tensor: to master and copy, as far as they exist. */
 static int write_chunk(lf_pstore *ps, int i, int64_t at, const float *src, size_t n, lf_err *err)
 {
     struct lf_pview v;
+    size_t lo, k = n;
     int rc = 0;
     if (lf_pstore_view(ps, i, LF_P_MASTER, &v) == 1) {
-        const int64_t end = at + (int64_t)n, lo = at > v.first ? at : v.first,
-                      hi = end < v.first + v.count ? end : v.first + v.count;
-        if (lo < hi)
-            rc = ps->back->ops->copy_in(ps->back, (float *)v.data + (lo - v.first), src + (lo - at),
-                                        (size_t)(hi - lo) * sizeof *src, err);
+        clip(&v, at, &lo, &k);
+        if (k)
+            rc = ps->back->ops->copy_in(ps->back, (float *)v.data + (at + (int64_t)lo - v.first),
+                                        src + lo, k * sizeof *src, err);
     }
+    k = n;
     if (rc == 0 && lf_pstore_view(ps, i, LF_P_COPY, &v) == 1) {
         uint16_t h[CHUNK];
-        for (size_t e = 0; e < n; e++)
-            h[e] = ps->copy_type == LF_F16 ? lf_f16_of(src[e]) : lf_bf16_of(src[e]);
-        rc = ps->back->ops->copy_in(ps->back, (uint16_t *)v.data + at, h, n * sizeof *h, err);
+        clip(&v, at, &lo, &k);
+        for (size_t e = 0; e < k; e++)
+            h[e] = ps->copy_type == LF_F16 ? lf_f16_of(src[lo + e]) : lf_bf16_of(src[lo + e]);
+        if (k)
+            rc = ps->back->ops->copy_in(ps->back, (uint16_t *)v.data + (at + (int64_t)lo - v.first),
+                                        h, k * sizeof *h, err);
     }
     return rc;
 }

@@ -130,8 +130,8 @@ void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, bool host, void **
                      size_t *bytes);
 
 /* Writes new weights of tensor i from host memory. src has all its elements in f32 or bf16. Master
- * and copy are written as far as they exist, and a master as far as this rank keeps it; the copy is
- * rounded to nearest even. Moments and gradients do not change. */
+ * and copy are written as far as they exist and this rank keeps them; the copy is rounded to
+ * nearest even. Moments and gradients do not change. */
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
 /* Writes all elements of a moment (LF_P_M or LF_P_V) from f32 or bf16, rounded to nearest even to
  * the type of the plan. LF_ENOENT: the plan has no moments of this tensor. */

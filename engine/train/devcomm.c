@@ -76,7 +76,8 @@ static int reduce(void *user, float *grads, size_t n, lf_err *err)
     return lf_comm_all_reduce(d->gpus ? d->gpus : d->comm, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
 }
 
-/* Memory of the host alone. */
+/* ---- memory of the host alone ---- */
+
 static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
 {
     const struct lf_devcomm *d = user;
@@ -84,6 +85,42 @@ static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
     for (int r = 0; r < d->comm->rank; r++)
         mine += counts[r];
     return lf_comm_reduce_scatter(d->comm, mine, grads, counts, LF_COMM_F32, NULL, err);
+}
+
+static int start(const struct lf_devcomm *d, const struct lf_comm_call *call, struct lf_exec_req *q,
+                 lf_err *err)
+{
+    lf_comm_req r = {0};
+    const int rc = lf_comm_start(d->comm, call, &r, err);
+    q->p = r.flight;
+    return rc;
+}
+
+static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
+                        lf_err *err)
+{
+    const struct lf_comm_call call = {.what = LF_COMM_ALL_GATHER, .out = data, .counts = bytes};
+    return start(user, &call, q, err);
+}
+
+static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float *data,
+                     const size_t *counts, bool more, lf_err *err)
+{
+    const struct lf_comm_call call = {.what = LF_COMM_REDUCE_SCATTER,
+                                      .type = LF_COMM_F32,
+                                      .out = out,
+                                      .in = data,
+                                      .seed = more ? out : NULL,
+                                      .counts = counts};
+    return start(user, &call, q, err);
+}
+
+static int finish(void *user, struct lf_exec_req *q, lf_err *err)
+{
+    lf_comm_req r = {.flight = q->p};
+    (void)user;
+    q->p = NULL;
+    return lf_comm_wait(&r, err);
 }
 
 static int add(void *user, double *sums, size_t n, lf_err *err)
@@ -110,6 +147,9 @@ void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
                                       .scatter = scatter,
                                       .add = add,
                                       .gather = gather,
+                                      .begin_gather = begin_gather,
+                                      .begin_sum = begin_sum,
+                                      .finish = finish,
                                       .early = d->gpus != NULL};
     lf_exec_set_comm(ex, &comm, d);
 }

@@ -146,6 +146,10 @@ int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err);
  * LF_EINVAL: there is no further one. */
 int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err);
 
+/* Micro-batch m of a step holds its samples [m * B, (m + 1) * B) and goes to rank m % ranks, as
+ * number m / ranks there. Returns how many micro-batches of a step of n samples a rank computes. */
+int64_t lf_deal_count(int64_t n, int64_t B, int64_t rank, int64_t ranks);
+
 /* the number of samples; practically endless in the order above */
 int64_t lf_loader_samples(const lf_loader *l);
 /* next_sample of the last step that was begun, or the target of the last seek */

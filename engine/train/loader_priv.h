@@ -116,9 +116,6 @@ struct lf_stepper {
 /* Checks the ramp: rows ascend from 0, and batches are positive multiples of the micro-batch B with
  * at least one micro-batch per data-parallel rank. */
 int lf_order_check(const struct lf_order *o, int64_t B, int64_t ranks, lf_err *err);
-/* Micro-batch m of a step holds its samples [m * B, (m + 1) * B) and goes to rank m % ranks, as
- * number m / ranks there. Returns how many micro-batches of a step of n samples a rank computes. */
-int64_t lf_deal_count(int64_t n, int64_t B, int64_t rank, int64_t ranks);
 /* Goes to the step that begins at this sample. LF_EINVAL: there is none. */
 int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t sample, lf_err *err);
 /* Moves past steps of the skip list. false at the end of the order. */

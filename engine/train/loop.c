@@ -23,6 +23,7 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
     struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
     const lf_objective *o = t->c->objective;
     lf_loader_step ls;
+    int64_t ran = 0;
     lf_train_begin_sums(sums);
     int rc = lf_loader_seek(data, 0, err);
     if (rc == 0)
@@ -35,7 +36,7 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
             if (rc == 0)
                 rc = lf_train_write_inputs(t, t->m.valid, b, err);
             if (rc == 0)
-                rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
+                rc = lf_train_forward(t, t->m.valid, &ran, err);
             if (rc == 0 && o) {
                 struct lf_train_view view = lf_train_view_of(t, t->m.valid, b, true, 0);
                 rc = survey ? o->survey(o->user, &view, sums->obj, err)
@@ -43,6 +44,8 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
             }
         }
     }
+    rc = lf_train_stand_by(t, t->m.valid, &ran, lf_train_rounds(t, lf_loader_samples(data)), rc,
+                           err);
     if (rc == 0)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     sums->loss = rec.loss_sum;

@@ -248,6 +248,14 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err);
  * ahead. */
 int lf_train_connect(lf_trainer *t, lf_err *err);
 void lf_train_disconnect(lf_trainer *t, bool failed);
+/* With zero = 2 and 3 every rank goes through as many passes as the one with the most
+ * micro-batches: that many for n_samples samples. */
+int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples);
+/* A forward pass alone, which *ran counts. */
+int lf_train_forward(lf_trainer *t, int chain, int64_t *ran, lf_err *err);
+/* The passes that other ranks have and this one, which has run *ran of `rounds` or stands at rc,
+ * has not; *ran counts them. Returns rc, or the failure of these. */
+int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, int rc, lf_err *err);
 /* Collective: copies weights and moments of rank 0 to all ranks. */
 int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err);
 /* Collective. LF_EINVAL: a rank has other settings, data or kernels than rank 0. */

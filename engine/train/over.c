@@ -110,7 +110,7 @@ static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train
 
 /* This rank's micro-batches of one step. */
 static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls,
-                     const struct lf_train_over *o, lf_err *err)
+                     const struct lf_train_over *o, int64_t *ran, lf_err *err)
 {
     int rc = 0;
     for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
@@ -119,7 +119,7 @@ static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls,
         if (rc == 0)
             rc = lf_train_write_inputs(t, t->m.valid, b, err);
         if (rc == 0)
-            rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
+            rc = lf_train_forward(t, t->m.valid, ran, err);
         if (rc == 0) {
             struct lf_train_view v = lf_train_view_of(t, t->m.valid, b, o->valid, 0);
             v.data = l;
@@ -129,32 +129,53 @@ static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls,
     return rc;
 }
 
+/* The next step; nothing where the last step has no micro-batch for this rank. */
+static int visit_step(lf_trainer *t, lf_loader *l, const struct lf_train_over *o, int64_t *ran,
+                      lf_err *err)
+{
+    lf_loader_step ls = {0};
+    const int rc = lf_loader_begin_step(l, &ls, err);
+    return rc == 1 ? pass_step(t, l, &ls, o, ran, err) : rc;
+}
+
+/* Every rank goes through the same number of steps and pauses, also one that has failed: it meets
+ * the others at their next pause. */
+static int visit(lf_trainer *t, lf_loader *l, const struct lf_train_over *o, int64_t steps,
+                 lf_err *err)
+{
+    const int64_t every = o->every > 0 ? o->every : 1;
+    int64_t ran = 0;
+    int rc = 0;
+    for (int64_t n = 1; n <= steps + 1; n++) {
+        const bool end = n > steps;
+        if (rc == 0 && !end)
+            rc = visit_step(t, l, o, &ran, err);
+        rc = lf_train_stand_by(t, t->m.valid, &ran, end ? steps : n, rc, err);
+        if (!o->between || !(end || n % every == 0))
+            continue;
+        rc = lf_train_agree(t, rc, err);
+        if (rc == 0)
+            rc = lf_train_agree(t, o->between(o->user, lf_loader_cursor(l), err), err);
+        if (rc != 0)
+            break;
+    }
+    return rc;
+}
+
 int lf_train_over(lf_trainer *t, const struct lf_train_over *o, lf_err *err)
 {
     const struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
     const int64_t unit = (int64_t)t->c->micro_batch * t->run.ranks;
     lf_loader *l = NULL;
-    lf_loader_step ls = {0};
     lf_run_phase(&t->run, "a pass over the data");
-    int rc = open_pass(&l, t, o, err), more = 1;
+    int rc = open_pass(&l, t, o, err);
     if (rc == 0 && o->from > 0 && o->from < lf_loader_samples(l))
         rc = lf_loader_seek(l, o->from / unit * unit, err);
     if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
     rc = lf_train_agree(t, rc, err);
-    if (rc == 0 && o->from >= lf_loader_samples(l))
-        more = 0;
-    for (int64_t n = 1; rc == 0 && more; n++) {
-        rc = more = lf_loader_begin_step(l, &ls, err);
-        if (rc == 1)
-            rc = pass_step(t, l, &ls, o, err);
-        bool pause = o->between && (rc < 0 || !more || n % (o->every > 0 ? o->every : 1) == 0);
-        if (!pause)
-            continue;
-        rc = lf_train_agree(t, rc, err);
-        if (rc == 0)
-            rc = lf_train_agree(t, o->between(o->user, lf_loader_cursor(l), err), err);
-    }
+    if (rc == 0 && o->from < lf_loader_samples(l))
+        rc = visit(t, l, o, lf_train_rounds(t, lf_loader_samples(l) - o->from / unit * unit), err);
     lf_loader_close(l);
     return lf_train_agree(t, rc, err);
 }

@@ -40,6 +40,28 @@ static double slow_step_s(const lf_trainer *t)
            (SLOW_FLOPS * c->threads);
 }
 
+/* ---- passes in step ---- */
+
+int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples)
+{
+    return lf_deal_count(n_samples, t->c->micro_batch, 0, t->run.ranks);
+}
+
+int lf_train_forward(lf_trainer *t, int chain, int64_t *ran, lf_err *err)
+{
+    const int rc = lf_exec_run(t->m.ex, chain, LF_FWD, 0, LF_FIRST, err);
+    *ran = rc != 0 ? INT64_MAX : *ran + 1; /* nothing is made up for */
+    return rc;
+}
+
+int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, int rc, lf_err *err)
+{
+    int other = 0;
+    for (; *ran < rounds && other == 0; (*ran)++)
+        other = lf_exec_idle(t->m.ex, chain, LF_FWD, LF_FIRST, rc != 0 ? NULL : err);
+    return rc != 0 ? rc : other;
+}
+
 void lf_train_phase_step(const lf_trainer *t)
 {
     if (t->run.ranks <= 1)
@@ -194,8 +216,8 @@ int lf_train_replicas(const lf_trainer *t, lf_err *err)
         void *copy = NULL;
         enum lf_pkind kind = lf_pstore_weights(t->m.ps, i);
         if (lf_pstore_sharded(t->m.ps, i, kind))
-            kind = LF_P_COPY; /* what all ranks have */
-        if (lf_pstore_view(t->m.ps, i, kind, &v) != 1)
+            kind = LF_P_COPY; /* what all ranks have, but with zero = 3 */
+        if (lf_pstore_sharded(t->m.ps, i, kind) || lf_pstore_view(t->m.ps, i, kind, &v) != 1)
             continue;
         failed = lf_pstore_host(t->m.ps, i, kind, &data, &copy, &own);
         if (!failed)

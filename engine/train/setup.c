@@ -225,6 +225,11 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                               .keep_master = !c->adapter};
     const lf_loader_config lc = lf_train_loader_config(c);
     int rc = lf_loader_check(&lc, err);
+    if (rc == 0 && c->guest && c->zero == 3 && ranks > 1)
+        rc = lf_fail(
+            err, LF_ENOTSUP,
+            "samples with zero = 3: rank 0 writes them alone and has a part of the weights; "
+            "take zero = 2 or no samples");
     if (rc != 0)
         return rc;
     m->rows = (int64_t)c->micro_batch * c->seq_length;
@@ -395,8 +400,11 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
                   "host", mem.host, "device", mem.device, "total", mem.total);
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);
-    json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step",
-                             (json_int_t)pc.messages);
+    const int64_t rounds =
+        lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, pc.ranks);
+    json_t *comm =
+        json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes + (double)rounds * pc.micro_bytes,
+                  "messages_per_step", (json_int_t)(pc.messages + rounds * pc.micro_messages));
     const struct lf_json_member sizes[] = {
         {"ranks", json_integer(pc.ranks)},
         {"comm", comm},

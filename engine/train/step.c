@@ -23,35 +23,70 @@ double lf_train_loss_mean(const lf_trainer *t)
 
 /* ---- up to the gradients ---- */
 
+/* How far a rank is with the micro-batches of a step. */
+struct micro {
+    int32_t i;    /* this one */
+    bool forward; /* its forward pass has run */
+    bool broken;  /* a pass has failed, so this rank cannot do its part for the others */
+};
+
+static int pass(lf_trainer *t, struct micro *m, enum lf_segment seg, lf_err *err)
+{
+    const int rc = lf_exec_run(t->m.ex, t->m.train, seg, 0, m->i == 0 ? LF_FIRST : LF_ACCUM, err);
+    m->broken = rc != 0;
+    m->forward = seg == LF_FWD && rc == 0;
+    return rc;
+}
+
+static int micro_batch(lf_trainer *t, const lf_loader_step *ls, struct micro *m,
+                       struct lf_train_sums *sums, double *data_s, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    const lf_loader_batch *b;
+    const double t0 = lf_now_s();
+    const struct lf_profile_mark mark = lf_profile_begin(t->c->profile);
+    int rc = lf_loader_next(t->data, &b, err);
+    lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", mark);
+    *data_s += lf_now_s() - t0;
+    if (rc == 0)
+        rc = lf_train_write_inputs(t, t->m.train, b, err);
+    if (rc == 0)
+        rc = pass(t, m, LF_FWD, err);
+    if (rc == 0 && o) {
+        struct lf_train_view view =
+            lf_train_view_of(t, t->m.train, b, false, t->s.scaler.scale / (double)ls->units);
+        rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
+    }
+    return rc != 0 ? rc : pass(t, m, m->i + 1 < ls->n_micro ? LF_BWD : LF_BWD_LAST, err);
+}
+
+/* Passes of other ranks that this one has no micro-batch for, from where it stands on. */
+static int stand_by(lf_trainer *t, struct micro *m, int64_t n_samples, lf_err *err)
+{
+    int rc = 0;
+    const int64_t rounds = lf_train_rounds(t, n_samples);
+    for (; m->i < rounds && rc == 0; m->i++, m->forward = false) {
+        const enum lf_variant v = m->i == 0 ? LF_FIRST : LF_ACCUM;
+        if (!m->forward)
+            rc = lf_exec_idle(t->m.ex, t->m.train, LF_FWD, v, err);
+        if (rc == 0)
+            rc = lf_exec_idle(t->m.ex, t->m.train, LF_BWD, v, err);
+    }
+    return rc;
+}
+
 /* Every micro-batch of this rank. */
 static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_train_sums *sums,
                             double *data_s, lf_err *err)
 {
-    const lf_objective *o = t->c->objective;
-    for (int32_t i = 0; i < ls->n_micro; i++) {
-        const lf_loader_batch *b;
-        double t0 = lf_now_s();
-        struct lf_profile_mark m = lf_profile_begin(t->c->profile);
-        int rc = lf_loader_next(t->data, &b, err);
-        lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", m);
-        *data_s += lf_now_s() - t0;
-        enum lf_variant v = i == 0 ? LF_FIRST : LF_ACCUM;
-        if (rc == 0)
-            rc = lf_train_write_inputs(t, t->m.train, b, err);
-        if (rc == 0)
-            rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, v, err);
-        if (rc == 0 && o) {
-            struct lf_train_view view =
-                lf_train_view_of(t, t->m.train, b, false, t->s.scaler.scale / (double)ls->units);
-            rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
-        }
-        if (rc == 0)
-            rc = lf_exec_run(t->m.ex, t->m.train, i + 1 < ls->n_micro ? LF_BWD : LF_BWD_LAST, 0, v,
-                             err);
-        if (rc != 0)
-            return rc;
-    }
-    return 0;
+    struct micro m = {0};
+    int rc = 0;
+    for (; m.i < ls->n_micro && rc == 0; m.i += rc == 0)
+        rc = micro_batch(t, ls, &m, sums, data_s, err);
+    if (m.broken)
+        return rc;
+    const int other = stand_by(t, &m, ls->n_samples, rc != 0 ? NULL : err);
+    return rc != 0 ? rc : other;
 }
 
 static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_step *ls, double lr)
@@ -116,8 +151,11 @@ static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st
     struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     int rc = lf_loader_begin_step(t->data, ls, err);
     lf_profile_end(t->c->profile, LF_LANE_DATA, "begin step", m);
-    if (rc < 0)
+    if (rc < 0) {
+        struct micro none = {0};
+        stand_by(t, &none, lf_ramp_samples(t->c->ramp, t->c->n_ramp, t->s.cursor), NULL);
         return rc;
+    }
     *st = (struct lf_train_step){.batch = ls->number,
                                  .samples = ls->n_samples,
                                  .trained = ls->trained,
@@ -219,19 +257,20 @@ static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums 
     rc = rc == 1 ? 0 : rc < 0 ? rc : lf_fail(err, LF_EINVAL, "the data has ended");
     if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
+    int64_t ran = 0;
     for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
         const lf_loader_batch *b;
         rc = lf_loader_next(t->data, &b, err);
         if (rc == 0)
             rc = lf_train_write_inputs(t, t->m.train, b, err);
         if (rc == 0)
-            rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, LF_FIRST, err);
+            rc = lf_train_forward(t, t->m.train, &ran, err);
         if (rc == 0) {
             struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, 0);
             rc = o->survey(o->user, &view, sums->obj, err);
         }
     }
-    return rc;
+    return lf_train_stand_by(t, t->m.train, &ran, lf_train_rounds(t, ls->n_samples), rc, err);
 }
 
 /* Collective: what an objective must know of the whole step before its losses. The loader stands

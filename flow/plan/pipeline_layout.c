@@ -48,7 +48,7 @@ static int check_key(const lf_conf_item *it, lf_err *err)
     if (among(it->key, reserved, COUNT(reserved)))
         return lf_conf_fail_key(it, err,
                                 "\"%s\" is not there yet: ranks share the batch and, with zero, "
-                                "the optimizer's state; remove it",
+                                "optimizer state, gradients and weights; remove it",
                                 it->key);
     lf_synonym_hint(hint, sizeof hint, it->key, keys, COUNT(keys));
     return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]%s", it->key, it->section, hint);

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Sharded state (zero = 1): the checkpoints and metrics of ranks that keep everything, bit for bit, with f32, bf16 and bf16 state, tied
-# weights, experts with balanced biases and frozen layers; resumed with and without it and on other numbers of ranks; killed; keep_best,
-# and a run that diverges; less memory, as planned.
+# Sharded state (zero = 1, 2, 3): the checkpoints and metrics of ranks that keep everything, bit for bit, with f32, bf16 and bf16 state,
+# tied weights, experts with balanced biases and frozen layers; several micro-batches, as many on each rank or not; resumed with and
+# without it and on other numbers of ranks; killed; keep_best, and a run that diverges; less memory, as planned; what is refused.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 with_ranks
@@ -47,25 +47,47 @@ on() { # on RANKS NAME ARGS...: output below $dir/NAME, exit code in $rc
     rc=$?
 }
 step() { cat "$dir/$1/out/checkpoints/step-0000000$2/manifest.json" | sed -n 's/.*"identity": *"\([^"]*\)".*/\1/p'; }
-# same RANKS WHAT ARGS...: with and without, the same final checkpoint, that of step 2 and metrics
+# same RANKS WHAT STAGES ARGS...: without and with each stage, the same final checkpoint, that of step 2 and metrics
 same() {
-    _n=$1 _what=$2
-    shift 2
+    _n=$1 _what=$2 _stages=$3
+    shift 3
     on "$_n" "w$k" "$@"
-    _a=$rc
-    on "$_n" "z$k" --zero 1 "$@"
-    is "$_a $rc" "0 0" "$_n ranks, $_what: both run" "$(tail -n 2 "$dir/err")"
-    is "$(id "z$k") $(step "z$k" 2) $(metrics "z$k" | cksum)" "$(id "w$k") $(step "w$k" 2) $(metrics "w$k" | cksum)" "the same bits"
+    _codes=$rc
+    for z in $_stages; do
+        rm -rf "$dir/z$k"
+        on "$_n" "z$k" --zero "$z" "$@"
+        is "$_codes $rc" "0 0" "$_n ranks, $_what, zero = $z: both run" "$(tail -n 2 "$dir/err")"
+        is "$(id "z$k") $(step "z$k" 2) $(metrics "z$k" | cksum)" "$(id "w$k") $(step "w$k" 2) $(metrics "w$k" | cksum)" \
+            "the same bits"
+    done
     k=$((k + 1))
 }
 k=1
-same 2 "f32"
-same 3 "f32, recomputation" --recompute full
-same 2 "bf16" --precision bf16
-same 3 "bf16, state in bf16, rounded at random" --precision bf16 --moments bf16 --masters bf16
+# Three micro-batches for each rank: the order of their sums is that of zero = 0 and 1, or that of 2 and 3.
+same 2 "f32" 1
+same 3 "f32, recomputation" 1 --recompute full
+same 2 "bf16" 1 --precision bf16
+same 3 "bf16, state in bf16, rounded at random" 1 --precision bf16 --moments bf16 --masters bf16
+sums() { # sums RANKS BATCH: zero = 2 and 3 alike, and near
+    for z in 0 2 3; do on "$1" "s$z" --batch "$2" --zero $z --valid-tokens 160; done
+    is "$rc $(id s3) $(metrics s3 | cksum)" "0 $(id s2) $(metrics s2 | cksum)" "$1 ranks, a batch of $2: the same bits with zero = 2 and 3"
+    near_losses s2 s0 1e-5 5
+    ok $? "and the losses of zero = 0"
+    rm -r "$dir"/s?
+}
+sums 2 6
+sums 2 5
+sums 3 4
+
+# One micro-batch for each rank.
+sed -i 's/^steps = .*/steps = 4/' "$dir/run.ini"
+same 2 "f32" "2 3" --batch 2
+same 3 "f32, recomputation" "2 3" --batch 3 --recompute full
+same 2 "bf16" "2 3" --batch 2 --precision bf16
+same 3 "bf16, state in bf16, rounded at random" "2 3" --batch 3 --precision bf16 --moments bf16 --masters bf16
 cp "$dir/run.ini" "$dir/dense.ini"
 sed -i 's/^family = .*/family = gpt2/; /^kv_heads/d' "$dir/run.ini"
-same 2 "tied weights, positions and biases" --precision bf16
+same 2 "tied weights, positions and biases" "1 2 3" --batch 2 --precision bf16
 sed 's/^family = .*/family = qwen2-moe/' "$dir/dense.ini" >"$dir/run.ini"
 cat >>"$dir/run.ini" <<END
 experts = 8
@@ -76,17 +98,21 @@ router_bias = yes
 router_bias_rate = 0.01
 router_aux = 0.01
 END
-same 2 "experts, their biases balanced" --precision bf16
+same 2 "experts, their biases balanced" "1 2 3" --batch 2 --precision bf16
 cp "$dir/dense.ini" "$dir/run.ini"
 
 # --- an adapter, and frozen layers ---
 pretrain=$LF_BUILDDIR/stages/lf-sft
 sed '/^\[model\]/,$d' "$dir/dense.ini" >"$dir/run.ini"
 echo "init_from = $dir/w1/out/checkpoint" >>"$dir/run.ini"
-same 2 "an adapter" --lora-rank 4 --lora-dropout 0.1
-same 2 "frozen layers" --freeze 'layers.0.*' --precision bf16
+same 2 "an adapter" "1 2 3" --batch 2 --lora-rank 4 --lora-dropout 0.1
+same 2 "frozen layers" "1 2 3" --batch 2 --freeze 'layers.0.*' --precision bf16
+on 2 dora --batch 2 --zero 3 --lora-rank 4 --lora-dora
+[ $rc -ne 0 ]
+ok $? "magnitudes with zero = 3 are refused"
+says "take zero = 2" "with what to do"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
-cp "$dir/dense.ini" "$dir/run.ini"
+sed 's/^steps = .*/steps = 5/' "$dir/dense.ini" >"$dir/run.ini"
 
 # --- resumed with it and without, on other numbers of ranks ---
 go() { # go RANKS NAME ARGS...: from step 2 of the run of two ranks with zero
@@ -106,9 +132,18 @@ go 3 whole
 is "$rc $(id three)" "0 $(id whole)" "three ranks go on from the parts of two, and from the whole"
 go 1 alone --zero 1
 is $rc 0 "so does one, for which there is nothing to divide"
+go 2 to3 --zero 3
+is $rc 0 "and with zero = 3"
+mkdir -p "$dir/from3/out/checkpoints"
+cp -r "$dir/to3/out/checkpoints/step-00000004" "$dir/from3/out/checkpoints/"
+cp "$dir/to3/metrics" "$dir/from3/metrics"
+on 3 from3 --precision bf16
+near_losses from3 w3 1e-2 5
+is "$rc $?" "0 0" "whose checkpoint goes on without it"
 
 # --- the best one, and one that diverges ---
-same 2 "keep_best" --precision bf16 --keep-best
+same 2 "keep_best" 3 --batch 2 --precision bf16 --keep-best
+same 2 "keep_best" 1 --precision bf16 --keep-best
 is "$(ls "$dir/z$((k - 1))/out" | sort)" "$(ls "$dir/w$((k - 1))/out" | sort)" "the same is kept"
 on 2 wild --zero 1 --lr 10 --clip 0 --warmup 0 --schedule constant --valid-interval 0 --save-interval 0 --steps 400 --spike-after 1
 is $rc 1 "a run that diverges ends with 1"
@@ -131,7 +166,7 @@ says "deaf/metrics" "and it names the file"
 
 # --- killed ---
 mkdir -p "$dir/kill"
-$launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" --zero 1 --precision bf16 \
+$launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" --zero 3 --batch 2 --precision bf16 \
     --schedule constant --steps 4000 --keep 9000 >"$dir/stdout" 2>"$dir/err" &
 pid=$!
 tries=0
@@ -145,15 +180,33 @@ wait $pid
 ok $? "a rank that is killed ends the job"
 steps=$(ls "$dir/kill/out/checkpoints" | sed -n 's/step-0*//p' | sort -n | tail -n 1)
 steps=$((steps + 3))
-on 2 kill --zero 1 --precision bf16 --schedule constant --steps $steps
-on 2 unbroken --precision bf16 --schedule constant --steps $steps
+on 2 kill --zero 3 --batch 2 --precision bf16 --schedule constant --steps $steps
+on 2 unbroken --batch 2 --precision bf16 --schedule constant --steps $steps
 is "$(id kill) $(metrics kill | cksum)" "$(id unbroken) $(metrics unbroken | cksum)" "which goes on to the bits of an unbroken run without zero"
 
 # --- the plan ---
 bytes() { "$pretrain" --config "$dir/run.ini" --precision bf16 --plan --ranks "$1" --zero "$2" | sed -n "s/.*\"$3\":\([0-9]*\)[.,}].*/\1/p"; }
-for n in 2 4; do
-    [ "$(bytes $n 1 optimizer)" -ge $(($(bytes $n 0 optimizer) / n * 9 / 10)) ] && [ "$(bytes $n 1 optimizer)" -le $(($(bytes $n 0 optimizer) / n * 11 / 10)) ]
-    ok $? "$n ranks: a rank's moments take $(bytes $n 1 optimizer) bytes of $(bytes $n 0 optimizer)"
-done
-is "$(bytes 2 1 grads) $(bytes 1 1 optimizer)" "$(bytes 2 0 grads) $(bytes 1 0 optimizer)" "gradients stay whole, and so does one rank"
-finish 34
+part() { # part KIND STAGE: a rank of 2 or 4 has its share of a kind, give or take a tenth
+    for n in 2 4; do
+        _part=$(bytes $n "$2" "$1") _all=$(bytes $n 0 "$1")
+        [ "$_part" -ge $((_all / n * 9 / 10)) ] && [ "$_part" -le $((_all / n * 11 / 10)) ]
+        ok $? "$n ranks, zero = $2: $1 of a rank take $_part bytes of $_all"
+    done
+}
+part optimizer 1
+part grads 2
+part params 3
+is "$(bytes 2 1 grads) $(bytes 1 1 optimizer) $(bytes 1 3 params)" "$(bytes 2 0 grads) $(bytes 1 0 optimizer) $(bytes 1 0 params)" \
+    "gradients stay whole with 1, and one rank has everything"
+moved() { bytes 2 "$1" bytes_per_step; } # of 3 micro-batches
+[ "$(moved 2)" -gt "$(moved 1)" ] && [ "$(moved 3)" -gt "$(moved 2)" ]
+ok $? "what moves in a step is in the plan: $(moved 1), $(moved 2) and $(moved 3) bytes"
+"$pretrain" --config "$dir/run.ini" --precision fp8 --plan --ranks 2 --zero 3 >"$dir/stdout" 2>"$dir/err"
+[ $? -ne 0 ]
+ok $? "fp8 with zero = 3 is refused"
+says "take zero = 2" "with what to do"
+"$pretrain" --config "$dir/run.ini" --plan --ranks 2 --zero 3 --sample-interval 1 --sample-tokens 8 >"$dir/stdout" 2>"$dir/err"
+[ $? -ne 0 ]
+ok $? "samples with zero = 3, too"
+says "take zero = 2" "with what to do"
+finish 87

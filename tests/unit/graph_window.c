@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Windows of divided gradients (zero = 2) and weights (zero = 3). The other rank of a pair is
+ * played here: its weights come from an executor that has all of them, and it has no micro-batch.
+ * What it gives arrives as late as it may, when this rank waits for it; until then the bytes are
+ * NaN. So a wait that is missing, or comes too early or too late, shows in loss or gradients.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/exec_priv.h"
+#include "tests/unit/graph_util.h"
+
+static lf_err err = LF_ERR_INIT;
+
+enum { CALLS = 512 };
+struct other {
+    const struct gu *whole;
+    struct gu *u;
+    struct { /* by number of request */
+        float *out;
+        const float *data;
+        const size_t *counts;
+        bool more;
+    } sum[CALLS];
+    int called[CALLS], calls; /* what, and of which window */
+    int wrong;                /* elements of this rank's own part that are not those of the whole */
+};
+
+static int number_of(struct other *o, const struct lf_exec_req *q, int *chain)
+{
+    for (*chain = 0; *chain < (int)o->u->p->n_c; (*chain)++) {
+        const struct lf_bound *b = &o->u->ex->chain[*chain];
+        const size_t n = o->u->p->c[*chain].n_windows;
+        if (b->req && q >= b->req && q < b->req + n)
+            return (int)(q - b->req);
+    }
+    tap_bail("a request of no window");
+    return 0;
+}
+
+static int note(struct other *o, const struct lf_exec_req *q, int what, int *chain)
+{
+    const int i = number_of(o, q, chain);
+    if (o->calls < CALLS)
+        o->called[o->calls++] = 4 * i + what;
+    return i;
+}
+
+static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
+                        lf_err *e)
+{
+    int chain;
+    (void)data;
+    (void)bytes;
+    (void)e;
+    note(user, q, 0, &chain);
+    q->p = user;
+    return 0;
+}
+
+static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float *data,
+                     const size_t *counts, bool more, lf_err *e)
+{
+    struct other *o = user;
+    int chain;
+    const int i = note(o, q, 1, &chain);
+    (void)e;
+    q->p = user;
+    o->sum[i].out = out;
+    o->sum[i].data = data;
+    o->sum[i].counts = counts;
+    o->sum[i].more = more;
+    return 0;
+}
+
+/* The other rank's part arrives, and this rank's is what it should be. */
+static void arrive(struct other *o, int chain, const struct lf_window *w)
+{
+    const lf_plan *p = o->u->p;
+    const struct lf_unit *u = &p->unit[w->unit];
+    char *block = o->u->ex->arena + p->c[chain].arena_off + w->off;
+    for (size_t i = u->first; i < u->end; i++) {
+        const struct lf_pgroup *g = &p->ps->g[i], *all = &o->whole->ps->g[i];
+        const size_t size = lf_dtype_size(lf_pstore_type(p->ps, (enum lf_pkind)w->kind));
+        const char *from = lf_pgroup_data(o->whole->ps, all, w->kind);
+        if (g->unit != (int32_t)w->unit || !g->window[w->kind])
+            continue;
+        char *to = block + g->at[w->kind];
+        o->wrong += memcmp(to + (size_t)g->own0 * size, from + (size_t)g->own0 * size,
+                           (size_t)(g->own1 - g->own0) * size) != 0;
+        memcpy(to, from, (size_t)(g->rows * g->cols) * size);
+    }
+}
+
+static int finish(void *user, struct lf_exec_req *q, lf_err *e)
+{
+    struct other *o = user;
+    int chain;
+    const int i = note(o, q, 2, &chain), rank = o->u->p->ranks.rank;
+    const struct lf_window *w = &o->u->p->c[chain].window[i];
+    if (!q->p)
+        return lf_fail(e, LF_EINVAL, "waiting for nothing");
+    q->p = NULL;
+    if (w->kind != LF_P_GRAD) {
+        arrive(o, chain, w);
+        return 0;
+    }
+    const float *mine = o->sum[i].data;
+    for (int r = 0; r < rank; r++)
+        mine += o->sum[i].counts[r];
+    for (size_t k = 0; k < o->sum[i].counts[rank]; k++)
+        o->sum[i].out[k] = (o->sum[i].more ? o->sum[i].out[k] : 0) + mine[k];
+    return 0;
+}
+
+static void connect(struct other *o, const struct gu *whole, struct gu *u)
+{
+    *o = (struct other){.whole = whole, .u = u};
+    lf_exec_set_comm(u->ex,
+                     &(struct lf_exec_comm){
+                         .begin_gather = begin_gather, .begin_sum = begin_sum, .finish = finish},
+                     o);
+}
+
+/* The largest difference of this rank's gradients from those of the whole, relative to the norm of
+ * a tensor; INFINITY where one is not a number. *n: how many elements there are. */
+static double differ(const struct gu *whole, const struct gu *u, int64_t *n)
+{
+    double most = 0;
+    *n = 0;
+    for (int i = 0; i < lf_pstore_count(u->ps); i++) {
+        struct lf_pview a, b;
+        double norm = 0, d = 0;
+        if (lf_pstore_view(u->ps, i, LF_P_GRAD, &a) != 1 ||
+            lf_pstore_view(whole->ps, i, LF_P_GRAD, &b) != 1)
+            continue;
+        const float *x = a.data, *y = b.data;
+        for (int64_t e = 0; e < b.count; e++)
+            norm += (double)y[e] * (double)y[e];
+        for (int64_t e = 0; e < a.count; e++) {
+            const double z = (double)x[e] - (double)y[a.first + e];
+            d = isfinite(z) ? fmax(d, fabs(z)) : (double)INFINITY;
+        }
+        *n += a.count;
+        most = fmax(most, d / (sqrt(norm) + 1e-30));
+    }
+    return most;
+}
+
+static struct lf_step_record run(struct gu *u, const struct gu_batch *b, enum lf_variant v)
+{
+    gu_feed(u, u->train, 0, b);
+    if (v == LF_FIRST)
+        gu_record(u, b->trained, 0.01f);
+    if (lf_exec_run(u->ex, u->train, LF_FWD, 0, v, &err) ||
+        lf_exec_run(u->ex, u->train, LF_BWD_LAST, 0, v, &err))
+        tap_bail("%s", err.text);
+    return gu_result(u);
+}
+
+static struct gu_opts opts(const struct gu_opts *o, int zero, int rank)
+{
+    struct gu_opts x = *o;
+    x.optimizer = true;
+    x.dp_ranks = zero ? 2 : 0;
+    x.dp_rank = rank;
+    x.zero = zero;
+    x.poison = zero > 0;
+    return x;
+}
+
+/* A rank of two computes what one does that has everything. */
+static void test_same(const struct gu_model *m, const struct gu_opts *base, const char *name)
+{
+    struct gu whole;
+    struct gu_batch b[2];
+    struct other *o = malloc(sizeof *o);
+    const struct gu_opts none = opts(base, 0, 0);
+    gu_open(&whole, m, &none);
+    for (int k = 0; k < 2; k++)
+        gu_batch_make(&b[k], m, m->rows, (uint32_t)k);
+    for (int zero = 2; zero <= 3; zero++)
+        for (int rank = 0; rank < 2; rank++) {
+            struct gu u;
+            int64_t n = 0;
+            const struct gu_opts part = opts(base, zero, rank);
+            gu_open(&u, m, &part);
+            connect(o, &whole, &u);
+            const double want = run(&whole, &b[0], LF_FIRST).loss_sum,
+                         got = run(&u, &b[0], LF_FIRST).loss_sum, one = differ(&whole, &u, &n);
+            tap_ok(got == want && one == 0 && n > 0 && !o->wrong,
+                   "%s, zero = %d, rank %d: loss and %lld gradients have the bits of the whole",
+                   name, zero, rank, (long long)n);
+            if (got != want || one != 0 || o->wrong)
+                tap_diag("loss %.9g, not %.9g; gradients differ by %g; %d wrong", got, want, one,
+                         o->wrong);
+            run(&whole, &b[1], LF_ACCUM);
+            run(&u, &b[1], LF_ACCUM);
+            const double two = differ(&whole, &u, &n);
+            tap_ok(two < 1e-6, "and their sums over two micro-batches are as near as can be: %.1e",
+                   two);
+            gu_close(&u);
+        }
+    gu_close(&whole);
+    free(o);
+}
+
+/* ---- a rank without a micro-batch ---- */
+
+static void test_idle(void)
+{
+    struct gu whole, u;
+    struct gu_batch b;
+    struct other *o = malloc(sizeof *o), *p = malloc(sizeof *p);
+    const struct gu_opts none = opts(&gu_f32, 0, 0), part = opts(&gu_f32, 3, 1);
+    int64_t n = 0;
+    gu_open(&whole, &gu_llama, &none);
+    gu_open(&u, &gu_llama, &part);
+    gu_batch_make(&b, &gu_llama, gu_llama.rows, 0);
+    connect(o, &whole, &u);
+    run(&u, &b, LF_FIRST);
+    *p = *o;
+    o->calls = 0;
+    int rc = lf_exec_idle(u.ex, u.train, LF_FWD, LF_FIRST, &err);
+    if (rc == 0)
+        rc = lf_exec_idle(u.ex, u.train, LF_BWD, LF_FIRST, &err);
+    tap_ok(rc == 0 && o->calls == p->calls && o->calls > 8 &&
+               memcmp(o->called, p->called, (size_t)o->calls * sizeof *o->called) == 0,
+           "a rank without a micro-batch does the same in the same order: %d calls", o->calls);
+    double sum = 0;
+    for (int i = 0; i < lf_pstore_count(u.ps); i++) {
+        struct lf_pview v;
+        for (int64_t e = 0; lf_pstore_view(u.ps, i, LF_P_GRAD, &v) == 1 && e < v.count; e++, n++)
+            sum += fabs((double)((const float *)v.data)[e]);
+    }
+    tap_ok(n > 0 && sum == 0, "and its gradients are 0");
+    gu_close(&u);
+    gu_close(&whole);
+    free(o);
+    free(p);
+}
+
+/* ---- planted faults ---- */
+
+static enum lf_event_what removed;
+
+static void remove_events(lf_plan *p)
+{
+    for (size_t k = 0; k < p->n_c; k++) {
+        struct lf_chain *c = &p->c[k];
+        size_t n = 0;
+        for (size_t i = 0; i < c->n_events; i++)
+            if (c->event[i].what != removed ||
+                (removed == LF_EV_GATHERED && c->window[c->event[i].window].unit != 1))
+                c->event[n++] = c->event[i];
+        c->n_events = n;
+    }
+}
+
+/* Sums begin a node too early. */
+static void sum_early(lf_plan *p)
+{
+    for (size_t k = 0; k < p->n_c; k++)
+        for (size_t i = 0; i < p->c[k].n_events; i++)
+            p->c[k].event[i].node -= p->c[k].event[i].what == LF_EV_SUM;
+}
+
+/* All windows in one place. */
+static void share_place(lf_plan *p)
+{
+    for (size_t k = 0; k < p->n_c; k++)
+        for (size_t i = 0; i < p->c[k].n_windows; i++)
+            p->c[k].window[i].off = p->c[k].window[0].off;
+}
+
+static void test_fault(void (*fault)(lf_plan *p), const char *name)
+{
+    struct gu whole, u;
+    struct gu_batch b;
+    struct other *o = malloc(sizeof *o);
+    const struct gu_opts none = opts(&gu_f32, 0, 0);
+    struct gu_opts part = opts(&gu_f32, 3, 0);
+    int64_t n = 0;
+    part.tamper = fault;
+    gu_open(&whole, &gu_llama, &none);
+    gu_open(&u, &gu_llama, &part);
+    gu_batch_make(&b, &gu_llama, gu_llama.rows, 0);
+    connect(o, &whole, &u);
+    const double want = run(&whole, &b, LF_FIRST).loss_sum, got = run(&u, &b, LF_FIRST).loss_sum;
+    tap_ok(got != want || differ(&whole, &u, &n) != 0, "%s is seen", name);
+    gu_close(&u);
+    gu_close(&whole);
+    free(o);
+}
+
+/* ---- sizes ---- */
+
+static void test_sizes(const struct gu_opts *base, const char *name)
+{
+    struct lf_plan_bytes all, b[4][4];
+    struct gu u;
+    struct gu_opts o = opts(base, 0, 0);
+    struct gu_model m = gu_llama;
+    m.layers = 4;
+    gu_open(&u, &m, &o);
+    lf_plan_bytes(u.p, &all);
+    gu_close(&u);
+    for (int zero = 1; zero <= 3; zero++) {
+        size_t state = 0, grads = 0, params = 0;
+        bool part = true;
+        for (int r = 0; r < 4; r++) {
+            o = opts(base, zero, r);
+            o.dp_ranks = 4;
+            gu_open(&u, &m, &o);
+            lf_plan_bytes(u.p, &b[zero][r]);
+            part = part && lf_exec_bytes(u.ex) == b[zero][r].total;
+            gu_close(&u);
+            state += b[zero][r].optimizer;
+            grads += b[zero][r].grads;
+            params += b[zero][r].params;
+        }
+        const size_t slack = 64 * 4 * 4 * 64; /* gaps: 64 bytes for a group, kind and rank */
+        tap_ok(part && state >= all.optimizer && state <= all.optimizer + slack &&
+                   (zero < 2 ? grads == 4 * all.grads
+                             : grads >= all.grads && grads <= all.grads + slack) &&
+                   (zero < 3 || (params >= all.params && params <= all.params + slack)),
+               "%s, zero = %d: four ranks keep what one keeps, and each takes what is planned",
+               name, zero);
+        if (!part)
+            tap_diag("state %zu of %zu, gradients %zu of %zu, weights %zu of %zu", state,
+                     all.optimizer, grads, all.grads, params, all.params);
+    }
+    tap_ok(b[3][0].grads < all.grads / 2 && b[3][0].params < all.params / 2,
+           "a rank of four has less than half of gradients and weights");
+}
+
+/* ---- refused ---- */
+
+static void test_refused(void)
+{
+    struct gu_opts o = gu_f32;
+    lf_pstore *ps = gu_store(&gu_llama, &err);
+    o.plan.target = lf_target_find("sm_90");
+    lf_plan *p = lf_plan_create(ps, &o.plan, &err);
+    lf_graph *g = gu_graph(&gu_llama, ps, "train", true, &err);
+    int rc = lf_plan_add(p, g, &(struct lf_chain_opts){.train = true}, &err);
+    lf_graph_destroy(g);
+    if (rc < 0 || lf_plan_optimizer(
+                      p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.9f, .eps = 1e-8f}, &err))
+        tap_bail("%s", err.text);
+    tap_rc(lf_plan_data_parallel(
+               p, &(struct lf_plan_ranks){.ranks = 2, .bucket_bytes = 8192, .zero = 4}, &err),
+           LF_EINVAL, &err, "zero = 4", "a stage that does not exist");
+    lf_plan_data_parallel(p, &(struct lf_plan_ranks){.ranks = 2, .bucket_bytes = 8192, .zero = 2},
+                          &err);
+    tap_rc(lf_plan_finish(p, &err), LF_ENOTSUP, &err, "take zero = 1", "a GPU with zero = 2");
+    lf_plan_destroy(p);
+    lf_pstore_destroy(ps);
+}
+
+int main(void)
+{
+    struct gu_opts full = gu_bf16;
+    struct gu_model tied = gu_gpt2;
+    full.recompute = LF_RECOMPUTE_FULL;
+    tied.tied = true;
+    TAP(8, test_same(&gu_llama, &gu_f32, "llama"));
+    TAP(8, test_same(&tied, &gu_bf16, "gpt2, tied, bf16"));
+    TAP(8, test_same(&gu_qwen, &full, "qwen, bf16, recomputation"));
+    TAP(2, test_idle());
+    removed = LF_EV_GATHERED;
+    TAP(1, test_fault(remove_events, "a wait for weights that is missing"));
+    removed = LF_EV_SUMMED;
+    TAP(1, test_fault(remove_events, "a wait for a sum that is missing"));
+    TAP(1, test_fault(sum_early, "a sum that begins before the gradients are complete"));
+    TAP(1, test_fault(share_place, "a place that two windows share"));
+    TAP(4, test_sizes(&gu_f32, "f32"));
+    TAP(4, test_sizes(&gu_bf16, "bf16"));
+    TAP(2, test_refused());
+    return tap_done();
+}
