@@ -37,6 +37,7 @@ typedef struct lf_pstore lf_pstore;
 
 enum lf_pkind { LF_P_MASTER = 0, LF_P_GRAD, LF_P_M, LF_P_V, LF_P_COPY, LF_P_KINDS };
 const char *lf_pkind_name(enum lf_pkind kind); /* "weight", "grad", "adam_m", "adam_v", "copy" */
+enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind); /* in the finished plan */
 
 /* How a tensor parallel layout divides a logical tensor. One rank keeps everything. */
 enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS };
