@@ -576,7 +576,6 @@ struct lf_pstore {
 };
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
-enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind);
 /* The address of a group, or of a tensor, of this kind; NULL: the plan has none, or it is not
  * bound. */
 void *lf_pgroup_data(const lf_pstore *ps, const struct lf_pgroup *g, int kind);

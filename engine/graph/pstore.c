@@ -397,6 +397,17 @@ bool lf_pstore_sharded(const lf_pstore *ps, int i, enum lf_pkind kind)
     return ps->g[ps->p[i].group].part[kind];
 }
 
+void lf_pstore_own(const lf_pstore *ps, int i, enum lf_pkind kind, int64_t own[2])
+{
+    const struct lf_param *p = &ps->p[i];
+    const struct lf_pgroup *g = &ps->g[p->group];
+    int64_t first = 0, n = g->need[kind] ? p->n : 0;
+    if (n && g->part[kind])
+        lf_param_own(ps, p, &first, &n);
+    own[0] = first;
+    own[1] = first + n;
+}
+
 enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i)
 {
     const struct lf_pgroup *g = &ps->g[ps->p[i].group];
@@ -412,18 +423,17 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
     if (!ps->back || !g->need[kind])
         return 0;
     enum lf_dtype dt = lf_pstore_type(ps, kind);
-    int64_t first = 0, n = p->n;
-    if (g->part[kind])
-        lf_param_own(ps, p, &first, &n);
+    int64_t own[2];
+    lf_pstore_own(ps, i, kind, own);
     *out = (struct lf_pview){.name = p->d.name,
                              .kind = kind,
                              .dtype = dt,
                              .ndim = p->d.ndim,
                              .data = lf_pstore_data(ps, p, kind),
                              .row_stride = p->d.ndim >= 2 ? cols_of(&p->d) : 1,
-                             .first = first,
-                             .count = n,
-                             .bytes = (size_t)n * lf_dtype_size(dt)};
+                             .first = own[0],
+                             .count = own[1] - own[0],
+                             .bytes = (size_t)(own[1] - own[0]) * lf_dtype_size(dt)};
     for (int k = 0; k < 3; k++)
         out->dims[k] = k < p->d.ndim ? p->d.dims[k] : 1;
     return 1;
@@ -478,70 +488,112 @@ static int check_bound(const lf_pstore *ps, int i, const char *what, lf_err *err
     return 0;
 }
 
-int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err)
+static int write_weights(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src,
+                         const int64_t range[2], lf_err *err)
 {
-    int rc = check_bound(ps, i, "write parameter", err);
-    if (rc != 0)
-        return rc;
-    if (dtype != LF_F32 && dtype != LF_BF16)
-        return lf_fail(err, LF_EINVAL, "write parameter %s: only f32 and bf16 are taken",
-                       ps->p[i].d.name);
+    int rc = 0;
     ps->version++;
-    for (int64_t at = 0; at < ps->p[i].n; at += CHUNK) {
+    for (int64_t at = range[0]; at < range[1] && rc == 0; at += CHUNK) {
         float f[CHUNK];
-        size_t n = (size_t)(ps->p[i].n - at < CHUNK ? ps->p[i].n - at : CHUNK);
+        const size_t n = (size_t)(range[1] - at < CHUNK ? range[1] - at : CHUNK),
+                     from = (size_t)(at - range[0]);
         for (size_t e = 0; e < n; e++)
-            f[e] = dtype == LF_F32 ? ((const float *)src)[at + (int64_t)e]
-                                   : lf_f32_of_bf16(((const uint16_t *)src)[at + (int64_t)e]);
+            f[e] = dtype == LF_F32 ? ((const float *)src)[from + e]
+                                   : lf_f32_of_bf16(((const uint16_t *)src)[from + e]);
         rc = write_chunk(ps, i, at, f, n, err);
-        if (rc != 0)
-            return rc;
     }
-    return ps->back->ops->sync(ps->back, err);
+    return rc;
 }
 
-/* Host memory of one type into memory of another, f32 or bf16, rounded to nearest even. */
-static int write_cast(lf_pstore *ps, const struct lf_pview *v, enum lf_dtype dtype, const void *src,
+/* n elements of one type from host memory to element `to` of memory of another, f32 or bf16,
+ * rounded to nearest even. */
+static int write_cast(lf_pstore *ps, const struct lf_pview *v, int64_t to, const void *src,
                       int64_t n, lf_err *err)
 {
     const size_t size = lf_dtype_size(v->dtype);
+    const bool widen = v->dtype == LF_F32;
     int rc = 0;
     for (int64_t at = 0; at < n && rc == 0; at += CHUNK) {
         float wide[CHUNK];
         uint16_t half[CHUNK];
         const int64_t k = n - at < CHUNK ? n - at : CHUNK;
         for (int64_t e = 0; e < k; e++)
-            if (dtype == LF_BF16)
+            if (widen)
                 wide[e] = lf_f32_of_bf16(((const uint16_t *)src)[at + e]);
             else
                 half[e] = lf_bf16_of(((const float *)src)[at + e]);
-        rc = ps->back->ops->copy_in(ps->back, (char *)v->data + (size_t)at * size,
-                                    dtype == LF_BF16 ? (void *)wide : (void *)half,
-                                    (size_t)k * size, err);
+        rc = ps->back->ops->copy_in(ps->back, (char *)v->data + (size_t)(to + at) * size,
+                                    widen ? (void *)wide : (void *)half, (size_t)k * size, err);
     }
     return rc;
+}
+
+/* As far as this rank keeps them. */
+static int write_moments(lf_pstore *ps, const struct lf_pview *v, enum lf_dtype dtype,
+                         const void *src, const int64_t range[2], lf_err *err)
+{
+    const int64_t end = v->first + v->count, from = range[0] > v->first ? range[0] : v->first,
+                  n = (range[1] < end ? range[1] : end) - from;
+    if (n <= 0)
+        return 0;
+    src = (const char *)src + (size_t)(from - range[0]) * lf_dtype_size(dtype);
+    if (dtype != v->dtype)
+        return write_cast(ps, v, from - v->first, src, n, err);
+    const size_t size = lf_dtype_size(dtype);
+    return ps->back->ops->copy_in(ps->back, (char *)v->data + (size_t)(from - v->first) * size, src,
+                                  (size_t)n * size, err);
+}
+
+int lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
+                         const void *src, const int64_t range[2], lf_err *err)
+{
+    struct lf_pview v;
+    const bool weights = kind == LF_P_MASTER;
+    int rc = check_bound(ps, i, weights ? "write parameter" : "write moments of", err);
+    if (rc != 0)
+        return rc;
+    const char *name = ps->p[i].d.name;
+    if (!weights && kind != LF_P_M && kind != LF_P_V)
+        return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment", name,
+                       lf_pkind_name(kind));
+    if (dtype != LF_F32 && dtype != LF_BF16)
+        return lf_fail(err, LF_EINVAL, "write %s %s: only f32 and bf16 are taken",
+                       weights ? "parameter" : "moments of", name);
+    if (range[0] < 0 || range[0] > range[1] || range[1] > ps->p[i].n)
+        return lf_fail(err, LF_EINVAL, "write elements %lld to %lld of %s, which has %lld",
+                       (long long)range[0], (long long)range[1], name, (long long)ps->p[i].n);
+    if (weights)
+        rc = write_weights(ps, i, dtype, src, range, err);
+    else if (lf_pstore_view(ps, i, kind, &v) != 1)
+        rc = lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", name,
+                     lf_pkind_name(kind));
+    else
+        rc = write_moments(ps, &v, dtype, src, range, err);
+    return rc != 0 ? rc : ps->back->ops->sync(ps->back, err);
+}
+
+/* All elements of tensor i, where there is one. */
+static const int64_t *whole(const lf_pstore *ps, int i, int64_t range[2])
+{
+    range[0] = 0;
+    range[1] = i >= 0 && (size_t)i < ps->n_p ? ps->p[i].n : 0;
+    return range;
+}
+
+int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err)
+{
+    int64_t range[2];
+    return lf_pstore_write_part(ps, i, LF_P_MASTER, dtype, src, whole(ps, i, range), err);
 }
 
 int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, lf_err *err)
 {
-    struct lf_pview v;
-    int rc = check_bound(ps, i, "write moments of", err);
-    if (rc != 0)
-        return rc;
-    if (kind != LF_P_M && kind != LF_P_V)
-        return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment",
-                       ps->p[i].d.name, lf_pkind_name(kind));
-    if (dtype != LF_F32 && dtype != LF_BF16)
-        return lf_fail(err, LF_EINVAL, "write moments of %s: only f32 and bf16 are taken",
-                       ps->p[i].d.name);
-    if (lf_pstore_view(ps, i, kind, &v) != 1)
-        return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name,
+    int64_t range[2];
+    if (kind == LF_P_MASTER)
+        return lf_fail(err, LF_EINVAL, "write moments: kind %s is not a moment",
                        lf_pkind_name(kind));
-    src = (const char *)src + (size_t)v.first * lf_dtype_size(dtype);
-    rc = dtype == v.dtype ? ps->back->ops->copy_in(ps->back, v.data, src, v.bytes, err)
-                          : write_cast(ps, &v, dtype, src, v.count, err);
-    return rc != 0 ? rc : ps->back->ops->sync(ps->back, err);
+    return lf_pstore_write_part(ps, i, kind, dtype, src, whole(ps, i, range), err);
 }
 
 int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes,

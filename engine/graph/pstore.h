@@ -37,6 +37,7 @@ typedef struct lf_pstore lf_pstore;
 
 enum lf_pkind { LF_P_MASTER = 0, LF_P_GRAD, LF_P_M, LF_P_V, LF_P_COPY, LF_P_KINDS };
 const char *lf_pkind_name(enum lf_pkind kind); /* "weight", "grad", "adam_m", "adam_v", "copy" */
+enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind); /* in the finished plan */
 
 /* How a tensor parallel layout divides a logical tensor. One rank keeps everything. */
 enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS };
@@ -119,6 +120,9 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
 size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind);
 /* Does each rank keep a part of this kind of tensor i (lf_plan_data_parallel with zero)? */
 bool lf_pstore_sharded(const lf_pstore *ps, int i, enum lf_pkind kind);
+/* Sets own to the elements [own[0], own[1]) of this kind of tensor i, flattened, that this rank keeps
+ * in the finished plan, bound or not; there are none where the plan has no such kind. */
+void lf_pstore_own(const lf_pstore *ps, int i, enum lf_pkind kind, int64_t own[2]);
 /* Returns the kind that holds the weights of tensor i: LF_P_MASTER, or LF_P_COPY without a
  * master. */
 enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i);
@@ -137,6 +141,10 @@ int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, 
  * the type of the plan. LF_ENOENT: the plan has no moments of this tensor. */
 int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, lf_err *err);
+/* Writes elements [range[0], range[1]) of a tensor's weights (LF_P_MASTER) or of a moment, which src
+ * has; else as the two above. What this rank does not keep of them is passed over. */
+int lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
+                         const void *src, const int64_t range[2], lf_err *err);
 /* Reads any kind to host memory as it is stored. bytes must equal those of the view. */
 int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes,
                    lf_err *err);

@@ -8,12 +8,36 @@
 
 static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
 #define N_STORED 3
+#define BLOCK    1048576 /* elements that are read at once, or a leaf where that has more */
 
 /* Which tensors of a store, and what their names begin with. */
 struct choice {
     bool adapter, moments;
     const char *prefix;
 };
+
+/* The kind of the store that holds what a checkpoint has as stored[j]. */
+static enum lf_pkind held(const lf_pstore *ps, int i, size_t j)
+{
+    return stored[j] == LF_P_MASTER ? lf_pstore_weights(ps, i) : stored[j];
+}
+
+/* One kind of tensor i. Its data is what this rank keeps, where memory is bound. */
+static void describe(lf_ckpt_tensor *t, const lf_pstore *ps, int i, size_t j)
+{
+    struct lf_pview v = {0};
+    const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+    (void)lf_pstore_view(ps, i, held(ps, i, j), &v);
+    t->kind = lf_pkind_name(stored[j]);
+    t->ndim = d->ndim;
+    t->data = v.data;
+    for (int k = 0; k < d->ndim; k++)
+        t->shape[k] = d->dims[k];
+    if (!lf_pstore_on_host(ps)) {
+        t->fetch = lf_pstore_fetch;
+        memcpy(&t->user, &ps, sizeof ps); /* handed back as const */
+    }
+}
 
 static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const struct choice *w,
                       lf_arena *a, lf_err *err)
@@ -30,27 +54,16 @@ static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, cons
         if (!name)
             return LF_ENOMEM;
         for (size_t j = 0; j < (w->moments ? N_STORED : 1); j++) {
-            struct lf_pview v;
-            const enum lf_pkind kind =
-                stored[j] == LF_P_MASTER ? lf_pstore_weights(ps, i) : stored[j];
-            int rc = lf_pstore_view(ps, i, kind, &v);
-            if (rc == 0 && stored[j] != LF_P_MASTER)
+            const size_t bytes = lf_pstore_planned(ps, i, held(ps, i, j));
+            if (!bytes && stored[j] != LF_P_MASTER)
                 continue; /* frozen, or balanced and not optimized */
-            if (rc != 1 || (v.dtype != LF_F32 && v.dtype != LF_BF16))
+            const enum lf_dtype type = lf_pstore_type(ps, held(ps, i, j));
+            if (!bytes || (type != LF_F32 && type != LF_BF16))
                 return lf_fail(err, LF_EINVAL, "%s has no weights in f32 or bf16 in memory to save",
                                name);
             t[k] = (lf_ckpt_tensor){.name = name,
-                                    .kind = lf_pkind_name(stored[j]),
-                                    .dtype = v.dtype == LF_F32 ? LF_H5_F32 : LF_H5_BF16,
-                                    .ndim = v.ndim,
-                                    .data = v.data};
-            if (!lf_pstore_on_host(ps)) {
-                t[k].fetch = lf_pstore_fetch;
-                memcpy(&t[k].user, &ps, sizeof ps); /* handed back as const */
-            }
-            for (int d = 0; d < v.ndim; d++)
-                t[k].shape[d] = v.dims[d];
-            k++;
+                                    .dtype = type == LF_F32 ? LF_H5_F32 : LF_H5_BF16};
+            describe(&t[k++], ps, i, j);
         }
     }
     *out = t;
@@ -80,6 +93,64 @@ int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore 
     return tensors_of(out, n, ps, &(struct choice){true, moments, prefix}, a, err);
 }
 
+/* ---- what each rank writes ---- */
+
+static int64_t volume(int ndim, const int64_t *shape)
+{
+    int64_t n = 1;
+    for (int k = 0; k < ndim; k++)
+        n *= shape[k];
+    return n;
+}
+
+/* Does every rank have all of the tensor? Else own are the elements that this one has. */
+static bool is_shared(const lf_ckpt_tensor *t, const struct lf_weights_share *s, int64_t own[2])
+{
+    const lf_pstore *ps = s->ps;
+    const int i = lf_pstore_find(ps, t->name + strlen(s->prefix));
+    size_t j = 0;
+    while (strcmp(t->kind, lf_pkind_name(stored[j])) != 0)
+        j++;
+    lf_pstore_own(ps, i, held(ps, i, j), own);
+    return !lf_pstore_sharded(ps, i, held(ps, i, j));
+}
+
+/* Where rank r's share of a tensor begins: all tensors that every rank has stand one behind the
+ * other, this one at byte `at` of `all`, and are cut into equal parts, at ends of leaves. */
+static int64_t share_begin(const lf_ckpt_tensor *t, size_t at, size_t all, int r, int ranks)
+{
+    const size_t bound = r == ranks ? all : all / (size_t)ranks * (size_t)r;
+    const int64_t n = bound <= at ? 0 : (int64_t)((bound - at) / lf_h5_type_bytes(t->dtype));
+    return lf_ckpt_cut(t->ndim, t->shape, NULL, NULL, n);
+}
+
+void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_share *s)
+{
+    size_t all = 0, at = 0, kept = 0;
+    int64_t own[2];
+    for (size_t i = 0; i < *n; i++)
+        if (is_shared(&t[i], s, own))
+            all += (size_t)volume(t[i].ndim, t[i].shape) * lf_h5_type_bytes(t[i].dtype);
+    for (size_t i = 0; i < *n; i++) {
+        const size_t size = lf_h5_type_bytes(t[i].dtype);
+        if (is_shared(&t[i], s, own)) {
+            own[0] = share_begin(&t[i], at, all, s->rank, s->ranks);
+            own[1] = share_begin(&t[i], at, all, s->rank + 1, s->ranks);
+            at += (size_t)volume(t[i].ndim, t[i].shape) * size;
+            if (t[i].data)
+                t[i].data = (const char *)t[i].data + (size_t)own[0] * size;
+        }
+        if (own[0] == own[1])
+            continue;
+        t[kept] = t[i];
+        t[kept].flat[0] = own[0];
+        t[kept++].flat[1] = own[1];
+    }
+    *n = kept;
+}
+
+/* ---- reading ---- */
+
 static void shape_text(lf_buf *b, const int64_t *dims, int n)
 {
     for (int i = 0; i < n; i++)
@@ -107,6 +178,32 @@ static int check_shape(const lf_ckpt_entry *e, const struct lf_param_desc *d, co
     return rc;
 }
 
+/* What this rank needs of the weights (LF_P_MASTER: masters and copies) or of a moment. */
+static void needed(const lf_pstore *ps, int i, enum lf_pkind kind, int64_t range[2])
+{
+    int64_t copy[2];
+    lf_pstore_own(ps, i, kind, range);
+    if (kind != LF_P_MASTER)
+        return;
+    lf_pstore_own(ps, i, LF_P_COPY, copy);
+    if (copy[0] == copy[1])
+        return;
+    if (range[0] == range[1] || copy[0] < range[0])
+        range[0] = copy[0];
+    if (copy[1] > range[1])
+        range[1] = copy[1];
+}
+
+/* The end of the block that begins at element `at` and is read at once: that of a leaf, so that no
+ * leaf is read and hashed twice. */
+static int64_t block_end(const lf_ckpt_entry *e, int64_t at, int64_t end)
+{
+    int64_t next = at;
+    for (int64_t n = BLOCK; next <= at; n *= 2)
+        next = n < end - at ? lf_ckpt_cut(e->ndim, e->shape, NULL, NULL, at + n) : end;
+    return next < end ? next : end;
+}
+
 int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e,
                     enum lf_pkind kind, lf_err *err)
 {
@@ -114,17 +211,23 @@ int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
     if (e->dtype != LF_H5_F32 && e->dtype != LF_H5_BF16)
         return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights and moments are f32 or bf16",
                        lf_ckpt_dir(c), e->name, e->kind, lf_h5_type_name(e->dtype));
-    size_t n = 1;
-    for (int k = 0; k < e->ndim; k++) /* the shape is the model's: checked */
-        n *= (size_t)e->shape[k];
-    void *buf = lf_malloc(n, lf_h5_type_bytes(e->dtype), err);
-    if (!buf)
-        return LF_ENOMEM;
-    int rc = lf_ckpt_read(c, e, NULL, NULL, buf, err);
-    if (rc == 0 && kind == LF_P_MASTER)
-        rc = lf_pstore_write(ps, i, type, buf, err);
-    else if (rc == 0)
-        rc = lf_pstore_write_kind(ps, i, kind, type, buf, err);
+    int64_t all[2], part[2], most = 1;
+    needed(ps, i, kind, all);
+    for (int64_t at = all[0], end; at < all[1]; at = end) {
+        end = block_end(e, at, all[1]);
+        most = end - at > most ? end - at : most;
+    }
+    void *buf = lf_malloc((size_t)most, lf_h5_type_bytes(e->dtype), err);
+    int rc = buf ? 0 : LF_ENOMEM;
+    part[1] = all[0];
+    do { /* once for nothing: whether there is such a kind is the store's to say */
+        part[0] = part[1];
+        part[1] = part[0] < all[1] ? block_end(e, part[0], all[1]) : part[0];
+        if (rc == 0)
+            rc = lf_ckpt_read_part(c, e, NULL, NULL, part, buf, err);
+        if (rc == 0)
+            rc = lf_pstore_write_part(ps, i, kind, type, buf, part, err);
+    } while (rc == 0 && part[1] < all[1]);
     free(buf);
     return rc;
 }

@@ -16,20 +16,32 @@
 
 #define LF_WEIGHTS_PREFIX "model/"
 
-/* Describes the tensors of ps for a checkpoint writer. Pointers lead into the memory of the store;
- * names and array live in a. moments: adam_m and adam_v of trained tensors too. */
+/* Describes the tensors of ps for a checkpoint writer. Pointers lead into the memory of the store,
+ * and are NULL before it is bound; names and array live in a. moments: adam_m and adam_v of trained
+ * tensors too. */
 int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix,
                        bool moments, lf_arena *a, lf_err *err);
 /* The same for the tensors of an adapter (engine/model/adapter.h), which the function above leaves
  * out. */
 int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps,
                                const char *prefix, bool moments, lf_arena *a, lf_err *err);
+/* Reduces the n tensors that one of the two functions above gave to what one of several ranks
+ * writes: of tensors that ranks keep in parts what this one keeps, of the others, which every rank
+ * has, an equal share of their bytes that ends with leaves. All ranks together have each element
+ * once, and need not talk for it. */
+struct lf_weights_share {
+    const lf_pstore *ps;
+    const char *prefix; /* of the names */
+    int rank, ranks;
+};
+void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_share *s);
 /* Does the tensor of this name belong to the head, so that a model with another output lacks it? */
 bool lf_weights_is_head(const char *name);
 /* Returns the bytes of the tensors in a finished plan, with moments: those of an adapter, or all
  * others. */
 size_t lf_weights_bytes(const lf_pstore *ps, bool adapter);
-/* Reads an entry with as many elements as tensor i into its weights (LF_P_MASTER) or a moment. */
+/* Reads what this rank keeps of an entry with as many elements as tensor i into its weights
+ * (LF_P_MASTER) or a moment. In memory it needs about a leaf of the entry. */
 int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e,
                     enum lf_pkind kind, lf_err *err);
 /* Fills ps from c, except the tensors of an adapter. Without `moments`, moments in the file are

@@ -116,6 +116,55 @@ static void test_bytes(void)
     gu_close(&narrow);
 }
 
+/* In one piece or in pieces, by a rank of two that keeps parts: the same bytes. */
+static void test_parts(void)
+{
+    struct gu one, many;
+    const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_M, LF_P_V};
+    struct gu_opts o = options(true, false, true);
+    float *x = calloc(1 << 20, sizeof *x);
+    int64_t own[2], wrong = 0, kept = 0, all = 0;
+    o.dp_ranks = 2;
+    o.dp_rank = o.zero = 1;
+    gu_open(&one, &gu_llama, &o);
+    gu_open(&many, &gu_llama, &o);
+    for (int i = 0; i < lf_pstore_count(one.ps); i++) {
+        struct lf_pview v, w;
+        const struct lf_param_desc *d = lf_pstore_desc(one.ps, i);
+        const int64_t n = d->dims[0] * (d->ndim > 1 ? d->dims[1] : 1),
+                      cut[] = {0, 1, n / 3, n / 3, n / 2 + 1, n};
+        for (int64_t e = 0; e < n; e++)
+            x[e] = (float)(e + 1) * 0.37f + (float)i;
+        for (size_t k = 0; k < 3; k++) {
+            wrong += k == 0 ? lf_pstore_write(one.ps, i, LF_F32, x, &err)
+                            : lf_pstore_write_kind(one.ps, i, kinds[k], LF_F32, x, &err);
+            for (int c = 0; c < 5; c++)
+                wrong += lf_pstore_write_part(many.ps, i, kinds[k], LF_F32, x + cut[c], &cut[c],
+                                              &err);
+        }
+        for (int k = 0; k < LF_P_KINDS; k++) {
+            lf_pstore_own(one.ps, i, (enum lf_pkind)k, own);
+            const int is = lf_pstore_view(one.ps, i, (enum lf_pkind)k, &v);
+            wrong += is ? own[0] != v.first || own[1] != v.first + v.count : own[1] != own[0];
+            if (k == LF_P_GRAD || is != 1)
+                continue;
+            wrong += lf_pstore_view(many.ps, i, (enum lf_pkind)k, &w) != 1 ||
+                     memcmp(v.data, w.data, v.bytes) != 0;
+            kept += k == LF_P_M ? v.count : 0;
+            all += k == LF_P_M ? n : 0;
+        }
+    }
+    tap_ok(wrong == 0 && kept > all / 3 && kept < all * 2 / 3,
+           "tensors are written in pieces as in one: %lld of %lld moments are kept, %lld wrong",
+           (long long)kept, (long long)all, (long long)wrong);
+    tap_rc(lf_pstore_write_part(many.ps, 0, LF_P_V, LF_F32, x, (const int64_t[]){5, 1 << 30}, &err),
+           LF_EINVAL, &err, "elements 5 to", "more than there are are refused");
+    lf_err_clear(&err);
+    gu_close(&one);
+    gu_close(&many);
+    free(x);
+}
+
 static void test_casts(void)
 {
     struct gu u;
@@ -202,6 +251,7 @@ int main(void)
     const struct gu_opts f32 = options(false, false, false);
     TAP(5, test_bytes());
     TAP(5, test_casts());
+    TAP(2, test_parts());
     gu_open(&u, &gu_llama, &f32);
     const double want = steps(&u, 0, STEPS);
     gu_close(&u);
