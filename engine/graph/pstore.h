@@ -120,8 +120,8 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
 size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind);
 /* Does each rank keep a part of this kind of tensor i (lf_plan_data_parallel with zero)? */
 bool lf_pstore_sharded(const lf_pstore *ps, int i, enum lf_pkind kind);
-/* Sets own to the elements [own[0], own[1]) of this kind of tensor i, flattened, that this rank keeps
- * in the finished plan, bound or not; there are none where the plan has no such kind. */
+/* Sets own to the elements [own[0], own[1]) of this kind of tensor i, flattened, that this rank
+ * keeps in the finished plan, bound or not; there are none where the plan has no such kind. */
 void lf_pstore_own(const lf_pstore *ps, int i, enum lf_pkind kind, int64_t own[2]);
 /* Returns the kind that holds the weights of tensor i: LF_P_MASTER, or LF_P_COPY without a
  * master. */
@@ -141,8 +141,8 @@ int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, 
  * the type of the plan. LF_ENOENT: the plan has no moments of this tensor. */
 int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, lf_err *err);
-/* Writes elements [range[0], range[1]) of a tensor's weights (LF_P_MASTER) or of a moment, which src
- * has; else as the two above. What this rank does not keep of them is passed over. */
+/* Writes elements [range[0], range[1]) of a tensor's weights (LF_P_MASTER) or of a moment, which
+ * src has; else as the two above. What this rank does not keep of them is passed over. */
 int lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, const int64_t range[2], lf_err *err);
 /* Reads any kind to host memory as it is stored. bytes must equal those of the view. */

@@ -61,8 +61,7 @@ static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, cons
             if (!bytes || (type != LF_F32 && type != LF_BF16))
                 return lf_fail(err, LF_EINVAL, "%s has no weights in f32 or bf16 in memory to save",
                                name);
-            t[k] = (lf_ckpt_tensor){.name = name,
-                                    .dtype = type == LF_F32 ? LF_H5_F32 : LF_H5_BF16};
+            t[k] = (lf_ckpt_tensor){.name = name, .dtype = type == LF_F32 ? LF_H5_F32 : LF_H5_BF16};
             describe(&t[k++], ps, i, j);
         }
     }

@@ -13,7 +13,7 @@ static double measured(const lf_pg *p)
 static int keep(lf_pg *p, int64_t before, lf_err *err)
 {
     json_t *state = lf_pg_state_json(p, err);
-    int rc = state ? lf_best_keep(&p->run, &p->s.best, before, state, err) : LF_ENOMEM;
+    int rc = lf_best_keep(&p->run, state ? 0 : LF_ENOMEM, &p->s.best, before, state, err);
     lf_run_phase(&p->run, LF_PG_PHASE);
     json_decref(state);
     return rc;

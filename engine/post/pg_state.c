@@ -35,7 +35,9 @@ int lf_pg_writer_open(lf_pg *p, lf_err *err)
     memcpy(all, a, n_a * sizeof *all);
     if (n_c)
         memcpy(all + n_a, c, n_c * sizeof *all);
-    return lf_run_writer_open(&p->run, all, n_a + n_c, !lf_pstore_on_host(ps), err);
+    const struct lf_run_tensors tensors = {
+        .all = all, .n_all = n_a + n_c, .snapshot = !lf_pstore_on_host(ps)};
+    return lf_run_writer_open(&p->run, &tensors, 0, err);
 }
 
 /* What must be equal for a run to go on from a checkpoint: what its counters and moments mean. */
@@ -166,8 +168,8 @@ static int save(lf_pg *p, bool final, lf_err *err)
     json_t *state = lf_pg_state_json(p, err);
     char *dir = final ? NULL : lf_ckpt_step_dir(p->c->out, p->s.updates, err);
     int rc = !state || (!final && !dir) ? LF_ENOMEM
-             : final                    ? lf_run_save_final(&p->run, state, err)
-                                        : lf_run_save_at(&p->run, dir, state, err);
+             : final                    ? lf_run_save_final(&p->run, 0, state, err)
+                                        : lf_run_save_at(&p->run, 0, dir, state, err);
     lf_run_phase(&p->run, LF_PG_PHASE);
     json_decref(state);
     free(dir);

@@ -378,6 +378,7 @@ static int start_save(lf_ckpt_writer *w, lf_err *err)
 int lf_ckpt_save_begin(lf_ckpt_writer *w, const char *dir, const json_t *state, lf_err *err)
 {
     int rc = lf_ckpt_save_wait(w, NULL, err);
+    w->saves++; /* a save that fails on one writer is one of all */
     if (rc < 0 || (rc = check_state(w, state, err)) < 0 || (rc = clean(w, dir, err)) < 0)
         return rc;
     double t0 = lf_now_s();
@@ -389,7 +390,6 @@ int lf_ckpt_save_begin(lf_ckpt_writer *w, const char *dir, const json_t *state, 
     w->result = (lf_ckpt_result){0};
     free(w->receipt);
     w->receipt = NULL;
-    w->saves++;
     w->rc = 0;
     lf_err_clear(&w->err);
     if ((rc = snapshot(w, err)) < 0 || (rc = start_save(w, err)) < 0)

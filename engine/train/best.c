@@ -98,21 +98,23 @@ static int prune(const lf_run *r, int64_t but, lf_err *err)
 
 /* One that is there already was left by the same run when it was killed later: these are its
  * bits. */
-int lf_best_keep(lf_run *r, const struct lf_best *b, int64_t before, const json_t *state,
+int lf_best_keep(lf_run *r, int rc, const struct lf_best *b, int64_t before, const json_t *state,
                  lf_err *err)
 {
     enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
     const int64_t saved = r->saved_step;
     const double last = r->last_save;
     char *dir = dir_of(r, b->step, err);
-    int rc = dir ? lf_run_save_wait(r, err) : LF_ENOMEM;
-    if (rc == 0)
-        rc = lf_artifact_state(&st, dir, err);
+    const int waited = lf_run_save_wait(r, false, rc != 0 ? NULL : err);
+    rc = rc != 0 ? rc : waited != 0 ? waited : dir ? 0 : LF_ENOMEM;
     const int64_t known = r->saved_step > saved ? r->saved_step : saved;
-    if (rc == 0 && before > 0 && known >= before)
-        rc = prune(r, before, err);
-    if (rc == 0 && st != LF_ARTIFACT_PRESENT)
-        rc = lf_run_save_at(r, dir, state, err);
+    if (lf_run_first(r)) {
+        if (rc == 0)
+            rc = lf_artifact_state(&st, dir, err);
+        if (rc == 0 && before > 0 && known >= before)
+            rc = prune(r, before, err);
+    }
+    rc = lf_run_save_at(r, rc, st == LF_ARTIFACT_PRESENT ? NULL : dir, state, err);
     r->saved_step = known; /* nobody goes on from it */
     r->last_save = last;
     free(dir);

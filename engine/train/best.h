@@ -49,8 +49,9 @@ int lf_best_to_json(const struct lf_best *b, json_t *state);
 struct lf_best lf_best_of(json_t *state);
 
 /* Publishes the weights as OUT/best-step-N; N is b->step. before: the step of the best before, 0:
- * none. state: of the checkpoint, borrowed. Rank 0. */
-int lf_best_keep(lf_run *r, const struct lf_best *b, int64_t before, const json_t *state,
+ * none. state: of the checkpoint, borrowed. rc: how this rank fared so far, returned on a failure.
+ * Rank 0; collective where ranks write parts. */
+int lf_best_keep(lf_run *r, int rc, const struct lf_best *b, int64_t before, const json_t *state,
                  lf_err *err);
 /* At the end: publishes what was kept of the best as OUT/best; with an adapter the merged model.
  * Rank 0. LF_EINTR: a newer start has begun. */

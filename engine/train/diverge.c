@@ -107,53 +107,64 @@ static char *place(const lf_trainer *t, bool *kept, lf_err *err)
     return lf_buf_steal(&b, err);
 }
 
-static int keep(lf_trainer *t, const struct lf_train_step *st, const char *why, const char *dir,
-                lf_err *err)
+/* What the state of the kept weights has more: the batch. */
+static json_t *describe(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
 {
     json_t *batch =
         json_pack("{s:s,s:I,s:o,s:o,s:o}", "why", why, "batch", (json_int_t)st->batch, "loss",
                   number_or_text(st->loss), "loss_mean", number_or_text(lf_train_loss_mean(t)),
                   "grad_norm", number_or_text(st->grad_norm));
     json_t *extra = batch ? json_pack("{s:O}", "diverged", batch) : NULL;
-    int rc = extra ? add_batch(t, batch, err) : lf_fail(err, LF_ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = lf_train_save_first(t, dir, extra, err);
-    if (rc == 0)
-        rc = lf_run_save_wait(&t->run, err);
+    const int rc = extra ? add_batch(t, batch, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     json_decref(batch);
+    if (rc == 0)
+        return extra;
+    json_decref(extra);
+    return NULL;
+}
+
+/* Rank 0 chooses the place and adds the batch; it alone needs them. Collective where ranks write
+ * parts. *dir is owned. */
+static int keep(lf_trainer *t, const struct lf_train_step *st, const char *why, char **dir,
+                lf_err *err)
+{
+    bool kept = false;
+    json_t *extra = NULL;
+    int rc = 0;
+    if (lf_train_first_rank(t) && !(*dir = place(t, &kept, err)))
+        rc = LF_ENOMEM;
+    if (rc == 0 && *dir && !kept && !(extra = describe(t, st, why, err)))
+        rc = err && err->rc ? err->rc : LF_ENOMEM;
+    rc = lf_train_save_at(t, rc, kept ? NULL : *dir, extra, err);
     json_decref(extra);
     return rc;
 }
 
-/* Rank 0: keep it and word it. */
-static int diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
+/* Rank 0 words it. rc: it could not be kept. */
+static int tell(const lf_trainer *t, const struct lf_train_step *st, const char *why,
+                const char *dir, int rc, lf_err *err)
 {
-    bool kept;
-    char *dir = place(t, &kept, err);
-    if (!dir)
-        return LF_ENOMEM;
-    int rc = kept ? 0 : keep(t, st, why, dir, err);
     if (rc == 0)
-        rc = lf_fail(err, LF_ENUMERIC,
-                     "diverged at step %lld: %s (loss %g, mean %g, gradient norm %g); batch %lld "
-                     "and the weights "
-                     "before it are in "
-                     "%s; lower lr, or pass over it with skip_batches = %lld",
-                     (long long)t->s.step + 1, why, st->loss, lf_train_loss_mean(t), st->grad_norm,
-                     (long long)st->batch, dir, (long long)st->batch);
-    else
-        rc = lf_err_prefix(err, "diverged at step %lld: %s, and it could not be kept",
-                           (long long)t->s.step + 1, why);
-    free(dir);
+        return lf_fail(err, LF_ENUMERIC,
+                       "diverged at step %lld: %s (loss %g, mean %g, gradient norm %g); batch %lld "
+                       "and the weights "
+                       "before it are in "
+                       "%s; lower lr, or pass over it with skip_batches = %lld",
+                       (long long)t->s.step + 1, why, st->loss, lf_train_loss_mean(t),
+                       st->grad_norm, (long long)st->batch, dir, (long long)st->batch);
+    lf_err_prefix(err, "diverged at step %lld: %s, and it could not be kept",
+                  (long long)t->s.step + 1, why);
     return rc;
 }
 
 int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
 {
+    char *dir = NULL;
     lf_run_phase(&t->run, "keeping the weights of a diverged step");
-    lf_train_shards_begin(t);
-    int rc = lf_train_first_rank(t) ? diverged(t, st, why, err) : 0;
-    rc = lf_train_shards_end(t, rc, err);
+    int rc = keep(t, st, why, &dir, err);
+    if (lf_train_first_rank(t))
+        rc = tell(t, st, why, dir, rc, err);
+    free(dir);
     int agreed = lf_train_agree(t, rc == LF_ENUMERIC ? 0 : rc, rc != 0 ? NULL : err);
     if (rc != 0 || agreed)
         return rc != 0 ? rc : agreed;

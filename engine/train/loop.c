@@ -99,14 +99,11 @@ static int keep_best(lf_trainer *t, int64_t before, lf_err *err)
     int rc = lf_train_replicas(t, err);
     if (rc == 0)
         rc = finish_best(t, err);
-    rc = lf_train_sharded(t) ? lf_train_agree(t, rc, err) : rc;
-    lf_train_shards_begin(t);
-    if (rc == 0 && lf_train_first_rank(t)) {
+    if (rc == 0 && lf_train_saves(t)) { /* rc is agreed */
         json_t *state = lf_train_state_json(t, err);
-        rc = state ? lf_best_keep(&t->run, &t->s.best, before, state, err) : LF_ENOMEM;
+        rc = lf_best_keep(&t->run, state ? 0 : LF_ENOMEM, &t->s.best, before, state, err);
         json_decref(state);
     }
-    rc = lf_train_shards_end(t, rc, err);
     if (o && o->extra)
         json_object_clear(o->extra);
     return lf_train_agree(t, rc, err);
@@ -181,7 +178,7 @@ static int save_here(lf_trainer *t, int rc, lf_err *err)
         rc = lf_train_replicas(t, err);
     char *dir = rc != 0 ? NULL : lf_ckpt_step_dir(t->c->out, t->s.step, err);
     if (rc == 0)
-        rc = dir ? lf_train_save_begin(t, dir, NULL, err) : LF_ENOMEM;
+        rc = lf_train_save_begin(t, dir ? 0 : LF_ENOMEM, dir, err);
     free(dir);
     return rc;
 }
@@ -196,8 +193,8 @@ static bool save_due(const lf_trainer *t)
 static int save_if_due(lf_trainer *t, int rc, bool *saved, lf_err *err)
 {
     *saved = false;
-    if (rc == 0 && t->run.saving && lf_ckpt_save_idle(t->run.writer))
-        rc = lf_run_save_wait(&t->run, err);
+    if (rc == 0)
+        rc = lf_run_save_poll(&t->run, err);
     if (t->s.step == t->total_steps || !save_due(t))
         return rc;
     *saved = true;
@@ -243,9 +240,9 @@ static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_e
 
 static int stop_here(lf_trainer *t, bool saved, lf_err *err)
 {
-    int rc = saved ? 0 : save_here(t, 0, err);
+    int rc = saved && t->run.failed_step != t->s.step ? 0 : save_here(t, 0, err);
     if (rc == 0)
-        rc = lf_run_save_wait(&t->run, err);
+        rc = lf_run_save_wait(&t->run, true, err);
     rc = lf_train_agree(t, rc, err);
     return rc != 0 ? rc : lf_fail(err, LF_EINTR, "stopped after step %lld", (long long)t->s.step);
 }

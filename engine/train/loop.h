@@ -159,7 +159,7 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err);
 int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err);
 
 /* Runs to the end. With comm the run is data-parallel over its ranks, each of which calls this with
- * the same c; NULL: one rank. Rank 0 alone reads and writes checkpoints and metrics. LF_EINTR:
+ * the same c; NULL: one rank. Rank 0 alone writes metrics, and without zero checkpoints. LF_EINTR:
  * stopped at a good checkpoint. LF_ENUMERIC: the run diverged; see out/diverged. */
 int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_comm *comm,
                  lf_err *err);

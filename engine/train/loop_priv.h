@@ -97,10 +97,6 @@ struct lf_trainer {
     double told_s; /* time of the last result */
     char tokenizer[LF_HASH_HEX];
 
-    struct lf_shard *shard; /* [n_shards] tensors in parts, in the order of the writer (shards.c) */
-    size_t n_shards;
-    bool shards_told; /* rank 0 has told the others whether it saves here */
-
     double planned;                  /* bytes: lf_train_planned */
     struct lf_guest_host host;       /* for the guest, where there is one */
     lf_nvml *nvml;                   /* NULL: no numbers of the GPU; rank 0 */
@@ -169,19 +165,6 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
 /* Returns the host memory of the loaders, from the manifests of the data as far as they exist. */
 size_t lf_train_data_bytes(const struct lf_train_config *c);
 
-/* shards.c: checkpoints of state in parts. */
-bool lf_train_sharded(const lf_trainer *t);
-/* With sharded state: sorts the tensors as the writer does, and lets rank 0 fetch those in parts.
- * Collective. rc: how this rank fared in making them; without sharded state it is returned. */
-int lf_train_shards_open(lf_trainer *t, lf_ckpt_tensor *tensors, size_t n, int rc, lf_err *err);
-/* These enclose what may save on rank 0, once, and every rank calls both. end is collective, takes
- * the rc of what is enclosed and returns it; the other ranks give their parts in it. Without
- * sharded state they do nothing. */
-void lf_train_shards_begin(lf_trainer *t);
-int lf_train_shards_end(lf_trainer *t, int rc, lf_err *err);
-/* save.c: saves on rank 0, enclosed by the caller. */
-int lf_train_save_first(lf_trainer *t, const char *dir, json_t *extra, lf_err *err);
-
 /* over.c */
 /* Writes the inputs of a chain from a micro-batch. */
 int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err);
@@ -189,15 +172,33 @@ struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_l
                                       bool valid_split, double inv_units);
 
 /* setup.c */
-/* Returns the memory of a process of so many ranks: the plan of m, and beside it what is saved in
- * the background, what is offloaded, the loaders as far as their data exists, and what the target
+struct lf_train_who {
+    int rank, ranks;
+};
+/* Returns the memory of a process, of so many: the plan of m, and beside it what is saved in the
+ * background, what is offloaded, the loaders as far as their data exists, and what the target
  * reserves. --plan, the log and the metric planned_memory say its total. */
 struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
-                                       const struct lf_train_model *m, int ranks);
+                                       const struct lf_train_model *m,
+                                       const struct lf_train_who *who);
 
-/* save.c */
+/* save.c: checkpoints. Collective where ranks keep parts of the state, and every rank writes its
+ * own; else rank 0 alone does anything. */
+bool lf_train_sharded(const lf_trainer *t);
+/* Does this rank write, and so need a state? */
+bool lf_train_saves(const lf_trainer *t);
+/* Are tensors copied before they are saved? */
+bool lf_train_snapshots(const struct lf_train_config *c, const struct lf_train_model *m);
+/* Describes what a checkpoint is of, and what of it is this rank's to write, in a. Before memory is
+ * bound, too. */
+int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c,
+                     const struct lf_train_model *m, const struct lf_train_who *who, lf_arena *a,
+                     lf_err *err);
 int lf_train_writer_open(lf_trainer *t, lf_err *err);
-int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err);
+/* rc, here and below: how this rank fared so far. Nothing is saved where rank 0 gives dir NULL. */
+int lf_train_save_begin(lf_trainer *t, int rc, const char *dir, lf_err *err);
+/* Returns when it is published. extra (may be NULL) are more members of the state. */
+int lf_train_save_at(lf_trainer *t, int rc, const char *dir, json_t *extra, lf_err *err);
 /* Publishes out/checkpoint; with an adapter out/adapter before it. */
 int lf_train_save_final(lf_trainer *t, lf_err *err);
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err);

@@ -3,9 +3,8 @@
  * What the ranks of a data-parallel run do together. Each has all weights and its share of the
  * micro-batches; the gradients are summed in the optimizer's segment (lf_plan_data_parallel),
  * everything else is here: one small exchange per step, one per look at the stop flag, and the
- * state they begin with. Rank 0 alone reads and writes checkpoints and metrics. With one rank
- * nothing here does anything. The rules by which ranks never wait for each other for ever are in
- * run.c.
+ * state they begin with. Rank 0 alone writes metrics. With one rank nothing here does anything. The
+ * rules by which ranks never wait for each other for ever are in run.c.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  *   3. Work of unknown length on one rank is announced (lf_comm_phase), so that the watchdog knows
  *      it from a hang.
  */
-#include "engine/train/run.h"
+#include "engine/train/run_priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ int lf_run_open(lf_run *r, const struct lf_run_config *c, const struct lf_train_
                   .rank = comm ? comm->rank : 0,
                   .ranks = comm ? comm->size : 1,
                   .saving_step = -1,
-                  .saved_step = -1};
+                  .saved_step = -1,
+                  .failed_step = -1};
     r->arena = lf_arena_create(err);
     r->history = json_array();
     if (!r->history)
@@ -38,6 +39,7 @@ int lf_run_open(lf_run *r, const struct lf_run_config *c, const struct lf_train_
 
 void lf_run_end_writing(lf_run *r)
 {
+    lf_run_parts_close(r);
     lf_ckpt_writer_destroy(r->writer);
     lf_frame_writer_close(r->metrics, NULL);
     lf_copies_close(r->copies);
@@ -170,7 +172,7 @@ static enum lf_run_end asked_to_end(const lf_run *r)
     return LF_END_NOT;
 }
 
-int lf_run_look(const lf_run *r, int rc, struct lf_run_asked *a, bool *late, lf_err *err)
+int lf_run_look(lf_run *r, int rc, struct lf_run_asked *a, bool *late, lf_err *err)
 {
     const enum lf_run_end request = asked_to_end(r), clock = lf_run_first(r) ? a->end : LF_END_NOT;
     a->stop = lf_run_asked_to_stop(r) ||
@@ -180,15 +182,18 @@ int lf_run_look(const lf_run *r, int rc, struct lf_run_asked *a, bool *late, lf_
         *late = lf_run_late(r);
     if (r->ranks <= 1)
         return rc;
-    int64_t v[] = {a->stop, rc != 0, late && *late && lf_run_first(r), a->end};
-    int failed = lf_comm_all_reduce(r->comm, v, 4, LF_COMM_I64, LF_COMM_MAX, rc != 0 ? NULL : err);
+    int64_t save[2];
+    const int told = lf_run_parts_tell(r, save, rc != 0 ? NULL : err);
+    rc = rc != 0 ? rc : told;
+    int64_t v[] = {a->stop, rc != 0, late && *late && lf_run_first(r), a->end, save[0], save[1]};
+    int failed = lf_comm_all_reduce(r->comm, v, 6, LF_COMM_I64, LF_COMM_MAX, rc != 0 ? NULL : err);
     if (failed)
         return rc != 0 ? rc : failed;
     a->stop = v[0] != 0;
     a->end = (enum lf_run_end)v[3];
     if (late)
         *late = v[2] != 0;
-    return v[1] ? lf_comm_agree_ok(r->comm, rc, err) : 0;
+    return v[1] ? lf_comm_agree_ok(r->comm, rc, err) : lf_run_parts_hear(r, v + 4, err);
 }
 
 /* ---- ranks ---- */
@@ -214,8 +219,7 @@ void lf_run_phase(const lf_run *r, const char *name)
         lf_comm_phase(r->comm, name, 0);
 }
 
-/* A text of rank 0 on every rank: *text is in (rank 0, NULL allowed) and out, owned. */
-static int share_text(const lf_run *r, char **text, lf_err *err)
+int lf_run_share_text(const lf_run *r, char **text, lf_err *err)
 {
     int64_t n = lf_run_first(r) && *text ? (int64_t)strlen(*text) : -1;
     int rc = lf_comm_broadcast(r->comm, &n, sizeof(n), 0, err);
@@ -241,7 +245,7 @@ int lf_run_share_json(const lf_run *r, json_t **o, lf_err *err)
     int rc = lf_run_first(r) && *o && !(text = lf_json_dump(*o, err)) ? LF_ENOMEM : 0;
     rc = lf_comm_agree_ok(r->comm, rc, err);
     if (rc == 0)
-        rc = share_text(r, &text, err);
+        rc = lf_run_share_text(r, &text, err);
     if (rc == 0 && !lf_run_first(r) && text &&
         !(*o = lf_json_load_text(text, strlen(text), "what rank 0 sent", err)))
         rc = LF_EFORMAT;

@@ -13,8 +13,8 @@
  *   a source is chosen            lf_run_newest, from out and the resume_from directories
  *
  * Every rank calls a function marked collective at the same point. All others concern only the rank
- * that calls them; rank 0 alone reads and writes checkpoints and metrics. Messages use the names of
- * the options of the stage.
+ * that calls them. Rank 0 alone writes metrics; it alone writes checkpoints, too, unless ranks keep
+ * parts of the state (lf_run_writer_open). Messages use the names of the options of the stage.
  */
 #ifndef LF_TRAIN_RUN_H
 #define LF_TRAIN_RUN_H
@@ -90,13 +90,15 @@ typedef struct lf_run {
     lf_copies *copies;        /* of them; likewise */
     lf_sample_file *samples;  /* NULL: none, or not rank 0 */
 
-    lf_ckpt_writer *writer;
+    lf_ckpt_writer *writer; /* NULL: with parts, or not rank 0 */
+    struct lf_parts *parts; /* NULL: rank 0 writes checkpoints alone (run_parts.c) */
     void *snapshot;
     size_t snapshot_bytes;
-    bool saving;
+    bool saving;               /* with parts: agreed */
     double last_save, save_t0; /* when the last save began; when its snapshot began */
-    /* step of the checkpoint that is being written; step of the newest complete one; -1: none */
-    int64_t saving_step, saved_step;
+    /* step of the checkpoint that is being written, of the newest complete one, and of the newest
+     * one that could not be saved by parts; -1: none */
+    int64_t saving_step, saved_step, failed_step;
     double save_s; /* time of the newest save, from its beginning to its publication */
 } lf_run;
 
@@ -139,8 +141,9 @@ bool lf_run_asked_to_stop(const lf_run *r);
 bool lf_run_late(const lf_run *r);
 /* Collective. a->end is in and out: the clock of rank 0 counts, and requests of all. *late (may be
  * NULL): it is time to save, by the clock of rank 0. rc is the result of this rank since the last
- * exchange. When one rank has failed, all return a failure. */
-int lf_run_look(const lf_run *r, int rc, struct lf_run_asked *a, bool *late, lf_err *err);
+ * exchange. When one rank has failed, all return a failure. With parts it moves the save under way
+ * on, and ends it. */
+int lf_run_look(lf_run *r, int rc, struct lf_run_asked *a, bool *late, lf_err *err);
 /* Collective: when one rank has failed, all ranks return a failure. When ranks returned LF_EINTR
  * and nothing worse, all ranks return LF_EINTR. */
 int lf_run_agree(const lf_run *r, int rc, lf_err *err);
@@ -158,24 +161,38 @@ int lf_run_same(const lf_run *r, json_t *state, lf_err *err);
 
 /* ---- run_save.c: checkpoints ---- */
 
-/* Opens the writer; tensors live as long as the run. snapshot: they are copied and saved in the
- * background; without it a save returns when everything is written. Rank 0. */
-int lf_run_writer_open(lf_run *r, const lf_ckpt_tensor *tensors, size_t n, bool snapshot,
-                       lf_err *err);
+/* What a checkpoint is of. They live as long as the run. */
+struct lf_run_tensors {
+    const lf_ckpt_tensor *all; /* every tensor, whole */
+    size_t n_all;
+    const lf_ckpt_tensor *own; /* NULL: rank 0 writes all; else the part of this rank */
+    size_t n_own;
+    /* They are copied and saved in the background; without it a save returns when everything is
+     * written. */
+    bool snapshot;
+};
+/* Opens the writer. rc: how this rank fared in describing the tensors. Collective where ranks write
+ * parts; then so are the functions below that save, and the messages name the rank. */
+int lf_run_writer_open(lf_run *r, const struct lf_run_tensors *t, int rc, lf_err *err);
 /* Adds to o what state.json of every stage has: fingerprint, history, adapter and base. Returns o,
  * or NULL with err set; o is consumed. o NULL means out of memory. */
 json_t *lf_run_state(const lf_run *r, json_t *o, lf_err *err);
-/* Publishes a checkpoint in dir. It first waits for the save before and syncs the metrics. state is
- * borrowed; lf_run_state made it, and it has "step". Only rank 0 does anything. LF_EINTR, here and
- * from lf_run_save_wait: a newer start has begun (base/fence.h), and nothing is published. */
-int lf_run_save_begin(lf_run *r, const char *dir, const json_t *state, lf_err *err);
-/* Waits for the current save, if any, and removes old checkpoints. */
-int lf_run_save_wait(lf_run *r, lf_err *err);
-/* lf_run_save_begin, then lf_run_save_wait. */
-int lf_run_save_at(lf_run *r, const char *dir, const json_t *state, lf_err *err);
+/* Publishes a checkpoint in dir. It first waits for the save before and syncs the metrics. rc: how
+ * this rank fared so far; on a failure, which is returned, nothing is saved, nor where the dir of
+ * rank 0 is NULL. state is borrowed; lf_run_state made it, and it has "step". dir and state of rank
+ * 0 count; with parts the others give a state of the same step, else they do nothing. LF_EINTR,
+ * here and from the two below: a newer start has begun (base/fence.h), and nothing is published. */
+int lf_run_save_begin(lf_run *r, int rc, const char *dir, const json_t *state, lf_err *err);
+/* Ends the current save if it is over, without parts, where lf_run_look does that. */
+int lf_run_save_poll(lf_run *r, lf_err *err);
+/* Waits for the current save, if any, and removes old checkpoints. With parts a checkpoint that
+ * could not be saved is a failure of the run only where it is `needed`; else rank 0 logs it. */
+int lf_run_save_wait(lf_run *r, bool needed, lf_err *err);
+/* lf_run_save_begin, then lf_run_save_wait for what is needed. */
+int lf_run_save_at(lf_run *r, int rc, const char *dir, const json_t *state, lf_err *err);
 /* Ends a run: publishes out/checkpoint; with an adapter out/adapter before it, which may exist
- * already. Rank 0 does it. */
-int lf_run_save_final(lf_run *r, const json_t *state, lf_err *err);
+ * already. */
+int lf_run_save_final(lf_run *r, int rc, const json_t *state, lf_err *err);
 
 /* ---- run_start.c: the beginning of a run. Rank 0 ---- */
 

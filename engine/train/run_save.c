@@ -12,22 +12,34 @@
 #include "engine/base/sys.h"
 #include "engine/graph/plan.h"
 #include "engine/model/merge.h"
-#include "engine/train/run.h"
+#include "engine/train/run_priv.h"
 
-int lf_run_writer_open(lf_run *r, const lf_ckpt_tensor *tensors, size_t n, bool snapshot,
-                       lf_err *err)
+int lf_run_save_threads(const lf_run *r)
 {
-    if (!lf_run_first(r))
+    return r->c.threads < 4 ? r->c.threads : 4;
+}
+
+int lf_run_snapshot_open(lf_run *r, const lf_ckpt_tensor *tensors, size_t n, bool snapshot,
+                         lf_err *err)
+{
+    if (!snapshot || n == 0)
         return 0;
-    if (snapshot) {
-        r->snapshot_bytes = lf_ckpt_snapshot_bytes(tensors, n);
-        r->snapshot = lf_pages_alloc(r->snapshot_bytes, err);
-        if (!r->snapshot)
-            return lf_err_prefix(err,
-                                 "memory for background saving (save_async = no does without)");
-    }
-    lf_ckpt_options o = {.arena = r->snapshot, .threads = r->c.threads < 4 ? r->c.threads : 4};
-    return lf_ckpt_writer_create(&r->writer, tensors, n, &o, err);
+    r->snapshot_bytes = lf_ckpt_snapshot_bytes(tensors, n);
+    r->snapshot = lf_pages_alloc(r->snapshot_bytes, err);
+    return r->snapshot
+               ? 0
+               : lf_err_prefix(err, "memory for background saving (save_async = no does without)");
+}
+
+int lf_run_writer_open(lf_run *r, const struct lf_run_tensors *t, int rc, lf_err *err)
+{
+    if (t->own)
+        return lf_run_parts_open(r, t, rc, err);
+    if (rc != 0 || !lf_run_first(r))
+        return rc;
+    rc = lf_run_snapshot_open(r, t->all, t->n_all, t->snapshot, err);
+    const lf_ckpt_options o = {.arena = r->snapshot, .threads = lf_run_save_threads(r)};
+    return rc != 0 ? rc : lf_ckpt_writer_create(&r->writer, t->all, t->n_all, &o, err);
 }
 
 json_t *lf_run_schedule_json(const lf_schedule *s)
@@ -57,18 +69,25 @@ json_t *lf_run_state(const lf_run *r, json_t *o, lf_err *err)
     return NULL;
 }
 
-int lf_run_save_begin(lf_run *r, const char *dir, const json_t *state, lf_err *err)
+int lf_run_may_save(lf_run *r, const char *dir, lf_err *err)
 {
-    if (!lf_run_first(r))
-        return 0;
     if (lf_fence_closed())
         return lf_fail(err, LF_EINTR, "%s is not saved: a newer start of this stage has begun",
                        dir);
-    lf_run_phase(r, "saving");
-    int rc = lf_run_save_wait(r, err);
     /* Steps that a checkpoint covers must not be missing from the metrics after a crash. */
+    return lf_run_metrics_sync(r, err);
+}
+
+int lf_run_save_begin(lf_run *r, int rc, const char *dir, const json_t *state, lf_err *err)
+{
+    if (r->parts)
+        return lf_run_parts_begin(r, rc, dir, state, err);
+    if (rc != 0 || !lf_run_first(r) || !dir)
+        return rc;
+    lf_run_phase(r, "saving");
+    rc = lf_run_save_wait(r, true, err);
     if (rc == 0)
-        rc = lf_run_metrics_sync(r, err);
+        rc = lf_run_may_save(r, dir, err);
     if (rc != 0)
         return rc;
     struct lf_profile_mark m = lf_profile_begin(r->c.profile);
@@ -81,8 +100,16 @@ int lf_run_save_begin(lf_run *r, const char *dir, const json_t *state, lf_err *e
     return rc;
 }
 
-int lf_run_save_wait(lf_run *r, lf_err *err)
+int lf_run_save_poll(lf_run *r, lf_err *err)
 {
+    return r->saving && !r->parts && lf_ckpt_save_idle(r->writer) ? lf_run_save_wait(r, true, err)
+                                                                  : 0;
+}
+
+int lf_run_save_wait(lf_run *r, bool needed, lf_err *err)
+{
+    if (r->parts)
+        return lf_run_parts_wait(r, needed, err);
     if (!r->saving)
         return 0;
     lf_run_phase(r, "saving");
@@ -105,10 +132,10 @@ int lf_run_save_wait(lf_run *r, lf_err *err)
     return lf_ckpt_retain(r->c.out, r->c.keep, r->c.keep_every, err);
 }
 
-int lf_run_save_at(lf_run *r, const char *dir, const json_t *state, lf_err *err)
+int lf_run_save_at(lf_run *r, int rc, const char *dir, const json_t *state, lf_err *err)
 {
-    int rc = lf_run_save_begin(r, dir, state, err);
-    return rc != 0 ? rc : lf_run_save_wait(r, err);
+    rc = lf_run_save_begin(r, rc, dir, state, err);
+    return rc != 0 ? rc : lf_run_save_wait(r, true, err);
 }
 
 /* ---- the end ---- */
@@ -144,28 +171,27 @@ static int adapter_there(const lf_run *r, const char *dir, const json_t *state, 
 
 /* The adapter, then its base with it inside. One that is there already is that of a run that ended
  * between the two; its bits are these. */
-static int save_adapter(lf_run *r, const char *adapter, const char *checkpoint, const json_t *state,
-                        lf_err *err)
+static int save_adapter(lf_run *r, int rc, const char *adapter, const char *checkpoint,
+                        const json_t *state, lf_err *err)
 {
-    bool there;
+    bool there = false;
     const struct lf_merge_opts mo = {
         .base = r->c.init_from, .adapter = adapter, .out = checkpoint, .threads = r->c.threads};
-    int rc = adapter_there(r, adapter, state, &there, err);
-    if (rc == 0 && !there)
-        rc = lf_run_save_at(r, adapter, state, err);
+    if (rc == 0 && lf_run_first(r))
+        rc = adapter_there(r, adapter, state, &there, err);
+    rc = lf_run_save_at(r, rc, there ? NULL : adapter, state, err);
     lf_run_phase(r, "merging the adapter");
-    return rc != 0 ? rc : lf_adapter_merge(&mo, NULL, err);
+    return rc != 0 || !lf_run_first(r) ? rc : lf_adapter_merge(&mo, NULL, err);
 }
 
-int lf_run_save_final(lf_run *r, const json_t *state, lf_err *err)
+int lf_run_save_final(lf_run *r, int rc, const json_t *state, lf_err *err)
 {
-    if (!lf_run_first(r))
-        return 0;
     char *dir = lf_path_join(r->c.out, "checkpoint", err),
          *adapter = lf_path_join(r->c.out, "adapter", err);
-    int rc = !dir || !adapter ? LF_ENOMEM
-             : r->c.adapter   ? save_adapter(r, adapter, dir, state, err)
-                              : lf_run_save_at(r, dir, state, err);
+    if (rc == 0 && (!dir || !adapter))
+        rc = LF_ENOMEM;
+    rc = r->c.adapter ? save_adapter(r, rc, adapter, dir, state, err)
+                      : lf_run_save_at(r, rc, dir, state, err);
     free(dir);
     free(adapter);
     return rc;

@@ -3,24 +3,51 @@
  * Checkpoints of the loop: which tensors, and what goes into state.json. When they are written is
  * run_save.c's. */
 #include <math.h>
+#include <string.h>
 
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
+bool lf_train_sharded(const lf_trainer *t)
+{
+    return t->c->zero > 0 && t->run.ranks > 1;
+}
+
+bool lf_train_snapshots(const struct lf_train_config *c, const struct lf_train_model *m)
+{
+    return c->save_async || lf_plan_target(m->plan)->sm;
+}
+
+int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c,
+                     const struct lf_train_model *m, const struct lf_train_who *who, lf_arena *a,
+                     lf_err *err)
+{
+    lf_ckpt_tensor *all = NULL, *own = NULL;
+    size_t n = 0;
+    int rc = c->adapter
+                 ? lf_weights_adapter_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err)
+                 : lf_weights_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err);
+    *out = (struct lf_run_tensors){.all = all, .n_all = n, .snapshot = lf_train_snapshots(c, m)};
+    if (rc != 0 || c->zero == 0 || who->ranks <= 1)
+        return rc;
+    if (!(own = lf_arena_alloc(a, n + 1, sizeof *own, err)))
+        return LF_ENOMEM;
+    memcpy(own, all, n * sizeof *own);
+    const struct lf_weights_share share = {
+        .ps = m->ps, .prefix = LF_WEIGHTS_PREFIX, .rank = who->rank, .ranks = who->ranks};
+    lf_weights_share(own, &n, &share);
+    out->own = own;
+    out->n_own = n;
+    return 0;
+}
+
 int lf_train_writer_open(lf_trainer *t, lf_err *err)
 {
-    lf_ckpt_tensor *tensors = NULL;
-    lf_arena *arena = t->run.arena;
-    size_t n = 0;
-    if (!lf_train_first_rank(t) && !lf_train_sharded(t))
-        return 0;
-    int rc =
-        t->c->adapter
-            ? lf_weights_adapter_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err)
-            : lf_weights_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err);
-    rc = lf_train_shards_open(t, tensors, n, rc, err);
-    const bool snapshot = t->c->save_async || !lf_pstore_on_host(t->m.ps) || lf_train_sharded(t);
-    return rc != 0 ? rc : lf_run_writer_open(&t->run, tensors, n, snapshot, err);
+    struct lf_run_tensors tensors;
+    const int rc =
+        lf_train_tensors(&tensors, t->c, &t->m, &(struct lf_train_who){t->run.rank, t->run.ranks},
+                         t->run.arena, err);
+    return lf_run_writer_open(&t->run, &tensors, rc, err);
 }
 
 /* A real, or null where there is none yet. */
@@ -105,35 +132,48 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
     return lf_run_state(&t->run, o, err);
 }
 
-int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err)
+/* The state of this place, with these members too, where this rank saves. */
+static int state_here(const lf_trainer *t, json_t *extra, json_t **state, lf_err *err)
 {
-    int rc = 0;
-    lf_train_shards_begin(t);
-    if (lf_train_first_rank(t))
-        rc = lf_train_save_first(t, dir, extra, err);
-    return lf_train_shards_end(t, rc, err);
+    if (!lf_train_saves(t))
+        return 0;
+    if (!(*state = lf_train_state_json(t, err)))
+        return LF_ENOMEM;
+    return extra && json_object_update(*state, extra)
+               ? lf_fail(err, LF_ENOMEM, "state of the run: out of memory")
+               : 0;
 }
 
-int lf_train_save_first(lf_trainer *t, const char *dir, json_t *extra, lf_err *err)
+bool lf_train_saves(const lf_trainer *t)
 {
-    json_t *state = lf_train_state_json(t, err);
-    int rc = state ? 0 : LF_ENOMEM;
-    if (rc == 0 && extra && json_object_update(state, extra))
-        rc = lf_fail(err, LF_ENOMEM, "state of the run: out of memory");
+    return lf_train_first_rank(t) || t->run.parts;
+}
+
+int lf_train_save_begin(lf_trainer *t, int rc, const char *dir, lf_err *err)
+{
+    json_t *state = NULL;
     if (rc == 0)
-        rc = lf_run_save_begin(&t->run, dir, state, err);
+        rc = state_here(t, NULL, &state, err);
+    rc = lf_run_save_begin(&t->run, rc, dir, state, err);
+    json_decref(state);
+    return rc;
+}
+
+int lf_train_save_at(lf_trainer *t, int rc, const char *dir, json_t *extra, lf_err *err)
+{
+    json_t *state = NULL;
+    if (rc == 0)
+        rc = state_here(t, extra, &state, err);
+    rc = lf_run_save_at(&t->run, rc, dir, state, err);
     json_decref(state);
     return rc;
 }
 
 int lf_train_save_final(lf_trainer *t, lf_err *err)
 {
-    int rc = 0;
-    lf_train_shards_begin(t);
-    if (lf_train_first_rank(t)) {
-        json_t *state = lf_train_state_json(t, err);
-        rc = state ? lf_run_save_final(&t->run, state, err) : LF_ENOMEM;
-        json_decref(state);
-    }
-    return lf_train_shards_end(t, rc, err);
+    json_t *state = NULL;
+    const int made = state_here(t, NULL, &state, err),
+              rc = lf_run_save_final(&t->run, made, state, err);
+    json_decref(state);
+    return rc;
 }

@@ -346,19 +346,31 @@ static void note(json_t *notes, const char *text)
     json_array_append_new(notes, json_string(text));
 }
 
+/* Host memory that this rank takes for background saving; without parts only rank 0 does. */
+static double snapshot_bytes(const struct lf_train_config *c, const struct lf_train_model *m,
+                             const struct lf_train_who *who)
+{
+    struct lf_run_tensors t;
+    lf_arena *a = lf_train_snapshots(c, m) ? lf_arena_create(NULL) : NULL;
+    double bytes = 0;
+    if (a && lf_train_tensors(&t, c, m, who, a, NULL) == 0)
+        bytes = (double)lf_ckpt_snapshot_bytes(t.own ? t.own : t.all, t.own ? t.n_own : t.n_all);
+    lf_arena_destroy(a);
+    return bytes;
+}
+
 struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
-                                       const struct lf_train_model *m, int ranks)
+                                       const struct lf_train_model *m,
+                                       const struct lf_train_who *who)
 {
     struct lf_plan_bytes b = {0};
     (void)lf_plan_bytes(m->plan, &b); /* an unfinished plan has no bytes */
-    const bool snapshot = c->save_async || (c->zero > 0 && ranks > 1);
-    const double saved = snapshot ? (double)lf_weights_bytes(m->ps, c->adapter != NULL) : 0;
-    struct lf_plan_memory mem = {.host =
-                                     saved + (double)b.offloaded + (double)lf_train_data_bytes(c)};
+    struct lf_plan_memory mem = {.host = snapshot_bytes(c, m, who) + (double)b.offloaded +
+                                         (double)lf_train_data_bytes(c)};
     if (c->guest && c->guest->host_bytes)
         mem.host += (double)c->guest->host_bytes(c->guest->user);
-    if (ranks > 1)
-        mem.host += COMM_BYTES * ranks;
+    if (who->ranks > 1)
+        mem.host += COMM_BYTES * who->ranks;
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
     return mem;
 }
@@ -372,7 +384,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
     const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
-    const struct lf_plan_memory mem = lf_train_planned(c, m, c->plan_ranks);
+    const struct lf_plan_memory mem =
+        lf_train_planned(c, m, &(struct lf_train_who){0, c->plan_ranks});
     lf_schedule lr;
     json_t *notes = json_array();
     if (c->epochs > 0 && !tokens) {

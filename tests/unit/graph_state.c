@@ -139,8 +139,8 @@ static void test_parts(void)
             wrong += k == 0 ? lf_pstore_write(one.ps, i, LF_F32, x, &err)
                             : lf_pstore_write_kind(one.ps, i, kinds[k], LF_F32, x, &err);
             for (int c = 0; c < 5; c++)
-                wrong += lf_pstore_write_part(many.ps, i, kinds[k], LF_F32, x + cut[c], &cut[c],
-                                              &err);
+                wrong +=
+                    lf_pstore_write_part(many.ps, i, kinds[k], LF_F32, x + cut[c], &cut[c], &err);
         }
         for (int k = 0; k < LF_P_KINDS; k++) {
             lf_pstore_own(one.ps, i, (enum lf_pkind)k, own);
