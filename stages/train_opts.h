@@ -224,8 +224,15 @@
                        "3: it keeps its part of the weights alone, frozen ones too; they are "     \
                        "gathered layer by layer before they are used. All have the same bits as "  \
                        "0, but that 2 and 3 add up several micro-batches in another order. "       \
-                       "Checkpoints are the same, too. On GPUs 1 is the most. Rank 0 needs the "   \
-                       "memory of a whole snapshot while it saves.")
+                       "Checkpoints have the same content, too. On GPUs 1 is the most."),          \
+        LF_OPT_ROW(.name = "zero_inner", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "0",    \
+                   .max = 1e6, .unit = "ranks", .field = LF_OPT_FIELD(CONFIG, c.zero_inner),       \
+                   .help = "how many ranks divide the state among themselves, such as those of a " \
+                           "node; 0: all",                                                         \
+                   .more = "Ranks form groups of so many, in their order. Each group has all of "  \
+                           "the state. What zero moves stays inside a group; after the last "      \
+                           "micro-batch of a step each rank sums its part of the gradients with "  \
+                           "those that have the same part in other groups.")
 
 /* filled in */
 #define LF_TRAIN_MFU_ROW                                                                           \

@@ -88,6 +88,9 @@ struct lf_exec_comm {
     /* Gives every rank the parts of all: bytes[r] bytes of rank r, one after the other, of which
      * this rank's is in place. Backend memory. */
     int (*gather)(void *user, void *data, const size_t *bytes, lf_err *err);
+    /* With groups of ranks all but reduce are for those of this one's group, and this sums n floats
+     * in place over the ranks that have the same part in other groups. */
+    int (*across)(void *user, float *grads, size_t n, lf_err *err);
     /* Plans with zero = 2 and 3: these begin what `finish` waits for. begin_gather is gather.
      * begin_sum sums data, counts[r] floats of rank r, one after the other; out gets those of this
      * rank, added to what is there with `more`. */
@@ -98,8 +101,8 @@ struct lf_exec_comm {
     int (*finish)(void *user, struct lf_exec_req *q, lf_err *err);
     bool early; /* reduce only queues work and never waits, so that LF_BWD_LAST may call it */
 };
-/* user is borrowed. All but reduce serve plans with zero; scatter, add and the last three
- * those of CPUs alone. */
+/* user is borrowed. All but reduce serve plans with zero; of them gather alone serves
+ * GPUs. */
 void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
 
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,

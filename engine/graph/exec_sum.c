@@ -77,22 +77,43 @@ static int given_up(lf_exec *ex, int rc)
     return rc;
 }
 
+/* With groups of ranks: their sums of each part. */
+static int sum_across(const lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    int rc = 0;
+    for (size_t i = 0; i < p->n_units && rc == 0 && p->ranks.groups > 1; i++) {
+        size_t n;
+        const size_t at = lf_plan_own_grads(p, i, &n);
+        rc = n ? ex->comm.across(ex->comm_user, (float *)(void *)(p->ps->data[LF_P_GRAD] + at), n,
+                                 err)
+               : 0;
+    }
+    return rc;
+}
+
 int lf_exec_sum(lf_exec *ex, lf_err *err)
 {
     const lf_plan *p = ex->p;
+    const bool groups = p->ranks.groups > 1;
     if (p->n_buckets &&
         (!ex->comm.reduce || (p->sharded && !ex->comm.gather) ||
          (p->n_sums && (!ex->comm.add || (p->bucket[0].count && !ex->comm.scatter)))))
         return lf_fail(err, LF_EINVAL,
                        "executor: the plan is for %d ranks, but nothing sums their gradients",
                        p->ranks.ranks);
-    if (ex->summing || !p->n_buckets)
+    if (groups && !ex->comm.across)
+        return lf_fail(err, LF_EINVAL, "executor: nothing sums over %d groups of ranks",
+                       p->ranks.groups);
+    if (ex->summing || !(p->n_buckets || groups))
         return lf_exec_sum_end(ex, err);
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
     int rc = begin(ex, err);
     ex->summing = rc == 0;
     for (size_t i = 0; i < p->n_buckets && rc == 0; i++)
         rc = sum_bucket(ex, i, err);
+    if (rc == 0)
+        rc = sum_across(ex, err);
     lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum gradients", m);
     return rc != 0 ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
 }

@@ -140,6 +140,10 @@ struct lf_plan_ranks {
     int ranks, rank; /* rank of this process; without zero every rank has the same plan */
     size_t bucket_bytes;
     int zero; /* 0 to 3 */
+    /* > 1: so many groups of `ranks` processes, each of which divides the state among its own;
+     * after the last micro-batch of a step the gradients of a part are summed over the groups too
+     * (hybrid sharding, Zhao et al. 2023). On CPUs. */
+    int groups;
 };
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err);
 

@@ -15,7 +15,7 @@
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err)
 {
     if (r->ranks < 1 || r->rank < 0 || r->rank >= r->ranks || r->bucket_bytes < sizeof(float) ||
-        r->zero < 0 || r->zero > 3 || p->finished)
+        r->zero < 0 || r->zero > 3 || r->groups < 0 || (r->groups > 1 && !r->zero) || p->finished)
         return lf_fail(err, LF_EINVAL,
                        "plan: data-parallel over %d ranks in buckets of %zu bytes with zero = %d, "
                        "or too late",
@@ -94,6 +94,18 @@ void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *re
     }
 }
 
+/* What groups of ranks sum over each other. */
+static void count_groups(const lf_plan *p, struct lf_plan_comm *out)
+{
+    const double groups = p->ranks.groups;
+    for (size_t i = 0; i < p->n_units && groups > 1; i++) {
+        size_t n;
+        lf_plan_own_grads(p, i, &n);
+        out->messages++;
+        out->sent_bytes += 2 * (groups - 1) / groups * (double)n * sizeof(float);
+    }
+}
+
 /* What the windows of a training chain move. */
 static void count_windows(const lf_plan *p, struct lf_plan_comm *out)
 {
@@ -125,5 +137,6 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
     out->sent_bytes = ((p->n_sums > 0 ? 1.0 : 2.0) * out->reduced_bytes + out->gathered_bytes) *
                       (out->ranks - 1) / out->ranks;
     count_windows(p, out);
+    count_groups(p, out);
     return 0;
 }

@@ -331,8 +331,23 @@ static int gather_kind(lf_plan *p, const struct lf_unit *u, int kind, lf_err *er
     return rc != 0 ? rc : end_run(p, u, &run, err);
 }
 
+size_t lf_plan_own_grads(const lf_plan *p, size_t i, size_t *n)
+{
+    const struct lf_unit *u = &p->unit[i];
+    const int rank = p->ranks.rank;
+    if (p->windowed) {
+        *n = u->part[LF_P_GRAD] ? u->part[LF_P_GRAD][rank] : 0;
+        return u->own[LF_P_GRAD];
+    }
+    *n = u->cut[rank + 1] - u->cut[rank];
+    return p->bucket[i].off + u->cut[rank] * sizeof(float);
+}
+
 static int check(const lf_plan *p, lf_err *err)
 {
+    if (p->ranks.groups > 1 && p->o.target->sm)
+        return lf_fail(err, LF_ENOTSUP,
+                       "zero_inner: GPUs divide the state among all ranks; leave it out");
     if (p->ranks.zero > 1 && p->o.target->sm)
         return lf_fail(err, LF_ENOTSUP,
                        "zero = %d: on GPUs ranks divide the optimizer's state alone; take zero = 1",

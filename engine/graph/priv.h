@@ -708,6 +708,8 @@ int lf_plan_buckets(lf_plan *p, lf_err *err);
 int lf_plan_shard(lf_plan *p, lf_err *err);
 /* Where the elements from cut[r] on begin in the block of a window. */
 size_t lf_unit_cut(const lf_plan *p, const struct lf_unit *u, int kind, int r);
+/* Offset of this rank's gradients of unit i in the store, in bytes, and their number of floats. */
+size_t lf_plan_own_grads(const lf_plan *p, size_t i, size_t *n);
 /* plan_window.c: finds the windows of a chain and what happens when. */
 int lf_plan_windows(lf_plan *p, struct lf_chain *c, lf_err *err);
 /* The window that holds a kind of a group while a node runs; NULL: the store holds it. */

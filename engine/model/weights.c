@@ -138,7 +138,8 @@ void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_shar
             at += (size_t)volume(t[i].ndim, t[i].shape) * size;
             if (t[i].data)
                 t[i].data = (const char *)t[i].data + (size_t)own[0] * size;
-        }
+        } else if (s->copy)
+            own[1] = own[0];
         if (own[0] == own[1])
             continue;
         t[kept] = t[i];

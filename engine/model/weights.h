@@ -33,6 +33,7 @@ struct lf_weights_share {
     const lf_pstore *ps;
     const char *prefix; /* of the names */
     int rank, ranks;
+    bool copy; /* what this rank keeps a part of another one writes, which has the same part */
 };
 void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_share *s);
 /* Does the tensor of this name belong to the head, so that a model with another output lacks it? */

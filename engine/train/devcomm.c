@@ -28,6 +28,20 @@ int lf_devcomm_open(struct lf_devcomm *d, lf_comm *comm, lf_back *back, lf_err *
                          err, "sums of gradients between GPUs (LF_COMM=ucx does without NCCL)");
 }
 
+int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err)
+{
+    d->inner = lf_comm_split(d->comm, d->comm->rank / ranks, d->comm->rank, err);
+    if (d->inner)
+        d->outer = lf_comm_split(d->comm, d->comm->rank % ranks, d->comm->rank, err);
+    return d->outer ? 0 : err ? err->rc : LF_ECOMM;
+}
+
+/* Those among which this rank's state is divided. */
+static lf_comm *inner(const struct lf_devcomm *d)
+{
+    return d->inner ? d->inner : d->comm;
+}
+
 void lf_devcomm_close(struct lf_devcomm *d, bool failed)
 {
     if (d->gpus && failed) { /* another rank may never come to what is queued here */
@@ -37,6 +51,9 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed)
         lf_comm_on_gpus_destroy(d->gpus);
     }
     d->gpus = NULL;
+    lf_comm_destroy(d->outer);
+    lf_comm_destroy(d->inner);
+    d->inner = d->outer = NULL;
     if (d->back)
         lf_back_set_border(d->back, NULL, NULL);
     d->back = NULL;
@@ -82,16 +99,16 @@ static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
 {
     const struct lf_devcomm *d = user;
     float *mine = grads;
-    for (int r = 0; r < d->comm->rank; r++)
+    for (int r = 0; r < inner(d)->rank; r++)
         mine += counts[r];
-    return lf_comm_reduce_scatter(d->comm, mine, grads, counts, LF_COMM_F32, NULL, err);
+    return lf_comm_reduce_scatter(inner(d), mine, grads, counts, LF_COMM_F32, NULL, err);
 }
 
 static int start(const struct lf_devcomm *d, const struct lf_comm_call *call, struct lf_exec_req *q,
                  lf_err *err)
 {
     lf_comm_req r = {0};
-    const int rc = lf_comm_start(d->comm, call, &r, err);
+    const int rc = lf_comm_start(inner(d), call, &r, err);
     q->p = r.flight;
     return rc;
 }
@@ -126,7 +143,13 @@ static int finish(void *user, struct lf_exec_req *q, lf_err *err)
 static int add(void *user, double *sums, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    return lf_comm_all_reduce(d->comm, sums, n, LF_COMM_F64, LF_COMM_SUM, err);
+    return lf_comm_all_reduce(inner(d), sums, n, LF_COMM_F64, LF_COMM_SUM, err);
+}
+
+static int across(void *user, float *grads, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_reduce(d->outer, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
 }
 
 static int gather(void *user, void *data, const size_t *bytes, lf_err *err)
@@ -135,7 +158,7 @@ static int gather(void *user, void *data, const size_t *bytes, lf_err *err)
     char *part = data;
     int rc = 0;
     if (!by_host(d))
-        return lf_comm_all_gather(d->gpus ? d->gpus : d->comm, data, bytes, err);
+        return lf_comm_all_gather(d->gpus ? d->gpus : inner(d), data, bytes, err);
     for (int r = 0; r < d->comm->size && rc == 0; part += bytes[r++])
         rc = through_host(d, part, bytes[r], r, err);
     return rc;
@@ -147,6 +170,7 @@ void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
                                       .scatter = scatter,
                                       .add = add,
                                       .gather = gather,
+                                      .across = across,
                                       .begin_gather = begin_gather,
                                       .begin_sum = begin_sum,
                                       .finish = finish,

@@ -17,10 +17,15 @@ struct lf_devcomm {
     lf_comm *comm; /* borrowed */
     lf_back *back; /* borrowed */
     lf_comm *gpus; /* NCCL; NULL: the memory is visible to the host or goes through the host */
+    /* with groups: the ranks of this one's, and those with the same place in all groups; else
+     * NULL */
+    lf_comm *inner, *outer;
 };
 
 /* Collective. LF_ENOTSUP: there is a GPU and no NCCL; the message names the alternative. */
 int lf_devcomm_open(struct lf_devcomm *d, lf_comm *comm, lf_back *back, lf_err *err);
+/* Collective: groups of `ranks` successive ranks divide the state among themselves. */
+int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err);
 /* failed: some rank has failed; what is still queued ends without the other ranks. */
 void lf_devcomm_close(struct lf_devcomm *d, bool failed);
 

@@ -115,7 +115,8 @@ struct lf_train_config {
     struct lf_fp8_layers fp8_layers;
     enum lf_numeric numeric;
     enum lf_recompute recompute;
-    int zero; /* lf_plan_ranks */
+    int zero;       /* lf_plan_ranks */
+    int zero_inner; /* ranks of a group that divides the state with zero; 0: all ranks */
     int threads;
     enum lf_device device;
     int plan_ranks; /* lf_train_plan: ranks to plan for; lf_train_run takes those of its comm */

@@ -78,6 +78,8 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
     if (t->run.ranks <= 1)
         return 0;
     int rc = lf_devcomm_open(&t->dev, t->run.comm, t->m.back, err);
+    if (rc == 0 && lf_train_inner(t->c, t->run.ranks) < t->run.ranks)
+        rc = lf_devcomm_groups(&t->dev, t->c->zero_inner, err);
     if (rc == 0)
         lf_devcomm_connect(&t->dev, t->m.ex);
     t->ahead = t->ahead && t->dev.gpus;
@@ -202,35 +204,56 @@ static uint64_t mix(uint64_t h, const void *data, size_t bytes)
     return lane[0];
 }
 
-int lf_train_replicas(const lf_trainer *t, lf_err *err)
+/* The weights that all ranks have, or with `parts` those that this rank keeps a part of. */
+static int hash_weights(const lf_trainer *t, bool parts, uint64_t *h, lf_err *err)
 {
-    if (t->run.ranks <= 1)
-        return 0;
-    uint64_t h = 0x10ADu;
-    lf_err own = LF_ERR_INIT;
-    int failed = 0;
-    for (int i = 0; i < lf_pstore_count(t->m.ps) && !failed; i++) {
+    int rc = 0;
+    *h = 0x10ADu;
+    for (int i = 0; i < lf_pstore_count(t->m.ps) && rc == 0; i++) {
         struct lf_pview v;
         const void *data = NULL;
         void *copy = NULL;
         enum lf_pkind kind = lf_pstore_weights(t->m.ps, i);
-        if (lf_pstore_sharded(t->m.ps, i, kind))
+        if (!parts && lf_pstore_sharded(t->m.ps, i, kind))
             kind = LF_P_COPY; /* what all ranks have, but with zero = 3 */
-        if (lf_pstore_sharded(t->m.ps, i, kind) || lf_pstore_view(t->m.ps, i, kind, &v) != 1)
+        if (lf_pstore_sharded(t->m.ps, i, kind) != parts ||
+            lf_pstore_view(t->m.ps, i, kind, &v) != 1)
             continue;
-        failed = lf_pstore_host(t->m.ps, i, kind, &data, &copy, &own);
-        if (!failed)
-            h = mix(h, data, v.bytes);
+        rc = lf_pstore_host(t->m.ps, i, kind, &data, &copy, err);
+        if (rc == 0)
+            *h = mix(*h, data, v.bytes);
         free(copy);
     }
-    if (failed)
-        lf_fail(err, failed, "%s", own.text);
-    failed = lf_comm_agree_ok(t->run.comm, failed, err);
-    if (failed)
-        return failed;
-    int64_t v[] = {(int64_t)(h >> 1), -(int64_t)(h >> 1)};
-    int rc = lf_comm_all_reduce(t->run.comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err);
-    if (rc == 0 && v[0] != -v[1])
+    return rc;
+}
+
+/* Sets *differ where not all ranks of c have the same hash. */
+static int compare(lf_comm *c, uint64_t hash, int64_t *differ, lf_err *err)
+{
+    int64_t v[] = {(int64_t)(hash >> 1), -(int64_t)(hash >> 1)};
+    const int rc = lf_comm_all_reduce(c, v, 2, LF_COMM_I64, LF_COMM_MAX, err);
+    *differ |= v[0] != -v[1];
+    return rc;
+}
+
+int lf_train_replicas(const lf_trainer *t, lf_err *err)
+{
+    uint64_t all = 0, parts = 0;
+    if (t->run.ranks <= 1)
+        return 0;
+    int rc = hash_weights(t, false, &all, err);
+    if (rc == 0 && t->dev.outer)
+        rc = hash_weights(t, true, &parts, err);
+    rc = lf_comm_agree_ok(t->run.comm, rc, err);
+    if (rc != 0)
+        return rc;
+    int64_t differ = 0;
+    rc = compare(t->run.comm, all, &differ, err);
+    if (rc == 0 && t->dev.outer)
+        rc = compare(t->dev.outer, parts, &differ, err);
+    if (rc == 0 && t->dev.outer)
+        rc = lf_comm_agree_max(t->run.comm, &differ, err);
+    if (rc == 0 && differ)
         rc = lf_fail(err, LF_ECOMM,
                      "the ranks hold different weights after step %lld: a machine computes "
                      "wrongly, or this program does; "

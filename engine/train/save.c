@@ -33,8 +33,11 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
     if (!(own = lf_arena_alloc(a, n + 1, sizeof *own, err)))
         return LF_ENOMEM;
     memcpy(own, all, n * sizeof *own);
-    const struct lf_weights_share share = {
-        .ps = m->ps, .prefix = LF_WEIGHTS_PREFIX, .rank = who->rank, .ranks = who->ranks};
+    const struct lf_weights_share share = {.ps = m->ps,
+                                           .prefix = LF_WEIGHTS_PREFIX,
+                                           .rank = who->rank,
+                                           .ranks = who->ranks,
+                                           .copy = who->rank >= lf_train_inner(c, who->ranks)};
     lf_weights_share(own, &n, &share);
     out->own = own;
     out->n_own = n;

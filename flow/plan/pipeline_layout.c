@@ -13,12 +13,11 @@
 #include "engine/base/synonym.h"
 #include "flow/plan/pipeline_priv.h"
 
-static const char *const keys[] = {"zero"};
+static const char *const keys[] = {"zero", "zero_inner"};
 /* Names that are kept for what ranks cannot divide yet. */
-static const char *const reserved[] = {"zero_inner",      "tensor",          "sequence_parallel",
-                                       "pipeline",        "pipeline_chunks", "pipeline_schedule",
-                                       "pipeline_stages", "context",         "context_kind",
-                                       "expert",          "expert_tensor"};
+static const char *const reserved[] = {
+    "tensor",          "sequence_parallel", "pipeline",     "pipeline_chunks", "pipeline_schedule",
+    "pipeline_stages", "context",           "context_kind", "expert",          "expert_tensor"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static bool among(const char *key, const char *const *names, size_t n)

@@ -78,10 +78,14 @@ with inside <<END
 zero = 1
 END
 refused inside '[0-9]+:[0-9]+: "zero" belongs in \[layout\]'
+with within <<END
+zero_inner = 2
+END
+refused within '[0-9]+:[0-9]+: "zero_inner" belongs in \[layout\]'
 sed 's/^vocab_size = 300/&\nlayout = small/' base.ini >text.ini
 printf '[layout small]\nzero = 1\n' >>text.ini
 refused text '[0-9]+:[0-9]+: stages of kind tokenize are not laid out'
-for key in zero_inner tensor sequence_parallel pipeline pipeline_chunks pipeline_schedule pipeline_stages context context_kind expert \
+for key in tensor sequence_parallel pipeline pipeline_chunks pipeline_schedule pipeline_stages context context_kind expert \
     expert_tensor; do
     printf '[layout]\n%s = 2\n' $key | with kept
     refused kept "[0-9]+:[0-9]+: \"$key\" is not there yet"

@@ -141,6 +141,23 @@ on 3 from3 --precision bf16
 near_losses from3 w3 1e-2 5
 is "$rc $?" "0 0" "whose checkpoint goes on without it"
 
+# --- groups of ranks ---
+on 4 g0 --batch 4
+for z in 1 2 3; do on 4 g$z --batch 4 --zero $z --zero-inner 2; done
+is "$rc $(id g2) $(id g3)" "0 $(id g1) $(id g1)" "two groups of two ranks: the same bits with each stage"
+near_losses g3 g0 1e-5 5
+ok $? "and the losses of four ranks that have everything"
+rm -r "$dir/g2/out/checkpoints/step-00000004" "$dir/g2/out/checkpoint"
+on 2 g2 --batch 4 --zero 2 --zero-inner 0
+near_losses g2 g0 1e-5 5
+is "$rc $?" "0 0" "two ranks go on from the parts of two groups"
+for a in "3 1" "1 2" "2 0"; do
+    on 4 "bad$a" --batch 4 --zero-inner "${a% *}" --zero "${a#* }"
+    [ $rc -ne 0 ]
+    ok $? "zero_inner = ${a% *} with zero = ${a#* } is refused"
+    says "zero_inner = ${a% *}: " "by name"
+done
+
 # --- the best one, and one that diverges ---
 same 2 "keep_best" 3 --batch 2 --precision bf16 --keep-best
 same 2 "keep_best" 1 --precision bf16 --keep-best
@@ -209,4 +226,4 @@ says "take zero = 2" "with what to do"
 [ $? -ne 0 ]
 ok $? "samples with zero = 3, too"
 says "take zero = 2" "with what to do"
-finish 87
+finish 96
