@@ -78,6 +78,8 @@ static int ask_stages(lf_texts *mistakes, lf_prep *p, lf_err *err)
     rc = lf_cost_refusals(mistakes, &costs, true, err);
     if (rc == 0)
         rc = lf_cost_here(mistakes, p, err);
+    if (rc == 0)
+        rc = lf_cost_too_small(mistakes, p, &costs, err);
     lf_cost_rows_fini(&costs);
     return rc;
 }
@@ -474,7 +476,7 @@ int lf_cmd_show_plan(const lf_cmd *c, lf_prep *p, const lf_plan_ask *ask, lf_err
     if (rc == 0)
         lf_sweep_add_up(&sum, p, &costs, ask->rate);
     if (rc == 0 && lf_cost_check(p, &costs, &fit) == 0)
-        lf_sweep_check(&sum, &fit);
+        lf_sweep_check(&sum, p, &fit);
     if (rc == 0)
         rc = print_plan(c, p, &costs, ask, &sum, &fit, err);
     if (rc == 0 && fit.rc != 0)

@@ -94,6 +94,8 @@ a file that is not there~s/^inputs = .*/inputs = nothere.txt/~^inputs~there is n
 a key of another tool~s/^lr = .*/&\nmax_steps = 5/~^max_steps~unknown key "max_steps" in \[stage train\]; here it is "steps"
 a key of the model of another tool~s/^hidden = .*/&\nhidden_size = 5/~^hidden_size~unknown key 'hidden_size' in \[model\]; here it is "hidden"
 a word of another tool~s/^lr = .*/&\nprecision = bfloat16/~^precision~"bfloat16" is none of f32.bf16.*; did you mean "bf16"\?
+memory without its unit~s/^lr = .*/&\nmemory = 4/~^memory~memory = 4: that is 4 B; give a unit, as in 4G
+a memory that is too small~s/^lr = .*/&\nmemory = 2M/~^memory~stage train does not fit in memory: it needs [0-9.]+ MiB, and its .memory. is 2.0 MiB
 a misspelled key~s/^steps/stepz/~^stepz~unknown key "stepz" .*did you mean "steps"
 END
 (row "planted" "" '^steps' 'unknown key' >planted) # "" edits nothing, so that nothing is said
@@ -284,7 +286,7 @@ runs 0 "$LF" show shards --sample 0 --show-tokens 5
 like out '^  a·\{\+ line· of\+\}$' "show shards finds the stage that made some, and shows tokens"
 made=$(cat out)
 runs 0 "$LF" show shards "$first_run" --from train --sample 0 --show-tokens 5
-is "$(sed -n '/^---/,$p' out)" "$(echo "$made" | sed -n '/^---/,$p')" "those that a stage reads are the same"
+is "$(sed -n '/^---/,$p' out)" "$(printf '%s\n' "$made" | sed -n '/^---/,$p')" "those that a stage reads are the same"
 runs 0 "$LF" show shards --from tokenize --samples 0 --json
 like out '^\{"schema":1,.*"documents":1,' "as JSON"
 runs 8 "$LF" show shards --from nowhere
@@ -312,4 +314,4 @@ for command in plan run; do
     like err 'pipeline.ini:24:[0-9]+: stage train: keep_best compares validations, and no data has a valid split' "$command says what the stage would"
 done
 
-finish 124
+finish 126
