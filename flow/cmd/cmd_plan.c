@@ -100,7 +100,7 @@ static int print_valid(const lf_cmd *c, const char *path, const lf_doc *plan, lf
 
 static int run_validate(lf_cmd *c, lf_err *err)
 {
-    lf_texts mistakes = {.n = 0};
+    lf_texts mistakes = {.n = 0}, warnings = {.n = 0};
     lf_prep p;
     memset(&p, 0, sizeof p);
     size_t n = 0;
@@ -112,7 +112,8 @@ static int run_validate(lf_cmd *c, lf_err *err)
                           .sets = sets,
                           .n_sets = n,
                           .model_dir = models,
-                          .mistakes = &mistakes};
+                          .mistakes = &mistakes,
+                          .warnings = &warnings};
     int rc = sets == NULL ? LF_ENOMEM : lf_pipeline_load(&p.pipeline, &a, err);
     if (rc == 0) {
         p.has_pipeline = true;
@@ -123,6 +124,8 @@ static int run_validate(lf_cmd *c, lf_err *err)
         rc = lf_place_check(&mistakes, &p, err);
     if (rc == 0 && !lf_optset_bool(c->opts, "quick"))
         rc = ask_stages(&mistakes, &p, err);
+    for (size_t i = 0; i < warnings.n; i++)
+        lf_say_err("loong-flow validate: warning: %s\n", warnings.v[i]);
     for (size_t i = 0; i < mistakes.n; i++)
         if (rc < 0 || i + 1 < mistakes.n) /* the last one is this command's error */
             lf_say_err("loong-flow validate: %s\n", mistakes.v[i]);
@@ -131,6 +134,7 @@ static int run_validate(lf_cmd *c, lf_err *err)
                             : print_valid(c, path, p.plan, err);
     lf_prep_fini(&p);
     lf_texts_fini(&mistakes);
+    lf_texts_fini(&warnings);
     free(sets);
     free(models);
     return rc;
@@ -186,13 +190,14 @@ static const struct lf_fields row_fields =
 
 struct plan {
     const char *name, *scheduler, *run, *short_name, *refused;
+    lf_texts warnings; /* borrowed */
     bool fits;
     lf_sweep sweep; /* borrowed */
     lf_sweep_sum sum;
     LF_ROWS(struct row) stages;
 };
 static const struct lf_fields plan_fields = LF_FIELDS_SHOWN(
-    struct plan, LF_MEMBERS(struct plan, name, scheduler, run, short_name, refused, fits),
+    struct plan, LF_MEMBERS(struct plan, name, scheduler, run, short_name, refused, fits, warnings),
     LF_RECORD(struct plan, sweep, lf_sweep_fields),
     LF_RECORD(struct plan, sum, lf_sweep_sum_fields), LF_LIST(struct plan, stages, row_fields));
 
@@ -423,6 +428,8 @@ static void print_text(const struct plan *o, const lf_doc *doc, bool changed)
         else
             print_row(&o->stages.v[i]);
     lf_sweep_print_sum(&o->sum);
+    for (size_t i = 0; i < o->warnings.n; i++)
+        lf_say("warning: %s\n", o->warnings.v[i]);
     if (o->refused != NULL)
         lf_say("refused: %s\n", o->refused);
 }
@@ -437,6 +444,7 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs,
                      .short_name = p->has_run ? p->plan->short_name : NULL,
                      .refused = fit->rc != 0 ? fit->text : NULL,
                      .fits = fit->rc == 0,
+                     .warnings = p->warnings,
                      .sweep = p->plan->sweep,
                      .sum = *sum,
                      .stages = {.given = true}};

@@ -172,6 +172,25 @@ runs 0 "$LF" validate --quick
 runs 2 "$LF" validate --set train.seq_length=1k
 like err '^loong-flow validate: --set: stage train: seq_length = 1000' "a setting of the command line is named as such"
 
+# A vocabulary far above the tokenizer's is a warning: by the file, by the data, and by the stage. Padding is none.
+WORDS='warning: pipeline.ini:9:9: vocab = 8000 of the model of stage train is far above vocab_size = 300 of stage tokenize: 96 % .* vocab = 300$'
+sed 's/^vocab = .*/vocab = 8000/;s/^steps = .*/steps = 2/;/stage eval/,$d' base.ini >pipeline.ini
+runs 0 "$LF" validate
+like err "^loong-flow validate: $WORDS" "a vocabulary that is far too large"
+runs 0 "$LF" plan
+like out "^$WORDS" "plan warns of it, too"
+runs 0 "$LF" run --only tokenize
+"$LF" plan >out
+like out 'note: the model has a vocabulary of 8000, the data one of [0-9]+: 9[0-9] % of the rows .* never trained; give .model. vocab = ' "and with the data there the stage"
+runs 0 "$LF" run
+like out 'train: done .* warning' "which warns when it runs"
+"$LF" logs train >out
+like out 'the model has a vocabulary of 8000, the data one of' "in the same words"
+sed 's/^vocab = .*/vocab = 1024/' base.ini >pipeline.ini
+runs 0 "$LF" validate
+none "what padding explains is no warning" "$(cat err)"
+rm -rf loong-data .loong
+
 # plan and run say the same, all of it, and make nothing.
 sed 's/^seq_length = .*/seq_length = 512/;s/^split = .*/&\ntext = corpus.txt/' base.ini >pipeline.ini
 for command in plan run submit; do
@@ -314,4 +333,4 @@ for command in plan run; do
     like err 'pipeline.ini:24:[0-9]+: stage train: keep_best compares validations, and no data has a valid split' "$command says what the stage would"
 done
 
-finish 126
+finish 137
