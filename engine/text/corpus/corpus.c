@@ -369,10 +369,31 @@ static int check_lines(const lf_corpus *c, const char *bytes, size_t n, lf_err *
                    path, c->member ? ": " : "", c->member ? c->member : "", c->a.rows_only);
 }
 
+/* Tags are text, and hardly what a model shall learn to write. A page in the place of rows is what
+ * a server says instead of the file. */
+static int check_markup(const lf_corpus *c, const char *bytes, size_t n, lf_err *err)
+{
+    const char *what =
+        c->a.markup || c->a.format == LF_CORPUS_TEXT ? NULL : lf_corpus_markup(bytes, n);
+    if (!what)
+        return 0;
+    return lf_fail(err, LF_EFORMAT, "%s%s%s is %s%s", c->files.v[c->at].path, c->member ? ": " : "",
+                   c->member ? c->member : "", what,
+                   c->json || c->a.rows_only
+                       ? ", and rows are wanted; was it saved in the place of the file?"
+                   : what[0] == 'H'
+                       ? "; take its text (pandoc -t plain OLD -o NEW.txt), or set input_format = "
+                         "text to train on its tags, too"
+                       : "; take its text out of it, or set input_format = text to train on its "
+                         "tags, too");
+}
+
 /* The first bytes of a member: are they text at all? */
 static int check_text(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
 {
     const char *what = lf_corpus_signature(bytes, n);
+    if (!what && check_markup(c, bytes, n, err) < 0)
+        return LF_EFORMAT;
     if (!what && (c->json || c->a.rows_only)) {
         int rc = check_lines(c, bytes, n, err);
         return rc != 0 ? rc : check_encoding(c, bytes, n, err);

@@ -53,6 +53,8 @@ typedef struct lf_corpus_args {
     /* AUTO, TEXT: files of plain text are an error, because of this setting (shape, text_field);
      * NULL: they are not. Borrowed until close. */
     const char *rows_only;
+    /* Take HTML and XML as they are; so does TEXT. Without both they are an error. */
+    bool markup;
     bool any_bytes; /* take files that seem to be no UTF-8 text; without it they are an error */
     bool strict;    /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;
