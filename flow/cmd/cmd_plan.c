@@ -191,13 +191,16 @@ static const struct lf_fields row_fields =
 struct plan {
     const char *name, *scheduler, *run, *short_name, *refused;
     lf_texts warnings; /* borrowed */
+    double executables_bytes;
     bool fits;
     lf_sweep sweep; /* borrowed */
     lf_sweep_sum sum;
     LF_ROWS(struct row) stages;
 };
 static const struct lf_fields plan_fields = LF_FIELDS_SHOWN(
-    struct plan, LF_MEMBERS(struct plan, name, scheduler, run, short_name, refused, fits, warnings),
+    struct plan,
+    LF_MEMBERS(struct plan, name, scheduler, run, short_name, refused, fits, warnings,
+               executables_bytes),
     LF_RECORD(struct plan, sweep, lf_sweep_fields),
     LF_RECORD(struct plan, sum, lf_sweep_sum_fields), LF_LIST(struct plan, stages, row_fields));
 
@@ -428,6 +431,10 @@ static void print_text(const struct plan *o, const lf_doc *doc, bool changed)
         else
             print_row(&o->stages.v[i]);
     lf_sweep_print_sum(&o->sum);
+    char b[32];
+    if (o->executables_bytes > 0)
+        printf("  and %s on disk: copies of the executables, which the run keeps\n",
+               lf_fmt_bytes(b, sizeof b, o->executables_bytes));
     for (size_t i = 0; i < o->warnings.n; i++)
         lf_say("warning: %s\n", o->warnings.v[i]);
     if (o->refused != NULL)
@@ -445,6 +452,7 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs,
                      .refused = fit->rc != 0 ? fit->text : NULL,
                      .fits = fit->rc == 0,
                      .warnings = p->warnings,
+                     .executables_bytes = lf_cost_copies(p),
                      .sweep = p->plan->sweep,
                      .sum = *sum,
                      .stages = {.given = true}};

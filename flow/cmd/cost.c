@@ -636,16 +636,28 @@ static int check_here(const lf_prep *p, lf_err *err)
     return rc;
 }
 
+double lf_cost_copies(const lf_prep *p)
+{
+    if (p->has_run && !p->changed)
+        return 0;
+    char *data = p->has_project ? lf_project_data(&p->project, p->plan->data_dir, NULL) : NULL;
+    const int64_t n = lf_exe_copy_bytes(data, p->plan);
+    free(data);
+    return (double)n;
+}
+
 /* All outputs together, disk bytes, on the filesystem of data_dir. */
 static int check_disk(const lf_prep *p, double disk, int64_t has, lf_err *err)
 {
-    char a[32], b[32];
-    if (has < 0 || disk <= (double)has)
+    char a[32], b[32], c[32];
+    const double copies = lf_cost_copies(p);
+    if (has < 0 || disk + copies <= (double)has)
         return 0;
     lf_fail(err, LF_EIO,
-            "the outputs do not fit on the disk of data_dir = %s: they need %s, and %s is free",
-            p->plan->data_dir, lf_fmt_bytes(a, sizeof a, disk),
-            lf_fmt_bytes(b, sizeof b, (double)has));
+            "the outputs do not fit on the disk of data_dir = %s: they need %s, the copies of "
+            "executables %s, and %s is free",
+            p->plan->data_dir, lf_fmt_bytes(a, sizeof a, disk), lf_fmt_bytes(b, sizeof b, copies),
+            lf_fmt_bytes(c, sizeof c, (double)has));
     return lf_place_of(p, "data_dir", LF_EIO, err);
 }
 
