@@ -63,6 +63,7 @@ typedef struct lf_corpus_source {
     char *path;    /* as opened; "-" for standard input */
     char *label;   /* path below the input it came from: independent of the place of the input */
     int64_t bytes; /* -1: standard input */
+    char *passed;  /* of parquet that was opened: the columns that are not read, "a, b"; or NULL */
 } lf_corpus_source;
 
 typedef struct lf_corpus lf_corpus;
@@ -96,6 +97,8 @@ typedef struct lf_corpus_record {
     const char *member; /* inside an archive, else NULL; valid until the next call */
     enum lf_corpus_end end;
     uint64_t in_source; /* records of this source before this one */
+    /* PACKED: the columns of its file that are not read, "a, b"; NULL: none. Valid until close. */
+    const char *passed;
     /* a byte order mark stands before it at the start of the file; raw does not hold it */
     bool bom;
 } lf_corpus_record;
