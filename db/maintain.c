@@ -3,6 +3,7 @@
  * Backups of the ledger, rebuilding it, and checking it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +31,23 @@ static int remove_file(const char *path, lf_err *err)
     return unlink(path) == 0 || errno == ENOENT ? 0 : lf_fail_errno(err, "cannot remove %s", path);
 }
 
-/* A consistent, synced copy at tmp, which is replaced. */
-static int copy_to(lf_ledger *l, const char *tmp, lf_err *err)
+/* An empty file at tmp, which SQLite takes as it takes none. It is made here so that a place where
+ * nothing can be written is named as the user named it, by path. */
+static int make_empty(const char *tmp, const char *path, lf_err *err)
 {
     int rc = remove_file(tmp, err);
+    int fd = rc == 0 ? open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644) : -1;
+    if (rc == 0 && fd < 0)
+        rc = lf_fail_errno(err, "cannot create %s", path);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/* A consistent, synced copy at tmp, which is replaced; it is to become path. */
+static int copy_to(lf_ledger *l, const char *tmp, const char *path, lf_err *err)
+{
+    int rc = make_empty(tmp, path, err);
     if (rc == 0)
         rc = lf_db_run(l, err, "VACUUM INTO ?1", "s", tmp);
     if (rc == 0)
@@ -48,7 +62,7 @@ int lf_ledger_backup(lf_ledger *l, const char *path, lf_err *err)
     if (rc == 0 && lf_io_exists(path))
         rc = lf_fail(err, LF_EEXIST, "%s exists already and is left as it is", path);
     if (rc == 0)
-        rc = copy_to(l, tmp, err);
+        rc = copy_to(l, tmp, path, err);
     if (rc == 0)
         rc = lf_io_publish_tmp(tmp, path, err);
     if (rc < 0 && tmp)

@@ -22,7 +22,8 @@ static const lf_opt opts[] = {
      .def = "auto",
      .choices = "auto|text|jsonl|parquet",
      .help = "auto goes by the name: .jsonl and .ndjson are JSON lines, .parquet and .pq are "
-             "parquet, as is what begins and ends so, everything else is text"},
+             "parquet, as is what begins and ends so, everything else is text. HTML and XML are "
+             "refused with auto and taken with text"},
     {.name = "text_field",
      .type = LF_OPT_STR,
      .cls = ID,

@@ -51,8 +51,12 @@ static int add_record(tok_batch *b, const lf_corpus_record *r, lf_err *err)
     if (rc != 0)
         return rc;
     tok_record *t = &b->recs[b->n];
-    *t = (tok_record){
-        .at = b->raw.len, .len = r->len, .form = r->form, .source = r->source, .line = r->line};
+    *t = (tok_record){.at = b->raw.len,
+                      .len = r->len,
+                      .form = r->form,
+                      .source = r->source,
+                      .line = r->line,
+                      .passed = r->passed};
     if (r->member) {
         t->member = b->names.len + 1;
         lf_buf_add(&b->names, r->member, strlen(r->member) + 1);

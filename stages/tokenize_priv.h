@@ -98,7 +98,8 @@ typedef struct tok_record {
     enum lf_corpus_form form;
     size_t source;
     uint64_t line;
-    size_t member; /* offset in batch.names + 1, 0 none */
+    size_t member;      /* offset in batch.names + 1, 0 none */
+    const char *passed; /* of the corpus (lf_corpus_record) */
 } tok_record;
 
 /* A record's documents: none when it is left out, two for a pair. */

@@ -25,7 +25,7 @@ static int read_row(tok_rows *r, lf_row *row, tok_batch *b, size_t i, const char
     const tok_record *rec = &b->recs[i];
     const tokenize *s = r->s;
     const lf_corpus_record from = {
-        .raw = b->raw.data + rec->at, .len = rec->len, .form = rec->form};
+        .raw = b->raw.data + rec->at, .len = rec->len, .form = rec->form, .passed = rec->passed};
     if (rec->form != LF_RECORD_TEXT && s->shape.shape != LF_SHAPE_TEXT)
         return lf_row_shape(row, &s->shape, &from, where, &b->replaced, err);
     int rc = lf_corpus_text(&s->corpus, &from, where, &r->text, &b->replaced, err);

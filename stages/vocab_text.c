@@ -39,6 +39,7 @@ typedef struct pass {
 static lf_corpus_args corpus_args(const vocab *v, const char *const *paths, size_t n)
 {
     return (lf_corpus_args){.inputs = paths,
+                            .markup = true,
                             .n_inputs = n,
                             .format = LF_CORPUS_AUTO,
                             .split = LF_CORPUS_SIZE,

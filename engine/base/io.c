@@ -248,8 +248,8 @@ static char *tmp_name(const char *path, lf_err *err)
     return name;
 }
 
-/* A new synced file with this content at an unused name; *name is owned, and set only on
- * success. */
+/* A new synced file with this content at an unused name; *name is owned, and set only on success.
+ * Failures name path: whoever asked for that knows nothing of another name. */
 static int write_tmp(char **name, const char *path, const void *data, size_t n, mode_t mode,
                      lf_err *err)
 {
@@ -259,15 +259,15 @@ static int write_tmp(char **name, const char *path, const void *data, size_t n, 
         return LF_ENOMEM;
     fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0) {
-        rc = lf_fail_errno(err, "cannot create %s", tmp);
+        rc = lf_fail_errno(err, "cannot create %s", path);
         free(tmp);
         return rc;
     }
-    rc = lf_io_write_all(fd, data, n, tmp, err);
+    rc = lf_io_write_all(fd, data, n, path, err);
     if (rc == 0)
-        rc = lf_io_fsync(fd, tmp, err);
+        rc = lf_io_fsync(fd, path, err);
     if (close(fd) < 0 && rc == 0)
-        rc = lf_fail_errno(err, "cannot close %s", tmp);
+        rc = lf_fail_errno(err, "cannot close %s", path);
     if (rc < 0) {
         unlink(tmp);
         free(tmp);

@@ -234,6 +234,7 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
         tell_dropped(t, t->vdata, t->n_valid_dirs, "valid");
     }
     const lf_shard_info *info = lf_loader_info(t->data, 0);
+    int64_t most = 0;
     for (size_t i = 0; i < t->c->n_sources; i++) {
         const lf_shard_info *other = lf_loader_info(t->data, i);
         if (strcmp(other->tokenizer_sha256, info->tokenizer_sha256) != 0)
@@ -241,7 +242,11 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
                            t->c->sources[0].dir, t->c->sources[i].dir);
         if (t->mc.vocab < other->vocab_size)
             t->mc.vocab = other->vocab_size;
+        most = other->vocab_size > most ? other->vocab_size : most;
     }
+    char unused[240];
+    if (lf_train_word_unused(unused, sizeof unused, t->c, t->mc.vocab, most))
+        lf_train_log(t, 1, "%s", unused);
     if (t->vdata &&
         strcmp(lf_loader_info(t->vdata, 0)->tokenizer_sha256, info->tokenizer_sha256) != 0)
         return lf_fail(err, LF_EINVAL,

@@ -155,6 +155,10 @@ int lf_train_open_data(lf_trainer *t, lf_err *err);
 /* Refuses keep_best and patience where no data has a valid split. Data that is not there yet leaves
  * the matter open. LF_EINVAL. */
 int lf_train_check_valid(const struct lf_train_config *c, lf_err *err);
+/* Does a new model have far more rows than the data has tokens (engine/base/vocab.h)? buf then has
+ * the warning. rows: the vocabulary of the model. */
+bool lf_train_word_unused(char *buf, size_t cap, const struct lf_train_config *c, int64_t rows,
+                          int64_t tokens);
 /* Returns the settings that all loaders of a run share; sources (except their number), split and
  * ranks are not set. */
 lf_loader_config lf_train_loader_config(const struct lf_train_config *c);

@@ -10,6 +10,7 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
+#include "engine/base/vocab.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 #include "engine/train/measure.h"
@@ -399,8 +400,19 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
     return mem;
 }
 
+bool lf_train_word_unused(char *buf, size_t cap, const struct lf_train_config *c, int64_t rows,
+                          int64_t tokens)
+{
+    const int unused = c->model_given && !c->init_from ? lf_vocab_unused(rows, tokens) : 0;
+    snprintf(buf, cap,
+             "the model has a vocabulary of %lld, the data one of %lld: %d %% of the rows of the "
+             "embedding are never trained; give [model] vocab = %lld",
+             (long long)rows, (long long)tokens, unused, (long long)tokens);
+    return unused > 0;
+}
+
 static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
-                        const struct lf_train_model *m, int64_t tokens, lf_err *err)
+                        const struct lf_train_model *m, int64_t vocab, int64_t tokens, lf_err *err)
 {
     struct lf_plan_bytes b;
     int rc = lf_plan_bytes(m->plan, &b);
@@ -412,6 +424,9 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         lf_train_planned(c, m, &(struct lf_train_who){0, c->plan_ranks});
     lf_schedule lr;
     json_t *notes = json_array();
+    char unused[240];
+    if (lf_train_word_unused(unused, sizeof unused, c, mc->vocab, vocab))
+        note(notes, unused);
     if (c->epochs > 0 && !tokens) {
         note(notes, "the length of an epoch is known when the data is there");
     } else {
@@ -515,7 +530,7 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
                                  c->n_valid > 0 || (c->objective && c->objective->prepare), 0,
                                  c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     if (rc == 0)
-        rc = plan_members(plan, c, &mc, &m, tokens, err);
+        rc = plan_members(plan, c, &mc, &m, vocab, tokens, err);
     if (rc == 0)
         rc = add_measured(plan, c, &mc, &m, err);
     if (c->guest)

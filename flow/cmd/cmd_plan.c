@@ -78,6 +78,8 @@ static int ask_stages(lf_texts *mistakes, lf_prep *p, lf_err *err)
     rc = lf_cost_refusals(mistakes, &costs, true, err);
     if (rc == 0)
         rc = lf_cost_here(mistakes, p, err);
+    if (rc == 0)
+        rc = lf_cost_too_small(mistakes, p, &costs, err);
     lf_cost_rows_fini(&costs);
     return rc;
 }
@@ -98,7 +100,7 @@ static int print_valid(const lf_cmd *c, const char *path, const lf_doc *plan, lf
 
 static int run_validate(lf_cmd *c, lf_err *err)
 {
-    lf_texts mistakes = {.n = 0};
+    lf_texts mistakes = {.n = 0}, warnings = {.n = 0};
     lf_prep p;
     memset(&p, 0, sizeof p);
     size_t n = 0;
@@ -110,7 +112,8 @@ static int run_validate(lf_cmd *c, lf_err *err)
                           .sets = sets,
                           .n_sets = n,
                           .model_dir = models,
-                          .mistakes = &mistakes};
+                          .mistakes = &mistakes,
+                          .warnings = &warnings};
     int rc = sets == NULL ? LF_ENOMEM : lf_pipeline_load(&p.pipeline, &a, err);
     if (rc == 0) {
         p.has_pipeline = true;
@@ -121,6 +124,8 @@ static int run_validate(lf_cmd *c, lf_err *err)
         rc = lf_place_check(&mistakes, &p, err);
     if (rc == 0 && !lf_optset_bool(c->opts, "quick"))
         rc = ask_stages(&mistakes, &p, err);
+    for (size_t i = 0; i < warnings.n; i++)
+        lf_say_err("loong-flow validate: warning: %s\n", warnings.v[i]);
     for (size_t i = 0; i < mistakes.n; i++)
         if (rc < 0 || i + 1 < mistakes.n) /* the last one is this command's error */
             lf_say_err("loong-flow validate: %s\n", mistakes.v[i]);
@@ -129,6 +134,7 @@ static int run_validate(lf_cmd *c, lf_err *err)
                             : print_valid(c, path, p.plan, err);
     lf_prep_fini(&p);
     lf_texts_fini(&mistakes);
+    lf_texts_fini(&warnings);
     free(sets);
     free(models);
     return rc;
@@ -184,13 +190,17 @@ static const struct lf_fields row_fields =
 
 struct plan {
     const char *name, *scheduler, *run, *short_name, *refused;
+    lf_texts warnings; /* borrowed */
+    double executables_bytes;
     bool fits;
     lf_sweep sweep; /* borrowed */
     lf_sweep_sum sum;
     LF_ROWS(struct row) stages;
 };
 static const struct lf_fields plan_fields = LF_FIELDS_SHOWN(
-    struct plan, LF_MEMBERS(struct plan, name, scheduler, run, short_name, refused, fits),
+    struct plan,
+    LF_MEMBERS(struct plan, name, scheduler, run, short_name, refused, fits, warnings,
+               executables_bytes),
     LF_RECORD(struct plan, sweep, lf_sweep_fields),
     LF_RECORD(struct plan, sum, lf_sweep_sum_fields), LF_LIST(struct plan, stages, row_fields));
 
@@ -421,6 +431,12 @@ static void print_text(const struct plan *o, const lf_doc *doc, bool changed)
         else
             print_row(&o->stages.v[i]);
     lf_sweep_print_sum(&o->sum);
+    char b[32];
+    if (o->executables_bytes > 0)
+        printf("  and %s on disk: copies of the executables, which the run keeps\n",
+               lf_fmt_bytes(b, sizeof b, o->executables_bytes));
+    for (size_t i = 0; i < o->warnings.n; i++)
+        lf_say("warning: %s\n", o->warnings.v[i]);
     if (o->refused != NULL)
         lf_say("refused: %s\n", o->refused);
 }
@@ -435,6 +451,8 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs,
                      .short_name = p->has_run ? p->plan->short_name : NULL,
                      .refused = fit->rc != 0 ? fit->text : NULL,
                      .fits = fit->rc == 0,
+                     .warnings = p->warnings,
+                     .executables_bytes = lf_cost_copies(p),
                      .sweep = p->plan->sweep,
                      .sum = *sum,
                      .stages = {.given = true}};
@@ -474,7 +492,7 @@ int lf_cmd_show_plan(const lf_cmd *c, lf_prep *p, const lf_plan_ask *ask, lf_err
     if (rc == 0)
         lf_sweep_add_up(&sum, p, &costs, ask->rate);
     if (rc == 0 && lf_cost_check(p, &costs, &fit) == 0)
-        lf_sweep_check(&sum, &fit);
+        lf_sweep_check(&sum, p, &fit);
     if (rc == 0)
         rc = print_plan(c, p, &costs, ask, &sum, &fit, err);
     if (rc == 0 && fit.rc != 0)

@@ -166,7 +166,7 @@ static int check_costs(const lf_cmd *c, lf_prep *p, lf_err *err)
     if (rc == 0 && refuse) {
         lf_sweep_sum sum;
         lf_sweep_add_up(&sum, p, &costs, 0);
-        rc = lf_sweep_check(&sum, err);
+        rc = lf_sweep_check(&sum, p, err);
     }
     lf_cost_rows_fini(&costs);
     return rc;

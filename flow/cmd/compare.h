@@ -28,7 +28,8 @@ lf_comparison *lf_comparison_open(const lf_compared_run *runs, size_t n, const l
                                   const lf_opt_table *const *tables, lf_err *err);
 void lf_comparison_close(lf_comparison *c); /* NULL is legal */
 
-/* Settings in which the runs differ, as names of columns. Owned. */
+/* Settings in which the runs differ, as names of columns; those in which most runs stand apart come
+ * first. Owned. */
 int lf_comparison_settings(lf_texts *out, const lf_comparison *c, lf_err *err);
 /* Has any run something in this column? */
 bool lf_comparison_has(const lf_comparison *c, const char *name);

@@ -506,24 +506,74 @@ void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const lf_doc_stage *stag
     out->disk_free = rc == 0 ? disk_free(path) : -1;
 }
 
-/* Ranks that share a GPU add up. */
-static int check_gpu(const lf_doc_stage *stage, const lf_cost *cost, int64_t ranks_per_node,
-                     lf_err *err)
+/* A stage does not fit, why, with the place of the key that says how much there is; without one the
+ * stage has it. */
+static int misfit(const lf_prep *p, const lf_doc_stage *stage, const char *key, const char *why,
+                  lf_err *err)
 {
-    const lf_int *has = &stage->resources.gpu_memory;
-    const int64_t gpus = stage->resources.gpus.n.v;
-    const int64_t share =
-        gpus > 0 && ranks_per_node > gpus ? (ranks_per_node + gpus - 1) / gpus : 1;
-    const double need = cost->bytes.device.v * (double)share;
-    char a[32], b[32];
+    const lf_conf_item *it =
+        p->has_pipeline && key != NULL ? lf_pipeline_option(&p->pipeline, stage, key) : NULL;
+    lf_err e = LF_ERR_INIT;
+    if (it != NULL)
+        lf_conf_fail(it, &e, "%s", why);
+    else if (p->has_pipeline && stage->path != NULL)
+        lf_fail(&e, LF_ENOMEM, "%s:%d:1: %s", stage->path, (int)stage->line.v, why);
+    else
+        lf_fail(&e, LF_ENOMEM, "%s", why);
+    return lf_fail(err, LF_ENOMEM, "%s", e.text);
+}
+
+/* here: this machine is a limit too. */
+static int check_memory(const lf_prep *p, const lf_cost_row *row, bool here, lf_err *err)
+{
+    const lf_int *limit = &row->stage->memory_bytes;
+    lf_cost_fit fit = {limit->given ? limit->v : -1, -1};
+    int64_t ranks, per_node;
+    char a[32], b[32], why[400];
+    ranks_of(row->stage, &ranks, &per_node);
+    if (here)
+        lf_cost_limits(&fit, p, row->stage);
+    const double total = row->cost.bytes.total.v * (double)per_node;
+    if (fit.memory_bytes < 0 || total <= (double)fit.memory_bytes)
+        return 0;
+    const bool said = limit->given && limit->v == fit.memory_bytes;
+    snprintf(why, sizeof why, "stage %s does not fit in memory: it needs %s%s, and %s %s",
+             row->stage->name, lf_fmt_bytes(a, sizeof a, total),
+             per_node > 1 ? " for the ranks of a node" : "",
+             said ? "its `memory` is" : "this machine has",
+             lf_fmt_bytes(b, sizeof b, (double)fit.memory_bytes));
+    return misfit(p, row->stage, said ? "memory" : NULL, why, err);
+}
+
+/* Ranks that share a GPU add up. */
+static int check_gpu(const lf_prep *p, const lf_cost_row *row, lf_err *err)
+{
+    const lf_int *has = &row->stage->resources.gpu_memory;
+    const int64_t gpus = row->stage->resources.gpus.n.v;
+    int64_t ranks, per_node;
+    ranks_of(row->stage, &ranks, &per_node);
+    const int64_t share = gpus > 0 && per_node > gpus ? (per_node + gpus - 1) / gpus : 1;
+    const double need = row->cost.bytes.device.v * (double)share;
+    char a[32], b[32], why[400];
     if (!has->given || need <= (double)has->v)
         return 0;
-    return lf_fail(err, LF_ENOMEM,
-                   "stage %s does not fit on a GPU: %s %s, and one has %s (its `gpu_memory`); a "
-                   "smaller micro_batch, recompute, "
-                   "or more GPUs would help",
-                   stage->name, share > 1 ? "the ranks that share one need" : "a rank needs",
-                   lf_fmt_bytes(a, sizeof a, need), lf_fmt_bytes(b, sizeof b, (double)has->v));
+    snprintf(why, sizeof why,
+             "stage %s does not fit on a GPU: %s %s, and one has %s (its `gpu_memory`); a smaller "
+             "micro_batch, recompute, or more GPUs would help",
+             row->stage->name, share > 1 ? "the ranks that share one need" : "a rank needs",
+             lf_fmt_bytes(a, sizeof a, need), lf_fmt_bytes(b, sizeof b, (double)has->v));
+    return misfit(p, row->stage, "gpu_memory", why, err);
+}
+
+int lf_cost_too_small(lf_texts *out, const lf_prep *p, const lf_cost_rows *costs, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < costs->n; i++) {
+        lf_err e = LF_ERR_INIT;
+        if (check_memory(p, &costs->v[i], false, &e) < 0 || check_gpu(p, &costs->v[i], &e) < 0)
+            rc = lf_texts_add(out, e.text, err);
+    }
+    return rc;
 }
 
 /* The option or key by which a stage asks for more GPUs than there are, NULL: none. */
@@ -586,40 +636,47 @@ static int check_here(const lf_prep *p, lf_err *err)
     return rc;
 }
 
+double lf_cost_copies(const lf_prep *p)
+{
+    if (p->has_run && !p->changed)
+        return 0;
+    char *data = p->has_project ? lf_project_data(&p->project, p->plan->data_dir, NULL) : NULL;
+    const int64_t n = lf_exe_copy_bytes(data, p->plan);
+    free(data);
+    return (double)n;
+}
+
+/* All outputs together, disk bytes, on the filesystem of data_dir. */
+static int check_disk(const lf_prep *p, double disk, int64_t has, lf_err *err)
+{
+    char a[32], b[32], c[32];
+    const double copies = lf_cost_copies(p);
+    if (has < 0 || disk + copies <= (double)has)
+        return 0;
+    lf_fail(err, LF_EIO,
+            "the outputs do not fit on the disk of data_dir = %s: they need %s, the copies of "
+            "executables %s, and %s is free",
+            p->plan->data_dir, lf_fmt_bytes(a, sizeof a, disk), lf_fmt_bytes(b, sizeof b, copies),
+            lf_fmt_bytes(c, sizeof c, (double)has));
+    return lf_place_of(p, "data_dir", LF_EIO, err);
+}
+
 int lf_cost_check(const lf_prep *p, const lf_cost_rows *costs, lf_err *err)
 {
     if (check_here(p, err) < 0)
         return err->rc;
     double disk = 0;
     lf_cost_fit fit = {-1, -1};
-    char a[32], b[32];
     for (size_t i = 0; i < costs->n; i++) {
-        const lf_cost *cost = &costs->v[i].cost;
-        const lf_doc_stage *stage = costs->v[i].stage;
-        int64_t ranks, per_node;
-        lf_cost_limits(&fit, p, stage);
-        ranks_of(stage, &ranks, &per_node);
-        double total = cost->bytes.total.v * (double)per_node;
-        if (fit.memory_bytes >= 0 && total > (double)fit.memory_bytes)
-            return lf_fail(
-                err, LF_ENOMEM,
-                "stage %s does not fit in memory: it needs %s%s, and there is %s (its `memory`, or "
-                "this machine)",
-                stage->name, lf_fmt_bytes(a, sizeof a, total),
-                per_node > 1 ? " for the ranks of a node" : "",
-                lf_fmt_bytes(b, sizeof b, (double)fit.memory_bytes));
-        int rc = check_gpu(stage, cost, per_node, err);
+        int rc = check_memory(p, &costs->v[i], true, err);
+        if (rc == 0)
+            rc = check_gpu(p, &costs->v[i], err);
         if (rc < 0)
             return rc;
-        disk += cost->disk_bytes.v;
+        lf_cost_limits(&fit, p, costs->v[i].stage);
+        disk += costs->v[i].cost.disk_bytes.v;
     }
-    if (fit.disk_free >= 0 && disk > (double)fit.disk_free)
-        return lf_fail(
-            err, LF_EIO,
-            "the outputs do not fit on the disk of data_dir = %s: they need %s, and %s is free",
-            p->plan->data_dir, lf_fmt_bytes(a, sizeof a, disk),
-            lf_fmt_bytes(b, sizeof b, (double)fit.disk_free));
-    return 0;
+    return check_disk(p, disk, fit.disk_free, err);
 }
 
 /* ---- rates ---- */

@@ -54,8 +54,12 @@ typedef struct lf_cost_fit {
 
 /* What there is for a stage. */
 void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const lf_doc_stage *stage);
-/* LF_ENOMEM or LF_EIO (disk) with the numbers when something cannot fit, LF_EINVAL when a GPU is
- * missing (lf_cost_here). */
+/* One line with its place for each stage that needs more than its own `memory` or `gpu_memory`. */
+int lf_cost_too_small(lf_texts *out, const lf_prep *p, const lf_cost_rows *costs, lf_err *err);
+/* Bytes of the executables that the run would copy; 0 where nothing would be frozen. */
+double lf_cost_copies(const lf_prep *p);
+/* LF_ENOMEM or LF_EIO (disk) with the numbers and a place when something cannot fit, LF_EINVAL when
+ * a GPU is missing (lf_cost_here). */
 int lf_cost_check(const lf_prep *p, const lf_cost_rows *costs, lf_err *err);
 
 /* Shall lf_cost_ask let stages measure this machine? One of each kind then does, for some 0.2 s, if

@@ -15,26 +15,26 @@
 #include "flow/record/record.h"
 #include "flow/run/project.h"
 
-/* rc as it is; its words with the place of a key of [pipeline], or of [site]. */
-static int placed(const lf_prep *p, const char *key, int rc, lf_err *err)
+int lf_place_of(const lf_prep *p, const char *key, int rc, lf_err *err)
 {
-    const lf_conf *c = &p->pipeline.conf;
+    static const char *const sections[] = {"pipeline", "sweep", "site"};
     const lf_conf_item *it = NULL;
     if (rc >= 0 || !p->has_pipeline)
         return rc;
-    it = lf_conf_find(c, "pipeline", key);
-    if (it == NULL)
-        it = lf_conf_find(c, "site", key);
+    for (size_t i = 0; it == NULL && i < sizeof sections / sizeof sections[0]; i++)
+        it = lf_conf_find(&p->pipeline.conf, sections[i], key);
     if (it == NULL)
         return rc;
     const lf_err why = *err;
+    lf_err e = LF_ERR_INIT;
+    lf_conf_fail(it, &e, "%s", why.text);
     lf_err_clear(err); /* the first words stand */
-    return lf_conf_fail(it, err, "%s", why.text);
+    return lf_fail(err, rc, "%s", e.text);
 }
 
 int lf_place_submitter(const lf_submitter **out, const lf_prep *p, lf_err *err)
 {
-    return placed(p, "scheduler", lf_submitter_find(out, p->plan->scheduler, err), err);
+    return lf_place_of(p, "scheduler", lf_submitter_find(out, p->plan->scheduler, err), err);
 }
 
 static int check_share(const lf_prep *p, lf_err *err)
@@ -71,7 +71,7 @@ int lf_place_check(lf_texts *out, const lf_prep *p, lf_err *err)
         rc = lf_texts_add(out, e.text, err);
     for (size_t i = 0; rc == 0 && i < sizeof checks / sizeof checks[0]; i++) {
         lf_err_clear(&e);
-        if (placed(p, checks[i].key, checks[i].check(p, &e), &e) < 0)
+        if (lf_place_of(p, checks[i].key, checks[i].check(p, &e), &e) < 0)
             rc = lf_texts_add(out, e.text, err);
     }
     return rc;

@@ -14,4 +14,8 @@ int lf_place_check(lf_texts *out, const lf_prep *p, lf_err *err);
 /* The scheduler of the pipeline; an error has its place in the file. */
 int lf_place_submitter(const lf_submitter **out, const lf_prep *p, lf_err *err);
 
+/* Returns rc. The words of a failure get the place of a key of [pipeline], [sweep] or [site]; a key
+ * that nobody gave adds none. */
+int lf_place_of(const lf_prep *p, const char *key, int rc, lf_err *err);
+
 #endif

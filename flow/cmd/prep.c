@@ -36,7 +36,9 @@ static int load_pipeline(lf_prep *p, const lf_prep_args *a, const char *path, lf
                            .tables = a->tables,
                            .sets = a->sets,
                            .n_sets = a->n_sets,
-                           .model_dir = models};
+                           .model_dir = models,
+                           .warnings = &p->warnings};
+    p->warnings.given = true;
     int rc = lf_pipeline_load(&p->pipeline, &pa, err);
     free(models);
     if (rc < 0)
@@ -398,6 +400,7 @@ void lf_prep_fini(lf_prep *p)
     for (size_t i = 0; i < p->rates.n; i++)
         free(p->rates.v[i].kind);
     free(p->rates.v);
+    lf_texts_fini(&p->warnings);
     free(p->ini_text);
     lf_pipeline_fini(&p->pipeline);
     lf_project_fini(&p->project);

@@ -47,6 +47,7 @@ typedef struct lf_prep {
     lf_project project; /* zero when there is none yet */
     bool has_project;
     lf_doc *plan;           /* complete: spec ids, exe, adopted */
+    lf_texts warnings;      /* what reading the file warned of */
     char *ini_text;         /* resolved settings with origins */
     bool has_run;           /* view.run is an existing run, otherwise a new one would be made */
     lf_doc *previous;       /* document of the newest run of this name, NULL when there is none */

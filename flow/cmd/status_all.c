@@ -245,10 +245,12 @@ struct run_view {
     lf_column cols[N_RUN_COLS + MAX_SIDE];
     size_t n_cols;
     char titles[MAX_SIDE][64];
-    lf_texts keys; /* of the columns that are compared */
-    size_t room;   /* characters left for them on the screen */
-    size_t left;   /* differing settings without room */
-    size_t *order; /* which run of the list stands in a row */
+    lf_texts names;   /* settings in which the runs differ */
+    lf_texts keys;    /* of the columns that are compared */
+    size_t room;      /* characters left for them on the screen */
+    size_t left;      /* differing settings without room */
+    const char *next; /* the first of these */
+    size_t *order;    /* which run of the list stands in a row */
 };
 
 static bool is_run_col(const char *key)
@@ -305,28 +307,54 @@ static int add_side(struct run_view *v, const char *key, const char *title, bool
     return 0;
 }
 
-/* The loss, and then settings that differ, as long as there is room. */
-static int add_differing(struct run_view *v, lf_err *err)
+static void title_of(char *buf, size_t cap, const struct run_view *v, const char *key)
+{
+    if (strcmp(key, "last") == 0 || strcmp(key, "best") == 0)
+        lf_comparison_title(buf, cap, v->side, key);
+    else
+        snprintf(buf, cap, "%s", lf_texts_has(&v->names, key) ? short_title(&v->names, key) : key);
+}
+
+/* A column that the user named takes its room even where there is none. */
+static int add_named(struct run_view *v, const char *key, bool hidden, lf_err *err)
+{
+    char title[64];
+    title_of(title, sizeof title, v, key);
+    size_t w = width_of(v, key, title);
+    if (!lf_texts_has(&v->keys, key))
+        v->room -= w < v->room ? w : v->room;
+    return add_side(v, key, title, hidden, err);
+}
+
+/* One that was not named is there as long as there is room. */
+static int add_chosen(struct run_view *v, const char *key, bool setting, lf_err *err)
+{
+    char title[64];
+    title_of(title, sizeof title, v, key);
+    size_t w = width_of(v, key, title);
+    if (lf_texts_has(&v->keys, key))
+        return 0;
+    if (w > v->room || v->keys.n == MAX_SIDE) {
+        v->next = setting && v->left == 0 ? key : v->next;
+        v->left += setting;
+        return 0;
+    }
+    v->room -= w;
+    return add_side(v, key, title, false, err);
+}
+
+/* The loss, what the rows are sorted by, and then settings that differ. */
+static int add_differing(struct run_view *v, const char *by, lf_err *err)
 {
     static const char *const judged[] = {"last", "best"};
-    lf_texts names = {.n = 0};
-    int rc = lf_comparison_settings(&names, v->side, err);
-    for (size_t i = 0; rc == 0 && i < 2 + names.n; i++) {
-        char title[64];
-        const char *key = i < 2 ? judged[i] : names.v[i - 2];
-        if (i < 2 && !lf_comparison_has(v->side, key))
-            continue;
-        if (i < 2)
-            lf_comparison_title(title, sizeof title, v->side, key);
-        else
-            snprintf(title, sizeof title, "%s", short_title(&names, key));
-        size_t w = width_of(v, key, title);
-        bool fits = w <= v->room && v->keys.n < MAX_SIDE;
-        v->left += fits || i < 2 ? 0 : 1;
-        v->room -= fits ? w : 0;
-        rc = fits ? add_side(v, key, title, false, err) : 0;
-    }
-    lf_texts_fini(&names);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < 2; i++)
+        if (lf_comparison_has(v->side, judged[i]))
+            rc = add_chosen(v, judged[i], false, err);
+    if (rc == 0 && by != NULL && !is_run_col(by))
+        rc = add_named(v, by, false, err);
+    for (size_t i = 0; rc == 0 && i < v->names.n; i++)
+        rc = add_chosen(v, v->names.v[i], true, err);
     return rc;
 }
 
@@ -365,14 +393,14 @@ static int add_asked(struct run_view *v, const char *spec, lf_err *err)
             named = named || strcmp(f->name, w) == 0;
         if (named || is_run_col(w))
             continue;
-        rc = lf_comparison_has(v->side, w) ? add_side(v, w, w, true, err)
+        rc = lf_comparison_has(v->side, w) ? add_named(v, w, true, err)
                                            : no_such_column(v, "--columns", w, err);
     }
     return rc;
 }
 
-/* Tags come last, and only where there are some. */
-static int choose_columns(struct run_view *v, const char *spec, lf_err *err)
+/* Tags come last, and only where there are some. spec, by: the words of --columns and --sort. */
+static int choose_columns(struct run_view *v, const char *spec, const char *by, lf_err *err)
 {
     lf_column tags = {NULL, NULL, false, true};
     bool tagged = false;
@@ -390,10 +418,12 @@ static int choose_columns(struct run_view *v, const char *spec, lf_err *err)
             v->cols[v->n_cols++] = col;
     }
     v->room = width > used ? width - used : 0;
-    int rc = add_differing(v, err);
-    v->cols[v->n_cols++] = tags;
+    int rc = lf_comparison_settings(&v->names, v->side, err);
     if (rc == 0 && spec != NULL)
         rc = add_asked(v, spec, err);
+    if (rc == 0)
+        rc = add_differing(v, by, err);
+    v->cols[v->n_cols++] = tags;
     return rc;
 }
 
@@ -457,11 +487,11 @@ static int sort_rows(struct run_view *v, const char *by, lf_err *err)
 static int show_table(const lf_cmd *c, const struct run_list *list, lf_comparison *side,
                       lf_err *err)
 {
-    const char *spec = lf_optset_str(c->opts, "columns");
+    const char *spec = lf_optset_str(c->opts, "columns"), *by = lf_optset_str(c->opts, "sort");
     struct run_view v = {.list = list, .side = side, .keys = {.given = true}};
-    int rc = sort_rows(&v, lf_optset_str(c->opts, "sort"), err);
+    int rc = sort_rows(&v, by, err);
     if (rc == 0)
-        rc = choose_columns(&v, spec, err);
+        rc = choose_columns(&v, spec, by != NULL && by[0] == '-' ? by + 1 : by, err);
     const lf_table t = {v.cols, v.n_cols, run_formats};
     if (rc == 0)
         rc = lf_table_cells(&t, &(lf_cells){.n = list->runs.n, .cell = run_cell, .rows = &v}, spec,
@@ -469,9 +499,11 @@ static int show_table(const lf_cmd *c, const struct run_list *list, lf_compariso
     if (rc == 0 && spec != NULL && strcmp(spec, "help") == 0)
         puts("also a setting STAGE.OPTION or model.KEY, and a metric: METRIC, STAGE.METRIC, "
              "min.METRIC, max.METRIC");
-    if (rc == 0 && spec == NULL && v.left > 0 && c->tty)
-        lf_say("%zu more settings differ: a wider terminal shows them, and -o +STAGE.OPTION\n",
-               v.left);
+    /* The table may go to a program, so the remark has another way. */
+    if (rc == 0 && v.left > 0 && (spec == NULL || spec[0] == '+'))
+        lf_say_err("%zu more settings differ: -o +%s shows the next one, a wider terminal all\n",
+                   v.left, v.next);
+    lf_texts_fini(&v.names);
     lf_texts_fini(&v.keys);
     free(v.order);
     return rc;

@@ -12,6 +12,7 @@
 
 #include "engine/base/str.h"
 #include "flow/cmd/cmd.h"
+#include "flow/cmd/place.h"
 #include "flow/record/fields.h"
 
 const struct lf_fields lf_sweep_sum_fields = {
@@ -74,16 +75,17 @@ void lf_sweep_add_up(lf_sweep_sum *out, lf_prep *p, const lf_cost_rows *costs, d
         out->core_hours = (lf_real){.given = false};
 }
 
-int lf_sweep_check(const lf_sweep_sum *sum, lf_err *err)
+int lf_sweep_check(const lf_sweep_sum *sum, const lf_prep *p, lf_err *err)
 {
     if (!sum->given || !sum->max_core_hours.given)
         return 0;
-    if (sum->core_hours.given && sum->core_hours.v > sum->max_core_hours.v)
-        return lf_fail(err, LF_EINVAL,
-                       "the sweep needs about %.3g core hours, and [sweep] max_core_hours is %g; "
-                       "take values out of it, or shorten its stages",
-                       sum->core_hours.v, sum->max_core_hours.v);
-    return 0;
+    if (!sum->core_hours.given || sum->core_hours.v <= sum->max_core_hours.v)
+        return 0;
+    lf_fail(err, LF_EINVAL,
+            "the sweep needs about %.3g core hours, and [sweep] max_core_hours is %g; take values "
+            "out of it, or shorten its stages",
+            sum->core_hours.v, sum->max_core_hours.v);
+    return lf_place_of(p, "max_core_hours", LF_EINVAL, err);
 }
 
 /* ---- for people ---- */

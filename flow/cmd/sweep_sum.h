@@ -30,8 +30,8 @@ extern const struct lf_fields lf_sweep_sum_fields;
 
 /* rate: FLOP/s that --rate gives, 0: as measured before. */
 void lf_sweep_add_up(lf_sweep_sum *out, lf_prep *p, const lf_cost_rows *costs, double rate);
-/* LF_EINVAL: the core hours are known and above max_core_hours of [sweep]. */
-int lf_sweep_check(const lf_sweep_sum *sum, lf_err *err);
+/* LF_EINVAL with the place of max_core_hours of [sweep]: the core hours are known and above it. */
+int lf_sweep_check(const lf_sweep_sum *sum, const lf_prep *p, lf_err *err);
 
 /* The children with their settings, and the sums, as lines of plan. Nothing without a sweep. */
 void lf_sweep_print_children(const lf_sweep *sweep);

@@ -50,6 +50,8 @@ typedef struct lf_pipeline_args {
     /* Not NULL: mistakes of the user are noted here, in the order of reading, and reading goes on
      * to the next one. NULL: the first one ends the reading. */
     lf_texts *mistakes;
+    lf_texts
+        *warnings; /* gets what is no mistake and hardly meant, with its place; NULL: nobody asks */
 } lf_pipeline_args;
 
 /* Syntax, keys, values, references, order, and what stages demand of each other. Looks at no input

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/str.h"
+#include "engine/base/vocab.h"
 #include "flow/plan/pipeline_priv.h"
 
 /* The value of an option: as given, else its default. NULL: neither. */
@@ -50,6 +51,27 @@ static int check_vocab(const lf_reading *r, const lf_doc_stage *st, const lf_doc
                         "%s, whose tokens it reads; make vocab %s, or vocab_size %s",
                         model, st->name, value_of(r, from, "vocab_size"), from->name,
                         value_of(r, from, "vocab_size"), model);
+}
+
+/* Padding makes a model's vocabulary somewhat larger than the tokenizer's; far more is memory and
+ * time for rows that no token uses. A stage that begins with other weights has no choice. */
+static int warn_vocab(const lf_reading *r, const lf_doc_stage *st, const lf_doc_stage *from,
+                      lf_err *err)
+{
+    const char *model = lf_pairs_get(&st->model, "vocab"), *made = value_of(r, from, "vocab_size");
+    const int unused = lf_vocab_unused(count_of(model), count_of(made));
+    const lf_conf_item *it = lf_pipeline_model_key(r->p, st, "vocab");
+    lf_err e = LF_ERR_INIT;
+    if (r->args->warnings == NULL || unused == 0 || it == NULL || !trains_tokenizer(r, from) ||
+        lf_lists_get(&st->options, "init_from") != NULL)
+        return 0;
+    lf_conf_fail(it, &e,
+                 "vocab = %s of the model of stage %s is far above vocab_size = %s of stage %s: "
+                 "%d %% of the rows of the embedding are never trained; give [model] vocab = %s",
+                 model, st->name, made, from->name, unused, made);
+    /* the children of a sweep say the same */
+    return lf_texts_has(r->args->warnings, e.text) ? 0
+                                                   : lf_texts_add(r->args->warnings, e.text, err);
 }
 
 /* The first option of a stage that wants validations. */
@@ -101,6 +123,8 @@ static int check_stage(const lf_reading *r, const lf_doc_stage *st, lf_err *err)
             const lf_doc_stage *from = lf_doc_find(r->p->plan, in->refs.v[k].stage);
             if (from != NULL)
                 rc = lf_reading_note(r, check_vocab(r, st, from, err), err);
+            if (rc == 0 && from != NULL)
+                rc = warn_vocab(r, st, from, err);
         }
     }
     return rc;

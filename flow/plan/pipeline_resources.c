@@ -41,9 +41,11 @@ struct key {
     bool beside; /* the field is in lf_doc_stage, beside its resources */
 };
 
-#define LAUNCHERS  "auto|srun|loong|prterun|mpirun|none"
-#define CHAINS     "auto|requeue|links"
-#define MAIL_TYPES "none|begin|end|fail|requeue|time_limit|all"
+#define LAUNCHERS "auto|srun|loong|prterun|mpirun|none"
+#define CHAINS    "auto|requeue|links"
+/* No process of ours lives in less, so a smaller number lacks its unit. */
+#define LEAST_BYTES (1 << 20)
+#define MAIL_TYPES  "none|begin|end|fail|requeue|time_limit|all"
 
 #define IN(m)     .at = offsetof(lf_resources, m)
 #define BESIDE(m) .at = offsetof(lf_doc_stage, m), .beside = true
@@ -52,9 +54,17 @@ static const struct key keys[] = {
     {.name = "nodes", .type = COUNT_T, .least = 1, .most = 1 << 20, IN(nodes)},
     {.name = "ranks", .type = COUNT_T, .least = 1, .most = 1 << 16, IN(ranks)},
     {.name = "cpus", .type = COUNT_T, .least = 1, .most = 1 << 16, IN(cpus)},
-    {.name = "memory", .type = BYTES_T, .least = 1, .most = INT64_MAX, BESIDE(memory_bytes)},
+    {.name = "memory",
+     .type = BYTES_T,
+     .least = LEAST_BYTES,
+     .most = INT64_MAX,
+     BESIDE(memory_bytes)},
     {.name = "gpus", .type = GPUS_T, .least = 0, .most = 1 << 10, IN(gpus)},
-    {.name = "gpu_memory", .type = BYTES_T, .least = 1, .most = INT64_MAX, IN(gpu_memory)},
+    {.name = "gpu_memory",
+     .type = BYTES_T,
+     .least = LEAST_BYTES,
+     .most = INT64_MAX,
+     IN(gpu_memory)},
     {.name = "time_limit", .type = SECONDS_T, .least = 1, .most = INT64_MAX, BESIDE(time_limit_s)},
     {.name = "grace", .type = SECONDS_T, .least = 0, .most = INT64_MAX, BESIDE(grace_s)},
     {.name = "partition", .type = NAME_T, IN(partition)},
@@ -76,7 +86,11 @@ static const struct key keys[] = {
     {.name = "max_walltime", .type = SECONDS_T, .least = 1, .most = INT64_MAX, IN(max_walltime)},
     {.name = "stall_segments", .type = COUNT_T, .least = 1, .most = 1 << 20, IN(stall_segments)},
     {.name = "retries", .type = COUNT_T, .least = 0, .most = 1000, IN(retries)},
-    {.name = "memory_max", .type = BYTES_T, .least = 1, .most = INT64_MAX, IN(memory_max)},
+    {.name = "memory_max",
+     .type = BYTES_T,
+     .least = LEAST_BYTES,
+     .most = INT64_MAX,
+     IN(memory_max)},
     {.name = "time_max", .type = SECONDS_T, .least = 1, .most = INT64_MAX, IN(time_max)},
 };
 #define N_KEYS          (sizeof(keys) / sizeof(keys[0]))
@@ -141,12 +155,16 @@ static bool one_of(const char *word, const char *choices)
 static int number(lf_int *out, const struct key *k, const lf_conf_item *it, lf_err *err)
 {
     int64_t v = 0;
+    char bytes[32];
     lf_err e = LF_ERR_INIT;
     int rc = k->type == BYTES_T     ? lf_parse_bytes(&v, it->value, &e)
              : k->type == SECONDS_T ? lf_parse_duration(&v, it->value, &e)
                                     : lf_parse_i64(&v, it->value, &e);
     if (rc < 0)
         return lf_conf_fail(it, err, "%s: %s", k->name, e.text);
+    if (v < k->least && k->type == BYTES_T)
+        return lf_conf_fail(it, err, "%s = %s: that is %s; give a unit, as in 4G", k->name,
+                            it->value, lf_fmt_bytes(bytes, sizeof bytes, (double)v));
     if (v < k->least && k->type != COUNT_T)
         return lf_conf_fail(it, err, "%s = %s: must be more than nothing", k->name, it->value);
     if (v < k->least || v > k->most)

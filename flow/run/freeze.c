@@ -222,6 +222,35 @@ static int keep_file(const char *data, const char *name, const char *source, con
     return rc;
 }
 
+/* Of one that is not kept below data yet. */
+static int64_t copy_bytes(const char *data, const lf_doc_exe *exe)
+{
+    char kept[PATH_MAX], *from = NULL;
+    if (data != NULL &&
+        (lf_path_set(kept, NULL, "%s/exe/%s", data, exe->sha256) < 0 || lf_io_exists(kept)))
+        return 0;
+    const int64_t n = lf_exe_find(&from, exe->path, NULL) == 0 ? lf_io_size(from, NULL) : 0;
+    free(from);
+    return n > 0 ? n : 0;
+}
+
+int64_t lf_exe_copy_bytes(const char *data, const lf_doc *plan)
+{
+    lf_names seen = {NULL, 0, 0};
+    int64_t sum = 0;
+    for (size_t i = 0; i <= plan->stages.n; i++) {
+        const lf_doc_exe *exe = i < plan->stages.n ? &plan->stages.v[i].exe : &plan->loong_flow;
+        if (exe->path == NULL || exe->sha256 == NULL ||
+            lf_names_find(&seen, exe->sha256, "") != LF_NAMES_NONE)
+            continue;
+        sum += copy_bytes(data, exe);
+        if (lf_names_put(&seen, exe->sha256, "", i, NULL) < 0)
+            break;
+    }
+    lf_names_fini(&seen);
+    return sum;
+}
+
 static int freeze_exes(const char *data, const lf_doc *plan, const char *bin_dir, lf_err *err)
 {
     lf_names kept = {NULL, 0, 0}; /* stages of a kind share theirs */

@@ -21,6 +21,11 @@ int lf_exe_find(char **out, const char *name, lf_err *err);
  * executable is not there. */
 int lf_exe_describe(lf_doc *plan, bool missing_ok, lf_err *err);
 
+/* Bytes of the executables that a run of this document would copy below data (DATA/<project id>):
+ * those that are not kept there, each once. data NULL: nothing is kept. An executable that is not
+ * there counts nothing, and neither do the shared libraries of a bundle. */
+int64_t lf_exe_copy_bytes(const char *data, const lf_doc *plan);
+
 /* A new run below the data root of the project: directory with the modes of its share. */
 int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const char *share,
                   lf_err *err);

@@ -24,9 +24,10 @@ typedef struct lf_settings_run {
  * stage, or the option no default. */
 const char *lf_setting_value(const lf_settings_run *r, const lf_opt_table *const *tables,
                              const char *name);
-/* Names of the settings in which at least two of n runs differ, in the order of the first run that
- * says them. A run without the stage does not count, nor does an operational option, which says
- * nothing of the result. Owned. */
+/* Names of the settings in which at least two of n runs differ. The one in which the most runs have
+ * another value than the most frequent one comes first; of equals, the one that the first run says
+ * first. A run without the stage does not count, nor does an operational option, which says nothing
+ * of the result. Owned. */
 int lf_settings_differing(lf_texts *out, const lf_settings_run *runs, size_t n,
                           const lf_opt_table *const *tables, lf_err *err);
 

@@ -74,7 +74,8 @@ void lf_batch_fini(lf_batch_work *w);                              /* all but th
 void lf_batch_note_failure(lf_batch_work *w, size_t i, const char *text);
 
 /* batch_send.c: one job, exactly once: repeats what failed for now, looks for the token where a job
- * may have been made. *adopted: it was found. */
+ * may have been made. *adopted: it was found. LF_EINVAL: refused, or, with w->res.unreachable, the
+ * command knows of no cluster. */
 int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script,
                   struct lf_job_rec *job, bool *adopted, lf_err *err);
 

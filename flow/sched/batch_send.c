@@ -2,7 +2,8 @@
  *
  * One job, exactly once. Three answers of a scheduler need care: "not now" is asked again after a
  * pause; no answer may have made a job all the same, so its token is looked for, more than once,
- * because the request may still lie in the controller's socket; a refusal is final. While there is
+ * because the request may still lie in the controller's socket; a refusal is final, and so is a
+ * command that knows of no cluster, which has asked nobody. While there is
  * no answer at all, it is waited for twice the time of one command, not longer: the next command
  * finds what was made. A job that shows up later than all looks is found as a second one of its
  * token by the next command, and does nothing meanwhile, because job.N.json does not name it.
@@ -77,8 +78,9 @@ int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script
         int rc = w->b->submitter->submit(w->self, req, script, job, &e);
         if (rc == 0)
             return 0;
+        w->res.unreachable = w->res.unreachable || rc == LF_ENOENT;
         if (rc != LF_ECOMM && rc != LF_EBUSY)
-            return lf_fail(err, rc, "%s", e.text);
+            return lf_fail(err, rc == LF_ENOENT ? LF_EINVAL : rc, "%s", e.text);
         lf_batch_tell(w, "  %s; %s", e.text,
                       rc == LF_ECOMM ? "looking whether the job was made" : "trying again");
         double end = begun + (rc == LF_ECOMM && silent_s < wait_s ? silent_s : wait_s);

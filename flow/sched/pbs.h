@@ -31,6 +31,8 @@ bool lf_pbs_parse_id(char *id, size_t cap, const char *out);
 /* What follows from what a command said when it failed: LF_EINVAL for good, LF_EBUSY a limit that
  * made no job, LF_ECOMM not reached or cut off (a job may have been made). */
 int lf_pbs_refusal(const char *said);
+/* Did a command end because it knows of no server? Then it has asked nobody for anything. */
+bool lf_pbs_no_cluster(const char *said);
 /* Does every line say that a job is unknown or over? That is an answer, not a failure. */
 bool lf_pbs_only_gone(const char *said);
 

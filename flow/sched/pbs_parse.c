@@ -78,6 +78,13 @@ static bool says(const char *said, const char *const *words)
     return false;
 }
 
+bool lf_pbs_no_cluster(const char *said)
+{
+    static const char *const words[] = {"pbs conf variables", "cannot resolve default server host",
+                                        "no default server", NULL};
+    return says(said, words);
+}
+
 int lf_pbs_refusal(const char *said)
 {
     static const char *const away[] = {"cannot connect to server",

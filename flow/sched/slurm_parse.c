@@ -80,6 +80,13 @@ int lf_slurm_refusal(const char *said)
     return says(said, busy, COUNT(busy)) ? LF_EBUSY : LF_EINVAL;
 }
 
+bool lf_slurm_no_cluster(const char *said)
+{
+    static const char *const words[] = {"configuration source", "dns srv lookup failed",
+                                        "unable to process configuration file"};
+    return says(said, words, COUNT(words));
+}
+
 bool lf_slurm_no_accounting(const char *said)
 {
     static const char *const words[] = {"accounting storage is disabled", "accounting_storage/none",

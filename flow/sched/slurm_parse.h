@@ -24,6 +24,8 @@ bool lf_slurm_parse_id(char *id, size_t id_cap, char *cluster, size_t cluster_ca
 /* What follows from what a command said when it failed: LF_EINVAL for good, LF_EBUSY a limit or a
  * busy controller that made no job, LF_ECOMM not reached (a job may have been made). */
 int lf_slurm_refusal(const char *said);
+/* Did a command end because it knows of no cluster? Then it has asked nobody for anything. */
+bool lf_slurm_no_cluster(const char *said);
 bool lf_slurm_no_accounting(const char *said);
 bool lf_slurm_unknown_id(const char *said);
 

@@ -97,7 +97,8 @@ typedef struct lf_submitter {
     /* One call of that command. job: gets its id, and its cluster where there are several.
      *   LF_EINVAL  refused for good (text: what the scheduler said)
      *   LF_EBUSY   refused for now: limits, "temporarily unable"; no job was made
-     *   LF_ECOMM   not reached, or timed out: a job may have been made */
+     *   LF_ECOMM   not reached, or timed out: a job may have been made
+     *   LF_ENOENT  there is no such command, or it knows of no cluster: nobody was asked */
     int (*submit)(void *self, const lf_submit_req *req, const char *script, struct lf_job_rec *job,
                   lf_err *err);
     /* All jobs of this user, those that ended lately included where the scheduler still knows them:

@@ -216,13 +216,15 @@ static int pbs_submit(void *self, const lf_submit_req *req, const char *script,
         return rc;
     lf_sched_said(said, sizeof said, &o);
     if (o.missing)
-        rc = lf_fail(err, LF_EINVAL, "there is no qsub on PATH");
+        rc = lf_fail(err, LF_ENOENT, "there is no qsub on PATH");
     else if (o.timed_out)
         rc = lf_fail(err, LF_ECOMM, "qsub did not answer in time");
     else if (o.exit == 0 && lf_pbs_parse_id(id, sizeof id, o.out.data))
         rc = (job->id = lf_strdup(id, err)) != NULL ? 0 : LF_ENOMEM;
     else if (o.exit <= 0)
         rc = lf_fail(err, LF_ECOMM, "qsub printed no job id: %s", said);
+    else if (lf_pbs_no_cluster(said))
+        rc = lf_fail(err, LF_ENOENT, "qsub knows of no server: %s", said);
     else
         rc = lf_fail(err, lf_pbs_refusal(o.err.data), "qsub: %s", said);
     lf_sched_out_fini(&o);

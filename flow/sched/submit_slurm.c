@@ -195,13 +195,15 @@ static int slurm_submit(void *self, const lf_submit_req *req, const char *script
         return rc;
     lf_sched_said(said, sizeof said, &o);
     if (o.missing)
-        rc = lf_fail(err, LF_EINVAL, "there is no sbatch on PATH");
+        rc = lf_fail(err, LF_ENOENT, "there is no sbatch on PATH");
     else if (o.timed_out)
         rc = lf_fail(err, LF_ECOMM, "sbatch did not answer in time");
     else if (o.exit == 0 && lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, o.out.data))
         rc = name_job(job, id, cluster, err);
     else if (o.exit == 0)
         rc = lf_fail(err, LF_ECOMM, "sbatch printed no job id: %s", said);
+    else if (lf_slurm_no_cluster(said))
+        rc = lf_fail(err, LF_ENOENT, "sbatch knows of no cluster: %s", said);
     else
         rc = lf_fail(err, lf_slurm_refusal(said), "sbatch: %s", said);
     lf_sched_out_fini(&o);

@@ -91,4 +91,19 @@ like o "resume --set second.steps=9 --set 'second.note=it'.''s' --set second.fai
 runs 0 "$LF" resume --quiet --set second.steps=9
 all -o label,second.loss,max.second.loss,min.second.loss
 is "$(squeezed | sed -n 2p)" "demo-4 1.111 10 1.111" "the largest loss of all attempts"
-finish 27
+
+# With more differences than room, those in which most runs stand apart are shown, and what the user names is before them.
+mkdir "$T/many" && cp in.txt pipeline.ini "$T/many" && cd "$T/many" || exit 99
+for steps in 6 7 8; do new --set second.steps=$steps; done
+new --set first.factor=2 --set first.mode=invariant
+few() { COLUMNS=68 "$LF" status --all "$@" >out 2>err; sed 1q out | tr -s ' ' | sed 's/.*CREATED //;s/ $//'; }
+is "$(few)" "loss best loss steps" "most runs differ in the steps"
+is "$(cat err)" "2 more settings differ: -o +first.factor shows the next one, a wider terminal all" "and the number of the others is told"
+is "$(few --sort first.factor)" "loss best loss factor" "what the rows are sorted by has its room first"
+is "$(few -o +first.mode)" "loss steps mode" "and so has a named column, which is there once"
+like err '^1 more settings differ: -o \+first.factor shows' "the others are told then, too"
+few -o label,first.mode >/dev/null
+none "a list of one's own leaves nothing out" "$(cat err)"
+COLUMNS=120 few >/dev/null
+is "$(COLUMNS=120 "$LF" status -a 2>&1 | grep -c 'more settings')" 0 "with room for all nothing is told"
+finish 34

@@ -29,9 +29,11 @@ for data in '' '{"text":\n' '{"nothing":"of use"}\n' '{"text":"one row"}\n{"noth
     printf "$data" >odd.jsonl
     LF_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --data odd.jsonl >out 2>err
     echo "$? $(sed -n 's/.*error: //p' err)"
-done >codes
+    cat out >&3
+done >codes 3>tables
 is "$(cut -d' ' -f1 codes | tr '\n' ' ')" "1 1 1 0 " "nothing, or no row that can be used, is a failure; one good row is none"
 like codes '^1 the data has no rows$' "which says so"
+is "$(grep -cE '^(lengths|longest|found)' tables) $(grep -c '^0 rows' tables)" "5 1" "and has no tables of what is not there" "$(cat tables)"
 like codes 'no row of the data can be used; the first trouble: the columns \(nothing\)' "and says what came first"
 printf 'PAR1xxxxPAR1' >broken.parquet
 LF_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --data broken.parquet --json >out 2>err
@@ -230,4 +232,4 @@ finds ok scheduler 'ended jobs stay known for 300 s' "Torque"
 rm server
 runs 1 "$LF" doctor --scheduler torque
 finds fail scheduler 'qstat -B -f' "a server that is out of reach"
-finish_min 84 # root, sanitizers and a machine without /dev/shm have fewer
+finish_min 85 # root, sanitizers and a machine without /dev/shm have fewer

@@ -77,9 +77,11 @@ is "$(state only)" done "resume continues a cancelled run"
 runs 1 "$LF" run --new --set only.needs_bytes=900T
 like err 'does not fit in memory: it needs 900.0 TiB' "memory"
 runs 1 "$LF" plan --new --set only.needs_bytes=2G --set only.memory=1G
-like out 'refused: stage only does not fit in memory' "plan refuses it too"
+like out 'refused: --set: stage only does not fit in memory: it needs 2.0 GiB, and its .memory. is 1.0 GiB' "plan refuses it too"
 runs 1 "$LF" plan --new --set only.needs_disk=900T
 like out 'refused: the outputs do not fit on the disk' "disk"
+runs 1 "$LF" plan --new --set only.needs_disk=900T --set pipeline.data_dir=there
+like out 'refused: --set: the outputs do not fit on the disk of data_dir = there' "with the place of data_dir"
 runs 2 "$LF" run --new --set pipeline.scheduler=slrm
 like err 'scheduler = slrm: there are local, .*; did you mean slurm' "another scheduler is a clear error"
 is "$(wc -l <err)" 1 "in one line"
@@ -92,4 +94,4 @@ is "$(wc -l <err)" 1 "with one message" "$(cat err)"
 like err 'File too large' "that names the cause"
 is "$("$LF" status --all -n 0 | wc -l)" "$before" "nothing counts as a run"
 runs 0 "$LF" run --new
-finish 45
+finish 47

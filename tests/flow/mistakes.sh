@@ -94,6 +94,8 @@ a file that is not there~s/^inputs = .*/inputs = nothere.txt/~^inputs~there is n
 a key of another tool~s/^lr = .*/&\nmax_steps = 5/~^max_steps~unknown key "max_steps" in \[stage train\]; here it is "steps"
 a key of the model of another tool~s/^hidden = .*/&\nhidden_size = 5/~^hidden_size~unknown key 'hidden_size' in \[model\]; here it is "hidden"
 a word of another tool~s/^lr = .*/&\nprecision = bfloat16/~^precision~"bfloat16" is none of f32.bf16.*; did you mean "bf16"\?
+memory without its unit~s/^lr = .*/&\nmemory = 4/~^memory~memory = 4: that is 4 B; give a unit, as in 4G
+a memory that is too small~s/^lr = .*/&\nmemory = 2M/~^memory~stage train does not fit in memory: it needs [0-9.]+ MiB, and its .memory. is 2.0 MiB
 a misspelled key~s/^steps/stepz/~^stepz~unknown key "stepz" .*did you mean "steps"
 END
 (row "planted" "" '^steps' 'unknown key' >planted) # "" edits nothing, so that nothing is said
@@ -169,6 +171,25 @@ sed 's/^seq_length = .*/seq_length = 512/' base.ini >pipeline.ini
 runs 0 "$LF" validate --quick
 runs 2 "$LF" validate --set train.seq_length=1k
 like err '^loong-flow validate: --set: stage train: seq_length = 1000' "a setting of the command line is named as such"
+
+# A vocabulary far above the tokenizer's is a warning: by the file, by the data, and by the stage. Padding is none.
+WORDS='warning: pipeline.ini:9:9: vocab = 8000 of the model of stage train is far above vocab_size = 300 of stage tokenize: 96 % .* vocab = 300$'
+sed 's/^vocab = .*/vocab = 8000/;s/^steps = .*/steps = 2/;/stage eval/,$d' base.ini >pipeline.ini
+runs 0 "$LF" validate
+like err "^loong-flow validate: $WORDS" "a vocabulary that is far too large"
+runs 0 "$LF" plan
+like out "^$WORDS" "plan warns of it, too"
+runs 0 "$LF" run --only tokenize
+"$LF" plan >out
+like out 'note: the model has a vocabulary of 8000, the data one of [0-9]+: 9[0-9] % of the rows .* never trained; give .model. vocab = ' "and with the data there the stage"
+runs 0 "$LF" run
+like out 'train: done .* warning' "which warns when it runs"
+"$LF" logs train >out
+like out 'the model has a vocabulary of 8000, the data one of' "in the same words"
+sed 's/^vocab = .*/vocab = 1024/' base.ini >pipeline.ini
+runs 0 "$LF" validate
+none "what padding explains is no warning" "$(cat err)"
+rm -rf loong-data .loong
 
 # plan and run say the same, all of it, and make nothing.
 sed 's/^seq_length = .*/seq_length = 512/;s/^split = .*/&\ntext = corpus.txt/' base.ini >pipeline.ini
@@ -284,7 +305,7 @@ runs 0 "$LF" show shards --sample 0 --show-tokens 5
 like out '^  a·\{\+ line· of\+\}$' "show shards finds the stage that made some, and shows tokens"
 made=$(cat out)
 runs 0 "$LF" show shards "$first_run" --from train --sample 0 --show-tokens 5
-is "$(sed -n '/^---/,$p' out)" "$(echo "$made" | sed -n '/^---/,$p')" "those that a stage reads are the same"
+is "$(sed -n '/^---/,$p' out)" "$(printf '%s\n' "$made" | sed -n '/^---/,$p')" "those that a stage reads are the same"
 runs 0 "$LF" show shards --from tokenize --samples 0 --json
 like out '^\{"schema":1,.*"documents":1,' "as JSON"
 runs 8 "$LF" show shards --from nowhere
@@ -312,4 +333,4 @@ for command in plan run; do
     like err 'pipeline.ini:24:[0-9]+: stage train: keep_best compares validations, and no data has a valid split' "$command says what the stage would"
 done
 
-finish 124
+finish 137

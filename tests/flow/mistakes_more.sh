@@ -56,6 +56,13 @@ else
     skip_some 2 "no other user can be taken on here"
 fi
 
+# ---- results where nothing can be written: the file is named as it was asked for
+
+for words in "init -o" "report -o" "ledger backup"; do
+    # shellcheck disable=SC2086
+    said "$words FILE in no directory" 8 'cannot create' ' nowhere/x\.y: ' 'No such file or directory$' "$LF" $words nowhere/x.y
+done
+
 # ---- what everyone types: --dry-run, rerun, --force
 
 mkdir "$T/typed" && cd "$T/typed" || exit 99
@@ -103,4 +110,4 @@ else
     skip_some 2 "ranks cannot be started here: $(tail -n 1 err)"
 fi
 
-finish 48
+finish 51

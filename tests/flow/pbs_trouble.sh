@@ -55,6 +55,9 @@ pipeline
 pbs_knob qsub_refuse -1 'Unauthorized Request'
 runs 4 "$LF" submit
 like out 'Unauthorized Request' "refused for good, in the server's words"
+pbs_knob qsub_refuse -1 'pbsconf error: pbs conf variables not found: PBS_HOME PBS_EXEC'
+runs 5 "$LF" submit
+like out 'qsub knows of no server: .*not found' "no server at all is no refusal"
 pbs_knob qsub_refuse 2 "would exceed queue generic's per-user limit"
 runs 0 "$LF" submit
 wait_state last done "a limit is waited for"
@@ -106,4 +109,4 @@ like err 'neither of PBS nor of Torque' "SLURM's wrappers are not taken for PBS"
 site
 
 pbs_down
-finish 31
+finish 33

@@ -185,4 +185,16 @@ kill -INT $p
 wait $p
 let_go
 
-finish 76
+# A run keeps copies of its executables. They are kept by content, so the next run copies none.
+mkdir "$T/copies" && cd "$T/copies" || exit 99
+pipeline
+copies() { "$LF" plan --new --json >js; awk '/"executables_bytes":/ { print $2 + 0 }' js; }
+size=$(for f in "$LF" "$LF_LIBEXEC/lf-work" "$LF_LIBEXEC/lf-join"; do echo "$(sha256sum <"$f") $(wc -c <"$f")"; done |
+    sort -u | awk '{ sum += $NF } END { print sum }')
+is "$(copies)" "$size" "plan counts the executables that a run copies, each once"
+"$LF" plan >out
+like out '^  and [0-9.]+ MiB on disk: copies of the executables, which the run keeps$' "in a line of their own"
+runs 0 "$LF" run --quiet
+is "$(cat loong-data/*/exe/* | wc -c) $(copies)" "$size 0" "they are what was copied, and are there for the next run"
+
+finish 80

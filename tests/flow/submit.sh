@@ -141,6 +141,11 @@ like err 'nable to contact slurm controller' "and what it did not say"
 knob down
 runs 0 "$LF" resume --wait
 is "$(state last)" done "unreachable, later reached"
+knob sbatch_nowhere always
+runs 5 "$LF" submit --new
+like out 'first: not submitted: sbatch knows of no cluster: .*configuration source' "no cluster at all is no refusal"
+unlike out 'looking whether' "and nobody is asked whether the job was made"
+knob sbatch_nowhere
 
 # --- states that only the scheduler knows ---
 "$LF" submit --new --set first.step_time=2000 >o
@@ -229,4 +234,4 @@ cp pipeline.ini in.txt "d '\$(touch evil);%j"
 is $? 0 "a directory whose name wants to be a command"
 [ ! -e evil ] && [ ! -e "d '\$(touch evil);%j/evil" ]; ok $? "and is not"
 [ -e "$(echo d*/loong-data/*/runs/*/first)/boot.1.log" ]; ok $? "its log is where it belongs"
-finish 113
+finish 116

@@ -70,7 +70,7 @@ is "$(awk '/"disk_bytes":/ { sum += last; last = $2 + 0 } END { print sum, last 
 want=$(awk -v cores="$(getconf _NPROCESSORS_ONLN)" 'BEGIN { printf "%.6g", (2 + 3 * (3 + 4 + 5)) * 1e9 / 1e6 / 3600 * cores }')
 is "$(awk '/"core_hours":/ { printf "%.6g", $2 }' js)" "$want" "core hours of all children, the shared stage once"
 runs 1 "$LF" plan --rate 1M --set sweep.max_core_hours=1
-like out 'refused: the sweep needs about .* core hours, and \[sweep\] max_core_hours is 1' "more core hours than it may take"
+like out 'refused: --set: the sweep needs about .* core hours, and \[sweep\] max_core_hours is 1' "more core hours than it may take"
 runs 1 "$LF" plan --set train.needs_disk=1000T
 like out 'refused: the outputs do not fit on the disk' "more disk than there is, all children together"
 runs 1 "$LF" run --set train.needs_disk=1000T

@@ -103,6 +103,10 @@ refused 'the object has no field "body"; its fields are id, text' "as it does of
 refused 'texts.parquet:1: "id" is not a string' "a column that is no text" --tokenizer "$vocab" --text-field id "$rows/texts.parquet"
 refused 'prompts.parquet:1: column "answer" means nothing in a row of shape prompt' "a column that means nothing" \
     --tokenizer "$vocab" --shape auto "$rows/prompts.parquet"
+for e in parquet jsonl; do
+    refused "choices.$e:1: the columns (context, choices, gold) are those of no shape" "rows of no shape name all columns ($e)" \
+        --tokenizer "$vocab" --shape auto "$rows/choices.$e"
+done
 run --doctor --shape auto "$rows/chats.parquet"
 [ $rc -eq 0 ] && grep -q '12 rows' "$dir/stdout"
 ok $? "the doctor reads them" "$dir/stdout"
@@ -120,4 +124,4 @@ refused "a.ipc.open_stream" "and its stream" --tokenizer "$vocab" "$rows/stream.
 head -c 20000 "$rows/texts.parquet" >"$dir/short.parquet"
 refused "does not end with PAR1" "a file that is cut short" --tokenizer "$vocab" "$dir/short.parquet"
 
-finish 37
+finish 39

@@ -392,6 +392,24 @@ static void no_text(void)
     refuse(a, at("a.pdf"), LF_EFORMAT, "it holds PDF data; convert it first: pdftotext", "a PDF");
     put("a.txt", "\x89PNG\r\n\x1a\n", 8);
     refuse(a, at("a.txt"), LF_EFORMAT, "it holds PNG data; leave it out", "a picture");
+    static const char page[] = "\xef\xbb\xbf \r\n<!docType HTML>\n<html>",
+                      tag[] = "<htmlx> a tag\n", dump[] = "<?xml version=\"1.0\"?>\n<r/>\n";
+    puts_file("page.txt", page);
+    refuse(a, at("page.txt"), LF_EFORMAT, "page.txt is HTML; take its text (pandoc -t plain",
+           "a page of HTML");
+    puts_file("short.html", "<HTML>");
+    refuse(a, at("short.html"), LF_EFORMAT, "short.html is HTML", "and a short one");
+    puts_file("dump.xml", dump);
+    refuse(a, at("dump.xml"), LF_EFORMAT, "is XML; take its text out of it, or set input_format",
+           "XML");
+    puts_file("rows.jsonl", page);
+    refuse(a, at("rows.jsonl"), LF_EFORMAT, "is HTML, and rows are wanted; was it saved",
+           "a page in the place of rows");
+    puts_file("tag.txt", tag);
+    expect(a, at("tag.txt"), tag, "another tag is text");
+    a.format = LF_CORPUS_TEXT;
+    expect(a, at("dump.xml"), dump, "which text can be asked for");
+    a.format = LF_CORPUS_AUTO;
     static const char *const inside[] = {"notes.txt", NULL};
     write_archive("picture.zip", archive_write_add_filter_none, archive_write_set_format_zip,
                   inside, "\x89PNG\r\n\x1a\n", 8);
@@ -511,7 +529,7 @@ int main(void)
     TAP(13, marks());
     formats();
     TAP(8, nesting());
-    TAP(13, no_text());
+    TAP(21, no_text());
     TAP(6, no_rows());
     TAP(15, files());
     return tap_done();

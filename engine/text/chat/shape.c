@@ -165,15 +165,17 @@ void lf_shape_column_list(char *buf, size_t cap, json_t *root)
 
 static int no_variant(const struct lf_row_ctx *c, lf_err *err)
 {
-    char list[400];
-    lf_shape_column_list(list, sizeof list, c->root);
+    char read[400];
+    lf_shape_column_list(read, sizeof read, c->root);
+    const char *more = c->o->passed ? c->o->passed : "", *comma = read[0] && more[0] ? ", " : "";
     if (c->o->shape != LF_SHAPE_AUTO)
-        return lf_fail(err, LF_EFORMAT,
-                       "%s: the columns (%s) are not those of shape = %s; rename them with columns",
-                       c->where, list, lf_shape_name(c->o->shape));
+        return lf_fail(
+            err, LF_EFORMAT,
+            "%s: the columns (%s%s%.400s) are not those of shape = %s; rename them with columns",
+            c->where, read, comma, more, lf_shape_name(c->o->shape));
     return lf_fail(err, LF_EFORMAT,
-                   "%s: the columns (%s) are those of no shape; rename them with columns", c->where,
-                   list);
+                   "%s: the columns (%s%s%.400s) are those of no shape; rename them with columns",
+                   c->where, read, comma, more);
 }
 
 static int find_variant(const struct lf_variant **out, const struct lf_row_ctx *c, lf_err *err)

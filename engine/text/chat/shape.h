@@ -133,6 +133,8 @@ typedef struct lf_shape_opts {
     bool (*reads)(const void *arg, const char *member);
     const void *reads_arg;
     bool strict; /* a line that is not UTF-8 is an error; otherwise it is repaired with U+FFFD */
+    /* "a, b": columns that the data has beside those of the row, for messages; NULL: none */
+    const char *passed;
 } lf_shape_opts;
 
 /* Checks that columns and roles are known and given once. Messages use the names of the options. */

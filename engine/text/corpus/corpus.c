@@ -182,6 +182,22 @@ static int open_archive(lf_corpus *c, lf_err *err)
     return got == ARCHIVE_OK ? 0 : archive_fail(c, err);
 }
 
+/* The columns that are passed over, for messages about rows; the first opening keeps them. */
+static int keep_passed(lf_corpus_source *s, const lf_parquet *pq, lf_err *err)
+{
+    size_t n;
+    const char *const *names = lf_parquet_passed(pq, &n);
+    if (n == 0 || s->passed)
+        return 0;
+    lf_buf b;
+    lf_buf_init(&b);
+    for (size_t i = 0; i < n; i++)
+        lf_buf_addf(&b, "%s%.60s", i > 0 ? ", " : "", names[i]);
+    s->passed = lf_buf_steal(&b, err);
+    lf_buf_fini(&b);
+    return s->passed ? 0 : LF_ENOMEM;
+}
+
 static int open_parquet(lf_corpus *c, lf_err *err)
 {
     const char *path = c->files.v[c->at].path;
@@ -195,7 +211,8 @@ static int open_parquet(lf_corpus *c, lf_err *err)
                        "file",
                        strcmp(path, "-") == 0 ? "standard input" : path);
     c->in_source = 0;
-    return lf_parquet_open(&c->pq, path, &o, err);
+    int rc = lf_parquet_open(&c->pq, path, &o, err);
+    return rc == 0 ? keep_passed(&c->files.v[c->at], c->pq, err) : rc;
 }
 
 /* Open the source as what its name, its first and last bytes and the format asked for make it. */
@@ -369,10 +386,31 @@ static int check_lines(const lf_corpus *c, const char *bytes, size_t n, lf_err *
                    path, c->member ? ": " : "", c->member ? c->member : "", c->a.rows_only);
 }
 
+/* Tags are text, and hardly what a model shall learn to write. A page in the place of rows is what
+ * a server says instead of the file. */
+static int check_markup(const lf_corpus *c, const char *bytes, size_t n, lf_err *err)
+{
+    const char *what =
+        c->a.markup || c->a.format == LF_CORPUS_TEXT ? NULL : lf_corpus_markup(bytes, n);
+    if (!what)
+        return 0;
+    return lf_fail(err, LF_EFORMAT, "%s%s%s is %s%s", c->files.v[c->at].path, c->member ? ": " : "",
+                   c->member ? c->member : "", what,
+                   c->json || c->a.rows_only
+                       ? ", and rows are wanted; was it saved in the place of the file?"
+                   : what[0] == 'H'
+                       ? "; take its text (pandoc -t plain OLD -o NEW.txt), or set input_format = "
+                         "text to train on its tags, too"
+                       : "; take its text out of it, or set input_format = text to train on its "
+                         "tags, too");
+}
+
 /* The first bytes of a member: are they text at all? */
 static int check_text(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
 {
     const char *what = lf_corpus_signature(bytes, n);
+    if (!what && check_markup(c, bytes, n, err) < 0)
+        return LF_EFORMAT;
     if (!what && (c->json || c->a.rows_only)) {
         int rc = check_lines(c, bytes, n, err);
         return rc != 0 ? rc : check_encoding(c, bytes, n, err);
@@ -626,7 +664,8 @@ static int next_row(lf_corpus *c, lf_corpus_record *r, lf_err *err)
                             .form = LF_RECORD_PACKED,
                             .source = c->at,
                             .line = c->in_source + 1,
-                            .in_source = c->in_source};
+                            .in_source = c->in_source,
+                            .passed = c->files.v[c->at].passed};
     c->in_source++;
     return 1;
 }

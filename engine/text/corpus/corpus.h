@@ -53,6 +53,8 @@ typedef struct lf_corpus_args {
     /* AUTO, TEXT: files of plain text are an error, because of this setting (shape, text_field);
      * NULL: they are not. Borrowed until close. */
     const char *rows_only;
+    /* Take HTML and XML as they are; so does TEXT. Without both they are an error. */
+    bool markup;
     bool any_bytes; /* take files that seem to be no UTF-8 text; without it they are an error */
     bool strict;    /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;
@@ -61,6 +63,7 @@ typedef struct lf_corpus_source {
     char *path;    /* as opened; "-" for standard input */
     char *label;   /* path below the input it came from: independent of the place of the input */
     int64_t bytes; /* -1: standard input */
+    char *passed;  /* of parquet that was opened: the columns that are not read, "a, b"; or NULL */
 } lf_corpus_source;
 
 typedef struct lf_corpus lf_corpus;
@@ -94,6 +97,8 @@ typedef struct lf_corpus_record {
     const char *member; /* inside an archive, else NULL; valid until the next call */
     enum lf_corpus_end end;
     uint64_t in_source; /* records of this source before this one */
+    /* PACKED: the columns of its file that are not read, "a, b"; NULL: none. Valid until close. */
+    const char *passed;
     /* a byte order mark stands before it at the start of the file; raw does not hold it */
     bool bom;
 } lf_corpus_record;

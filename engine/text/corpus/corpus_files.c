@@ -40,6 +40,7 @@ void lf_corpus_list_fini(lf_corpus_list *l)
     for (size_t i = 0; i < l->n; i++) {
         free(l->v[i].path);
         free(l->v[i].label);
+        free(l->v[i].passed);
     }
     free(l->v);
     *l = (lf_corpus_list){0};

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 #include "engine/base/str.h"
 #include "engine/base/utf8.h"
@@ -156,9 +157,31 @@ static size_t skip_blank(const char *s, size_t at, size_t n)
     return at;
 }
 
+/* Behind a byte-order mark and white space. */
+static size_t skip_front(const char *s, size_t n)
+{
+    return skip_blank(s, n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0 ? 3 : 0, n);
+}
+
+const char *lf_corpus_markup(const char *bytes, size_t n)
+{
+    static const struct {
+        const char *tag, *name;
+    } v[] = {
+        {"<!doctype html", "HTML"}, {"<html", "HTML"}, {"<?xml", "XML"}, {"<mediawiki", "XML"}};
+    const size_t at = skip_front(bytes, n);
+    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+        const size_t len = strlen(v[i].tag);
+        if (n - at > len && strncasecmp(bytes + at, v[i].tag, len) == 0 &&
+            strchr("> \t\r\n", bytes[at + len]) != NULL)
+            return v[i].name;
+    }
+    return NULL;
+}
+
 bool lf_corpus_is_json_array(const char *bytes, size_t n)
 {
-    size_t at = skip_blank(bytes, n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0, n);
+    size_t at = skip_front(bytes, n);
     if (at >= n || bytes[at] != '[')
         return false;
     at = skip_blank(bytes, at + 1, n);

@@ -31,6 +31,10 @@ size_t lf_corpus_odd_bytes(const void *bytes, size_t n);
  * UTF-16LE and UTF-16BE by where their NULs stand, LATIN1 for want of anything better. NULL: bytes
  * with NULs, which are no text in any way that is known here. */
 const char *lf_corpus_encoding(const void *bytes, size_t n);
+/* Returns "HTML" for a file that begins with <!DOCTYPE html or <html, and "XML" for <?xml and
+ * <mediawiki; NULL for any other. A byte-order mark and white space may stand before them, and the
+ * case of letters does not count. */
+const char *lf_corpus_markup(const char *bytes, size_t n);
 /* Does a file that begins so hold one JSON array of objects? */
 bool lf_corpus_is_json_array(const char *bytes, size_t n);
 

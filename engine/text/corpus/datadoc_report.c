@@ -99,26 +99,24 @@ static void cut_text(const json_t *c, lf_buf *out)
                 100 * json_real_value(json_object_get(c, "tokens_share")));
 }
 
-void lf_datadoc_text(const json_t *r, lf_buf *out)
+/* What is told of rows that can be used; there is one at least. */
+static void usable_text(const json_t *r, lf_buf *out)
 {
-    char bytes[32];
-    const char *name;
-    json_t *v, *odd = json_object_get(r, "oddities"), *bad = json_object_get(r, "unreadable");
-    json_t *lengths = json_object_get(r, "lengths");
-    lf_buf_addf(out, "%lld rows, %s\n", num(r, "rows"),
-                lf_fmt_bytes(bytes, sizeof bytes, (double)num(r, "bytes")));
-    json_object_foreach(json_object_get(r, "shapes"), name, v)
-        lf_buf_addf(out, "  %lld of shape %s\n", (long long)json_integer_value(v), name);
     lf_buf_adds(out, "\n");
-    lf_lengths_text(lengths, out);
+    lf_lengths_text(json_object_get(r, "lengths"), out);
     if (json_object_get(r, "cut"))
         cut_text(json_object_get(r, "cut"), out);
     if (json_object_get(r, "conversations"))
         lf_docturns_text(json_object_get(r, "conversations"), out);
     lf_buf_adds(out, "\nlongest rows\n");
     list_text(json_object_get(r, "longest"), "length", ": ", out);
-    lf_buf_adds(out, json_is_true(json_object_get(r, "clean")) ? "\nnothing odd was found\n"
-                                                               : "\nfound\n");
+}
+
+/* Everything that is odd. */
+static void odd_text(const json_t *r, lf_buf *out)
+{
+    const char *name;
+    json_t *v, *bad = json_object_get(r, "unreadable");
     if (json_array_size(bad)) {
         lf_buf_addf(out, "  unreadable: %zu files\n", json_array_size(bad));
         list_text(bad, "why", ": ", out);
@@ -126,12 +124,38 @@ void lf_datadoc_text(const json_t *r, lf_buf *out)
     found(json_object_get(r, "broken"), "broken", "why", ": ", out);
     found(json_object_get(r, "duplicates"), "duplicates", "same_as", " is ", out);
     found(json_object_get(r, "near_duplicates"), "near duplicates", "like", " is like ", out);
-    json_object_foreach(odd, name, v) found(v, name, "", "", out);
+    json_object_foreach(json_object_get(r, "oddities"), name, v) found(v, name, "", "", out);
     json_object_foreach(json_object_get(json_object_get(r, "conversations"), "found"), name, v)
         found(v, name, "same_as", " is that of ", out);
-    if (json_object_get(r, "encoded")) {
+}
+
+/* Is there anything to tell of data without a row that can be used? */
+static bool found_something(const json_t *r)
+{
+    return num(json_object_get(r, "broken"), "rows") > 0 ||
+           json_array_size(json_object_get(r, "unreadable")) > 0 ||
+           json_object_size(json_object_get(r, "oddities")) > 0;
+}
+
+void lf_datadoc_text(const json_t *r, lf_buf *out)
+{
+    char bytes[32];
+    const char *name;
+    json_t *v;
+    const bool usable = num(r, "rows") > num(json_object_get(r, "broken"), "rows");
+    lf_buf_addf(out, "%lld rows, %s\n", num(r, "rows"),
+                lf_fmt_bytes(bytes, sizeof bytes, (double)num(r, "bytes")));
+    json_object_foreach(json_object_get(r, "shapes"), name, v)
+        lf_buf_addf(out, "  %lld of shape %s\n", (long long)json_integer_value(v), name);
+    if (usable)
+        usable_text(r, out);
+    if (usable || found_something(r))
+        lf_buf_adds(out, json_is_true(json_object_get(r, "clean")) ? "\nnothing odd was found\n"
+                                                                   : "\nfound\n");
+    odd_text(r, out);
+    if (usable && json_object_get(r, "encoded")) {
         encoded_text(json_object_get(r, "encoded"), out);
         lf_buf_adds(out, "\nsamples, trained parts between {+ and +}\n");
     }
-    samples_text(json_object_get(r, "samples"), str(lengths, "unit"), out);
+    samples_text(json_object_get(r, "samples"), str(json_object_get(r, "lengths"), "unit"), out);
 }

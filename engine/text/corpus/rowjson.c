@@ -143,7 +143,9 @@ int lf_row_shape(lf_row *out, const lf_shape_opts *o, const lf_corpus_record *r,
     json_t *root = NULL;
     unsigned flags = LF_ROW_NUL | (o->strict ? LF_ROW_STRICT : 0u);
     int rc = lf_row_json(&root, r, flags, where, replaced, err);
-    return rc < 0 ? rc : lf_shape_object(out, o, root, where, err);
+    lf_shape_opts mine = *o;
+    mine.passed = r->passed;
+    return rc < 0 ? rc : lf_shape_object(out, &mine, root, where, err);
 }
 
 /* ---- one text ---- */

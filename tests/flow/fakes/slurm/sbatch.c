@@ -390,6 +390,14 @@ static void troubles_before(void)
         fprintf(stderr, "%s\n", text);
         exit(1);
     }
+    if (fk_knob_take("sbatch_nowhere", NULL)) { /* without slurm.conf and without an entry in DNS */
+        fputs("sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+              "sbatch: error: fetch_config: DNS SRV lookup failed\n"
+              "sbatch: error: _establish_config_source: failed to fetch config\n"
+              "sbatch: fatal: Could not establish a configuration source\n",
+              stderr);
+        exit(1);
+    }
     if (fk_knob_take("sbatch_lost", NULL))
         fk_refuse("Socket timed out on send/recv operation");
 }
