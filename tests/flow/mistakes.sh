@@ -94,6 +94,11 @@ a file that is not there~s/^inputs = .*/inputs = nothere.txt/~^inputs~there is n
 a key of another tool~s/^lr = .*/&\nmax_steps = 5/~^max_steps~unknown key "max_steps" in \[stage train\]; here it is "steps"
 a key of the model of another tool~s/^hidden = .*/&\nhidden_size = 5/~^hidden_size~unknown key 'hidden_size' in \[model\]; here it is "hidden"
 a word of another tool~s/^lr = .*/&\nprecision = bfloat16/~^precision~"bfloat16" is none of f32.bf16.*; did you mean "bf16"\?
+a best that nobody keeps~s/^checkpoint = .*/checkpoint = ${stage:train.best}/~^checkpoint~stage train makes no best without keep_best; set keep_best = yes in \[stage train\]
+a best that is not kept~s/^checkpoint = .*/checkpoint = ${stage:train.best}/;s/^lr = .*/&\nkeep_best = no/~^checkpoint~stage train makes no best without keep_best
+an adapter that nobody trains~s/^split = .*/&\n[stage tune]\nkind = sft\ninit_from = ${stage:train}\ndata = ${stage:tokenize.shards}\nseq_length = 64\n[stage out]\nkind = convert\nfrom = ${stage:tune.adapter}\nbase = ${stage:train}/~^from~stage tune makes no adapter without lora_rank; set lora_rank
+a share in per cent, without what follows from it~s/^vocab_size = .*/&\nvalid_fraction = 2%/;s/^lr = .*/&\nvalid_interval = 5/~^valid_fraction~"2%" is not a number
+a size with a comma, without what follows from it~s/^vocab_size = .*/vocab_size = 3,00/~^vocab_size~unknown unit ",00"
 a misspelled key~s/^steps/stepz/~^stepz~unknown key "stepz" .*did you mean "steps"
 END
 (row "planted" "" '^steps' 'unknown key' >planted) # "" edits nothing, so that nothing is said
@@ -312,4 +317,17 @@ for command in plan run; do
     like err 'pipeline.ini:24:[0-9]+: stage train: keep_best compares validations, and no data has a valid split' "$command says what the stage would"
 done
 
-finish 124
+# An output that was not asked for when its stage ran: the reader is told before it starts.
+sed '/stage eval/,$s/^data/limit = 4\n&/;/stage eval/,$s/^split.*//;s/^vocab_size.*/&\nvalid_fraction = 0.2\ndoc_split = line/;s/^steps.*/steps = 3/' base.ini >pipeline.ini
+runs 0 "$LF" run
+sed -i 's/^lr = .*/&\nkeep_best = yes/;s/^checkpoint = .*/checkpoint = ${stage:train.best}/' pipeline.ini
+for command in plan run; do
+    runs 2 "$LF" $command
+    like err 'pipeline.ini:[0-9]+:[0-9]+: checkpoint = ..stage:train.best.: stage train is done and made no best, .*rerun train. makes it again$' "$command says that the best is not there"
+done
+is "$(ls -d loong-data/*/runs/* | wc -l)" 2 "and makes no run of it"
+runs 0 "$LF" rerun train
+runs 0 "$LF" plan
+like out '^  -    eval' "made again it is there"
+
+finish 138
