@@ -228,9 +228,9 @@ static int check_outside(const struct value *v, lf_err *err)
         memset(&g, 0, sizeof g);
         char hint[200];
         if (strpbrk(v->text, "*?[") == NULL)
-            rc = lf_conf_fail(v->it, err, "%s = %s: there is no such file or directory%s",
-                              v->o->name, v->text,
-                              lf_stage_hint(hint, sizeof hint, &v->r->p->conf, v->text));
+            rc = lf_conf_fail(
+                v->it, err, "%s = %s: there is no such file or directory%s%s", v->o->name, v->text,
+                lf_stage_hint(hint, sizeof hint, &v->r->p->conf, v->text), lf_value_hint(v->text));
         else if (glob(b.data, GLOB_NOSORT, NULL, &g) != 0)
             rc = lf_conf_fail(v->it, err, "%s = %s: no file matches", v->o->name, v->text);
         globfree(&g);

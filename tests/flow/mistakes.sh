@@ -73,6 +73,12 @@ a bound that is no time~s/^name = .*/&\non_time_limit = x/~^on_time_limit~on_tim
 a metric that there is not~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.losss min/~^metric~metric = train.losss min: no metric has this name; did you mean train.loss\?
 a rung before the first validation~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.valid_loss min\nmethod = halving\nrungs = 5/~^rungs~before step 5 nothing is validated \(valid_interval = 0 of stage train\)
 a rung at the end~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.loss min\nmethod = halving\nrungs = 20/~^rungs~stage train ends with step 20, so a rung at step 20 stops no child
+a file as the place of results~s/^name = .*/&\ndata_dir = corpus.txt\/results/~^data_dir~data_dir = corpus.txt/results: /.*/corpus.txt is a file; name a directory
+a comment behind a path~s/^inputs = .*/& # of ours/~^inputs~corpus.txt # of ours: there is no such file or directory; a comment stands on a line of its own
+quotes around a path~s/^inputs = .*/inputs = "corpus.txt"/~^inputs~there is no such file or directory; a value stands without quotes
+quotes around a number~s/^lr = .*/lr = "1e-3"/~^lr~is not a number; a value stands without quotes
+a key that begins with a blank~s/^lr = .*/  &/~^steps~"20 lr = 1e-3" is not a count .*; a line that begins with a blank belongs to the value above it
+a first key that begins with a blank~s/^family = .*/  &/~^  family~no value above it to continue; keys begin in the first column
 a comment behind a value~s/^lr = .*/lr = 1e-3 # peak/~^lr~lr: .1e-3 # peak. is not a number; a comment stands on a line of its own
 two values in a line~s/^lr = .*/&\ndata_weights = 3 1/~^data_weights~.3 1. is not a number; give each value a line of its own
 an output without its form~/^kind = pretrain/,/^seq/s/^data = .*/data = tokenize.shards/~^data = tok~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
@@ -131,10 +137,15 @@ as=
 if $as "$LF" --version >/dev/null 2>&1; then
     $as "$LF" validate --quick >out 2>err
     like err 'pipeline.ini:13:10: inputs = private.txt: it cannot be read: Permission denied' "an input that cannot be read"
+    mkdir -m 555 closed
+    sed 's,^name = .*,&\ndata_dir = closed/a/b,' base.ini >pipeline.ini
+    $as "$LF" validate >out 2>err
+    like err '^loong-flow validate: pipeline.ini:3:12: data_dir = closed/a/b: nothing can be written to /.*/closed: Permission denied$' "a place that is not ours"
 else
     skip "an input that cannot be read" "no other user can be taken on here"
+    skip "a place that is not ours" "no other user can be taken on here"
 fi
-rm -f private.txt
+rm -rf private.txt closed
 
 # An artifact given by its path alone: made here, then damaged in each way that is seen without reading it all.
 must() { "$@" >out 2>err || bail "$*: $(cat err)"; }
@@ -330,4 +341,4 @@ runs 0 "$LF" rerun train
 runs 0 "$LF" plan
 like out '^  -    eval' "made again it is there"
 
-finish 138
+finish 145
