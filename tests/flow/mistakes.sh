@@ -85,6 +85,7 @@ an output without its form~/^kind = pretrain/,/^seq/s/^data = .*/data = tokenize
 a reference without the word stage~/^kind = pretrain/,/^seq/s/^data = .*/data = ${tokenize.shards}/~^data = ..tok~there is no such key; did you mean \$\{stage:tokenize.shards\}\?
 a reference without braces~/^kind = pretrain/,/^seq/s/^data = .*/data = $stage:tokenize.shards/~^data = .stage~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
 a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_length~seq_length = 512 is more than \[model\] max_positions = 256
+a micro-batch beyond any workspace~s/^batch = .*/batch = 1000k/;s/^micro_batch = .*/micro_batch = 1000k/~^micro_batch~too many tokens at once: an operation of graph train needs [0-9.]+ GiB of workspace, target .* allows 4.0 GiB; take a smaller micro_batch
 a batch that is no multiple~s/^batch = .*/batch = 12/;s/^micro_batch = .*/micro_batch = 8/~^micro_batch~a batch of 12 sequences is not a multiple of micro_batch = 8
 heads that do not divide~s/^hidden = .*/hidden = 65/~^heads~4 heads do not divide hidden = 65; give head_dim
 a number that is none, in the model~s/^hidden = .*/hidden = lots/~^hidden~"lots" is not a count
@@ -341,4 +342,4 @@ runs 0 "$LF" rerun train
 runs 0 "$LF" plan
 like out '^  -    eval' "made again it is there"
 
-finish 145
+finish 146
