@@ -82,6 +82,7 @@ a first key that begins with a blank~s/^family = .*/  &/~^  family~no value abov
 a comment behind a value~s/^lr = .*/lr = 1e-3 # peak/~^lr~lr: .1e-3 # peak. is not a number; a comment stands on a line of its own
 two values in a line~s/^lr = .*/&\ndata_weights = 3 1/~^data_weights~.3 1. is not a number; give each value a line of its own
 an output without its form~/^kind = pretrain/,/^seq/s/^data = .*/data = tokenize.shards/~^data = tok~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
+a file that is called like a stage~/^kind = pretrain/,/^seq/s/^data = .*/data = tokenize.jsonl/~^data = tok~there is no such file or directory$
 a reference without the word stage~/^kind = pretrain/,/^seq/s/^data = .*/data = ${tokenize.shards}/~^data = ..tok~there is no such key; did you mean \$\{stage:tokenize.shards\}\?
 a reference without braces~/^kind = pretrain/,/^seq/s/^data = .*/data = $stage:tokenize.shards/~^data = .stage~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
 a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_length~seq_length = 512 is more than \[model\] max_positions = 256
@@ -342,4 +343,4 @@ runs 0 "$LF" rerun train
 runs 0 "$LF" plan
 like out '^  -    eval' "made again it is there"
 
-finish 146
+finish 147
