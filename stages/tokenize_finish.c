@@ -323,16 +323,24 @@ static void log_summary(const json_t *splits)
 /* Rows that were left out, and what is odd about others; empty documents are nobody's fault. */
 static void log_counts(const tok_writer *w)
 {
+    static const char *const meant[] = {
+        ": longer than max_length, and cut",
+        ": the end-of-document token does not end them; eos_token names another",
+        ": they begin with two BOS",
+        ": the tokens of the prompt alone do not begin those of the whole; end prompts between "
+        "words",
+        ": an answer is white space only",
+        ": the answers of a pair are to different questions"};
     const uint64_t *n = w->at.counts;
     for (int k = 0; k < N_COUNTS; k++)
         if (n[k] && k != COUNT_FATE + LF_ROW_KEPT && k != COUNT_FATE + LF_ROW_EMPTY &&
             (k != COUNT_NO_EOS || w->info.eos_id >= 0 || w->s->chat))
-            lf_log(1, "%llu of %llu rows %s%s", (unsigned long long)n[k],
+            lf_log(1, "%llu of %llu rows %s%s%s", (unsigned long long)n[k],
                    (unsigned long long)w->at.next,
                    k < LF_ROW_FATES         ? "left out: "
                    : k < COUNT_EMPTY_ANSWER ? "are "
                                             : "have ",
-                   lf_tokenize_count_name(k));
+                   lf_tokenize_count_name(k), k < LF_ROW_FATES ? "" : meant[k - LF_ROW_FATES]);
 }
 
 /* Documents to learn from, and none of their tokens is trained? */

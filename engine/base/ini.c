@@ -244,7 +244,8 @@ static int read_continuation(struct reader *r, const char *line, const char *p, 
 {
     if (!r->can_continue)
         return bad(r, line, p,
-                   "this line begins with a blank but there is no value above it to continue");
+                   "this line begins with a blank but there is no value above it to continue; keys "
+                   "begin in the first column");
     if (r->value.len == 0) {
         lf_ini_entry *e = &r->ini->entries[r->ini->n_entries - 1];
         e->line = r->line;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/str.h"
 #include "engine/graph/priv.h"
 
 const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, size_t cap)
@@ -61,7 +62,7 @@ int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err)
         struct lf_k_attn_bwd largest;
         char bytes[1024];
     } args;
-    char text[600];
+    char text[600], need[32], most[32];
     c->work_off = lf_calloc(c->g->n_n + 1, sizeof *c->work_off, err);
     c->work_bytes = lf_calloc(c->g->n_n + 1, sizeof *c->work_bytes, err);
     if (!c->work_off || !c->work_bytes)
@@ -79,9 +80,13 @@ int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err)
         c->work_bytes[i] = lf_align_up(kr->work(p->k, &args, p->o.threads), p->o.target->align);
         if (c->work_bytes[i] > p->o.target->max_workspace)
             return lf_fail(err, LF_EINVAL,
-                           "graph %s: %s needs %zu bytes of workspace, target %s allows %zu",
-                           c->g->name, lf_node_text(c->g, n, text, sizeof text), c->work_bytes[i],
-                           p->o.target->name, p->o.target->max_workspace);
+                           "too many tokens at once: an operation of graph %s needs %s of "
+                           "workspace, target %s allows %s; take a smaller micro_batch "
+                           "(micro_tokens, step_rows) or seq_length; it is %s",
+                           c->g->name, lf_fmt_bytes(need, sizeof need, c->work_bytes[i]),
+                           p->o.target->name,
+                           lf_fmt_bytes(most, sizeof most, p->o.target->max_workspace),
+                           lf_node_text(c->g, n, text, sizeof text));
         lf_kernel_set_work(row->kernel, &args, c->work_bytes[i] ? (void *)(uintptr_t)4096 : NULL,
                            c->work_bytes[i]);
         if (kr->check(p->k, &args) != LF_K_OK)

@@ -260,6 +260,8 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf
         rc = lf_pg_start(&p, &done, err);
     if (rc == 0)
         rc = lf_pg_same(&p, done, err);
+    if (rc == 0 && done && c->keep_best)
+        rc = lf_best_in_place(&p.run, err);
     if (rc == 0 && done)
         lf_run_log(&p.run, 2, "%s/checkpoint is in place: nothing to do", c->out);
     if (rc == 0 && !done)

@@ -199,3 +199,17 @@ int lf_best_publish(lf_run *r, const struct lf_best *b, lf_err *err)
     free(to);
     return rc;
 }
+
+int lf_best_in_place(const lf_run *r, lf_err *err)
+{
+    enum lf_artifact_state there = LF_ARTIFACT_ABSENT;
+    char *path = lf_path_join(r->c.out, "best", err);
+    int rc = path ? lf_artifact_state(&there, path, err) : LF_ENOMEM;
+    if (rc == 0 && there != LF_ARTIFACT_PRESENT)
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s/checkpoint is in place, made without keep_best: there is no %s; use "
+                     "another out, or remove it",
+                     r->c.out, path);
+    free(path);
+    return rc;
+}

@@ -56,5 +56,8 @@ int lf_best_keep(lf_run *r, int rc, const struct lf_best *b, int64_t before, con
 /* At the end: publishes what was kept of the best as OUT/best; with an adapter the merged model.
  * Rank 0. LF_EINTR: a newer start has begun. */
 int lf_best_publish(lf_run *r, const struct lf_best *b, lf_err *err);
+/* Of a run that was complete before this start and is asked for its best: LF_EINVAL where there is
+ * no OUT/best, because keep_best was not set when the run was made. */
+int lf_best_in_place(const lf_run *r, lf_err *err);
 
 #endif

@@ -561,6 +561,8 @@ int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *si
         rc = set_up(&t, err);
     if (rc == 0)
         rc = lf_train_start(&t, &done, err);
+    if (rc == 0 && done && c->keep_best)
+        rc = lf_best_in_place(&t.run, err);
     if (rc == 0 && done)
         lf_train_log(&t, 2, "%s/checkpoint is in place: nothing to do", c->out);
     if (rc == 0 && !done && o && o->prepare)

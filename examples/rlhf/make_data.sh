@@ -8,7 +8,9 @@
 set -eu
 LC_ALL=C
 export LC_ALL
+[ $# -eq 2 ] || { echo "usage: sh make_data.sh DICTIONARY DIR" >&2; exit 2; }
 dict=$1 dir=$2
+[ -f "$dict" ] && [ -r "$dict" ] || { echo "make_data.sh: the dictionary $dict cannot be read" >&2; exit 1; }
 mkdir -p "$dir"
 case $dict in *.dz | *.gz) gzip -dc <"$dict" ;; *) cat "$dict" ;; esac | awk -v dir="$dir" '
     function put() { # one sense is ready
@@ -41,4 +43,5 @@ case $dict in *.dz | *.gz) gzip -dc <"$dict" ;; *) cat "$dict" ;; esac | awk -v 
     /^  *([a-z]+ )?[0-9]*:/ || /^  *(n|v|adj|adv) / { put(); sense = $0; next }
     { sense = sense " " $0 }
     END { put() }'
+[ -s "$dir/text.txt" ] || { echo "make_data.sh: $dict has no entry in this form" >&2; exit 1; }
 wc -l "$dir"/*.txt "$dir"/*.jsonl

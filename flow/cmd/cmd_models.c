@@ -247,12 +247,23 @@ static void keep_fitting(model_list *list, const lf_cmd *c)
     list->n = n;
 }
 
+/* A number without a unit is one of bytes, which may not be what was meant. */
+static int tell_none(const lf_cmd *c)
+{
+    char most[32];
+    lf_say("no model can be trained in %s; sizes have units, such as 24G\n",
+           lf_fmt_bytes(most, sizeof most, (double)lf_optset_int(c->opts, "fits")));
+    return 0;
+}
+
 static int show_list(const lf_cmd *c, model_list *list, lf_err *err)
 {
     if (list->n > 1)
         qsort(list->v, list->n, sizeof *list->v, by_parameters);
     if (lf_optset_is_set(c->opts, "fits"))
         keep_fitting(list, c);
+    if (list->n == 0 && !c->json && lf_optset_is_set(c->opts, "fits"))
+        return tell_none(c);
     int rc = lf_cmd_rows(c, list, &model_fields, &table, err);
     if (rc == 0 && !c->json && c->tty && lf_optset_str(c->opts, "columns") == NULL)
         printf("MEMORY: of one rank that pretrains it on %s in %s, %lld sequence%s of %lld tokens "

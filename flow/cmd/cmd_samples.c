@@ -114,6 +114,9 @@ static int samples_of(lf_cmd *c, lf_run_view *v, lf_err *err)
         keep_step(&s.samples, s.samples.v[s.samples.n - 1].step.v);
     if (rc == 0 && c->json)
         rc = lf_cmd_print(&s, &said_fields, err);
+    else if (rc == 0 && !any && lf_cmd_word(c, 0) == NULL)
+        lf_say("no stage of run %s has samples; sample_interval of a training stage makes some\n",
+               lf_run_label(&v->run));
     else if (rc == 0 && !any)
         lf_say("stage %s has no samples; sample_interval of a training stage makes some\n",
                s.stage);

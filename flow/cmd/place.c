@@ -6,10 +6,13 @@
 
 #include "flow/cmd/place.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/base/str.h"
 #include "flow/record/record.h"
@@ -58,12 +61,34 @@ static int check_report(const lf_prep *p, lf_err *err)
     return lf_fail(err, LF_EINVAL, "report = %s: there is no directory %s; make it", path, dir);
 }
 
+/* All results go there. The nearest directory that there is must let others be made in it. One that
+ * the file does not name lies beside it, and whoever only looks at a file may not write there. */
+static int check_data_dir(const lf_prep *p, lf_err *err)
+{
+    char path[PATH_MAX];
+    const char *dir = p->plan->data_dir, *root = p->pipeline.project;
+    if (root == NULL)
+        return 0;
+    int rc =
+        lf_path_set(path, err, "%s%s%s", dir[0] == '/' ? "" : root, dir[0] == '/' ? "" : "/", dir);
+    while (rc == 0 && faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0) {
+        char *slash = strrchr(path, '/');
+        if (errno != ENOENT)
+            return lf_fail(err, LF_EINVAL, "data_dir = %s: nothing can be written to %s: %s", dir,
+                           path, strerror(errno));
+        if (slash == NULL || slash == path)
+            return 0;
+        *slash = '\0';
+    }
+    return rc;
+}
+
 int lf_place_check(lf_texts *out, const lf_prep *p, lf_err *err)
 {
     static const struct {
         const char *key;
         int (*check)(const lf_prep *p, lf_err *err);
-    } checks[] = {{"share", check_share}, {"report", check_report}};
+    } checks[] = {{"share", check_share}, {"report", check_report}, {"data_dir", check_data_dir}};
     const lf_submitter *sub;
     lf_err e = LF_ERR_INIT;
     int rc = 0;

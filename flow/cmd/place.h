@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Settings of [pipeline] that name something outside: the scheduler, the group of share, the
- * directory of report. A run would find out when it begins, or ends.
+ * directory of report, data_dir. A run would find out when it begins, or ends.
  */
 #ifndef LF_FLOW_PLACE_H
 #define LF_FLOW_PLACE_H

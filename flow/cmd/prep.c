@@ -362,6 +362,41 @@ static int resume_source(lf_prep *p, const lf_prep_args *a, lf_err *err)
     return rc;
 }
 
+/* A stage that is done is not made again because an option asks for one more output, such as
+ * keep_best, which is part of no spec id. Whoever reads that output would fail when it starts. */
+static int check_output(const lf_prep *p, const lf_stage_view *s, const lf_doc_input *in,
+                        const lf_doc_ref *ref, lf_err *err)
+{
+    const lf_stage_view *up = lf_view_stage(&p->view, ref->stage);
+    if (up == NULL || up->state != LF_STATE_DONE || up->result_done == NULL ||
+        lf_done_output(up->result_done, ref->output) != NULL)
+        return 0;
+    const lf_conf_item *it =
+        p->has_pipeline ? lf_pipeline_option(&p->pipeline, s->plan, in->option) : NULL;
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_fail(&e, LF_EINVAL,
+                     "%s = ${stage:%s.%s}: stage %s is done and made no %s, which was not asked of "
+                     "it then; `loong-flow rerun %s` makes it again",
+                     in->option, ref->stage, ref->output, ref->stage, ref->output, ref->stage);
+    return it != NULL ? lf_conf_fail(it, err, "%s", e.text) : lf_fail(err, rc, "%s", e.text);
+}
+
+static int check_outputs(const lf_prep *p, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < p->view.n; i++) {
+        const lf_stage_view *s = &p->view.stages[i];
+        if (s->state == LF_STATE_DONE || s->state == LF_STATE_ENDED)
+            continue;
+        for (size_t k = 0; rc == 0 && k < s->plan->inputs.n; k++) {
+            const lf_doc_input *in = &s->plan->inputs.v[k];
+            for (size_t j = 0; rc == 0 && j < in->refs.n; j++)
+                rc = check_output(p, s, in, &in->refs.v[j], err);
+        }
+    }
+    return rc;
+}
+
 int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err)
 {
     lf_prep p;
@@ -383,6 +418,8 @@ int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err)
         rc = finish_document(&p, args, err);
     if (rc == 0)
         rc = choose_run(&p, args, err);
+    if (rc == 0)
+        rc = check_outputs(&p, err);
     if (rc < 0)
         lf_prep_fini(&p);
     else

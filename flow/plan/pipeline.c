@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
@@ -197,19 +198,28 @@ static bool is_flow_key(const char *key, const lf_opt_table *t)
     return lf_resource_key(key);
 }
 
-/* A value that is refused may hold more than the value. */
+const char *lf_value_hint(const char *v)
+{
+    const size_t n = strlen(v);
+    if (strchr(v, '\n') != NULL || strstr(v, " = ") != NULL)
+        return "; a line that begins with a blank belongs to the value above it";
+    if (strstr(v, " #") != NULL || strstr(v, " ;") != NULL)
+        return "; a comment stands on a line of its own";
+    if (n > 1 && (v[0] == '"' || v[0] == '\'') && v[n - 1] == v[0])
+        return "; a value stands without quotes";
+    return "";
+}
+
 static int set_value(lf_optset *set, const lf_opt *o, const char *v, const char *where, lf_err *err)
 {
     lf_err e = LF_ERR_INIT;
     int rc = lf_optset_set(set, o->name, v, where, &e);
     if (rc >= 0)
         return rc;
-    const bool comment = strstr(v, " #") != NULL || strstr(v, " ;") != NULL;
+    const char *hint = lf_value_hint(v);
     const bool several = (o->flags & LF_OPT_REPEAT) != 0 && strpbrk(v, " ,\t") != NULL;
     return lf_fail(err, rc, "%s%s", e.text,
-                   comment   ? "; a comment stands on a line of its own"
-                   : several ? "; give each value a line of its own"
-                             : "");
+                   hint[0] == '\0' && several ? "; give each value a line of its own" : hint);
 }
 
 /* One INI value into the option set and into stage.options; a repeated option has one value per
@@ -508,6 +518,30 @@ static int set_end_commands(lf_doc *d, lf_conf *c, lf_err *err)
     return 0;
 }
 
+/* Nothing can be made below a file. A directory that is not there yet is made. */
+static int check_data_dir(const lf_pipeline *p, const char *dir, lf_err *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    const lf_conf_item *own = lf_conf_find(&p->conf, "pipeline", "data_dir");
+    const lf_conf_item *it = own != NULL ? own : lf_conf_find(&p->conf, "site", "data_dir");
+    int rc = lf_path_set(path, err, "%s%s%s", dir[0] == '/' ? "" : p->project,
+                         dir[0] == '/' ? "" : "/", dir);
+    while (rc == 0 && stat(path, &st) < 0) {
+        char *slash = strrchr(path, '/');
+        if (errno != ENOENT && errno != ENOTDIR)
+            return 0; /* whoever writes there says why it cannot */
+        if (slash == NULL || slash == path)
+            return 0;
+        *slash = '\0';
+    }
+    if (rc < 0 || S_ISDIR(st.st_mode))
+        return rc;
+    return it != NULL
+               ? lf_conf_fail(it, err, "data_dir = %s: %s is a file; name a directory", dir, path)
+               : lf_fail(err, LF_EINVAL, "data_dir = %s: %s is a file; move it away", dir, path);
+}
+
 static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
 {
     lf_conf *c = &p->conf;
@@ -529,6 +563,8 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
     if (dir[0] == '\0')
         return lf_conf_fail(lf_conf_find(c, "pipeline", "data_dir"), err, "data_dir is empty");
     int rc = lf_path_plain(dir, "data_dir", err);
+    if (rc == 0)
+        rc = check_data_dir(p, dir, err);
     if (rc < 0)
         return rc;
     const char *desc = lf_conf_get(c, "pipeline", "description", NULL);

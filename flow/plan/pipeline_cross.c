@@ -28,6 +28,13 @@ static int64_t count_of(const char *text)
     return text != NULL && lf_parse_count(&v, text, &e) == 0 ? v : 0;
 }
 
+/* No mistake of its own was noted: its options are those of the file, not defaults in the place of
+ * what could not be read. */
+static bool is_sound(const lf_reading *r, const lf_doc_stage *st)
+{
+    return lf_names_find(&r->p->doubtful, st->name, "") == LF_NAMES_NONE;
+}
+
 /* Does the stage make the tokenizer and the shards itself, and train the former? */
 static bool trains_tokenizer(const lf_reading *r, const lf_doc_stage *from)
 {
@@ -102,7 +109,7 @@ static int check_valid(const lf_reading *r, const lf_doc_stage *st, lf_err *err)
             continue;
         from = in->refs.n == 1 ? lf_doc_find(r->p->plan, in->refs.v[0].stage) : NULL;
         double share = 1;
-        if (from == NULL || strcmp(from->kind, "tokenize") != 0 ||
+        if (from == NULL || !is_sound(r, from) || strcmp(from->kind, "tokenize") != 0 ||
             lf_parse_f64(&share, value_of(r, from, "valid_fraction"), NULL) < 0 || share > 0)
             return 0;
     }
@@ -114,14 +121,59 @@ static int check_valid(const lf_reading *r, const lf_doc_stage *st, lf_err *err)
                         it->key, it->value, from->name, it->key);
 }
 
+/* Outputs that a stage makes only where one of its options asks for them. */
+static const struct asked_for {
+    const char *kind; /* NULL: every kind with the option */
+    const char *output, *option, *other;
+    const char *how; /* the option as it is set */
+} asked_for[] = {
+    {NULL, "best", "keep_best", NULL, "keep_best = yes"},
+    {NULL, "adapter", "lora_rank", "adapter", "lora_rank = 16, say,"},
+    {"vocab", "checkpoint", "checkpoint", NULL, "checkpoint"},
+};
+
+static bool is_set(const lf_reading *r, const lf_doc_stage *st, const char *option)
+{
+    const lf_texts *given = option != NULL ? lf_lists_get(&st->options, option) : NULL;
+    const lf_conf_item *it = option != NULL ? lf_pipeline_option(r->p, st, option) : NULL;
+    const char *value = given != NULL && given->n > 0 ? given->v[0] : it != NULL ? it->value : "no";
+    bool yes = true;
+    int64_t count = 0;
+    if (lf_parse_i64(&count, value, NULL) == 0)
+        return count != 0;
+    return lf_parse_bool(&yes, value, NULL) < 0 || yes;
+}
+
+/* The stage reads an output that the other one is not asked to make. */
+static int check_asked(const lf_reading *r, const lf_doc_stage *st, const lf_doc_input *in,
+                       const lf_doc_ref *ref, const lf_doc_stage *from, lf_err *err)
+{
+    const lf_opt_table *t = lf_table_find(r->args->tables, from->kind);
+    for (size_t i = 0; t != NULL && i < sizeof asked_for / sizeof asked_for[0]; i++) {
+        const struct asked_for *a = &asked_for[i];
+        if (strcmp(a->output, ref->output) == 0 && lf_opt_find(t, a->option) != NULL &&
+            (a->kind == NULL || strcmp(a->kind, from->kind) == 0) && !is_set(r, from, a->option) &&
+            !is_set(r, from, a->other))
+            return lf_conf_fail(lf_pipeline_option(r->p, st, in->option), err,
+                                "%s = ${stage:%s.%s}: stage %s makes no %s without %s; set %s in "
+                                "[stage %s]",
+                                in->option, from->name, ref->output, from->name, ref->output,
+                                a->option, a->how, from->name);
+    }
+    return 0;
+}
+
 static int check_stage(const lf_reading *r, const lf_doc_stage *st, lf_err *err)
 {
     int rc = lf_reading_note(r, check_valid(r, st, err), err);
     for (size_t i = 0; rc == 0 && i < st->inputs.n; i++) {
         const lf_doc_input *in = &st->inputs.v[i];
-        for (size_t k = 0; rc == 0 && strcmp(in->option, "data") == 0 && k < in->refs.n; k++) {
+        for (size_t k = 0; rc == 0 && k < in->refs.n; k++) {
             const lf_doc_stage *from = lf_doc_find(r->p->plan, in->refs.v[k].stage);
-            if (from != NULL)
+            if (from == NULL || !is_sound(r, from))
+                continue;
+            rc = lf_reading_note(r, check_asked(r, st, in, &in->refs.v[k], from, err), err);
+            if (rc == 0 && strcmp(in->option, "data") == 0)
                 rc = lf_reading_note(r, check_vocab(r, st, from, err), err);
             if (rc == 0 && from != NULL)
                 rc = warn_vocab(r, st, from, err);
@@ -135,7 +187,7 @@ int lf_pipeline_cross(const lf_reading *r, lf_err *err)
     const lf_doc *d = r->p->plan;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < d->stages.n; i++)
-        if (lf_names_find(&r->p->doubtful, d->stages.v[i].name, "") == LF_NAMES_NONE)
+        if (is_sound(r, &d->stages.v[i]))
             rc = check_stage(r, &d->stages.v[i], err);
     return rc;
 }

@@ -200,6 +200,23 @@ static int check_artifact(const struct value *v, const char *path, lf_err *err)
                : 0;
 }
 
+/* What was meant in the place of a path that is not there: an output, where NAME.OUTPUT is one, or
+ * the value without what else it holds. */
+static const char *hint_of(char *buf, size_t cap, const struct value *v)
+{
+    char section[160];
+    const lf_conf *c = &v->r->p->conf;
+    const size_t name = strcspn(v->text, ".");
+    snprintf(section, sizeof section, "stage %.*s", (int)(name < 128 ? name : 128), v->text);
+    const char *kind = lf_conf_get(c, section, "kind", NULL);
+    const lf_opt_table *t = kind != NULL ? lf_table_find(v->r->args->tables, kind) : NULL;
+    bool has = t == NULL || v->text[name] != '.';
+    for (size_t i = 0; !has && t->outputs != NULL && t->outputs[i] != NULL; i++)
+        has = strcmp(t->outputs[i], v->text + name + 1) == 0;
+    const char *hint = has ? lf_stage_hint(buf, cap, c, v->text) : "";
+    return hint[0] != '\0' ? hint : lf_value_hint(v->text);
+}
+
 /* A file, a directory, or a pattern that matches something. */
 static int check_outside(const struct value *v, lf_err *err)
 {
@@ -229,8 +246,7 @@ static int check_outside(const struct value *v, lf_err *err)
         char hint[200];
         if (strpbrk(v->text, "*?[") == NULL)
             rc = lf_conf_fail(v->it, err, "%s = %s: there is no such file or directory%s",
-                              v->o->name, v->text,
-                              lf_stage_hint(hint, sizeof hint, &v->r->p->conf, v->text));
+                              v->o->name, v->text, hint_of(hint, sizeof hint, v));
         else if (glob(b.data, GLOB_NOSORT, NULL, &g) != 0)
             rc = lf_conf_fail(v->it, err, "%s = %s: no file matches", v->o->name, v->text);
         globfree(&g);

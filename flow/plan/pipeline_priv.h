@@ -19,6 +19,10 @@ int lf_reading_note(const lf_reading *r, int rc, lf_err *err);
 
 size_t lf_reading_mistakes(const lf_reading *r); /* noted so far */
 
+/* What may be wrong with a value that is refused, for the end of the message: it holds more than
+ * was meant, or quotes. "" where nothing is known. */
+const char *lf_value_hint(const char *value);
+
 /* The plan of r->p->conf, which is loaded. */
 int lf_pipeline_understand(const lf_reading *r, lf_err *err);
 

@@ -73,12 +73,20 @@ a bound that is no time~s/^name = .*/&\non_time_limit = x/~^on_time_limit~on_tim
 a metric that there is not~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.losss min/~^metric~metric = train.losss min: no metric has this name; did you mean train.loss\?
 a rung before the first validation~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.valid_loss min\nmethod = halving\nrungs = 5/~^rungs~before step 5 nothing is validated \(valid_interval = 0 of stage train\)
 a rung at the end~s/^split = .*/&\n[sweep]\ntrain.lr = 1e-3, 2e-3\nmetric = train.loss min\nmethod = halving\nrungs = 20/~^rungs~stage train ends with step 20, so a rung at step 20 stops no child
+a file as the place of results~s/^name = .*/&\ndata_dir = corpus.txt\/results/~^data_dir~data_dir = corpus.txt/results: /.*/corpus.txt is a file; name a directory
+a comment behind a path~s/^inputs = .*/& # of ours/~^inputs~corpus.txt # of ours: there is no such file or directory; a comment stands on a line of its own
+quotes around a path~s/^inputs = .*/inputs = "corpus.txt"/~^inputs~there is no such file or directory; a value stands without quotes
+quotes around a number~s/^lr = .*/lr = "1e-3"/~^lr~is not a number; a value stands without quotes
+a key that begins with a blank~s/^lr = .*/  &/~^steps~"20 lr = 1e-3" is not a count .*; a line that begins with a blank belongs to the value above it
+a first key that begins with a blank~s/^family = .*/  &/~^  family~no value above it to continue; keys begin in the first column
 a comment behind a value~s/^lr = .*/lr = 1e-3 # peak/~^lr~lr: .1e-3 # peak. is not a number; a comment stands on a line of its own
 two values in a line~s/^lr = .*/&\ndata_weights = 3 1/~^data_weights~.3 1. is not a number; give each value a line of its own
 an output without its form~/^kind = pretrain/,/^seq/s/^data = .*/data = tokenize.shards/~^data = tok~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
+a file that is called like a stage~/^kind = pretrain/,/^seq/s/^data = .*/data = tokenize.jsonl/~^data = tok~there is no such file or directory$
 a reference without the word stage~/^kind = pretrain/,/^seq/s/^data = .*/data = ${tokenize.shards}/~^data = ..tok~there is no such key; did you mean \$\{stage:tokenize.shards\}\?
 a reference without braces~/^kind = pretrain/,/^seq/s/^data = .*/data = $stage:tokenize.shards/~^data = .stage~there is no such file or directory; did you mean \$\{stage:tokenize.shards\}\?
 a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_length~seq_length = 512 is more than \[model\] max_positions = 256
+a micro-batch beyond any workspace~s/^batch = .*/batch = 1000k/;s/^micro_batch = .*/micro_batch = 1000k/~^micro_batch~too many tokens at once: an operation of graph train needs [0-9.]+ GiB of workspace, target .* allows 4.0 GiB; take a smaller micro_batch
 a batch that is no multiple~s/^batch = .*/batch = 12/;s/^micro_batch = .*/micro_batch = 8/~^micro_batch~a batch of 12 sequences is not a multiple of micro_batch = 8
 heads that do not divide~s/^hidden = .*/hidden = 65/~^heads~4 heads do not divide hidden = 65; give head_dim
 a number that is none, in the model~s/^hidden = .*/hidden = lots/~^hidden~"lots" is not a count
@@ -96,6 +104,11 @@ a key of the model of another tool~s/^hidden = .*/&\nhidden_size = 5/~^hidden_si
 a word of another tool~s/^lr = .*/&\nprecision = bfloat16/~^precision~"bfloat16" is none of f32.bf16.*; did you mean "bf16"\?
 memory without its unit~s/^lr = .*/&\nmemory = 4/~^memory~memory = 4: that is 4 B; give a unit, as in 4G
 a memory that is too small~s/^lr = .*/&\nmemory = 2M/~^memory~stage train does not fit in memory: it needs [0-9.]+ MiB, and its .memory. is 2.0 MiB
+a best that nobody keeps~s/^checkpoint = .*/checkpoint = ${stage:train.best}/~^checkpoint~stage train makes no best without keep_best; set keep_best = yes in \[stage train\]
+a best that is not kept~s/^checkpoint = .*/checkpoint = ${stage:train.best}/;s/^lr = .*/&\nkeep_best = no/~^checkpoint~stage train makes no best without keep_best
+an adapter that nobody trains~s/^split = .*/&\n[stage tune]\nkind = sft\ninit_from = ${stage:train}\ndata = ${stage:tokenize.shards}\nseq_length = 64\n[stage out]\nkind = convert\nfrom = ${stage:tune.adapter}\nbase = ${stage:train}/~^from~stage tune makes no adapter without lora_rank; set lora_rank
+a share in per cent, without what follows from it~s/^vocab_size = .*/&\nvalid_fraction = 2%/;s/^lr = .*/&\nvalid_interval = 5/~^valid_fraction~"2%" is not a number
+a size with a comma, without what follows from it~s/^vocab_size = .*/vocab_size = 3,00/~^vocab_size~unknown unit ",00"
 a misspelled key~s/^steps/stepz/~^stepz~unknown key "stepz" .*did you mean "steps"
 END
 (row "planted" "" '^steps' 'unknown key' >planted) # "" edits nothing, so that nothing is said
@@ -128,10 +141,15 @@ as=
 if $as "$LF" --version >/dev/null 2>&1; then
     $as "$LF" validate --quick >out 2>err
     like err 'pipeline.ini:13:10: inputs = private.txt: it cannot be read: Permission denied' "an input that cannot be read"
+    mkdir -m 555 closed
+    sed 's,^name = .*,&\ndata_dir = closed/a/b,' base.ini >pipeline.ini
+    $as "$LF" validate >out 2>err
+    like err '^loong-flow validate: pipeline.ini:3:12: data_dir = closed/a/b: nothing can be written to /.*/closed: Permission denied$' "a place that is not ours"
 else
     skip "an input that cannot be read" "no other user can be taken on here"
+    skip "a place that is not ours" "no other user can be taken on here"
 fi
-rm -f private.txt
+rm -rf private.txt closed
 
 # An artifact given by its path alone: made here, then damaged in each way that is seen without reading it all.
 must() { "$@" >out 2>err || bail "$*: $(cat err)"; }
@@ -333,4 +351,17 @@ for command in plan run; do
     like err 'pipeline.ini:24:[0-9]+: stage train: keep_best compares validations, and no data has a valid split' "$command says what the stage would"
 done
 
-finish 137
+# An output that was not asked for when its stage ran: the reader is told before it starts.
+sed '/stage eval/,$s/^data/limit = 4\n&/;/stage eval/,$s/^split.*//;s/^vocab_size.*/&\nvalid_fraction = 0.2\ndoc_split = line/;s/^steps.*/steps = 3/' base.ini >pipeline.ini
+runs 0 "$LF" run
+sed -i 's/^lr = .*/&\nkeep_best = yes/;s/^checkpoint = .*/checkpoint = ${stage:train.best}/' pipeline.ini
+for command in plan run; do
+    runs 2 "$LF" $command
+    like err 'pipeline.ini:[0-9]+:[0-9]+: checkpoint = ..stage:train.best.: stage train is done and made no best, .*rerun train. makes it again$' "$command says that the best is not there"
+done
+is "$(ls -d loong-data/*/runs/* | wc -l)" 2 "and makes no run of it"
+runs 0 "$LF" rerun train
+runs 0 "$LF" plan
+like out '^  -    eval' "made again it is there"
+
+finish 160

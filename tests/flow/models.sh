@@ -28,6 +28,8 @@ is "$(tail -n +2 out | tr '\n' ' ')" "tiny-llama tiny-moe " "--fits leaves out w
 is "$(tail -1 out)" gpt2-124m "so much memory is enough"
 "$F" models --fits $((bf16 - 1)) -o names >out
 is "$(tail -1 out)" gpt2-half "a byte less is not"
+"$F" models --fits 24 >out
+is "$(cat out)" "no model can be trained in 24 B; sizes have units, such as 24G" "no model at all"
 "$F" models gpt2-half >out
 like out '^# layers = 6$' "one model has its settings"
 like out '^81912576 parameters' "and its size"
@@ -43,4 +45,4 @@ runs 8 "$LF" models --fits 1G
 LF_MODELS_DIR=$T/empty
 runs 8 "$F" models
 like err 'no models are installed' "none at all"
-finish 17
+finish 18

@@ -71,7 +71,9 @@ like err 'needs --output' "without a directory there is none"
 runs 2 "$LF" metrics first --output tb
 like err '--output belongs to --format tensorboard' "and a directory is for nothing else"
 runs 0 "$LF" samples first
-like out 'has no samples; sample_interval' "a stage that samples nothing says so"
+like out '^stage first has no samples; sample_interval' "a stage that samples nothing says so"
+runs 0 "$LF" samples
+like out '^no stage of run demo-[0-9]+ has samples; sample_interval' "and a run of which no stage does"
 cat >"$(stage_dir first)/samples.jsonl" <<'END'
 {"step":4,"id":"prompt-1","sample":0,"prompt":"the sea","text":" is early","token_ids":[1,2],"seed":7}
 {"step":8,"id":"prompt-1","sample":0,"prompt":"the \u001b[31msea","text":" was calm\n<b>and","token_ids":[1,2],"seed":7}
@@ -166,4 +168,4 @@ unlike r.html 'https?://[^w]' "and fetches nothing"
 runs 0 "$LF" report --output r2.html
 unlike r2.html '<b>failed' "log text is escaped in HTML"
 like r2.html '&lt;b&gt;failed' "(it is there)"
-finish 171
+finish 173

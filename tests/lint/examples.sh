@@ -58,6 +58,9 @@ ok $? "run.sh says that a text does not exist and makes nothing" out
 $run "$tmp" >out 2>&1
 [ $? -eq 1 ] && grep -q 'build first' out
 ok $? "run.sh says that BUILD holds no loong-flow" out
+sh "$LF_SRCDIR/examples/rlhf/make_data.sh" "$tmp/none" d >out 2>&1
+[ $? -eq 1 ] && [ "$(cat out)" = "make_data.sh: the dictionary $tmp/none cannot be read" ] && [ ! -e d ]
+ok $? "make_data.sh says that a dictionary does not exist and makes nothing" out
 sh -c ". '$LF_SRCDIR/examples/common.sh'; forecast 1" >out
 grep -q '^quickstart: [1-9][0-9]* cores* here; the build takes [1-9][0-9]* to [1-9][0-9]* minutes .*, tokenizing, training and writing [1-9]' out
 ok $? "the quickstart says how long it takes here" out
@@ -68,4 +71,4 @@ printf '0m0.010s 0m0.020s\n1m2.500s 0m3.100s\n' >out
 [ "$(sh -c ". '$LF_SRCDIR/examples/common.sh'; cpu_of out; minutes 185")" = "66
 3m05s" ]
 ok $? "CPU seconds out of what the shell tells" out
-finish 21
+finish 22

@@ -57,6 +57,11 @@ run kept --steps 12 --keep-best
 is "$rc $(id kept) $(metrics kept)" "0 $(id plain) $(metrics plain)" "keep_best: the same weights and metrics"
 [ ! -e "$dir/plain/out/best" ] && [ -d "$dir/kept/out/best" ]
 ok $? "and the best beside them"
+run kept --steps 12 --keep-best
+is "$rc $(grep -c 'in place: nothing to do' "$dir/err")" "0 1" "again: nothing to do"
+run plain --steps 12 --keep-best
+is $rc 1 "asked of a run that is complete and has none, it is an error"
+says "plain/out/checkpoint is in place, made without keep_best: there is no " "which says so"
 is "$(kept kept)" "$(expected kept valid_loss lower)" "which is that of the lowest loss that is recorded"
 best="--keep-best --patience 3"
 run best $best
@@ -174,4 +179,4 @@ run ppolora --rounds 3 --keep-best --lora-rank 4
 [ $rc -eq 0 ] && "$tool" id "$dir/ppolora/out/best" >"$dir/stdout" 2>"$dir/err"
 ok $? "the best of an adapter"
 
-finish 37
+finish 40
