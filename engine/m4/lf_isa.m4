@@ -39,3 +39,16 @@ AC_DEFUN([LF_CPU_ISA], [
     [__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")])
   lf_isas="plain$lf_isas"
 ])
+dnl LF_EMU_CFLAGS: for the emulated GPU of the tests, which runs where it is built. Its kernels multiply and add in one rounding; without the
+dnl processor's instruction each of that is a call of libm, with the same bits.
+AC_DEFUN([LF_EMU_FMA], [
+  AC_CACHE_CHECK([whether this processor multiplies and adds in one instruction], [lf_cv_fma], [
+    lf_save_CFLAGS=$CFLAGS; CFLAGS="$CFLAGS -mfma"
+    AC_RUN_IFELSE([AC_LANG_PROGRAM([], [__builtin_cpu_init(); return !(__builtin_cpu_supports("avx") && __builtin_cpu_supports("fma"));])],
+      [lf_cv_fma=yes], [lf_cv_fma=no], [lf_cv_fma=no])
+    CFLAGS=$lf_save_CFLAGS
+  ])
+  LF_EMU_CFLAGS=
+  AS_IF([test $lf_cv_fma = yes], [LF_EMU_CFLAGS=-mfma])
+  AC_SUBST([LF_EMU_CFLAGS])
+])

@@ -12,7 +12,7 @@ LF_CU_EMU_CODE = \
   tests/cuda/emu/cu_sample.c tests/cuda/emu/cu_sort.c tests/cuda/emu/cu_xent.c
 include tests/cuda/ptx.mk
 check_LIBRARIES += tests/cuda/libcuemu.a
-tests_cuda_libcuemu_a_CFLAGS = $(AM_CFLAGS) -fPIC
+tests_cuda_libcuemu_a_CFLAGS = $(AM_CFLAGS) $(LF_EMU_CFLAGS) -fPIC
 tests_cuda_libcuemu_a_SOURCES = \
   tests/cuda/emu/emu.h tests/cuda/emu/device.h tests/cuda/emu/twin.h tests/cuda/emu/run.h \
   tests/cuda/emu/state.h tests/cuda/emu/hopper.h tests/cuda/emu/fiber.c tests/cuda/emu/mma.c \
@@ -39,7 +39,7 @@ if INSTRUMENTED
 tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/attn_cudnn.h \
   $(LF_CU_EMU_HEAD) kernels/kernels.h
 	$(AM_V_CCLD)$(MKDIR_P) tests && list=; for f in $(LF_CU_EMU_SO); do list="$$list $(top_srcdir)/$$f"; done; \
-	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -ffp-contract=off -fno-math-errno -O2 -g -fPIC -shared -o $@ $$list -lm
+	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -ffp-contract=off -fno-math-errno $(LF_EMU_CFLAGS) -O2 -g -fPIC -shared -o $@ $$list -lm
 else
 tests/libcuemu.so: tests/cuda/libcuemu.a
 	$(AM_V_CCLD)$(CC) -shared -o $@ -Wl,--whole-archive tests/cuda/libcuemu.a -Wl,--no-whole-archive -lm

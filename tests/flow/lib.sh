@@ -37,12 +37,15 @@ tries() { "$LF" status --columns name,attempts | awk -v s="$1" '$1 == s { print 
 stage_dir() { "$LF" status --columns name,dir | awk -v s="$1" '$1 == s { print $2 }'; }
 run_id() { "$LF" status | awk 'NR == 1 { print $3 }'; }
 # until_true SECONDS COMMAND...: poll for an event. A quiet machine needs less than SECONDS; a busy one
-# gets minutes, which only a test that fails takes.
+# gets minutes, which only a test that fails takes. The pause is an eighth of the time waited so far, from 50 ms to
+# a second: most events are seen at once, and few processes are started for one that takes a minute.
 until_true() {
-    end=$(($(date +%s) + 120 + $1 * 10)); shift
+    _left=$(((120 + $1 * 10) * 1000)) _pause=50; shift
     while ! "$@" >/dev/null 2>&1; do
-        [ "$(date +%s)" -lt $end ] || return 1
-        sleep 0.05
+        [ $_left -gt 0 ] || return 1
+        _left=$((_left - _pause)) _padded=$((1000 + _pause))
+        sleep "0.${_padded#1}"
+        _pause=$((_pause * 9 / 8 < 999 ? _pause * 9 / 8 : 999))
     done
 }
 # A start of a stage with `hold = $T/hold` makes one step (or hold_at) and waits while that file is

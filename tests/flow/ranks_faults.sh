@@ -47,27 +47,28 @@ said() {
     like "said.$1/cause.json" "\"reason\":\"$4" "$1: with the line that names the rank"
 }
 
-start loop0 loop 0 4 --nodes 2 --start local
+# One of them computes without end; the others that do not come wait in a call, which costs no CPU time.
+start stuck0 stuck 0 4 --nodes 2 --start local
 start loop1 loop 1 2
 start phase phase 1 2
 start other other 1 2
 start over overlong 1 2
-start mloop loop-sender 1 2
+start mstuck stuck-sender 1 2
 until_true 60 test -s code.loop1
 ended loop1 70
 like err.loop1 "^.0. rank 1 $p hangs: computing for [0-9]+ s, after all_reduce #6, step 3; missing in all_reduce #7, step 3, where rank 0 waits" \
     "an endless loop is named"
-ended loop0 70
-like err.loop0 "rank 0 $p hangs: computing .*; missing in all_reduce #7, step 3, where rank [123] and 2 more wait" \
-    "an endless loop of rank 0, over two nodes"
+ended stuck0 70
+like err.stuck0 "rank 0 $p hangs: computing .*; missing in all_reduce #7, step 3, where rank [123] and 2 more wait" \
+    "a rank 0 that is stuck, over two nodes"
 ended other 70
 like err.other "all ranks wait and no byte has moved for .*rank 0 $p in all_reduce #7, step 3; rank 1 $p in barrier #7, step 3" \
     "ranks in different collectives are told apart"
 ended over 70
 like err.over "rank 1 $p hangs: beyond the limit of its phase .*in phase \"save\", step 3; missing in all_reduce #7" \
     "a phase that lasts longer than announced"
-ended mloop 70
-like err.mloop "rank 1 $p hangs: computing .*; missing in recv from rank 1, backward, chunk 5 #2, step 3, where rank 0 waits" \
+ended mstuck 70
+like err.mstuck "rank 1 $p hangs: computing .*; missing in recv from rank 1, backward, chunk 5 #2, step 3, where rank 0 waits" \
     "a message that does not come is named with its peer, its direction and its chunk"
 ended phase 0
 is "$(grep -c done out.phase)" 2 "an announced phase longer than the patience is no hang"

@@ -58,6 +58,7 @@ sed -i "s|@HOLD@|$HOLD|" pipeline.ini
 # behind its first step until `job` lets it go: what a case does meanwhile does not race with its end.
 new_run() { # new_run [--set ...]
     hold
+    : >o # here, or the words of the run before may be read for those of this one
     "$LF" run --new --only first "$@" >o 2>&1 &
     p=$!
     BG="$BG $p"

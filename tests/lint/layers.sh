@@ -35,18 +35,30 @@ allowed() {
     esac
 }
 
-# Prints the includes of files in tree $1 that break the rule.
+# Prints the includes of files in tree $1 that break the rule. One awk reads the rules of the folders, then all files.
 violations() {
-    (cd "$1" && find engine kernels db flow stages -name '*.[ch]' 2>/dev/null | sort | while read -r f; do
-        folder=$(dirname "$f")
-        case $folder in kernels/*) key=kernels ;; *) key=$folder ;; esac
-        ok="$key $(allowed "$folder")"
-        sed -n 's/^#include "\([^"]*\/[^"]*\)".*/\1/p' "$f" | while read -r inc; do
-            good=no
-            for a in $ok; do case $inc in "$a" | "$a"/*) good=yes ;; esac; done
-            [ $good = yes ] || echo "$f includes $inc"
+    (cd "$1" && {
+        find engine kernels db flow stages -type d 2>/dev/null | while read -r folder; do
+            case $folder in kernels/*) key=kernels ;; *) key=$folder ;; esac
+            echo "$folder $key $(allowed "$folder")"
         done
-    done)
+        echo .
+        find engine kernels db flow stages -name '*.[ch]' 2>/dev/null | sort
+    } | awk '$0 == "." { files = 1; next }
+        !files { folder = $1; $1 = ""; may[folder] = $0; next }
+        {
+            folder = $0
+            sub("/[^/]*$", "", folder)
+            n = split(may[folder], a, " ")
+            while ((getline line <$0) > 0) {
+                if (line !~ /^#include "[^"]*\/[^"]*"/) continue
+                split(line, part, "\"")
+                good = 0
+                for (i = 1; i <= n; i++) good = good || part[2] == a[i] || index(part[2], a[i] "/") == 1
+                if (!good) print $0 " includes " part[2]
+            }
+            close($0)
+        }')
 }
 
 found=$(violations "$src")
@@ -76,10 +88,20 @@ found=$(cd "$src" && grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|ato
     $(find engine kernels db flow stages -name '*.[ch]') || true)
 none "no unsafe libc calls" "$found"
 
-found=$(cd "$src" && find engine kernels db flow stages tests -name "*.[ch]" -o -name "*.cu" | while read -r f; do
-    head -n 3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
-done)
+# Those of the files that standard input lists which do not name it in their first three lines.
+unlicensed() {
+    awk '{
+        said = 0
+        for (i = 0; i < 3 && (getline line <$0) > 0; i++) said = said || line ~ /SPDX-License-Identifier: Apache-2\.0/
+        close($0)
+        if (!said) print
+    }'
+}
+found=$(cd "$src" && find engine kernels db flow stages tests -name "*.[ch]" -o -name "*.cu" | unlicensed)
 none "every source names its licence" "$found"
+plant late.c '\n\n\n/* SPDX-License-Identifier: Apache-2.0 */\n'
+plant early.c '/* SPDX-License-Identifier: Apache-2.0 */\n'
+is "$(printf '%s\n' "$tmp/late.c" "$tmp/early.c" | unlicensed)" "$tmp/late.c" "one that does so too late is seen"
 
 found=$(cd "$src" && find engine kernels db flow stages -name '*.[ch]' | xargs wc -l | awk '$2 != "total" && $1 > 1000 {print $2 ": " $1 " lines"}')
 none "no file above 1,000 lines" "$found"
@@ -93,12 +115,25 @@ else
     skip "every global symbol begins with lf_" "no nm"
 fi
 
-# Each header alone. The generated config.h is not included by headers.
+# Each header alone, in one call of the compiler. The generated config.h is not included by headers.
 cc=${CC:-cc}
-found=$(cd "$src" && find engine kernels db flow stages -name '*.h' ! -name '*_priv.h' ! -path '*/cuda/*' ! -path 'kernels/cpu/*' | sort | while read -r h; do
-    printf '#include "%s"\nint lf_lint_unit;\n' "$h" >"$tmp/h.c"
+alone() { # alone TREE: what the compiler says of the headers of the tree
+    rm -rf "$tmp/alone"
+    mkdir "$tmp/alone"
+    (cd "$1" && find engine kernels db flow stages -name '*.h' ! -name '*_priv.h' ! -path '*/cuda/*' ! -path 'kernels/cpu/*' 2>/dev/null) |
+        awk -v dir="$tmp/alone/" '{
+            file = $0
+            gsub("/", "+", file)
+            file = dir file ".c"
+            printf "#include \"%s\"\nint lf_lint_unit;\n", $0 >file
+            close(file)
+        }'
     # shellcheck disable=SC2086
-    $cc -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -I"$build" ${LF_LINT_CFLAGS:-} "$tmp/h.c" 2>"$tmp/err" || { echo "$h:"; head -n 3 "$tmp/err"; }
-done)
-none "every header compiles alone" "$found"
-finish 10
+    (cd "$1" && LC_ALL=C $cc -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -I"$build" ${LF_LINT_CFLAGS:-} "$tmp"/alone/*.c 2>&1)
+}
+none "every header compiles alone" "$(alone "$src")"
+plant engine/base/good.h '#include <stddef.h>\nsize_t lf_good(void);\n'
+plant db/bad.h 'size_t lf_bad(void);\n'
+alone "$tmp" >"$tmp/out"
+is "$(grep -o '\(db/bad\|base/good\)\.h:[0-9:]* error' "$tmp/out" | sed 's/:.*//' | sort -u)" db/bad.h "one that does not is seen" "$(cat "$tmp/out")"
+finish 12

@@ -53,9 +53,11 @@ static void misbehave(lf_comm *c, const char *what)
         raise(SIGSTOP);
     if (strcmp(what, "exit") == 0)
         _exit(3);
-    const bool loops = strcmp(what, "loop") == 0 || strcmp(what, "loop-sender") == 0;
+    const bool loops = strcmp(what, "loop") == 0;
     for (volatile int spin = loops; spin;) {
     }
+    if (strcmp(what, "stuck") == 0 || strcmp(what, "stuck-sender") == 0)
+        sleep(600);
     if (strcmp(what, "other") == 0) /* another collective than everybody else's */
         lf_comm_barrier(c, &err);
     if (strcmp(what, "phase") == 0) { /* longer than the patience, but announced */
