@@ -316,14 +316,14 @@ static int look_at_final(lf_pg *p, bool *done, lf_err *err)
 /* Rank 0. *from: {"dir": where the run goes on from}, owned; NULL: it begins. */
 static int start_first(lf_pg *p, bool *done, lf_ckpt **ck, json_t **from, lf_err *err)
 {
-    char *dir = NULL;
+    struct lf_run_search search = LF_RUN_SEARCH;
     int rc = look_at_final(p, done, err);
     if (rc != 0 || *done)
         return rc;
-    rc = lf_run_newest(&p->run, ck, &dir, err);
+    rc = lf_run_newest(&p->run, &search, ck, err);
     if (rc == 0 && *ck && !(*from = json_pack("{s:s}", "dir", lf_ckpt_dir(*ck))))
         rc = lf_fail(err, LF_ENOMEM, "where to go on: out of memory");
-    free(dir);
+    free(search.dir);
     return rc;
 }
 

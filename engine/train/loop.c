@@ -392,7 +392,7 @@ static int finish(lf_trainer *t, lf_err *err)
 static int model_of_checkpoint(lf_trainer *t, lf_err *err)
 {
     lf_ckpt *ck = NULL;
-    int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
+    int rc = lf_ckpt_open_checked(&ck, t->c->init_from, LF_CKPT_CHECK_READS, 1, err);
     if (rc != 0)
         return lf_err_prefix(err, "init_from");
     rc = lf_weights_config(&t->mc, ck, err);
@@ -526,7 +526,8 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
                                   .keep = c->keep,
                                   .keep_every = c->keep_every,
                                   .save_time_s = c->save_time_s,
-                                  .samples = c->guest != NULL};
+                                  .samples = c->guest != NULL,
+                                  .parts = c->zero > 0};
 }
 
 /* From where the run stands to its end. Collective. */

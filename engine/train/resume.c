@@ -47,7 +47,9 @@ static struct lf_train_state at_the_beginning(const lf_trainer *t)
                                    .scaler = lf_scaler_start(&t->c->scaler)};
 }
 
-static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *err)
+/* Reads the state of a checkpoint in dir, and checks that it is of this run. */
+static int read_state(const lf_trainer *t, json_t *state, const char *dir,
+                      struct lf_train_state *out, lf_err *err)
 {
     struct lf_train_state s = {0};
     int64_t seed = 0;
@@ -88,9 +90,7 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     s.active_s = get_real(state, "active_s");
     if (!isfinite(s.active_s))
         s.active_s = 0;
-    t->s = s;
-    lf_early_take(&t->early, state);
-    lf_train_early_apply(t);
+    *out = s;
     return 0;
 }
 
@@ -107,11 +107,20 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
     return rc;
 }
 
-/* The weights below an adapter. *ck: their checkpoint, open; NULL: not wanted. */
+/* Where each rank needs other parts of a checkpoint, it checks those that it reads. */
+static int open_to_read(const lf_trainer *t, lf_ckpt **ck, const char *dir, lf_err *err)
+{
+    const enum lf_ckpt_check check = !lf_train_sharded(t)     ? LF_CKPT_CHECK_ALL
+                                     : lf_train_first_rank(t) ? LF_CKPT_CHECK_STRUCTURE
+                                                              : LF_CKPT_CHECK_READS;
+    return lf_ckpt_open_checked(ck, dir, check, t->c->threads, err);
+}
+
+/* The weights that init_from gives. *out: their checkpoint, open. */
 static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
 {
     lf_ckpt *ck = NULL;
-    int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
+    int rc = open_to_read(t, &ck, t->c->init_from, err);
     if (rc != 0)
         return lf_err_prefix(err, "init_from");
     lf_hash_hex(t->run.base, lf_ckpt_identity(ck));
@@ -121,49 +130,6 @@ static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
     else
         *out = ck;
     return rc;
-}
-
-/* Weights and moments of a checkpoint of ours: all of them, or those of an adapter upon its
- * base. */
-static int load_own(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
-{
-    lf_ckpt *base = NULL;
-    int rc = t->c->adapter ? load_base(t, &base, err) : 0;
-    lf_ckpt_close(base);
-    if (rc == 0)
-        rc = lf_run_check_adapter(&t->run, ck, dir, err);
-    if (rc != 0)
-        return rc;
-    return t->c->adapter ? lf_weights_load_adapter(t->m.ps, ck, LF_WEIGHTS_PREFIX, true, err)
-                         : lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, true, err);
-}
-
-/* The same on the other ranks of sharded state, where each has moments of its own. */
-static int load_there(lf_trainer *t, const char *dir, lf_err *err)
-{
-    lf_ckpt *ck = NULL;
-    int rc = lf_ckpt_open(&ck, dir, t->c->threads, err);
-    if (rc == 0)
-        rc = load_own(t, ck, dir, err);
-    lf_ckpt_close(ck);
-    return rc;
-}
-
-/* Rank 0: everything of a checkpoint that is not the same on every rank anyway. */
-static int resume_from(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
-{
-    lf_model_config mc;
-    const char *key = NULL;
-    int rc = lf_weights_config(&mc, ck, err);
-    if (rc == 0 && !lf_model_config_equal(&mc, &t->mc, &key))
-        rc = lf_fail(err, LF_EINVAL, "%s is of another model: [model] %s differs", dir, key);
-    if (rc == 0)
-        rc = restore_state(t, lf_ckpt_state(ck), dir, err);
-    if (rc == 0)
-        rc = load_own(t, ck, dir, err);
-    if (rc == 0)
-        rc = lf_loader_seek(t->data, t->s.cursor, err);
-    return rc != 0 ? rc : record_resume(t, lf_ckpt_state(ck), dir, err);
 }
 
 static int start_from_weights(lf_trainer *t, lf_err *err)
@@ -267,8 +233,7 @@ static int fresh(lf_trainer *t, lf_err *err)
         rc = lf_pstore_adapter_start(t->m.ps, err);
     if (rc == 0 && t->c->adapter_from)
         rc = start_from_adapter(t, err);
-    t->s = at_the_beginning(t);
-    return rc != 0 ? rc : lf_loader_seek(t->data, 0, err);
+    return rc;
 }
 
 /* Identity of a checkpoint as its manifest tells it. */
@@ -304,32 +269,97 @@ static int know_init(lf_trainer *t, lf_err *err)
     return rc;
 }
 
-/* Rank 0, or alone. *state: of the checkpoint that the run goes on from, owned; NULL when it
- * begins. */
-static int start_first(lf_trainer *t, bool *done, json_t **state, json_t **from, lf_err *err)
+/* ---- from a checkpoint of this run ---- */
+
+/* What the run goes on from, on every rank. dir NULL: nothing, it begins. */
+struct source {
+    struct lf_run_search search; /* rank 0 */
+    lf_ckpt *ck;                 /* open on rank 0, and where others read it */
+    json_t *told;                /* {"dir", "from", "state"}, owned */
+    /* Borrowed from told. What is read is in `from`: beside dir, where that is an adapter in its
+     * base. */
+    const char *dir, *from;
+    json_t *state;
+    struct lf_train_state s;
+};
+
+static void source_close(struct source *f)
 {
-    char *dir = NULL;
-    lf_ckpt *ck = NULL;
-    int rc = know_init(t, err);
-    if (rc == 0)
-        rc = look_at_final(t, done, err);
-    if (rc != 0 || *done)
-        return rc;
-    rc = lf_run_newest(&t->run, &ck, &dir, err);
-    if (rc == 0 && ck) {
-        rc = resume_from(t, ck, dir, err);
-        *state = json_incref(lf_ckpt_state(ck));
-        *from = json_pack("{s:s}", "dir", dir);
-        if (rc == 0 && !*from)
-            rc = lf_fail(err, LF_ENOMEM, "start: out of memory");
-    } else if (rc == 0) {
-        rc = fresh(t, err);
-    }
-    lf_ckpt_close(ck);
-    free(dir);
-    return rc;
+    lf_ckpt_close(f->ck);
+    json_decref(f->told);
+    f->ck = NULL;
+    f->told = f->state = NULL;
+    f->dir = f->from = NULL;
 }
 
+/* Rank 0 chooses. */
+static int choose(lf_trainer *t, struct source *f, lf_err *err)
+{
+    lf_model_config mc;
+    const char *key = NULL;
+    int rc = lf_run_newest(&t->run, &f->search, &f->ck, err);
+    if (rc != 0 || !f->ck)
+        return rc;
+    rc = lf_weights_config(&mc, f->ck, err);
+    if (rc == 0 && !lf_model_config_equal(&mc, &t->mc, &key))
+        rc = lf_fail(err, LF_EINVAL, "%s is of another model: [model] %s differs", f->search.dir,
+                     key);
+    f->told = json_pack("{s:s,s:s,s:O}", "dir", f->search.dir, "from", lf_ckpt_dir(f->ck), "state",
+                        lf_ckpt_state(f->ck));
+    return rc == 0 && !f->told ? lf_fail(err, LF_ENOMEM, "start: out of memory") : rc;
+}
+
+/* All hear of it. Collective. */
+static int find_source(lf_trainer *t, struct source *f, lf_err *err)
+{
+    int rc = lf_train_agree(t, lf_train_first_rank(t) ? choose(t, f, err) : 0, err);
+    if (rc == 0)
+        rc = lf_run_share_json(&t->run, &f->told, err);
+    if (rc != 0 || !f->told)
+        return rc;
+    f->dir = json_string_value(json_object_get(f->told, "dir"));
+    f->from = json_string_value(json_object_get(f->told, "from"));
+    f->state = json_object_get(f->told, "state");
+    return lf_train_agree(t, read_state(t, f->state, f->dir, &f->s, err), err);
+}
+
+/* This rank's weights and moments: of the checkpoint, or those of an adapter upon its base. why
+ * tells damage of the checkpoint from other failures, which are returned. */
+static int load_own(lf_trainer *t, struct source *f, lf_err *why, lf_err *err)
+{
+    lf_ckpt *base = NULL;
+    int rc = t->c->adapter ? load_base(t, &base, err) : 0;
+    lf_ckpt_close(base);
+    if (rc != 0)
+        return rc;
+    if (!f->ck)
+        rc = open_to_read(t, &f->ck, f->from, why);
+    if (rc == 0 && (rc = lf_run_check_adapter(&t->run, f->ck, f->dir, err)) != 0)
+        return rc;
+    if (rc == 0)
+        rc = t->c->adapter ? lf_weights_load_adapter(t->m.ps, f->ck, LF_WEIGHTS_PREFIX, true, why)
+                           : lf_weights_load(t->m.ps, f->ck, LF_WEIGHTS_PREFIX, true, why);
+    return rc == 0 || (rc == LF_EFORMAT && lf_train_sharded(t)) ? 0
+                                                                : lf_fail(err, rc, "%s", why->text);
+}
+
+/* A rank found damage in what it read. Collective. */
+static int pass_over(lf_trainer *t, struct source *f, const lf_err *why, lf_err *err)
+{
+    struct lf_comm_blobs all = {0};
+    int rc = lf_comm_gather_blobs(t->run.comm, why->text, why->rc ? strlen(why->text) + 1 : 0, &all,
+                                  err);
+    for (int r = 0; r < t->run.ranks && rc == 0 && lf_train_first_rank(t); r++)
+        if (all.offset[r] < all.offset[r + 1]) {
+            all.data[all.offset[r + 1] - 1] = '\0';
+            rc = lf_run_pass_over(&t->run, &f->search, all.data + all.offset[r], err);
+            break;
+        }
+    lf_comm_blobs_fini(&all);
+    return lf_train_agree(t, rc, err);
+}
+
+/* What ranks that keep no parts get from rank 0 afterwards. */
 static bool from_rank_0(void *user, const struct lf_param_desc *d)
 {
     (void)user;
@@ -337,38 +367,75 @@ static bool from_rank_0(void *user, const struct lf_param_desc *d)
     return true;
 }
 
-/* The other ranks follow. from: the directory of the checkpoint that rank 0 goes on from. */
-static int start_other(lf_trainer *t, json_t *state, json_t *from, lf_err *err)
+static int load(lf_trainer *t, struct source *f, lf_err *why, lf_err *err)
 {
-    t->s = at_the_beginning(t);
-    if (!state && lf_train_sharded(t))
-        return fresh(t, err);
-    int rc = state ? restore_state(t, state, "rank 0's checkpoint", err)
-                   : lf_pstore_init_rest(t->m.ps, t->c->seed, from_rank_0, NULL, err);
-    if (rc == 0 && state && lf_train_sharded(t))
-        rc = load_there(t, json_string_value(json_object_get(from, "dir")), err);
-    return rc != 0 ? rc : lf_loader_seek(t->data, t->s.cursor, err);
+    if (!lf_train_sharded(t) && !lf_train_first_rank(t))
+        return f->dir ? 0 : lf_pstore_init_rest(t->m.ps, t->c->seed, from_rank_0, NULL, err);
+    return f->dir ? load_own(t, f, why, err) : fresh(t, err);
+}
+
+/* Loads from the newest checkpoint that every rank can read, or begins. Collective. */
+static int load_newest(lf_trainer *t, struct source *f, lf_err *err)
+{
+    for (;;) {
+        lf_err why = LF_ERR_INIT;
+        int rc = find_source(t, f, err);
+        if (rc != 0)
+            return rc;
+        rc = lf_train_agree(t, load(t, f, &why, err), err);
+        bool damaged = why.rc != 0;
+        if (rc == 0 && lf_train_sharded(t))
+            rc = lf_run_any(&t->run, &damaged, err);
+        if (rc != 0 || !damaged)
+            return rc;
+        source_close(f);
+        rc = pass_over(t, f, &why, err);
+        if (rc != 0)
+            return rc;
+    }
+}
+
+/* The state of the source, after its weights. */
+static int take_state(lf_trainer *t, const struct source *f, lf_err *err)
+{
+    t->s = f->dir ? f->s : at_the_beginning(t);
+    if (f->dir) {
+        lf_early_take(&t->early, f->state);
+        lf_train_early_apply(t);
+    }
+    int rc = lf_loader_seek(t->data, t->s.cursor, err);
+    if (rc != 0 || !f->dir || !lf_train_first_rank(t))
+        return rc;
+    return record_resume(t, f->state, f->dir, err);
+}
+
+/* Collective. */
+static int start(lf_trainer *t, lf_err *err)
+{
+    struct source f = {.search = LF_RUN_SEARCH};
+    int rc = load_newest(t, &f, err);
+    if (rc == 0)
+        rc = lf_train_agree(t, take_state(t, &f, err), err);
+    if (rc == 0 && !lf_train_sharded(t))
+        rc = lf_train_share_weights(t, f.dir != NULL, err);
+    source_close(&f);
+    free(f.search.dir);
+    return rc;
+}
+
+/* Rank 0: is there anything to do? */
+static int look_before(lf_trainer *t, bool *done, lf_err *err)
+{
+    const int rc = know_init(t, err);
+    return rc != 0 ? rc : look_at_final(t, done, err);
 }
 
 int lf_train_start(lf_trainer *t, bool *done, lf_err *err)
 {
-    json_t *state = NULL, *from = NULL;
     lf_run_phase(&t->run, "reading the checkpoint");
     *done = false;
-    int rc = lf_train_first_rank(t) ? start_first(t, done, &state, &from, err) : 0;
-    rc = lf_train_agree(t, rc, err);
+    int rc = lf_train_agree(t, lf_train_first_rank(t) ? look_before(t, done, err) : 0, err);
     if (rc == 0)
         rc = lf_run_any(&t->run, done, err);
-    if (rc == 0)
-        rc = lf_run_share_json(&t->run, &state, err);
-    if (rc == 0)
-        rc = lf_run_share_json(&t->run, &from, err);
-    if (rc == 0 && !*done && !lf_train_first_rank(t))
-        rc = start_other(t, state, from, err);
-    rc = lf_train_agree(t, rc, err);
-    if (rc == 0 && !*done && !lf_train_sharded(t))
-        rc = lf_train_share_weights(t, state != NULL, err);
-    json_decref(from);
-    json_decref(state);
-    return rc;
+    return rc != 0 || *done ? rc : start(t, err);
 }

@@ -74,6 +74,7 @@ struct lf_run_config {
     int64_t keep_every;
     double save_time_s; /* 0: no save by the clock */
     bool samples;       /* a guest writes samples (sample_file.h) */
+    bool parts;         /* several ranks each keep, write and read a part of the state */
 };
 
 typedef struct lf_run {
@@ -115,6 +116,10 @@ void lf_run_close(lf_run *r);
 static inline bool lf_run_first(const lf_run *r)
 {
     return r->rank == 0;
+}
+static inline bool lf_run_in_parts(const lf_run *r)
+{
+    return r->c.parts && r->ranks > 1;
 }
 /* Only rank 0 logs. Failures of other ranks are returned in err. */
 void lf_run_log(const lf_run *r, int level, const char *fmt, ...)
@@ -200,9 +205,20 @@ int lf_run_save_final(lf_run *r, int rc, const json_t *state, lf_err *err);
  * written in its place. *moved (may be NULL) is false where dir belongs to another start and
  * stays. */
 int lf_run_set_aside(const lf_run *r, const char *dir, bool *moved, lf_err *err);
+/* Where the search for a beginning stands. It begins at LF_RUN_SEARCH. */
+struct lf_run_search {
+    int64_t max_step; /* of what is looked for; < 0: any */
+    bool over;        /* there can be none any more */
+    char *dir;        /* what was found, owned by the caller in the end; NULL: nothing */
+    int64_t step;     /* of it */
+};
+#define LF_RUN_SEARCH ((struct lf_run_search){.max_step = -1})
 /* Opens the newest checkpoint whose bytes are right; *ck is NULL when there is none. Each damaged
- * checkpoint that it meets is logged and set aside. The caller frees *dir. */
-int lf_run_newest(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err);
+ * checkpoint that it meets is logged and set aside. With parts, where the ranks check what they
+ * read, only its structure is checked: who finds damage passes over it and calls this again. */
+int lf_run_newest(lf_run *r, struct lf_run_search *s, lf_ckpt **ck, lf_err *err);
+/* What was found is damaged, as text says: logs that, sets it aside, and goes on to older ones. */
+int lf_run_pass_over(lf_run *r, struct lf_run_search *s, const char *text, lf_err *err);
 /* Opens the final checkpoint of out, or the adapter that it was merged from; *ck is NULL when there
  * is none. A damaged final checkpoint is logged and set aside, and the run makes it again. The
  * caller frees *dir. */

@@ -38,18 +38,24 @@ int lf_run_set_aside(const lf_run *r, const char *dir, bool *moved, lf_err *err)
     return rc;
 }
 
-struct search {
+/* For the reports of lf_ckpt_find_newest. */
+struct reports {
     const lf_run *r;
     lf_err err; /* the first failure of setting one aside */
-    bool moved; /* the last one was */
 };
 
-static void pass_over(void *user, const char *dir, const char *text)
+static int pass_over(const lf_run *r, const char *dir, const char *text, bool *moved, lf_err *err)
 {
-    struct search *s = user;
-    lf_run_log(s->r, 1, "passing over %s: %s", dir, text);
-    if (!s->err.rc)
-        lf_run_set_aside(s->r, dir, &s->moved, &s->err);
+    lf_run_log(r, 1, "passing over %s: %s", dir, text);
+    return lf_run_set_aside(r, dir, moved, err);
+}
+
+static void report(void *user, const char *dir, const char *text)
+{
+    struct reports *s = user;
+    lf_err why = LF_ERR_INIT;
+    if (pass_over(s->r, dir, text, NULL, &why) != 0 && !s->err.rc)
+        s->err = why;
 }
 
 /* out and the resume_from directories, oldest first; *dirs is owned. */
@@ -70,69 +76,72 @@ static int all_outs(const lf_run *r, const char ***dirs, lf_err *err)
 
 /* Of a run of an adapter that is over, "checkpoint" is the merged model: what it was made of stands
  * beside it. */
-static int open_at(const lf_run *r, const char *dir, lf_ckpt **ck, lf_err *err)
+static int open_at(const lf_run *r, const char *dir, enum lf_ckpt_check check, lf_ckpt **ck,
+                   lf_err *err)
 {
-    int rc = lf_ckpt_open(ck, dir, r->c.threads, err);
+    int rc = lf_ckpt_open_checked(ck, dir, check, r->c.threads, err);
     if (rc != 0 || !r->c.adapter || !json_object_get(lf_ckpt_state(*ck), "merged"))
         return rc;
     lf_ckpt_close(*ck);
     *ck = NULL;
     char *path = lf_path_join(dir, "../adapter", err);
-    rc = path ? lf_ckpt_open(ck, path, r->c.threads, err) : LF_ENOMEM;
+    rc = path ? lf_ckpt_open_checked(ck, path, check, r->c.threads, err) : LF_ENOMEM;
     free(path);
     return rc == LF_ENOENT ? lf_fail(err, LF_EFORMAT, "%s: the adapter beside it is gone", dir)
                            : rc;
 }
 
-/* The newest of step at most `bound` (< 0: any) that can be opened. */
-static int open_newest(struct search *s, const char *const *dirs, lf_ckpt **ck, char **dir,
-                       lf_err *err)
+/* Where each rank reads what it needs, it checks that. */
+static enum lf_ckpt_check newest_check(const lf_run *r)
 {
-    const lf_run *r = s->r;
-    int64_t step = 0, bound = -1;
-    for (;;) {
-        int rc = lf_ckpt_find_newest(dir, &step,
-                                     &(struct lf_ckpt_search){.out_dirs = dirs,
-                                                              .n = r->c.n_resume_from + 1,
-                                                              .max_step = bound,
-                                                              .report = pass_over,
-                                                              .user = s},
-                                     err);
-        if (rc == 0 && s->err.rc)
-            rc = lf_fail(err, s->err.rc, "%s", s->err.text);
-        if (rc < 0 || !*dir)
-            return rc < 0 ? rc : 0;
-        lf_err why = LF_ERR_INIT;
-        rc = open_at(r, *dir, ck, &why);
-        if (rc == 0)
-            return 0;
-        if (rc != LF_EFORMAT)
-            return lf_fail(err, rc, "%s", why.text);
-        s->moved = false;
-        pass_over(s, *dir, why.text);
-        free(*dir);
-        *dir = NULL;
-        if (s->err.rc)
-            return lf_fail(err, s->err.rc, "%s", s->err.text);
-        if (step == 0 && !s->moved)
-            return 0;
-        bound = s->moved ? step : step - 1; /* an earlier start may have one of the same step */
-    }
+    return lf_run_in_parts(r) ? LF_CKPT_CHECK_STRUCTURE : LF_CKPT_CHECK_ALL;
 }
 
-int lf_run_newest(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err)
+/* An earlier start may have one of the same step where this one is set aside. */
+int lf_run_pass_over(lf_run *r, struct lf_run_search *s, const char *text, lf_err *err)
 {
-    struct search s = {.r = r, .err = LF_ERR_INIT};
+    bool moved = false;
+    const int rc = pass_over(r, s->dir, text, &moved, err);
+    s->over = s->step == 0 && !moved;
+    s->max_step = moved ? s->step : s->step - 1;
+    return rc;
+}
+
+static int look(struct lf_run_search *s, struct reports *reports, const char *const *dirs,
+                lf_err *err)
+{
+    const struct lf_ckpt_search how = {.out_dirs = dirs,
+                                       .n = reports->r->c.n_resume_from + 1,
+                                       .max_step = s->max_step,
+                                       .report = report,
+                                       .user = reports};
+    free(s->dir);
+    s->dir = NULL;
+    const int rc = s->over ? 0 : lf_ckpt_find_newest(&s->dir, &s->step, &how, err);
+    return rc == 0 && reports->err.rc ? lf_fail(err, reports->err.rc, "%s", reports->err.text) : rc;
+}
+
+int lf_run_newest(lf_run *r, struct lf_run_search *s, lf_ckpt **ck, lf_err *err)
+{
+    struct reports reports = {.r = r, .err = LF_ERR_INIT};
     const char **dirs = NULL;
     *ck = NULL;
-    *dir = NULL;
     int rc = all_outs(r, &dirs, err);
-    if (rc == 0)
-        rc = open_newest(&s, dirs, ck, dir, err);
-    if (rc == 0 && !*ck && r->c.n_resume_from)
+    while (rc == 0 && !*ck) {
+        lf_err why = LF_ERR_INIT;
+        rc = look(s, &reports, dirs, err);
+        if (rc < 0 || !s->dir)
+            break;
+        rc = open_at(r, s->dir, newest_check(r), ck, &why);
+        if (rc == LF_EFORMAT)
+            rc = lf_run_pass_over(r, s, why.text, err);
+        else if (rc != 0)
+            rc = lf_fail(err, rc, "%s", why.text);
+    }
+    if (rc >= 0 && !*ck && r->c.n_resume_from)
         lf_run_log(r, 1, "no earlier start left a checkpoint: beginning at step 0");
     free(dirs);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 int lf_run_final(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err)
@@ -143,7 +152,7 @@ int lf_run_final(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err)
     *dir = lf_path_join(r->c.out, "checkpoint", err);
     int rc = *dir ? lf_artifact_state(&st, *dir, &why) : LF_ENOMEM;
     if (rc == 0 && st != LF_ARTIFACT_ABSENT)
-        rc = st == LF_ARTIFACT_PRESENT ? open_at(r, *dir, ck, &why) : LF_EFORMAT;
+        rc = st == LF_ARTIFACT_PRESENT ? open_at(r, *dir, LF_CKPT_CHECK_ALL, ck, &why) : LF_EFORMAT;
     if (rc == LF_EFORMAT) {
         lf_run_log(r, 1, "making %s again: %s", *dir, why.text);
         return lf_run_set_aside(r, *dir, NULL, err);

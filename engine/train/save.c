@@ -10,7 +10,7 @@
 
 bool lf_train_sharded(const lf_trainer *t)
 {
-    return t->c->zero > 0 && t->run.ranks > 1;
+    return lf_run_in_parts(&t->run);
 }
 
 bool lf_train_snapshots(const struct lf_train_config *c, const struct lf_train_model *m)

@@ -45,4 +45,18 @@ is $? 0 "and comes in again"
 "$stages/lf-convert" --to hf --threads 1 --out "$dir/hf2" --from "$dir/back/checkpoint" 2>"$dir/err" >/dev/null
 cmp -s "$dir/hf/model/model.safetensors" "$dir/hf2/model/model.safetensors"
 ok $? "with the same bytes"
-finish 9
+
+# Two ranks that each read and write a part of it.
+with_ranks
+n=9
+if have_ranks; then
+    for z in 0 1; do
+        mkdir -p "$dir/zero$z/out/checkpoints"
+        cp -r "$steps/step-00000002" "$dir/zero$z/out/checkpoints"
+        train "$launch 2 -- $stages/lf-pretrain" "$dir/old.ini" "zero$z" --steps 2 --batch 2 --micro-batch 1 --zero "$z"
+        is $rc 0 "two ranks take it over, zero = $z"
+    done
+    is "$(id zero1)" "$(id zero0)" "and hand on the same bytes"
+    n=$((n + 3))
+fi
+finish $n

@@ -226,4 +226,24 @@ says "take zero = 2" "with what to do"
 [ $? -ne 0 ]
 ok $? "samples with zero = 3, too"
 says "take zero = 2" "with what to do"
-finish 96
+
+# --- a model that does not fit one rank ---
+sed 's/^layers = .*/layers = 6/; s/^hidden = .*/hidden = 512/; s/^heads = .*/heads = 8/; s/^ffn = .*/ffn = 1376/; s/^steps = .*/steps = 2/
+    s/^valid_tokens = .*/valid_tokens = 128/; s/^save_interval = .*/save_interval = 0/' "$dir/run.ini" >"$dir/large.ini"
+limited() { # limited RANKS: each with 650 MB of addresses, of which a program without a model takes some 350
+    mkdir -p "$dir/large$1"
+    (ulimit -v 650000 && exec $launch "$1" -- "$pretrain" --config "$dir/large.ini" --batch 4 --zero 3 --out "$dir/large$1/out" \
+        --metrics "$dir/large$1/metrics") >"$dir/stdout" 2>"$dir/err"
+    rc=$?
+}
+if sanitizers; then
+    skip_some 3 "sanitizers need all addresses"
+else
+    limited 1
+    [ $rc -ne 0 ]
+    ok $? "a model that does not fit one rank's memory"
+    says "memory" "is refused with the reason"
+    limited 4
+    is $rc 0 "trains on four ranks with zero = 3" "$(tail -n 2 "$dir/err")"
+fi
+finish 99
