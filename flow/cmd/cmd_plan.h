@@ -9,8 +9,8 @@
 #include "flow/cmd/prep.h"
 
 typedef struct lf_plan_ask {
-    double rate;        /* FLOP/s to estimate times with, 0: as known */
-    bool measure;       /* where nothing is known */
+    double rate;        /* FLOP/s to estimate times with, 0: what is known of earlier runs */
+    bool measure;       /* measure a rate where none is known */
     const bool *wanted; /* the stages of p->view that are asked for, NULL: all */
 } lf_plan_ask;
 

@@ -3,9 +3,10 @@
  * Runs side by side, for the columns of `status --all`: settings in which they differ, and values
  * of metrics. The name of a column is one of
  *   STAGE.OPTION, model.KEY     a setting (flow/run/settings.h)
- *   STAGE.METRIC, METRIC        the last value; without a stage, of the stage that trains last
+ *   STAGE.METRIC, METRIC        the last value; METRIC alone is that of the stage that trains last
  *   min.X, max.X                the smallest and the largest value of a metric X
- *   last, best                  of the metric that the stage which trains last is judged by
+ *   last, best                  the last and the best value of the metric by which the stage that
+ *                               trains last is judged
  */
 #ifndef LF_FLOW_COMPARE_H
 #define LF_FLOW_COMPARE_H
@@ -22,8 +23,8 @@ typedef struct lf_compared_run {
 
 typedef struct lf_comparison lf_comparison;
 
-/* The ledger is asked for values that are not the last ones; without it they are not known. runs:
- * borrowed, as tables and p. NULL with err. */
+/* Lays n runs side by side. All values but the last ones come from the ledger; without it they are
+ * not known. runs, tables and p are borrowed until lf_comparison_close. Returns NULL with err. */
 lf_comparison *lf_comparison_open(const lf_compared_run *runs, size_t n, const lf_project *p,
                                   const lf_opt_table *const *tables, lf_err *err);
 void lf_comparison_close(lf_comparison *c); /* NULL is legal */

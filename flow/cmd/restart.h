@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an edited pipeline would throw away: a stage that has saved steps under other settings
- * begins anew, unless the changed settings are accepted. `plan` and `explain` say so, `run`,
- * `submit` and `resume` ask for a word before they do it.
+ * What an edited pipeline would throw away. A stage that has saved steps under other settings
+ * begins anew, unless the changed settings are accepted. `plan` and `explain` say so; `run`,
+ * `submit` and `resume` start nothing without --accept or --restart.
  */
 #ifndef LF_FLOW_RESTART_H
 #define LF_FLOW_RESTART_H

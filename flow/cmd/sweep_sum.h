@@ -18,11 +18,10 @@ typedef struct lf_sweep_sum {
     int64_t children;   /* all of them */
     int64_t stages;     /* that would run */
     lf_real disk_bytes; /* of their outputs */
-    /* Core hours = sum of cores x hours, cores = nodes x ranks x cpus of a stage, hours from a
-     * measured rate, else its time_limit. Not given where neither is known of a stage; such stages
-     * are counted. */
+    /* core hours = sum over the stages of nodes x ranks x cpus x hours. The hours follow from a
+     * measured rate, else from time_limit. The sum is not given where a stage has neither. */
     lf_real core_hours;
-    int64_t unknown;
+    int64_t unknown; /* stages that have neither */
     lf_int max_parallel;
     lf_real max_core_hours;
 } lf_sweep_sum;

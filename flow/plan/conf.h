@@ -5,7 +5,6 @@
  * includes, inheritance and ${references}; what a section or key means belongs to pipeline.h.
  *
  *   order (later wins):  site file < user file < included files < pipeline file < --set
- *                        section.key=value
  *   site file   $LF_SITE_CONFIG, else /etc/loong-flow/site.ini        (may be absent)
  *   user file   $LF_USER_CONFIG, else ~/.config/loong-flow/config.ini (may be absent)
  *   include     a key of [pipeline]: one file per line, relative to the including file, at most 16
@@ -85,13 +84,13 @@ int lf_conf_load(lf_conf *out, const lf_conf_args *args, lf_err *err);
 int lf_conf_resolve(lf_conf *c, lf_err *err);
 void lf_conf_fini(lf_conf *c);
 
-/* "train.lr" as section and key, owned: that section, else the stage, template, model or
- * kind. LF_EINVAL: it has no dot between two words. */
+/* Splits "train.lr" into section and key, both owned. The section is [train], else [stage train],
+ * or the template, model or kind of that name. LF_EINVAL: it has no dot between two words. */
 int lf_conf_split(char **section, char **key, const lf_conf *c, const char *name, lf_err *err);
 lf_conf_item *lf_conf_find(const lf_conf *c, const char *section, const char *key);
 const lf_conf_section *lf_conf_find_section(const lf_conf *c, const char *name);
-/* "; did you mean ${stage:NAME.OUTPUT}?" where text is such a reference but for its form
- * ("NAME.OUTPUT", "$stage:NAME"), else "". Writes into buf and returns it. */
+/* Writes "; did you mean ${stage:NAME.OUTPUT}?" into buf where text is meant as such a reference
+ * and has another form ("NAME.OUTPUT", "$stage:NAME"), else "". Returns buf. */
 const char *lf_stage_hint(char *buf, size_t cap, const lf_conf *c, const char *text);
 /* The first item of a section; with lf_conf_item.next: all of them, in order of first
  * appearance. */

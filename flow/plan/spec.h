@@ -2,11 +2,12 @@
  *
  * Spec ids: what a stage's output is a function of, as one SHA-256.
  *
- *   id = SHA-256 of canonical JSON {"kind", "spec_version", "options": identity options that differ
- *   from the default,
- *        "model": description when there is one, "inputs": {option: [text with each reference
- *        replaced by "stage:<spec id of the producer>.<output>", or "sha256:<hash of an outside
- *        file or tree>"]}}
+ *   id = SHA-256 of the canonical JSON of an object with
+ *     kind, spec_version
+ *     options   the identity options that differ from the default
+ *     model     the description, when there is one
+ *     inputs    {option: [texts]}. In a text each reference is "stage:<spec id of the
+ *               producer>.<output>", and an outside file or tree is "sha256:<its hash>".
  *
  * An option that was renamed enters by its old name (lf_opt.was), so that ids stay.
  * A Megatron index NAME.idx enters with the data it stands for, NAME.bin.

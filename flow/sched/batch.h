@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Handing a whole graph to a batch scheduler, and keeping it true. Nothing stays behind: no daemon,
- * no driver. Every command that changes something begins with the same look (batch.c) and does the
- * same steps, so what one that was killed left is finished by the next:
+ * Hands the graph of a run to a batch scheduler, and keeps the two in step. No process stays
+ * behind. Every command that changes something takes the same look (batch.c) and then the same
+ * steps, so the next command finishes what a killed one has left:
  *
- *   1 the run's directory and the queue are read; ends that only the scheduler knows of are written
- *   down 2 for each stage is decided (batch_plan.c): done | keep its job | adopt a job found by its
- *   token | submit 3 driver.want is replaced: the stages that are wanted (tick goes by it) 4
- *   attempts: attempt.N.json and the submit event of every stage to submit; from now on older
- *   attempts cannot publish 5 jobs of given-up attempts, and second jobs of one token, are
- *   cancelled 6 in running order: script.N, the scheduler, job.N.json and the submitted event; jobs
- *   depend on those of upstream stages 7 first jobs that were held are let go; the ledger is
- *   brought up to date
+ *   1  read the directory of the run and the queue; write down the ends that only the scheduler
+ *      knows of
+ *   2  decide what becomes of each stage (batch_plan.c): it is done, its job is kept, a job found
+ *      by its token is adopted, or a job is submitted
+ *   3  replace driver.want, which names the stages that are wanted; tick goes by it
+ *   4  publish attempt.N.json and the submit event of every stage to submit; from now on older
+ *      attempts cannot publish
+ *   5  cancel the jobs of given-up attempts, and second jobs of one token
+ *   6  submit, in running order: script.N, the call, job.N.json, the submitted event; a job depends
+ *      on those of the stages that its stage needs
+ *   7  let go the first jobs that were held, and bring the ledger up to date
  *
- * An attempt without script.N was never sent and is used again; one with it and without any job is
- * given up for a new one.
+ * An attempt without script.N was never sent, so its number is used again. An attempt that has
+ * script.N and no job is given up for a new one.
  */
 #ifndef LF_FLOW_BATCH_H
 #define LF_FLOW_BATCH_H
@@ -27,7 +30,8 @@
 #include "flow/run/state.h"
 #include "flow/sched/submit.h"
 
-/* {"stages":[names]}: what a batch run is to complete; removed when it is, or cancelled */
+/* {"stages":[names]}: the stages that a batch run is to complete. The file is removed when they are
+ * done, and when the run is cancelled. */
 #define LF_RUN_WANT "driver.want"
 
 struct lf_fields;
@@ -37,7 +41,8 @@ typedef struct lf_batch {
     const lf_submitter *submitter;
     const lf_texts *accepted; /* settings whose change does not restart a stage; NULL: none */
     bool fresh;               /* do not continue from earlier checkpoints */
-    /* tick: only what the failure policy allows without a person, of what driver.want says */
+    /* Of tick: of the stages in driver.want it submits only those that the failure policy lets go
+     * on without a person. */
     bool automatic;
     lf_select select;
     void (*say)(void *user, const char *text); /* one line of progress; may be NULL */
@@ -81,17 +86,18 @@ typedef struct lf_batch_cancel {
     const lf_submitter *submitter;
     const bool *selected;
     bool now;      /* do not wait for checkpoints */
-    double wait_s; /* for the end, 0: until the grace of the stages is over */
+    double wait_s; /* how long it waits for their end; 0: until the grace of the stages is over */
     void (*say)(void *user, const char *text);
     void *user;
 } lf_batch_cancel;
-/* End the jobs of stages whose cancel records are written: later stages first, those that wait,
- * then those that run (asked to save first), and see them gone. LF_ECOMM: not reached, the records
- * stand; LF_EBUSY: still there. */
+/* Ends the jobs of stages whose cancel records are written, and waits until they are gone. Jobs
+ * that wait in the queue go first, those of later stages before those of earlier ones; jobs that
+ * run follow, and are asked to save before. LF_ECOMM: the scheduler was not reached, and the
+ * records stand. LF_EBUSY: jobs are still there. */
 int lf_batch_cancel_jobs(const lf_batch_cancel *c, const lf_run *run, lf_err *err);
 
-/* Follow until no job of the run is left; *code as for run: 0 done, 1 failed, 75 stopped. Rungs of
- * a sweep are decided on the way, and what goes on is submitted. */
+/* Follows the run until it has no job left. *code is that of `run`: 0 done, 1 failed, 75 stopped.
+ * It decides the rungs of a sweep on the way, and submits the stages that go on. */
 int lf_batch_wait(const lf_batch *b, const lf_run *run, int *code, lf_err *err);
 
 #endif

@@ -59,8 +59,8 @@ int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err);
 /* Ids of the last jobs of what stage i needs and is not done. */
 int lf_batch_after(lf_texts *out, const lf_batch_work *w, size_t i, lf_err *err);
 
-/* batch_sweep.c: where the jobs of a sweep that are to be sent lie, of lanes that are decided; and
- * what the job of lane i waits for the end of, at most one id. */
+/* batch_sweep.c. The first places the jobs of a sweep into max_parallel queues, once the lanes are
+ * decided. The second gives the id of the job that the job of lane i lies behind, or none. */
 int lf_batch_queue_children(lf_batch_work *w, lf_err *err);
 int lf_batch_behind(lf_texts *out, const lf_batch_work *w, size_t i, lf_err *err);
 

@@ -25,27 +25,30 @@
 
 #define LF_CHAIN_MOST 50 /* links of one stage, where `links` says nothing */
 
-/* Do links carry this stage? resources: of the stage; site: of the plan document; can: of the
- * submitter (LF_CAN_). The stage's `chain` before the site's; auto: requeue where the scheduler
- * can. */
+/* Is this stage a chain of links? The stage's own `chain` decides, else that of the site; `auto`
+ * requeues where the scheduler can. resources: of the stage. site: of the plan document. can: of
+ * the submitter (LF_CAN_). */
 bool lf_chain_by_links(const lf_resources *resources, const lf_site *site, unsigned can);
 
 /* How long a stage runs by what it costs and a rate in FLOP/s of this kind;
  * 0 when either is unknown. */
 double lf_chain_estimate_s(const lf_cost *cost, double rate);
 
-/* How many jobs an attempt is. 1 without links. With them `links` when it is given; otherwise from
- * the stage's "estimate_s" (0 or missing: unknown) and time_limit_s: as many as the estimate with a
- * quarter on top needs of a limit's usable part, and a spare one; with an unknown estimate 2; 1
- * where one limit is enough or there is none. Never more than max_segments and max_walltime allow,
- * nor than LF_CHAIN_MOST. stage: of the plan document; resources: with "time_limit_s" and "grace_s"
- * beside. */
+/* The number of jobs of an attempt:
+ *   1                    where it is no chain of links
+ *   links                else, where the key is given
+ *   1                    else, without a time limit, or where one limit is enough
+ *   2                    where the stage's estimate_s is not known (0)
+ *   ceil(1.25 e / u) + 1 otherwise, at most LF_CHAIN_MOST; e is estimate_s, and u is the part of
+ *                        time_limit_s before the stage is asked to stop
+ * It is never more than max_segments and max_walltime allow. stage: of the plan document.
+ * resources: what the attempt asks for. */
 int lf_chain_count(const lf_doc_stage *stage, const lf_resources *resources, const lf_site *site,
                    unsigned can);
 
-/* For the wrapper of the job my_id: shrink the links behind it. job: job.N.json; resources: of the
- * attempt. Nothing is done where there are none. Failing is no harm: they then wait for what they
- * had asked for. */
+/* Shrinks the links behind the job my_id, for its wrapper; without links it does nothing. A failure
+ * does no harm: the links then wait for what they had asked for. job: job.N.json. resources: of the
+ * attempt. */
 int lf_chain_shrink_rest(const struct lf_job_rec *job, const char *my_id,
                          const lf_resources *resources, const lf_site *site, lf_err *err);
 

@@ -15,9 +15,9 @@ typedef struct lf_eta {
     bool at_least; /* of some of them nothing is known */
 } lf_eta;
 
-/* selected: the stages that count, NULL: all. now: as they are shown, in the order of the view; of
- * those that do not run it may be zero. jobs: stages at once; with 1 the times add up, else those
- * along the longest way through the graph do. */
+/* With jobs = 1 (stages at once) the times of the stages add up; with more, those along the longest
+ * way through the graph do. selected: the stages that count, NULL: all. now: the stages as they are
+ * shown, in the order of the view; the entry of a stage that does not run may be zero. */
 void lf_eta_of(lf_eta *out, const lf_run_view *v, const lf_stage_shown *now, const bool *selected,
                int jobs);
 

@@ -41,9 +41,9 @@ bool lf_pbs_only_gone(const char *said);
  * are not known are missing. */
 int lf_pbs_parse_full(lf_sched_jobs *jobs, const char *text, enum lf_pbs_flavour f, lf_err *err);
 
-/* Make jobs that wait as small as they can be: one core, one minute, no whole nodes. A job that is
- * gone or runs already is no error. ids: array of texts; limit_s: their walltime, 0 none: a user
- * may lower what was asked for, not raise it. */
+/* Makes jobs that wait as small as they can be: one core, one minute, no whole nodes. A job that is
+ * gone, or that runs already, is no error. limit_s: the walltime that they have, 0: none; a user
+ * may lower what was asked for, and may not raise it. */
 int lf_pbs_shrink(const lf_texts *ids, long long limit_s, const lf_site *site, lf_err *err);
 
 /* Add what the templates of templates/pbs need beside lf_submit_values: SELECT, PLACE or
