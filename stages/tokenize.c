@@ -323,29 +323,27 @@ static bool say_tables(char *text, size_t cap, const tokenize *s, const lf_corpu
 
 #define READ_AT_ONCE ((int64_t)4 << 20) /* bytes that a plan reads to count their documents */
 
-/* How many documents there are, as far as a plan may know; -1: it may not. *texts: a file of plain
- * text is among them. */
-static int64_t count_documents(const tokenize *s, lf_corpus *c, bool *texts)
+/* *n: how many documents there are, as far as a plan may know; -1: it may not. *texts: a file of
+ * plain text is among them. What cannot be read, and inputs without a document, are refused here
+ * as they would be by the run. */
+static int count_documents(int64_t *n, bool *texts, const tokenize *s, lf_corpus *c, lf_err *err)
 {
     lf_corpus_record r;
-    size_t sources;
     const int64_t bytes = lf_corpus_total_bytes(c);
-    int64_t n = 0;
     int rc = 1;
-    lf_corpus_sources(c, &sources);
+    *n = -1;
+    *texts = false;
     if (s->limit_docs || s->limit_bytes || bytes < 0 || bytes > READ_AT_ONCE || s->show.on)
-        return -1;
-    for (; rc == 1 && (rc = lf_corpus_next(c, &r, NULL)) == 1; n++)
+        return 0;
+    for (*n = 0; (rc = lf_corpus_next(c, &r, err)) == 1; ++*n)
         *texts = *texts || r.form == LF_RECORD_TEXT;
-    return rc < 0 ? -1 : n;
+    return rc == 0 && *n == 0 ? lf_fail(err, LF_EINVAL, "the inputs hold no document") : rc;
 }
 
 /* A document is kept for validation by its content, so of few it may be none. */
-static bool say_few(char *text, size_t cap, const tokenize *s, lf_corpus *c)
+static bool say_few(char *text, size_t cap, const tokenize *s, int64_t n, bool texts)
 {
-    bool texts = false;
-    const int64_t n = s->valid_fraction > 0 ? count_documents(s, c, &texts) : -1;
-    const double none = n > 0 ? pow(1 - s->valid_fraction, (double)n) : 0;
+    const double none = n > 0 && s->valid_fraction > 0 ? pow(1 - s->valid_fraction, (double)n) : 0;
     if (none < 0.01)
         return false;
     snprintf(text, cap,
@@ -384,8 +382,13 @@ static int plan(void *self, json_t *out, lf_err *err)
     }
     char tables[1200], few[300];
     const bool said = say_tables(tables, sizeof(tables), s, c);
-    const bool lacks = say_few(few, sizeof(few), s, c);
+    int64_t documents;
+    bool texts;
+    rc = count_documents(&documents, &texts, s, c, err);
+    const bool lacks = say_few(few, sizeof(few), s, documents, texts);
     lf_corpus_close(c);
+    if (rc != 0)
+        return rc;
     if (s->limit_bytes && text > (double)s->limit_bytes)
         text = (double)s->limit_bytes;
     int bytes = s->dtype ? s->dtype : !s->tokenizer_path && s->train.vocab_size <= 65536 ? 2 : 4;

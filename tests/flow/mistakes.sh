@@ -8,6 +8,8 @@ unset LF_LIBEXEC
 LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=1 LF_CUDA_DRIVER=$T/no-driver
 export LF_MODELS_DIR OMP_NUM_THREADS LF_CUDA_DRIVER
 seq -f 'a line of text with the number %g' 200 >corpus.txt
+printf '\n\n' >nothing.txt
+printf '\177ELF\2\1\1' >program.txt
 
 cat >base.ini <<'END'
 [pipeline]
@@ -98,6 +100,8 @@ an option without an effect~s/^lr = .*/&\nmegatron_seed = 5/~^megatron_seed~mega
 texts without a tokenizer~s/^split = .*/&\ntext = corpus.txt/~^text~need tokenizer
 no artifact~s/^checkpoint = .*/checkpoint = corpus.txt/~^checkpoint~corpus.txt: no complete artifact there
 a file of text given as shards~/^kind = pretrain/,/^seq/s/^data = .*/data = corpus.txt/~^data = corpus.txt~data = corpus.txt: no finished shards are there \(no manifest.json\); name the directory `shards`
+an input without a document~s/^inputs = .*/inputs = nothing.txt\ndoc_split = line/~^inputs~stage tokenize: the inputs hold no document
+an input that is a program~s/^inputs = .*/inputs = program.txt/~^inputs~program.txt is no text: it holds program data; leave it out of the inputs
 a file that is not there~s/^inputs = .*/inputs = nothere.txt/~^inputs~there is no such file or directory
 a key of another tool~s/^lr = .*/&\nmax_steps = 5/~^max_steps~unknown key "max_steps" in \[stage train\]; here it is "steps"
 a key of the model of another tool~s/^hidden = .*/&\nhidden_size = 5/~^hidden_size~unknown key 'hidden_size' in \[model\]; here it is "hidden"
@@ -250,8 +254,8 @@ like out '^run .* trying again would end in the same way: change what stage more
 is "$(grep -c 'set text_field' out)" 1 "and the error is told once" "$(cat out)"
 : >empty.txt
 "$LF" run --only tokenize --set tokenize.inputs=empty.txt >out 2>err
-like out 'would end in the same way: change .*, then `loong-flow resume`' "an empty corpus"
-unlike out 'resume. continues it' "and resume is not said to help as it is"
+like err 'stage tokenize: the inputs hold no document$' "an empty corpus"
+unlike out '^run ' "for which no run is made"
 
 # ---- after an edit
 
@@ -364,4 +368,4 @@ runs 0 "$LF" rerun train
 runs 0 "$LF" plan
 like out '^  -    eval' "made again it is there"
 
-finish 160
+finish 162
