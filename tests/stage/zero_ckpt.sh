@@ -140,13 +140,32 @@ if [ -n "$FAIL" ]; then
     faulty eio "link *step-00000002/manifest.json" 2 link --steps 5 --zero 1
     is "$rc $(id link) $(steps link)" "0 $want step-00000004 " "so it is when rank 0 cannot publish"
 
-    # --- a stop while parts are written ---
+    # --- a stop while parts are written, or behind a save that failed; a newer start ---
     faulty term "pwrite *step-00000002/data-00001*" 2 stop --steps 5 --zero 1
     is "$rc $(steps stop | wc -w | tr -d ' ')" "75 $(find "$dir/stop/out/checkpoints" -name manifest.json | wc -l)" "a stop waits for its checkpoint"
     on 2 stop --steps 5 --zero 1
     is "$rc $(id stop)" "0 $want" "from which the run goes on"
+    LF_STOP_STEP=2
+    export LF_STOP_STEP
+    faulty eio "pwrite *step-00000002/data-00001*" 2 twice --steps 5 --zero 1 --save-async=no
+    unset LF_STOP_STEP
+    is "$rc $(steps twice)" "75 step-00000002 " "where the last save failed, a stop saves again"
+    mkdir -p "$dir/late"
+    LF_FENCE=$dir/fence LD_PRELOAD=$FAIL LF_FAIL_ROOT=$dir LF_FAIL_PROGRAM=lf-pretrain LF_FAIL_ACTION=stop LF_FAIL_AFTER=1 \
+        LF_FAIL_MATCH="open *step-00000002/state.json" LF_FAIL_ONCE=$dir/paused \
+        $launch 2 -- "$pretrain" --config "$ini" --out "$dir/late/out" --metrics "$dir/late/metrics" --steps 5 --zero 1 >"$dir/stdout" 2>"$dir/err" &
+    pid=$!
+    until [ -e "$dir/paused" ] || gone $pid; do sleep 0.01; done
+    : >"$dir/fence"
+    until gone $pid; do
+        # shellcheck disable=SC2046
+        kill -CONT $(ps -eo pid,args | awk -v d="$dir/late/out" '/lf-pretrain/ && index($0, d) && !/awk|launch/ { print $1 }') 2>/dev/null
+        sleep 0.02
+    done
+    wait $pid
+    is "$? $(find "$dir/late/out" -name manifest.json)" "75 " "a start that a newer one follows while it publishes ends and publishes nothing"
 
-    # --- kills: the first file, its bytes, its sync, what is published, the manifest; then other ranks go on ---
+    # --- kills: the first file, its bytes, its sync, what is published, the manifest ---
     kills=0 bad=
     for i in $(seq "${ZERO_KILLS:-1}"); do
         for place in "open *step-00000002/data-00001*" "pwrite *step-00000004/data-00001*" "fsync *step-00000004/data-00001*" \
@@ -166,6 +185,6 @@ if [ -n "$FAIL" ]; then
         done
     done
     is "$kills $bad" "$((7 * ${ZERO_KILLS:-1})) " "killed in $kills places, it goes on to the bits of an undisturbed run"
-    n=$((n + 10))
+    n=$((n + 12))
 fi
 finish $n
