@@ -7,6 +7,7 @@
  *                                             or anything (worse)
  *     train_tool labels DIR DOCS VALID_DOCS   the same as labelled answers
  *     train_tool id DIR                       step and identity of a checkpoint, its hashes checked
+ *     train_tool id DIR metrics FILE          both in one start
  *     train_tool state DIR                    its state as JSON
  *     train_tool types DIR                    how many of its tensors there are by kind, dimensions
  *                                             and type
@@ -272,8 +273,12 @@ int main(int argc, char **argv)
     lf_err err = LF_ERR_INIT;
     int64_t offset = 0;
     int rc;
-    if (argc == 5 && (strcmp(argv[1], "data") == 0 || strcmp(argv[1], "pairs") == 0 ||
-                      strcmp(argv[1], "labels") == 0))
+    if (argc == 5 && strcmp(argv[1], "id") == 0 && strcmp(argv[3], "metrics") == 0) {
+        rc = cmd_id(argv[2], false, &err);
+        if (rc >= 0)
+            rc = lf_frame_read(argv[4], &offset, print_record, NULL, &err);
+    } else if (argc == 5 && (strcmp(argv[1], "data") == 0 || strcmp(argv[1], "pairs") == 0 ||
+                             strcmp(argv[1], "labels") == 0))
         rc = cmd_data(argv[2],
                       argv[1][0] == 'd'   ? LF_ROWS_PLAIN
                       : argv[1][0] == 'p' ? LF_ROWS_PAIRS
