@@ -154,4 +154,5 @@ def main():
                           median_s=med, best_s=min(times), tokens_per_s=tokens / med)), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -28,7 +28,7 @@ row() { # row NAME WHAT OF: the median of WHAT, and by that of OF
     median <"$tmp/$3" >"$tmp/b"
     paste "$tmp/a" "$tmp/b" | awk -v name="$1" '{ printf "  %-28s %7.3f s  %5.3f\n", name, $1, $1 / $2 }'
 }
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores; load $(load)"
+echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(getconf _NPROCESSORS_ONLN) cores; load $(load)"
 for micro in ${MICRO:-1 4}; do
     cat >"$tmp/run.ini" <<END
 [stage]
