@@ -215,7 +215,7 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
 
 int lf_train_inner(const struct lf_train_config *c, int ranks)
 {
-    return c->zero > 0 && c->zero_inner > 0 ? c->zero_inner : ranks;
+    return c->zero > 0 && c->zero_inner > 0 && c->zero_inner < ranks ? c->zero_inner : ranks;
 }
 
 static int check_ranks(const struct lf_train_config *c, int ranks, lf_err *err)
@@ -228,7 +228,7 @@ static int check_ranks(const struct lf_train_config *c, int ranks, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "zero_inner = %d: nothing is divided with zero = 0; set zero too",
                        c->zero_inner);
-    if (c->zero_inner == 1 || (c->zero_inner > 1 && ranks > 1 && ranks % c->zero_inner))
+    if (ranks > 1 && c->zero_inner > 0 && (c->zero_inner == 1 || ranks % c->zero_inner))
         return lf_fail(err, LF_EINVAL,
                        "zero_inner = %d: %d ranks cannot form such groups; take a divisor of their "
                        "number that is 2 or more",

@@ -151,6 +151,9 @@ rm -r "$dir/g2/out/checkpoints/step-00000004" "$dir/g2/out/checkpoint"
 on 2 g2 --batch 4 --zero 2 --zero-inner 0
 near_losses g2 g0 1e-5 5
 is "$rc $?" "0 0" "two ranks go on from the parts of two groups"
+on 1 g4 --batch 4 --zero 3 --zero-inner 2
+near_losses g4 g0 1e-5 5
+is "$rc $?" "0 0" "one rank has everything, whatever its group is"
 for a in "3 1" "1 2" "2 0"; do
     on 4 "bad$a" --batch 4 --zero-inner "${a% *}" --zero "${a#* }"
     [ $rc -ne 0 ]
@@ -246,4 +249,4 @@ else
     limited 4
     is $rc 0 "trains on four ranks with zero = 3" "$(tail -n 2 "$dir/err")"
 fi
-finish 99
+finish 100
