@@ -22,7 +22,7 @@ ok $? "no contraction, no flushed denormals, division and roots rounded correctl
 fatbins=$src/kernels/cuda.mk ptx=$src/tests/cuda/ptx.mk emu=$src/tests/cuda/local.mk
 for mk in "$src"/kernels/*.mk "$src"/tests/cuda/*.mk; do loose "$mk"; done >"$dir/loose"
 [ ! -s "$dir/loose" ] && [ "$(for mk in "$fatbins" "$ptx" "$emu"; do commands "$mk" | grep -c -e ' -fatbin' -e ' -ptx' -e 'shared .*list'; done | tr '\n' ' ')" = "1 1 1 " ] &&
-    grep -q '^tests_cuda_libcuemu_a_CFLAGS = \$(AM_CFLAGS) -fPIC$' "$emu"
+    grep -q '^tests_cuda_libcuemu_a_CFLAGS = \$(AM_CFLAGS) \$(LF_EMU_CFLAGS) -fPIC$' "$emu"
 ok $? "every command that compiles device code says so" "$(cat "$dir/loose")"
 planted() { # planted FILE WORDS: without them
     sed "s/$2//" "$1" >"$dir/mk"
