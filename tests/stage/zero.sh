@@ -184,6 +184,18 @@ on 2 deaf --zero 1
 ok $? "where rank 0 cannot write its metrics, rank 1 hears of it and ends by itself"
 says "deaf/metrics" "and it names the file"
 
+# --- a rank that fails within a step: its data is damaged, that of the others is not ---
+cp -r "$dir/data" "$dir/bad"
+for shard in "$dir"/bad/train-*.h5; do
+    printf '\377\377\377\377' | dd of="$shard" bs=1 seek=$(($(wc -c <"$shard") / 8)) conv=notrunc 2>/dev/null
+done
+for z in 2 3; do
+    on 2 bad$z --data "$dir/bad" --verify-data no --batch 4 --steps 300 --save-interval 0 --valid-interval 0 --zero $z
+    [ $rc -ne 0 ] && grep -q 'error: sample .*damaged shard' "$dir/err"
+    ok $? "zero = $z: a rank that cannot read its second micro-batch says why" "$(tail -n 2 "$dir/err")"
+    says_like 'error: rank [01] (.*) failed' "and the other, which gathers and sums meanwhile, hears of it and ends by itself"
+done
+
 # --- killed ---
 mkdir -p "$dir/kill"
 $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" --zero 3 --batch 2 --precision bf16 \
@@ -249,4 +261,4 @@ else
     limited 4
     is $rc 0 "trains on four ranks with zero = 3" "$(tail -n 2 "$dir/err")"
 fi
-finish 100
+finish 104
