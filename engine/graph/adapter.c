@@ -35,14 +35,24 @@ bool lf_pstore_adapted(const lf_pstore *ps, const char *group)
     return g >= 0 && adapter_of(ps, g);
 }
 
-/* One tensor "STEM.part"; group: "GROUP.part" or NULL. */
-static int declare(lf_pstore *ps, const char *of, const char *part, const char *group, int64_t rows,
-                   int64_t cols, lf_err *err)
+/* A layout divides A by columns as it does the weight, and B and magnitudes by rows. */
+static void divide(struct lf_param_desc *d, const struct lf_param_desc *of, bool a)
+{
+    if (of->shard == (a ? LF_SHARD_COLS : LF_SHARD_ROWS)) {
+        d->shard = of->shard;
+        d->shard_parts = of->shard_parts;
+    }
+}
+
+/* One tensor "STEM.part" beside `of`; group: "GROUP.part" or NULL. */
+static int declare(lf_pstore *ps, const struct lf_param_desc *of, const char *part,
+                   const char *group, int64_t rows, int64_t cols, lf_err *err)
 {
     char name[192], joint[192], base[160];
     struct lf_param_desc d = {
         .name = name, .ndim = 2, .dims = {rows, cols}, .decay = true, .adapter = true};
-    stem(base, sizeof base, of);
+    divide(&d, of, strcmp(part, "lora_A") == 0);
+    stem(base, sizeof base, of->name);
     snprintf(name, sizeof name, "%s.%s", base, part);
     if (group) {
         stem(base, sizeof base, group);
@@ -57,17 +67,19 @@ static int declare(lf_pstore *ps, const char *of, const char *part, const char *
     return rc < 0 ? rc : 0;
 }
 
-static int declare_magnitude(lf_pstore *ps, const char *of, int64_t rows, lf_err *err)
+static int declare_magnitude(lf_pstore *ps, const struct lf_param_desc *of, int64_t rows,
+                             lf_err *err)
 {
     char name[192], base[160];
-    stem(base, sizeof base, of);
+    stem(base, sizeof base, of->name);
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
-    const struct lf_param_desc d = {.name = name,
+    struct lf_param_desc d = {.name = name,
                                     .ndim = 1,
                                     .dims = {rows},
                                     .init = LF_INIT_ONE,
                                     .decay = true,
                                     .adapter = true};
+    divide(&d, of, false);
     const int rc = lf_pstore_add(ps, &d, err);
     return rc < 0 ? rc : 0;
 }
@@ -82,10 +94,10 @@ static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t me
             const struct lf_param_desc d =
                 ps->p[g->first + k].d; /* a copy: adding moves the array */
             if (members >> k & 1)
-                rc = part == 0 ? declare(ps, d.name, "lora_A", g->name, rank, d.dims[1], err)
-                               : declare(ps, d.name, "lora_B", NULL, d.dims[0], rank, err);
+                rc = part == 0 ? declare(ps, &d, "lora_A", g->name, rank, d.dims[1], err)
+                               : declare(ps, &d, "lora_B", NULL, d.dims[0], rank, err);
             if (rc == 0 && part == 1 && ad->magnitude && (members >> k & 1))
-                rc = declare_magnitude(ps, d.name, d.dims[0], err);
+                rc = declare_magnitude(ps, &d, d.dims[0], err);
         }
     return rc;
 }
@@ -112,11 +124,13 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
     if (members) {
         rc = declare_members(ps, &g, members, d, err);
     } else {
-        rc = declare(ps, g.name, "lora_A", NULL, d->rank, g.cols, err);
+        struct lf_param_desc of = ps->p[g.first].d; /* a copy: adding moves the array */
+        of.name = g.name;
+        rc = declare(ps, &of, "lora_A", NULL, d->rank, g.all_cols, err);
         if (rc == 0)
-            rc = declare(ps, g.name, "lora_B", NULL, g.rows, d->rank, err);
+            rc = declare(ps, &of, "lora_B", NULL, g.all_rows, d->rank, err);
         if (rc == 0 && d->magnitude)
-            rc = declare_magnitude(ps, g.name, g.rows, err);
+            rc = declare_magnitude(ps, &of, g.all_rows, err);
     }
     if (rc == 0)
         ps->ad[ps->n_ad++] = (struct lf_padapter){.group = gi, .members = members, .d = *d};
@@ -148,6 +162,9 @@ static int start_rows(lf_pstore *ps, const struct lf_pgroup *g, const char *of, 
     const enum lf_dtype type = kind == LF_P_COPY ? ps->copy_type : LF_F32;
     stem(base, sizeof base, of);
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
+    if (g->place == LF_PL_COLS)
+        return lf_fail(err, LF_ENOTSUP,
+                       "magnitude %s is measured on whole rows, which tensor divides", name);
     if (g->part[kind])
         return lf_fail(err, LF_ENOTSUP,
                        "magnitude %s is measured on whole weights; take zero = 2 or less", name);
@@ -181,10 +198,11 @@ int lf_pstore_adapter_start(lf_pstore *ps, lf_err *err)
             rc = start_rows(ps, g, g->name, 0, g->rows, err);
         int64_t row = 0;
         for (int32_t k = 0; k < g->count && a->members && rc == 0; k++) {
-            const struct lf_param_desc *d = &ps->p[g->first + k].d;
+            const struct lf_param *q = &ps->p[g->first + k];
+            const int64_t rows = q->box.hi[0] - q->box.lo[0];
             if (a->members >> k & 1)
-                rc = start_rows(ps, g, d->name, row, d->dims[0], err);
-            row += d->dims[0];
+                rc = start_rows(ps, g, q->d.name, row, rows, err);
+            row += rows;
         }
     }
     if (rc != 0 || !any)
@@ -299,7 +317,7 @@ static lf_val all_members(const struct layer *l)
 {
     lf_graph *g = l->g;
     const struct lf_pgroup *pg = &g->ps->g[l->a->group];
-    lf_val y = {lf_tensor_new(g, LF_F32, LF_ROLE_ACT, g->t[l->base.id].rows, pg->rows,
+    lf_val y = {lf_tensor_new(g, LF_F32, LF_ROLE_ACT, g->t[l->base.id].rows, pg->all_rows,
                               "adapted.%zu", g->n_n)};
     int64_t col = 0, at = 0;
     for (int32_t k = 0; k < pg->count && !g->err.rc; k++) {

@@ -24,7 +24,8 @@ static int32_t new_grad(struct lf_ad *ad, int32_t t)
     const struct lf_tensor *x = &ad->g->t[t];
     int32_t d = lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT, x->rows, x->cols, "d_%s", x->name);
     if (d)
-        ad->g->t[d].pinned = ad->g->t[lf_root_of(ad->g, t)].pinned;
+        ad->g->t[d].pinned =
+            ad->g->t[lf_root_of(ad->g, t)].pinned || ad->g->t[lf_root_of(ad->g, t)].grad_f32;
     return d;
 }
 
@@ -77,7 +78,8 @@ void lf_ad_contribute(struct lf_ad *ad, int32_t t, int32_t d)
     if (i < 0)
         return;
     ad->grad[t] = ad->g->n[i].out[0];
-    ad->g->t[ad->grad[t]].pinned = ad->g->t[lf_root_of(ad->g, t)].pinned;
+    ad->g->t[ad->grad[t]].pinned =
+        ad->g->t[lf_root_of(ad->g, t)].pinned || ad->g->t[lf_root_of(ad->g, t)].grad_f32;
 }
 
 /* The gradients of t's slices are the slices of one tensor that is shaped like t: it, else 0. A

@@ -192,6 +192,10 @@ int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node
                         lf_err *err)
 {
     char text[600], why[320];
+    if (c->g->n[node].op == LF_OP_TP_LEAVE && ex->exchange.err.rc) {
+        *err = ex->exchange.err;
+        return err->rc;
+    }
     lf_exec_why(ex, why, sizeof why);
     return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE,
                    "graph %s, node %zu: %s failed on %s%s", c->g->name, node,

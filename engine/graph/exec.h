@@ -99,6 +99,9 @@ struct lf_exec_comm {
     int (*begin_sum)(void *user, struct lf_exec_req *q, float *out, const float *data,
                      const size_t *counts, bool more, lf_err *err);
     int (*finish)(void *user, struct lf_exec_req *q, lf_err *err);
+    /* Layouts that divide matrices: sums n floats of backend memory over the ranks of the tensor
+     * axis, in place. Called while a segment runs, in the same order on each of them. */
+    int (*tensor_sum)(void *user, float *data, size_t n, lf_err *err);
     bool early; /* reduce only queues work and never waits, so that LF_BWD_LAST may call it */
 };
 /* user is borrowed. All but reduce serve plans with zero; of them gather alone serves

@@ -103,6 +103,7 @@ int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_liv
                         .ptr = addr_cb,
                         .packed = c->o.packed ? packed_cb : NULL,
                         .rec = ex->rec,
+                        .exchange = &ex->exchange,
                         .rows_all = rows_all,
                         .rows_live = rows_live,
                         .user = &w};

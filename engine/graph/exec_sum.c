@@ -14,6 +14,7 @@ void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user)
 {
     ex->comm = *comm;
     ex->comm_user = user;
+    ex->exchange = (struct lf_exchange){.sum = comm->tensor_sum, .user = user};
     ex->early = comm->early && ex->b->ops->comm_begin;
 }
 

@@ -251,7 +251,7 @@ lf_val lf_param(lf_graph *g, const char *name)
     int32_t t = find_named(g, LF_ROLE_PARAM, name);
     if (!t) {
         const struct lf_pgroup *pg = &g->ps->g[gi];
-        t = lf_tensor_new(g, LF_F32, LF_ROLE_PARAM, pg->rows, pg->cols, "%s", name);
+        t = lf_tensor_new(g, LF_F32, LF_ROLE_PARAM, pg->all_rows, pg->all_cols, "%s", name);
         if (t) {
             g->t[t].group = gi;
             g->t[t].fixed = true;
@@ -364,14 +364,26 @@ void lf_pin_f32(lf_graph *g, lf_val v)
         g->t[v.id].pinned = true;
 }
 
+/* The node of this op that reads x; -1: none. */
+static int32_t reader(const lf_graph *g, lf_val x, enum lf_op op)
+{
+    for (size_t i = 0; i < g->n_n; i++)
+        if (g->n[i].op == op && g->n[i].in[0] == x.id)
+            return (int32_t)i;
+    return -1;
+}
+
+/* One for all readers, so that their gradients are added before they are summed. */
 lf_val lf_tp_enter(lf_graph *g, lf_val x)
 {
-    (void)g;
-    return x;
+    if (g->err.rc || g->ps->layout.tensor <= 1)
+        return x;
+    const int32_t i = reader(g, x, LF_OP_TP_ENTER);
+    return i < 0 ? lf_graph_op(g, LF_OP_TP_ENTER, &x.id, 1, NULL) : (lf_val){g->n[i].out[0]};
 }
 
 lf_val lf_tp_leave(lf_graph *g, lf_val x)
 {
-    (void)g;
-    return x;
+    return g->err.rc || g->ps->layout.tensor <= 1 ? x
+                                                  : lf_graph_op(g, LF_OP_TP_LEAVE, &x.id, 1, NULL);
 }

@@ -99,9 +99,9 @@ void lf_output_grad(lf_graph *g, lf_val v, const char *name, const char *grad_na
  * itself where its kernel can.
  */
 void lf_pin_f32(lf_graph *g, lf_val v);
-/* Hooks for tensor parallel layouts. With one rank both return x. lf_tp_enter stands before a
- * column-parallel linear: it is the identity, and its backward all-reduces. lf_tp_leave stands
- * after a row-parallel one: it all-reduces, and its backward is the identity. */
+/* Where layouts that divide matrices have their sums (layout.h). With one rank both return x.
+ * lf_tp_enter stands before a linear whose rows ranks divide; lf_tp_leave stands behind the linear
+ * whose columns they divide, before anything that is not linear. */
 lf_val lf_tp_enter(lf_graph *g, lf_val x);
 lf_val lf_tp_leave(lf_graph *g, lf_val x);
 

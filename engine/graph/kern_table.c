@@ -23,9 +23,34 @@
     }
 LF_KERNEL_LIST(ACCESS)
 
+/* A sum over ranks. Operands in bf16 are converted first. */
+static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *args)
+{
+    const struct lf_k_exchange *a = args;
+    const struct lf_k_axpby copy = {
+        .n = (int64_t)a->n, .a = a->in, .y = a->out, .alpha = 1, .a_type = a->in_type};
+    const int rc = a->out == a->in ? 0 : k->axpby.run(q, &copy);
+    if (rc != 0)
+        return rc;
+    return a->with && a->with->sum ? a->with->sum(a->with->user, a->out, a->n, &a->with->err)
+                                   : LF_K_EINVAL;
+}
+static int check_exchange(const struct lf_kernels *k, const void *args)
+{
+    const struct lf_k_exchange *a = args;
+    return k->axpby.run && a->in && a->out ? LF_K_OK : LF_K_EINVAL;
+}
+static size_t work_exchange(const struct lf_kernels *k, const void *args, int threads)
+{
+    (void)k, (void)args, (void)threads;
+    return 0;
+}
+
 #define ROW(name)                                                                                  \
     [LF_KID_##name] = {#name, sizeof(struct lf_k_##name), call_##name, check_##name, work_##name},
-const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT] = {LF_KERNEL_LIST(ROW)};
+const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT] = {
+    LF_KERNEL_LIST(ROW)[LF_KID_exchange] = {"exchange", sizeof(struct lf_k_exchange),
+                                            call_exchange, check_exchange, work_exchange}};
 
 #define WORKS(name)                                                                                \
     [LF_KID_##name] = {offsetof(struct lf_k_##name, work), offsetof(struct lf_k_##name, work_bytes)}

@@ -53,7 +53,21 @@ LF_EMIT(linear)
                             .act = n->a.act,
                             .mode = (uint8_t)b->numeric};
     k->b_packed = b->packed ? b->packed(b, w) : NULL;
+    if (n->a.no_bias)
+        k->bias = NULL;
     return 0;
+}
+
+LF_EMIT(tp_leave)
+{
+    struct lf_k_exchange *k = args;
+    const int32_t x = n->in[0], y = n->out[0];
+    *k = (struct lf_k_exchange){.with = b->exchange,
+                                .in = P(b, x),
+                                .out = P(b, y),
+                                .n = (size_t)(R(b, y) * C(b, y)),
+                                .in_type = DT(b, x)};
+    return LD(b, x) == C(b, y) && LD(b, y) == C(b, y) && R(b, x) == R(b, y) ? 0 : LF_EINVAL;
 }
 
 LF_EMIT(norm)

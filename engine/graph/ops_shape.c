@@ -195,9 +195,10 @@ static int check_alibi(lf_graph *g, const struct lf_node *n, int slot)
 {
     if (!n->in[slot])
         return 0;
-    if (need_index(g, n, slot, LF_F32, 1, "alibi slopes must be an f32 constant [1, H]"))
-        return LF_EINVAL;
-    return g->t[n->in[slot]].cols == n->a.heads
+    const struct lf_tensor *t = &g->t[n->in[slot]]; /* of a layout, some columns of the constant */
+    if (t->dtype != LF_F32 || t->rows != 1)
+        return bad(g, n, n->in[slot], n->in[0], "alibi slopes must be an f32 constant [1, H]");
+    return t->cols == n->a.heads
                ? 0
                : bad(g, n, n->in[slot], n->in[0], "one slope per head is needed");
 }
@@ -503,6 +504,32 @@ LF_SHAPE(row_gate)
         return bad(g, n, n->in[GATE_GATE], n->in[GATE_X],
                    "the gate must be one number for each row");
     return make(g, n, 0, g->t[n->in[GATE_X]].rows, g->t[n->in[GATE_X]].cols, "");
+}
+
+/* ---- layouts ---- */
+
+LF_SHAPE(tp_enter)
+{
+    if (need_float(g, n, 0, "x"))
+        return LF_EINVAL;
+    const struct lf_tensor x = g->t[n->in[0]];
+    if (make(g, n, 0, x.rows, x.cols, ""))
+        return g->err.rc;
+    struct lf_tensor *y = &g->t[n->out[0]];
+    y->dtype = x.dtype;
+    y->fixed = x.fixed;
+    y->pinned = x.pinned;
+    y->grad_f32 = true;
+    return 0;
+}
+
+LF_SHAPE(tp_leave)
+{
+    if (need_float(g, n, 0, "x"))
+        return LF_EINVAL;
+    if (g->t[n->in[0]].parent)
+        return bad(g, n, n->in[0], 0, "a whole tensor is needed here");
+    return make_fixed(g, n, 0, LF_F32, g->t[n->in[0]].rows, g->t[n->in[0]].cols, "");
 }
 
 /* ---- weight-decomposed adapters ---- */

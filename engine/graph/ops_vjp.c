@@ -278,6 +278,29 @@ LF_VJP(row_gate)
     return ad->g->err.rc;
 }
 
+/* ---- layouts ---- */
+
+LF_VJP(tp_enter)
+{
+    const struct lf_node n = ad->g->n[node];
+    if (!lf_ad_wants(ad, n.in[0]))
+        return 0;
+    const int32_t dy = dense(ad, lf_ad_grad_of(ad, n.out[0])), dx = scratch(ad, n.in[0]);
+    if (!dx)
+        return ad->g->err.rc;
+    ad->g->t[dx].fixed = true; /* f32, as the sum gives it */
+    emit(ad, LF_OP_TP_LEAVE, NULL, &dy, 1, &dx, 1);
+    lf_ad_contribute(ad, n.in[0], dx);
+    return ad->g->err.rc;
+}
+
+LF_VJP(tp_leave)
+{
+    const struct lf_node n = ad->g->n[node];
+    lf_ad_contribute(ad, n.in[0], lf_ad_grad_of(ad, n.out[0]));
+    return ad->g->err.rc;
+}
+
 /* ---- weight-decomposed adapters ---- */
 
 /* Base and low-rank product have one gradient; lengths have none (Liu et al. 2024, section 4.3). */

@@ -20,6 +20,7 @@ static void forget_needs(lf_pstore *ps)
     for (size_t i = 0; i < ps->n_g; i++) {
         memset(ps->g[i].need, 0, sizeof ps->g[i].need);
         memset(ps->g[i].host, 0, sizeof ps->g[i].host);
+        memset(ps->g[i].sum, 0, sizeof ps->g[i].sum);
         ps->g[i].need_pack = false;
     }
 }
@@ -259,9 +260,13 @@ static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
 {
     lf_graph *g = c->g;
     int rc = 0;
+    if (p->ps->layout.tensor > 1)
+        rc = lf_layout_localise(g, err);
     g->n_fwd = g->n_n;
-    if (c->o.train)
+    if (rc == 0 && c->o.train)
         rc = lf_autodiff(g, err);
+    if (rc == 0)
+        rc = lf_layout_check(g, err);
     if (rc == 0)
         rc = lf_precision(g, p->o.compute, err);
     if (rc == 0)

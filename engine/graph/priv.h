@@ -29,6 +29,7 @@
 #include "engine/base/mem.h"
 #include "engine/graph/adapter.h"
 #include "engine/graph/graph.h"
+#include "engine/graph/layout.h"
 #include "engine/graph/plan.h"
 
 enum { LF_MAX_IN = 11, LF_MAX_OUT = 7 };
@@ -85,6 +86,8 @@ enum lf_op {
     LF_OP_LINEAR_FP8, /* as LINEAR, LINEAR_DX, LINEAR_DW, with a scale for each factor */
     LF_OP_LINEAR_DX_FP8,
     LF_OP_LINEAR_DW_FP8,
+    LF_OP_TP_ENTER, /* layout.h */
+    LF_OP_TP_LEAVE,
     LF_OP_COUNT
 };
 
@@ -167,6 +170,9 @@ struct lf_attr {
     int32_t at;
     uint32_t site;
     int64_t page_tokens, v_real, max_doc;
+    /* of a graph with local shapes: the first of the columns, and all of them, of what dropout
+     * decides about; the first of the heads of attention */
+    int32_t col0, cols, head0;
     uint8_t act; /* enum lf_act */
     bool layer, interleaved, inverse, causal;
     int32_t experts, k, top_groups, moe_layers; /* of a mixture of experts; groups: of experts */
@@ -174,6 +180,7 @@ struct lf_attr {
     bool sigmoid, renorm;
     bool entropy; /* logp: the row's entropy is wanted */
     bool blocks;  /* fp8: scales of blocks, not of tensors */
+    bool no_bias; /* linear: a partial sum, to which another rank adds the bias */
 };
 
 struct lf_node {
@@ -191,6 +198,8 @@ struct lf_tensor {
     bool pinned;                /* stays f32 (lf_pin_f32) */
     bool dense_only;            /* some node needs row distance == cols */
     bool is_output;
+    bool grad_f32; /* its gradient stays f32 in every precision */
+    uint8_t place[LF_AXES]; /* enum lf_place */
     /* a view that a forward node writes: its root consists of such parts, and nothing else reads
      * it */
     bool part;
@@ -303,7 +312,20 @@ enum {
 extern const struct lf_op_row lf_op_table[LF_OP_COUNT];
 
 #define LF_KERNEL_ENUM(name) LF_KID_##name,
-enum lf_kernel_id { LF_KERNEL_LIST(LF_KERNEL_ENUM) LF_KID_COUNT };
+enum lf_kernel_id { LF_KERNEL_LIST(LF_KERNEL_ENUM) LF_KID_exchange, LF_KID_COUNT };
+/* What the nodes of a layout do instead of a kernel: they sum over the ranks of the tensor axis. */
+struct lf_exchange {
+    int (*sum)(void *user, float *data, size_t n, lf_err *err); /* n floats, in place */
+    void *user;
+    lf_err err; /* why a sum failed */
+};
+struct lf_k_exchange {
+    struct lf_exchange *with; /* NULL while planning */
+    const void *in;
+    float *out; /* may be in */
+    size_t n;
+    uint8_t in_type;
+};
 /* Uniform access to the table of kernels (kern_table.c). */
 struct lf_kernel_row {
     const char *name;
@@ -342,6 +364,7 @@ struct lf_bind {
     const struct lf_adamw_opts *adamw;
     /* activations of rows_all rows count as having rows_live rows; 0: no change (exec_rows.c) */
     int64_t rows_all, rows_live;
+    struct lf_exchange *exchange;
     void *user;
 };
 int lf_emit_grad_norm(const struct lf_bind *b, const struct lf_node *n, void *args);
@@ -374,6 +397,8 @@ LF_SHAPE(moe_combine);
 LF_SHAPE(row_gate);
 LF_SHAPE(dora_norm);
 LF_SHAPE(dora);
+LF_SHAPE(tp_enter);
+LF_SHAPE(tp_leave);
 #define LF_VJP(op) int lf_vjp_##op(struct lf_ad *ad, int32_t node)
 LF_VJP(embed);
 LF_VJP(linear);
@@ -395,6 +420,8 @@ LF_VJP(moe_linear);
 LF_VJP(moe_combine);
 LF_VJP(row_gate);
 LF_VJP(dora);
+LF_VJP(tp_enter);
+LF_VJP(tp_leave);
 #define LF_EMIT(op) int lf_emit_##op(const struct lf_bind *b, const struct lf_node *n, void *args)
 LF_EMIT(embed);
 LF_EMIT(linear);
@@ -437,6 +464,7 @@ LF_EMIT(moe_balance);
 LF_EMIT(dora_norm);
 LF_EMIT(dora);
 LF_EMIT(dora_bwd);
+LF_EMIT(tp_leave);
 LF_EMIT(quantise);
 LF_EMIT(linear_fp8);
 LF_EMIT(linear_dx_fp8);
@@ -477,6 +505,24 @@ int32_t lf_ad_grad_of(struct lf_ad *ad, int32_t t);
 int32_t lf_ad_slot(struct lf_ad *ad, int32_t t);
 void lf_ad_contribute(struct lf_ad *ad, int32_t t, int32_t d);
 bool lf_ad_wants(const struct lf_ad *ad, int32_t t);
+
+/* ---- layout*.c ---- */
+struct lf_param;
+/* Computes the places of the outputs of a node on an axis from those of its inputs. An error names
+ * op and tensors. */
+int lf_place_node(lf_graph *g, const struct lf_node *n, enum lf_axis axis);
+/* Sets the places of what no node writes. */
+void lf_place_sources(lf_graph *g, enum lf_axis axis);
+/* Gives the graph the local shapes of the store's layout, before differentiation. */
+int lf_layout_localise(lf_graph *g, lf_err *err);
+/* Finds over which axes the gradients of the store's groups are summed, after differentiation, and
+ * removes the nodes that compute nothing. */
+int lf_layout_check(lf_graph *g, lf_err *err);
+/* Sets the box of a tensor and its place. */
+int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box,
+                lf_err *err);
+/* The number in the logical tensor of element e of the flattened box. */
+int64_t lf_box_element(const struct lf_param *p, int64_t e);
 
 /* ---- passes ---- */
 int lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err);
@@ -521,7 +567,10 @@ struct lf_pgroup {
     const char *name;
     int32_t first, count; /* params */
     int32_t ndim;
-    int64_t rows, cols; /* vectors: rows 1, cols n */
+    int64_t rows, cols; /* of this rank's boxes; vectors: rows 1, cols n */
+    int64_t all_rows, all_cols; /* of the logical tensors */
+    uint8_t place;              /* on the tensor axis: enum lf_place */
+    bool sum[LF_AXES]; /* gradients are summed over the axis: as lf_layout_check found */
     bool frozen, balanced;
     bool fp8; /* every member has fp8 set */
     bool need[LF_P_ALL];
@@ -545,8 +594,9 @@ struct lf_pgroup {
 struct lf_param {
     struct lf_param_desc d; /* strings owned by the arena */
     int32_t group;
+    struct lf_box box;
     int64_t offset; /* elements from the group's start */
-    int64_t n;
+    int64_t n;      /* elements of the box */
 };
 struct lf_padapter {
     int32_t group;
@@ -556,6 +606,7 @@ struct lf_padapter {
 struct lf_back;
 struct lf_pstore {
     lf_arena *arena;
+    struct lf_layout layout;
     struct lf_param *p;
     size_t n_p, cap_p;
     struct lf_pgroup *g;

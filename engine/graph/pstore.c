@@ -105,21 +105,38 @@ static int check_desc(const lf_pstore *ps, const struct lf_param_desc *d, lf_err
     return 0;
 }
 
-/* As the matrix that a graph sees. */
-static int64_t rows_of(const struct lf_param_desc *d)
+/* A tensor as the matrix that a graph sees. */
+struct matrix {
+    int64_t rows, cols;
+};
+
+static struct matrix matrix_of(int ndim, const int64_t *dims)
 {
-    return d->ndim == 3 ? d->dims[0] * d->dims[1] : d->ndim == 2 ? d->dims[0] : 1;
-}
-static int64_t cols_of(const struct lf_param_desc *d)
-{
-    return d->dims[d->ndim - 1];
+    return (struct matrix){ndim == 3 ? dims[0] * dims[1] : ndim == 2 ? dims[0] : 1, dims[ndim - 1]};
 }
 
-static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out, lf_err *err)
+static struct matrix box_matrix(const struct lf_param *p)
 {
+    int64_t dims[3];
+    for (int k = 0; k < 3; k++)
+        dims[k] = p->box.hi[k] - p->box.lo[k];
+    return matrix_of(p->d.ndim, dims);
+}
+
+static uint8_t place_of(const lf_pstore *ps, const struct lf_param_desc *d)
+{
+    return ps->layout.tensor <= 1        ? LF_PL_SAME
+           : d->shard == LF_SHARD_ROWS ? LF_PL_ROWS
+           : d->shard == LF_SHARD_COLS ? LF_PL_COLS
+                                       : LF_PL_SAME;
+}
+
+static int join_group(lf_pstore *ps, const struct lf_param *p, int32_t *out, lf_err *err)
+{
+    const struct lf_param_desc *d = &p->d;
     const char *name = d->group ? d->group : d->name;
     int32_t gi = lf_pstore_group(ps, name);
-    int64_t cols = cols_of(d);
+    const struct matrix all = matrix_of(d->ndim, d->dims), mine = box_matrix(p);
     if (gi < 0) {
         int rc = lf_grow(&ps->g, &ps->cap_g, ps->n_g, sizeof *ps->g, err);
         if (rc != 0)
@@ -132,8 +149,11 @@ static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out
                                        .first = (int32_t)ps->n_p,
                                        .count = 1,
                                        .ndim = d->ndim,
-                                       .rows = rows_of(d),
-                                       .cols = cols,
+                                       .rows = mine.rows,
+                                       .cols = mine.cols,
+                                       .all_rows = all.rows,
+                                       .all_cols = all.cols,
+                                       .place = place_of(ps, d),
                                        .frozen = d->frozen,
                                        .fp8 = d->fp8,
                                        .balanced = d->balance_rate > 0};
@@ -145,18 +165,24 @@ static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out
         return lf_fail(err, LF_EINVAL,
                        "parameter %s: members of group %s must be declared one after another",
                        d->name, name);
-    if (g->ndim != d->ndim || (d->ndim >= 2 && g->cols != cols))
+    if (g->ndim != d->ndim || (d->ndim >= 2 && g->all_cols != all.cols))
         return lf_fail(err, LF_EINVAL, "parameter %s: shape does not fit group %s of %lld columns",
-                       d->name, name, (long long)g->cols);
+                       d->name, name, (long long)g->all_cols);
+    if (g->place != place_of(ps, d))
+        return lf_fail(err, LF_EINVAL, "parameter %s: a layout divides group %s in another way",
+                       d->name, name);
     if (g->frozen != d->frozen)
         return lf_fail(err, LF_EINVAL,
                        "parameter %s: group %s must be frozen or trained as a whole", d->name,
                        name);
     g->fp8 = g->fp8 && d->fp8;
-    if (d->ndim >= 2)
-        g->rows += rows_of(d);
-    else
-        g->cols += cols;
+    if (d->ndim >= 2) {
+        g->rows += mine.rows;
+        g->all_rows += all.rows;
+    } else {
+        g->cols += mine.cols;
+        g->all_cols += all.cols;
+    }
     g->count++;
     *out = gi;
     return 0;
@@ -176,15 +202,18 @@ int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
     p->d.name = lf_arena_strdup(ps->arena, d->name, err);
     if (!p->d.name)
         return LF_ENOMEM;
-    rc = join_group(ps, d, &gi, err);
+    rc = lf_box_find(ps, d, &p->box, err);
+    if (rc == 0)
+        rc = join_group(ps, p, &gi, err);
     if (rc != 0)
         return rc;
     const struct lf_pgroup *g = &ps->g[gi];
+    const struct matrix mine = box_matrix(p);
     p->d.group = g->name;
     if (p->d.lr_scale == 0.0f) /* exactly the documented "not given" */
         p->d.lr_scale = 1.0f;
     p->group = gi;
-    p->n = rows_of(d) * cols_of(d);
+    p->n = mine.rows * mine.cols;
     p->offset = g->rows * g->cols - p->n;
     return (int)ps->n_p++;
 }
@@ -237,11 +266,18 @@ const struct lf_param_desc *lf_pstore_desc(const lf_pstore *ps, int i)
     return i >= 0 && (size_t)i < ps->n_p ? &ps->p[i].d : NULL;
 }
 
+/* Elements of the logical tensor. */
+static int64_t logical(const struct lf_param_desc *d)
+{
+    const struct matrix m = matrix_of(d->ndim, d->dims);
+    return m.rows * m.cols;
+}
+
 int64_t lf_pstore_elements(const lf_pstore *ps)
 {
     int64_t n = 0;
     for (size_t i = 0; i < ps->n_p; i++)
-        n += ps->p[i].n;
+        n += logical(&ps->p[i].d);
     return n;
 }
 
@@ -249,7 +285,7 @@ int64_t lf_pstore_elements_trained(const lf_pstore *ps)
 {
     int64_t n = 0;
     for (size_t i = 0; i < ps->n_p; i++)
-        n += ps->p[i].d.frozen ? 0 : ps->p[i].n;
+        n += ps->p[i].d.frozen ? 0 : logical(&ps->p[i].d);
     return n;
 }
 
@@ -430,12 +466,12 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
                              .dtype = dt,
                              .ndim = p->d.ndim,
                              .data = lf_pstore_data(ps, p, kind),
-                             .row_stride = p->d.ndim >= 2 ? cols_of(&p->d) : 1,
+                             .row_stride = p->d.ndim >= 2 ? box_matrix(p).cols : 1,
                              .first = own[0],
                              .count = own[1] - own[0],
                              .bytes = (size_t)(own[1] - own[0]) * lf_dtype_size(dt)};
     for (int k = 0; k < 3; k++)
-        out->dims[k] = k < p->d.ndim ? p->d.dims[k] : 1;
+        out->dims[k] = p->box.hi[k] - p->box.lo[k];
     return 1;
 }
 
@@ -572,28 +608,46 @@ int lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype
     return rc != 0 ? rc : ps->back->ops->sync(ps->back, err);
 }
 
-/* All elements of tensor i, where there is one. */
-static const int64_t *whole(const lf_pstore *ps, int i, int64_t range[2])
+/* All elements of the box of tensor i, where there is one. */
+static void whole(const lf_pstore *ps, int i, int64_t range[2])
 {
     range[0] = 0;
     range[1] = i >= 0 && (size_t)i < ps->n_p ? ps->p[i].n : 0;
-    return range;
+}
+
+/* Writes a kind from a whole logical tensor. */
+static int write_whole(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
+                       const void *src, lf_err *err)
+{
+    int64_t range[2];
+    void *box = NULL;
+    whole(ps, i, range);
+    if (range[1] && range[1] != logical(&ps->p[i].d)) {
+        const size_t size = lf_dtype_size(dtype);
+        box = lf_malloc((size_t)range[1], size, err);
+        if (!box)
+            return LF_ENOMEM;
+        for (int64_t e = 0; e < range[1]; e++)
+            memcpy((char *)box + (size_t)e * size,
+                   (const char *)src + (size_t)lf_box_element(&ps->p[i], e) * size, size);
+    }
+    const int rc = lf_pstore_write_part(ps, i, kind, dtype, box ? box : src, range, err);
+    free(box);
+    return rc;
 }
 
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err)
 {
-    int64_t range[2];
-    return lf_pstore_write_part(ps, i, LF_P_MASTER, dtype, src, whole(ps, i, range), err);
+    return write_whole(ps, i, LF_P_MASTER, dtype, src, err);
 }
 
 int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, lf_err *err)
 {
-    int64_t range[2];
     if (kind == LF_P_MASTER)
         return lf_fail(err, LF_EINVAL, "write moments: kind %s is not a moment",
                        lf_pkind_name(kind));
-    return lf_pstore_write_part(ps, i, kind, dtype, src, whole(ps, i, range), err);
+    return write_whole(ps, i, kind, dtype, src, err);
 }
 
 int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes,
@@ -664,7 +718,7 @@ static int init_weights(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_er
         int64_t n = p->n - at < STAGE ? p->n - at : STAGE;
 #pragma omp parallel for schedule(static) num_threads(ps->back->threads)
         for (int64_t e = 0; e < n; e++)
-            stage[e] = init_value(&p->d, seed, site, at + e);
+            stage[e] = init_value(&p->d, seed, site, lf_box_element(p, at + e));
         for (int64_t k = 0; k < n; k += CHUNK) {
             int rc =
                 write_chunk(ps, i, at + k, stage + k, (size_t)(n - k < CHUNK ? n - k : CHUNK), err);

@@ -39,8 +39,9 @@ enum lf_pkind { LF_P_MASTER = 0, LF_P_GRAD, LF_P_M, LF_P_V, LF_P_COPY, LF_P_KIND
 const char *lf_pkind_name(enum lf_pkind kind); /* "weight", "grad", "adam_m", "adam_v", "copy" */
 enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind); /* in the finished plan */
 
-/* How a tensor parallel layout divides a logical tensor. One rank keeps everything. */
-enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS };
+/* How the tensor axis of a layout (layout.h) divides a logical tensor: not at all, by the last
+ * dimension but one (of vectors the only one), or by the last. A vocabulary is not divided yet. */
+enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS, LF_SHARD_VOCABULARY };
 
 enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL, LF_INIT_UNIFORM };
 
@@ -67,6 +68,10 @@ struct lf_param_desc {
     bool whole;
     float lr_scale; /* 0 means 1 */
     enum lf_shard_rule shard;
+    /* with a shard rule: the number of equal parts of the dimension that stay whole, such as heads;
+     * 0: each element is one. Where there are fewer than ranks, successive ranks have the same
+     * part. */
+    int64_t shard_parts;
     /* > 0, for vectors: the tensor has no optimizer and no moments. Its gradient counts the load of
      * each element in the step (lf_moe_stats), and after the step it moves by this much against the
      * load (kernels.h, moe_balance) */
@@ -103,10 +108,11 @@ struct lf_pview {
     enum lf_pkind kind;
     enum lf_dtype dtype;
     int ndim;
-    int64_t dims[3];    /* of the whole tensor; 1 beyond ndim */
+    int64_t dims[3];    /* of this rank's box (layout.h), which is the whole tensor where the layout
+                         * does not divide it; 1 beyond ndim */
     void *data;         /* backend memory (on the CPU: host memory); each row is contiguous */
     int64_t row_stride; /* elements from row to row: the last dimension; 1 for vectors */
-    /* data has elements [first, first + count) of the flattened tensor: all of them, or the part
+    /* data has elements [first, first + count) of the flattened box: all of them, or the part
      * that this rank keeps (lf_pstore_sharded) */
     int64_t first, count;
     size_t bytes; /* of these elements */
@@ -133,16 +139,16 @@ enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i);
 void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, bool host, void **data,
                      size_t *bytes);
 
-/* Writes new weights of tensor i from host memory. src has all its elements in f32 or bf16. Master
- * and copy are written as far as they exist and this rank keeps them; the copy is rounded to
+/* Writes new weights of tensor i from host memory. src has all elements of the logical tensor in f32
+ * or bf16, of which this rank's box is taken. Master and copy are written as far as they exist and this rank keeps them; the copy is rounded to
  * nearest even. Moments and gradients do not change. */
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
 /* Writes all elements of a moment (LF_P_M or LF_P_V) from f32 or bf16, rounded to nearest even to
  * the type of the plan. LF_ENOENT: the plan has no moments of this tensor. */
 int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, lf_err *err);
-/* Writes elements [range[0], range[1]) of a tensor's weights (LF_P_MASTER) or of a moment, which
- * src has; else as the two above. What this rank does not keep of them is passed over. */
+/* Writes elements [range[0], range[1]) of the flattened box of a tensor's weights (LF_P_MASTER) or of
+ * a moment, which src has; else as the two above. What this rank does not keep of them is passed over. */
 int lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, const int64_t range[2], lf_err *err);
 /* Reads any kind to host memory as it is stored. bytes must equal those of the view. */

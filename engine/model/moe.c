@@ -35,16 +35,14 @@ static lf_val expert(struct lf_dec_build *b, lf_val x, const struct lf_routes *r
         b->g, x, lf_paramf(b->g, "layers.%lld.moe.experts.%s.weight", (long long)l, part), r);
 }
 
-/* The shared expert: a gated MLP that every row takes, perhaps weighed by a gate of its own. */
+/* The shared expert: a gated MLP that every row takes. */
 static lf_val shared(struct lf_dec_build *b, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
     lf_val gu = lf_dec_linear(b, h, false, "moe.shared.gate_up", l);
     lf_val u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->shared_ffn),
                       lf_slice(b->g, gu, c->shared_ffn, c->shared_ffn), (enum lf_act)c->activation);
-    lf_val y = lf_dec_linear(b, u, false, "moe.shared.down", l);
-    return c->shared_gate ? lf_row_gate(b->g, y, lf_dec_linear(b, h, false, "moe.shared_gate", l))
-                          : y;
+    return lf_dec_linear(b, u, false, "moe.shared.down", l);
 }
 
 static struct lf_routes routes(struct lf_dec_build *b, lf_val h, lf_val bias, int64_t l)
@@ -74,16 +72,23 @@ lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l)
     const lf_model_config *c = b->c;
     lf_val bias =
         c->router_bias ? lf_paramf(b->g, "layers.%lld.moe.router.bias", (long long)l) : LF_NONE;
-    h = lf_tp_enter(b->g, h);
+    const lf_val in = lf_tp_enter(b->g, h); /* the router and the gate read what is before it */
     struct lf_routes r = routes(b, h, bias, l);
     if (b->train)
         b->load = lf_moe_stats(b->g, &r, bias, b->cu_seqlens, b->load,
                                last_moe_layer(c, l) ? (int)lf_model_moe_layers(c) : 0);
-    lf_val x = lf_moe_permute(b->g, h, &r);
+    r.weights = lf_tp_enter(b->g, r.weights);
+    lf_val x = lf_moe_permute(b->g, in, &r);
     lf_val u = lf_glu(b->g, expert(b, x, &r, "gate", l), expert(b, x, &r, "up", l),
                       (enum lf_act)c->activation);
     lf_val y = lf_moe_combine(b->g, expert(b, u, &r, "down", l), &r);
-    if (c->shared_ffn)
-        y = lf_add(b->g, y, shared(b, h, l));
+    if (c->shared_ffn) {
+        lf_val s = shared(b, in, l);
+        if (c->shared_gate) { /* weighs all of it */
+            lf_val gate = lf_dec_linear(b, h, false, "moe.shared_gate", l);
+            s = lf_row_gate(b->g, s, lf_tp_enter(b->g, gate));
+        }
+        y = lf_add(b->g, y, s);
+    }
     return lf_tp_leave(b->g, y);
 }

@@ -59,9 +59,18 @@ static struct shape vector(int64_t n)
     return (struct shape){n, 0};
 }
 
-static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard,
+/* parts: what stays whole where ranks divide the tensor, such as heads; 0: an element. */
+struct cut {
+    enum lf_shard_rule rule;
+    int64_t parts;
+};
+
+static const struct cut WHOLE = {LF_SHARD_NONE, 0}, ROWS = {LF_SHARD_ROWS, 0},
+                        COLS = {LF_SHARD_COLS, 0}, VOCABULARY = {LF_SHARD_VOCABULARY, 0};
+
+static void add(struct table *t, const char *group, enum kind kind, struct cut cut,
                 struct shape shape, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
-static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard,
+static void add(struct table *t, const char *group, enum kind kind, struct cut cut,
                 struct shape shape, const char *fmt, ...)
 {
     if (t->rc)
@@ -75,25 +84,30 @@ static void add(struct table *t, const char *group, enum kind kind, enum lf_shar
                               .group = group,
                               .ndim = shape.in ? 2 : 1,
                               .dims = {shape.out, shape.in},
-                              .shard = shard};
+                              .shard = cut.rule,
+                              .shard_parts = cut.parts};
     declare(t, kind, &d);
 }
 
 /* One matrix [out, in] for each expert. */
-static void add_expert(struct table *t, enum kind kind, int64_t out, int64_t in, const char *part,
-                       int64_t l)
+static void add_expert(struct table *t, enum kind kind, struct cut cut, struct shape shape,
+                       const char *part, int64_t l)
 {
     char name[96];
     snprintf(name, sizeof(name), "layers.%lld.moe.experts.%s.weight", (long long)l, part);
-    struct lf_param_desc d = {.name = name, .ndim = 3, .dims = {t->c->experts, out, in}};
+    struct lf_param_desc d = {.name = name,
+                              .ndim = 3,
+                              .dims = {t->c->experts, shape.out, shape.in},
+                              .shard = cut.rule,
+                              .shard_parts = cut.parts};
     declare(t, kind, &d);
 }
 
 static void add_norm(struct table *t, const char *name)
 {
-    add(t, NULL, SCALE, LF_SHARD_NONE, vector(t->c->hidden), "%s.weight", name);
+    add(t, NULL, SCALE, WHOLE, vector(t->c->hidden), "%s.weight", name);
     if (t->c->norm_bias)
-        add(t, NULL, BIAS, LF_SHARD_NONE, vector(t->c->hidden), "%s.bias", name);
+        add(t, NULL, BIAS, WHOLE, vector(t->c->hidden), "%s.bias", name);
 }
 
 static void add_attention(struct table *t, int64_t l)
@@ -101,26 +115,28 @@ static void add_attention(struct table *t, int64_t l)
     const lf_model_config *c = t->c;
     long long n = (long long)l;
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    const struct cut queries = {LF_SHARD_ROWS, c->heads}, keys = {LF_SHARD_ROWS, c->kv_heads},
+                     outputs = {LF_SHARD_COLS, c->heads};
     char w[64], b[64];
     snprintf(w, sizeof(w), "layers.%lld.attn.qkv.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.attn.qkv.bias", n);
-    add(t, w, MATRIX, LF_SHARD_ROWS, matrix(q, c->hidden), "layers.%lld.attn.q.weight", n);
-    add(t, w, MATRIX, LF_SHARD_ROWS, matrix(kv, c->hidden), "layers.%lld.attn.k.weight", n);
-    add(t, w, MATRIX, LF_SHARD_ROWS, matrix(kv, c->hidden), "layers.%lld.attn.v.weight", n);
+    add(t, w, MATRIX, queries, matrix(q, c->hidden), "layers.%lld.attn.q.weight", n);
+    add(t, w, MATRIX, keys, matrix(kv, c->hidden), "layers.%lld.attn.k.weight", n);
+    add(t, w, MATRIX, keys, matrix(kv, c->hidden), "layers.%lld.attn.v.weight", n);
     if (c->qkv_bias) {
-        add(t, b, BIAS, LF_SHARD_ROWS, vector(q), "layers.%lld.attn.q.bias", n);
-        add(t, b, BIAS, LF_SHARD_ROWS, vector(kv), "layers.%lld.attn.k.bias", n);
-        add(t, b, BIAS, LF_SHARD_ROWS, vector(kv), "layers.%lld.attn.v.bias", n);
+        add(t, b, BIAS, queries, vector(q), "layers.%lld.attn.q.bias", n);
+        add(t, b, BIAS, keys, vector(kv), "layers.%lld.attn.k.bias", n);
+        add(t, b, BIAS, keys, vector(kv), "layers.%lld.attn.v.bias", n);
     }
     if (c->qk_norm) {
-        add(t, NULL, SCALE, LF_SHARD_NONE, vector(c->head_dim), "layers.%lld.attn.q_norm.weight",
+        add(t, NULL, SCALE, WHOLE, vector(c->head_dim), "layers.%lld.attn.q_norm.weight",
             n);
-        add(t, NULL, SCALE, LF_SHARD_NONE, vector(c->head_dim), "layers.%lld.attn.k_norm.weight",
+        add(t, NULL, SCALE, WHOLE, vector(c->head_dim), "layers.%lld.attn.k_norm.weight",
             n);
     }
-    add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, matrix(c->hidden, q), "layers.%lld.attn.o.weight", n);
+    add(t, NULL, RESIDUAL_OUT, outputs, matrix(c->hidden, q), "layers.%lld.attn.o.weight", n);
     if (c->out_bias)
-        add(t, NULL, BIAS, LF_SHARD_NONE, vector(c->hidden), "layers.%lld.attn.o.bias", n);
+        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.attn.o.bias", n);
 }
 
 static void add_mlp(struct table *t, int64_t l)
@@ -132,18 +148,18 @@ static void add_mlp(struct table *t, int64_t l)
     snprintf(w, sizeof(w), "layers.%lld.mlp.gate_up.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.mlp.gate_up.bias", n);
     if (glu)
-        add(t, w, MATRIX, LF_SHARD_ROWS, matrix(c->ffn, c->hidden), "layers.%lld.mlp.gate.weight",
+        add(t, w, MATRIX, ROWS, matrix(c->ffn, c->hidden), "layers.%lld.mlp.gate.weight",
             n);
-    add(t, glu ? w : NULL, MATRIX, LF_SHARD_ROWS, matrix(c->ffn, c->hidden),
+    add(t, glu ? w : NULL, MATRIX, ROWS, matrix(c->ffn, c->hidden),
         "layers.%lld.mlp.up.weight", n);
     if (glu && c->mlp_bias)
-        add(t, b, BIAS, LF_SHARD_ROWS, vector(c->ffn), "layers.%lld.mlp.gate.bias", n);
+        add(t, b, BIAS, ROWS, vector(c->ffn), "layers.%lld.mlp.gate.bias", n);
     if (c->mlp_bias)
-        add(t, glu ? b : NULL, BIAS, LF_SHARD_ROWS, vector(c->ffn), "layers.%lld.mlp.up.bias", n);
-    add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, matrix(c->hidden, c->ffn),
+        add(t, glu ? b : NULL, BIAS, ROWS, vector(c->ffn), "layers.%lld.mlp.up.bias", n);
+    add(t, NULL, RESIDUAL_OUT, COLS, matrix(c->hidden, c->ffn),
         "layers.%lld.mlp.down.weight", n);
     if (c->mlp_bias)
-        add(t, NULL, BIAS, LF_SHARD_NONE, vector(c->hidden), "layers.%lld.mlp.down.bias", n);
+        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.mlp.down.bias", n);
 }
 
 /* Router, experts, shared expert. */
@@ -152,7 +168,7 @@ static void add_moe(struct table *t, int64_t l)
     const lf_model_config *c = t->c;
     const long long n = (long long)l;
     char name[64];
-    add(t, NULL, MATRIX, LF_SHARD_NONE, matrix(c->experts, c->hidden),
+    add(t, NULL, MATRIX, WHOLE, matrix(c->experts, c->hidden),
         "layers.%lld.moe.router.weight", n);
     if (c->router_bias) {
         snprintf(name, sizeof(name), "layers.%lld.moe.router.bias", n);
@@ -163,20 +179,20 @@ static void add_moe(struct table *t, int64_t l)
                                   .frozen = !(c->router_bias_rate > 0)};
         declare(t, BIAS, &d);
     }
-    add_expert(t, MATRIX, c->expert_ffn, c->hidden, "gate", l);
-    add_expert(t, MATRIX, c->expert_ffn, c->hidden, "up", l);
-    add_expert(t, RESIDUAL_OUT, c->hidden, c->expert_ffn, "down", l);
+    add_expert(t, MATRIX, ROWS, matrix(c->expert_ffn, c->hidden), "gate", l);
+    add_expert(t, MATRIX, ROWS, matrix(c->expert_ffn, c->hidden), "up", l);
+    add_expert(t, RESIDUAL_OUT, COLS, matrix(c->hidden, c->expert_ffn), "down", l);
     if (c->shared_ffn) {
         snprintf(name, sizeof(name), "layers.%lld.moe.shared.gate_up.weight", n);
-        add(t, name, MATRIX, LF_SHARD_ROWS, matrix(c->shared_ffn, c->hidden),
+        add(t, name, MATRIX, ROWS, matrix(c->shared_ffn, c->hidden),
             "layers.%lld.moe.shared.gate.weight", n);
-        add(t, name, MATRIX, LF_SHARD_ROWS, matrix(c->shared_ffn, c->hidden),
+        add(t, name, MATRIX, ROWS, matrix(c->shared_ffn, c->hidden),
             "layers.%lld.moe.shared.up.weight", n);
-        add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, matrix(c->hidden, c->shared_ffn),
+        add(t, NULL, RESIDUAL_OUT, COLS, matrix(c->hidden, c->shared_ffn),
             "layers.%lld.moe.shared.down.weight", n);
     }
     if (c->shared_gate)
-        add(t, NULL, MATRIX, LF_SHARD_NONE, matrix(1, c->hidden),
+        add(t, NULL, MATRIX, WHOLE, matrix(1, c->hidden),
             "layers.%lld.moe.shared_gate.weight", n);
 }
 
@@ -224,23 +240,23 @@ static void add_head(struct table *t)
 {
     const lf_model_config *c = t->c;
     if (!c->tied_head)
-        add(t, NULL, MATRIX, LF_SHARD_ROWS, matrix(c->vocab, lf_model_embed_width(c)),
+        add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)),
             "head.weight");
     if (c->head_bias)
-        add(t, NULL, BIAS, LF_SHARD_ROWS, vector(c->vocab), "head.bias");
+        add(t, NULL, BIAS, VOCABULARY, vector(c->vocab), "head.bias");
 }
 
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
 {
     const lf_model_config *c = &d->c;
     struct table t = {ps, c, err, 0};
-    add(&t, NULL, MATRIX, LF_SHARD_ROWS, matrix(c->vocab, lf_model_embed_width(c)), "embed.weight");
+    add(&t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "embed.weight");
     if (c->embed_dim) {
-        add(&t, NULL, MATRIX, LF_SHARD_NONE, matrix(c->hidden, c->embed_dim), "embed_in.weight");
-        add(&t, NULL, MATRIX, LF_SHARD_NONE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
+        add(&t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->embed_dim), "embed_in.weight");
+        add(&t, NULL, MATRIX, WHOLE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
     }
     if (c->position == LF_POS_LEARNED)
-        add(&t, NULL, MATRIX, LF_SHARD_NONE,
+        add(&t, NULL, MATRIX, WHOLE,
             matrix(c->max_positions + c->position_offset, c->hidden), "pos_embed.weight");
     if (c->embed_norm)
         add_norm(&t, "embed_norm");

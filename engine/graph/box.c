@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Boxes: which part of a logical tensor a rank of the tensor axis has.
+ */
+#include "engine/graph/priv.h"
+
+int lf_pstore_set_layout(lf_pstore *ps, const struct lf_layout *l, lf_err *err)
+{
+    if (l->tensor < 0 || l->tensor_rank < 0 || l->tensor_rank >= (l->tensor ? l->tensor : 1))
+        return lf_fail(err, LF_EINVAL, "layout: there is no rank %d of %d on the tensor axis",
+                       l->tensor_rank, l->tensor);
+    if (ps->n_p)
+        return lf_fail(err, LF_EINVAL, "layout: the store has tensors already");
+    ps->layout = *l;
+    return 0;
+}
+
+const struct lf_layout *lf_pstore_layout_of(const lf_pstore *ps)
+{
+    return &ps->layout;
+}
+
+/* The dimension that a rule divides; -1: none. */
+static int divided(const struct lf_param_desc *d)
+{
+    switch (d->shard) {
+    case LF_SHARD_ROWS:
+        return d->ndim < 2 ? 0 : d->ndim - 2;
+    case LF_SHARD_COLS:
+        return d->ndim - 1;
+    default:
+        return -1;
+    }
+}
+
+int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box,
+                lf_err *err)
+{
+    const int64_t ranks = ps->layout.tensor, rank = ps->layout.tensor_rank;
+    const int k = ranks > 1 ? divided(d) : -1;
+    *box = (struct lf_box){.hi = {1, 1, 1}, .replicas = 1};
+    for (int i = 0; i < d->ndim; i++)
+        box->hi[i] = d->dims[i];
+    if (k < 0)
+        return 0;
+    const int64_t n = d->dims[k], parts = d->shard_parts ? d->shard_parts : n;
+    if (n % parts || (parts % ranks && ranks % parts))
+        return lf_fail(err, LF_EINVAL,
+                       "parameter %s: its %lld elements in %lld parts do not divide among %lld "
+                       "ranks (tensor)",
+                       d->name, (long long)n, (long long)parts, (long long)ranks);
+    box->replicas = parts < ranks ? (int)(ranks / parts) : 1;
+    box->replica = (int)(rank % box->replicas);
+    const int64_t each = n / (parts < ranks ? parts : ranks);
+    box->lo[k] = rank / box->replicas * each;
+    box->hi[k] = box->lo[k] + each;
+    return 0;
+}
+
+void lf_pstore_box(const lf_pstore *ps, int i, struct lf_box *box)
+{
+    *box = ps->p[i].box;
+}
+
+int64_t lf_box_element(const struct lf_param *p, int64_t e)
+{
+    int64_t index[3], rest = e;
+    for (int k = 2; k >= 0; k--) {
+        const int64_t n = p->box.hi[k] - p->box.lo[k];
+        index[k] = p->box.lo[k] + rest % n;
+        rest /= n;
+    }
+    int64_t at = index[0];
+    for (int k = 1; k < p->d.ndim; k++)
+        at = at * p->d.dims[k] + index[k];
+    return at;
+}

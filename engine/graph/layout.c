@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a graph over whole tensors to that of one rank of the tensor axis. Nodes are taken over in
+ * their order. Their shape rules make local outputs of local inputs, and so check once more that
+ * everything fits. What changes beside shapes is what counts heads or columns.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/priv.h"
+
+/* Divided columns, in the order of the members of a group: of `all` columns a rank has `own`. */
+struct piece {
+    int64_t all, own;
+};
+struct pieces {
+    const struct piece *p;
+    size_t n;
+};
+
+struct local {
+    lf_graph *from, *to;
+    int32_t *map;           /* per tensor of from: the one of to; 0: none yet */
+    struct pieces *columns; /* per tensor of from with divided columns, and of params with rows */
+};
+
+static int32_t map_tensor(struct local *l, int32_t t);
+
+static struct piece *new_pieces(struct local *l, int32_t t, size_t n)
+{
+    struct piece *p = lf_arena_alloc(l->to->arena, n, sizeof *p, &l->to->err);
+    l->columns[t] = (struct pieces){p, p ? n : 0};
+    return p;
+}
+
+/* Of a group's members. */
+static void param_pieces(struct local *l, int32_t t, const struct lf_pgroup *g)
+{
+    const lf_pstore *ps = l->from->ps;
+    const bool matrix = g->ndim > 1, rows = g->place == LF_PL_ROWS && matrix;
+    struct piece *p = new_pieces(l, t, (size_t)g->count);
+    for (int32_t k = 0; p && k < g->count; k++) {
+        const struct lf_param *q = &ps->p[g->first + k];
+        const int dim = rows ? g->ndim - 2 : g->ndim - 1;
+        p[k] = (struct piece){q->d.dims[dim], q->box.hi[dim] - q->box.lo[dim]};
+    }
+}
+
+static int32_t map_param(struct local *l, int32_t t)
+{
+    const struct lf_tensor *x = &l->from->t[t];
+    const struct lf_pgroup *g = &l->from->ps->g[x->group];
+    const int32_t i =
+        lf_tensor_new(l->to, (enum lf_dtype)x->dtype, LF_ROLE_PARAM, g->rows, g->cols, "%s", x->name);
+    if (!i)
+        return 0;
+    l->to->t[i].group = x->group;
+    l->to->t[i].fixed = true;
+    if (g->place != LF_PL_SAME)
+        param_pieces(l, t, g);
+    return i;
+}
+
+/* Columns [col, col + cols) of a tensor in pieces; *first becomes the first piece, *at the first
+ * local column. */
+static int find_pieces(struct local *l, int32_t parent, int64_t col, int64_t cols, size_t *first,
+                       int64_t *at, struct pieces *out)
+{
+    const struct pieces *of = &l->columns[parent];
+    int64_t all = 0;
+    *at = 0;
+    for (*first = 0; *first < of->n && all < col; (*first)++) {
+        all += of->p[*first].all;
+        *at += of->p[*first].own;
+    }
+    size_t end = *first;
+    int64_t sum = 0;
+    while (end < of->n && sum < cols)
+        sum += of->p[end++].all;
+    *out = (struct pieces){of->p + *first, end - *first};
+    return all == col && sum == cols
+               ? 0
+               : lf_graph_fail(l->to, LF_ENOTSUP,
+                               "columns [%lld, +%lld) of %s are cut through the part of a rank",
+                               (long long)col, (long long)cols, l->from->t[parent].name);
+}
+
+static int64_t own_columns(const struct pieces *p)
+{
+    int64_t n = 0;
+    for (size_t k = 0; k < p->n; k++)
+        n += p->p[k].own;
+    return n;
+}
+
+static int32_t map_view(struct local *l, int32_t t)
+{
+    const struct lf_tensor *x = &l->from->t[t];
+    const int32_t parent = map_tensor(l, x->parent);
+    int64_t at = x->col, cols = x->cols;
+    size_t first;
+    if (parent && l->columns[x->parent].n) {
+        if (find_pieces(l, x->parent, x->col, x->cols, &first, &at, &l->columns[t]))
+            return 0;
+        cols = own_columns(&l->columns[t]);
+    }
+    return lf_tensor_view(l->to, parent, at, cols);
+}
+
+/* A tensor whose parts nodes write: the width of a part is that of what is added to it, or copied
+ * (adapter.c). */
+static int32_t map_parts(struct local *l, int32_t t)
+{
+    const lf_graph *g = l->from;
+    size_t n = 0, k = 0;
+    int64_t cols = 0;
+    for (size_t i = 1; i < g->n_t; i++)
+        n += g->t[i].parent == t && g->t[i].part;
+    struct piece *p = n ? new_pieces(l, t, n) : NULL;
+    bool divided = false;
+    for (size_t i = 1; p && i < g->n_t; i++) {
+        if (g->t[i].parent != t || !g->t[i].part)
+            continue;
+        const struct lf_node *w = &g->n[g->t[i].producer];
+        const int32_t old = w->op == LF_OP_LINEAR ? w->in[LINEAR_RES] : w->in[0],
+                      here = map_tensor(l, old);
+        p[k] = (struct piece){g->t[i].cols, l->to->t[here].cols};
+        divided = divided || l->columns[old].n;
+        cols += p[k++].own;
+    }
+    if (!divided)
+        l->columns[t].n = 0;
+    return cols ? lf_tensor_new(l->to, LF_F32, LF_ROLE_ACT, g->t[t].rows, cols, "%s", g->t[t].name)
+                : 0;
+}
+
+static int32_t make_tensor(struct local *l, int32_t t)
+{
+    const struct lf_tensor *x = &l->from->t[t];
+    if (x->parent)
+        return map_view(l, t);
+    switch (x->role) {
+    case LF_ROLE_PARAM:
+        return map_param(l, t);
+    case LF_ROLE_ACT:
+        return map_parts(l, t);
+    case LF_ROLE_STATE:
+        lf_graph_fail(l->to, LF_ENOTSUP, "state %s has no local shape: generation in a layout that "
+                      "divides matrices", x->name);
+        return 0;
+    default: {
+        const int32_t i = lf_tensor_new(l->to, (enum lf_dtype)x->dtype,
+                                        (enum lf_tensor_role)x->role, x->rows, x->cols, "%s",
+                                        x->name);
+        if (i) {
+            l->to->t[i].fixed = x->fixed;
+            l->to->t[i].fill = x->fill;
+            l->to->t[i].ctx = x->ctx;
+        }
+        return i;
+    }
+    }
+}
+
+static int32_t map_tensor(struct local *l, int32_t t)
+{
+    if (t && !l->map[t] && !l->to->err.rc)
+        l->map[t] = make_tensor(l, t);
+    return l->map[t];
+}
+
+/* ---- attributes ---- */
+
+/* How many heads of as many channels as before a rank has. */
+static int32_t own_heads(const struct local *l, int32_t t, int32_t heads)
+{
+    const int64_t all = l->from->t[t].cols / heads;
+    return l->columns[t].n ? (int32_t)(l->to->t[l->map[t]].cols / all) : heads;
+}
+
+static int refuse_cut(struct local *l, const struct lf_node *n, int32_t t, int32_t heads)
+{
+    const int64_t all = l->from->t[t].cols / heads, own = l->to->t[l->map[t]].cols;
+    return !l->columns[t].n || (own % all == 0 && own)
+               ? 0
+               : lf_graph_fail(l->to, LF_ENOTSUP, "%s reads %s: a rank has %lld of %lld columns, "
+                               "which is no whole number of heads",
+                               lf_op_table[n->op].name, l->from->t[t].name, (long long)own,
+                               (long long)(all * heads));
+}
+
+static int local_attention(struct local *l, const struct lf_node *n, int32_t in[], struct lf_attr *a)
+{
+    const int32_t q = n->in[ATTN_Q], k = n->in[ATTN_K], all = a->heads;
+    if (refuse_cut(l, n, q, a->heads) || refuse_cut(l, n, k, a->groups))
+        return l->to->err.rc;
+    a->heads = own_heads(l, q, a->heads);
+    a->groups = own_heads(l, k, a->groups);
+    if (a->heads == all)
+        return 0;
+    a->head0 = l->from->ps->layout.tensor_rank * a->heads;
+    if (n->in[ATTN_ALIBI])
+        in[ATTN_ALIBI] = lf_tensor_view(l->to, in[ATTN_ALIBI], a->head0, a->heads);
+    return 0;
+}
+
+/* The first local row of a member of a weight that begins at row `row`. */
+static int32_t own_row(const struct local *l, int32_t w, int32_t row)
+{
+    const struct pieces *p = &l->columns[w];
+    int64_t all = 0, own = 0;
+    for (size_t k = 0; k < p->n && all < row; k++) {
+        all += p->p[k].all;
+        own += p->p[k].own;
+    }
+    return p->n ? (int32_t)own : row;
+}
+
+/* Changes the attributes, and inputs, of a node whose inputs are mapped. */
+static int local_attributes(struct local *l, const struct lf_node *n, int32_t in[],
+                            struct lf_attr *a)
+{
+    const int32_t x = n->in[0];
+    switch (n->op) {
+    case LF_OP_NORM:
+    case LF_OP_ROPE:
+        if (refuse_cut(l, n, x, a->heads))
+            return l->to->err.rc;
+        a->heads = own_heads(l, x, a->heads);
+        return 0;
+    case LF_OP_ATTN:
+        return local_attention(l, n, in, a);
+    case LF_OP_DROPOUT:
+        if (l->columns[x].n > 1)
+            return lf_graph_fail(l->to, LF_ENOTSUP, "dropout of %s, which has divided members",
+                                 l->from->t[x].name);
+        if (l->columns[x].n) {
+            a->cols = (int32_t)l->columns[x].p->all;
+            a->col0 = (int32_t)(l->from->ps->layout.tensor_rank * l->columns[x].p->own);
+        }
+        return 0;
+    case LF_OP_DORA_NORM:
+        a->pos_offset = own_row(l, n->in[DNORM_W], a->pos_offset);
+        return 0;
+    case LF_OP_DORA:
+        if (n->in[DORA_BIAS])
+            a->pos_offset = own_row(l, n->in[DORA_BIAS], a->pos_offset);
+        return 0;
+    case LF_OP_LINEAR:
+        a->no_bias = l->from->t[n->out[0]].place[LF_AXIS_TENSOR] == LF_PL_PARTIAL &&
+                     l->from->ps->layout.tensor_rank > 0;
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* ---- nodes ---- */
+
+/* The divided columns of an output. */
+static void out_pieces(struct local *l, const struct lf_node *n, int32_t out)
+{
+    const lf_graph *g = l->from;
+    if (g->t[lf_root_of(g, out)].place[LF_AXIS_TENSOR] != LF_PL_COLS || l->columns[out].n)
+        return;
+    const bool product = n->op == LF_OP_LINEAR || n->op == LF_OP_MOE_LINEAR;
+    l->columns[out] = l->columns[n->in[product ? LINEAR_W : 0]];
+}
+
+static void keep_flags(struct local *l, int32_t from, int32_t to)
+{
+    const struct lf_tensor *x = &l->from->t[from];
+    struct lf_tensor *y = &l->to->t[to];
+    y->pinned = x->pinned;
+    y->is_output = x->is_output;
+    y->dense_only = x->dense_only;
+    y->part = x->part;
+    y->out_name = x->out_name ? lf_arena_strdup(l->to->arena, x->out_name, &l->to->err) : NULL;
+}
+
+/* A node whose output is there already. */
+static int32_t copy_part(struct local *l, const struct lf_node *n, const int32_t in[],
+                         const struct lf_attr *a)
+{
+    const int32_t out = map_tensor(l, n->out[0]),
+                  i = out ? lf_node_raw(l->to, (enum lf_op)n->op, l->to->block) : -1;
+    if (i < 0)
+        return -1;
+    memcpy(l->to->n[i].in, in, sizeof l->to->n[i].in);
+    l->to->n[i].a = *a;
+    l->to->n[i].out[0] = out;
+    l->to->t[out].producer = i;
+    return i;
+}
+
+static int copy_node(struct local *l, const struct lf_node *n)
+{
+    int32_t in[LF_MAX_IN];
+    struct lf_attr a = n->a;
+    for (int k = 0; k < LF_MAX_IN; k++)
+        in[k] = map_tensor(l, n->in[k]);
+    l->to->block = n->block;
+    if (l->to->err.rc || local_attributes(l, n, in, &a))
+        return l->to->err.rc;
+    const bool part = l->from->t[n->out[0]].part;
+    const int32_t i = part ? copy_part(l, n, in, &a)
+                           : lf_node_new(l->to, (enum lf_op)n->op, in, LF_MAX_IN, &a);
+    for (int k = 0; k < LF_MAX_OUT && i >= 0; k++) {
+        if (!n->out[k])
+            continue;
+        l->map[n->out[k]] = l->to->n[i].out[k];
+        out_pieces(l, n, n->out[k]);
+        keep_flags(l, n->out[k], l->to->n[i].out[k]);
+    }
+    if (n->op == LF_OP_XENT)
+        l->to->xent = i;
+    return l->to->err.rc;
+}
+
+static int copy_nodes(struct local *l)
+{
+    lf_graph *g = l->from;
+    int rc = 0;
+    lf_place_sources(g, LF_AXIS_TENSOR);
+    for (size_t i = 0; i < g->n_n && rc == 0; i++) {
+        rc = lf_place_node(g, &g->n[i], LF_AXIS_TENSOR);
+        if (rc == 0)
+            rc = copy_node(l, &g->n[i]);
+    }
+    for (size_t i = 0; i < g->n_seed && rc == 0; i++) {
+        rc = lf_grow(&l->to->seed, &l->to->cap_seed, l->to->n_seed, sizeof *l->to->seed,
+                     &l->to->err);
+        if (rc == 0)
+            l->to->seed[l->to->n_seed++] = (struct lf_seed){map_tensor(l, g->seed[i].value),
+                                                            map_tensor(l, g->seed[i].grad)};
+    }
+    l->to->block = -1;
+    return rc;
+}
+
+int lf_layout_localise(lf_graph *g, lf_err *err)
+{
+    struct local l = {.from = g, .to = lf_graph_create(g->ps, g->name, err)};
+    int rc = l.to ? 0 : LF_ENOMEM;
+    l.map = lf_calloc(g->n_t, sizeof *l.map, err);
+    l.columns = lf_calloc(g->n_t, sizeof *l.columns, err);
+    if (rc == 0)
+        rc = l.map && l.columns ? copy_nodes(&l) : LF_ENOMEM;
+    free(l.map);
+    free(l.columns);
+    if (rc == 0) { /* the contents change places, and what was global goes */
+        const lf_graph whole = *g;
+        *g = *l.to;
+        *l.to = whole;
+    } else {
+        rc = lf_graph_check(g, err);
+        rc = rc ? rc : l.to ? lf_graph_check(l.to, err) : LF_ENOMEM;
+    }
+    lf_graph_destroy(l.to);
+    return rc;
+}

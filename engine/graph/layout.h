@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Layouts: how ranks divide the tensors of a model, and which sums that makes necessary (Shoeybi et
+ * al. 2019 for the division of matrices, arXiv 1909.08053).
+ *
+ * Model code writes mathematics over whole tensors. Names, options, checkpoints and converters know
+ * whole ("logical") tensors too. A rank of a layout holds a **box** of each, and its plan has local
+ * shapes: before differentiation a pass (layout.c) gives every value of the graph a **place** on
+ * each axis and the local shape that follows from it. After differentiation a check
+ * (layout_check.c) computes the places of the gradients. It derives from them over which axes the
+ * gradient of each parameter is summed, and refuses a graph where something does not add up. So no
+ * rank decides while it runs whether ranks exchange something.
+ *
+ * Places of a value on an axis of n ranks:
+ *
+ *     LF_PL_SAME     every rank has the value; its gradient is the same on all
+ *     LF_PL_COPY     every rank has the value; its gradient is the sum over the ranks
+ *     LF_PL_ROWS     a rank has some of the rows
+ *     LF_PL_COLS     a rank has some of the columns (of each member of a group)
+ *     LF_PL_PARTIAL  the value is the sum over the ranks
+ *
+ * Two nodes change the place on the tensor axis. lf_tp_enter (SAME -> COPY) computes nothing, and
+ * its backward sums over the ranks. lf_tp_leave (PARTIAL -> SAME) sums over the ranks, and its
+ * backward is the identity. Sums are f32 in every precision.
+ */
+#ifndef LF_GRAPH_LAYOUT_H
+#define LF_GRAPH_LAYOUT_H
+
+#include "engine/graph/pstore.h"
+
+enum lf_axis { LF_AXIS_DATA = 0, LF_AXIS_TENSOR, LF_AXES };
+
+enum lf_place { LF_PL_SAME = 0, LF_PL_COPY, LF_PL_ROWS, LF_PL_COLS, LF_PL_PARTIAL };
+const char *lf_axis_name(enum lf_axis axis);
+const char *lf_place_name(enum lf_place place); /* "same", "copy", "rows", "columns", "partial" */
+
+/* The coordinates of a rank. Zero stands for one rank. */
+struct lf_layout {
+    int tensor;      /* ranks that divide matrices by rows and columns */
+    int tensor_rank; /* [0, tensor) */
+};
+
+/* Sets the layout of a store before its first tensor is declared. A box is a range of one dimension
+ * of the logical tensor, by lf_param_desc.shard. LF_EINVAL: bad coordinates, or the store has
+ * tensors. Boxes that cannot be are refused by lf_pstore_add: LF_EINVAL. */
+int lf_pstore_set_layout(lf_pstore *ps, const struct lf_layout *l, lf_err *err);
+const struct lf_layout *lf_pstore_layout_of(const lf_pstore *ps);
+
+/* The part of a logical tensor that this rank has: elements lo[k] <= index k < hi[k], for the
+ * dimensions of its description; [0, 1) behind them. `replicas` successive ranks of the tensor axis
+ * have this same box, and this one is number `replica` of them. */
+struct lf_box {
+    int64_t lo[3], hi[3];
+    int replicas, replica;
+};
+void lf_pstore_box(const lf_pstore *ps, int i, struct lf_box *box);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The check after differentiation: every gradient ends in the place of its parameter, but for sums
+ * over axes, and these are the sums that the optimizer's segment makes (layout.h).
+ */
+#include "engine/graph/priv.h"
+
+static int refuse(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis, int want)
+{
+    return lf_graph_fail(g, LF_EINVAL,
+                         "the gradient of %s does not add up on the %s axis of the layout: it is "
+                         "%s, the parameter is %s",
+                         t->name, lf_axis_name(axis), lf_place_name((enum lf_place)t->place[axis]),
+                         lf_place_name((enum lf_place)want));
+}
+
+/* Micro-batches are different on the data axis, so every gradient is a partial sum there. */
+static int settle(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis)
+{
+    struct lf_pgroup *of = &g->ps->g[t->group];
+    const int place = t->place[axis],
+              want = axis == LF_AXIS_DATA                            ? LF_PL_PARTIAL
+                     : of->place == LF_PL_COLS && of->ndim == 1 ? LF_PL_ROWS
+                                                                : of->place;
+    if (place == LF_PL_PARTIAL && (axis == LF_AXIS_DATA || of->place == LF_PL_SAME))
+        of->sum[axis] = true;
+    else if (place != want)
+        return refuse(g, t, axis, want);
+    return 0;
+}
+
+static int check_axis(lf_graph *g, enum lf_axis axis)
+{
+    int rc = 0;
+    lf_place_sources(g, axis);
+    for (size_t i = 0; i < g->n_n && rc == 0; i++)
+        rc = lf_place_node(g, &g->n[i], axis);
+    for (size_t i = 1; i < g->n_t && rc == 0; i++)
+        if (g->t[i].role == LF_ROLE_GRAD && g->t[i].producer >= 0 && !g->t[i].parent)
+            rc = settle(g, &g->t[i], axis);
+    return rc;
+}
+
+/* lf_tp_enter computes nothing: its readers take what it read. */
+static void drop_enters(lf_graph *g)
+{
+    for (size_t i = 0; i < g->n_n; i++) {
+        const struct lf_node n = g->n[i];
+        if (n.op != LF_OP_TP_ENTER)
+            continue;
+        for (size_t k = 0; k < g->n_n; k++)
+            for (int j = 0; j < LF_MAX_IN; j++)
+                if (g->n[k].in[j] == n.out[0])
+                    g->n[k].in[j] = n.in[0];
+        for (size_t k = 1; k < g->n_t; k++)
+            if (g->t[k].parent == n.out[0])
+                g->t[k].parent = n.in[0];
+        g->n[i].op = LF_OP_NONE;
+    }
+    lf_compact(g);
+}
+
+int lf_layout_check(lf_graph *g, lf_err *err)
+{
+    int rc = check_axis(g, LF_AXIS_DATA);
+    if (rc == 0 && g->ps->layout.tensor > 1)
+        rc = check_axis(g, LF_AXIS_TENSOR);
+    if (rc == 0 && g->ps->layout.tensor > 1)
+        drop_enters(g);
+    return rc ? lf_graph_check(g, err) : 0;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What each op makes of the places of its operands (layout.h). A combination that has no rule is an
+ * error: it would give a value that no rank can use, or a gradient that nothing sums.
+ *
+ * Gradients have the place that is dual to their value's: SAME of SAME and PARTIAL, PARTIAL of
+ * COPY, ROWS of ROWS and COLS of COLS.
+ */
+#include <stdio.h>
+
+#include "engine/graph/priv.h"
+
+enum { BAD = -1, NONE = -2, UNSET = 255 }; /* no rule; no operand; written by no node so far */
+
+const char *lf_place_name(enum lf_place place)
+{
+    static const char *const names[] = {"same", "copy", "rows", "columns", "partial"};
+    return (unsigned)place <= LF_PL_PARTIAL ? names[place] : "?";
+}
+
+const char *lf_axis_name(enum lf_axis axis)
+{
+    return axis == LF_AXIS_DATA ? "data" : "tensor";
+}
+
+struct node {
+    const lf_graph *g;
+    const struct lf_node *n;
+    enum lf_axis axis;
+};
+
+static int at(const struct node *v, int slot)
+{
+    const int32_t t = v->n->in[slot];
+    return t ? v->g->t[lf_root_of(v->g, t)].place[v->axis] : NONE;
+}
+
+static bool whole(int place)
+{
+    return place == LF_PL_SAME || place == LF_PL_COPY;
+}
+
+/* Of two operands that are used element by element. */
+static int both(int a, int b)
+{
+    return a == NONE ? b : b == NONE || a == b ? a : BAD;
+}
+
+static int nonlinear(int place)
+{
+    return place == LF_PL_PARTIAL ? BAD : place;
+}
+
+/* A value of every row that another one of the row weighs, such as a gate: both by rows, or whole.
+ * A partial sum takes a factor that is whole on every rank, and whose gradient is partial. */
+static int weighed(int x, int weight)
+{
+    if (x == LF_PL_PARTIAL)
+        return weight == LF_PL_COPY || weight == NONE ? x : BAD;
+    return both(x, weight);
+}
+
+/* A product of gradient and value, element by element. */
+static int backward(int dy, int value)
+{
+    if (value == NONE || whole(value))
+        return dy;
+    return dy == value ? dy : BAD;
+}
+
+/* dy of whatever place, and x, in a sum over rows: the gradient of a matrix [out, in]. */
+static int weight_gradient(int dy, int x)
+{
+    if (dy == LF_PL_ROWS)
+        return x == LF_PL_ROWS ? LF_PL_PARTIAL : BAD;
+    if (dy == LF_PL_COLS)
+        return whole(x) ? LF_PL_ROWS : BAD;
+    if (dy == LF_PL_PARTIAL)
+        return whole(x) ? dy : BAD;
+    if (dy != LF_PL_SAME)
+        return BAD;
+    return whole(x) ? dy : x == LF_PL_COLS || x == LF_PL_PARTIAL ? x : BAD;
+}
+
+/* A sum over rows. Of vectors rows and columns are one: a part of their elements. */
+static int over_rows(int dy)
+{
+    return dy == LF_PL_ROWS ? LF_PL_PARTIAL : dy == LF_PL_COLS ? LF_PL_ROWS : dy;
+}
+
+/* A sum over rows and over the heads of a row. */
+static int over_heads(int dy)
+{
+    return dy == LF_PL_ROWS || dy == LF_PL_COLS ? LF_PL_PARTIAL : dy;
+}
+
+/* y = x w^T. */
+static int product(int x, int w)
+{
+    if (w == LF_PL_ROWS)
+        return x == LF_PL_COPY ? LF_PL_COLS : BAD;
+    if (w == LF_PL_COLS)
+        return x == LF_PL_COLS ? LF_PL_PARTIAL : BAD;
+    return w == LF_PL_SAME && x != LF_PL_COLS ? x : BAD;
+}
+
+/* dx = dy w. */
+static int input_gradient(int dy, int w)
+{
+    if (w == LF_PL_ROWS)
+        return dy == LF_PL_COLS ? LF_PL_PARTIAL : BAD;
+    if (w == LF_PL_COLS)
+        return dy == LF_PL_SAME ? LF_PL_COLS : BAD;
+    return w == LF_PL_SAME && dy != LF_PL_COLS && dy != LF_PL_COPY ? dy : BAD;
+}
+
+static int linear(const struct node *v)
+{
+    const int y = product(at(v, LINEAR_X), at(v, LINEAR_W)), bias = at(v, LINEAR_BIAS);
+    if (bias != NONE && bias != (y == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME))
+        return BAD;
+    return both(y, at(v, LINEAR_RES));
+}
+
+static int norm(const struct node *v)
+{
+    const int x = both(at(v, NORM_X), at(v, NORM_DELTA));
+    return at(v, NORM_W) == LF_PL_SAME ? nonlinear(x) : BAD;
+}
+
+static int embedding(const struct node *v)
+{
+    const int wte = at(v, EMBED_WTE), wpe = at(v, EMBED_WPE);
+    return wte > LF_PL_SAME || wpe > LF_PL_SAME ? BAD : at(v, EMBED_TOKEN);
+}
+
+/* Documents are whole on an axis of data; rows of one may not be spread. */
+static int attention(const struct node *v)
+{
+    const int x = both(at(v, ATTN_Q), both(at(v, ATTN_K), at(v, ATTN_V)));
+    return x == LF_PL_ROWS && v->axis != LF_AXIS_DATA ? BAD : nonlinear(x);
+}
+
+static int attention_bwd(const struct node *v)
+{
+    return backward(at(v, ATTNB_DO), both(at(v, ATTNB_Q), both(at(v, ATTNB_K), at(v, ATTNB_V))));
+}
+
+static int head(const struct node *v)
+{
+    const int x = at(v, XENT_X);
+    return at(v, XENT_W) != LF_PL_SAME || at(v, XENT_BIAS) > LF_PL_SAME || x == LF_PL_COLS
+               ? BAD
+               : nonlinear(x);
+}
+
+static int head_bwd(const struct node *v)
+{
+    return backward(both(at(v, LOGPB_DLOGP), at(v, LOGPB_DENTROPY)), at(v, LOGP_X));
+}
+
+static int route_bwd(const struct node *v)
+{
+    const int dw = at(v, ROUTEB_DWEIGHTS), load = at(v, ROUTEB_LOAD);
+    if (dw == LF_PL_PARTIAL && load != NONE) /* the loss of the balance is the same on all */
+        return BAD;
+    return backward(dw == NONE ? load : dw, at(v, ROUTEB_SCORES));
+}
+
+/* dy x of a row: the gradient of what weighs it. */
+static int weight_of_row(int dy, int x)
+{
+    return x == LF_PL_PARTIAL ? (dy == LF_PL_SAME ? x : BAD) : backward(dy, x);
+}
+
+static int combine_bwd(const struct node *v, int out)
+{
+    const int dy = at(v, COMBB_DY), x = at(v, COMBB_X);
+    return out == 0 ? backward(dy, at(v, COMBB_WEIGHTS)) : weight_of_row(dy, x);
+}
+
+static int row_gate_bwd(const struct node *v, int out)
+{
+    const int dy = at(v, GATEB_DY), x = at(v, GATEB_X);
+    return out == 0 ? backward(dy, at(v, GATEB_GATE)) : weight_of_row(dy, x);
+}
+
+static int norm_bwd(const struct node *v, int out)
+{
+    const int dx = backward(at(v, NORMB_DY), at(v, NORMB_X));
+    return out != NORMB_DX ? over_heads(dx) : both(dx, at(v, NORMB_DRES));
+}
+
+/* Lengths of rows of w + B A: where columns of both are spread, of a part of each row only. */
+static int dora_norm(const struct node *v)
+{
+    const int w = at(v, DNORM_W), a = at(v, DNORM_A), b = at(v, DNORM_B);
+    return w == LF_PL_COLS || a != LF_PL_SAME || w != b ? BAD : w == LF_PL_ROWS ? LF_PL_COLS : w;
+}
+
+static int dora(const struct node *v)
+{
+    const int base = both(at(v, DORA_BASE), at(v, DORA_LORA)), m = at(v, DORA_M);
+    const int want = base == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME;
+    return base == LF_PL_PARTIAL || (m != NONE && m != want) ? BAD
+                                                             : both(base, at(v, DORA_REST));
+}
+
+static int dora_bwd(const struct node *v, int out)
+{
+    const int dx = backward(at(v, DORAB_DY), at(v, DORAB_BASE));
+    return out == DORAB_DX ? dx : over_rows(dx);
+}
+
+static int loss(const struct node *v, int out)
+{
+    const int x = head(v);
+    if (out == XENT_DW || out == XENT_DB)
+        return over_rows(x);
+    return out == XENT_DX && x == LF_PL_COPY ? BAD : x;
+}
+
+static int place_out(const struct node *v, int out)
+{
+    switch (v->n->op) {
+    case LF_OP_TP_ENTER:
+        return v->axis != LF_AXIS_TENSOR       ? at(v, 0)
+               : at(v, 0) == LF_PL_SAME ? LF_PL_COPY
+                                        : BAD;
+    case LF_OP_TP_LEAVE:
+        return v->axis != LF_AXIS_TENSOR         ? at(v, 0)
+               : at(v, 0) == LF_PL_PARTIAL ? LF_PL_SAME
+                                           : BAD;
+    case LF_OP_EMBED:
+        return embedding(v);
+    case LF_OP_LINEAR:
+        return linear(v);
+    case LF_OP_NORM:
+        return norm(v);
+    case LF_OP_UNIT_ROWS:
+    case LF_OP_SCALE:
+    case LF_OP_CAST:
+    case LF_OP_COPY:
+    case LF_OP_ROPE:
+    case LF_OP_DROPOUT:
+        return both(at(v, 0), v->n->op == LF_OP_DROPOUT ? at(v, DROP_RES) : NONE);
+    case LF_OP_ACT:
+        return nonlinear(at(v, 0));
+    case LF_OP_GLU:
+        return nonlinear(both(at(v, 0), at(v, 1)));
+    case LF_OP_ADD:
+        return both(at(v, 0), at(v, 1));
+    case LF_OP_ATTN:
+        return attention(v);
+    case LF_OP_KV_WRITE:
+    case LF_OP_ATTN_PAGED:
+    case LF_OP_GATHER:
+    case LF_OP_MOE_SORT:
+    case LF_OP_MOE_PERMUTE:
+        return at(v, 0);
+    case LF_OP_XENT:
+        return loss(v, out);
+    case LF_OP_LOGP:
+        return head(v);
+    case LF_OP_LOGP_BWD:
+        return out == LOGPB_DX ? head_bwd(v) : over_rows(head_bwd(v));
+    case LF_OP_LINEAR_DX:
+        return both(input_gradient(at(v, LDX_DY), at(v, LDX_W)), at(v, LDX_RES));
+    case LF_OP_LINEAR_DW:
+        return weight_gradient(at(v, LDW_DY), at(v, LDW_X));
+    case LF_OP_COLSUM:
+        return over_rows(at(v, 0));
+    case LF_OP_EMBED_BWD:
+        return over_rows(at(v, EMBB_DY));
+    case LF_OP_NORM_BWD:
+        return norm_bwd(v, out);
+    case LF_OP_UNIT_ROWS_BWD:
+        return backward(at(v, 1), at(v, 0));
+    case LF_OP_ATTN_BWD:
+        return attention_bwd(v);
+    case LF_OP_ACT_BWD:
+        return backward(at(v, ACTB_DY), at(v, ACTB_X));
+    case LF_OP_GLU_BWD:
+        return backward(at(v, GLUB_DY), both(at(v, GLUB_GATE), at(v, GLUB_UP)));
+    case LF_OP_MOE_ROUTE:
+        return nonlinear(at(v, ROUTE_LOGITS));
+    case LF_OP_MOE_STATS: /* counts are of the rows that a rank has */
+        return out == STATS_COUNTS ? over_rows(at(v, STATS_SCORES)) : at(v, STATS_SCORES);
+    case LF_OP_MOE_LINEAR:
+        return product(at(v, MOEL_X), at(v, MOEL_W));
+    case LF_OP_MOE_COMBINE:
+        return both(weighed(at(v, COMB_X), at(v, COMB_WEIGHTS)), at(v, COMB_RES));
+    case LF_OP_ROW_GATE:
+        return weighed(at(v, GATE_X), at(v, GATE_GATE));
+    case LF_OP_MOE_ROUTE_BWD:
+        return route_bwd(v);
+    case LF_OP_MOE_LINEAR_DX:
+        return both(input_gradient(at(v, MOEDX_DY), at(v, MOEDX_W)), at(v, MOEDX_RES));
+    case LF_OP_MOE_LINEAR_DW:
+        return weight_gradient(at(v, MOEDW_DY), at(v, MOEDW_X));
+    case LF_OP_MOE_COMBINE_BWD:
+        return combine_bwd(v, out);
+    case LF_OP_ROW_GATE_BWD:
+        return row_gate_bwd(v, out);
+    case LF_OP_DORA_NORM:
+        return dora_norm(v);
+    case LF_OP_DORA:
+        return dora(v);
+    case LF_OP_DORA_BWD:
+        return dora_bwd(v, out);
+    default:
+        return BAD;
+    }
+}
+
+/* "op: x is rows, w is same, ...". */
+static int refuse(lf_graph *g, const struct lf_node *n, enum lf_axis axis)
+{
+    const struct node v = {g, n, axis};
+    char text[500];
+    size_t len = 0;
+    for (int k = 0; k < LF_MAX_IN && len < sizeof text; k++)
+        if (n->in[k])
+            len += (size_t)snprintf(text + len, sizeof text - len, "%s%s is %s", len ? ", " : "",
+                                   g->t[n->in[k]].name,
+                                   lf_place_name((enum lf_place)at(&v, k)));
+    return lf_graph_fail(g, LF_EINVAL,
+                         "%s does not add up on the %s axis of the layout: %s",
+                         lf_op_table[n->op].name, lf_axis_name(axis), text);
+}
+
+int lf_place_node(lf_graph *g, const struct lf_node *n, enum lf_axis axis)
+{
+    const struct node v = {g, n, axis};
+    for (int k = 0; k < LF_MAX_OUT; k++) {
+        if (!n->out[k])
+            continue;
+        const int place = place_out(&v, k);
+        uint8_t *to = &g->t[lf_root_of(g, n->out[k])].place[axis];
+        if (place < 0 || place == UNSET)
+            return refuse(g, n, axis);
+        if (*to != UNSET && *to != place)
+            return lf_graph_fail(g, LF_EINVAL,
+                                 "%s on the %s axis of the layout: %s writes %s, another node wrote %s",
+                                 g->t[n->out[k]].name, lf_axis_name(axis), lf_op_table[n->op].name,
+                                 lf_place_name((enum lf_place)place),
+                                 lf_place_name((enum lf_place)*to));
+        *to = (uint8_t)place;
+    }
+    return 0;
+}
+
+void lf_place_sources(lf_graph *g, enum lf_axis axis)
+{
+    for (size_t i = 1; i < g->n_t; i++) {
+        struct lf_tensor *t = &g->t[i];
+        if (t->role == LF_ROLE_ACT || t->role == LF_ROLE_GRAD)
+            t->place[axis] = UNSET;
+        else if (t->role == LF_ROLE_PARAM)
+            t->place[axis] =
+                axis == LF_AXIS_TENSOR ? g->ps->g[t->group].place : (uint8_t)LF_PL_SAME;
+        else if (t->role == LF_ROLE_INPUT || t->role == LF_ROLE_STATE)
+            t->place[axis] = axis == LF_AXIS_DATA ? LF_PL_ROWS : LF_PL_SAME;
+        else if (t->role == LF_ROLE_CONST)
+            t->place[axis] = LF_PL_SAME;
+    }
+}
