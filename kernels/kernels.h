@@ -526,10 +526,12 @@ struct lf_k_rope {
  *     Philox(seed, site, a = sample[t] + position[t] * 2^40, b = h * 2^22 + j / 4)
  * The key is kept when the word, as a uniform number, is >= p. So h < 1024 and j < 2^24. With p ==
  * 0 dropout is off and the other members are not read. sample is the global sample id of the row;
- * position is its place in the sample. */
+ * position is its place in the sample. h counts from head0, the number of the call's first head
+ * among those of all ranks. */
 struct lf_k_attn_drop {
     float p;
     uint32_t site;
+    int32_t head0;
     const int64_t *sample;
     const int32_t *position;
     const struct lf_step_record *rec; /* seed */
@@ -661,9 +663,12 @@ struct lf_k_gather_rows {
 /* y = keep ? x / (1 - p) : 0 (+ residual). The decision for element (r, c) is word c % 4 of
  *     Philox(seed, site, a = sample[r], b = position[r] * ceil(C/4) + c/4)
  * The element is kept when the word, as a uniform number, is >= p. sample is the global sample id
- * of the row. The backward is the same call on dy. y may alias x. */
+ * of the row. The backward is the same call on dy. y may alias x. Where ranks divide the columns,
+ * the call has columns [c0, c0 + c) of C = c_all, and c0 is a multiple of 4; c_all = 0: all of them
+ * are here. */
 struct lf_k_dropout {
     int64_t rows, c, ldx, ldres, ldy;
+    int64_t c0, c_all;
     const void *x, *residual;
     void *y;
     const int64_t *sample;
@@ -821,7 +826,14 @@ struct lf_opt_tensor {
     /* Philox site of the random numbers that round to bf16; each tensor has another */
     uint32_t site;
     float lr_scale, weight_decay;
+    /* Where ranks divide matrices (stochastic rounding): the number in the whole tensor of element
+     * e is base + e / run * period + e % run, all multiples of 8; run = 0: it is e. */
+    int64_t base, run, period;
 };
+static inline int64_t lf_opt_element(const struct lf_opt_tensor *t, int64_t e)
+{
+    return t->run ? t->base + e / t->run * t->period + e % t->run : e;
+}
 /* Global norm over all tensors. The f64 sums of fixed blocks of LF_NORM_BLOCK elements of a tensor
  * are added in order.
  *   rec->grad_norm   = ||grad|| / loss_scale
@@ -855,7 +867,8 @@ struct lf_k_grad_norm {
  * Values stored in bf16 are rounded to nearest even or, with `stochastic`, up or down at random
  * (Gupta et al. 2015). The probability of rounding up makes the expected value exact, so changes
  * smaller than half a unit are not lost. Element e of state k (0: m, 1: v, 2: weights) draws 16
- * bits by lf_adamw_draw from Philox(rec->seed, site, a = 4 rec->step + k, b = e / 8). They are
+ * bits by lf_adamw_draw from Philox(rec->seed, site, a = 4 rec->step + k, b = e / 8), where e is
+ * counted in the whole tensor (lf_opt_element). They are
  * added to the 16 low bits of the f32 value, which bf16 does not have, and the sum is cut off. So
  * the result is a pure function of step and element. */
 struct lf_k_adamw {

@@ -62,16 +62,21 @@ void lf_pstore_box(const lf_pstore *ps, int i, struct lf_box *box)
     *box = ps->p[i].box;
 }
 
+void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r)
+{
+    int64_t inner = 1;
+    *r = (struct lf_box_runs){0};
+    for (int k = p->d.ndim - 1; k >= 0; k--) {
+        const int64_t n = p->box.hi[k] - p->box.lo[k];
+        if (n != p->d.dims[k])
+            *r = (struct lf_box_runs){p->box.lo[k] * inner, n * inner, p->d.dims[k] * inner};
+        inner *= p->d.dims[k];
+    }
+}
+
 int64_t lf_box_element(const struct lf_param *p, int64_t e)
 {
-    int64_t index[3], rest = e;
-    for (int k = 2; k >= 0; k--) {
-        const int64_t n = p->box.hi[k] - p->box.lo[k];
-        index[k] = p->box.lo[k] + rest % n;
-        rest /= n;
-    }
-    int64_t at = index[0];
-    for (int k = 1; k < p->d.ndim; k++)
-        at = at * p->d.dims[k] + index[k];
-    return at;
+    struct lf_box_runs r;
+    lf_box_runs(p, &r);
+    return r.run ? r.base + e / r.run * r.period + e % r.run : e;
 }

@@ -162,7 +162,12 @@ static struct lf_opt_tensor opt_tensor(const lf_plan *p, const struct lf_param *
 {
     const lf_pstore *ps = p->ps;
     const enum lf_pkind weights = lf_pstore_weights(ps, (int)(q - ps->p));
+    struct lf_box_runs runs;
+    lf_box_runs(q, &runs);
     return (struct lf_opt_tensor){
+        .base = runs.base,
+        .run = runs.run,
+        .period = runs.period,
         .n = n,
         .first = first,
         .master = element(ps, q, weights, first),

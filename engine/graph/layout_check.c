@@ -36,7 +36,7 @@ static int check_axis(lf_graph *g, enum lf_axis axis)
     for (size_t i = 0; i < g->n_n && rc == 0; i++)
         rc = lf_place_node(g, &g->n[i], axis);
     for (size_t i = 1; i < g->n_t && rc == 0; i++)
-        if (g->t[i].role == LF_ROLE_GRAD && g->t[i].producer >= 0 && !g->t[i].parent)
+        if (g->t[i].role == LF_ROLE_GRAD && g->t[i].place[axis] != LF_PL_UNSET)
             rc = settle(g, &g->t[i], axis);
     return rc;
 }

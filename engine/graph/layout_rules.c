@@ -10,7 +10,7 @@
 
 #include "engine/graph/priv.h"
 
-enum { BAD = -1, NONE = -2, UNSET = 255 }; /* no rule; no operand; written by no node so far */
+enum { BAD = -1, NONE = -2 }; /* no rule; no operand */
 
 const char *lf_place_name(enum lf_place place)
 {
@@ -337,9 +337,9 @@ int lf_place_node(lf_graph *g, const struct lf_node *n, enum lf_axis axis)
             continue;
         const int place = place_out(&v, k);
         uint8_t *to = &g->t[lf_root_of(g, n->out[k])].place[axis];
-        if (place < 0 || place == UNSET)
+        if (place < 0 || place == LF_PL_UNSET)
             return refuse(g, n, axis);
-        if (*to != UNSET && *to != place)
+        if (*to != LF_PL_UNSET && *to != place)
             return lf_graph_fail(g, LF_EINVAL,
                                  "%s on the %s axis of the layout: %s writes %s, another node wrote %s",
                                  g->t[n->out[k]].name, lf_axis_name(axis), lf_op_table[n->op].name,
@@ -355,7 +355,7 @@ void lf_place_sources(lf_graph *g, enum lf_axis axis)
     for (size_t i = 1; i < g->n_t; i++) {
         struct lf_tensor *t = &g->t[i];
         if (t->role == LF_ROLE_ACT || t->role == LF_ROLE_GRAD)
-            t->place[axis] = UNSET;
+            t->place[axis] = LF_PL_UNSET;
         else if (t->role == LF_ROLE_PARAM)
             t->place[axis] =
                 axis == LF_AXIS_TENSOR ? g->ps->g[t->group].place : (uint8_t)LF_PL_SAME;

@@ -256,6 +256,8 @@ LF_EMIT(dropout)
                                .position = P(b, n->in[DROP_POS]),
                                .p = n->a.p,
                                .site = n->a.site,
+                               .c0 = n->a.col0,
+                               .c_all = n->a.cols,
                                .x_type = DT(b, x),
                                .rec = b->rec};
     return 0;

@@ -42,6 +42,7 @@ static inline struct lf_k_attn_drop lf_drop_of(const struct lf_bind *b, const st
 {
     return (struct lf_k_attn_drop){.p = n->a.p,
                                    .site = n->a.site,
+                                   .head0 = n->a.head0,
                                    .sample = P(b, n->in[sample]),
                                    .position = P(b, n->in[position]),
                                    .rec = b->rec};

@@ -329,6 +329,21 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
     return (int)p->n_c++;
 }
 
+/* Random rounding draws eight elements at once, which must be neighbours in the whole tensor. */
+static int check_runs(const lf_pstore *ps, lf_err *err)
+{
+    for (size_t i = 0; i < ps->n_p; i++) {
+        struct lf_box_runs r;
+        lf_box_runs(&ps->p[i], &r);
+        if (!ps->p[i].d.frozen && (r.base % 8 || r.run % 8 || r.period % 8))
+            return lf_fail(err, LF_ENOTSUP,
+                           "parameter %s: ranks divide it between elements that are rounded at "
+                           "random together; choose sizes that are multiples of 8 times tensor",
+                           ps->p[i].d.name);
+    }
+    return 0;
+}
+
 int lf_adamw_opts_check(const struct lf_adamw_opts *o, enum lf_dtype compute, lf_err *err)
 {
     if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps >= 0 &&
@@ -361,6 +376,9 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *o, lf_err *err)
                        "optimizer_offload = %g: on a CPU the optimizer's state is in the host's "
                        "memory anyway; leave it out",
                        o->offload);
+    rc = o->stochastic ? check_runs(p->ps, err) : 0;
+    if (rc != 0)
+        return rc;
     p->has_opt = true;
     p->adamw = *o;
     p->ps->moment_type = o->moments;

@@ -508,6 +508,7 @@ bool lf_ad_wants(const struct lf_ad *ad, int32_t t);
 
 /* ---- layout*.c ---- */
 struct lf_param;
+enum { LF_PL_UNSET = 255 }; /* no node has written the value so far */
 /* Computes the places of the outputs of a node on an axis from those of its inputs. An error names
  * op and tensors. */
 int lf_place_node(lf_graph *g, const struct lf_node *n, enum lf_axis axis);
@@ -521,6 +522,12 @@ int lf_layout_check(lf_graph *g, lf_err *err);
 /* Sets the box of a tensor and its place. */
 int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box,
                 lf_err *err);
+/* A box as runs of successive elements of the logical tensor: element e of the flattened box is
+ * number base + e / run * period + e % run. run = 0: the box is the tensor. */
+struct lf_box_runs {
+    int64_t base, run, period;
+};
+void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r);
 /* The number in the logical tensor of element e of the flattened box. */
 int64_t lf_box_element(const struct lf_param *p, int64_t e);
 

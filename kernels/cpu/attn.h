@@ -151,7 +151,7 @@ void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int
 static inline bool attn_drop_ok(const struct lf_k_attn_drop *d, int64_t heads, int64_t rows)
 {
     return d->p == 0.0f || (d->p > 0.0f && d->p < 1.0f && d->sample && d->position && d->rec &&
-                            heads <= 1024 && rows < (int64_t)1 << 24);
+                            d->head0 + heads <= 1024 && rows < (int64_t)1 << 24);
 }
 
 /* A block of up to ATTN_QB query rows. It may mix the heads of one group and the rows of one

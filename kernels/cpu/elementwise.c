@@ -307,7 +307,7 @@ int LF_SYM(gather_rows)(lf_queue *q, const struct lf_k_gather_rows *a)
 
 int LF_SYM(dropout_check)(const struct lf_k_dropout *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c &&
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && a->c0 % 4 == 0 &&
               lf_is_float(a->x_type) && a->p >= 0.0f && a->p < 1.0f;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
@@ -335,13 +335,13 @@ void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int
     const float keep = 1.0f / (1.0f - drop->p);
     for (int64_t c = 0; c < ATTN_T; c += DROP_SPAN)
         drop_scales(scale + c, drop->rec->seed, drop->site, a,
-                    ((uint32_t)h << 22) + (uint32_t)((key0 + c) / 4), drop->p, keep);
+                    ((uint32_t)(drop->head0 + h) << 22) + (uint32_t)((key0 + c) / 4), drop->p, keep);
 }
 
 int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)
 {
     const float keep = 1.0f / (1.0f - a->p);
-    const uint32_t groups = (uint32_t)((a->c + 3) / 4);
+    const uint32_t groups = (uint32_t)(((a->c_all ? a->c_all : a->c) + 3) / 4);
     const uint8_t t = a->x_type;
 #pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
     {
@@ -356,7 +356,8 @@ int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)
             for (int64_t c0 = 0; c0 < a->c; c0 += DROP_SPAN) {
                 int64_t len = a->c - c0 < DROP_SPAN ? a->c - c0 : DROP_SPAN;
                 drop_scales(scale, a->rec->seed, a->site, (uint64_t)a->sample[r],
-                            (uint32_t)a->position[r] * groups + (uint32_t)(c0 / 4), a->p, keep);
+                            (uint32_t)a->position[r] * groups + (uint32_t)((a->c0 + c0) / 4), a->p,
+                            keep);
                 LF_EACH_VEC(c, n, len)
                 {
                     lf_v s = lf_v_load(scale + c), v = lf_get(x, c0 + c, t, n) * s;

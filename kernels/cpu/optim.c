@@ -197,13 +197,16 @@ static void adam_random(const struct lf_opt_tensor *t, int64_t lo, int64_t hi,
                         const struct lf_step_record *rec)
 {
     struct draws d;
-    for (int64_t at = lo / 8 * 8; at < hi; at += DRAW_SPAN) {
-        const int64_t end = hi - at < DRAW_SPAN ? hi : at + DRAW_SPAN;
+    for (int64_t at = lo / 8 * 8, end; at < hi; at = end) {
+        /* of a divided matrix, numbers are consecutive within a run */
+        const int64_t run = t->run ? t->run - (t->first + at) % t->run : DRAW_SPAN,
+                      span = run < DRAW_SPAN ? run : DRAW_SPAN;
+        end = hi - at < span ? hi : at + span;
         d.first = at;
         for (uint64_t s = 0; s < 3; s++)
             if ((s < 2 ? t->moment_type : t->master_type) == LF_BF16)
                 lf_philox_span(d.word[s], rec->seed, t->site, 4 * rec->step + s,
-                               (uint32_t)((t->first + at) / 8));
+                               (uint32_t)(lf_opt_element(t, t->first + at) / 8));
         adam_vecs(t, at < lo ? lo : at, end, k, decay, lr, t->moment_type, t->master_type, &d);
     }
 }

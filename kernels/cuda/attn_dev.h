@@ -119,7 +119,7 @@ LF_DEV struct attn_draws attn_draws_of(const struct lf_k_attn_drop *d, int h)
     r.p = d->p;
     r.keep = 1.0f / (1.0f - d->p);
     r.site = d->site;
-    r.b = (uint32_t)h << 22;
+    r.b = (uint32_t)(d->head0 + h) << 22;
     r.seed = d->p > 0.0f ? d->rec->seed : 0;
     return r;
 }

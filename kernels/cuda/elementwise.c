@@ -115,7 +115,7 @@ int lf_cuda_gather_rows(lf_queue *q, const struct lf_k_gather_rows *a)
 
 int lf_cuda_dropout_check(const struct lf_k_dropout *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c &&
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && a->c0 % 4 == 0 &&
               lf_cu_float(a->x_type) && a->p >= 0.0f && a->p < 1.0f;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }

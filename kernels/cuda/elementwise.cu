@@ -157,7 +157,8 @@ LF_KERNEL(dropout, struct lf_k_dropout, 256)
         uint32_t w[8];
         const uint64_t sample = (uint64_t)a->sample[r];
         const uint32_t group =
-            (uint32_t)a->position[r] * (uint32_t)((a->c + 3) / 4) + (uint32_t)(at / 4);
+            (uint32_t)a->position[r] * (uint32_t)(((a->c_all ? a->c_all : a->c) + 3) / 4) +
+            (uint32_t)((a->c0 + at) / 4);
         lf_load_n(x, a->x, r * a->ldx + at, t, n, vec);
         if (a->residual)
             lf_load_n(res, a->residual, r * a->ldres + at, t, n, vec);

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Layouts that divide matrices: t ranks, each a thread with its own store, plan and executor, give
+ * the gradients of one rank. What one rank has whole is added up from the boxes of all. Tensors
+ * that every rank has are bit-equal on all of them. And what each gradient is summed over is the
+ * table that the check after differentiation derives (tests/golden/layout).
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/graph/exec.h"
+#include "engine/graph/priv.h"
+#include "engine/model/decoder.h"
+#include "tests/tap/tap.h"
+
+enum { R = 40, DOCS = 3, V = 48, MAX_RANKS = 8, MAX_SET = 8 };
+
+struct row {
+    const char *name;
+    const char *set[MAX_SET]; /* "key=value" of the description */
+    int lora;                 /* rank of adapters on every linear layer; -1: with magnitudes */
+    enum lf_dtype compute;
+    enum lf_recompute recompute;
+};
+
+static const struct row rows[] = {
+    {.name = "llama"},
+    {.name = "biases", .set = {"qkv_bias=yes", "out_bias=yes", "mlp_bias=yes"}},
+    {.name = "gpt2",
+     .set = {"norm=layer", "norm_bias=yes", "mlp=plain", "activation=gelu", "qkv_bias=yes",
+             "out_bias=yes", "mlp_bias=yes", "position=learned"}},
+    {.name = "tied", .set = {"tied_head=yes"}},
+    {.name = "qk_norm", .set = {"qk_norm=yes"}},
+    {.name = "sandwich", .set = {"block=sandwich", "norm_offset=1", "attn_softcap=5"}},
+    {.name = "post", .set = {"block=post"}},
+    {.name = "alpha", .set = {"block=alpha", "norm=layer", "norm_bias=yes"}},
+    {.name = "parallel", .set = {"parallel_block=one_norm"}},
+    {.name = "two norms", .set = {"parallel_block=two_norms", "kv_heads=8"}},
+    {.name = "alibi, window", .set = {"position=alibi", "sliding_window=6"}},
+    {.name = "prefix", .set = {"mask=prefix"}},
+    {.name = "dropout",
+     .set = {"embed_dropout=0.1", "attn_dropout=0.1", "mlp_dropout=0.1", "attn_prob_dropout=0.1"}},
+    {.name = "experts",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "router_aux=0.1"}},
+    {.name = "shared expert",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16",
+             "shared_gate=yes", "router_bias=yes", "router_bias_rate=0.01"}},
+    {.name = "lora", .set = {"qkv_bias=yes"}, .lora = 3},
+    {.name = "dora", .set = {"mlp_bias=yes"}, .lora = -3},
+    {.name = "selective", .recompute = LF_RECOMPUTE_SELECTIVE},
+    {.name = "full", .set = {"qk_norm=yes"}, .recompute = LF_RECOMPUTE_FULL},
+    {.name = "bf16", .compute = LF_BF16},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+/* ---- ranks ---- */
+
+struct world {
+    int n;
+    pthread_barrier_t barrier;
+    float *data[MAX_RANKS];
+    double *logical[256]; /* gradient of every tensor, from all boxes */
+    float *same[256];     /* of tensors that all ranks have: rank 0's */
+    bool replicas;        /* the others have its bits */
+    double loss[MAX_RANKS];
+    char *table;
+    int skip; /* tests of tests: this rank gives nothing to sums; -1: none */
+    char error[1100];
+};
+
+struct rank {
+    struct world *w;
+    const struct row *row;
+    int r;
+};
+
+/* In the order of ranks, on each of them. */
+static int tensor_sum(void *user, float *data, size_t n, lf_err *err)
+{
+    struct rank *k = user;
+    struct world *w = k->w;
+    float *sum = lf_calloc(n, sizeof *sum, err);
+    if (!sum)
+        tap_bail("%s", err->text);
+    w->data[k->r] = data;
+    pthread_barrier_wait(&w->barrier);
+    for (int r = 0; r < w->n; r++)
+        for (size_t i = 0; i < n && r != w->skip; i++)
+            sum[i] += w->data[r][i];
+    pthread_barrier_wait(&w->barrier);
+    memcpy(data, sum, n * sizeof *sum);
+    free(sum);
+    return 0;
+}
+
+static void configure(const struct row *row, lf_model_config *c)
+{
+    static const char *const base[] = {"layers=2", "hidden=32", "heads=8",          "kv_heads=2",
+                                       "ffn=64",   "vocab=48",  "max_positions=64", "init_std=0.3"};
+    lf_err err = LF_ERR_INIT;
+    lf_model_config_defaults(c);
+    if (lf_model_config_family(c, "llama", "test", &err))
+        tap_bail("%s", err.text);
+    for (size_t i = 0; i < sizeof base / sizeof *base + MAX_SET; i++) {
+        const size_t n = sizeof base / sizeof *base;
+        const char *set = i < n ? base[i] : row->set[i - n];
+        char key[48];
+        if (!set)
+            break;
+        const char *eq = strchr(set, '=');
+        snprintf(key, sizeof key, "%.*s", (int)(eq - set), set);
+        if (lf_model_config_set(c, key, eq + 1, "test", &err))
+            tap_bail("%s", err.text);
+    }
+    if (lf_model_config_finish(c, &err))
+        tap_bail("%s", err.text);
+}
+
+static void write_input(lf_exec *ex, const char *name, const void *src, size_t bytes)
+{
+    lf_err err = LF_ERR_INIT;
+    const int rc = lf_exec_write(ex, 0, 0, name, src, bytes, &err);
+    if (rc != 0 && rc != LF_ENOENT)
+        tap_bail("%s", err.text);
+}
+
+static void write_inputs(lf_exec *ex)
+{
+    static const int32_t cu[DOCS + 1] = {0, 11, 30, 37};
+    int32_t tokens[R], positions[R] = {0}, targets[R], offsets[R], prefix[DOCS] = {0};
+    int64_t samples[R];
+    for (int i = 0; i < R; i++) {
+        int d = 0;
+        while (d < DOCS - 1 && i >= cu[d + 1])
+            d++;
+        tokens[i] = (int32_t)(lf_rng_f64(5, 1, (uint64_t)i) * V);
+        targets[i] = i >= cu[DOCS] || i - cu[d] < 3 || i % 5 == 4 ? -1 : (int32_t)(lf_rng_f64(5, 2, (uint64_t)i) * V);
+        positions[i] = i < cu[DOCS] ? i - cu[d] : 0;
+        offsets[i] = i;
+        samples[i] = 100 + d;
+    }
+    lf_decoder_prefixes(targets, cu, DOCS, prefix);
+    write_input(ex, "tokens", tokens, sizeof tokens);
+    write_input(ex, "positions", positions, sizeof positions);
+    write_input(ex, "targets", targets, sizeof targets);
+    write_input(ex, "cu_seqlens", cu, sizeof cu);
+    write_input(ex, "prefix", prefix, sizeof prefix);
+    write_input(ex, "offsets", offsets, sizeof offsets);
+    write_input(ex, "samples", samples, sizeof samples);
+}
+
+static void adapt(lf_pstore *ps, int lora)
+{
+    lf_err err = LF_ERR_INIT;
+    const struct lf_adapter_desc d = {.rank = abs(lora), .scale = 2, .magnitude = lora < 0};
+    lf_pstore_freeze(ps, "", true);
+    for (int l = 0; l < 2; l++)
+        for (int k = 0; k < 4; k++) {
+            /* magnitudes need whole rows, which a matrix divided by columns does not have */
+            static const char *const of[] = {"attn.qkv", "attn.o", "mlp.gate_up", "mlp.down"};
+            char name[64];
+            snprintf(name, sizeof name, "layers.%d.%s.weight", l, of[k]);
+            if (lora < 0 && k % 2)
+                continue;
+            if (lf_pstore_adapt(ps, name, k == 0 ? 5 : k == 2 ? 3 : 0, &d, &err))
+                tap_bail("%s", err.text);
+        }
+}
+
+/* The gradient of tensor i joins those of the other ranks. */
+static void collect(struct world *w, const lf_pstore *ps, int i, int r)
+{
+    const struct lf_param *p = &ps->p[i];
+    const struct lf_pgroup *g = &ps->g[p->group];
+    struct lf_pview v;
+    int64_t n = 1;
+    if (lf_pstore_view(ps, i, LF_P_GRAD, &v) != 1)
+        return;
+    for (int k = 0; k < p->d.ndim; k++)
+        n *= p->d.dims[k];
+    if (!w->logical[i])
+        w->logical[i] = calloc((size_t)n, sizeof(double));
+    const float *d = v.data;
+    if (g->place == LF_PL_SAME && !g->sum[LF_AXIS_TENSOR]) {
+        if (!w->same[i]) {
+            w->same[i] = malloc((size_t)n * sizeof(float));
+            memcpy(w->same[i], d, (size_t)n * sizeof(float));
+            for (int64_t e = 0; e < n; e++)
+                w->logical[i][e] = (double)d[e];
+        }
+        w->replicas = w->replicas && memcmp(w->same[i], d, (size_t)n * sizeof(float)) == 0;
+        return;
+    }
+    (void)r;
+    for (int64_t e = 0; e < p->n; e++)
+        w->logical[i][lf_box_element(p, e)] += (double)d[e];
+}
+
+/* "name  place  sums", a line for each trained tensor of the last layer and outside of layers. */
+static char *table_of(const lf_pstore *ps)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    for (size_t i = 0; i < ps->n_p; i++) {
+        const struct lf_param *p = &ps->p[i];
+        const struct lf_pgroup *g = &ps->g[p->group];
+        if (p->d.frozen || strncmp(p->d.name, "layers.0", 8) == 0)
+            continue;
+        fprintf(f, "%s: %s; summed over%s%s%s\n", p->d.name,
+                lf_place_name((enum lf_place)g->place), g->sum[LF_AXIS_TENSOR] ? " tensor x" : "",
+                p->box.replicas > 1 ? " replicas x" : "", g->sum[LF_AXIS_DATA] ? " data" : " ?");
+    }
+    fclose(f);
+    return text;
+}
+
+static void run(struct rank *k, lf_pstore *ps, const lf_decoder *d)
+{
+    struct world *w = k->w;
+    lf_err err = LF_ERR_INIT;
+    const struct lf_decoder_rows dims = {.rows = R, .n_docs = DOCS};
+    const struct lf_plan_opts o = {.threads = 1, .compute = k->row->compute};
+    lf_graph *g = lf_decoder_loss_graph(d, ps, "train", &dims, true, &err);
+    lf_plan *p = lf_plan_create(ps, &o, &err);
+    lf_back *b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
+    const struct lf_chain_opts chain = {.train = true, .recompute = k->row->recompute};
+    const struct lf_adamw_opts adamw = {
+        .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .moments = LF_F32, .masters = LF_F32};
+    lf_exec *ex = NULL;
+    if (g && p && b && lf_plan_add(p, g, &chain, &err) == 0 && !lf_plan_optimizer(p, &adamw, &err) &&
+        !lf_plan_finish(p, &err))
+        ex = lf_exec_create(p, b, &(struct lf_exec_opts){.poison = true}, &err);
+    if (!ex) {
+        snprintf(w->error, sizeof w->error, "%s", err.text);
+        goto out;
+    }
+    const struct lf_exec_comm comm = {.tensor_sum = tensor_sum};
+    struct lf_step_record rec = {
+        .seed = 3, .lr = 0.1f, .loss_scale = 1, .inv_tokens = 1.0f / 30, .inv_batches = 1};
+    lf_exec_set_comm(ex, &comm, k);
+    if (lf_pstore_init(ps, 11, &err) || lf_pstore_adapter_start(ps, &err) ||
+        lf_exec_record_write(ex, &rec, &err))
+        tap_bail("%s", err.text);
+    write_inputs(ex);
+    if (lf_exec_run(ex, 0, LF_FWD, 0, LF_FIRST, &err) ||
+        lf_exec_run(ex, 0, LF_BWD, 0, LF_FIRST, &err) || lf_exec_record_read(ex, &rec, &err))
+        tap_bail("%s", err.text);
+    w->loss[k->r] = rec.loss_sum;
+    for (int r = 0; r < w->n; r++) { /* one after the other */
+        pthread_barrier_wait(&w->barrier);
+        for (int i = 0; r == k->r && i < lf_pstore_count(ps); i++)
+            collect(w, ps, i, r);
+    }
+    if (k->r == 0)
+        w->table = table_of(ps);
+out:
+    lf_exec_destroy(ex);
+    lf_plan_destroy(p);
+    lf_graph_destroy(g);
+    lf_back_destroy(b);
+}
+
+static void *rank_main(void *arg)
+{
+    struct rank *k = arg;
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    configure(k->row, &c);
+    lf_decoder *d = lf_decoder_create(&c, 48, &err);
+    lf_pstore *ps = lf_pstore_create(&err);
+    const struct lf_layout l = {.tensor = k->w->n, .tensor_rank = k->r};
+    if (!d || !ps || lf_pstore_set_layout(ps, &l, &err))
+        tap_bail("%s", err.text);
+    if (lf_decoder_declare(d, ps, &err)) {
+        snprintf(k->w->error, sizeof k->w->error, "%s", err.text);
+    } else {
+        if (k->row->lora)
+            adapt(ps, k->row->lora);
+        run(k, ps, d);
+    }
+    lf_pstore_destroy(ps);
+    lf_decoder_destroy(d);
+    return NULL;
+}
+
+static void launch(struct world *w, const struct row *row, int n, int skip)
+{
+    pthread_t thread[MAX_RANKS];
+    struct rank rank[MAX_RANKS];
+    memset(w, 0, sizeof *w);
+    w->n = n;
+    w->skip = skip;
+    w->replicas = true;
+    pthread_barrier_init(&w->barrier, NULL, (unsigned)n);
+    for (int r = 0; r < n; r++) {
+        rank[r] = (struct rank){w, row, r};
+        if (pthread_create(&thread[r], NULL, rank_main, &rank[r]))
+            tap_bail("no thread");
+    }
+    for (int r = 0; r < n; r++)
+        pthread_join(thread[r], NULL);
+    pthread_barrier_destroy(&w->barrier);
+}
+
+static void forget(struct world *w)
+{
+    for (int i = 0; i < 256; i++) {
+        free(w->logical[i]);
+        free(w->same[i]);
+    }
+    free(w->table);
+}
+
+/* ---- tests ---- */
+
+/* The largest error of a tensor, relative to the norm of the tensor. */
+static double worst(const struct world *one, const struct world *many, const struct row *row,
+                    char name[96])
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    double largest = 0, most = 0;
+    configure(row, &c);
+    lf_decoder *d = lf_decoder_create(&c, 48, &err);
+    lf_pstore *ps = lf_pstore_create(&err);
+    if (!d || !ps || lf_decoder_declare(d, ps, &err))
+        tap_bail("%s", err.text);
+    if (row->lora)
+        adapt(ps, row->lora);
+    for (int i = 0; i < 2 * lf_pstore_count(ps); i++) { /* first the largest norm of all */
+        const int at = i % lf_pstore_count(ps);
+        const struct lf_param_desc *p = lf_pstore_desc(ps, at);
+        double diff = 0, norm = 0;
+        int64_t n = 1;
+        for (int k = 0; k < p->ndim; k++)
+            n *= p->dims[k];
+        if (!one->logical[at] != !many->logical[at])
+            tap_bail("%s has a gradient on one side alone", p->name);
+        for (int64_t e = 0; one->logical[at] && e < n; e++) {
+            const double a = one->logical[at][e], b = many->logical[at][e];
+            diff += (a - b) * (a - b);
+            norm += a * a;
+        }
+        most = norm > most ? norm : most;
+        if (i < lf_pstore_count(ps))
+            continue;
+        /* the bias of keys has none but for rounding */
+        const double error = sqrt(diff / fmax(norm, 1e-6 * most));
+        if (error > largest || !(error == error)) {
+            largest = error == error ? error : (double)INFINITY;
+            snprintf(name, 96, "%s", p->name);
+        }
+    }
+    lf_pstore_destroy(ps);
+    lf_decoder_destroy(d);
+    return largest;
+}
+
+static void test_row(const struct row *row, int n)
+{
+    struct world one, many;
+    char name[96] = "";
+    launch(&one, row, 1, -1);
+    launch(&many, row, n, -1);
+    const bool ran = !one.error[0] && !many.error[0];
+    if (tap_ok(ran, "%s, %d ranks: plans and runs%s%s%s", row->name, n, ran ? "" : ": ",
+               one.error, many.error)) {
+        const double error = worst(&one, &many, row, name);
+        const double bound = row->compute == LF_BF16 ? 5e-2 : 1e-5;
+        tap_ok(error <= bound, "every gradient within %g of one rank's: %.2g, %s", bound, error,
+               name);
+        tap_ok(many.replicas, "what all ranks have is bit-equal on all");
+        tap_ok(fabs(many.loss[n - 1] - one.loss[0]) <=
+                       (row->compute == LF_BF16 ? 1e-2 : 1e-5) * fabs(one.loss[0]) &&
+                   one.loss[0] > 0,
+               "the loss too: %.9g, %.9g", many.loss[n - 1], one.loss[0]);
+    } else {
+        for (int i = 0; i < 3; i++)
+            tap_ok(0, "not run");
+    }
+    forget(&one);
+    forget(&many);
+}
+
+/* The test sees a rank whose part is missing from the sums. */
+static void test_can_fail(void)
+{
+    struct world one, many;
+    char name[96] = "";
+    launch(&one, &rows[0], 1, -1);
+    launch(&many, &rows[0], 2, 1);
+    tap_ok(worst(&one, &many, &rows[0], name) > 1e-2, "a rank that is left out of sums shows");
+    forget(&one);
+    forget(&many);
+}
+
+static char *golden(const char *file)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/golden/layout/%s", getenv("LF_SRCDIR"), file);
+    FILE *f = fopen(path, "r");
+    char *text = calloc(1, 1 << 16);
+    if (!f || !text || !fread(text, 1, (1 << 16) - 1, f))
+        tap_bail("%s cannot be read", path);
+    fclose(f);
+    return text;
+}
+
+static void test_table(const char *name, int n)
+{
+    const struct row *row = NULL;
+    char file[64];
+    for (int i = 0; i < N_ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            row = &rows[i];
+    struct world w;
+    launch(&w, row, n, -1);
+    snprintf(file, sizeof file, "%.40s-t%d.txt", name, n);
+    for (char *c = file; *c; c++)
+        *c = *c == ' ' ? '-' : *c;
+    if (getenv("LF_GOLDEN_WRITE")) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/tests/golden/layout/%s", getenv("LF_SRCDIR"), file);
+        FILE *f = fopen(path, "w");
+        if (!f || fputs(w.table ? w.table : w.error, f) < 0)
+            tap_bail("%s", path);
+        fclose(f);
+    }
+    char *want = golden(file);
+    tap_str(w.table ? w.table : w.error, want, file);
+    free(want);
+    forget(&w);
+}
+
+int main(void)
+{
+    TAP(1, test_can_fail());
+    for (int i = 0; i < N_ROWS; i++)
+        TAP(4, test_row(&rows[i], i % 3 == 2 ? 4 : 2));
+    TAP(4, test_row(&rows[0], 8)); /* four ranks have one head of keys */
+    static const char *const tables[] = {"biases", "gpt2", "qk_norm", "shared expert", "lora", "dora"};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        TAP(1, test_table(tables[i], 2));
+    TAP(1, test_table("lora", 4));
+    return tap_done();
+}
