@@ -74,11 +74,11 @@ static int declare_magnitude(lf_pstore *ps, const struct lf_param_desc *of, int6
     stem(base, sizeof base, of->name);
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
     struct lf_param_desc d = {.name = name,
-                                    .ndim = 1,
-                                    .dims = {rows},
-                                    .init = LF_INIT_ONE,
-                                    .decay = true,
-                                    .adapter = true};
+                              .ndim = 1,
+                              .dims = {rows},
+                              .init = LF_INIT_ONE,
+                              .decay = true,
+                              .adapter = true};
     divide(&d, of, false);
     const int rc = lf_pstore_add(ps, &d, err);
     return rc < 0 ? rc : 0;

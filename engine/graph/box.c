@@ -33,8 +33,7 @@ static int divided(const struct lf_param_desc *d)
     }
 }
 
-int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box,
-                lf_err *err)
+int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box, lf_err *err)
 {
     const int64_t ranks = ps->layout.tensor, rank = ps->layout.tensor_rank;
     const int k = ranks > 1 ? divided(d) : -1;
@@ -72,6 +71,13 @@ void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r)
             *r = (struct lf_box_runs){p->box.lo[k] * inner, n * inner, p->d.dims[k] * inner};
         inner *= p->d.dims[k];
     }
+}
+
+int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p)
+{
+    struct lf_box_runs r;
+    lf_box_runs(p, &r);
+    return r.run ? ps->layout.tensor / p->box.replicas : 1;
 }
 
 int64_t lf_box_element(const struct lf_param *p, int64_t e)

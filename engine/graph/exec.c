@@ -245,8 +245,9 @@ static int issue_optimizer(lf_exec *ex, const void *what, lf_err *err)
     return run_calls(ex, ex->opt + c->from, c->to - c->from, "optimizer", err);
 }
 
-/* With zero: what a rank updates, then what the others did, then what is made of all of it. */
-static int update_sharded(lf_exec *ex, lf_err *err)
+/* Where ranks divide the norm, and with zero the update: what a rank updates, then what the others
+ * did, then what is made of all of it. */
+static int update_divided(lf_exec *ex, lf_err *err)
 {
     const size_t first = ex->p->n_sums > 0;
     const struct calls norm = {0, first}, update = {first, ex->n_update},
@@ -256,7 +257,7 @@ static int update_sharded(lf_exec *ex, lf_err *err)
         rc = lf_exec_sum_blocks(ex, err);
     if (rc == 0)
         rc = lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, &update, err);
-    if (rc == 0)
+    if (rc == 0 && ex->p->sharded)
         rc = lf_exec_gather(ex, err);
     return rc != 0 || made.from == made.to
                ? rc
@@ -273,8 +274,9 @@ static int run_optimizer(lf_exec *ex, lf_err *err)
     if (rc != 0)
         return rc;
     const struct calls all = {0, ex->n_opt};
-    rc = ex->p->sharded ? update_sharded(ex, err)
-                        : lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, &all, err);
+    rc = ex->p->sharded || ex->p->n_sums
+             ? update_divided(ex, err)
+             : lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, &all, err);
     ps->version++;
     /* adamw rounded the copies of what it changed, and the 8-bit ones were made after it */
     if (current)

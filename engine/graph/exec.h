@@ -102,6 +102,8 @@ struct lf_exec_comm {
     /* Layouts that divide matrices: sums n floats of backend memory over the ranks of the tensor
      * axis, in place. Called while a segment runs, in the same order on each of them. */
     int (*tensor_sum)(void *user, float *data, size_t n, lf_err *err);
+    /* Sums n doubles of the host's memory over them, in place, for the norm. */
+    int (*tensor_add)(void *user, double *sums, size_t n, lf_err *err);
     bool early; /* reduce only queues work and never waits, so that LF_BWD_LAST may call it */
 };
 /* user is borrowed. All but reduce serve plans with zero; of them gather alone serves

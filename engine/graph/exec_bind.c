@@ -203,27 +203,45 @@ static int fill_opt_table(lf_exec *ex, lf_err *err)
                                all * sizeof *ex->opt_host, err);
 }
 
-/* With zero: the table of this rank's parts. */
-static int fill_own_table(lf_exec *ex, lf_err *err)
+/* Of a box that several ranks have, the first of them counts the elements. */
+static bool counted(const lf_pstore *ps, const struct lf_param *q)
+{
+    return lf_box_count(ps, q) > 1 ? q->box.replica == 0 : ps->layout.tensor_rank == 0;
+}
+
+/* The tensors of this rank's parts that are counted in its part of the norm, or the others. */
+static void add_own(lf_exec *ex, bool in_norm)
 {
     const lf_plan *p = ex->p;
     int64_t block = 0, first, n;
-    if (!p->sharded)
-        return 0;
-    ex->own_host = ex->opt_host + p->n_opt_tensors + p->n_balanced;
-    ex->n_own = 0;
     for (size_t i = 0; i < p->ps->n_p; i++) {
         const struct lf_param *q = &p->ps->p[i];
         if (q->d.frozen || q->d.balance_rate > 0)
             continue;
+        const int64_t blocks = (q->n + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK,
+                      boxes = lf_box_count(p->ps, q),
+                      box = boxes > 1 ? p->ps->layout.tensor_rank / q->box.replicas : 0;
         lf_param_own(p->ps, q, &first, &n);
-        if (n) {
+        if (n && counted(p->ps, q) == in_norm) {
             struct lf_opt_tensor *t = &ex->own_host[ex->n_own++];
             *t = opt_tensor(p, q, first, n);
-            t->block = block + first / LF_NORM_BLOCK;
+            t->block = block + box * blocks + first / LF_NORM_BLOCK;
         }
-        block += (q->n + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK;
+        block += boxes * blocks;
     }
+}
+
+/* Where ranks divide the norm: the table of this rank's parts. */
+static int fill_own_table(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    if (p->own_tab_off == p->opt_tab_off)
+        return 0;
+    ex->own_host = ex->opt_host + p->n_opt_tensors + p->n_balanced;
+    ex->n_own = 0;
+    add_own(ex, true);
+    ex->n_counted = ex->n_own;
+    add_own(ex, false);
     return ex->b->ops->copy_in(ex->b, ex->inputs + p->own_tab_off, ex->own_host,
                                ex->n_own * sizeof *ex->own_host, err);
 }
@@ -270,6 +288,7 @@ static int bind_optimizer(lf_exec *ex, lf_err *err)
                         .n_balanced = (int64_t)p->n_balanced,
                         .own_tensors = (void *)(ex->inputs + p->own_tab_off),
                         .n_own_tensors = (int64_t)ex->n_own,
+                        .n_counted = (int64_t)ex->n_counted,
                         .sums = p->n_sums ? (void *)(ex->inputs + p->sums_off) : NULL,
                         .n_sums = (int64_t)p->n_sums,
                         .adamw = &p->adamw};

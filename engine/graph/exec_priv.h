@@ -54,8 +54,10 @@ struct lf_exec {
     struct lf_call *copies, *packs;
     size_t n_copies, n_packs;
     struct lf_opt_tensor *opt_host; /* staging of the optimizer's table */
-    struct lf_opt_tensor *own_host; /* in it: what AdamW updates, [n_own] */
-    size_t n_own;
+    /* in it: what AdamW updates, [n_own], of which the first n_counted are in this rank's part of
+     * the norm */
+    struct lf_opt_tensor *own_host;
+    size_t n_own, n_counted;
     struct lf_step_record *rec; /* backend memory */
     const struct lf_nvtx *nvtx; /* of a tool such as Nsight Systems; NULL: none */
     struct lf_prof_exec *prof;  /* profile_priv.h; NULL: no profile */
@@ -83,6 +85,8 @@ int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_
                       struct lf_captured *captured, lf_err *err);
 /* exec_sum.c: calls that are queued from now on wait for the sums under way. */
 int lf_exec_sum_end(lf_exec *ex, lf_err *err);
+/* exec_tensor.c: sums over the ranks of the tensor axis, for the optimizer. */
+int lf_exec_sum_tensor(const lf_exec *ex, lf_err *err);
 /* Sums every bucket, for the optimizer. */
 int lf_exec_sum(lf_exec *ex, lf_err *err);
 /* With zero: the ranks add up their sums of the norm's blocks; give each other what they

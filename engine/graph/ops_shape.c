@@ -198,9 +198,8 @@ static int check_alibi(lf_graph *g, const struct lf_node *n, int slot)
     const struct lf_tensor *t = &g->t[n->in[slot]]; /* of a layout, some columns of the constant */
     if (t->dtype != LF_F32 || t->rows != 1)
         return bad(g, n, n->in[slot], n->in[0], "alibi slopes must be an f32 constant [1, H]");
-    return t->cols == n->a.heads
-               ? 0
-               : bad(g, n, n->in[slot], n->in[0], "one slope per head is needed");
+    return t->cols == n->a.heads ? 0
+                                 : bad(g, n, n->in[slot], n->in[0], "one slope per head is needed");
 }
 
 LF_SHAPE(attn)

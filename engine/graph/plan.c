@@ -443,11 +443,12 @@ static void lay_inputs(lf_plan *p)
     p->opt_tab_off = at;
     at += lf_align_up((p->n_opt_tensors + p->n_balanced) * sizeof(struct lf_opt_tensor), al);
     p->own_tab_off = p->opt_tab_off;
-    if (p->sharded) {
+    const bool tensor = p->ps->layout.tensor > 1 && p->has_opt;
+    if (p->sharded || tensor) {
         p->own_tab_off = at;
         at += lf_align_up(p->n_opt_tensors * sizeof(struct lf_opt_tensor), al);
     }
-    if (p->sharded && !p->o.target->sm) {
+    if ((p->sharded && !p->o.target->sm) || tensor) {
         p->sums_off = at;
         p->n_sums = (size_t)lf_plan_norm_blocks(p);
         at += lf_align_up(p->n_sums * sizeof(double), al);
@@ -491,6 +492,9 @@ static int optimizer_work(lf_plan *p, lf_err *err)
     p->opt_work = lf_align_up(lf_kernel_table[LF_KID_grad_norm].work(p->k, &a, p->o.threads),
                               p->o.target->align);
     free(t);
+    for (size_t i = 0; i < p->ps->n_p; i++)
+        if (p->ps->p[i].box.replicas > 1 && p->opt_work < LF_TENSOR_SCRATCH * sizeof(float))
+            p->opt_work = LF_TENSOR_SCRATCH * sizeof(float);
     return 0;
 }
 
@@ -544,6 +548,9 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
         return lf_fail(err, LF_EINVAL, "plan: finished already");
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
+    if (p->ps->layout.tensor > 1 && (p->o.target->sm || p->ranks.zero > 1))
+        return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d %s", p->ps->layout.tensor,
+                       p->o.target->sm ? "on a GPU" : "with zero = 2 and more");
     settle_store(p);
     const bool late = p->ranks.zero >= 2; /* buckets are what parts leave of the gradients */
     int rc = late ? 0 : lf_plan_buckets(p, err);

@@ -198,7 +198,7 @@ struct lf_tensor {
     bool pinned;                /* stays f32 (lf_pin_f32) */
     bool dense_only;            /* some node needs row distance == cols */
     bool is_output;
-    bool grad_f32; /* its gradient stays f32 in every precision */
+    bool grad_f32;          /* its gradient stays f32 in every precision */
     uint8_t place[LF_AXES]; /* enum lf_place */
     /* a view that a forward node writes: its root consists of such parts, and nothing else reads
      * it */
@@ -359,7 +359,8 @@ struct lf_bind {
     int64_t n_opt_tensors, n_balanced;
     const struct lf_opt_tensor *own_tensors; /* what AdamW updates on this rank */
     int64_t n_own_tensors;
-    double *sums; /* lf_k_grad_norm; NULL: the norm is of opt_tensors */
+    int64_t n_counted; /* of them, in this rank's part of the norm */
+    double *sums;      /* lf_k_grad_norm; NULL: the norm is of opt_tensors */
     int64_t n_sums;
     const struct lf_adamw_opts *adamw;
     /* activations of rows_all rows count as having rows_live rows; 0: no change (exec_rows.c) */
@@ -508,6 +509,8 @@ bool lf_ad_wants(const struct lf_ad *ad, int32_t t);
 
 /* ---- layout*.c ---- */
 struct lf_param;
+/* Elements that are summed at once over ranks that share a box. */
+enum { LF_TENSOR_SCRATCH = 65536 };
 enum { LF_PL_UNSET = 255 }; /* no node has written the value so far */
 /* Computes the places of the outputs of a node on an axis from those of its inputs. An error names
  * op and tensors. */
@@ -528,6 +531,8 @@ struct lf_box_runs {
     int64_t base, run, period;
 };
 void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r);
+/* How many different boxes the tensor axis makes of a tensor; 1: every rank has all of it. */
+int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p);
 /* The number in the logical tensor of element e of the flattened box. */
 int64_t lf_box_element(const struct lf_param *p, int64_t e);
 
@@ -574,10 +579,10 @@ struct lf_pgroup {
     const char *name;
     int32_t first, count; /* params */
     int32_t ndim;
-    int64_t rows, cols; /* of this rank's boxes; vectors: rows 1, cols n */
+    int64_t rows, cols;         /* of this rank's boxes; vectors: rows 1, cols n */
     int64_t all_rows, all_cols; /* of the logical tensors */
     uint8_t place;              /* on the tensor axis: enum lf_place */
-    bool sum[LF_AXES]; /* gradients are summed over the axis: as lf_layout_check found */
+    bool sum[LF_AXES];          /* gradients are summed over the axis: as lf_layout_check found */
     bool frozen, balanced;
     bool fp8; /* every member has fp8 set */
     bool need[LF_P_ALL];

@@ -139,16 +139,18 @@ enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i);
 void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, bool host, void **data,
                      size_t *bytes);
 
-/* Writes new weights of tensor i from host memory. src has all elements of the logical tensor in f32
- * or bf16, of which this rank's box is taken. Master and copy are written as far as they exist and this rank keeps them; the copy is rounded to
- * nearest even. Moments and gradients do not change. */
+/* Writes new weights of tensor i from host memory. src has all elements of the logical tensor in
+ * f32 or bf16, of which this rank's box is taken. Master and copy are written as far as they exist
+ * and this rank keeps them; the copy is rounded to nearest even. Moments and gradients do not
+ * change. */
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
 /* Writes all elements of a moment (LF_P_M or LF_P_V) from f32 or bf16, rounded to nearest even to
  * the type of the plan. LF_ENOENT: the plan has no moments of this tensor. */
 int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, lf_err *err);
-/* Writes elements [range[0], range[1]) of the flattened box of a tensor's weights (LF_P_MASTER) or of
- * a moment, which src has; else as the two above. What this rank does not keep of them is passed over. */
+/* Writes elements [range[0], range[1]) of the flattened box of a tensor's weights (LF_P_MASTER) or
+ * of a moment, which src has; else as the two above. What this rank does not keep of them is passed
+ * over. */
 int lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, const int64_t range[2], lf_err *err);
 /* Reads any kind to host memory as it is stored. bytes must equal those of the view. */

@@ -129,10 +129,8 @@ static void add_attention(struct table *t, int64_t l)
         add(t, b, BIAS, keys, vector(kv), "layers.%lld.attn.v.bias", n);
     }
     if (c->qk_norm) {
-        add(t, NULL, SCALE, WHOLE, vector(c->head_dim), "layers.%lld.attn.q_norm.weight",
-            n);
-        add(t, NULL, SCALE, WHOLE, vector(c->head_dim), "layers.%lld.attn.k_norm.weight",
-            n);
+        add(t, NULL, SCALE, WHOLE, vector(c->head_dim), "layers.%lld.attn.q_norm.weight", n);
+        add(t, NULL, SCALE, WHOLE, vector(c->head_dim), "layers.%lld.attn.k_norm.weight", n);
     }
     add(t, NULL, RESIDUAL_OUT, outputs, matrix(c->hidden, q), "layers.%lld.attn.o.weight", n);
     if (c->out_bias)
@@ -148,16 +146,13 @@ static void add_mlp(struct table *t, int64_t l)
     snprintf(w, sizeof(w), "layers.%lld.mlp.gate_up.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.mlp.gate_up.bias", n);
     if (glu)
-        add(t, w, MATRIX, ROWS, matrix(c->ffn, c->hidden), "layers.%lld.mlp.gate.weight",
-            n);
-    add(t, glu ? w : NULL, MATRIX, ROWS, matrix(c->ffn, c->hidden),
-        "layers.%lld.mlp.up.weight", n);
+        add(t, w, MATRIX, ROWS, matrix(c->ffn, c->hidden), "layers.%lld.mlp.gate.weight", n);
+    add(t, glu ? w : NULL, MATRIX, ROWS, matrix(c->ffn, c->hidden), "layers.%lld.mlp.up.weight", n);
     if (glu && c->mlp_bias)
         add(t, b, BIAS, ROWS, vector(c->ffn), "layers.%lld.mlp.gate.bias", n);
     if (c->mlp_bias)
         add(t, glu ? b : NULL, BIAS, ROWS, vector(c->ffn), "layers.%lld.mlp.up.bias", n);
-    add(t, NULL, RESIDUAL_OUT, COLS, matrix(c->hidden, c->ffn),
-        "layers.%lld.mlp.down.weight", n);
+    add(t, NULL, RESIDUAL_OUT, COLS, matrix(c->hidden, c->ffn), "layers.%lld.mlp.down.weight", n);
     if (c->mlp_bias)
         add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.mlp.down.bias", n);
 }
@@ -168,8 +163,7 @@ static void add_moe(struct table *t, int64_t l)
     const lf_model_config *c = t->c;
     const long long n = (long long)l;
     char name[64];
-    add(t, NULL, MATRIX, WHOLE, matrix(c->experts, c->hidden),
-        "layers.%lld.moe.router.weight", n);
+    add(t, NULL, MATRIX, WHOLE, matrix(c->experts, c->hidden), "layers.%lld.moe.router.weight", n);
     if (c->router_bias) {
         snprintf(name, sizeof(name), "layers.%lld.moe.router.bias", n);
         struct lf_param_desc d = {.name = name,
@@ -192,8 +186,7 @@ static void add_moe(struct table *t, int64_t l)
             "layers.%lld.moe.shared.down.weight", n);
     }
     if (c->shared_gate)
-        add(t, NULL, MATRIX, WHOLE, matrix(1, c->hidden),
-            "layers.%lld.moe.shared_gate.weight", n);
+        add(t, NULL, MATRIX, WHOLE, matrix(1, c->hidden), "layers.%lld.moe.shared_gate.weight", n);
 }
 
 static void add_layer_norm(struct table *t, int64_t l, const char *part)
@@ -240,8 +233,7 @@ static void add_head(struct table *t)
 {
     const lf_model_config *c = t->c;
     if (!c->tied_head)
-        add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)),
-            "head.weight");
+        add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "head.weight");
     if (c->head_bias)
         add(t, NULL, BIAS, VOCABULARY, vector(c->vocab), "head.bias");
 }
@@ -256,8 +248,8 @@ int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
         add(&t, NULL, MATRIX, WHOLE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
     }
     if (c->position == LF_POS_LEARNED)
-        add(&t, NULL, MATRIX, WHOLE,
-            matrix(c->max_positions + c->position_offset, c->hidden), "pos_embed.weight");
+        add(&t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, c->hidden),
+            "pos_embed.weight");
     if (c->embed_norm)
         add_norm(&t, "embed_norm");
     for (int64_t l = 0; l < c->layers; l++)

@@ -335,7 +335,8 @@ void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int
     const float keep = 1.0f / (1.0f - drop->p);
     for (int64_t c = 0; c < ATTN_T; c += DROP_SPAN)
         drop_scales(scale + c, drop->rec->seed, drop->site, a,
-                    ((uint32_t)(drop->head0 + h) << 22) + (uint32_t)((key0 + c) / 4), drop->p, keep);
+                    ((uint32_t)(drop->head0 + h) << 22) + (uint32_t)((key0 + c) / 4), drop->p,
+                    keep);
 }
 
 int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)

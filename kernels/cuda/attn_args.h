@@ -16,7 +16,8 @@ static inline bool lf_cu_attn_heads_ok(int64_t heads, int64_t groups, int64_t d,
 }
 static inline bool lf_cu_attn_drop_ok(const struct lf_k_attn_drop *d, int64_t heads, int64_t rows)
 {
-    return d->p == 0.0f || (d->p > 0.0f && d->p < 1.0f && d->head0 + heads <= 1024 && rows < (int64_t)1 << 24);
+    return d->p == 0.0f ||
+           (d->p > 0.0f && d->p < 1.0f && d->head0 + heads <= 1024 && rows < (int64_t)1 << 24);
 }
 /* The channels of a tile of 16-bit rows. */
 static inline int64_t lf_cu_attn_dp(int64_t d)

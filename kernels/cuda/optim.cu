@@ -92,7 +92,8 @@ LF_DEV void maybe_random(float x[8], const struct lf_k_adamw *a, const struct lf
     uint32_t w[4];
     if (!a->stochastic || type != LF_BF16)
         return;
-    lf_philox(w, a->rec->seed, t->site, 4 * a->rec->step + k, (uint32_t)(lf_opt_element(t, t->first + at) / 8));
+    lf_philox(w, a->rec->seed, t->site, 4 * a->rec->step + k,
+              (uint32_t)(lf_opt_element(t, t->first + at) / 8));
     LF_UNROLL for (int j = 0; j < 8; j++) x[j] = round_random(x[j], lf_adamw_draw(w, j));
 }
 

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the optimizer's segment sums over the ranks of the tensor axis: gradients of what every rank
+ * has and each has used on a part (lf_layout_check), and those of boxes that several ranks share,
+ * such as heads of keys that are fewer than ranks.
+ */
+#include <string.h>
+
+#include "engine/graph/exec_priv.h"
+
+static int sum(const lf_exec *ex, float *data, size_t n, lf_err *err)
+{
+    return ex->comm.tensor_sum(ex->comm_user, data, n, err);
+}
+
+/* Elements [from, to) of the logical tensor that are in the box, moved between it and `scratch`,
+ * which begins with element `from`. */
+static void move(const struct lf_param *q, float *box, float *scratch, int64_t from, int64_t to,
+                 bool out)
+{
+    struct lf_box_runs r;
+    lf_box_runs(q, &r);
+    for (int64_t e = 0; e < q->n; e += r.run) {
+        const int64_t at = lf_box_element(q, e), lo = at > from ? at : from,
+                      hi = at + r.run < to ? at + r.run : to;
+        float *mine = box + e + (lo - at), *other = scratch + (lo - from);
+        if (lo < hi)
+            memcpy(out ? other : mine, out ? mine : other, (size_t)(hi - lo) * sizeof *mine);
+    }
+}
+
+static int64_t logical(const struct lf_param *q)
+{
+    int64_t n = 1;
+    for (int k = 0; k < q->d.ndim; k++)
+        n *= q->d.dims[k];
+    return n;
+}
+
+/* One rank of each box gives its elements of the whole tensor and the others zeros. */
+static int sum_replicas(const lf_exec *ex, const struct lf_param *q, lf_err *err)
+{
+    float *box = lf_pstore_data(ex->p->ps, q, LF_P_GRAD);
+    float *scratch = (float *)(void *)ex->arena;
+    const int64_t all = logical(q);
+    int rc = 0;
+    for (int64_t at = 0; at < all && rc == 0; at += LF_TENSOR_SCRATCH) {
+        const int64_t end = all - at < LF_TENSOR_SCRATCH ? all : at + LF_TENSOR_SCRATCH;
+        memset(scratch, 0, (size_t)(end - at) * sizeof *scratch);
+        move(q, box, scratch, at, end, true);
+        rc = sum(ex, scratch, (size_t)(end - at), err);
+        move(q, box, scratch, at, end, false);
+    }
+    return rc;
+}
+
+int lf_exec_sum_tensor(const lf_exec *ex, lf_err *err)
+{
+    const lf_pstore *ps = ex->p->ps;
+    int rc = 0;
+    if (ps->layout.tensor <= 1)
+        return 0;
+    if (!ex->comm.tensor_sum || !ex->comm.tensor_add)
+        return lf_fail(err, LF_EINVAL,
+                       "executor: nothing connects the %d ranks that divide matrices",
+                       ps->layout.tensor);
+    for (size_t i = 0; i < ps->n_g && rc == 0; i++) {
+        const struct lf_pgroup *g = &ps->g[i];
+        if (!g->need[LF_P_GRAD])
+            continue;
+        if (g->sum[LF_AXIS_TENSOR])
+            rc = sum(ex, lf_pgroup_data(ps, g, LF_P_GRAD), (size_t)(g->rows * g->cols), err);
+        for (int32_t k = 0; k < g->count && rc == 0; k++)
+            if (ps->p[g->first + k].box.replicas > 1)
+                rc = sum_replicas(ex, &ps->p[g->first + k], err);
+    }
+    return rc;
+}
