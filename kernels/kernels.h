@@ -188,6 +188,14 @@ struct lf_k_colsum {
     size_t work_bytes;
 };
 
+/* Ranks that divide a vocabulary. gather gives each of them the parts of all: bytes of rank r at all
+ * + r * bytes, of which this rank's is in place. It returns 0, or why not. */
+struct lf_k_ranks {
+    int rank, ranks;
+    int (*gather)(void *user, void *all, size_t bytes);
+    void *user;
+};
+
 /* Fused output layer and cross-entropy. It never holds more than a chunk of logits, and it computes
  * each logit once.
  *
@@ -214,9 +222,17 @@ struct lf_k_colsum {
  * With dlogp or dentropy given, dx, dw and db are the gradients of
  *     sum_r dlogp[r] logp[r] + dentropy[r] entropy[r]
  * instead of those of total. The factors of total are then not applied and its sums are not
- * made. */
+ * made.
+ *
+ * With `with` (CPUs) ranks divide the vocabulary: w, bias, dw and db are those of columns [v0, v0 +
+ * v), of which v_real are real; v_all columns of all ranks are. After each chunk of logits the ranks
+ * exchange for each row largest logit, sums relative to it and the target's logit, and combine them
+ * in rank order. loss, lse, argmax, logp, entropy and the sums of rec are the same on all ranks; dx
+ * is this rank's addend. */
 struct lf_k_linear_xent {
     int64_t rows, k, v, v_real;
+    int64_t v0, v_all;             /* read with `with` */
+    const struct lf_k_ranks *with; /* NULL: the vocabulary is here */
     const void *x;                 /* [R, K] x_type */
     const void *w;                 /* [V, K] x_type */
     const void *w_packed;          /* or NULL */
@@ -362,9 +378,12 @@ struct lf_k_gemm_fp8 {
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
 /* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]. With wpe NULL the second term is
- * missing, with wte NULL the first. A token outside [0, V) gives a NaN row. */
+ * missing, with wte NULL the first. A token outside [0, V) gives a NaN row. Where ranks divide the
+ * vocabulary (CPUs), wte has rows [v0, v0 + v) of V = v_all, and tokens of other ranks count as rows
+ * of zeros; v_all = 0: all rows are here. */
 struct lf_k_embed_fwd {
     int64_t rows, c, v, max_pos;
+    int64_t v0, v_all;
     const int32_t *token, *position;
     const void *wte, *wpe;
     void *y;
@@ -374,9 +393,9 @@ struct lf_k_embed_fwd {
 };
 /* dwte[token[r]] += scale * dy[r]; dwpe[position[r] + pos_offset] += dy[r]. The tables are f32.
  * Rows that add to the same table row do so in ascending order. accumulate false zeroes the tables
- * first. Either table may be NULL. */
+ * first. Either table may be NULL. dwte has the rows of tokens [v0, v0 + v). */
 struct lf_k_embed_bwd {
-    int64_t rows, c, v, max_pos;
+    int64_t rows, c, v, max_pos, v0;
     const int32_t *token, *position;
     const void *dy;
     float *dwte, *dwpe;

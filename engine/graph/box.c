@@ -25,12 +25,26 @@ static int divided(const struct lf_param_desc *d)
 {
     switch (d->shard) {
     case LF_SHARD_ROWS:
+    case LF_SHARD_VOCABULARY:
         return d->ndim < 2 ? 0 : d->ndim - 2;
     case LF_SHARD_COLS:
         return d->ndim - 1;
     default:
         return -1;
     }
+}
+
+/* Successive rows of n for each of `ranks`: multiples of a power of two, as large as leaves some for
+ * the last rank. 0: there are too few. */
+static int64_t vocabulary_rows(int64_t n, int64_t ranks)
+{
+    const int64_t each = (n + ranks - 1) / ranks;
+    for (int64_t unit = 64; unit >= 1; unit /= 2) {
+        const int64_t rows = (each + unit - 1) / unit * unit;
+        if (rows * (ranks - 1) < n)
+            return rows;
+    }
+    return 0;
 }
 
 int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box, lf_err *err)
@@ -42,6 +56,12 @@ int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_bo
         box->hi[i] = d->dims[i];
     if (k < 0)
         return 0;
+    const int64_t rows = vocabulary_rows(d->dims[k], ranks);
+    if (d->shard == LF_SHARD_VOCABULARY && rows) {
+        box->lo[k] = rank * rows;
+        box->hi[k] = rank < ranks - 1 ? (rank + 1) * rows : d->dims[k];
+        return 0;
+    }
     const int64_t n = d->dims[k], parts = d->shard_parts ? d->shard_parts : n;
     if (n % parts || (parts % ranks && ranks % parts))
         return lf_fail(err, LF_EINVAL,
@@ -71,6 +91,16 @@ void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r)
             *r = (struct lf_box_runs){p->box.lo[k] * inner, n * inner, p->d.dims[k] * inner};
         inner *= p->d.dims[k];
     }
+}
+
+int64_t lf_box_most(const lf_pstore *ps, const struct lf_param *p)
+{
+    int64_t n = 1;
+    for (int k = 0; k < p->d.ndim; k++)
+        n *= p->d.shard == LF_SHARD_VOCABULARY && ps->layout.tensor > 1 && k == divided(&p->d)
+                 ? vocabulary_rows(p->d.dims[k], ps->layout.tensor)
+                 : p->box.hi[k] - p->box.lo[k];
+    return n;
 }
 
 int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p)

@@ -192,7 +192,7 @@ int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node
                         lf_err *err)
 {
     char text[600], why[320];
-    if (c->g->n[node].op == LF_OP_TP_LEAVE && ex->exchange.err.rc) {
+    if (ex->exchange.err.rc) { /* a node of a layout */
         *err = ex->exchange.err;
         return err->rc;
     }

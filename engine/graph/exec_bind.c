@@ -104,6 +104,7 @@ int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_liv
                         .packed = c->o.packed ? packed_cb : NULL,
                         .rec = ex->rec,
                         .exchange = &ex->exchange,
+                        .with = &ex->with,
                         .rows_all = rows_all,
                         .rows_live = rows_live,
                         .user = &w};
@@ -218,7 +219,7 @@ static void add_own(lf_exec *ex, bool in_norm)
         const struct lf_param *q = &p->ps->p[i];
         if (q->d.frozen || q->d.balance_rate > 0)
             continue;
-        const int64_t blocks = (q->n + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK,
+        const int64_t blocks = (lf_box_most(p->ps, q) + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK,
                       boxes = lf_box_count(p->ps, q),
                       box = boxes > 1 ? p->ps->layout.tensor_rank / q->box.replicas : 0;
         lf_param_own(p->ps, q, &first, &n);
@@ -387,6 +388,8 @@ static int fill_constants(lf_exec *ex, lf_err *err)
 int lf_exec_bind(lf_exec *ex, lf_err *err)
 {
     lf_plan *p = ex->p;
+    ex->with.rank = p->ps->layout.tensor_rank;
+    ex->with.ranks = p->ps->layout.tensor;
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "the parameter store is bound to an executor already");
     /* One block: rounding up to huge pages costs once, and the process grows by what the plan

@@ -10,11 +10,20 @@
 #include "engine/graph/exec_priv.h"
 #include "engine/graph/profile_priv.h"
 
+/* For kernels, which have no place for an error. */
+static int gather_parts(void *user, void *all, size_t bytes)
+{
+    lf_exec *ex = user;
+    return ex->comm.tensor_gather(ex->comm_user, all, bytes, &ex->exchange.err);
+}
+
 void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user)
 {
     ex->comm = *comm;
     ex->comm_user = user;
     ex->exchange = (struct lf_exchange){.sum = comm->tensor_sum, .user = user};
+    ex->with.gather = comm->tensor_gather ? gather_parts : NULL;
+    ex->with.user = ex;
     ex->early = comm->early && ex->b->ops->comm_begin;
 }
 

@@ -220,6 +220,18 @@ static int32_t own_row(const struct local *l, int32_t w, int32_t row)
     return p->n ? (int32_t)own : row;
 }
 
+/* Which rows of the vocabulary a weight has here. It is a parameter, or made of one. */
+static void vocabulary(const struct local *l, int32_t w, struct lf_attr *a)
+{
+    const lf_graph *g = l->from;
+    if (w && g->t[w].role == LF_ROLE_ACT)
+        w = g->n[g->t[w].producer].in[0];
+    if (!w || g->ps->g[g->t[w].group].place != LF_PL_ROWS)
+        return;
+    a->v0 = g->ps->p[g->ps->g[g->t[w].group].first].box.lo[0];
+    a->v_all = g->t[w].rows;
+}
+
 /* Changes the attributes, and inputs, of a node whose inputs are mapped. */
 static int local_attributes(struct local *l, const struct lf_node *n, int32_t in[],
                             struct lf_attr *a)
@@ -250,6 +262,22 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
         if (n->in[DORA_BIAS])
             a->pos_offset = own_row(l, n->in[DORA_BIAS], a->pos_offset);
         return 0;
+    case LF_OP_EMBED:
+        vocabulary(l, n->in[EMBED_WTE], a);
+        a->no_bias = a->v_all && l->from->ps->layout.tensor_rank > 0;
+        return 0;
+    case LF_OP_XENT:
+    case LF_OP_LOGP: {
+        const int64_t real = a->v_real;
+        vocabulary(l, n->in[XENT_W], a);
+        if (!a->v_all)
+            return 0;
+        a->v_all = real;
+        a->v_real = real - a->v0 < 0 ? 0 : real - a->v0;
+        if (a->v_real > l->to->t[in[XENT_W]].rows)
+            a->v_real = l->to->t[in[XENT_W]].rows;
+        return 0;
+    }
     case LF_OP_LINEAR:
         a->no_bias = l->from->t[n->out[0]].place[LF_AXIS_TENSOR] == LF_PL_PARTIAL &&
                      l->from->ps->layout.tensor_rank > 0;
@@ -275,7 +303,7 @@ static void keep_flags(struct local *l, int32_t from, int32_t to)
 {
     const struct lf_tensor *x = &l->from->t[from];
     struct lf_tensor *y = &l->to->t[to];
-    y->pinned = x->pinned;
+    y->pinned = y->pinned || x->pinned;
     y->is_output = x->is_output;
     y->dense_only = x->dense_only;
     y->part = x->part;

@@ -130,8 +130,21 @@ static int norm(const struct node *v)
 
 static int embedding(const struct node *v)
 {
-    const int wte = at(v, EMBED_WTE), wpe = at(v, EMBED_WPE);
-    return wte > LF_PL_SAME || wpe > LF_PL_SAME ? BAD : at(v, EMBED_TOKEN);
+    const int wte = at(v, EMBED_WTE), token = at(v, EMBED_TOKEN);
+    if (at(v, EMBED_WPE) > LF_PL_SAME)
+        return BAD;
+    if (wte == LF_PL_ROWS) /* rows of other ranks are zeros here */
+        return token == LF_PL_SAME ? LF_PL_PARTIAL : BAD;
+    return wte > LF_PL_SAME ? BAD : token;
+}
+
+/* Of a divided vocabulary, each rank adds to its own rows. */
+static int embedding_bwd(const struct node *v, int out)
+{
+    const struct lf_tensor *t = &v->g->t[v->n->out[out]];
+    const int dy = at(v, EMBB_DY);
+    const bool divided = v->axis == LF_AXIS_TENSOR && v->g->ps->g[t->group].place == LF_PL_ROWS;
+    return !divided ? over_rows(dy) : dy == LF_PL_SAME ? LF_PL_ROWS : BAD;
 }
 
 /* Documents are whole on an axis of data; rows of one may not be spread. */
@@ -148,15 +161,27 @@ static int attention_bwd(const struct node *v)
 
 static int head(const struct node *v)
 {
-    const int x = at(v, XENT_X);
+    const int x = at(v, XENT_X), bias = at(v, XENT_BIAS);
+    if (at(v, XENT_W) == LF_PL_ROWS) /* ranks exchange what they know of each row */
+        return x == LF_PL_COPY && (bias == NONE || bias == LF_PL_ROWS) ? LF_PL_SAME : BAD;
     return at(v, XENT_W) != LF_PL_SAME || at(v, XENT_BIAS) > LF_PL_SAME || x == LF_PL_COLS
                ? BAD
                : nonlinear(x);
 }
 
-static int head_bwd(const struct node *v)
+/* Of a divided vocabulary dx is this rank's addend, dw and db are of its rows. */
+static int divided_head(int out, int dx)
 {
-    return backward(both(at(v, LOGPB_DLOGP), at(v, LOGPB_DENTROPY)), at(v, LOGP_X));
+    return out == dx ? LF_PL_PARTIAL : LF_PL_ROWS;
+}
+
+static int head_bwd(const struct node *v, int out)
+{
+    const int dy = both(at(v, LOGPB_DLOGP), at(v, LOGPB_DENTROPY));
+    if (at(v, LOGP_W) == LF_PL_ROWS)
+        return dy == LF_PL_SAME && head(v) == LF_PL_SAME ? divided_head(out, LOGPB_DX) : BAD;
+    const int dx = backward(dy, at(v, LOGP_X));
+    return out == LOGPB_DX ? dx : over_rows(dx);
 }
 
 static int route_bwd(const struct node *v)
@@ -214,6 +239,8 @@ static int dora_bwd(const struct node *v, int out)
 static int loss(const struct node *v, int out)
 {
     const int x = head(v);
+    if (x == LF_PL_SAME && at(v, XENT_W) == LF_PL_ROWS)
+        return out >= XENT_DX && out <= XENT_DB ? divided_head(out, XENT_DX) : x;
     if (out == XENT_DW || out == XENT_DB)
         return over_rows(x);
     return out == XENT_DX && x == LF_PL_COPY ? BAD : x;
@@ -258,7 +285,7 @@ static int place_out(const struct node *v, int out)
     case LF_OP_LOGP:
         return head(v);
     case LF_OP_LOGP_BWD:
-        return out == LOGPB_DX ? head_bwd(v) : over_rows(head_bwd(v));
+        return head_bwd(v, out);
     case LF_OP_LINEAR_DX:
         return both(input_gradient(at(v, LDX_DY), at(v, LDX_W)), at(v, LDX_RES));
     case LF_OP_LINEAR_DW:
@@ -266,7 +293,7 @@ static int place_out(const struct node *v, int out)
     case LF_OP_COLSUM:
         return over_rows(at(v, 0));
     case LF_OP_EMBED_BWD:
-        return over_rows(at(v, EMBB_DY));
+        return embedding_bwd(v, out);
     case LF_OP_NORM_BWD:
         return norm_bwd(v, out);
     case LF_OP_UNIT_ROWS_BWD:

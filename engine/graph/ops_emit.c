@@ -22,8 +22,12 @@ LF_EMIT(embed)
                                  .y = P(b, y),
                                  .scale = n->a.scale,
                                  .pos_offset = n->a.pos_offset,
+                                 .v0 = n->a.v0,
+                                 .v_all = n->a.v_all,
                                  .w_type = DT(b, wte ? wte : wpe),
                                  .y_type = DT(b, y)};
+    if (n->a.no_bias)
+        k->wpe = NULL;
     return 0;
 }
 
@@ -288,6 +292,9 @@ static struct lf_k_linear_xent head_args(const struct lf_bind *b, const struct l
                                      .k = C(b, x),
                                      .v = R(b, w),
                                      .v_real = n->a.v_real,
+                                     .v0 = n->a.v0,
+                                     .v_all = n->a.v_all,
+                                     .with = n->a.v_all ? b->with : NULL,
                                      .x = P(b, x),
                                      .w = P(b, w),
                                      .w_packed = b->packed ? b->packed(b, w) : NULL,

@@ -124,6 +124,7 @@ LF_EMIT(embed_bwd)
     *k = (struct lf_k_embed_bwd){.rows = R(b, dy),
                                  .c = C(b, dy),
                                  .v = wte ? R(b, wte) : 1,
+                                 .v0 = n->a.v0,
                                  .max_pos = wpe ? R(b, wpe) : 0,
                                  .token = P(b, n->in[EMBB_TOKEN]),
                                  .position = P(b, n->in[EMBB_POS]),

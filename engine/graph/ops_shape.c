@@ -353,9 +353,9 @@ static int need_head(lf_graph *g, struct lf_node *n)
         return LF_EINVAL;
     if (n->in[XENT_BIAS] && g->t[n->in[XENT_W]].role != LF_ROLE_PARAM)
         return bad(g, n, n->in[XENT_W], n->in[XENT_BIAS], "a computed weight takes no bias");
-    if (n->a.v_real == 0)
+    if (n->a.v_real == 0 && !n->a.v_all)
         n->a.v_real = v;
-    if (n->a.v_real < 1 || n->a.v_real > v)
+    if (n->a.v_real < (n->a.v_all ? 0 : 1) || n->a.v_real > v)
         return lf_graph_fail(g, LF_EINVAL, "%s: %lld real columns of %lld", op_name(n),
                              (long long)n->a.v_real, (long long)v);
     return 0;
@@ -528,7 +528,7 @@ LF_SHAPE(tp_leave)
         return LF_EINVAL;
     if (g->t[n->in[0]].parent)
         return bad(g, n, n->in[0], 0, "a whole tensor is needed here");
-    return make_fixed(g, n, 0, LF_F32, g->t[n->in[0]].rows, g->t[n->in[0]].cols, "");
+    return make_f32(g, n, 0, g->t[n->in[0]].rows, g->t[n->in[0]].cols, "");
 }
 
 /* ---- weight-decomposed adapters ---- */

@@ -62,6 +62,7 @@ lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *
         return NULL;
     forget_needs(ps);
     p->ps = ps;
+    p->with = (struct lf_k_ranks){.rank = ps->layout.tensor_rank, .ranks = ps->layout.tensor};
     p->o = *opts;
     if (!p->o.target)
         p->o.target = lf_target_host();

@@ -48,6 +48,7 @@ struct lf_bind lf_plan_shapes(const lf_plan *p, const struct lf_chain *c)
                         .numeric = p->o.mode,
                         .ptr = stand_in,
                         .rec = (void *)(uintptr_t)4096,
+                        .with = &p->with,
                         .adamw = &p->adamw};
     memcpy(&b.user, &p, sizeof p); /* handed back as const by packed_stand_in */
     if (c->o.packed)

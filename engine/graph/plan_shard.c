@@ -408,7 +408,8 @@ int64_t lf_plan_norm_blocks(const lf_plan *p)
     for (size_t i = 0; i < p->ps->n_p; i++) {
         const struct lf_param *q = &p->ps->p[i];
         if (!q->d.frozen && !(q->d.balance_rate > 0))
-            n += lf_box_count(p->ps, q) * ((q->n + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK);
+            n += lf_box_count(p->ps, q) *
+                 ((lf_box_most(p->ps, q) + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK);
     }
     return n;
 }

@@ -173,6 +173,9 @@ struct lf_attr {
     /* of a graph with local shapes: the first of the columns, and all of them, of what dropout
      * decides about; the first of the heads of attention */
     int32_t col0, cols, head0;
+    /* the first row of this rank's part of the vocabulary, all of its rows (embedding), all real
+     * ones (loss); v_all 0: it is not divided */
+    int64_t v0, v_all;
     uint8_t act; /* enum lf_act */
     bool layer, interleaved, inverse, causal;
     int32_t experts, k, top_groups, moe_layers; /* of a mixture of experts; groups: of experts */
@@ -180,7 +183,8 @@ struct lf_attr {
     bool sigmoid, renorm;
     bool entropy; /* logp: the row's entropy is wanted */
     bool blocks;  /* fp8: scales of blocks, not of tensors */
-    bool no_bias; /* linear: a partial sum, to which another rank adds the bias */
+    /* linear, embed: a partial sum, to which another rank adds the bias, the position */
+    bool no_bias;
 };
 
 struct lf_node {
@@ -366,6 +370,7 @@ struct lf_bind {
     /* activations of rows_all rows count as having rows_live rows; 0: no change (exec_rows.c) */
     int64_t rows_all, rows_live;
     struct lf_exchange *exchange;
+    const struct lf_k_ranks *with; /* those of the tensor axis */
     void *user;
 };
 int lf_emit_grad_norm(const struct lf_bind *b, const struct lf_node *n, void *args);
@@ -531,6 +536,8 @@ struct lf_box_runs {
     int64_t base, run, period;
 };
 void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r);
+/* Elements of the largest box of a tensor. */
+int64_t lf_box_most(const lf_pstore *ps, const struct lf_param *p);
 /* How many different boxes the tensor axis makes of a tensor; 1: every rank has all of it. */
 int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p);
 /* The number in the logical tensor of element e of the flattened box. */
@@ -733,6 +740,7 @@ struct lf_plan {
     lf_pstore *ps;
     struct lf_plan_opts o;
     const struct lf_kernels *k; /* for workspace sizes */
+    struct lf_k_ranks with;     /* for those, the ranks of the tensor axis */
     bool work_exact;            /* k is the target's own table */
     struct lf_chain *c;
     size_t n_c, cap_c;

@@ -40,7 +40,8 @@ const char *lf_pkind_name(enum lf_pkind kind); /* "weight", "grad", "adam_m", "a
 enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind); /* in the finished plan */
 
 /* How the tensor axis of a layout (layout.h) divides a logical tensor: not at all, by the last
- * dimension but one (of vectors the only one), or by the last. A vocabulary is not divided yet. */
+ * dimension but one (of vectors the only one), or by the last. The rows of a vocabulary are divided
+ * too, but not always evenly: all ranks but the last have equally many. */
 enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS, LF_SHARD_VOCABULARY };
 
 enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL, LF_INIT_UNIFORM };

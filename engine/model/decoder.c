@@ -93,8 +93,10 @@ static lf_val embed(struct lf_dec_build *b)
     lf_val wte = lf_param(b->g, "embed.weight"),
            wpe = c->position == LF_POS_LEARNED ? lf_param(b->g, "pos_embed.weight") : LF_NONE;
     if (!c->embed_dim)
-        return lf_embed(b->g, b->tokens, b->positions, wte, wpe, (float)c->embed_scale, offset);
+        return lf_tp_leave(
+            b->g, lf_embed(b->g, b->tokens, b->positions, wte, wpe, (float)c->embed_scale, offset));
     lf_val x = lf_embed(b->g, b->tokens, LF_NONE, wte, LF_NONE, (float)c->embed_scale, 0);
+    x = lf_tp_leave(b->g, x);
     x = lf_dec_linear(b, x, false, "embed_in", LF_DEC_OUTSIDE);
     return wpe.id
                ? lf_add(b->g, x, lf_embed(b->g, b->tokens, b->positions, LF_NONE, wpe, 1, offset))
@@ -196,7 +198,7 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
                              .want_lse = score,
                              .want_argmax = score,
                              .want_entropy = r->entropy};
-    lf_val x = trunk(&b);
+    lf_val x = lf_tp_enter(b.g, trunk(&b));
     lf_xent(b.g, x, head_weight(&b), head_bias(&b), lf_input(b.g, "targets", LF_I32, r->rows, 1),
             &o);
     return done(b.g, err);
@@ -235,7 +237,8 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
         const struct lf_logp_opts o = {.softcap = (float)d->c.logit_softcap,
                                        .inv_temperature = (float)h->inv_temperature,
                                        .want_entropy = h->entropy};
-        struct lf_logps p = lf_logp(b.g, x, head_weight(&b), head_bias(&b), targets, &o);
+        struct lf_logps p =
+            lf_logp(b.g, lf_tp_enter(b.g, x), head_weight(&b), head_bias(&b), targets, &o);
         output(&b, p.logp, h->train, "lp", "dlp");
         if (h->entropy)
             output(&b, p.entropy, h->train, "entropy", "dentropy");
@@ -254,7 +257,7 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
     struct lf_dec_build b = documents(d, r, false, false);
     if (check_tokens(&d->c, err) || begin_documents(&b, ps, name, r, err))
         return NULL;
-    lf_val x = trunk(&b);
+    lf_val x = lf_tp_enter(b.g, trunk(&b));
     lf_val logits = lf_linear(b.g, x, head_weight(&b), head_bias(&b));
     lf_pin_f32(b.g, logits);
     lf_output(b.g, logits, "logits");

@@ -36,13 +36,15 @@ int LF_SYM(embed_fwd)(lf_queue *q, const struct lf_k_embed_fwd *a)
             lf_border(q);
             int64_t tok = a->wte ? a->token[r] : 0,
                     pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
-            bool ok = (!a->wte || (tok >= 0 && tok < a->v)) &&
+            bool ok = (!a->wte || (tok >= 0 && tok < (a->v_all ? a->v_all : a->v))) &&
                       (!a->wpe || (pos >= 0 && pos < a->max_pos));
+            tok -= a->v0;
+            const bool mine = a->wte && tok >= 0 && tok < a->v;
             LF_EACH_VEC(c, n, a->c)
             {
                 lf_v v = lf_v_set1(NAN);
                 if (ok) {
-                    v = a->wte ? lf_get(a->wte, tok * a->c + c, a->w_type, n) * scale : lf_v_zero();
+                    v = mine ? lf_get(a->wte, tok * a->c + c, a->w_type, n) * scale : lf_v_zero();
                     if (a->wpe)
                         v += lf_get(a->wpe, pos * a->c + c, a->w_type, n);
                 }
@@ -110,7 +112,7 @@ int LF_SYM(embed_bwd)(lf_queue *q, const struct lf_k_embed_bwd *a)
         }
         lf_part(a->c, 16, tid, nt, &lo, &hi); /* whole cache lines where the table is aligned */
         if (a->dwte)
-            scatter_add(q, &(struct table){a->dwte, a->v, a->token, 0, a->scale}, a, lo, hi);
+            scatter_add(q, &(struct table){a->dwte, a->v, a->token, -a->v0, a->scale}, a, lo, hi);
         if (a->dwpe)
             scatter_add(q, &(struct table){a->dwpe, a->max_pos, a->position, a->pos_offset, 1.0f},
                         a, lo, hi);

@@ -12,6 +12,10 @@
  * counted from column 0, four vector chains each, block sums added ascending. Rows are independent,
  * sums over rows are taken by one thread in row order.
  *
+ * Where ranks divide the vocabulary, a row's reduction is that of this rank's columns first. The
+ * ranks exchange it (struct part) and combine it in rank order, so that all get the same bits; the
+ * rest is as for one rank, with that largest logit and sum.
+ *
  * A target >= v_real gives a NaN loss and NaN gradients: the step is skipped rather than trained on
  * nonsense.
  */
@@ -41,10 +45,17 @@ struct row_dz {
     float a, b, g;
 };
 
+/* What a rank knows of a row: the largest of its logits and that one's column, counted in all
+ * columns; sums of e^(z - max) and of that times (z - max); the target's logit, 0 elsewhere. */
+struct part {
+    float max, sum, logs, target;
+    int32_t argmax;
+};
+
 struct layout {
-    int64_t rows, ld;                            /* of a chunk; ld in f32 elements */
-    size_t live, logits, outs, x, dx, gemm, all; /* bytes; x, dx: gathered rows */
-    bool skip;                                   /* rows without a target */
+    int64_t rows, ld;                                   /* of a chunk; ld in f32 elements */
+    size_t live, logits, outs, parts, x, dx, gemm, all; /* bytes; x, dx: gathered rows */
+    bool skip;                                          /* rows without a target */
 };
 
 /* A chunk of rows and where they lie: in the caller's arrays, or gathered. */
@@ -147,9 +158,10 @@ static struct layout layout_of(const struct lf_k_linear_xent *a, int threads)
     l.live = aligned((size_t)a->rows * sizeof(int32_t));
     l.logits = aligned((size_t)(l.rows * l.ld) * sizeof(float));
     l.outs = aligned((size_t)l.rows * sizeof(struct row_out));
+    l.parts = aligned((size_t)(l.rows * (a->with ? a->with->ranks : 1)) * sizeof(struct part));
     l.x = l.skip ? aligned((size_t)(l.rows * a->k) * lf_dtype_size(a->x_type)) : 0;
     l.dx = a->dx ? l.x : 0;
-    l.all = ALIGN + l.live + l.logits + l.outs + l.x + l.dx + l.gemm;
+    l.all = ALIGN + l.live + l.logits + l.outs + l.parts + l.x + l.dx + l.gemm;
     return l;
 }
 
@@ -160,9 +172,9 @@ size_t LF_SYM(linear_xent_work)(const struct lf_k_linear_xent *a, int threads)
 
 int LF_SYM(linear_xent_check)(const struct lf_k_linear_xent *a)
 {
-    bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real > 0 && a->v_real <= a->v &&
-              a->v <= INT32_MAX && lf_is_float(a->x_type) && a->ldx >= a->k && a->ldw >= a->k &&
-              a->softcap >= 0 && a->inv_temperature >= 0;
+    bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real >= (a->with ? 0 : 1) &&
+              a->v_real <= a->v && a->v <= INT32_MAX && lf_is_float(a->x_type) && a->ldx >= a->k &&
+              a->ldw >= a->k && a->softcap >= 0 && a->inv_temperature >= 0;
     return ok && (!a->dx || a->lddx >= a->k) ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -170,6 +182,10 @@ int LF_SYM(linear_xent_check)(const struct lf_k_linear_xent *a)
 static float row_max(const float *z, int64_t n, int32_t *arg)
 {
     const lf_v low = lf_v_set1(-INFINITY);
+    if (n == 0) { /* columns of padding alone */
+        *arg = 0;
+        return -INFINITY;
+    }
     lf_v best = low;
     lf_vi at = lf_vi_set1(0), idx = lf_vi_iota();
     for (int64_t j = 0; j < n; j += LF_VL, idx += LF_VL) {
@@ -278,18 +294,16 @@ static void row_zero(float *z, int64_t from, int64_t to, uint8_t type)
         lf_put(z, j, type, min64(to - j, LF_VL), lf_v_zero());
 }
 
-/* The reduction that loss, scoring and sampling share. logs: of row_sums, NULL when nobody wants
- * it. */
-static void row_stats(float *z, int64_t n, float softcap, float t, float *max, float *sum,
-                      float *logs, struct row_out *out)
+/* The reduction that loss, scoring and sampling share. bent: logs is wanted. */
+static void row_stats(float *z, int64_t n, float softcap, float t, bool bent, struct part *p)
 {
     if (softcap > 0)
         row_softcap(z, n, softcap);
     if (t < 1 || t > 1)
         row_scale(z, n, t);
-    *max = row_max(z, n, &out->argmax);
-    *sum = logs ? row_sum_both(z, n, *max, logs) : row_sum_exp(z, n, *max);
-    out->lse = *max + logf(*sum);
+    p->max = row_max(z, n, &p->argmax);
+    p->logs = 0;
+    p->sum = bent ? row_sum_both(z, n, p->max, &p->logs) : row_sum_exp(z, n, p->max);
 }
 
 /* 0 stands for 1, so that who knows no temperature need not name one. */
@@ -298,11 +312,17 @@ LF_INLINE float temperature(float inv)
     return inv > 0 ? inv : 1.0f;
 }
 
+/* How many real columns there are, on all ranks. */
+LF_INLINE int64_t real_columns(const struct lf_k_linear_xent *a)
+{
+    return a->with ? a->v_all : a->v_real;
+}
+
 /* The gradient's factors of row r. entropy: of the row, where dentropy asks for it. */
 static struct row_dz row_factors(const struct lf_k_linear_xent *a, int64_t r, float sum, float lse,
                                  float entropy)
 {
-    if (a->target[r] >= a->v_real)
+    if (a->target[r] >= real_columns(a))
         return (struct row_dz){NAN, 0, 0};
     if (a->dlogp || a->dentropy) { /* p_j = e^(z_j - max) / sum, log p_j = z_j - max - log sum */
         float dl = a->dlogp ? a->dlogp[r] : 0, dh = a->dentropy ? a->dentropy[r] : 0;
@@ -314,11 +334,12 @@ static struct row_dz row_factors(const struct lf_k_linear_xent *a, int64_t r, fl
 }
 
 /* The row's results where they are asked for. */
-static void row_results(const struct lf_k_linear_xent *a, const float *z, int64_t r, float entropy,
+static void row_results(const struct lf_k_linear_xent *a, float target, int64_t r, float entropy,
                         struct row_out *out)
 {
     const int32_t t = a->target[r];
-    out->loss = t < 0 ? 0.0f : t < a->v_real ? out->lse - z[t] : NAN;
+    const bool real = t < real_columns(a);
+    out->loss = t < 0 ? 0.0f : real ? out->lse - target : NAN;
     out->entropy = entropy;
     if (a->loss)
         a->loss[r] = out->loss;
@@ -327,31 +348,69 @@ static void row_results(const struct lf_k_linear_xent *a, const float *z, int64_
     if (a->argmax)
         a->argmax[r] = t < 0 ? -1 : out->argmax;
     if (a->logp)
-        a->logp[r] = t < 0 ? 0.0f : t < a->v_real ? z[t] - out->lse : NAN;
+        a->logp[r] = t < 0 ? 0.0f : real ? target - out->lse : NAN;
     if (a->entropy)
         a->entropy[r] = entropy;
 }
 
-static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, struct row_out *out)
+static bool wants_entropy(const struct lf_k_linear_xent *a, int64_t r)
+{
+    return (a->entropy || a->dentropy) && a->target[r] >= 0;
+}
+
+/* The reduction of row r over the columns that are here. */
+static void one_part(const struct lf_k_linear_xent *a, float *z, int64_t r, struct part *p)
+{
+    const int64_t t = a->target[r] - a->v0;
+    row_stats(z, a->v_real, a->softcap, temperature(a->inv_temperature), wants_entropy(a, r), p);
+    p->target = t >= 0 && t < a->v_real ? z[t] : 0.0f;
+    p->argmax += (int32_t)a->v0;
+}
+
+/* Of all columns, from the parts of all ranks in their order, `each` apart. */
+static struct part combine(const struct part *p, int ranks, int64_t each)
+{
+    struct part all = *p;
+    for (int r = 1; r < ranks; r++)
+        if (p[r * each].max > all.max) {
+            all.max = p[r * each].max;
+            all.argmax = p[r * each].argmax;
+        }
+    all.sum = all.logs = all.target = 0;
+    for (int r = 0; r < ranks; r++) {
+        const struct part *q = &p[r * each];
+        const float d = q->max - all.max, e = q->sum > 0 ? expf(d) : 0.0f;
+        if (q->sum > 0 || q->sum != q->sum) {
+            all.sum += q->sum * e;
+            all.logs += (q->logs + q->sum * d) * e;
+        }
+        all.target += q->target;
+    }
+    return all;
+}
+
+/* The results of row r, and its logits become the gradient. */
+static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, const struct part *p,
+                    struct row_out *out)
 {
     const int32_t t = a->target[r];
     const float inv = temperature(a->inv_temperature);
-    const bool bent = (a->entropy || a->dentropy) && t >= 0;
-    float max, sum, logs = 0;
-    row_stats(z, a->v_real, a->softcap, inv, &max, &sum, bent ? &logs : NULL, out);
-    const float entropy = bent ? logf(sum) - logs / sum : 0.0f;
-    row_results(a, z, r, entropy, out);
+    out->argmax = p->argmax;
+    out->lse = p->max + logf(p->sum);
+    const float entropy = wants_entropy(a, r) ? logf(p->sum) - p->logs / p->sum : 0.0f;
+    row_results(a, p->target, r, entropy, out);
     if (!a->dx && !a->dw && !a->db)
         return;
     if (t < 0) {
         row_zero(z, 0, a->v, a->x_type);
         return;
     }
-    struct row_dz k = row_factors(a, r, sum, out->lse, entropy);
+    const struct row_dz k = row_factors(a, r, p->sum, out->lse, entropy);
+    const int32_t here = t - (int32_t)a->v0;
     if (a->x_type == LF_BF16)
-        row_grad(z, a->v_real, max, k, t, a->softcap, inv, LF_BF16);
+        row_grad(z, a->v_real, p->max, k, here, a->softcap, inv, LF_BF16);
     else
-        row_grad(z, a->v_real, max, k, t, a->softcap, inv, LF_F32);
+        row_grad(z, a->v_real, p->max, k, here, a->softcap, inv, LF_F32);
     row_zero(z, a->v_real, a->v, a->x_type);
 }
 
@@ -420,7 +479,7 @@ static int64_t find_live(const struct lf_k_linear_xent *a, bool skip, int32_t *l
             continue;
         }
         struct row_out none = {0, 0, 0, -1};
-        row_results(a, NULL, r, 0, &none);
+        row_results(a, 0, r, 0, &none);
         if (a->dx)
             memset(lf_at_w(a->dx, r * a->lddx, a->x_type), 0,
                    (size_t)a->k * lf_dtype_size(a->x_type));
@@ -455,8 +514,36 @@ static void scatter(const struct lf_k_linear_xent *a, const struct chunk *c, con
                row);
 }
 
+/* Where the rows of a chunk have their results and their reductions, those of all ranks. */
+struct reduced {
+    struct row_out *outs;
+    struct part *parts;
+};
+
+/* Logits to gradients where ranks exchange what they know of the rows in between. */
+static int divided_rows(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c,
+                        const struct layout *l, float *z, struct reduced *to)
+{
+    const struct lf_k_ranks *w = a->with;
+    struct part *mine = to->parts + w->rank * c->rows;
+#pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
+    for (int64_t i = 0; i < c->rows; i++) {
+        lf_border(q);
+        one_part(a, z + i * l->ld, c->live[i], &mine[i]);
+    }
+    if (!w->gather || w->gather(w->user, to->parts, (size_t)c->rows * sizeof(struct part)))
+        return LF_K_EINVAL;
+#pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
+    for (int64_t i = 0; i < c->rows; i++) {
+        lf_border(q);
+        const struct part all = combine(to->parts + i, w->ranks, c->rows);
+        one_row(a, z + i * l->ld, c->live[i], &all, &to->outs[i]);
+    }
+    return LF_K_OK;
+}
+
 static int run_chunk(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c,
-                     const struct layout *l, float *z, struct row_out *outs, void *work)
+                     const struct layout *l, float *z, struct reduced *to, void *work)
 {
     struct lf_k_gemm g = logits_gemm(a, c, z, l->ld);
     g.work = work;
@@ -464,12 +551,18 @@ static int run_chunk(lf_queue *q, const struct lf_k_linear_xent *a, const struct
     int rc = LF_SYM(gemm)(q, &g);
     if (rc != 0)
         return rc;
+    if (a->with)
+        rc = divided_rows(q, a, c, l, z, to);
+    if (rc != 0)
+        return rc;
 #pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
-    for (int64_t i = 0; i < c->rows; i++) {
+    for (int64_t i = 0; i < (a->with ? 0 : c->rows); i++) {
+        struct part p;
         lf_border(q);
-        one_row(a, z + i * l->ld, c->live[i], &outs[i]);
+        one_part(a, z + i * l->ld, c->live[i], &p);
+        one_row(a, z + i * l->ld, c->live[i], &p, &to->outs[i]);
     }
-    add_up(a, outs, c);
+    add_up(a, to->outs, c);
     return backward(q, a, c, z, l->ld, work, l->gemm);
 }
 
@@ -481,15 +574,16 @@ int LF_SYM(linear_xent)(lf_queue *q, const struct lf_k_linear_xent *a)
     unsigned char *w = (unsigned char *)a->work + (ALIGN - (uintptr_t)a->work % ALIGN) % ALIGN;
     int32_t *live = (int32_t *)(void *)w;
     float *z = (float *)(void *)(w += l.live);
-    struct row_out *outs = (struct row_out *)(void *)(w += l.logits);
-    void *x = w += l.outs, *dx = w += l.x;
+    struct reduced to = {.outs = (struct row_out *)(void *)(w += l.logits)};
+    to.parts = (struct part *)(void *)(w += l.outs);
+    void *x = w += l.parts, *dx = w += l.x;
     const int64_t n = find_live(a, l.skip, live);
     int rc = LF_K_OK;
     if (n == 0)
         clear(a);
     for (int64_t at = 0; at < n && rc == 0; at += XENT_ROWS) {
         const struct chunk c = chunk_of(a, live + at, min64(n - at, XENT_ROWS), at == 0, x, dx);
-        rc = run_chunk(q, a, &c, &l, z, outs, w + l.dx);
+        rc = run_chunk(q, a, &c, &l, z, &to, w + l.dx);
         if (rc == 0)
             scatter(a, &c, dx);
     }
@@ -518,13 +612,12 @@ int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
 #pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t r = 0; r < a->rows; r++) {
         lf_border(q);
-        struct row_out out;
-        float max, sum;
-        row_stats(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), &max,
-                  &sum, NULL, &out);
-        a->lse[r] = out.lse;
+        struct part p;
+        row_stats(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), false,
+                  &p);
+        a->lse[r] = p.max + logf(p.sum);
         if (a->argmax)
-            a->argmax[r] = out.argmax;
+            a->argmax[r] = p.argmax;
     }
     return LF_K_OK;
 }

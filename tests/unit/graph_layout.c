@@ -17,7 +17,7 @@
 #include "engine/model/decoder.h"
 #include "tests/tap/tap.h"
 
-enum { STEPS = 3, R = 40, DOCS = 3, V = 48, MAX_RANKS = 8, MAX_SET = 8 };
+enum { STEPS = 3, R = 40, DOCS = 3, V = 45, MAX_RANKS = 8, MAX_SET = 8 };
 
 struct row {
     const char *name;
@@ -33,7 +33,9 @@ static const struct row rows[] = {
     {.name = "gpt2",
      .set = {"norm=layer", "norm_bias=yes", "mlp=plain", "activation=gelu", "qkv_bias=yes",
              "out_bias=yes", "mlp_bias=yes", "position=learned"}},
-    {.name = "tied", .set = {"tied_head=yes"}},
+    {.name = "tied", .set = {"tied_head=yes", "logit_softcap=3", "vocab=45"}},
+    {.name = "norm_head", .set = {"norm_head=yes", "embed_dim=24"}},
+    {.name = "head_bias", .set = {"head_bias=yes", "vocab=45", "embed_norm=yes"}},
     {.name = "qk_norm", .set = {"qk_norm=yes"}},
     {.name = "sandwich", .set = {"block=sandwich", "norm_offset=1", "attn_softcap=5"}},
     {.name = "post", .set = {"block=post"}},
@@ -64,6 +66,7 @@ struct world {
     pthread_barrier_t barrier;
     float *data[MAX_RANKS];
     double *added[MAX_RANKS];
+    void *part[MAX_RANKS];
     double *logical[256]; /* gradient of every tensor, from all boxes */
     float *same[256];     /* of tensors that all ranks have: rank 0's */
     bool replicas;        /* the others have its bits */
@@ -115,6 +118,20 @@ static int tensor_add(void *user, double *sums, size_t n, lf_err *err)
     pthread_barrier_wait(&w->barrier);
     memcpy(sums, sum, n * sizeof *sum);
     free(sum);
+    return 0;
+}
+
+static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    struct rank *k = user;
+    struct world *w = k->w;
+    (void)err;
+    w->part[k->r] = all;
+    pthread_barrier_wait(&w->barrier);
+    for (int r = 0; r < w->n; r++)
+        if (r != k->r)
+            memcpy((char *)all + (size_t)r * bytes, (char *)w->part[r] + (size_t)r * bytes, bytes);
+    pthread_barrier_wait(&w->barrier);
     return 0;
 }
 
@@ -299,7 +316,8 @@ static void run(struct rank *k, lf_pstore *ps, const lf_decoder *d)
         snprintf(w->error, sizeof w->error, "%s", err.text);
         goto out;
     }
-    const struct lf_exec_comm comm = {.tensor_sum = tensor_sum, .tensor_add = tensor_add};
+    const struct lf_exec_comm comm = {
+        .tensor_sum = tensor_sum, .tensor_add = tensor_add, .tensor_gather = tensor_gather};
     struct lf_step_record rec = {
         .seed = 3, .lr = 0.1f, .loss_scale = 1, .inv_tokens = 1.0f / 30, .inv_batches = 1};
     lf_exec_set_comm(ex, &comm, k);
