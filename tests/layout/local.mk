@@ -1,0 +1,11 @@
+# Layouts: ranks of one process in lock step.
+EXTRA_DIST += tests/layout/README.md
+layout_comm = tests/layout/local.h tests/layout/local.c
+layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig.c tests/layout/compare.c
+layout_tests = tests/layout/local_test tests/layout/step_test
+check_PROGRAMS += $(layout_tests)
+TESTS += $(layout_tests)
+tests_layout_local_test_SOURCES = tests/layout/local_test.c $(layout_comm)
+tests_layout_local_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_step_test_SOURCES = tests/layout/step_test.c $(layout_rig)
+tests_layout_step_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
