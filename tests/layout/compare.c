@@ -11,9 +11,11 @@
 struct rig_bounds rig_bounds(const struct rig_case *k)
 {
     if (k->c.compute == LF_F32)
-        return (struct rig_bounds){.grad = 1e-5, .loss = 1e-5, .norm = 1e-5, .change = 1e-3};
+        return (struct rig_bounds){
+            .grad = 1e-5, .loss = 1e-5, .norm = 1e-5, .change = 1e-3, .noise = 1e-3};
     /* After the first step some weights round to the other neighbour in bf16. */
-    return (struct rig_bounds){.grad = 1e-5, .loss = 1e-3, .norm = 5e-3, .change = 5e-2};
+    return (struct rig_bounds){
+        .grad = 1e-5, .loss = 1e-4, .norm = 1e-3, .change = 3e-2, .noise = 1e-2};
 }
 
 /* ---- words ---- */
@@ -80,8 +82,7 @@ static double change(const float *x, const float *x0, int64_t n)
     return sqrt(sum);
 }
 
-/* Over all tensors, of an element: the scale below which a tensor is noise (the gradient of the
- * biases of keys without positions is 0 but for rounding). */
+/* Of an element, over all tensors. */
 static double typical(const struct rig_seen *s, enum rig_kind kind)
 {
     double sum = 0, n = 0;
@@ -98,10 +99,10 @@ static double typical(const struct rig_seen *s, enum rig_kind kind)
 }
 
 static void compare_kind(struct report *r, const struct rig_seen *one, const struct rig_seen *s,
-                         enum rig_kind kind, double most)
+                         enum rig_kind kind, double most, double noise)
 {
     const enum rig_check what = kind == RIG_GRAD ? RIG_SAW_GRAD : RIG_SAW_CHANGE;
-    const double floor_each = 1e-3 * typical(one, kind);
+    const double floor_each = noise * typical(one, kind);
     double worst = 0;
     const char *of = "";
     for (int i = 0; i < one->n; i++) {
@@ -145,10 +146,10 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
     struct report r = {.text = text, .cap = cap};
     text[0] = '\0';
     compare_numbers(&r, RIG_SAW_LOSS, one->loss, s->loss, b->loss);
-    compare_kind(&r, one, s, RIG_GRAD, b->grad);
+    compare_kind(&r, one, s, RIG_GRAD, b->grad, b->noise);
     compare_numbers(&r, RIG_SAW_NORM, one->norm, s->norm, b->norm);
     for (int kind = RIG_AFTER; kind <= RIG_V; kind++)
-        compare_kind(&r, one, s, (enum rig_kind)kind, b->change);
+        compare_kind(&r, one, s, (enum rig_kind)kind, b->change, b->noise);
     compare_numbers(&r, RIG_SAW_SCALE, one->scale, s->scale, 0);
     if (s->apart[0])
         found(&r, RIG_SAW_APART, s->apart, 1, 0);

@@ -100,7 +100,7 @@ void rig_begin(struct rig_case *k)
                                              .weight_decay = 0.1f,
                                              .moments = LF_F32,
                                              .masters = LF_F32},
-                                    .clip = 0.1,
+                                    .clip = 0.01,
                                     .scaler = {.start = 1, .window = 1},
                                     .compute = LF_F32,
                                     .threads = 1,
@@ -136,6 +136,7 @@ struct rig {
     const struct rig_case *k;
     struct lf_train_config c;
     struct rig_seen *s;
+    const char *base; /* checkpoint of the weights below an adapter, or to be made */
 };
 
 static void note(char *text, size_t cap, const char *what, const char *name, int rank)
@@ -269,10 +270,10 @@ static int one_step(struct rig *g, lf_trainer *t, lf_err *err)
     return 0;
 }
 
-static int save(lf_trainer *t, lf_err *err)
+/* A checkpoint in dir, which is freed. */
+static int save(lf_trainer *t, char *dir, lf_err *err)
 {
     int rc = lf_train_writer_open(t, err);
-    char *dir = lf_ckpt_step_dir(t->c->out, t->s.step, err);
     if (rc == 0)
         rc = lf_train_save_at(t, dir ? 0 : LF_ENOMEM, dir, NULL, err);
     free(dir);
@@ -285,7 +286,7 @@ static int steps(struct rig *g, lf_trainer *t, lf_err *err)
     while (rc == 0 && t->s.step < RIG_STEPS) {
         rc = one_step(g, t, err);
         if (rc == 0 && g->k->save && t->s.step == 1)
-            rc = save(t, err);
+            rc = save(t, lf_ckpt_step_dir(t->c->out, t->s.step, err), err);
     }
     return rc;
 }
@@ -347,7 +348,7 @@ static void find_missing(struct rig_seen *s, const struct rig_layout *l)
         }
 }
 
-static int run_case(struct rig *g, const struct local_opts *o, lf_err *err)
+static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_err *err)
 {
     const lf_loader_source source = {data(), 1};
     const lf_ramp_row ramp = {0, g->k->batch};
@@ -361,9 +362,55 @@ static int run_case(struct rig *g, const struct local_opts *o, lf_err *err)
     g->c.no_reuse = g->k->no_reuse;
     g->c.freeze = freeze;
     g->c.n_freeze = g->k->frozen;
+    if (g->k->adapted) {
+        g->c.adapter = &g->k->adapter;
+        g->c.init_from = g->base;
+    }
     g->c.out = g->k->out ? g->k->out : below("none");
     const int rc = lf_model_config_finish(&g->c.model, err);
-    return rc != 0 ? rc : local_run(o, run_rank, g, err);
+    return rc != 0 ? rc : local_run(o, fn, g, err);
+}
+
+/* ---- what adapters are for ---- */
+
+/* The weights that a run begins with, as a checkpoint. */
+static int make_base(void *user, lf_comm *comm, lf_err *err)
+{
+    struct rig *g = user;
+    lf_trainer *t = calloc(1, sizeof *t);
+    bool done;
+    if (!t)
+        return LF_ENOMEM;
+    int rc = lf_train_open(t, &g->c, NULL, comm, err);
+    if (rc == 0)
+        rc = lf_train_start(t, &done, err);
+    if (rc == 0)
+        rc = save(t, strdup(g->base), err);
+    lf_train_close(t, rc);
+    free(t);
+    return rc;
+}
+
+/* One for each description of a model and type. */
+static int find_base(struct rig *g, lf_err *err)
+{
+    struct rig_case plain = *g->k;
+    struct rig of = {.k = &plain};
+    lf_model_config mc = g->k->c.model;
+    int rc = lf_model_config_finish(&mc, err);
+    json_t *o = rc == 0 ? lf_model_config_to_json(&mc, err) : NULL;
+    char *text = o ? json_dumps(o, JSON_SORT_KEYS | JSON_COMPACT) : NULL, name[40];
+    if (!text)
+        return rc != 0 ? rc : LF_ENOMEM;
+    snprintf(name, sizeof name, "base-%08x-%d", lf_name_site(text), (int)g->k->c.compute);
+    free(text);
+    json_decref(o);
+    of.base = g->base = below(name);
+    if (lf_io_exists(g->base))
+        return 0;
+    plain.adapted = plain.frozen = false;
+    plain.layout = (struct rig_layout){.ranks = 1};
+    return run_case(&of, &(struct local_opts){.ranks = 1}, make_base, err);
 }
 
 int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err)
@@ -374,7 +421,9 @@ int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err)
     *out = (struct rig_seen){0};
     for (int i = 0; i < RIG_STEPS; i++)
         out->loss[i] = out->norm[i] = out->scale[i] = NAN;
-    const int rc = run_case(&g, &o, err);
+    int rc = k->adapted ? find_base(&g, err) : 0;
+    if (rc == 0)
+        rc = run_case(&g, &o, run_rank, err);
     if (rc == 0)
         find_missing(out, &k->layout);
     return rc;

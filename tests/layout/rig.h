@@ -72,6 +72,9 @@ struct rig_bounds {
     double loss;   /* relative */
     double norm;   /* of the gradient in any step, relative */
     double change; /* of a tensor's weights over all steps, and of moments, relative to the norm */
+    /* elements of less than this share of the typical one are noise: the gradient of the biases of
+     * keys without positions is 0 but for rounding */
+    double noise;
 };
 struct rig_bounds rig_bounds(const struct rig_case *k);
 
