@@ -20,14 +20,14 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
 
 /* ---- words ---- */
 
-static const char *const names[] = {"run",    "loss",  "grad",    "norm",
-                                    "change", "apart", "missing", "scale"};
+static const char *const names[] = {"run",   "loss",    "grad",  "norm",    "change",
+                                    "apart", "missing", "scale", "replicas"};
 
 const char *rig_names(unsigned seen, char *text, size_t cap)
 {
     size_t at = 0;
     text[0] = '\0';
-    for (int i = 0; i < 8; i++)
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (seen & 1u << i)
             at += (size_t)snprintf(text + at, cap - at, "%s%s", at ? " " : "", names[i]);
     return text;
@@ -52,33 +52,21 @@ static void found(struct report *r, enum rig_check what, const char *of, double 
 
 /* ---- tensors ---- */
 
+static double apart(const float *a, const float *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t e = 0; e < n; e++) {
+        const double d = (double)a[e] - (double)b[e];
+        sum += d * d;
+    }
+    return sqrt(sum);
+}
+
 static double norm(const float *x, int64_t n)
 {
     double sum = 0;
     for (int64_t e = 0; e < n; e++)
         sum += (double)x[e] * (double)x[e];
-    return sqrt(sum);
-}
-
-/* |a - b| where a and b are values, or differences from values before. */
-static double apart(const float *a, const float *a0, const float *b, const float *b0, int64_t n)
-{
-    double sum = 0;
-    for (int64_t e = 0; e < n; e++) {
-        const double x = (double)a[e] - (a0 ? (double)a0[e] : 0),
-                     y = (double)b[e] - (b0 ? (double)b0[e] : 0);
-        sum += (x - y) * (x - y);
-    }
-    return sqrt(sum);
-}
-
-static double change(const float *x, const float *x0, int64_t n)
-{
-    double sum = 0;
-    for (int64_t e = 0; e < n; e++) {
-        const double d = (double)x[e] - (double)x0[e];
-        sum += d * d;
-    }
     return sqrt(sum);
 }
 
@@ -91,7 +79,7 @@ static double typical(const struct rig_seen *s, enum rig_kind kind)
         if (!t->v[kind])
             continue;
         const double d =
-            kind == RIG_AFTER ? change(t->v[kind], t->v[RIG_BEFORE], t->n) : norm(t->v[kind], t->n);
+            kind == RIG_AFTER ? apart(t->v[kind], t->v[RIG_BEFORE], t->n) : norm(t->v[kind], t->n);
         sum += d * d;
         n += (double)t->n;
     }
@@ -114,10 +102,10 @@ static void compare_kind(struct report *r, const struct rig_seen *one, const str
             found(r, RIG_SAW_MISSING, a->name, 1, 0);
             continue;
         }
-        const float *a0 = moves ? a->v[RIG_BEFORE] : NULL, *b0 = moves ? b->v[RIG_BEFORE] : NULL;
-        const double size = (moves ? change(a->v[kind], a0, a->n) : norm(a->v[kind], a->n)) +
+        const float *a0 = moves ? a->v[RIG_BEFORE] : NULL;
+        const double size = (moves ? apart(a->v[kind], a0, a->n) : norm(a->v[kind], a->n)) +
                             floor_each * sqrt((double)a->n);
-        const double d = apart(a->v[kind], a0, b->v[kind], b0, a->n), rel = size > 0 ? d / size : d;
+        const double d = apart(a->v[kind], b->v[kind], a->n), rel = size > 0 ? d / size : d;
         if (!(rel <= worst)) {
             worst = rel;
             of = a->name;
@@ -128,9 +116,9 @@ static void compare_kind(struct report *r, const struct rig_seen *one, const str
 }
 
 static void compare_numbers(struct report *r, enum rig_check what, const double *one,
-                            const double *s, double most)
+                            const double *s, int from, double most)
 {
-    for (int k = 0; k < RIG_STEPS; k++) {
+    for (int k = from; k < RIG_STEPS; k++) {
         const double d = fabs(s[k] - one[k]) / fabs(one[k]);
         const bool both = isnan(s[k]) && isnan(one[k]);
         char of[32];
@@ -145,16 +133,19 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
 {
     struct report r = {.text = text, .cap = cap};
     text[0] = '\0';
-    compare_numbers(&r, RIG_SAW_LOSS, one->loss, s->loss, b->loss);
-    compare_kind(&r, one, s, RIG_GRAD, b->grad, b->noise);
-    compare_numbers(&r, RIG_SAW_NORM, one->norm, s->norm, b->norm);
+    compare_numbers(&r, RIG_SAW_LOSS, one->loss, s->loss, s->from, b->loss);
+    if (!s->from)
+        compare_kind(&r, one, s, RIG_GRAD, b->grad, b->noise);
+    compare_numbers(&r, RIG_SAW_NORM, one->norm, s->norm, s->from, b->norm);
     for (int kind = RIG_AFTER; kind <= RIG_V; kind++)
         compare_kind(&r, one, s, (enum rig_kind)kind, b->change, b->noise);
-    compare_numbers(&r, RIG_SAW_SCALE, one->scale, s->scale, 0);
+    compare_numbers(&r, RIG_SAW_SCALE, one->scale, s->scale, s->from, 0);
     if (s->apart[0])
         found(&r, RIG_SAW_APART, s->apart, 1, 0);
     if (s->missing[0])
         found(&r, RIG_SAW_MISSING, s->missing, 1, 0);
+    if (s->replicas)
+        found(&r, RIG_SAW_REPLICAS, "different weights", 1, 0);
     return r.seen;
 }
 

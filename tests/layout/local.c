@@ -38,7 +38,8 @@ struct op {
     uint64_t seq; /* collectives */
     int begun, n; /* sides */
     bool done;
-    bool dead; /* a side has given it up, so it never is */
+    bool dead;  /* a side has given it up, so it never is */
+    bool split; /* its sides have not begun the same call */
     struct side side[];
 };
 
@@ -60,6 +61,7 @@ struct rank {
     enum turn turn;
     const struct lf_comm_flight *awaits; /* what it waits for or asks about */
     uint64_t calls;
+    bool armed;
     int fit; /* calls so far that fit the planted fault */
     lf_comm *comm;
     int rc;
@@ -172,10 +174,75 @@ static void say_rank(struct text *t, const struct rank *r)
         say_place(t, op);
 }
 
+/* ---- ranks that do not agree ---- */
+
+static bool same_counts(const size_t *a, const size_t *b, int n)
+{
+    return memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+/* Is call b of rank kb what call a of rank ka is? */
+static bool same_call(const struct lf_comm_call *a, int ka, const struct lf_comm_call *b, int kb,
+                      int n)
+{
+    if (a->what != b->what)
+        return false;
+    switch (a->what) {
+    case LF_COMM_ALL_REDUCE:
+        return a->n == b->n && a->type == b->type && a->op == b->op;
+    case LF_COMM_REDUCE_SCATTER:
+        return a->type == b->type && same_counts(a->counts, b->counts, n);
+    case LF_COMM_ALL_GATHER:
+        return same_counts(a->counts, b->counts, n);
+    case LF_COMM_ALL_TO_ALL:
+        return a->from[kb] == b->counts[ka] && a->counts[kb] == b->from[ka];
+    case LF_COMM_BROADCAST:
+        return a->n == b->n && a->peer == b->peer;
+    default:
+        return true;
+    }
+}
+
+/* How many sides have begun what side k has. */
+static int like(const struct op *op, int k)
+{
+    int n = 0;
+    for (int o = 0; o < op->n; o++)
+        n += op->side[o].begun &&
+             (o == k || same_call(&op->side[k].call, k, &op->side[o].call, o, op->n));
+    return n;
+}
+
+/* Says which rank has begun something else than most have. */
+static int differ(struct world *w, const struct op *op)
+{
+    char mine[300] = "", theirs[300] = "";
+    struct text m = {mine, sizeof mine}, t = {theirs, sizeof theirs};
+    int odd = -1, most = -1;
+    for (int k = 0; k < op->n; k++) {
+        if (!op->side[k].begun)
+            continue;
+        if (most < 0 || like(op, k) > like(op, most))
+            most = k;
+        if (odd < 0 || like(op, k) <= like(op, odd))
+            odd = k;
+    }
+    say_call(&m, &op->side[odd].call, op->group);
+    say_call(&t, &op->side[most].call, op->group);
+    say_place(&t, op);
+    return lf_fail(&w->err, LF_ECOMM, "rank %d begins %s, where others are in %s",
+                   op->group->world[odd], mine, theirs);
+}
+
+/* No rank can go on: because some began other calls than the rest, or because all wait. */
 static int stuck(struct world *w)
 {
     char said[900] = "";
     struct text t = {said, sizeof said};
+    for (const struct group *g = w->groups; g; g = g->next)
+        for (const struct op *op = g->coll; op; op = op->next)
+            if (op->split)
+                return differ(w, op);
     for (int r = 0; r < w->o.ranks; r++)
         say_rank(&t, &w->rank[r]);
     return lf_fail(&w->err, LF_ECOMM, "no rank can go on%s", said);
@@ -548,49 +615,14 @@ static int join(struct world *w, struct op *op, int k, struct lf_comm_flight *f,
     f->one.handle = op;
     if (w->o.late && hide(op, k, err))
         return LF_ENOMEM;
-    if (++op->begun == op->n && !op->dead)
-        complete(op);
-    return 0;
-}
-
-static bool same_counts(const size_t *a, const size_t *b, int n)
-{
-    return memcmp(a, b, (size_t)n * sizeof *a) == 0;
-}
-
-/* Is call b of rank kb what call a of rank ka is? */
-static bool same_call(const struct lf_comm_call *a, int ka, const struct lf_comm_call *b, int kb,
-                      int n)
-{
-    if (a->what != b->what)
-        return false;
-    switch (a->what) {
-    case LF_COMM_ALL_REDUCE:
-        return a->n == b->n && a->type == b->type && a->op == b->op;
-    case LF_COMM_REDUCE_SCATTER:
-        return a->type == b->type && same_counts(a->counts, b->counts, n);
-    case LF_COMM_ALL_GATHER:
-        return same_counts(a->counts, b->counts, n);
-    case LF_COMM_ALL_TO_ALL:
-        return a->from[kb] == b->counts[ka] && a->counts[kb] == b->from[ka];
-    case LF_COMM_BROADCAST:
-        return a->n == b->n && a->peer == b->peer;
-    default:
-        return true;
+    if (++op->begun < op->n || op->dead)
+        return 0;
+    if (op->split) {
+        differ(w, op);
+        return failed(w, err);
     }
-}
-
-/* What rank k begins is not what rank `other` has begun. */
-static int differ(struct world *w, const struct op *op, int k, int other,
-                  const struct lf_comm_call *a)
-{
-    char mine[300] = "", theirs[300] = "";
-    struct text m = {mine, sizeof mine}, t = {theirs, sizeof theirs};
-    say_call(&m, a, op->group);
-    say_call(&t, &op->side[other].call, op->group);
-    say_place(&t, op);
-    return lf_fail(&w->err, LF_ECOMM, "rank %d begins %s, where others are in %s",
-                   op->group->world[k], mine, theirs);
+    complete(op);
+    return 0;
 }
 
 static int start_collective(struct local_comm *c, struct lf_comm_flight *f, enum local_fault fault,
@@ -604,11 +636,8 @@ static int start_collective(struct local_comm *c, struct lf_comm_flight *f, enum
     if (!op && !(op = new_op(&g->coll, g, g->size, f->seq, err)))
         return LF_ENOMEM;
     for (int k = 0; k < g->size; k++)
-        if (op->side[k].begun &&
-            !same_call(&op->side[k].call, k, &f->call, c->base.rank, g->size)) {
-            differ(w, op, c->base.rank, k, &f->call);
-            return failed(w, err);
-        }
+        op->split = op->split || (op->side[k].begun && !same_call(&op->side[k].call, k, &f->call,
+                                                                  c->base.rank, g->size));
     return join(w, op, c->base.rank, f, fault, err);
 }
 
@@ -704,8 +733,8 @@ static enum local_fault fault_of(struct rank *r, const struct lf_comm_call *a)
 {
     const struct local_plant *p = &r->w->o.plant;
     const bool typed = a->what == LF_COMM_ALL_REDUCE || a->what == LF_COMM_REDUCE_SCATTER;
-    if (p->fault == LOCAL_SOUND || p->what != a->what || (typed && p->type != a->type) ||
-        ++r->fit != p->nth)
+    if (p->fault == LOCAL_SOUND || !r->armed || p->what != a->what ||
+        (typed && p->type != a->type) || ++r->fit != p->nth)
         return LOCAL_SOUND;
     const bool of_one = p->fault == LOCAL_SKIP || p->fault == LOCAL_NO_WAIT;
     return of_one && p->rank != r->me ? LOCAL_SOUND : p->fault;
@@ -933,7 +962,7 @@ static void *run_rank(void *arg)
 static int open_ranks(struct world *w, lf_err *err)
 {
     for (int r = 0; r < w->o.ranks; r++) {
-        w->rank[r] = (struct rank){.w = w, .me = r};
+        w->rank[r] = (struct rank){.w = w, .me = r, .armed = w->o.plant.armed};
         pthread_cond_init(&w->rank[r].called, NULL);
         if (!(w->rank[r].comm = world_comm(&w->rank[r], err)))
             return LF_ENOMEM;
@@ -951,6 +980,11 @@ static int result(const struct world *w, lf_err *err)
     if ((!worst || worst->rc == LF_ECOMM) && failed(w, err))
         return w->err.rc;
     return worst ? lf_fail(err, worst->rc, "%s", worst->err.text) : 0;
+}
+
+void local_arm(lf_comm *comm)
+{
+    lc(comm)->rank->armed = true;
 }
 
 int local_run(const struct local_opts *o, local_fn fn, void *user, lf_err *err)

@@ -35,13 +35,15 @@ enum local_fault {
     LOCAL_ALONE,   /* every rank keeps what it has: the call does nothing */
     LOCAL_TWICE    /* it is done twice */
 };
-/* Of the call with number `nth` (from 1) among those that fit, as each rank counts them. */
+/* Of the call with number `nth` (from 1) among those that fit, as each rank counts them from
+ * local_arm on. */
 struct local_plant {
     enum local_fault fault;
     int rank; /* world rank, of SKIP and NO_WAIT */
     enum lf_comm_what what;
     enum lf_comm_type type; /* of ALL_REDUCE and REDUCE_SCATTER */
     int nth;
+    bool armed; /* from the start on */
 };
 
 struct local_opts {
@@ -56,6 +58,9 @@ struct local_opts {
 /* One rank. comm is that of all ranks; it is destroyed after the function has returned. The result
  * is that of local_run, together with what the function left in err. */
 typedef int (*local_fn)(void *user, lf_comm *comm, lf_err *err);
+
+/* From here on this rank counts the calls that fit the planted fault. */
+void local_arm(lf_comm *comm);
 
 /* Runs fn on every rank. Returns 0, or the failure of the lowest rank among those whose failure is
  * not that another one failed. */

@@ -2,7 +2,7 @@
 EXTRA_DIST += tests/layout/README.md
 layout_comm = tests/layout/local.h tests/layout/local.c
 layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig.c tests/layout/compare.c
-layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix
+layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test
 check_PROGRAMS += $(layout_tests)
 TESTS += $(layout_tests)
 tests_layout_local_test_SOURCES = tests/layout/local_test.c $(layout_comm)
@@ -11,6 +11,9 @@ tests_layout_step_test_SOURCES = tests/layout/step_test.c $(layout_rig)
 tests_layout_step_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_matrix_SOURCES = tests/layout/matrix.c tests/layout/switches.h tests/layout/switches.c tests/layout/cover.h tests/layout/cover.c $(layout_rig)
 tests_layout_matrix_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_fault_test_SOURCES = tests/layout/fault_test.c $(layout_rig)
+tests_layout_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_loader_open,--wrap=lf_pstore_write_part
 # The whole of it: make check-layouts.
 LAYOUT_TESTS += tests/layout/matrix.sh
 LONG_TESTS += tests/layout/matrix.sh

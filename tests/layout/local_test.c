@@ -344,7 +344,7 @@ static void test_disagree(void)
     } rows[] = {
         {skip_one,
          "rank 1 begins all_reduce (sum) of 1 f64, where others are in all_reduce (sum) of 4 f32, "
-         "call 1 of communicator 0, begun by 0",
+         "call 1 of communicator 0, begun by 0 1 2",
          "a rank that leaves a call out", LF_ECOMM},
         {skip_last,
          "rank 0 waits in barrier, call 2 of communicator 0, begun by 0 2; rank 1 has ended after "

@@ -53,12 +53,17 @@ struct rig_seen {
     double loss[RIG_STEPS], norm[RIG_STEPS], scale[RIG_STEPS];
     struct rig_tensor *t; /* owned */
     int n;
+    bool replicas;     /* the engine says that ranks hold different weights */
     char apart[200];   /* the first thing in which ranks differ, "" none */
     char missing[200]; /* of which a part is kept by the wrong number of ranks, "" none */
+    int from;          /* rig_case: what was before that step is not shown */
     struct lf_comm_counts moved[LOCAL_RANKS]; /* by each rank in step 1, on all communicators */
     struct lf_plan_comm planned;
 };
 void rig_fini(struct rig_seen *s);
+
+/* The rank of this thread, in a run; for faults that are planted in the engine's functions. */
+extern __thread int rig_rank;
 
 /* Runs a case. Data and other files are made below the temporary directory of the test when they
  * are needed first. */
@@ -78,7 +83,8 @@ struct rig_bounds {
 };
 struct rig_bounds rig_bounds(const struct rig_case *k);
 
-/* Names of what is compared, as bits. */
+/* Names of what is compared, as bits. A run that goes on from a checkpoint is compared with one
+ * that did not. */
 enum rig_check {
     RIG_SAW_RUN = 1, /* the run failed */
     RIG_SAW_LOSS = 2,
@@ -87,7 +93,8 @@ enum rig_check {
     RIG_SAW_CHANGE = 16,  /* weights, or moments */
     RIG_SAW_APART = 32,   /* ranks do not have the same bits where they keep the same */
     RIG_SAW_MISSING = 64, /* an element is kept by too few or too many ranks */
-    RIG_SAW_SCALE = 128
+    RIG_SAW_SCALE = 128,
+    RIG_SAW_REPLICAS = 256 /* the engine's own comparison (lf_train_replicas) */
 };
 /* Compares a run with one rank's. Returns bits of rig_check; text gets the worst of each. */
 unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
