@@ -20,8 +20,8 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
 
 /* ---- words ---- */
 
-static const char *const names[] = {"run",   "loss",    "grad",  "norm",    "change",
-                                    "apart", "missing", "scale", "replicas"};
+static const char *const names[] = {"run",   "loss",    "grad",  "norm",     "change",
+                                    "apart", "missing", "scale", "replicas", "moved"};
 
 const char *rig_names(unsigned seen, char *text, size_t cap)
 {
@@ -144,18 +144,37 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
         found(&r, RIG_SAW_APART, s->apart, 1, 0);
     if (s->missing[0])
         found(&r, RIG_SAW_MISSING, s->missing, 1, 0);
+    if (s->calls != s->planned_calls)
+        found(&r, RIG_SAW_MOVED, "calls", (double)s->calls, (double)s->planned_calls);
+    if (s->bytes != s->planned_bytes)
+        found(&r, RIG_SAW_MOVED, "bytes", (double)s->bytes, (double)s->planned_bytes);
     if (s->replicas)
         found(&r, RIG_SAW_REPLICAS, "different weights", 1, 0);
     return r.seen;
 }
 
-static bool same_tensor(const struct rig_tensor *a, const struct rig_tensor *b)
+static bool same_tensor(const struct rig_tensor *a, const struct rig_tensor *b, int from, int to)
 {
-    for (int k = 0; k < RIG_KINDS; k++)
+    for (int k = from; k < to; k++)
         if (!a->v[k] != !b->v[k] ||
             (a->v[k] && memcmp(a->v[k], b->v[k], (size_t)a->n * sizeof(float)) != 0))
             return false;
     return true;
+}
+
+static bool same_tensors(const struct rig_seen *a, const struct rig_seen *b, int from, int to,
+                         char *text, size_t cap)
+{
+    for (int i = 0; i < a->n && !text[0]; i++)
+        if (!same_tensor(&a->t[i], &b->t[i], from, to))
+            snprintf(text, cap, "%s", a->t[i].name);
+    return !text[0];
+}
+
+bool rig_begins_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap)
+{
+    text[0] = '\0';
+    return same_tensors(a, b, RIG_BEFORE, RIG_GRAD, text, cap);
 }
 
 bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap)
@@ -163,8 +182,5 @@ bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, s
     const bool numbers = memcmp(a->loss, b->loss, sizeof a->loss) == 0 &&
                          memcmp(a->norm, b->norm, sizeof a->norm) == 0;
     snprintf(text, cap, "%s", numbers ? "" : "loss or norm");
-    for (int i = 0; i < a->n && !text[0]; i++)
-        if (!same_tensor(&a->t[i], &b->t[i]))
-            snprintf(text, cap, "%s", a->t[i].name);
-    return !text[0];
+    return same_tensors(a, b, 0, RIG_KINDS, text, cap);
 }

@@ -177,14 +177,19 @@ static void test_cover(void)
 
 /* ---- the matrices ---- */
 
+static void test_rows(const struct cover_rows *r, bool every_mode)
+{
+    for (size_t i = 0; i < r->n; i++)
+        test_row(r->v[i], every_mode);
+}
+
 static void test_array(const struct cover *c, bool every_mode)
 {
     struct cover_rows r;
     if (!cover_make(c, &r))
         tap_bail("out of memory");
     TAP(1, test_pairs(c, &r));
-    for (size_t i = 0; i < r.n; i++)
-        test_row(r.v[i], every_mode);
+    TAP(r.n, test_rows(&r, every_mode));
     cover_fini(&r);
 }
 

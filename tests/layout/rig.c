@@ -145,6 +145,8 @@ struct rig {
     struct rig_seen *s;
     struct path base; /* checkpoint of the weights below an adapter, or to be made */
     struct path out;
+    double planned; /* bytes, of all ranks */
+    bool again;     /* step 1 was made again, so more was moved */
 };
 
 static void note(char *text, size_t cap, const char *what, const char *name, int rank)
@@ -153,8 +155,8 @@ static void note(char *text, size_t cap, const char *what, const char *name, int
         snprintf(text, cap, "%s of %s on rank %d", what, name, rank);
 }
 
-static const char *const kind_names[] = {
-    "first weights", "first gradient", "last weights", "m", "v", "copy"};
+static const char *const kind_names[] = {"first weights", "first m", "first v", "first gradient",
+                                         "last weights",  "m",       "v",       "copy"};
 
 /* The elements of a tensor that this rank answers for. */
 static void answers_for(const lf_trainer *t, int i, const struct lf_pview *v, int64_t own[2],
@@ -224,7 +226,6 @@ static void show_names(struct rig *g, const lf_trainer *t)
         snprintf(g->s->t[i].name, sizeof g->s->t[i].name, "%s", d->name);
         g->s->t[i].n = t->m.ps->p[i].n;
     }
-    lf_plan_comm(t->m.plan, &g->s->planned);
 }
 
 static void show_number(struct rig *g, const lf_trainer *t, double *all, double mine,
@@ -239,24 +240,40 @@ static void show_number(struct rig *g, const lf_trainer *t, double *all, double 
 
 /* ---- a rank ---- */
 
-static void count_moved(struct lf_comm_count *to, const struct lf_comm_count *c, int sign)
+/* What has been moved so far, into the sums with this sign. */
+static void count_moved(struct rig_seen *s, const lf_trainer *t, int sign)
 {
+    const lf_comm *const c[] = {t->run.comm, t->dev.inner, t->dev.outer};
     const uint64_t k = sign < 0 ? UINT64_MAX : 1; /* modulo 2^64 */
-    to->calls += k * c->calls;
-    to->sent += k * c->sent;
-    to->received += k * c->received;
-    to->bytes_sent += k * c->bytes_sent;
-    to->bytes_received += k * c->bytes_received;
-}
-
-static void count_all(struct rig *g, const lf_trainer *t, int sign)
-{
-    lf_comm *const c[] = {t->run.comm, t->dev.inner, t->dev.outer};
     for (int i = 0; i < 3; i++)
         if (c[i]) {
-            count_moved(&g->s->moved[t->run.rank].message, &c[i]->counts.message, sign);
-            count_moved(&g->s->moved[t->run.rank].collective, &c[i]->counts.collective, sign);
+            s->calls += k * (c[i]->counts.collective.calls + c[i]->counts.message.calls);
+            s->bytes += k * (c[i]->counts.collective.bytes_sent + c[i]->counts.message.bytes_sent);
         }
+}
+
+/* Of an all-reduce of n doubles, as local.h counts it. */
+static double sum_bytes(const lf_comm *c, size_t n)
+{
+    size_t first, mine;
+    lf_comm_part(n, c->size, c->rank, &first, &mine);
+    return (double)(n - mine + (size_t)(c->size - 1) * mine) * sizeof(double);
+}
+
+/* What the plan of this rank says of a step, and beside it the sums of the norm's blocks and of the
+ * record (lf_train_exchange). */
+static void count_planned(struct rig_seen *s, const lf_trainer *t, double *planned)
+{
+    enum { RECORD = 11 };
+    struct lf_plan_comm pc;
+    const int64_t rounds = lf_train_rounds(t, t->c->ramp->samples);
+    lf_plan_comm(t->m.plan, &pc);
+    s->planned_calls += (uint64_t)(pc.messages + rounds * pc.micro_messages + (t->run.ranks > 1));
+    *planned += pc.sent_bytes + (double)rounds * pc.micro_bytes;
+    if (t->run.ranks > 1)
+        *planned += sum_bytes(t->run.comm, RECORD);
+    if (t->m.plan->n_sums)
+        *planned += sum_bytes(t->dev.inner ? t->dev.inner : t->run.comm, t->m.plan->n_sums);
 }
 
 static int one_step(struct rig *g, lf_trainer *t, lf_err *err)
@@ -264,7 +281,7 @@ static int one_step(struct rig *g, lf_trainer *t, lf_err *err)
     struct lf_train_step st;
     const int step = (int)t->s.step;
     if (step == 0)
-        count_all(g, t, -1);
+        count_moved(g->s, t, -1);
     const int rc = lf_train_step_now(t, &st, err);
     if (rc != 0)
         return rc;
@@ -272,7 +289,9 @@ static int one_step(struct rig *g, lf_trainer *t, lf_err *err)
     show_number(g, t, g->s->norm, st.grad_norm, "norm of the gradient", step);
     show_number(g, t, g->s->scale, t->s.scaler.scale, "loss scale", step);
     if (step == 0) {
-        count_all(g, t, 1);
+        g->again = t->s.scaler.overflows > 0;
+        count_moved(g->s, t, 1);
+        count_planned(g->s, t, &g->planned);
         show_all(g, t, RIG_GRAD);
     }
     return 0;
@@ -332,7 +351,8 @@ static int run_rank(void *user, lf_comm *comm, lf_err *err)
     if (rc == 0) {
         local_arm(comm);
         show_names(g, t);
-        show_all(g, t, RIG_BEFORE);
+        for (int kind = RIG_BEFORE; kind <= RIG_BEFORE_V; kind++)
+            show_all(g, t, (enum rig_kind)kind);
         rc = steps(g, t, err);
     }
     for (int kind = RIG_AFTER; kind < RIG_KINDS && rc == 0; kind++)
@@ -448,6 +468,9 @@ int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err)
     int rc = k->adapted ? find_base(&g, err) : 0;
     if (rc == 0)
         rc = run_case(&g, &o, run_rank, err);
+    out->planned_bytes = (uint64_t)llround(g.planned);
+    if (g.again)
+        out->calls = out->bytes = out->planned_calls = out->planned_bytes = 0;
     if (rc == 0)
         find_missing(out, &k->layout);
     return rc;

@@ -40,7 +40,17 @@ void rig_begin(struct rig_case *k);
 int rig_model(struct rig_case *k, const char *keys, lf_err *err);
 
 /* What is looked at of each tensor. */
-enum rig_kind { RIG_BEFORE, RIG_GRAD, RIG_AFTER, RIG_M, RIG_V, RIG_COPY, RIG_KINDS };
+enum rig_kind {
+    RIG_BEFORE, /* weights, and moments, that it begins with */
+    RIG_BEFORE_M,
+    RIG_BEFORE_V,
+    RIG_GRAD,
+    RIG_AFTER, /* weights at the end, then moments */
+    RIG_M,
+    RIG_V,
+    RIG_COPY,
+    RIG_KINDS
+};
 struct rig_tensor {
     char name[64];
     int64_t n;
@@ -57,8 +67,9 @@ struct rig_seen {
     char apart[200];   /* the first thing in which ranks differ, "" none */
     char missing[200]; /* of which a part is kept by the wrong number of ranks, "" none */
     int from;          /* rig_case: what was before that step is not shown */
-    struct lf_comm_counts moved[LOCAL_RANKS]; /* by each rank in step 1, on all communicators */
-    struct lf_plan_comm planned;
+    /* in step 1, of all ranks: collectives and bytes that are sent, and those that plans and the
+     * step's own exchanges are made of */
+    uint64_t calls, bytes, planned_calls, planned_bytes;
 };
 void rig_fini(struct rig_seen *s);
 
@@ -94,6 +105,7 @@ enum rig_check {
     RIG_SAW_APART = 32,   /* ranks do not have the same bits where they keep the same */
     RIG_SAW_MISSING = 64, /* an element is kept by too few or too many ranks */
     RIG_SAW_SCALE = 128,
+    RIG_SAW_MOVED = 512,   /* other calls or bytes than planned */
     RIG_SAW_REPLICAS = 256 /* the engine's own comparison (lf_train_replicas) */
 };
 /* Compares a run with one rank's. Returns bits of rig_check; text gets the worst of each. */
@@ -101,6 +113,8 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
                      const struct rig_bounds *b, char *text, size_t cap);
 /* Are all bits of both the same? Else text says where not. */
 bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
+/* Do both begin with the same bits? */
+bool rig_begins_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
 /* "grad norm" of these bits. */
 const char *rig_names(unsigned seen, char *text, size_t cap);
 
