@@ -177,6 +177,12 @@ bool rig_begins_alike(const struct rig_seen *a, const struct rig_seen *b, char *
     return same_tensors(a, b, RIG_BEFORE, RIG_GRAD, text, cap);
 }
 
+bool rig_ends_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap)
+{
+    text[0] = '\0';
+    return same_tensors(a, b, RIG_AFTER, RIG_KINDS, text, cap);
+}
+
 bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap)
 {
     const bool numbers = memcmp(a->loss, b->loss, sizeof a->loss) == 0 &&

@@ -113,8 +113,9 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
                      const struct rig_bounds *b, char *text, size_t cap);
 /* Are all bits of both the same? Else text says where not. */
 bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
-/* Do both begin with the same bits? */
+/* Do both begin, or end, with the same bits? */
 bool rig_begins_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
+bool rig_ends_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
 /* "grad norm" of these bits. */
 const char *rig_names(unsigned seen, char *text, size_t cap);
 
