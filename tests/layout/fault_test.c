@@ -23,6 +23,8 @@ enum planted {
     NORM_TWICE,      /* a block of the norm counts twice */
     NORM_OMITS,      /* and not at all */
     NORM_AGAIN,      /* every rank adds these sums up twice */
+    OVERFLOW_LOST,   /* nobody notices that the gradient is not finite */
+    NOBODY,          /* a block of rank 1's part is no rank's */
     NEIGHBOUR,       /* rank 1 reads moments one row further on */
     NEIGHBOUR_WEIGHTS,
     NO_MOMENTS, /* moments of the checkpoint are not loaded */
@@ -51,6 +53,9 @@ int __real_lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum l
 int __wrap_lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                                 const void *src, const int64_t range[2], lf_err *err);
 
+void __real_lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first, int64_t *n);
+void __wrap_lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first, int64_t *n);
+
 static void make_infinite(const lf_exec *ex)
 {
     struct lf_pview v;
@@ -62,7 +67,8 @@ int __wrap_lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, en
                        lf_err *err)
 {
     const bool back = chain >= 0 && seg != LF_FWD, mine = rig_rank == 1;
-    if (chain == LF_CHAIN_OPT && plan.optimizer[rig_rank]++ == 0 && plan.infinite && rig_rank == 0)
+    if (chain == LF_CHAIN_OPT && plan.optimizer[rig_rank]++ == 0 && plan.infinite &&
+        plan.what != OVERFLOW_LOST && rig_rank == 0)
         make_infinite(ex);
     if (plan.what == ADDED_TWICE && mine && back && v == LF_ACCUM) {
         const int rc = __real_lf_exec_run(ex, chain, LF_BWD, slot, v, err);
@@ -106,6 +112,13 @@ int __wrap_lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *er
     if (plan.what == SAME_DATA && rig_rank == 1)
         other.dp_rank = 0;
     return __real_lf_loader_open(out, &other, err);
+}
+
+void __wrap_lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first, int64_t *n)
+{
+    __real_lf_param_own(ps, p, first, n);
+    if (plan.what == NOBODY && rig_rank == 1)
+        *n -= *n < LF_NORM_BLOCK ? *n : LF_NORM_BLOCK;
 }
 
 /* What stands one row further on in src, as far as that has one. */
@@ -240,6 +253,12 @@ static const struct fault faults[] = {
      .call = SUM_F64(LOCAL_ALONE, 2),
      .by = RIG_SAW_RUN,
      .says = "all_reduce (sum) of 11 f64"}, /* one is in the step after */
+    {.name = "an overflow is lost",
+     .l = {2, 1, 0},
+     .infinite = true,
+     .what = OVERFLOW_LOST,
+     .by = RIG_SAW_SCALE},
+    {.name = "a block that no rank updates", .l = {3, 1, 0}, .what = NOBODY, .by = RIG_SAW_MISSING},
     {.name = "updated weights are not given to the others",
      .l = {3, 1, 0},
      .call = GATHER(LOCAL_ALONE, 2),

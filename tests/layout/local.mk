@@ -14,10 +14,10 @@ tests_layout_matrix_SOURCES = tests/layout/matrix.c tests/layout/switches.h test
 tests_layout_matrix_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_fault_test_SOURCES = tests/layout/fault_test.c $(layout_rig)
 tests_layout_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_layout_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_loader_open,--wrap=lf_pstore_write_part
+tests_layout_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_loader_open,--wrap=lf_pstore_write_part,--wrap=lf_param_own
 tests_layout_reshape_test_SOURCES = tests/layout/reshape_test.c $(layout_rig)
 tests_layout_reshape_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # The whole of it: make check-layouts.
-LAYOUT_TESTS += tests/layout/matrix.sh
-LONG_TESTS += tests/layout/matrix.sh
-EXTRA_DIST += tests/layout/matrix.sh
+LAYOUT_TESTS += tests/layout/layouts.sh
+LONG_TESTS += tests/layout/layouts.sh
+EXTRA_DIST += tests/layout/layouts.sh
