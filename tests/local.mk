@@ -15,6 +15,7 @@ include tests/flow/local.mk
 include tests/flow/fakes/slurm/local.mk
 include tests/fault/local.mk
 include tests/fuzz/local.mk
+include tests/layout/local.mk
 include tests/bench/local.mk
 include tests/bench/model.mk
 include tests/bench/ledger.mk

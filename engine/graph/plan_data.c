@@ -101,7 +101,7 @@ static void count_groups(const lf_plan *p, struct lf_plan_comm *out)
     for (size_t i = 0; i < p->n_units && groups > 1; i++) {
         size_t n;
         lf_plan_own_grads(p, i, &n);
-        out->messages++;
+        out->messages += n > 0;
         out->sent_bytes += 2 * (groups - 1) / groups * (double)n * sizeof(float);
     }
 }
@@ -119,6 +119,22 @@ static void count_windows(const lf_plan *p, struct lf_plan_comm *out)
         }
 }
 
+/* The buckets: each rank gets the sum of its part, or all of it; the few that are never divided are
+ * summed over the ranks of all groups. */
+static void count_buckets(const lf_plan *p, struct lf_plan_comm *out)
+{
+    for (size_t i = 0; i < p->n_buckets; i++) {
+        const struct lf_bucket *b = &p->bucket[i];
+        const bool parts = p->n_sums > 0 && b->count;
+        const double bytes = (double)b->n * sizeof(float),
+                     ranks = out->ranks * (parts || p->ranks.groups < 2 ? 1 : p->ranks.groups);
+        out->reduced_bytes += bytes;
+        out->sent_bytes += (parts ? 1 : 2) * bytes * (ranks - 1) / ranks;
+        out->largest_bytes =
+            b->n * sizeof(float) > out->largest_bytes ? b->n * sizeof(float) : out->largest_bytes;
+    }
+}
+
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
 {
     if (!p->finished)
@@ -126,16 +142,10 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
     *out =
         (struct lf_plan_comm){.ranks = p->ranks.ranks > 1 ? p->ranks.ranks : 1,
                               .messages = (int64_t)(p->n_buckets + p->n_gather) + (p->n_sums > 0)};
-    for (size_t i = 0; i < p->n_buckets; i++) {
-        out->reduced_bytes += (double)p->bucket[i].n * sizeof(float);
-        out->largest_bytes = p->bucket[i].n * sizeof(float) > out->largest_bytes
-                                 ? p->bucket[i].n * sizeof(float)
-                                 : out->largest_bytes;
-    }
+    count_buckets(p, out);
     for (size_t i = 0; i < p->n_gather; i++)
         out->gathered_bytes += (double)p->gather[i].bytes;
-    out->sent_bytes = ((p->n_sums > 0 ? 1.0 : 2.0) * out->reduced_bytes + out->gathered_bytes) *
-                      (out->ranks - 1) / out->ranks;
+    out->sent_bytes += out->gathered_bytes * (out->ranks - 1) / out->ranks;
     count_windows(p, out);
     count_groups(p, out);
     return 0;

@@ -498,7 +498,7 @@ static int set_up(lf_trainer *t, lf_err *err)
     return rc != 0 ? rc : lf_train_same(t, err);
 }
 
-static void tear_down(lf_trainer *t, int rc)
+void lf_train_close(lf_trainer *t, int rc)
 {
     lf_train_disconnect(t, rc && rc != LF_EINTR);
     lf_run_end_writing(&t->run);
@@ -532,6 +532,16 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
                                   .parts = c->zero > 0};
 }
 
+int lf_train_open(lf_trainer *t, const struct lf_train_config *c, const struct lf_train_sink *sink,
+                  lf_comm *comm, lf_err *err)
+{
+    const struct lf_run_config of = run_config(c);
+    *t = (lf_trainer){.c = c, .m = {.valid = -1}};
+    int rc = lf_run_open(&t->run, &of, sink, comm, err);
+    rc = lf_train_agree(t, rc != 0 ? rc : lf_train_check(c, err), err);
+    return rc != 0 ? rc : set_up(t, err);
+}
+
 /* From where the run stands to its end. Collective. */
 static int train(lf_trainer *t, lf_err *err)
 {
@@ -554,14 +564,10 @@ static int train(lf_trainer *t, lf_err *err)
 int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_comm *comm,
                  lf_err *err)
 {
-    lf_trainer t = {.c = c, .m = {.valid = -1}};
-    const struct lf_run_config of = run_config(c);
+    lf_trainer t;
     const lf_objective *o = c->objective;
     bool done = false;
-    int rc = lf_run_open(&t.run, &of, sink, comm, err);
-    rc = lf_train_agree(&t, rc != 0 ? rc : lf_train_check(c, err), err);
-    if (rc == 0)
-        rc = set_up(&t, err);
+    int rc = lf_train_open(&t, c, sink, comm, err);
     if (rc == 0)
         rc = lf_train_start(&t, &done, err);
     if (rc == 0 && done && c->keep_best)
@@ -572,6 +578,6 @@ int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *si
         rc = lf_train_agree(&t, o->prepare(o->user, &t, t.s.step == 0, err), err);
     if (rc == 0 && !done && !(o && o->prepare_only))
         rc = train(&t, err);
-    tear_down(&t, rc);
+    lf_train_close(&t, rc);
     return rc;
 }

@@ -115,8 +115,9 @@ struct lf_train_config {
     struct lf_fp8_layers fp8_layers;
     enum lf_numeric numeric;
     enum lf_recompute recompute;
-    int zero;       /* lf_plan_ranks */
-    int zero_inner; /* ranks of a group that divides the state with zero; 0: all ranks */
+    int zero;            /* lf_plan_ranks */
+    int zero_inner;      /* ranks of a group that divides the state with zero; 0: all ranks */
+    size_t bucket_bytes; /* of gradients that are summed at once; 0: 25 MiB */
     int threads;
     enum lf_device device;
     int plan_ranks; /* lf_train_plan: ranks to plan for; lf_train_run takes those of its comm */
@@ -145,6 +146,8 @@ struct lf_train_config {
     struct lf_copies_opts copies; /* of the metrics */
     /* collects times (engine/graph/profile.h); NULL: none */
     struct lf_profile *profile;
+    /* checking modes, for tests: lf_exec_opts, lf_plan_opts */
+    bool poison, no_reuse;
     /* out directories of earlier starts, oldest first; out itself comes last */
     const char *const *resume_from;
     size_t n_resume_from;

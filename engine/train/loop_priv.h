@@ -116,6 +116,13 @@ struct lf_trainer {
     char init_id[LF_HASH_HEX];
 };
 
+/* loop.c. Checks c and sets everything up, as far as it does not depend on where the run begins:
+ * data, model, plan, memory, connections of ranks. lf_train_close follows in any case; its rc is
+ * how the run fared. Both are collective. */
+int lf_train_open(lf_trainer *t, const struct lf_train_config *c, const struct lf_train_sink *sink,
+                  lf_comm *comm, lf_err *err);
+void lf_train_close(lf_trainer *t, int rc);
+
 struct lf_train_sums;
 /* step.c. Running mean of the loss over about 50 steps; NaN before the first. */
 double lf_train_loss_mean(const lf_trainer *t);

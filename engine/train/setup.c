@@ -242,7 +242,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     const int inner = lf_train_inner(c, ranks);
     const struct lf_plan_ranks share = {.ranks = inner,
                                         .rank = rank % inner,
-                                        .bucket_bytes = BUCKET_BYTES,
+                                        .bucket_bytes =
+                                            c->bucket_bytes ? c->bucket_bytes : BUCKET_BYTES,
                                         .zero = c->zero,
                                         .groups = ranks / inner};
     struct lf_plan_opts po = {.target = lf_target_device(c->device),
@@ -250,7 +251,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                               .compute = c->compute,
                               .fp8 = c->fp8,
                               .mode = c->numeric,
-                              .keep_master = !c->adapter};
+                              .keep_master = !c->adapter,
+                              .no_reuse = c->no_reuse};
     const lf_loader_config lc = lf_train_loader_config(c);
     int rc = lf_loader_check(&lc, err);
     if (rc == 0)
@@ -301,9 +303,11 @@ int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *
                                      .local_rank = comm ? comm->local_rank : 0,
                                      .threads = c->threads};
     m->back = lf_back_create(&d, err);
-    m->ex = m->back ? lf_exec_create(m->plan, m->back,
-                                     &(struct lf_exec_opts){.profile = c->profile}, err)
-                    : NULL;
+    m->ex = m->back
+                ? lf_exec_create(m->plan, m->back,
+                                 &(struct lf_exec_opts){.profile = c->profile, .poison = c->poison},
+                                 err)
+                : NULL;
     return m->ex ? 0 : err ? err->rc : LF_ENOMEM;
 }
 

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What ranks have shown against what one rank has.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/layout/rig.h"
+
+struct rig_bounds rig_bounds(const struct rig_case *k)
+{
+    if (k->c.compute == LF_F32)
+        return (struct rig_bounds){
+            .grad = 1e-5, .loss = 1e-5, .norm = 1e-5, .change = 1e-3, .noise = 1e-3};
+    /* After the first step some weights round to the other neighbour in bf16. */
+    return (struct rig_bounds){
+        .grad = 1e-5, .loss = 1e-4, .norm = 1e-3, .change = 3e-2, .noise = 1e-2};
+}
+
+/* ---- words ---- */
+
+static const char *const names[] = {"run",   "loss",    "grad",  "norm",     "change",
+                                    "apart", "missing", "scale", "replicas", "moved"};
+
+const char *rig_names(unsigned seen, char *text, size_t cap)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (seen & 1u << i)
+            at += (size_t)snprintf(text + at, cap - at, "%s%s", at ? " " : "", names[i]);
+    return text;
+}
+
+struct report {
+    unsigned seen;
+    char *text;
+    size_t cap;
+};
+
+static void found(struct report *r, enum rig_check what, const char *of, double got, double most)
+{
+    const size_t at = strlen(r->text);
+    char name[32];
+    if (r->seen & what)
+        return;
+    r->seen |= what;
+    snprintf(r->text + at, r->cap - at, "%s%s: %s %.3g (at most %.3g)", at ? "; " : "",
+             rig_names(what, name, sizeof name), of, got, most);
+}
+
+/* ---- tensors ---- */
+
+static double apart(const float *a, const float *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t e = 0; e < n; e++) {
+        const double d = (double)a[e] - (double)b[e];
+        sum += d * d;
+    }
+    return sqrt(sum);
+}
+
+static double norm(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t e = 0; e < n; e++)
+        sum += (double)x[e] * (double)x[e];
+    return sqrt(sum);
+}
+
+/* Of an element, over all tensors. */
+static double typical(const struct rig_seen *s, enum rig_kind kind)
+{
+    double sum = 0, n = 0;
+    for (int i = 0; i < s->n; i++) {
+        const struct rig_tensor *t = &s->t[i];
+        if (!t->v[kind])
+            continue;
+        const double d =
+            kind == RIG_AFTER ? apart(t->v[kind], t->v[RIG_BEFORE], t->n) : norm(t->v[kind], t->n);
+        sum += d * d;
+        n += (double)t->n;
+    }
+    return n > 0 ? sqrt(sum / n) : 0;
+}
+
+static void compare_kind(struct report *r, const struct rig_seen *one, const struct rig_seen *s,
+                         enum rig_kind kind, double most, double noise)
+{
+    const enum rig_check what = kind == RIG_GRAD ? RIG_SAW_GRAD : RIG_SAW_CHANGE;
+    const double floor_each = noise * typical(one, kind);
+    double worst = 0;
+    const char *of = "";
+    for (int i = 0; i < one->n; i++) {
+        const struct rig_tensor *a = &one->t[i], *b = &s->t[i];
+        const bool moves = kind == RIG_AFTER;
+        if (!a->v[kind] && !b->v[kind])
+            continue;
+        if (!a->v[kind] || !b->v[kind]) {
+            found(r, RIG_SAW_MISSING, a->name, 1, 0);
+            continue;
+        }
+        const float *a0 = moves ? a->v[RIG_BEFORE] : NULL;
+        const double size = (moves ? apart(a->v[kind], a0, a->n) : norm(a->v[kind], a->n)) +
+                            floor_each * sqrt((double)a->n);
+        const double d = apart(a->v[kind], b->v[kind], a->n), rel = size > 0 ? d / size : d;
+        if (!(rel <= worst)) {
+            worst = rel;
+            of = a->name;
+        }
+    }
+    if (!(worst <= most))
+        found(r, what, of, worst, most);
+}
+
+static void compare_numbers(struct report *r, enum rig_check what, const double *one,
+                            const double *s, int from, double most)
+{
+    for (int k = from; k < RIG_STEPS; k++) {
+        const double d = fabs(s[k] - one[k]) / fabs(one[k]);
+        const bool both = isnan(s[k]) && isnan(one[k]);
+        char of[32];
+        snprintf(of, sizeof of, "step %d", k + 1);
+        if (!both && !(d <= most))
+            found(r, what, of, d, most);
+    }
+}
+
+unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
+                     const struct rig_bounds *b, char *text, size_t cap)
+{
+    struct report r = {.text = text, .cap = cap};
+    text[0] = '\0';
+    compare_numbers(&r, RIG_SAW_LOSS, one->loss, s->loss, s->from, b->loss);
+    if (!s->from)
+        compare_kind(&r, one, s, RIG_GRAD, b->grad, b->noise);
+    compare_numbers(&r, RIG_SAW_NORM, one->norm, s->norm, s->from, b->norm);
+    for (int kind = RIG_AFTER; kind <= RIG_V; kind++)
+        compare_kind(&r, one, s, (enum rig_kind)kind, b->change, b->noise);
+    compare_numbers(&r, RIG_SAW_SCALE, one->scale, s->scale, s->from, 0);
+    if (s->apart[0])
+        found(&r, RIG_SAW_APART, s->apart, 1, 0);
+    if (s->missing[0])
+        found(&r, RIG_SAW_MISSING, s->missing, 1, 0);
+    if (s->calls != s->planned_calls)
+        found(&r, RIG_SAW_MOVED, "calls", (double)s->calls, (double)s->planned_calls);
+    if (s->bytes != s->planned_bytes)
+        found(&r, RIG_SAW_MOVED, "bytes", (double)s->bytes, (double)s->planned_bytes);
+    if (s->replicas)
+        found(&r, RIG_SAW_REPLICAS, "different weights", 1, 0);
+    return r.seen;
+}
+
+static bool same_tensor(const struct rig_tensor *a, const struct rig_tensor *b, int from, int to)
+{
+    for (int k = from; k < to; k++)
+        if (!a->v[k] != !b->v[k] ||
+            (a->v[k] && memcmp(a->v[k], b->v[k], (size_t)a->n * sizeof(float)) != 0))
+            return false;
+    return true;
+}
+
+static bool same_tensors(const struct rig_seen *a, const struct rig_seen *b, int from, int to,
+                         char *text, size_t cap)
+{
+    for (int i = 0; i < a->n && !text[0]; i++)
+        if (!same_tensor(&a->t[i], &b->t[i], from, to))
+            snprintf(text, cap, "%s", a->t[i].name);
+    return !text[0];
+}
+
+bool rig_begins_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap)
+{
+    text[0] = '\0';
+    return same_tensors(a, b, RIG_BEFORE, RIG_GRAD, text, cap);
+}
+
+bool rig_ends_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap)
+{
+    text[0] = '\0';
+    return same_tensors(a, b, RIG_AFTER, RIG_KINDS, text, cap);
+}
+
+bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap)
+{
+    const bool numbers = memcmp(a->loss, b->loss, sizeof a->loss) == 0 &&
+                         memcmp(a->norm, b->norm, sizeof a->norm) == 0;
+    snprintf(text, cap, "%s", numbers ? "" : "loss or norm");
+    return same_tensors(a, b, 0, RIG_KINDS, text, cap);
+}

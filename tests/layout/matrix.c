@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every pair of switches (switches.c) at least once: ranks in lock step against one rank.
+ *
+ *     matrix                 the rows of a covering array over all switches
+ *     matrix all             for each layout the rows of one over the other switches, each row in
+ *                            every mode
+ *     matrix only WORDS...   one row: "ranks=2" "zero=3"
+ *
+ * A row in another mode than the plain one has the bits of the plain one, too.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/layout/switches.h"
+#include "tests/tap/tap.h"
+
+/* ---- one row ---- */
+
+enum { MODES = 5 };
+
+static void set_mode(struct rig_case *k, int mode)
+{
+    k->poison = mode == 1 || mode == 4;
+    k->no_reuse = mode == 2;
+    k->late = mode >= 3;
+    k->turns = mode == 4 ? 17 : 0;
+}
+
+static bool plain(const struct rig_case *k)
+{
+    return !k->poison && !k->no_reuse && !k->late && !k->turns;
+}
+
+/* Has the case k the bits s without its mode, and with the modes from `mode` on? */
+static bool same_bits(const struct rig_case *k, const struct rig_seen *s, int mode, char *text,
+                      size_t cap)
+{
+    bool good = true;
+    for (const int end = mode ? MODES : 1; mode < end && good; mode++) {
+        struct rig_case other = *k;
+        struct rig_seen o = {0};
+        lf_err err = LF_ERR_INIT;
+        char where[200];
+        set_mode(&other, mode);
+        good = rig_run(&other, &o, &err) == 0 && rig_equal(s, &o, where, sizeof where);
+        if (!good)
+            snprintf(text, cap, "mode %d has other bits: %s", mode, err.rc ? err.text : where);
+        rig_fini(&o);
+    }
+    return good;
+}
+
+static bool run_case(const struct rig_case *k, bool every_mode, char *text, size_t cap)
+{
+    struct rig_seen one = {0}, s = {0};
+    lf_err err = LF_ERR_INIT;
+    const struct rig_bounds b = rig_bounds(k);
+    int rc = rig_alone(k, &one, &err);
+    if (rc == 0)
+        rc = rig_run(k, &s, &err);
+    snprintf(text, cap, "%s", err.text);
+    bool good = rc == 0 && rig_compare(&one, &s, &b, text, cap) == 0;
+    if (good && !(one.norm[0] > k->c.clip)) {
+        snprintf(text, cap, "nothing is clipped");
+        good = false;
+    }
+    if (good && !plain(k))
+        good = same_bits(k, &s, 0, text, cap);
+    if (good && every_mode)
+        good = same_bits(k, &s, 1, text, cap);
+    rig_fini(&one);
+    rig_fini(&s);
+    return good;
+}
+
+static void test_row(const uint8_t *row, bool every_mode)
+{
+    struct rig_case k;
+    lf_err err = LF_ERR_INIT;
+    char text[1100], name[600];
+    snprintf(text, sizeof text, "%s", "");
+    const bool made = sw_case(row, &k, &err) == 0,
+               good = made && run_case(&k, every_mode, text, sizeof text);
+    tap_ok(good, "%s", sw_text(row, name, sizeof name));
+    if (!good)
+        tap_diag("%s", made ? text : err.text);
+}
+
+/* ---- what is refused ---- */
+
+static void test_refused(void)
+{
+    for (size_t i = 0; i < sw_n_refusals; i++) {
+        const struct sw_refusal *f = &sw_refusals[i];
+        uint8_t row[COVER_SWITCHES] = {0};
+        struct rig_case k;
+        struct rig_seen s = {0};
+        lf_err err = LF_ERR_INIT;
+        sw_put(row, "ranks=2");
+        if (f->with)
+            sw_put(row, f->with);
+        sw_put(row, f->a);
+        sw_put(row, f->b);
+        int rc = sw_case(row, &k, &err);
+        rc = rc != 0 ? rc : rig_run(&k, &s, &err);
+        tap_ok(rc != 0 && strstr(err.text, f->says), "%s %s is refused: %s", f->a, f->b, f->says);
+        if (rc == 0 || !strstr(err.text, f->says))
+            tap_diag("%s", rc ? err.text : "it runs");
+        rig_fini(&s);
+    }
+}
+
+/* ---- the array ---- */
+
+static bool has(const struct cover_rows *r, int a, int va, int b, int vb)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->v[i][a] == va && r->v[i][b] == vb)
+            return true;
+    return false;
+}
+
+/* How many pairs stand in a row, counted anew. */
+static size_t count_pairs(const struct cover *c, const struct cover_rows *r)
+{
+    size_t n = 0;
+    for (int a = 0; a < c->n; a++)
+        for (int b = a + 1; b < c->n; b++)
+            for (int v = 0; v < c->values[a] * c->values[b]; v++)
+                n += has(r, a, v / c->values[b], b, v % c->values[b]);
+    return n;
+}
+
+/* Every pair is covered or refused, and what is refused stands in no row. */
+static bool is_whole(const struct cover *c, const struct cover_rows *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (cover_is_refused(c, r->v[i]))
+            return false;
+    return count_pairs(c, r) == r->covered && r->covered + r->refused == r->total;
+}
+
+static void test_pairs(const struct cover *c, const struct cover_rows *r)
+{
+    const struct cover_pair *l = &r->left;
+    tap_diag("%zu pairs: %zu covered by %zu rows, %zu refused", r->total, r->covered, r->n,
+             r->refused);
+    if (!tap_ok(is_whole(c, r), "every pair is covered or refused"))
+        tap_diag("such as %s=%s with %s=%s", sw_table[l->a].name, sw_table[l->a].v[l->va].name,
+                 sw_table[l->b].name, sw_table[l->b].v[l->vb].name);
+}
+
+/* That a pair which is left out is seen. */
+static void test_cover(void)
+{
+    const struct cover_pair never[] = {{0, 0, 1, 0}, {0, 0, 1, 1}};
+    struct cover c = {.n = 3, .values = {2, 2, 3}};
+    struct cover_rows r;
+    if (!cover_make(&c, &r))
+        tap_bail("out of memory");
+    tap_ok(is_whole(&c, &r) && r.total == 16 && r.n == 6, "16 pairs of three switches in %zu rows",
+           r.n);
+    r.n--;
+    tap_ok(!is_whole(&c, &r), "without a row a pair is missing");
+    cover_fini(&r);
+    c.refused = never;
+    c.n_refused = 2;
+    if (!cover_make(&c, &r))
+        tap_bail("out of memory");
+    tap_ok(!is_whole(&c, &r) && r.total - r.covered - r.refused == 3 && r.left.a == 0 &&
+               r.left.va == 0,
+           "a value that no row may hold is missing in three pairs");
+    cover_fini(&r);
+}
+
+/* ---- the matrices ---- */
+
+static void test_rows(const struct cover_rows *r, bool every_mode)
+{
+    for (size_t i = 0; i < r->n; i++)
+        test_row(r->v[i], every_mode);
+}
+
+static void test_array(const struct cover *c, bool every_mode)
+{
+    struct cover_rows r;
+    if (!cover_make(c, &r))
+        tap_bail("out of memory");
+    TAP(1, test_pairs(c, &r));
+    TAP(r.n, test_rows(&r, every_mode));
+    cover_fini(&r);
+}
+
+/* With every combination of values of the layout's switches from s on. */
+static void test_layouts(struct cover *c, uint8_t *fixed, int s)
+{
+    if (s == SW_LAYOUT) {
+        if (!cover_is_refused(c, fixed))
+            test_array(c, true);
+        return;
+    }
+    for (int v = 0; v < c->values[s]; v++) {
+        fixed[s] = (uint8_t)v;
+        test_layouts(c, fixed, s + 1);
+    }
+    fixed[s] = COVER_ANY;
+}
+
+/* The modes are made of each row, so the switches for them are fixed. */
+static void test_all(struct cover c)
+{
+    uint8_t fixed[COVER_SWITCHES];
+    memset(fixed, COVER_ANY, sizeof fixed);
+    sw_put(fixed, "mode=plain");
+    sw_put(fixed, "turns=fixed");
+    c.fixed = fixed;
+    test_layouts(&c, fixed, 0);
+}
+
+static void test_only(char **words, int n)
+{
+    uint8_t row[COVER_SWITCHES] = {0};
+    for (int i = 0; i < n; i++)
+        sw_put(row, words[i]);
+    test_row(row, true);
+}
+
+int main(int argc, char **argv)
+{
+    struct cover_pair pairs[200];
+    if (sw_n_refusals > sizeof pairs / sizeof pairs[0] || sw_n > COVER_SWITCHES)
+        tap_bail("too many switches or refusals");
+    const struct cover c = sw_cover(pairs);
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "only") == 0) {
+        test_only(argv + 2, argc - 2);
+    } else if (strcmp(what, "all") == 0) {
+        test_all(c);
+    } else {
+        TAP(3, test_cover());
+        TAP(sw_n_refusals, test_refused());
+        test_array(&c, false);
+    }
+    return tap_done();
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Training of a tiny decoder by several ranks in lock step (local.h): each rank opens the trainer
+ * of engine/train with its own store, plan, executor and loader, makes the steps of
+ * engine/train/step.c and shows what it has. One rank alone, from the same binary, is the measure
+ * of all.
+ */
+#ifndef LF_TESTS_LAYOUT_RIG_H
+#define LF_TESTS_LAYOUT_RIG_H
+
+#include "engine/train/loop_priv.h"
+#include "tests/layout/local.h"
+
+enum { RIG_STEPS = 3 };
+
+/* How ranks divide the work. */
+struct rig_layout {
+    int ranks;
+    int zero, zero_inner; /* lf_train_config */
+};
+
+/* A run: what is trained, how, and by whom. */
+struct rig_case {
+    struct rig_layout layout;
+    bool poison, no_reuse, late; /* modes: lf_exec_opts, lf_plan_opts, local.h */
+    uint64_t turns;              /* local.h */
+    struct local_plant plant;    /* local.h */
+    struct lf_train_config c;    /* what rig_fill does not set */
+    int64_t batch;               /* sequences of a step */
+    struct lf_adapter_config adapter;
+    bool adapted, frozen;
+    const char *out; /* NULL: nothing is read or written there */
+    int from;        /* step of a checkpoint in out to go on from, 0: begin */
+    bool save;       /* a checkpoint after step 1, in out */
+};
+
+/* The settings that the cases differ from. The model has no description yet: rig_model. */
+void rig_begin(struct rig_case *k);
+/* Applies "key=value key=value" to the description of the model. LF_EINVAL. */
+int rig_model(struct rig_case *k, const char *keys, lf_err *err);
+
+/* What is looked at of each tensor. */
+enum rig_kind {
+    RIG_BEFORE, /* weights, and moments, that it begins with */
+    RIG_BEFORE_M,
+    RIG_BEFORE_V,
+    RIG_GRAD,
+    RIG_AFTER, /* weights at the end, then moments */
+    RIG_M,
+    RIG_V,
+    RIG_COPY,
+    RIG_KINDS
+};
+struct rig_tensor {
+    char name[64];
+    int64_t n;
+    float *v[RIG_KINDS];       /* [n], owned; NULL: no rank has it */
+    uint8_t *times[RIG_KINDS]; /* [n] how many ranks have it, owned */
+};
+
+/* What all ranks together have shown. */
+struct rig_seen {
+    double loss[RIG_STEPS], norm[RIG_STEPS], scale[RIG_STEPS];
+    struct rig_tensor *t; /* owned */
+    int n;
+    bool replicas;     /* the engine says that ranks hold different weights */
+    char apart[200];   /* the first thing in which ranks differ, "" none */
+    char missing[200]; /* of which a part is kept by the wrong number of ranks, "" none */
+    int from;          /* rig_case: what was before that step is not shown */
+    /* in step 1, of all ranks: collectives and bytes that are sent, and those that plans and the
+     * step's own exchanges are made of */
+    uint64_t calls, bytes, planned_calls, planned_bytes;
+};
+void rig_fini(struct rig_seen *s);
+
+/* The rank of this thread, in a run; for faults that are planted in the engine's functions. */
+extern __thread int rig_rank;
+
+/* Runs a case. Data and other files are made below the temporary directory of the test when they
+ * are needed first. */
+int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err);
+/* The same by one rank without any mode. */
+int rig_alone(const struct rig_case *k, struct rig_seen *out, lf_err *err);
+
+/* The largest permitted differences. */
+struct rig_bounds {
+    double grad;   /* of a tensor's first gradient, relative to its norm */
+    double loss;   /* relative */
+    double norm;   /* of the gradient in any step, relative */
+    double change; /* of a tensor's weights over all steps, and of moments, relative to the norm */
+    /* elements of less than this share of the typical one are noise: the gradient of the biases of
+     * keys without positions is 0 but for rounding */
+    double noise;
+};
+struct rig_bounds rig_bounds(const struct rig_case *k);
+
+/* Names of what is compared, as bits. A run that goes on from a checkpoint is compared with one
+ * that did not. */
+enum rig_check {
+    RIG_SAW_RUN = 1, /* the run failed */
+    RIG_SAW_LOSS = 2,
+    RIG_SAW_GRAD = 4, /* the first gradient of a tensor */
+    RIG_SAW_NORM = 8,
+    RIG_SAW_CHANGE = 16,  /* weights, or moments */
+    RIG_SAW_APART = 32,   /* ranks do not have the same bits where they keep the same */
+    RIG_SAW_MISSING = 64, /* an element is kept by too few or too many ranks */
+    RIG_SAW_SCALE = 128,
+    RIG_SAW_MOVED = 512,   /* other calls or bytes than planned */
+    RIG_SAW_REPLICAS = 256 /* the engine's own comparison (lf_train_replicas) */
+};
+/* Compares a run with one rank's. Returns bits of rig_check; text gets the worst of each. */
+unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
+                     const struct rig_bounds *b, char *text, size_t cap);
+/* Are all bits of both the same? Else text says where not. */
+bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
+/* Do both begin, or end, with the same bits? */
+bool rig_begins_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
+bool rig_ends_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
+/* "grad norm" of these bits. */
+const char *rig_names(unsigned seen, char *text, size_t cap);
+
+#endif

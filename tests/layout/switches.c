@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of switches, and of pairs that are refused.
+ */
+#include "tests/layout/switches.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/tap/tap.h"
+
+/* ---- what values set ---- */
+
+static void ranks(struct rig_case *k, int v)
+{
+    k->layout.ranks = v;
+}
+static void zero(struct rig_case *k, int v)
+{
+    k->layout.zero = v;
+}
+static void inner(struct rig_case *k, int v)
+{
+    k->layout.zero_inner = v;
+}
+static void poison(struct rig_case *k, int v)
+{
+    k->poison = v;
+}
+static void no_reuse(struct rig_case *k, int v)
+{
+    k->no_reuse = v;
+}
+static void late(struct rig_case *k, int v)
+{
+    k->late = v;
+}
+static void turns(struct rig_case *k, int v)
+{
+    k->turns = (uint64_t)v;
+}
+static void packing(struct rig_case *k, int v)
+{
+    k->c.packing = (enum lf_pack_policy)v;
+}
+static void batch(struct rig_case *k, int v)
+{
+    k->batch = v;
+}
+static void micro(struct rig_case *k, int v)
+{
+    k->c.micro_batch = v;
+    k->batch *= v;
+}
+static void recompute(struct rig_case *k, int v)
+{
+    k->c.recompute = (enum lf_recompute)v;
+}
+static void freeze(struct rig_case *k, int v)
+{
+    k->frozen = v;
+}
+static void z_loss(struct rig_case *k, int v)
+{
+    k->c.z_loss = 1e-3 * v;
+    k->c.entropy = v;
+}
+static void noise(struct rig_case *k, int v)
+{
+    k->c.neftune_alpha = v;
+}
+/* A power of two: no bit of the gradient changes. */
+static void scale(struct rig_case *k, int v)
+{
+    k->c.scaler.start = v;
+}
+
+enum { BF16 = 1, BF16_STATE };
+static void types(struct rig_case *k, int v)
+{
+    k->c.compute = LF_BF16;
+    if (v == BF16_STATE) {
+        k->c.adam.moments = k->c.adam.masters = LF_BF16;
+        k->c.adam.stochastic = true;
+    }
+}
+
+enum { LORA = 1, LORA_SOME, DORA };
+static void adapter(struct rig_case *k, int v)
+{
+    k->adapted = true;
+    k->adapter = (struct lf_adapter_config){.rank = 4, .alpha = 8, .dora = v == DORA};
+    if (v == LORA_SOME) {
+        k->adapter.dropout = 0.1;
+        k->adapter.n_targets = 2;
+        strcpy(k->adapter.target[0], "qkv");
+        strcpy(k->adapter.target[1], "o");
+    }
+}
+
+/* ---- the tables ---- */
+
+#define USUAL(text)                                                                                \
+    {                                                                                              \
+        text, NULL, NULL, 0                                                                        \
+    }
+#define KEYS(text, keys)                                                                           \
+    {                                                                                              \
+        text, keys, NULL, 0                                                                        \
+    }
+#define SET(text, fn, v)                                                                           \
+    {                                                                                              \
+        text, NULL, fn, v                                                                          \
+    }
+#define EXPERTS "experts=4 experts_per_token=2 expert_ffn=48 "
+
+const struct sw sw_table[] = {
+    /* how ranks divide the work: SW_LAYOUT */
+    {"ranks",
+     {SET("1", ranks, 1), SET("2", ranks, 2), SET("3", ranks, 3), SET("4", ranks, 4),
+      SET("8", ranks, 8)}},
+    {"zero", {USUAL("0"), SET("1", zero, 1), SET("2", zero, 2), SET("3", zero, 3)}},
+    {"zero_inner", {USUAL("all"), SET("2", inner, 2)}},
+    /* modes */
+    {"mode",
+     {USUAL("plain"), SET("poison", poison, 1), SET("no_reuse", no_reuse, 1),
+      SET("late", late, 1)}},
+    {"turns", {USUAL("fixed"), SET("drawn", turns, 13)}},
+    /* families */
+    {"head",
+     {USUAL("untied"), KEYS("tied", "tied_head=yes"), KEYS("unit", "norm_head=yes"),
+      KEYS("biased", "head_bias=yes")}},
+    {"biases",
+     {USUAL("none"), KEYS("qkv", "qkv_bias=yes"),
+      KEYS("all", "qkv_bias=yes out_bias=yes mlp_bias=yes")}},
+    {"kv_heads", {USUAL("2"), KEYS("4", "kv_heads=4"), KEYS("1", "kv_heads=1")}},
+    {"qk_norm", {USUAL("no"), KEYS("yes", "qk_norm=yes")}},
+    {"norm",
+     {USUAL("rms"), KEYS("layer", "norm=layer norm_bias=yes"), KEYS("offset", "norm_offset=1")}},
+    {"block",
+     {USUAL("pre"), KEYS("post", "block=post"), KEYS("sandwich", "block=sandwich"),
+      KEYS("alpha", "block=alpha")}},
+    {"parallel",
+     {USUAL("no"), KEYS("one_norm", "parallel_block=one_norm"),
+      KEYS("two_norms", "parallel_block=two_norms")}},
+    {"softcap", {USUAL("no"), KEYS("yes", "attn_softcap=5 logit_softcap=4")}},
+    {"window",
+     {USUAL("no"), KEYS("all", "sliding_window=5"),
+      KEYS("pattern", "sliding_window=5 window_pattern=2")}},
+    {"position",
+     {USUAL("rope"), KEYS("half", "rope_fraction=0.5 rope_interleaved=yes"),
+      KEYS("learned", "position=learned"), KEYS("alibi", "position=alibi"),
+      KEYS("none", "position=none")}},
+    {"embed",
+     {USUAL("plain"), KEYS("narrow", "embed_dim=32"),
+      KEYS("scaled", "embed_scale=8 embed_norm=yes")}},
+    {"mlp",
+     {USUAL("glu"), KEYS("plain", "mlp=plain activation=gelu_tanh"),
+      KEYS("aux", EXPERTS "router_aux=0.05 router_renorm=yes"),
+      KEYS("balanced", EXPERTS "router_score=sigmoid router_bias=yes router_bias_rate=0.01 "
+                               "shared_ffn=32 shared_gate=yes dense_layers=1")}},
+    {"dropout",
+     {USUAL("no"),
+      KEYS("yes", "embed_dropout=0.1 attn_dropout=0.1 mlp_dropout=0.1 attn_prob_dropout=0.1")}},
+    /* training */
+    {"packing", {USUAL("concat"), SET("bfd", packing, LF_PACK_BFD)}},
+    {"batch", {SET("8", batch, 8), SET("11", batch, 11)}},
+    {"micro_batch", {USUAL("1"), SET("2", micro, 2)}},
+    {"types", {USUAL("f32"), SET("bf16", types, BF16), SET("bf16_state", types, BF16_STATE)}},
+    {"adapter",
+     {USUAL("none"), SET("lora", adapter, LORA), SET("lora_some", adapter, LORA_SOME),
+      SET("dora", adapter, DORA)}},
+    {"recompute",
+     {USUAL("none"), SET("selective", recompute, LF_RECOMPUTE_SELECTIVE),
+      SET("full", recompute, LF_RECOMPUTE_FULL)}},
+    {"freeze", {USUAL("nothing"), SET("layer", freeze, 1)}},
+    {"z_loss", {USUAL("no"), SET("yes", z_loss, 1)}},
+    {"noise", {USUAL("no"), SET("yes", noise, 5)}},
+    {"loss_scale", {USUAL("1"), SET("1024", scale, 1024)}},
+};
+const int sw_n = sizeof sw_table / sizeof sw_table[0];
+
+#define SIDE_BY_SIDE "attention and MLP side by side read x normalised: block = pre only"
+
+const struct sw_refusal sw_refusals[] = {
+    {"zero=0", "zero_inner=2", "zero_inner = 2: nothing is divided with zero = 0", NULL},
+    {"ranks=3", "zero_inner=2", "zero_inner = 2: 3 ranks cannot form such groups", "zero=1"},
+    {"zero=3", "adapter=dora", "is measured on whole weights; take zero = 2", NULL},
+    {"block=post", "parallel=one_norm", SIDE_BY_SIDE, NULL},
+    {"block=post", "parallel=two_norms", SIDE_BY_SIDE, NULL},
+    {"block=sandwich", "parallel=one_norm", SIDE_BY_SIDE, NULL},
+    {"block=sandwich", "parallel=two_norms", SIDE_BY_SIDE, NULL},
+    {"block=alpha", "parallel=one_norm", SIDE_BY_SIDE, NULL},
+    {"block=alpha", "parallel=two_norms", SIDE_BY_SIDE, NULL},
+    {"biases=all", "mlp=aux", "experts are gated and have no bias", NULL},
+    {"biases=all", "mlp=balanced", "experts are gated and have no bias", NULL},
+    {"adapter=lora", "mlp=aux", "takes in the experts", NULL},
+    {"adapter=lora", "mlp=balanced", "takes in the experts", NULL},
+    {"adapter=dora", "mlp=aux", "takes in the experts", NULL},
+    {"adapter=dora", "mlp=balanced", "takes in the experts", NULL},
+    {"types=bf16_state", "adapter=lora", "masters = bf16 is for training of all weights", NULL},
+    {"types=bf16_state", "adapter=lora_some", "masters = bf16 is for training of all weights",
+     NULL},
+    {"types=bf16_state", "adapter=dora", "masters = bf16 is for training of all weights", NULL},
+};
+const size_t sw_n_refusals = sizeof sw_refusals / sizeof sw_refusals[0];
+
+/* ---- rows ---- */
+
+static int count(const struct sw *s)
+{
+    int n = 0;
+    while (n < COVER_VALUES && s->v[n].name)
+        n++;
+    return n;
+}
+
+/* "zero=3" -> switch and value. */
+static void find(const char *text, int *s, int *v)
+{
+    const char *value = strchr(text, '=');
+    for (*s = 0; value && *s < sw_n; (*s)++) {
+        const size_t n = strlen(sw_table[*s].name);
+        if (n != (size_t)(value - text) || memcmp(text, sw_table[*s].name, n) != 0)
+            continue;
+        for (*v = 0; *v < count(&sw_table[*s]); (*v)++)
+            if (strcmp(sw_table[*s].v[*v].name, value + 1) == 0)
+                return;
+    }
+    tap_bail("no switch has the value %s", text);
+}
+
+void sw_put(uint8_t *row, const char *text)
+{
+    int s, v;
+    find(text, &s, &v);
+    row[s] = (uint8_t)v;
+}
+
+struct cover sw_cover(struct cover_pair *pairs)
+{
+    struct cover c = {.n = sw_n, .refused = pairs, .n_refused = sw_n_refusals};
+    for (int s = 0; s < sw_n; s++)
+        c.values[s] = (uint8_t)count(&sw_table[s]);
+    for (size_t i = 0; i < sw_n_refusals; i++) {
+        int a, va, b, vb;
+        find(sw_refusals[i].a, &a, &va);
+        find(sw_refusals[i].b, &b, &vb);
+        pairs[i] = a < b ? (struct cover_pair){(uint8_t)a, (uint8_t)va, (uint8_t)b, (uint8_t)vb}
+                         : (struct cover_pair){(uint8_t)b, (uint8_t)vb, (uint8_t)a, (uint8_t)va};
+    }
+    return c;
+}
+
+const char *sw_text(const uint8_t *row, char *text, size_t cap)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (int s = 0; s < sw_n; s++)
+        if (row[s] && at < cap)
+            at += (size_t)snprintf(text + at, cap - at, "%s%s=%s", at ? " " : "", sw_table[s].name,
+                                   sw_table[s].v[row[s]].name);
+    return text;
+}
+
+int sw_case(const uint8_t *row, struct rig_case *k, lf_err *err)
+{
+    int rc = 0;
+    rig_begin(k);
+    for (int s = 0; s < sw_n && rc == 0; s++) {
+        const struct sw_value *v = &sw_table[s].v[row[s]];
+        if (v->keys)
+            rc = rig_model(k, v->keys, err);
+        if (v->set)
+            v->set(k, v->value);
+    }
+    return rc;
+}
