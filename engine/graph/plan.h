@@ -147,6 +147,11 @@ struct lf_plan_ranks {
 };
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err);
 
+/* Makes a finished plan that of another of its ranks, by which --plan finds the largest one. Bytes
+ * and lf_pstore_own are then those of that rank; no other rank's plan differs in anything else.
+ * LF_EINVAL: there is no such rank, or the plan is not finished. LF_EBUSY: an executor holds it. */
+int lf_plan_take_rank(lf_plan *p, int rank, lf_err *err);
+
 /* Adds memory that no graph uses, for kernels outside of graphs. It counts as state and is zeroed
  * when an executor binds the plan; lf_exec_state finds it by name. LF_EINVAL: bytes is 0, or the
  * name is taken. */

@@ -376,6 +376,9 @@ static int finish(lf_trainer *t, lf_err *err)
     if (rc != 0)
         return rc;
     warn_if_worse(t);
+    rc = lf_train_report_peak(t, err);
+    if (rc != 0)
+        return rc;
     char valid[48] = "";
     if (isfinite(t->s.valid_loss))
         snprintf(valid, sizeof(valid), ", validation %.4f (best %.4f)", t->s.valid_loss,

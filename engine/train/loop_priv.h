@@ -229,6 +229,8 @@ void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 int lf_train_report_end(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 void lf_train_report_begin(lf_trainer *t);
+/* At the end: what the ranks took at most, beside what is planned. Collective. */
+int lf_train_report_peak(lf_trainer *t, lf_err *err);
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
 
 /* ranks.c. Every rank calls a collective function at the same point. */
