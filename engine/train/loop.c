@@ -376,7 +376,9 @@ static int finish(lf_trainer *t, lf_err *err)
     if (rc != 0)
         return rc;
     warn_if_worse(t);
-    rc = lf_train_report_peak(t, err);
+    rc = lf_train_report_moved(t, err);
+    if (rc == 0)
+        rc = lf_train_report_peak(t, err);
     if (rc != 0)
         return rc;
     char valid[48] = "";

@@ -244,7 +244,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                                         .rank = rank % inner,
                                         .bucket_bytes = BUCKET_BYTES,
                                         .zero = c->zero,
-                                        .groups = ranks / inner};
+                                        .groups = ranks / inner,
+                                        .group = rank / inner};
     struct lf_plan_opts po = {.target = lf_target_device(c->device),
                               .threads = c->threads,
                               .compute = c->compute,
@@ -472,13 +473,12 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         json_object_set_new(bytes, "rank", json_integer(largest));
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);
-    const int64_t rounds =
-        lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, pc.ranks);
+    const int64_t rounds = lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, ranks);
     json_t *comm =
         json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes + (double)rounds * pc.micro_bytes,
                   "messages_per_step", (json_int_t)(pc.messages + rounds * pc.micro_messages));
     const struct lf_json_member sizes[] = {
-        {"ranks", json_integer(pc.ranks)},
+        {"ranks", json_integer(ranks)},
         {"comm", comm},
         {"parameters", json_integer(params)},
         {"trained", json_integer(lf_pstore_elements_trained(m->ps))},

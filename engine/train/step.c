@@ -86,6 +86,8 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
     if (m.broken)
         return rc;
     const int other = stand_by(t, &m, ls->n_samples, rc != 0 ? NULL : err);
+    if (rc == 0 && other == 0)
+        lf_train_expect_passes(t, t->m.train, m.i, true);
     return rc != 0 ? rc : other;
 }
 
@@ -305,6 +307,7 @@ static int attempt_step(lf_trainer *t, lf_loader_step *ls, struct lf_train_step 
     if (why)
         return lf_train_diverged(t, st, why, err);
     rc = lf_exec_run(t->m.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
+    lf_train_expect_update(t);
     if (rc == 0)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     if (rc != 0)

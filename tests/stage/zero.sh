@@ -161,6 +161,33 @@ for a in "3 1" "1 2" "2 0"; do
     says "zero_inner = ${a% *}: " "by name"
 done
 
+# --- what was moved is what the plan says, to the byte ---
+"$tool" data "$dir/plain" 100 0 || bail "no test data"
+# moves RANKS BATCH ARGS...: two steps without anything else; rank 0's collectives, and its bytes where the plan is of rank 0
+moves() {
+    _n=$1 _batch=$2
+    shift 2
+    rm -rf "$dir/moves"
+    on "$_n" moves --data "$dir/plain" --batch "$_batch" --steps 2 --valid-interval 0 --save-interval 0 "$@"
+    _calls=$(sed -n 's/.* rank 0 sent .* bytes in \(.*\) collectives of the plan, .*every rank as planned$/\1/p' "$dir/err")
+    _sent=$(sed -n 's/.* rank 0 sent \(.*\) bytes in .* collectives of the plan, .*/\1/p' "$dir/err")
+    "$pretrain" --config "$dir/run.ini" --plan --ranks "$_n" --batch "$_batch" "$@" >"$dir/stdout"
+    _all=$(sed -n 's/.*"messages_per_step":\([0-9]*\).*/\1/p' "$dir/stdout") _bytes=$(sed -n 's/.*"bytes_per_step":\([0-9]*\)\..*/\1/p' "$dir/stdout")
+    grep -q '"rank":[1-9]' "$dir/stdout" && _bytes=$((_sent / 2))
+    is "$rc $_calls $_sent" "0 $((2 * _all)) $((2 * _bytes))" "$_n ranks, a batch of $_batch, $*: $_sent bytes in $_calls collectives, as planned" \
+        "$(tail -n 4 "$dir/err")"
+}
+for z in 0 1 2 3; do
+    moves 2 5 --zero $z
+    moves 3 3 --zero $z --precision bf16
+    moves 4 6 --zero $z
+done
+for z in 1 2 3; do moves 4 8 --zero $z --zero-inner 2; done
+# With validation, whose passes gather weights too.
+rm -rf "$dir/moves"
+on 3 moves --batch 3 --zero 3
+says "every rank as planned" "so it is with validation and checkpoints"
+
 # --- the best one, and one that diverges ---
 same 2 "keep_best" 3 --batch 2 --precision bf16 --keep-best
 same 2 "keep_best" 1 --precision bf16 --keep-best
@@ -282,4 +309,4 @@ else
         rm -r "$dir/large$z"
     done
 fi
-finish 110
+finish 126
