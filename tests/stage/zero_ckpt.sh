@@ -140,6 +140,24 @@ if [ -n "$FAIL" ]; then
     faulty eio "link *step-00000002/manifest.json" 2 link --steps 5 --zero 1
     is "$rc $(id link) $(steps link)" "0 $want step-00000004 " "so it is when rank 0 cannot publish"
 
+    # --- without zero, where rank 0 writes alone, it is the same ---
+    faulty eio "pwrite *step-00000002/data*" 2 once0 --steps 5
+    is "$rc $(id once0) $(metrics once0 | cksum) $(steps once0)" "0 $want $wanted step-00000004 " "without zero, too, the run goes on"
+    says_like "step 2 is not saved, and the run goes on: .*step-00000002/data.*h5" "and says which file"
+    faulty eio "pwrite *step-00000002/data*" 1 alone --steps 5 --save-async=no
+    is "$rc $(steps alone)" "0 step-00000004 " "so does one rank that saves at once"
+    faulty enospc "* *[4t]/data*" 2 full0 --steps 5
+    is "$((rc != 0)) $(ls -d "$dir/full0/out/checkpoint" 2>/dev/null) $(steps full0)" "1  step-00000002 " "a disk that stays full ends it at its end"
+    says_like "step 4 is not saved, and the run goes on: .*No space left" "which it told before"
+    says_like "error: checkpoint: .*No space left" "and says again"
+    on 2 full0 --steps 5
+    is "$rc $(id full0)" "0 $want" "with space it goes on to the same bits"
+    LF_STOP_STEP=2
+    export LF_STOP_STEP
+    faulty eio "pwrite *step-00000002/data*" 2 twice0 --steps 5
+    unset LF_STOP_STEP
+    is "$rc $(steps twice0)" "75 step-00000002 " "where the last save failed, a stop saves again"
+
     # --- a stop while parts are written, or behind a save that failed; a newer start ---
     faulty term "pwrite *step-00000002/data-00001*" 2 stop --steps 5 --zero 1
     is "$rc $(steps stop | wc -w | tr -d ' ')" "75 $(find "$dir/stop/out/checkpoints" -name manifest.json | wc -l)" "a stop waits for its checkpoint"
@@ -185,6 +203,6 @@ if [ -n "$FAIL" ]; then
         done
     done
     is "$kills $bad" "$((7 * ${ZERO_KILLS:-1})) " "killed in $kills places, it goes on to the bits of an undisturbed run"
-    n=$((n + 12))
+    n=$((n + 20))
 fi
 finish $n
