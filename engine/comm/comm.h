@@ -329,8 +329,10 @@ int lf_comm_agree_stop(lf_comm *c, int rc, lf_err *err);
  * first n % size parts are one longer. */
 void lf_comm_part(size_t n, int size, int rank, size_t *first, size_t *count);
 
-/* Tells the watchdog the step of this rank, for its line. */
+/* Tells the watchdog the step of this rank, for its line; then its micro-batches of that step, from
+ * 1 on (0: none any more), and which pass of one begins. */
 void lf_comm_step(lf_comm *c, int64_t step);
+void lf_comm_pass(lf_comm *c, int32_t micro, bool backward);
 /* Announces work for which others may have to wait up to limit_s seconds (0: without limit); the
  * watchdog does not call it a hang. name NULL ends the phase. Phases do not nest: a new one
  * replaces the old one. name is copied (47 bytes). */
