@@ -209,6 +209,7 @@ static int number(struct lf_comm_flight *f, lf_comm *c, const struct lf_comm_cal
     *f = (struct lf_comm_flight){.c = c, .call = *a};
     if (!lf_comm_is_message(a)) {
         c->counts.collective.calls++;
+        c->counts.planned.calls += a->planned;
         f->seq = ++c->seq;
         return 0;
     }
@@ -353,6 +354,11 @@ void lf_comm_counted(const lf_comm *c, struct lf_comm_counts *out)
 }
 
 /* ---- short forms ---- */
+
+int lf_comm_do(lf_comm *c, const struct lf_comm_call *a, lf_err *err)
+{
+    return call(c, a, err);
+}
 
 int lf_comm_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op,
                        lf_err *err)

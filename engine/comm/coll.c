@@ -19,7 +19,7 @@
 
 /* Up to SMALL bytes every rank sends everything to every other and sums by itself: one hop instead
  * of two. LONGEST: bytes of one message of the other calls. */
-enum { SMALL = 16 << 10, LONGEST = 16 << 20, BCAST = 512 << 10 };
+enum { SMALL = LF_COMM_SHORT, LONGEST = 16 << 20, BCAST = 512 << 10 };
 #define PIECE ((size_t)1 << 30) /* of a message from rank to rank */
 enum kind { PART = 1, RESULT, GATHER, BCAST_TAG, BARRIER_TAG, P2P, ALL_TO_ALL };
 
@@ -35,11 +35,24 @@ static struct lf_msg_comm *mc(lf_comm *c)
     return (struct lf_msg_comm *)c;
 }
 
+static void count_sent(struct lf_comm_count *n, size_t bytes)
+{
+    n->sent++;
+    n->bytes_sent += bytes;
+}
+
+static void count_received(struct lf_comm_count *n, size_t bytes)
+{
+    n->received++;
+    n->bytes_received += bytes;
+}
+
 static int isend(struct lf_msg_comm *m, lf_msg_req *q, int to, enum kind k, const void *data,
                  size_t bytes, lf_err *err)
 {
-    m->base.counts.collective.sent++;
-    m->base.counts.collective.bytes_sent += bytes;
+    count_sent(&m->base.counts.collective, bytes);
+    if (m->first->call.planned)
+        count_sent(&m->base.counts.planned, bytes);
     return lf_msg_isend(m->m, q, m->peer[to], tag_of(&m->base, k, m->base.rank, m->first->seq),
                         data, bytes, err);
 }
@@ -47,8 +60,9 @@ static int isend(struct lf_msg_comm *m, lf_msg_req *q, int to, enum kind k, cons
 static int irecv(struct lf_msg_comm *m, lf_msg_req *q, int from, enum kind k, void *data,
                  size_t bytes, lf_err *err)
 {
-    m->base.counts.collective.received++;
-    m->base.counts.collective.bytes_received += bytes;
+    count_received(&m->base.counts.collective, bytes);
+    if (m->first->call.planned)
+        count_received(&m->base.counts.planned, bytes);
     return lf_msg_irecv(m->m, q, tag_of(&m->base, k, from, m->first->seq), data, bytes, err);
 }
 

@@ -164,6 +164,12 @@ void lf_comm_step(lf_comm *c, int64_t step)
         lf_watch_step(watch_of(c), step);
 }
 
+void lf_comm_pass(lf_comm *c, int32_t micro, bool backward)
+{
+    if (watch_of(c))
+        lf_watch_pass(watch_of(c), micro, backward);
+}
+
 void lf_comm_phase(lf_comm *c, const char *name, double limit_s)
 {
     if (watch_of(c))

@@ -136,6 +136,7 @@ struct lf_comm_call {
     size_t n;
     const size_t *counts, *from; /* [size], borrowed until the request is done */
     int peer, tag;
+    bool planned; /* a collective of a plan: counted apart, too (lf_comm_counted) */
 };
 
 /* A request. Zeroed, or found done: there is nothing to wait for. */
@@ -151,6 +152,7 @@ struct lf_comm_count {
 };
 struct lf_comm_counts {
     struct lf_comm_count message, collective; /* from rank to rank; the others */
+    struct lf_comm_count planned;             /* of the collectives, those that say so */
 };
 
 /* A transport. */
@@ -225,6 +227,8 @@ lf_comm *lf_comm_split(lf_comm *c, int color, int key, lf_err *err);
 
 /* ---- calls that wait ---- */
 
+/* Begins a call and waits for it; what follows are short forms. */
+int lf_comm_do(lf_comm *c, const struct lf_comm_call *call, lf_err *err);
 /* Combines n elements over all ranks, in place. Afterwards every rank holds the same n elements. */
 int lf_comm_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op,
                        lf_err *err);
@@ -284,6 +288,12 @@ int lf_comm_group_end(lf_comm *c, lf_err *err);
 enum lf_comm_way { LF_COMM_PLAIN, LF_COMM_FORWARD, LF_COMM_BACKWARD };
 int lf_comm_tag(enum lf_comm_way way, int chunk);
 
+/* Up to so many bytes each rank of an all-reduce sends everything to every other, n (P - 1) bytes;
+ * beyond, n bytes in parts of n / P and its own part of the sum, which lf_comm_part gives, to all.
+ * A rank sends the others' chunks of a reduce-scatter and P - 1 times its part of an all-gather.
+ * NCCL chooses for itself. */
+enum { LF_COMM_SHORT = 16 << 10 };
+
 /* What has been moved so far. */
 void lf_comm_counted(const lf_comm *c, struct lf_comm_counts *out);
 
@@ -319,8 +329,10 @@ int lf_comm_agree_stop(lf_comm *c, int rc, lf_err *err);
  * first n % size parts are one longer. */
 void lf_comm_part(size_t n, int size, int rank, size_t *first, size_t *count);
 
-/* Tells the watchdog the step of this rank, for its line. */
+/* Tells the watchdog the step of this rank, for its line; then its micro-batches of that step, from
+ * 1 on (0: none any more), and which pass of one begins. */
 void lf_comm_step(lf_comm *c, int64_t step);
+void lf_comm_pass(lf_comm *c, int32_t micro, bool backward);
 /* Announces work for which others may have to wait up to limit_s seconds (0: without limit); the
  * watchdog does not call it a hang. name NULL ends the phase. Phases do not nest: a new one
  * replaces the old one. name is copied (47 bytes). */

@@ -110,6 +110,15 @@ void lf_watch_step(lf_watch *w, int64_t step)
 {
     pthread_mutex_lock(&w->lock);
     w->now.step = step;
+    w->now.micro = 0;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void lf_watch_pass(lf_watch *w, int32_t micro, bool backward)
+{
+    pthread_mutex_lock(&w->lock);
+    w->now.micro = micro;
+    w->now.backward = backward;
     pthread_mutex_unlock(&w->lock);
 }
 

@@ -39,6 +39,7 @@ void lf_watch_leave(lf_watch *w);
  * this. */
 void lf_watch_progress(lf_watch *w);
 void lf_watch_step(lf_watch *w, int64_t step);
+void lf_watch_pass(lf_watch *w, int32_t micro, bool backward);
 void lf_watch_phase(lf_watch *w, const char *name, double limit_s);
 
 #endif

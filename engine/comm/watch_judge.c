@@ -52,6 +52,8 @@ static void add_where(struct line *l, const struct lf_beat *b)
     }
     if (b->step >= 0)
         add(l, ", step %" PRId64, b->step);
+    if (b->step >= 0 && b->micro)
+        add(l, ", micro-batch %" PRId32 " %s", b->micro, b->backward ? "backward" : "forward");
 }
 
 void lf_watch_where(const struct lf_beat *b, char *text, size_t cap)

@@ -512,7 +512,7 @@ static void refresh_work(lf_plan *p)
     }
 }
 
-static void count_bytes(lf_plan *p)
+void lf_plan_count_bytes(lf_plan *p)
 {
     struct lf_plan_bytes *b = &p->bytes;
     const lf_pstore *ps = p->ps;
@@ -573,7 +573,7 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
         rc = lf_plan_place_arena(p, err);
     if (rc != 0)
         return rc;
-    count_bytes(p);
+    lf_plan_count_bytes(p);
     p->finished = true;
     return 0;
 }

@@ -143,9 +143,14 @@ struct lf_plan_ranks {
     /* > 1: so many groups of `ranks` processes, each of which divides the state among its own;
      * after the last micro-batch of a step the gradients of a part are summed over the groups too
      * (hybrid sharding, Zhao et al. 2023). On CPUs. */
-    int groups;
+    int groups, group; /* group: of this process */
 };
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err);
+
+/* Makes a finished plan that of another of its ranks, by which --plan finds the largest one. Bytes
+ * and lf_pstore_own are then those of that rank; no other rank's plan differs in anything else.
+ * LF_EINVAL: there is no such rank, or the plan is not finished. LF_EBUSY: an executor holds it. */
+int lf_plan_take_rank(lf_plan *p, int rank, lf_err *err);
 
 /* Adds memory that no graph uses, for kernels outside of graphs. It counts as state and is zeroed
  * when an executor binds the plan; lf_exec_state finds it by name. LF_EINVAL: bytes is 0, or the
@@ -183,22 +188,32 @@ struct lf_plan_memory {
 void lf_plan_memory(struct lf_plan_memory *m, const struct lf_target *t, double planned);
 /* The same of a process that needs nothing beside p but what it offloads; lf_plan_json says it. */
 struct lf_plan_memory lf_plan_process(const lf_plan *p);
-/* The bytes that an optimizer step moves between ranks; zero for one rank. After lf_plan_finish. */
+/* What this rank begins and sends: collectives, and bytes as engine/comm moves them (comm.h,
+ * lf_comm_counted; of an all-reduce between GPUs 2 (P - 1) / P). */
+struct lf_plan_moved {
+    int64_t messages;
+    double bytes;
+};
+/* Sums up to this length go whole to every rank (LF_COMM_SHORT). */
+enum { LF_PLAN_SHORT_SUM = 16 << 10 };
+/* What an optimizer step moves between ranks; zero for one rank. After lf_plan_finish. */
 struct lf_plan_comm {
     int ranks;
-    int64_t messages;      /* collectives: buckets */
+    int64_t messages;      /* once a step: those of all, within and across */
+    double sent_bytes;     /* by this rank */
     double reduced_bytes;  /* gradients that are summed */
     double gathered_bytes; /* weights that ranks give each other, with zero */
-    /* least bytes that each rank sends: (P - 1) / P of the gradients to those that sum them;
-     * without zero, and on GPUs, again as much for the sums; (P - 1) / P of gathered_bytes */
-    double sent_bytes;
-    size_t largest_bytes; /* of one bucket, or one window */
-    /* Beside these, for each micro-batch, with zero = 2 and 3: collectives, and least bytes that
-     * each rank sends: (P - 1) / P of what is gathered or summed. */
+    size_t largest_bytes;  /* of one bucket, or one window */
+    /* By communicator: among all ranks, among those that divide the state, over the groups of
+     * these. Without groups the first two are of the same ranks. */
+    struct lf_plan_moved all, within, across;
+    /* Beside these, for each micro-batch, with zero = 2 and 3, within. */
     int64_t micro_messages;
     double micro_bytes;
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
+/* What one run of a chain's forward, or of its backward pass too, moves within: windows. */
+struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backward);
 struct lf_plan_cost {
     /* FLOPs of one forward run of the chain, with causal or full attention */
     double fwd_causal, fwd_full;

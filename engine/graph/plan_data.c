@@ -94,44 +94,92 @@ void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *re
     }
 }
 
+/* ---- what moves ---- */
+
+static void add(struct lf_plan_moved *m, double bytes)
+{
+    m->messages++;
+    m->bytes += bytes;
+}
+
+/* A sum of n elements that all of `ranks` get. */
+static void add_sum(const lf_plan *p, struct lf_plan_moved *m, size_t n, size_t each, int ranks,
+                    int rank)
+{
+    const double others = ranks - 1, bytes = (double)(n * each);
+    const size_t part = n / (size_t)ranks + ((size_t)rank < n % (size_t)ranks);
+    const double own = (double)(part * each);
+    add(m, p->o.target->sm                 ? 2 * bytes * others / ranks
+           : n * each <= LF_PLAN_SHORT_SUM ? bytes * others
+                                           : bytes - own + own * others);
+}
+
+/* Parts of which each rank has its own: it gets the sum of it, or gives it. */
+static void add_parts(const lf_plan *p, struct lf_plan_moved *m, const size_t *part, size_t each,
+                      bool summed)
+{
+    const int ranks = p->ranks.ranks;
+    size_t all = 0;
+    for (int r = 0; r < ranks; r++)
+        all += part[r];
+    const size_t own = part[p->ranks.rank];
+    add(m, (double)((summed ? all - own : own * (size_t)(ranks - 1)) * each));
+}
+
 /* What groups of ranks sum over each other. */
 static void count_groups(const lf_plan *p, struct lf_plan_comm *out)
 {
-    const double groups = p->ranks.groups;
-    for (size_t i = 0; i < p->n_units && groups > 1; i++) {
+    for (size_t i = 0; i < p->n_units && p->ranks.groups > 1; i++) {
         size_t n;
         lf_plan_own_grads(p, i, &n);
-        out->messages += n > 0;
-        out->sent_bytes += 2 * (groups - 1) / groups * (double)n * sizeof(float);
+        if (n)
+            add_sum(p, &out->across, n, sizeof(float), p->ranks.groups, p->ranks.group);
     }
+}
+
+struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backward)
+{
+    struct lf_plan_moved m = {0};
+    const struct lf_chain *c = &p->c[chain];
+    for (size_t i = 0; i < c->n_windows; i++) {
+        const struct lf_window *w = &c->window[i];
+        const bool sum = w->kind == LF_P_GRAD;
+        if (backward || (!sum && (size_t)w->begin < c->g->n_fwd))
+            add_parts(p, &m, p->unit[w->unit].part[w->kind], sum ? sizeof(float) : 1, sum);
+    }
+    return m;
 }
 
 /* What the windows of a training chain move. */
 static void count_windows(const lf_plan *p, struct lf_plan_comm *out)
 {
-    for (size_t k = 0; k < p->n_c; k++)
-        for (size_t i = 0; i < p->c[k].n_windows && p->c[k].o.train; i++) {
+    for (size_t k = 0; k < p->n_c; k++) {
+        if (!p->c[k].o.train)
+            continue;
+        const struct lf_plan_moved m = lf_plan_pass_comm(p, (int)k, true);
+        out->micro_messages += m.messages;
+        out->micro_bytes += m.bytes;
+        for (size_t i = 0; i < p->c[k].n_windows; i++) {
             const struct lf_window *w = &p->c[k].window[i];
             const size_t bytes = p->unit[w->unit].bytes[w->kind];
-            out->micro_messages++;
-            out->micro_bytes += (double)bytes * (out->ranks - 1) / out->ranks;
             out->largest_bytes = bytes > out->largest_bytes ? bytes : out->largest_bytes;
         }
+    }
 }
 
-/* The buckets: each rank gets the sum of its part, or all of it; the few that are never divided are
- * summed over the ranks of all groups. */
 static void count_buckets(const lf_plan *p, struct lf_plan_comm *out)
 {
+    const int groups = p->ranks.groups > 1 ? p->ranks.groups : 1;
     for (size_t i = 0; i < p->n_buckets; i++) {
         const struct lf_bucket *b = &p->bucket[i];
-        const bool parts = p->n_sums > 0 && b->count;
-        const double bytes = (double)b->n * sizeof(float),
-                     ranks = out->ranks * (parts || p->ranks.groups < 2 ? 1 : p->ranks.groups);
-        out->reduced_bytes += bytes;
-        out->sent_bytes += (parts ? 1 : 2) * bytes * (ranks - 1) / ranks;
-        out->largest_bytes =
-            b->n * sizeof(float) > out->largest_bytes ? b->n * sizeof(float) : out->largest_bytes;
+        const size_t bytes = b->n * sizeof(float);
+        out->reduced_bytes += (double)bytes;
+        out->largest_bytes = bytes > out->largest_bytes ? bytes : out->largest_bytes;
+        if (p->n_sums && b->count)
+            add_parts(p, &out->within, b->count, sizeof(float), true);
+        else
+            add_sum(p, &out->all, b->n, sizeof(float), out->ranks * groups,
+                    p->ranks.group * out->ranks + p->ranks.rank);
     }
 }
 
@@ -139,14 +187,17 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
 {
     if (!p->finished)
         return LF_EINVAL;
-    *out =
-        (struct lf_plan_comm){.ranks = p->ranks.ranks > 1 ? p->ranks.ranks : 1,
-                              .messages = (int64_t)(p->n_buckets + p->n_gather) + (p->n_sums > 0)};
+    *out = (struct lf_plan_comm){.ranks = p->ranks.ranks > 1 ? p->ranks.ranks : 1};
     count_buckets(p, out);
-    for (size_t i = 0; i < p->n_gather; i++)
+    if (p->n_sums && p->sharded)
+        add_sum(p, &out->within, p->n_sums, sizeof(double), out->ranks, p->ranks.rank);
+    for (size_t i = 0; i < p->n_gather; i++) {
         out->gathered_bytes += (double)p->gather[i].bytes;
-    out->sent_bytes += out->gathered_bytes * (out->ranks - 1) / out->ranks;
+        add_parts(p, &out->within, p->gather[i].part, 1, false);
+    }
     count_windows(p, out);
     count_groups(p, out);
+    out->messages = out->all.messages + out->within.messages + out->across.messages;
+    out->sent_bytes = out->all.bytes + out->within.bytes + out->across.bytes;
     return 0;
 }

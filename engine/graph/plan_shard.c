@@ -256,16 +256,41 @@ static void place_own(lf_plan *p, struct lf_unit *u, int kind)
     }
 }
 
-static int lay_windows(lf_plan *p, lf_err *err)
+static int lay_blocks(lf_plan *p, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < p->n_units && rc == 0; i++)
-        for (int k = 0; k < LF_P_KINDS && rc == 0; k++) {
+        for (int k = 0; k < LF_P_KINDS && rc == 0; k++)
             rc = lay_block(p, &p->unit[i], k, err);
-            if (rc == 0 && p->unit[i].bytes[k])
-                place_own(p, &p->unit[i], k);
-        }
     return rc;
+}
+
+/* Lays out what the store has on this rank. */
+static void lay_store(lf_plan *p)
+{
+    lf_pstore_layout(p->ps, p->o.target->align);
+    for (size_t i = 0; i < p->n_units; i++)
+        for (int k = 0; k < LF_P_KINDS; k++)
+            if (p->unit[i].bytes[k])
+                place_own(p, &p->unit[i], k);
+}
+
+int lf_plan_take_rank(lf_plan *p, int rank, lf_err *err)
+{
+    const int ranks = p->ranks.ranks > 1 ? p->ranks.ranks : 1;
+    if (!p->finished || rank < 0 || rank >= ranks)
+        return lf_fail(err, LF_EINVAL, "plan: %d ranks have no rank %d, or it is not finished",
+                       ranks, rank);
+    if (p->ps->back)
+        return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
+    p->ranks.rank = rank;
+    if (!p->sharded)
+        return 0;
+    for (size_t i = 0; i < p->n_units; i++)
+        own_unit(p, &p->unit[i]);
+    lay_store(p);
+    lf_plan_count_bytes(p);
+    return 0;
 }
 
 /* ---- what is given to the others after a step ---- */
@@ -388,8 +413,9 @@ int lf_plan_shard(lf_plan *p, lf_err *err)
     if (rc != 0)
         return rc;
     choose_parts(p);
-    lf_pstore_layout(p->ps, p->o.target->align);
-    rc = lay_windows(p, err);
+    rc = lay_blocks(p, err);
+    if (rc == 0)
+        lay_store(p);
     for (size_t i = 0; i < p->n_units && rc == 0; i++) {
         rc = gather_kind(p, &p->unit[i], LF_P_COPY, err);
         if (rc == 0)

@@ -767,6 +767,8 @@ struct lf_plan {
     struct lf_plan_bytes bytes;
 };
 size_t lf_align_up(size_t x, size_t align);
+/* plan.c: fills bytes of the plan from its parts. */
+void lf_plan_count_bytes(lf_plan *p);
 size_t lf_tensor_bytes(const struct lf_tensor *t);
 /* plan_place.c: the workspace of every node, with the kernel's own check of its arguments; the
  * arena of a chain; the arena of all chains. */

@@ -9,6 +9,8 @@
 static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
 #define N_STORED 3
 #define BLOCK    1048576 /* elements that are read at once, or a leaf where that has more */
+/* of the buffers of all threads that read */
+#define TEAM_BYTES ((size_t)256 << 20)
 
 /* Which tensors of a store, and what their names begin with. */
 struct choice {
@@ -204,31 +206,99 @@ static int64_t block_end(const lf_ckpt_entry *e, int64_t at, int64_t end)
     return next < end ? next : end;
 }
 
+/* Some elements of a kind of tensor i, which one thread reads, checks and writes at once. */
+struct job {
+    int i;
+    enum lf_pkind kind;
+    const lf_ckpt_entry *e;
+    int64_t part[2];
+};
+struct jobs {
+    struct job *v;
+    size_t n, cap;
+    size_t most; /* bytes of the largest */
+};
+
+/* What this rank needs of an entry. One for nothing where that is nothing: whether there is such a
+ * kind is the store's to say. */
+static int add_jobs(struct jobs *l, const lf_pstore *ps, const lf_ckpt *c, struct job j,
+                    lf_err *err)
+{
+    if (j.e->dtype != LF_H5_F32 && j.e->dtype != LF_H5_BF16)
+        return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights and moments are f32 or bf16",
+                       lf_ckpt_dir(c), j.e->name, j.e->kind, lf_h5_type_name(j.e->dtype));
+    int64_t all[2];
+    needed(ps, j.i, j.kind, all);
+    j.part[1] = all[0];
+    do {
+        const int rc = lf_grow(&l->v, &l->cap, l->n, sizeof *l->v, err);
+        if (rc != 0)
+            return rc;
+        j.part[0] = j.part[1];
+        j.part[1] = j.part[0] < all[1] ? block_end(j.e, j.part[0], all[1]) : j.part[0];
+        const size_t bytes = (size_t)(j.part[1] - j.part[0]) * lf_h5_type_bytes(j.e->dtype);
+        l->most = bytes > l->most ? bytes : l->most;
+        l->v[l->n++] = j;
+    } while (j.part[1] < all[1]);
+    return 0;
+}
+
+/* Reading and hashing is the work; the store is written by one at a time. */
+static int run_job(lf_pstore *ps, const lf_ckpt *c, const struct job *j, void *buf, lf_err *err)
+{
+    const enum lf_dtype type = j->e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16;
+    int rc = lf_ckpt_read_part(c, j->e, NULL, NULL, j->part, buf, err);
+#pragma omp critical(lf_weights_write)
+    if (rc == 0)
+        rc = lf_pstore_write_part(ps, j->i, j->kind, type, buf, j->part, err);
+    return rc;
+}
+
+/* The threads that the checkpoint was opened for, as far as their buffers stay small. */
+static int team_of(const lf_ckpt *c, const struct jobs *l)
+{
+    const size_t fit = TEAM_BYTES / (l->most + 1) + 1, threads = (size_t)lf_ckpt_threads(c),
+                 most = fit < l->n ? fit : l->n;
+    return (int)(threads < most ? threads : most);
+}
+
+/* Of several failures the first in the order of the jobs is told, whoever came to it. */
+static int run_jobs(lf_pstore *ps, const lf_ckpt *c, const struct jobs *l, lf_err *err)
+{
+    size_t failed = l->n;
+    lf_err why = LF_ERR_INIT;
+#pragma omp parallel num_threads(team_of(c, l))
+    {
+        lf_err mine = LF_ERR_INIT;
+        void *buf = lf_malloc(l->most + 1, 1, &mine);
+#pragma omp for schedule(dynamic, 1)
+        for (size_t k = 0; k < l->n; k++) {
+            size_t before;
+#pragma omp atomic read
+            before = failed;
+            if (k > before || (buf && run_job(ps, c, &l->v[k], buf, &mine) == 0))
+                continue;
+#pragma omp critical(lf_weights_failed)
+            if (k < failed) {
+                why = mine;
+#pragma omp atomic write
+                failed = k;
+            }
+            lf_err_clear(&mine);
+        }
+        free(buf);
+    }
+    return failed < l->n ? lf_fail(err, why.rc, "%s", why.text) : 0;
+}
+
 int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e,
                     enum lf_pkind kind, lf_err *err)
 {
-    const enum lf_dtype type = e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16;
-    if (e->dtype != LF_H5_F32 && e->dtype != LF_H5_BF16)
-        return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights and moments are f32 or bf16",
-                       lf_ckpt_dir(c), e->name, e->kind, lf_h5_type_name(e->dtype));
-    int64_t all[2], part[2], most = 1;
-    needed(ps, i, kind, all);
-    for (int64_t at = all[0], end; at < all[1]; at = end) {
-        end = block_end(e, at, all[1]);
-        most = end - at > most ? end - at : most;
-    }
-    void *buf = lf_malloc((size_t)most, lf_h5_type_bytes(e->dtype), err);
-    int rc = buf ? 0 : LF_ENOMEM;
-    part[1] = all[0];
-    do { /* once for nothing: whether there is such a kind is the store's to say */
-        part[0] = part[1];
-        part[1] = part[0] < all[1] ? block_end(e, part[0], all[1]) : part[0];
-        if (rc == 0)
-            rc = lf_ckpt_read_part(c, e, NULL, NULL, part, buf, err);
-        if (rc == 0)
-            rc = lf_pstore_write_part(ps, i, kind, type, buf, part, err);
-    } while (rc == 0 && part[1] < all[1]);
-    free(buf);
+    struct jobs l = {0};
+    int rc = add_jobs(&l, ps, c, (struct job){.i = i, .kind = kind, .e = e}, err);
+    if (rc == 0)
+        rc = run_jobs(ps, c, &l, err);
+    free(l.v);
     return rc;
 }
 
@@ -268,6 +338,7 @@ static int check_visited(const lf_pstore *ps, enum part part, const lf_ckpt *c, 
 static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char *prefix,
                     bool moments, lf_err *err)
 {
+    struct jobs l = {0};
     int rc = check_visited(ps, part, c, prefix, err);
     for (int i = 0; i < lf_pstore_count(ps) && rc == 0; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
@@ -286,10 +357,13 @@ static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char 
             if (rc == 0)
                 rc = check_shape(e, d, lf_ckpt_dir(c), err);
             if (rc == 0)
-                rc = lf_weights_read(ps, i, c, e, stored[j], err);
+                rc = add_jobs(&l, ps, c, (struct job){.i = i, .kind = stored[j], .e = e}, err);
         }
         lf_buf_fini(&name);
     }
+    if (rc == 0)
+        rc = run_jobs(ps, c, &l, err);
+    free(l.v);
     return rc;
 }
 

@@ -205,6 +205,8 @@ enum lf_ckpt_check {
 int lf_ckpt_open_checked(lf_ckpt **out, const char *dir, enum lf_ckpt_check check, int threads,
                          lf_err *err);
 void lf_ckpt_close(lf_ckpt *c);
+/* The threads that it was opened for, 1 or more. Reading may go on in several at a time. */
+int lf_ckpt_threads(const lf_ckpt *c);
 size_t lf_ckpt_n_entries(const lf_ckpt *c);
 /* borrowed; sorted by kind, name */
 const lf_ckpt_entry *lf_ckpt_entry_at(const lf_ckpt *c, size_t i);

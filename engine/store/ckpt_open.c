@@ -13,6 +13,7 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/base/sys.h"
 #include "engine/store/ckpt_priv.h"
 
 /* ---- files ---- */
@@ -280,6 +281,7 @@ int lf_ckpt_open_checked(lf_ckpt **out, const char *dir, enum lf_ckpt_check chec
     if (!c)
         return LF_ENOMEM;
     int rc = LF_ENOMEM;
+    c->threads = threads > 0 ? threads : lf_ncpu();
     if (!(c->dir = lf_strdup(dir, err)) ||
         (rc = lf_artifact_load(&c->a, dir, LF_CKPT_KIND, err)) < 0)
         goto out;
@@ -295,6 +297,11 @@ int lf_ckpt_open_checked(lf_ckpt **out, const char *dir, enum lf_ckpt_check chec
 out:
     lf_ckpt_close(c);
     return rc;
+}
+
+int lf_ckpt_threads(const lf_ckpt *c)
+{
+    return c->threads;
 }
 
 int lf_ckpt_open(lf_ckpt **out, const char *dir, int threads, lf_err *err)

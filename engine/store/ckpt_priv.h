@@ -187,6 +187,7 @@ struct lf_ckpt {
     json_t *state;
     atomic_int *fds; /* [n_fds], of the files as lf_ckpt_bind saw them; -1: not open */
     size_t n_fds;
+    int threads;          /* as given at opening */
     bool verify;          /* reading checks the leaves */
     atomic_bool *checked; /* [n_recs], version 1 with verify: the tensor's hash was right */
 };

@@ -9,6 +9,9 @@
 
 #include "engine/base/mem.h"
 
+/* Both say what a sum sends. */
+_Static_assert((int)LF_PLAN_SHORT_SUM == (int)LF_COMM_SHORT, "plans count as communicators do");
+
 /* What other ranks wait for goes on while this one computes. */
 static void border(void *comm)
 {
@@ -80,6 +83,14 @@ static int through_host(const struct lf_devcomm *d, char *data, size_t bytes, in
     return rc;
 }
 
+/* Sums of a plan, which all get. */
+static int sum_all(lf_comm *c, void *data, size_t n, enum lf_comm_type type, lf_err *err)
+{
+    const struct lf_comm_call call = {
+        .what = LF_COMM_ALL_REDUCE, .out = data, .n = n, .type = type, .planned = true};
+    return lf_comm_do(c, &call, err);
+}
+
 static bool by_host(const struct lf_devcomm *d)
 {
     return !d->gpus && !d->back->ops->host_visible;
@@ -90,7 +101,7 @@ static int reduce(void *user, float *grads, size_t n, lf_err *err)
     const struct lf_devcomm *d = user;
     if (by_host(d))
         return through_host(d, (char *)grads, n * sizeof *grads, -1, err);
-    return lf_comm_all_reduce(d->gpus ? d->gpus : d->comm, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
+    return sum_all(d->gpus ? d->gpus : d->comm, grads, n, LF_COMM_F32, err);
 }
 
 /* ---- memory of the host alone ---- */
@@ -101,7 +112,13 @@ static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
     float *mine = grads;
     for (int r = 0; r < inner(d)->rank; r++)
         mine += counts[r];
-    return lf_comm_reduce_scatter(inner(d), mine, grads, counts, LF_COMM_F32, NULL, err);
+    const struct lf_comm_call call = {.what = LF_COMM_REDUCE_SCATTER,
+                                      .type = LF_COMM_F32,
+                                      .out = mine,
+                                      .in = grads,
+                                      .counts = counts,
+                                      .planned = true};
+    return lf_comm_do(inner(d), &call, err);
 }
 
 static int start(const struct lf_devcomm *d, const struct lf_comm_call *call, struct lf_exec_req *q,
@@ -113,10 +130,16 @@ static int start(const struct lf_devcomm *d, const struct lf_comm_call *call, st
     return rc;
 }
 
+static struct lf_comm_call gather_of(void *data, const size_t *bytes)
+{
+    return (struct lf_comm_call){
+        .what = LF_COMM_ALL_GATHER, .out = data, .counts = bytes, .planned = true};
+}
+
 static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
                         lf_err *err)
 {
-    const struct lf_comm_call call = {.what = LF_COMM_ALL_GATHER, .out = data, .counts = bytes};
+    const struct lf_comm_call call = gather_of(data, bytes);
     return start(user, &call, q, err);
 }
 
@@ -128,7 +151,8 @@ static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float 
                                       .out = out,
                                       .in = data,
                                       .seed = more ? out : NULL,
-                                      .counts = counts};
+                                      .counts = counts,
+                                      .planned = true};
     return start(user, &call, q, err);
 }
 
@@ -143,22 +167,23 @@ static int finish(void *user, struct lf_exec_req *q, lf_err *err)
 static int add(void *user, double *sums, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    return lf_comm_all_reduce(inner(d), sums, n, LF_COMM_F64, LF_COMM_SUM, err);
+    return sum_all(inner(d), sums, n, LF_COMM_F64, err);
 }
 
 static int across(void *user, float *grads, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    return lf_comm_all_reduce(d->outer, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
+    return sum_all(d->outer, grads, n, LF_COMM_F32, err);
 }
 
 static int gather(void *user, void *data, const size_t *bytes, lf_err *err)
 {
     const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = gather_of(data, bytes);
     char *part = data;
     int rc = 0;
     if (!by_host(d))
-        return lf_comm_all_gather(d->gpus ? d->gpus : inner(d), data, bytes, err);
+        return lf_comm_do(d->gpus ? d->gpus : inner(d), &call, err);
     for (int r = 0; r < d->comm->size && rc == 0; part += bytes[r++])
         rc = through_host(d, part, bytes[r], r, err);
     return rc;
@@ -176,6 +201,16 @@ void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
                                       .finish = finish,
                                       .early = d->gpus != NULL};
     lf_exec_set_comm(ex, &comm, d);
+}
+
+void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[3])
+{
+    lf_comm *const c[] = {d->comm, d->inner, d->outer};
+    for (int i = 0; i < 3; i++) {
+        out[i] = (struct lf_comm_counts){0};
+        if (c[i])
+            lf_comm_counted(c[i], &out[i]);
+    }
 }
 
 int lf_devcomm_begin(const struct lf_devcomm *d, lf_err *err)

@@ -31,6 +31,8 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed);
 
 /* Makes the executor sum its gradients over the ranks, with NCCL during its backward pass. */
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex);
+/* What was moved so far: among all ranks; with groups in this one's, and over them. */
+void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[3]);
 /* Copies the bytes of rank 0 to every rank. Collective. */
 int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, lf_err *err);
 

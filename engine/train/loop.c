@@ -240,8 +240,11 @@ static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_e
 
 static int stop_here(lf_trainer *t, bool saved, lf_err *err)
 {
-    int rc = saved ? lf_run_save_wait(&t->run, false, err) : 0;
-    if (rc == 0 && (!saved || t->run.failed_step == t->s.step)) /* on every rank */
+    int rc = lf_train_agree(t, saved ? lf_run_save_wait(&t->run, false, err) : 0, err);
+    bool again = !saved || t->run.failed_step == t->s.step;
+    if (rc == 0)
+        rc = lf_run_any(&t->run, &again, err);
+    if (rc == 0 && again)
         rc = save_here(t, 0, err);
     if (rc == 0)
         rc = lf_run_save_wait(&t->run, true, err);
@@ -376,6 +379,11 @@ static int finish(lf_trainer *t, lf_err *err)
     if (rc != 0)
         return rc;
     warn_if_worse(t);
+    rc = lf_train_report_moved(t, err);
+    if (rc == 0)
+        rc = lf_train_report_peak(t, err);
+    if (rc != 0)
+        return rc;
     char valid[48] = "";
     if (isfinite(t->s.valid_loss))
         snprintf(valid, sizeof(valid), ", validation %.4f (best %.4f)", t->s.valid_loss,

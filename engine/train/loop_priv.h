@@ -97,7 +97,9 @@ struct lf_trainer {
     double told_s; /* time of the last result */
     char tokenizer[LF_HASH_HEX];
 
-    double planned;                  /* bytes: lf_train_planned */
+    double planned; /* bytes: lf_train_planned */
+    /* what the plan says that was moved so far, once a step and in passes: ranks.c */
+    struct lf_plan_moved all, within, across;
     struct lf_guest_host host;       /* for the guest, where there is one */
     lf_nvml *nvml;                   /* NULL: no numbers of the GPU; rank 0 */
     double flops_causal, flops_full; /* of a token */
@@ -236,6 +238,8 @@ void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 int lf_train_report_end(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 void lf_train_report_begin(lf_trainer *t);
+/* At the end: what the ranks took at most, beside what is planned. Collective. */
+int lf_train_report_peak(lf_trainer *t, lf_err *err);
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
 
 /* ranks.c. Every rank calls a collective function at the same point. */
@@ -270,6 +274,12 @@ int lf_train_forward(lf_trainer *t, int chain, int64_t *ran, lf_err *err);
 /* The passes that other ranks have and this one, which has run *ran of `rounds` or stands at rc,
  * has not; *ran counts them. Returns rc, or the failure of these. */
 int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, int rc, lf_err *err);
+/* Adds to what is expected to have moved: passes of a chain, and the optimizer's part of a step. */
+void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward);
+void lf_train_expect_update(lf_trainer *t);
+/* At the end: what this rank's communicators counted, and whether that is what the plan says, on
+ * every rank. Collective. */
+int lf_train_report_moved(lf_trainer *t, lf_err *err);
 /* Collective: copies weights and moments of rank 0 to all ranks. */
 int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err);
 /* Collective. LF_EINVAL: a rank has other settings, data or kernels than rank 0. */

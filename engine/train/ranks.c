@@ -58,7 +58,74 @@ int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, in
     int other = 0;
     for (; *ran < rounds && other == 0; (*ran)++)
         other = lf_exec_idle(t->m.ex, chain, LF_FWD, LF_FIRST, rc != 0 ? NULL : err);
+    if (rc == 0 && other == 0)
+        lf_train_expect_passes(t, chain, *ran, false);
     return rc != 0 ? rc : other;
+}
+
+/* ---- what moves ---- */
+
+static void expect(struct lf_plan_moved *m, struct lf_plan_moved more, int64_t times)
+{
+    m->messages += times * more.messages;
+    m->bytes += (double)times * more.bytes;
+}
+
+void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward)
+{
+    expect(&t->within, lf_plan_pass_comm(t->m.plan, chain, backward), passes);
+}
+
+void lf_train_expect_update(lf_trainer *t)
+{
+    struct lf_plan_comm c;
+    if (lf_plan_comm(t->m.plan, &c) != 0)
+        return;
+    expect(&t->all, c.all, 1);
+    expect(&t->within, c.within, 1);
+    expect(&t->across, c.across, 1);
+}
+
+/* Without groups `within` is among all ranks. */
+static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
+{
+    struct lf_plan_moved want[] = {t->all, t->within, t->across};
+    bool same = true;
+    if (!t->dev.inner) {
+        expect(&want[0], want[1], 1);
+        want[1] = (struct lf_plan_moved){0};
+    }
+    for (int i = 0; i < 3; i++)
+        same = same && (uint64_t)want[i].messages == n[i].planned.calls &&
+               want[i].bytes == (double)n[i].planned.bytes_sent;
+    return same;
+}
+
+int lf_train_report_moved(lf_trainer *t, lf_err *err)
+{
+    struct lf_comm_counts n[3] = {0};
+    if (t->run.ranks <= 1 || !t->m.back->ops->host_visible) /* others count calls alone */
+        return 0;
+    lf_devcomm_counted(&t->dev, n);
+    int64_t differ = !as_planned(t, n);
+    const int rc = lf_comm_agree_max(t->run.comm, &differ, err);
+    uint64_t calls = 0, bytes = 0;
+    for (int i = 0; i < 3; i++) {
+        calls += n[i].planned.calls;
+        bytes += n[i].planned.bytes_sent;
+    }
+    lf_train_log(t, differ ? 1 : 2,
+                 "rank 0 sent %llu bytes in %llu collectives of the plan, and %llu bytes in %llu "
+                 "others%s",
+                 (unsigned long long)bytes, (unsigned long long)calls,
+                 (unsigned long long)(n[0].collective.bytes_sent - n[0].planned.bytes_sent),
+                 (unsigned long long)(n[0].collective.calls - n[0].planned.calls),
+                 differ ? "; a rank sent what the plan does not say" : "; every rank as planned");
+    if (differ)
+        lf_train_log(t, 1, "the plan says %.0f bytes in %lld collectives of rank 0",
+                     t->all.bytes + t->within.bytes + t->across.bytes,
+                     (long long)(t->all.messages + t->within.messages + t->across.messages));
+    return rc;
 }
 
 void lf_train_phase_step(const lf_trainer *t)

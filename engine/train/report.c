@@ -303,6 +303,32 @@ static void report_memory(lf_trainer *t)
                  lf_fmt_bytes(planned, sizeof planned, t->planned));
 }
 
+int lf_train_report_peak(lf_trainer *t, lf_err *err)
+{
+    const double peak = (double)lf_rss_peak_bytes(),
+                 reserved = (double)lf_plan_target(t->m.plan)->reserved;
+    /* of all ranks: the most, the most and the least beside the plan */
+    double v[] = {peak, peak - (t->planned - reserved), t->planned - reserved - peak};
+    char most[32], up[32], low[32], kept[32];
+    int rc =
+        t->run.ranks > 1 ? lf_comm_all_reduce(t->run.comm, v, 3, LF_COMM_F64, LF_COMM_MAX, err) : 0;
+    if (rc != 0 || peak < 0)
+        return rc;
+    lf_fmt_bytes(most, sizeof most, v[0]);
+    lf_fmt_bytes(up, sizeof up, v[1] > 0 ? v[1] : 0);
+    lf_fmt_bytes(low, sizeof low, v[2] < 0 ? -v[2] : 0);
+    lf_fmt_bytes(kept, sizeof kept, reserved);
+    if (t->run.ranks > 1)
+        lf_train_log(t, 2,
+                     "peak memory of a rank %s: beside the plan %s to %s, which reserves %s for "
+                     "libraries",
+                     most, low, up, kept);
+    else
+        lf_train_log(t, 2, "peak memory %s: beside the plan %s, which reserves %s for libraries",
+                     most, up, kept);
+    return 0;
+}
+
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
     int rc = lf_run_wants_record(&t->run) ? write_record(t, st, err) : 0;

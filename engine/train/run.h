@@ -98,9 +98,10 @@ typedef struct lf_run {
     bool saving;               /* with parts: agreed */
     double last_save, save_t0; /* when the last save began; when its snapshot began */
     /* step of the checkpoint that is being written, of the newest complete one, and of the newest
-     * one that could not be saved by parts; -1: none */
+     * one that could not be saved; -1: none. Without parts rank 0 alone knows. */
     int64_t saving_step, saved_step, failed_step;
-    double save_s; /* time of the newest save, from its beginning to its publication */
+    lf_err unsaved; /* without parts: why the save under way could not begin; rc 0: it did */
+    double save_s;  /* time of the newest save, from its beginning to its publication */
 } lf_run;
 
 /* comm NULL: one rank. lf_run_close is legal after a failure. */
@@ -185,13 +186,15 @@ json_t *lf_run_state(const lf_run *r, json_t *o, lf_err *err);
 /* Publishes a checkpoint in dir. It first waits for the save before and syncs the metrics. rc: how
  * this rank fared so far; on a failure, which is returned, nothing is saved, nor where the dir of
  * rank 0 is NULL. state is borrowed; lf_run_state made it, and it has "step". dir and state of rank
- * 0 count; with parts the others give a state of the same step, else they do nothing. LF_EINTR,
- * here and from the two below: a newer start has begun (base/fence.h), and nothing is published. */
+ * 0 count; with parts the others give a state of the same step, else they do nothing. That the
+ * checkpoint cannot be written is no failure here, but one of lf_run_save_wait. LF_EINTR, here and
+ * from the two below: a newer start has begun (base/fence.h), and nothing is published. */
 int lf_run_save_begin(lf_run *r, int rc, const char *dir, const json_t *state, lf_err *err);
 /* Ends the current save if it is over, without parts, where lf_run_look does that. */
 int lf_run_save_poll(lf_run *r, lf_err *err);
-/* Waits for the current save, if any, and removes old checkpoints. With parts a checkpoint that
- * could not be saved is a failure of the run only where it is `needed`; else rank 0 logs it. */
+/* Waits for the current save, if any, and removes old checkpoints. A checkpoint that could not be
+ * saved is a failure of the run only where it is `needed`; else rank 0 logs it, and the next one is
+ * tried in its time. */
 int lf_run_save_wait(lf_run *r, bool needed, lf_err *err);
 /* lf_run_save_begin, then lf_run_save_wait for what is needed. */
 int lf_run_save_at(lf_run *r, int rc, const char *dir, const json_t *state, lf_err *err);

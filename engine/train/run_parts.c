@@ -277,41 +277,29 @@ static int go_on(lf_run *r, bool wait, lf_err *err)
     return rc;
 }
 
-/* What rank 0 says of a save that was published. */
-static void tell_saved(lf_run *r)
-{
-    const struct lf_parts *p = r->parts;
-    char size[32];
-    r->save_s = p->snapshot_s + p->result.write_s;
-    lf_profile_span(r->c.profile, LF_LANE_SAVE, "checkpoint", r->save_t0, r->save_s);
-    lf_run_log(r, 2, "saved %s in %.1f s (training held up for %.2f s)",
-               lf_fmt_bytes(size, sizeof(size), (double)p->result.bytes), p->result.write_s,
-               p->snapshot_s);
-}
-
 /* The save has ended so, on all ranks. needed: the run cannot do without. */
 static int finish(lf_run *r, enum outcome how, bool needed, lf_err *err)
 {
     struct lf_parts *p = r->parts;
     const lf_err why = p->err;
-    const bool fails = how == BROKEN || how == SUPERSEDED || (how == NOT_SAVED && needed);
-    if (how == SAVED || how == BROKEN)
-        r->saved_step = r->saving_step;
-    else
-        r->failed_step = r->saving_step;
-    if (lf_run_first(r) && how == SAVED)
-        tell_saved(r);
-    if (lf_run_first(r) && how == NOT_SAVED && !needed)
-        lf_run_log(r, 1, "step %lld is not saved, and the run goes on: %s",
-                   (long long)r->saving_step, why.text);
+    lf_ckpt_result res = p->result;
+    res.snapshot_s = p->snapshot_s;
     forget(r);
-    if (!fails)
+    switch (how) {
+    case SAVED:
+        lf_run_saved(r, &res);
         return 0;
-    if (how == SUPERSEDED)
+    case SUPERSEDED:
+        r->failed_step = r->saving_step;
         return lf_fail(err, LF_EINTR, "nothing is saved: a newer start of this stage has begun");
-    return lf_run_first(r) ? lf_fail(err, why.rc, "checkpoint: %s", why.text)
-                           : lf_fail(err, LF_ECOMM, "rank 0 (%s) has no checkpoint of step %lld",
-                                     lf_comm_peer_host(r->comm, 0), (long long)r->saving_step);
+    case BROKEN:
+        r->saved_step = r->saving_step;
+        return lf_run_first(r) ? lf_fail(err, why.rc, "checkpoint: %s", why.text)
+                               : lf_fail(err, LF_ECOMM, "rank 0 (%s) could not go on",
+                                         lf_comm_peer_host(r->comm, 0));
+    default:
+        return lf_run_not_saved(r, needed, &why, err);
+    }
 }
 
 int lf_run_parts_tell(lf_run *r, int64_t v[2], lf_err *err)
@@ -366,15 +354,6 @@ int lf_run_parts_wait(lf_run *r, bool needed, lf_err *err)
 
 /* ---- beginning ---- */
 
-/* Rank 0: may dir be written, and is there nothing left in it? */
-static int prepare(lf_run *r, const char *dir, lf_err *err)
-{
-    if (!lf_run_first(r) || !dir)
-        return 0;
-    int rc = lf_run_may_save(r, dir, err);
-    return rc != 0 ? rc : lf_ckpt_discard(dir, err);
-}
-
 int lf_run_parts_begin(lf_run *r, int rc, const char *dir, const json_t *state, lf_err *err)
 {
     struct lf_parts *p = r->parts;
@@ -384,7 +363,7 @@ int lf_run_parts_begin(lf_run *r, int rc, const char *dir, const json_t *state, 
         rc = lf_run_parts_wait(r, false, err);
     lf_run_phase(r, "saving");
     if (rc == 0 && lf_run_first(r)) {
-        rc = prepare(r, dir, err);
+        rc = dir ? lf_run_may_save(r, dir, err) : 0;
         if (rc == 0 && dir && (!(to = lf_strdup(dir, err)) || !(p->state = json_deep_copy(state))))
             rc = LF_ENOMEM;
     }

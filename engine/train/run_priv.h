@@ -10,11 +10,15 @@
 int lf_run_share_text(const lf_run *r, char **text, lf_err *err);
 
 /* run_save.c: threads that write and hash; memory for snapshots of these tensors, where wanted; may
- * rank 0 save to dir now, with all records on disk that the checkpoint covers? */
+ * rank 0 save to dir now, with all records on disk that the checkpoint covers and nothing left in
+ * it? */
 int lf_run_save_threads(const lf_run *r);
 int lf_run_snapshot_open(lf_run *r, const lf_ckpt_tensor *tensors, size_t n, bool snapshot,
                          lf_err *err);
 int lf_run_may_save(lf_run *r, const char *dir, lf_err *err);
+/* How the save under way ended: *res is complete, or why it is not there. Rank 0 tells. */
+void lf_run_saved(lf_run *r, const lf_ckpt_result *res);
+int lf_run_not_saved(lf_run *r, bool needed, const lf_err *why, lf_err *err);
 
 /* run_parts.c: every rank writes its part. All are collective but close. */
 int lf_run_parts_open(lf_run *r, const struct lf_run_tensors *t, int rc, lf_err *err);

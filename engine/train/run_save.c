@@ -75,8 +75,38 @@ int lf_run_may_save(lf_run *r, const char *dir, lf_err *err)
         return lf_fail(err, LF_EINTR, "%s is not saved: a newer start of this stage has begun",
                        dir);
     /* Steps that a checkpoint covers must not be missing from the metrics after a crash. */
-    return lf_run_metrics_sync(r, err);
+    const int rc = lf_run_metrics_sync(r, err);
+    return rc != 0 ? rc : lf_ckpt_discard(dir, err);
 }
+
+/* ---- how a save ends, with parts or without ---- */
+
+void lf_run_saved(lf_run *r, const lf_ckpt_result *res)
+{
+    char size[32];
+    r->saved_step = r->saving_step;
+    if (!lf_run_first(r))
+        return;
+    r->save_s = res->snapshot_s + res->write_s;
+    lf_profile_span(r->c.profile, LF_LANE_SAVE, "checkpoint", r->save_t0, r->save_s);
+    lf_run_log(r, 2, "saved %s in %.1f s (training held up for %.2f s)",
+               lf_fmt_bytes(size, sizeof(size), (double)res->bytes), res->write_s, res->snapshot_s);
+}
+
+int lf_run_not_saved(lf_run *r, bool needed, const lf_err *why, lf_err *err)
+{
+    r->failed_step = r->saving_step;
+    if (needed && lf_run_first(r))
+        return lf_fail(err, why->rc, "checkpoint: %s", why->text);
+    if (needed)
+        return lf_fail(err, LF_ECOMM, "rank 0 (%s) has no checkpoint of step %lld",
+                       lf_comm_peer_host(r->comm, 0), (long long)r->saving_step);
+    lf_run_log(r, 1, "step %lld is not saved, and the run goes on: %s", (long long)r->saving_step,
+               why->text);
+    return 0;
+}
+
+/* ---- rank 0 alone ---- */
 
 int lf_run_save_begin(lf_run *r, int rc, const char *dir, const json_t *state, lf_err *err)
 {
@@ -85,24 +115,26 @@ int lf_run_save_begin(lf_run *r, int rc, const char *dir, const json_t *state, l
     if (rc != 0 || !lf_run_first(r) || !dir)
         return rc;
     lf_run_phase(r, "saving");
-    rc = lf_run_save_wait(r, true, err);
+    rc = lf_run_save_wait(r, false, err);
     if (rc == 0)
         rc = lf_run_may_save(r, dir, err);
     if (rc != 0)
         return rc;
     struct lf_profile_mark m = lf_profile_begin(r->c.profile);
     r->save_t0 = lf_now_s();
-    rc = lf_ckpt_save_begin(r->writer, dir, state, err);
+    lf_err_clear(&r->unsaved);
+    if (lf_ckpt_save_begin(r->writer, dir, state, &r->unsaved) != 0)
+        (void)lf_ckpt_save_wait(r->writer, NULL, NULL); /* or the next save hears of it */
     lf_profile_end(r->c.profile, LF_LANE_STEP, "snapshot", m);
-    r->saving = rc == 0;
+    r->saving = true;
     r->saving_step = json_integer_value(json_object_get(state, "step"));
     r->last_save = lf_now_s();
-    return rc;
+    return 0;
 }
 
 int lf_run_save_poll(lf_run *r, lf_err *err)
 {
-    return r->saving && !r->parts && lf_ckpt_save_idle(r->writer) ? lf_run_save_wait(r, true, err)
+    return r->saving && !r->parts && lf_ckpt_save_idle(r->writer) ? lf_run_save_wait(r, false, err)
                                                                   : 0;
 }
 
@@ -115,20 +147,12 @@ int lf_run_save_wait(lf_run *r, bool needed, lf_err *err)
     lf_run_phase(r, "saving");
     r->saving = false;
     lf_ckpt_result res;
-    int rc = lf_ckpt_save_wait(r->writer, &res, err);
+    int rc = r->unsaved.rc ? r->unsaved.rc : lf_ckpt_save_wait(r->writer, &res, &r->unsaved);
     if (rc == LF_EBUSY && lf_fence_closed()) /* the fence closed while it was written: no failure */
         return lf_fail(err, LF_EINTR, "nothing is saved: a newer start of this stage has begun");
     if (rc < 0)
-        return lf_err_prefix(err, "checkpoint");
-    r->saved_step = r->saving_step;
-    if (rc == 1) {
-        char size[32];
-        r->save_s = res.snapshot_s + res.write_s;
-        lf_profile_span(r->c.profile, LF_LANE_SAVE, "checkpoint", r->save_t0, r->save_s);
-        lf_run_log(r, 2, "saved %s in %.1f s (training held up for %.2f s)",
-                   lf_fmt_bytes(size, sizeof(size), (double)res.bytes), res.write_s,
-                   res.snapshot_s);
-    }
+        return lf_run_not_saved(r, needed, &r->unsaved, err);
+    lf_run_saved(r, &res);
     return lf_ckpt_retain(r->c.out, r->c.keep, r->c.keep_every, err);
 }
 

@@ -245,7 +245,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                                         .bucket_bytes =
                                             c->bucket_bytes ? c->bucket_bytes : BUCKET_BYTES,
                                         .zero = c->zero,
-                                        .groups = ranks / inner};
+                                        .groups = ranks / inner,
+                                        .group = rank / inner};
     struct lf_plan_opts po = {.target = lf_target_device(c->device),
                               .threads = c->threads,
                               .compute = c->compute,
@@ -382,7 +383,7 @@ static double snapshot_bytes(const struct lf_train_config *c, const struct lf_tr
     struct lf_run_tensors t;
     lf_arena *a = lf_train_snapshots(c, m) ? lf_arena_create(NULL) : NULL;
     double bytes = 0;
-    if (a && lf_train_tensors(&t, c, m, who, a, NULL) == 0)
+    if (a && lf_train_tensors(&t, c, m, who, a, NULL) == 0 && (t.own || who->rank == 0))
         bytes = (double)lf_ckpt_snapshot_bytes(t.own ? t.own : t.all, t.own ? t.n_own : t.n_all);
     lf_arena_destroy(a);
     return bytes;
@@ -404,6 +405,23 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
     return mem;
 }
 
+/* Makes the plan that of the rank which needs the most memory, and returns that rank. */
+static int take_largest(const struct lf_train_config *c, struct lf_train_model *m, int ranks)
+{
+    const int inner = lf_train_inner(c, ranks); /* the groups are alike, the first saves most */
+    double most = -1;
+    int largest = 0;
+    for (int r = 0; c->zero > 0 && r < inner && lf_plan_take_rank(m->plan, r, NULL) == 0; r++) {
+        const struct lf_plan_memory mem = lf_train_planned(c, m, &(struct lf_train_who){r, ranks});
+        if (mem.total + mem.device > most) {
+            most = mem.total + mem.device;
+            largest = r;
+        }
+    }
+    (void)lf_plan_take_rank(m->plan, largest, NULL);
+    return largest;
+}
+
 bool lf_train_word_unused(char *buf, size_t cap, const struct lf_train_config *c, int64_t rows,
                           int64_t tokens)
 {
@@ -416,16 +434,17 @@ bool lf_train_word_unused(char *buf, size_t cap, const struct lf_train_config *c
 }
 
 static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
-                        const struct lf_train_model *m, int64_t vocab, int64_t tokens, lf_err *err)
+                        struct lf_train_model *m, int64_t vocab, int64_t tokens, lf_err *err)
 {
     struct lf_plan_bytes b;
+    const int ranks = c->plan_ranks > 1 ? c->plan_ranks : 1, largest = take_largest(c, m, ranks);
     int rc = lf_plan_bytes(m->plan, &b);
     if (rc != 0)
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
     const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
     const struct lf_plan_memory mem =
-        lf_train_planned(c, m, &(struct lf_train_who){0, c->plan_ranks});
+        lf_train_planned(c, m, &(struct lf_train_who){largest, ranks});
     lf_schedule lr;
     json_t *notes = json_array();
     char unused[240];
@@ -454,15 +473,16 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
                   (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
                   (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
                   "host", mem.host, "device", mem.device, "total", mem.total);
+    if (c->zero > 0 && ranks > 1) /* without it all ranks have the same */
+        json_object_set_new(bytes, "rank", json_integer(largest));
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);
-    const int64_t rounds =
-        lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, pc.ranks);
+    const int64_t rounds = lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, ranks);
     json_t *comm =
         json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes + (double)rounds * pc.micro_bytes,
                   "messages_per_step", (json_int_t)(pc.messages + rounds * pc.micro_messages));
     const struct lf_json_member sizes[] = {
-        {"ranks", json_integer(pc.ranks)},
+        {"ranks", json_integer(ranks)},
         {"comm", comm},
         {"parameters", json_integer(params)},
         {"trained", json_integer(lf_pstore_elements_trained(m->ps))},

@@ -30,8 +30,15 @@ struct micro {
     bool broken;  /* a pass has failed, so this rank cannot do its part for the others */
 };
 
+static void tell_pass(const lf_trainer *t, int32_t micro, bool backward)
+{
+    if (t->run.ranks > 1)
+        lf_comm_pass(t->run.comm, micro, backward);
+}
+
 static int pass(lf_trainer *t, struct micro *m, enum lf_segment seg, lf_err *err)
 {
+    tell_pass(t, m->i + 1, seg != LF_FWD);
     const int rc = lf_exec_run(t->m.ex, t->m.train, seg, 0, m->i == 0 ? LF_FIRST : LF_ACCUM, err);
     m->broken = rc != 0;
     m->forward = seg == LF_FWD && rc == 0;
@@ -67,8 +74,10 @@ static int stand_by(lf_trainer *t, struct micro *m, int64_t n_samples, lf_err *e
     const int64_t rounds = lf_train_rounds(t, n_samples);
     for (; m->i < rounds && rc == 0; m->i++, m->forward = false) {
         const enum lf_variant v = m->i == 0 ? LF_FIRST : LF_ACCUM;
+        tell_pass(t, m->i + 1, m->forward);
         if (!m->forward)
             rc = lf_exec_idle(t->m.ex, t->m.train, LF_FWD, v, err);
+        tell_pass(t, m->i + 1, true);
         if (rc == 0)
             rc = lf_exec_idle(t->m.ex, t->m.train, LF_BWD, v, err);
     }
@@ -86,6 +95,9 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
     if (m.broken)
         return rc;
     const int other = stand_by(t, &m, ls->n_samples, rc != 0 ? NULL : err);
+    tell_pass(t, 0, false);
+    if (rc == 0 && other == 0)
+        lf_train_expect_passes(t, t->m.train, m.i, true);
     return rc != 0 ? rc : other;
 }
 
@@ -305,6 +317,7 @@ static int attempt_step(lf_trainer *t, lf_loader_step *ls, struct lf_train_step 
     if (why)
         return lf_train_diverged(t, st, why, err);
     rc = lf_exec_run(t->m.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
+    lf_train_expect_update(t);
     if (rc == 0)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     if (rc != 0)

@@ -311,15 +311,25 @@ static void print_parts(const struct lf_cost_bytes *bytes, bool host)
     putchar('\n');
 }
 
+/* Whose memory is shown: ranks that divide the state differ a little. */
+static const char *of_rank(char *buf, size_t cap, const lf_cost *plan)
+{
+    const lf_int *rank = &plan->bytes.rank;
+    snprintf(buf, cap, "%s", plan->ranks.v > 1 ? " of a rank" : "");
+    if (plan->ranks.v > 1 && rank->given)
+        snprintf(buf, cap, " of rank %lld, the largest,", (long long)rank->v);
+    return buf;
+}
+
 /* The planned memory of a process: the number that its log and the report have too. With a GPU it
  * is the host's alone. */
 static void print_bytes(const lf_cost *plan)
 {
     const struct lf_cost_bytes *bytes = &plan->bytes;
     int64_t ranks = plan->ranks.v;
-    char b[32];
+    char b[32], of[64];
     if (bytes->total.given)
-        printf("      planned memory%s %s", ranks > 1 ? " of a rank" : "",
+        printf("      planned memory%s %s", of_rank(of, sizeof of, plan),
                lf_fmt_bytes(b, sizeof b, bytes->total.v));
     if (bytes->offloaded.v > 0)
         printf(", %s of it offloaded", lf_fmt_bytes(b, sizeof b, bytes->offloaded.v));
@@ -336,11 +346,11 @@ static void print_bytes(const lf_cost *plan)
 /* What lies on a GPU, against what one has where the pipeline says it. */
 static void print_device(const struct row *row)
 {
-    char b[32];
+    char b[32], of[64];
     double device = row->plan.bytes.device.v;
     if (device <= 0)
         return;
-    printf("      planned GPU memory%s %s", row->plan.ranks.v > 1 ? " of a rank" : "",
+    printf("      planned GPU memory%s %s", of_rank(of, sizeof of, &row->plan),
            lf_fmt_bytes(b, sizeof b, device));
     if (row->gpu_memory.given)
         printf(" of %s (gpu_memory)", lf_fmt_bytes(b, sizeof b, (double)row->gpu_memory.v));

@@ -113,7 +113,7 @@ victim=$dir/hurt/out/checkpoints/step-00000004/data-00001-00000.h5
 at=$(sed 's/{"dtype"/\n&/g' "${victim%/*}/manifest.json" | grep '"kind":"adam_v"' |
     sed -n 's/.*"data-00001-00000.h5",[^}]*"offset":\([0-9]*\).*/\1/p' | head -n 1)
 printf '\377\377\377\377' | dd of="$victim" bs=1 seek="${at:-0}" conv=notrunc 2>/dev/null
-on 2 hurt --steps 5 --zero 1
+on 2 hurt --steps 5 --zero 1 --threads 3
 is "$rc $(id hurt)" "0 $want" "a rank that reads damage makes all go on from the checkpoint before"
 says_like "passing over .*step-00000004.*adam_v.*damaged" "rank 0 says which tensor"
 is "$(steps hurt)" "step-00000002 step-00000004 step-00000004.broken " "and sets it aside"
@@ -139,6 +139,24 @@ if [ -n "$FAIL" ]; then
     is "$rc $(id full)" "0 $want" "with space it goes on to the same bits"
     faulty eio "link *step-00000002/manifest.json" 2 link --steps 5 --zero 1
     is "$rc $(id link) $(steps link)" "0 $want step-00000004 " "so it is when rank 0 cannot publish"
+
+    # --- without zero, where rank 0 writes alone, it is the same ---
+    faulty eio "pwrite *step-00000002/data*" 2 once0 --steps 5
+    is "$rc $(id once0) $(metrics once0 | cksum) $(steps once0)" "0 $want $wanted step-00000004 " "without zero, too, the run goes on"
+    says_like "step 2 is not saved, and the run goes on: .*step-00000002/data.*h5" "and says which file"
+    faulty eio "pwrite *step-00000002/data*" 1 alone --steps 5 --save-async=no
+    is "$rc $(steps alone)" "0 step-00000004 " "so does one rank that saves at once"
+    faulty enospc "* *[4t]/data*" 2 full0 --steps 5
+    is "$((rc != 0)) $(ls -d "$dir/full0/out/checkpoint" 2>/dev/null) $(steps full0)" "1  step-00000002 " "a disk that stays full ends it at its end"
+    says_like "step 4 is not saved, and the run goes on: .*No space left" "which it told before"
+    says_like "error: checkpoint: .*No space left" "and says again"
+    on 2 full0 --steps 5
+    is "$rc $(id full0)" "0 $want" "with space it goes on to the same bits"
+    LF_STOP_STEP=2
+    export LF_STOP_STEP
+    faulty eio "pwrite *step-00000002/data*" 2 twice0 --steps 5
+    unset LF_STOP_STEP
+    is "$rc $(steps twice0)" "75 step-00000002 " "where the last save failed, a stop saves again"
 
     # --- a stop while parts are written, or behind a save that failed; a newer start ---
     faulty term "pwrite *step-00000002/data-00001*" 2 stop --steps 5 --zero 1
@@ -185,6 +203,6 @@ if [ -n "$FAIL" ]; then
         done
     done
     is "$kills $bad" "$((7 * ${ZERO_KILLS:-1})) " "killed in $kills places, it goes on to the bits of an undisturbed run"
-    n=$((n + 12))
+    n=$((n + 20))
 fi
 finish $n

@@ -118,6 +118,17 @@ static void test_blame(void)
            "missing in all_reduce #1, step "
            "12, where rank 0 waits; 21.0 s ago it was before its first collective, step 12",
            "one is stopped");
+    all_compute(10);
+    row[1].lost = true;
+    row[1].beat.micro = 3;
+    set(0, LF_BEAT_COLLECTIVE, 1, 1, "all_gather", 9);
+    row[0].beat.micro = 2;
+    row[0].beat.backward = 1;
+    blames(1,
+           "rank 1 (host node, pid 101) died; missing in all_gather #9, step 12, micro-batch 2 "
+           "backward, where rank 0 waits; 0.0 s ago it was after all_reduce #8, step 12, "
+           "micro-batch 3 forward",
+           "with their micro-batches");
 }
 
 /* Do ranks outnumber processors? Against the definition over random tables: every set of processors
@@ -159,7 +170,7 @@ static void test_crowded(void)
 int main(void)
 {
     TAP(16, test_peace());
-    TAP(14, test_blame());
+    TAP(16, test_blame());
     TAP(2, test_crowded());
     return tap_done();
 }

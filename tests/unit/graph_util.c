@@ -263,7 +263,7 @@ lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *gname, b
             tap_bail("%s: %s", #x, err.text);                                                      \
     } while (0)
 
-void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
+void gu_plan(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
 {
     lf_err err = LF_ERR_INIT;
     memset(u, 0, sizeof *u);
@@ -310,6 +310,12 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
                 .ranks = o->dp_ranks, .rank = o->dp_rank, .bucket_bytes = 8192, .zero = o->zero},
             &err));
     MUST(lf_plan_finish(u->p, &err));
+}
+
+void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
+{
+    lf_err err = LF_ERR_INIT;
+    gu_plan(u, m, o);
     if (o->tamper)
         o->tamper(u->p);
     u->b = o->open_back ? o->open_back(o->plan.threads, &err)

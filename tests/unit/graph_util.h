@@ -52,6 +52,8 @@ extern const struct gu_opts gu_f32, gu_bf16;
 lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *name, bool outputs,
                    lf_err *err);
 lf_pstore *gu_store(const struct gu_model *m, lf_err *err);
+/* The plan alone, which needs no memory. */
+void gu_plan(struct gu *u, const struct gu_model *m, const struct gu_opts *o);
 /* Everything, with weights from seed 7 scaled up ("hot"); bails out on failure. */
 void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o);
 void gu_close(struct gu *u);

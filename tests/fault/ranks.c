@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A rank of a training stage that comes to grief at a place of a step: loaded by LD_PRELOAD, and
+ * named in NVTX_INJECTION64_PATH, too, by which it hears which pass begins.
+ *
+ *     LF_HURT_RANK   the rank
+ *     LF_HURT_AT     "train forward", "train backward" or "optimizer"
+ *     LF_HURT_NTH    in which of these, from 1
+ *     LF_HURT_SEND   with 0: when it begins; with n: where it sends the n-th message of that kind
+ *     LF_HURT_KIND   of a collective (engine/comm/coll.c): 1 parts of a sum, 3 parts of a gather
+ *     LF_HURT_DO     stop, kill, or how many milliseconds this pass and those behind it take longer
+ *     LF_HURT_MARK   a file that is made just before
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static long passes, sends;
+static int armed;
+
+static const char *option(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? text : "";
+}
+
+static int is_me(void)
+{
+    return *option("LF_HURT_RANK") && strcmp(option("LF_HURT_RANK"), option("PMIX_RANK")) == 0;
+}
+
+static void mark(void)
+{
+    const int fd = open(option("LF_HURT_MARK"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+}
+
+static void hurt(void)
+{
+    const char *what = option("LF_HURT_DO");
+    if (strcmp(what, "stop") == 0) { /* after a heartbeat or two, which say where */
+        sleep(2);
+        mark();
+        kill(getpid(), SIGSTOP);
+    } else if (strcmp(what, "kill") == 0) {
+        mark();
+        kill(getpid(), SIGKILL);
+    } else {
+        mark();
+        usleep((useconds_t)strtol(what, NULL, 10) * 1000);
+    }
+}
+
+/* ---- which pass begins ---- */
+
+static int push(const char *name)
+{
+    if (strcmp(name, option("LF_HURT_AT")) != 0 || !is_me())
+        return 0;
+    const long nth = strtol(option("LF_HURT_NTH"), NULL, 10);
+    armed = ++passes >= nth;
+    sends = 0;
+    if (armed && strtol(option("LF_HURT_SEND"), NULL, 10) == 0)
+        hurt();
+    return 0;
+}
+
+static int pop(void)
+{
+    return 0;
+}
+
+typedef void (*function)(void);
+struct callbacks {
+    size_t struct_size;
+    int (*table)(int module, function ***out, unsigned *n);
+};
+
+int InitializeInjectionNvtx2(const void *(*table)(uint32_t id));
+int InitializeInjectionNvtx2(const void *(*table)(uint32_t id))
+{
+    const struct callbacks *c = table(1);
+    function **t = NULL;
+    unsigned n = 0;
+    if (!c || !c->table(1, &t, &n) || n < 12)
+        return 0;
+    *t[9] = (function)push;
+    *t[11] = (function)pop;
+    return 1;
+}
+
+/* ---- messages ---- */
+
+void *ucp_tag_send_nbx(void *ep, const void *data, size_t n, uint64_t tag, const void *param);
+void *ucp_tag_send_nbx(void *ep, const void *data, size_t n, uint64_t tag, const void *param)
+{
+    static void *(*next)(void *, const void *, size_t, uint64_t, const void *);
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "ucp_tag_send_nbx");
+    const long at = strtol(option("LF_HURT_SEND"), NULL, 10);
+    if (armed && at > 0 && (long)(tag >> 44 & 15) == strtol(option("LF_HURT_KIND"), NULL, 10) &&
+        ++sends == at)
+        hurt();
+    return next(ep, data, n, tag, param);
+}
