@@ -98,6 +98,9 @@ struct lf_chain_opts {
     /* its products stay bf16 in a plan with fp8; for chains of a few rows (generation) */
     bool no_fp8;
     bool packed; /* linears read panels, which are made once per change of weights (inference) */
+    /* with zero = 3: its weights are there as a whole, gathered beforehand (lf_exec_hold), so that
+     * a rank may run it alone; it reads them and no panels. For chains without gradients. */
+    bool whole;
 };
 /* Adds a graph. The plan keeps what it needs, so the graph may be destroyed afterwards; the
  * contexts of its constants must stay. Returns the index of the chain (>= 0). */
@@ -135,7 +138,12 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err)
  * too; they are gathered layer by layer, one ahead, in each forward and each backward pass. No bit
  * depends on zero, but for the order of sums over several micro-batches with 2 and 3.
  *
- * LF_ENOTSUP: 2 and 3 on a GPU; with 3 8-bit products, and chains that read panels. */
+ * Chains with `whole` read weights from one more block of the arena, which is a whole copy of them
+ * while these chains run.
+ *
+ * Without an optimizer nothing changes, and only 3 divides anything.
+ *
+ * LF_ENOTSUP: 2 and 3 on a GPU; with 3 8-bit products, and other chains that read panels. */
 struct lf_plan_ranks {
     int ranks, rank; /* rank of this process; without zero every rank has the same plan */
     size_t bucket_bytes;
@@ -197,6 +205,9 @@ struct lf_plan_comm {
      * each rank sends: (P - 1) / P of what is gathered or summed. */
     int64_t micro_messages;
     double micro_bytes;
+    /* Beside these, for each lf_exec_hold: the same of what it gathers. */
+    int64_t hold_messages;
+    double hold_bytes;
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
 struct lf_plan_cost {

@@ -119,6 +119,17 @@ static void count_windows(const lf_plan *p, struct lf_plan_comm *out)
         }
 }
 
+/* What lf_exec_hold moves. */
+static void count_hold(const lf_plan *p, struct lf_plan_comm *out)
+{
+    for (size_t i = 0; i < p->n_units; i++)
+        for (int k = 0; k < LF_P_KINDS; k++)
+            if (p->unit[i].held[k]) {
+                out->hold_messages++;
+                out->hold_bytes += (double)p->unit[i].bytes[k] * (out->ranks - 1) / out->ranks;
+            }
+}
+
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
 {
     if (!p->finished)
@@ -137,6 +148,7 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
     out->sent_bytes = ((p->n_sums > 0 ? 1.0 : 2.0) * out->reduced_bytes + out->gathered_bytes) *
                       (out->ranks - 1) / out->ranks;
     count_windows(p, out);
+    count_hold(p, out);
     count_groups(p, out);
     return 0;
 }

@@ -293,7 +293,7 @@ int lf_pg_model_init(lf_pg_model *m, uint64_t seed, lf_err *err)
 
 int lf_pg_model_adapter_start(lf_pg_model *m, lf_err *err)
 {
-    return lf_pstore_adapter_start(m->ps, err);
+    return lf_exec_adapter_start(m->ex, err);
 }
 
 /* ---- packed documents ---- */

@@ -51,6 +51,7 @@
 #include "engine/train/run.h"
 #include "engine/train/scaler.h"
 #include "engine/train/schedule.h"
+#include "engine/train/zero.h"
 
 #define LF_TRAIN_MAX_SETS 16
 
@@ -115,8 +116,7 @@ struct lf_train_config {
     struct lf_fp8_layers fp8_layers;
     enum lf_numeric numeric;
     enum lf_recompute recompute;
-    int zero;       /* lf_plan_ranks */
-    int zero_inner; /* ranks of a group that divides the state with zero; 0: all ranks */
+    struct lf_zero zero;
     int threads;
     enum lf_device device;
     int plan_ranks; /* lf_train_plan: ranks to plan for; lf_train_run takes those of its comm */

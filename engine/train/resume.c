@@ -221,6 +221,7 @@ static bool from_checkpoint(void *user, const struct lf_param_desc *d)
     return (!d->adapter || d->whole) && !lf_weights_is_head(d->name);
 }
 
+/* Collective where ranks keep parts. */
 static int fresh(lf_trainer *t, lf_err *err)
 {
     int rc = lf_pstore_init_rest(t->m.ps, t->c->seed, t->c->init_from ? from_checkpoint : NULL,
@@ -229,8 +230,10 @@ static int fresh(lf_trainer *t, lf_err *err)
         rc = start_from_weights(t, err);
     if (rc == 0 && t->c->objective && !t->c->objective->dropout && lf_decoder_has_dropout(&t->mc))
         lf_train_log(t, 1, "the model's dropout is not applied (dropout = no)");
+    if (lf_train_sharded(t)) /* none goes on to gather weights alone */
+        rc = lf_train_agree(t, rc, err);
     if (rc == 0)
-        rc = lf_pstore_adapter_start(t->m.ps, err);
+        rc = lf_exec_adapter_start(t->m.ex, err);
     if (rc == 0 && t->c->adapter_from)
         rc = start_from_adapter(t, err);
     return rc;

@@ -16,10 +16,6 @@
 #include "engine/train/measure.h"
 #include "engine/train/megatron_order.h"
 
-/* Of gradients that are summed over ranks at once: large enough that latency does not count, small
- * enough that several fit into a step. */
-#define BUCKET_BYTES ((size_t)25 << 20)
-
 /* What a communicator keeps for each of its ranks (two segments of coll.c). */
 #define COMM_BYTES (512.0 * 1024)
 
@@ -213,38 +209,10 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
     return m->valid < 0 ? m->valid : 0;
 }
 
-int lf_train_inner(const struct lf_train_config *c, int ranks)
-{
-    return c->zero > 0 && c->zero_inner > 0 && c->zero_inner < ranks ? c->zero_inner : ranks;
-}
-
-static int check_ranks(const struct lf_train_config *c, int ranks, lf_err *err)
-{
-    if (c->guest && c->zero == 3 && ranks > 1)
-        return lf_fail(err, LF_ENOTSUP,
-                       "samples with zero = 3: rank 0 writes them alone and has a part of the "
-                       "weights; take zero = 2 or no samples");
-    if (c->zero_inner > 0 && !c->zero)
-        return lf_fail(err, LF_EINVAL,
-                       "zero_inner = %d: nothing is divided with zero = 0; set zero too",
-                       c->zero_inner);
-    if (ranks > 1 && c->zero_inner > 0 && (c->zero_inner == 1 || ranks % c->zero_inner))
-        return lf_fail(err, LF_EINVAL,
-                       "zero_inner = %d: %d ranks cannot form such groups; take a divisor of their "
-                       "number that is 2 or more",
-                       c->zero_inner, ranks);
-    return 0;
-}
-
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, int rank, int ranks, lf_err *err)
 {
-    const int inner = lf_train_inner(c, ranks);
-    const struct lf_plan_ranks share = {.ranks = inner,
-                                        .rank = rank % inner,
-                                        .bucket_bytes = BUCKET_BYTES,
-                                        .zero = c->zero,
-                                        .groups = ranks / inner};
+    const struct lf_plan_ranks share = lf_zero_share(&c->zero, rank, ranks);
     struct lf_plan_opts po = {.target = lf_target_device(c->device),
                               .threads = c->threads,
                               .compute = c->compute,
@@ -254,7 +222,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     const lf_loader_config lc = lf_train_loader_config(c);
     int rc = lf_loader_check(&lc, err);
     if (rc == 0)
-        rc = check_ranks(c, ranks, err);
+        rc = lf_zero_check(&c->zero, ranks, err);
     if (rc != 0)
         return rc;
     m->rows = (int64_t)c->micro_batch * c->seq_length;
