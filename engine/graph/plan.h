@@ -191,6 +191,20 @@ struct lf_plan_memory {
 void lf_plan_memory(struct lf_plan_memory *m, const struct lf_target *t, double planned);
 /* The same of a process that needs nothing beside p but what it offloads; lf_plan_json says it. */
 struct lf_plan_memory lf_plan_process(const lf_plan *p);
+/* A group of a kind of the store, in the order of a store that no ranks divide. */
+struct lf_plan_piece {
+    const void *data; /* backend memory: all of it, or with `cut` this rank's part */
+    size_t bytes;     /* of all */
+    size_t gap;       /* zero bytes behind it */
+    /* [ranks + 1] rank r has bytes [cut[r], cut[r + 1]) of it; NULL: every rank has all */
+    const size_t *cut;
+};
+/* Calls fn for every group of this kind, of those in memory of the host or of the others, until it
+ * fails. So what is made of all bytes, one piece after the other, does not depend on zero. The plan
+ * is bound. */
+int lf_plan_pieces(const lf_plan *p, enum lf_pkind kind, bool host,
+                   int (*fn)(void *user, const struct lf_plan_piece *q, lf_err *err), void *user,
+                   lf_err *err);
 /* The bytes that an optimizer step moves between ranks; zero for one rank. After lf_plan_finish. */
 struct lf_plan_comm {
     int ranks;

@@ -16,9 +16,6 @@
 #include "engine/train/measure.h"
 #include "engine/train/megatron_order.h"
 
-/* What a communicator keeps for each of its ranks (two segments of coll.c). */
-#define COMM_BYTES (512.0 * 1024)
-
 /* Below them are a guest's. */
 #define ERA_TRAIN (1u << LF_TRAIN_GUEST_ERAS)
 #define ERA_VALID (2u << LF_TRAIN_GUEST_ERAS)
@@ -362,8 +359,7 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
                                          (double)lf_train_data_bytes(c)};
     if (c->guest && c->guest->host_bytes)
         mem.host += (double)c->guest->host_bytes(c->guest->user);
-    if (who->ranks > 1)
-        mem.host += COMM_BYTES * who->ranks;
+    mem.host += lf_zero_comm_bytes(&c->zero, who->ranks);
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
     return mem;
 }

@@ -17,6 +17,8 @@ struct lf_zero {
 int lf_zero_check(const struct lf_zero *z, int ranks, lf_err *err);
 /* How many ranks divide the state: those of a group, or all. */
 int lf_zero_inner(const struct lf_zero *z, int ranks);
+/* Memory of the host that the communicators of a rank take. */
+double lf_zero_comm_bytes(const struct lf_zero *z, int ranks);
 /* What rank `rank` of `ranks` plans. */
 struct lf_plan_ranks lf_zero_share(const struct lf_zero *z, int rank, int ranks);
 
