@@ -214,7 +214,7 @@
 /* filled in */
 #define LF_TRAIN_ZERO_ROW                                                                          \
     LF_OPT_ROW(.name = "zero", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "0", .max = 3,    \
-               .field = LF_OPT_FIELD(CONFIG, c.zero),                                              \
+               .field = LF_OPT_FIELD(CONFIG, c.zero.stage),                                        \
                .help = "what ranks divide (ZeRO): 1: the optimizer's state; 2: gradients too; "    \
                        "3: weights too",                                                           \
                .more = "1: moments are divided among the ranks, and so are the f32 weights "       \
@@ -226,7 +226,7 @@
                        "0, but that 2 and 3 add up several micro-batches in another order. "       \
                        "Checkpoints have the same content, too. On GPUs 1 is the most."),          \
         LF_OPT_ROW(.name = "zero_inner", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "0",    \
-                   .max = 1e6, .unit = "ranks", .field = LF_OPT_FIELD(CONFIG, c.zero_inner),       \
+                   .max = 1e6, .unit = "ranks", .field = LF_OPT_FIELD(CONFIG, c.zero.inner),       \
                    .help = "how many ranks divide the state among themselves, such as those of a " \
                            "node; 0: all",                                                         \
                    .more = "Ranks form groups of so many, in their order. Each group has all of "  \

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/back/back.h"
@@ -152,63 +153,53 @@ int lf_pstore_adapt_whole(lf_pstore *ps, const char *name, lf_err *err)
 
 /* ---- magnitudes ---- */
 
-/* The magnitude of rows [row, row + rows) of a group; of: the name whose adapter it is of. */
-static int start_rows(lf_pstore *ps, const struct lf_pgroup *g, const char *of, int64_t row,
-                      int64_t rows, lf_err *err)
+/* The magnitude of `rows` rows of c elements at w; of: the name whose adapter it is of. */
+static int start_rows(lf_pstore *ps, const char *of, const char *w, enum lf_dtype type,
+                      const int64_t shape[2], lf_err *err)
 {
     char name[192], base[160];
     struct lf_pview m;
-    const enum lf_pkind kind = g->need[LF_P_COPY] ? LF_P_COPY : LF_P_MASTER;
-    const enum lf_dtype type = kind == LF_P_COPY ? ps->copy_type : LF_F32;
     stem(base, sizeof base, of);
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
-    if (g->place == LF_PL_COLS)
-        return lf_fail(err, LF_ENOTSUP,
-                       "magnitude %s is measured on whole rows, which tensor divides", name);
-    if (g->part[kind])
-        return lf_fail(err, LF_ENOTSUP,
-                       "magnitude %s is measured on whole weights; take zero = 2 or less", name);
-    if (!g->need[kind] || lf_pstore_view(ps, lf_pstore_find(ps, name), LF_P_MASTER, &m) != 1)
+    const int i = lf_pstore_find(ps, name);
+    if (!w || lf_pstore_view(ps, i, LF_P_MASTER, &m) != 1)
         return lf_fail(err, LF_EINVAL, "magnitude %s: weights and magnitude are not in memory",
                        name);
-    const char *w =
-        (char *)lf_pgroup_data(ps, g, kind) + (size_t)(row * g->cols) * lf_dtype_size(type);
+    const bool part = m.count < shape[0];
+    float *all = part ? lf_malloc((size_t)shape[0], sizeof *all, err) : m.data;
     const struct lf_k_dora_norm a = {
-        .rows = rows, .c = g->cols, .w = w, .norm = m.data, .w_type = (uint8_t)type};
-    if (!ps->back->kernels->dora_norm.run || ps->back->kernels->dora_norm.check(&a) != LF_K_OK ||
-        ps->back->kernels->dora_norm.run(ps->back->queue, &a) != LF_K_OK)
-        return lf_fail(err, LF_ENOTSUP, "magnitude %s: %s has no kernel for it", name,
-                       ps->back->kernels->family);
-    return 0;
+        .rows = shape[0], .c = shape[1], .w = w, .norm = all, .w_type = (uint8_t)type};
+    int rc = all ? 0 : LF_ENOMEM;
+    if (rc == 0 &&
+        (!ps->back->kernels->dora_norm.run || ps->back->kernels->dora_norm.check(&a) != LF_K_OK ||
+         ps->back->kernels->dora_norm.run(ps->back->queue, &a) != LF_K_OK))
+        rc = lf_fail(err, LF_ENOTSUP, "magnitude %s: %s has no kernel for it", name,
+                     ps->back->kernels->family);
+    if (rc == 0 && part)
+        rc = lf_pstore_write(ps, i, LF_F32, all, err);
+    if (part)
+        free(all);
+    return rc;
 }
 
-int lf_pstore_adapter_start(lf_pstore *ps, lf_err *err)
+int lf_adapter_measure(lf_pstore *ps, const struct lf_padapter *a, const char *w,
+                       enum lf_dtype type, lf_err *err)
 {
-    int rc = ps->back || !ps->n_ad
-                 ? 0
-                 : lf_fail(err, LF_EINVAL, "magnitudes: the store has no memory yet");
-    bool any = false;
-    for (size_t i = 0; i < ps->n_ad && rc == 0; i++) {
-        const struct lf_padapter *a = &ps->ad[i];
-        const struct lf_pgroup *g = &ps->g[a->group];
-        if (!a->d.magnitude)
-            continue;
-        any = true;
-        if (!a->members)
-            rc = start_rows(ps, g, g->name, 0, g->rows, err);
-        int64_t row = 0;
-        for (int32_t k = 0; k < g->count && a->members && rc == 0; k++) {
-            const struct lf_param *q = &ps->p[g->first + k];
-            const int64_t rows = q->box.hi[0] - q->box.lo[0];
-            if (a->members >> k & 1)
-                rc = start_rows(ps, g, q->d.name, row, rows, err);
-            row += rows;
-        }
+    const struct lf_pgroup *g = &ps->g[a->group];
+    if (g->place == LF_PL_COLS)
+        return lf_fail(err, LF_ENOTSUP,
+                       "magnitudes of %s are measured on whole rows, which tensor divides", g->name);
+    if (!a->members)
+        return start_rows(ps, g->name, w, type, (int64_t[]){g->rows, g->cols}, err);
+    int rc = 0;
+    for (int32_t k = 0; k < g->count && rc == 0; k++) {
+        const struct lf_param *p = &ps->p[g->first + k];
+        const char *rows = w ? w + (size_t)p->offset * lf_dtype_size(type) : NULL;
+        if (a->members >> k & 1)
+            rc = start_rows(ps, p->d.name, rows, type,
+                            (int64_t[]){p->box.hi[0] - p->box.lo[0], g->cols}, err);
     }
-    if (rc != 0 || !any)
-        return rc;
-    lf_pstore_touch(ps);
-    return ps->back->ops->sync(ps->back, err);
+    return rc;
 }
 
 /* ---- in a graph ---- */

@@ -12,7 +12,7 @@
  *
  *     y = x V'^T + bias,   V'[n] = m[n] V[n] / |V[n]|,   |V[n]| a constant to the backward pass
  *
- * m starts as the lengths of the rows of W (lf_pstore_adapter_start). As in PEFT, dropout applies
+ * m starts as the lengths of the rows of W (lf_exec_adapter_start). As in PEFT, dropout applies
  * to the part that the magnitude changes: with x' = dropout(x) and s = m / |V|, y = x W^T + bias +
  * (s - 1) x' W^T + s scale (x' A^T) B^T.
  *
@@ -56,11 +56,6 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
 int lf_pstore_adapt_whole(lf_pstore *ps, const char *name, lf_err *err);
 /* Has the group of this name an adapter? */
 bool lf_pstore_adapted(const lf_pstore *ps, const char *group);
-
-/* Sets every magnitude to the lengths of the rows of its weights, as the graphs see them. With B
- * zero an adapted layer then has the bits of its base. Call it after the weights of the base are in
- * place; it needs memory (lf_exec_create). */
-int lf_pstore_adapter_start(lf_pstore *ps, lf_err *err);
 
 struct lf_adapter_drop {
     float p;                 /* dropout of the input of A; 0: none, and the rest is not read */

@@ -319,6 +319,8 @@ static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum l
     if (seg == LF_OPT || (seg != LF_FWD && !c->o.train))
         return lf_fail(err, LF_EINVAL, "graph %s has no such segment", c->g->name);
     int rc = lf_exec_sum_end(ex, err); /* of a step that was given up */
+    if (rc == 0)
+        rc = lf_exec_check_held(ex, c, err);
     if (rc != 0)
         return rc;
     const lf_pstore *ps = ex->p->ps;

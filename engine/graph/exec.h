@@ -122,6 +122,18 @@ int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_v
  * where the chain has nothing to exchange. */
 int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant variant, lf_err *err);
 
+/* With zero = 3: gathers the weights that chains with `whole` read, which every rank may then run
+ * as often as it likes, or not at all. They stay until another chain, or the optimizer, runs, or
+ * weights are written; a chain with `whole` that finds them gone fails with LF_EINVAL. Collective
+ * then; elsewhere it does nothing. */
+int lf_exec_hold(lf_exec *ex, lf_err *err);
+
+/* Sets every magnitude of an adapter (adapter.h) to the lengths of the rows of its weights, as the
+ * graphs see them. With B zero an adapted layer then has the bits of its base. Call it after the
+ * weights of the base are in place. Collective with zero = 3: each rank measures all rows, on one
+ * unit of gathered weights after the other. */
+int lf_exec_adapter_start(lf_exec *ex, lf_err *err);
+
 /* From now on runs of the chain compute only the first `live` of the `all` rows of its activations,
  * rounded up to LF_LIVE_ROWS. The rows behind must be padding (no target, in no document), and no
  * code may read them. A forward pass and its backward pass want the same number. Sums over rows

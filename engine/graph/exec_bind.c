@@ -41,7 +41,9 @@ void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_
 static void *addr_cb(const struct lf_bind *b, int32_t t)
 {
     const struct where *w = b->user;
-    void *at = w->c->n_windows ? lf_exec_window_addr(w->ex, w->c, t, w->node) : NULL;
+    void *at = w->c->n_windows ? lf_exec_window_addr(w->ex, w->c, t, w->node)
+               : w->c->o.whole ? lf_exec_whole_addr(w->ex, w->c, t)
+                               : NULL;
     return at ? at : lf_exec_addr(w->ex, w->c, w->slot, t);
 }
 

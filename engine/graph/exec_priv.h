@@ -48,6 +48,7 @@ struct lf_exec {
     /* early: sums may begin in the backward pass; summing: they have, and nothing waits for them
      * yet */
     bool early, summing;
+    uint64_t held; /* version of the weights that lf_exec_hold has left; 0: none are there */
     struct lf_exec_comm comm;
     void *comm_user;
     struct lf_exchange exchange; /* what nodes of a layout call */
@@ -106,6 +107,13 @@ int lf_exec_window_bind(lf_exec *ex, size_t chain, lf_err *err);
 void lf_exec_window_free(const lf_exec *ex, size_t chain);
 /* Returns the address of tensor t for a node where t is in a window; else NULL. */
 void *lf_exec_window_addr(const lf_exec *ex, const struct lf_chain *c, int32_t t, size_t node);
+/* Gathers a kind of a unit to this offset of the arena. */
+int lf_exec_gather_unit(lf_exec *ex, size_t unit, int kind, size_t off, lf_err *err);
+/* exec_whole.c: the address of tensor t for a chain with `whole`, where ranks divide it; else
+ * NULL. */
+void *lf_exec_whole_addr(const lf_exec *ex, const struct lf_chain *c, int32_t t);
+/* May the chain run? A chain without `whole` overwrites what is held. */
+int lf_exec_check_held(lf_exec *ex, const struct lf_chain *c, lf_err *err);
 /* Returns the address of tensor t of a chain for a slot; NULL for t == 0. t is in no window. */
 void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_t t);
 const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant);

@@ -154,17 +154,22 @@ static int piece(const struct run *r, size_t from, size_t to, size_t part, lf_er
     return lf_exec_run_nodes(ex, r->chain, calls, from, to, captured, err);
 }
 
+static int connected(const lf_exec *ex, lf_err *err)
+{
+    return ex->comm.begin_gather && ex->comm.begin_sum && ex->comm.finish
+               ? 0
+               : lf_fail(err, LF_EINVAL,
+                         "executor: the plan is for %d ranks, but nothing connects them",
+                         ex->p->ranks.ranks);
+}
+
 static int run(const struct run *r, lf_err *err)
 {
     const struct lf_chain *c = r->c;
     const bool fwd = r->seg == LF_FWD;
     const size_t end = fwd ? c->g->n_fwd : c->g->n_n;
     size_t at = fwd ? 0 : c->g->n_fwd;
-    int rc = r->ex->comm.begin_gather && r->ex->comm.begin_sum && r->ex->comm.finish
-                 ? 0
-                 : lf_fail(err, LF_EINVAL,
-                           "executor: the plan is for %d ranks, but nothing connects them",
-                           r->ex->p->ranks.ranks);
+    int rc = connected(r->ex, err);
     for (size_t i = 0; i < c->n_events && rc == 0; i++) {
         const struct lf_event *e = &c->event[i];
         if (((size_t)e->node < c->g->n_fwd) != fwd)
@@ -198,6 +203,21 @@ int lf_exec_run_windows(lf_exec *ex, int chain, enum lf_segment seg, int slot, i
 int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant variant, lf_err *err)
 {
     struct run r = run_of(ex, chain, seg, 0, (int)variant);
+    const int rc = lf_exec_check_held(ex, r.c, err);
     r.idle = true;
-    return r.c->n_windows ? run(&r, err) : 0;
+    return rc || !r.c->n_windows ? rc : run(&r, err);
+}
+
+/* ---- what no chain has a window for ---- */
+
+int lf_exec_gather_unit(lf_exec *ex, size_t unit, int kind, size_t off, lf_err *err)
+{
+    const struct lf_chain nowhere = {0};
+    const struct lf_window w = {.unit = unit, .kind = (uint8_t)kind, .off = off};
+    const struct run r = {.ex = ex, .c = &nowhere};
+    struct lf_exec_req q = {0};
+    int rc = connected(ex, err);
+    if (rc == 0)
+        rc = gather(&r, &w, &q, err);
+    return rc != 0 ? rc : finish(&r, &q, "gather weights", err);
 }

@@ -449,7 +449,7 @@ static void lay_inputs(lf_plan *p)
         p->own_tab_off = at;
         at += lf_align_up(p->n_opt_tensors * sizeof(struct lf_opt_tensor), al);
     }
-    if ((p->sharded && !p->o.target->sm) || tensor) {
+    if ((p->sharded && p->has_opt && !p->o.target->sm) || tensor) {
         p->sums_off = at;
         p->n_sums = (size_t)lf_plan_norm_blocks(p);
         at += lf_align_up(p->n_sums * sizeof(double), al);

@@ -98,6 +98,9 @@ struct lf_chain_opts {
     /* its products stay bf16 in a plan with fp8; for chains of a few rows (generation) */
     bool no_fp8;
     bool packed; /* linears read panels, which are made once per change of weights (inference) */
+    /* with zero = 3: its weights are there as a whole, gathered beforehand (lf_exec_hold), so that
+     * a rank may run it alone; it reads them and no panels. For chains without gradients. */
+    bool whole;
 };
 /* Adds a graph. The plan keeps what it needs, so the graph may be destroyed afterwards; the
  * contexts of its constants must stay. Returns the index of the chain (>= 0). */
@@ -135,7 +138,12 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err)
  * too; they are gathered layer by layer, one ahead, in each forward and each backward pass. No bit
  * depends on zero, but for the order of sums over several micro-batches with 2 and 3.
  *
- * LF_ENOTSUP: 2 and 3 on a GPU; with 3 8-bit products, and chains that read panels. */
+ * Chains with `whole` read weights from one more block of the arena, which is a whole copy of them
+ * while these chains run.
+ *
+ * Without an optimizer nothing changes, and only 3 divides anything.
+ *
+ * LF_ENOTSUP: 2 and 3 on a GPU; with 3 8-bit products, and other chains that read panels. */
 struct lf_plan_ranks {
     int ranks, rank; /* rank of this process; without zero every rank has the same plan */
     size_t bucket_bytes;
@@ -196,6 +204,20 @@ struct lf_plan_moved {
 };
 /* Sums up to this length go whole to every rank (LF_COMM_SHORT). */
 enum { LF_PLAN_SHORT_SUM = 16 << 10 };
+/* A group of a kind of the store, in the order of a store that no ranks divide. */
+struct lf_plan_piece {
+    const void *data; /* backend memory: all of it, or with `cut` this rank's part */
+    size_t bytes;     /* of all */
+    size_t gap;       /* zero bytes behind it */
+    /* [ranks + 1] rank r has bytes [cut[r], cut[r + 1]) of it; NULL: every rank has all */
+    const size_t *cut;
+};
+/* Calls fn for every group of this kind, of those in memory of the host or of the others, until it
+ * fails. So what is made of all bytes, one piece after the other, does not depend on zero. The plan
+ * is bound. */
+int lf_plan_pieces(const lf_plan *p, enum lf_pkind kind, bool host,
+                   int (*fn)(void *user, const struct lf_plan_piece *q, lf_err *err), void *user,
+                   lf_err *err);
 /* What an optimizer step moves between ranks; zero for one rank. After lf_plan_finish. */
 struct lf_plan_comm {
     int ranks;
@@ -210,6 +232,9 @@ struct lf_plan_comm {
     /* Beside these, for each micro-batch, with zero = 2 and 3, within. */
     int64_t micro_messages;
     double micro_bytes;
+    /* Beside these, for each lf_exec_hold: the same of what it gathers. */
+    int64_t hold_messages;
+    double hold_bytes;
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
 /* What one run of a chain's forward, or of its backward pass too, moves within: windows. */

@@ -183,6 +183,17 @@ static void count_buckets(const lf_plan *p, struct lf_plan_comm *out)
     }
 }
 
+/* What lf_exec_hold moves. */
+static void count_hold(const lf_plan *p, struct lf_plan_comm *out)
+{
+    for (size_t i = 0; i < p->n_units; i++)
+        for (int k = 0; k < LF_P_KINDS; k++)
+            if (p->unit[i].held[k]) {
+                out->hold_messages++;
+                out->hold_bytes += (double)p->unit[i].bytes[k] * (out->ranks - 1) / out->ranks;
+            }
+}
+
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
 {
     if (!p->finished)
@@ -196,6 +207,7 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
         add_parts(p, &out->within, p->gather[i].part, 1, false);
     }
     count_windows(p, out);
+    count_hold(p, out);
     count_groups(p, out);
     out->messages = out->all.messages + out->within.messages + out->across.messages;
     out->sent_bytes = out->all.bytes + out->within.bytes + out->across.bytes;

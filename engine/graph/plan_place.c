@@ -202,27 +202,36 @@ out:
     return rc;
 }
 
+/* Moves a chain past bytes [off, off + bytes) of other eras, if it meets them in time and place. */
+static bool push(const lf_plan *p, struct lf_chain *c, uint32_t eras, size_t off, size_t bytes)
+{
+    if (!((c->o.eras & eras) || p->o.no_reuse) || c->arena_off >= off + bytes ||
+        off >= c->arena_off + c->arena_bytes)
+        return false;
+    c->arena_off = off + bytes;
+    return true;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Chains that may be alive together get places of their own; the others share. The optimizer runs
- * between chains. */
+ * between chains. What chains with `whole` read comes first. */
 int lf_plan_place_arena(lf_plan *p, lf_err *err)
 {
     (void)err;
-    size_t top = p->opt_work > p->refresh_work ? p->opt_work : p->refresh_work;
+    size_t top =
+        larger(larger(p->opt_work, p->refresh_work), larger(p->whole_bytes, p->start_bytes));
     for (size_t i = 0; i < p->n_c; i++) {
         struct lf_chain *c = &p->c[i];
         bool moved = true;
         c->arena_off = 0;
-        while (moved) { /* few chains: push up past each that it meets in time and place */
-            moved = false;
-            for (size_t j = 0; j < i; j++) {
-                const struct lf_chain *d = &p->c[j];
-                bool in_time = (c->o.eras & d->o.eras) || p->o.no_reuse;
-                if (in_time && c->arena_off < d->arena_off + d->arena_bytes &&
-                    d->arena_off < c->arena_off + c->arena_bytes) {
-                    c->arena_off = d->arena_off + d->arena_bytes;
-                    moved = true;
-                }
-            }
+        while (moved) { /* few chains: push up past each that it meets */
+            moved = push(p, c, p->whole_eras, 0, p->whole_bytes);
+            for (size_t j = 0; j < i; j++)
+                moved = push(p, c, p->c[j].o.eras, p->c[j].arena_off, p->c[j].arena_bytes) || moved;
         }
         size_t end = c->arena_off + c->arena_bytes;
         top = end > top ? end : top;

@@ -382,16 +382,25 @@ static int check(const lf_plan *p, lf_err *err)
                        "zero = 3 with precision fp8: 8-bit copies are made of whole weights; take "
                        "zero = 2 or precision = bf16");
     for (size_t i = 0; i < p->n_c && p->ranks.zero == 3; i++)
-        if (p->c[i].o.packed)
+        if (p->c[i].o.packed && !p->c[i].o.whole)
             return lf_fail(err, LF_ENOTSUP,
                            "zero = 3: graph %s reads panels of whole weights; take zero = 2",
                            p->c[i].g->name);
     return 0;
 }
 
+/* Panels are a second copy of all weights. */
+static void drop_panels(lf_plan *p)
+{
+    for (size_t i = 0; i < p->n_c && p->ranks.zero == 3; i++)
+        p->c[i].o.packed = false;
+    for (size_t i = 0; i < p->ps->n_g && p->ranks.zero == 3; i++)
+        p->ps->g[i].need_pack = false;
+}
+
 int lf_plan_shard(lf_plan *p, lf_err *err)
 {
-    if (!p->ranks.zero || p->ranks.ranks <= 1 || !p->has_opt)
+    if (!p->ranks.zero || p->ranks.ranks <= 1 || (!p->has_opt && p->ranks.zero < 3))
         return 0;
     int rc = check(p, err);
     if (rc != 0)
@@ -413,6 +422,7 @@ int lf_plan_shard(lf_plan *p, lf_err *err)
     if (rc != 0)
         return rc;
     choose_parts(p);
+    drop_panels(p);
     rc = lay_blocks(p, err);
     if (rc == 0)
         lay_store(p);
@@ -424,7 +434,9 @@ int lf_plan_shard(lf_plan *p, lf_err *err)
     p->sharded = rc == 0;
     p->windowed = rc == 0 && p->ranks.zero >= 2;
     for (size_t i = 0; i < p->n_c && rc == 0 && p->windowed; i++)
-        rc = lf_plan_windows(p, &p->c[i], err);
+        rc = p->c[i].o.whole ? 0 : lf_plan_windows(p, &p->c[i], err);
+    if (rc == 0)
+        lf_plan_whole(p);
     return rc;
 }
 

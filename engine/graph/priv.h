@@ -644,6 +644,10 @@ struct lf_pstore {
     uint64_t copy_version;           /* the copies were made from */
     uint64_t pack_version;           /* the panels were made from */
 };
+/* adapter.c: measures the rows of an adapter's group, whose weights of this type lie at w as a
+ * whole, in memory of the backend. */
+int lf_adapter_measure(lf_pstore *ps, const struct lf_padapter *a, const char *w,
+                       enum lf_dtype type, lf_err *err);
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
 /* The address of a group, or of a tensor, of this kind; NULL: the plan has none, or it is not
@@ -728,6 +732,9 @@ struct lf_unit {
      * groups: in bytes, of gradients in floats */
     size_t *part[LF_P_KINDS];
     size_t own[LF_P_KINDS]; /* offset of this rank's part in the store's block of the kind */
+    /* what chains with `whole` read of it lies at `whole` in the arena */
+    bool held[LF_P_KINDS];
+    size_t whole[LF_P_KINDS];
 };
 struct lf_gather { /* a range of a kind's block that ranks give each other after a step */
     uint8_t kind;
@@ -754,6 +761,9 @@ struct lf_plan {
     bool windowed;        /* so are gradients, and with zero = 3 weights */
     struct lf_unit *unit; /* [n_units] */
     size_t n_units;
+    size_t whole_bytes; /* at the start of the arena: what chains with `whole` read */
+    uint32_t whole_eras;
+    size_t start_bytes;       /* of the arena that lf_exec_adapter_start needs */
     struct lf_gather *gather; /* [n_gather] */
     size_t n_gather, cap_gather;
     size_t own_tab_off; /* the optimizer's table of this rank's part, [n_opt_tensors] */
@@ -785,6 +795,8 @@ size_t lf_unit_cut(const lf_plan *p, const struct lf_unit *u, int kind, int r);
 size_t lf_plan_own_grads(const lf_plan *p, size_t i, size_t *n);
 /* plan_window.c: finds the windows of a chain and what happens when. */
 int lf_plan_windows(lf_plan *p, struct lf_chain *c, lf_err *err);
+/* plan_whole.c: lays out what chains with `whole` read, and what the start of magnitudes needs. */
+void lf_plan_whole(lf_plan *p);
 /* The window that holds a kind of a group while a node runs; NULL: the store holds it. */
 const struct lf_window *lf_chain_window(const struct lf_chain *c, const struct lf_pgroup *g,
                                         int kind, size_t node);

@@ -68,7 +68,9 @@ static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, l
     if (!g)
         return err && err->rc ? err->rc : LF_EINVAL;
     int chain = lf_plan_add(
-        plan, g, &(struct lf_chain_opts){.eras = 1u << k, .packed = true, .no_fp8 = true}, err);
+        plan, g,
+        &(struct lf_chain_opts){.eras = 1u << k, .packed = true, .whole = true, .no_fp8 = true},
+        err);
     lf_graph_destroy(g);
     if (chain < 0)
         return chain;

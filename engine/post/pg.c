@@ -79,7 +79,7 @@ static void tell_memory(lf_pg *p)
 /* A good checkpoint, then LF_EINTR. */
 static int stop_here(lf_pg *p, lf_err *err)
 {
-    int rc = lf_pg_save(p, false, err);
+    int rc = lf_pg_save(p, LF_PG_STOP, err);
     return rc != 0 ? rc
                    : lf_fail(err, LF_EINTR, "stopped in round %lld", (long long)p->s.round + 1);
 }
@@ -172,7 +172,7 @@ static int one_round(lf_pg *p, lf_err *err)
         if (rc == 0 && asked.stop)
             return stop_here(p, err);
         if (rc == 0 && due(p, late))
-            rc = lf_pg_save(p, false, err);
+            rc = lf_pg_save(p, LF_PG_NOW_AND_THEN, err);
     }
     if (rc != 0)
         return rc;
@@ -185,7 +185,7 @@ static int one_round(lf_pg *p, lf_err *err)
     lf_pg_report_round(p, &u);
     if (rc == 0)
         rc = between_rounds(p, &late, err);
-    return rc == 0 && due(p, late) ? lf_pg_save(p, false, err) : rc;
+    return rc == 0 && due(p, late) ? lf_pg_save(p, LF_PG_NOW_AND_THEN, err) : rc;
 }
 
 static int rounds(lf_pg *p, lf_err *err)
@@ -199,7 +199,7 @@ static int rounds(lf_pg *p, lf_err *err)
     }
     if (rc == 0)
         rc = lf_pg_publish_best(p, err);
-    return rc != 0 ? rc : lf_pg_save(p, true, err);
+    return rc != 0 ? rc : lf_pg_save(p, LF_PG_FINAL, err);
 }
 
 static struct lf_run_config run_config(const struct lf_pg_config *c)
@@ -217,14 +217,15 @@ static struct lf_run_config run_config(const struct lf_pg_config *c)
                                   .keep = c->keep,
                                   .keep_every = c->keep_every,
                                   .save_time_s = c->save_time_s,
-                                  .samples = c->guest != NULL};
+                                  .samples = c->guest != NULL,
+                                  .parts = c->zero.stage > 0};
 }
 
 /* From where the run stands to its end. Collective. */
 static int train(lf_pg *p, lf_err *err)
 {
     int rc = lf_run_metrics_open(&p->run, p->s.updates, err);
-    rc = lf_run_agree(&p->run, rc != 0 ? rc : lf_pg_writer_open(p, err), err);
+    rc = lf_run_agree(&p->run, lf_pg_writer_open(p, rc, err), err);
     p->run.last_save = p->session0 = lf_now_s();
     p->active0 = p->counted_s = p->s.active_s;
     p->here0 = p->s.round;

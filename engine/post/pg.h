@@ -45,6 +45,7 @@
 #include "engine/train/run.h"
 #include "engine/train/scaler.h"
 #include "engine/train/schedule.h"
+#include "engine/train/zero.h"
 
 enum lf_pg_advantage {
     LF_PG_ADV_GAE = 0,
@@ -100,6 +101,7 @@ struct lf_pg_config {
     double hours; /* bound on the time trained over all starts (engine/train/early.h); 0: none */
     /* lf_pg_plan: ranks to plan for; lf_pg_run takes those of its comm */
     int plan_ranks;
+    struct lf_zero zero; /* what ranks divide of actor, critic and, with 3, reference */
     /* adapter of the actor; NULL: its weights are trained */
     const struct lf_adapter_config *adapter;
     /* patterns over names of tensors of the actor that are not trained */

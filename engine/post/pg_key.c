@@ -56,33 +56,88 @@ static int describe_adapter(lf_buf *b, const lf_pg *p, lf_err *err)
     return rc;
 }
 
-static int hash_block(lf_hash *h, lf_pstore *ps, enum lf_pkind kind, bool host, lf_err *err)
+/* ---- weights ---- */
+
+#define CHUNK ((size_t)1 << 20) /* bytes that ranks give each other at once */
+
+struct hashing {
+    lf_hash *h;
+    lf_pstore *ps;
+    lf_comm *comm; /* of the ranks that divide the weights */
+    char *buf;     /* [CHUNK] */
+    size_t *bytes; /* [ranks] of a chunk */
+};
+
+static size_t between(size_t x, size_t low, size_t high)
 {
-    void *data = NULL, *copy = NULL;
-    size_t bytes = 0;
-    lf_pstore_block(ps, kind, host, &data, &bytes);
-    if (bytes && !lf_pstore_on_host(ps)) {
-        copy = lf_malloc(bytes, 1, err);
-        int rc = copy ? lf_pstore_fetch(ps, copy, data, bytes, err) : LF_ENOMEM;
-        if (rc != 0) {
-            free(copy);
-            return rc;
-        }
+    return x < low ? low : x > high ? high : x;
+}
+
+/* Bytes [at, at + n) of a piece that ranks divide, on all of them. */
+static int gather_chunk(const struct hashing *g, const struct lf_plan_piece *q, size_t at, size_t n,
+                        lf_err *err)
+{
+    const int me = g->comm->rank;
+    for (int r = 0; r < g->comm->size; r++)
+        g->bytes[r] = between(q->cut[r + 1], at, at + n) - between(q->cut[r], at, at + n);
+    const size_t from = between(q->cut[me], at, at + n);
+    int rc = g->bytes[me]
+                 ? lf_pstore_fetch(g->ps, g->buf + (from - at),
+                                   (const char *)q->data + (from - q->cut[me]), g->bytes[me], err)
+                 : 0;
+    return rc != 0 ? rc : lf_comm_all_gather(g->comm, g->buf, g->bytes, err);
+}
+
+static int hash_piece(void *user, const struct lf_plan_piece *q, lf_err *err)
+{
+    static const char zeros[256];
+    struct hashing *g = user;
+    int rc = 0;
+    for (size_t at = 0, n; at < q->bytes && rc == 0; at += n) {
+        n = q->bytes - at < CHUNK ? q->bytes - at : CHUNK;
+        if (q->cut)
+            rc = gather_chunk(g, q, at, n, err);
+        else if (!lf_pstore_on_host(g->ps))
+            rc = lf_pstore_fetch(g->ps, g->buf, (const char *)q->data + at, n, err);
+        if (rc == 0)
+            lf_hash_update(
+                g->h, q->cut || !lf_pstore_on_host(g->ps) ? g->buf : (const char *)q->data + at, n);
     }
-    lf_hash_update(h, copy ? copy : data, bytes);
-    free(copy);
-    return 0;
+    for (size_t at = 0, n; at < q->gap && rc == 0; at += n) {
+        n = q->gap - at < sizeof zeros ? q->gap - at : sizeof zeros;
+        lf_hash_update(g->h, zeros, n);
+    }
+    return rc;
 }
 
 /* masters bf16: weights are in the copies too. */
-static int hash_weights(lf_hash *h, const lf_pg *p, const lf_pg_model *m, lf_err *err)
+static int hash_weights(struct hashing *g, const lf_pg *p, const lf_pg_model *m, lf_err *err)
 {
-    lf_pstore *ps = m ? lf_pg_model_store(m) : NULL;
-    int rc = ps ? hash_block(h, ps, LF_P_MASTER, false, err) : 0;
-    if (rc == 0 && ps)
-        rc = hash_block(h, ps, LF_P_MASTER, true, err);
-    return rc || !ps || p->c->adam.masters != LF_BF16 ? rc
-                                                      : hash_block(h, ps, LF_P_COPY, false, err);
+    const lf_plan *plan = m ? lf_pg_model_get_plan(m) : NULL;
+    if (!m)
+        return 0;
+    g->ps = lf_pg_model_store(m);
+    int rc = lf_plan_pieces(plan, LF_P_MASTER, false, hash_piece, g, err);
+    if (rc == 0)
+        rc = lf_plan_pieces(plan, LF_P_MASTER, true, hash_piece, g, err);
+    return rc || p->c->adam.masters != LF_BF16
+               ? rc
+               : lf_plan_pieces(plan, LF_P_COPY, false, hash_piece, g, err);
+}
+
+static int hash_models(lf_hash *h, const lf_pg *p, lf_err *err)
+{
+    struct hashing g = {.h = h, .comm = p->dev.inner ? p->dev.inner : p->run.comm};
+    g.buf = lf_malloc(CHUNK, 1, err);
+    g.bytes = lf_calloc((size_t)p->run.ranks, sizeof *g.bytes, err);
+    int rc = lf_run_agree(&p->run, g.buf && g.bytes ? 0 : LF_ENOMEM, err);
+    if (rc == 0)
+        rc = hash_weights(&g, p, p->actor, err);
+    if (rc == 0)
+        rc = hash_weights(&g, p, p->critic, err);
+    free(g.buf);
+    free(g.bytes);
+    return rc;
 }
 
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
@@ -95,12 +150,11 @@ int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
     int rc = h ? describe_adapter(&b, p, err) : LF_ENOMEM;
     if (rc == 0)
         rc = lf_buf_check(&b, err);
+    rc = lf_run_agree(&p->run, rc, err);
     if (rc == 0) {
         lf_hash_update(h, b.data, b.len);
-        rc = hash_weights(h, p, p->actor, err);
+        rc = hash_models(h, p, err);
     }
-    if (rc == 0)
-        rc = hash_weights(h, p, p->critic, err);
     if (rc == 0) {
         lf_hash_final(h, digest);
         lf_hash_hex(key, digest);

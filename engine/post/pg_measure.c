@@ -31,7 +31,7 @@ int lf_pg_judge(lf_pg *p, lf_err *err)
                    (long long)before, (long long)b->stale);
     if (!better || !p->c->keep_best)
         return 0;
-    return lf_run_agree(&p->run, lf_run_first(&p->run) ? keep(p, before, err) : 0, err);
+    return lf_run_agree(&p->run, lf_pg_saves(p) ? keep(p, before, err) : 0, err);
 }
 
 int lf_pg_publish_best(lf_pg *p, lf_err *err)
@@ -63,6 +63,8 @@ int lf_pg_samples_visit(lf_pg *p, struct lf_pg_update *u, lf_err *err)
     if (!p->c->guest || (round % p->c->sample_interval != 0 && !last))
         return 0;
     u->visited = true;
-    int rc = lf_run_first(&p->run) ? lf_samples_visit(p->c->guest, p->s.updates, u->guest, err) : 0;
+    int rc = lf_pg_model_hold(p->actor, err);
+    if (rc == 0 && lf_run_first(&p->run))
+        rc = lf_samples_visit(p->c->guest, p->s.updates, u->guest, err);
     return lf_run_agree(&p->run, rc, err);
 }

@@ -12,7 +12,6 @@
 #include "engine/model/weights.h"
 
 #define SCORE_WEIGHT "score.weight"
-#define BUCKET_BYTES ((size_t)25 << 20) /* of gradients that ranks sum at a time */
 
 struct lf_pg_model {
     lf_model_config mc;
@@ -29,6 +28,8 @@ struct lf_pg_model {
     float *lp;       /* [3, rows]: log-probabilities, entropies, scores */
     float *dlp;      /* [3, rows]: their gradients */
     double scale;    /* of the loss */
+    int passes;      /* of the micro-batch under way that have run: 1 forward, 2 both */
+    bool broken;     /* one has failed, so this rank cannot do its part for the others */
     lf_paged *paged; /* NULL: it does not generate */
 };
 
@@ -111,6 +112,11 @@ int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err)
     return 0;
 }
 
+int lf_pg_model_hold(lf_pg_model *m, lf_err *err)
+{
+    return lf_exec_hold(m->ex, err);
+}
+
 static int make_plan(lf_pg_model *m, lf_err *err)
 {
     struct lf_plan_opts po = {.target = lf_target_device(m->s.device),
@@ -143,11 +149,8 @@ static int make_plan(lf_pg_model *m, lf_err *err)
         rc = add_generation(m, err);
     if (rc == 0 && m->s.train)
         rc = lf_plan_optimizer(m->plan, &m->s.adam, err);
-    if (rc == 0 && m->s.train)
-        rc = lf_plan_data_parallel(m->plan,
-                                   &(struct lf_plan_ranks){.ranks = m->s.ranks > 1 ? m->s.ranks : 1,
-                                                           .bucket_bytes = BUCKET_BYTES},
-                                   err);
+    if (rc == 0 && m->s.ranks.ranks > 1)
+        rc = lf_plan_data_parallel(m->plan, &m->s.ranks, err);
     return rc != 0 ? rc : lf_plan_finish(m->plan, err);
 }
 
@@ -293,7 +296,7 @@ int lf_pg_model_init(lf_pg_model *m, uint64_t seed, lf_err *err)
 
 int lf_pg_model_adapter_start(lf_pg_model *m, lf_err *err)
 {
-    return lf_pstore_adapter_start(m->ps, err);
+    return lf_exec_adapter_start(m->ex, err);
 }
 
 /* ---- packed documents ---- */
@@ -391,6 +394,15 @@ static size_t fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order
     return at;
 }
 
+/* A pass of the micro-batch under way. */
+static int pass(lf_pg_model *m, int chain, enum lf_segment seg, enum lf_variant v, lf_err *err)
+{
+    const int rc = lf_exec_run(m->ex, chain, seg, 0, v, err);
+    m->passes += rc == 0;
+    m->broken = m->broken || rc != 0;
+    return rc;
+}
+
 static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const uint32_t *order,
                       size_t n, enum lf_variant v, lf_err *err)
 {
@@ -416,7 +428,7 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
                                                                  .inv_tokens = 1,
                                                                  .inv_batches = 1},
                                         err);
-    return rc != 0 ? rc : lf_exec_run(m->ex, chain, LF_FWD, 0, v, err);
+    return rc != 0 ? rc : pass(m, chain, LF_FWD, v, err);
 }
 
 int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
@@ -458,7 +470,7 @@ int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err)
         return lf_pg_backward(m, v, err);
     scale_gradients(m);
     int rc = lf_exec_write(m->ex, m->lm, 0, "dlp", m->dlp, (size_t)m->s.rows * sizeof(float), err);
-    return rc != 0 ? rc : lf_exec_run(m->ex, m->lm, LF_BWD, 0, v, err);
+    return rc != 0 ? rc : pass(m, m->lm, LF_BWD, v, err);
 }
 
 int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
@@ -514,7 +526,40 @@ int lf_pg_backward(lf_pg_model *m, enum lf_variant v, lf_err *err)
         rc = lf_exec_write(m->ex, m->chain, 0, "dentropy", m->dlp + rows, bytes, err);
     if (rc == 0 && m->s.score)
         rc = lf_exec_write(m->ex, m->chain, 0, "dscore", m->dlp + 2 * rows, bytes, err);
-    return rc != 0 ? rc : lf_exec_run(m->ex, m->chain, LF_BWD, 0, v, err);
+    return rc != 0 ? rc : pass(m, m->chain, LF_BWD, v, err);
+}
+
+/* ---- in step with other ranks ---- */
+
+void lf_pg_micro_begin(lf_pg_model *m)
+{
+    m->passes = 0;
+}
+
+/* Gradients of zero, of a micro-batch without documents. */
+static int nothing(lf_pg_model *m, lf_err *err)
+{
+    const uint32_t none = 0;
+    int rc = lf_pg_forward(m, NULL, &none, 0, LF_FIRST, err);
+    lf_pg_zero_gradients(m);
+    return rc != 0 ? rc : lf_pg_backward(m, LF_FIRST, err);
+}
+
+int lf_pg_micro_end(lf_pg_model *m, enum lf_pg_chain which, bool train, enum lf_variant v, int rc,
+                    lf_err *err)
+{
+    const int chain = which == LF_PG_LM ? m->lm : which == LF_PG_BASE ? m->base : m->chain;
+    lf_err *why = rc != 0 ? NULL : err;
+    int other = 0;
+    if (m->broken || m->s.ranks.ranks <= 1)
+        return rc;
+    if (m->s.ranks.zero < 2) /* gradients are summed after the last micro-batch */
+        return rc != 0 || !train || v != LF_FIRST || m->passes ? rc : nothing(m, err);
+    if (m->passes < 1)
+        other = lf_exec_idle(m->ex, chain, LF_FWD, v, why);
+    if (other == 0 && train && m->passes < 2)
+        other = lf_exec_idle(m->ex, chain, LF_BWD, v, why);
+    return rc != 0 ? rc : other;
 }
 
 int lf_pg_step(lf_pg_model *m, const struct lf_adamw_opts *adam, int64_t n, double lr, double clip,

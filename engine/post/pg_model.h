@@ -32,9 +32,10 @@ struct lf_pg_model_spec {
     int threads;
     enum lf_device device;      /* device that the plan is for */
     struct lf_profile *profile; /* engine/graph/profile.h, outlives the model; NULL: none */
-    int ranks;                  /* train: ranks over which gradients are summed; 0: 1 */
-    struct lf_adamw_opts adam;  /* train */
-    uint64_t seed;              /* for the rounding of the optimizer */
+    /* how ranks share it; zeroed: one rank. Without train only zero = 3 divides anything. */
+    struct lf_plan_ranks ranks;
+    struct lf_adamw_opts adam; /* train */
+    uint64_t seed;             /* for the rounding of the optimizer */
     /* train this adapter beside the frozen weights; NULL: train the weights */
     const struct lf_adapter_config *adapter;
     const char *const *freeze; /* patterns over names of tensors that are not trained */
@@ -65,11 +66,14 @@ int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool 
  * read afterwards. */
 int lf_pg_model_init(lf_pg_model *m, uint64_t seed, lf_err *err);
 /* Sets what a new adapter takes from the weights of its base (the lengths of DoRA), once these are
- * in place. */
+ * in place. Collective with zero = 3. */
 int lf_pg_model_adapter_start(lf_pg_model *m, lf_err *err);
 
 /* Fills out for lf_gen_run. A step uses the current weights. Valid until destroy. */
 int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err);
+/* Before generation, after which it may go on until the model runs otherwise: with zero = 3 every
+ * rank gets all weights (lf_exec_hold). Collective then. */
+int lf_pg_model_hold(lf_pg_model *m, lf_err *err);
 
 /* ---- packed documents ---- */
 
@@ -100,6 +104,16 @@ int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *o
 int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
                      lf_err *err);
 int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err);
+/* Passes of ranks in step. With zero = 2 and 3 every rank has the same passes, one for each
+ * micro-batch of the rank with the most. A rank begins each micro-batch with lf_pg_micro_begin,
+ * runs what it has of it, and ends it with lf_pg_micro_end, whether it had one, had none, or failed
+ * in it: that runs what is missing as a rank whose gradients are zero. */
+enum lf_pg_chain { LF_PG_PACKED, LF_PG_BASE, LF_PG_LM };
+void lf_pg_micro_begin(lf_pg_model *m);
+/* train: there is a backward pass. Returns rc, how this rank fared in the micro-batch, or the
+ * failure of these passes. */
+int lf_pg_micro_end(lf_pg_model *m, enum lf_pg_chain chain, bool train, enum lf_variant v, int rc,
+                    lf_err *err);
 /* The outputs after any of these: f32 [rows], borrowed until the next run; NULL without that
  * output. */
 const float *lf_pg_lp(const lf_pg_model *m);

@@ -113,7 +113,8 @@ int lf_pg_open_data(lf_pg *p, lf_err *err);
 int lf_pg_models(lf_pg *p, lf_err *err); /* plans */
 /* connects with the other ranks, after all have planned; collective */
 int lf_pg_connect(lf_pg *p, lf_err *err);
-/* Reads the weights of a new run, and in every run those of the reference. */
+/* Reads the weights of a new run, and in every run those of the reference. Collective; a failure is
+ * this rank's. */
 int lf_pg_weights(lf_pg *p, lf_err *err);
 void lf_pg_close(lf_pg *p);
 
@@ -126,6 +127,11 @@ static inline int lf_pg_owner(const lf_pg *p, size_t index)
 static inline bool lf_pg_mine(const lf_pg *p, size_t index)
 {
     return lf_pg_owner(p, index) == p->run.rank;
+}
+/* The turns in which ranks take n micro-batches: those of the rank with the most. */
+static inline int64_t lf_pg_turns(const lf_pg *p, int64_t n)
+{
+    return (n + p->run.ranks - 1) / p->run.ranks;
 }
 /* Do all ranks stand at the same place, with the same settings and weights? */
 int lf_pg_same(const lf_pg *p, bool done, lf_err *err);
@@ -207,8 +213,9 @@ int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err);
 
 /* pg_ptx.c: plain text beside rewards. */
 int lf_pg_ptx_open(lf_pg *p, lf_err *err);
-/* Adds the gradients of plain text to those of the current update. */
-int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, lf_err *err);
+/* Adds the gradients of plain text to those of the current update, of which rc, agreed upon, is the
+ * result so far. Collective. */
+int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, int rc, lf_err *err);
 void lf_pg_ptx_close(lf_pg *p);
 
 /* pg_early.c: the end of a run before its rounds. */
@@ -220,13 +227,22 @@ enum lf_run_end lf_pg_early_clock(const lf_pg *p);
 /* Between two rounds: does what is asked for. */
 void lf_pg_early_meet(lf_pg *p, enum lf_run_end ask);
 
+/* Does this rank take part in saving? */
+static inline bool lf_pg_saves(const lf_pg *p)
+{
+    return lf_run_first(&p->run) || p->run.parts;
+}
+
 /* pg_state.c */
 /* Returns what state.json holds; NULL with err set on failure. */
 json_t *lf_pg_state_json(const lf_pg *p, lf_err *err);
-int lf_pg_writer_open(lf_pg *p, lf_err *err);
-int lf_pg_save(lf_pg *p, bool final, lf_err *err);
+/* rc: how this rank fared so far. Collective. */
+int lf_pg_writer_open(lf_pg *p, int rc, lf_err *err);
+/* With zero the run goes on after a checkpoint that was saved now and then and could not be. */
+enum lf_pg_saving { LF_PG_NOW_AND_THEN, LF_PG_STOP, LF_PG_FINAL };
+int lf_pg_save(lf_pg *p, enum lf_pg_saving how, lf_err *err); /* collective */
 int lf_pg_start(lf_pg *p, bool *done, lf_err *err);
-/* pg_key.c: hash of everything that a round depends on. */
+/* pg_key.c: hash of everything that a round depends on, whatever ranks divide. Collective. */
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err);
 
 /* pg_measure.c: the best round, and samples. Each is collective. */

@@ -115,15 +115,21 @@ static int one(lf_pg *p, const struct batch *b, size_t from, size_t to, double *
     return lf_pg_backward_lm(p->actor, LF_ACCUM, err);
 }
 
-int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, lf_err *err)
+int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, int rc, lf_err *err)
 {
-    struct batch b;
-    if (!p->ptx)
-        return 0;
+    struct batch b = {0};
+    if (rc != 0)
+        return rc;
     u->ptx = 0;
-    int rc = batch_make(&b, p, err);
-    for (int64_t k = p->run.rank; k < b.n && rc == 0; k += p->run.ranks)
-        rc = one(p, &b, b.start[k], b.start[k + 1], &u->ptx, err);
+    rc = lf_run_agree(&p->run, batch_make(&b, p, err), err);
+    const int64_t turns = rc != 0 ? 0 : lf_pg_turns(p, b.n);
+    for (int64_t i = 0; i < turns; i++) {
+        const int64_t k = i * p->run.ranks + p->run.rank;
+        lf_pg_micro_begin(p->actor);
+        if (rc == 0 && k < b.n)
+            rc = one(p, &b, b.start[k], b.start[k + 1], &u->ptx, err);
+        rc = lf_pg_micro_end(p->actor, LF_PG_LM, true, LF_ACCUM, rc, err);
+    }
     batch_free(&b);
     return rc;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ranks of a run do together. Each has all weights and the whole of every round; it
- * generates and scores its prompts (lf_pg_mine), and runs its micro-batches of every forward pass
- * and update. What one rank alone may find (a failure, a stop, the time) is agreed upon before
- * anything depends on it; everything else is a function of what all have. */
+ * What the ranks of a run do together. Each has all weights, or with zero its parts of them, and
+ * the whole of every round; it generates and scores its prompts (lf_pg_mine), and runs its
+ * micro-batches of every forward pass and update. What one rank alone may find (a failure, a stop,
+ * the time) is agreed upon before anything depends on it; everything else is a function of what all
+ * have. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -121,6 +121,9 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
                                        .seed = seed_of(p, from + (int64_t)i, s)};
         }
     const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
+    rc = lf_run_agree(&p->run, rc, err);
+    if (rc == 0) /* how many steps of generation follow is this rank's own matter */
+        rc = lf_pg_model_hold(p->actor, err);
     if (rc == 0 && k)
         rc = lf_gen_run(
             &model,

@@ -143,7 +143,7 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
                                      .threads = c->threads,
                                      .device = c->device,
                                      .profile = c->profile,
-                                     .ranks = p->run.ranks,
+                                     .ranks = lf_zero_share(&c->zero, 0, p->run.rank, p->run.ranks),
                                      .adam = c->adam,
                                      .seed = c->seed,
                                      .page_tokens = c->page_tokens};
@@ -157,6 +157,9 @@ static int plan_models(lf_pg *p, lf_err *err)
     p->want_critic = c->advantage == LF_PG_ADV_GAE;
     p->want_ref = c->kl.beta > 0;
     p->ref_below = p->want_ref && c->adapter && !c->ref_from;
+    int rc = lf_zero_check(&c->zero, p->run.ranks, err);
+    if (rc != 0)
+        return rc;
     if (p->context > p->mc.max_positions)
         return lf_fail(err, LF_EINVAL,
                        "prompts of %lld tokens and max_tokens = %lld are more than the %lld "
@@ -173,7 +176,7 @@ static int plan_models(lf_pg *p, lf_err *err)
     s.n_freeze = c->n_freeze;
     s.reference = p->ref_below;
     s.lm = c->ptx_data != NULL;
-    int rc = lf_pg_model_create(&p->actor, &p->mc, &s, err);
+    rc = lf_pg_model_create(&p->actor, &p->mc, &s, err);
     if (rc == 0 && p->want_ref && !p->ref_below) {
         s = spec_of(p, "ref");
         s.logp = true;
@@ -197,7 +200,7 @@ static int plan_models(lf_pg *p, lf_err *err)
 int lf_pg_models(lf_pg *p, lf_err *err)
 {
     lf_ckpt *ck = NULL;
-    int rc = lf_ckpt_open(&ck, p->c->init_from, p->c->threads, err);
+    int rc = lf_run_open_to_read(&p->run, &ck, p->c->init_from, err);
     if (rc != 0)
         return lf_err_prefix(err, "init_from");
     lf_hash_hex(p->run.base, lf_ckpt_identity(ck));
@@ -242,11 +245,14 @@ int lf_pg_connect(lf_pg *p, lf_err *err)
 {
     if (!p->run.comm)
         return 0;
+    const lf_pg_model *all[] = {p->actor, p->critic, p->ref};
+    const int inner = lf_zero_inner(&p->c->zero, p->run.ranks);
     int rc = lf_devcomm_open(&p->dev, p->run.comm, p->back, err);
-    if (rc == 0)
-        lf_devcomm_connect(&p->dev, lf_pg_model_exec(p->actor));
-    if (rc == 0 && p->critic)
-        lf_devcomm_connect(&p->dev, lf_pg_model_exec(p->critic));
+    if (rc == 0 && inner < p->run.ranks)
+        rc = lf_devcomm_groups(&p->dev, inner, err);
+    for (size_t i = 0; i < sizeof all / sizeof *all && rc == 0; i++)
+        if (all[i])
+            lf_devcomm_connect(&p->dev, lf_pg_model_exec(all[i]));
     return lf_run_agree(&p->run, rc, err);
 }
 
@@ -255,7 +261,7 @@ static int load_from(lf_pg *p, lf_pg_model *m, const char *dir, const char *opti
     lf_ckpt *ck = NULL;
     lf_model_config mc;
     const char *key = NULL;
-    int rc = lf_ckpt_open(&ck, dir, p->c->threads, err);
+    int rc = lf_run_open_to_read(&p->run, &ck, dir, err);
     if (rc == 0)
         rc = lf_weights_config(&mc, ck, err);
     if (rc == 0 && m != p->critic && mc.output != LF_OUTPUT_TOKENS)
@@ -278,8 +284,11 @@ int lf_pg_weights(lf_pg *p, lf_err *err)
     int rc = c->adapter ? lf_pg_model_init(p->actor, c->seed, err) : 0;
     if (rc == 0)
         rc = load_from(p, p->actor, c->init_from, "init_from", err);
-    if (rc == 0 && c->adapter)
-        rc = lf_pg_model_adapter_start(p->actor, err);
+    if (c->adapter) {
+        rc = lf_run_agree(&p->run, rc, err); /* none goes on to gather weights alone */
+        if (rc == 0)
+            rc = lf_pg_model_adapter_start(p->actor, err);
+    }
     if (rc == 0 && p->ref)
         rc = load_from(p, p->ref, c->ref_from ? c->ref_from : c->init_from, "ref_from", err);
     if (rc == 0 && p->critic)
@@ -376,7 +385,8 @@ static int add_all(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes
         rc = add_bytes(models, "critic", p->critic, b, err);
     if (rc == 0)
         rc = add_reward_model(p, models, notes, b, err);
-    *mem = (struct lf_plan_memory){.host = (double)b->offloaded};
+    *mem = (struct lf_plan_memory){.host = (double)b->offloaded +
+                                           lf_zero_comm_bytes(&p->c->zero, p->run.ranks)};
     lf_plan_memory(mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b->total);
     return rc;
 }
@@ -390,6 +400,27 @@ int lf_pg_planned(struct lf_plan_memory *out, lf_pg *p, lf_err *err)
     json_decref(models);
     json_decref(notes);
     return rc;
+}
+
+/* What a rank sends: in an update, whose sequences are as long as they may be; with zero = 3
+ * before a round, when it gets all weights of the actor. */
+static json_t *comm_json(const lf_pg *p)
+{
+    const int64_t each = p->rows / p->context, n = (p->c->minibatch + each - 1) / each,
+                  turns = lf_pg_turns(p, n);
+    const lf_pg_model *const of[] = {p->actor, p->critic};
+    double bytes = 0, round = 0;
+    int64_t messages = 0;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct lf_plan_comm c;
+        if (!of[i] || lf_plan_comm(lf_pg_model_get_plan(of[i]), &c))
+            continue;
+        bytes += c.sent_bytes + (double)turns * c.micro_bytes;
+        messages += c.messages + turns * c.micro_messages;
+        round += c.hold_bytes;
+    }
+    return json_pack("{s:f,s:I,s:f}", "bytes_per_step", bytes, "messages_per_step",
+                     (json_int_t)messages, "bytes_per_round", round);
 }
 
 static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
@@ -413,12 +444,7 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
             (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
             (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
             "host", mem.host, "device", mem.device, "total", mem.total);
-        struct lf_plan_comm a = {0}, k = {0};
-        lf_plan_comm(lf_pg_model_get_plan(p->actor), &a);
-        if (p->critic)
-            lf_plan_comm(lf_pg_model_get_plan(p->critic), &k);
-        json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", a.sent_bytes + k.sent_bytes,
-                                 "messages_per_step", (json_int_t)(a.messages + k.messages));
+        json_t *comm = comm_json(p);
         int64_t n = p->c->prompts * p->c->samples;
         double per_token = lf_train_flops_per_token(&p->actor_flops, &p->mc, p->context, true);
         if (p->critic)

@@ -15,29 +15,56 @@
 
 /* ---- what is in them ---- */
 
-int lf_pg_writer_open(lf_pg *p, lf_err *err)
+/* Of a model, behind n tensors of t: what it has, or with zero this rank's part of it. */
+static int add_tensors(const lf_pg *p, lf_ckpt_tensor *t, size_t *n, const lf_pg_model *m,
+                       bool part, lf_err *err)
 {
-    lf_ckpt_tensor *a = NULL, *c = NULL, *all;
-    size_t n_a = 0, n_c = 0;
-    const lf_pstore *ps = lf_pg_model_store(p->actor);
-    lf_arena *arena = p->run.arena;
-    int rc = p->c->adapter
-                 ? lf_weights_adapter_tensors(&a, &n_a, ps, LF_WEIGHTS_PREFIX, true, arena, err)
-                 : lf_weights_tensors(&a, &n_a, ps, LF_WEIGHTS_PREFIX, true, arena, err);
+    const lf_pstore *ps = lf_pg_model_store(m);
+    const char *prefix = m == p->actor ? LF_WEIGHTS_PREFIX : CRITIC_PREFIX;
+    lf_ckpt_tensor *own = NULL;
+    size_t k = 0;
+    int rc = m == p->actor && p->c->adapter
+                 ? lf_weights_adapter_tensors(&own, &k, ps, prefix, true, p->run.arena, err)
+                 : lf_weights_tensors(&own, &k, ps, prefix, true, p->run.arena, err);
+    if (rc == 0 && part) {
+        const struct lf_weights_share share = {.ps = ps,
+                                               .prefix = prefix,
+                                               .rank = p->run.rank,
+                                               .ranks = p->run.ranks,
+                                               .copy = p->run.rank >=
+                                                       lf_zero_inner(&p->c->zero, p->run.ranks)};
+        lf_weights_share(own, &k, &share);
+    }
+    if (rc == 0 && k)
+        memcpy(t + *n, own, k * sizeof *t);
+    *n += k;
+    return rc;
+}
+
+/* Of all models. */
+static int all_tensors(const lf_pg *p, const lf_ckpt_tensor **t, size_t *n, bool part, lf_err *err)
+{
+    enum { KINDS = 3 }; /* weights and two moments */
+    int most = lf_pstore_count(lf_pg_model_store(p->actor));
+    if (p->critic)
+        most += lf_pstore_count(lf_pg_model_store(p->critic));
+    lf_ckpt_tensor *all = lf_arena_alloc(p->run.arena, (size_t)most * KINDS, sizeof *all, err);
+    int rc = all ? add_tensors(p, all, n, p->actor, part, err) : LF_ENOMEM;
     if (rc == 0 && p->critic)
-        rc = lf_weights_tensors(&c, &n_c, lf_pg_model_store(p->critic), CRITIC_PREFIX, true, arena,
-                                err);
-    if (rc != 0)
-        return rc;
-    all = lf_arena_alloc(arena, n_a + n_c, sizeof *all, err);
-    if (!all)
-        return LF_ENOMEM;
-    memcpy(all, a, n_a * sizeof *all);
-    if (n_c)
-        memcpy(all + n_a, c, n_c * sizeof *all);
-    const struct lf_run_tensors tensors = {
-        .all = all, .n_all = n_a + n_c, .snapshot = !lf_pstore_on_host(ps)};
-    return lf_run_writer_open(&p->run, &tensors, 0, err);
+        rc = add_tensors(p, all, n, p->critic, part, err);
+    *t = all;
+    return rc;
+}
+
+int lf_pg_writer_open(lf_pg *p, int rc, lf_err *err)
+{
+    struct lf_run_tensors tensors = {.snapshot = !lf_pstore_on_host(lf_pg_model_store(p->actor))};
+    if (rc == 0)
+        rc = all_tensors(p, &tensors.all, &tensors.n_all, false, err);
+    if (rc == 0 && lf_run_in_parts(&p->run))
+        rc = all_tensors(p, &tensors.own, &tensors.n_own, true, err);
+    rc = lf_run_agree(&p->run, rc, err);
+    return lf_run_writer_open(&p->run, &tensors, rc, err);
 }
 
 /* What must be equal for a run to go on from a checkpoint: what its counters and moments mean. */
@@ -161,31 +188,38 @@ json_t *lf_pg_state_json(const lf_pg *p, lf_err *err)
 
 /* ---- saving ---- */
 
-static int save(lf_pg *p, bool final, lf_err *err)
+/* Collective with parts, where a checkpoint that is not needed may fail to be saved. */
+static int save(lf_pg *p, bool final, bool needed, lf_err *err)
 {
-    if (!lf_run_first(&p->run))
-        return 0;
-    json_t *state = lf_pg_state_json(p, err);
+    json_t *state = lf_pg_saves(p) ? lf_pg_state_json(p, err) : NULL;
     char *dir = final ? NULL : lf_ckpt_step_dir(p->c->out, p->s.updates, err);
-    int rc = !state || (!final && !dir) ? LF_ENOMEM
-             : final                    ? lf_run_save_final(&p->run, 0, state, err)
-                                        : lf_run_save_at(&p->run, 0, dir, state, err);
+    int rc = (lf_pg_saves(p) && !state) || (!final && !dir) ? LF_ENOMEM : 0;
+    if (final) {
+        rc = lf_run_save_final(&p->run, rc, state, err);
+    } else {
+        rc = lf_run_save_begin(&p->run, rc, dir, state, err);
+        if (rc == 0)
+            rc = lf_run_save_wait(&p->run, needed, err);
+    }
     lf_run_phase(&p->run, LF_PG_PHASE);
     json_decref(state);
     free(dir);
     return rc;
 }
 
-int lf_pg_save(lf_pg *p, bool final, lf_err *err)
+int lf_pg_save(lf_pg *p, enum lf_pg_saving how, lf_err *err)
 {
-    if (!final && p->saved == p->s.updates && p->saved_round == p->s.round)
+    if (how != LF_PG_FINAL && p->saved == p->s.updates && p->saved_round == p->s.round)
         return 0;
     p->s.active_s = lf_pg_active_s(p);
-    int rc = lf_run_agree(&p->run, save(p, final, err), err);
+    int rc =
+        lf_run_agree(&p->run, save(p, how == LF_PG_FINAL, how != LF_PG_NOW_AND_THEN, err), err);
     if (rc != 0)
         return rc;
-    p->saved = p->s.updates;
-    p->saved_round = p->s.round;
+    if (p->run.failed_step != p->s.updates) {
+        p->saved = p->s.updates;
+        p->saved_round = p->s.round;
+    }
     p->run.last_save = lf_now_s();
     return 0;
 }
@@ -313,56 +347,108 @@ static int look_at_final(lf_pg *p, bool *done, lf_err *err)
     return rc;
 }
 
-/* Rank 0. *from: {"dir": where the run goes on from}, owned; NULL: it begins. */
-static int start_first(lf_pg *p, bool *done, lf_ckpt **ck, json_t **from, lf_err *err)
+/* Where a run begins. */
+struct beginning {
+    struct lf_run_search search; /* rank 0 */
+    lf_ckpt *ck;                 /* open: on rank 0, and where others read it */
+    json_t *from;                /* {"dir": where the run goes on from}, owned; NULL: it begins */
+};
+
+/* Rank 0. */
+static int choose(lf_pg *p, struct beginning *b, lf_err *err)
 {
-    struct lf_run_search search = LF_RUN_SEARCH;
-    int rc = look_at_final(p, done, err);
-    if (rc != 0 || *done)
-        return rc;
-    rc = lf_run_newest(&p->run, &search, ck, err);
-    if (rc == 0 && *ck && !(*from = json_pack("{s:s}", "dir", lf_ckpt_dir(*ck))))
+    int rc = lf_run_newest(&p->run, &b->search, &b->ck, err);
+    if (rc == 0 && b->ck && !(b->from = json_pack("{s:s}", "dir", lf_ckpt_dir(b->ck))))
         rc = lf_fail(err, LF_ENOMEM, "where to go on: out of memory");
-    free(search.dir);
     return rc;
 }
 
-/* The other ranks read what rank 0 has chosen; ck is rank 0's own. */
-static int go_on(lf_pg *p, lf_ckpt *ck, const char *dir, lf_err *err)
+/* The other ranks read what rank 0 has chosen. */
+static int read_chosen(lf_pg *p, struct beginning *b, const char *dir, lf_err *err)
 {
-    lf_ckpt *own = NULL;
-    int rc = ck ? 0 : lf_ckpt_open(&own, dir, p->c->threads, err);
+    const int rc = b->ck ? 0 : lf_run_open_to_read(&p->run, &b->ck, dir, err);
+    return rc != 0 ? rc : restore(p, b->ck, dir, err);
+}
+
+/* After all have read it. */
+static int go_on(lf_pg *p, const struct beginning *b, const char *dir, lf_err *err)
+{
     const size_t n = strlen(p->c->out);
-    rc = rc != 0 ? rc : restore(p, ck ? ck : own, dir, err);
-    rc = rc != 0 ? rc : record_resume(p, ck ? ck : own, dir, err);
+    const int rc = record_resume(p, b->ck, dir, err);
     if (rc == 0 && strncmp(dir, p->c->out, n) == 0 && dir[n] == '/') {
         p->saved = p->s.updates; /* a stop before the next update has nothing to save */
         p->saved_round = p->s.round;
     }
-    lf_ckpt_close(own);
     return rc;
 }
 
-int lf_pg_start(lf_pg *p, bool *done, lf_err *err)
+/* Nothing stays of what has been read. */
+static int forget(lf_pg *p, lf_err *err)
 {
-    lf_ckpt *ck = NULL;
-    json_t *from = NULL;
+    int rc = lf_pg_model_init(p->actor, p->c->seed, err);
+    if (rc == 0 && p->critic)
+        rc = lf_pg_model_init(p->critic, p->c->seed, err);
+    return rc;
+}
+
+/* What a run has before it reads a checkpoint of its own; rc: how this rank fared so far.
+ * Collective. */
+static int begin(lf_pg *p, int rc, lf_err *err)
+{
     p->s = (struct lf_pg_state){.beta = p->c->kl.beta,
                                 .best = lf_best_start(),
                                 .actor_scale = lf_scaler_start(&p->c->scaler),
                                 .critic_scale = lf_scaler_start(&p->c->scaler)};
     p->saved = p->saved_round = -1;
-    int rc = lf_pg_weights(p, err);
-    if (rc == 0 && lf_run_first(&p->run))
-        rc = start_first(p, done, &ck, &from, err);
     rc = lf_run_agree(&p->run, rc, err);
+    return lf_run_agree(&p->run, rc != 0 ? rc : lf_pg_weights(p, err), err);
+}
+
+/* Goes on from the newest checkpoint, if there is one. *damaged: a rank found damage in what it
+ * read of it, and it has been passed over. Collective. */
+static int find(lf_pg *p, struct beginning *b, bool *damaged, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    *damaged = false;
+    int rc = lf_run_agree(&p->run, lf_run_first(&p->run) ? choose(p, b, err) : 0, err);
+    if (rc == 0)
+        rc = lf_run_share_json(&p->run, &b->from, err);
+    const char *dir = rc == 0 ? json_string_value(json_object_get(b->from, "dir")) : NULL;
+    if (dir) {
+        rc = read_chosen(p, b, dir, &why);
+        *damaged = rc == LF_EFORMAT && lf_run_in_parts(&p->run);
+        rc = rc == 0 || *damaged ? 0 : lf_fail(err, rc, "%s", why.text);
+        rc = lf_run_agree(&p->run, rc, err);
+    }
+    if (rc == 0)
+        rc = lf_run_any(&p->run, damaged, err);
+    if (rc == 0 && dir && !*damaged)
+        rc = lf_run_agree(&p->run, go_on(p, b, dir, err), err);
+    lf_ckpt_close(b->ck);
+    json_decref(b->from);
+    b->ck = NULL;
+    b->from = NULL;
+    return rc || !*damaged ? rc : lf_run_pass_over_all(&p->run, &b->search, &why, err);
+}
+
+int lf_pg_start(lf_pg *p, bool *done, lf_err *err)
+{
+    const lf_schedule schedule = p->schedule;
+    struct beginning b = {.search = LF_RUN_SEARCH};
+    bool damaged = true;
+    int rc = begin(p, 0, err);
+    if (rc == 0)
+        rc = lf_run_agree(&p->run, lf_run_first(&p->run) ? look_at_final(p, done, err) : 0, err);
     if (rc == 0)
         rc = lf_run_any(&p->run, done, err);
-    if (rc == 0)
-        rc = lf_run_share_json(&p->run, &from, err);
-    if (rc == 0 && from)
-        rc = go_on(p, ck, json_string_value(json_object_get(from, "dir")), err);
-    lf_ckpt_close(ck);
-    json_decref(from);
-    return lf_run_agree(&p->run, rc, err);
+    while (rc == 0 && !*done && damaged) {
+        rc = find(p, &b, &damaged, err);
+        if (rc != 0 || !damaged)
+            break;
+        p->schedule = schedule; /* some of it has been read */
+        lf_pg_early_begin(p);
+        rc = begin(p, forget(p, err), err);
+    }
+    free(b.search.dir);
+    return rc;
 }

@@ -65,24 +65,47 @@ static size_t row_of(const struct lf_pg_doc *d, size_t t)
 
 enum output { OF_TOKENS, OF_SCORE, OF_BASE };
 
+/* What forward_all does to a micro-batch. */
+struct forward {
+    lf_pg_model *m;
+    enum output what;
+    float *out;
+};
+
+static int forward_one(const lf_rollout *r, const struct forward *f, const struct batches *b,
+                       int64_t k, lf_err *err)
+{
+    const size_t from = b->start[k], to = b->start[k + 1];
+    const uint32_t *order = b->order + from;
+    int rc = f->what == OF_BASE ? lf_pg_forward_base(f->m, b->docs, order, to - from, err)
+                                : lf_pg_forward(f->m, b->docs, order, to - from, LF_FIRST, err);
+    const float *v = f->what == OF_SCORE ? lf_pg_score(f->m) : lf_pg_lp(f->m);
+    for (size_t j = from; j < to && rc == 0; j++) {
+        const struct lf_pg_doc *d = &b->docs[b->order[j]];
+        size_t i = b->of[b->order[j]];
+        for (int64_t t = r->first[i]; t < r->first[i + 1]; t++)
+            f->out[t] = v[row_of(d, (size_t)(t - r->first[i]))];
+    }
+    return rc;
+}
+
 /* out[first[i] + t]: the model's log-probability (or that of the weights below its adapter) or
  * score about each completion token. */
 static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, lf_err *err)
 {
     const lf_rollout *r = &p->r;
+    const struct forward f = {m, what, out};
+    const enum lf_pg_chain chain = what == OF_BASE ? LF_PG_BASE : LF_PG_PACKED;
     struct batches b;
-    int rc = batches_make(&b, m, r, (size_t)p->c->max_tokens, NULL, r->n, err);
-    for (int64_t k = p->run.rank; k < b.n && rc == 0; k += p->run.ranks) {
-        size_t from = b.start[k], to = b.start[k + 1];
-        rc = what == OF_BASE ? lf_pg_forward_base(m, b.docs, b.order + from, to - from, err)
-                             : lf_pg_forward(m, b.docs, b.order + from, to - from, LF_FIRST, err);
-        const float *v = what == OF_SCORE ? lf_pg_score(m) : lf_pg_lp(m);
-        for (size_t j = from; j < to && rc == 0; j++) {
-            const struct lf_pg_doc *d = &b.docs[b.order[j]];
-            size_t i = b.of[b.order[j]];
-            for (int64_t t = r->first[i]; t < r->first[i + 1]; t++)
-                out[t] = v[row_of(d, (size_t)(t - r->first[i]))];
-        }
+    int rc = lf_run_agree(&p->run,
+                          batches_make(&b, m, r, (size_t)p->c->max_tokens, NULL, r->n, err), err);
+    const int64_t rounds = rc != 0 ? 0 : lf_pg_turns(p, b.n);
+    for (int64_t i = 0; i < rounds; i++) {
+        const int64_t k = i * p->run.ranks + p->run.rank;
+        lf_pg_micro_begin(m);
+        if (rc == 0 && k < b.n)
+            rc = forward_one(r, &f, &b, k, err);
+        rc = lf_pg_micro_end(m, chain, false, LF_FIRST, rc, err);
     }
     batches_free(&b);
     rc = lf_run_agree(&p->run, rc, err);
@@ -147,7 +170,7 @@ static int token_advantages(lf_pg *p, const struct lf_seqs *s, const double *kl,
 int lf_pg_advantages(lf_pg *p, lf_err *err)
 {
     lf_rollout *r = &p->r;
-    int rc = lf_rollout_columns(r, p->want_ref, p->want_critic, err);
+    int rc = lf_run_agree(&p->run, lf_rollout_columns(r, p->want_ref, p->want_critic, err), err);
     struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     if (rc == 0 && p->want_ref) {
         rc = p->ref_below ? forward_all(p, p->actor, OF_BASE, r->ref, err)
@@ -261,49 +284,42 @@ static void scatter_actor(void *ctx, size_t at, size_t row, size_t t)
     q->dentropy[row] = (float)q->a->dentropy[at];
 }
 
-/* A rank without a micro-batch has gradients of zero. */
-static int nothing(lf_pg_model *m, lf_err *err)
-{
-    const uint32_t none = 0;
-    int rc = lf_pg_forward(m, NULL, &none, 0, LF_FIRST, err);
-    lf_pg_zero_gradients(m);
-    return rc != 0 ? rc : lf_pg_backward(m, LF_FIRST, err);
-}
+/* What the micro-batches of a mini-batch have in common. */
+struct minibatch {
+    const struct batches *b;
+    const struct lf_pg_norm *norm;
+    struct arrays *a;
+    struct lf_pg_update *u;
+};
 
-static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm,
-                       struct arrays *a, struct lf_pg_update *u, lf_err *err)
+/* Micro-batch k of the actor. */
+static int actor_micro(lf_pg *p, const struct minibatch *mb, int64_t k, enum lf_variant v,
+                       lf_err *err)
 {
+    const struct batches *b = mb->b;
+    struct arrays *a = mb->a;
     struct lf_pg_opts o = p->c->loss;
-    int rc = 0;
+    struct lf_pg_sums sums;
     o.kl_coef = p->want_ref && !p->c->kl_in_reward ? p->s.beta : 0;
-    lf_pg_sums_begin(&u->pg);
-    if (p->run.rank >= b->n)
-        return nothing(p->actor, err);
-    for (int64_t k = p->run.rank; k < b->n && rc == 0; k += p->run.ranks) {
-        struct lf_pg_sums sums;
-        enum lf_variant v = k >= p->run.ranks ? LF_ACCUM : LF_FIRST;
-        rc = lf_pg_forward(p->actor, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k],
+    int rc = lf_pg_forward(p->actor, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k],
                            v, err);
-        if (rc != 0)
-            break;
-        struct actor_rows q = {a,
-                               &p->r,
-                               lf_pg_lp(p->actor),
-                               lf_pg_entropy(p->actor),
-                               lf_pg_dlp(p->actor),
-                               lf_pg_dentropy(p->actor)};
-        struct lf_pg_batch batch = {
-            bounds(b, k, &p->r, a), a->lp, a->old, a->ref, a->entropy, a->adv};
-        each_token(b, k, &p->r, &q, gather_actor);
-        rc = lf_pg_loss(&o, &batch, norm, a->dlp, a->dentropy, &sums, err);
-        if (rc != 0)
-            break;
-        lf_pg_sums_add(&u->pg, &sums);
-        lf_pg_zero_gradients(p->actor);
-        each_token(b, k, &p->r, &q, scatter_actor);
-        rc = lf_pg_backward(p->actor, v, err);
-    }
-    return rc;
+    if (rc != 0)
+        return rc;
+    struct actor_rows q = {a,
+                           &p->r,
+                           lf_pg_lp(p->actor),
+                           lf_pg_entropy(p->actor),
+                           lf_pg_dlp(p->actor),
+                           lf_pg_dentropy(p->actor)};
+    struct lf_pg_batch batch = {bounds(b, k, &p->r, a), a->lp, a->old, a->ref, a->entropy, a->adv};
+    each_token(b, k, &p->r, &q, gather_actor);
+    rc = lf_pg_loss(&o, &batch, mb->norm, a->dlp, a->dentropy, &sums, err);
+    if (rc != 0)
+        return rc;
+    lf_pg_sums_add(&mb->u->pg, &sums);
+    lf_pg_zero_gradients(p->actor);
+    each_token(b, k, &p->r, &q, scatter_actor);
+    return lf_pg_backward(p->actor, v, err);
 }
 
 struct critic_rows {
@@ -328,31 +344,44 @@ static void scatter_critic(void *ctx, size_t at, size_t row, size_t t)
     q->dscore[row] = (float)q->a->dlp[at];
 }
 
-static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm,
-                        struct arrays *a, struct lf_pg_update *u, lf_err *err)
+static int critic_micro(lf_pg *p, const struct minibatch *mb, int64_t k, enum lf_variant v,
+                        lf_err *err)
 {
-    u->value = (struct lf_value_sums){0};
-    int rc = p->run.rank >= b->n ? nothing(p->critic, err) : 0;
-    for (int64_t k = p->run.rank; k < b->n && rc == 0; k += p->run.ranks) {
-        struct lf_value_sums sums;
-        enum lf_variant v = k >= p->run.ranks ? LF_ACCUM : LF_FIRST;
-        rc = lf_pg_forward(p->critic, b->docs, b->order + b->start[k],
+    const struct batches *b = mb->b;
+    struct arrays *a = mb->a;
+    struct lf_value_sums sums, *all = &mb->u->value;
+    int rc = lf_pg_forward(p->critic, b->docs, b->order + b->start[k],
                            b->start[k + 1] - b->start[k], v, err);
-        if (rc != 0)
-            break;
-        struct critic_rows q = {a, &p->r, lf_pg_score(p->critic), lf_pg_dscore(p->critic)};
-        const struct lf_value_batch rows = {bounds(b, k, &p->r, a), a->lp, a->old, a->ref};
-        each_token(b, k, &p->r, &q, gather_critic);
-        rc = lf_value_loss(&rows, p->c->value_clip, norm, a->dlp, &sums, err);
-        if (rc != 0)
-            break;
-        u->value.loss += sums.loss;
-        u->value.clipped += sums.clipped;
-        u->value.value += sums.value;
-        u->value.tokens += sums.tokens;
-        lf_pg_zero_gradients(p->critic);
-        each_token(b, k, &p->r, &q, scatter_critic);
-        rc = lf_pg_backward(p->critic, v, err);
+    if (rc != 0)
+        return rc;
+    struct critic_rows q = {a, &p->r, lf_pg_score(p->critic), lf_pg_dscore(p->critic)};
+    const struct lf_value_batch rows = {bounds(b, k, &p->r, a), a->lp, a->old, a->ref};
+    each_token(b, k, &p->r, &q, gather_critic);
+    rc = lf_value_loss(&rows, p->c->value_clip, mb->norm, a->dlp, &sums, err);
+    if (rc != 0)
+        return rc;
+    all->loss += sums.loss;
+    all->clipped += sums.clipped;
+    all->value += sums.value;
+    all->tokens += sums.tokens;
+    lf_pg_zero_gradients(p->critic);
+    each_token(b, k, &p->r, &q, scatter_critic);
+    return lf_pg_backward(p->critic, v, err);
+}
+
+/* This rank's micro-batches of a mini-batch, in step with the other ranks. */
+static int train(lf_pg *p, const struct minibatch *mb, bool actor, lf_err *err)
+{
+    lf_pg_model *m = actor ? p->actor : p->critic;
+    const int64_t turns = lf_pg_turns(p, mb->b->n);
+    int rc = 0;
+    for (int64_t i = 0; i < turns; i++) {
+        const int64_t k = i * p->run.ranks + p->run.rank;
+        const enum lf_variant v = i > 0 ? LF_ACCUM : LF_FIRST;
+        lf_pg_micro_begin(m);
+        if (rc == 0 && k < mb->b->n)
+            rc = (actor ? actor_micro : critic_micro)(p, mb, k, v, err);
+        rc = lf_pg_micro_end(m, LF_PG_PACKED, true, v, rc, err);
     }
     return rc;
 }
@@ -422,10 +451,14 @@ static void work_free(struct work *w)
 /* This rank's part of the gradients of one model. */
 static int gradients(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u, lf_err *err)
 {
-    int rc = actor ? train_actor(p, &w->actor, &w->norm, &w->a, u, err)
-                   : train_critic(p, &w->critic, &w->norm, &w->a, u, err);
-    if (rc == 0 && actor)
-        rc = lf_pg_ptx_train(p, u, err);
+    const struct minibatch mb = {actor ? &w->actor : &w->critic, &w->norm, &w->a, u};
+    if (actor)
+        lf_pg_sums_begin(&u->pg);
+    else
+        u->value = (struct lf_value_sums){0};
+    int rc = train(p, &mb, actor, err);
+    if (actor && p->ptx)
+        rc = lf_pg_ptx_train(p, u, lf_run_agree(&p->run, rc, err), err);
     if (rc == LF_ENUMERIC)
         lf_err_prefix(err, "round %lld, mini-batch %lld", (long long)p->s.round + 1,
                       (long long)w->k + 1);

@@ -51,7 +51,7 @@ static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_dec
         lf_decoder_heads_graph(d, ps, "score", &r, &(struct lf_decoder_heads){.score = true}, err);
     if (!g)
         return LF_EINVAL;
-    s->chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = s->o.eras}, err);
+    s->chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = s->o.eras, .whole = true}, err);
     lf_graph_destroy(g);
     return s->chain < 0 ? s->chain : 0;
 }

@@ -42,9 +42,10 @@ struct lf_train_guest {
      * rank. */
     int (*bind)(void *user, const struct lf_guest_host *host, lf_exec *ex, lf_back *back,
                 lf_err *err);
-    /* Called on rank 0 after step `step`, while the other ranks wait. values[n_metrics] go into the
-     * record of that step; NaN is left out. It is called again for a step that an earlier, killed
-     * start had visited. */
+    /* Called on rank 0 after step `step`, while the other ranks wait; with zero = 3 they have
+     * gathered the weights that chains with `whole` read (lf_exec_hold). values[n_metrics] go into
+     * the record of that step; NaN is left out. It is called again for a step that an earlier,
+     * killed start had visited. */
     int (*visit)(void *user, int64_t step, double *values, lf_err *err);
     /* before executor, plan and decoder are destroyed; also when plan or bind failed */
     void (*leave)(void *user);

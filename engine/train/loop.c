@@ -215,8 +215,10 @@ static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         return 0;
     lf_run_phase(&t->run, "samples");
     st->visited = true;
-    return lf_train_agree(
-        t, lf_train_first_rank(t) ? g->visit(g->user, t->s.step, st->guest, err) : 0, err);
+    int rc = lf_exec_hold(t->m.ex, err);
+    if (rc == 0 && lf_train_first_rank(t))
+        rc = g->visit(g->user, t->s.step, st->guest, err);
+    return lf_train_agree(t, rc, err);
 }
 
 /* After a step: what is measured, told and kept. */
@@ -537,7 +539,7 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
                                   .keep_every = c->keep_every,
                                   .save_time_s = c->save_time_s,
                                   .samples = c->guest != NULL,
-                                  .parts = c->zero > 0};
+                                  .parts = c->zero.stage > 0};
 }
 
 int lf_train_open(lf_trainer *t, const struct lf_train_config *c, const struct lf_train_sink *sink,

@@ -51,6 +51,7 @@
 #include "engine/train/run.h"
 #include "engine/train/scaler.h"
 #include "engine/train/schedule.h"
+#include "engine/train/zero.h"
 
 #define LF_TRAIN_MAX_SETS 16
 
@@ -115,8 +116,7 @@ struct lf_train_config {
     struct lf_fp8_layers fp8_layers;
     enum lf_numeric numeric;
     enum lf_recompute recompute;
-    int zero;            /* lf_plan_ranks */
-    int zero_inner;      /* ranks of a group that divides the state with zero; 0: all ranks */
+    struct lf_zero zero;
     size_t bucket_bytes; /* of gradients that are summed at once; 0: 25 MiB */
     int threads;
     enum lf_device device;

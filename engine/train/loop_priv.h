@@ -264,8 +264,6 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err);
  * ahead. */
 int lf_train_connect(lf_trainer *t, lf_err *err);
 void lf_train_disconnect(lf_trainer *t, bool failed);
-/* How many ranks divide the state with zero: those of a group, or all. */
-int lf_train_inner(const struct lf_train_config *c, int ranks);
 /* With zero = 2 and 3 every rank goes through as many passes as the one with the most
  * micro-batches: that many for n_samples samples. */
 int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples);

@@ -145,8 +145,9 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
     if (t->run.ranks <= 1)
         return 0;
     int rc = lf_devcomm_open(&t->dev, t->run.comm, t->m.back, err);
-    if (rc == 0 && lf_train_inner(t->c, t->run.ranks) < t->run.ranks)
-        rc = lf_devcomm_groups(&t->dev, t->c->zero_inner, err);
+    const int inner = lf_zero_inner(&t->c->zero, t->run.ranks);
+    if (rc == 0 && inner < t->run.ranks)
+        rc = lf_devcomm_groups(&t->dev, inner, err);
     if (rc == 0)
         lf_devcomm_connect(&t->dev, t->m.ex);
     t->ahead = t->ahead && t->dev.gpus;

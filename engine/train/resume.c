@@ -107,20 +107,11 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
     return rc;
 }
 
-/* Where each rank needs other parts of a checkpoint, it checks those that it reads. */
-static int open_to_read(const lf_trainer *t, lf_ckpt **ck, const char *dir, lf_err *err)
-{
-    const enum lf_ckpt_check check = !lf_train_sharded(t)     ? LF_CKPT_CHECK_ALL
-                                     : lf_train_first_rank(t) ? LF_CKPT_CHECK_STRUCTURE
-                                                              : LF_CKPT_CHECK_READS;
-    return lf_ckpt_open_checked(ck, dir, check, t->c->threads, err);
-}
-
 /* The weights that init_from gives. *out: their checkpoint, open. */
 static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
 {
     lf_ckpt *ck = NULL;
-    int rc = open_to_read(t, &ck, t->c->init_from, err);
+    int rc = lf_run_open_to_read(&t->run, &ck, t->c->init_from, err);
     if (rc != 0)
         return lf_err_prefix(err, "init_from");
     lf_hash_hex(t->run.base, lf_ckpt_identity(ck));
@@ -221,6 +212,7 @@ static bool from_checkpoint(void *user, const struct lf_param_desc *d)
     return (!d->adapter || d->whole) && !lf_weights_is_head(d->name);
 }
 
+/* Collective where ranks keep parts. */
 static int fresh(lf_trainer *t, lf_err *err)
 {
     int rc = lf_pstore_init_rest(t->m.ps, t->c->seed, t->c->init_from ? from_checkpoint : NULL,
@@ -229,8 +221,10 @@ static int fresh(lf_trainer *t, lf_err *err)
         rc = start_from_weights(t, err);
     if (rc == 0 && t->c->objective && !t->c->objective->dropout && lf_decoder_has_dropout(&t->mc))
         lf_train_log(t, 1, "the model's dropout is not applied (dropout = no)");
+    if (lf_train_sharded(t)) /* none goes on to gather weights alone */
+        rc = lf_train_agree(t, rc, err);
     if (rc == 0)
-        rc = lf_pstore_adapter_start(t->m.ps, err);
+        rc = lf_exec_adapter_start(t->m.ex, err);
     if (rc == 0 && t->c->adapter_from)
         rc = start_from_adapter(t, err);
     return rc;
@@ -333,7 +327,7 @@ static int load_own(lf_trainer *t, struct source *f, lf_err *why, lf_err *err)
     if (rc != 0)
         return rc;
     if (!f->ck)
-        rc = open_to_read(t, &f->ck, f->from, why);
+        rc = lf_run_open_to_read(&t->run, &f->ck, f->from, why);
     if (rc == 0 && (rc = lf_run_check_adapter(&t->run, f->ck, f->dir, err)) != 0)
         return rc;
     if (rc == 0)
@@ -341,22 +335,6 @@ static int load_own(lf_trainer *t, struct source *f, lf_err *why, lf_err *err)
                            : lf_weights_load(t->m.ps, f->ck, LF_WEIGHTS_PREFIX, true, why);
     return rc == 0 || (rc == LF_EFORMAT && lf_train_sharded(t)) ? 0
                                                                 : lf_fail(err, rc, "%s", why->text);
-}
-
-/* A rank found damage in what it read. Collective. */
-static int pass_over(lf_trainer *t, struct source *f, const lf_err *why, lf_err *err)
-{
-    struct lf_comm_blobs all = {0};
-    int rc = lf_comm_gather_blobs(t->run.comm, why->text, why->rc ? strlen(why->text) + 1 : 0, &all,
-                                  err);
-    for (int r = 0; r < t->run.ranks && rc == 0 && lf_train_first_rank(t); r++)
-        if (all.offset[r] < all.offset[r + 1]) {
-            all.data[all.offset[r + 1] - 1] = '\0';
-            rc = lf_run_pass_over(&t->run, &f->search, all.data + all.offset[r], err);
-            break;
-        }
-    lf_comm_blobs_fini(&all);
-    return lf_train_agree(t, rc, err);
 }
 
 /* What ranks that keep no parts get from rank 0 afterwards. */
@@ -389,7 +367,7 @@ static int load_newest(lf_trainer *t, struct source *f, lf_err *err)
         if (rc != 0 || !damaged)
             return rc;
         source_close(f);
-        rc = pass_over(t, f, &why, err);
+        rc = lf_run_pass_over_all(&t->run, &f->search, &why, err);
         if (rc != 0)
             return rc;
     }

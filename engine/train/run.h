@@ -222,6 +222,12 @@ struct lf_run_search {
 int lf_run_newest(lf_run *r, struct lf_run_search *s, lf_ckpt **ck, lf_err *err);
 /* What was found is damaged, as text says: logs that, sets it aside, and goes on to older ones. */
 int lf_run_pass_over(lf_run *r, struct lf_run_search *s, const char *text, lf_err *err);
+/* Collective, with parts: what rank 0 had found is damaged, as the text of why says on the ranks
+ * that saw it. */
+int lf_run_pass_over_all(lf_run *r, struct lf_run_search *s, const lf_err *why, lf_err *err);
+/* Opens a checkpoint that every rank reads. With parts each checks those leaves that it reads, and
+ * rank 0 the structure; else all is checked. Any rank. */
+int lf_run_open_to_read(const lf_run *r, lf_ckpt **ck, const char *dir, lf_err *err);
 /* Opens the final checkpoint of out, or the adapter that it was merged from; *ck is NULL when there
  * is none. A damaged final checkpoint is logged and set aside, and the run makes it again. The
  * caller frees *dir. */

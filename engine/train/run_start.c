@@ -107,6 +107,29 @@ int lf_run_pass_over(lf_run *r, struct lf_run_search *s, const char *text, lf_er
     return rc;
 }
 
+int lf_run_pass_over_all(lf_run *r, struct lf_run_search *s, const lf_err *why, lf_err *err)
+{
+    struct lf_comm_blobs all = {0};
+    int rc =
+        lf_comm_gather_blobs(r->comm, why->text, why->rc ? strlen(why->text) + 1 : 0, &all, err);
+    for (int k = 0; k < r->ranks && rc == 0 && lf_run_first(r); k++)
+        if (all.offset[k] < all.offset[k + 1]) {
+            all.data[all.offset[k + 1] - 1] = '\0';
+            rc = lf_run_pass_over(r, s, all.data + all.offset[k], err);
+            break;
+        }
+    lf_comm_blobs_fini(&all);
+    return lf_run_agree(r, rc, err);
+}
+
+int lf_run_open_to_read(const lf_run *r, lf_ckpt **ck, const char *dir, lf_err *err)
+{
+    const enum lf_ckpt_check check = !lf_run_in_parts(r) ? LF_CKPT_CHECK_ALL
+                                     : lf_run_first(r)   ? LF_CKPT_CHECK_STRUCTURE
+                                                         : LF_CKPT_CHECK_READS;
+    return lf_ckpt_open_checked(ck, dir, check, r->c.threads, err);
+}
+
 static int look(struct lf_run_search *s, struct reports *reports, const char *const *dirs,
                 lf_err *err)
 {

@@ -28,7 +28,7 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
                  ? lf_weights_adapter_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err)
                  : lf_weights_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err);
     *out = (struct lf_run_tensors){.all = all, .n_all = n, .snapshot = lf_train_snapshots(c, m)};
-    if (rc != 0 || c->zero == 0 || who->ranks <= 1)
+    if (rc != 0 || c->zero.stage == 0 || who->ranks <= 1)
         return rc;
     if (!(own = lf_arena_alloc(a, n + 1, sizeof *own, err)))
         return LF_ENOMEM;
@@ -37,7 +37,8 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
                                            .prefix = LF_WEIGHTS_PREFIX,
                                            .rank = who->rank,
                                            .ranks = who->ranks,
-                                           .copy = who->rank >= lf_train_inner(c, who->ranks)};
+                                           .copy =
+                                               who->rank >= lf_zero_inner(&c->zero, who->ranks)};
     lf_weights_share(own, &n, &share);
     out->own = own;
     out->n_own = n;

@@ -16,13 +16,6 @@
 #include "engine/train/measure.h"
 #include "engine/train/megatron_order.h"
 
-/* Of gradients that are summed over ranks at once: large enough that latency does not count, small
- * enough that several fit into a step. */
-#define BUCKET_BYTES ((size_t)25 << 20)
-
-/* What a communicator keeps for each of its ranks (two segments of coll.c). */
-#define COMM_BYTES (512.0 * 1024)
-
 /* Below them are a guest's. */
 #define ERA_TRAIN (1u << LF_TRAIN_GUEST_ERAS)
 #define ERA_VALID (2u << LF_TRAIN_GUEST_ERAS)
@@ -213,40 +206,10 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
     return m->valid < 0 ? m->valid : 0;
 }
 
-int lf_train_inner(const struct lf_train_config *c, int ranks)
-{
-    return c->zero > 0 && c->zero_inner > 0 && c->zero_inner < ranks ? c->zero_inner : ranks;
-}
-
-static int check_ranks(const struct lf_train_config *c, int ranks, lf_err *err)
-{
-    if (c->guest && c->zero == 3 && ranks > 1)
-        return lf_fail(err, LF_ENOTSUP,
-                       "samples with zero = 3: rank 0 writes them alone and has a part of the "
-                       "weights; take zero = 2 or no samples");
-    if (c->zero_inner > 0 && !c->zero)
-        return lf_fail(err, LF_EINVAL,
-                       "zero_inner = %d: nothing is divided with zero = 0; set zero too",
-                       c->zero_inner);
-    if (ranks > 1 && c->zero_inner > 0 && (c->zero_inner == 1 || ranks % c->zero_inner))
-        return lf_fail(err, LF_EINVAL,
-                       "zero_inner = %d: %d ranks cannot form such groups; take a divisor of their "
-                       "number that is 2 or more",
-                       c->zero_inner, ranks);
-    return 0;
-}
-
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, int rank, int ranks, lf_err *err)
 {
-    const int inner = lf_train_inner(c, ranks);
-    const struct lf_plan_ranks share = {.ranks = inner,
-                                        .rank = rank % inner,
-                                        .bucket_bytes =
-                                            c->bucket_bytes ? c->bucket_bytes : BUCKET_BYTES,
-                                        .zero = c->zero,
-                                        .groups = ranks / inner,
-                                        .group = rank / inner};
+    const struct lf_plan_ranks share = lf_zero_share(&c->zero, c->bucket_bytes, rank, ranks);
     struct lf_plan_opts po = {.target = lf_target_device(c->device),
                               .threads = c->threads,
                               .compute = c->compute,
@@ -257,7 +220,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     const lf_loader_config lc = lf_train_loader_config(c);
     int rc = lf_loader_check(&lc, err);
     if (rc == 0)
-        rc = check_ranks(c, ranks, err);
+        rc = lf_zero_check(&c->zero, ranks, err);
     if (rc != 0)
         return rc;
     m->rows = (int64_t)c->micro_batch * c->seq_length;
@@ -399,8 +362,7 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
                                          (double)lf_train_data_bytes(c)};
     if (c->guest && c->guest->host_bytes)
         mem.host += (double)c->guest->host_bytes(c->guest->user);
-    if (who->ranks > 1)
-        mem.host += COMM_BYTES * who->ranks;
+    mem.host += lf_zero_comm_bytes(&c->zero, who->ranks);
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
     return mem;
 }
@@ -408,10 +370,10 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
 /* Makes the plan that of the rank which needs the most memory, and returns that rank. */
 static int take_largest(const struct lf_train_config *c, struct lf_train_model *m, int ranks)
 {
-    const int inner = lf_train_inner(c, ranks); /* the groups are alike, the first saves most */
+    const int inner = lf_zero_inner(&c->zero, ranks); /* the groups are alike, the first saves most */
     double most = -1;
     int largest = 0;
-    for (int r = 0; c->zero > 0 && r < inner && lf_plan_take_rank(m->plan, r, NULL) == 0; r++) {
+    for (int r = 0; c->zero.stage > 0 && r < inner && lf_plan_take_rank(m->plan, r, NULL) == 0; r++) {
         const struct lf_plan_memory mem = lf_train_planned(c, m, &(struct lf_train_who){r, ranks});
         if (mem.total + mem.device > most) {
             most = mem.total + mem.device;
@@ -473,7 +435,7 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
                   (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
                   (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
                   "host", mem.host, "device", mem.device, "total", mem.total);
-    if (c->zero > 0 && ranks > 1) /* without it all ranks have the same */
+    if (c->zero.stage > 0 && ranks > 1) /* without it all ranks have the same */
         json_object_set_new(bytes, "rank", json_integer(largest));
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);

@@ -341,6 +341,9 @@ static void print_bytes(const lf_cost *plan)
         printf("      %lld ranks: each sends %s a step in %lld sums of gradients\n",
                (long long)ranks, lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_step.v),
                (long long)plan->comm.messages_per_step.v);
+    if (ranks > 1 && plan->comm.bytes_per_round.v > 0)
+        printf("      and %s of weights before each round\n",
+               lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_round.v));
 }
 
 /* What lies on a GPU, against what one has where the pipeline says it. */

@@ -54,8 +54,9 @@ static const struct lf_fields bytes_fields =
                                                     activations, workspace, inputs, state, cache,
                                                     offloaded, host, total, device, rank));
 
-static const struct lf_fields comm_fields = LF_FIELDS_PART(
-    struct lf_cost_comm, LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step));
+static const struct lf_fields comm_fields =
+    LF_FIELDS_PART(struct lf_cost_comm, LF_MEMBERS(struct lf_cost_comm, bytes_per_step,
+                                                   messages_per_step, bytes_per_round));
 
 const struct lf_fields lf_cost_fields =
     LF_FIELDS_PART(lf_cost,

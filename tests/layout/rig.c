@@ -416,8 +416,8 @@ static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_e
     g->c = g->k->c;
     g->c.sources = &source;
     g->c.ramp = &ramp;
-    g->c.zero = g->k->layout.zero;
-    g->c.zero_inner = g->k->layout.zero_inner;
+    g->c.zero.stage = g->k->layout.zero;
+    g->c.zero.inner = g->k->layout.zero_inner;
     g->c.poison = g->k->poison;
     g->c.no_reuse = g->k->no_reuse;
     g->c.freeze = freeze;

@@ -293,7 +293,9 @@ void gu_plan(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
         g = gu_graph(&mv, u->ps, "valid", true, &err);
         for (int i = 0; i < 1; i++) /* constants refer to the model that lives in u */
             MUST(u->valid = lf_plan_add(
-                     u->p, g, &(struct lf_chain_opts){.eras = 2, .packed = o->packed}, &err));
+                     u->p, g,
+                     &(struct lf_chain_opts){.eras = 2, .packed = o->packed, .whole = o->whole},
+                     &err));
         lf_graph_destroy(g);
     }
     struct lf_adamw_opts adam = o->state;

@@ -24,7 +24,7 @@ struct gu_opts {
     int slots;
     /* valid: a second, forward-only graph of the same model in another era */
     bool poison, optimizer, valid;
-    bool packed;
+    bool packed, whole; /* of the second graph */
     /* of the optimizer: how it keeps its state; the numbers are always the same */
     struct lf_adamw_opts state;
     struct lf_profile *profile;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Windows of divided gradients (zero = 2) and weights (zero = 3). The other rank of a pair is
- * played here: its weights come from an executor that has all of them, and it has no micro-batch.
- * What it gives arrives as late as it may, when this rank waits for it; until then the bytes are
- * NaN. So a wait that is missing, or comes too early or too late, shows in loss or gradients.
+ * Windows of divided gradients (zero = 2) and weights (zero = 3), and weights gathered as a
+ * whole. The other rank of a pair is played here: its weights come from an executor that has all of
+ * them, and it has no micro-batch. What it gives arrives as late as it may, when this rank waits
+ * for it; until then the bytes are NaN. So a wait that is missing, or comes too early or too late,
+ * shows in loss or gradients.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ struct other {
         bool more;
     } sum[CALLS];
     int called[CALLS], calls; /* what, and of which window */
+    const char *held;         /* a block that is gathered for no window */
     int wrong;                /* elements of this rank's own part that are not those of the whole */
 };
 
@@ -36,13 +38,14 @@ static int number_of(struct other *o, const struct lf_exec_req *q, int *chain)
         if (b->req && q >= b->req && q < b->req + n)
             return (int)(q - b->req);
     }
-    tap_bail("a request of no window");
-    return 0;
+    return -1;
 }
 
 static int note(struct other *o, const struct lf_exec_req *q, int what, int *chain)
 {
     const int i = number_of(o, q, chain);
+    if (i < 0 && what == 1)
+        tap_bail("a sum of no window");
     if (o->calls < CALLS)
         o->called[o->calls++] = 4 * i + what;
     return i;
@@ -51,11 +54,12 @@ static int note(struct other *o, const struct lf_exec_req *q, int what, int *cha
 static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
                         lf_err *e)
 {
+    struct other *o = user;
     int chain;
-    (void)data;
     (void)bytes;
     (void)e;
-    note(user, q, 0, &chain);
+    if (note(o, q, 0, &chain) < 0)
+        o->held = data;
     q->p = user;
     return 0;
 }
@@ -76,22 +80,35 @@ static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float 
 }
 
 /* The other rank's part arrives, and this rank's is what it should be. */
-static void arrive(struct other *o, int chain, const struct lf_window *w)
+static void arrive(struct other *o, size_t unit, int kind, char *block)
 {
     const lf_plan *p = o->u->p;
-    const struct lf_unit *u = &p->unit[w->unit];
-    char *block = o->u->ex->arena + p->c[chain].arena_off + w->off;
+    const struct lf_unit *u = &p->unit[unit];
     for (size_t i = u->first; i < u->end; i++) {
         const struct lf_pgroup *g = &p->ps->g[i], *all = &o->whole->ps->g[i];
-        const size_t size = lf_dtype_size(lf_pstore_type(p->ps, (enum lf_pkind)w->kind));
-        const char *from = lf_pgroup_data(o->whole->ps, all, w->kind);
-        if (g->unit != (int32_t)w->unit || !g->window[w->kind])
+        const size_t size = lf_dtype_size(lf_pstore_type(p->ps, (enum lf_pkind)kind));
+        const char *from = lf_pgroup_data(o->whole->ps, all, kind);
+        if (g->unit != (int32_t)unit || !g->window[kind])
             continue;
-        char *to = block + g->at[w->kind];
+        char *to = block + g->at[kind];
         o->wrong += memcmp(to + (size_t)g->own0 * size, from + (size_t)g->own0 * size,
                            (size_t)(g->own1 - g->own0) * size) != 0;
         memcpy(to, from, (size_t)(g->rows * g->cols) * size);
     }
+}
+
+static void arrive_held(struct other *o)
+{
+    const lf_plan *p = o->u->p;
+    for (size_t i = 0; i < p->n_units; i++)
+        for (int k = 0; k < LF_P_KINDS; k++) {
+            char *at = o->u->ex->arena + p->unit[i].whole[k];
+            if (p->unit[i].held[k] && at == o->held) {
+                arrive(o, i, k, at);
+                return;
+            }
+        }
+    tap_bail("what was gathered has no place");
 }
 
 static int finish(void *user, struct lf_exec_req *q, lf_err *e)
@@ -99,12 +116,17 @@ static int finish(void *user, struct lf_exec_req *q, lf_err *e)
     struct other *o = user;
     int chain;
     const int i = note(o, q, 2, &chain), rank = o->u->p->ranks.rank;
-    const struct lf_window *w = &o->u->p->c[chain].window[i];
     if (!q->p)
         return lf_fail(e, LF_EINVAL, "waiting for nothing");
     q->p = NULL;
+    if (i < 0) {
+        arrive_held(o);
+        return 0;
+    }
+    const struct lf_chain *c = &o->u->p->c[chain];
+    const struct lf_window *w = &c->window[i];
     if (w->kind != LF_P_GRAD) {
-        arrive(o, chain, w);
+        arrive(o, w->unit, w->kind, o->u->ex->arena + c->arena_off + w->off);
         return 0;
     }
     const float *mine = o->sum[i].data;
@@ -242,6 +264,60 @@ static void test_idle(void)
     free(p);
 }
 
+/* ---- weights as a whole, for a chain that a rank runs alone ---- */
+
+static double loss_alone(struct gu *u, const struct gu_batch *b)
+{
+    gu_feed(u, u->valid, 0, b);
+    gu_record(u, b->trained, 0.01f);
+    return lf_exec_run(u->ex, u->valid, LF_FWD, 0, LF_FIRST, &err) ? (double)NAN
+                                                                   : gu_result(u).loss_sum;
+}
+
+static void test_whole(const struct gu_model *m, const struct gu_opts *base, const char *name)
+{
+    struct gu whole, u;
+    struct gu_batch b;
+    struct other *o = malloc(sizeof *o);
+    struct gu_opts none = opts(base, 0, 0), part = opts(base, 3, 1);
+    struct lf_plan_bytes with, without;
+    struct lf_plan_comm comm;
+    none.valid = part.valid = part.whole = none.packed = part.packed = true;
+    gu_open(&whole, m, &none);
+    gu_open(&u, m, &part);
+    gu_batch_make(&b, m, m->rows, 0);
+    connect(o, &whole, &u);
+    tap_ok(isnan(loss_alone(&u, &b)) && strstr(err.text, "valid") && strstr(err.text, "whole"),
+           "%s: a chain whose weights nobody gathered fails: %s", name, err.text);
+    const double want = loss_alone(&whole, &b);
+    int rc = lf_exec_hold(u.ex, &err);
+    const int calls = o->calls;
+    lf_plan_comm(u.p, &comm);
+    const double one = loss_alone(&u, &b), two = loss_alone(&u, &b);
+    tap_ok(rc == 0 && one == want && two == want && !o->wrong && o->calls == calls && calls > 0,
+           "gathered once it runs twice, without the other rank, and has the bits of the whole");
+    tap_ok(comm.hold_messages * 2 == calls && comm.hold_bytes > 0 &&
+               comm.hold_bytes * 2 == (double)u.p->whole_bytes,
+           "and the plan counts %g bytes in %d gatherings", comm.hold_bytes, calls / 2);
+    run(&u, &b, LF_FIRST);
+    tap_ok(isnan(loss_alone(&u, &b)), "a training step overwrites them, which is seen");
+    lf_exec_hold(u.ex, &err);
+    lf_pstore_touch(u.ps);
+    tap_ok(isnan(loss_alone(&u, &b)), "so are weights that were written after they were gathered");
+    lf_plan_bytes(u.p, &with);
+    tap_ok(lf_exec_bytes(u.ex) == with.total && with.arena >= u.p->whole_bytes,
+           "they are in the planned memory: %zu bytes", u.p->whole_bytes);
+    gu_close(&u);
+    part.packed = false;
+    gu_open(&u, m, &part);
+    lf_plan_bytes(u.p, &without);
+    tap_ok(without.total == with.total, "a rank that has a part of the weights has no panels");
+    gu_close(&u);
+    gu_close(&whole);
+    lf_err_clear(&err);
+    free(o);
+}
+
 /* ---- planted faults ---- */
 
 static enum lf_event_what removed;
@@ -370,6 +446,8 @@ int main(void)
     TAP(8, test_same(&tied, &gu_bf16, "gpt2, tied, bf16"));
     TAP(8, test_same(&gu_qwen, &full, "qwen, bf16, recomputation"));
     TAP(2, test_idle());
+    TAP(7, test_whole(&gu_llama, &gu_f32, "llama"));
+    TAP(7, test_whole(&tied, &gu_bf16, "gpt2, tied, bf16"));
     removed = LF_EV_GATHERED;
     TAP(1, test_fault(remove_events, "a wait for weights that is missing"));
     removed = LF_EV_SUMMED;

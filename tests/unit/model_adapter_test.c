@@ -95,7 +95,7 @@ static void open_rig(struct rig *r, const lf_model_config *c, const struct lf_ad
     if (lf_plan_optimizer(r->plan, &adam, &err) || lf_plan_finish(r->plan, &err) ||
         !(r->back = lf_back_cpu_create(lf_target_host()->isa, 2, &err)) ||
         !(r->ex = lf_exec_create(r->plan, r->back, NULL, &err)) || lf_pstore_init(r->ps, 3, &err) ||
-        lf_pstore_adapter_start(r->ps, &err))
+        lf_exec_adapter_start(r->ex, &err))
         tap_bail("%s", err.text);
     batch(r);
 }

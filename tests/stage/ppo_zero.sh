@@ -1,0 +1,232 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-ppo with sharded state (zero = 1, 2, 3): checkpoints, rounds, samples and metrics of ranks that keep everything, bit for bit, with a
+# critic, a reference, adapters, plain text beside the rewards, f32 and bf16; groups of ranks; resumed with and without it and on other numbers
+# of ranks; killed and stopped in a rollout; a rank that fails there; a damaged part; less memory, as planned.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+ppo=$LF_BUILDDIR/stages/lf-ppo
+tool=$LF_BUILDDIR/tests/stage/infer_tool
+with_ranks
+
+need_ranks
+
+# Every rank has a command of its own, one of which does something else at a request.
+cat >"$dir/reward.sh" <<'SH'
+# reward.sh DIR: DIR/when holds "COUNT ACTION"
+dir=$1
+count=0
+while read -r line; do
+    echo x >>"$dir/asked"
+    count=$((count + 1))
+    action=none
+    [ -e "$dir/when" ] && read -r at action <"$dir/when" && { [ "$count" -eq "$at" ] && mkdir "$dir/taken" || action=none; }
+    case $action in
+    kill) kill -9 "$PPID" ;;
+    term) kill -TERM "$PPID"; sleep 5 ;;
+    fail) exit 1 ;;
+    esac
+    echo "$((${#line} % 5 * 125))e-3"
+done
+SH
+cat >"$dir/base.ini" <<INI
+[stage]
+data = $dir/prompts/shards
+tokenizer = $dir/tok/tokenizer
+init_from = $dir/ckpt
+threads = 1
+algorithm = ppo
+samples = 2
+max_prompt = 16
+max_tokens = 12
+round_prompts = 5
+rounds = 2
+lr = 2e-4
+minibatch = 5
+round_epochs = 2
+save_interval = 1
+micro_tokens = 84
+mfu = no
+reward_command = exec sh $dir/reward.sh $dir/w
+reward_retries = 0
+INI
+awk 'BEGIN { for (a = 0; a < 60; a++) for (b = 0; b < 9; b++) print a "+" b "=" a + b }' >"$dir/text.txt"
+awk 'BEGIN { for (a = 0; a < 20; a++) printf "{\"prompt\":\"%d+%d=\",\"answer\":\"%d\"}\n", a, a % 7, a + a % 7 }' >"$dir/prompts.jsonl"
+must "$stages/lf-tokenize" --doc-split=line --vocab-size=270 --out "$dir/tok" "$dir/text.txt"
+must "$stages/lf-tokenize" --shape=prompt --tokenizer "$dir/tok/tokenizer" --unmapped=ignore --out "$dir/prompts" "$dir/prompts.jsonl"
+must "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 270
+
+# on RANKS NAME ARGS...: out below $dir/NAME, exit code in $rc
+on() {
+    _ranks=$1 _name=$2
+    shift 2
+    mkdir -p "$dir/w"
+    $launch "$_ranks" -- "$ppo" --config "$dir/base.ini" --out "$dir/$_name" --metrics "$dir/$_name.m" "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+# The parts of a run that do not tell times: its checkpoints, rounds, numbers and samples.
+id() { sed -n 's/.*"identity": *"\([0-9a-f]*\)".*/\1/p' "$dir/$1/manifest.json"; }
+numbers() { "$tool" record "$dir/$1.m" | sed 's/,"gen_s":.*//; s/,"train_s":.*//'; }
+all() {
+    id "$1/checkpoint"
+    for s in $(ls "$dir/$1/checkpoints"); do id "$1/checkpoints/$s"; done
+    numbers "$1" | cksum
+    for f in "$dir/$1"/rollouts/*; do cksum <"$f"; done
+    [ ! -e "$dir/$1.m.samples.jsonl" ] || cksum <"$dir/$1.m.samples.jsonl"
+}
+# same RANKS WHAT STAGES ARGS...: without and with each stage
+same() {
+    _n=$1 _what=$2 _stages=$3
+    shift 3
+    on "$_n" "w$k" "$@"
+    _codes=$rc
+    for z in $_stages; do
+        rm -rf "$dir/z$k" "$dir/z$k.m"*
+        on "$_n" "z$k" --zero "$z" "$@"
+        is "$_codes $rc" "0 0" "$_n ranks, $_what, zero = $z: both run" "$(tail -n 2 "$dir/err")"
+        is "$(all "z$k")" "$(all "w$k")" "the same bits"
+    done
+    k=$((k + 1))
+}
+k=1
+# At most one micro-batch for each rank.
+same 2 "critic, reference and samples" "1 2 3" --sample-interval 1 --sample-tokens 6 --sample-rows 2 --keep-best
+is "$(ls "$dir/z1") $(ls "$dir/z1/checkpoints") $(grep -c '"token_ids":' "$dir/z1.m.samples.jsonl")" "$(ls "$dir/w1") $(ls "$dir/w1/checkpoints") 4" \
+    "the same is kept"
+same 2 "bf16, state in bf16, rounded at random" "1 2 3" --precision bf16 --moments bf16 --masters bf16
+same 4 "bf16, recomputation, ranks without a micro-batch" "2 3" --precision bf16 --recompute full
+same 2 "GRPO, an adapter with magnitudes, its base as the reference" "1 2 3" --algorithm grpo --lora-rank 4 --lora-dora --lr 1e-2 --kl-coef 0.1
+same 4 "RLOO, a frozen layer" 3 --algorithm rloo --freeze "layers.0.*"
+
+# --- several micro-batches, and groups ---
+near() { # near A B: every number within 1e-4 of the larger, or of 1
+    for _r in "$1" "$2"; do numbers "$_r" | tr '{},' '   ' | tr ' ' '\n' | grep : | sed 's/.*"\(.*\)":/\1 /' >"$dir/$_r.flat"; done
+    paste -d ' ' "$dir/$1.flat" "$dir/$2.flat" | awk 'function abs(x) { return x < 0 ? -x : x }
+        { m = abs($2) > abs($4) ? abs($2) : abs($4); if ($1 != $3 || abs($2 - $4) > 1e-4 * (m > 1 ? m : 1)) { bad++; print "#", $0 } rows++ }
+        END { exit !(rows > 100 && !bad) }'
+}
+several() { # several WHAT ARGS...: more than one for a rank, not as many on each
+    _what=$1
+    shift
+    for z in 0 2 3; do
+        rm -rf "$dir/s$z" "$dir/s$z.m"
+        on 2 s$z --micro-tokens 32 --minibatch 7 --zero $z "$@"
+    done
+    is "$rc $(all s3)" "0 $(all s2)" "several micro-batches$_what: the same bits with zero = 2 and 3"
+    near s2 s0
+    ok $? "and the numbers of zero = 0"
+}
+several ""
+several ", and plain text at another temperature" --ptx-data "$dir/tok/shards" --ptx-coef 2 --ptx-batch 5 --temperature 0.9
+on 2 u
+for z in 1 2 3; do on 4 g$z --zero $z --zero-inner 2; done
+is "$rc $(all g2) $(all g3)" "0 $(all g1) $(all g1)" "two groups of two ranks: the same bits with each stage"
+near g3 u
+ok $? "and the numbers of two ranks"
+on 2 bad --zero 1 --zero-inner 3
+[ $rc -ne 0 ]
+ok $? "groups that two ranks cannot form are refused"
+says "zero_inner = 3: " "by name"
+
+# --- a run that was stopped goes on with any setting ---
+stopped() { # stopped NAME RANKS COUNT ACTION ARGS...: the run is ended when a rank's command has been asked COUNT times
+    _run=$1 _count=$3 _act=$4 _of=$2
+    shift 4
+    rm -rf "$dir/w"
+    mkdir "$dir/w"
+    echo "$_count $_act" >"$dir/w/when"
+    on "$_of" "$_run" "$@"
+    rm -f "$dir/w/when"
+}
+stopped s 2 8 term --zero 3
+is "$rc $(ls "$dir/s/rollouts" | grep -c part)" "75 2" "a stop in the second rollout: each rank keeps its part of the round"
+for to in "2 3" "2 0" "2 1" "3 2" "4 3" "1 3"; do
+    n=${to% *} z=${to#* }
+    rm -rf "$dir/c" "$dir/c.m"
+    cp -R "$dir/s" "$dir/c"
+    cp "$dir/s.m" "$dir/c.m"
+    on "$n" c --zero "$z"
+    cmp -s "$dir/c/rollouts/step-00000002.h5" "$dir/u/rollouts/step-00000002.h5"
+    is "$rc $?" "0 0" "$n ranks go on with zero = $z: the round that two had begun"
+    if [ "$n" -eq 2 ]; then
+        is "$(id c/checkpoint)" "$(id u/checkpoint)" "to the bits of a run that was not stopped"
+    else
+        near c u
+        ok $? "to its numbers"
+    fi
+done
+stopped f 2 8 term
+on 2 f --zero 3
+is "$rc $(id f/checkpoint)" "0 $(id u/checkpoint)" "a run without it goes on with zero = 3 to the same bits"
+
+# --- in the middle of a round: its rollout is found by the key of weights that nobody has all of ---
+# faulty ACTION COUNT PATTERN RANKS NAME ARGS...: with a fault at that change of a file that fits
+faulty() {
+    LD_PRELOAD=$FAIL LF_FAIL_ROOT=$dir LF_FAIL_PROGRAM=lf-ppo LF_FAIL_ACTION=$1 LF_FAIL_AFTER=$2 LF_FAIL_MATCH=$3
+    export LD_PRELOAD LF_FAIL_ROOT LF_FAIL_PROGRAM LF_FAIL_ACTION LF_FAIL_AFTER LF_FAIL_MATCH
+    shift 3
+    on "$@"
+    unset LD_PRELOAD LF_FAIL_ROOT LF_FAIL_PROGRAM LF_FAIL_ACTION LF_FAIL_AFTER LF_FAIL_MATCH
+}
+if [ -n "$FAIL" ]; then
+    rm -rf "$dir/c" "$dir/c.m"
+    faulty term 6 '*write /c.m' 2 c --zero 3
+    is "$rc $(ls "$dir/c/checkpoints" | tail -n 1)" "75 step-00000006" "a stop between two updates of the second round"
+    on 2 c --zero 0
+    is "$rc $(id c/checkpoint)" "0 $(id u/checkpoint)" "goes on without zero to the same bits"
+    says "its rollout is there already" "with the rollout that there is"
+    faulty eio 1 'pwrite *step-00000004/data-00001*' 2 once --zero 3
+    is "$rc $(id once/checkpoint)" "0 $(id u/checkpoint)" "a checkpoint that one rank cannot write costs the run only that"
+    says_like "step 4 is not saved, and the run goes on: rank 1 (.*data-00001-00000.h5" "rank 0 names the rank and the file"
+else
+    skip_some 5 "$no_fail"
+fi
+
+# --- killed, failed, damaged ---
+stopped k 2 8 kill --zero 3
+[ $rc -ne 0 ] && [ $rc -ne 75 ]
+ok $? "a rank that is killed in a rollout ends the job"
+on 2 k --zero 3
+is "$rc $(id k/checkpoint)" "0 $(id u/checkpoint)" "which goes on to the same bits"
+stopped e 2 3 fail --zero 3
+[ $rc -ne 0 ] && grep -q "error: prompt .* the reward command ended" "$dir/err"
+ok $? "a rank whose command fails within a rollout says why" "$(tail -n 3 "$dir/err")"
+says_like 'error: rank [01] (.*) failed' "and the other, which has made another number of steps, hears of it and ends by itself"
+on 2 wild --zero 3 --lr 1e30 --clip 0
+[ $rc -ne 0 ] && [ "$(grep -c 'error: ' "$dir/err")" -ge 2 ]
+ok $? "what is not finite ends both ranks: $(grep -o 'error: .*' "$dir/err" | head -n 1 | cut -c 1-90)"
+rm -rf "$dir/c" "$dir/c.m" "$dir/w"
+on 2 c --zero 3
+rm -rf "$dir/c/checkpoint"
+last=$(ls "$dir/c/checkpoints" | tail -n 1)
+for f in "$dir/c/checkpoints/$last"/data-00001-*.h5; do
+    printf '\377\377\377\377' | dd of="$f" bs=1 seek=$(($(wc -c <"$f") - 3000)) conv=notrunc 2>/dev/null
+done
+on 2 c --zero 3
+is "$rc $(id c/checkpoint) $(ls -d "$dir/c/checkpoints/$last.broken" | wc -l)" "0 $(id u/checkpoint) 1" "damage in the part of one rank: all pass over it, and nothing of it stays"
+says "passing over" "and it is told"
+
+# --- the plan ---
+plan() { "$ppo" --config "$dir/base.ini" --plan --ranks "$1" --zero "$2" --precision bf16 2>"$dir/err"; }
+bytes() { # bytes RANKS STAGE MODEL KIND: of a rank
+    plan "$1" "$2" | sed -n "s/.*\"$3\":{\([^}]*\)}.*/\1/p" | sed -n "s/.*\"$4\":\([0-9]*\)[.,}]*.*/\1/p"
+}
+part() { # part KIND STAGE MODEL...: a rank of 2 has about its half of a kind; it is cut at blocks of the norm
+    _kind=$1 _stage=$2
+    shift 2
+    for m in "$@"; do
+        _part=$(bytes 2 "$_stage" "$m" "$_kind") _all=$(bytes 2 0 "$m" "$_kind")
+        [ "$_part" -ge $((_all / 10 * 3)) ] && [ "$_part" -le $((_all / 10 * 7)) ]
+        ok $? "zero = $_stage: $_kind of the $m take $_part bytes of $_all"
+    done
+}
+part optimizer 1 actor critic
+part grads 2 actor critic
+part params 3 ref critic
+is "$(bytes 1 3 actor params)" "$(bytes 1 0 actor params)" "one rank has everything"
+round() { plan 2 "$1" | sed -n 's/.*"bytes_per_round":\([0-9]*\).*/\1/p'; }
+[ "$(round 3)" -gt 0 ]
+is "$? $(round 2)" "0 0" "with zero = 3 a rank gets the weights before each round: $(round 3) bytes are sent for that"
+sent() { plan 2 "$1" | sed -n 's/.*"bytes_per_step":\([0-9]*\).*/\1/p'; }
+[ "$(sent 3)" -gt "$(sent 1)" ]
+ok $? "what moves in an update is in the plan: $(sent 1) and $(sent 3) bytes"
+finish 68
