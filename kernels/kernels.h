@@ -823,12 +823,12 @@ struct lf_opt_tensor {
     float lr_scale, weight_decay;
 };
 /* Global norm over all tensors. The f64 sums of fixed blocks of LF_NORM_BLOCK elements of a tensor
- * are added in order.
+ * are added in order, on GPUs in a fixed tree.
  *   rec->grad_norm   = ||grad|| / loss_scale
  *   rec->clip_factor = min(1, clip_norm / (norm + 1e-6)) / loss_scale
  *   rec->skip        = 1 when norm or loss_sum is not finite or 0 < loss_limit < loss_sum
  *
- * Where each rank has parts of the tensors (CPUs), it takes two calls. The first has `parts`: it
+ * Where each rank has parts of the tensors, it takes two calls. The first has `parts`: it
  * writes the sums of the blocks of t to sums[n_sums], at their numbers, and zeros elsewhere. Then
  * the ranks add up their sums, which is exact, because a block is one rank's. The second call has
  * sums without `parts` and adds them in order, so the norm has the bits of one call over whole
@@ -837,8 +837,8 @@ struct lf_k_grad_norm {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;
     struct lf_step_record *rec;
-    double *sums; /* NULL: one call */
-    int64_t n_sums;
+    double *sums;   /* NULL: one call */
+    int64_t n_sums; /* blocks of all tensors, with one call too */
     bool parts;
     void *work;
     size_t work_bytes;
@@ -867,6 +867,19 @@ struct lf_k_adamw {
 };
 /* The 16 bits of element e, from the four words of its Philox counter. */
 #define lf_adamw_draw(words, e) ((words)[(e) / 2 % 4] >> ((e) % 2 ? 16 : 0) & 0xffffu)
+/* One rank's part of a sum of gradients over ranks, f32, GPUs only:
+ *
+ *   y[i] = (((T[i] + x_0[i]) + x_1[i]) + ...) + x_{ranks-1}[i]
+ *
+ * T is what y holds before, with `more`; else the sum begins with x_0. x_rank is mine, which may be
+ * y. The parts of the other ranks follow each other in `others`, in their order, a stride apart. */
+struct lf_k_sum_ranks {
+    int64_t n, stride; /* floats; stride >= n */
+    int ranks, rank;
+    const float *mine, *others;
+    float *y;
+    bool more;
+};
 /* Balancing by bias (Wang et al. 2024; DeepSeek-V3, section 2.1.2). grad holds the number of pairs
  * that each of n experts got in the whole step. master[e] (f32) += lr_scale * sign(mean - grad[e]).
  * With rec->skip != 0 nothing is written. */
@@ -924,7 +937,8 @@ struct lf_k_moe_balance {
     X(gemm_fp8)
 #define LF_KERNEL_LIST(X)                                                                          \
     LF_CPU_KERNEL_LIST(X)                                                                          \
-    X(sample)
+    X(sample)                                                                                      \
+    X(sum_ranks)
 
 /* `run` executes the kernel. `check` validates an argument struct without touching data; pointers
  * may be NULL. `work` gives the bytes of workspace for these shapes and this number of threads; a

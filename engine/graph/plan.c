@@ -464,7 +464,8 @@ static int optimizer_work(lf_plan *p, lf_err *err)
     for (size_t i = 0; i < p->ps->n_p; i++)
         if (!p->ps->p[i].d.frozen && !(p->ps->p[i].d.balance_rate > 0))
             t[w++].n = p->ps->p[i].n;
-    struct lf_k_grad_norm a = {.n_tensors = (int64_t)w, .t = t};
+    struct lf_k_grad_norm a = {
+        .n_tensors = (int64_t)w, .t = t, .n_sums = lf_plan_norm_blocks(p)};
     p->opt_work = lf_align_up(lf_kernel_table[LF_KID_grad_norm].work(p->k, &a, p->o.threads),
                               p->o.target->align);
     free(t);
