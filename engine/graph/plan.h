@@ -135,14 +135,18 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err)
  * too; they are gathered layer by layer, one ahead, in each forward and each backward pass. No bit
  * depends on zero, but for the order of sums over several micro-batches with 2 and 3.
  *
- * LF_ENOTSUP: 2 and 3 on a GPU; with 3 8-bit products, and chains that read panels. */
+ * On GPUs 0 and 1 (without groups) leave the order of a sum to NCCL, which has one of its own for
+ * more than two ranks. 2, 3 and groups send the parts to their owners, who add them in the order
+ * above. That moves the bytes of a reduce-scatter and takes up to 32 MiB for what has arrived.
+ *
+ * LF_ENOTSUP: with 3 8-bit products, and chains that read panels. */
 struct lf_plan_ranks {
     int ranks, rank; /* rank of this process; without zero every rank has the same plan */
     size_t bucket_bytes;
     int zero; /* 0 to 3 */
     /* > 1: so many groups of `ranks` processes, each of which divides the state among its own;
      * after the last micro-batch of a step the gradients of a part are summed over the groups too
-     * (hybrid sharding, Zhao et al. 2023). On CPUs. */
+     * (hybrid sharding, Zhao et al. 2023) */
     int groups;
 };
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err);
@@ -190,7 +194,8 @@ struct lf_plan_comm {
     double reduced_bytes;  /* gradients that are summed */
     double gathered_bytes; /* weights that ranks give each other, with zero */
     /* least bytes that each rank sends: (P - 1) / P of the gradients to those that sum them;
-     * without zero, and on GPUs, again as much for the sums; (P - 1) / P of gathered_bytes */
+     * again as much for sums that all of them need (without zero, and on GPUs with zero = 1 and no
+     * groups); (P - 1) / P of gathered_bytes */
     double sent_bytes;
     size_t largest_bytes; /* of one bucket, or one window */
     /* Beside these, for each micro-batch, with zero = 2 and 3: collectives, and least bytes that

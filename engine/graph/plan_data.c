@@ -126,16 +126,18 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
     *out =
         (struct lf_plan_comm){.ranks = p->ranks.ranks > 1 ? p->ranks.ranks : 1,
                               .messages = (int64_t)(p->n_buckets + p->n_gather) + (p->n_sums > 0)};
+    double sent = 0;
     for (size_t i = 0; i < p->n_buckets; i++) {
-        out->reduced_bytes += (double)p->bucket[i].n * sizeof(float);
+        const double bytes = (double)p->bucket[i].n * sizeof(float);
+        out->reduced_bytes += bytes;
+        sent += p->n_sums && p->bucket[i].count ? bytes : 2 * bytes;
         out->largest_bytes = p->bucket[i].n * sizeof(float) > out->largest_bytes
                                  ? p->bucket[i].n * sizeof(float)
                                  : out->largest_bytes;
     }
     for (size_t i = 0; i < p->n_gather; i++)
         out->gathered_bytes += (double)p->gather[i].bytes;
-    out->sent_bytes = ((p->n_sums > 0 ? 1.0 : 2.0) * out->reduced_bytes + out->gathered_bytes) *
-                      (out->ranks - 1) / out->ranks;
+    out->sent_bytes = (sent + out->gathered_bytes) * (out->ranks - 1) / out->ranks;
     count_windows(p, out);
     count_groups(p, out);
     return 0;
