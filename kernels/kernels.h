@@ -188,8 +188,8 @@ struct lf_k_colsum {
     size_t work_bytes;
 };
 
-/* Ranks that divide a vocabulary. gather gives each of them the parts of all: bytes of rank r at all
- * + r * bytes, of which this rank's is in place. It returns 0, or why not. */
+/* Ranks that divide a vocabulary. gather gives each of them the parts of all: bytes of rank r at
+ * all + r * bytes, of which this rank's is in place. It returns 0, or why not. */
 struct lf_k_ranks {
     int rank, ranks;
     int (*gather)(void *user, void *all, size_t bytes);
@@ -221,17 +221,15 @@ struct lf_k_ranks {
  *
  * With dlogp or dentropy given, dx, dw and db are the gradients of
  *     sum_r dlogp[r] logp[r] + dentropy[r] entropy[r]
- * instead of those of total. The factors of total are then not applied and its sums are not
- * made.
+ * instead of those of total. The factors of total are then not applied and its sums are not made.
  *
  * With `with` (CPUs) ranks divide the vocabulary: w, bias, dw and db are those of columns [v0, v0 +
- * v), of which v_real are real; v_all columns of all ranks are. After each chunk of logits the ranks
- * exchange for each row largest logit, sums relative to it and the target's logit, and combine them
- * in rank order. loss, lse, argmax, logp, entropy and the sums of rec are the same on all ranks; dx
- * is this rank's addend. */
+ * v), of which v_real are real; v_all columns of all ranks are. After each chunk of logits the
+ * ranks exchange for each row largest logit, sums relative to it and the target's logit, and
+ * combine them in rank order. loss, lse, argmax, logp, entropy and the sums of rec are the same on
+ * all ranks; dx is this rank's addend. */
 struct lf_k_linear_xent {
-    int64_t rows, k, v, v_real;
-    int64_t v0, v_all;             /* read with `with` */
+    int64_t rows, k, v, v_real, v0, v_all;
     const struct lf_k_ranks *with; /* NULL: the vocabulary is here */
     const void *x;                 /* [R, K] x_type */
     const void *w;                 /* [V, K] x_type */
@@ -379,11 +377,10 @@ struct lf_k_gemm_fp8 {
 
 /* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]. With wpe NULL the second term is
  * missing, with wte NULL the first. A token outside [0, V) gives a NaN row. Where ranks divide the
- * vocabulary (CPUs), wte has rows [v0, v0 + v) of V = v_all, and tokens of other ranks count as rows
- * of zeros; v_all = 0: all rows are here. */
+ * vocabulary (CPUs), wte has rows [v0, v0 + v) of V = v_all, and tokens of other ranks count as
+ * rows of zeros; v_all = 0: all rows are here. */
 struct lf_k_embed_fwd {
-    int64_t rows, c, v, max_pos;
-    int64_t v0, v_all;
+    int64_t rows, c, v, max_pos, v0, v_all;
     const int32_t *token, *position;
     const void *wte, *wpe;
     void *y;
@@ -686,8 +683,7 @@ struct lf_k_gather_rows {
  * the call has columns [c0, c0 + c) of C = c_all, and c0 is a multiple of 4; c_all = 0: all of them
  * are here. */
 struct lf_k_dropout {
-    int64_t rows, c, ldx, ldres, ldy;
-    int64_t c0, c_all;
+    int64_t rows, c, ldx, ldres, ldy, c0, c_all;
     const void *x, *residual;
     void *y;
     const int64_t *sample;
@@ -854,12 +850,12 @@ static inline int64_t lf_opt_element(const struct lf_opt_tensor *t, int64_t e)
     return t->run ? t->base + e / t->run * t->period + e % t->run : e;
 }
 /* Global norm over all tensors. The f64 sums of fixed blocks of LF_NORM_BLOCK elements of a tensor
- * are added in order.
+ * are added in order, on GPUs in a fixed tree.
  *   rec->grad_norm   = ||grad|| / loss_scale
  *   rec->clip_factor = min(1, clip_norm / (norm + 1e-6)) / loss_scale
  *   rec->skip        = 1 when norm or loss_sum is not finite or 0 < loss_limit < loss_sum
  *
- * Where each rank has parts of the tensors (CPUs), it takes two calls. The first has `parts`: it
+ * Where each rank has parts of the tensors, it takes two calls. The first has `parts`: it
  * writes the sums of the blocks of t to sums[n_sums], at their numbers, and zeros elsewhere. Then
  * the ranks add up their sums, which is exact, because a block is one rank's. The second call has
  * sums without `parts` and adds them in order, so the norm has the bits of one call over whole
@@ -868,8 +864,8 @@ struct lf_k_grad_norm {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;
     struct lf_step_record *rec;
-    double *sums; /* NULL: one call */
-    int64_t n_sums;
+    double *sums;   /* NULL: one call */
+    int64_t n_sums; /* blocks of all tensors, with one call too */
     bool parts;
     void *work;
     size_t work_bytes;
@@ -899,6 +895,19 @@ struct lf_k_adamw {
 };
 /* The 16 bits of element e, from the four words of its Philox counter. */
 #define lf_adamw_draw(words, e) ((words)[(e) / 2 % 4] >> ((e) % 2 ? 16 : 0) & 0xffffu)
+/* One rank's part of a sum of gradients over ranks, f32, GPUs only:
+ *
+ *   y[i] = (((T[i] + x_0[i]) + x_1[i]) + ...) + x_{ranks-1}[i]
+ *
+ * T is what y holds before, with `more`; else the sum begins with x_0. x_rank is mine, which may be
+ * y. The parts of the other ranks follow each other in `others`, in their order, a stride apart. */
+struct lf_k_sum_ranks {
+    int64_t n, stride; /* floats; stride >= n */
+    int ranks, rank;
+    const float *mine, *others;
+    float *y;
+    bool more;
+};
 /* Balancing by bias (Wang et al. 2024; DeepSeek-V3, section 2.1.2). grad holds the number of pairs
  * that each of n experts got in the whole step. master[e] (f32) += lr_scale * sign(mean - grad[e]).
  * With rec->skip != 0 nothing is written. */
@@ -956,7 +965,8 @@ struct lf_k_moe_balance {
     X(gemm_fp8)
 #define LF_KERNEL_LIST(X)                                                                          \
     LF_CPU_KERNEL_LIST(X)                                                                          \
-    X(sample)
+    X(sample)                                                                                      \
+    X(sum_ranks)
 
 /* `run` executes the kernel. `check` validates an argument struct without touching data; pointers
  * may be NULL. `work` gives the bytes of workspace for these shapes and this number of threads; a

@@ -223,8 +223,9 @@
                        "are summed layer by layer beside the backward pass of each micro-batch. "  \
                        "3: it keeps its part of the weights alone, frozen ones too; they are "     \
                        "gathered layer by layer before they are used. All have the same bits as "  \
-                       "0, but that 2 and 3 add up several micro-batches in another order. "       \
-                       "Checkpoints have the same content, too. On GPUs 1 is the most."),          \
+                       "0, but that 2 and 3 add up several micro-batches in another order, and "   \
+                       "more than two GPUs add in the order of the ranks, not NCCL's. "            \
+                       "Checkpoints have the same content, too."),                                 \
         LF_OPT_ROW(.name = "zero_inner", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "0",    \
                    .max = 1e6, .unit = "ranks", .field = LF_OPT_FIELD(CONFIG, c.zero.inner),       \
                    .help = "how many ranks divide the state among themselves, such as those of a " \

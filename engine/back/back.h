@@ -32,6 +32,8 @@ struct lf_back_ops {
     int (*copy_in)(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err);
     /* device -> host, waits */
     int (*copy_out)(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err);
+    /* device -> device, ordered; the two are apart */
+    int (*move)(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err);
     int (*fill)(lf_back *b, void *dst, int byte, size_t bytes, lf_err *err); /* ordered */
     int (*sync)(lf_back *b, lf_err *err);
     void (*destroy)(lf_back *b);
@@ -65,12 +67,17 @@ struct lf_back_ops {
     int (*late_begin)(lf_back *b, int slot, const void *src, size_t bytes, lf_err *err);
     int (*late_end)(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err);
 
-    /* Both or none. comm_stream is a second queue, for sums over ranks beside the computation.
+    /* All or none. comm_stream is a second queue, for what ranks do beside the computation.
      * comm_begin: calls that are queued on comm_stream from now on wait for all calls that are on
      * the main queue. comm_end: calls that are queued on the main queue from now on wait for all
-     * calls that are on comm_stream. */
+     * calls that are on comm_stream. comm_mark: mark number i, below 65,536 and made when first
+     * used, stands behind all calls that are on comm_stream. comm_wait: calls that are queued on
+     * the main queue from now on wait for what is before mark i where it stands now. No host waits
+     * in any of these. */
     int (*comm_begin)(lf_back *b, lf_err *err);
     int (*comm_end)(lf_back *b, lf_err *err);
+    int (*comm_mark)(lf_back *b, size_t i, lf_err *err);
+    int (*comm_wait)(lf_back *b, size_t i, lf_err *err);
 
     /* Tells what computes matrix products in this mode: "own", or a library with its version. The
      * bits of a product depend on it. */
@@ -100,10 +107,11 @@ struct lf_back {
     const struct lf_kernels *kernels;
     lf_queue *queue;
     int threads;
-    int ordinal;        /* of a GPU */
-    void *stream;       /* of a GPU: the CUstream that kernels and copies are queued on */
-    void *comm_stream;  /* of a GPU: the CUstream between comm_begin and comm_end */
-    const char *device; /* "NVIDIA H200, driver 13.0" for the fingerprint; NULL: a CPU */
+    int ordinal;          /* of a GPU */
+    void *stream;         /* of a GPU: the CUstream that kernels and copies are queued on */
+    void *comm_stream;    /* of a GPU: the CUstream between comm_begin and comm_end */
+    lf_queue *comm_queue; /* of a GPU: the queue of comm_stream, for kernels there */
+    const char *device;   /* "NVIDIA H200, driver 13.0" for the fingerprint; NULL: a CPU */
     /* of a GPU or a part of one: "b3c1...-...", as other tools name it behind "GPU-" or "MIG-";
      * NULL: a CPU, or unknown */
     const char *uuid;

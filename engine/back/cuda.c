@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The CUDA backend over the thin driver layer of kernels/cuda: one GPU, a stream for kernels and
- * copies, one for sums over ranks.
+ * copies, one for what ranks do with each other (cuda_comm.c).
  */
 #include "engine/back/cuda_priv.h"
 
@@ -40,6 +40,8 @@ static void cuda_failure(const lf_back *base, char *text, size_t cap)
 {
     const struct lf_back_cuda *b = (const struct lf_back_cuda *)base;
     const lf_queue *q = base->queue;
+    if (base->comm_queue && base->comm_queue->status && !q->status)
+        q = base->comm_queue;
     if (q->status)
         snprintf(text, cap, "%s: %s: %s", b->device, q->what, result_name(b, q->status));
     else
@@ -59,13 +61,25 @@ static int cuda_fill(lf_back *b, void *dst, int byte, size_t bytes, lf_err *err)
         "filling memory", err);
 }
 
+static int cuda_move(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err)
+{
+    const struct lf_cu *cu = &B(b)->dev->cu;
+    return bytes ? lf_cuda_check(B(b),
+                                 cu->MemcpyDtoDAsync((lf_cu_ptr)(uintptr_t)dst,
+                                                     (lf_cu_ptr)(uintptr_t)src, bytes,
+                                                     b->queue->stream),
+                                 "a copy on the device", err)
+                 : 0;
+}
+
 static int cuda_sync(lf_back *b, lf_err *err)
 {
-    int rc = lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(b->queue->stream),
-                           "waiting for the GPU", err);
-    return rc != 0 ? rc
-                   : lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(B(b)->comm),
-                                   "waiting for the GPU", err);
+    const struct lf_cu *cu = &B(b)->dev->cu;
+    const char *what = "waiting for the GPU";
+    int rc = lf_cuda_check(B(b), cu->StreamSynchronize(b->queue->stream), what, err);
+    return rc != 0 || !b->comm_queue
+               ? rc
+               : lf_cuda_check(B(b), cu->StreamSynchronize(b->comm_queue->stream), what, err);
 }
 
 static void *cuda_alloc(lf_back *b, size_t bytes, lf_err *err)
@@ -117,48 +131,6 @@ static void cuda_release_host(lf_back *b, void *p, size_t bytes)
         return;
     cuda_sync(b, NULL);
     B(b)->dev->cu.MemFreeHost(p);
-}
-
-/* ---- the second stream ---- */
-
-static int stream_after(struct lf_back_cuda *b, lf_cu_stream later, lf_cu_stream first,
-                        lf_cu_event e, lf_err *err)
-{
-    int rc = lf_cuda_check(b, b->dev->cu.EventRecord(e, first), "recording an event", err);
-    return rc != 0 ? rc
-                   : lf_cuda_check(b, b->dev->cu.StreamWaitEvent(later, e, 0),
-                                   "an event between streams", err);
-}
-
-static int comm_begin(lf_back *b, lf_err *err)
-{
-    return stream_after(B(b), B(b)->comm, b->queue->stream, B(b)->comm_event[0], err);
-}
-
-static int comm_end(lf_back *b, lf_err *err)
-{
-    return stream_after(B(b), b->queue->stream, B(b)->comm, B(b)->comm_event[1], err);
-}
-
-static int comm_create(struct lf_back_cuda *b, lf_err *err)
-{
-    const struct lf_cu *cu = &b->dev->cu;
-    int rc =
-        lf_cuda_check(b, cu->StreamCreate(&b->comm, LF_CU_STREAM_NON_BLOCKING), "a stream", err);
-    for (int i = 0; i < 2 && rc == 0; i++)
-        rc = lf_cuda_check(b, cu->EventCreate(&b->comm_event[i], LF_CU_EVENT_DISABLE_TIMING),
-                           "an event", err);
-    b->base.comm_stream = b->comm;
-    return rc;
-}
-
-static void comm_destroy(struct lf_back_cuda *b)
-{
-    for (int i = 0; i < 2; i++)
-        if (b->comm_event[i])
-            b->dev->cu.EventDestroy(b->comm_event[i]);
-    if (b->comm)
-        b->dev->cu.StreamDestroy(b->comm);
 }
 
 /* ---- captures ---- */
@@ -215,7 +187,7 @@ static void cuda_destroy(lf_back *base)
     struct lf_back_cuda *b = B(base);
     if (b->base.queue) {
         cuda_sync(base, NULL);
-        comm_destroy(b);
+        lf_cuda_comm_destroy(b);
         lf_cuda_ring_destroy(b, &b->in);
         lf_cuda_ring_destroy(b, &b->out);
         lf_cuda_late_destroy(b);
@@ -231,8 +203,10 @@ static void cuda_destroy(lf_back *base)
     .copy_out = lf_cuda_copy_out, .fill = cuda_fill, .sync = cuda_sync, .destroy = cuda_destroy,   \
     .alloc_host = cuda_alloc_host, .release_host = cuda_release_host,                              \
     .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure,       \
-    .products = products, .attention = attention, .comm_begin = comm_begin, .comm_end = comm_end,  \
-    .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
+    .products = products, .attention = attention, .move = cuda_move,                               \
+    .comm_begin = lf_cuda_comm_begin, .comm_end = lf_cuda_comm_end,                                \
+    .comm_mark = lf_cuda_comm_mark, .comm_wait = lf_cuda_comm_wait, .probe = lf_cuda_probe,        \
+    .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
 static const struct lf_back_ops plain_ops = {COMMON};
 static const struct lf_back_ops graph_ops = {COMMON, .capture_begin = capture_begin,
                                              .capture_end = capture_end, .capture_run = capture_run,
@@ -326,7 +300,7 @@ lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err)
     if (rc == 0)
         rc = lf_cuda_late_create(b, err);
     if (rc == 0)
-        rc = comm_create(b, err);
+        rc = lf_cuda_comm_create(b, err);
     if (rc == 0)
         return &b->base;
     cuda_destroy(&b->base);

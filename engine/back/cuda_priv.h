@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that cuda.c (memory, captures), cuda_copy.c (staging) and cuda_time.c (stamps)
- * share.
+ * Declarations that cuda.c (memory, captures), cuda_copy.c (staging), cuda_comm.c (the second
+ * stream) and cuda_time.c (stamps) share.
  */
 #ifndef LF_BACK_CUDA_PRIV_H
 #define LF_BACK_CUDA_PRIV_H
@@ -31,8 +31,9 @@ struct lf_back_cuda {
     bool late_busy[LF_BACK_LATE_SLOTS];
     lf_cu_event *stamp;
     size_t n_stamps, cap_stamps;
-    lf_cu_stream comm;
     lf_cu_event comm_event[2]; /* begin, end */
+    lf_cu_event *mark;         /* [n_marks] */
+    size_t n_marks, cap_marks;
     int rank;
     /* "cuda-sm_90"; the device for messages; the device for the fingerprint */
     char family[32], device[128], shown[128], uuid[40];
@@ -50,6 +51,13 @@ int lf_cuda_late_create(struct lf_back_cuda *b, lf_err *err);
 void lf_cuda_late_destroy(struct lf_back_cuda *b);
 int lf_cuda_late_begin(lf_back *b, int slot, const void *src, size_t bytes, lf_err *err);
 int lf_cuda_late_end(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err);
+
+int lf_cuda_comm_create(struct lf_back_cuda *b, lf_err *err);
+void lf_cuda_comm_destroy(struct lf_back_cuda *b);
+int lf_cuda_comm_begin(lf_back *b, lf_err *err);
+int lf_cuda_comm_end(lf_back *b, lf_err *err);
+int lf_cuda_comm_mark(lf_back *b, size_t i, lf_err *err);
+int lf_cuda_comm_wait(lf_back *b, size_t i, lf_err *err);
 
 int lf_cuda_stamp(lf_back *b, size_t i, lf_err *err);
 int lf_cuda_stamps(lf_back *b, double *seconds, size_t n, lf_err *err);

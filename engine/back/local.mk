@@ -1,5 +1,5 @@
 # sources of engine/back, and their tests
-engine_libengine_a_SOURCES += engine/back/back.h engine/back/cpu.c engine/back/cuda.c engine/back/cuda_copy.c engine/back/cuda_time.c engine/back/cuda_priv.h \
+engine_libengine_a_SOURCES += engine/back/back.h engine/back/cpu.c engine/back/cuda.c engine/back/cuda_comm.c engine/back/cuda_copy.c engine/back/cuda_time.c engine/back/cuda_priv.h \
   engine/back/device.c engine/back/capture.c engine/back/nvml.h engine/back/nvml.c
 EXTRA_DIST += engine/back/README.md
 

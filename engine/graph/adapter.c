@@ -188,7 +188,8 @@ int lf_adapter_measure(lf_pstore *ps, const struct lf_padapter *a, const char *w
     const struct lf_pgroup *g = &ps->g[a->group];
     if (g->place == LF_PL_COLS)
         return lf_fail(err, LF_ENOTSUP,
-                       "magnitudes of %s are measured on whole rows, which tensor divides", g->name);
+                       "magnitudes of %s are measured on whole rows, which tensor divides",
+                       g->name);
     if (!a->members)
         return start_rows(ps, g->name, w, type, (int64_t[]){g->rows, g->cols}, err);
     int rc = 0;

@@ -34,8 +34,8 @@ static int divided(const struct lf_param_desc *d)
     }
 }
 
-/* Successive rows of n for each of `ranks`: multiples of a power of two, as large as leaves some for
- * the last rank. 0: there are too few. */
+/* Successive rows of n for each of `ranks`: multiples of a power of two, as large as leaves some
+ * for the last rank. 0: there are too few. */
 static int64_t vocabulary_rows(int64_t n, int64_t ranks)
 {
     const int64_t each = (n + ranks - 1) / ranks;

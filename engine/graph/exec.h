@@ -75,15 +75,16 @@ struct lf_exec_req {
 /* What ranks do with each other's memory. lf_exec_run(LF_CHAIN_OPT) calls these in the same order
  * on every rank; a plan for several ranks (lf_plan_data_parallel) does not run without them. Sums
  * have a fixed order, so that they have the same bits on every rank, whichever function makes them.
- * On a backend with comm_begin all but `add` are called between comm_begin and comm_end and queue
- * their work on comm_stream. */
+ * On a backend with comm_begin all are called behind comm_begin and queue their work on
+ * comm_stream, or wait for it; the executor makes the computation wait for it, with comm_end or
+ * marks. */
 struct lf_exec_comm {
     /* Sums n floats of backend memory over all ranks, in place. */
     int (*reduce)(void *user, float *grads, size_t n, lf_err *err);
     /* The same where each rank needs its part alone: counts[r] floats of rank r, one after the
      * other. */
     int (*scatter)(void *user, float *grads, const size_t *counts, lf_err *err);
-    /* Sums n doubles of the host's memory, in place. */
+    /* Sums n doubles of backend memory, in place. */
     int (*add)(void *user, double *sums, size_t n, lf_err *err);
     /* Gives every rank the parts of all: bytes[r] bytes of rank r, one after the other, of which
      * this rank's is in place. Backend memory. */
@@ -102,16 +103,18 @@ struct lf_exec_comm {
     /* Layouts that divide matrices: sums n floats of backend memory over the ranks of the tensor
      * axis, in place. Called while a segment runs, in the same order on each of them. */
     int (*tensor_sum)(void *user, float *data, size_t n, lf_err *err);
-    /* Gives each of them the parts of all: `bytes` bytes of rank r at all + r * bytes, of which this
-     * rank's is in place. */
+    /* Gives each of them the parts of all: `bytes` bytes of rank r at all + r * bytes, of which
+     * this rank's is in place. */
     int (*tensor_gather)(void *user, void *all, size_t bytes, lf_err *err);
     /* Sums n doubles of the host's memory over them, in place, for the norm. */
     int (*tensor_add)(void *user, double *sums, size_t n, lf_err *err);
     bool early; /* reduce only queues work and never waits, so that LF_BWD_LAST may call it */
 };
-/* user is borrowed. All but reduce serve plans with zero; of them gather alone serves
- * GPUs. */
+/* user is borrowed. All but reduce serve plans with zero. */
 void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
+/* Planned backend memory for parts of gradients that other ranks of this one's group sent: a row of
+ * *stride floats for each, used on comm_stream alone. NULL: such sums need none here. */
+float *lf_exec_scratch(const lf_exec *ex, size_t *stride);
 
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,
                 lf_err *err);

@@ -88,6 +88,13 @@ static int given_up(lf_exec *ex, int rc)
     return rc;
 }
 
+float *lf_exec_scratch(const lf_exec *ex, size_t *stride)
+{
+    const lf_plan *p = ex->p;
+    *stride = p->sum_stride;
+    return p->sum_stride ? (float *)(void *)(ex->inputs + p->scratch_off) : NULL;
+}
+
 /* With groups of ranks: their sums of each part. */
 static int sum_across(const lf_exec *ex, lf_err *err)
 {
@@ -119,12 +126,13 @@ int lf_exec_sum(lf_exec *ex, lf_err *err)
     int rc = lf_exec_sum_tensor(ex, err);
     if (rc != 0)
         return rc;
-    if (ex->summing || !(p->n_buckets || groups))
+    const bool early = ex->summing;
+    if ((early && !groups) || !(p->n_buckets || groups))
         return lf_exec_sum_end(ex, err);
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
-    rc = begin(ex, err);
+    rc = early ? 0 : begin(ex, err);
     ex->summing = rc == 0;
-    for (size_t i = 0; i < p->n_buckets && rc == 0; i++)
+    for (size_t i = 0; i < p->n_buckets && rc == 0 && !early; i++)
         rc = sum_bucket(ex, i, err);
     if (rc == 0)
         rc = sum_across(ex, err);
@@ -137,11 +145,14 @@ int lf_exec_sum_blocks(lf_exec *ex, lf_err *err)
     const lf_plan *p = ex->p;
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
     double *sums = (double *)(void *)(ex->inputs + p->sums_off);
-    int rc = p->sharded ? ex->comm.add(ex->comm_user, sums, p->n_sums, err) : 0;
+    int rc = begin(ex, err);
+    ex->summing = rc == 0;
+    if (rc == 0 && p->sharded)
+        rc = ex->comm.add(ex->comm_user, sums, p->n_sums, err);
     if (rc == 0 && p->ps->layout.tensor > 1)
         rc = ex->comm.tensor_add(ex->comm_user, sums, p->n_sums, err);
     lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum norm", m);
-    return rc;
+    return rc != 0 ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
 }
 
 int lf_exec_gather(lf_exec *ex, lf_err *err)

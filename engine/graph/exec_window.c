@@ -3,6 +3,11 @@
  * Running a chain with windows (plan_window.c): its calls in pieces, and what ranks do with each
  * other between the pieces. A rank that has no micro-batch, or has failed, does the same without
  * the calls, so that the others never wait for it.
+ *
+ * On a GPU the ranks' part is queued on the second stream, and the streams wait for each other
+ * where the events say so; the host waits nowhere (README.md has the order). Each piece is recorded
+ * as a graph of its own. What ranks do is in none of them: a rank without a micro-batch does it
+ * too, and has no pieces.
  */
 #include <stdlib.h>
 
@@ -29,7 +34,10 @@ int lf_exec_window_bind(lf_exec *ex, size_t chain, lf_err *err)
     bc->req = lf_calloc(c->n_windows, sizeof *bc->req, err);
     bc->part =
         lf_calloc(bc->n_parts * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->part, err);
-    return bc->req && bc->part ? 0 : LF_ENOMEM;
+    int rc = bc->req && bc->part ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < c->n_windows && rc == 0 && ex->b->ops->comm_mark; i++)
+        rc = ex->b->ops->comm_mark(ex->b, i, err); /* made here, not in a step */
+    return rc;
 }
 
 void lf_exec_window_free(const lf_exec *ex, size_t chain)
@@ -77,11 +85,31 @@ static struct held hold(const struct run *r, const struct lf_window *w)
     return h;
 }
 
-static int finish(const struct run *r, struct lf_exec_req *q, const char *what, lf_err *err)
+/* What is begun from here on sees what was computed until now. */
+static int begin(const struct run *r, lf_err *err)
+{
+    const lf_exec *ex = r->ex;
+    return ex->b->ops->comm_begin ? ex->b->ops->comm_begin(ex->b, err) : 0;
+}
+
+/* A window's work has been begun, or has failed. */
+static int begun(const struct run *r, const struct lf_window *w, int rc, lf_err *err)
+{
+    const lf_exec *ex = r->ex;
+    return rc != 0 || !ex->b->ops->comm_mark
+               ? rc
+               : ex->b->ops->comm_mark(ex->b, (size_t)(w - r->c->window), err);
+}
+
+/* What is computed from here on sees a window's work. */
+static int finish(const struct run *r, const struct lf_window *w, struct lf_exec_req *q,
+                  const char *what, lf_err *err)
 {
     lf_exec *ex = r->ex;
     const struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
-    const int rc = ex->comm.finish(ex->comm_user, q, err);
+    int rc = ex->comm.finish(ex->comm_user, q, err);
+    if (rc == 0 && ex->b->ops->comm_wait)
+        rc = ex->b->ops->comm_wait(ex->b, (size_t)(w - r->c->window), err);
     lf_profile_end(ex->o.profile, LF_LANE_COMM, what, m);
     return rc;
 }
@@ -93,19 +121,26 @@ static int gather(const struct run *r, const struct lf_window *w, struct lf_exec
     const struct held h = hold(r, w);
     int rc = ex->o.poison ? lf_exec_poison(ex, h.block, h.u->bytes[w->kind], err) : 0;
     if (rc == 0 && h.bytes)
-        rc = ex->b->ops->copy_in(ex->b, h.mine, h.own, h.bytes, err);
-    return rc != 0 ? rc : ex->comm.begin_gather(ex->comm_user, q, h.block, h.u->part[w->kind], err);
+        rc = ex->b->ops->move(ex->b, h.mine, h.own, h.bytes, err);
+    if (rc == 0)
+        rc = begin(r, err);
+    if (rc == 0)
+        rc = ex->comm.begin_gather(ex->comm_user, q, h.block, h.u->part[w->kind], err);
+    return begun(r, w, rc, err);
 }
 
 static int sum(const struct run *r, const struct lf_window *w, struct lf_exec_req *q, lf_err *err)
 {
     lf_exec *ex = r->ex;
     const struct held h = hold(r, w);
-    const int rc = r->idle ? ex->b->ops->fill(ex->b, h.block, 0, h.u->bytes[w->kind], err) : 0;
-    return rc != 0 ? rc
-                   : ex->comm.begin_sum(ex->comm_user, q, (float *)(void *)h.own,
-                                        (const float *)(const void *)h.block, h.u->part[w->kind],
-                                        r->variant == LF_ACCUM, err);
+    int rc = r->idle ? ex->b->ops->fill(ex->b, h.block, 0, h.u->bytes[w->kind], err) : 0;
+    if (rc == 0)
+        rc = begin(r, err);
+    if (rc == 0)
+        rc = ex->comm.begin_sum(ex->comm_user, q, (float *)(void *)h.own,
+                                (const float *)(const void *)h.block, h.u->part[w->kind],
+                                r->variant == LF_ACCUM, err);
+    return begun(r, w, rc, err);
 }
 
 static int summed(const struct run *r, const struct lf_window *w, struct lf_exec_req *q,
@@ -113,7 +148,7 @@ static int summed(const struct run *r, const struct lf_window *w, struct lf_exec
 {
     lf_exec *ex = r->ex;
     const struct held h = hold(r, w);
-    const int rc = finish(r, q, "sum gradients", err);
+    const int rc = finish(r, w, q, "sum gradients", err);
     return rc != 0 || !ex->o.poison ? rc : lf_exec_poison(ex, h.block, h.u->bytes[w->kind], err);
 }
 
@@ -126,7 +161,7 @@ static int do_event(const struct run *r, const struct lf_event *e, lf_err *err)
     case LF_EV_GATHER:
         return gather(r, w, q, err);
     case LF_EV_GATHERED:
-        return finish(r, q, "gather weights", err);
+        return finish(r, w, q, "gather weights", err);
     case LF_EV_FILL:
         return r->ex->b->ops->fill(r->ex->b, hold(r, w).block, 0,
                                    r->ex->p->unit[w->unit].bytes[w->kind], err);
@@ -212,12 +247,12 @@ int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant va
 
 int lf_exec_gather_unit(lf_exec *ex, size_t unit, int kind, size_t off, lf_err *err)
 {
-    const struct lf_chain nowhere = {0};
-    const struct lf_window w = {.unit = unit, .kind = (uint8_t)kind, .off = off};
+    struct lf_window w = {.unit = unit, .kind = (uint8_t)kind, .off = off};
+    const struct lf_chain nowhere = {.window = &w};
     const struct run r = {.ex = ex, .c = &nowhere};
     struct lf_exec_req q = {0};
     int rc = connected(ex, err);
     if (rc == 0)
         rc = gather(&r, &w, &q, err);
-    return rc != 0 ? rc : finish(&r, &q, "gather weights", err);
+    return rc != 0 ? rc : finish(&r, &w, &q, "gather weights", err);
 }

@@ -435,6 +435,18 @@ static void settle_store(lf_plan *p)
     lf_pstore_layout(ps, p->o.target->align);
 }
 
+/* Parts that are longer are summed in pieces. */
+enum { SCRATCH_FLOATS = 8 << 20 };
+
+static size_t lay_scratch(lf_plan *p, size_t at)
+{
+    const size_t others = (size_t)p->ranks.ranks - 1, part = lf_plan_largest_part(p),
+                 most = SCRATCH_FLOATS / others, al = p->o.target->align;
+    p->scratch_off = at;
+    p->sum_stride = lf_align_up((part < most ? part : most) * sizeof(float), al) / sizeof(float);
+    return at + others * p->sum_stride * sizeof(float);
+}
+
 static void lay_inputs(lf_plan *p)
 {
     const size_t al = p->o.target->align;
@@ -449,11 +461,13 @@ static void lay_inputs(lf_plan *p)
         p->own_tab_off = at;
         at += lf_align_up(p->n_opt_tensors * sizeof(struct lf_opt_tensor), al);
     }
-    if ((p->sharded && p->has_opt && !p->o.target->sm) || tensor) {
+    if ((lf_plan_sums_parts(p) && p->has_opt) || tensor) {
         p->sums_off = at;
         p->n_sums = (size_t)lf_plan_norm_blocks(p);
         at += lf_align_up(p->n_sums * sizeof(double), al);
     }
+    if (p->n_sums && p->o.target->sm)
+        at = lay_scratch(p, at);
     for (size_t i = 0; i < p->n_tab; i++) {
         struct lf_table *t = &p->tab[i];
         size_t *where = t->state ? &p->state_bytes : &at;
@@ -489,7 +503,7 @@ static int optimizer_work(lf_plan *p, lf_err *err)
     for (size_t i = 0; i < p->ps->n_p; i++)
         if (!p->ps->p[i].d.frozen && !(p->ps->p[i].d.balance_rate > 0))
             t[w++].n = p->ps->p[i].n;
-    struct lf_k_grad_norm a = {.n_tensors = (int64_t)w, .t = t};
+    struct lf_k_grad_norm a = {.n_tensors = (int64_t)w, .t = t, .n_sums = lf_plan_norm_blocks(p)};
     p->opt_work = lf_align_up(lf_kernel_table[LF_KID_grad_norm].work(p->k, &a, p->o.threads),
                               p->o.target->align);
     free(t);

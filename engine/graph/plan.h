@@ -143,14 +143,19 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err)
  *
  * Without an optimizer nothing changes, and only 3 divides anything.
  *
- * LF_ENOTSUP: 2 and 3 on a GPU; with 3 8-bit products, and other chains that read panels. */
+ * On GPUs 0 and 1 (without groups) leave the order of a sum to NCCL, which has one of its own for
+ * more than two ranks. 2, 3 and groups send the parts to their owners, who add them in the order
+ * above. That moves the bytes of a reduce-scatter and takes up to 32 MiB for what has arrived.
+ *
+ * LF_ENOTSUP: with 3 8-bit products, and other chains that read panels; with 3 on a GPU chains with
+ * `whole`, and magnitudes of adapters. */
 struct lf_plan_ranks {
     int ranks, rank; /* rank of this process; without zero every rank has the same plan */
     size_t bucket_bytes;
     int zero; /* 0 to 3 */
     /* > 1: so many groups of `ranks` processes, each of which divides the state among its own;
      * after the last micro-batch of a step the gradients of a part are summed over the groups too
-     * (hybrid sharding, Zhao et al. 2023). On CPUs. */
+     * (hybrid sharding, Zhao et al. 2023) */
     int groups, group; /* group: of this process */
 };
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err);

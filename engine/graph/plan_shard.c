@@ -368,19 +368,41 @@ size_t lf_plan_own_grads(const lf_plan *p, size_t i, size_t *n)
     return p->bucket[i].off + u->cut[rank] * sizeof(float);
 }
 
+bool lf_plan_sums_parts(const lf_plan *p)
+{
+    return p->sharded && (!p->o.target->sm || p->windowed || p->ranks.groups > 1);
+}
+
+size_t lf_plan_largest_part(const lf_plan *p)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < p->n_units; i++)
+        for (int r = 0; r < p->ranks.ranks; r++) {
+            const struct lf_unit *u = &p->unit[i];
+            const size_t n = !p->windowed         ? u->cut[r + 1] - u->cut[r]
+                             : u->part[LF_P_GRAD] ? u->part[LF_P_GRAD][r]
+                                                  : 0;
+            most = n > most ? n : most;
+        }
+    return most;
+}
+
 static int check(const lf_plan *p, lf_err *err)
 {
-    if (p->ranks.groups > 1 && p->o.target->sm)
-        return lf_fail(err, LF_ENOTSUP,
-                       "zero_inner: GPUs divide the state among all ranks; leave it out");
-    if (p->ranks.zero > 1 && p->o.target->sm)
-        return lf_fail(err, LF_ENOTSUP,
-                       "zero = %d: on GPUs ranks divide the optimizer's state alone; take zero = 1",
-                       p->ranks.zero);
     if (p->ranks.zero == 3 && p->o.fp8)
         return lf_fail(err, LF_ENOTSUP,
                        "zero = 3 with precision fp8: 8-bit copies are made of whole weights; take "
                        "zero = 2 or precision = bf16");
+    for (size_t i = 0; i < p->n_c && p->ranks.zero == 3 && p->o.target->sm; i++)
+        if (p->c[i].o.whole)
+            return lf_fail(err, LF_ENOTSUP,
+                           "zero = 3 on a GPU: graph %s reads whole weights; take zero = 2",
+                           p->c[i].g->name);
+    for (size_t i = 0; i < p->ps->n_ad && p->ranks.zero == 3 && p->o.target->sm; i++)
+        if (p->ps->ad[i].d.magnitude)
+            return lf_fail(err, LF_ENOTSUP,
+                           "zero = 3 on a GPU: magnitudes (lora_dora) are measured on whole "
+                           "weights; take zero = 2");
     for (size_t i = 0; i < p->n_c && p->ranks.zero == 3; i++)
         if (p->c[i].o.packed && !p->c[i].o.whole)
             return lf_fail(err, LF_ENOTSUP,

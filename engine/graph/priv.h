@@ -767,9 +767,10 @@ struct lf_plan {
     struct lf_gather *gather; /* [n_gather] */
     size_t n_gather, cap_gather;
     size_t own_tab_off; /* the optimizer's table of this rank's part, [n_opt_tensors] */
-    /* on CPUs, where gradients are summed for their owners alone: f64 sums of the blocks of the
-     * norm */
+    /* where gradients are summed for their owners alone: f64 sums of the blocks of the norm */
     size_t sums_off, n_sums;
+    /* on GPUs, where such sums are made: [ranks - 1][sum_stride] floats of other ranks */
+    size_t scratch_off, sum_stride;
     struct lf_adamw_opts adamw;
     size_t n_opt_tensors, n_balanced;
     size_t opt_work, refresh_work; /* workspaces of the optimizer and of making copies */
@@ -789,6 +790,11 @@ int lf_plan_place_arena(lf_plan *p, lf_err *err);
 int lf_plan_buckets(lf_plan *p, lf_err *err);
 /* plan_shard.c: divides units among the ranks, with zero, and lays the store out anew. */
 int lf_plan_shard(lf_plan *p, lf_err *err);
+/* Are gradients summed for their owners alone, and is the norm? Not so on GPUs with zero = 1 among
+ * all ranks: NCCL sums everything there, and has the bits of a run without zero. */
+bool lf_plan_sums_parts(const lf_plan *p);
+/* The most floats of a unit's gradients that are one rank's. */
+size_t lf_plan_largest_part(const lf_plan *p);
 /* Where the elements from cut[r] on begin in the block of a window. */
 size_t lf_unit_cut(const lf_plan *p, const struct lf_unit *u, int kind, int r);
 /* Offset of this rank's gradients of unit i in the store, in bytes, and their number of floats. */

@@ -2,7 +2,7 @@
  *
  * Memory of a backend between ranks: see devcomm.h.
  */
-#include "engine/train/devcomm.h"
+#include "engine/train/devcomm_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +18,25 @@ static void border(void *comm)
     lf_comm_poll(comm);
 }
 
+/* Room for the calls of one exchange. */
+static int make_room(struct lf_devcomm *d, lf_err *err)
+{
+    const size_t ranks = (size_t)d->comm->size;
+    d->req = lf_calloc(2 * ranks, sizeof *d->req, err);
+    d->counts = lf_calloc(ranks, sizeof *d->counts, err);
+    return lf_comm_agree_ok(d->comm, d->req && d->counts ? 0 : LF_ENOMEM, err);
+}
+
 int lf_devcomm_open(struct lf_devcomm *d, lf_comm *comm, lf_back *back, lf_err *err)
 {
     const char *transport = getenv("LF_COMM");
     *d = (struct lf_devcomm){.comm = comm, .back = back};
     lf_back_set_border(back, border, comm);
-    if (back->ops->host_visible || (transport && strcmp(transport, "ucx") == 0))
+    if (back->ops->host_visible)
         return 0;
+    int rc = make_room(d, err);
+    if (rc != 0 || (transport && strcmp(transport, "ucx") == 0))
+        return rc;
     d->gpus = lf_comm_on_gpus(comm, back->ordinal, back->comm_stream, err);
     return d->gpus ? 0
                    : lf_err_prefix(
@@ -36,52 +48,48 @@ int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err)
     d->inner = lf_comm_split(d->comm, d->comm->rank / ranks, d->comm->rank, err);
     if (d->inner)
         d->outer = lf_comm_split(d->comm, d->comm->rank % ranks, d->comm->rank, err);
-    return d->outer ? 0 : err ? err->rc : LF_ECOMM;
+    if (!d->outer)
+        return err ? err->rc : LF_ECOMM;
+    if (!d->gpus)
+        return 0;
+    d->gpus_inner = lf_comm_on_gpus(d->inner, d->back->ordinal, d->back->comm_stream, err);
+    if (d->gpus_inner)
+        d->gpus_outer = lf_comm_on_gpus(d->outer, d->back->ordinal, d->back->comm_stream, err);
+    return d->gpus_outer ? 0 : lf_err_prefix(err, "groups of GPUs");
 }
 
-/* Those among which this rank's state is divided. */
-static lf_comm *inner(const struct lf_devcomm *d)
+/* Those of NCCL. Another rank may never come to what is queued here where one has failed. */
+static void close_gpus(struct lf_devcomm *d, bool failed)
 {
-    return d->inner ? d->inner : d->comm;
+    lf_comm *const c[] = {d->gpus_outer, d->gpus_inner, d->gpus};
+    if (d->gpus && !failed)
+        d->back->ops->sync(d->back, NULL);
+    for (int i = 0; i < 3; i++)
+        failed ? lf_comm_on_gpus_abort(c[i]) : lf_comm_on_gpus_destroy(c[i]);
+    d->gpus_outer = d->gpus_inner = d->gpus = NULL;
 }
 
 void lf_devcomm_close(struct lf_devcomm *d, bool failed)
 {
-    if (d->gpus && failed) { /* another rank may never come to what is queued here */
-        lf_comm_on_gpus_abort(d->gpus);
-    } else if (d->gpus) {
-        d->back->ops->sync(d->back, NULL);
-        lf_comm_on_gpus_destroy(d->gpus);
-    }
-    d->gpus = NULL;
+    close_gpus(d, failed);
     lf_comm_destroy(d->outer);
     lf_comm_destroy(d->inner);
     d->inner = d->outer = NULL;
+    free(d->req);
+    free(d->counts);
+    d->req = NULL;
+    d->counts = NULL;
     if (d->back)
         lf_back_set_border(d->back, NULL, NULL);
     d->back = NULL;
 }
 
-/* root < 0: a sum of floats; else root's bytes for all. */
-static int through_host(const struct lf_devcomm *d, char *data, size_t bytes, int root, lf_err *err)
+static bool by_host(const struct lf_devcomm *d)
 {
-    const struct lf_back_ops *o = d->back->ops;
-    const size_t most = (size_t)4 << 20;
-    char *piece = lf_malloc(most, 1, err);
-    int rc = lf_comm_agree_ok(d->comm, piece ? 0 : LF_ENOMEM, err);
-    for (size_t at = 0; at < bytes && rc == 0; at += most) {
-        const size_t n = bytes - at < most ? bytes - at : most;
-        rc = o->copy_out(d->back, piece, data + at, n, err);
-        if (rc == 0)
-            rc = root < 0 ? lf_comm_all_reduce(d->comm, piece, n / sizeof(float), LF_COMM_F32,
-                                               LF_COMM_SUM, err)
-                          : lf_comm_broadcast(d->comm, piece, n, root, err);
-        if (rc == 0)
-            rc = o->copy_in(d->back, data + at, piece, n, err);
-    }
-    free(piece);
-    return rc;
+    return !d->gpus && !d->back->ops->host_visible;
 }
+
+/* ---- memory that the host sees ---- */
 
 /* Sums of a plan, which all get. */
 static int sum_all(lf_comm *c, void *data, size_t n, enum lf_comm_type type, lf_err *err)
@@ -91,26 +99,17 @@ static int sum_all(lf_comm *c, void *data, size_t n, enum lf_comm_type type, lf_
     return lf_comm_do(c, &call, err);
 }
 
-static bool by_host(const struct lf_devcomm *d)
-{
-    return !d->gpus && !d->back->ops->host_visible;
-}
-
 static int reduce(void *user, float *grads, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    if (by_host(d))
-        return through_host(d, (char *)grads, n * sizeof *grads, -1, err);
-    return sum_all(d->gpus ? d->gpus : d->comm, grads, n, LF_COMM_F32, err);
+    return sum_all(d->comm, grads, n, LF_COMM_F32, err);
 }
-
-/* ---- memory of the host alone ---- */
 
 static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
 {
     const struct lf_devcomm *d = user;
     float *mine = grads;
-    for (int r = 0; r < inner(d)->rank; r++)
+    for (int r = 0; r < lf_devcomm_inner(d)->rank; r++)
         mine += counts[r];
     const struct lf_comm_call call = {.what = LF_COMM_REDUCE_SCATTER,
                                       .type = LF_COMM_F32,
@@ -118,14 +117,14 @@ static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
                                       .in = grads,
                                       .counts = counts,
                                       .planned = true};
-    return lf_comm_do(inner(d), &call, err);
+    return lf_comm_do(lf_devcomm_inner(d), &call, err);
 }
 
 static int start(const struct lf_devcomm *d, const struct lf_comm_call *call, struct lf_exec_req *q,
                  lf_err *err)
 {
     lf_comm_req r = {0};
-    const int rc = lf_comm_start(inner(d), call, &r, err);
+    const int rc = lf_comm_start(lf_devcomm_inner(d), call, &r, err);
     q->p = r.flight;
     return rc;
 }
@@ -167,7 +166,7 @@ static int finish(void *user, struct lf_exec_req *q, lf_err *err)
 static int add(void *user, double *sums, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    return sum_all(inner(d), sums, n, LF_COMM_F64, err);
+    return sum_all(lf_devcomm_inner(d), sums, n, LF_COMM_F64, err);
 }
 
 static int across(void *user, float *grads, size_t n, lf_err *err)
@@ -178,29 +177,33 @@ static int across(void *user, float *grads, size_t n, lf_err *err)
 
 static int gather(void *user, void *data, const size_t *bytes, lf_err *err)
 {
-    const struct lf_devcomm *d = user;
     const struct lf_comm_call call = gather_of(data, bytes);
-    char *part = data;
-    int rc = 0;
-    if (!by_host(d))
-        return lf_comm_do(d->gpus ? d->gpus : inner(d), &call, err);
-    for (int r = 0; r < d->comm->size && rc == 0; part += bytes[r++])
-        rc = through_host(d, part, bytes[r], r, err);
-    return rc;
+    return lf_comm_do(lf_devcomm_inner(user), &call, err);
 }
+
+int lf_devcomm_finished(void *user, struct lf_exec_req *q, lf_err *err)
+{
+    (void)user, (void)q, (void)err;
+    return 0;
+}
+
+static const struct lf_exec_comm direct = {.reduce = reduce,
+                                           .scatter = scatter,
+                                           .add = add,
+                                           .gather = gather,
+                                           .across = across,
+                                           .begin_gather = begin_gather,
+                                           .begin_sum = begin_sum,
+                                           .finish = finish};
 
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
 {
-    const struct lf_exec_comm comm = {.reduce = reduce,
-                                      .scatter = scatter,
-                                      .add = add,
-                                      .gather = gather,
-                                      .across = across,
-                                      .begin_gather = begin_gather,
-                                      .begin_sum = begin_sum,
-                                      .finish = finish,
-                                      .early = d->gpus != NULL};
-    lf_exec_set_comm(ex, &comm, d);
+    d->scratch = lf_exec_scratch(ex, &d->stride);
+    lf_exec_set_comm(ex,
+                     d->gpus      ? &lf_devcomm_gpus
+                     : by_host(d) ? &lf_devcomm_through
+                                  : &direct,
+                     d);
 }
 
 void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[3])
@@ -226,7 +229,7 @@ int lf_devcomm_end(const struct lf_devcomm *d, int rc, lf_err *err)
 int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, lf_err *err)
 {
     if (by_host(d))
-        return through_host(d, data, bytes, 0, err);
+        return lf_devcomm_through_broadcast(d, d->comm, data, bytes, 0, err);
     const int rc = lf_devcomm_begin(d, err);
     return lf_devcomm_end(
         d, rc != 0 ? rc : lf_comm_broadcast(d->gpus ? d->gpus : d->comm, data, bytes, 0, err), err);

@@ -17,9 +17,13 @@ struct lf_devcomm {
     lf_comm *comm; /* borrowed */
     lf_back *back; /* borrowed */
     lf_comm *gpus; /* NCCL; NULL: the memory is visible to the host or goes through the host */
-    /* with groups: the ranks of this one's, and those with the same place in all groups; else
-     * NULL */
-    lf_comm *inner, *outer;
+    /* with groups: the ranks of this one's, and those with the same place in all groups; else NULL.
+     * The last two have NCCL for them. */
+    lf_comm *inner, *outer, *gpus_inner, *gpus_outer;
+    float *scratch; /* lf_exec_scratch of the executor that was connected last */
+    size_t stride;
+    lf_comm_req *req; /* of a GPU: [2 ranks], owned */
+    size_t *counts;   /* of a GPU: [ranks], owned, zeros */
 };
 
 /* Collective. LF_ENOTSUP: there is a GPU and no NCCL; the message names the alternative. */
@@ -29,7 +33,8 @@ int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err);
 /* failed: some rank has failed; what is still queued ends without the other ranks. */
 void lf_devcomm_close(struct lf_devcomm *d, bool failed);
 
-/* Makes the executor sum its gradients over the ranks, with NCCL during its backward pass. */
+/* Makes the executor sum its gradients over the ranks, with NCCL during its backward pass. One plan
+ * with zero per devcomm. */
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex);
 /* What was moved so far: among all ranks; with groups in this one's, and over them. */
 void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[3]);

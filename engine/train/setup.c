@@ -370,10 +370,12 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
 /* Makes the plan that of the rank which needs the most memory, and returns that rank. */
 static int take_largest(const struct lf_train_config *c, struct lf_train_model *m, int ranks)
 {
-    const int inner = lf_zero_inner(&c->zero, ranks); /* the groups are alike, the first saves most */
+    const int inner =
+        lf_zero_inner(&c->zero, ranks); /* the groups are alike, the first saves most */
     double most = -1;
     int largest = 0;
-    for (int r = 0; c->zero.stage > 0 && r < inner && lf_plan_take_rank(m->plan, r, NULL) == 0; r++) {
+    for (int r = 0; c->zero.stage > 0 && r < inner && lf_plan_take_rank(m->plan, r, NULL) == 0;
+         r++) {
         const struct lf_plan_memory mem = lf_train_planned(c, m, &(struct lf_train_who){r, ranks});
         if (mem.total + mem.device > most) {
             most = mem.total + mem.device;

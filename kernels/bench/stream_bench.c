@@ -133,7 +133,10 @@ static void optimizer(void)
     t.master_type = LF_BF16;
     t.copy = NULL;
     measure("  and bf16 weights", 0, 16.0 * PARAMS, run_adamw, &a);
-    struct lf_k_grad_norm n = {.n_tensors = 1, .t = &t, .rec = &rec};
+    struct lf_k_grad_norm n = {.n_tensors = 1,
+                               .t = &t,
+                               .rec = &rec,
+                               .n_sums = (PARAMS + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK};
     n.work_bytes = o.k->grad_norm.work(&n, o.threads);
     n.work = pages(n.work_bytes);
     measure("grad_norm 124.4M", 0, 4.0 * PARAMS, run_grad_norm, &n);

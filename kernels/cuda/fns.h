@@ -39,7 +39,8 @@
     X(optim, grad_norm)                                                                            \
     X(optim, grad_norm_end)                                                                        \
     X(optim, adamw)                                                                                \
-    X(optim, moe_balance)
+    X(optim, moe_balance)                                                                          \
+    X(optim, sum_ranks)
 
 #define LF_CU_FNS_MOE(X)                                                                           \
     X(moe, moe_route)                                                                              \

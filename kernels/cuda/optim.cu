@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizer step over all tensors in one launch each: gradient norm (f64 sums of LF_OPT_PARTS
- * fixed shares of the chunks, then a fixed tree), AdamW, the bias rule of balanced experts.
+ * The optimizer step over all tensors in one launch each: gradient norm (f64 sums of blocks of
+ * LF_NORM_BLOCK elements, then a fixed tree), AdamW, the bias rule of balanced experts; and sums of
+ * gradients over ranks.
  */
 #include "kernels/cuda/each.h"
 #include "kernels/cuda/optim.h"
 
-/* for every chunk of this block: tensor t, first element at of this thread, n elements */
-#define EACH_CHUNK(tensors, table)                                                                 \
+/* For every piece of `size` elements that is this thread block's: number next - first of those of
+ * tensor i. */
+#define EACH_PIECE(tensors, table, size)                                                           \
     int64_t next = blockIdx.x, first = 0;                                                          \
-    for (int64_t i = 0; i < (tensors);                                                             \
-         first += ((table)[i].n + LF_OPT_CHUNK - 1) / LF_OPT_CHUNK, i++)                           \
-        for (const int64_t end = first + ((table)[i].n + LF_OPT_CHUNK - 1) / LF_OPT_CHUNK;         \
-             next < end; next += gridDim.x)
+    for (int64_t i = 0; i < (tensors); first += ((table)[i].n + (size)-1) / (size), i++)           \
+        for (const int64_t end = first + ((table)[i].n + (size)-1) / (size); next < end;           \
+             next += gridDim.x)
 
 LF_DEV int64_t chunk_at(int64_t chunk)
 {
@@ -31,25 +32,38 @@ LF_DEV double block_sum_d(double v, double *scratch)
     return s;
 }
 
-LF_KERNEL(grad_norm, struct lf_k_grad_norm, LF_OPT_THREADS)
+/* This thread's share of the sum of squares of elements [at, end) of g. */
+LF_DEV double sum_squares(const float *grad, int64_t at, int64_t end)
 {
-    LF_SHARED(double, scratch);
+    const bool vec = lf_vec8(grad, 0, LF_F32);
     double s = 0.0;
-    bool any = false; /* the same for all threads of a block; a small model has none for most */
-    EACH_CHUNK(a->n_tensors, a->t)
-    {
-        const struct lf_opt_tensor *t = &a->t[i];
-        const int64_t at = chunk_at(next - first);
+    for (at += 8 * (int64_t)threadIdx.x; at < end; at += LF_OPT_CHUNK) {
         float g[8];
-        any = true;
-        lf_load_n(g, t->grad, at, LF_F32, lf_eight(t->n, at), lf_vec8(t->grad, 0, LF_F32));
+        lf_load_n(g, grad, at, LF_F32, lf_eight(end, at), vec);
         LF_UNROLL for (int j = 0; j < 8; j++) s =
             fma((double)g[j], (double)g[j], s); /* the square is exact */
     }
-    if (any)
-        s = block_sum_d(s, scratch);
-    if (threadIdx.x == 0)
-        ((double *)a->work)[blockIdx.x] = s;
+    return s;
+}
+
+LF_DEV double *sums_of(const struct lf_k_grad_norm *a)
+{
+    return a->sums ? a->sums : (double *)a->work;
+}
+
+LF_KERNEL(grad_norm, struct lf_k_grad_norm, LF_OPT_THREADS)
+{
+    LF_SHARED(double, scratch);
+    EACH_PIECE(a->n_tensors, a->t, LF_NORM_BLOCK)
+    {
+        const struct lf_opt_tensor *t = &a->t[i];
+        const int64_t at = (next - first) * LF_NORM_BLOCK, most = at + LF_NORM_BLOCK,
+                      to = (a->parts ? t->block : first) + (next - first);
+        const double s = block_sum_d(sum_squares(t->grad, at, t->n < most ? t->n : most), scratch);
+        if (threadIdx.x == 0 && to < a->n_sums)
+            sums_of(a)[to] = s;
+        __syncthreads(); /* scratch is written again */
+    }
 }
 
 LF_DEV bool finite_d(double v)
@@ -61,10 +75,9 @@ LF_DEV bool finite_d(double v)
 LF_KERNEL(grad_norm_end, struct lf_k_grad_norm, LF_OPT_THREADS)
 {
     LF_SHARED(double, scratch);
-    const double *part = (const double *)a->work + threadIdx.x * (LF_OPT_PARTS / LF_OPT_THREADS);
     double s = 0.0;
-    for (int i = 0; i < LF_OPT_PARTS / LF_OPT_THREADS; i++)
-        s += part[i];
+    for (int64_t i = threadIdx.x; i < a->n_sums; i += LF_OPT_THREADS)
+        s += sums_of(a)[i];
     s = block_sum_d(s, scratch);
     if (threadIdx.x)
         return;
@@ -106,7 +119,7 @@ LF_KERNEL(adamw, struct lf_k_adamw, LF_OPT_THREADS)
         return;
     const float clip = rec->clip_factor, c1 = 1.0f - a->beta1, c2 = 1.0f - a->beta2,
                 ib1 = 1.0f / rec->bias_corr1, ib2 = 1.0f / rec->bias_corr2;
-    EACH_CHUNK(a->n_tensors, a->t)
+    EACH_PIECE(a->n_tensors, a->t, LF_OPT_CHUNK)
     {
         const struct lf_opt_tensor *t = &a->t[i];
         const int64_t at = chunk_at(next - first);
@@ -151,5 +164,27 @@ LF_KERNEL(moe_balance, struct lf_k_moe_balance, 32)
     for (int64_t e = threadIdx.x; e < t->n; e += 32) {
         const double g = (double)t->grad[e];
         bias[e] += g < mean ? t->lr_scale : g > mean ? -t->lr_scale : 0.0f;
+    }
+}
+
+/* x_r of a sum over ranks. */
+LF_DEV const float *part_of(const struct lf_k_sum_ranks *a, int r)
+{
+    return r == a->rank ? a->mine : a->others + (r > a->rank ? r - 1 : r) * a->stride;
+}
+
+LF_KERNEL(sum_ranks, struct lf_k_sum_ranks, LF_OPT_THREADS)
+{
+    const bool vec = lf_vec8(a->y, 0, LF_F32) && lf_vec8(a->mine, 0, LF_F32) &&
+                     lf_vec8(a->others, a->stride, LF_F32);
+    for (int64_t at = 8 * lf_index(); at < a->n; at += 8 * lf_threads()) {
+        const int n = lf_eight(a->n, at);
+        float y[8], x[8];
+        lf_load_n(y, a->more ? a->y : part_of(a, 0), at, LF_F32, n, vec);
+        for (int r = a->more ? 0 : 1; r < a->ranks; r++) {
+            lf_load_n(x, part_of(a, r), at, LF_F32, n, vec);
+            LF_UNROLL for (int j = 0; j < 8; j++) y[j] += x[j];
+        }
+        lf_store_n(a->y, at, LF_F32, y, n, vec);
     }
 }

@@ -31,7 +31,8 @@
 #define LF_CUDA_LIST_OPTIM(X)                                                                      \
     X(grad_norm)                                                                                   \
     X(adamw)                                                                                       \
-    X(moe_balance)
+    X(moe_balance)                                                                                 \
+    X(sum_ranks)
 
 #define LF_CUDA_LIST_MOE(X)                                                                        \
     X(moe_route)                                                                                   \

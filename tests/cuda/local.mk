@@ -50,5 +50,5 @@ check_DATA += tests/libncclemu.so
 CLEANFILES += tests/libncclemu.so
 EXTRA_DIST += tests/cuda/emu/nccl.c
 tests/libncclemu.so: tests/cuda/emu/nccl.c
-	$(AM_V_CCLD)$(MKDIR_P) tests && $(CC) $(CPPFLAGS) -std=gnu11 -O2 -g -fPIC -shared -o $@ $(top_srcdir)/tests/cuda/emu/nccl.c -ldl -lrt
+	$(AM_V_CCLD)$(MKDIR_P) tests && $(CC) $(CPPFLAGS) -std=gnu11 -O2 -g -fPIC -shared -Wl,-z,nodelete -o $@ $(top_srcdir)/tests/cuda/emu/nccl.c -ldl -lrt
 

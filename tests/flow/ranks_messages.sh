@@ -44,17 +44,22 @@ arrives '' compute 3
 arrives tcp,self product 3
 
 # The same calls over an emulated NCCL, in two orders in which emulated GPUs may run their streams.
+gpus() { # gpus EXIT RANKS ORDER [MISTAKE]
+    runs "$1" env LF_CUDA_DRIVER="$LF_BUILDDIR/tests/libcuemu.so" LF_NCCL_LIB="$LF_BUILDDIR/tests/libncclemu.so" \
+        LF_CUDART_LIB="$LF_BUILDDIR/tests/libncclemu.so" LF_CUBLASLT=none LF_EMU_ORDER="$3" \
+        "$LF" launch -n "$2" -- "$LF_BUILDDIR/tests/unit/comm_gpus" $4
+}
 for order in 0 1; do
-    for n in 2 3; do
-        runs 0 env LF_CUDA_DRIVER="$LF_BUILDDIR/tests/libcuemu.so" LF_NCCL_LIB="$LF_BUILDDIR/tests/libncclemu.so" \
-            LF_CUDART_LIB="$LF_BUILDDIR/tests/libncclemu.so" LF_CUBLASLT=none LF_EMU_ORDER=$order \
-            "$LF" launch -n $n -- "$LF_BUILDDIR/tests/unit/comm_gpus"
-    done
+    for n in 2 3; do gpus 0 $n $order ''; done
 done
+gpus 134 2 0 order
+grep -q 'use their communicators in different order' err; ok $? "two communicators in another order on another rank are told"
+gpus 134 2 0 calls
+grep -q 'make different calls' err; ok $? "and different calls"
 
 # Start-up: each rank reads two blobs of every rank and does nothing else that grows faster.
 for n in 2 4 8; do
     runs 0 "$LF" launch -n $n -- "$M" start
     is "$(sed 's/^\[[0-9]*\] //' out | sort | uniq -c | sed 's/^ *//')" "$n $((2 * n)) of $n" "$n ranks read $((2 * n)) blobs each"
 done
-finish 39
+finish 43

@@ -10,7 +10,7 @@
 #include "engine/base/rng.h"
 #include "tests/op/op_test.h"
 
-enum { TENSORS = 6 };
+enum { TENSORS = 6, BLOCKS = 8 }; /* blocks of the norm: 1, 0, 1, 2, 3 and 1 */
 static const int64_t length[TENSORS] = {1, 0, 17, 32769, 70001, 5};
 static lf_queue *queue[4];
 
@@ -80,7 +80,7 @@ static bool model_same(const struct model *a, const struct model *b)
 static bool norm(const struct lf_kernels *k, struct model *m, int threads,
                  struct lf_step_record *rec)
 {
-    struct lf_k_grad_norm a = {.n_tensors = TENSORS, .t = m->t, .rec = rec};
+    struct lf_k_grad_norm a = {.n_tensors = TENSORS, .t = m->t, .rec = rec, .n_sums = BLOCKS};
     a.work_bytes = k->grad_norm.work(&a, threads);
     struct op_buf work = op_alloc(a.work_bytes);
     a.work = work.p;
@@ -90,53 +90,73 @@ static bool norm(const struct lf_kernels *k, struct model *m, int threads,
     return ok;
 }
 
-#ifndef OP_CUDA
+/* Blocks b of rank b % 3 of the tensors of m, to t; returns how many. Neighbours are different
+ * ranks'. */
+static int64_t parts_of(const struct model *m, int rank, struct lf_opt_tensor *t)
+{
+    int64_t block = 0, n = 0;
+    for (int i = 0; i < TENSORS; i++)
+        for (int64_t at = 0; at < length[i]; at += LF_NORM_BLOCK, block++)
+            if (block % 3 == rank) {
+                t[n] = m->t[i];
+                t[n].grad += at;
+                t[n].first = at;
+                t[n].block = block;
+                t[n++].n = length[i] - at < LF_NORM_BLOCK ? length[i] - at : LF_NORM_BLOCK;
+            }
+    return n;
+}
+
 /* Three ranks with parts of the tensors, cut at whole blocks: the norm of one call over all. */
 static void test_parts(const struct lf_kernels *k)
 {
-    enum { RANKS = 3, BLOCKS = 7 }; /* of the lengths: 1, 0, 1, 2, 3, 1, less the empty one */
+    const struct lf_step_record none = {.clip_norm = 0.5f, .loss_scale = 8.0f};
     struct model m = model_make();
-    struct lf_step_record one = {.clip_norm = 0.5f, .loss_scale = 8.0f}, all = one;
-    double sums[BLOCKS + 1] = {0}, part[BLOCKS + 1];
-    bool ok = norm(k, &m, OP_THREADS, &one);
-    struct lf_k_grad_norm a = {.rec = &all, .sums = part, .n_sums = BLOCKS + 1, .parts = true};
-    struct lf_opt_tensor own[TENSORS + 2];
-    for (int r = 0; r < RANKS; r++) {
-        int64_t block = 0, n = 0;
-        for (int i = 0; i < TENSORS; i++)
-            for (int64_t at = 0; at < length[i]; at += LF_NORM_BLOCK, block++)
-                if (block % RANKS == r) { /* neighbours are different ranks' */
-                    own[n] = m.t[i];
-                    own[n].grad += at;
-                    own[n].first = at;
-                    own[n].block = block;
-                    own[n++].n = length[i] - at < LF_NORM_BLOCK ? length[i] - at : LF_NORM_BLOCK;
-                }
-        a.t = own;
-        a.n_tensors = n;
+    struct op_buf records = op_alloc(2 * sizeof none), block = op_alloc(BLOCKS * sizeof(double)),
+                  table = op_alloc(TENSORS * sizeof(struct lf_opt_tensor));
+    struct lf_step_record *one = records.p, *all = one + 1;
+    double sums[BLOCKS] = {0}, *part = block.p;
+    *one = *all = none;
+    bool ok = norm(k, &m, OP_THREADS, one);
+    struct lf_k_grad_norm a = {
+        .t = table.p, .rec = all, .sums = part, .n_sums = BLOCKS, .parts = true};
+    for (int r = 0; r < 3; r++) {
+        a.n_tensors = parts_of(&m, r, table.p);
+        for (int b = 0; b < BLOCKS; b++)
+            part[b] = (double)NAN;
         ok = ok && k->grad_norm.check(&a) == 0 && k->grad_norm.work(&a, OP_THREADS) == 0 &&
-             k->grad_norm.run(queue[1 + r % OP_THREADS], &a) == 0;
-        for (int b = 0; b <= BLOCKS; b++)
+             k->grad_norm.run(queue[1 + r % OP_THREADS], &a) == 0 && op_guards_intact(&block);
+        for (int b = 0; b < BLOCKS; b++) {
+            ok = ok && (b % 3 == r ? part[b] > 0 : !(part[b] < 0 || part[b] > 0));
             sums[b] += part[b];
+        }
     }
-    memcpy(part, sums, sizeof part);
+    tap_ok(ok, "each rank's sums are those of its blocks, and zeros, %s", k->family);
+    memcpy(part, sums, sizeof sums);
     a.parts = false;
-    ok = ok && k->grad_norm.run(queue[1], &a) == 0;
-    tap_ok(ok && memcmp(&one, &all, sizeof one) == 0, "parts of three ranks: the same norm, %s",
+    ok = k->grad_norm.run(queue[1], &a) == 0;
+    tap_ok(ok && memcmp(one, all, sizeof none) == 0, "parts of three ranks: the same norm, %s",
            k->family);
-    sums[2] = nextafter(sums[2], 1e9);
-    struct lf_step_record other = {.clip_norm = 0.5f, .loss_scale = 8.0f};
-    memcpy(part, sums, sizeof part);
+    memcpy(part, sums, sizeof sums);
     part[2] *= 2;
-    a.rec = &other;
+    *all = none;
     k->grad_norm.run(queue[1], &a);
-    tap_ok(memcmp(&one, &other, sizeof one) != 0, "another sum of a block gives another");
+    tap_ok(memcmp(one, all, sizeof none) != 0, "another sum of a block gives another");
+#ifndef OP_CUDA /* the table lies in device memory there */
     a.parts = true;
     a.n_sums = 3; /* the last rank has blocks behind them */
     tap_i64(k->grad_norm.check(&a), LF_K_EINVAL, "blocks beyond the sums are refused");
+#else
+    a.n_sums = 0;
+    tap_i64(k->grad_norm.check(&a), LF_K_EINVAL, "no sums are refused");
+#endif
     model_free(&m);
+    op_free(&records);
+    op_free(&block);
+    op_free(&table);
 }
 
+#ifndef OP_CUDA
 /* The tensors in two parts each: the bits of whole ones, drawn or not. */
 static void test_adamw_parts(const struct lf_kernels *k, bool stochastic)
 {
@@ -452,6 +472,71 @@ static void test_state(const struct lf_kernels *k)
 }
 
 #ifdef OP_CUDA
+/* y of ranks whose parts are x[r], in their order. */
+static float sum_of(const float *x, int ranks, int64_t n, int64_t i, const float *seed)
+{
+    float y = seed ? seed[i] + x[i] : x[i];
+    for (int r = 1; r < ranks; r++)
+        y += x[r * n + i];
+    return y;
+}
+
+/* Sums of parts of n elements, of large and small values, so that another order has other bits;
+ * `off` floats from an aligned address. */
+static void test_sum_ranks(const struct lf_kernels *k, int ranks, int rank, int64_t n, int off)
+{
+    const int64_t stride = (n + 3) / 4 * 4;
+    float *x = calloc((size_t)(ranks * n + n) + 1, sizeof *x), *seed = x + ranks * n;
+    struct op_buf others = op_alloc((size_t)(ranks * stride + off) * sizeof *x),
+                  mine = op_alloc((size_t)(n + off) * sizeof *x),
+                  out = op_alloc((size_t)(n + off) * sizeof *x);
+    float *at = (float *)others.p + off, *y = (float *)out.p + off;
+    int64_t bad = 0, other_order = 0;
+    for (int64_t i = 0; i < ranks * n + n; i++)
+        x[i] = (float)(op_rand(31, i) * (i % 3 ? 1e-4 : 10));
+    for (int r = 0; r < ranks; r++)
+        memcpy(r == rank ? (float *)mine.p + off : at + (r > rank ? r - 1 : r) * stride, x + r * n,
+               (size_t)n * sizeof *x);
+    for (int more = 0; more < 2; more++) {
+        for (int64_t i = 0; i < n; i++)
+            y[i] = more ? seed[i] : NAN;
+        const struct lf_k_sum_ranks a = {.n = n,
+                                         .stride = stride,
+                                         .ranks = ranks,
+                                         .rank = rank,
+                                         .mine = (float *)mine.p + off,
+                                         .others = at,
+                                         .y = y,
+                                         .more = more};
+        if (k->sum_ranks.check(&a) || k->sum_ranks.run(queue[1], &a))
+            tap_bail("sum_ranks failed");
+        for (int64_t i = 0; i < n; i++) {
+            const float want = sum_of(x, ranks, n, i, more ? seed : NULL);
+            float late = sum_of(x, ranks, n, i, NULL);
+            late += seed[i];
+            bad += memcmp(&want, &y[i], sizeof want) != 0;
+            other_order += more && memcmp(&late, &y[i], sizeof late) != 0;
+        }
+    }
+    tap_ok(bad == 0 && (n < 1000 || other_order > n / 10) && op_guards_intact(&out),
+           "sum of %lld elements for rank %d of %d, in the order of the ranks", (long long)n, rank,
+           ranks);
+    struct lf_k_sum_ranks a = {
+        .n = n, .stride = stride, .ranks = ranks, .rank = rank, .mine = y, .others = at, .y = y};
+    memcpy(y, x + rank * n, (size_t)n * sizeof *x);
+    bad = k->sum_ranks.run(queue[1], &a) != 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float want = sum_of(x, ranks, n, i, NULL);
+        bad += memcmp(&want, &y[i], sizeof want) != 0;
+    }
+    a.rank = ranks;
+    tap_ok(bad == 0 && k->sum_ranks.check(&a) == LF_K_EINVAL, "in place, too");
+    op_free(&others);
+    op_free(&mine);
+    op_free(&out);
+    free(x);
+}
+
 /* Three steps on the CPU and here, weights, moments and gradients the same at first. */
 static void test_cpu_bits(const struct lf_kernels *k, int pt, int mt, bool stochastic)
 {
@@ -503,13 +588,17 @@ int main(void)
             continue;
         TAP(10 + OP_THREADS, test_norm(k));
         TAP(26 + OP_THREADS, test_adamw(k));
+        TAP(4, test_parts(k));
 #ifndef OP_CUDA
-        TAP(3, test_parts(k));
         TAP(1, test_adamw_parts(k, false));
         TAP(1, test_adamw_parts(k, true));
 #endif
         TAP(OP_BACKENDS > 1 ? 22 : 21, test_state(k));
 #ifdef OP_CUDA
+        TAP(2, test_sum_ranks(k, 2, 1, 1, 0));
+        TAP(2, test_sum_ranks(k, 3, 1, 1003, 3));
+        TAP(2, test_sum_ranks(k, 4, 0, 4096, 0));
+        TAP(2, test_sum_ranks(k, 5, 4, 20011, 1));
         for (int types = 0; types < 8; types++)
             TAP(2, test_cpu_bits(k, types & 1 ? LF_BF16 : LF_F32, types & 2 ? LF_BF16 : LF_F32,
                                  types & 4));

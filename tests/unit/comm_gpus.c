@@ -2,7 +2,11 @@
  *
  * One rank with an emulated GPU and an emulated NCCL, started by tests/flow/ranks_messages.sh:
  * messages in both directions in one group, all-to-all, sums for one rank and gathers, in equal and
- * in unequal parts, queued on the stream beside the computation.
+ * in unequal parts, queued on the stream beside the computation; sums of parts in the order of the
+ * ranks, over NCCL and through memory of the host.
+ *
+ * With an argument it makes a mistake that must be told: "order": two communicators in different
+ * order, "calls": different calls.
  */
 #include "config.h"
 
@@ -12,6 +16,7 @@
 
 #include "engine/back/back.h"
 #include "engine/comm/comm.h"
+#include "engine/train/devcomm_priv.h"
 
 enum { RANKS = 8, N = 100000 };
 
@@ -142,7 +147,97 @@ static void test_sums(bool equal)
     back->ops->release(back, out, (total + 1) * sizeof *out);
 }
 
-int main(void)
+/* ---- sums in the order of the ranks ---- */
+
+/* Another order of such values has other sums. */
+static float rough(int rank, size_t i)
+{
+    return (float)((i * 7919 + (size_t)rank * 104729) % 1009) * (rank % 2 ? 1e-4f : 1e3f) / 3;
+}
+
+/* Unequal parts in pieces of `stride` floats, after what was there or not; counts[r] is 0 for one
+ * rank. */
+static void test_ordered(struct lf_devcomm *d, const struct lf_exec_comm *how, size_t stride,
+                         bool more)
+{
+    const int p = world->size, me = world->rank;
+    size_t counts[RANKS] = {0}, total = 0, first = 0, wrong = 0;
+    for (int r = 0; r < p; r++) {
+        counts[r] = r == 1 ? 0 : 700 + 53 * (size_t)r;
+        first = r == me ? total : first;
+        total += counts[r];
+    }
+    const size_t mine = counts[me], bytes = mine * sizeof(float);
+    float *data = device(0, 0, -1, (int64_t)total), *out = device(0, 0, -1, (int64_t)mine),
+          *host = calloc(total + 1, sizeof *host);
+    d->stride = stride;
+    d->scratch = back->ops->alloc(back, stride * (size_t)p * sizeof(float), &err);
+    for (size_t i = 0; i < total; i++)
+        host[i] = rough(me, i);
+    struct lf_exec_req q = {0};
+    CHECK(back->ops->copy_in(back, data, host, total * sizeof *host, &err) == 0, "copy");
+    CHECK(back->ops->comm_begin(back, &err) == 0, "begin");
+    CHECK(how->begin_sum(d, &q, out, data, counts, more, &err) == 0, "begin_sum");
+    CHECK(how->finish(d, &q, &err) == 0 && back->ops->comm_end(back, &err) == 0, "finish");
+    CHECK(back->ops->copy_out(back, host, out, bytes, &err) == 0, "copy");
+    for (size_t i = 0; i < mine; i++) {
+        float want = more ? -1 + rough(0, first + i) : rough(0, first + i);
+        for (int r = 1; r < p; r++)
+            want += rough(r, first + i);
+        wrong += memcmp(&want, &host[i], sizeof want) != 0;
+    }
+    CHECK(wrong == 0, "a sum in the order of the ranks");
+    back->ops->release(back, data, (total + 1) * sizeof(float));
+    back->ops->release(back, out, (mine + 1) * sizeof(float));
+    back->ops->release(back, d->scratch, stride * (size_t)p * sizeof(float));
+    d->scratch = NULL;
+    free(host);
+}
+
+static void test_parts(void)
+{
+    struct lf_devcomm d;
+    CHECK(lf_devcomm_open(&d, world, back, &err) == 0, "open");
+    for (int more = 0; more < 2; more++) {
+        test_ordered(&d, &lf_devcomm_gpus, 4096, more);
+        test_ordered(&d, &lf_devcomm_gpus, 64, more);
+        test_ordered(&d, &lf_devcomm_through, 64, more);
+    }
+    lf_devcomm_close(&d, false);
+}
+
+/* ---- the emulation is strict ---- */
+
+/* What a call writes is not there before the stream comes to it. */
+static void test_late(void)
+{
+    const char *order = getenv("LF_EMU_ORDER");
+    const int64_t n = 97;
+    float *x = device(world->rank, 4, 6, n), *host = calloc((size_t)n, sizeof *host);
+    CHECK(back->ops->comm_begin(back, &err) == 0, "begin");
+    CHECK(lf_comm_all_reduce(gpus, x, (size_t)n, LF_COMM_F32, LF_COMM_SUM, &err) == 0, "sum");
+    CHECK(back->ops->copy_out(back, host, x, (size_t)n * sizeof *host, &err) == 0, "copy");
+    CHECK(!order || strcmp(order, "0") != 0 || host[1] - host[1] != 0,
+          "whoever does not wait reads NaN");
+    CHECK(back->ops->comm_end(back, &err) == 0, "end");
+    compare(x, 0, n, -1, 4, 6, "whoever waits reads the sum");
+    back->ops->release(back, x, ((size_t)n + 1) * sizeof *x);
+    free(host);
+}
+
+static void mistake(const char *which)
+{
+    lf_comm *other = lf_comm_on_gpus(world, back->ordinal, back->comm_stream, &err);
+    float *x = device(0, 0, 1, 16);
+    const bool order = strcmp(which, "order") == 0, first = world->rank == 0;
+    lf_comm *c[] = {order && !first ? other : gpus, order && !first ? gpus : other};
+    const size_t n = order || first ? 8 : 9;
+    CHECK(other && lf_comm_all_reduce(c[0], x, n, LF_COMM_F32, LF_COMM_SUM, &err) == 0, "one");
+    CHECK(lf_comm_all_reduce(c[1], x, 8, LF_COMM_F32, LF_COMM_SUM, &err) == 0, "two");
+    back->ops->sync(back, &err);
+}
+
+int main(int argc, char **argv)
 {
     lf_boot *boot = lf_boot_create(&err);
     world = boot ? lf_comm_create(boot, &err) : NULL;
@@ -156,10 +251,14 @@ int main(void)
         fprintf(stderr, "%s\n", err.text);
         return 12;
     }
+    if (argc > 1)
+        mistake(argv[1]);
     test_messages();
     test_exchange();
     test_sums(true);
     test_sums(false);
+    test_parts();
+    test_late();
     CHECK(back->ops->sync(back, &err) == 0, "sync");
     int64_t all_bad = bad;
     if (lf_comm_agree_max(world, &all_bad, &err))

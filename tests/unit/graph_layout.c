@@ -321,7 +321,7 @@ static void run(struct rank *k, lf_pstore *ps, const lf_decoder *d)
     struct lf_step_record rec = {
         .seed = 3, .lr = 0.1f, .loss_scale = 1, .inv_tokens = 1.0f / 30, .inv_batches = 1};
     lf_exec_set_comm(ex, &comm, k);
-    if (lf_pstore_init(ps, 11, &err) || lf_pstore_adapter_start(ps, &err) ||
+    if (lf_pstore_init(ps, 11, &err) || lf_exec_adapter_start(ex, &err) ||
         lf_exec_record_write(ex, &rec, &err))
         tap_bail("%s", err.text);
     write_inputs(ex);

@@ -5,28 +5,64 @@
  * them, and it has no micro-batch. What it gives arrives as late as it may, when this rank waits
  * for it; until then the bytes are NaN. So a wait that is missing, or comes too early or too late,
  * shows in loss or gradients.
+ *
+ * On the emulated GPU the other rank's work is queued on the second stream, which the emulator runs
+ * as late (order 0) or as early (order 1) as the waits between the streams allow.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
+#include "kernels/cuda/queue.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/unit/graph_util.h"
 
 static lf_err err = LF_ERR_INIT;
+
+/* ---- the emulated GPU ---- */
+
+static bool on_gpu;
+static struct lf_cu cu;
+
+static lf_back *open_cuda(int threads, lf_err *e)
+{
+    return lf_back_cuda_create(&(struct lf_cuda_opts){.threads = threads, .driver = &cu}, e);
+}
+
+/* NULL: from here on tests use the CPU. */
+static void use_gpu(const char *order)
+{
+    on_gpu = order != NULL;
+    setenv("LF_EMU_ORDER", on_gpu ? order : "0", 1);
+    lf_emu_reset();
+}
+
+/* The emulator is slow. */
+static struct gu_model sized(const struct gu_model *m)
+{
+    struct gu_model x = *m;
+    if (on_gpu) {
+        x.layers = 2;
+        x.rows = 16;
+    }
+    return x;
+}
+
+/* ---- the other rank ---- */
 
 enum { CALLS = 512 };
 struct other {
     const struct gu *whole;
     struct gu *u;
-    struct { /* by number of request */
+    const char *held; /* a block that is gathered for no window */
+    struct {          /* by number of request */
         float *out;
         const float *data;
         const size_t *counts;
         bool more;
     } sum[CALLS];
     int called[CALLS], calls; /* what, and of which window */
-    const char *held;         /* a block that is gathered for no window */
     int wrong;                /* elements of this rank's own part that are not those of the whole */
 };
 
@@ -44,57 +80,75 @@ static int number_of(struct other *o, const struct lf_exec_req *q, int *chain)
 static int note(struct other *o, const struct lf_exec_req *q, int what, int *chain)
 {
     const int i = number_of(o, q, chain);
-    if (i < 0 && what == 1)
-        tap_bail("a sum of no window");
+    if (i < 0 && (what == 1 || on_gpu))
+        tap_bail("a request of no window");
     if (o->calls < CALLS)
         o->called[o->calls++] = 4 * i + what;
     return i;
 }
 
-static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
-                        lf_err *e)
+/* What a rank of the pair has of a group in a window, and where. */
+struct part {
+    struct other *o;
+    char *to;
+    const char *from;
+    size_t first, bytes, all;
+};
+
+/* Is this rank's part what it should be? */
+static void check_own(void *user)
 {
-    struct other *o = user;
-    int chain;
-    (void)bytes;
-    (void)e;
-    if (note(o, q, 0, &chain) < 0)
-        o->held = data;
-    q->p = user;
-    return 0;
+    const struct part *p = user;
+    p->o->wrong += memcmp(p->to + p->first, p->from + p->first, p->bytes) != 0;
 }
 
-static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float *data,
-                     const size_t *counts, bool more, lf_err *e)
+static void copy_later(const struct part *p, size_t from, size_t to)
 {
-    struct other *o = user;
-    int chain;
-    const int i = note(o, q, 1, &chain);
-    (void)e;
-    q->p = user;
-    o->sum[i].out = out;
-    o->sum[i].data = data;
-    o->sum[i].counts = counts;
-    o->sum[i].more = more;
-    return 0;
+    if (to > from && cu.MemcpyDtoDAsync((lf_cu_ptr)(uintptr_t)(p->to + from),
+                                        (lf_cu_ptr)(uintptr_t)(p->from + from), to - from,
+                                        p->o->u->b->comm_stream))
+        tap_bail("a copy on the second stream");
 }
 
-/* The other rank's part arrives, and this rank's is what it should be. */
+/* The other rank's part of a group arrives: now, or when the second stream comes to it. */
+static void arrive_part(const struct part *p)
+{
+    if (!on_gpu) {
+        struct part mine = *p;
+        check_own(&mine);
+        memcpy(p->to, p->from, p->all);
+        return;
+    }
+    struct part *mine = malloc(sizeof *mine); /* freed by the emulator */
+    *mine = *p;
+    if (lf_emu_host_call(p->o->u->b->comm_stream, check_own, mine, sizeof *mine))
+        tap_bail("a call on the second stream");
+    copy_later(p, 0, p->first);
+    copy_later(p, p->first + p->bytes, p->all);
+}
+
 static void arrive(struct other *o, size_t unit, int kind, char *block)
 {
     const lf_plan *p = o->u->p;
     const struct lf_unit *u = &p->unit[unit];
+    const size_t size = lf_dtype_size(lf_pstore_type(p->ps, (enum lf_pkind)kind));
     for (size_t i = u->first; i < u->end; i++) {
         const struct lf_pgroup *g = &p->ps->g[i], *all = &o->whole->ps->g[i];
-        const size_t size = lf_dtype_size(lf_pstore_type(p->ps, (enum lf_pkind)kind));
-        const char *from = lf_pgroup_data(o->whole->ps, all, kind);
-        if (g->unit != (int32_t)unit || !g->window[kind])
-            continue;
-        char *to = block + g->at[kind];
-        o->wrong += memcmp(to + (size_t)g->own0 * size, from + (size_t)g->own0 * size,
-                           (size_t)(g->own1 - g->own0) * size) != 0;
-        memcpy(to, from, (size_t)(g->rows * g->cols) * size);
+        if (g->unit == (int32_t)unit && g->window[kind])
+            arrive_part(&(struct part){.o = o,
+                                       .to = block + g->at[kind],
+                                       .from = lf_pgroup_data(o->whole->ps, all, kind),
+                                       .first = (size_t)g->own0 * size,
+                                       .bytes = (size_t)(g->own1 - g->own0) * size,
+                                       .all = (size_t)(g->rows * g->cols) * size});
     }
+}
+
+static void arrive_window(struct other *o, int chain, int i)
+{
+    const struct lf_chain *c = &o->u->p->c[chain];
+    const struct lf_window *w = &c->window[i];
+    arrive(o, w->unit, w->kind, o->u->ex->arena + c->arena_off + w->off);
 }
 
 static void arrive_held(struct other *o)
@@ -111,6 +165,63 @@ static void arrive_held(struct other *o)
     tap_bail("what was gathered has no place");
 }
 
+static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
+                        lf_err *e)
+{
+    struct other *o = user;
+    int chain;
+    (void)bytes;
+    (void)e;
+    const int i = note(o, q, 0, &chain);
+    q->p = user;
+    if (i < 0)
+        o->held = data;
+    else if (on_gpu)
+        arrive_window(o, chain, i);
+    return 0;
+}
+
+/* The gradients of the other rank are 0. */
+static void add_later(struct other *o, float *out, const float *mine, size_t n, bool more)
+{
+    const lf_back *b = o->u->b;
+    const struct lf_k_axpby a = {.n = (int64_t)n,
+                                 .a = mine,
+                                 .b = more ? out : NULL,
+                                 .y = out,
+                                 .alpha = 1,
+                                 .beta = 1,
+                                 .a_type = LF_F32,
+                                 .b_type = LF_F32,
+                                 .y_type = LF_F32};
+    if (b->kernels->axpby.run(b->comm_queue, &a))
+        tap_bail("a kernel on the second stream");
+}
+
+static const float *own_part(const struct other *o, const float *data, const size_t *counts)
+{
+    for (int r = 0; r < o->u->p->ranks.rank; r++)
+        data += counts[r];
+    return data;
+}
+
+static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float *data,
+                     const size_t *counts, bool more, lf_err *e)
+{
+    struct other *o = user;
+    int chain;
+    const int i = note(o, q, 1, &chain);
+    (void)e;
+    q->p = user;
+    o->sum[i].out = out;
+    o->sum[i].data = data;
+    o->sum[i].counts = counts;
+    o->sum[i].more = more;
+    if (on_gpu)
+        add_later(o, out, own_part(o, data, counts), counts[o->u->p->ranks.rank], more);
+    return 0;
+}
+
 static int finish(void *user, struct lf_exec_req *q, lf_err *e)
 {
     struct other *o = user;
@@ -119,19 +230,17 @@ static int finish(void *user, struct lf_exec_req *q, lf_err *e)
     if (!q->p)
         return lf_fail(e, LF_EINVAL, "waiting for nothing");
     q->p = NULL;
+    if (on_gpu)
+        return 0;
     if (i < 0) {
         arrive_held(o);
         return 0;
     }
-    const struct lf_chain *c = &o->u->p->c[chain];
-    const struct lf_window *w = &c->window[i];
-    if (w->kind != LF_P_GRAD) {
-        arrive(o, w->unit, w->kind, o->u->ex->arena + c->arena_off + w->off);
+    if (o->u->p->c[chain].window[i].kind != LF_P_GRAD) {
+        arrive_window(o, chain, i);
         return 0;
     }
-    const float *mine = o->sum[i].data;
-    for (int r = 0; r < rank; r++)
-        mine += o->sum[i].counts[r];
+    const float *mine = own_part(o, o->sum[i].data, o->sum[i].counts);
     for (size_t k = 0; k < o->sum[i].counts[rank]; k++)
         o->sum[i].out[k] = (o->sum[i].more ? o->sum[i].out[k] : 0) + mine[k];
     return 0;
@@ -190,12 +299,18 @@ static struct gu_opts opts(const struct gu_opts *o, int zero, int rank)
     x.dp_rank = rank;
     x.zero = zero;
     x.poison = zero > 0;
+    if (on_gpu) {
+        x.plan.target = lf_target_find("sm_90");
+        x.plan.threads = 1;
+        x.open_back = open_cuda;
+    }
     return x;
 }
 
 /* A rank of two computes what one does that has everything. */
-static void test_same(const struct gu_model *m, const struct gu_opts *base, const char *name)
+static void test_same(const struct gu_model *model, const struct gu_opts *base, const char *name)
 {
+    const struct gu_model size = sized(model), *m = &size;
     struct gu whole;
     struct gu_batch b[2];
     struct other *o = malloc(sizeof *o);
@@ -237,10 +352,11 @@ static void test_idle(void)
     struct gu_batch b;
     struct other *o = malloc(sizeof *o), *p = malloc(sizeof *p);
     const struct gu_opts none = opts(&gu_f32, 0, 0), part = opts(&gu_f32, 3, 1);
+    const struct gu_model m = sized(&gu_llama);
     int64_t n = 0;
-    gu_open(&whole, &gu_llama, &none);
-    gu_open(&u, &gu_llama, &part);
-    gu_batch_make(&b, &gu_llama, gu_llama.rows, 0);
+    gu_open(&whole, &m, &none);
+    gu_open(&u, &m, &part);
+    gu_batch_make(&b, &m, m.rows, 0);
     connect(o, &whole, &u);
     run(&u, &b, LF_FIRST);
     *p = *o;
@@ -248,6 +364,7 @@ static void test_idle(void)
     int rc = lf_exec_idle(u.ex, u.train, LF_FWD, LF_FIRST, &err);
     if (rc == 0)
         rc = lf_exec_idle(u.ex, u.train, LF_BWD, LF_FIRST, &err);
+    gu_result(&u); /* waits for a GPU */
     tap_ok(rc == 0 && o->calls == p->calls && o->calls > 8 &&
                memcmp(o->called, p->called, (size_t)o->calls * sizeof *o->called) == 0,
            "a rank without a micro-batch does the same in the same order: %d calls", o->calls);
@@ -351,8 +468,10 @@ static void share_place(lf_plan *p)
             p->c[k].window[i].off = p->c[k].window[0].off;
 }
 
-static void test_fault(void (*fault)(lf_plan *p), const char *name)
+/* A rank of two with a fault in its plan, or with another backend's functions. */
+static bool differs(void (*fault)(lf_plan *p), const struct lf_back_ops *ops)
 {
+    const struct gu_model m = sized(&gu_llama);
     struct gu whole, u;
     struct gu_batch b;
     struct other *o = malloc(sizeof *o);
@@ -360,12 +479,95 @@ static void test_fault(void (*fault)(lf_plan *p), const char *name)
     struct gu_opts part = opts(&gu_f32, 3, 0);
     int64_t n = 0;
     part.tamper = fault;
-    gu_open(&whole, &gu_llama, &none);
-    gu_open(&u, &gu_llama, &part);
-    gu_batch_make(&b, &gu_llama, gu_llama.rows, 0);
+    gu_open(&whole, &m, &none);
+    gu_open(&u, &m, &part);
+    gu_batch_make(&b, &m, m.rows, 0);
     connect(o, &whole, &u);
+    const struct lf_back_ops *good = u.b->ops;
+    u.b->ops = ops ? ops : good;
     const double want = run(&whole, &b, LF_FIRST).loss_sum, got = run(&u, &b, LF_FIRST).loss_sum;
-    tap_ok(got != want || differ(&whole, &u, &n) != 0, "%s is seen", name);
+    const bool seen = got != want || differ(&whole, &u, &n) != 0 || o->wrong;
+    u.b->ops = good;
+    gu_close(&u);
+    gu_close(&whole);
+    free(o);
+    return seen;
+}
+
+static void test_fault(void (*fault)(lf_plan *p), const char *name)
+{
+    tap_ok(differs(fault, NULL), "%s is seen%s", name, on_gpu ? " on a GPU" : "");
+}
+
+/* ---- streams that do not wait for each other ---- */
+
+static int no_begin(lf_back *b, lf_err *e)
+{
+    (void)b, (void)e;
+    return 0;
+}
+
+static int no_mark(lf_back *b, size_t i, lf_err *e)
+{
+    (void)b, (void)i, (void)e;
+    return 0;
+}
+
+static void test_streams(void)
+{
+    lf_back *b = open_cuda(1, &err);
+    if (!b)
+        tap_bail("%s", err.text);
+    const struct lf_back_ops good = *b->ops;
+    struct lf_back_ops bad[3] = {good, good, good};
+    bad[0].comm_begin = no_begin;
+    bad[1].comm_mark = no_mark;
+    bad[2].comm_wait = no_mark;
+    lf_back_destroy(b);
+    use_gpu("1");
+    tap_ok(!differs(NULL, NULL), "early: nothing differs");
+    tap_ok(differs(NULL, &bad[0]), "a second stream that waits for no computation is seen");
+    use_gpu("0");
+    tap_ok(!differs(NULL, NULL), "late: nothing differs");
+    tap_ok(differs(NULL, &bad[1]), "marks that are not set are seen");
+    tap_ok(differs(NULL, &bad[2]), "waits that are left out are seen");
+}
+
+/* Passes that are recorded and replayed: the host waits for nothing and allocates nothing. */
+static void test_no_wait(int zero)
+{
+    const struct gu_model m = sized(&gu_llama);
+    struct gu whole, u;
+    struct gu_batch b;
+    struct other *o = malloc(sizeof *o);
+    const struct gu_opts none = opts(&gu_f32, 0, 0);
+    struct gu_opts part = opts(&gu_f32, zero, 1);
+    struct lf_emu_stats from = {0};
+    int64_t n = 0;
+    double apart = 0;
+    part.poison = false;
+    gu_open(&whole, &m, &none);
+    gu_open(&u, &m, &part);
+    connect(o, &whole, &u);
+    for (uint32_t k = 0; k < 4; k++) {
+        gu_batch_make(&b, &m, m.rows, k);
+        const double want = run(&whole, &b, LF_FIRST).loss_sum;
+        gu_feed(&u, u.train, 0, &b);
+        gu_record(&u, b.trained, 0.01f);
+        const struct lf_emu_stats *now = lf_emu_stats();
+        from = k < 3 ? *now : from;
+        const long waits = now->waits, allocations = now->allocations;
+        gu_fwd_bwd(&u, 0, LF_FIRST);
+        n += now->waits - waits + now->allocations - allocations;
+        from.graph_launches = now->graph_launches - from.graph_launches;
+        apart += fabs(gu_result(&u).loss_sum - want);
+        int64_t all;
+        apart += differ(&whole, &u, &all);
+    }
+    tap_ok(n == 0 && from.graph_launches > 8,
+           "zero = %d: the host waits nowhere in a pass; %ld recorded pieces", zero,
+           from.graph_launches);
+    tap_ok(apart <= 0, "with the bits of the whole in four passes");
     gu_close(&u);
     gu_close(&whole);
     free(o);
@@ -414,26 +616,74 @@ static void test_sizes(const struct gu_opts *base, const char *name)
 
 /* ---- refused ---- */
 
-static void test_refused(void)
+/* A plan of two ranks, and how it ends. */
+static int plan_for(const char *target, enum lf_fp8 fp8, bool packed, int zero)
 {
-    struct gu_opts o = gu_f32;
+    struct gu_opts o = gu_bf16;
     lf_pstore *ps = gu_store(&gu_llama, &err);
-    o.plan.target = lf_target_find("sm_90");
+    o.plan.target = lf_target_find(target);
+    o.plan.fp8 = fp8;
+    o.plan.mode = LF_FAST;
+    lf_pstore_fp8_matching(ps, "*", fp8 != LF_FP8_OFF);
     lf_plan *p = lf_plan_create(ps, &o.plan, &err);
-    lf_graph *g = gu_graph(&gu_llama, ps, "train", true, &err);
-    int rc = lf_plan_add(p, g, &(struct lf_chain_opts){.train = true}, &err);
+    lf_graph *g = p ? gu_graph(&gu_llama, ps, "train", true, &err) : NULL;
+    int rc =
+        g ? lf_plan_add(p, g, &(struct lf_chain_opts){.train = true, .eras = 1}, &err) : LF_EINVAL;
+    lf_graph_destroy(g);
+    g = rc >= 0 && packed ? gu_graph(&gu_llama, ps, "valid", true, &err) : NULL;
+    if (g)
+        rc = lf_plan_add(p, g, &(struct lf_chain_opts){.eras = 2, .packed = true}, &err);
     lf_graph_destroy(g);
     if (rc < 0 || lf_plan_optimizer(
                       p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.9f, .eps = 1e-8f}, &err))
         tap_bail("%s", err.text);
-    tap_rc(lf_plan_data_parallel(
-               p, &(struct lf_plan_ranks){.ranks = 2, .bucket_bytes = 8192, .zero = 4}, &err),
-           LF_EINVAL, &err, "zero = 4", "a stage that does not exist");
-    lf_plan_data_parallel(p, &(struct lf_plan_ranks){.ranks = 2, .bucket_bytes = 8192, .zero = 2},
-                          &err);
-    tap_rc(lf_plan_finish(p, &err), LF_ENOTSUP, &err, "take zero = 1", "a GPU with zero = 2");
+    rc = lf_plan_data_parallel(
+        p, &(struct lf_plan_ranks){.ranks = 2, .bucket_bytes = 8192, .zero = zero}, &err);
+    if (rc == 0)
+        rc = lf_plan_finish(p, &err);
     lf_plan_destroy(p);
     lf_pstore_destroy(ps);
+    return rc;
+}
+
+static void test_refused(void)
+{
+    tap_rc(plan_for("sm_90", LF_FP8_OFF, false, 4), LF_EINVAL, &err, "zero = 4",
+           "a stage that does not exist");
+    tap_rc(plan_for("sm_90", LF_FP8_TENSORS, false, 3), LF_ENOTSUP, &err,
+           "zero = 3 with precision fp8", "8-bit products with zero = 3");
+    lf_err_clear(&err);
+    tap_rc(plan_for("sm_90", LF_FP8_TENSORS, false, 2), 0, &err, NULL, "but not with 2");
+    tap_rc(plan_for("cpu-avx2", LF_FP8_OFF, true, 3), LF_ENOTSUP, &err, "reads panels",
+           "a graph that reads panels with zero = 3");
+    lf_err_clear(&err);
+    tap_rc(plan_for("cpu-avx2", LF_FP8_OFF, true, 2), 0, &err, NULL, "but not with 2");
+    tap_rc(plan_for("sm_90", LF_FP8_OFF, true, 3), 0, &err, NULL, "nor on a GPU, which has none");
+}
+
+static void test_gpu(void)
+{
+    struct gu_model tied = gu_gpt2;
+    tied.tied = true;
+    for (int order = 0; order < 3; order++) {
+        static const char *const orders[] = {"0", "1", "7"};
+        use_gpu(orders[order]);
+        TAP(8, test_same(&gu_llama, &gu_f32, "llama on a GPU"));
+    }
+    TAP(8, test_same(&tied, &gu_bf16, "gpt2 on a GPU, tied, bf16"));
+    use_gpu("0");
+    TAP(2, test_idle());
+    TAP(2, test_no_wait(2));
+    TAP(2, test_no_wait(3));
+    removed = LF_EV_GATHERED;
+    TAP(1, test_fault(remove_events, "a wait for weights that is missing"));
+    removed = LF_EV_SUMMED;
+    TAP(1, test_fault(remove_events, "a wait for a sum that is missing"));
+    TAP(1, test_fault(share_place, "a place that two windows share"));
+    use_gpu("1");
+    TAP(1, test_fault(sum_early, "a sum that begins before the gradients are complete"));
+    TAP(5, test_streams());
+    use_gpu(NULL);
 }
 
 int main(void)
@@ -456,6 +706,10 @@ int main(void)
     TAP(1, test_fault(share_place, "a place that two windows share"));
     TAP(4, test_sizes(&gu_f32, "f32"));
     TAP(4, test_sizes(&gu_bf16, "bf16"));
-    TAP(2, test_refused());
+    TAP(6, test_refused());
+    lf_emu_driver(&cu);
+    test_gpu();
+    char text[300];
+    tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);
     return tap_done();
 }

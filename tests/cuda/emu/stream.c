@@ -161,11 +161,12 @@ static bool pending(const struct CUstream_st *s)
     return s && s->queue.first < s->queue.n;
 }
 
-/* What else runs: nothing, everything else first, or some of it. */
+/* What else runs: nothing, everything else first, the newest streams before older ones, or some of
+ * it. */
 static void others(lf_cu_stream but)
 {
     struct lf_emu_host *h = &lf_emu_host;
-    for (int i = 0; h->order == 1 && i < LF_EMU_STREAMS; i++)
+    for (int i = LF_EMU_STREAMS - 1; h->order == 1 && i >= 0; i--)
         while (h->stream[i] != but && pending(h->stream[i]))
             run_one(h->stream[i]);
     for (uint32_t k = h->order > 1 ? lf_emu_random(8) : 0; k; k--) {

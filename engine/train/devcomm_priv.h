@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ways in which memory of a backend goes from rank to rank: devcomm.c has that of memory which
+ * the host sees and chooses one, devcomm_gpus.c NCCL, devcomm_through.c memory of the host.
+ */
+#ifndef LF_TRAIN_DEVCOMM_PRIV_H
+#define LF_TRAIN_DEVCOMM_PRIV_H
+
+#include "engine/train/devcomm.h"
+
+/* Of struct lf_devcomm as the executor's user. */
+extern const struct lf_exec_comm lf_devcomm_gpus, lf_devcomm_through;
+
+/* For `finish` where the executor's marks say when, or what was begun has ended. */
+int lf_devcomm_finished(void *user, struct lf_exec_req *q, lf_err *err);
+
+/* Copies the bytes of rank `root` of c to every rank of c. */
+int lf_devcomm_through_broadcast(const struct lf_devcomm *d, lf_comm *c, void *data, size_t bytes,
+                                 int root, lf_err *err);
+
+/* The ranks among which this one's state is divided. */
+static inline lf_comm *lf_devcomm_inner(const struct lf_devcomm *d)
+{
+    return d->inner ? d->inner : d->comm;
+}
+
+#endif

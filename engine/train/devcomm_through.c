@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of a GPU between ranks without NCCL (LF_COMM=ucx): it goes through memory of the host in
+ * blocks, and the caller waits.
+ */
+#include <stdlib.h>
+
+#include "engine/base/mem.h"
+#include "engine/train/devcomm_priv.h"
+
+enum { BLOCK = 4 << 20 };
+
+/* What all ranks of c do with a block of the host's memory. */
+struct step {
+    lf_comm *c;
+    int root; /* < 0: a sum over all ranks; else root's bytes for all */
+    enum lf_comm_type type;
+};
+
+static int of_host(const struct step *s, void *block, size_t bytes, lf_err *err)
+{
+    const size_t size = s->type == LF_COMM_F64 ? sizeof(double) : sizeof(float);
+    return s->root < 0 ? lf_comm_all_reduce(s->c, block, bytes / size, s->type, LF_COMM_SUM, err)
+                       : lf_comm_broadcast(s->c, block, bytes, s->root, err);
+}
+
+static char *block_of(lf_comm *c, size_t bytes, int *rc, lf_err *err)
+{
+    char *block = lf_malloc(bytes, 1, err);
+    *rc = lf_comm_agree_ok(c, block ? 0 : LF_ENOMEM, err);
+    return block;
+}
+
+static int each_block(const struct lf_devcomm *d, const struct step *s, char *data, size_t bytes,
+                      lf_err *err)
+{
+    const struct lf_back_ops *o = d->back->ops;
+    int rc;
+    char *block = block_of(s->c, BLOCK, &rc, err);
+    for (size_t at = 0; at < bytes && rc == 0; at += BLOCK) {
+        const size_t n = bytes - at < BLOCK ? bytes - at : BLOCK;
+        rc = o->copy_out(d->back, block, data + at, n, err);
+        if (rc == 0)
+            rc = of_host(s, block, n, err);
+        if (rc == 0)
+            rc = o->copy_in(d->back, data + at, block, n, err);
+    }
+    free(block);
+    return rc;
+}
+
+int lf_devcomm_through_broadcast(const struct lf_devcomm *d, lf_comm *c, void *data, size_t bytes,
+                                 int root, lf_err *err)
+{
+    return each_block(d, &(struct step){.c = c, .root = root}, data, bytes, err);
+}
+
+static int sum_all(const struct lf_devcomm *d, lf_comm *c, void *data, size_t bytes,
+                   enum lf_comm_type type, lf_err *err)
+{
+    return each_block(d, &(struct step){.c = c, .root = -1, .type = type}, data, bytes, err);
+}
+
+static int reduce(void *user, float *grads, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return sum_all(d, d->comm, grads, n * sizeof *grads, LF_COMM_F32, err);
+}
+
+static int across(void *user, float *grads, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return sum_all(d, d->outer, grads, n * sizeof *grads, LF_COMM_F32, err);
+}
+
+static int add(void *user, double *sums, size_t n, lf_err *err)
+{
+    return sum_all(user, lf_devcomm_inner(user), sums, n * sizeof *sums, LF_COMM_F64, err);
+}
+
+static int gather(void *user, void *data, const size_t *bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    lf_comm *c = lf_devcomm_inner(d);
+    char *part = data;
+    int rc = 0;
+    for (int r = 0; r < c->size && rc == 0; part += bytes[r++])
+        rc = lf_devcomm_through_broadcast(d, c, part, bytes[r], r, err);
+    return rc;
+}
+
+/* ---- sums for owners ---- */
+
+/* Floats of one owner's part, in its order: of all ranks at `data`, their sum at out. */
+struct sum {
+    float *block; /* of the host, [2 n] */
+    float *out;
+    const float *data;
+    size_t n;
+    int owner;
+    bool more; /* out is added to */
+};
+
+static int sum_block(const struct lf_devcomm *d, const struct sum *s, lf_err *err)
+{
+    const struct lf_back_ops *o = d->back->ops;
+    lf_comm *c = lf_devcomm_inner(d);
+    float *sum = s->block + s->n;
+    const size_t bytes = s->n * sizeof *sum;
+    const bool mine = s->owner == c->rank;
+    d->counts[s->owner] = s->n;
+    int rc = o->copy_out(d->back, s->block, s->data, bytes, err);
+    if (rc == 0 && mine && s->more)
+        rc = o->copy_out(d->back, sum, s->out, bytes, err);
+    if (rc == 0)
+        rc = lf_comm_reduce_scatter(c, sum, s->block, d->counts, LF_COMM_F32,
+                                    mine && s->more ? sum : NULL, err);
+    if (rc == 0 && mine)
+        rc = o->copy_in(d->back, s->out, sum, bytes, err);
+    d->counts[s->owner] = 0;
+    return rc;
+}
+
+static int sum_parts(const struct lf_devcomm *d, float *out, const float *data,
+                     const size_t *counts, bool more, lf_err *err)
+{
+    const size_t most = BLOCK / sizeof *data;
+    lf_comm *c = lf_devcomm_inner(d);
+    int rc;
+    struct sum s = {.block = (float *)(void *)block_of(c, 2 * (size_t)BLOCK, &rc, err),
+                    .more = more};
+    for (s.owner = 0; s.owner < c->size && rc == 0; data += counts[s.owner++])
+        for (size_t at = 0; at < counts[s.owner] && rc == 0; at += most) {
+            s.n = counts[s.owner] - at < most ? counts[s.owner] - at : most;
+            s.out = out + at;
+            s.data = data + at;
+            rc = sum_block(d, &s, err);
+        }
+    free(s.block);
+    return rc;
+}
+
+static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    float *mine = grads;
+    for (int r = 0; r < lf_devcomm_inner(d)->rank; r++)
+        mine += counts[r];
+    return sum_parts(d, mine, grads, counts, false, err);
+}
+
+static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
+                        lf_err *err)
+{
+    (void)q;
+    return gather(user, data, bytes, err);
+}
+
+static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float *data,
+                     const size_t *counts, bool more, lf_err *err)
+{
+    (void)q;
+    return sum_parts(user, out, data, counts, more, err);
+}
+
+const struct lf_exec_comm lf_devcomm_through = {.reduce = reduce,
+                                                .scatter = scatter,
+                                                .add = add,
+                                                .gather = gather,
+                                                .across = across,
+                                                .begin_gather = begin_gather,
+                                                .begin_sum = begin_sum,
+                                                .finish = lf_devcomm_finished};
