@@ -117,6 +117,11 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
                        "adapter of %s: it needs matrices [out, in], members that are there and a "
                        "rank of at least 1",
                        group);
+    if (g.count > 1 && !members && ps->layout.tensor > 1)
+        return lf_fail(err, LF_ENOTSUP,
+                       "adapter of %s: one for all members has rows that tensor divides in turns; "
+                       "adapt the members",
+                       group);
     int rc = lf_grow(&ps->ad, &ps->cap_ad, ps->n_ad, sizeof *ps->ad, err);
     if (rc != 0)
         return rc;

@@ -106,6 +106,9 @@ struct lf_exec_comm {
     /* Gives each of them the parts of all: `bytes` bytes of rank r at all + r * bytes, of which
      * this rank's is in place. */
     int (*tensor_gather)(void *user, void *all, size_t bytes, lf_err *err);
+    /* Sums data over them, n floats of each rank, one after the other; out gets those of this
+     * rank. */
+    int (*tensor_scatter)(void *user, float *out, const float *data, size_t n, lf_err *err);
     /* Sums n doubles of the host's memory over them, in place, for the norm. */
     int (*tensor_add)(void *user, double *sums, size_t n, lf_err *err);
     bool early; /* reduce only queues work and never waits, so that LF_BWD_LAST may call it */

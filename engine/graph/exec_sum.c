@@ -21,7 +21,11 @@ void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user)
 {
     ex->comm = *comm;
     ex->comm_user = user;
-    ex->exchange = (struct lf_exchange){.sum = comm->tensor_sum, .user = user};
+    ex->exchange = (struct lf_exchange){.sum = comm->tensor_sum,
+                                        .gather = comm->tensor_gather,
+                                        .scatter = comm->tensor_scatter,
+                                        .user = user,
+                                        .rank = ex->p->ps->layout.tensor_rank};
     ex->with.gather = comm->tensor_gather ? gather_parts : NULL;
     ex->with.user = ex;
     ex->early = comm->early && ex->b->ops->comm_begin;

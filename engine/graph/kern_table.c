@@ -23,17 +23,42 @@
     }
 LF_KERNEL_LIST(ACCESS)
 
-/* A sum over ranks. Operands in bf16 are converted first. */
+/* ---- what ranks of the tensor axis do with each other (CPUs) ---- */
+
+/* Operands of sums in bf16 are converted first. */
+static const float *as_f32(const struct lf_kernels *k, lf_queue *q, const struct lf_k_exchange *a,
+                           float *to, size_t n)
+{
+    const struct lf_k_axpby copy = {.n = (int64_t)n,
+                                    .a = a->in,
+                                    .y = to,
+                                    .alpha = 1,
+                                    .a_type = a->in_type,
+                                    .b_type = a->in_type};
+    return a->in == to ? to : k->axpby.run(q, &copy) ? NULL : to;
+}
+
 static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *args)
 {
     const struct lf_k_exchange *a = args;
-    const struct lf_k_axpby copy = {
-        .n = (int64_t)a->n, .a = a->in, .y = a->out, .alpha = 1, .a_type = a->in_type};
-    const int rc = a->out == a->in ? 0 : k->axpby.run(q, &copy);
-    if (rc != 0)
-        return rc;
-    return a->with && a->with->sum ? a->with->sum(a->with->user, a->out, a->n, &a->with->err)
-                                   : LF_K_EINVAL;
+    struct lf_exchange *w = a->with;
+    const size_t bytes = a->n * lf_dtype_size((enum lf_dtype)a->in_type),
+                 all = a->n * (size_t)a->ranks;
+    const float *in;
+    switch (a->what) {
+    case LF_EX_ROWS:
+        memcpy(a->out, (const char *)a->in + (size_t)w->rank * bytes, bytes);
+        return 0;
+    case LF_EX_GATHER:
+        memcpy((char *)a->out + (size_t)w->rank * bytes, a->in, bytes);
+        return w->gather ? w->gather(w->user, a->out, bytes, &w->err) : LF_K_EINVAL;
+    case LF_EX_SCATTER:
+        in = a->in_type == LF_F32 ? a->in : as_f32(k, q, a, a->work, all);
+        return in && w->scatter ? w->scatter(w->user, a->out, in, a->n, &w->err) : LF_K_EINVAL;
+    default:
+        in = as_f32(k, q, a, a->out, a->n);
+        return in && w->sum ? w->sum(w->user, a->out, a->n, &w->err) : LF_K_EINVAL;
+    }
 }
 static int check_exchange(const struct lf_kernels *k, const void *args)
 {
@@ -42,8 +67,11 @@ static int check_exchange(const struct lf_kernels *k, const void *args)
 }
 static size_t work_exchange(const struct lf_kernels *k, const void *args, int threads)
 {
-    (void)k, (void)args, (void)threads;
-    return 0;
+    const struct lf_k_exchange *a = args;
+    (void)k, (void)threads;
+    return a->what == LF_EX_SCATTER && a->in_type != LF_F32
+               ? a->n * (size_t)a->ranks * sizeof(float)
+               : 0;
 }
 
 #define ROW(name)                                                                                  \
@@ -66,6 +94,7 @@ const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT] = {
     WORKS(grad_norm),
     WORKS(grouped_gemm),
     WORKS(quantise),
+    WORKS(exchange),
     [LF_KID_gemm_fp8] = {offsetof(struct lf_k_gemm_fp8, gemm.work),
                          offsetof(struct lf_k_gemm_fp8, gemm.work_bytes)},
 };

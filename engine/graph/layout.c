@@ -21,6 +21,7 @@ struct pieces {
 struct local {
     lf_graph *from, *to;
     int32_t *map;           /* per tensor of from: the one of to; 0: none yet */
+    int32_t *rows;          /* per input: this rank's rows of it; 0: none yet */
     struct pieces *columns; /* per tensor of from with divided columns, and of params with rows */
 };
 
@@ -171,6 +172,32 @@ static int32_t map_tensor(struct local *l, int32_t t)
     return l->map[t];
 }
 
+/* ---- rows ---- */
+
+static bool by_rows(const lf_graph *g, int32_t t)
+{
+    return g->t[lf_root_of(g, t)].place[LF_AXIS_TENSOR] == LF_PL_ROWS;
+}
+
+/* Inputs of a node whose value has some rows: this rank's rows of them. */
+static void own_rows(struct local *l, const struct lf_node *n, int32_t in[])
+{
+    static const int8_t drop[] = {DROP_SAMPLE, DROP_POS}, add[] = {0, 1};
+    const int8_t *slot = n->op == LF_OP_DROPOUT ? drop : add;
+    if ((n->op != LF_OP_DROPOUT && n->op != LF_OP_ADD) || !by_rows(l->from, n->out[0]))
+        return;
+    for (int k = 0; k < 2; k++) {
+        const int32_t t = n->in[slot[k]];
+        if (l->from->t[t].role != LF_ROLE_INPUT)
+            continue;
+        if (!l->rows[t]) {
+            const int32_t i = lf_node_new(l->to, LF_OP_TP_ROWS, &in[slot[k]], 1, NULL);
+            l->rows[t] = i < 0 ? 0 : l->to->n[i].out[0];
+        }
+        in[slot[k]] = l->rows[t];
+    }
+}
+
 /* ---- attributes ---- */
 
 /* How many heads of as many channels as before a rank has. */
@@ -255,6 +282,11 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
             a->col0 = (int32_t)(l->from->ps->layout.tensor_rank * l->columns[x].p->own);
         }
         return 0;
+    case LF_OP_MOE_ROUTE: /* experts take rows of all ranks */
+        return by_rows(l->from, n->out[0])
+                   ? lf_graph_fail(l->to, LF_ENOTSUP,
+                                   "experts in a layout that divides rows (sequence)")
+                   : 0;
     case LF_OP_DORA_NORM:
         a->pos_offset = own_row(l, n->in[DNORM_W], a->pos_offset);
         return 0;
@@ -325,6 +357,16 @@ static int32_t copy_part(struct local *l, const struct lf_node *n, const int32_t
     return i;
 }
 
+static int refuse_output(struct local *l, int32_t t)
+{
+    const int place = l->from->t[lf_root_of(l->from, t)].place[LF_AXIS_TENSOR];
+    return !l->from->t[t].is_output || place <= LF_PL_COPY
+               ? 0
+               : lf_graph_fail(l->to, LF_ENOTSUP,
+                               "output %s is %s on the tensor axis: no rank has it whole",
+                               l->from->t[t].out_name, lf_place_name((enum lf_place)place));
+}
+
 static int copy_node(struct local *l, const struct lf_node *n)
 {
     int32_t in[LF_MAX_IN];
@@ -332,6 +374,7 @@ static int copy_node(struct local *l, const struct lf_node *n)
     for (int k = 0; k < LF_MAX_IN; k++)
         in[k] = map_tensor(l, n->in[k]);
     l->to->block = n->block;
+    own_rows(l, n, in);
     if (l->to->err.rc || local_attributes(l, n, in, &a))
         return l->to->err.rc;
     const bool part = l->from->t[n->out[0]].part;
@@ -341,6 +384,8 @@ static int copy_node(struct local *l, const struct lf_node *n)
         if (!n->out[k])
             continue;
         l->map[n->out[k]] = l->to->n[i].out[k];
+        if (refuse_output(l, n->out[k]))
+            return l->to->err.rc;
         out_pieces(l, n, n->out[k]);
         keep_flags(l, n->out[k], l->to->n[i].out[k]);
     }
@@ -349,12 +394,24 @@ static int copy_node(struct local *l, const struct lf_node *n)
     return l->to->err.rc;
 }
 
+/* With sequence the stream has rows: what enters and leaves it gathers and scatters them. A value
+ * that is not of the stream, such as the weights of experts, enters as it is. */
+static void set_sequence(struct local *l, struct lf_node *n)
+{
+    const bool on = l->from->ps->layout.sequence;
+    if (n->op == LF_OP_TP_LEAVE)
+        n->a.sequence = on;
+    if (n->op == LF_OP_TP_ENTER)
+        n->a.sequence = on && by_rows(l->from, n->in[0]);
+}
+
 static int copy_nodes(struct local *l)
 {
     lf_graph *g = l->from;
     int rc = 0;
     lf_place_sources(g, LF_AXIS_TENSOR);
     for (size_t i = 0; i < g->n_n && rc == 0; i++) {
+        set_sequence(l, &g->n[i]);
         rc = lf_place_node(g, &g->n[i], LF_AXIS_TENSOR);
         if (rc == 0)
             rc = copy_node(l, &g->n[i]);
@@ -375,10 +432,12 @@ int lf_layout_localise(lf_graph *g, lf_err *err)
     struct local l = {.from = g, .to = lf_graph_create(g->ps, g->name, err)};
     int rc = l.to ? 0 : LF_ENOMEM;
     l.map = lf_calloc(g->n_t, sizeof *l.map, err);
+    l.rows = lf_calloc(g->n_t, sizeof *l.rows, err);
     l.columns = lf_calloc(g->n_t, sizeof *l.columns, err);
     if (rc == 0)
-        rc = l.map && l.columns ? copy_nodes(&l) : LF_ENOMEM;
+        rc = l.map && l.rows && l.columns ? copy_nodes(&l) : LF_ENOMEM;
     free(l.map);
+    free(l.rows);
     free(l.columns);
     if (rc == 0) { /* the contents change places, and what was global goes */
         const lf_graph whole = *g;

@@ -22,6 +22,11 @@
  * Two nodes change the place on the tensor axis. lf_tp_enter (SAME -> COPY) computes nothing, and
  * its backward sums over the ranks. lf_tp_leave (PARTIAL -> SAME) sums over the ranks, and its
  * backward is the identity. Sums are f32 in every precision.
+ *
+ * With `sequence` (Korthikanti et al. 2022, arXiv 2205.05198) a rank has its rows of what stands
+ * between a leave and the next enter: lf_tp_enter (ROWS -> COPY) gathers rows, and its backward
+ * sums and leaves each rank its rows; lf_tp_leave (PARTIAL -> ROWS) is the other way round. What a
+ * norm does to a row is then done once, and gradients of its weights are summed over the ranks.
  */
 #ifndef LF_GRAPH_LAYOUT_H
 #define LF_GRAPH_LAYOUT_H
@@ -38,6 +43,7 @@ const char *lf_place_name(enum lf_place place); /* "same", "copy", "rows", "colu
 struct lf_layout {
     int tensor;      /* ranks that divide matrices by rows and columns */
     int tensor_rank; /* [0, tensor) */
+    bool sequence; /* rows are divided between the products; their number is a multiple of tensor */
 };
 
 /* Sets the layout of a store before its first tensor is declared. A box is a range of one dimension

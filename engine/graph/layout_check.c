@@ -40,12 +40,12 @@ static int check_axis(lf_graph *g, enum lf_axis axis)
     return rc;
 }
 
-/* lf_tp_enter computes nothing: its readers take what it read. */
+/* Without rows to gather lf_tp_enter computes nothing: its readers take what it read. */
 static void drop_enters(lf_graph *g)
 {
     for (size_t i = 0; i < g->n_n; i++) {
         const struct lf_node n = g->n[i];
-        if (n.op != LF_OP_TP_ENTER)
+        if (n.op != LF_OP_TP_ENTER || n.a.sequence)
             continue;
         for (size_t k = 0; k < g->n_n; k++)
             for (int j = 0; j < LF_MAX_IN; j++)

@@ -246,13 +246,43 @@ static int loss(const struct node *v, int out)
     return out == XENT_DX && x == LF_PL_COPY ? BAD : x;
 }
 
+/* Every rank gets what it enters with; of a gradient the value is the same on all. */
+static int enter(const struct node *v)
+{
+    const int x = at(v, 0);
+    if (v->axis != LF_AXIS_TENSOR)
+        return x;
+    if (x != (v->n->a.sequence ? LF_PL_ROWS : LF_PL_SAME))
+        return BAD;
+    return v->n->a.inverse ? LF_PL_SAME : LF_PL_COPY;
+}
+
+static int leave(const struct node *v)
+{
+    const int x = at(v, 0);
+    if (v->axis != LF_AXIS_TENSOR)
+        return x;
+    return x != LF_PL_PARTIAL ? BAD : v->n->a.sequence ? LF_PL_ROWS : LF_PL_SAME;
+}
+
+/* An input of rows is there as a whole; a rank takes its rows of it. */
+static int addend(const struct node *v, int slot)
+{
+    const int32_t t = v->n->in[slot];
+    return v->axis == LF_AXIS_TENSOR && v->g->t[lf_root_of(v->g, t)].role == LF_ROLE_INPUT
+               ? NONE
+               : at(v, slot);
+}
+
 static int place_out(const struct node *v, int out)
 {
     switch (v->n->op) {
     case LF_OP_TP_ENTER:
-        return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_SAME ? LF_PL_COPY : BAD;
+        return enter(v);
     case LF_OP_TP_LEAVE:
-        return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_PARTIAL ? LF_PL_SAME : BAD;
+        return leave(v);
+    case LF_OP_TP_ROWS:
+        return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_SAME ? LF_PL_ROWS : BAD;
     case LF_OP_EMBED:
         return embedding(v);
     case LF_OP_LINEAR:
@@ -271,7 +301,7 @@ static int place_out(const struct node *v, int out)
     case LF_OP_GLU:
         return nonlinear(both(at(v, 0), at(v, 1)));
     case LF_OP_ADD:
-        return both(at(v, 0), at(v, 1));
+        return both(addend(v, 0), addend(v, 1));
     case LF_OP_ATTN:
         return attention(v);
     case LF_OP_KV_WRITE:

@@ -62,16 +62,41 @@ LF_EMIT(linear)
     return 0;
 }
 
+static struct lf_k_exchange exchange(const struct lf_bind *b, const struct lf_node *n,
+                                     enum lf_exchange_what what)
+{
+    const int32_t x = n->in[0], y = n->out[0], least = what == LF_EX_GATHER ? x : y;
+    return (struct lf_k_exchange){.with = b->exchange,
+                                  .in = P(b, x),
+                                  .out = P(b, y),
+                                  .n = (size_t)(R(b, least) * C(b, least)),
+                                  .ranks = b->g->ps->layout.tensor,
+                                  .what = (uint8_t)what,
+                                  .in_type = DT(b, x)};
+}
+
+static int dense_both(const struct lf_bind *b, const struct lf_node *n)
+{
+    const int32_t x = n->in[0], y = n->out[0];
+    return LD(b, x) == C(b, x) && LD(b, y) == C(b, y) && C(b, x) == C(b, y) ? 0 : LF_EINVAL;
+}
+
 LF_EMIT(tp_leave)
 {
-    struct lf_k_exchange *k = args;
-    const int32_t x = n->in[0], y = n->out[0];
-    *k = (struct lf_k_exchange){.with = b->exchange,
-                                .in = P(b, x),
-                                .out = P(b, y),
-                                .n = (size_t)(R(b, y) * C(b, y)),
-                                .in_type = DT(b, x)};
-    return LD(b, x) == C(b, y) && LD(b, y) == C(b, y) && R(b, x) == R(b, y) ? 0 : LF_EINVAL;
+    *(struct lf_k_exchange *)args = exchange(b, n, n->a.sequence ? LF_EX_SCATTER : LF_EX_SUM);
+    return dense_both(b, n);
+}
+
+LF_EMIT(tp_enter)
+{
+    *(struct lf_k_exchange *)args = exchange(b, n, LF_EX_GATHER);
+    return DT(b, n->in[0]) == DT(b, n->out[0]) ? dense_both(b, n) : LF_EINVAL;
+}
+
+LF_EMIT(tp_rows)
+{
+    *(struct lf_k_exchange *)args = exchange(b, n, LF_EX_ROWS);
+    return dense_both(b, n);
 }
 
 LF_EMIT(norm)

@@ -507,12 +507,19 @@ LF_SHAPE(row_gate)
 
 /* ---- layouts ---- */
 
+static int64_t tensor_ranks(const lf_graph *g)
+{
+    return g->ps->layout.tensor > 1 ? g->ps->layout.tensor : 1;
+}
+
 LF_SHAPE(tp_enter)
 {
     if (need_float(g, n, 0, "x"))
         return LF_EINVAL;
     const struct lf_tensor x = g->t[n->in[0]];
-    if (make(g, n, 0, x.rows, x.cols, ""))
+    if (n->a.sequence && x.parent)
+        return bad(g, n, n->in[0], 0, "a whole tensor is needed here");
+    if (make(g, n, 0, x.rows * (n->a.sequence ? tensor_ranks(g) : 1), x.cols, ""))
         return g->err.rc;
     struct lf_tensor *y = &g->t[n->out[0]];
     y->dtype = x.dtype;
@@ -526,9 +533,23 @@ LF_SHAPE(tp_leave)
 {
     if (need_float(g, n, 0, "x"))
         return LF_EINVAL;
-    if (g->t[n->in[0]].parent)
+    const struct lf_tensor *x = &g->t[n->in[0]];
+    const int64_t ranks = n->a.sequence ? tensor_ranks(g) : 1;
+    if (x->parent)
         return bad(g, n, n->in[0], 0, "a whole tensor is needed here");
-    return make_f32(g, n, 0, g->t[n->in[0]].rows, g->t[n->in[0]].cols, "");
+    if (x->rows % ranks)
+        return bad(g, n, n->in[0], 0, "its rows do not divide among the ranks (tensor)");
+    return make_f32(g, n, 0, x->rows / ranks, x->cols, "");
+}
+
+LF_SHAPE(tp_rows)
+{
+    if (need(g, n, 0, "x"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[0]];
+    if (x->parent || x->rows % tensor_ranks(g))
+        return bad(g, n, n->in[0], 0, "its rows do not divide among the ranks (tensor)");
+    return make_fixed(g, n, 0, (enum lf_dtype)x->dtype, x->rows / tensor_ranks(g), x->cols, "");
 }
 
 /* ---- weight-decomposed adapters ---- */

@@ -280,6 +280,7 @@ LF_VJP(row_gate)
 
 /* ---- layouts ---- */
 
+/* A gradient of this shape, f32, as a sum over ranks gives it. */
 LF_VJP(tp_enter)
 {
     const struct lf_node n = ad->g->n[node];
@@ -288,8 +289,8 @@ LF_VJP(tp_enter)
     const int32_t dy = dense(ad, lf_ad_grad_of(ad, n.out[0])), dx = scratch(ad, n.in[0]);
     if (!dx)
         return ad->g->err.rc;
-    ad->g->t[dx].fixed = true; /* f32, as the sum gives it */
-    emit(ad, LF_OP_TP_LEAVE, NULL, &dy, 1, &dx, 1);
+    ad->g->t[dx].fixed = true;
+    emit(ad, LF_OP_TP_LEAVE, &n.a, &dy, 1, &dx, 1);
     lf_ad_contribute(ad, n.in[0], dx);
     return ad->g->err.rc;
 }
@@ -297,7 +298,15 @@ LF_VJP(tp_enter)
 LF_VJP(tp_leave)
 {
     const struct lf_node n = ad->g->n[node];
-    lf_ad_contribute(ad, n.in[0], lf_ad_grad_of(ad, n.out[0]));
+    int32_t dy = lf_ad_grad_of(ad, n.out[0]);
+    if (n.a.sequence) { /* the gradient of the sum's rows, from all ranks */
+        struct lf_attr a = n.a;
+        a.inverse = true;
+        dy = dense(ad, dy);
+        const int32_t i = lf_node_new(ad->g, LF_OP_TP_ENTER, &dy, 1, &a);
+        dy = i < 0 ? 0 : ad->g->n[i].out[0];
+    }
+    lf_ad_contribute(ad, n.in[0], dy);
     return ad->g->err.rc;
 }
 

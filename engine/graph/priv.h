@@ -88,6 +88,7 @@ enum lf_op {
     LF_OP_LINEAR_DW_FP8,
     LF_OP_TP_ENTER, /* layout.h */
     LF_OP_TP_LEAVE,
+    LF_OP_TP_ROWS, /* this rank's rows of an input */
     LF_OP_COUNT
 };
 
@@ -181,8 +182,9 @@ struct lf_attr {
     int32_t experts, k, top_groups, moe_layers; /* of a mixture of experts; groups: of experts */
     float aux;                                  /* coefficient of the load-balancing loss */
     bool sigmoid, renorm;
-    bool entropy; /* logp: the row's entropy is wanted */
-    bool blocks;  /* fp8: scales of blocks, not of tensors */
+    bool entropy;  /* logp: the row's entropy is wanted */
+    bool blocks;   /* fp8: scales of blocks, not of tensors */
+    bool sequence; /* tp_enter, tp_leave, tp_rows: ranks divide rows; inverse: of a gradient */
     /* linear, embed: a partial sum, to which another rank adds the bias, the position */
     bool no_bias;
 };
@@ -320,15 +322,27 @@ enum lf_kernel_id { LF_KERNEL_LIST(LF_KERNEL_ENUM) LF_KID_exchange, LF_KID_COUNT
 /* What the nodes of a layout do instead of a kernel: they sum over the ranks of the tensor axis. */
 struct lf_exchange {
     int (*sum)(void *user, float *data, size_t n, lf_err *err); /* n floats, in place */
+    int (*gather)(void *user, void *all, size_t bytes, lf_err *err);
+    int (*scatter)(void *user, float *out, const float *data, size_t n, lf_err *err);
     void *user;
-    lf_err err; /* why a sum failed */
+    int rank;
+    lf_err err; /* why one failed */
+};
+enum lf_exchange_what {
+    LF_EX_SUM = 0, /* out = the sum of in, all n floats */
+    LF_EX_SCATTER, /* out = this rank's n of the sum of in, which has those of all ranks */
+    LF_EX_GATHER,  /* out = in of all ranks, n elements of each */
+    LF_EX_ROWS     /* out = this rank's n elements of in */
 };
 struct lf_k_exchange {
     struct lf_exchange *with; /* NULL while planning */
     const void *in;
-    float *out; /* may be in */
+    void *out; /* of a sum: may be in */
     size_t n;
-    uint8_t in_type;
+    int ranks;
+    uint8_t what, in_type;
+    void *work;
+    size_t work_bytes;
 };
 /* Uniform access to the table of kernels (kern_table.c). */
 struct lf_kernel_row {
@@ -405,6 +419,7 @@ LF_SHAPE(dora_norm);
 LF_SHAPE(dora);
 LF_SHAPE(tp_enter);
 LF_SHAPE(tp_leave);
+LF_SHAPE(tp_rows);
 #define LF_VJP(op) int lf_vjp_##op(struct lf_ad *ad, int32_t node)
 LF_VJP(embed);
 LF_VJP(linear);
@@ -471,6 +486,8 @@ LF_EMIT(dora_norm);
 LF_EMIT(dora);
 LF_EMIT(dora_bwd);
 LF_EMIT(tp_leave);
+LF_EMIT(tp_enter);
+LF_EMIT(tp_rows);
 LF_EMIT(quantise);
 LF_EMIT(linear_fp8);
 LF_EMIT(linear_dx_fp8);
