@@ -164,6 +164,9 @@ for z in 2 3; do
 done
 on 2 refused3 --zero 3
 is "$rc $(id refused3)" "0 $(id w)" "which a new start makes good"
+FAKE_NCCL_FAIL=60:1 on 4 refused4 --batch 4 --zero 3 --zero-inner 2
+is $rc 1 "in two groups, where the second GPU of each fails"
+says_like "NCCL: .* on rank 3.*internal error" "the one of the second group is rank 3"
 mkdir -p "$dir/kill"
 $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" --zero 3 --schedule constant \
     --steps 4000 --valid-interval 0 --keep 9000 >"$dir/stdout" 2>"$dir/err" &
@@ -216,4 +219,4 @@ is $rc 1 "GPUs with a byte less than the model needs do not hold it: $LF_EMU_MEM
 says_like "the plan needs .* of its memory" "which is the reason"
 on 2 large --zero 3
 is "$rc $(all large)" "0 $(all w)" "with zero = 3 they do"
-finish $((46 + more))
+finish $((48 + more))
