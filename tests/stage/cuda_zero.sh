@@ -121,6 +121,14 @@ EOF
     same 2 3
 fi
 
+waits() { # waits STEPS: how often the host of rank 0 waits for its GPU
+    mkdir -p "$dir/waits$1"
+    $launch 2 -- sh -c "LF_EMU_REPORT='$dir/calls'\$PMIX_RANK exec '$pretrain' --config '$dir/run.ini' --out '$dir/waits$1/out' \
+        --metrics '$dir/waits$1/metrics' --zero 3 --valid-interval 0 --save-interval 0 --steps $1" 2>"$dir/err"
+    sed -n 's/.*"waits": \([0-9]*\).*/\1/p' "$dir/calls0"
+}
+is $(($(waits 12) - $(waits 6))) 6 "one wait in a step with zero = 3"
+
 # --- several micro-batches, not as many on each rank ---
 for z in 0 2 3; do on 2 m$z --batch 5 --zero $z; done
 is "$rc $(all m3)" "0 $(all m2)" "a batch of 5: the same bits with zero = 2 and 3"
@@ -219,4 +227,4 @@ is $rc 1 "GPUs with a byte less than the model needs do not hold it: $LF_EMU_MEM
 says_like "the plan needs .* of its memory" "which is the reason"
 on 2 large --zero 3
 is "$rc $(all large)" "0 $(all w)" "with zero = 3 they do"
-finish $((48 + more))
+finish $((49 + more))
