@@ -147,18 +147,24 @@ static int load(struct api *a, lf_err *err)
 
 /* ---- calls ---- */
 
+/* Of all ranks, also where the communicator has some. */
+static int world_rank(const struct nccl *n)
+{
+    return lf_comm_world_rank(n->base.host, n->base.rank);
+}
+
 static int check(const struct nccl *n, int st, const char *what, lf_err *err)
 {
     return st == 0 ? 0
                    : lf_fail(err, LF_ECOMM, "NCCL: %s on rank %d, device %d: %s", what,
-                             n->base.rank, n->device, n->api->GetErrorString(st));
+                             world_rank(n), n->device, n->api->GetErrorString(st));
 }
 
 static int check_cuda(const struct nccl *n, int st, const char *what, lf_err *err)
 {
     return st == 0 ? 0
                    : lf_fail(err, LF_EDEVICE, "CUDA: %s for rank %d, device %d: %s", what,
-                             n->base.rank, n->device, n->api->CudaErrorString(st));
+                             world_rank(n), n->device, n->api->CudaErrorString(st));
 }
 
 /* Asks for what went wrong on the way. */

@@ -62,7 +62,6 @@ same() {
 same 4 "1 2 3" --batch 4 --precision bf16
 same 2 3 --precision bf16 --moments bf16 --masters bf16 --optimizer-offload 1
 same 2 "2 3" --precision fp16 --loss-scale 0 --loss-scale-start 65536
-same 2 3 --precision fp16 --recompute full
 cp "$dir/run.ini" "$dir/llama.ini"
 sed -i 's/^family = .*/family = gpt2/; /^kv_heads/d' "$dir/run.ini"
 same 2 "2 3" --precision bf16
@@ -80,6 +79,56 @@ for z in 2 3; do
     is "$rc $(all host$z)" "0 $(all w)" "zero = $z through memory of the host: the same bits"
 done
 
+# --- more ranks, orders of streams, precisions and models: cuda_zero_long.sh ---
+more=0
+if [ -n "${CUDA_ZERO_LONG-}" ]; then
+    more=33
+    cp -r "$dir/w" "$dir/f32"
+    for order in 0 1 3 7; do
+        LF_EMU_ORDER=$order
+        export LF_EMU_ORDER
+        same 4 "2 3" --batch 4
+        same 3 "2 3" --batch 3 --precision bf16 --recompute full
+    done
+    unset LF_EMU_ORDER
+    same 2 3 --precision fp16 --recompute full
+    same 2 "1 2 3" --precision bf16 --moments bf16 --masters bf16
+    LF_CUBLASLT=$LF_CUDA_DRIVER
+    same 2 "1 2" --precision fp8
+    LF_CUBLASLT=none
+    for comm in auto ucx; do LF_COMM=$comm on 4 g$comm --batch 4 --zero 3 --zero-inner 2; done
+    is "$rc $(all gucx)" "0 $(all gauto)" "two groups through memory of the host: the same bits"
+    sed 's/^family = .*/family = qwen2-moe/' "$dir/llama.ini" >"$dir/run.ini"
+    cat >>"$dir/run.ini" <<EOF
+experts = 4
+experts_per_token = 2
+expert_ffn = 32
+shared_ffn = 64
+router_bias = yes
+router_bias_rate = 0.01
+router_aux = 0.01
+EOF
+    same 2 "1 2 3" --precision bf16
+    for z in 1 2 3; do on 4 e$z --batch 4 --zero $z --zero-inner 2; done
+    is "$rc $(all e2) $(all e3)" "0 $(all e1) $(all e1)" "experts with balanced biases in two groups: the same bits"
+    pretrain=$LF_BUILDDIR/stages/lf-sft
+    sed '/^\[model\]/,$d; /^valid/d' "$dir/llama.ini" >"$dir/run.ini"
+    echo "init_from = $dir/f32/out/checkpoint" >>"$dir/run.ini"
+    same 2 "1 2 3" --lora-rank 4 --lora-dropout 0.1
+    same 2 "2 3" --freeze 'layers.0.*' --precision bf16
+    pretrain=$LF_BUILDDIR/stages/lf-pretrain
+    cp "$dir/llama.ini" "$dir/run.ini"
+    same 2 3
+fi
+
+waits() { # waits STEPS: how often the host of rank 0 waits for its GPU
+    mkdir -p "$dir/waits$1"
+    $launch 2 -- sh -c "LF_EMU_REPORT='$dir/calls'\$PMIX_RANK exec '$pretrain' --config '$dir/run.ini' --out '$dir/waits$1/out' \
+        --metrics '$dir/waits$1/metrics' --zero 3 --valid-interval 0 --save-interval 0 --steps $1" 2>"$dir/err"
+    sed -n 's/.*"waits": \([0-9]*\).*/\1/p' "$dir/calls0"
+}
+is $(($(waits 12) - $(waits 6))) 6 "one wait in a step with zero = 3"
+
 # --- several micro-batches, not as many on each rank ---
 for z in 0 2 3; do on 2 m$z --batch 5 --zero $z; done
 is "$rc $(all m3)" "0 $(all m2)" "a batch of 5: the same bits with zero = 2 and 3"
@@ -92,8 +141,6 @@ for z in 1 2 3; do on 4 g$z --batch 4 --zero $z --zero-inner 2; done
 is "$rc $(all g2) $(all g3)" "0 $(all g1) $(all g1)" "two groups of two GPUs: the same bits with each stage" "$(tail -n 2 "$dir/err")"
 near_losses g3 g0 1e-5 3
 ok $? "and the losses of four GPUs that have everything"
-LF_COMM=ucx on 4 ghost --batch 4 --zero 3 --zero-inner 2
-is "$rc $(all ghost)" "0 $(all g1)" "through memory of the host: the same bits"
 
 # --- resumed with it and without, on other numbers of ranks ---
 go() { # go FROM RANKS NAME ARGS...: on from step 2
@@ -125,6 +172,9 @@ for z in 2 3; do
 done
 on 2 refused3 --zero 3
 is "$rc $(id refused3)" "0 $(id w)" "which a new start makes good"
+FAKE_NCCL_FAIL=60:1 on 4 refused4 --batch 4 --zero 3 --zero-inner 2
+is $rc 1 "in two groups, where the second GPU of each fails"
+says_like "NCCL: .* on rank 3.*internal error" "the one of the second group is rank 3"
 mkdir -p "$dir/kill"
 $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" --zero 3 --schedule constant \
     --steps 4000 --valid-interval 0 --keep 9000 >"$dir/stdout" 2>"$dir/err" &
@@ -177,4 +227,4 @@ is $rc 1 "GPUs with a byte less than the model needs do not hold it: $LF_EMU_MEM
 says_like "the plan needs .* of its memory" "which is the reason"
 on 2 large --zero 3
 is "$rc $(all large)" "0 $(all w)" "with zero = 3 they do"
-finish 48
+finish $((49 + more))
