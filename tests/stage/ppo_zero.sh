@@ -174,11 +174,20 @@ if [ -n "$FAIL" ]; then
     on 2 c --zero 0
     is "$rc $(id c/checkpoint)" "0 $(id u/checkpoint)" "goes on without zero to the same bits"
     says "its rollout is there already" "with the rollout that there is"
+    faulty kill 2 '*write *.part-1' 2 gone --zero 3
+    [ $rc -ne 0 ] && [ $rc -ne 75 ]
+    ok $? "a rank that is killed while it draws, between two of its steps, ends the job"
+    on 2 gone --zero 3
+    is "$rc $(id gone/checkpoint)" "0 $(id u/checkpoint)" "which goes on to the same bits"
+    faulty eio 2 '*write *.part-1' 2 weak --zero 3
+    [ $rc -ne 0 ] && grep -q "error: .*part-1" "$dir/err"
+    ok $? "one that fails there says why" "$(tail -n 3 "$dir/err")"
+    says_like 'error: rank 1 (.*) failed' "and the other, which needs it for no step, hears of it"
     faulty eio 1 'pwrite *step-00000004/data-00001*' 2 once --zero 3
     is "$rc $(id once/checkpoint)" "0 $(id u/checkpoint)" "a checkpoint that one rank cannot write costs the run only that"
     says_like "step 4 is not saved, and the run goes on: rank 1 (.*data-00001-00000.h5" "rank 0 names the rank and the file"
 else
-    skip_some 5 "$no_fail"
+    skip_some 9 "$no_fail"
 fi
 
 # --- killed, failed, damaged ---
@@ -202,7 +211,8 @@ for f in "$dir/c/checkpoints/$last"/data-00001-*.h5; do
     printf '\377\377\377\377' | dd of="$f" bs=1 seek=$(($(wc -c <"$f") - 3000)) conv=notrunc 2>/dev/null
 done
 on 2 c --zero 3
-is "$rc $(id c/checkpoint) $(ls -d "$dir/c/checkpoints/$last.broken" | wc -l)" "0 $(id u/checkpoint) 1" "damage in the part of one rank: all pass over it, and nothing of it stays"
+is "$rc $(id c/checkpoint) $(ls -d "$dir/c/checkpoints/$last.broken" | wc -l)" "0 $(id u/checkpoint) 1" \
+    "damage in the part of one rank: all pass over it, and nothing of it stays"
 says "passing over" "and it is told"
 
 # --- the plan ---
@@ -229,4 +239,24 @@ is "$? $(round 2)" "0 0" "with zero = 3 a rank gets the weights before each roun
 sent() { plan 2 "$1" | sed -n 's/.*"bytes_per_step":\([0-9]*\).*/\1/p'; }
 [ "$(sent 3)" -gt "$(sent 1)" ]
 ok $? "what moves in an update is in the plan: $(sent 1) and $(sent 3) bytes"
-finish 68
+
+# --- a model that does not fit one rank, and whose actor does while it draws ---
+sed 's/^layers = .*/layers = 5/; s/^hidden = .*/hidden = 512/; s/^heads = .*/heads = 8/; s/^ffn = .*/ffn = 1376/' \
+    "$LF_SRCDIR/models/tiny-llama.ini" >"$dir/large.ini"
+limited() { # limited RANKS: each with 650 MB of addresses, of which a program without a model takes some 350
+    (ulimit -v 650000 && exec $launch "$1" -- "$ppo" --config "$dir/base.ini" --init-from "$dir/large" --rounds 1 --round-epochs 1 --zero 3 \
+        --out "$dir/large$1" --metrics "$dir/large$1.m") >"$dir/stdout" 2>"$dir/err"
+    rc=$?
+}
+if sanitizers; then
+    skip_some 3 "sanitizers need all addresses"
+else
+    must "$tool" ckpt "$dir/large" "$dir/large.ini" 270
+    limited 1
+    [ $rc -ne 0 ]
+    ok $? "a model whose actor, critic and reference do not fit one rank's memory"
+    says "memory" "is refused with the reason"
+    limited 4
+    is $rc 0 "four ranks with zero = 3 draw from it and train it" "$(tail -n 2 "$dir/err")"
+fi
+finish 75
