@@ -200,8 +200,8 @@ struct lf_plan_piece {
     const size_t *cut;
 };
 /* Calls fn for every group of this kind, of those in memory of the host or of the others, until it
- * fails. So what is made of all bytes, one piece after the other, does not depend on zero. The plan
- * is bound. */
+ * fails. So what is made of all bytes, one piece after the other, does not depend on zero. data is
+ * NULL where the plan is not bound. After lf_plan_finish. */
 int lf_plan_pieces(const lf_plan *p, enum lf_pkind kind, bool host,
                    int (*fn)(void *user, const struct lf_plan_piece *q, lf_err *err), void *user,
                    lf_err *err);
@@ -224,6 +224,9 @@ struct lf_plan_comm {
     double hold_bytes;
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
+/* The least bytes that a rank sends in a forward pass of a chain, with zero = 3. After
+ * lf_plan_finish. */
+double lf_plan_forward_bytes(const lf_plan *p, int chain);
 struct lf_plan_cost {
     /* FLOPs of one forward run of the chain, with causal or full attention */
     double fwd_causal, fwd_full;

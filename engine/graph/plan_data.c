@@ -119,6 +119,19 @@ static void count_windows(const lf_plan *p, struct lf_plan_comm *out)
         }
 }
 
+double lf_plan_forward_bytes(const lf_plan *p, int chain)
+{
+    const struct lf_chain *c = &p->c[chain];
+    const double ranks = p->ranks.ranks;
+    double bytes = 0;
+    for (size_t i = 0; i < c->n_windows; i++) {
+        const struct lf_window *w = &c->window[i];
+        if (w->kind != LF_P_GRAD && (size_t)w->begin < c->g->n_fwd)
+            bytes += (double)p->unit[w->unit].bytes[w->kind] * (ranks - 1) / ranks;
+    }
+    return bytes;
+}
+
 /* What lf_exec_hold moves. */
 static void count_hold(const lf_plan *p, struct lf_plan_comm *out)
 {
