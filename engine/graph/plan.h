@@ -218,8 +218,8 @@ struct lf_plan_piece {
     const size_t *cut;
 };
 /* Calls fn for every group of this kind, of those in memory of the host or of the others, until it
- * fails. So what is made of all bytes, one piece after the other, does not depend on zero. The plan
- * is bound. */
+ * fails. So what is made of all bytes, one piece after the other, does not depend on zero. data is
+ * NULL where the plan is not bound. After lf_plan_finish. */
 int lf_plan_pieces(const lf_plan *p, enum lf_pkind kind, bool host,
                    int (*fn)(void *user, const struct lf_plan_piece *q, lf_err *err), void *user,
                    lf_err *err);

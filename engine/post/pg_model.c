@@ -531,6 +531,16 @@ int lf_pg_backward(lf_pg_model *m, enum lf_variant v, lf_err *err)
 
 /* ---- in step with other ranks ---- */
 
+static int chain_of(const lf_pg_model *m, enum lf_pg_chain which)
+{
+    return which == LF_PG_LM ? m->lm : which == LF_PG_BASE ? m->base : m->chain;
+}
+
+double lf_pg_forward_bytes(const lf_pg_model *m, enum lf_pg_chain which)
+{
+    return lf_plan_pass_comm(m->plan, chain_of(m, which), false).bytes;
+}
+
 void lf_pg_micro_begin(lf_pg_model *m)
 {
     m->passes = 0;
@@ -548,7 +558,7 @@ static int nothing(lf_pg_model *m, lf_err *err)
 int lf_pg_micro_end(lf_pg_model *m, enum lf_pg_chain which, bool train, enum lf_variant v, int rc,
                     lf_err *err)
 {
-    const int chain = which == LF_PG_LM ? m->lm : which == LF_PG_BASE ? m->base : m->chain;
+    const int chain = chain_of(m, which);
     lf_err *why = rc != 0 ? NULL : err;
     int other = 0;
     if (m->broken || m->s.ranks.ranks <= 1)

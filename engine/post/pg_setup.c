@@ -402,25 +402,55 @@ int lf_pg_planned(struct lf_plan_memory *out, lf_pg *p, lf_err *err)
     return rc;
 }
 
-/* What a rank sends: in an update, whose sequences are as long as they may be; with zero = 3
- * before a round, when it gets all weights of the actor. */
+static int count_piece(void *user, const struct lf_plan_piece *q, lf_err *err)
+{
+    (void)err;
+    if (q->cut)
+        *(double *)user += (double)q->bytes;
+    return 0;
+}
+
+/* The turns of n sequences that are as long as they may be. */
+static int64_t turns_of(const lf_pg *p, int64_t n)
+{
+    const int64_t each = p->rows / p->context;
+    return lf_pg_turns(p, (n + each - 1) / each);
+}
+
+/* What a rank sends in a round beside its updates: for weights before generation, for the key, and
+ * for what the reference and the critic say about all sequences. */
+static double round_bytes(const lf_pg *p, const struct lf_plan_comm *actor)
+{
+    const double turns = (double)turns_of(p, p->c->prompts * p->c->samples), ranks = actor->ranks;
+    double key = 0, bytes = actor->hold_bytes;
+    const lf_pg_model *const of[] = {p->actor, p->critic};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (of[i])
+            (void)lf_plan_pieces(lf_pg_model_get_plan(of[i]), LF_P_MASTER, false, count_piece, &key,
+                                 NULL);
+    bytes += key * (ranks - 1) / ranks;
+    if (p->want_ref)
+        bytes += turns * (p->ref_below ? lf_pg_forward_bytes(p->actor, LF_PG_BASE)
+                                       : lf_pg_forward_bytes(p->ref, LF_PG_PACKED));
+    if (p->critic)
+        bytes += turns * lf_pg_forward_bytes(p->critic, LF_PG_PACKED);
+    return bytes;
+}
+
+/* What a rank sends, in an update and in a round. */
 static json_t *comm_json(const lf_pg *p)
 {
-    const int64_t each = p->rows / p->context, n = (p->c->minibatch + each - 1) / each,
-                  turns = lf_pg_turns(p, n);
-    const lf_pg_model *const of[] = {p->actor, p->critic};
-    double bytes = 0, round = 0;
-    int64_t messages = 0;
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        struct lf_plan_comm c;
-        if (!of[i] || lf_plan_comm(lf_pg_model_get_plan(of[i]), &c))
-            continue;
-        bytes += c.sent_bytes + (double)turns * c.micro_bytes;
-        messages += c.messages + turns * c.micro_messages;
-        round += c.hold_bytes;
-    }
-    return json_pack("{s:f,s:I,s:f}", "bytes_per_step", bytes, "messages_per_step",
-                     (json_int_t)messages, "bytes_per_round", round);
+    const int64_t turns = turns_of(p, p->c->minibatch);
+    struct lf_plan_comm a = {0}, k = {0};
+    lf_plan_comm(lf_pg_model_get_plan(p->actor), &a);
+    if (p->critic)
+        lf_plan_comm(lf_pg_model_get_plan(p->critic), &k);
+    return json_pack(
+        "{s:f,s:I,s:f}", "bytes_per_step",
+        a.sent_bytes + k.sent_bytes + (double)turns * (a.micro_bytes + k.micro_bytes),
+        "messages_per_step",
+        (json_int_t)(a.messages + k.messages + turns * (a.micro_messages + k.micro_messages)),
+        "bytes_per_round", round_bytes(p, &a));
 }
 
 static int plan_members(lf_pg *p, json_t *plan, lf_err *err)

@@ -342,7 +342,7 @@ static void print_bytes(const lf_cost *plan)
                (long long)ranks, lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_step.v),
                (long long)plan->comm.messages_per_step.v);
     if (ranks > 1 && plan->comm.bytes_per_round.v > 0)
-        printf("      and %s of weights before each round\n",
+        printf("      and %s of weights in each round\n",
                lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_round.v));
 }
 

@@ -108,7 +108,7 @@ typedef struct lf_cost {
         bool given;
         lf_real bytes_per_step;
         lf_int messages_per_step; /* sums of gradients */
-        lf_real bytes_per_round;  /* weights before a rollout, with zero = 3 */
+        lf_real bytes_per_round;  /* of ppo, with zero: weights, beside its updates */
         struct json_t *more;
     } comm;
     lf_texts notes;

@@ -61,6 +61,8 @@ ends() { # ends NAME: all that a run leaves but times
     metrics "$1" | cksum
     [ ! -e "$dir/$1/samples.jsonl" ] || cksum <"$dir/$1/samples.jsonl"
 }
+on 1 first sft --data "$dir/data" --lora-rank 4
+is $rc 0 "an adapter to go on with" "$(tail -n 3 "$dir/err")"
 divided() { case $1 in */*) echo "--zero ${1%/*} --zero-inner ${1#*/}" ;; *) echo "--zero $1" ;; esac; }
 while read -r ranks by zeros stage args; do
     case $ranks in '#'*) continue ;; esac
@@ -89,6 +91,7 @@ done <<'END'
 2 0 1,2,3 dpo --data $dir/labels --loss kto
 2 0 1,2,3 sft --data $dir/data --lora-rank 4 --precision bf16 --moments bf16 --lora-targets all
 2 0 3 sft --data $dir/data --lora-rank 4 --lora-scaling root --lora-dropout 0.2 --neftune-alpha 5 --precision bf16
+2 0 1,2,3 sft --data $dir/data --lora-rank 4 --adapter $dir/first/out/adapter
 2 0 2,3 sft --data $dir/data --freeze layers.*.attn.* --moments bf16
 2 0 1,2,3 sft --data $dir/data --packing bfd --numeric invariant --precision bf16 --masters bf16 --keep-best --valid-interval 1
 2 0 1,2 pretrain --precision fp8
@@ -99,4 +102,4 @@ _bits=$(ends whole)
 on 2 part sft --data "$dir/data" --zero 3 --lr 1.0001e-3
 [ "$rc" -eq 0 ] && [ "$(ends part)" != "$_bits" ]
 ok $? "a learning rate a little off is seen"
-finish 37
+finish 41
