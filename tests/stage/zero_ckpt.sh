@@ -99,11 +99,26 @@ is "$bad" "" "any number of ranks takes over from any other, with it and without
 
 ini=$dir/run.ini
 
-# --- other readers ---
-for kind in whole parts; do
-    "$stages/lf-convert" --to hf --threads 1 --from "$dir/$kind/out/checkpoint" --out "$dir/$kind.hf" >"$dir/stdout" 2>"$dir/err" || bad=convert
-done
-is "$bad $(cksum <"$dir/parts.hf/model/model.safetensors")" " $(cksum <"$dir/whole.hf/model/model.safetensors")" "lf-convert reads parts as it reads the whole"
+# --- other readers: what one rank wrote, two and three ---
+from=$dir/parts/out/checkpoints/step-00000004
+mkdir -p "$dir/three/out/checkpoints"
+cp -r "$from" "$dir/three/out/checkpoints"
+on 3 three --steps 4 --zero 3
+printf '{"prompt": [5, 9, 11]}\n{"prompt": [1]}\n' >"$dir/prompts.jsonl"
+read_by() { # read_by NAME CHECKPOINT: what convert, eval and generate make of it
+    "$stages/lf-convert" --to hf --threads 1 --from "$2" --out "$dir/$1.hf" >"$dir/stdout" 2>"$dir/err" &&
+        "$stages/lf-eval" --checkpoint "$2" --data "$dir/data" --limit 20 --threads 1 --out "$dir/$1.eval" >"$dir/stdout" 2>"$dir/err" &&
+        "$stages/lf-generate" --checkpoint "$2" --prompts "$dir/prompts.jsonl" --max-tokens 8 --threads 1 --out "$dir/$1.text" >"$dir/stdout" 2>"$dir/err"
+    echo "$?" # in three lines, and the sums of what they wrote
+    cksum <"$dir/$1.hf/model/model.safetensors"
+    sed '/"time\|"seconds\|"path/d' "$dir/$1.eval/results/results.json" | cksum
+    cksum <"$dir/$1.text/text/out.jsonl"
+}
+wrote=$(read_by one "$dir/whole/out/checkpoints/step-00000004")
+is "$(ls "$dir/three/out/checkpoint" | grep -c '^data')" 3 "three ranks with zero = 3 write three files"
+is "$(echo "$wrote" | head -n 1) $(grep -c '"tokens"\|"text"' "$dir/one.text/text/out.jsonl")" "0 2" "lf-convert, lf-eval and lf-generate read what one rank wrote"
+is "$(read_by two "$from")" "$wrote" "what two ranks wrote, they read as the same"
+is "$(read_by three3 "$dir/three/out/checkpoint")" "$wrote" "and what three ranks wrote"
 
 # --- damage that rank 1 alone reads: of a moment that it keeps ---
 mkdir -p "$dir/hurt"
@@ -125,7 +140,7 @@ saved=$(($(bytes 0 host) - $(bytes 1 host)))
 [ $((saved * 10)) -gt $((all * 4)) ] && [ $((saved * 10)) -lt $((all * 6)) ]
 ok $? "the plan takes $saved bytes less for a snapshot of half of $all"
 
-n=10
+n=13
 if [ -n "$FAIL" ]; then
     # --- a disk that fails one rank ---
     faulty eio "pwrite *step-00000002/data-00001*" 2 once --steps 5 --zero 1
