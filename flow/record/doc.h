@@ -107,7 +107,7 @@ typedef struct lf_cost {
     struct lf_cost_comm {
         bool given;
         lf_real bytes_per_step;
-        lf_int messages_per_step; /* sums of gradients */
+        lf_int messages_per_step; /* collectives */
         struct json_t *more;
     } comm;
     lf_texts notes;
