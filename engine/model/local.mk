@@ -24,6 +24,11 @@ tests_unit_model_config_test_SOURCES = tests/unit/model_config_test.c
 tests_unit_model_config_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_model_decoder_test_SOURCES = tests/unit/model_decoder_test.c
 tests_unit_model_decoder_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# checkpoints from layout to layout
+check_PROGRAMS += tests/unit/model_reshard
+TESTS += tests/unit/model_reshard
+tests_unit_model_reshard_SOURCES = tests/unit/model_reshard.c tests/unit/graph_util.c tests/unit/graph_util.h
+tests_unit_model_reshard_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # rows of a growing vocabulary
 engine_libengine_a_SOURCES += engine/model/grow_rows.h engine/model/grow_rows.c
 check_PROGRAMS += tests/unit/model_grow_rows

@@ -10,7 +10,7 @@ static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
 #define N_STORED 3
 #define BLOCK    1048576 /* elements that are read at once, or a leaf where that has more */
 /* of the buffers of all threads that read */
-#define TEAM_BYTES ((size_t)256 << 20)
+#define TEAM_BYTES ((size_t)64 << 20)
 
 /* Which tensors of a store, and what their names begin with. */
 struct choice {

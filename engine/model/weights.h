@@ -43,7 +43,7 @@ bool lf_weights_is_head(const char *name);
 size_t lf_weights_bytes(const lf_pstore *ps, bool adapter);
 /* Reads what this rank keeps of an entry with as many elements as tensor i into its weights
  * (LF_P_MASTER) or a moment, with the threads that c was opened for. In memory it needs about a
- * leaf of the entry for each, and not much more than 256 MiB. */
+ * leaf of the entry for each, and not much more than 64 MiB. */
 int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e,
                     enum lf_pkind kind, lf_err *err);
 /* Fills ps from c, except the tensors of an adapter. Without `moments`, moments in the file are

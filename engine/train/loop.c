@@ -173,6 +173,7 @@ static bool at_interval(int64_t step, int64_t interval)
 /* Collective. rc: how this rank fared since the last exchange. */
 static int save_here(lf_trainer *t, int rc, lf_err *err)
 {
+    const double t0 = lf_now_s();
     rc = lf_train_agree(t, rc, err);
     if (rc == 0)
         rc = lf_train_replicas(t, err);
@@ -180,6 +181,8 @@ static int save_here(lf_trainer *t, int rc, lf_err *err)
     if (rc == 0)
         rc = lf_train_save_begin(t, dir ? 0 : LF_ENOMEM, dir, err);
     free(dir);
+    t->held_s += lf_now_s() - t0;
+    t->saves++;
     return rc;
 }
 
@@ -349,6 +352,7 @@ static int steps(lf_trainer *t, lf_err *err)
         rc = after_step(t, &st, &saved, err);
     }
     rc = lf_train_agree(t, rc, err);
+    lf_train_report_held(t);
     return rc != 0 ? rc : end_untrained(t, err);
 }
 

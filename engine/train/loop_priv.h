@@ -108,6 +108,8 @@ struct lf_trainer {
     double t_log;        /* when the last line was logged */
     int64_t samples_log; /* samples then */
     double session0;     /* when this start began to train */
+    double held_s;       /* since then, for which saving held training up */
+    int64_t saves;       /* between steps */
     double active0;      /* active_s then */
 
     /* [n_valid_dirs] loaders of single sources; NULL without valid_names */
@@ -238,6 +240,8 @@ void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 int lf_train_report_end(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 void lf_train_report_begin(lf_trainer *t);
+/* After the last step: how long saving held training up. */
+void lf_train_report_held(const lf_trainer *t);
 /* At the end: what the ranks took at most, beside what is planned. Collective. */
 int lf_train_report_peak(lf_trainer *t, lf_err *err);
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);

@@ -303,6 +303,14 @@ static void report_memory(lf_trainer *t)
                  lf_fmt_bytes(planned, sizeof planned, t->planned));
 }
 
+void lf_train_report_held(const lf_trainer *t)
+{
+    const double all = lf_now_s() - t->session0;
+    if (t->saves > 0 && all > 0)
+        lf_train_log(t, 2, "%lld checkpoints held training up for %.2f s of %.1f s (%.2f %%)",
+                     (long long)t->saves, t->held_s, all, 100 * t->held_s / all);
+}
+
 int lf_train_report_peak(lf_trainer *t, lf_err *err)
 {
     const double peak = (double)lf_rss_peak_bytes(),

@@ -338,8 +338,8 @@ static void print_bytes(const lf_cost *plan)
     else if (bytes->total.given)
         print_parts(bytes, true);
     if (ranks > 1 && plan->comm.given)
-        printf("      %lld ranks: each sends %s a step in %lld sums of gradients\n",
-               (long long)ranks, lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_step.v),
+        printf("      %lld ranks: each sends %s a step in %lld collectives\n", (long long)ranks,
+               lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_step.v),
                (long long)plan->comm.messages_per_step.v);
     if (ranks > 1 && plan->comm.bytes_per_round.v > 0)
         printf("      and %s of weights in each round\n",

@@ -107,7 +107,7 @@ typedef struct lf_cost {
     struct lf_cost_comm {
         bool given;
         lf_real bytes_per_step;
-        lf_int messages_per_step; /* sums of gradients */
+        lf_int messages_per_step; /* collectives */
         lf_real bytes_per_round;  /* of ppo, with zero: weights, beside its updates */
         struct json_t *more;
     } comm;

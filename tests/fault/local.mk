@@ -23,7 +23,7 @@ tests/fault/fail.so: tests/fault/fail.c
 check_DATA += tests/fault/ranks.so
 CLEANFILES += tests/fault/ranks.so
 tests/fault/ranks.so: tests/fault/ranks.c
-	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -O1 -g -Wall -Wextra -shared -fPIC -o $@ $(top_srcdir)/tests/fault/ranks.c -ldl
+	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -O1 -g -fno-builtin -Wall -Wextra -shared -fPIC -o $@ $(top_srcdir)/tests/fault/ranks.c -ldl
 EXTRA_DIST += tests/fault/ranks.c
 # What a command does, counted; used by tests/flow/large.sh.
 check_DATA += tests/fault/count.so

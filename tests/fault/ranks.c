@@ -4,14 +4,18 @@
  * named in NVTX_INJECTION64_PATH, too, by which it hears which pass begins.
  *
  *     LF_HURT_RANK   the rank
- *     LF_HURT_AT     "train forward", "train backward" or "optimizer"
+ *     LF_HURT_AT     "train forward", "train backward", "optimizer"; "snapshot" of a checkpoint;
+ *                    empty: from the start on
  *     LF_HURT_NTH    in which of these, from 1
- *     LF_HURT_SEND   with 0: when it begins; with n: where it sends the n-th message of that kind
- *     LF_HURT_KIND   of a collective (engine/comm/coll.c): 1 parts of a sum, 3 parts of a gather
+ *     LF_HURT_SEND   with 0: when it begins; with n: where it sends the n-th message of that kind,
+ *                    or copies the n-th tensor of a KiB or more
+ *     LF_HURT_KIND   of a collective (engine/comm/coll.c): 1 parts of a sum, 3 parts of a gather, 7
+ *                    all-to-all, by which receipts of parts of a checkpoint go to rank 0
  *     LF_HURT_DO     stop, kill, or how many milliseconds this pass and those behind it take longer
  *     LF_HURT_MARK   a file that is made just before
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +25,8 @@
 #include <unistd.h>
 
 static long passes, sends;
-static int armed;
+static int armed, copying;
+static void *(*real_copy)(void *, const void *, size_t);
 
 static const char *option(const char *name)
 {
@@ -104,8 +109,43 @@ void *ucp_tag_send_nbx(void *ep, const void *data, size_t n, uint64_t tag, const
     if (!next)
         *(void **)&next = dlsym(RTLD_NEXT, "ucp_tag_send_nbx");
     const long at = strtol(option("LF_HURT_SEND"), NULL, 10);
-    if (armed && at > 0 && (long)(tag >> 44 & 15) == strtol(option("LF_HURT_KIND"), NULL, 10) &&
-        ++sends == at)
+    if ((armed || !*option("LF_HURT_AT")) && at > 0 && is_me() &&
+        (long)(tag >> 44 & 15) == strtol(option("LF_HURT_KIND"), NULL, 10) && ++sends == at)
         hurt();
     return next(ep, data, n, tag, param);
+}
+
+/* ---- snapshots: copies behind the look at the directory that a rank saves to ---- */
+
+__attribute__((constructor)) static void begin(void)
+{
+    *(void **)&real_copy = dlsym(RTLD_NEXT, "memcpy");
+}
+
+DIR *opendir(const char *path)
+{
+    static DIR *(*next)(const char *);
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "opendir");
+    const size_t n = strlen(path);
+    if (strcmp(option("LF_HURT_AT"), "snapshot") == 0 && is_me() &&
+        (strstr(path, "/checkpoints/step-") ||
+         (n > 11 && strcmp(path + n - 11, "/checkpoint") == 0))) {
+        copying = ++passes == strtol(option("LF_HURT_NTH"), NULL, 10);
+        sends = 0;
+    }
+    return next(path);
+}
+
+void *memcpy(void *to, const void *from, size_t n)
+{
+    if (copying && n >= 1024 && ++sends == strtol(option("LF_HURT_SEND"), NULL, 10))
+        hurt();
+    if (real_copy)
+        return real_copy(to, from, n);
+    volatile char *d = to;
+    const char *s = from;
+    while (n--)
+        *d++ = *s++;
+    return to;
 }

@@ -53,6 +53,12 @@ half=$(moments parts.json) whole=$(moments out)
 [ "${half:-0}" -gt 0 ] && [ "$half" -lt $((whole * 6 / 10)) ]
 ok $? "the plan has a rank's part of the moments: $half bytes of $whole"
 
+runs 0 "$LF" plan parts.ini
+like out 'planned memory of rank [01], the largest, [0-9.]+ MiB: weights' "its table names the rank that needs most"
+like out '2 ranks: each sends [0-9.]+ [KM]iB a step in [0-9]+ collectives' "and what it sends"
+runs 0 "$LF" plan base.ini
+like out 'planned memory of a rank [0-9.]+ MiB: weights' "without zero all need the same"
+
 "$LF" help zero >out
 like out '^zero is a key of \[layout\]' "help tells where it stands"
 
@@ -110,4 +116,4 @@ else
     [ -n "$(identity "$a")" ] && [ "$a" != "$b" ]
     ok $? "which is there"
 fi
-finish 43
+finish 48

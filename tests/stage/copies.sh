@@ -72,7 +72,7 @@ else
     skip "which the log tells" "no peak is measured on this processor"
 fi
 run none --no-mfu --metrics-jsonl "$dir/none.jsonl"
-is "$rc $(id none) $(grep -c '"mfu"' "$dir/none.jsonl") $(grep -c 'mfu\|peak' "$dir/err")" "0 $same 0 0" "mfu = no measures nothing"
+is "$rc $(id none) $(grep -c '"mfu"' "$dir/none.jsonl") $(grep -c 'mfu\|peak flop' "$dir/err")" "0 $same 0 0" "mfu = no measures nothing"
 
 # A start that goes on.
 go_back both 0006

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Checkpoints of sharded state, which every rank writes and reads in part: written by 1 to 4 ranks and read by every other, equal to
-# the byte; a disk that fails one rank; kills from the first file to the manifest; damage that one rank alone reads; a stop; the memory of a
+# the byte; a disk that fails one rank; kills from the forward pass to the manifest; damage that one rank alone reads; a stop; the memory of a
 # snapshot. ZERO_KILLS (1) is how many times a rank is killed in each place; above 1 every pair of numbers of ranks is tried.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
@@ -99,11 +99,26 @@ is "$bad" "" "any number of ranks takes over from any other, with it and without
 
 ini=$dir/run.ini
 
-# --- other readers ---
-for kind in whole parts; do
-    "$stages/lf-convert" --to hf --threads 1 --from "$dir/$kind/out/checkpoint" --out "$dir/$kind.hf" >"$dir/stdout" 2>"$dir/err" || bad=convert
-done
-is "$bad $(cksum <"$dir/parts.hf/model/model.safetensors")" " $(cksum <"$dir/whole.hf/model/model.safetensors")" "lf-convert reads parts as it reads the whole"
+# --- other readers: what one rank wrote, two and three ---
+from=$dir/parts/out/checkpoints/step-00000004
+mkdir -p "$dir/three/out/checkpoints"
+cp -r "$from" "$dir/three/out/checkpoints"
+on 3 three --steps 4 --zero 3
+printf '{"prompt": [5, 9, 11]}\n{"prompt": [1]}\n' >"$dir/prompts.jsonl"
+read_by() { # read_by NAME CHECKPOINT: what convert, eval and generate make of it
+    "$stages/lf-convert" --to hf --threads 1 --from "$2" --out "$dir/$1.hf" >"$dir/stdout" 2>"$dir/err" &&
+        "$stages/lf-eval" --checkpoint "$2" --data "$dir/data" --limit 20 --threads 1 --out "$dir/$1.eval" >"$dir/stdout" 2>"$dir/err" &&
+        "$stages/lf-generate" --checkpoint "$2" --prompts "$dir/prompts.jsonl" --max-tokens 8 --threads 1 --out "$dir/$1.text" >"$dir/stdout" 2>"$dir/err"
+    echo "$?" # in three lines, and the sums of what they wrote
+    cksum <"$dir/$1.hf/model/model.safetensors"
+    sed '/"time\|"seconds\|"path/d' "$dir/$1.eval/results/results.json" | cksum
+    cksum <"$dir/$1.text/text/out.jsonl"
+}
+wrote=$(read_by one "$dir/whole/out/checkpoints/step-00000004")
+is "$(ls "$dir/three/out/checkpoint" | grep -c '^data')" 3 "three ranks with zero = 3 write three files"
+is "$(echo "$wrote" | head -n 1) $(grep -c '"tokens"\|"text"' "$dir/one.text/text/out.jsonl")" "0 2" "lf-convert, lf-eval and lf-generate read what one rank wrote"
+is "$(read_by two "$from")" "$wrote" "what two ranks wrote, they read as the same"
+is "$(read_by three3 "$dir/three/out/checkpoint")" "$wrote" "and what three ranks wrote"
 
 # --- damage that rank 1 alone reads: of a moment that it keeps ---
 mkdir -p "$dir/hurt"
@@ -125,7 +140,7 @@ saved=$(($(bytes 0 host) - $(bytes 1 host)))
 [ $((saved * 10)) -gt $((all * 4)) ] && [ $((saved * 10)) -lt $((all * 6)) ]
 ok $? "the plan takes $saved bytes less for a snapshot of half of $all"
 
-n=10
+n=13
 if [ -n "$FAIL" ]; then
     # --- a disk that fails one rank ---
     faulty eio "pwrite *step-00000002/data-00001*" 2 once --steps 5 --zero 1
@@ -183,26 +198,72 @@ if [ -n "$FAIL" ]; then
     wait $pid
     is "$? $(find "$dir/late/out" -name manifest.json)" "75 " "a start that a newer one follows while it publishes ends and publishes nothing"
 
-    # --- kills: the first file, its bytes, its sync, what is published, the manifest ---
-    kills=0 bad=
-    for i in $(seq "${ZERO_KILLS:-1}"); do
-        for place in "open *step-00000002/data-00001*" "pwrite *step-00000004/data-00001*" "fsync *step-00000004/data-00001*" \
-            "open *step-00000004/state.json" "link *step-00000004/manifest.json" "open *out/checkpoint/data-00000*" \
-            "link *out/checkpoint/manifest.json"; do
-            rm -rf "$dir/kill"
-            faulty kill "$place" 2 kill --steps 5 --zero 1
-            [ "$rc" -ne 0 ] && kills=$((kills + 1))
+    # --- kills: in the forward pass, in a collective of the backward pass or of the update, while the snapshot is taken, while parts are
+    # written, on the way of a receipt, and while rank 0 publishes ---
+    on 2 whole2 --steps 5 --zero 2
+    want2="$(id whole2) $(metrics whole2 | cksum)"
+    hurt=$LF_BUILDDIR/tests/fault/ranks.so
+    # hurt_rank AT NTH SEND KIND ZERO: rank 1 is killed there
+    hurt_rank() {
+        LD_PRELOAD=$hurt NVTX_INJECTION64_PATH=$hurt LF_HURT_RANK=1 LF_HURT_DO=kill LF_HURT_AT=$1 LF_HURT_NTH=$2 LF_HURT_SEND=$3 LF_HURT_KIND=$4 \
+            LF_HURT_MARK=$dir/killed
+        export LD_PRELOAD NVTX_INJECTION64_PATH LF_HURT_RANK LF_HURT_DO LF_HURT_AT LF_HURT_NTH LF_HURT_SEND LF_HURT_KIND LF_HURT_MARK
+        on 2 kill --steps 5 --zero "$5"
+        unset LD_PRELOAD NVTX_INJECTION64_PATH LF_HURT_RANK LF_HURT_DO LF_HURT_AT LF_HURT_NTH LF_HURT_SEND LF_HURT_KIND LF_HURT_MARK
+    }
+    # kill_at PLACE I: the I-th kill there; the stage of ZeRO is in $z
+    kill_at() {
+        z=$(($2 % 3 + 1))
+        case $1 in
+        forward) hurt_rank "train forward" $((($2 - 1) % 10 + 1)) 0 0 $z ;;
+        collective)
+            if [ $z = 1 ]; then
+                hurt_rank optimizer $((($2 - 1) % 5 + 1)) 1 $(($2 % 2 * 2 + 1)) 1 # a sum, or a gather
+            else
+                hurt_rank "train backward" $((($2 - 1) % 10 + 1)) $(($2 % 2 + 1)) 1 $z
+            fi ;;
+        snapshot) hurt_rank snapshot $((($2 - 1) % 3 + 1)) $((($2 - 1) % 4 + 1)) 0 $z ;;
+        receipt) hurt_rank "" 0 $((($2 - 1) % 3 + 1)) 7 $z ;;
+        write)
+            set -- $(($2 % 4))
+            case $1 in
+            0) faulty kill "open *step-00000002/data-00001*" 2 kill --steps 5 --zero $z ;;
+            1) faulty kill "pwrite *step-00000004/data-00001*" 2 kill --steps 5 --zero $z ;;
+            2) faulty kill "fsync *step-00000004/data-00001*" 2 kill --steps 5 --zero $z ;;
+            *) faulty kill "open *out/checkpoint/data-00000*" 2 kill --steps 5 --zero $z ;;
+            esac
+            touch "$dir/killed" ;;
+        publish)
+            set -- $(($2 % 3))
+            case $1 in
+            0) faulty kill "open *step-00000004/state.json" 2 kill --steps 5 --zero $z ;;
+            1) faulty kill "link *step-00000004/manifest.json" 2 kill --steps 5 --zero $z ;;
+            *) faulty kill "link *out/checkpoint/manifest.json" 2 kill --steps 5 --zero $z ;;
+            esac
+            touch "$dir/killed" ;;
+        esac
+    }
+    for place in forward collective snapshot write receipt publish; do
+        kills=0 bad=
+        times=${ZERO_KILLS:-1}
+        case $place in write | publish) [ "$times" -gt 1 ] || times=3 ;; esac
+        for i in $(seq "$times"); do
+            rm -rf "$dir/kill" "$dir/killed"
+            kill_at $place "$i"
+            [ "$rc" -eq 137 ] && [ -e "$dir/killed" ] && kills=$((kills + 1))
             # Left-overs of more ranks than there are now.
+            mkdir -p "$dir/kill/out/checkpoints/step-00000002"
             touch "$dir/kill/out/checkpoints/step-00000002/data-00003-00000.h5"
-            on 2 kill --steps 5 --zero 1
-            [ "$rc $(id kill) $(metrics kill | cksum)" = "0 $want $wanted" ] || bad="$bad $place: $rc $(id kill);"
             find "$dir/kill" -name manifest.json | while read -r m; do
                 [ -n "$("$tool" id "$(dirname "$m")" 2>/dev/null)" ] || echo "$m"
             done >"$dir/half"
             [ ! -s "$dir/half" ] || bad="$bad half $(cat "$dir/half")"
+            on 2 kill --steps 5 --zero $z
+            [ "$rc $(id kill) $(metrics kill | cksum)" = "0 $([ $z = 1 ] && echo "$want $wanted" || echo "$want2")" ] ||
+                bad="$bad $i zero $z: $rc $(id kill);"
         done
+        is "$kills $bad" "$times " "killed $kills times in: $place; it goes on to the bits of an undisturbed run, and no half checkpoint is believed"
     done
-    is "$kills $bad" "$((7 * ${ZERO_KILLS:-1})) " "killed in $kills places, it goes on to the bits of an undisturbed run"
-    n=$((n + 20))
+    n=$((n + 25))
 fi
 finish $n

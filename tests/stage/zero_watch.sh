@@ -60,7 +60,9 @@ ended() {
     tries=0
     until [ -e "$dir/$1/code" ] || [ $tries -ge 6000 ]; do sleep 0.1; tries=$((tries + 1)); done
     _s=$(($(stat -c %Y "$dir/$1/code") - $(stat -c %Y "$dir/$1/mark")))
-    is "$(cat "$dir/$1/code") $(left "$1") $((_s <= ${WATCH_S:-_s}))" "$2 0 1" "$1: exit code $2 and no process is left, $_s s after $3" \
+    _most=${WATCH_S:-$_s}
+    [ "$2" -ne 0 ] || _most=$_s
+    is "$(cat "$dir/$1/code") $(left "$1") $((_s <= _most))" "$2 0 1" "$1: exit code $2 and no process is left, $_s s after $3" \
         "$(tail -n 3 "$dir/$1/err")"
 }
 line() { # line NAME PATTERN: one line of the watchdog, which says so; the launcher may repeat it
