@@ -11,15 +11,20 @@
 struct rig_bounds rig_bounds(const struct rig_case *k)
 {
     if (k->c.compute == LF_F32)
-        return (struct rig_bounds){
-            .grad = 1e-5, .loss = 1e-5, .norm = 1e-5, .change = 1e-3, .noise = 1e-3};
+        return (struct rig_bounds){.grad = 1e-5,
+                                   .loss = 1e-5,
+                                   .norm = 1e-5,
+                                   .change = 1e-3,
+                                   .balance = 1e-3,
+                                   .noise = 1e-3};
     /* After the first step some weights round to the other neighbour in bf16, and then a row may go
-     * to another expert. */
+     * to another expert, whose load may cross the mean by it. */
     const double more = k->c.model.experts ? 5 : 1;
     return (struct rig_bounds){.grad = 1e-5,
                                .loss = more * 1e-4,
                                .norm = more * 1e-3,
                                .change = more * 3e-2,
+                               .balance = 1,
                                .noise = 1e-2};
 }
 
@@ -91,33 +96,37 @@ static double typical(const struct rig_seen *s, enum rig_kind kind)
     return n > 0 ? sqrt(sum / n) : 0;
 }
 
-static void compare_kind(struct report *r, const struct rig_seen *one, const struct rig_seen *s,
-                         enum rig_kind kind, double most, double noise)
+/* How far a tensor is from one rank's, relative to its norm or change; NaN where it has one. */
+static double distance(const struct rig_tensor *one, const struct rig_tensor *t, enum rig_kind kind,
+                       double noise)
 {
-    const enum rig_check what = kind == RIG_GRAD ? RIG_SAW_GRAD : RIG_SAW_CHANGE;
-    const double floor_each = noise * typical(one, kind);
-    double worst = 0;
-    const char *of = "";
+    const float *x = one->v[kind];
+    const double size =
+        (kind == RIG_AFTER ? apart(x, one->v[RIG_BEFORE], one->n) : norm(x, one->n)) +
+        noise * sqrt((double)one->n);
+    const double d = apart(x, t->v[kind], one->n);
+    return size > 0 ? d / size : d;
+}
+
+static double most(enum rig_kind kind, const char *name, const struct rig_bounds *b)
+{
+    return kind == RIG_GRAD ? b->grad : strstr(name, "router.bias") ? b->balance : b->change;
+}
+
+static void compare_kind(struct report *r, const struct rig_seen *one, const struct rig_seen *s,
+                         enum rig_kind kind, const struct rig_bounds *b)
+{
+    const double noise = b->noise * typical(one, kind);
     for (int i = 0; i < one->n; i++) {
-        const struct rig_tensor *a = &one->t[i], *b = &s->t[i];
-        const bool moves = kind == RIG_AFTER;
-        if (!a->v[kind] && !b->v[kind])
+        const struct rig_tensor *x = &one->t[i], *y = &s->t[i];
+        if (!x->v[kind] != !y->v[kind])
+            found(r, RIG_SAW_MISSING, x->name, 1, 0);
+        if (!x->v[kind] || !y->v[kind])
             continue;
-        if (!a->v[kind] || !b->v[kind]) {
-            found(r, RIG_SAW_MISSING, a->name, 1, 0);
-            continue;
-        }
-        const float *a0 = moves ? a->v[RIG_BEFORE] : NULL;
-        const double size = (moves ? apart(a->v[kind], a0, a->n) : norm(a->v[kind], a->n)) +
-                            floor_each * sqrt((double)a->n);
-        const double d = apart(a->v[kind], b->v[kind], a->n), rel = size > 0 ? d / size : d;
-        if (!(rel <= worst)) {
-            worst = rel;
-            of = a->name;
-        }
+        const double d = distance(x, y, kind, noise), limit = most(kind, x->name, b);
+        if (!(d <= limit))
+            found(r, kind == RIG_GRAD ? RIG_SAW_GRAD : RIG_SAW_CHANGE, x->name, d, limit);
     }
-    if (!(worst <= most))
-        found(r, what, of, worst, most);
 }
 
 static double relative(double one, double x)
@@ -157,10 +166,10 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
     if (!s->from)
         compare_told(&r, one->told, s->told, b->loss);
     if (!s->from)
-        compare_kind(&r, one, s, RIG_GRAD, b->grad, b->noise);
+        compare_kind(&r, one, s, RIG_GRAD, b);
     compare_numbers(&r, RIG_SAW_NORM, one->norm, s->norm, s->from, b->norm);
     for (int kind = RIG_AFTER; kind <= RIG_V; kind++)
-        compare_kind(&r, one, s, (enum rig_kind)kind, b->change, b->noise);
+        compare_kind(&r, one, s, (enum rig_kind)kind, b);
     compare_numbers(&r, RIG_SAW_SCALE, one->scale, s->scale, s->from, 0);
     if (s->apart[0])
         found(&r, RIG_SAW_APART, s->apart, 1, 0);

@@ -89,6 +89,8 @@ struct rig_bounds {
     double loss;   /* relative; of the other numbers of step 1, too */
     double norm;   /* of the gradient in any step, relative */
     double change; /* of a tensor's weights over all steps, and of moments, relative to the norm */
+    /* the same of biases that balance experts: a step moves each up or down, by the loads */
+    double balance;
     /* elements of less than this share of the typical one are noise: the gradient of the biases of
      * keys without positions is 0 but for rounding */
     double noise;
