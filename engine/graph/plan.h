@@ -237,9 +237,7 @@ struct lf_plan_comm {
     /* Beside these, for each micro-batch, with zero = 2 and 3, within. */
     int64_t micro_messages;
     double micro_bytes;
-    /* Beside these, for each lf_exec_hold: the same of what it gathers. */
-    int64_t hold_messages;
-    double hold_bytes;
+    struct lf_plan_moved hold; /* beside these, within, for each lf_exec_hold */
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
 /* What one run of a chain's forward, or of its backward pass too, moves within: windows. */

@@ -188,10 +188,8 @@ static void count_hold(const lf_plan *p, struct lf_plan_comm *out)
 {
     for (size_t i = 0; i < p->n_units; i++)
         for (int k = 0; k < LF_P_KINDS; k++)
-            if (p->unit[i].held[k]) {
-                out->hold_messages++;
-                out->hold_bytes += (double)p->unit[i].bytes[k] * (out->ranks - 1) / out->ranks;
-            }
+            if (p->unit[i].held[k])
+                add_parts(p, &out->hold, p->unit[i].part[k], 1, false);
 }
 
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)

@@ -422,7 +422,7 @@ static int64_t turns_of(const lf_pg *p, int64_t n)
 static double round_bytes(const lf_pg *p, const struct lf_plan_comm *actor)
 {
     const double turns = (double)turns_of(p, p->c->prompts * p->c->samples), ranks = actor->ranks;
-    double key = 0, bytes = actor->hold_bytes;
+    double key = 0, bytes = actor->hold.bytes;
     const lf_pg_model *const of[] = {p->actor, p->critic};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i])

@@ -219,6 +219,7 @@ static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     lf_run_phase(&t->run, "samples");
     st->visited = true;
     int rc = lf_exec_hold(t->m.ex, err);
+    lf_train_expect_hold(t);
     if (rc == 0 && lf_train_first_rank(t))
         rc = g->visit(g->user, t->s.step, st->guest, err);
     return lf_train_agree(t, rc, err);

@@ -100,6 +100,7 @@ struct lf_trainer {
     double planned; /* bytes: lf_train_planned */
     /* what the plan says that was moved so far, once a step and in passes: ranks.c */
     struct lf_plan_moved all, within, across;
+    struct lf_comm_counts before[3]; /* what had been counted when training began */
     struct lf_guest_host host;       /* for the guest, where there is one */
     lf_nvml *nvml;                   /* NULL: no numbers of the GPU; rank 0 */
     double flops_causal, flops_full; /* of a token */
@@ -279,6 +280,9 @@ int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, in
 /* Adds to what is expected to have moved: passes of a chain, and the optimizer's part of a step. */
 void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward);
 void lf_train_expect_update(lf_trainer *t);
+void lf_train_expect_hold(lf_trainer *t); /* lf_exec_hold */
+/* What moves from here on is compared. */
+void lf_train_count_anew(lf_trainer *t);
 /* At the end: what this rank's communicators counted, and whether that is what the plan says, on
  * every rank. Collective. */
 int lf_train_report_moved(lf_trainer *t, lf_err *err);

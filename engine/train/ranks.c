@@ -86,6 +86,19 @@ void lf_train_expect_update(lf_trainer *t)
     expect(&t->across, c.across, 1);
 }
 
+void lf_train_expect_hold(lf_trainer *t)
+{
+    struct lf_plan_comm c;
+    if (lf_plan_comm(t->m.plan, &c) == 0)
+        expect(&t->within, c.hold, 1);
+}
+
+void lf_train_count_anew(lf_trainer *t)
+{
+    if (t->run.ranks > 1 && t->m.back->ops->host_visible)
+        lf_devcomm_counted(&t->dev, t->before);
+}
+
 /* Without groups `within` is among all ranks. */
 static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
 {
@@ -96,8 +109,9 @@ static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
         want[1] = (struct lf_plan_moved){0};
     }
     for (int i = 0; i < 3; i++)
-        same = same && (uint64_t)want[i].messages == n[i].planned.calls &&
-               want[i].bytes == (double)n[i].planned.bytes_sent;
+        same = same &&
+               (uint64_t)want[i].messages == n[i].planned.calls - t->before[i].planned.calls &&
+               want[i].bytes == (double)(n[i].planned.bytes_sent - t->before[i].planned.bytes_sent);
     return same;
 }
 
@@ -111,8 +125,8 @@ int lf_train_report_moved(lf_trainer *t, lf_err *err)
     const int rc = lf_comm_agree_max(t->run.comm, &differ, err);
     uint64_t calls = 0, bytes = 0;
     for (int i = 0; i < 3; i++) {
-        calls += n[i].planned.calls;
-        bytes += n[i].planned.bytes_sent;
+        calls += n[i].planned.calls - t->before[i].planned.calls;
+        bytes += n[i].planned.bytes_sent - t->before[i].planned.bytes_sent;
     }
     lf_train_log(t, differ ? 1 : 2,
                  "rank 0 sent %llu bytes in %llu collectives of the plan, and %llu bytes in %llu "

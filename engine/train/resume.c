@@ -225,6 +225,7 @@ static int fresh(lf_trainer *t, lf_err *err)
         rc = lf_train_agree(t, rc, err);
     if (rc == 0)
         rc = lf_exec_adapter_start(t->m.ex, err);
+    lf_train_count_anew(t);
     if (rc == 0 && t->c->adapter_from)
         rc = start_from_adapter(t, err);
     return rc;

@@ -252,6 +252,14 @@ static void show_number(struct rig *g, const lf_trainer *t, double *all, double 
              t->run.rank);
 }
 
+static void show_told(struct rig *g, const lf_trainer *t, const struct lf_train_step *st)
+{
+    const double told[RIG_TOLD] = {st->accuracy,   st->entropy,        st->z,
+                                   st->router_aux, st->router_entropy, st->router_load};
+    for (int i = 0; i < RIG_TOLD; i++)
+        show_number(g, t, &g->s->told[i], told[i], "a metric", 0);
+}
+
 /* ---- a rank ---- */
 
 /* What has been moved so far, into the sums with this sign. */
@@ -306,6 +314,7 @@ static int one_step(struct rig *g, lf_trainer *t, lf_err *err)
         g->again = t->s.scaler.overflows > 0;
         count_moved(g->s, t, 1);
         count_planned(g->s, t, &g->planned);
+        show_told(g, t, &st);
         show_all(g, t, RIG_GRAD);
     }
     return 0;
@@ -479,6 +488,8 @@ int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err)
     *out = (struct rig_seen){.from = k->from};
     for (int i = 0; i < RIG_STEPS; i++)
         out->loss[i] = out->norm[i] = out->scale[i] = NAN;
+    for (int i = 0; i < RIG_TOLD; i++)
+        out->told[i] = NAN;
     int rc = k->adapted ? find_base(&g, err) : 0;
     if (rc == 0)
         rc = run_case(&g, &o, run_rank, err);

@@ -11,7 +11,7 @@
 #include "engine/train/loop_priv.h"
 #include "tests/layout/local.h"
 
-enum { RIG_STEPS = 3 };
+enum { RIG_STEPS = 3, RIG_TOLD = 6 };
 
 /* How ranks divide the work. */
 struct rig_layout {
@@ -61,7 +61,8 @@ struct rig_tensor {
 /* What all ranks together have shown. */
 struct rig_seen {
     double loss[RIG_STEPS], norm[RIG_STEPS], scale[RIG_STEPS];
-    struct rig_tensor *t; /* owned */
+    double told[RIG_TOLD]; /* of step 1: accuracy, entropy, z-loss, and three of routers */
+    struct rig_tensor *t;  /* owned */
     int n;
     bool replicas;     /* the engine says that ranks hold different weights */
     char apart[200];   /* the first thing in which ranks differ, "" none */
@@ -85,9 +86,11 @@ int rig_alone(const struct rig_case *k, struct rig_seen *out, lf_err *err);
 /* The largest permitted differences. */
 struct rig_bounds {
     double grad;   /* of a tensor's first gradient, relative to its norm */
-    double loss;   /* relative */
+    double loss;   /* relative; of the other numbers of step 1, too */
     double norm;   /* of the gradient in any step, relative */
     double change; /* of a tensor's weights over all steps, and of moments, relative to the norm */
+    /* the same of biases that balance experts: a step moves each up or down, by the loads */
+    double balance;
     /* elements of less than this share of the typical one are noise: the gradient of the biases of
      * keys without positions is 0 but for rounding */
     double noise;

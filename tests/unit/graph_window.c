@@ -413,9 +413,9 @@ static void test_whole(const struct gu_model *m, const struct gu_opts *base, con
     const double one = loss_alone(&u, &b), two = loss_alone(&u, &b);
     tap_ok(rc == 0 && one == want && two == want && !o->wrong && o->calls == calls && calls > 0,
            "gathered once it runs twice, without the other rank, and has the bits of the whole");
-    tap_ok(comm.hold_messages * 2 == calls && comm.hold_bytes > 0 &&
-               comm.hold_bytes * 2 == (double)u.p->whole_bytes,
-           "and the plan counts %g bytes in %d gatherings", comm.hold_bytes, calls / 2);
+    tap_ok(comm.hold.messages * 2 == calls && comm.hold.bytes > 0 &&
+               comm.hold.bytes < (double)u.p->whole_bytes,
+           "and the plan counts %g bytes in %d gatherings", comm.hold.bytes, calls / 2);
     run(&u, &b, LF_FIRST);
     tap_ok(isnan(loss_alone(&u, &b)), "a training step overwrites them, which is seen");
     lf_exec_hold(u.ex, &err);
