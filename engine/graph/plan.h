@@ -148,7 +148,7 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err)
  * above. That moves the bytes of a reduce-scatter and takes up to 32 MiB for what has arrived.
  *
  * LF_ENOTSUP: with 3 8-bit products, and other chains that read panels; with 3 on a GPU chains with
- * `whole`, and magnitudes of adapters. */
+ * `whole`, and magnitudes of adapters; sums of parts over more than 512 GPUs. */
 struct lf_plan_ranks {
     int ranks, rank; /* rank of this process; without zero every rank has the same plan */
     size_t bucket_bytes;

@@ -387,8 +387,17 @@ size_t lf_plan_largest_part(const lf_plan *p)
     return most;
 }
 
+/* Each GPU has a message to and one from every other under way. */
+enum { GPUS_MOST = 512 };
+
 static int check(const lf_plan *p, lf_err *err)
 {
+    if (p->o.target->sm && p->ranks.ranks > GPUS_MOST && (p->ranks.zero > 1 || p->ranks.groups > 1))
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "zero = %d: %d GPUs, of which %d at most divide gradients; set zero_inner to "
+            "the GPUs of a node",
+            p->ranks.zero, p->ranks.ranks, GPUS_MOST);
     if (p->ranks.zero == 3 && p->o.fp8)
         return lf_fail(err, LF_ENOTSUP,
                        "zero = 3 with precision fp8: 8-bit copies are made of whole weights; take "

@@ -616,8 +616,8 @@ static void test_sizes(const struct gu_opts *base, const char *name)
 
 /* ---- refused ---- */
 
-/* A plan of two ranks, and how it ends. */
-static int plan_for(const char *target, enum lf_fp8 fp8, bool packed, int zero)
+/* A plan for ranks, and how it ends. */
+static int plan_for(const char *target, int ranks, enum lf_fp8 fp8, bool packed, int zero)
 {
     struct gu_opts o = gu_bf16;
     lf_pstore *ps = gu_store(&gu_llama, &err);
@@ -638,7 +638,7 @@ static int plan_for(const char *target, enum lf_fp8 fp8, bool packed, int zero)
                       p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.9f, .eps = 1e-8f}, &err))
         tap_bail("%s", err.text);
     rc = lf_plan_data_parallel(
-        p, &(struct lf_plan_ranks){.ranks = 2, .bucket_bytes = 8192, .zero = zero}, &err);
+        p, &(struct lf_plan_ranks){.ranks = ranks, .bucket_bytes = 8192, .zero = zero}, &err);
     if (rc == 0)
         rc = lf_plan_finish(p, &err);
     lf_plan_destroy(p);
@@ -648,17 +648,22 @@ static int plan_for(const char *target, enum lf_fp8 fp8, bool packed, int zero)
 
 static void test_refused(void)
 {
-    tap_rc(plan_for("sm_90", LF_FP8_OFF, false, 4), LF_EINVAL, &err, "zero = 4",
+    tap_rc(plan_for("sm_90", 2, LF_FP8_OFF, false, 4), LF_EINVAL, &err, "zero = 4",
            "a stage that does not exist");
-    tap_rc(plan_for("sm_90", LF_FP8_TENSORS, false, 3), LF_ENOTSUP, &err,
+    tap_rc(plan_for("sm_90", 2, LF_FP8_TENSORS, false, 3), LF_ENOTSUP, &err,
            "zero = 3 with precision fp8", "8-bit products with zero = 3");
     lf_err_clear(&err);
-    tap_rc(plan_for("sm_90", LF_FP8_TENSORS, false, 2), 0, &err, NULL, "but not with 2");
-    tap_rc(plan_for("cpu-avx2", LF_FP8_OFF, true, 3), LF_ENOTSUP, &err, "reads panels",
+    tap_rc(plan_for("sm_90", 2, LF_FP8_TENSORS, false, 2), 0, &err, NULL, "but not with 2");
+    tap_rc(plan_for("cpu-avx2", 2, LF_FP8_OFF, true, 3), LF_ENOTSUP, &err, "reads panels",
            "a graph that reads panels with zero = 3");
     lf_err_clear(&err);
-    tap_rc(plan_for("cpu-avx2", LF_FP8_OFF, true, 2), 0, &err, NULL, "but not with 2");
-    tap_rc(plan_for("sm_90", LF_FP8_OFF, true, 3), 0, &err, NULL, "nor on a GPU, which has none");
+    tap_rc(plan_for("cpu-avx2", 2, LF_FP8_OFF, true, 2), 0, &err, NULL, "but not with 2");
+    tap_rc(plan_for("sm_90", 2, LF_FP8_OFF, true, 3), 0, &err, NULL,
+           "nor on a GPU, which has none");
+    tap_rc(plan_for("sm_90", 513, LF_FP8_OFF, false, 2), LF_ENOTSUP, &err, "set zero_inner",
+           "more GPUs than can send to each other at once");
+    lf_err_clear(&err);
+    tap_rc(plan_for("sm_90", 513, LF_FP8_OFF, false, 1), 0, &err, NULL, "but not with 1");
 }
 
 static void test_gpu(void)
@@ -706,7 +711,7 @@ int main(void)
     TAP(1, test_fault(share_place, "a place that two windows share"));
     TAP(4, test_sizes(&gu_f32, "f32"));
     TAP(4, test_sizes(&gu_bf16, "bf16"));
-    TAP(6, test_refused());
+    TAP(8, test_refused());
     lf_emu_driver(&cu);
     test_gpu();
     char text[300];
