@@ -685,7 +685,8 @@ static void count_all_reduce(lf_comm *c, const struct lf_comm_call *a)
     const size_t p = (size_t)c->size, each = lf_comm_type_bytes(a->type);
     size_t first, mine;
     lf_comm_part(a->n, c->size, c->rank, &first, &mine);
-    const size_t bytes = (a->n - mine + (p - 1) * mine) * each;
+    const size_t bytes = a->n * each <= LF_COMM_SHORT ? (p - 1) * a->n * each
+                                                      : (a->n - mine + (p - 1) * mine) * each;
     count_moved(&c->counts.collective, 2 * (p - 1), bytes, bytes);
 }
 

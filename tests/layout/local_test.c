@@ -223,11 +223,12 @@ static int counted(void *user, lf_comm *c, lf_err *err)
     }
     WANT(lf_comm_all_reduce(c, x, RANKS * 4, LF_COMM_F32, LF_COMM_SUM, err) == 0);
     lf_comm_counted(c, &n);
-    WANT(n.collective.calls == 1 && n.collective.bytes_sent == 2 * (RANKS - 1) * 16);
+    const uint64_t whole = (RANKS - 1) * RANKS * 16; /* a short sum: all of it to every other */
+    WANT(n.collective.calls == 1 && n.collective.bytes_sent == whole);
     WANT(lf_comm_reduce_scatter(c, x + 4 * c->rank, x, counts, LF_COMM_F32, NULL, err) == 0);
     WANT(lf_comm_all_gather(c, x, bytes, err) == 0);
     lf_comm_counted(c, &n);
-    WANT(n.collective.calls == 3 && n.collective.bytes_sent == 4 * (RANKS - 1) * 16 &&
+    WANT(n.collective.calls == 3 && n.collective.bytes_sent == whole + 2 * (RANKS - 1) * 16 &&
          n.collective.bytes_received == n.collective.bytes_sent);
     return 0;
 }

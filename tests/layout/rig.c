@@ -278,12 +278,14 @@ static void count_moved(struct rig_seen *s, const lf_trainer *t, int sign)
 static double sum_bytes(const lf_comm *c, size_t n)
 {
     size_t first, mine;
+    if (n * sizeof(double) <= LF_COMM_SHORT)
+        return (double)(n * (size_t)(c->size - 1) * sizeof(double));
     lf_comm_part(n, c->size, c->rank, &first, &mine);
     return (double)(n - mine + (size_t)(c->size - 1) * mine) * sizeof(double);
 }
 
-/* What the plan of this rank says of a step, and beside it the sums of the norm's blocks and of the
- * record (lf_train_exchange). */
+/* What the plan of this rank says of a step, and beside it the sums of the record
+ * (lf_train_exchange). */
 static void count_planned(struct rig_seen *s, const lf_trainer *t, double *planned)
 {
     enum { RECORD = 11 };
@@ -294,8 +296,6 @@ static void count_planned(struct rig_seen *s, const lf_trainer *t, double *plann
     *planned += pc.sent_bytes + (double)rounds * pc.micro_bytes;
     if (t->run.ranks > 1)
         *planned += sum_bytes(t->run.comm, RECORD);
-    if (t->m.plan->n_sums)
-        *planned += sum_bytes(t->dev.inner ? t->dev.inner : t->run.comm, t->m.plan->n_sums);
 }
 
 static int one_step(struct rig *g, lf_trainer *t, lf_err *err)
