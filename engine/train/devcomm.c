@@ -198,7 +198,12 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
 
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
 {
-    d->scratch = lf_exec_scratch(ex, &d->stride);
+    size_t stride;
+    float *scratch = lf_exec_scratch(ex, &stride);
+    if (scratch && stride > d->stride) { /* executors of one process use it in turn */
+        d->scratch = scratch;
+        d->stride = stride;
+    }
     lf_exec_set_comm(ex,
                      d->gpus      ? &lf_devcomm_gpus
                      : by_host(d) ? &lf_devcomm_through

@@ -80,6 +80,14 @@ on 2 two
 is "$rc $(field two 1 mismatch_max) $(field two 1 ratio_min) $(field two 1 ratio_max)" "0 0 1 1" "two ranks: what one generated another trains with the same bits"
 on 2 again
 is "$rc $(id again)" "0 $(id two)" "and again: the same bits"
+for z in 1 2; do
+    on 2 "zero$z" --zero "$z"
+    is "$rc $(id "zero$z")" "0 $(id two)" "zero = $z: the same bits"
+done
+on 2 zero3 --zero 3
+[ $rc -ne 0 ]
+ok $? "zero = 3 is refused"
+says "take zero = 2" "with what to do"
 LF_COMM=ucx on 2 ucx
 is "$rc $(id ucx)" "0 $(id two)" "without NCCL, through the host's memory: the same bits"
 on 2 replay --replay "$dir/one/out"
@@ -100,4 +108,4 @@ for action in kill term; do
     on 2 "$action"
     is "$rc $(id $action)" "0 $(id two)" "started again: the same bits"
 done
-finish 12
+finish 16
