@@ -47,6 +47,14 @@ static int64_t vocabulary_rows(int64_t n, int64_t ranks)
     return 0;
 }
 
+int64_t lf_logical(const struct lf_param_desc *d)
+{
+    int64_t n = 1;
+    for (int k = 0; k < d->ndim; k++)
+        n *= d->dims[k];
+    return n;
+}
+
 int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box, lf_err *err)
 {
     const int64_t ranks = ps->layout.tensor, rank = ps->layout.tensor_rank;

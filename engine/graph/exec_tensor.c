@@ -29,20 +29,12 @@ static void move(const struct lf_param *q, float *box, float *scratch, int64_t f
     }
 }
 
-static int64_t logical(const struct lf_param *q)
-{
-    int64_t n = 1;
-    for (int k = 0; k < q->d.ndim; k++)
-        n *= q->d.dims[k];
-    return n;
-}
-
 /* One rank of each box gives its elements of the whole tensor and the others zeros. */
 static int sum_replicas(const lf_exec *ex, const struct lf_param *q, lf_err *err)
 {
     float *box = lf_pstore_data(ex->p->ps, q, LF_P_GRAD);
     float *scratch = (float *)(void *)ex->arena;
-    const int64_t all = logical(q);
+    const int64_t all = lf_logical(&q->d);
     int rc = 0;
     for (int64_t at = 0; at < all && rc == 0; at += LF_TENSOR_SCRATCH) {
         const int64_t end = all - at < LF_TENSOR_SCRATCH ? all : at + LF_TENSOR_SCRATCH;

@@ -544,6 +544,8 @@ int lf_layout_localise(lf_graph *g, lf_err *err);
 /* Finds over which axes the gradients of the store's groups are summed, after differentiation, and
  * removes the nodes that compute nothing. */
 int lf_layout_check(lf_graph *g, lf_err *err);
+/* Elements of a logical tensor. */
+int64_t lf_logical(const struct lf_param_desc *d);
 /* Sets the box of a tensor and its place. */
 int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box,
                 lf_err *err);

@@ -266,18 +266,11 @@ const struct lf_param_desc *lf_pstore_desc(const lf_pstore *ps, int i)
     return i >= 0 && (size_t)i < ps->n_p ? &ps->p[i].d : NULL;
 }
 
-/* Elements of the logical tensor. */
-static int64_t logical(const struct lf_param_desc *d)
-{
-    const struct matrix m = matrix_of(d->ndim, d->dims);
-    return m.rows * m.cols;
-}
-
 int64_t lf_pstore_elements(const lf_pstore *ps)
 {
     int64_t n = 0;
     for (size_t i = 0; i < ps->n_p; i++)
-        n += logical(&ps->p[i].d);
+        n += lf_logical(&ps->p[i].d);
     return n;
 }
 
@@ -285,7 +278,7 @@ int64_t lf_pstore_elements_trained(const lf_pstore *ps)
 {
     int64_t n = 0;
     for (size_t i = 0; i < ps->n_p; i++)
-        n += ps->p[i].d.frozen ? 0 : logical(&ps->p[i].d);
+        n += ps->p[i].d.frozen ? 0 : lf_logical(&ps->p[i].d);
     return n;
 }
 
@@ -622,7 +615,7 @@ static int write_whole(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype d
     int64_t range[2];
     void *box = NULL;
     whole(ps, i, range);
-    if (range[1] && range[1] != logical(&ps->p[i].d)) {
+    if (range[1] && range[1] != lf_logical(&ps->p[i].d)) {
         const size_t size = lf_dtype_size(dtype);
         box = lf_malloc((size_t)range[1], size, err);
         if (!box)
