@@ -187,7 +187,6 @@ const int sw_n = sizeof sw_table / sizeof sw_table[0];
 const struct sw_refusal sw_refusals[] = {
     {"zero=0", "zero_inner=2", "zero_inner = 2: nothing is divided with zero = 0", NULL},
     {"ranks=3", "zero_inner=2", "zero_inner = 2: 3 ranks cannot form such groups", "zero=1"},
-    {"zero=3", "adapter=dora", "is measured on whole weights; take zero = 2", NULL},
     {"position=rope2d", "mask=causal", "rope2d counts from the end of the prefix", NULL},
     {"position=alibi", "mask=prefix", "a prefix looks ahead", NULL},
     {"block=post", "parallel=one_norm", SIDE_BY_SIDE, NULL},
