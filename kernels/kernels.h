@@ -845,10 +845,8 @@ struct lf_opt_tensor {
      * e is base + e / run * period + e % run, all multiples of 8; run = 0: it is e. */
     int64_t base, run, period;
 };
-static inline int64_t lf_opt_element(const struct lf_opt_tensor *t, int64_t e)
-{
-    return t->run ? t->base + e / t->run * t->period + e % t->run : e;
-}
+#define lf_opt_element(t, e)                                                                       \
+    ((t)->run ? (t)->base + (e) / (t)->run * (t)->period + (e) % (t)->run : (e))
 /* Global norm over all tensors. The f64 sums of fixed blocks of LF_NORM_BLOCK elements of a tensor
  * are added in order, on GPUs in a fixed tree.
  *   rec->grad_norm   = ||grad|| / loss_scale
