@@ -20,16 +20,19 @@ static void move(const struct lf_param *q, float *box, float *scratch, int64_t f
 {
     struct lf_box_runs r;
     lf_box_runs(q, &r);
-    for (int64_t e = 0; e < q->n; e += r.run) {
+    const int64_t run = r.run ? r.run : q->n; /* one head, which every rank has */
+    for (int64_t e = 0; e < q->n; e += run) {
         const int64_t at = lf_box_element(q, e), lo = at > from ? at : from,
-                      hi = at + r.run < to ? at + r.run : to;
+                      hi = at + run < to ? at + run : to;
+        if (lo >= hi)
+            continue;
         float *mine = box + e + (lo - at), *other = scratch + (lo - from);
-        if (lo < hi)
-            memcpy(out ? other : mine, out ? mine : other, (size_t)(hi - lo) * sizeof *mine);
+        memcpy(out ? other : mine, out ? mine : other, (size_t)(hi - lo) * sizeof *mine);
     }
 }
 
-/* One rank of each box gives its elements of the whole tensor and the others zeros. */
+/* Each rank gives its elements of the whole tensor and zeros elsewhere, so that the sum of an
+ * element is that of the ranks that have it. */
 static int sum_replicas(const lf_exec *ex, const struct lf_param *q, lf_err *err)
 {
     float *box = lf_pstore_data(ex->p->ps, q, LF_P_GRAD);

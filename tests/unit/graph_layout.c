@@ -29,6 +29,7 @@ struct row {
 
 static const struct row rows[] = {
     {.name = "llama"},
+    {.name = "one key head", .set = {"kv_heads=1", "qkv_bias=yes"}},
     {.name = "biases", .set = {"qkv_bias=yes", "out_bias=yes", "mlp_bias=yes"}},
     {.name = "gpt2",
      .set = {"norm=layer", "norm_bias=yes", "mlp=plain", "activation=gelu", "qkv_bias=yes",
