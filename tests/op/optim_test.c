@@ -326,6 +326,8 @@ static uint16_t rounded(float x, const struct lf_opt_tensor *t, int64_t e, int s
     uint32_t w[4], u;
     if (!stochastic)
         return op_to_bf16((double)x);
+    if (t->run) /* columns of a wider matrix: the number of the element in all of it */
+        e = e / t->run * t->period + t->base + e % t->run;
     lf_philox(w, rec->seed, t->site, 4 * rec->step + (uint64_t)state, (uint32_t)(e / 8));
     memcpy(&u, &x, 4);
     return (uint16_t)((u + (w[e % 8 / 2] >> 16 * (e % 2) & 0xffff)) >> 16);
@@ -350,7 +352,17 @@ static int64_t differ(const struct model *a, const struct model *wide, bool stoc
     return bad;
 }
 
-static void test_types(const struct lf_kernels *k, int pt, int mt, bool stochastic)
+/* Every other tensor is columns [24, 64) of a matrix of 104. */
+static void make_boxes(struct model *m)
+{
+    for (int i = 0; i < TENSORS; i += 2) {
+        m->t[i].base = 24;
+        m->t[i].run = 40;
+        m->t[i].period = 104;
+    }
+}
+
+static void test_types(const struct lf_kernels *k, int pt, int mt, bool stochastic, bool boxes)
 {
     struct op_buf record = op_alloc(sizeof(struct lf_step_record));
     struct lf_step_record *rec = record.p;
@@ -374,13 +386,18 @@ static void test_types(const struct lf_kernels *k, int pt, int mt, bool stochast
     bool ok = k->adamw.run(queue[1], &a) == 0;
     for (int t = 1; t <= OP_THREADS; t++) {
         m[t] = model_of(pt, mt);
+        if (boxes)
+            make_boxes(&m[t]);
         a = adam_of(&m[t], stochastic, rec);
         ok = ok && k->adamw.check(&a) == 0 && k->adamw.run(queue[t], &a) == 0 &&
              model_same(&m[1], &m[t]);
     }
     tap_ok(ok, "adamw, weights %s, moments %s, %s: same bits with all threads, %s",
            pt == LF_BF16 ? "bf16" : "f32", mt == LF_BF16 ? "bf16" : "f32",
-           stochastic ? "at random" : "nearest", k->family);
+           boxes        ? "at random, of divided matrices"
+           : stochastic ? "at random"
+                        : "nearest",
+           k->family);
     tap_i64(differ(&m[1], &wide, stochastic, rec), 0, "they are the f32 results, rounded");
     uint16_t *planted = m[1].t[4].v;
     planted[70000] ^= 1;
@@ -459,7 +476,9 @@ static void test_state(const struct lf_kernels *k)
     struct op_buf record = op_alloc(sizeof(struct lf_step_record));
     for (int types = 1; types < 4; types++)
         for (int random = 0; random < 2; random++)
-            test_types(k, types & 1 ? LF_BF16 : LF_F32, types & 2 ? LF_BF16 : LF_F32, random);
+            test_types(k, types & 1 ? LF_BF16 : LF_F32, types & 2 ? LF_BF16 : LF_F32, random,
+                       false);
+    test_types(k, LF_BF16, LF_BF16, true, true);
     test_unbiased(k);
 #ifndef OP_CUDA /* the table lies in device memory there */
     struct model m = model_make();
@@ -593,7 +612,7 @@ int main(void)
         TAP(1, test_adamw_parts(k, false));
         TAP(1, test_adamw_parts(k, true));
 #endif
-        TAP(OP_BACKENDS > 1 ? 22 : 21, test_state(k));
+        TAP(OP_BACKENDS > 1 ? 25 : 24, test_state(k));
 #ifdef OP_CUDA
         TAP(2, test_sum_ranks(k, 2, 1, 1, 0));
         TAP(2, test_sum_ranks(k, 3, 1, 1003, 3));
