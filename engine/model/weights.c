@@ -267,6 +267,8 @@ static int run_jobs(lf_pstore *ps, const lf_ckpt *c, const struct jobs *l, lf_er
 {
     size_t failed = l->n;
     lf_err why = LF_ERR_INIT;
+    if (!l->n)
+        return 0;
 #pragma omp parallel num_threads(team_of(c, l))
     {
         lf_err mine = LF_ERR_INIT;
