@@ -5,15 +5,9 @@
 # costs does not depend on the interval, so the mean is shown as a share of 100 steps: agreement, comparing replicas, the snapshot (the
 # first one also finds its memory), waiting for the save before. Then the load. Run in the build directory after
 # `make all tests/stage/train_tool`.
-build=${LF_BUILDDIR:-$PWD} interval=${INTERVAL:-10} saves=${SAVES:-3}
-tool=$build/tests/stage/train_tool
-[ -x "$tool" ] || { echo "make tests/stage/train_tool first" >&2; exit 1; }
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-LF_LIBEXEC=$build/stages OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
-export LF_LIBEXEC OMP_WAIT_POLICY OMP_NUM_THREADS
+src=${LF_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)} interval=${INTERVAL:-10} saves=${SAVES:-3}
+. "$src/tests/bench/ranks.sh"
 "$tool" data "$tmp/data" 4000 0 || exit 1
-load() { cut -d' ' -f1-3 /proc/loadavg; }
 cat >"$tmp/run.ini" <<END
 [stage]
 data = $tmp/data

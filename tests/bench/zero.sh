@@ -5,16 +5,10 @@
 # (PYTHON) on the same shapes: one rank, DDP, and FSDP2 over gloo that keeps gathered weights for the backward pass or gathers them again.
 # Prints the median of the rounds, each the median of a run's steps but the first, and the load. Run in the build directory after
 # `make all tests/stage/train_tool`.
-src=${LF_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)} build=${LF_BUILDDIR:-$PWD} rounds=${ROUNDS:-9} steps=${STEPS:-4}
-tool=$build/tests/stage/train_tool
-[ -x "$tool" ] || { echo "make tests/stage/train_tool first" >&2; exit 1; }
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-LF_LIBEXEC=$build/stages OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
-export LF_LIBEXEC OMP_WAIT_POLICY OMP_NUM_THREADS
+src=${LF_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)} rounds=${ROUNDS:-9} steps=${STEPS:-4}
+. "$src/tests/bench/ranks.sh"
 "$tool" data "$tmp/data" 4000 1000 || exit 1
 median() { sort -g | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
-load() { cut -d' ' -f1-3 /proc/loadavg; }
 ours() { # ours RANKS ZERO: seconds of a step
     rm -rf "$tmp/out" "$tmp/m" "$tmp/lines"
     "$build/loong-flow" launch -n "$1" -- "$build/stages/lf-pretrain" --config "$tmp/run.ini" --batch $((4 * micro * $1)) --zero "$2" \
