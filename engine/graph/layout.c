@@ -423,8 +423,11 @@ static int copy_nodes(struct local *l)
             l->to->seed[l->to->n_seed++] =
                 (struct lf_seed){map_tensor(l, g->seed[i].value), map_tensor(l, g->seed[i].grad)};
     }
+    for (size_t t = 1; t < g->n_t && rc == 0; t++) /* what no node reads is written all the same */
+        if (g->t[t].role == LF_ROLE_INPUT)
+            map_tensor(l, (int32_t)t);
     l->to->block = -1;
-    return rc;
+    return rc != 0 ? rc : l->to->err.rc;
 }
 
 int lf_layout_localise(lf_graph *g, lf_err *err)
