@@ -559,6 +559,9 @@ void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r);
 int64_t lf_box_most(const lf_pstore *ps, const struct lf_param *p);
 /* How many different boxes the tensor axis makes of a tensor; 1: every rank has all of it. */
 int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p);
+/* Is this rank the first of those that have its box? It counts the box in the norm, and writes
+ * it. */
+bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p);
 /* The number in the logical tensor of element e of the flattened box. */
 int64_t lf_box_element(const struct lf_param *p, int64_t e);
 
