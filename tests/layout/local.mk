@@ -1,6 +1,6 @@
 # Layouts: ranks of one process in lock step.
 EXTRA_DIST += tests/layout/README.md
-layout_comm = tests/layout/local.h tests/layout/local.c
+layout_comm = tests/layout/local.h tests/layout/local_priv.h tests/layout/local.c tests/layout/local_move.c tests/layout/local_run.c
 layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig.c tests/layout/compare.c
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
   tests/layout/reshape_test
