@@ -36,6 +36,7 @@ static const struct row rows[] = {
              "out_bias=yes", "mlp_bias=yes", "position=learned"}},
     {.name = "tied", .set = {"tied_head=yes", "logit_softcap=3", "vocab=45"}},
     {.name = "norm_head", .set = {"norm_head=yes", "embed_dim=24"}},
+    {.name = "narrow, learned", .set = {"embed_dim=24", "position=learned"}},
     {.name = "head_bias", .set = {"head_bias=yes", "vocab=45", "embed_norm=yes"}},
     {.name = "qk_norm", .set = {"qk_norm=yes"}},
     {.name = "sandwich", .set = {"block=sandwich", "norm_offset=1", "attn_softcap=5"}},
