@@ -58,6 +58,10 @@ static const struct row rows[] = {
     {.name = "selective", .recompute = LF_RECOMPUTE_SELECTIVE},
     {.name = "full", .set = {"qk_norm=yes"}, .recompute = LF_RECOMPUTE_FULL},
     {.name = "bf16", .compute = LF_BF16},
+    {.name = "shared expert, bf16",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16",
+             "shared_gate=yes"},
+     .compute = LF_BF16},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
