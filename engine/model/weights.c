@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/graph/layout.h"
+
 static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
 #define N_STORED 3
 #define BLOCK    1048576 /* elements that are read at once, or a leaf where that has more */
@@ -196,23 +198,48 @@ static void needed(const lf_pstore *ps, int i, enum lf_pkind kind, int64_t range
         range[1] = copy[1];
 }
 
-/* The end of the block that begins at element `at` and is read at once: that of a leaf, so that no
- * leaf is read and hashed twice. */
-static int64_t block_end(const lf_ckpt_entry *e, int64_t at, int64_t end)
-{
-    int64_t next = at;
-    for (int64_t n = BLOCK; next <= at; n *= 2)
-        next = n < end - at ? lf_ckpt_cut(e->ndim, e->shape, NULL, NULL, at + n) : end;
-    return next < end ? next : end;
-}
-
-/* Some elements of a kind of tensor i, which one thread reads, checks and writes at once. */
+/* Some elements of this rank's box of a kind of tensor i, which one thread reads, checks and writes
+ * at once. */
 struct job {
     int i;
     enum lf_pkind kind;
     const lf_ckpt_entry *e;
+    bool divided; /* the box is not all of the entry, which has the tensor's shape then */
+    struct lf_box box;
     int64_t part[2];
 };
+
+static const int64_t *lo_of(const struct job *j)
+{
+    return j->divided ? j->box.lo : NULL;
+}
+
+static const int64_t *hi_of(const struct job *j)
+{
+    return j->divided ? j->box.hi : NULL;
+}
+
+/* Sets which part of the tensor this rank has. */
+static void find_box(struct job *j, const lf_pstore *ps)
+{
+    int64_t sizes[3];
+    lf_pstore_box(ps, j->i, &j->box);
+    for (int k = 0; k < 3; k++)
+        sizes[k] = j->box.hi[k] - j->box.lo[k];
+    j->divided = volume(3, sizes) != volume(j->e->ndim, j->e->shape);
+}
+
+/* The end of the block that begins at element `at` and is read at once: that of a leaf, so that no
+ * leaf is read and hashed twice. */
+static int64_t block_end(const struct job *j, int64_t at, int64_t end)
+{
+    const lf_ckpt_entry *e = j->e;
+    int64_t next = at;
+    for (int64_t n = BLOCK; next <= at; n *= 2)
+        next = n < end - at ? lf_ckpt_cut(e->ndim, e->shape, lo_of(j), hi_of(j), at + n) : end;
+    return next < end ? next : end;
+}
+
 struct jobs {
     struct job *v;
     size_t n, cap;
@@ -229,13 +256,14 @@ static int add_jobs(struct jobs *l, const lf_pstore *ps, const lf_ckpt *c, struc
                        lf_ckpt_dir(c), j.e->name, j.e->kind, lf_h5_type_name(j.e->dtype));
     int64_t all[2];
     needed(ps, j.i, j.kind, all);
+    find_box(&j, ps);
     j.part[1] = all[0];
     do {
         const int rc = lf_grow(&l->v, &l->cap, l->n, sizeof *l->v, err);
         if (rc != 0)
             return rc;
         j.part[0] = j.part[1];
-        j.part[1] = j.part[0] < all[1] ? block_end(j.e, j.part[0], all[1]) : j.part[0];
+        j.part[1] = j.part[0] < all[1] ? block_end(&j, j.part[0], all[1]) : j.part[0];
         const size_t bytes = (size_t)(j.part[1] - j.part[0]) * lf_h5_type_bytes(j.e->dtype);
         l->most = bytes > l->most ? bytes : l->most;
         l->v[l->n++] = j;
@@ -247,7 +275,7 @@ static int add_jobs(struct jobs *l, const lf_pstore *ps, const lf_ckpt *c, struc
 static int run_job(lf_pstore *ps, const lf_ckpt *c, const struct job *j, void *buf, lf_err *err)
 {
     const enum lf_dtype type = j->e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16;
-    int rc = lf_ckpt_read_part(c, j->e, NULL, NULL, j->part, buf, err);
+    int rc = lf_ckpt_read_part(c, j->e, lo_of(j), hi_of(j), j->part, buf, err);
 #pragma omp critical(lf_weights_write)
     if (rc == 0)
         rc = lf_pstore_write_part(ps, j->i, j->kind, type, buf, j->part, err);
