@@ -40,7 +40,8 @@ static int check_axis(lf_graph *g, enum lf_axis axis)
     return rc;
 }
 
-/* Without rows to gather lf_tp_enter computes nothing: its readers take what it read. */
+/* Without rows to gather lf_tp_enter computes nothing: its readers take what it read, in the type
+ * that they want (the gate of a shared expert stays f32). */
 static void drop_enters(lf_graph *g)
 {
     for (size_t i = 0; i < g->n_n; i++) {
@@ -54,6 +55,7 @@ static void drop_enters(lf_graph *g)
         for (size_t k = 1; k < g->n_t; k++)
             if (g->t[k].parent == n.out[0])
                 g->t[k].parent = n.in[0];
+        g->t[n.in[0]].pinned = g->t[n.in[0]].pinned || g->t[n.out[0]].pinned;
         g->n[i].op = LF_OP_NONE;
     }
     lf_compact(g);

@@ -4,7 +4,7 @@ engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/
   engine/graph/adapter.h engine/graph/adapter.c \
   engine/graph/ops.c engine/graph/ops_shape.c engine/graph/ops_vjp.c engine/graph/ops_emit.c engine/graph/ops_emit_bwd.c engine/graph/ops_emit.h engine/graph/ops_vjp.h engine/graph/ops_elem.c engine/graph/ops_moe.c engine/graph/ops_dora.c engine/graph/ops_fp8.c engine/graph/ops_cost.c \
   engine/graph/kern_table.c engine/graph/autodiff.c engine/graph/precision.c engine/graph/fp8.c engine/graph/fuse.c engine/graph/recompute.c \
-  engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c engine/graph/plan_shard.c engine/graph/plan_window.c engine/graph/plan_whole.c \
+  engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c engine/graph/plan_shard.c engine/graph/plan_window.c engine/graph/plan_whole.c engine/graph/plan_tensor.c \
   engine/graph/plan_place.c \
   engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c engine/graph/exec_capture.c engine/graph/exec_rows.c engine/graph/exec_sum.c engine/graph/exec_window.c engine/graph/exec_whole.c \
   engine/graph/profile.h engine/graph/profile_priv.h engine/graph/profile.c engine/graph/profile_write.c \

@@ -184,8 +184,8 @@ struct lf_attr {
     bool sigmoid, renorm;
     bool entropy; /* logp: the row's entropy is wanted */
     bool blocks;  /* fp8: scales of blocks, not of tensors */
-    /* tp_enter, tp_leave, tp_rows: ranks divide rows. inverse: what enters is the same on all ranks,
-     * as a gradient is; nothing is summed */
+    /* tp_enter, tp_leave, tp_rows: ranks divide rows. inverse: what enters is the same on all
+     * ranks, as a gradient is; nothing is summed */
     bool sequence;
     /* linear, embed: a partial sum, to which another rank adds the bias, the position */
     bool no_bias;
@@ -812,6 +812,11 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);
 /* plan_data.c: finds the ranges that are summed over ranks, after the layout of the store. */
 int lf_plan_buckets(lf_plan *p, lf_err *err);
+/* Adds a sum of n elements of `each` bytes that all of `ranks` get, as `rank` counts it. */
+void lf_moved_add_sum(const lf_plan *p, struct lf_plan_moved *m, size_t n, size_t each, int ranks,
+                      int rank);
+/* plan_tensor.c: sets what is moved among the ranks of the tensor axis. */
+void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out);
 /* plan_shard.c: divides units among the ranks, with zero, and lays the store out anew. */
 int lf_plan_shard(lf_plan *p, lf_err *err);
 /* Are gradients summed for their owners alone, and is the norm? Not so on GPUs with zero = 1 among

@@ -260,10 +260,10 @@ void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
                      d);
 }
 
-void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[3])
+void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[LF_DEVCOMM_COUNTED])
 {
-    lf_comm *const c[] = {d->comm, d->inner, d->outer};
-    for (int i = 0; i < 3; i++) {
+    lf_comm *const c[LF_DEVCOMM_COUNTED] = {d->comm, d->inner, d->outer, d->tensor};
+    for (int i = 0; i < LF_DEVCOMM_COUNTED; i++) {
         out[i] = (struct lf_comm_counts){0};
         if (c[i])
             lf_comm_counted(c[i], &out[i]);

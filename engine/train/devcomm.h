@@ -43,9 +43,10 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed);
 /* Makes the executor sum its gradients over the ranks, with NCCL during its backward pass. One plan
  * with zero per devcomm. */
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex);
-/* What was moved so far among the ranks of the data axis; with groups in this one's, and over
- * them. */
-void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[3]);
+/* What was moved so far among the ranks of the data axis; with groups in this one's, and over them;
+ * and among those of the tensor axis. */
+enum { LF_DEVCOMM_COUNTED = 4 };
+void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[LF_DEVCOMM_COUNTED]);
 /* Copies the bytes of rank 0 to every rank. Collective. */
 int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, lf_err *err);
 

@@ -101,8 +101,9 @@ struct lf_trainer {
 
     double planned; /* bytes: lf_train_planned */
     /* what the plan says that was moved so far, once a step and in passes: ranks.c */
-    struct lf_plan_moved all, within, across;
-    struct lf_comm_counts before[3]; /* what had been counted when training began */
+    struct lf_plan_moved all, within, across, tensor;
+    struct lf_comm_counts
+        before[LF_DEVCOMM_COUNTED];  /* what had been counted when training began */
     struct lf_guest_host host;       /* for the guest, where there is one */
     lf_nvml *nvml;                   /* NULL: no numbers of the GPU; rank 0 */
     double flops_causal, flops_full; /* of a token */

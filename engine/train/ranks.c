@@ -75,6 +75,7 @@ static void expect(struct lf_plan_moved *m, struct lf_plan_moved more, int64_t t
 void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward)
 {
     expect(&t->within, lf_plan_pass_comm(t->m.plan, chain, backward), passes);
+    expect(&t->tensor, lf_plan_pass_tensor(t->m.plan, chain, backward), passes);
 }
 
 void lf_train_expect_update(lf_trainer *t)
@@ -85,6 +86,7 @@ void lf_train_expect_update(lf_trainer *t)
     expect(&t->all, c.all, 1);
     expect(&t->within, c.within, 1);
     expect(&t->across, c.across, 1);
+    expect(&t->tensor, c.tensor, 1);
 }
 
 void lf_train_expect_hold(lf_trainer *t)
@@ -103,13 +105,13 @@ void lf_train_count_anew(lf_trainer *t)
 /* Without groups `within` is among all ranks. */
 static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
 {
-    struct lf_plan_moved want[] = {t->all, t->within, t->across};
+    struct lf_plan_moved want[LF_DEVCOMM_COUNTED] = {t->all, t->within, t->across, t->tensor};
     bool same = true;
     if (!t->dev.inner) {
         expect(&want[0], want[1], 1);
         want[1] = (struct lf_plan_moved){0};
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < LF_DEVCOMM_COUNTED; i++)
         same = same &&
                (uint64_t)want[i].messages == n[i].planned.calls - t->before[i].planned.calls &&
                want[i].bytes == (double)(n[i].planned.bytes_sent - t->before[i].planned.bytes_sent);
@@ -118,14 +120,14 @@ static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
 
 int lf_train_report_moved(lf_trainer *t, lf_err *err)
 {
-    struct lf_comm_counts n[3] = {0};
+    struct lf_comm_counts n[LF_DEVCOMM_COUNTED] = {0};
     if (t->run.ranks <= 1 || !t->m.back->ops->host_visible) /* others count calls alone */
         return 0;
     lf_devcomm_counted(&t->dev, n);
     int64_t differ = !as_planned(t, n);
     const int rc = lf_comm_agree_max(t->run.comm, &differ, err);
     uint64_t calls = 0, bytes = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < LF_DEVCOMM_COUNTED; i++) {
         calls += n[i].planned.calls - t->before[i].planned.calls;
         bytes += n[i].planned.bytes_sent - t->before[i].planned.bytes_sent;
     }
@@ -138,8 +140,9 @@ int lf_train_report_moved(lf_trainer *t, lf_err *err)
                  differ ? "; a rank sent what the plan does not say" : "; every rank as planned");
     if (differ)
         lf_train_log(t, 1, "the plan says %.0f bytes in %lld collectives of rank 0",
-                     t->all.bytes + t->within.bytes + t->across.bytes,
-                     (long long)(t->all.messages + t->within.messages + t->across.messages));
+                     t->all.bytes + t->within.bytes + t->across.bytes + t->tensor.bytes,
+                     (long long)(t->all.messages + t->within.messages + t->across.messages +
+                                 t->tensor.messages));
     return rc;
 }
 

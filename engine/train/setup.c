@@ -466,6 +466,12 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     json_t *comm =
         json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes + (double)rounds * pc.micro_bytes,
                   "messages_per_step", (json_int_t)(pc.messages + rounds * pc.micro_messages));
+    if (who.tensor_ranks > 1) {
+        const double moved = pc.tensor.bytes + (double)rounds * pc.micro_tensor.bytes;
+        json_object_set_new(comm, "tensor_bytes_per_step", json_real(moved));
+        json_object_set_new(comm, "tensor_messages_per_step",
+                            json_integer(pc.tensor.messages + rounds * pc.micro_tensor.messages));
+    }
     const struct lf_json_member sizes[] = {
         {"ranks", json_integer(ranks)},
         {"comm", comm},

@@ -10,8 +10,9 @@
 #include "tests/layout/rig.h"
 #include "tests/tap/tap.h"
 
-static const struct rig_layout layouts[] = {{1, 0, 0}, {2, 0, 0}, {3, 1, 0}, {4, 2, 0},
-                                            {2, 3, 0}, {8, 3, 0}, {4, 1, 2}, {6, 3, 2}};
+static const struct rig_layout layouts[] = {
+    {1, 0, 0, 0, false}, {2, 0, 0, 0, false}, {3, 1, 0, 0, false}, {4, 2, 0, 0, false},
+    {2, 3, 0, 0, false}, {8, 3, 0, 0, false}, {4, 1, 2, 0, false}, {6, 3, 2, 0, false}};
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 struct what {
@@ -112,7 +113,7 @@ int main(void)
 {
     static const struct what f32 = {"f32", "tied_head=yes qk_norm=yes", LF_F32, 1},
                              bf16 = {"bf16-state",
-                                     "experts=4 experts_per_token=2 expert_ffn=48 router_aux=0.05 "
+                                     "experts=4 experts_per_token=2 expert_ffn=64 router_aux=0.05 "
                                      "router_bias=yes router_bias_rate=0.01",
                                      LF_BF16, 2};
     TAP(LAYOUTS * LAYOUTS, test_all(&f32));

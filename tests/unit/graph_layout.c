@@ -36,6 +36,7 @@ static const struct row rows[] = {
              "out_bias=yes", "mlp_bias=yes", "position=learned"}},
     {.name = "tied", .set = {"tied_head=yes", "logit_softcap=3", "vocab=45"}},
     {.name = "norm_head", .set = {"norm_head=yes", "embed_dim=24"}},
+    {.name = "narrow, learned", .set = {"embed_dim=24", "position=learned"}},
     {.name = "head_bias", .set = {"head_bias=yes", "vocab=45", "embed_norm=yes"}},
     {.name = "qk_norm", .set = {"qk_norm=yes"}},
     {.name = "sandwich", .set = {"block=sandwich", "norm_offset=1", "attn_softcap=5"}},
@@ -57,6 +58,10 @@ static const struct row rows[] = {
     {.name = "selective", .recompute = LF_RECOMPUTE_SELECTIVE},
     {.name = "full", .set = {"qk_norm=yes"}, .recompute = LF_RECOMPUTE_FULL},
     {.name = "bf16", .compute = LF_BF16},
+    {.name = "shared expert, bf16",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16",
+             "shared_gate=yes"},
+     .compute = LF_BF16},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
