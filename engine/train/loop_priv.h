@@ -290,6 +290,8 @@ int lf_train_forward(lf_trainer *t, int chain, int64_t *ran, lf_err *err);
 int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, int rc, lf_err *err);
 /* Adds to what is expected to have moved: passes of a chain, and the optimizer's part of a step. */
 void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward);
+/* A pass that this rank has run, for what it moves on the tensor axis. */
+void lf_train_expect_run(lf_trainer *t, int chain, bool backward);
 void lf_train_expect_update(lf_trainer *t);
 void lf_train_expect_hold(lf_trainer *t); /* lf_exec_hold */
 /* What moves from here on is compared. */

@@ -50,6 +50,7 @@ int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples)
 int lf_train_forward(lf_trainer *t, int chain, int64_t *ran, lf_err *err)
 {
     const int rc = lf_exec_run(t->m.ex, chain, LF_FWD, 0, LF_FIRST, err);
+    lf_train_expect_run(t, chain, false);
     *ran = rc != 0 ? INT64_MAX : *ran + 1; /* nothing is made up for */
     return rc;
 }
@@ -75,7 +76,13 @@ static void expect(struct lf_plan_moved *m, struct lf_plan_moved more, int64_t t
 void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward)
 {
     expect(&t->within, lf_plan_pass_comm(t->m.plan, chain, backward), passes);
-    expect(&t->tensor, lf_plan_pass_tensor(t->m.plan, chain, backward), passes);
+}
+
+void lf_train_expect_run(lf_trainer *t, int chain, bool backward)
+{
+    expect(&t->tensor, lf_plan_pass_tensor(t->m.plan, chain, backward), 1);
+    if (backward) /* that was of both passes */
+        expect(&t->tensor, lf_plan_pass_tensor(t->m.plan, chain, false), -1);
 }
 
 void lf_train_expect_update(lf_trainer *t)

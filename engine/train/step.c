@@ -40,6 +40,7 @@ static int pass(lf_trainer *t, struct micro *m, enum lf_segment seg, lf_err *err
 {
     tell_pass(t, m->i + 1, seg != LF_FWD);
     const int rc = lf_exec_run(t->m.ex, t->m.train, seg, 0, m->i == 0 ? LF_FIRST : LF_ACCUM, err);
+    lf_train_expect_run(t, t->m.train, seg != LF_FWD);
     m->broken = rc != 0;
     m->forward = seg == LF_FWD && rc == 0;
     return rc;
