@@ -2,7 +2,7 @@
 EXTRA_DIST += tests/layout/README.md
 layout_comm = tests/layout/local.h tests/layout/local_priv.h tests/layout/local.c tests/layout/local_move.c tests/layout/local_run.c
 layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig_priv.h tests/layout/rig.c tests/layout/shown.c tests/layout/compare.c \
-  tests/layout/mesh.h tests/layout/mesh.c
+  tests/layout/mesh.h tests/layout/mesh.c tests/layout/parts.c
 layout_wrap = $(AM_LDFLAGS) -Wl,--wrap=lf_pstore_create,--wrap=lf_train_save_at
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
   tests/layout/reshape_test

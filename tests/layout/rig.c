@@ -171,21 +171,23 @@ static int begin(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err 
     return lf_train_agree(t, rc != 0 || m->tensor ? rc : lf_train_writer_open(t, err), err);
 }
 
-/* A checkpoint in dir, which is freed. */
-static int save(lf_trainer *t, char *dir, lf_err *err)
+/* A checkpoint in dir, which is freed. The engine does not save boxes of tensors. */
+static int save(const struct rig_mesh *m, lf_trainer *t, char *dir, lf_err *err)
 {
-    const int rc = lf_train_save_at(t, dir ? 0 : LF_ENOMEM, dir, NULL, err);
+    const int rc = !dir        ? LF_ENOMEM
+                   : m->tensor ? rig_save_parts(m, t, dir, err)
+                               : lf_train_save_at(t, 0, dir, NULL, err);
     free(dir);
     return lf_train_agree(t, rc, err);
 }
 
 static int steps(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err *err)
 {
-    int rc = 0;
-    while (rc == 0 && t->s.step < RIG_STEPS) {
+    int rc = g->k->copy ? rig_save_parts(m, t, g->k->copy, err) : 0;
+    while (rc == 0 && t->s.step < RIG_STEPS && !g->k->still) {
         rc = one_step(g, m, t, err);
         if (rc == 0 && g->k->save && t->s.step == 1)
-            rc = save(t, lf_ckpt_step_dir(t->c->out, t->s.step, err), err);
+            rc = save(m, t, lf_ckpt_step_dir(t->c->out, t->s.step, err), err);
     }
     return rc;
 }
@@ -287,7 +289,7 @@ static int make_base(void *user, lf_comm *comm, lf_err *err)
         return LF_ENOMEM;
     int rc = begin(g, &alone, t, err);
     if (rc == 0)
-        rc = save(t, strdup(g->base.text), err);
+        rc = save(&alone, t, strdup(g->base.text), err);
     lf_train_close(t, rc);
     free(t);
     return rc;

@@ -36,4 +36,9 @@ void rig_count_planned(struct rig_seen *s, const lf_trainer *t);
 /* After all ranks: is every element kept by all ranks of the data axis, or by one of each group? */
 void rig_find_missing(struct rig_seen *s, const struct rig_layout *l);
 
+/* ---- parts.c ---- */
+
+/* Collective: a checkpoint of where t stands, in dir, of which every rank writes its part. */
+int rig_save_parts(const struct rig_mesh *m, const lf_trainer *t, const char *dir, lf_err *err);
+
 #endif

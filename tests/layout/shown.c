@@ -48,6 +48,8 @@ static void show(struct rig *g, const lf_trainer *t, int i, enum rig_kind kind,
                  const struct lf_pview *v)
 {
     struct rig_tensor *x = &g->s->t[i];
+    const struct lf_param *q = &t->m.ps->p[i];
+    const bool whole = q->n == x->n;
     int64_t own[2];
     answers_for(t, i, v, own);
     if (!x->v[kind]) {
@@ -57,7 +59,7 @@ static void show(struct rig *g, const lf_trainer *t, int i, enum rig_kind kind,
             tap_bail("out of memory");
     }
     for (int64_t e = own[0]; e < own[1]; e++) {
-        const int64_t at = lf_box_element(&t->m.ps->p[i], e);
+        const int64_t at = whole ? e : lf_box_element(q, e);
         const float y = value(v, e - v->first);
         if (x->times[kind][at]++ == 0)
             x->v[kind][at] = y;
