@@ -236,7 +236,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err ? err->rc : LF_EINVAL;
-    rc = lf_pstore_set_layout(m->ps, &layout, err);
+    rc = who->tensor_ranks > 1 ? lf_pstore_set_layout(m->ps, &layout, err) : 0;
     if (rc == 0)
         rc = lf_decoder_declare(m->dec, m->ps, err);
     if (rc == 0 && c->adapter)
