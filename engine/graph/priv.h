@@ -206,6 +206,8 @@ struct lf_tensor {
     bool is_output;
     bool grad_f32;          /* its gradient stays f32 in every precision */
     uint8_t place[LF_AXES]; /* enum lf_place */
+    /* an activation that goes from one graph to another, or its gradient, coming or going */
+    bool cut;
     /* a view that a forward node writes: its root consists of such parts, and nothing else reads
      * it */
     bool part;
@@ -232,6 +234,12 @@ struct lf_seed {
     int32_t value, grad; /* tensors; grad is an input */
 };
 
+/* An input that another graph made, whose gradient goes back to it. */
+struct lf_cut {
+    int32_t value;
+    const char *grad_name;
+};
+
 struct lf_graph {
     lf_arena *arena;
     lf_pstore *ps;
@@ -245,6 +253,10 @@ struct lf_graph {
     int32_t xent; /* node of the loss, -1 none */
     struct lf_seed *seed;
     size_t n_seed, cap_seed;
+    struct lf_cut *cut;
+    size_t n_cut, cap_cut;
+    int32_t moe_total; /* input with the balance of all layers of the model; 0: they are here */
+    const char *moe_total_name;
     lf_err err; /* sticky */
 };
 
@@ -255,6 +267,9 @@ int lf_graph_fail(lf_graph *g, int rc, const char *fmt, ...) __attribute__((form
 int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role, int64_t rows,
                       int64_t cols, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols);
+/* An input, constant or state by name, made at its first call. */
+lf_val lf_graph_source(lf_graph *g, enum lf_tensor_role role, const char *name, enum lf_dtype dtype,
+                       int64_t rows, int64_t cols);
 /* Appends a node with these inputs; the shape rule of the op makes the outputs. Returns the index
  * of the node, or -1. */
 int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
@@ -528,6 +543,10 @@ int32_t lf_ad_grad_of(struct lf_ad *ad, int32_t t);
 int32_t lf_ad_slot(struct lf_ad *ad, int32_t t);
 void lf_ad_contribute(struct lf_ad *ad, int32_t t, int32_t d);
 bool lf_ad_wants(const struct lf_ad *ad, int32_t t);
+/* cut.c: is the graph one of several that are a model together? */
+bool lf_graph_is_cut(const lf_graph *g);
+/* The gradients by inputs of lf_cut_in become outputs. */
+int lf_cut_gradients(struct lf_ad *ad);
 
 /* ---- layout*.c ---- */
 struct lf_param;
