@@ -42,6 +42,7 @@ void lf_graph_destroy(lf_graph *g)
     free(g->n);
     free(g->seed);
     free(g->cut);
+    free(g->order);
     free(g);
 }
 

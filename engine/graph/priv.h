@@ -15,6 +15,7 @@
  *                                fusing, so that a repeated node has the rounding points of the
  *                                first one and no bit changes
  *   prune (fuse.c)               results that nothing reads are not computed
+ *   split (split.c)              the backward pass in two segments
  *   alias (alias.c)              in place where an op allows it and nothing reads the operand later
  *   place (plan_place.c, place.c)  offsets from liveness
  *   bind, run (exec*.c)
@@ -226,7 +227,8 @@ struct lf_tensor {
     /* of a root: node of first write and last read, over everything that shares it */
     int32_t first, last;
     size_t off; /* of a root: bytes in its memory area */
-    bool saved; /* lives from forward into backward */
+    /* lives from one segment into another, so that each slot has it for itself */
+    bool saved;
 };
 
 /* An output whose gradient the host writes. */
@@ -249,6 +251,10 @@ struct lf_graph {
     struct lf_node *n;
     size_t n_n, cap_n;
     size_t n_fwd; /* forward nodes; == n_n before differentiation */
+    size_t n_bwd; /* of a plan: from here on, the segment that makes gradients of weights alone */
+    /* [n_n] of a split backward pass: the places here of the nodes in the order before; NULL: it is
+     * not split */
+    int32_t *order;
     int32_t block;
     int32_t xent; /* node of the loss, -1 none */
     struct lf_seed *seed;
@@ -587,6 +593,7 @@ int lf_fp8_pass(lf_graph *g, enum lf_fp8 fp8, lf_err *err);
 int lf_fuse(lf_graph *g, uint32_t patterns, lf_err *err);
 int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err);
 void lf_prune(lf_graph *g);
+int lf_split(lf_graph *g, lf_err *err);
 /* Counts the reads of each tensor, without those of its views, in counts[n_t]. */
 void lf_count_reads(const lf_graph *g, int32_t *counts);
 /* A list of nodes that a pass writes to replace those of a graph. */
@@ -710,11 +717,13 @@ struct lf_chain {
     size_t *work_off, *work_bytes; /* per node; offset in the arena of the chain's slot 0 */
     bool *first_writer;            /* per node: it writes its gradients first in this chain */
     size_t input_off, input_bytes; /* inputs of one slot; slots follow each other */
-    /* with several slots: first the saved tensors, slot after slot, then the transients */
+    /* with saved tensors apart: first these, slot after slot, then the transients */
     size_t saved_bytes;
     size_t arena_off, arena_bytes; /* the place of the whole chain in the arena */
-    size_t saved_live; /* most bytes live across the boundary from forward to backward, all slots */
+    size_t rest_off, rest_bytes;   /* of the transients, from arena_off on */
+    size_t saved_live; /* most bytes live across the boundary between segments, all slots */
     size_t live_max;   /* largest live set, all slots */
+    size_t rest_live;  /* transients in it, where saved tensors are apart */
     size_t work_max;   /* largest workspace of a node */
     struct lf_window *window;
     size_t n_windows;
@@ -815,6 +824,17 @@ struct lf_plan {
     size_t rec_off, opt_tab_off, const_bytes, input_bytes, state_bytes, arena_bytes;
     struct lf_plan_bytes bytes;
 };
+/* Are saved tensors apart from transients? Else the backward pass follows its forward pass at
+ * once. */
+static inline bool lf_chain_apart(const struct lf_chain *c)
+{
+    return c->o.slots > 1 || c->o.chunk > 0;
+}
+/* Are two chains chunks that are there together, so that they share their transients? */
+static inline bool lf_chains_share(const struct lf_chain *a, const struct lf_chain *b)
+{
+    return a->o.chunk > 0 && b->o.chunk > 0 && a->o.eras == b->o.eras;
+}
 size_t lf_align_up(size_t x, size_t align);
 /* plan.c: fills bytes of the plan from its parts. */
 void lf_plan_count_bytes(lf_plan *p);
@@ -824,6 +844,13 @@ size_t lf_tensor_bytes(const struct lf_tensor *t);
 int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);
+/* plan_chunk.c: checks the options of a chain that is split or a chunk; before placement, settles
+ * what chunks have together. */
+int lf_plan_check_chunk(const lf_graph *g, const struct lf_chain_opts *o, lf_err *err);
+int lf_plan_chunks(lf_plan *p, lf_err *err);
+/* Sets *saved and *live to the most bytes across segments, and at any time, of a chain, or of all
+ * chunks that are there with it. */
+void lf_plan_live(const lf_plan *p, const struct lf_chain *c, size_t *saved, size_t *live);
 /* plan_data.c: finds the ranges that are summed over ranks, after the layout of the store. */
 int lf_plan_buckets(lf_plan *p, lf_err *err);
 /* plan_shard.c: divides units among the ranks, with zero, and lays the store out anew. */

@@ -10,6 +10,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
+#include "engine/graph/priv.h"
 #include "tests/tap/tap.h"
 
 static const int32_t cu[RIG_DOCS + 1] = {0, 11, 30, 37};
@@ -28,10 +29,16 @@ struct box {
     bool forward, backward; /* something has */
 };
 
+struct item {
+    char what; /* F, B, W, or 0 at the end */
+    int m;
+};
+
 struct part {
     struct rank *on;
     int chain, slots;
-    size_t next; /* of its list */
+    struct item list[3 * RIG_MICRO + 1];
+    size_t next; /* of the list */
 };
 
 struct rig {
@@ -42,7 +49,7 @@ struct rig {
     struct lf_decoder_chunk chunk[RIG_CHUNKS];
     struct part part[RIG_CHUNKS];
     struct box box[RIG_CHUNKS][RIG_MICRO];
-    int n, micro;
+    int n, micro, ranks;
 };
 
 void rig_configure(const struct rig_model *m, lf_model_config *c)
@@ -147,34 +154,55 @@ static void warm(lf_pstore *ps)
     }
 }
 
-/* The store of a chunk. */
-static bool declare(struct rig *g, struct rank *k, int i, lf_err *err)
+/* The store of some chunks. */
+static bool declare(const struct rig *g, struct rank *k, int i, int n, lf_err *err)
 {
     lf_model_config c;
     rig_configure(g->m, &c);
     const struct lf_fp8_layers marks = {.attention = true, .mlp = true, .edges = g->w->fp8_edges};
     k->d = lf_decoder_create(&c, 48, err);
     k->ps = lf_pstore_create(err);
-    if (!k->d || !k->ps || lf_decoder_declare_chunks(k->d, k->ps, &g->chunk[i], 1, err))
+    if (!k->d || !k->ps || lf_decoder_declare_chunks(k->d, k->ps, &g->chunk[i], n, err))
         return false;
     adapt(g->m, k);
     return !g->w->fp8 || !lf_decoder_mark_fp8(k->d, k->ps, &marks, err);
 }
 
-static bool plan_rank(struct rig *g, struct rank *k, int i, lf_err *err)
+static bool add_chunk(struct rig *g, struct rank *k, int i, lf_err *err)
 {
     const struct rig_way *w = g->w;
-    const struct lf_plan_opts o = {.threads = 1, .compute = w->compute, .fp8 = w->fp8};
+    struct part *p = &g->part[i];
+    const bool train = trains(g) && i >= g->r->frozen;
+    p->on = k;
+    p->slots = w->in_flight ? g->n - i + w->split : 1;
+    const struct lf_chain_opts o = {.train = train,
+                                    .split = w->split && train,
+                                    .recompute = w->recompute,
+                                    .slots = p->slots,
+                                    .chunk = w->n && !w->plain ? i + 1 : 0};
     lf_graph *graph = graph_of(g, k, i, err);
-    k->p = graph ? lf_plan_create(k->ps, &o, err) : NULL;
-    k->b = lf_back_cpu_create(lf_target_host()->isa, 1, err);
-    g->part[i] = (struct part){.on = k, .slots = w->in_flight ? g->n - i : 1};
-    const struct lf_chain_opts chain = {.train = trains(g) && i >= g->r->frozen,
-                                        .recompute = w->recompute,
-                                        .slots = g->part[i].slots};
-    g->part[i].chain = k->p && k->b ? lf_plan_add(k->p, graph, &chain, err) : -1;
+    p->chain = graph ? lf_plan_add(k->p, graph, &o, err) : -1;
     lf_graph_destroy(graph);
-    return g->part[i].chain >= 0 && !lf_plan_finish(k->p, err);
+    return p->chain >= 0;
+}
+
+/* The plan of chunks [i, i + n). */
+static bool plan_rank(struct rig *g, struct rank *k, int i, int n, lf_err *err)
+{
+    const struct rig_way *w = g->w;
+    const struct lf_plan_opts o = {
+        .threads = 1, .compute = w->compute, .fp8 = w->fp8, .no_reuse = w->no_reuse};
+    k->p = lf_plan_create(k->ps, &o, err);
+    k->b = lf_back_cpu_create(lf_target_host()->isa, 1, err);
+    bool good = k->p && k->b;
+    for (int c = i; c < i + n && good; c++)
+        good = add_chunk(g, k, c, err);
+    const struct lf_plan_ranks two = {.ranks = 2, .bucket_bytes = 4096, .zero = w->zero};
+    const struct lf_adamw_opts adamw = {
+        .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .moments = LF_F32, .masters = LF_F32};
+    if (good && w->zero)
+        good = !lf_plan_optimizer(k->p, &adamw, err) && !lf_plan_data_parallel(k->p, &two, err);
+    return good && !lf_plan_finish(k->p, err);
 }
 
 static bool bind_rank(struct rig *g, struct rank *k, lf_err *err)
@@ -188,19 +216,36 @@ static bool bind_rank(struct rig *g, struct rank *k, lf_err *err)
     return !lf_exec_adapter_start(k->ex, err) && !lf_exec_record_write(k->ex, &rec, err);
 }
 
-/* Stores first: from which chunk on something is trained. */
+static void close_rank(struct rank *k)
+{
+    lf_exec_destroy(k->ex);
+    lf_plan_destroy(k->p);
+    lf_back_destroy(k->b);
+    lf_pstore_destroy(k->ps);
+    lf_decoder_destroy(k->d);
+}
+
+/* Has chunk i nothing to train? */
+static bool frozen(const struct rig *g, int i)
+{
+    lf_err err = LF_ERR_INIT;
+    struct rank k = {0};
+    const bool yes = declare(g, &k, i, 1, &err) && lf_pstore_elements_trained(k.ps) == 0;
+    close_rank(&k);
+    return yes;
+}
+
 static bool open_ranks(struct rig *g, lf_err *err)
 {
+    const int each = g->w->together ? g->n : 1;
     bool good = true;
-    g->n = rig_cut(g->w, 0, g->chunk);
-    for (int i = 0; i < g->n && good; i++)
-        good = declare(g, &g->rank[i], i, err);
-    while (good && g->r->frozen < g->n - 1 &&
-           lf_pstore_elements_trained(g->rank[g->r->frozen].ps) == 0)
+    while (g->r->frozen < g->n - 1 && frozen(g, g->r->frozen))
         g->r->frozen++;
     rig_cut(g->w, g->r->frozen, g->chunk);
-    for (int i = 0; i < g->n && good; i++)
-        good = plan_rank(g, &g->rank[i], i, err) && bind_rank(g, &g->rank[i], err);
+    for (int i = 0; i < g->n && good; i += each) {
+        struct rank *k = &g->rank[g->ranks++];
+        good = declare(g, k, i, each, err) && plan_rank(g, k, i, each, err) && bind_rank(g, k, err);
+    }
     return good;
 }
 
@@ -256,6 +301,20 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
 }
 
 /* ---- what crosses ---- */
+
+/* What crosses under that name, or NULL: nothing does. The caller frees it. */
+static char *take_cut(const struct part *p, int slot, const char *name, size_t want)
+{
+    lf_err err = LF_ERR_INIT;
+    size_t bytes = 0;
+    const void *at = lf_exec_cut(p->on->ex, p->chain, slot, name, true, &bytes);
+    char *data = at ? lf_calloc(bytes, 1, &err) : NULL;
+    if (at && (!data || bytes != want))
+        tap_bail("%s has %zu bytes, not %zu", name, bytes, want);
+    if (at)
+        memcpy(data, at, bytes);
+    return data;
+}
 
 /* An output, or NULL where the chunk has none of that name. The caller frees it. */
 static char *take(const struct part *p, int slot, const char *name, size_t bytes)
@@ -335,8 +394,8 @@ static void forward(struct rig *g, int i, int m)
         sum_output(g, p, slot, "logits", NULL, 5);
         return;
     }
-    next->x = take(p, slot, "x", stream_bytes(g));
-    next->load = take(p, slot, "load", load_bytes(p));
+    next->x = take_cut(p, slot, "x", stream_bytes(g));
+    next->load = take_cut(p, slot, "load", load_bytes(p));
     if (!next->x)
         tap_bail("chunk %d gives no x", i);
     next->forward = true;
@@ -355,12 +414,12 @@ static void backward(struct rig *g, int i, int m)
         memset(here->total, 0, load_bytes(p));
     give(p, slot, "dx", &here->dx, stream_bytes(g));
     give(p, slot, "load_total", &here->total, load_bytes(p));
-    run(p, LF_BWD, m);
+    run(p, g->w->split && !g->w->joined ? LF_BWD_INPUT : LF_BWD, m);
     if (i == 0)
         return;
     struct box *before = &g->box[i - 1][m];
-    before->dx = take(p, slot, "dx", stream_bytes(g));
-    before->total = take(p, slot, "load_total", load_bytes(p));
+    before->dx = take_cut(p, slot, "dx", stream_bytes(g));
+    before->total = take_cut(p, slot, "load_total", load_bytes(p));
     if (!before->dx != (i <= g->r->frozen))
         tap_bail("chunk %d: dx", i);
     before->backward = true;
@@ -368,50 +427,55 @@ static void backward(struct rig *g, int i, int m)
 
 /* ---- the order ---- */
 
-struct item {
-    char what; /* F, B, or 0 at the end */
-    int m;
-};
-
-/* Item `at` of the list of chunk i: w forward passes, then one of each in turn, then the rest. */
-static struct item item_of(const struct rig *g, int i, size_t at)
+/* Of chunk i: forward passes ahead, then one of each in turn, then the rest. */
+static void make_list(struct rig *g, int i)
 {
-    const int ahead = g->n - 1 - i < g->micro ? g->n - 1 - i : g->micro,
-              w = g->w->in_flight ? ahead : 0, t = (int)at;
-    if (t >= 2 * g->micro)
-        return (struct item){0, 0};
-    if (t < w)
-        return (struct item){'F', t};
-    if (t - w < 2 * (g->micro - w))
-        return (t - w) % 2 ? (struct item){'B', (t - w) / 2} : (struct item){'F', w + (t - w) / 2};
-    return (struct item){'B', t - g->micro};
+    const int ahead = g->w->in_flight ? g->n - 1 - i : 0, late = g->w->in_flight ? 1 : 0;
+    struct item *to = g->part[i].list;
+    int f = 0, w = 0;
+    while (f < ahead && f < g->micro)
+        *to++ = (struct item){'F', f++};
+    for (int b = 0; b < g->micro; b++) {
+        if (f < g->micro)
+            *to++ = (struct item){'F', f++};
+        *to++ = (struct item){'B', b};
+        if (g->w->split && b >= late)
+            *to++ = (struct item){'W', w++};
+    }
+    while (g->w->split && w < g->micro)
+        *to++ = (struct item){'W', w++};
 }
 
 static bool ready(const struct rig *g, int i, struct item it)
 {
     const struct box *b = &g->box[i][it.m];
-    return it.what == 'F' ? i == 0 || b->forward
-                          : i == g->n - 1 || b->backward || i < g->r->frozen || !trains(g);
+    return it.what == 'W'   ? true
+           : it.what == 'F' ? i == 0 || b->forward
+                            : i == g->n - 1 || b->backward || i < g->r->frozen || !trains(g);
 }
 
 static void run_all(struct rig *g)
 {
+    for (int i = 0; i < g->n; i++)
+        make_list(g, i);
     for (bool moved = true; moved;) {
         moved = false;
         for (int i = 0; i < g->n; i++) {
-            const struct item it = item_of(g, i, g->part[i].next);
+            const struct item it = g->part[i].list[g->part[i].next];
             if (!it.what || !ready(g, i, it))
                 continue;
             if (it.what == 'F')
                 forward(g, i, it.m);
-            else
+            else if (it.what == 'B')
                 backward(g, i, it.m);
+            else if (i >= g->r->frozen && trains(g) && !g->w->joined)
+                run(&g->part[i], LF_BWD_WEIGHT, it.m);
             g->part[i].next++;
             moved = true;
         }
     }
     for (int i = 0; i < g->n; i++)
-        if (item_of(g, i, g->part[i].next).what)
+        if (g->part[i].list[g->part[i].next].what)
             tap_bail("chunk %d waits for ever", i);
 }
 
@@ -453,15 +517,6 @@ const struct rig_tensor *rig_find(const struct rig_result *r, const char *name, 
     return found;
 }
 
-static void close_rank(struct rank *k)
-{
-    lf_exec_destroy(k->ex);
-    lf_plan_destroy(k->p);
-    lf_back_destroy(k->b);
-    lf_pstore_destroy(k->ps);
-    lf_decoder_destroy(k->d);
-}
-
 void rig_run(const struct rig_model *m, const struct rig_way *w, struct rig_result *r)
 {
     static struct rig g; /* large */
@@ -472,16 +527,19 @@ void rig_run(const struct rig_model *m, const struct rig_way *w, struct rig_resu
     g.w = w;
     g.r = r;
     g.micro = w->micro ? w->micro : 1;
+    g.n = rig_cut(w, 0, g.chunk);
     const bool good = open_ranks(&g, &err);
     if (good)
         run_all(&g);
     else
         snprintf(r->error, sizeof r->error, "%s", err.text);
-    for (int i = 0; i < g.n; i++) {
+    for (int i = 0; i < g.n && good; i++)
+        lf_plan_cost(g.part[i].on->p, g.part[i].chain, &r->cost[i]);
+    r->hash = good ? lf_plan_hash(g.rank[0].p) : 0;
+    for (int i = 0; i < g.ranks; i++) {
         if (good) {
             collect(&g, &g.rank[i], i);
             lf_plan_bytes(g.rank[i].p, &r->bytes[i]);
-            lf_plan_cost(g.rank[i].p, g.part[i].chain, &r->cost[i]);
         }
         close_rank(&g.rank[i]);
     }

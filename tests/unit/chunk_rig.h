@@ -36,6 +36,12 @@ struct rig_way {
     int64_t end[RIG_CHUNKS]; /* chunk k ends before this layer */
     int micro;               /* micro-batches */
     bool in_flight;          /* 1F1B, with as many slots as it needs; else one after the other */
+    bool split;              /* the backward pass is two segments, the second one a pass later */
+    bool together;           /* all chunks are chains of one plan */
+    bool plain;              /* chains do not say which chunk they are */
+    bool joined;             /* with split: both segments run as one all the same */
+    bool no_reuse;
+    int zero; /* > 0: of two ranks, each of which keeps a part of the state */
     enum lf_dtype compute;
     enum lf_recompute recompute;
     enum lf_fp8 fp8;
@@ -58,8 +64,9 @@ struct rig_result {
     int n_t;
     int frozen; /* so many chunks, from the first on, have nothing that is trained */
     bool tokens[RIG_CHUNKS], targets[RIG_CHUNKS]; /* the chunk has such an input */
-    struct lf_plan_bytes bytes[RIG_CHUNKS];
+    struct lf_plan_bytes bytes[RIG_CHUNKS];       /* of ranks */
     struct lf_plan_cost cost[RIG_CHUNKS];
+    uint64_t hash; /* of the first plan */
 };
 
 void rig_configure(const struct rig_model *m, lf_model_config *c);

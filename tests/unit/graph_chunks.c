@@ -73,7 +73,7 @@ static const struct rig_model models[] = {
 enum { N_MODELS = sizeof models / sizeof *models };
 
 static const struct rig_way ways[] = {
-    {.name = "two, uneven", .n = 2, .end = {1, 4}, .micro = 3, .in_flight = true},
+    {.name = "two, uneven", .n = 2, .end = {1, 4}, .micro = 3, .in_flight = true, .plain = true},
     {.name = "three, none in the middle", .n = 3, .end = {2, 2, 4}, .micro = 3, .compute = LF_BF16},
     {.name = "a layer each",
      .n = 4,
@@ -88,6 +88,28 @@ static const struct rig_way ways[] = {
      .micro = 3,
      .in_flight = true,
      .recompute = LF_RECOMPUTE_FULL},
+    {.name = "split",
+     .n = 3,
+     .end = {1, 3, 4},
+     .micro = 3,
+     .in_flight = true,
+     .split = true,
+     .compute = LF_BF16},
+    {.name = "uncut and split", .micro = 3, .in_flight = true, .split = true},
+    {.name = "in one plan",
+     .n = 4,
+     .end = {1, 2, 3, 4},
+     .micro = 3,
+     .in_flight = true,
+     .together = true,
+     .recompute = LF_RECOMPUTE_SELECTIVE},
+    {.name = "in one plan and split",
+     .n = 3,
+     .end = {2, 2, 4},
+     .micro = 3,
+     .split = true,
+     .together = true,
+     .recompute = LF_RECOMPUTE_SELECTIVE},
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
@@ -308,8 +330,178 @@ static void test_fp8(void)
     rig_forget(&plain);
 }
 
+/* ---- segments ---- */
+
+static const struct rig_way in_turn = {.name = "split, in turn",
+                                       .n = 3,
+                                       .end = {1, 3, 4},
+                                       .micro = 2,
+                                       .in_flight = true,
+                                       .split = true};
+
+static double runs_of(const struct lf_plan_cost *c)
+{
+    return c->run_fwd + c->run_input + c->run_weight;
+}
+
+/* FLOPs by segment are those of the passes, and chunks have together what the whole model has. */
+static void test_cost(const struct rig_model *m)
+{
+    static struct rig_result whole, cut, again;
+    struct rig_way w = in_turn;
+    const struct rig_way one = whole_way(&w);
+    struct lf_plan_cost sum = {0};
+    bool adds = true, parts = true;
+    rig_run(m, &one, &whole);
+    rig_run(m, &w, &cut);
+    w.split = false;
+    w.recompute = LF_RECOMPUTE_FULL;
+    rig_run(m, &w, &again);
+    for (int k = 0; k < w.n; k++) {
+        const struct lf_plan_cost *c = &cut.cost[k], *a = &again.cost[k];
+        sum.fwd_causal += c->fwd_causal;
+        sum.bwd_causal += c->bwd_causal;
+        sum.run_fwd += c->run_fwd;
+        sum.run_input += c->run_input;
+        sum.run_weight += c->run_weight;
+        adds = adds && near(runs_of(c), c->fwd_causal + c->bwd_causal) &&
+               near(runs_of(a), a->fwd_causal + a->bwd_causal + a->recompute) && a->recompute > 0;
+        parts = parts && c->run_input > 0 && c->run_weight > 0 && a->run_weight == 0;
+    }
+    const struct lf_plan_cost *c = &whole.cost[0];
+    tap_ok(adds, "%s: FLOPs of segments are those of the passes", m->name);
+    tap_ok(parts, "every chunk has both segments of a backward pass");
+    tap_ok(near(sum.fwd_causal, c->fwd_causal) && near(sum.bwd_causal, c->bwd_causal) &&
+               near(sum.run_fwd, c->run_fwd) &&
+               near(sum.run_input + sum.run_weight, c->run_input) && c->run_weight == 0,
+           "all chunks have those of the whole model");
+    tap_ok(cut.cost[2].run_fwd > cut.cost[2].fwd_causal &&
+               cut.cost[0].run_fwd == cut.cost[0].fwd_causal,
+           "the backward pass of the loss is in the forward segment of the last chunk");
+    rig_forget(&whole);
+    rig_forget(&cut);
+    rig_forget(&again);
+}
+
+/* Whatever a plan is split for, it is the same training. */
+static void test_joined(const struct rig_model *m)
+{
+    static struct rig_result whole, cut;
+    struct rig_way w = in_turn, uncut = in_turn;
+    const struct rig_way one = whole_way(&w);
+    const char *name = "";
+    w.joined = true;
+    uncut.n = 0;
+    rig_run(m, &one, &whole);
+    rig_run(m, &w, &cut);
+    tap_ok(differing(m, &whole, &cut, &name) == 0, "%s: both segments at once: %s", m->name, name);
+    rig_forget(&cut);
+    rig_run(m, &uncut, &cut);
+    tap_ok(cut.hash == whole.hash && cut.hash, "a split plan has the hash of one that is not");
+    rig_forget(&cut);
+    w.joined = false;
+    w.zero = 1;
+    rig_run(m, &w, &cut);
+    tap_ok(!cut.error[0] && differing(m, &whole, &cut, &name) == 0, "zero = 1: %s%s", cut.error,
+           name);
+    rig_forget(&cut);
+    rig_forget(&whole);
+}
+
+static void refused(const struct rig_way *w, const char *text)
+{
+    static struct rig_result r;
+    rig_run(&models[0], w, &r);
+    tap_ok(strstr(r.error, text) != NULL, "refused: %s", r.error);
+    rig_forget(&r);
+}
+
+static void test_segments_refused(void)
+{
+    struct rig_way w = in_turn;
+    w.recompute = LF_RECOMPUTE_FULL;
+    refused(&w, "recompute = full with a split backward pass");
+    for (int zero = 2; zero <= 3; zero++) {
+        char text[80];
+        snprintf(text, sizeof text, "zero = %d with pipeline chunks or a split", zero);
+        w = in_turn;
+        w.zero = zero;
+        refused(&w, text);
+        w.n = 0;
+        refused(&w, text);
+        w = in_turn;
+        w.zero = zero;
+        w.split = false;
+        refused(&w, text);
+    }
+}
+
+/* ---- bytes ---- */
+
+/* Chunks of one plan have what each saves, and the transients of the largest. */
+static void test_bytes(const struct rig_model *m, bool split)
+{
+    static struct rig_result apart, together;
+    struct rig_way w = in_turn;
+    size_t saved = 0, rest = 0, grads = 0;
+    w.split = split;
+    rig_run(m, &w, &apart);
+    w.together = true;
+    rig_run(m, &w, &together);
+    for (int k = 0; k < w.n; k++) {
+        const struct lf_plan_bytes *b = &apart.bytes[k];
+        saved += b->saved;
+        grads += b->grads;
+        rest = b->arena - b->saved > rest ? b->arena - b->saved : rest;
+    }
+    const struct lf_plan_bytes *b = &together.bytes[0];
+    tap_ok(b->saved == saved && b->arena == saved + rest,
+           "%s%s: %zu bytes saved and %zu transient, of plans apart %zu and %zu", m->name,
+           split ? ", split" : "", b->saved, b->arena - b->saved, saved, rest);
+    tap_ok(b->grads == grads && b->largest_live <= b->arena &&
+               (double)b->arena <= 1.05 * (double)b->largest_live,
+           "as many gradients; %zu live of %zu in the arena", b->largest_live, b->arena);
+    rig_forget(&apart);
+    rig_forget(&together);
+}
+
+/* What a chain saves is in each slot, and what the second segment reads is saved. */
+static void test_slots(void)
+{
+    static struct rig_result few, more, split;
+    struct rig_way w = {.n = 2, .end = {2, 4}, .micro = 1, .in_flight = true};
+    rig_run(&models[0], &w, &more); /* chunk 0 has two slots, chunk 1 one */
+    w.in_flight = false;
+    rig_run(&models[0], &w, &few);
+    w.split = true;
+    rig_run(&models[0], &w, &split);
+    tap_ok(more.bytes[0].saved == 2 * few.bytes[0].saved &&
+               more.bytes[0].arena - more.bytes[0].saved == few.bytes[0].arena - few.bytes[0].saved,
+           "two slots save twice %zu bytes", few.bytes[0].saved);
+    /* of each of two layers the gradients of the outputs of qkv, o, gate and up, and down */
+    const size_t dy = (size_t)2 * RIG_ROWS * sizeof(float) * (64 + 32 + 96 + 32);
+    tap_ok(split.bytes[0].saved >= few.bytes[0].saved &&
+               split.bytes[0].saved <= few.bytes[0].saved + dy,
+           "split it saves %zu more, of at most %zu", split.bytes[0].saved - few.bytes[0].saved,
+           dy);
+    rig_forget(&few);
+    rig_forget(&more);
+    rig_forget(&split);
+}
+
 int main(void)
 {
+    TAP(4, test_cost(&models[0]));
+    TAP(4, test_cost(&models[15]));
+    TAP(3, test_joined(&models[0]));
+    TAP(3, test_joined(&models[16]));
+    TAP(7, test_segments_refused());
+    for (int i = 0; i < 2; i++) {
+        TAP(2, test_bytes(&models[0], i));
+        TAP(2, test_bytes(&models[1], i));
+        TAP(2, test_bytes(&models[15], i));
+    }
+    TAP(2, test_slots());
     TAP(3, test_can_fail());
     TAP(11, test_refused());
     for (int i = 0; i < N_MODELS; i++)
