@@ -28,9 +28,9 @@
  * A micro-batch is alive on a chunk from its F to the last of its B and W, or its Z. One that is
  * alive on one of v chunks counts 1/v. Interleaved lists go through groups of N micro-batches: all
  * of a group through one chunk, then through the next. The idle time holds if N >= P and m mod N is
- * 0 or >= P. Else it may be larger, and a remainder below P-1 can make the order cyclic: then it
- * hangs, whatever moves the messages. N is therefore the smallest that fulfils the rule; m < P
- * takes N = P and has one group. With v = 1 interleaved is 1f1b.
+ * 0 or >= P. Else it may be larger, and with N = P a remainder of 1 to P-3 can make the order
+ * cyclic: then it hangs, whatever moves the messages. N is therefore the smallest that fulfils the
+ * rule; m < P takes N = P and has one group. With v = 1 interleaved is 1f1b.
  *
  * Backward passes of a chunk ascend in micro-batch in every list, so that gradients are summed in
  * the order of one rank.

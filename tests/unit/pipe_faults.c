@@ -35,7 +35,6 @@ static struct lf_pipe_item take(struct lf_pipe *p, int rank, int i)
     return it;
 }
 
-/* The list has room for one item more than it was made with. */
 static void insert(struct lf_pipe *p, int rank, int i, struct lf_pipe_item it)
 {
     struct lf_pipe_list *l = &p->list[rank];

@@ -170,8 +170,8 @@ static void all_lists(enum lf_pipe_kind kind)
     tap_i64(n.both, 0, "sends and receives that both block hang where passes cross");
 }
 
-/* All micro-batches of a short last group wait where the order goes round: with one buffer they
- * still move on, and a kind whose orders cycle is reported with messages too. */
+/* What stands in a cycle is named: waits of an order that is cyclic by itself, and sends and
+ * receives that block. */
 static void cyclic_orders(void)
 {
     lf_err err = LF_ERR_INIT;
