@@ -34,8 +34,8 @@ struct rig_case {
     const char *out; /* NULL: nothing is read or written there */
     int from;        /* step of a checkpoint in out to go on from, 0: begin */
     bool save;       /* a checkpoint after step 1, in out */
-    /* NULL; else a checkpoint of what the run begins with is written to this directory, by all ranks
-     * together (parts.c) */
+    /* NULL; else a checkpoint of what the run begins with is written to this directory, by all
+     * ranks together (parts.c) */
     const char *copy;
     bool still; /* no step is made */
 };
