@@ -563,9 +563,8 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
         return lf_fail(err, LF_EINVAL, "plan: finished already");
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
-    if (p->ps->layout.tensor > 1 && (p->o.target->sm || p->ranks.zero > 1))
-        return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d %s", p->ps->layout.tensor,
-                       p->o.target->sm ? "on a GPU" : "with zero = 2 and more");
+    if (p->ps->layout.tensor > 1 && p->o.target->sm)
+        return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d on a GPU", p->ps->layout.tensor);
     settle_store(p);
     const bool late = p->ranks.zero >= 2; /* buckets are what parts leave of the gradients */
     int rc = late ? 0 : lf_plan_buckets(p, err);

@@ -169,9 +169,17 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
     {                                                                                              \
         1, 0, 0, 4, false                                                                          \
     }
+#define T2ROWSD2                                                                                   \
+    {                                                                                              \
+        2, 3, 0, 2, true                                                                           \
+    }
 #define T2ROWS                                                                                     \
     {                                                                                              \
         1, 0, 0, 2, true                                                                           \
+    }
+#define T4D2                                                                                       \
+    {                                                                                              \
+        2, 2, 0, 4, false                                                                          \
     }
 #define T2D2                                                                                       \
     {                                                                                              \
@@ -182,6 +190,10 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
 static const struct fault faults[] = {
     {.name = "F1: gradients of norms are not summed over the ranks",
      .l = T2ROWS,
+     .what = NORMS_APART,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM | RIG_SAW_APART | RIG_SAW_MOVED},
+    {.name = "F1: the same where a rank has a part of each gradient",
+     .l = T2ROWSD2,
      .what = NORMS_APART,
      .by = RIG_SAW_GRAD | RIG_SAW_NORM | RIG_SAW_APART | RIG_SAW_MOVED},
     {.name = "F1: those of norms of heads are not",
@@ -196,6 +208,10 @@ static const struct fault faults[] = {
      .by = RIG_SAW_GRAD | RIG_SAW_APART | RIG_SAW_MOVED},
     {.name = "F2: copies of keys and values have gradients of their own",
      .l = T4,
+     .what = KEYS_APART,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM | RIG_SAW_APART | RIG_SAW_MOVED},
+    {.name = "F2: the same where a rank has a part of each copy",
+     .l = T4D2,
      .what = KEYS_APART,
      .by = RIG_SAW_GRAD | RIG_SAW_NORM | RIG_SAW_APART | RIG_SAW_MOVED},
     {.name = "F2: each copy of keys and values counts in the norm",
