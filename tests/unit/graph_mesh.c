@@ -198,12 +198,28 @@ static bool moves(const struct mesh *m, const struct rank *r)
     return false;
 }
 
+/* The bytes that plans name for the stores of all ranks are those of the elements that they keep,
+ * and of a group's rounding up for each kind. */
+static bool bytes_add_up(const struct mesh *m, const struct rank *all, int64_t elements)
+{
+    const int64_t groups = (int64_t)all->ps->n_g, ranks = (int64_t)m->data * m->tensor;
+    int64_t bytes = 0;
+    for (int r = 0; r < ranks; r++) {
+        struct lf_plan_bytes b;
+        lf_plan_bytes(all[r].p, &b);
+        bytes += (int64_t)(b.params + b.grads + b.optimizer);
+    }
+    const int64_t over = bytes - elements;
+    return over >= 0 && over < ranks * groups * LF_P_KINDS * (int64_t)all->p->o.target->align;
+}
+
 static void test_mesh(const struct mesh *m)
 {
     static const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_M, LF_P_V, LF_P_GRAD, LF_P_COPY};
     struct rank all[RANKS];
     bool written = true, keep = true, moved = true;
     int parts = 0;
+    int64_t bytes = 0;
     for (int r = 0; r < m->data * m->tensor; r++) {
         all[r] = plan_of(m, r / m->tensor, r % m->tensor);
         moved = moved && moves(m, &all[r]);
@@ -220,12 +236,15 @@ static void test_mesh(const struct mesh *m)
             written = written && once(times, n, d, kinds[k]);
             free(times);
             keep = keep && kept(m, all, i, kinds[k]) == should_keep(m, all, i, kinds[k]);
+            bytes += kept(m, all, i, kinds[k]) *
+                     (int64_t)lf_dtype_size(lf_pstore_type(all->ps, kinds[k]));
             parts += lf_pstore_sharded(all->ps, i, kinds[k]);
         }
     tap_ok(written, "data %d, tensor %d, zero = %d%s%s: every element is written once", m->data,
            m->tensor, m->zero, m->sequence ? ", rows divided" : "", m->bf16 ? ", bf16" : "");
-    tap_ok(keep && (parts > 0) == (m->zero > 0),
-           "and kept as often as boxes and parts say (%d kinds in parts)", parts);
+    tap_ok(keep && (parts > 0) == (m->zero > 0) && bytes_add_up(m, all, bytes),
+           "and kept as often as boxes and parts say: %lld bytes in all, %d kinds in parts",
+           (long long)bytes, parts);
     tap_ok(moved, "and every rank moves what the division says");
     for (int r = 0; r < m->data * m->tensor; r++)
         close_rank(&all[r]);
