@@ -89,6 +89,16 @@ void lf_pstore_box(const lf_pstore *ps, int i, struct lf_box *box)
     *box = ps->p[i].box;
 }
 
+bool lf_pstore_divided(const lf_pstore *ps, int i, const int64_t **lo, const int64_t **hi)
+{
+    const struct lf_param *p = &ps->p[i];
+    if (p->n == lf_logical(&p->d))
+        return false;
+    *lo = p->box.lo;
+    *hi = p->box.hi;
+    return true;
+}
+
 void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r)
 {
     int64_t inner = 1;

@@ -61,6 +61,8 @@ struct lf_box {
     int replicas, replica;
 };
 void lf_pstore_box(const lf_pstore *ps, int i, struct lf_box *box);
+/* Is the box less than the tensor? Then *lo and *hi are its bounds, borrowed from the store. */
+bool lf_pstore_divided(const lf_pstore *ps, int i, const int64_t **lo, const int64_t **hi);
 
 /* What this rank writes of a kind of tensor i where the ranks of all axes write one file together:
  * elements [flat[0], flat[1]) of the row-major flattened box, none where flat[0] = flat[1]. Of the

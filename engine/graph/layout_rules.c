@@ -249,7 +249,7 @@ static int loss(const struct node *v, int out)
     return out == XENT_DX && x == LF_PL_COPY ? BAD : x;
 }
 
-/* Every rank gets what it enters with; of a gradient the value is the same on all. */
+/* Every rank gets what it enters with. */
 static int enter(const struct node *v)
 {
     const int x = at(v, 0);

@@ -182,9 +182,11 @@ struct lf_attr {
     int32_t experts, k, top_groups, moe_layers; /* of a mixture of experts; groups: of experts */
     float aux;                                  /* coefficient of the load-balancing loss */
     bool sigmoid, renorm;
-    bool entropy;  /* logp: the row's entropy is wanted */
-    bool blocks;   /* fp8: scales of blocks, not of tensors */
-    bool sequence; /* tp_enter, tp_leave, tp_rows: ranks divide rows; inverse: of a gradient */
+    bool entropy; /* logp: the row's entropy is wanted */
+    bool blocks;  /* fp8: scales of blocks, not of tensors */
+    /* tp_enter, tp_leave, tp_rows: ranks divide rows. inverse: what enters is the same on all
+     * ranks, as a gradient is; nothing is summed */
+    bool sequence;
     /* linear, embed: a partial sum, to which another rank adds the bias, the position */
     bool no_bias;
 };
