@@ -45,7 +45,7 @@ agree() { # agree A B TOLERANCE
         END { if (!bad) print NR < 20 ? "too few" : worst + 0 " " at; exit bad || NR < 20 }' "$dir/both")
 }
 # (and what moved between ranks is what the plan says)
-# trial NAME STAGE TOLERANCE "RANKS LAYOUT ..." ARGS...: one rank, then layouts like 4:t2s (4 ranks, tensor = 2, sequence_parallel; z: zero = 1)
+# trial NAME STAGE TOLERANCE "RANKS LAYOUT ..." ARGS...: one rank, then layouts like 4:t2s (4 ranks, tensor = 2, sequence_parallel; z: zero = 1, or 2 and 3)
 trial() {
     _case=$1 _stage=$stages/lf-$2 _near=$3 _layouts=$4
     shift 4
@@ -54,7 +54,10 @@ trial() {
     for _l in $_layouts; do
         _t=${_l#*:t} _with=
         case $_l in *s*) _with="--sequence-parallel" ;; esac
-        case $_l in *z*) _with="$_with --zero 1" ;; esac
+        case $_l in
+            *z[23]) _with="$_with --zero ${_l##*z}" ;;
+            *z*) _with="$_with --zero 1" ;;
+        esac
         _t=${_t%%[sz]*}
         # shellcheck disable=SC2086
         train "$launch ${_l%%:*} -- $_stage" "$dir/run.ini" "$_case.$_l" --tensor "$_t" $_with "$@"
@@ -65,7 +68,7 @@ trial() {
 
 # --- models ---
 use llama3 1000 "kv_heads = 2"
-trial "few heads of keys" pretrain 2e-5 "2:t2 2:t2s 4:t4s 4:t2z 6:t2 8:t8"
+trial "few heads of keys" pretrain 2e-5 "2:t2 2:t2s 4:t4s 4:t2z 4:t2z2 8:t4sz3 6:t2 8:t8"
 trial "bf16" pretrain 2e-2 "2:t2s 4:t2z" --precision bf16
 trial "recomputation" pretrain 2e-5 "2:t2s" --recompute full
 use gpt2 1000
@@ -158,8 +161,7 @@ refused() { # refused "ARGS" TEXT
 refused "--ranks 3 --tensor 2" "tensor = 2: 3 ranks cannot form such groups"
 refused "--ranks 2 --sequence-parallel" "set tensor to 2 or more"
 refused "--ranks 6 --tensor 3" "do not divide among 3 ranks (tensor)"
-refused "--ranks 4 --tensor 2 --zero 2" "tensor = 2 with zero = 2"
 on 3 three --tensor 2
 is $rc 1 "and by a run"
 says "tensor = 2: 3 ranks cannot form such groups" "by name"
-finish 44
+finish 45
