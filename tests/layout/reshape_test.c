@@ -4,9 +4,9 @@
  * that one rank reads, to the bit, and the steps that follow are those of one rank that was never
  * stopped. In its own layout a run goes on to the bits of the run that was not stopped.
  *
- * Ranks of a mesh write their boxes themselves (parts.c). What they have read they write again
- * before the first step: a checkpoint with the same identity, so every tensor of every kind is the
- * same to the byte, whoever has written it.
+ * Ranks of a mesh write their boxes. What they have read they write again before the first step: a
+ * checkpoint with the same identity, so every tensor of every kind is the same to the byte, whoever
+ * has written it.
  */
 #include <stdio.h>
 #include <string.h>
