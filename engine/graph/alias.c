@@ -222,6 +222,12 @@ static void touch(struct lf_tensor *r, int32_t i)
         r->last = i;
 }
 
+/* Does it live from before node `border` into it or what follows? */
+static bool crosses(const struct lf_tensor *t, size_t border)
+{
+    return (size_t)t->first < border && (size_t)t->last >= border;
+}
+
 void lf_liveness(lf_graph *g)
 {
     for (size_t t = 0; t < g->n_t; t++) {
@@ -245,5 +251,9 @@ void lf_liveness(lf_graph *g)
     }
     for (size_t t = 1; t < g->n_t; t++)
         if (g->t[t].root == (int32_t)t && g->t[t].first >= 0)
-            g->t[t].saved = (size_t)g->t[t].first < g->n_fwd && (size_t)g->t[t].last >= g->n_fwd;
+            g->t[t].saved = crosses(&g->t[t], g->n_fwd) || crosses(&g->t[t], g->n_bwd);
+    for (size_t t = 1; t < g->n_t; t++) {
+        struct lf_tensor *r = &g->t[g->t[t].root];
+        r->saved = r->saved || (g->t[t].cut && g->t[t].is_output && r->first >= 0);
+    }
 }

@@ -15,8 +15,9 @@
 
 bool lf_ad_wants(const struct lf_ad *ad, int32_t t)
 {
+    const uint8_t role = ad->g->t[t].role; /* of inputs, those of lf_cut_in need one */
     return t && (size_t)t < ad->n && ad->needs[lf_root_of(ad->g, t)] &&
-           ad->g->t[t].role == LF_ROLE_ACT;
+           (role == LF_ROLE_ACT || role == LF_ROLE_INPUT);
 }
 
 static int32_t new_grad(struct lf_ad *ad, int32_t t)
@@ -158,6 +159,8 @@ static void mark_needs(struct lf_ad *ad)
     for (size_t i = 1; i < ad->n; i++)
         ad->needs[i] = g->t[i].role == LF_ROLE_PARAM && !g->ps->g[g->t[i].group].frozen &&
                        !g->ps->g[g->t[i].group].balanced;
+    for (size_t i = 0; i < g->n_cut; i++)
+        ad->needs[g->cut[i].value] = true;
     for (size_t i = 0; i < g->n_fwd; i++) {
         const struct lf_node *n = &g->n[i];
         bool any = false;
@@ -236,7 +239,8 @@ int lf_autodiff(lf_graph *g, lf_err *err)
                     g->name);
         goto out;
     }
-    run_vjps(&ad);
+    if (run_vjps(&ad) == 0)
+        lf_cut_gradients(&ad);
     rc = lf_graph_check(g, err);
 out:
     free(ad.grad);

@@ -42,7 +42,7 @@ void lf_exec_destroy(lf_exec *ex)
     lf_prof_detach(ex->prof);
     for (size_t i = 0; ex->chain && i < ex->p->n_c; i++) {
         struct lf_bound *bc = &ex->chain[i];
-        for (int k = 0; bc->captured && k < 2 * bc->variants * ex->p->c[i].o.slots; k++)
+        for (int k = 0; bc->captured && k < LF_CAPTURED * bc->variants * ex->p->c[i].o.slots; k++)
             lf_back_forget_captured(ex->b, &bc->captured[k]);
         lf_exec_sum_free(ex, i);
         lf_exec_window_free(ex, i);
@@ -134,6 +134,16 @@ void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name)
 {
     const struct lf_chain *c = chain_of(ex, chain, slot, NULL);
     return c ? lf_exec_addr(ex, c, slot, find_tensor(c, name, true, true)) : NULL;
+}
+
+void *lf_exec_cut(lf_exec *ex, int chain, int slot, const char *name, bool output, size_t *bytes)
+{
+    const struct lf_chain *c = chain_of(ex, chain, slot, NULL);
+    const int32_t t = c ? find_tensor(c, name, !output, output) : 0;
+    if (!t)
+        return NULL;
+    *bytes = lf_tensor_bytes(&c->g->t[t]);
+    return lf_exec_addr(ex, c, slot, t);
 }
 
 void *lf_exec_state(lf_exec *ex, const char *name)
@@ -308,6 +318,27 @@ int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_
     return lf_exec_run_captured(ex, captured, issue_segment, &what, err);
 }
 
+/* The nodes of a segment, and which of LF_CAPTURED it is; -1: the chain has no such segment. */
+static int nodes_of(const struct lf_chain *c, enum lf_segment seg, size_t *from, size_t *to)
+{
+    const lf_graph *g = c->g;
+    *from = seg == LF_FWD ? 0 : seg == LF_BWD_WEIGHT ? g->n_bwd : g->n_fwd;
+    *to = seg == LF_FWD ? g->n_fwd : seg == LF_BWD_INPUT ? g->n_bwd : g->n_n;
+    switch (seg) {
+    case LF_FWD:
+        return 0;
+    case LF_BWD:
+    case LF_BWD_LAST:
+        return c->o.train ? 1 : -1;
+    case LF_BWD_INPUT:
+        return c->o.split ? 2 : -1;
+    case LF_BWD_WEIGHT:
+        return c->o.split ? 3 : -1;
+    default:
+        return -1;
+    }
+}
+
 static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,
                    lf_err *err)
 {
@@ -316,7 +347,9 @@ static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum l
     const struct lf_chain *c = chain_of(ex, chain, slot, err);
     if (!c)
         return LF_EINVAL;
-    if (seg == LF_OPT || (seg != LF_FWD && !c->o.train))
+    size_t from, to;
+    const int piece = nodes_of(c, seg, &from, &to);
+    if (piece < 0)
         return lf_fail(err, LF_EINVAL, "graph %s has no such segment", c->g->name);
     int rc = lf_exec_sum_end(ex, err); /* of a step that was given up */
     if (rc == 0)
@@ -330,15 +363,12 @@ static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum l
             return rc;
     }
     const int v = (int)variant < ex->chain[chain].variants ? (int)variant : 0;
-    if (ex->o.poison && seg == LF_FWD)
-        rc = lf_exec_poison_start(ex, c, slot, err);
+    if (ex->o.poison)
+        rc = lf_exec_poison_start(ex, c, slot, seg == LF_FWD, err);
     if (rc != 0 || c->n_windows)
         return rc != 0 ? rc : lf_exec_run_windows(ex, chain, seg, slot, v, err);
     if (seg == LF_BWD_LAST && lf_exec_sums_early(ex, chain))
         return lf_exec_run_last(ex, chain, slot, v, err);
-    if (seg == LF_BWD_LAST)
-        seg = LF_BWD;
-    size_t from = seg == LF_FWD ? 0 : c->g->n_fwd, to = seg == LF_FWD ? c->g->n_fwd : c->g->n_n;
     if (ex->o.poison)
         return lf_exec_run_poisoned(ex, chain, from, to, slot, variant, err);
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
@@ -346,7 +376,7 @@ static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum l
         return lf_prof_segment(ex, chain, seg, calls, from, to, err);
     struct lf_bound *bc = &ex->chain[chain];
     return lf_exec_run_nodes(ex, chain, calls, from, to,
-                             &bc->captured[2 * (slot * bc->variants + v) + (seg == LF_BWD)], err);
+                             &bc->captured[LF_CAPTURED * (slot * bc->variants + v) + piece], err);
 }
 
 /* In a named range where a tool looks on. */
@@ -358,7 +388,10 @@ int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_v
         return run_one(ex, chain, seg, slot, variant, err);
     if (chain >= 0 && (size_t)chain < ex->p->n_c)
         snprintf(name, sizeof name, "%s %s", ex->p->c[chain].g->name,
-                 seg == LF_FWD ? "forward" : "backward");
+                 seg == LF_FWD          ? "forward"
+                 : seg == LF_BWD_INPUT  ? "backward, inputs"
+                 : seg == LF_BWD_WEIGHT ? "backward, weights"
+                                        : "backward");
     else
         snprintf(name, sizeof name, "optimizer");
     ex->nvtx->push(name);

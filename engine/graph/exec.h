@@ -30,8 +30,13 @@ typedef struct lf_exec lf_exec;
 /* LF_BWD_LAST is LF_BWD of the last micro-batch of a step. With early sums (lf_exec_set_comm)
  * it sums each bucket of gradients over the ranks as soon as the bucket is complete, beside the
  * rest of the computation, and the optimizer waits for these sums. Without early sums it is
- * LF_BWD. */
-enum lf_segment { LF_FWD = 0, LF_BWD, LF_OPT, LF_BWD_LAST };
+ * LF_BWD.
+ *
+ * LF_BWD of a chain that is split (plan.h) may run as LF_BWD_INPUT, which makes what goes back to
+ * the graph before (the B of zero-bubble schedules, Qi et al. 2024), and some time later
+ * LF_BWD_WEIGHT, which makes the gradients of weights that are left (W). The first chunk of a model
+ * gives nothing back: its LF_BWD_INPUT makes the gradients of all activations. */
+enum lf_segment { LF_FWD = 0, LF_BWD, LF_OPT, LF_BWD_LAST, LF_BWD_INPUT, LF_BWD_WEIGHT };
 enum lf_variant { LF_FIRST = 0, LF_ACCUM };
 #define LF_CHAIN_OPT (-1)
 
@@ -66,6 +71,10 @@ void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name);
 
 /* Returns the backend's pointer, for kernels that the caller runs itself. */
 void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name);
+
+/* The backend's pointer to what goes between graphs (graph.h, lf_cut_in): to the output of that
+ * name, or to the input. *bytes becomes its size. NULL: the chain has none. */
+void *lf_exec_cut(lf_exec *ex, int chain, int slot, const char *name, bool output, size_t *bytes);
 
 /* What is under way between ranks; zeroed, or finished: nothing. */
 struct lf_exec_req {

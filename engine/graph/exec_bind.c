@@ -140,8 +140,8 @@ static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
     const size_t n = c->g->n_n;
     bc->variants = c->o.train ? 2 : 1;
     bc->calls = lf_calloc(n * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->calls, err);
-    bc->captured =
-        lf_calloc(2 * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->captured, err);
+    bc->captured = lf_calloc(LF_CAPTURED * (size_t)bc->variants * (size_t)c->o.slots,
+                             sizeof *bc->captured, err);
     if (!bc->calls || !bc->captured || lf_exec_sum_bind(ex, ci, err) ||
         lf_exec_window_bind(ex, ci, err))
         return LF_ENOMEM;

@@ -14,17 +14,17 @@ int lf_exec_poison(lf_exec *ex, char *at, size_t bytes, lf_err *err)
     return ex->b->ops->fill(ex->b, at, POISON, bytes, err);
 }
 
-/* Everything of the chain that no other slot keeps. */
-int lf_exec_poison_start(lf_exec *ex, const struct lf_chain *c, int slot, lf_err *err)
+/* Everything of the chain that no other slot keeps: transients, and before a forward pass what the
+ * slot saved. */
+int lf_exec_poison_start(lf_exec *ex, const struct lf_chain *c, int slot, bool forward, lf_err *err)
 {
     char *base = ex->arena + c->arena_off;
-    size_t saved_all = c->saved_bytes * (size_t)c->o.slots;
     int rc = 0;
-    if (c->o.slots > 1)
+    if (forward && c->saved_bytes)
         rc = lf_exec_poison(ex, base + (size_t)slot * c->saved_bytes, c->saved_bytes, err);
-    else
-        saved_all = 0;
-    return rc != 0 ? rc : lf_exec_poison(ex, base + saved_all, c->arena_bytes - saved_all, err);
+    return rc != 0 || !(forward || lf_chain_apart(c))
+               ? rc
+               : lf_exec_poison(ex, base + c->rest_off, c->rest_bytes, err);
 }
 
 static int poison_dead(lf_exec *ex, const struct lf_chain *c, size_t node, int slot, lf_err *err)

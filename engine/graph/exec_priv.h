@@ -14,10 +14,12 @@ struct lf_call {
     const void *args;
 };
 
+enum { LF_CAPTURED = 4 }; /* forward, backward, and the two segments of that */
+
 struct lf_bound {          /* one chain */
     struct lf_call *calls; /* [slot][variant][node] */
     int variants;
-    struct lf_captured *captured; /* [slot][variant][segment] */
+    struct lf_captured *captured; /* [slot][variant][LF_CAPTURED] */
     int64_t live;                 /* rows that the calls compute; 0: all (exec_rows.c) */
     /* [bucket] of lf_plan_bucket_ready, for training chains of a plan for ranks; else NULL */
     size_t *ready;
@@ -117,9 +119,10 @@ int lf_exec_check_held(lf_exec *ex, const struct lf_chain *c, lf_err *err);
 /* Returns the address of tensor t of a chain for a slot; NULL for t == 0. t is in no window. */
 void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_t t);
 const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant);
-/* Checking mode: poisons what a forward pass of this slot writes; runs nodes [from, to); fills
- * bytes with NaN. */
-int lf_exec_poison_start(lf_exec *ex, const struct lf_chain *c, int slot, lf_err *err);
+/* Checking mode: poisons what a segment of this slot writes, before it runs; runs nodes [from, to);
+ * fills bytes with NaN. */
+int lf_exec_poison_start(lf_exec *ex, const struct lf_chain *c, int slot, bool forward,
+                         lf_err *err);
 int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant,
                          lf_err *err);
 int lf_exec_poison(lf_exec *ex, char *at, size_t bytes, lf_err *err);

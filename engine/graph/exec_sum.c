@@ -31,12 +31,21 @@ void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user)
     ex->early = comm->early && ex->b->ops->comm_begin;
 }
 
+/* Then no chunk alone knows when a bucket is complete. */
+static bool several_chunks(const lf_plan *p)
+{
+    int n = 0;
+    for (size_t i = 0; i < p->n_c; i++)
+        n += p->c[i].o.train && p->c[i].o.chunk;
+    return n > 1;
+}
+
 int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err)
 {
     const lf_plan *p = ex->p;
     const struct lf_chain *c = &p->c[chain];
     struct lf_bound *bc = &ex->chain[chain];
-    if (!p->n_buckets || !c->o.train || c->n_windows)
+    if (!p->n_buckets || !c->o.train || c->n_windows || c->o.split || several_chunks(p))
         return 0;
     bc->ready = lf_calloc(p->n_buckets, sizeof *bc->ready, err);
     bc->piece = lf_calloc((p->n_buckets + 1) * (size_t)bc->variants * (size_t)c->o.slots,

@@ -41,6 +41,8 @@ void lf_graph_destroy(lf_graph *g)
     free(g->t);
     free(g->n);
     free(g->seed);
+    free(g->cut);
+    free(g->order);
     free(g);
 }
 
@@ -196,8 +198,8 @@ static int32_t find_named(const lf_graph *g, enum lf_tensor_role role, const cha
     return 0;
 }
 
-static lf_val named_source(lf_graph *g, enum lf_tensor_role role, const char *name,
-                           enum lf_dtype dtype, int64_t rows, int64_t cols)
+lf_val lf_graph_source(lf_graph *g, enum lf_tensor_role role, const char *name, enum lf_dtype dtype,
+                       int64_t rows, int64_t cols)
 {
     if (g->err.rc)
         return LF_NONE;
@@ -220,13 +222,13 @@ lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows
         lf_graph_fail(g, LF_EINVAL, "input %s: type must be i32, i64 or f32", name);
         return LF_NONE;
     }
-    return named_source(g, LF_ROLE_INPUT, name, dtype, rows, cols);
+    return lf_graph_source(g, LF_ROLE_INPUT, name, dtype, rows, cols);
 }
 
 lf_val lf_const(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols,
                 void (*fill)(void *dst, const void *ctx), const void *ctx)
 {
-    lf_val v = named_source(g, LF_ROLE_CONST, name, dtype, rows, cols);
+    lf_val v = lf_graph_source(g, LF_ROLE_CONST, name, dtype, rows, cols);
     if (v.id) {
         g->t[v.id].fill = fill;
         g->t[v.id].ctx = ctx;
@@ -236,7 +238,7 @@ lf_val lf_const(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows
 
 lf_val lf_state(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols)
 {
-    return named_source(g, LF_ROLE_STATE, name, dtype, rows, cols);
+    return lf_graph_source(g, LF_ROLE_STATE, name, dtype, rows, cols);
 }
 
 lf_val lf_param(lf_graph *g, const char *name)

@@ -94,6 +94,18 @@ void lf_output(lf_graph *g, lf_val v, const char *name);
  * its place; in another graph the input is not read. v is f32, by its op or because it is
  * pinned. */
 void lf_output_grad(lf_graph *g, lf_val v, const char *name, const char *grad_name);
+/* Where a model is cut into several graphs (pipeline chunks: Huang et al. 2019, GPipe). Activations
+ * go from one graph to the next and their gradients come back, both in the compute type, so the
+ * graphs together have the bits of the whole one. lf_cut_out ends a graph: v is its output `name`,
+ * and the gradient by v is read from the input grad_name when the graph is differentiated.
+ * lf_cut_in begins the next graph: its input `name` [rows, cols] takes what that output gave, and
+ * the gradient by it is output grad_name. With grad_name NULL nothing comes back, because the graph
+ * is not differentiated or nothing is trained before the cut. In a layout that divides rows
+ * (layout.h, sequence) a rank has its rows of all of these. */
+lf_val lf_cut_in(lf_graph *g, const char *name, int64_t rows, int64_t cols, const char *grad_name);
+void lf_cut_out(lf_graph *g, lf_val v, const char *name, const char *grad_name);
+/* The same for f32 sums, which have no gradient: those of lf_moe_stats. */
+void lf_cut_out_sums(lf_graph *g, lf_val v, const char *name);
 /* Keeps the value f32 in every precision. One cast serves all bf16 nodes that read it. Only inputs
  * and values of nodes such as linear, embedding or norm may be pinned; the node then writes f32
  * itself where its kernel can.
@@ -205,6 +217,10 @@ struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias,
  * which the next layer takes as prev. layers is the number of layers in the last call, else 0. */
 lf_val lf_moe_stats(lf_graph *g, const struct lf_routes *r, lf_val bias, lf_val cu_seqlens,
                     lf_val prev, int layers);
+/* Of a graph that has some layers of a model: the backward pass takes the sums of all layers from
+ * the input total [2, E]. With name it gives them on, as an output. NULL: no graph before this one
+ * needs them. */
+void lf_moe_total(lf_graph *g, lf_val total, const char *name);
 /* [R, C] -> [M, C] in expert order */
 lf_val lf_moe_permute(lf_graph *g, lf_val x, const struct lf_routes *r);
 /* [M, K] -> [M, N]; w [E N, K] */

@@ -152,11 +152,17 @@ static int32_t make_tensor(struct local *l, int32_t t)
                       x->name);
         return 0;
     default: {
+        const int64_t parts =
+            x->cut && l->from->ps->layout.sequence ? l->from->ps->layout.tensor : 1;
         const int32_t i =
-            lf_tensor_new(l->to, (enum lf_dtype)x->dtype, (enum lf_tensor_role)x->role, x->rows,
-                          x->cols, "%s", x->name);
+            lf_tensor_new(l->to, (enum lf_dtype)x->dtype, (enum lf_tensor_role)x->role,
+                          x->rows / parts, x->cols, "%s", x->name);
+        if (x->rows % parts)
+            lf_graph_fail(l->to, LF_EINVAL, "the rows of %s do not divide among the ranks (tensor)",
+                          x->name);
         if (i) {
             l->to->t[i].fixed = x->fixed;
+            l->to->t[i].cut = x->cut;
             l->to->t[i].fill = x->fill;
             l->to->t[i].ctx = x->ctx;
         }
@@ -198,7 +204,7 @@ static void own_rows(struct local *l, const struct lf_node *n, int32_t in[])
         return;
     for (int k = 0; k < 2; k++) {
         const int32_t t = n->in[slot[k]];
-        if (l->from->t[t].role != LF_ROLE_INPUT)
+        if (l->from->t[t].role != LF_ROLE_INPUT || l->from->t[t].cut)
             continue;
         if (!l->rows[t]) {
             const int32_t i = lf_node_new(l->to, LF_OP_TP_ROWS, &in[slot[k]], 1, NULL);
@@ -347,6 +353,7 @@ static void keep_flags(struct local *l, int32_t from, int32_t to)
     struct lf_tensor *y = &l->to->t[to];
     y->pinned = y->pinned || x->pinned;
     y->is_output = x->is_output;
+    y->cut = x->cut;
     y->dense_only = x->dense_only;
     y->part = x->part;
     y->out_name = x->out_name ? lf_arena_strdup(l->to->arena, x->out_name, &l->to->err) : NULL;
@@ -370,7 +377,8 @@ static int32_t copy_part(struct local *l, const struct lf_node *n, const int32_t
 static int refuse_output(struct local *l, int32_t t)
 {
     const int place = l->from->t[lf_root_of(l->from, t)].place[LF_AXIS_TENSOR];
-    return !l->from->t[t].is_output || place <= LF_PL_COPY
+    return !l->from->t[t].is_output || place <= LF_PL_COPY ||
+                   (l->from->t[t].cut && place == LF_PL_ROWS)
                ? 0
                : lf_graph_fail(l->to, LF_ENOTSUP,
                                "output %s is %s on the tensor axis: no rank has it whole",
@@ -436,6 +444,15 @@ static int copy_nodes(struct local *l)
     for (size_t i = 1; i < g->n_t && rc == 0; i++) /* whoever writes an input need not know */
         if (g->t[i].role == LF_ROLE_INPUT && !g->t[i].parent)
             rc = map_tensor(l, (int32_t)i) ? 0 : l->to->err.rc;
+    for (size_t i = 0; i < g->n_cut && rc == 0; i++) {
+        const char *name = lf_arena_strdup(l->to->arena, g->cut[i].grad_name, &l->to->err);
+        rc = lf_grow(&l->to->cut, &l->to->cap_cut, l->to->n_cut, sizeof *l->to->cut, &l->to->err);
+        if (rc == 0)
+            l->to->cut[l->to->n_cut++] = (struct lf_cut){map_tensor(l, g->cut[i].value), name};
+    }
+    l->to->moe_total = map_tensor(l, g->moe_total);
+    if (g->moe_total_name)
+        l->to->moe_total_name = lf_arena_strdup(l->to->arena, g->moe_total_name, &l->to->err);
     l->to->block = -1;
     return rc;
 }

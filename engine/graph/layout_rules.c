@@ -272,9 +272,8 @@ static int leave(const struct node *v)
 static int addend(const struct node *v, int slot)
 {
     const int32_t t = v->n->in[slot];
-    return v->axis == LF_AXIS_TENSOR && v->g->t[lf_root_of(v->g, t)].role == LF_ROLE_INPUT
-               ? NONE
-               : at(v, slot);
+    const struct lf_tensor *r = &v->g->t[lf_root_of(v->g, t)];
+    return v->axis == LF_AXIS_TENSOR && r->role == LF_ROLE_INPUT && !r->cut ? NONE : at(v, slot);
 }
 
 static int place_out(const struct node *v, int out)
@@ -413,7 +412,9 @@ void lf_place_sources(lf_graph *g, enum lf_axis axis)
             t->place[axis] =
                 axis == LF_AXIS_TENSOR ? g->ps->g[t->group].place : (uint8_t)LF_PL_SAME;
         else if (t->role == LF_ROLE_INPUT || t->role == LF_ROLE_STATE)
-            t->place[axis] = axis == LF_AXIS_DATA ? LF_PL_ROWS : LF_PL_SAME;
+            t->place[axis] = axis == LF_AXIS_DATA || (t->cut && g->ps->layout.sequence)
+                                 ? LF_PL_ROWS
+                                 : LF_PL_SAME;
         else if (t->role == LF_ROLE_CONST)
             t->place[axis] = LF_PL_SAME;
     }

@@ -213,11 +213,14 @@ LF_VJP(moe_route)
     if (!lf_ad_wants(ad, n.in[ROUTE_LOGITS]))
         return 0;
     const struct lf_node *stats = n.a.aux > 0 ? last_stats(ad->g) : NULL;
+    const int32_t total = ad->g->moe_total;
     const int32_t in[] = {n.out[ROUTE_IDS],
                           n.out[ROUTE_WEIGHTS],
                           n.out[ROUTE_SCORES],
                           lf_ad_grad_of(ad, n.out[ROUTE_WEIGHTS]),
-                          stats ? stats->out[STATS_LOAD] : 0,
+                          !stats  ? 0
+                          : total ? total
+                                  : stats->out[STATS_LOAD],
                           stats ? stats->in[STATS_CU] : 0};
     int32_t dx = lf_ad_slot(ad, n.in[ROUTE_LOGITS]);
     emit(ad, LF_OP_MOE_ROUTE_BWD, &n.a, in, 6, &dx, 1);

@@ -280,6 +280,9 @@ static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
         lf_prune(g);
         rc = lf_graph_check(g, err);
     }
+    g->n_bwd = g->n_n;
+    if (rc == 0 && c->o.split)
+        rc = lf_split(g, err);
     if (rc == 0 && !p->o.no_reuse)
         rc = lf_alias(g, err);
     if (rc == 0)
@@ -303,6 +306,9 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
     if (c.o.packed && c.o.train)
         return lf_fail(err, LF_EINVAL,
                        "graph %s: panels are for inference, weights change in training", g->name);
+    rc = lf_plan_check_chunk(g, opts, err);
+    if (rc != 0)
+        return rc;
     if (!p->o.target->packed_bytes)
         c.o.packed = false;
     if (c.o.slots == 0)
@@ -543,8 +549,10 @@ void lf_plan_count_bytes(lf_plan *p)
         b->params += ps->bytes[k];
     for (size_t i = 0; i < p->n_c; i++) { /* by the chain that sets the arena's height */
         const struct lf_chain *c = &p->c[i];
-        b->largest_live = c->live_max > b->largest_live ? c->live_max : b->largest_live;
-        b->saved = c->saved_live > b->saved ? c->saved_live : b->saved;
+        size_t saved, live;
+        lf_plan_live(p, c, &saved, &live);
+        b->largest_live = live > b->largest_live ? live : b->largest_live;
+        b->saved = saved > b->saved ? saved : b->saved;
         b->workspace = c->work_max > b->workspace ? c->work_max : b->workspace;
     }
     if (p->opt_work > b->workspace)
@@ -566,9 +574,12 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
     if (p->ps->layout.tensor > 1 && p->o.target->sm)
         return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d on a GPU", p->ps->layout.tensor);
+    int rc = lf_plan_chunks(p, err);
+    if (rc != 0)
+        return rc;
     settle_store(p);
     const bool late = p->ranks.zero >= 2; /* buckets are what parts leave of the gradients */
-    int rc = late ? 0 : lf_plan_buckets(p, err);
+    rc = late ? 0 : lf_plan_buckets(p, err);
     if (rc == 0)
         rc = lf_plan_shard(p, err);
     if (rc == 0 && late)

@@ -3,7 +3,8 @@
  * The plan turns graphs into ordered nodes with addresses. It depends on graphs, options and target
  * alone. It needs no device and allocates nothing on one.
  *
- * A graph becomes a **chain** of one or two segments: forward, and for a training graph backward.
+ * A graph becomes a **chain** of one or two segments: forward, and for a training graph backward,
+ * which may be two for itself: gradients of inputs, and of weights.
  * The segments of a chain share saved tensors, which exist once per **slot**; so slots bound the
  * number of micro-batches in flight. The optimizer is a segment of its own. A **program** is a list
  * of (segment, slot, variant) that the host repeats.
@@ -98,6 +99,18 @@ struct lf_chain_opts {
     /* its products stay bf16 in a plan with fp8; for chains of a few rows (generation) */
     bool no_fp8;
     bool packed; /* linears read panels, which are made once per change of weights (inference) */
+    /* Pipelines: the backward pass is two segments, LF_BWD_INPUT and LF_BWD_WEIGHT (exec.h). What
+     * the second one reads lives until it has run, in each slot. Node order is all that changes, so
+     * no bit does. LF_ENOTSUP: with recompute = full, whose second forward pass serves both. */
+    bool split;
+    /* > 0: the graph is chunk number `chunk`, from 1 on, of a cut model (graph.h, lf_cut_in). A
+     * plan may have several, and others run between two segments of one. So each slot keeps what it
+     * saves, and all chunks of the same eras share transients. Of gradients that several of them
+     * write (tied embeddings) the chunk with the highest number overwrites in the first
+     * micro-batch, and the others add: it writes them before the others do, as in a backward pass.
+     * What goes on (lf_cut_out) stays in its slot, activations to the end of the backward pass and
+     * gradients to the next forward pass of the slot. */
+    int chunk;
     /* with zero = 3: its weights are there as a whole, gathered beforehand (lf_exec_hold), so that
      * a rank may run it alone; it reads them and no panels. For chains without gradients. */
     bool whole;
@@ -147,8 +160,9 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err)
  * more than two ranks. 2, 3 and groups send the parts to their owners, who add them in the order
  * above. That moves the bytes of a reduce-scatter and takes up to 32 MiB for what has arrived.
  *
- * LF_ENOTSUP: with 3 8-bit products, and other chains that read panels; with 3 on a GPU chains with
- * `whole`, and magnitudes of adapters; sums of parts over more than 512 GPUs. */
+ * LF_ENOTSUP: with 2 and 3 chains that are split or chunks; with 3 8-bit products, and other chains
+ * that read panels; with 3 on a GPU chains with `whole`, and magnitudes of adapters; sums of parts
+ * over more than 512 GPUs. */
 struct lf_plan_ranks {
     int ranks, rank; /* rank of this process; without zero every rank has the same plan */
     size_t bucket_bytes;
@@ -254,6 +268,10 @@ struct lf_plan_cost {
     double bwd_causal, bwd_full; /* of its backward, without recomputation */
     double recompute;            /* FLOPs of recomputation, with causal attention */
     double traffic_bytes;        /* memory traffic if every operand moves once */
+    /* FLOPs with causal attention by the segment that computes them: the forward pass has the
+     * backward pass of lf_xent, and recomputation stands where it happens. input: of LF_BWD_INPUT,
+     * or of all of LF_BWD where it is not split */
+    double run_fwd, run_input, run_weight;
     int nodes_fwd, nodes_bwd;
 };
 int lf_plan_cost(const lf_plan *p, int chain, struct lf_plan_cost *out);

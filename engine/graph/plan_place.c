@@ -3,8 +3,9 @@
  * Placement of a chain: workspaces are asked of the kernels, tensors and workspaces become
  * intervals over the chain's nodes, forward then backward, and get offsets. With one slot, saved
  * and transient tensors share one area, since the backward follows its forward at once. With
- * several, what is saved lies apart, once per slot, and all slots share the transients. Windows of
- * divided weights and gradients (plan_window.c) are transients.
+ * several, and in chunks of a cut model, what is saved lies apart, once per slot, and all slots
+ * share the transients; so do all chunks that are there together. Windows of divided weights and
+ * gradients (plan_window.c) are transients.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,14 +138,20 @@ static int area_place(struct area *a, bool no_reuse, size_t *height, size_t *low
     return 0;
 }
 
-static size_t saved_live(const struct area *a, const lf_graph *g)
+/* What is live across a boundary between segments. */
+static size_t live_across(const struct area *a, const lf_graph *g, size_t border)
 {
     size_t sum = 0;
     for (size_t i = 0; i < a->n; i++)
-        if (a->tensor[i] > 0 && a->tensor[i] < (int32_t)g->n_t &&
-            (size_t)a->iv[i].first < g->n_fwd && (size_t)a->iv[i].last >= g->n_fwd)
+        if (a->tensor[i] > 0 && a->tensor[i] < (int32_t)g->n_t && (size_t)a->iv[i].first < border &&
+            (size_t)a->iv[i].last >= border)
             sum += a->iv[i].bytes;
     return sum;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
 }
 
 static void store_offsets(struct lf_chain *c, const struct area *a, size_t base)
@@ -163,6 +170,7 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
 {
     const lf_graph *g = c->g;
     const size_t al = p->o.target->align, slots = (size_t)c->o.slots;
+    const bool apart = lf_chain_apart(c);
     struct area saved = {0}, rest = {0};
     size_t h_saved = 0, h_rest = 0, low_saved = 0, low_rest = 0;
     int rc = area_init(&saved, g->n_t, err);
@@ -174,7 +182,7 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
         const struct lf_tensor *x = &g->t[t];
         if (x->root != (int32_t)t || x->role != LF_ROLE_ACT || x->first < 0)
             continue;
-        area_add(slots > 1 && x->saved ? &saved : &rest, (int32_t)t, x->first, x->last,
+        area_add(apart && x->saved ? &saved : &rest, (int32_t)t, x->first, x->last,
                  lf_align_up(lf_tensor_bytes(x), al));
     }
     for (size_t i = 0; i < g->n_n; i++)
@@ -193,7 +201,12 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
     c->saved_bytes = h_saved;
     c->arena_bytes = h_saved * slots + h_rest;
     c->live_max = low_saved * slots + low_rest;
-    c->saved_live = slots > 1 ? h_saved * slots : saved_live(&rest, g);
+    c->rest_off = h_saved * slots;
+    c->rest_bytes = h_rest;
+    c->rest_live = apart ? low_rest : 0;
+    c->saved_live = apart
+                        ? h_saved * slots
+                        : larger(live_across(&rest, g, g->n_fwd), live_across(&rest, g, g->n_bwd));
     store_offsets(c, &saved, 0);
     store_offsets(c, &rest, h_saved * slots);
 out:
@@ -202,40 +215,106 @@ out:
     return rc;
 }
 
-/* Moves a chain past bytes [off, off + bytes) of other eras, if it meets them in time and place. */
-static bool push(const lf_plan *p, struct lf_chain *c, uint32_t eras, size_t off, size_t bytes)
+/* What is there at the same time in one place of the arena: a chain, or all chunks of the same
+ * eras, one behind the other, and then their transients. */
+struct block {
+    uint32_t eras;
+    size_t off, bytes, rest; /* rest: of the transients that chunks share */
+};
+
+/* Moves a block past bytes [off, off + bytes) of other eras, if it meets them in time and place. */
+static bool push(const lf_plan *p, struct block *b, uint32_t eras, size_t off, size_t bytes)
 {
-    if (!((c->o.eras & eras) || p->o.no_reuse) || c->arena_off >= off + bytes ||
-        off >= c->arena_off + c->arena_bytes)
+    if (!((b->eras & eras) || p->o.no_reuse) || b->off >= off + bytes || off >= b->off + b->bytes)
         return false;
-    c->arena_off = off + bytes;
+    b->off = off + bytes;
     return true;
 }
 
-static size_t larger(size_t a, size_t b)
+static bool together(const lf_plan *p, const struct lf_chain *a, const struct lf_chain *b)
 {
-    return a > b ? a : b;
+    return a == b || (!p->o.no_reuse && lf_chains_share(a, b));
 }
 
-/* Chains that may be alive together get places of their own; the others share. The optimizer runs
+/* The first chain that shares the transients of chain i; i itself where there is none before. */
+static size_t first_of(const lf_plan *p, size_t i)
+{
+    size_t j = 0;
+    while (j < i && !together(p, &p->c[j], &p->c[i]))
+        j++;
+    return j;
+}
+
+static struct block block_of(const lf_plan *p, size_t first)
+{
+    const struct lf_chain *c = &p->c[first];
+    struct block b = {.eras = c->o.eras, .bytes = c->arena_bytes};
+    if (!c->o.chunk)
+        return b;
+    b.bytes = 0;
+    for (size_t i = first; i < p->n_c; i++)
+        if (together(p, c, &p->c[i])) {
+            b.bytes += p->c[i].saved_bytes * (size_t)p->c[i].o.slots;
+            b.rest = larger(b.rest, p->c[i].rest_bytes);
+        }
+    b.bytes += b.rest;
+    return b;
+}
+
+/* The transients of a chunk lie where those of all lie. */
+static void move_rest(struct lf_chain *c, size_t to)
+{
+    const size_t from = c->rest_off;
+    for (size_t t = 1; t < c->g->n_t; t++) {
+        struct lf_tensor *x = &c->g->t[t];
+        if (x->root == (int32_t)t && x->role == LF_ROLE_ACT && x->first >= 0 && !x->saved)
+            x->off = x->off - from + to;
+    }
+    for (size_t i = 0; i < c->g->n_n; i++)
+        if (c->work_bytes[i])
+            c->work_off[i] = c->work_off[i] - from + to;
+    c->rest_off = to;
+}
+
+/* The chains of a block get their places in it. */
+static void lay_block(lf_plan *p, size_t first, const struct block *b)
+{
+    size_t at = b->off;
+    p->c[first].arena_off = at;
+    for (size_t i = first; i < p->n_c && p->c[first].o.chunk; i++) {
+        struct lf_chain *c = &p->c[i];
+        if (!together(p, &p->c[first], c))
+            continue;
+        c->arena_off = at;
+        at += c->saved_bytes * (size_t)c->o.slots;
+        move_rest(c, b->off + b->bytes - b->rest - c->arena_off);
+    }
+}
+
+/* Blocks that may be alive together get places of their own; the others share. The optimizer runs
  * between chains. What chains with `whole` read comes first. */
 int lf_plan_place_arena(lf_plan *p, lf_err *err)
 {
-    (void)err;
     size_t top =
         larger(larger(p->opt_work, p->refresh_work), larger(p->whole_bytes, p->start_bytes));
+    struct block *blocks = lf_calloc(p->n_c + 1, sizeof *blocks, err);
+    if (!blocks)
+        return LF_ENOMEM;
     for (size_t i = 0; i < p->n_c; i++) {
-        struct lf_chain *c = &p->c[i];
-        bool moved = true;
-        c->arena_off = 0;
+        struct block *b = &blocks[i];
+        bool moved = first_of(p, i) == i;
+        if (!moved)
+            continue;
+        *b = block_of(p, i);
         while (moved) { /* few chains: push up past each that it meets */
-            moved = push(p, c, p->whole_eras, 0, p->whole_bytes);
+            moved = push(p, b, p->whole_eras, 0, p->whole_bytes);
             for (size_t j = 0; j < i; j++)
-                moved = push(p, c, p->c[j].o.eras, p->c[j].arena_off, p->c[j].arena_bytes) || moved;
+                moved = push(p, b, blocks[j].eras, blocks[j].off, blocks[j].bytes) || moved;
         }
-        size_t end = c->arena_off + c->arena_bytes;
-        top = end > top ? end : top;
+        lay_block(p, i, b);
+        top = larger(top, b->off + b->bytes);
     }
+    free(blocks);
     p->arena_bytes = top;
     return 0;
 }

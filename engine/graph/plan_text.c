@@ -22,6 +22,7 @@ int lf_plan_cost(const lf_plan *p, int chain, struct lf_plan_cost *out)
             continue;
         double causal = lf_op_table[n->op].flops(g, n, false),
                full = lf_op_table[n->op].flops(g, n, true);
+        *(i < g->n_fwd ? &c.run_fwd : i < g->n_bwd ? &c.run_input : &c.run_weight) += causal;
         if (n->clone) {
             c.recompute += causal;
         } else if (n->op == LF_OP_XENT) { /* its dX and dW belong to the backward */
@@ -132,6 +133,8 @@ char *lf_plan_text(const lf_plan *p, int chain, lf_err *err)
         const struct lf_node *n = &g->n[i];
         if (i == g->n_fwd)
             lf_buf_adds(&out, "---- backward\n");
+        if (i == g->n_bwd)
+            lf_buf_adds(&out, "---- gradients of weights\n");
         lf_buf_addf(&out, "%4zu %s%s", i, lf_op_table[n->op].name, n->clone ? " (again)" : "");
         for (int k = 0; k < LF_MAX_IN + LF_MAX_OUT; k++) {
             int32_t t = k < LF_MAX_IN ? n->in[k] : n->out[k - LF_MAX_IN];
@@ -208,11 +211,11 @@ uint64_t lf_plan_hash(const lf_plan *p)
     if (p->windowed) /* sums over micro-batches have another order */
         h = mix_i(h, LF_P_GRAD);
     for (size_t c = 0; c < p->n_c; c++)
-        for (size_t i = 0; i < p->c[c].g->n_n; i++)
-            if (p->c[c].o.train &&
-                !p->c[c]
-                     .g->n[i]
-                     .clone) /* inference and recomputation do not change a training's bits */
-                h = mix_node(h, p->c[c].g, &p->c[c].g->n[i]);
+        for (size_t i = 0; i < p->c[c].g->n_n && p->c[c].o.train; i++) {
+            const lf_graph *g = p->c[c].g;
+            const struct lf_node *n = &g->n[g->order ? (size_t)g->order[i] : i];
+            if (!n->clone) /* inference, recomputation and splitting change no bit of a training */
+                h = mix_node(h, g, n);
+        }
     return h;
 }

@@ -24,7 +24,8 @@ static void set_types(lf_graph *g, enum lf_dtype compute)
     for (size_t i = 1; i < g->n_t; i++) {
         struct lf_tensor *t = &g->t[i];
         if (!t->fixed && !t->parent &&
-            (t->role == LF_ROLE_ACT || (t->role == LF_ROLE_STATE && lf_is_float(t->dtype))))
+            (t->role == LF_ROLE_ACT || t->role == LF_ROLE_INPUT ||
+             (t->role == LF_ROLE_STATE && lf_is_float(t->dtype))))
             t->dtype = (uint8_t)(t->pinned ? LF_F32 : compute);
     }
     for (size_t i = 1; i < g->n_t; i++)

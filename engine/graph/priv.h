@@ -15,6 +15,7 @@
  *                                fusing, so that a repeated node has the rounding points of the
  *                                first one and no bit changes
  *   prune (fuse.c)               results that nothing reads are not computed
+ *   split (split.c)              the backward pass in two segments
  *   alias (alias.c)              in place where an op allows it and nothing reads the operand later
  *   place (plan_place.c, place.c)  offsets from liveness
  *   bind, run (exec*.c)
@@ -208,6 +209,8 @@ struct lf_tensor {
     bool is_output;
     bool grad_f32;          /* its gradient stays f32 in every precision */
     uint8_t place[LF_AXES]; /* enum lf_place */
+    /* an activation that goes from one graph to another, or its gradient, coming or going */
+    bool cut;
     /* a view that a forward node writes: its root consists of such parts, and nothing else reads
      * it */
     bool part;
@@ -226,12 +229,19 @@ struct lf_tensor {
     /* of a root: node of first write and last read, over everything that shares it */
     int32_t first, last;
     size_t off; /* of a root: bytes in its memory area */
-    bool saved; /* lives from forward into backward */
+    /* lives from one segment into another, so that each slot has it for itself */
+    bool saved;
 };
 
 /* An output whose gradient the host writes. */
 struct lf_seed {
     int32_t value, grad; /* tensors; grad is an input */
+};
+
+/* An input that another graph made, whose gradient goes back to it. */
+struct lf_cut {
+    int32_t value;
+    const char *grad_name;
 };
 
 struct lf_graph {
@@ -243,10 +253,18 @@ struct lf_graph {
     struct lf_node *n;
     size_t n_n, cap_n;
     size_t n_fwd; /* forward nodes; == n_n before differentiation */
+    size_t n_bwd; /* of a plan: from here on, the segment that makes gradients of weights alone */
+    /* [n_n] of a split backward pass: the places here of the nodes in the order before; NULL: it is
+     * not split */
+    int32_t *order;
     int32_t block;
     int32_t xent; /* node of the loss, -1 none */
     struct lf_seed *seed;
     size_t n_seed, cap_seed;
+    struct lf_cut *cut;
+    size_t n_cut, cap_cut;
+    int32_t moe_total; /* input with the balance of all layers of the model; 0: they are here */
+    const char *moe_total_name;
     lf_err err; /* sticky */
 };
 
@@ -257,6 +275,9 @@ int lf_graph_fail(lf_graph *g, int rc, const char *fmt, ...) __attribute__((form
 int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role, int64_t rows,
                       int64_t cols, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols);
+/* An input, constant or state by name, made at its first call. */
+lf_val lf_graph_source(lf_graph *g, enum lf_tensor_role role, const char *name, enum lf_dtype dtype,
+                       int64_t rows, int64_t cols);
 /* Appends a node with these inputs; the shape rule of the op makes the outputs. Returns the index
  * of the node, or -1. */
 int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
@@ -530,6 +551,10 @@ int32_t lf_ad_grad_of(struct lf_ad *ad, int32_t t);
 int32_t lf_ad_slot(struct lf_ad *ad, int32_t t);
 void lf_ad_contribute(struct lf_ad *ad, int32_t t, int32_t d);
 bool lf_ad_wants(const struct lf_ad *ad, int32_t t);
+/* cut.c: is the graph one of several that are a model together? */
+bool lf_graph_is_cut(const lf_graph *g);
+/* The gradients by inputs of lf_cut_in become outputs. */
+int lf_cut_gradients(struct lf_ad *ad);
 
 /* ---- layout*.c ---- */
 struct lf_param;
@@ -573,6 +598,7 @@ int lf_fp8_pass(lf_graph *g, enum lf_fp8 fp8, lf_err *err);
 int lf_fuse(lf_graph *g, uint32_t patterns, lf_err *err);
 int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err);
 void lf_prune(lf_graph *g);
+int lf_split(lf_graph *g, lf_err *err);
 /* Counts the reads of each tensor, without those of its views, in counts[n_t]. */
 void lf_count_reads(const lf_graph *g, int32_t *counts);
 /* A list of nodes that a pass writes to replace those of a graph. */
@@ -698,11 +724,13 @@ struct lf_chain {
     size_t *work_off, *work_bytes; /* per node; offset in the arena of the chain's slot 0 */
     bool *first_writer;            /* per node: it writes its gradients first in this chain */
     size_t input_off, input_bytes; /* inputs of one slot; slots follow each other */
-    /* with several slots: first the saved tensors, slot after slot, then the transients */
+    /* with saved tensors apart: first these, slot after slot, then the transients */
     size_t saved_bytes;
     size_t arena_off, arena_bytes; /* the place of the whole chain in the arena */
-    size_t saved_live; /* most bytes live across the boundary from forward to backward, all slots */
+    size_t rest_off, rest_bytes;   /* of the transients, from arena_off on */
+    size_t saved_live; /* most bytes live across the boundary between segments, all slots */
     size_t live_max;   /* largest live set, all slots */
+    size_t rest_live;  /* transients in it, where saved tensors are apart */
     size_t work_max;   /* largest workspace of a node */
     struct lf_window *window;
     size_t n_windows;
@@ -803,6 +831,17 @@ struct lf_plan {
     size_t rec_off, opt_tab_off, const_bytes, input_bytes, state_bytes, arena_bytes;
     struct lf_plan_bytes bytes;
 };
+/* Are saved tensors apart from transients? Else the backward pass follows its forward pass at
+ * once. */
+static inline bool lf_chain_apart(const struct lf_chain *c)
+{
+    return c->o.slots > 1 || c->o.chunk > 0;
+}
+/* Are two chains chunks that are there together, so that they share their transients? */
+static inline bool lf_chains_share(const struct lf_chain *a, const struct lf_chain *b)
+{
+    return a->o.chunk > 0 && b->o.chunk > 0 && a->o.eras == b->o.eras;
+}
 size_t lf_align_up(size_t x, size_t align);
 /* plan.c: fills bytes of the plan from its parts. */
 void lf_plan_count_bytes(lf_plan *p);
@@ -812,6 +851,13 @@ size_t lf_tensor_bytes(const struct lf_tensor *t);
 int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);
+/* plan_chunk.c: checks the options of a chain that is split or a chunk; before placement, settles
+ * what chunks have together. */
+int lf_plan_check_chunk(const lf_graph *g, const struct lf_chain_opts *o, lf_err *err);
+int lf_plan_chunks(lf_plan *p, lf_err *err);
+/* Sets *saved and *live to the most bytes across segments, and at any time, of a chain, or of all
+ * chunks that are there with it. */
+void lf_plan_live(const lf_plan *p, const struct lf_chain *c, size_t *saved, size_t *live);
 /* plan_data.c: finds the ranges that are summed over ranks, after the layout of the store. */
 int lf_plan_buckets(lf_plan *p, lf_err *err);
 /* Adds a sum of n elements of `each` bytes that all of `ranks` get, as `rank` counts it. */

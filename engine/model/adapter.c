@@ -124,7 +124,24 @@ static int adapt_head(const lf_decoder *d, lf_pstore *ps, const struct lf_adapte
         return lf_fail(
             err, LF_EINVAL,
             "the adapter is a reward model's: it has a score head, this model predicts tokens");
-    return lf_pstore_adapt_whole(ps, "score.weight", err);
+    return lf_pstore_find(ps, "score.weight") < 0 ? 0 /* another chunk has it */
+                                                  : lf_pstore_adapt_whole(ps, "score.weight", err);
+}
+
+/* A store of some chunks lacks layers that targets may be about: looks among those of the whole
+ * model. */
+static int hits_elsewhere(const lf_decoder *d, const lf_pstore *ps,
+                          const struct lf_adapter_config *a, bool *hits, lf_err *err)
+{
+    lf_pstore *all = lf_pstore_create(err);
+    int rc = all ? lf_decoder_declare(d, all, err) : LF_ENOMEM;
+    for (int i = 0; rc == 0 && i < lf_pstore_count(all); i++) {
+        struct choice c = {false, 0};
+        if (lf_pstore_find(ps, lf_pstore_desc(all, i)->name) < 0)
+            rc = choose(&c, all, i, 1, a, hits, err);
+    }
+    lf_pstore_destroy(all);
+    return rc;
 }
 
 int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
@@ -144,6 +161,8 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
         if (rc == 0 && (c.whole || c.members))
             rc = lf_pstore_adapt(ps, group, c.whole ? 0 : c.members, &ad, err);
     }
+    if (rc == 0)
+        rc = hits_elsewhere(d, ps, a, hits, err);
     for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && rc == 0; t++)
         if (!hits[t])
             rc = lf_fail(err, LF_EINVAL,

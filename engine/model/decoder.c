@@ -68,7 +68,8 @@ static void fill_slopes(void *dst, const void *ctx)
 static void begin(struct lf_dec_build *b, int64_t rows, int64_t documents)
 {
     const lf_model_config *c = b->c;
-    b->tokens = lf_input(b->g, "tokens", LF_I32, rows, 1);
+    if (b->chunk.first)
+        b->tokens = lf_input(b->g, "tokens", LF_I32, rows, 1);
     b->positions = lf_input(b->g, "positions", LF_I32, rows, 1);
     b->samples = b->dropout ? lf_input(b->g, "samples", LF_I64, rows, 1) : LF_NONE;
     b->offsets = b->dropout ? lf_input(b->g, "offsets", LF_I32, rows, 1) : LF_NONE;
@@ -103,8 +104,8 @@ static lf_val embed(struct lf_dec_build *b)
                : x;
 }
 
-/* Tokens to what the head reads [R, E]. */
-static lf_val trunk(struct lf_dec_build *b)
+/* What the first layer reads. */
+static lf_val bottom(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
     lf_val x = embed(b);
@@ -112,11 +113,24 @@ static lf_val trunk(struct lf_dec_build *b)
         x = lf_add(b->g, x, lf_input(b->g, "noise", LF_F32, b->rows, c->hidden));
     if (c->embed_norm)
         x = lf_dec_norm(b, x, "embed_norm", LF_DEC_OUTSIDE);
-    x = lf_dec_dropout(b, x, c->embed_dropout, "embed", LF_DEC_OUTSIDE);
-    for (int64_t l = 0; l < c->layers; l++) {
+    return lf_dec_dropout(b, x, c->embed_dropout, "embed", LF_DEC_OUTSIDE);
+}
+
+/* Tokens, or the stream of the chunk before, to what the head reads [R, E]. LF_NONE: the chunk has
+ * no head. */
+static lf_val trunk(struct lf_dec_build *b)
+{
+    const lf_model_config *c = b->c;
+    lf_val x = b->chunk.first ? bottom(b) : lf_dec_chunk_in(b);
+    for (int64_t l = b->chunk.begin; l < b->chunk.end; l++) {
         lf_block_begin(b->g, (int)l);
         x = lf_dec_block(b, x, l);
         lf_block_end(b->g);
+    }
+    lf_dec_chunk_total(b);
+    if (!b->chunk.last) {
+        lf_dec_chunk_out(b, x);
+        return LF_NONE;
     }
     if (c->final_norm)
         x = lf_dec_norm(b, x, "final_norm", LF_DEC_OUTSIDE);
@@ -168,6 +182,8 @@ static struct lf_dec_build documents(const lf_decoder *d, const struct lf_decode
 {
     return (struct lf_dec_build){.d = d,
                                  .c = &d->c,
+                                 .chunk = r->chunk ? *r->chunk : lf_dec_whole(&d->c),
+                                 .differentiated = train,
                                  .dropout = dropout && lf_decoder_is_random(d),
                                  .train = train,
                                  .adapter_off = r->adapter_off,
@@ -177,13 +193,13 @@ static struct lf_dec_build documents(const lf_decoder *d, const struct lf_decode
 static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *name,
                            const struct lf_decoder_rows *r, lf_err *err)
 {
-    b->g = lf_graph_create(ps, name, err);
+    b->g = lf_dec_check_chunk(b->c, &b->chunk, err) ? NULL : lf_graph_create(ps, name, err);
     if (!b->g)
-        return LF_ENOMEM;
+        return LF_EINVAL;
+    b->rows = r->rows;
     begin(b, r->rows, r->n_docs);
     b->cu_seqlens = lf_input(b->g, "cu_seqlens", LF_I32, r->n_docs + 1, 1);
     b->max_doc = r->max_doc > 0 ? r->max_doc : r->rows;
-    b->rows = r->rows;
     return 0;
 }
 
@@ -198,7 +214,10 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
                              .want_lse = score,
                              .want_argmax = score,
                              .want_entropy = r->entropy};
-    lf_val x = lf_tp_enter(b.g, trunk(&b));
+    lf_val x = trunk(&b);
+    if (!b.chunk.last)
+        return done(b.g, err);
+    x = lf_tp_enter(b.g, x);
     lf_xent(b.g, x, head_weight(&b), head_bias(&b), lf_input(b.g, "targets", LF_I32, r->rows, 1),
             &o);
     return done(b.g, err);
@@ -231,8 +250,11 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
     struct lf_dec_build b = documents(d, r, false, h->train && h->dropout);
     if ((h->logp && check_tokens(&d->c, err)) || begin_documents(&b, ps, name, r, err))
         return NULL;
-    b.train = h->train; /* balance of experts is counted */
-    lf_val x = trunk(&b), targets = lf_input(b.g, "targets", LF_I32, r->rows, 1);
+    b.train = b.differentiated = h->train; /* balance of experts is counted */
+    lf_val x = trunk(&b);
+    if (!b.chunk.last)
+        return done(b.g, err);
+    lf_val targets = lf_input(b.g, "targets", LF_I32, r->rows, 1);
     if (h->logp) {
         const struct lf_logp_opts o = {.softcap = (float)d->c.logit_softcap,
                                        .inv_temperature = (float)h->inv_temperature,
@@ -257,7 +279,10 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
     struct lf_dec_build b = documents(d, r, false, false);
     if (check_tokens(&d->c, err) || begin_documents(&b, ps, name, r, err))
         return NULL;
-    lf_val x = lf_tp_enter(b.g, trunk(&b));
+    lf_val x = trunk(&b);
+    if (!b.chunk.last)
+        return done(b.g, err);
+    x = lf_tp_enter(b.g, x);
     lf_val logits = lf_linear(b.g, x, head_weight(&b), head_bias(&b));
     lf_pin_f32(b.g, logits);
     lf_output(b.g, logits, "logits");
@@ -267,7 +292,11 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                  const struct lf_decoder_paged *p, lf_err *err)
 {
-    struct lf_dec_build b = {.d = d, .c = &d->c, .paged = p, .adapter_off = p->adapter_off};
+    struct lf_dec_build b = {.d = d,
+                             .c = &d->c,
+                             .paged = p,
+                             .adapter_off = p->adapter_off,
+                             .chunk = lf_dec_whole(&d->c)};
     b.g = check_tokens(&d->c, err) ? NULL : lf_graph_create(ps, name, err);
     if (!b.g)
         return NULL;

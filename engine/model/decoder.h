@@ -53,14 +53,53 @@ const lf_model_config *lf_decoder_config(const lf_decoder *d);
 /* Declares every tensor of the table in ps. */
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
 
+/* A part of the model that runs as a graph of its own: a chunk of a pipeline (Huang et al. 2019,
+ * GPipe; Narayanan et al. 2021). Chunks in their order are the model, and give its bits. What goes
+ * from one to the next (graph.h, lf_cut_in and lf_cut_out), under the same name on both sides:
+ *
+ *     x [R, C]           forward, compute type: the stream behind the layers so far
+ *     dx [R, C]          backward, compute type: the gradient of the whole loss by x
+ *     load [2, E]        forward, f32: the balance of experts over the layers so far
+ *     load_total [2, E]  backward, f32: that over all layers of the model
+ *
+ * The last two are there where a training graph has experts on both sides of the cut, load_total
+ * only with router_aux > 0. tokens and noise are inputs of the first chunk, targets of the last
+ * one, and all others (positions, cu_seqlens, prefix, turns ...) of every chunk: no layer of any
+ * family reads the embedding but through x. */
+struct lf_decoder_chunk {
+    int64_t begin, end; /* layers [begin, end); there may be none */
+    bool first;         /* it has all that is before the layers: embedding, its norm and dropout */
+    bool last;          /* it has all that is behind them: final norm, head and loss */
+    bool
+        frozen_before; /* nothing is trained in chunks before it: dx and load_total go no further */
+};
+/* Declares the tensors of n chunks alone, in the order of the whole model and with its initial
+ * values. A tied head needs embed.weight in the last chunk too. LF_EINVAL: a chunk is not of this
+ * model. */
+int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
+                              const struct lf_decoder_chunk *chunks, int n, lf_err *err);
+/* A tensor that two chunks hold. Both update it with the sum of both gradients, that of `other`
+ * first, as the whole model adds them. Checkpoints and the norm of the gradient take it from
+ * `owner` alone. */
+struct lf_decoder_tied {
+    const char *name;
+    int owner, other; /* numbers of chunks */
+};
+enum { LF_DECODER_TIED = 1 }; /* the most that a model has */
+/* Writes the tensors that different chunks of a cut model hold; returns how many. */
+int lf_decoder_tied(const lf_decoder *d, const struct lf_decoder_chunk *chunks, int n,
+                    struct lf_decoder_tied out[LF_DECODER_TIED]);
+
 /* The layers that multiply in 8 bits where the plan has fp8 (plan.h): all of each kind except the
- * first and the last `edges` layers. Embedding, head, routers and experts never do. */
+ * first and the last `edges` layers of the whole model. Embedding, head, routers and experts never
+ * do. */
 struct lf_fp8_layers {
     bool attention; /* qkv, o */
     bool mlp;       /* gate, up, down; in mixtures those of the shared expert */
     int edges;
 };
-/* Marks these layers in a store whose tensors are declared. LF_EINVAL: no layer is left. */
+/* Marks these layers in a store whose tensors are declared, be they those of a chunk. LF_EINVAL: no
+ * layer of the model is left. */
 int lf_decoder_mark_fp8(const lf_decoder *d, lf_pstore *ps, const struct lf_fp8_layers *f,
                         lf_err *err);
 
@@ -74,6 +113,8 @@ struct lf_decoder_rows {
     /* loss graphs: output "entropy" f32 [R, 1] of the predictions in nats, 0 where nothing is
      * trained */
     bool entropy;
+    /* NULL: the graph is of the whole model. Outputs and targets are those of the last chunk */
+    const struct lf_decoder_chunk *chunk;
 };
 
 /* The loss over packed documents. train: the graph is for differentiation and has the dropouts of

@@ -41,6 +41,8 @@ struct lf_dec_build {
     /* dropout: there are random decisions of any kind, and so the inputs samples and offsets */
     bool dropout, train;
     bool adapter_off, noise;
+    struct lf_decoder_chunk chunk; /* what the graph has of the model */
+    bool differentiated;           /* gradients come from the next chunk and go to the one before */
     lf_val load; /* sums of the load of experts over the layers so far, in training */
     lf_val tokens, positions, samples, offsets;
     lf_val alibi;
@@ -52,6 +54,20 @@ struct lf_dec_build {
     const struct lf_decoder_paged *paged;
     lf_val seq, table;
 };
+
+/* The chunk that is the whole model. */
+struct lf_decoder_chunk lf_dec_whole(const lf_model_config *c);
+/* Checks that a chunk is one of this model. */
+int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *k, lf_err *err);
+/* Are there layers with experts before layer `cut`, and from it on? Then what they count
+ * crosses. */
+bool lf_dec_load_crosses(const lf_model_config *c, int64_t cut);
+/* What comes from the chunk before: the stream, and the balance of experts. */
+lf_val lf_dec_chunk_in(struct lf_dec_build *b);
+/* The balance of experts over all layers of the model, for the backward pass. Behind the layers. */
+void lf_dec_chunk_total(struct lf_dec_build *b);
+/* What the next chunk takes. */
+void lf_dec_chunk_out(struct lf_dec_build *b, lf_val x);
 
 #define LF_DEC_OUTSIDE (-1) /* the layer of a part outside of the layers */
 /* Applies the norm "layers.l.part" to x. */

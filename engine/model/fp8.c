@@ -6,11 +6,19 @@
 
 #include "engine/model/decoder_priv.h"
 
+/* Have these layers of the model matrices that can be fp8? */
+static bool any_layer(const lf_model_config *c, const struct lf_fp8_layers *f)
+{
+    bool yes = f->attention;
+    for (int64_t l = f->edges; l < c->layers - f->edges && f->mlp; l++)
+        yes = yes || !lf_model_layer_moe(c, l) || c->shared_ffn > 0;
+    return yes;
+}
+
 int lf_decoder_mark_fp8(const lf_decoder *d, lf_pstore *ps, const struct lf_fp8_layers *f,
                         lf_err *err)
 {
     const long long layers = (long long)d->c.layers, edges = f->edges;
-    int n = 0;
     if (2 * edges >= layers)
         return lf_fail(err, LF_EINVAL,
                        "fp8_edges = %lld: the model has %lld layers, so none would be left for fp8",
@@ -21,11 +29,12 @@ int lf_decoder_mark_fp8(const lf_decoder *d, lf_pstore *ps, const struct lf_fp8_
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
             char pattern[64];
             snprintf(pattern, sizeof pattern, "layers.%lld.%s.*", l, parts[i] ? parts[i] : "");
-            n += parts[i] ? lf_pstore_fp8_matching(ps, pattern, true) : 0;
+            if (parts[i])
+                lf_pstore_fp8_matching(ps, pattern, true);
         }
     }
-    return n ? 0
-             : lf_fail(
-                   err, LF_EINVAL,
-                   "fp8_layers: these layers have no matrices that could be fp8 (experts are not)");
+    return any_layer(&d->c, f) ? 0
+                               : lf_fail(err, LF_EINVAL,
+                                         "fp8_layers: these layers have no matrices that could be "
+                                         "fp8 (experts are not)");
 }

@@ -4,7 +4,7 @@ engine_libengine_a_SOURCES += \
   engine/model/config_check.c \
   engine/model/families.c engine/model/shape.c engine/model/flops.h engine/model/flops.c \
   engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c \
-  engine/model/decoder_block.c engine/model/moe.c engine/model/prefix.c engine/model/params.c engine/model/fp8.c \
+  engine/model/decoder_block.c engine/model/moe.c engine/model/chunk.c engine/model/prefix.c engine/model/params.c engine/model/fp8.c \
   engine/model/weights.h engine/model/weights.c engine/model/same_tokenizer.h engine/model/same_tokenizer.c engine/model/adapter.h engine/model/adapter.c \
   engine/model/merge.h engine/model/merge.c
 EXTRA_DIST += engine/model/README.md
@@ -39,3 +39,11 @@ check_PROGRAMS += tests/unit/model_flops
 TESTS += tests/unit/model_flops
 tests_unit_model_flops_SOURCES = tests/unit/model_flops.c
 tests_unit_model_flops_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# models cut into chunks
+chunk_rig = tests/unit/chunk_rig.c tests/unit/chunk_run.c tests/unit/chunk_models.c tests/unit/chunk_rig.h
+check_PROGRAMS += tests/unit/graph_chunks tests/unit/graph_segments
+TESTS += tests/unit/graph_chunks tests/unit/graph_segments
+tests_unit_graph_chunks_SOURCES = tests/unit/graph_chunks.c $(chunk_rig)
+tests_unit_graph_chunks_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_segments_SOURCES = tests/unit/graph_segments.c $(chunk_rig)
+tests_unit_graph_segments_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

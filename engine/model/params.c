@@ -238,27 +238,70 @@ static void add_head(struct table *t)
         add(t, NULL, BIAS, VOCABULARY, vector(c->vocab), "head.bias");
 }
 
-int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
+/* What chunks have of a model. */
+struct held {
+    bool first, last;
+    const struct lf_decoder_chunk *chunk;
+    int n;
+};
+
+static bool holds_layer(const struct held *h, int64_t l)
+{
+    bool yes = false;
+    for (int i = 0; i < h->n; i++)
+        yes = yes || (l >= h->chunk[i].begin && l < h->chunk[i].end);
+    return yes;
+}
+
+static void add_bottom(struct table *t, const struct held *h)
+{
+    const lf_model_config *c = t->c;
+    const bool tied = c->tied_head && c->output == LF_OUTPUT_TOKENS;
+    if (h->first || (h->last && tied))
+        add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "embed.weight");
+    if (c->embed_dim && h->first)
+        add(t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->embed_dim), "embed_in.weight");
+    if (c->embed_dim && h->last)
+        add(t, NULL, MATRIX, WHOLE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
+    if (c->position == LF_POS_LEARNED && h->first)
+        add(t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, c->hidden),
+            "pos_embed.weight");
+    if (c->embed_norm && h->first)
+        add_norm(t, "embed_norm");
+}
+
+static void add_top(struct table *t)
+{
+    if (t->c->final_norm)
+        add_norm(t, "final_norm");
+    if (t->c->output == LF_OUTPUT_SCORE)
+        add_score(t);
+    else
+        add_head(t);
+}
+
+int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
+                              const struct lf_decoder_chunk *chunks, int n, lf_err *err)
 {
     const lf_model_config *c = &d->c;
     struct table t = {ps, c, err, 0};
-    add(&t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "embed.weight");
-    if (c->embed_dim) {
-        add(&t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->embed_dim), "embed_in.weight");
-        add(&t, NULL, MATRIX, WHOLE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
+    struct held h = {.chunk = chunks, .n = n};
+    for (int i = 0; i < n && t.rc == 0; i++) {
+        t.rc = lf_dec_check_chunk(c, &chunks[i], err);
+        h.first = h.first || chunks[i].first;
+        h.last = h.last || chunks[i].last;
     }
-    if (c->position == LF_POS_LEARNED)
-        add(&t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, c->hidden),
-            "pos_embed.weight");
-    if (c->embed_norm)
-        add_norm(&t, "embed_norm");
+    add_bottom(&t, &h);
     for (int64_t l = 0; l < c->layers; l++)
-        add_layer(&t, l);
-    if (c->final_norm)
-        add_norm(&t, "final_norm");
-    if (c->output == LF_OUTPUT_SCORE)
-        add_score(&t);
-    else
-        add_head(&t);
+        if (holds_layer(&h, l))
+            add_layer(&t, l);
+    if (h.last)
+        add_top(&t);
     return t.rc;
+}
+
+int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
+{
+    const struct lf_decoder_chunk whole = lf_dec_whole(&d->c);
+    return lf_decoder_declare_chunks(d, ps, &whole, 1, err);
 }
