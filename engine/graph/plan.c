@@ -576,9 +576,8 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
     if (p->ranks.pipeline > 1 && p->o.target->sm)
         return lf_fail(err, LF_ENOTSUP, "plan: pipeline = %d on a GPU", p->ranks.pipeline);
-    if (p->ps->layout.tensor > 1 && (p->o.target->sm || p->ranks.zero > 1))
-        return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d %s", p->ps->layout.tensor,
-                       p->o.target->sm ? "on a GPU" : "with zero = 2 and more");
+    if (p->ps->layout.tensor > 1 && p->o.target->sm)
+        return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d on a GPU", p->ps->layout.tensor);
     int rc = lf_plan_chunks(p, err);
     if (rc != 0)
         return rc;

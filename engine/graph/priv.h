@@ -707,6 +707,8 @@ void lf_pstore_layout(lf_pstore *ps, size_t align);
  * bound. */
 void *lf_pgroup_data(const lf_pstore *ps, const struct lf_pgroup *g, int kind);
 void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind);
+/* The gradients of a group that this rank has, in elements. */
+size_t lf_pgroup_grads(const struct lf_pgroup *g);
 /* Kinds and panels lie one after another: lf_pstore_bytes bytes from memory on, and
  * lf_pstore_host_bytes bytes of the host's memory from host on. */
 size_t lf_pstore_bytes(const lf_pstore *ps);
