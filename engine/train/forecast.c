@@ -140,6 +140,14 @@ bool lf_train_word_unused(char *buf, size_t cap, const struct lf_train_config *c
     return unused > 0;
 }
 
+/* Of a model that is cut as many bytes an element as this rank's layers have. */
+static double checkpoint_bytes(const struct lf_train_config *c, const struct lf_train_model *m)
+{
+    const double here = (double)lf_pstore_elements(m->ps);
+    return (double)lf_weights_bytes(m->ps, c->adapter != NULL) *
+           (here > 0 ? (double)lf_pstore_elements(lf_train_all(m)) / here : 0);
+}
+
 /* The rank that is planned, and what manifests say. */
 struct plan_of {
     struct lf_train_who who;
@@ -157,8 +165,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     int rc = lf_plan_bytes(m->plan, &b);
     if (rc != 0)
         return lf_fail(err, rc, "the plan has no sizes");
-    int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
-    const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
+    int64_t params = lf_pstore_elements(lf_train_all(m)), steps = 0, samples = 0;
+    const double saved = checkpoint_bytes(c, m);
     const struct lf_plan_memory mem = lf_train_planned(c, m, at);
     lf_schedule lr;
     json_t *notes = json_array();
@@ -178,7 +186,7 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         note(notes, "the index of data that does not exist yet is not in the planned memory");
     if (c->epochs > 0 && tokens)
         note(notes, "steps follow from the tokens of the data; packing may add a few");
-    const struct lf_train_flops f = lf_train_flops_of(mc, m->ps);
+    const struct lf_train_flops f = lf_train_flops_of(mc, lf_train_all(m));
     const double step_tokens = (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
     double per_step = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, true);
     double per_step_full = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, false);
@@ -207,7 +215,7 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         {"ranks", json_integer(ranks)},
         {"comm", comm},
         {"parameters", json_integer(params)},
-        {"trained", json_integer(lf_pstore_elements_trained(m->ps))},
+        {"trained", json_integer(lf_pstore_elements_trained(lf_train_all(m)))},
         {"bytes", bytes},
         {"flops_per_step", json_real(per_step)},
         {"flops_per_step_full", json_real(per_step_full)},

@@ -23,6 +23,7 @@
 struct lf_train_model {
     lf_decoder *dec;
     lf_pstore *ps;
+    lf_pstore *whole; /* all tensors of the model, without memory; NULL: ps has them */
     lf_plan *plan;
     lf_back *back;
     lf_exec *ex;
@@ -30,6 +31,12 @@ struct lf_train_model {
     int train, valid; /* chains, of this rank's last chunk; valid < 0: none */
     int64_t rows, n_docs;
 };
+
+/* The store that has the tensors of all layers. */
+static inline const lf_pstore *lf_train_all(const struct lf_train_model *m)
+{
+    return m->whole ? m->whole : m->ps;
+}
 
 /* The state that changes from step to step and goes into a checkpoint. */
 struct lf_train_state {

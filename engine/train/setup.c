@@ -222,29 +222,19 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
     return rc < 0 ? rc : 0;
 }
 
-/* A pattern may match layers of other ranks alone, but some layer of the model. */
-static int freeze(const struct lf_train_model *m, const struct lf_train_config *c, lf_pstore *whole,
-                  lf_err *err)
+/* A pattern may match layers of other ranks alone, but it matches some of the model. */
+static int freeze(const struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
 {
     for (size_t i = 0; i < c->n_freeze; i++) {
-        const int here = lf_pstore_freeze_matching(m->ps, c->freeze[i], true);
-        if (!here && (!whole || !lf_pstore_freeze_matching(whole, c->freeze[i], true)))
+        const int here = lf_pstore_freeze_matching(m->ps, c->freeze[i], true),
+                  all = m->whole ? lf_pstore_freeze_matching(m->whole, c->freeze[i], true) : here;
+        if (all == 0)
             return lf_fail(
                 err, LF_EINVAL,
                 "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
                 c->freeze[i]);
     }
     return 0;
-}
-
-static int freeze_cut(const struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
-{
-    lf_pstore *whole = c->n_freeze && lf_train_is_cut(&m->cut) ? lf_pstore_create(err) : NULL;
-    int rc = whole ? lf_decoder_declare(m->dec, whole, err) : 0;
-    if (rc == 0)
-        rc = freeze(m, c, whole, err);
-    lf_pstore_destroy(whole);
-    return rc;
 }
 
 /* A tied embedding is in the first and in the last chunk of the model. */
@@ -255,7 +245,7 @@ static void tie(const struct lf_train_model *m)
                                              .end = lf_decoder_config(m->dec)->layers,
                                              .last = true}};
     struct lf_decoder_tied tied[LF_DECODER_TIED];
-    const int n = lf_train_is_cut(&m->cut) ? lf_decoder_tied(m->dec, ends, 2, tied) : 0;
+    const int n = lf_decoder_tied(m->dec, ends, 2, tied);
     for (int i = 0; i < n; i++) {
         const int at = lf_pstore_find(m->ps, tied[i].name);
         if (at >= 0)
@@ -263,22 +253,41 @@ static void tie(const struct lf_train_model *m)
     }
 }
 
+static int declare_chunks(const struct lf_train_model *m, lf_pstore *ps,
+                          const struct lf_train_config *c, const struct lf_decoder_chunk *part,
+                          int n, lf_err *err)
+{
+    int rc = lf_decoder_declare_chunks(m->dec, ps, part, n, err);
+    if (rc == 0 && c->adapter)
+        rc = lf_decoder_adapt(m->dec, ps, c->adapter, err);
+    if (rc == 0 && c->objective && c->objective->declare)
+        rc = c->objective->declare(c->objective->user, m->dec, ps, err);
+    return rc;
+}
+
+/* What the whole model has, where this rank has some layers alone: for its size and its FLOPs. */
+static int declare_whole(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+{
+    const struct lf_decoder_chunk all = {
+        .end = lf_decoder_config(m->dec)->layers, .first = true, .last = true};
+    m->whole = lf_pstore_create(err);
+    return m->whole ? declare_chunks(m, m->whole, c, &all, 1, err) : LF_ENOMEM;
+}
+
 static int declare(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
 {
     struct lf_decoder_chunk part[LF_TRAIN_MAX_CHUNKS];
     for (int i = 0; i < m->cut.n_chunks; i++)
         part[i] = m->cut.chunk[i].part;
-    int rc = lf_decoder_declare_chunks(m->dec, m->ps, part, m->cut.n_chunks, err);
-    if (lf_train_is_cut(&m->cut))
+    int rc = declare_chunks(m, m->ps, c, part, m->cut.n_chunks, err);
+    if (rc == 0 && lf_train_is_cut(&m->cut)) {
         lf_pstore_part(m->ps);
-    tie(m);
-    if (rc == 0 && c->adapter)
-        rc = lf_decoder_adapt(m->dec, m->ps, c->adapter, err);
-    if (rc == 0 && c->objective && c->objective->declare)
-        rc = c->objective->declare(c->objective->user, m->dec, m->ps, err);
+        tie(m);
+        rc = declare_whole(m, c, err);
+    }
     if (rc == 0 && c->fp8)
         rc = lf_decoder_mark_fp8(m->dec, m->ps, &c->fp8_layers, err);
-    return rc != 0 ? rc : freeze_cut(m, c, err);
+    return rc != 0 ? rc : freeze(m, c, err);
 }
 
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
@@ -354,6 +363,7 @@ void lf_train_model_fini(struct lf_train_model *m)
     lf_back_destroy(m->back);
     lf_plan_destroy(m->plan);
     lf_pstore_destroy(m->ps);
+    lf_pstore_destroy(m->whole);
     lf_decoder_destroy(m->dec);
     lf_train_cut_close(&m->cut);
     memset(m, 0, sizeof(*m));
