@@ -69,7 +69,7 @@ grep -q '"drawing":"rank 0  *F0 F1 F2 F3 Z0 F4 Z1' "$dir/stdout"
 ok $? "and draws what each does"
 whole=$(sed -n 's/.*"parameters":\([0-9]*\).*/\1/p' "$dir/stdout")
 plan 1
-is "$whole $(sed -n 's/.*"parameters":\([0-9]*\).*/\1/p' "$dir/stdout")" "158528 158528" "it counts the parameters of all layers"
+is "$whole $(sed -n 's/.*"parameters":\([0-9]*\).*/\1/p' "$dir/stdout")" "316992 316992" "it counts the parameters of all layers"
 one=$(plan 1 && sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p' "$dir/stdout")
 half=$(plan 2 --pipeline 2 && sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p' "$dir/stdout")
 [ "$half" -ge $((one / 2)) ] && [ "$half" -le $((one * 7 / 10)) ]
