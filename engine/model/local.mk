@@ -40,7 +40,10 @@ TESTS += tests/unit/model_flops
 tests_unit_model_flops_SOURCES = tests/unit/model_flops.c
 tests_unit_model_flops_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # models cut into chunks
-check_PROGRAMS += tests/unit/graph_chunks
-TESTS += tests/unit/graph_chunks
-tests_unit_graph_chunks_SOURCES = tests/unit/graph_chunks.c tests/unit/chunk_rig.c tests/unit/chunk_rig.h
+chunk_rig = tests/unit/chunk_rig.c tests/unit/chunk_run.c tests/unit/chunk_models.c tests/unit/chunk_rig.h
+check_PROGRAMS += tests/unit/graph_chunks tests/unit/graph_segments
+TESTS += tests/unit/graph_chunks tests/unit/graph_segments
+tests_unit_graph_chunks_SOURCES = tests/unit/graph_chunks.c $(chunk_rig)
 tests_unit_graph_chunks_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_segments_SOURCES = tests/unit/graph_segments.c $(chunk_rig)
+tests_unit_graph_segments_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

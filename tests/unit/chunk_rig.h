@@ -7,6 +7,8 @@
 #ifndef LF_TESTS_CHUNK_RIG_H
 #define LF_TESTS_CHUNK_RIG_H
 
+#include <pthread.h>
+
 #include "engine/graph/exec.h"
 #include "engine/model/adapter.h"
 #include "engine/model/decoder.h"
@@ -41,7 +43,9 @@ struct rig_way {
     bool plain;              /* chains do not say which chunk they are */
     bool joined;             /* with split: both segments run as one all the same */
     bool no_reuse;
-    int zero; /* > 0: of two ranks, each of which keeps a part of the state */
+    int zero;      /* > 0: of two ranks, each of which keeps a part of the state */
+    int tensor;    /* 2: two ranks, each a thread, divide every chunk\'s matrices */
+    bool sequence; /* and the rows between them */
     enum lf_dtype compute;
     enum lf_recompute recompute;
     enum lf_fp8 fp8;
@@ -69,14 +73,85 @@ struct rig_result {
     uint64_t hash; /* of the first plan */
 };
 
+/* ---- what the files of the rig share ---- */
+
+struct rig_rank {
+    lf_decoder *d;
+    lf_pstore *ps;
+    lf_plan *p;
+    lf_back *b;
+    lf_exec *ex;
+};
+
+/* What has arrived for a micro-batch and a chunk; NULL: not yet, or nothing crosses. */
+struct rig_box {
+    char *x, *dx, *load, *total;
+    bool forward, backward; /* something has */
+};
+
+struct rig_item {
+    char what; /* F, B, W, or 0 at the end */
+    int m;
+};
+
+struct rig_part {
+    struct rig_rank *on;
+    int chain, slots;
+    struct rig_item list[3 * RIG_MICRO + 1];
+    size_t next; /* of the list */
+};
+
+struct rig {
+    const struct rig_model *m;
+    const struct rig_way *w;
+    struct rig_result *r;
+    struct rig_rank rank[RIG_CHUNKS];
+    struct lf_decoder_chunk chunk[RIG_CHUNKS];
+    struct rig_part part[RIG_CHUNKS];
+    struct rig_box box[RIG_CHUNKS][RIG_MICRO];
+    int n, micro, ranks;
+    struct rig_world *world; /* NULL: there is one rank */
+    int tensor_rank;
+};
+
+/* The ranks of the tensor axis, each a thread that runs all chunks. */
+struct rig_world {
+    pthread_barrier_t barrier;
+    void *part[2];
+};
+extern const struct lf_exec_comm rig_comm; /* user: struct rig * */
+/* Does the model have gradients? */
+bool rig_trains(const struct rig *g);
+/* Runs all segments in the order of a pipeline. */
+void rig_run_all(struct rig *g);
+
+/* ---- what tests use ---- */
+
 void rig_configure(const struct rig_model *m, lf_model_config *c);
 /* The chunks of a way, of which the first `frozen` have nothing to train. Without cuts it is one,
  * the whole model. */
 int rig_cut(const struct rig_way *w, int frozen, struct lf_decoder_chunk out[RIG_CHUNKS]);
-/* Plans, binds and runs forward and backward passes of all micro-batches. */
+/* Plans, binds and runs forward and backward passes of all micro-batches. r has a result for each
+ * rank of the tensor axis. */
 void rig_run(const struct rig_model *m, const struct rig_way *w, struct rig_result *r);
 void rig_forget(struct rig_result *r);
 /* The gradient of a tensor in some chunk, or in the last one of those that have it; NULL: none. */
 const struct rig_tensor *rig_find(const struct rig_result *r, const char *name, bool last);
+
+/* ---- models and comparing (chunk_models.c) ---- */
+
+extern const struct rig_model rig_models[];
+extern const int rig_n_models;
+/* The model of that name. */
+const struct rig_model *rig_model(const char *name);
+/* The same as one graph, in the plainest order. */
+struct rig_way rig_whole(const struct rig_way *w);
+/* The number of tensors whose gradients differ in a bit, or for a tied embedding by more than 1e-6;
+ * *name becomes the first of them. */
+int rig_differing(const struct rig_model *m, const struct rig_result *whole,
+                  const struct rig_result *cut, const char **name);
+/* Are there sums of loss, outputs and balance, and are they the same? */
+bool rig_same_record(const struct rig_result *a, const struct rig_result *b);
+bool rig_near(double a, double b); /* 1e-12 */
 
 #endif

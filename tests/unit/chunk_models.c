@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The models that tests cut into chunks, by the switches of families, and how results compare.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "tests/unit/chunk_rig.h"
+
+const struct rig_model rig_models[] = {
+    {.name = "llama"},
+    {.name = "gpt2",
+     .set = {"norm=layer", "norm_bias=yes", "mlp=plain", "activation=gelu", "qkv_bias=yes",
+             "out_bias=yes", "mlp_bias=yes", "position=learned", "embed_dropout=0.1",
+             "attn_dropout=0.1", "mlp_dropout=0.1", "attn_prob_dropout=0.1"}},
+    {.name = "gpt2, tied",
+     .set = {"norm=layer", "norm_bias=yes", "mlp=plain", "position=learned", "tied_head=yes"}},
+    {.name = "gpt-j, parallel",
+     .set = {"parallel_block=one_norm", "rope_interleaved=yes", "rope_fraction=0.5",
+             "head_bias=yes"}},
+    {.name = "gpt-neox, two norms", .set = {"parallel_block=two_norms", "kv_heads=4"}},
+    {.name = "bloom",
+     .set = {"position=alibi", "embed_norm=yes", "norm=layer", "norm_bias=yes", "tied_head=yes"}},
+    {.name = "opt-350m",
+     .set = {"block=post", "embed_dim=24", "final_norm=no", "position=learned", "position_offset=2",
+             "tied_head=yes"}},
+    {.name = "mistral", .set = {"sliding_window=6"}},
+    {.name = "qwen",
+     .set = {"logn_length=8", "qkv_bias=yes", "kv_heads=4", "max_window_layers=2",
+             "sliding_window=5"}},
+    {.name = "qwen3", .set = {"qk_norm=yes", "tied_head=yes"}},
+    {.name = "gemma2",
+     .set = {"block=sandwich", "norm_offset=1", "attn_softcap=5", "logit_softcap=3",
+             "embed_scale=5.6", "sliding_window=6", "window_pattern=2", "tied_head=yes"}},
+    {.name = "gemma3",
+     .set = {"block=sandwich", "norm_offset=1", "qk_norm=yes", "sliding_window=6",
+             "window_pattern=3", "rope_local_theta=100", "rope_scaling=linear", "rope_factor=8"}},
+    {.name = "chatglm-6b",
+     .set = {"block=alpha", "norm=layer", "norm_bias=yes", "position=rope2d", "mask=prefix",
+             "mlp=plain", "activation=gelu", "qkv_bias=yes", "kv_heads=4"}},
+    {.name = "baichuan2", .set = {"norm_head=yes"}},
+    {.name = "phi3, longrope",
+     .set = {"rope_scaling=longrope", "rope_original_positions=16",
+             "rope_short_factors=1,1.1,1.2,1.3", "rope_long_factors=2,3,4,5"}},
+    {.name = "mixtral",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "router_aux=0.1"}},
+    {.name = "deepseek-moe",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16", "dense_layers=1",
+             "router_aux=0.1", "router_scale=2", "router_renorm=no"}},
+    {.name = "qwen2-moe, sparse",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16",
+             "shared_gate=yes", "moe_period=2", "router_aux=0.1"}},
+    {.name = "experts before dense layers",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "mlp_layers=1,3",
+             "router_aux=0.1"}},
+    {.name = "deepseek-v3",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16",
+             "router_score=sigmoid", "router_bias=yes", "router_bias_rate=0.01"}},
+    {.name = "noise", .set = {"embed_norm=yes"}, .noise = true},
+    {.name = "lora", .set = {"qkv_bias=yes"}, .lora = 3, .lora_dropout = 0.1},
+    {.name = "dora", .lora = -3},
+    {.name = "lora of one layer", .lora = 3, .targets = "layers.1.*"},
+    {.name = "lora of one layer of experts",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "router_aux=0.1"},
+     .lora = 3,
+     .targets = "layers.1.attn.*"},
+    {.name = "lora of a reward model", .set = {"output=score"}, .head = RIG_SCORE, .lora = 3},
+    {.name = "a layer held", .set = {"tied_head=yes"}, .freeze = "layers.0.*"},
+    {.name = "policy", .set = {"attn_dropout=0.1"}, .head = RIG_LOGP},
+    {.name = "reward model", .set = {"output=score"}, .head = RIG_SCORE},
+    {.name = "scoring", .set = {"tied_head=yes"}, .head = RIG_SCORING},
+    {.name = "logits", .set = {"norm_head=yes"}, .head = RIG_LOGITS},
+};
+const int rig_n_models = sizeof rig_models / sizeof *rig_models;
+
+const struct rig_model *rig_model(const char *name)
+{
+    for (int i = 0; i < rig_n_models; i++)
+        if (strcmp(rig_models[i].name, name) == 0)
+            return &rig_models[i];
+    return NULL;
+}
+
+/* ---- comparing ---- */
+
+static bool is_tied(const struct rig_model *m, const char *name)
+{
+    lf_model_config c;
+    rig_configure(m, &c);
+    return c.tied_head && strcmp(name, "embed.weight") == 0;
+}
+
+/* Of a tied embedding: what both chunks have, that of the head first. */
+static double error_of_sum(const struct rig_result *r, const struct rig_tensor *want)
+{
+    const struct rig_tensor *head = rig_find(r, want->name, true),
+                            *embed = rig_find(r, want->name, false);
+    double diff = 0, norm = 0;
+    if (!head || !embed || head->n != want->n || embed->n != want->n)
+        return (double)INFINITY;
+    for (int64_t e = 0; e < want->n; e++) {
+        const double sum = (double)(head == embed ? head->grad[e] : head->grad[e] + embed->grad[e]);
+        diff += (sum - (double)want->grad[e]) * (sum - (double)want->grad[e]);
+        norm += (double)want->grad[e] * (double)want->grad[e];
+    }
+    return sqrt(diff / norm);
+}
+
+int rig_differing(const struct rig_model *m, const struct rig_result *whole,
+                  const struct rig_result *cut, const char **name)
+{
+    int bad = 0;
+    for (int i = 0; i < whole->n_t; i++) {
+        const struct rig_tensor *want = &whole->t[i], *is = rig_find(cut, want->name, true);
+        const bool same =
+            is_tied(m, want->name)
+                ? error_of_sum(cut, want) <= 1e-6
+                : is && is->n == want->n &&
+                      memcmp(is->grad, want->grad, (size_t)want->n * sizeof *want->grad) == 0;
+        if (!same && !bad++)
+            *name = want->name;
+    }
+    return bad;
+}
+
+bool rig_near(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * fabs(b);
+}
+
+bool rig_same_record(const struct rig_result *a, const struct rig_result *b)
+{
+    double any = b->rec.loss_sum;
+    for (size_t i = 0; i < sizeof b->out / sizeof *b->out; i++)
+        any += fabs(b->out[i]);
+    return any > 0 && a->rec.loss_sum == b->rec.loss_sum && a->rec.tokens == b->rec.tokens &&
+           a->rec.correct == b->rec.correct && a->rec.router_aux == b->rec.router_aux &&
+           rig_near(a->rec.router_entropy, b->rec.router_entropy) &&
+           rig_near(a->rec.router_load, b->rec.router_load) &&
+           a->rec.router_seen == b->rec.router_seen && memcmp(a->out, b->out, sizeof a->out) == 0;
+}
+
+struct rig_way rig_whole(const struct rig_way *w)
+{
+    return (struct rig_way){
+        .micro = w->micro, .compute = w->compute, .fp8 = w->fp8, .fp8_edges = w->fp8_edges};
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rig's runs: inputs of every chunk, what crosses between them, and the order of a pipeline.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+#include "tests/tap/tap.h"
+#include "tests/unit/chunk_rig.h"
+
+static const int32_t cu[RIG_DOCS + 1] = {0, 11, 30, 37};
+
+/* ---- inputs ---- */
+
+/* Returns whether there is such an input. */
+static bool feed(const struct rig_part *p, int slot, const char *name, const void *src,
+                 size_t bytes)
+{
+    lf_err err = LF_ERR_INIT;
+    const int rc = lf_exec_write(p->on->ex, p->chain, slot, name, src, bytes, &err);
+    if (rc != 0 && rc != LF_ENOENT)
+        tap_bail("%s", err.text);
+    return rc == 0;
+}
+
+static void feed_batch(struct rig *g, int i, int slot, int m)
+{
+    float noise[RIG_ROWS * 32];
+    const struct rig_part *p = &g->part[i];
+    const uint32_t batch = (uint32_t)m;
+    int32_t tokens[RIG_ROWS], positions[RIG_ROWS], targets[RIG_ROWS], offsets[RIG_ROWS],
+        turns[RIG_ROWS], blocks[RIG_ROWS], prefix[RIG_DOCS] = {0};
+    int64_t samples[RIG_ROWS];
+    for (int r = 0; r < RIG_ROWS; r++) {
+        const uint64_t at = (uint64_t)(m * RIG_ROWS + r);
+        int d = 0;
+        while (d < RIG_DOCS - 1 && r >= cu[d + 1])
+            d++;
+        tokens[r] = (int32_t)(lf_rng_f64(5, 1, at) * RIG_VOCAB);
+        targets[r] = r >= cu[RIG_DOCS] || r - cu[d] < 3 || (r + m) % 5 == 4
+                         ? -1
+                         : (int32_t)(lf_rng_f64(5, 2, at) * RIG_VOCAB);
+        positions[r] = r < cu[RIG_DOCS] ? r - cu[d] : 0;
+        offsets[r] = r;
+        samples[r] = (int64_t)batch * 100 + d;
+        turns[r] = lf_decoder_table_row(p->on->d, positions[r], cu[d + 1] - cu[d] > 16);
+    }
+    for (int e = 0; e < RIG_ROWS * 32; e++)
+        noise[e] = (float)lf_rng_normal(5, 3, (uint64_t)(m * RIG_ROWS * 32 + e));
+    lf_decoder_prefixes(targets, cu, RIG_DOCS, prefix);
+    if (lf_decoder_config(p->on->d)->position == LF_POS_ROPE2D)
+        lf_decoder_turns(cu, RIG_DOCS, prefix, RIG_ROWS, turns, blocks);
+    g->r->tokens[i] = feed(p, slot, "tokens", tokens, sizeof tokens);
+    g->r->targets[i] = feed(p, slot, "targets", targets, sizeof targets);
+    feed(p, slot, "positions", positions, sizeof positions);
+    feed(p, slot, "cu_seqlens", cu, sizeof cu);
+    feed(p, slot, "prefix", prefix, sizeof prefix);
+    feed(p, slot, "offsets", offsets, sizeof offsets);
+    feed(p, slot, "samples", samples, sizeof samples);
+    feed(p, slot, "turns", turns, sizeof turns);
+    feed(p, slot, "blocks", blocks, sizeof blocks);
+    feed(p, slot, "noise", noise, sizeof noise);
+}
+
+/* ---- what crosses ---- */
+
+/* What crosses under that name, or NULL: nothing does. The caller frees it. */
+static char *take_cut(const struct rig_part *p, int slot, const char *name, size_t want)
+{
+    lf_err err = LF_ERR_INIT;
+    size_t bytes = 0;
+    const void *at = lf_exec_cut(p->on->ex, p->chain, slot, name, true, &bytes);
+    char *data = at ? lf_calloc(bytes, 1, &err) : NULL;
+    if (at && (!data || bytes != want))
+        tap_bail("%s has %zu bytes, not %zu", name, bytes, want);
+    if (at)
+        memcpy(data, at, bytes);
+    return data;
+}
+
+/* An output, or NULL where the chunk has none of that name. The caller frees it. */
+static char *take(const struct rig_part *p, int slot, const char *name, size_t bytes)
+{
+    lf_err err = LF_ERR_INIT;
+    char *data = lf_calloc(bytes, 1, &err);
+    const int rc =
+        data ? lf_exec_read(p->on->ex, p->chain, slot, name, data, bytes, &err) : LF_ENOMEM;
+    if (rc != 0 && rc != LF_ENOENT)
+        tap_bail("%s", err.text);
+    if (rc == 0)
+        return data;
+    free(data);
+    return NULL;
+}
+
+static size_t stream_bytes(const struct rig *g)
+{
+    const size_t rows = RIG_ROWS / (g->w->sequence ? 2 : 1);
+    return rows * 32 * (g->w->compute == LF_F32 ? 4 : 2);
+}
+
+static size_t load_bytes(const struct rig_part *p)
+{
+    return 2 * sizeof(float) * (size_t)lf_decoder_config(p->on->d)->experts;
+}
+
+/* Writes what has come; a box is as good as its name: the chunk must have such an input. */
+static void give(const struct rig_part *p, int slot, const char *name, char **from, size_t bytes)
+{
+    if (*from && !feed(p, slot, name, *from, bytes))
+        tap_bail("%s comes, and the chunk has no such input", name);
+    free(*from);
+    *from = NULL;
+}
+
+/* Adds up an output of [R, cols] and writes the gradient of some loss by it. */
+static void sum_output(struct rig *g, const struct rig_part *p, int slot, const char *name,
+                       const char *grad, int at)
+{
+    const int cols = g->m->head == RIG_LOGITS ? RIG_ROWS : 1; /* vocab = 48 too */
+    float d[RIG_ROWS * RIG_ROWS];
+    const size_t bytes = sizeof(float) * RIG_ROWS * (size_t)cols;
+    float *y = (float *)(void *)take(p, slot, name, bytes);
+    for (int e = 0; y && e < RIG_ROWS * cols; e++) {
+        g->r->out[at] += (double)y[e] * (1 + sin(e));
+        d[e] = 0.03f * sinf(3 * y[e] + (float)e);
+    }
+    if (y && grad)
+        feed(p, slot, grad, d, bytes);
+    free(y);
+}
+
+static void run(const struct rig_part *p, enum lf_segment seg, int m)
+{
+    lf_err err = LF_ERR_INIT;
+    if (lf_exec_run(p->on->ex, p->chain, seg, m % p->slots, m ? LF_ACCUM : LF_FIRST, &err))
+        tap_bail("%s", err.text);
+}
+
+static void forward(struct rig *g, int i, int m)
+{
+    const struct rig_part *p = &g->part[i];
+    const int slot = m % p->slots;
+    struct rig_box *here = &g->box[i][m], *next = &g->box[i + 1][m];
+    feed_batch(g, i, slot, m);
+    if (g->w->spoil == 3 && m && here->x)
+        memset(here->x, 0, stream_bytes(g));
+    give(p, slot, "x", &here->x, stream_bytes(g));
+    give(p, slot, "load", &here->load, load_bytes(p));
+    run(p, LF_FWD, m);
+    if (i == g->n - 1) {
+        sum_output(g, p, slot, "lp", "dlp", 0);
+        sum_output(g, p, slot, "entropy", "dentropy", 1);
+        sum_output(g, p, slot, "score", "dscore", 2);
+        sum_output(g, p, slot, "loss", NULL, 3);
+        sum_output(g, p, slot, "lse", NULL, 4);
+        sum_output(g, p, slot, "logits", NULL, 5);
+        return;
+    }
+    next->x = take_cut(p, slot, "x", stream_bytes(g));
+    next->load = take_cut(p, slot, "load", load_bytes(p));
+    if (!next->x)
+        tap_bail("chunk %d gives no x", i);
+    next->forward = true;
+}
+
+static void backward(struct rig *g, int i, int m)
+{
+    const struct rig_part *p = &g->part[i];
+    const int slot = m % p->slots;
+    struct rig_box *here = &g->box[i][m];
+    if (i < g->r->frozen || !rig_trains(g))
+        return;
+    if (g->w->spoil == 1 && here->dx)
+        memset(here->dx, 0, stream_bytes(g));
+    if (g->w->spoil == 2 && here->total)
+        memset(here->total, 0, load_bytes(p));
+    give(p, slot, "dx", &here->dx, stream_bytes(g));
+    give(p, slot, "load_total", &here->total, load_bytes(p));
+    run(p, g->w->split && !g->w->joined ? LF_BWD_INPUT : LF_BWD, m);
+    if (i == 0)
+        return;
+    struct rig_box *before = &g->box[i - 1][m];
+    before->dx = take_cut(p, slot, "dx", stream_bytes(g));
+    before->total = take_cut(p, slot, "load_total", load_bytes(p));
+    if (!before->dx != (i <= g->r->frozen))
+        tap_bail("chunk %d: dx", i);
+    before->backward = true;
+}
+
+/* ---- the order ---- */
+
+/* Of chunk i: forward passes ahead, then one of each in turn, then the rest. */
+static void make_list(struct rig *g, int i)
+{
+    const int ahead = g->w->in_flight ? g->n - 1 - i : 0, late = g->w->in_flight ? 1 : 0;
+    struct rig_item *to = g->part[i].list;
+    int f = 0, w = 0;
+    while (f < ahead && f < g->micro)
+        *to++ = (struct rig_item){'F', f++};
+    for (int b = 0; b < g->micro; b++) {
+        if (f < g->micro)
+            *to++ = (struct rig_item){'F', f++};
+        *to++ = (struct rig_item){'B', b};
+        if (g->w->split && b >= late)
+            *to++ = (struct rig_item){'W', w++};
+    }
+    while (g->w->split && w < g->micro)
+        *to++ = (struct rig_item){'W', w++};
+}
+
+static bool ready(const struct rig *g, int i, struct rig_item it)
+{
+    const struct rig_box *b = &g->box[i][it.m];
+    return it.what == 'W'   ? true
+           : it.what == 'F' ? i == 0 || b->forward
+                            : i == g->n - 1 || b->backward || i < g->r->frozen || !rig_trains(g);
+}
+
+void rig_run_all(struct rig *g)
+{
+    for (int i = 0; i < g->n; i++)
+        make_list(g, i);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < g->n; i++) {
+            const struct rig_item it = g->part[i].list[g->part[i].next];
+            if (!it.what || !ready(g, i, it))
+                continue;
+            if (it.what == 'F')
+                forward(g, i, it.m);
+            else if (it.what == 'B')
+                backward(g, i, it.m);
+            else if (i >= g->r->frozen && rig_trains(g) && !g->w->joined)
+                run(&g->part[i], LF_BWD_WEIGHT, it.m);
+            g->part[i].next++;
+            moved = true;
+        }
+    }
+    for (int i = 0; i < g->n; i++)
+        if (g->part[i].list[g->part[i].next].what)
+            tap_bail("chunk %d waits for ever", i);
+}
