@@ -107,13 +107,45 @@ static size_t load_bytes(const struct rig_part *p)
     return 2 * sizeof(float) * (size_t)lf_decoder_config(p->on->d)->experts;
 }
 
-/* Writes what has come; a box is as good as its name: the chunk must have such an input. */
-static void give(const struct rig_part *p, int slot, const char *name, char **from, size_t bytes)
+/* Writes what has come to the input that the chunk must have for it. */
+static void give(const struct rig_part *p, int slot, const char *name, char **from)
 {
-    if (*from && !feed(p, slot, name, *from, bytes))
+    size_t bytes = 0;
+    void *to = *from ? lf_exec_cut(p->on->ex, p->chain, slot, name, false, &bytes) : NULL;
+    if (*from && !to)
         tap_bail("%s comes, and the chunk has no such input", name);
+    if (to)
+        memcpy(to, *from, bytes);
     free(*from);
     *from = NULL;
+}
+
+/* Where slots are there for it, what goes on is taken when the other chunk wants it. */
+static bool late(const struct rig *g)
+{
+    return g->w->split && g->w->in_flight;
+}
+
+/* From chunk i to the next one. */
+static void take_forward(struct rig *g, int i, int m)
+{
+    const struct rig_part *p = &g->part[i];
+    struct rig_box *to = &g->box[i + 1][m];
+    to->x = take_cut(p, m % p->slots, "x", stream_bytes(g));
+    to->load = take_cut(p, m % p->slots, "load", load_bytes(p));
+    if (!to->x)
+        tap_bail("chunk %d gives no x", i);
+}
+
+/* And to the one before. */
+static void take_backward(struct rig *g, int i, int m)
+{
+    const struct rig_part *p = &g->part[i];
+    struct rig_box *to = &g->box[i - 1][m];
+    to->dx = take_cut(p, m % p->slots, "dx", stream_bytes(g));
+    to->total = take_cut(p, m % p->slots, "load_total", load_bytes(p));
+    if (!to->dx != (i <= g->r->frozen))
+        tap_bail("chunk %d: dx", i);
 }
 
 /* Adds up an output of [R, cols] and writes the gradient of some loss by it. */
@@ -144,12 +176,14 @@ static void forward(struct rig *g, int i, int m)
 {
     const struct rig_part *p = &g->part[i];
     const int slot = m % p->slots;
-    struct rig_box *here = &g->box[i][m], *next = &g->box[i + 1][m];
+    struct rig_box *here = &g->box[i][m];
     feed_batch(g, i, slot, m);
+    if (late(g) && i > 0)
+        take_forward(g, i - 1, m);
     if (g->w->spoil == 3 && m && here->x)
         memset(here->x, 0, stream_bytes(g));
-    give(p, slot, "x", &here->x, stream_bytes(g));
-    give(p, slot, "load", &here->load, load_bytes(p));
+    give(p, slot, "x", &here->x);
+    give(p, slot, "load", &here->load);
     run(p, LF_FWD, m);
     if (i == g->n - 1) {
         sum_output(g, p, slot, "lp", "dlp", 0);
@@ -160,11 +194,9 @@ static void forward(struct rig *g, int i, int m)
         sum_output(g, p, slot, "logits", NULL, 5);
         return;
     }
-    next->x = take_cut(p, slot, "x", stream_bytes(g));
-    next->load = take_cut(p, slot, "load", load_bytes(p));
-    if (!next->x)
-        tap_bail("chunk %d gives no x", i);
-    next->forward = true;
+    if (!late(g))
+        take_forward(g, i, m);
+    g->box[i + 1][m].forward = true;
 }
 
 static void backward(struct rig *g, int i, int m)
@@ -174,21 +206,20 @@ static void backward(struct rig *g, int i, int m)
     struct rig_box *here = &g->box[i][m];
     if (i < g->r->frozen || !rig_trains(g))
         return;
+    if (late(g) && i < g->n - 1)
+        take_backward(g, i + 1, m);
     if (g->w->spoil == 1 && here->dx)
         memset(here->dx, 0, stream_bytes(g));
     if (g->w->spoil == 2 && here->total)
         memset(here->total, 0, load_bytes(p));
-    give(p, slot, "dx", &here->dx, stream_bytes(g));
-    give(p, slot, "load_total", &here->total, load_bytes(p));
+    give(p, slot, "dx", &here->dx);
+    give(p, slot, "load_total", &here->total);
     run(p, g->w->split && !g->w->joined ? LF_BWD_INPUT : LF_BWD, m);
     if (i == 0)
         return;
-    struct rig_box *before = &g->box[i - 1][m];
-    before->dx = take_cut(p, slot, "dx", stream_bytes(g));
-    before->total = take_cut(p, slot, "load_total", load_bytes(p));
-    if (!before->dx != (i <= g->r->frozen))
-        tap_bail("chunk %d: dx", i);
-    before->backward = true;
+    if (!late(g))
+        take_backward(g, i, m);
+    g->box[i - 1][m].backward = true;
 }
 
 /* ---- the order ---- */

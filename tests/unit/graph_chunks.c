@@ -171,7 +171,8 @@ static void test_tensors(const struct rig_model *m)
     tap_i64(count, lf_pstore_count(all), "each tensor is in one chunk, but for what is listed");
     tap_ok(n_tied == (c.tied_head && c.output == LF_OUTPUT_TOKENS) &&
                (!n_tied || (tied[0].owner == 0 && tied[0].other == n - 1)) &&
-               lf_decoder_tied(d, &chunk[1], 2, tied) == 0,
+               lf_decoder_tied(d, chunk, n - 1, tied) == 0 &&
+               lf_decoder_tied(d, &chunk[1], n - 1, tied) == 0,
            "a tied embedding belongs to the first chunk");
     lf_pstore_destroy(all);
     lf_pstore_destroy(both);

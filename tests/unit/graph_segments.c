@@ -119,8 +119,8 @@ static void test_segments_refused(void)
     }
 }
 
-/* y = norm(x; n) w^T + n: the gradient of the bias n is summed before that of the norm's weight n,
- * although the first segment has only the second. out: the gradient of n. */
+/* y = (norm(x; n) w^T + n) w^T + n: the gradients of the biases n are added before that of the
+ * norm's weight n, although the first segment needs the last one alone. out: the gradient of n. */
 static void order_of(bool split, float out[32])
 {
     static const struct lf_param_desc d[] = {
@@ -134,7 +134,8 @@ static void order_of(bool split, float out[32])
         tap_bail("%s", err.text);
     lf_graph *g = lf_graph_create(ps, "order", &err);
     const lf_val n = lf_param(g, "n"), in = lf_cut_in(g, "x", 32, 32, "dx");
-    lf_cut_out(g, lf_linear(g, lf_norm(g, in, n, LF_NONE, &rms), lf_param(g, "w"), n), "y", "dy");
+    const lf_val h = lf_linear(g, lf_norm(g, in, n, LF_NONE, &rms), lf_param(g, "w"), n);
+    lf_cut_out(g, lf_linear(g, h, lf_param(g, "w"), n), "y", "dy");
     lf_plan *p = lf_plan_create(ps, &(struct lf_plan_opts){.threads = 1}, &err);
     lf_back *b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
     const struct lf_chain_opts o = {.train = true, .split = split};
@@ -238,6 +239,38 @@ static void test_layout(const struct rig_model *m, bool sequence)
     lf_pstore_destroy(all);
 }
 
+/* What crosses is whole on every rank: added to a partial sum it would count twice. */
+static void test_counted_twice(void)
+{
+    static const struct lf_param_desc d = {
+        .name = "w", .ndim = 2, .dims = {32, 32}, .shard = LF_SHARD_COLS};
+    static const struct lf_param_desc u = {
+        .name = "u", .ndim = 2, .dims = {32, 32}, .shard = LF_SHARD_ROWS};
+    lf_err err = LF_ERR_INIT;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        lf_pstore *ps = lf_pstore_create(&err);
+        if (lf_pstore_set_layout(ps, &(struct lf_layout){.tensor = 2, .tensor_rank = 1}, &err) ||
+            lf_pstore_add(ps, &u, &err) < 0 || lf_pstore_add(ps, &d, &err) < 0)
+            tap_bail("%s", err.text);
+        lf_graph *g = lf_graph_create(ps, "sum", &err);
+        const lf_val x = lf_cut_in(g, "x", RIG_ROWS, 32, "dx");
+        const lf_val h = lf_linear(g, lf_tp_enter(g, x), lf_param(g, "u"), LF_NONE),
+                     part = lf_linear(g, h, lf_param(g, "w"), LF_NONE);
+        const lf_val y =
+            wrong ? lf_tp_leave(g, lf_add(g, x, part)) : lf_add(g, x, lf_tp_leave(g, part));
+        lf_cut_out(g, y, "x", "dy");
+        lf_plan *p = lf_plan_create(ps, &(struct lf_plan_opts){.threads = 1}, &err);
+        if (!p)
+            tap_bail("%s", err.text);
+        const int rc = lf_plan_add(p, g, &(struct lf_chain_opts){.train = true}, &err);
+        tap_rc(rc, wrong ? LF_EINVAL : 0, &err, "add does not add up",
+               wrong ? "what crosses in a partial sum" : "behind the sum");
+        lf_plan_destroy(p);
+        lf_graph_destroy(g);
+        lf_pstore_destroy(ps);
+    }
+}
+
 /* On each of two ranks chunks have the bits of the whole model on two ranks. An embedding whose
  * rows ranks divide is summed in f32, and its readers in one graph see it before it is rounded. So
  * with bf16 the first chunk has a layer. */
@@ -287,12 +320,16 @@ static void test_all_divided(const char *name, bool sequence)
 /* Chunks of one plan have what each saves, and the transients of the largest. */
 static void test_bytes(const struct rig_model *m, bool split)
 {
-    static struct rig_result apart, together;
+    static struct rig_result apart, together, alone;
     struct rig_way w = in_turn;
+    const char *name = "";
     size_t saved = 0, rest = 0, grads = 0;
     w.split = split;
     rig_run(m, &w, &apart);
     w.together = true;
+    w.no_reuse = true;
+    rig_run(m, &w, &alone);
+    w.no_reuse = false;
     rig_run(m, &w, &together);
     for (int k = 0; k < w.n; k++) {
         const struct lf_plan_bytes *b = &apart.bytes[k];
@@ -307,8 +344,12 @@ static void test_bytes(const struct rig_model *m, bool split)
     tap_ok(b->grads == grads && b->largest_live <= b->arena &&
                (double)b->arena <= 1.05 * (double)b->largest_live,
            "as many gradients; %zu live of %zu in the arena", b->largest_live, b->arena);
+    tap_ok(rig_differing(m, &together, &alone, &name) == 0 &&
+               alone.bytes[0].arena > together.bytes[0].arena,
+           "the bits of a plan in which every tensor has its own bytes %s", name);
     rig_forget(&apart);
     rig_forget(&together);
+    rig_forget(&alone);
 }
 
 /* What a chain saves is in each slot, and what the second segment reads is saved. */
@@ -343,14 +384,15 @@ int main(void)
     TAP(3, test_joined(rig_model("deepseek-moe")));
     TAP(7, test_segments_refused());
     TAP(2, test_order());
+    TAP(2, test_counted_twice());
     TAP(2, test_layout(rig_model("llama"), false));
     TAP(2, test_layout(rig_model("llama"), true));
     TAP(2, test_layout(rig_model("gpt2"), true));
     TAP(2, test_layout(rig_model("mixtral"), false));
     for (int i = 0; i < 2; i++) {
-        TAP(2, test_bytes(rig_model("llama"), i));
-        TAP(2, test_bytes(rig_model("gpt2"), i));
-        TAP(2, test_bytes(rig_model("mixtral"), i));
+        TAP(3, test_bytes(rig_model("llama"), i));
+        TAP(3, test_bytes(rig_model("gpt2"), i));
+        TAP(3, test_bytes(rig_model("mixtral"), i));
     }
     TAP(2, test_slots());
     /* with divided rows the last two have no whole model to compare with */
