@@ -19,7 +19,7 @@ void rig_configure(const struct rig_model *m, lf_model_config *c)
     const size_t n = sizeof base / sizeof *base;
     lf_err err = LF_ERR_INIT;
     lf_model_config_defaults(c);
-    if (lf_model_config_family(c, "llama", "test", &err))
+    if (lf_model_config_family(c, m->family ? m->family : "llama", "test", &err))
         tap_bail("%s", err.text);
     for (size_t i = 0; i < n + RIG_SET; i++) {
         const char *set = i < n ? base[i] : m->set[i - n];
@@ -311,6 +311,7 @@ static void run_rank(struct rig *g)
     lf_err err = LF_ERR_INIT;
     struct rig_result *r = g->r;
     memset(r, 0, sizeof *r);
+    r->exact = g->w->together && !g->w->in_flight;
     g->micro = g->w->micro ? g->w->micro : 1;
     g->n = rig_cut(g->w, 0, g->chunk);
     const bool good = open_ranks(g, &err);

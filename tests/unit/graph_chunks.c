@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/model/config_priv.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/chunk_rig.h"
 
@@ -205,8 +206,33 @@ static void test_fp8(void)
     rig_forget(&plain);
 }
 
+/* A family with its own switches, small. */
+static void test_family(const char *family)
+{
+    /* sizes that follow from no other key */
+    static const char *const more[][2] = {{"qwen", "rope_original_positions=64"}};
+    struct rig_model m = {.name = family, .family = family, .set = {"heads=2", "kv_heads=2"}};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (strcmp(more[i][0], family) == 0)
+            m.set[2] = more[i][1];
+    const struct rig_way w = {.name = "a layer each",
+                              .n = 4,
+                              .end = {1, 2, 3, 4},
+                              .micro = 2,
+                              .in_flight = true,
+                              .split = true,
+                              .compute = LF_BF16},
+                         one = rig_whole(&w);
+    static struct rig_result whole;
+    rig_run(&m, &one, &whole);
+    compare(&m, &w, &whole);
+    rig_forget(&whole);
+}
+
 int main(void)
 {
+    for (size_t i = 0; i < lf_model_n_families; i++)
+        TAP(4, test_family(lf_model_families[i].name));
     TAP(3, test_can_fail());
     TAP(11, test_refused());
     for (int i = 0; i < rig_n_models; i++)
