@@ -7,6 +7,7 @@ include engine/store/local.mk
 include engine/graph/local.mk
 include engine/back/local.mk
 include engine/comm/local.mk
+include engine/pipe/local.mk
 include engine/model/local.mk
 include engine/convert/local.mk
 include engine/train/local.mk

@@ -227,7 +227,10 @@ struct lf_k_ranks {
  * v), of which v_real are real; v_all columns of all ranks are. After each chunk of logits the
  * ranks exchange for each row largest logit, sums relative to it and the target's logit, and
  * combine them in rank order. loss, lse, argmax, logp, entropy and the sums of rec are the same on
- * all ranks; dx is this rank's addend. */
+ * all ranks; dx is this rank's addend. What they exchange depends on shapes alone, whichever rows
+ * have targets: gather is called once for every LF_XENT_ROWS of the R rows, and each rank gives
+ * LF_XENT_PART bytes for each of these rows, of which the last call has fewer. */
+enum { LF_XENT_ROWS = 512, LF_XENT_PART = 20 };
 struct lf_k_linear_xent {
     int64_t rows, k, v, v_real, v0, v_all;
     const struct lf_k_ranks *with; /* NULL: the vocabulary is here */

@@ -462,6 +462,7 @@ static const lf_opt opts[] = {
     LF_TRAIN_PARTS_ROWS,
 
     LF_TRAIN_COMPUTE_ROWS(LF_TRAIN_PRECISIONS),
+    LF_TRAIN_TENSOR_ROW,
     LF_TRAIN_ZERO_ROW,
     {.name = "micro_tokens",
      .group = "precision and memory",

@@ -85,6 +85,7 @@ static const lf_opt opts[] = {
      .help = "coefficient of the squared log-partition; 0: none"},
     LF_TRAIN_STATE_ROWS,
     LF_TRAIN_COMPUTE_ROWS(LF_TRAIN_PRECISIONS_FP8),
+    LF_TRAIN_TENSOR_ROW,
     LF_TRAIN_ZERO_ROW,
     LF_TRAIN_OPERATION_ROWS,
     LF_TRAIN_SAVING_ROWS("steps", "steps"),

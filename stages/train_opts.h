@@ -212,6 +212,27 @@
                            "time, the same bits")
 
 /* filled in */
+#define LF_TRAIN_TENSOR_ROW                                                                        \
+    LF_OPT_ROW(.name = "tensor", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "1", .min = 1,  \
+               .max = 65536, .unit = "ranks", .field = LF_OPT_FIELD(CONFIG, c.axes.tensor),        \
+               .help = "how many ranks divide the matrices of each layer among themselves",        \
+               .more = "Each of them has some of the heads, of the columns of an MLP and of the "  \
+                       "rows of the vocabulary; they read the same micro-batches and sum what "    \
+                       "they compute four times a layer. They are neighbours on a node. What is "  \
+                       "left of the ranks shares the batch. Results differ from those of one "     \
+                       "rank as sums in another order do; checkpoints have the same tensors."),    \
+        LF_OPT_ROW(.name = "sequence_parallel", .type = LF_OPT_BOOL, .cls = LF_OPT_NUMERIC,        \
+                   .def = "no", .field = LF_OPT_FIELD(CONFIG, c.axes.sequence),                    \
+                   .help = "with tensor, ranks divide rows, too, between the matrices",            \
+                   .more = "Norms and what is kept for the backward pass are then divided among "  \
+                           "the ranks of tensor, which takes less memory; as many bytes move."),   \
+        LF_OPT_ROW(.name = "tensor_across_nodes", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL,  \
+                   .def = "no", .field = LF_OPT_FIELD(CONFIG, c.axes.across_nodes),                \
+                   .help = "let ranks that divide matrices be on several nodes",                   \
+                   .more = "Each layer then waits for the network. Without it such a layout is "   \
+                           "refused.")
+
+/* filled in */
 #define LF_TRAIN_ZERO_ROW                                                                          \
     LF_OPT_ROW(.name = "zero", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "0", .max = 3,    \
                .field = LF_OPT_FIELD(CONFIG, c.zero.stage),                                        \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process mesh: coordinates by division, communicators by splitting the world.
+ * The process mesh: coordinates by division, communicators by splitting the world. What is divided
+ * is a rank's place in the order of nodes, since launchers may deal ranks to nodes in turns.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,9 @@ struct lf_mesh {
     lf_comm *alone; /* of one rank */
     struct dim dim[LF_MESH_MAX_DIMS];
     int n;
+    /* [ranks] each: ranks node by node, and the other way round; the first rank of the node of the
+     * rank at each place */
+    int *at, *place, *node;
 };
 
 static int read_dims(lf_mesh *m, const lf_mesh_dim *dims, int n, lf_err *err)
@@ -60,12 +64,57 @@ static int read_dims(lf_mesh *m, const lf_mesh_dim *dims, int n, lf_err *err)
     return 0;
 }
 
+struct seat {
+    const char *host;
+    int node, rank; /* node: first rank of the host */
+};
+
+static int by_host(const void *a, const void *b)
+{
+    const struct seat *x = a, *y = b;
+    const int c = strcmp(x->host, y->host);
+    return c ? c : x->rank - y->rank;
+}
+
+static int by_node(const void *a, const void *b)
+{
+    const struct seat *x = a, *y = b;
+    return x->node != y->node ? x->node - y->node : x->rank - y->rank;
+}
+
+/* Nodes in the order of their first ranks, and their ranks in order. Rank 0 stays the first. */
+static int order(lf_mesh *m, lf_err *err)
+{
+    const int size = m->world->size;
+    struct seat *s = lf_calloc((size_t)size, sizeof *s, err);
+    m->at = lf_calloc(3 * (size_t)size, sizeof *m->at, err);
+    if (!s || !m->at) {
+        free(s);
+        return LF_ENOMEM;
+    }
+    m->place = m->at + size;
+    m->node = m->place + size;
+    for (int r = 0; r < size; r++)
+        s[r] = (struct seat){.host = lf_comm_peer_host(m->world, r), .rank = r};
+    qsort(s, (size_t)size, sizeof *s, by_host);
+    for (int i = 0; i < size; i++)
+        s[i].node = i && strcmp(s[i].host, s[i - 1].host) == 0 ? s[i - 1].node : s[i].rank;
+    qsort(s, (size_t)size, sizeof *s, by_node);
+    for (int i = 0; i < size; i++) {
+        m->at[i] = s[i].rank;
+        m->place[s[i].rank] = i;
+        m->node[i] = s[i].node;
+    }
+    free(s);
+    return 0;
+}
+
 static void place(lf_mesh *m)
 {
     int stride = 1;
     for (int i = m->n - 1; i >= 0; i--) {
         m->dim[i].stride = stride;
-        m->dim[i].coord = m->world->rank / stride % m->dim[i].size;
+        m->dim[i].coord = m->place[m->world->rank] / stride % m->dim[i].size;
         stride *= m->dim[i].size;
     }
 }
@@ -109,7 +158,7 @@ static lf_comm *split_over(const lf_mesh *m, const char *spans, lf_err *err)
     for (int i = 0; i < m->n; i++)
         if (!spans[i])
             color = color * m->dim[i].size + m->dim[i].coord;
-    return lf_comm_split(m->world, color, 0, err);
+    return lf_comm_split(m->world, color, m->place[m->world->rank], err);
 }
 
 static int make_comms(lf_mesh *m, lf_err *err)
@@ -132,7 +181,10 @@ lf_mesh *lf_mesh_create(lf_comm *world, const lf_mesh_dim *dims, int n_dims, lf_
     if (!m)
         return NULL;
     m->world = world;
-    int rc = lf_comm_agree_ok(world, read_dims(m, dims, n_dims, err), err);
+    int rc = read_dims(m, dims, n_dims, err);
+    if (rc == 0)
+        rc = order(m, err);
+    rc = lf_comm_agree_ok(world, rc, err);
     if (rc == 0) {
         place(m);
         rc = check_same(m, err);
@@ -153,6 +205,7 @@ void lf_mesh_destroy(lf_mesh *m)
     for (int i = 0; i < m->n; i++)
         lf_comm_destroy(m->dim[i].comm);
     lf_comm_destroy(m->alone);
+    free(m->at);
     free(m);
 }
 
@@ -170,10 +223,24 @@ int lf_mesh_coord(const lf_mesh *m, const char *dim)
 
 int lf_mesh_rank_at(const lf_mesh *m, const int *coord)
 {
-    int rank = 0;
+    int place = 0;
     for (int i = 0; i < m->n; i++)
-        rank = rank * m->dim[i].size + coord[i];
-    return rank;
+        place = place * m->dim[i].size + coord[i];
+    return m->at[place];
+}
+
+bool lf_mesh_inside(const lf_mesh *m, const char *dim, int ranks[2])
+{
+    const struct dim *d = find(m, dim);
+    for (int i = 0; d && i < m->world->size; i++) {
+        const int first = i - i / d->stride % d->size * d->stride;
+        if (m->node[i] == m->node[first])
+            continue;
+        ranks[0] = m->at[first];
+        ranks[1] = m->at[i];
+        return false;
+    }
+    return true;
 }
 
 lf_comm *lf_mesh_comm(const lf_mesh *m, const char *dim)

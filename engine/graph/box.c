@@ -89,6 +89,16 @@ void lf_pstore_box(const lf_pstore *ps, int i, struct lf_box *box)
     *box = ps->p[i].box;
 }
 
+bool lf_pstore_divided(const lf_pstore *ps, int i, const int64_t **lo, const int64_t **hi)
+{
+    const struct lf_param *p = &ps->p[i];
+    if (p->n == lf_logical(&p->d))
+        return false;
+    *lo = p->box.lo;
+    *hi = p->box.hi;
+    return true;
+}
+
 void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r)
 {
     int64_t inner = 1;
@@ -116,6 +126,21 @@ int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p)
     struct lf_box_runs r;
     lf_box_runs(p, &r);
     return r.run ? ps->layout.tensor / p->box.replicas : 1;
+}
+
+bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p)
+{
+    return lf_box_count(ps, p) > 1 ? p->box.replica == 0 : ps->layout.tensor_rank == 0;
+}
+
+void lf_pstore_written(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pstore_share *out)
+{
+    const struct lf_param *p = &ps->p[i];
+    *out = (struct lf_pstore_share){.box = p->box, .owner = lf_box_owner(ps, p)};
+    lf_pstore_own(ps, i, kind, out->flat);
+    out->shared = out->flat[0] < out->flat[1] && !lf_pstore_sharded(ps, i, kind);
+    if (!out->owner)
+        out->flat[1] = out->flat[0];
 }
 
 int64_t lf_box_element(const struct lf_param *p, int64_t e)

@@ -206,12 +206,6 @@ static int fill_opt_table(lf_exec *ex, lf_err *err)
                                all * sizeof *ex->opt_host, err);
 }
 
-/* Of a box that several ranks have, the first of them counts the elements. */
-static bool counted(const lf_pstore *ps, const struct lf_param *q)
-{
-    return lf_box_count(ps, q) > 1 ? q->box.replica == 0 : ps->layout.tensor_rank == 0;
-}
-
 /* The tensors of this rank's parts that are counted in its part of the norm, or the others. */
 static void add_own(lf_exec *ex, bool in_norm)
 {
@@ -225,7 +219,7 @@ static void add_own(lf_exec *ex, bool in_norm)
                       boxes = lf_box_count(p->ps, q),
                       box = boxes > 1 ? p->ps->layout.tensor_rank / q->box.replicas : 0;
         lf_param_own(p->ps, q, &first, &n);
-        if (n && counted(p->ps, q) == in_norm) {
+        if (n && lf_box_owner(p->ps, q) == in_norm) {
             struct lf_opt_tensor *t = &ex->own_host[ex->n_own++];
             *t = opt_tensor(p, q, first, n);
             t->block = block + box * blocks + first / LF_NORM_BLOCK;

@@ -370,7 +370,7 @@ void lf_pin_f32(lf_graph *g, lf_val v)
 static int32_t reader(const lf_graph *g, lf_val x, enum lf_op op)
 {
     for (size_t i = 0; i < g->n_n; i++)
-        if (g->n[i].op == op && g->n[i].in[0] == x.id)
+        if (g->n[i].op == op && g->n[i].in[0] == x.id && !g->n[i].a.inverse)
             return (int32_t)i;
     return -1;
 }
@@ -382,6 +382,14 @@ lf_val lf_tp_enter(lf_graph *g, lf_val x)
         return x;
     const int32_t i = reader(g, x, LF_OP_TP_ENTER);
     return i < 0 ? lf_graph_op(g, LF_OP_TP_ENTER, &x.id, 1, NULL) : (lf_val){g->n[i].out[0]};
+}
+
+lf_val lf_tp_whole(lf_graph *g, lf_val x)
+{
+    const struct lf_attr whole = {.inverse = true};
+    return g->err.rc || g->ps->layout.tensor <= 1
+               ? x
+               : lf_graph_op(g, LF_OP_TP_ENTER, &x.id, 1, &whole);
 }
 
 lf_val lf_tp_leave(lf_graph *g, lf_val x)

@@ -111,11 +111,13 @@ void lf_cut_out_sums(lf_graph *g, lf_val v, const char *name);
  * itself where its kernel can.
  */
 void lf_pin_f32(lf_graph *g, lf_val v);
-/* Where layouts that divide matrices have their sums (layout.h). With one rank both return x.
+/* Where layouts that divide matrices have their sums (layout.h). With one rank all return x.
  * lf_tp_enter stands before a linear whose rows ranks divide; lf_tp_leave stands behind the linear
- * whose columns they divide, before anything that is not linear. */
+ * whose columns they divide, before anything that is not linear. lf_tp_whole stands before what
+ * every rank computes of all rows, such as a small head; it sums nothing. */
 lf_val lf_tp_enter(lf_graph *g, lf_val x);
 lf_val lf_tp_leave(lf_graph *g, lf_val x);
+lf_val lf_tp_whole(lf_graph *g, lf_val x);
 
 /* ---- operations ---- */
 

@@ -185,12 +185,22 @@ static bool by_rows(const lf_graph *g, int32_t t)
     return g->t[lf_root_of(g, t)].place[LF_AXIS_TENSOR] == LF_PL_ROWS;
 }
 
+/* The two inputs of a node that are of rows; NULL: it has none. */
+static const int8_t *row_slots(const struct lf_node *n)
+{
+    static const int8_t drop[] = {DROP_SAMPLE, DROP_POS}, add[] = {0, 1},
+                        embed[] = {EMBED_TOKEN, EMBED_POS};
+    return n->op == LF_OP_DROPOUT ? drop
+           : n->op == LF_OP_ADD   ? add
+           : n->op == LF_OP_EMBED ? embed
+                                  : NULL;
+}
+
 /* Inputs of a node whose value has some rows: this rank's rows of them. */
 static void own_rows(struct local *l, const struct lf_node *n, int32_t in[])
 {
-    static const int8_t drop[] = {DROP_SAMPLE, DROP_POS}, add[] = {0, 1};
-    const int8_t *slot = n->op == LF_OP_DROPOUT ? drop : add;
-    if ((n->op != LF_OP_DROPOUT && n->op != LF_OP_ADD) || !by_rows(l->from, n->out[0]))
+    const int8_t *slot = row_slots(n);
+    if (!slot || !by_rows(l->from, n->out[0]))
         return;
     for (int k = 0; k < 2; k++) {
         const int32_t t = n->in[slot[k]];
@@ -431,6 +441,9 @@ static int copy_nodes(struct local *l)
             l->to->seed[l->to->n_seed++] =
                 (struct lf_seed){map_tensor(l, g->seed[i].value), map_tensor(l, g->seed[i].grad)};
     }
+    for (size_t i = 1; i < g->n_t && rc == 0; i++) /* whoever writes an input need not know */
+        if (g->t[i].role == LF_ROLE_INPUT && !g->t[i].parent)
+            rc = map_tensor(l, (int32_t)i) ? 0 : l->to->err.rc;
     for (size_t i = 0; i < g->n_cut && rc == 0; i++) {
         const char *name = lf_arena_strdup(l->to->arena, g->cut[i].grad_name, &l->to->err);
         rc = lf_grow(&l->to->cut, &l->to->cap_cut, l->to->n_cut, sizeof *l->to->cut, &l->to->err);

@@ -60,5 +60,24 @@ struct lf_box {
     int replicas, replica;
 };
 void lf_pstore_box(const lf_pstore *ps, int i, struct lf_box *box);
+/* Is the box less than the tensor? Then *lo and *hi are its bounds, borrowed from the store. */
+bool lf_pstore_divided(const lf_pstore *ps, int i, const int64_t **lo, const int64_t **hi);
+
+/* What this rank writes of a kind of tensor i where the ranks of all axes write one file together:
+ * elements [flat[0], flat[1]) of the row-major flattened box, none where flat[0] = flat[1]. Of the
+ * ranks that have the same box the first on the tensor axis writes it, and it is `owner` of it.
+ *
+ * With zero each rank of the data axis has elements of its own (lf_pstore_own), and flat is these.
+ * With `shared` every rank of the data axis has all elements of the box, and flat is all of them.
+ * The caller then decides which of those ranks writes which (lf_ckpt_cut of engine/store/ckpt.h
+ * takes the box for that). Where groups of ranks keep the same parts (lf_plan_ranks), one group
+ * writes. So each element of the logical tensor is written once. */
+struct lf_pstore_share {
+    struct lf_box box;
+    int64_t flat[2];
+    bool owner, shared;
+};
+/* In the finished plan, bound or not; flat is empty where the plan has no such kind. */
+void lf_pstore_written(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pstore_share *out);
 
 #endif

@@ -40,7 +40,8 @@ static int check_axis(lf_graph *g, enum lf_axis axis)
     return rc;
 }
 
-/* Without rows to gather lf_tp_enter computes nothing: its readers take what it read. */
+/* Without rows to gather lf_tp_enter computes nothing: its readers take what it read, in the type
+ * that they want (the gate of a shared expert stays f32). */
 static void drop_enters(lf_graph *g)
 {
     for (size_t i = 0; i < g->n_n; i++) {
@@ -54,9 +55,32 @@ static void drop_enters(lf_graph *g)
         for (size_t k = 1; k < g->n_t; k++)
             if (g->t[k].parent == n.out[0])
                 g->t[k].parent = n.in[0];
+        g->t[n.in[0]].pinned = g->t[n.in[0]].pinned || g->t[n.out[0]].pinned;
         g->n[i].op = LF_OP_NONE;
     }
     lf_compact(g);
+}
+
+/* What ranks add up is not rounded before, so that bf16 is rounded once, as by one rank. A sum has
+ * one row of an embedding from one rank and zeros from the others, so that is exact in any type. */
+static void keep_f32(lf_graph *g, int32_t t)
+{
+    struct lf_tensor *x = &g->t[lf_root_of(g, t)];
+    const struct lf_node *n = x->producer >= 0 ? &g->n[x->producer] : NULL;
+    if (!n || x->role != LF_ROLE_ACT || x->pinned || x->fixed || n->op == LF_OP_EMBED ||
+        lf_op_table[n->op].out_types[0] != 'o')
+        return;
+    x->pinned = true;
+    for (int k = 0; k < 2 && n->op == LF_OP_ADD;
+         k++) /* such as an adapter's product and the base's */
+        keep_f32(g, n->in[k]);
+}
+
+static void keep_addends(lf_graph *g)
+{
+    for (size_t i = 0; i < g->n_fwd; i++)
+        if (g->n[i].op == LF_OP_TP_LEAVE)
+            keep_f32(g, g->n[i].in[0]);
 }
 
 int lf_layout_check(lf_graph *g, lf_err *err)
@@ -64,7 +88,9 @@ int lf_layout_check(lf_graph *g, lf_err *err)
     int rc = check_axis(g, LF_AXIS_DATA);
     if (rc == 0 && g->ps->layout.tensor > 1)
         rc = check_axis(g, LF_AXIS_TENSOR);
-    if (rc == 0 && g->ps->layout.tensor > 1)
+    if (rc == 0 && g->ps->layout.tensor > 1) {
         drop_enters(g);
+        keep_addends(g);
+    }
     return rc != 0 ? lf_graph_check(g, err) : 0;
 }

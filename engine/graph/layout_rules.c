@@ -128,11 +128,14 @@ static int norm(const struct node *v)
     return at(v, NORM_W) == LF_PL_SAME ? nonlinear(x) : BAD;
 }
 
+/* Positions alone are added to a stream that has rows where the layout divides them. */
 static int embedding(const struct node *v)
 {
     const int wte = at(v, EMBED_WTE), token = at(v, EMBED_TOKEN);
     if (at(v, EMBED_WPE) > LF_PL_SAME)
         return BAD;
+    if (wte == NONE && v->axis == LF_AXIS_TENSOR && v->g->ps->layout.sequence)
+        return LF_PL_ROWS;
     if (wte == LF_PL_ROWS) /* rows of other ranks are zeros here */
         return token == LF_PL_SAME ? LF_PL_PARTIAL : BAD;
     return wte > LF_PL_SAME ? BAD : token;
@@ -246,7 +249,7 @@ static int loss(const struct node *v, int out)
     return out == XENT_DX && x == LF_PL_COPY ? BAD : x;
 }
 
-/* Every rank gets what it enters with; of a gradient the value is the same on all. */
+/* Every rank gets what it enters with. */
 static int enter(const struct node *v)
 {
     const int x = at(v, 0);

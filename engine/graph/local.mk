@@ -4,7 +4,7 @@ engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/
   engine/graph/adapter.h engine/graph/adapter.c \
   engine/graph/ops.c engine/graph/ops_shape.c engine/graph/ops_vjp.c engine/graph/ops_emit.c engine/graph/ops_emit_bwd.c engine/graph/ops_emit.h engine/graph/ops_vjp.h engine/graph/ops_elem.c engine/graph/ops_moe.c engine/graph/ops_dora.c engine/graph/ops_fp8.c engine/graph/ops_cost.c \
   engine/graph/kern_table.c engine/graph/autodiff.c engine/graph/precision.c engine/graph/fp8.c engine/graph/fuse.c engine/graph/recompute.c engine/graph/split.c \
-  engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c engine/graph/plan_shard.c engine/graph/plan_window.c engine/graph/plan_whole.c \
+  engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c engine/graph/plan_shard.c engine/graph/plan_window.c engine/graph/plan_whole.c engine/graph/plan_tensor.c \
   engine/graph/plan_place.c engine/graph/plan_chunk.c \
   engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c engine/graph/exec_capture.c engine/graph/exec_rows.c engine/graph/exec_sum.c engine/graph/exec_window.c engine/graph/exec_whole.c \
   engine/graph/profile.h engine/graph/profile_priv.h engine/graph/profile.c engine/graph/profile_write.c \
@@ -21,7 +21,7 @@ tests/unit/fake_nvtx.so: tests/unit/fake_nvtx.c
 graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_build tests/unit/graph_train \
   tests/unit/graph_memory tests/unit/graph_state tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile tests/unit/graph_nvtx \
   tests/unit/graph_fp8 tests/unit/graph_rows tests/unit/graph_border tests/unit/graph_window tests/unit/graph_layout \
-  tests/unit/graph_shares
+  tests/unit/graph_shares tests/unit/graph_mesh
 graph_util = tests/unit/graph_util.c tests/unit/graph_util.h
 check_PROGRAMS += $(graph_tests)
 TESTS += $(graph_tests)
@@ -34,6 +34,7 @@ tests_unit_graph_border_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_window_SOURCES = tests/unit/graph_window.c $(graph_util)
 tests_unit_graph_window_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)
 tests_unit_graph_layout_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_mesh_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_shares_SOURCES = tests/unit/graph_shares.c $(graph_util)
 tests_unit_graph_shares_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_rows_SOURCES = tests/unit/graph_rows.c $(graph_util)

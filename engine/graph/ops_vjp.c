@@ -289,7 +289,13 @@ LF_VJP(tp_enter)
     const struct lf_node n = ad->g->n[node];
     if (!lf_ad_wants(ad, n.in[0]))
         return 0;
-    const int32_t dy = dense(ad, lf_ad_grad_of(ad, n.out[0])), dx = scratch(ad, n.in[0]);
+    const int32_t dy = dense(ad, lf_ad_grad_of(ad, n.out[0]));
+    if (n.a.inverse) { /* every rank has the same gradient; it takes its rows */
+        const int32_t i = n.a.sequence ? lf_node_new(ad->g, LF_OP_TP_ROWS, &dy, 1, NULL) : -1;
+        lf_ad_contribute(ad, n.in[0], i < 0 ? dy : ad->g->n[i].out[0]);
+        return ad->g->err.rc;
+    }
+    const int32_t dx = scratch(ad, n.in[0]);
     if (!dx)
         return ad->g->err.rc;
     ad->g->t[dx].fixed = true;

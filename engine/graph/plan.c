@@ -383,7 +383,8 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *o, lf_err *err)
                        "optimizer_offload = %g: on a CPU the optimizer's state is in the host's "
                        "memory anyway; leave it out",
                        o->offload);
-    rc = o->stochastic ? check_runs(p->ps, err) : 0;
+    rc = o->stochastic && (o->moments == LF_BF16 || o->masters == LF_BF16) ? check_runs(p->ps, err)
+                                                                           : 0;
     if (rc != 0)
         return rc;
     p->has_opt = true;

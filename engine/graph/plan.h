@@ -252,10 +252,16 @@ struct lf_plan_comm {
     int64_t micro_messages;
     double micro_bytes;
     struct lf_plan_moved hold; /* beside these, within, for each lf_exec_hold */
+    /* Beside all of these, among the ranks of the tensor axis (layout.h): once a step, and for each
+     * micro-batch that this rank runs. */
+    struct lf_plan_moved tensor, micro_tensor;
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
 /* What one run of a chain's forward, or of its backward pass too, moves within: windows. */
 struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backward);
+/* The same among the ranks of the tensor axis: what enters and leaves divided products, and what
+ * they exchange of a divided vocabulary. */
+struct lf_plan_moved lf_plan_pass_tensor(const lf_plan *p, int chain, bool backward);
 struct lf_plan_cost {
     /* FLOPs of one forward run of the chain, with causal or full attention */
     double fwd_causal, fwd_full;

@@ -102,9 +102,8 @@ static void add(struct lf_plan_moved *m, double bytes)
     m->bytes += bytes;
 }
 
-/* A sum of n elements that all of `ranks` get. */
-static void add_sum(const lf_plan *p, struct lf_plan_moved *m, size_t n, size_t each, int ranks,
-                    int rank)
+void lf_moved_add_sum(const lf_plan *p, struct lf_plan_moved *m, size_t n, size_t each, int ranks,
+                      int rank)
 {
     const double others = ranks - 1, bytes = (double)(n * each);
     const size_t part = n / (size_t)ranks + ((size_t)rank < n % (size_t)ranks);
@@ -133,7 +132,7 @@ static void count_groups(const lf_plan *p, struct lf_plan_comm *out)
         size_t n;
         lf_plan_own_grads(p, i, &n);
         if (n)
-            add_sum(p, &out->across, n, sizeof(float), p->ranks.groups, p->ranks.group);
+            lf_moved_add_sum(p, &out->across, n, sizeof(float), p->ranks.groups, p->ranks.group);
     }
 }
 
@@ -178,8 +177,8 @@ static void count_buckets(const lf_plan *p, struct lf_plan_comm *out)
         if (p->n_sums && b->count)
             add_parts(p, &out->within, b->count, sizeof(float), true);
         else
-            add_sum(p, &out->all, b->n, sizeof(float), out->ranks * groups,
-                    p->ranks.group * out->ranks + p->ranks.rank);
+            lf_moved_add_sum(p, &out->all, b->n, sizeof(float), out->ranks * groups,
+                             p->ranks.group * out->ranks + p->ranks.rank);
     }
 }
 
@@ -199,7 +198,7 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
     *out = (struct lf_plan_comm){.ranks = p->ranks.ranks > 1 ? p->ranks.ranks : 1};
     count_buckets(p, out);
     if (p->n_sums && p->sharded)
-        add_sum(p, &out->within, p->n_sums, sizeof(double), out->ranks, p->ranks.rank);
+        lf_moved_add_sum(p, &out->within, p->n_sums, sizeof(double), out->ranks, p->ranks.rank);
     for (size_t i = 0; i < p->n_gather; i++) {
         out->gathered_bytes += (double)p->gather[i].bytes;
         add_parts(p, &out->within, p->gather[i].part, 1, false);
@@ -207,6 +206,7 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
     count_windows(p, out);
     count_hold(p, out);
     count_groups(p, out);
+    lf_plan_count_tensor(p, out);
     out->messages = out->all.messages + out->within.messages + out->across.messages;
     out->sent_bytes = out->all.bytes + out->within.bytes + out->across.bytes;
     return 0;

@@ -183,9 +183,11 @@ struct lf_attr {
     int32_t experts, k, top_groups, moe_layers; /* of a mixture of experts; groups: of experts */
     float aux;                                  /* coefficient of the load-balancing loss */
     bool sigmoid, renorm;
-    bool entropy;  /* logp: the row's entropy is wanted */
-    bool blocks;   /* fp8: scales of blocks, not of tensors */
-    bool sequence; /* tp_enter, tp_leave, tp_rows: ranks divide rows; inverse: of a gradient */
+    bool entropy; /* logp: the row's entropy is wanted */
+    bool blocks;  /* fp8: scales of blocks, not of tensors */
+    /* tp_enter, tp_leave, tp_rows: ranks divide rows. inverse: what enters is the same on all
+     * ranks, as a gradient is; nothing is summed */
+    bool sequence;
     /* linear, embed: a partial sum, to which another rank adds the bias, the position */
     bool no_bias;
 };
@@ -584,6 +586,9 @@ void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r);
 int64_t lf_box_most(const lf_pstore *ps, const struct lf_param *p);
 /* How many different boxes the tensor axis makes of a tensor; 1: every rank has all of it. */
 int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p);
+/* Is this rank the first of those that have its box? It counts the box in the norm, and writes
+ * it. */
+bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p);
 /* The number in the logical tensor of element e of the flattened box. */
 int64_t lf_box_element(const struct lf_param *p, int64_t e);
 
@@ -853,6 +858,11 @@ int lf_plan_chunks(lf_plan *p, lf_err *err);
 void lf_plan_live(const lf_plan *p, const struct lf_chain *c, size_t *saved, size_t *live);
 /* plan_data.c: finds the ranges that are summed over ranks, after the layout of the store. */
 int lf_plan_buckets(lf_plan *p, lf_err *err);
+/* Adds a sum of n elements of `each` bytes that all of `ranks` get, as `rank` counts it. */
+void lf_moved_add_sum(const lf_plan *p, struct lf_plan_moved *m, size_t n, size_t each, int ranks,
+                      int rank);
+/* plan_tensor.c: sets what is moved among the ranks of the tensor axis. */
+void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out);
 /* plan_shard.c: divides units among the ranks, with zero, and lays the store out anew. */
 int lf_plan_shard(lf_plan *p, lf_err *err);
 /* Are gradients summed for their owners alone, and is the norm? Not so on GPUs with zero = 1 among

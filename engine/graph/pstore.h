@@ -122,8 +122,8 @@ struct lf_pview {
  * index. A device's memory is read with copy_out of its backend. */
 int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pview *out);
 
-/* Returns the bytes of this kind of tensor i in the finished plan, of all ranks together where they
- * keep parts of it, bound or not; 0: there are none. */
+/* Returns the bytes of this kind of tensor i in the finished plan, of this rank's box and of all
+ * ranks together where they keep parts of it, bound or not; 0: there are none. */
 size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind);
 /* Does each rank keep a part of this kind of tensor i (lf_plan_data_parallel with zero)? */
 bool lf_pstore_sharded(const lf_pstore *ps, int i, enum lf_pkind kind);

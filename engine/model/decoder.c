@@ -266,7 +266,7 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
             output(&b, p.entropy, h->train, "entropy", "dentropy");
     }
     if (h->score) {
-        lf_val score = lf_linear(b.g, x, lf_param(b.g, "score.weight"), LF_NONE);
+        lf_val score = lf_linear(b.g, lf_tp_whole(b.g, x), lf_param(b.g, "score.weight"), LF_NONE);
         lf_pin_f32(b.g, score);
         output(&b, score, h->train, "score", "dscore");
     }

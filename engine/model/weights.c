@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/graph/layout.h"
+
 static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
 #define N_STORED 3
 #define BLOCK    1048576 /* elements that are read at once, or a leaf where that has more */
@@ -72,13 +74,22 @@ static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, cons
     return 0;
 }
 
+static size_t whole_bytes(const lf_pstore *ps, int i, enum lf_pkind kind)
+{
+    const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+    size_t n = lf_dtype_size(lf_pstore_type(ps, kind));
+    for (int k = 0; k < d->ndim; k++)
+        n *= (size_t)d->dims[k];
+    return lf_pstore_planned(ps, i, kind) ? n : 0;
+}
+
 size_t lf_weights_bytes(const lf_pstore *ps, bool adapter)
 {
     size_t sum = 0;
     for (int i = 0; i < lf_pstore_count(ps); i++)
         if (lf_pstore_desc(ps, i)->adapter == adapter)
-            sum += lf_pstore_planned(ps, i, lf_pstore_weights(ps, i)) +
-                   lf_pstore_planned(ps, i, LF_P_M) + lf_pstore_planned(ps, i, LF_P_V);
+            sum += whole_bytes(ps, i, lf_pstore_weights(ps, i)) + whole_bytes(ps, i, LF_P_M) +
+                   whole_bytes(ps, i, LF_P_V);
     return sum;
 }
 
@@ -96,57 +107,53 @@ int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore 
 
 /* ---- what each rank writes ---- */
 
-static int64_t volume(int ndim, const int64_t *shape)
+static void written(const lf_ckpt_tensor *t, const struct lf_weights_share *s,
+                    struct lf_pstore_share *w)
 {
-    int64_t n = 1;
-    for (int k = 0; k < ndim; k++)
-        n *= shape[k];
-    return n;
-}
-
-/* Does every rank have all of the tensor? Else own are the elements that this one has. */
-static bool is_shared(const lf_ckpt_tensor *t, const struct lf_weights_share *s, int64_t own[2])
-{
-    const lf_pstore *ps = s->ps;
-    const int i = lf_pstore_find(ps, t->name + strlen(s->prefix));
+    const int i = lf_pstore_find(s->ps, t->name + strlen(s->prefix));
     size_t j = 0;
     while (strcmp(t->kind, lf_pkind_name(stored[j])) != 0)
         j++;
-    lf_pstore_own(ps, i, held(ps, i, j), own);
-    return !lf_pstore_sharded(ps, i, held(ps, i, j));
+    lf_pstore_written(s->ps, i, held(s->ps, i, j), w);
 }
 
-/* Where rank r's share of a tensor begins: all tensors that every rank has stand one behind the
- * other, this one at byte `at` of `all`, and are cut into equal parts, at ends of leaves. */
+/* Where rank r's share of a box begins: all boxes that every rank of the data axis has and that
+ * this rank's place on the tensor axis writes stand one behind the other, this one at byte `at` of
+ * `all`, and are cut into equal parts, at ends of leaves. */
 static int64_t share_begin(const lf_ckpt_tensor *t, size_t at, size_t all, int r, int ranks)
 {
     const size_t bound = r == ranks ? all : all / (size_t)ranks * (size_t)r;
     const int64_t n = bound <= at ? 0 : (int64_t)((bound - at) / lf_h5_type_bytes(t->dtype));
-    return lf_ckpt_cut(t->ndim, t->shape, NULL, NULL, n);
+    return lf_ckpt_cut(t->ndim, t->shape, t->lo, t->hi, n);
 }
 
 void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_share *s)
 {
     size_t all = 0, at = 0, kept = 0;
-    int64_t own[2];
-    for (size_t i = 0; i < *n; i++)
-        if (is_shared(&t[i], s, own))
-            all += (size_t)volume(t[i].ndim, t[i].shape) * lf_h5_type_bytes(t[i].dtype);
+    struct lf_pstore_share w;
+    for (size_t i = 0; i < *n; i++) {
+        written(&t[i], s, &w);
+        memcpy(t[i].lo, w.box.lo, sizeof w.box.lo);
+        memcpy(t[i].hi, w.box.hi, sizeof w.box.hi);
+        if (w.shared && w.owner)
+            all += (size_t)w.flat[1] * lf_h5_type_bytes(t[i].dtype);
+    }
     for (size_t i = 0; i < *n; i++) {
         const size_t size = lf_h5_type_bytes(t[i].dtype);
-        if (is_shared(&t[i], s, own)) {
-            own[0] = share_begin(&t[i], at, all, s->rank, s->ranks);
-            own[1] = share_begin(&t[i], at, all, s->rank + 1, s->ranks);
-            at += (size_t)volume(t[i].ndim, t[i].shape) * size;
+        written(&t[i], s, &w);
+        if (w.shared && w.owner) {
+            const size_t bytes = (size_t)w.flat[1] * size;
+            w.flat[0] = share_begin(&t[i], at, all, s->rank, s->ranks);
+            w.flat[1] = share_begin(&t[i], at, all, s->rank + 1, s->ranks);
+            at += bytes;
             if (t[i].data)
-                t[i].data = (const char *)t[i].data + (size_t)own[0] * size;
+                t[i].data = (const char *)t[i].data + (size_t)w.flat[0] * size;
         } else if (s->copy)
-            own[1] = own[0];
-        if (own[0] == own[1])
+            w.flat[1] = w.flat[0];
+        if (w.flat[0] == w.flat[1])
             continue;
         t[kept] = t[i];
-        t[kept].flat[0] = own[0];
-        t[kept++].flat[1] = own[1];
+        memcpy(t[kept++].flat, w.flat, sizeof w.flat);
     }
     *n = kept;
 }
@@ -196,23 +203,25 @@ static void needed(const lf_pstore *ps, int i, enum lf_pkind kind, int64_t range
         range[1] = copy[1];
 }
 
-/* The end of the block that begins at element `at` and is read at once: that of a leaf, so that no
- * leaf is read and hashed twice. */
-static int64_t block_end(const lf_ckpt_entry *e, int64_t at, int64_t end)
-{
-    int64_t next = at;
-    for (int64_t n = BLOCK; next <= at; n *= 2)
-        next = n < end - at ? lf_ckpt_cut(e->ndim, e->shape, NULL, NULL, at + n) : end;
-    return next < end ? next : end;
-}
-
 /* Some elements of a kind of tensor i, which one thread reads, checks and writes at once. */
 struct job {
     int i;
     enum lf_pkind kind;
     const lf_ckpt_entry *e;
-    int64_t part[2];
+    const int64_t *lo, *hi; /* of this rank's box; NULL: it has the whole tensor */
+    int64_t part[2];        /* of it */
 };
+
+/* The end of the block that begins at element `at` and is read at once: that of a leaf, so that no
+ * leaf is read and hashed twice. */
+static int64_t block_end(const struct job *j, int64_t at, int64_t end)
+{
+    int64_t next = at;
+    for (int64_t n = BLOCK; next <= at; n *= 2)
+        next = n < end - at ? lf_ckpt_cut(j->e->ndim, j->e->shape, j->lo, j->hi, at + n) : end;
+    return next < end ? next : end;
+}
+
 struct jobs {
     struct job *v;
     size_t n, cap;
@@ -228,6 +237,8 @@ static int add_jobs(struct jobs *l, const lf_pstore *ps, const lf_ckpt *c, struc
         return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights and moments are f32 or bf16",
                        lf_ckpt_dir(c), j.e->name, j.e->kind, lf_h5_type_name(j.e->dtype));
     int64_t all[2];
+    j.lo = j.hi = NULL;
+    lf_pstore_divided(ps, j.i, &j.lo, &j.hi);
     needed(ps, j.i, j.kind, all);
     j.part[1] = all[0];
     do {
@@ -235,7 +246,7 @@ static int add_jobs(struct jobs *l, const lf_pstore *ps, const lf_ckpt *c, struc
         if (rc != 0)
             return rc;
         j.part[0] = j.part[1];
-        j.part[1] = j.part[0] < all[1] ? block_end(j.e, j.part[0], all[1]) : j.part[0];
+        j.part[1] = j.part[0] < all[1] ? block_end(&j, j.part[0], all[1]) : j.part[0];
         const size_t bytes = (size_t)(j.part[1] - j.part[0]) * lf_h5_type_bytes(j.e->dtype);
         l->most = bytes > l->most ? bytes : l->most;
         l->v[l->n++] = j;
@@ -247,7 +258,7 @@ static int add_jobs(struct jobs *l, const lf_pstore *ps, const lf_ckpt *c, struc
 static int run_job(lf_pstore *ps, const lf_ckpt *c, const struct job *j, void *buf, lf_err *err)
 {
     const enum lf_dtype type = j->e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16;
-    int rc = lf_ckpt_read_part(c, j->e, NULL, NULL, j->part, buf, err);
+    int rc = lf_ckpt_read_part(c, j->e, j->lo, j->hi, j->part, buf, err);
 #pragma omp critical(lf_weights_write)
     if (rc == 0)
         rc = lf_pstore_write_part(ps, j->i, j->kind, type, buf, j->part, err);

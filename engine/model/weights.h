@@ -26,20 +26,20 @@ int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, con
 int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps,
                                const char *prefix, bool moments, lf_arena *a, lf_err *err);
 /* Reduces the n tensors that one of the two functions above gave to what one of several ranks
- * writes: of tensors that ranks keep in parts what this one keeps, of the others, which every rank
- * has, an equal share of their bytes that ends with leaves. All ranks together have each element
- * once, and need not talk for it. */
+ * writes (lf_pstore_written): of boxes that ranks of the data axis keep in parts what this one
+ * keeps, of the others, which each of them has, an equal share of their bytes that ends with
+ * leaves. All ranks together have each element once, and need not talk for it. */
 struct lf_weights_share {
     const lf_pstore *ps;
     const char *prefix; /* of the names */
-    int rank, ranks;
+    int rank, ranks;    /* of the data axis */
     bool copy; /* what this rank keeps a part of another one writes, which has the same part */
 };
 void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_share *s);
 /* Does the tensor of this name belong to the head, so that a model with another output lacks it? */
 bool lf_weights_is_head(const char *name);
-/* Returns the bytes of the tensors in a finished plan, with moments: those of an adapter, or all
- * others. */
+/* Returns the bytes of the whole tensors in a finished plan, with moments: those of an adapter, or
+ * all others. */
 size_t lf_weights_bytes(const lf_pstore *ps, bool adapter);
 /* Reads what this rank keeps of an entry with as many elements as tensor i into its weights
  * (LF_P_MASTER) or a moment, with the threads that c was opened for. In memory it needs about a

@@ -42,6 +42,7 @@
 #include "engine/post/samples.h"
 #include "engine/post/shaping.h"
 #include "engine/text/token/tokenizer.h"
+#include "engine/train/axes.h"
 #include "engine/train/run.h"
 #include "engine/train/scaler.h"
 #include "engine/train/schedule.h"
@@ -101,6 +102,7 @@ struct lf_pg_config {
     double hours; /* bound on the time trained over all starts (engine/train/early.h); 0: none */
     /* lf_pg_plan: ranks to plan for; lf_pg_run takes those of its comm */
     int plan_ranks;
+    struct lf_axes axes;
     struct lf_zero zero; /* what ranks divide of actor, critic and, with 3, reference */
     /* adapter of the actor; NULL: its weights are trained */
     const struct lf_adapter_config *adapter;

@@ -157,7 +157,12 @@ static int plan_models(lf_pg *p, lf_err *err)
     p->want_critic = c->advantage == LF_PG_ADV_GAE;
     p->want_ref = c->kl.beta > 0;
     p->ref_below = p->want_ref && c->adapter && !c->ref_from;
-    int rc = lf_zero_check(&c->zero, p->run.ranks, err);
+    int rc = c->axes.tensor > 1
+                 ? lf_fail(err, LF_ENOTSUP,
+                           "tensor = %d: the models of ppo cannot be divided by matrices yet; give "
+                           "the stage a [layout NAME] without it",
+                           c->axes.tensor)
+                 : lf_zero_check(&c->zero, p->run.ranks, err);
     if (rc != 0)
         return rc;
     if (p->context > p->mc.max_positions)
@@ -247,7 +252,7 @@ int lf_pg_connect(lf_pg *p, lf_err *err)
         return 0;
     const lf_pg_model *all[] = {p->actor, p->critic, p->ref};
     const int inner = lf_zero_inner(&p->c->zero, p->run.ranks);
-    int rc = lf_devcomm_open(&p->dev, p->run.comm, p->back, err);
+    int rc = lf_devcomm_open(&p->dev, &(struct lf_devcomm_axes){.data = p->run.comm}, p->back, err);
     if (rc == 0 && inner < p->run.ranks)
         rc = lf_devcomm_groups(&p->dev, inner, err);
     for (size_t i = 0; i < sizeof all / sizeof *all && rc == 0; i++)

@@ -162,8 +162,8 @@ static int open_valid(lf_trainer *t, lf_err *err)
     lc.max_tokens = c->valid_tokens;
     lc.split = "valid";
     lc.sources = src;
-    lc.dp_rank = t->run.rank;
-    lc.dp_size = t->run.ranks;
+    lc.dp_rank = t->who.data;
+    lc.dp_size = t->who.data_ranks;
     lc.vocab_size = t->mc.vocab;
     int rc = lf_loader_open(&t->vdata, &lc, err);
     return rc || !c->valid_names ? rc : open_sets(t, &lc, err);
@@ -224,7 +224,7 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
 {
     int rc = verify_all(t, err);
     if (rc == 0)
-        rc = lf_train_open_loader(&t->data, t, t->run.rank, t->run.ranks, err);
+        rc = lf_train_open_loader(&t->data, t, t->who.data, t->who.data_ranks, err);
     if (rc == 0)
         rc = open_valid(t, err);
     if (rc != 0)

@@ -21,23 +21,26 @@ static void border(void *comm)
 /* Room for the calls of one exchange. */
 static int make_room(struct lf_devcomm *d, lf_err *err)
 {
-    const size_t ranks = (size_t)d->comm->size;
+    const size_t ranks = (size_t)d->comm->size, tensor = d->tensor ? (size_t)d->tensor->size : 1;
     d->req = lf_calloc(2 * ranks, sizeof *d->req, err);
     d->counts = lf_calloc(ranks, sizeof *d->counts, err);
-    return lf_comm_agree_ok(d->comm, d->req && d->counts ? 0 : LF_ENOMEM, err);
+    d->even = lf_calloc(tensor, sizeof *d->even, err);
+    int rc = d->req && d->counts && d->even ? 0 : LF_ENOMEM;
+    if (d->tensor)
+        rc = lf_comm_agree_ok(d->tensor, rc, err);
+    return lf_comm_agree_ok(d->comm, rc, err);
 }
 
-int lf_devcomm_open(struct lf_devcomm *d, lf_comm *comm, lf_back *back, lf_err *err)
+int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf_back *back,
+                    lf_err *err)
 {
     const char *transport = getenv("LF_COMM");
-    *d = (struct lf_devcomm){.comm = comm, .back = back};
-    lf_back_set_border(back, border, comm);
-    if (back->ops->host_visible)
-        return 0;
+    *d = (struct lf_devcomm){.comm = axes->data, .tensor = axes->tensor, .back = back};
+    lf_back_set_border(back, border, axes->data);
     int rc = make_room(d, err);
-    if (rc != 0 || (transport && strcmp(transport, "ucx") == 0))
+    if (rc != 0 || back->ops->host_visible || (transport && strcmp(transport, "ucx") == 0))
         return rc;
-    d->gpus = lf_comm_on_gpus(comm, back->ordinal, back->comm_stream, err);
+    d->gpus = lf_comm_on_gpus(axes->data, back->ordinal, back->comm_stream, err);
     return d->gpus ? 0
                    : lf_err_prefix(
                          err, "sums of gradients between GPUs (LF_COMM=ucx does without NCCL)");
@@ -77,8 +80,9 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed)
     d->inner = d->outer = NULL;
     free(d->req);
     free(d->counts);
+    free(d->even);
     d->req = NULL;
-    d->counts = NULL;
+    d->counts = d->even = NULL;
     if (d->back)
         lf_back_set_border(d->back, NULL, NULL);
     d->back = NULL;
@@ -181,6 +185,47 @@ static int gather(void *user, void *data, const size_t *bytes, lf_err *err)
     return lf_comm_do(lf_devcomm_inner(user), &call, err);
 }
 
+/* ---- the tensor axis ---- */
+
+static int tensor_sum(void *user, float *data, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return sum_all(d->tensor, data, n, LF_COMM_F32, err);
+}
+
+static int tensor_add(void *user, double *sums, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return sum_all(d->tensor, sums, n, LF_COMM_F64, err);
+}
+
+/* The same for each of the ranks. */
+static const size_t *even(const struct lf_devcomm *d, size_t n)
+{
+    for (int r = 0; r < d->tensor->size; r++)
+        d->even[r] = n;
+    return d->even;
+}
+
+static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = gather_of(all, even(d, bytes));
+    return lf_comm_do(d->tensor, &call, err);
+}
+
+static int tensor_scatter(void *user, float *out, const float *data, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = {.what = LF_COMM_REDUCE_SCATTER,
+                                      .type = LF_COMM_F32,
+                                      .out = out,
+                                      .in = data,
+                                      .counts = even(d, n),
+                                      .planned = true};
+    return lf_comm_do(d->tensor, &call, err);
+}
+
 int lf_devcomm_finished(void *user, struct lf_exec_req *q, lf_err *err)
 {
     (void)user, (void)q, (void)err;
@@ -194,7 +239,11 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .across = across,
                                            .begin_gather = begin_gather,
                                            .begin_sum = begin_sum,
-                                           .finish = finish};
+                                           .finish = finish,
+                                           .tensor_sum = tensor_sum,
+                                           .tensor_gather = tensor_gather,
+                                           .tensor_scatter = tensor_scatter,
+                                           .tensor_add = tensor_add};
 
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
 {
@@ -211,10 +260,10 @@ void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
                      d);
 }
 
-void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[3])
+void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[LF_DEVCOMM_COUNTED])
 {
-    lf_comm *const c[] = {d->comm, d->inner, d->outer};
-    for (int i = 0; i < 3; i++) {
+    lf_comm *const c[LF_DEVCOMM_COUNTED] = {d->comm, d->inner, d->outer, d->tensor};
+    for (int i = 0; i < LF_DEVCOMM_COUNTED; i++) {
         out[i] = (struct lf_comm_counts){0};
         if (c[i])
             lf_comm_counted(c[i], &out[i]);

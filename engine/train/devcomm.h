@@ -14,9 +14,10 @@
 
 /* Zeroed for one rank. Its address must stay the same while executors sum with it. */
 struct lf_devcomm {
-    lf_comm *comm; /* borrowed */
-    lf_back *back; /* borrowed */
-    lf_comm *gpus; /* NCCL; NULL: the memory is visible to the host or goes through the host */
+    lf_comm *comm;   /* the ranks of the data axis; borrowed */
+    lf_comm *tensor; /* those of the tensor axis; NULL: there is none; borrowed */
+    lf_back *back;   /* borrowed */
+    lf_comm *gpus;   /* NCCL; NULL: the memory is visible to the host or goes through the host */
     /* with groups: the ranks of this one's, and those with the same place in all groups; else NULL.
      * The last two have NCCL for them. */
     lf_comm *inner, *outer, *gpus_inner, *gpus_outer;
@@ -24,10 +25,16 @@ struct lf_devcomm {
     size_t stride;
     lf_comm_req *req; /* of a GPU: [2 ranks], owned */
     size_t *counts;   /* of a GPU: [ranks], owned, zeros */
+    size_t *even;     /* of the host: [ranks of the tensor axis], owned: what each has of a call */
 };
 
+/* Communicators of the ranks that share a batch, and of those that divide matrices (axes.h). */
+struct lf_devcomm_axes {
+    lf_comm *data, *tensor; /* borrowed; tensor NULL: there is no such axis */
+};
 /* Collective. LF_ENOTSUP: there is a GPU and no NCCL; the message names the alternative. */
-int lf_devcomm_open(struct lf_devcomm *d, lf_comm *comm, lf_back *back, lf_err *err);
+int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf_back *back,
+                    lf_err *err);
 /* Collective: groups of `ranks` successive ranks divide the state among themselves. */
 int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err);
 /* failed: some rank has failed; what is still queued ends without the other ranks. */
@@ -36,8 +43,10 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed);
 /* Makes the executor sum its gradients over the ranks, with NCCL during its backward pass. One plan
  * with zero per devcomm. */
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex);
-/* What was moved so far: among all ranks; with groups in this one's, and over them. */
-void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[3]);
+/* What was moved so far among the ranks of the data axis; with groups in this one's, and over them;
+ * and among those of the tensor axis. */
+enum { LF_DEVCOMM_COUNTED = 4 };
+void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[LF_DEVCOMM_COUNTED]);
 /* Copies the bytes of rank 0 to every rank. Collective. */
 int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, lf_err *err);
 

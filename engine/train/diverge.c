@@ -70,7 +70,7 @@ static int add_micro_batches(const lf_trainer *t, lf_loader *l, json_t *batch, l
 static int add_batch(lf_trainer *t, json_t *batch, lf_err *err)
 {
     lf_loader *whole = NULL;
-    int rc = t->run.ranks > 1 ? lf_train_open_loader(&whole, t, 0, 1, err) : 0;
+    int rc = t->who.data_ranks > 1 ? lf_train_open_loader(&whole, t, 0, 1, err) : 0;
     if (rc == 0)
         rc = add_micro_batches(t, whole ? whole : t->data, batch, err);
     lf_loader_close(whole);

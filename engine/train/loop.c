@@ -28,19 +28,18 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
     int rc = lf_loader_seek(data, 0, err);
     if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
-    while (rc == 0 && (rc = lf_loader_begin_step(data, &ls, err)) == 1) {
+    while (rc == 0 && (rc = lf_train_next_step(t, data, &ls, err)) == 1) {
         rc = 0;
         for (int32_t i = 0; i < ls.n_micro && rc == 0; i++) {
             const lf_loader_batch *b;
-            rc = lf_loader_next(data, &b, err);
-            if (rc == 0)
-                rc = lf_train_write_inputs(t, t->m.valid, b, err);
+            rc = lf_train_next_batch(t, data, t->m.valid, &b, NULL, err);
             if (rc == 0)
                 rc = lf_train_forward(t, t->m.valid, &ran, err);
             if (rc == 0 && o) {
                 struct lf_train_view view = lf_train_view_of(t, t->m.valid, b, true, 0);
                 rc = survey ? o->survey(o->user, &view, sums->obj, err)
                             : o->after_forward(o->user, &view, sums->obj, sums->top, err);
+                rc = lf_train_together(t, rc, err);
             }
         }
     }
@@ -488,8 +487,8 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
                      (long long)t->c->valid_interval);
     if (rc == 0)
         rc = lf_train_model_plan(&t->m, t->c, &t->mc,
-                                 t->vdata || (t->c->objective && t->c->objective->prepare),
-                                 t->run.rank, t->run.ranks, err);
+                                 t->vdata || (t->c->objective && t->c->objective->prepare), &t->who,
+                                 err);
     if (rc == 0)
         rc = input_buffers(t, err);
     if (rc == 0)
@@ -506,7 +505,9 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
 static int set_up(lf_trainer *t, lf_err *err)
 {
     lf_run_phase(&t->run, "setting up");
-    int rc = resolve_model(t, err);
+    int rc = lf_axes_open(&t->mesh, &t->who, &t->c->axes, t->run.comm, err);
+    if (rc == 0)
+        rc = resolve_model(t, err);
     rc = lf_train_agree(t, rc != 0 ? rc : set_up_alone(t, err), err);
     if (rc == 0)
         rc = lf_train_connect(t, err);
@@ -516,6 +517,7 @@ static int set_up(lf_trainer *t, lf_err *err)
 void lf_train_close(lf_trainer *t, int rc)
 {
     lf_train_disconnect(t, rc && rc != LF_EINTR);
+    lf_mesh_destroy(t->mesh);
     lf_run_end_writing(&t->run);
     lf_loader_close(t->data);
     lf_loader_close(t->vdata);
@@ -544,7 +546,7 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
                                   .keep_every = c->keep_every,
                                   .save_time_s = c->save_time_s,
                                   .samples = c->guest != NULL,
-                                  .parts = c->zero.stage > 0};
+                                  .parts = c->zero.stage > 0 || c->axes.tensor > 1};
 }
 
 int lf_train_open(lf_trainer *t, const struct lf_train_config *c, const struct lf_train_sink *sink,
@@ -553,7 +555,11 @@ int lf_train_open(lf_trainer *t, const struct lf_train_config *c, const struct l
     const struct lf_run_config of = run_config(c);
     *t = (lf_trainer){.c = c, .m = {.valid = -1}};
     int rc = lf_run_open(&t->run, &of, sink, comm, err);
-    rc = lf_train_agree(t, rc != 0 ? rc : lf_train_check(c, err), err);
+    if (rc == 0)
+        rc = lf_train_check(c, err);
+    if (rc == 0)
+        rc = lf_axes_check(&c->axes, t->run.ranks, err);
+    rc = lf_train_agree(t, rc, err);
     return rc != 0 ? rc : set_up(t, err);
 }
 

@@ -45,6 +45,7 @@
 #include "engine/graph/plan.h"
 #include "engine/model/adapter.h"
 #include "engine/model/config.h"
+#include "engine/train/axes.h"
 #include "engine/train/guest.h"
 #include "engine/train/loader.h"
 #include "engine/train/objective.h"
@@ -116,7 +117,8 @@ struct lf_train_config {
     struct lf_fp8_layers fp8_layers;
     enum lf_numeric numeric;
     enum lf_recompute recompute;
-    struct lf_zero zero;
+    struct lf_axes axes;
+    struct lf_zero zero; /* among the ranks of the data axis */
     size_t bucket_bytes; /* of gradients that are summed at once; 0: 25 MiB */
     int threads;
     enum lf_device device;
@@ -162,8 +164,9 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err);
  * most the manifests of the data. */
 int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err);
 
-/* Runs to the end. With comm the run is data-parallel over its ranks, each of which calls this with
- * the same c; NULL: one rank. Rank 0 alone writes metrics, and without zero checkpoints. LF_EINTR:
+/* Runs to the end. With comm the run is that of its ranks, each of which calls this with the same
+ * c, and which share batch and matrices by c->axes; NULL: one rank. Rank 0 alone writes metrics,
+ * and checkpoints where every rank has all of the state. LF_EINTR:
  * stopped at a good checkpoint. LF_ENUMERIC: the run diverged; see out/diverged. */
 int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_comm *comm,
                  lf_err *err);

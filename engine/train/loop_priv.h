@@ -75,6 +75,8 @@ struct lf_train_flight {
 struct lf_trainer {
     const struct lf_train_config *c;
     lf_run run;
+    lf_mesh *mesh; /* NULL: only the data axis has several ranks */
+    struct lf_train_who who;
     struct lf_devcomm dev; /* memory of the backend between ranks */
     double longest_s;      /* step so far */
     bool late;             /* the ranks agreed after the last step that it is time to save */
@@ -99,8 +101,9 @@ struct lf_trainer {
 
     double planned; /* bytes: lf_train_planned */
     /* what the plan says that was moved so far, once a step and in passes: ranks.c */
-    struct lf_plan_moved all, within, across;
-    struct lf_comm_counts before[3]; /* what had been counted when training began */
+    struct lf_plan_moved all, within, across, tensor;
+    struct lf_comm_counts
+        before[LF_DEVCOMM_COUNTED];  /* what had been counted when training began */
     struct lf_guest_host host;       /* for the guest, where there is one */
     lf_nvml *nvml;                   /* NULL: no numbers of the GPU; rank 0 */
     double flops_causal, flops_full; /* of a token */
@@ -150,7 +153,8 @@ int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf
 /* Returns the place of best_metric among the means of the objective; -1: it is none of these. */
 int lf_train_best_index(const struct lf_train_config *c);
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
-                        const lf_model_config *mc, bool valid, int rank, int ranks, lf_err *err);
+                        const lf_model_config *mc, bool valid, const struct lf_train_who *who,
+                        lf_err *err);
 int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_comm *comm, lf_err *err);
 void lf_train_model_fini(struct lf_train_model *m);
@@ -176,21 +180,25 @@ bool lf_train_word_unused(char *buf, size_t cap, const struct lf_train_config *c
 lf_loader_config lf_train_loader_config(const struct lf_train_config *c);
 /* The same for a loader that reads a split once, in order. */
 lf_loader_config lf_train_valid_config(const struct lf_train_config *c, size_t n_sources);
-/* Opens the training data for `rank` of `ranks`. */
+/* Opens the training data for `rank` of the `ranks` that share a batch. */
 int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err);
 /* Returns the host memory of the loaders, from the manifests of the data as far as they exist. */
 size_t lf_train_data_bytes(const struct lf_train_config *c);
 
-/* over.c */
-/* Writes the inputs of a chain from a micro-batch. */
-int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err);
+/* over.c. The ranks of one data coordinate sum within passes, so none runs one that another does
+ * not. */
+/* Collective among them: when one has failed, all return a failure. */
+int lf_train_together(const lf_trainer *t, int rc, lf_err *err);
+/* lf_loader_begin_step on all of them. */
+int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf_err *err);
+/* The next micro-batch of l, as the inputs of a chain, on all of them. *data_s (NULL: not asked
+ * for) grows by the time that reading took. */
+int lf_train_next_batch(lf_trainer *t, lf_loader *l, int chain, const lf_loader_batch **b,
+                        double *data_s, lf_err *err);
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units);
 
 /* setup.c */
-struct lf_train_who {
-    int rank, ranks;
-};
 /* Returns the memory of a process, of so many: the plan of m, and beside it what is saved in the
  * background, what is offloaded, the loaders as far as their data exists, and what the target
  * reserves. --plan, the log and the metric planned_memory say its total. */
@@ -261,6 +269,9 @@ struct lf_train_sums {
 /* Collective: adds up the sums of all ranks. rc is the result of this rank's part. When one rank
  * has failed, all return a failure. */
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err);
+/* Ranks with one data coordinate have the same losses: of these all but one count as nothing in a
+ * sum over all ranks. */
+void lf_train_count_once(const lf_trainer *t, double *v, size_t n);
 /* Tells the watchdog that a step runs. */
 void lf_train_phase_step(const lf_trainer *t);
 /* Queues the sums of the record over all ranks, on the device. */
@@ -279,6 +290,8 @@ int lf_train_forward(lf_trainer *t, int chain, int64_t *ran, lf_err *err);
 int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, int rc, lf_err *err);
 /* Adds to what is expected to have moved: passes of a chain, and the optimizer's part of a step. */
 void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward);
+/* A pass that this rank has run, for what it moves on the tensor axis. */
+void lf_train_expect_run(lf_trainer *t, int chain, bool backward);
 void lf_train_expect_update(lf_trainer *t);
 void lf_train_expect_hold(lf_trainer *t); /* lf_exec_hold */
 /* What moves from here on is compared. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/base/artifact.h"
+#include "engine/base/sys.h"
 #include "engine/train/loop_priv.h"
 #include "engine/train/neftune.h"
 
@@ -23,7 +24,7 @@ static int write_prefixes(lf_trainer *t, int chain, const lf_loader_batch *b, lf
     return rc != 0 ? rc : lf_exec_write(t->m.ex, chain, 0, "blocks", blocks, rows * i32, err);
 }
 
-int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
+static int write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
 {
     const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
     lf_exec *ex = t->m.ex;
@@ -65,6 +66,32 @@ int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf
     return rc != 0 ? rc : lf_exec_write(ex, chain, 0, "offsets", t->offsets_buf, rows * i32, err);
 }
 
+int lf_train_together(const lf_trainer *t, int rc, lf_err *err)
+{
+    return t->mesh ? lf_comm_agree_ok(lf_mesh_comm(t->mesh, "tensor"), rc, err) : rc;
+}
+
+int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf_err *err)
+{
+    const int rc = lf_loader_begin_step(l, ls, err);
+    const int all = lf_train_together(t, rc < 0 ? rc : 0, err);
+    return all != 0 ? all : rc;
+}
+
+int lf_train_next_batch(lf_trainer *t, lf_loader *l, int chain, const lf_loader_batch **b,
+                        double *data_s, lf_err *err)
+{
+    const double t0 = lf_now_s();
+    const struct lf_profile_mark mark = lf_profile_begin(t->c->profile);
+    int rc = lf_loader_next(l, b, err);
+    lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", mark);
+    if (data_s)
+        *data_s += lf_now_s() - t0;
+    if (rc == 0)
+        rc = write_inputs(t, chain, *b, err);
+    return lf_train_together(t, rc, err);
+}
+
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units)
 {
@@ -102,8 +129,8 @@ static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train
     lf_loader_config lc = lf_train_valid_config(t->c, 1);
     lc.split = o->valid ? "valid" : "train";
     lc.sources = &src;
-    lc.dp_rank = t->run.rank;
-    lc.dp_size = t->run.ranks;
+    lc.dp_rank = t->who.data;
+    lc.dp_size = t->who.data_ranks;
     lc.vocab_size = t->mc.vocab;
     return lf_loader_open(out, &lc, err);
 }
@@ -115,15 +142,13 @@ static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls,
     int rc = 0;
     for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
         const lf_loader_batch *b;
-        rc = lf_loader_next(l, &b, err);
-        if (rc == 0)
-            rc = lf_train_write_inputs(t, t->m.valid, b, err);
+        rc = lf_train_next_batch(t, l, t->m.valid, &b, NULL, err);
         if (rc == 0)
             rc = lf_train_forward(t, t->m.valid, ran, err);
         if (rc == 0) {
             struct lf_train_view v = lf_train_view_of(t, t->m.valid, b, o->valid, 0);
             v.data = l;
-            rc = o->visit(o->user, &v, err);
+            rc = lf_train_together(t, o->visit(o->user, &v, err), err);
         }
     }
     return rc;
@@ -134,7 +159,7 @@ static int visit_step(lf_trainer *t, lf_loader *l, const struct lf_train_over *o
                       lf_err *err)
 {
     lf_loader_step ls = {0};
-    const int rc = lf_loader_begin_step(l, &ls, err);
+    const int rc = lf_train_next_step(t, l, &ls, err);
     return rc == 1 ? pass_step(t, l, &ls, o, ran, err) : rc;
 }
 
@@ -165,7 +190,7 @@ static int visit(lf_trainer *t, lf_loader *l, const struct lf_train_over *o, int
 int lf_train_over(lf_trainer *t, const struct lf_train_over *o, lf_err *err)
 {
     const struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
-    const int64_t unit = (int64_t)t->c->micro_batch * t->run.ranks;
+    const int64_t unit = (int64_t)t->c->micro_batch * t->who.data_ranks;
     lf_loader *l = NULL;
     lf_run_phase(&t->run, "a pass over the data");
     int rc = open_pass(&l, t, o, err);
@@ -199,6 +224,7 @@ const char *lf_train_out(const lf_trainer *t)
 
 int lf_train_add_up(const lf_trainer *t, double *v, size_t n, lf_err *err)
 {
+    lf_train_count_once(t, v, n);
     return t->run.ranks > 1 ? lf_comm_all_reduce(t->run.comm, v, n, LF_COMM_F64, LF_COMM_SUM, err)
                             : 0;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ranks of a data-parallel run do together. Each has all weights and its share of the
- * micro-batches; the gradients are summed in the optimizer's segment (lf_plan_data_parallel),
- * everything else is here: one small exchange per step, one per look at the stop flag, and the
- * state they begin with. Rank 0 alone writes metrics. With one rank nothing here does anything. The
- * rules by which ranks never wait for each other for ever are in run.c.
+ * What the ranks of a run do together. Those of the data axis share the micro-batches, those of the
+ * tensor axis have the same ones (axes.h). Gradients are summed in the optimizer's segment
+ * (lf_plan_data_parallel), and what divided matrices need is summed within the passes; everything
+ * else is here: one small exchange per step, one per look at the stop flag, and the state they
+ * begin with. Rank 0 alone writes metrics. With one rank nothing here does anything. The rules by
+ * which ranks never wait for each other for ever are in run.c.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -43,12 +44,13 @@ static double slow_step_s(const lf_trainer *t)
 
 int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples)
 {
-    return lf_deal_count(n_samples, t->c->micro_batch, 0, t->run.ranks);
+    return lf_deal_count(n_samples, t->c->micro_batch, 0, t->who.data_ranks);
 }
 
 int lf_train_forward(lf_trainer *t, int chain, int64_t *ran, lf_err *err)
 {
     const int rc = lf_exec_run(t->m.ex, chain, LF_FWD, 0, LF_FIRST, err);
+    lf_train_expect_run(t, chain, false);
     *ran = rc != 0 ? INT64_MAX : *ran + 1; /* nothing is made up for */
     return rc;
 }
@@ -76,6 +78,13 @@ void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backw
     expect(&t->within, lf_plan_pass_comm(t->m.plan, chain, backward), passes);
 }
 
+void lf_train_expect_run(lf_trainer *t, int chain, bool backward)
+{
+    expect(&t->tensor, lf_plan_pass_tensor(t->m.plan, chain, backward), 1);
+    if (backward) /* that was of both passes */
+        expect(&t->tensor, lf_plan_pass_tensor(t->m.plan, chain, false), -1);
+}
+
 void lf_train_expect_update(lf_trainer *t)
 {
     struct lf_plan_comm c;
@@ -84,6 +93,7 @@ void lf_train_expect_update(lf_trainer *t)
     expect(&t->all, c.all, 1);
     expect(&t->within, c.within, 1);
     expect(&t->across, c.across, 1);
+    expect(&t->tensor, c.tensor, 1);
 }
 
 void lf_train_expect_hold(lf_trainer *t)
@@ -102,13 +112,13 @@ void lf_train_count_anew(lf_trainer *t)
 /* Without groups `within` is among all ranks. */
 static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
 {
-    struct lf_plan_moved want[] = {t->all, t->within, t->across};
+    struct lf_plan_moved want[LF_DEVCOMM_COUNTED] = {t->all, t->within, t->across, t->tensor};
     bool same = true;
     if (!t->dev.inner) {
         expect(&want[0], want[1], 1);
         want[1] = (struct lf_plan_moved){0};
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < LF_DEVCOMM_COUNTED; i++)
         same = same &&
                (uint64_t)want[i].messages == n[i].planned.calls - t->before[i].planned.calls &&
                want[i].bytes == (double)(n[i].planned.bytes_sent - t->before[i].planned.bytes_sent);
@@ -117,14 +127,14 @@ static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
 
 int lf_train_report_moved(lf_trainer *t, lf_err *err)
 {
-    struct lf_comm_counts n[3] = {0};
+    struct lf_comm_counts n[LF_DEVCOMM_COUNTED] = {0};
     if (t->run.ranks <= 1 || !t->m.back->ops->host_visible) /* others count calls alone */
         return 0;
     lf_devcomm_counted(&t->dev, n);
     int64_t differ = !as_planned(t, n);
     const int rc = lf_comm_agree_max(t->run.comm, &differ, err);
     uint64_t calls = 0, bytes = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < LF_DEVCOMM_COUNTED; i++) {
         calls += n[i].planned.calls - t->before[i].planned.calls;
         bytes += n[i].planned.bytes_sent - t->before[i].planned.bytes_sent;
     }
@@ -137,8 +147,9 @@ int lf_train_report_moved(lf_trainer *t, lf_err *err)
                  differ ? "; a rank sent what the plan does not say" : "; every rank as planned");
     if (differ)
         lf_train_log(t, 1, "the plan says %.0f bytes in %lld collectives of rank 0",
-                     t->all.bytes + t->within.bytes + t->across.bytes,
-                     (long long)(t->all.messages + t->within.messages + t->across.messages));
+                     t->all.bytes + t->within.bytes + t->across.bytes + t->tensor.bytes,
+                     (long long)(t->all.messages + t->within.messages + t->across.messages +
+                                 t->tensor.messages));
     return rc;
 }
 
@@ -158,9 +169,12 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
     t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile;
     if (t->run.ranks <= 1)
         return 0;
-    int rc = lf_devcomm_open(&t->dev, t->run.comm, t->m.back, err);
-    const int inner = lf_zero_inner(&t->c->zero, t->run.ranks);
-    if (rc == 0 && inner < t->run.ranks)
+    const struct lf_devcomm_axes axes = {
+        .data = t->mesh ? lf_mesh_comm(t->mesh, "data") : t->run.comm,
+        .tensor = t->mesh ? lf_mesh_comm(t->mesh, "tensor") : NULL};
+    int rc = lf_devcomm_open(&t->dev, &axes, t->m.back, err);
+    const int inner = lf_zero_inner(&t->c->zero, t->who.data_ranks);
+    if (rc == 0 && inner < t->who.data_ranks)
         rc = lf_devcomm_groups(&t->dev, inner, err);
     if (rc == 0)
         lf_devcomm_connect(&t->dev, t->m.ex);
@@ -171,6 +185,12 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
 void lf_train_disconnect(lf_trainer *t, bool failed)
 {
     lf_devcomm_close(&t->dev, failed);
+}
+
+void lf_train_count_once(const lf_trainer *t, double *v, size_t n)
+{
+    for (size_t i = 0; t->who.tensor > 0 && i < n; i++)
+        v[i] = 0;
 }
 
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err)
@@ -190,7 +210,7 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                   s->late && t->run.rank == 0,
                   rc != 0};
     enum { N = sizeof(v) / sizeof(v[0]) };
-    for (int i = 0; rc && i < N - 2; i++)
+    for (int i = 0; (rc != 0 || t->who.tensor > 0) && i < N - 2; i++)
         v[i] = 0;
     int failed =
         lf_comm_all_reduce(t->run.comm, v, N, LF_COMM_F64, LF_COMM_SUM, rc != 0 ? NULL : err);
@@ -214,6 +234,7 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
         return 0;
     memcpy(s->obj, mine.obj, sizeof(s->obj));
     memcpy(s->top, mine.top, sizeof(s->top));
+    lf_train_count_once(t, s->obj, LF_OBJECTIVE_SUMS);
     failed =
         lf_comm_all_reduce(t->run.comm, s->obj, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_SUM, err);
     return failed ? failed
@@ -265,7 +286,12 @@ int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
 
 int lf_train_same(const lf_trainer *t, lf_err *err)
 {
-    return t->run.ranks > 1 ? lf_run_same(&t->run, lf_train_state_json(t, err), err) : 0;
+    if (t->run.ranks <= 1)
+        return 0;
+    json_t *state = lf_train_state_json(t, err);
+    if (t->mesh) /* sizes of boxes, and so plans, may differ */
+        json_object_del(json_object_get(state, "fingerprint"), "plan");
+    return lf_run_same(&t->run, state, err);
 }
 
 /* ---- are they still alike? ---- */
@@ -286,8 +312,32 @@ static uint64_t mix(uint64_t h, const void *data, size_t bytes)
     return lane[0];
 }
 
-/* The weights that all ranks have, or with `parts` those that this rank keeps a part of. */
-static int hash_weights(const lf_trainer *t, bool parts, uint64_t *h, lf_err *err)
+/* Which of a rank's weights others have, too. */
+enum alike {
+    WHOLE,    /* whole tensors: all ranks */
+    BOXES,    /* parts of divided matrices: the ranks of the data axis */
+    REPLICAS, /* of these, what ranks of the tensor axis have, too (lf_box) */
+    PARTS /* with groups of zero, what this rank keeps: those with the same place in all groups */
+};
+
+static bool belongs(const lf_trainer *t, int i, enum lf_pkind *kind, enum alike set)
+{
+    const lf_pstore *ps = t->m.ps;
+    const int64_t *lo, *hi;
+    struct lf_box box;
+    *kind = lf_pstore_weights(ps, i);
+    if (set == PARTS)
+        return lf_pstore_sharded(ps, i, *kind);
+    if (lf_pstore_sharded(ps, i, *kind))
+        *kind = LF_P_COPY; /* what all ranks have, but with zero = 3 */
+    if (lf_pstore_sharded(ps, i, *kind))
+        return false;
+    lf_pstore_box(ps, i, &box);
+    return set == REPLICAS ? box.replicas > 1
+                           : lf_pstore_divided(ps, i, &lo, &hi) == (set == BOXES);
+}
+
+static int hash_weights(const lf_trainer *t, enum alike set, uint64_t *h, lf_err *err)
 {
     int rc = 0;
     *h = 0x10ADu;
@@ -295,11 +345,8 @@ static int hash_weights(const lf_trainer *t, bool parts, uint64_t *h, lf_err *er
         struct lf_pview v;
         const void *data = NULL;
         void *copy = NULL;
-        enum lf_pkind kind = lf_pstore_weights(t->m.ps, i);
-        if (!parts && lf_pstore_sharded(t->m.ps, i, kind))
-            kind = LF_P_COPY; /* what all ranks have, but with zero = 3 */
-        if (lf_pstore_sharded(t->m.ps, i, kind) != parts ||
-            lf_pstore_view(t->m.ps, i, kind, &v) != 1)
+        enum lf_pkind kind;
+        if (!belongs(t, i, &kind, set) || lf_pstore_view(t->m.ps, i, kind, &v) != 1)
             continue;
         rc = lf_pstore_host(t->m.ps, i, kind, &data, &copy, err);
         if (rc == 0)
@@ -318,22 +365,54 @@ static int compare(lf_comm *c, uint64_t hash, int64_t *differ, lf_err *err)
     return rc;
 }
 
+/* How many successive ranks of the tensor axis share a box where several do: heads of keys are as
+ * many in all layers. */
+static int replicas_of(const lf_trainer *t)
+{
+    struct lf_box box;
+    int most = 1;
+    for (int i = 0; i < lf_pstore_count(t->m.ps); i++) {
+        lf_pstore_box(t->m.ps, i, &box);
+        most = box.replicas > most ? box.replicas : most;
+    }
+    return most;
+}
+
+static int compare_replicas(const lf_trainer *t, uint64_t hash, int64_t *differ, lf_err *err)
+{
+    struct lf_comm_blobs all = {0};
+    const int each = replicas_of(t);
+    if (each == 1) /* on every rank */
+        return 0;
+    const int rc =
+        lf_comm_gather_blobs(lf_mesh_comm(t->mesh, "tensor"), &hash, sizeof hash, &all, err);
+    for (int r = 0; rc == 0 && r < t->who.tensor_ranks; r++)
+        *differ |=
+            memcmp(all.data + all.offset[r], all.data + all.offset[r / each * each], sizeof hash);
+    lf_comm_blobs_fini(&all);
+    return rc;
+}
+
 int lf_train_replicas(const lf_trainer *t, lf_err *err)
 {
-    uint64_t all = 0, parts = 0;
+    uint64_t h[4] = {0};
+    int rc = 0;
     if (t->run.ranks <= 1)
         return 0;
-    int rc = hash_weights(t, false, &all, err);
-    if (rc == 0 && t->dev.outer)
-        rc = hash_weights(t, true, &parts, err);
+    for (int set = WHOLE; set <= PARTS && rc == 0; set++)
+        if (set == WHOLE || (set == PARTS ? t->dev.outer != NULL : t->mesh != NULL))
+            rc = hash_weights(t, (enum alike)set, &h[set], err);
     rc = lf_comm_agree_ok(t->run.comm, rc, err);
-    if (rc != 0)
-        return rc;
     int64_t differ = 0;
-    rc = compare(t->run.comm, all, &differ, err);
+    if (rc == 0)
+        rc = compare(t->run.comm, h[WHOLE], &differ, err);
+    if (rc == 0 && t->mesh)
+        rc = compare(lf_mesh_comm(t->mesh, "data"), h[BOXES], &differ, err);
+    if (rc == 0 && t->mesh)
+        rc = compare_replicas(t, h[REPLICAS], &differ, err);
     if (rc == 0 && t->dev.outer)
-        rc = compare(t->dev.outer, parts, &differ, err);
-    if (rc == 0 && t->dev.outer)
+        rc = compare(t->dev.outer, h[PARTS], &differ, err);
+    if (rc == 0 && (t->mesh || t->dev.outer))
         rc = lf_comm_agree_max(t->run.comm, &differ, err);
     if (rc == 0 && differ)
         rc = lf_fail(err, LF_ECOMM,

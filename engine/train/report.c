@@ -224,8 +224,7 @@ static void log_line(lf_trainer *t, const struct lf_train_step *st)
 /* The total is that of --plan; the parts have the same names there. */
 static void log_memory(lf_trainer *t, const struct lf_plan_bytes *b)
 {
-    const struct lf_plan_memory mem =
-        lf_train_planned(t->c, &t->m, &(struct lf_train_who){t->run.rank, t->run.ranks});
+    const struct lf_plan_memory mem = lf_train_planned(t->c, &t->m, &t->who);
     const struct {
         const char *name;
         double bytes;

@@ -17,8 +17,12 @@
 json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err)
 {
     json_t *o = lf_exec_fingerprint(t->m.ex, err);
-    if (o && (json_object_set_new(o, "micro_batch", json_integer(t->c->micro_batch)) ||
-              json_object_set_new(o, "ranks", json_integer(t->run.ranks)))) {
+    const bool tensor = t->who.tensor_ranks > 1;
+    if (o &&
+        (json_object_set_new(o, "micro_batch", json_integer(t->c->micro_batch)) ||
+         json_object_set_new(o, "ranks", json_integer(t->who.data_ranks)) ||
+         (tensor && (json_object_set_new(o, "tensor", json_integer(t->who.tensor_ranks)) ||
+                     json_object_set_new(o, "sequence", json_boolean(t->c->axes.sequence)))))) {
         json_decref(o);
         lf_fail(err, LF_ENOMEM, "fingerprint: out of memory");
         return NULL;

@@ -28,17 +28,17 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
                  ? lf_weights_adapter_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err)
                  : lf_weights_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err);
     *out = (struct lf_run_tensors){.all = all, .n_all = n, .snapshot = lf_train_snapshots(c, m)};
-    if (rc != 0 || c->zero.stage == 0 || who->ranks <= 1)
+    if (rc != 0 || lf_axes_ranks(who) <= 1 || (c->zero.stage == 0 && who->tensor_ranks <= 1))
         return rc;
     if (!(own = lf_arena_alloc(a, n + 1, sizeof *own, err)))
         return LF_ENOMEM;
     memcpy(own, all, n * sizeof *own);
     const struct lf_weights_share share = {.ps = m->ps,
                                            .prefix = LF_WEIGHTS_PREFIX,
-                                           .rank = who->rank,
-                                           .ranks = who->ranks,
-                                           .copy =
-                                               who->rank >= lf_zero_inner(&c->zero, who->ranks)};
+                                           .rank = who->data,
+                                           .ranks = who->data_ranks,
+                                           .copy = who->data >=
+                                                   lf_zero_inner(&c->zero, who->data_ranks)};
     lf_weights_share(own, &n, &share);
     out->own = own;
     out->n_own = n;
@@ -48,9 +48,7 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
 int lf_train_writer_open(lf_trainer *t, lf_err *err)
 {
     struct lf_run_tensors tensors;
-    const int rc =
-        lf_train_tensors(&tensors, t->c, &t->m, &(struct lf_train_who){t->run.rank, t->run.ranks},
-                         t->run.arena, err);
+    const int rc = lf_train_tensors(&tensors, t->c, &t->m, &t->who, t->run.arena, err);
     return lf_run_writer_open(&t->run, &tensors, rc, err);
 }
 

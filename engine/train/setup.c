@@ -106,6 +106,10 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
                        "epochs are counted in one data; with several give steps or tokens");
     if (!c->model_given && !c->init_from)
         return lf_fail(err, LF_EINVAL, "no model: describe one in [model], or give init_from");
+    if (c->axes.tensor > 1 && c->guest)
+        return lf_fail(err, LF_ENOTSUP,
+                       "samples during training (sample_interval) need whole matrices on one rank; "
+                       "leave them out, or tensor");
     if (c->adapter && !c->init_from)
         return lf_fail(err, LF_EINVAL,
                        "an adapter (lora_rank) needs init_from, the weights it is for");
@@ -207,9 +211,12 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
 }
 
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
-                        const lf_model_config *mc, bool valid, int rank, int ranks, lf_err *err)
+                        const lf_model_config *mc, bool valid, const struct lf_train_who *who,
+                        lf_err *err)
 {
-    const struct lf_plan_ranks share = lf_zero_share(&c->zero, c->bucket_bytes, rank, ranks);
+    const struct lf_plan_ranks share =
+        lf_zero_share(&c->zero, c->bucket_bytes, who->data, who->data_ranks);
+    const struct lf_layout layout = lf_axes_layout(&c->axes, who);
     struct lf_plan_opts po = {.target = lf_target_device(c->device),
                               .threads = c->threads,
                               .compute = c->compute,
@@ -220,7 +227,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     const lf_loader_config lc = lf_train_loader_config(c);
     int rc = lf_loader_check(&lc, err);
     if (rc == 0)
-        rc = lf_zero_check(&c->zero, ranks, err);
+        rc = lf_zero_check(&c->zero, who->data_ranks, err);
     if (rc != 0)
         return rc;
     m->rows = (int64_t)c->micro_batch * c->seq_length;
@@ -229,7 +236,9 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err ? err->rc : LF_EINVAL;
-    rc = lf_decoder_declare(m->dec, m->ps, err);
+    rc = who->tensor_ranks > 1 ? lf_pstore_set_layout(m->ps, &layout, err) : 0;
+    if (rc == 0)
+        rc = lf_decoder_declare(m->dec, m->ps, err);
     if (rc == 0 && c->adapter)
         rc = lf_decoder_adapt(m->dec, m->ps, c->adapter, err);
     if (rc == 0 && c->objective && c->objective->declare)
@@ -346,7 +355,7 @@ static double snapshot_bytes(const struct lf_train_config *c, const struct lf_tr
     struct lf_run_tensors t;
     lf_arena *a = lf_train_snapshots(c, m) ? lf_arena_create(NULL) : NULL;
     double bytes = 0;
-    if (a && lf_train_tensors(&t, c, m, who, a, NULL) == 0 && (t.own || who->rank == 0))
+    if (a && lf_train_tensors(&t, c, m, who, a, NULL) == 0 && (t.own || who->data == 0))
         bytes = (double)lf_ckpt_snapshot_bytes(t.own ? t.own : t.all, t.own ? t.n_own : t.n_all);
     lf_arena_destroy(a);
     return bytes;
@@ -362,21 +371,32 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
                                          (double)lf_train_data_bytes(c)};
     if (c->guest && c->guest->host_bytes)
         mem.host += (double)c->guest->host_bytes(c->guest->user);
-    mem.host += lf_zero_comm_bytes(&c->zero, who->ranks);
+    mem.host += lf_zero_comm_bytes(&c->zero, who->data_ranks) + lf_axes_comm_bytes(who);
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
     return mem;
 }
 
-/* Makes the plan that of the rank which needs the most memory, and returns that rank. */
-static int take_largest(const struct lf_train_config *c, struct lf_train_model *m, int ranks)
+/* A rank of the run that is planned: the first one with this coordinate on the data axis. Of the
+ * ranks that divide matrices the first has and saves as much as any other. */
+static struct lf_train_who planned_rank(const struct lf_train_config *c, int data)
 {
-    const int inner =
-        lf_zero_inner(&c->zero, ranks); /* the groups are alike, the first saves most */
+    struct lf_train_who who = lf_axes_who(&c->axes, 0, c->plan_ranks > 1 ? c->plan_ranks : 1);
+    who.data = data;
+    return who;
+}
+
+/* Makes the plan that of the rank which needs the most memory, and returns its coordinate on the
+ * data axis. */
+static int take_largest(const struct lf_train_config *c, struct lf_train_model *m)
+{
+    const int inner = lf_zero_inner(&c->zero, planned_rank(c, 0).data_ranks);
+    /* the groups are alike, the first saves most */
     double most = -1;
     int largest = 0;
     for (int r = 0; c->zero.stage > 0 && r < inner && lf_plan_take_rank(m->plan, r, NULL) == 0;
          r++) {
-        const struct lf_plan_memory mem = lf_train_planned(c, m, &(struct lf_train_who){r, ranks});
+        const struct lf_train_who who = planned_rank(c, r);
+        const struct lf_plan_memory mem = lf_train_planned(c, m, &who);
         if (mem.total + mem.device > most) {
             most = mem.total + mem.device;
             largest = r;
@@ -401,14 +421,14 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
                         struct lf_train_model *m, int64_t vocab, int64_t tokens, lf_err *err)
 {
     struct lf_plan_bytes b;
-    const int ranks = c->plan_ranks > 1 ? c->plan_ranks : 1, largest = take_largest(c, m, ranks);
+    const struct lf_train_who who = planned_rank(c, take_largest(c, m));
+    const int ranks = lf_axes_ranks(&who), largest = who.data * who.tensor_ranks;
     int rc = lf_plan_bytes(m->plan, &b);
     if (rc != 0)
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
     const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
-    const struct lf_plan_memory mem =
-        lf_train_planned(c, m, &(struct lf_train_who){largest, ranks});
+    const struct lf_plan_memory mem = lf_train_planned(c, m, &who);
     lf_schedule lr;
     json_t *notes = json_array();
     char unused[240];
@@ -441,10 +461,17 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         json_object_set_new(bytes, "rank", json_integer(largest));
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);
-    const int64_t rounds = lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, ranks);
+    const int64_t rounds =
+        lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, who.data_ranks);
     json_t *comm =
         json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes + (double)rounds * pc.micro_bytes,
                   "messages_per_step", (json_int_t)(pc.messages + rounds * pc.micro_messages));
+    if (who.tensor_ranks > 1) {
+        const double moved = pc.tensor.bytes + (double)rounds * pc.micro_tensor.bytes;
+        json_object_set_new(comm, "tensor_bytes_per_step", json_real(moved));
+        json_object_set_new(comm, "tensor_messages_per_step",
+                            json_integer(pc.tensor.messages + rounds * pc.micro_tensor.messages));
+    }
     const struct lf_json_member sizes[] = {
         {"ranks", json_integer(ranks)},
         {"comm", comm},
@@ -489,8 +516,11 @@ static int add_measured(json_t *plan, const struct lf_train_config *c, const lf_
 static int check_plan(const struct lf_train_config *c, lf_err *err)
 {
     int rc = lf_train_check_valid(c, err);
+    if (rc == 0)
+        rc = lf_axes_check(&c->axes, c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     for (size_t i = 0; i < c->n_ramp && rc == 0; i++)
-        rc = lf_loader_check_batch(c->ramp[i].samples, c->micro_batch, c->plan_ranks, err);
+        rc = lf_loader_check_batch(c->ramp[i].samples, c->micro_batch,
+                                   planned_rank(c, 0).data_ranks, err);
     return rc;
 }
 
@@ -500,6 +530,7 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
     lf_model_config mc;
     int64_t vocab, tokens;
     enum lf_artifact_state there = LF_ARTIFACT_PRESENT;
+    const struct lf_train_who who = planned_rank(c, 0);
     int rc = check_plan(c, err);
     if (rc != 0)
         return rc;
@@ -514,9 +545,8 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
     }
     rc = plan_model(&mc, c, vocab, err);
     if (rc == 0)
-        rc = lf_train_model_plan(&m, c, &mc,
-                                 c->n_valid > 0 || (c->objective && c->objective->prepare), 0,
-                                 c->plan_ranks > 1 ? c->plan_ranks : 1, err);
+        rc = lf_train_model_plan(
+            &m, c, &mc, c->n_valid > 0 || (c->objective && c->objective->prepare), &who, err);
     if (rc == 0)
         rc = plan_members(plan, c, &mc, &m, vocab, tokens, err);
     if (rc == 0)

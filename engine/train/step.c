@@ -40,6 +40,7 @@ static int pass(lf_trainer *t, struct micro *m, enum lf_segment seg, lf_err *err
 {
     tell_pass(t, m->i + 1, seg != LF_FWD);
     const int rc = lf_exec_run(t->m.ex, t->m.train, seg, 0, m->i == 0 ? LF_FIRST : LF_ACCUM, err);
+    lf_train_expect_run(t, t->m.train, seg != LF_FWD);
     m->broken = rc != 0;
     m->forward = seg == LF_FWD && rc == 0;
     return rc;
@@ -50,19 +51,13 @@ static int micro_batch(lf_trainer *t, const lf_loader_step *ls, struct micro *m,
 {
     const lf_objective *o = t->c->objective;
     const lf_loader_batch *b;
-    const double t0 = lf_now_s();
-    const struct lf_profile_mark mark = lf_profile_begin(t->c->profile);
-    int rc = lf_loader_next(t->data, &b, err);
-    lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", mark);
-    *data_s += lf_now_s() - t0;
-    if (rc == 0)
-        rc = lf_train_write_inputs(t, t->m.train, b, err);
+    int rc = lf_train_next_batch(t, t->data, t->m.train, &b, data_s, err);
     if (rc == 0)
         rc = pass(t, m, LF_FWD, err);
     if (rc == 0 && o) {
         struct lf_train_view view =
             lf_train_view_of(t, t->m.train, b, false, t->s.scaler.scale / (double)ls->units);
-        rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
+        rc = lf_train_together(t, o->after_forward(o->user, &view, sums->obj, sums->top, err), err);
     }
     return rc != 0 ? rc : pass(t, m, m->i + 1 < ls->n_micro ? LF_BWD : LF_BWD_LAST, err);
 }
@@ -161,7 +156,7 @@ static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st
 {
     double t0 = lf_now_s();
     struct lf_profile_mark m = lf_profile_begin(t->c->profile);
-    int rc = lf_loader_begin_step(t->data, ls, err);
+    int rc = lf_train_next_step(t, t->data, ls, err);
     lf_profile_end(t->c->profile, LF_LANE_DATA, "begin step", m);
     if (rc < 0) {
         struct micro none = {0};
@@ -265,21 +260,19 @@ static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums 
     const lf_objective *o = t->c->objective;
     const struct lf_step_record rec = {
         .step = (uint64_t)t->s.step, .seed = t->c->seed, .loss_scale = 1, .inv_tokens = 1};
-    int rc = lf_loader_begin_step(t->data, ls, err);
+    int rc = lf_train_next_step(t, t->data, ls, err);
     rc = rc == 1 ? 0 : rc < 0 ? rc : lf_fail(err, LF_EINVAL, "the data has ended");
     if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
     int64_t ran = 0;
     for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
         const lf_loader_batch *b;
-        rc = lf_loader_next(t->data, &b, err);
-        if (rc == 0)
-            rc = lf_train_write_inputs(t, t->m.train, b, err);
+        rc = lf_train_next_batch(t, t->data, t->m.train, &b, NULL, err);
         if (rc == 0)
             rc = lf_train_forward(t, t->m.train, &ran, err);
         if (rc == 0) {
             struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, 0);
-            rc = o->survey(o->user, &view, sums->obj, err);
+            rc = lf_train_together(t, o->survey(o->user, &view, sums->obj, err), err);
         }
     }
     return lf_train_stand_by(t, t->m.train, &ran, lf_train_rounds(t, ls->n_samples), rc, err);

@@ -8,9 +8,6 @@
  * enough that several fit into a step. */
 #define BUCKET_BYTES ((size_t)25 << 20)
 
-/* What a communicator keeps for each of its ranks (two segments of coll.c). */
-#define COMM_BYTES (512.0 * 1024)
-
 int lf_zero_check(const struct lf_zero *z, int ranks, lf_err *err)
 {
     if (z->inner > 0 && !z->stage)
@@ -32,7 +29,7 @@ int lf_zero_inner(const struct lf_zero *z, int ranks)
 double lf_zero_comm_bytes(const struct lf_zero *z, int ranks)
 {
     const int inner = lf_zero_inner(z, ranks), groups = inner < ranks ? inner + ranks / inner : 0;
-    return ranks > 1 ? COMM_BYTES * (ranks + groups) : 0;
+    return ranks > 1 ? LF_COMM_BYTES * (ranks + groups) : 0;
 }
 
 struct lf_plan_ranks lf_zero_share(const struct lf_zero *z, size_t bucket_bytes, int rank,

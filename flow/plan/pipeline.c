@@ -488,6 +488,8 @@ static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_sect
             r, lf_pipeline_resources(st, c, s->name, kind_section, r->p->plan->scheduler, err),
             err);
     if (rc == 0)
+        rc = lf_reading_note(r, lf_layout_nodes(st, c, s->name, t, set, err), err);
+    if (rc == 0)
         rc = lf_pipeline_inputs(st, r, t, err);
     if (rc == 0)
         rc = lf_reading_note(r, lf_pipeline_model(&st->model, r, s->name, t, err), err);

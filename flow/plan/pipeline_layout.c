@@ -13,11 +13,12 @@
 #include "engine/base/synonym.h"
 #include "flow/plan/pipeline_priv.h"
 
-static const char *const keys[] = {"zero", "zero_inner"};
+static const char *const keys[] = {"tensor", "sequence_parallel", "tensor_across_nodes", "zero",
+                                   "zero_inner"};
 /* Names that are kept for what ranks cannot divide yet. */
-static const char *const reserved[] = {
-    "tensor",          "sequence_parallel", "pipeline",     "pipeline_chunks", "pipeline_schedule",
-    "pipeline_stages", "context",           "context_kind", "expert",          "expert_tensor"};
+static const char *const reserved[] = {"pipeline",        "pipeline_chunks", "pipeline_schedule",
+                                       "pipeline_stages", "context",         "context_kind",
+                                       "expert",          "expert_tensor"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static bool among(const char *key, const char *const *names, size_t n)
@@ -46,8 +47,9 @@ static int check_key(const lf_conf_item *it, lf_err *err)
         return 0;
     if (among(it->key, reserved, COUNT(reserved)))
         return lf_conf_fail_key(it, err,
-                                "\"%s\" is not there yet: ranks share the batch and, with zero, "
-                                "optimizer state, gradients and weights; remove it",
+                                "\"%s\" is not there yet: ranks share the batch, the matrices of a "
+                                "layer (tensor) and optimizer state, gradients and weights (zero); "
+                                "remove it",
                                 it->key);
     lf_synonym_hint(hint, sizeof hint, it->key, keys, COUNT(keys));
     return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]%s", it->key, it->section, hint);
@@ -63,6 +65,37 @@ int lf_layout_check(const lf_reading *r, lf_err *err)
             rc = lf_reading_note(r, check_key(&c->items[i], err), err);
     }
     return rc;
+}
+
+static int64_t given(lf_int v, int64_t otherwise)
+{
+    return v.given ? v.v : otherwise;
+}
+
+int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
+                    const lf_optset *set, lf_err *err)
+{
+    const lf_resources *r = &st->resources;
+    const int64_t tensor = lf_opt_find(t, "tensor") != NULL ? lf_optset_int(set, "tensor") : 1,
+                  ranks = given(r->ranks, 1), nodes = given(r->nodes, 1);
+    const char *section = "layout";
+    lf_conf_item *it = NULL;
+    if (tensor <= 1 || lf_layout_section(&section, c, stage, t, err) < 0 ||
+        (it = lf_conf_find(c, section, "tensor")) == NULL)
+        return 0;
+    if (ranks * nodes % tensor != 0)
+        return lf_conf_fail(it, err,
+                            "tensor = %lld: the %lld rank%s of [%s] cannot form such groups; set "
+                            "ranks (per node) to a multiple of %lld",
+                            (long long)tensor, (long long)(ranks * nodes),
+                            ranks * nodes == 1 ? "" : "s", stage, (long long)tensor);
+    return nodes > 1 && ranks % tensor != 0 && !lf_optset_bool(set, "tensor_across_nodes")
+               ? lf_conf_fail(it, err,
+                              "tensor = %lld: the %lld ranks that [%s] has on each node are no "
+                              "multiple of it, so some would divide matrices across nodes; set "
+                              "ranks to a multiple of %lld, or tensor_across_nodes = yes",
+                              (long long)tensor, (long long)ranks, stage, (long long)tensor)
+               : 0;
 }
 
 int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_opt_table *t,

@@ -88,6 +88,9 @@ int lf_layout_check(const lf_reading *r, lf_err *err);
 /* The section of a stage's layout, borrowed. */
 int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_opt_table *t,
                       lf_err *err);
+/* Can the ranks that a stage asks for, and those on each node, form the groups of its layout? */
+int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
+                    const lf_optset *set, lf_err *err);
 
 bool lf_resource_key(const char *key);
 size_t lf_resource_keys(const char **out, size_t cap); /* their names; returns how many */

@@ -32,7 +32,7 @@ LF_CPU_DECLARE(colsum)
 LF_CPU_DECLARE(linear_xent)
 LF_CPU_DECLARE(logit_stats)
 
-enum { XENT_ROWS = 512, XENT_BLOCK = 4096, CHAINS = 4, ALIGN = 64 };
+enum { XENT_ROWS = LF_XENT_ROWS, XENT_BLOCK = 4096, CHAINS = 4, ALIGN = 64 };
 
 struct row_out {
     float loss, lse, entropy;
@@ -51,6 +51,7 @@ struct part {
     float max, sum, logs, target;
     int32_t argmax;
 };
+_Static_assert(sizeof(struct part) == LF_XENT_PART, "plans count what ranks exchange of a row");
 
 struct layout {
     int64_t rows, ld;                                   /* of a chunk; ld in f32 elements */
@@ -514,29 +515,39 @@ static void scatter(const struct lf_k_linear_xent *a, const struct chunk *c, con
                row);
 }
 
-/* Where the rows of a chunk have their results and their reductions, those of all ranks. */
+/* Where the rows of a chunk have their results and their reductions, those of all ranks: of each
+ * rank for `room` rows, the most that the chunk can have. */
 struct reduced {
     struct row_out *outs;
     struct part *parts;
+    int64_t room;
 };
+
+/* Each rank gets the reductions of all. */
+static int exchange(const struct lf_k_ranks *w, const struct reduced *to)
+{
+    return w->gather && !w->gather(w->user, to->parts, (size_t)to->room * sizeof(struct part))
+               ? LF_K_OK
+               : LF_K_EINVAL;
+}
 
 /* Logits to gradients where ranks exchange what they know of the rows in between. */
 static int divided_rows(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c,
                         const struct layout *l, float *z, struct reduced *to)
 {
     const struct lf_k_ranks *w = a->with;
-    struct part *mine = to->parts + w->rank * c->rows;
+    struct part *mine = to->parts + w->rank * to->room;
 #pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
     for (int64_t i = 0; i < c->rows; i++) {
         lf_border(q);
         one_part(a, z + i * l->ld, c->live[i], &mine[i]);
     }
-    if (!w->gather || w->gather(w->user, to->parts, (size_t)c->rows * sizeof(struct part)))
+    if (exchange(w, to))
         return LF_K_EINVAL;
 #pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
     for (int64_t i = 0; i < c->rows; i++) {
         lf_border(q);
-        const struct part all = combine(to->parts + i, w->ranks, c->rows);
+        const struct part all = combine(to->parts + i, w->ranks, to->room);
         one_row(a, z + i * l->ld, c->live[i], &all, &to->outs[i]);
     }
     return LF_K_OK;
@@ -581,7 +592,12 @@ int LF_SYM(linear_xent)(lf_queue *q, const struct lf_k_linear_xent *a)
     int rc = LF_K_OK;
     if (n == 0)
         clear(a);
-    for (int64_t at = 0; at < n && rc == 0; at += XENT_ROWS) {
+    for (int64_t at = 0; at < (a->with ? a->rows : n) && rc == 0; at += XENT_ROWS) {
+        to.room = min64(a->rows - at, XENT_ROWS);
+        if (at >= n) { /* ranks count on this one, whichever rows have targets */
+            rc = exchange(a->with, &to);
+            continue;
+        }
         const struct chunk c = chunk_of(a, live + at, min64(n - at, XENT_ROWS), at == 0, x, dx);
         rc = run_chunk(q, a, &c, &l, z, &to, w + l.dx);
         if (rc == 0)

@@ -91,7 +91,21 @@ refused within '[0-9]+:[0-9]+: "zero_inner" belongs in \[layout\]'
 sed 's/^vocab_size = 300/&\nlayout = small/' base.ini >text.ini
 printf '[layout small]\nzero = 1\n' >>text.ini
 refused text '[0-9]+:[0-9]+: stages of kind tokenize are not laid out'
-for key in tensor sequence_parallel pipeline pipeline_chunks pipeline_schedule pipeline_stages context context_kind expert \
+# What ranks divide matrices, and on how many nodes they are.
+divided() { # divided RANKS LINES...: of the stage, then of [layout]
+    { sed "s/^ranks = .*/ranks = $1/" base.ini; shift; printf '%s\n' "$@"; } >divided.ini
+}
+divided 2 '[layout]' 'tensor = 2' 'sequence_parallel = yes'
+runs 0 "$LF" validate divided.ini
+divided 3 '[layout]' 'tensor = 2'
+refused divided '[0-9]+:[0-9]+: tensor = 2: the 3 ranks of \[stage train\] cannot form such groups; set ranks'
+divided 3 'nodes = 2' '[site]' 'scheduler = slurm' '[layout]' 'tensor = 2'
+refused divided '[0-9]+:[0-9]+: tensor = 2: the 3 ranks that \[stage train\] has on each node are no multiple'
+divided 3 'nodes = 2' '[site]' 'scheduler = slurm' '[layout]' 'tensor = 2' 'tensor_across_nodes = yes'
+runs 0 "$LF" validate divided.ini
+divided 2 '[layout]' 'sequence_parallel = yes'
+refused divided '.*set tensor to 2 or more'
+for key in pipeline pipeline_chunks pipeline_schedule pipeline_stages context context_kind expert \
     expert_tensor; do
     printf '[layout]\n%s = 2\n' $key | with kept
     refused kept "[0-9]+:[0-9]+: \"$key\" is not there yet"
@@ -116,4 +130,4 @@ else
     [ -n "$(identity "$a")" ] && [ "$a" != "$b" ]
     ok $? "which is there"
 fi
-finish 48
+finish 52

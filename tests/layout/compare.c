@@ -13,19 +13,29 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
     if (k->c.compute == LF_F32)
         return (struct rig_bounds){.grad = 1e-5,
                                    .loss = 1e-5,
+                                   .routes = 1e-5,
                                    .norm = 1e-5,
                                    .change = 1e-3,
                                    .balance = 1e-3,
                                    .noise = 1e-3};
     /* After the first step some weights round to the other neighbour in bf16, and then a row may go
-     * to another expert, whose load may cross the mean by it. */
-    const double more = k->c.model.experts ? 5 : 1;
+     * to another expert, whose load may cross the mean by it; where ranks divide matrices, in the
+     * first step too. */
+    const bool divided = k->layout.tensor > 1;
+    const double more = (k->c.model.experts ? 5 : 1) * (divided ? 2 : 1);
     return (struct rig_bounds){.grad = 1e-5,
                                .loss = more * 1e-4,
+                               .routes = divided ? 1e-2 : more * 1e-4,
                                .norm = more * 1e-3,
                                .change = more * 3e-2,
                                .balance = 1,
-                               .noise = 1e-2};
+                               .noise = 2e-2,
+                               .slack = 3};
+}
+
+bool rig_needs_exact(const struct rig_case *k)
+{
+    return k->c.compute != LF_F32 && k->layout.tensor > 1;
 }
 
 /* ---- words ---- */
@@ -113,6 +123,13 @@ static double most(enum rig_kind kind, const char *name, const struct rig_bounds
     return kind == RIG_GRAD ? b->grad : strstr(name, "router.bias") ? b->balance : b->change;
 }
 
+/* `most`, or as much more as what rounding makes of one rank permits. */
+static double limit_of(const struct rig_bounds *b, double most, double rounding)
+{
+    const double more = b->exact ? b->slack * rounding : 0;
+    return more > most ? more : most;
+}
+
 static void compare_kind(struct report *r, const struct rig_seen *one, const struct rig_seen *s,
                          enum rig_kind kind, const struct rig_bounds *b)
 {
@@ -123,7 +140,9 @@ static void compare_kind(struct report *r, const struct rig_seen *one, const str
             found(r, RIG_SAW_MISSING, x->name, 1, 0);
         if (!x->v[kind] || !y->v[kind])
             continue;
-        const double d = distance(x, y, kind, noise), limit = most(kind, x->name, b);
+        const double d = distance(x, y, kind, noise),
+                     rounding = b->exact ? distance(x, &b->exact->t[i], kind, noise) : 0,
+                     limit = limit_of(b, most(kind, x->name, b), rounding);
         if (!(d <= limit))
             found(r, kind == RIG_GRAD ? RIG_SAW_GRAD : RIG_SAW_CHANGE, x->name, d, limit);
     }
@@ -135,26 +154,48 @@ static double relative(double one, double x)
 }
 
 /* What is told of step 1 beside its loss; NaN where there is no such number. */
-static void compare_told(struct report *r, const double *one, const double *s, double most)
+static void compare_told(struct report *r, const double *one, const double *s,
+                         const struct rig_bounds *b)
 {
     static const char *const of[RIG_TOLD] = {"accuracy",     "entropy",          "z",
                                              "routers' aux", "routers' entropy", "routers' load"};
-    for (int i = 0; i < RIG_TOLD; i++)
-        if (!(isnan(one[i]) && isnan(s[i])) && !(relative(one[i], s[i]) <= most))
-            found(r, RIG_SAW_LOSS, of[i], relative(one[i], s[i]), most);
+    for (int i = 0; i < RIG_TOLD; i++) {
+        const double most = i < RIG_TOLD_ROUTES ? b->loss : b->routes,
+                     limit = limit_of(b, most, b->exact ? relative(one[i], b->exact->told[i]) : 0);
+        if (!(isnan(one[i]) && isnan(s[i])) && !(relative(one[i], s[i]) <= limit))
+            found(r, RIG_SAW_LOSS, of[i], relative(one[i], s[i]), limit);
+    }
 }
 
-static void compare_numbers(struct report *r, enum rig_check what, const double *one,
-                            const double *s, int from, double most)
+/* One number of each step of runs, and how far it may be from one rank's. */
+struct numbers {
+    const double *one, *s, *exact; /* exact may be NULL */
+    double most;
+};
+
+static void compare_numbers(struct report *r, enum rig_check what, const struct numbers *n,
+                            int from, const struct rig_bounds *b)
 {
     for (int k = from; k < RIG_STEPS; k++) {
-        const double d = relative(one[k], s[k]);
-        const bool both = isnan(s[k]) && isnan(one[k]);
+        const double d = relative(n->one[k], n->s[k]),
+                     limit = limit_of(b, n->most, n->exact ? relative(n->one[k], n->exact[k]) : 0);
+        const bool both = isnan(n->s[k]) && isnan(n->one[k]);
         char of[32];
         snprintf(of, sizeof of, "step %d", k + 1);
-        if (!both && !(d <= most))
-            found(r, what, of, d, most);
+        if (!both && !(d <= limit))
+            found(r, what, of, d, limit);
     }
+}
+
+static void compare_moved(struct report *r, const struct rig_moved *m, const char *axis)
+{
+    char of[40];
+    snprintf(of, sizeof of, "calls on the %s axis", axis);
+    if (m->calls != m->planned_calls)
+        found(r, RIG_SAW_MOVED, of, (double)m->calls, (double)m->planned_calls);
+    snprintf(of, sizeof of, "bytes on the %s axis", axis);
+    if ((double)m->bytes != m->planned_bytes)
+        found(r, RIG_SAW_MOVED, of, (double)m->bytes, m->planned_bytes);
 }
 
 unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
@@ -162,23 +203,25 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
 {
     struct report r = {.text = text, .cap = cap};
     text[0] = '\0';
-    compare_numbers(&r, RIG_SAW_LOSS, one->loss, s->loss, s->from, b->loss);
+    const struct rig_seen *x = b->exact;
+    const struct numbers loss = {one->loss, s->loss, x ? x->loss : NULL, b->loss},
+                         norms = {one->norm, s->norm, x ? x->norm : NULL, b->norm},
+                         scale = {one->scale, s->scale, NULL, 0};
+    compare_numbers(&r, RIG_SAW_LOSS, &loss, s->from, b);
     if (!s->from)
-        compare_told(&r, one->told, s->told, b->loss);
+        compare_told(&r, one->told, s->told, b);
     if (!s->from)
         compare_kind(&r, one, s, RIG_GRAD, b);
-    compare_numbers(&r, RIG_SAW_NORM, one->norm, s->norm, s->from, b->norm);
+    compare_numbers(&r, RIG_SAW_NORM, &norms, s->from, b);
     for (int kind = RIG_AFTER; kind <= RIG_V; kind++)
         compare_kind(&r, one, s, (enum rig_kind)kind, b);
-    compare_numbers(&r, RIG_SAW_SCALE, one->scale, s->scale, s->from, 0);
+    compare_numbers(&r, RIG_SAW_SCALE, &scale, s->from, b);
     if (s->apart[0])
         found(&r, RIG_SAW_APART, s->apart, 1, 0);
     if (s->missing[0])
         found(&r, RIG_SAW_MISSING, s->missing, 1, 0);
-    if (s->calls != s->planned_calls)
-        found(&r, RIG_SAW_MOVED, "calls", (double)s->calls, (double)s->planned_calls);
-    if (s->bytes != s->planned_bytes)
-        found(&r, RIG_SAW_MOVED, "bytes", (double)s->bytes, (double)s->planned_bytes);
+    compare_moved(&r, &s->moved[0], "data");
+    compare_moved(&r, &s->moved[1], "tensor");
     if (s->replicas)
         found(&r, RIG_SAW_REPLICAS, "different weights", 1, 0);
     return r.seen;

@@ -75,10 +75,14 @@ static bool same_below(const struct rig_case *k, const struct rig_seen *s, char 
 
 static bool run_case(const struct rig_case *k, bool every_mode, char *text, size_t cap)
 {
-    struct rig_seen one = {0}, s = {0};
+    struct rig_seen one = {0}, exact = {0}, s = {0};
     lf_err err = LF_ERR_INIT;
-    const struct rig_bounds b = rig_bounds(k);
+    struct rig_bounds b = rig_bounds(k);
     int rc = rig_alone(k, &one, &err);
+    if (rc == 0 && rig_needs_exact(k)) {
+        rc = rig_exact(k, &exact, &err);
+        b.exact = &exact;
+    }
     if (rc == 0)
         rc = rig_run(k, &s, &err);
     snprintf(text, cap, "%s", err.text);
@@ -93,6 +97,7 @@ static bool run_case(const struct rig_case *k, bool every_mode, char *text, size
         good = same_bits(k, &s, 1, text, cap);
     good = good && same_below(k, &s, text, cap);
     rig_fini(&one);
+    rig_fini(&exact);
     rig_fini(&s);
     return good;
 }

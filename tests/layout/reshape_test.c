@@ -3,6 +3,10 @@
  * A checkpoint of each layout goes on in each other one: every rank finds the weights and moments
  * that one rank reads, to the bit, and the steps that follow are those of one rank that was never
  * stopped. In its own layout a run goes on to the bits of the run that was not stopped.
+ *
+ * Ranks of a mesh write their boxes themselves (parts.c). What they have read they write again
+ * before the first step: a checkpoint with the same identity, so every tensor of every kind is the
+ * same to the byte, whoever has written it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +14,22 @@
 #include "tests/layout/rig.h"
 #include "tests/tap/tap.h"
 
-static const struct rig_layout layouts[] = {{1, 0, 0}, {2, 0, 0}, {3, 1, 0}, {4, 2, 0},
-                                            {2, 3, 0}, {8, 3, 0}, {4, 1, 2}, {6, 3, 2}};
-enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+static const struct rig_layout of_data[] = {
+    {1, 0, 0, 0, false}, {2, 0, 0, 0, false}, {3, 1, 0, 0, false}, {4, 2, 0, 0, false},
+    {2, 3, 0, 0, false}, {8, 3, 0, 0, false}, {4, 1, 2, 0, false}, {6, 3, 2, 0, false}};
+/* Heads of keys are 2, so 4 and 8 ranks have copies of them. */
+static const struct rig_layout of_mesh[] = {{1, 0, 0, 0, false}, {1, 0, 0, 2, false},
+                                            {1, 0, 0, 4, false}, {1, 0, 0, 8, false},
+                                            {2, 1, 0, 2, false}, {1, 0, 0, 2, true}};
+enum { OF_DATA = sizeof of_data / sizeof of_data[0], OF_MESH = sizeof of_mesh / sizeof of_mesh[0] };
 
 struct what {
     const char *name, *keys; /* of the model */
-    enum lf_dtype state;
-    int step; /* from layout to layout of the list */
+    enum lf_dtype compute, state;
+    const struct rig_layout *layouts;
+    size_t n, step; /* from layout to layout of the list */
+    bool copied;    /* what is read is written again, too */
+    bool still;     /* no step is made */
 };
 
 static void run(const struct rig_case *k, struct rig_seen *s)
@@ -34,37 +46,81 @@ static void begin(const struct what *w, struct rig_case *k)
     k->batch = 11;
     if (rig_model(k, w->keys, &err))
         tap_bail("%s", err.text);
-    if (w->state == LF_BF16) {
-        k->c.compute = k->c.adam.moments = k->c.adam.masters = LF_BF16;
-        k->c.adam.stochastic = true;
-    }
+    k->c.compute = w->compute;
+    k->c.adam.moments = k->c.adam.masters = w->state;
+    k->c.adam.stochastic = w->state == LF_BF16;
 }
 
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    snprintf(text, cap, l->zero_inner ? "%d ranks, zero = %d, groups of %d" : "%d ranks, zero = %d",
-             l->ranks, l->zero, l->zero_inner);
+    char groups[32] = "", tensor[40] = "";
+    if (l->zero_inner)
+        snprintf(groups, sizeof groups, ", groups of %d", l->zero_inner);
+    if (l->tensor > 1)
+        snprintf(tensor, sizeof tensor, ", tensor = %d%s", l->tensor,
+                 l->sequence ? ", rows divided" : "");
+    snprintf(text, cap, "%d ranks, zero = %d%s%s", l->ranks, l->zero, groups, tensor);
     return text;
+}
+
+/* ---- identities ---- */
+
+struct identity {
+    uint8_t hash[LF_HASH_BYTES];
+};
+
+static struct identity identity_of(const char *dir)
+{
+    struct identity id;
+    lf_err err = LF_ERR_INIT;
+    lf_ckpt *c = NULL;
+    if (lf_ckpt_open(&c, dir, 1, &err) != 0)
+        tap_bail("%s", err.text);
+    memcpy(id.hash, lf_ckpt_identity(c), sizeof id.hash);
+    lf_ckpt_close(c);
+    return id;
 }
 
 /* What a checkpoint is compared with. */
 struct measure {
+    const struct what *w;
     const struct rig_layout *saved;
+    struct identity id;
     const struct rig_seen *one;   /* one rank, never stopped */
     const struct rig_seen *whole; /* the layout that saved it, never stopped */
     const struct rig_seen *read;  /* one rank that goes on from it */
 };
 
-static void go_on(const struct rig_case *k, const struct measure *m)
+/* Is what the case has read, and written again to `copy`, the same? */
+static bool same_copy(const char *copy, const struct measure *m, char *text, size_t cap)
+{
+    const struct identity is = identity_of(copy);
+    if (memcmp(&is, &m->id, sizeof is) == 0)
+        return true;
+    snprintf(text, cap, "what it has read has another identity");
+    return false;
+}
+
+static bool as_never_stopped(const struct rig_case *k, const struct measure *m,
+                             const struct rig_seen *s, char *text, size_t cap)
 {
     const struct rig_bounds b = rig_bounds(k);
     const bool same = memcmp(m->saved, &k->layout, sizeof k->layout) == 0;
+    return rig_compare(m->one, s, &b, text, cap) == 0 &&
+           (!same || rig_ends_alike(m->whole, s, text, cap));
+}
+
+static void go_on(struct rig_case *k, const struct measure *m, size_t number)
+{
     struct rig_seen s;
-    char text[1100] = "", from[80], to[80];
+    char text[1100] = "", from[80], to[80], copy[440];
+    snprintf(copy, sizeof copy, "%s/copy-%zu", k->out, number);
+    k->copy = m->w->copied ? copy : NULL;
+    k->still = m->w->still;
     run(k, &s);
     const bool good = rig_begins_alike(m->read, &s, text, sizeof text) &&
-                      rig_compare(m->one, &s, &b, text, sizeof text) == 0 &&
-                      (!same || rig_ends_alike(m->whole, &s, text, sizeof text));
+                      (!m->w->copied || same_copy(copy, m, text, sizeof text)) &&
+                      (m->w->still || as_never_stopped(k, m, &s, text, sizeof text));
     tap_ok(good, "of %s, on %s", layout_text(m->saved, from, sizeof from),
            layout_text(&k->layout, to, sizeof to));
     if (!good)
@@ -76,21 +132,24 @@ static void test_saved(const struct what *w, size_t saved, const struct rig_seen
 {
     struct rig_case k;
     struct rig_seen whole, read;
-    const struct measure m = {&layouts[saved], one, &whole, &read};
-    char out[400];
+    struct measure m = {
+        .w = w, .saved = &w->layouts[saved], .one = one, .whole = &whole, .read = &read};
+    char out[400], dir[440];
     snprintf(out, sizeof out, "%s/%s-%zu", tap_tmpdir(), w->name, saved);
+    snprintf(dir, sizeof dir, "%s/checkpoints/step-00000001", out);
     begin(w, &k);
     k.out = out;
-    k.layout = layouts[saved];
+    k.layout = w->layouts[saved];
     k.save = true;
     run(&k, &whole);
+    m.id = identity_of(dir);
     k.save = false;
     k.from = 1;
-    k.layout = layouts[0];
+    k.layout = w->layouts[0];
     run(&k, &read);
-    for (size_t i = 0; i < LAYOUTS; i += (size_t)w->step) {
-        k.layout = layouts[i];
-        go_on(&k, &m);
+    for (size_t i = 0; i < w->n; i += w->step) {
+        k.layout = w->layouts[i];
+        go_on(&k, &m, i);
     }
     rig_fini(&whole);
     rig_fini(&read);
@@ -103,19 +162,56 @@ static void test_all(const struct what *w)
     begin(w, &k);
     run(&k, &one);
     tap_diag("checkpoints, %s", w->name);
-    for (size_t i = 0; i < LAYOUTS; i += (size_t)w->step)
+    for (size_t i = 0; i < w->n; i += w->step)
         test_saved(w, i, &one);
     rig_fini(&one);
 }
 
+#define EXPERTS                                                                                    \
+    "experts=4 experts_per_token=2 expert_ffn=64 router_aux=0.05 router_bias=yes "                 \
+    "router_bias_rate=0.01"
+
 int main(void)
 {
-    static const struct what f32 = {"f32", "tied_head=yes qk_norm=yes", LF_F32, 1},
-                             bf16 = {"bf16-state",
-                                     "experts=4 experts_per_token=2 expert_ffn=48 router_aux=0.05 "
-                                     "router_bias=yes router_bias_rate=0.01",
-                                     LF_BF16, 2};
-    TAP(LAYOUTS * LAYOUTS, test_all(&f32));
-    TAP(LAYOUTS * LAYOUTS / 4, test_all(&bf16));
+    static const struct what data_f32 = {.name = "f32",
+                                         .keys = "tied_head=yes qk_norm=yes",
+                                         .layouts = of_data,
+                                         .n = OF_DATA,
+                                         .step = 1},
+                             data_bf16 = {.name = "bf16-state",
+                                          .keys = EXPERTS,
+                                          .compute = LF_BF16,
+                                          .state = LF_BF16,
+                                          .layouts = of_data,
+                                          .n = OF_DATA,
+                                          .step = 2},
+                             mesh_f32 = {.name = "mesh-f32",
+                                         .keys = "qkv_bias=yes qk_norm=yes",
+                                         .layouts = of_mesh,
+                                         .n = OF_MESH,
+                                         .step = 1,
+                                         .copied = true},
+                             mesh_bf16 = {.name = "mesh-bf16",
+                                          .keys = "out_bias=yes head_bias=yes",
+                                          .compute = LF_BF16,
+                                          .layouts = of_mesh,
+                                          .n = OF_MESH,
+                                          .step = 2,
+                                          .copied = true,
+                                          .still = true},
+                             mesh_state = {.name = "mesh-bf16-state",
+                                           .keys = "tied_head=yes mlp_bias=yes",
+                                           .compute = LF_BF16,
+                                           .state = LF_BF16,
+                                           .layouts = of_mesh,
+                                           .n = OF_MESH,
+                                           .step = 2,
+                                           .copied = true,
+                                           .still = true};
+    TAP(OF_DATA * OF_DATA, test_all(&data_f32));
+    TAP(OF_DATA * OF_DATA / 4, test_all(&data_bf16));
+    TAP(OF_MESH * OF_MESH, test_all(&mesh_f32));
+    TAP(OF_MESH * OF_MESH / 4, test_all(&mesh_bf16));
+    TAP(OF_MESH * OF_MESH / 4, test_all(&mesh_state));
     return tap_done();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that train in lock step: settings, a rank's steps, and what it shows.
+ * Ranks that train in lock step: settings, and a rank's steps.
  */
-#include "tests/layout/rig.h"
+#include "tests/layout/rig_priv.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,10 +10,8 @@
 #include <string.h>
 
 #include "engine/base/artifact.h"
-#include "engine/base/bf16.h"
 #include "engine/base/io.h"
 #include "engine/base/rng.h"
-#include "engine/graph/priv.h"
 #include "engine/store/shard.h"
 #include "tests/tap/tap.h"
 
@@ -54,10 +52,6 @@ static int write_shard(const char *dir, lf_artifact *a, lf_err *err)
     free(path);
     return rc;
 }
-
-struct path {
-    char text[400];
-};
 
 static struct path below(const char *name)
 {
@@ -120,7 +114,7 @@ void rig_begin(struct rig_case *k)
     lf_err err = LF_ERR_INIT;
     if (lf_model_config_family(&k->c.model, "llama", "rig", &err) ||
         rig_model(k,
-                  "layers=2 hidden=64 heads=4 kv_heads=2 ffn=96 vocab=1040 max_positions=64 "
+                  "layers=2 hidden=64 heads=8 kv_heads=2 ffn=128 vocab=1040 max_positions=64 "
                   "init_std=0.08",
                   &err))
         tap_bail("%s", err.text);
@@ -139,213 +133,61 @@ int rig_model(struct rig_case *k, const char *keys, lf_err *err)
     return rc;
 }
 
-/* ---- what a rank shows ---- */
-
 __thread int rig_rank;
-
-struct rig {
-    const struct rig_case *k;
-    struct lf_train_config c;
-    struct rig_seen *s;
-    struct path base; /* checkpoint of the weights below an adapter, or to be made */
-    struct path out;
-    double planned; /* bytes, of all ranks */
-    bool again;     /* step 1 was made again, so more was moved */
-};
-
-static void note(char *text, size_t cap, const char *what, const char *name, int rank)
-{
-    if (!text[0])
-        snprintf(text, cap, "%s of %s on rank %d", what, name, rank);
-}
-
-static const char *const kind_names[] = {"first weights", "first m", "first v", "first gradient",
-                                         "last weights",  "m",       "v",       "copy"};
-
-/* The elements of a tensor that this rank answers for. */
-static void answers_for(const lf_trainer *t, int i, const struct lf_pview *v, int64_t own[2],
-                        bool *part)
-{
-    const struct lf_plan *p = t->m.plan;
-    const struct lf_param *q = &t->m.ps->p[i];
-    *part = lf_pstore_sharded(t->m.ps, i, v->kind);
-    own[0] = v->first;
-    own[1] = v->first + v->count;
-    if (v->kind == LF_P_GRAD && !*part && p->sharded && t->m.ps->g[q->group].unit >= 0) {
-        lf_param_own(t->m.ps, q, &own[0], &own[1]); /* the sum is its owner's alone */
-        own[1] += own[0];
-        *part = true;
-    }
-}
-
-/* Elements of the whole tensor i. */
-static int64_t elements(const lf_pstore *ps, int i)
-{
-    const struct lf_param_desc *d = lf_pstore_desc(ps, i);
-    int64_t n = 1;
-    for (int k = 0; k < d->ndim; k++)
-        n *= d->dims[k];
-    return n;
-}
-
-static float value(const struct lf_pview *v, int64_t e)
-{
-    return v->dtype == LF_F32 ? ((const float *)v->data)[e]
-                              : lf_f32_of_bf16(((const uint16_t *)v->data)[e]);
-}
-
-static void show(struct rig *g, const lf_trainer *t, int i, enum rig_kind kind,
-                 const struct lf_pview *v)
-{
-    struct rig_tensor *x = &g->s->t[i];
-    int64_t own[2];
-    bool part;
-    answers_for(t, i, v, own, &part);
-    if (!x->v[kind]) {
-        x->v[kind] = calloc((size_t)x->n, sizeof(float));
-        x->times[kind] = calloc((size_t)x->n, 1);
-        if (!x->v[kind] || !x->times[kind])
-            tap_bail("out of memory");
-    }
-    for (int64_t e = own[0]; e < own[1]; e++) {
-        const float y = value(v, e - v->first);
-        if (x->times[kind][e]++ == 0)
-            x->v[kind][e] = y;
-        else if (memcmp(&x->v[kind][e], &y, sizeof y) != 0)
-            note(g->s->apart, sizeof g->s->apart, kind_names[kind], x->name, t->run.rank);
-    }
-}
-
-static void show_all(struct rig *g, const lf_trainer *t, enum rig_kind kind)
-{
-    static const enum lf_pkind kinds[] = {
-        [RIG_GRAD] = LF_P_GRAD, [RIG_M] = LF_P_M, [RIG_V] = LF_P_V, [RIG_COPY] = LF_P_COPY};
-    for (int i = 0; i < g->s->n; i++) {
-        struct lf_pview v;
-        const bool weights = kind == RIG_BEFORE || kind == RIG_AFTER;
-        const enum lf_pkind of = weights ? lf_pstore_weights(t->m.ps, i) : kinds[kind];
-        if (lf_pstore_view(t->m.ps, i, of, &v) == 1)
-            show(g, t, i, kind, &v);
-    }
-}
-
-static void show_names(struct rig *g, const lf_trainer *t)
-{
-    if (g->s->t)
-        return;
-    g->s->n = lf_pstore_count(t->m.ps);
-    g->s->t = calloc((size_t)g->s->n, sizeof *g->s->t);
-    for (int i = 0; g->s->t && i < g->s->n; i++) {
-        const struct lf_param_desc *d = lf_pstore_desc(t->m.ps, i);
-        snprintf(g->s->t[i].name, sizeof g->s->t[i].name, "%s", d->name);
-        g->s->t[i].n = elements(t->m.ps, i);
-    }
-}
-
-static void show_number(struct rig *g, const lf_trainer *t, double *all, double mine,
-                        const char *what, int step)
-{
-    if (isnan(all[step]))
-        all[step] = mine;
-    else if (memcmp(&all[step], &mine, sizeof mine) != 0)
-        note(g->s->apart, sizeof g->s->apart, what, step == 0 ? "step 1" : "a later step",
-             t->run.rank);
-}
-
-static void show_told(struct rig *g, const lf_trainer *t, const struct lf_train_step *st)
-{
-    const double told[RIG_TOLD] = {st->accuracy,   st->entropy,        st->z,
-                                   st->router_aux, st->router_entropy, st->router_load};
-    for (int i = 0; i < RIG_TOLD; i++)
-        show_number(g, t, &g->s->told[i], told[i], "a metric", 0);
-}
 
 /* ---- a rank ---- */
 
-/* What has been moved so far, into the sums with this sign. */
-static void count_moved(struct rig_seen *s, const lf_trainer *t, int sign)
-{
-    const lf_comm *const c[] = {t->run.comm, t->dev.inner, t->dev.outer};
-    const uint64_t k = sign < 0 ? UINT64_MAX : 1; /* modulo 2^64 */
-    for (int i = 0; i < 3; i++)
-        if (c[i]) {
-            s->calls += k * (c[i]->counts.collective.calls + c[i]->counts.message.calls);
-            s->bytes += k * (c[i]->counts.collective.bytes_sent + c[i]->counts.message.bytes_sent);
-        }
-}
-
-/* Of an all-reduce of n doubles, as local.h counts it. */
-static double sum_bytes(const lf_comm *c, size_t n)
-{
-    size_t first, mine;
-    if (n * sizeof(double) <= LF_COMM_SHORT)
-        return (double)(n * (size_t)(c->size - 1) * sizeof(double));
-    lf_comm_part(n, c->size, c->rank, &first, &mine);
-    return (double)(n - mine + (size_t)(c->size - 1) * mine) * sizeof(double);
-}
-
-/* What the plan of this rank says of a step, and beside it the sums of the record
- * (lf_train_exchange). */
-static void count_planned(struct rig_seen *s, const lf_trainer *t, double *planned)
-{
-    enum { RECORD = 11 };
-    struct lf_plan_comm pc;
-    const int64_t rounds = lf_train_rounds(t, t->c->ramp->samples);
-    lf_plan_comm(t->m.plan, &pc);
-    s->planned_calls += (uint64_t)(pc.messages + rounds * pc.micro_messages + (t->run.ranks > 1));
-    *planned += pc.sent_bytes + (double)rounds * pc.micro_bytes;
-    if (t->run.ranks > 1)
-        *planned += sum_bytes(t->run.comm, RECORD);
-}
-
-static int one_step(struct rig *g, lf_trainer *t, lf_err *err)
+static int one_step(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err *err)
 {
     struct lf_train_step st;
     const int step = (int)t->s.step;
     if (step == 0)
-        count_moved(g->s, t, -1);
+        rig_count_moved(g->s, t, m, -1);
     const int rc = lf_train_step_now(t, &st, err);
     if (rc != 0)
         return rc;
-    show_number(g, t, g->s->loss, st.loss, "loss", step);
-    show_number(g, t, g->s->norm, st.grad_norm, "norm of the gradient", step);
-    show_number(g, t, g->s->scale, t->s.scaler.scale, "loss scale", step);
+    rig_show_number(g, g->s->loss, st.loss, "loss", step);
+    rig_show_number(g, g->s->norm, st.grad_norm, "norm of the gradient", step);
+    rig_show_number(g, g->s->scale, t->s.scaler.scale, "loss scale", step);
     if (step == 0) {
         g->again = t->s.scaler.overflows > 0;
-        count_moved(g->s, t, 1);
-        count_planned(g->s, t, &g->planned);
-        show_told(g, t, &st);
-        show_all(g, t, RIG_GRAD);
+        rig_count_moved(g->s, t, m, 1);
+        rig_count_planned(g->s, t);
+        rig_show_told(g, &st);
+        rig_show(g, t, RIG_GRAD);
     }
     return 0;
 }
 
-/* To where the first step begins, with a writer of checkpoints. */
-static int begin(struct rig *g, lf_trainer *t, lf_comm *comm, lf_err *err)
+/* To where the first step begins, with a writer of checkpoints where engine/train saves. */
+static int begin(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err *err)
 {
     bool done = false;
-    rig_rank = comm->rank;
-    int rc = lf_train_open(t, &g->c, NULL, comm, err);
+    int rc = lf_train_open(t, &g->c, NULL, m->data, err);
+    if (rc == 0)
+        rig_mesh_connect(t->m.ex);
     if (rc == 0)
         rc = lf_train_start(t, &done, err);
-    return lf_train_agree(t, rc != 0 ? rc : lf_train_writer_open(t, err), err);
+    return lf_train_agree(t, rc != 0 || m->tensor ? rc : lf_train_writer_open(t, err), err);
 }
 
-/* A checkpoint in dir, which is freed. */
-static int save(lf_trainer *t, char *dir, lf_err *err)
+/* A checkpoint in dir, which is freed. The engine does not save boxes of tensors. */
+static int save(const struct rig_mesh *m, lf_trainer *t, char *dir, lf_err *err)
 {
-    const int rc = lf_train_save_at(t, dir ? 0 : LF_ENOMEM, dir, NULL, err);
+    const int rc = !dir        ? LF_ENOMEM
+                   : m->tensor ? rig_save_parts(m, t, dir, err)
+                               : lf_train_save_at(t, 0, dir, NULL, err);
     free(dir);
     return lf_train_agree(t, rc, err);
 }
 
-static int steps(struct rig *g, lf_trainer *t, lf_err *err)
+static int steps(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err *err)
 {
-    int rc = 0;
-    while (rc == 0 && t->s.step < RIG_STEPS) {
-        rc = one_step(g, t, err);
+    int rc = g->k->copy ? rig_save_parts(m, t, g->k->copy, err) : 0;
+    while (rc == 0 && t->s.step < RIG_STEPS && !g->k->still) {
+        rc = one_step(g, m, t, err);
         if (rc == 0 && g->k->save && t->s.step == 1)
-            rc = save(t, lf_ckpt_step_dir(t->c->out, t->s.step, err), err);
+            rc = save(m, t, lf_ckpt_step_dir(t->c->out, t->s.step, err), err);
     }
     return rc;
 }
@@ -361,28 +203,39 @@ static int compare_replicas(struct rig *g, const lf_trainer *t, lf_err *err)
     return 0;
 }
 
-static int run_rank(void *user, lf_comm *comm, lf_err *err)
+/* From the beginning to the last step. */
+static int train(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err *err)
 {
-    struct rig *g = user;
-    lf_trainer *t = calloc(1, sizeof *t);
-    if (!t)
-        return LF_ENOMEM;
-    int rc = begin(g, t, comm, err);
+    int rc = begin(g, m, t, err);
     if (rc == 0 && t->s.step != g->k->from)
         rc = lf_fail(err, LF_EINVAL, "it begins at step %lld, not %d", (long long)t->s.step,
                      g->k->from);
     if (rc == 0) {
-        local_arm(comm);
-        show_names(g, t);
+        local_arm(m->world);
+        rig_show_names(g, t);
         for (int kind = RIG_BEFORE; kind <= RIG_BEFORE_V; kind++)
-            show_all(g, t, (enum rig_kind)kind);
-        rc = steps(g, t, err);
+            rig_show(g, t, (enum rig_kind)kind);
+        rc = steps(g, m, t, err);
     }
     for (int kind = RIG_AFTER; kind < RIG_KINDS && rc == 0; kind++)
-        show_all(g, t, (enum rig_kind)kind);
-    if (rc == 0)
-        rc = compare_replicas(g, t, err);
-    lf_train_close(t, rc);
+        rig_show(g, t, (enum rig_kind)kind);
+    return rc == 0 ? compare_replicas(g, t, err) : rc;
+}
+
+static int run_rank(void *user, lf_comm *world, lf_err *err)
+{
+    struct rig *g = user;
+    struct rig_mesh m;
+    lf_trainer *t = calloc(1, sizeof *t);
+    if (!t)
+        return LF_ENOMEM;
+    rig_rank = world->rank;
+    int rc = rig_mesh_open(&m, &g->k->layout, world, err);
+    if (rc == 0) {
+        rc = train(g, &m, t, err);
+        lf_train_close(t, rc);
+    }
+    rig_mesh_close(&m);
     free(t);
     return rc;
 }
@@ -398,23 +251,6 @@ void rig_fini(struct rig_seen *s)
         }
     free(s->t);
     *s = (struct rig_seen){0};
-}
-
-/* Every element is kept by all ranks, or by one of each group. */
-static void find_missing(struct rig_seen *s, const struct rig_layout *l)
-{
-    const int groups = l->zero_inner ? l->ranks / l->zero_inner : 1;
-    for (int i = 0; i < s->n; i++)
-        for (int k = 0; k < RIG_KINDS; k++) {
-            const uint8_t *times = s->t[i].times[k];
-            bool whole = true, parts = true;
-            for (int64_t e = 0; times && e < s->t[i].n; e++) {
-                whole = whole && times[e] == l->ranks;
-                parts = parts && l->zero > 0 && times[e] == groups;
-            }
-            if (!whole && !parts && !s->missing[0])
-                snprintf(s->missing, sizeof s->missing, "%s of %s", kind_names[k], s->t[i].name);
-        }
 }
 
 static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_err *err)
@@ -447,12 +283,13 @@ static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_e
 static int make_base(void *user, lf_comm *comm, lf_err *err)
 {
     struct rig *g = user;
+    const struct rig_mesh alone = {.data = comm};
     lf_trainer *t = calloc(1, sizeof *t);
     if (!t)
         return LF_ENOMEM;
-    int rc = begin(g, t, comm, err);
+    int rc = begin(g, &alone, t, err);
     if (rc == 0)
-        rc = save(t, strdup(g->base.text), err);
+        rc = save(&alone, t, strdup(g->base.text), err);
     lf_train_close(t, rc);
     free(t);
     return rc;
@@ -483,8 +320,10 @@ static int find_base(struct rig *g, lf_err *err)
 int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err)
 {
     struct rig g = {.k = k, .s = out};
-    const struct local_opts o = {
-        .ranks = k->layout.ranks, .late = k->late, .turns = k->turns, .plant = k->plant};
+    const struct local_opts o = {.ranks = k->layout.ranks * rig_tensor_ranks(&k->layout),
+                                 .late = k->late,
+                                 .turns = k->turns,
+                                 .plant = k->plant};
     *out = (struct rig_seen){.from = k->from};
     for (int i = 0; i < RIG_STEPS; i++)
         out->loss[i] = out->norm[i] = out->scale[i] = NAN;
@@ -493,11 +332,10 @@ int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err)
     int rc = k->adapted ? find_base(&g, err) : 0;
     if (rc == 0)
         rc = run_case(&g, &o, run_rank, err);
-    out->planned_bytes = (uint64_t)llround(g.planned);
     if (g.again)
-        out->calls = out->bytes = out->planned_calls = out->planned_bytes = 0;
+        memset(out->moved, 0, sizeof out->moved);
     if (rc == 0)
-        find_missing(out, &k->layout);
+        rig_find_missing(out, &k->layout);
     return rc;
 }
 
@@ -509,4 +347,12 @@ int rig_alone(const struct rig_case *k, struct rig_seen *out, lf_err *err)
     one.turns = 0;
     one.plant = (struct local_plant){.fault = LOCAL_SOUND};
     return rig_run(&one, out, err);
+}
+
+int rig_exact(const struct rig_case *k, struct rig_seen *out, lf_err *err)
+{
+    struct rig_case exact = *k;
+    exact.c.compute = exact.c.adam.moments = exact.c.adam.masters = LF_F32;
+    exact.c.adam.stochastic = false;
+    return rig_alone(&exact, out, err);
 }

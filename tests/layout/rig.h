@@ -11,12 +11,14 @@
 #include "engine/train/loop_priv.h"
 #include "tests/layout/local.h"
 
-enum { RIG_STEPS = 3, RIG_TOLD = 6 };
+enum { RIG_STEPS = 3, RIG_TOLD = 6, RIG_TOLD_ROUTES = 3 };
 
-/* How ranks divide the work. */
+/* How ranks divide the work: ranks * tensor of them, in a mesh (mesh.h). */
 struct rig_layout {
-    int ranks;
+    int ranks;            /* of the data axis */
     int zero, zero_inner; /* lf_train_config */
+    int tensor;           /* ranks that divide matrices; 0 is 1 */
+    bool sequence;        /* lf_layout */
 };
 
 /* A run: what is trained, how, and by whom. */
@@ -32,6 +34,10 @@ struct rig_case {
     const char *out; /* NULL: nothing is read or written there */
     int from;        /* step of a checkpoint in out to go on from, 0: begin */
     bool save;       /* a checkpoint after step 1, in out */
+    /* NULL; else a checkpoint of what the run begins with is written to this directory, by all ranks
+     * together (parts.c) */
+    const char *copy;
+    bool still; /* no step is made */
 };
 
 /* The settings that the cases differ from. The model has no description yet: rig_model. */
@@ -54,23 +60,30 @@ enum rig_kind {
 struct rig_tensor {
     char name[64];
     int64_t n;
+    int copies;                /* so many ranks of the tensor axis have the same elements of it */
     float *v[RIG_KINDS];       /* [n], owned; NULL: no rank has it */
     uint8_t *times[RIG_KINDS]; /* [n] how many ranks have it, owned */
+};
+
+/* In step 1, of all ranks: collectives and bytes that are sent, and those that plans and the step's
+ * own exchanges are made of. */
+struct rig_moved {
+    uint64_t calls, bytes, planned_calls;
+    double planned_bytes;
 };
 
 /* What all ranks together have shown. */
 struct rig_seen {
     double loss[RIG_STEPS], norm[RIG_STEPS], scale[RIG_STEPS];
-    double told[RIG_TOLD]; /* of step 1: accuracy, entropy, z-loss, and three of routers */
-    struct rig_tensor *t;  /* owned */
+    /* of step 1: accuracy, entropy, z-loss, and from RIG_TOLD_ROUTES on three of routers */
+    double told[RIG_TOLD];
+    struct rig_tensor *t; /* owned */
     int n;
-    bool replicas;     /* the engine says that ranks hold different weights */
-    char apart[200];   /* the first thing in which ranks differ, "" none */
-    char missing[200]; /* of which a part is kept by the wrong number of ranks, "" none */
-    int from;          /* rig_case: what was before that step is not shown */
-    /* in step 1, of all ranks: collectives and bytes that are sent, and those that plans and the
-     * step's own exchanges are made of */
-    uint64_t calls, bytes, planned_calls, planned_bytes;
+    bool replicas;             /* the engine says that ranks hold different weights */
+    char apart[200];           /* the first thing in which ranks differ, "" none */
+    char missing[200];         /* of which a part is kept by the wrong number of ranks, "" none */
+    int from;                  /* rig_case: what was before that step is not shown */
+    struct rig_moved moved[2]; /* on the data axis, on the tensor axis */
 };
 void rig_fini(struct rig_seen *s);
 
@@ -80,13 +93,15 @@ extern __thread int rig_rank;
 /* Runs a case. Data and other files are made below the temporary directory of the test when they
  * are needed first. */
 int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err);
-/* The same by one rank without any mode. */
+/* The same by one rank without any mode; then in f32, too. */
 int rig_alone(const struct rig_case *k, struct rig_seen *out, lf_err *err);
+int rig_exact(const struct rig_case *k, struct rig_seen *out, lf_err *err);
 
 /* The largest permitted differences. */
 struct rig_bounds {
     double grad;   /* of a tensor's first gradient, relative to its norm */
     double loss;   /* relative; of the other numbers of step 1, too */
+    double routes; /* of what routers say: a row may go to another expert */
     double norm;   /* of the gradient in any step, relative */
     double change; /* of a tensor's weights over all steps, and of moments, relative to the norm */
     /* the same of biases that balance experts: a step moves each up or down, by the loads */
@@ -94,7 +109,14 @@ struct rig_bounds {
     /* elements of less than this share of the typical one are noise: the gradient of the biases of
      * keys without positions is 0 but for rounding */
     double noise;
+    /* Ranks that divide matrices round to bf16 what one rank has not rounded, and the other way
+     * round. So beside the numbers above as much as slack times what bf16 makes of one rank, whose
+     * numbers in f32 these are; NULL: no more. */
+    const struct rig_seen *exact;
+    double slack;
 };
+/* Is the case one for `exact`? */
+bool rig_needs_exact(const struct rig_case *k);
 struct rig_bounds rig_bounds(const struct rig_case *k);
 
 /* Names of what is compared, as bits. A run that goes on from a checkpoint is compared with one

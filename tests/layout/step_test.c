@@ -27,8 +27,8 @@ static void test_layout(const struct rig_layout *l)
     run(&k, &plain);
     const struct rig_bounds b = rig_bounds(&k);
     tap_ok(rig_compare(&one, &plain, &b, text, sizeof text) == 0 && one.norm[2] > k.c.clip,
-           "%d ranks, zero = %d, zero_inner = %d: what one rank computes, clipped", l->ranks,
-           l->zero, l->zero_inner);
+           "%d ranks, zero = %d, zero_inner = %d, tensor = %d%s: what one rank computes, clipped",
+           l->ranks, l->zero, l->zero_inner, l->tensor, l->sequence ? ", rows divided" : "");
     if (text[0])
         tap_diag("%s", text);
     for (int mode = 0; mode < 4; mode++) {
@@ -51,8 +51,10 @@ static void test_layout(const struct rig_layout *l)
 
 int main(void)
 {
-    static const struct rig_layout layouts[] = {{2, 0, 0}, {3, 1, 0}, {4, 2, 0},
-                                                {8, 3, 0}, {4, 1, 2}, {6, 3, 2}};
+    static const struct rig_layout layouts[] = {
+        {2, 0, 0, 0, false}, {3, 1, 0, 0, false}, {4, 2, 0, 0, false}, {8, 3, 0, 0, false},
+        {4, 1, 2, 0, false}, {6, 3, 2, 0, false}, {1, 0, 0, 2, false}, {1, 0, 0, 4, true},
+        {1, 1, 0, 8, false}, {2, 1, 0, 2, true},  {3, 0, 0, 2, false}};
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
         TAP(5, test_layout(&layouts[i]));
     return tap_done();

@@ -24,6 +24,15 @@ static void inner(struct rig_case *k, int v)
 {
     k->layout.zero_inner = v;
 }
+static void tensor(struct rig_case *k, int v)
+{
+    k->layout.tensor = v;
+}
+static void rows(struct rig_case *k, int v)
+{
+    k->layout.tensor = v;
+    k->layout.sequence = true;
+}
 static void poison(struct rig_case *k, int v)
 {
     k->poison = v;
@@ -86,17 +95,20 @@ static void types(struct rig_case *k, int v)
     }
 }
 
-enum { LORA = 1, LORA_SOME, DORA };
+enum { LORA = 1, LORA_SOME, LORA_PARTS, DORA, DORA_ROWS };
 static void adapter(struct rig_case *k, int v)
 {
+    /* by members: ranks divide a group's members one by one, and magnitudes need whole rows */
+    static const char *const targets[][2] = {
+        [LORA_SOME] = {"qkv", "o"}, [LORA_PARTS] = {"q", "o"}, [DORA_ROWS] = {"q", "v"}};
     k->adapted = true;
-    k->adapter = (struct lf_adapter_config){.rank = 4, .alpha = 8, .dora = v == DORA};
-    if (v == LORA_SOME) {
-        k->adapter.dropout = 0.1;
-        k->adapter.n_targets = 2;
-        strcpy(k->adapter.target[0], "qkv");
-        strcpy(k->adapter.target[1], "o");
-    }
+    k->adapter = (struct lf_adapter_config){.rank = 4, .alpha = 8, .dora = v >= DORA};
+    if (v == LORA || v == DORA)
+        return;
+    k->adapter.dropout = v == DORA_ROWS ? 0 : 0.1;
+    k->adapter.n_targets = 2;
+    for (int i = 0; i < 2; i++)
+        strcpy(k->adapter.target[i], targets[v][i]);
 }
 
 /* ---- the tables ---- */
@@ -113,7 +125,7 @@ static void adapter(struct rig_case *k, int v)
     {                                                                                              \
         text, NULL, fn, v                                                                          \
     }
-#define EXPERTS "experts=4 experts_per_token=2 expert_ffn=48 "
+#define EXPERTS "experts=4 experts_per_token=2 expert_ffn=64 "
 
 const struct sw sw_table[] = {
     /* how ranks divide the work: SW_LAYOUT */
@@ -122,6 +134,9 @@ const struct sw sw_table[] = {
       SET("8", ranks, 8)}},
     {"zero", {USUAL("0"), SET("1", zero, 1), SET("2", zero, 2), SET("3", zero, 3)}},
     {"zero_inner", {USUAL("all"), SET("2", inner, 2)}},
+    {"tensor", /* rows: sequence too */
+     {USUAL("1"), SET("2", tensor, 2), SET("4", tensor, 4), SET("8", tensor, 8),
+      SET("2rows", rows, 2), SET("4rows", rows, 4), SET("8rows", rows, 8)}},
     /* modes */
     {"mode",
      {USUAL("plain"), SET("poison", poison, 1), SET("no_reuse", no_reuse, 1),
@@ -160,7 +175,7 @@ const struct sw sw_table[] = {
      {USUAL("glu"), KEYS("plain", "mlp=plain activation=gelu_tanh"),
       KEYS("aux", EXPERTS "router_aux=0.05 router_renorm=yes"),
       KEYS("balanced", EXPERTS "router_score=sigmoid router_bias=yes router_bias_rate=0.01 "
-                               "shared_ffn=32 shared_gate=yes dense_layers=1")}},
+                               "shared_ffn=64 shared_gate=yes dense_layers=1")}},
     {"dropout",
      {USUAL("no"),
       KEYS("yes", "embed_dropout=0.1 attn_dropout=0.1 mlp_dropout=0.1 attn_prob_dropout=0.1")}},
@@ -171,7 +186,8 @@ const struct sw sw_table[] = {
     {"types", {USUAL("f32"), SET("bf16", types, BF16), SET("bf16_state", types, BF16_STATE)}},
     {"adapter",
      {USUAL("none"), SET("lora", adapter, LORA), SET("lora_some", adapter, LORA_SOME),
-      SET("dora", adapter, DORA)}},
+      SET("lora_parts", adapter, LORA_PARTS), SET("dora", adapter, DORA),
+      SET("dora_rows", adapter, DORA_ROWS)}},
     {"recompute",
      {USUAL("none"), SET("selective", recompute, LF_RECOMPUTE_SELECTIVE),
       SET("full", recompute, LF_RECOMPUTE_FULL)}},
@@ -182,6 +198,15 @@ const struct sw sw_table[] = {
 };
 const int sw_n = sizeof sw_table / sizeof sw_table[0];
 
+/* Refused by every layout that divides rows, or matrices. */
+#define BY_ROWS(b, says)                                                                           \
+    {"tensor=2rows", b, says, NULL}, {"tensor=4rows", b, says, NULL},                              \
+    {                                                                                              \
+        "tensor=8rows", b, says, NULL                                                              \
+    }
+#define BY_TENSOR(b, says)                                                                         \
+    {"tensor=2", b, says, NULL}, {"tensor=4", b, says, NULL}, {"tensor=8", b, says, NULL},         \
+        BY_ROWS(b, says)
 #define SIDE_BY_SIDE "attention and MLP side by side read x normalised: block = pre only"
 
 const struct sw_refusal sw_refusals[] = {
@@ -204,7 +229,17 @@ const struct sw_refusal sw_refusals[] = {
     {"types=bf16_state", "adapter=lora", "masters = bf16 is for training of all weights", NULL},
     {"types=bf16_state", "adapter=lora_some", "masters = bf16 is for training of all weights",
      NULL},
+    {"types=bf16_state", "adapter=lora_parts", "masters = bf16 is for training of all weights",
+     NULL},
     {"types=bf16_state", "adapter=dora", "masters = bf16 is for training of all weights", NULL},
+    {"types=bf16_state", "adapter=dora_rows", "masters = bf16 is for training of all weights",
+     NULL},
+    BY_TENSOR("zero=2", "with zero = 2 and more"),
+    BY_TENSOR("zero=3", "with zero = 2 and more"),
+    BY_TENSOR("adapter=lora_some", "has rows that tensor divides in turns"),
+    BY_TENSOR("adapter=dora", "dora_norm does not add up on the tensor axis"),
+    BY_ROWS("mlp=aux", "experts in a layout that divides rows (sequence)"),
+    BY_ROWS("mlp=balanced", "experts in a layout that divides rows (sequence)"),
 };
 const size_t sw_n_refusals = sizeof sw_refusals / sizeof sw_refusals[0];
 

@@ -13,12 +13,12 @@ allowed() {
     engine/text/chat) echo "engine/base engine/text/token engine/text/jinja" ;;
     engine/text/corpus) echo "engine/base engine/text/token engine/text/chat engine/text/parquet" ;;
     engine/store) echo "engine/base" ;;
-    engine/comm) echo "engine/base" ;;
+    engine/comm | engine/pipe) echo "engine/base" ;;
     kernels*) echo "kernels engine/base/rng.h engine/base/f8.h engine/base/bits.h" ;;
     engine/back) echo "engine/base kernels" ;;
     engine/graph) echo "engine/base engine/back kernels" ;;
     engine/model) echo "engine/base engine/graph engine/back engine/store kernels" ;;
-    engine/train | engine/infer) echo "engine/base engine/text engine/store engine/comm engine/back engine/graph engine/model kernels" ;;
+    engine/train | engine/infer) echo "engine/base engine/text engine/store engine/comm engine/pipe engine/back engine/graph engine/model kernels" ;;
     engine/post) echo "engine/base engine/text engine/store engine/comm engine/back engine/graph engine/model engine/train engine/infer kernels" ;;
     engine/convert) echo "engine/base engine/store engine/back engine/graph engine/model kernels" ;;
     db) echo "engine/base" ;;

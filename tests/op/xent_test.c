@@ -483,6 +483,46 @@ static void rows_left_out(const struct lf_kernels *k, lf_queue *q, uint8_t type,
     teardown(&a);
     teardown(&b);
 }
+
+struct given {
+    int calls;
+    size_t bytes[4];
+};
+
+static int gather(void *user, void *all, size_t bytes)
+{
+    struct given *g = user;
+    (void)all; /* one rank: its part is all */
+    g->bytes[g->calls++ % 4] = bytes;
+    return 0;
+}
+
+/* What ranks of a divided vocabulary give each other follows from the shapes, however many rows
+ * have a target; and one rank of one has the bits of the whole. */
+static void exchanges(const struct lf_kernels *k, lf_queue *q, int every)
+{
+    const struct xcase t = {.rows = 1300, .k = 8, .v = 33, .v_real = 30};
+    struct given given = {0};
+    const struct lf_k_ranks one = {.ranks = 1, .gather = gather, .user = &given};
+    struct xdata a, b;
+    setup(&a, &t, k, q);
+    setup(&b, &t, k, q);
+    for (int32_t r = 0; r < t.rows; r++)
+        ((int32_t *)a.target.p)[r] = ((int32_t *)b.target.p)[r] =
+            every && r % every == 0 ? (int32_t)(r % t.v_real) : -1;
+    b.a.with = &one;
+    b.a.v_all = t.v_real;
+    bool ok = k->linear_xent.run(q, &a.a) == LF_K_OK && k->linear_xent.run(q, &b.a) == LF_K_OK;
+    ok = ok && !memcmp(a.dw.p, b.dw.p, a.dw.bytes) && !memcmp(a.dx.p, b.dx.p, a.dx.bytes) &&
+         !memcmp(a.loss.p, b.loss.p, a.loss.bytes) && !memcmp(a.rec, b.rec, sizeof *a.rec);
+    ok = ok && given.calls == 3 && given.bytes[0] == (size_t)LF_XENT_ROWS * LF_XENT_PART &&
+         given.bytes[1] == given.bytes[0] &&
+         given.bytes[2] == (size_t)(t.rows - 2 * LF_XENT_ROWS) * LF_XENT_PART;
+    tap_ok(ok, "%s: %d calls for 1300 rows, one in %d with a target; the same bits", k->family,
+           given.calls, every);
+    teardown(&a);
+    teardown(&b);
+}
 #endif
 
 /* Logits made by gemm, one row at a time and packed as decoding does it: lse and argmax have the
@@ -685,6 +725,11 @@ int main(void)
             TAP(1, rows_left_out(k, q, (uint8_t)type, false));
 #endif
         }
+#ifndef OP_CUDA
+        TAP(1, exchanges(k, q, 0));
+        TAP(1, exchanges(k, q, 1));
+        TAP(1, exchanges(k, q, 5));
+#endif
         TAP(1, colsums(k, q));
         op_queue_destroy(q);
     }

@@ -197,7 +197,7 @@ static void test_ordered(struct lf_devcomm *d, const struct lf_exec_comm *how, s
 static void test_parts(void)
 {
     struct lf_devcomm d;
-    CHECK(lf_devcomm_open(&d, world, back, &err) == 0, "open");
+    CHECK(lf_devcomm_open(&d, &(struct lf_devcomm_axes){.data = world}, back, &err) == 0, "open");
     for (int more = 0; more < 2; more++) {
         test_ordered(&d, &lf_devcomm_gpus, 4096, more);
         test_ordered(&d, &lf_devcomm_gpus, 64, more);

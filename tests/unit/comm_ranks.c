@@ -19,6 +19,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/base/str.h"
+#include "engine/comm/comm_priv.h"
 #include "engine/comm/mesh.h"
 
 static lf_err err = LF_ERR_INIT;
@@ -294,6 +295,27 @@ static void test_split(void)
     lf_comm_destroy(odd);
 }
 
+static void name_host(int rank, const char *name)
+{
+    snprintf(world->job->peer[rank].host, sizeof world->job->peer[rank].host, "%s", name);
+}
+
+/* Runs a test with ranks that are on one node until it says something else. */
+static void with_hosts(void (*test)(void))
+{
+    struct lf_comm_peer *was = malloc((size_t)world->size * sizeof *was);
+    if (!world->job || !was) {
+        free(was);
+        return;
+    }
+    memcpy(was, world->job->peer, (size_t)world->size * sizeof *was);
+    for (int k = 0; k < world->size; k++)
+        name_host(k, "one");
+    test();
+    memcpy(world->job->peer, was, (size_t)world->size * sizeof *was);
+    free(was);
+}
+
 static void test_mesh(void)
 {
     const lf_mesh_dim wrong[] = {{"data", 5}, {"tensor", 7}}, twice[] = {{"data", 1}, {"data", 0}};
@@ -307,6 +329,8 @@ static void test_mesh(void)
     CHECK(m != NULL, "mesh", 0);
     if (!m)
         return;
+    int ranks[2];
+    CHECK(lf_mesh_inside(m, "tensor", ranks) && lf_mesh_inside(m, "data", ranks), "one node", 0);
     const int data = world->size / tensor;
     CHECK(lf_mesh_size(m, "data") == data && lf_mesh_size(m, "context") == 1 &&
               lf_mesh_coord(m, "context") == 0,
@@ -335,6 +359,32 @@ static void test_mesh(void)
         CHECK(!lf_mesh_create(world, mine, 1, &err), "ranks that ask for different meshes", 0);
         lf_err_clear(&err);
     }
+}
+
+/* As if the launcher had dealt ranks to nodes in turns: "b" has the even ranks, "a" the others. */
+static void test_mesh_in_turns(void)
+{
+    const lf_mesh_dim dims[] = {{"data", 0}, {"tensor", 2}};
+    const int even = (world->size + 1) / 2, r = world->rank;
+    const int place = r % 2 ? even + r / 2 : r / 2;
+    int ranks[2] = {-1, -1};
+    if (world->size % 2)
+        return;
+    for (int k = 0; k < world->size; k++)
+        name_host(k, k % 2 ? "a" : "b");
+    lf_mesh *m = lf_mesh_create(world, dims, 2, &err);
+    CHECK(m != NULL, "mesh over nodes", 0);
+    if (!m)
+        return;
+    const int at[] = {lf_mesh_coord(m, "data"), lf_mesh_coord(m, "tensor")};
+    CHECK(at[0] == place / 2 && at[1] == place % 2, "places node by node", 0);
+    CHECK(lf_mesh_rank_at(m, at) == r, "and back to ranks", 0);
+    CHECK(lf_mesh_comm(m, "tensor")->rank == at[1] && lf_mesh_comm(m, "data")->rank == at[0],
+          "ranks of the groups by place", 0);
+    const bool inside = lf_mesh_inside(m, "tensor", ranks);
+    CHECK(inside == (even % 2 == 0), "pairs within nodes", 0);
+    CHECK(inside || (ranks[0] % 2 == 0 && ranks[1] == 1), "the first pair that is not", 0);
+    lf_mesh_destroy(m);
 }
 
 /* More than 2 GiB in one call. */
@@ -398,7 +448,8 @@ static void test_everything(void)
     test_messages();
     test_agreements();
     test_split();
-    test_mesh();
+    with_hosts(test_mesh);
+    with_hosts(test_mesh_in_turns);
     for (int i = 0; i < 20; i++)
         CHECK(lf_comm_barrier(world, &err) == 0, "barrier", (size_t)i);
 }

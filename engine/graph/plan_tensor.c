@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is moved among the ranks of the tensor axis, in calls and bytes as communicators count them
+ * (engine/comm/comm.h): by the nodes of a chain (kern_table.c), by the output layer of a divided
+ * vocabulary (kernels.h, linear_xent), and by the optimizer's segment (exec_tensor.c).
+ */
+#include "engine/graph/priv.h"
+
+static void add_sum(const lf_plan *p, struct lf_plan_moved *m, size_t n, size_t each)
+{
+    const struct lf_layout *l = &p->ps->layout;
+    lf_moved_add_sum(p, m, n, each, l->tensor, l->tensor_rank);
+}
+
+/* Each rank gives every other one as many bytes: its part of a gather, or the other's of a sum. */
+static void add_parts(const lf_plan *p, struct lf_plan_moved *m, size_t bytes)
+{
+    m->messages++;
+    m->bytes += (double)bytes * (p->ps->layout.tensor - 1);
+}
+
+static void count_exchange(const lf_plan *p, struct lf_plan_moved *m, const struct lf_k_exchange *k)
+{
+    switch (k->what) {
+    case LF_EX_SUM:
+        add_sum(p, m, k->n, sizeof(float));
+        break;
+    case LF_EX_SCATTER:
+        add_parts(p, m, k->n * sizeof(float));
+        break;
+    case LF_EX_GATHER:
+        add_parts(p, m, k->n * lf_dtype_size((enum lf_dtype)k->in_type));
+        break;
+    default: /* a rank takes its rows of what it has */
+        break;
+    }
+}
+
+static void count_head(const lf_plan *p, struct lf_plan_moved *m, const struct lf_k_linear_xent *k)
+{
+    for (int64_t at = 0; k->with && at < k->rows; at += LF_XENT_ROWS) {
+        const int64_t left = k->rows - at, rows = left < LF_XENT_ROWS ? left : LF_XENT_ROWS;
+        add_parts(p, m, (size_t)(rows * LF_XENT_PART));
+    }
+}
+
+static void count_node(const lf_plan *p, struct lf_plan_moved *m, const struct lf_bind *b,
+                       const struct lf_node *n)
+{
+    const struct lf_op_row *row = &lf_op_table[n->op];
+    union {
+        struct lf_k_exchange exchange;
+        struct lf_k_linear_xent head;
+    } args = {0};
+    if (row->kernel != LF_KID_exchange && row->kernel != LF_KID_linear_xent)
+        return;
+    if (row->emit(b, n, &args)) /* the plan has been made of it */
+        LF_BUG("operands of %s do not fit its kernel", row->name);
+    if (row->kernel == LF_KID_exchange)
+        count_exchange(p, m, &args.exchange);
+    else
+        count_head(p, m, &args.head);
+}
+
+struct lf_plan_moved lf_plan_pass_tensor(const lf_plan *p, int chain, bool backward)
+{
+    struct lf_plan_moved m = {0};
+    const struct lf_chain *c = &p->c[chain];
+    const struct lf_bind b = lf_plan_shapes(p, c);
+    const size_t end = backward ? c->g->n_n : c->g->n_fwd;
+    for (size_t i = 0; i < end && p->ps->layout.tensor > 1; i++)
+        count_node(p, &m, &b, &c->g->n[i]);
+    return m;
+}
+
+/* What ranks sum of the gradient of a tensor whose box several of them have. */
+static void count_replicas(const lf_plan *p, struct lf_plan_moved *m, const struct lf_param *q)
+{
+    const int64_t all = lf_logical(&q->d);
+    for (int64_t at = 0; q->box.replicas > 1 && at < all; at += LF_TENSOR_SCRATCH)
+        add_sum(p, m, (size_t)(all - at < LF_TENSOR_SCRATCH ? all - at : LF_TENSOR_SCRATCH),
+                sizeof(float));
+}
+
+void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out)
+{
+    const lf_pstore *ps = p->ps;
+    struct lf_plan_moved *m = &out->tensor;
+    if (ps->layout.tensor <= 1)
+        return;
+    for (size_t i = 0; i < ps->n_g && p->has_opt; i++) {
+        const struct lf_pgroup *g = &ps->g[i];
+        if (!g->need[LF_P_GRAD])
+            continue;
+        if (g->sum[LF_AXIS_TENSOR])
+            add_sum(p, m, (size_t)(g->rows * g->cols), sizeof(float));
+        for (int32_t k = 0; k < g->count; k++)
+            count_replicas(p, m, &ps->p[g->first + k]);
+    }
+    if (p->n_sums)
+        add_sum(p, m, p->n_sums, sizeof(double));
+    for (size_t k = 0; k < p->n_c; k++) {
+        if (!p->c[k].o.train)
+            continue;
+        const struct lf_plan_moved pass = lf_plan_pass_tensor(p, (int)k, true);
+        out->micro_tensor.messages += pass.messages;
+        out->micro_tensor.bytes += pass.bytes;
+    }
+}

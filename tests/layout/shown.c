@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What ranks show of a run: elements of tensors, at their places in the whole tensor, numbers, and
+ * what was moved. Ranks that have the same are compared bit for bit.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/bf16.h"
+#include "engine/graph/priv.h"
+#include "tests/layout/rig_priv.h"
+#include "tests/tap/tap.h"
+
+static void note(char *text, size_t cap, const char *what, const char *name)
+{
+    if (!text[0])
+        snprintf(text, cap, "%s of %s on rank %d", what, name, rig_rank);
+}
+
+static const char *const kind_names[] = {"first weights", "first m", "first v", "first gradient",
+                                         "last weights",  "m",       "v",       "copy"};
+
+/* ---- tensors ---- */
+
+/* The elements of the box of tensor i that this rank answers for. */
+static void answers_for(const lf_trainer *t, int i, const struct lf_pview *v, int64_t own[2])
+{
+    const struct lf_plan *p = t->m.plan;
+    const struct lf_param *q = &t->m.ps->p[i];
+    own[0] = v->first;
+    own[1] = v->first + v->count;
+    if (v->kind == LF_P_GRAD && !lf_pstore_sharded(t->m.ps, i, v->kind) && p->sharded &&
+        t->m.ps->g[q->group].unit >= 0) {
+        lf_param_own(t->m.ps, q, &own[0], &own[1]); /* the sum is its owner's alone */
+        own[1] += own[0];
+    }
+}
+
+static float value(const struct lf_pview *v, int64_t e)
+{
+    return v->dtype == LF_F32 ? ((const float *)v->data)[e]
+                              : lf_f32_of_bf16(((const uint16_t *)v->data)[e]);
+}
+
+static void show(struct rig *g, const lf_trainer *t, int i, enum rig_kind kind,
+                 const struct lf_pview *v)
+{
+    struct rig_tensor *x = &g->s->t[i];
+    const struct lf_param *q = &t->m.ps->p[i];
+    const bool whole = q->n == x->n;
+    int64_t own[2];
+    answers_for(t, i, v, own);
+    if (!x->v[kind]) {
+        x->v[kind] = calloc((size_t)x->n, sizeof(float));
+        x->times[kind] = calloc((size_t)x->n, 1);
+        if (!x->v[kind] || !x->times[kind])
+            tap_bail("out of memory");
+    }
+    for (int64_t e = own[0]; e < own[1]; e++) {
+        const int64_t at = whole ? e : lf_box_element(q, e);
+        const float y = value(v, e - v->first);
+        if (x->times[kind][at]++ == 0)
+            x->v[kind][at] = y;
+        else if (memcmp(&x->v[kind][at], &y, sizeof y) != 0)
+            note(g->s->apart, sizeof g->s->apart, kind_names[kind], x->name);
+    }
+}
+
+void rig_show(struct rig *g, const lf_trainer *t, enum rig_kind kind)
+{
+    static const enum lf_pkind kinds[RIG_KINDS] = {
+        [RIG_BEFORE_M] = LF_P_M, [RIG_BEFORE_V] = LF_P_V, [RIG_GRAD] = LF_P_GRAD,
+        [RIG_M] = LF_P_M,        [RIG_V] = LF_P_V,        [RIG_COPY] = LF_P_COPY};
+    for (int i = 0; i < g->s->n; i++) {
+        struct lf_pview v;
+        const bool weights = kind == RIG_BEFORE || kind == RIG_AFTER;
+        const enum lf_pkind of = weights ? lf_pstore_weights(t->m.ps, i) : kinds[kind];
+        if (lf_pstore_view(t->m.ps, i, of, &v) == 1)
+            show(g, t, i, kind, &v);
+    }
+}
+
+void rig_show_names(struct rig *g, const lf_trainer *t)
+{
+    const lf_pstore *ps = t->m.ps;
+    if (g->s->t)
+        return;
+    g->s->n = lf_pstore_count(ps);
+    g->s->t = calloc((size_t)g->s->n, sizeof *g->s->t);
+    for (int i = 0; g->s->t && i < g->s->n; i++) {
+        const struct lf_param *q = &ps->p[i];
+        struct rig_tensor *x = &g->s->t[i];
+        snprintf(x->name, sizeof x->name, "%s", q->d.name);
+        x->n = lf_logical(&q->d);
+        x->copies = lf_box_count(ps, q) > 1 ? q->box.replicas : rig_tensor_ranks(&g->k->layout);
+    }
+}
+
+void rig_find_missing(struct rig_seen *s, const struct rig_layout *l)
+{
+    const int groups = l->zero_inner ? l->ranks / l->zero_inner : 1;
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < RIG_KINDS; k++) {
+            const uint8_t *times = s->t[i].times[k];
+            const int copies = s->t[i].copies;
+            bool whole = true, parts = true;
+            for (int64_t e = 0; times && e < s->t[i].n; e++) {
+                whole = whole && times[e] == copies * l->ranks;
+                parts = parts && l->zero > 0 && times[e] == copies * groups;
+            }
+            if (!whole && !parts && !s->missing[0])
+                snprintf(s->missing, sizeof s->missing, "%s of %s", kind_names[k], s->t[i].name);
+        }
+}
+
+/* ---- numbers ---- */
+
+void rig_show_number(struct rig *g, double *all, double mine, const char *what, int step)
+{
+    if (isnan(all[step]))
+        all[step] = mine;
+    else if (memcmp(&all[step], &mine, sizeof mine) != 0)
+        note(g->s->apart, sizeof g->s->apart, what, step == 0 ? "step 1" : "a later step");
+}
+
+void rig_show_told(struct rig *g, const struct lf_train_step *st)
+{
+    const double told[RIG_TOLD] = {st->accuracy,   st->entropy,        st->z,
+                                   st->router_aux, st->router_entropy, st->router_load};
+    for (int i = 0; i < RIG_TOLD; i++)
+        rig_show_number(g, &g->s->told[i], told[i], "a metric", 0);
+}
+
+/* ---- what is moved ---- */
+
+static void count_comm(struct rig_moved *m, const lf_comm *c, int sign)
+{
+    const uint64_t k = sign < 0 ? UINT64_MAX : 1; /* modulo 2^64 */
+    if (!c)
+        return;
+    m->calls += k * (c->counts.collective.calls + c->counts.message.calls);
+    m->bytes += k * (c->counts.collective.bytes_sent + c->counts.message.bytes_sent);
+}
+
+void rig_count_moved(struct rig_seen *s, const lf_trainer *t, const struct rig_mesh *m, int sign)
+{
+    count_comm(&s->moved[0], t->run.comm, sign);
+    count_comm(&s->moved[0], t->dev.inner, sign);
+    count_comm(&s->moved[0], t->dev.outer, sign);
+    count_comm(&s->moved[1], m->tensor, sign);
+}
+
+/* Of an all-reduce of n doubles, as local.h counts it. */
+static double sum_bytes(const lf_comm *c, size_t n)
+{
+    size_t first, mine;
+    if (n * sizeof(double) <= LF_COMM_SHORT)
+        return (double)(n * (size_t)(c->size - 1) * sizeof(double));
+    lf_comm_part(n, c->size, c->rank, &first, &mine);
+    return (double)(n - mine + (size_t)(c->size - 1) * mine) * sizeof(double);
+}
+
+static void add_planned(struct rig_moved *m, const struct lf_plan_moved *more, int64_t times)
+{
+    m->planned_calls += (uint64_t)(times * more->messages);
+    m->planned_bytes += (double)times * more->bytes;
+}
+
+/* Beside what plans say a step has the sums of the record (lf_train_exchange). */
+void rig_count_planned(struct rig_seen *s, const lf_trainer *t)
+{
+    enum { RECORD = 11 };
+    struct lf_plan_comm pc;
+    const int64_t samples = t->c->ramp->samples, rounds = lf_train_rounds(t, samples),
+                  passes = lf_deal_count(samples, t->c->micro_batch, t->run.rank, t->run.ranks);
+    lf_plan_comm(t->m.plan, &pc);
+    add_planned(&s->moved[0], &(struct lf_plan_moved){pc.messages, pc.sent_bytes}, 1);
+    add_planned(&s->moved[0], &(struct lf_plan_moved){pc.micro_messages, pc.micro_bytes}, rounds);
+    if (t->run.ranks > 1)
+        add_planned(&s->moved[0], &(struct lf_plan_moved){1, sum_bytes(t->run.comm, RECORD)}, 1);
+    add_planned(&s->moved[1], &pc.tensor, 1);
+    add_planned(&s->moved[1], &pc.micro_tensor, passes);
+}

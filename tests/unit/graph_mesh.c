@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans of ranks on a mesh (data, tensor). What the ranks write of a tensor covers it once. What
+ * they keep of it are as many copies as layout and zero say. And what each moves on the tensor axis
+ * is what the division of a decoder costs (Shoeybi et al. 2019, Korthikanti et al. 2022). No memory
+ * is bound.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/priv.h"
+#include "engine/model/decoder.h"
+#include "tests/tap/tap.h"
+
+enum { ROWS = 32, DOCS = 2, RANKS = 16, LAYERS = 2, HIDDEN = 64 };
+
+struct mesh {
+    int data, tensor, zero;
+    bool sequence, bf16;
+};
+
+struct rank {
+    lf_decoder *d;
+    lf_pstore *ps;
+    lf_plan *p;
+};
+
+static lf_decoder *decoder(void)
+{
+    static const char *const set[][2] = {
+        {"layers", "2"},   {"hidden", "64"}, {"heads", "8"},    {"kv_heads", "2"},
+        {"qkv_bias", "1"}, {"ffn", "128"},   {"vocab", "1037"}, {"max_positions", "64"},
+        {"qk_norm", "1"},  {"out_bias", "1"}};
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    lf_model_config_defaults(&c);
+    int rc = lf_model_config_family(&c, "llama", "test", &err);
+    for (size_t i = 0; i < sizeof set / sizeof *set && rc == 0; i++)
+        rc = lf_model_config_set(&c, set[i][0], set[i][1], "test", &err);
+    rc = rc != 0 ? rc : lf_model_config_finish(&c, &err);
+    lf_decoder *d = rc == 0 ? lf_decoder_create(&c, ROWS, &err) : NULL;
+    if (!d)
+        tap_bail("%s", err.text);
+    return d;
+}
+
+static struct rank plan_of(const struct mesh *m, int data, int tensor)
+{
+    lf_err err = LF_ERR_INIT;
+    const struct lf_layout l = {
+        .tensor = m->tensor, .tensor_rank = tensor, .sequence = m->sequence};
+    const struct lf_plan_ranks ranks = {
+        .ranks = m->data, .rank = data, .bucket_bytes = 16384, .zero = m->zero};
+    const struct lf_plan_opts o = {.threads = 1, .compute = m->bf16 ? LF_BF16 : LF_F32};
+    const struct lf_adamw_opts adamw = {.eps = 1e-8f};
+    const struct lf_decoder_rows rows = {.rows = ROWS, .n_docs = DOCS};
+    struct rank r = {.d = decoder(), .ps = lf_pstore_create(&err)};
+    int rc = r.ps ? lf_pstore_set_layout(r.ps, &l, &err) : LF_ENOMEM;
+    rc = rc != 0 ? rc : lf_decoder_declare(r.d, r.ps, &err);
+    r.p = rc == 0 ? lf_plan_create(r.ps, &o, &err) : NULL;
+    lf_graph *g = r.p ? lf_decoder_loss_graph(r.d, r.ps, "train", &rows, true, &err) : NULL;
+    rc = g ? lf_plan_add(r.p, g, &(struct lf_chain_opts){.train = true}, &err) : LF_ENOMEM;
+    rc = rc != 0 ? rc : lf_plan_optimizer(r.p, &adamw, &err);
+    rc = rc != 0 ? rc : lf_plan_data_parallel(r.p, &ranks, &err);
+    rc = rc != 0 ? rc : lf_plan_finish(r.p, &err);
+    if (rc != 0)
+        tap_bail("%s", err.text);
+    lf_graph_destroy(g);
+    return r;
+}
+
+static void close_rank(struct rank *r)
+{
+    lf_plan_destroy(r->p);
+    lf_pstore_destroy(r->ps);
+    lf_decoder_destroy(r->d);
+}
+
+/* Counts how often each element of a kind of tensor i is written: where all ranks of the data axis
+ * have the same, by the first of them. */
+static void count_written(const struct mesh *m, const struct rank *all, int i, enum lf_pkind kind,
+                          uint8_t *times)
+{
+    struct lf_pstore_share s;
+    for (int d = 0; d < m->data; d++)
+        for (int t = 0; t < m->tensor; t++) {
+            const struct rank *r = &all[d * m->tensor + t];
+            lf_pstore_written(r->ps, i, kind, &s);
+            for (int64_t e = s.flat[0]; e < s.flat[1] && !(s.shared && d > 0); e++)
+                times[lf_box_element(&r->ps->p[i], e)]++;
+        }
+}
+
+/* How many elements of a kind of tensor i the ranks keep together. */
+static int64_t kept(const struct mesh *m, const struct rank *all, int i, enum lf_pkind kind)
+{
+    int64_t n = 0, own[2];
+    for (int r = 0; r < m->data * m->tensor; r++) {
+        lf_pstore_own(all[r].ps, i, kind, own);
+        n += own[1] - own[0];
+    }
+    return n;
+}
+
+/* What they should keep: ranks of the tensor axis have a box each, which several may share, and
+ * those of the data axis a part of it or all. */
+static int64_t should_keep(const struct mesh *m, const struct rank *all, int i, enum lf_pkind kind)
+{
+    struct lf_box box;
+    lf_pstore_box(all->ps, i, &box);
+    const struct lf_param_desc *d = lf_pstore_desc(all->ps, i);
+    const bool whole = d->shard == LF_SHARD_NONE;
+    return lf_logical(d) * (whole ? m->tensor : box.replicas) *
+           (lf_pstore_sharded(all->ps, i, kind) ? 1 : m->data);
+}
+
+static bool once(const uint8_t *times, int64_t n, const struct lf_param_desc *d, enum lf_pkind kind)
+{
+    for (int64_t e = 0; e < n; e++)
+        if (times[e] != 1) {
+            tap_diag("element %lld of %s of %s is written %d times", (long long)e,
+                     lf_pkind_name(kind), d->name, times[e]);
+            return false;
+        }
+    return true;
+}
+
+/* A sum of n floats over so many ranks, as rank r counts what it sends. */
+static double sum_bytes(size_t n, int ranks, int r)
+{
+    const size_t p = (size_t)ranks, own = n / p + ((size_t)r < n % p);
+    return n * 4 <= LF_PLAN_SHORT_SUM ? (double)(n * 4 * (p - 1))
+                                      : (double)((n - own + own * (p - 1)) * 4);
+}
+
+/* A layer has two products of columns and two of rows. Each pair costs a sum in the forward and one
+ * in the backward pass, and so do the vocabulary's two ends; with divided rows each of these is a
+ * gather and a scatter. The gradient of the embedding is gathered in f32 in any precision. The head
+ * exchanges reductions. */
+static struct lf_plan_moved micro_batch(const struct mesh *m, const struct rank *r)
+{
+    enum { SUMS = 4 * LAYERS + 2 };
+    const int others = m->tensor - 1, rank = r->ps->layout.tensor_rank;
+    const size_t n = (size_t)ROWS * HIDDEN, each = m->bf16 ? 2 : 4;
+    const double row_parts = (double)(others * ROWS * LF_XENT_PART),
+                 part = (double)(n / (size_t)m->tensor) * others;
+    if (m->tensor == 1)
+        return (struct lf_plan_moved){0, 0};
+    return m->sequence
+               ? (struct lf_plan_moved){2 * SUMS + 1,
+                                        part * (4 * (SUMS + 1) + (double)each * (SUMS - 1)) +
+                                            row_parts}
+               : (struct lf_plan_moved){SUMS + 1, SUMS * sum_bytes(n, m->tensor, rank) + row_parts};
+}
+
+/* Gradients that are partial sums: those of norms of heads, with divided rows those of all norms.
+ * Then weights and biases of keys and values that ranks share, and the blocks of the norm. */
+static int64_t sums_of_step(const struct mesh *m)
+{
+    const int norms = 2 * LAYERS + (m->sequence ? 2 * LAYERS + 1 : 0),
+              shared = m->tensor > 2 ? 4 * LAYERS : 0;
+    return m->tensor == 1 ? 0 : norms + shared + 1;
+}
+
+static bool moves(const struct mesh *m, const struct rank *r)
+{
+    struct lf_plan_comm c;
+    const struct lf_plan_moved want = micro_batch(m, r), pass = lf_plan_pass_tensor(r->p, 0, true);
+    lf_plan_comm(r->p, &c);
+    if (c.micro_tensor.messages == want.messages && c.micro_tensor.bytes == want.bytes &&
+        pass.messages == want.messages && c.tensor.messages == sums_of_step(m))
+        return true;
+    tap_diag("%lld calls of %.0f bytes, expected %lld of %.0f; %lld sums, expected %lld",
+             (long long)c.micro_tensor.messages, c.micro_tensor.bytes, (long long)want.messages,
+             want.bytes, (long long)c.tensor.messages, (long long)sums_of_step(m));
+    return false;
+}
+
+static void test_mesh(const struct mesh *m)
+{
+    static const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_M, LF_P_V, LF_P_GRAD, LF_P_COPY};
+    struct rank all[RANKS];
+    bool written = true, keep = true, moved = true;
+    int parts = 0;
+    for (int r = 0; r < m->data * m->tensor; r++) {
+        all[r] = plan_of(m, r / m->tensor, r % m->tensor);
+        moved = moved && moves(m, &all[r]);
+    }
+    for (int i = 0; i < lf_pstore_count(all->ps); i++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            const struct lf_param_desc *d = lf_pstore_desc(all->ps, i);
+            if (!lf_pstore_planned(all->ps, i, kinds[k]))
+                continue;
+            const int64_t n = lf_logical(d);
+            uint8_t *times = calloc((size_t)n, 1);
+            count_written(m, all, i, kinds[k], times);
+            written = written && once(times, n, d, kinds[k]);
+            free(times);
+            keep = keep && kept(m, all, i, kinds[k]) == should_keep(m, all, i, kinds[k]);
+            parts += lf_pstore_sharded(all->ps, i, kinds[k]);
+        }
+    tap_ok(written, "data %d, tensor %d, zero = %d%s%s: every element is written once", m->data,
+           m->tensor, m->zero, m->sequence ? ", rows divided" : "", m->bf16 ? ", bf16" : "");
+    tap_ok(keep && (parts > 0) == (m->zero > 0),
+           "and kept as often as boxes and parts say (%d kinds in parts)", parts);
+    tap_ok(moved, "and every rank moves what the division says");
+    for (int r = 0; r < m->data * m->tensor; r++)
+        close_rank(&all[r]);
+}
+
+int main(void)
+{
+    static const struct mesh meshes[] = {
+        {1, 1, 0, false, false}, {1, 2, 0, false, false}, {1, 4, 0, true, false},
+        {1, 8, 0, false, true},  {2, 2, 0, true, false},  {2, 2, 1, false, false},
+        {3, 2, 1, true, true},   {2, 8, 1, false, false}, {4, 4, 1, true, true}};
+    for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
+        TAP(3, test_mesh(&meshes[i]));
+    return tap_done();
+}
