@@ -72,12 +72,13 @@ static char *take_cut(const struct rig_part *p, int slot, const char *name, size
 {
     lf_err err = LF_ERR_INIT;
     size_t bytes = 0;
+    const struct lf_back *b = p->on->b;
     const void *at = lf_exec_cut(p->on->ex, p->chain, slot, name, true, &bytes);
     char *data = at ? lf_calloc(bytes, 1, &err) : NULL;
     if (at && (!data || bytes != want))
         tap_bail("%s has %zu bytes, not %zu", name, bytes, want);
-    if (at)
-        memcpy(data, at, bytes);
+    if (at && b->ops->copy_out(p->on->b, data, at, bytes, &err))
+        tap_bail("%s", err.text);
     return data;
 }
 
@@ -110,12 +111,13 @@ static size_t load_bytes(const struct rig_part *p)
 /* Writes what has come to the input that the chunk must have for it. */
 static void give(const struct rig_part *p, int slot, const char *name, char **from)
 {
+    lf_err err = LF_ERR_INIT;
     size_t bytes = 0;
     void *to = *from ? lf_exec_cut(p->on->ex, p->chain, slot, name, false, &bytes) : NULL;
     if (*from && !to)
         tap_bail("%s comes, and the chunk has no such input", name);
-    if (to)
-        memcpy(to, *from, bytes);
+    if (to && p->on->b->ops->copy_in(p->on->b, to, *from, bytes, &err))
+        tap_bail("%s", err.text);
     free(*from);
     *from = NULL;
 }
@@ -214,7 +216,11 @@ static void backward(struct rig *g, int i, int m)
         memset(here->total, 0, load_bytes(p));
     give(p, slot, "dx", &here->dx);
     give(p, slot, "load_total", &here->total);
-    run(p, g->w->split && !g->w->joined ? LF_BWD_INPUT : LF_BWD, m);
+    run(p,
+        g->w->split && !g->w->joined        ? LF_BWD_INPUT
+        : g->w->reduce && m == g->micro - 1 ? LF_BWD_LAST
+                                            : LF_BWD,
+        m);
     if (i == 0)
         return;
     if (!late(g))
@@ -274,4 +280,8 @@ void rig_run_all(struct rig *g)
     for (int i = 0; i < g->n; i++)
         if (g->part[i].list[g->part[i].next].what)
             tap_bail("chunk %d waits for ever", i);
+    lf_err err = LF_ERR_INIT;
+    for (int i = 0; i < g->ranks && g->w->reduce; i++)
+        if (lf_exec_run(g->rank[i].ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err))
+            tap_bail("%s", err.text);
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "engine/graph/priv.h"
+#include "kernels/cuda/queue.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/chunk_rig.h"
 
@@ -376,8 +378,73 @@ static void test_slots(void)
     rig_forget(&split);
 }
 
+/* ---- the emulated GPU ---- */
+
+static struct lf_cu cu;
+
+static lf_back *open_cuda(int threads, lf_err *err)
+{
+    return lf_back_cuda_create(&(struct lf_cuda_opts){.threads = threads, .driver = &cu}, err);
+}
+
+/* A second rank with the same gradients, on the stream for sums. */
+static int twice(void *user, float *grads, size_t n, lf_err *err)
+{
+    const lf_back *b = user;
+    lf_queue q = *b->queue;
+    const struct lf_k_axpby a = {.n = (int64_t)n,
+                                 .a = grads,
+                                 .y = grads,
+                                 .alpha = 2,
+                                 .a_type = LF_F32,
+                                 .b_type = LF_F32,
+                                 .y_type = LF_F32};
+    q.stream = b->comm_stream;
+    return b->kernels->axpby.run(&q, &a) ? lf_fail(err, LF_EDEVICE, "a sum") : 0;
+}
+
+/* Recorded segments, each a second time; and sums of buckets that no chunk alone completes. */
+static void test_device(void)
+{
+    static struct rig_result whole, cut;
+    const struct rig_model *m = rig_model("llama");
+    struct rig_way w = {.n = 2,
+                        .end = {2, 4},
+                        .micro = 5,
+                        .in_flight = true,
+                        .split = true,
+                        .together = true,
+                        .open = open_cuda};
+    const struct rig_way one = {.micro = w.micro, .open = open_cuda},
+                         sums = {.micro = w.micro, .open = open_cuda, .reduce = twice};
+    const char *name = "";
+    rig_run(m, &one, &whole);
+    rig_run(m, &w, &cut);
+    tap_ok(!cut.error[0] && rig_differing(m, &whole, &cut, &name) == 0,
+           "chunks on the emulated GPU, split: %s%s", cut.error, name);
+    rig_forget(&whole);
+    rig_forget(&cut);
+    rig_run(m, &sums, &whole);
+    w.split = false;
+    w.reduce = twice;
+    w.early = true;
+    for (int apart = 0; apart < 2; apart++) {
+        w.together = !apart;
+        rig_run(m, &w, &cut);
+        tap_ok(!cut.error[0] && rig_differing(m, &whole, &cut, &name) == 0,
+               "early sums, chunks %s: %s%s", apart ? "of plans apart" : "of one plan", cut.error,
+               name);
+        rig_forget(&cut);
+    }
+    rig_forget(&whole);
+}
+
 int main(void)
 {
+    char text[300];
+    lf_emu_driver(&cu);
+    TAP(3, test_device());
+    tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);
     TAP(4, test_cost(rig_model("llama")));
     TAP(4, test_cost(rig_model("mixtral")));
     TAP(3, test_joined(rig_model("llama")));
