@@ -325,11 +325,15 @@ static void test_bytes(const struct rig_model *m, bool split)
     static struct rig_result apart, together, alone;
     struct rig_way w = in_turn;
     const char *name = "";
-    size_t saved = 0, rest = 0, grads = 0;
+    size_t saved = 0, rest = 0, grads = 0, wide = 0;
     w.split = split;
     rig_run(m, &w, &apart);
-    w.together = true;
     w.no_reuse = true;
+    rig_run(m, &w, &alone);
+    for (int k = 0; k < w.n; k++)
+        wide += alone.bytes[k].arena;
+    rig_forget(&alone);
+    w.together = true;
     rig_run(m, &w, &alone);
     w.no_reuse = false;
     rig_run(m, &w, &together);
@@ -346,8 +350,8 @@ static void test_bytes(const struct rig_model *m, bool split)
     tap_ok(b->grads == grads && b->largest_live <= b->arena &&
                (double)b->arena <= 1.05 * (double)b->largest_live,
            "as many gradients; %zu live of %zu in the arena", b->largest_live, b->arena);
-    tap_ok(rig_differing(m, &together, &alone, &name) == 0 &&
-               alone.bytes[0].arena > together.bytes[0].arena,
+    tap_ok(rig_differing(m, &together, &alone, &name) == 0 && alone.bytes[0].arena == wide &&
+               wide > b->arena,
            "the bits of a plan in which every tensor has its own bytes %s", name);
     rig_forget(&apart);
     rig_forget(&together);
@@ -428,12 +432,13 @@ static void test_device(void)
     w.split = false;
     w.reduce = twice;
     w.early = true;
-    for (int apart = 0; apart < 2; apart++) {
-        w.together = !apart;
+    for (int i = 0; i < 3; i++) {
+        static const char *const what[] = {"of one plan", "of plans apart", "split"};
+        w.together = i == 0;
+        w.split = w.joined = i == 2;
         rig_run(m, &w, &cut);
         tap_ok(!cut.error[0] && rig_differing(m, &whole, &cut, &name) == 0,
-               "early sums, chunks %s: %s%s", apart ? "of plans apart" : "of one plan", cut.error,
-               name);
+               "early sums, chunks %s: %s%s", what[i], cut.error, name);
         rig_forget(&cut);
     }
     rig_forget(&whole);
@@ -443,7 +448,7 @@ int main(void)
 {
     char text[300];
     lf_emu_driver(&cu);
-    TAP(3, test_device());
+    TAP(4, test_device());
     tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);
     TAP(4, test_cost(rig_model("llama")));
     TAP(4, test_cost(rig_model("mixtral")));
