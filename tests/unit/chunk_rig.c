@@ -234,7 +234,8 @@ static bool bind_rank(struct rig *g, struct rig_rank *k, lf_err *err)
                                        .bias_corr2 = 0.01f,
                                        .inv_tokens = 1.0f / 30,
                                        .inv_batches = 1.0f / (float)g->micro};
-    k->ex = lf_exec_create(k->p, k->b, &(struct lf_exec_opts){.poison = !g->w->open}, err);
+    k->ex = lf_exec_create(k->p, k->b, &(struct lf_exec_opts){.poison = !g->w->open && !g->w->few},
+                           err);
     if (!k->ex || lf_pstore_init(k->ps, 11, err))
         return false;
     const struct lf_exec_comm data = {.reduce = g->w->reduce, .early = g->w->early};

@@ -47,6 +47,7 @@ struct rig_way {
     int zero;      /* > 0: of two ranks, each of which keeps a part of the state */
     int tensor;    /* 2: two ranks, each a thread, divide every chunk\'s matrices */
     bool sequence; /* and the rows between them */
+    bool few;      /* the last document is empty, and only rows of the others are computed */
     lf_back *(*open)(int threads, lf_err *err); /* of an sm_90; NULL: the CPU */
     /* steps of two data-parallel ranks, of which the other one has the same gradients */
     int (*reduce)(void *user, float *grads, size_t n, lf_err *err); /* user: lf_back */

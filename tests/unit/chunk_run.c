@@ -11,7 +11,8 @@
 #include "tests/tap/tap.h"
 #include "tests/unit/chunk_rig.h"
 
-static const int32_t cu[RIG_DOCS + 1] = {0, 11, 30, 37};
+static const int32_t all_docs[RIG_DOCS + 1] = {0, 11, 30, 37},
+                                         few_docs[RIG_DOCS + 1] = {0, 11, 30, 30};
 
 /* ---- inputs ---- */
 
@@ -30,6 +31,7 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
 {
     float noise[RIG_ROWS * 32];
     const struct rig_part *p = &g->part[i];
+    const int32_t *cu = g->w->few ? few_docs : all_docs;
     const uint32_t batch = (uint32_t)m;
     int32_t tokens[RIG_ROWS], positions[RIG_ROWS], targets[RIG_ROWS], offsets[RIG_ROWS],
         turns[RIG_ROWS], blocks[RIG_ROWS], prefix[RIG_DOCS] = {0};
@@ -55,8 +57,10 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
         lf_decoder_turns(cu, RIG_DOCS, prefix, RIG_ROWS, turns, blocks);
     g->r->tokens[i] = feed(p, slot, "tokens", tokens, sizeof tokens);
     g->r->targets[i] = feed(p, slot, "targets", targets, sizeof targets);
+    if (g->w->few && lf_exec_live_rows(p->on->ex, p->chain, RIG_ROWS, cu[RIG_DOCS]) != 32)
+        tap_bail("chunk %d computes all rows", i);
     feed(p, slot, "positions", positions, sizeof positions);
-    feed(p, slot, "cu_seqlens", cu, sizeof cu);
+    feed(p, slot, "cu_seqlens", cu, sizeof all_docs);
     feed(p, slot, "prefix", prefix, sizeof prefix);
     feed(p, slot, "offsets", offsets, sizeof offsets);
     feed(p, slot, "samples", samples, sizeof samples);

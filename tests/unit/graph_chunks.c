@@ -229,8 +229,25 @@ static void test_family(const char *family)
     rig_forget(&whole);
 }
 
+/* Chunks that compute fewer rows than planned, as the whole model does. */
+static void test_few(void)
+{
+    static struct rig_result whole, all;
+    const struct rig_model *m = rig_model("llama");
+    struct rig_way w = ways[0], one = rig_whole(&w);
+    const char *name;
+    rig_run(m, &one, &all);
+    w.few = one.few = true;
+    rig_run(m, &one, &whole);
+    tap_ok(rig_differing(m, &all, &whole, &name) > 3, "a document less is noticed");
+    compare(m, &w, &whole);
+    rig_forget(&whole);
+    rig_forget(&all);
+}
+
 int main(void)
 {
+    TAP(5, test_few());
     for (size_t i = 0; i < lf_model_n_families; i++)
         TAP(4, test_family(lf_model_families[i].name));
     TAP(3, test_can_fail());
