@@ -45,7 +45,7 @@ int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err)
     const lf_plan *p = ex->p;
     const struct lf_chain *c = &p->c[chain];
     struct lf_bound *bc = &ex->chain[chain];
-    if (!p->n_buckets || !c->o.train || c->n_windows || c->o.split || several_chunks(p))
+    if (!p->n_buckets || !c->o.train || c->n_windows || several_chunks(p))
         return 0;
     bc->ready = lf_calloc(p->n_buckets, sizeof *bc->ready, err);
     bc->piece = lf_calloc((p->n_buckets + 1) * (size_t)bc->variants * (size_t)c->o.slots,

@@ -46,4 +46,4 @@ TESTS += tests/unit/graph_chunks tests/unit/graph_segments
 tests_unit_graph_chunks_SOURCES = tests/unit/graph_chunks.c $(chunk_rig)
 tests_unit_graph_chunks_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_segments_SOURCES = tests/unit/graph_segments.c $(chunk_rig)
-tests_unit_graph_segments_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_segments_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)

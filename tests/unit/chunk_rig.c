@@ -19,7 +19,7 @@ void rig_configure(const struct rig_model *m, lf_model_config *c)
     const size_t n = sizeof base / sizeof *base;
     lf_err err = LF_ERR_INIT;
     lf_model_config_defaults(c);
-    if (lf_model_config_family(c, "llama", "test", &err))
+    if (lf_model_config_family(c, m->family ? m->family : "llama", "test", &err))
         tap_bail("%s", err.text);
     for (size_t i = 0; i < n + RIG_SET; i++) {
         const char *set = i < n ? base[i] : m->set[i - n];
@@ -157,17 +157,20 @@ static bool add_chunk(struct rig *g, struct rig_rank *k, int i, lf_err *err)
 static bool plan_rank(struct rig *g, struct rig_rank *k, int i, int n, lf_err *err)
 {
     const struct rig_way *w = g->w;
-    const struct lf_plan_opts o = {
-        .threads = 1, .compute = w->compute, .fp8 = w->fp8, .no_reuse = w->no_reuse};
+    const struct lf_plan_opts o = {.target = w->open ? lf_target_find("sm_90") : NULL,
+                                   .threads = 1,
+                                   .compute = w->compute,
+                                   .fp8 = w->fp8,
+                                   .no_reuse = w->no_reuse};
     k->p = lf_plan_create(k->ps, &o, err);
-    k->b = lf_back_cpu_create(lf_target_host()->isa, 1, err);
+    k->b = w->open ? w->open(1, err) : lf_back_cpu_create(lf_target_host()->isa, 1, err);
     bool good = k->p && k->b;
     for (int c = i; c < i + n && good; c++)
         good = add_chunk(g, k, c, err);
     const struct lf_plan_ranks two = {.ranks = 2, .bucket_bytes = 4096, .zero = w->zero};
     const struct lf_adamw_opts adamw = {
         .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .moments = LF_F32, .masters = LF_F32};
-    if (good && w->zero)
+    if (good && (w->zero || w->reduce))
         good = !lf_plan_optimizer(k->p, &adamw, err) && !lf_plan_data_parallel(k->p, &two, err);
     return good && !lf_plan_finish(k->p, err);
 }
@@ -224,12 +227,22 @@ const struct lf_exec_comm rig_comm = {
 
 static bool bind_rank(struct rig *g, struct rig_rank *k, lf_err *err)
 {
-    const struct lf_step_record rec = {
-        .seed = 3, .loss_scale = 1, .inv_tokens = 1.0f / 30, .inv_batches = 1.0f / (float)g->micro};
-    k->ex = lf_exec_create(k->p, k->b, &(struct lf_exec_opts){.poison = true}, err);
+    const struct lf_step_record rec = {.seed = 3,
+                                       .loss_scale = 1,
+                                       .lr = 0.01f,
+                                       .bias_corr1 = 0.1f,
+                                       .bias_corr2 = 0.01f,
+                                       .inv_tokens = 1.0f / 30,
+                                       .inv_batches = 1.0f / (float)g->micro};
+    k->ex = lf_exec_create(k->p, k->b, &(struct lf_exec_opts){.poison = !g->w->open && !g->w->few},
+                           err);
     if (!k->ex || lf_pstore_init(k->ps, 11, err))
         return false;
-    lf_exec_set_comm(k->ex, &rig_comm, g);
+    const struct lf_exec_comm data = {.reduce = g->w->reduce, .early = g->w->early};
+    if (g->w->reduce)
+        lf_exec_set_comm(k->ex, &data, k->b);
+    else
+        lf_exec_set_comm(k->ex, &rig_comm, g);
     warm(k->ps);
     return !lf_exec_adapter_start(k->ex, err) && !lf_exec_record_write(k->ex, &rec, err);
 }
@@ -292,7 +305,8 @@ static void collect(struct rig *g, const struct rig_rank *k, int chunk)
         t->chunk = chunk;
         t->n = v.count;
         t->grad = lf_calloc((size_t)v.count, sizeof *t->grad, &err);
-        memcpy(t->grad, v.data, v.bytes);
+        if (!t->grad || lf_pstore_read(k->ps, i, LF_P_GRAD, t->grad, v.bytes, &err))
+            tap_bail("%s", err.text);
     }
 }
 
@@ -311,6 +325,7 @@ static void run_rank(struct rig *g)
     lf_err err = LF_ERR_INIT;
     struct rig_result *r = g->r;
     memset(r, 0, sizeof *r);
+    r->exact = g->w->together && !g->w->in_flight;
     g->micro = g->w->micro ? g->w->micro : 1;
     g->n = rig_cut(g->w, 0, g->chunk);
     const bool good = open_ranks(g, &err);

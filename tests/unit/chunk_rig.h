@@ -22,6 +22,7 @@ enum rig_head { RIG_LOSS = 0, RIG_LOGP, RIG_SCORE, RIG_SCORING, RIG_LOGITS };
 /* What is computed. */
 struct rig_model {
     const char *name;
+    const char *family;       /* NULL: llama */
     const char *set[RIG_SET]; /* "key=value" of the description */
     int lora;                 /* rank of adapters on every linear layer; -1: with magnitudes */
     double lora_dropout;
@@ -46,6 +47,11 @@ struct rig_way {
     int zero;      /* > 0: of two ranks, each of which keeps a part of the state */
     int tensor;    /* 2: two ranks, each a thread, divide every chunk\'s matrices */
     bool sequence; /* and the rows between them */
+    bool few;      /* the last document is empty, and only rows of the others are computed */
+    lf_back *(*open)(int threads, lf_err *err); /* of an sm_90; NULL: the CPU */
+    /* steps of two data-parallel ranks, of which the other one has the same gradients */
+    int (*reduce)(void *user, float *grads, size_t n, lf_err *err); /* user: lf_back */
+    bool early; /* their sums may begin in the last backward pass */
     enum lf_dtype compute;
     enum lf_recompute recompute;
     enum lf_fp8 fp8;
@@ -71,6 +77,9 @@ struct rig_result {
     struct lf_plan_bytes bytes[RIG_CHUNKS];       /* of ranks */
     struct lf_plan_cost cost[RIG_CHUNKS];
     uint64_t hash; /* of the first plan */
+    /* chunks add to a tied embedding in the order of the whole model: in one store, one micro-batch
+     * after the other */
+    bool exact;
 };
 
 /* ---- what the files of the rig share ---- */
@@ -146,8 +155,8 @@ extern const int rig_n_models;
 const struct rig_model *rig_model(const char *name);
 /* The same as one graph, in the plainest order. */
 struct rig_way rig_whole(const struct rig_way *w);
-/* The number of tensors whose gradients differ in a bit, or for a tied embedding by more than 1e-6;
- * *name becomes the first of them. */
+/* The number of tensors whose gradients differ in a bit, or for a tied embedding that is added in
+ * another order by more than 1e-6; *name becomes the first of them. */
 int rig_differing(const struct rig_model *m, const struct rig_result *whole,
                   const struct rig_result *cut, const char **name);
 /* Are there sums of loss, outputs and balance, and are they the same? */

@@ -11,7 +11,8 @@
 #include "tests/tap/tap.h"
 #include "tests/unit/chunk_rig.h"
 
-static const int32_t cu[RIG_DOCS + 1] = {0, 11, 30, 37};
+static const int32_t all_docs[RIG_DOCS + 1] = {0, 11, 30, 37},
+                                         few_docs[RIG_DOCS + 1] = {0, 11, 30, 30};
 
 /* ---- inputs ---- */
 
@@ -30,6 +31,7 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
 {
     float noise[RIG_ROWS * 32];
     const struct rig_part *p = &g->part[i];
+    const int32_t *cu = g->w->few ? few_docs : all_docs;
     const uint32_t batch = (uint32_t)m;
     int32_t tokens[RIG_ROWS], positions[RIG_ROWS], targets[RIG_ROWS], offsets[RIG_ROWS],
         turns[RIG_ROWS], blocks[RIG_ROWS], prefix[RIG_DOCS] = {0};
@@ -55,8 +57,10 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
         lf_decoder_turns(cu, RIG_DOCS, prefix, RIG_ROWS, turns, blocks);
     g->r->tokens[i] = feed(p, slot, "tokens", tokens, sizeof tokens);
     g->r->targets[i] = feed(p, slot, "targets", targets, sizeof targets);
+    if (g->w->few && lf_exec_live_rows(p->on->ex, p->chain, RIG_ROWS, cu[RIG_DOCS]) != 32)
+        tap_bail("chunk %d computes all rows", i);
     feed(p, slot, "positions", positions, sizeof positions);
-    feed(p, slot, "cu_seqlens", cu, sizeof cu);
+    feed(p, slot, "cu_seqlens", cu, sizeof all_docs);
     feed(p, slot, "prefix", prefix, sizeof prefix);
     feed(p, slot, "offsets", offsets, sizeof offsets);
     feed(p, slot, "samples", samples, sizeof samples);
@@ -72,12 +76,13 @@ static char *take_cut(const struct rig_part *p, int slot, const char *name, size
 {
     lf_err err = LF_ERR_INIT;
     size_t bytes = 0;
+    const struct lf_back *b = p->on->b;
     const void *at = lf_exec_cut(p->on->ex, p->chain, slot, name, true, &bytes);
     char *data = at ? lf_calloc(bytes, 1, &err) : NULL;
     if (at && (!data || bytes != want))
         tap_bail("%s has %zu bytes, not %zu", name, bytes, want);
-    if (at)
-        memcpy(data, at, bytes);
+    if (at && b->ops->copy_out(p->on->b, data, at, bytes, &err))
+        tap_bail("%s", err.text);
     return data;
 }
 
@@ -107,13 +112,46 @@ static size_t load_bytes(const struct rig_part *p)
     return 2 * sizeof(float) * (size_t)lf_decoder_config(p->on->d)->experts;
 }
 
-/* Writes what has come; a box is as good as its name: the chunk must have such an input. */
-static void give(const struct rig_part *p, int slot, const char *name, char **from, size_t bytes)
+/* Writes what has come to the input that the chunk must have for it. */
+static void give(const struct rig_part *p, int slot, const char *name, char **from)
 {
-    if (*from && !feed(p, slot, name, *from, bytes))
+    lf_err err = LF_ERR_INIT;
+    size_t bytes = 0;
+    void *to = *from ? lf_exec_cut(p->on->ex, p->chain, slot, name, false, &bytes) : NULL;
+    if (*from && !to)
         tap_bail("%s comes, and the chunk has no such input", name);
+    if (to && p->on->b->ops->copy_in(p->on->b, to, *from, bytes, &err))
+        tap_bail("%s", err.text);
     free(*from);
     *from = NULL;
+}
+
+/* Where slots are there for it, what goes on is taken when the other chunk wants it. */
+static bool late(const struct rig *g)
+{
+    return g->w->split && g->w->in_flight;
+}
+
+/* From chunk i to the next one. */
+static void take_forward(struct rig *g, int i, int m)
+{
+    const struct rig_part *p = &g->part[i];
+    struct rig_box *to = &g->box[i + 1][m];
+    to->x = take_cut(p, m % p->slots, "x", stream_bytes(g));
+    to->load = take_cut(p, m % p->slots, "load", load_bytes(p));
+    if (!to->x)
+        tap_bail("chunk %d gives no x", i);
+}
+
+/* And to the one before. */
+static void take_backward(struct rig *g, int i, int m)
+{
+    const struct rig_part *p = &g->part[i];
+    struct rig_box *to = &g->box[i - 1][m];
+    to->dx = take_cut(p, m % p->slots, "dx", stream_bytes(g));
+    to->total = take_cut(p, m % p->slots, "load_total", load_bytes(p));
+    if (!to->dx != (i <= g->r->frozen))
+        tap_bail("chunk %d: dx", i);
 }
 
 /* Adds up an output of [R, cols] and writes the gradient of some loss by it. */
@@ -144,12 +182,14 @@ static void forward(struct rig *g, int i, int m)
 {
     const struct rig_part *p = &g->part[i];
     const int slot = m % p->slots;
-    struct rig_box *here = &g->box[i][m], *next = &g->box[i + 1][m];
+    struct rig_box *here = &g->box[i][m];
     feed_batch(g, i, slot, m);
+    if (late(g) && i > 0)
+        take_forward(g, i - 1, m);
     if (g->w->spoil == 3 && m && here->x)
         memset(here->x, 0, stream_bytes(g));
-    give(p, slot, "x", &here->x, stream_bytes(g));
-    give(p, slot, "load", &here->load, load_bytes(p));
+    give(p, slot, "x", &here->x);
+    give(p, slot, "load", &here->load);
     run(p, LF_FWD, m);
     if (i == g->n - 1) {
         sum_output(g, p, slot, "lp", "dlp", 0);
@@ -160,11 +200,9 @@ static void forward(struct rig *g, int i, int m)
         sum_output(g, p, slot, "logits", NULL, 5);
         return;
     }
-    next->x = take_cut(p, slot, "x", stream_bytes(g));
-    next->load = take_cut(p, slot, "load", load_bytes(p));
-    if (!next->x)
-        tap_bail("chunk %d gives no x", i);
-    next->forward = true;
+    if (!late(g))
+        take_forward(g, i, m);
+    g->box[i + 1][m].forward = true;
 }
 
 static void backward(struct rig *g, int i, int m)
@@ -174,21 +212,24 @@ static void backward(struct rig *g, int i, int m)
     struct rig_box *here = &g->box[i][m];
     if (i < g->r->frozen || !rig_trains(g))
         return;
+    if (late(g) && i < g->n - 1)
+        take_backward(g, i + 1, m);
     if (g->w->spoil == 1 && here->dx)
         memset(here->dx, 0, stream_bytes(g));
     if (g->w->spoil == 2 && here->total)
         memset(here->total, 0, load_bytes(p));
-    give(p, slot, "dx", &here->dx, stream_bytes(g));
-    give(p, slot, "load_total", &here->total, load_bytes(p));
-    run(p, g->w->split && !g->w->joined ? LF_BWD_INPUT : LF_BWD, m);
+    give(p, slot, "dx", &here->dx);
+    give(p, slot, "load_total", &here->total);
+    run(p,
+        g->w->split && !g->w->joined        ? LF_BWD_INPUT
+        : g->w->reduce && m == g->micro - 1 ? LF_BWD_LAST
+                                            : LF_BWD,
+        m);
     if (i == 0)
         return;
-    struct rig_box *before = &g->box[i - 1][m];
-    before->dx = take_cut(p, slot, "dx", stream_bytes(g));
-    before->total = take_cut(p, slot, "load_total", load_bytes(p));
-    if (!before->dx != (i <= g->r->frozen))
-        tap_bail("chunk %d: dx", i);
-    before->backward = true;
+    if (!late(g))
+        take_backward(g, i, m);
+    g->box[i - 1][m].backward = true;
 }
 
 /* ---- the order ---- */
@@ -243,4 +284,8 @@ void rig_run_all(struct rig *g)
     for (int i = 0; i < g->n; i++)
         if (g->part[i].list[g->part[i].next].what)
             tap_bail("chunk %d waits for ever", i);
+    lf_err err = LF_ERR_INIT;
+    for (int i = 0; i < g->ranks && g->w->reduce; i++)
+        if (lf_exec_run(g->rank[i].ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err))
+            tap_bail("%s", err.text);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/model/config_priv.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/chunk_rig.h"
 
@@ -171,7 +172,8 @@ static void test_tensors(const struct rig_model *m)
     tap_i64(count, lf_pstore_count(all), "each tensor is in one chunk, but for what is listed");
     tap_ok(n_tied == (c.tied_head && c.output == LF_OUTPUT_TOKENS) &&
                (!n_tied || (tied[0].owner == 0 && tied[0].other == n - 1)) &&
-               lf_decoder_tied(d, &chunk[1], 2, tied) == 0,
+               lf_decoder_tied(d, chunk, n - 1, tied) == 0 &&
+               lf_decoder_tied(d, &chunk[1], n - 1, tied) == 0,
            "a tied embedding belongs to the first chunk");
     lf_pstore_destroy(all);
     lf_pstore_destroy(both);
@@ -204,8 +206,50 @@ static void test_fp8(void)
     rig_forget(&plain);
 }
 
+/* A family with its own switches, small. */
+static void test_family(const char *family)
+{
+    /* sizes that follow from no other key */
+    static const char *const more[][2] = {{"qwen", "rope_original_positions=64"}};
+    struct rig_model m = {.name = family, .family = family, .set = {"heads=2", "kv_heads=2"}};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (strcmp(more[i][0], family) == 0)
+            m.set[2] = more[i][1];
+    const struct rig_way w = {.name = "a layer each",
+                              .n = 4,
+                              .end = {1, 2, 3, 4},
+                              .micro = 2,
+                              .in_flight = true,
+                              .split = true,
+                              .compute = LF_BF16},
+                         one = rig_whole(&w);
+    static struct rig_result whole;
+    rig_run(&m, &one, &whole);
+    compare(&m, &w, &whole);
+    rig_forget(&whole);
+}
+
+/* Chunks that compute fewer rows than planned, as the whole model does. */
+static void test_few(void)
+{
+    static struct rig_result whole, all;
+    const struct rig_model *m = rig_model("llama");
+    struct rig_way w = ways[0], one = rig_whole(&w);
+    const char *name;
+    rig_run(m, &one, &all);
+    w.few = one.few = true;
+    rig_run(m, &one, &whole);
+    tap_ok(rig_differing(m, &all, &whole, &name) > 3, "a document less is noticed");
+    compare(m, &w, &whole);
+    rig_forget(&whole);
+    rig_forget(&all);
+}
+
 int main(void)
 {
+    TAP(5, test_few());
+    for (size_t i = 0; i < lf_model_n_families; i++)
+        TAP(4, test_family(lf_model_families[i].name));
     TAP(3, test_can_fail());
     TAP(11, test_refused());
     for (int i = 0; i < rig_n_models; i++)

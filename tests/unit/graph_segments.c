@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "engine/graph/priv.h"
+#include "kernels/cuda/queue.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/chunk_rig.h"
 
@@ -119,8 +121,8 @@ static void test_segments_refused(void)
     }
 }
 
-/* y = norm(x; n) w^T + n: the gradient of the bias n is summed before that of the norm's weight n,
- * although the first segment has only the second. out: the gradient of n. */
+/* y = (norm(x; n) w^T + n) w^T + n: the gradients of the biases n are added before that of the
+ * norm's weight n, although the first segment needs the last one alone. out: the gradient of n. */
 static void order_of(bool split, float out[32])
 {
     static const struct lf_param_desc d[] = {
@@ -134,7 +136,8 @@ static void order_of(bool split, float out[32])
         tap_bail("%s", err.text);
     lf_graph *g = lf_graph_create(ps, "order", &err);
     const lf_val n = lf_param(g, "n"), in = lf_cut_in(g, "x", 32, 32, "dx");
-    lf_cut_out(g, lf_linear(g, lf_norm(g, in, n, LF_NONE, &rms), lf_param(g, "w"), n), "y", "dy");
+    const lf_val h = lf_linear(g, lf_norm(g, in, n, LF_NONE, &rms), lf_param(g, "w"), n);
+    lf_cut_out(g, lf_linear(g, h, lf_param(g, "w"), n), "y", "dy");
     lf_plan *p = lf_plan_create(ps, &(struct lf_plan_opts){.threads = 1}, &err);
     lf_back *b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
     const struct lf_chain_opts o = {.train = true, .split = split};
@@ -238,8 +241,40 @@ static void test_layout(const struct rig_model *m, bool sequence)
     lf_pstore_destroy(all);
 }
 
+/* What crosses is whole on every rank: added to a partial sum it would count twice. */
+static void test_counted_twice(void)
+{
+    static const struct lf_param_desc d = {
+        .name = "w", .ndim = 2, .dims = {32, 32}, .shard = LF_SHARD_COLS};
+    static const struct lf_param_desc u = {
+        .name = "u", .ndim = 2, .dims = {32, 32}, .shard = LF_SHARD_ROWS};
+    lf_err err = LF_ERR_INIT;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        lf_pstore *ps = lf_pstore_create(&err);
+        if (lf_pstore_set_layout(ps, &(struct lf_layout){.tensor = 2, .tensor_rank = 1}, &err) ||
+            lf_pstore_add(ps, &u, &err) < 0 || lf_pstore_add(ps, &d, &err) < 0)
+            tap_bail("%s", err.text);
+        lf_graph *g = lf_graph_create(ps, "sum", &err);
+        const lf_val x = lf_cut_in(g, "x", RIG_ROWS, 32, "dx");
+        const lf_val h = lf_linear(g, lf_tp_enter(g, x), lf_param(g, "u"), LF_NONE),
+                     part = lf_linear(g, h, lf_param(g, "w"), LF_NONE);
+        const lf_val y =
+            wrong ? lf_tp_leave(g, lf_add(g, x, part)) : lf_add(g, x, lf_tp_leave(g, part));
+        lf_cut_out(g, y, "x", "dy");
+        lf_plan *p = lf_plan_create(ps, &(struct lf_plan_opts){.threads = 1}, &err);
+        if (!p)
+            tap_bail("%s", err.text);
+        const int rc = lf_plan_add(p, g, &(struct lf_chain_opts){.train = true}, &err);
+        tap_rc(rc, wrong ? LF_EINVAL : 0, &err, "add does not add up",
+               wrong ? "what crosses in a partial sum" : "behind the sum");
+        lf_plan_destroy(p);
+        lf_graph_destroy(g);
+        lf_pstore_destroy(ps);
+    }
+}
+
 /* On each of two ranks chunks have the bits of the whole model on two ranks. An embedding whose
- * rows ranks divide is summed in f32, and its readers in one graph see it before it is rounded:
+ * rows ranks divide is summed in f32, and its readers in one graph see it before it is rounded. So
  * with bf16 the first chunk has a layer. */
 static void test_divided(const struct rig_model *m, bool sequence, enum lf_dtype compute)
 {
@@ -287,12 +322,20 @@ static void test_all_divided(const char *name, bool sequence)
 /* Chunks of one plan have what each saves, and the transients of the largest. */
 static void test_bytes(const struct rig_model *m, bool split)
 {
-    static struct rig_result apart, together;
+    static struct rig_result apart, together, alone;
     struct rig_way w = in_turn;
-    size_t saved = 0, rest = 0, grads = 0;
+    const char *name = "";
+    size_t saved = 0, rest = 0, grads = 0, wide = 0;
     w.split = split;
     rig_run(m, &w, &apart);
+    w.no_reuse = true;
+    rig_run(m, &w, &alone);
+    for (int k = 0; k < w.n; k++)
+        wide += alone.bytes[k].arena;
+    rig_forget(&alone);
     w.together = true;
+    rig_run(m, &w, &alone);
+    w.no_reuse = false;
     rig_run(m, &w, &together);
     for (int k = 0; k < w.n; k++) {
         const struct lf_plan_bytes *b = &apart.bytes[k];
@@ -307,8 +350,12 @@ static void test_bytes(const struct rig_model *m, bool split)
     tap_ok(b->grads == grads && b->largest_live <= b->arena &&
                (double)b->arena <= 1.05 * (double)b->largest_live,
            "as many gradients; %zu live of %zu in the arena", b->largest_live, b->arena);
+    tap_ok(rig_differing(m, &together, &alone, &name) == 0 && alone.bytes[0].arena == wide &&
+               wide > b->arena,
+           "the bits of a plan in which every tensor has its own bytes %s", name);
     rig_forget(&apart);
     rig_forget(&together);
+    rig_forget(&alone);
 }
 
 /* What a chain saves is in each slot, and what the second segment reads is saved. */
@@ -335,30 +382,97 @@ static void test_slots(void)
     rig_forget(&split);
 }
 
+/* ---- the emulated GPU ---- */
+
+static struct lf_cu cu;
+
+static lf_back *open_cuda(int threads, lf_err *err)
+{
+    return lf_back_cuda_create(&(struct lf_cuda_opts){.threads = threads, .driver = &cu}, err);
+}
+
+/* A second rank with the same gradients, on the stream for sums. */
+static int twice(void *user, float *grads, size_t n, lf_err *err)
+{
+    const lf_back *b = user;
+    lf_queue q = *b->queue;
+    const struct lf_k_axpby a = {.n = (int64_t)n,
+                                 .a = grads,
+                                 .y = grads,
+                                 .alpha = 2,
+                                 .a_type = LF_F32,
+                                 .b_type = LF_F32,
+                                 .y_type = LF_F32};
+    q.stream = b->comm_stream;
+    return b->kernels->axpby.run(&q, &a) ? lf_fail(err, LF_EDEVICE, "a sum") : 0;
+}
+
+/* Recorded segments, each a second time; and sums of buckets that no chunk alone completes. */
+static void test_device(void)
+{
+    static struct rig_result whole, cut;
+    const struct rig_model *m = rig_model("llama");
+    struct rig_way w = {.n = 2,
+                        .end = {2, 4},
+                        .micro = 5,
+                        .in_flight = true,
+                        .split = true,
+                        .together = true,
+                        .open = open_cuda};
+    const struct rig_way one = {.micro = w.micro, .open = open_cuda},
+                         sums = {.micro = w.micro, .open = open_cuda, .reduce = twice};
+    const char *name = "";
+    rig_run(m, &one, &whole);
+    rig_run(m, &w, &cut);
+    tap_ok(!cut.error[0] && rig_differing(m, &whole, &cut, &name) == 0,
+           "chunks on the emulated GPU, split: %s%s", cut.error, name);
+    rig_forget(&whole);
+    rig_forget(&cut);
+    rig_run(m, &sums, &whole);
+    w.split = false;
+    w.reduce = twice;
+    w.early = true;
+    for (int i = 0; i < 3; i++) {
+        static const char *const what[] = {"of one plan", "of plans apart", "split"};
+        w.together = i == 0;
+        w.split = w.joined = i == 2;
+        rig_run(m, &w, &cut);
+        tap_ok(!cut.error[0] && rig_differing(m, &whole, &cut, &name) == 0,
+               "early sums, chunks %s: %s%s", what[i], cut.error, name);
+        rig_forget(&cut);
+    }
+    rig_forget(&whole);
+}
+
 int main(void)
 {
+    char text[300];
+    lf_emu_driver(&cu);
+    TAP(4, test_device());
+    tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);
     TAP(4, test_cost(rig_model("llama")));
     TAP(4, test_cost(rig_model("mixtral")));
     TAP(3, test_joined(rig_model("llama")));
     TAP(3, test_joined(rig_model("deepseek-moe")));
     TAP(7, test_segments_refused());
     TAP(2, test_order());
+    TAP(2, test_counted_twice());
     TAP(2, test_layout(rig_model("llama"), false));
     TAP(2, test_layout(rig_model("llama"), true));
     TAP(2, test_layout(rig_model("gpt2"), true));
     TAP(2, test_layout(rig_model("mixtral"), false));
     for (int i = 0; i < 2; i++) {
-        TAP(2, test_bytes(rig_model("llama"), i));
-        TAP(2, test_bytes(rig_model("gpt2"), i));
-        TAP(2, test_bytes(rig_model("mixtral"), i));
+        TAP(3, test_bytes(rig_model("llama"), i));
+        TAP(3, test_bytes(rig_model("gpt2"), i));
+        TAP(3, test_bytes(rig_model("mixtral"), i));
     }
     TAP(2, test_slots());
-    /* with divided rows the last two have no whole model to compare with */
+    /* with divided rows there is no whole model of the last one to compare with */
     static const char *const divided[] = {"llama", "gpt2",   "gemma2",   "qwen",   "chatglm-6b",
                                           "lora",  "policy", "opt-350m", "mixtral"};
     for (size_t i = 0; i < sizeof divided / sizeof *divided; i++)
         TAP(4, test_all_divided(divided[i], false));
-    for (size_t i = 0; i < sizeof divided / sizeof *divided - 2; i++)
+    for (size_t i = 0; i < sizeof divided / sizeof *divided - 1; i++)
         TAP(4, test_all_divided(divided[i], true));
     return tap_done();
 }
