@@ -2,7 +2,7 @@
  *
  * What the optimizer's segment sums over the ranks of the tensor axis: gradients of what every rank
  * has and each has used on a part (lf_layout_check), and those of boxes that several ranks share,
- * such as heads of keys that are fewer than ranks.
+ * such as heads of keys that are fewer than ranks. And what ranks sum that have other layers.
  */
 #include <string.h>
 
@@ -68,12 +68,42 @@ static int sum_group(const lf_exec *ex, const struct lf_pgroup *g, lf_err *err)
                                        : 0;
 }
 
+static int sum_tied(const lf_exec *ex, lf_err *err)
+{
+    const lf_pstore *ps = ex->p->ps;
+    int rc = 0;
+    for (size_t i = 0; i < ps->n_p && rc == 0; i++)
+        if (ps->p[i].tied && ps->g[ps->p[i].group].need[LF_P_GRAD])
+            rc = ex->comm.tied_sum(ex->comm_user, lf_pstore_data(ps, &ps->p[i], LF_P_GRAD),
+                                   (size_t)ps->p[i].n, err);
+    return rc;
+}
+
+/* The norm of a rank's layers is one number; that of all layers takes its place. */
+int lf_exec_add_layers(const lf_exec *ex, double *sums, size_t n, lf_err *err)
+{
+    double all = 0;
+    for (size_t i = 0; i < n; i++) {
+        all += ex->p->n_opt_tensors ? sums[i] : 0; /* nobody else has written them */
+        sums[i] = 0;
+    }
+    sums[0] = all;
+    return ex->comm.pipeline_add(ex->comm_user, sums, 1, err);
+}
+
 int lf_exec_sum_tensor(const lf_exec *ex, lf_err *err)
 {
     const lf_pstore *ps = ex->p->ps;
     int rc = 0;
-    if (ps->layout.tensor <= 1)
-        return 0;
+    if (ex->p->ranks.pipeline > 1) {
+        if (!ex->comm.tied_sum || !ex->comm.pipeline_add)
+            return lf_fail(err, LF_EINVAL,
+                           "executor: nothing connects the %d ranks that have other layers",
+                           ex->p->ranks.pipeline);
+        rc = sum_tied(ex, err);
+    }
+    if (ps->layout.tensor <= 1 || rc != 0)
+        return rc;
     if (!ex->comm.tensor_sum || !ex->comm.tensor_add)
         return lf_fail(err, LF_EINVAL,
                        "executor: nothing connects the %d ranks that divide matrices",

@@ -666,6 +666,8 @@ struct lf_param {
     struct lf_box box;
     int64_t offset; /* elements from the group's start */
     int64_t n;      /* elements of the box */
+    bool tied;      /* another rank of the pipeline axis has it, too */
+    bool lent;      /* and owns it */
 };
 struct lf_padapter {
     int32_t group;
@@ -676,6 +678,7 @@ struct lf_back;
 struct lf_pstore {
     lf_arena *arena;
     struct lf_layout layout;
+    bool part; /* of a model */
     struct lf_param *p;
     size_t n_p, cap_p;
     struct lf_pgroup *g;

@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/mem.h"
 #include "engine/pipe/pipe_priv.h"
@@ -29,8 +30,6 @@ struct check {
     int32_t *next[2];         /* [pipeline stage]: the lowest micro-batch of B or Z, W or Z */
     struct buffer *recv;      /* [channel][buffers] */
     struct buffer *send;      /* [channel][buffers] */
-    int32_t *message[2];      /* [channel][m]: what is received and sent, in the list's order */
-    int32_t *messages[2];     /* [channel]: how many */
 };
 
 /* Words a broken rule: the item, then what is wrong with it. */
@@ -155,18 +154,6 @@ static int check_output(struct check *k, int rank, const struct lf_pipe_item *it
     return 0;
 }
 
-/* Notes a receive (way 0) or a send (way 1) as the next of its channel. */
-static int note(struct check *k, int way, const struct lf_pipe_edge *e, int rank,
-                const struct lf_pipe_item *it, lf_err *err)
-{
-    const size_t n = (size_t)k->messages[way][e->channel];
-    if (n == k->m)
-        return broken(err, rank, it, "is one more than the micro-batches");
-    k->message[way][(size_t)e->channel * k->m + n] = it->micro;
-    k->messages[way][e->channel]++;
-    return 0;
-}
-
 static int check_recv(struct check *k, const struct lf_pipe_edge *e, int rank,
                       const struct lf_pipe_item *it, lf_err *err)
 {
@@ -178,7 +165,7 @@ static int check_recv(struct check *k, const struct lf_pipe_edge *e, int rank,
             return broken(err, rank, it, "goes into buffer %d, which micro-batch %d is still in",
                           it->recv_buffer, b->micro);
         *b = (struct buffer){it->micro, POSTED};
-        return note(k, 0, e, rank, it, err);
+        return 0;
     }
     if (b->holds != POSTED || b->micro != it->micro)
         return broken(err, rank, it, "finds no such receive in buffer %d", it->recv_buffer);
@@ -196,7 +183,7 @@ static int check_send(struct check *k, const struct lf_pipe_edge *e, int rank,
         if (b->holds != FULL || b->micro != it->micro)
             return broken(err, rank, it, "finds no such output in buffer %d", it->send_buffer);
         b->holds = FLYING;
-        return note(k, 1, e, rank, it, err);
+        return 0;
     }
     if (b->holds != FLYING || b->micro != it->micro)
         return broken(err, rank, it, "finds no such send in buffer %d", it->send_buffer);
@@ -251,46 +238,56 @@ static int check_whole(const struct check *k, int rank, int chunk, lf_err *err)
     return 0;
 }
 
-/* And every send was waited for. A receive that was not would have left a pass without input. */
-static int check_sends(const struct check *k, size_t channels, lf_err *err)
+/* And every message was waited for. */
+static int check_buffers(const struct check *k, size_t channels, lf_err *err)
 {
     for (size_t i = 0; i < channels * k->buffers; i++) {
+        const bool recv = k->recv[i].holds != FREE;
+        const struct buffer *b = recv ? &k->recv[i] : &k->send[i];
         const size_t channel = i / k->buffers, stages = channels / LF_PIPE_DIRS;
         int rank, chunk;
-        if (k->send[i].holds == FREE)
+        if (b->holds == FREE)
             continue;
         lf_pipe_place(&rank, &chunk, &k->p->spec, (int)(channel % stages));
         return lf_fail(err, LF_EINVAL,
                        "pipeline schedule: the lists end while the %s of micro-batch %d to rank "
-                       "%d, chunk %d is still in a send buffer",
-                       channel < stages ? "activation" : "gradient", k->send[i].micro, rank, chunk);
+                       "%d, chunk %d is still in a %s buffer",
+                       channel < stages ? "activation" : "gradient", b->micro, rank, chunk,
+                       recv ? "receive" : "send");
     }
     return 0;
 }
 
-/* Messages of a channel are matched by their order alone. */
-static int check_channel(const struct check *k, size_t channel, lf_err *err)
+/* Messages from one rank to another are sent and received in one order. All passes and buffers are
+ * good already, so that there is a receive for each send. */
+static int check_sends(const struct lf_pipe *p, int from, int *next, lf_err *err)
 {
-    const size_t stages = (size_t)lf_pipe_stages(&k->p->spec);
-    for (size_t i = 0; i < (size_t)k->messages[0][channel]; i++) {
-        const int32_t got = k->message[0][channel * k->m + i],
-                      sent = k->message[1][channel * k->m + i];
-        struct lf_pipe_edge e;
-        struct lf_pipe_item it = {.op = LF_PIPE_RECV,
-                                  .dir = channel < stages ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT,
-                                  .micro = got};
-        int rank, chunk;
-        if (got == sent)
+    for (int i = 0; i < p->list[from].n; i++) {
+        const struct lf_pipe_item *send = &p->list[from].item[i];
+        if (send->op != LF_PIPE_SEND)
             continue;
-        lf_pipe_place(&rank, &chunk, &k->p->spec, (int)(channel % stages));
-        it.chunk = (int16_t)chunk;
-        if (lf_pipe_input(&e, &k->p->spec, rank, &it))
-            it.peer = e.rank;
-        return broken(err, rank, &it,
-                      "is message %zu of tag %d, but rank %d sends micro-batch %d as that one", i,
-                      e.tag, e.rank, sent);
+        const int to = send->peer;
+        const struct lf_pipe_item *recv = &p->list[to].item[next[to]];
+        while (recv->op != LF_PIPE_RECV || recv->peer != from)
+            recv++;
+        next[to] = (int)(recv - p->list[to].item) + 1;
+        if (recv->tag != send->tag || recv->micro != send->micro)
+            return broken(err, to, recv, "comes where rank %d sends micro-batch %d with tag %d",
+                          from, send->micro, send->tag);
     }
     return 0;
+}
+
+static int check_pairs(const struct lf_pipe *p, lf_err *err)
+{
+    const size_t ranks = (size_t)p->spec.ranks;
+    int *next = lf_calloc(ranks, sizeof *next, err), rc = next ? 0 : LF_ENOMEM;
+    for (size_t r = 0; rc == 0 && r < ranks; r++) {
+        memset(next, 0, ranks * sizeof *next);
+        rc = check_sends(p, (int)r, next, err);
+    }
+    free(next);
+    return rc;
 }
 
 static int check_lists(struct check *k, lf_err *err)
@@ -305,10 +302,8 @@ static int check_lists(struct check *k, lf_err *err)
             rc = check_whole(k, r, c, err);
     }
     if (rc == 0)
-        rc = check_sends(k, channels, err);
-    for (size_t c = 0; rc == 0 && c < channels; c++)
-        rc = check_channel(k, c, err);
-    return rc;
+        rc = check_buffers(k, channels, err);
+    return rc == 0 ? check_pairs(p, err) : rc;
 }
 
 static size_t most(const int *counts, size_t n, size_t at_least)
@@ -334,9 +329,7 @@ int lf_pipe_check(const struct lf_pipe *p, lf_err *err)
         bool all = k.did && k.owner && k.recv && k.send;
         for (int i = 0; i < 2; i++) {
             k.next[i] = lf_arena_alloc(a, stages, sizeof *k.next[i], err);
-            k.message[i] = lf_arena_alloc(a, channels * k.m, sizeof *k.message[i], err);
-            k.messages[i] = lf_arena_alloc(a, channels, sizeof *k.messages[i], err);
-            all = all && k.next[i] && k.message[i] && k.messages[i];
+            all = all && k.next[i];
         }
         rc = all ? check_lists(&k, err) : LF_ENOMEM;
     }

@@ -52,6 +52,6 @@ void lf_pipe_draw(lf_buf *out, const struct lf_pipe *p, int columns)
                 name_of(name, sizeof name, &p->spec, r, &l->item[i]);
                 lf_buf_adds(out, name);
             }
-        lf_buf_adds(out, fit < l->n ? " ...\n" : "\n");
+        lf_buf_addf(out, "%s\n", fit < l->n ? cut_mark : "");
     }
 }

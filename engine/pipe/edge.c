@@ -56,12 +56,13 @@ const char *lf_pipe_item_name(char *buf, size_t cap, int rank, const struct lf_p
     static const char *const ops[LF_PIPE_OPS] = {
         "F", "B", "W", "Z", "send", "receive", "wait for the send", "wait for the receive"};
     static const char *const dirs[LF_PIPE_DIRS] = {"activation", "gradient"};
+    const char *dir = it->dir < LF_PIPE_DIRS ? dirs[it->dir] : "unknown data";
     if (lf_pipe_computes(it))
         snprintf(buf, cap, "rank %d, %s of micro-batch %d, chunk %d", rank, ops[it->op], it->micro,
                  it->chunk);
     else
         snprintf(buf, cap, "rank %d, %s of the %s of micro-batch %d, chunk %d, %s rank %d", rank,
-                 ops[it->op], dirs[it->dir], it->micro, it->chunk,
+                 ops[it->op], dir, it->micro, it->chunk,
                  it->op == LF_PIPE_SEND || it->op == LF_PIPE_WAIT_SEND ? "to" : "from", it->peer);
     return buf;
 }

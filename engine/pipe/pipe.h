@@ -28,9 +28,9 @@
  * A micro-batch is alive on a chunk from its F to the last of its B and W, or its Z. One that is
  * alive on one of v chunks counts 1/v. Interleaved lists go through groups of N micro-batches: all
  * of a group through one chunk, then through the next. The idle time holds if N >= P and m mod N is
- * 0 or >= P. Else it may be larger, and a remainder below P-1 can make the order cyclic: then it
- * hangs, whatever moves the messages. N is therefore the smallest that fulfils the rule; m < P
- * takes N = P and has one group. With v = 1 interleaved is 1f1b.
+ * 0 or >= P. Else it may be larger, and with N = P a remainder of 1 to P-3 can make the order
+ * cyclic: then it hangs, whatever moves the messages. N is therefore the smallest that fulfils the
+ * rule; m < P takes N = P and has one group. With v = 1 interleaved is 1f1b.
  *
  * Backward passes of a chunk ascend in micro-batch in every list, so that gradients are summed in
  * the order of one rank.
@@ -115,21 +115,25 @@ int lf_pipe_init(struct lf_pipe *p, const struct lf_pipe_spec *spec, lf_err *err
 void lf_pipe_fini(struct lf_pipe *p);
 
 /* Adds messages, waits and buffers to lists without them. Every output of a chunk whose reader is
- * on another rank is sent as soon as it is there. A receive is posted as soon as its buffer is
- * free, which is when the item that reads it is done: that item keeps what it needs later in its
- * slot. A list ends when its last sends are done. Messages between two ranks are told apart by
- * their tag alone; those of one tag are sent and received in one order.
+ * on another rank is sent as soon as it is there. A list ends when its last sends are done.
+ *
+ * A receive is posted as soon as its buffer is free, which is when the item that reads it is done:
+ * that item keeps what it needs later in its slot. All messages from one rank to another are
+ * received in the order in which they are sent, whatever their tags are. So a transport without
+ * tags needs one channel for each direction of a pair.
  *
  * A chunk has `buffers` for receives and as many for sends, in each direction, and uses them in
  * turn; it never has more than micro-batches. Where interleaved lists go round from the last rank
  * to the first or back, N - P messages wait between two chunks. There the reader has N - P buffers
- * more, or the writer if receives are late: with fewer some lists are slower, and some hang.
+ * more, and if receives are late the writer too: with fewer some lists are slower, and some hang.
+ * With two, all lists of this header take as long as with any number where all times are equal.
  *
  * Where the reader is another chunk of the same rank, nothing is sent. The output goes straight
  * into the reader's receive buffer, and send_buffer names that one. There are as many of them as
  * the list needs.
  *
- * LF_EINVAL: there are messages already, or buffers is negative or above 2^20. */
+ * LF_EINVAL: there are messages already; the lists break a rule of walk.h; buffers is negative or
+ * above 2^20, or too small for a rank that reads in another order than is sent. */
 struct lf_pipe_message_opts {
     int buffers; /* 0: 2 */
     bool late;   /* a receive stands where its data is needed, for receives that block */

@@ -63,8 +63,7 @@ bool lf_pipe_output(struct lf_pipe_edge *e, const struct lf_pipe_spec *s, int ra
 /* "rank 1, F of micro-batch 3, chunk 0", with "to" or "from" for messages. */
 const char *lf_pipe_item_name(char *buf, size_t cap, int rank, const struct lf_pipe_item *it);
 
-/* The checks of a list that need no other list, and those of pairs of lists that need no order
- * between ranks: see walk.h. */
+/* The rules of walk.h that need no clock. */
 int lf_pipe_check(const struct lf_pipe *p, lf_err *err);
 
 #endif

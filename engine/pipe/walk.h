@@ -8,8 +8,8 @@
  *   - what comes from a chunk of the same rank was made before;
  *   - a slot holds one micro-batch from F to the last of B and W;
  *   - with messages: an input was received and waited for, a receive goes into a buffer that nobody
- *     reads any more, an output into one whose last send is done, messages of one tag are sent in
- *     the order in which they are received, and none is left at the end.
+ *     reads any more, an output into one whose last send is done, all messages from one rank to
+ *     another are sent and received in one order, and none is left at the end.
  *
  * Then all ranks walk through their lists. An item begins when the one before it is done and when
  * what it waits for is there; F, B, W and Z take the time that they are given. A message takes

@@ -35,7 +35,6 @@ static struct lf_pipe_item take(struct lf_pipe *p, int rank, int i)
     return it;
 }
 
-/* The list has room for one item more than it was made with. */
 static void insert(struct lf_pipe *p, int rank, int i, struct lf_pipe_item it)
 {
     struct lf_pipe_list *l = &p->list[rank];
@@ -143,6 +142,18 @@ static void items(void)
     p = fine(LF_PIPE_1F1B, true);
     p.list[1].item[at(&p, 1, LF_PIPE_RECV, 0)].tag = 3;
     found(&p, "from rank 0 has tag 3, but the other end is rank 0 with tag 0", "another tag");
+    p = fine(LF_PIPE_1F1B, true);
+    p.list[1].item[at(&p, 1, LF_PIPE_RECV, 0)].dir = LF_PIPE_DIRS;
+    found(&p, "receive of the unknown data of micro-batch 0, chunk 0, from rank 0 has no other end",
+          "a message in no direction");
+    p = pipe_sending(LF_PIPE_INTERLEAVED, 1, 2, 1, (struct lf_pipe_message_opts){0});
+    struct lf_pipe_item send = p.list[0].item[0];
+    send.op = LF_PIPE_SEND;
+    send.peer = send.tag = 0;
+    insert(&p, 0, 1, send);
+    found(&p,
+          "rank 0, send of the activation of micro-batch 0, chunk 0, to rank 0 has no other end",
+          "a rank sends to itself");
 }
 
 static void slots(void)
@@ -199,7 +210,8 @@ static void receives(void)
     const struct lf_pipe_item again = p.list[1].item[at(&p, 1, LF_PIPE_RECV, 5)];
     insert(&p, 1, p.list[1].n, again);
     found(&p,
-          "rank 1, receive of the activation of micro-batch 5, chunk 0, from rank 0 is one more",
+          "the lists end while the activation of micro-batch 5 to rank 1, chunk 0 is still in a "
+          "receive buffer",
           "a receive too many");
 }
 
@@ -207,11 +219,10 @@ static void sends(void)
 {
     struct lf_pipe p = fine(LF_PIPE_1F1B, true);
     move(&p, 0, at(&p, 0, LF_PIPE_SEND, 0), at(&p, 0, LF_PIPE_SEND, 1) + 1);
-    found(
-        &p,
-        "rank 1, receive of the activation of micro-batch 0, chunk 0, from rank 0 is message 0 of "
-        "tag 0, but rank 0 sends micro-batch 1 as that one",
-        "two sends change places");
+    found(&p,
+          "rank 1, receive of the activation of micro-batch 0, chunk 0, from rank 0 comes where "
+          "rank 0 sends micro-batch 1 with tag 0",
+          "two sends change places");
     p = fine(LF_PIPE_1F1B, true);
     take(&p, 0, at(&p, 0, LF_PIPE_WAIT_SEND, 0));
     found(&p, "rank 0, F of micro-batch 2, chunk 0 writes send buffer 0, which micro-batch 0 is",
@@ -240,19 +251,51 @@ static void sends(void)
     found(&p, "to rank 1 has buffer -1, which its chunk has not", "and for a send");
 }
 
-/* Rank 1 takes the second micro-batch first: the order of messages is then another. */
-static void receiver_order(void)
+/* Two chunks of one pair of ranks: messages are not told apart by their tags alone. */
+static void pair_order(void)
 {
-    struct lf_pipe p = pipe_made(LF_PIPE_GPIPE, 2, 1, 2);
+    struct lf_pipe p = pipe_sending(LF_PIPE_INTERLEAVED, 3, 2, 3, (struct lf_pipe_message_opts){0});
+    /* Rank 0 does F of micro-batch 2, chunk 0, and sends it before F of micro-batch 0, chunk 1. */
+    move(&p, 1, find(&p, 1, LF_PIPE_RECV, 1, 0, LF_PIPE_ACTIVATION),
+         find(&p, 1, LF_PIPE_RECV, 0, 2, LF_PIPE_ACTIVATION));
+    found(&p,
+          "rank 1, receive of the activation of micro-batch 0, chunk 1, from rank 0 comes where "
+          "rank 0 "
+          "sends micro-batch 2 with tag 0",
+          "a receive of another chunk comes first");
+    p = pipe_sending(LF_PIPE_INTERLEAVED, 2, 2, 2, (struct lf_pipe_message_opts){0});
+    struct lf_pipe_item *one = &p.list[1].item[find(&p, 1, LF_PIPE_RECV, 0, 0, 0)];
+    struct lf_pipe_item *two = &p.list[1].item[find(&p, 1, LF_PIPE_RECV, 1, 0, 0)];
+    const struct lf_pipe_item kept = *one;
+    *one = *two;
+    *two = kept;
+    found(&p,
+          "rank 1, receive of the activation of micro-batch 0, chunk 1, from rank 0 comes where "
+          "rank 0 "
+          "sends micro-batch 0 with tag 0",
+          "receives of one micro-batch for two chunks change places");
+    p = pipe_made(LF_PIPE_GPIPE, 2, 1, 2);
     lf_err err = LF_ERR_INIT;
     move(&p, 1, 1, 0);
-    if (lf_pipe_add_messages(&p, NULL, &err) < 0)
+    if (lf_pipe_add_messages(&p, &(struct lf_pipe_message_opts){.buffers = 2}, &err) < 0)
         tap_bail("%s", err.text);
-    found(
-        &p,
-        "rank 1, receive of the activation of micro-batch 1, chunk 0, from rank 0 is message 0 of "
-        "tag 0, but rank 0 sends micro-batch 0 as that one",
-        "a rank takes messages in another order");
+    tap_rc(lf_pipe_walk(NULL, &p, NULL, &err), 0, &err, NULL,
+           "a rank may take micro-batches in another order where it has buffers for all");
+    lf_pipe_fini(&p);
+    p = pipe_made(LF_PIPE_GPIPE, 2, 1, 2);
+    move(&p, 1, 1, 0);
+    tap_rc(lf_pipe_add_messages(&p, &(struct lf_pipe_message_opts){.buffers = 1}, &err), LF_EINVAL,
+           &err,
+           "rank 1, F of micro-batch 1, chunk 0: its receive stands behind others that have no "
+           "buffer; "
+           "1 are not enough",
+           "else it is told so");
+    tap_ok(!p.messages && p.recv_buffers[LF_PIPE_ACTIVATION][1] == 0 && p.list[1].n == 4,
+           "and the lists stay as they are");
+    p.list[1].item[0] = p.list[1].item[1];
+    tap_rc(lf_pipe_add_messages(&p, NULL, &err), LF_EINVAL, &err, "is there twice",
+           "lists that are broken get no messages");
+    lf_pipe_fini(&p);
 }
 
 /* Between two chunks of one rank. */
@@ -270,11 +313,11 @@ static void one_rank(void)
 int main(void)
 {
     TAP(12, passes());
-    TAP(7, items());
+    TAP(9, items());
     TAP(4, slots());
     TAP(7, receives());
     TAP(7, sends());
-    TAP(1, receiver_order());
+    TAP(6, pair_order());
     TAP(1, one_rank());
     return tap_done();
 }

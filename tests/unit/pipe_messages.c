@@ -44,7 +44,8 @@ static void written_lists(void)
             "Z2:a Sg2:a ra3:1 F3:1 sg1:b Z3:b Sg3:b sg2:a sg3:b",
             "the last rank");
     lf_pipe_fini(&p);
-    p = pipe_sending(LF_PIPE_ZB_H1, 3, 1, 2, (struct lf_pipe_message_opts){1, true});
+    p = pipe_sending(LF_PIPE_ZB_H1, 3, 1, 2,
+                     (struct lf_pipe_message_opts){.buffers = 1, .late = true});
     tap_str(all_items(&p, 1),
             "Ra0:0 ra0:0 F0:0a Sa0:a Ra1:0 ra1:0 sa0:a F1:0a Sa1:a Rg0:0 rg0:0 B0:0a Sg0:a Rg1:0 "
             "rg1:0 sg0:a B1:0a Sg1:a W0 W1 sa1:a sg1:a",
@@ -137,7 +138,8 @@ static void count_case(struct count *n, enum lf_pipe_kind kind, int ranks, int v
     const struct lf_pipe_walk_opts o = {.message_s = 0.125};
     struct lf_pipe plain = pipe_made(kind, ranks, v, m);
     struct lf_pipe early = pipe_sending(kind, ranks, v, m, (struct lf_pipe_message_opts){0});
-    struct lf_pipe late = pipe_sending(kind, ranks, v, m, (struct lf_pipe_message_opts){1, true});
+    struct lf_pipe late =
+        pipe_sending(kind, ranks, v, m, (struct lf_pipe_message_opts){.buffers = 1, .late = true});
     n->slower += !(fabs(end_of(&plain, o) - end_of(&early, o)) < 1e-9);
     for (int r = 0; r < ranks; r++)
         for (int c = 0; c < v; c++)
@@ -162,14 +164,14 @@ static void all_lists(enum lf_pipe_kind kind)
                 count_case(&n, kind, ranks, v, m);
     tap_i64(n.slower, 0, "two buffers are enough to be as fast as without waits for buffers");
     tap_i64(n.slots, 0, "slots are as many as micro-batches alive");
-    tap_i64(n.hang, 0, "early receives do not hang even when sends wait for them");
+    tap_i64(n.hang, 0, "early receives do not hang, also where sends wait for them");
     tap_i64(n.late_hang, 0, "late receives may block, with one buffer each");
     tap_i64(n.front, 0, "early receives that block hang as soon as there are two ranks");
     tap_i64(n.both, 0, "sends and receives that both block hang where passes cross");
 }
 
-/* All micro-batches of a short last group wait where the order goes round: with one buffer they
- * still move on, and a kind whose orders cycle is reported with messages too. */
+/* What stands in a cycle is named: waits of an order that is cyclic by itself, and sends and
+ * receives that block. */
 static void cyclic_orders(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -181,7 +183,8 @@ static void cyclic_orders(void)
            "waits for rank 3, send of the activation of micro-batch 4, chunk 1, to rank 0",
            "an order that is cyclic without messages is so with them");
     lf_pipe_fini(&p);
-    p = pipe_sending(LF_PIPE_1F1B, 2, 1, 2, (struct lf_pipe_message_opts){1, true});
+    p = pipe_sending(LF_PIPE_1F1B, 2, 1, 2,
+                     (struct lf_pipe_message_opts){.buffers = 1, .late = true});
     const struct lf_pipe_walk_opts o = {.blocking_recv = true, .rendezvous = true};
     tap_rc(
         lf_pipe_walk(NULL, &p, &o, &err), LF_EINVAL, &err,
@@ -197,13 +200,13 @@ static void refusals(void)
 {
     lf_err err = LF_ERR_INIT;
     struct lf_pipe p = pipe_made(LF_PIPE_1F1B, 2, 1, 2);
-    tap_rc(lf_pipe_add_messages(&p, &(struct lf_pipe_message_opts){-1, false}, &err), LF_EINVAL,
+    tap_rc(lf_pipe_add_messages(&p, &(struct lf_pipe_message_opts){.buffers = -1}, &err), LF_EINVAL,
            &err, "1 to 2^20 buffers", "a negative number of buffers");
-    tap_rc(lf_pipe_add_messages(&p, &(struct lf_pipe_message_opts){(1 << 20) + 1, false}, &err),
+    tap_rc(lf_pipe_add_messages(&p, &(struct lf_pipe_message_opts){.buffers = (1 << 20) + 1}, &err),
            LF_EINVAL, &err, "1 to 2^20 buffers", "one that is too large");
     tap_ok(!p.messages && p.list[0].n == 4, "leaves the lists as they are");
-    tap_rc(lf_pipe_add_messages(&p, &(struct lf_pipe_message_opts){1 << 20, false}, &err), 0, &err,
-           NULL, "a large one");
+    tap_rc(lf_pipe_add_messages(&p, &(struct lf_pipe_message_opts){.buffers = 1 << 20}, &err), 0,
+           &err, NULL, "a large one");
     tap_i64(p.recv_buffers[LF_PIPE_ACTIVATION][1], 2, "is as many as micro-batches");
     tap_rc(lf_pipe_add_messages(&p, NULL, &err), LF_EINVAL, &err, "messages already", "twice");
     lf_pipe_fini(&p);

@@ -118,7 +118,7 @@ static void late_receive(void)
     const struct lf_pipe_walk_opts o = {.cost = cost, .message_s = 0.5};
     for (int late = 0; late < 2; late++) {
         struct lf_pipe p =
-            pipe_sending(LF_PIPE_GPIPE, 2, 1, 2, (struct lf_pipe_message_opts){0, late});
+            pipe_sending(LF_PIPE_GPIPE, 2, 1, 2, (struct lf_pipe_message_opts){.late = late});
         struct lf_pipe_timing t = pipe_timed(&p, o);
         int i = 0;
         while (p.list[1].item[i].op != LF_PIPE_F || p.list[1].item[i].micro != 1)
