@@ -59,15 +59,6 @@ static int sum_replicas(const lf_exec *ex, const struct lf_param *q, lf_err *err
     return rc;
 }
 
-/* With zero = 2 and 3 a rank has a part of the gradients, the same one as the ranks that it sums
- * with. */
-static int sum_group(const lf_exec *ex, const struct lf_pgroup *g, lf_err *err)
-{
-    const size_t n = lf_pgroup_grads(g);
-    return g->sum[LF_AXIS_TENSOR] && n ? sum(ex, lf_pgroup_data(ex->p->ps, g, LF_P_GRAD), n, err)
-                                       : 0;
-}
-
 static int sum_tied(const lf_exec *ex, lf_err *err)
 {
     const lf_pstore *ps = ex->p->ps;
@@ -89,6 +80,15 @@ int lf_exec_add_layers(const lf_exec *ex, double *sums, size_t n, lf_err *err)
     }
     sums[0] = all;
     return ex->comm.pipeline_add(ex->comm_user, sums, 1, err);
+}
+
+/* With zero = 2 and 3 a rank has a part of the gradients, the same one as the ranks that it sums
+ * with. */
+static int sum_group(const lf_exec *ex, const struct lf_pgroup *g, lf_err *err)
+{
+    const size_t n = lf_pgroup_grads(g);
+    return g->sum[LF_AXIS_TENSOR] && n ? sum(ex, lf_pgroup_data(ex->p->ps, g, LF_P_GRAD), n, err)
+                                       : 0;
 }
 
 int lf_exec_sum_tensor(const lf_exec *ex, lf_err *err)

@@ -14,7 +14,8 @@ must "$tool" labels "$dir/labels" 24 4
 
 # --- models ---
 use llama3 1000 2 "kv_heads = 2"
-trial "few heads of keys" pretrain 2e-5 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=4+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+zero=2 8:tensor=4+sequence-parallel+zero=3 6:tensor=2 8:tensor=8"
+trial "few heads of keys" pretrain 2e-5 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=4+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+zero=2 \
+    8:tensor=4+sequence-parallel+zero=3 6:tensor=2 8:tensor=8"
 trial "bf16" pretrain 2e-2 "2:tensor=2+sequence-parallel 4:tensor=2+zero=1" --precision bf16
 trial "recomputation" pretrain 2e-5 "2:tensor=2+sequence-parallel" --recompute full
 use gpt2 1000 2
