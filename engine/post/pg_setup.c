@@ -149,6 +149,19 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
                                      .page_tokens = c->page_tokens};
 }
 
+static int check_layout(const lf_pg *p, lf_err *err)
+{
+    const struct lf_axes *a = &p->c->axes;
+    int rc = lf_axes_check(a, p->run.ranks, err);
+    if (rc == 0 && (a->tensor > 1 || a->pipeline > 1))
+        rc =
+            lf_fail(err, LF_ENOTSUP,
+                    "%s = %d: ranks share whole models in ppo; give the stage a [layout NAME] "
+                    "without it",
+                    a->tensor > 1 ? "tensor" : "pipeline", a->tensor > 1 ? a->tensor : a->pipeline);
+    return rc != 0 ? rc : lf_zero_check(&p->c->zero, p->run.ranks, err);
+}
+
 static int plan_models(lf_pg *p, lf_err *err)
 {
     const struct lf_pg_config *c = p->c;
@@ -157,12 +170,7 @@ static int plan_models(lf_pg *p, lf_err *err)
     p->want_critic = c->advantage == LF_PG_ADV_GAE;
     p->want_ref = c->kl.beta > 0;
     p->ref_below = p->want_ref && c->adapter && !c->ref_from;
-    int rc = c->axes.tensor > 1
-                 ? lf_fail(err, LF_ENOTSUP,
-                           "tensor = %d: the models of ppo cannot be divided by matrices yet; give "
-                           "the stage a [layout NAME] without it",
-                           c->axes.tensor)
-                 : lf_zero_check(&c->zero, p->run.ranks, err);
+    int rc = check_layout(p, err);
     if (rc != 0)
         return rc;
     if (p->context > p->mc.max_positions)
