@@ -230,7 +230,31 @@
                    .def = "no", .field = LF_OPT_FIELD(CONFIG, c.axes.across_nodes),                \
                    .help = "let ranks that divide matrices be on several nodes",                   \
                    .more = "Each layer then waits for the network. Without it such a layout is "   \
-                           "refused.")
+                           "refused."),                                                            \
+        LF_OPT_ROW(.name = "pipeline", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "1",      \
+                   .min = 1, .max = 65536, .unit = "ranks",                                        \
+                   .field = LF_OPT_FIELD(CONFIG, c.axes.pipeline),                                 \
+                   .help = "how many ranks have different layers of the model",                    \
+                   .more = "Micro-batches go from rank to rank, so a step needs several of them "  \
+                           "to keep all busy. Results differ from those of one rank by the "       \
+                           "rounding of the gradients' norm, and of a tied embedding."),           \
+        LF_OPT_ROW(.name = "pipeline_chunks", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC,           \
+                   .def = "1", .min = 1, .max = 16, .unit = "parts",                               \
+                   .field = LF_OPT_FIELD(CONFIG, c.axes.chunks),                                   \
+                   .help = "parts of the model that each rank of pipeline has",                    \
+                   .more = "With more of them ranks wait less for each other and more moves."),    \
+        LF_OPT_ROW(.name = "pipeline_schedule", .type = LF_OPT_ENUM, .cls = LF_OPT_OPERATIONAL,    \
+                   .def = "auto", .choices = "auto|gpipe|1f1b|interleaved|zb-h1",                  \
+                   .field = LF_OPT_FIELD(CONFIG, c.axes.schedule),                                 \
+                   .help = "order of the passes; auto: 1f1b, or interleaved with several chunks",  \
+                   .more = "gpipe: all forward passes of a step first, which keeps all its "       \
+                           "micro-batches in memory. 1f1b: forward and backward passes in turn. "  \
+                           "interleaved: the same through several chunks. zb-h1: gradients of "    \
+                           "weights fill the gaps of 1f1b. No bit depends on it."),                \
+        LF_OPT_ROW(.name = "pipeline_stages", .type = LF_OPT_STR, .cls = LF_OPT_NUMERIC,           \
+                   .field = LF_OPT_FIELD(CONFIG, c.axes.stages),                                   \
+                   .help = "layers of each part of the model, such as 6,6,5,3; unset: as even as " \
+                           "their FLOPs allow")
 
 /* filled in */
 #define LF_TRAIN_ZERO_ROW                                                                          \

@@ -128,8 +128,26 @@ int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p)
     return r.run ? ps->layout.tensor / p->box.replicas : 1;
 }
 
+void lf_pstore_part(lf_pstore *ps)
+{
+    ps->part = true;
+}
+
+bool lf_pstore_has_part(const lf_pstore *ps)
+{
+    return ps->part;
+}
+
+void lf_pstore_tie(lf_pstore *ps, int i, bool owner)
+{
+    ps->p[i].tied = true;
+    ps->p[i].lent = !owner;
+}
+
 bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p)
 {
+    if (p->lent)
+        return false;
     return lf_box_count(ps, p) > 1 ? p->box.replica == 0 : ps->layout.tensor_rank == 0;
 }
 

@@ -120,6 +120,10 @@ struct lf_exec_comm {
     int (*tensor_scatter)(void *user, float *out, const float *data, size_t n, lf_err *err);
     /* Sums n doubles of the host's memory over them, in place, for the norm. */
     int (*tensor_add)(void *user, double *sums, size_t n, lf_err *err);
+    /* Pipelines: sums n floats of backend memory with the rank that has the same tied tensor, in
+     * place; then n doubles of the host's memory over the ranks that have other layers. */
+    int (*tied_sum)(void *user, float *data, size_t n, lf_err *err);
+    int (*pipeline_add)(void *user, double *sums, size_t n, lf_err *err);
     bool early; /* reduce only queues work and never waits, so that LF_BWD_LAST may call it */
 };
 /* user is borrowed. All but reduce serve plans with zero. */

@@ -2,7 +2,7 @@
  *
  * What the optimizer's segment sums over the ranks of the tensor axis: gradients of what every rank
  * has and each has used on a part (lf_layout_check), and those of boxes that several ranks share,
- * such as heads of keys that are fewer than ranks.
+ * such as heads of keys that are fewer than ranks. And what ranks sum that have other layers.
  */
 #include <string.h>
 
@@ -13,20 +13,29 @@ static int sum(const lf_exec *ex, float *data, size_t n, lf_err *err)
     return ex->comm.tensor_sum(ex->comm_user, data, n, err);
 }
 
-/* Elements [from, to) of the logical tensor that are in the box, moved between it and `scratch`,
+/* The gradients that this rank has of a box: elements [own[0], own[1]) of it, from `data` on. */
+struct mine {
+    const struct lf_param *q;
+    float *data;
+    int64_t own[2];
+};
+
+/* Elements [from, to) of the logical tensor that this rank has, moved between them and `scratch`,
  * which begins with element `from`. */
-static void move(const struct lf_param *q, float *box, float *scratch, int64_t from, int64_t to,
-                 bool out)
+static void move(const struct mine *m, float *scratch, int64_t from, int64_t to, bool out)
 {
+    const struct lf_param *q = m->q;
     struct lf_box_runs r;
     lf_box_runs(q, &r);
     const int64_t run = r.run ? r.run : q->n; /* one head, which every rank has */
     for (int64_t e = 0; e < q->n; e += run) {
-        const int64_t at = lf_box_element(q, e), lo = at > from ? at : from,
-                      hi = at + run < to ? at + run : to;
+        const int64_t shift = lf_box_element(q, e) - e; /* from the box to the logical tensor */
+        int64_t lo = e > m->own[0] ? e : m->own[0], hi = e + run < m->own[1] ? e + run : m->own[1];
+        lo = lo > from - shift ? lo : from - shift;
+        hi = hi < to - shift ? hi : to - shift;
         if (lo >= hi)
             continue;
-        float *mine = box + e + (lo - at), *other = scratch + (lo - from);
+        float *mine = m->data + (lo - m->own[0]), *other = scratch + (lo + shift - from);
         memcpy(out ? other : mine, out ? mine : other, (size_t)(hi - lo) * sizeof *mine);
     }
 }
@@ -35,26 +44,66 @@ static void move(const struct lf_param *q, float *box, float *scratch, int64_t f
  * element is that of the ranks that have it. */
 static int sum_replicas(const lf_exec *ex, const struct lf_param *q, lf_err *err)
 {
-    float *box = lf_pstore_data(ex->p->ps, q, LF_P_GRAD);
+    struct mine m = {.q = q, .data = lf_pstore_data(ex->p->ps, q, LF_P_GRAD)};
     float *scratch = (float *)(void *)ex->arena;
     const int64_t all = lf_logical(&q->d);
     int rc = 0;
-    for (int64_t at = 0; at < all && rc == 0; at += LF_TENSOR_SCRATCH) {
+    lf_pstore_own(ex->p->ps, (int)(q - ex->p->ps->p), LF_P_GRAD, m.own);
+    for (int64_t at = 0; at < all && rc == 0 && m.own[0] < m.own[1]; at += LF_TENSOR_SCRATCH) {
         const int64_t end = all - at < LF_TENSOR_SCRATCH ? all : at + LF_TENSOR_SCRATCH;
         memset(scratch, 0, (size_t)(end - at) * sizeof *scratch);
-        move(q, box, scratch, at, end, true);
+        move(&m, scratch, at, end, true);
         rc = sum(ex, scratch, (size_t)(end - at), err);
-        move(q, box, scratch, at, end, false);
+        move(&m, scratch, at, end, false);
     }
     return rc;
+}
+
+static int sum_tied(const lf_exec *ex, lf_err *err)
+{
+    const lf_pstore *ps = ex->p->ps;
+    int rc = 0;
+    for (size_t i = 0; i < ps->n_p && rc == 0; i++)
+        if (ps->p[i].tied && ps->g[ps->p[i].group].need[LF_P_GRAD])
+            rc = ex->comm.tied_sum(ex->comm_user, lf_pstore_data(ps, &ps->p[i], LF_P_GRAD),
+                                   (size_t)ps->p[i].n, err);
+    return rc;
+}
+
+/* The norm of a rank's layers is one number; that of all layers takes its place. */
+int lf_exec_add_layers(const lf_exec *ex, double *sums, size_t n, lf_err *err)
+{
+    double all = 0;
+    for (size_t i = 0; i < n; i++) {
+        all += ex->p->n_opt_tensors ? sums[i] : 0; /* nobody else has written them */
+        sums[i] = 0;
+    }
+    sums[0] = all;
+    return ex->comm.pipeline_add(ex->comm_user, sums, 1, err);
+}
+
+/* With zero = 2 and 3 a rank has a part of the gradients, the same one as the ranks that it sums
+ * with. */
+static int sum_group(const lf_exec *ex, const struct lf_pgroup *g, lf_err *err)
+{
+    const size_t n = lf_pgroup_grads(g);
+    return g->sum[LF_AXIS_TENSOR] && n ? sum(ex, lf_pgroup_data(ex->p->ps, g, LF_P_GRAD), n, err)
+                                       : 0;
 }
 
 int lf_exec_sum_tensor(const lf_exec *ex, lf_err *err)
 {
     const lf_pstore *ps = ex->p->ps;
     int rc = 0;
-    if (ps->layout.tensor <= 1)
-        return 0;
+    if (ex->p->ranks.pipeline > 1) {
+        if (!ex->comm.tied_sum || !ex->comm.pipeline_add)
+            return lf_fail(err, LF_EINVAL,
+                           "executor: nothing connects the %d ranks that have other layers",
+                           ex->p->ranks.pipeline);
+        rc = sum_tied(ex, err);
+    }
+    if (ps->layout.tensor <= 1 || rc != 0)
+        return rc;
     if (!ex->comm.tensor_sum || !ex->comm.tensor_add)
         return lf_fail(err, LF_EINVAL,
                        "executor: nothing connects the %d ranks that divide matrices",
@@ -63,8 +112,7 @@ int lf_exec_sum_tensor(const lf_exec *ex, lf_err *err)
         const struct lf_pgroup *g = &ps->g[i];
         if (!g->need[LF_P_GRAD])
             continue;
-        if (g->sum[LF_AXIS_TENSOR])
-            rc = sum(ex, lf_pgroup_data(ps, g, LF_P_GRAD), (size_t)(g->rows * g->cols), err);
+        rc = sum_group(ex, g, err);
         for (int32_t k = 0; k < g->count && rc == 0; k++)
             if (ps->p[g->first + k].box.replicas > 1)
                 rc = sum_replicas(ex, &ps->p[g->first + k], err);

@@ -21,7 +21,8 @@
  *
  * Two nodes change the place on the tensor axis. lf_tp_enter (SAME -> COPY) computes nothing, and
  * its backward sums over the ranks. lf_tp_leave (PARTIAL -> SAME) sums over the ranks, and its
- * backward is the identity. Sums are f32 in every precision.
+ * backward is the identity. Sums and what they add up are f32 in every precision, but for what
+ * experts give.
  *
  * With `sequence` (Korthikanti et al. 2022, arXiv 2205.05198) a rank has its rows of what stands
  * between a leave and the next enter: lf_tp_enter (ROWS -> COPY) gathers rows, and its backward
@@ -62,6 +63,15 @@ struct lf_box {
 void lf_pstore_box(const lf_pstore *ps, int i, struct lf_box *box);
 /* Is the box less than the tensor? Then *lo and *hi are its bounds, borrowed from the store. */
 bool lf_pstore_divided(const lf_pstore *ps, int i, const int64_t **lo, const int64_t **hi);
+
+/* Says that a store has some layers of a model alone, so that a file of the whole model has tensors
+ * that it lacks. */
+void lf_pstore_part(lf_pstore *ps);
+bool lf_pstore_has_part(const lf_pstore *ps);
+/* Says that a rank of another pipeline stage has tensor i too, as a tied embedding: both update it
+ * with the sum of both gradients, and the owner alone counts it in the norm and writes it. Before
+ * the plan is finished. */
+void lf_pstore_tie(lf_pstore *ps, int i, bool owner);
 
 /* What this rank writes of a kind of tensor i where the ranks of all axes write one file together:
  * elements [flat[0], flat[1]) of the row-major flattened box, none where flat[0] = flat[1]. Of the

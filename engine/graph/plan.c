@@ -463,14 +463,16 @@ static void lay_inputs(lf_plan *p)
     p->opt_tab_off = at;
     at += lf_align_up((p->n_opt_tensors + p->n_balanced) * sizeof(struct lf_opt_tensor), al);
     p->own_tab_off = p->opt_tab_off;
-    const bool tensor = p->ps->layout.tensor > 1 && p->has_opt;
-    if (p->sharded || tensor) {
+    const bool model = (p->ps->layout.tensor > 1 || p->ranks.pipeline > 1) && p->has_opt;
+    if (p->sharded || model) {
         p->own_tab_off = at;
         at += lf_align_up(p->n_opt_tensors * sizeof(struct lf_opt_tensor), al);
     }
-    if ((lf_plan_sums_parts(p) && p->has_opt) || tensor) {
+    if ((lf_plan_sums_parts(p) && p->has_opt) || model) {
         p->sums_off = at;
         p->n_sums = (size_t)lf_plan_norm_blocks(p);
+        if (!p->n_sums) /* layers of other ranks alone */
+            p->n_sums = 1;
         at += lf_align_up(p->n_sums * sizeof(double), al);
     }
     if (p->n_sums && p->o.target->sm)
@@ -501,7 +503,7 @@ static int optimizer_work(lf_plan *p, lf_err *err)
 {
     if (!p->has_opt)
         return 0;
-    if (!p->n_opt_tensors)
+    if (!p->n_opt_tensors && !p->ps->part)
         return lf_fail(err, LF_EINVAL, "plan: an optimizer, but every parameter is frozen");
     struct lf_opt_tensor *t = lf_calloc(p->n_opt_tensors, sizeof *t, err);
     if (!t)
@@ -572,9 +574,10 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
         return lf_fail(err, LF_EINVAL, "plan: finished already");
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
-    if (p->ps->layout.tensor > 1 && (p->o.target->sm || p->ranks.zero > 1))
-        return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d %s", p->ps->layout.tensor,
-                       p->o.target->sm ? "on a GPU" : "with zero = 2 and more");
+    if (p->ranks.pipeline > 1 && p->o.target->sm)
+        return lf_fail(err, LF_ENOTSUP, "plan: pipeline = %d on a GPU", p->ranks.pipeline);
+    if (p->ps->layout.tensor > 1 && p->o.target->sm)
+        return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d on a GPU", p->ps->layout.tensor);
     int rc = lf_plan_chunks(p, err);
     if (rc != 0)
         return rc;

@@ -171,6 +171,9 @@ struct lf_plan_ranks {
      * after the last micro-batch of a step the gradients of a part are summed over the groups too
      * (hybrid sharding, Zhao et al. 2023) */
     int groups, group; /* group: of this process */
+    /* > 1: so many ranks each have other layers of the model (lf_chain_opts.chunk). The norm is
+     * that of all, and gradients of tied tensors (lf_pstore_tie) are summed first. CPUs. */
+    int pipeline;
 };
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err);
 

@@ -78,6 +78,15 @@ static void add_group(lf_plan *p, struct lf_unit *u, size_t i)
     u->n += ((size_t)(g->rows * g->cols) + step - 1) / step * step;
 }
 
+/* Ranks of the tensor axis may have different shares of a vocabulary. Then its groups are units of
+ * their own, so that all other units have the same cuts on each of these ranks, and what they sum
+ * is the same part (exec_tensor.c). */
+static bool apart(const lf_plan *p, size_t i)
+{
+    const lf_pstore *ps = p->ps;
+    return ps->layout.tensor > 1 && ps->p[ps->g[i].first].d.shard == LF_SHARD_VOCABULARY;
+}
+
 static void make_units(lf_plan *p)
 {
     size_t last = 0;
@@ -86,7 +95,7 @@ static void make_units(lf_plan *p)
         if (!divided(p, &p->ps->g[i]))
             continue;
         struct lf_unit *u = p->n_units ? &p->unit[p->n_units - 1] : NULL;
-        if (!u || ends_unit(p, last, i, u->n)) {
+        if (!u || ends_unit(p, last, i, u->n) || apart(p, last) || apart(p, i)) {
             u = &p->unit[p->n_units++];
             u->first = i;
         }

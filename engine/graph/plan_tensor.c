@@ -77,7 +77,11 @@ struct lf_plan_moved lf_plan_pass_tensor(const lf_plan *p, int chain, bool backw
 static void count_replicas(const lf_plan *p, struct lf_plan_moved *m, const struct lf_param *q)
 {
     const int64_t all = lf_logical(&q->d);
-    for (int64_t at = 0; q->box.replicas > 1 && at < all; at += LF_TENSOR_SCRATCH)
+    int64_t own[2];
+    lf_pstore_own(p->ps, (int)(q - p->ps->p), LF_P_GRAD, own);
+    if (q->box.replicas <= 1 || own[0] == own[1])
+        return;
+    for (int64_t at = 0; at < all; at += LF_TENSOR_SCRATCH)
         add_sum(p, m, (size_t)(all - at < LF_TENSOR_SCRATCH ? all - at : LF_TENSOR_SCRATCH),
                 sizeof(float));
 }
@@ -92,8 +96,8 @@ void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out)
         const struct lf_pgroup *g = &ps->g[i];
         if (!g->need[LF_P_GRAD])
             continue;
-        if (g->sum[LF_AXIS_TENSOR])
-            add_sum(p, m, (size_t)(g->rows * g->cols), sizeof(float));
+        if (g->sum[LF_AXIS_TENSOR] && lf_pgroup_grads(g))
+            add_sum(p, m, lf_pgroup_grads(g), sizeof(float));
         for (int32_t k = 0; k < g->count; k++)
             count_replicas(p, m, &ps->p[g->first + k]);
     }

@@ -666,6 +666,8 @@ struct lf_param {
     struct lf_box box;
     int64_t offset; /* elements from the group's start */
     int64_t n;      /* elements of the box */
+    bool tied;      /* another rank of the pipeline axis has it, too */
+    bool lent;      /* and owns it */
 };
 struct lf_padapter {
     int32_t group;
@@ -676,6 +678,7 @@ struct lf_back;
 struct lf_pstore {
     lf_arena *arena;
     struct lf_layout layout;
+    bool part; /* of a model */
     struct lf_param *p;
     size_t n_p, cap_p;
     struct lf_pgroup *g;
@@ -704,6 +707,8 @@ void lf_pstore_layout(lf_pstore *ps, size_t align);
  * bound. */
 void *lf_pgroup_data(const lf_pstore *ps, const struct lf_pgroup *g, int kind);
 void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind);
+/* The gradients of a group that this rank has, in elements. */
+size_t lf_pgroup_grads(const struct lf_pgroup *g);
 /* Kinds and panels lie one after another: lf_pstore_bytes bytes from memory on, and
  * lf_pstore_host_bytes bytes of the host's memory from host on. */
 size_t lf_pstore_bytes(const lf_pstore *ps);

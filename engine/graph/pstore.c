@@ -415,6 +415,11 @@ void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkin
     return group ? group + (size_t)at * lf_dtype_size(lf_pstore_type(ps, kind)) : NULL;
 }
 
+size_t lf_pgroup_grads(const struct lf_pgroup *g)
+{
+    return (size_t)(g->part[LF_P_GRAD] ? g->own1 - g->own0 : g->rows * g->cols);
+}
+
 size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind)
 {
     const struct lf_param *p = &ps->p[i];

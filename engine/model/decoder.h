@@ -143,6 +143,7 @@ int64_t lf_decoder_switch(const lf_decoder *d);
 int32_t lf_decoder_table_row(const lf_decoder *d, int64_t position, bool is_long);
 /* Packed documents; borrowed. */
 struct lf_decoder_docs {
+    int slot;                  /* of the chain */
     const int32_t *cu_seqlens; /* [n + 1] */
     int64_t n;
     int64_t rows; /* rows of the input; those behind the last document are padding */

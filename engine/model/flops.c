@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/model/decoder.h"
+
 /* Where a tensor stands: its layer, -1 below the layers, the number of layers behind them. */
 static int64_t place_of(const lf_model_config *c, const char *name)
 {
@@ -62,6 +64,33 @@ struct lf_train_flops lf_train_flops_of(const lf_model_config *c, const lf_pstor
         f.matrices += 2 * n + (through ? 2 * n : 0) + (d->frozen ? 0 : 2 * n);
     }
     return f;
+}
+
+static void add_layers(double *flops, const lf_model_config *c, const lf_pstore *ps)
+{
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        const int64_t at = is_table(d->name) ? c->layers : place_of(c, d->name);
+        if (at >= 0)
+            flops[at] += 6.0 * multiplying(c, d);
+    }
+}
+
+int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_length, lf_err *err)
+{
+    lf_decoder *dec = lf_decoder_create(c, seq_length, err);
+    lf_pstore *ps = dec ? lf_pstore_create(err) : NULL;
+    int rc = ps ? lf_decoder_declare(dec, ps, err) : err ? err->rc : LF_ENOMEM;
+    if (rc == 0) {
+        add_layers(flops, c, ps);
+        for (int64_t l = 0; l < c->layers; l++)
+            flops[l] += 12.0 * (double)(c->heads * c->head_dim) *
+                        (lf_model_attention_keys(c, seq_length, true, l) -
+                         lf_model_attention_keys(c, seq_length, true, l + 1));
+    }
+    lf_pstore_destroy(ps);
+    lf_decoder_destroy(dec);
+    return rc;
 }
 
 double lf_train_flops_per_token(const struct lf_train_flops *f, const lf_model_config *c,

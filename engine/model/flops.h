@@ -30,6 +30,10 @@ struct lf_train_flops {
     int64_t head_width; /* H D */
 };
 
+/* FLOPs of a token in training, of each layer and behind them of the head: flops has c->layers + 1
+ * places. Everything is trained, attention is causal. */
+int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_length, lf_err *err);
+
 /* ps holds the tensors of c, with their adapters. */
 struct lf_train_flops lf_train_flops_of(const lf_model_config *c, const lf_pstore *ps);
 /* Returns the FLOPs of a token at this length. */

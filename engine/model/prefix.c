@@ -64,7 +64,8 @@ int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
         for (int64_t r = cu[k]; r < cu[k + 1]; r++)
             turns[r] = lf_decoder_table_row(d, r - cu[k], n > lf_decoder_switch(d));
     }
-    int rc = lf_exec_write(ex, chain, 0, "turns", turns, (size_t)docs->rows * sizeof *turns, err);
+    int rc = lf_exec_write(ex, chain, docs->slot, "turns", turns,
+                           (size_t)docs->rows * sizeof *turns, err);
     free(turns);
     return rc;
 }

@@ -121,7 +121,8 @@ static void spread(lf_dpo *d, const lf_loader_batch *b, int32_t s, double gradie
 
 static int read_lp(lf_dpo *d, const struct lf_train_view *v, lf_err *err)
 {
-    return lf_exec_read(v->ex, v->chain, 0, "lp", d->lp, (size_t)v->rows * sizeof(*d->lp), err);
+    return lf_exec_read(v->ex, v->chain, v->slot, "lp", d->lp, (size_t)v->rows * sizeof(*d->lp),
+                        err);
 }
 
 static int one_pair(lf_dpo *d, const struct lf_train_view *v, int32_t s, double *sums, lf_err *err)
@@ -183,7 +184,8 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
         rc = d->o.kto ? one_label(d, v, s, sums, err) : one_pair(d, v, s, sums, err);
         s += !d->o.kto; /* the other answer */
     }
-    return rc || !v->train ? rc : lf_exec_write(v->ex, v->chain, 0, "dlp", d->dlp, bytes, err);
+    return rc || !v->train ? rc
+                           : lf_exec_write(v->ex, v->chain, v->slot, "dlp", d->dlp, bytes, err);
 }
 
 static int survey(void *user, const struct lf_train_view *v, double *sums, lf_err *err)

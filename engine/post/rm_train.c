@@ -127,8 +127,8 @@ static bool is_pair(const lf_loader_batch *b, int32_t s)
 
 static int read_scores(lf_rm_train *r, const struct lf_train_view *v, lf_err *err)
 {
-    return lf_exec_read(v->ex, v->chain, 0, "score", r->score, (size_t)v->rows * sizeof *r->score,
-                        err);
+    return lf_exec_read(v->ex, v->chain, v->slot, "score", r->score,
+                        (size_t)v->rows * sizeof *r->score, err);
 }
 
 static int after_forward(void *user, const struct lf_train_view *v, double *sums, double *tops,
@@ -153,7 +153,7 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
         s++;
     }
     add_to(sums, tops, &part);
-    return v->train ? lf_exec_write(v->ex, v->chain, 0, "dscore", r->d_score,
+    return v->train ? lf_exec_write(v->ex, v->chain, v->slot, "dscore", r->d_score,
                                     (size_t)v->rows * sizeof *r->d_score, err)
                     : 0;
 }

@@ -6,33 +6,54 @@
 
 #include "engine/train/zero.h"
 
-static int tensor_of(const struct lf_axes *a)
+static int at_least_1(int n)
 {
-    return a->tensor > 1 ? a->tensor : 1;
+    return n > 1 ? n : 1;
+}
+
+static int check_pipeline(const struct lf_axes *a, lf_err *err)
+{
+    if (at_least_1(a->pipeline) > 1 || (at_least_1(a->chunks) == 1 && !a->stages && !a->schedule))
+        return 0;
+    return lf_fail(err, LF_EINVAL,
+                   "%s belongs to ranks that have different layers; set pipeline to 2 or more",
+                   a->stages     ? "pipeline_stages"
+                   : a->schedule ? "pipeline_schedule"
+                                 : "pipeline_chunks");
 }
 
 int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
 {
-    const int tensor = tensor_of(a);
+    const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline);
+    const int most = ranks < 1 ? 1 : ranks;
     if (a->sequence && tensor == 1)
         return lf_fail(err, LF_EINVAL,
                        "sequence_parallel divides rows among the ranks that tensor names; set "
                        "tensor to 2 or more");
-    if (ranks % tensor)
-        return lf_fail(err, LF_EINVAL,
-                       "tensor = %d: %d rank%s cannot form such groups; take a divisor of their "
-                       "number, or start a multiple of %d ranks",
-                       tensor, ranks, ranks == 1 ? "" : "s", tensor);
-    return 0;
+    if (tensor > most || pipeline > most || ranks % (tensor * pipeline))
+        return pipeline == 1
+                   ? lf_fail(err, LF_EINVAL,
+                             "tensor = %d: %d rank%s cannot form such groups; take a divisor of "
+                             "their number, or start a multiple of %d ranks",
+                             tensor, ranks, ranks == 1 ? "" : "s", tensor)
+                   : lf_fail(err, LF_EINVAL,
+                             "pipeline = %d and tensor = %d: %d rank%s cannot form such groups; "
+                             "start a multiple of %lld ranks",
+                             pipeline, tensor, ranks, ranks == 1 ? "" : "s",
+                             (long long)tensor * pipeline);
+    return check_pipeline(a, err);
 }
 
 struct lf_train_who lf_axes_who(const struct lf_axes *a, int place, int ranks)
 {
-    const int tensor = tensor_of(a);
-    return (struct lf_train_who){.data = place / tensor,
-                                 .data_ranks = ranks / tensor,
+    const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
+              data = at_least_1(ranks / (tensor * pipeline));
+    return (struct lf_train_who){.data = place / tensor % data,
+                                 .data_ranks = data,
                                  .tensor = place % tensor,
-                                 .tensor_ranks = tensor};
+                                 .tensor_ranks = tensor,
+                                 .pipeline = place / tensor / data,
+                                 .pipeline_ranks = pipeline};
 }
 
 struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_who *w)
@@ -54,24 +75,63 @@ static int check_nodes(const lf_mesh *m, lf_comm *world, int tensor, lf_err *err
                    lf_comm_peer_host(world, ranks[1]));
 }
 
-int lf_axes_open(lf_mesh **m, struct lf_train_who *w, const struct lf_axes *a, lf_comm *world,
-                 lf_err *err)
+/* Those over two axes, and the ends. */
+static int open_others(struct lf_axes_comms *c, const struct lf_train_who *w, lf_comm *world,
+                       lf_err *err)
 {
-    const int tensor = tensor_of(a);
-    const lf_mesh_dim dims[] = {{"data", 0}, {"tensor", tensor}};
-    *m = NULL;
-    *w = lf_axes_who(a, world ? world->rank : 0, world ? world->size : 1);
-    if (tensor == 1)
-        return 0;
-    *m = lf_mesh_create(world, dims, 2, err);
-    if (!*m)
+    static const char *const column[] = {"pipeline", "tensor"}, *const layers[] = {"data",
+                                                                                   "tensor"};
+    const bool end = w->pipeline == 0 || w->pipeline == w->pipeline_ranks - 1;
+    c->column = lf_mesh_comm_over(c->mesh, column, 2, err);
+    c->layers = c->column ? lf_mesh_comm_over(c->mesh, layers, 2, err) : NULL;
+    if (!c->layers)
         return err ? err->rc : LF_ECOMM;
-    w->data = lf_mesh_coord(*m, "data");
-    w->tensor = lf_mesh_coord(*m, "tensor");
-    return a->across_nodes ? 0 : check_nodes(*m, world, tensor, err);
+    if (w->pipeline_ranks == 1)
+        return 0;
+    c->ends =
+        lf_comm_split(world, end ? w->data * w->tensor_ranks + w->tensor : -1, w->pipeline, err);
+    return c->ends || !end ? 0 : err ? err->rc : LF_ECOMM;
+}
+
+int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct lf_axes *a,
+                 lf_comm *world, lf_err *err)
+{
+    const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline);
+    const lf_mesh_dim dims[] = {{"pipeline", pipeline}, {"data", 0}, {"tensor", tensor}};
+    *c = (struct lf_axes_comms){.data = world, .layers = world};
+    *w = lf_axes_who(a, world ? world->rank : 0, world ? world->size : 1);
+    if (tensor * pipeline == 1)
+        return 0;
+    c->layers = NULL;
+    c->mesh = lf_mesh_create(world, dims, 3, err);
+    if (!c->mesh)
+        return err ? err->rc : LF_ECOMM;
+    w->data = lf_mesh_coord(c->mesh, "data");
+    w->tensor = lf_mesh_coord(c->mesh, "tensor");
+    w->pipeline = lf_mesh_coord(c->mesh, "pipeline");
+    c->data = lf_mesh_comm(c->mesh, "data");
+    c->tensor = lf_mesh_comm(c->mesh, "tensor");
+    c->pipeline = lf_mesh_comm(c->mesh, "pipeline");
+    const int rc = open_others(c, w, world, err);
+    return rc != 0 || a->across_nodes ? rc : check_nodes(c->mesh, world, tensor, err);
+}
+
+void lf_axes_close(struct lf_axes_comms *c)
+{
+    if (c->mesh) {
+        lf_comm_destroy(c->ends);
+        lf_comm_destroy(c->layers);
+        lf_comm_destroy(c->column);
+    }
+    lf_mesh_destroy(c->mesh);
+    *c = (struct lf_axes_comms){0};
 }
 
 double lf_axes_comm_bytes(const struct lf_train_who *w)
 {
-    return w->tensor_ranks > 1 ? LF_COMM_BYTES * (lf_axes_ranks(w) + w->tensor_ranks) : 0;
+    const int all = lf_axes_ranks(w), column = w->pipeline_ranks * w->tensor_ranks;
+    if (column == 1)
+        return 0;
+    return LF_COMM_BYTES * (all + w->tensor_ranks + w->pipeline_ranks + column +
+                            w->data_ranks * w->tensor_ranks + (w->pipeline_ranks > 1 ? 2 : 0));
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The axes of a run's ranks (comm/mesh.h): which ranks share a batch and which divide matrices
- * (graph/layout.h). Ranks of the tensor axis are neighbours, so that they share a node; the data
- * axis is what is left:
+ * The axes of a run's ranks (comm/mesh.h): which ranks share a batch, which divide matrices
+ * (graph/layout.h) and which have other layers of the model (pipe.h). Ranks of the tensor axis are
+ * neighbours, so that they share a node; the data axis is what is left:
  *
- *     place = data * tensor_ranks + tensor
+ *     place = (pipeline * data_ranks + data) * tensor_ranks + tensor
  *
  * where the place of a rank is its number in the order of nodes. All ranks with one data coordinate
- * read the same micro-batches and have the same losses.
+ * read the same micro-batches. Those of them on the tensor axis have the same losses; only ranks
+ * with the last layers have any.
  */
 #ifndef LF_TRAIN_AXES_H
 #define LF_TRAIN_AXES_H
@@ -20,12 +21,19 @@ struct lf_axes {
     int tensor;        /* ranks that divide matrices among themselves; 0 or 1: none do */
     bool sequence;     /* they divide rows, too, between the products */
     bool across_nodes; /* they may be on several nodes */
+    int pipeline;      /* ranks that each have other layers; 0 or 1: all layers on each */
+    int chunks;        /* parts of the model that each of these has; 0: 1 */
+    /* order of their passes: 0: 1f1b, or interleaved with several chunks; else a kind of
+     * engine/pipe, plus 1 */
+    int schedule;
+    const char *stages; /* layers of each pipeline stage, "6,6,5,3"; NULL: by cost */
 };
 
 /* The coordinates of a rank. */
 struct lf_train_who {
     int data, data_ranks;
     int tensor, tensor_ranks;
+    int pipeline, pipeline_ranks;
 };
 
 /* LF_EINVAL: so many ranks do not form such groups, or an option needs another one. */
@@ -34,16 +42,25 @@ int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err);
 struct lf_train_who lf_axes_who(const struct lf_axes *a, int place, int ranks);
 static inline int lf_axes_ranks(const struct lf_train_who *w)
 {
-    return w->data_ranks * w->tensor_ranks;
+    return w->data_ranks * w->tensor_ranks * w->pipeline_ranks;
 }
 /* What a store of this rank is told. */
 struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_who *w);
 
-/* The mesh of the ranks of world, which the caller destroys, and this rank's coordinates. *m stays
- * NULL where only the data axis has several ranks: then world is its communicator. world NULL: one
- * rank. Collective. LF_EINVAL: ranks that divide matrices are on several nodes. */
-int lf_axes_open(lf_mesh **m, struct lf_train_who *w, const struct lf_axes *a, lf_comm *world,
-                 lf_err *err);
+/* The ranks that this one does something with; every communicator is borrowed from here. */
+struct lf_axes_comms {
+    lf_mesh *mesh; /* NULL: only the data axis has several ranks */
+    lf_comm *data, *tensor, *pipeline;
+    lf_comm *column; /* with the same data coordinate: they read the same micro-batches */
+    lf_comm *layers; /* with the same layers */
+    lf_comm *ends;   /* first and last of the pipeline axis alone; NULL elsewhere */
+};
+/* Zeroed where world is NULL, which is one rank. Without a mesh data and layers are world, and the
+ * others NULL. Also this rank's coordinates. Collective. LF_EINVAL: ranks that divide matrices are
+ * on several nodes. */
+int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct lf_axes *a,
+                 lf_comm *world, lf_err *err);
+void lf_axes_close(struct lf_axes_comms *c);
 
 /* Memory of the host that communicators take beside that of the data axis. */
 double lf_axes_comm_bytes(const struct lf_train_who *w);

@@ -35,7 +35,11 @@ int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf
                     lf_err *err)
 {
     const char *transport = getenv("LF_COMM");
-    *d = (struct lf_devcomm){.comm = axes->data, .tensor = axes->tensor, .back = back};
+    *d = (struct lf_devcomm){.comm = axes->data,
+                             .tensor = axes->tensor,
+                             .pipeline = axes->pipeline,
+                             .ends = axes->ends,
+                             .back = back};
     lf_back_set_border(back, border, axes->data);
     int rc = make_room(d, err);
     if (rc != 0 || back->ops->host_visible || (transport && strcmp(transport, "ucx") == 0))
@@ -226,6 +230,20 @@ static int tensor_scatter(void *user, float *out, const float *data, size_t n, l
     return lf_comm_do(d->tensor, &call, err);
 }
 
+/* ---- the pipeline axis ---- */
+
+static int tied_sum(void *user, float *data, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_reduce(d->ends, data, n, LF_COMM_F32, LF_COMM_SUM, err);
+}
+
+static int pipeline_add(void *user, double *sums, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_reduce(d->pipeline, sums, n, LF_COMM_F64, LF_COMM_SUM, err);
+}
+
 int lf_devcomm_finished(void *user, struct lf_exec_req *q, lf_err *err)
 {
     (void)user, (void)q, (void)err;
@@ -243,7 +261,9 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .tensor_sum = tensor_sum,
                                            .tensor_gather = tensor_gather,
                                            .tensor_scatter = tensor_scatter,
-                                           .tensor_add = tensor_add};
+                                           .tensor_add = tensor_add,
+                                           .tied_sum = tied_sum,
+                                           .pipeline_add = pipeline_add};
 
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
 {

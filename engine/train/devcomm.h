@@ -16,8 +16,10 @@
 struct lf_devcomm {
     lf_comm *comm;   /* the ranks of the data axis; borrowed */
     lf_comm *tensor; /* those of the tensor axis; NULL: there is none; borrowed */
-    lf_back *back;   /* borrowed */
-    lf_comm *gpus;   /* NCCL; NULL: the memory is visible to the host or goes through the host */
+    /* those with other layers, and of these the first and the last alone; likewise */
+    lf_comm *pipeline, *ends;
+    lf_back *back; /* borrowed */
+    lf_comm *gpus; /* NCCL; NULL: the memory is visible to the host or goes through the host */
     /* with groups: the ranks of this one's, and those with the same place in all groups; else NULL.
      * The last two have NCCL for them. */
     lf_comm *inner, *outer, *gpus_inner, *gpus_outer;
@@ -30,7 +32,7 @@ struct lf_devcomm {
 
 /* Communicators of the ranks that share a batch, and of those that divide matrices (axes.h). */
 struct lf_devcomm_axes {
-    lf_comm *data, *tensor; /* borrowed; tensor NULL: there is no such axis */
+    lf_comm *data, *tensor, *pipeline, *ends; /* borrowed; NULL but data: there is no such axis */
 };
 /* Collective. LF_ENOTSUP: there is a GPU and no NCCL; the message names the alternative. */
 int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf_back *back,

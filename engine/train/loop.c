@@ -13,6 +13,7 @@
 #include "engine/graph/profile.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
+#include "engine/train/pipe.h"
 
 /* ---- validation ---- */
 
@@ -32,13 +33,14 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
         rc = 0;
         for (int32_t i = 0; i < ls.n_micro && rc == 0; i++) {
             const lf_loader_batch *b;
-            rc = lf_train_next_batch(t, data, t->m.valid, &b, NULL, err);
+            rc = lf_train_next_batch(t, data, false, &b, NULL, err);
             if (rc == 0)
-                rc = lf_train_forward(t, t->m.valid, &ran, err);
+                rc = lf_train_forward(t, false, &ran, err);
             if (rc == 0 && o) {
                 struct lf_train_view view = lf_train_view_of(t, t->m.valid, b, true, 0);
-                rc = survey ? o->survey(o->user, &view, sums->obj, err)
-                            : o->after_forward(o->user, &view, sums->obj, sums->top, err);
+                rc = !lf_train_has_loss(&t->m.cut) ? 0
+                     : survey                      ? o->survey(o->user, &view, sums->obj, err)
+                              : o->after_forward(o->user, &view, sums->obj, sums->top, err);
                 rc = lf_train_together(t, rc, err);
             }
         }
@@ -505,10 +507,12 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
 static int set_up(lf_trainer *t, lf_err *err)
 {
     lf_run_phase(&t->run, "setting up");
-    int rc = lf_axes_open(&t->mesh, &t->who, &t->c->axes, t->run.comm, err);
+    int rc = lf_axes_open(&t->comms, &t->who, &t->c->axes, t->run.comm, err);
     if (rc == 0)
         rc = resolve_model(t, err);
     rc = lf_train_agree(t, rc != 0 ? rc : set_up_alone(t, err), err);
+    if (rc == 0)
+        rc = lf_train_agree(t, lf_train_pipe_open(t, err), err);
     if (rc == 0)
         rc = lf_train_connect(t, err);
     return rc != 0 ? rc : lf_train_same(t, err);
@@ -517,7 +521,8 @@ static int set_up(lf_trainer *t, lf_err *err)
 void lf_train_close(lf_trainer *t, int rc)
 {
     lf_train_disconnect(t, rc && rc != LF_EINTR);
-    lf_mesh_destroy(t->mesh);
+    lf_train_pipe_close(t);
+    lf_axes_close(&t->comms);
     lf_run_end_writing(&t->run);
     lf_loader_close(t->data);
     lf_loader_close(t->vdata);
@@ -546,7 +551,8 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
                                   .keep_every = c->keep_every,
                                   .save_time_s = c->save_time_s,
                                   .samples = c->guest != NULL,
-                                  .parts = c->zero.stage > 0 || c->axes.tensor > 1};
+                                  .parts = c->zero.stage > 0 || c->axes.tensor > 1 ||
+                                           c->axes.pipeline > 1};
 }
 
 int lf_train_open(lf_trainer *t, const struct lf_train_config *c, const struct lf_train_sink *sink,

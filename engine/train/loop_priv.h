@@ -14,6 +14,7 @@
 #include "engine/model/flops.h"
 #include "engine/store/ckpt.h"
 #include "engine/train/best.h"
+#include "engine/train/cut.h"
 #include "engine/train/devcomm.h"
 #include "engine/train/loop.h"
 #include "engine/train/run.h"
@@ -22,12 +23,20 @@
 struct lf_train_model {
     lf_decoder *dec;
     lf_pstore *ps;
+    lf_pstore *whole; /* all tensors of the model, without memory; NULL: ps has them */
     lf_plan *plan;
     lf_back *back;
     lf_exec *ex;
-    int train, valid; /* chains; valid < 0: none */
+    struct lf_train_cut cut;
+    int train, valid; /* chains, of this rank's last chunk; valid < 0: none */
     int64_t rows, n_docs;
 };
+
+/* The store that has the tensors of all layers. */
+static inline const lf_pstore *lf_train_all(const struct lf_train_model *m)
+{
+    return m->whole ? m->whole : m->ps;
+}
 
 /* The state that changes from step to step and goes into a checkpoint. */
 struct lf_train_state {
@@ -75,12 +84,13 @@ struct lf_train_flight {
 struct lf_trainer {
     const struct lf_train_config *c;
     lf_run run;
-    lf_mesh *mesh; /* NULL: only the data axis has several ranks */
+    struct lf_axes_comms comms;
     struct lf_train_who who;
-    struct lf_devcomm dev; /* memory of the backend between ranks */
-    double longest_s;      /* step so far */
-    bool late;             /* the ranks agreed after the last step that it is time to save */
-    lf_model_config mc;    /* resolved */
+    struct lf_train_pipe *pipe; /* NULL: the model is not cut */
+    struct lf_devcomm dev;      /* memory of the backend between ranks */
+    double longest_s;           /* step so far */
+    bool late;                  /* the ranks agreed after the last step that it is time to save */
+    lf_model_config mc;         /* resolved */
     struct lf_train_model m;
     lf_loader *data, *vdata;
     lf_schedule lr;
@@ -185,15 +195,23 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
 /* Returns the host memory of the loaders, from the manifests of the data as far as they exist. */
 size_t lf_train_data_bytes(const struct lf_train_config *c);
 
-/* over.c. The ranks of one data coordinate sum within passes, so none runs one that another does
- * not. */
+/* over.c. The ranks of one data coordinate wait for each other within passes, so none runs one that
+ * another does not. */
+/* The chain of a chunk of the model and its slot, whose inputs are written from a micro-batch. */
+struct lf_train_inputs {
+    int chain, slot;
+    const struct lf_decoder_chunk *part;
+};
+int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
+                          lf_err *err);
 /* Collective among them: when one has failed, all return a failure. */
 int lf_train_together(const lf_trainer *t, int rc, lf_err *err);
 /* lf_loader_begin_step on all of them. */
 int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf_err *err);
-/* The next micro-batch of l, as the inputs of a chain, on all of them. *data_s (NULL: not asked
+/* The next micro-batch of l, as the inputs of the chains of training or validation, on all of
+ * them. *data_s (NULL: not asked
  * for) grows by the time that reading took. */
-int lf_train_next_batch(lf_trainer *t, lf_loader *l, int chain, const lf_loader_batch **b,
+int lf_train_next_batch(lf_trainer *t, lf_loader *l, bool train, const lf_loader_batch **b,
                         double *data_s, lf_err *err);
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units);
@@ -283,8 +301,8 @@ void lf_train_disconnect(lf_trainer *t, bool failed);
 /* With zero = 2 and 3 every rank goes through as many passes as the one with the most
  * micro-batches: that many for n_samples samples. */
 int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples);
-/* A forward pass alone, which *ran counts. */
-int lf_train_forward(lf_trainer *t, int chain, int64_t *ran, lf_err *err);
+/* A forward pass of training or validation alone, which *ran counts. */
+int lf_train_forward(lf_trainer *t, bool train, int64_t *ran, lf_err *err);
 /* The passes that other ranks have and this one, which has run *ran of `rounds` or stands at rc,
  * has not; *ran counts them. Returns rc, or the failure of these. */
 int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, int rc, lf_err *err);

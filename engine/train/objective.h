@@ -34,7 +34,8 @@ typedef struct lf_trainer lf_trainer;
 /* One micro-batch after its forward pass. */
 struct lf_train_view {
     lf_exec *ex;
-    int chain;    /* outputs are lf_exec_read(ex, chain, 0, ...), gradient inputs lf_exec_write */
+    /* outputs are lf_exec_read(ex, chain, slot, ...), gradient inputs lf_exec_write */
+    int chain, slot;
     int64_t rows; /* of the graph */
     const lf_loader_batch *batch;
     const lf_loader *data; /* the loader of batch, which has labels and margins of documents */

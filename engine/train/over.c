@@ -11,64 +11,83 @@
 
 /* With mask = prefix: what of a document its trained part may look at, and where rope2d counts
  * from. */
-static int write_prefixes(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
+static int write_prefixes(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
+                          lf_err *err)
 {
+    const int chain = in->chain, slot = in->slot;
     const size_t rows = (size_t)t->m.rows, docs = (size_t)t->m.n_docs, i32 = sizeof(int32_t);
     int32_t *prefix = t->prefix_buf, *turns = prefix + docs, *blocks = turns + rows;
     lf_decoder_prefixes(b->targets, b->cu_seqlens, t->m.n_docs, prefix);
-    int rc = lf_exec_write(t->m.ex, chain, 0, "prefix", prefix, docs * i32, err);
+    int rc = lf_exec_write(t->m.ex, chain, slot, "prefix", prefix, docs * i32, err);
     if (rc != 0 || t->mc.position != LF_POS_ROPE2D)
         return rc;
     lf_decoder_turns(b->cu_seqlens, t->m.n_docs, prefix, t->m.rows, turns, blocks);
-    rc = lf_exec_write(t->m.ex, chain, 0, "turns", turns, rows * i32, err);
-    return rc != 0 ? rc : lf_exec_write(t->m.ex, chain, 0, "blocks", blocks, rows * i32, err);
+    rc = lf_exec_write(t->m.ex, chain, slot, "turns", turns, rows * i32, err);
+    return rc != 0 ? rc : lf_exec_write(t->m.ex, chain, slot, "blocks", blocks, rows * i32, err);
 }
 
-static int write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
+/* Of training alone. */
+static int write_noise(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
+                       lf_err *err)
 {
+    const struct lf_neftune n = {.alpha = t->c->neftune_alpha,
+                                 .rows = t->m.rows,
+                                 .width = t->mc.hidden,
+                                 .cu_seqlens = b->cu_seqlens,
+                                 .n_docs = t->m.n_docs,
+                                 .sample_ids = b->sample_ids,
+                                 .row_tokens = b->T,
+                                 .seed = t->c->seed,
+                                 .threads = t->c->threads};
+    lf_neftune_fill(t->noise_buf, &n);
+    return lf_exec_write(t->m.ex, in->chain, in->slot, "noise", t->noise_buf,
+                         (size_t)(t->m.rows * t->mc.hidden) * sizeof(float), err);
+}
+
+static bool of_training(const lf_trainer *t, int chain)
+{
+    bool yes = false;
+    for (int i = 0; i < t->m.cut.n_chunks; i++)
+        yes = yes || t->m.cut.chunk[i].train == chain;
+    return yes;
+}
+
+int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
+                          lf_err *err)
+{
+    const int chain = in->chain, slot = in->slot;
     const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
     lf_exec *ex = t->m.ex;
-    int rc = lf_exec_write(ex, chain, 0, "tokens", b->tokens, rows * i32, err);
+    int rc = lf_exec_write(ex, chain, slot, "positions", b->positions, rows * i32, err);
+    if (rc == 0 && in->part->first)
+        rc = lf_exec_write(ex, chain, slot, "tokens", b->tokens, rows * i32, err);
+    if (rc == 0 && in->part->last)
+        rc = lf_exec_write(ex, chain, slot, "targets", b->targets, rows * i32, err);
     if (rc == 0)
-        rc = lf_exec_write(ex, chain, 0, "positions", b->positions, rows * i32, err);
-    if (rc == 0)
-        rc = lf_exec_write(ex, chain, 0, "targets", b->targets, rows * i32, err);
-    if (rc == 0)
-        rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens,
+        rc = lf_exec_write(ex, chain, slot, "cu_seqlens", b->cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(t->m.dec, ex, chain,
-                                    &(struct lf_decoder_docs){.cu_seqlens = b->cu_seqlens,
-                                                              .n = t->m.n_docs,
-                                                              .rows = t->m.rows},
-                                    err);
+        rc = lf_decoder_write_turns(
+            t->m.dec, ex, chain,
+            &(struct lf_decoder_docs){
+                .slot = slot, .cu_seqlens = b->cu_seqlens, .n = t->m.n_docs, .rows = t->m.rows},
+            err);
     if (rc == 0 && t->prefix_buf)
-        rc = write_prefixes(t, chain, b, err);
-    if (rc == 0 && chain == t->m.train && t->noise_buf) {
-        const struct lf_neftune n = {.alpha = t->c->neftune_alpha,
-                                     .rows = t->m.rows,
-                                     .width = t->mc.hidden,
-                                     .cu_seqlens = b->cu_seqlens,
-                                     .n_docs = t->m.n_docs,
-                                     .sample_ids = b->sample_ids,
-                                     .row_tokens = b->T,
-                                     .seed = t->c->seed,
-                                     .threads = t->c->threads};
-        lf_neftune_fill(t->noise_buf, &n);
-        rc = lf_exec_write(ex, chain, 0, "noise", t->noise_buf,
-                           rows * (size_t)t->mc.hidden * sizeof(float), err);
-    }
-    if (rc != 0 || chain != t->m.train || !t->samples_buf)
+        rc = write_prefixes(t, in, b, err);
+    if (rc == 0 && in->part->first && t->noise_buf && of_training(t, chain))
+        rc = write_noise(t, in, b, err);
+    if (rc != 0 || !t->samples_buf || !of_training(t, chain))
         return rc;
     for (int64_t r = 0; r < t->m.rows; r++)
         t->samples_buf[r] = b->sample_ids[r / b->T];
-    rc = lf_exec_write(ex, chain, 0, "samples", t->samples_buf, rows * sizeof(int64_t), err);
-    return rc != 0 ? rc : lf_exec_write(ex, chain, 0, "offsets", t->offsets_buf, rows * i32, err);
+    rc = lf_exec_write(ex, chain, slot, "samples", t->samples_buf, rows * sizeof(int64_t), err);
+    return rc != 0 ? rc
+                   : lf_exec_write(ex, chain, slot, "offsets", t->offsets_buf, rows * i32, err);
 }
 
 int lf_train_together(const lf_trainer *t, int rc, lf_err *err)
 {
-    return t->mesh ? lf_comm_agree_ok(lf_mesh_comm(t->mesh, "tensor"), rc, err) : rc;
+    return t->comms.column ? lf_comm_agree_ok(t->comms.column, rc, err) : rc;
 }
 
 int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf_err *err)
@@ -78,7 +97,7 @@ int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf
     return all != 0 ? all : rc;
 }
 
-int lf_train_next_batch(lf_trainer *t, lf_loader *l, int chain, const lf_loader_batch **b,
+int lf_train_next_batch(lf_trainer *t, lf_loader *l, bool train, const lf_loader_batch **b,
                         double *data_s, lf_err *err)
 {
     const double t0 = lf_now_s();
@@ -87,8 +106,11 @@ int lf_train_next_batch(lf_trainer *t, lf_loader *l, int chain, const lf_loader_
     lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", mark);
     if (data_s)
         *data_s += lf_now_s() - t0;
-    if (rc == 0)
-        rc = write_inputs(t, chain, *b, err);
+    for (int i = 0; i < t->m.cut.n_chunks && rc == 0; i++) {
+        const struct lf_train_chunk *h = &t->m.cut.chunk[i];
+        const struct lf_train_inputs in = {train ? h->train : h->valid, 0, &h->part};
+        rc = lf_train_write_inputs(t, &in, *b, err);
+    }
     return lf_train_together(t, rc, err);
 }
 
@@ -142,13 +164,14 @@ static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls,
     int rc = 0;
     for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
         const lf_loader_batch *b;
-        rc = lf_train_next_batch(t, l, t->m.valid, &b, NULL, err);
+        rc = lf_train_next_batch(t, l, false, &b, NULL, err);
         if (rc == 0)
-            rc = lf_train_forward(t, t->m.valid, ran, err);
+            rc = lf_train_forward(t, false, ran, err);
         if (rc == 0) {
             struct lf_train_view v = lf_train_view_of(t, t->m.valid, b, o->valid, 0);
             v.data = l;
-            rc = lf_train_together(t, o->visit(o->user, &v, err), err);
+            rc = lf_train_has_loss(&t->m.cut) ? o->visit(o->user, &v, err) : 0;
+            rc = lf_train_together(t, rc, err);
         }
     }
     return rc;

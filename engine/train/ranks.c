@@ -14,6 +14,7 @@
 #include "engine/base/sys.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
+#include "engine/train/pipe.h"
 
 /* A step may take so much longer than the longest so far before it counts as a hang. Before there
  * is one: as if a thread of a busy machine did so many FLOP/s. */
@@ -47,10 +48,16 @@ int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples)
     return lf_deal_count(n_samples, t->c->micro_batch, 0, t->who.data_ranks);
 }
 
-int lf_train_forward(lf_trainer *t, int chain, int64_t *ran, lf_err *err)
+int lf_train_forward(lf_trainer *t, bool train, int64_t *ran, lf_err *err)
 {
-    const int rc = lf_exec_run(t->m.ex, chain, LF_FWD, 0, LF_FIRST, err);
-    lf_train_expect_run(t, chain, false);
+    const int chain = train ? t->m.train : t->m.valid;
+    int rc = 0;
+    if (t->pipe) {
+        rc = lf_train_pipe_forward(t, train, err);
+    } else {
+        rc = lf_exec_run(t->m.ex, chain, LF_FWD, 0, LF_FIRST, err);
+        lf_train_expect_run(t, chain, false);
+    }
     *ran = rc != 0 ? INT64_MAX : *ran + 1; /* nothing is made up for */
     return rc;
 }
@@ -169,9 +176,10 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
     t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile;
     if (t->run.ranks <= 1)
         return 0;
-    const struct lf_devcomm_axes axes = {
-        .data = t->mesh ? lf_mesh_comm(t->mesh, "data") : t->run.comm,
-        .tensor = t->mesh ? lf_mesh_comm(t->mesh, "tensor") : NULL};
+    const struct lf_devcomm_axes axes = {.data = t->comms.data,
+                                         .tensor = t->comms.tensor,
+                                         .pipeline = t->comms.pipeline,
+                                         .ends = t->comms.ends};
     int rc = lf_devcomm_open(&t->dev, &axes, t->m.back, err);
     const int inner = lf_zero_inner(&t->c->zero, t->who.data_ranks);
     if (rc == 0 && inner < t->who.data_ranks)
@@ -289,7 +297,7 @@ int lf_train_same(const lf_trainer *t, lf_err *err)
     if (t->run.ranks <= 1)
         return 0;
     json_t *state = lf_train_state_json(t, err);
-    if (t->mesh) /* sizes of boxes, and so plans, may differ */
+    if (t->comms.mesh) /* plans of ranks with other boxes or layers differ */
         json_object_del(json_object_get(state, "fingerprint"), "plan");
     return lf_run_same(&t->run, state, err);
 }
@@ -314,7 +322,7 @@ static uint64_t mix(uint64_t h, const void *data, size_t bytes)
 
 /* Which of a rank's weights others have, too. */
 enum alike {
-    WHOLE,    /* whole tensors: all ranks */
+    WHOLE,    /* whole tensors: all ranks with these layers */
     BOXES,    /* parts of divided matrices: the ranks of the data axis */
     REPLICAS, /* of these, what ranks of the tensor axis have, too (lf_box) */
     PARTS /* with groups of zero, what this rank keeps: those with the same place in all groups */
@@ -371,6 +379,8 @@ static int replicas_of(const lf_trainer *t)
 {
     struct lf_box box;
     int most = 1;
+    if (!t->comms.mesh)
+        return 1;
     for (int i = 0; i < lf_pstore_count(t->m.ps); i++) {
         lf_pstore_box(t->m.ps, i, &box);
         most = box.replicas > most ? box.replicas : most;
@@ -384,8 +394,7 @@ static int compare_replicas(const lf_trainer *t, uint64_t hash, int64_t *differ,
     const int each = replicas_of(t);
     if (each == 1) /* on every rank */
         return 0;
-    const int rc =
-        lf_comm_gather_blobs(lf_mesh_comm(t->mesh, "tensor"), &hash, sizeof hash, &all, err);
+    const int rc = lf_comm_gather_blobs(t->comms.tensor, &hash, sizeof hash, &all, err);
     for (int r = 0; rc == 0 && r < t->who.tensor_ranks; r++)
         *differ |=
             memcmp(all.data + all.offset[r], all.data + all.offset[r / each * each], sizeof hash);
@@ -400,19 +409,19 @@ int lf_train_replicas(const lf_trainer *t, lf_err *err)
     if (t->run.ranks <= 1)
         return 0;
     for (int set = WHOLE; set <= PARTS && rc == 0; set++)
-        if (set == WHOLE || (set == PARTS ? t->dev.outer != NULL : t->mesh != NULL))
+        if (set == WHOLE || (set == PARTS ? t->dev.outer != NULL : t->comms.mesh != NULL))
             rc = hash_weights(t, (enum alike)set, &h[set], err);
     rc = lf_comm_agree_ok(t->run.comm, rc, err);
     int64_t differ = 0;
     if (rc == 0)
-        rc = compare(t->run.comm, h[WHOLE], &differ, err);
-    if (rc == 0 && t->mesh)
-        rc = compare(lf_mesh_comm(t->mesh, "data"), h[BOXES], &differ, err);
-    if (rc == 0 && t->mesh)
+        rc = compare(t->comms.layers, h[WHOLE], &differ, err);
+    if (rc == 0 && t->comms.mesh)
+        rc = compare(t->comms.data, h[BOXES], &differ, err);
+    if (rc == 0 && t->comms.mesh)
         rc = compare_replicas(t, h[REPLICAS], &differ, err);
     if (rc == 0 && t->dev.outer)
         rc = compare(t->dev.outer, h[PARTS], &differ, err);
-    if (rc == 0 && (t->mesh || t->dev.outer))
+    if (rc == 0 && (t->comms.mesh || t->dev.outer))
         rc = lf_comm_agree_max(t->run.comm, &differ, err);
     if (rc == 0 && differ)
         rc = lf_fail(err, LF_ECOMM,

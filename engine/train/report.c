@@ -261,11 +261,11 @@ void lf_train_report_begin(lf_trainer *t)
     t->samples_log = t->s.samples;
     if (lf_plan_bytes(t->m.plan, &pb))
         return;
-    const struct lf_train_flops f = lf_train_flops_of(&t->mc, t->m.ps);
+    const struct lf_train_flops f = lf_train_flops_of(&t->mc, lf_train_all(&t->m));
     t->flops_causal = lf_train_flops_per_token(&f, &t->mc, t->c->seq_length, true);
     t->flops_full = lf_train_flops_per_token(&f, &t->mc, t->c->seq_length, false);
     lf_train_log(t, 2, "%s parameters, %lld steps, %s tokens",
-                 lf_fmt_count(a, sizeof(a), (double)lf_pstore_elements(t->m.ps)),
+                 lf_fmt_count(a, sizeof(a), (double)lf_pstore_elements(lf_train_all(&t->m))),
                  (long long)t->total_steps,
                  lf_fmt_count(b, sizeof(b), (double)t->total_samples * t->c->seq_length));
     log_memory(t, &pb);

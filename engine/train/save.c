@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/base/str.h"
+
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
@@ -28,7 +30,8 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
                  ? lf_weights_adapter_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err)
                  : lf_weights_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err);
     *out = (struct lf_run_tensors){.all = all, .n_all = n, .snapshot = lf_train_snapshots(c, m)};
-    if (rc != 0 || lf_axes_ranks(who) <= 1 || (c->zero.stage == 0 && who->tensor_ranks <= 1))
+    if (rc != 0 || lf_axes_ranks(who) <= 1 ||
+        (c->zero.stage == 0 && who->tensor_ranks <= 1 && who->pipeline_ranks <= 1))
         return rc;
     if (!(own = lf_arena_alloc(a, n + 1, sizeof *own, err)))
         return LF_ENOMEM;
@@ -45,10 +48,93 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
     return 0;
 }
 
+/* ---- a model that is cut: tensors of other layers ---- */
+
+/* What rank 0 has to know of a tensor. */
+struct told {
+    char name[256], kind[16];
+    int64_t shape[LF_CKPT_MAX_DIMS];
+    int32_t dtype, ndim;
+};
+
+static int tell_tensors(lf_buf *out, const struct lf_run_tensors *t, lf_err *err)
+{
+    for (size_t i = 0; i < t->n_all; i++) {
+        const lf_ckpt_tensor *from = &t->all[i];
+        struct told one;
+        memset(&one, 0, sizeof one);
+        if (strlen(from->name) >= sizeof one.name || strlen(from->kind) >= sizeof one.kind)
+            return lf_fail(err, LF_EINVAL, "%s: the name is too long", from->name);
+        memcpy(one.name, from->name, strlen(from->name));
+        memcpy(one.kind, from->kind, strlen(from->kind));
+        memcpy(one.shape, from->shape, sizeof one.shape);
+        one.dtype = (int32_t)from->dtype;
+        one.ndim = from->ndim;
+        lf_buf_add(out, (const char *)&one, sizeof one);
+    }
+    return lf_buf_check(out, err);
+}
+
+static bool among(const lf_ckpt_tensor *all, size_t n, const struct told *one)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(all[i].name, one->name) == 0 && strcmp(all[i].kind, one->kind) == 0)
+            return true;
+    return false;
+}
+
+/* Tied tensors are told twice. */
+static int take_tensors(struct lf_run_tensors *out, const struct lf_comm_blobs *told, int ranks,
+                        lf_arena *a, lf_err *err)
+{
+    const size_t most = told->offset[ranks] / sizeof(struct told);
+    lf_ckpt_tensor *all = lf_arena_alloc(a, most + 1, sizeof *all, err);
+    size_t n = 0;
+    if (!all)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < most; i++) {
+        struct told one;
+        memcpy(&one, told->data + i * sizeof one, sizeof one);
+        one.name[sizeof one.name - 1] = one.kind[sizeof one.kind - 1] = '\0';
+        if (among(all, n, &one))
+            continue;
+        all[n] = (lf_ckpt_tensor){.name = lf_arena_strdup(a, one.name, err),
+                                  .kind = lf_arena_strdup(a, one.kind, err),
+                                  .dtype = (enum lf_h5_type)one.dtype,
+                                  .ndim = one.ndim};
+        if (!all[n].name || !all[n].kind)
+            return LF_ENOMEM;
+        memcpy(all[n++].shape, one.shape, sizeof one.shape);
+    }
+    out->all = all;
+    out->n_all = n;
+    return 0;
+}
+
+/* Rank 0 describes the tensors of all layers. Collective. rc: how this rank fared. */
+static int share_tensors(lf_trainer *t, struct lf_run_tensors *tensors, int rc, lf_err *err)
+{
+    struct lf_comm_blobs all = {0};
+    lf_buf mine;
+    lf_buf_init(&mine);
+    if (rc == 0 && t->who.data == 0 && t->who.tensor == 0)
+        rc = tell_tensors(&mine, tensors, err);
+    rc = lf_train_agree(t, rc, err);
+    if (rc == 0)
+        rc = lf_comm_gather_blobs(t->run.comm, mine.data, mine.len, &all, err);
+    if (rc == 0 && lf_train_first_rank(t))
+        rc = take_tensors(tensors, &all, t->run.ranks, t->run.arena, err);
+    lf_comm_blobs_fini(&all);
+    lf_buf_fini(&mine);
+    return rc;
+}
+
 int lf_train_writer_open(lf_trainer *t, lf_err *err)
 {
     struct lf_run_tensors tensors;
-    const int rc = lf_train_tensors(&tensors, t->c, &t->m, &t->who, t->run.arena, err);
+    int rc = lf_train_tensors(&tensors, t->c, &t->m, &t->who, t->run.arena, err);
+    if (t->pipe)
+        rc = share_tensors(t, &tensors, rc, err);
     return lf_run_writer_open(&t->run, &tensors, rc, err);
 }
 

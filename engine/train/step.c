@@ -12,6 +12,7 @@
 #include "engine/base/sys.h"
 #include "engine/graph/profile.h"
 #include "engine/train/loop_priv.h"
+#include "engine/train/pipe.h"
 
 /* Memory of the running mean that spikes are measured against: about 50 steps. */
 #define LOSS_MEMORY 0.98
@@ -51,7 +52,7 @@ static int micro_batch(lf_trainer *t, const lf_loader_step *ls, struct micro *m,
 {
     const lf_objective *o = t->c->objective;
     const lf_loader_batch *b;
-    int rc = lf_train_next_batch(t, t->data, t->m.train, &b, data_s, err);
+    int rc = lf_train_next_batch(t, t->data, true, &b, data_s, err);
     if (rc == 0)
         rc = pass(t, m, LF_FWD, err);
     if (rc == 0 && o) {
@@ -85,6 +86,8 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
 {
     struct micro m = {0};
     int rc = 0;
+    if (t->pipe)
+        return lf_train_pipe_step(t, ls, sums, data_s, err);
     for (; m.i < ls->n_micro && rc == 0; m.i += rc == 0)
         rc = micro_batch(t, ls, &m, sums, data_s, err);
     if (m.broken)
@@ -267,12 +270,13 @@ static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums 
     int64_t ran = 0;
     for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
         const lf_loader_batch *b;
-        rc = lf_train_next_batch(t, t->data, t->m.train, &b, NULL, err);
+        rc = lf_train_next_batch(t, t->data, true, &b, NULL, err);
         if (rc == 0)
-            rc = lf_train_forward(t, t->m.train, &ran, err);
+            rc = lf_train_forward(t, true, &ran, err);
         if (rc == 0) {
             struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, 0);
-            rc = lf_train_together(t, o->survey(o->user, &view, sums->obj, err), err);
+            rc = lf_train_has_loss(&t->m.cut) ? o->survey(o->user, &view, sums->obj, err) : 0;
+            rc = lf_train_together(t, rc, err);
         }
     }
     return lf_train_stand_by(t, t->m.train, &ran, lf_train_rounds(t, ls->n_samples), rc, err);

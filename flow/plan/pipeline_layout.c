@@ -13,12 +13,12 @@
 #include "engine/base/synonym.h"
 #include "flow/plan/pipeline_priv.h"
 
-static const char *const keys[] = {"tensor", "sequence_parallel", "tensor_across_nodes", "zero",
-                                   "zero_inner"};
+static const char *const keys[] = {
+    "tensor",          "sequence_parallel", "tensor_across_nodes", "pipeline",
+    "pipeline_chunks", "pipeline_schedule", "pipeline_stages",     "zero",
+    "zero_inner"};
 /* Names that are kept for what ranks cannot divide yet. */
-static const char *const reserved[] = {"pipeline",        "pipeline_chunks", "pipeline_schedule",
-                                       "pipeline_stages", "context",         "context_kind",
-                                       "expert",          "expert_tensor"};
+static const char *const reserved[] = {"context", "context_kind", "expert", "expert_tensor"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static bool among(const char *key, const char *const *names, size_t n)
@@ -46,11 +46,12 @@ static int check_key(const lf_conf_item *it, lf_err *err)
     if (among(it->key, keys, COUNT(keys)))
         return 0;
     if (among(it->key, reserved, COUNT(reserved)))
-        return lf_conf_fail_key(it, err,
-                                "\"%s\" is not there yet: ranks share the batch, the matrices of a "
-                                "layer (tensor) and optimizer state, gradients and weights (zero); "
-                                "remove it",
-                                it->key);
+        return lf_conf_fail_key(
+            it, err,
+            "\"%s\" is not there yet: ranks share the batch, the layers (pipeline), the "
+            "matrices of a layer (tensor) and optimizer state, gradients and weights (zero); "
+            "remove it",
+            it->key);
     lf_synonym_hint(hint, sizeof hint, it->key, keys, COUNT(keys));
     return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]%s", it->key, it->section, hint);
 }
@@ -76,19 +77,26 @@ int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const
                     const lf_optset *set, lf_err *err)
 {
     const lf_resources *r = &st->resources;
-    const int64_t tensor = lf_opt_find(t, "tensor") != NULL ? lf_optset_int(set, "tensor") : 1,
+    const bool laid = lf_opt_find(t, "tensor") != NULL;
+    const int64_t tensor = laid ? lf_optset_int(set, "tensor") : 1,
+                  pipeline = laid ? lf_optset_int(set, "pipeline") : 1, group = tensor * pipeline,
                   ranks = given(r->ranks, 1), nodes = given(r->nodes, 1);
     const char *section = "layout";
     lf_conf_item *it = NULL;
-    if (tensor <= 1 || lf_layout_section(&section, c, stage, t, err) < 0 ||
-        (it = lf_conf_find(c, section, "tensor")) == NULL)
+    if (group <= 1 || lf_layout_section(&section, c, stage, t, err) < 0)
         return 0;
-    if (ranks * nodes % tensor != 0)
+    it = lf_conf_find(c, section, tensor > 1 ? "tensor" : "pipeline");
+    if (it == NULL)
+        return 0;
+    if (ranks * nodes % group != 0)
         return lf_conf_fail(it, err,
-                            "tensor = %lld: the %lld rank%s of [%s] cannot form such groups; set "
-                            "ranks (per node) to a multiple of %lld",
-                            (long long)tensor, (long long)(ranks * nodes),
-                            ranks * nodes == 1 ? "" : "s", stage, (long long)tensor);
+                            "%s%s = %lld: the %lld rank%s of [%s] cannot form such groups; set "
+                            "ranks (per node) so that ranks x nodes is a multiple of %lld",
+                            tensor > 1 && pipeline > 1 ? "pipeline x " : "", it->key,
+                            (long long)group, (long long)(ranks * nodes),
+                            ranks * nodes == 1 ? "" : "s", stage, (long long)group);
+    if (tensor <= 1)
+        return 0;
     return nodes > 1 && ranks % tensor != 0 && !lf_optset_bool(set, "tensor_across_nodes")
                ? lf_conf_fail(it, err,
                               "tensor = %lld: the %lld ranks that [%s] has on each node are no "

@@ -105,8 +105,11 @@ divided 3 'nodes = 2' '[site]' 'scheduler = slurm' '[layout]' 'tensor = 2' 'tens
 runs 0 "$LF" validate divided.ini
 divided 2 '[layout]' 'sequence_parallel = yes'
 refused divided '.*set tensor to 2 or more'
-for key in pipeline pipeline_chunks pipeline_schedule pipeline_stages context context_kind expert \
-    expert_tensor; do
+divided 4 '[layout]' 'tensor = 2' 'pipeline = 2' 'pipeline_schedule = zb-h1'
+runs 0 "$LF" validate divided.ini
+divided 2 '[layout]' 'tensor = 2' 'pipeline = 2'
+refused divided '[0-9]+:[0-9]+: .*the 2 ranks of \[stage train\] cannot form such groups'
+for key in context context_kind expert expert_tensor; do
     printf '[layout]\n%s = 2\n' $key | with kept
     refused kept "[0-9]+:[0-9]+: \"$key\" is not there yet"
 done
@@ -130,4 +133,4 @@ else
     [ -n "$(identity "$a")" ] && [ "$a" != "$b" ]
     ok $? "which is there"
 fi
-finish 52
+finish 47

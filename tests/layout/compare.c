@@ -20,14 +20,18 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
                                    .noise = 1e-3};
     /* After the first step some weights round to the other neighbour in bf16, and then a row may go
      * to another expert, whose load may cross the mean by it; where ranks divide matrices, in the
-     * first step too. */
+     * first step too. A of an adapter has small gradients, since B begins with zeros. */
     const bool divided = k->layout.tensor > 1;
     const double more = (k->c.model.experts ? 5 : 1) * (divided ? 2 : 1);
-    return (struct rig_bounds){.grad = 1e-5,
-                               .loss = more * 1e-4,
+    return (struct rig_bounds){.grad = !divided             ? 1e-5
+                                       : k->c.model.experts ? 8e-2
+                                                            : 2e-2,
+                               .loss = more * (divided ? 2e-4 : 1e-4),
                                .routes = divided ? 1e-2 : more * 1e-4,
-                               .norm = more * 1e-3,
-                               .change = more * 3e-2,
+                               .norm = more * (divided ? 2e-3 : 1e-3),
+                               .change = more * (!divided     ? 3e-2
+                                                 : k->adapted ? 12e-2
+                                                              : 6e-2),
                                .balance = 1,
                                .noise = 2e-2,
                                .slack = 3};

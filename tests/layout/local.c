@@ -140,51 +140,59 @@ static void count_moved(struct lf_comm_count *n, uint64_t parts, size_t sent, si
     n->bytes_received += received;
 }
 
-static void count_all_reduce(lf_comm *c, const struct lf_comm_call *a)
+static void count_all_reduce(const lf_comm *c, const struct lf_comm_call *a,
+                             struct lf_comm_count *n)
 {
     const size_t p = (size_t)c->size, each = lf_comm_type_bytes(a->type);
     size_t first, mine;
     lf_comm_part(a->n, c->size, c->rank, &first, &mine);
     const size_t bytes = a->n * each <= LF_COMM_SHORT ? (p - 1) * a->n * each
                                                       : (a->n - mine + (p - 1) * mine) * each;
-    count_moved(&c->counts.collective, 2 * (p - 1), bytes, bytes);
+    count_moved(n, 2 * (p - 1), bytes, bytes);
+}
+
+static void count_collective(const lf_comm *c, const struct lf_comm_call *a,
+                             struct lf_comm_count *n)
+{
+    const size_t p = (size_t)c->size, others = p - 1;
+    switch (a->what) {
+    case LF_COMM_ALL_REDUCE:
+        count_all_reduce(c, a, n);
+        break;
+    case LF_COMM_REDUCE_SCATTER: {
+        const size_t each = lf_comm_type_bytes(a->type), mine = a->counts[c->rank] * each;
+        count_moved(n, others, local_total(a->counts, c->size) * each - mine, others * mine);
+        break;
+    }
+    case LF_COMM_ALL_GATHER:
+        count_moved(n, others, others * a->counts[c->rank],
+                    local_total(a->counts, c->size) - a->counts[c->rank]);
+        break;
+    case LF_COMM_ALL_TO_ALL:
+        count_moved(n, others, local_total(a->counts, c->size) - a->counts[c->rank],
+                    local_total(a->from, c->size) - a->from[c->rank]);
+        break;
+    case LF_COMM_BROADCAST:
+        count_moved(n, 1, a->peer == c->rank ? others * a->n : 0, a->peer == c->rank ? 0 : a->n);
+        break;
+    default: /* a barrier */
+        count_moved(n, others, 0, 0);
+    }
 }
 
 static void count(lf_comm *c, const struct lf_comm_call *a)
 {
-    struct lf_comm_count *all = &c->counts.collective, *one = &c->counts.message;
-    const size_t p = (size_t)c->size, others = p - 1;
-    switch (a->what) {
-    case LF_COMM_ALL_REDUCE:
-        count_all_reduce(c, a);
-        break;
-    case LF_COMM_REDUCE_SCATTER: {
-        const size_t each = lf_comm_type_bytes(a->type), mine = a->counts[c->rank] * each;
-        count_moved(all, others, local_total(a->counts, c->size) * each - mine, others * mine);
-        break;
-    }
-    case LF_COMM_ALL_GATHER:
-        count_moved(all, others, others * a->counts[c->rank],
-                    local_total(a->counts, c->size) - a->counts[c->rank]);
-        break;
-    case LF_COMM_ALL_TO_ALL:
-        count_moved(all, others, local_total(a->counts, c->size) - a->counts[c->rank],
-                    local_total(a->from, c->size) - a->from[c->rank]);
-        break;
-    case LF_COMM_BROADCAST:
-        count_moved(all, 1, a->peer == c->rank ? others * a->n : 0, a->peer == c->rank ? 0 : a->n);
-        break;
-    case LF_COMM_BARRIER:
-        count_moved(all, others, 0, 0);
-        break;
-    case LF_COMM_SEND:
+    struct lf_comm_count *one = &c->counts.message;
+    if (a->what == LF_COMM_SEND) {
         one->sent++;
         one->bytes_sent += a->n;
-        break;
-    case LF_COMM_RECV:
+    } else if (a->what == LF_COMM_RECV) {
         one->received++;
         one->bytes_received += a->n;
-        break;
+    } else {
+        count_collective(c, a, &c->counts.collective);
+        if (a->planned)
+            count_collective(c, a, &c->counts.planned);
     }
 }
 

@@ -1,26 +1,25 @@
 # Layouts: ranks of one process in lock step.
 EXTRA_DIST += tests/layout/README.md
 layout_comm = tests/layout/local.h tests/layout/local_priv.h tests/layout/local.c tests/layout/local_move.c tests/layout/local_run.c
-layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig_priv.h tests/layout/rig.c tests/layout/shown.c tests/layout/compare.c \
-  tests/layout/mesh.h tests/layout/mesh.c tests/layout/parts.c
-layout_wrap = $(AM_LDFLAGS) -Wl,--wrap=lf_pstore_create,--wrap=lf_train_save_at
+layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig_priv.h tests/layout/rig.c tests/layout/shown.c tests/layout/compare.c
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
-  tests/layout/reshape_test
+  tests/layout/reshape_test tests/layout/tensor_fault_test
 check_PROGRAMS += $(layout_tests)
 TESTS += $(layout_tests)
 tests_layout_local_test_SOURCES = tests/layout/local_test.c $(layout_comm)
 tests_layout_local_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_step_test_SOURCES = tests/layout/step_test.c $(layout_rig)
-tests_layout_step_test_LDFLAGS = $(layout_wrap)
 tests_layout_step_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_matrix_SOURCES = tests/layout/matrix.c tests/layout/switches.h tests/layout/switches.c tests/layout/cover.h tests/layout/cover.c $(layout_rig)
-tests_layout_matrix_LDFLAGS = $(layout_wrap)
 tests_layout_matrix_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_layout_fault_test_SOURCES = tests/layout/fault_test.c $(layout_rig)
+layout_fault = tests/layout/fault.h tests/layout/fault.c $(layout_rig)
+tests_layout_fault_test_SOURCES = tests/layout/fault_test.c $(layout_fault)
 tests_layout_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_layout_fault_test_LDFLAGS = $(layout_wrap) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_loader_open,--wrap=lf_pstore_write_part,--wrap=lf_param_own
+tests_layout_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_loader_open,--wrap=lf_pstore_write_part,--wrap=lf_param_own
+tests_layout_tensor_fault_test_SOURCES = tests/layout/tensor_fault_test.c $(layout_fault)
+tests_layout_tensor_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_tensor_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_sum_tensor,--wrap=lf_box_owner,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm
 tests_layout_reshape_test_SOURCES = tests/layout/reshape_test.c $(layout_rig)
-tests_layout_reshape_test_LDFLAGS = $(layout_wrap)
 tests_layout_reshape_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # The whole of it: make check-layouts.
 LAYOUT_TESTS += tests/layout/layouts.sh

@@ -137,12 +137,12 @@ __thread int rig_rank;
 
 /* ---- a rank ---- */
 
-static int one_step(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err *err)
+static int one_step(struct rig *g, lf_trainer *t, lf_err *err)
 {
     struct lf_train_step st;
     const int step = (int)t->s.step;
     if (step == 0)
-        rig_count_moved(g->s, t, m, -1);
+        rig_count_moved(g->s, t, -1);
     const int rc = lf_train_step_now(t, &st, err);
     if (rc != 0)
         return rc;
@@ -151,7 +151,7 @@ static int one_step(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_e
     rig_show_number(g, g->s->scale, t->s.scaler.scale, "loss scale", step);
     if (step == 0) {
         g->again = t->s.scaler.overflows > 0;
-        rig_count_moved(g->s, t, m, 1);
+        rig_count_moved(g->s, t, 1);
         rig_count_planned(g->s, t);
         rig_show_told(g, &st);
         rig_show(g, t, RIG_GRAD);
@@ -159,35 +159,32 @@ static int one_step(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_e
     return 0;
 }
 
-/* To where the first step begins, with a writer of checkpoints where engine/train saves. */
-static int begin(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err *err)
+/* To where the first step begins, with a writer of checkpoints. */
+static int begin(struct rig *g, lf_trainer *t, lf_comm *comm, lf_err *err)
 {
     bool done = false;
-    int rc = lf_train_open(t, &g->c, NULL, m->data, err);
-    if (rc == 0)
-        rig_mesh_connect(t->m.ex);
+    rig_rank = comm->rank;
+    int rc = lf_train_open(t, &g->c, NULL, comm, err);
     if (rc == 0)
         rc = lf_train_start(t, &done, err);
-    return lf_train_agree(t, rc != 0 || m->tensor ? rc : lf_train_writer_open(t, err), err);
+    return lf_train_agree(t, rc != 0 ? rc : lf_train_writer_open(t, err), err);
 }
 
-/* A checkpoint in dir, which is freed. The engine does not save boxes of tensors. */
-static int save(const struct rig_mesh *m, lf_trainer *t, char *dir, lf_err *err)
+/* A checkpoint in dir, which is freed. */
+static int save(lf_trainer *t, char *dir, lf_err *err)
 {
-    const int rc = !dir        ? LF_ENOMEM
-                   : m->tensor ? rig_save_parts(m, t, dir, err)
-                               : lf_train_save_at(t, 0, dir, NULL, err);
+    const int rc = lf_train_save_at(t, dir ? 0 : LF_ENOMEM, dir, NULL, err);
     free(dir);
     return lf_train_agree(t, rc, err);
 }
 
-static int steps(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err *err)
+static int steps(struct rig *g, lf_trainer *t, lf_err *err)
 {
-    int rc = g->k->copy ? rig_save_parts(m, t, g->k->copy, err) : 0;
+    int rc = g->k->copy ? save(t, lf_strdup(g->k->copy, err), err) : 0;
     while (rc == 0 && t->s.step < RIG_STEPS && !g->k->still) {
-        rc = one_step(g, m, t, err);
+        rc = one_step(g, t, err);
         if (rc == 0 && g->k->save && t->s.step == 1)
-            rc = save(m, t, lf_ckpt_step_dir(t->c->out, t->s.step, err), err);
+            rc = save(t, lf_ckpt_step_dir(t->c->out, t->s.step, err), err);
     }
     return rc;
 }
@@ -203,39 +200,28 @@ static int compare_replicas(struct rig *g, const lf_trainer *t, lf_err *err)
     return 0;
 }
 
-/* From the beginning to the last step. */
-static int train(struct rig *g, const struct rig_mesh *m, lf_trainer *t, lf_err *err)
+static int run_rank(void *user, lf_comm *comm, lf_err *err)
 {
-    int rc = begin(g, m, t, err);
+    struct rig *g = user;
+    lf_trainer *t = calloc(1, sizeof *t);
+    if (!t)
+        return LF_ENOMEM;
+    int rc = begin(g, t, comm, err);
     if (rc == 0 && t->s.step != g->k->from)
         rc = lf_fail(err, LF_EINVAL, "it begins at step %lld, not %d", (long long)t->s.step,
                      g->k->from);
     if (rc == 0) {
-        local_arm(m->world);
+        local_arm(comm);
         rig_show_names(g, t);
         for (int kind = RIG_BEFORE; kind <= RIG_BEFORE_V; kind++)
             rig_show(g, t, (enum rig_kind)kind);
-        rc = steps(g, m, t, err);
+        rc = steps(g, t, err);
     }
     for (int kind = RIG_AFTER; kind < RIG_KINDS && rc == 0; kind++)
         rig_show(g, t, (enum rig_kind)kind);
-    return rc == 0 ? compare_replicas(g, t, err) : rc;
-}
-
-static int run_rank(void *user, lf_comm *world, lf_err *err)
-{
-    struct rig *g = user;
-    struct rig_mesh m;
-    lf_trainer *t = calloc(1, sizeof *t);
-    if (!t)
-        return LF_ENOMEM;
-    rig_rank = world->rank;
-    int rc = rig_mesh_open(&m, &g->k->layout, world, err);
-    if (rc == 0) {
-        rc = train(g, &m, t, err);
-        lf_train_close(t, rc);
-    }
-    rig_mesh_close(&m);
+    if (rc == 0)
+        rc = compare_replicas(g, t, err);
+    lf_train_close(t, rc);
     free(t);
     return rc;
 }
@@ -263,6 +249,7 @@ static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_e
     g->c.ramp = &ramp;
     g->c.zero.stage = g->k->layout.zero;
     g->c.zero.inner = g->k->layout.zero_inner;
+    g->c.axes = (struct lf_axes){.tensor = g->k->layout.tensor, .sequence = g->k->layout.sequence};
     g->c.poison = g->k->poison;
     g->c.no_reuse = g->k->no_reuse;
     g->c.freeze = freeze;
@@ -283,13 +270,12 @@ static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_e
 static int make_base(void *user, lf_comm *comm, lf_err *err)
 {
     struct rig *g = user;
-    const struct rig_mesh alone = {.data = comm};
     lf_trainer *t = calloc(1, sizeof *t);
     if (!t)
         return LF_ENOMEM;
-    int rc = begin(g, &alone, t, err);
+    int rc = begin(g, t, comm, err);
     if (rc == 0)
-        rc = save(&alone, t, strdup(g->base.text), err);
+        rc = save(t, strdup(g->base.text), err);
     lf_train_close(t, rc);
     free(t);
     return rc;

@@ -13,13 +13,17 @@
 
 enum { RIG_STEPS = 3, RIG_TOLD = 6, RIG_TOLD_ROUTES = 3 };
 
-/* How ranks divide the work: ranks * tensor of them, in a mesh (mesh.h). */
+/* How ranks divide the work: ranks * tensor of them, in a mesh (engine/train/axes.h). */
 struct rig_layout {
     int ranks;            /* of the data axis */
     int zero, zero_inner; /* lf_train_config */
     int tensor;           /* ranks that divide matrices; 0 is 1 */
-    bool sequence;        /* lf_layout */
+    bool sequence;        /* lf_axes */
 };
+static inline int rig_tensor_ranks(const struct rig_layout *l)
+{
+    return l->tensor > 1 ? l->tensor : 1;
+}
 
 /* A run: what is trained, how, and by whom. */
 struct rig_case {
@@ -34,8 +38,7 @@ struct rig_case {
     const char *out; /* NULL: nothing is read or written there */
     int from;        /* step of a checkpoint in out to go on from, 0: begin */
     bool save;       /* a checkpoint after step 1, in out */
-    /* NULL; else a checkpoint of what the run begins with is written to this directory, by all ranks
-     * together (parts.c) */
+    /* NULL; else a checkpoint of what the run begins with is written to this directory */
     const char *copy;
     bool still; /* no step is made */
 };
@@ -65,8 +68,8 @@ struct rig_tensor {
     uint8_t *times[RIG_KINDS]; /* [n] how many ranks have it, owned */
 };
 
-/* In step 1, of all ranks: collectives and bytes that are sent, and those that plans and the step's
- * own exchanges are made of. */
+/* In step 1, of all ranks: collectives of plans and bytes that are sent, and what plans say of
+ * them. */
 struct rig_moved {
     uint64_t calls, bytes, planned_calls;
     double planned_bytes;

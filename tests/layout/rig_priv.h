@@ -5,7 +5,7 @@
 #ifndef LF_TESTS_LAYOUT_RIG_PRIV_H
 #define LF_TESTS_LAYOUT_RIG_PRIV_H
 
-#include "tests/layout/mesh.h"
+#include "tests/layout/rig.h"
 
 struct path {
     char text[400];
@@ -29,16 +29,11 @@ void rig_show(struct rig *g, const lf_trainer *t, enum rig_kind kind);
 /* One number of a step (from 0), into all[step]; the first rank's counts. */
 void rig_show_number(struct rig *g, double *all, double mine, const char *what, int step);
 void rig_show_told(struct rig *g, const struct lf_train_step *st);
-/* Adds what has been moved so far, times sign. */
-void rig_count_moved(struct rig_seen *s, const lf_trainer *t, const struct rig_mesh *m, int sign);
-/* Adds what plan and step say that step 1 moves. */
+/* Adds what of a plan has been moved so far (lf_comm_call), times sign. */
+void rig_count_moved(struct rig_seen *s, const lf_trainer *t, int sign);
+/* Adds what the plan says that step 1 moves. */
 void rig_count_planned(struct rig_seen *s, const lf_trainer *t);
 /* After all ranks: is every element kept by all ranks of the data axis, or by one of each group? */
 void rig_find_missing(struct rig_seen *s, const struct rig_layout *l);
-
-/* ---- parts.c ---- */
-
-/* Collective: a checkpoint of where t stands, in dir, of which every rank writes its part. */
-int rig_save_parts(const struct rig_mesh *m, const lf_trainer *t, const char *dir, lf_err *err);
 
 #endif

@@ -140,26 +140,16 @@ static void count_comm(struct rig_moved *m, const lf_comm *c, int sign)
     const uint64_t k = sign < 0 ? UINT64_MAX : 1; /* modulo 2^64 */
     if (!c)
         return;
-    m->calls += k * (c->counts.collective.calls + c->counts.message.calls);
-    m->bytes += k * (c->counts.collective.bytes_sent + c->counts.message.bytes_sent);
+    m->calls += k * (c->counts.planned.calls + c->counts.message.calls);
+    m->bytes += k * (c->counts.planned.bytes_sent + c->counts.message.bytes_sent);
 }
 
-void rig_count_moved(struct rig_seen *s, const lf_trainer *t, const struct rig_mesh *m, int sign)
+void rig_count_moved(struct rig_seen *s, const lf_trainer *t, int sign)
 {
-    count_comm(&s->moved[0], t->run.comm, sign);
+    count_comm(&s->moved[0], t->dev.comm, sign);
     count_comm(&s->moved[0], t->dev.inner, sign);
     count_comm(&s->moved[0], t->dev.outer, sign);
-    count_comm(&s->moved[1], m->tensor, sign);
-}
-
-/* Of an all-reduce of n doubles, as local.h counts it. */
-static double sum_bytes(const lf_comm *c, size_t n)
-{
-    size_t first, mine;
-    if (n * sizeof(double) <= LF_COMM_SHORT)
-        return (double)(n * (size_t)(c->size - 1) * sizeof(double));
-    lf_comm_part(n, c->size, c->rank, &first, &mine);
-    return (double)(n - mine + (size_t)(c->size - 1) * mine) * sizeof(double);
+    count_comm(&s->moved[1], t->dev.tensor, sign);
 }
 
 static void add_planned(struct rig_moved *m, const struct lf_plan_moved *more, int64_t times)
@@ -168,18 +158,15 @@ static void add_planned(struct rig_moved *m, const struct lf_plan_moved *more, i
     m->planned_bytes += (double)times * more->bytes;
 }
 
-/* Beside what plans say a step has the sums of the record (lf_train_exchange). */
 void rig_count_planned(struct rig_seen *s, const lf_trainer *t)
 {
-    enum { RECORD = 11 };
     struct lf_plan_comm pc;
     const int64_t samples = t->c->ramp->samples, rounds = lf_train_rounds(t, samples),
-                  passes = lf_deal_count(samples, t->c->micro_batch, t->run.rank, t->run.ranks);
+                  passes =
+                      lf_deal_count(samples, t->c->micro_batch, t->who.data, t->who.data_ranks);
     lf_plan_comm(t->m.plan, &pc);
     add_planned(&s->moved[0], &(struct lf_plan_moved){pc.messages, pc.sent_bytes}, 1);
     add_planned(&s->moved[0], &(struct lf_plan_moved){pc.micro_messages, pc.micro_bytes}, rounds);
-    if (t->run.ranks > 1)
-        add_planned(&s->moved[0], &(struct lf_plan_moved){1, sum_bytes(t->run.comm, RECORD)}, 1);
     add_planned(&s->moved[1], &pc.tensor, 1);
     add_planned(&s->moved[1], &pc.micro_tensor, passes);
 }

@@ -54,7 +54,7 @@ int main(void)
     static const struct rig_layout layouts[] = {
         {2, 0, 0, 0, false}, {3, 1, 0, 0, false}, {4, 2, 0, 0, false}, {8, 3, 0, 0, false},
         {4, 1, 2, 0, false}, {6, 3, 2, 0, false}, {1, 0, 0, 2, false}, {1, 0, 0, 4, true},
-        {1, 1, 0, 8, false}, {2, 1, 0, 2, true},  {3, 0, 0, 2, false}};
+        {1, 1, 0, 8, false}, {2, 1, 0, 2, true},  {3, 0, 0, 2, false}, {2, 3, 0, 2, true}};
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
         TAP(5, test_layout(&layouts[i]));
     return tap_done();

@@ -234,8 +234,6 @@ const struct sw_refusal sw_refusals[] = {
     {"types=bf16_state", "adapter=dora", "masters = bf16 is for training of all weights", NULL},
     {"types=bf16_state", "adapter=dora_rows", "masters = bf16 is for training of all weights",
      NULL},
-    BY_TENSOR("zero=2", "with zero = 2 and more"),
-    BY_TENSOR("zero=3", "with zero = 2 and more"),
     BY_TENSOR("adapter=lora_some", "has rows that tensor divides in turns"),
     BY_TENSOR("adapter=dora", "dora_norm does not add up on the tensor axis"),
     BY_ROWS("mlp=aux", "experts in a layout that divides rows (sequence)"),

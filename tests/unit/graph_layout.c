@@ -332,19 +332,26 @@ static const struct lf_node *writer_of(const lf_graph *g, int32_t t)
     return NULL;
 }
 
-/* Products that are rounded before the ranks add them up, or to which the base's is added rounded.
- * One addend of an embedding is not 0, so there is nothing to round. */
+static bool is_rounded_product(const lf_graph *g, int32_t t)
+{
+    const struct lf_node *w = writer_of(g, t);
+    return w && w->op == LF_OP_LINEAR && g->t[t].dtype != LF_F32;
+}
+
+/* Products that are rounded before the ranks add them up, or before another product is added. */
 static int rounded(const lf_plan *p)
 {
     const lf_graph *g = p->c[0].g;
     int n = 0;
     for (size_t i = 0; i < g->n_fwd; i++) {
-        const int32_t x = g->n[i].in[0];
-        const struct lf_node *w = g->n[i].op == LF_OP_TP_LEAVE ? writer_of(g, x) : NULL;
-        if (!w || w->op == LF_OP_EMBED)
+        const struct lf_node *w = g->n[i].op == LF_OP_TP_LEAVE ? writer_of(g, g->n[i].in[0]) : NULL;
+        if (!w)
             continue;
-        n += g->t[x].dtype != LF_F32;
-        n += w->op == LF_OP_LINEAR && w->in[LINEAR_RES] && g->t[w->in[LINEAR_RES]].dtype != LF_F32;
+        n += is_rounded_product(g, g->n[i].in[0]);
+        if (w->op == LF_OP_LINEAR && w->in[LINEAR_RES])
+            n += is_rounded_product(g, w->in[LINEAR_RES]);
+        for (int k = 0; k < 2 && w->op == LF_OP_ADD; k++)
+            n += is_rounded_product(g, w->in[k]);
     }
     return n;
 }

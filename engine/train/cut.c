@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cut of a run: see cut.h.
+ */
+#include "engine/train/cut.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/model/flops.h"
+#include "engine/pipe/cut.h"
+#include "engine/pipe/walk.h"
+#include "engine/train/loop.h"
+
+/* Of buffers, as tensors have. */
+enum { ALIGN = 64 };
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+const struct lf_pipe *lf_train_list(const struct lf_train_cut *k, int micro_batches)
+{
+    for (size_t i = 0; i < k->n_lists; i++)
+        if (k->list[i].spec.micro_batches == micro_batches)
+            return &k->list[i];
+    return NULL;
+}
+
+/* ---- which layers ---- */
+
+static int layer_costs(int64_t *cost, int64_t *head, const struct lf_train_config *c,
+                       const lf_model_config *mc, lf_err *err)
+{
+    double *flops = lf_calloc((size_t)mc->layers + 1, sizeof *flops, err);
+    const int rc = flops ? lf_model_layer_flops(flops, mc, c->seq_length, err) : LF_ENOMEM;
+    for (int64_t l = 0; l < mc->layers && rc == 0; l++)
+        cost[l] = llround(flops[l]);
+    if (rc == 0)
+        *head = llround(flops[mc->layers]);
+    free(flops);
+    return rc;
+}
+
+static int cut_layers(struct lf_train_cut *k, const struct lf_train_config *c,
+                      const lf_model_config *mc, lf_err *err)
+{
+    const int stages = k->spec.ranks * k->spec.chunks;
+    if (!(k->layers = lf_calloc((size_t)stages, sizeof *k->layers, err)))
+        return LF_ENOMEM;
+    if (c->axes.stages)
+        return lf_pipe_cut_parse(k->layers, c->axes.stages, stages, (int)mc->layers, err)
+                   ? lf_err_prefix(err, "pipeline_stages")
+                   : 0;
+    int64_t *cost = lf_calloc((size_t)mc->layers + 1, sizeof *cost, err);
+    struct lf_pipe_layers of = {.cost = cost, .n = (int)mc->layers};
+    int rc = cost ? layer_costs(cost, &of.head, c, mc, err) : LF_ENOMEM;
+    if (rc == 0 && lf_pipe_cut(k->layers, NULL, &of, stages, false, err))
+        rc = lf_err_prefix(err, "pipeline: %d pipeline stages, the model has %lld layers", stages,
+                           (long long)mc->layers);
+    free(cost);
+    return rc;
+}
+
+/* Of this rank. */
+static void take_chunks(struct lf_train_cut *k, int rank)
+{
+    const int stages = k->spec.ranks * k->spec.chunks;
+    k->n_chunks = k->spec.chunks;
+    for (int i = 0; i < k->n_chunks; i++) {
+        const int stage = lf_pipe_stage(&k->spec, rank, i);
+        struct lf_decoder_chunk *p = &k->chunk[i].part;
+        for (int s = 0; s < stage; s++)
+            p->begin += k->layers[s];
+        p->end = p->begin + k->layers[stage];
+        p->first = stage == 0;
+        p->last = stage == stages - 1;
+    }
+}
+
+/* ---- in which order ---- */
+
+static bool has_list(const struct lf_train_cut *k, int64_t m)
+{
+    return lf_train_list(k, (int)m) != NULL;
+}
+
+static int add_list(struct lf_train_cut *k, int64_t m, size_t *cap, lf_err *err)
+{
+    struct lf_pipe_spec spec = k->spec;
+    if (m < 1 || has_list(k, m))
+        return 0;
+    spec.micro_batches = (int)m;
+    int rc = lf_grow(&k->list, cap, k->n_lists, sizeof *k->list, err);
+    if (rc != 0)
+        return rc;
+    struct lf_pipe *p = &k->list[k->n_lists++];
+    *p = (struct lf_pipe){0};
+    rc = lf_pipe_init(p, &spec, err);
+    if (rc == 0)
+        rc = lf_pipe_add_messages(p, &(struct lf_pipe_message_opts){0}, err);
+    if (rc == 0)
+        rc = lf_pipe_walk(NULL, p, &(struct lf_pipe_walk_opts){0}, err);
+    k->spec.micro_batches = (int)m > k->spec.micro_batches ? (int)m : k->spec.micro_batches;
+    return rc;
+}
+
+/* A rank has as many micro-batches as the first of those that share a batch, or as the last. */
+static int make_lists(struct lf_train_cut *k, const struct lf_train_config *c,
+                      const struct lf_train_who *who, lf_err *err)
+{
+    size_t cap = 0;
+    int rc = 0;
+    for (size_t i = 0; i < c->n_ramp && rc == 0; i++)
+        for (int last = 0; last < 2 && rc == 0; last++)
+            rc = add_list(k,
+                          lf_deal_count(c->ramp[i].samples, c->micro_batch,
+                                        last ? who->data_ranks - 1 : 0, who->data_ranks),
+                          &cap, err);
+    return rc;
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* What the lists of this rank need. */
+static void take_needs(struct lf_train_cut *k, int rank)
+{
+    for (size_t l = 0; l < k->n_lists; l++)
+        for (int i = 0; i < k->n_chunks; i++) {
+            const struct lf_pipe *p = &k->list[l];
+            struct lf_train_chunk *h = &k->chunk[i];
+            const int at = rank * k->spec.chunks + i;
+            h->slots = larger(h->slots, p->slots[at]);
+            for (int d = 0; d < LF_PIPE_DIRS; d++) {
+                h->buffers[d][0] = larger(h->buffers[d][0], p->recv_buffers[d][at]);
+                h->buffers[d][1] = larger(h->buffers[d][1], p->send_buffers[d][at]);
+            }
+        }
+    for (int i = 0; i < k->n_chunks; i++)
+        for (int d = 0; d < LF_PIPE_DIRS; d++)
+            k->bytes +=
+                k->message * (size_t)(k->chunk[i].buffers[d][0] + k->chunk[i].buffers[d][1]);
+}
+
+/* ---- what is asked for ---- */
+
+static enum lf_pipe_kind kind_of(const struct lf_axes *a)
+{
+    return a->schedule     ? (enum lf_pipe_kind)(a->schedule - 1)
+           : a->chunks > 1 ? LF_PIPE_INTERLEAVED
+                           : LF_PIPE_1F1B;
+}
+
+static int check(const struct lf_train_config *c, lf_err *err)
+{
+    const struct lf_axes *a = &c->axes;
+    if (a->chunks > LF_TRAIN_MAX_CHUNKS)
+        return lf_fail(err, LF_EINVAL, "pipeline_chunks = %d: at most %d", a->chunks,
+                       (int)LF_TRAIN_MAX_CHUNKS);
+    if (a->chunks > 1 && kind_of(a) != LF_PIPE_INTERLEAVED)
+        return lf_fail(err, LF_EINVAL,
+                       "pipeline_chunks = %d: pipeline_schedule = %s has one chunk on each rank; "
+                       "take interleaved",
+                       a->chunks, lf_pipe_kind_name(kind_of(a)));
+    if (c->zero.stage > 1)
+        return lf_fail(err, LF_ENOTSUP,
+                       "zero = %d with pipeline = %d: gradients and weights would be moved for "
+                       "each micro-batch; take zero = 1",
+                       c->zero.stage, a->pipeline);
+    if (c->guest)
+        return lf_fail(err, LF_ENOTSUP,
+                       "samples during training (sample_interval) need the whole model on one "
+                       "rank; leave them out, or pipeline");
+    return 0;
+}
+
+int lf_train_cut_open(struct lf_train_cut *k, const struct lf_train_config *c,
+                      const lf_model_config *mc, const struct lf_train_who *who, lf_err *err)
+{
+    *k = (struct lf_train_cut){.n_chunks = 1};
+    k->chunk[0].part = (struct lf_decoder_chunk){.end = mc->layers, .first = true, .last = true};
+    k->chunk[0].slots = 1;
+    if (who->pipeline_ranks <= 1)
+        return 0;
+    k->chunk[0] = (struct lf_train_chunk){0};
+    int rc = check(c, err);
+    k->spec = (struct lf_pipe_spec){.kind = kind_of(&c->axes),
+                                    .ranks = who->pipeline_ranks,
+                                    .chunks = c->axes.chunks > 1 ? c->axes.chunks : 1};
+    if (rc == 0)
+        rc = cut_layers(k, c, mc, err);
+    if (rc == 0)
+        rc = make_lists(k, c, who, err);
+    if (rc != 0)
+        return rc;
+    take_chunks(k, who->pipeline);
+    const int64_t rows =
+        (int64_t)c->micro_batch * c->seq_length / (c->axes.sequence ? who->tensor_ranks : 1);
+    k->sums_at = padded((size_t)(rows * mc->hidden) * lf_dtype_size(c->compute));
+    k->message = k->sums_at + padded(2 * (size_t)mc->experts * sizeof(float));
+    take_needs(k, who->pipeline);
+    return 0;
+}
+
+void lf_train_cut_close(struct lf_train_cut *k)
+{
+    for (size_t i = 0; i < k->n_lists; i++)
+        lf_pipe_fini(&k->list[i]);
+    free(k->list);
+    free(k->layers);
+    *k = (struct lf_train_cut){0};
+}

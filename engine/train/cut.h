@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a run is cut along the pipeline axis (axes.h): which layers each rank has, its lists of
+ * engine/pipe, and the buffers between it and its neighbours. All of it follows from settings, so
+ * that every rank, and --plan, finds the same.
+ */
+#ifndef LF_TRAIN_CUT_H
+#define LF_TRAIN_CUT_H
+
+#include "engine/model/decoder.h"
+#include "engine/pipe/pipe.h"
+#include "engine/train/axes.h"
+
+enum { LF_TRAIN_MAX_CHUNKS = 16 };
+
+struct lf_train_config;
+
+/* One chunk of this rank: its layers, and its chains in the plan. */
+struct lf_train_chunk {
+    struct lf_decoder_chunk part;
+    int train, valid;             /* valid < 0: none */
+    int slots;                    /* of train */
+    int buffers[LF_PIPE_DIRS][2]; /* the most of all lists: to receive into, and to send from */
+};
+
+/* Zeroed but for one chunk where the model is whole. */
+struct lf_train_cut {
+    struct lf_train_chunk chunk[LF_TRAIN_MAX_CHUNKS];
+    int n_chunks;
+    struct lf_pipe_spec
+        spec;             /* micro_batches as in the longest list; ranks 0: the model is whole */
+    int *layers;          /* [spec.ranks * spec.chunks] of each pipeline stage; owned */
+    struct lf_pipe *list; /* for each number of micro-batches that a step may have; owned */
+    size_t n_lists;
+    size_t message; /* room for what crosses a cut for one micro-batch, either way */
+    size_t sums_at; /* where the balance of experts begins in it, behind x or dx */
+    size_t bytes;   /* of all buffers; state LF_TRAIN_CUT_STATE of the plan */
+};
+#define LF_TRAIN_CUT_STATE "pipeline"
+
+static inline bool lf_train_is_cut(const struct lf_train_cut *k)
+{
+    return k->spec.ranks > 1;
+}
+/* Does this rank have the losses? */
+static inline bool lf_train_has_loss(const struct lf_train_cut *k)
+{
+    return k->chunk[k->n_chunks - 1].part.last;
+}
+/* The list for so many micro-batches. */
+const struct lf_pipe *lf_train_list(const struct lf_train_cut *k, int micro_batches);
+
+/* Cuts the model mc for the rank `who`. LF_EINVAL: settings that contradict each other or the
+ * model; the message names the options. */
+int lf_train_cut_open(struct lf_train_cut *k, const struct lf_train_config *c,
+                      const lf_model_config *mc, const struct lf_train_who *who, lf_err *err);
+void lf_train_cut_close(struct lf_train_cut *k);
+
+#endif

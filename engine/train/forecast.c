@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The answer to --plan: what a run would take, before it runs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "engine/base/vocab.h"
+#include "engine/model/weights.h"
+#include "engine/pipe/show.h"
+#include "engine/pipe/walk.h"
+#include "engine/train/loop_priv.h"
+#include "engine/train/measure.h"
+#include "engine/train/pipe.h"
+
+/* Vocabulary and training tokens as the manifests tell them; 0 when they are not there (yet) or do
+ * not say. */
+static void manifest_facts(const struct lf_train_config *c, int64_t *vocab, int64_t *tokens)
+{
+    *vocab = *tokens = 0;
+    for (size_t i = 0; i < c->n_sources; i++) {
+        lf_artifact a = {0};
+        int64_t v = 0, n = 0;
+        if (lf_artifact_load(&a, c->sources[i].dir, "shards", NULL) == 0) {
+            json_t *train = json_object_get(json_object_get(a.meta, "splits"), "train");
+            v = json_integer_value(json_object_get(a.meta, "vocab_size"));
+            n = json_integer_value(json_object_get(train, "tokens"));
+        }
+        lf_artifact_fini(&a);
+        *vocab = v > *vocab ? v : *vocab;
+        *tokens += n;
+    }
+}
+
+static int config_of_checkpoint(lf_model_config *out, const char *dir, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    int rc = lf_ckpt_open(&ck, dir, 0, err);
+    if (rc == 0)
+        rc = lf_weights_config(out, ck, err);
+    lf_ckpt_close(ck);
+    return rc;
+}
+
+static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int64_t vocab,
+                      lf_err *err)
+{
+    *mc = c->model;
+    if (!c->model_given) {
+        int rc = config_of_checkpoint(mc, c->init_from, err);
+        if (rc != 0)
+            return rc;
+    }
+    if (!mc->vocab)
+        mc->vocab = vocab;
+    if (!mc->vocab)
+        return lf_fail(err, LF_ENOENT,
+                       "[model] vocab is not given, and %s is not there yet to say it; set vocab",
+                       c->sources[0].dir);
+    return 0;
+}
+
+static void note(json_t *notes, const char *text)
+{
+    json_array_append_new(notes, json_string(text));
+}
+
+/* Host memory that this rank takes for background saving; without parts only rank 0 does. */
+static double snapshot_bytes(const struct lf_train_config *c, const struct lf_train_model *m,
+                             const struct lf_train_who *who)
+{
+    struct lf_run_tensors t;
+    lf_arena *a = lf_train_snapshots(c, m) ? lf_arena_create(NULL) : NULL;
+    double bytes = 0;
+    if (a && lf_train_tensors(&t, c, m, who, a, NULL) == 0 &&
+        (t.own || lf_axes_ranks(who) == 1 || who->data == 0))
+        bytes = (double)lf_ckpt_snapshot_bytes(t.own ? t.own : t.all, t.own ? t.n_own : t.n_all);
+    lf_arena_destroy(a);
+    return bytes;
+}
+
+struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
+                                       const struct lf_train_model *m,
+                                       const struct lf_train_who *who)
+{
+    struct lf_plan_bytes b = {0};
+    (void)lf_plan_bytes(m->plan, &b); /* an unfinished plan has no bytes */
+    struct lf_plan_memory mem = {.host = snapshot_bytes(c, m, who) + (double)b.offloaded +
+                                         (double)lf_train_data_bytes(c)};
+    if (c->guest && c->guest->host_bytes)
+        mem.host += (double)c->guest->host_bytes(c->guest->user);
+    mem.host += (double)lf_train_pipe_bytes(c, &m->cut, m->n_docs);
+    mem.host += lf_zero_comm_bytes(&c->zero, who->data_ranks) + lf_axes_comm_bytes(who);
+    lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
+    return mem;
+}
+
+/* A rank of the run that is planned: the first one with these coordinates. Of the
+ * ranks that divide matrices the first has and saves as much as any other. */
+static struct lf_train_who planned_rank(const struct lf_train_config *c, int pipeline, int data)
+{
+    struct lf_train_who who = lf_axes_who(&c->axes, 0, c->plan_ranks > 1 ? c->plan_ranks : 1);
+    who.pipeline = pipeline;
+    who.data = data;
+    return who;
+}
+
+/* Makes the plan that of the rank with these layers which needs the most memory, and returns its
+ * coordinate on the data axis. */
+static int take_largest(const struct lf_train_config *c, struct lf_train_model *m, int pipeline)
+{
+    const int inner = lf_zero_inner(&c->zero, planned_rank(c, pipeline, 0).data_ranks);
+    /* the groups are alike, the first saves most */
+    double most = -1;
+    int largest = 0;
+    for (int r = 0; c->zero.stage > 0 && r < inner && lf_plan_take_rank(m->plan, r, NULL) == 0;
+         r++) {
+        const struct lf_train_who who = planned_rank(c, pipeline, r);
+        const struct lf_plan_memory mem = lf_train_planned(c, m, &who);
+        if (mem.total + mem.device > most) {
+            most = mem.total + mem.device;
+            largest = r;
+        }
+    }
+    (void)lf_plan_take_rank(m->plan, largest, NULL);
+    return largest;
+}
+
+bool lf_train_word_unused(char *buf, size_t cap, const struct lf_train_config *c, int64_t rows,
+                          int64_t tokens)
+{
+    const int unused = c->model_given && !c->init_from ? lf_vocab_unused(rows, tokens) : 0;
+    snprintf(buf, cap,
+             "the model has a vocabulary of %lld, the data one of %lld: %d %% of the rows of the "
+             "embedding are never trained; give [model] vocab = %lld",
+             (long long)rows, (long long)tokens, unused, (long long)tokens);
+    return unused > 0;
+}
+
+/* Of a model that is cut as many bytes an element as this rank's layers have. */
+static double checkpoint_bytes(const struct lf_train_config *c, const struct lf_train_model *m)
+{
+    const double here = (double)lf_pstore_elements(m->ps);
+    return (double)lf_weights_bytes(m->ps, c->adapter != NULL) *
+           (here > 0 ? (double)lf_pstore_elements(lf_train_all(m)) / here : 0);
+}
+
+/* The rank that is planned, and what manifests say. */
+struct plan_of {
+    struct lf_train_who who;
+    int64_t vocab, tokens;
+};
+
+static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
+                        struct lf_train_model *m, const struct plan_of *of, lf_err *err)
+{
+    const struct lf_train_who *at = &of->who;
+    const int64_t vocab = of->vocab, tokens = of->tokens;
+    struct lf_plan_bytes b;
+    const int ranks = lf_axes_ranks(at),
+              largest = (at->pipeline * at->data_ranks + at->data) * at->tensor_ranks;
+    int rc = lf_plan_bytes(m->plan, &b);
+    if (rc != 0)
+        return lf_fail(err, rc, "the plan has no sizes");
+    int64_t params = lf_pstore_elements(lf_train_all(m)), steps = 0, samples = 0;
+    const double saved = checkpoint_bytes(c, m);
+    const struct lf_plan_memory mem = lf_train_planned(c, m, at);
+    lf_schedule lr;
+    json_t *notes = json_array();
+    char unused[240];
+    if (lf_train_word_unused(unused, sizeof unused, c, mc->vocab, vocab))
+        note(notes, unused);
+    if (c->epochs > 0 && !tokens) {
+        note(notes, "the length of an epoch is known when the data is there");
+    } else {
+        rc = lf_train_length(&steps, &samples, &lr, c, tokens / c->seq_length, err);
+        if (rc != 0) {
+            json_decref(notes);
+            return rc;
+        }
+    }
+    if (!tokens)
+        note(notes, "the index of data that does not exist yet is not in the planned memory");
+    if (c->epochs > 0 && tokens)
+        note(notes, "steps follow from the tokens of the data; packing may add a few");
+    const struct lf_train_flops f = lf_train_flops_of(mc, lf_train_all(m));
+    const double step_tokens = (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
+    double per_step = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, true);
+    double per_step_full = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, false);
+    json_t *bytes =
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params,
+                  "grads", (double)b.grads, "optimizer", (double)b.optimizer, "activations",
+                  (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
+                  (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
+                  "host", mem.host, "device", mem.device, "total", mem.total);
+    if (c->zero.stage > 0 && ranks > 1) /* without it all ranks have the same */
+        json_object_set_new(bytes, "rank", json_integer(largest));
+    struct lf_plan_comm pc;
+    lf_plan_comm(m->plan, &pc);
+    const int64_t rounds =
+        lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, at->data_ranks);
+    json_t *comm =
+        json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes + (double)rounds * pc.micro_bytes,
+                  "messages_per_step", (json_int_t)(pc.messages + rounds * pc.micro_messages));
+    if (at->tensor_ranks > 1) {
+        const double moved = pc.tensor.bytes + (double)rounds * pc.micro_tensor.bytes;
+        json_object_set_new(comm, "tensor_bytes_per_step", json_real(moved));
+        json_object_set_new(comm, "tensor_messages_per_step",
+                            json_integer(pc.tensor.messages + rounds * pc.micro_tensor.messages));
+    }
+    const struct lf_json_member sizes[] = {
+        {"ranks", json_integer(ranks)},
+        {"comm", comm},
+        {"parameters", json_integer(params)},
+        {"trained", json_integer(lf_pstore_elements_trained(lf_train_all(m)))},
+        {"bytes", bytes},
+        {"flops_per_step", json_real(per_step)},
+        {"flops_per_step_full", json_real(per_step_full)},
+        {"disk_bytes",
+         json_real((double)(c->keep + 2) * saved + (c->adapter ? 4.0 * (double)params : 0))},
+        {"notes", notes},
+    };
+    rc = lf_json_set(plan, sizes, sizeof sizes / sizeof sizes[0], "plan", err);
+    if (rc != 0 || steps <= 0)
+        return rc;
+    const struct lf_json_member length[] = {
+        {"steps", json_integer(steps)},
+        {"tokens", json_integer(samples * c->seq_length)},
+    };
+    return lf_json_set(plan, length, sizeof length / sizeof length[0], "plan", err);
+}
+
+/* All ranks are on this machine: together they have its cores. */
+static int add_measured(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
+                        const struct lf_train_model *m, lf_err *err)
+{
+    const int ranks = c->plan_ranks > 1 ? c->plan_ranks : 1, all = lf_ncpu();
+    const struct lf_measure how = {.rows = c->micro_batch * c->seq_length,
+                                   .threads = c->threads * ranks < all ? c->threads * ranks : all,
+                                   .compute = c->compute,
+                                   .seconds = 0.2};
+    double rate = 0;
+    if (!c->measure || lf_plan_target(m->plan)->sm)
+        return 0;
+    int rc = lf_train_measure(&rate, &how, mc, err);
+    return rc == 0 && json_object_set_new(plan, "measured_flops", json_real(rate)) != 0
+               ? lf_fail(err, LF_ENOMEM, "plan: out of memory")
+               : rc;
+}
+
+/* One row for each rank of the pipeline axis: its layers, and what it takes. */
+static int add_row(json_t *rows, const struct lf_train_model *m, const struct lf_plan_memory *mem,
+                   lf_err *err)
+{
+    json_t *layers = json_array();
+    for (int i = 0; layers && i < m->cut.n_chunks; i++)
+        json_array_append_new(layers, json_pack("[I,I]", (json_int_t)m->cut.chunk[i].part.begin,
+                                                (json_int_t)m->cut.chunk[i].part.end));
+    json_t *row = json_pack("{s:o,s:f,s:i}", "layers", layers, "total", mem->total + mem->device,
+                            "micro_batches", m->cut.chunk[0].slots);
+    return row && json_array_append_new(rows, row) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "plan");
+}
+
+/* How the passes follow each other, as text. */
+static int add_drawing(json_t *pipeline, const struct lf_train_model *m, lf_err *err)
+{
+    struct lf_pipe_timing timing = {0};
+    const struct lf_pipe *p = lf_train_list(&m->cut, m->cut.spec.micro_batches);
+    lf_buf text;
+    lf_buf_init(&text);
+    int rc = lf_pipe_walk(&timing, p, &(struct lf_pipe_walk_opts){0}, err);
+    lf_pipe_draw(&text, p, 96);
+    if (rc == 0)
+        rc = lf_buf_check(&text, err);
+    if (rc == 0 &&
+        (json_object_set_new(pipeline, "schedule",
+                             json_string(lf_pipe_kind_name(m->cut.spec.kind))) ||
+         json_object_set_new(pipeline, "idle_share", json_real(timing.idle_share)) ||
+         json_object_set_new(pipeline, "message_bytes", json_integer((json_int_t)m->cut.message)) ||
+         json_object_set_new(pipeline, "drawing", json_string(text.data))))
+        rc = lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    lf_pipe_timing_fini(&timing);
+    lf_buf_fini(&text);
+    return rc;
+}
+
+/* Plans each rank of the pipeline axis, of which the one that takes most stays. */
+static int plan_largest(struct lf_train_model *m, struct lf_train_who *at,
+                        const struct lf_train_config *c, const lf_model_config *mc, json_t *plan,
+                        lf_err *err)
+{
+    const bool valid = c->n_valid > 0 || (c->objective && c->objective->prepare);
+    const int ranks = planned_rank(c, 0, 0).pipeline_ranks;
+    json_t *rows = json_array();
+    double most = -1;
+    int rc = rows ? 0 : LF_ENOMEM;
+    for (int r = 0; r < ranks && rc == 0; r++) {
+        struct lf_train_model one = {0};
+        struct lf_train_who who = planned_rank(c, r, 0);
+        rc = lf_train_model_plan(&one, c, mc, valid, &who, err);
+        if (rc == 0)
+            who.data = take_largest(c, &one, r);
+        const struct lf_plan_memory mem =
+            rc == 0 ? lf_train_planned(c, &one, &who) : (struct lf_plan_memory){0};
+        if (rc == 0)
+            rc = add_row(rows, &one, &mem, err);
+        if (rc == 0 && mem.total + mem.device > most) {
+            const struct lf_train_model was = *m;
+            most = mem.total + mem.device;
+            *at = who;
+            *m = one;
+            one = was;
+        }
+        lf_train_model_fini(&one);
+    }
+    json_t *pipeline = rc == 0 && ranks > 1 ? json_pack("{s:O}", "ranks", rows) : NULL;
+    if (pipeline)
+        rc = add_drawing(pipeline, m, err);
+    if (pipeline && json_object_set_new(plan, "pipeline", pipeline))
+        rc = lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    json_decref(rows);
+    return rc;
+}
+
+/* What a run would find out when it opens its data, as far as it is known before. */
+static int check_plan(const struct lf_train_config *c, lf_err *err)
+{
+    int rc = lf_train_check_valid(c, err);
+    if (rc == 0)
+        rc = lf_axes_check(&c->axes, c->plan_ranks > 1 ? c->plan_ranks : 1, err);
+    for (size_t i = 0; i < c->n_ramp && rc == 0; i++)
+        rc = lf_loader_check_batch(c->ramp[i].samples, c->micro_batch,
+                                   planned_rank(c, 0, 0).data_ranks, err);
+    return rc;
+}
+
+int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
+{
+    struct lf_train_model m = {0};
+    lf_model_config mc;
+    struct plan_of of = {0};
+    enum lf_artifact_state there = LF_ARTIFACT_PRESENT;
+    int rc = check_plan(c, err);
+    if (rc != 0)
+        return rc;
+    manifest_facts(c, &of.vocab, &of.tokens);
+    if (!c->model_given && lf_artifact_state(&there, c->init_from, NULL) == 0 &&
+        there == LF_ARTIFACT_ABSENT) {
+        json_t *notes = json_pack(
+            "[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
+        return notes && json_object_set_new(plan, "notes", notes) == 0
+                   ? 0
+                   : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    }
+    rc = plan_model(&mc, c, of.vocab, err);
+    if (rc == 0)
+        rc = plan_largest(&m, &of.who, c, &mc, plan, err);
+    if (rc == 0)
+        rc = plan_members(plan, c, &mc, &m, &of, err);
+    if (rc == 0)
+        rc = add_measured(plan, c, &mc, &m, err);
+    if (c->guest)
+        c->guest->leave(c->guest->user);
+    lf_train_model_fini(&m);
+    return rc;
+}

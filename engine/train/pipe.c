@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A step of a rank that has some of the layers: see pipe.h.
+ */
+#include "engine/train/pipe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/sys.h"
+
+/* A buffer for what crosses a cut, and what is under way with it. */
+struct room {
+    char *data;
+    lf_comm_req req;
+};
+enum { RECEIVE, SEND };
+
+struct lf_train_pipe {
+    lf_comm *comm;                                           /* ranks by pipeline coordinate */
+    struct room *room[LF_TRAIN_MAX_CHUNKS][LF_PIPE_DIRS][2]; /* in rooms */
+    struct room *rooms;                                      /* owned */
+    lf_loader_batch *batch; /* [micro-batches of the longest list] of the step, owned */
+    void *kept;             /* what they point to, owned */
+    const lf_loader_step *ls;
+    struct lf_train_sums *sums;
+};
+
+/* ---- micro-batches of a step ---- */
+
+/* Bytes of the arrays of a micro-batch with these rows, sequences and documents; with `at` they are
+ * taken from there. */
+static size_t lay_batch(lf_loader_batch *b, char *at, int64_t rows, int64_t B, int64_t n_docs)
+{
+    const struct {
+        void **array;
+        size_t n, size;
+    } part[] = {
+        {(void **)&b->sample_ids, (size_t)B, sizeof(int64_t)},
+        {(void **)&b->seg_doc, (size_t)n_docs, sizeof(int64_t)},
+        {(void **)&b->tokens, (size_t)rows, sizeof(int32_t)},
+        {(void **)&b->targets, (size_t)rows, sizeof(int32_t)},
+        {(void **)&b->positions, (size_t)rows, sizeof(int32_t)},
+        {(void **)&b->cu_seqlens, (size_t)n_docs + 1, sizeof(int32_t)},
+        {(void **)&b->seg_source, (size_t)n_docs, sizeof(uint16_t)},
+        {(void **)&b->seg_mismatched, (size_t)n_docs, sizeof(bool)},
+    };
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
+        if (at)
+            *part[i].array = at + bytes;
+        bytes += (part[i].n * part[i].size + 7) / 8 * 8;
+    }
+    return bytes;
+}
+
+size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_train_cut *k,
+                           int64_t n_docs)
+{
+    lf_loader_batch none;
+    return lf_train_is_cut(k) ? (size_t)k->spec.micro_batches *
+                                    lay_batch(&none, NULL, (int64_t)c->micro_batch * c->seq_length,
+                                              c->micro_batch, n_docs)
+                              : 0;
+}
+
+/* Keeps a copy of what the loader lends. */
+static void keep(const lf_trainer *t, lf_loader_batch *to, const lf_loader_batch *b)
+{
+    const lf_loader_batch own = *to;
+    const size_t rows = (size_t)t->m.rows, docs = (size_t)t->m.n_docs;
+    *to = *b;
+    to->sample_ids = memcpy(own.sample_ids, b->sample_ids, (size_t)b->B * sizeof(int64_t));
+    to->tokens = memcpy(own.tokens, b->tokens, rows * sizeof(int32_t));
+    to->targets = memcpy(own.targets, b->targets, rows * sizeof(int32_t));
+    to->positions = memcpy(own.positions, b->positions, rows * sizeof(int32_t));
+    to->cu_seqlens = memcpy(own.cu_seqlens, b->cu_seqlens, (docs + 1) * sizeof(int32_t));
+    to->seg_doc = own.seg_doc;
+    to->seg_source = own.seg_source;
+    to->seg_mismatched = own.seg_mismatched;
+    for (int32_t i = 0; i < b->n_segs; i++) {
+        to->seg_doc[i] = b->seg_doc[i];
+        to->seg_source[i] = b->seg_source[i];
+        to->seg_mismatched[i] = b->seg_mismatched && b->seg_mismatched[i];
+    }
+    if (!b->seg_mismatched)
+        to->seg_mismatched = NULL;
+}
+
+static int read_all(lf_trainer *t, const lf_loader_step *ls, double *data_s, lf_err *err)
+{
+    struct lf_train_pipe *p = t->pipe;
+    const double t0 = lf_now_s();
+    int rc = 0;
+    for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
+        const lf_loader_batch *b;
+        rc = lf_loader_next(t->data, &b, err);
+        if (rc == 0)
+            keep(t, &p->batch[i], b);
+    }
+    *data_s += lf_now_s() - t0;
+    return lf_train_together(t, rc, err);
+}
+
+/* ---- opening and closing ---- */
+
+static size_t count_rooms(const struct lf_train_cut *k)
+{
+    size_t n = 0;
+    for (int i = 0; i < k->n_chunks; i++)
+        for (int d = 0; d < LF_PIPE_DIRS; d++)
+            n += (size_t)(k->chunk[i].buffers[d][RECEIVE] + k->chunk[i].buffers[d][SEND]);
+    return n;
+}
+
+static int make_rooms(lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_cut *k = &t->m.cut;
+    struct lf_train_pipe *p = t->pipe;
+    const size_t n = count_rooms(k);
+    char *data = lf_exec_state(t->m.ex, LF_TRAIN_CUT_STATE);
+    struct room *next = p->rooms = lf_calloc(n + 1, sizeof *p->rooms, err);
+    if (!p->rooms)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        p->rooms[i].data = data + i * k->message;
+    for (int i = 0; i < k->n_chunks; i++)
+        for (int d = 0; d < LF_PIPE_DIRS; d++)
+            for (int side = 0; side < 2; side++) {
+                p->room[i][d][side] = next;
+                next += k->chunk[i].buffers[d][side];
+            }
+    return 0;
+}
+
+int lf_train_pipe_open(lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_cut *k = &t->m.cut;
+    const size_t all = lf_train_pipe_bytes(t->c, k, t->m.n_docs),
+                 each = all ? all / (size_t)k->spec.micro_batches : 0;
+    if (!lf_train_is_cut(k))
+        return 0;
+    struct lf_train_pipe *p = t->pipe = lf_calloc(1, sizeof *p, err);
+    if (!p)
+        return LF_ENOMEM;
+    p->comm = t->comms.pipeline;
+    p->batch = lf_calloc((size_t)k->spec.micro_batches, sizeof *p->batch, err);
+    p->kept = lf_calloc(all, 1, err);
+    if (!p->batch || !p->kept)
+        return LF_ENOMEM;
+    for (int i = 0; i < k->spec.micro_batches; i++)
+        lay_batch(&p->batch[i], (char *)p->kept + (size_t)i * each, t->m.rows, t->c->micro_batch,
+                  t->m.n_docs);
+    return make_rooms(t, err);
+}
+
+void lf_train_pipe_close(lf_trainer *t)
+{
+    struct lf_train_pipe *p = t->pipe;
+    if (!p)
+        return;
+    free(p->rooms);
+    free(p->batch);
+    free(p->kept);
+    free(p);
+    t->pipe = NULL;
+}
+
+/* ---- what crosses ---- */
+
+/* A chain's memory of a slot for what crosses one of its cuts. */
+struct side {
+    int chain, slot;
+    enum lf_pipe_dir dir;
+    bool out;
+};
+
+/* Between a buffer and the executor: x or dx, then the balance of experts. A part that a graph does
+ * not have is none of its neighbour's, too. */
+static void copy(const lf_trainer *t, const struct room *m, const struct side *s)
+{
+    static const char *const names[LF_PIPE_DIRS][2] = {{"x", "load"}, {"dx", "load_total"}};
+    for (int i = 0; i < 2; i++) {
+        size_t bytes;
+        void *cut = lf_exec_cut(t->m.ex, s->chain, s->slot, names[s->dir][i], s->out, &bytes);
+        char *there = m->data + (i ? t->m.cut.sums_at : 0);
+        if (cut)
+            memcpy(s->out ? (void *)there : cut, s->out ? cut : (void *)there, bytes);
+    }
+}
+
+/* As the watchdog names messages. */
+static int tag_of(const struct lf_pipe_item *it)
+{
+    return lf_comm_tag(LF_COMM_FORWARD + it->dir, it->tag / 2);
+}
+
+static int begin_message(lf_trainer *t, struct room *m, const struct lf_pipe_item *it, lf_err *err)
+{
+    lf_comm *c = t->pipe->comm;
+    const size_t bytes = t->m.cut.message;
+    return it->op == LF_PIPE_SEND
+               ? lf_comm_isend(c, m->data, bytes, it->peer, tag_of(it), &m->req, err)
+               : lf_comm_irecv(c, m->data, bytes, it->peer, tag_of(it), &m->req, err);
+}
+
+static int end_message(struct room *m, lf_err *err)
+{
+    return m->req.flight ? lf_comm_wait(&m->req, err) : 0;
+}
+
+/* ---- a step ---- */
+
+static int objective(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    struct lf_train_pipe *p = t->pipe;
+    if (!o)
+        return 0;
+    struct lf_train_view v =
+        lf_train_view_of(t, t->m.cut.chunk[it->chunk].train, &p->batch[it->micro], false,
+                         t->s.scaler.scale / (double)p->ls->units);
+    v.slot = it->slot;
+    const int rc = o->after_forward(o->user, &v, p->sums->obj, p->sums->top, err);
+    return lf_comm_agree_ok(t->comms.tensor, rc, err); /* others have no losses */
+}
+
+static int forward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
+{
+    const struct lf_train_chunk *h = &t->m.cut.chunk[it->chunk];
+    const struct lf_train_inputs in = {h->train, it->slot, &h->part};
+    int rc = lf_train_write_inputs(t, &in, &t->pipe->batch[it->micro], err);
+    if (rc == 0)
+        rc = lf_exec_run(t->m.ex, h->train, LF_FWD, it->slot, it->micro ? LF_ACCUM : LF_FIRST, err);
+    lf_train_expect_run(t, h->train, false);
+    return rc == 0 && h->part.last ? objective(t, it, err) : rc;
+}
+
+static int backward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
+{
+    const int chain = t->m.cut.chunk[it->chunk].train;
+    const enum lf_segment seg = it->op == LF_PIPE_B   ? LF_BWD_INPUT
+                                : it->op == LF_PIPE_W ? LF_BWD_WEIGHT
+                                                      : LF_BWD;
+    if (it->op != LF_PIPE_W)
+        lf_train_expect_run(t, chain, true);
+    return lf_exec_run(t->m.ex, chain, seg, it->slot, it->micro ? LF_ACCUM : LF_FIRST, err);
+}
+
+/* A pass: what it reads comes from a buffer, and what it makes goes to one. */
+static int pass(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
+{
+    const bool f = it->op == LF_PIPE_F;
+    struct room *const *room = t->pipe->room[it->chunk][f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT];
+    struct side s = {t->m.cut.chunk[it->chunk].train, it->slot,
+                     f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT, false};
+    lf_comm_pass(t->run.comm, it->micro + 1, !f);
+    if (it->recv_buffer >= 0)
+        copy(t, &room[RECEIVE][it->recv_buffer], &s);
+    const int rc = f ? forward(t, it, err) : backward(t, it, err);
+    s.out = true;
+    if (rc == 0 && it->send_buffer >= 0)
+        copy(t, &room[SEND][it->send_buffer], &s);
+    return rc;
+}
+
+static int carry_out(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
+{
+    struct room *const *room = t->pipe->room[it->chunk][it->dir];
+    switch ((enum lf_pipe_op)it->op) {
+    case LF_PIPE_SEND:
+        return begin_message(t, &room[SEND][it->send_buffer], it, err);
+    case LF_PIPE_RECV:
+        return begin_message(t, &room[RECEIVE][it->recv_buffer], it, err);
+    case LF_PIPE_WAIT_SEND:
+        return end_message(&room[SEND][it->send_buffer], err);
+    case LF_PIPE_WAIT_RECV:
+        return end_message(&room[RECEIVE][it->recv_buffer], err);
+    default:
+        return pass(t, it, err);
+    }
+}
+
+/* Sends of passes that went forwards alone. */
+static int settle(lf_trainer *t, lf_err *err)
+{
+    const size_t n = count_rooms(&t->m.cut);
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = end_message(&t->pipe->rooms[i], err);
+    return rc;
+}
+
+int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf_train_sums *sums,
+                       double *data_s, lf_err *err)
+{
+    struct lf_train_pipe *p = t->pipe;
+    const struct lf_pipe *lists = lf_train_list(&t->m.cut, ls->n_micro);
+    int rc = read_all(t, ls, data_s, err);
+    if (rc == 0 && !lists)
+        LF_BUG("no list for %d micro-batches", (int)ls->n_micro);
+    if (rc == 0)
+        rc = settle(t, err);
+    p->ls = ls;
+    p->sums = sums;
+    const struct lf_pipe_list *mine = rc == 0 ? &lists->list[t->who.pipeline] : NULL;
+    for (int i = 0; rc == 0 && i < mine->n; i++)
+        rc = carry_out(t, &mine->item[i], err);
+    lf_comm_pass(t->run.comm, 0, false);
+    return rc;
+}
+
+/* ---- forwards alone ---- */
+
+/* From the chunk before and to the next one, as lists of training have neighbours and tags. */
+static int receive(lf_trainer *t, const struct side *s, int chunk, lf_err *err)
+{
+    const struct lf_pipe_spec *spec = &t->m.cut.spec;
+    const int stage = lf_pipe_stage(spec, t->who.pipeline, chunk);
+    struct lf_pipe_item it = {.op = LF_PIPE_RECV, .tag = 2 * chunk};
+    struct room *m = t->pipe->room[chunk][LF_PIPE_ACTIVATION][RECEIVE];
+    int from;
+    if (stage == 0)
+        return 0;
+    lf_pipe_place(&it.peer, &from, spec, stage - 1);
+    int rc = begin_message(t, m, &it, err);
+    if (rc == 0)
+        rc = end_message(m, err);
+    if (rc == 0)
+        copy(t, m, s);
+    return rc;
+}
+
+static int give(lf_trainer *t, struct side *s, int chunk, lf_err *err)
+{
+    const struct lf_pipe_spec *spec = &t->m.cut.spec;
+    const int stage = lf_pipe_stage(spec, t->who.pipeline, chunk);
+    struct lf_pipe_item it = {.op = LF_PIPE_SEND};
+    struct room *m = t->pipe->room[chunk][LF_PIPE_ACTIVATION][SEND];
+    int to;
+    if (t->m.cut.chunk[chunk].part.last)
+        return 0;
+    lf_pipe_place(&it.peer, &to, spec, stage + 1);
+    it.tag = 2 * to;
+    int rc = end_message(m, err);
+    s->out = true;
+    if (rc != 0)
+        return rc;
+    copy(t, m, s);
+    return begin_message(t, m, &it, err);
+}
+
+int lf_train_pipe_forward(lf_trainer *t, bool train, lf_err *err)
+{
+    int rc = 0;
+    for (int i = 0; i < t->m.cut.n_chunks && rc == 0; i++) {
+        const struct lf_train_chunk *h = &t->m.cut.chunk[i];
+        struct side s = {train ? h->train : h->valid, 0, LF_PIPE_ACTIVATION, false};
+        rc = receive(t, &s, i, err);
+        if (rc == 0)
+            rc = lf_exec_run(t->m.ex, s.chain, LF_FWD, 0, LF_FIRST, err);
+        lf_train_expect_run(t, s.chain, false);
+        if (rc == 0)
+            rc = give(t, &s, i, err);
+    }
+    return rc;
+}

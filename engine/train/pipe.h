@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pipeline parallelism in the loop. A rank of the pipeline axis (axes.h) has some layers of the
+ * model, its chunks, and carries out its list of engine/pipe (cut.h). Activations and their
+ * gradients go from rank to rank beside the computation, through buffers of the plan.
+ *
+ * A step reads all of its micro-batches first, so that ranks which will wait for each other agree
+ * that each has them; then it walks the list. A pass that goes forwards only needs no list:
+ * micro-batches follow each other through the chunks, whose sends are waited for when their buffer
+ * is needed again.
+ */
+#ifndef LF_TRAIN_PIPE_H
+#define LF_TRAIN_PIPE_H
+
+#include "engine/train/loop_priv.h"
+
+/* After the executor is bound. lf_train_pipe_close is legal after a failure. */
+int lf_train_pipe_open(lf_trainer *t, lf_err *err);
+void lf_train_pipe_close(lf_trainer *t);
+/* Memory of the host that open takes. */
+size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_train_cut *k,
+                           int64_t n_docs);
+
+/* Reads the micro-batches of a step, of which this rank carries out its list. Collective over the
+ * ranks of a pipeline. */
+int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf_train_sums *sums,
+                       double *data_s, lf_err *err);
+/* One micro-batch, whose inputs the chains have, forwards through this rank's chunks. */
+int lf_train_pipe_forward(lf_trainer *t, bool train, lf_err *err);
+
+#endif

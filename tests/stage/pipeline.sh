@@ -1,0 +1,89 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks with different layers (pipeline = 2, 4, with every schedule and several chunks): the bits of one rank, but for a tied embedding; uneven and empty
+# parts, fewer micro-batches than ranks, experts, adapters, every stage of training; with ranks that share the batch, state and matrices; checkpoints
+# resumed on other layouts; killed; damaged data; what is planned, drawn and refused.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+. "$LF_SRCDIR/tests/stage/layout_lib.sh"
+with_ranks
+need_ranks
+
+must "$tool" data "$dir/data" 300 1000
+must "$tool" pairs "$dir/pairs" 24 4
+must "$tool" labels "$dir/labels" 24 4
+
+# --- schedules: gradients are added in the order of one rank, and so is everything else but the norm, which is alike here ---
+use llama3 1000 4 "kv_heads = 2"
+trial "schedules" pretrain 2e-6 "2:pipeline=2 2:pipeline=2+pipeline-schedule=gpipe 2:pipeline=2+pipeline-schedule=zb-h1 \
+    2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-stages=3,1 4:pipeline=4+pipeline-stages=2,0,1,1"
+trial "fewer micro-batches than ranks" pretrain 2e-6 "4:pipeline=4 4:pipeline=4+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-chunks=2" --batch 1
+trial "no clipping" pretrain bits "2:pipeline=2 4:pipeline=4+pipeline-schedule=gpipe 2:pipeline=2+pipeline-chunks=2 2:pipeline=2+pipeline-schedule=zb-h1" \
+    --clip 0
+trial "bf16, recomputation" pretrain bits "2:pipeline=2 2:pipeline=2+pipeline-chunks=2" --clip 0 --precision bf16 --recompute full
+
+# --- with other axes: the bits of ranks that share the batch and the matrices alone ---
+base=2:tensor=2
+trial "tensor" pretrain bits "4:pipeline=2+tensor=2 8:pipeline=4+tensor=2" --clip 0
+base=4:tensor=2+sequence-parallel
+trial "tensor and data" pretrain bits "8:pipeline=2+tensor=2+sequence-parallel 8:pipeline=2+tensor=2+sequence-parallel+zero=1" --clip 0
+base=3:zero=0
+trial "data" pretrain bits "6:pipeline=2+pipeline-chunks=2 6:pipeline=2+zero=1" --clip 0
+base=
+use gpt2 1000 4
+trial "tied weights" pretrain 2e-6 "2:pipeline=2 4:pipeline=2+zero=1 4:pipeline=4+pipeline-schedule=zb-h1"
+use qwen2-moe 1000 4 "kv_heads = 4" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64" "router_aux = 0.01" \
+    "router_bias = yes" "router_bias_rate = 0.01"
+trial "experts" pretrain 2e-6 "2:pipeline=2 2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-schedule=zb-h1"
+
+# --- other stages ---
+use llama3 1000 4 "kv_heads = 2"
+sed -i '/^\[model\]/,$d' "$dir/run.ini"
+echo "init_from = $dir/schedules.2:pipeline=2+pipeline-chunks=2/out/checkpoint" >>"$dir/run.ini"
+trial "an adapter" sft 2e-6 "2:pipeline=2 4:pipeline=2+tensor=2" --lora-rank 4 --lora-dropout 0.1
+trial "frozen layers" sft 2e-6 "2:pipeline=2" --freeze 'layers.2.*'
+trial "dpo" dpo 2e-6 "2:pipeline=2 4:pipeline=2+pipeline-chunks=2" --data "$dir/pairs" --valid-tokens 64
+trial "kto" dpo 2e-6 "2:pipeline=2+pipeline-schedule=gpipe" --data "$dir/labels" --loss kto --valid-tokens 64
+trial "rm" rm 2e-5 "2:pipeline=2 4:pipeline=2+tensor=2+sequence-parallel" --data "$dir/pairs" --valid-tokens 64 --lr 5e-4
+
+# --- checkpoints: of any layout, resumed on any other ---
+use llama3 1000 4 "kv_heads = 2"
+again() { # again FROM RANKS ARGS...
+    _from=$1 _ranks=$2
+    shift 2
+    go "$_from" "$_ranks" "again $_from $_ranks" "$@"
+    [ $rc -eq 0 ] && agree "again $_from $_ranks" "schedules.one" 2e-5
+    ok $? "from step 2 of $_from on $_ranks ranks, $*: the numbers of a run that was not stopped, apart by $apart" "$(tail -n 3 "$dir/err")"
+}
+again schedules.4:pipeline=4+pipeline-stages=2,0,1,1 1
+again schedules.one 4 --pipeline 2 --tensor 2
+again schedules.2:pipeline=2+pipeline-chunks=2 3 --zero 2
+killed 4 --pipeline 2 --zero 1 --batch 4
+damaged 4 --pipeline 2 --batch 4
+
+# --- the plan ---
+plan() { "$stages/lf-pretrain" --config "$dir/run.ini" --plan --ranks "$@" >"$dir/stdout" 2>"$dir/err"; }
+plan 4 --pipeline 4 --batch 8
+grep -q '"layers":\[\[3,4\]\]' "$dir/stdout"
+ok $? "the plan has the layers of each rank" "$(cat "$dir/err")"
+grep -q '"drawing":"rank 0  *F0 F1 F2 F3 Z0 F4 Z1' "$dir/stdout"
+ok $? "and draws what each does"
+one=$(plan 1 && sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p' "$dir/stdout")
+half=$(plan 2 --pipeline 2 && sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p' "$dir/stdout")
+[ "$half" -ge $((one / 2)) ] && [ "$half" -le $((one * 7 / 10)) ]
+ok $? "two ranks: weights of the larger one take $half bytes of $one"
+refused "--ranks 3 --pipeline 2" "pipeline = 2 and tensor = 1: 3 ranks cannot form such groups"
+refused "--ranks 2 --pipeline-chunks 2" "set pipeline to 2 or more"
+refused "--ranks 2 --pipeline-stages 2,2" "set pipeline to 2 or more"
+refused "--ranks 2 --pipeline 2 --pipeline-stages 2,1" "pipeline_stages"
+refused "--ranks 2 --pipeline 2 --pipeline-chunks 2 --pipeline-schedule zb-h1" "take interleaved"
+refused "--ranks 8 --pipeline 8" "pipeline stages, the model has 4 layers"
+refused "--ranks 4 --pipeline 2 --zero 2" "take zero = 1"
+refused "--ranks 2 --pipeline 2 --pipeline-schedule zb-h1 --recompute full" "recompute"
+sed -i '/^\[model\]/,$d' "$dir/run.ini"
+echo "init_from = $dir/schedules.one/out/checkpoint" >>"$dir/run.ini"
+"$stages/lf-sft" --config "$dir/run.ini" --plan --ranks 2 --pipeline 2 --freeze 'nothing.*' >"$dir/stdout" 2>"$dir/err"
+says "freeze = nothing.* matches no tensor" "a pattern that matches no layer is refused"
+use llama3 1000 4 "kv_heads = 2"
+sed -i '/^batch/d' "$dir/run.ini"
+trial "a batch that grows" pretrain 2e-6 "2:pipeline=2+pipeline-chunks=2 4:pipeline=2" --batch-ramp 2@0 --batch-ramp 5@4
+finish 57
