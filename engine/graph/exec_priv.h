@@ -91,7 +91,7 @@ int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_
 int lf_exec_sum_end(lf_exec *ex, lf_err *err);
 /* exec_tensor.c: sums over the ranks of the tensor axis, for the optimizer. */
 int lf_exec_sum_tensor(const lf_exec *ex, lf_err *err);
-int lf_exec_add_layers(const lf_exec *ex, double *sums, size_t n, lf_err *err);
+int lf_exec_add_layers(const lf_exec *ex, double *sums, lf_err *err);
 /* Sums every bucket, for the optimizer. */
 int lf_exec_sum(lf_exec *ex, lf_err *err);
 /* With zero: the ranks add up their sums of the norm's blocks; give each other what they

@@ -164,10 +164,11 @@ int lf_exec_sum_blocks(lf_exec *ex, lf_err *err)
         rc = ex->comm.add(ex->comm_user, sums, p->n_sums, err);
     if (rc == 0 && p->ps->layout.tensor > 1)
         rc = ex->comm.tensor_add(ex->comm_user, sums, p->n_sums, err);
+    rc = rc != 0 ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
     if (rc == 0 && p->ranks.pipeline > 1)
-        rc = lf_exec_add_layers(ex, sums, p->n_sums, err);
+        rc = lf_exec_add_layers(ex, sums, err);
     lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum norm", m);
-    return rc != 0 ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
+    return rc;
 }
 
 int lf_exec_gather(lf_exec *ex, lf_err *err)

@@ -4,6 +4,7 @@
  * has and each has used on a part (lf_layout_check), and those of boxes that several ranks share,
  * such as heads of keys that are fewer than ranks. And what ranks sum that have other layers.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
@@ -70,16 +71,32 @@ static int sum_tied(const lf_exec *ex, lf_err *err)
     return rc;
 }
 
-/* The norm of a rank's layers is one number; that of all layers takes its place. */
-int lf_exec_add_layers(const lf_exec *ex, double *sums, size_t n, lf_err *err)
+/* Sums of a rank's layers become one number, and that of all layers takes its place. */
+static int add_layers(const lf_exec *ex, double *sums, lf_err *err)
 {
     double all = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < ex->p->n_sums; i++) {
         all += ex->p->n_opt_tensors ? sums[i] : 0; /* nobody else has written them */
         sums[i] = 0;
     }
     sums[0] = all;
     return ex->comm.pipeline_add(ex->comm_user, sums, 1, err);
+}
+
+int lf_exec_add_layers(const lf_exec *ex, double *sums, lf_err *err)
+{
+    const struct lf_back_ops *o = ex->b->ops;
+    const size_t bytes = ex->p->n_sums * sizeof *sums;
+    if (o->host_visible)
+        return add_layers(ex, sums, err);
+    double *here = lf_malloc(bytes, 1, err);
+    int rc = here ? o->copy_out(ex->b, here, sums, bytes, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = add_layers(ex, here, err);
+    if (rc == 0)
+        rc = o->copy_in(ex->b, sums, here, bytes, err);
+    free(here);
+    return rc;
 }
 
 /* With zero = 2 and 3 a rank has a part of the gradients, the same one as the ranks that it sums

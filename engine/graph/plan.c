@@ -475,7 +475,7 @@ static void lay_inputs(lf_plan *p)
             p->n_sums = 1;
         at += lf_align_up(p->n_sums * sizeof(double), al);
     }
-    if (p->n_sums && p->o.target->sm)
+    if (p->n_sums && p->sharded && p->o.target->sm)
         at = lay_scratch(p, at);
     for (size_t i = 0; i < p->n_tab; i++) {
         struct lf_table *t = &p->tab[i];
@@ -574,8 +574,6 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
         return lf_fail(err, LF_EINVAL, "plan: finished already");
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
-    if (p->ranks.pipeline > 1 && p->o.target->sm)
-        return lf_fail(err, LF_ENOTSUP, "plan: pipeline = %d on a GPU", p->ranks.pipeline);
     if (p->ps->layout.tensor > 1 && p->o.target->sm)
         return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d on a GPU", p->ps->layout.tensor);
     int rc = lf_plan_chunks(p, err);

@@ -172,7 +172,7 @@ struct lf_plan_ranks {
      * (hybrid sharding, Zhao et al. 2023) */
     int groups, group; /* group: of this process */
     /* > 1: so many ranks each have other layers of the model (lf_chain_opts.chunk). The norm is
-     * that of all, and gradients of tied tensors (lf_pstore_tie) are summed first. CPUs. */
+     * that of all, and gradients of tied tensors (lf_pstore_tie) are summed first. */
     int pipeline;
 };
 int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err);

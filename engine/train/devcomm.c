@@ -238,7 +238,7 @@ static int tied_sum(void *user, float *data, size_t n, lf_err *err)
     return lf_comm_all_reduce(d->ends, data, n, LF_COMM_F32, LF_COMM_SUM, err);
 }
 
-static int pipeline_add(void *user, double *sums, size_t n, lf_err *err)
+int lf_devcomm_add_layers(void *user, double *sums, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
     return lf_comm_all_reduce(d->pipeline, sums, n, LF_COMM_F64, LF_COMM_SUM, err);
@@ -263,7 +263,7 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .tensor_scatter = tensor_scatter,
                                            .tensor_add = tensor_add,
                                            .tied_sum = tied_sum,
-                                           .pipeline_add = pipeline_add};
+                                           .pipeline_add = lf_devcomm_add_layers};
 
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
 {

@@ -145,4 +145,6 @@ const struct lf_exec_comm lf_devcomm_gpus = {.reduce = reduce,
                                              .begin_gather = begin_gather,
                                              .begin_sum = begin_sum,
                                              .finish = lf_devcomm_finished,
+                                             .tied_sum = lf_devcomm_through_tied,
+                                             .pipeline_add = lf_devcomm_add_layers,
                                              .early = true};

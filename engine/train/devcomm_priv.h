@@ -14,6 +14,10 @@ extern const struct lf_exec_comm lf_devcomm_gpus, lf_devcomm_through;
 /* For `finish` where the executor's marks say when, or what was begun has ended. */
 int lf_devcomm_finished(void *user, struct lf_exec_req *q, lf_err *err);
 
+/* Pipelines, whatever the memory is: the first is of memory that the host does not see. */
+int lf_devcomm_through_tied(void *user, float *data, size_t n, lf_err *err);
+int lf_devcomm_add_layers(void *user, double *sums, size_t n, lf_err *err);
+
 /* Copies the bytes of rank `root` of c to every rank of c. */
 int lf_devcomm_through_broadcast(const struct lf_devcomm *d, lf_comm *c, void *data, size_t bytes,
                                  int root, lf_err *err);

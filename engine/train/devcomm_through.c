@@ -67,6 +67,12 @@ static int reduce(void *user, float *grads, size_t n, lf_err *err)
     return sum_all(d, d->comm, grads, n * sizeof *grads, LF_COMM_F32, err);
 }
 
+int lf_devcomm_through_tied(void *user, float *data, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return sum_all(d, d->ends, data, n * sizeof *data, LF_COMM_F32, err);
+}
+
 static int across(void *user, float *grads, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
@@ -170,4 +176,6 @@ const struct lf_exec_comm lf_devcomm_through = {.reduce = reduce,
                                                 .across = across,
                                                 .begin_gather = begin_gather,
                                                 .begin_sum = begin_sum,
-                                                .finish = lf_devcomm_finished};
+                                                .finish = lf_devcomm_finished,
+                                                .tied_sum = lf_devcomm_through_tied,
+                                                .pipeline_add = lf_devcomm_add_layers};

@@ -20,7 +20,8 @@ enum { RECEIVE, SEND };
 struct lf_train_pipe {
     lf_comm *comm;                                           /* ranks by pipeline coordinate */
     struct room *room[LF_TRAIN_MAX_CHUNKS][LF_PIPE_DIRS][2]; /* in rooms */
-    struct room *rooms;                                      /* owned */
+    char *messages;         /* of all rooms, where the plan's memory is a GPU's; owned */
+    struct room *rooms;     /* owned */
     lf_loader_batch *batch; /* [micro-batches of the longest list] of the step, owned */
     void *kept;             /* what they point to, owned */
     const lf_loader_step *ls;
@@ -55,14 +56,19 @@ static size_t lay_batch(lf_loader_batch *b, char *at, int64_t rows, int64_t B, i
     return bytes;
 }
 
-size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_train_cut *k,
-                           int64_t n_docs)
+static size_t batch_bytes(const struct lf_train_config *c, const struct lf_train_cut *k,
+                          int64_t n_docs)
 {
     lf_loader_batch none;
     return lf_train_is_cut(k) ? (size_t)k->spec.micro_batches *
                                     lay_batch(&none, NULL, (int64_t)c->micro_batch * c->seq_length,
                                               c->micro_batch, n_docs)
                               : 0;
+}
+
+size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_train_model *m)
+{
+    return batch_bytes(c, &m->cut, m->n_docs) + (lf_plan_target(m->plan)->sm ? m->cut.bytes : 0);
 }
 
 /* Keeps a copy of what the loader lends. */
@@ -119,9 +125,10 @@ static int make_rooms(lf_trainer *t, lf_err *err)
     const struct lf_train_cut *k = &t->m.cut;
     struct lf_train_pipe *p = t->pipe;
     const size_t n = count_rooms(k);
-    char *data = lf_exec_state(t->m.ex, LF_TRAIN_CUT_STATE);
+    char *data = t->m.back->ops->host_visible ? lf_exec_state(t->m.ex, LF_TRAIN_CUT_STATE)
+                                              : (p->messages = lf_calloc(n, k->message, err));
     struct room *next = p->rooms = lf_calloc(n + 1, sizeof *p->rooms, err);
-    if (!p->rooms)
+    if (!p->rooms || !data)
         return LF_ENOMEM;
     for (size_t i = 0; i < n; i++)
         p->rooms[i].data = data + i * k->message;
@@ -137,7 +144,7 @@ static int make_rooms(lf_trainer *t, lf_err *err)
 int lf_train_pipe_open(lf_trainer *t, lf_err *err)
 {
     const struct lf_train_cut *k = &t->m.cut;
-    const size_t all = lf_train_pipe_bytes(t->c, k, t->m.n_docs),
+    const size_t all = batch_bytes(t->c, k, t->m.n_docs),
                  each = all ? all / (size_t)k->spec.micro_batches : 0;
     if (!lf_train_is_cut(k))
         return 0;
@@ -160,6 +167,7 @@ void lf_train_pipe_close(lf_trainer *t)
     struct lf_train_pipe *p = t->pipe;
     if (!p)
         return;
+    free(p->messages);
     free(p->rooms);
     free(p->batch);
     free(p->kept);
@@ -178,16 +186,22 @@ struct side {
 
 /* Between a buffer and the executor: x or dx, then the balance of experts. A part that a graph does
  * not have is none of its neighbour's, too. */
-static void copy(const lf_trainer *t, const struct room *m, const struct side *s)
+static int copy(const lf_trainer *t, const struct room *m, const struct side *s, lf_err *err)
 {
+    int rc = 0;
     static const char *const names[LF_PIPE_DIRS][2] = {{"x", "load"}, {"dx", "load_total"}};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && rc == 0; i++) {
         size_t bytes;
         void *cut = lf_exec_cut(t->m.ex, s->chain, s->slot, names[s->dir][i], s->out, &bytes);
         char *there = m->data + (i ? t->m.cut.sums_at : 0);
-        if (cut)
+        const struct lf_back_ops *o = t->m.back->ops;
+        if (cut && o->host_visible)
             memcpy(s->out ? (void *)there : cut, s->out ? cut : (void *)there, bytes);
+        else if (cut)
+            rc = s->out ? o->copy_out(t->m.back, there, cut, bytes, err)
+                        : o->copy_in(t->m.back, cut, there, bytes, err);
     }
+    return rc;
 }
 
 /* As the watchdog names messages. */
@@ -256,13 +270,11 @@ static int pass(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
     struct side s = {t->m.cut.chunk[it->chunk].train, it->slot,
                      f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT, false};
     lf_comm_pass(t->run.comm, it->micro + 1, !f);
-    if (it->recv_buffer >= 0)
-        copy(t, &room[RECEIVE][it->recv_buffer], &s);
-    const int rc = f ? forward(t, it, err) : backward(t, it, err);
+    int rc = it->recv_buffer >= 0 ? copy(t, &room[RECEIVE][it->recv_buffer], &s, err) : 0;
+    if (rc == 0)
+        rc = f ? forward(t, it, err) : backward(t, it, err);
     s.out = true;
-    if (rc == 0 && it->send_buffer >= 0)
-        copy(t, &room[SEND][it->send_buffer], &s);
-    return rc;
+    return rc == 0 && it->send_buffer >= 0 ? copy(t, &room[SEND][it->send_buffer], &s, err) : rc;
 }
 
 static int carry_out(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
@@ -327,9 +339,7 @@ static int receive(lf_trainer *t, const struct side *s, int chunk, lf_err *err)
     int rc = begin_message(t, m, &it, err);
     if (rc == 0)
         rc = end_message(m, err);
-    if (rc == 0)
-        copy(t, m, s);
-    return rc;
+    return rc != 0 ? rc : copy(t, m, s, err);
 }
 
 static int give(lf_trainer *t, struct side *s, int chunk, lf_err *err)
@@ -345,10 +355,9 @@ static int give(lf_trainer *t, struct side *s, int chunk, lf_err *err)
     it.tag = 2 * to;
     int rc = end_message(m, err);
     s->out = true;
-    if (rc != 0)
-        return rc;
-    copy(t, m, s);
-    return begin_message(t, m, &it, err);
+    if (rc == 0)
+        rc = copy(t, m, s, err);
+    return rc != 0 ? rc : begin_message(t, m, &it, err);
 }
 
 int lf_train_pipe_forward(lf_trainer *t, bool train, lf_err *err)

@@ -2,7 +2,8 @@
  *
  * Pipeline parallelism in the loop. A rank of the pipeline axis (axes.h) has some layers of the
  * model, its chunks, and carries out its list of engine/pipe (cut.h). Activations and their
- * gradients go from rank to rank beside the computation, through buffers of the plan.
+ * gradients go from rank to rank beside the computation, through buffers of the plan, or of the host
+ * where the plan's memory is a GPU's.
  *
  * A step reads all of its micro-batches first, so that ranks which will wait for each other agree
  * that each has them; then it walks the list. A pass that goes forwards only needs no list:
@@ -17,9 +18,8 @@
 /* After the executor is bound. lf_train_pipe_close is legal after a failure. */
 int lf_train_pipe_open(lf_trainer *t, lf_err *err);
 void lf_train_pipe_close(lf_trainer *t);
-/* Memory of the host that open takes. */
-size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_train_cut *k,
-                           int64_t n_docs);
+/* Memory of the host that open takes, by the plan of m. */
+size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_train_model *m);
 
 /* Reads the micro-batches of a step, of which this rank carries out its list. Collective over the
  * ranks of a pipeline. */

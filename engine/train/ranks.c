@@ -172,8 +172,9 @@ void lf_train_phase_step(const lf_trainer *t)
 int lf_train_connect(lf_trainer *t, lf_err *err)
 {
     /* Losses of objectives are computed by the host, profiles wait for every kernel, sums through
-     * host memory for the gradients: there is nothing to run ahead of. */
-    t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile;
+     * host memory for the gradients, ranks of a pipeline for each other: there is nothing to run
+     * ahead of. */
+    t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile && !t->pipe;
     if (t->run.ranks <= 1)
         return 0;
     const struct lf_devcomm_axes axes = {.data = t->comms.data,

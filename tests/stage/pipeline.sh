@@ -67,6 +67,9 @@ grep -q '"layers":\[\[3,4\]\]' "$dir/stdout"
 ok $? "the plan has the layers of each rank" "$(cat "$dir/err")"
 grep -q '"drawing":"rank 0  *F0 F1 F2 F3 Z0 F4 Z1' "$dir/stdout"
 ok $? "and draws what each does"
+whole=$(sed -n 's/.*"parameters":\([0-9]*\).*/\1/p' "$dir/stdout")
+plan 1
+is "$whole $(sed -n 's/.*"parameters":\([0-9]*\).*/\1/p' "$dir/stdout")" "316992 316992" "it counts the parameters of all layers"
 one=$(plan 1 && sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p' "$dir/stdout")
 half=$(plan 2 --pipeline 2 && sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p' "$dir/stdout")
 [ "$half" -ge $((one / 2)) ] && [ "$half" -le $((one * 7 / 10)) ]
@@ -86,4 +89,4 @@ says "freeze = nothing.* matches no tensor" "a pattern that matches no layer is 
 use llama3 1000 4 "kv_heads = 2"
 sed -i '/^batch/d' "$dir/run.ini"
 trial "a batch that grows" pretrain 2e-6 "2:pipeline=2+pipeline-chunks=2 4:pipeline=2" --batch-ramp 2@0 --batch-ramp 5@4
-finish 57
+finish 58

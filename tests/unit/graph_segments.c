@@ -274,7 +274,7 @@ static void test_counted_twice(void)
 }
 
 /* On each of two ranks chunks have the bits of the whole model on two ranks. An embedding whose
- * rows ranks divide is summed in f32, and its readers in one graph see it before it is rounded:
+ * rows ranks divide is summed in f32, and its readers in one graph see it before it is rounded. So
  * with bf16 the first chunk has a layer. */
 static void test_divided(const struct rig_model *m, bool sequence, enum lf_dtype compute)
 {

@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks with different layers on emulated GPUs: every schedule has the losses of one GPU and the bits of the first schedule, also with several chunks,
+# ranks that share the batch and state, tied weights and experts; resumed on one GPU.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+. "$LF_SRCDIR/tests/stage/layout_lib.sh"
+with_ranks
+emulated_gpu
+emulated_nccl
+need_ranks
+
+"$tool" data "$dir/data" 60 40 || bail "no test data"
+small() { # small FAMILY LINES...
+    _family=$1
+    shift
+    {
+        printf '[stage]\ndata = %s\ndevice = cuda\nsteps = 3\nseq_length = 16\nbatch = 4\nmicro_batch = 1\nvalid_interval = 3\n' "$dir/data"
+        printf 'valid_tokens = 32\nsave_interval = 2\nsave_time = 0\nlr = 5e-3\nwarmup = 1\nseed = 5\nthreads = 1\nclip = 0\n'
+        printf '[model]\nfamily = %s\nlayers = 4\nhidden = 16\nheads = 1\nffn = 32\nvocab = 64\nmax_positions = 16\n' "$_family"
+        [ $# -eq 0 ] || printf '%s\n' "$@"
+    } >"$dir/run.ini"
+}
+small llama3 "kv_heads = 1"
+trial "gpus" pretrain bits "2:pipeline=2 2:pipeline=2+pipeline-schedule=gpipe 2:pipeline=2+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-chunks=2 \
+    2:pipeline=2+pipeline-stages=3,1"
+base=2:zero=0
+trial "data" pretrain bits "4:pipeline=2 4:pipeline=2+zero=1"
+base=
+small gpt2
+trial "tied weights" pretrain 1e-5 "2:pipeline=2"
+small qwen2-moe "kv_heads = 1" "experts = 4" "experts_per_token = 2" "expert_ffn = 16" "shared_ffn = 16" "router_aux = 0.01"
+trial "experts" pretrain 1e-5 "2:pipeline=2"
+small llama3 "kv_heads = 1"
+go "gpus.2:pipeline=2+pipeline-chunks=2" 1 again
+is "$rc $(id again)" "0 $(id gpus.one)" "one GPU goes on from its checkpoint to the same bits"
+finish 10
