@@ -2,8 +2,8 @@
  *
  * Pipeline parallelism in the loop. A rank of the pipeline axis (axes.h) has some layers of the
  * model, its chunks, and carries out its list of engine/pipe (cut.h). Activations and their
- * gradients go from rank to rank beside the computation, through buffers of the plan, or of the host
- * where the plan's memory is a GPU's.
+ * gradients go from rank to rank beside the computation, through buffers of the plan, or of the
+ * host where the plan's memory is a GPU's.
  *
  * A step reads all of its micro-batches first, so that ranks which will wait for each other agree
  * that each has them; then it walks the list. A pass that goes forwards only needs no list:
