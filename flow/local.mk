@@ -18,7 +18,7 @@ flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c flow/plan/pipeline.c \
   flow/plan/pipeline.h flow/plan/pipeline_cross.c flow/plan/pipeline_input.c \
   flow/plan/pipeline_layout.c flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
-  flow/plan/pipeline_sweep.c flow/plan/presets.c flow/plan/presets.h flow/plan/resources_text.c \
+  flow/plan/laid.c flow/plan/laid.h flow/plan/pipeline_sweep.c flow/plan/presets.c flow/plan/presets.h flow/plan/resources_text.c \
   flow/plan/settle.c flow/plan/settle.h flow/plan/spec.c flow/plan/spec.h flow/plan/sweep.c \
   flow/plan/sweep.h flow/plan/sweep_merge.c flow/plan/sweep_read.c
 flow_libflow_a_SOURCES += \
@@ -69,7 +69,7 @@ flow_libflow_a_SOURCES += \
   flow/cmd/help.c flow/cmd/help.h flow/cmd/init_texts.h flow/cmd/place.c flow/cmd/place.h flow/cmd/plot_text.c flow/cmd/plot_text.h \
   flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c flow/cmd/restart.c flow/cmd/restart.h \
   flow/cmd/show_shards.c flow/cmd/show_shards.h flow/cmd/status_all.c flow/cmd/status_all.h \
-  flow/cmd/sweep_sum.c flow/cmd/sweep_sum.h flow/cmd/table.c flow/cmd/table.h \
+  flow/cmd/laid.c flow/cmd/laid.h flow/cmd/sweep_sum.c flow/cmd/sweep_sum.h flow/cmd/table.c flow/cmd/table.h \
   flow/cmd/write_report.c flow/cmd/write_report.h
 include flow/launch/local.mk
 bin_PROGRAMS += loong-flow

@@ -12,6 +12,7 @@
 #include "engine/model/weights.h"
 #include "engine/pipe/show.h"
 #include "engine/pipe/walk.h"
+#include "engine/train/laid.h"
 #include "engine/train/loop_priv.h"
 #include "engine/train/measure.h"
 #include "engine/train/pipe.h"
@@ -211,8 +212,15 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         json_object_set_new(comm, "tensor_messages_per_step",
                             json_integer(pc.tensor.messages + rounds * pc.micro_tensor.messages));
     }
+    if (at->pipeline_ranks > 1) {
+        const int64_t messages = lf_laid_messages(&m->cut, (int)rounds);
+        json_object_set_new(comm, "pipeline_bytes_per_step",
+                            json_real((double)messages * (double)m->cut.message));
+        json_object_set_new(comm, "pipeline_messages_per_step", json_integer(messages));
+    }
     const struct lf_json_member sizes[] = {
         {"ranks", json_integer(ranks)},
+        {"axes", lf_laid_axes(&c->axes, at)},
         {"comm", comm},
         {"parameters", json_integer(params)},
         {"trained", json_integer(lf_pstore_elements_trained(lf_train_all(m)))},
@@ -251,18 +259,35 @@ static int add_measured(json_t *plan, const struct lf_train_config *c, const lf_
                : rc;
 }
 
+/* The layers of a chunk as people count them: "0-3", "4", "none". */
+static const char *layers_word(char *buf, size_t cap, const struct lf_decoder_chunk *k)
+{
+    const long long n = (long long)(k->end - k->begin), first = (long long)k->begin;
+    if (n > 1)
+        snprintf(buf, cap, "%lld-%lld", first, first + n - 1);
+    else if (n == 1)
+        snprintf(buf, cap, "%lld", first);
+    else
+        snprintf(buf, cap, "none");
+    return buf;
+}
+
 /* One row for each rank of the pipeline axis: its layers, and what it takes. */
 static int add_row(json_t *rows, const struct lf_train_model *m, const struct lf_plan_memory *mem,
                    lf_err *err)
 {
+    char word[48];
     json_t *layers = json_array();
     for (int i = 0; layers && i < m->cut.n_chunks; i++)
-        json_array_append_new(layers, json_pack("[I,I]", (json_int_t)m->cut.chunk[i].part.begin,
-                                                (json_int_t)m->cut.chunk[i].part.end));
+        json_array_append_new(layers,
+                              json_string(layers_word(word, sizeof word, &m->cut.chunk[i].part)));
     json_t *row = json_pack("{s:o,s:f,s:i}", "layers", layers, "total", mem->total + mem->device,
                             "micro_batches", m->cut.chunk[0].slots);
     return row && json_array_append_new(rows, row) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "plan");
 }
+
+/* Columns of the drawing, which loong-flow plan indents. */
+enum { DRAWN = 92 };
 
 /* How the passes follow each other, as text. */
 static int add_drawing(json_t *pipeline, const struct lf_train_model *m, lf_err *err)
@@ -272,7 +297,7 @@ static int add_drawing(json_t *pipeline, const struct lf_train_model *m, lf_err 
     lf_buf text;
     lf_buf_init(&text);
     int rc = lf_pipe_walk(&timing, p, &(struct lf_pipe_walk_opts){0}, err);
-    lf_pipe_draw(&text, p, 96);
+    lf_pipe_draw(&text, p, DRAWN);
     if (rc == 0)
         rc = lf_buf_check(&text, err);
     if (rc == 0 &&

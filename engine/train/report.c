@@ -8,6 +8,7 @@
 
 #include "engine/base/busy.h"
 #include "engine/base/sys.h"
+#include "engine/train/laid.h"
 #include "engine/train/loop_priv.h"
 #include "engine/train/peak.h"
 
@@ -251,6 +252,17 @@ static void log_memory(lf_trainer *t, const struct lf_plan_bytes *b)
                  lf_fmt_bytes(size, sizeof size, mem.device > 0 ? mem.device : mem.total), text);
 }
 
+/* Which ranks share the batch, the layers and the matrices. */
+static void log_layout(lf_trainer *t)
+{
+    lf_buf line;
+    lf_buf_init(&line);
+    lf_laid_line(&line, &t->c->axes, &t->who, &t->m.cut);
+    if (line.len > 0 && lf_buf_check(&line, NULL) == 0)
+        lf_train_log(t, 2, "%s", line.data);
+    lf_buf_fini(&line);
+}
+
 void lf_train_report_begin(lf_trainer *t)
 {
     char a[32], b[32];
@@ -268,6 +280,7 @@ void lf_train_report_begin(lf_trainer *t)
                  lf_fmt_count(a, sizeof(a), (double)lf_pstore_elements(lf_train_all(&t->m))),
                  (long long)t->total_steps,
                  lf_fmt_count(b, sizeof(b), (double)t->total_samples * t->c->seq_length));
+    log_layout(t);
     log_memory(t, &pb);
     if (t->c->mfu)
         t->peak = lf_train_peak(&t->run, t->m.back, t->c->compute);

@@ -12,22 +12,19 @@
 #include "engine/base/io.h"
 #include "engine/model/same_tokenizer.h"
 #include "engine/model/weights.h"
+#include "engine/train/laid.h"
 #include "engine/train/loop_priv.h"
 
 json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err)
 {
     json_t *o = lf_exec_fingerprint(t->m.ex, err);
-    const bool tensor = t->who.tensor_ranks > 1;
-    if (o &&
-        (json_object_set_new(o, "micro_batch", json_integer(t->c->micro_batch)) ||
-         json_object_set_new(o, "ranks", json_integer(t->who.data_ranks)) ||
-         (tensor && (json_object_set_new(o, "tensor", json_integer(t->who.tensor_ranks)) ||
-                     json_object_set_new(o, "sequence", json_boolean(t->c->axes.sequence)))))) {
-        json_decref(o);
+    if (o && (json_object_set_new(o, "micro_batch", json_integer(t->c->micro_batch)) ||
+              json_object_set_new(o, "ranks", json_integer(t->who.data_ranks))))
         lf_fail(err, LF_ENOMEM, "fingerprint: out of memory");
-        return NULL;
-    }
-    return o;
+    else if (!o || lf_laid_sign(o, &t->c->axes, &t->who, &t->m.cut, err) == 0)
+        return o;
+    json_decref(o);
+    return NULL;
 }
 
 static int get_i64(int64_t *out, json_t *state, const char *key, const char *dir, lf_err *err)

@@ -10,6 +10,7 @@
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/train/laid.h"
 #include "engine/train/run.h"
 
 /* ---- damaged ones ---- */
@@ -220,9 +221,10 @@ void lf_run_difference(json_t *was, json_t *is, const char *prefix, const char *
 {
     if (was && json_equal(was, is))
         return;
-    char *a = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *b = json_dumps(is, JSON_ENCODE_ANY);
+    char *a = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL,
+         *b = is ? json_dumps(is, JSON_ENCODE_ANY) : NULL;
     lf_buf_addf(out, "%s%s%s was %s, is %s", out->len ? "; " : "", prefix, key,
-                a ? a : "not recorded", b ? b : "?");
+                a ? a : "not recorded", b ? b : "none");
     free(a);
     free(b);
 }
@@ -233,6 +235,17 @@ void lf_run_differences(json_t *was, json_t *is, const char *prefix, lf_buf *out
     json_t *v;
     json_object_foreach(is, key, v)
         lf_run_difference(json_object_get(was, key), v, prefix, key, out);
+    json_object_foreach(was, key, v) if (is && !json_object_get(is, key))
+        lf_run_difference(v, NULL, prefix, key, out);
+}
+
+/* What computed: where ranks divide nothing a checkpoint does not say so. */
+static void fingerprint_differences(const json_t *was, const json_t *is, lf_buf *out)
+{
+    json_t *a = lf_laid_whole(was), *b = lf_laid_whole(is);
+    lf_run_differences(a, b, "", out);
+    json_decref(a);
+    json_decref(b);
 }
 
 static double number_or_zero(const json_t *o, const char *key)
@@ -247,12 +260,11 @@ static void why_not_bitwise(const json_t *was, const json_t *is, lf_buf *why)
 {
     static const struct {
         const char *name, *prefix;
-    } objects[] = {{"fingerprint", ""},
-                   {"optimizer", ""},
-                   {"schedule", "schedule "},
-                   {"objective", ""},
-                   {"settings", ""}};
+    } objects[] = {
+        {"optimizer", ""}, {"schedule", "schedule "}, {"objective", ""}, {"settings", ""}};
     static const char *const optional[] = {"neftune_alpha"}; /* numbers, 0 where they are absent */
+    fingerprint_differences(json_object_get(was, "fingerprint"), json_object_get(is, "fingerprint"),
+                            why);
     for (size_t i = 0; i < sizeof(objects) / sizeof(*objects); i++)
         lf_run_differences(json_object_get(was, objects[i].name),
                            json_object_get(is, objects[i].name), objects[i].prefix, why);

@@ -13,6 +13,7 @@
 #include "flow/cmd/cmd_plan.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/cost.h"
+#include "flow/cmd/laid.h"
 #include "flow/cmd/place.h"
 #include "flow/cmd/prep.h"
 #include "flow/cmd/sweep_sum.h"
@@ -337,10 +338,7 @@ static void print_bytes(const lf_cost *plan)
         putchar('\n');
     else if (bytes->total.given)
         print_parts(bytes, true);
-    if (ranks > 1 && plan->comm.given)
-        printf("      %lld ranks: each sends %s a step in %lld collectives\n", (long long)ranks,
-               lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_step.v),
-               (long long)plan->comm.messages_per_step.v);
+    lf_laid_print(plan);
     if (ranks > 1 && plan->comm.bytes_per_round.v > 0)
         printf("      and %s of weights in each round\n",
                lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_round.v));

@@ -175,6 +175,8 @@ static void print_stage(const lf_cmd *c, const lf_stage_whole *w)
         lf_print_safe(w->now.reason);
     }
     printf("\n  spec %s\n", w->now.spec_id);
+    if (w->now.layout[0] != '\0')
+        printf("  layout %s\n", w->now.layout);
     print_closing(&w->closing);
     if (w->made_of.n > 0)
         puts("  made of and on");

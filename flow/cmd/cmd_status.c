@@ -60,7 +60,7 @@ static const lf_column stage_cols[] = {
     {"steps", "STEPS", true, true},         {"eta_text", "LEFT", true, true},
     {"segments", "STARTS", true, true},     {"jobid", "JOB", false, true},
     {"start_text", "STARTED", false, true}, {"attempt", "ATTEMPT", true, true},
-    {"n_warnings", "WARNINGS", true, true},
+    {"n_warnings", "WARNINGS", true, true}, {"layout", "LAYOUT", false, true},
 };
 static const lf_format stage_formats[] = {
     {"progress", "name,state,done_text,time_text,eta_text,segments"},

@@ -90,6 +90,14 @@ typedef struct lf_adopted {
     struct json_t *more;
 } lf_adopted;
 
+/* A rank of the pipeline axis. */
+struct lf_cost_rank {
+    lf_texts layers;      /* of each chunk: "0-3", "4", "none" */
+    lf_real total;        /* bytes, a GPU's too */
+    lf_int micro_batches; /* the most whose activations its first chunk keeps at once */
+    struct json_t *more;
+};
+
 /* What an executable says that a stage would cost (lf-KIND --plan). */
 typedef struct lf_cost {
     bool given;
@@ -108,9 +116,26 @@ typedef struct lf_cost {
         bool given;
         lf_real bytes_per_step;
         lf_int messages_per_step; /* collectives */
-        lf_real bytes_per_round;  /* of ppo, with zero: weights, beside its updates */
+        /* along the other axes, where there are ranks */
+        lf_real tensor_bytes_per_step, pipeline_bytes_per_step;
+        lf_int tensor_messages_per_step, pipeline_messages_per_step;
+        lf_real bytes_per_round; /* of ppo, with zero: weights, beside its updates */
         struct json_t *more;
     } comm;
+    struct lf_cost_axes {
+        bool given;
+        lf_int pipeline, data, tensor; /* ranks of each axis */
+        lf_flag sequence;              /* those of tensor divide rows, too */
+        struct json_t *more;
+    } axes;
+    struct lf_cost_pipeline {
+        bool given;
+        LF_ROWS(struct lf_cost_rank) ranks;
+        char *schedule, *drawing; /* drawing: a line for each rank */
+        lf_real idle_share;       /* of all ranks' time in a step */
+        lf_int message_bytes;
+        struct json_t *more;
+    } pipeline;
     lf_texts notes;
     struct json_t *more;
 } lf_cost;

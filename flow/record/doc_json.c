@@ -55,15 +55,28 @@ static const struct lf_fields bytes_fields =
                                                     offloaded, host, total, device, rank));
 
 static const struct lf_fields comm_fields =
-    LF_FIELDS_PART(struct lf_cost_comm, LF_MEMBERS(struct lf_cost_comm, bytes_per_step,
-                                                   messages_per_step, bytes_per_round));
+    LF_FIELDS_PART(struct lf_cost_comm,
+                   LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step,
+                              bytes_per_round, tensor_bytes_per_step, tensor_messages_per_step,
+                              pipeline_bytes_per_step, pipeline_messages_per_step));
+
+static const struct lf_fields axes_fields = LF_FIELDS_PART(
+    struct lf_cost_axes, LF_MEMBERS(struct lf_cost_axes, pipeline, data, tensor, sequence));
+
+static const struct lf_fields rank_fields = LF_FIELDS_KEPT(
+    struct lf_cost_rank, LF_MEMBERS(struct lf_cost_rank, layers, total, micro_batches));
+
+static const struct lf_fields pipeline_fields = LF_FIELDS_PART(
+    struct lf_cost_pipeline, LF_LIST(struct lf_cost_pipeline, ranks, rank_fields),
+    LF_MEMBERS(struct lf_cost_pipeline, schedule, idle_share, message_bytes, drawing));
 
 const struct lf_fields lf_cost_fields =
     LF_FIELDS_PART(lf_cost,
                    LF_MEMBERS(lf_cost, parameters, steps, tokens, flops_per_step, disk_bytes,
                               measured_flops, ranks),
                    LF_RECORD(lf_cost, bytes, bytes_fields), LF_RECORD(lf_cost, comm, comm_fields),
-                   LF_MEMBERS(lf_cost, notes));
+                   LF_RECORD(lf_cost, axes, axes_fields),
+                   LF_RECORD(lf_cost, pipeline, pipeline_fields), LF_MEMBERS(lf_cost, notes));
 
 const struct lf_fields lf_doc_stage_fields = LF_FIELDS_KEPT(
     lf_doc_stage, LF_MEMBERS_NEEDED(lf_doc_stage, name, kind),

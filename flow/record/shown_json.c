@@ -11,6 +11,7 @@
 const struct lf_fields lf_stage_shown_fields = LF_FIELDS_SHOWN(
     lf_stage_shown,
     LF_MEMBERS(lf_stage_shown, name, kind, state, reason, spec_id, attempts, segments),
+    {LF_FIELD_BUF(lf_stage_shown, layout, "layout"), .opt = true},
     {LF_FIELD_SUB(lf_stage_shown, job, LF_FIELD_PART, &lf_job_said_fields)},
     {LF_FIELD_SUB(lf_stage_shown, adopted, LF_FIELD_PART, &lf_adopted_fields)},
     {LF_FIELD_SUB(lf_stage_shown, ended, LF_FIELD_PART, &lf_cut_short_fields)},

@@ -12,6 +12,7 @@
 
 #include "engine/base/lock.h"
 #include "engine/base/sys.h"
+#include "flow/plan/laid.h"
 #include "flow/record/record.h"
 #include "flow/run/classify.h"
 #include "flow/run/series.h"
@@ -140,6 +141,7 @@ void lf_describe_stage(lf_stage_shown *out, const lf_stage_view *s)
                             .spec_id = s->plan->spec_id,
                             .attempts = (int)s->n_attempts,
                             .job = s->job};
+    lf_laid_words(out->layout, sizeof out->layout, &s->plan->plan, ", ");
     if (s->n_incs > 0)
         out->segments = lf_int_of((int64_t)s->n_incs);
     if (s->result_done != NULL)

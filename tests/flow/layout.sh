@@ -109,6 +109,23 @@ divided 4 '[layout]' 'tensor = 2' 'pipeline = 2' 'pipeline_schedule = zb-h1'
 runs 0 "$LF" validate divided.ini
 divided 2 '[layout]' 'tensor = 2' 'pipeline = 2'
 refused divided '[0-9]+:[0-9]+: .*the 2 ranks of \[stage train\] cannot form such groups'
+# What is planned of a layout of three axes: 8 samples of 64 positions for two groups, rows halved.
+divided 8 '[layout]' 'tensor = 2' 'pipeline = 2' 'sequence_parallel = yes'
+runs 0 "$LF" plan divided.ini --no-measure
+like out '^      8 ranks: pipeline 2 x data 2 x tensor 2, rows divided$' "the plan says who divides what"
+like out 'along data each sends [0-9.]+ [KM]iB a step in [0-9]+ collective' "what a rank sends to those that share the batch"
+like out 'along tensor each sends [0-9.]+ [KM]iB a step in [0-9]+ collectives' "to those that divide matrices"
+like out 'along pipeline a rank sends at most 32.0 KiB a step in 4 messages' "and to those with other layers: 4 x 32 x 64 f32"
+like out '^      pipeline rank 0: layers 0, planned memory [0-9.]+ MiB' "the layers of the first rank"
+like out '^      pipeline rank 1: layers 1, planned memory [0-9.]+ MiB' "and of the second"
+like out 'schedule 1f1b: ranks are idle for 20.0 % of a step' "how long ranks wait: one pass of four and one"
+like out '^      rank 1  F0 Z0 F1 Z1 F2 Z2 F3 Z3$' "and what they do"
+is "$(awk 'length > 100 && !/memory of a rank|parameters,|are estimates/' out)" "" "in lines of 100 columns"
+runs 0 "$LF" plan divided.ini --no-measure --json
+is "$(tr -d ' \n' <out | grep -o '"axes":{[^}]*}')" '"axes":{"data":2,"pipeline":2,"sequence":true,"tensor":2}' "as JSON: the axes"
+like out '"pipeline_bytes_per_step": *32768' "and the bytes of messages"
+runs 0 "$LF" plan divided.ini --no-measure --json --set layout.pipeline=1 --set layout.tensor=4
+is "$(grep -c pipeline_bytes_per_step out)" 0 "which are of a pipeline alone"
 for key in context context_kind expert expert_tensor; do
     printf '[layout]\n%s = 2\n' $key | with kept
     refused kept "[0-9]+:[0-9]+: \"$key\" is not there yet"
@@ -122,7 +139,7 @@ refused wrong '[0-9]+:[0-9]+: unknown key "tensr" in \[layout\]'
 like err 'wrong.ini:[0-9]+:[0-9]+: .*zero.*7' "and the value that is none"
 
 if ! "$LF" launch -n 2 -- true >/dev/null 2>err; then
-    skip_some 3 "ranks cannot be started here: $(tail -n 1 err)"
+    skip_some 12 "ranks cannot be started here: $(tail -n 1 err)"
 else
     runs 0 "$LF" run --quiet parts.ini
     a=$(stage_dir train)
@@ -132,5 +149,20 @@ else
     is "$(identity "$a")" "$(identity "$b")" "two ranks with their parts: the checkpoint of two ranks without"
     [ -n "$(identity "$a")" ] && [ "$a" != "$b" ]
     ok $? "which is there"
+
+    # A run tells its layout, and what another one changes.
+    divided 4 '[layout]' 'tensor = 2' 'pipeline = 2' 'sequence_parallel = yes'
+    runs 0 "$LF" run --quiet --new divided.ini
+    grep -h 'ranks: pipeline' "$(stage_dir train)/log" >log
+    is "$(sed 's/.*lf-pretrain: //' log)" "4 ranks: pipeline 2 (1f1b; layers 1,1) x tensor 2, rows divided" "the log says the layout, once"
+    is "$("$LF" status --columns name,layout | sed -n 's/^train  *//p')" "pipeline 2, tensor 2" "status has a column"
+    "$LF" show train >out
+    like out '^  layout pipeline 2, tensor 2$' "show has a line"
+    runs 0 "$LF" resume --quiet --set layout.pipeline=1 --set layout.tensor=1 --set layout.sequence_parallel=no --set train.steps=6 --accept steps
+    cat "$(stage_dir train)/log" >log
+    like log 'perhaps not bitwise: .*tensor was 2, is 1' "without it: the log says that matrices are whole"
+    like log 'perhaps not bitwise: .*sequence was true, is false' "that rows are"
+    like log 'perhaps not bitwise: .*pipeline was 2, is 1' "and that the model is"
+    like log 'perhaps not bitwise: .*layers was "1,1", is "all"' "with the layers that ranks had"
 fi
-finish 47
+finish 71

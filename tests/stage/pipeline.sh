@@ -64,7 +64,7 @@ damaged 4 --pipeline 2 --batch 4
 # --- the plan ---
 plan() { "$stages/lf-pretrain" --config "$dir/run.ini" --plan --ranks "$@" >"$dir/stdout" 2>"$dir/err"; }
 plan 4 --pipeline 4 --batch 8
-grep -q '"layers":\[\[3,4\]\]' "$dir/stdout"
+grep -q '"layers":\["3"\]' "$dir/stdout"
 ok $? "the plan has the layers of each rank" "$(cat "$dir/err")"
 grep -q '"drawing":"rank 0  *F0 F1 F2 F3 Z0 F4 Z1' "$dir/stdout"
 ok $? "and draws what each does"
