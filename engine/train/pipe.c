@@ -313,8 +313,7 @@ int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf
 
 /* ---- forwards alone ---- */
 
-/* From the chunk before and to the next one; lists of training have the same neighbours and
- * tags. */
+/* From the chunk before and to the next one, as lists of training have neighbours and tags. */
 static int receive(lf_trainer *t, const struct side *s, int chunk, lf_err *err)
 {
     const struct lf_pipe_spec *spec = &t->m.cut.spec;
