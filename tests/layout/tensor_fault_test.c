@@ -273,9 +273,18 @@ static const struct fault faults[] = {
 };
 enum { FAULTS = sizeof faults / sizeof faults[0] };
 
+/* Refused when the plan is made; planted in tests/unit/graph_layout. */
+static const char *const elsewhere[] = {
+    "a product of columns that nothing enters", "a norm of a partial sum",
+    "F12: what every rank has, added to a partial sum",
+    "F1: a gradient that is not summed over the ranks, in the graph",
+    "a parameter before and behind a sum, half of whose gradient would count twice"};
+
 int main(void)
 {
     for (size_t i = 0; i < FAULTS; i++)
         TAP(2, fault_test(&faults[i], (int)i));
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
+        tap_diag("refused by the check of a layout: %s", elsewhere[i]);
     return tap_done();
 }
