@@ -14,13 +14,21 @@
 #include "tests/layout/rig.h"
 #include "tests/tap/tap.h"
 
-static const struct rig_layout of_data[] = {
-    {1, 0, 0, 0, false}, {2, 0, 0, 0, false}, {3, 1, 0, 0, false}, {4, 2, 0, 0, false},
-    {2, 3, 0, 0, false}, {8, 3, 0, 0, false}, {4, 1, 2, 0, false}, {6, 3, 2, 0, false}};
+static const struct rig_layout of_data[] = {{.ranks = 1},
+                                            {.ranks = 2},
+                                            {.ranks = 3, .zero = 1},
+                                            {.ranks = 4, .zero = 2},
+                                            {.ranks = 2, .zero = 3},
+                                            {.ranks = 8, .zero = 3},
+                                            {.ranks = 4, .zero = 1, .zero_inner = 2},
+                                            {.ranks = 6, .zero = 3, .zero_inner = 2}};
 /* Heads of keys are 2, so 4 and 8 ranks have copies of them. */
-static const struct rig_layout of_mesh[] = {{1, 0, 0, 0, false}, {1, 0, 0, 2, false},
-                                            {1, 0, 0, 4, false}, {1, 0, 0, 8, false},
-                                            {2, 1, 0, 2, false}, {1, 0, 0, 2, true}};
+static const struct rig_layout of_mesh[] = {{.ranks = 1},
+                                            {.ranks = 1, .tensor = 2},
+                                            {.ranks = 1, .tensor = 4},
+                                            {.ranks = 1, .tensor = 8},
+                                            {.ranks = 2, .zero = 1, .tensor = 2},
+                                            {.ranks = 1, .tensor = 2, .sequence = true}};
 enum { OF_DATA = sizeof of_data / sizeof of_data[0], OF_MESH = sizeof of_mesh / sizeof of_mesh[0] };
 
 struct what {
