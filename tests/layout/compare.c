@@ -45,8 +45,8 @@ bool rig_needs_exact(const struct rig_case *k)
 
 /* ---- words ---- */
 
-static const char *const names[] = {"run",   "loss",    "grad",  "norm",     "change",
-                                    "apart", "missing", "scale", "replicas", "moved"};
+static const char *const names[] = {"run",     "loss",  "grad",     "norm",  "change", "apart",
+                                    "missing", "scale", "replicas", "moved", "bits"};
 
 const char *rig_names(unsigned seen, char *text, size_t cap)
 {

@@ -149,8 +149,9 @@ enum rig_check {
     RIG_SAW_APART = 32,   /* ranks do not have the same bits where they keep the same */
     RIG_SAW_MISSING = 64, /* an element is kept by too few or too many ranks */
     RIG_SAW_SCALE = 128,
-    RIG_SAW_MOVED = 512,   /* other calls or bytes than planned */
-    RIG_SAW_REPLICAS = 256 /* the engine's own comparison (lf_train_replicas) */
+    RIG_SAW_MOVED = 512,    /* other calls or bytes than planned */
+    RIG_SAW_REPLICAS = 256, /* the engine's own comparison (lf_train_replicas) */
+    RIG_SAW_BITS = 1024     /* fault.h: not the bits that rig_steps_alike compares */
 };
 /* Compares a run with one rank's. Returns bits of rig_check; text gets the worst of each. */
 unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
