@@ -29,7 +29,20 @@ static const struct rig_layout of_mesh[] = {{.ranks = 1},
                                             {.ranks = 1, .tensor = 8},
                                             {.ranks = 2, .zero = 1, .tensor = 2},
                                             {.ranks = 1, .tensor = 2, .sequence = true}};
-enum { OF_DATA = sizeof of_data / sizeof of_data[0], OF_MESH = sizeof of_mesh / sizeof of_mesh[0] };
+/* One of each kind, and all axes together. */
+static const struct rig_layout of_axes[] = {{.ranks = 1},
+                                            {.ranks = 1, .tensor = 4},
+                                            {.ranks = 1, .pipeline = 4},
+                                            {.ranks = 1, .tensor = 2, .pipeline = 2},
+                                            {.ranks = 4, .zero = 1},
+                                            {.ranks = 2, .zero = 3},
+                                            {.ranks = 1, .tensor = 8},
+                                            {.ranks = 2, .tensor = 2, .pipeline = 2}};
+enum {
+    OF_DATA = sizeof of_data / sizeof of_data[0],
+    OF_MESH = sizeof of_mesh / sizeof of_mesh[0],
+    OF_AXES = sizeof of_axes / sizeof of_axes[0]
+};
 
 struct what {
     const char *name, *keys; /* of the model */
@@ -61,13 +74,15 @@ static void begin(const struct what *w, struct rig_case *k)
 
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char groups[32] = "", tensor[40] = "";
+    char groups[32] = "", tensor[40] = "", parts[32] = "";
     if (l->zero_inner)
         snprintf(groups, sizeof groups, ", groups of %d", l->zero_inner);
     if (l->tensor > 1)
         snprintf(tensor, sizeof tensor, ", tensor = %d%s", l->tensor,
                  l->sequence ? ", rows divided" : "");
-    snprintf(text, cap, "%d ranks, zero = %d%s%s", l->ranks, l->zero, groups, tensor);
+    if (l->pipeline > 1)
+        snprintf(parts, sizeof parts, ", pipeline = %d", l->pipeline);
+    snprintf(text, cap, "%d ranks, zero = %d%s%s%s", l->ranks, l->zero, groups, tensor, parts);
     return text;
 }
 
@@ -121,7 +136,7 @@ static bool as_never_stopped(const struct rig_case *k, const struct measure *m,
 static void go_on(struct rig_case *k, const struct measure *m, size_t number)
 {
     struct rig_seen s;
-    char text[1100] = "", from[80], to[80], copy[440];
+    char text[1100] = "", from[160], to[160], copy[440];
     snprintf(copy, sizeof copy, "%s/copy-%zu", k->out, number);
     k->copy = m->w->copied ? copy : NULL;
     k->still = m->w->still || (m->w->copied && number % 2);
@@ -216,10 +231,17 @@ int main(void)
                                            .step = 2,
                                            .copied = true,
                                            .still = true};
+    static const struct what axes_f32 = {.name = "axes-f32",
+                                         .keys = "layers=4 tied_head=yes qk_norm=yes",
+                                         .layouts = of_axes,
+                                         .n = OF_AXES,
+                                         .step = 1,
+                                         .copied = true};
     TAP(OF_DATA * OF_DATA, test_all(&data_f32));
     TAP(OF_DATA * OF_DATA / 4, test_all(&data_bf16));
     TAP(OF_MESH * OF_MESH, test_all(&mesh_f32));
     TAP(OF_MESH * OF_MESH / 4, test_all(&mesh_bf16));
     TAP(OF_MESH * OF_MESH / 4, test_all(&mesh_state));
+    TAP(OF_AXES * OF_AXES, test_all(&axes_f32));
     return tap_done();
 }
