@@ -287,7 +287,8 @@ static int bind_optimizer(lf_exec *ex, lf_err *err)
                         .n_own_tensors = (int64_t)ex->n_own,
                         .n_counted = (int64_t)ex->n_counted,
                         .sums = p->n_sums ? (void *)(ex->inputs + p->sums_off) : NULL,
-                        .n_sums = lf_plan_norm_blocks(p),
+                        /* one more than there are blocks where all layers are other ranks' */
+                        .n_sums = p->n_sums ? (int64_t)p->n_sums : lf_plan_norm_blocks(p),
                         .adamw = &p->adamw};
     /* The first two norms are the two calls of one where it is summed in parts. */
     const enum lf_op all[] = {LF_OP_GRAD_NORM, LF_OP_GRAD_NORM, LF_OP_ADAMW, LF_OP_MOE_BALANCE};

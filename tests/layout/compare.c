@@ -22,9 +22,10 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
      * to another expert, whose load may cross the mean by it; where ranks divide matrices, in the
      * first step too. A of an adapter has small gradients, since B begins with zeros. */
     const bool divided = k->layout.tensor > 1;
-    const double more = (k->c.model.experts ? 5 : 1) * (divided ? 2 : 1);
+    const double more = (k->c.model.experts ? 5 : 1) * (divided ? 2 : 1),
+                 depth = (double)k->c.model.layers / 2; /* such rows make others in layers behind */
     return (struct rig_bounds){.grad = !divided             ? 1e-5
-                                       : k->c.model.experts ? 8e-2
+                                       : k->c.model.experts ? 8e-2 * depth * depth
                                                             : 2e-2,
                                .loss = more * (divided ? 2e-4 : 1e-4),
                                .routes = divided ? 1e-2 : more * 1e-4,
@@ -44,8 +45,8 @@ bool rig_needs_exact(const struct rig_case *k)
 
 /* ---- words ---- */
 
-static const char *const names[] = {"run",   "loss",    "grad",  "norm",     "change",
-                                    "apart", "missing", "scale", "replicas", "moved"};
+static const char *const names[] = {"run",     "loss",  "grad",     "norm",  "change", "apart",
+                                    "missing", "scale", "replicas", "moved", "bits"};
 
 const char *rig_names(unsigned seen, char *text, size_t cap)
 {
@@ -134,6 +135,15 @@ static double limit_of(const struct rig_bounds *b, double most, double rounding)
     return more > most ? more : most;
 }
 
+/* Do the ranks together have the tensors that one rank has? */
+static bool same_names(const struct rig_seen *one, const struct rig_seen *s)
+{
+    bool same = one->n == s->n;
+    for (int i = 0; same && i < one->n; i++)
+        same = strcmp(one->t[i].name, s->t[i].name) == 0;
+    return same;
+}
+
 static void compare_kind(struct report *r, const struct rig_seen *one, const struct rig_seen *s,
                          enum rig_kind kind, const struct rig_bounds *b)
 {
@@ -191,6 +201,8 @@ static void compare_numbers(struct report *r, enum rig_check what, const struct 
     }
 }
 
+static const char *const axes[RIG_AXES] = {"data", "tensor", "pipeline"};
+
 static void compare_moved(struct report *r, const struct rig_moved *m, const char *axis)
 {
     char of[40];
@@ -211,6 +223,10 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
     const struct numbers loss = {one->loss, s->loss, x ? x->loss : NULL, b->loss},
                          norms = {one->norm, s->norm, x ? x->norm : NULL, b->norm},
                          scale = {one->scale, s->scale, NULL, 0};
+    if (!same_names(one, s)) { /* nothing else can be compared */
+        found(&r, RIG_SAW_MISSING, "tensors", s->n, one->n);
+        return r.seen;
+    }
     compare_numbers(&r, RIG_SAW_LOSS, &loss, s->from, b);
     if (!s->from)
         compare_told(&r, one->told, s->told, b);
@@ -224,8 +240,8 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
         found(&r, RIG_SAW_APART, s->apart, 1, 0);
     if (s->missing[0])
         found(&r, RIG_SAW_MISSING, s->missing, 1, 0);
-    compare_moved(&r, &s->moved[0], "data");
-    compare_moved(&r, &s->moved[1], "tensor");
+    for (int i = 0; i < RIG_AXES; i++)
+        compare_moved(&r, &s->moved[i], axes[i]);
     if (s->replicas)
         found(&r, RIG_SAW_REPLICAS, "different weights", 1, 0);
     return r.seen;
@@ -243,6 +259,8 @@ static bool same_tensor(const struct rig_tensor *a, const struct rig_tensor *b, 
 static bool same_tensors(const struct rig_seen *a, const struct rig_seen *b, int from, int to,
                          char *text, size_t cap)
 {
+    if (!same_names(a, b))
+        snprintf(text, cap, "%d and %d tensors", a->n, b->n);
     for (int i = 0; i < a->n && !text[0]; i++)
         if (!same_tensor(&a->t[i], &b->t[i], from, to))
             snprintf(text, cap, "%s", a->t[i].name);
@@ -267,4 +285,16 @@ bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, s
                          memcmp(a->norm, b->norm, sizeof a->norm) == 0;
     snprintf(text, cap, "%s", numbers ? "" : "loss or norm");
     return same_tensors(a, b, 0, RIG_KINDS, text, cap);
+}
+
+bool rig_steps_alike(const struct rig_seen *a, const struct rig_seen *b, const char *but,
+                     char *text, size_t cap)
+{
+    const bool loss = memcmp(&a->loss[0], &b->loss[0], sizeof a->loss[0]) == 0;
+    snprintf(text, cap, "%s", !same_names(a, b) ? "tensors" : loss ? "" : "loss");
+    for (int i = 0; i < a->n && !text[0]; i++)
+        if (!(but && strcmp(a->t[i].name, but) == 0) &&
+            !same_tensor(&a->t[i], &b->t[i], RIG_GRAD, RIG_GRAD + 1))
+            snprintf(text, cap, "first gradient of %s", a->t[i].name);
+    return !text[0];
 }

@@ -57,12 +57,31 @@ static void save(struct rig_case *k, const struct fault *f, int number)
 /* "2 ranks, zero = 1, tensor = 4". */
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char tensor[40] = "";
+    char tensor[40] = "", parts[80] = "";
     if (l->tensor > 1)
         snprintf(tensor, sizeof tensor, ", tensor = %d%s", l->tensor,
                  l->sequence ? ", rows divided" : "");
-    snprintf(text, cap, "%d ranks, zero = %d%s", l->ranks, l->zero, tensor);
+    if (l->pipeline > 1)
+        snprintf(parts, sizeof parts, ", pipeline = %d, schedule %d, %d chunks%s%s", l->pipeline,
+                 l->schedule, l->chunks > 1 ? l->chunks : 1, l->stages ? ", " : "",
+                 l->stages ? l->stages : "");
+    snprintf(text, cap, "%d ranks, zero = %d%s%s", l->ranks, l->zero, tensor, parts);
     return text;
+}
+
+/* Bits of rig_check. */
+static unsigned compare(const struct rig_case *k, const struct rig_seen *one,
+                        const struct rig_seen *s, char *text, size_t cap)
+{
+    const struct rig_bounds b = rig_bounds(k);
+    char where[200];
+    const unsigned seen = rig_compare(one, s, &b, text, cap);
+    if (k->layout.pipeline <= 1 || k->layout.ranks * rig_tensor_ranks(&k->layout) > 1 || k->from ||
+        rig_steps_alike(one, s, k->c.model.tied_head ? "embed.weight" : NULL, where, sizeof where))
+        return seen;
+    const size_t at = strlen(text);
+    snprintf(text + at, cap - at, "; bits: %s", where);
+    return seen | RIG_SAW_BITS;
 }
 
 void fault_test(const struct fault *f, int number)
@@ -70,9 +89,8 @@ void fault_test(const struct fault *f, int number)
     struct rig_case k, alone;
     struct rig_seen one, s;
     lf_err err;
-    char text[1100], names[100], layout[80];
+    char text[1100], names[100], layout[160];
     case_of(f, &k);
-    const struct rig_bounds b = rig_bounds(&k);
     alone = k;
     alone.layout = (struct rig_layout){.ranks = 1};
     if (run(&alone, f, false, &one, &err) != 0)
@@ -80,13 +98,13 @@ void fault_test(const struct fault *f, int number)
     if (f->resumed)
         save(&k, f, number);
     int rc = run(&k, f, false, &s, &err);
-    const unsigned sound = rc == 0 ? rig_compare(&one, &s, &b, text, sizeof text) : RIG_SAW_RUN;
+    const unsigned sound = rc == 0 ? compare(&k, &one, &s, text, sizeof text) : RIG_SAW_RUN;
     if (!tap_ok(sound == 0, "sound: %s%s%s%s", layout_text(&f->l, layout, sizeof layout),
                 f->infinite ? ", an overflow" : "", f->keys ? ", " : "", f->keys ? f->keys : ""))
         tap_diag("%s", rc ? err.text : text);
     rig_fini(&s);
     rc = run(&k, f, true, &s, &err);
-    const unsigned seen = rc == 0 ? rig_compare(&one, &s, &b, text, sizeof text) : RIG_SAW_RUN;
+    const unsigned seen = rc == 0 ? compare(&k, &one, &s, text, sizeof text) : RIG_SAW_RUN;
     if (!tap_ok((seen & f->by) == f->by && (!f->says || strstr(err.text, f->says)),
                 "%s: found by %s", f->name, rig_names(f->by, names, sizeof names)))
         tap_diag("found by %s: %s", rig_names(seen, names, sizeof names), rc ? err.text : text);

@@ -3,7 +3,8 @@ EXTRA_DIST += tests/layout/README.md
 layout_comm = tests/layout/local.h tests/layout/local_priv.h tests/layout/local.c tests/layout/local_move.c tests/layout/local_run.c
 layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig_priv.h tests/layout/rig.c tests/layout/shown.c tests/layout/compare.c
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
-  tests/layout/reshape_test tests/layout/tensor_fault_test
+  tests/layout/reshape_test tests/layout/tensor_fault_test \
+  tests/layout/pipe_fault_test
 check_PROGRAMS += $(layout_tests)
 TESTS += $(layout_tests)
 tests_layout_local_test_SOURCES = tests/layout/local_test.c $(layout_comm)
@@ -19,6 +20,9 @@ tests_layout_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_run,--wrap=lf
 tests_layout_tensor_fault_test_SOURCES = tests/layout/tensor_fault_test.c $(layout_fault)
 tests_layout_tensor_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_tensor_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_sum_tensor,--wrap=lf_box_owner,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm
+tests_layout_pipe_fault_test_SOURCES = tests/layout/pipe_fault_test.c $(layout_fault)
+tests_layout_pipe_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_pipe_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_set_comm,--wrap=lf_box_owner,--wrap=lf_exec_run,--wrap=lf_pipe_add_messages,--wrap=lf_pipe_walk,--wrap=lf_pstore_write_part
 tests_layout_reshape_test_SOURCES = tests/layout/reshape_test.c $(layout_rig)
 tests_layout_reshape_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # The whole of it: make check-layouts.

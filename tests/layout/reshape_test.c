@@ -14,14 +14,35 @@
 #include "tests/layout/rig.h"
 #include "tests/tap/tap.h"
 
-static const struct rig_layout of_data[] = {
-    {1, 0, 0, 0, false}, {2, 0, 0, 0, false}, {3, 1, 0, 0, false}, {4, 2, 0, 0, false},
-    {2, 3, 0, 0, false}, {8, 3, 0, 0, false}, {4, 1, 2, 0, false}, {6, 3, 2, 0, false}};
+static const struct rig_layout of_data[] = {{.ranks = 1},
+                                            {.ranks = 2},
+                                            {.ranks = 3, .zero = 1},
+                                            {.ranks = 4, .zero = 2},
+                                            {.ranks = 2, .zero = 3},
+                                            {.ranks = 8, .zero = 3},
+                                            {.ranks = 4, .zero = 1, .zero_inner = 2},
+                                            {.ranks = 6, .zero = 3, .zero_inner = 2}};
 /* Heads of keys are 2, so 4 and 8 ranks have copies of them. */
-static const struct rig_layout of_mesh[] = {{1, 0, 0, 0, false}, {1, 0, 0, 2, false},
-                                            {1, 0, 0, 4, false}, {1, 0, 0, 8, false},
-                                            {2, 1, 0, 2, false}, {1, 0, 0, 2, true}};
-enum { OF_DATA = sizeof of_data / sizeof of_data[0], OF_MESH = sizeof of_mesh / sizeof of_mesh[0] };
+static const struct rig_layout of_mesh[] = {{.ranks = 1},
+                                            {.ranks = 1, .tensor = 2},
+                                            {.ranks = 1, .tensor = 4},
+                                            {.ranks = 1, .tensor = 8},
+                                            {.ranks = 2, .zero = 1, .tensor = 2},
+                                            {.ranks = 1, .tensor = 2, .sequence = true}};
+/* One of each kind, and all axes together. */
+static const struct rig_layout of_axes[] = {{.ranks = 1},
+                                            {.ranks = 1, .tensor = 4},
+                                            {.ranks = 1, .pipeline = 4},
+                                            {.ranks = 1, .tensor = 2, .pipeline = 2},
+                                            {.ranks = 4, .zero = 1},
+                                            {.ranks = 2, .zero = 3},
+                                            {.ranks = 1, .tensor = 8},
+                                            {.ranks = 2, .tensor = 2, .pipeline = 2}};
+enum {
+    OF_DATA = sizeof of_data / sizeof of_data[0],
+    OF_MESH = sizeof of_mesh / sizeof of_mesh[0],
+    OF_AXES = sizeof of_axes / sizeof of_axes[0]
+};
 
 struct what {
     const char *name, *keys; /* of the model */
@@ -53,13 +74,15 @@ static void begin(const struct what *w, struct rig_case *k)
 
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char groups[32] = "", tensor[40] = "";
+    char groups[32] = "", tensor[40] = "", parts[32] = "";
     if (l->zero_inner)
         snprintf(groups, sizeof groups, ", groups of %d", l->zero_inner);
     if (l->tensor > 1)
         snprintf(tensor, sizeof tensor, ", tensor = %d%s", l->tensor,
                  l->sequence ? ", rows divided" : "");
-    snprintf(text, cap, "%d ranks, zero = %d%s%s", l->ranks, l->zero, groups, tensor);
+    if (l->pipeline > 1)
+        snprintf(parts, sizeof parts, ", pipeline = %d", l->pipeline);
+    snprintf(text, cap, "%d ranks, zero = %d%s%s%s", l->ranks, l->zero, groups, tensor, parts);
     return text;
 }
 
@@ -113,7 +136,7 @@ static bool as_never_stopped(const struct rig_case *k, const struct measure *m,
 static void go_on(struct rig_case *k, const struct measure *m, size_t number)
 {
     struct rig_seen s;
-    char text[1100] = "", from[80], to[80], copy[440];
+    char text[1100] = "", from[160], to[160], copy[440];
     snprintf(copy, sizeof copy, "%s/copy-%zu", k->out, number);
     k->copy = m->w->copied ? copy : NULL;
     k->still = m->w->still || (m->w->copied && number % 2);
@@ -208,10 +231,17 @@ int main(void)
                                            .step = 2,
                                            .copied = true,
                                            .still = true};
+    static const struct what axes_f32 = {.name = "axes-f32",
+                                         .keys = "layers=4 tied_head=yes qk_norm=yes",
+                                         .layouts = of_axes,
+                                         .n = OF_AXES,
+                                         .step = 1,
+                                         .copied = true};
     TAP(OF_DATA * OF_DATA, test_all(&data_f32));
     TAP(OF_DATA * OF_DATA / 4, test_all(&data_bf16));
     TAP(OF_MESH * OF_MESH, test_all(&mesh_f32));
     TAP(OF_MESH * OF_MESH / 4, test_all(&mesh_bf16));
     TAP(OF_MESH * OF_MESH / 4, test_all(&mesh_state));
+    TAP(OF_AXES * OF_AXES, test_all(&axes_f32));
     return tap_done();
 }

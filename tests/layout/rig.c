@@ -243,17 +243,21 @@ static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_e
 {
     const lf_loader_source source = {data(), 1};
     const lf_ramp_row ramp = {0, g->k->batch};
-    const char *const freeze[] = {"layers.0.*"};
     g->c = g->k->c;
     g->c.sources = &source;
     g->c.ramp = &ramp;
     g->c.zero.stage = g->k->layout.zero;
     g->c.zero.inner = g->k->layout.zero_inner;
-    g->c.axes = (struct lf_axes){.tensor = g->k->layout.tensor, .sequence = g->k->layout.sequence};
+    g->c.axes = (struct lf_axes){.tensor = g->k->layout.tensor,
+                                 .sequence = g->k->layout.sequence,
+                                 .pipeline = g->k->layout.pipeline,
+                                 .chunks = g->k->layout.chunks,
+                                 .schedule = g->k->layout.schedule,
+                                 .stages = g->k->layout.stages};
     g->c.poison = g->k->poison;
     g->c.no_reuse = g->k->no_reuse;
-    g->c.freeze = freeze;
-    g->c.n_freeze = g->k->frozen;
+    g->c.freeze = &g->k->frozen;
+    g->c.n_freeze = g->k->frozen != NULL;
     if (g->k->adapted) {
         g->c.adapter = &g->k->adapter;
         g->c.init_from = g->base.text;
@@ -298,7 +302,8 @@ static int find_base(struct rig *g, lf_err *err)
     of.base = g->base = below(name);
     if (lf_io_exists(g->base.text))
         return 0;
-    plain.adapted = plain.frozen = false;
+    plain.adapted = false;
+    plain.frozen = NULL;
     plain.layout = (struct rig_layout){.ranks = 1};
     return run_case(&of, &(struct local_opts){.ranks = 1}, make_base, err);
 }
@@ -306,10 +311,8 @@ static int find_base(struct rig *g, lf_err *err)
 int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err)
 {
     struct rig g = {.k = k, .s = out};
-    const struct local_opts o = {.ranks = k->layout.ranks * rig_tensor_ranks(&k->layout),
-                                 .late = k->late,
-                                 .turns = k->turns,
-                                 .plant = k->plant};
+    const struct local_opts o = {
+        .ranks = rig_all_ranks(&k->layout), .late = k->late, .turns = k->turns, .plant = k->plant};
     *out = (struct rig_seen){.from = k->from};
     for (int i = 0; i < RIG_STEPS; i++)
         out->loss[i] = out->norm[i] = out->scale[i] = NAN;
@@ -320,6 +323,7 @@ int rig_run(const struct rig_case *k, struct rig_seen *out, lf_err *err)
         rc = run_case(&g, &o, run_rank, err);
     if (g.again)
         memset(out->moved, 0, sizeof out->moved);
+    rig_sort(out);
     if (rc == 0)
         rig_find_missing(out, &k->layout);
     return rc;

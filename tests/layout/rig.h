@@ -13,16 +13,27 @@
 
 enum { RIG_STEPS = 3, RIG_TOLD = 6, RIG_TOLD_ROUTES = 3 };
 
-/* How ranks divide the work: ranks * tensor of them, in a mesh (engine/train/axes.h). */
+/* How ranks divide the work: pipeline * ranks * tensor of them, in a mesh (engine/train/axes.h). */
 struct rig_layout {
     int ranks;            /* of the data axis */
     int zero, zero_inner; /* lf_train_config */
     int tensor;           /* ranks that divide matrices; 0 is 1 */
     bool sequence;        /* lf_axes */
+    int pipeline;         /* ranks that have different layers; 0 is 1 */
+    int chunks, schedule; /* lf_axes */
+    const char *stages;   /* lf_axes */
 };
 static inline int rig_tensor_ranks(const struct rig_layout *l)
 {
     return l->tensor > 1 ? l->tensor : 1;
+}
+static inline int rig_pipeline_ranks(const struct rig_layout *l)
+{
+    return l->pipeline > 1 ? l->pipeline : 1;
+}
+static inline int rig_all_ranks(const struct rig_layout *l)
+{
+    return l->ranks * rig_tensor_ranks(l) * rig_pipeline_ranks(l);
 }
 
 /* A run: what is trained, how, and by whom. */
@@ -34,10 +45,11 @@ struct rig_case {
     struct lf_train_config c;    /* what rig_fill does not set */
     int64_t batch;               /* sequences of a step */
     struct lf_adapter_config adapter;
-    bool adapted, frozen;
-    const char *out; /* NULL: nothing is read or written there */
-    int from;        /* step of a checkpoint in out to go on from, 0: begin */
-    bool save;       /* a checkpoint after step 1, in out */
+    bool adapted;
+    const char *frozen; /* pattern of names, NULL: none */
+    const char *out;    /* NULL: nothing is read or written there */
+    int from;           /* step of a checkpoint in out to go on from, 0: begin */
+    bool save;          /* a checkpoint after step 1, in out */
     /* NULL; else a checkpoint of what the run begins with is written to this directory */
     const char *copy;
     bool still; /* no step is made */
@@ -63,7 +75,9 @@ enum rig_kind {
 struct rig_tensor {
     char name[64];
     int64_t n;
-    int copies;                /* so many ranks of the tensor axis have the same elements of it */
+    /* so many ranks with one data coordinate have the same elements of it: some of the tensor axis,
+     * and of a tied embedding both ends of the pipeline axis */
+    int copies;
     float *v[RIG_KINDS];       /* [n], owned; NULL: no rank has it */
     uint8_t *times[RIG_KINDS]; /* [n] how many ranks have it, owned */
 };
@@ -75,18 +89,20 @@ struct rig_moved {
     double planned_bytes;
 };
 
+enum { RIG_DATA, RIG_TENSOR, RIG_PIPELINE, RIG_AXES };
+
 /* What all ranks together have shown. */
 struct rig_seen {
     double loss[RIG_STEPS], norm[RIG_STEPS], scale[RIG_STEPS];
     /* of step 1: accuracy, entropy, z-loss, and from RIG_TOLD_ROUTES on three of routers */
     double told[RIG_TOLD];
-    struct rig_tensor *t; /* owned */
+    struct rig_tensor *t; /* by name, owned */
     int n;
-    bool replicas;             /* the engine says that ranks hold different weights */
-    char apart[200];           /* the first thing in which ranks differ, "" none */
-    char missing[200];         /* of which a part is kept by the wrong number of ranks, "" none */
-    int from;                  /* rig_case: what was before that step is not shown */
-    struct rig_moved moved[2]; /* on the data axis, on the tensor axis */
+    bool replicas;     /* the engine says that ranks hold different weights */
+    char apart[200];   /* the first thing in which ranks differ, "" none */
+    char missing[200]; /* of which a part is kept by the wrong number of ranks, "" none */
+    int from;          /* rig_case: what was before that step is not shown */
+    struct rig_moved moved[RIG_AXES];
 };
 void rig_fini(struct rig_seen *s);
 
@@ -133,8 +149,9 @@ enum rig_check {
     RIG_SAW_APART = 32,   /* ranks do not have the same bits where they keep the same */
     RIG_SAW_MISSING = 64, /* an element is kept by too few or too many ranks */
     RIG_SAW_SCALE = 128,
-    RIG_SAW_MOVED = 512,   /* other calls or bytes than planned */
-    RIG_SAW_REPLICAS = 256 /* the engine's own comparison (lf_train_replicas) */
+    RIG_SAW_MOVED = 512,    /* other calls or bytes than planned */
+    RIG_SAW_REPLICAS = 256, /* the engine's own comparison (lf_train_replicas) */
+    RIG_SAW_BITS = 1024     /* fault.h: not the bits that rig_steps_alike compares */
 };
 /* Compares a run with one rank's. Returns bits of rig_check; text gets the worst of each. */
 unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
@@ -144,6 +161,9 @@ bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, s
 /* Do both begin, or end, with the same bits? */
 bool rig_begins_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
 bool rig_ends_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
+/* Have both the same loss and gradients in step 1, but for the gradient of `but`? NULL: of all. */
+bool rig_steps_alike(const struct rig_seen *a, const struct rig_seen *b, const char *but,
+                     char *text, size_t cap);
 /* "grad norm" of these bits. */
 const char *rig_names(unsigned seen, char *text, size_t cap);
 

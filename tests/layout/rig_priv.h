@@ -22,7 +22,7 @@ struct rig {
 
 /* ---- shown.c: what a rank shows, after the ranks before it ---- */
 
-/* The names and sizes of all tensors, of which the first rank tells. */
+/* The names and sizes of the tensors that this rank has. */
 void rig_show_names(struct rig *g, const lf_trainer *t);
 /* This rank's elements of a kind of every tensor. */
 void rig_show(struct rig *g, const lf_trainer *t, enum rig_kind kind);
@@ -33,7 +33,9 @@ void rig_show_told(struct rig *g, const struct lf_train_step *st);
 void rig_count_moved(struct rig_seen *s, const lf_trainer *t, int sign);
 /* Adds what the plan says that step 1 moves. */
 void rig_count_planned(struct rig_seen *s, const lf_trainer *t);
-/* After all ranks: is every element kept by all ranks of the data axis, or by one of each group? */
+/* After all ranks: the tensors in an order that no layout changes. */
+void rig_sort(struct rig_seen *s);
+/* Is every element kept by all ranks of the data axis, or by one of each group? */
 void rig_find_missing(struct rig_seen *s, const struct rig_layout *l);
 
 #endif

@@ -44,11 +44,19 @@ static float value(const struct lf_pview *v, int64_t e)
                               : lf_f32_of_bf16(((const uint16_t *)v->data)[e]);
 }
 
+static struct rig_tensor *find(const struct rig_seen *s, const char *name)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->t[i].name, name) == 0)
+            return &s->t[i];
+    return NULL;
+}
+
 static void show(struct rig *g, const lf_trainer *t, int i, enum rig_kind kind,
                  const struct lf_pview *v)
 {
-    struct rig_tensor *x = &g->s->t[i];
     const struct lf_param *q = &t->m.ps->p[i];
+    struct rig_tensor *x = find(g->s, q->d.name);
     const bool whole = q->n == x->n;
     int64_t own[2];
     answers_for(t, i, v, own);
@@ -73,7 +81,7 @@ void rig_show(struct rig *g, const lf_trainer *t, enum rig_kind kind)
     static const enum lf_pkind kinds[RIG_KINDS] = {
         [RIG_BEFORE_M] = LF_P_M, [RIG_BEFORE_V] = LF_P_V, [RIG_GRAD] = LF_P_GRAD,
         [RIG_M] = LF_P_M,        [RIG_V] = LF_P_V,        [RIG_COPY] = LF_P_COPY};
-    for (int i = 0; i < g->s->n; i++) {
+    for (int i = 0; i < lf_pstore_count(t->m.ps); i++) {
         struct lf_pview v;
         const bool weights = kind == RIG_BEFORE || kind == RIG_AFTER;
         const enum lf_pkind of = weights ? lf_pstore_weights(t->m.ps, i) : kinds[kind];
@@ -85,17 +93,33 @@ void rig_show(struct rig *g, const lf_trainer *t, enum rig_kind kind)
 void rig_show_names(struct rig *g, const lf_trainer *t)
 {
     const lf_pstore *ps = t->m.ps;
-    if (g->s->t)
-        return;
-    g->s->n = lf_pstore_count(ps);
-    g->s->t = calloc((size_t)g->s->n, sizeof *g->s->t);
-    for (int i = 0; g->s->t && i < g->s->n; i++) {
+    const int most = g->s->n + lf_pstore_count(ps);
+    struct rig_tensor *all = realloc(g->s->t, (size_t)most * sizeof *all);
+    if (!all)
+        tap_bail("out of memory");
+    g->s->t = all;
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param *q = &ps->p[i];
-        struct rig_tensor *x = &g->s->t[i];
+        if (find(g->s, q->d.name))
+            continue;
+        struct rig_tensor *x = &all[g->s->n++];
+        *x = (struct rig_tensor){.n = lf_logical(&q->d)};
         snprintf(x->name, sizeof x->name, "%s", q->d.name);
-        x->n = lf_logical(&q->d);
-        x->copies = lf_box_count(ps, q) > 1 ? q->box.replicas : rig_tensor_ranks(&g->k->layout);
+        x->copies = (lf_box_count(ps, q) > 1 ? q->box.replicas : rig_tensor_ranks(&g->k->layout)) *
+                    (q->tied ? 2 : 1);
     }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct rig_tensor *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+void rig_sort(struct rig_seen *s)
+{
+    if (s->n)
+        qsort(s->t, (size_t)s->n, sizeof *s->t, by_name);
 }
 
 void rig_find_missing(struct rig_seen *s, const struct rig_layout *l)
@@ -146,10 +170,11 @@ static void count_comm(struct rig_moved *m, const lf_comm *c, int sign)
 
 void rig_count_moved(struct rig_seen *s, const lf_trainer *t, int sign)
 {
-    count_comm(&s->moved[0], t->dev.comm, sign);
-    count_comm(&s->moved[0], t->dev.inner, sign);
-    count_comm(&s->moved[0], t->dev.outer, sign);
-    count_comm(&s->moved[1], t->dev.tensor, sign);
+    count_comm(&s->moved[RIG_DATA], t->dev.comm, sign);
+    count_comm(&s->moved[RIG_DATA], t->dev.inner, sign);
+    count_comm(&s->moved[RIG_DATA], t->dev.outer, sign);
+    count_comm(&s->moved[RIG_TENSOR], t->dev.tensor, sign);
+    count_comm(&s->moved[RIG_PIPELINE], t->dev.pipeline, sign);
 }
 
 static void add_planned(struct rig_moved *m, const struct lf_plan_moved *more, int64_t times)
@@ -165,8 +190,17 @@ void rig_count_planned(struct rig_seen *s, const lf_trainer *t)
                   passes =
                       lf_deal_count(samples, t->c->micro_batch, t->who.data, t->who.data_ranks);
     lf_plan_comm(t->m.plan, &pc);
-    add_planned(&s->moved[0], &(struct lf_plan_moved){pc.messages, pc.sent_bytes}, 1);
-    add_planned(&s->moved[0], &(struct lf_plan_moved){pc.micro_messages, pc.micro_bytes}, rounds);
-    add_planned(&s->moved[1], &pc.tensor, 1);
-    add_planned(&s->moved[1], &pc.micro_tensor, passes);
+    add_planned(&s->moved[RIG_DATA], &(struct lf_plan_moved){pc.messages, pc.sent_bytes}, 1);
+    add_planned(&s->moved[RIG_DATA], &(struct lf_plan_moved){pc.micro_messages, pc.micro_bytes},
+                rounds);
+    add_planned(&s->moved[RIG_TENSOR], &pc.tensor, 1);
+    add_planned(&s->moved[RIG_TENSOR], &pc.micro_tensor, passes);
+    if (!lf_train_is_cut(&t->m.cut))
+        return;
+    /* Every pipeline stage has a neighbour on either side, but for the first and the last. */
+    const int sides = 2 * t->m.cut.n_chunks - (t->who.pipeline == 0) -
+                      (t->who.pipeline == t->who.pipeline_ranks - 1);
+    add_planned(&s->moved[RIG_PIPELINE],
+                &(struct lf_plan_moved){2 * sides, (double)sides * (double)t->m.cut.message},
+                passes);
 }

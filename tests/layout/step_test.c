@@ -52,9 +52,18 @@ static void test_layout(const struct rig_layout *l)
 int main(void)
 {
     static const struct rig_layout layouts[] = {
-        {2, 0, 0, 0, false}, {3, 1, 0, 0, false}, {4, 2, 0, 0, false}, {8, 3, 0, 0, false},
-        {4, 1, 2, 0, false}, {6, 3, 2, 0, false}, {1, 0, 0, 2, false}, {1, 0, 0, 4, true},
-        {1, 1, 0, 8, false}, {2, 1, 0, 2, true},  {3, 0, 0, 2, false}, {2, 3, 0, 2, true}};
+        {.ranks = 2},
+        {.ranks = 3, .zero = 1},
+        {.ranks = 4, .zero = 2},
+        {.ranks = 8, .zero = 3},
+        {.ranks = 4, .zero = 1, .zero_inner = 2},
+        {.ranks = 6, .zero = 3, .zero_inner = 2},
+        {.ranks = 1, .tensor = 2},
+        {.ranks = 1, .tensor = 4, .sequence = true},
+        {.ranks = 1, .zero = 1, .tensor = 8},
+        {.ranks = 2, .zero = 1, .tensor = 2, .sequence = true},
+        {.ranks = 3, .tensor = 2},
+        {.ranks = 2, .zero = 3, .tensor = 2, .sequence = true}};
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
         TAP(5, test_layout(&layouts[i]));
     return tap_done();

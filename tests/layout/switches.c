@@ -33,6 +33,19 @@ static void rows(struct rig_case *k, int v)
     k->layout.tensor = v;
     k->layout.sequence = true;
 }
+/* Four layers, for as many parts, so that some have none where stages says so. */
+enum { PIPE_2 = 20, PIPE_4 = 40, GPIPE = 1, CHUNKS, ZB, UNEVEN };
+static void pipeline(struct rig_case *k, int v)
+{
+    static const int schedule[] = {
+        [GPIPE] = LF_PIPE_GPIPE + 1, [ZB] = LF_PIPE_ZB_H1 + 1, [UNEVEN] = 0};
+    k->layout.pipeline = v / 10;
+    k->layout.schedule = schedule[v % 10];
+    k->layout.chunks = v % 10 == CHUNKS ? 2 : 0;
+    k->layout.stages = v == PIPE_4 + UNEVEN   ? "2,0,2,0"
+                       : v == PIPE_4 + CHUNKS ? "1,1,0,1,0,0,1,0"
+                                              : NULL;
+}
 static void poison(struct rig_case *k, int v)
 {
     k->poison = v;
@@ -68,7 +81,8 @@ static void recompute(struct rig_case *k, int v)
 }
 static void freeze(struct rig_case *k, int v)
 {
-    k->frozen = v;
+    /* below an adapter the first part would have nothing to train without its layers */
+    k->frozen = v && k->c.model.layers > 2 ? "layers.1.*" : v ? "layers.0.*" : NULL;
 }
 static void z_loss(struct rig_case *k, int v)
 {
@@ -125,6 +139,10 @@ static void adapter(struct rig_case *k, int v)
     {                                                                                              \
         text, NULL, fn, v                                                                          \
     }
+#define PARTS(text, v)                                                                             \
+    {                                                                                              \
+        text, "layers=4", pipeline, v                                                              \
+    }
 #define EXPERTS "experts=4 experts_per_token=2 expert_ffn=64 "
 
 const struct sw sw_table[] = {
@@ -135,8 +153,12 @@ const struct sw sw_table[] = {
     {"zero", {USUAL("0"), SET("1", zero, 1), SET("2", zero, 2), SET("3", zero, 3)}},
     {"zero_inner", {USUAL("all"), SET("2", inner, 2)}},
     {"tensor", /* rows: sequence too */
-     {USUAL("1"), SET("2", tensor, 2), SET("4", tensor, 4), SET("8", tensor, 8),
-      SET("2rows", rows, 2), SET("4rows", rows, 4), SET("8rows", rows, 8)}},
+     {USUAL("1"), SET("2", tensor, 2), SET("2rows", rows, 2), SET("4", tensor, 4),
+      SET("8", tensor, 8), SET("4rows", rows, 4), SET("8rows", rows, 8)}},
+    {"pipeline", /* with order of passes, chunks and parts */
+     {USUAL("1"), PARTS("2chunks", PIPE_2 + CHUNKS), PARTS("4zb", PIPE_4 + ZB),
+      PARTS("4uneven", PIPE_4 + UNEVEN), PARTS("2gpipe", PIPE_2 + GPIPE), PARTS("2", PIPE_2),
+      PARTS("2zb", PIPE_2 + ZB), PARTS("4", PIPE_4), PARTS("4chunks", PIPE_4 + CHUNKS)}},
     /* modes */
     {"mode",
      {USUAL("plain"), SET("poison", poison, 1), SET("no_reuse", no_reuse, 1),
@@ -207,6 +229,15 @@ const int sw_n = sizeof sw_table / sizeof sw_table[0];
 #define BY_TENSOR(b, says)                                                                         \
     {"tensor=2", b, says, NULL}, {"tensor=4", b, says, NULL}, {"tensor=8", b, says, NULL},         \
         BY_ROWS(b, says)
+#define BY_PIPELINE(b, says)                                                                       \
+    {"pipeline=2chunks", b, says, NULL}, {"pipeline=4zb", b, says, NULL},                          \
+        {"pipeline=4uneven", b, says, NULL}, {"pipeline=2gpipe", b, says, NULL},                   \
+        {"pipeline=2", b, says, NULL}, {"pipeline=2zb", b, says, NULL},                            \
+        {"pipeline=4", b, says, NULL},                                                             \
+    {                                                                                              \
+        "pipeline=4chunks", b, says, NULL                                                          \
+    }
+#define BY_PARTS     "gradients and weights would be moved for each micro-batch; take zero = 1"
 #define SIDE_BY_SIDE "attention and MLP side by side read x normalised: block = pre only"
 
 const struct sw_refusal sw_refusals[] = {
@@ -236,6 +267,10 @@ const struct sw_refusal sw_refusals[] = {
      NULL},
     BY_TENSOR("adapter=lora_some", "has rows that tensor divides in turns"),
     BY_TENSOR("adapter=dora", "dora_norm does not add up on the tensor axis"),
+    BY_PIPELINE("zero=2", BY_PARTS),
+    BY_PIPELINE("zero=3", BY_PARTS),
+    {"pipeline=2zb", "recompute=full", "recompute = full with a split backward pass", NULL},
+    {"pipeline=4zb", "recompute=full", "recompute = full with a split backward pass", NULL},
     BY_ROWS("mlp=aux", "experts in a layout that divides rows (sequence)"),
     BY_ROWS("mlp=balanced", "experts in a layout that divides rows (sequence)"),
 };
@@ -286,6 +321,19 @@ struct cover sw_cover(struct cover_pair *pairs)
                          : (struct cover_pair){(uint8_t)b, (uint8_t)vb, (uint8_t)a, (uint8_t)va};
     }
     return c;
+}
+
+void sw_first(struct cover *c, struct cover_pair *pairs, const char *name, int n)
+{
+    int s = 0;
+    size_t left = 0;
+    while (strcmp(sw_table[s].name, name) != 0)
+        s++;
+    c->values[s] = (uint8_t)n;
+    for (size_t i = 0; i < c->n_refused; i++)
+        if ((pairs[i].a != s || pairs[i].va < n) && (pairs[i].b != s || pairs[i].vb < n))
+            pairs[left++] = pairs[i];
+    c->n_refused = left;
 }
 
 const char *sw_text(const uint8_t *row, char *text, size_t cap)

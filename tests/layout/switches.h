@@ -20,7 +20,7 @@ struct sw {
     const char *name;
     struct sw_value v[COVER_VALUES]; /* the first is the usual one */
 };
-enum { SW_LAYOUT = 4 }; /* so many of the table, its first, say how ranks divide the work */
+enum { SW_LAYOUT = 5 }; /* so many of the table, its first, say how ranks divide the work */
 extern const struct sw sw_table[];
 extern const int sw_n;
 
@@ -35,6 +35,8 @@ extern const size_t sw_n_refusals;
 
 /* What cover_make needs. pairs has room for sw_n_refusals. */
 struct cover sw_cover(struct cover_pair *pairs);
+/* Leaves the first n values of a switch. */
+void sw_first(struct cover *c, struct cover_pair *pairs, const char *name, int n);
 /* Sets value text ("zero=3") in a row. */
 void sw_put(uint8_t *row, const char *text);
 /* "ranks=2 zero=3": the switches of a row that do not have their usual value. */

@@ -163,27 +163,27 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
 
 #define T2                                                                                         \
     {                                                                                              \
-        1, 0, 0, 2, false                                                                          \
+        .ranks = 1, .tensor = 2                                                                    \
     }
 #define T4                                                                                         \
     {                                                                                              \
-        1, 0, 0, 4, false                                                                          \
+        .ranks = 1, .tensor = 4                                                                    \
     }
 #define T2ROWSD2                                                                                   \
     {                                                                                              \
-        2, 3, 0, 2, true                                                                           \
+        .ranks = 2, .zero = 3, .tensor = 2, .sequence = true                                       \
     }
 #define T2ROWS                                                                                     \
     {                                                                                              \
-        1, 0, 0, 2, true                                                                           \
+        .ranks = 1, .tensor = 2, .sequence = true                                                  \
     }
 #define T4D2                                                                                       \
     {                                                                                              \
-        2, 2, 0, 4, false                                                                          \
+        .ranks = 2, .zero = 2, .tensor = 4                                                         \
     }
 #define T2D2                                                                                       \
     {                                                                                              \
-        2, 1, 0, 2, false                                                                          \
+        .ranks = 2, .zero = 1, .tensor = 2                                                         \
     }
 
 /* F1 to F14: what went wrong elsewhere, by the numbers of the project's list. */
