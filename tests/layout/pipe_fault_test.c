@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Faults that ranks with different layers may have, planted one by one: each is found, by the
- * checks that its row names. A fault of a list is planted twice: the walk of engine/pipe refuses the
- * list before the first step, and without that walk the run fails or has other numbers.
+ * checks that its row names. A fault of a list is planted twice: the walk of engine/pipe refuses
+ * the list before the first step, and without that walk the run fails or has other numbers.
  */
 #include <math.h>
 #include <stdio.h>
