@@ -104,6 +104,9 @@ tests_unit_flow_slurm_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/libl
 
 # What takes long (make check-long).
 LONG_TESTS += tests/flow/launch_again.sh
+# Layouts over two nodes of a real SLURM.
+LONG_TESTS += tests/flow/slurm_layout.sh
+EXTRA_DIST += tests/flow/slurm_layout.sh
 EXTRA_DIST += tests/flow/launch_again.sh tests/flow/launches.sh
 
 # The wrapper inside a job.
