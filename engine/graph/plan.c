@@ -264,7 +264,7 @@ static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
     if (p->ps->layout.tensor > 1)
         rc = lf_layout_localise(g, err);
     g->n_fwd = g->n_n;
-    if (rc == 0 && c->o.train)
+    if (rc == 0 && c->o.train && !c->o.frozen)
         rc = lf_autodiff(g, err);
     if (rc == 0)
         rc = lf_layout_check(g, err);

@@ -93,6 +93,7 @@ struct lf_chain_opts {
     /* differentiate with respect to the trained tensors of the store; the graph needs lf_xent or
      * lf_output_grad */
     bool train;
+    bool frozen; /* with train: nothing is trained in it nor before it, so no backward pass */
     enum lf_recompute recompute;
     int slots;     /* micro-batches in flight; 0 means 1 */
     uint32_t eras; /* bits of the times at which the chain is live; 0 means all */

@@ -180,10 +180,11 @@ static lf_graph *done(lf_graph *g, lf_err *err)
 static struct lf_dec_build documents(const lf_decoder *d, const struct lf_decoder_rows *r,
                                      bool train, bool dropout)
 {
+    const struct lf_decoder_chunk chunk = r->chunk ? *r->chunk : lf_dec_whole(&d->c);
     return (struct lf_dec_build){.d = d,
                                  .c = &d->c,
-                                 .chunk = r->chunk ? *r->chunk : lf_dec_whole(&d->c),
-                                 .differentiated = train,
+                                 .chunk = chunk,
+                                 .differentiated = train && !chunk.frozen,
                                  .dropout = dropout && lf_decoder_is_random(d),
                                  .train = train,
                                  .adapter_off = r->adapter_off,
@@ -250,7 +251,8 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
     struct lf_dec_build b = documents(d, r, false, h->train && h->dropout);
     if ((h->logp && check_tokens(&d->c, err)) || begin_documents(&b, ps, name, r, err))
         return NULL;
-    b.train = b.differentiated = h->train; /* balance of experts is counted */
+    b.train = h->train; /* balance of experts is counted */
+    b.differentiated = h->train && !b.chunk.frozen;
     lf_val x = trunk(&b);
     if (!b.chunk.last)
         return done(b.g, err);

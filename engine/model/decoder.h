@@ -70,8 +70,10 @@ struct lf_decoder_chunk {
     int64_t begin, end; /* layers [begin, end); there may be none */
     bool first;         /* it has all that is before the layers: embedding, its norm and dropout */
     bool last;          /* it has all that is behind them: final norm, head and loss */
-    bool
-        frozen_before; /* nothing is trained in chunks before it: dx and load_total go no further */
+    /* Nothing is trained in chunks before it: dx and load_total go no further. */
+    bool frozen_before;
+    /* Nothing in it either: its graph of training has no backward pass. */
+    bool frozen;
 };
 /* Declares the tensors of n chunks alone, in the order of the whole model and with its initial
  * values. A tied head needs embed.weight in the last chunk too. LF_EINVAL: a chunk is not of this

@@ -65,33 +65,32 @@ static int cut_layers(struct lf_train_cut *k, const struct lf_train_config *c,
     return rc;
 }
 
+struct lf_decoder_chunk lf_train_part(const struct lf_train_cut *k, int stage)
+{
+    struct lf_decoder_chunk p = {.first = stage == 0,
+                                 .last = stage == k->spec.ranks * k->spec.chunks - 1};
+    for (int s = 0; s < stage; s++)
+        p.begin += k->layers[s];
+    p.end = p.begin + k->layers[stage];
+    return p;
+}
+
 /* Of this rank. */
 static void take_chunks(struct lf_train_cut *k, int rank)
 {
-    const int stages = k->spec.ranks * k->spec.chunks;
     k->n_chunks = k->spec.chunks;
     for (int i = 0; i < k->n_chunks; i++) {
-        const int stage = lf_pipe_stage(&k->spec, rank, i);
-        struct lf_decoder_chunk *p = &k->chunk[i].part;
-        for (int s = 0; s < stage; s++)
-            p->begin += k->layers[s];
-        p->end = p->begin + k->layers[stage];
-        p->first = stage == 0;
-        p->last = stage == stages - 1;
+        k->chunk[i].stage = lf_pipe_stage(&k->spec, rank, i);
+        k->chunk[i].part = lf_train_part(k, k->chunk[i].stage);
     }
 }
 
 /* ---- in which order ---- */
 
-static bool has_list(const struct lf_train_cut *k, int64_t m)
-{
-    return lf_train_list(k, (int)m) != NULL;
-}
-
 static int add_list(struct lf_train_cut *k, int64_t m, size_t *cap, lf_err *err)
 {
     struct lf_pipe_spec spec = k->spec;
-    if (m < 1 || has_list(k, m))
+    if (m < 1 || lf_train_list(k, (int)m))
         return 0;
     spec.micro_batches = (int)m;
     int rc = lf_grow(&k->list, cap, k->n_lists, sizeof *k->list, err);

@@ -18,6 +18,7 @@ struct lf_train_config;
 /* One chunk of this rank: its layers, and its chains in the plan. */
 struct lf_train_chunk {
     struct lf_decoder_chunk part;
+    int stage;                    /* of the pipeline: its number among the parts of the model */
     int train, valid;             /* valid < 0: none */
     int slots;                    /* of train */
     int buffers[LF_PIPE_DIRS][2]; /* the most of all lists: to receive into, and to send from */
@@ -27,10 +28,9 @@ struct lf_train_chunk {
 struct lf_train_cut {
     struct lf_train_chunk chunk[LF_TRAIN_MAX_CHUNKS];
     int n_chunks;
-    struct lf_pipe_spec
-        spec;             /* micro_batches as in the longest list; ranks 0: the model is whole */
-    int *layers;          /* [spec.ranks * spec.chunks] of each pipeline stage; owned */
-    struct lf_pipe *list; /* for each number of micro-batches that a step may have; owned */
+    struct lf_pipe_spec spec; /* micro_batches: the most of all lists; ranks 0: a whole model */
+    int *layers;              /* [spec.ranks * spec.chunks] of each pipeline stage; owned */
+    struct lf_pipe *list;     /* for each number of micro-batches that a step may have; owned */
     size_t n_lists;
     size_t message; /* room for what crosses a cut for one micro-batch, either way */
     size_t sums_at; /* where the balance of experts begins in it, behind x or dx */
@@ -47,6 +47,8 @@ static inline bool lf_train_has_loss(const struct lf_train_cut *k)
 {
     return k->chunk[k->n_chunks - 1].part.last;
 }
+/* The layers of a pipeline stage. What is frozen is not known yet. */
+struct lf_decoder_chunk lf_train_part(const struct lf_train_cut *k, int stage);
 /* The list for so many micro-batches. */
 const struct lf_pipe *lf_train_list(const struct lf_train_cut *k, int micro_batches);
 

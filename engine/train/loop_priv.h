@@ -159,6 +159,11 @@ int lf_train_ahead_begin(lf_trainer *t, lf_err *err);
 int lf_train_ahead_launch(lf_trainer *t, lf_err *err);
 int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf_err *err);
 
+/* declare.c */
+/* Declares the tensors of this rank's layers, of an adapter and of the objective, and freezes those
+ * that are not trained. In a pipeline it marks the chunks that gradients do not reach. */
+int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err);
+
 /* setup.c */
 /* Returns the place of best_metric among the means of the objective; -1: it is none of these. */
 int lf_train_best_index(const struct lf_train_config *c);
@@ -209,8 +214,7 @@ int lf_train_together(const lf_trainer *t, int rc, lf_err *err);
 /* lf_loader_begin_step on all of them. */
 int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf_err *err);
 /* The next micro-batch of l, as the inputs of the chains of training or validation, on all of
- * them. *data_s (NULL: not asked
- * for) grows by the time that reading took. */
+ * them. *data_s (NULL: not asked for) grows by the time that reading took. */
 int lf_train_next_batch(lf_trainer *t, lf_loader *l, bool train, const lf_loader_batch **b,
                         double *data_s, lf_err *err);
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,

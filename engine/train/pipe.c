@@ -253,13 +253,15 @@ static int forward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 
 static int backward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
-    const int chain = t->m.cut.chunk[it->chunk].train;
+    const struct lf_train_chunk *h = &t->m.cut.chunk[it->chunk];
     const enum lf_segment seg = it->op == LF_PIPE_B   ? LF_BWD_INPUT
                                 : it->op == LF_PIPE_W ? LF_BWD_WEIGHT
                                                       : LF_BWD;
+    if (h->part.frozen)
+        return 0;
     if (it->op != LF_PIPE_W)
-        lf_train_expect_run(t, chain, true);
-    return lf_exec_run(t->m.ex, chain, seg, it->slot, it->micro ? LF_ACCUM : LF_FIRST, err);
+        lf_train_expect_run(t, h->train, true);
+    return lf_exec_run(t->m.ex, h->train, seg, it->slot, it->micro ? LF_ACCUM : LF_FIRST, err);
 }
 
 /* A pass: what it reads comes from a buffer, and what it makes goes to one. */
@@ -294,16 +296,6 @@ static int carry_out(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
     }
 }
 
-/* Sends of passes that went forwards alone. */
-static int settle(lf_trainer *t, lf_err *err)
-{
-    const size_t n = count_rooms(&t->m.cut);
-    int rc = 0;
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = end_message(&t->pipe->rooms[i], err);
-    return rc;
-}
-
 int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf_train_sums *sums,
                        double *data_s, lf_err *err)
 {
@@ -312,8 +304,6 @@ int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf
     int rc = read_all(t, ls, data_s, err);
     if (rc == 0 && !lists)
         LF_BUG("no list for %d micro-batches", (int)ls->n_micro);
-    if (rc == 0)
-        rc = settle(t, err);
     p->ls = ls;
     p->sums = sums;
     const struct lf_pipe_list *mine = rc == 0 ? &lists->list[t->who.pipeline] : NULL;
@@ -373,5 +363,14 @@ int lf_train_pipe_forward(lf_trainer *t, bool train, lf_err *err)
         if (rc == 0)
             rc = give(t, &s, i, err);
     }
+    return rc;
+}
+
+int lf_train_pipe_settle(lf_trainer *t, lf_err *err)
+{
+    const size_t n = count_rooms(&t->m.cut);
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = end_message(&t->pipe->rooms[i], err);
     return rc;
 }

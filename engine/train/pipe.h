@@ -27,5 +27,7 @@ int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf
                        double *data_s, lf_err *err);
 /* One micro-batch, whose inputs the chains have, forwards through this rank's chunks. */
 int lf_train_pipe_forward(lf_trainer *t, bool train, lf_err *err);
+/* Behind the last of them: waits for what this rank still sends. */
+int lf_train_pipe_settle(lf_trainer *t, lf_err *err);
 
 #endif

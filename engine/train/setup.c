@@ -202,6 +202,7 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
     for (int i = 0; i < m->cut.n_chunks && rc == 0; i++) {
         struct lf_train_chunk *h = &m->cut.chunk[i];
         const struct lf_chain_opts train = {.train = true,
+                                            .frozen = h->part.frozen,
                                             .recompute = c->recompute,
                                             .slots = h->slots,
                                             .eras = ERA_TRAIN,
@@ -220,74 +221,6 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
     m->train = m->cut.chunk[m->cut.n_chunks - 1].train;
     m->valid = m->cut.chunk[m->cut.n_chunks - 1].valid;
     return rc < 0 ? rc : 0;
-}
-
-/* A pattern may match layers of other ranks alone, but it matches some of the model. */
-static int freeze(const struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
-{
-    for (size_t i = 0; i < c->n_freeze; i++) {
-        const int here = lf_pstore_freeze_matching(m->ps, c->freeze[i], true),
-                  all = m->whole ? lf_pstore_freeze_matching(m->whole, c->freeze[i], true) : here;
-        if (all == 0)
-            return lf_fail(
-                err, LF_EINVAL,
-                "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
-                c->freeze[i]);
-    }
-    return 0;
-}
-
-/* A tied embedding is in the first and in the last chunk of the model. */
-static void tie(const struct lf_train_model *m)
-{
-    const struct lf_decoder_chunk ends[] = {{.first = true},
-                                            {.begin = lf_decoder_config(m->dec)->layers,
-                                             .end = lf_decoder_config(m->dec)->layers,
-                                             .last = true}};
-    struct lf_decoder_tied tied[LF_DECODER_TIED];
-    const int n = lf_decoder_tied(m->dec, ends, 2, tied);
-    for (int i = 0; i < n; i++) {
-        const int at = lf_pstore_find(m->ps, tied[i].name);
-        if (at >= 0)
-            lf_pstore_tie(m->ps, at, m->cut.chunk[0].part.first == (tied[i].owner == 0));
-    }
-}
-
-static int declare_chunks(const struct lf_train_model *m, lf_pstore *ps,
-                          const struct lf_train_config *c, const struct lf_decoder_chunk *part,
-                          int n, lf_err *err)
-{
-    int rc = lf_decoder_declare_chunks(m->dec, ps, part, n, err);
-    if (rc == 0 && c->adapter)
-        rc = lf_decoder_adapt(m->dec, ps, c->adapter, err);
-    if (rc == 0 && c->objective && c->objective->declare)
-        rc = c->objective->declare(c->objective->user, m->dec, ps, err);
-    return rc;
-}
-
-/* What the whole model has, where this rank has some layers alone: for its size and its FLOPs. */
-static int declare_whole(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
-{
-    const struct lf_decoder_chunk all = {
-        .end = lf_decoder_config(m->dec)->layers, .first = true, .last = true};
-    m->whole = lf_pstore_create(err);
-    return m->whole ? declare_chunks(m, m->whole, c, &all, 1, err) : LF_ENOMEM;
-}
-
-static int declare(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
-{
-    struct lf_decoder_chunk part[LF_TRAIN_MAX_CHUNKS];
-    for (int i = 0; i < m->cut.n_chunks; i++)
-        part[i] = m->cut.chunk[i].part;
-    int rc = declare_chunks(m, m->ps, c, part, m->cut.n_chunks, err);
-    if (rc == 0 && lf_train_is_cut(&m->cut)) {
-        lf_pstore_part(m->ps);
-        tie(m);
-        rc = declare_whole(m, c, err);
-    }
-    if (rc == 0 && c->fp8)
-        rc = lf_decoder_mark_fp8(m->dec, m->ps, &c->fp8_layers, err);
-    return rc != 0 ? rc : freeze(m, c, err);
 }
 
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
@@ -321,7 +254,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         return err ? err->rc : LF_EINVAL;
     rc = who->tensor_ranks > 1 ? lf_pstore_set_layout(m->ps, &layout, err) : 0;
     if (rc == 0)
-        rc = declare(m, c, err);
+        rc = lf_train_declare(m, c, err);
     if (rc != 0)
         return rc;
     m->plan = lf_plan_create(m->ps, &po, err);

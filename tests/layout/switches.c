@@ -81,8 +81,7 @@ static void recompute(struct rig_case *k, int v)
 }
 static void freeze(struct rig_case *k, int v)
 {
-    /* below an adapter the first part would have nothing to train without its layers */
-    k->frozen = v && k->c.model.layers > 2 ? "layers.1.*" : v ? "layers.0.*" : NULL;
+    k->frozen = v ? "layers.0.*" : NULL;
 }
 static void z_loss(struct rig_case *k, int v)
 {

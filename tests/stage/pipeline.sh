@@ -41,7 +41,14 @@ sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/schedules.2:pipeline=2+pipeline-chunks=2/out/checkpoint" >>"$dir/run.ini"
 trial "an adapter" sft 2e-6 "2:pipeline=2 4:pipeline=2+tensor=2" --lora-rank 4 --lora-dropout 0.1
 trial "frozen layers" sft 2e-6 "2:pipeline=2" --freeze 'layers.2.*'
-trial "a part that is frozen" sft bits "2:pipeline=2" --freeze 'layers.[01].*' --freeze 'embed*' --clip 0
+trial "first parts that are frozen" sft bits "2:pipeline=2+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-stages=1,0,2,1" \
+    --freeze 'layers.[01].*' --freeze 'embed*' --clip 0
+trial "first parts that are frozen, an adapter" sft 2e-6 "4:pipeline=2+pipeline-chunks=2+tensor=2" --lora-rank 4 --freeze 'layers.[012].*' --clip 0
+trial "last part that is frozen" sft bits "2:pipeline=2" --freeze 'layers.[23].*' --freeze 'head*' --freeze 'final*' --clip 0
+sed -i "s,init_from = .*,init_from = $dir/experts.2:pipeline=2/out/checkpoint," "$dir/run.ini"
+trial "first parts where experts are balanced alone" sft 2e-6 "2:pipeline=2+pipeline-chunks=2" --freeze 'layers.[01].[an]*' \
+    --freeze 'layers.[01].*weight' --freeze 'embed*'
+sed -i "s,init_from = .*,init_from = $dir/schedules.2:pipeline=2+pipeline-chunks=2/out/checkpoint," "$dir/run.ini"
 trial "dpo" dpo 2e-6 "2:pipeline=2 4:pipeline=2+pipeline-chunks=2" --data "$dir/pairs" --valid-tokens 64
 trial "kto" dpo 2e-6 "2:pipeline=2+pipeline-schedule=gpipe" --data "$dir/labels" --loss kto --valid-tokens 64
 trial "rm" rm 2e-5 "2:pipeline=2 4:pipeline=2+tensor=2+sequence-parallel" --data "$dir/pairs" --valid-tokens 64 --lr 5e-4
@@ -90,4 +97,4 @@ says "freeze = nothing.* matches no tensor" "a pattern that matches no layer is 
 use llama3 1000 4 "kv_heads = 2"
 sed -i '/^batch/d' "$dir/run.ini"
 trial "a batch that grows" pretrain 2e-6 "2:pipeline=2+pipeline-chunks=2 4:pipeline=2" --batch-ramp 2@0 --batch-ramp 5@4
-finish 59
+finish 64

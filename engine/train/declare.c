@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tensors of a rank, and which of them are trained. */
+#include "engine/train/loop_priv.h"
+
+/* A pattern may match layers of other ranks alone, but it matches some of the model. */
+static int freeze(const struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+{
+    for (size_t i = 0; i < c->n_freeze; i++) {
+        const int here = lf_pstore_freeze_matching(m->ps, c->freeze[i], true),
+                  all = m->whole ? lf_pstore_freeze_matching(m->whole, c->freeze[i], true) : here;
+        if (all == 0)
+            return lf_fail(
+                err, LF_EINVAL,
+                "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
+                c->freeze[i]);
+    }
+    return 0;
+}
+
+/* A tied embedding is in the first and in the last chunk of the model. */
+static void tie(const struct lf_train_model *m)
+{
+    const struct lf_decoder_chunk ends[] = {{.first = true},
+                                            {.begin = lf_decoder_config(m->dec)->layers,
+                                             .end = lf_decoder_config(m->dec)->layers,
+                                             .last = true}};
+    struct lf_decoder_tied tied[LF_DECODER_TIED];
+    const int n = lf_decoder_tied(m->dec, ends, 2, tied);
+    for (int i = 0; i < n; i++) {
+        const int at = lf_pstore_find(m->ps, tied[i].name);
+        if (at >= 0)
+            lf_pstore_tie(m->ps, at, m->cut.chunk[0].part.first == (tied[i].owner == 0));
+    }
+}
+
+static int declare_chunks(const struct lf_train_model *m, lf_pstore *ps,
+                          const struct lf_train_config *c, const struct lf_decoder_chunk *part,
+                          int n, lf_err *err)
+{
+    int rc = lf_decoder_declare_chunks(m->dec, ps, part, n, err);
+    if (rc == 0 && c->adapter)
+        rc = lf_decoder_adapt(m->dec, ps, c->adapter, err);
+    if (rc == 0 && c->objective && c->objective->declare)
+        rc = c->objective->declare(c->objective->user, m->dec, ps, err);
+    return rc;
+}
+
+/* What the whole model has, where this rank has some layers alone: for its size and its FLOPs. */
+static int declare_whole(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+{
+    const struct lf_decoder_chunk all = {
+        .end = lf_decoder_config(m->dec)->layers, .first = true, .last = true};
+    m->whole = lf_pstore_create(err);
+    return m->whole ? declare_chunks(m, m->whole, c, &all, 1, err) : LF_ENOMEM;
+}
+
+/* Whether a part of the model has tensors with gradients. */
+static int is_trained(bool *yes, const struct lf_train_model *m, const struct lf_train_config *c,
+                      const struct lf_decoder_chunk *part, lf_err *err)
+{
+    lf_pstore *ps = lf_pstore_create(err);
+    int rc = ps ? declare_chunks(m, ps, c, part, 1, err) : LF_ENOMEM;
+    for (size_t i = 0; i < c->n_freeze && rc == 0; i++)
+        lf_pstore_freeze_matching(ps, c->freeze[i], true);
+    for (int i = 0; i < lf_pstore_count(ps) && rc == 0; i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        *yes = *yes || (!d->frozen && !(d->balance_rate > 0));
+    }
+    lf_pstore_destroy(ps);
+    return rc;
+}
+
+/* Gradients go back to the first part that is trained, and no further. */
+static int mark_frozen(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+{
+    struct lf_train_cut *k = &m->cut;
+    const int stages = k->spec.ranks * k->spec.chunks;
+    bool trained = false;
+    int first = -1, rc = 0;
+    while (rc == 0 && !trained && ++first < stages) {
+        const struct lf_decoder_chunk part = lf_train_part(k, first);
+        rc = is_trained(&trained, m, c, &part, err);
+    }
+    if (rc == 0 && !trained)
+        rc = lf_fail(err, LF_EINVAL, "every tensor is frozen, nothing would be trained");
+    for (int i = 0; i < k->n_chunks; i++) {
+        k->chunk[i].part.frozen_before = k->chunk[i].stage <= first;
+        k->chunk[i].part.frozen = k->chunk[i].stage < first;
+    }
+    return rc;
+}
+
+int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+{
+    struct lf_decoder_chunk part[LF_TRAIN_MAX_CHUNKS];
+    for (int i = 0; i < m->cut.n_chunks; i++)
+        part[i] = m->cut.chunk[i].part;
+    int rc = declare_chunks(m, m->ps, c, part, m->cut.n_chunks, err);
+    if (rc == 0 && lf_train_is_cut(&m->cut)) {
+        lf_pstore_part(m->ps);
+        tie(m);
+        rc = declare_whole(m, c, err);
+    }
+    if (rc == 0 && c->fp8)
+        rc = lf_decoder_mark_fp8(m->dec, m->ps, &c->fp8_layers, err);
+    if (rc == 0)
+        rc = freeze(m, c, err);
+    return rc == 0 && lf_train_is_cut(&m->cut) ? mark_frozen(m, c, err) : rc;
+}
