@@ -17,11 +17,13 @@
 #include "engine/infer/tasks.h"
 #include "engine/model/same_tokenizer.h"
 #include "stages/infer_common.h"
+#include "stages/infer_ranks.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 
 typedef struct eval {
     lf_comm *comm; /* NULL: alone */
+    struct lf_infer_ranks ranks;
     const char *checkpoint, *tokenizer_path, *split, *prefix, *out, *metrics;
     const char **data, **text, **choice, **last, **requests, **generate, **until, **from;
     size_t n_data, n_text, n_choice, n_last, n_requests, n_generate, n_from, block;
@@ -106,7 +108,9 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                      .score_docs = rows < 256 ? rows : 256};
     e->run.adapter = lf_optset_str(o, "adapter");
     read_requests_options(e, o);
-    int rc = lf_infer_strings(&e->data, &e->n_data, o, "data", err);
+    int rc = lf_infer_ranks_read(&e->ranks, o, err);
+    if (rc == 0)
+        rc = lf_infer_strings(&e->data, &e->n_data, o, "data", err);
     if (rc == 0)
         rc = lf_infer_strings(&e->text, &e->n_text, o, "text", err);
     if (rc == 0)
@@ -142,7 +146,9 @@ static int setup(void **self, lf_optset *o, lf_err *err)
 static int plan(void *self, json_t *out, lf_err *err)
 {
     eval *e = self;
-    return lf_infer_plan(out, e->checkpoint, &e->run, err);
+    e->run.with = lf_infer_with(&e->ranks);
+    const int rc = lf_infer_ranks_plan(&e->ranks, out, err);
+    return rc != 0 ? rc : lf_infer_plan(out, e->checkpoint, &e->run, err);
 }
 
 /* The token in front of texts. */
@@ -210,22 +216,22 @@ static int check_line(void *arg, size_t index, const char *line, size_t len, lf_
     return lf_tasks_check_line(((eval *)arg)->tasks, index, line, len, err);
 }
 
-/* Append the lines of all ranks, in their order; rank 0 writes. */
+/* Append the lines of all groups of ranks, in their order; rank 0 writes. */
 static int append(eval *e, lf_buf *mine, lf_err *err)
 {
-    int rc = lf_infer_gather(e->comm, mine, err);
+    int rc = lf_infer_ranks_gather(&e->ranks, e->comm, mine, err);
     return rc == 0 && first(e) ? lf_lines_append(e->lines, mine->data, mine->len, err) : rc;
 }
 
-/* Blocks of documents, dealt to the ranks in turn. */
+/* Blocks of documents, dealt to the groups of ranks in turn. */
 static int score_all(eval *e, lf_runner *r, size_t kept, lf_err *err)
 {
     lf_score_model m;
     lf_gen_model gen;
     lf_progress p;
     lf_buf out;
-    size_t n = lf_tasks_n_docs(e->tasks), ranks = e->comm ? (size_t)e->comm->size : 1;
-    size_t ahead = e->comm ? (size_t)e->comm->rank * e->block : 0;
+    size_t n = lf_tasks_n_docs(e->tasks), groups = (size_t)e->ranks.who.data_ranks,
+           ahead = (size_t)e->ranks.who.data * e->block;
     int rc = lf_runner_score_model(r, &m, err);
     if (rc == 0 && e->run.slots > 0)
         rc = lf_runner_gen_model(r, &gen, err);
@@ -238,12 +244,11 @@ static int score_all(eval *e, lf_runner *r, size_t kept, lf_err *err)
         size_t from = at + ahead < n ? at + ahead : n,
                k = n - from < e->block ? n - from : e->block;
         lf_buf_clear(&out);
-        rc = lf_stage_agree(
-            e->comm, lf_tasks_score(e->tasks, &e->models, from, k, &out, lf_stop_requested, err),
-            err);
+        rc = lf_tasks_score(e->tasks, &e->models, from, k, &out, lf_infer_stop, err);
+        rc = lf_stage_agree(e->comm, lf_infer_ranks_end(&e->ranks, rc, err), err);
         if (rc == 0)
             rc = lf_stage_agree(e->comm, append(e, &out, err), err);
-        at = n - at < ranks * e->block ? n : at + ranks * e->block;
+        at = n - at < groups * e->block ? n : at + groups * e->block;
         if (first(e))
             lf_progress_update(&p, (double)at);
     }
@@ -308,8 +313,9 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
     int rc = samples && file ? lf_lines_finish(e->lines, err) : LF_ENOMEM;
     if (rc == 0 && !(results = lf_tasks_results(e->tasks, samples, &e->opts, dir, err)))
         rc = LF_EFORMAT;
-    if (rc == 0 && !(fp = lf_runner_fingerprint(r, err)))
-        rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = (fp = lf_runner_fingerprint(r, err)) ? lf_infer_ranks_sign(&e->ranks, fp, err)
+                                                  : LF_ENOMEM;
     if (rc == 0) {
         json_object_set_new(results, "checkpoint_identity", json_string(lf_runner_identity(r)));
         json_object_set(results, "fingerprint", fp);
@@ -381,6 +387,9 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         rc = lf_infer_adapter(&e->adapter, comm, &e->run.adapter, e->checkpoint, e->out,
                               e->run.threads, err);
         if (rc == 0)
+            rc = lf_infer_ranks_open(&e->ranks, comm, err);
+        e->run.with = lf_infer_with(&e->ranks);
+        if (rc == 0)
             rc = lf_stage_agree(e->comm, load(e, &r, err), err);
         if (rc == 0)
             rc = lf_infer_lines(comm, &e->lines, "results",
@@ -398,6 +407,7 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         if (rc == 0)
             rc = lf_stage_agree(e->comm, first(e) ? publish(e, dir, r, err) : 0, err);
     }
+    lf_infer_ranks_close(&e->ranks, rc);
     lf_runner_close(r);
     free(dir);
     return rc;

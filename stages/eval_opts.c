@@ -206,6 +206,7 @@ static const lf_opt opts[] = {
      .help = "size of a page of it, a multiple of 64"},
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
+    LF_INFER_LAYOUT_ROWS,
 };
 
 static const char *const outputs[] = {"results", NULL};

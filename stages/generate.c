@@ -17,12 +17,14 @@
 #include "engine/infer/runner.h"
 #include "stages/chat_in.h"
 #include "stages/generate_priv.h"
+#include "stages/infer_ranks.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 
 typedef struct generate {
     const lf_optset *o;
-    lf_comm *comm;          /* NULL: alone */
+    lf_comm *comm; /* NULL: alone */
+    struct lf_infer_ranks ranks;
     lf_buf lines_of, shown; /* several ranks: this one's part of a round */
     const char *checkpoint, *tokenizer_path, *prompts, *out;
     struct lf_runner_opts run;
@@ -98,7 +100,9 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                   .opts = {.file = lf_optset_str(o, "chat_template"),
                                            .name = lf_optset_str(o, "chat_name"),
                                            .vars = lf_optset_str(o, "chat_vars")}};
-    int rc = generate_settings_read(&g->s, o, err);
+    int rc = lf_infer_ranks_read(&g->ranks, o, err);
+    if (rc == 0)
+        rc = generate_settings_read(&g->s, o, err);
     if (rc == 0)
         rc = lf_infer_strings(&g->from, &g->n_from, o, "resume_from", err);
     if (rc == 0 && !g->prompts && g->n_prompt == 0)
@@ -114,7 +118,9 @@ static int setup(void **self, lf_optset *o, lf_err *err)
 static int plan(void *self, json_t *out, lf_err *err)
 {
     generate *g = self;
-    return lf_infer_plan(out, g->checkpoint, &g->run, err);
+    g->run.with = lf_infer_with(&g->ranks);
+    const int rc = lf_infer_ranks_plan(&g->ranks, out, err);
+    return rc != 0 ? rc : lf_infer_plan(out, g->checkpoint, &g->run, err);
 }
 
 static int read_jobs(generate *g, lf_err *err)
@@ -220,7 +226,7 @@ static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t sk
                                                              .n_jobs = end - p->job,
                                                              .sink = sink,
                                                              .arg = g,
-                                                             .stop = lf_stop_requested},
+                                                             .stop = lf_infer_stop},
                                        st, err)
                           : 0;
     if (!g->comm) {
@@ -232,18 +238,19 @@ static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t sk
     return rc == 0 && !g->comm ? put(g, &g->line, &g->shown, err) : rc;
 }
 
-/* A span of about `block` jobs per rank. The results of a job do not depend on what runs beside it,
- * so they are those of one rank; what was not put when a stop comes is made again. */
+/* A span of about `block` jobs per group of ranks. The results of a job do not depend on what runs
+ * beside it, so they are those of one group; what was not put when a stop comes is made again. */
 static int run_round(generate *g, const lf_gen_model *m, const span *mine, size_t skip,
                      struct lf_gen_stats *st, lf_err *err)
 {
     struct lf_gen_stats part = {0};
     lf_buf_clear(&g->lines_of);
-    int rc = lf_stage_agree(g->comm, run_span(g, m, mine, skip, &part, err), err);
+    int rc = lf_infer_ranks_end(&g->ranks, run_span(g, m, mine, skip, &part, err), err);
+    rc = lf_stage_agree(g->comm, rc, err);
     if (rc == 0)
-        rc = lf_infer_gather(g->comm, &g->lines_of, err);
+        rc = lf_infer_ranks_gather(&g->ranks, g->comm, &g->lines_of, err);
     if (rc == 0)
-        rc = lf_infer_gather(g->comm, &g->shown, err);
+        rc = lf_infer_ranks_gather(&g->ranks, g->comm, &g->shown, err);
     if (rc == 0 && first(g))
         rc = put(g, &g->lines_of, &g->shown, err);
     st->steps += part.steps;
@@ -260,9 +267,9 @@ static int run_rounds(generate *g, const lf_gen_model *m, size_t at, size_t job,
     while (at < g->jobs.n_req && rc == 0) {
         span mine = {0};
         size_t begin = at;
-        for (int r = 0; r < g->comm->size; r++) {
+        for (int r = 0; r < g->ranks.who.data_ranks; r++) {
             span p = next_span(g, at, job, 4 * (size_t)m->slots);
-            if (r == g->comm->rank)
+            if (r == g->ranks.who.data)
                 mine = p;
             at = p.last;
             job = at < g->jobs.n_req ? g->jobs.req[at].first : g->jobs.n;
@@ -275,7 +282,8 @@ static int run_rounds(generate *g, const lf_gen_model *m, size_t at, size_t job,
                 (double)(at < g->jobs.n_req ? g->jobs.req[at].first_line : g->jobs.n_lines));
     }
     return rc != 0 ? rc
-                   : lf_comm_all_reduce(g->comm, &st->new_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
+                   : lf_comm_all_reduce(g->ranks.comms.data, &st->new_tokens, 1, LF_COMM_I64,
+                                        LF_COMM_SUM, err);
 }
 
 /* Where to go on behind the kept lines: a request of which some lines are there is made again,
@@ -345,7 +353,7 @@ static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_g
         rc = lf_artifact_add_hashed(&a, dir, "out.jsonl", err);
     if (rc == 0) {
         json_t *fp = lf_runner_fingerprint(r, err);
-        rc = fp ? 0 : LF_ENOMEM;
+        rc = fp ? lf_infer_ranks_sign(&g->ranks, fp, err) : LF_ENOMEM;
         json_object_set_new(a.meta, "results", json_integer((json_int_t)g->jobs.n_lines));
         json_object_set_new(a.meta, "refused",
                             json_integer((json_int_t)lf_gen_jobs_refused(&g->jobs)));
@@ -370,6 +378,9 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
     struct lf_gen_stats st = {0};
     int rc = lf_infer_adapter(&g->adapter, g->comm, &g->run.adapter, g->checkpoint, g->out,
                               g->run.threads, err);
+    if (rc == 0)
+        rc = lf_infer_ranks_open(&g->ranks, g->comm, err);
+    g->run.with = lf_infer_with(&g->ranks);
     if (rc == 0)
         rc = lf_stage_agree(g->comm, open_model(g, &r, &m, err), err);
     if (rc == 0 && dir)
@@ -404,6 +415,7 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
                g->done, (long long)st.new_tokens, st.seconds,
                st.seconds > 0 ? (double)st.new_tokens / st.seconds : 0.0, (long long)st.steps,
                (long long)st.shared_tokens);
+    lf_infer_ranks_close(&g->ranks, rc);
     lf_runner_close(r);
     return rc;
 }

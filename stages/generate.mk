@@ -1,7 +1,7 @@
 # lf-generate: option table, main, tests; and what it shares with lf-eval
 LF_STAGE_MANS += stages/lf-generate.1
 stages_libopts_a_SOURCES += stages/generate_opts.c
-stages_libstages_a_SOURCES += stages/infer_common.c stages/infer_common.h
+stages_libstages_a_SOURCES += stages/infer_common.c stages/infer_common.h stages/infer_ranks.c stages/infer_ranks.h
 pkglibexec_PROGRAMS += stages/lf-generate
 stages_lf_generate_SOURCES = stages/generate.c stages/generate_settings.c stages/generate_priv.h
 stages_lf_generate_LDADD = $(LF_STAGE_LIBS)

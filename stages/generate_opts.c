@@ -291,6 +291,7 @@ static const lf_opt opts[] = {
      .help = "print the texts on standard output too, control characters as ?"},
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
+    LF_INFER_LAYOUT_ROWS,
 };
 
 static const char *const outputs[] = {"text", NULL};

@@ -15,11 +15,13 @@
 #include "engine/base/sys.h"
 #include "engine/post/rm_rows.h"
 #include "stages/infer_common.h"
+#include "stages/infer_ranks.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 
 typedef struct score {
     lf_comm *comm; /* NULL: alone */
+    struct lf_infer_ranks ranks;
     const char *checkpoint, *tokenizer_path, *chat_file, *out, *metrics;
     const char **data, **columns, **roles, **from;
     size_t n_data, n_from, block;
@@ -102,7 +104,9 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                  .max_context = lf_optset_int(o, "max_context"),
                                  .rows = rows,
                                  .docs = rows < 256 ? rows : 256};
-    int rc = read_rows(s, o, err);
+    int rc = lf_infer_ranks_read(&s->ranks, o, err);
+    if (rc == 0)
+        rc = read_rows(s, o, err);
     return rc != 0 ? rc : lf_infer_strings(&s->from, &s->n_from, o, "resume_from", err);
 }
 
@@ -111,7 +115,10 @@ static int plan(void *self, json_t *out, lf_err *err)
     score *s = self;
     lf_model_config c;
     const char *missing = NULL;
-    int rc = lf_infer_plan_config(&c, &missing, s->checkpoint, s->run.adapter, err);
+    s->run.with = lf_infer_with(&s->ranks);
+    int rc = lf_infer_ranks_plan(&s->ranks, out, err);
+    if (rc == 0)
+        rc = lf_infer_plan_config(&c, &missing, s->checkpoint, s->run.adapter, err);
     if (rc != 0 || missing)
         return rc != 0 ? rc : lf_infer_plan_note(out, missing, err);
     json_t *p = lf_rm_plan(&c, &s->run, err);
@@ -168,20 +175,20 @@ static int check_line(void *arg, size_t index, const char *line, size_t len, lf_
     return lf_rm_rows_check_line(((score *)arg)->rows, index, line, len, err);
 }
 
-/* Append the lines of all ranks, in their order; rank 0 writes. */
+/* Append the lines of all groups of ranks, in their order; rank 0 writes. */
 static int append(score *s, lf_buf *mine, lf_err *err)
 {
-    int rc = lf_infer_gather(s->comm, mine, err);
+    int rc = lf_infer_ranks_gather(&s->ranks, s->comm, mine, err);
     return rc == 0 && first(s) ? lf_lines_append(s->lines, mine->data, mine->len, err) : rc;
 }
 
-/* Blocks of rows, dealt to the ranks in turn. */
+/* Blocks of rows, dealt to the groups of ranks in turn. */
 static int score_all(score *s, size_t kept, lf_err *err)
 {
     lf_progress p;
     lf_buf out;
-    const size_t n = lf_rm_rows_n(s->rows), ranks = s->comm ? (size_t)s->comm->size : 1;
-    const size_t ahead = s->comm ? (size_t)s->comm->rank * s->block : 0;
+    const size_t n = lf_rm_rows_n(s->rows), groups = (size_t)s->ranks.who.data_ranks,
+                 ahead = (size_t)s->ranks.who.data * s->block;
     int rc = 0;
     lf_buf_init(&out);
     const struct lf_plan_memory mem = lf_rm_planned(s->rm);
@@ -192,11 +199,11 @@ static int score_all(score *s, size_t kept, lf_err *err)
         size_t from = at + ahead < n ? at + ahead : n,
                k = n - from < s->block ? n - from : s->block;
         lf_buf_clear(&out);
-        rc = lf_stage_agree(
-            s->comm, lf_rm_rows_score(s->rows, s->rm, from, k, &out, lf_stop_requested, err), err);
+        rc = lf_rm_rows_score(s->rows, s->rm, from, k, &out, lf_infer_stop, err);
+        rc = lf_stage_agree(s->comm, lf_infer_ranks_end(&s->ranks, rc, err), err);
         if (rc == 0)
             rc = lf_stage_agree(s->comm, append(s, &out, err), err);
-        at = n - at < ranks * s->block ? n : at + ranks * s->block;
+        at = n - at < groups * s->block ? n : at + groups * s->block;
         if (first(s))
             lf_progress_update(&p, (double)at);
     }
@@ -264,7 +271,7 @@ static int write_results(const score *s, const char *dir, json_t *results, lf_er
 {
     char *file = lf_path_join(dir, "results.json", err), *text = NULL;
     json_t *fp = lf_rm_fingerprint(s->rm, err);
-    int rc = file && fp ? 0 : LF_ENOMEM;
+    int rc = file && fp ? lf_infer_ranks_sign(&s->ranks, fp, err) : LF_ENOMEM;
     if (rc == 0 &&
         (json_object_set_new(results, "checkpoint_identity", json_string(lf_rm_identity(s->rm))) ||
          json_object_set(results, "fingerprint", fp) ||
@@ -344,6 +351,9 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         rc = lf_infer_adapter(&s->adapter, comm, &s->run.adapter, s->checkpoint, s->out,
                               s->run.threads, err);
         if (rc == 0)
+            rc = lf_infer_ranks_open(&s->ranks, comm, err);
+        s->run.with = lf_infer_with(&s->ranks);
+        if (rc == 0)
             rc = lf_stage_agree(comm, load(s, err), err);
         if (rc == 0)
             rc = lf_infer_lines(comm, &s->lines, "scores",
@@ -361,6 +371,7 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         if (rc == 0)
             rc = lf_stage_agree(comm, first(s) ? publish(s, dir, err) : 0, err);
     }
+    lf_infer_ranks_close(&s->ranks, rc);
     free(dir);
     return rc;
 }

@@ -127,6 +127,7 @@ static const lf_opt opts[] = {
      .help = "rows between two writes of the scores"},
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
+    LF_INFER_LAYOUT_ROWS,
 };
 
 static const char *const outputs[] = {"scores", NULL};

@@ -256,6 +256,21 @@
                    .help = "layers of each part of the model, such as 6,6,5,3; unset: as even as " \
                            "their FLOPs allow")
 
+/* read by lf_infer_ranks_read: stages that only run a model forward */
+#define LF_INFER_LAYOUT_ROWS                                                                       \
+    LF_OPT_ROW(.name = "tensor", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "1", .min = 1,  \
+               .max = 65536, .unit = "ranks",                                                      \
+               .help = "how many ranks divide the matrices of each layer among themselves",        \
+               .more = "Each of them has some of the heads, of the columns of an MLP and of the "  \
+                       "rows of the vocabulary, and of the cache the keys and values of its "      \
+                       "heads; they work on the same texts and sum what they compute twice a "     \
+                       "layer. They are neighbours on a node. Groups of them share the texts. "    \
+                       "Results differ from those of one rank as sums in another order do."),      \
+        LF_OPT_ROW(.name = "tensor_across_nodes", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL,  \
+                   .def = "no", .help = "let ranks that divide matrices be on several nodes",      \
+                   .more = "Each layer then waits for the network. Without it such a layout is "   \
+                           "refused.")
+
 /* filled in */
 #define LF_TRAIN_ZERO_ROW                                                                          \
     LF_OPT_ROW(.name = "zero", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "0", .max = 3,    \

@@ -34,9 +34,7 @@ static int divided(const struct lf_param_desc *d)
     }
 }
 
-/* Successive rows of n for each of `ranks`: multiples of a power of two, as large as leaves some
- * for the last rank. 0: there are too few. */
-static int64_t vocabulary_rows(int64_t n, int64_t ranks)
+int64_t lf_vocabulary_rows(int64_t n, int64_t ranks)
 {
     const int64_t each = (n + ranks - 1) / ranks;
     for (int64_t unit = 64; unit >= 1; unit /= 2) {
@@ -64,7 +62,7 @@ int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_bo
         box->hi[i] = d->dims[i];
     if (k < 0)
         return 0;
-    const int64_t rows = vocabulary_rows(d->dims[k], ranks);
+    const int64_t rows = lf_vocabulary_rows(d->dims[k], ranks);
     if (d->shard == LF_SHARD_VOCABULARY && rows) {
         box->lo[k] = rank * rows;
         box->hi[k] = rank < ranks - 1 ? (rank + 1) * rows : d->dims[k];
@@ -116,7 +114,7 @@ int64_t lf_box_most(const lf_pstore *ps, const struct lf_param *p)
     int64_t n = 1;
     for (int k = 0; k < p->d.ndim; k++)
         n *= p->d.shard == LF_SHARD_VOCABULARY && ps->layout.tensor > 1 && k == divided(&p->d)
-                 ? vocabulary_rows(p->d.dims[k], ps->layout.tensor)
+                 ? lf_vocabulary_rows(p->d.dims[k], ps->layout.tensor)
                  : p->box.hi[k] - p->box.lo[k];
     return n;
 }

@@ -392,6 +392,12 @@ lf_val lf_tp_whole(lf_graph *g, lf_val x)
                : lf_graph_op(g, LF_OP_TP_ENTER, &x.id, 1, &whole);
 }
 
+lf_val lf_tp_join(lf_graph *g, lf_val x)
+{
+    return g->err.rc || g->ps->layout.tensor <= 1 ? x
+                                                  : lf_graph_op(g, LF_OP_TP_JOIN, &x.id, 1, NULL);
+}
+
 lf_val lf_tp_leave(lf_graph *g, lf_val x)
 {
     return g->err.rc || g->ps->layout.tensor <= 1 ? x

@@ -118,6 +118,8 @@ void lf_pin_f32(lf_graph *g, lf_val v);
 lf_val lf_tp_enter(lf_graph *g, lf_val x);
 lf_val lf_tp_leave(lf_graph *g, lf_val x);
 lf_val lf_tp_whole(lf_graph *g, lf_val x);
+/* Where no gradient comes back: all columns of what a linear with a divided vocabulary gives. */
+lf_val lf_tp_join(lf_graph *g, lf_val x);
 
 /* ---- operations ---- */
 

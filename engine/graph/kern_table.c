@@ -38,6 +38,27 @@ static const float *as_f32(const struct lf_kernels *k, lf_queue *q, const struct
     return a->in == to ? to : k->axpby.run(q, &copy) ? NULL : to;
 }
 
+/* Each rank gives as many bytes as the one with the most columns. */
+static int join(const struct lf_k_exchange *a)
+{
+    struct lf_exchange *w = a->with;
+    const size_t size = lf_dtype_size((enum lf_dtype)a->in_type), each = (size_t)a->each * size,
+                 line = (size_t)a->cols * size, part = (size_t)a->rows * each,
+                 last = line - (size_t)(a->ranks - 1) * each;
+    const char *from = a->work;
+    const size_t mine = w->rank < a->ranks - 1 ? each : last;
+    memcpy((char *)a->work + (size_t)w->rank * part, a->in, (size_t)a->rows * mine);
+    if (!w->gather || w->gather(w->user, a->work, part, &w->err))
+        return LF_K_EINVAL;
+    for (int r = 0; r < a->ranks; r++) {
+        const size_t own = r < a->ranks - 1 ? each : last;
+        for (int64_t i = 0; i < a->rows; i++)
+            memcpy((char *)a->out + (size_t)i * line + (size_t)r * each,
+                   from + (size_t)r * part + (size_t)i * own, own);
+    }
+    return 0;
+}
+
 static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *args)
 {
     const struct lf_k_exchange *a = args;
@@ -52,6 +73,8 @@ static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *ar
     case LF_EX_GATHER:
         memcpy((char *)a->out + (size_t)w->rank * bytes, a->in, bytes);
         return w->gather ? w->gather(w->user, a->out, bytes, &w->err) : LF_K_EINVAL;
+    case LF_EX_JOIN:
+        return join(a);
     case LF_EX_SCATTER:
         in = a->in_type == LF_F32 ? a->in : as_f32(k, q, a, a->work, all);
         return in && w->scatter ? w->scatter(w->user, a->out, in, a->n, &w->err) : LF_K_EINVAL;
@@ -69,6 +92,8 @@ static size_t work_exchange(const struct lf_kernels *k, const void *args, int th
 {
     const struct lf_k_exchange *a = args;
     (void)k, (void)threads;
+    if (a->what == LF_EX_JOIN)
+        return (size_t)(a->rows * a->each * a->ranks) * lf_dtype_size((enum lf_dtype)a->in_type);
     return a->what == LF_EX_SCATTER && a->in_type != LF_F32
                ? a->n * (size_t)a->ranks * sizeof(float)
                : 0;

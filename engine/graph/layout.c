@@ -135,6 +135,28 @@ static int32_t map_parts(struct local *l, int32_t t)
                 : 0;
 }
 
+/* Pages of keys and values have the heads of what is written to them. */
+static int32_t map_cache(struct local *l, int32_t t)
+{
+    const lf_graph *g = l->from;
+    const struct lf_tensor *x = &g->t[t];
+    for (size_t i = 0; i < g->n_n; i++) {
+        const struct lf_node *n = &g->n[i];
+        if (n->op != LF_OP_KV_WRITE || (n->in[KVW_KP] != t && n->in[KVW_VP] != t))
+            continue;
+        const int32_t k = n->in[KVW_K], here = map_tensor(l, k);
+        if (!here)
+            return 0;
+        l->columns[t] = l->columns[k];
+        return lf_graph_source(l->to, LF_ROLE_STATE, x->name, (enum lf_dtype)x->dtype, x->rows,
+                               l->to->t[here].cols)
+            .id;
+    }
+    lf_graph_fail(l->to, LF_ENOTSUP,
+                  "state %s has no local shape in a layout that divides matrices", x->name);
+    return 0;
+}
+
 static int32_t make_tensor(struct local *l, int32_t t)
 {
     const struct lf_tensor *x = &l->from->t[t];
@@ -146,11 +168,7 @@ static int32_t make_tensor(struct local *l, int32_t t)
     case LF_ROLE_ACT:
         return map_parts(l, t);
     case LF_ROLE_STATE:
-        lf_graph_fail(l->to, LF_ENOTSUP,
-                      "state %s has no local shape: generation in a layout that "
-                      "divides matrices",
-                      x->name);
-        return 0;
+        return map_cache(l, t);
     default: {
         const int64_t parts =
             x->cut && l->from->ps->layout.sequence ? l->from->ps->layout.tensor : 1;
@@ -235,10 +253,13 @@ static int refuse_cut(struct local *l, const struct lf_node *n, int32_t t, int32
                                (long long)(all * heads));
 }
 
+/* Over keys of documents, or of pages. */
 static int local_attention(struct local *l, const struct lf_node *n, int32_t in[],
                            struct lf_attr *a)
 {
-    const int32_t q = n->in[ATTN_Q], k = n->in[ATTN_K], all = a->heads;
+    const bool paged = n->op == LF_OP_ATTN_PAGED;
+    const int32_t q = n->in[paged ? PAGED_Q : ATTN_Q], k = n->in[paged ? PAGED_KP : ATTN_K];
+    const int alibi = paged ? PAGED_ALIBI : ATTN_ALIBI, all = a->heads;
     if (refuse_cut(l, n, q, a->heads) || refuse_cut(l, n, k, a->groups))
         return l->to->err.rc;
     a->heads = own_heads(l, q, a->heads);
@@ -246,8 +267,22 @@ static int local_attention(struct local *l, const struct lf_node *n, int32_t in[
     if (a->heads == all)
         return 0;
     a->head0 = l->from->ps->layout.tensor_rank * a->heads;
-    if (n->in[ATTN_ALIBI])
-        in[ATTN_ALIBI] = lf_tensor_view(l->to, in[ATTN_ALIBI], a->head0, a->heads);
+    if (n->in[alibi])
+        in[alibi] = lf_tensor_view(l->to, in[alibi], a->head0, a->heads);
+    return 0;
+}
+
+/* Every rank but the last has as many columns. */
+static int local_join(struct local *l, int32_t x, struct lf_attr *a)
+{
+    const struct lf_layout *of = &l->from->ps->layout;
+    const int64_t all = l->from->t[x].cols, own = l->to->t[l->map[x]].cols,
+                  each = lf_vocabulary_rows(all, of->tensor);
+    if (own != (of->tensor_rank < of->tensor - 1 ? each : all - each * (of->tensor - 1)))
+        return lf_graph_fail(l->to, LF_ENOTSUP, "the columns of %s are not those of a vocabulary",
+                             l->from->t[x].name);
+    a->v_all = all;
+    a->cols = (int32_t)each;
     return 0;
 }
 
@@ -288,7 +323,15 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
         a->heads = own_heads(l, x, a->heads);
         return 0;
     case LF_OP_ATTN:
+    case LF_OP_ATTN_PAGED:
         return local_attention(l, n, in, a);
+    case LF_OP_KV_WRITE:
+        if (refuse_cut(l, n, x, a->groups))
+            return l->to->err.rc;
+        a->groups = own_heads(l, x, a->groups);
+        return 0;
+    case LF_OP_TP_JOIN:
+        return local_join(l, x, a);
     case LF_OP_DROPOUT:
         if (l->columns[x].n > 1)
             return lf_graph_fail(l->to, LF_ENOTSUP, "dropout of %s, which has divided members",

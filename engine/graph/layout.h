@@ -22,7 +22,8 @@
  * Two nodes change the place on the tensor axis. lf_tp_enter (SAME -> COPY) computes nothing, and
  * its backward sums over the ranks. lf_tp_leave (PARTIAL -> SAME) sums over the ranks, and its
  * backward is the identity. Sums and what they add up are f32 in every precision, but for what
- * experts give.
+ * experts give. A third one is for what is not differentiated: lf_tp_join (COLS -> SAME) gathers
+ * the columns, such as logits of a divided vocabulary.
  *
  * With `sequence` (Korthikanti et al. 2022, arXiv 2205.05198) a rank has its rows of what stands
  * between a leave and the next enter: lf_tp_enter (ROWS -> COPY) gathers rows, and its backward

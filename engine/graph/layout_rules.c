@@ -285,6 +285,8 @@ static int place_out(const struct node *v, int out)
         return leave(v);
     case LF_OP_TP_ROWS:
         return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_SAME ? LF_PL_ROWS : BAD;
+    case LF_OP_TP_JOIN:
+        return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_COLS ? LF_PL_SAME : BAD;
     case LF_OP_EMBED:
         return embedding(v);
     case LF_OP_LINEAR:

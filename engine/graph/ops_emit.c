@@ -93,6 +93,17 @@ LF_EMIT(tp_enter)
     return DT(b, n->in[0]) == DT(b, n->out[0]) ? dense_both(b, n) : LF_EINVAL;
 }
 
+LF_EMIT(tp_join)
+{
+    struct lf_k_exchange *k = args;
+    const int32_t x = n->in[0], y = n->out[0];
+    *k = exchange(b, n, LF_EX_JOIN);
+    k->rows = R(b, y);
+    k->cols = C(b, y);
+    k->each = n->a.cols;
+    return LD(b, x) == C(b, x) && LD(b, y) == C(b, y) && DT(b, x) == DT(b, y) ? 0 : LF_EINVAL;
+}
+
 LF_EMIT(tp_rows)
 {
     *(struct lf_k_exchange *)args = exchange(b, n, LF_EX_ROWS);

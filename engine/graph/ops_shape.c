@@ -552,6 +552,21 @@ LF_SHAPE(tp_rows)
     return make_fixed(g, n, 0, (enum lf_dtype)x->dtype, x->rows / tensor_ranks(g), x->cols, "");
 }
 
+LF_SHAPE(tp_join)
+{
+    if (need_float(g, n, 0, "x"))
+        return LF_EINVAL;
+    const struct lf_tensor x = g->t[n->in[0]];
+    if (x.parent)
+        return bad(g, n, n->in[0], 0, "a whole tensor is needed here");
+    if (make(g, n, 0, x.rows, n->a.v_all ? n->a.v_all : x.cols, ""))
+        return g->err.rc;
+    g->t[n->out[0]].dtype = x.dtype;
+    g->t[n->out[0]].fixed = x.fixed;
+    g->t[n->out[0]].pinned = x.pinned;
+    return 0;
+}
+
 /* ---- weight-decomposed adapters ---- */
 
 LF_SHAPE(dora_norm)

@@ -31,6 +31,9 @@ static void count_exchange(const lf_plan *p, struct lf_plan_moved *m, const stru
     case LF_EX_GATHER:
         add_parts(p, m, k->n * lf_dtype_size((enum lf_dtype)k->in_type));
         break;
+    case LF_EX_JOIN:
+        add_parts(p, m, (size_t)(k->rows * k->each) * lf_dtype_size((enum lf_dtype)k->in_type));
+        break;
     default: /* a rank takes its rows of what it has */
         break;
     }

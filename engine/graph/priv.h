@@ -90,6 +90,7 @@ enum lf_op {
     LF_OP_TP_ENTER, /* layout.h */
     LF_OP_TP_LEAVE,
     LF_OP_TP_ROWS, /* this rank's rows of an input */
+    LF_OP_TP_JOIN, /* the columns of all ranks */
     LF_OP_COUNT
 };
 
@@ -173,10 +174,11 @@ struct lf_attr {
     uint32_t site;
     int64_t page_tokens, v_real, max_doc;
     /* of a graph with local shapes: the first of the columns, and all of them, of what dropout
-     * decides about; the first of the heads of attention */
+     * decides about; the first of the heads of attention; of a join the columns of each rank but
+     * the last */
     int32_t col0, cols, head0;
-    /* the first row of this rank's part of the vocabulary, all of its rows (embedding), all real
-     * ones (loss); v_all 0: it is not divided */
+    /* the first row of this rank's part of the vocabulary, all of its rows (embedding, join), all
+     * real ones (loss); v_all 0: it is not divided */
     int64_t v0, v_all;
     uint8_t act; /* enum lf_act */
     bool layer, interleaved, inverse, causal;
@@ -355,13 +357,17 @@ enum lf_exchange_what {
     LF_EX_SUM = 0, /* out = the sum of in, all n floats */
     LF_EX_SCATTER, /* out = this rank's n of the sum of in, which has those of all ranks */
     LF_EX_GATHER,  /* out = in of all ranks, n elements of each */
-    LF_EX_ROWS     /* out = this rank's n elements of in */
+    LF_EX_ROWS,    /* out = this rank's n elements of in */
+    LF_EX_JOIN     /* out = in of all ranks side by side */
 };
 struct lf_k_exchange {
     struct lf_exchange *with; /* NULL while planning */
     const void *in;
     void *out; /* of a sum: may be in */
     size_t n;
+    /* of a join: rows, columns of out, and those of each rank in it but the last, which has the
+     * rest */
+    int64_t rows, cols, each;
     int ranks;
     uint8_t what, in_type;
     void *work;
@@ -443,6 +449,7 @@ LF_SHAPE(dora);
 LF_SHAPE(tp_enter);
 LF_SHAPE(tp_leave);
 LF_SHAPE(tp_rows);
+LF_SHAPE(tp_join);
 #define LF_VJP(op) int lf_vjp_##op(struct lf_ad *ad, int32_t node)
 LF_VJP(embed);
 LF_VJP(linear);
@@ -511,6 +518,7 @@ LF_EMIT(dora_bwd);
 LF_EMIT(tp_leave);
 LF_EMIT(tp_enter);
 LF_EMIT(tp_rows);
+LF_EMIT(tp_join);
 LF_EMIT(quantise);
 LF_EMIT(linear_fp8);
 LF_EMIT(linear_dx_fp8);
@@ -574,6 +582,9 @@ int lf_layout_check(lf_graph *g, lf_err *err);
 /* Elements of a logical tensor. */
 int64_t lf_logical(const struct lf_param_desc *d);
 /* Sets the box of a tensor and its place. */
+/* Successive rows of n for each of `ranks`: multiples of a power of two, as large as leaves some
+ * for the last rank. 0: there are too few. */
+int64_t lf_vocabulary_rows(int64_t n, int64_t ranks);
 int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box,
                 lf_err *err);
 /* A box as runs of successive elements of the logical tensor: element e of the flattened box is

@@ -42,7 +42,9 @@ int lf_loaded_plan(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err && err->rc ? err->rc : LF_EINVAL;
-    rc = lf_decoder_declare(m->dec, m->ps, err);
+    rc = m->o.with ? lf_pstore_set_layout(m->ps, &m->o.with->layout, err) : 0;
+    if (rc == 0)
+        rc = lf_decoder_declare(m->dec, m->ps, err);
     if (rc == 0 && m->o.adapter && (rc = lf_decoder_adapt(m->dec, m->ps, &m->adapter, err)))
         lf_err_prefix(err, "%s", m->o.adapter);
     if (rc == 0 && !(m->plan = lf_plan_create(m->ps, &po, err)))
@@ -70,29 +72,36 @@ static int load_adapter(lf_loaded *m, const char *dir, const struct lf_loaded_pa
     return rc;
 }
 
-int lf_loaded_open(lf_loaded *m, const char *dir, const struct lf_loaded_parts *p, lf_err *err)
+/* A plan of what the checkpoint has, and its memory. */
+static int make(lf_loaded *m, const char *dir, const lf_ckpt *c, const struct lf_loaded_parts *p,
+                lf_err *err)
 {
     const struct lf_device_opts d = {.device = m->o.device,
                                      .rank = m->o.rank,
                                      .local_rank = m->o.local_rank,
                                      .threads = m->o.threads};
-    lf_ckpt *c;
-    int rc = lf_ckpt_open(&c, dir, m->o.threads, err);
-    if (rc != 0)
-        return rc;
+    const struct lf_exec_opts o = {.profile = m->o.profile, .label = m->o.label};
     lf_hash_hex(m->identity, lf_ckpt_identity(c));
-    rc = lf_weights_config(&m->model, c, err);
+    int rc = lf_weights_config(&m->model, c, err);
     if (rc == 0 && p->state)
         rc = p->state(p->user, lf_ckpt_state(c), dir, err);
     if (rc == 0 && (rc = lf_loaded_plan(m, p, err)))
         lf_err_prefix(err, "%s", dir);
     if (rc == 0 && !(m->back = lf_back_create(&d, err)))
         rc = LF_ENOTSUP;
-    if (rc == 0 &&
-        !(m->exec = lf_exec_create(
-              m->plan, m->back,
-              &(struct lf_exec_opts){.profile = m->o.profile, .label = m->o.label}, err)))
+    if (rc == 0 && !(m->exec = lf_exec_create(m->plan, m->back, &o, err)))
         rc = err && err->rc ? err->rc : LF_EINVAL;
+    return rc;
+}
+
+int lf_loaded_open(lf_loaded *m, const char *dir, const struct lf_loaded_parts *p, lf_err *err)
+{
+    lf_ckpt *c = NULL;
+    int rc = lf_ckpt_open(&c, dir, m->o.threads, err);
+    if (rc == 0)
+        rc = make(m, dir, c, p, err);
+    if (m->o.with)
+        rc = m->o.with->connect(m->o.with->user, rc, m->back, m->exec, err);
     if (rc == 0)
         rc = lf_weights_load_below(m->ps, m->model.output, c, LF_WEIGHTS_PREFIX, err);
     if (rc == 0 && m->o.adapter)

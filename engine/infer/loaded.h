@@ -12,10 +12,21 @@
 #include "engine/back/back.h"
 #include "engine/base/hash.h"
 #include "engine/graph/exec.h"
+#include "engine/graph/layout.h"
 #include "engine/model/adapter.h"
 #include "engine/model/decoder.h"
 
 typedef struct lf_loaded lf_loaded;
+
+/* Ranks that divide the matrices of one model among themselves (graph/layout.h). Each loads its
+ * part. All of them make the same passes, and each has all of what a pass gives. */
+struct lf_loaded_ranks {
+    struct lf_layout layout;
+    /* Connects them before the first pass; collective, so a rank that has failed (rc) calls it too,
+     * and all of them fail. Not called for a plan alone. */
+    int (*connect)(void *user, int rc, lf_back *back, lf_exec *ex, lf_err *err);
+    void *user;
+};
 
 struct lf_loaded_opts {
     /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL:
@@ -23,7 +34,8 @@ struct lf_loaded_opts {
     const char *adapter;
     int threads;
     enum lf_device device;
-    int rank, local_rank;       /* of this process among several; they choose the GPU */
+    int rank, local_rank;               /* of this process among several; they choose the GPU */
+    const struct lf_loaded_ranks *with; /* borrowed; NULL: the model is whole */
     enum lf_dtype compute;      /* of activations and cache: LF_F32, LF_BF16 or, on GPUs, LF_F16 */
     bool fast;                  /* LF_FAST kernels; results may then depend on the batch */
     int64_t max_context;        /* 0: the model's max_positions */

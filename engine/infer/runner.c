@@ -76,6 +76,7 @@ static lf_runner *create(const struct lf_runner_opts *o, struct lf_loaded_parts 
                                      .device = o->device,
                                      .rank = o->rank,
                                      .local_rank = o->local_rank,
+                                     .with = o->with,
                                      .compute = o->compute,
                                      .fast = o->fast,
                                      .max_context = o->max_context,

@@ -17,6 +17,7 @@
 #include "engine/model/config.h"
 
 typedef struct lf_runner lf_runner;
+struct lf_loaded_ranks; /* loaded.h */
 
 struct lf_runner_opts {
     /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL:
@@ -24,7 +25,8 @@ struct lf_runner_opts {
     const char *adapter;
     int threads;
     enum lf_device device;
-    int rank, local_rank;  /* of this process among several; they choose the GPU */
+    int rank, local_rank;               /* of this process among several; they choose the GPU */
+    const struct lf_loaded_ranks *with; /* that have other parts of its matrices; NULL: none */
     enum lf_dtype compute; /* of activations and cache: LF_F32, LF_BF16 or, on GPUs, LF_F16 */
     bool fast;             /* LF_FAST kernels; results may then depend on the batch */
     int64_t max_context;   /* 0: the model's max_positions */

@@ -148,6 +148,14 @@ static lf_val head_bias(struct lf_dec_build *b)
     return b->c->head_bias ? lf_param(b->g, "head.bias") : LF_NONE;
 }
 
+/* [R, V] in f32, on every rank. */
+static lf_val all_logits(struct lf_dec_build *b, lf_val x)
+{
+    const lf_val z = lf_linear(b->g, lf_tp_enter(b->g, x), head_weight(b), head_bias(b));
+    lf_pin_f32(b->g, z);
+    return lf_tp_join(b->g, z);
+}
+
 bool lf_decoder_has_dropout(const lf_model_config *c)
 {
     return c->embed_dropout > 0 || c->attn_dropout > 0 || c->mlp_dropout > 0 ||
@@ -282,12 +290,8 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
     if (check_tokens(&d->c, err) || begin_documents(&b, ps, name, r, err))
         return NULL;
     lf_val x = trunk(&b);
-    if (!b.chunk.last)
-        return done(b.g, err);
-    x = lf_tp_enter(b.g, x);
-    lf_val logits = lf_linear(b.g, x, head_weight(&b), head_bias(&b));
-    lf_pin_f32(b.g, logits);
-    lf_output(b.g, logits, "logits");
+    if (b.chunk.last)
+        lf_output(b.g, all_logits(&b, x), "logits");
     return done(b.g, err);
 }
 
@@ -306,8 +310,6 @@ lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char 
     b.seq = lf_input(b.g, "seq", LF_I32, p->rows, 1);
     b.table = lf_input(b.g, "table", LF_I32, p->n_seq, p->max_pages);
     lf_val x = lf_gather_rows(b.g, trunk(&b), lf_input(b.g, "select", LF_I32, p->n_select, 1));
-    lf_val logits = lf_linear(b.g, x, head_weight(&b), head_bias(&b));
-    lf_pin_f32(b.g, logits);
-    lf_output(b.g, logits, "logits");
+    lf_output(b.g, all_logits(&b, x), "logits");
     return done(b.g, err);
 }

@@ -24,6 +24,8 @@
 #include "engine/base/err.h"
 #include "engine/model/config.h"
 
+struct lf_loaded_ranks; /* engine/infer/loaded.h */
+
 /* engine/graph/{plan,pstore,exec}.h, engine/model/decoder.h */
 typedef struct lf_plan lf_plan;
 typedef struct lf_pstore lf_pstore;
@@ -85,7 +87,8 @@ struct lf_rm_opts {
     int threads;
     enum lf_device device;
     int rank, local_rank;
-    enum lf_dtype compute;           /* as in lf_runner_opts */
+    const struct lf_loaded_ranks *with; /* as in lf_runner_opts */
+    enum lf_dtype compute;              /* as in lf_runner_opts */
     bool fast;                       /* fast kernels, with which a score may depend on its batch */
     int64_t max_context, rows, docs; /* max_context 0: the model's */
     struct lf_profile *profile;      /* engine/graph/profile.h, outlives the model; NULL: none */

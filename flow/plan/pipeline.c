@@ -258,7 +258,7 @@ struct filled {
 static int set_item(const struct filled *f, lf_conf_item *it, lf_err *err)
 {
     const lf_opt *o = lf_opt_find(f->table, it->key);
-    if (lf_layout_key(it->key) && (o != NULL || lf_opt_find(f->table, "zero") != NULL))
+    if (lf_layout_key(it->key) && (o != NULL || lf_layout_trains(f->table)))
         return lf_conf_fail_key(it, err,
                                 "\"%s\" belongs in [layout], or in [layout NAME] with "
                                 "layout = NAME here",
@@ -294,15 +294,22 @@ static int set_layout(const lf_reading *r, const struct filled *f, const char *s
     lf_conf *c = &r->p->conf;
     const char *section = NULL;
     int rc = lf_layout_section(&section, c, stage, f->table, err);
-    if (rc < 0)
+    if (rc < 0 || section == NULL)
         return lf_reading_note(r, rc, err);
     for (size_t i = lf_conf_first(c, section); rc == 0 && i != LF_CONF_END; i = c->items[i].next) {
         lf_conf_item *it = &c->items[i];
         const lf_opt *o = lf_opt_find(f->table, it->key);
-        if (o == NULL)
+        if (o == NULL && lf_layout_trains(f->table))
             continue;
         it->read = true;
-        rc = lf_reading_note(r, set_option(f->options, f->set, o, it, err), err);
+        rc = lf_reading_note(r,
+                             o == NULL ? lf_conf_fail_key(it, err,
+                                                          "\"%s\" in [%s] is about training; give "
+                                                          "[%s], which only runs a model forward, "
+                                                          "a layout of its own",
+                                                          it->key, section, stage)
+                                       : set_option(f->options, f->set, o, it, err),
+                             err);
     }
     return rc;
 }

@@ -73,17 +73,21 @@ static int64_t given(lf_int v, int64_t otherwise)
     return v.given ? v.v : otherwise;
 }
 
+/* Ranks of an axis that stages of this kind may have. */
+static int64_t axis(const lf_opt_table *t, const lf_optset *set, const char *name)
+{
+    return lf_opt_find(t, name) != NULL ? lf_optset_int(set, name) : 1;
+}
+
 int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
                     const lf_optset *set, lf_err *err)
 {
     const lf_resources *r = &st->resources;
-    const bool laid = lf_opt_find(t, "tensor") != NULL;
-    const int64_t tensor = laid ? lf_optset_int(set, "tensor") : 1,
-                  pipeline = laid ? lf_optset_int(set, "pipeline") : 1, group = tensor * pipeline,
-                  ranks = given(r->ranks, 1), nodes = given(r->nodes, 1);
+    const int64_t tensor = axis(t, set, "tensor"), pipeline = axis(t, set, "pipeline"),
+                  group = tensor * pipeline, ranks = given(r->ranks, 1), nodes = given(r->nodes, 1);
     const char *section = "layout";
     lf_conf_item *it = NULL;
-    if (group <= 1 || lf_layout_section(&section, c, stage, t, err) < 0)
+    if (group <= 1 || lf_layout_section(&section, c, stage, t, err) < 0 || section == NULL)
         return 0;
     it = lf_conf_find(c, section, tensor > 1 ? "tensor" : "pipeline");
     if (it == NULL)
@@ -106,12 +110,17 @@ int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const
                : 0;
 }
 
+bool lf_layout_trains(const lf_opt_table *t)
+{
+    return lf_opt_find(t, "zero") != NULL;
+}
+
 int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_opt_table *t,
                       lf_err *err)
 {
     char name[160];
     lf_conf_item *it = lf_conf_find(c, stage, "layout");
-    *out = "layout";
+    *out = lf_layout_trains(t) ? "layout" : NULL;
     if (it == NULL)
         return 0;
     it->read = true;

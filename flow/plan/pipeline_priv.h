@@ -85,7 +85,10 @@ bool lf_layout_key(const char *key);
 const char *const *lf_layout_keys(size_t *n); /* those that are not only kept */
 /* The keys of all [layout] sections. Notes or fails as lf_reading_note does. */
 int lf_layout_check(const lf_reading *r, lf_err *err);
-/* The section of a stage's layout, borrowed. */
+/* Are stages of this kind trained, so that [layout] without a name is about them? Others, which
+ * only run a model forward, are laid out where they have `layout = NAME`. */
+bool lf_layout_trains(const lf_opt_table *t);
+/* The section of a stage's layout, borrowed; NULL: it has none. */
 int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_opt_table *t,
                       lf_err *err);
 /* Can the ranks that a stage asks for, and those on each node, form the groups of its layout? */

@@ -126,6 +126,26 @@ is "$(tr -d ' \n' <out | grep -o '"axes":{[^}]*}')" '"axes":{"data":2,"pipeline"
 like out '"pipeline_bytes_per_step": *32768' "and the bytes of messages"
 runs 0 "$LF" plan divided.ini --no-measure --json --set layout.pipeline=1 --set layout.tensor=4
 is "$(grep -c pipeline_bytes_per_step out)" 0 "which are of a pipeline alone"
+# Stages that only run a model forward are divided where they name a layout.
+forward() { # forward RANKS LINES...
+    {
+        cat base.ini
+        printf '[stage write]\nkind = generate\ncheckpoint = ${stage:train.checkpoint}\ntokenizer = ${stage:tokenize.tokenizer}\nprompt = a line\nranks = %s\n' "$1"
+        shift
+        printf '%s\n' "$@"
+    } >forward.ini
+}
+forward 2 'layout = wide' '[layout wide]' 'tensor = 2'
+runs 0 "$LF" plan forward.ini --json --no-measure
+like out '"tensor": *2' "generation by a group of two ranks"
+forward 3 '[layout]' 'zero = 1'
+runs 0 "$LF" validate forward.ini
+forward 3 'layout = wide' '[layout wide]' 'tensor = 2'
+refused forward '[0-9]+:[0-9]+: tensor = 2: the 3 ranks of \[stage write\] cannot form such groups'
+forward 2 'layout = wide' '[layout wide]' 'tensor = 2' 'zero = 1'
+refused forward '[0-9]+:[0-9]+: "zero" in \[layout wide\] is about training; give \[stage write\]'
+forward 2 'tensor = 2'
+refused forward '[0-9]+:[0-9]+: "tensor" belongs in \[layout\]'
 for key in context context_kind expert expert_tensor; do
     printf '[layout]\n%s = 2\n' $key | with kept
     refused kept "[0-9]+:[0-9]+: \"$key\" is not there yet"
@@ -165,4 +185,4 @@ else
     like log 'perhaps not bitwise: .*pipeline was 2, is 1' "and that the model is"
     like log 'perhaps not bitwise: .*layers was "1,1", is "all"' "with the layers that ranks had"
 fi
-finish 71
+finish 80

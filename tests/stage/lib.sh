@@ -52,6 +52,14 @@ need_ranks() {
     have_ranks || skip_all "ranks cannot be started here: $(tail -n 1 "$dir/err")"
 }
 
+# alike A B TOLERANCE: two files have the same words, and numbers with a point that are as near
+alike() {
+    tr ',:[]{} ' '\n' <"$1" >"$dir/a"
+    tr ',:[]{} ' '\n' <"$2" | paste "$dir/a" - | awk -F '\t' -v t="$3" '{ d = $1 - $2; if (d < 0) d = -d
+            if ($1 != $2 && !($1 ~ /[0-9]\.[0-9]/ && d <= t * ($1 > 1 || $1 < -1 ? ($1 < 0 ? -$1 : $1) : 1))) { print $0; bad = 1; exit } if (d > worst) worst = d }
+        END { if (!bad) print NR < 50 ? "too few" : worst + 0; exit bad || NR < 50 }'
+}
+
 # ---- the emulated GPU ----
 
 emulated_gpu() {

@@ -73,12 +73,16 @@ score kill --block 1 --micro-tokens 128 "$dir/answers.jsonl"
 ok $? "killed $kills times"
 equal kill base "and the same bytes too"
 if ! have_ranks; then
-    skip_some 1 "ranks cannot be started here: $(tail -n 1 "$dir/err")"
+    skip_some 2 "ranks cannot be started here: $(tail -n 1 "$dir/err")"
 else
     prefix="$launch 2 --"
     score ranks --block 7 "$dir/answers.jsonl"
+    prefix="$launch 4 --"
+    score divided --tensor 2 --block 7 "$dir/answers.jsonl"
     prefix=
     equal ranks base "and two ranks"
+    apart=$(alike "$dir/base/scores/scores.jsonl" "$dir/divided/scores/scores.jsonl" 1e-5) && [ $rc -eq 0 ]
+    ok $? "two groups of two ranks that divide matrices: the same numbers, apart by $apart"
 fi
 mkdir -p "$dir/mixed/scores" && head -n 3 "$dir/base/scores/scores.jsonl" >"$dir/mixed/scores/scores.jsonl.part"
 score mixed "$dir/back.jsonl"
@@ -151,4 +155,4 @@ equal from-parquet from-jsonl "have the scores of JSON lines"
 score chatplan --plan "$dir/chat.jsonl"
 grep -q '"bytes"' "$dir/stdout"
 ok $? "--plan"
-finish 28
+finish 29

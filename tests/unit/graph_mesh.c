@@ -250,6 +250,57 @@ static void test_mesh(const struct mesh *m)
         close_rank(&all[r]);
 }
 
+/* A step of generation: two sums a layer and that of the embedding, then the logits, of which each
+ * rank gives as many columns as the one with the most. The cache has the heads of keys that the
+ * rank has: of 2, which are 16 of 64 channels. */
+static void test_generation(int tensor)
+{
+    enum {
+        STEP = 4,
+        PAGES = 3,
+        PAGE = 64,
+        SEQUENCES = 2,
+        SUMS = 2 * LAYERS + 1,
+        VOCABULARY = 1037
+    };
+    const struct lf_decoder_paged o = {.rows = STEP,
+                                       .n_seq = SEQUENCES,
+                                       .max_pages = PAGES,
+                                       .n_pages = PAGES,
+                                       .page_tokens = PAGE,
+                                       .n_select = SEQUENCES,
+                                       .cache = LF_F32};
+    const struct lf_plan_opts po = {.threads = 1, .compute = LF_F32};
+    const int64_t each = lf_vocabulary_rows(VOCABULARY, tensor);
+    bool moved = true, cached = true;
+    for (int t = 0; t < tensor; t++) {
+        lf_err err = LF_ERR_INIT;
+        const struct lf_layout l = {.tensor = tensor, .tensor_rank = t};
+        struct rank r = {.d = decoder(false), .ps = lf_pstore_create(&err)};
+        struct lf_plan_bytes b = {0};
+        int rc = lf_pstore_set_layout(r.ps, &l, &err);
+        rc = rc != 0 ? rc : lf_decoder_declare(r.d, r.ps, &err);
+        r.p = rc == 0 ? lf_plan_create(r.ps, &po, &err) : NULL;
+        lf_graph *g = r.p ? lf_decoder_paged_graph(r.d, r.ps, "step", &o, &err) : NULL;
+        rc = g ? lf_plan_add(r.p, g, &(struct lf_chain_opts){.slots = 1}, &err) : LF_ENOMEM;
+        rc = rc != 0 ? rc : lf_plan_finish(r.p, &err);
+        if (rc != 0)
+            tap_bail("%s", err.text);
+        lf_graph_destroy(g);
+        const struct lf_plan_moved m = lf_plan_pass_tensor(r.p, 0, false);
+        moved = moved && m.messages == SUMS + 1 &&
+                m.bytes == SUMS * sum_bytes((size_t)STEP * HIDDEN, tensor, t) +
+                               (double)(SEQUENCES * each * 4 * (tensor - 1));
+        lf_plan_bytes(r.p, &b);
+        cached =
+            cached && b.state == (size_t)PAGES * PAGE * 8 * (tensor < 2 ? 2 : 1) * 2 * LAYERS * 4;
+        close_rank(&r);
+    }
+    tap_ok(moved, "generation by %d ranks: two sums a layer, and all columns of the logits",
+           tensor);
+    tap_ok(cached, "each has a cache of the heads that it has");
+}
+
 int main(void)
 {
     static const struct mesh meshes[] = {{.data = 1, .tensor = 1},
@@ -266,5 +317,7 @@ int main(void)
                                          {.data = 2, .tensor = 8, .zero = 3}};
     for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
         TAP(3, test_mesh(&meshes[i]));
+    TAP(2, test_generation(2));
+    TAP(2, test_generation(4));
     return tap_done();
 }

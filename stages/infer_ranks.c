@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups of ranks that run one model forward: see infer_ranks.h.
+ */
+#include "stages/infer_ranks.h"
+
+#include "engine/base/sys.h"
+#include "engine/train/laid.h"
+#include "stages/infer_common.h"
+
+/* That of lf_infer_stop, which has the form of lf_stop_requested. */
+static struct lf_infer_ranks *open_ranks;
+
+static int connect_ranks(void *user, int rc, lf_back *back, lf_exec *ex, lf_err *err)
+{
+    struct lf_infer_ranks *r = user;
+    const struct lf_devcomm_axes axes = {.data = r->comms.data, .tensor = r->comms.tensor};
+    rc = lf_comm_agree_ok(r->comms.layers, rc, err);
+    if (rc == 0)
+        rc = lf_devcomm_open(&r->dev, &axes, back, err);
+    if (rc == 0)
+        lf_devcomm_connect(&r->dev, ex);
+    return rc;
+}
+
+static void settle(struct lf_infer_ranks *r)
+{
+    r->with = (struct lf_loaded_ranks){
+        .layout = lf_axes_layout(&r->axes, &r->who), .connect = connect_ranks, .user = r};
+}
+
+int lf_infer_ranks_read(struct lf_infer_ranks *r, const lf_optset *o, lf_err *err)
+{
+    const int ranks = (int)lf_optset_int(o, "ranks");
+    r->axes = (struct lf_axes){.tensor = (int)lf_optset_int(o, "tensor"),
+                               .across_nodes = lf_optset_bool(o, "tensor_across_nodes")};
+    r->who = lf_axes_who(&r->axes, 0, ranks);
+    settle(r);
+    return lf_optset_bool(o, "plan") ? lf_axes_check(&r->axes, ranks, err) : 0;
+}
+
+const struct lf_loaded_ranks *lf_infer_with(const struct lf_infer_ranks *r)
+{
+    return r->who.tensor_ranks > 1 ? &r->with : NULL;
+}
+
+static int tell(const struct lf_infer_ranks *r, lf_err *err)
+{
+    lf_buf line;
+    lf_buf_init(&line);
+    lf_laid_line(&line, &r->axes, &r->who, &(struct lf_train_cut){.n_chunks = 1});
+    const int rc = lf_buf_check(&line, err);
+    if (rc == 0 && line.len)
+        lf_log(2, "%s", line.data);
+    lf_buf_fini(&line);
+    return rc;
+}
+
+int lf_infer_ranks_open(struct lf_infer_ranks *r, lf_comm *comm, lf_err *err)
+{
+    int rc = lf_axes_check(&r->axes, comm ? comm->size : 1, err);
+    if (rc == 0)
+        rc = lf_axes_open(&r->comms, &r->who, &r->axes, comm, err);
+    settle(r);
+    r->opened = rc == 0;
+    open_ranks = r;
+    return rc == 0 && comm && comm->rank == 0 ? tell(r, err) : rc;
+}
+
+void lf_infer_ranks_close(struct lf_infer_ranks *r, int rc)
+{
+    if (!r->opened)
+        return;
+    if (r->dev.back)
+        lf_devcomm_close(&r->dev, rc != 0);
+    lf_axes_close(&r->comms);
+    r->opened = false;
+    open_ranks = NULL;
+}
+
+/* Does any rank of the group want an end? One that cannot ask the others ends too. */
+static bool any(struct lf_infer_ranks *r, bool mine)
+{
+    int64_t v = mine;
+    if (lf_comm_agree_max(r->comms.tensor, &v, NULL))
+        v = 1;
+    r->stopped = v != 0;
+    return r->stopped;
+}
+
+bool lf_infer_stop(void)
+{
+    struct lf_infer_ranks *r = open_ranks;
+    const bool mine = lf_stop_requested();
+    return r && r->comms.tensor ? any(r, mine) : mine;
+}
+
+int lf_infer_ranks_end(struct lf_infer_ranks *r, int rc, lf_err *err)
+{
+    if (!r->comms.tensor || r->stopped || !any(r, rc != 0) || rc != 0)
+        return rc;
+    return lf_fail(err, LF_EINTR, "another rank has ended this");
+}
+
+int lf_infer_ranks_gather(struct lf_infer_ranks *r, lf_comm *comm, lf_buf *text, lf_err *err)
+{
+    if (!comm)
+        return 0;
+    if (r->who.tensor == 0)
+        return lf_infer_gather(r->comms.data, text, err);
+    lf_buf_clear(text);
+    return lf_buf_check(text, err);
+}
+
+int lf_infer_ranks_sign(const struct lf_infer_ranks *r, json_t *fingerprint, lf_err *err)
+{
+    return lf_laid_sign(fingerprint, &r->axes, &r->who, &(struct lf_train_cut){.n_chunks = 1}, err);
+}
+
+int lf_infer_ranks_plan(const struct lf_infer_ranks *r, json_t *plan, lf_err *err)
+{
+    if (r->who.tensor_ranks <= 1)
+        return 0;
+    return json_object_set_new(plan, "axes", lf_laid_axes(&r->axes, &r->who))
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ranks of a stage that only runs a model forward: generate, eval, score. Groups of `tensor`
+ * ranks divide the matrices (engine/train/axes.h). A group works on one share of the texts: all of
+ * its ranks make the same passes and have the same results, of which the first gives its own away.
+ * The groups share the texts.
+ */
+#ifndef LF_STAGES_INFER_RANKS_H
+#define LF_STAGES_INFER_RANKS_H
+
+#include "engine/base/opt.h"
+#include "engine/base/str.h"
+#include "engine/infer/loaded.h"
+#include "engine/train/axes.h"
+#include "engine/train/devcomm.h"
+
+struct lf_infer_ranks {
+    struct lf_axes axes;
+    struct lf_train_who who; /* data: this rank's group of data_ranks */
+    struct lf_loaded_ranks with;
+    /* the rest belongs to infer_ranks.c */
+    struct lf_axes_comms comms;
+    struct lf_devcomm dev;
+    bool opened, stopped;
+};
+
+/* Of the stage's options; LF_EINVAL: `ranks` of --plan do not form such groups. Then who and
+ * lf_infer_with are those of the first rank of a run. */
+int lf_infer_ranks_read(struct lf_infer_ranks *r, const lf_optset *o, lf_err *err);
+/* For the options of a model: NULL where it is whole. */
+const struct lf_loaded_ranks *lf_infer_with(const struct lf_infer_ranks *r);
+
+/* Collective over comm (NULL: alone), whose ranks become groups; says in the log which. One per
+ * process. */
+int lf_infer_ranks_open(struct lf_infer_ranks *r, lf_comm *comm, lf_err *err);
+/* Before the model that it was for is closed. rc: of what they did. Legal for ranks that were never
+ * opened. */
+void lf_infer_ranks_close(struct lf_infer_ranks *r, int rc);
+
+/* lf_stop_requested, or by any rank of the group: for code that calls it as often on each of them,
+ * as generation and scoring do before each pass. */
+bool lf_infer_stop(void);
+/* Ends what passes were made for, a share of texts say, with the rc of this rank. A rank that has
+ * failed between two passes is heard of here, or by the next lf_infer_stop of the others. Returns
+ * rc, or LF_EINTR where another rank of the group ended it. */
+int lf_infer_ranks_end(struct lf_infer_ranks *r, int rc, lf_err *err);
+
+/* The texts of all groups, in their order, on rank 0 of the run; nothing elsewhere. Collective. */
+int lf_infer_ranks_gather(struct lf_infer_ranks *r, lf_comm *comm, lf_buf *text, lf_err *err);
+
+/* What results depend on, beside a fingerprint, and the axes of a plan. LF_ENOMEM. */
+int lf_infer_ranks_sign(const struct lf_infer_ranks *r, json_t *fingerprint, lf_err *err);
+int lf_infer_ranks_plan(const struct lf_infer_ranks *r, json_t *plan, lf_err *err);
+
+#endif

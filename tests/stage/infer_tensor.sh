@@ -1,0 +1,129 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Models that ranks divide (tensor) generate and are measured: one rank's tokens, and its numbers within the rounding of other sums; with fewer heads of
+# keys than ranks, tied weights, ALiBi, positions, experts, bf16, an adapter; groups of ranks share the texts; stopped and killed; planned and refused.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+. "$LF_SRCDIR/tests/stage/layout_lib.sh"
+with_ranks
+need_ranks
+
+awk 'BEGIN { for (i = 1; i <= 21; i++) printf "{\"id\":\"p%d\",\"prompt_token_ids\":[%d,%d,%d,%d,5],\"n\":%d,\"temperature\":%d}\n", i, i, i * 31 % 900, i * 17 % 900,
+    i * 7 % 900, 1 + i % 2, (i % 3 > 0) }' >"$dir/prompts.jsonl"
+must "$tool" data "$dir/data" 100 1000
+
+# A model of random weights as checkpoint $dir/NAME: made NAME FAMILY VOCAB LINES...
+made() {
+    _name=$1 _family=$2 _vocab=$3
+    shift 3
+    model "$_family" "$_vocab" 2 "$@" >"$dir/model.ini"
+    must "$infer" ckpt "$dir/$_name" "$dir/model.ini" "$_vocab"
+}
+prompts=prompts.jsonl
+length=10
+generate() { # generate RANKS CHECKPOINT NAME ARGS...
+    _ranks=$1 _from=$2 _name=$3
+    shift 3
+    $launch "$_ranks" -- "$stages/lf-generate" --checkpoint "$dir/$_from" --prompts "$dir/$prompts" --out "$dir/$_name" --threads 1 --slots 4 --step-rows 8 \
+        --logprobs 1 --max-tokens "$length" "$@" >"$dir/stdout" 2>"$dir/err"
+    rc=$?
+}
+evaluate() { # evaluate RANKS CHECKPOINT NAME ARGS...
+    _ranks=$1 _from=$2 _name=$3
+    shift 3
+    $launch "$_ranks" -- "$stages/lf-eval" --checkpoint "$dir/$_from" --data "$dir/data" --split valid --block 3 --out "$dir/$_name" --threads 1 \
+        --micro-tokens 128 "$@" >"$dir/stdout" 2>"$dir/err"
+    rc=$?
+}
+texts() { # texts CHECKPOINT TOLERANCE "LAYOUT ..." ARGS...
+    _ckpt=$1 _near=$2 _layouts=$3
+    shift 3
+    generate 1 "$_ckpt" "$_ckpt.one" "$@"
+    for _l in $_layouts; do
+        # shellcheck disable=SC2046
+        generate "${_l%%:*}" "$_ckpt" "$_ckpt.$_l" $(options "$_l") "$@"
+        apart=$(alike "$dir/$_ckpt.one/text/out.jsonl" "$dir/$_ckpt.$_l/text/out.jsonl" "$_near") && [ $rc -eq 0 ]
+        ok $? "$_ckpt, $_l: the texts of one rank, apart by $apart" "$(tail -n 3 "$dir/err")"
+    done
+}
+
+# --- texts ---
+made few llama3 1003 "kv_heads = 2" "qk_norm = yes"
+made tied gpt2 1000
+made alibi bloom 1000
+made experts qwen2-moe 1000 "kv_heads = 4" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64"
+texts few 4e-6 "2:tensor=2 4:tensor=4"
+grep -q 'lf-generate: 4 ranks: tensor 4' "$dir/err"
+ok $? "which says how ranks divide it"
+generate 4 few groups --tensor 2
+is "$(cksum <"$dir/groups/text/out.jsonl")" "$(cksum <"$dir/few.2:tensor=2/text/out.jsonl")" "two groups of two share the texts: the bytes of one group"
+texts tied 4e-6 "2:tensor=2"
+texts alibi 4e-6 "4:tensor=4"
+texts experts 4e-6 "2:tensor=2"
+cp -r "$dir/few" "$dir/bf16"
+length=1
+texts bf16 3e-2 "2:tensor=2" --precision bf16
+length=10
+
+# --- numbers ---
+evaluate 1 few eval1
+evaluate 4 few eval4 --tensor 2
+apart=$(alike "$dir/eval1/results/samples.jsonl" "$dir/eval4/results/samples.jsonl" 2e-6) && [ $rc -eq 0 ]
+ok $? "evaluation by two groups of two: the numbers of one rank, apart by $apart" "$(tail -n 3 "$dir/err")"
+grep -q '"tensor": 2' "$dir/eval4/results/results.json"
+ok $? "the results say that they depend on it"
+
+# --- an adapter ---
+use llama3 1003 2 "kv_heads = 2" "qk_norm = yes"
+sed -i '/^\[model\]/,$d' "$dir/run.ini"
+echo "init_from = $dir/few" >>"$dir/run.ini"
+train "$launch 2 -- $stages/lf-sft" "$dir/run.ini" adapted --lora-rank 4 --tensor 2
+cp -r "$dir/few" "$dir/beside"
+texts beside 4e-6 "2:tensor=2" --adapter "$dir/adapted/out/adapter"
+
+# --- stopped, killed ---
+many() { generate 2 few "$1" --tensor 2 --ignore-eos; }
+length=50
+prompts=many.jsonl
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sed "s/\"id\":\"/&$i./" "$dir/prompts.jsonl"; done >"$dir/many.jsonl"
+member() { ps -eo pid,args | awk -v d="$dir/cut" '/lf-generate / && index($0, d) && !/awk/ && !/launch/ { print $1 }' | tail -n 1; }
+lines() { cat "$dir/cut/text/out.jsonl.part" 2>/dev/null | wc -l; }
+# One rank gets SIGNAL when more lines are there.
+cut() {
+    before=$(lines)
+    many cut 2>/dev/null &
+    pid=$!
+    tries=0
+    while [ "$(lines)" -le "$before" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 3000 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    kill "-$1" "$(member)"
+    wait $pid
+}
+many whole
+is $rc 0 "many texts"
+cut TERM
+[ "$(lines)" -gt 0 ] && [ ! -e "$dir/cut/text/manifest.json" ]
+ok $? "one rank is asked to stop: all do, and what was made stays"
+grep -q "lf-generate: stopped" "$dir/err" || [ "$(grep -c 'ended with exit code 75' "$dir/err")" -gt 0 ]
+ok $? "which is no failure" "$(tail -n 3 "$dir/err")"
+cut KILL
+[ ! -e "$dir/cut/text/manifest.json" ]
+ok $? "one rank is killed: the other ends"
+many cut
+is "$rc $(cksum <"$dir/cut/text/out.jsonl")" "0 $(cksum <"$dir/whole/text/out.jsonl")" "the next start goes on to the bytes of an unbroken one"
+
+# --- planned, refused ---
+bytes() { "$stages/lf-generate" --checkpoint "$dir/few" --prompts "$dir/prompts.jsonl" --plan "$@" 2>"$dir/err" | tr ',{' '\n\n' | sed -n 's/.*"state": *\([0-9]*\).*/\1/p'; }
+one=$(bytes)
+is "$(bytes --ranks 2 --tensor 2)" "$((one / 2))" "two ranks have half of the cache each"
+bytes --ranks 3 --tensor 2 >/dev/null
+says_like "tensor = 2: 3 ranks cannot form such groups" "three ranks form no groups of two"
+generate 3 few bad --tensor 2
+[ $rc -ne 0 ] && grep -q "tensor = 2: 3 ranks cannot form such groups" "$dir/err"
+ok $? "nor do they in a run"
+generate 2 few cut --tensor 1 --ignore-eos
+[ $rc -ne 0 ] && grep -q "tensor" "$dir/err"
+ok $? "a result of another layout is not taken for one of this" "$(tail -n 3 "$dir/err")"
+
+finish 20
