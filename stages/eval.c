@@ -244,8 +244,9 @@ static int score_all(eval *e, lf_runner *r, size_t kept, lf_err *err)
         size_t from = at + ahead < n ? at + ahead : n,
                k = n - from < e->block ? n - from : e->block;
         lf_buf_clear(&out);
-        rc = lf_tasks_score(e->tasks, &e->models, from, k, &out, lf_infer_stop, err);
-        rc = lf_stage_agree(e->comm, lf_infer_ranks_end(&e->ranks, rc, err), err);
+        lf_infer_ranks_begin(&e->ranks);
+        rc = lf_tasks_score(e->tasks, &e->models, from, k, &out, lf_group_stop, err);
+        rc = lf_stage_agree(e->comm, lf_group_end(&e->ranks.group, rc, err), err);
         if (rc == 0)
             rc = lf_stage_agree(e->comm, append(e, &out, err), err);
         at = n - at < groups * e->block ? n : at + groups * e->block;

@@ -213,8 +213,8 @@ static span next_span(const generate *g, size_t at, size_t job, size_t block)
 
 /* Make the results of a span and the lines of its refused requests; alone they are put as they
  * come. */
-static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t skip,
-                    struct lf_gen_stats *st, lf_err *err)
+static int make_span(generate *g, const lf_gen_model *m, const span *p, size_t skip,
+                     struct lf_gen_stats *st, lf_err *err)
 {
     size_t end = p->last < g->jobs.n_req ? g->jobs.req[p->last].first : g->jobs.n;
     lf_gen_writer_seek(g->writer, p->first, skip);
@@ -226,7 +226,7 @@ static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t sk
                                                              .n_jobs = end - p->job,
                                                              .sink = sink,
                                                              .arg = g,
-                                                             .stop = lf_infer_stop},
+                                                             .stop = lf_group_stop},
                                        st, err)
                           : 0;
     if (!g->comm) {
@@ -238,6 +238,14 @@ static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t sk
     return rc == 0 && !g->comm ? put(g, &g->line, &g->shown, err) : rc;
 }
 
+/* The same for the ranks of a group together. */
+static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t skip,
+                    struct lf_gen_stats *st, lf_err *err)
+{
+    lf_infer_ranks_begin(&g->ranks);
+    return lf_group_end(&g->ranks.group, make_span(g, m, p, skip, st, err), err);
+}
+
 /* A span of about `block` jobs per group of ranks. The results of a job do not depend on what runs
  * beside it, so they are those of one group; what was not put when a stop comes is made again. */
 static int run_round(generate *g, const lf_gen_model *m, const span *mine, size_t skip,
@@ -245,8 +253,7 @@ static int run_round(generate *g, const lf_gen_model *m, const span *mine, size_
 {
     struct lf_gen_stats part = {0};
     lf_buf_clear(&g->lines_of);
-    int rc = lf_infer_ranks_end(&g->ranks, run_span(g, m, mine, skip, &part, err), err);
-    rc = lf_stage_agree(g->comm, rc, err);
+    int rc = lf_stage_agree(g->comm, run_span(g, m, mine, skip, &part, err), err);
     if (rc == 0)
         rc = lf_infer_ranks_gather(&g->ranks, g->comm, &g->lines_of, err);
     if (rc == 0)

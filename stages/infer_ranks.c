@@ -8,9 +8,6 @@
 #include "engine/train/laid.h"
 #include "stages/infer_common.h"
 
-/* That of lf_infer_stop, which has the form of lf_stop_requested. */
-static struct lf_infer_ranks *open_ranks;
-
 static int connect_ranks(void *user, int rc, lf_back *back, lf_exec *ex, lf_err *err)
 {
     struct lf_infer_ranks *r = user;
@@ -63,7 +60,6 @@ int lf_infer_ranks_open(struct lf_infer_ranks *r, lf_comm *comm, lf_err *err)
         rc = lf_axes_open(&r->comms, &r->who, &r->axes, comm, err);
     settle(r);
     r->opened = rc == 0;
-    open_ranks = r;
     return rc == 0 && comm && comm->rank == 0 ? tell(r, err) : rc;
 }
 
@@ -75,31 +71,11 @@ void lf_infer_ranks_close(struct lf_infer_ranks *r, int rc)
         lf_devcomm_close(&r->dev, rc != 0);
     lf_axes_close(&r->comms);
     r->opened = false;
-    open_ranks = NULL;
 }
 
-/* Does any rank of the group want an end? One that cannot ask the others ends too. */
-static bool any(struct lf_infer_ranks *r, bool mine)
+void lf_infer_ranks_begin(struct lf_infer_ranks *r)
 {
-    int64_t v = mine;
-    if (lf_comm_agree_max(r->comms.tensor, &v, NULL))
-        v = 1;
-    r->stopped = v != 0;
-    return r->stopped;
-}
-
-bool lf_infer_stop(void)
-{
-    struct lf_infer_ranks *r = open_ranks;
-    const bool mine = lf_stop_requested();
-    return r && r->comms.tensor ? any(r, mine) : mine;
-}
-
-int lf_infer_ranks_end(struct lf_infer_ranks *r, int rc, lf_err *err)
-{
-    if (!r->comms.tensor || r->stopped || !any(r, rc != 0) || rc != 0)
-        return rc;
-    return lf_fail(err, LF_EINTR, "another rank has ended this");
+    lf_group_begin(&r->group, r->comms.tensor, lf_stop_requested);
 }
 
 int lf_infer_ranks_gather(struct lf_infer_ranks *r, lf_comm *comm, lf_buf *text, lf_err *err)

@@ -10,6 +10,7 @@
 
 #include "engine/base/opt.h"
 #include "engine/base/str.h"
+#include "engine/infer/group.h"
 #include "engine/infer/loaded.h"
 #include "engine/train/axes.h"
 #include "engine/train/devcomm.h"
@@ -18,10 +19,11 @@ struct lf_infer_ranks {
     struct lf_axes axes;
     struct lf_train_who who; /* data: this rank's group of data_ranks */
     struct lf_loaded_ranks with;
+    struct lf_group group; /* at work on its share */
     /* the rest belongs to infer_ranks.c */
     struct lf_axes_comms comms;
     struct lf_devcomm dev;
-    bool opened, stopped;
+    bool opened;
 };
 
 /* Of the stage's options; LF_EINVAL: `ranks` of --plan do not form such groups. Then who and
@@ -37,13 +39,8 @@ int lf_infer_ranks_open(struct lf_infer_ranks *r, lf_comm *comm, lf_err *err);
  * opened. */
 void lf_infer_ranks_close(struct lf_infer_ranks *r, int rc);
 
-/* lf_stop_requested, or by any rank of the group: for code that calls it as often on each of them,
- * as generation and scoring do before each pass. */
-bool lf_infer_stop(void);
-/* Ends what passes were made for, a share of texts say, with the rc of this rank. A rank that has
- * failed between two passes is heard of here, or by the next lf_infer_stop of the others. Returns
- * rc, or LF_EINTR where another rank of the group ended it. */
-int lf_infer_ranks_end(struct lf_infer_ranks *r, int rc, lf_err *err);
+/* Before a share of the texts, whose passes ask lf_group_stop; lf_group_end(&r->group) ends it. */
+void lf_infer_ranks_begin(struct lf_infer_ranks *r);
 
 /* The texts of all groups, in their order, on rank 0 of the run; nothing elsewhere. Collective. */
 int lf_infer_ranks_gather(struct lf_infer_ranks *r, lf_comm *comm, lf_buf *text, lf_err *err);

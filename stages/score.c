@@ -199,8 +199,9 @@ static int score_all(score *s, size_t kept, lf_err *err)
         size_t from = at + ahead < n ? at + ahead : n,
                k = n - from < s->block ? n - from : s->block;
         lf_buf_clear(&out);
-        rc = lf_rm_rows_score(s->rows, s->rm, from, k, &out, lf_infer_stop, err);
-        rc = lf_stage_agree(s->comm, lf_infer_ranks_end(&s->ranks, rc, err), err);
+        lf_infer_ranks_begin(&s->ranks);
+        rc = lf_rm_rows_score(s->rows, s->rm, from, k, &out, lf_group_stop, err);
+        rc = lf_stage_agree(s->comm, lf_group_end(&s->ranks.group, rc, err), err);
         if (rc == 0)
             rc = lf_stage_agree(s->comm, append(s, &out, err), err);
         at = n - at < groups * s->block ? n : at + groups * s->block;

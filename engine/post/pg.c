@@ -11,6 +11,7 @@
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
 #include "engine/post/pg_priv.h"
+#include "engine/train/laid.h"
 #include "engine/train/peak.h"
 
 /* Collect what a run needs: nothing is trained yet. */
@@ -36,7 +37,9 @@ static int set_up(lf_pg *p, lf_err *err)
     p->run.fingerprint = lf_exec_fingerprint(lf_pg_model_exec(p->actor), err);
     if (!p->run.fingerprint ||
         json_object_set_new(p->run.fingerprint, "rows", json_integer(p->rows)) ||
-        json_object_set_new(p->run.fingerprint, "ranks", json_integer(p->run.ranks)))
+        json_object_set_new(p->run.fingerprint, "ranks", json_integer(p->run.ranks)) ||
+        lf_laid_sign(p->run.fingerprint, &p->c->axes, &p->who,
+                     &(struct lf_train_cut){.n_chunks = 1}, err))
         return LF_ENOMEM;
     int64_t updates = lf_pg_updates(p->c, (size_t)(p->c->prompts * p->c->samples)),
             total = p->c->steps * (updates > 0 ? updates : 1);
@@ -47,6 +50,8 @@ static int set_up(lf_pg *p, lf_err *err)
                                 .warmup = p->c->warmup_steps * updates,
                                 .decay = p->c->decay_steps * updates,
                                 .total = total};
+    if (p->comms.mesh) /* plans of ranks with other boxes differ */
+        json_object_del(p->run.fingerprint, "plan");
     lf_pg_early_begin(p);
     return lf_schedule_check(&p->schedule, err);
 }
@@ -218,7 +223,7 @@ static struct lf_run_config run_config(const struct lf_pg_config *c)
                                   .keep_every = c->keep_every,
                                   .save_time_s = c->save_time_s,
                                   .samples = c->guest != NULL,
-                                  .parts = c->zero.stage > 0};
+                                  .parts = c->zero.stage > 0 || c->axes.tensor > 1};
 }
 
 /* From where the run stands to its end. Collective. */
@@ -243,6 +248,39 @@ static int train(lf_pg *p, lf_err *err)
     return lf_run_metrics_sync(&p->run, &sync) ? lf_fail(err, sync.rc, "%s", sync.text) : rc;
 }
 
+/* The reward model's ranks; collective, so rc is that of all of them. */
+static int connect_reward(void *user, int rc, lf_back *back, lf_exec *ex, lf_err *err)
+{
+    lf_pg *p = user;
+    const struct lf_devcomm_axes axes = {.data = p->comms.data, .tensor = p->comms.tensor};
+    rc = lf_run_agree(&p->run, rc, err);
+    if (rc == 0)
+        rc = lf_devcomm_open(&p->reward_dev, &axes, back, err);
+    if (rc == 0)
+        lf_devcomm_connect(&p->reward_dev, ex);
+    return rc;
+}
+
+/* Collective. */
+static int open_axes(lf_pg *p, int rc, lf_err *err)
+{
+    lf_buf line;
+    rc = lf_run_agree(&p->run, rc != 0 ? rc : lf_axes_check(&p->c->axes, p->run.ranks, err), err);
+    if (rc != 0)
+        return rc;
+    rc = lf_axes_open(&p->comms, &p->who, &p->c->axes, p->run.comm, err);
+    p->reward_with = (struct lf_loaded_ranks){
+        .layout = lf_axes_layout(&p->c->axes, &p->who), .connect = connect_reward, .user = p};
+    lf_buf_init(&line);
+    if (p->who.tensor_ranks > 1)
+        lf_laid_line(&line, &p->c->axes, &p->who, &(struct lf_train_cut){.n_chunks = 1});
+    rc = rc != 0 ? rc : lf_buf_check(&line, err);
+    if (rc == 0 && line.len)
+        lf_run_log(&p->run, 2, "%s", line.data);
+    lf_buf_fini(&line);
+    return rc;
+}
+
 int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf_comm *comm,
               lf_err *err)
 {
@@ -254,6 +292,7 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf
     lf_run_phase(&p.run, LF_PG_PHASE);
     if (rc == 0)
         rc = lf_pg_check(c, err);
+    rc = open_axes(&p, rc, err);
     rc = lf_run_agree(&p.run, rc != 0 ? rc : set_up(&p, err), err);
     if (rc == 0)
         rc = lf_pg_connect(&p, err);
@@ -270,6 +309,8 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf
     lf_run_phase(&p.run, NULL);
     lf_nvml_close(p.nvml);
     lf_devcomm_close(&p.dev, rc && rc != LF_EINTR);
+    lf_devcomm_close(&p.reward_dev, rc && rc != LF_EINTR);
     lf_pg_close(&p);
+    lf_axes_close(&p.comms);
     return rc;
 }

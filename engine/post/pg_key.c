@@ -127,7 +127,7 @@ static int hash_weights(struct hashing *g, const lf_pg *p, const lf_pg_model *m,
 
 static int hash_models(lf_hash *h, const lf_pg *p, lf_err *err)
 {
-    struct hashing g = {.h = h, .comm = p->dev.inner ? p->dev.inner : p->run.comm};
+    struct hashing g = {.h = h, .comm = p->dev.inner ? p->dev.inner : p->comms.data};
     g.buf = lf_malloc(CHUNK, 1, err);
     g.bytes = lf_calloc((size_t)p->run.ranks, sizeof *g.bytes, err);
     int rc = lf_run_agree(&p->run, g.buf && g.bytes ? 0 : LF_ENOMEM, err);
@@ -137,6 +137,19 @@ static int hash_models(lf_hash *h, const lf_pg *p, lf_err *err)
         rc = hash_weights(&g, p, p->critic, err);
     free(g.buf);
     free(g.bytes);
+    return rc;
+}
+
+/* Ranks that divide matrices have hashed what each of them has. */
+static int join_digests(uint8_t digest[LF_HASH_BYTES], const lf_pg *p, lf_err *err)
+{
+    struct lf_comm_blobs all = {0};
+    if (!p->comms.tensor)
+        return 0;
+    int rc = lf_comm_gather_blobs(p->comms.tensor, (const char *)digest, LF_HASH_BYTES, &all, err);
+    if (rc == 0)
+        rc = lf_hash_buf(digest, all.data, all.offset[p->who.tensor_ranks], err);
+    lf_comm_blobs_fini(&all);
     return rc;
 }
 
@@ -157,6 +170,7 @@ int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
     }
     if (rc == 0) {
         lf_hash_final(h, digest);
+        rc = join_digests(digest, p, err);
         lf_hash_hex(key, digest);
     }
     lf_hash_destroy(h);

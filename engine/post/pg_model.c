@@ -128,7 +128,9 @@ static int make_plan(lf_pg_model *m, lf_err *err)
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err && err->rc ? err->rc : LF_EINVAL;
-    int rc = lf_decoder_declare(m->dec, m->ps, err);
+    int rc = lf_pstore_set_layout(m->ps, &m->s.layout, err);
+    if (rc == 0)
+        rc = lf_decoder_declare(m->dec, m->ps, err);
     if (rc == 0 && m->s.adapter)
         rc = lf_decoder_adapt(m->dec, m->ps, m->s.adapter, err);
     for (size_t i = 0; i < m->s.n_freeze && rc == 0; i++)
@@ -149,7 +151,7 @@ static int make_plan(lf_pg_model *m, lf_err *err)
         rc = add_generation(m, err);
     if (rc == 0 && m->s.train)
         rc = lf_plan_optimizer(m->plan, &m->s.adam, err);
-    if (rc == 0 && m->s.ranks.ranks > 1)
+    if (rc == 0 && (m->s.ranks.ranks > 1 || m->s.layout.tensor > 1))
         rc = lf_plan_data_parallel(m->plan, &m->s.ranks, err);
     return rc != 0 ? rc : lf_plan_finish(m->plan, err);
 }

@@ -16,6 +16,7 @@
 
 #include "engine/comm/comm.h"
 #include "engine/graph/exec.h"
+#include "engine/graph/layout.h"
 #include "engine/infer/gen.h"
 #include "engine/model/adapter.h"
 #include "engine/model/decoder.h"
@@ -34,6 +35,7 @@ struct lf_pg_model_spec {
     struct lf_profile *profile; /* engine/graph/profile.h, outlives the model; NULL: none */
     /* how ranks share it; zeroed: one rank. Without train only zero = 3 divides anything. */
     struct lf_plan_ranks ranks;
+    struct lf_layout layout;   /* and its matrices; zeroed: it is whole */
     struct lf_adamw_opts adam; /* train */
     uint64_t seed;             /* for the rounding of the optimizer */
     /* train this adapter beside the frozen weights; NULL: train the weights */

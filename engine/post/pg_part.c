@@ -102,7 +102,7 @@ static int on_record(void *ctx, const char *p, size_t n, int64_t offset, lf_err 
 static int append(lf_pg_part *f, const lf_buf *b, lf_err *err)
 {
     int rc = lf_buf_check(b, err);
-    return rc != 0 ? rc : lf_frame_append(f->w, b->data, b->len, err);
+    return rc != 0 || !f->w ? rc : lf_frame_append(f->w, b->data, b->len, err);
 }
 
 static int write_sequence(lf_pg_part *f, size_t index, const struct lf_pg_part_seq *s, lf_err *err)
@@ -226,7 +226,7 @@ int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err)
         rc = each_part(i < p->c->n_resume_from ? p->c->resume_from[i] : p->c->out, p->s.round + 1,
                        &a, read_part, err);
     rc = lf_run_agree(&p->run, rc, err); /* all have read before one writes */
-    return rc != 0 ? rc : begin_own(f, key, a.own, err);
+    return rc != 0 || !lf_pg_speaks(p) ? rc : begin_own(f, key, a.own, err);
 }
 
 static int remove_part(void *ctx, const char *path, lf_err *err)

@@ -9,6 +9,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/graph/profile.h"
+#include "engine/infer/loaded.h"
 #include "engine/model/flops.h"
 #include "engine/post/pg.h"
 #include "engine/post/pg_model.h"
@@ -67,7 +68,11 @@ struct lf_pg_update {
 typedef struct lf_pg {
     const struct lf_pg_config *c;
     lf_run run;
-    struct lf_devcomm dev; /* gradients between ranks */
+    struct lf_train_who who;            /* the place of this rank on the axes of the run */
+    struct lf_axes_comms comms;         /* ranks by axis; data NULL: one rank */
+    struct lf_devcomm dev;              /* gradients between ranks */
+    struct lf_devcomm reward_dev;       /* sums of the reward model, which has its own memory */
+    struct lf_loaded_ranks reward_with; /* how it is divided */
     lf_shardset *data;
     uint64_t *docs; /* documents that are short enough */
     uint64_t n_docs;
@@ -119,19 +124,30 @@ int lf_pg_weights(lf_pg *p, lf_err *err);
 void lf_pg_close(lf_pg *p);
 
 /* pg_ranks.c: the exchanges of ranks. Each is collective and does nothing with one rank. */
-/* The rank that a sequence of a round belongs to. Completions of a prompt stay together. */
+/* The rank of the data axis that a sequence of a round belongs to. Completions of a prompt stay
+ * together. Ranks that divide matrices have the same place on that axis, and do the same. */
 static inline int lf_pg_owner(const lf_pg *p, size_t index)
 {
-    return (int)(index / (size_t)p->c->samples % (size_t)p->run.ranks);
+    return (int)(index / (size_t)p->c->samples % (size_t)p->who.data_ranks);
 }
 static inline bool lf_pg_mine(const lf_pg *p, size_t index)
 {
-    return lf_pg_owner(p, index) == p->run.rank;
+    return lf_pg_owner(p, index) == p->who.data;
+}
+/* Of those the one that asks for scores and writes what they have found. */
+static inline bool lf_pg_speaks(const lf_pg *p)
+{
+    return p->who.tensor == 0;
 }
 /* The turns in which ranks take n micro-batches: those of the rank with the most. */
 static inline int64_t lf_pg_turns(const lf_pg *p, int64_t n)
 {
-    return (n + p->run.ranks - 1) / p->run.ranks;
+    return (n + p->who.data_ranks - 1) / p->who.data_ranks;
+}
+/* The micro-batch of this rank in turn i. */
+static inline int64_t lf_pg_turn(const lf_pg *p, int64_t i)
+{
+    return i * p->who.data_ranks + p->who.data;
 }
 /* Do all ranks stand at the same place, with the same settings and weights? */
 int lf_pg_same(const lf_pg *p, bool done, lf_err *err);

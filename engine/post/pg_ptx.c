@@ -124,7 +124,7 @@ int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, int rc, lf_err *err)
     rc = lf_run_agree(&p->run, batch_make(&b, p, err), err);
     const int64_t turns = rc != 0 ? 0 : lf_pg_turns(p, b.n);
     for (int64_t i = 0; i < turns; i++) {
-        const int64_t k = i * p->run.ranks + p->run.rank;
+        const int64_t k = lf_pg_turn(p, i);
         lf_pg_micro_begin(p->actor);
         if (rc == 0 && k < b.n)
             rc = one(p, &b, b.start[k], b.start[k + 1], &u->ptx, err);

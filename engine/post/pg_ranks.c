@@ -91,25 +91,25 @@ int lf_pg_share_sequences(lf_pg *p, lf_pg_part *part, size_t from, size_t to, lf
 {
     struct lf_comm_blobs all = {0};
     lf_buf b;
-    if (!p->run.comm)
+    if (!p->comms.data)
         return 0;
     lf_buf_init(&b);
     pack(&b, p, part, from, to);
     int rc = lf_run_agree(&p->run, lf_buf_check(&b, err), err);
-    rc = rc != 0 ? rc : lf_comm_gather_blobs(p->run.comm, b.len ? b.data : "", b.len, &all, err);
-    for (int r = 0; r < p->run.ranks && rc == 0; r++) {
+    rc = rc != 0 ? rc : lf_comm_gather_blobs(p->comms.data, b.len ? b.data : "", b.len, &all, err);
+    for (int r = 0; r < p->who.data_ranks && rc == 0; r++) {
         const struct lf_pg_message m = {r, all.data + all.offset[r],
                                         all.offset[r + 1] - all.offset[r]};
-        rc = r == p->run.rank ? 0 : lf_pg_unpack(p, part, from, to, &m, err);
+        rc = r == p->who.data ? 0 : lf_pg_unpack(p, part, from, to, &m, err);
     }
     if (rc == 0)
         rc = complete(p, part, from, to, err);
     lf_comm_blobs_fini(&all);
     lf_buf_fini(&b);
     rc = lf_run_agree(&p->run, rc, err);
-    return rc != 0
-               ? rc
-               : lf_comm_all_reduce(p->run.comm, &p->gen_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
+    return rc != 0 ? rc
+                   : lf_comm_all_reduce(p->comms.data, &p->gen_tokens, 1, LF_COMM_I64, LF_COMM_SUM,
+                                        err);
 }
 
 /* ---- scores ---- */
@@ -129,15 +129,17 @@ int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0,
 {
     const size_t k = p->n_sources, n = p->r.n - from;
     int rc = share_counts(p, err);
-    if (!p->run.comm || rc != 0)
+    if (!p->comms.data || rc != 0)
         return rc;
     double *all = lf_calloc(n * k + 1, sizeof *all, err), *to = p->r.source + from * k;
     rc = lf_run_agree(&p->run, all ? 0 : LF_ENOMEM, err);
+    if (rc == 0 && p->comms.tensor) /* a command need not give the same twice */
+        rc = lf_comm_broadcast(p->comms.tensor, to, n * k * sizeof *to, 0, err);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (wanted[i] && lf_pg_mine(p, index0 + i))
             memcpy(all + i * k, to + i * k, k * sizeof *all);
     if (rc == 0)
-        rc = lf_comm_all_reduce(p->run.comm, all, n * k, LF_COMM_F64, LF_COMM_SUM, err);
+        rc = lf_comm_all_reduce(p->comms.data, all, n * k, LF_COMM_F64, LF_COMM_SUM, err);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (wanted[i])
             memcpy(to + i * k, all + i * k, k * sizeof *all);
@@ -147,14 +149,15 @@ int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0,
 
 int lf_pg_share_floats(const lf_pg *p, float *x, size_t n, lf_err *err)
 {
-    return p->run.comm ? lf_comm_all_reduce(p->run.comm, x, n, LF_COMM_F32, LF_COMM_SUM, err) : 0;
+    return p->comms.data ? lf_comm_all_reduce(p->comms.data, x, n, LF_COMM_F32, LF_COMM_SUM, err)
+                         : 0;
 }
 
 /* ---- sums of an update ---- */
 
 int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err)
 {
-    if (!p->run.comm)
+    if (!p->comms.data)
         return 0;
     struct lf_pg_sums *s = &u->pg;
     struct lf_value_sums *v = &u->value;
@@ -167,9 +170,9 @@ int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err)
         x[i] = *sums[i];
     x[N] = (double)s->tokens; /* below 2^53: exact */
     x[N + 1] = (double)v->tokens;
-    int rc = lf_comm_all_reduce(p->run.comm, x, N + 2, LF_COMM_F64, LF_COMM_SUM, err);
+    int rc = lf_comm_all_reduce(p->comms.data, x, N + 2, LF_COMM_F64, LF_COMM_SUM, err);
     if (rc == 0)
-        rc = lf_comm_all_reduce(p->run.comm, top, 3, LF_COMM_F64, LF_COMM_MAX, err);
+        rc = lf_comm_all_reduce(p->comms.data, top, 3, LF_COMM_F64, LF_COMM_MAX, err);
     if (rc != 0)
         return rc;
     for (int i = 0; i < N; i++)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/base/json.h"
+#include "engine/infer/group.h"
 #include "engine/post/pg_priv.h"
 
 int lf_pg_reward_open(lf_pg *p, lf_err *err)
@@ -39,6 +40,7 @@ struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p)
     return (struct lf_rm_opts){.threads = p->c->threads,
                                .device = p->c->device,
                                .rank = p->run.rank,
+                               .with = p->who.tensor_ranks > 1 ? &p->reward_with : NULL,
                                .local_rank = p->run.comm ? p->run.comm->local_rank : 0,
                                .compute = p->c->compute,
                                .max_context = p->context,
@@ -81,8 +83,7 @@ int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, 
             texts[k++] =
                 (lf_rm_text){r->tokens + r->offsets[from + i], lf_rollout_len(r, from + i)};
     if (rc == 0 && k)
-        rc = lf_rm_score(p->reward_model, texts, k, score, p->run.sink ? p->run.sink->stop : NULL,
-                         err);
+        rc = lf_rm_score(p->reward_model, texts, k, score, lf_group_stop, err);
     for (size_t i = k = 0; i < n && rc == 0; i++)
         if (wanted[i]) {
             double x = (double)score[k++];

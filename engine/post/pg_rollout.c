@@ -10,6 +10,7 @@
 #include "engine/base/io.h"
 #include "engine/base/rng.h"
 #include "engine/base/sys.h"
+#include "engine/infer/group.h"
 #include "engine/post/pg_priv.h"
 
 #define SITE_ORDER 0x50474f52u /* of the permutation of prompts; one site per epoch follows it */
@@ -97,6 +98,7 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
     const size_t group = (size_t)p->c->samples;
     struct generation g = {.p = p, .part = part};
     struct lf_gen_stats stats;
+    struct lf_group together;
     lf_gen_model model;
     size_t k = 0;
     g.jobs = lf_calloc(q->n * group + 1, sizeof *g.jobs, err);
@@ -124,12 +126,14 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
     rc = lf_run_agree(&p->run, rc, err);
     if (rc == 0) /* how many steps of generation follow is this rank's own matter */
         rc = lf_pg_model_hold(p->actor, err);
+    lf_group_begin(&together, p->comms.tensor, may_leave(p));
     if (rc == 0 && k)
         rc = lf_gen_run(
             &model,
             &(struct lf_gen_work){
-                .jobs = g.jobs, .n_jobs = k, .sink = take_result, .arg = &g, .stop = may_leave(p)},
+                .jobs = g.jobs, .n_jobs = k, .sink = take_result, .arg = &g, .stop = lf_group_stop},
             &stats, err);
+    rc = lf_group_end(&together, rc, err);
     lf_profile_end(p->c->profile, LF_LANE_STEP, "rollout", m);
     free(g.jobs);
     free(g.index);
@@ -175,15 +179,18 @@ static int score_mine(lf_pg *p, lf_pg_part *part, size_t before, const bool *wan
     int rc = mine ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < n && rc == 0; i++)
         mine[i] = wanted[i] && lf_pg_mine(p, index0 + i);
+    struct lf_group together;
     struct lf_profile_mark m = lf_profile_begin(p->c->profile);
+    lf_group_begin(&together, p->comms.tensor, p->run.sink ? p->run.sink->stop : NULL);
     if (rc == 0)
         rc = lf_pg_score_model(p, &p->r, before, mine, err);
+    rc = lf_group_end(&together, rc, err);
     if (p->c->reward_model)
         lf_profile_end(p->c->profile, LF_LANE_STEP, "reward model", m);
     m = lf_profile_begin(p->c->profile);
     for (size_t i = 0; i < n && rc == 0; i++) {
         double *score = p->r.source + (before + i) * p->n_sources;
-        if (!mine[i])
+        if (!mine[i] || !lf_pg_speaks(p))
             continue;
         rc = lf_pg_score_one(p, &p->r, before + i, score, err);
         if (rc == 0)

@@ -12,6 +12,7 @@
 #include "engine/model/same_tokenizer.h"
 #include "engine/model/weights.h"
 #include "engine/post/pg_priv.h"
+#include "engine/train/laid.h"
 
 /* Of a whole run, each epoch counted; far from where 64 bits end. */
 #define MAX_RUN_TOKENS 100000000000000000
@@ -143,7 +144,9 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
                                      .threads = c->threads,
                                      .device = c->device,
                                      .profile = c->profile,
-                                     .ranks = lf_zero_share(&c->zero, 0, p->run.rank, p->run.ranks),
+                                     .ranks =
+                                         lf_zero_share(&c->zero, 0, p->who.data, p->who.data_ranks),
+                                     .layout = lf_axes_layout(&c->axes, &p->who),
                                      .adam = c->adam,
                                      .seed = c->seed,
                                      .page_tokens = c->page_tokens};
@@ -153,13 +156,17 @@ static int check_layout(const lf_pg *p, lf_err *err)
 {
     const struct lf_axes *a = &p->c->axes;
     int rc = lf_axes_check(a, p->run.ranks, err);
-    if (rc == 0 && (a->tensor > 1 || a->pipeline > 1))
-        rc =
-            lf_fail(err, LF_ENOTSUP,
-                    "%s = %d: ranks share whole models in ppo; give the stage a [layout NAME] "
-                    "without it",
-                    a->tensor > 1 ? "tensor" : "pipeline", a->tensor > 1 ? a->tensor : a->pipeline);
-    return rc != 0 ? rc : lf_zero_check(&p->c->zero, p->run.ranks, err);
+    if (rc == 0 && (a->pipeline > 1 || a->sequence))
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: ppo generates with what it trains, one token of a text after the other, "
+                     "so ranks divide matrices there (tensor) and neither layers nor rows; give "
+                     "the stage a [layout NAME] without it",
+                     a->pipeline > 1 ? "pipeline" : "sequence_parallel");
+    if (rc == 0 && a->tensor > 1 && p->c->sample_interval > 0)
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "samples during training (sample_interval) need whole matrices on one rank; "
+                     "leave them out, or tensor");
+    return rc != 0 ? rc : lf_zero_check(&p->c->zero, p->who.data_ranks, err);
 }
 
 static int plan_models(lf_pg *p, lf_err *err)
@@ -259,9 +266,10 @@ int lf_pg_connect(lf_pg *p, lf_err *err)
     if (!p->run.comm)
         return 0;
     const lf_pg_model *all[] = {p->actor, p->critic, p->ref};
-    const int inner = lf_zero_inner(&p->c->zero, p->run.ranks);
-    int rc = lf_devcomm_open(&p->dev, &(struct lf_devcomm_axes){.data = p->run.comm}, p->back, err);
-    if (rc == 0 && inner < p->run.ranks)
+    const int inner = lf_zero_inner(&p->c->zero, p->who.data_ranks);
+    const struct lf_devcomm_axes axes = {.data = p->comms.data, .tensor = p->comms.tensor};
+    int rc = lf_devcomm_open(&p->dev, &axes, p->back, err);
+    if (rc == 0 && inner < p->who.data_ranks)
         rc = lf_devcomm_groups(&p->dev, inner, err);
     for (size_t i = 0; i < sizeof all / sizeof *all && rc == 0; i++)
         if (all[i])
@@ -399,7 +407,8 @@ static int add_all(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes
     if (rc == 0)
         rc = add_reward_model(p, models, notes, b, err);
     *mem = (struct lf_plan_memory){.host = (double)b->offloaded +
-                                           lf_zero_comm_bytes(&p->c->zero, p->run.ranks)};
+                                           lf_zero_comm_bytes(&p->c->zero, p->who.data_ranks) +
+                                           lf_axes_comm_bytes(&p->who)};
     lf_plan_memory(mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b->total);
     return rc;
 }
@@ -487,7 +496,7 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
             (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
             (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
             "host", mem.host, "device", mem.device, "total", mem.total);
-        json_t *comm = comm_json(p);
+        json_t *comm = comm_json(p), *axes = lf_laid_axes(&p->c->axes, &p->who);
         int64_t n = p->c->prompts * p->c->samples;
         double per_token = lf_train_flops_per_token(&p->actor_flops, &p->mc, p->context, true);
         if (p->critic)
@@ -498,6 +507,7 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
             {"notes", json_incref(notes)},
             {"ranks", json_integer(p->run.ranks)},
             {"comm", comm},
+            {"axes", axes},
             {"parameters", json_integer((json_int_t)params)},
             {"steps", json_integer(p->c->steps * lf_pg_updates(p->c, (size_t)n))},
             {"rounds", json_integer(p->c->steps)},
@@ -516,6 +526,8 @@ int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
 {
     lf_pg p = {
         .c = c, .longest = c->max_prompt, .run = {.ranks = c->plan_ranks > 1 ? c->plan_ranks : 1}};
+    p.who = lf_axes_who(&c->axes, 0, p.run.ranks);
+    p.reward_with = (struct lf_loaded_ranks){.layout = lf_axes_layout(&c->axes, &p.who)};
     lf_err why = LF_ERR_INIT;
     int rc = lf_runner_config(&p.mc, c->init_from, &why);
     if (rc == LF_ENOENT) {

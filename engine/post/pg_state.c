@@ -27,12 +27,12 @@ static int add_tensors(const lf_pg *p, lf_ckpt_tensor *t, size_t *n, const lf_pg
                  ? lf_weights_adapter_tensors(&own, &k, ps, prefix, true, p->run.arena, err)
                  : lf_weights_tensors(&own, &k, ps, prefix, true, p->run.arena, err);
     if (rc == 0 && part) {
-        const struct lf_weights_share share = {.ps = ps,
-                                               .prefix = prefix,
-                                               .rank = p->run.rank,
-                                               .ranks = p->run.ranks,
-                                               .copy = p->run.rank >=
-                                                       lf_zero_inner(&p->c->zero, p->run.ranks)};
+        const struct lf_weights_share share = {
+            .ps = ps,
+            .prefix = prefix,
+            .rank = p->who.data,
+            .ranks = p->who.data_ranks,
+            .copy = p->who.data >= lf_zero_inner(&p->c->zero, p->who.data_ranks)};
         lf_weights_share(own, &k, &share);
     }
     if (rc == 0 && k)

@@ -101,7 +101,7 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
                           batches_make(&b, m, r, (size_t)p->c->max_tokens, NULL, r->n, err), err);
     const int64_t rounds = rc != 0 ? 0 : lf_pg_turns(p, b.n);
     for (int64_t i = 0; i < rounds; i++) {
-        const int64_t k = i * p->run.ranks + p->run.rank;
+        const int64_t k = lf_pg_turn(p, i);
         lf_pg_micro_begin(m);
         if (rc == 0 && k < b.n)
             rc = forward_one(r, &f, &b, k, err);
@@ -376,7 +376,7 @@ static int train(lf_pg *p, const struct minibatch *mb, bool actor, lf_err *err)
     const int64_t turns = lf_pg_turns(p, mb->b->n);
     int rc = 0;
     for (int64_t i = 0; i < turns; i++) {
-        const int64_t k = i * p->run.ranks + p->run.rank;
+        const int64_t k = lf_pg_turn(p, i);
         const enum lf_variant v = i > 0 ? LF_ACCUM : LF_FIRST;
         lf_pg_micro_begin(m);
         if (rc == 0 && k < mb->b->n)
