@@ -162,10 +162,6 @@ static int check_layout(const lf_pg *p, lf_err *err)
                      "so ranks divide matrices there (tensor) and neither layers nor rows; give "
                      "the stage a [layout NAME] without it",
                      a->pipeline > 1 ? "pipeline" : "sequence_parallel");
-    if (rc == 0 && a->tensor > 1 && p->c->sample_interval > 0)
-        rc = lf_fail(err, LF_ENOTSUP,
-                     "samples during training (sample_interval) need whole matrices on one rank; "
-                     "leave them out, or tensor");
     return rc != 0 ? rc : lf_zero_check(&p->c->zero, p->who.data_ranks, err);
 }
 

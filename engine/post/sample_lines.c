@@ -93,6 +93,8 @@ static void show(lf_run *r, int64_t step, const struct line *l)
 int lf_sample_write(lf_run *r, int64_t step, const lf_buf *lines, lf_err *err)
 {
     int rc = lf_buf_check(lines, err);
+    if (!lf_run_first(r))
+        return rc;
     if (rc == 0)
         rc = lf_run_samples(r, lines->data, lines->len, err);
     for (const char *at = lines->data, *end; rc == 0 && (end = strchr(at, '\n')); at = end + 1) {

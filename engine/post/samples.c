@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/infer/group.h"
 #include "engine/infer/paged.h"
 #include "engine/infer/result.h"
 #include "engine/post/sample_lines.h"
@@ -175,7 +176,7 @@ static int bind(void *user, const struct lf_guest_host *host, lf_exec *ex, lf_ba
     lf_samples *s = user;
     lf_gen_model m;
     int rc = lf_paged_bind(s->paged, ex, back, err);
-    if (rc != 0 || !lf_run_first(host->run))
+    if (rc != 0 || !host->draws)
         return rc;
     lf_paged_model(s->paged, &m);
     return lf_samples_begin(s, host, &m, err);
@@ -197,17 +198,23 @@ static int take(void *arg, const lf_gen_result *r, lf_err *err)
 static int generate(lf_samples *s, lf_err *err)
 {
     struct lf_gen_stats stats;
+    struct lf_group together;
     lf_buf_clear(&s->lines);
     s->tokens = s->ended = s->logprob = s->n = 0;
     lf_gen_writer_destroy(s->writer);
     s->writer = lf_gen_writer_create(&s->jobs, s->o.tok, "", err);
     if (!s->writer)
         return LF_ENOMEM;
-    int rc = lf_gen_run(
-        &s->model,
-        &(struct lf_gen_work){
-            .tok = s->o.tok, .jobs = s->jobs.v, .n_jobs = s->jobs.n, .sink = take, .arg = s},
-        &stats, err);
+    lf_group_begin(&together, s->host->group, NULL);
+    int rc = lf_gen_run(&s->model,
+                        &(struct lf_gen_work){.tok = s->o.tok,
+                                              .jobs = s->jobs.v,
+                                              .n_jobs = s->jobs.n,
+                                              .sink = take,
+                                              .arg = s,
+                                              .stop = lf_group_stop},
+                        &stats, err);
+    rc = lf_group_end(&together, rc, err);
     if (rc == 0)
         rc = lf_gen_writer_pass(s->writer, s->jobs.n_req, &s->lines, err);
     return rc != 0 ? rc : lf_buf_check(&s->lines, err);

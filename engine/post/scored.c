@@ -8,6 +8,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/post/rm_score.h"
+#include "engine/infer/group.h"
 #include "engine/post/sample_lines.h"
 
 #define DOCS 16 /* most answers of a pass */
@@ -103,7 +104,7 @@ static int bind(void *user, const struct lf_guest_host *host, lf_exec *ex, lf_ba
     (void)back;
     s->host = host;
     s->ex = ex;
-    return lf_run_first(host->run) ? read_pairs(s, err) : 0;
+    return host->draws ? read_pairs(s, err) : 0;
 }
 
 /* ---- a visit ---- */
@@ -143,8 +144,11 @@ static int visit(void *user, int64_t step, double *values, lf_err *err)
     lf_scored *s = user;
     double right = 0, margin = 0;
     const double pairs = (double)(s->n / 2);
+    struct lf_group together;
     lf_buf_clear(&s->lines);
-    int rc = lf_rm_scorer_run(s->scorer, s->ex, s->texts, s->n, s->score, NULL, err);
+    lf_group_begin(&together, s->host->group, NULL);
+    int rc = lf_rm_scorer_run(s->scorer, s->ex, s->texts, s->n, s->score, lf_group_stop, err);
+    rc = lf_group_end(&together, rc, err);
     for (size_t i = 0; i < s->n && rc == 0; i++)
         rc = add_line(s, step, i, err);
     if (rc != 0)

@@ -18,7 +18,11 @@
 
 /* Where a guest is; everything is borrowed and lives until `leave`. */
 struct lf_guest_host {
-    lf_run *run;             /* to log, and to write samples */
+    lf_run *run; /* to log, and to write samples */
+    /* Does this rank make the passes of the guest: rank 0, and those that divide matrices with it?
+     * They have the same results, and `group` connects them; NULL: rank 0 alone. */
+    bool draws;
+    lf_comm *group;
     const lf_shardset *data; /* of the training; it names the end of documents and the tokenizer */
     const lf_shardset *const *docs; /* [n_docs] what prompts may be taken from: the valid splits */
     size_t n_docs;
@@ -42,10 +46,10 @@ struct lf_train_guest {
      * rank. */
     int (*bind)(void *user, const struct lf_guest_host *host, lf_exec *ex, lf_back *back,
                 lf_err *err);
-    /* Called on rank 0 after step `step`, while the other ranks wait; with zero = 3 they have
-     * gathered the weights that chains with `whole` read (lf_exec_hold). values[n_metrics] go into
-     * the record of that step; NaN is left out. It is called again for a step that an earlier,
-     * killed start had visited. */
+    /* Called on the ranks of host->draws after step `step`, while the others wait; with zero = 3
+     * they have gathered the weights that chains with `whole` read (lf_exec_hold).
+     * values[n_metrics] go into the record of that step; NaN is left out. It is called again for a
+     * step that an earlier, killed start had visited. */
     int (*visit)(void *user, int64_t step, double *values, lf_err *err);
     /* before executor, plan and decoder are destroyed; also when plan or bind failed */
     void (*leave)(void *user);

@@ -221,8 +221,11 @@ static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     st->visited = true;
     int rc = lf_exec_hold(t->m.ex, err);
     lf_train_expect_hold(t);
-    if (rc == 0 && lf_train_first_rank(t))
+    struct lf_comm_counts then[LF_DEVCOMM_COUNTED];
+    lf_devcomm_counted(&t->dev, then);
+    if (rc == 0 && t->host.draws)
         rc = g->visit(g->user, t->s.step, st->guest, err);
+    lf_train_count_apart(t, then);
     return lf_train_agree(t, rc, err);
 }
 
@@ -470,8 +473,12 @@ static int bind_guest(lf_trainer *t, lf_err *err)
         return LF_ENOMEM;
     for (size_t i = 0; i < n; i++)
         docs[i] = lf_train_source_set(t, i, true);
-    t->host = (struct lf_guest_host){
-        .run = &t->run, .data = lf_train_source_set(t, 0, false), .docs = docs, .n_docs = n};
+    t->host = (struct lf_guest_host){.run = &t->run,
+                                     .draws = t->who.data == 0,
+                                     .group = t->comms.tensor,
+                                     .data = lf_train_source_set(t, 0, false),
+                                     .docs = docs,
+                                     .n_docs = n};
     return g->bind(g->user, &t->host, t->m.ex, t->m.back, err);
 }
 

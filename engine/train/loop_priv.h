@@ -318,6 +318,8 @@ void lf_train_expect_update(lf_trainer *t);
 void lf_train_expect_hold(lf_trainer *t); /* lf_exec_hold */
 /* What moves from here on is compared. */
 void lf_train_count_anew(lf_trainer *t);
+/* What moved since `then` (lf_devcomm_counted) is not: no plan says how often a guest runs. */
+void lf_train_count_apart(lf_trainer *t, const struct lf_comm_counts then[LF_DEVCOMM_COUNTED]);
 /* At the end: what this rank's communicators counted, and whether that is what the plan says, on
  * every rank. Collective. */
 int lf_train_report_moved(lf_trainer *t, lf_err *err);

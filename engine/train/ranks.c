@@ -118,6 +118,16 @@ void lf_train_count_anew(lf_trainer *t)
         lf_devcomm_counted(&t->dev, t->before);
 }
 
+void lf_train_count_apart(lf_trainer *t, const struct lf_comm_counts then[LF_DEVCOMM_COUNTED])
+{
+    struct lf_comm_counts now[LF_DEVCOMM_COUNTED];
+    lf_devcomm_counted(&t->dev, now);
+    for (int i = 0; i < LF_DEVCOMM_COUNTED; i++) {
+        t->before[i].planned.calls += now[i].planned.calls - then[i].planned.calls;
+        t->before[i].planned.bytes_sent += now[i].planned.bytes_sent - then[i].planned.bytes_sent;
+    }
+}
+
 /* Without groups `within` is among all ranks. */
 static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
 {

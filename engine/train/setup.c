@@ -98,10 +98,6 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
                        "epochs are counted in one data; with several give steps or tokens");
     if (!c->model_given && !c->init_from)
         return lf_fail(err, LF_EINVAL, "no model: describe one in [model], or give init_from");
-    if (c->axes.tensor > 1 && c->guest)
-        return lf_fail(err, LF_ENOTSUP,
-                       "samples during training (sample_interval) need whole matrices on one rank; "
-                       "leave them out, or tensor");
     if (c->adapter && !c->init_from)
         return lf_fail(err, LF_EINVAL,
                        "an adapter (lora_rank) needs init_from, the weights it is for");
@@ -223,6 +219,16 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
     return rc < 0 ? rc : 0;
 }
 
+static int check_guest(const struct lf_train_config *c, lf_err *err)
+{
+    if (c->axes.sequence && c->guest)
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "samples during training (sample_interval) have one row for each text, which "
+            "sequence_parallel cannot divide; leave one of them out");
+    return 0;
+}
+
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, const struct lf_train_who *who,
                         lf_err *err)
@@ -239,6 +245,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                               .no_reuse = c->no_reuse};
     const lf_loader_config lc = lf_train_loader_config(c);
     int rc = lf_loader_check(&lc, err);
+    if (rc == 0)
+        rc = check_guest(c, err);
     if (rc == 0)
         rc = lf_zero_check(&c->zero, who->data_ranks, err);
     if (rc == 0)

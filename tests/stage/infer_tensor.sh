@@ -80,6 +80,19 @@ train "$launch 2 -- $stages/lf-sft" "$dir/run.ini" adapted --lora-rank 4 --tenso
 cp -r "$dir/few" "$dir/beside"
 texts beside 4e-6 "2:tensor=2" --adapter "$dir/adapted/out/adapter"
 
+# --- samples during training: by the ranks that have the model together ---
+use llama3 1003 2 "kv_heads = 2"
+trial "samples" pretrain 2e-5 "2:tensor=2 4:tensor=2+zero=3" --sample-interval 2 --sample-tokens 6 --sample-rows 2
+drawn() { grep -o '"token_ids":[^]]*' "$dir/$1/samples.jsonl" | cksum; }
+is "$(grep -c . "$dir/samples.one/samples.jsonl") $(drawn "samples.4:tensor=2+zero=3")" "4 $(drawn samples.one)" "they are written once, and are those of one rank"
+train "$launch 2 -- $stages/lf-pretrain" "$dir/run.ini" none --tensor 2
+is "$rc $(id none)" "0 $(id samples.2:tensor=2)" "and change no bit of the training"
+refused "--ranks 2 --tensor 2 --sequence-parallel --sample-interval 2 --sample-tokens 6" "sequence_parallel cannot divide"
+sed -i '/^\[model\]/,$d' "$dir/run.ini"
+echo "init_from = $dir/none/out/checkpoint" >>"$dir/run.ini"
+must "$tool" pairs "$dir/pairs" 24 4
+trial "scores of pairs" rm 2e-5 "4:tensor=2" --data "$dir/pairs" --valid-tokens 64 --lr 5e-4 --sample-interval 2
+
 # --- stopped, killed ---
 many() { generate 2 few "$1" --tensor 2 --ignore-eos; }
 length=50
@@ -126,4 +139,4 @@ generate 2 few cut --tensor 1 --ignore-eos
 [ $rc -ne 0 ] && grep -q "tensor" "$dir/err"
 ok $? "a result of another layout is not taken for one of this" "$(tail -n 3 "$dir/err")"
 
-finish 20
+finish 26
