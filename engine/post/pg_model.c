@@ -538,6 +538,11 @@ static int chain_of(const lf_pg_model *m, enum lf_pg_chain which)
     return which == LF_PG_LM ? m->lm : which == LF_PG_BASE ? m->base : m->chain;
 }
 
+struct lf_plan_moved lf_pg_micro_tensor(const lf_pg_model *m)
+{
+    return lf_plan_pass_tensor(m->plan, m->chain, true);
+}
+
 double lf_pg_forward_bytes(const lf_pg_model *m, enum lf_pg_chain which)
 {
     return lf_plan_pass_comm(m->plan, chain_of(m, which), false).bytes;

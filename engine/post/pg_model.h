@@ -111,6 +111,8 @@ int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err);
  * runs what it has of it, and ends it with lf_pg_micro_end, whether it had one, had none, or failed
  * in it: that runs what is missing as a rank whose gradients are zero. */
 enum lf_pg_chain { LF_PG_PACKED, LF_PG_BASE, LF_PG_LM };
+/* What a micro-batch of training moves among the ranks that divide matrices. */
+struct lf_plan_moved lf_pg_micro_tensor(const lf_pg_model *m);
 /* The least bytes that a rank sends in a forward pass. */
 double lf_pg_forward_bytes(const lf_pg_model *m, enum lf_pg_chain chain);
 void lf_pg_micro_begin(lf_pg_model *m);

@@ -455,6 +455,22 @@ static double round_bytes(const lf_pg *p, const struct lf_plan_comm *actor)
     return bytes;
 }
 
+/* What ranks that divide matrices send each other in an update: once, and in each turn. */
+static void add_tensor(json_t *comm, const lf_pg *p, int64_t turns,
+                       const struct lf_plan_moved *once)
+{
+    const lf_pg_model *const of[] = {p->actor, p->critic};
+    struct lf_plan_moved all = *once;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (of[i]) {
+            const struct lf_plan_moved micro = lf_pg_micro_tensor(of[i]);
+            all.messages += turns * micro.messages;
+            all.bytes += (double)turns * micro.bytes;
+        }
+    json_object_set_new(comm, "tensor_bytes_per_step", json_real(all.bytes));
+    json_object_set_new(comm, "tensor_messages_per_step", json_integer(all.messages));
+}
+
 /* What a rank sends, in an update and in a round. */
 static json_t *comm_json(const lf_pg *p)
 {
@@ -463,12 +479,17 @@ static json_t *comm_json(const lf_pg *p)
     lf_plan_comm(lf_pg_model_get_plan(p->actor), &a);
     if (p->critic)
         lf_plan_comm(lf_pg_model_get_plan(p->critic), &k);
-    return json_pack(
+    json_t *comm = json_pack(
         "{s:f,s:I,s:f}", "bytes_per_step",
         a.sent_bytes + k.sent_bytes + (double)turns * (a.micro_bytes + k.micro_bytes),
         "messages_per_step",
         (json_int_t)(a.messages + k.messages + turns * (a.micro_messages + k.micro_messages)),
         "bytes_per_round", round_bytes(p, &a));
+    if (p->who.tensor_ranks > 1)
+        add_tensor(comm, p, turns,
+                   &(struct lf_plan_moved){a.tensor.messages + k.tensor.messages,
+                                           a.tensor.bytes + k.tensor.bytes});
+    return comm;
 }
 
 static int plan_members(lf_pg *p, json_t *plan, lf_err *err)

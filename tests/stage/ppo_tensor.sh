@@ -142,10 +142,12 @@ for of in "actor optimizer" "actor cache" "critic grads" "ref params"; do
     [ "$part" -ge $((all / 10 * 4)) ] && [ "$part" -le $((all / 10 * 6)) ]
     ok $? "$of: $part bytes of $all"
 done
+[ "$(plan --ranks 2 --tensor 2 | sed -n 's/.*"tensor_bytes_per_step":\([0-9]*\).*/\1/p')" -gt 10000 ]
+ok $? "what moves between them in an update is in the plan"
 for a in "--pipeline 2" "--tensor 2 --sequence-parallel"; do
     # shellcheck disable=SC2086
     plan --ranks 2 $a >/dev/null
     [ $? -ne 0 ] && grep -q 'ppo generates with what it trains' "$dir/err"
     ok $? "$a is refused, with the reason" "$(cat "$dir/err")"
 done
-finish 28
+finish 29
