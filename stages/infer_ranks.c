@@ -45,7 +45,7 @@ static int tell(const struct lf_infer_ranks *r, lf_err *err)
 {
     lf_buf line;
     lf_buf_init(&line);
-    lf_laid_line(&line, &r->axes, &r->who, &(struct lf_train_cut){.n_chunks = 1});
+    lf_laid_line(&line, &r->axes, &r->who, NULL);
     const int rc = lf_buf_check(&line, err);
     if (rc == 0 && line.len)
         lf_log(2, "%s", line.data);
@@ -90,7 +90,7 @@ int lf_infer_ranks_gather(struct lf_infer_ranks *r, lf_comm *comm, lf_buf *text,
 
 int lf_infer_ranks_sign(const struct lf_infer_ranks *r, json_t *fingerprint, lf_err *err)
 {
-    return lf_laid_sign(fingerprint, &r->axes, &r->who, &(struct lf_train_cut){.n_chunks = 1}, err);
+    return lf_laid_sign(fingerprint, &r->axes, &r->who, NULL, err);
 }
 
 int lf_infer_ranks_plan(const struct lf_infer_ranks *r, json_t *plan, lf_err *err)

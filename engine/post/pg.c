@@ -38,8 +38,7 @@ static int set_up(lf_pg *p, lf_err *err)
     if (!p->run.fingerprint ||
         json_object_set_new(p->run.fingerprint, "rows", json_integer(p->rows)) ||
         json_object_set_new(p->run.fingerprint, "ranks", json_integer(p->run.ranks)) ||
-        lf_laid_sign(p->run.fingerprint, &p->c->axes, &p->who,
-                     &(struct lf_train_cut){.n_chunks = 1}, err))
+        lf_laid_sign(p->run.fingerprint, &p->c->axes, &p->who, NULL, err))
         return LF_ENOMEM;
     int64_t updates = lf_pg_updates(p->c, (size_t)(p->c->prompts * p->c->samples)),
             total = p->c->steps * (updates > 0 ? updates : 1);
@@ -273,7 +272,7 @@ static int open_axes(lf_pg *p, int rc, lf_err *err)
         .layout = lf_axes_layout(&p->c->axes, &p->who), .connect = connect_reward, .user = p};
     lf_buf_init(&line);
     if (p->who.tensor_ranks > 1)
-        lf_laid_line(&line, &p->c->axes, &p->who, &(struct lf_train_cut){.n_chunks = 1});
+        lf_laid_line(&line, &p->c->axes, &p->who, NULL);
     rc = rc != 0 ? rc : lf_buf_check(&line, err);
     if (rc == 0 && line.len)
         lf_run_log(&p->run, 2, "%s", line.data);

@@ -4,6 +4,11 @@
  */
 #include "engine/train/laid.h"
 
+static bool is_cut(const struct lf_train_cut *k)
+{
+    return k && lf_train_is_cut(k);
+}
+
 static void add_layers(lf_buf *out, const struct lf_train_cut *k)
 {
     for (int s = 0; s < k->spec.ranks * k->spec.chunks; s++)
@@ -17,7 +22,7 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
     if (lf_axes_ranks(w) <= 1)
         return;
     lf_buf_addf(out, "%d ranks", lf_axes_ranks(w));
-    if (lf_train_is_cut(k)) {
+    if (is_cut(k)) {
         lf_buf_addf(out, ": pipeline %d (%s; layers ", w->pipeline_ranks,
                     lf_pipe_kind_name(k->spec.kind));
         add_layers(out, k);
@@ -47,7 +52,7 @@ int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_t
     if (w->tensor_ranks > 1)
         failed = json_object_set_new(fingerprint, "tensor", json_integer(w->tensor_ranks)) != 0 ||
                  json_object_set_new(fingerprint, "sequence", json_boolean(a->sequence)) != 0;
-    if (!failed && lf_train_is_cut(k)) {
+    if (!failed && is_cut(k)) {
         lf_buf_init(&layers);
         add_layers(&layers, k);
         failed =
@@ -83,7 +88,7 @@ static int64_t sends(const struct lf_pipe_list *list)
 
 int64_t lf_laid_messages(const struct lf_train_cut *k, int micro_batches)
 {
-    const struct lf_pipe *p = lf_train_is_cut(k) ? lf_train_list(k, micro_batches) : NULL;
+    const struct lf_pipe *p = is_cut(k) ? lf_train_list(k, micro_batches) : NULL;
     int64_t most = 0;
     for (int r = 0; p && r < p->spec.ranks; r++) {
         const int64_t n = sends(&p->list[r]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The layout of a run, told: in a line of the log, as members of --plan, and as what a checkpoint
- * says of the ranks that wrote it.
+ * says of the ranks that wrote it. Where no model is cut, k is NULL.
  */
 #ifndef LF_TRAIN_LAID_H
 #define LF_TRAIN_LAID_H
