@@ -223,13 +223,13 @@ struct lf_k_ranks {
  *     sum_r dlogp[r] logp[r] + dentropy[r] entropy[r]
  * instead of those of total. The factors of total are then not applied and its sums are not made.
  *
- * With `with` (CPUs) ranks divide the vocabulary: w, bias, dw and db are those of columns [v0, v0 +
- * v), of which v_real are real; v_all columns of all ranks are. After each chunk of logits the
- * ranks exchange for each row largest logit, sums relative to it and the target's logit, and
- * combine them in rank order. loss, lse, argmax, logp, entropy and the sums of rec are the same on
- * all ranks; dx is this rank's addend. What they exchange depends on shapes alone, whichever rows
- * have targets: gather is called once for every LF_XENT_ROWS of the R rows, and each rank gives
- * LF_XENT_PART bytes for each of these rows, of which the last call has fewer. */
+ * With `with` ranks divide the vocabulary: w, bias, dw and db are those of columns [v0, v0 + v), of
+ * which v_real are real; v_all columns of all ranks are. After each chunk of logits ranks exchange
+ * for each row largest logit, sums relative to it and the target's logit, and combine them in rank
+ * order. loss, lse, argmax, logp, entropy and the sums of rec are the same on all ranks; dx is this
+ * rank's addend. What they exchange depends on shapes alone: gather is called once, in the order of
+ * the queue, for every LF_XENT_ROWS of the R rows (GPUs: for every chunk, which has more), the last
+ * time for fewer, with LF_XENT_PART bytes of each rank for each, whichever have targets. */
 enum { LF_XENT_ROWS = 512, LF_XENT_PART = 20 };
 struct lf_k_linear_xent {
     int64_t rows, k, v, v_real, v0, v_all;
@@ -380,7 +380,7 @@ struct lf_k_gemm_fp8 {
 
 /* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]. With wpe NULL the second term is
  * missing, with wte NULL the first. A token outside [0, V) gives a NaN row. Where ranks divide the
- * vocabulary (CPUs), wte has rows [v0, v0 + v) of V = v_all, and tokens of other ranks count as
+ * vocabulary, wte has rows [v0, v0 + v) of V = v_all, and tokens of other ranks count as
  * rows of zeros; v_all = 0: all rows are here. */
 struct lf_k_embed_fwd {
     int64_t rows, c, v, max_pos, v0, v_all;

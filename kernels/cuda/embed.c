@@ -31,7 +31,8 @@ int lf_cuda_embed_fwd(lf_queue *q, const struct lf_k_embed_fwd *a)
 int lf_cuda_embed_bwd_check(const struct lf_k_embed_bwd *a)
 {
     bool ok = a->rows >= 0 && a->rows <= INT32_MAX && a->c > 0 && a->v > 0 && a->v < MOST_KEYS &&
-              a->max_pos >= 0 && a->max_pos < MOST_KEYS && lf_cu_float(a->dy_type);
+              a->v0 >= 0 && a->v0 <= INT32_MAX && a->max_pos >= 0 && a->max_pos < MOST_KEYS &&
+              lf_cu_float(a->dy_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -105,6 +106,6 @@ int lf_cuda_embed_bwd(lf_queue *q, const struct lf_k_embed_bwd *a)
 {
     if (a->work_bytes < lf_cuda_embed_bwd_work(a, 1))
         return LF_K_EINVAL;
-    int rc = add_rows(q, a, a->dwte, a->v, a->token, 0, a->scale);
+    int rc = add_rows(q, a, a->dwte, a->v, a->token, -(int32_t)a->v0, a->scale);
     return rc != 0 ? rc : add_rows(q, a, a->dwpe, a->max_pos, a->position, a->pos_offset, 1.0f);
 }

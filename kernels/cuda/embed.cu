@@ -15,8 +15,9 @@ LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
     {
         const int64_t tok = a->wte ? a->token[r] : 0,
                       pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
-        const bool ok =
-            (!a->wte || (tok >= 0 && tok < a->v)) && (!a->wpe || (pos >= 0 && pos < a->max_pos));
+        const bool ok = (!a->wte || (tok >= 0 && tok < (a->v_all ? a->v_all : a->v))) &&
+                        (!a->wpe || (pos >= 0 && pos < a->max_pos));
+        const int64_t row = tok - a->v0;
         const int n = lf_eight(a->c, at);
         float y[8], p[8];
         LF_UNROLL for (int j = 0; j < 8; j++)
@@ -24,8 +25,8 @@ LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
             y[j] = ok ? 0.0f : NAN;
             p[j] = 0.0f;
         }
-        if (ok && a->wte)
-            lf_load_n(y, a->wte, tok * a->c + at, a->w_type, n, vec);
+        if (ok && a->wte && row >= 0 && row < a->v)
+            lf_load_n(y, a->wte, row * a->c + at, a->w_type, n, vec);
         if (ok && a->wpe)
             lf_load_n(p, a->wpe, pos * a->c + at, a->w_type, n, vec);
         LF_UNROLL for (int j = 0; j < 8; j++) y[j] = fmaf(y[j], a->scale, p[j]);

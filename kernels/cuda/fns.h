@@ -86,6 +86,8 @@
 
 #define LF_CU_FNS_XENT(X)                                                                          \
     X(xent, xent_rows)                                                                             \
+    X(xent, xent_parts)                                                                            \
+    X(xent, xent_joined)                                                                           \
     X(xent, xent_sums)                                                                             \
     X(xent, logit_stats)
 

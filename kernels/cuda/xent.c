@@ -12,6 +12,9 @@ LF_CUDA_DECLARE(colsum)
 LF_CUDA_DECLARE(linear_xent)
 LF_CUDA_DECLARE(logit_stats)
 
+_Static_assert(sizeof(struct lf_cu_xent_part) == LF_XENT_PART,
+               "plans count what ranks exchange of a row");
+
 enum {
     LOGITS_MIB = 1024,
     ROWS_LEAST = 128,
@@ -21,8 +24,8 @@ enum {
 };
 
 struct layout {
-    int64_t rows, ld; /* of a chunk; ld in f32 elements */
-    size_t logits, outs, product;
+    int64_t rows, ld;                         /* of a chunk; ld in f32 elements */
+    size_t logits, outs, parts, product, all; /* bytes */
 };
 
 static size_t aligned(size_t n)
@@ -137,22 +140,24 @@ static struct layout layout_of(const struct lf_k_linear_xent *a)
         return l;
     l.logits = aligned((size_t)(l.rows * l.ld) * sizeof(float));
     l.outs = aligned((size_t)l.rows * sizeof(struct lf_cu_xent_row));
+    l.parts =
+        a->with ? aligned((size_t)(l.rows * a->with->ranks) * sizeof(struct lf_cu_xent_part)) : 0;
     l.product = most(product_work(a, l.rows, l.ld),
                      a->rows % l.rows ? product_work(a, a->rows % l.rows, l.ld) : 0);
+    l.all = ALIGN + l.logits + l.outs + l.parts + l.product;
     return l;
 }
 
 size_t lf_cuda_linear_xent_work(const struct lf_k_linear_xent *a, int threads)
 {
     (void)threads;
-    const struct layout l = layout_of(a);
-    return ALIGN + l.logits + l.outs + l.product;
+    return layout_of(a).all;
 }
 
 int lf_cuda_linear_xent_check(const struct lf_k_linear_xent *a)
 {
-    const bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real > 0 && a->v_real <= a->v &&
-                    a->v <= INT32_MAX - LF_XENT_STEP && a->k <= INT32_MAX &&
+    const bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real >= (a->with ? 0 : 1) &&
+                    a->v_real <= a->v && a->v <= INT32_MAX - LF_XENT_STEP && a->k <= INT32_MAX &&
                     lf_cu_float(a->x_type) && a->ldx >= a->k && a->ldw >= a->k && a->softcap >= 0 &&
                     a->inv_temperature >= 0 && !a->w_packed;
     return ok && (!a->dx || a->lddx >= a->k) ? LF_K_OK : LF_K_EINVAL;
@@ -184,7 +189,23 @@ static int backward(lf_queue *q, const struct lf_cu_xent *c, void *work, size_t 
     return rc;
 }
 
-static int chunk(lf_queue *q, struct lf_cu_xent *c, void *work, size_t bytes)
+static int each_row(lf_queue *q, enum lf_cu_fn fn, const struct lf_cu_xent *c)
+{
+    return lf_cu_launch(q, fn, (struct lf_cu_dim){.x = (unsigned)c->rows},
+                        (struct lf_cu_dim){.x = LF_XENT_THREADS}, SCRATCH, c);
+}
+
+/* Each rank's parts of the chunk's rows, then those of all, then what follows from them. */
+static int divided_rows(lf_queue *q, const struct lf_cu_xent *c, const struct lf_k_ranks *w)
+{
+    int rc = each_row(q, LF_CU_FN_xent_parts, c);
+    if (rc == 0 && (!w->gather || w->gather(w->user, c->parts, (size_t)c->rows * sizeof *c->parts)))
+        rc = LF_K_EINVAL;
+    return rc != 0 ? rc : each_row(q, LF_CU_FN_xent_joined, c);
+}
+
+static int chunk(lf_queue *q, struct lf_cu_xent *c, const struct lf_k_ranks *with, void *work,
+                 size_t bytes)
 {
     const bool sums = c->x.rec && !c->x.dlogp && !c->x.dentropy;
     struct lf_k_gemm g = logits_gemm(&c->x, c->r0, c->rows, c->z, c->ldz);
@@ -192,8 +213,7 @@ static int chunk(lf_queue *q, struct lf_cu_xent *c, void *work, size_t bytes)
     g.work_bytes = bytes;
     int rc = lf_cuda_gemm(q, &g);
     if (rc == 0)
-        rc = lf_cu_launch(q, LF_CU_FN_xent_rows, (struct lf_cu_dim){.x = (unsigned)c->rows},
-                          (struct lf_cu_dim){.x = LF_XENT_THREADS}, SCRATCH, c);
+        rc = with ? divided_rows(q, c, with) : each_row(q, LF_CU_FN_xent_rows, c);
     if (rc == 0 && sums)
         rc = lf_cu_launch(q, LF_CU_FN_xent_sums, (struct lf_cu_dim){.x = 1},
                           (struct lf_cu_dim){.x = LF_XENT_THREADS},
@@ -218,8 +238,7 @@ static int clear(lf_queue *q, const struct lf_k_linear_xent *a)
 int lf_cuda_linear_xent(lf_queue *q, const struct lf_k_linear_xent *a)
 {
     const struct layout l = layout_of(a);
-    if (lf_cuda_linear_xent_check(a) ||
-        (a->rows > 0 && (!a->work || a->work_bytes < ALIGN + l.logits + l.outs + l.product)))
+    if (lf_cuda_linear_xent_check(a) || (a->rows > 0 && (!a->work || a->work_bytes < l.all)))
         return LF_K_EINVAL;
     if (a->rows == 0)
         return clear(q, a);
@@ -228,12 +247,18 @@ int lf_cuda_linear_xent(lf_queue *q, const struct lf_k_linear_xent *a)
                            .ldz = l.ld,
                            .z = (float *)(void *)w,
                            .out = (struct lf_cu_xent_row *)(void *)(w + l.logits),
+                           .rank = a->with ? a->with->rank : 0,
+                           .ranks = a->with ? a->with->ranks : 1,
                            .grad = a->dx || a->dw || a->db};
     int rc = LF_K_OK;
+    c.x.with = NULL; /* of the host */
+    c.x.v_all = a->with ? a->v_all : a->v_real;
+    if (a->with)
+        c.parts = (struct lf_cu_xent_part *)(void *)(w + l.logits + l.outs);
     for (int64_t r0 = 0; r0 < a->rows && rc == 0; r0 += l.rows) {
         c.r0 = r0;
         c.rows = a->rows - r0 < l.rows ? a->rows - r0 : l.rows;
-        rc = chunk(q, &c, w + l.logits + l.outs, l.product);
+        rc = chunk(q, &c, a->with, w + l.logits + l.outs + l.parts, l.product);
     }
     return rc;
 }

@@ -107,11 +107,13 @@ struct row_dz {
     float a, b, g;
 };
 
-LF_DEV struct row_dz row_factors(const struct lf_k_linear_xent *x, int64_t r, int target, float sum,
+LF_DEV struct row_dz row_factors(const struct lf_cu_xent *a, int64_t i, int target, float sum,
                                  float lse, float entropy)
 {
+    const struct lf_k_linear_xent *x = &a->x;
+    const int64_t r = a->r0 + i;
     struct row_dz k = {0.0f, 0.0f, 0.0f};
-    if (target >= x->v_real) {
+    if (target >= a->x.v_all) {
         k.a = NAN;
     } else if (x->dlogp ||
                x->dentropy) { /* p_j = e^(z_j - max) / sum, log p_j = z_j - max - log sum */
@@ -132,7 +134,7 @@ LF_DEV struct row_dz row_factors(const struct lf_k_linear_xent *x, int64_t r, in
  * one of a row without target, are 0. What a turn of the loop stores lies over elements that this
  * turn or an earlier one has read.
  */
-LF_DEV void row_grad(const struct lf_k_linear_xent *x, float *z, int target, float max,
+LF_DEV void row_grad(const struct lf_k_linear_xent *x, float *z, int target, int here, float max,
                      struct row_dz k)
 {
     const float cap = x->softcap, t = temperature(x->inv_temperature);
@@ -147,7 +149,7 @@ LF_DEV void row_grad(const struct lf_k_linear_xent *x, float *z, int target, flo
                 continue;
             const float c = capped(z[j + e], cap, t), u = c - max;
             d[e] = fmaf(fmaf(k.b, k.b != 0.0f ? u : 0.0f, k.a), expf(u),
-                        -(j + e == target ? k.g : 0.0f));
+                        -(j + e == here ? k.g : 0.0f));
             if (cap > 0.0f) {
                 const float s = c * (1.0f / (cap * t));
                 d[e] *= fmaf(-s, s, 1.0f);
@@ -175,7 +177,8 @@ LF_DEV void row_results(const struct lf_cu_xent *a, int64_t i, int target, float
 {
     const struct lf_k_linear_xent *x = &a->x;
     const int64_t r = a->r0 + i;
-    const float loss = target < 0 ? 0.0f : target < x->v_real ? lse - zt : NAN;
+    const bool real = target < a->x.v_all;
+    const float loss = target < 0 ? 0.0f : real ? lse - zt : NAN;
     a->out[i].loss = loss;
     a->out[i].lse = lse;
     a->out[i].entropy = entropy;
@@ -188,9 +191,33 @@ LF_DEV void row_results(const struct lf_cu_xent *a, int64_t i, int target, float
     if (x->argmax)
         x->argmax[r] = target < 0 ? -1 : arg;
     if (x->logp)
-        x->logp[r] = target < 0 ? 0.0f : target < x->v_real ? zt - lse : NAN;
+        x->logp[r] = target < 0 ? 0.0f : real ? zt - lse : NAN;
     if (x->entropy)
         x->entropy[r] = entropy;
+}
+
+/* The row's results, from all of its columns; then its logits become the gradient. here: the
+ * target's column of those that are here. */
+LF_DEV void row_end(const struct lf_cu_xent *a, float *z, int target, int here, float zt,
+                    struct part p)
+{
+    const float lse = p.max + logf(p.sum),
+                entropy = target < 0 ? 0.0f : logf(p.sum) - p.bent / p.sum;
+    if (threadIdx.x == 0)
+        row_results(a, blockIdx.x, target, zt, lse, entropy, p.arg);
+    __syncthreads(); /* the target's logit has been read */
+    if (a->grad)
+        row_grad(&a->x, z, target, here, p.max,
+                 row_factors(a, blockIdx.x, target, p.sum, lse, entropy));
+}
+
+/* The target's logit, where its column is here. */
+LF_DEV float target_logit(const struct lf_k_linear_xent *x, const float *z, int target)
+{
+    const int64_t here = (int64_t)target - x->v0;
+    return target >= 0 && here >= 0 && here < x->v_real
+               ? capped(z[here], x->softcap, temperature(x->inv_temperature))
+               : 0.0f;
 }
 
 /* A block per row of the chunk. */
@@ -200,19 +227,57 @@ LF_KERNEL(xent_rows, struct lf_cu_xent, LF_XENT_THREADS)
     const struct lf_k_linear_xent *x = &a->x;
     float *z = a->z + blockIdx.x * a->ldz;
     const int target = x->target[a->r0 + blockIdx.x];
-    const float t = temperature(x->inv_temperature);
-    const struct part p = row_part(z, x->v_real, x->softcap, t, false, scratch);
-    const float lse = p.max + logf(p.sum),
-                entropy = target < 0 ? 0.0f : logf(p.sum) - p.bent / p.sum;
-    if (threadIdx.x == 0) {
-        const float zt =
-            target >= 0 && target < x->v_real ? capped(z[target], x->softcap, t) : 0.0f;
-        row_results(a, blockIdx.x, target, zt, lse, entropy, p.arg);
+    const struct part p =
+        row_part(z, x->v_real, x->softcap, temperature(x->inv_temperature), false, scratch);
+    row_end(a, z, target, target, threadIdx.x ? 0.0f : target_logit(x, z, target), p);
+}
+
+LF_KERNEL(xent_parts, struct lf_cu_xent, LF_XENT_THREADS)
+{
+    LF_SHARED(struct part, scratch);
+    const struct lf_k_linear_xent *x = &a->x;
+    float *z = a->z + blockIdx.x * a->ldz;
+    const struct part p =
+        row_part(z, x->v_real, x->softcap, temperature(x->inv_temperature), false, scratch);
+    if (threadIdx.x)
+        return;
+    struct lf_cu_xent_part *mine = a->parts + (int64_t)a->rank * a->rows + blockIdx.x;
+    mine->max = p.max;
+    mine->sum = p.sum;
+    mine->bent = p.bent;
+    mine->target = target_logit(x, z, x->target[a->r0 + blockIdx.x]);
+    mine->arg = (int)x->v0 + p.arg;
+}
+
+/* The parts of a row in the order of the ranks, and the target's logit. A rank whose columns are
+ * padding alone has a sum of 0 and a largest logit of -inf. */
+LF_DEV struct part all_columns(const struct lf_cu_xent *a, int64_t i, float *zt)
+{
+    const struct lf_cu_xent_part *q = a->parts + i;
+    struct part p = {q->max, 0.0f, 0.0f, q->arg};
+    for (int r = 1; r < a->ranks; r++)
+        if (q[r * a->rows].max > p.max) {
+            p.max = q[r * a->rows].max;
+            p.arg = q[r * a->rows].arg;
+        }
+    *zt = 0.0f;
+    for (int r = 0; r < a->ranks; r++, q += a->rows) {
+        const float d = q->max - p.max, e = q->sum > 0.0f ? expf(d) : 0.0f;
+        if (!(q->sum <= 0.0f)) { /* or not a number */
+            p.sum += q->sum * e;
+            p.bent += fmaf(q->sum, d, q->bent) * e;
+        }
+        *zt += q->target;
     }
-    __syncthreads(); /* the target's logit has been read */
-    if (a->grad)
-        row_grad(x, z, target, p.max,
-                 row_factors(x, a->r0 + blockIdx.x, target, p.sum, lse, entropy));
+    return p;
+}
+
+LF_KERNEL(xent_joined, struct lf_cu_xent, LF_XENT_THREADS)
+{
+    float zt;
+    const struct part p = all_columns(a, blockIdx.x, &zt);
+    const int target = a->x.target[a->r0 + blockIdx.x];
+    row_end(a, a->z + blockIdx.x * a->ldz, target, target - (int)a->x.v0, zt, p);
 }
 
 /* Adds the chunk's rows to the record, in row order: all threads fetch, the first of one warp adds

@@ -135,6 +135,72 @@ static void test_positions_alone(const struct lf_kernels *k)
     op_free(&token);
 }
 
+/* A rank that has rows [v0, v0 + half) of the table: tokens of others are rows of zeros beside
+ * their position, tokens of nobody not a number, and its gradients are those of its rows. */
+static void test_divided(const struct lf_kernels *k, const struct ecase *e, const struct edata *d,
+                         int wt, int yt)
+{
+    const int64_t half = e->v / 2, v0 = e->v - half;
+    struct op_buf y = op_alloc((size_t)(e->rows * e->c) * lf_dtype_size((enum lf_dtype)yt)),
+                  dt = op_alloc((size_t)(half * e->c) * sizeof(float));
+    double *want = doubles(e->rows * e->c);
+    const struct lf_k_embed_fwd f = {.rows = e->rows,
+                                     .c = e->c,
+                                     .v = half,
+                                     .v0 = v0,
+                                     .v_all = e->v,
+                                     .max_pos = e->max_pos,
+                                     .token = d->token.p,
+                                     .position = d->pos.p,
+                                     .wte = (const char *)d->wte.p +
+                                            (size_t)(v0 * e->c) * lf_dtype_size((enum lf_dtype)wt),
+                                     .wpe = e->wpe ? d->wpe.p : NULL,
+                                     .y = y.p,
+                                     .scale = e->scale,
+                                     .pos_offset = e->offset,
+                                     .w_type = (uint8_t)wt,
+                                     .y_type = (uint8_t)yt};
+    for (int64_t i = 0; i < e->rows * e->c; i++) {
+        const int64_t r = i / e->c, c = i % e->c;
+        const int32_t t = ((const int32_t *)d->token.p)[r], p = ((const int32_t *)d->pos.p)[r];
+        const double own = op_get(d->wte.p, (t < v0 ? v0 : t < e->v ? t : 0) * e->c + c, wt);
+        want[i] = t < 0 || t >= e->v
+                      ? (double)NAN
+                      : (t < v0 ? 0 : (double)e->scale * own) +
+                            (e->wpe ? op_get(d->wpe.p, (p + e->offset) * e->c + c, wt) : 0);
+    }
+    tap_ok(k->embed_fwd.check(&f) == 0 && k->embed_fwd.run(queue[1], &f) == 0 &&
+               op_guards_intact(&y) &&
+               op_compare(y.p, yt, want, NULL, e->rows * e->c, 3e-7).bad < 0,
+           "embed_fwd: %s, half of the vocabulary", k->family);
+    struct lf_k_embed_bwd b = {.rows = e->rows,
+                               .c = e->c,
+                               .v = half,
+                               .v0 = v0,
+                               .max_pos = e->max_pos,
+                               .token = d->token.p,
+                               .position = d->pos.p,
+                               .dy = d->dy.p,
+                               .dwte = dt.p,
+                               .scale = e->scale,
+                               .accumulate = e->accumulate,
+                               .dy_type = (uint8_t)yt};
+    struct op_buf work = op_alloc(b.work_bytes = k->embed_bwd.work(&b, 1));
+    b.work = work.p;
+    for (int64_t i = 0; i < half * e->c; i++)
+        op_set(dt.p, i, LF_F32, 0.25);
+    tap_ok(
+        k->embed_bwd.check(&b) == 0 && k->embed_bwd.run(queue[1], &b) == 0 &&
+            op_guards_intact(&dt) &&
+            op_compare(dt.p, LF_F32, d->dt + v0 * e->c, d->at + v0 * e->c, half * e->c, 1e-6).bad <
+                0,
+        "embed_bwd: %s, half of the vocabulary", k->family);
+    free(want);
+    op_free(&y);
+    op_free(&dt);
+    op_free(&work);
+}
+
 static void test_backward(const struct lf_kernels *k, const struct ecase *e, const struct edata *d,
                           int yt)
 {
@@ -192,6 +258,9 @@ int main(void)
                     continue;
                 TAP(2, test_forward(k, &cases[n], &d, types % TYPES, types / TYPES));
                 TAP(4, test_backward(k, &cases[n], &d, types / TYPES));
+                if (cases[n].v > 1) {
+                    TAP(2, test_divided(k, &cases[n], &d, types % TYPES, types / TYPES));
+                }
             }
             double *p[] = {d.y, d.dt, d.dp, d.at, d.ap};
             struct op_buf *bufs[] = {&d.wte, &d.wpe, &d.dy, &d.token, &d.pos};

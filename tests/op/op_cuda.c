@@ -90,6 +90,12 @@ void op_queue_destroy(lf_queue *q)
     lf_cu_queue_destroy(q);
 }
 
+void op_queue_wait(lf_queue *q)
+{
+    if (wait_for(q, LF_K_OK))
+        tap_bail("a queue that cannot be waited for");
+}
+
 void *op_memory(size_t bytes)
 {
     lf_cu_ptr p;

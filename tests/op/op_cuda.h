@@ -21,7 +21,8 @@ enum {
 const struct lf_kernels *op_kernels(int i);
 lf_queue *op_queue_create(int threads);
 void op_queue_destroy(lf_queue *q);
-void *op_memory(size_t bytes); /* 64-byte aligned */
+void op_queue_wait(lf_queue *q); /* within a call: for what it has queued */
+void *op_memory(size_t bytes);   /* 64-byte aligned */
 void op_memory_free(void *p);
 bool op_on_gpu(void); /* a real one is asked for */
 /* Whether 16-bit products and attention run on compute capability 9.0's instructions from here on;
@@ -45,6 +46,10 @@ static inline lf_queue *op_queue_create(int threads)
 static inline void op_queue_destroy(lf_queue *q)
 {
     lf_cpu_queue_destroy(q);
+}
+static inline void op_queue_wait(lf_queue *q)
+{
+    (void)q;
 }
 static inline void *op_memory(size_t bytes)
 {

@@ -525,6 +525,144 @@ static void exchanges(const struct lf_kernels *k, lf_queue *q, int every)
 }
 #endif
 
+/* What one of two ranks gives the other. */
+struct pair {
+    char *said[2]; /* calls of `room` bytes, of each rank */
+    int rank, calls;
+    size_t room;
+    lf_queue *q;
+    bool listen; /* the other has spoken */
+};
+
+static int give(void *user, void *all, size_t bytes)
+{
+    struct pair *p = user;
+    char *to = all, *mine = p->said[p->rank] + (size_t)p->calls * p->room;
+    const char *other = p->said[!p->rank] + (size_t)p->calls * p->room;
+    op_queue_wait(p->q);
+    p->calls++;
+    memcpy(mine, to + (size_t)p->rank * bytes, bytes);
+    if (p->listen)
+        memcpy(to + (size_t)!p->rank * bytes, other, bytes);
+    return bytes > p->room;
+}
+
+/* Rank r of two has columns [r v / 2, (r + 1) v / 2) of d. */
+static void divide(struct xdata *d, const struct xcase *t, struct lf_k_ranks *with, int r)
+{
+    const int64_t half = t->v / 2, at = r * half, real = t->v_real - at;
+    const size_t size = lf_dtype_size((enum lf_dtype)t->type);
+    d->a.w = (const char *)d->w.p + (size_t)(at * d->a.ldw) * size;
+    d->a.bias = d->bias.p ? (const char *)d->bias.p + (size_t)at * size : NULL;
+    d->a.dw = d->a.dw ? d->a.dw + at * t->k : NULL;
+    d->a.db = d->a.db ? d->a.db + at : NULL;
+    d->a.v = half;
+    d->a.v0 = at;
+    d->a.v_real = real < 0 ? 0 : real < half ? real : half;
+    d->a.v_all = t->v_real;
+    d->a.with = with;
+    with->rank = r;
+}
+
+static bool near(double got, double want, double tol)
+{
+    return (isnan(got) && isnan(want)) || fabs(got - want) <= tol * (1 + fabs(want));
+}
+
+/* Each rank speaks first, then hears what the other has said. */
+static bool speak_and_hear(const struct lf_kernels *k, lf_queue *q, struct xdata d[2],
+                           struct pair *p)
+{
+    bool ok = true;
+    for (int turn = 0; turn < 4; turn++) {
+        const int r = turn % 2;
+        p->rank = r;
+        p->calls = 0;
+        p->listen = turn >= 2;
+        d[r].rec->loss_sum = d[r].rec->z_sum = d[r].rec->entropy_sum = 0;
+        d[r].rec->tokens = d[r].rec->correct = 0;
+        ok = ok && k->linear_xent.check(&d[r].a) == LF_K_OK &&
+             k->linear_xent.run(q, &d[r].a) == LF_K_OK;
+    }
+    return ok;
+}
+
+/* Two ranks that divide the vocabulary find what one finds: the same results on both, each its
+ * columns' gradients, and the addends of dx. */
+static void two_ranks(const struct lf_kernels *k, lf_queue *q, struct xcase t, const char *what)
+{
+    struct xdata one, d[2];
+    struct lf_k_ranks with[2];
+    struct pair p = {.room = (size_t)t.rows * LF_XENT_PART, .q = q};
+    double *got = doubles(t.rows * t.k);
+    const double tol = t.type == LF_F32 ? 1e-5 : 2e-2;
+    bool ok = true;
+    setup(&one, &t, k, q);
+    if (t.frozen)
+        ((int32_t *)one.target.p)[0] = (int32_t)t.v_real; /* no such column: NaN */
+    ok = k->linear_xent.run(q, &one.a) == LF_K_OK;
+    for (int r = 0; r < 2; r++) {
+        p.said[r] = calloc(8, p.room);
+        with[r] = (struct lf_k_ranks){.ranks = 2, .gather = give, .user = &p};
+        setup(&d[r], &t, k, q);
+        ((int32_t *)d[r].target.p)[0] = ((int32_t *)one.target.p)[0];
+        divide(&d[r], &t, &with[r], r);
+        op_free(&d[r].work);
+        d[r].a.work_bytes = k->linear_xent.work(&d[r].a, queue_threads(q));
+        d[r].work = op_alloc(d[r].a.work_bytes);
+        d[r].a.work = d[r].work.p;
+    }
+    ok = ok && speak_and_hear(k, q, d, &p) && p.calls > 0;
+    for (int r = 0; r < 2 && ok; r++) {
+        const struct op_buf *g[] = {&d[r].loss, &d[r].lse, &d[r].entropy, &d[r].logp},
+                            *w[] = {&one.loss, &one.lse, &one.entropy, &one.logp};
+        for (int i = 0; i < 4; i++)
+            for (int64_t j = 0; w[i]->p && j < t.rows; j++)
+                ok = ok && near(op_get(g[i]->p, j, LF_F32), op_get(w[i]->p, j, LF_F32), 1e-5);
+        ok = ok && !memcmp(d[r].arg.p, one.arg.p, one.arg.bytes) &&
+             !memcmp(d[r].loss.p, d[0].loss.p, one.loss.bytes) &&
+             !memcmp(d[r].rec, d[0].rec, sizeof *one.rec) && d[r].rec->tokens == one.rec->tokens &&
+             d[r].rec->correct == one.rec->correct && (t.frozen || op_guards_intact(&d[r].dw)) &&
+             op_guards_intact(&d[r].work);
+        for (int64_t j = r * t.v / 2 * t.k; ok && !t.frozen && j < (r + 1) * t.v / 2 * t.k; j++)
+            ok = near(op_get(d[r].dw.p, j, LF_F32), op_get(one.dw.p, j, LF_F32), tol);
+        for (int64_t j = r * t.v / 2; ok && !t.frozen && j < (r + 1) * t.v / 2; j++)
+            ok = near(op_get(d[r].db.p, j, LF_F32), op_get(one.db.p, j, LF_F32), tol);
+        for (int64_t j = 0; j < t.rows * t.k; j++)
+            got[j] += op_get(d[r].dx.p, j, t.type);
+    }
+    for (int64_t j = 0; ok && j < t.rows * t.k; j++)
+        ok = near(got[j], op_get(one.dx.p, j, t.type), tol);
+    tap_ok(ok, "%s: type %d: two ranks with half of the vocabulary each, %s", k->family, t.type,
+           what);
+    free(got);
+    teardown(&one);
+    for (int r = 0; r < 2; r++) {
+        free(p.said[r]);
+        teardown(&d[r]);
+    }
+}
+
+static void two_ranks_all(const struct lf_kernels *k, lf_queue *q)
+{
+    struct xcase t = {.rows = 33, .k = 24, .v = 96, .v_real = 91, .bias = true};
+    for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
+        t.type = (uint8_t)type;
+        two_ranks(k, q, t, "the loss");
+    }
+    t.type = LF_F32;
+    t.softcap = 3, t.z_loss = 0.02f, t.measured = true;
+    two_ranks(k, q, t, "capped, with entropies");
+    t.v_real = 40;
+    two_ranks(k, q, t, "of which one is padding");
+    t.outside = t.entropy = true, t.measured = false, t.v_real = 91, t.inv_t = 1.25f;
+    two_ranks(k, q, t, "log-probabilities");
+    t.frozen = true;
+    two_ranks(k, q, t, "and a target that nobody has");
+    t = (struct xcase){.rows = PANELS ? 1100 : 4200, .k = 8, .v = 34, .v_real = 30};
+    two_ranks(k, q, t, "in several chunks");
+}
+
 /* Logits made by gemm, one row at a time and packed as decoding does it: lse and argmax have the
  * bits of the fused layer. */
 static void sampling_agrees(const struct lf_kernels *k, lf_queue *q, uint8_t type, float inv_t)
@@ -730,6 +868,7 @@ int main(void)
         TAP(1, exchanges(k, q, 1));
         TAP(1, exchanges(k, q, 5));
 #endif
+        TAP(OP_LAST_FLOAT + 6, two_ranks_all(k, q));
         TAP(1, colsums(k, q));
         op_queue_destroy(q);
     }
