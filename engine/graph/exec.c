@@ -46,6 +46,7 @@ void lf_exec_destroy(lf_exec *ex)
             lf_back_forget_captured(ex->b, &bc->captured[k]);
         lf_exec_sum_free(ex, i);
         lf_exec_window_free(ex, i);
+        lf_exec_pieces_free(ex, i);
         free(bc->captured);
         free(bc->calls);
     }
@@ -314,8 +315,19 @@ static int issue_segment(lf_exec *ex, const void *what, lf_err *err)
 int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to,
                       struct lf_captured *captured, lf_err *err)
 {
-    const struct segment what = {&ex->p->c[chain], calls, from, to};
-    return lf_exec_run_captured(ex, captured, issue_segment, &what, err);
+    struct lf_bound *bc = &ex->chain[chain];
+    struct segment what = {&ex->p->c[chain], calls, from, to};
+    int rc = 0;
+    if (!bc->edge)
+        return lf_exec_run_captured(ex, captured, issue_segment, &what, err);
+    struct lf_captured *between = bc->between + (calls - bc->calls);
+    for (; what.from < to && rc == 0; what.from = what.to) {
+        what.to = lf_exec_piece_end(bc, what.from, to);
+        rc = bc->edge[what.from] == LF_EDGE_ALONE
+                 ? issue_segment(ex, &what, err)
+                 : lf_exec_run_captured(ex, &between[what.from], issue_segment, &what, err);
+    }
+    return rc;
 }
 
 /* The nodes of a segment, and which of LF_CAPTURED it is; -1: the chain has no such segment. */

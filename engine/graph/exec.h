@@ -118,7 +118,7 @@ struct lf_exec_comm {
     /* Sums data over them, n floats of each rank, one after the other; out gets those of this
      * rank. */
     int (*tensor_scatter)(void *user, float *out, const float *data, size_t n, lf_err *err);
-    /* Sums n doubles of the host's memory over them, in place, for the norm. */
+    /* Sums n doubles of backend memory over them, in place, for the norm. */
     int (*tensor_add)(void *user, double *sums, size_t n, lf_err *err);
     /* Pipelines: sums n floats of backend memory with the rank that has the same tied tensor, in
      * place; then n doubles of the host's memory over the ranks that have other layers. */

@@ -143,7 +143,7 @@ static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
     bc->captured = lf_calloc(LF_CAPTURED * (size_t)bc->variants * (size_t)c->o.slots,
                              sizeof *bc->captured, err);
     if (!bc->calls || !bc->captured || lf_exec_sum_bind(ex, ci, err) ||
-        lf_exec_window_bind(ex, ci, err))
+        lf_exec_window_bind(ex, ci, err) || lf_exec_pieces_bind(ex, ci, err))
         return LF_ENOMEM;
     return lf_exec_each_call(ex, ci, 0, 0, bind_call, err);
 }

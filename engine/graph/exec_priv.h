@@ -28,6 +28,9 @@ struct lf_bound {          /* one chain */
     struct lf_exec_req *req;  /* [window]; NULL: the chain has none */
     struct lf_captured *part; /* [slot][variant][n_parts] of a chain with windows */
     size_t n_parts;           /* events, and the ends of both segments */
+    /* exec_pieces.c, of a chain in which ranks exchange while a backend records; else NULL */
+    uint8_t *edge;               /* [node, and the end] */
+    struct lf_captured *between; /* [slot][variant][node], of the piece that begins there */
 };
 
 struct lf_exec {
@@ -89,8 +92,29 @@ int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_
                       struct lf_captured *captured, lf_err *err);
 /* exec_sum.c: calls that are queued from now on wait for the sums under way. */
 int lf_exec_sum_end(lf_exec *ex, lf_err *err);
-/* exec_tensor.c: sums over the ranks of the tensor axis, for the optimizer. */
-int lf_exec_sum_tensor(const lf_exec *ex, lf_err *err);
+/* What ranks do from here on sees what was computed until now; what is computed from here on sees
+ * what they did. */
+static inline int lf_exec_comm_begin(const lf_exec *ex, lf_err *err)
+{
+    return ex->b->ops->comm_begin ? ex->b->ops->comm_begin(ex->b, err) : 0;
+}
+static inline int lf_exec_comm_end(const lf_exec *ex, lf_err *err)
+{
+    return ex->b->ops->comm_end ? ex->b->ops->comm_end(ex->b, err) : 0;
+}
+/* exec_pieces.c */
+enum {
+    LF_EDGE = 1,
+    LF_EDGE_ALONE = 2
+}; /* a piece begins; and it is one node that is not recorded */
+int lf_exec_pieces_bind(lf_exec *ex, size_t chain, lf_err *err);
+void lf_exec_pieces_free(const lf_exec *ex, size_t chain);
+/* Where the piece that begins with node `at` ends, `to` at the latest. */
+size_t lf_exec_piece_end(const struct lf_bound *bc, size_t at, size_t to);
+/* exec_tensor.c: what nodes of a layout do is that of ex->comm from here on. */
+void lf_exec_connect_tensor(lf_exec *ex);
+/* Sums over the ranks of the tensor axis, for the optimizer. */
+int lf_exec_sum_tensor(lf_exec *ex, lf_err *err);
 int lf_exec_add_layers(const lf_exec *ex, double *sums, lf_err *err);
 /* Sums every bucket, for the optimizer. */
 int lf_exec_sum(lf_exec *ex, lf_err *err);

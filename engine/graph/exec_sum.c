@@ -10,24 +10,11 @@
 #include "engine/graph/exec_priv.h"
 #include "engine/graph/profile_priv.h"
 
-/* For kernels, which have no place for an error. */
-static int gather_parts(void *user, void *all, size_t bytes)
-{
-    lf_exec *ex = user;
-    return ex->comm.tensor_gather(ex->comm_user, all, bytes, &ex->exchange.err);
-}
-
 void lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user)
 {
     ex->comm = *comm;
     ex->comm_user = user;
-    ex->exchange = (struct lf_exchange){.sum = comm->tensor_sum,
-                                        .gather = comm->tensor_gather,
-                                        .scatter = comm->tensor_scatter,
-                                        .user = user,
-                                        .rank = ex->p->ps->layout.tensor_rank};
-    ex->with.gather = comm->tensor_gather ? gather_parts : NULL;
-    ex->with.user = ex;
+    lf_exec_connect_tensor(ex);
     ex->early = comm->early && ex->b->ops->comm_begin;
 }
 
@@ -72,11 +59,6 @@ bool lf_exec_sums_early(const lf_exec *ex, int chain)
     return ex->early && ex->chain[chain].ready && !ex->prof && !ex->o.poison;
 }
 
-static int begin(const lf_exec *ex, lf_err *err)
-{
-    return ex->b->ops->comm_begin ? ex->b->ops->comm_begin(ex->b, err) : 0;
-}
-
 static int sum_bucket(const lf_exec *ex, size_t i, lf_err *err)
 {
     const struct lf_bucket *b = &ex->p->bucket[i];
@@ -91,7 +73,7 @@ int lf_exec_sum_end(lf_exec *ex, lf_err *err)
     if (!ex->summing)
         return 0;
     ex->summing = false;
-    return ex->b->ops->comm_end ? ex->b->ops->comm_end(ex->b, err) : 0;
+    return lf_exec_comm_end(ex, err);
 }
 
 /* After a failure nothing is taken for summed. */
@@ -136,14 +118,16 @@ int lf_exec_sum(lf_exec *ex, lf_err *err)
     if (groups && !ex->comm.across)
         return lf_fail(err, LF_EINVAL, "executor: nothing sums over %d groups of ranks",
                        p->ranks.groups);
-    int rc = lf_exec_sum_tensor(ex, err);
+    const bool early = ex->summing;
+    int rc = p->ps->layout.tensor > 1 || p->ranks.pipeline > 1 ? lf_exec_sum_end(ex, err) : 0;
+    if (rc == 0) /* of the sums so far, where some have begun early */
+        rc = lf_exec_sum_tensor(ex, err);
     if (rc != 0)
         return rc;
-    const bool early = ex->summing;
     if ((early && !groups) || !(p->n_buckets || groups))
         return lf_exec_sum_end(ex, err);
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
-    rc = early ? 0 : begin(ex, err);
+    rc = ex->summing ? 0 : lf_exec_comm_begin(ex, err);
     ex->summing = rc == 0;
     for (size_t i = 0; i < p->n_buckets && rc == 0 && !early; i++)
         rc = sum_bucket(ex, i, err);
@@ -158,7 +142,7 @@ int lf_exec_sum_blocks(lf_exec *ex, lf_err *err)
     const lf_plan *p = ex->p;
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
     double *sums = (double *)(void *)(ex->inputs + p->sums_off);
-    int rc = begin(ex, err);
+    int rc = lf_exec_comm_begin(ex, err);
     ex->summing = rc == 0;
     if (rc == 0 && p->sharded)
         rc = ex->comm.add(ex->comm_user, sums, p->n_sums, err);
@@ -175,7 +159,7 @@ int lf_exec_gather(lf_exec *ex, lf_err *err)
 {
     const lf_plan *p = ex->p;
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
-    int rc = begin(ex, err);
+    int rc = lf_exec_comm_begin(ex, err);
     ex->summing = rc == 0;
     for (size_t i = 0; i < p->n_gather && rc == 0; i++)
         rc = ex->comm.gather(ex->comm_user, p->ps->data[p->gather[i].kind] + p->gather[i].off,
@@ -199,7 +183,7 @@ int lf_exec_run_last(lf_exec *ex, int chain, int slot, int variant, lf_err *err)
             rc = lf_exec_run_nodes(ex, chain, calls, at, to, &piece[i], err);
         at = to;
         if (rc == 0 && i < n) {
-            rc = begin(ex, err);
+            rc = lf_exec_comm_begin(ex, err);
             ex->summing = true;
             if (rc == 0)
                 rc = sum_bucket(ex, i, err);

@@ -3,16 +3,69 @@
  * What the optimizer's segment sums over the ranks of the tensor axis: gradients of what every rank
  * has and each has used on a part (lf_layout_check), and those of boxes that several ranks share,
  * such as heads of keys that are fewer than ranks. And what ranks sum that have other layers.
+ *
+ * Also what nodes of a layout do while a segment runs. On a GPU all of it is queued on the second
+ * stream, as everything that ranks do, so that every rank has the calls of all communicators in one
+ * order; the computation waits for each.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/graph/exec_priv.h"
 
-static int sum(const lf_exec *ex, float *data, size_t n, lf_err *err)
+/* ---- what nodes do ---- */
+
+static int ended(const lf_exec *ex, int rc, lf_err *err)
 {
-    return ex->comm.tensor_sum(ex->comm_user, data, n, err);
+    return rc != 0 ? rc : lf_exec_comm_end(ex, err);
 }
+
+static int sum(void *user, float *data, size_t n, lf_err *err)
+{
+    const lf_exec *ex = user;
+    const int rc = lf_exec_comm_begin(ex, err);
+    return ended(ex, rc != 0 ? rc : ex->comm.tensor_sum(ex->comm_user, data, n, err), err);
+}
+
+static int gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    const lf_exec *ex = user;
+    const int rc = lf_exec_comm_begin(ex, err);
+    return ended(ex, rc != 0 ? rc : ex->comm.tensor_gather(ex->comm_user, all, bytes, err), err);
+}
+
+static int scatter(void *user, float *out, const float *data, size_t n, lf_err *err)
+{
+    const lf_exec *ex = user;
+    const int rc = lf_exec_comm_begin(ex, err);
+    return ended(ex, rc != 0 ? rc : ex->comm.tensor_scatter(ex->comm_user, out, data, n, err), err);
+}
+
+static int move_bytes(void *user, void *to, const void *from, size_t bytes, lf_err *err)
+{
+    const lf_exec *ex = user;
+    return ex->b->ops->move(ex->b, to, from, bytes, err);
+}
+
+/* For kernels, which have no place for an error. */
+static int gather_parts(void *user, void *all, size_t bytes)
+{
+    lf_exec *ex = user;
+    return gather(ex, all, bytes, &ex->exchange.err);
+}
+
+void lf_exec_connect_tensor(lf_exec *ex)
+{
+    ex->exchange = (struct lf_exchange){.sum = ex->comm.tensor_sum ? sum : NULL,
+                                        .gather = ex->comm.tensor_gather ? gather : NULL,
+                                        .scatter = ex->comm.tensor_scatter ? scatter : NULL,
+                                        .move = move_bytes,
+                                        .user = ex,
+                                        .rank = ex->p->ps->layout.tensor_rank};
+    ex->with.gather = ex->comm.tensor_gather ? gather_parts : NULL;
+    ex->with.user = ex;
+}
+
+/* ---- what the optimizer's segment sums ---- */
 
 /* The gradients that this rank has of a box: elements [own[0], own[1]) of it, from `data` on. */
 struct mine {
@@ -21,41 +74,54 @@ struct mine {
     int64_t own[2];
 };
 
-/* Elements [from, to) of the logical tensor that this rank has, moved between them and `scratch`,
- * which begins with element `from`. */
-static void move(const struct mine *m, float *scratch, int64_t from, int64_t to, bool out)
+/* Elements [from, to) of the logical tensor, in `scratch`. */
+struct span {
+    float *scratch;
+    int64_t from, to;
+};
+
+/* Those of a span that this rank has, moved between its memory and the span's. */
+static int move(const lf_exec *ex, const struct mine *m, const struct span *s, bool out,
+                lf_err *err)
 {
     const struct lf_param *q = m->q;
     struct lf_box_runs r;
     lf_box_runs(q, &r);
     const int64_t run = r.run ? r.run : q->n; /* one head, which every rank has */
-    for (int64_t e = 0; e < q->n; e += run) {
+    int rc = 0;
+    for (int64_t e = 0; e < q->n && rc == 0; e += run) {
         const int64_t shift = lf_box_element(q, e) - e; /* from the box to the logical tensor */
         int64_t lo = e > m->own[0] ? e : m->own[0], hi = e + run < m->own[1] ? e + run : m->own[1];
-        lo = lo > from - shift ? lo : from - shift;
-        hi = hi < to - shift ? hi : to - shift;
+        lo = lo > s->from - shift ? lo : s->from - shift;
+        hi = hi < s->to - shift ? hi : s->to - shift;
         if (lo >= hi)
             continue;
-        float *mine = m->data + (lo - m->own[0]), *other = scratch + (lo + shift - from);
-        memcpy(out ? other : mine, out ? mine : other, (size_t)(hi - lo) * sizeof *mine);
+        float *mine = m->data + (lo - m->own[0]), *other = s->scratch + (lo + shift - s->from);
+        rc = ex->b->ops->move(ex->b, out ? other : mine, out ? mine : other,
+                              (size_t)(hi - lo) * sizeof *mine, err);
     }
+    return rc;
 }
 
 /* Each rank gives its elements of the whole tensor and zeros elsewhere, so that the sum of an
  * element is that of the ranks that have it. */
-static int sum_replicas(const lf_exec *ex, const struct lf_param *q, lf_err *err)
+static int sum_replicas(lf_exec *ex, const struct lf_param *q, lf_err *err)
 {
     struct mine m = {.q = q, .data = lf_pstore_data(ex->p->ps, q, LF_P_GRAD)};
-    float *scratch = (float *)(void *)ex->arena;
+    struct span s = {.scratch = (float *)(void *)ex->arena};
     const int64_t all = lf_logical(&q->d);
     int rc = 0;
     lf_pstore_own(ex->p->ps, (int)(q - ex->p->ps->p), LF_P_GRAD, m.own);
-    for (int64_t at = 0; at < all && rc == 0 && m.own[0] < m.own[1]; at += LF_TENSOR_SCRATCH) {
-        const int64_t end = all - at < LF_TENSOR_SCRATCH ? all : at + LF_TENSOR_SCRATCH;
-        memset(scratch, 0, (size_t)(end - at) * sizeof *scratch);
-        move(&m, scratch, at, end, true);
-        rc = sum(ex, scratch, (size_t)(end - at), err);
-        move(&m, scratch, at, end, false);
+    for (; s.from < all && rc == 0 && m.own[0] < m.own[1]; s.from = s.to) {
+        s.to = all - s.from < LF_TENSOR_SCRATCH ? all : s.from + LF_TENSOR_SCRATCH;
+        const size_t n = (size_t)(s.to - s.from);
+        rc = ex->b->ops->fill(ex->b, s.scratch, 0, n * sizeof *s.scratch, err);
+        if (rc == 0)
+            rc = move(ex, &m, &s, true, err);
+        if (rc == 0)
+            rc = sum(ex, s.scratch, n, err);
+        if (rc == 0)
+            rc = move(ex, &m, &s, false, err);
     }
     return rc;
 }
@@ -101,14 +167,14 @@ int lf_exec_add_layers(const lf_exec *ex, double *sums, lf_err *err)
 
 /* With zero = 2 and 3 a rank has a part of the gradients, the same one as the ranks that it sums
  * with. */
-static int sum_group(const lf_exec *ex, const struct lf_pgroup *g, lf_err *err)
+static int sum_group(lf_exec *ex, const struct lf_pgroup *g, lf_err *err)
 {
     const size_t n = lf_pgroup_grads(g);
     return g->sum[LF_AXIS_TENSOR] && n ? sum(ex, lf_pgroup_data(ex->p->ps, g, LF_P_GRAD), n, err)
                                        : 0;
 }
 
-int lf_exec_sum_tensor(const lf_exec *ex, lf_err *err)
+int lf_exec_sum_tensor(lf_exec *ex, lf_err *err)
 {
     const lf_pstore *ps = ex->p->ps;
     int rc = 0;

@@ -85,13 +85,6 @@ static struct held hold(const struct run *r, const struct lf_window *w)
     return h;
 }
 
-/* What is begun from here on sees what was computed until now. */
-static int begin(const struct run *r, lf_err *err)
-{
-    const lf_exec *ex = r->ex;
-    return ex->b->ops->comm_begin ? ex->b->ops->comm_begin(ex->b, err) : 0;
-}
-
 /* A window's work has been begun, or has failed. */
 static int begun(const struct run *r, const struct lf_window *w, int rc, lf_err *err)
 {
@@ -123,7 +116,7 @@ static int gather(const struct run *r, const struct lf_window *w, struct lf_exec
     if (rc == 0 && h.bytes)
         rc = ex->b->ops->move(ex->b, h.mine, h.own, h.bytes, err);
     if (rc == 0)
-        rc = begin(r, err);
+        rc = lf_exec_comm_begin(ex, err);
     if (rc == 0)
         rc = ex->comm.begin_gather(ex->comm_user, q, h.block, h.u->part[w->kind], err);
     return begun(r, w, rc, err);
@@ -135,7 +128,7 @@ static int sum(const struct run *r, const struct lf_window *w, struct lf_exec_re
     const struct held h = hold(r, w);
     int rc = r->idle ? ex->b->ops->fill(ex->b, h.block, 0, h.u->bytes[w->kind], err) : 0;
     if (rc == 0)
-        rc = begin(r, err);
+        rc = lf_exec_comm_begin(ex, err);
     if (rc == 0)
         rc = ex->comm.begin_sum(ex->comm_user, q, (float *)(void *)h.own,
                                 (const float *)(const void *)h.block, h.u->part[w->kind],

@@ -23,7 +23,7 @@
     }
 LF_KERNEL_LIST(ACCESS)
 
-/* ---- what ranks of the tensor axis do with each other (CPUs) ---- */
+/* ---- what ranks of the tensor axis do with each other ---- */
 
 /* Operands of sums in bf16 are converted first. */
 static const float *as_f32(const struct lf_kernels *k, lf_queue *q, const struct lf_k_exchange *a,
@@ -47,16 +47,17 @@ static int join(const struct lf_k_exchange *a)
                  last = line - (size_t)(a->ranks - 1) * each;
     const char *from = a->work;
     const size_t mine = w->rank < a->ranks - 1 ? each : last;
-    memcpy((char *)a->work + (size_t)w->rank * part, a->in, (size_t)a->rows * mine);
-    if (!w->gather || w->gather(w->user, a->work, part, &w->err))
-        return LF_K_EINVAL;
-    for (int r = 0; r < a->ranks; r++) {
+    int rc = w->move(w->user, (char *)a->work + (size_t)w->rank * part, a->in,
+                     (size_t)a->rows * mine, &w->err);
+    if (rc == 0)
+        rc = w->gather ? w->gather(w->user, a->work, part, &w->err) : LF_K_EINVAL;
+    for (int r = 0; r < a->ranks && rc == 0; r++) {
         const size_t own = r < a->ranks - 1 ? each : last;
-        for (int64_t i = 0; i < a->rows; i++)
-            memcpy((char *)a->out + (size_t)i * line + (size_t)r * each,
-                   from + (size_t)r * part + (size_t)i * own, own);
+        for (int64_t i = 0; i < a->rows && rc == 0; i++)
+            rc = w->move(w->user, (char *)a->out + (size_t)i * line + (size_t)r * each,
+                         from + (size_t)r * part + (size_t)i * own, own, &w->err);
     }
-    return 0;
+    return rc;
 }
 
 static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *args)
@@ -66,13 +67,14 @@ static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *ar
     const size_t bytes = a->n * lf_dtype_size((enum lf_dtype)a->in_type),
                  all = a->n * (size_t)a->ranks;
     const float *in;
+    int rc;
     switch (a->what) {
     case LF_EX_ROWS:
-        memcpy(a->out, (const char *)a->in + (size_t)w->rank * bytes, bytes);
-        return 0;
+        return w->move(w->user, a->out, (const char *)a->in + (size_t)w->rank * bytes, bytes,
+                       &w->err);
     case LF_EX_GATHER:
-        memcpy((char *)a->out + (size_t)w->rank * bytes, a->in, bytes);
-        return w->gather ? w->gather(w->user, a->out, bytes, &w->err) : LF_K_EINVAL;
+        rc = w->move(w->user, (char *)a->out + (size_t)w->rank * bytes, a->in, bytes, &w->err);
+        return rc != 0 ? rc : w->gather ? w->gather(w->user, a->out, bytes, &w->err) : LF_K_EINVAL;
     case LF_EX_JOIN:
         return join(a);
     case LF_EX_SCATTER:

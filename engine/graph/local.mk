@@ -6,7 +6,7 @@ engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/
   engine/graph/kern_table.c engine/graph/autodiff.c engine/graph/precision.c engine/graph/fp8.c engine/graph/fuse.c engine/graph/recompute.c engine/graph/split.c \
   engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c engine/graph/plan_shard.c engine/graph/plan_window.c engine/graph/plan_whole.c engine/graph/plan_tensor.c \
   engine/graph/plan_place.c engine/graph/plan_chunk.c \
-  engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c engine/graph/exec_capture.c engine/graph/exec_rows.c engine/graph/exec_sum.c engine/graph/exec_window.c engine/graph/exec_whole.c \
+  engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c engine/graph/exec_capture.c engine/graph/exec_pieces.c engine/graph/exec_rows.c engine/graph/exec_sum.c engine/graph/exec_window.c engine/graph/exec_whole.c \
   engine/graph/profile.h engine/graph/profile_priv.h engine/graph/profile.c engine/graph/profile_write.c \
   engine/graph/nvtx.h engine/graph/nvtx.c
 EXTRA_DIST += engine/graph/README.md

@@ -574,8 +574,6 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
         return lf_fail(err, LF_EINVAL, "plan: finished already");
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
-    if (p->ps->layout.tensor > 1 && p->o.target->sm)
-        return lf_fail(err, LF_ENOTSUP, "plan: tensor = %d on a GPU", p->ps->layout.tensor);
     int rc = lf_plan_chunks(p, err);
     if (rc != 0)
         return rc;

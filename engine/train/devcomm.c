@@ -45,9 +45,12 @@ int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf
     if (rc != 0 || back->ops->host_visible || (transport && strcmp(transport, "ucx") == 0))
         return rc;
     d->gpus = lf_comm_on_gpus(axes->data, back->ordinal, back->comm_stream, err);
-    return d->gpus ? 0
-                   : lf_err_prefix(
-                         err, "sums of gradients between GPUs (LF_COMM=ucx does without NCCL)");
+    if (d->gpus && axes->tensor)
+        d->gpus_tensor = lf_comm_on_gpus(axes->tensor, back->ordinal, back->comm_stream, err);
+    return d->gpus && (d->gpus_tensor || !axes->tensor)
+               ? 0
+               : lf_err_prefix(err,
+                               "sums of gradients between GPUs (LF_COMM=ucx does without NCCL)");
 }
 
 int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err)
@@ -68,12 +71,12 @@ int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err)
 /* Those of NCCL. Another rank may never come to what is queued here where one has failed. */
 static void close_gpus(struct lf_devcomm *d, bool failed)
 {
-    lf_comm *const c[] = {d->gpus_outer, d->gpus_inner, d->gpus};
+    lf_comm *const c[] = {d->gpus_tensor, d->gpus_outer, d->gpus_inner, d->gpus};
     if (d->gpus && !failed)
         d->back->ops->sync(d->back, NULL);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         failed ? lf_comm_on_gpus_abort(c[i]) : lf_comm_on_gpus_destroy(c[i]);
-    d->gpus_outer = d->gpus_inner = d->gpus = NULL;
+    d->gpus_tensor = d->gpus_outer = d->gpus_inner = d->gpus = NULL;
 }
 
 void lf_devcomm_close(struct lf_devcomm *d, bool failed)
@@ -203,8 +206,7 @@ static int tensor_add(void *user, double *sums, size_t n, lf_err *err)
     return sum_all(d->tensor, sums, n, LF_COMM_F64, err);
 }
 
-/* The same for each of the ranks. */
-static const size_t *even(const struct lf_devcomm *d, size_t n)
+const size_t *lf_devcomm_even(const struct lf_devcomm *d, size_t n)
 {
     for (int r = 0; r < d->tensor->size; r++)
         d->even[r] = n;
@@ -214,7 +216,7 @@ static const size_t *even(const struct lf_devcomm *d, size_t n)
 static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    const struct lf_comm_call call = gather_of(all, even(d, bytes));
+    const struct lf_comm_call call = gather_of(all, lf_devcomm_even(d, bytes));
     return lf_comm_do(d->tensor, &call, err);
 }
 
@@ -225,7 +227,7 @@ static int tensor_scatter(void *user, float *out, const float *data, size_t n, l
                                       .type = LF_COMM_F32,
                                       .out = out,
                                       .in = data,
-                                      .counts = even(d, n),
+                                      .counts = lf_devcomm_even(d, n),
                                       .planned = true};
     return lf_comm_do(d->tensor, &call, err);
 }

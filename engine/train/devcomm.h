@@ -23,11 +23,12 @@ struct lf_devcomm {
     /* with groups: the ranks of this one's, and those with the same place in all groups; else NULL.
      * The last two have NCCL for them. */
     lf_comm *inner, *outer, *gpus_inner, *gpus_outer;
-    float *scratch; /* lf_exec_scratch of the executor that was connected last */
+    lf_comm *gpus_tensor; /* NCCL for `tensor`, or NULL */
+    float *scratch;       /* lf_exec_scratch of the executor that was connected last */
     size_t stride;
     lf_comm_req *req; /* of a GPU: [2 ranks], owned */
     size_t *counts;   /* of a GPU: [ranks], owned, zeros */
-    size_t *even;     /* of the host: [ranks of the tensor axis], owned: what each has of a call */
+    size_t *even;     /* [ranks of the tensor axis], owned: what each has of a call */
 };
 
 /* Communicators of the ranks that share a batch, and of those that divide matrices (axes.h). */

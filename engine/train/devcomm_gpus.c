@@ -123,6 +123,35 @@ static int across(void *user, float *grads, size_t n, lf_err *err)
     return lf_comm_all_reduce(d->gpus_outer, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
 }
 
+/* ---- the tensor axis, in NCCL's order: all ranks get the bits of one sum ---- */
+
+static int tensor_sum(void *user, float *data, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_reduce(d->gpus_tensor, data, n, LF_COMM_F32, LF_COMM_SUM, err);
+}
+
+static int tensor_add(void *user, double *sums, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_reduce(d->gpus_tensor, sums, n, LF_COMM_F64, LF_COMM_SUM, err);
+}
+
+static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_gather(d->gpus_tensor, all, lf_devcomm_even(d, bytes), err);
+}
+
+static int tensor_scatter(void *user, float *out, const float *data, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_reduce_scatter(d->gpus_tensor, out, data, lf_devcomm_even(d, n), LF_COMM_F32,
+                                  NULL, err);
+}
+
+/* ---- what ends by the executor's marks ---- */
+
 static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
                         lf_err *err)
 {
@@ -145,6 +174,10 @@ const struct lf_exec_comm lf_devcomm_gpus = {.reduce = reduce,
                                              .begin_gather = begin_gather,
                                              .begin_sum = begin_sum,
                                              .finish = lf_devcomm_finished,
+                                             .tensor_sum = tensor_sum,
+                                             .tensor_gather = tensor_gather,
+                                             .tensor_scatter = tensor_scatter,
+                                             .tensor_add = tensor_add,
                                              .tied_sum = lf_devcomm_through_tied,
                                              .pipeline_add = lf_devcomm_add_layers,
                                              .early = true};

@@ -18,6 +18,9 @@ int lf_devcomm_finished(void *user, struct lf_exec_req *q, lf_err *err);
 int lf_devcomm_through_tied(void *user, float *data, size_t n, lf_err *err);
 int lf_devcomm_add_layers(void *user, double *sums, size_t n, lf_err *err);
 
+/* The same number for each rank of the tensor axis. */
+const size_t *lf_devcomm_even(const struct lf_devcomm *d, size_t n);
+
 /* Copies the bytes of rank `root` of c to every rank of c. */
 int lf_devcomm_through_broadcast(const struct lf_devcomm *d, lf_comm *c, void *data, size_t bytes,
                                  int root, lf_err *err);

@@ -13,6 +13,7 @@ enum { BLOCK = 4 << 20 };
 /* What all ranks of c do with a block of the host's memory. */
 struct step {
     lf_comm *c;
+    char *to; /* where the result goes; NULL: it is for other ranks */
     int root; /* < 0: a sum over all ranks; else root's bytes for all */
     enum lf_comm_type type;
 };
@@ -31,8 +32,8 @@ static char *block_of(lf_comm *c, size_t bytes, int *rc, lf_err *err)
     return block;
 }
 
-static int each_block(const struct lf_devcomm *d, const struct step *s, char *data, size_t bytes,
-                      lf_err *err)
+static int each_block(const struct lf_devcomm *d, const struct step *s, const char *data,
+                      size_t bytes, lf_err *err)
 {
     const struct lf_back_ops *o = d->back->ops;
     int rc;
@@ -42,8 +43,8 @@ static int each_block(const struct lf_devcomm *d, const struct step *s, char *da
         rc = o->copy_out(d->back, block, data + at, n, err);
         if (rc == 0)
             rc = of_host(s, block, n, err);
-        if (rc == 0)
-            rc = o->copy_in(d->back, data + at, block, n, err);
+        if (rc == 0 && s->to)
+            rc = o->copy_in(d->back, s->to + at, block, n, err);
     }
     free(block);
     return rc;
@@ -52,13 +53,14 @@ static int each_block(const struct lf_devcomm *d, const struct step *s, char *da
 int lf_devcomm_through_broadcast(const struct lf_devcomm *d, lf_comm *c, void *data, size_t bytes,
                                  int root, lf_err *err)
 {
-    return each_block(d, &(struct step){.c = c, .root = root}, data, bytes, err);
+    return each_block(d, &(struct step){.c = c, .to = data, .root = root}, data, bytes, err);
 }
 
 static int sum_all(const struct lf_devcomm *d, lf_comm *c, void *data, size_t bytes,
                    enum lf_comm_type type, lf_err *err)
 {
-    return each_block(d, &(struct step){.c = c, .root = -1, .type = type}, data, bytes, err);
+    return each_block(d, &(struct step){.c = c, .to = data, .root = -1, .type = type}, data, bytes,
+                      err);
 }
 
 static int reduce(void *user, float *grads, size_t n, lf_err *err)
@@ -84,14 +86,52 @@ static int add(void *user, double *sums, size_t n, lf_err *err)
     return sum_all(user, lf_devcomm_inner(user), sums, n * sizeof *sums, LF_COMM_F64, err);
 }
 
-static int gather(void *user, void *data, const size_t *bytes, lf_err *err)
+/* bytes[r] bytes of each rank r of c, for all. */
+static int gather_among(const struct lf_devcomm *d, lf_comm *c, void *data, const size_t *bytes,
+                        lf_err *err)
 {
-    const struct lf_devcomm *d = user;
-    lf_comm *c = lf_devcomm_inner(d);
     char *part = data;
     int rc = 0;
     for (int r = 0; r < c->size && rc == 0; part += bytes[r++])
         rc = lf_devcomm_through_broadcast(d, c, part, bytes[r], r, err);
+    return rc;
+}
+
+static int gather(void *user, void *data, const size_t *bytes, lf_err *err)
+{
+    return gather_among(user, lf_devcomm_inner(user), data, bytes, err);
+}
+
+/* ---- the tensor axis ---- */
+
+static int tensor_sum(void *user, float *data, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return sum_all(d, d->tensor, data, n * sizeof *data, LF_COMM_F32, err);
+}
+
+static int tensor_add(void *user, double *sums, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return sum_all(d, d->tensor, sums, n * sizeof *sums, LF_COMM_F64, err);
+}
+
+static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return gather_among(d, d->tensor, all, lf_devcomm_even(d, bytes), err);
+}
+
+static int tensor_scatter(void *user, float *out, const float *data, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    struct step s = {.c = d->tensor, .root = -1, .type = LF_COMM_F32};
+    int rc = 0;
+    for (int r = 0; r < d->tensor->size && rc == 0; r++) {
+        s.to = r == d->tensor->rank ? (char *)(void *)out : NULL;
+        rc = each_block(d, &s, (const char *)(const void *)(data + (size_t)r * n), n * sizeof *data,
+                        err);
+    }
     return rc;
 }
 
@@ -177,5 +217,9 @@ const struct lf_exec_comm lf_devcomm_through = {.reduce = reduce,
                                                 .begin_gather = begin_gather,
                                                 .begin_sum = begin_sum,
                                                 .finish = lf_devcomm_finished,
+                                                .tensor_sum = tensor_sum,
+                                                .tensor_gather = tensor_gather,
+                                                .tensor_scatter = tensor_scatter,
+                                                .tensor_add = tensor_add,
                                                 .tied_sum = lf_devcomm_through_tied,
                                                 .pipeline_add = lf_devcomm_add_layers};

@@ -299,7 +299,7 @@ int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
         rc = bytes ? lf_devcomm_broadcast(&t->dev, data, bytes, err) : 0;
         lf_pstore_block(t->m.ps, kinds[i], true, &data, &bytes);
         if (rc == 0 && bytes)
-            rc = lf_comm_broadcast(t->run.comm, data, bytes, 0, err);
+            rc = lf_comm_broadcast(t->comms.data, data, bytes, 0, err);
     }
     lf_pstore_touch(t->m.ps); /* bf16 copies follow the masters */
     return rc;

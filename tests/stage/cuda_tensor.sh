@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Divided matrices (tensor = 2, with and without sequence_parallel) on emulated GPUs: the numbers of one GPU, over NCCL and through memory of the host, for
+# a dense model with one head of keys, tied weights, experts, bf16 and DPO; with a pipeline, and with ranks that share the batch and state; resumed on CPUs.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+. "$LF_SRCDIR/tests/stage/layout_lib.sh"
+with_ranks
+emulated_gpu
+emulated_nccl
+need_ranks
+
+must "$tool" data "$dir/data" 60 40
+must "$tool" pairs "$dir/pairs" 8 2
+small() { # small FAMILY LINES...
+    _family=$1
+    shift
+    {
+        printf '[stage]\ndata = %s\ndevice = cuda\nsteps = 3\nseq_length = 16\nbatch = 4\nmicro_batch = 1\nvalid_interval = 3\n' "$dir/data"
+        printf 'valid_tokens = 32\nsave_interval = 2\nsave_time = 0\nlr = 5e-3\nwarmup = 1\nseed = 5\nthreads = 1\n'
+        printf '[model]\nfamily = %s\nlayers = 2\nhidden = 16\nheads = 2\nffn = 32\nvocab = 70\nmax_positions = 48\n' "$_family"
+        [ $# -eq 0 ] || printf '%s\n' "$@"
+    } >"$dir/run.ini"
+}
+small llama3 "kv_heads = 1"
+trial "gpus" pretrain 2e-6 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+sequence-parallel+zero=3 4:tensor=2+pipeline=2"
+trial "bf16" pretrain 2e-2 "2:tensor=2+sequence-parallel" --precision bf16 --valid-tokens 64
+LF_COMM=ucx
+export LF_COMM
+trial "through the host" pretrain 2e-6 "2:tensor=2+sequence-parallel 4:tensor=2"
+unset LF_COMM
+small gpt2
+trial "tied weights" pretrain 2e-6 "2:tensor=2+sequence-parallel"
+small qwen2-moe "kv_heads = 1" "experts = 4" "experts_per_token = 2" "expert_ffn = 16" "shared_ffn = 16" "router_aux = 0.01"
+trial "experts" pretrain 2e-6 "2:tensor=2"
+
+# --- other stages, from weights that two GPUs have made ---
+small llama3 "kv_heads = 1"
+sed -i '/^\[model\]/,$d' "$dir/run.ini"
+echo "init_from = $dir/gpus.2:tensor=2/out/checkpoint" >>"$dir/run.ini"
+trial "dpo" dpo 2e-6 "2:tensor=2" --data "$dir/pairs" --seq-length 48
+
+small llama3 "kv_heads = 1"
+go "gpus.2:tensor=2+sequence-parallel" 2 again --tensor 2 --device cpu
+[ $rc -eq 0 ] && agree again gpus.one 2e-5
+ok $? "CPUs go on from its checkpoint: the numbers of a run that was not stopped, apart by ${apart:-much}" "$(tail -n 3 "$dir/err")"
+finish 12
