@@ -28,7 +28,9 @@ double lf_train_loss_mean(const lf_trainer *t)
 struct micro {
     int32_t i;    /* this one */
     bool forward; /* its forward pass has run */
-    bool broken;  /* a pass has failed, so this rank cannot do its part for the others */
+    /* a pass (LF_FWD or LF_BWD, plus 1) has failed, so this rank cannot do its part for the others
+     */
+    int broken;
 };
 
 static void tell_pass(const lf_trainer *t, int32_t micro, bool backward)
@@ -42,7 +44,7 @@ static int pass(lf_trainer *t, struct micro *m, enum lf_segment seg, lf_err *err
     tell_pass(t, m->i + 1, seg != LF_FWD);
     const int rc = lf_exec_run(t->m.ex, t->m.train, seg, 0, m->i == 0 ? LF_FIRST : LF_ACCUM, err);
     lf_train_expect_run(t, t->m.train, seg != LF_FWD);
-    m->broken = rc != 0;
+    m->broken = rc == 0 ? 0 : seg == LF_FWD ? LF_FWD + 1 : LF_BWD + 1;
     m->forward = seg == LF_FWD && rc == 0;
     return rc;
 }
@@ -80,6 +82,15 @@ static int stand_by(lf_trainer *t, struct micro *m, int64_t n_samples, lf_err *e
     return rc;
 }
 
+/* Where a device exchanges, ranks of the column whose calls were queued have gone on to where they
+ * agree next. This one tells them there. */
+static int break_off(const lf_trainer *t, const lf_loader_step *ls, const struct micro *m, int rc,
+                     lf_err *err)
+{
+    const bool met = (t->c->objective && m->broken == LF_FWD + 1) || m->i + 1 < ls->n_micro;
+    return met ? lf_train_together(t, rc, err) : rc;
+}
+
 /* Every micro-batch of this rank. */
 static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_train_sums *sums,
                             double *data_s, lf_err *err)
@@ -91,7 +102,7 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
     for (; m.i < ls->n_micro && rc == 0; m.i += rc == 0)
         rc = micro_batch(t, ls, &m, sums, data_s, err);
     if (m.broken)
-        return rc;
+        return break_off(t, ls, &m, rc, err);
     const int other = stand_by(t, &m, ls->n_samples, rc != 0 ? NULL : err);
     tell_pass(t, 0, false);
     if (rc == 0 && other == 0)

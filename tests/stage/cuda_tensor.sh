@@ -43,4 +43,10 @@ small llama3 "kv_heads = 1"
 go "gpus.2:tensor=2+sequence-parallel" 2 again --tensor 2 --device cpu
 [ $rc -eq 0 ] && agree again gpus.one 2e-5
 ok $? "CPUs go on from its checkpoint: the numbers of a run that was not stopped, apart by ${apart:-much}" "$(tail -n 3 "$dir/err")"
-finish 12
+
+small llama3 "kv_heads = 1"
+FAKE_NCCL_FAIL=40:1 on 2 refused --tensor 2 --sequence-parallel
+is $rc 1 "a collective that fails on one GPU ends both with 1"
+says_like "NCCL: .* on rank 1.*internal error" "and is named"
+says_like 'error: rank 1 (.*) failed' "and the other hears of it and ends by itself"
+finish 15
