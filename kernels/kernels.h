@@ -228,8 +228,8 @@ struct lf_k_ranks {
  * for each row largest logit, sums relative to it and the target's logit, and combine them in rank
  * order. loss, lse, argmax, logp, entropy and the sums of rec are the same on all ranks; dx is this
  * rank's addend. What they exchange depends on shapes alone: gather is called once, in the order of
- * the queue, for every LF_XENT_ROWS of the R rows (GPUs: for every chunk, which has more), the last
- * time for fewer, with LF_XENT_PART bytes of each rank for each, whichever have targets. */
+ * the queue, for every LF_XENT_ROWS of the R rows (GPUs: lf_cuda_xent_rows), the last time for
+ * fewer, with LF_XENT_PART bytes of each rank for each of these, whichever have targets. */
 enum { LF_XENT_ROWS = 512, LF_XENT_PART = 20 };
 struct lf_k_linear_xent {
     int64_t rows, k, v, v_real, v0, v_all;
@@ -256,6 +256,7 @@ struct lf_k_linear_xent {
     size_t work_bytes;
 };
 
+int64_t lf_cuda_xent_rows(const struct lf_k_linear_xent *a);
 /* What a draw needs of rows of logits that gemm made with the output layer, with the bits of
  * linear_xent:
  *     z[r]      = inv_temperature * softcap(z[r]), in place, columns < v_real

@@ -41,8 +41,9 @@ static void count_exchange(const lf_plan *p, struct lf_plan_moved *m, const stru
 
 static void count_head(const lf_plan *p, struct lf_plan_moved *m, const struct lf_k_linear_xent *k)
 {
-    for (int64_t at = 0; k->with && at < k->rows; at += LF_XENT_ROWS) {
-        const int64_t left = k->rows - at, rows = left < LF_XENT_ROWS ? left : LF_XENT_ROWS;
+    const int64_t most = p->o.target->sm ? lf_cuda_xent_rows(k) : LF_XENT_ROWS;
+    for (int64_t at = 0; k->with && at < k->rows; at += most) {
+        const int64_t left = k->rows - at, rows = left < most ? left : most;
         add_parts(p, m, (size_t)(rows * LF_XENT_PART));
     }
 }

@@ -148,6 +148,11 @@ static struct layout layout_of(const struct lf_k_linear_xent *a)
     return l;
 }
 
+int64_t lf_cuda_xent_rows(const struct lf_k_linear_xent *a)
+{
+    return layout_of(a).rows;
+}
+
 size_t lf_cuda_linear_xent_work(const struct lf_k_linear_xent *a, int threads)
 {
     (void)threads;

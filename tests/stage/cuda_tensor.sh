@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Divided matrices (tensor = 2, with and without sequence_parallel) on emulated GPUs: the numbers of one GPU, over NCCL and through memory of the host, for
-# a dense model with one head of keys, tied weights, experts, bf16 and DPO; with a pipeline, and with ranks that share the batch and state; resumed on CPUs.
+# a dense model with one head of keys, tied weights, experts, bf16 and DPO; texts; with a pipeline, and with ranks that share the batch and state; resumed on CPUs.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 . "$LF_SRCDIR/tests/stage/layout_lib.sh"
 with_ranks
@@ -22,7 +22,8 @@ small() { # small FAMILY LINES...
     } >"$dir/run.ini"
 }
 small llama3 "kv_heads = 1"
-trial "gpus" pretrain 2e-6 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+sequence-parallel+zero=3 4:tensor=2+pipeline=2"
+trial "gpus" pretrain 2e-6 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+sequence-parallel+zero=3 4:tensor=2+pipeline=2 \
+    8:tensor=2+zero=1+zero-inner=2"
 trial "bf16" pretrain 2e-2 "2:tensor=2+sequence-parallel" --precision bf16 --valid-tokens 64
 LF_COMM=ucx
 export LF_COMM
@@ -44,9 +45,24 @@ go "gpus.2:tensor=2+sequence-parallel" 2 again --tensor 2 --device cpu
 [ $rc -eq 0 ] && agree again gpus.one 2e-5
 ok $? "CPUs go on from its checkpoint: the numbers of a run that was not stopped, apart by ${apart:-much}" "$(tail -n 3 "$dir/err")"
 
+# --- texts ---
+awk 'BEGIN { for (i = 1; i <= 5; i++) printf "{\"id\":\"p%d\",\"prompt_token_ids\":[%d,%d,5],\"temperature\":%d}\n", i, i, i * 31 % 70, i % 2 }' >"$dir/prompts.jsonl"
+generate() { # generate RANKS NAME ARGS...
+    _ranks=$1 _name=$2
+    shift 2
+    $launch "$_ranks" -- "$stages/lf-generate" --checkpoint "$dir/gpus.one/out/checkpoint" --prompts "$dir/prompts.jsonl" --out "$dir/$_name" --threads 1 \
+        --slots 2 --step-rows 8 --logprobs 1 --max-tokens 5 --device cuda "$@" >"$dir/stdout" 2>"$dir/err"
+    rc=$?
+}
+generate 1 text1
+generate 2 text2 --tensor 2
+apart=$(alike "$dir/text1/text/out.jsonl" "$dir/text2/text/out.jsonl" 2e-6) && [ $rc -eq 0 ]
+ok $? "two GPUs generate the texts of one, apart by ${apart:-much}" "$(tail -n 3 "$dir/err")"
+
+# --- what fails ---
 small llama3 "kv_heads = 1"
 FAKE_NCCL_FAIL=40:1 on 2 refused --tensor 2 --sequence-parallel
 is $rc 1 "a collective that fails on one GPU ends both with 1"
 says_like "NCCL: .* on rank 1.*internal error" "and is named"
 says_like 'error: rank 1 (.*) failed' "and the other hears of it and ends by itself"
-finish 15
+finish 17
