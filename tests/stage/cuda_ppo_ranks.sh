@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # lf-ppo in fp16 on two ranks with an emulated GPU each: ratios of exactly 1 between the generator of one rank and the training of another,
-# one loss scale for all ranks whichever of them overflows, the updates of one rank, kills and stops that end with the same bits.
+# one loss scale for all ranks whichever of them overflows, the updates of one rank, kills and stops that end with the same bits; in f32 on two that divide
+# matrices.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 tool=$LF_BUILDDIR/tests/stage/infer_tool
 with_ranks
@@ -108,4 +109,9 @@ for action in kill term; do
     on 2 "$action"
     is "$rc $(id $action)" "0 $(id two)" "started again: the same bits"
 done
-finish 16
+sed -i '/^loss_scale_start/d' "$dir/base.ini"
+on 1 whole --precision f32
+on 2 divided --precision f32 --tensor 2
+[ $rc -eq 0 ] && agree whole divided 1e-5
+ok $? "two ranks that divide the matrices of all models: the numbers of one, apart by $(tail -n 1 "$dir/apart")" "$dir/err"
+finish 17
