@@ -341,11 +341,6 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
             a->col0 = (int32_t)(l->from->ps->layout.tensor_rank * l->columns[x].p->own);
         }
         return 0;
-    case LF_OP_MOE_ROUTE: /* experts take rows of all ranks */
-        return by_rows(l->from, n->out[0])
-                   ? lf_graph_fail(l->to, LF_ENOTSUP,
-                                   "experts in a layout that divides rows (sequence)")
-                   : 0;
     case LF_OP_DORA_NORM:
         a->pos_offset = own_row(l, n->in[DNORM_W], a->pos_offset);
         return 0;
@@ -456,7 +451,7 @@ static int copy_node(struct local *l, const struct lf_node *n)
 }
 
 /* With sequence the stream has rows: what enters and leaves it gathers and scatters them. A value
- * that is not of the stream, such as the weights of experts, enters as it is. */
+ * of which every rank has all rows, such as the weights of experts, enters as it is. */
 static void set_sequence(struct local *l, struct lf_node *n)
 {
     const bool on = l->from->ps->layout.sequence;

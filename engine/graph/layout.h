@@ -29,6 +29,7 @@
  * between a leave and the next enter: lf_tp_enter (ROWS -> COPY) gathers rows, and its backward
  * sums and leaves each rank its rows; lf_tp_leave (PARTIAL -> ROWS) is the other way round. What a
  * norm does to a row is then done once, and gradients of its weights are summed over the ranks.
+ * Every rank chooses the experts of all rows (lf_tp_whole), since experts take rows of all ranks.
  */
 #ifndef LF_GRAPH_LAYOUT_H
 #define LF_GRAPH_LAYOUT_H

@@ -187,6 +187,14 @@ static int head_bwd(const struct node *v, int out)
     return out == LOGPB_DX ? dx : over_rows(dx);
 }
 
+/* Experts take rows of all ranks, and the loss of the balance counts all of them: every rank of the
+ * tensor axis chooses for all rows. */
+static int route(const struct node *v)
+{
+    const int logits = at(v, ROUTE_LOGITS);
+    return v->axis == LF_AXIS_TENSOR && logits == LF_PL_ROWS ? BAD : nonlinear(logits);
+}
+
 static int route_bwd(const struct node *v)
 {
     const int dw = at(v, ROUTEB_DWEIGHTS), load = at(v, ROUTEB_LOAD);
@@ -339,7 +347,7 @@ static int place_out(const struct node *v, int out)
     case LF_OP_GLU_BWD:
         return backward(at(v, GLUB_DY), both(at(v, GLUB_GATE), at(v, GLUB_UP)));
     case LF_OP_MOE_ROUTE:
-        return nonlinear(at(v, ROUTE_LOGITS));
+        return route(v);
     case LF_OP_MOE_STATS: /* counts are of the rows that a rank has */
         return out == STATS_COUNTS ? over_rows(at(v, STATS_SCORES)) : at(v, STATS_SCORES);
     case LF_OP_MOE_LINEAR:

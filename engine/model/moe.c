@@ -72,6 +72,8 @@ lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l)
     const lf_model_config *c = b->c;
     lf_val bias =
         c->router_bias ? lf_paramf(b->g, "layers.%lld.moe.router.bias", (long long)l) : LF_NONE;
+    /* Ranks that divide rows choose the experts of all rows alike, as those that do not. */
+    h = lf_tp_whole(b->g, h);
     const lf_val in = lf_tp_enter(b->g, h); /* the router and the gate read what is before it */
     struct lf_routes r = routes(b, h, bias, l);
     if (b->train)

@@ -270,8 +270,6 @@ const struct sw_refusal sw_refusals[] = {
     BY_PIPELINE("zero=3", BY_PARTS),
     {"pipeline=2zb", "recompute=full", "recompute = full with a split backward pass", NULL},
     {"pipeline=4zb", "recompute=full", "recompute = full with a split backward pass", NULL},
-    BY_ROWS("mlp=aux", "experts in a layout that divides rows (sequence)"),
-    BY_ROWS("mlp=balanced", "experts in a layout that divides rows (sequence)"),
 };
 const size_t sw_n_refusals = sizeof sw_refusals / sizeof sw_refusals[0];
 

@@ -17,6 +17,7 @@ enum planted {
     NORMS_APART,     /* gradients of norms stay those of a rank's rows */
     HEADS_APART,     /* gradients of norms of heads stay those of a rank's heads */
     LORA_APART,      /* those of what an adapter's ranks all have */
+    ROUTER_SUMMED,   /* those of routers, which every rank has of all rows, are */
     KEYS_APART,      /* copies of heads of keys and values have gradients of their own */
     KEYS_COUNTED,    /* each copy of them counts in the norm */
     WHOLE_COUNTED,   /* what every rank has counts as often */
@@ -67,6 +68,12 @@ static bool left_out(const char *name)
     }
 }
 
+/* One that the fault sums beside them? */
+static bool put_in(const char *name)
+{
+    return plan.what == ROUTER_SUMMED && strstr(name, "moe.router.weight");
+}
+
 /* What is left out is as it was again before anything else reads it. */
 int __wrap_lf_exec_sum_tensor(const lf_exec *ex, lf_err *err)
 {
@@ -75,7 +82,8 @@ int __wrap_lf_exec_sum_tensor(const lf_exec *ex, lf_err *err)
     int replicas[512];
     for (size_t i = 0; i < ps->n_g; i++) {
         sum[i] = ps->g[i].sum[LF_AXIS_TENSOR];
-        ps->g[i].sum[LF_AXIS_TENSOR] = sum[i] && !left_out(ps->g[i].name);
+        ps->g[i].sum[LF_AXIS_TENSOR] =
+            (sum[i] && !left_out(ps->g[i].name)) || put_in(ps->g[i].name);
     }
     for (size_t i = 0; i < ps->n_p; i++) {
         replicas[i] = ps->p[i].box.replicas;
@@ -186,6 +194,8 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
         .ranks = 2, .zero = 1, .tensor = 2                                                         \
     }
 
+#define EXPERTS "experts=4 experts_per_token=2 expert_ffn=64 router_aux=0.05"
+
 /* F1 to F14: what went wrong elsewhere, by the numbers of the project's list. */
 static const struct fault faults[] = {
     {.name = "F1: gradients of norms are not summed over the ranks",
@@ -206,6 +216,16 @@ static const struct fault faults[] = {
      .adapted = true,
      .what = LORA_APART,
      .by = RIG_SAW_GRAD | RIG_SAW_APART | RIG_SAW_MOVED},
+    {.name = "F6: gradients of routers count once for each rank of all rows",
+     .l = T2ROWS,
+     .keys = EXPERTS,
+     .what = ROUTER_SUMMED,
+     .by = RIG_SAW_GRAD | RIG_SAW_MOVED},
+    {.name = "F6: a router reads the rows of its own rank alone",
+     .l = T2ROWS,
+     .keys = EXPERTS,
+     .call = GATHER(LOCAL_ALONE, 2), /* the first is that of attention */
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
     {.name = "F2: copies of keys and values have gradients of their own",
      .l = T4,
      .what = KEYS_APART,
