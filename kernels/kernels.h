@@ -468,13 +468,20 @@ struct lf_k_unit_rows_bwd {
 /* norm[n] = | w[n] + scale * sum_j b[n][j] a[j] |: the Euclidean norms of the rows of an adapted
  * weight. w [rows, C], b [rows, rank] and a [rank, C] are dense and of w_type. The product is
  * summed over ascending j, then scaled. The squares are summed in f32. With rank 0 it is the norm
- * of w alone. */
+ * of w alone. With `squares` the norms are squared: those of parts of a row add up. */
 struct lf_k_dora_norm {
     int64_t rows, c, rank;
     const void *w, *a, *b;
     float *norm; /* [rows] */
     float scale;
+    bool squares;
     uint8_t w_type;
+};
+/* y[i] = the square root of x[i]. y may be x. */
+struct lf_k_root {
+    int64_t n;
+    const float *x;
+    float *y;
 };
 /* y = base + (s - 1) (base - bias) + s lora + rest s[c] = m[c] / norm[c], or 1 where norm is 0
  * base, lora, rest and y are [R, C] of x_type. bias, m and norm are f32 [C]. bias NULL stands for
@@ -963,6 +970,7 @@ struct lf_k_moe_balance {
     X(dora_norm)                                                                                   \
     X(dora_fwd)                                                                                    \
     X(dora_bwd)                                                                                    \
+    X(root)                                                                                        \
     X(quantise)                                                                                    \
     X(gemm_fp8)
 #define LF_KERNEL_LIST(X)                                                                          \

@@ -36,7 +36,9 @@ bool lf_pstore_adapted(const lf_pstore *ps, const char *group)
     return g >= 0 && adapter_of(ps, g);
 }
 
-/* A layout divides A by columns as it does the weight, and B and magnitudes by rows. */
+/* A layout divides A by columns as it does the weight, and B and magnitudes by rows. What one
+ * adapter has for all members of a group stays whole: a rank's rows of it would be several runs,
+ * and it is small. */
 static void divide(struct lf_param_desc *d, const struct lf_param_desc *of, bool a)
 {
     if (of->shard == (a ? LF_SHARD_COLS : LF_SHARD_ROWS)) {
@@ -117,11 +119,6 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
                        "adapter of %s: it needs matrices [out, in], members that are there and a "
                        "rank of at least 1",
                        group);
-    if (g.count > 1 && !members && ps->layout.tensor > 1)
-        return lf_fail(err, LF_ENOTSUP,
-                       "adapter of %s: one for all members has rows that tensor divides in turns; "
-                       "adapt the members",
-                       group);
     int rc = lf_grow(&ps->ad, &ps->cap_ad, ps->n_ad, sizeof *ps->ad, err);
     if (rc != 0)
         return rc;
@@ -132,6 +129,8 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
     } else {
         struct lf_param_desc of = ps->p[g.first].d; /* a copy: adding moves the array */
         of.name = g.name;
+        if (g.count > 1 && of.shard == LF_SHARD_ROWS)
+            of.shard = LF_SHARD_NONE;
         rc = declare(ps, &of, "lora_A", NULL, d->rank, g.all_cols, err);
         if (rc == 0)
             rc = declare(ps, &of, "lora_B", NULL, g.all_rows, d->rank, err);
@@ -158,52 +157,125 @@ int lf_pstore_adapt_whole(lf_pstore *ps, const char *name, lf_err *err)
 
 /* ---- magnitudes ---- */
 
-/* The magnitude of `rows` rows of c elements at w; of: the name whose adapter it is of. */
-static int start_rows(lf_pstore *ps, const char *of, const char *w, enum lf_dtype type,
-                      const int64_t shape[2], lf_err *err)
+/* Rows of an adapted weight, of c elements on this rank, in memory of the backend. */
+struct measured {
+    const char *of; /* whose adapter's magnitude they give */
+    const char *w;
+    int64_t rows, c;
+    enum lf_dtype type;
+    struct lf_exchange *with;      /* NULL: rows are whole */
+    const struct lf_pgroup *whole; /* NULL; else the magnitude is of all rows of this group */
+};
+
+static int call(const lf_pstore *ps, enum lf_kernel_id id, const void *args, const char *name,
+                lf_err *err)
+{
+    const struct lf_kernel_row *k = &lf_kernel_table[id];
+    const struct lf_kernels *of = ps->back->kernels;
+    return k->check(of, args) == LF_K_OK && k->call(of, ps->back->queue, args) == LF_K_OK
+               ? 0
+               : lf_fail(err, LF_ENOTSUP, "magnitude %s: %s has no kernel for it", name,
+                         of->family);
+}
+
+static int add_up(const struct measured *r, float *x, int64_t n, const char *name, lf_err *err)
+{
+    return r->with->sum
+               ? r->with->sum(r->with->user, x, (size_t)n, err)
+               : lf_fail(err, LF_EINVAL, "magnitude %s: nothing connects the ranks that divide %s",
+                         name, r->of);
+}
+
+/* The lengths of the rows. */
+static int measure(const lf_pstore *ps, const struct measured *r, float *norm, const char *name,
+                   lf_err *err)
+{
+    const bool parts = r->with && !r->whole;
+    const struct lf_k_dora_norm squares = {.rows = r->rows,
+                                           .c = r->c,
+                                           .w = r->w,
+                                           .norm = norm,
+                                           .squares = parts,
+                                           .w_type = (uint8_t)r->type};
+    const struct lf_k_root root = {.n = r->rows, .x = norm, .y = norm};
+    int rc = call(ps, LF_KID_dora_norm, &squares, name, err);
+    if (rc == 0 && parts)
+        rc = add_up(r, norm, r->rows, name, err);
+    return rc != 0 || !parts ? rc : call(ps, LF_KID_root, &root, name, err);
+}
+
+/* Those of all rows of a group, of which each rank measures its own. The first of those that have
+ * the same rows gives them. */
+static int measure_whole(const lf_pstore *ps, const struct measured *r, float *norm,
+                         const char *name, lf_err *err)
+{
+    const struct lf_pgroup *g = r->whole;
+    float *own = lf_malloc((size_t)r->rows, sizeof *own, err);
+    int rc = own ? measure(ps, r, own, name, err) : LF_ENOMEM;
+    int64_t at = 0, first, n;
+    for (int64_t k = 0; k < g->all_rows && rc == 0; k++)
+        norm[k] = 0;
+    for (int32_t k = 0; k < g->count && rc == 0; k++, at += n) {
+        lf_box_rows(ps, g, k, &first, &n);
+        if (ps->p[g->first + k].box.replica == 0)
+            memcpy(norm + first, own + at, (size_t)n * sizeof *norm);
+    }
+    free(own);
+    return rc != 0 ? rc : add_up(r, norm, g->all_rows, name, err);
+}
+
+static int start_rows(lf_pstore *ps, const struct measured *r, lf_err *err)
 {
     char name[192], base[160];
     struct lf_pview m;
-    stem(base, sizeof base, of);
+    stem(base, sizeof base, r->of);
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
     const int i = lf_pstore_find(ps, name);
-    if (!w || lf_pstore_view(ps, i, LF_P_MASTER, &m) != 1)
+    if (!r->w || lf_pstore_view(ps, i, LF_P_MASTER, &m) != 1)
         return lf_fail(err, LF_EINVAL, "magnitude %s: weights and magnitude are not in memory",
                        name);
-    const bool part = m.count < shape[0];
-    float *all = part ? lf_malloc((size_t)shape[0], sizeof *all, err) : m.data;
-    const struct lf_k_dora_norm a = {
-        .rows = shape[0], .c = shape[1], .w = w, .norm = all, .w_type = (uint8_t)type};
-    int rc = all ? 0 : LF_ENOMEM;
-    if (rc == 0 &&
-        (!ps->back->kernels->dora_norm.run || ps->back->kernels->dora_norm.check(&a) != LF_K_OK ||
-         ps->back->kernels->dora_norm.run(ps->back->queue, &a) != LF_K_OK))
-        rc = lf_fail(err, LF_ENOTSUP, "magnitude %s: %s has no kernel for it", name,
-                     ps->back->kernels->family);
+    const int64_t range[2] = {0, r->whole ? r->whole->all_rows : r->rows};
+    const bool part = m.count < range[1];
+    float *all = part ? lf_malloc((size_t)range[1], sizeof *all, err) : m.data;
+    int rc = !all       ? LF_ENOMEM
+             : r->whole ? measure_whole(ps, r, all, name, err)
+                        : measure(ps, r, all, name, err);
     if (rc == 0 && part)
-        rc = lf_pstore_write(ps, i, LF_F32, all, err);
+        rc = lf_pstore_write_part(ps, i, LF_P_MASTER, LF_F32, all, range, err);
     if (part)
         free(all);
     return rc;
 }
 
-int lf_adapter_measure(lf_pstore *ps, const struct lf_padapter *a, const char *w,
-                       enum lf_dtype type, lf_err *err)
+/* Has a rank some of the rows of a group, and all of what one adapter has for them? */
+static bool takes_own(const lf_pstore *ps, const struct lf_padapter *a)
 {
     const struct lf_pgroup *g = &ps->g[a->group];
-    if (g->place == LF_PL_COLS)
-        return lf_fail(err, LF_ENOTSUP,
-                       "magnitudes of %s are measured on whole rows, which tensor divides",
-                       g->name);
+    return ps->layout.tensor > 1 && g->place == LF_PL_ROWS && g->count > 1 && !a->members;
+}
+
+int lf_adapter_measure(lf_pstore *ps, const struct lf_padapter *a, const char *w,
+                       enum lf_dtype type, struct lf_exchange *with, lf_err *err)
+{
+    const struct lf_pgroup *g = &ps->g[a->group];
+    const bool own = takes_own(ps, a);
+    struct measured r = {.of = g->name,
+                         .w = w,
+                         .rows = g->rows,
+                         .c = g->cols,
+                         .type = type,
+                         .with = own || g->place == LF_PL_COLS ? with : NULL,
+                         .whole = own ? g : NULL};
     if (!a->members)
-        return start_rows(ps, g->name, w, type, (int64_t[]){g->rows, g->cols}, err);
+        return start_rows(ps, &r, err);
     int rc = 0;
     for (int32_t k = 0; k < g->count && rc == 0; k++) {
         const struct lf_param *p = &ps->p[g->first + k];
-        const char *rows = w ? w + (size_t)p->offset * lf_dtype_size(type) : NULL;
+        r.of = p->d.name;
+        r.w = w ? w + (size_t)p->offset * lf_dtype_size(type) : NULL;
+        r.rows = p->box.hi[0] - p->box.lo[0];
         if (a->members >> k & 1)
-            rc = start_rows(ps, p->d.name, rows, type,
-                            (int64_t[]){p->box.hi[0] - p->box.lo[0], g->cols}, err);
+            rc = start_rows(ps, &r, err);
     }
     return rc;
 }
@@ -215,6 +287,15 @@ static lf_val param_of(lf_graph *g, const char *of, const char *part)
     char base[160];
     stem(base, sizeof base, of);
     return lf_paramf(g, "%s.%s", base, part);
+}
+
+/* The same of the group as a whole: this rank's rows, or elements, where ranks divide those of the
+ * group. */
+static lf_val param_of_group(lf_graph *g, const struct lf_padapter *a, const char *part)
+{
+    const lf_val p = param_of(g, g->ps->g[a->group].name, part);
+    const struct lf_attr attr = {.at = a->group};
+    return takes_own(g->ps, a) ? lf_graph_op(g, LF_OP_TP_OWN, &p.id, 1, &attr) : p;
 }
 
 struct columns {
@@ -265,28 +346,35 @@ static void write_member(const struct layer *l, lf_val y, const struct lf_param_
 
 /* Rows of a layer's weight that have magnitudes of their own, and the columns that they give. */
 struct dora {
-    const char *of;
+    lf_val b, m;             /* B, and the magnitudes */
     int64_t row, at;         /* where they begin, and those of their A */
     lf_val base, down, rest; /* as in struct layer */
 };
+
+/* Where ranks have some columns of the weight and of A, their squares add up. */
+static lf_val lengths(const struct layer *l, const struct dora *m, const struct lf_attr *of)
+{
+    lf_graph *g = l->g;
+    const struct lf_pgroup *group = &g->ps->g[l->a->group];
+    struct lf_attr a = *of;
+    a.squares = g->ps->layout.tensor > 1 && group->place == LF_PL_COLS;
+    const int32_t in[] = {l->w.id, param_of(g, group->name, "lora_A").id, m->b.id};
+    const lf_val norm = lf_graph_op(g, LF_OP_DORA_NORM, in, 3, &a);
+    if (!a.squares)
+        return norm;
+    const lf_val all = lf_tp_leave(g, norm);
+    return lf_graph_op(g, LF_OP_ROOT, &all.id, 1, NULL);
+}
 
 /* What gives them their trained lengths. */
 static void dora_operands(const struct layer *l, const struct dora *m, int32_t in[6],
                           struct lf_attr *attr)
 {
-    lf_graph *g = l->g;
-    const lf_val b = param_of(g, m->of, "lora_B"), lora = lf_linear(g, m->down, b, LF_NONE);
-    const int32_t operands[] = {l->w.id, param_of(g, g->ps->g[l->a->group].name, "lora_A").id,
-                                b.id};
+    const lf_val lora = lf_linear(l->g, m->down, m->b, LF_NONE);
     *attr = (struct lf_attr){
         .scale = l->a->d.scale, .pos_offset = (int32_t)m->row, .at = (int32_t)m->at};
-    const int32_t i = g->err.rc ? -1 : lf_node_new(g, LF_OP_DORA_NORM, operands, 3, attr);
-    const int32_t all[] = {m->base.id,
-                           lora.id,
-                           m->rest.id,
-                           l->bias.id,
-                           param_of(g, m->of, "lora_magnitude").id,
-                           i < 0 ? 0 : g->n[i].out[0]};
+    const int32_t all[] = {m->base.id, lora.id, m->rest.id,
+                           l->bias.id, m->m.id, lengths(l, m, attr).id};
     memcpy(in, all, sizeof all);
 }
 
@@ -301,7 +389,13 @@ static void write_dora(const struct layer *l, lf_val y, const struct lf_param_de
                  rest = l->rest.id ? lf_slice(g, l->rest, col, d->dims[0]) : LF_NONE;
     int32_t in[6] = {old.id, 0, rest.id};
     if (adapted) {
-        const struct dora m = {d->name, col, at, old, lf_slice(g, l->down, at, l->a->d.rank), rest};
+        const struct dora m = {.b = param_of(g, d->name, "lora_B"),
+                               .m = param_of(g, d->name, "lora_magnitude"),
+                               .row = col,
+                               .at = at,
+                               .base = old,
+                               .down = lf_slice(g, l->down, at, l->a->d.rank),
+                               .rest = rest};
         dora_operands(l, &m, in, &attr);
     }
     if (adapted || rest.id)
@@ -331,12 +425,16 @@ static lf_val all_members(const struct layer *l)
 static lf_val one_module(const struct layer *l)
 {
     lf_graph *g = l->g;
-    const char *group = g->ps->g[l->a->group].name;
+    const lf_val b = param_of_group(g, l->a, "lora_B");
     if (!l->a->d.magnitude)
-        return lf_add(g, l->base, lf_linear(g, l->down, param_of(g, group, "lora_B"), LF_NONE));
+        return lf_add(g, l->base, lf_linear(g, l->down, b, LF_NONE));
     int32_t in[6];
     struct lf_attr attr;
-    const struct dora m = {group, 0, 0, l->base, l->down, l->rest};
+    const struct dora m = {.b = b,
+                           .m = param_of_group(g, l->a, "lora_magnitude"),
+                           .base = l->base,
+                           .down = l->down,
+                           .rest = l->rest};
     dora_operands(l, &m, in, &attr);
     const int32_t i = g->err.rc ? -1 : lf_node_new(g, LF_OP_DORA, in, 6, &attr);
     return i < 0 ? LF_NONE : (lf_val){g->n[i].out[0]};

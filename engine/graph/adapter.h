@@ -20,6 +20,10 @@
  * Kaiming's rule with a = sqrt(5). Adapters are never merged in memory, so training and generation
  * read the same matrices in the same order and their bits agree.
  *
+ * Where ranks divide W by columns (layout.h), they divide A too, and add up the squares of |V[n]|.
+ * Where they divide W by rows, they divide B and m of each member; B and m of a whole group of
+ * several members stay whole on every rank, which takes its rows of them.
+ *
  * An adapter is attached to a group of the store, such as q, k, v of one layer. It belongs to the
  * group as a whole, with one A for all rows, as in programs where q, k, v are one module; or to
  * some of its members, each with A and B of its own. Its tensors are ordinary tensors of the store

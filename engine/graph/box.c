@@ -126,6 +126,17 @@ int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p)
     return r.run ? ps->layout.tensor / p->box.replicas : 1;
 }
 
+void lf_box_rows(const lf_pstore *ps, const struct lf_pgroup *g, int32_t k, int64_t *first,
+                 int64_t *n)
+{
+    const struct lf_param *p = &ps->p[g->first + k];
+    const int dim = g->ndim < 2 ? 0 : g->ndim - 2;
+    *first = p->box.lo[dim];
+    *n = p->box.hi[dim] - p->box.lo[dim];
+    for (int32_t i = 0; i < k; i++)
+        *first += ps->p[g->first + i].d.dims[dim];
+}
+
 void lf_pstore_part(lf_pstore *ps)
 {
     ps->part = true;

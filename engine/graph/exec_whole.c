@@ -63,7 +63,8 @@ static int start(lf_exec *ex, const struct lf_padapter *a, struct gathered *have
             rc = lf_exec_gather_unit(ex, (size_t)g->unit, kind, 0, err);
         *have = (struct gathered){g->unit, kind};
     }
-    return rc != 0 ? rc : lf_adapter_measure(ps, a, w, lf_pstore_type(ps, kind), err);
+    return rc != 0 ? rc
+                   : lf_adapter_measure(ps, a, w, lf_pstore_type(ps, kind), &ex->exchange, err);
 }
 
 int lf_exec_adapter_start(lf_exec *ex, lf_err *err)

@@ -60,6 +60,29 @@ static int join(const struct lf_k_exchange *a)
     return rc;
 }
 
+/* The rows of a group's members, between what every rank has whole and this rank's. */
+static int move_own(const struct lf_kernels *k, lf_queue *q, const struct lf_k_exchange *a)
+{
+    const struct lf_pgroup *g = &a->ps->g[a->group];
+    const bool back = a->what == LF_EX_OWN_BWD;
+    int64_t at = 0, first, n;
+    int rc = 0;
+    if (back && !a->accumulate)
+        memset(a->out, 0, a->n * sizeof(float));
+    for (int32_t i = 0; i < g->count && rc == 0; i++, at += n * a->width) {
+        lf_box_rows(a->ps, g, i, &first, &n);
+        const float *in = (const float *)a->in + (back ? at : first * a->width);
+        float *out = (float *)a->out + (back ? first * a->width : at);
+        const struct lf_k_axpby add = {
+            .n = n * a->width, .a = in, .b = out, .y = out, .alpha = 1, .beta = 1};
+        if (back && a->accumulate)
+            rc = k->axpby.run(q, &add);
+        else
+            memcpy(out, in, (size_t)(n * a->width) * sizeof *out);
+    }
+    return rc;
+}
+
 static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *args)
 {
     const struct lf_k_exchange *a = args;
@@ -69,6 +92,9 @@ static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *ar
     const float *in;
     int rc;
     switch (a->what) {
+    case LF_EX_OWN:
+    case LF_EX_OWN_BWD:
+        return move_own(k, q, a);
     case LF_EX_ROWS:
         return w->move(w->user, a->out, (const char *)a->in + (size_t)w->rank * bytes, bytes,
                        &w->err);

@@ -198,9 +198,14 @@ static int32_t map_tensor(struct local *l, int32_t t)
 
 /* ---- rows ---- */
 
+static bool by_place(const lf_graph *g, int32_t t, enum lf_place place)
+{
+    return g->t[lf_root_of(g, t)].place[LF_AXIS_TENSOR] == place;
+}
+
 static bool by_rows(const lf_graph *g, int32_t t)
 {
-    return g->t[lf_root_of(g, t)].place[LF_AXIS_TENSOR] == LF_PL_ROWS;
+    return by_place(g, t, LF_PL_ROWS);
 }
 
 /* The two inputs of a node that are of rows; NULL: it has none. */
@@ -310,6 +315,12 @@ static void vocabulary(const struct local *l, int32_t w, struct lf_attr *a)
     a->v_all = g->t[w].rows;
 }
 
+/* Does a node make a partial sum to which another rank adds the bias? */
+static bool elsewhere(const struct local *l, const struct lf_node *n)
+{
+    return by_place(l->from, n->out[0], LF_PL_PARTIAL) && l->from->ps->layout.tensor_rank > 0;
+}
+
 /* Changes the attributes, and inputs, of a node whose inputs are mapped. */
 static int local_attributes(struct local *l, const struct lf_node *n, int32_t in[],
                             struct lf_attr *a)
@@ -341,10 +352,14 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
             a->col0 = (int32_t)(l->from->ps->layout.tensor_rank * l->columns[x].p->own);
         }
         return 0;
+    case LF_OP_TP_OWN:
+        a->sequence = true;
+        return 0;
     case LF_OP_DORA_NORM:
         a->pos_offset = own_row(l, n->in[DNORM_W], a->pos_offset);
         return 0;
     case LF_OP_DORA:
+        a->no_bias = elsewhere(l, n);
         if (n->in[DORA_BIAS])
             a->pos_offset = own_row(l, n->in[DORA_BIAS], a->pos_offset);
         return 0;
@@ -365,8 +380,7 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
         return 0;
     }
     case LF_OP_LINEAR:
-        a->no_bias = l->from->t[n->out[0]].place[LF_AXIS_TENSOR] == LF_PL_PARTIAL &&
-                     l->from->ps->layout.tensor_rank > 0;
+        a->no_bias = elsewhere(l, n);
         return 0;
     default:
         return 0;
@@ -375,11 +389,13 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
 
 /* ---- nodes ---- */
 
-/* The divided columns of an output. */
+/* The divided columns of an output, or the rows of a weight. */
 static void out_pieces(struct local *l, const struct lf_node *n, int32_t out)
 {
     const lf_graph *g = l->from;
-    if (g->t[lf_root_of(g, out)].place[LF_AXIS_TENSOR] != LF_PL_COLS || l->columns[out].n)
+    if (n->op == LF_OP_TP_OWN)
+        param_pieces(l, out, &g->ps->g[n->a.at]);
+    if (!by_place(g, out, LF_PL_COLS) || l->columns[out].n)
         return;
     const bool product = n->op == LF_OP_LINEAR || n->op == LF_OP_MOE_LINEAR;
     l->columns[out] = l->columns[n->in[product ? LINEAR_W : 0]];
@@ -451,12 +467,13 @@ static int copy_node(struct local *l, const struct lf_node *n)
 }
 
 /* With sequence the stream has rows: what enters and leaves it gathers and scatters them. A value
- * of which every rank has all rows, such as the weights of experts, enters as it is. */
+ * of which every rank has all rows, such as the weights of experts, enters as it is. Lengths of
+ * rows of a weight are one row, which leaves as it is. */
 static void set_sequence(struct local *l, struct lf_node *n)
 {
     const bool on = l->from->ps->layout.sequence;
     if (n->op == LF_OP_TP_LEAVE)
-        n->a.sequence = on;
+        n->a.sequence = on && l->from->t[n->in[0]].rows > 1;
     if (n->op == LF_OP_TP_ENTER)
         n->a.sequence = on && by_rows(l->from, n->in[0]);
 }

@@ -71,7 +71,8 @@ static void keep_f32(lf_graph *g, int32_t t)
         lf_op_table[n->op].out_types[0] != 'o')
         return;
     x->pinned = true;
-    for (int k = 0; k < 2 && n->op == LF_OP_ADD; k++) /* the base's product and an adapter's */
+    const int addends = n->op == LF_OP_ADD ? 2 : n->op == LF_OP_DORA ? DORA_REST + 1 : 0;
+    for (int k = 0; k < addends; k++) /* the base's product and an adapter's */
         keep_f32(g, n->in[k]);
 }
 

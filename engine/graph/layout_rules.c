@@ -227,24 +227,49 @@ static int norm_bwd(const struct node *v, int out)
     return out != NORMB_DX ? over_heads(dx) : both(dx, at(v, NORMB_DRES));
 }
 
-/* Lengths of rows of w + B A: where columns of both are spread, of a part of each row only. */
+/* Lengths of rows of w + B A. Where columns of w and A are spread, a rank has a part of each row,
+ * and the squares of lengths add up. */
 static int dora_norm(const struct node *v)
 {
     const int w = at(v, DNORM_W), a = at(v, DNORM_A), b = at(v, DNORM_B);
-    return w == LF_PL_COLS || a != LF_PL_SAME || w != b ? BAD : w == LF_PL_ROWS ? LF_PL_COLS : w;
+    if (w == LF_PL_COLS)
+        return a == w && b == LF_PL_SAME && v->n->a.squares ? LF_PL_PARTIAL : BAD;
+    return a != LF_PL_SAME || w != b ? BAD : w == LF_PL_ROWS ? LF_PL_COLS : w;
 }
 
+/* Linear in all products, so that partial sums give one. */
 static int dora(const struct node *v)
 {
-    const int base = both(at(v, DORA_BASE), at(v, DORA_LORA)), m = at(v, DORA_M);
+    const int base = both(at(v, DORA_BASE), at(v, DORA_LORA)), m = at(v, DORA_M),
+              norm = at(v, DORA_NORM), bias = at(v, DORA_BIAS);
     const int want = base == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME;
-    return base == LF_PL_PARTIAL || (m != NONE && m != want) ? BAD : both(base, at(v, DORA_REST));
+    if ((m != NONE && m != want) || (bias != NONE && bias != want) ||
+        (norm != NONE && norm != (base == LF_PL_COLS ? base : LF_PL_SAME)))
+        return BAD;
+    return both(base, at(v, DORA_REST));
 }
 
 static int dora_bwd(const struct node *v, int out)
 {
-    const int dx = backward(at(v, DORAB_DY), at(v, DORAB_BASE));
-    return out == DORAB_DX ? dx : over_rows(dx);
+    const int dy = at(v, DORAB_DY), base = at(v, DORAB_BASE);
+    if (out == DORAB_DX)
+        return base == LF_PL_PARTIAL ? dy : backward(dy, base);
+    return over_rows(weight_of_row(dy, base));
+}
+
+/* What every rank has whole, and the rows or elements of it that are a rank's. */
+static int own(const struct node *v)
+{
+    const int x = at(v, 0);
+    if (v->axis != LF_AXIS_TENSOR)
+        return x;
+    return x == LF_PL_SAME && v->g->ps->g[v->n->a.at].place == LF_PL_ROWS ? LF_PL_ROWS : BAD;
+}
+
+static int own_bwd(const struct node *v)
+{
+    const int dy = at(v, 0);
+    return v->axis != LF_AXIS_TENSOR ? dy : dy == LF_PL_ROWS ? LF_PL_PARTIAL : BAD;
 }
 
 static int loss(const struct node *v, int out)
@@ -295,6 +320,10 @@ static int place_out(const struct node *v, int out)
         return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_SAME ? LF_PL_ROWS : BAD;
     case LF_OP_TP_JOIN:
         return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_COLS ? LF_PL_SAME : BAD;
+    case LF_OP_TP_OWN:
+        return own(v);
+    case LF_OP_TP_OWN_BWD:
+        return own_bwd(v);
     case LF_OP_EMBED:
         return embedding(v);
     case LF_OP_LINEAR:
@@ -368,6 +397,8 @@ static int place_out(const struct node *v, int out)
         return row_gate_bwd(v, out);
     case LF_OP_DORA_NORM:
         return dora_norm(v);
+    case LF_OP_ROOT:
+        return nonlinear(at(v, 0));
     case LF_OP_DORA:
         return dora(v);
     case LF_OP_DORA_BWD:

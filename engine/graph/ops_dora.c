@@ -12,9 +12,18 @@ static const void *row_of(const struct lf_bind *b, int32_t t, int64_t row)
              : NULL;
 }
 
-static const float *bias_of(const struct lf_bind *b, int32_t t, int64_t at)
+/* A partial sum of one rank has the bias. */
+static const float *bias_of(const struct lf_bind *b, const struct lf_node *n, int32_t t)
 {
-    return t ? (const float *)P(b, t) + at : NULL;
+    return t && !n->a.no_bias ? (const float *)P(b, t) + n->a.pos_offset : NULL;
+}
+
+LF_EMIT(root)
+{
+    struct lf_k_root *k = args;
+    const int32_t x = n->in[0];
+    *k = (struct lf_k_root){.n = R(b, x) * C(b, x), .x = P(b, x), .y = P(b, n->out[0])};
+    return 0;
 }
 
 LF_EMIT(dora_norm)
@@ -29,6 +38,7 @@ LF_EMIT(dora_norm)
                                  .b = P(b, bb),
                                  .norm = P(b, n->out[0]),
                                  .scale = n->a.scale,
+                                 .squares = n->a.squares,
                                  .w_type = DT(b, w)};
     return DT(b, a) == DT(b, w) && DT(b, bb) == DT(b, w) ? 0 : LF_EINVAL;
 }
@@ -46,12 +56,12 @@ LF_EMIT(dora)
                                 .base = P(b, base),
                                 .lora = P(b, lora),
                                 .rest = P(b, n->in[DORA_REST]),
-                                .bias = bias_of(b, n->in[DORA_BIAS], n->a.pos_offset),
+                                .bias = bias_of(b, n, n->in[DORA_BIAS]),
                                 .m = P(b, n->in[DORA_M]),
                                 .norm = P(b, n->in[DORA_NORM]),
                                 .y = P(b, y),
                                 .x_type = DT(b, base)};
-    return 0;
+    return DT(b, y) == DT(b, base) && (!lora || DT(b, lora) == DT(b, base)) ? 0 : LF_EINVAL;
 }
 
 LF_EMIT(dora_bwd)
@@ -68,12 +78,12 @@ LF_EMIT(dora_bwd)
                                 .dy = P(b, dy),
                                 .base = P(b, base),
                                 .lora = P(b, lora),
-                                .bias = bias_of(b, n->in[DORAB_BIAS], n->a.pos_offset),
+                                .bias = bias_of(b, n, n->in[DORAB_BIAS]),
                                 .m = P(b, n->in[DORAB_M]),
                                 .norm = P(b, n->in[DORAB_NORM]),
                                 .dx = P(b, dx),
                                 .dm = P(b, n->out[DORAB_DM]),
-                                .accumulate = b->acc,
+                                .accumulate = lf_adds(b, n->out[DORAB_DM]),
                                 .x_type = DT(b, dy)};
     return 0;
 }

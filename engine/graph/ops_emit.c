@@ -75,10 +75,15 @@ static struct lf_k_exchange exchange(const struct lf_bind *b, const struct lf_no
                                   .in_type = DT(b, x)};
 }
 
+static bool dense(const struct lf_bind *b, int32_t t)
+{
+    return LD(b, t) == C(b, t);
+}
+
 static int dense_both(const struct lf_bind *b, const struct lf_node *n)
 {
     const int32_t x = n->in[0], y = n->out[0];
-    return LD(b, x) == C(b, x) && LD(b, y) == C(b, y) && C(b, x) == C(b, y) ? 0 : LF_EINVAL;
+    return dense(b, x) && dense(b, y) && C(b, x) == C(b, y) ? 0 : LF_EINVAL;
 }
 
 LF_EMIT(tp_leave)
@@ -108,6 +113,30 @@ LF_EMIT(tp_rows)
 {
     *(struct lf_k_exchange *)args = exchange(b, n, LF_EX_ROWS);
     return dense_both(b, n);
+}
+
+/* `all`: what every rank has whole, and of which a rank takes its own rows, or elements. */
+static int own_rows(struct lf_k_exchange *k, const struct lf_bind *b, const struct lf_node *n,
+                    int32_t all)
+{
+    k->n = (size_t)(R(b, all) * C(b, all));
+    k->width = R(b, all) == 1 ? 1 : C(b, all);
+    k->ps = b->g->ps;
+    k->group = n->a.at;
+    k->accumulate = b->acc;
+    return dense(b, n->in[0]) && dense(b, n->out[0]) && DT(b, n->in[0]) == LF_F32 ? 0 : LF_EINVAL;
+}
+
+LF_EMIT(tp_own)
+{
+    *(struct lf_k_exchange *)args = exchange(b, n, LF_EX_OWN);
+    return own_rows(args, b, n, n->in[0]);
+}
+
+LF_EMIT(tp_own_bwd)
+{
+    *(struct lf_k_exchange *)args = exchange(b, n, LF_EX_OWN_BWD);
+    return own_rows(args, b, n, n->out[0]);
 }
 
 LF_EMIT(norm)

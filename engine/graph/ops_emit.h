@@ -36,6 +36,12 @@ static inline int64_t C(const struct lf_bind *b, int32_t t)
     return b->g->t[t].cols;
 }
 
+/* Does a node add to this gradient of a weight? That of a computed weight is of one micro-batch. */
+static inline bool lf_adds(const struct lf_bind *b, int32_t t)
+{
+    return b->acc && b->g->t[t].role == LF_ROLE_GRAD;
+}
+
 /* Dropout of attention. sample and position are the indices of the node's inputs that hold them. */
 static inline struct lf_k_attn_drop lf_drop_of(const struct lf_bind *b, const struct lf_node *n,
                                                int sample, int position)

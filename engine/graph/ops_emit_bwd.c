@@ -95,7 +95,7 @@ LF_EMIT(linear_dw)
                             .ldb = LD(b, x),
                             .ldc = C(b, x),
                             .ta = true,
-                            .accumulate = b->acc,
+                            .accumulate = lf_adds(b, n->out[0]),
                             .ab_type = DT(b, dy),
                             .c_type = LF_F32,
                             .bias_type = LF_F32,

@@ -59,15 +59,22 @@ static int need_param(lf_graph *g, const struct lf_node *n, int slot, int64_t ro
     return 0;
 }
 
-/* A matrix that multiplies: a parameter, or one that lf_unit_rows made of a parameter. */
-static int need_weight(lf_graph *g, const struct lf_node *n, int slot, int64_t cols,
+/* Was it made of a parameter, by lf_unit_rows or as a rank's rows? */
+static bool made_of_param(const lf_graph *g, const struct lf_tensor *t)
+{
+    return t->producer >= 0 && !t->parent &&
+           (g->n[t->producer].op == LF_OP_UNIT_ROWS || g->n[t->producer].op == LF_OP_TP_OWN);
+}
+
+/* A weight: a parameter, or made of one. rows, cols 0: as many as there are. */
+static int need_weight(lf_graph *g, const struct lf_node *n, int slot, int64_t rows, int64_t cols,
                        const char *what)
 {
     const struct lf_tensor *t = &g->t[n->in[slot]];
-    if (t->producer >= 0 && g->n[t->producer].op == LF_OP_UNIT_ROWS && !t->parent &&
-        t->cols == cols)
-        return 0;
-    return need_param(g, n, slot, 0, cols, what);
+    return n->in[slot] && made_of_param(g, t) && (!rows || t->rows == rows) &&
+                   (!cols || t->cols == cols)
+               ? 0
+               : need_param(g, n, slot, rows, cols, what);
 }
 
 static int make(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols,
@@ -111,7 +118,7 @@ LF_SHAPE(linear)
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[LINEAR_X]], *w = &g->t[n->in[LINEAR_W]];
     int64_t rows = x->rows, out = w->rows;
-    if (need_weight(g, n, LINEAR_W, x->cols,
+    if (need_weight(g, n, LINEAR_W, 0, x->cols,
                     "w [N, K] must be a parameter with K columns like x") ||
         need_param(g, n, LINEAR_BIAS, 1, out,
                    "bias must be a parameter vector with one element per row of w"))
@@ -347,7 +354,8 @@ static int need_head(lf_graph *g, struct lf_node *n)
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[XENT_X]];
     int64_t rows = x->rows, v = g->t[n->in[XENT_W]].rows;
-    if (need_weight(g, n, XENT_W, x->cols, "w [V, K] must be a parameter with K columns like x") ||
+    if (need_weight(g, n, XENT_W, 0, x->cols,
+                    "w [V, K] must be a parameter with K columns like x") ||
         need_param(g, n, XENT_BIAS, 1, v, "bias must be a parameter vector [V]") ||
         need_index(g, n, XENT_TARGET, LF_I32, rows, "target must be i32 [R, 1]"))
         return LF_EINVAL;
@@ -567,7 +575,28 @@ LF_SHAPE(tp_join)
     return 0;
 }
 
+/* A matrix [N, C], or a vector [1, N], with an element or a row for each row of a group. */
+LF_SHAPE(tp_own)
+{
+    if (need(g, n, 0, "w") || need_param(g, n, 0, 0, 0, "a parameter is needed here"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[0]];
+    const struct lf_pgroup *of = &g->ps->g[n->a.at];
+    const bool vector = x->rows == 1;
+    const int64_t rows = n->a.sequence ? of->rows : of->all_rows;
+    if ((vector ? x->cols : x->rows) != of->all_rows)
+        return bad(g, n, n->in[0], 0, "it must have as many rows as its group");
+    return make_fixed(g, n, 0, LF_F32, vector ? 1 : rows, vector ? rows : x->cols, "");
+}
+
 /* ---- weight-decomposed adapters ---- */
+
+LF_SHAPE(root)
+{
+    if (need_index(g, n, 0, LF_F32, 0, "x must be f32"))
+        return LF_EINVAL;
+    return make_fixed(g, n, 0, LF_F32, g->t[n->in[0]].rows, g->t[n->in[0]].cols, "");
+}
 
 LF_SHAPE(dora_norm)
 {
@@ -579,7 +608,7 @@ LF_SHAPE(dora_norm)
     if (need_param(g, n, DNORM_W, 0, 0, "w must be a parameter matrix") ||
         need_param(g, n, DNORM_A, 0, w->cols,
                    "A [r, K] must be a parameter with K columns like w") ||
-        need_param(g, n, DNORM_B, 0, 0, "B [N, r] must be a parameter"))
+        need_weight(g, n, DNORM_B, 0, 0, "B [N, r] must be a parameter"))
         return LF_EINVAL;
     if (n->a.pos_offset < 0 || n->a.pos_offset > w->rows - rows)
         return bad(g, n, n->in[DNORM_W], n->in[DNORM_B], "the rows of B must be rows of w");
@@ -598,8 +627,8 @@ LF_SHAPE(dora)
     for (int k = DORA_LORA; k <= DORA_REST; k++)
         if (n->in[k] && (g->t[n->in[k]].rows != rows || g->t[n->in[k]].cols != cols))
             return bad(g, n, n->in[DORA_BASE], n->in[k], "all products must have one shape");
-    if (need_param(g, n, DORA_M, 1, cols,
-                   "the magnitude must be a parameter vector with an element per column") ||
+    if (need_weight(g, n, DORA_M, 1, cols,
+                    "the magnitude must be a parameter vector with an element per column") ||
         (n->in[DORA_M] && need_index(g, n, DORA_NORM, LF_F32, 1, "the lengths must be f32 [1, N]")))
         return LF_EINVAL;
     if (n->in[DORA_M] && g->t[n->in[DORA_NORM]].cols != cols)

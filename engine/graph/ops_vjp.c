@@ -6,6 +6,18 @@
  */
 #include "engine/graph/ops_vjp.h"
 
+/* Where a weight's gradient goes: the store, or for a computed weight a tensor that its own vjp
+ * reads. */
+static int32_t weight_grad(struct lf_ad *ad, int32_t w)
+{
+    if (!lf_ad_wants(ad, w))
+        return ad->g->t[w].role == LF_ROLE_PARAM ? param_grad(ad, w) : 0;
+    int32_t d = scratch(ad, w);
+    if (d)
+        ad->g->t[d].fixed = true; /* f32, as the kernel writes it */
+    return d;
+}
+
 LF_VJP(embed)
 {
     const struct lf_node n = ad->g->n[node];
@@ -26,21 +38,23 @@ LF_VJP(embed)
 LF_VJP(linear)
 {
     const struct lf_node n = ad->g->n[node];
-    if (lf_ad_wants(ad, n.in[LINEAR_W]))
+    const int32_t w = n.in[LINEAR_W];
+    if (lf_ad_wants(ad, w) && ad->g->n[ad->g->t[w].producer].op != LF_OP_TP_OWN)
         return lf_graph_fail(ad->g, LF_ENOTSUP,
                              "linear: a computed weight (%s) is trained through the loss only",
-                             ad->g->t[n.in[LINEAR_W]].name);
+                             ad->g->t[w].name);
     int32_t dy = lf_ad_grad_of(ad, n.out[LINEAR_Y]);
     lf_ad_contribute(ad, n.in[LINEAR_RES], dy);
-    int32_t dw = param_grad(ad, n.in[LINEAR_W]), db = param_grad(ad, n.in[LINEAR_BIAS]);
+    int32_t dw = weight_grad(ad, w), db = param_grad(ad, n.in[LINEAR_BIAS]);
     if (dw) {
         const int32_t in[] = {dy, n.in[LINEAR_X]};
         emit(ad, LF_OP_LINEAR_DW, NULL, in, 2, &dw, 1);
+        lf_ad_contribute(ad, w, dw);
     }
     if (db)
         emit(ad, LF_OP_COLSUM, NULL, &dy, 1, &db, 1);
     if (lf_ad_wants(ad, n.in[LINEAR_X])) {
-        const int32_t in[] = {dy, n.in[LINEAR_W]};
+        const int32_t in[] = {dy, w};
         int32_t dx = lf_ad_slot(ad, n.in[LINEAR_X]);
         emit(ad, LF_OP_LINEAR_DX, NULL, in, 2, &dx, 1);
         lf_ad_contribute(ad, n.in[LINEAR_X], dx);
@@ -138,18 +152,6 @@ LF_VJP(dropout)
     emit(ad, LF_OP_DROPOUT, &n.a, in, 4, &dx, 1);
     lf_ad_contribute(ad, n.in[DROP_X], dx);
     return ad->g->err.rc;
-}
-
-/* Where a weight's gradient goes: the store, or for a computed weight a tensor that its own vjp
- * reads. */
-static int32_t weight_grad(struct lf_ad *ad, int32_t w)
-{
-    if (!lf_ad_wants(ad, w))
-        return ad->g->t[w].role == LF_ROLE_PARAM ? param_grad(ad, w) : 0;
-    int32_t d = scratch(ad, w);
-    if (d)
-        ad->g->t[d].fixed = true; /* f32, as the kernel writes it */
-    return d;
 }
 
 /* The loss node itself forms dX and dW; nothing is appended. */
@@ -319,6 +321,13 @@ LF_VJP(tp_leave)
     return ad->g->err.rc;
 }
 
+LF_VJP(tp_own)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t dy = dense(ad, lf_ad_grad_of(ad, n.out[0])), dw = param_grad(ad, n.in[0]);
+    return dw ? emit(ad, LF_OP_TP_OWN_BWD, &n.a, &dy, 1, &dw, 1) : ad->g->err.rc;
+}
+
 /* ---- weight-decomposed adapters ---- */
 
 /* Base and low-rank product have one gradient; lengths have none (Liu et al. 2024, section 4.3). */
@@ -337,8 +346,9 @@ LF_VJP(dora)
                              ad->g->t[n.in[DORA_BIAS]].name);
     const int32_t to = lf_ad_wants(ad, base) ? base : lf_ad_wants(ad, lora) ? lora : 0;
     const int32_t in[] = {dy, base, lora, n.in[DORA_BIAS], n.in[DORA_M], n.in[DORA_NORM]};
-    const int32_t out[] = {to ? lf_ad_slot(ad, to) : 0, param_grad(ad, n.in[DORA_M])};
+    const int32_t out[] = {to ? lf_ad_slot(ad, to) : 0, weight_grad(ad, n.in[DORA_M])};
     emit(ad, LF_OP_DORA_BWD, &n.a, in, 6, out, 2);
+    lf_ad_contribute(ad, n.in[DORA_M], out[DORAB_DM]);
     lf_ad_contribute(ad, base, out[DORAB_DX]);
     lf_ad_contribute(ad, lora, out[DORAB_DX]);
     return ad->g->err.rc;

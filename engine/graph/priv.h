@@ -91,6 +91,10 @@ enum lf_op {
     LF_OP_TP_LEAVE,
     LF_OP_TP_ROWS, /* this rank's rows of an input */
     LF_OP_TP_JOIN, /* the columns of all ranks */
+    /* of a tensor that every rank has whole: this rank's rows for a group (adapter.c) */
+    LF_OP_TP_OWN,
+    LF_OP_TP_OWN_BWD,
+    LF_OP_ROOT,
     LF_OP_COUNT
 };
 
@@ -169,7 +173,8 @@ enum {
 struct lf_attr {
     float eps, w_offset, scale, softcap, p;
     int32_t heads, groups, rot, window, pos_offset;
-    /* dora: first row of the member in A of its group; pos_offset is its first row in the weight */
+    /* dora: first row of the member in A of its group; pos_offset is its first row in the weight.
+     * tp_own: the group of the store */
     int32_t at;
     uint32_t site;
     int64_t page_tokens, v_real, max_doc;
@@ -187,11 +192,12 @@ struct lf_attr {
     bool sigmoid, renorm;
     bool entropy; /* logp: the row's entropy is wanted */
     bool blocks;  /* fp8: scales of blocks, not of tensors */
-    /* tp_enter, tp_leave, tp_rows: ranks divide rows. inverse: what enters is the same on all
-     * ranks, as a gradient is; nothing is summed */
+    /* tp_enter, tp_leave, tp_rows: ranks divide rows; tp_own: the graph has local shapes. inverse:
+     * what enters is the same on all ranks, as a gradient is; nothing is summed */
     bool sequence;
-    /* linear, embed: a partial sum, to which another rank adds the bias, the position */
+    /* linear, embed, dora: a partial sum, to which another rank adds the bias, the position */
     bool no_bias;
+    bool squares; /* dora_norm: of the lengths, which ranks add up */
 };
 
 struct lf_node {
@@ -359,7 +365,9 @@ enum lf_exchange_what {
     LF_EX_SCATTER, /* out = this rank's n of the sum of in, which has those of all ranks */
     LF_EX_GATHER,  /* out = in of all ranks, n elements of each */
     LF_EX_ROWS,    /* out = this rank's n elements of in */
-    LF_EX_JOIN     /* out = in of all ranks side by side */
+    LF_EX_JOIN,    /* out = in of all ranks side by side */
+    LF_EX_OWN,     /* out = this rank's rows of in, which has all n elements; f32 */
+    LF_EX_OWN_BWD  /* out (+)= these rows, zeros elsewhere */
 };
 struct lf_k_exchange {
     struct lf_exchange *with; /* NULL while planning */
@@ -371,6 +379,11 @@ struct lf_k_exchange {
     int64_t rows, cols, each;
     int ranks;
     uint8_t what, in_type;
+    /* of the rows that are a rank's own: their elements, and the group that has as many rows */
+    int64_t width;
+    const struct lf_pstore *ps;
+    int32_t group;
+    bool accumulate;
     void *work;
     size_t work_bytes;
 };
@@ -451,6 +464,8 @@ LF_SHAPE(tp_enter);
 LF_SHAPE(tp_leave);
 LF_SHAPE(tp_rows);
 LF_SHAPE(tp_join);
+LF_SHAPE(tp_own);
+LF_SHAPE(root);
 #define LF_VJP(op) int lf_vjp_##op(struct lf_ad *ad, int32_t node)
 LF_VJP(embed);
 LF_VJP(linear);
@@ -474,6 +489,7 @@ LF_VJP(row_gate);
 LF_VJP(dora);
 LF_VJP(tp_enter);
 LF_VJP(tp_leave);
+LF_VJP(tp_own);
 #define LF_EMIT(op) int lf_emit_##op(const struct lf_bind *b, const struct lf_node *n, void *args)
 LF_EMIT(embed);
 LF_EMIT(linear);
@@ -520,6 +536,9 @@ LF_EMIT(tp_leave);
 LF_EMIT(tp_enter);
 LF_EMIT(tp_rows);
 LF_EMIT(tp_join);
+LF_EMIT(tp_own);
+LF_EMIT(tp_own_bwd);
+LF_EMIT(root);
 LF_EMIT(quantise);
 LF_EMIT(linear_fp8);
 LF_EMIT(linear_dx_fp8);
@@ -567,6 +586,7 @@ int lf_cut_gradients(struct lf_ad *ad);
 
 /* ---- layout*.c ---- */
 struct lf_param;
+struct lf_pgroup;
 /* Elements that are summed at once over ranks that share a box. */
 enum { LF_TENSOR_SCRATCH = 65536 };
 enum { LF_PL_UNSET = 255 }; /* no node has written the value so far */
@@ -603,6 +623,9 @@ int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p);
 bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p);
 /* The number in the logical tensor of element e of the flattened box. */
 int64_t lf_box_element(const struct lf_param *p, int64_t e);
+/* Which rows of a group this rank has of its k-th member: *n rows from *first of all rows on. */
+void lf_box_rows(const lf_pstore *ps, const struct lf_pgroup *g, int32_t k, int64_t *first,
+                 int64_t *n);
 
 /* ---- passes ---- */
 int lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err);
@@ -710,9 +733,9 @@ struct lf_pstore {
     uint64_t pack_version;           /* the panels were made from */
 };
 /* adapter.c: measures the rows of an adapter's group, whose weights of this type lie at w as a
- * whole, in memory of the backend. */
+ * whole, in memory of the backend. Where ranks have parts of rows, they add up with `with`. */
 int lf_adapter_measure(lf_pstore *ps, const struct lf_padapter *a, const char *w,
-                       enum lf_dtype type, lf_err *err);
+                       enum lf_dtype type, struct lf_exchange *with, lf_err *err);
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
 /* The address of a group, or of a tensor, of this kind; NULL: the plan has none, or it is not

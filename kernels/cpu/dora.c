@@ -13,10 +13,12 @@
 LF_CPU_DECLARE(dora_norm)
 LF_CPU_DECLARE(dora_fwd)
 LF_CPU_DECLARE(dora_bwd)
+LF_CPU_DECLARE(root)
 
 LF_NO_WORK(dora_norm)
 LF_NO_WORK(dora_fwd)
 LF_NO_WORK(dora_bwd)
+LF_NO_WORK(root)
 
 int LF_SYM(dora_norm_check)(const struct lf_k_dora_norm *a)
 {
@@ -38,6 +40,11 @@ int LF_SYM(dora_bwd_check)(const struct lf_k_dora_bwd *a)
                    a->ldbase >= a->c && a->ldlora >= a->c
                ? LF_K_OK
                : LF_K_EINVAL;
+}
+
+int LF_SYM(root_check)(const struct lf_k_root *a)
+{
+    return a->n >= 0 ? LF_K_OK : LF_K_EINVAL;
 }
 
 static float scalar(const void *p, int64_t i, uint8_t t)
@@ -68,9 +75,18 @@ int LF_SYM(dora_norm)(lf_queue *q, const struct lf_k_dora_norm *a)
                     lf_v_fma(lf_v_set1(a->scale), ba, lf_get(a->w, r * a->c + c, a->w_type, n));
                 sum = lf_v_fma(v, v, sum);
             }
-            a->norm[r] = sqrtf(lf_v_hsum(sum));
+            const float square = lf_v_hsum(sum);
+            a->norm[r] = a->squares ? square : sqrtf(square);
         }
     }
+    return LF_K_OK;
+}
+
+int LF_SYM(root)(lf_queue *q, const struct lf_k_root *a)
+{
+    (void)q; /* as many as a weight has rows: one thread does it as soon as several have met */
+    for (int64_t i = 0; i < a->n; i++)
+        a->y[i] = sqrtf(a->x[i]);
     return LF_K_OK;
 }
 

@@ -66,3 +66,19 @@ int lf_cuda_dora_bwd(lf_queue *q, const struct lf_k_dora_bwd *a)
     const struct lf_cu_dim grid = {.x = lf_cu_blocks(a->c, COLUMNS)};
     return lf_cu_launch(q, LF_CU_FN_dora_bwd, grid, block, THREADS * sizeof(float), a);
 }
+
+int lf_cuda_root_check(const struct lf_k_root *a)
+{
+    return a->n >= 0 ? LF_K_OK : LF_K_EINVAL;
+}
+size_t lf_cuda_root_work(const struct lf_k_root *a, int threads)
+{
+    (void)a;
+    (void)threads;
+    return 0;
+}
+int lf_cuda_root(lf_queue *q, const struct lf_k_root *a)
+{
+    const struct lf_cu_dim grid = {.x = lf_cu_blocks(a->n, THREADS)};
+    return lf_cu_launch(q, LF_CU_FN_root, grid, block, 0, a);
+}

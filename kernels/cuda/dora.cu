@@ -22,8 +22,15 @@ LF_KERNEL(dora_norm, struct lf_k_dora_norm, 256)
         }
         sum = lf_block_sum(sum, scratch);
         if (threadIdx.x == 0)
-            a->norm[r] = sqrtf(sum);
+            a->norm[r] = a->squares ? sum : sqrtf(sum);
     }
+}
+
+LF_KERNEL(root, struct lf_k_root, 256)
+{
+    const int64_t i = lf_index();
+    if (i < a->n)
+        a->y[i] = sqrtf(a->x[i]);
 }
 
 /* m / norm. A weight of zeros has no direction: its row stays as it is. */

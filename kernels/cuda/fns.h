@@ -149,7 +149,8 @@
 #define LF_CU_FNS_DORA(X)                                                                          \
     X(dora, dora_norm)                                                                             \
     X(dora, dora_fwd)                                                                              \
-    X(dora, dora_bwd)
+    X(dora, dora_bwd)                                                                              \
+    X(dora, root)
 
 #define LF_CU_FNS_FP8(X)                                                                           \
     X(fp8, quantise_most)                                                                          \

@@ -63,7 +63,8 @@
 #define LF_CUDA_LIST_DORA(X)                                                                       \
     X(dora_norm)                                                                                   \
     X(dora_fwd)                                                                                    \
-    X(dora_bwd)
+    X(dora_bwd)                                                                                    \
+    X(root)
 
 #define LF_CUDA_LIST_FP8(X)                                                                        \
     X(quantise)                                                                                    \

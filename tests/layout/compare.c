@@ -24,8 +24,10 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
     const bool divided = k->layout.tensor > 1;
     const double more = (k->c.model.experts ? 5 : 1) * (divided ? 2 : 1),
                  depth = (double)k->c.model.layers / 2; /* such rows make others in layers behind */
+    /* There are more of them where more is rounded otherwise. */
+    const double routes = (k->layout.tensor > 4 || k->adapted ? 16e-2 : 8e-2) * depth * depth;
     return (struct rig_bounds){.grad = !divided             ? 1e-5
-                                       : k->c.model.experts ? 8e-2 * depth * depth
+                                       : k->c.model.experts ? routes
                                                             : 2e-2,
                                .loss = more * (divided ? 2e-4 : 1e-4),
                                .routes = divided ? 1e-2 : more * 1e-4,
@@ -111,15 +113,17 @@ static double typical(const struct rig_seen *s, enum rig_kind kind)
     return n > 0 ? sqrt(sum / n) : 0;
 }
 
-/* How far a tensor is from one rank's, relative to its norm or change; NaN where it has one. */
+/* How far a tensor is from one rank's, relative to its norm or change; NaN where it has one. What
+ * ranks measure of weights, such as magnitudes, begins apart by a rounding, and may stay so. */
 static double distance(const struct rig_tensor *one, const struct rig_tensor *t, enum rig_kind kind,
                        double noise)
 {
-    const float *x = one->v[kind];
+    const float *x = one->v[kind], *before = one->v[RIG_BEFORE];
+    const bool changes = kind == RIG_AFTER;
     const double size =
-        (kind == RIG_AFTER ? apart(x, one->v[RIG_BEFORE], one->n) : norm(x, one->n)) +
-        noise * sqrt((double)one->n);
-    const double d = apart(x, t->v[kind], one->n);
+        (changes ? apart(x, before, one->n) : norm(x, one->n)) + noise * sqrt((double)one->n);
+    const double began = changes && t->v[RIG_BEFORE] ? apart(before, t->v[RIG_BEFORE], one->n) : 0,
+                 d = apart(x, t->v[kind], one->n) - began;
     return size > 0 ? d / size : d;
 }
 
@@ -159,6 +163,19 @@ static void compare_kind(struct report *r, const struct rig_seen *one, const str
                      limit = limit_of(b, most(kind, x->name, b), rounding);
         if (!(d <= limit))
             found(r, kind == RIG_GRAD ? RIG_SAW_GRAD : RIG_SAW_CHANGE, x->name, d, limit);
+    }
+}
+
+/* The rounding of what ranks measure of weights. */
+static const double BEGIN = 1e-6;
+
+static void compare_begin(struct report *r, const struct rig_seen *one, const struct rig_seen *s)
+{
+    for (int i = 0; i < one->n; i++) {
+        const struct rig_tensor *x = &one->t[i], *y = &s->t[i];
+        const double d = x->v[RIG_BEFORE] && y->v[RIG_BEFORE] ? distance(x, y, RIG_BEFORE, 0) : 0;
+        if (!(d <= BEGIN))
+            found(r, RIG_SAW_CHANGE, x->name, d, BEGIN);
     }
 }
 
@@ -230,8 +247,10 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
     compare_numbers(&r, RIG_SAW_LOSS, &loss, s->from, b);
     if (!s->from)
         compare_told(&r, one->told, s->told, b);
-    if (!s->from)
+    if (!s->from) {
+        compare_begin(&r, one, s);
         compare_kind(&r, one, s, RIG_GRAD, b);
+    }
     compare_numbers(&r, RIG_SAW_NORM, &norms, s->from, b);
     for (int kind = RIG_AFTER; kind <= RIG_V; kind++)
         compare_kind(&r, one, s, (enum rig_kind)kind, b);

@@ -20,11 +20,12 @@ static void case_of(const struct fault *f, struct rig_case *k)
         k->c.scaler = (struct lf_scaler_opts){.dynamic = true, .start = 1024, .window = 100};
     if (f->keys && rig_model(k, f->keys, &err) != 0)
         tap_bail("%s", err.text);
-    if (!f->adapted)
+    k->adapted = f->adapted || f->dora;
+    if (!k->adapted)
         return;
-    k->adapted = true;
-    k->adapter = (struct lf_adapter_config){.rank = 4, .alpha = 8, .dropout = 0.1, .n_targets = 2};
-    strcpy(k->adapter.target[0], "q");
+    k->adapter = (struct lf_adapter_config){
+        .rank = 4, .alpha = 8, .dropout = 0.1, .dora = f->dora, .n_targets = 2};
+    strcpy(k->adapter.target[0], f->dora ? "qkv" : "q");
     strcpy(k->adapter.target[1], "o");
 }
 

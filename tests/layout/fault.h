@@ -18,6 +18,7 @@ struct fault {
     struct rig_layout l;
     const char *keys; /* of the model, NULL: the usual one */
     bool adapted;     /* with an adapter for q and o, and dropout before it */
+    bool dora;        /* with one that has magnitudes, for qkv as a whole and o */
     bool late;
     int what; /* number of what fault_plant plants; 0: nothing */
     struct local_plant call;

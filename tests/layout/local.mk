@@ -19,7 +19,7 @@ tests_layout_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_loader_open,--wrap=lf_pstore_write_part,--wrap=lf_param_own
 tests_layout_tensor_fault_test_SOURCES = tests/layout/tensor_fault_test.c $(layout_fault)
 tests_layout_tensor_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_layout_tensor_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_sum_tensor,--wrap=lf_box_owner,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm
+tests_layout_tensor_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_sum_tensor,--wrap=lf_box_owner,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm,--wrap=lf_adapter_measure,--wrap=lf_box_rows
 tests_layout_pipe_fault_test_SOURCES = tests/layout/pipe_fault_test.c $(layout_fault)
 tests_layout_pipe_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_pipe_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_set_comm,--wrap=lf_box_owner,--wrap=lf_exec_run,--wrap=lf_pipe_add_messages,--wrap=lf_pipe_walk,--wrap=lf_pstore_write_part

@@ -108,17 +108,17 @@ static void types(struct rig_case *k, int v)
     }
 }
 
-enum { LORA = 1, LORA_SOME, LORA_PARTS, DORA, DORA_ROWS };
+enum { LORA = 1, LORA_SOME, LORA_PARTS, DORA, DORA_SOME };
 static void adapter(struct rig_case *k, int v)
 {
-    /* by members: ranks divide a group's members one by one, and magnitudes need whole rows */
+    /* a group as a whole, or by members: ranks divide the rows of a group's members one by one */
     static const char *const targets[][2] = {
-        [LORA_SOME] = {"qkv", "o"}, [LORA_PARTS] = {"q", "o"}, [DORA_ROWS] = {"q", "v"}};
+        [LORA_SOME] = {"qkv", "o"}, [LORA_PARTS] = {"q", "o"}, [DORA_SOME] = {"qkv", "o"}};
     k->adapted = true;
     k->adapter = (struct lf_adapter_config){.rank = 4, .alpha = 8, .dora = v >= DORA};
     if (v == LORA || v == DORA)
         return;
-    k->adapter.dropout = v == DORA_ROWS ? 0 : 0.1;
+    k->adapter.dropout = 0.1;
     k->adapter.n_targets = 2;
     for (int i = 0; i < 2; i++)
         strcpy(k->adapter.target[i], targets[v][i]);
@@ -208,7 +208,7 @@ const struct sw sw_table[] = {
     {"adapter",
      {USUAL("none"), SET("lora", adapter, LORA), SET("lora_some", adapter, LORA_SOME),
       SET("lora_parts", adapter, LORA_PARTS), SET("dora", adapter, DORA),
-      SET("dora_rows", adapter, DORA_ROWS)}},
+      SET("dora_some", adapter, DORA_SOME)}},
     {"recompute",
      {USUAL("none"), SET("selective", recompute, LF_RECOMPUTE_SELECTIVE),
       SET("full", recompute, LF_RECOMPUTE_FULL)}},
@@ -219,15 +219,6 @@ const struct sw sw_table[] = {
 };
 const int sw_n = sizeof sw_table / sizeof sw_table[0];
 
-/* Refused by every layout that divides rows, or matrices. */
-#define BY_ROWS(b, says)                                                                           \
-    {"tensor=2rows", b, says, NULL}, {"tensor=4rows", b, says, NULL},                              \
-    {                                                                                              \
-        "tensor=8rows", b, says, NULL                                                              \
-    }
-#define BY_TENSOR(b, says)                                                                         \
-    {"tensor=2", b, says, NULL}, {"tensor=4", b, says, NULL}, {"tensor=8", b, says, NULL},         \
-        BY_ROWS(b, says)
 #define BY_PIPELINE(b, says)                                                                       \
     {"pipeline=2chunks", b, says, NULL}, {"pipeline=4zb", b, says, NULL},                          \
         {"pipeline=4uneven", b, says, NULL}, {"pipeline=2gpipe", b, says, NULL},                   \
@@ -262,10 +253,8 @@ const struct sw_refusal sw_refusals[] = {
     {"types=bf16_state", "adapter=lora_parts", "masters = bf16 is for training of all weights",
      NULL},
     {"types=bf16_state", "adapter=dora", "masters = bf16 is for training of all weights", NULL},
-    {"types=bf16_state", "adapter=dora_rows", "masters = bf16 is for training of all weights",
+    {"types=bf16_state", "adapter=dora_some", "masters = bf16 is for training of all weights",
      NULL},
-    BY_TENSOR("adapter=lora_some", "has rows that tensor divides in turns"),
-    BY_TENSOR("adapter=dora", "dora_norm does not add up on the tensor axis"),
     BY_PIPELINE("zero=2", BY_PARTS),
     BY_PIPELINE("zero=3", BY_PARTS),
     {"pipeline=2zb", "recompute=full", "recompute = full with a split backward pass", NULL},

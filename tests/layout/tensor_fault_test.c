@@ -17,6 +17,9 @@ enum planted {
     NORMS_APART,     /* gradients of norms stay those of a rank's rows */
     HEADS_APART,     /* gradients of norms of heads stay those of a rank's heads */
     LORA_APART,      /* those of what an adapter's ranks all have */
+    LENGTHS_APART,   /* lengths of rows of an adapted weight are those of a rank's columns */
+    START_APART,     /* magnitudes begin as these lengths */
+    OWN_FIRST,       /* every rank takes the rows of a fused adapter that are rank 0's */
     ROUTER_SUMMED,   /* those of routers, which every rank has of all rows, are */
     KEYS_APART,      /* copies of heads of keys and values have gradients of their own */
     KEYS_COUNTED,    /* each copy of them counts in the norm */
@@ -50,6 +53,14 @@ int __real_lf_autodiff(lf_graph *g, lf_err *err);
 int __wrap_lf_autodiff(lf_graph *g, lf_err *err);
 int __real_lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err);
 int __wrap_lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err);
+int __real_lf_adapter_measure(lf_pstore *ps, const struct lf_padapter *a, const char *w,
+                              enum lf_dtype type, struct lf_exchange *with, lf_err *err);
+int __wrap_lf_adapter_measure(lf_pstore *ps, const struct lf_padapter *a, const char *w,
+                              enum lf_dtype type, struct lf_exchange *with, lf_err *err);
+void __real_lf_box_rows(const lf_pstore *ps, const struct lf_pgroup *g, int32_t k, int64_t *first,
+                        int64_t *n);
+void __wrap_lf_box_rows(const lf_pstore *ps, const struct lf_pgroup *g, int32_t k, int64_t *first,
+                        int64_t *n);
 void __real_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
 void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
 
@@ -112,6 +123,28 @@ bool __wrap_lf_box_owner(const lf_pstore *ps, const struct lf_param *p)
     }
 }
 
+static int no_sum(void *user, float *data, size_t n, lf_err *err)
+{
+    (void)user, (void)data, (void)n, (void)err;
+    return 0;
+}
+
+int __wrap_lf_adapter_measure(lf_pstore *ps, const struct lf_padapter *a, const char *w,
+                              enum lf_dtype type, struct lf_exchange *with, lf_err *err)
+{
+    struct lf_exchange apart = *with;
+    apart.sum = no_sum;
+    return __real_lf_adapter_measure(ps, a, w, type, plan.what == START_APART ? &apart : with, err);
+}
+
+void __wrap_lf_box_rows(const lf_pstore *ps, const struct lf_pgroup *g, int32_t k, int64_t *first,
+                        int64_t *n)
+{
+    __real_lf_box_rows(ps, g, k, first, n);
+    if (plan.what == OWN_FIRST)
+        *first -= ps->p[g->first + k].box.lo[0];
+}
+
 /* The graph has local shapes; its backward pass will do as the forward pass does. */
 int __wrap_lf_autodiff(lf_graph *g, lf_err *err)
 {
@@ -137,6 +170,13 @@ static int32_t residual_of(const lf_graph *g, int32_t sum)
     return 0;
 }
 
+/* Is it the sum of lengths? */
+static bool sums_lengths(const lf_graph *g, const struct lf_node *n)
+{
+    const int32_t from = n->op == LF_OP_TP_LEAVE ? g->t[n->in[0]].producer : -1;
+    return from >= 0 && g->n[from].op == LF_OP_DORA_NORM;
+}
+
 /* The check of the layout has been passed. */
 int __wrap_lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err)
 {
@@ -148,6 +188,9 @@ int __wrap_lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err)
         if (product)
             product->in[LINEAR_RES] = residual_of(g, g->n[i].out[0]);
     }
+    for (size_t i = 0; i < g->n_n && plan.what == LENGTHS_APART; i++)
+        if (sums_lengths(g, &g->n[i]))
+            g->n[i].op = LF_OP_COPY;
     return __real_lf_precision(g, compute, err);
 }
 
@@ -216,6 +259,26 @@ static const struct fault faults[] = {
      .adapted = true,
      .what = LORA_APART,
      .by = RIG_SAW_GRAD | RIG_SAW_APART | RIG_SAW_MOVED},
+    {.name = "F1b: those of an adapter with magnitudes, for a group as a whole, are not",
+     .l = T2D2,
+     .dora = true,
+     .what = LORA_APART,
+     .by = RIG_SAW_GRAD | RIG_SAW_APART | RIG_SAW_MOVED},
+    {.name = "lengths of rows are those of a rank's columns",
+     .l = T2ROWS,
+     .dora = true,
+     .what = LENGTHS_APART,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "magnitudes begin as these lengths",
+     .l = T2,
+     .dora = true,
+     .what = START_APART,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD | RIG_SAW_APART},
+    {.name = "every rank takes rank 0's rows of a group's adapter",
+     .l = T4,
+     .dora = true,
+     .what = OWN_FIRST,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
     {.name = "F6: gradients of routers count once for each rank of all rows",
      .l = T2ROWS,
      .keys = EXPERTS,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dora_norm, dora_fwd and dora_bwd against their formulas in f64, rows of zeros, absent operands;
- * threads bit for bit.
+ * dora_norm, dora_fwd, dora_bwd and root against their formulas in f64, rows of zeros, absent
+ * operands; threads bit for bit.
  */
 #include "config.h"
 
@@ -9,7 +9,8 @@
 
 static lf_queue *queue[4];
 
-static void test_norm(const struct lf_kernels *k, int64_t rows, int64_t c, int64_t rank, int type)
+static void test_norm(const struct lf_kernels *k, int64_t rows, int64_t c, int64_t rank, int type,
+                      bool squares)
 {
     struct op_buf w = op_random(rows * c, type, 1, 1.0), a = op_random(rank * c + 1, type, 2, 0.5),
                   b = op_random(rows * rank + 1, type, 3, 0.5), norm[4];
@@ -24,7 +25,7 @@ static void test_norm(const struct lf_kernels *k, int64_t rows, int64_t c, int64
                 s += op_get(b.p, r * rank + j, type) * op_get(a.p, j * c + i, type);
             want[r] += pow(op_get(w.p, r * c + i, type) + 0.75 * s, 2);
         }
-        want[r] = sqrt(want[r]);
+        want[r] = squares ? want[r] : sqrt(want[r]);
     }
     for (int t = 1; t <= 3; t++) {
         norm[t] = op_alloc((size_t)rows * 4);
@@ -36,17 +37,35 @@ static void test_norm(const struct lf_kernels *k, int64_t rows, int64_t c, int64
                                             .b = b.p,
                                             .norm = norm[t].p,
                                             .scale = 0.75f,
+                                            .squares = squares,
                                             .w_type = (uint8_t)type};
         same = same && k->dora_norm.check(&args) == 0 && k->dora_norm.run(queue[t], &args) == 0 &&
                memcmp(norm[1].p, norm[t].p, norm[1].bytes) == 0 && op_guards_intact(&norm[t]);
     }
     tap_ok(same, "dora_norm: same bits with 1 to 3 threads, %s", k->family);
-    op_ok(op_compare(norm[1].p, LF_F32, want, NULL, rows, 2e-6), "dora_norm");
+    op_ok(op_compare(norm[1].p, LF_F32, want, NULL, rows, 2e-6),
+          squares ? "dora_norm: squares" : "dora_norm");
     for (int t = 1; t <= 3; t++)
         op_free(&norm[t]);
     op_free(&w);
     op_free(&a);
     op_free(&b);
+    free(want);
+}
+
+static void test_root(const struct lf_kernels *k, int64_t n)
+{
+    struct op_buf x = op_random(n, LF_F32, 1, 3.0);
+    double *want = calloc((size_t)n + 1, sizeof *want);
+    for (int64_t i = 0; i < n; i++) {
+        op_set(x.p, i, LF_F32, i % 5 ? fabs(op_get(x.p, i, LF_F32)) : 0);
+        want[i] = sqrt(op_get(x.p, i, LF_F32));
+    }
+    const struct lf_k_root a = {.n = n, .x = x.p, .y = x.p};
+    tap_ok(k->root.check(&a) == 0 && k->root.run(queue[1], &a) == 0 && op_guards_intact(&x),
+           "root in place, %s", k->family);
+    op_ok(op_compare(x.p, LF_F32, want, NULL, n, 1e-7), "root");
+    op_free(&x);
     free(want);
 }
 
@@ -234,9 +253,11 @@ int main(void)
         for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
             const struct lf_kernels *k = op_kernels(i);
             const int64_t rows = shapes[n][0], c = shapes[n][1], ld = shapes[n][2];
+            if (k)
+                TAP(2, test_root(k, rows * c));
             for (int type = LF_F32; type <= OP_LAST_FLOAT && k; type++) {
                 struct layer l = make(rows, c, ld, type);
-                TAP(2, test_norm(k, rows, c, (int64_t)(n % 4) * 3, l.type));
+                TAP(2, test_norm(k, rows, c, (int64_t)(n % 4) * 3, l.type, n == 3 || n == 5));
                 TAP(2, test_forward(k, &l, true, true, true));
                 TAP(2, test_forward(k, &l, false, false, true));
                 TAP(2, test_forward(k, &l, false, true, false));

@@ -23,6 +23,7 @@ struct row {
     const char *name;
     const char *set[MAX_SET]; /* "key=value" of the description */
     int lora;                 /* rank of adapters on every linear layer; -1: with magnitudes */
+    bool fused;               /* one adapter for all members of a group */
     enum lf_dtype compute;
     enum lf_recompute recompute;
 };
@@ -54,11 +55,16 @@ static const struct row rows[] = {
      .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16",
              "shared_gate=yes", "router_bias=yes", "router_bias_rate=0.01"}},
     {.name = "lora", .set = {"qkv_bias=yes"}, .lora = 3},
-    {.name = "dora", .set = {"mlp_bias=yes"}, .lora = -3},
+    {.name = "dora", .set = {"mlp_bias=yes", "out_bias=yes"}, .lora = -3},
+    {.name = "fused lora", .set = {"qkv_bias=yes"}, .lora = 3, .fused = true},
+    {.name = "fused dora", .set = {"qkv_bias=yes", "out_bias=yes"}, .lora = -3, .fused = true},
     {.name = "selective", .recompute = LF_RECOMPUTE_SELECTIVE},
     {.name = "full", .set = {"qk_norm=yes"}, .recompute = LF_RECOMPUTE_FULL},
     {.name = "bf16", .compute = LF_BF16},
     {.name = "lora, bf16", .lora = 3, .compute = LF_BF16},
+    {.name = "fused lora, bf16", .lora = 3, .fused = true, .compute = LF_BF16},
+    {.name = "dora, bf16", .lora = -3, .compute = LF_BF16},
+    {.name = "fused dora, bf16", .lora = -3, .fused = true, .compute = LF_BF16},
     {.name = "shared expert, bf16",
      .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16",
              "shared_gate=yes"},
@@ -219,20 +225,19 @@ static void write_inputs(lf_exec *ex)
     write_input(ex, "samples", samples, sizeof samples);
 }
 
-static void adapt(lf_pstore *ps, int lora)
+static void adapt(lf_pstore *ps, const struct row *row)
 {
     lf_err err = LF_ERR_INIT;
-    const struct lf_adapter_desc d = {.rank = abs(lora), .scale = 2, .magnitude = lora < 0};
+    const struct lf_adapter_desc d = {
+        .rank = abs(row->lora), .scale = 2, .magnitude = row->lora < 0};
     lf_pstore_freeze(ps, "", true);
     for (int l = 0; l < 2; l++)
         for (int k = 0; k < 4; k++) {
-            /* magnitudes need whole rows, which a matrix divided by columns does not have */
             static const char *const of[] = {"attn.qkv", "attn.o", "mlp.gate_up", "mlp.down"};
+            const uint32_t members = row->fused ? 0 : k == 0 ? 5 : k == 2 ? 3 : 0;
             char name[64];
             snprintf(name, sizeof name, "layers.%d.%s.weight", l, of[k]);
-            if (lora < 0 && k % 2)
-                continue;
-            if (lf_pstore_adapt(ps, name, k == 0 ? 5 : k == 2 ? 3 : 0, &d, &err))
+            if (lf_pstore_adapt(ps, name, members, &d, &err))
                 tap_bail("%s", err.text);
         }
 }
@@ -350,10 +355,28 @@ static int rounded(const lf_plan *p)
         n += is_rounded_product(g, g->n[i].in[0]);
         if (w->op == LF_OP_LINEAR && w->in[LINEAR_RES])
             n += is_rounded_product(g, w->in[LINEAR_RES]);
-        for (int k = 0; k < 2 && w->op == LF_OP_ADD; k++)
+        const int addends = w->op == LF_OP_ADD ? 2 : w->op == LF_OP_DORA ? DORA_REST + 1 : 0;
+        for (int k = 0; k < addends; k++)
             n += is_rounded_product(g, w->in[k]);
     }
     return n;
+}
+
+/* Biases and B of adapters begin as zeros, with which nothing would show that counts one twice. */
+static void draw_zeros(lf_pstore *ps)
+{
+    struct lf_pview v;
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        const struct lf_param *p = &ps->p[i];
+        if ((!strstr(p->d.name, ".bias") && !strstr(p->d.name, ".lora_B")) ||
+            lf_pstore_view(ps, i, LF_P_MASTER, &v) != 1)
+            continue;
+        const uint32_t site = lf_name_site(p->d.name);
+        for (int64_t e = 0; e < p->n; e++)
+            ((float *)v.data)[e] =
+                (float)(lf_rng_f64(7, site, (uint64_t)lf_box_element(p, e)) - 0.5);
+    }
+    lf_pstore_touch(ps);
 }
 
 static void run(struct rank *k, lf_pstore *ps, const lf_decoder *d)
@@ -388,6 +411,7 @@ static void run(struct rank *k, lf_pstore *ps, const lf_decoder *d)
     if (lf_pstore_init(ps, 11, &err) || lf_exec_adapter_start(ex, &err) ||
         lf_exec_record_write(ex, &rec, &err))
         tap_bail("%s", err.text);
+    draw_zeros(ps);
     write_inputs(ex);
     if (w->trained) {
         train(k, ex, ps);
@@ -426,7 +450,7 @@ static void *rank_main(void *arg)
         snprintf(k->w->error, sizeof k->w->error, "%s", err.text);
     } else {
         if (k->row->lora)
-            adapt(ps, k->row->lora);
+            adapt(ps, k->row);
         run(k, ps, d);
     }
     lf_pstore_destroy(ps);
@@ -487,7 +511,7 @@ static double worst(const struct world *one, const struct world *many, const str
     if (!d || !ps || lf_decoder_declare(d, ps, &err))
         tap_bail("%s", err.text);
     if (row->lora)
-        adapt(ps, row->lora);
+        adapt(ps, row);
     for (int i = 0; i < 2 * lf_pstore_count(ps); i++) { /* first the largest norm of all */
         const int at = i % lf_pstore_count(ps);
         const struct lf_param_desc *p = lf_pstore_desc(ps, at);
@@ -786,8 +810,8 @@ int main(void)
         if (!rows[i].compute && !rows[i].recompute)
             TAP(2, test_steps(&rows[i], i % 2 ? 4 : 2, i % 4 < 2));
     TAP(2, test_steps(&rows[0], 8, true));
-    static const char *const tables[] = {"biases",        "gpt2", "qk_norm",
-                                         "shared expert", "lora", "dora"};
+    static const char *const tables[] = {"biases", "gpt2", "qk_norm",   "shared expert",
+                                         "lora",   "dora", "fused dora"};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         TAP(1, test_table(tables[i], 2, false));
     TAP(1, test_table("lora", 4, false));
