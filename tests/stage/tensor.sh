@@ -21,14 +21,28 @@ trial "recomputation" pretrain 2e-5 "2:tensor=2+sequence-parallel" --recompute f
 use gpt2 1000 2
 trial "tied weights, positions, biases" pretrain 2e-5 "2:tensor=2+sequence-parallel 4:tensor=4+zero=1"
 use qwen2-moe 1000 2 "kv_heads = 4" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64" "router_aux = 0.01"
-trial "experts" pretrain 2e-5 "2:tensor=2 4:tensor=2"
+trial "experts" pretrain 2e-5 "2:tensor=2+sequence-parallel 4:tensor=2"
 
 # --- other stages, from weights that four ranks have made ---
 use llama3 1000 2 "kv_heads = 2"
 sed -i '/^\[model\]/,$d' "$dir/run.ini"
 _few="few heads of keys"
 echo "init_from = $dir/$_few.4:tensor=4+sequence-parallel/out/checkpoint" >>"$dir/run.ini"
-trial "an adapter" sft 2e-5 "2:tensor=2+sequence-parallel 4:tensor=2+zero=1" --lora-rank 4
+trial "an adapter" sft 2e-5 "4:tensor=2+zero=1" --lora-rank 4
+magnitudes="--lora-rank 4 --lora-dora --lora-targets qkv --lora-targets o --lora-targets down"
+# shellcheck disable=SC2086
+trial "magnitudes, a fused group" sft 2e-6 "2:tensor=2+sequence-parallel 4:tensor=4+zero=3" $magnitudes
+_m="magnitudes, a fused group" _from="4:tensor=4+zero=3"
+far() { "$tool" distance "$dir/$_m.$_from/out/$1" "$dir/$_m.one/out/$1" | awk '{ print $2 }'; }
+echo "$(far adapter) $(far checkpoint)" | awk '{ exit !($1 > 0 && $1 < 1e-4 && $2 > 0 && $2 < 1e-5) }'
+ok $? "the adapter is one rank's, apart by $(far adapter), the merged model by $(far checkpoint)"
+mkdir -p "$dir/more/out/checkpoints"
+cp -r "$dir/$_m.$_from/out/checkpoints/step-00000002" "$dir/more/out/checkpoints/"
+cp "$dir/$_m.$_from/metrics" "$dir/more/metrics"
+# shellcheck disable=SC2086
+train "$launch 2 -- $stages/lf-sft" "$dir/run.ini" more --tensor 2 $magnitudes
+[ $rc -eq 0 ] && agree more "$_m.one" 2e-6
+ok $? "it goes on from step 2 on two ranks: apart by $apart" "$(tail -n 3 "$dir/err")"
 trial "frozen layers" sft 2e-5 "2:tensor=2" --freeze 'layers.0.*'
 trial "dpo" dpo 2e-5 "2:tensor=2 4:tensor=2+sequence-parallel" --data "$dir/pairs" --valid-tokens 64
 trial "kto" dpo 2e-5 "2:tensor=2" --data "$dir/labels" --loss kto --valid-tokens 64
@@ -71,4 +85,4 @@ refused "--ranks 6 --tensor 3" "do not divide among 3 ranks (tensor)"
 on 3 three --tensor 2
 is $rc 1 "and by a run"
 says "tensor = 2: 3 ranks cannot form such groups" "by name"
-finish 45
+finish 48
