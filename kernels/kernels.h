@@ -69,8 +69,7 @@ enum lf_act {
     LF_ACT_RELU
 };
 
-/* An ordered stream of work. On the CPU a call runs at once, with at most `threads` OpenMP
- * threads. */
+/* An ordered stream of work. On the CPU a call runs at once, with at most `threads` threads. */
 typedef struct lf_queue lf_queue;
 lf_queue *lf_cpu_queue_create(int threads); /* threads >= 1; NULL when out of memory */
 void lf_cpu_queue_destroy(lf_queue *q);
@@ -172,8 +171,7 @@ struct lf_k_gemm_pack {
 size_t lf_cpu_gemm_packed_bytes(int64_t n, int64_t k, enum lf_dtype ab_type);
 /* The implementation that runs this product, for plans and fingerprints: "own", or "onednn 2.6.3"
  * (mode LF_FAST only). Only whether a pointer is NULL matters. LF_GEMM=onednn in the environment
- * asks for the library in mode LF_FAST. Our own implementation is as fast on the processors
- * measured. */
+ * asks for the library in mode LF_FAST. Our own one is as fast on the processors measured. */
 const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *a);
 
 /* db[N] (+)= sum over rows of dy[R,N]. db is f32. The sum is a fixed tree over rows. */
@@ -308,10 +306,9 @@ enum { LF_SAMPLE_NOTE = 2 };
 /* EMPTY: the row has no finite logit. NONE: no draw was asked for. HOST: the host must draw,
  * because more tokens may be kept than the kernel sorts. */
 enum { LF_SAMPLE_EMPTY = -1, LF_SAMPLE_NONE = -2, LF_SAMPLE_HOST = -3 };
-/* A row with top-k, top-p or min-p is drawn here when the coarse cut leaves at most
- * LF_SAMPLE_SORTED tokens. The coarse cut keeps the tokens that are at least as likely as the last
- * one kept, to a factor of e^(1/51.2). With both top-k and top-p it keeps those of top-k. v is at
- * most LF_SAMPLE_MOST_TOKENS. */
+/* A row with top-k, top-p or min-p is drawn here when the coarse cut leaves LF_SAMPLE_SORTED tokens
+ * or fewer. The coarse cut keeps the tokens that are at least as likely as the last one kept, to a
+ * factor of e^(1/51.2); with top-k and top-p, those of top-k. v <= LF_SAMPLE_MOST_TOKENS. */
 enum { LF_SAMPLE_SORTED = 4096, LF_SAMPLE_MOST_TOKENS = 1 << 21 };
 struct lf_k_sample {
     int64_t rows, v, ldz;
@@ -417,8 +414,7 @@ struct lf_k_embed_bwd {
  * Row (t, h), t < rows, h < heads, stands at base + t * ld + h * c. heads is 1 for hidden rows and
  * larger for QK-norm inside qkv rows. With delta NULL, s = x and `sum` is not written. Otherwise
  * sum[r] is s rounded to x_type (sum may alias x or delta), and the statistics use that rounded s.
- * mean (LayerNorm only) and rstd: f32 [rows * heads], or NULL when no backward follows. y may alias
- * x. */
+ * mean (LayerNorm only) and rstd: f32 [rows * heads], NULL when no backward follows. y may be x. */
 struct lf_k_norm_fwd {
     int64_t rows, heads, c;
     const void *x, *delta, *w, *b;
@@ -454,8 +450,7 @@ struct lf_k_unit_rows_fwd {
     void *y;
     uint8_t y_type;
 };
-/* dx (+)= (dy - y (y . dy)) / |x| per row, with y = x / |x| in f32. For rows with |x| < 1e-12 the
- * gradient is dy / 1e-12. */
+/* dx (+)= (dy - y (y . dy)) / |x| per row, y = x / |x| in f32; dy / 1e-12 where |x| < 1e-12. */
 struct lf_k_unit_rows_bwd {
     int64_t rows, c;
     const float *x, *dy;
@@ -467,15 +462,15 @@ struct lf_k_unit_rows_bwd {
 
 /* norm[n] = | w[n] + scale * sum_j b[n][j] a[j] |: the Euclidean norms of the rows of an adapted
  * weight. w [rows, C], b [rows, rank] and a [rank, C] are dense and of w_type. The product is
- * summed over ascending j, then scaled. The squares are summed in f32. With rank 0 it is the norm
- * of w alone. With `squares` the norms are squared: those of parts of a row add up. */
+ * summed over ascending j, then scaled. The squares are summed in f32. With rank 0 it is w's alone;
+ * with `squares` its square: those of parts of a row add up. */
 struct lf_k_dora_norm {
     int64_t rows, c, rank;
     const void *w, *a, *b;
     float *norm; /* [rows] */
     float scale;
-    bool squares;
     uint8_t w_type;
+    bool squares;
 };
 /* y[i] = the square root of x[i]. y may be x. */
 struct lf_k_root {
@@ -656,8 +651,7 @@ struct lf_k_glu_fwd {
     void *y;
     uint8_t act, x_type;
 };
-/* dgate = dy * up * act'(gate); dup = dy * act(gate). dgate may alias gate, and dup may alias
- * up. */
+/* dgate = dy * up * act'(gate); dup = dy * act(gate). dgate may be gate, and dup may be up. */
 struct lf_k_glu_bwd {
     int64_t rows, c, ldx, lddy, lddx;
     const void *gate, *up, *dy;
@@ -928,8 +922,7 @@ struct lf_k_moe_balance {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* LF_CPU_KERNEL_LIST names the kernels of both backends, LF_KERNEL_LIST adds those that only GPUs
- * have. */
+/* LF_CPU_KERNEL_LIST has the kernels of both backends, LF_KERNEL_LIST adds those of GPUs alone. */
 #define LF_CPU_KERNEL_LIST(X)                                                                      \
     X(gemm)                                                                                        \
     X(gemm_pack)                                                                                   \
