@@ -72,13 +72,14 @@ ok $? "evaluation by two groups of two: the numbers of one rank, apart by $apart
 grep -q '"tensor": 2' "$dir/eval4/results/results.json"
 ok $? "the results say that they depend on it"
 
-# --- an adapter ---
+# --- an adapter, with magnitudes and one for a whole group ---
 use llama3 1003 2 "kv_heads = 2" "qk_norm = yes"
 sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/few" >>"$dir/run.ini"
-train "$launch 2 -- $stages/lf-sft" "$dir/run.ini" adapted --lora-rank 4 --tensor 2
+train "$launch 2 -- $stages/lf-sft" "$dir/run.ini" adapted --lora-rank 4 --lora-dora --lora-targets qkv --lora-targets o \
+    --tensor 2
 cp -r "$dir/few" "$dir/beside"
-texts beside 4e-6 "2:tensor=2" --adapter "$dir/adapted/out/adapter"
+texts beside 4e-6 "4:tensor=4" --adapter "$dir/adapted/out/adapter"
 
 # --- samples during training: by the ranks that have the model together ---
 use llama3 1003 2 "kv_heads = 2"
