@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Divided matrices (tensor = 2, 4, 8; with and without sequence_parallel): the losses, norms and validations of one rank, for dense models, few heads of keys,
-# tied weights, experts and adapters, in f32 and bf16, alone and with ranks that share the batch and state; every stage of training; checkpoints resumed on
+# tied weights, experts and adapters, in f32, bf16 and fp8, alone and with ranks that share the batch and state; every stage of training; checkpoints resumed on
 # other layouts; killed; damaged data; what is planned and what is refused.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 . "$LF_SRCDIR/tests/stage/layout_lib.sh"
@@ -17,6 +17,7 @@ use llama3 1000 2 "kv_heads = 2"
 trial "few heads of keys" pretrain 2e-5 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=4+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+zero=2 \
     8:tensor=4+sequence-parallel+zero=3 6:tensor=2 8:tensor=8"
 trial "bf16" pretrain 2e-2 "2:tensor=2+sequence-parallel 4:tensor=2+zero=1" --precision bf16
+trial "8-bit products" pretrain 5e-2 "2:tensor=2+sequence-parallel" --precision fp8 --fp8-edges 0
 trial "recomputation" pretrain 2e-5 "2:tensor=2+sequence-parallel" --recompute full
 use gpt2 1000 2
 trial "tied weights, positions, biases" pretrain 2e-5 "2:tensor=2+sequence-parallel 4:tensor=4+zero=1"
@@ -85,4 +86,4 @@ refused "--ranks 6 --tensor 3" "do not divide among 3 ranks (tensor)"
 on 3 three --tensor 2
 is $rc 1 "and by a run"
 says "tensor = 2: 3 ranks cannot form such groups" "by name"
-finish 48
+finish 49
