@@ -73,7 +73,8 @@ static void keep_f32(lf_graph *g, int32_t t)
     x->pinned = true;
     const int addends = n->op == LF_OP_ADD ? 2 : n->op == LF_OP_DORA ? DORA_REST + 1 : 0;
     for (int k = 0; k < addends; k++) /* the base's product and an adapter's */
-        keep_f32(g, n->in[k]);
+        if (n->in[k])
+            keep_f32(g, n->in[k]);
 }
 
 static void keep_addends(lf_graph *g)
