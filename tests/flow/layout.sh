@@ -159,7 +159,7 @@ refused wrong '[0-9]+:[0-9]+: unknown key "tensr" in \[layout\]'
 like err 'wrong.ini:[0-9]+:[0-9]+: .*zero.*7' "and the value that is none"
 
 if ! "$LF" launch -n 2 -- true >/dev/null 2>err; then
-    skip_some 12 "ranks cannot be started here: $(tail -n 1 err)"
+    skip_some 15 "ranks cannot be started here: $(tail -n 1 err)"
 else
     runs 0 "$LF" run --quiet parts.ini
     a=$(stage_dir train)
@@ -184,5 +184,11 @@ else
     like log 'perhaps not bitwise: .*sequence was true, is false' "that rows are"
     like log 'perhaps not bitwise: .*pipeline was 2, is 1' "and that the model is"
     like log 'perhaps not bitwise: .*layers was "1,1", is "all"' "with the layers that ranks had"
+
+    # The example for two nodes, on this one.
+    mkdir example && sed G corpus.txt >example/corpus.txt && cp "$LF_SRCDIR/examples/parallel/pipeline.ini" example && cd example || exit 99
+    runs 0 "$LF" run --quiet --set 'stage train.nodes=1' --set 'stage train.ranks=8' --set 'stage train.steps=5' --set 'stage more.steps=3'
+    like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
+    like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 80
+finish 83

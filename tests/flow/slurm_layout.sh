@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Layouts on a real SLURM of two nodes: ranks that divide matrices share a node and the model is cut across, however ranks are numbered; the numbers are
-# those of one rank. A run that is killed goes on with another layout. What a node's ranks cannot be divided into is refused by plan.
+# those of one rank. A run that is killed goes on with another layout. examples/parallel as it is. What a node's ranks cannot be divided into is refused by plan.
 . "$LF_SRCDIR/tests/flow/slurm_lib.sh"
 LF=$LF_BUILDDIR/loong-flow TRAIN=$LF_BUILDDIR/stages/lf-pretrain
 unset LF_LIBEXEC
@@ -117,6 +117,18 @@ like killed.log 'at step 4 of 6, but perhaps not bitwise: .*tensor was 2, is 1' 
 one whole 6
 near killed whole 6 "to the numbers of one rank that was not stopped"
 
+# ---- the example, as it is but for its partition
+mkdir example && cp "$LF_SRCDIR/examples/parallel/pipeline.ini" example && cd example || exit 99
+awk 'BEGIN { for (i = 1; i <= 400; i++) printf "a line of text with the number %d\n\n", i }' >corpus.txt
+slurm_site
+LF_LIBEXEC=$LF_BUILDDIR/stages "$LF" submit --wait --set resources.partition=p45 >out 2>err
+is $? 0 "examples/parallel, submitted" "$(tail -n 3 err)"
+like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "eight ranks on two nodes"
+like "$(stage_dir train)/log" 'every rank as planned' "move what was planned"
+like "$(stage_dir more)/log" '2 ranks: data 2$' "two go on from their checkpoint"
+is "$(state eval)" "done" "one evaluates the result"
+cd "$T" || exit 99
+
 # ---- refused before it is submitted
 cat >wrong.ini <<END
 [pipeline]
@@ -137,4 +149,4 @@ END
 sed -n '/^\[model\]/,$p' run.ini >>wrong.ini
 runs 2 "$LF" plan wrong.ini
 like err 'wrong.ini:6:10: tensor = 2: the 3 ranks that \[stage train\] has on each node are no multiple of it' "with the line"
-finish 16
+finish 21
