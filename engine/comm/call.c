@@ -185,12 +185,11 @@ static void enter(const struct lf_comm_flight *f)
     char text[80];
     if (!w)
         return;
-    if (!lf_comm_is_message(&f->call)) {
-        lf_watch_enter(w, names[f->call.what], f->c->id, f->seq);
-        return;
-    }
-    describe(f, text, sizeof text);
-    lf_watch_enter(w, text, f->c->id, f->seq);
+    if (lf_comm_is_message(&f->call))
+        describe(f, text, sizeof text);
+    else
+        snprintf(text, sizeof text, "%s", names[f->call.what]);
+    lf_watch_enter(w, text, (struct lf_watch_of){f->c->id, lf_comm_world_rank(f->c, 0)}, f->seq);
 }
 
 static int leave(const struct lf_comm_flight *f, int rc)

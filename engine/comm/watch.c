@@ -83,11 +83,12 @@ static void set_state(lf_watch *w, enum lf_beat_state s)
     w->t_state = w->t_still = lf_now_s();
 }
 
-void lf_watch_enter(lf_watch *w, const char *what, uint32_t id, uint64_t seq)
+void lf_watch_enter(lf_watch *w, const char *what, struct lf_watch_of of, uint64_t seq)
 {
     pthread_mutex_lock(&w->lock);
     set_state(w, LF_BEAT_COLLECTIVE);
-    w->now.id = id;
+    w->now.id = of.id;
+    w->now.lead = of.lead;
     w->now.seq = seq;
     snprintf(w->now.what, sizeof w->now.what, "%s", what);
     pthread_mutex_unlock(&w->lock);

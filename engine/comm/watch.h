@@ -31,9 +31,14 @@ lf_watch *lf_watch_create(struct lf_comm_job *job, double patience_s,
 /* Says goodbye to the other ranks. w may be NULL. */
 void lf_watch_destroy(lf_watch *w);
 
-/* The wait for the collective or message `what` (copied, 47 bytes), number seq of communicator id,
+/* A communicator: its id, which those of one split share, and its first rank. */
+struct lf_watch_of {
+    uint32_t id;
+    int32_t lead;
+};
+/* The wait for the collective or message `what` (copied, 47 bytes), number seq of a communicator,
  * begins or ends. Both are cheap. */
-void lf_watch_enter(lf_watch *w, const char *what, uint32_t id, uint64_t seq);
+void lf_watch_enter(lf_watch *w, const char *what, struct lf_watch_of of, uint64_t seq);
 void lf_watch_leave(lf_watch *w);
 /* Bytes have moved, so the collective is not stuck. The thread that is in the collective calls
  * this. */

@@ -5,9 +5,13 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/comm/watch_priv.h"
+
+/* Calls that a line names with their ranks. */
+enum { CALLS_SHOWN = 3 };
 
 struct line {
     char *text;
@@ -68,26 +72,107 @@ static void add_rank(struct line *l, const struct lf_comm_peer *peer, int r)
     add(l, "rank %d (host %.63s, pid %" PRId64 ")", r, peer[r].host, peer[r].pid);
 }
 
-/* "; rank 0 and 2 more wait in all_reduce #12": the collective that r is missing in, as the one who
- * waits longest knows it. */
-static void add_waiters(struct line *l, const struct lf_beat_row *row, int n, int r)
+/* ---- who waits, and for what ---- */
+
+static bool same_call(const struct lf_beat *a, const struct lf_beat *b)
 {
-    int first = -1, count = 0;
-    for (int k = 0; k < n; k++) {
-        if (k == r || row[k].lost || row[k].beat.state != LF_BEAT_COLLECTIVE)
+    return a->id == b->id && a->lead == b->lead && a->seq == b->seq &&
+           strncmp(a->what, b->what, sizeof a->what) == 0;
+}
+
+/* The ranks that wait while rank r does not come. */
+struct wait {
+    const struct lf_beat_row *row;
+    int n, r;
+};
+
+static bool is_waiting(const struct wait *w, int k)
+{
+    return k != w->r && !w->row[k].lost && w->row[k].beat.state == LF_BEAT_COLLECTIVE;
+}
+
+/* How likely it is rank r that k waits for: 2 when k's message says so, 1 in a collective, which
+ * may be that of other ranks, 0 for a message of another rank. */
+static int likely(const struct wait *w, int k)
+{
+    const char *what = w->row[k].beat.what, *rank = strstr(what, " rank ");
+    return !rank ? 1 : strtol(rank + 6, NULL, 10) == w->r ? 2 : 0;
+}
+
+/* Of two that wait: the likelier one, and then the one that has waited longer, since others may
+ * wait for it in turn. */
+static bool before(const struct wait *w, int a, int b)
+{
+    const int likelier = likely(w, a) - likely(w, b);
+    const double longer = w->row[a].beat.since_s - w->row[b].beat.since_s;
+    return likelier != 0 ? likelier > 0 : longer != 0 ? longer > 0 : a < b;
+}
+
+/* How many wait in the call of rank k; 0 unless k is the first of them. */
+static int count_call(const struct wait *w, int k)
+{
+    int count = 1;
+    for (int j = 0; j < w->n; j++) {
+        if (j == k || !is_waiting(w, j) || !same_call(&w->row[j].beat, &w->row[k].beat))
             continue;
+        if (before(w, j, k))
+            return 0;
         count++;
-        if (first < 0 || row[k].beat.since_s > row[first].beat.since_s)
-            first = k;
     }
-    if (first < 0)
-        return;
-    add(l, "; missing ");
-    add_where(l, &row[first].beat);
-    add(l, ", where rank %d", first);
+    return count;
+}
+
+/* The first of the next call behind that of rank `last` (-1: of all), or -1. */
+static int next_call(const struct wait *w, int last, int *count)
+{
+    int first = -1;
+    for (int k = 0; k < w->n; k++) {
+        if (!is_waiting(w, k) || (last >= 0 && !before(w, last, k)) ||
+            (first >= 0 && before(w, first, k)))
+            continue;
+        const int all = count_call(w, k);
+        if (all == 0)
+            continue;
+        first = k;
+        *count = all;
+    }
+    return first;
+}
+
+static void add_count(struct line *l, int first, int count)
+{
+    add(l, "rank %d", first);
     if (count > 1)
         add(l, " and %d more", count - 1);
     add(l, " wait%s", count > 1 ? "" : "s");
+}
+
+/* "; missing in all_reduce #12, where rank 0 and 2 more wait; rank 5 waits in recv from rank 0":
+ * calls in the order of before(). */
+static void add_waiters(struct line *l, const struct lf_beat_row *row, int n, int r)
+{
+    const struct wait w = {row, n, r};
+    int count = 0, rest = 0;
+    for (int k = 0; k < n; k++)
+        rest += is_waiting(&w, k);
+    int k = next_call(&w, -1, &count);
+    for (int i = 0; i < CALLS_SHOWN && k >= 0; i++) {
+        add(l, "; ");
+        if (i == 0 && likely(&w, k) > 0) {
+            add(l, "missing ");
+            add_where(l, &row[k].beat);
+            add(l, ", where ");
+            add_count(l, k, count);
+        } else {
+            add_count(l, k, count);
+            add(l, " ");
+            add_where(l, &row[k].beat);
+        }
+        rest -= count;
+        k = next_call(&w, k, &count);
+    }
+    if (rest > 0)
+        add(l, "; %d more wait for others", rest);
 }
 
 static int blame(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer,
@@ -125,9 +210,7 @@ static int deadlock(struct line *l, const struct lf_beat_row *row, const struct 
     for (int r = 0, shown = 0; r < n && shown < 8; r++) {
         bool same = false;
         for (int k = 0; k < r; k++)
-            same =
-                same || (row[k].beat.id == row[r].beat.id && row[k].beat.seq == row[r].beat.seq &&
-                         strncmp(row[k].beat.what, row[r].beat.what, sizeof row[r].beat.what) == 0);
+            same = same || same_call(&row[k].beat, &row[r].beat);
         if (same)
             continue;
         add(l, "%s", shown++ ? "; " : "");

@@ -16,12 +16,13 @@ enum lf_beat_state { LF_BEAT_COMPUTE, LF_BEAT_COLLECTIVE, LF_BEAT_PHASE, LF_BEAT
 
 /* One heartbeat as it is sent. All machines of a job have one byte order and layout. */
 struct lf_beat {
-    uint32_t state;
+    uint16_t state;
+    uint16_t backward; /* of the micro-batch: its backward pass */
     uint32_t id;       /* communicator of the collective (the last one, when computing) */
     uint64_t seq;      /* its number, 0: none yet */
     int64_t step;      /* -1: not told */
     int32_t micro;     /* micro-batch of the step, from 1; 0: none */
-    uint32_t backward; /* its backward pass */
+    int32_t lead;      /* first rank of the communicator: those of one split share an id */
     double since_s;    /* in this state */
     double still_s;    /* collective: since a byte moved */
     double limit_s;    /* phase: 0 without limit */

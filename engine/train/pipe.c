@@ -279,6 +279,13 @@ static int pass(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
     return rc == 0 && it->send_buffer >= 0 ? copy(t, &room[SEND][it->send_buffer], &s, err) : rc;
 }
 
+/* A message that does not come is told with its own micro-batch. */
+static int await(const lf_trainer *t, struct room *m, const struct lf_pipe_item *it, lf_err *err)
+{
+    lf_comm_pass(t->run.comm, it->micro + 1, it->dir == LF_PIPE_GRADIENT);
+    return end_message(m, err);
+}
+
 static int carry_out(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
     struct room *const *room = t->pipe->room[it->chunk][it->dir];
@@ -288,9 +295,9 @@ static int carry_out(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
     case LF_PIPE_RECV:
         return begin_message(t, &room[RECEIVE][it->recv_buffer], it, err);
     case LF_PIPE_WAIT_SEND:
-        return end_message(&room[SEND][it->send_buffer], err);
+        return await(t, &room[SEND][it->send_buffer], it, err);
     case LF_PIPE_WAIT_RECV:
-        return end_message(&room[RECEIVE][it->recv_buffer], err);
+        return await(t, &room[RECEIVE][it->recv_buffer], it, err);
     default:
         return pass(t, it, err);
     }

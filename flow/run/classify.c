@@ -71,7 +71,7 @@ static const struct {
     {"hangs: computing for", "rank", ANY, NULL},
     {"hangs: beyond the limit of its phase", "rank", ANY, NULL},
     {"all ranks wait and no byte has moved", "rank", ANY, NULL},
-    {"died; missing in", "rank", ANY, NULL},
+    {") died; ", "rank", ANY, NULL},
     {"exited on signal", "crash", ANY,
      "segmentation fault"}, /* prterun and mpirun of a rank that died */
     {"exited on signal", "crash", ANY, "aborted"},

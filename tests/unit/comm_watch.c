@@ -11,11 +11,12 @@
 #include "engine/comm/watch_priv.h"
 #include "tests/tap/tap.h"
 
-enum { N = 4 };
+enum { N = 4, ROWS = 6 };
 #define PATIENCE 40.0
 
-static struct lf_beat_row row[N];
-static struct lf_comm_peer peer[N];
+static struct lf_beat_row row[ROWS];
+static struct lf_comm_peer peer[ROWS];
+static int n_rows = N;
 
 static void set(int r, enum lf_beat_state s, double since, double still, const char *what,
                 uint64_t seq)
@@ -37,7 +38,7 @@ static void all_compute(double since)
 static void blames(int want, const char *text, const char *name)
 {
     char got[1000];
-    tap_i64(lf_watch_judge(row, peer, N, PATIENCE, got, sizeof got), want, name);
+    tap_i64(lf_watch_judge(row, peer, n_rows, PATIENCE, got, sizeof got), want, name);
     if (text)
         tap_str(got, text, name);
     else
@@ -131,6 +132,48 @@ static void test_blame(void)
            "with their micro-batches");
 }
 
+/* Ranks of a pipeline wait for messages, and those that divide matrices in sums of their own. */
+static void test_calls(void)
+{
+    all_compute(10);
+    row[2].lost = true;
+    set(0, LF_BEAT_COLLECTIVE, 8, 8, "recv from rank 1, backward, chunk 0", 9);
+    set(1, LF_BEAT_COLLECTIVE, 6, 6, "recv from rank 2, backward, chunk 0", 9);
+    set(3, LF_BEAT_COLLECTIVE, 7, 7, "recv from rank 2, forward, chunk 0", 5);
+    blames(2,
+           "rank 2 (host node, pid 102) died; missing in recv from rank 2, forward, chunk 0 #5, "
+           "step 12, where rank 3 waits; rank 1 waits in recv from rank 2, backward, chunk 0 #9, "
+           "step 12; rank 0 waits in recv from rank 1, backward, chunk 0 #9, step 12; 0.0 s ago it "
+           "was after all_reduce #8, step 12",
+           "its neighbours first, and then those that wait for these");
+    set(1, LF_BEAT_COMPUTE, 1, 1, "all_reduce", 8);
+    set(3, LF_BEAT_COMPUTE, 1, 1, "all_reduce", 8);
+    blames(2,
+           "rank 2 (host node, pid 102) died; rank 0 waits in recv from rank 1, backward, chunk 0 "
+           "#9, step 12; 0.0 s ago it was after all_reduce #8, step 12",
+           "nothing says that it is missing in what another rank sends");
+    set(0, LF_BEAT_COLLECTIVE, 6, 6, "all_reduce", 9);
+    set(1, LF_BEAT_COLLECTIVE, 7, 7, "all_reduce", 9);
+    set(3, LF_BEAT_COLLECTIVE, 8, 8, "all_reduce", 9);
+    row[0].beat.id = row[1].beat.id = row[3].beat.id = 3;
+    row[3].beat.lead = 2;
+    blames(2,
+           "rank 2 (host node, pid 102) died; missing in all_reduce #9 of communicator 3, step 12, "
+           "where rank 3 waits; rank 1 and 1 more wait in all_reduce #9 of communicator 3, step "
+           "12; 0.0 s ago it was after all_reduce #8, step 12",
+           "two groups of one split");
+    for (int r = 0; r < ROWS; r++)
+        set(r, LF_BEAT_COLLECTIVE, 10 - r, 1, "all_reduce", 7 + (uint64_t)r);
+    n_rows = ROWS;
+    row[0].lost = true;
+    blames(0,
+           "rank 0 (host node, pid 100) died; missing in all_reduce #8, step 12, where rank 1 "
+           "waits; rank 2 waits in all_reduce #9, step 12; rank 3 waits in all_reduce #10, step "
+           "12; 2 more wait for others; 0.0 s ago it was in all_reduce #7, step 12",
+           "three calls are named");
+    n_rows = N;
+}
+
 /* Do ranks outnumber processors? Against the definition over random tables: every set of processors
  * of the machine counts once. */
 static bool crowded(const struct lf_comm_peer *p, int n, int me)
@@ -171,6 +214,7 @@ int main(void)
 {
     TAP(16, test_peace());
     TAP(16, test_blame());
+    TAP(8, test_calls());
     TAP(2, test_crowded());
     return tap_done();
 }

@@ -400,7 +400,7 @@ static void test_jobs(void)
         {{.word = "FAILED",
           .exited = true,
           .exit = 70,
-          .log_tail = "[1] rank 1 on n3 (pid 7) died; missing in all_reduce 12\nbye\n"},
+          .log_tail = "[1] rank 1 on n3 (pid 7) died; rank 2 waits in all_reduce 12\nbye\n"},
          "stopped",
          "rank",
          "the ranks' watchdog"},
