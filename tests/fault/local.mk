@@ -19,7 +19,7 @@ CLEANFILES += tests/fault/fail.so
 tests/fault/fail.so: tests/fault/fail.c
 	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -shared -fPIC \
 	  -o $@ $(top_srcdir)/tests/fault/fail.c -ldl -lpthread
-# A rank that stops, dies or is slow at a place of a step; used by tests/stage/zero_watch.sh.
+# A rank that stops, dies or is slow at a place of a step; used by tests/stage/zero_watch.sh, pipeline_watch.sh.
 check_DATA += tests/fault/ranks.so
 CLEANFILES += tests/fault/ranks.so
 tests/fault/ranks.so: tests/fault/ranks.c

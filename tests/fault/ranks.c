@@ -11,7 +11,8 @@
  *                    or copies the n-th tensor of a KiB or more
  *     LF_HURT_KIND   of a collective (engine/comm/coll.c): 1 parts of a sum, 3 parts of a gather, 7
  *                    all-to-all, by which receipts of parts of a checkpoint go to rank 0
- *     LF_HURT_DO     stop, kill, or how many milliseconds this pass and those behind it take longer
+ *     LF_HURT_DO     stop, kill, die (killed when the others have come to wait), or how many
+ *                    milliseconds this pass and those behind it take longer
  *     LF_HURT_MARK   a file that is made just before
  */
 #define _GNU_SOURCE
@@ -49,10 +50,10 @@ static void mark(void)
 static void hurt(void)
 {
     const char *what = option("LF_HURT_DO");
-    if (strcmp(what, "stop") == 0) { /* after a heartbeat or two, which say where */
-        sleep(2);
+    if (strcmp(what, "stop") == 0 || strcmp(what, "die") == 0) {
+        sleep(2); /* for a heartbeat or two, which say where */
         mark();
-        kill(getpid(), SIGSTOP);
+        kill(getpid(), *what == 's' ? SIGSTOP : SIGKILL);
     } else if (strcmp(what, "kill") == 0) {
         mark();
         kill(getpid(), SIGKILL);
