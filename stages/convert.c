@@ -18,6 +18,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "engine/convert/convert.h"
+#include "engine/store/foreign.h"
 #include "stages/convert_adapter.h"
 #include "stages/convert_data.h"
 #include "stages/convert_tokens.h"
@@ -165,6 +166,10 @@ static int64_t tree_bytes(const char *dir)
 static int plan(void *self, json_t *plan, lf_err *err)
 {
     convert *v = self;
+    enum lf_convert_form form = LF_FORM_UNKNOWN;
+    if (lf_convert_form_of(&form, v->c.from, NULL) == 0 && form == LF_FORM_UNKNOWN &&
+        lf_foreign_refuse(v->c.from, err))
+        return LF_ENOTSUP;
     json_t *notes = json_array();
     int64_t bytes = tree_bytes(v->c.from);
     int bad =
@@ -174,13 +179,10 @@ static int plan(void *self, json_t *plan, lf_err *err)
     if (!bad && bytes == 0)
         bad = json_array_append_new(
             notes, json_string("sizes follow from the model, which does not exist yet"));
-    if (!bad && !v->verify && v->to != TO_HF && bytes && v->to != TO_HF) {
-        enum lf_convert_form form = LF_FORM_UNKNOWN;
-        if (lf_convert_form_of(&form, v->c.from, NULL) == 0 && form == LF_FORM_HF)
-            bad = json_array_append_new(
-                notes, json_string("no verify: the stage will end as failed, UNVERIFIED; say "
-                                   "verify = FILE or verify = none"));
-    }
+    if (!bad && !v->verify && v->to != TO_HF && bytes && form == LF_FORM_HF)
+        bad = json_array_append_new(notes,
+                                    json_string("no verify: the stage will end as failed, "
+                                                "UNVERIFIED; say verify = FILE or verify = none"));
     if (!bad && bytes)
         bad = json_object_set_new(plan, "disk_bytes", json_integer((json_int_t)bytes));
     if (!bad)
@@ -421,6 +423,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         return lf_convert_data_import(&v->d, v->out, err);
     if (form == LF_FORM_SHARDS && (any || v->to == TO_MEGATRON))
         return lf_convert_data_export(&v->d, v->out, err);
+    if (form == LF_FORM_UNKNOWN && (rc = lf_foreign_refuse(v->c.from, err)) != 0)
+        return rc;
     return lf_fail(err, LF_EINVAL,
                    "%s: %s; what is converted is a Hugging Face or Megatron model (to a "
                    "checkpoint), a checkpoint (to "

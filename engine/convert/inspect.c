@@ -9,6 +9,7 @@
 #include "engine/convert/families.h"
 #include "engine/convert/priv.h"
 #include "engine/model/weights.h"
+#include "engine/store/foreign.h"
 #include "engine/store/megatron_ckpt.h"
 #include "engine/store/megatron_data.h"
 
@@ -213,6 +214,8 @@ json_t *lf_convert_inspect(const char *path, lf_err *err)
         rc = inspect_checkpoint(o, path, err);
     if (rc == 0 && (form == LF_FORM_SHARDS || form == LF_FORM_TOKENIZER))
         rc = inspect_artifact(o, path, err);
+    if (rc == 0 && form == LF_FORM_UNKNOWN)
+        rc = lf_foreign_refuse(path, err);
     if (rc == 0 && form == LF_FORM_UNKNOWN)
         rc = lf_fail(err, LF_EINVAL,
                      "%s holds nothing that is known: no config.json, no manifest.json", path);

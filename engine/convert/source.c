@@ -15,6 +15,7 @@
 #include "engine/base/named_templates.h"
 #include "engine/convert/families.h"
 #include "engine/convert/priv.h"
+#include "engine/store/foreign.h"
 #include "engine/store/megatron_ckpt.h"
 #include "engine/store/safetensors.h"
 #include "engine/store/torch_file.h"
@@ -128,8 +129,13 @@ static int open_megatron(struct lf_hf_model *m, const char *dir, lf_err *err)
 
 static int open_hf(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
+    lf_err why = LF_ERR_INIT;
     int rc = read_config(m, dir, err);
-    return rc != 0 ? rc : lf_hf_open_tensors(&m->st, dir, err);
+    if (rc != 0 || (rc = lf_hf_open_tensors(&m->st, dir, &why)) == 0)
+        return rc;
+    if (rc == LF_ENOENT && lf_foreign_refuse(dir, err)) /* the weights are there in another form */
+        return LF_ENOTSUP;
+    return lf_fail(err, rc, "%s", why.text);
 }
 
 int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)

@@ -16,7 +16,7 @@ engine_libengine_a_SOURCES += \
   engine/store/torch_pickle_ops.c \
   engine/store/torch_pickle_make.c engine/store/torch_file.h engine/store/torch_file_priv.h engine/store/torch_file.c \
   engine/store/torch_forms.c engine/store/torch_zip.c \
-  engine/store/megatron_ckpt.h engine/store/megatron_ckpt_priv.h engine/store/megatron_ckpt.c engine/store/megatron_ckpt_kinds.c \
+  engine/store/foreign.h engine/store/foreign.c engine/store/megatron_ckpt.h engine/store/megatron_ckpt_priv.h engine/store/megatron_ckpt.c engine/store/megatron_ckpt_kinds.c \
   engine/store/megatron_ckpt_args.c
 EXTRA_DIST += engine/store/README.md tests/golden/store/README.md tests/golden/store/make_hostile.py \
   tests/golden/store/plain.h5 tests/golden/store/softlink.h5 tests/golden/store/externallink.h5 \

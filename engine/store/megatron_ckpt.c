@@ -15,6 +15,7 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/store/foreign.h"
 #include "engine/store/megatron_ckpt_priv.h"
 
 struct named {
@@ -107,16 +108,6 @@ static bool has_rank(const char *dir, int tp, int pp, bool has_pp)
     return there;
 }
 
-/* The newer form of Megatron core. */
-static bool is_distributed(const char *dir)
-{
-    char *a = lf_path_join(dir, "common.pt", NULL), *b = lf_path_join(dir, ".metadata", NULL);
-    bool yes = a && b && (lf_io_exists(a) || lf_io_exists(b));
-    free(a);
-    free(b);
-    return yes;
-}
-
 /* How many ranks the directory has: mp_rank_00, 01, ... or mp_rank_00_000, ... */
 static int count_ranks(struct reader *r, bool *has_pp)
 {
@@ -128,16 +119,12 @@ static int count_ranks(struct reader *r, bool *has_pp)
     while (*has_pp && r->m.pp < LF_MG_MAX_PP && has_rank(r->dir, 0, r->m.pp, true))
         r->m.pp++;
     r->m.pp = *has_pp ? r->m.pp : 1;
-    if (r->m.tp == 0 && is_distributed(r->dir))
-        return lf_fail(r->err, LF_ENOTSUP,
-                       "%s is a distributed checkpoint (torch_dist), which is not read; save it "
-                       "with --ckpt-format torch",
-                       r->dir);
-    if (r->m.tp == 0)
+    const int rc = r->m.tp ? 0 : lf_foreign_refuse(r->dir, r->err);
+    if (rc == 0 && r->m.tp == 0)
         return lf_fail(r->err, LF_ENOENT,
                        "%s holds neither %s nor a directory mp_rank_00 or mp_rank_00_000", r->dir,
                        LF_MEGATRON_CKPT_TRACKER);
-    return 0;
+    return rc;
 }
 
 static int load_rank(struct reader *r, int tp, int pp, bool has_pp)

@@ -125,7 +125,9 @@ int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_
         return 0;
     it->read = true;
     if (lf_opt_find(t, keys[0]) == NULL)
-        return lf_conf_fail_key(it, err, "stages of kind %s are not laid out; remove \"layout\"",
+        return lf_conf_fail_key(it, err,
+                                "stages of kind %s are not laid out: a checkpoint is that of the "
+                                "whole model for every layout; remove \"layout\"",
                                 t->stage);
     snprintf(name, sizeof name, "layout %s", it->value);
     const lf_conf_section *s = lf_conf_find_section(c, name);

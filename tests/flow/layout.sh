@@ -91,6 +91,17 @@ refused within '[0-9]+:[0-9]+: "zero_inner" belongs in \[layout\]'
 sed 's/^vocab_size = 300/&\nlayout = small/' base.ini >text.ini
 printf '[layout small]\nzero = 1\n' >>text.ini
 refused text '[0-9]+:[0-9]+: stages of kind tokenize are not laid out'
+with out <<'END'
+[stage out]
+kind = convert
+from = ${stage:train.checkpoint}
+to = hf
+tokenizer = ${stage:tokenize.tokenizer}
+layout = small
+[layout small]
+zero = 1
+END
+refused out '[0-9]+:[0-9]+: stages of kind convert are not laid out: .* a checkpoint is that of the whole model for every layout; remove "layout"'
 # What ranks divide matrices, and on how many nodes they are.
 divided() { # divided RANKS LINES...: of the stage, then of [layout]
     { sed "s/^ranks = .*/ranks = $1/" base.ini; shift; printf '%s\n' "$@"; } >divided.ini
@@ -191,4 +202,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 83
+finish 85

@@ -182,4 +182,31 @@ ok $? "templates of a folder come in as a list" "$dir/e"
 run --from "$dir/named-in/checkpoint" --tokenizer "$dir/named-in/tokenizer" --out "$dir/named-in" &&
     cmp "$dir/named-in/tokenizer/tokenizer_config.json" "$dir/named-in/model/tokenizer_config.json"
 ok $? "and go out as one" "$dir/e"
-finish 200
+
+# ---- what ranks of other programs have written ----
+# foreign NAME TEXT FILE...: a directory of such files is refused with the text, which begins with the file's path
+foreign() {
+    _f=$dir/foreign/$1 _text=$2
+    shift 2
+    for _file in "$@"; do mkdir -p "$_f/$(dirname "$_file")" && : >"$_f/$_file"; done
+    refused 1 "$_f/$_text" "refused by name: ${_f##*/}" --from "$_f" --out "$dir/out-foreign"
+}
+core="a distributed checkpoint of Megatron Core .*: load it with .* --ckpt-convert-format torch"
+dcp="a distributed checkpoint of PyTorch (DCP), .* dcp_to_torch"
+foreign core "common.pt: $core" common.pt .metadata __0_0.distcp metadata.json
+foreign core-zarr "common.pt: $core" common.pt metadata.json model.embedding/0.0
+mkdir -p "$dir/foreign/core-run" && echo 10 >"$dir/foreign/core-run/latest_checkpointed_iteration.txt"
+foreign core-run "iter_0000010/common.pt: $core" iter_0000010/common.pt iter_0000010/.metadata iter_0000010/__0_0.distcp
+foreign dcp "__0_0.distcp: $dcp" .metadata __0_0.distcp __1_0.distcp
+foreign fsdp "pytorch_model_fsdp_0/__0_0.distcp: $dcp" pytorch_model_fsdp_0/.metadata pytorch_model_fsdp_0/__0_0.distcp
+like llama "$dir/foreign/beside"
+foreign beside "__0_0.distcp: $dcp" .metadata __0_0.distcp
+foreign deepspeed "global_step10/mp_rank_00_model_states.pt: a checkpoint of DeepSpeed, .*zero_to_fp32.py" latest \
+    global_step10/mp_rank_00_model_states.pt global_step10/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt
+foreign zero3 "zero_pp_rank_0_mp_rank_00_model_states.pt: a checkpoint of DeepSpeed, .*zero_to_fp32.py" zero_pp_rank_0_mp_rank_00_model_states.pt
+foreign neox "layer_00-model_00-model_states.pt: a checkpoint of a pipeline of DeepSpeed, .*convert_neox_to_hf.py" layer_00-model_00-model_states.pt \
+    mp_rank_00_model_states.pt
+foreign legacy "mp_rank_00/model_optim_rng.pt is no file of torch.save" mp_rank_00/model_optim_rng.pt # of Megatron-LM too, and read
+refused 2 "$dir/foreign/dcp/__0_0.distcp: $dcp" "by the plan as well" --plan --from "$dir/foreign/dcp" --out "$dir/out-foreign"
+refused 1 "$dir/foreign/dcp/__0_0.distcp: $dcp" "and where a path is only looked at" --inspect --from "$dir/foreign/dcp"
+finish 212
