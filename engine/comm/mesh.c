@@ -8,6 +8,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/comm/mesh.h"
+#include "engine/comm/mesh_priv.h"
 
 enum { NAME_CAP = 16 };
 
@@ -82,31 +83,41 @@ static int by_node(const void *a, const void *b)
     return x->node != y->node ? x->node - y->node : x->rank - y->rank;
 }
 
-/* Nodes in the order of their first ranks, and their ranks in order. Rank 0 stays the first. */
-static int order(lf_mesh *m, lf_err *err)
+int lf_mesh_order(const char *const *host, int n, int *at, int *place, int *node, lf_err *err)
 {
-    const int size = m->world->size;
-    struct seat *s = lf_calloc((size_t)size, sizeof *s, err);
-    m->at = lf_calloc(3 * (size_t)size, sizeof *m->at, err);
-    if (!s || !m->at) {
-        free(s);
+    struct seat *s = lf_calloc((size_t)n, sizeof *s, err);
+    if (!s)
         return LF_ENOMEM;
-    }
-    m->place = m->at + size;
-    m->node = m->place + size;
-    for (int r = 0; r < size; r++)
-        s[r] = (struct seat){.host = lf_comm_peer_host(m->world, r), .rank = r};
-    qsort(s, (size_t)size, sizeof *s, by_host);
-    for (int i = 0; i < size; i++)
+    for (int r = 0; r < n; r++)
+        s[r] = (struct seat){.host = host[r], .rank = r};
+    qsort(s, (size_t)n, sizeof *s, by_host);
+    for (int i = 0; i < n; i++)
         s[i].node = i && strcmp(s[i].host, s[i - 1].host) == 0 ? s[i - 1].node : s[i].rank;
-    qsort(s, (size_t)size, sizeof *s, by_node);
-    for (int i = 0; i < size; i++) {
-        m->at[i] = s[i].rank;
-        m->place[s[i].rank] = i;
-        m->node[i] = s[i].node;
+    qsort(s, (size_t)n, sizeof *s, by_node);
+    for (int i = 0; i < n; i++) {
+        at[i] = s[i].rank;
+        place[s[i].rank] = i;
+        node[i] = s[i].node;
     }
     free(s);
     return 0;
+}
+
+static int order(lf_mesh *m, lf_err *err)
+{
+    const int size = m->world->size;
+    const char **host = lf_calloc((size_t)size, sizeof *host, err);
+    m->at = lf_calloc(3 * (size_t)size, sizeof *m->at, err);
+    int rc = host && m->at ? 0 : LF_ENOMEM;
+    for (int r = 0; rc == 0 && r < size; r++)
+        host[r] = lf_comm_peer_host(m->world, r);
+    if (rc == 0) {
+        m->place = m->at + size;
+        m->node = m->place + size;
+        rc = lf_mesh_order(host, size, m->at, m->place, m->node, err);
+    }
+    free(host);
+    return rc;
 }
 
 static void place(lf_mesh *m)

@@ -76,6 +76,23 @@ static const lf_opt launch_rows[] = {
 };
 LF_CMD_TABLE(launch, "start a program as ranks that find each other through PMIx", launch_rows);
 
+/* A host that stands there twice has the ranks of both places: it is one node. */
+static int add_host(struct lf_launch_job *j, size_t *cap, const char *name, size_t len, int ranks,
+                    lf_err *err)
+{
+    for (int k = 0; k < j->nodes; k++)
+        if (strlen(j->node[k].host) == len && memcmp(j->node[k].host, name, len) == 0) {
+            j->node[k].n += ranks;
+            return 0;
+        }
+    int rc = lf_grow(&j->node, cap, (size_t)j->nodes, sizeof *j->node, err);
+    char *host = rc == 0 ? lf_strndup(name, len, err) : NULL;
+    if (host == NULL)
+        return LF_ENOMEM;
+    j->node[j->nodes++] = (struct lf_launch_node){.host = host, .n = ranks};
+    return 0;
+}
+
 /* "a:2,b" : host and ranks, 1 where no number stands. */
 static int parse_hosts(struct lf_launch_job *j, const char *text, lf_err *err)
 {
@@ -90,14 +107,14 @@ static int parse_hosts(struct lf_launch_job *j, const char *text, lf_err *err)
             return lf_err_prefix(err, "--hosts");
         if (name == 0 || p[0] == '-' || n < 1 || n > MAX_RANKS)
             return lf_fail(err, LF_EINVAL, "--hosts %s: host:ranks, separated by commas", text);
-        rc = lf_grow(&j->node, &cap, (size_t)j->nodes, sizeof *j->node, err);
-        char *host = rc == 0 ? lf_strndup(p, name, err) : NULL;
-        if (host == NULL)
-            return LF_ENOMEM;
-        j->node[j->nodes++] = (struct lf_launch_node){.host = host, .first = j->ranks, .n = (int)n};
+        rc = add_host(j, &cap, p, name, (int)n, err);
+        if (rc < 0)
+            return rc;
         j->ranks += (int)n;
         p += len + (p[len] == ',');
     }
+    for (int k = 0, first = 0; k < j->nodes; first += j->node[k++].n)
+        j->node[k].first = first;
     return j->nodes > 0 ? 0 : lf_fail(err, LF_EINVAL, "--hosts is empty");
 }
 

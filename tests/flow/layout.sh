@@ -110,8 +110,10 @@ divided 2 '[layout]' 'tensor = 2' 'sequence_parallel = yes'
 runs 0 "$LF" validate divided.ini
 divided 3 '[layout]' 'tensor = 2'
 refused divided '[0-9]+:[0-9]+: tensor = 2: the 3 ranks of \[stage train\] cannot form such groups; set ranks'
-divided 3 'nodes = 2' '[site]' 'scheduler = slurm' '[layout]' 'tensor = 2'
-refused divided '[0-9]+:[0-9]+: tensor = 2: the 3 ranks that \[stage train\] has on each node are no multiple'
+for s in slurm pbs torque; do
+    divided 3 'nodes = 2' '[site]' "scheduler = $s" '[layout]' 'tensor = 2'
+    refused divided "$(grep -n '^tensor' divided.ini | cut -d: -f1):[0-9]+: tensor = 2: the 3 ranks that \\[stage train\\] has on each node are no multiple"
+done
 divided 3 'nodes = 2' '[site]' 'scheduler = slurm' '[layout]' 'tensor = 2' 'tensor_across_nodes = yes'
 runs 0 "$LF" validate divided.ini
 divided 2 '[layout]' 'sequence_parallel = yes'
@@ -202,4 +204,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 85
+finish 89

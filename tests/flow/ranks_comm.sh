@@ -168,6 +168,8 @@ export SSH_HOSTS="$T/ssh-hosts" KEY_HINT=key
 runs 0 env PATH="$T/bin:$PATH" "$LF" launch --hosts alpha:1,beta:2 -- "$R" check
 is "$(bits out)" "$(cat bits.3)" "3 ranks on 2 hosts by ssh: the same bits"
 is "$(sort "$SSH_HOSTS" | tr '\n' ' ')" "alpha beta " "ssh was asked for both"
+runs 0 env PATH="$T/bin:$PATH" "$LF" launch --hosts alpha:1,beta,alpha:1,beta -- "$R" who
+like out '^\[1\] rank 1 of 4, local 1 of 2, node 0 of 2' "a host that is named twice is one node"
 runs 0 env PATH="$T/bin:$PATH" MARK='a "b" $c' "$LF" launch --hosts alpha,beta -- sh -c 'pwd; echo "$MARK"'
 like out "^\[1\] $T\$" "ranks work in the launcher's directory"
 like out '^\[0\] a "b" \$c$' "with its environment"
@@ -177,6 +179,9 @@ runs 0 env PATH="$T/bin:$PATH" PBS_NODEFILE="$T/nodefile" PBS_JOBID=7 "$LF" laun
 is "$(bits out)" "$(cat bits.4)" "4 ranks on the 2 hosts of a PBS job: the same bits"
 is "$(sort "$SSH_HOSTS" | tr '\n' ' ')" "0 2 " "one daemon on the first slot of each host"
 [ -z "$(ls -A | grep loong-launch)" ]; ok $? "the key's file is removed"
+printf 'h1\nh1\nh1\nh2\n' >nodefile
+runs 0 env PATH="$T/bin:$PATH" PBS_NODEFILE="$T/nodefile" PBS_JOBID=7 "$LF" launch -n 4 -- "$R" who
+like out '^\[2\] rank 2 of 4, local 0 of 2, node 1 of 2' "chunks of three slots and one: each host has as many ranks"
 runs 0 env PATH="$T/bin:$PATH" SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_CPUS_PER_NODE='3,2(x2)' "$LF" launch -n 4 -- "$R" who
 like out '^\[3\] rank 3 of 4, local 1 of 2, node 1 of 2' "ranks follow SLURM's node numbers, whoever comes first"
 printf '#!/bin/sh\nexit 9\n' >bin/ssh
@@ -218,4 +223,4 @@ fi
 launches 12
 is $failed 0 "12 launches, none failed"
 [ -z "$(ls "$TMPDIR")" ]; ok $? "and nothing is left of them"
-finish_min 87 # fewer without mpirun, prterun, mpicc or a second processor
+finish_min 91 # fewer without mpirun, prterun, mpicc or a second processor

@@ -74,6 +74,32 @@ says "bitwise" "and the log says so"
 killed 4 --tensor 2 --zero 1 --batch 2
 damaged 4 --tensor 2 --batch 4
 
+# --- nodes ---
+# A stand-in for ssh: a daemon on this machine that takes the name of the host.
+mkdir "$dir/bin"
+cat >"$dir/bin/ssh" <<'END'
+#!/bin/sh
+host=$6
+shift 6
+exec env -i PATH=/usr/bin:/bin HOME="$HOME" TMPDIR="$TMPDIR" SLURMD_NODENAME="$host" sh -c "cd / && $*"
+END
+chmod 755 "$dir/bin/ssh"
+on_nodes() { # on_nodes NODES NAME ARGS...: ranks on these nodes
+    _nodes=$1 _name=$2
+    shift 2
+    train "env PATH=$dir/bin:$PATH $LF_BUILDDIR/loong-flow launch --hosts $_nodes -- $stages/lf-pretrain" "$dir/run.ini" "$_name" "$@"
+}
+on_nodes a:2,b:2 nodes --tensor 2 --zero 1
+_four=$_few.4:tensor=2+zero=1
+is "$rc $(id nodes) $(metrics nodes | cksum)" "0 $(id "$_four") $(metrics "$_four" | cksum)" "two nodes: pairs inside of nodes, the same bits" \
+    "$(tail -n 3 "$dir/err")"
+on_nodes a:2,b:2 wide --tensor 4
+is $rc 1 "matrices that two nodes would divide are refused"
+says_like 'tensor = 4: ranks 0 and 2 divide matrices and are on two nodes (a, b)' "with the names of both"
+on_nodes a:3,b:1 uneven --tensor 2
+is $rc 1 "and so are pairs where a node has three ranks"
+says_like 'tensor = 2: ranks 2 and 3 divide matrices and are on two nodes (a, b)' "with the pair"
+
 # --- the plan ---
 plan() { "$stages/lf-pretrain" --config "$dir/run.ini" --plan --ranks "$@" 2>"$dir/err" | sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p'; }
 one=$(plan 2) half=$(plan 2 --tensor 2)
@@ -86,4 +112,4 @@ refused "--ranks 6 --tensor 3" "do not divide among 3 ranks (tensor)"
 on 3 three --tensor 2
 is $rc 1 "and by a run"
 says "tensor = 2: 3 ranks cannot form such groups" "by name"
-finish 49
+finish 54
