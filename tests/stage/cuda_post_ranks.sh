@@ -4,7 +4,6 @@
 # GPU reports, within the rounding of f32, and again has the same bits; lf-generate, lf-eval and lf-score give the bytes of one
 # rank. (lf-pretrain: cuda_ranks.sh; lf-ppo: cuda_ppo_ranks.sh; that one GPU agrees with the CPU: cuda_post.sh, cuda_infer.sh.)
 . "$LF_SRCDIR/tests/stage/lib.sh"
-infer=$LF_BUILDDIR/tests/stage/infer_tool
 with_ranks
 emulated_gpu
 emulated_nccl
@@ -43,15 +42,6 @@ threads = 1
 END
 
 # --- training ---
-records() { "$infer" record "$dir/$1/metrics" | sed 's/,"\(tokens_per_s\|saved\)":.*//' | tr -d '{}"' | tr ',' '\n'; }
-# The largest difference of two runs' numbers, relative where they are above 1, to $apart.
-agree() { # agree A B TOLERANCE
-    records "$1" >"$dir/a"
-    records "$2" | paste -d: "$dir/a" - >"$dir/both"
-    apart=$(awk -F: -v t="$3" '{ d = $2 - $4; m = $4; if (d < 0) d = -d; if (m < 0) m = -m; if (m > 1) d /= m
-            if ($1 != $3 || $2 == "" || $4 == "" || !(d <= t)) { print $0; bad = 1; exit } if (d > worst) { worst = d; at = $1 } }
-        END { if (!bad) print NR < 20 ? "too few" : worst + 0 " " at; exit bad || NR < 20 }' "$dir/both")
-}
 ids() { for _c in checkpoint adapter best; do [ ! -e "$dir/$1/out/$_c" ] || "$tool" id "$dir/$1/out/$_c"; done 2>&1; }
 trial() { # trial NAME STAGE ARGS...
     _case=$1 _stage=$stages/lf-$2

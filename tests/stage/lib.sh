@@ -7,7 +7,8 @@ own_dir
 dir=$T
 tap_why=$dir/err
 stages=$LF_BUILDDIR/stages
-tool=$LF_BUILDDIR/tests/stage/train_tool
+tool=$LF_BUILDDIR/tests/stage/train_tool infer=$LF_BUILDDIR/tests/stage/infer_tool
+pretrain=$stages/lf-pretrain
 rc=0
 . "$LF_SRCDIR/tests/fault/lib.sh"
 
@@ -35,6 +36,16 @@ near_losses() { # near_losses A B TOLERANCE COUNT: the losses of two runs of COU
     { losses "$1"; losses "$2"; } | awk -v t="$3" -v c="$4" '{ x[NR] = $1 }
         END { for (i = 1; i <= c; i++) { d = x[i] - x[i + c]; if (!(d < t && d > -t)) bad = 1 }; exit bad || NR != 2 * c }'
 }
+# What a run has recorded but times, a number a line.
+records() { "$infer" record "$dir/$1/metrics" | sed 's/,"\(tokens_per_s\|saved\)":.*//' | tr -d '{}"' | tr ',' '\n'; }
+# The largest difference of two runs' numbers, relative where they are above 1, to $apart.
+agree() { # agree A B TOLERANCE
+    records "$1" >"$dir/a"
+    records "$2" | paste -d: "$dir/a" - >"$dir/both"
+    apart=$(awk -F: -v t="$3" '{ d = $2 - $4; m = $4; if (d < 0) d = -d; if (m < 0) m = -m; if (m > 1) d /= m
+            if ($1 != $3 || $2 == "" || $4 == "" || !(d <= t)) { print $0; bad = 1; exit } if (d > worst) { worst = d; at = $1 } }
+        END { if (!bad) print NR < 20 ? "too few" : worst + 0 " " at; exit bad || NR < 20 }' "$dir/both")
+}
 
 # ---- ranks ----
 
@@ -50,6 +61,53 @@ have_ranks() { $launch 2 -- true >/dev/null 2>"$dir/err"; }
 # Ends the test, skipped, where they cannot be started.
 need_ranks() {
     have_ranks || skip_all "ranks cannot be started here: $(tail -n 1 "$dir/err")"
+}
+# on RANKS NAME ARGS...: $pretrain, which a test may make another stage, with $dir/run.ini
+on() {
+    _n=$1 _name=$2
+    shift 2
+    train "$launch $_n -- $pretrain" "$dir/run.ini" "$_name" "$@"
+}
+# rank_killed RANKS "OPTIONS" ARGS...: one rank is killed after four steps; a run that goes on for $beyond (3) steps ends with the bits of an unbroken
+# one without OPTIONS
+rank_killed() {
+    _ranks=$1 _more=$2
+    shift 2
+    mkdir -p "$dir/kill"
+    # shellcheck disable=SC2086
+    $launch "$_ranks" -- "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" $_more "$@" \
+        --schedule constant --steps 4000 --keep 9000 >"$dir/stdout" 2>"$dir/err" &
+    pid=$!
+    tries=0
+    while [ ! -e "$dir/kill/out/checkpoints/step-00000004/manifest.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 3000 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    kill -9 "$(ps -eo pid,args | awk -v d="$dir/kill/out" '/lf-[a-z]* / && index($0, d) && !/awk/ && !/launch/ { print $1 }' | tail -n 1)"
+    wait $pid
+    [ $? -ne 0 ]
+    ok $? "a rank that is killed ends the job"
+    steps=$(ls "$dir/kill/out/checkpoints" | sed -n 's/step-0*//p' | sort -n | tail -n 1)
+    steps=$((steps + ${beyond:-3}))
+    # shellcheck disable=SC2086
+    on "$_ranks" kill --schedule constant --steps $steps $_more "$@"
+    on "$_ranks" unbroken --schedule constant --steps $steps "$@"
+    is "$(id kill) $(metrics kill | cksum)" "$(id unbroken) $(metrics unbroken | cksum)" \
+        "which goes on to the bits of an unbroken run${_more:+ without $_more}"
+}
+# data_damaged RANKS ARGS...: a micro-batch that cannot be read
+data_damaged() {
+    _ranks=$1
+    shift
+    rm -rf "$dir/bad" "$dir/damaged"
+    cp -r "$dir/data" "$dir/bad"
+    for shard in "$dir"/bad/train-*.h5; do
+        printf '\377\377\377\377' | dd of="$shard" bs=1 seek=$(($(wc -c <"$shard") / 8)) conv=notrunc 2>/dev/null
+    done
+    on "$_ranks" damaged --data "$dir/bad" --verify-data no --steps 300 --save-interval 0 --valid-interval 0 "$@"
+    [ $rc -ne 0 ] && grep -q 'error: sample .*damaged shard' "$dir/err"
+    ok $? "$_ranks ranks, $*: those that cannot read a micro-batch say why" "$(tail -n 2 "$dir/err")"
+    says_like 'error: rank [0-9] (.*) failed' "and the others hear of it and end by themselves"
 }
 
 # alike A B TOLERANCE: two files have the same words, and numbers with a point that are as near

@@ -55,18 +55,11 @@ trial "rm" rm 2e-5 "2:pipeline=2 4:pipeline=2+tensor=2+sequence-parallel" --data
 
 # --- checkpoints: of any layout, resumed on any other ---
 use llama3 1000 4 "kv_heads = 2"
-again() { # again FROM RANKS ARGS...
-    _from=$1 _ranks=$2
-    shift 2
-    go "$_from" "$_ranks" "again $_from $_ranks" "$@"
-    [ $rc -eq 0 ] && agree "again $_from $_ranks" "schedules.one" 2e-5
-    ok $? "from step 2 of $_from on $_ranks ranks, $*: the numbers of a run that was not stopped, apart by $apart" "$(tail -n 3 "$dir/err")"
-}
 again schedules.4:pipeline=4+pipeline-stages=2,0,1,1 1
 again schedules.one 4 --pipeline 2 --tensor 2
 again schedules.2:pipeline=2+pipeline-chunks=2 3 --zero 2
-killed 4 --pipeline 2 --zero 1 --batch 4
-damaged 4 --pipeline 2 --batch 4
+rank_killed 4 "" --pipeline 2 --zero 1 --batch 4
+data_damaged 4 --pipeline 2 --batch 4
 
 # --- the plan ---
 plan() { "$stages/lf-pretrain" --config "$dir/run.ini" --plan --ranks "$@" >"$dir/stdout" 2>"$dir/err"; }

@@ -4,7 +4,6 @@
 # rounding of f32, its checkpoints go on with any other number of ranks, kills and stops lose nothing; tokenizing,
 # evaluating and generating give the bytes of one rank.
 . "$LF_SRCDIR/tests/stage/lib.sh"
-pretrain=$LF_BUILDDIR/stages/lf-pretrain
 tokenize=$LF_BUILDDIR/stages/lf-tokenize
 with_ranks
 
@@ -36,15 +35,6 @@ ffn = 96
 vocab = 64
 max_positions = 64
 END
-# on RANKS NAME ARGS...: output below $dir/NAME, exit code in $rc
-on() {
-    _ranks=$1 _name=$2
-    shift 2
-    mkdir -p "$dir/$_name"
-    $launch "$_ranks" -- "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" \
-        >"$dir/stdout" 2>"$dir/err"
-    rc=$?
-}
 # near A B: the same steps, samples, tokens and rates; losses, validation losses and gradient norms within 1e-5
 near() {
     metrics "$1" >"$dir/a"

@@ -52,27 +52,20 @@ trial "rm" rm 2e-5 "2:tensor=2+sequence-parallel 4:tensor=2+zero=1" --data "$dir
 
 # --- checkpoints: of any layout, resumed on any other ---
 use llama3 1000 2 "kv_heads = 2"
-again() { # again FROM RANKS ARGS...
-    _from=$1 _ranks=$2
-    shift 2
-    go "$_few.$_from" "$_ranks" "again $_from $_ranks" "$@"
-    [ $rc -eq 0 ] && agree "again $_from $_ranks" "$_few.one" 2e-5
-    ok $? "from step 2 of $_from on $_ranks ranks, $*: the numbers of a run that was not stopped, apart by $apart" "$(tail -n 3 "$dir/err")"
-}
-again one 1
-again one 8 --tensor 8
-again 4:tensor=4+sequence-parallel 1
-again 4:tensor=4+sequence-parallel 2
-again 4:tensor=4+sequence-parallel 4 --tensor 2 --zero 1
-again 8:tensor=8 3 --zero 2
-again 4:tensor=2+zero=1 4 --tensor 4 --sequence-parallel
-again 2:tensor=2 2 --zero 3
+again "$_few.one" 1
+again "$_few.one" 8 --tensor 8
+again "$_few".4:tensor=4+sequence-parallel 1
+again "$_few".4:tensor=4+sequence-parallel 2
+again "$_few".4:tensor=4+sequence-parallel 4 --tensor 2 --zero 1
+again "$_few".8:tensor=8 3 --zero 2
+again "$_few".4:tensor=2+zero=1 4 --tensor 4 --sequence-parallel
+again "$_few".2:tensor=2 2 --zero 3
 go "$_few.2:tensor=2+sequence-parallel" 2 bitwise --tensor 2 --sequence-parallel
 _two=$_few.2:tensor=2+sequence-parallel
 is "$rc $(id bitwise) $(metrics bitwise | cksum)" "0 $(id "$_two") $(metrics "$_two" | cksum)" "with the same layout: the same bits"
 says "bitwise" "and the log says so"
-killed 4 --tensor 2 --zero 1 --batch 2
-damaged 4 --tensor 2 --batch 4
+rank_killed 4 "" --tensor 2 --zero 1 --batch 2
+data_damaged 4 --tensor 2 --batch 4
 
 # --- nodes ---
 # A stand-in for ssh: a daemon on this machine that takes the name of the host.

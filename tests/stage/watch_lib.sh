@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # For tests of ranks that come to grief (tests/fault/ranks.c): source it behind tests/stage/lib.sh. Each run has a name: its checkpoints, metrics and
 # messages are below $dir/NAME. WATCH_S bounds the seconds from the fault to the end; without it they are only told.
-pretrain=$LF_BUILDDIR/stages/lf-pretrain
 with_ranks
 need_ranks
 [ -n "$FAIL" ] || skip_all "$no_fail"

@@ -4,7 +4,6 @@
 # tied weights, experts with balanced biases, adapters, frozen layers and samples; several micro-batches, as many on each rank or not; resumed with and
 # without it and on other numbers of ranks; killed; keep_best, and a run that diverges; less memory, as planned; what is refused.
 . "$LF_SRCDIR/tests/stage/lib.sh"
-pretrain=$LF_BUILDDIR/stages/lf-pretrain
 with_ranks
 
 need_ranks
@@ -38,14 +37,6 @@ ffn = 272
 vocab = 1024
 max_positions = 64
 END
-on() { # on RANKS NAME ARGS...: output below $dir/NAME, exit code in $rc
-    _ranks=$1 _name=$2
-    shift 2
-    mkdir -p "$dir/$_name"
-    $launch "$_ranks" -- "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" \
-        >"$dir/stdout" 2>"$dir/err"
-    rc=$?
-}
 step() { cat "$dir/$1/out/checkpoints/step-0000000$2/manifest.json" | sed -n 's/.*"identity": *"\([^"]*\)".*/\1/p'; }
 # same RANKS WHAT STAGES ARGS...: without and with each stage, the same final checkpoint, that of step 2 and metrics
 same() {
@@ -106,14 +97,14 @@ same 2 "experts, their biases balanced" "1 2 3" --batch 2 --precision bf16
 cp "$dir/dense.ini" "$dir/run.ini"
 
 # --- an adapter, and frozen layers ---
-pretrain=$LF_BUILDDIR/stages/lf-sft
+pretrain=$stages/lf-sft
 sed '/^\[model\]/,$d' "$dir/dense.ini" >"$dir/run.ini"
 echo "init_from = $dir/w1/out/checkpoint" >>"$dir/run.ini"
 same 2 "an adapter" "1 2 3" --batch 2 --lora-rank 4 --lora-dropout 0.1
 same 2 "frozen layers" "1 2 3" --batch 2 --freeze 'layers.0.*' --precision bf16
 same 2 "an adapter with magnitudes" "1 2 3" --batch 2 --lora-rank 4 --lora-dora
 same 4 "the same in bf16, with dropout" 3 --batch 4 --lora-rank 4 --lora-dora --lora-dropout 0.1 --precision bf16
-pretrain=$LF_BUILDDIR/stages/lf-pretrain
+pretrain=$stages/lf-pretrain
 sed 's/^steps = .*/steps = 5/' "$dir/dense.ini" >"$dir/run.ini"
 
 # --- resumed with it and without, on other numbers of ranks ---
@@ -214,36 +205,11 @@ ok $? "where rank 0 cannot write its metrics, rank 1 hears of it and ends by its
 says "deaf/metrics" "and it names the file"
 
 # --- a rank that fails within a step: its data is damaged, that of the others is not ---
-cp -r "$dir/data" "$dir/bad"
-for shard in "$dir"/bad/train-*.h5; do
-    printf '\377\377\377\377' | dd of="$shard" bs=1 seek=$(($(wc -c <"$shard") / 8)) conv=notrunc 2>/dev/null
-done
-for z in 2 3; do
-    on 2 bad$z --data "$dir/bad" --verify-data no --batch 4 --steps 300 --save-interval 0 --valid-interval 0 --zero $z
-    [ $rc -ne 0 ] && grep -q 'error: sample .*damaged shard' "$dir/err"
-    ok $? "zero = $z: a rank that cannot read its second micro-batch says why" "$(tail -n 2 "$dir/err")"
-    says_like 'error: rank [01] (.*) failed' "and the other, which gathers and sums meanwhile, hears of it and ends by itself"
-done
+data_damaged 2 --batch 4 --zero 2
+data_damaged 2 --batch 4 --zero 3
 
 # --- killed ---
-mkdir -p "$dir/kill"
-$launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" --zero 3 --batch 2 --precision bf16 \
-    --schedule constant --steps 4000 --keep 9000 >"$dir/stdout" 2>"$dir/err" &
-pid=$!
-tries=0
-while [ ! -e "$dir/kill/out/checkpoints/step-00000004/manifest.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 3000 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
-kill -9 "$(ps -eo pid,args | awk -v d="$dir/kill/out" '/lf-[a-z]* / && index($0, d) && !/awk/ && !/launch/ { print $1 }' | tail -n 1)"
-wait $pid
-[ $? -ne 0 ]
-ok $? "a rank that is killed ends the job"
-steps=$(ls "$dir/kill/out/checkpoints" | sed -n 's/step-0*//p' | sort -n | tail -n 1)
-steps=$((steps + 3))
-on 2 kill --zero 3 --batch 2 --precision bf16 --schedule constant --steps $steps
-on 2 unbroken --batch 2 --precision bf16 --schedule constant --steps $steps
-is "$(id kill) $(metrics kill | cksum)" "$(id unbroken) $(metrics unbroken | cksum)" "which goes on to the bits of an unbroken run without zero"
+rank_killed 2 "--zero 3" --batch 2 --precision bf16
 
 # --- the plan ---
 bytes() { "$pretrain" --config "$dir/run.ini" --precision bf16 --plan --ranks "$1" --zero "$2" | sed -n "s/.*\"$3\":\([0-9]*\)[.,}].*/\1/p"; }
