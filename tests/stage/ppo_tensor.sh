@@ -95,7 +95,8 @@ drawn() { grep -o '"token_ids":[^]]*' "$dir/$1.m.samples.jsonl" | cksum; }
 is "$(grep -c . "$dir/one1.m.samples.jsonl") $(drawn "two1.4:tensor=2+zero=3")" "4 $(drawn one1)" "samples are written once, and are those of one rank"
 rm -rf "$dir/w" && on 2 asked --tensor 2 --rounds 1
 is "$rc $(wc -l <"$dir/w/asked" | tr -d ' ')" "0 10" "the command is asked once for each completion, not by each rank"
-alike "GRPO, an adapter, its base as the reference" "2:tensor=2" --algorithm grpo --lora-rank 4 --lr 1e-2 --kl-coef 0.1
+alike "GRPO, an adapter with magnitudes, its base as the reference" "2:tensor=2" --algorithm grpo --lora-rank 4 --lora-dora --lora-targets qkv \
+    --lora-targets o --lr 1e-2 --kl-coef 0.1
 alike "a reward model, groups of equal scores are dropped" "2:tensor=2 4:tensor=2" --algorithm dapo --samples 4 --minibatch 5 --dynamic-rounds 4 \
     --reward-model "$dir/rm" --kl-coef 0.1
 alike "several micro-batches, plain text at another temperature" "2:tensor=2" --micro-tokens 32 --minibatch 7 --ptx-data "$dir/tok/shards" --ptx-coef 2 \
