@@ -234,6 +234,11 @@ static int start_rows(lf_pstore *ps, const struct measured *r, lf_err *err)
     if (!r->w || lf_pstore_view(ps, i, LF_P_MASTER, &m) != 1)
         return lf_fail(err, LF_EINVAL, "magnitude %s: weights and magnitude are not in memory",
                        name);
+    if (r->whole && !ps->back->ops->host_visible)
+        return lf_fail(err, LF_ENOTSUP,
+                       "magnitude %s: one for rows that tensor divides is measured on CPUs; give "
+                       "lora_targets by their names, such as q, k, v",
+                       name);
     const int64_t range[2] = {0, r->whole ? r->whole->all_rows : r->rows};
     const bool part = m.count < range[1];
     float *all = part ? lf_malloc((size_t)range[1], sizeof *all, err) : m.data;

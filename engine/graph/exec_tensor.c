@@ -46,6 +46,12 @@ static int move_bytes(void *user, void *to, const void *from, size_t bytes, lf_e
     return ex->b->ops->move(ex->b, to, from, bytes, err);
 }
 
+static int clear_bytes(void *user, void *data, size_t bytes, lf_err *err)
+{
+    const lf_exec *ex = user;
+    return ex->b->ops->fill(ex->b, data, 0, bytes, err);
+}
+
 /* For kernels, which have no place for an error. */
 static int gather_parts(void *user, void *all, size_t bytes)
 {
@@ -59,6 +65,7 @@ void lf_exec_connect_tensor(lf_exec *ex)
                                         .gather = ex->comm.tensor_gather ? gather : NULL,
                                         .scatter = ex->comm.tensor_scatter ? scatter : NULL,
                                         .move = move_bytes,
+                                        .clear = clear_bytes,
                                         .user = ex,
                                         .rank = ex->p->ps->layout.tensor_rank};
     ex->with.gather = ex->comm.tensor_gather ? gather_parts : NULL;

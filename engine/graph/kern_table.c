@@ -65,10 +65,11 @@ static int move_own(const struct lf_kernels *k, lf_queue *q, const struct lf_k_e
 {
     const struct lf_pgroup *g = &a->ps->g[a->group];
     const bool back = a->what == LF_EX_OWN_BWD;
+    struct lf_exchange *w = a->with;
     int64_t at = 0, first, n;
     int rc = 0;
     if (back && !a->accumulate)
-        memset(a->out, 0, a->n * sizeof(float));
+        rc = w->clear(w->user, a->out, a->n * sizeof(float), &w->err);
     for (int32_t i = 0; i < g->count && rc == 0; i++, at += n * a->width) {
         lf_box_rows(a->ps, g, i, &first, &n);
         const float *in = (const float *)a->in + (back ? at : first * a->width);
@@ -78,7 +79,7 @@ static int move_own(const struct lf_kernels *k, lf_queue *q, const struct lf_k_e
         if (back && a->accumulate)
             rc = k->axpby.run(q, &add);
         else
-            memcpy(out, in, (size_t)(n * a->width) * sizeof *out);
+            rc = w->move(w->user, out, in, (size_t)(n * a->width) * sizeof *out, &w->err);
     }
     return rc;
 }

@@ -355,7 +355,9 @@ struct lf_exchange {
     int (*sum)(void *user, float *data, size_t n, lf_err *err); /* n floats, in place */
     int (*gather)(void *user, void *all, size_t bytes, lf_err *err);
     int (*scatter)(void *user, float *out, const float *data, size_t n, lf_err *err);
+    /* memory of the backend, in the order of its calls */
     int (*move)(void *user, void *to, const void *from, size_t bytes, lf_err *err);
+    int (*clear)(void *user, void *data, size_t bytes, lf_err *err);
     void *user;
     int rank;
     lf_err err; /* why one failed */

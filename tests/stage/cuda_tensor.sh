@@ -32,13 +32,15 @@ unset LF_COMM
 small gpt2
 trial "tied weights" pretrain 2e-6 "2:tensor=2+sequence-parallel"
 small qwen2-moe "kv_heads = 1" "experts = 4" "experts_per_token = 2" "expert_ffn = 16" "shared_ffn = 16" "router_aux = 0.01"
-trial "experts" pretrain 2e-6 "2:tensor=2"
+trial "experts" pretrain 2e-6 "2:tensor=2+sequence-parallel"
 
 # --- other stages, from weights that two GPUs have made ---
 small llama3 "kv_heads = 1"
 sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/gpus.2:tensor=2/out/checkpoint" >>"$dir/run.ini"
 trial "dpo" dpo 2e-6 "2:tensor=2" --data "$dir/pairs" --seq-length 48
+trial "an adapter with magnitudes" sft 2e-6 "2:tensor=2+sequence-parallel" --lora-rank 2 --lora-dora
+trial "an adapter of a fused group" sft 2e-6 "2:tensor=2" --lora-rank 2 --lora-targets qkv --lora-targets o
 
 small llama3 "kv_heads = 1"
 go "gpus.2:tensor=2+sequence-parallel" 2 again --tensor 2 --device cpu
@@ -65,4 +67,4 @@ FAKE_NCCL_FAIL=40:1 on 2 refused --tensor 2 --sequence-parallel
 is $rc 1 "a collective that fails on one GPU ends both with 1"
 says_like "NCCL: .* on rank 1.*internal error" "and is named"
 says_like 'error: rank 1 (.*) failed' "and the other hears of it and ends by itself"
-finish 17
+finish 19
