@@ -190,7 +190,7 @@ static int add_up(const struct measured *r, float *x, int64_t n, const char *nam
 static int measure(const lf_pstore *ps, const struct measured *r, float *norm, const char *name,
                    lf_err *err)
 {
-    const bool parts = r->with && !r->whole;
+    const bool parts = r->with != NULL;
     const struct lf_k_dora_norm squares = {.rows = r->rows,
                                            .c = r->c,
                                            .w = r->w,
@@ -204,23 +204,23 @@ static int measure(const lf_pstore *ps, const struct measured *r, float *norm, c
     return rc != 0 || !parts ? rc : call(ps, LF_KID_root, &root, name, err);
 }
 
-/* Those of all rows of a group, of which each rank measures its own. The first of those that have
- * the same rows gives them. */
+/* Those of all rows of a group, of which each rank measures its own: zeros elsewhere, and the first
+ * of the ranks that have the same rows gives them. */
 static int measure_whole(const lf_pstore *ps, const struct measured *r, float *norm,
                          const char *name, lf_err *err)
 {
     const struct lf_pgroup *g = r->whole;
-    float *own = lf_malloc((size_t)r->rows, sizeof *own, err);
-    int rc = own ? measure(ps, r, own, name, err) : LF_ENOMEM;
-    int64_t at = 0, first, n;
-    for (int64_t k = 0; k < g->all_rows && rc == 0; k++)
-        norm[k] = 0;
-    for (int32_t k = 0; k < g->count && rc == 0; k++, at += n) {
-        lf_box_rows(ps, g, k, &first, &n);
-        if (ps->p[g->first + k].box.replica == 0)
-            memcpy(norm + first, own + at, (size_t)n * sizeof *norm);
+    struct lf_back *back = ps->back;
+    int rc = back->ops->fill(back, norm, 0, (size_t)g->all_rows * sizeof *norm, err);
+    for (int32_t k = 0; k < g->count && rc == 0; k++) {
+        const struct lf_param *p = &ps->p[g->first + k];
+        struct measured own = {.of = r->of, .c = r->c, .type = r->type};
+        int64_t first;
+        lf_box_rows(ps, g, k, &first, &own.rows);
+        own.w = r->w + (size_t)p->offset * lf_dtype_size(r->type);
+        if (p->box.replica == 0)
+            rc = measure(ps, &own, norm + first, name, err);
     }
-    free(own);
     return rc != 0 ? rc : add_up(r, norm, g->all_rows, name, err);
 }
 
@@ -233,11 +233,6 @@ static int start_rows(lf_pstore *ps, const struct measured *r, lf_err *err)
     const int i = lf_pstore_find(ps, name);
     if (!r->w || lf_pstore_view(ps, i, LF_P_MASTER, &m) != 1)
         return lf_fail(err, LF_EINVAL, "magnitude %s: weights and magnitude are not in memory",
-                       name);
-    if (r->whole && !ps->back->ops->host_visible)
-        return lf_fail(err, LF_ENOTSUP,
-                       "magnitude %s: one for rows that tensor divides is measured on CPUs; give "
-                       "lora_targets by their names, such as q, k, v",
                        name);
     const int64_t range[2] = {0, r->whole ? r->whole->all_rows : r->rows};
     const bool part = m.count < range[1];

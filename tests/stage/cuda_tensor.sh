@@ -40,7 +40,7 @@ sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/gpus.2:tensor=2/out/checkpoint" >>"$dir/run.ini"
 trial "dpo" dpo 2e-6 "2:tensor=2" --data "$dir/pairs" --seq-length 48
 trial "an adapter with magnitudes" sft 2e-6 "2:tensor=2+sequence-parallel" --lora-rank 2 --lora-dora
-trial "an adapter of a fused group" sft 2e-6 "2:tensor=2" --lora-rank 2 --lora-targets qkv --lora-targets o
+trial "magnitudes of a fused group" sft 2e-6 "2:tensor=2" --lora-rank 2 --lora-dora --lora-targets qkv --lora-targets o
 
 small llama3 "kv_heads = 1"
 go "gpus.2:tensor=2+sequence-parallel" 2 again --tensor 2 --device cpu
