@@ -548,8 +548,7 @@ struct lf_k_rope {
  *     Philox(seed, site, a = sample[t] + position[t] * 2^40, b = h * 2^22 + j / 4)
  * The key is kept when the word, as a uniform number, is >= p. So h < 1024 and j < 2^24. With p ==
  * 0 dropout is off and the other members are not read. sample is the global sample id of the row;
- * position is its place in the sample. h counts from head0, the number of the call's first head
- * among those of all ranks. */
+ * position is its place in the sample. h counts from head0, the first here of all ranks' heads. */
 struct lf_k_attn_drop {
     float p;
     uint32_t site;
