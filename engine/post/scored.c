@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "engine/base/mem.h"
-#include "engine/post/rm_score.h"
 #include "engine/infer/group.h"
+#include "engine/post/rm_score.h"
 #include "engine/post/sample_lines.h"
 
 #define DOCS 16 /* most answers of a pass */
