@@ -91,6 +91,8 @@ alike "critic and reference" "2:tensor=2 4:tensor=2 4:tensor=4 4:tensor=2+zero=1
     --sample-interval 1 --sample-tokens 6 --sample-rows 2
 grep -q 'lf-ppo: 4 ranks: data 2 x tensor 2' "$dir/err"
 ok $? "the log says the layout"
+! grep -q 'warning: generator' "$dir/err"
+ok $? "that generator and training differ by rounding is no warning"
 drawn() { grep -o '"token_ids":[^]]*' "$dir/$1.m.samples.jsonl" | cksum; }
 is "$(grep -c . "$dir/one1.m.samples.jsonl") $(drawn "two1.4:tensor=2+zero=3")" "4 $(drawn one1)" "samples are written once, and are those of one rank"
 rm -rf "$dir/w" && on 2 asked --tensor 2 --rounds 1
@@ -151,4 +153,4 @@ for a in "--pipeline 2" "--tensor 2 --sequence-parallel"; do
     [ $? -ne 0 ] && grep -q 'ppo generates with what it trains' "$dir/err"
     ok $? "$a is refused, with the reason" "$(cat "$dir/err")"
 done
-finish 29
+finish 30
