@@ -7,29 +7,7 @@
 src=${LF_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)} rounds=${ROUNDS:-9} steps=${STEPS:-6} batch=${BATCH:-8}
 . "$src/tests/bench/ranks.sh"
 "$tool" data "$tmp/data" 4000 0 || exit 1
-cat >"$tmp/run.ini" <<END
-[stage]
-data = $tmp/data
-steps = $steps
-seq_length = 256
-batch = $batch
-micro_batch = 1
-lr = 1e-3
-warmup = 1
-save_interval = 0
-save_time = 0
-log_interval = 1000
-mfu = no
-[model]
-family = llama3
-layers = 8
-hidden = 512
-heads = 8
-kv_heads = 8
-ffn = 1376
-vocab = 32000
-max_positions = 256
-END
+settings "$steps" 1 "batch = $batch" >"$tmp/run.ini"
 layouts="one tensor rows 1f1b interleaved zb-h1 data"
 options() { # options LAYOUT: threads of a rank and its place
     case $1 in
@@ -43,15 +21,9 @@ options() { # options LAYOUT: threads of a rank and its place
     esac
 }
 ranks() { [ "$1" = one ] && echo 1 || echo 2; }
-median() { sort -g | awk '{ x[NR] = $1 } END { print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
-once() { # once LAYOUT: the median step, without the first
-    rm -rf "$tmp/out" "$tmp/metrics"
-    # shellcheck disable=SC2046
-    "$build/loong-flow" launch -n "$(ranks "$1")" -- "$build/stages/lf-pretrain" --config "$tmp/run.ini" $(options "$1") --out "$tmp/out" \
-        --metrics "$tmp/metrics" >"$tmp/log" 2>&1 || { cat "$tmp/log" >&2; exit 1; }
-    tr ',' '\n' <"$tmp/metrics" | sed -n 's/.*"step_s":\([0-9.e-]*\).*/\1/p' | tail -n +2 | median >>"$tmp/time.$1"
-}
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(getconf _NPROCESSORS_ONLN) cores; load $(load)"
+# shellcheck disable=SC2046
+once() { seconds "$(ranks "$1")" $(options "$1") >>"$tmp/time.$1" || exit 1; }
+machine
 i=0
 while [ $i -lt "$rounds" ]; do
     for l in $layouts; do once "$l"; done

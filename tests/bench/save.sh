@@ -33,7 +33,7 @@ ffn = 1376
 vocab = 8192
 max_positions = 128
 END
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(getconf _NPROCESSORS_ONLN) cores; load $(load)"
+machine
 for zero in 0 1 3; do
     rm -rf "$tmp/out"
     "$build/loong-flow" launch -n 2 -- "$build/stages/lf-pretrain" --config "$tmp/run.ini" --zero $zero --out "$tmp/out" >"$tmp/log" 2>&1 ||

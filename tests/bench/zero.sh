@@ -8,13 +8,8 @@
 src=${LF_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)} rounds=${ROUNDS:-9} steps=${STEPS:-4}
 . "$src/tests/bench/ranks.sh"
 "$tool" data "$tmp/data" 4000 1000 || exit 1
-median() { sort -g | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
-ours() { # ours RANKS ZERO: seconds of a step
-    rm -rf "$tmp/out" "$tmp/m" "$tmp/lines"
-    "$build/loong-flow" launch -n "$1" -- "$build/stages/lf-pretrain" --config "$tmp/run.ini" --batch $((4 * micro * $1)) --zero "$2" \
-        --out "$tmp/out" --metrics "$tmp/m" --metrics-jsonl "$tmp/lines" >"$tmp/log" 2>&1 || { cat "$tmp/log" >&2; exit 1; }
-    sed -n 's/.*"step_s": *\([0-9.e-]*\).*/\1/p' "$tmp/lines" | tail -n +2 | median
-}
+# ours RANKS ZERO: seconds of a step
+ours() { seconds "$1" --batch $((4 * micro * $1)) --zero "$2"; }
 peer() { "$PYTHON" "$src/tests/bench/fsdp_peer.py" "$1" "$2" "$micro" "$steps" 2>/dev/null | sed -n 's/.*"seconds": *\([0-9.e-]*\).*/\1/p'; }
 row() { # row NAME WHAT OF: the median of WHAT, and by that of OF
     [ -s "$tmp/$2" ] || return
@@ -22,32 +17,9 @@ row() { # row NAME WHAT OF: the median of WHAT, and by that of OF
     median <"$tmp/$3" >"$tmp/b"
     paste "$tmp/a" "$tmp/b" | awk -v name="$1" '{ printf "  %-28s %7.3f s  %5.3f\n", name, $1, $1 / $2 }'
 }
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(getconf _NPROCESSORS_ONLN) cores; load $(load)"
+machine
 for micro in ${MICRO:-1 4}; do
-    cat >"$tmp/run.ini" <<END
-[stage]
-data = $tmp/data
-steps = $steps
-seq_length = 256
-micro_batch = 4
-lr = 1e-3
-warmup = 1
-save_interval = 0
-save_time = 0
-valid_interval = 0
-log_interval = 1
-threads = 1
-mfu = no
-[model]
-family = llama3
-layers = 8
-hidden = 512
-heads = 8
-kv_heads = 8
-ffn = 1376
-vocab = 32000
-max_positions = 256
-END
+    settings "$steps" 4 "threads = 1" >"$tmp/run.ini"
     rm -f "$tmp"/t.*
     i=0
     while [ $i -lt "$rounds" ]; do

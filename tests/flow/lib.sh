@@ -77,3 +77,16 @@ parts = ${stage:first.result}
 END
 }
 result() { cat "$(stage_dir "$1")/out/${2:-result}/data.txt"; }
+
+# Ends the test, skipped, where ranks cannot be started: built without what they need. Sanitizers do not look for leaks of libpmix and UCX then.
+need_ranks() {
+    UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
+    ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
+    export UCX_LOG_LEVEL ASAN_OPTIONS
+    if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
+        skip_all "built --without-pmix"
+    fi
+    if ! "$LF" launch -n 2 -- "$LF_BUILDDIR/tests/unit/comm_ranks" who >out 2>err && grep -q 'without-ucx' err; then
+        skip_all "built --without-ucx"
+    fi
+}

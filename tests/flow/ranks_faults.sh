@@ -5,16 +5,8 @@
 . "$LF_SRCDIR/tests/flow/lib.sh"
 F=$LF_BUILDDIR/tests/unit/comm_faults
 LF_COMM_PATIENCE=${LF_TEST_PATIENCE:-20}
-UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
-ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
-export ASAN_OPTIONS
-export LF_COMM_PATIENCE UCX_LOG_LEVEL
-if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
-    skip_all "built --without-pmix"
-fi
-if ! "$LF" launch -n 2 -- "$F" none 9 >out 2>err && grep -q 'without-ucx' err; then
-    skip_all "built --without-ucx"
-fi
+export LF_COMM_PATIENCE
+need_ranks
 
 # start NAME WHAT RANK RANKS [OPTION...]: a copy of the program with a name of its own shows what is left of it. Most of
 # them only wait, so they run side by side.

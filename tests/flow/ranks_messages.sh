@@ -4,15 +4,7 @@
 # while every rank computes. No clock decides here; tests/bench/comm_move.sh has the times.
 . "$LF_SRCDIR/tests/flow/lib.sh"
 M=$LF_BUILDDIR/tests/unit/comm_messages
-UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
-ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
-export UCX_LOG_LEVEL ASAN_OPTIONS
-if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
-    skip_all "built --without-pmix"
-fi
-if ! "$LF" launch -n 2 -- "$M" start >out 2>err && grep -q 'without-ucx' err; then
-    skip_all "built --without-ucx"
-fi
+need_ranks
 bits() { sed -n 's/.*bits \([0-9a-f]*\) .*/\1/p' "$1"; }
 
 for n in 1 2 3 4; do

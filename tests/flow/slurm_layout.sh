@@ -6,9 +6,8 @@
 LF=$LF_BUILDDIR/loong-flow TRAIN=$LF_BUILDDIR/stages/lf-pretrain
 unset LF_LIBEXEC
 LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive LF_CUDA_DRIVER=$T/no-driver
-UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error} ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
-export LF_MODELS_DIR OMP_NUM_THREADS OMP_WAIT_POLICY LF_CUDA_DRIVER UCX_LOG_LEVEL ASAN_OPTIONS
-"$LF" launch -n 2 -- true >/dev/null 2>err || skip_all "ranks cannot be started here: $(tail -n 1 err)"
+export LF_MODELS_DIR OMP_NUM_THREADS OMP_WAIT_POLICY LF_CUDA_DRIVER
+need_ranks
 slurm_cluster
 
 # ---- a run of one rank

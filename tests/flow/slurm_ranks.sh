@@ -4,15 +4,7 @@
 # PMIx (MpiDefault=none): the same bits, exit codes and names either way.
 . "$LF_SRCDIR/tests/flow/slurm_lib.sh"
 R=$LF_BUILDDIR/tests/unit/comm_ranks F=$LF_BUILDDIR/tests/unit/comm_faults
-ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
-UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
-export ASAN_OPTIONS UCX_LOG_LEVEL
-if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
-    skip_all "built --without-pmix"
-fi
-if ! "$LF" launch -n 2 -- "$R" who >out 2>err && grep -q 'without-ucx' err; then
-    skip_all "built --without-ucx"
-fi
+need_ranks
 slurm_cluster
 bits() { sed -n 's/.*bits \([0-9a-f]*\) .*/\1/p' "$1"; }
 # job CODE NAME COMMAND: a batch job of four tasks on two nodes that runs it; its output is in out
