@@ -22,6 +22,7 @@ warmup = 1
 save_interval = 0
 save_time = 0
 valid_interval = 0
+valid_tokens = 1024
 log_interval = 1000
 mfu = no
 [model]
