@@ -101,7 +101,7 @@ layout = small
 [layout small]
 zero = 1
 END
-refused out '[0-9]+:[0-9]+: stages of kind convert are not laid out: .* a checkpoint is that of the whole model for every layout; remove "layout"'
+refused out '[0-9]+:[0-9]+: stages of kind convert are not laid out: a checkpoint is that of the whole model for every layout; remove "layout"'
 # What ranks divide matrices, and on how many nodes they are.
 divided() { # divided RANKS LINES...: of the stage, then of [layout]
     { sed "s/^ranks = .*/ranks = $1/" base.ini; shift; printf '%s\n' "$@"; } >divided.ini
