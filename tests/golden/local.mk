@@ -14,10 +14,10 @@ tests_golden_train_export_LDADD = $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/train/README.md tests/golden/train/make_train.py tests/golden/train/curve.txt
 
 # What layouts sum over which ranks (tests/unit/graph_layout.c; LF_GOLDEN_WRITE=1 writes them anew).
-EXTRA_DIST += tests/golden/layout/README.md tests/golden/layout/biases-t2.txt tests/golden/layout/dora-t2.txt \
+EXTRA_DIST += tests/golden/layout/README.md tests/golden/layout/biases-t2.txt tests/golden/layout/dora-t2.txt tests/golden/layout/fused-dora-t2.txt \
   tests/golden/layout/gpt2-t2-rows.txt tests/golden/layout/gpt2-t2.txt tests/golden/layout/lora-t2-rows.txt \
   tests/golden/layout/lora-t2.txt tests/golden/layout/lora-t4.txt tests/golden/layout/qk_norm-t2-rows.txt \
-  tests/golden/layout/qk_norm-t2.txt tests/golden/layout/shared-expert-t2.txt
+  tests/golden/layout/qk_norm-t2.txt tests/golden/layout/shared-expert-t2.txt tests/golden/layout/shared-expert-t2-rows.txt
 
 # Evaluation and generation against transformers.
 check_PROGRAMS += tests/golden/eval_test

@@ -23,9 +23,9 @@ for z in 1 2 3; do
     ended "backward$z" 70 "the stop"
     line "backward$z" 1 "$stopped; missing in (all|reduce)_[a-z]+ #[0-9]+, step 3.*it was (after|in) .*, step 3, micro-batch 2 backward"
     ended "gather$z" 137 "the kill"
-    # With zero = 3 gradients of the micro-batch before may be under way yet.
+    # With zero = 3 gradients of the micro-batch before may be under way yet. Else one of the others may still be in the sum before.
     line "gather$z" 1 "died; missing in $([ $z = 3 ] && echo '[a-z_]+ #[0-9]+, step 3, micro-batch [12] [a-z]+, where rank [02] ' ||
-        echo 'all_gather #[0-9]+, step 3, where rank [02] and 1 more wait')"
+        echo 'all_gather #[0-9]+, step 3, where rank [02] (and 1 more wait|waits; rank [02] waits in all_reduce #[0-9]+, step 3)')"
     ended "slow$z" 0 "the first of two passes of $slow_ms ms in a step, while others wait"
     same "slow$z" "the bits of an undisturbed run"
     for name in forward backward gather; do again 3 $name$z --zero $z; done
