@@ -7,6 +7,7 @@
 #include "engine/base/sys.h"
 #include "engine/train/laid.h"
 #include "stages/infer_common.h"
+#include "stages/stage.h"
 
 static int connect_ranks(void *user, int rc, lf_back *back, lf_exec *ex, lf_err *err)
 {
@@ -56,11 +57,13 @@ static int tell(const struct lf_infer_ranks *r, lf_err *err)
 int lf_infer_ranks_open(struct lf_infer_ranks *r, lf_comm *comm, lf_err *err)
 {
     int rc = lf_axes_check(&r->axes, comm ? comm->size : 1, err);
+    r->opened = rc == 0;
     if (rc == 0)
         rc = lf_axes_open(&r->comms, &r->who, &r->axes, comm, err);
     settle(r);
-    r->opened = rc == 0;
-    return rc == 0 && comm && comm->rank == 0 ? tell(r, err) : rc;
+    if (rc == 0 && comm && comm->rank == 0)
+        rc = tell(r, err);
+    return lf_stage_agree(comm, rc, err);
 }
 
 void lf_infer_ranks_close(struct lf_infer_ranks *r, int rc)

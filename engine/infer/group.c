@@ -16,8 +16,9 @@ void lf_group_begin(struct lf_group *g, lf_comm *comm, bool (*stop)(void))
 /* A rank that cannot ask the others ends too. */
 static bool any(struct lf_group *g, bool mine)
 {
-    int64_t v = mine;
-    g->ended = lf_comm_agree_max(g->comm, &v, NULL) != 0 || v != 0;
+    int64_t by = mine ? g->comm->rank : -1;
+    g->ended = lf_comm_agree_max(g->comm, &by, NULL) != 0 || by >= 0;
+    g->by = (int)by;
     return g->ended;
 }
 
@@ -31,7 +32,14 @@ bool lf_group_stop(void)
 int lf_group_end(struct lf_group *g, int rc, lf_err *err)
 {
     at_work = NULL;
-    if (!g->comm || g->ended || !any(g, rc != 0) || rc != 0)
+    if (!g->comm || (!g->ended && !any(g, rc != 0)) || (rc != 0 && rc != LF_EINTR) ||
+        g->by == g->comm->rank)
         return rc;
-    return lf_fail(err, LF_EINTR, "another rank has ended this");
+    lf_err_clear(err);
+    if (g->by < 0)
+        return lf_fail(err, LF_ECOMM, "the ranks that have the model together are out of touch");
+    return lf_fail(
+        err, LF_EINTR,
+        "rank %d of the %d that have the model together has failed or been asked to stop", g->by,
+        g->comm->size);
 }

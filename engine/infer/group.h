@@ -15,6 +15,7 @@ struct lf_group {
     lf_comm *comm;      /* NULL: one rank */
     bool (*stop)(void); /* of this rank; NULL: never */
     bool ended;
+    int by; /* with ended: a rank of comm that did it */
 };
 
 /* From now on lf_group_stop asks the ranks of comm, until the next call; a process works for one
@@ -25,7 +26,7 @@ void lf_group_begin(struct lf_group *g, lf_comm *comm, bool (*stop)(void));
 bool lf_group_stop(void);
 /* Ends the work with the rc of this rank. A rank that has failed between two passes is heard of
  * here, or by the next lf_group_stop of the others. Returns rc, or LF_EINTR where another rank has
- * ended it. */
+ * ended it; the message names that rank. */
 int lf_group_end(struct lf_group *g, int rc, lf_err *err);
 
 #endif

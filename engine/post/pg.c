@@ -235,6 +235,8 @@ static int train(lf_pg *p, lf_err *err)
     p->here0 = p->s.round;
     if (lf_run_first(&p->run))
         p->nvml = lf_nvml_open(p->back, p->c->gpu_interval_s);
+    if (rc == 0 && p->c->reward_model && !p->c->replay)
+        rc = lf_run_agree(&p->run, lf_pg_reward_model(p, err), err);
     if (rc == 0)
         tell_memory(p);
     if (rc == 0 && p->c->mfu)

@@ -68,7 +68,7 @@ int lf_pg_samples_visit(lf_pg *p, struct lf_pg_update *u, lf_err *err)
     if (!p->c->guest || (round % p->c->sample_interval != 0 && !last))
         return 0;
     u->visited = true;
-    int rc = lf_pg_model_hold(p->actor, err);
+    int rc = lf_run_agree(&p->run, lf_pg_model_hold(p->actor, err), err);
     if (rc == 0 && p->who.data == 0)
         rc = lf_samples_visit(p->c->guest, p->s.updates, u->guest, err);
     return lf_run_agree(&p->run, rc, err);

@@ -208,6 +208,8 @@ char *lf_pg_rollout_path(const char *dir, int64_t round, const char *ending, lf_
 /* pg_reward.c */
 int lf_pg_reward_open(lf_pg *p, lf_err *err);
 struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p);
+/* Opens the reward model, in memory of its own beside the plans of the others. Collective. */
+int lf_pg_reward_model(lf_pg *p, lf_err *err);
 struct lf_plan_memory; /* engine/graph/plan.h */
 /* The memory of a process: all models, and what the target reserves. */
 int lf_pg_planned(struct lf_plan_memory *out, lf_pg *p, lf_err *err);

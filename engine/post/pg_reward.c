@@ -50,8 +50,7 @@ struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p)
                                .label = "reward"};
 }
 
-/* Memory of its own: it stands beside the plans of the others. */
-static int open_model(lf_pg *p, lf_err *err)
+int lf_pg_reward_model(lf_pg *p, lf_err *err)
 {
     const struct lf_rm_opts o = lf_pg_reward_opts(p);
     int rc = lf_rm_open(&p->reward_model, p->c->reward_model, &o, err);
@@ -76,8 +75,6 @@ int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, 
     lf_rm_text *texts = lf_calloc(n + 1, sizeof *texts, err);
     float *score = lf_calloc(n + 1, sizeof *score, err);
     int rc = texts && score ? 0 : LF_ENOMEM;
-    if (rc == 0 && !p->reward_model)
-        rc = open_model(p, err);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (wanted[i])
             texts[k++] =

@@ -198,14 +198,12 @@ static int take(void *arg, const lf_gen_result *r, lf_err *err)
 static int generate(lf_samples *s, lf_err *err)
 {
     struct lf_gen_stats stats;
-    struct lf_group together;
     lf_buf_clear(&s->lines);
     s->tokens = s->ended = s->logprob = s->n = 0;
     lf_gen_writer_destroy(s->writer);
     s->writer = lf_gen_writer_create(&s->jobs, s->o.tok, "", err);
     if (!s->writer)
         return LF_ENOMEM;
-    lf_group_begin(&together, s->host->group, NULL);
     int rc = lf_gen_run(&s->model,
                         &(struct lf_gen_work){.tok = s->o.tok,
                                               .jobs = s->jobs.v,
@@ -214,7 +212,6 @@ static int generate(lf_samples *s, lf_err *err)
                                               .arg = s,
                                               .stop = lf_group_stop},
                         &stats, err);
-    rc = lf_group_end(&together, rc, err);
     if (rc == 0)
         rc = lf_gen_writer_pass(s->writer, s->jobs.n_req, &s->lines, err);
     return rc != 0 ? rc : lf_buf_check(&s->lines, err);
@@ -251,7 +248,9 @@ static int write_records(lf_samples *s, int64_t step, lf_err *err)
 
 int lf_samples_visit(lf_samples *s, int64_t step, double *values, lf_err *err)
 {
-    int rc = generate(s, err);
+    struct lf_group together;
+    lf_group_begin(&together, s->host->group, NULL);
+    int rc = lf_group_end(&together, generate(s, err), err);
     if (rc != 0)
         return rc;
     values[0] = s->n > 0 ? s->tokens / s->n : (double)NAN;

@@ -219,7 +219,7 @@ static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         return 0;
     lf_run_phase(&t->run, "samples");
     st->visited = true;
-    int rc = lf_exec_hold(t->m.ex, err);
+    int rc = lf_train_agree(t, lf_exec_hold(t->m.ex, err), err);
     lf_train_expect_hold(t);
     struct lf_comm_counts then[LF_DEVCOMM_COUNTED];
     lf_devcomm_counted(&t->dev, then);

@@ -136,6 +136,19 @@ ended e 4 3 fail --tensor 2
 ok $? "a rank whose command fails says why" "$(tail -n 3 "$dir/err")"
 says_like 'error: rank [0-9] (.*) failed' "and the others, those of its group too, hear of it and end by themselves"
 
+if [ -n "$FAIL" ]; then
+    LD_PRELOAD=$FAIL LF_FAIL_ROOT=$dir LF_FAIL_PROGRAM=lf-ppo LF_FAIL_ACTION=eio LF_FAIL_AFTER=3 LF_FAIL_MATCH='*write *.part'
+    export LD_PRELOAD LF_FAIL_ROOT LF_FAIL_PROGRAM LF_FAIL_ACTION LF_FAIL_AFTER LF_FAIL_MATCH
+    on 2 weak --tensor 2
+    unset LD_PRELOAD LF_FAIL_ROOT LF_FAIL_PROGRAM LF_FAIL_ACTION LF_FAIL_AFTER LF_FAIL_MATCH
+    [ $rc -ne 0 ] && grep -q "error: .*[.]part" "$dir/err"
+    ok $? "a rank that cannot write between two passes says why" "$(tail -n 3 "$dir/err")"
+    grep -q 'error: rank 0 of the 2 that have the model together has failed' "$dir/err" && ! grep -q 'not been heard\|missing in' "$dir/err"
+    ok $? "and its group, which would wait for it in the next pass, ends by itself" "$(tail -n 3 "$dir/err")"
+else
+    skip_some 2 "$no_fail"
+fi
+
 # --- planned, refused ---
 plan() { "$ppo" --config "$dir/base.ini" --plan "$@" 2>"$dir/err"; }
 bytes() { plan --ranks 2 --tensor "$1" | sed -n "s/.*\"$2\":{\([^}]*\)}.*/\1/p" | sed -n "s/.*\"$3\":\([0-9]*\)[.,}]*.*/\1/p"; }
@@ -153,4 +166,4 @@ for a in "--pipeline 2" "--tensor 2 --sequence-parallel"; do
     [ $? -ne 0 ] && grep -q 'ppo generates with what it trains' "$dir/err"
     ok $? "$a is refused, with the reason" "$(cat "$dir/err")"
 done
-finish 30
+finish 32
