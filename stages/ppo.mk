@@ -7,4 +7,4 @@ LF_STAGE_MANS += stages/lf-ppo.1
 TESTS += tests/stage/ppo.sh
 EXTRA_DIST += tests/stage/ppo.sh
 TESTS += tests/stage/ppo_ranks.sh tests/stage/ppo_zero.sh tests/stage/ppo_tensor.sh
-EXTRA_DIST += tests/stage/ppo_ranks.sh tests/stage/ppo_zero.sh tests/stage/ppo_tensor.sh
+EXTRA_DIST += tests/stage/ppo_lib.sh tests/stage/ppo_ranks.sh tests/stage/ppo_zero.sh tests/stage/ppo_tensor.sh
