@@ -10,16 +10,8 @@ emulated_nccl
 need_ranks
 
 "$tool" data "$dir/data" 60 40 || bail "no test data"
-small() { # small FAMILY LINES...
-    _family=$1
-    shift
-    {
-        printf '[stage]\ndata = %s\ndevice = cuda\nsteps = 3\nseq_length = 16\nbatch = 4\nmicro_batch = 1\nvalid_interval = 3\n' "$dir/data"
-        printf 'valid_tokens = 32\nsave_interval = 2\nsave_time = 0\nlr = 5e-3\nwarmup = 1\nseed = 5\nthreads = 1\nclip = 0\n'
-        printf '[model]\nfamily = %s\nlayers = 4\nhidden = 16\nheads = 1\nffn = 32\nvocab = 64\nmax_positions = 16\n' "$_family"
-        [ $# -eq 0 ] || printf '%s\n' "$@"
-    } >"$dir/run.ini"
-}
+shape="layers=4 heads=1 vocab=64 max_positions=16"
+more="clip = 0"
 small llama3 "kv_heads = 1"
 trial "gpus" pretrain bits "2:pipeline=2 2:pipeline=2+pipeline-schedule=gpipe 2:pipeline=2+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-chunks=2 \
     2:pipeline=2+pipeline-stages=3,1"

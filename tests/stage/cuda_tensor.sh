@@ -11,16 +11,7 @@ need_ranks
 
 must "$tool" data "$dir/data" 60 40
 must "$tool" pairs "$dir/pairs" 8 2
-small() { # small FAMILY LINES...
-    _family=$1
-    shift
-    {
-        printf '[stage]\ndata = %s\ndevice = cuda\nsteps = 3\nseq_length = 16\nbatch = 4\nmicro_batch = 1\nvalid_interval = 3\n' "$dir/data"
-        printf 'valid_tokens = 32\nsave_interval = 2\nsave_time = 0\nlr = 5e-3\nwarmup = 1\nseed = 5\nthreads = 1\n'
-        printf '[model]\nfamily = %s\nlayers = 2\nhidden = 16\nheads = 2\nffn = 32\nvocab = 70\nmax_positions = 48\n' "$_family"
-        [ $# -eq 0 ] || printf '%s\n' "$@"
-    } >"$dir/run.ini"
-}
+shape="layers=2 heads=2 vocab=70 max_positions=48"
 small llama3 "kv_heads = 1"
 trial "gpus" pretrain 2e-6 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+sequence-parallel+zero=3 4:tensor=2+pipeline=2 \
     8:tensor=2+zero=1+zero-inner=2"

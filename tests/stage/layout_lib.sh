@@ -76,3 +76,15 @@ refused() { # refused "ARGS" TEXT: by the plan
     [ $_planned -ne 0 ] && grep -qF -- "$2" "$dir/err"
     ok $? "refused by the plan: $1" "$(cat "$dir/err")"
 }
+# small FAMILY LINES...: $dir/run.ini for emulated GPUs, which are slow; $shape has the other sizes of the model, $more options
+more=
+small() {
+    _family=$1
+    shift
+    {
+        printf '[stage]\ndata = %s\ndevice = cuda\nsteps = 3\nseq_length = 16\nbatch = 4\nmicro_batch = 1\nvalid_interval = 3\n' "$dir/data"
+        printf 'valid_tokens = 32\nsave_interval = 2\nsave_time = 0\nlr = 5e-3\nwarmup = 1\nseed = 5\nthreads = 1\n%s\n' "$more"
+        # shellcheck disable=SC2086
+        printf '[model]\nfamily = %s\nhidden = 16\nffn = 32\n' "$_family" && printf '%s\n' $shape "$@"
+    } >"$dir/run.ini"
+}
