@@ -139,6 +139,13 @@ static void restore(struct work *w)
         }
 }
 
+/* 0 of a stage that nobody launched as one of several. */
+static int my_rank(void)
+{
+    const char *rank = getenv("PMIX_RANK");
+    return rank != NULL ? atoi(rank) : 0;
+}
+
 static int fail_now(const struct work *w)
 {
     switch (lf_optset_choice(w->o, "fail_how")) {
@@ -182,7 +189,7 @@ static int fail_now(const struct work *w)
         lf_cause_say("lf-work", "config", "steps = 5 does not fit corpus.txt");
         return 1;
     case 12: /* rank 1 is killed, the others wait for their launcher to end them */
-        if (getenv("PMIX_RANK") != NULL && strcmp(getenv("PMIX_RANK"), "1") == 0)
+        if (my_rank() == 1)
             raise(SIGKILL);
         sleep(100);
         return 1;
@@ -258,6 +265,16 @@ static int count_up(struct work *w, lf_err *err)
     if (publish_result(w->out, "result", w->state, w, err) < 0)
         return 1;
     return 0;
+}
+
+/* A file has one writer, so every rank but the first keeps its metrics beside the stage's. */
+static lf_frame_writer *open_metrics(const char *path, lf_err *err)
+{
+    char own[4096];
+    if (my_rank() == 0)
+        return lf_frame_writer_open(path, err);
+    snprintf(own, sizeof own, "%s.%d", path, my_rank());
+    return lf_frame_writer_open(own, err);
 }
 
 /* As a reader of a checkpoint or of shards does. */
@@ -336,7 +353,7 @@ static int run_work(lf_optset *o, lf_err *err)
     for (int64_t i = 0; i < lf_optset_int(o, "warnings"); i++)
         lf_log(1, "%s", i % 2 == 0 ? "9000 sequences were replaced" : "it is late");
     restore(&w);
-    w.metrics = lf_frame_writer_open(lf_optset_str(o, "metrics"), err);
+    w.metrics = open_metrics(lf_optset_str(o, "metrics"), err);
     if (w.metrics == NULL)
         return 1;
     int code = count_up(&w, err);
