@@ -29,13 +29,29 @@ double lf_rng_f64(uint64_t seed, uint32_t site, uint64_t i)
     return lf_philox_f64(seed, site, i); /* kind 1 */
 }
 
-double lf_rng_normal(uint64_t seed, uint32_t site, uint64_t i)
+struct polar {
+    double radius, angle;
+};
+
+static struct polar draw_polar(uint64_t seed, uint32_t site, uint64_t pair)
 {
     uint32_t r[4];
-    lf_philox(r, seed, site, i / 2, KIND_NORMAL);
-    double u = 1.0 - unit_f64(r[0], r[1]); /* (0, 1]: the logarithm is finite */
-    double radius = sqrt(-2.0 * log(u)), angle = 6.283185307179586476925 * unit_f64(r[2], r[3]);
-    return radius * (i % 2 ? sin(angle) : cos(angle));
+    lf_philox(r, seed, site, pair, KIND_NORMAL);
+    const double u = 1.0 - unit_f64(r[0], r[1]); /* (0, 1]: the logarithm is finite */
+    return (struct polar){sqrt(-2.0 * log(u)), 6.283185307179586476925 * unit_f64(r[2], r[3])};
+}
+
+double lf_rng_normal(uint64_t seed, uint32_t site, uint64_t i)
+{
+    const struct polar p = draw_polar(seed, site, i / 2);
+    return p.radius * (i % 2 ? sin(p.angle) : cos(p.angle));
+}
+
+void lf_rng_normal_pair(double out[2], uint64_t seed, uint32_t site, uint64_t pair)
+{
+    const struct polar p = draw_polar(seed, site, pair);
+    out[0] = p.radius * cos(p.angle);
+    out[1] = p.radius * sin(p.angle);
 }
 
 /* A balanced Feistel network over 2*half bits; the walk repeats it until the value falls below n.

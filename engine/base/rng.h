@@ -62,6 +62,9 @@ uint32_t lf_rng_u32(uint64_t seed, uint32_t site, uint64_t i);
 double lf_rng_f64(uint64_t seed, uint32_t site, uint64_t i);
 double lf_rng_normal(uint64_t seed, uint32_t site, uint64_t i);
 
+/* Elements 2 * pair and 2 * pair + 1 of the normals, which come from one draw: half the work. */
+void lf_rng_normal_pair(double out[2], uint64_t seed, uint32_t site, uint64_t pair);
+
 /* Element i of the pseudo-random permutation of 0..n-1 that (seed, site) gives. It is a
  * cycle-walking Feistel network, so there is no table. n >= 1, i < n. */
 uint64_t lf_rng_permute(uint64_t seed, uint32_t site, uint64_t n, uint64_t i);

@@ -705,6 +705,24 @@ static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t s
     return d->init == LF_INIT_ONE ? 1.0f : 0.0f;
 }
 
+/* Elements [at, at + n) of what this rank holds. Neighbours in the logical tensor share a draw. */
+static void init_values(float *out, const struct lf_param *p, uint64_t seed, uint32_t site,
+                        int64_t at, int64_t n)
+{
+    for (int64_t e = 0; e < n; e++) {
+        const int64_t k = lf_box_element(p, at + e);
+        if (p->d.init == LF_INIT_NORMAL && k % 2 == 0 && e + 1 < n &&
+            lf_box_element(p, at + e + 1) == k + 1) {
+            double two[2];
+            lf_rng_normal_pair(two, seed, site, (uint64_t)k / 2);
+            out[e++] = (float)((double)p->d.init_std * two[0]);
+            out[e] = (float)((double)p->d.init_std * two[1]);
+        } else {
+            out[e] = init_value(&p->d, seed, site, k);
+        }
+    }
+}
+
 /* Values are drawn by all threads into a staging block, then written in order: element e is the
  * same whoever draws it.
  */
@@ -715,8 +733,8 @@ static int init_weights(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_er
     for (int64_t at = 0; at < p->n; at += STAGE) {
         int64_t n = p->n - at < STAGE ? p->n - at : STAGE;
 #pragma omp parallel for schedule(static) num_threads(ps->back->threads)
-        for (int64_t e = 0; e < n; e++)
-            stage[e] = init_value(&p->d, seed, site, lf_box_element(p, at + e));
+        for (int64_t k = 0; k < n; k += CHUNK)
+            init_values(stage + k, p, seed, site, at + k, n - k < CHUNK ? n - k : CHUNK);
         for (int64_t k = 0; k < n; k += CHUNK) {
             int rc =
                 write_chunk(ps, i, at + k, stage + k, (size_t)(n - k < CHUNK ? n - k : CHUNK), err);

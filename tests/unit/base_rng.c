@@ -58,6 +58,18 @@ static void test_streams(void)
     tap_i64(lf_rng_u32(9, 3, 11), r[3], "u32 stream is the raw generator");
 }
 
+static void test_normal_pairs(void)
+{
+    int differ = 0;
+    for (uint64_t i = 0; i < 100000; i++) {
+        double two[2];
+        lf_rng_normal_pair(two, 5, 1, i);
+        const double one[2] = {lf_rng_normal(5, 1, 2 * i), lf_rng_normal(5, 1, 2 * i + 1)};
+        differ += memcmp(one, two, sizeof two) != 0;
+    }
+    tap_i64(differ, 0, "a pair of normals is the bits of its two elements");
+}
+
 static void test_permutation(void)
 {
     static const uint64_t sizes[] = {1, 2, 3, 4, 5, 16, 17, 1000, 65536, 65537};
@@ -101,6 +113,7 @@ int main(void)
 {
     TAP(3, test_philox());
     TAP(8, test_streams());
+    TAP(1, test_normal_pairs());
     TAP(22, test_permutation());
     return tap_done();
 }
