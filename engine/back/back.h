@@ -17,11 +17,13 @@
 
 typedef struct lf_back lf_back;
 
-/* Upper limits of a device, to compare times with. */
+/* Upper limits of a device, to compare times with; 0: unknown, or not asked for. */
 struct lf_back_peak {
     double f32_flops, bf16_flops; /* FLOP/s of multiply-adds, by the type that is multiplied */
-    double bytes_per_s;           /* of memory; 0: not asked for */
+    double bytes_per_s;           /* of memory */
 };
+/* Which of them a probe looks at. */
+enum { LF_PEAK_F32 = 1, LF_PEAK_BF16 = 2, LF_PEAK_MEMORY = 4, LF_PEAK_ALL = 7 };
 
 struct lf_back_ops {
     const char *name;  /* "cpu" */
@@ -38,11 +40,11 @@ struct lf_back_ops {
     int (*sync)(lf_back *b, lf_err *err);
     void (*destroy)(lf_back *b);
     /* All functions from here on are optional: NULL where a device has none. Measures or knows the
-     * limits; 0: unknown. FLOP/s of a CPU are the best of eight measurements of about 1 ms of CPU
-     * time, with its threads and without memory. Those of a GPU are the data sheet's, or its clock
-     * times its units. With `memory` it measures bytes_per_s too, for which it takes up to 256 MiB
-     * and some 50 ms. */
-    int (*probe)(lf_back *b, bool memory, struct lf_back_peak *out, lf_err *err);
+     * limits of `what` (LF_PEAK_..). FLOP/s of a CPU are the best of at most eight measurements of
+     * about 1 ms of CPU time, with its threads and without memory; three that agree within 1 % are
+     * enough. Those of a GPU are the data sheet's, or its clock times its units. LF_PEAK_MEMORY
+     * takes up to 256 MiB and some 50 ms. */
+    int (*probe)(lf_back *b, unsigned what, struct lf_back_peak *out, lf_err *err);
     /* Times in the queue, for profiles; NULL where a call is complete when it returns. stamp
      * records, as number i, the time at which everything queued before is done. i is below 65,536;
      * stamps are made when first used. stamps waits for numbers 0 .. n - 1 and returns seconds

@@ -62,6 +62,6 @@ int lf_cuda_comm_wait(lf_back *b, size_t i, lf_err *err);
 int lf_cuda_stamp(lf_back *b, size_t i, lf_err *err);
 int lf_cuda_stamps(lf_back *b, double *seconds, size_t n, lf_err *err);
 void lf_cuda_stamps_destroy(struct lf_back_cuda *b);
-int lf_cuda_probe(lf_back *b, bool memory, struct lf_back_peak *out, lf_err *err);
+int lf_cuda_probe(lf_back *b, unsigned what, struct lf_back_peak *out, lf_err *err);
 
 #endif

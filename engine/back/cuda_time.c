@@ -82,7 +82,7 @@ static int copy_rate(struct lf_back_cuda *b, double *out, lf_err *err)
     return rc;
 }
 
-int lf_cuda_probe(lf_back *base, bool memory, struct lf_back_peak *out, lf_err *err)
+int lf_cuda_probe(lf_back *base, unsigned what, struct lf_back_peak *out, lf_err *err)
 {
     struct lf_back_cuda *b = B(base);
     struct lf_back_peak p = {0};
@@ -90,7 +90,7 @@ int lf_cuda_probe(lf_back *base, bool memory, struct lf_back_peak *out, lf_err *
     int rc =
         lf_cuda_check(b, b->dev->cu.DeviceGetAttribute(&khz, LF_CU_ATTR_CLOCK_KHZ, b->dev->dev),
                       "its clock", err);
-    if (rc == 0 && memory)
+    if (rc == 0 && (what & LF_PEAK_MEMORY))
         rc = copy_rate(b, &p.bytes_per_s, err);
     if (rc != 0)
         return rc;

@@ -249,7 +249,7 @@ static int probe(lf_profile *p, const lf_exec *ex, lf_err *err)
     snprintf(p->device, sizeof p->device, "%s", ex->b->kernels->family);
     if (!ex->b->ops->probe)
         return 0;
-    int rc = ex->b->ops->probe(ex->b, true, &p->peak, err);
+    int rc = ex->b->ops->probe(ex->b, LF_PEAK_ALL, &p->peak, err);
     p->has_peak = rc == 0;
     return rc;
 }

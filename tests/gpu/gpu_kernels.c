@@ -671,7 +671,7 @@ int main(int argc, char **argv)
         o.driver = &emulator;
     }
     x.b = lf_back_cuda_create(&o, &err);
-    need(x.b ? x.b->ops->probe(x.b, true, &x.peak, &err) : -1);
+    need(x.b ? x.b->ops->probe(x.b, LF_PEAK_ALL, &x.peak, &err) : -1);
     x.flush_bytes = x.emulated ? 1024 : (size_t)256 << 20;
     x.flush = memory(&x, (int64_t)x.flush_bytes);
     printf("%s: peak %.0f TFLOP/s bf16, copies at %.0f GB/s\n\n| kernel, bf16 | median | rate | "

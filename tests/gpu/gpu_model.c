@@ -433,7 +433,7 @@ static void tell(struct bench *b, const char *what, const char *model, double ke
     char text[6][BENCH_NUMBER];
     double med = bench_median(b->seconds, b->steps);
     need(lf_plan_bytes(b->plan, &by));
-    need(b->back->ops->probe(b->back, true, &peak, &err));
+    need(b->back->ops->probe(b->back, LF_PEAK_ALL, &peak, &err));
     double tokens = training ? (double)(b->B * b->T * b->micro) : (double)b->B;
     double work = training ? lf_model_train_flops_per_token(&b->c, b->T, true) * tokens
                            : 2.0 * (double)lf_model_matmul_params(&b->c);
@@ -457,7 +457,7 @@ static void tell(struct bench *b, const char *what, const char *model, double ke
 static int info(struct bench *b)
 {
     struct lf_back_peak p;
-    need(b->back->ops->probe(b->back, true, &p, &err));
+    need(b->back->ops->probe(b->back, LF_PEAK_ALL, &p, &err));
     printf("%s, %.1f GiB: peak %.0f TFLOP/s bf16, %.0f f32; copies at %.0f GB/s; products: %s\n",
            b->back->device, (double)b->gpu.memory / (1 << 30), p.bf16_flops * 1e-12,
            p.f32_flops * 1e-12, p.bytes_per_s * 1e-9, b->back->ops->products(b->back, LF_FAST));

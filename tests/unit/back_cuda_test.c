@@ -89,7 +89,7 @@ static void test_times(lf_back *b)
             ascending = ascending && at[i] >= at[i - 1];
     }
     tap_ok(ascending && at[0] == 0 && at[STAMPS - 1] > 0, "begin at 0 and ascend");
-    tap_rc(b->ops->probe(b, true, &p, &err), 0, &err, NULL, "ceilings");
+    tap_rc(b->ops->probe(b, LF_PEAK_ALL, &p, &err), 0, &err, NULL, "ceilings");
     tap_ok(p.f32_flops > 0 && p.bf16_flops > p.f32_flops && p.bytes_per_s > 0,
            "bf16 %.3g, f32 %.3g FLOP/s, %.3g bytes/s", p.bf16_flops, p.f32_flops, p.bytes_per_s);
     b->ops->release(b, x, N * sizeof *x);
