@@ -11,6 +11,8 @@ include kernels/cuda_stream.mk
 include kernels/cuda_attn.mk
 LF_CU_CODE += kernels/cuda/dora.cu
 kernels_libkernels_a_SOURCES += kernels/cuda/dora.c
+LF_CU_CODE += kernels/cuda/mix.cu
+kernels_libkernels_a_SOURCES += kernels/cuda/mix.c
 LF_CU_CODE += kernels/cuda/fp8.cu
 LF_CU_HEAD += kernels/cuda/fp8.h engine/base/f8.h engine/base/bits.h
 kernels_libkernels_a_SOURCES += kernels/cuda/fp8.c
@@ -22,7 +24,7 @@ if HAVE_CUDA
 LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
 kernels/libkernels_a-images.$(OBJEXT) kernels/cuda/images.$(OBJEXT): $(LF_CU_FATBINS)
 CLEANFILES += $(LF_CU_FATBINS) $(LF_CU_FATBINS:.fatbin=.fatbin.log)
-$(LF_CU_FATBINS): kernels/kernels.h $(LF_CU_HEAD) engine/base/rng.h
+$(LF_CU_FATBINS): kernels/kernels.h kernels/experts.h $(LF_CU_HEAD) engine/base/rng.h
 SUFFIXES = .cu .fatbin
 # What every bit depends on (dev.h, "Numbers"). Last on the line, where NVCCFLAGS cannot undo it.
 LF_NVCC_NUMBERS = -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
@@ -83,6 +85,13 @@ TESTS += tests/op/cuda_dora_test
 tests_op_cuda_dora_test_SOURCES = tests/op/dora_test.c $(LF_CUDA_OP)
 tests_op_cuda_dora_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
 tests_op_cuda_dora_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+# Rows mixed, columns weighed.
+check_PROGRAMS += tests/op/cuda_mix_test
+TESTS += tests/op/cuda_mix_test
+tests_op_cuda_mix_test_SOURCES = tests/op/mix_test.c $(LF_CUDA_OP)
+tests_op_cuda_mix_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_mix_test_LDADD = $(LF_CUDA_TEST_LIBS)
 
 # 8-bit floats.
 check_PROGRAMS += tests/op/cuda_fp8_test

@@ -1,5 +1,5 @@
 # Everything that is not a matrix product: sources (LF_CPU_ISA_SOURCES += ...) and tests.
-LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/philox.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/unit_rows.c kernels/cpu/dora.c \
+LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/philox.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/unit_rows.c kernels/cpu/dora.c kernels/cpu/mix.c \
   kernels/cpu/optim.c \
   kernels/cpu/attn.h kernels/cpu/attn_mm.c kernels/cpu/attn_block.c kernels/cpu/attn_fwd.c kernels/cpu/attn_bwd.c \
   kernels/cpu/attn_paged.c kernels/cpu/moe_route.c kernels/cpu/moe_rows.c
@@ -26,6 +26,10 @@ check_PROGRAMS += tests/op/dora_test
 TESTS += tests/op/dora_test
 tests_op_dora_test_SOURCES = tests/op/dora_test.c tests/op/op_test.h
 tests_op_dora_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+check_PROGRAMS += tests/op/mix_test
+TESTS += tests/op/mix_test
+tests_op_mix_test_SOURCES = tests/op/mix_test.c tests/op/op_test.h
+tests_op_mix_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 check_PROGRAMS += tests/op/embed_test tests/op/optim_test
 TESTS += tests/op/embed_test tests/op/optim_test
 tests_op_embed_test_SOURCES = tests/op/embed_test.c tests/op/op_test.h

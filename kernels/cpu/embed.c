@@ -122,11 +122,14 @@ int LF_SYM(embed_bwd)(lf_queue *q, const struct lf_k_embed_bwd *a)
 
 /* ---- rotary positions ---- */
 
+enum { MAX_PAIRS = 512 }; /* of a head that turns by three positions */
+
 int LF_SYM(rope_check)(const struct lf_k_rope *a)
 {
     bool ok = a->rows >= 0 && a->heads > 0 && a->d > 0 && a->rot >= 0 && a->rot <= a->d &&
               a->rot % 2 == 0 && a->ldx >= a->heads * a->d && a->ldy >= a->heads * a->d &&
-              a->max_pos > 0 && lf_is_float(a->x_type);
+              a->max_pos > 0 && lf_is_float(a->x_type) && !(a->axis && a->position2) &&
+              (!a->axis || a->rot / 2 <= MAX_PAIRS);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -170,9 +173,37 @@ static void rope_pairs(const void *x, void *y, const float *cs, const float *sn,
     }
 }
 
-/* One head. A position outside the tables gives NaN: a wrong cursor must not pass for a
- * rotation. */
-static void rope_head(const struct lf_k_rope *a, int64_t pos, const void *x, void *y)
+/* The cosines and sines of a row: those of its position, or by the axis of each pair those of one
+ * of its three positions, gathered in cs and sn. A position outside the tables gives NaN: a wrong
+ * cursor must not pass for a rotation. */
+struct turn {
+    const float *cs, *sn; /* NULL: NaN */
+};
+
+static struct turn turn_of(const struct lf_k_rope *a, int64_t pos)
+{
+    const int64_t half = a->rot / 2;
+    if (pos < 0 || pos >= a->max_pos)
+        return (struct turn){NULL, NULL};
+    return (struct turn){a->cos + pos * half, a->sin + pos * half};
+}
+
+static struct turn turn_by_axes(const struct lf_k_rope *a, int64_t r, float *cs, float *sn)
+{
+    const int64_t half = a->rot / 2;
+    const int32_t *pos = a->position + 3 * r;
+    for (int k = 0; k < 3; k++)
+        if (pos[k] < 0 || pos[k] >= a->max_pos)
+            return (struct turn){NULL, NULL};
+    for (int64_t i = 0; i < half; i++) {
+        const int64_t at = pos[a->axis[i]] * half + i;
+        cs[i] = a->cos[at];
+        sn[i] = a->sin[at];
+    }
+    return (struct turn){cs, sn};
+}
+
+static void rope_head(const struct lf_k_rope *a, struct turn u, const void *x, void *y)
 {
     const int64_t half = a->rot / 2;
     const uint8_t t = a->x_type;
@@ -180,30 +211,32 @@ static void rope_head(const struct lf_k_rope *a, int64_t pos, const void *x, voi
     if (y != x)
         memcpy(lf_at_w(y, a->rot, t), lf_at(x, a->rot, t),
                (size_t)(a->d - a->rot) * lf_dtype_size((enum lf_dtype)t));
-    if (pos < 0 || pos >= a->max_pos) {
+    if (!u.cs) {
         LF_EACH_VEC(c, n, a->rot) lf_put(y, c, t, n, lf_v_set1(NAN));
         return;
     }
-    const float *cs = a->cos + pos * half, *sn = a->sin + pos * half;
     if (a->interleaved)
-        rope_pairs(x, y, cs, sn, half, sign, t);
+        rope_pairs(x, y, u.cs, u.sn, half, sign, t);
     else if (t == LF_BF16)
-        rope_half(x, y, cs, sn, half, sign, LF_BF16);
+        rope_half(x, y, u.cs, u.sn, half, sign, LF_BF16);
     else
-        rope_half(x, y, cs, sn, half, sign, LF_F32);
+        rope_half(x, y, u.cs, u.sn, half, sign, LF_F32);
 }
 
 int LF_SYM(rope)(lf_queue *q, const struct lf_k_rope *a)
 {
 #pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->d * 8))
     {
+        float cs[MAX_PAIRS], sn[MAX_PAIRS];
         int64_t lo, hi;
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t r = lo; r < hi; r++) {
             lf_border(q);
+            const struct turn first =
+                a->axis ? turn_by_axes(a, r, cs, sn) : turn_of(a, a->position[r]);
+            const struct turn second = a->position2 ? turn_of(a, a->position2[r]) : first;
             for (int64_t h = 0; h < a->heads; h++)
-                rope_head(a, a->position2 && h % 2 ? a->position2[r] : a->position[r],
-                          lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
+                rope_head(a, h % 2 ? second : first, lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
                           lf_at_w(a->y, r * a->ldy + h * a->d, a->x_type));
         }
     }

@@ -152,6 +152,11 @@
     X(dora, dora_bwd)                                                                              \
     X(dora, root)
 
+#define LF_CU_FNS_MIX(X)                                                                           \
+    X(mix, mix_rows)                                                                               \
+    X(mix, col_gate_fwd)                                                                           \
+    X(mix, col_gate_bwd)
+
 #define LF_CU_FNS_FP8(X)                                                                           \
     X(fp8, quantise_most)                                                                          \
     X(fp8, quantise)
@@ -174,6 +179,7 @@
     LF_CU_FNS_ATTN(X)                                                                              \
     LF_CU_FNS_CACHE(X)                                                                             \
     LF_CU_FNS_DORA(X)                                                                              \
+    LF_CU_FNS_MIX(X)                                                                               \
     LF_CU_FNS_FP8(X)                                                                               \
     LF_CU_FNS_SAMPLE(X)
 
@@ -194,6 +200,7 @@
     X(gemm)                                                                                        \
     X(gemm_wgmma)                                                                                  \
     X(grouped)                                                                                     \
+    X(mix)                                                                                         \
     X(moe)                                                                                         \
     X(optim)                                                                                       \
     X(rope)                                                                                        \

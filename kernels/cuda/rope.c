@@ -19,7 +19,8 @@ int lf_cuda_rope_check(const struct lf_k_rope *a)
 {
     bool ok = a->rows >= 0 && a->heads > 0 && a->d > 0 && a->rot >= 0 && a->rot <= a->d &&
               a->rot % 2 == 0 && a->heads * a->d < 1 << 24 && a->ldx >= a->heads * a->d &&
-              a->ldy >= a->heads * a->d && a->max_pos > 0 && lf_cu_float(a->x_type);
+              a->ldy >= a->heads * a->d && a->max_pos > 0 && lf_cu_float(a->x_type) &&
+              !(a->axis && a->position2);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 size_t lf_cuda_rope_work(const struct lf_k_rope *a, int threads)

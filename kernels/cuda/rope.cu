@@ -5,47 +5,76 @@
  */
 #include "kernels/cuda/dev.h"
 
-/* (a, b) -> (a cos - b sin, a sin + b cos), rounded as on the CPU. */
-LF_DEV void rope_turn(float *x, float *y, float co, float si)
+/* The row of the tables by which each pair turns; with three positions of a token, pairs differ. */
+struct rope_turns {
+    const float *cos, *sin; /* the tables, or with one position its row */
+    const int32_t *axis, *pos;
+    int half;
+    float sign;
+};
+
+LF_DEV int64_t rope_at(const struct rope_turns *u, int i)
 {
-    const float p = *x, r = *y;
+    return u->axis ? (int64_t)u->pos[u->axis[i]] * u->half + i : i;
+}
+
+/* (a, b) -> (a cos - b sin, a sin + b cos), rounded as on the CPU. */
+LF_DEV void rope_turn(float *x, float *y, const struct rope_turns *u, int i)
+{
+    const int64_t at = rope_at(u, i);
+    const float p = *x, r = *y, co = u->cos[at], si = u->sin[at] * u->sign;
     *x = fmaf(p, co, -(r * si));
     *y = fmaf(p, si, r * co);
 }
 
 /* Eight pairs (i, i + half) ... or, interleaved, four pairs of neighbours. */
-LF_DEV void rope_unit8(const struct lf_k_rope *a, int64_t src, int64_t dst, int i, const float *cs,
-                       const float *sn, float sign)
+LF_DEV void rope_unit8(const struct lf_k_rope *a, int64_t src, int64_t dst, int i,
+                       const struct rope_turns *u)
 {
-    const int half = (int)a->rot / 2;
     float p[8], r[8];
     lf_load8(p, a->x, src + i, a->x_type);
     if (a->interleaved) {
         LF_UNROLL for (int k = 0; k < 4; k++)
         {
-            rope_turn(&p[2 * k], &p[2 * k + 1], cs[i / 2 + k], sn[i / 2 + k] * sign);
+            rope_turn(&p[2 * k], &p[2 * k + 1], u, i / 2 + k);
         }
         lf_store8(a->y, dst + i, a->x_type, p);
         return;
     }
-    lf_load8(r, a->x, src + i + half, a->x_type);
+    lf_load8(r, a->x, src + i + u->half, a->x_type);
     LF_UNROLL for (int k = 0; k < 8; k++)
     {
-        rope_turn(&p[k], &r[k], cs[i + k], sn[i + k] * sign);
+        rope_turn(&p[k], &r[k], u, i + k);
     }
     lf_store8(a->y, dst + i, a->x_type, p);
-    lf_store8(a->y, dst + i + half, a->x_type, r);
+    lf_store8(a->y, dst + i + u->half, a->x_type, r);
 }
 
-LF_DEV void rope_unit1(const struct lf_k_rope *a, int64_t src, int64_t dst, int i, const float *cs,
-                       const float *sn, float sign)
+LF_DEV void rope_unit1(const struct lf_k_rope *a, int64_t src, int64_t dst, int i,
+                       const struct rope_turns *u)
 {
-    const int half = (int)a->rot / 2, first = a->interleaved ? 2 * i : i,
-              second = a->interleaved ? first + 1 : i + half;
+    const int first = a->interleaved ? 2 * i : i, second = a->interleaved ? first + 1 : i + u->half;
     float p = lf_load(a->x, src + first, a->x_type), r = lf_load(a->x, src + second, a->x_type);
-    rope_turn(&p, &r, cs[i], sn[i] * sign);
+    rope_turn(&p, &r, u, i);
     lf_store(a->y, dst + first, a->x_type, p);
     lf_store(a->y, dst + second, a->x_type, r);
+}
+
+/* Do all positions of row t that head h turns by lie in the tables? Then *u is how it turns. */
+LF_DEV bool rope_known(const struct lf_k_rope *a, int64_t t, int h, struct rope_turns *u)
+{
+    if (a->axis) {
+        bool known = true;
+        u->pos = a->position + 3 * t;
+        for (int k = 0; k < 3; k++)
+            known = known && u->pos[k] >= 0 && u->pos[k] < a->max_pos;
+        return known;
+    }
+    const int64_t pos = a->position2 && h % 2 ? a->position2[t] : a->position[t];
+    const bool known = pos >= 0 && pos < a->max_pos;
+    u->cos = a->cos + (known ? pos : 0) * u->half;
+    u->sin = a->sin + (known ? pos : 0) * u->half;
+    return known;
 }
 
 /* Channels that do not turn, or NaN where a position lies outside the tables: a wrong cursor must
@@ -67,7 +96,8 @@ LF_DEV void rope_rest(const struct lf_k_rope *a, int64_t src, int64_t dst, int c
 LF_KERNEL(rope, struct lf_k_rope, 128)
 {
     const int half = (int)a->rot / 2, d = (int)a->d;
-    const float sign = a->inverse ? -1.0f : 1.0f;
+    struct rope_turns turns = {a->cos,      a->sin, a->axis,
+                               a->position, half,   a->inverse ? -1.0f : 1.0f};
     const bool vec = lf_vec8(a->x, a->ldx, a->x_type) && lf_vec8(a->y, a->ldy, a->x_type) &&
                      d % 8 == 0 && (a->interleaved ? a->rot : half) % 8 == 0;
     /* units of a head: those that turn, then those that are copied */
@@ -76,19 +106,16 @@ LF_KERNEL(rope, struct lf_k_rope, 128)
     for (int64_t t = blockIdx.x; t < a->rows; t += gridDim.x)
         for (int u = (int)threadIdx.x; u < (int)a->heads * units; u += (int)blockDim.x) {
             const int h = u / units, k = u % units;
-            const int64_t pos = a->position2 && h % 2 ? a->position2[t] : a->position[t],
-                          src = t * a->ldx + h * d, dst = t * a->ldy + h * d;
-            const bool known = pos >= 0 && pos < a->max_pos;
-            const float *cs = a->cos + (known ? pos : 0) * half,
-                        *sn = a->sin + (known ? pos : 0) * half;
+            const int64_t src = t * a->ldx + h * d, dst = t * a->ldy + h * d;
+            const bool known = rope_known(a, t, h, &turns);
             if (k >= turning)
                 rope_rest(a, src, dst, (int)a->rot + (k - turning) * span, span, false);
             else if (!known)
                 rope_rest(a, src, dst, k * ((int)a->rot / turning), (int)a->rot / turning, true);
             else if (vec)
-                rope_unit8(a, src, dst, k * 8, cs, sn, sign);
+                rope_unit8(a, src, dst, k * 8, &turns);
             else
-                rope_unit1(a, src, dst, k, cs, sn, sign);
+                rope_unit1(a, src, dst, k, &turns);
         }
 }
 

@@ -60,6 +60,11 @@
     X(kv_write)                                                                                    \
     X(attn_paged)
 
+#define LF_CUDA_LIST_MIX(X)                                                                        \
+    X(mix_rows)                                                                                    \
+    X(col_gate_fwd)                                                                                \
+    X(col_gate_bwd)
+
 #define LF_CUDA_LIST_DORA(X)                                                                       \
     X(dora_norm)                                                                                   \
     X(dora_fwd)                                                                                    \
@@ -83,6 +88,7 @@
     LF_CUDA_LIST_ATTN(X)                                                                           \
     LF_CUDA_LIST_CACHE(X)                                                                          \
     LF_CUDA_LIST_DORA(X)                                                                           \
+    LF_CUDA_LIST_MIX(X)                                                                            \
     LF_CUDA_LIST_FP8(X)                                                                            \
     LF_CUDA_LIST_SAMPLE(X)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rope against its formula in f64: in place, back again, two positions, positions beyond the
- * tables; threads bit for bit. kv_write: every row in its slot, everything else untouched. Rows
+ * rope against its formula in f64: in place, back again, two and three positions, positions beyond
+ * the tables; threads bit for bit. kv_write: every row in its slot, everything else untouched. Rows
  * with gaps that no vector can start on, and rows without.
  */
 #include "config.h"
@@ -160,6 +160,78 @@ static void test_rope_2d(const struct lf_kernels *k, int type)
         op_free(b[i]);
 }
 
+/* Three positions: each pair has the bits of a call in which all pairs turn by the one of its
+ * axis. */
+static void test_rope_axes(const struct lf_kernels *k, int type, int64_t d, int64_t rot,
+                           bool interleaved)
+{
+    enum { R = 9, H = 3, POS = 12 };
+    const int64_t half = rot / 2, w = H * d;
+    const size_t size = lf_dtype_size((enum lf_dtype)type);
+    struct op_buf x = op_random(R * w, type, 1, 2.0), cs = op_random(POS * half, LF_F32, 2, 1.0),
+                  sn = op_random(POS * half, LF_F32, 3, 1.0), y[4], z[3],
+                  index = op_alloc((size_t)(6 * R + half) * sizeof(int32_t));
+    int32_t *three = index.p, *one = three + 3 * R, *axis = one + 3 * R;
+    for (int i = 0; i < 3 * R; i++) {
+        three[i] = (i * 5 + 3) % POS;
+        one[i % 3 * R + i / 3] = three[i];
+    }
+    for (int64_t i = 0; i < half; i++)
+        axis[i] = (int32_t)(i * 7 % 3);
+    struct lf_k_rope a = {.rows = R,
+                          .heads = H,
+                          .d = d,
+                          .rot = rot,
+                          .max_pos = POS,
+                          .x = x.p,
+                          .ldx = w,
+                          .ldy = w,
+                          .position = three,
+                          .axis = axis,
+                          .cos = cs.p,
+                          .sin = sn.p,
+                          .interleaved = interleaved,
+                          .x_type = (uint8_t)type};
+    bool ok = k->rope.check(&a) == 0;
+    for (int t = 1; t <= 3; t++) {
+        y[t] = op_alloc(x.bytes);
+        a.y = y[t].p;
+        ok = ok && k->rope.run(queue[t], &a) == 0 && memcmp(y[1].p, y[t].p, x.bytes) == 0;
+    }
+    tap_ok(ok, "rope by axes: same bits with 1 to 3 threads, %s", k->family);
+    a.axis = NULL;
+    for (int m = 0; m < 3; m++) {
+        z[m] = op_alloc(x.bytes);
+        a.position = one + m * R;
+        a.y = z[m].p;
+        ok = ok && k->rope.run(queue[1], &a) == 0;
+    }
+    int wrong = 0;
+    for (int64_t i = 0; i < R * w; i++) {
+        const int64_t c = i % d, pair = interleaved ? c / 2 : c % half;
+        const char *want = (char *)z[c < rot ? axis[pair] : 0].p;
+        wrong += memcmp((char *)y[1].p + (size_t)i * size, want + (size_t)i * size, size) != 0;
+    }
+    tap_ok(ok && wrong == 0, "each pair turns by its axis (%d elements do not)", wrong);
+    a.axis = axis;
+    a.position = three;
+    a.x = y[2].p;
+    a.y = y[1].p;
+    three[2] = POS;
+    ok = k->rope.run(queue[1], &a) == 0;
+    tap_ok(ok && isnan(op_get(y[1].p, 0, type)) && !isnan(op_get(y[1].p, w, type)),
+           "one of three positions beyond the tables gives NaN, in its row");
+    a.position2 = one;
+    tap_ok(k->rope.check(&a) != 0, "axes and a second position are refused");
+    for (int t = 1; t <= 3; t++)
+        op_free(&y[t]);
+    for (int m = 0; m < 3; m++)
+        op_free(&z[m]);
+    struct op_buf *b[] = {&x, &cs, &sn, &index};
+    for (size_t i = 0; i < 4; i++)
+        op_free(b[i]);
+}
+
 /* Rows of two sequences and one skipped row, over shuffled pages. */
 static void test_kv_write(const struct lf_kernels *k, int type, int64_t d, int64_t gap)
 {
@@ -219,6 +291,9 @@ int main(void)
         const struct lf_kernels *k = op_kernels(i);
         for (int type = LF_F32; k && type <= OP_LAST_FLOAT; type++) {
             TAP(1, test_rope_2d(k, type));
+            TAP(4, test_rope_axes(k, type, 72, 72, false));
+            TAP(4, test_rope_axes(k, type, 16, 16, true));
+            TAP(4, test_rope_axes(k, type, 10, 6, false));
             TAP(1, test_kv_write(k, type, 16, 8));
             TAP(1, test_kv_write(k, type, 6, 3));
             for (size_t n = 0; n < sizeof rcases / sizeof *rcases; n++)

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows that are weighted sums of rows, and columns with a gain. A row of the first, and a column of
+ * the gradient of a gain, is one thread's and adds in ascending order: threads change no bit.
+ */
+#include "config.h"
+
+#include "kernels/cpu/ops.h"
+
+LF_CPU_DECLARE(mix_rows)
+LF_CPU_DECLARE(col_gate_fwd)
+LF_CPU_DECLARE(col_gate_bwd)
+
+LF_NO_WORK(mix_rows)
+LF_NO_WORK(col_gate_fwd)
+LF_NO_WORK(col_gate_bwd)
+
+int LF_SYM(mix_rows_check)(const struct lf_k_mix_rows *a)
+{
+    return a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_is_float(a->x_type) &&
+                   lf_is_float(a->y_type)
+               ? LF_K_OK
+               : LF_K_EINVAL;
+}
+
+LF_INLINE void mix_row(const struct lf_k_mix_rows *a, int64_t r, uint8_t x_type)
+{
+    LF_EACH_VEC(c, n, a->c)
+    {
+        const int64_t to = r * a->ldy + c;
+        lf_v sum = a->accumulate ? lf_get(a->y, to, a->y_type, n) : lf_v_zero();
+        for (int32_t k = a->start[r]; k < a->start[r + 1]; k++)
+            sum = lf_v_fma(lf_v_set1(a->weight[k]),
+                           lf_get(a->x, a->index[k] * a->ldx + c, x_type, n), sum);
+        lf_put(a->y, to, a->y_type, n, sum);
+    }
+}
+
+int LF_SYM(mix_rows)(lf_queue *q, const struct lf_k_mix_rows *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t r = lo; r < hi; r++) {
+            lf_border(q);
+            if (a->x_type == LF_BF16)
+                mix_row(a, r, LF_BF16);
+            else
+                mix_row(a, r, LF_F32);
+        }
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(col_gate_fwd_check)(const struct lf_k_col_gate_fwd *a)
+{
+    return a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_is_float(a->x_type)
+               ? LF_K_OK
+               : LF_K_EINVAL;
+}
+
+LF_INLINE void gate_rows(const struct lf_k_col_gate_fwd *a, int64_t lo, int64_t hi, uint8_t t)
+{
+    for (int64_t r = lo; r < hi; r++)
+        LF_EACH_VEC(c, n, a->c)
+    lf_put(a->y, r * a->ldy + c, t, n,
+           lf_get(a->gain, c, LF_F32, n) * lf_get(a->x, r * a->ldx + c, t, n));
+}
+
+int LF_SYM(col_gate_fwd)(lf_queue *q, const struct lf_k_col_gate_fwd *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 8))
+    {
+        int64_t first, last;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
+        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
+        if (a->x_type == LF_BF16)
+            gate_rows(a, lo, hi, LF_BF16);
+        else
+            gate_rows(a, lo, hi, LF_F32);
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(col_gate_bwd_check)(const struct lf_k_col_gate_bwd *a)
+{
+    return a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
+                   lf_is_float(a->x_type)
+               ? LF_K_OK
+               : LF_K_EINVAL;
+}
+
+/* All rows of a vector of columns: x is read before dx, which may be dy, is written. */
+LF_INLINE void gate_columns(lf_queue *q, const struct lf_k_col_gate_bwd *a, int64_t c, int64_t n,
+                            uint8_t t)
+{
+    const lf_v gain = lf_get(a->gain, c, LF_F32, n);
+    lf_v sum = a->dgain && a->accumulate ? lf_get(a->dgain, c, LF_F32, n) : lf_v_zero();
+    LF_EACH_PIECE(q, lo, hi, 0, a->rows, lf_few_rows(LF_VL))
+    for (int64_t r = lo; r < hi; r++) {
+        const lf_v dy = lf_get(a->dy, r * a->lddy + c, t, n);
+        if (a->dgain)
+            sum = lf_v_fma(dy, lf_get(a->x, r * a->ldx + c, t, n), sum);
+        if (a->dx)
+            lf_put(a->dx, r * a->lddx + c, t, n, gain * dy);
+    }
+    if (a->dgain)
+        lf_put(a->dgain, c, LF_F32, n, sum);
+}
+
+int LF_SYM(col_gate_bwd)(lf_queue *q, const struct lf_k_col_gate_bwd *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
+    {
+        int64_t lo, hi; /* columns */
+        lf_part(a->c, 64, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t c = lo; c < hi; c += LF_VL) {
+            const int64_t n = hi - c < LF_VL ? hi - c : LF_VL;
+            if (a->x_type == LF_BF16)
+                gate_columns(q, a, c, n, LF_BF16);
+            else
+                gate_columns(q, a, c, n, LF_F32);
+        }
+    }
+    return LF_K_OK;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The argument structs of mixtures of experts; a part of kernels.h, which includes it. */
+#ifndef LF_KERNELS_EXPERTS_H
+#define LF_KERNELS_EXPERTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* R rows, E experts, k experts for each row: M = R k pairs (row, slot). All routing is f32. */
+#define LF_MOE_MAX_EXPERTS 1024
+
+/* score = softmax(logits) or, with sigmoid, sigmoid(logits); f32 [R, E] choice = score + bias; bias
+ * [E], NULL: 0
+ *   ids [R, k]      the k largest choices, descending, ties to the lower id
+ *   weights [R, k]  scale * score[id]; with renorm divided by the sum of the k scores
+ *   entropy [R]     of the scores divided by their sum, in nats
+ * The bias changes the choice, never the weights. The ids of a row differ whatever the row holds
+ * (NaN comes first). scores and entropy may be NULL.
+ *
+ * groups > 1: the experts lie in `groups` equal groups, in order. Only experts of the top_groups
+ * best groups can be chosen. The worth of a group is its largest choice (softmax: DeepSeek-V2) or
+ * the sum of its two largest choices (sigmoid: DeepSeek-V3). */
+struct lf_k_moe_route {
+    int64_t rows, experts, ldlogits;
+    const float *logits, *bias;
+    int32_t *ids;
+    float *weights, *scores, *entropy;
+    int32_t k, groups, top_groups;
+    float scale;
+    bool sigmoid, renorm;
+};
+/* dlogits [R, E] = d/dlogits ( sum dweights . weights + scale_aux * loss )
+ *
+ * loss is the load-balancing loss of the micro-batch (Switch Transformer, Fedus et al. 2021, eq.
+ * 4), over the n rows (not padding) of all `layers` MoE layers together, as in transformers'
+ * load_balancing_loss_func:
+ *     loss = E * sum_e f_e P_e
+ *     f_e  = pairs sent to e / n; a count, so it has no gradient
+ *     P_e  = sum over rows of the score of e / n, each row's scores divided by their sum
+ *     scale_aux = aux * inv_batches * loss_scale
+ *
+ * load [2, E] has the counts and the sums of scores over the layers, from the last moe_stats. With
+ * load NULL the loss is left out. cu_seqlens is that of attention: rows at or after
+ * cu_seqlens[n_docs] are padding. */
+struct lf_k_moe_route_bwd {
+    int64_t rows, experts, n_docs, lddlogits;
+    const int32_t *ids, *cu_seqlens;
+    const float *weights, *scores, *dweights, *load;
+    float *dlogits;
+    int32_t k, layers;
+    float scale, aux;
+    bool sigmoid, renorm;
+    const struct lf_step_record *rec;
+};
+/* load [2, E] = prev (NULL: 0) + (pairs sent to each expert, sum over rows of each expert's score),
+ * each row's scores divided by their sum, padding left out. counts [E] (+)= the pairs of this layer
+ * (NULL: not wanted). rec gets: the mean entropy, largest load / mean load, and 1 in router_seen.
+ * With layers > 0, in the last layer, rec also gets the load-balancing loss. */
+struct lf_k_moe_stats {
+    int64_t rows, experts, n_docs;
+    const int32_t *ids, *cu_seqlens;
+    const float *scores, *entropy, *prev;
+    float *load, *counts;
+    int32_t k, layers;
+    bool accumulate;
+    struct lf_step_record *rec;
+};
+/* Expert order: pairs sorted by (expert, row, slot).
+ *   row_of [M]       the row of the pair at each place
+ *   place_of [R, k]  the place of each pair
+ *   offsets [E + 1]  expert e has the places offsets[e] ... offsets[e + 1] - 1 */
+struct lf_k_moe_sort {
+    int64_t rows, experts;
+    const int32_t *ids;
+    int32_t *row_of, *place_of, *offsets;
+    int32_t k;
+};
+/* y[r] = residual[r] (NULL: 0) + sum_j weights[r][j] * x[place_of[r][j]], j ascending, in f32.
+ * weights NULL stands for 1. x is [M, C]. y may be residual. */
+struct lf_k_moe_combine {
+    int64_t rows, c, ldx, ldres, ldy;
+    const void *x, *residual;
+    const int32_t *place_of;
+    const float *weights;
+    void *y;
+    int32_t k;
+    uint8_t x_type;
+};
+/* dx[place_of[r][j]] = weights[r][j] * dy[r];  dweights[r][j] = dy[r] . x[place_of[r][j]] */
+struct lf_k_moe_combine_bwd {
+    int64_t rows, c, ldx, lddy, lddx;
+    const void *x, *dy;
+    const int32_t *place_of;
+    const float *weights;
+    void *dx;
+    float *dweights;
+    int32_t k;
+    uint8_t x_type;
+};
+/* y[r] = sigmoid(gate[r]) * x[r]; gate f32 [R] */
+struct lf_k_row_gate_fwd {
+    int64_t rows, c, ldx, ldy;
+    const void *x;
+    const float *gate;
+    void *y;
+    uint8_t x_type;
+};
+/* dx[r] = s dy[r];  dgate[r] = s (1 - s) dy[r] . x[r]. dx may be dy. */
+struct lf_k_row_gate_bwd {
+    int64_t rows, c, ldx, lddy, lddx;
+    const void *x, *dy;
+    const float *gate;
+    void *dx;
+    float *dgate;
+    uint8_t x_type;
+};
+/* Products of consecutive rows with a matrix of their group. Group g has the rows offsets[g] ...
+ * offsets[g + 1] - 1. offsets [groups + 1] ascends from 0 to m.
+ *   by rows (dw false): C[r, N] = A[r, K] op(B_g)[K, N] + residual[r, N]
+ *     The B_g are dense, [N, K] (tb) or [K, N], one after another; ldb is not read.
+ *   dw: C_g[N, K] (+)= sum over rows r of g of A[r, N]^T B[r, K]
+ *     The C_g are dense, one after another, 0 for an empty group; ldc is not read.
+ * An element has the bits of gemm over its group alone. They depend on K (with dw on the group's
+ * rows), never on another group. */
+struct lf_k_grouped_gemm {
+    int64_t m, n, k, groups;
+    const int32_t *offsets;
+    const void *a, *b, *residual;
+    void *c;
+    int64_t lda, ldb, ldc, ldres;
+    bool dw, tb, accumulate; /* accumulate: of dw */
+    uint8_t ab_type, c_type; /* c_type f32 in dw */
+    void *work;
+    size_t work_bytes;
+};
+
+#endif
