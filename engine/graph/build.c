@@ -64,9 +64,10 @@ lf_val lf_unit_rows(lf_graph *g, lf_val w)
 lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table,
                const struct lf_rope_opts *o)
 {
-    const int32_t in[] = {x.id, position.id, cos_table.id, sin_table.id, o->position2.id};
+    const int32_t in[] = {x.id,         position.id,     cos_table.id,
+                          sin_table.id, o->position2.id, o->axis.id};
     const struct lf_attr a = {.heads = o->heads, .rot = o->rot, .interleaved = o->interleaved};
-    return lf_graph_op(g, LF_OP_ROPE, in, 5, &a);
+    return lf_graph_op(g, LF_OP_ROPE, in, 6, &a);
 }
 
 static struct lf_attr attn_attr(const struct lf_attn_opts *o)

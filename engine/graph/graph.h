@@ -148,6 +148,9 @@ struct lf_rope_opts {
     int heads, rot; /* the first rot channels of each head turn; rot is even */
     bool interleaved;
     lf_val position2; /* i32 [R, 1], or LF_NONE: turns the heads of odd number instead */
+    /* i32 [rot / 2, 1], or LF_NONE: position is i32 [R, 3], and pair i turns by its column
+     * axis[i] */
+    lf_val axis;
 };
 /* cos, sin: f32 [max_pos, rot / 2] constants. */
 lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table,
@@ -193,6 +196,18 @@ lf_val lf_scale(lf_graph *g, lf_val x, float alpha); /* alpha * x */
 lf_val lf_dropout(lf_graph *g, lf_val x, float p, const char *name, lf_val sample, lf_val position);
 /* y[r] = x[index[r]], index i32 [R', 1]; forward only (sampling heads). */
 lf_val lf_gather_rows(lf_graph *g, lf_val x, lf_val index);
+/* A sparse matrix as compressed rows (kernels.h, mix_rows), and its transpose, whose rows are those
+ * of what it multiplies: start i32 [rows + 1, 1], index i32 [entries, 1], weight f32 [entries, 1],
+ * each an input or a constant. Entries behind start[rows] are not read, so `entries` may be a
+ * bound. Without a transpose nothing flows back. */
+struct lf_mix {
+    lf_val start, index, weight;
+    lf_val back_start, back_index, back_weight;
+};
+/* Rows of x, an activation or a parameter, mixed: [rows of m, columns of x]. */
+lf_val lf_mix_rows(lf_graph *g, lf_val x, const struct lf_mix *m);
+/* Layer scale: gain[c] x[r, c]; gain is a parameter vector. */
+lf_val lf_col_gate(lf_graph *g, lf_val x, lf_val gain);
 
 /* ---- mixture of experts: R rows, E experts, k of them for each row, M = R k pairs ---- */
 

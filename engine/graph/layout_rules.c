@@ -301,6 +301,22 @@ static int leave(const struct node *v)
     return x != LF_PL_PARTIAL ? BAD : v->n->a.sequence ? LF_PL_ROWS : LF_PL_SAME;
 }
 
+/* Linear in x. A matrix mixes rows of this rank alone: of a parameter into rows for its data, and
+ * never of a stream whose rows the tensor axis divides. */
+static int mix(const struct node *v)
+{
+    const int x = at(v, MIX_X), by = at(v, MIX_START);
+    if (whole(x) && by == LF_PL_ROWS)
+        return by;
+    return x == LF_PL_ROWS && v->axis == LF_AXIS_TENSOR ? BAD : x;
+}
+
+static int col_gate_bwd(const struct node *v, int out)
+{
+    const int dy = at(v, COLGB_DY);
+    return out == COLGB_DX ? dy : over_rows(weight_of_row(dy, at(v, COLGB_X)));
+}
+
 /* An input of rows is there as a whole; a rank takes its rows of it. */
 static int addend(const struct node *v, int slot)
 {
@@ -395,6 +411,14 @@ static int place_out(const struct node *v, int out)
         return combine_bwd(v, out);
     case LF_OP_ROW_GATE_BWD:
         return row_gate_bwd(v, out);
+    case LF_OP_MIX_ROWS:
+        return mix(v);
+    case LF_OP_MIX_ROWS_DW:
+        return over_rows(at(v, MIX_X));
+    case LF_OP_COL_GATE:
+        return at(v, COLG_GAIN) == LF_PL_SAME && at(v, COLG_X) != LF_PL_COLS ? at(v, COLG_X) : BAD;
+    case LF_OP_COL_GATE_BWD:
+        return col_gate_bwd(v, out);
     case LF_OP_DORA_NORM:
         return dora_norm(v);
     case LF_OP_ROOT:

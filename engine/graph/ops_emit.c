@@ -191,6 +191,7 @@ LF_EMIT(rope)
                             .ldy = LD(b, y),
                             .position = P(b, n->in[ROPE_POS]),
                             .position2 = P(b, n->in[ROPE_POS2]),
+                            .axis = P(b, n->in[ROPE_AXIS]),
                             .cos = P(b, n->in[ROPE_COS]),
                             .sin = P(b, n->in[ROPE_SIN]),
                             .interleaved = n->a.interleaved,

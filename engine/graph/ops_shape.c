@@ -173,6 +173,12 @@ LF_SHAPE(rope)
         (n->in[ROPE_POS2] &&
          need_index(g, n, ROPE_POS2, LF_I32, rows, "the second position must be i32 [R, 1]")))
         return LF_EINVAL;
+    if (n->in[ROPE_AXIS]
+            ? need_index(g, n, ROPE_AXIS, LF_I32, n->a.rot / 2, "axis must be i32 [rot / 2, 1]") ||
+                  n->in[ROPE_POS2] || g->t[n->in[ROPE_POS]].cols != 3
+            : g->t[n->in[ROPE_POS]].cols != 1)
+        return bad(g, n, n->in[ROPE_POS], n->in[ROPE_AXIS],
+                   "axes choose from three positions of a row, and there is one without them");
     if (n->in[ROPE_POS2] && n->a.heads % 2)
         return bad(g, n, n->in[ROPE_X], 0, "two positions turn heads in pairs");
     const struct lf_tensor *c = &g->t[n->in[ROPE_COS]], *s = &g->t[n->in[ROPE_SIN]];
@@ -511,6 +517,40 @@ LF_SHAPE(row_gate)
         return bad(g, n, n->in[GATE_GATE], n->in[GATE_X],
                    "the gate must be one number for each row");
     return make(g, n, 0, g->t[n->in[GATE_X]].rows, g->t[n->in[GATE_X]].cols, "");
+}
+
+/* ---- rows mixed, columns weighed ---- */
+
+/* Compressed rows whose arrays stand in slots from `start` on; rows 0: as many as there are. */
+static int need_sparse(lf_graph *g, const struct lf_node *n, int start, int64_t rows)
+{
+    if (need_index(g, n, start, LF_I32, rows ? rows + 1 : 0, "start must be i32 [rows + 1, 1]") ||
+        need_index(g, n, start + 1, LF_I32, 0, "index must be i32 [entries, 1]"))
+        return LF_EINVAL;
+    return need_index(g, n, start + 2, LF_F32, g->t[n->in[start + 1]].rows,
+                      "weight must be f32 [entries, 1]");
+}
+
+LF_SHAPE(mix_rows)
+{
+    if (need(g, n, MIX_X, "x"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[MIX_X]];
+    if (!lf_is_float(x->dtype))
+        return bad(g, n, n->in[MIX_X], 0, "x must be of float type");
+    if (need_sparse(g, n, MIX_START, 0) ||
+        (n->in[MIX_BSTART] && need_sparse(g, n, MIX_BSTART, x->rows)))
+        return LF_EINVAL;
+    return make(g, n, 0, g->t[n->in[MIX_START]].rows - 1, x->cols, "");
+}
+
+LF_SHAPE(col_gate)
+{
+    if (need_float(g, n, COLG_X, "x") || need(g, n, COLG_GAIN, "gain") ||
+        need_param(g, n, COLG_GAIN, 1, g->t[n->in[COLG_X]].cols,
+                   "the gain must be a parameter vector of x's width"))
+        return LF_EINVAL;
+    return make(g, n, 0, g->t[n->in[COLG_X]].rows, g->t[n->in[COLG_X]].cols, "");
 }
 
 /* ---- layouts ---- */

@@ -88,10 +88,14 @@ LF_VJP(rope)
         return 0;
     struct lf_attr a = n.a;
     a.inverse = !a.inverse;
-    const int32_t in[] = {lf_ad_grad_of(ad, n.out[0]), n.in[ROPE_POS], n.in[ROPE_COS],
-                          n.in[ROPE_SIN], n.in[ROPE_POS2]};
+    const int32_t in[] = {lf_ad_grad_of(ad, n.out[0]),
+                          n.in[ROPE_POS],
+                          n.in[ROPE_COS],
+                          n.in[ROPE_SIN],
+                          n.in[ROPE_POS2],
+                          n.in[ROPE_AXIS]};
     int32_t dx = lf_ad_slot(ad, n.in[ROPE_X]);
-    emit(ad, LF_OP_ROPE, &a, in, 5, &dx, 1);
+    emit(ad, LF_OP_ROPE, &a, in, 6, &dx, 1);
     lf_ad_contribute(ad, n.in[ROPE_X], dx);
     return ad->g->err.rc;
 }

@@ -95,6 +95,10 @@ enum lf_op {
     LF_OP_TP_OWN,
     LF_OP_TP_OWN_BWD,
     LF_OP_ROOT,
+    LF_OP_MIX_ROWS,
+    LF_OP_MIX_ROWS_DW, /* the gradient of a parameter that is mixed */
+    LF_OP_COL_GATE,
+    LF_OP_COL_GATE_BWD,
     LF_OP_COUNT
 };
 
@@ -111,7 +115,7 @@ enum {
 enum { LINEAR_Y, LINEAR_PRE };
 enum { NORM_X, NORM_DELTA, NORM_W, NORM_B };
 enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
-enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN, ROPE_POS2 };
+enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN, ROPE_POS2, ROPE_AXIS };
 enum { ATTN_Q, ATTN_K, ATTN_V, ATTN_CU, ATTN_ALIBI, ATTN_SAMPLE, ATTN_POS, ATTN_PREFIX };
 enum { ATTN_O, ATTN_LSE };
 enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
@@ -163,6 +167,10 @@ enum { DNORM_W, DNORM_A, DNORM_B };
 enum { DORA_BASE, DORA_LORA, DORA_REST, DORA_BIAS, DORA_M, DORA_NORM };
 enum { DORAB_DY, DORAB_BASE, DORAB_LORA, DORAB_BIAS, DORAB_M, DORAB_NORM };
 enum { DORAB_DX, DORAB_DM };
+enum { MIX_X, MIX_START, MIX_INDEX, MIX_WEIGHT, MIX_BSTART, MIX_BINDEX, MIX_BWEIGHT };
+enum { COLG_X, COLG_GAIN };
+enum { COLGB_X, COLGB_DY, COLGB_GAIN };
+enum { COLGB_DX, COLGB_DGAIN };
 enum {
     QUANT_QT,
     QUANT_Q,
@@ -460,6 +468,8 @@ LF_SHAPE(moe_permute);
 LF_SHAPE(moe_linear);
 LF_SHAPE(moe_combine);
 LF_SHAPE(row_gate);
+LF_SHAPE(mix_rows);
+LF_SHAPE(col_gate);
 LF_SHAPE(dora_norm);
 LF_SHAPE(dora);
 LF_SHAPE(tp_enter);
@@ -488,6 +498,8 @@ LF_VJP(moe_permute);
 LF_VJP(moe_linear);
 LF_VJP(moe_combine);
 LF_VJP(row_gate);
+LF_VJP(mix_rows);
+LF_VJP(col_gate);
 LF_VJP(dora);
 LF_VJP(tp_enter);
 LF_VJP(tp_leave);
@@ -525,6 +537,9 @@ LF_EMIT(moe_sort);
 LF_EMIT(moe_linear);
 LF_EMIT(moe_combine);
 LF_EMIT(row_gate);
+LF_EMIT(mix_rows);
+LF_EMIT(col_gate);
+LF_EMIT(col_gate_bwd);
 LF_EMIT(moe_route_bwd);
 LF_EMIT(moe_linear_dx);
 LF_EMIT(moe_linear_dw);

@@ -63,6 +63,69 @@ static void rope_fill(void *dst, const void *ctx)
         t[i] = (float)(ctx ? sin(i * 0.37) : cos(i * 0.37));
 }
 
+/* A sparse matrix from `from` rows to ROWS: row r has r % 3 entries. A constant is filled with one
+ * array of it, or of its transpose. */
+struct sparse {
+    int from;
+    bool transposed;
+    char array; /* s, i, w */
+};
+static const struct sparse sparse_of[2][6] = {{{ROWS, false, 's'},
+                                               {ROWS, false, 'i'},
+                                               {ROWS, false, 'w'},
+                                               {ROWS, true, 's'},
+                                               {ROWS, true, 'i'},
+                                               {ROWS, true, 'w'}},
+                                              {{VOCAB, false, 's'},
+                                               {VOCAB, false, 'i'},
+                                               {VOCAB, false, 'w'},
+                                               {VOCAB, true, 's'},
+                                               {VOCAB, true, 'i'},
+                                               {VOCAB, true, 'w'}}};
+enum { ENTRIES = ROWS };
+
+static void sparse_fill(void *dst, const void *ctx)
+{
+    const struct sparse *m = ctx;
+    int32_t *ints = dst, k = 0;
+    float *floats = dst;
+    const int rows = m->transposed ? m->from : ROWS, cols = m->transposed ? ROWS : m->from;
+    for (int r = 0; r < rows; r++) {
+        if (m->array == 's')
+            ints[r] = k;
+        for (int c = 0; c < cols; c++) {
+            const int to = m->transposed ? c : r, of = m->transposed ? r : c;
+            for (int e = 0; e < to % 3; e++) {
+                if ((to * 5 + 3 * e) % m->from != of)
+                    continue;
+                if (m->array == 'i')
+                    ints[k] = c;
+                if (m->array == 'w')
+                    floats[k] = 0.75f - 0.5f * (float)e;
+                k++;
+            }
+        }
+    }
+    if (m->array == 's')
+        ints[rows] = k;
+}
+
+static lf_val mixed(lf_graph *g, lf_val x, bool param)
+{
+    static const char *const names[2][6] = {{"ms", "mi", "mw", "ts", "ti", "tw"},
+                                            {"pms", "pmi", "pmw", "pts", "pti", "ptw"}};
+    const struct sparse *of = sparse_of[param];
+    lf_val v[6];
+    for (int k = 0; k < 6; k++) {
+        const int rows = k == 0 ? ROWS + 1 : k == 3 ? of->from + 1 : ENTRIES;
+        v[k] = lf_const(g, names[param][k], k % 3 == 2 ? LF_F32 : LF_I32, rows, 1, sparse_fill,
+                        &of[k]);
+    }
+    if (param) /* rows of a parameter become rows of data where data says so */
+        v[0] = lf_input(g, "mix", LF_I32, ROWS + 1, 1);
+    return lf_mix_rows(g, x, &(struct lf_mix){v[0], v[1], v[2], v[3], v[4], v[5]});
+}
+
 struct pool {
     lf_val v[POOL];
     bool slice[POOL], used[POOL];
@@ -91,7 +154,7 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
 {
     const struct lf_norm_opts no = {.eps = 1e-5f, .layer = roll(d, 2)};
     lf_val x = take(p, d), y = LF_NONE;
-    switch (roll(d, 10)) {
+    switch (roll(d, 13)) {
     case 0:
     case 1:
         y = lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)),
@@ -129,6 +192,15 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
                     lf_const(g, "sin", LF_F32, 64, COLS / 4, rope_fill, "s"), &ro);
         break;
     }
+    case 9:
+        y = lf_col_gate(g, x, lf_paramf(g, "vector%u", roll(d, 4)));
+        break;
+    case 10:
+        y = mixed(g, x, false);
+        break;
+    case 11:
+        y = lf_add(g, x, mixed(g, lf_param(g, "embed0"), true));
+        break;
     default:
         y = lf_dropout(g, x, 0.25f, "drop", sample, pos);
         break;
@@ -241,6 +313,9 @@ static struct result solve(uint32_t seed, struct lf_plan_opts po, enum lf_recomp
     lf_exec_write(m.ex, 0, 0, "targets", target, sizeof target, &err);
     lf_exec_write(m.ex, 0, 0, "positions", pos, sizeof pos, &err);
     lf_exec_write(m.ex, 0, 0, "samples", sample, sizeof sample, &err);
+    int32_t start[ROWS + 1];
+    sparse_fill(start, &sparse_of[1][0]);
+    lf_exec_write(m.ex, 0, 0, "mix", start, sizeof start, NULL); /* where the graph has it */
     loss(&m);
     lf_exec_record_read(m.ex, &r.rec, &err);
     run(&m, LF_BWD);
