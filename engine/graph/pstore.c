@@ -702,6 +702,8 @@ static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t s
         return (float)((double)d->init_std * (2 * lf_rng_f64(seed, site, (uint64_t)e) - 1));
     if (d->init == LF_INIT_NORMAL)
         return (float)((double)d->init_std * lf_rng_normal(seed, site, (uint64_t)e));
+    if (d->init == LF_INIT_VALUE)
+        return d->init_std;
     return d->init == LF_INIT_ONE ? 1.0f : 0.0f;
 }
 

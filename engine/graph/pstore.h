@@ -44,7 +44,7 @@ enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind); /* in the
  * too, but not always evenly: all ranks but the last have equally many. */
 enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS, LF_SHARD_VOCABULARY };
 
-enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL, LF_INIT_UNIFORM };
+enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL, LF_INIT_UNIFORM, LF_INIT_VALUE };
 
 struct lf_param_desc {
     const char *name; /* "layers.0.attn.q.weight"; copied */
@@ -55,9 +55,10 @@ struct lf_param_desc {
      * members of a group agree in everything but dims[0]. A graph sees [experts * out, in]. */
     int64_t dims[3];
     enum lf_init init;
-    float init_std; /* of LF_INIT_NORMAL; LF_INIT_UNIFORM: in [-init_std, init_std) */
-    bool decay;     /* weight decay applies */
-    bool frozen;    /* no gradient, no update; the same for a whole group */
+    /* of LF_INIT_NORMAL; LF_INIT_UNIFORM: in [-init_std, init_std); LF_INIT_VALUE: every element */
+    float init_std;
+    bool decay;  /* weight decay applies */
+    bool frozen; /* no gradient, no update; the same for a whole group */
     /* its products are 8-bit where the plan has fp8 (plan.h); for matrices; the same for a whole
      * group */
     bool fp8;

@@ -157,3 +157,14 @@ tests_golden_parquet_test_SOURCES = tests/golden/parquet_test.c
 tests_golden_parquet_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/parquet/README.md tests/golden/parquet/make_parquet.py tests/golden/parquet/files.tar.xz \
   tests/golden/parquet/rows
+
+# Vision encoders.
+check_PROGRAMS += tests/golden/vision_test
+TESTS += tests/golden/vision_test
+tests_golden_vision_test_SOURCES = tests/golden/vision/vision_test.c
+tests_golden_vision_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
+tests_golden_vision_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/vision/README.md tests/golden/vision/make_vision.py tests/golden/vision/clip.h5 \
+  tests/golden/vision/siglip.h5 tests/golden/vision/dinov2.h5 tests/golden/vision/dinov2-swiglu.h5 \
+  tests/golden/vision/internvit.h5 tests/golden/vision/internvit-rms.h5 tests/golden/vision/qwen2-vl.h5 \
+  tests/golden/vision/qwen2.5-vl.h5 tests/golden/vision/qwen3-vl.h5

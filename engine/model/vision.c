@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The vision core: families, parameters, the graph. */
+#include "engine/model/vision.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+
+/* ---- families ---- */
+
+/* Where all agree: LayerNorm of 1e-6 with bias, biases everywhere. */
+static const lf_vision_config families[] = {
+    {.family = "clip",
+     .norm = LF_NORM_LAYER,
+     .norm_eps = 1e-5,
+     .class_token = true,
+     .pre_norm = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .mlp_bias = true,
+     .mlp = LF_MLP_PLAIN,
+     .activation = LF_ACT_GELU_QUICK},
+    {.family = "siglip",
+     .norm = LF_NORM_LAYER,
+     .norm_eps = 1e-6,
+     .patch_bias = true,
+     .final_norm = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .mlp_bias = true,
+     .mlp = LF_MLP_PLAIN,
+     .activation = LF_ACT_GELU_TANH},
+    {.family = "internvit",
+     .norm = LF_NORM_LAYER,
+     .norm_eps = 1e-6,
+     .patch_bias = true,
+     .class_token = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .mlp_bias = true,
+     .layer_scale = true,
+     .layer_scale_init = 0.1,
+     .mlp = LF_MLP_PLAIN,
+     .activation = LF_ACT_GELU},
+    {.family = "internvit-rms", /* InternViT-6B */
+     .norm = LF_NORM_RMS,
+     .norm_eps = 1e-6,
+     .patch_bias = true,
+     .class_token = true,
+     .out_bias = true,
+     .mlp_bias = true,
+     .qk_norm = true,
+     .layer_scale = true,
+     .layer_scale_init = 0.1,
+     .mlp = LF_MLP_PLAIN,
+     .activation = LF_ACT_GELU},
+    {.family = "dinov2",
+     .norm = LF_NORM_LAYER,
+     .norm_eps = 1e-6,
+     .patch_bias = true,
+     .class_token = true,
+     .final_norm = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .mlp_bias = true,
+     .layer_scale = true,
+     .layer_scale_init = 1.0,
+     .mlp = LF_MLP_PLAIN,
+     .activation = LF_ACT_GELU},
+    {.family = "dinov2-swiglu",
+     .norm = LF_NORM_LAYER,
+     .norm_eps = 1e-6,
+     .patch_bias = true,
+     .class_token = true,
+     .final_norm = true,
+     .qkv_bias = true,
+     .out_bias = true,
+     .mlp_bias = true,
+     .layer_scale = true,
+     .layer_scale_init = 1.0,
+     .mlp = LF_MLP_GLU,
+     .activation = LF_ACT_SILU},
+    {.family = "qwen2-vl",
+     .norm = LF_NORM_LAYER,
+     .norm_eps = 1e-6,
+     .rope = true,
+     .rope_theta = 10000,
+     .qkv_bias = true,
+     .out_bias = true,
+     .mlp_bias = true,
+     .mlp = LF_MLP_PLAIN,
+     .activation = LF_ACT_GELU_QUICK},
+    {.family = "qwen2.5-vl",
+     .norm = LF_NORM_RMS,
+     .norm_eps = 1e-6,
+     .rope = true,
+     .rope_theta = 10000,
+     .qkv_bias = true,
+     .out_bias = true,
+     .mlp_bias = true,
+     .mlp = LF_MLP_GLU,
+     .activation = LF_ACT_SILU,
+     .windows = true},
+    {.family = "qwen3-vl",
+     .norm = LF_NORM_LAYER,
+     .norm_eps = 1e-6,
+     .patch_bias = true,
+     .rope = true,
+     .rope_theta = 10000,
+     .qkv_bias = true,
+     .out_bias = true,
+     .mlp_bias = true,
+     .mlp = LF_MLP_PLAIN,
+     .activation = LF_ACT_GELU_TANH},
+};
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+int lf_vision_family(lf_vision_config *c, const char *family, lf_err *err)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (strcmp(families[i].family, family) == 0) {
+            *c = families[i];
+            c->init_std = 0.02;
+            return 0;
+        }
+    lf_buf names;
+    lf_buf_init(&names);
+    for (int i = 0; i < N_FAMILIES; i++)
+        lf_buf_addf(&names, "%s%s", i ? ", " : "", families[i].family);
+    const int rc = lf_fail(err, LF_EINVAL, "there is no vision family \"%s\"; there are %s", family,
+                           names.data);
+    lf_buf_fini(&names);
+    return rc;
+}
+
+int lf_vision_check(const lf_vision_config *c, lf_err *err)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {{"layers", c->layers},     {"hidden", c->hidden}, {"heads", c->heads},
+                 {"head_dim", c->head_dim}, {"ffn", c->ffn},       {"patch_dim", c->patch_dim}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value <= 0)
+            return lf_fail(err, LF_EINVAL, "a vision encoder needs %s", sizes[i].name);
+    if (c->heads * c->head_dim != c->hidden)
+        return lf_fail(err, LF_EINVAL, "%lld heads of %lld are not hidden = %lld",
+                       (long long)c->heads, (long long)c->head_dim, (long long)c->hidden);
+    if (c->rope && c->head_dim % 4)
+        return lf_fail(err, LF_EINVAL,
+                       "head_dim = %lld: positions of rows and columns turn a quarter of a head's "
+                       "channels each with their partners, so it is a multiple of 4",
+                       (long long)c->head_dim);
+    if (!c->rope && c->positions <= 0)
+        return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
+    for (int64_t i = 0; i < c->full_layers.n; i++)
+        if (!c->windows || c->full_layers.v[i] < 0 || c->full_layers.v[i] >= (double)c->layers)
+            return lf_fail(err, LF_EINVAL, "full_layers names layer %g, of %lld layers %s windows",
+                           c->full_layers.v[i], (long long)c->layers,
+                           c->windows ? "with" : "without");
+    return 0;
+}
+
+int64_t lf_vision_params(const lf_vision_config *c)
+{
+    const int64_t C = c->hidden, F = c->ffn, norm = C * (c->norm == LF_NORM_LAYER ? 2 : 1),
+                  in = c->mlp == LF_MLP_GLU ? 2 : 1;
+    const int64_t attn = 4 * C * C + 3 * C * c->qkv_bias + C * c->out_bias + 2 * C * c->qk_norm;
+    const int64_t mlp = (in + 1) * C * F + (in * F + C) * c->mlp_bias;
+    return C * c->patch_dim + C * c->patch_bias + C * c->class_token + C * c->positions +
+           norm * (c->pre_norm + c->final_norm) +
+           c->layers * (2 * norm + attn + mlp + 2 * C * c->layer_scale);
+}
+
+/* ---- the object ---- */
+
+struct table { /* of cosines or sines */
+    const lf_vision *v;
+    bool sin;
+};
+
+struct lf_vision {
+    lf_vision_config c;
+    char prefix[32];
+    int64_t sides;
+    struct table table[2];
+};
+
+lf_vision *lf_vision_create(const lf_vision_config *c, const char *prefix, int64_t sides,
+                            lf_err *err)
+{
+    lf_vision *v = NULL;
+    if (lf_vision_check(c, err) == 0)
+        v = lf_calloc(1, sizeof *v, err);
+    if (!v)
+        return NULL;
+    if (snprintf(v->prefix, sizeof v->prefix, "%s", prefix) >= (int)sizeof v->prefix) {
+        lf_fail(err, LF_EINVAL, "the prefix %s is too long", prefix);
+        free(v);
+        return NULL;
+    }
+    v->c = *c;
+    v->sides = sides;
+    for (int k = 0; k < 2; k++)
+        v->table[k] = (struct table){v, k == 1};
+    return v;
+}
+
+void lf_vision_destroy(lf_vision *v)
+{
+    free(v);
+}
+
+/* ---- parameters ---- */
+
+struct params {
+    const lf_vision *v;
+    lf_pstore *ps;
+    lf_err *err;
+    int rc;
+};
+enum kind { MATRIX, SCALE, BIAS, LAYER_SCALE };
+struct shape {
+    int64_t rows, cols; /* cols 0: a vector */
+};
+
+/* rule: how ranks divide it. */
+static void add(struct params *t, enum kind kind, struct shape shape, enum lf_shard_rule rule,
+                const char *group, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+static void add(struct params *t, enum kind kind, struct shape shape, enum lf_shard_rule rule,
+                const char *group, const char *fmt, ...)
+{
+    char name[128], whole[160], in_group[160];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    snprintf(whole, sizeof whole, "%s%s", t->v->prefix, name);
+    snprintf(in_group, sizeof in_group, "%s%s", t->v->prefix, group ? group : "");
+    const bool heads = strstr(name, ".attn.") && rule != LF_SHARD_NONE;
+    struct lf_param_desc d = {.name = whole,
+                              .group = group ? in_group : NULL,
+                              .ndim = shape.cols ? 2 : 1,
+                              .dims = {shape.rows, shape.cols},
+                              .shard = rule,
+                              .shard_parts = heads ? t->v->c.heads : 0,
+                              .decay = kind == MATRIX};
+    d.init = kind == MATRIX        ? LF_INIT_NORMAL
+             : kind == LAYER_SCALE ? LF_INIT_VALUE
+             : kind == SCALE       ? LF_INIT_ONE
+                                   : LF_INIT_ZERO;
+    d.init_std = (float)(kind == LAYER_SCALE ? t->v->c.layer_scale_init : t->v->c.init_std);
+    const int rc = t->rc ? t->rc : lf_pstore_add(t->ps, &d, t->err);
+    t->rc = rc < 0 ? rc : 0;
+}
+
+static void add_norm(struct params *t, const char *name)
+{
+    add(t, SCALE, (struct shape){t->v->c.hidden, 0}, LF_SHARD_NONE, NULL, "%s.weight", name);
+    if (t->v->c.norm == LF_NORM_LAYER)
+        add(t, BIAS, (struct shape){t->v->c.hidden, 0}, LF_SHARD_NONE, NULL, "%s.bias", name);
+}
+
+static void add_attention(struct params *t, long long l)
+{
+    const lf_vision_config *c = &t->v->c;
+    const int64_t C = c->hidden;
+    static const char part[] = "qkv";
+    char group[64];
+    for (int bias = 0; bias < 1 + c->qkv_bias; bias++) {
+        snprintf(group, sizeof group, "layers.%lld.attn.qkv.%s", l, bias ? "bias" : "weight");
+        for (int k = 0; k < 3; k++)
+            add(t, bias ? BIAS : MATRIX, (struct shape){C, bias ? 0 : C}, LF_SHARD_ROWS, group,
+                "layers.%lld.attn.%c.%s", l, part[k], bias ? "bias" : "weight");
+    }
+    for (int k = 0; k < 2 * c->qk_norm; k++)
+        add(t, SCALE, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.%c_norm.weight",
+            l, part[k]);
+    add(t, MATRIX, (struct shape){C, C}, LF_SHARD_COLS, NULL, "layers.%lld.attn.o.weight", l);
+    if (c->out_bias)
+        add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.o.bias", l);
+}
+
+static void add_mlp(struct params *t, long long l)
+{
+    const lf_vision_config *c = &t->v->c;
+    const bool glu = c->mlp == LF_MLP_GLU;
+    char group[64];
+    for (int bias = 0; bias < 1 + c->mlp_bias; bias++)
+        for (int up = !glu; up < 2; up++) {
+            const char *what = bias ? "bias" : "weight";
+            snprintf(group, sizeof group, "layers.%lld.mlp.gate_up.%s", l, what);
+            add(t, bias ? BIAS : MATRIX, (struct shape){c->ffn, bias ? 0 : c->hidden},
+                LF_SHARD_ROWS, glu ? group : NULL, "layers.%lld.mlp.%s.%s", l, up ? "up" : "gate",
+                what);
+        }
+    add(t, MATRIX, (struct shape){c->hidden, c->ffn}, LF_SHARD_COLS, NULL,
+        "layers.%lld.mlp.down.weight", l);
+    if (c->mlp_bias)
+        add(t, BIAS, (struct shape){c->hidden, 0}, LF_SHARD_NONE, NULL, "layers.%lld.mlp.down.bias",
+            l);
+}
+
+static void add_branch(struct params *t, long long l, const char *branch)
+{
+    char name[64];
+    snprintf(name, sizeof name, "layers.%lld.%s_norm", l, branch);
+    add_norm(t, name);
+    if (strcmp(branch, "attn") == 0)
+        add_attention(t, l);
+    else
+        add_mlp(t, l);
+    if (t->v->c.layer_scale)
+        add(t, LAYER_SCALE, (struct shape){t->v->c.hidden, 0}, LF_SHARD_NONE, NULL,
+            "layers.%lld.%s_scale", l, branch);
+}
+
+int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err)
+{
+    struct params t = {.v = v, .ps = ps, .err = err};
+    const lf_vision_config *c = &v->c;
+    add(&t, MATRIX, (struct shape){c->hidden, c->patch_dim}, LF_SHARD_NONE, NULL,
+        "patch_embed.weight");
+    if (c->patch_bias)
+        add(&t, BIAS, (struct shape){c->hidden, 0}, LF_SHARD_NONE, NULL, "patch_embed.bias");
+    if (c->class_token)
+        add(&t, MATRIX, (struct shape){1, c->hidden}, LF_SHARD_NONE, NULL, "class_token.weight");
+    if (c->positions)
+        add(&t, MATRIX, (struct shape){c->positions, c->hidden}, LF_SHARD_NONE, NULL,
+            "pos_embed.weight");
+    if (c->pre_norm)
+        add_norm(&t, "pre_norm");
+    for (int64_t l = 0; l < c->layers; l++) {
+        add_branch(&t, (long long)l, "attn");
+        add_branch(&t, (long long)l, "mlp");
+    }
+    if (c->final_norm)
+        add_norm(&t, "final_norm");
+    return t.rc;
+}
+
+/* ---- the graph ---- */
+
+struct build {
+    const lf_vision *v;
+    const lf_vision_config *c;
+    lf_graph *g;
+    const struct lf_vision_rows *r;
+    lf_val positions, images, windows;
+};
+
+static lf_val input(struct build *b, const char *name, enum lf_dtype dtype, int64_t rows,
+                    int64_t cols)
+{
+    char whole[96];
+    snprintf(whole, sizeof whole, "%s%s", b->v->prefix, name);
+    return lf_input(b->g, whole, dtype, rows, cols);
+}
+
+/* The six arrays of a matrix [rows, from]. */
+static struct lf_mix matrix(struct build *b, const char *name, int64_t rows, int64_t from,
+                            int64_t entries)
+{
+    lf_val v[6];
+    for (int k = 0; k < 6; k++) {
+        static const char *const part[] = {"start", "index", "weight"};
+        char text[40];
+        snprintf(text, sizeof text, "%s.%s%s", name, k < 3 ? "" : "back.", part[k % 3]);
+        v[k] = input(b, text, k % 3 == 2 ? LF_F32 : LF_I32,
+                     k % 3 ? entries
+                     : k   ? from + 1
+                           : rows + 1,
+                     1);
+    }
+    return (struct lf_mix){v[0], v[1], v[2], v[3], v[4], v[5]};
+}
+
+static lf_val param(struct build *b, const char *name)
+{
+    return lf_paramf(b->g, "%s%s", b->v->prefix, name);
+}
+
+static lf_val linear(struct build *b, lf_val x, bool bias, const char *name)
+{
+    lf_val w = lf_paramf(b->g, "%s%s.weight", b->v->prefix, name);
+    return lf_linear(b->g, x, w, bias ? lf_paramf(b->g, "%s%s.bias", b->v->prefix, name) : LF_NONE);
+}
+
+static lf_val norm(struct build *b, lf_val x, const char *name)
+{
+    const bool layer = b->c->norm == LF_NORM_LAYER;
+    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps, .layer = layer};
+    lf_val w = lf_paramf(b->g, "%s%s.weight", b->v->prefix, name);
+    return lf_norm(b->g, x, w, layer ? lf_paramf(b->g, "%s%s.bias", b->v->prefix, name) : LF_NONE,
+                   &o);
+}
+
+static lf_val all_heads_norm(struct build *b, lf_val x, const char *name)
+{
+    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps};
+    return lf_norm(b->g, x, lf_paramf(b->g, "%s%s.weight", b->v->prefix, name), LF_NONE, &o);
+}
+
+/* Pair i of head_dim / 2 turns by the row of the patch, then by its column, with the same
+ * frequencies. */
+static void fill_rope(void *dst, const void *ctx)
+{
+    const struct table *t = ctx;
+    const int64_t half = t->v->c.head_dim / 2, quarter = half / 2;
+    float *out = dst;
+    for (int64_t p = 0; p < t->v->sides; p++)
+        for (int64_t i = 0; i < half; i++) {
+            const double inv = pow(t->v->c.rope_theta, -2.0 * (double)(i % quarter) / (double)half),
+                         angle = (double)p * inv;
+            out[p * half + i] = (float)(t->sin ? sin(angle) : cos(angle));
+        }
+}
+
+static void fill_axis(void *dst, const void *ctx)
+{
+    const lf_vision *v = ctx;
+    int32_t *axis = dst;
+    const int64_t half = v->c.head_dim / 2;
+    for (int64_t i = 0; i < half; i++)
+        axis[i] = i < half / 2 ? 1 : 2;
+}
+
+static lf_val constant(struct build *b, const char *name, enum lf_dtype dtype, int64_t rows,
+                       int64_t cols, void (*fill)(void *dst, const void *ctx), const void *ctx)
+{
+    char whole[96];
+    snprintf(whole, sizeof whole, "%s%s", b->v->prefix, name);
+    return lf_const(b->g, whole, dtype, rows, cols, fill, ctx);
+}
+
+static lf_val rope(struct build *b, lf_val x, int64_t heads)
+{
+    const int64_t half = b->c->head_dim / 2;
+    const struct lf_rope_opts o = {.heads = (int)heads,
+                                   .rot = (int)b->c->head_dim,
+                                   .axis =
+                                       constant(b, "rope.axis", LF_I32, half, 1, fill_axis, b->v)};
+    lf_val t[2];
+    for (int k = 0; k < 2; k++)
+        t[k] = constant(b, k ? "rope.sin" : "rope.cos", LF_F32, b->v->sides, half, fill_rope,
+                        &b->v->table[k]);
+    return lf_rope(b->g, x, b->positions, t[0], t[1], &o);
+}
+
+static const char *part_of(char buf[64], int64_t l, const char *part)
+{
+    snprintf(buf, 64, "layers.%lld.%s", (long long)l, part);
+    return buf;
+}
+
+static lf_val attention(struct build *b, lf_val h, int64_t l)
+{
+    const lf_vision_config *c = b->c;
+    const int64_t C = c->hidden;
+    const bool full = !c->windows || lf_model_list_has(&c->full_layers, l);
+    char name[64];
+    lf_val qkv = linear(b, lf_tp_enter(b->g, h), c->qkv_bias, part_of(name, l, "attn.qkv"));
+    lf_val v = lf_slice(b->g, qkv, 2 * C, C), q, k;
+    if (c->rope) { /* q and k lie side by side: one pass turns both */
+        lf_val qk = rope(b, lf_slice(b->g, qkv, 0, 2 * C), 2 * c->heads);
+        q = lf_slice(b->g, qk, 0, C);
+        k = lf_slice(b->g, qk, C, C);
+    } else {
+        q = lf_slice(b->g, qkv, 0, C);
+        k = lf_slice(b->g, qkv, C, C);
+    }
+    if (c->qk_norm) {
+        q = all_heads_norm(b, q, part_of(name, l, "attn.q_norm"));
+        k = all_heads_norm(b, k, part_of(name, l, "attn.k_norm"));
+    }
+    const struct lf_attn_opts o = {.heads = (int)c->heads,
+                                   .groups = (int)c->heads,
+                                   .scale = (float)(1 / sqrt((double)c->head_dim)),
+                                   .max_doc = full ? b->r->max_image : b->r->max_window};
+    lf_val a = lf_attention(b->g, q, k, v, full ? b->images : b->windows, LF_NONE, &o);
+    return lf_tp_leave(b->g, linear(b, a, c->out_bias, part_of(name, l, "attn.o")));
+}
+
+static lf_val mlp(struct build *b, lf_val h, int64_t l)
+{
+    const lf_vision_config *c = b->c;
+    const enum lf_act act = (enum lf_act)c->activation;
+    char name[64];
+    lf_val u;
+    h = lf_tp_enter(b->g, h);
+    if (c->mlp == LF_MLP_GLU) {
+        lf_val gu = linear(b, h, c->mlp_bias, part_of(name, l, "mlp.gate_up"));
+        u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->ffn), lf_slice(b->g, gu, c->ffn, c->ffn), act);
+    } else {
+        u = lf_act(b->g, linear(b, h, c->mlp_bias, part_of(name, l, "mlp.up")), act);
+    }
+    return lf_tp_leave(b->g, linear(b, u, c->mlp_bias, part_of(name, l, "mlp.down")));
+}
+
+static lf_val join(struct build *b, lf_val x, lf_val f, int64_t l, const char *scale)
+{
+    char name[64];
+    if (b->c->layer_scale)
+        f = lf_col_gate(b->g, f, param(b, part_of(name, l, scale)));
+    return lf_add(b->g, x, f);
+}
+
+/* Pixels to what the first layer reads. */
+static lf_val bottom(struct build *b)
+{
+    const lf_vision_config *c = b->c;
+    const struct lf_vision_rows *r = b->r;
+    lf_val x = linear(b, input(b, "pixels", LF_F32, r->patches, c->patch_dim), c->patch_bias,
+                      "patch_embed");
+    if (c->class_token) {
+        const struct lf_mix place = matrix(b, "place", r->rows, r->patches, r->patches),
+                            class = matrix(b, "class", r->rows, 1, r->images);
+        x = lf_add(b->g, lf_mix_rows(b->g, x, &place),
+                   lf_mix_rows(b->g, param(b, "class_token.weight"), &class));
+    }
+    if (c->positions) {
+        const struct lf_mix pos = matrix(b, "pos", r->rows, c->positions, r->taps);
+        x = lf_add(b->g, x, lf_mix_rows(b->g, param(b, "pos_embed.weight"), &pos));
+    }
+    return c->pre_norm ? norm(b, x, "pre_norm") : x;
+}
+
+lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r,
+                        const int64_t *tap, int n_tap, lf_val *deep)
+{
+    const lf_vision_config *c = &v->c;
+    struct build b = {.v = v, .c = c, .g = g, .r = r};
+    char name[64];
+    if (c->rope)
+        b.positions = input(&b, "positions", LF_I32, r->rows, 3);
+    b.images = input(&b, "cu_seqlens", LF_I32, r->images + 1, 1);
+    if (c->windows)
+        b.windows = input(&b, "cu_windows", LF_I32, r->windows + 1, 1);
+    lf_val x = bottom(&b);
+    for (int64_t l = 0; l < c->layers; l++) {
+        lf_block_begin(g, (int)l);
+        lf_val h = norm(&b, x, part_of(name, l, "attn_norm"));
+        x = join(&b, x, attention(&b, h, l), l, "attn_scale");
+        h = norm(&b, x, part_of(name, l, "mlp_norm"));
+        x = join(&b, x, mlp(&b, h, l), l, "mlp_scale");
+        lf_block_end(g);
+        for (int i = 0; i < n_tap; i++)
+            if (tap[i] == l)
+                deep[i] = x;
+    }
+    return c->final_norm ? norm(&b, x, "final_norm") : x;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The vision core: an encoder of pictures (Dosovitskiy et al. 2021, ViT), for every family of
+ * vision.c. It takes rows of pixels, one for each patch (engine/media makes them), and gives one
+ * row for each patch and class token. Pictures of any sizes lie behind each other in one matrix, as
+ * documents do in a decoder, and attention stays within a picture:
+ *
+ *     x = pixels w^T (+ b)                 patch_embed; a convolution whose stride is its size
+ *     x = class token before each picture  class_token
+ *     x += positions                       a learned table, resampled to the grid of a picture
+ *     x = norm x                           pre_norm
+ *     x += scale attn(norm x)              layers; scale: layer_scale, else 1
+ *     x += scale mlp(norm x)
+ *     x = norm x                           final_norm
+ *
+ * Logical tensors, matrices [out, in] row-major, each behind a prefix such as "vision." (group in
+ * brackets: its members lie next to each other in the store):
+ *
+ *     patch_embed.{weight [C, K], bias [C]}            class_token.weight [1, C]
+ *     pos_embed.weight [T, C]                          {pre,final}_norm.{weight,bias} [C]
+ *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
+ *     layers.N.attn.{q,k,v}.{weight,bias} [C, C]       (group layers.N.attn.qkv)
+ *     layers.N.attn.{q,k}_norm.weight [C]              over all heads together
+ *     layers.N.attn.o.{weight,bias} [C, C]
+ *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: only up)
+ *     layers.N.mlp.down.{weight,bias} [C, F]
+ *     layers.N.{attn,mlp}_scale [C]                    layer_scale
+ *
+ * Inputs of the graph, named behind the same prefix. P patches, R rows of the stream; without a
+ * class token R = P. A matrix is compressed rows with their transpose (graph.h, lf_mix): i32 start,
+ * i32 index, f32 weight, and the same three of the transpose as back.start, back.index,
+ * back.weight.
+ *
+ *     pixels f32 [P, K]           K = channels x frames x patch side squared
+ *     place.* [R, P]              the row of each patch in the stream      with class_token
+ *     class.* [R, 1]              1 in the rows of class tokens            with class_token
+ *     pos.* [R, T]                the learned position of each row: one entry of weight 1, or
+ *                                 several where the table is resampled     with positions
+ *     positions i32 [R, 3]        frame, row and column of each patch      with rope
+ *     cu_seqlens i32 [images + 1, 1]
+ *     cu_windows i32 [windows + 1, 1]  windows of rows, within pictures    with windows
+ */
+#ifndef LF_MODEL_VISION_H
+#define LF_MODEL_VISION_H
+
+#include "engine/graph/graph.h"
+#include "engine/model/config.h"
+
+typedef struct lf_vision_config {
+    char family[24];
+    int64_t layers, hidden, heads, head_dim, ffn;
+    int64_t patch_dim; /* K */
+    bool patch_bias, class_token;
+    int64_t positions; /* T, rows of the learned table; 0: none */
+    /* rotary positions of two axes: the first half of a head's pairs turns by the patch's row, the
+     * second by its column, with the frequencies rope_theta^(-4 j / head_dim) (Qwen2-VL) */
+    bool rope;
+    double rope_theta;
+    int norm; /* enum lf_model_norm; layer has a bias */
+    double norm_eps;
+    bool pre_norm, final_norm;
+    bool qkv_bias, out_bias, mlp_bias;
+    bool qk_norm;     /* RMS norms of queries and keys, over all heads together (InternViT) */
+    bool layer_scale; /* Touvron et al. 2021, CaiT */
+    int mlp;          /* enum lf_model_mlp */
+    int activation;   /* enum lf_act */
+    bool windows;     /* attention within windows, but for full_layers (Qwen2.5-VL) */
+    lf_model_list full_layers;
+    double init_std, layer_scale_init;
+} lf_vision_config;
+
+/* The switches of a family (clip, siglip, internvit, internvit-rms, dinov2, dinov2-swiglu,
+ * qwen2-vl, qwen2.5-vl, qwen3-vl); sizes are 0. LF_EINVAL: it is unknown; the message lists all. */
+int lf_vision_family(lf_vision_config *c, const char *family, lf_err *err);
+/* Refuses sizes that are missing and switches that contradict each other, by name. */
+int lf_vision_check(const lf_vision_config *c, lf_err *err);
+/* The number of scalars of the table above. */
+int64_t lf_vision_params(const lf_vision_config *c);
+
+typedef struct lf_vision lf_vision;
+/* c and prefix are copied. sides: one more than the largest row or column of a patch that is fed,
+ * the length of the rotary tables. It must outlive every plan with its graphs. */
+lf_vision *lf_vision_create(const lf_vision_config *c, const char *prefix, int64_t sides,
+                            lf_err *err);
+void lf_vision_destroy(lf_vision *v);
+int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err);
+
+/* Static bounds of a graph. */
+struct lf_vision_rows {
+    int64_t patches, rows;
+    int64_t images, max_image; /* most pictures, the longest in rows */
+    int64_t windows, max_window;
+    int64_t taps; /* entries of pos.*: R where positions are not resampled, 4 R bilinear, 16 R
+                   * bicubic */
+};
+/* Appends the encoder to g and returns its rows [R, C]. deep[i] is what the layer tap[i] gives,
+ * counted from 0; tap ascends (deep features of Qwen3-VL, LLaVA's last layer but one). */
+lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r,
+                        const int64_t *tap, int n_tap, lf_val *deep);
+
+#endif
