@@ -5,9 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "engine/train/loop_priv.h"
-
 #include "engine/train/cost.h"
+#include "engine/train/loop_priv.h"
 
 /* The record of the newest checkpoint that can be read, of all starts; owned. NULL: there is none.
  * Damage is for the search of resume.c to tell. */

@@ -119,7 +119,7 @@ static int pass(struct bench *b, lf_trainer *t, enum lf_segment seg, lf_err *err
     return rc == 0 && seg != LF_BWD_WEIGHT ? lf_train_pipe_copy(t, b->out, &s, err) : rc;
 }
 
-/* Adds what a pass takes to *s. */
+/* Sets *s to what a pass takes. */
 static int timed(double *s, struct bench *b, lf_trainer *t, enum lf_segment seg, lf_err *err)
 {
     const double t0 = lf_now_s();
