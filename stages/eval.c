@@ -147,8 +147,8 @@ static int plan(void *self, json_t *out, lf_err *err)
 {
     eval *e = self;
     e->run.with = lf_infer_with(&e->ranks);
-    const int rc = lf_infer_ranks_plan(&e->ranks, out, err);
-    return rc != 0 ? rc : lf_infer_plan(out, e->checkpoint, &e->run, err);
+    const int rc = lf_infer_plan(out, e->checkpoint, &e->run, err);
+    return rc != 0 ? rc : lf_infer_ranks_plan(&e->ranks, out, err);
 }
 
 /* The token in front of texts. */
@@ -360,7 +360,7 @@ static int load(eval *e, lf_runner **r, lf_err *err)
     if (rc == 0)
         rc = add_tasks(e, m.max_context, err);
     if (rc == 0) {
-        const struct lf_plan_memory mem = lf_runner_planned(*r);
+        const struct lf_plan_memory mem = lf_infer_ranks_planned(&e->ranks, lf_runner_planned(*r));
         lf_infer_tell_memory(e->comm, &mem);
     }
     return rc;

@@ -119,8 +119,8 @@ static int plan(void *self, json_t *out, lf_err *err)
 {
     generate *g = self;
     g->run.with = lf_infer_with(&g->ranks);
-    const int rc = lf_infer_ranks_plan(&g->ranks, out, err);
-    return rc != 0 ? rc : lf_infer_plan(out, g->checkpoint, &g->run, err);
+    const int rc = lf_infer_plan(out, g->checkpoint, &g->run, err);
+    return rc != 0 ? rc : lf_infer_ranks_plan(&g->ranks, out, err);
 }
 
 static int read_jobs(generate *g, lf_err *err)
@@ -400,7 +400,7 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
                                                      .arg = g},
                             &g->kept, err);
     if (rc == 0) {
-        const struct lf_plan_memory mem = lf_runner_planned(r);
+        const struct lf_plan_memory mem = lf_infer_ranks_planned(&g->ranks, lf_runner_planned(r));
         lf_infer_tell_memory(g->comm, &mem);
     }
     if (rc == 0 && first(g) && g->s.set[LF_GEN_MAX_TOKENS] && g->s.d.max_tokens >= m.max_context)

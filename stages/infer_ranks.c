@@ -6,6 +6,7 @@
 
 #include "engine/base/sys.h"
 #include "engine/train/laid.h"
+#include "engine/train/zero.h"
 #include "stages/infer_common.h"
 #include "stages/stage.h"
 
@@ -96,11 +97,37 @@ int lf_infer_ranks_sign(const struct lf_infer_ranks *r, json_t *fingerprint, lf_
     return lf_laid_sign(fingerprint, &r->axes, &r->who, NULL, err);
 }
 
+/* As of the ranks of a training stage. */
+static double comm_bytes(const struct lf_infer_ranks *r)
+{
+    return lf_zero_comm_bytes(&(struct lf_zero){0}, r->who.data_ranks) +
+           lf_axes_comm_bytes(&r->who);
+}
+
+struct lf_plan_memory lf_infer_ranks_planned(const struct lf_infer_ranks *r,
+                                             struct lf_plan_memory m)
+{
+    m.host += comm_bytes(r);
+    m.total += comm_bytes(r);
+    return m;
+}
+
+/* On a GPU total is what the host has, and there are communicators there, too. */
+static int add_comm_bytes(const struct lf_infer_ranks *r, json_t *bytes)
+{
+    static const char *const of[] = {"host", "total"};
+    int bad = 0;
+    for (size_t i = 0; bytes && i < sizeof of / sizeof *of; i++) {
+        const json_int_t is = json_integer_value(json_object_get(bytes, of[i]));
+        bad |= json_object_set_new(bytes, of[i], json_integer(is + (json_int_t)comm_bytes(r)));
+    }
+    return bad;
+}
+
 int lf_infer_ranks_plan(const struct lf_infer_ranks *r, json_t *plan, lf_err *err)
 {
-    if (r->who.tensor_ranks <= 1)
-        return 0;
-    return json_object_set_new(plan, "axes", lf_laid_axes(&r->axes, &r->who))
-               ? lf_fail(err, LF_ENOMEM, "out of memory")
-               : 0;
+    int bad = add_comm_bytes(r, json_object_get(plan, "bytes"));
+    if (r->who.tensor_ranks > 1)
+        bad |= json_object_set_new(plan, "axes", lf_laid_axes(&r->axes, &r->who));
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }

@@ -45,8 +45,13 @@ void lf_infer_ranks_begin(struct lf_infer_ranks *r);
 /* The texts of all groups, in their order, on rank 0 of the run; nothing elsewhere. Collective. */
 int lf_infer_ranks_gather(struct lf_infer_ranks *r, lf_comm *comm, lf_buf *text, lf_err *err);
 
-/* What results depend on, beside a fingerprint, and the axes of a plan. LF_ENOMEM. */
+/* What results depend on, beside a fingerprint. LF_ENOMEM. */
 int lf_infer_ranks_sign(const struct lf_infer_ranks *r, json_t *fingerprint, lf_err *err);
+/* Adds to the plan of a model the axes of its ranks, and what their communicators take to its
+ * bytes, where it has some. LF_ENOMEM. */
 int lf_infer_ranks_plan(const struct lf_infer_ranks *r, json_t *plan, lf_err *err);
+/* The memory of a process whose model takes m. */
+struct lf_plan_memory lf_infer_ranks_planned(const struct lf_infer_ranks *r,
+                                             struct lf_plan_memory m);
 
 #endif

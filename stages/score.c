@@ -116,17 +116,16 @@ static int plan(void *self, json_t *out, lf_err *err)
     lf_model_config c;
     const char *missing = NULL;
     s->run.with = lf_infer_with(&s->ranks);
-    int rc = lf_infer_ranks_plan(&s->ranks, out, err);
-    if (rc == 0)
-        rc = lf_infer_plan_config(&c, &missing, s->checkpoint, s->run.adapter, err);
-    if (rc != 0 || missing)
-        return rc != 0 ? rc : lf_infer_plan_note(out, missing, err);
-    json_t *p = lf_rm_plan(&c, &s->run, err);
-    if (!p)
+    int rc = lf_infer_plan_config(&c, &missing, s->checkpoint, s->run.adapter, err);
+    if (rc == 0 && missing)
+        rc = lf_infer_plan_note(out, missing, err);
+    json_t *p = rc == 0 && !missing ? lf_rm_plan(&c, &s->run, err) : NULL;
+    if (rc == 0 && !missing && !p)
         return err && err->rc ? err->rc : LF_ENOMEM;
-    rc = json_object_update_missing(out, p) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (p && json_object_update_missing(out, p) != 0)
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
     json_decref(p);
-    return rc;
+    return rc != 0 ? rc : lf_infer_ranks_plan(&s->ranks, out, err);
 }
 
 static bool first(const score *s)
@@ -191,7 +190,7 @@ static int score_all(score *s, size_t kept, lf_err *err)
                  ahead = (size_t)s->ranks.who.data * s->block;
     int rc = 0;
     lf_buf_init(&out);
-    const struct lf_plan_memory mem = lf_rm_planned(s->rm);
+    const struct lf_plan_memory mem = lf_infer_ranks_planned(&s->ranks, lf_rm_planned(s->rm));
     lf_infer_tell_memory(s->comm, &mem);
     if (first(s))
         lf_progress_begin(&p, "score", "rows", (double)kept, (double)n);

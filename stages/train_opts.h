@@ -254,7 +254,17 @@
         LF_OPT_ROW(.name = "pipeline_stages", .type = LF_OPT_STR, .cls = LF_OPT_NUMERIC,           \
                    .field = LF_OPT_FIELD(CONFIG, c.axes.stages),                                   \
                    .help = "layers of each part of the model, such as 6,6,5,3; unset: as even as " \
-                           "their FLOPs allow")
+                           "pipeline_cost allows"),                                                \
+        LF_OPT_ROW(.name = "pipeline_cost", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC,            \
+                   .def = "estimated", .choices = "estimated|measured",                            \
+                   .field = LF_OPT_FIELD(CONFIG, c.axes.measured),                                 \
+                   .help = "what the parts are made even by: FLOPs, or the time of each layer "    \
+                           "where the run begins",                                                 \
+                   .more = "measured: each kind of layer, the embedding and the head run forward " \
+                           "and backward for some seconds before the first step; the log tells "   \
+                           "their times and that of a step by the schedule. Checkpoints keep the " \
+                           "cut, and a start with the same layout takes it from there; another "   \
+                           "layout measures again.")
 
 /* read by lf_infer_ranks_read: stages that only run a model forward */
 #define LF_INFER_LAYOUT_ROWS                                                                       \

@@ -13,12 +13,19 @@ static int at_least_1(int n)
 
 static int check_pipeline(const struct lf_axes *a, lf_err *err)
 {
-    if (at_least_1(a->pipeline) > 1 || (at_least_1(a->chunks) == 1 && !a->stages && !a->schedule))
+    if (a->measured && a->stages)
+        return lf_fail(err, LF_EINVAL,
+                       "pipeline_cost = measured finds where to cut the model, and pipeline_stages "
+                       "= %s says it; give one of them",
+                       a->stages);
+    if (at_least_1(a->pipeline) > 1 ||
+        (at_least_1(a->chunks) == 1 && !a->stages && !a->schedule && !a->measured))
         return 0;
     return lf_fail(err, LF_EINVAL,
                    "%s belongs to ranks that have different layers; set pipeline to 2 or more",
                    a->stages     ? "pipeline_stages"
                    : a->schedule ? "pipeline_schedule"
+                   : a->measured ? "pipeline_cost"
                                  : "pipeline_chunks");
 }
 

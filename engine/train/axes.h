@@ -27,6 +27,7 @@ struct lf_axes {
      * engine/pipe, plus 1 */
     int schedule;
     const char *stages; /* layers of each pipeline stage, "6,6,5,3"; NULL: by cost */
+    int measured;       /* what a cut takes for costs: 0: FLOPs; 1: times (cost.h) */
 };
 
 /* The coordinates of a rank. */

@@ -12,6 +12,7 @@
 #include "engine/model/flops.h"
 #include "engine/pipe/cut.h"
 #include "engine/pipe/walk.h"
+#include "engine/train/cost.h"
 #include "engine/train/loop.h"
 
 /* Of buffers, as tensors have. */
@@ -32,7 +33,13 @@ const struct lf_pipe *lf_train_list(const struct lf_train_cut *k, int micro_batc
 
 /* ---- which layers ---- */
 
-static int layer_costs(int64_t *cost, int64_t *head, const struct lf_train_config *c,
+/* Most micro-batches of a rank in a step of the last batch, which is the one for most of a run. */
+static int64_t micro_batches(const struct lf_train_config *c, const struct lf_train_who *who)
+{
+    return lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, who->data_ranks);
+}
+
+static int layer_flops(int64_t *cost, int64_t *head, const struct lf_train_config *c,
                        const lf_model_config *mc, lf_err *err)
 {
     double *flops = lf_calloc((size_t)mc->layers + 1, sizeof *flops, err);
@@ -45,24 +52,37 @@ static int layer_costs(int64_t *cost, int64_t *head, const struct lf_train_confi
     return rc;
 }
 
-static int cut_layers(struct lf_train_cut *k, const struct lf_train_config *c,
-                      const lf_model_config *mc, lf_err *err)
+/* By the times that were measured, else by FLOPs. */
+static int cut_by_cost(struct lf_train_cut *k, const struct lf_train_config *c,
+                       const lf_model_config *mc, int64_t step, lf_err *err)
 {
     const int stages = k->spec.ranks * k->spec.chunks;
-    if (!(k->layers = lf_calloc((size_t)stages, sizeof *k->layers, err)))
-        return LF_ENOMEM;
-    if (c->axes.stages)
-        return lf_pipe_cut_parse(k->layers, c->axes.stages, stages, (int)mc->layers, err)
-                   ? lf_err_prefix(err, "pipeline_stages")
-                   : 0;
     int64_t *cost = lf_calloc((size_t)mc->layers + 1, sizeof *cost, err);
     struct lf_pipe_layers of = {.cost = cost, .n = (int)mc->layers};
-    int rc = cost ? layer_costs(cost, &of.head, c, mc, err) : LF_ENOMEM;
+    int rc = cost ? 0 : LF_ENOMEM;
+    if (rc == 0 && c->costs)
+        lf_train_cost_weigh(&of, cost, c->costs, (int)step);
+    else if (rc == 0)
+        rc = layer_flops(cost, &of.head, c, mc, err);
     if (rc == 0 && lf_pipe_cut(k->layers, NULL, &of, stages, false, err))
         rc = lf_err_prefix(err, "pipeline: %d pipeline stages, the model has %lld layers", stages,
                            (long long)mc->layers);
     free(cost);
     return rc;
+}
+
+static int cut_layers(struct lf_train_cut *k, const struct lf_train_config *c,
+                      const lf_model_config *mc, const struct lf_train_who *who, lf_err *err)
+{
+    const int stages = k->spec.ranks * k->spec.chunks;
+    if (!(k->layers = lf_calloc((size_t)stages, sizeof *k->layers, err)))
+        return LF_ENOMEM;
+    const char *given = c->costs && c->costs->layers ? c->costs->layers : c->axes.stages;
+    if (given)
+        return lf_pipe_cut_parse(k->layers, given, stages, (int)mc->layers, err)
+                   ? lf_err_prefix(err, "pipeline_stages")
+                   : 0;
+    return cut_by_cost(k, c, mc, micro_batches(c, who), err);
 }
 
 struct lf_decoder_chunk lf_train_part(const struct lf_train_cut *k, int stage)
@@ -193,7 +213,7 @@ int lf_train_cut_open(struct lf_train_cut *k, const struct lf_train_config *c,
                                     .ranks = who->pipeline_ranks,
                                     .chunks = c->axes.chunks > 1 ? c->axes.chunks : 1};
     if (rc == 0)
-        rc = cut_layers(k, c, mc, err);
+        rc = cut_layers(k, c, mc, who, err);
     if (rc == 0)
         rc = make_lists(k, c, who, err);
     if (rc != 0)

@@ -187,6 +187,9 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         note(notes, "the index of data that does not exist yet is not in the planned memory");
     if (c->epochs > 0 && tokens)
         note(notes, "steps follow from the tokens of the data; packing may add a few");
+    if (c->axes.measured && !c->costs)
+        note(notes, "pipeline_cost = measured: the run measures its layers when it begins; this is "
+                    "the cut by FLOPs");
     const struct lf_train_flops f = lf_train_flops_of(mc, lf_train_all(m));
     const double step_tokens = (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
     double per_step = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, true);
@@ -272,9 +275,20 @@ static const char *layers_word(char *buf, size_t cap, const struct lf_decoder_ch
     return buf;
 }
 
+/* What was measured of a rank. */
+static int add_times(json_t *row, const struct lf_train_costs *k, const struct lf_train_cut *cut,
+                     int rank)
+{
+    const struct lf_train_cost c = lf_train_cost_rank(k, cut, rank);
+    return json_object_set_new(row, "forward_s", json_real(c.f_s)) ||
+           json_object_set_new(row, "backward_input_s", json_real(c.b_s)) ||
+           json_object_set_new(row, "backward_weight_s", json_real(c.w_s)) ||
+           json_object_set_new(row, "update_s", json_real(c.update_s));
+}
+
 /* One row for each rank of the pipeline axis: its layers, and what it takes. */
-static int add_row(json_t *rows, const struct lf_train_model *m, const struct lf_plan_memory *mem,
-                   lf_err *err)
+static int add_row(json_t *rows, const struct lf_train_config *c, const struct lf_train_model *m,
+                   const struct lf_plan_memory *mem, lf_err *err)
 {
     char word[48];
     json_t *layers = json_array();
@@ -283,6 +297,10 @@ static int add_row(json_t *rows, const struct lf_train_model *m, const struct lf
                               json_string(layers_word(word, sizeof word, &m->cut.chunk[i].part)));
     json_t *row = json_pack("{s:o,s:f,s:i}", "layers", layers, "total", mem->total + mem->device,
                             "micro_batches", m->cut.chunk[0].slots);
+    if (row && c->costs && add_times(row, c->costs, &m->cut, (int)json_array_size(rows)) != 0) {
+        json_decref(row);
+        row = NULL;
+    }
     return row && json_array_append_new(rows, row) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "plan");
 }
 
@@ -290,13 +308,17 @@ static int add_row(json_t *rows, const struct lf_train_model *m, const struct lf
 enum { DRAWN = 92 };
 
 /* How the passes follow each other, as text. */
-static int add_drawing(json_t *pipeline, const struct lf_train_model *m, lf_err *err)
+static int add_drawing(json_t *pipeline, const struct lf_train_config *c,
+                       const struct lf_train_model *m, lf_err *err)
 {
     struct lf_pipe_timing timing = {0};
-    const struct lf_pipe *p = lf_train_list(&m->cut, m->cut.spec.micro_batches);
+    const int micro = m->cut.spec.micro_batches;
+    const struct lf_pipe *p = lf_train_list(&m->cut, micro);
+    double step_s = 0;
     lf_buf text;
     lf_buf_init(&text);
-    int rc = lf_pipe_walk(&timing, p, &(struct lf_pipe_walk_opts){0}, err);
+    int rc = c->costs ? lf_train_cost_walk(&timing, &step_s, c->costs, &m->cut, micro, err)
+                      : lf_pipe_walk(&timing, p, &(struct lf_pipe_walk_opts){0}, err);
     lf_pipe_draw(&text, p, DRAWN);
     if (rc == 0)
         rc = lf_buf_check(&text, err);
@@ -305,7 +327,8 @@ static int add_drawing(json_t *pipeline, const struct lf_train_model *m, lf_err 
                              json_string(lf_pipe_kind_name(m->cut.spec.kind))) ||
          json_object_set_new(pipeline, "idle_share", json_real(timing.idle_share)) ||
          json_object_set_new(pipeline, "message_bytes", json_integer((json_int_t)m->cut.message)) ||
-         json_object_set_new(pipeline, "drawing", json_string(text.data))))
+         json_object_set_new(pipeline, "drawing", json_string(text.data)) ||
+         (c->costs && json_object_set_new(pipeline, "step_s", json_real(step_s)))))
         rc = lf_fail(err, LF_ENOMEM, "plan: out of memory");
     lf_pipe_timing_fini(&timing);
     lf_buf_fini(&text);
@@ -331,7 +354,7 @@ static int plan_largest(struct lf_train_model *m, struct lf_train_who *at,
         const struct lf_plan_memory mem =
             rc == 0 ? lf_train_planned(c, &one, &who) : (struct lf_plan_memory){0};
         if (rc == 0)
-            rc = add_row(rows, &one, &mem, err);
+            rc = add_row(rows, c, &one, &mem, err);
         if (rc == 0 && mem.total + mem.device > most) {
             const struct lf_train_model was = *m;
             most = mem.total + mem.device;
@@ -343,7 +366,7 @@ static int plan_largest(struct lf_train_model *m, struct lf_train_who *at,
     }
     json_t *pipeline = rc == 0 && ranks > 1 ? json_pack("{s:O}", "ranks", rows) : NULL;
     if (pipeline)
-        rc = add_drawing(pipeline, m, err);
+        rc = add_drawing(pipeline, c, m, err);
     if (pipeline && json_object_set_new(plan, "pipeline", pipeline))
         rc = lf_fail(err, LF_ENOMEM, "plan: out of memory");
     json_decref(rows);
@@ -362,9 +385,36 @@ static int check_plan(const struct lf_train_config *c, lf_err *err)
     return rc;
 }
 
-int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
+/* Asked for by `measure` of a CPU, as add_measured. */
+static int measure_costs(struct lf_train_costs *k, const struct lf_train_config *c,
+                         const lf_model_config *mc, lf_err *err)
+{
+    const struct lf_train_who who = planned_rank(c, 0, 0);
+    return c->measure && c->axes.measured && !lf_target_device(c->device)->sm
+               ? lf_train_cost_measure(k, c, mc, &who, NULL, err)
+               : 0;
+}
+
+/* Everything that follows from the model. */
+static int plan_of_model(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
+                         struct plan_of *of, lf_err *err)
 {
     struct lf_train_model m = {0};
+    int rc = plan_largest(&m, &of->who, c, mc, plan, err);
+    if (rc == 0)
+        rc = plan_members(plan, c, mc, &m, of, err);
+    if (rc == 0)
+        rc = add_measured(plan, c, mc, &m, err);
+    if (c->guest)
+        c->guest->leave(c->guest->user);
+    lf_train_model_fini(&m);
+    return rc;
+}
+
+int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
+{
+    struct lf_train_config own = *c;
+    struct lf_train_costs costs = {0};
     lf_model_config mc;
     struct plan_of of = {0};
     enum lf_artifact_state there = LF_ARTIFACT_PRESENT;
@@ -382,13 +432,10 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
     }
     rc = plan_model(&mc, c, of.vocab, err);
     if (rc == 0)
-        rc = plan_largest(&m, &of.who, c, &mc, plan, err);
+        rc = measure_costs(&costs, c, &mc, err);
+    own.costs = costs.n > 0 ? &costs : NULL;
     if (rc == 0)
-        rc = plan_members(plan, c, &mc, &m, &of, err);
-    if (rc == 0)
-        rc = add_measured(plan, c, &mc, &m, err);
-    if (c->guest)
-        c->guest->leave(c->guest->user);
-    lf_train_model_fini(&m);
+        rc = plan_of_model(plan, &own, &mc, &of, err);
+    lf_train_costs_fini(&costs);
     return rc;
 }

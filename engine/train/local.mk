@@ -2,7 +2,7 @@
 engine_libengine_a_SOURCES += \
   engine/train/schedule.h engine/train/schedule.c engine/train/loop.h engine/train/loop_priv.h engine/train/loop.c engine/train/step.c engine/train/objective.h engine/train/guest.h engine/train/over.c \
   engine/train/setup.c engine/train/declare.c engine/train/data.c engine/train/save.c engine/train/resume.c engine/train/report.c engine/train/measure.h engine/train/measure.c engine/train/diverge.c engine/train/best.c engine/train/neftune.h engine/train/neftune.c engine/train/shorten.c engine/train/early.h engine/train/early.c engine/train/best.h engine/train/peak.h engine/train/peak.c \
-  engine/train/run.h engine/train/run.c engine/train/copies.h engine/train/copies.c engine/train/run_save.c engine/train/run_start.c engine/train/run_priv.h engine/train/run_parts.c engine/train/ranks.c engine/train/axes.h engine/train/axes.c engine/train/laid.h engine/train/laid.c engine/train/forecast.c engine/train/cut.h engine/train/cut.c engine/train/pipe.h engine/train/pipe.c engine/train/zero.h engine/train/zero.c engine/train/devcomm.h engine/train/devcomm_priv.h engine/train/devcomm.c engine/train/devcomm_gpus.c engine/train/devcomm_through.c engine/train/scaler.h engine/train/scaler.c engine/train/sample_file.h engine/train/sample_file.c
+  engine/train/run.h engine/train/run.c engine/train/copies.h engine/train/copies.c engine/train/run_save.c engine/train/run_start.c engine/train/run_priv.h engine/train/run_parts.c engine/train/ranks.c engine/train/axes.h engine/train/axes.c engine/train/laid.h engine/train/laid.c engine/train/forecast.c engine/train/cut.h engine/train/cut.c engine/train/cost.h engine/train/cost.c engine/train/cost_measure.c engine/train/chosen.c engine/train/pipe.h engine/train/pipe.c engine/train/zero.h engine/train/zero.c engine/train/devcomm.h engine/train/devcomm_priv.h engine/train/devcomm.c engine/train/devcomm_gpus.c engine/train/devcomm_through.c engine/train/scaler.h engine/train/scaler.c engine/train/sample_file.h engine/train/sample_file.c
 EXTRA_DIST += engine/train/README.md
 check_PROGRAMS += tests/unit/train_schedule_test tests/unit/train_early_test
 TESTS += tests/unit/train_schedule_test tests/unit/train_early_test
@@ -10,6 +10,10 @@ tests_unit_train_early_test_SOURCES = tests/unit/train_early_test.c
 tests_unit_train_early_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_train_schedule_test_SOURCES = tests/unit/train_schedule_test.c
 tests_unit_train_schedule_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/train_cost
+TESTS += tests/unit/train_cost
+tests_unit_train_cost_SOURCES = tests/unit/train_cost.c $(pipe_util)
+tests_unit_train_cost_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # the loader (store helper)
 engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/loader_open.c engine/train/order.c engine/train/units.c \
   engine/train/megatron_order.h engine/train/megatron_order.c engine/train/loader_megatron.c

@@ -517,6 +517,8 @@ static int set_up(lf_trainer *t, lf_err *err)
     int rc = lf_axes_open(&t->comms, &t->who, &t->c->axes, t->run.comm, err);
     if (rc == 0)
         rc = resolve_model(t, err);
+    if (rc == 0)
+        rc = lf_train_choose_cut(t, err);
     rc = lf_train_agree(t, rc != 0 ? rc : set_up_alone(t, err), err);
     if (rc == 0)
         rc = lf_train_agree(t, lf_train_pipe_open(t, err), err);
@@ -539,6 +541,7 @@ void lf_train_close(lf_trainer *t, int rc)
         t->c->guest->leave(t->c->guest->user);
     lf_nvml_close(t->nvml);
     lf_train_model_fini(&t->m);
+    lf_train_costs_fini(&t->costs);
     lf_run_close(&t->run);
 }
 

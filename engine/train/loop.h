@@ -118,6 +118,9 @@ struct lf_train_config {
     enum lf_numeric numeric;
     enum lf_recompute recompute;
     struct lf_axes axes;
+    /* with axes.measured: what to cut by (cost.h), which lf_train_run and lf_train_plan set; NULL:
+     * not measured, cut by FLOPs */
+    const struct lf_train_costs *costs;
     struct lf_zero zero; /* among the ranks of the data axis */
     size_t bucket_bytes; /* of gradients that are summed at once; 0: 25 MiB */
     int threads;

@@ -14,6 +14,7 @@
 #include "engine/model/flops.h"
 #include "engine/store/ckpt.h"
 #include "engine/train/best.h"
+#include "engine/train/cost.h"
 #include "engine/train/cut.h"
 #include "engine/train/devcomm.h"
 #include "engine/train/loop.h"
@@ -83,6 +84,8 @@ struct lf_train_flight {
 
 struct lf_trainer {
     const struct lf_train_config *c;
+    struct lf_train_config own;  /* *c, where the cut of the model was measured: costs are added */
+    struct lf_train_costs costs; /* zeroed where it was not */
     lf_run run;
     struct lf_axes_comms comms;
     struct lf_train_who who;
@@ -158,6 +161,10 @@ int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err);
 int lf_train_ahead_begin(lf_trainer *t, lf_err *err);
 int lf_train_ahead_launch(lf_trainer *t, lf_err *err);
 int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf_err *err);
+
+/* chosen.c. With pipeline_cost = measured: sets where the model is cut (t->c->costs). Collective,
+ * after the model is known and before it is planned. */
+int lf_train_choose_cut(lf_trainer *t, lf_err *err);
 
 /* declare.c */
 /* Declares the tensors of this rank's layers, of an adapter and of the objective, and freezes those

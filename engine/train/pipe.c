@@ -177,23 +177,16 @@ void lf_train_pipe_close(lf_trainer *t)
 
 /* ---- what crosses ---- */
 
-/* A chain's memory of a slot for what crosses one of its cuts. */
-struct side {
-    int chain, slot;
-    enum lf_pipe_dir dir;
-    bool out;
-};
-
-/* Between a buffer and the executor: x or dx, then the balance of experts. A part that a graph does
- * not have is none of its neighbour's, too. */
-static int copy(const lf_trainer *t, const struct room *m, const struct side *s, lf_err *err)
+/* A part that a graph does not have is none of its neighbour's, too. */
+int lf_train_pipe_copy(const lf_trainer *t, char *message, const struct lf_train_side *s,
+                       lf_err *err)
 {
     int rc = 0;
     static const char *const names[LF_PIPE_DIRS][2] = {{"x", "load"}, {"dx", "load_total"}};
     for (int i = 0; i < 2 && rc == 0; i++) {
         size_t bytes;
         void *cut = lf_exec_cut(t->m.ex, s->chain, s->slot, names[s->dir][i], s->out, &bytes);
-        char *there = m->data + (i ? t->m.cut.sums_at : 0);
+        char *there = message + (i ? t->m.cut.sums_at : 0);
         const struct lf_back_ops *o = t->m.back->ops;
         if (cut && o->host_visible)
             memcpy(s->out ? (void *)there : cut, s->out ? cut : (void *)there, bytes);
@@ -269,14 +262,18 @@ static int pass(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
     const bool f = it->op == LF_PIPE_F;
     struct room *const *room = t->pipe->room[it->chunk][f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT];
-    struct side s = {t->m.cut.chunk[it->chunk].train, it->slot,
-                     f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT, false};
+    struct lf_train_side s = {t->m.cut.chunk[it->chunk].train, it->slot,
+                              f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT, false};
     lf_comm_pass(t->run.comm, it->micro + 1, !f);
-    int rc = it->recv_buffer >= 0 ? copy(t, &room[RECEIVE][it->recv_buffer], &s, err) : 0;
+    int rc = it->recv_buffer >= 0
+                 ? lf_train_pipe_copy(t, room[RECEIVE][it->recv_buffer].data, &s, err)
+                 : 0;
     if (rc == 0)
         rc = f ? forward(t, it, err) : backward(t, it, err);
     s.out = true;
-    return rc == 0 && it->send_buffer >= 0 ? copy(t, &room[SEND][it->send_buffer], &s, err) : rc;
+    return rc == 0 && it->send_buffer >= 0
+               ? lf_train_pipe_copy(t, room[SEND][it->send_buffer].data, &s, err)
+               : rc;
 }
 
 /* A message that does not come is told with its own micro-batch. */
@@ -323,7 +320,7 @@ int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf
 /* ---- forwards alone ---- */
 
 /* From the chunk before and to the next one, as lists of training have neighbours and tags. */
-static int receive(lf_trainer *t, const struct side *s, int chunk, lf_err *err)
+static int receive(lf_trainer *t, const struct lf_train_side *s, int chunk, lf_err *err)
 {
     const struct lf_pipe_spec *spec = &t->m.cut.spec;
     const int stage = lf_pipe_stage(spec, t->who.pipeline, chunk);
@@ -336,10 +333,10 @@ static int receive(lf_trainer *t, const struct side *s, int chunk, lf_err *err)
     int rc = begin_message(t, m, &it, err);
     if (rc == 0)
         rc = end_message(m, err);
-    return rc != 0 ? rc : copy(t, m, s, err);
+    return rc != 0 ? rc : lf_train_pipe_copy(t, m->data, s, err);
 }
 
-static int give(lf_trainer *t, struct side *s, int chunk, lf_err *err)
+static int give(lf_trainer *t, struct lf_train_side *s, int chunk, lf_err *err)
 {
     const struct lf_pipe_spec *spec = &t->m.cut.spec;
     const int stage = lf_pipe_stage(spec, t->who.pipeline, chunk);
@@ -353,7 +350,7 @@ static int give(lf_trainer *t, struct side *s, int chunk, lf_err *err)
     int rc = end_message(m, err);
     s->out = true;
     if (rc == 0)
-        rc = copy(t, m, s, err);
+        rc = lf_train_pipe_copy(t, m->data, s, err);
     return rc != 0 ? rc : begin_message(t, m, &it, err);
 }
 
@@ -362,7 +359,7 @@ int lf_train_pipe_forward(lf_trainer *t, bool train, lf_err *err)
     int rc = 0;
     for (int i = 0; i < t->m.cut.n_chunks && rc == 0; i++) {
         const struct lf_train_chunk *h = &t->m.cut.chunk[i];
-        struct side s = {train ? h->train : h->valid, 0, LF_PIPE_ACTIVATION, false};
+        struct lf_train_side s = {train ? h->train : h->valid, 0, LF_PIPE_ACTIVATION, false};
         rc = receive(t, &s, i, err);
         if (rc == 0)
             rc = lf_exec_run(t->m.ex, s.chain, LF_FWD, 0, LF_FIRST, err);

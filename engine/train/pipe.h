@@ -25,6 +25,16 @@ size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_trai
  * ranks of a pipeline. */
 int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf_train_sums *sums,
                        double *data_s, lf_err *err);
+/* A chain's memory of a slot for what crosses one of its cuts: what comes in, or what goes out. */
+struct lf_train_side {
+    int chain, slot;
+    enum lf_pipe_dir dir;
+    bool out;
+};
+/* Copies between that memory and a message, which has t->m.cut.message bytes on the host: x or dx,
+ * then the balance of experts. A chain that has nothing there is left alone. */
+int lf_train_pipe_copy(const lf_trainer *t, char *message, const struct lf_train_side *s,
+                       lf_err *err);
 /* One micro-batch, whose inputs the chains have, forwards through this rank's chunks. */
 int lf_train_pipe_forward(lf_trainer *t, bool train, lf_err *err);
 /* Behind the last of them: waits for what this rank still sends. */

@@ -263,6 +263,29 @@ static void log_layout(lf_trainer *t)
     lf_buf_fini(&line);
 }
 
+/* What was measured of each pipeline rank, and what the schedule makes of it. */
+static void log_costs(const lf_trainer *t)
+{
+    const struct lf_train_cut *k = &t->m.cut;
+    const int micro = k->spec.micro_batches;
+    struct lf_pipe_timing timing = {0};
+    double step_s;
+    if (!t->c->costs || lf_train_cost_walk(&timing, &step_s, t->c->costs, k, micro, NULL) != 0)
+        return;
+    for (int r = 0; r < k->spec.ranks; r++) {
+        const struct lf_train_cost c = lf_train_cost_rank(t->c->costs, k, r);
+        lf_train_log(
+            t, 2,
+            "pipeline rank %d: F %.4g ms, B %.4g ms, W %.4g ms of a micro-batch, optimizer "
+            "%.4g ms",
+            r, 1e3 * c.f_s, 1e3 * c.b_s, 1e3 * c.w_s, 1e3 * c.update_s);
+    }
+    lf_train_log(t, 2, "pipeline: a step of %d micro-batches takes %.6f s by the schedule, %s",
+                 micro, step_s,
+                 t->c->costs->layers ? "as measured when the run began" : "as measured");
+    lf_pipe_timing_fini(&timing);
+}
+
 void lf_train_report_begin(lf_trainer *t)
 {
     char a[32], b[32];
@@ -281,6 +304,7 @@ void lf_train_report_begin(lf_trainer *t)
                  (long long)t->total_steps,
                  lf_fmt_count(b, sizeof(b), (double)t->total_samples * t->c->seq_length));
     log_layout(t);
+    log_costs(t);
     log_memory(t, &pb);
     if (t->c->mfu)
         t->peak = lf_train_peak(&t->run, t->m.back, t->c->compute);

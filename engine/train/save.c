@@ -205,6 +205,9 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
         bad = json_object_set_new(o, "scaler", lf_scaler_json(&t->s.scaler));
     if (!bad && c->neftune_alpha > 0)
         bad = json_object_set_new(o, "neftune_alpha", json_real(c->neftune_alpha));
+    if (!bad && c->costs)
+        bad = json_object_set_new(o, "pipeline_cost",
+                                  lf_train_costs_json(c->costs, &t->m.cut, &c->axes, &t->who));
     if (!bad)
         bad = tell_patience(t, o);
     if (!bad)

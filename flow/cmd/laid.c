@@ -23,14 +23,19 @@ static void print_sent(const char *who, const lf_real *bytes, const lf_int *mess
                (long long)messages->v, what, messages->v == 1 ? "" : "s");
 }
 
-/* "      pipeline rank 0: layers 0-1, 12.5 MiB". */
+/* "      pipeline rank 0: layers 0-1, planned memory 12.5 MiB", and passes of a micro-batch where
+ * they were measured. */
 static void print_rank(size_t rank, const struct lf_cost_rank *r)
 {
     char b[32];
     printf("      pipeline rank %zu: layers ", rank);
     for (size_t i = 0; i < r->layers.n; i++)
         lf_say("%s%s", i > 0 ? " and " : "", r->layers.v[i]);
-    printf(", planned memory %s\n", lf_fmt_bytes(b, sizeof b, r->total.v));
+    printf(", planned memory %s", lf_fmt_bytes(b, sizeof b, r->total.v));
+    if (r->forward_s.given)
+        printf(", F %.3g ms, B %.3g ms, W %.3g ms", 1e3 * r->forward_s.v,
+               1e3 * r->backward_input_s.v, 1e3 * r->backward_weight_s.v);
+    printf("\n");
 }
 
 static void print_drawing(const char *text)
@@ -44,11 +49,14 @@ static void print_drawing(const char *text)
 
 static void print_pipeline(const struct lf_cost_pipeline *p)
 {
+    char b[48] = "";
+    if (p->step_s.given)
+        snprintf(b, sizeof b, ", of %.3g s as measured", p->step_s.v);
     for (size_t i = 0; i < p->ranks.n; i++)
         print_rank(i, &p->ranks.v[i]);
     if (p->schedule != NULL && p->idle_share.given)
-        lf_say("      schedule %s: ranks are idle for %.1f %% of a step\n", p->schedule,
-               100 * p->idle_share.v);
+        lf_say("      schedule %s: ranks are idle for %.1f %% of a step%s\n", p->schedule,
+               100 * p->idle_share.v, b);
     if (p->drawing != NULL)
         print_drawing(p->drawing);
 }

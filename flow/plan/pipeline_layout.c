@@ -13,10 +13,10 @@
 #include "engine/base/synonym.h"
 #include "flow/plan/pipeline_priv.h"
 
-static const char *const keys[] = {
-    "tensor",          "sequence_parallel", "tensor_across_nodes", "pipeline",
-    "pipeline_chunks", "pipeline_schedule", "pipeline_stages",     "zero",
-    "zero_inner"};
+static const char *const keys[] = {"tensor",          "sequence_parallel", "tensor_across_nodes",
+                                   "pipeline",        "pipeline_chunks",   "pipeline_schedule",
+                                   "pipeline_stages", "pipeline_cost",     "zero",
+                                   "zero_inner"};
 /* Names that are kept for what ranks cannot divide yet. */
 static const char *const reserved[] = {"context", "context_kind", "expert", "expert_tensor"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))

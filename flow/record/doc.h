@@ -95,6 +95,8 @@ struct lf_cost_rank {
     lf_texts layers;      /* of each chunk: "0-3", "4", "none" */
     lf_real total;        /* bytes, a GPU's too */
     lf_int micro_batches; /* the most whose activations its first chunk keeps at once */
+    /* where layers were measured: passes of a micro-batch, and the optimizer of a step */
+    lf_real forward_s, backward_input_s, backward_weight_s, update_s;
     struct json_t *more;
 };
 
@@ -133,6 +135,7 @@ typedef struct lf_cost {
         LF_ROWS(struct lf_cost_rank) ranks;
         char *schedule, *drawing; /* drawing: a line for each rank */
         lf_real idle_share;       /* of all ranks' time in a step */
+        lf_real step_s;           /* by the times of layers that were measured */
         lf_int message_bytes;
         struct json_t *more;
     } pipeline;

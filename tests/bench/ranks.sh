@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by zero.sh, layouts.sh and save.sh, which time lf-pretrain on ranks: $tool makes data, $tmp is removed at the end.
+# Sourced by zero.sh, layouts.sh, layouts_full.sh and save.sh, which time lf-pretrain on ranks: $tool makes data, $tmp is removed at the end.
 build=${LF_BUILDDIR:-$PWD}
 tool=$build/tests/stage/train_tool
 [ -x "$tool" ] || { echo "make tests/stage/train_tool first" >&2; exit 1; }
@@ -10,8 +10,8 @@ export LF_LIBEXEC OMP_WAIT_POLICY OMP_NUM_THREADS
 load() { cut -d' ' -f1-3 /proc/loadavg; }
 machine() { echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(getconf _NPROCESSORS_ONLN) cores; load $(load)"; }
 median() { sort -g | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
-# settings STEPS MICRO_BATCH LINES... >FILE: of a Llama-like model of 58M parameters in f32, sequences of 256 tokens, and nothing but steps
-settings() {
+# steps_only STEPS MICRO_BATCH LINES... >FILE: sequences of 256 tokens in f32, and nothing but steps; [model] is the caller's
+steps_only() {
     printf '[stage]\ndata = %s\nsteps = %s\nmicro_batch = %s\n' "$tmp/data" "$1" "$2"
     shift 2
     [ $# -eq 0 ] || printf '%s\n' "$@"
@@ -25,6 +25,12 @@ valid_interval = 0
 valid_tokens = 1024
 log_interval = 1000
 mfu = no
+END
+}
+# settings STEPS MICRO_BATCH LINES... >FILE: the same of a Llama-like model of 58M parameters
+settings() {
+    steps_only "$@"
+    cat <<END
 [model]
 family = llama3
 layers = 8

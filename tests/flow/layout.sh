@@ -139,6 +139,14 @@ is "$(tr -d ' \n' <out | grep -o '"axes":{[^}]*}')" '"axes":{"data":2,"pipeline"
 like out '"pipeline_bytes_per_step": *32768' "and the bytes of messages"
 runs 0 "$LF" plan divided.ini --no-measure --json --set layout.pipeline=1 --set layout.tensor=4
 is "$(grep -c pipeline_bytes_per_step out)" 0 "which are of a pipeline alone"
+# Layers that are cut by time: where the machine is measured, and where it is not.
+divided 2 '[layout]' 'pipeline = 2' 'pipeline_cost = measured'
+runs 0 "$LF" plan divided.ini
+like out '^      pipeline rank 1: layers 1, planned memory [0-9.]+ MiB, F [0-9.e-]+ ms, B [0-9.e-]+ ms, W [0-9.e-]+ ms$' "a plan that measures tells what layers take"
+like out 'schedule 1f1b: ranks are idle for [0-9.]+ % of a step, of [0-9.e-]+ s as measured$' "and a step"
+runs 0 "$LF" plan divided.ini --no-measure
+like out '^      pipeline rank 1: layers 1, planned memory [0-9.]+ MiB$' "one that does not tells nothing of it"
+like out 'pipeline_cost = measured: the run measures its layers' "but that the run will"
 # Stages that only run a model forward are divided where they name a layout.
 forward() { # forward RANKS LINES...
     {
@@ -204,4 +212,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 89
+finish 95

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Models that ranks divide (tensor) generate and are measured: one rank's tokens, and its numbers within the rounding of other sums; with fewer heads of
-# keys than ranks, tied weights, ALiBi, positions, experts, bf16, an adapter; groups of ranks share the texts; stopped and killed; planned and refused.
+# keys than ranks, tied weights, ALiBi, positions, experts, bf16, an adapter; groups of ranks share the texts; stopped and killed; planned, as training plans; refused.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 . "$LF_SRCDIR/tests/stage/layout_lib.sh"
 with_ranks
@@ -136,8 +136,33 @@ says_like "tensor = 2: 3 ranks cannot form such groups" "three ranks form no gro
 generate 3 few bad --tensor 2
 [ $rc -ne 0 ] && grep -q "tensor = 2: 3 ranks cannot form such groups" "$dir/err"
 ok $? "nor do they in a run"
+# Communicators take what they take in training, where nothing else of the host depends on the layout when saving takes no snapshots.
+use llama3 1003 2 "kv_heads = 2" "qk_norm = yes"
+host() { # host STAGE ARGS...
+    _kind=$1
+    shift
+    "$stages/lf-$_kind" --plan "$@" 2>"$dir/err" >"$dir/plan" || { echo 0 && return; }
+    tr ',{' '\n\n' <"$dir/plan" | sed -n 's/.*"host": *\([0-9]*\).*/\1/p'
+}
+more() { # more STAGE LAYOUT ARGS...: what a layout takes more than one rank
+    _of=$1 _layout=$2
+    shift 2
+    _one=$(host "$_of" "$@")
+    # shellcheck disable=SC2046
+    echo $(($(host "$_of" --ranks "${_layout%%:*}" $(options "$_layout") "$@") - _one))
+}
+for l in 2:tensor=1 2:tensor=2 4:tensor=2; do
+    want=$(more pretrain $l --config "$dir/run.ini" --no-save-async)
+    is "$want: $(more generate $l --checkpoint "$dir/few" --prompts "$dir/prompts.jsonl") $(more eval $l --checkpoint "$dir/few" --data "$dir/data") $(
+        more score $l --checkpoint "$dir/scores of pairs.one/out/checkpoint" --inputs "$dir/prompts.jsonl" --tokenizer "$dir/few")" "$want: $want $want $want" \
+        "$l: communicators of generate, eval and score are planned as those of training"
+done
+total=$(host eval --checkpoint "$dir/few" --data "$dir/data" --micro-tokens 128 --threads 1 --ranks 4 --tensor 2 >/dev/null
+    tr ',{' '\n\n' <"$dir/plan" | awk -F'[: }]+' '/"total"/ { printf "%.1f MiB", $2 / 1048576 }')
+evaluate 4 few planned --tensor 2
+says_like "planned memory $total" "and told so by a run: $total"
 generate 2 few cut --tensor 1 --ignore-eos
 [ $rc -ne 0 ] && grep -q "tensor" "$dir/err"
 ok $? "a result of another layout is not taken for one of this" "$(tail -n 3 "$dir/err")"
 
-finish 26
+finish 30

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ranks with different layers (pipeline = 2, 4, with every schedule and several chunks): the bits of one rank, but for a tied embedding; uneven and empty
 # parts, fewer micro-batches than ranks, experts, adapters, every stage of training; with ranks that share the batch, state and matrices; checkpoints
-# resumed on other layouts; killed; damaged data; what is planned, drawn and refused.
+# resumed on other layouts; cut by times that are measured, once in a run; killed; damaged data; what is planned, drawn and refused.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 . "$LF_SRCDIR/tests/stage/layout_lib.sh"
 with_ranks
@@ -61,6 +61,26 @@ again schedules.2:pipeline=2+pipeline-chunks=2 3 --zero 2
 rank_killed 4 "" --pipeline 2 --zero 1 --batch 4
 data_damaged 4 --pipeline 2 --batch 4
 
+# --- cut by times: those of the run's beginning stay, whatever a later start would measure ---
+timed="--pipeline 2 --pipeline-cost measured"
+cut() { sed -n 's/.*pipeline 2 (1f1b; layers \([0-9,]*\)).*/\1/p' "$dir/err"; }
+# shellcheck disable=SC2086
+on 2 timed $timed
+cut=$(cut)
+[ $rc -eq 0 ] && says_like "a step of 6 micro-batches takes [0-9.]* s by the schedule, as measured$" "pipeline_cost = measured: times and the cut $cut in the log"
+on 2 "by hand" --pipeline 2 --pipeline-stages "$cut"
+is "$(id timed) $(metrics timed | cksum)" "$(id "by hand") $(metrics "by hand" | cksum)" "the bits of a run with that cut by hand"
+# shellcheck disable=SC2086
+go timed 2 "timed again" $timed
+is "$rc $(id "timed again") $(grep -c "measuring" "$dir/err") $(cut)" "0 $(id timed) 0 $cut" "a resumed run measures nothing and has the cut and the bits of it"
+says "by the schedule, as measured when the run began" "its log has the times of the beginning"
+# shellcheck disable=SC2086
+go timed 4 "timed wide" $timed --tensor 2
+is "$rc $(grep -c "measuring" "$dir/err")" "0 1" "one with another layout measures again"
+# shellcheck disable=SC2086
+go schedules.one 2 "timed late" $timed
+is "$rc $(grep -c "measuring" "$dir/err")" "0 1" "so does one that goes on from a run without it"
+
 # --- the plan ---
 plan() { "$stages/lf-pretrain" --config "$dir/run.ini" --plan --ranks "$@" >"$dir/stdout" 2>"$dir/err"; }
 plan 4 --pipeline 4 --batch 8
@@ -75,6 +95,16 @@ one=$(plan 1 && sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p' "$dir/stdout")
 half=$(plan 2 --pipeline 2 && sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p' "$dir/stdout")
 [ "$half" -ge $((one / 2)) ] && [ "$half" -le $((one * 7 / 10)) ]
 ok $? "two ranks: weights of the larger one take $half bytes of $one"
+plan 2 --pipeline 2 --pipeline-cost measured
+grep -q '"notes":\["pipeline_cost = measured: the run measures its layers' "$dir/stdout" && ! grep -q forward_s "$dir/stdout"
+ok $? "a plan without \`measure\` says that the run will measure" "$(cat "$dir/stdout")"
+plan 2 --pipeline 2 --pipeline-cost measured --measure
+grep -o '"[a-z_]*_s":[0-9.e-]*' "$dir/stdout" | awk -F: '{ n[$1]++; if ($2 > 0) s[$1] += $2 } END { for (k in n) if (!s[k]) exit 1
+    f = s["\"forward_s\""] + s["\"backward_input_s\""] + s["\"backward_weight_s\""]
+    exit !(n["\"update_s\""] == 2 && s["\"step_s\""] > 2 * f && s["\"step_s\""] < 20 * f) }'
+ok $? "one with it has F, B and W of each rank, and a step of six micro-batches" "$(cat "$dir/stdout")"
+refused "--ranks 2 --pipeline-cost measured" "set pipeline to 2 or more"
+refused "--ranks 2 --pipeline 2 --pipeline-cost measured --pipeline-stages 2,2" "give one of them"
 refused "--ranks 3 --pipeline 2" "pipeline = 2 and tensor = 1: 3 ranks cannot form such groups"
 refused "--ranks 2 --pipeline-chunks 2" "set pipeline to 2 or more"
 refused "--ranks 2 --pipeline-stages 2,2" "set pipeline to 2 or more"
@@ -90,4 +120,4 @@ says "freeze = nothing.* matches no tensor" "a pattern that matches no layer is 
 use llama3 1000 4 "kv_heads = 2"
 sed -i '/^batch/d' "$dir/run.ini"
 trial "a batch that grows" pretrain 2e-6 "2:pipeline=2+pipeline-chunks=2 4:pipeline=2" --batch-ramp 2@0 --batch-ramp 5@4
-finish 64
+finish 74
