@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes images/, images.json and resize.json: what Pillow and torchvision make of the pictures.
+
+    python3 make_media.py     # in this folder; the versions are checked, because the bits depend on them
+"""
+import hashlib
+import json
+import sys
+import warnings
+
+import numpy as np
+import PIL
+import torch
+import torchvision
+import transformers
+from PIL import Image, ImageOps
+from torchvision.transforms.v2 import functional as tvF
+
+import make_images
+
+WANT = {"transformers": "5.23.", "torchvision": "0.29.2", "Pillow": "12.3.0"}
+HAVE = {"transformers": transformers.__version__, "torchvision": torchvision.__version__, "Pillow": PIL.__version__}
+for lib, version in WANT.items():
+    if not HAVE[lib].startswith(version):
+        sys.exit("make_media.py: %s is %s; the golden files are of %s" % (lib, HAVE[lib], version))
+warnings.simplefilter("ignore")
+
+
+def sha(a):
+    return hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()
+
+
+def probes(a, n):
+    """n values of the flat array at places spread over it, as [place, value]."""
+    flat = np.ascontiguousarray(a).reshape(-1)
+    at = [(i * 2654435761 + 12345) % flat.size for i in range(n)]
+    return [[i, float(flat[i]) if flat.dtype == np.float32 else int(flat[i])] for i in at]
+
+
+def write(name, what):
+    with open(name, "w") as f:
+        json.dump(what, f, indent=0, separators=(",", ":"))
+        f.write("\n")
+
+
+def load(name):
+    """The picture as transformers' processors get it: upright, then to RGB on white."""
+    im = Image.open("images/" + name)
+    orientation = im.getexif().get(0x0112, 1)
+    return transformers.image_transforms.convert_to_rgb(ImageOps.exif_transpose(im), return_numpy=True), orientation
+
+
+def decoded(names, refused):
+    rows = []
+    for name in names:
+        a, orientation = load(name)
+        rows.append(
+            {"file": name, "w": a.shape[1], "h": a.shape[0], "orientation": orientation if 1 <= orientation <= 8 else 1,
+             "sha256": sha(a), "probes": probes(a, 64)}
+        )
+    return {"read": rows, "refused": [{"file": n, "words": w} for n, w in refused.items()]}
+
+
+def formula(w, h):
+    """A picture that the C test makes by itself."""
+    y, x, c = np.mgrid[0:h, 0:w, 0:3].astype(np.int64)
+    return ((x * x + 3 * x * y * (c + 1) + 7 * y * y + 50 * c) >> 2 & 255).astype(np.uint8)
+
+
+SIZES = [
+    ((64, 48), (32, 24)), ((64, 48), (31, 17)), ((64, 48), (64, 20)), ((64, 48), (20, 48)), ((64, 48), (130, 99)),
+    ((37, 53), (37, 53)), ((37, 53), (224, 7)), ((200, 3), (9, 9)), ((3, 500), (7, 60)), ((2, 500), (2, 499)),
+    ((1, 1), (5, 4)), ((5, 4), (1, 1)), ((257, 129), (96, 113)), ((640, 360), (448, 252)), ((100, 100), (99, 101)),
+]
+FILTERS = [("bilinear", Image.Resampling.BILINEAR, tvF.InterpolationMode.BILINEAR),
+           ("bicubic", Image.Resampling.BICUBIC, tvF.InterpolationMode.BICUBIC),
+           ("lanczos", Image.Resampling.LANCZOS, tvF.InterpolationMode.LANCZOS)]
+
+
+def resized():
+    rows = []
+    for (w, h), (to_w, to_h) in SIZES:
+        a = formula(w, h)
+        t = torch.from_numpy(a).permute(2, 0, 1).contiguous()
+        for name, pil, tv in FILTERS:
+            one = np.asarray(Image.fromarray(a).resize((to_w, to_h), pil))
+            both = [("pil", one)]
+            if (to_w, to_h) != (1, 1):  # there torch 2.15 stops with an internal assertion
+                two = tvF.resize(t, [to_h, to_w], interpolation=tv, antialias=True)
+                both.append(("torchvision", two.permute(1, 2, 0).numpy()))
+            for manner, got in both:
+                assert got.shape == (to_h, to_w, 3)
+                rows.append({"from": [w, h], "to": [to_w, to_h], "filter": name, "manner": manner, "sha256": sha(got),
+                             "probes": probes(got, 8)})
+    return rows
+
+
+def main():
+    names, refused = make_images.make_all("images")
+    write("images.json", decoded(names, refused))
+    write("resize.json", resized())
+
+
+if __name__ == "__main__":
+    main()
