@@ -96,18 +96,18 @@ void lf_image_decoders(lf_buf *b)
 
 /* ---- limits ---- */
 
-static int judge_size(int64_t w, int64_t h, const lf_image_opts *o, lf_err *err)
+/* what: "it declares" or "it would have" */
+static int judge_size(const char *what, int64_t w, int64_t h, const lf_image_opts *o, lf_err *err)
 {
     int64_t most = o->max_pixels > 0 && o->max_pixels < LF_IMAGE_MAX_PIXELS ? o->max_pixels
                                                                             : LF_IMAGE_MAX_PIXELS;
     if (w < 1 || h < 1)
-        return lf_fail(err, LF_EFORMAT, "it declares %lld x %lld pixels", (long long)w,
-                       (long long)h);
+        return lf_fail(err, LF_EFORMAT, "%s %lld x %lld pixels", what, (long long)w, (long long)h);
     if (w > LF_IMAGE_MAX_SIDE || h > LF_IMAGE_MAX_SIDE || w * h > most)
         return lf_fail(err, LF_EINVAL,
-                       "it declares %lld x %lld pixels; at most %lld are read, and %d a side: "
+                       "%s %lld x %lld pixels; at most %lld are read, and %d a side: "
                        "make it smaller",
-                       (long long)w, (long long)h, (long long)most, LF_IMAGE_MAX_SIDE);
+                       what, (long long)w, (long long)h, (long long)most, LF_IMAGE_MAX_SIDE);
     return 0;
 }
 
@@ -123,7 +123,7 @@ size_t lf_raster_channels(enum lf_raster_kind kind)
 
 int lf_raster_alloc(lf_raster *r, int64_t w, int64_t h, const lf_image_opts *o, lf_err *err)
 {
-    int rc = judge_size(w, h, o, err);
+    int rc = judge_size("it declares", w, h, o, err);
     if (rc < 0)
         return rc;
     r->px = lf_calloc((size_t)(w * h), lf_raster_channels(r->kind), err);
@@ -144,7 +144,7 @@ void lf_image_fini(lf_image *im)
 
 int lf_image_create(lf_image *out, int32_t w, int32_t h, const uint8_t fill[3], lf_err *err)
 {
-    int rc = judge_size(w, h, &(lf_image_opts){0}, err);
+    int rc = judge_size("it would have", w, h, &(lf_image_opts){0}, err);
     if (rc < 0)
         return rc;
     int64_t n = (int64_t)w * h;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes images/, images.json and resize.json: what Pillow and torchvision make of the pictures.
+"""Writes images/, images.json, resize.json and processors.json: what Pillow, torchvision and transformers make of the
+pictures.
 
     python3 make_media.py     # in this folder; the versions are checked, because the bits depend on them
 """
-import hashlib
 import json
 import sys
 import warnings
@@ -18,6 +18,8 @@ from PIL import Image, ImageOps
 from torchvision.transforms.v2 import functional as tvF
 
 import make_images
+import processors
+from processors import formula, probes, sha
 
 WANT = {"transformers": "5.23.", "torchvision": "0.29.2", "Pillow": "12.3.0"}
 HAVE = {"transformers": transformers.__version__, "torchvision": torchvision.__version__, "Pillow": PIL.__version__}
@@ -27,21 +29,11 @@ for lib, version in WANT.items():
 warnings.simplefilter("ignore")
 
 
-def sha(a):
-    return hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()
-
-
-def probes(a, n):
-    """n values of the flat array at places spread over it, as [place, value]."""
-    flat = np.ascontiguousarray(a).reshape(-1)
-    at = [(i * 2654435761 + 12345) % flat.size for i in range(n)]
-    return [[i, float(flat[i]) if flat.dtype == np.float32 else int(flat[i])] for i in at]
-
-
 def write(name, what):
+    """{list: rows} with a line for each row."""
     with open(name, "w") as f:
-        json.dump(what, f, indent=0, separators=(",", ":"))
-        f.write("\n")
+        lists = ['"%s":[\n%s\n]' % (k, ",\n".join(json.dumps(r, separators=(",", ":")) for r in v)) for k, v in what.items()]
+        f.write("{" + ",\n".join(lists) + "}\n")
 
 
 def load(name):
@@ -60,12 +52,6 @@ def decoded(names, refused):
              "sha256": sha(a), "probes": probes(a, 64)}
         )
     return {"read": rows, "refused": [{"file": n, "words": w} for n, w in refused.items()]}
-
-
-def formula(w, h):
-    """A picture that the C test makes by itself."""
-    y, x, c = np.mgrid[0:h, 0:w, 0:3].astype(np.int64)
-    return ((x * x + 3 * x * y * (c + 1) + 7 * y * y + 50 * c) >> 2 & 255).astype(np.uint8)
 
 
 SIZES = [
@@ -99,7 +85,8 @@ def resized():
 def main():
     names, refused = make_images.make_all("images")
     write("images.json", decoded(names, refused))
-    write("resize.json", resized())
+    write("resize.json", {"resize": resized()})
+    write("processors.json", processors.everything())
 
 
 if __name__ == "__main__":

@@ -65,16 +65,22 @@ bool media_has_decoder(const char *name)
     return dot != NULL;
 }
 
-bool media_compare(const uint8_t *got, int64_t n, const json_t *row, const char *name)
+/* Is the SHA-256 of n bytes the text at row[key]? */
+static bool same_hash(const void *got, int64_t n, const json_t *row, const char *key)
 {
     uint8_t digest[LF_HASH_BYTES];
     char hex[LF_HASH_HEX];
-    size_t i;
-    json_t *probe;
     if (lf_hash_buf(digest, got, (size_t)n, NULL) < 0)
         tap_bail("no hash");
     lf_hash_hex(hex, digest);
-    if (tap_ok(strcmp(hex, media_text(row, "sha256")) == 0, "%s", name))
+    return strcmp(hex, media_text(row, key)) == 0;
+}
+
+bool media_compare(const uint8_t *got, int64_t n, const json_t *row, const char *name)
+{
+    size_t i;
+    json_t *probe;
+    if (tap_ok(same_hash(got, n, row, "sha256"), "%s: bytes", name))
         return true;
     json_array_foreach(json_object_get(row, "probes"), i, probe)
     {
@@ -86,9 +92,42 @@ bool media_compare(const uint8_t *got, int64_t n, const json_t *row, const char 
     return false;
 }
 
+bool media_compare_floats(const float *got, int64_t n, const json_t *row, const char *name)
+{
+    size_t i;
+    json_t *probe;
+    if (tap_ok(same_hash(got, n * (int64_t)sizeof *got, row, "floats"), "%s: floats", name))
+        return true;
+    json_array_foreach(json_object_get(row, "float_probes"), i, probe)
+    {
+        int64_t at = json_integer_value(json_array_get(probe, 0));
+        float want = (float)json_number_value(json_array_get(probe, 1));
+        if (at < n && got[at] != want)
+            tap_diag("float %lld is %.9g, not %.9g", (long long)at, (double)got[at], (double)want);
+    }
+    return false;
+}
+
 void media_each(json_t *rows, void (*one)(const json_t *))
 {
     size_t i;
     json_t *row;
     json_array_foreach(rows, i, row) one(row);
+}
+
+void media_formula(lf_image *im, int32_t w, int32_t h)
+{
+    static const uint8_t black[3] = {0};
+    if (lf_image_create(im, w, h, black, NULL) < 0)
+        tap_bail("no memory");
+    uint8_t *p = im->rgb;
+    for (int64_t y = 0; y < h; y++)
+        for (int64_t x = 0; x < w; x++)
+            for (int64_t c = 0; c < 3; c++)
+                *p++ = (uint8_t)((x * x + 3 * x * y * (c + 1) + 7 * y * y + 50 * c) >> 2);
+}
+
+int32_t media_side(const json_t *row, const char *key, size_t i)
+{
+    return (int32_t)json_integer_value(json_array_get(json_object_get(row, key), i));
 }
