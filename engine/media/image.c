@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/media/check.h"
 #include "engine/media/image_priv.h"
 
 /* ---- what the first bytes tell ---- */
@@ -19,10 +20,10 @@ static const struct decoder {
     const char *format;
     decode_fn *decode;
     version_fn *version;
-} decoders[] = {{"JPEG", lf_jpeg_decode, lf_jpeg_version},
-                {"PNG", lf_png_decode, lf_png_version},
-                {"WebP", lf_webp_decode, lf_webp_version}};
-enum { N_DECODERS = sizeof decoders / sizeof decoders[0], NONE = -1 };
+} decoders[LF_DECODERS] = {{"JPEG", lf_jpeg_decode, lf_jpeg_version},
+                           {"PNG", lf_png_decode, lf_png_version},
+                           {"WebP", lf_webp_decode, lf_webp_version}};
+enum { NONE = -1 };
 
 /* The first row whose bytes stand at 0 and, where `then` is given, at `at` decides. */
 static const struct magic {
@@ -85,13 +86,10 @@ static int find_decoder(const struct decoder **out, const uint8_t *p, size_t n, 
                    "the first bytes are of no picture (JPEG, PNG and WebP are read)");
 }
 
-void lf_image_decoders(lf_buf *b)
+const char *lf_decoder_version(const char **format, int i, char buf[32])
 {
-    char buf[32];
-    for (size_t i = 0; i < N_DECODERS; i++) {
-        const char *v = decoders[i].version(buf);
-        lf_buf_addf(b, "%s%s %s", i > 0 ? ", " : "", decoders[i].format, v != NULL ? v : "no");
-    }
+    *format = decoders[i].format;
+    return decoders[i].version(buf);
 }
 
 /* ---- limits ---- */

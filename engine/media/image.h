@@ -25,7 +25,6 @@
 #include <stdint.h>
 
 #include "engine/base/err.h"
-#include "engine/base/str.h"
 
 #define LF_IMAGE_MAX_PIXELS ((int64_t)1 << 28)
 #define LF_IMAGE_MAX_SIDE   65500 /* what libjpeg can count */
@@ -57,8 +56,5 @@ void lf_image_fini(lf_image *im); /* takes one that is zeroed or that failed, to
 
 /* Makes an image of w x h pixels with every pixel `fill`. */
 int lf_image_create(lf_image *out, int32_t w, int32_t h, const uint8_t fill[3], lf_err *err);
-
-/* The decoders of this build and their versions, "JPEG 2.1.5, PNG 1.6.39, WebP no". */
-void lf_image_decoders(lf_buf *b);
 
 #endif

@@ -40,6 +40,9 @@ const char *lf_jpeg_version(char buf[32]);
 const char *lf_png_version(char buf[32]);
 const char *lf_webp_version(char buf[32]);
 
+/* image.c: decoder i of check.h; NULL: it is not built in. */
+const char *lf_decoder_version(const char **format, int i, char buf[32]);
+
 /* colour.c: [n] pixels of `kind` to [n][3]. */
 void lf_colour_rgb(uint8_t *rgb, const uint8_t *px, int64_t n, enum lf_raster_kind kind);
 /* orient.c: turns and mirrors the image in place of im->rgb, so that `orientation` becomes 1. */

@@ -205,6 +205,22 @@ def make_webp():
     yield "exif.webp", webp(rgb, quality=80, exif=exif(3))
 
 
+def make_check():
+    """(name, format, bytes) of the smallest pictures that show how a decoder rounds."""
+    rgb, small = picture(19, 13, 3), scaled(3, 8, 9, 7)
+
+    def saved(kind, **how):
+        b = io.BytesIO()
+        Image.fromarray(rgb).save(b, kind, **how)
+        return b.getvalue()
+
+    yield "jpeg_420", "JPEG", saved("JPEG", quality=75, subsampling=2, optimize=True)
+    yield "jpeg_progressive", "JPEG", saved("JPEG", quality=75, subsampling=2, progressive=True)
+    yield "png", "PNG", png(small, 8, 2, adam7=True)
+    yield "webp_lossy", "WebP", saved("WEBP", quality=70)
+    yield "webp_lossless", "WebP", saved("WEBP", lossless=True)
+
+
 def make_refused(good):
     """(file, bytes, words of the refusal)"""
 

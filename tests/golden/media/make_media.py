@@ -5,6 +5,7 @@ pictures.
 
     python3 make_media.py     # in this folder; the versions are checked, because the bits depend on them
 """
+import io
 import json
 import sys
 import warnings
@@ -82,8 +83,40 @@ def resized():
     return rows
 
 
+CHECK_HEAD = """/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Written by tests/golden/media/make_media.py: small pictures, and the SHA-256 of the RGB bytes
+ * that Pillow %s reads.
+ */
+#ifndef LF_MEDIA_CHECK_DATA_H
+#define LF_MEDIA_CHECK_DATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* clang-format off */
+"""
+
+
+def write_check(name):
+    """The pictures that lf_image_check decodes, as C."""
+    lines = (CHECK_HEAD % PIL.__version__).splitlines()
+    table = []
+    for what, kind, data in make_images.make_check():
+        lines.append("static const uint8_t check_%s[%d] = {" % (what, len(data)))
+        lines += ["    " + " ".join("%d," % v for v in data[i : i + 20]) for i in range(0, len(data), 20)]
+        lines.append("};")
+        rgb = transformers.image_transforms.convert_to_rgb(Image.open(io.BytesIO(data)), return_numpy=True)
+        table.append('    {"%s", check_%s, sizeof check_%s,\n     "%s"},' % (kind, what, what, sha(rgb)))
+    lines += ["static const struct lf_check_sample {", "    const char *format;", "    const uint8_t *bytes;",
+              "    size_t n;", "    const char *sha256;", "} check_samples[] = {"] + table + ["};", "/* clang-format on */", "", "#endif"]
+    with open(name, "w") as f:
+        f.write("\n".join(lines) + "\n")
+
+
 def main():
     names, refused = make_images.make_all("images")
+    write_check("../../../engine/media/check_data.h")
     write("images.json", decoded(names, refused))
     write("resize.json", {"resize": resized()})
     write("processors.json", processors.everything())
