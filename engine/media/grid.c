@@ -55,7 +55,7 @@ static double naflex_side(double scale, int32_t side, int32_t patch)
     return fmax(patch, ceil(side * scale / patch) * patch);
 }
 
-lf_size lf_grid_naflex(lf_size in, int32_t patch, int32_t most)
+int lf_grid_naflex(lf_size *out, lf_size in, int32_t patch, int32_t most, lf_err *err)
 {
     const double eps = 1e-5;
     double lo = eps / 10, hi = 100;
@@ -67,7 +67,7 @@ lf_size lf_grid_naflex(lf_size in, int32_t patch, int32_t most)
         else
             hi = scale;
     }
-    return (lf_size){(int32_t)naflex_side(lo, in.w, patch), (int32_t)naflex_side(lo, in.h, patch)};
+    return whole_size(out, naflex_side(lo, in.w, patch), naflex_side(lo, in.h, patch), in, err);
 }
 
 /* Is g better than the best so far? Grids come in the order of their number of tiles. */

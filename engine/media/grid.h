@@ -25,7 +25,7 @@ int lf_grid_smart(lf_size *out, lf_size in, int32_t f, int64_t min_pixels, int64
 
 /* SigLIP2's: the largest picture of at most `most` patches of `patch` pixels a side that keeps the
  * shape, by a search for the scale; each side is a multiple of patch. */
-lf_size lf_grid_naflex(lf_size in, int32_t patch, int32_t most);
+int lf_grid_naflex(lf_size *out, lf_size in, int32_t patch, int32_t most, lf_err *err);
 
 /* InternVL's: how many columns and rows of tiles of `tile` pixels, at least `least` and at most
  * `most` together: the ratio nearest to the picture's, and of equals the larger one when the

@@ -143,6 +143,10 @@ static int run(struct job *j)
 {
     if (setjmp(j->jump) != 0)
         return j->rc;
+    png_set_read_fn(j->png, j, take);
+    png_set_user_limits(j->png, 0x7fffffff, 0x7fffffff); /* image.c has limits of its own */
+    png_set_chunk_malloc_max(j->png, 8 << 20);
+    skip_chunks(j->png);
     return read_picture(j);
 }
 
@@ -165,10 +169,6 @@ int lf_png_decode(lf_raster *r, const uint8_t *p, size_t n, const lf_image_opts 
         png_destroy_read_struct(&j.png, NULL, NULL);
         return lf_fail(err, LF_ENOMEM, "no memory, or the libpng here is not the one of the build");
     }
-    png_set_read_fn(j.png, &j, take);
-    png_set_user_limits(j.png, 0x7fffffff, 0x7fffffff); /* image.c has limits of its own */
-    png_set_chunk_malloc_max(j.png, 8 << 20);
-    skip_chunks(j.png);
     int rc = run(&j);
     if (rc == 0)
         r->orientation = orientation(&j);

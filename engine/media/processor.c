@@ -170,7 +170,9 @@ static int run_naflex(struct tiles *t, const lf_processor *p, const lf_image *im
                       lf_err *err)
 {
     (void)alone;
-    return resize_to(t, p, im, lf_grid_naflex(size_of(im), p->patches.side, p->max_patches), err);
+    lf_size to;
+    int rc = lf_grid_naflex(&to, size_of(im), p->patches.side, p->max_patches, err);
+    return rc < 0 ? rc : resize_to(t, p, im, to, err);
 }
 
 static int run_smart(struct tiles *t, const lf_processor *p, const lf_image *im, bool alone,

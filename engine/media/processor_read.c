@@ -222,13 +222,28 @@ static int get_areas(lf_processor *p, json_t *v, const struct reading *r)
                               LF_IMAGE_MAX_PIXELS, r);
 }
 
+/* Does one number for the size mean a square, not the shorter side? */
+static bool is_square(const lf_processor *p)
+{
+    return p->kind == LF_PROC_TILES || p->kind == LF_PROC_PAN || p->kind == LF_PROC_NAFLEX;
+}
+
+/* A file that says otherwise than its class would mean another size by the same number. */
+static int check_square(const lf_processor *p, json_t *v, const struct reading *r)
+{
+    bool square = false;
+    int rc = get_bool(&square, v, r);
+    if (rc < 0 || square == is_square(p))
+        return rc;
+    return wrong(r, is_square(p) ? "true for this class" : "false for this class");
+}
+
 static int get_size(lf_processor *p, json_t *v, const struct reading *r)
 {
     if (p->kind == LF_PROC_SMART)
         return get_areas(p, v, r);
-    bool fixed = p->kind == LF_PROC_TILES || p->kind == LF_PROC_PAN;
     json_t *edge = json_is_object(v) ? json_object_get(v, "shortest_edge") : v;
-    if (!fixed && edge != NULL && (json_is_integer(v) || json_object_size(v) == 1)) {
+    if (!is_square(p) && edge != NULL && (json_is_integer(v) || json_object_size(v) == 1)) {
         p->size = (lf_size){0};
         return get_side(&p->shortest, edge, r);
     }
@@ -300,6 +315,7 @@ enum type {
     FILTER,
     SIZE,
     SQUARE,
+    ONE_NUMBER,
     PINPOINTS,
     PAD
 };
@@ -322,7 +338,7 @@ static const struct key {
     {"return_tensors", SKIP, ANY_KIND, 0},
     {"device", SKIP, ANY_KIND, 0},
     {"disable_grouping", SKIP, ANY_KIND, 0},
-    {"default_to_square", SKIP, ANY_KIND, 0},
+    {"default_to_square", ONE_NUMBER, ANY_KIND, 0},
     {"image_seq_length", SKIP, ANY_KIND, 0},
     {"do_rescale", TRUE_ONLY, ANY_KIND, 0},
     {"do_normalize", TRUE_ONLY, ANY_KIND, 0},
@@ -381,6 +397,8 @@ static int set_key(const struct key *k, json_t *v, const struct reading *r)
         return get_square(at, v, r);
     case PINPOINTS:
         return get_pinpoints(r->p, v, r);
+    case ONE_NUMBER:
+        return check_square(r->p, v, r);
     case PAD:
         return get_pad(r->p, v, r);
     }

@@ -88,8 +88,7 @@ static bool good_grid(const char *what, const int32_t *v)
         return lf_grid_smart(&got, in, v[2], v[3], v[4], &err) == 0 && got.w == v[5] &&
                got.h == v[6];
     if (strcmp(what, "naflex") == 0) {
-        got = lf_grid_naflex(in, v[2], v[3]);
-        return got.w == v[4] && got.h == v[5];
+        return lf_grid_naflex(&got, in, v[2], v[3], &err) == 0 && got.w == v[4] && got.h == v[5];
     }
     if (strcmp(what, "tiles") == 0) {
         got = lf_grid_tiles(in, (lf_size){v[2], v[2]}, v[3], v[4]);
@@ -157,6 +156,8 @@ static void refusals(void)
          "do_normalize must be "
          "true",
          14},
+        {"{\"image_processor_type\":\"CLIPImageProcessor\",\"default_to_square\":true}",
+         "default_to_square must be false for this class", 14},
         {"{\"image_processor_type\":\"CLIPImageProcessor\",\"do_pad\":true}",
          "do_pad must be false", 14},
         {"{\"image_processor_type\":\"LlavaOnevisionImageProcessor\",\"do_center_crop\":true}",
@@ -186,6 +187,8 @@ static void forms(void)
         "{\"processor_class\":\"Qwen2_5_VLProcessor\",\"image_processor\":"
         "{\"image_processor_type\":\"Qwen2VLImageProcessorPil\"}}",
         "{\"feature_extractor_type\":\"CLIPFeatureExtractor\",\"size\":224}"};
+    static const char huge[] = "{\"image_processor_type\":\"Siglip2ImageProcessor\","
+                               "\"patch_size\":60000,\"max_num_patches\":60000}";
     lf_processor p;
     lf_pixels x = {0};
     lf_image im;
@@ -197,6 +200,10 @@ static void forms(void)
     (void)lf_processor_read(&p, same[0], strlen(same[0]), "config", &o, NULL);
     media_formula(&im, 201, 1);
     tap_rc(lf_processor_run(&x, &p, &im, true, &err), LF_EINVAL, &err, "200 times", "201 x 1");
+    const lf_processor_opts none = {LF_RESIZE_TORCHVISION, 0};
+    tap_rc(lf_processor_read(&p, huge, strlen(huge), "config", &none, &err), 0, &err, NULL, huge);
+    tap_rc(lf_processor_run(&x, &p, &im, true, &err), LF_EINVAL, &err, "60000 x 60000",
+           "too large");
     lf_image_fini(&im);
 }
 
@@ -205,8 +212,8 @@ int main(void)
     json_t *all = media_load("processors.json");
     TAP(3 * N_CASES + N_FULL, media_each(json_object_get(all, "processors"), one_case));
     TAP(1, grids(json_object_get(all, "grids")));
-    TAP(17, refusals());
-    TAP(4, forms());
+    TAP(18, refusals());
+    TAP(6, forms());
     json_decref(all);
     return tap_done();
 }
