@@ -149,8 +149,11 @@ int lf_image_create(lf_image *out, int32_t w, int32_t h, const uint8_t fill[3], 
     uint8_t *rgb = lf_malloc((size_t)n, 3, err);
     if (rgb == NULL)
         return LF_ENOMEM;
-    for (int64_t i = 0; i < n; i++)
-        memcpy(rgb + 3 * i, fill, 3);
+    if (fill[0] == fill[1] && fill[1] == fill[2])
+        memset(rgb, fill[0], 3 * (size_t)n);
+    else
+        for (int64_t i = 0; i < n; i++)
+            memcpy(rgb + 3 * i, fill, 3);
     *out = (lf_image){.rgb = rgb, .w = w, .h = h, .format = "", .orientation = 1};
     return 0;
 }

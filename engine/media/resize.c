@@ -224,40 +224,33 @@ struct way {
     enum lf_resize_manner manner;
 };
 
-/* One axis of *im, which is replaced. */
-static int resize_axis(lf_image *im, bool columns, int32_t to, const struct way *way, lf_err *err)
+/* One axis of `in`. */
+static int resize_axis(lf_image *out, const lf_image *in, bool columns, int32_t to,
+                       const struct way *way, lf_err *err)
 {
     static const uint8_t black[3] = {0};
-    lf_image out = {0};
     struct axis a;
-    int rc = lf_image_create(&out, columns ? to : im->w, columns ? im->h : to, black, err);
+    int rc = lf_image_create(out, columns ? to : in->w, columns ? in->h : to, black, err);
     if (rc < 0)
         return rc;
-    rc = axis_init(&a, columns ? im->w : im->h, to, way->filter, way->manner, err);
+    rc = axis_init(&a, columns ? in->w : in->h, to, way->filter, way->manner, err);
     if (rc == 0 && columns)
-        rc = along_columns(&out, im, &a, err);
+        rc = along_columns(out, in, &a, err);
     else if (rc == 0)
-        along_rows(out.rgb, im->rgb, 3 * (size_t)im->w, &a);
+        along_rows(out->rgb, in->rgb, 3 * (size_t)in->w, &a);
     axis_fini(&a);
-    if (rc < 0) {
-        lf_image_fini(&out);
-        return rc;
-    }
-    free(im->rgb);
-    im->rgb = out.rgb;
-    im->w = out.w;
-    im->h = out.h;
-    return 0;
+    if (rc < 0)
+        lf_image_fini(out);
+    return rc;
 }
 
 static int copy(lf_image *out, const lf_image *in, lf_err *err)
 {
-    *out = *in;
-    out->rgb = lf_malloc((size_t)in->w * (size_t)in->h, 3, err);
-    if (out->rgb == NULL)
-        return LF_ENOMEM;
-    memcpy(out->rgb, in->rgb, 3 * (size_t)in->w * (size_t)in->h);
-    return 0;
+    static const uint8_t black[3] = {0};
+    int rc = lf_image_create(out, in->w, in->h, black, err);
+    if (rc == 0)
+        memcpy(out->rgb, in->rgb, 3 * (size_t)in->w * (size_t)in->h);
+    return rc;
 }
 
 int lf_resize(lf_image *out, const lf_image *in, int32_t w, int32_t h, enum lf_resize_filter filter,
@@ -265,16 +258,25 @@ int lf_resize(lf_image *out, const lf_image *in, int32_t w, int32_t h, enum lf_r
 {
     const struct way way = {filter, manner};
     bool rows_first = manner == LF_RESIZE_PIL && in->h > 100 * (int64_t)in->w && h < in->h;
-    lf_image im = {0};
-    int rc = copy(&im, in, err);
+    lf_image now = {0}, next = {0};
+    int rc = 0;
     for (int pass = 0; rc == 0 && pass < 2; pass++) {
+        const lf_image *from = now.rgb != NULL ? &now : in;
         bool columns = (pass == 0) != rows_first;
-        if ((columns ? im.w : im.h) != (columns ? w : h))
-            rc = resize_axis(&im, columns, columns ? w : h, &way, err);
+        if ((columns ? from->w : from->h) == (columns ? w : h))
+            continue;
+        rc = resize_axis(&next, from, columns, columns ? w : h, &way, err);
+        lf_image_fini(&now);
+        if (rc == 0)
+            now = next;
     }
+    if (rc == 0 && now.rgb == NULL)
+        rc = copy(&now, in, err);
     if (rc < 0)
-        lf_image_fini(&im);
-    else
-        *out = im;
-    return rc;
+        return rc;
+    *out = *in; /* what else is known of the picture */
+    out->rgb = now.rgb;
+    out->w = now.w;
+    out->h = now.h;
+    return 0;
 }
