@@ -6,7 +6,7 @@ set -eu
 src=$(cd "$(dirname "$0")" && pwd)
 LF_SRCDIR=${LF_SRCDIR:-$src/../..} # what some targets read
 export LF_SRCDIR
-for t in ${2:-ini number event config tokenizer spm tokforms shard ckpt megatron safetensors torch pickle jinja rows parquet media}; do
+for t in ${2:-ini number event config tokenizer spm tokforms shard ckpt megatron safetensors torch pickle jinja rows parquet media processor}; do
     work=fuzz-work/$t
     mkdir -p "$work" "fuzz-work/seeds-$t"
     seeds=$src/corpus/$t
