@@ -12,11 +12,15 @@ cd "$(dirname "$0")"
 top=$(pwd)
 
 apt_build="autoconf automake gcc make pkg-config libc6-dev libhdf5-dev libsqlite3-dev libarchive-dev libssl-dev libpcre2-dev \
-libutf8proc-dev libjansson-dev libpmix-dev libucx-dev libdnnl-dev libsnappy-dev libzstd-dev zlib1g-dev"
+libutf8proc-dev libjansson-dev libpmix-dev libucx-dev libdnnl-dev libsnappy-dev libzstd-dev zlib1g-dev \
+libjpeg-dev libpng-dev libwebp-dev"
 dnf_build="autoconf automake gcc make pkgconf-pkg-config hdf5-devel sqlite-devel libarchive-devel openssl-devel pcre2-devel \
-utf8proc-devel jansson-devel pmix-devel ucx-devel onednn-devel snappy-devel libzstd-devel zlib-devel"
-spack_build="autoconf automake pkgconf hdf5~mpi sqlite libarchive openssl pcre2 utf8proc jansson pmix ucx onednn snappy zstd zlib"
-conda_build="autoconf automake pkg-config c-compiler make hdf5 sqlite libarchive openssl pcre2 libutf8proc jansson libpmix-devel ucx onednn snappy zstd zlib"
+utf8proc-devel jansson-devel pmix-devel ucx-devel onednn-devel snappy-devel libzstd-devel zlib-devel \
+libjpeg-turbo-devel libpng-devel libwebp-devel"
+spack_build="autoconf automake pkgconf hdf5~mpi sqlite libarchive openssl pcre2 utf8proc jansson pmix ucx onednn snappy zstd zlib \
+libjpeg-turbo libpng libwebp"
+conda_build="autoconf automake pkg-config c-compiler make hdf5 sqlite libarchive openssl pcre2 libutf8proc jansson libpmix-devel ucx onednn snappy zstd zlib \
+libjpeg-turbo libpng libwebp"
 apt_text="dict-gcide dict-wn"
 # A real SLURM for tests/flow/slurm_*.sh, which are skipped where it is missing.
 apt_sched="slurm-wlm munge"

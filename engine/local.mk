@@ -1,8 +1,10 @@
-noinst_LIBRARIES += engine/libbase.a engine/libengine.a
+noinst_LIBRARIES += engine/libbase.a engine/libengine.a engine/libmedia.a
 engine_libbase_a_SOURCES =
 engine_libengine_a_SOURCES =
+engine_libmedia_a_SOURCES =
 include engine/base/local.mk
 include engine/text/local.mk
+include engine/media/local.mk
 include engine/store/local.mk
 include engine/graph/local.mk
 include engine/back/local.mk

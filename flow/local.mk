@@ -64,7 +64,7 @@ flow_libflow_a_SOURCES += \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/cmds.def flow/cmd/cmds.h flow/cmd/compare.c \
   flow/cmd/compare.h flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/conf_print.c \
   flow/cmd/console.c flow/cmd/console.h flow/cmd/cost.c flow/cmd/cost.h flow/cmd/curves.c \
-  flow/cmd/curves.h flow/cmd/doctor.h flow/cmd/doctor_fs.c flow/cmd/doctor_gpu.c \
+  flow/cmd/curves.h flow/cmd/doctor.h flow/cmd/doctor_fs.c flow/cmd/doctor_gpu.c flow/cmd/doctor_media.c \
   flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c flow/cmd/doctor_slurm.c \
   flow/cmd/help.c flow/cmd/help.h flow/cmd/init_texts.h flow/cmd/place.c flow/cmd/place.h flow/cmd/plot_text.c flow/cmd/plot_text.h \
   flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c flow/cmd/restart.c flow/cmd/restart.h \

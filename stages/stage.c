@@ -139,6 +139,8 @@ static int parse(const lf_stage *st, lf_optset *o, const char *program, int argc
         print_version(program);
         return 1;
     }
+    if (st->tell != NULL && (rc = st->tell(o, err)) != 0)
+        return rc;
     return lf_optset_check(o, err);
 }
 

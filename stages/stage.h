@@ -35,6 +35,10 @@ typedef struct lf_stage {
     const lf_opt_table *table;
     /* the REPEAT option that plain command-line words are added to; NULL: words are refused */
     const char *words;
+    /* Prints what an option asks for that stands alone, as --version does, before required options
+     * are missed. 1: printed, and all is done; 0: no such option; negative: failed. NULL: the stage
+     * has no such option. */
+    int (*tell)(const lf_optset *o, lf_err *err);
     int (*setup)(void **self, lf_optset *o, lf_err *err);
     int (*plan)(void *self, json_t *plan, lf_err *err);
     int (*run)(void *self, lf_comm *comm, lf_err *err);

@@ -725,6 +725,7 @@ int main(int argc, char **argv)
 {
     static const lf_stage stage = {.table = &lf_tokenize_opts,
                                    .words = "inputs",
+                                   .tell = lf_tokenize_decoders,
                                    .setup = setup,
                                    .plan = plan,
                                    .run = run,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * lf-tokenize --doctor: the engine's report to standard output, and as the artifact OUT/doctor.
+ * --decoders: the decoders of pictures.
  */
 #include "config.h"
 
@@ -10,6 +11,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
+#include "engine/media/check.h"
 #include "engine/text/corpus/datadoc.h"
 #include "stages/tokenize_priv.h"
 
@@ -132,4 +134,22 @@ int lf_tokenize_doctor(tokenize *s, lf_err *err)
     lf_tokenizer_destroy(t);
     lf_corpus_close(c);
     return rc;
+}
+
+/* A line for each format: its name, the library's version or "no", and one word, with tabs between
+ * (flow/cmd/doctor_media.c reads this). */
+int lf_tokenize_decoders(const lf_optset *o, lf_err *err)
+{
+    static const char *const words[] = {[LF_DECODER_SAME] = "same",
+                                        [LF_DECODER_DIFFERS] = "differs",
+                                        [LF_DECODER_FAILS] = "fails",
+                                        [LF_DECODER_ABSENT] = "absent"};
+    lf_decoder_check c[LF_DECODERS];
+    if (!lf_optset_bool(o, "decoders"))
+        return 0;
+    int rc = lf_image_check(c, err);
+    for (int i = 0; rc == 0 && i < LF_DECODERS; i++)
+        printf("%s\t%s\t%s\n", c[i].format, c[i].version[0] != 0 ? c[i].version : "no",
+               words[c[i].state]);
+    return rc < 0 ? rc : 1;
 }

@@ -142,6 +142,12 @@ static const lf_opt opts[] = {
      .cls = OP,
      .def = "no",
      .help = "examine the inputs and report; makes no shards"},
+    {.name = "decoders",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "tell which decoders of pictures are here, and whether their pixels are the expected "
+             "ones; reads no inputs"},
     {.name = "doctor_memory",
      .type = LF_OPT_BYTES,
      .cls = OP,

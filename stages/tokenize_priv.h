@@ -222,6 +222,7 @@ int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf 
 
 /* ---- the doctor ---- */
 int lf_tokenize_doctor(tokenize *s, lf_err *err);
+int lf_tokenize_decoders(const lf_optset *o, lf_err *err); /* lf_stage.tell */
 
 /* ---- shards ---- */
 typedef struct tok_shard {

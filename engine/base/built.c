@@ -45,6 +45,21 @@
 #else
 #define WITH_ZLIB false
 #endif
+#ifdef HAVE_JPEG
+#define WITH_JPEG true
+#else
+#define WITH_JPEG false
+#endif
+#ifdef HAVE_PNG
+#define WITH_PNG true
+#else
+#define WITH_PNG false
+#endif
+#ifdef HAVE_WEBP
+#define WITH_WEBP true
+#else
+#define WITH_WEBP false
+#endif
 #define TEXT_OF(x)   #x
 #define NUMBER(x)    TEXT_OF(x)
 #define HDF5_VERSION NUMBER(H5_VERS_MAJOR) "." NUMBER(H5_VERS_MINOR) "." NUMBER(H5_VERS_RELEASE)
@@ -70,6 +85,9 @@ static const lf_built built = {
     .snappy = WITH_SNAPPY,
     .zstd = WITH_ZSTD,
     .zlib = WITH_ZLIB,
+    .jpeg = WITH_JPEG,
+    .png = WITH_PNG,
+    .webp = WITH_WEBP,
     .hdf5 = HDF5_VERSION,
     .isas = isas,
 };
@@ -89,8 +107,10 @@ void lf_built_add(lf_buf *b)
     lf_buf_addf(b, "commit: %s\n", built.commit);
     lf_buf_addf(b, "features: PMIx %s, UCX %s, oneDNN %s, CUDA %s, ", yes_no(built.pmix),
                 yes_no(built.ucx), yes_no(built.onednn), yes_no(built.cuda));
-    lf_buf_addf(b, "snappy %s, zstd %s, zlib %s, HDF5 %s\n", yes_no(built.snappy),
-                yes_no(built.zstd), yes_no(built.zlib), built.hdf5);
+    lf_buf_addf(b, "snappy %s, zstd %s, zlib %s, ", yes_no(built.snappy), yes_no(built.zstd),
+                yes_no(built.zlib));
+    lf_buf_addf(b, "JPEG %s, PNG %s, WebP %s, HDF5 %s\n", yes_no(built.jpeg), yes_no(built.png),
+                yes_no(built.webp), built.hdf5);
     lf_buf_adds(b, "instruction sets:");
     for (const char *const *p = isas; *p != NULL; p++)
         lf_buf_addf(b, " %s", *p);

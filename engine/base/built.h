@@ -15,6 +15,7 @@ typedef struct lf_built {
     const char *commit;
     bool pmix, ucx, onednn, cuda;
     bool snappy, zstd, zlib; /* codecs of parquet */
+    bool jpeg, png, webp;    /* decoders of pictures */
     const char *hdf5;        /* version of the headers */
     const char *const *isas; /* families of CPU kernels, slowest first; NULL-terminated */
 } lf_built;

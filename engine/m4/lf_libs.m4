@@ -77,6 +77,42 @@ AC_DEFUN([LF_WITH_CODEC], [
   ])
 ])
 
+dnl LF_WITH_MEDIA: --with-media=auto|yes|no. The decoders of pictures: auto takes those that are there and names the others, yes
+dnl wants all three, no builds none. A picture whose decoder is not built in is refused by name. JPEG needs libjpeg-turbo: the
+dnl library of the IJG enlarges the colour planes by another rule, and the pixels would differ from those of other programs.
+AC_DEFUN([LF_WITH_MEDIA], [
+  AC_ARG_WITH([media], [AS_HELP_STRING([--with-media], [read pictures: JPEG, PNG and WebP (default: auto)])], [], [with_media=auto])
+  AS_CASE([$with_media], [auto|yes|no], [], [AC_MSG_ERROR([--with-media=$with_media: it takes auto, yes or no])])
+  lf_media=
+  LF_MEDIA_LIB([JPEG], [libjpeg >= 1.5], [jpeglib.h],
+    [AC_LANG_PROGRAM([[#include <stdio.h>
+#include <jpeglib.h>]], [[return LIBJPEG_TURBO_VERSION_NUMBER == 0;]])], [libjpeg-dev], [libjpeg-turbo-devel])
+  LF_MEDIA_LIB([PNG], [libpng >= 1.6.32], [png.h],
+    [AC_LANG_PROGRAM([[#include <png.h>]], [[return png_access_version_number() == 0;]])], [libpng-dev], [libpng-devel])
+  LF_MEDIA_LIB([WEBP], [libwebp >= 1.0], [webp/decode.h],
+    [AC_LANG_PROGRAM([[#include <webp/decode.h>]], [[return WebPGetDecoderVersion() == 0;]])], [libwebp-dev], [libwebp-devel])
+  AC_SUBST([MEDIA_CFLAGS]) AC_SUBST([MEDIA_LIBS])
+])
+dnl LF_MEDIA_LIB(NAME, MODULE, HEADER, PROGRAM, DEBIAN, RHEL): one of them. PROGRAM must compile and link, which is why a
+dnl module that is present but is not the right library counts as missing.
+AC_DEFUN([LF_MEDIA_LIB], [
+  lf_have_$1=no
+  AS_IF([test "x$with_media" != xno], [
+    PKG_CHECK_MODULES([$1], [$2], [
+      lf_save_CPPFLAGS=$CPPFLAGS lf_save_LIBS=$LIBS
+      CPPFLAGS="$CPPFLAGS $$1_CFLAGS" LIBS="$$1_LIBS $LIBS"
+      AC_LINK_IFELSE([$4], [lf_have_$1=yes])
+      CPPFLAGS=$lf_save_CPPFLAGS LIBS=$lf_save_LIBS], [:])
+    AS_IF([test $lf_have_$1 = no && test "x$with_media" = xyes],
+      [LF_MISSING([$2 ($3)], [the pictures that --with-media=yes asks for], [$5], [$6])])
+    AS_IF([test $lf_have_$1 = yes], [
+      AS_VAR_APPEND([MEDIA_CFLAGS], [" $$1_CFLAGS"])
+      AS_VAR_APPEND([MEDIA_LIBS], [" $$1_LIBS"])
+      AS_VAR_APPEND([lf_media], [" $1"])
+      AC_DEFINE([HAVE_$1], [1], [pictures in $1])])
+  ])
+])
+
 dnl LF_WITH_ONEDNN: --with-onednn=auto|yes|no. Only the C API of 2.6 to 3.x is used.
 AC_DEFUN([LF_WITH_ONEDNN], [
   AC_ARG_WITH([onednn], [AS_HELP_STRING([--with-onednn], [faster CPU GEMM through oneDNN (default: auto)])], [], [with_onednn=auto])

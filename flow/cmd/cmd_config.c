@@ -82,12 +82,12 @@ static int print_version(lf_cmd *c)
 }
 
 struct features {
-    bool pmix, ucx, onednn, cuda, snappy, zstd, zlib;
+    bool pmix, ucx, onednn, cuda, snappy, zstd, zlib, jpeg, png, webp;
     const char *hdf5;
 };
 static const struct lf_fields feature_fields =
-    LF_FIELDS(struct features,
-              LF_MEMBERS(struct features, pmix, ucx, onednn, cuda, snappy, zstd, zlib, hdf5));
+    LF_FIELDS(struct features, LF_MEMBERS(struct features, pmix, ucx, onednn, cuda, snappy, zstd,
+                                          zlib, jpeg, png, webp, hdf5));
 
 struct kind {
     const char *name;
@@ -118,10 +118,10 @@ static int run_version(lf_cmd *c, lf_err *err)
     if (!c->json)
         return print_version(c);
     const lf_built *w = lf_built_get();
-    struct version v = {
-        .version = PACKAGE_VERSION,
-        .commit = w->commit,
-        .features = {w->pmix, w->ucx, w->onednn, w->cuda, w->snappy, w->zstd, w->zlib, w->hdf5}};
+    struct version v = {.version = PACKAGE_VERSION,
+                        .commit = w->commit,
+                        .features = {w->pmix, w->ucx, w->onednn, w->cuda, w->snappy, w->zstd,
+                                     w->zlib, w->jpeg, w->png, w->webp, w->hdf5}};
     int rc = 0;
     for (const lf_opt_table *const *t = c->tables; rc == 0 && *t != NULL; t++) {
         struct kind *k = lf_rows_add(&v.stages, sizeof *k, err);

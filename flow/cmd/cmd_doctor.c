@@ -241,6 +241,7 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
     }
     lf_doctor_limits(d);
     lf_doctor_gpus(d);
+    lf_doctor_media(d);
     if (d->data != NULL)
         check_scheduler(d, lf_optset_bool(c->opts, "launch"));
     d->data = NULL;

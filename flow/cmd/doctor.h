@@ -58,6 +58,9 @@ void lf_doctor_gpus(lf_doctor *d);
 /* The GPUs that the driver of this machine shows; -1: there is no driver, or it does not start. */
 int lf_doctor_gpu_count(void);
 
+/* doctor_media.c: which decoders of pictures are built in, and whether their pixels are right. */
+void lf_doctor_media(lf_doctor *d);
+
 /* doctor_slurm.c, doctor_pbs.c: reachable, flavour, the site's settings that matter. */
 void lf_doctor_slurm(lf_doctor *d);
 void lf_doctor_pbs(lf_doctor *d);

@@ -28,6 +28,9 @@ class LoongFlow(AutotoolsPackage):
     depends_on("hdf5@1.10.5: ~mpi")
     depends_on("jansson@2.12:")
     depends_on("libarchive@3.3:")
+    depends_on("libjpeg-turbo@1.5:")
+    depends_on("libpng@1.6.32:")
+    depends_on("libwebp@1:")
     depends_on("openssl@1.1:")
     depends_on("pcre2@10.30:")
     depends_on("snappy")
@@ -41,7 +44,7 @@ class LoongFlow(AutotoolsPackage):
     depends_on("cuda", when="+cuda")
 
     def configure_args(self):
-        args = ["--disable-bundle", "--with-snappy", "--with-zstd", "--with-zlib"]
+        args = ["--disable-bundle", "--with-snappy", "--with-zstd", "--with-zlib", "--with-media=yes"]
         args += self.with_or_without("pmix")
         args += self.with_or_without("ucx")
         args += self.with_or_without("onednn")

@@ -1,7 +1,7 @@
 # tests of tests/fuzz: with --enable-fuzz libFuzzer programs, otherwise replays of the corpus and of mutations
 LF_FUZZ_TARGETS = tests/fuzz/fuzz_ini tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_spm tests/fuzz/fuzz_tokforms tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt tests/fuzz/fuzz_megatron \
   tests/fuzz/fuzz_safetensors tests/fuzz/fuzz_torch tests/fuzz/fuzz_pickle tests/fuzz/fuzz_config tests/fuzz/fuzz_jinja tests/fuzz/fuzz_rows \
-  tests/fuzz/fuzz_parquet tests/fuzz/fuzz_receipt
+  tests/fuzz/fuzz_parquet tests/fuzz/fuzz_receipt tests/fuzz/fuzz_media tests/fuzz/fuzz_processor
 LF_FUZZ_COMMON = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
 if FUZZ
 noinst_PROGRAMS += $(LF_FUZZ_TARGETS)
@@ -43,6 +43,12 @@ tests_fuzz_fuzz_rows_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 tests_fuzz_fuzz_parquet_SOURCES = tests/fuzz/fuzz_parquet.c $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_parquet_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_parquet_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
+tests_fuzz_fuzz_media_SOURCES = tests/fuzz/fuzz_media.c $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_media_LDADD = tests/tap/libtap.a $(LF_MEDIA_LIBS)
+tests_fuzz_fuzz_media_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
+tests_fuzz_fuzz_processor_SOURCES = tests/fuzz/fuzz_processor.c $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_processor_LDADD = tests/tap/libtap.a $(LF_MEDIA_LIBS)
+tests_fuzz_fuzz_processor_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 tests_fuzz_fuzz_megatron_SOURCES = tests/fuzz/fuzz_megatron.c $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_megatron_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_megatron_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)

@@ -13,7 +13,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/tap/tap.h"
 
-enum { CAP = 1 << 16, MAX_SEEDS = 64 };
+enum { CAP = 1 << 16, MAX_SEEDS = 96 };
 
 static struct {
     uint8_t *data;

@@ -6,12 +6,13 @@ set -eu
 src=$(cd "$(dirname "$0")" && pwd)
 LF_SRCDIR=${LF_SRCDIR:-$src/../..} # what some targets read
 export LF_SRCDIR
-for t in ${2:-ini number event config tokenizer spm tokforms shard ckpt megatron safetensors torch pickle jinja rows parquet}; do
+for t in ${2:-ini number event config tokenizer spm tokforms shard ckpt megatron safetensors torch pickle jinja rows parquet media processor}; do
     work=fuzz-work/$t
     mkdir -p "$work" "fuzz-work/seeds-$t"
     seeds=$src/corpus/$t
     [ "$t" != torch ] || seeds=$src/../golden/store/torch
     [ "$t" != safetensors ] || seeds=$src/../golden/store/safetensors
+    [ "$t" != media ] || seeds=$src/../golden/media/images
     [ -d "$seeds" ] || seeds=fuzz-work/seeds-$t
     echo "== $t"
     ./tests/fuzz/fuzz_$t -max_total_time="${1:-600}" -max_len=65536 -rss_limit_mb=4096 -timeout=20 -print_final_stats=1 \

@@ -13,7 +13,7 @@ allowed() {
     engine/text/chat) echo "engine/base engine/text/token engine/text/jinja" ;;
     engine/text/corpus) echo "engine/base engine/text/token engine/text/chat engine/text/parquet" ;;
     engine/store) echo "engine/base" ;;
-    engine/comm | engine/pipe) echo "engine/base" ;;
+    engine/comm | engine/pipe | engine/media) echo "engine/base" ;;
     kernels*) echo "kernels engine/base/rng.h engine/base/f8.h engine/base/bits.h" ;;
     engine/back) echo "engine/base kernels" ;;
     engine/graph) echo "engine/base engine/back kernels" ;;
@@ -107,7 +107,7 @@ found=$(cd "$src" && find engine kernels db flow stages -name '*.[ch]' | xargs w
 none "no file above 1,000 lines" "$found"
 
 if command -v nm >/dev/null 2>&1; then
-    found=$(for a in engine/libbase.a engine/libengine.a kernels/libkernels.a db/libdb.a; do
+    found=$(for a in engine/libbase.a engine/libengine.a engine/libmedia.a kernels/libkernels.a db/libdb.a; do
         [ -f "$build/$a" ] && nm -g --defined-only "$build/$a" 2>/dev/null | awk -v a="$a" '$2 ~ /[TDBR]/ && $3 !~ /^(lf_|__asan|__odr|__ubsan|_)/ {print a ": " $3}'
     done)
     none "every global symbol begins with lf_" "$found"

@@ -12,6 +12,7 @@ built=$(sed -n 's/^#define LF_COMMIT "\(.*\)"$/\1/p' "$LF_BUILDDIR/engine/base/c
 on() { grep -q "^#define $1 1" "$LF_BUILDDIR/config.h" && echo yes || echo no; }
 want="PMIx $(on HAVE_PMIX), UCX $(on HAVE_UCX), oneDNN $(on HAVE_ONEDNN), CUDA $(on HAVE_NVCC)"
 want="$want, snappy $(on HAVE_SNAPPY), zstd $(on HAVE_ZSTD), zlib $(on HAVE_ZLIB)"
+want="$want, JPEG $(on HAVE_JPEG), PNG $(on HAVE_PNG), WebP $(on HAVE_WEBP)"
 is "$(sed -n '3s/, HDF5 [0-9][0-9.]*$//p' v)" "features: $want" "what configure found"
 isas=plain
 for i in avx2 avx512 avx512bf16; do
