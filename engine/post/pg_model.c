@@ -122,7 +122,7 @@ static int make_plan(lf_pg_model *m, lf_err *err)
     struct lf_plan_opts po = {.target = lf_target_device(m->s.device),
                               .threads = m->s.threads,
                               .compute = m->s.compute,
-                              .mode = LF_INVARIANT,
+                              .mode = m->s.fast ? LF_FAST : LF_INVARIANT,
                               .keep_master = m->s.train && !m->s.adapter};
     m->dec = lf_decoder_create(&m->mc, m->s.context, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
@@ -141,7 +141,7 @@ static int make_plan(lf_pg_model *m, lf_err *err)
                 m->s.freeze[i]);
     if (rc == 0 && !(m->plan = lf_plan_create(m->ps, &po, err)))
         rc = err && err->rc ? err->rc : LF_ENOMEM;
-    if (rc == 0)
+    if (rc == 0 && m->s.rows > 0)
         rc = add_packed(m, err);
     if (rc == 0 && m->s.lm)
         rc = add_lm(m, err);
