@@ -10,7 +10,7 @@
 #include "engine/base/mem.h"
 #include "engine/post/reshard_priv.h"
 
-#define MESSAGE ((size_t)4 << 20) /* bytes; a third of LF_RESHARD_BYTES */
+#define MESSAGE ((size_t)4 << 20) /* bytes */
 
 struct lf_reshard {
     lf_comm *comm; /* borrowed; NULL: one rank */
@@ -18,39 +18,109 @@ struct lf_reshard {
     int ranks, me;
     struct lf_reshard_pair *send, *recv; /* [ranks] */
     char *out, *in;                      /* [MESSAGE] */
-    float *wide;                         /* [MESSAGE / 4] */
+    char *window[2];                     /* [LF_RESHARD_WINDOW] for reading, for writing */
+    float *wide;                         /* of what is written */
 };
 
 /* ---- between stores and messages ---- */
 
+/* Is a run worth a copy of its own? */
+static bool is_long(const struct lf_reshard_io *f, const struct lf_reshard_run *run, size_t size)
+{
+    return (size_t)run->count * size >= f->room / 8;
+}
+
+static bool in_window(const struct lf_reshard_io *f, int tensor, int64_t at, int64_t count)
+{
+    return f->tensor == tensor && at >= f->first && at + count <= f->end;
+}
+
+/* Reads the window from element `at` of what is kept of the tensor on. */
+static int load(struct lf_reshard_io *f, int tensor, const struct lf_pview *v, int64_t at,
+                lf_err *err)
+{
+    const size_t size = lf_dtype_size(v->dtype);
+    const int64_t most = (int64_t)(f->room / size), left = v->count - at;
+    f->tensor = tensor;
+    f->first = f->end = at;
+    const int64_t n = left < most ? left : most;
+    int rc = lf_pstore_fetch(f->ps, f->window, (const char *)v->data + (size_t)at * size,
+                             (size_t)n * size, err);
+    f->end = rc == 0 ? at + n : at;
+    return rc;
+}
+
 int lf_reshard_read(void *io, const struct lf_reshard_run *run, size_t offset, lf_err *err)
 {
     struct lf_reshard_io *f = io;
-    const size_t size = lf_dtype_size(run->piece->dtype);
+    const int tensor = run->piece->tensor;
+    const size_t size = lf_dtype_size(run->piece->dtype), bytes = (size_t)run->count * size;
     struct lf_pview v;
-    if (lf_pstore_view(f->ps, run->piece->tensor, run->piece->kind, &v) != 1)
+    if (lf_pstore_view(f->ps, tensor, run->piece->kind, &v) != 1)
         return lf_fail(err, LF_EINVAL, "a tensor to move is not in memory");
-    return lf_pstore_fetch(f->ps, f->buf + offset, (const char *)v.data + (size_t)run->at * size,
-                           (size_t)run->count * size, err);
+    if (is_long(f, run, size))
+        return lf_pstore_fetch(f->ps, f->buf + offset,
+                               (const char *)v.data + (size_t)run->at * size, bytes, err);
+    int rc = in_window(f, tensor, run->at, run->count) ? 0 : load(f, tensor, &v, run->at, err);
+    if (rc == 0)
+        memcpy(f->buf + offset, f->window + (size_t)(run->at - f->first) * size, bytes);
+    return rc;
+}
+
+/* Elements [at, at + n) of the flattened box of a tensor. */
+static int write_elements(struct lf_reshard_io *f, int tensor, enum lf_dtype dtype, const char *src,
+                          int64_t at, int64_t n, lf_err *err)
+{
+    const int64_t most = (int64_t)(f->room / sizeof(uint16_t));
+    int rc = 0;
+    if (dtype != LF_F16)
+        return lf_pstore_write_part(f->ps, tensor, LF_P_MASTER, dtype, src,
+                                    (const int64_t[]){at, at + n}, err);
+    for (int64_t from = 0; from < n && rc == 0; from += most) {
+        const int64_t k = n - from < most ? n - from : most;
+        for (int64_t e = 0; e < k; e++)
+            f->wide[e] = lf_f32_of_f16(((const uint16_t *)(const void *)src)[from + e]);
+        rc = lf_pstore_write_part(f->ps, tensor, LF_P_MASTER, LF_F32, f->wide,
+                                  (const int64_t[]){at + from, at + from + k}, err);
+    }
+    return rc;
+}
+
+int lf_reshard_flush(struct lf_reshard_io *f, lf_err *err)
+{
+    const bool changed = f->changed;
+    const int64_t first = f->first, n = f->end - f->first;
+    f->changed = false;
+    f->end = f->first;
+    return changed ? write_elements(f, f->tensor,
+                                    lf_pstore_type(f->ps, lf_pstore_weights(f->ps, f->tensor)),
+                                    f->window, first, n, err)
+                   : 0;
 }
 
 int lf_reshard_write(void *io, const struct lf_reshard_run *run, size_t offset, lf_err *err)
 {
     struct lf_reshard_io *f = io;
-    const int64_t range[2] = {run->to, run->to + run->count}, most = (int64_t)(MESSAGE / 4);
-    const char *src = f->buf + offset;
-    int rc = 0;
-    if (run->piece->dtype != LF_F16)
-        return lf_pstore_write_part(f->ps, run->piece->into, LF_P_MASTER, run->piece->dtype, src,
-                                    range, err);
-    for (int64_t at = 0; at < run->count && rc == 0; at += most) {
-        const int64_t n = run->count - at < most ? run->count - at : most;
-        for (int64_t e = 0; e < n; e++)
-            f->wide[e] = lf_f32_of_f16(((const uint16_t *)(const void *)src)[at + e]);
-        rc = lf_pstore_write_part(f->ps, run->piece->into, LF_P_MASTER, LF_F32, f->wide,
-                                  (const int64_t[]){run->to + at, run->to + at + n}, err);
+    const int into = run->piece->into;
+    const size_t size = lf_dtype_size(run->piece->dtype);
+    struct lf_pview v;
+    int rc = in_window(f, into, run->to, run->count) ? 0 : lf_reshard_flush(f, err);
+    if (rc == 0 && lf_pstore_view(f->ps, into, lf_pstore_weights(f->ps, into), &v) != 1)
+        rc = lf_fail(err, LF_EINVAL, "a tensor to write is not in memory");
+    if (rc != 0)
+        return rc;
+    if (f->first == f->end) {
+        if (is_long(f, run, size) || v.dtype != run->piece->dtype)
+            return write_elements(f, into, run->piece->dtype, f->buf + offset, run->to, run->count,
+                                  err);
+        rc = load(f, into, &v, run->to, err);
     }
-    return rc;
+    if (rc != 0)
+        return rc;
+    memcpy(f->window + (size_t)(run->to - f->first) * size, f->buf + offset,
+           (size_t)run->count * size);
+    f->changed = true;
+    return 0;
 }
 
 static struct lf_reshard_cursor begin(const struct lf_reshard_pair *pair, bool trained)
@@ -81,17 +151,31 @@ struct lf_reshard_moved lf_reshard_planned(const lf_reshard *x, bool trained)
     return m;
 }
 
+static struct lf_reshard_io reader(const lf_reshard *x)
+{
+    return (struct lf_reshard_io){
+        .ps = x->from, .buf = x->out, .window = x->window[0], .room = LF_RESHARD_WINDOW};
+}
+
+static struct lf_reshard_io writer(const lf_reshard *x, char *message)
+{
+    return (struct lf_reshard_io){.ps = x->to,
+                                  .buf = message,
+                                  .window = x->window[1],
+                                  .room = LF_RESHARD_WINDOW,
+                                  .wide = x->wide};
+}
+
 static int copy_own(lf_reshard *x, bool trained, double *bytes, lf_err *err)
 {
     struct lf_reshard_cursor read = begin(&x->recv[x->me], trained), write = read;
-    struct lf_reshard_io from = {x->from, x->out, NULL}, to = {x->to, x->out, x->wide};
+    struct lf_reshard_io from = reader(x), to = writer(x, x->out);
     int rc = 0;
-    for (size_t n;
-         rc == 0 && (n = lf_reshard_take(&read, MESSAGE, lf_reshard_read, &from, &rc, err)) > 0;) {
+    for (size_t n = 1; rc == 0 && n > 0; *bytes += (double)n) {
+        n = lf_reshard_take(&read, MESSAGE, lf_reshard_read, &from, &rc, err);
         (void)lf_reshard_take(&write, MESSAGE, lf_reshard_write, &to, &rc, err);
-        *bytes += (double)n;
     }
-    return rc;
+    return rc != 0 ? rc : lf_reshard_flush(&to, err);
 }
 
 /* Both directions of one message; each is there on both sides or on neither. */
@@ -112,13 +196,15 @@ static int shift(lf_reshard *x, int by, bool trained, int *rc, lf_err *err)
     const int to = (x->me + by) % x->ranks, from = (x->me - by + x->ranks) % x->ranks;
     struct lf_reshard_cursor send = begin(&x->send[to], trained),
                              recv = begin(&x->recv[from], trained);
-    struct lf_reshard_io read = {x->from, x->out, NULL}, write = {x->to, x->in, x->wide};
+    struct lf_reshard_io read = reader(x), write = writer(x, x->in);
     for (;;) {
         struct lf_reshard_cursor ahead = recv;
         const size_t out = lf_reshard_take(&send, MESSAGE, lf_reshard_read, &read, rc, err),
                      in = lf_reshard_take(&ahead, MESSAGE, NULL, NULL, NULL, NULL);
-        if (!out && !in)
+        if (!out && !in) {
+            *rc = *rc ? *rc : lf_reshard_flush(&write, err);
             return 0;
+        }
         const int lost = exchange(x, to, out, from, in, *rc ? NULL : err);
         if (lost != 0)
             return lost;
@@ -181,7 +267,8 @@ static int make_plan(lf_reshard *x, lf_err *err)
     struct lf_comm_blobs blobs = {0};
     struct lf_reshard_entry *mine = lf_calloc(n + 1, sizeof *mine, err);
     int *node = lf_calloc(ranks, sizeof *node, err);
-    int rc = mine && node && x->out && x->in && x->wide && x->send && x->recv
+    int rc = mine && node && x->out && x->in && x->window[0] && x->window[1] && x->wide &&
+                     x->send && x->recv
                  ? my_entries(mine, x->from, x->to, err)
                  : LF_ENOMEM;
     struct lf_reshard_all all = {.entry = mine, .node = node, .ranks = x->ranks};
@@ -217,7 +304,9 @@ int lf_reshard_create(lf_reshard **out, lf_comm *comm, lf_pstore *from, lf_pstor
     x->recv = lf_calloc((size_t)x->ranks, sizeof *x->recv, err);
     x->out = lf_malloc(MESSAGE, 1, err);
     x->in = lf_malloc(MESSAGE, 1, err);
-    x->wide = lf_malloc(MESSAGE, 1, err);
+    x->window[0] = lf_malloc(LF_RESHARD_WINDOW, 1, err);
+    x->window[1] = lf_malloc(LF_RESHARD_WINDOW, 1, err);
+    x->wide = lf_malloc(LF_RESHARD_WINDOW / sizeof(uint16_t), sizeof *x->wide, err);
     rc = make_plan(x, err);
     if (rc != 0) {
         lf_reshard_destroy(x);
@@ -241,6 +330,8 @@ void lf_reshard_destroy(lf_reshard *x)
     free(x->recv);
     free(x->out);
     free(x->in);
+    free(x->window[0]);
+    free(x->window[1]);
     free(x->wide);
     free(x);
 }

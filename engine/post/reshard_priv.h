@@ -69,13 +69,25 @@ struct lf_reshard_all {
 int lf_reshard_pairs(const struct lf_reshard_all *all, lf_pstore *from, lf_pstore *to, int me,
                      struct lf_reshard_pair *send, struct lf_reshard_pair *recv, lf_err *err);
 
-/* Of lf_reshard_fn: runs between a store and a message. */
+#define LF_RESHARD_WINDOW ((size_t)1 << 20) /* bytes */
+
+/* Of lf_reshard_fn: runs between a store and a message. Rows of a matrix whose columns are divided
+ * are short runs, and a copy from or to a device takes long however short it is. So short runs go
+ * through a window: elements [first, end) of what this rank keeps of a tensor, in memory of the
+ * host. */
 struct lf_reshard_io {
     lf_pstore *ps;
-    char *buf;
-    float *wide; /* room for a message of fp16 as f32 */
+    char *buf;          /* the message */
+    char *window;       /* [room] */
+    size_t room;        /* LF_RESHARD_WINDOW */
+    float *wide;        /* for writing: as many elements of fp16 as f32 */
+    int tensor;         /* of ps, that is in the window */
+    int64_t first, end; /* equal: nothing is */
+    bool changed;       /* since it was read from the store */
 };
 int lf_reshard_read(void *io, const struct lf_reshard_run *run, size_t offset, lf_err *err);
+/* Until lf_reshard_flush some of what was written may be in the window alone. */
 int lf_reshard_write(void *io, const struct lf_reshard_run *run, size_t offset, lf_err *err);
+int lf_reshard_flush(struct lf_reshard_io *io, lf_err *err);
 
 #endif

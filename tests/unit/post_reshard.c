@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Weights from one layout to another. All ranks are stores of this process, and messages are moved
- * by hand, cut at odd places. The reference is a store of the new layout that is filled by the rule
- * of its initial values, which no layout enters. So each bit of every box is compared. A box that
- * goes to a wrong offset, and a part that nobody has, are noticed.
+ * by hand, cut at odd places, through windows of a few rows. The reference is a store of the new
+ * layout that is filled by the rule of its initial values, which no layout enters. So each bit of
+ * every box is compared. A box that goes to a wrong offset, and a part that nobody has, are
+ * noticed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "engine/post/reshard_priv.h"
 #include "tests/tap/tap.h"
 
-enum { ROWS = 16, DOCS = 2, MOST = 4, SEED = 7, OTHER = 8, CAP = 1001 };
+enum { ROWS = 16, DOCS = 2, MOST = 4, SEED = 7, OTHER = 8, CAP = 1001, WINDOW = 3000 };
 
 static lf_err err = LF_ERR_INIT;
 
@@ -161,14 +162,16 @@ static int write_run(void *io, const struct lf_reshard_run *run, size_t offset, 
 /* The bytes that came to rank `to` from others. */
 static size_t move_to(struct both *x, int to, bool trained)
 {
+    static char buf[CAP], window[2][WINDOW];
     size_t others = 0;
     for (int from = 0; from < x->ranks; from++) {
-        char buf[CAP];
-        float wide[CAP];
         struct lf_reshard_cursor out = {.pair = &x->send[from][to], .trained = trained},
                                  in = {.pair = &x->recv[to][from], .trained = trained};
-        struct lf_reshard_io read = {x->from[from].ps, buf, NULL},
-                             write = {x->to[to].ps, buf, wide};
+        struct lf_reshard_io read = {.ps = x->from[from].ps, .buf = buf},
+                             write = {.ps = x->to[to].ps, .buf = buf};
+        read.window = window[0];
+        write.window = window[1];
+        read.room = write.room = WINDOW;
         int rc = 0;
         for (size_t n = 1, m; n > 0; others += from == to ? 0 : n) {
             n = lf_reshard_take(&out, CAP, lf_reshard_read, &read, &rc, &err);
@@ -177,6 +180,7 @@ static size_t move_to(struct both *x, int to, bool trained)
             if (n != m)
                 tap_bail("%zu bytes are sent and %zu expected", n, m);
         }
+        must(lf_reshard_flush(&write, &err));
     }
     return others;
 }
