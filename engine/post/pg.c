@@ -273,6 +273,7 @@ static int open_axes(lf_pg *p, int rc, lf_err *err)
     if (rc != 0)
         return rc;
     rc = lf_axes_open(&p->comms, &p->who, &p->c->axes, p->run.comm, err);
+    rc = lf_run_agree(&p->run, rc, err);
     rc = rc != 0 ? rc : lf_pg_places_open(p, err);
     p->reward_with = (struct lf_loaded_ranks){
         .layout = lf_axes_layout(&p->at[LF_PG_REWARD].axes, &p->at[LF_PG_REWARD].who),

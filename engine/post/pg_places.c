@@ -58,6 +58,7 @@ int lf_pg_places_open(lf_pg *p, lf_err *err)
         rc = lf_axes_open(&l->comms, &l->who, &l->axes, p->run.comm, err);
         if (rc != 0)
             lf_err_prefix(err, "%s_layout", names[i]);
+        rc = lf_run_agree(&p->run, rc, err);
     }
     return rc;
 }

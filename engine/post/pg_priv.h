@@ -143,7 +143,7 @@ void lf_pg_places_plan(lf_pg *p);
 /* Collective. */
 int lf_pg_places_open(lf_pg *p, lf_err *err);
 int lf_pg_places_check(const lf_pg *p, lf_err *err);
-/* The place of the ranks of a model: LF_PG_PLACES of those that have the actor's. */
+/* Of the ranks of a model: this one's place, their communicators, and what sums between them. */
 const struct lf_train_who *lf_pg_who(const lf_pg *p, const lf_pg_model *m);
 const struct lf_axes_comms *lf_pg_comms(const lf_pg *p, const lf_pg_model *m);
 const struct lf_devcomm *lf_pg_dev(const lf_pg *p, const lf_pg_model *m);
