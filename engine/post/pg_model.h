@@ -61,6 +61,8 @@ void lf_pg_model_destroy(lf_pg_model *m);
 int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err);
 
 lf_pstore *lf_pg_model_store(const lf_pg_model *m);
+/* A store in which the model's tensors are declared with the boxes of another rank; owned. */
+lf_pstore *lf_pg_model_boxes(const lf_pg_model *m, const struct lf_layout *l, lf_err *err);
 lf_plan *lf_pg_model_get_plan(const lf_pg_model *m);
 lf_exec *lf_pg_model_exec(const lf_pg_model *m);
 /* Reads weights, and with `moments` the moments, under `prefix` of a checkpoint. Without

@@ -520,9 +520,32 @@ static void add_tensor(json_t *comm, const lf_pg *p, const struct lf_plan_moved 
     json_object_set_new(comm, "tensor_messages_per_step", json_integer(all.messages));
 }
 
-/* The copy of the weights that rollouts have, and what comes to a rank for it: of all of them once
- * in a start, then of those that are trained before each round. */
-static void add_rollout(json_t *comm, const lf_pg *p)
+/* What comes to the rank that gets most, before each round. */
+static int most_for_rollout(double *most, const lf_pg *p, lf_err *err)
+{
+    const struct lf_axes *a = &p->c->axes, *g = &p->at[LF_PG_ROLLOUT].axes;
+    const int together = p->who.tensor_ranks * p->at[LF_PG_ROLLOUT].who.tensor_ranks;
+    int rc = 0;
+    for (int r = 0; r < p->run.ranks && r < together && rc == 0; r++) { /* then they repeat */
+        const struct lf_train_who of_a = lf_axes_who(a, r, p->run.ranks),
+                                  of_g = lf_axes_who(g, r, p->run.ranks);
+        const struct lf_layout la = lf_axes_layout(a, &of_a), lg = lf_axes_layout(g, &of_g);
+        lf_pstore *from = lf_pg_model_boxes(p->actor, &la, err),
+                  *to = from ? lf_pg_model_boxes(p->generator, &lg, err) : NULL;
+        rc = to ? 0 : err && err->rc ? err->rc : LF_ENOMEM;
+        if (rc == 0)
+            *most =
+                fmax(*most, lf_reshard_at_most(lf_pg_model_store(p->actor),
+                                               lf_pg_model_store(p->generator), from, to, true));
+        lf_pstore_destroy(from);
+        lf_pstore_destroy(to);
+    }
+    return rc;
+}
+
+/* What comes to the first rank for the weights that rollouts have: of all of them once in a start,
+ * then of those that are trained before each round; and what comes to any rank then, at most. */
+static int add_rollout(json_t *comm, const lf_pg *p, lf_err *err)
 {
     const lf_pstore *from = lf_pg_model_store(p->actor), *to = lf_pg_model_store(p->generator);
     const struct lf_reshard_moved all = lf_reshard_needs(from, to, false),
@@ -530,6 +553,10 @@ static void add_rollout(json_t *comm, const lf_pg *p)
     json_object_set_new(comm, "rollout_bytes_first", json_real(all.received));
     json_object_set_new(comm, "rollout_bytes_per_round", json_real(round.received));
     json_object_set_new(comm, "rollout_copied_per_round", json_real(round.copied));
+    double most = 0;
+    const int rc = most_for_rollout(&most, p, err);
+    json_object_set_new(comm, "rollout_bytes_most", json_real(most));
+    return rc;
 }
 
 /* What a rank sends, in an update and in a round. */
@@ -551,8 +578,6 @@ static json_t *comm_json(const lf_pg *p)
         add_tensor(comm, p,
                    &(struct lf_plan_moved){a.tensor.messages + k.tensor.messages,
                                            a.tensor.bytes + k.tensor.bytes});
-    if (p->generator)
-        add_rollout(comm, p);
     return comm;
 }
 
@@ -580,6 +605,8 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
         json_t *comm = comm_json(p), *axes = lf_laid_axes(&p->c->axes, &p->who);
         if (axes)
             rc = lf_pg_places_sign(p, axes, err);
+        if (rc == 0 && p->generator)
+            rc = add_rollout(comm, p, err);
         int64_t n = p->c->prompts * p->c->samples;
         double per_token = lf_train_flops_per_token(&p->actor_flops, &p->mc, p->context, true);
         if (p->critic)
@@ -598,7 +625,8 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
             {"flops_per_step", json_real(per_token * (double)(p->c->minibatch * p->context))},
             {"disk_bytes", json_real((double)(p->c->keep + 2) * kept + merged)},
         };
-        rc = lf_json_set(plan, m, sizeof m / sizeof m[0], "plan", err);
+        const int set = lf_json_set(plan, m, sizeof m / sizeof m[0], "plan", err);
+        rc = rc != 0 ? rc : set;
     }
     json_decref(models);
     json_decref(notes);

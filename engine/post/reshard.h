@@ -34,6 +34,12 @@ struct lf_reshard_moved {
  * are 0: they follow from the other ranks' boxes. */
 struct lf_reshard_moved lf_reshard_needs(const lf_pstore *from, const lf_pstore *to, bool trained);
 
+/* The same of another rank, of which only the boxes are known: no less than what others send it. It
+ * is more where that rank keeps a part of its box (zero = 3), of which nothing is taken to fit.
+ * from_box, to_box: stores of the models in which that rank's tensors are declared. */
+double lf_reshard_at_most(const lf_pstore *from, const lf_pstore *to, const lf_pstore *from_box,
+                          const lf_pstore *to_box, bool trained);
+
 /* Plans, from stores whose plans are finished and which outlive x. Every rank of comm (NULL: one
  * rank) has both stores of one model. Collective. LF_EINVAL: the ranks together lack elements of a
  * box, or the stores are of two models. */

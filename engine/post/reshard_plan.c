@@ -261,3 +261,23 @@ struct lf_reshard_moved lf_reshard_needs(const lf_pstore *from, const lf_pstore 
     }
     return m;
 }
+
+double lf_reshard_at_most(const lf_pstore *from, const lf_pstore *to, const lf_pstore *from_box,
+                          const lf_pstore *to_box, bool trained)
+{
+    double sum = 0;
+    for (int i = 0; i < lf_pstore_count(from); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(from, i);
+        const int into = lf_pstore_find(to, d->name);
+        struct lf_reshard_piece p;
+        if (into < 0 || (trained && d->frozen))
+            continue;
+        const enum lf_pkind kind = kind_of(from, to, i, into);
+        box_of(&p.from, from_box, i);
+        box_of(&p.to, to_box, into);
+        p.from.flat[1] = lf_pstore_sharded(from, i, kind) ? 0 : size_of(&p.from);
+        sum += (double)lf_dtype_size(lf_pstore_type(from, kind)) *
+               (double)(size_of(&p.to) - elements(&p));
+    }
+    return sum;
+}

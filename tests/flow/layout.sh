@@ -199,7 +199,7 @@ refused wrong '[0-9]+:[0-9]+: unknown key "tensr" in \[layout\]'
 like err 'wrong.ini:[0-9]+:[0-9]+: .*zero.*7' "and the value that is none"
 
 if ! "$LF" launch -n 2 -- true >/dev/null 2>err; then
-    skip_some 19 "ranks cannot be started here: $(tail -n 1 err)"
+    skip_some 23 "ranks cannot be started here: $(tail -n 1 err)"
 else
     runs 0 "$LF" run --quiet parts.ini
     a=$(stage_dir train)
@@ -210,6 +210,10 @@ else
     [ -n "$(identity "$a")" ] && [ "$a" != "$b" ]
     ok $? "which is there"
     sed 's#${stage:train.checkpoint}#'"$a"'/out/checkpoint#' laid.ini | grep -v '^reward_' >policy.ini # an lf-rm would have to make that model
+    runs 0 "$LF" plan policy.ini --json --no-measure
+    like out '"rollout_bytes_most": *[1-9]' "and what comes to rollouts is in the plan"
+    runs 0 "$LF" plan policy.ini --no-measure
+    like out 'rollouts have weights of their own: at most [0-9.]+ [KM]iB come to a rank before each round$' "its table too"
     runs 0 "$LF" plan policy.ini --json --no-measure
     for part in rollout=4 reference=1 critic=4; do
         like out "\"${part%=*}_tensor\": *${part#*=}" "${part%=*}_layout becomes the option of the stage"
@@ -236,4 +240,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 106
+finish 110

@@ -214,7 +214,7 @@ static const char *words(const struct trial *t)
 static void test_trial(const struct trial *t)
 {
     struct both x;
-    bool bits = true, kept = true, bytes = true;
+    bool bits = true, kept = true, bytes = true, bound = true;
     open_both(&x, t);
     must(plan_both(&x));
     for (int r = 0; r < x.ranks; r++) {
@@ -223,6 +223,11 @@ static void test_trial(const struct trial *t)
         const struct lf_reshard_moved part = lf_reshard_needs(x.from[r].ps, x.to[r].ps, true),
                                       all = lf_reshard_needs(x.from[r].ps, x.to[r].ps, false);
         bytes = (double)move_to(&x, r, true) == part.received && bytes;
+        const double most =
+            lf_reshard_at_most(x.from[0].ps, x.to[0].ps, x.from[r].ps, x.to[r].ps, true);
+        bound =
+            (t->from.zero == 3 ? most >= part.received : (int64_t)(most - part.received) == 0) &&
+            bound;
         for (int i = 0; i < lf_pstore_count(want.ps); i++) { /* frozen ones are as before */
             struct lf_pview v, w;
             const enum lf_pkind k = lf_pstore_weights(want.ps, i);
@@ -241,6 +246,7 @@ static void test_trial(const struct trial *t)
     tap_ok(bits, "%s: the bits of the weights", words(t));
     tap_ok(kept, "frozen ones stay where only the others move");
     tap_ok(bytes, "what comes from other ranks is what a rank's own boxes lack");
+    tap_ok(bound, "and what its boxes say to a rank that knows no more of it");
     close_both(&x);
 }
 
@@ -307,7 +313,7 @@ int main(void)
         {{2, 2, 3}, {4, 1, 0}, true, true},   {{1, 4, 0}, {2, 2, 0}, false, true},
         {{3, 1, 2}, {3, 1, 0}, true, false}};
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
-        TAP(3, test_trial(&trials[i]));
+        TAP(4, test_trial(&trials[i]));
     TAP(1, test_nothing());
     TAP(1, test_near());
     TAP(3, test_faults());
