@@ -92,6 +92,7 @@ static void complete(struct ppo *p, const lf_optset *o)
     if (c->min_lr < 0)
         c->min_lr = c->schedule == LF_SCHED_CONSTANT ? c->lr : 0;
     lf_train_read_scale(&c->scaler, &p->g, o);
+    c->fast = p->numeric == 1;
     c->compute = lf_stage_dtype(p->g.precision);
     c->threads = lf_stage_threads(o);
     c->device = lf_stage_device(o);

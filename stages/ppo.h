@@ -15,6 +15,7 @@ struct ppo {
     struct lf_pg_config c;
     struct lf_train_given g;
     int32_t algorithm; /* ppo|grpo|rloo|reinforce++|dapo|dr-grpo|gspo */
+    int32_t numeric;   /* invariant|fast */
     bool kl_in_loss;
     lf_opt_list rewards, eos;
     struct lf_cmd_opts command;

@@ -6,5 +6,5 @@ stages_lf_ppo_LDADD = $(LF_STAGE_LIBS)
 LF_STAGE_MANS += stages/lf-ppo.1
 TESTS += tests/stage/ppo.sh
 EXTRA_DIST += tests/stage/ppo.sh
-TESTS += tests/stage/ppo_ranks.sh tests/stage/ppo_zero.sh tests/stage/ppo_tensor.sh
-EXTRA_DIST += tests/stage/ppo_lib.sh tests/stage/ppo_ranks.sh tests/stage/ppo_zero.sh tests/stage/ppo_tensor.sh
+TESTS += tests/stage/ppo_ranks.sh tests/stage/ppo_zero.sh tests/stage/ppo_tensor.sh tests/stage/ppo_layout.sh
+EXTRA_DIST += tests/stage/ppo_lib.sh tests/stage/ppo_ranks.sh tests/stage/ppo_zero.sh tests/stage/ppo_tensor.sh tests/stage/ppo_layout.sh

@@ -19,6 +19,26 @@
                .more = "Best are the weights that made the round, not those that it left. The "    \
                        "last weights are measured by no round.")
 
+/* In a pipeline these come from the sections [layout NAME] that rollout_layout and the others
+ * name. */
+#define PLACE_ROW(which, of, what, why)                                                            \
+    LF_OPT_ROW(.name = which "_tensor", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "0",     \
+               .max = 65536, .unit = "ranks", .field = LF_OPT_FIELD(CONFIG, c.tensor_of[of]),      \
+               .help = "how many ranks divide the matrices of " what "; 0: as tensor says",        \
+               .more = why)
+#define PLACE_ROWS                                                                                 \
+    PLACE_ROW(                                                                                     \
+        "rollout", LF_PG_ROLLOUT, "the policy while it generates",                                 \
+        "With another number than tensor a rank has weights of its own for rollouts. Before "      \
+        "a round, those that were trained move to them in memory, from rank to rank. Needs "       \
+        "numeric = fast: log-probabilities of the rollout then differ by rounding."),              \
+        PLACE_ROW("reference", LF_PG_REFERENCE, "the reference",                                   \
+                  "All ranks of the run form such groups, which share the sequences."),            \
+        PLACE_ROW("reward", LF_PG_REWARD, "the reward model",                                      \
+                  "All ranks of the run form such groups, which share the sequences."),            \
+        PLACE_ROW("critic", LF_PG_CRITIC, "the critic",                                            \
+                  "All ranks of the run form such groups, which share the micro-batches.")
+
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     {.name = "data",
@@ -463,7 +483,19 @@ static const lf_opt opts[] = {
 
     LF_TRAIN_COMPUTE_ROWS(LF_TRAIN_PRECISIONS),
     LF_TRAIN_TENSOR_ROW,
+    PLACE_ROWS,
     LF_TRAIN_ZERO_ROW,
+    {.name = "numeric",
+     .type = LF_OPT_ENUM,
+     .cls = NUM,
+     .def = "invariant",
+     .choices = "invariant|fast",
+     .field = LF_OPT_FIELD(CONFIG, numeric),
+     .help = "invariant: the ratio starts at exactly 1 on one rank, as a rollout has the bits of "
+             "training",
+     .more = "fast: kernels whose results may depend on the batch, and rollouts on a layout of "
+             "their own; mismatch_max, ratio_min and ratio_max of the metrics say how far rollout "
+             "and training are apart. The reward model stays invariant."},
     {.name = "micro_tokens",
      .group = "precision and memory",
      .type = LF_OPT_COUNT,

@@ -4,19 +4,22 @@ engine_libengine_a_SOURCES += \
   engine/post/advantage.c engine/post/advantage.h \
   engine/post/kl.c engine/post/kl.h \
   engine/post/pg.c engine/post/pg.h engine/post/pg_model.c engine/post/pg_model.h \
-  engine/post/pg_early.c engine/post/pg_key.c engine/post/pg_part.c engine/post/pg_priv.h engine/post/pg_ptx.c engine/post/pg_ranks.c engine/post/pg_report.c engine/post/pg_reward.c engine/post/pg_rollout.c engine/post/pg_setup.c engine/post/pg_measure.c engine/post/sample_lines.h engine/post/sample_lines.c engine/post/scored.h engine/post/scored.c \
+  engine/post/pg_early.c engine/post/pg_key.c engine/post/pg_part.c engine/post/pg_places.c engine/post/pg_priv.h engine/post/pg_ptx.c engine/post/pg_ranks.c engine/post/pg_report.c engine/post/pg_reward.c engine/post/pg_rollout.c engine/post/pg_setup.c engine/post/pg_measure.c engine/post/sample_lines.h engine/post/sample_lines.c engine/post/scored.h engine/post/scored.c \
   engine/post/pg_state.c engine/post/pg_update.c engine/post/rollout.c engine/post/rollout.h engine/post/rollout_file.c \
   engine/post/policy_loss.c engine/post/policy_loss.h \
+  engine/post/reshard.c engine/post/reshard.h engine/post/reshard_plan.c engine/post/reshard_priv.h \
   engine/post/reward.h engine/post/reward_cmd.c engine/post/reward_rule.c \
   engine/post/shaping.c engine/post/shaping.h
 
-LF_POST_TESTS = tests/unit/post_pg tests/unit/post_ranks tests/unit/post_reward
+LF_POST_TESTS = tests/unit/post_pg tests/unit/post_ranks tests/unit/post_reshard tests/unit/post_reward
 check_PROGRAMS += $(LF_POST_TESTS)
 TESTS += $(LF_POST_TESTS)
 tests_unit_post_pg_SOURCES = tests/unit/post_pg.c
 tests_unit_post_pg_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_post_ranks_SOURCES = tests/unit/post_ranks.c
 tests_unit_post_ranks_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_post_reshard_SOURCES = tests/unit/post_reshard.c
+tests_unit_post_reshard_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_post_reward_SOURCES = tests/unit/post_reward.c
 tests_unit_post_reward_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # the reward model

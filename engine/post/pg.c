@@ -38,7 +38,8 @@ static int set_up(lf_pg *p, lf_err *err)
     if (!p->run.fingerprint ||
         json_object_set_new(p->run.fingerprint, "rows", json_integer(p->rows)) ||
         json_object_set_new(p->run.fingerprint, "ranks", json_integer(p->run.ranks)) ||
-        lf_laid_sign(p->run.fingerprint, &p->c->axes, &p->who, NULL, err))
+        lf_laid_sign(p->run.fingerprint, &p->c->axes, &p->who, NULL, err) ||
+        lf_pg_places_sign(p, p->run.fingerprint, err))
         return LF_ENOMEM;
     int64_t updates = lf_pg_updates(p->c, (size_t)(p->c->prompts * p->c->samples)),
             total = p->c->steps * (updates > 0 ? updates : 1);
@@ -57,8 +58,8 @@ static int set_up(lf_pg *p, lf_err *err)
 
 static void tell_memory(lf_pg *p)
 {
-    const lf_pg_model *all[] = {p->actor, p->ref, p->critic};
-    static const char *const names[] = {"actor", "reference", "critic"};
+    const lf_pg_model *all[] = {p->actor, p->generator, p->ref, p->critic};
+    static const char *const names[] = {"actor", "rollout", "reference", "critic"};
     struct lf_plan_bytes b;
     struct lf_plan_memory mem;
     char size[32];
@@ -69,7 +70,7 @@ static void tell_memory(lf_pg *p)
             lf_run_log(&p->run, 2, "planned GPU memory %s",
                        lf_fmt_bytes(size, sizeof size, mem.device));
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (all[i] && lf_plan_bytes(lf_pg_model_get_plan(all[i]), &b) == 0)
             lf_run_log(&p->run, 2, "  of it the %s: %s", names[i],
                        lf_fmt_bytes(size, sizeof size, (double)b.total));
@@ -222,7 +223,8 @@ static struct lf_run_config run_config(const struct lf_pg_config *c)
                                   .keep_every = c->keep_every,
                                   .save_time_s = c->save_time_s,
                                   .samples = c->guest != NULL,
-                                  .parts = c->zero.stage > 0 || c->axes.tensor > 1};
+                                  .parts = c->zero.stage > 0 || c->axes.tensor > 1 ||
+                                           c->tensor_of[LF_PG_CRITIC] > 1};
 }
 
 /* From where the run stands to its end. Collective. */
@@ -253,12 +255,13 @@ static int train(lf_pg *p, lf_err *err)
 static int connect_reward(void *user, int rc, lf_back *back, lf_exec *ex, lf_err *err)
 {
     lf_pg *p = user;
-    const struct lf_devcomm_axes axes = {.data = p->comms.data, .tensor = p->comms.tensor};
+    struct lf_pg_place *at = &p->at[LF_PG_REWARD];
+    const struct lf_devcomm_axes axes = {.data = at->comms.data, .tensor = at->comms.tensor};
     rc = lf_run_agree(&p->run, rc, err);
     if (rc == 0)
-        rc = lf_devcomm_open(&p->reward_dev, &axes, back, err);
+        rc = lf_devcomm_open(&at->dev, &axes, back, err);
     if (rc == 0)
-        lf_devcomm_connect(&p->reward_dev, ex);
+        lf_devcomm_connect(&at->dev, ex);
     return rc;
 }
 
@@ -270,14 +273,20 @@ static int open_axes(lf_pg *p, int rc, lf_err *err)
     if (rc != 0)
         return rc;
     rc = lf_axes_open(&p->comms, &p->who, &p->c->axes, p->run.comm, err);
+    rc = lf_run_agree(&p->run, rc, err);
+    rc = rc != 0 ? rc : lf_pg_places_open(p, err);
     p->reward_with = (struct lf_loaded_ranks){
-        .layout = lf_axes_layout(&p->c->axes, &p->who), .connect = connect_reward, .user = p};
+        .layout = lf_axes_layout(&p->at[LF_PG_REWARD].axes, &p->at[LF_PG_REWARD].who),
+        .connect = connect_reward,
+        .user = p};
     lf_buf_init(&line);
     if (p->who.tensor_ranks > 1)
         lf_laid_line(&line, &p->c->axes, &p->who, NULL);
     rc = rc != 0 ? rc : lf_buf_check(&line, err);
     if (rc == 0 && line.len)
         lf_run_log(&p->run, 2, "%s", line.data);
+    if (rc == 0)
+        lf_pg_places_log(p);
     lf_buf_fini(&line);
     return rc;
 }
@@ -296,7 +305,7 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf
     rc = open_axes(&p, rc, err);
     rc = lf_run_agree(&p.run, rc != 0 ? rc : set_up(&p, err), err);
     if (rc == 0)
-        rc = lf_pg_connect(&p, err);
+        rc = lf_pg_places_connect(&p, err);
     if (rc == 0)
         rc = lf_pg_start(&p, &done, err);
     if (rc == 0)
@@ -309,9 +318,8 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf
         rc = train(&p, err);
     lf_run_phase(&p.run, NULL);
     lf_nvml_close(p.nvml);
-    lf_devcomm_close(&p.dev, rc && rc != LF_EINTR);
-    lf_devcomm_close(&p.reward_dev, rc && rc != LF_EINTR);
+    lf_pg_places_disconnect(&p, rc && rc != LF_EINTR);
     lf_pg_close(&p);
-    lf_axes_close(&p.comms);
+    lf_pg_places_close(&p);
     return rc;
 }

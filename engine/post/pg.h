@@ -4,7 +4,9 @@
  * few epochs of updates. PPO, GRPO, RLOO, REINFORCE++, DAPO, Dr. GRPO and GSPO are settings of one
  * loop. Generation and training of the actor share one set of weights and one engine. So the
  * log-probability of a drawn token is that of the training graph, bit for bit; the loop reports the
- * difference at every step (`mismatch`).
+ * difference at every step (`mismatch`). Where rollouts have a layout of their own (which `fast`
+ * allows), generation has weights of its own, to which those that are trained move before a round
+ * (reshard.h).
  *
  * A run leaves these below out:
  *   checkpoints/step-NNNNNNNN/   as in pretraining; NNNNNNNN counts trained mini-batches
@@ -25,6 +27,7 @@
  *   2. A round is a function of its key: (weights, prompts, sampling, seed). A file or a part is
  *      used again only under its key. So a run that is killed anywhere ends with the same weights
  *      and metrics, bit for bit.
+ *      What it generates with is part of the key too, where that is not what it trains.
  *   3. Ranks share the prompts of a round and the micro-batches of an update. Every rank holds the
  *      whole round, so advantages and whitening are over all of it. A round from equal weights has
  *      the same bits for any number of ranks; gradients differ by the order of f32 sums.
@@ -59,6 +62,9 @@ enum lf_pg_advantage {
 
 /* A mean over a round, higher is better. In the order of the choices of the option. */
 enum lf_pg_best_metric { LF_PG_BEST_SCORE, LF_PG_BEST_REWARD };
+
+/* What may have a layout of its own: generation, and each model beside the actor. */
+enum lf_pg_place_of { LF_PG_ROLLOUT, LF_PG_REFERENCE, LF_PG_REWARD, LF_PG_CRITIC, LF_PG_PLACES };
 
 struct lf_pg_config {
     /* collects times (engine/graph/profile.h); NULL: none */
@@ -103,6 +109,11 @@ struct lf_pg_config {
     /* lf_pg_plan: ranks to plan for; lf_pg_run takes those of its comm */
     int plan_ranks;
     struct lf_axes axes;
+    /* layouts of their own over the same ranks, by the enumeration below: how many ranks divide
+     * matrices; 0: as axes says */
+    int tensor_of[LF_PG_PLACES];
+    /* fast kernels: what is generated need not have the bits of what is trained */
+    bool fast;
     struct lf_zero zero; /* what ranks divide of actor, critic and, with 3, reference */
     /* adapter of the actor; NULL: its weights are trained */
     const struct lf_adapter_config *adapter;

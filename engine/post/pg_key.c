@@ -41,6 +41,11 @@ static void describe(lf_buf *b, const lf_pg *p)
         (int)s->missing, s->missing_value, s->overlong_max, s->overlong_buffer, s->overlong_factor,
         s->scale, s->clip, p->s.scores.n, p->s.scores.mean, p->s.scores.m2);
     lf_buf_addf(b, "replay %s\n", c->replay ? c->replay : "");
+    if (c->fast)
+        lf_buf_addf(b, "fast\n");
+    for (int i = 0; i < LF_PG_PLACES; i++)
+        if (p->at[i].own)
+            lf_buf_addf(b, "layout %d tensor %d\n", i, p->at[i].axes.tensor);
 }
 
 static int describe_adapter(lf_buf *b, const lf_pg *p, lf_err *err)
@@ -113,9 +118,7 @@ static int hash_piece(void *user, const struct lf_plan_piece *q, lf_err *err)
 /* masters bf16: weights are in the copies too. */
 static int hash_weights(struct hashing *g, const lf_pg *p, const lf_pg_model *m, lf_err *err)
 {
-    const lf_plan *plan = m ? lf_pg_model_get_plan(m) : NULL;
-    if (!m)
-        return 0;
+    const lf_plan *plan = lf_pg_model_get_plan(m);
     g->ps = lf_pg_model_store(m);
     int rc = lf_plan_pieces(plan, LF_P_MASTER, false, hash_piece, g, err);
     if (rc == 0)
@@ -125,31 +128,52 @@ static int hash_weights(struct hashing *g, const lf_pg *p, const lf_pg_model *m,
                : lf_plan_pieces(plan, LF_P_COPY, false, hash_piece, g, err);
 }
 
-static int hash_models(lf_hash *h, const lf_pg *p, lf_err *err)
+/* The weights of one model, of which this rank has a part. */
+static int hash_model(lf_hash *h, const lf_pg *p, const lf_pg_model *m, lf_err *err)
 {
-    struct hashing g = {.h = h, .comm = p->dev.inner ? p->dev.inner : p->comms.data};
+    const struct lf_devcomm *dev = lf_pg_dev(p, m);
+    struct hashing g = {.h = h, .comm = dev->inner ? dev->inner : lf_pg_comms(p, m)->data};
     g.buf = lf_malloc(CHUNK, 1, err);
     g.bytes = lf_calloc((size_t)p->run.ranks, sizeof *g.bytes, err);
     int rc = lf_run_agree(&p->run, g.buf && g.bytes ? 0 : LF_ENOMEM, err);
     if (rc == 0)
-        rc = hash_weights(&g, p, p->actor, err);
-    if (rc == 0)
-        rc = hash_weights(&g, p, p->critic, err);
+        rc = hash_weights(&g, p, m, err);
     free(g.buf);
     free(g.bytes);
     return rc;
 }
 
 /* Ranks that divide matrices have hashed what each of them has. */
-static int join_digests(uint8_t digest[LF_HASH_BYTES], const lf_pg *p, lf_err *err)
+static int join_digests(uint8_t digest[LF_HASH_BYTES], const struct lf_axes_comms *comms,
+                        lf_err *err)
 {
     struct lf_comm_blobs all = {0};
-    if (!p->comms.tensor)
+    if (!comms->tensor)
         return 0;
-    int rc = lf_comm_gather_blobs(p->comms.tensor, (const char *)digest, LF_HASH_BYTES, &all, err);
+    int rc = lf_comm_gather_blobs(comms->tensor, (const char *)digest, LF_HASH_BYTES, &all, err);
     if (rc == 0)
-        rc = lf_hash_buf(digest, all.data, all.offset[p->who.tensor_ranks], err);
+        rc = lf_hash_buf(digest, all.data, all.offset[comms->tensor->size], err);
     lf_comm_blobs_fini(&all);
+    return rc;
+}
+
+/* A critic whose ranks are not the actor's is joined by itself. */
+static int hash_critic(lf_hash *h, const lf_pg *p, lf_err *err)
+{
+    uint8_t digest[LF_HASH_BYTES];
+    if (!p->critic || !p->at[LF_PG_CRITIC].own)
+        return p->critic ? hash_model(h, p, p->critic, err) : 0;
+    lf_hash *own = lf_hash_create(err);
+    int rc = lf_run_agree(&p->run, own ? 0 : LF_ENOMEM, err);
+    if (rc == 0)
+        rc = hash_model(own, p, p->critic, err);
+    if (rc == 0) {
+        lf_hash_final(own, digest);
+        rc = join_digests(digest, lf_pg_comms(p, p->critic), err);
+    }
+    if (rc == 0)
+        lf_hash_update(h, digest, sizeof digest);
+    lf_hash_destroy(own);
     return rc;
 }
 
@@ -166,11 +190,13 @@ int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
     rc = lf_run_agree(&p->run, rc, err);
     if (rc == 0) {
         lf_hash_update(h, b.data, b.len);
-        rc = hash_models(h, p, err);
+        rc = hash_model(h, p, p->actor, err);
     }
+    if (rc == 0)
+        rc = hash_critic(h, p, err);
     if (rc == 0) {
         lf_hash_final(h, digest);
-        rc = join_digests(digest, p, err);
+        rc = join_digests(digest, &p->comms, err);
         lf_hash_hex(key, digest);
     }
     lf_hash_destroy(h);

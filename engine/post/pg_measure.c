@@ -47,17 +47,17 @@ int lf_pg_publish_best(lf_pg *p, lf_err *err)
 int lf_pg_samples_begin(lf_pg *p, lf_err *err)
 {
     lf_gen_model m;
-    if (!p->c->guest || p->who.data > 0)
+    if (!p->c->guest || p->at[LF_PG_ROLLOUT].who.data > 0)
         return 0;
     p->prompts[0] = p->data;
     p->host = (struct lf_guest_host){.run = &p->run,
                                      .draws = true,
-                                     .group = p->comms.tensor,
+                                     .group = p->at[LF_PG_ROLLOUT].comms.tensor,
                                      .data = p->data,
                                      .docs = p->prompts,
                                      .n_docs = 1,
                                      .prompts = true};
-    int rc = lf_pg_model_gen(p->actor, &m, err);
+    int rc = lf_pg_model_gen(lf_pg_generator(p), &m, err);
     return rc != 0 ? rc : lf_samples_begin(p->c->guest, &p->host, &m, err);
 }
 
@@ -68,8 +68,8 @@ int lf_pg_samples_visit(lf_pg *p, struct lf_pg_update *u, lf_err *err)
     if (!p->c->guest || (round % p->c->sample_interval != 0 && !last))
         return 0;
     u->visited = true;
-    int rc = lf_run_agree(&p->run, lf_pg_model_hold(p->actor, err), err);
-    if (rc == 0 && p->who.data == 0)
+    int rc = lf_run_agree(&p->run, lf_pg_bring(p, err), err);
+    if (rc == 0 && p->at[LF_PG_ROLLOUT].who.data == 0)
         rc = lf_samples_visit(p->c->guest, p->s.updates, u->guest, err);
     return lf_run_agree(&p->run, rc, err);
 }

@@ -117,22 +117,27 @@ int lf_pg_model_hold(lf_pg_model *m, lf_err *err)
     return lf_exec_hold(m->ex, err);
 }
 
+/* The tensors of the model and its adapter, as a rank of this layout has them. */
+static int declare(const lf_pg_model *m, lf_pstore *ps, const struct lf_layout *l, lf_err *err)
+{
+    int rc = lf_pstore_set_layout(ps, l, err);
+    if (rc == 0)
+        rc = lf_decoder_declare(m->dec, ps, err);
+    return rc != 0 || !m->s.adapter ? rc : lf_decoder_adapt(m->dec, ps, m->s.adapter, err);
+}
+
 static int make_plan(lf_pg_model *m, lf_err *err)
 {
     struct lf_plan_opts po = {.target = lf_target_device(m->s.device),
                               .threads = m->s.threads,
                               .compute = m->s.compute,
-                              .mode = LF_INVARIANT,
+                              .mode = m->s.fast ? LF_FAST : LF_INVARIANT,
                               .keep_master = m->s.train && !m->s.adapter};
     m->dec = lf_decoder_create(&m->mc, m->s.context, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err && err->rc ? err->rc : LF_EINVAL;
-    int rc = lf_pstore_set_layout(m->ps, &m->s.layout, err);
-    if (rc == 0)
-        rc = lf_decoder_declare(m->dec, m->ps, err);
-    if (rc == 0 && m->s.adapter)
-        rc = lf_decoder_adapt(m->dec, m->ps, m->s.adapter, err);
+    int rc = declare(m, m->ps, &m->s.layout, err);
     for (size_t i = 0; i < m->s.n_freeze && rc == 0; i++)
         if (lf_pstore_freeze_matching(m->ps, m->s.freeze[i], true) == 0)
             rc = lf_fail(
@@ -141,7 +146,7 @@ static int make_plan(lf_pg_model *m, lf_err *err)
                 m->s.freeze[i]);
     if (rc == 0 && !(m->plan = lf_plan_create(m->ps, &po, err)))
         rc = err && err->rc ? err->rc : LF_ENOMEM;
-    if (rc == 0)
+    if (rc == 0 && m->s.rows > 0)
         rc = add_packed(m, err);
     if (rc == 0 && m->s.lm)
         rc = add_lm(m, err);
@@ -229,6 +234,15 @@ int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
 lf_pstore *lf_pg_model_store(const lf_pg_model *m)
 {
     return m->ps;
+}
+lf_pstore *lf_pg_model_boxes(const lf_pg_model *m, const struct lf_layout *l, lf_err *err)
+{
+    lf_pstore *ps = lf_pstore_create(err);
+    int rc = ps ? declare(m, ps, l, err) : LF_ENOMEM;
+    if (rc == 0)
+        return ps;
+    lf_pstore_destroy(ps);
+    return NULL;
 }
 lf_plan *lf_pg_model_get_plan(const lf_pg_model *m)
 {

@@ -5,9 +5,10 @@
  * scores and, in training, takes their gradients. Generation and training are never live together
  * and share bytes.
  *
- * Numerics are invariant. The packed chain gives a token the log-probability that the generator
- * gave it when it drew the token, bit for bit and whatever the batches hold, as long as weights and
- * temperature are the same.
+ * Numerics are invariant, but with `fast`. The packed chain gives a token the log-probability that
+ * the generator gave it when it drew the token, bit for bit and whatever the batches hold, as long
+ * as weights and temperature are the same. A model that only generates has no packed chain; its
+ * weights come from another one (reshard.h).
  */
 #ifndef LF_POST_PG_MODEL_H
 #define LF_POST_PG_MODEL_H
@@ -25,7 +26,9 @@
 struct lf_pg_model_spec {
     const char *name; /* "actor", "critic", "ref", "reward": in messages */
     int64_t context;  /* longest sequence */
-    int64_t rows;     /* tokens of a packed micro-batch, >= context */
+    /* tokens of a packed micro-batch, >= context; 0: the model only generates */
+    int64_t rows;
+    bool fast; /* fast kernels, with which a number may depend on its batch */
     bool train, logp, entropy, score;
     double temperature; /* of logp and entropy, and of generation */
     enum lf_dtype compute;
@@ -58,6 +61,8 @@ void lf_pg_model_destroy(lf_pg_model *m);
 int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err);
 
 lf_pstore *lf_pg_model_store(const lf_pg_model *m);
+/* A store in which the model's tensors are declared with the boxes of another rank; owned. */
+lf_pstore *lf_pg_model_boxes(const lf_pg_model *m, const struct lf_layout *l, lf_err *err);
 lf_plan *lf_pg_model_get_plan(const lf_pg_model *m);
 lf_exec *lf_pg_model_exec(const lf_pg_model *m);
 /* Reads weights, and with `moments` the moments, under `prefix` of a checkpoint. Without

@@ -13,6 +13,7 @@
 #include "engine/model/flops.h"
 #include "engine/post/pg.h"
 #include "engine/post/pg_model.h"
+#include "engine/post/reshard.h"
 #include "engine/post/rm_score.h"
 #include "engine/post/rollout.h"
 #include "engine/store/shard.h"
@@ -65,14 +66,23 @@ struct lf_pg_update {
     double guest[LF_TRAIN_GUEST_METRICS];
 };
 
+/* The ranks of a model, or of generation. */
+struct lf_pg_place {
+    bool own; /* a layout of its own; else that of the actor, whose communicators these are */
+    struct lf_axes axes;
+    struct lf_train_who who; /* this rank's place on it */
+    struct lf_axes_comms comms;
+    struct lf_devcomm dev; /* opened where a model is connected with it */
+};
+
 typedef struct lf_pg {
     const struct lf_pg_config *c;
     lf_run run;
-    struct lf_train_who who;            /* the place of this rank on the axes of the run */
-    struct lf_axes_comms comms;         /* ranks by axis; data NULL: one rank */
-    struct lf_devcomm dev;              /* gradients between ranks */
-    struct lf_devcomm reward_dev;       /* sums of the reward model, which has its own memory */
-    struct lf_loaded_ranks reward_with; /* how it is divided */
+    struct lf_train_who who;    /* the place of this rank on the axes of the run */
+    struct lf_axes_comms comms; /* ranks by axis; data NULL: one rank */
+    struct lf_devcomm dev;      /* gradients between ranks */
+    struct lf_pg_place at[LF_PG_PLACES];
+    struct lf_loaded_ranks reward_with; /* how the reward model is divided */
     lf_shardset *data;
     uint64_t *docs; /* documents that are short enough */
     uint64_t n_docs;
@@ -85,6 +95,12 @@ typedef struct lf_pg {
     double planned; /* bytes: lf_pg_planned, 0: not known */
     lf_nvml *nvml;  /* NULL: no numbers of the GPU; rank 0 */
     lf_pg_model *actor, *ref, *critic;
+    lf_pg_model *generator; /* generates, with weights of its own; NULL: the actor does */
+    lf_reshard *bring;      /* weights of the actor to it */
+    bool brought;           /* all of them, once */
+    bool fresh;             /* those that are trained, since they changed */
+    double moved;           /* bytes that came to this rank for the current round */
+    double move_s;
     bool want_ref, want_critic;
     bool ref_below; /* the reference is the actor without its adapter */
     double peak;    /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
@@ -116,38 +132,68 @@ int64_t lf_pg_updates(const struct lf_pg_config *c, size_t n);
 /* pg_setup.c */
 int lf_pg_open_data(lf_pg *p, lf_err *err);
 int lf_pg_models(lf_pg *p, lf_err *err); /* plans */
-/* connects with the other ranks, after all have planned; collective */
-int lf_pg_connect(lf_pg *p, lf_err *err);
 /* Reads the weights of a new run, and in every run those of the reference. Collective; a failure is
  * this rank's. */
 int lf_pg_weights(lf_pg *p, lf_err *err);
 void lf_pg_close(lf_pg *p);
 
+/* pg_places.c: layouts. */
+/* Those of a plan, or before ranks know each other. */
+void lf_pg_places_plan(lf_pg *p);
+/* Collective. */
+int lf_pg_places_open(lf_pg *p, lf_err *err);
+int lf_pg_places_check(const lf_pg *p, lf_err *err);
+/* Of the ranks of a model: this one's place, their communicators, and what sums between them. */
+const struct lf_train_who *lf_pg_who(const lf_pg *p, const lf_pg_model *m);
+const struct lf_axes_comms *lf_pg_comms(const lf_pg *p, const lf_pg_model *m);
+const struct lf_devcomm *lf_pg_dev(const lf_pg *p, const lf_pg_model *m);
+/* Connects the models with their ranks, and plans how weights move; collective. */
+int lf_pg_places_connect(lf_pg *p, lf_err *err);
+/* The model that generates. Before it does, its weights must be those of the actor: lf_pg_bring,
+ * collective. Afterwards how many steps a rank makes is its own matter. */
+static inline lf_pg_model *lf_pg_generator(const lf_pg *p)
+{
+    return p->generator ? p->generator : p->actor;
+}
+int lf_pg_bring(lf_pg *p, lf_err *err);
+/* Adds to the fingerprint which layouts there are, and to a plan. */
+int lf_pg_places_sign(const lf_pg *p, json_t *fingerprint, lf_err *err);
+void lf_pg_places_log(const lf_pg *p);
+double lf_pg_places_bytes(const lf_pg *p); /* memory of the host for communicators and messages */
+/* failed: some rank has failed. Before the models are closed. */
+void lf_pg_places_disconnect(lf_pg *p, bool failed);
+void lf_pg_places_close(lf_pg *p);
+
 /* pg_ranks.c: the exchanges of ranks. Each is collective and does nothing with one rank. */
 /* The rank of the data axis that a sequence of a round belongs to. Completions of a prompt stay
  * together. Ranks that divide matrices have the same place on that axis, and do the same. */
+static inline int lf_pg_owner_at(const lf_pg *p, enum lf_pg_place_of at, size_t index)
+{
+    return (int)(index / (size_t)p->c->samples % (size_t)p->at[at].who.data_ranks);
+}
+/* Of those that generate. */
 static inline int lf_pg_owner(const lf_pg *p, size_t index)
 {
-    return (int)(index / (size_t)p->c->samples % (size_t)p->who.data_ranks);
+    return lf_pg_owner_at(p, LF_PG_ROLLOUT, index);
 }
 static inline bool lf_pg_mine(const lf_pg *p, size_t index)
 {
-    return lf_pg_owner(p, index) == p->who.data;
+    return lf_pg_owner(p, index) == p->at[LF_PG_ROLLOUT].who.data;
 }
 /* Of those the one that asks for scores and writes what they have found. */
 static inline bool lf_pg_speaks(const lf_pg *p)
 {
-    return p->who.tensor == 0;
+    return p->at[LF_PG_ROLLOUT].who.tensor == 0;
 }
-/* The turns in which ranks take n micro-batches: those of the rank with the most. */
-static inline int64_t lf_pg_turns(const lf_pg *p, int64_t n)
+/* The turns in which the ranks of a model take n micro-batches: those of the rank with the most. */
+static inline int64_t lf_pg_turns(const struct lf_train_who *w, int64_t n)
 {
-    return (n + p->who.data_ranks - 1) / p->who.data_ranks;
+    return (n + w->data_ranks - 1) / w->data_ranks;
 }
 /* The micro-batch of this rank in turn i. */
-static inline int64_t lf_pg_turn(const lf_pg *p, int64_t i)
+static inline int64_t lf_pg_turn(const struct lf_train_who *w, int64_t i)
 {
-    return i * p->who.data_ranks + p->who.data;
+    return i * w->data_ranks + w->data;
 }
 /* Do all ranks stand at the same place, with the same settings and weights? */
 int lf_pg_same(const lf_pg *p, bool done, lf_err *err);
@@ -166,9 +212,12 @@ int lf_pg_share_sequences(lf_pg *p, struct lf_pg_part *part, size_t from, size_t
 /* Shares the requested scores of sequences [from, r.n). index0 is the number of the first of them
  * in the round. */
 int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err);
-/* Fills x[n] on all ranks. Before the call one rank has each number, and the others have 0 in its
- * place. */
-int lf_pg_share_floats(const lf_pg *p, float *x, size_t n, lf_err *err);
+/* Shares the scores of the reward model, where its ranks are not those that generate: before the
+ * call its rank of the sequence has a score, after it all have. */
+int lf_pg_share_model(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err);
+/* Fills x[n] on all ranks. Before the call one rank of the data axis has each number, and the
+ * others have 0 in its place. */
+int lf_pg_share_floats(const struct lf_axes_comms *comms, float *x, size_t n, lf_err *err);
 int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err);
 
 /* pg_rollout.c: makes p->r the round after p->s.round. The round is read from its file, continued

@@ -122,9 +122,9 @@ int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, int rc, lf_err *err)
         return rc;
     u->ptx = 0;
     rc = lf_run_agree(&p->run, batch_make(&b, p, err), err);
-    const int64_t turns = rc != 0 ? 0 : lf_pg_turns(p, b.n);
+    const int64_t turns = rc != 0 ? 0 : lf_pg_turns(&p->who, b.n);
     for (int64_t i = 0; i < turns; i++) {
-        const int64_t k = lf_pg_turn(p, i);
+        const int64_t k = lf_pg_turn(&p->who, i);
         lf_pg_micro_begin(p->actor);
         if (rc == 0 && k < b.n)
             rc = one(p, &b, b.start[k], b.start[k + 1], &u->ptx, err);

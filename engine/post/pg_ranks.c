@@ -89,18 +89,19 @@ static int complete(const lf_pg *p, const lf_pg_part *part, size_t from, size_t 
 
 int lf_pg_share_sequences(lf_pg *p, lf_pg_part *part, size_t from, size_t to, lf_err *err)
 {
+    const struct lf_pg_place *at = &p->at[LF_PG_ROLLOUT];
     struct lf_comm_blobs all = {0};
     lf_buf b;
-    if (!p->comms.data)
+    if (!at->comms.data)
         return 0;
     lf_buf_init(&b);
     pack(&b, p, part, from, to);
     int rc = lf_run_agree(&p->run, lf_buf_check(&b, err), err);
-    rc = rc != 0 ? rc : lf_comm_gather_blobs(p->comms.data, b.len ? b.data : "", b.len, &all, err);
-    for (int r = 0; r < p->who.data_ranks && rc == 0; r++) {
+    rc = rc != 0 ? rc : lf_comm_gather_blobs(at->comms.data, b.len ? b.data : "", b.len, &all, err);
+    for (int r = 0; r < at->who.data_ranks && rc == 0; r++) {
         const struct lf_pg_message m = {r, all.data + all.offset[r],
                                         all.offset[r + 1] - all.offset[r]};
-        rc = r == p->who.data ? 0 : lf_pg_unpack(p, part, from, to, &m, err);
+        rc = r == at->who.data ? 0 : lf_pg_unpack(p, part, from, to, &m, err);
     }
     if (rc == 0)
         rc = complete(p, part, from, to, err);
@@ -108,7 +109,7 @@ int lf_pg_share_sequences(lf_pg *p, lf_pg_part *part, size_t from, size_t to, lf
     lf_buf_fini(&b);
     rc = lf_run_agree(&p->run, rc, err);
     return rc != 0 ? rc
-                   : lf_comm_all_reduce(p->comms.data, &p->gen_tokens, 1, LF_COMM_I64, LF_COMM_SUM,
+                   : lf_comm_all_reduce(at->comms.data, &p->gen_tokens, 1, LF_COMM_I64, LF_COMM_SUM,
                                         err);
 }
 
@@ -127,19 +128,20 @@ static int share_counts(lf_pg *p, lf_err *err)
 
 int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err)
 {
+    const struct lf_axes_comms *comms = &p->at[LF_PG_ROLLOUT].comms;
     const size_t k = p->n_sources, n = p->r.n - from;
     int rc = share_counts(p, err);
-    if (!p->comms.data || rc != 0)
+    if (!comms->data || rc != 0)
         return rc;
     double *all = lf_calloc(n * k + 1, sizeof *all, err), *to = p->r.source + from * k;
     rc = lf_run_agree(&p->run, all ? 0 : LF_ENOMEM, err);
-    if (rc == 0 && p->comms.tensor) /* a command need not give the same twice */
-        rc = lf_comm_broadcast(p->comms.tensor, to, n * k * sizeof *to, 0, err);
+    if (rc == 0 && comms->tensor) /* a command need not give the same twice */
+        rc = lf_comm_broadcast(comms->tensor, to, n * k * sizeof *to, 0, err);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (wanted[i] && lf_pg_mine(p, index0 + i))
             memcpy(all + i * k, to + i * k, k * sizeof *all);
     if (rc == 0)
-        rc = lf_comm_all_reduce(p->comms.data, all, n * k, LF_COMM_F64, LF_COMM_SUM, err);
+        rc = lf_comm_all_reduce(comms->data, all, n * k, LF_COMM_F64, LF_COMM_SUM, err);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (wanted[i])
             memcpy(to + i * k, all + i * k, k * sizeof *all);
@@ -147,38 +149,73 @@ int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0,
     return rc;
 }
 
-int lf_pg_share_floats(const lf_pg *p, float *x, size_t n, lf_err *err)
+int lf_pg_share_model(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err)
 {
-    return p->comms.data ? lf_comm_all_reduce(p->comms.data, x, n, LF_COMM_F32, LF_COMM_SUM, err)
-                         : 0;
+    const struct lf_pg_place *at = &p->at[LF_PG_REWARD];
+    const size_t k = p->n_sources, n = p->r.n - from;
+    double *to = p->r.source + from * k + k - 1;
+    if (!p->reward_model || at->who.data_ranks == p->at[LF_PG_ROLLOUT].who.data_ranks)
+        return 0;
+    double *all = lf_calloc(n + 1, sizeof *all, err);
+    int rc = lf_run_agree(&p->run, all ? 0 : LF_ENOMEM, err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        if (wanted[i] && lf_pg_owner_at(p, LF_PG_REWARD, index0 + i) == at->who.data)
+            all[i] = to[i * k];
+    if (rc == 0)
+        rc = lf_comm_all_reduce(at->comms.data, all, n, LF_COMM_F64, LF_COMM_SUM, err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        if (wanted[i])
+            to[i * k] = all[i];
+    free(all);
+    return rc;
+}
+
+int lf_pg_share_floats(const struct lf_axes_comms *comms, float *x, size_t n, lf_err *err)
+{
+    return comms->data ? lf_comm_all_reduce(comms->data, x, n, LF_COMM_F32, LF_COMM_SUM, err) : 0;
 }
 
 /* ---- sums of an update ---- */
+
+/* Over the ranks that shared the micro-batches of the critic. */
+static int share_values(const lf_pg *p, struct lf_value_sums *v, lf_err *err)
+{
+    double x[] = {v->loss, v->clipped, v->value, (double)v->tokens};
+    int rc = p->critic ? lf_comm_all_reduce(lf_pg_comms(p, p->critic)->data, x,
+                                            sizeof x / sizeof *x, LF_COMM_F64, LF_COMM_SUM, err)
+                       : 0;
+    if (rc != 0)
+        return rc;
+    v->loss = x[0];
+    v->clipped = x[1];
+    v->value = x[2];
+    v->tokens = (int64_t)x[3];
+    return 0;
+}
 
 int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err)
 {
     if (!p->comms.data)
         return 0;
     struct lf_pg_sums *s = &u->pg;
-    struct lf_value_sums *v = &u->value;
-    double *sums[] = {&s->loss,      &s->pg,        &s->kl,   &s->entropy, &s->ratio, &s->ratio_sq,
-                      &s->approx_kl, &s->diff,      &s->mult, &s->gen_kl,  &s->js,    &s->clip_low,
-                      &s->clip_high, &s->clip_dual, &v->loss, &v->clipped, &v->value, &u->ptx};
+    double *sums[] = {&s->loss,     &s->pg,        &s->kl,        &s->entropy,   &s->ratio,
+                      &s->ratio_sq, &s->approx_kl, &s->diff,      &s->mult,      &s->gen_kl,
+                      &s->js,       &s->clip_low,  &s->clip_high, &s->clip_dual, &u->ptx};
     enum { N = sizeof sums / sizeof *sums };
-    double x[N + 2], top[] = {-s->ratio_min, s->ratio_max, s->diff_max};
+    double x[N + 1], top[] = {-s->ratio_min, s->ratio_max, s->diff_max};
     for (int i = 0; i < N; i++)
         x[i] = *sums[i];
     x[N] = (double)s->tokens; /* below 2^53: exact */
-    x[N + 1] = (double)v->tokens;
-    int rc = lf_comm_all_reduce(p->comms.data, x, N + 2, LF_COMM_F64, LF_COMM_SUM, err);
+    int rc = lf_comm_all_reduce(p->comms.data, x, N + 1, LF_COMM_F64, LF_COMM_SUM, err);
     if (rc == 0)
         rc = lf_comm_all_reduce(p->comms.data, top, 3, LF_COMM_F64, LF_COMM_MAX, err);
+    if (rc == 0)
+        rc = share_values(p, &u->value, err);
     if (rc != 0)
         return rc;
     for (int i = 0; i < N; i++)
         *sums[i] = x[i];
     s->tokens = (int64_t)x[N];
-    v->tokens = (int64_t)x[N + 1];
     s->ratio_min = -top[0];
     s->ratio_max = top[1];
     s->diff_max = top[2];

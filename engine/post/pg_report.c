@@ -237,6 +237,10 @@ static void add_samples(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
 static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
 {
     add(b, "gen_s", p->gen_s);
+    if (p->generator) {
+        add(b, "rollout_move_s", p->move_s);
+        add(b, "rollout_bytes", p->moved);
+    }
     add(b, "score_s", p->score_s);
     add(b, "train_s", p->train_s);
     add(b, "step_s", u->seconds);
@@ -280,9 +284,12 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
     const struct lf_pg_sums *s = &u->pg;
     if (u->first && s->tokens > 0) {
         const double most = p->who.tensor_ranks > 1 ? JOINED : 0;
-        const bool exact =
-            !(s->diff_max > most) && !(s->ratio_max > 1 + most) && !(s->ratio_min < 1 - most);
-        lf_run_log(&p->run, exact || p->c->replay ? 3 : 1,
+        const bool exact = p->c->fast || (!(s->diff_max > most) && !(s->ratio_max > 1 + most) &&
+                                          !(s->ratio_min < 1 - most));
+        lf_run_log(&p->run,
+                   p->c->fast              ? 2
+                   : exact || p->c->replay ? 3
+                                           : 1,
                    "generator and training graph: largest difference of log-probabilities %.3g, "
                    "ratio %.9g to %.9g%s",
                    s->diff_max, s->ratio_min, s->ratio_max,

@@ -40,7 +40,7 @@ struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p)
     return (struct lf_rm_opts){.threads = p->c->threads,
                                .device = p->c->device,
                                .rank = p->run.rank,
-                               .with = p->who.tensor_ranks > 1 ? &p->reward_with : NULL,
+                               .with = p->reward_with.layout.tensor > 1 ? &p->reward_with : NULL,
                                .local_rank = p->run.comm ? p->run.comm->local_rank : 0,
                                .compute = p->c->compute,
                                .max_context = p->context,

@@ -103,7 +103,7 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
     size_t k = 0;
     g.jobs = lf_calloc(q->n * group + 1, sizeof *g.jobs, err);
     g.index = lf_calloc(q->n * group + 1, sizeof *g.index, err);
-    int rc = g.jobs && g.index ? lf_pg_model_gen(p->actor, &model, err) : LF_ENOMEM;
+    int rc = g.jobs && g.index ? lf_pg_model_gen(lf_pg_generator(p), &model, err) : LF_ENOMEM;
     for (size_t i = 0; i < q->n && rc == 0; i++)
         for (size_t s = 0; s < group; s++) {
             size_t index = (size_t)(from - first + (int64_t)i) * group + s;
@@ -125,8 +125,8 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
     const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     rc = lf_run_agree(&p->run, rc, err);
     if (rc == 0) /* how many steps of generation follow is this rank's own matter */
-        rc = lf_pg_model_hold(p->actor, err);
-    lf_group_begin(&together, p->comms.tensor, may_leave(p));
+        rc = lf_pg_bring(p, err);
+    lf_group_begin(&together, p->at[LF_PG_ROLLOUT].comms.tensor, may_leave(p));
     if (rc == 0 && k)
         rc = lf_gen_run(
             &model,
@@ -169,25 +169,41 @@ static int add_sequences(lf_pg *p, const lf_pg_part *part, const struct prompts 
     return rc;
 }
 
-/* Scores of those sequences from `before` on that are wanted and this rank's; index0: number of the
- * first in the round. */
+/* Of the sequences from `before` on those that are wanted and this rank's. index0: number of the
+ * first in the round. Owned. */
+static bool *choose_mine(const lf_pg *p, enum lf_pg_place_of at, size_t before, const bool *wanted,
+                         size_t index0, lf_err *err)
+{
+    const size_t n = p->r.n - before;
+    bool *mine = lf_calloc(n + 1, sizeof *mine, err);
+    for (size_t i = 0; mine && i < n; i++)
+        mine[i] = wanted[i] && lf_pg_owner_at(p, at, index0 + i) == p->at[at].who.data;
+    return mine;
+}
+
+/* By the reward model, whose ranks need not be those that generate. Collective. */
+static int score_by_model(lf_pg *p, size_t before, const bool *wanted, size_t index0, lf_err *err)
+{
+    bool *mine = choose_mine(p, LF_PG_REWARD, before, wanted, index0, err);
+    struct lf_group together;
+    const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
+    lf_group_begin(&together, p->at[LF_PG_REWARD].comms.tensor,
+                   p->run.sink ? p->run.sink->stop : NULL);
+    int rc = mine ? lf_pg_score_model(p, &p->r, before, mine, err) : LF_ENOMEM;
+    rc = lf_group_end(&together, rc, err);
+    lf_profile_end(p->c->profile, LF_LANE_STEP, "reward model", m);
+    free(mine);
+    return rc;
+}
+
+/* By rules and the command, and all scores of a sequence go to disk. */
 static int score_mine(lf_pg *p, lf_pg_part *part, size_t before, const bool *wanted, size_t index0,
                       lf_err *err)
 {
     const size_t n = p->r.n - before;
-    bool *mine = lf_calloc(n + 1, sizeof *mine, err);
+    bool *mine = choose_mine(p, LF_PG_ROLLOUT, before, wanted, index0, err);
+    const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     int rc = mine ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < n && rc == 0; i++)
-        mine[i] = wanted[i] && lf_pg_mine(p, index0 + i);
-    struct lf_group together;
-    struct lf_profile_mark m = lf_profile_begin(p->c->profile);
-    lf_group_begin(&together, p->comms.tensor, p->run.sink ? p->run.sink->stop : NULL);
-    if (rc == 0)
-        rc = lf_pg_score_model(p, &p->r, before, mine, err);
-    rc = lf_group_end(&together, rc, err);
-    if (p->c->reward_model)
-        lf_profile_end(p->c->profile, LF_LANE_STEP, "reward model", m);
-    m = lf_profile_begin(p->c->profile);
     for (size_t i = 0; i < n && rc == 0; i++) {
         double *score = p->r.source + (before + i) * p->n_sources;
         if (!mine[i] || !lf_pg_speaks(p))
@@ -208,6 +224,13 @@ static int collect(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t 
                  index0 = (size_t)(from - first) * group;
     bool *wanted = lf_calloc(q->n * group + 1, sizeof *wanted, err);
     int rc = wanted ? add_sequences(p, part, q, first, from, wanted, err) : LF_ENOMEM;
+    if (p->reward_model) {
+        rc = lf_run_agree(&p->run, rc, err);
+        rc = lf_run_agree(&p->run, rc != 0 ? rc : score_by_model(p, before, wanted, index0, err),
+                          err);
+        if (rc == 0)
+            rc = lf_pg_share_model(p, before, wanted, index0, err);
+    }
     if (rc == 0)
         rc = score_mine(p, part, before, wanted, index0, err);
     rc = lf_run_agree(&p->run, rc, err);
@@ -387,7 +410,7 @@ static int begin(lf_pg *p, const char *key, lf_err *err)
     lf_rollout_fini(&p->r);
     int rc = lf_rollout_init(&p->r, p->sources, p->n_sources, (size_t)p->c->samples, err);
     p->gen_tokens = 0;
-    p->gen_s = p->score_s = p->train_s = 0;
+    p->gen_s = p->score_s = p->train_s = p->moved = p->move_s = 0;
     p->r.step = p->s.round + 1;
     memcpy(p->r.key, key, LF_HASH_HEX);
     return rc;

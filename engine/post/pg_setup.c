@@ -48,6 +48,29 @@ static int check_size(const struct lf_pg_config *c, lf_err *err)
     return 0;
 }
 
+/* A layout of what is not there, and one whose bits are not those that are promised. */
+static int check_layouts(const struct lf_pg_config *c, lf_err *err)
+{
+    const int tensor = c->axes.tensor > 1 ? c->axes.tensor : 1,
+              rollout = c->tensor_of[LF_PG_ROLLOUT];
+    if (rollout && rollout != tensor && !c->fast)
+        return lf_fail(err, LF_EINVAL,
+                       "rollout_layout: %d rank%s divide matrices there and %d in training, so the "
+                       "log-probabilities of a rollout would not be the bits of training, which "
+                       "numeric = invariant promises; set numeric = fast, or leave it out",
+                       rollout, rollout == 1 ? "" : "s", tensor);
+    if (c->tensor_of[LF_PG_REFERENCE] && (!(c->kl.beta > 0) || (c->adapter && !c->ref_from)))
+        return lf_fail(
+            err, LF_EINVAL, "reference_layout: there is no model of a reference %s; leave it out",
+            c->kl.beta > 0 ? "beside a policy that is an adapter on it" : "without kl_coef");
+    if (c->tensor_of[LF_PG_REWARD] && !c->reward_model)
+        return lf_fail(err, LF_EINVAL, "reward_layout has no use without reward_model");
+    if (c->tensor_of[LF_PG_CRITIC] && c->advantage != LF_PG_ADV_GAE)
+        return lf_fail(err, LF_EINVAL,
+                       "critic_layout: there is a critic with advantage = gae only");
+    return 0;
+}
+
 int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
 {
     if (c->warmup_steps > c->steps)
@@ -72,6 +95,8 @@ int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
     if ((c->ptx_coef > 0) != (c->ptx_data != NULL))
         return lf_fail(err, LF_EINVAL,
                        "ptx_coef and ptx_data belong together: give both or neither");
+    if (check_layouts(c, err))
+        return LF_EINVAL;
     if (c->adapter && c->adapter->dropout > 0)
         return lf_fail(
             err, LF_EINVAL,
@@ -132,7 +157,8 @@ int lf_pg_open_data(lf_pg *p, lf_err *err)
 
 /* ---- models ---- */
 
-static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
+static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name, const struct lf_axes *axes,
+                                       const struct lf_train_who *who)
 {
     const struct lf_pg_config *c = p->c;
     return (struct lf_pg_model_spec){.name = name,
@@ -144,9 +170,10 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
                                      .threads = c->threads,
                                      .device = c->device,
                                      .profile = c->profile,
+                                     .fast = c->fast,
                                      .ranks =
-                                         lf_zero_share(&c->zero, 0, p->who.data, p->who.data_ranks),
-                                     .layout = lf_axes_layout(&c->axes, &p->who),
+                                         lf_zero_share(&c->zero, 0, who->data, who->data_ranks),
+                                     .layout = lf_axes_layout(axes, who),
                                      .adam = c->adam,
                                      .seed = c->seed,
                                      .page_tokens = c->page_tokens};
@@ -162,7 +189,45 @@ static int check_layout(const lf_pg *p, lf_err *err)
                      "so ranks divide matrices there (tensor) and neither layers nor rows; give "
                      "the stage a [layout NAME] without it",
                      a->pipeline > 1 ? "pipeline" : "sequence_parallel");
-    return rc != 0 ? rc : lf_zero_check(&p->c->zero, p->who.data_ranks, err);
+    if (rc == 0)
+        rc = lf_zero_check(&p->c->zero, p->who.data_ranks, err);
+    return rc != 0 ? rc : lf_pg_places_check(p, err);
+}
+
+static struct lf_pg_model_spec spec_at(const lf_pg *p, const char *name, enum lf_pg_place_of at)
+{
+    return spec_of(p, name, &p->at[at].axes, &p->at[at].who);
+}
+
+/* What generates: the actor, or a model that has its weights in other boxes. */
+static void add_generation(const lf_pg *p, struct lf_pg_model_spec *s)
+{
+    s->slots = p->c->slots;
+    s->step_rows = p->c->step_rows;
+    s->kv_tokens = p->c->kv_tokens;
+}
+
+static int plan_actor(lf_pg *p, lf_err *err)
+{
+    const struct lf_pg_config *c = p->c;
+    struct lf_pg_model_spec s = spec_of(p, "actor", &c->axes, &p->who);
+    s.train = s.logp = s.entropy = true;
+    s.adapter = c->adapter;
+    s.freeze = c->freeze;
+    s.n_freeze = c->n_freeze;
+    s.reference = p->ref_below;
+    s.lm = c->ptx_data != NULL;
+    if (!p->at[LF_PG_ROLLOUT].own)
+        add_generation(p, &s);
+    int rc = lf_pg_model_create(&p->actor, &p->mc, &s, err);
+    if (rc != 0 || !p->at[LF_PG_ROLLOUT].own)
+        return rc;
+    s = spec_at(p, "rollout", LF_PG_ROLLOUT);
+    s.ranks.zero = 0;
+    s.rows = 0;
+    s.adapter = c->adapter;
+    add_generation(p, &s);
+    return lf_pg_model_create(&p->generator, &p->mc, &s, err);
 }
 
 static int plan_models(lf_pg *p, lf_err *err)
@@ -182,24 +247,15 @@ static int plan_models(lf_pg *p, lf_err *err)
                        "positions of the model",
                        (long long)p->longest, (long long)c->max_tokens,
                        (long long)p->mc.max_positions);
-    struct lf_pg_model_spec s = spec_of(p, "actor");
-    s.train = s.logp = s.entropy = true;
-    s.slots = c->slots;
-    s.step_rows = c->step_rows;
-    s.kv_tokens = c->kv_tokens;
-    s.adapter = c->adapter;
-    s.freeze = c->freeze;
-    s.n_freeze = c->n_freeze;
-    s.reference = p->ref_below;
-    s.lm = c->ptx_data != NULL;
-    rc = lf_pg_model_create(&p->actor, &p->mc, &s, err);
+    struct lf_pg_model_spec s;
+    rc = plan_actor(p, err);
     if (rc == 0 && p->want_ref && !p->ref_below) {
-        s = spec_of(p, "ref");
+        s = spec_at(p, "ref", LF_PG_REFERENCE);
         s.logp = true;
         rc = lf_pg_model_create(&p->ref, &p->mc, &s, err);
     }
     if (rc == 0 && p->want_critic) {
-        s = spec_of(p, "critic");
+        s = spec_at(p, "critic", LF_PG_CRITIC);
         s.train = s.score = true;
         rc = lf_pg_model_create(&p->critic, &p->mc, &s, err);
     }
@@ -250,27 +306,13 @@ int lf_pg_models(lf_pg *p, lf_err *err)
                                  .threads = p->c->threads},
         err);
     rc = p->back ? lf_pg_model_bind(p->actor, p->back, err) : LF_ENOTSUP;
+    if (rc == 0 && p->generator)
+        rc = lf_pg_model_bind(p->generator, p->back, err);
     if (rc == 0 && p->ref)
         rc = lf_pg_model_bind(p->ref, p->back, err);
     if (rc == 0 && p->critic)
         rc = lf_pg_model_bind(p->critic, p->back, err);
     return rc;
-}
-
-int lf_pg_connect(lf_pg *p, lf_err *err)
-{
-    if (!p->run.comm)
-        return 0;
-    const lf_pg_model *all[] = {p->actor, p->critic, p->ref};
-    const int inner = lf_zero_inner(&p->c->zero, p->who.data_ranks);
-    const struct lf_devcomm_axes axes = {.data = p->comms.data, .tensor = p->comms.tensor};
-    int rc = lf_devcomm_open(&p->dev, &axes, p->back, err);
-    if (rc == 0 && inner < p->who.data_ranks)
-        rc = lf_devcomm_groups(&p->dev, inner, err);
-    for (size_t i = 0; i < sizeof all / sizeof *all && rc == 0; i++)
-        if (all[i])
-            lf_devcomm_connect(&p->dev, lf_pg_model_exec(all[i]));
-    return lf_run_agree(&p->run, rc, err);
 }
 
 static int load_from(lf_pg *p, lf_pg_model *m, const char *dir, const char *option, lf_err *err)
@@ -317,6 +359,8 @@ int lf_pg_weights(lf_pg *p, lf_err *err)
 void lf_pg_close(lf_pg *p)
 {
     lf_run_end_writing(&p->run);
+    lf_reshard_destroy(p->bring);
+    lf_pg_model_destroy(p->generator);
     lf_pg_model_destroy(p->actor);
     lf_pg_model_destroy(p->ref);
     lf_pg_model_destroy(p->critic);
@@ -397,6 +441,8 @@ static int add_all(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes
 {
     int rc = add_bytes(models, "actor", p->actor, b, err);
     if (rc == 0)
+        rc = add_bytes(models, "rollout", p->generator, b, err);
+    if (rc == 0)
         rc = add_bytes(models, "ref", p->ref, b, err);
     if (rc == 0)
         rc = add_bytes(models, "critic", p->critic, b, err);
@@ -404,7 +450,7 @@ static int add_all(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes
         rc = add_reward_model(p, models, notes, b, err);
     *mem = (struct lf_plan_memory){.host = (double)b->offloaded +
                                            lf_zero_comm_bytes(&p->c->zero, p->who.data_ranks) +
-                                           lf_axes_comm_bytes(&p->who)};
+                                           lf_axes_comm_bytes(&p->who) + lf_pg_places_bytes(p)};
     lf_plan_memory(mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b->total);
     return rc;
 }
@@ -429,18 +475,19 @@ static int count_piece(void *user, const struct lf_plan_piece *q, lf_err *err)
 }
 
 /* The turns of n sequences that are as long as they may be. */
-static int64_t turns_of(const lf_pg *p, int64_t n)
+static int64_t turns_of(const lf_pg *p, const lf_pg_model *m, int64_t n)
 {
     const int64_t each = p->rows / p->context;
-    return lf_pg_turns(p, (n + each - 1) / each);
+    return lf_pg_turns(lf_pg_who(p, m), (n + each - 1) / each);
 }
 
 /* What a rank sends in a round beside its updates: for weights before generation, for the key, and
  * for what the reference and the critic say about all sequences. */
 static double round_bytes(const lf_pg *p, const struct lf_plan_comm *actor)
 {
-    const double turns = (double)turns_of(p, p->c->prompts * p->c->samples), ranks = actor->ranks;
-    double key = 0, bytes = actor->hold.bytes;
+    const int64_t all = p->c->prompts * p->c->samples;
+    const double ranks = actor->ranks;
+    double key = 0, bytes = p->generator ? 0 : actor->hold.bytes;
     const lf_pg_model *const of[] = {p->actor, p->critic};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i])
@@ -448,21 +495,23 @@ static double round_bytes(const lf_pg *p, const struct lf_plan_comm *actor)
                                  NULL);
     bytes += key * (ranks - 1) / ranks;
     if (p->want_ref)
-        bytes += turns * (p->ref_below ? lf_pg_forward_bytes(p->actor, LF_PG_BASE)
-                                       : lf_pg_forward_bytes(p->ref, LF_PG_PACKED));
+        bytes +=
+            p->ref_below
+                ? (double)turns_of(p, p->actor, all) * lf_pg_forward_bytes(p->actor, LF_PG_BASE)
+                : (double)turns_of(p, p->ref, all) * lf_pg_forward_bytes(p->ref, LF_PG_PACKED);
     if (p->critic)
-        bytes += turns * lf_pg_forward_bytes(p->critic, LF_PG_PACKED);
+        bytes += (double)turns_of(p, p->critic, all) * lf_pg_forward_bytes(p->critic, LF_PG_PACKED);
     return bytes;
 }
 
 /* What ranks that divide matrices send each other in an update: once, and in each turn. */
-static void add_tensor(json_t *comm, const lf_pg *p, int64_t turns,
-                       const struct lf_plan_moved *once)
+static void add_tensor(json_t *comm, const lf_pg *p, const struct lf_plan_moved *once)
 {
     const lf_pg_model *const of[] = {p->actor, p->critic};
     struct lf_plan_moved all = *once;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i]) {
+            const int64_t turns = turns_of(p, of[i], p->c->minibatch);
             const struct lf_plan_moved micro = lf_pg_micro_tensor(of[i]);
             all.messages += turns * micro.messages;
             all.bytes += (double)turns * micro.bytes;
@@ -471,22 +520,62 @@ static void add_tensor(json_t *comm, const lf_pg *p, int64_t turns,
     json_object_set_new(comm, "tensor_messages_per_step", json_integer(all.messages));
 }
 
+/* What comes to the rank that gets most, before each round. */
+static int most_for_rollout(double *most, const lf_pg *p, lf_err *err)
+{
+    const struct lf_axes *a = &p->c->axes, *g = &p->at[LF_PG_ROLLOUT].axes;
+    const int together = p->who.tensor_ranks * p->at[LF_PG_ROLLOUT].who.tensor_ranks;
+    int rc = 0;
+    for (int r = 0; r < p->run.ranks && r < together && rc == 0; r++) { /* then they repeat */
+        const struct lf_train_who of_a = lf_axes_who(a, r, p->run.ranks),
+                                  of_g = lf_axes_who(g, r, p->run.ranks);
+        const struct lf_layout la = lf_axes_layout(a, &of_a), lg = lf_axes_layout(g, &of_g);
+        lf_pstore *from = lf_pg_model_boxes(p->actor, &la, err),
+                  *to = from ? lf_pg_model_boxes(p->generator, &lg, err) : NULL;
+        rc = to ? 0 : err && err->rc ? err->rc : LF_ENOMEM;
+        if (rc == 0)
+            *most =
+                fmax(*most, lf_reshard_at_most(lf_pg_model_store(p->actor),
+                                               lf_pg_model_store(p->generator), from, to, true));
+        lf_pstore_destroy(from);
+        lf_pstore_destroy(to);
+    }
+    return rc;
+}
+
+/* What comes to the first rank for the weights that rollouts have: of all of them once in a start,
+ * then of those that are trained before each round; and what comes to any rank then, at most. */
+static int add_rollout(json_t *comm, const lf_pg *p, lf_err *err)
+{
+    const lf_pstore *from = lf_pg_model_store(p->actor), *to = lf_pg_model_store(p->generator);
+    const struct lf_reshard_moved all = lf_reshard_needs(from, to, false),
+                                  round = lf_reshard_needs(from, to, true);
+    json_object_set_new(comm, "rollout_bytes_first", json_real(all.received));
+    json_object_set_new(comm, "rollout_bytes_per_round", json_real(round.received));
+    json_object_set_new(comm, "rollout_copied_per_round", json_real(round.copied));
+    double most = 0;
+    const int rc = most_for_rollout(&most, p, err);
+    json_object_set_new(comm, "rollout_bytes_most", json_real(most));
+    return rc;
+}
+
 /* What a rank sends, in an update and in a round. */
 static json_t *comm_json(const lf_pg *p)
 {
-    const int64_t turns = turns_of(p, p->c->minibatch);
+    const int64_t of_a = turns_of(p, p->actor, p->c->minibatch),
+                  of_k = p->critic ? turns_of(p, p->critic, p->c->minibatch) : 0;
     struct lf_plan_comm a = {0}, k = {0};
     lf_plan_comm(lf_pg_model_get_plan(p->actor), &a);
     if (p->critic)
         lf_plan_comm(lf_pg_model_get_plan(p->critic), &k);
     json_t *comm = json_pack(
         "{s:f,s:I,s:f}", "bytes_per_step",
-        a.sent_bytes + k.sent_bytes + (double)turns * (a.micro_bytes + k.micro_bytes),
+        a.sent_bytes + k.sent_bytes + (double)of_a * a.micro_bytes + (double)of_k * k.micro_bytes,
         "messages_per_step",
-        (json_int_t)(a.messages + k.messages + turns * (a.micro_messages + k.micro_messages)),
+        (json_int_t)(a.messages + k.messages + of_a * a.micro_messages + of_k * k.micro_messages),
         "bytes_per_round", round_bytes(p, &a));
-    if (p->who.tensor_ranks > 1)
-        add_tensor(comm, p, turns,
+    if (p->who.tensor_ranks > 1 || p->at[LF_PG_CRITIC].who.tensor_ranks > 1)
+        add_tensor(comm, p,
                    &(struct lf_plan_moved){a.tensor.messages + k.tensor.messages,
                                            a.tensor.bytes + k.tensor.bytes});
     return comm;
@@ -514,6 +603,10 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
             (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
             "host", mem.host, "device", mem.device, "total", mem.total);
         json_t *comm = comm_json(p), *axes = lf_laid_axes(&p->c->axes, &p->who);
+        if (axes)
+            rc = lf_pg_places_sign(p, axes, err);
+        if (rc == 0 && p->generator)
+            rc = add_rollout(comm, p, err);
         int64_t n = p->c->prompts * p->c->samples;
         double per_token = lf_train_flops_per_token(&p->actor_flops, &p->mc, p->context, true);
         if (p->critic)
@@ -532,7 +625,8 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
             {"flops_per_step", json_real(per_token * (double)(p->c->minibatch * p->context))},
             {"disk_bytes", json_real((double)(p->c->keep + 2) * kept + merged)},
         };
-        rc = lf_json_set(plan, m, sizeof m / sizeof m[0], "plan", err);
+        const int set = lf_json_set(plan, m, sizeof m / sizeof m[0], "plan", err);
+        rc = rc != 0 ? rc : set;
     }
     json_decref(models);
     json_decref(notes);
@@ -544,7 +638,9 @@ int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
     lf_pg p = {
         .c = c, .longest = c->max_prompt, .run = {.ranks = c->plan_ranks > 1 ? c->plan_ranks : 1}};
     p.who = lf_axes_who(&c->axes, 0, p.run.ranks);
-    p.reward_with = (struct lf_loaded_ranks){.layout = lf_axes_layout(&c->axes, &p.who)};
+    lf_pg_places_plan(&p);
+    p.reward_with = (struct lf_loaded_ranks){
+        .layout = lf_axes_layout(&p.at[LF_PG_REWARD].axes, &p.at[LF_PG_REWARD].who)};
     lf_err why = LF_ERR_INIT;
     int rc = lf_runner_config(&p.mc, c->init_from, &why);
     if (rc == LF_ENOENT) {

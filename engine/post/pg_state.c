@@ -27,12 +27,13 @@ static int add_tensors(const lf_pg *p, lf_ckpt_tensor *t, size_t *n, const lf_pg
                  ? lf_weights_adapter_tensors(&own, &k, ps, prefix, true, p->run.arena, err)
                  : lf_weights_tensors(&own, &k, ps, prefix, true, p->run.arena, err);
     if (rc == 0 && part) {
-        const struct lf_weights_share share = {
-            .ps = ps,
-            .prefix = prefix,
-            .rank = p->who.data,
-            .ranks = p->who.data_ranks,
-            .copy = p->who.data >= lf_zero_inner(&p->c->zero, p->who.data_ranks)};
+        const struct lf_train_who *who = lf_pg_who(p, m);
+        const struct lf_weights_share share = {.ps = ps,
+                                               .prefix = prefix,
+                                               .rank = who->data,
+                                               .ranks = who->data_ranks,
+                                               .copy = who->data >=
+                                                       lf_zero_inner(&p->c->zero, who->data_ranks)};
         lf_weights_share(own, &k, &share);
     }
     if (rc == 0 && k)

@@ -99,9 +99,9 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
     struct batches b;
     int rc = lf_run_agree(&p->run,
                           batches_make(&b, m, r, (size_t)p->c->max_tokens, NULL, r->n, err), err);
-    const int64_t rounds = rc != 0 ? 0 : lf_pg_turns(p, b.n);
+    const int64_t rounds = rc != 0 ? 0 : lf_pg_turns(lf_pg_who(p, m), b.n);
     for (int64_t i = 0; i < rounds; i++) {
-        const int64_t k = lf_pg_turn(p, i);
+        const int64_t k = lf_pg_turn(lf_pg_who(p, m), i);
         lf_pg_micro_begin(m);
         if (rc == 0 && k < b.n)
             rc = forward_one(r, &f, &b, k, err);
@@ -109,7 +109,7 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
     }
     batches_free(&b);
     rc = lf_run_agree(&p->run, rc, err);
-    return rc != 0 ? rc : lf_pg_share_floats(p, out, (size_t)r->first[r->n], err);
+    return rc != 0 ? rc : lf_pg_share_floats(lf_pg_comms(p, m), out, (size_t)r->first[r->n], err);
 }
 
 /* ---- advantages ---- */
@@ -373,10 +373,10 @@ static int critic_micro(lf_pg *p, const struct minibatch *mb, int64_t k, enum lf
 static int train(lf_pg *p, const struct minibatch *mb, bool actor, lf_err *err)
 {
     lf_pg_model *m = actor ? p->actor : p->critic;
-    const int64_t turns = lf_pg_turns(p, mb->b->n);
+    const int64_t turns = lf_pg_turns(lf_pg_who(p, m), mb->b->n);
     int rc = 0;
     for (int64_t i = 0; i < turns; i++) {
-        const int64_t k = lf_pg_turn(p, i);
+        const int64_t k = lf_pg_turn(lf_pg_who(p, m), i);
         const enum lf_variant v = i > 0 ? LF_ACCUM : LF_FIRST;
         lf_pg_micro_begin(m);
         if (rc == 0 && k < mb->b->n)
@@ -505,6 +505,7 @@ static int improve(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u,
     }
     if (rc != 0)
         return rc;
+    p->fresh = p->fresh && !actor;
     *(actor ? &u->grad_norm : &u->critic_grad_norm) = res.grad_norm;
     *(actor ? &u->scale : &u->critic_scale) = s->scale;
     lf_scaler_good(s, &c->scaler);

@@ -342,6 +342,10 @@ static void print_bytes(const lf_cost *plan)
     if (ranks > 1 && plan->comm.bytes_per_round.v > 0)
         printf("      and %s of weights in each round\n",
                lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_round.v));
+    if (plan->comm.rollout_bytes_most.given)
+        printf("      rollouts have weights of their own: at most %s come to a rank before each "
+               "round\n",
+               lf_fmt_bytes(b, sizeof b, plan->comm.rollout_bytes_most.v));
 }
 
 /* What lies on a GPU, against what one has where the pipeline says it. */

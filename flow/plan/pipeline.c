@@ -52,6 +52,9 @@ size_t lf_section_keys(const char **out, size_t cap, const char *section)
             out[n++] = plain[i].keys[k];
     if (strcmp(section, "resources") == 0 || strcmp(section, "stage") == 0)
         n += lf_resource_keys(out + n, cap - n);
+    const struct lf_layout_part *parts = lf_layout_parts(&n_layout);
+    for (size_t i = 0; strcmp(section, "stage") == 0 && i < n_layout && n < cap; i++)
+        out[n++] = parts[i].key;
     return n;
 }
 
@@ -195,7 +198,7 @@ static bool is_flow_key(const char *key, const lf_opt_table *t)
             const lf_opt *o = strcmp(key, "model") == 0 ? lf_opt_find(t, "model") : NULL;
             return o == NULL || (o->flags & LF_OPT_INPUT) == 0;
         }
-    return lf_resource_key(key);
+    return lf_layout_part_key(key, t) || lf_resource_key(key);
 }
 
 const char *lf_value_hint(const char *v)
@@ -265,6 +268,8 @@ static int set_item(const struct filled *f, lf_conf_item *it, lf_err *err)
                                 it->key);
     if (o == NULL)
         return option_unknown(it, f->table, err);
+    if (lf_layout_part_option(it, err) != 0)
+        return LF_EINVAL;
     if ((o->flags & LF_OPT_CLI_ONLY) != 0)
         return lf_conf_fail_key(
             it, err, "\"%s\" is given by loong-flow itself and is no key of a stage", it->key);
@@ -311,6 +316,43 @@ static int set_layout(const lf_reading *r, const struct filled *f, const char *s
                                        : set_option(f->options, f->set, o, it, err),
                              err);
     }
+    return rc;
+}
+
+/* Of one part of the stage. */
+static int set_part(const lf_reading *r, const struct filled *f, const char *stage,
+                    const struct lf_layout_part *part, lf_err *err)
+{
+    lf_conf *c = &r->p->conf;
+    const char *section = NULL;
+    int rc = lf_layout_part_section(&section, c, stage, part->key, err);
+    if (rc < 0 || section == NULL)
+        return lf_reading_note(r, rc, err);
+    for (size_t i = lf_conf_first(c, section); rc == 0 && i != LF_CONF_END; i = c->items[i].next) {
+        lf_conf_item *it = &c->items[i];
+        it->read = true;
+        rc = lf_reading_note(
+            r,
+            strcmp(it->key, "tensor") == 0
+                ? set_option(f->options, f->set, lf_opt_find(f->table, part->option), it, err)
+                : lf_conf_fail_key(it, err,
+                                   "\"%s\" in [%s]: %s of [%s] takes tensor alone; give it a "
+                                   "layout without %s",
+                                   it->key, section, part->key, stage, it->key),
+            err);
+    }
+    return rc;
+}
+
+/* Of all parts that its kind has. */
+static int set_parts(const lf_reading *r, const struct filled *f, const char *stage, lf_err *err)
+{
+    size_t n;
+    const struct lf_layout_part *parts = lf_layout_parts(&n);
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        if (lf_layout_part_key(parts[i].key, f->table))
+            rc = set_part(r, f, stage, &parts[i], err);
     return rc;
 }
 
@@ -477,6 +519,8 @@ static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_sect
         rc = set_options_from(r, &f, kind_section, false, err);
     if (rc == 0)
         rc = set_layout(r, &f, s->name, err);
+    if (rc == 0)
+        rc = set_parts(r, &f, s->name, err);
     /* An option that is missing may be the one that is misspelled. */
     if (rc == 0 && lf_reading_mistakes(r) == before && (rc = lf_optset_check(set, err)) < 0) {
         lf_err_prefix(err, "%s:%d:1: [%s]", s->path, s->line, s->name);

@@ -2,7 +2,9 @@
  *
  * How the ranks of a stage divide a model and its state: [layout], or [layout NAME] where the stage
  * has `layout = NAME`. Its keys are options of the stages that can be divided; a key in the section
- * of a stage is refused, so that one place says how a pipeline is laid out.
+ * of a stage is refused, so that one place says how a pipeline is laid out. A stage with several
+ * models has keys for those that may be laid out otherwise, such as rollout_layout = NAME: then
+ * `tensor` of that section is another option of the stage.
  */
 #include "config.h"
 
@@ -19,6 +21,11 @@ static const char *const keys[] = {"tensor",          "sequence_parallel", "tens
                                    "zero_inner"};
 /* Names that are kept for what ranks cannot divide yet. */
 static const char *const reserved[] = {"context", "context_kind", "expert", "expert_tensor"};
+/* Keys of a stage that name the layout of a part of it, and the options that take its tensor. */
+static const struct lf_layout_part parts[] = {{"rollout_layout", "rollout_tensor"},
+                                              {"reference_layout", "reference_tensor"},
+                                              {"reward_layout", "reward_tensor"},
+                                              {"critic_layout", "critic_tensor"}};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static bool among(const char *key, const char *const *names, size_t n)
@@ -38,6 +45,30 @@ const char *const *lf_layout_keys(size_t *n)
 bool lf_layout_key(const char *key)
 {
     return among(key, keys, COUNT(keys)) || among(key, reserved, COUNT(reserved));
+}
+
+const struct lf_layout_part *lf_layout_parts(size_t *n)
+{
+    *n = COUNT(parts);
+    return parts;
+}
+
+bool lf_layout_part_key(const char *key, const lf_opt_table *t)
+{
+    for (size_t i = 0; i < COUNT(parts); i++)
+        if (strcmp(key, parts[i].key) == 0)
+            return lf_opt_find(t, parts[i].option) != NULL;
+    return false;
+}
+
+int lf_layout_part_option(const lf_conf_item *it, lf_err *err)
+{
+    for (size_t i = 0; i < COUNT(parts); i++)
+        if (strcmp(it->key, parts[i].option) == 0)
+            return lf_conf_fail_key(it, err,
+                                    "\"%s\" is tensor of a [layout NAME] with %s = NAME here",
+                                    it->key, parts[i].key);
+    return 0;
 }
 
 static int check_key(const lf_conf_item *it, lf_err *err)
@@ -79,29 +110,13 @@ static int64_t axis(const lf_opt_table *t, const lf_optset *set, const char *nam
     return lf_opt_find(t, name) != NULL ? lf_optset_int(set, name) : 1;
 }
 
-int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
-                    const lf_optset *set, lf_err *err)
+/* Are ranks of a node a multiple of those that divide matrices? `it` says how many those are. */
+static int check_node(const lf_doc_stage *st, const lf_conf_item *it, const char *stage,
+                      int64_t tensor, const lf_optset *set, lf_err *err)
 {
-    const lf_resources *r = &st->resources;
-    const int64_t tensor = axis(t, set, "tensor"), pipeline = axis(t, set, "pipeline"),
-                  group = tensor * pipeline, ranks = given(r->ranks, 1), nodes = given(r->nodes, 1);
-    const char *section = "layout";
-    lf_conf_item *it = NULL;
-    if (group <= 1 || lf_layout_section(&section, c, stage, t, err) < 0 || section == NULL)
-        return 0;
-    it = lf_conf_find(c, section, tensor > 1 ? "tensor" : "pipeline");
-    if (it == NULL)
-        return 0;
-    if (ranks * nodes % group != 0)
-        return lf_conf_fail(it, err,
-                            "%s%s = %lld: the %lld rank%s of [%s] cannot form such groups; set "
-                            "ranks (per node) so that ranks x nodes is a multiple of %lld",
-                            tensor > 1 && pipeline > 1 ? "pipeline x " : "", it->key,
-                            (long long)group, (long long)(ranks * nodes),
-                            ranks * nodes == 1 ? "" : "s", stage, (long long)group);
-    if (tensor <= 1)
-        return 0;
-    return nodes > 1 && ranks % tensor != 0 && !lf_optset_bool(set, "tensor_across_nodes")
+    const int64_t ranks = given(st->resources.ranks, 1), nodes = given(st->resources.nodes, 1);
+    return tensor > 1 && nodes > 1 && ranks % tensor != 0 &&
+                   !lf_optset_bool(set, "tensor_across_nodes")
                ? lf_conf_fail(it, err,
                               "tensor = %lld: the %lld ranks that [%s] has on each node are no "
                               "multiple of it, so some would divide matrices across nodes; set "
@@ -110,15 +125,91 @@ int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const
                : 0;
 }
 
+/* So many of all ranks form a group. */
+static int check_group(const lf_doc_stage *st, const lf_conf_item *it, const char *stage,
+                       const char *with, int64_t group, lf_err *err)
+{
+    const int64_t all = given(st->resources.ranks, 1) * given(st->resources.nodes, 1);
+    return all % group != 0
+               ? lf_conf_fail(it, err,
+                              "%s%s = %lld: the %lld rank%s of [%s] cannot form such groups; set "
+                              "ranks (per node) so that ranks x nodes is a multiple of %lld",
+                              with, it->key, (long long)group, (long long)all, all == 1 ? "" : "s",
+                              stage, (long long)group)
+               : 0;
+}
+
+static int check_parts(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
+                       const lf_optset *set, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < COUNT(parts) && rc == 0; i++) {
+        const char *section = NULL;
+        const int64_t tensor = axis(t, set, parts[i].option);
+        if (tensor <= 1 || lf_layout_part_section(&section, c, stage, parts[i].key, NULL) != 0 ||
+            section == NULL)
+            continue;
+        const lf_conf_item *it = lf_conf_find(c, section, "tensor");
+        rc = check_group(st, it, stage, "", tensor, err);
+        rc = rc != 0 ? rc : check_node(st, it, stage, tensor, set, err);
+    }
+    return rc;
+}
+
+int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
+                    const lf_optset *set, lf_err *err)
+{
+    const int64_t tensor = axis(t, set, "tensor"), pipeline = axis(t, set, "pipeline");
+    const char *section = "layout";
+    lf_conf_item *it = NULL;
+    int rc = check_parts(st, c, stage, t, set, err);
+    if (rc != 0 || tensor * pipeline <= 1 || lf_layout_section(&section, c, stage, t, err) < 0 ||
+        section == NULL)
+        return rc;
+    it = lf_conf_find(c, section, tensor > 1 ? "tensor" : "pipeline");
+    if (it == NULL)
+        return 0;
+    rc = check_group(st, it, stage, tensor > 1 && pipeline > 1 ? "pipeline x " : "",
+                     tensor * pipeline, err);
+    return rc != 0 ? rc : check_node(st, it, stage, tensor, set, err);
+}
+
 bool lf_layout_trains(const lf_opt_table *t)
 {
     return lf_opt_find(t, "zero") != NULL;
 }
 
+/* The section that an item names. */
+static int named_section(const char **out, lf_conf *c, const lf_conf_item *it, lf_err *err)
+{
+    char name[160];
+    snprintf(name, sizeof name, "layout %s", it->value);
+    const lf_conf_section *s = lf_conf_find_section(c, name);
+    if (s == NULL)
+        return lf_conf_fail(it, err, "%s = %s: there is no [layout %s]", it->key, it->value,
+                            it->value);
+    *out = s->name;
+    return 0;
+}
+
+int lf_layout_part_section(const char **out, lf_conf *c, const char *stage, const char *key,
+                           lf_err *err)
+{
+    lf_conf_item *it = lf_conf_find(c, stage, key);
+    *out = NULL;
+    if (it == NULL)
+        return 0;
+    it->read = true;
+    int rc = named_section(out, c, it, err);
+    if (rc == 0 && lf_conf_find(c, *out, "tensor") == NULL)
+        rc = lf_conf_fail(it, err, "%s = %s: [%s] has no tensor, which is what %s takes of it", key,
+                          it->value, *out, key);
+    return rc;
+}
+
 int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_opt_table *t,
                       lf_err *err)
 {
-    char name[160];
     lf_conf_item *it = lf_conf_find(c, stage, "layout");
     *out = lf_layout_trains(t) ? "layout" : NULL;
     if (it == NULL)
@@ -129,10 +220,5 @@ int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_
                                 "stages of kind %s are not laid out: a checkpoint is that of the "
                                 "whole model for every layout; remove \"layout\"",
                                 t->stage);
-    snprintf(name, sizeof name, "layout %s", it->value);
-    const lf_conf_section *s = lf_conf_find_section(c, name);
-    if (s == NULL)
-        return lf_conf_fail(it, err, "layout = %s: there is no [layout %s]", it->value, it->value);
-    *out = s->name;
-    return 0;
+    return named_section(out, c, it, err);
 }

@@ -91,6 +91,19 @@ bool lf_layout_trains(const lf_opt_table *t);
 /* The section of a stage's layout, borrowed; NULL: it has none. */
 int lf_layout_section(const char **out, lf_conf *c, const char *stage, const lf_opt_table *t,
                       lf_err *err);
+/* A key of a stage for the layout of a part of it, and the option that takes tensor of that
+ * section. */
+struct lf_layout_part {
+    const char *key, *option;
+};
+const struct lf_layout_part *lf_layout_parts(size_t *n);
+/* Do stages of this kind have such a part? */
+bool lf_layout_part_key(const char *key, const lf_opt_table *t);
+/* LF_EINVAL: the key of a stage is such an option. */
+int lf_layout_part_option(const lf_conf_item *it, lf_err *err);
+/* The section that the key names, borrowed; NULL: the stage does not have the key. */
+int lf_layout_part_section(const char **out, lf_conf *c, const char *stage, const char *key,
+                           lf_err *err);
 /* Can the ranks that a stage asks for, and those on each node, form the groups of its layout? */
 int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
                     const lf_optset *set, lf_err *err);

@@ -122,6 +122,8 @@ typedef struct lf_cost {
         lf_real tensor_bytes_per_step, pipeline_bytes_per_step;
         lf_int tensor_messages_per_step, pipeline_messages_per_step;
         lf_real bytes_per_round; /* of ppo, with zero: weights, beside its updates */
+        /* of ppo, with rollout_layout: weights that come to a rank before a round, at most */
+        lf_real rollout_bytes_most;
         struct json_t *more;
     } comm;
     struct lf_cost_axes {

@@ -54,11 +54,11 @@ static const struct lf_fields bytes_fields =
                                                     activations, workspace, inputs, state, cache,
                                                     offloaded, host, total, device, rank));
 
-static const struct lf_fields comm_fields =
-    LF_FIELDS_PART(struct lf_cost_comm,
-                   LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step,
-                              bytes_per_round, tensor_bytes_per_step, tensor_messages_per_step,
-                              pipeline_bytes_per_step, pipeline_messages_per_step));
+static const struct lf_fields comm_fields = LF_FIELDS_PART(
+    struct lf_cost_comm,
+    LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step, bytes_per_round,
+               rollout_bytes_most, tensor_bytes_per_step, tensor_messages_per_step,
+               pipeline_bytes_per_step, pipeline_messages_per_step));
 
 static const struct lf_fields axes_fields = LF_FIELDS_PART(
     struct lf_cost_axes, LF_MEMBERS(struct lf_cost_axes, pipeline, data, tensor, sequence));

@@ -386,4 +386,4 @@ if [ -z "${LF_PAGES:-}" ]; then
         done >"$T/nowhere"
     is "$(cat "$T/nowhere")" "" "links of all other Markdown files lead somewhere"
 fi
-finish 108
+finish 109

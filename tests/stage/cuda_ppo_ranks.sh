@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-ppo in fp16 on two ranks with an emulated GPU each: ratios of exactly 1 between the generator of one rank and the training of another,
 # one loss scale for all ranks whichever of them overflows, the updates of one rank, kills and stops that end with the same bits; in f32 on two that divide
-# matrices.
+# matrices, and with rollouts that do not.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 tool=$LF_BUILDDIR/tests/stage/infer_tool
 with_ranks
@@ -114,4 +114,11 @@ on 1 whole --precision f32
 on 2 divided --precision f32 --tensor 2
 [ $rc -eq 0 ] && agree whole divided 1e-5
 ok $? "two ranks that divide the matrices of all models: the numbers of one, apart by $(tail -n 1 "$dir/apart")" "$dir/err"
-finish 17
+on 2 moved --precision f32 --tensor 2 --rollout-tensor 1 --critic-tensor 1 --numeric fast
+[ $rc -eq 0 ] && agree whole moved 1e-5
+ok $? "with rollouts and a critic that are whole, apart by $(tail -n 1 "$dir/apart")" "$dir/err"
+on 2 half --tensor 2 --rollout-tensor 1 --numeric fast --rounds 1
+f=$(field half 1 mismatch_max)
+[ $rc -eq 0 ] && awk -v x="$f" 'BEGIN { exit !(x < 1e-2) }' && [ "$(field half 1 rollout_bytes)" -gt 0 ]
+ok $? "fp16 weights move to rollouts, which are $f from training" "$dir/err"
+finish 19

@@ -32,7 +32,7 @@ static void add(struct message *m, uint64_t index, uint64_t n, uint64_t said)
 static int unpack(lf_pg_part *part, const struct message *m, size_t bytes, lf_err *err)
 {
     const struct lf_pg_config c = {.samples = GROUP, .max_tokens = MOST};
-    const lf_pg p = {.c = &c, .who = {.data = 0, .data_ranks = 2, .tensor_ranks = 1}};
+    const lf_pg p = {.c = &c, .at = {{.who = {.data = 0, .data_ranks = 2, .tensor_ranks = 1}}}};
     char *copy = lf_malloc(bytes + 1, 1, err);
     if (!copy)
         tap_bail("out of memory");
