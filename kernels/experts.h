@@ -5,6 +5,7 @@
 #define LF_KERNELS_EXPERTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* R rows, E experts, k experts for each row: M = R k pairs (row, slot). All routing is f32. */

@@ -46,14 +46,14 @@ awk 'BEGIN { for (a = 0; a < 20; a++) printf "{\"prompt\":\"%d+%d=\",\"answer\":
 
 # A reward that depends on the length of the request, which tells what it was asked, and does something else at one request.
 cat >"$dir/reward.sh" <<'SH'
-# reward.sh DIR: DIR/when holds "COUNT ACTION"
+# reward.sh DIR: DIR/when holds "COUNT ACTION [FILE]"; late-kill waits for FILE, the round as it is stored before its epochs
 dir=$1
 while read -r line; do
     echo x >>"$dir/asked"
     printf '%s\n' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/' >>"$dir/ids"
     count=$(wc -l <"$dir/asked")
     action=none
-    [ -e "$dir/when" ] && read -r at action <"$dir/when" && [ "$count" -ne "$at" ] && action=none
+    [ -e "$dir/when" ] && read -r at action stored <"$dir/when" && [ "$count" -ne "$at" ] && action=none
     case $action in
     kill) kill -9 "$PPID" ;;
     term) kill -TERM "$PPID"; sleep 5 ;;
@@ -63,7 +63,7 @@ while read -r line; do
     esac
     echo "$((${#line} % 5 * 125))e-3"
     case $action in
-    late-kill) sleep 0.02; kill -9 "$PPID" ;;
+    late-kill) until [ -e "$stored" ]; do :; done; kill -9 "$PPID" ;;
     late-term) kill -TERM "$PPID" ;;
     esac
 done
@@ -126,7 +126,7 @@ continues() {
 interrupt() { # interrupt NAME COUNT ACTION
     rm -rf "$dir/w"
     mkdir "$dir/w"
-    echo "$2 $3" >"$dir/w/when"
+    echo "$2 $3 $dir/$1/rollouts/step-00000002.h5" >"$dir/w/when"
     run "$1" --reward-command "$command"
 }
 
@@ -236,7 +236,7 @@ is "$(id q/checkpoint)" "$(id p/checkpoint)" "policy, critic and their moments a
 for at in "20 kill" "32 late-kill"; do
     rm -rf "$dir/w" "$dir/q" "$dir/q.m"
     mkdir "$dir/w"
-    echo "$at" >"$dir/w/when"
+    echo "$at $dir/q/rollouts/step-00000002.h5" >"$dir/w/when"
     run q $pp --reward-command "$command"
     [ $rc -ge 128 ]
     ok $? "PPO killed: $at"
@@ -260,7 +260,7 @@ is "$(records over | sed 's/,"[a-z_]*\(loss_scale\|overflows\)":[^,]*//g')" "$(r
 for at in "32 late-term" "32 late-kill"; do
     rm -rf "$dir/w" "$dir/over2" "$dir/over2.m"
     mkdir "$dir/w"
-    echo "$at" >"$dir/w/when"
+    echo "$at $dir/over2/rollouts/step-00000002.h5" >"$dir/w/when"
     run over2 $large --reward-command "$command" $scaled
     [ $rc -ge 75 ] && [ ! -e "$dir/over2/checkpoint" ]
     ok $? "ended in the second round: $at"
@@ -317,7 +317,7 @@ ok $? "the adapter goes out to PEFT's files"
 lora_killed() { # lora_killed NAME COUNT ACTION
     rm -rf "$dir/w"
     mkdir "$dir/w"
-    echo "$2 $3" >"$dir/w/when"
+    echo "$2 $3 $dir/$1/rollouts/step-00000002.h5" >"$dir/w/when"
     run "$1" $lora --reward-command "$command"
     [ $rc -ge 128 ]
     ok $? "an adapter killed: $3"
