@@ -33,7 +33,7 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
                                .routes = divided ? 1e-2 : more * 1e-4,
                                .norm = more * (divided ? 2e-3 : 1e-3),
                                .change = more * (!divided     ? 3e-2
-                                                 : k->adapted ? 12e-2
+                                                 : k->adapted ? 15e-2
                                                               : 6e-2),
                                .balance = 1,
                                .noise = 2e-2,

@@ -78,6 +78,17 @@ static bool same_below(const struct rig_case *k, const struct rig_seen *s, char 
     return good;
 }
 
+/* Where ranks divide the head, the gradient of its input is a sum in f32. A cut between the last
+ * layer and the head of a model without a norm between them rounds it; ranks with all layers do
+ * not. */
+static bool rounds_before_head(const struct rig_case *k)
+{
+    const lf_model_config *m = &k->c.model;
+    const char *last = k->layout.stages ? strrchr(k->layout.stages, ',') : NULL;
+    return last && strcmp(last, ",0") == 0 && rig_tensor_ranks(&k->layout) > 1 &&
+           k->c.compute != LF_F32 && !m->final_norm && m->embed_dim == 0;
+}
+
 /* Are loss and gradients of step 1 those of ranks that have all layers? one: those of one rank. */
 static bool same_uncut(const struct rig_case *k, const struct rig_seen *s,
                        const struct rig_seen *one, char *text, size_t cap)
@@ -88,7 +99,7 @@ static bool same_uncut(const struct rig_case *k, const struct rig_seen *s,
     char where[200] = "";
     int rc = 0;
     const bool alone = k->layout.ranks * rig_tensor_ranks(&k->layout) == 1;
-    if (k->layout.pipeline <= 1)
+    if (k->layout.pipeline <= 1 || rounds_before_head(k))
         return true;
     uncut.layout.pipeline = uncut.layout.chunks = uncut.layout.schedule = 0;
     uncut.layout.stages = NULL;
