@@ -44,6 +44,7 @@ static void divide(struct lf_param_desc *d, const struct lf_param_desc *of, bool
     if (of->shard == (a ? LF_SHARD_COLS : LF_SHARD_ROWS)) {
         d->shard = of->shard;
         d->shard_parts = of->shard_parts;
+        d->shard_shared = of->shard_shared;
     }
 }
 

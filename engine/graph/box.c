@@ -69,7 +69,8 @@ int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_bo
         return 0;
     }
     const int64_t n = d->dims[k], parts = d->shard_parts ? d->shard_parts : n;
-    if (n % parts || (parts % ranks && ranks % parts))
+    const bool shared = d->shard_shared && ranks % parts == 0;
+    if (n % parts || (parts % ranks && !shared))
         return lf_fail(err, LF_EINVAL,
                        "parameter %s: its %lld elements in %lld parts do not divide among %lld "
                        "ranks (tensor)",

@@ -71,9 +71,12 @@ struct lf_param_desc {
     float lr_scale; /* 0 means 1 */
     enum lf_shard_rule shard;
     /* with a shard rule: the number of equal parts of the dimension that stay whole, such as heads;
-     * 0: each element is one. Where there are fewer than ranks, successive ranks have the same
-     * part. */
+     * 0: each element is one. Where there are fewer than ranks the tensor is refused, or, with
+     * shard_shared, successive ranks have the same part: heads of keys, which several heads of
+     * queries read, and whose gradients these ranks add up. Any other part that two ranks have
+     * would be counted twice. */
     int64_t shard_parts;
+    bool shard_shared;
     /* > 0, for vectors: the tensor has no optimizer and no moments. Its gradient counts the load of
      * each element in the step (lf_moe_stats), and after the step it moves by this much against the
      * load (kernels.h, moe_balance) */

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "engine/graph/layout.h"
 #include "engine/model/decoder_priv.h"
 
 struct table {
@@ -59,14 +60,17 @@ static struct shape vector(int64_t n)
     return (struct shape){n, 0};
 }
 
-/* parts: what stays whole where ranks divide the tensor, such as heads; 0: an element. */
+/* parts: what stays whole where ranks divide the tensor, such as heads; 0: an element. shared:
+ * there may be fewer than ranks. */
 struct cut {
     enum lf_shard_rule rule;
     int64_t parts;
+    bool shared;
 };
 
-static const struct cut WHOLE = {LF_SHARD_NONE, 0}, ROWS = {LF_SHARD_ROWS, 0},
-                        COLS = {LF_SHARD_COLS, 0}, VOCABULARY = {LF_SHARD_VOCABULARY, 0};
+static const struct cut WHOLE = {LF_SHARD_NONE, 0, false}, ROWS = {LF_SHARD_ROWS, 0, false},
+                        COLS = {LF_SHARD_COLS, 0, false},
+                        VOCABULARY = {LF_SHARD_VOCABULARY, 0, false};
 
 static void add(struct table *t, const char *group, enum kind kind, struct cut cut,
                 struct shape shape, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
@@ -85,7 +89,8 @@ static void add(struct table *t, const char *group, enum kind kind, struct cut c
                               .ndim = shape.in ? 2 : 1,
                               .dims = {shape.out, shape.in},
                               .shard = cut.rule,
-                              .shard_parts = cut.parts};
+                              .shard_parts = cut.parts,
+                              .shard_shared = cut.shared};
     declare(t, kind, &d);
 }
 
@@ -115,8 +120,9 @@ static void add_attention(struct table *t, int64_t l)
     const lf_model_config *c = t->c;
     long long n = (long long)l;
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    const struct cut queries = {LF_SHARD_ROWS, c->heads}, keys = {LF_SHARD_ROWS, c->kv_heads},
-                     outputs = {LF_SHARD_COLS, c->heads};
+    const struct cut queries = {LF_SHARD_ROWS, c->heads, false},
+                     keys = {LF_SHARD_ROWS, c->kv_heads, true},
+                     outputs = {LF_SHARD_COLS, c->heads, false};
     char w[64], b[64];
     snprintf(w, sizeof(w), "layers.%lld.attn.qkv.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.attn.qkv.bias", n);
@@ -280,12 +286,38 @@ static void add_top(struct table *t)
         add_head(t);
 }
 
+/* What ranks of the tensor axis divide, by the keys of the description. */
+static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
+{
+    const struct {
+        const char *key;
+        int64_t value;
+        bool shared; /* or several ranks have the same part */
+    } parts[] = {{"heads", c->heads, false},
+                 {"kv_heads", c->kv_heads, true},
+                 {"ffn", lf_model_moe_layers(c) < c->layers ? c->ffn : 0, false},
+                 {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
+                 {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const int64_t n = parts[i].value;
+        if (n > 0 && n % ranks && !(parts[i].shared && ranks % n == 0))
+            return lf_fail(err, LF_EINVAL,
+                           "%s = %lld do not divide among %lld ranks (tensor); take a tensor that "
+                           "divides %s%s",
+                           parts[i].key, (long long)n, (long long)ranks, parts[i].key,
+                           parts[i].shared ? ", or a multiple of them" : "");
+    }
+    return 0;
+}
+
 int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
                               const struct lf_decoder_chunk *chunks, int n, lf_err *err)
 {
     const lf_model_config *c = &d->c;
     struct table t = {ps, c, err, 0};
     struct held h = {.chunk = chunks, .n = n};
+    const int ranks = lf_pstore_layout_of(ps)->tensor;
+    t.rc = ranks > 1 ? check_ranks(c, ranks, err) : 0;
     for (int i = 0; i < n && t.rc == 0; i++) {
         t.rc = lf_dec_check_chunk(c, &chunks[i], err);
         h.first = h.first || chunks[i].first;

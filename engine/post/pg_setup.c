@@ -55,10 +55,11 @@ static int check_layouts(const struct lf_pg_config *c, lf_err *err)
               rollout = c->tensor_of[LF_PG_ROLLOUT];
     if (rollout && rollout != tensor && !c->fast)
         return lf_fail(err, LF_EINVAL,
-                       "rollout_layout: %d rank%s divide matrices there and %d in training, so the "
+                       "rollout_layout has tensor = %d and training tensor = %d, so the "
                        "log-probabilities of a rollout would not be the bits of training, which "
-                       "numeric = invariant promises; set numeric = fast, or leave it out",
-                       rollout, rollout == 1 ? "" : "s", tensor);
+                       "numeric = invariant promises; set numeric = fast, or leave rollout_layout "
+                       "out",
+                       rollout, tensor);
     if (c->tensor_of[LF_PG_REFERENCE] && (!(c->kl.beta > 0) || (c->adapter && !c->ref_from)))
         return lf_fail(
             err, LF_EINVAL, "reference_layout: there is no model of a reference %s; leave it out",
@@ -244,7 +245,7 @@ static int plan_models(lf_pg *p, lf_err *err)
     if (p->context > p->mc.max_positions)
         return lf_fail(err, LF_EINVAL,
                        "prompts of %lld tokens and max_tokens = %lld are more than the %lld "
-                       "positions of the model",
+                       "positions of the model; set max_prompt or max_tokens lower",
                        (long long)p->longest, (long long)c->max_tokens,
                        (long long)p->mc.max_positions);
     struct lf_pg_model_spec s;
@@ -586,8 +587,12 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
     struct lf_plan_bytes b = {0};
     struct lf_plan_memory mem = {0};
     json_t *models = json_object(),
-           *notes = json_pack("[s]",
-                              "sizes assume prompts of max_prompt tokens; the data may be shorter");
+           *notes = json_pack(
+               "[s]",
+               p->longest < p->c->max_prompt
+                   ? "sizes assume the longest prompts that the model's positions leave room "
+                     "for; the data may be shorter"
+                   : "sizes assume prompts of max_prompt tokens; the data may be shorter");
     int rc = models && notes ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     if (rc == 0)
         rc = add_all(p, models, notes, &b, &mem, err);
@@ -652,6 +657,9 @@ int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
     }
     if (rc != 0)
         return lf_fail(err, rc, "%s", why.text);
+    /* The data tells how long prompts are, and a run refuses what does not fit. */
+    if (p.mc.max_positions > c->max_tokens && p.longest > p.mc.max_positions - c->max_tokens)
+        p.longest = p.mc.max_positions - c->max_tokens;
     rc = plan_models(&p, err);
     if (rc == 0)
         rc = plan_members(&p, plan, err);

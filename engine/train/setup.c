@@ -255,6 +255,13 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         return rc;
     share.pipeline = who->pipeline_ranks;
     m->rows = (int64_t)c->micro_batch * c->seq_length;
+    if (layout.sequence && m->rows % who->tensor_ranks)
+        return lf_fail(
+            err, LF_EINVAL,
+            "sequence_parallel: the %lld rows of a micro-batch (seq_length x micro_batch) "
+            "do not divide among %d ranks (tensor); make seq_length a multiple of %d, or "
+            "leave sequence_parallel out",
+            (long long)m->rows, who->tensor_ranks, who->tensor_ranks);
     m->n_docs = lf_train_max_docs(c);
     m->dec = lf_decoder_create(mc, c->seq_length, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;

@@ -102,7 +102,9 @@ is "$(plan 4 --tensor 2)" "$half" "and as many where others share the batch"
 refused "--ranks 3 --tensor 2" "tensor = 2: 3 ranks cannot form such groups"
 refused "--ranks 2 --sequence-parallel" "set tensor to 2 or more"
 refused "--ranks 6 --tensor 3" "do not divide among 3 ranks (tensor)"
+refused "--ranks 16 --tensor 16" "heads = 8 do not divide among 16 ranks (tensor); take a tensor that divides heads"
+refused "--ranks 2 --tensor 2 --sequence-parallel --seq-length 33 --micro-batch 1" "make seq_length a multiple of 2"
 on 3 three --tensor 2
 is $rc 1 "and by a run"
 says "tensor = 2: 3 ranks cannot form such groups" "by name"
-finish 54
+finish 56

@@ -763,6 +763,18 @@ static void test_sizes(void)
     tap_rc(lf_pstore_set_layout(ps, &(struct lf_layout){0}, &err), LF_EINVAL, &err,
            "has tensors already", "too late");
     lf_pstore_destroy(ps);
+    ps = lf_pstore_create(&err);
+    d.shard_parts = 2;
+    tap_rc(lf_pstore_set_layout(ps, &(struct lf_layout){.tensor = 4, .tensor_rank = 3}, &err), 0,
+           &err, NULL, "four ranks");
+    tap_rc(lf_pstore_add(ps, &d, &err), LF_EINVAL, &err, "24 elements in 2 parts do not divide",
+           "two heads of queries and four ranks, two of which would count them twice");
+    d.shard_shared = true;
+    tap_rc(lf_pstore_add(ps, &d, &err), 0, &err, NULL, "heads of keys are shared");
+    lf_pstore_box(ps, 0, &box);
+    tap_ok(box.lo[0] == 12 && box.hi[0] == 24 && box.replicas == 2 && box.replica == 1,
+           "the last two have the second one");
+    lf_pstore_destroy(ps);
 }
 
 static char *golden(const char *file)
@@ -807,7 +819,7 @@ int main(void)
 {
     TAP(1, test_can_fail());
     TAP(7, test_refused());
-    TAP(6, test_sizes());
+    TAP(10, test_sizes());
     for (int i = 0; i < N_ROWS; i++)
         TAP(4, test_row(&rows[i], i % 3 == 2 ? 4 : 2, false));
     for (int i = 0; i < N_ROWS; i++)
