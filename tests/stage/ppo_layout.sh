@@ -102,7 +102,7 @@ refused() { # refused TEXT LAYOUT ARGS...
     [ $? -ne 0 ] && grep -q "error: .*$_text" "$dir/refusal"
     ok $? "$* is refused: $_text" "$(cat "$dir/refusal")"
 }
-refused 'rollout_layout: 2 ranks divide matrices there and 1 in training.*set numeric = fast' 2:rollout-tensor=2 --numeric invariant
+refused 'rollout_layout has tensor = 2 and training tensor = 1.*set numeric = fast' 2:rollout-tensor=2 --numeric invariant
 refused 'rollout_layout: tensor = 3: 4 ranks cannot form such groups' 4:rollout-tensor=3
 refused 'reference_layout: there is no model of a reference without kl_coef' 2:reference-tensor=2 --kl-coef 0
 refused 'reference_layout: there is no model of a reference beside a policy that is an adapter' 2:reference-tensor=2 --lora-rank 4

@@ -209,8 +209,11 @@ apart() {
         echo sample_interval sample_rows sample_tokens
         ;;
     rm | dpo | kto) echo tokens batch_tokens decay seq_length ;;
-    grpo) echo samples max_prompt critic_warmup reward_retries ptx_batch ;;
-    ppo) echo max_prompt ;;
+    grpo)
+        echo samples max_prompt critic_warmup reward_retries ptx_batch
+        echo reference_tensor reward_tensor critic_tensor
+        ;;
+    ppo) echo max_prompt reference_tensor ;;
     generate | eval) echo max_context ;;
     tokenize)
         echo chat_time doctor_memory max_doc_bytes train_bytes limit_bytes
