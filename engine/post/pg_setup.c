@@ -648,13 +648,8 @@ int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
         .layout = lf_axes_layout(&p.at[LF_PG_REWARD].axes, &p.at[LF_PG_REWARD].who)};
     lf_err why = LF_ERR_INIT;
     int rc = lf_runner_config(&p.mc, c->init_from, &why);
-    if (rc == LF_ENOENT) {
-        json_t *notes = json_pack(
-            "[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
-        return notes && json_object_set_new(plan, "notes", notes) == 0
-                   ? 0
-                   : lf_fail(err, LF_ENOMEM, "plan: out of memory");
-    }
+    if (rc == LF_ENOENT)
+        return lf_laid_sizeless(plan, &c->axes, &p.who, err);
     if (rc != 0)
         return lf_fail(err, rc, "%s", why.text);
     /* The data tells how long prompts are, and a run refuses what does not fit. */

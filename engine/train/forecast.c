@@ -424,11 +424,9 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
     manifest_facts(c, &of.vocab, &of.tokens);
     if (!c->model_given && lf_artifact_state(&there, c->init_from, NULL) == 0 &&
         there == LF_ARTIFACT_ABSENT) {
-        json_t *notes = json_pack(
-            "[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
-        return notes && json_object_set_new(plan, "notes", notes) == 0
-                   ? 0
-                   : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+        const struct lf_train_who who =
+            lf_axes_who(&c->axes, 0, c->plan_ranks > 1 ? c->plan_ranks : 1);
+        return lf_laid_sizeless(plan, &c->axes, &who, err);
     }
     rc = plan_model(&mc, c, of.vocab, err);
     if (rc == 0)

@@ -44,6 +44,15 @@ json_t *lf_laid_axes(const struct lf_axes *a, const struct lf_train_who *w)
                      "tensor", w->tensor_ranks, "sequence", a->sequence);
 }
 
+int lf_laid_sizeless(json_t *plan, const struct lf_axes *a, const struct lf_train_who *w,
+                     lf_err *err)
+{
+    json_t *notes =
+        json_pack("[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
+    const struct lf_json_member m[] = {{"axes", lf_laid_axes(a, w)}, {"notes", notes}};
+    return lf_json_set(plan, m, sizeof m / sizeof m[0], "plan", err);
+}
+
 int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_train_who *w,
                  const struct lf_train_cut *k, lf_err *err)
 {

@@ -21,6 +21,11 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
  * owned, NULL: out of memory. */
 json_t *lf_laid_axes(const struct lf_axes *a, const struct lf_train_who *w);
 
+/* What --plan has of a run whose model another stage is yet to make: "axes", which depend on the
+ * ranks alone, and a note that sizes are not known. LF_ENOMEM. */
+int lf_laid_sizeless(json_t *plan, const struct lf_axes *a, const struct lf_train_who *w,
+                     lf_err *err);
+
 /* Adds to a fingerprint what bits depend on: "tensor" and "sequence" where matrices are divided,
  * "pipeline" and "layers" ("4,4", of each pipeline stage) where the model is cut. An absent member
  * says that one rank does it all. LF_ENOMEM. */

@@ -104,7 +104,10 @@ refused "--ranks 2 --sequence-parallel" "set tensor to 2 or more"
 refused "--ranks 6 --tensor 3" "do not divide among 3 ranks (tensor)"
 refused "--ranks 16 --tensor 16" "heads = 8 do not divide among 16 ranks (tensor); take a tensor that divides heads"
 refused "--ranks 2 --tensor 2 --sequence-parallel --seq-length 33 --micro-batch 1" "make seq_length a multiple of 2"
+"$stages/lf-sft" --plan --data "$dir/data" --init-from "$dir/not-yet" --ranks 4 --tensor 2 --pipeline 2 >"$dir/stdout" 2>"$dir/err"
+grep -q '"data":1,"pipeline":2,"sequence":false,"tensor":2' "$dir/stdout" && grep -qF "does not exist yet" "$dir/stdout"
+ok $? "axes are planned of a model that is not there yet" "$(cat "$dir/stdout" "$dir/err")"
 on 3 three --tensor 2
 is $rc 1 "and by a run"
 says "tensor = 2: 3 ranks cannot form such groups" "by name"
-finish 56
+finish 57
