@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/back/back.h"
 #include "engine/base/built.h"
 #include "engine/base/cause.h"
 #include "engine/base/ending.h"
@@ -341,6 +342,7 @@ int lf_stage_main(const lf_stage *st, int argc, char **argv)
     lf_optset *o = lf_optset_create(st->table, &err);
     int rc = o ? parse(st, o, program, argc, argv, &err) : LF_ENOMEM;
     rc = rc == 0 ? lf_env_check(&err) : rc;
+    rc = rc == 0 ? lf_back_cpu_check(&err) : rc;
     if (rc == 0) {
         usage = 0;
         rc = run_stage(st, o, program, &usage, &err);

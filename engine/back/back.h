@@ -147,6 +147,9 @@ void lf_back_forget_captured(lf_back *b, struct lf_captured *c);
  * >= 1. Its memory is page blocks, for which huge pages are requested. LF_ENOTSUP: the processor
  * lacks isa. */
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err);
+/* Is LF_ISA of the environment the name of an instruction set, or not set? LF_EINVAL: it is another
+ * word, which would limit nothing. */
+int lf_back_cpu_check(lf_err *err);
 
 struct lf_cu;
 struct lf_cuda_opts {

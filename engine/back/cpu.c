@@ -122,6 +122,20 @@ static const struct lf_back_ops cpu_ops = {.name = "cpu",
                                            .probe = cpu_probe,
                                            .set_border = cpu_set_border};
 
+int lf_back_cpu_check(lf_err *err)
+{
+    const char *text = getenv("LF_ISA");
+    if (!text || !text[0])
+        return 0;
+    for (int isa = LF_ISA_PLAIN; isa <= LF_ISA_AVX512BF16; isa++)
+        if (strcmp(text, lf_cpu_isa_name((enum lf_isa)isa)) == 0)
+            return 0;
+    return lf_fail(err, LF_EINVAL,
+                   "the environment sets LF_ISA = %s; there are plain, avx2, avx512 and "
+                   "avx512bf16",
+                   text);
+}
+
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err)
 {
     if (threads < 1) {

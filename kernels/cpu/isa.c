@@ -2,8 +2,8 @@
  *
  * Which instruction set runs. A set counts when the compiler made its kernels, the processor has
  * all of its instructions, and the operating system saves its registers (XCR0). LF_ISA in the
- * environment is an upper limit; a name that is not known limits nothing (the stages check it as an
- * option).
+ * environment is an upper limit; a name that is not known limits nothing (lf_back_cpu_check refuses
+ * it before).
  */
 #include "config.h"
 

@@ -120,6 +120,9 @@ is $? 2 "so is a variable of the environment"
 like out 'sets LOONG_SITE_CONFIG, which is now called LF_SITE_CONFIG' "... with the new name"
 LOONG_COMM=tcp "$LF_BUILDDIR/stages/lf-score" --checkpoint x --tokenizer x --inputs x --out y >out 2>&1
 is $? 2 "by stages too" "$(cat out)"
+LF_ISA=avx-2 "$LF_BUILDDIR/stages/lf-score" --checkpoint x --tokenizer x --inputs x --out y >out 2>&1
+is $? 2 "and an instruction set that is none" "$(cat out)"
+like out 'LF_ISA = avx-2; there are plain, avx2, avx512 and avx512bf16' "... with those that there are"
 
 # --- a run from before the option of the test's stage was renamed (fake_tables.c) ---
 LF_LIBEXEC=$LF_BUILDDIR/tests/flow/bin
@@ -138,4 +141,4 @@ runs 0 "$LF" plan --set first.factor=3
 like out 'changed.*: factor' "a difference is told by the name of today"
 runs 0 "$LF" resume --only first --set first.factor=3 --set first.steps=8 --accept factor --accept steps
 like "$(stage_dir first)/log" 'continues at step' "--accept takes the name of today, and goes on from the checkpoint of before"
-finish 54
+finish 56
