@@ -14,110 +14,26 @@
 
 /* ---- families ---- */
 
-/* Where all agree: LayerNorm of 1e-6 with bias, biases everywhere. */
+/* All have biases in every linear layer, but for InternViT-6B in those of queries, keys, values. */
+#define LAYER(e) .norm = LF_NORM_LAYER, .norm_eps = e, .qkv_bias = true
+#define RMS      .norm = LF_NORM_RMS, .norm_eps = 1e-6
+#define MLP(a)   .mlp = LF_MLP_PLAIN, .activation = LF_ACT_##a
+#define SWIGLU   .mlp = LF_MLP_GLU, .activation = LF_ACT_SILU
+#define ROPE     .rope = true, .rope_theta = 10000
+#define SCALE(x) .layer_scale = true, .layer_scale_init = x
+#define PATCH    .patch_bias = true
+#define CLASS    .class_token = true
+
 static const lf_vision_config families[] = {
-    {.family = "clip",
-     .norm = LF_NORM_LAYER,
-     .norm_eps = 1e-5,
-     .class_token = true,
-     .pre_norm = true,
-     .qkv_bias = true,
-     .out_bias = true,
-     .mlp_bias = true,
-     .mlp = LF_MLP_PLAIN,
-     .activation = LF_ACT_GELU_QUICK},
-    {.family = "siglip",
-     .norm = LF_NORM_LAYER,
-     .norm_eps = 1e-6,
-     .patch_bias = true,
-     .final_norm = true,
-     .qkv_bias = true,
-     .out_bias = true,
-     .mlp_bias = true,
-     .mlp = LF_MLP_PLAIN,
-     .activation = LF_ACT_GELU_TANH},
-    {.family = "internvit",
-     .norm = LF_NORM_LAYER,
-     .norm_eps = 1e-6,
-     .patch_bias = true,
-     .class_token = true,
-     .qkv_bias = true,
-     .out_bias = true,
-     .mlp_bias = true,
-     .layer_scale = true,
-     .layer_scale_init = 0.1,
-     .mlp = LF_MLP_PLAIN,
-     .activation = LF_ACT_GELU},
-    {.family = "internvit-rms", /* InternViT-6B */
-     .norm = LF_NORM_RMS,
-     .norm_eps = 1e-6,
-     .patch_bias = true,
-     .class_token = true,
-     .out_bias = true,
-     .mlp_bias = true,
-     .qk_norm = true,
-     .layer_scale = true,
-     .layer_scale_init = 0.1,
-     .mlp = LF_MLP_PLAIN,
-     .activation = LF_ACT_GELU},
-    {.family = "dinov2",
-     .norm = LF_NORM_LAYER,
-     .norm_eps = 1e-6,
-     .patch_bias = true,
-     .class_token = true,
-     .final_norm = true,
-     .qkv_bias = true,
-     .out_bias = true,
-     .mlp_bias = true,
-     .layer_scale = true,
-     .layer_scale_init = 1.0,
-     .mlp = LF_MLP_PLAIN,
-     .activation = LF_ACT_GELU},
-    {.family = "dinov2-swiglu",
-     .norm = LF_NORM_LAYER,
-     .norm_eps = 1e-6,
-     .patch_bias = true,
-     .class_token = true,
-     .final_norm = true,
-     .qkv_bias = true,
-     .out_bias = true,
-     .mlp_bias = true,
-     .layer_scale = true,
-     .layer_scale_init = 1.0,
-     .mlp = LF_MLP_GLU,
-     .activation = LF_ACT_SILU},
-    {.family = "qwen2-vl",
-     .norm = LF_NORM_LAYER,
-     .norm_eps = 1e-6,
-     .rope = true,
-     .rope_theta = 10000,
-     .qkv_bias = true,
-     .out_bias = true,
-     .mlp_bias = true,
-     .mlp = LF_MLP_PLAIN,
-     .activation = LF_ACT_GELU_QUICK},
-    {.family = "qwen2.5-vl",
-     .norm = LF_NORM_RMS,
-     .norm_eps = 1e-6,
-     .rope = true,
-     .rope_theta = 10000,
-     .qkv_bias = true,
-     .out_bias = true,
-     .mlp_bias = true,
-     .mlp = LF_MLP_GLU,
-     .activation = LF_ACT_SILU,
-     .windows = true},
-    {.family = "qwen3-vl",
-     .norm = LF_NORM_LAYER,
-     .norm_eps = 1e-6,
-     .patch_bias = true,
-     .rope = true,
-     .rope_theta = 10000,
-     .qkv_bias = true,
-     .out_bias = true,
-     .mlp_bias = true,
-     .mlp = LF_MLP_PLAIN,
-     .activation = LF_ACT_GELU_TANH},
+    {.family = "clip", LAYER(1e-5), MLP(GELU_QUICK), CLASS, .pre_norm = true},
+    {.family = "siglip", LAYER(1e-6), MLP(GELU_TANH), PATCH, .final_norm = true},
+    {.family = "internvit", LAYER(1e-6), MLP(GELU), PATCH, CLASS, SCALE(0.1)},
+    {.family = "internvit-rms", RMS, MLP(GELU), PATCH, CLASS, SCALE(0.1), .qk_norm = true},
+    {.family = "dinov2", LAYER(1e-6), MLP(GELU), PATCH, CLASS, SCALE(1), .final_norm = true},
+    {.family = "dinov2-swiglu", LAYER(1e-6), SWIGLU, PATCH, CLASS, SCALE(1), .final_norm = true},
+    {.family = "qwen2-vl", LAYER(1e-6), MLP(GELU_QUICK), ROPE},
+    {.family = "qwen2.5-vl", RMS, SWIGLU, ROPE, .qkv_bias = true, .windows = true},
+    {.family = "qwen3-vl", LAYER(1e-6), MLP(GELU_TANH), PATCH, ROPE},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -167,17 +83,6 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
     return 0;
 }
 
-int64_t lf_vision_params(const lf_vision_config *c)
-{
-    const int64_t C = c->hidden, F = c->ffn, norm = C * (c->norm == LF_NORM_LAYER ? 2 : 1),
-                  in = c->mlp == LF_MLP_GLU ? 2 : 1;
-    const int64_t attn = 4 * C * C + 3 * C * c->qkv_bias + C * c->out_bias + 2 * C * c->qk_norm;
-    const int64_t mlp = (in + 1) * C * F + (in * F + C) * c->mlp_bias;
-    return C * c->patch_dim + C * c->patch_bias + C * c->class_token + C * c->positions +
-           norm * (c->pre_norm + c->final_norm) +
-           c->layers * (2 * norm + attn + mlp + 2 * C * c->layer_scale);
-}
-
 /* ---- the object ---- */
 
 struct table { /* of cosines or sines */
@@ -225,7 +130,7 @@ struct params {
     lf_err *err;
     int rc;
 };
-enum kind { MATRIX, SCALE, BIAS, LAYER_SCALE };
+enum kind { MATRIX, GAIN, BIAS, LAYER_SCALE };
 struct shape {
     int64_t rows, cols; /* cols 0: a vector */
 };
@@ -253,7 +158,7 @@ static void add(struct params *t, enum kind kind, struct shape shape, enum lf_sh
                               .decay = kind == MATRIX};
     d.init = kind == MATRIX        ? LF_INIT_NORMAL
              : kind == LAYER_SCALE ? LF_INIT_VALUE
-             : kind == SCALE       ? LF_INIT_ONE
+             : kind == GAIN        ? LF_INIT_ONE
                                    : LF_INIT_ZERO;
     d.init_std = (float)(kind == LAYER_SCALE ? t->v->c.layer_scale_init : t->v->c.init_std);
     const int rc = t->rc ? t->rc : lf_pstore_add(t->ps, &d, t->err);
@@ -262,7 +167,7 @@ static void add(struct params *t, enum kind kind, struct shape shape, enum lf_sh
 
 static void add_norm(struct params *t, const char *name)
 {
-    add(t, SCALE, (struct shape){t->v->c.hidden, 0}, LF_SHARD_NONE, NULL, "%s.weight", name);
+    add(t, GAIN, (struct shape){t->v->c.hidden, 0}, LF_SHARD_NONE, NULL, "%s.weight", name);
     if (t->v->c.norm == LF_NORM_LAYER)
         add(t, BIAS, (struct shape){t->v->c.hidden, 0}, LF_SHARD_NONE, NULL, "%s.bias", name);
 }
@@ -280,11 +185,10 @@ static void add_attention(struct params *t, long long l)
                 "layers.%lld.attn.%c.%s", l, part[k], bias ? "bias" : "weight");
     }
     for (int k = 0; k < 2 * c->qk_norm; k++)
-        add(t, SCALE, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.%c_norm.weight",
+        add(t, GAIN, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.%c_norm.weight",
             l, part[k]);
     add(t, MATRIX, (struct shape){C, C}, LF_SHARD_COLS, NULL, "layers.%lld.attn.o.weight", l);
-    if (c->out_bias)
-        add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.o.bias", l);
+    add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.o.bias", l);
 }
 
 static void add_mlp(struct params *t, long long l)
@@ -292,7 +196,7 @@ static void add_mlp(struct params *t, long long l)
     const lf_vision_config *c = &t->v->c;
     const bool glu = c->mlp == LF_MLP_GLU;
     char group[64];
-    for (int bias = 0; bias < 1 + c->mlp_bias; bias++)
+    for (int bias = 0; bias < 2; bias++)
         for (int up = !glu; up < 2; up++) {
             const char *what = bias ? "bias" : "weight";
             snprintf(group, sizeof group, "layers.%lld.mlp.gate_up.%s", l, what);
@@ -302,9 +206,7 @@ static void add_mlp(struct params *t, long long l)
         }
     add(t, MATRIX, (struct shape){c->hidden, c->ffn}, LF_SHARD_COLS, NULL,
         "layers.%lld.mlp.down.weight", l);
-    if (c->mlp_bias)
-        add(t, BIAS, (struct shape){c->hidden, 0}, LF_SHARD_NONE, NULL, "layers.%lld.mlp.down.bias",
-            l);
+    add(t, BIAS, (struct shape){c->hidden, 0}, LF_SHARD_NONE, NULL, "layers.%lld.mlp.down.bias", l);
 }
 
 static void add_branch(struct params *t, long long l, const char *branch)
@@ -484,7 +386,7 @@ static lf_val attention(struct build *b, lf_val h, int64_t l)
                                    .scale = (float)(1 / sqrt((double)c->head_dim)),
                                    .max_doc = full ? b->r->max_image : b->r->max_window};
     lf_val a = lf_attention(b->g, q, k, v, full ? b->images : b->windows, LF_NONE, &o);
-    return lf_tp_leave(b->g, linear(b, a, c->out_bias, part_of(name, l, "attn.o")));
+    return lf_tp_leave(b->g, linear(b, a, true, part_of(name, l, "attn.o")));
 }
 
 static lf_val mlp(struct build *b, lf_val h, int64_t l)
@@ -495,12 +397,12 @@ static lf_val mlp(struct build *b, lf_val h, int64_t l)
     lf_val u;
     h = lf_tp_enter(b->g, h);
     if (c->mlp == LF_MLP_GLU) {
-        lf_val gu = linear(b, h, c->mlp_bias, part_of(name, l, "mlp.gate_up"));
+        lf_val gu = linear(b, h, true, part_of(name, l, "mlp.gate_up"));
         u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->ffn), lf_slice(b->g, gu, c->ffn, c->ffn), act);
     } else {
-        u = lf_act(b->g, linear(b, h, c->mlp_bias, part_of(name, l, "mlp.up")), act);
+        u = lf_act(b->g, linear(b, h, true, part_of(name, l, "mlp.up")), act);
     }
-    return lf_tp_leave(b->g, linear(b, u, c->mlp_bias, part_of(name, l, "mlp.down")));
+    return lf_tp_leave(b->g, linear(b, u, true, part_of(name, l, "mlp.down")));
 }
 
 static lf_val join(struct build *b, lf_val x, lf_val f, int64_t l, const char *scale)

@@ -59,7 +59,7 @@ typedef struct lf_vision_config {
     int norm; /* enum lf_model_norm; layer has a bias */
     double norm_eps;
     bool pre_norm, final_norm;
-    bool qkv_bias, out_bias, mlp_bias;
+    bool qkv_bias;    /* the other linear layers always have one */
     bool qk_norm;     /* RMS norms of queries and keys, over all heads together (InternViT) */
     bool layer_scale; /* Touvron et al. 2021, CaiT */
     int mlp;          /* enum lf_model_mlp */
@@ -74,9 +74,6 @@ typedef struct lf_vision_config {
 int lf_vision_family(lf_vision_config *c, const char *family, lf_err *err);
 /* Refuses sizes that are missing and switches that contradict each other, by name. */
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
-/* The number of scalars of the table above. */
-int64_t lf_vision_params(const lf_vision_config *c);
-
 typedef struct lf_vision lf_vision;
 /* c and prefix are copied. sides: one more than the largest row or column of a patch that is fed,
  * the length of the rotary tables. It must outlive every plan with its graphs. */
