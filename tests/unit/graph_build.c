@@ -130,6 +130,68 @@ static void test_errors(void)
     done(&f, LF_EINVAL, "groups", "heads that do not divide into groups");
 }
 
+static void no_table(void *dst, const void *ctx)
+{
+    (void)dst, (void)ctx;
+}
+
+static lf_val ints(lf_graph *g, const char *name, int64_t rows, int64_t cols)
+{
+    return lf_input(g, name, LF_I32, rows, cols);
+}
+
+/* What pictures need: rows mixed by a matrix, columns with a gain, pairs with axes. */
+static void test_picture_errors(void)
+{
+    struct fix f = fix();
+    struct lf_mix m = {ints(f.g, "start", R + 1, 1),
+                       ints(f.g, "index", 7, 1),
+                       lf_input(f.g, "weight", LF_F32, 6, 1),
+                       LF_NONE,
+                       LF_NONE,
+                       LF_NONE};
+    lf_mix_rows(f.g, f.x, &m);
+    done(&f, LF_EINVAL, "weight must be f32 [entries, 1]", "an index without its weight");
+    f = fix();
+    m = (struct lf_mix){ints(f.g, "start", R + 1, 1),
+                        ints(f.g, "index", 7, 1),
+                        lf_input(f.g, "weight", LF_F32, 7, 1),
+                        ints(f.g, "tstart", R, 1),
+                        ints(f.g, "tindex", 7, 1),
+                        lf_input(f.g, "tweight", LF_F32, 7, 1)};
+    lf_mix_rows(f.g, f.x, &m);
+    done(&f, LF_EINVAL, "start must be i32 [rows + 1, 1]", "a transpose of another shape");
+    f = fix();
+    m = (struct lf_mix){ints(f.g, "start", R + 1, 1),
+                        ints(f.g, "index", 7, 1),
+                        lf_input(f.g, "weight", LF_F32, 7, 1),
+                        LF_NONE,
+                        LF_NONE,
+                        LF_NONE};
+    lf_xent(f.g, lf_mix_rows(f.g, f.x, &m), lf_param(f.g, "head"), LF_NONE,
+            ints(f.g, "targets", R, 1), &(struct lf_xent_opts){0});
+    lf_plan *p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1}, &err);
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err,
+           "the transpose is needed", "a gradient without a transpose");
+    lf_plan_destroy(p);
+    lf_graph_destroy(f.g);
+    lf_pstore_destroy(f.ps);
+    f = fix();
+    lf_col_gate(f.g, f.x, lf_param(f.g, "w"));
+    done(&f, LF_EINVAL, "the gain must be a parameter vector", "a matrix is no gain");
+    for (int axes = 0; axes < 2; axes++) {
+        f = fix();
+        const lf_val table = lf_const(f.g, "t", LF_F32, 9, C / 2, no_table, NULL);
+        const struct lf_rope_opts o = {
+            .heads = 1,
+            .rot = C,
+            .axis = axes ? lf_const(f.g, "a", LF_I32, C / 2, 1, no_table, NULL) : LF_NONE};
+        lf_rope(f.g, f.x, ints(f.g, "three", R, axes ? 1 : 3), table, table, &o);
+        done(&f, LF_EINVAL, "axes choose from three positions",
+             axes ? "axes without three positions" : "three positions without axes");
+    }
+}
+
 static void test_store_errors(void)
 {
     lf_pstore *ps = store();
@@ -330,6 +392,7 @@ static void test_views(void)
 int main(void)
 {
     TAP(13, test_errors());
+    TAP(6, test_picture_errors());
     TAP(5, test_store_errors());
     TAP(4, test_plan_errors());
     TAP(7, test_shared_cast());

@@ -662,6 +662,16 @@ static struct small small(void)
     return small_of(false);
 }
 
+/* x [R, 32] with its rows mixed by a matrix [R, R]. */
+static lf_val mixed(lf_graph *g, lf_val x)
+{
+    static const char *const names[] = {"start", "index", "weight", "tstart", "tindex", "tweight"};
+    lf_val v[6];
+    for (int k = 0; k < 6; k++)
+        v[k] = lf_input(g, names[k], k % 3 == 2 ? LF_F32 : LF_I32, k % 3 ? R : R + 1, 1);
+    return lf_mix_rows(g, x, &(struct lf_mix){v[0], v[1], v[2], v[3], v[4], v[5]});
+}
+
 static int finish(struct small *s, lf_val y, void (*change)(lf_graph *g), lf_err *err)
 {
     lf_xent(s->g, y, lf_param(s->g, "embed"), LF_NONE, lf_input(s->g, "targets", LF_I32, R, 1),
@@ -738,6 +748,25 @@ static void test_refused(void)
                  &(struct lf_route_opts){.k = 2});
     tap_rc(finish(&s, s.x, NULL, &err), LF_EINVAL, &err, "moe_route does not add up",
            "experts that are chosen for a rank's rows alone");
+
+    s = small();
+    h = lf_linear(s.g, lf_tp_enter(s.g, s.x), s.up, LF_NONE);
+    y = lf_tp_leave(s.g, lf_linear(s.g, h, s.down, LF_NONE));
+    tap_rc(finish(&s, lf_add(s.g, mixed(s.g, s.x), lf_col_gate(s.g, y, lf_param(s.g, "norm"))),
+                  NULL, &err),
+           0, &err, NULL, "rows mixed and columns weighed where every rank has them whole");
+
+    s = small_of(true);
+    h = lf_linear(s.g, lf_tp_enter(s.g, s.x), s.up, LF_NONE);
+    y = lf_tp_leave(s.g, lf_linear(s.g, h, s.down, LF_NONE));
+    tap_rc(finish(&s, mixed(s.g, y), NULL, &err), LF_EINVAL, &err, "mix_rows does not add up",
+           "rows that other ranks have cannot be mixed");
+
+    s = small();
+    h = lf_linear(s.g, lf_tp_enter(s.g, s.x), s.up, LF_NONE);
+    y = lf_col_gate(s.g, lf_linear(s.g, h, s.down, LF_NONE), lf_param(s.g, "norm"));
+    tap_rc(finish(&s, lf_tp_leave(s.g, y), NULL, &err), 0, &err, NULL,
+           "a partial sum may be weighed: its gradient is one, too");
 }
 
 /* Sizes that ranks cannot divide are refused where they are declared. */
@@ -818,7 +847,7 @@ static void test_table(const char *name, int n, bool sequence)
 int main(void)
 {
     TAP(1, test_can_fail());
-    TAP(7, test_refused());
+    TAP(10, test_refused());
     TAP(10, test_sizes());
     for (int i = 0; i < N_ROWS; i++)
         TAP(4, test_row(&rows[i], i % 3 == 2 ? 4 : 2, false));
