@@ -80,7 +80,7 @@ static bool same_below(const struct rig_case *k, const struct rig_seen *s, char 
 
 /* Where ranks divide the head, the gradient of its input is a sum in f32. A cut between the last
  * layer and the head of a model without a norm between them rounds it; ranks with all layers do
- * not. */
+ * not. So only what comes before that, the loss, has the same bits. */
 static bool rounds_before_head(const struct rig_case *k)
 {
     const lf_model_config *m = &k->c.model;
@@ -99,15 +99,19 @@ static bool same_uncut(const struct rig_case *k, const struct rig_seen *s,
     char where[200] = "";
     int rc = 0;
     const bool alone = k->layout.ranks * rig_tensor_ranks(&k->layout) == 1;
-    if (k->layout.pipeline <= 1 || rounds_before_head(k))
+    if (k->layout.pipeline <= 1)
         return true;
     uncut.layout.pipeline = uncut.layout.chunks = uncut.layout.schedule = 0;
     uncut.layout.stages = NULL;
     if (!alone)
         rc = rig_run(&uncut, &o, &err);
-    const bool good = rc == 0 && rig_steps_alike(alone ? one : &o, s,
-                                                 k->c.model.tied_head ? "embed.weight" : NULL,
-                                                 where, sizeof where);
+    if (!alone)
+        one = &o;
+    const bool good =
+        rc == 0 && (rounds_before_head(k)
+                        ? rig_loss_alike(one, s, where, sizeof where)
+                        : rig_steps_alike(one, s, k->c.model.tied_head ? "embed.weight" : NULL,
+                                          where, sizeof where));
     if (!good)
         snprintf(text, cap, "ranks with all layers have other bits: %s", rc ? err.text : where);
     rig_fini(&o);

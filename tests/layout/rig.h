@@ -161,6 +161,8 @@ bool rig_equal(const struct rig_seen *a, const struct rig_seen *b, char *text, s
 /* Do both begin, or end, with the same bits? */
 bool rig_begins_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
 bool rig_ends_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
+/* Have both the same loss in step 1? */
+bool rig_loss_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
 /* Have both the same loss and gradients in step 1, but for the gradient of `but`? NULL: of all. */
 bool rig_steps_alike(const struct rig_seen *a, const struct rig_seen *b, const char *but,
                      char *text, size_t cap);
