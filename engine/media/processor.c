@@ -135,6 +135,12 @@ static int fit_pieces(struct tiles *t, const lf_processor *p, const lf_image *im
                       lf_err *err)
 {
     int rc = 0;
+    t->layout = (lf_size){(im->w + piece.w - 1) / piece.w, (im->h + piece.h - 1) / piece.h};
+    if ((int64_t)t->layout.w * t->layout.h > LF_TILES_MAX)
+        return lf_fail(
+            err, LF_EINVAL,
+            "%s cuts a picture of %d x %d pixels into %d x %d tiles; at most %d are made",
+            p->class_name, im->w, im->h, t->layout.w, t->layout.h, LF_TILES_MAX);
     for (int32_t y = 0; rc == 0 && y < im->h; y += piece.h)
         for (int32_t x = 0; rc == 0 && x < im->w; x += piece.w) {
             lf_image one = {0};
@@ -145,7 +151,6 @@ static int fit_pieces(struct tiles *t, const lf_processor *p, const lf_image *im
                 rc = fit(t, p, &one, err);
             lf_image_fini(&one);
         }
-    t->layout = (lf_size){(im->w + piece.w - 1) / piece.w, (im->h + piece.h - 1) / piece.h};
     return rc;
 }
 

@@ -28,7 +28,8 @@ enum lf_processor_kind {
     LF_PROC_ANYRES,
     LF_PROC_PAN
 };
-enum { LF_PINPOINTS_MAX = 256 };
+/* LF_TILES_MAX: of one picture. A file that asks for tiles of a pixel would fill any memory. */
+enum { LF_PINPOINTS_MAX = 256, LF_TILES_MAX = 4096 };
 
 /* Filled by lf_processor_read, constant afterwards; no memory of its own. */
 typedef struct lf_processor {

@@ -468,9 +468,9 @@ static int check(const lf_processor *p, const char *file, lf_err *err)
     if (p->min_pixels > p->max_pixels)
         return lf_fail(err, LF_EFORMAT, "%s: least area %lld, largest %lld", file,
                        (long long)p->min_pixels, (long long)p->max_pixels);
-    if (p->min_tiles > p->max_tiles || p->max_tiles > 4096)
-        return lf_fail(err, LF_EFORMAT, "%s: min_patches %d, max_patches %d (at most 4096)", file,
-                       p->min_tiles, p->max_tiles);
+    if (p->min_tiles > p->max_tiles || p->max_tiles > LF_TILES_MAX)
+        return lf_fail(err, LF_EFORMAT, "%s: min_patches %d, max_patches %d (at most %d)", file,
+                       p->min_tiles, p->max_tiles, LF_TILES_MAX);
     if (p->kind == LF_PROC_PAN && p->do_tiles &&
         (p->pan_min_crop == 0 || p->pan_max == 0 || p->pan_min_ratio == 0))
         return lf_fail(err, LF_EFORMAT,

@@ -189,6 +189,8 @@ static void forms(void)
         "{\"feature_extractor_type\":\"CLIPFeatureExtractor\",\"size\":224}"};
     static const char huge[] = "{\"image_processor_type\":\"Siglip2ImageProcessor\","
                                "\"patch_size\":60000,\"max_num_patches\":60000}";
+    static const char many[] = "{\"image_processor_type\":\"LlavaNextImageProcessor\","
+                               "\"crop_size\":1,\"image_grid_pinpoints\":[[600,600]]}";
     lf_processor p;
     lf_pixels x = {0};
     lf_image im;
@@ -204,6 +206,9 @@ static void forms(void)
     tap_rc(lf_processor_read(&p, huge, strlen(huge), "config", &none, &err), 0, &err, NULL, huge);
     tap_rc(lf_processor_run(&x, &p, &im, true, &err), LF_EINVAL, &err, "60000 x 60000",
            "too large");
+    tap_rc(lf_processor_read(&p, many, strlen(many), "config", &o, &err), 0, &err, NULL, many);
+    tap_rc(lf_processor_run(&x, &p, &im, true, &err), LF_EINVAL, &err,
+           "into 600 x 600 tiles; at most 4096", "tiles of a pixel");
     lf_image_fini(&im);
 }
 
@@ -213,7 +218,7 @@ int main(void)
     TAP(3 * N_CASES + N_FULL, media_each(json_object_get(all, "processors"), one_case));
     TAP(1, grids(json_object_get(all, "grids")));
     TAP(18, refusals());
-    TAP(6, forms());
+    TAP(8, forms());
     json_decref(all);
     return tap_done();
 }
