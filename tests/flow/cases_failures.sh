@@ -22,10 +22,11 @@ at_work() { until_true 30 sh -c "ls loong-data/*/runs/*/first/$1/out/ck-${2:-2}"
 knob limit 3
 runs 0 "$LF" submit --set first.fail_at=1 --set first.fail_how=deaf
 fakeslurm wait 60
-# A job of three seconds that a busy machine could not begin leaves no record, and then a tick goes on.
+# A job of three seconds that a busy machine could not begin leaves no record; then, and only then, a tick goes on.
 ticks=0
 given_up() {
     [ "$(state first)" = failed ] && return 0
+    "$LF" status | grep -q 'its own record has not come yet' || return 1
     ticks=$((ticks + 1))
     "$LF" tick >/dev/null 2>&1
     fakeslurm wait 30

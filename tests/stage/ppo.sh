@@ -63,7 +63,7 @@ while read -r line; do
     esac
     echo "$((${#line} % 5 * 125))e-3"
     case $action in
-    late-kill) until [ -e "$stored" ]; do :; done; kill -9 "$PPID" ;;
+    late-kill) while [ ! -e "$stored" ] && kill -0 "$PPID"; do :; done; kill -9 "$PPID" ;;
     late-term) kill -TERM "$PPID" ;;
     esac
 done

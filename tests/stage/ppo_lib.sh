@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests of lf-ppo on ranks that divide something (ppo_zero.sh, ppo_tensor.sh, ppo_layout.sh), behind lib.sh: prompts, a policy, a reward model and a command; runs and
-# their numbers, runs that come to grief.
+# For tests of lf-ppo on several ranks (ppo_ranks.sh, ppo_zero.sh, ppo_tensor.sh, ppo_layout.sh),
+# behind lib.sh: prompts, a policy, a reward model and a command; runs and their numbers, runs that
+# come to grief.
 ppo=$LF_BUILDDIR/stages/lf-ppo
 tool=$LF_BUILDDIR/tests/stage/infer_tool
 with_ranks

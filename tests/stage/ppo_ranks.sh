@@ -3,11 +3,12 @@
 # lf-ppo on several ranks, started by loong-flow launch: the rounds of one rank bit for bit, updates within the rounding of f32, kills and
 # stops lose nothing, with another number of ranks too.
 . "$LF_SRCDIR/tests/stage/lib.sh"
-ppo=$LF_BUILDDIR/stages/lf-ppo
-tool=$LF_BUILDDIR/tests/stage/infer_tool
-with_ranks
+. "$LF_SRCDIR/tests/stage/ppo_lib.sh"
+sed -i 's/^round_prompts = .*/round_prompts = 7/; s/^minibatch = .*/minibatch = 7/; s/^micro_tokens = .*/micro_tokens = 32/
+    /^mfu = /d; /^reward_retries = /d' "$dir/base.ini"
+mkdir "$dir/w"
 
-# on RANKS NAME ARGS...: out below $dir/NAME, exit code in $rc
+# on RANKS NAME ARGS...: as in ppo_lib.sh, and one rank without a launcher
 on() {
     _ranks=$1 _name=$2
     shift 2
@@ -18,7 +19,6 @@ on() {
     fi
     rc=$?
 }
-id() { grep -o '"identity":"[0-9a-f]*"' "$dir/$1/manifest.json"; }
 record() { "$tool" record "$dir/$1.m" | sed -n "$2p"; }
 member() { record "$1" "$2" | grep -o "\"$3\":[^,}]*" | sed 's/.*://'; } # member RUN LINE NAME
 # near RUN RUN: every number of every record that is not a time, within 5e-6 of the larger; what compares the weights as they are now with
@@ -36,51 +36,6 @@ near() {
     head -n 4 "$dir/far"
     return $_near
 }
-
-need_ranks
-
-# Every rank has a command of its own, one of which does something else at a request.
-cat >"$dir/reward.sh" <<'SH'
-# reward.sh DIR: DIR/when holds "COUNT ACTION"
-dir=$1
-count=0
-while read -r line; do
-    echo x >>"$dir/asked"
-    count=$((count + 1))
-    action=none
-    [ -e "$dir/when" ] && read -r at action <"$dir/when" && { [ "$count" -eq "$at" ] && mkdir "$dir/taken" || action=none; }
-    case $action in
-    kill) kill -9 "$PPID" ;;
-    term) kill -TERM "$PPID"; sleep 5 ;;
-    esac
-    echo "$((${#line} % 5 * 125))e-3"
-done
-SH
-mkdir "$dir/w"
-cat >"$dir/base.ini" <<INI
-[stage]
-data = $dir/prompts/shards
-tokenizer = $dir/tok/tokenizer
-init_from = $dir/ckpt
-threads = 1
-algorithm = ppo
-samples = 2
-max_prompt = 16
-max_tokens = 12
-round_prompts = 7
-rounds = 2
-lr = 2e-4
-minibatch = 7
-round_epochs = 2
-save_interval = 1
-micro_tokens = 32
-reward_command = exec sh $dir/reward.sh $dir/w
-INI
-awk 'BEGIN { for (a = 0; a < 60; a++) for (b = 0; b < 9; b++) print a "+" b "=" a + b }' >"$dir/text.txt"
-awk 'BEGIN { for (a = 0; a < 20; a++) printf "{\"prompt\":\"%d+%d=\",\"answer\":\"%d\"}\n", a, a % 7, a + a % 7 }' >"$dir/prompts.jsonl"
-"$LF_BUILDDIR/stages/lf-tokenize" --doc-split=line --vocab-size=270 --out "$dir/tok" "$dir/text.txt" 2>"$dir/err" &&
-    "$LF_BUILDDIR/stages/lf-tokenize" --shape=prompt --tokenizer "$dir/tok/tokenizer" --unmapped=ignore --out "$dir/prompts" "$dir/prompts.jsonl" 2>"$dir/err" &&
-    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 270 || bail "no test model: $(tail -n 1 "$dir/err")"
 
 # --- the same run on 1, 2 and 3 ranks: PPO with critic, whitening over the round ---
 for ranks in 1 2 3; do
