@@ -22,7 +22,7 @@ struct lf_back_peak {
     double f32_flops, bf16_flops; /* FLOP/s of multiply-adds, by the type that is multiplied */
     double bytes_per_s;           /* of memory */
 };
-/* Which of them a probe looks at. */
+/* Which of them a probe must tell; it may tell others too. */
 enum { LF_PEAK_F32 = 1, LF_PEAK_BF16 = 2, LF_PEAK_MEMORY = 4, LF_PEAK_ALL = 7 };
 
 struct lf_back_ops {
