@@ -206,6 +206,8 @@ struct lf_mix {
 };
 /* Rows of x, an activation or a parameter, mixed: [rows of m, columns of x]. */
 lf_val lf_mix_rows(lf_graph *g, lf_val x, const struct lf_mix *m);
+/* Rows k r .. k r + k - 1 of x [R, C] beside each other: [R / k, k C]. */
+lf_val lf_fold_rows(lf_graph *g, lf_val x, int k);
 /* Layer scale: gain[c] x[r, c]; gain is a parameter vector. */
 lf_val lf_col_gate(lf_graph *g, lf_val x, lf_val gain);
 

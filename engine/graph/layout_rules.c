@@ -311,6 +311,13 @@ static int mix(const struct node *v)
     return x == LF_PL_ROWS && v->axis == LF_AXIS_TENSOR ? BAD : x;
 }
 
+/* Rows that become one, or come of one, are all of this rank. */
+static int fold(const struct node *v)
+{
+    const int x = at(v, 0);
+    return x == LF_PL_COLS || (x == LF_PL_ROWS && v->axis == LF_AXIS_TENSOR) ? BAD : x;
+}
+
 static int col_gate_bwd(const struct node *v, int out)
 {
     const int dy = at(v, COLGB_DY);
@@ -413,6 +420,9 @@ static int place_out(const struct node *v, int out)
         return row_gate_bwd(v, out);
     case LF_OP_MIX_ROWS:
         return mix(v);
+    case LF_OP_FOLD_ROWS:
+    case LF_OP_UNFOLD_ROWS:
+        return fold(v);
     case LF_OP_MIX_ROWS_DW:
         return over_rows(at(v, MIX_X));
     case LF_OP_COL_GATE:

@@ -65,6 +65,35 @@ LF_EMIT(mix_rows)
     return 0;
 }
 
+lf_val lf_fold_rows(lf_graph *g, lf_val x, int k)
+{
+    const struct lf_attr a = {.k = k};
+    return lf_graph_op(g, LF_OP_FOLD_ROWS, &x.id, 1, &a);
+}
+
+LF_VJP(fold_rows)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t dy = dense(ad, lf_ad_grad_of(ad, n.out[0])), dx = scratch(ad, n.in[0]);
+    emit(ad, LF_OP_UNFOLD_ROWS, &n.a, &dy, 1, &dx, 1);
+    lf_ad_contribute(ad, n.in[0], dx);
+    return ad->g->err.rc;
+}
+
+/* The same elements in the same order. */
+LF_EMIT(fold_rows)
+{
+    struct lf_k_axpby *k = args;
+    const int32_t x = n->in[0], y = n->out[0];
+    *k = (struct lf_k_axpby){.n = R(b, x) * C(b, x),
+                             .alpha = 1,
+                             .a = P(b, x),
+                             .y = P(b, y),
+                             .a_type = DT(b, x),
+                             .y_type = DT(b, y)};
+    return LD(b, x) == C(b, x) && LD(b, y) == C(b, y) ? 0 : LF_EINVAL;
+}
+
 lf_val lf_col_gate(lf_graph *g, lf_val x, lf_val gain)
 {
     const int32_t in[] = {x.id, gain.id};

@@ -544,6 +544,16 @@ LF_SHAPE(mix_rows)
     return make(g, n, 0, g->t[n->in[MIX_START]].rows - 1, x->cols, "");
 }
 
+LF_SHAPE(fold_rows)
+{
+    if (need_float(g, n, 0, "x"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[0]];
+    if (n->a.k < 1 || x->rows % n->a.k)
+        return bad(g, n, n->in[0], 0, "the rows of x must be a multiple of those that become one");
+    return make(g, n, 0, x->rows / n->a.k, x->cols * n->a.k, "");
+}
+
 LF_SHAPE(col_gate)
 {
     if (need_float(g, n, COLG_X, "x") || need(g, n, COLG_GAIN, "gain") ||

@@ -96,6 +96,8 @@ enum lf_op {
     LF_OP_TP_OWN_BWD,
     LF_OP_ROOT,
     LF_OP_MIX_ROWS,
+    LF_OP_FOLD_ROWS,   /* k rows become one */
+    LF_OP_UNFOLD_ROWS, /* one becomes k */
     LF_OP_MIX_ROWS_DW, /* the gradient of a parameter that is mixed */
     LF_OP_COL_GATE,
     LF_OP_COL_GATE_BWD,
@@ -470,6 +472,7 @@ LF_SHAPE(moe_combine);
 LF_SHAPE(row_gate);
 LF_SHAPE(mix_rows);
 LF_SHAPE(col_gate);
+LF_SHAPE(fold_rows);
 LF_SHAPE(dora_norm);
 LF_SHAPE(dora);
 LF_SHAPE(tp_enter);
@@ -500,6 +503,7 @@ LF_VJP(moe_combine);
 LF_VJP(row_gate);
 LF_VJP(mix_rows);
 LF_VJP(col_gate);
+LF_VJP(fold_rows);
 LF_VJP(dora);
 LF_VJP(tp_enter);
 LF_VJP(tp_leave);
@@ -539,6 +543,7 @@ LF_EMIT(moe_combine);
 LF_EMIT(row_gate);
 LF_EMIT(mix_rows);
 LF_EMIT(col_gate);
+LF_EMIT(fold_rows);
 LF_EMIT(col_gate_bwd);
 LF_EMIT(moe_route_bwd);
 LF_EMIT(moe_linear_dx);

@@ -10,6 +10,7 @@
 
 #include "engine/base/synonym.h"
 #include "engine/model/config_priv.h"
+#include "engine/model/vision.h"
 #include "kernels/kernels.h"
 
 static const char *const norm_names[] = {"rms", "layer", NULL};
@@ -26,6 +27,8 @@ static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 static const char *const output_names[] = {"tokens", "score", NULL};
+static const char *const projector_names[] = {"linear", "mlp", NULL};
+static const char *const projector_norm_names[] = {"none", "rms", "layer", NULL};
 static const char *const score_init_names[] = {"sqrt", "inverse", "init_std", "zero", NULL};
 
 #define AT(field) offsetof(lf_model_config, field)
@@ -130,10 +133,59 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(router_bias, "no"),
     REAL(router_bias_rate, 0, 1, "0.001"),
     REAL(router_aux, 0, 1e3, "0"),
+    /* Of models that see alone, from here on. The family sets all of vision.*, and comes first. */
+    ENUM(vision.family, lf_vision_families, "none"),
+    COUNT(vision.layers, 1, 4096, ""),
+    COUNT(vision.hidden, 1, 1 << 20, ""),
+    COUNT(vision.heads, 1, 65536, ""),
+    COUNT(vision.head_dim, 0, 65536, ""),
+    COUNT(vision.ffn, 1, 1 << 24, ""),
+    COUNT(vision.patch_dim, 1, 1 << 20, ""),
+    BOOL(vision.patch_bias, ""),
+    BOOL(vision.class_token, ""),
+    COUNT(vision.positions, 0, 1 << 24, ""),
+    BOOL(vision.rope, ""),
+    REAL(vision.rope_theta, 1, 1e12, ""),
+    ENUM(vision.norm, norm_names, ""),
+    REAL(vision.norm_eps, 1e-12, 1e-1, ""),
+    BOOL(vision.pre_norm, ""),
+    BOOL(vision.final_norm, ""),
+    BOOL(vision.qkv_bias, ""),
+    BOOL(vision.qk_norm, ""),
+    BOOL(vision.layer_scale, ""),
+    ENUM(vision.mlp, mlp_names, ""),
+    ENUM(vision.activation, act_names, ""),
+    BOOL(vision.windows, ""),
+    LIST(vision.full_layers, 0, 4095),
+    REAL(vision.init_std, 0, 10, ""),
+    REAL(vision.layer_scale_init, 0, 10, ""),
+    COUNT(vision.read_layers, 0, 4096, ""),
+    BOOL(vision.read_norm, ""),
+    LIST(vision.taps, 0, 4095),
+    ENUM(projector.kind, projector_names, "mlp"),
+    COUNT(projector.merge, 1, 16, "1"),
+    COUNT(projector.pool, 1, 64, "1"),
+    ENUM(projector.norm, projector_norm_names, "none"),
+    BOOL(projector.norm_merged, "no"),
+    REAL(projector.norm_eps, 1e-12, 1e-1, "1e-6"),
+    REAL(projector.norm_offset, 0, 1, "0"),
+    COUNT(projector.hidden, 0, 1 << 24, "0"),
+    ENUM(projector.activation, act_names, "gelu"),
+    BOOL(projector.bias, "yes"),
+    BOOL(projector.newline, "no"),
+    COUNT(image_token, 0, 1 << 24, "0"),
+    LIST(rope_sections, 0, 65536),
+    BOOL(rope_sections_interleaved, "no"),
 };
 const size_t lf_model_n_keys = sizeof(lf_model_keys) / sizeof(lf_model_keys[0]);
 _Static_assert(sizeof(lf_model_keys) / sizeof(lf_model_keys[0]) <= LF_MODEL_MAX_KEYS,
                "origin[] holds one per key");
+
+/* Keys of the table from vision.family on have no meaning without one. */
+bool lf_model_key_sees(const struct lf_model_key *k)
+{
+    return k >= lf_model_key_find("vision.family");
+}
 
 static void *field_of(lf_model_config *c, const struct lf_model_key *k)
 {
@@ -267,6 +319,8 @@ int lf_model_config_set(lf_model_config *c, const char *key, const char *value, 
     }
     if (rc != 0)
         return rc;
+    if (k->offset == AT(vision.family))
+        lf_vision_family(&c->vision, c->vision.family);
     /* The end of a long path says more than its beginning. */
     size_t n = strlen(where), skip = n >= LF_MODEL_ORIGIN ? n - LF_MODEL_ORIGIN + 1 : 0;
     snprintf(c->origin[k - lf_model_keys], LF_MODEL_ORIGIN, "%s", where + skip);
@@ -279,7 +333,7 @@ void lf_model_config_defaults(lf_model_config *c)
     snprintf(c->family, sizeof(c->family), "custom");
     for (size_t i = 0; i < lf_model_n_keys; i++) {
         lf_err err = LF_ERR_INIT;
-        if (lf_model_keys[i].def &&
+        if (lf_model_keys[i].def && lf_model_keys[i].def[0] &&
             lf_model_config_set(c, lf_model_keys[i].name, lf_model_keys[i].def, "default", &err))
             LF_BUG("%s", err.text);
         c->origin[i][0] = 0;
@@ -364,6 +418,8 @@ json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err)
     json_t *o = json_object();
     int bad = o ? json_object_set_new(o, "family", json_string(c->family)) : -1;
     for (size_t i = 0; i < lf_model_n_keys && !bad; i++) {
+        if (lf_model_key_sees(&lf_model_keys[i]) && !c->vision.family)
+            break;
         key_text(c, &lf_model_keys[i], buf, sizeof(buf));
         bad = json_object_set_new(o, lf_model_keys[i].name, json_string(buf));
     }
@@ -383,15 +439,21 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
         return lf_fail(err, LF_EFORMAT, "%s: the model description is not an object", what);
     const char *key;
     json_t *v;
+    const char *sees = json_string_value(json_object_get(o, "vision.family"));
+    int rc = sees ? lf_model_config_set(&c, "vision.family", sees, what, err) : 0;
+    if (rc != 0)
+        return rc;
     json_object_foreach(o, key, v)
     {
         if (!json_is_string(v))
             return lf_fail(err, LF_EFORMAT, "%s: model.%s is not a string", what, key);
+        if (strcmp(key, "vision.family") == 0)
+            continue;
         if (strcmp(key, "family") == 0) {
             snprintf(c.family, sizeof(c.family), "%s", json_string_value(v));
             continue;
         }
-        int rc = lf_model_config_set(&c, key, json_string_value(v), what, err);
+        rc = lf_model_config_set(&c, key, json_string_value(v), what, err);
         if (rc != 0)
             return rc;
     }
@@ -400,7 +462,7 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
     for (size_t i = 0; i < lf_model_n_keys; i++)
         for (char *p = strchr(c.origin[i], ':'); p; p = strchr(p, ':'))
             *p = ';';
-    int rc = lf_model_config_finish(&c, err);
+    rc = lf_model_config_finish(&c, err);
     if (rc != 0)
         return rc;
     *out = c;

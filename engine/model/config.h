@@ -48,10 +48,13 @@ enum lf_model_parallel { LF_PARALLEL_NO = 0, LF_PARALLEL_ONE_NORM, LF_PARALLEL_T
 enum lf_model_router { LF_ROUTER_SOFTMAX = 0, LF_ROUTER_SIGMOID };
 enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED };
 enum lf_model_output { LF_OUTPUT_TOKENS = 0, LF_OUTPUT_SCORE };
+enum lf_projector_kind { LF_PROJECTOR_LINEAR = 0, LF_PROJECTOR_MLP };
+enum lf_projector_norm { LF_PROJECTOR_NO_NORM = 0, LF_PROJECTOR_RMS, LF_PROJECTOR_LAYER };
 enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF_SINIT_ZERO };
 
-#define LF_MODEL_MAX_KEYS    96
+#define LF_MODEL_MAX_KEYS    160
 #define LF_MODEL_ORIGIN      120
+#define LF_MODEL_MAX_TAPS    16  /* of an encoder */
 #define LF_MODEL_MAX_FACTORS 128 /* most pairs of channels that turn */
 
 /* A list of numbers, as the text "1.0,1.2,...". */
@@ -61,6 +64,50 @@ typedef struct lf_model_list {
 } lf_model_list;
 /* Is x in the list? */
 bool lf_model_list_has(const lf_model_list *l, int64_t x);
+
+/* An encoder of pictures (vision.h), of a model that sees: keys vision.*. */
+typedef struct lf_vision_config {
+    int family; /* of vision.c, counted from 1; 0: the model sees nothing, and no other key is read */
+    int64_t layers, hidden, heads, head_dim, ffn;
+    int64_t patch_dim; /* K */
+    bool patch_bias, class_token;
+    int64_t positions; /* T, rows of the learned table; 0: none */
+    /* rotary positions of two axes: the first half of a head's pairs turns by the patch's row, the
+     * second by its column, with the frequencies rope_theta^(-4 j / head_dim) (Qwen2-VL) */
+    bool rope;
+    double rope_theta;
+    int norm; /* enum lf_model_norm; layer has a bias */
+    double norm_eps;
+    bool pre_norm, final_norm;
+    bool qkv_bias;    /* the other linear layers always have one */
+    bool qk_norm;     /* RMS norms of queries and keys, over all heads together (InternViT) */
+    bool layer_scale; /* Touvron et al. 2021, CaiT */
+    int mlp;          /* enum lf_model_mlp */
+    int activation;   /* enum lf_act */
+    bool windows;     /* attention within windows, but for full_layers (Qwen2.5-VL) */
+    lf_model_list full_layers;
+    double init_std, layer_scale_init;
+    /* What of it is read: the stream behind so many layers (0: all; LLaVA reads the last but one),
+     * without final_norm unless all layers run and read_norm is set. Tensors that nothing reads
+     * are kept for export, and frozen. */
+    int64_t read_layers;
+    bool read_norm;
+    lf_model_list taps; /* ascending; what these layers give enters the first decoder layers */
+} lf_vision_config;
+
+/* From rows of the encoder to rows of the decoder's embedding (composed.h): keys projector.*. */
+typedef struct lf_projector_config {
+    int kind;         /* enum lf_projector_kind; mlp: linear, activation, linear */
+    int64_t merge;    /* m: m x m patches become one row, side by side */
+    int64_t pool;     /* k: k x k patches become one row, their mean (Gemma 3) */
+    int norm;         /* enum lf_projector_norm, before the linear layers */
+    bool norm_merged; /* of all m x m patches together, and not of each */
+    double norm_eps, norm_offset;
+    int64_t hidden; /* inner width of mlp; 0 in a file: its input's width */
+    int activation;
+    bool bias;
+    bool newline; /* a learned row behind each row of patches (LLaVA-NeXT) */
+} lf_projector_config;
 
 typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
@@ -173,6 +220,16 @@ typedef struct lf_model_config {
      * (Stiennon et al. 2020, as their code has it), 1/(E + 1) (as their paper has it; OpenRLHF),
      * init_std (transformers), 0 */
     int score_init;
+
+    /* M-RoPE (Wang et al. 2024, Qwen2-VL): a token has three positions, and so many pairs of a head
+     * turn by each: time, row, column. interleaved: pairs 1, 4, 7 ... turn by the row and 2, 5, 8
+     * ... by the column as long as they have some, all others by time (Qwen3-VL) */
+    lf_model_list rope_sections;
+    bool rope_sections_interleaved;
+
+    lf_vision_config vision;
+    lf_projector_config projector;
+    int64_t image_token; /* stands where a picture's row goes; its embedding is not read */
 
     char origin[LF_MODEL_MAX_KEYS][LF_MODEL_ORIGIN]; /* "file:line" of each key, "" = default */
 } lf_model_config;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/model/config_priv.h"
+#include "engine/model/vision.h"
 #include "kernels/kernels.h"
 
 /* The origin of the key to blame, then the sentence. */
@@ -245,6 +246,65 @@ static int check_position(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* Pairs of a head, each of which turns by one of three positions. */
+static int check_sections(const lf_model_config *c, lf_err *err)
+{
+    const lf_model_list *l = &c->rope_sections;
+    double sum = 0;
+    for (int64_t i = 0; i < l->n; i++)
+        sum += l->v[i];
+    if (!l->n)
+        return 0;
+    if (c->position != LF_POS_ROPE || c->rope_scaling == LF_ROPE_LONGROPE || c->logn_length)
+        CONTRADICTION("rope_sections", "they are for position = rope without longrope and "
+                                       "logn_length");
+    if (l->n != 3 || fabs(sum - (double)lf_model_rope_dim(c) / 2) > 0)
+        CONTRADICTION("rope_sections",
+                      "%lld numbers with the sum %g, but the %lld pairs of a head that turn are "
+                      "divided among time, row and column",
+                      (long long)l->n, sum, (long long)lf_model_rope_dim(c) / 2);
+    return 0;
+}
+
+static int check_projector(lf_model_config *c, lf_err *err)
+{
+    lf_projector_config *p = &c->projector;
+    if (p->merge > 1 && p->pool > 1)
+        CONTRADICTION("projector.merge", "patches are merged or their mean is taken "
+                                         "(projector.pool), not both");
+    if (p->norm_merged && (p->norm == LF_PROJECTOR_NO_NORM || p->merge == 1))
+        CONTRADICTION("projector.norm_merged", "there is no norm over merged patches without "
+                                               "projector.norm and projector.merge");
+    if (p->kind == LF_PROJECTOR_MLP && p->hidden == 0)
+        p->hidden = c->vision.hidden * p->merge * p->merge;
+    if (p->kind == LF_PROJECTOR_LINEAR && p->hidden)
+        CONTRADICTION("projector.hidden", "a linear projector has no inner width");
+    if (c->vision.taps.n > LF_MODEL_MAX_TAPS)
+        CONTRADICTION("vision.taps", "%lld of them; there are at most %d",
+                      (long long)c->vision.taps.n, LF_MODEL_MAX_TAPS);
+    if (c->vision.taps.n > c->layers)
+        CONTRADICTION("vision.taps", "%lld layers are tapped for %lld decoder layers",
+                      (long long)c->vision.taps.n, (long long)c->layers);
+    if (c->vision.taps.n && c->embed_dim)
+        CONTRADICTION("vision.taps", "they enter a stream as wide as the embedding (embed_dim)");
+    return 0;
+}
+
+static int check_sight(lf_model_config *c, lf_err *err)
+{
+    for (size_t i = 0; i < lf_model_n_keys && !c->vision.family; i++)
+        if (lf_model_key_sees(&lf_model_keys[i]) && given(c, lf_model_keys[i].name))
+            CONTRADICTION(lf_model_keys[i].name, "nothing reads it without vision.family");
+    if (!c->vision.family)
+        return 0;
+    if (!c->vision.head_dim && c->vision.heads)
+        c->vision.head_dim = c->vision.hidden / c->vision.heads;
+    int rc = lf_vision_check(&c->vision, err);
+    if (rc == 0)
+        rc = check_projector(c, err);
+    return rc ? rc : check_sections(c, err);
+}
+
 int lf_model_config_finish(lf_model_config *c, lf_err *err)
 {
     int rc = check_sizes(c, err);
@@ -262,6 +322,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_experts(c, err);
     if (rc == 0)
         rc = check_unread(c, err);
+    if (rc == 0)
+        rc = check_sight(c, err);
     if (rc != 0)
         return rc;
     if (c->norm == LF_NORM_RMS && c->norm_bias)

@@ -60,6 +60,13 @@ static int apply_preset(lf_model_config *c, const lf_ini_entry *e, int depth, lf
     return rc;
 }
 
+static int apply_key(lf_model_config *c, const lf_ini_entry *e, lf_err *err)
+{
+    char where[512];
+    snprintf(where, sizeof(where), "%s:%d:%d", e->path, e->line, e->column);
+    return lf_model_config_set(c, e->key, e->value, where, err);
+}
+
 static int apply_section(lf_model_config *c, const lf_ini *ini, const char *section, int depth,
                          lf_err *err)
 {
@@ -68,7 +75,8 @@ static int apply_section(lf_model_config *c, const lf_ini *ini, const char *sect
         return lf_fail(err, LF_EINVAL, "%s: no section [%s] describes the model",
                        ini->n_sections ? ini->sections[0].path : "configuration", section);
     const lf_ini_entry *preset = lf_ini_find(ini, section, "preset"),
-                       *family = lf_ini_find(ini, section, "family");
+                       *family = lf_ini_find(ini, section, "family"),
+                       *vision = lf_ini_find(ini, section, "vision.family");
     char where[512];
     if (preset && family)
         return lf_fail(err, LF_EINVAL,
@@ -85,16 +93,13 @@ static int apply_section(lf_model_config *c, const lf_ini *ini, const char *sect
         if (rc != 0)
             return rc;
     }
-    for (size_t i = s->first; i < s->first + s->n; i++) {
+    int rc = vision ? apply_key(c, vision, err) : 0;
+    for (size_t i = s->first; rc == 0 && i < s->first + s->n; i++) {
         const lf_ini_entry *e = &ini->entries[i];
-        if (e == preset || e == family)
-            continue;
-        snprintf(where, sizeof(where), "%s:%d:%d", e->path, e->line, e->column);
-        int rc = lf_model_config_set(c, e->key, e->value, where, err);
-        if (rc != 0)
-            return rc;
+        if (e != preset && e != family && e != vision)
+            rc = apply_key(c, e, err);
     }
-    return 0;
+    return rc;
 }
 
 int lf_model_config_from_ini(lf_model_config *out, const lf_ini *ini, const char *section,

@@ -10,6 +10,9 @@
 #include "engine/base/mem.h"
 #include "engine/model/decoder_priv.h"
 
+/* Patches of a picture's side, at most; the length of the rotary tables of an encoder. */
+#define SIDES 4096
+
 lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_err *err)
 {
     if (c->vocab < 1) {
@@ -34,6 +37,10 @@ lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_er
         return NULL;
     d->c = *c;
     d->positions = positions;
+    if (c->vision.family && !(d->vision = lf_vision_create(&c->vision, "vision.", SIDES, err))) {
+        free(d);
+        return NULL;
+    }
     for (unsigned k = 0; k < 8; k++)
         d->table[k / 2][k % 2] = (struct lf_dec_table){.d = d, .what = k / 2, .sin = k % 2};
     return d;
@@ -41,6 +48,8 @@ lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_er
 
 void lf_decoder_destroy(lf_decoder *d)
 {
+    if (d)
+        lf_vision_destroy(d->vision);
     free(d);
 }
 
@@ -81,6 +90,8 @@ static void begin(struct lf_dec_build *b, int64_t rows, int64_t documents)
     }
     if (lf_dec_two_tables(b->d))
         b->turns = lf_input(b->g, "turns", LF_I32, rows, 1);
+    if (c->rope_sections.n)
+        b->places = lf_input(b->g, "places", LF_I32, rows, 3);
     if (c->position == LF_POS_ALIBI)
         b->alibi = lf_const(b->g, "alibi.slopes", LF_F32, 1, c->heads, fill_slopes, b->d);
 }
@@ -94,10 +105,10 @@ static lf_val embed(struct lf_dec_build *b)
     lf_val wte = lf_param(b->g, "embed.weight"),
            wpe = c->position == LF_POS_LEARNED ? lf_param(b->g, "pos_embed.weight") : LF_NONE;
     if (!c->embed_dim)
-        return lf_tp_leave(
-            b->g, lf_embed(b->g, b->tokens, b->positions, wte, wpe, (float)c->embed_scale, offset));
+        return lf_dec_see(b, lf_tp_leave(b->g, lf_embed(b->g, b->tokens, b->positions, wte, wpe,
+                                                        (float)c->embed_scale, offset)));
     lf_val x = lf_embed(b->g, b->tokens, LF_NONE, wte, LF_NONE, (float)c->embed_scale, 0);
-    x = lf_tp_leave(b->g, x);
+    x = lf_dec_see(b, lf_tp_leave(b->g, x));
     x = lf_dec_linear(b, x, false, "embed_in", LF_DEC_OUTSIDE);
     return wpe.id
                ? lf_add(b->g, x, lf_embed(b->g, b->tokens, b->positions, LF_NONE, wpe, 1, offset))
@@ -124,7 +135,7 @@ static lf_val trunk(struct lf_dec_build *b)
     lf_val x = b->chunk.first ? bottom(b) : lf_dec_chunk_in(b);
     for (int64_t l = b->chunk.begin; l < b->chunk.end; l++) {
         lf_block_begin(b->g, (int)l);
-        x = lf_dec_block(b, x, l);
+        x = lf_dec_deep(b, lf_dec_block(b, x, l), l);
         lf_block_end(b->g);
     }
     lf_dec_chunk_total(b);
@@ -196,7 +207,8 @@ static struct lf_dec_build documents(const lf_decoder *d, const struct lf_decode
                                  .dropout = dropout && lf_decoder_is_random(d),
                                  .train = train,
                                  .adapter_off = r->adapter_off,
-                                 .noise = train && r->noise};
+                                 .noise = train && r->noise,
+                                 .media = chunk.first ? r->media : NULL};
 }
 
 static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *name,
@@ -298,9 +310,12 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                  const struct lf_decoder_paged *p, lf_err *err)
 {
+    static const struct lf_decoder_media given = {.given = true};
     struct lf_dec_build b = {.d = d,
                              .c = &d->c,
                              .paged = p,
+                             .rows = p->rows,
+                             .media = p->media ? &given : NULL,
                              .adapter_off = p->adapter_off,
                              .chunk = lf_dec_whole(&d->c)};
     b.g = check_tokens(&d->c, err) ? NULL : lf_graph_create(ps, name, err);

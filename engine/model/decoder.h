@@ -39,6 +39,7 @@
 #include "engine/graph/exec.h"
 #include "engine/graph/graph.h"
 #include "engine/model/config.h"
+#include "engine/model/vision.h"
 
 typedef struct lf_decoder lf_decoder;
 
@@ -105,6 +106,19 @@ struct lf_fp8_layers {
 int lf_decoder_mark_fp8(const lf_decoder *d, lf_pstore *ps, const struct lf_fp8_layers *f,
                         lf_err *err);
 
+/* Static bounds of the pictures of a graph of a model that sees (composed.h). */
+struct lf_decoder_media {
+    struct lf_vision_rows vision;
+    int64_t features; /* F: most rows behind the projector */
+    int64_t selected; /* entries of media.select: the rows that are selected */
+    int64_t
+        placed;    /* entries of media.place: F, or several for each where features are resampled */
+    int64_t lines; /* most newlines */
+    bool given;    /* features are inputs: no encoder is in the graph */
+};
+/* Is media.select an input? */
+bool lf_decoder_selects(const lf_model_config *c);
+
 struct lf_decoder_rows {
     int64_t rows;    /* R: packed tokens */
     int64_t n_docs;  /* most documents in cu_seqlens */
@@ -117,6 +131,7 @@ struct lf_decoder_rows {
     bool entropy;
     /* NULL: the graph is of the whole model. Outputs and targets are those of the last chunk */
     const struct lf_decoder_chunk *chunk;
+    const struct lf_decoder_media *media; /* NULL: there are no pictures */
 };
 
 /* The loss over packed documents. train: the graph is for differentiation and has the dropouts of
@@ -201,6 +216,7 @@ struct lf_decoder_paged {
     int64_t rows, n_seq, max_pages, n_pages, page_tokens, n_select;
     enum lf_dtype cache; /* the compute type */
     bool adapter_off;    /* as of lf_decoder_rows */
+    bool media;          /* features of pictures are inputs (composed.h) */
 };
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                  const struct lf_decoder_paged *p, lf_err *err);

@@ -81,6 +81,21 @@ static void fill_rope(void *dst, const void *ctx)
                          t->sin ? rest : NULL);
 }
 
+/* Which of a token's three positions a pair turns by (config.h, rope_sections). */
+static void fill_axis(void *dst, const void *ctx)
+{
+    const lf_model_config *c = &((const lf_decoder *)ctx)->c;
+    const double *n = c->rope_sections.v;
+    int32_t *axis = dst;
+    for (int64_t i = 0; i < lf_model_rope_dim(c) / 2; i++) {
+        const int64_t k = i % 3;
+        if (c->rope_sections_interleaved)
+            axis[i] = k > 0 && (double)i < 3 * n[k] ? (int32_t)k : 0;
+        else
+            axis[i] = (double)i < n[0] ? 0 : (double)i < n[0] + n[1] ? 1 : 2;
+    }
+}
+
 /* Heads of layer l turned by their positions; queries have tables of their own where logn_length
  * scales them. */
 static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, bool query)
@@ -97,11 +112,15 @@ static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, b
     unsigned what = lf_model_layer_local(b->c, l) ? LF_ROPE_LOCAL : 0;
     if (query && lf_dec_logn(b->d))
         what |= LF_ROPE_QUERY;
-    lf_val table[2];
+    lf_val table[2], turns = b->turns.id ? b->turns : b->positions;
+    if (b->c->rope_sections.n) {
+        o.axis = lf_const(b->g, "rope.axis", LF_I32, o.rot / 2, 1, fill_axis, b->d);
+        turns = b->places;
+    }
     for (int k = 0; k < 2; k++)
         table[k] = lf_const(b->g, names[what][k], LF_F32, table_rows(b->d), o.rot / 2, fill_rope,
                             &b->d->table[what][k]);
-    return lf_rope(b->g, x, b->turns.id ? b->turns : b->positions, table[0], table[1], &o);
+    return lf_rope(b->g, x, turns, table[0], table[1], &o);
 }
 
 /* ---- attention ---- */

@@ -16,6 +16,7 @@ struct lf_dec_table {
 struct lf_decoder {
     lf_model_config c;
     int64_t positions;
+    lf_vision *vision;               /* NULL: it sees nothing */
     double adapter_dropout;          /* lf_decoder_adapt */
     struct lf_dec_table table[4][2]; /* by `what`; cos, sin */
 };
@@ -46,7 +47,10 @@ struct lf_dec_build {
     lf_val load; /* sums of the load of experts over the layers so far, in training */
     lf_val tokens, positions, samples, offsets;
     lf_val alibi;
-    lf_val prefix, turns, blocks; /* LF_NONE where the description does not need them */
+    const struct lf_decoder_media *media; /* NULL: no pictures */
+    lf_val deep[LF_MODEL_MAX_TAPS];       /* what joins the stream behind the first layers */
+    lf_val places;                        /* three positions of each token */
+    lf_val prefix, turns, blocks;         /* LF_NONE where the description does not need them */
     /* over documents */
     lf_val cu_seqlens;
     int64_t max_doc, rows;
@@ -57,6 +61,11 @@ struct lf_dec_build {
 
 /* The chunk that is the whole model. */
 struct lf_decoder_chunk lf_dec_whole(const lf_model_config *c);
+/* Declares the encoder and the projector, where there are any. */
+int lf_dec_declare_sight(const lf_decoder *d, lf_pstore *ps, lf_err *err);
+/* Adds the rows of pictures to embedded tokens; behind layer l, those that enter there. */
+lf_val lf_dec_see(struct lf_dec_build *b, lf_val x);
+lf_val lf_dec_deep(struct lf_dec_build *b, lf_val x, int64_t l);
 /* Checks that a chunk is one of this model. */
 int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *k, lf_err *err);
 /* Are there layers with experts before layer `cut`, and from it on? Then what they count

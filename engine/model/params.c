@@ -295,6 +295,8 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
         bool shared; /* or several ranks have the same part */
     } parts[] = {{"heads", c->heads, false},
                  {"kv_heads", c->kv_heads, true},
+                 {"vision.heads", c->vision.heads, false},
+                 {"vision.ffn", c->vision.ffn, false},
                  {"ffn", lf_model_moe_layers(c) < c->layers ? c->ffn : 0, false},
                  {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
                  {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
@@ -320,9 +322,17 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
     t.rc = ranks > 1 ? check_ranks(c, ranks, err) : 0;
     for (int i = 0; i < n && t.rc == 0; i++) {
         t.rc = lf_dec_check_chunk(c, &chunks[i], err);
+        if (t.rc == 0 && chunks[i].first && chunks[i].end < c->vision.taps.n)
+            t.rc =
+                lf_fail(err, LF_ENOTSUP,
+                        "vision.taps enter the first %lld layers, which a pipeline leaves in its "
+                        "first stage; it has %lld",
+                        (long long)c->vision.taps.n, (long long)chunks[i].end);
         h.first = h.first || chunks[i].first;
         h.last = h.last || chunks[i].last;
     }
+    if (h.first && t.rc == 0)
+        t.rc = lf_dec_declare_sight(d, ps, err);
     add_bottom(&t, &h);
     for (int64_t l = 0; l < c->layers; l++)
         if (holds_layer(&h, l))

@@ -24,35 +24,48 @@
 #define PATCH    .patch_bias = true
 #define CLASS    .class_token = true
 
-static const lf_vision_config families[] = {
-    {.family = "clip", LAYER(1e-5), MLP(GELU_QUICK), CLASS, .pre_norm = true},
-    {.family = "siglip", LAYER(1e-6), MLP(GELU_TANH), PATCH, .final_norm = true},
-    {.family = "internvit", LAYER(1e-6), MLP(GELU), PATCH, CLASS, SCALE(0.1)},
-    {.family = "internvit-rms", RMS, MLP(GELU), PATCH, CLASS, SCALE(0.1), .qk_norm = true},
-    {.family = "dinov2", LAYER(1e-6), MLP(GELU), PATCH, CLASS, SCALE(1), .final_norm = true},
-    {.family = "dinov2-swiglu", LAYER(1e-6), SWIGLU, PATCH, CLASS, SCALE(1), .final_norm = true},
-    {.family = "qwen2-vl", LAYER(1e-6), MLP(GELU_QUICK), ROPE},
-    {.family = "qwen2.5-vl", RMS, SWIGLU, ROPE, .qkv_bias = true, .windows = true},
-    {.family = "qwen3-vl", LAYER(1e-6), MLP(GELU_TANH), PATCH, ROPE},
-};
-enum { N_FAMILIES = sizeof families / sizeof *families };
+const char *const lf_vision_families[] = {
+    "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2", "dinov2-swiglu",
+    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", NULL};
+enum { NONE, CLIP, SIGLIP, INTERNVIT, INTERNVIT_RMS, DINOV2, DINOV2_SWIGLU, QWEN2, QWEN25, QWEN3 };
 
-int lf_vision_family(lf_vision_config *c, const char *family, lf_err *err)
+static const lf_vision_config switches[] = {
+    [NONE] = {0},
+    [CLIP] = {LAYER(1e-5), MLP(GELU_QUICK), CLASS, .pre_norm = true, .final_norm = true},
+    [SIGLIP] = {LAYER(1e-6), MLP(GELU_TANH), PATCH, .final_norm = true},
+    [INTERNVIT] = {LAYER(1e-6), MLP(GELU), PATCH, CLASS, SCALE(0.1)},
+    [INTERNVIT_RMS] = {RMS, MLP(GELU), PATCH, CLASS, SCALE(0.1), .qk_norm = true},
+    [DINOV2] = {LAYER(1e-6), MLP(GELU), PATCH, CLASS, SCALE(1), .final_norm = true},
+    [DINOV2_SWIGLU] = {LAYER(1e-6), SWIGLU, PATCH, CLASS, SCALE(1), .final_norm = true},
+    [QWEN2] = {LAYER(1e-6), MLP(GELU_QUICK), ROPE},
+    [QWEN25] = {RMS, SWIGLU, ROPE, .qkv_bias = true, .windows = true},
+    [QWEN3] = {LAYER(1e-6), MLP(GELU_TANH), PATCH, ROPE},
+};
+
+void lf_vision_family(lf_vision_config *c, int family)
 {
-    for (int i = 0; i < N_FAMILIES; i++)
-        if (strcmp(families[i].family, family) == 0) {
-            *c = families[i];
-            c->init_std = 0.02;
-            return 0;
-        }
-    lf_buf names;
-    lf_buf_init(&names);
-    for (int i = 0; i < N_FAMILIES; i++)
-        lf_buf_addf(&names, "%s%s", i ? ", " : "", families[i].family);
-    const int rc = lf_fail(err, LF_EINVAL, "there is no vision family \"%s\"; there are %s", family,
-                           names.data);
-    lf_buf_fini(&names);
-    return rc;
+    *c = switches[family];
+    c->family = family;
+    c->init_std = 0.02;
+    c->read_norm = c->final_norm;
+}
+
+int lf_vision_family_of(const char *name)
+{
+    for (int i = 1; lf_vision_families[i]; i++)
+        if (strcmp(lf_vision_families[i], name) == 0)
+            return i;
+    return 0;
+}
+
+static int64_t read_layers(const lf_vision_config *c)
+{
+    return c->read_layers ? c->read_layers : c->layers;
+}
+
+static bool reads_norm(const lf_vision_config *c)
+{
+    return c->final_norm && c->read_norm && read_layers(c) == c->layers;
 }
 
 int lf_vision_check(const lf_vision_config *c, lf_err *err)
@@ -80,6 +93,15 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
             return lf_fail(err, LF_EINVAL, "full_layers names layer %g, of %lld layers %s windows",
                            c->full_layers.v[i], (long long)c->layers,
                            c->windows ? "with" : "without");
+    if (c->read_layers > c->layers)
+        return lf_fail(err, LF_EINVAL, "read_layers = %lld, but there are %lld layers",
+                       (long long)c->read_layers, (long long)c->layers);
+    for (int64_t i = 0; i < c->taps.n; i++)
+        if (c->taps.v[i] >= (double)read_layers(c) || (i && c->taps.v[i] <= c->taps.v[i - 1]))
+            return lf_fail(err, LF_EINVAL,
+                           "taps names layer %g; the layers that run are 0 to %lld, and taps "
+                           "ascends",
+                           c->taps.v[i], (long long)read_layers(c) - 1);
     return 0;
 }
 
@@ -127,6 +149,7 @@ void lf_vision_destroy(lf_vision *v)
 struct params {
     const lf_vision *v;
     lf_pstore *ps;
+    bool unread; /* kept for export, but frozen */
     lf_err *err;
     int rc;
 };
@@ -153,6 +176,7 @@ static void add(struct params *t, enum kind kind, struct shape shape, enum lf_sh
                               .group = group ? in_group : NULL,
                               .ndim = shape.cols ? 2 : 1,
                               .dims = {shape.rows, shape.cols},
+                              .frozen = t->unread,
                               .shard = rule,
                               .shard_parts = heads ? t->v->c.heads : 0,
                               .decay = kind == MATRIX};
@@ -239,9 +263,11 @@ int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err)
     if (c->pre_norm)
         add_norm(&t, "pre_norm");
     for (int64_t l = 0; l < c->layers; l++) {
+        t.unread = l >= read_layers(c);
         add_branch(&t, (long long)l, "attn");
         add_branch(&t, (long long)l, "mlp");
     }
+    t.unread = !reads_norm(c);
     if (c->final_norm)
         add_norm(&t, "final_norm");
     return t.rc;
@@ -433,6 +459,9 @@ static lf_val bottom(struct build *b)
     return c->pre_norm ? norm(b, x, "pre_norm") : x;
 }
 
+/* Blocks of a graph have numbers; a decoder's layers take those from 0 on. */
+enum { FIRST_BLOCK = 1 << 20 };
+
 lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r,
                         const int64_t *tap, int n_tap, lf_val *deep)
 {
@@ -445,8 +474,8 @@ lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_
     if (c->windows)
         b.windows = input(&b, "cu_windows", LF_I32, r->windows + 1, 1);
     lf_val x = bottom(&b);
-    for (int64_t l = 0; l < c->layers; l++) {
-        lf_block_begin(g, (int)l);
+    for (int64_t l = 0; l < read_layers(c); l++) {
+        lf_block_begin(g, FIRST_BLOCK + (int)l);
         lf_val h = norm(&b, x, part_of(name, l, "attn_norm"));
         x = join(&b, x, attention(&b, h, l), l, "attn_scale");
         h = norm(&b, x, part_of(name, l, "mlp_norm"));
@@ -456,5 +485,5 @@ lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_
             if (tap[i] == l)
                 deep[i] = x;
     }
-    return c->final_norm ? norm(&b, x, "final_norm") : x;
+    return reads_norm(c) ? norm(&b, x, "final_norm") : x;
 }

@@ -46,32 +46,12 @@
 #include "engine/graph/graph.h"
 #include "engine/model/config.h"
 
-typedef struct lf_vision_config {
-    char family[24];
-    int64_t layers, hidden, heads, head_dim, ffn;
-    int64_t patch_dim; /* K */
-    bool patch_bias, class_token;
-    int64_t positions; /* T, rows of the learned table; 0: none */
-    /* rotary positions of two axes: the first half of a head's pairs turns by the patch's row, the
-     * second by its column, with the frequencies rope_theta^(-4 j / head_dim) (Qwen2-VL) */
-    bool rope;
-    double rope_theta;
-    int norm; /* enum lf_model_norm; layer has a bias */
-    double norm_eps;
-    bool pre_norm, final_norm;
-    bool qkv_bias;    /* the other linear layers always have one */
-    bool qk_norm;     /* RMS norms of queries and keys, over all heads together (InternViT) */
-    bool layer_scale; /* Touvron et al. 2021, CaiT */
-    int mlp;          /* enum lf_model_mlp */
-    int activation;   /* enum lf_act */
-    bool windows;     /* attention within windows, but for full_layers (Qwen2.5-VL) */
-    lf_model_list full_layers;
-    double init_std, layer_scale_init;
-} lf_vision_config;
-
-/* The switches of a family (clip, siglip, internvit, internvit-rms, dinov2, dinov2-swiglu,
- * qwen2-vl, qwen2.5-vl, qwen3-vl); sizes are 0. LF_EINVAL: it is unknown; the message lists all. */
-int lf_vision_family(lf_vision_config *c, const char *family, lf_err *err);
+/* The names of the families, from 1 on in lf_vision_config.family, "none" first; NULL ends. */
+extern const char *const lf_vision_families[];
+/* The switches of a family by its number; sizes are 0. */
+void lf_vision_family(lf_vision_config *c, int family);
+/* The number of a family by its name; 0: there is none. */
+int lf_vision_family_of(const char *name);
 /* Refuses sizes that are missing and switches that contradict each other, by name. */
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
 typedef struct lf_vision lf_vision;

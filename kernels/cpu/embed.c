@@ -36,10 +36,10 @@ int LF_SYM(embed_fwd)(lf_queue *q, const struct lf_k_embed_fwd *a)
             lf_border(q);
             int64_t tok = a->wte ? a->token[r] : 0,
                     pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
-            bool ok = (!a->wte || (tok >= 0 && tok < (a->v_all ? a->v_all : a->v))) &&
+            bool ok = (!a->wte || (tok >= -1 && tok < (a->v_all ? a->v_all : a->v))) &&
                       (!a->wpe || (pos >= 0 && pos < a->max_pos));
+            const bool mine = a->wte && tok >= a->v0 && tok < a->v0 + a->v;
             tok -= a->v0;
-            const bool mine = a->wte && tok >= 0 && tok < a->v;
             LF_EACH_VEC(c, n, a->c)
             {
                 lf_v v = lf_v_set1(NAN);

@@ -15,7 +15,7 @@ LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
     {
         const int64_t tok = a->wte ? a->token[r] : 0,
                       pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
-        const bool ok = (!a->wte || (tok >= 0 && tok < (a->v_all ? a->v_all : a->v))) &&
+        const bool ok = (!a->wte || (tok >= -1 && tok < (a->v_all ? a->v_all : a->v))) &&
                         (!a->wpe || (pos >= 0 && pos < a->max_pos));
         const int64_t row = tok - a->v0;
         const int n = lf_eight(a->c, at);

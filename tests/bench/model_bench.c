@@ -188,7 +188,8 @@ static void decode_once(struct bench *b, int chain, double *step_s, double *last
 static void decode(struct bench *b)
 {
     int64_t pages = (PROMPT + b->T + 63) / 64;
-    struct lf_decoder_paged p = {b->B, b->B, pages, b->B * pages, 64, b->B, b->compute, false};
+    struct lf_decoder_paged p = {b->B, b->B,       pages, b->B * pages, 64,
+                                 b->B, b->compute, false, false};
     lf_graph *g = lf_decoder_paged_graph(b->dec, b->ps, "decode", &p, &err);
     int chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.packed = true}, &err) : -1;
     need(chain);

@@ -32,7 +32,7 @@ static double *doubles(int64_t n)
     return calloc((size_t)n + 1, sizeof(double));
 }
 
-/* Tokens repeat, and two rows carry tokens that do not exist. */
+/* Tokens repeat, two rows carry tokens that do not exist, and one the token of a row of zeros. */
 static struct edata data_make(const struct ecase *e, int wt, int yt)
 {
     struct edata d = {.wte = op_random(e->v * e->c, wt, 1, 1.0),
@@ -48,16 +48,16 @@ static struct edata data_make(const struct ecase *e, int wt, int yt)
     for (int64_t r = 0; r < e->rows; r++) {
         int32_t t = (int32_t)((op_rand(7, r) + 1) / 2 * (double)e->v * 0.999),
                 p = (int32_t)(r % (e->max_pos - e->offset));
-        t = r == 20 ? -1 : r == 30 ? (int32_t)e->v : t;
+        t = r == 20 ? -2 : r == 25 ? -1 : r == 30 ? (int32_t)e->v : t;
         ((int32_t *)d.token.p)[r] = t;
         ((int32_t *)d.pos.p)[r] = p;
         for (int64_t c = 0; c < e->c; c++) {
             double g = op_get(d.dy.p, r * e->c + c, yt);
             bool ok = t >= 0 && t < e->v;
             d.y[r * e->c + c] =
-                ok ? (double)e->scale * op_get(d.wte.p, t * e->c + c, wt) +
-                         (e->wpe ? op_get(d.wpe.p, (p + e->offset) * e->c + c, wt) : 0)
-                   : (double)NAN;
+                ok || t == -1 ? (ok ? (double)e->scale * op_get(d.wte.p, t * e->c + c, wt) : 0) +
+                                    (e->wpe ? op_get(d.wpe.p, (p + e->offset) * e->c + c, wt) : 0)
+                              : (double)NAN;
             if (ok) {
                 d.dt[t * e->c + c] += (double)e->scale * g;
                 d.at[t * e->c + c] += fabs((double)e->scale * g);
@@ -164,7 +164,7 @@ static void test_divided(const struct lf_kernels *k, const struct ecase *e, cons
         const int64_t r = i / e->c, c = i % e->c;
         const int32_t t = ((const int32_t *)d->token.p)[r], p = ((const int32_t *)d->pos.p)[r];
         const double own = op_get(d->wte.p, (t < v0 ? v0 : t < e->v ? t : 0) * e->c + c, wt);
-        want[i] = t < 0 || t >= e->v
+        want[i] = t < -1 || t >= e->v
                       ? (double)NAN
                       : (t < v0 ? 0 : (double)e->scale * own) +
                             (e->wpe ? op_get(d->wpe.p, (p + e->offset) * e->c + c, wt) : 0);

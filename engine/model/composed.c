@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Encoder, projector and decoder as one graph. */
+#include "engine/model/composed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/model/decoder_priv.h"
+
+/* ---- parameters ---- */
+
+struct params {
+    const lf_model_config *c;
+    lf_pstore *ps;
+    lf_err *err;
+    int rc;
+};
+
+enum kind { MATRIX, GAIN, BIAS };
+
+static void add(struct params *t, const char *prefix, const char *name, enum kind kind,
+                const int64_t dims[2])
+{
+    char whole[96];
+    snprintf(whole, sizeof whole, "%s%s", prefix, name);
+    const bool ones = kind == GAIN && t->c->projector.norm_offset < 0.5;
+    const struct lf_param_desc d = {.name = whole,
+                                    .ndim = kind == MATRIX ? 2 : 1,
+                                    .dims = {dims[0], dims[1]},
+                                    .init = kind == MATRIX ? LF_INIT_NORMAL
+                                            : ones         ? LF_INIT_ONE
+                                                           : LF_INIT_ZERO,
+                                    .init_std = (float)t->c->init_std,
+                                    .decay = kind == MATRIX};
+    const int rc = t->rc ? t->rc : lf_pstore_add(t->ps, &d, t->err);
+    t->rc = rc < 0 ? rc : 0;
+}
+
+/* Width of the rows that the first linear layer reads. */
+static int64_t merged_width(const lf_model_config *c)
+{
+    return c->vision.hidden * c->projector.merge * c->projector.merge;
+}
+
+static void add_projector(struct params *t, const char *prefix, bool norm_merged)
+{
+    const lf_projector_config *p = &t->c->projector;
+    const int64_t in = merged_width(t->c), E = lf_model_embed_width(t->c),
+                  out = p->kind == LF_PROJECTOR_MLP ? p->hidden : E,
+                  normed = norm_merged ? in : t->c->vision.hidden;
+    if (p->norm != LF_PROJECTOR_NO_NORM)
+        add(t, prefix, "norm.weight", GAIN, (int64_t[]){normed, 0});
+    if (p->norm == LF_PROJECTOR_LAYER)
+        add(t, prefix, "norm.bias", BIAS, (int64_t[]){normed, 0});
+    add(t, prefix, "fc1.weight", MATRIX, (int64_t[]){out, in});
+    if (p->bias)
+        add(t, prefix, "fc1.bias", BIAS, (int64_t[]){out, 0});
+    if (p->kind != LF_PROJECTOR_MLP)
+        return;
+    add(t, prefix, "fc2.weight", MATRIX, (int64_t[]){E, out});
+    if (p->bias)
+        add(t, prefix, "fc2.bias", BIAS, (int64_t[]){E, 0});
+}
+
+int lf_dec_declare_sight(const lf_decoder *d, lf_pstore *ps, lf_err *err)
+{
+    const lf_model_config *c = &d->c;
+    struct params t = {.c = c, .ps = ps, .err = err};
+    if (!c->vision.family)
+        return 0;
+    t.rc = lf_vision_declare(d->vision, ps, err);
+    add_projector(&t, "projector.", c->projector.norm_merged);
+    if (c->projector.newline)
+        add(&t, "projector.", "newline.weight", MATRIX, (int64_t[]){1, lf_model_embed_width(c)});
+    for (int64_t i = 0; i < c->vision.taps.n; i++) {
+        char prefix[48];
+        snprintf(prefix, sizeof prefix, "projector.deep.%lld.", (long long)i);
+        add_projector(&t, prefix, true);
+    }
+    return t.rc;
+}
+
+/* ---- the graph ---- */
+
+/* A sparse matrix [rows, from] as six inputs. */
+static struct lf_mix matrix(lf_graph *g, const char *name, int64_t rows, int64_t from,
+                            int64_t entries)
+{
+    struct lf_mix m;
+    lf_val *const part[2][3] = {{&m.start, &m.index, &m.weight},
+                                {&m.back_start, &m.back_index, &m.back_weight}};
+    for (int k = 0; k < 2; k++) {
+        char text[64];
+        const char *back = k ? "back." : "";
+        snprintf(text, sizeof text, "%s.%sstart", name, back);
+        *part[k][0] = lf_input(g, text, LF_I32, (k ? from : rows) + 1, 1);
+        snprintf(text, sizeof text, "%s.%sindex", name, back);
+        *part[k][1] = lf_input(g, text, LF_I32, entries, 1);
+        snprintf(text, sizeof text, "%s.%sweight", name, back);
+        *part[k][2] = lf_input(g, text, LF_F32, entries, 1);
+    }
+    return m;
+}
+
+static lf_val norm(struct lf_dec_build *b, lf_val h, const char *prefix)
+{
+    const lf_projector_config *p = &b->c->projector;
+    const bool layer = p->norm == LF_PROJECTOR_LAYER;
+    const struct lf_norm_opts o = {
+        .eps = (float)p->norm_eps, .w_offset = (float)p->norm_offset, .layer = layer};
+    return lf_norm(b->g, h, lf_paramf(b->g, "%snorm.weight", prefix),
+                   layer ? lf_paramf(b->g, "%snorm.bias", prefix) : LF_NONE, &o);
+}
+
+static lf_val linear(struct lf_dec_build *b, lf_val h, const char *prefix, const char *name)
+{
+    char part[64];
+    snprintf(part, sizeof part, "%s%s", prefix, name);
+    return lf_dec_linear(b, h, b->c->projector.bias, part, LF_DEC_OUTSIDE);
+}
+
+/* Selected rows of the encoder to features. */
+static lf_val project(struct lf_dec_build *b, lf_val h, const char *prefix, bool norm_merged)
+{
+    const lf_projector_config *p = &b->c->projector;
+    const int fold = (int)(p->merge * p->merge);
+    if (p->norm != LF_PROJECTOR_NO_NORM && !norm_merged)
+        h = norm(b, h, prefix);
+    if (fold > 1)
+        h = lf_fold_rows(b->g, h, fold);
+    if (p->norm != LF_PROJECTOR_NO_NORM && norm_merged)
+        h = norm(b, h, prefix);
+    h = linear(b, h, prefix, "fc1");
+    if (p->kind != LF_PROJECTOR_MLP)
+        return h;
+    return linear(b, lf_act(b->g, h, (enum lf_act)p->activation), prefix, "fc2");
+}
+
+bool lf_decoder_selects(const lf_model_config *c)
+{
+    return c->projector.pool > 1 || (c->vision.class_token && c->projector.merge > 1);
+}
+
+/* Pixels to features, and to what enters behind the first decoder layers. */
+static lf_val features(struct lf_dec_build *b, lf_val *deep)
+{
+    const lf_model_config *c = b->c;
+    const struct lf_decoder_media *m = b->media;
+    const int64_t n = c->vision.taps.n, each = c->projector.merge * c->projector.merge;
+    int64_t tap[LF_MODEL_MAX_TAPS];
+    for (int64_t i = 0; i < n; i++)
+        tap[i] = (int64_t)c->vision.taps.v[i];
+    lf_val h = lf_vision_encode(b->d->vision, b->g, &m->vision, tap, (int)n, deep);
+    struct lf_mix select = {0};
+    if (lf_decoder_selects(c)) {
+        select = matrix(b->g, "media.select", m->features * each, m->vision.rows, m->selected);
+        h = lf_mix_rows(b->g, h, &select);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        char prefix[48];
+        snprintf(prefix, sizeof prefix, "projector.deep.%lld.", (long long)i);
+        if (lf_decoder_selects(c))
+            deep[i] = lf_mix_rows(b->g, deep[i], &select);
+        deep[i] = project(b, deep[i], prefix, true);
+    }
+    return project(b, h, "projector.", c->projector.norm_merged);
+}
+
+static lf_val given(struct lf_dec_build *b, const char *name, int64_t cols)
+{
+    return lf_input(b->g, name, LF_F32, b->rows, cols);
+}
+
+lf_val lf_dec_see(struct lf_dec_build *b, lf_val x)
+{
+    const lf_model_config *c = b->c;
+    const int64_t E = lf_model_embed_width(c);
+    char name[32];
+    if (!b->media)
+        return x;
+    if (b->media->given) {
+        for (int64_t i = 0; i < c->vision.taps.n; i++) {
+            snprintf(name, sizeof name, "media.deep.%lld", (long long)i);
+            b->deep[i] = given(b, name, c->hidden);
+        }
+        return lf_add(b->g, x, given(b, "media.features", E));
+    }
+    lf_val deep[LF_MODEL_MAX_TAPS], f = features(b, deep);
+    const struct lf_mix place =
+        matrix(b->g, "media.place", b->rows, b->media->features, b->media->placed);
+    for (int64_t i = 0; i < c->vision.taps.n; i++)
+        b->deep[i] = lf_mix_rows(b->g, deep[i], &place);
+    x = lf_add(b->g, x, lf_mix_rows(b->g, f, &place));
+    if (!c->projector.newline)
+        return x;
+    const struct lf_mix lines = matrix(b->g, "media.lines", b->rows, 1, b->media->lines);
+    return lf_add(b->g, x, lf_mix_rows(b->g, lf_param(b->g, "projector.newline.weight"), &lines));
+}
+
+lf_val lf_dec_deep(struct lf_dec_build *b, lf_val x, int64_t l)
+{
+    return b->media && l < b->c->vision.taps.n ? lf_add(b->g, x, b->deep[l]) : x;
+}
+
+static void output(lf_graph *g, lf_val v, const char *name)
+{
+    lf_pin_f32(g, v);
+    lf_output(g, v, name);
+}
+
+lf_graph *lf_decoder_features_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                    const struct lf_decoder_media *m, lf_err *err)
+{
+    struct lf_dec_build b = {.d = d, .c = &d->c, .media = m, .chunk = lf_dec_whole(&d->c)};
+    lf_val deep[LF_MODEL_MAX_TAPS];
+    b.g = lf_graph_create(ps, name, err);
+    if (!b.g)
+        return NULL;
+    output(b.g, features(&b, deep), "features");
+    for (int64_t i = 0; i < d->c.vision.taps.n; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "deep.%lld", (long long)i);
+        output(b.g, deep[i], text);
+    }
+    if (!lf_graph_check(b.g, err))
+        return b.g;
+    lf_graph_destroy(b.g);
+    return NULL;
+}

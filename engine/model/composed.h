@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A decoder that sees: an encoder of pictures (vision.h), a projector, and where their rows enter
+ * the decoder. Any encoder goes with any projector and any decoder of config.h.
+ *
+ *     h = encoder(pixels)                  rows of patches, [R, C]
+ *     h = select h                         without class tokens, or means of k x k patches
+ *     h = norm h                           projector.norm, of each patch
+ *     h = m m rows of h side by side       projector.merge
+ *     h = norm h                           or of the merged patches (norm_merged)
+ *     f = fc2 act(fc1 h), or fc1 h         features, [F, E]
+ *     x += place f + lines newline         at the tokens -1, which embed to zeros
+ *     x += place deep_i                    behind decoder layer i: what taps[i] of the encoder gave,
+ *                                          through a projector of its own (Qwen3-VL's deepstack)
+ *
+ * Logical tensors: vision.* of vision.h;
+ *
+ *     projector.norm.{weight,bias}     [C], or [m m C] with norm_merged
+ *     projector.fc1.{weight,bias}      [hidden or E, m m C]
+ *     projector.fc2.{weight,bias}      [E, hidden]            of kind mlp
+ *     projector.newline.weight         [1, E]
+ *     projector.deep.N.*               the same, its norm over merged patches
+ *
+ * Inputs of the graph beside those of vision.h; matrices are compressed rows with their transpose:
+ *
+ *     media.select.* [m m F, R]   with class tokens and merge, or with pool
+ *     media.place.* [rows, F]     which feature a token is
+ *     media.lines.* [rows, 1]     1 where a token is a newline
+ *     places i32 [rows, 3]        with rope_sections: a token's time, row and column
+ *
+ * or, where features are given (struct lf_decoder_media), in place of pictures and places:
+ *
+ *     media.features f32 [rows, E], media.deep.N f32 [rows, C]
+ */
+#ifndef LF_MODEL_COMPOSED_H
+#define LF_MODEL_COMPOSED_H
+
+#include "engine/model/decoder.h"
+
+/* Outputs "features" [F, E] and "deep.N" [F, C], f32: a graph of the encoder and the projector
+ * alone. */
+lf_graph *lf_decoder_features_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                    const struct lf_decoder_media *m, lf_err *err);
+
+#endif
