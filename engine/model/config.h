@@ -85,6 +85,7 @@ typedef struct lf_vision_config {
     int mlp;          /* enum lf_model_mlp */
     int activation;   /* enum lf_act */
     bool windows;     /* attention within windows, but for full_layers (Qwen2.5-VL) */
+    int64_t window;   /* patches of a window's side, a multiple of projector.merge */
     lf_model_list full_layers;
     double init_std, layer_scale_init;
     /* What of it is read: the stream behind so many layers (0: all; LLaVA reads the last but one),
@@ -107,6 +108,9 @@ typedef struct lf_projector_config {
     int activation;
     bool bias;
     bool newline; /* a learned row behind each row of patches (LLaVA-NeXT) */
+    /* with newline: more patches than those of so many tiles are shrunk to as many (LLaVA-OneVision,
+     * anyres_max_9); 0: never */
+    int64_t most_tiles;
 } lf_projector_config;
 
 typedef struct lf_model_config {

@@ -272,6 +272,13 @@ static int check_projector(lf_model_config *c, lf_err *err)
     if (p->merge > 1 && p->pool > 1)
         CONTRADICTION("projector.merge", "patches are merged or their mean is taken "
                                          "(projector.pool), not both");
+    if (c->vision.windows && (c->vision.window < 1 || c->vision.window % p->merge))
+        CONTRADICTION("vision.window",
+                      "%lld patches a side are not a multiple of "
+                      "projector.merge = %lld",
+                      (long long)c->vision.window, (long long)p->merge);
+    if (p->most_tiles && !p->newline)
+        CONTRADICTION("projector.most_tiles", "tiles are shrunk together with projector.newline");
     if (p->norm_merged && (p->norm == LF_PROJECTOR_NO_NORM || p->merge == 1))
         CONTRADICTION("projector.norm_merged", "there is no norm over merged patches without "
                                                "projector.norm and projector.merge");

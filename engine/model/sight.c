@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sizes of pictures to the inputs of a graph. */
+#include "engine/model/sight.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/model/sight_priv.h"
+
+/* ---- bounds ---- */
+
+static int64_t square(int64_t n)
+{
+    return n * n;
+}
+
+struct lf_decoder_media lf_sight_bounds(const lf_model_config *c, int64_t patches, int64_t tiles,
+                                        int64_t rows)
+{
+    const lf_vision_config *v = &c->vision;
+    const int64_t each = square(c->projector.merge), pool = square(c->projector.pool);
+    struct lf_decoder_media m = {0};
+    m.vision.patches = patches = (patches + each - 1) / each * each;
+    m.vision.rows = patches + (v->class_token ? tiles : 0);
+    m.vision.images = tiles + 1; /* what is left over is a picture of its own */
+    m.vision.max_image = m.vision.rows;
+    if (v->windows) {
+        m.vision.max_window = square(v->window);
+        m.vision.windows = patches / each + 1;
+    }
+    m.vision.taps = m.vision.rows * (v->rope ? LF_BILINEAR : LF_BICUBIC);
+    m.selected = patches;
+    m.features = lf_decoder_selects(c) ? patches / each / pool : m.vision.rows / each;
+    m.placed = c->projector.most_tiles ? LF_BILINEAR * rows : rows;
+    m.lines = rows;
+    return m;
+}
+
+/* ---- the object: arrays behind each other in one block ---- */
+
+struct block {
+    char *at; /* NULL: only counted */
+    size_t used;
+};
+
+static void *carve(struct block *b, int64_t n, size_t size)
+{
+    void *p = b->at ? b->at + b->used : NULL;
+    b->used += ((size_t)n * size + 63) / 64 * 64;
+    return p;
+}
+
+static void carve_matrix(struct block *b, struct lf_sight_matrix *m, const char *name, int64_t rows,
+                         int64_t from, int64_t entries)
+{
+    *m = (struct lf_sight_matrix){.name = name, .rows = rows, .from = from, .most = entries};
+    for (int k = 0; k < 2; k++) {
+        m->start[k] = carve(b, (k ? from : rows) + 1, 4);
+        m->index[k] = carve(b, entries, 4);
+        m->weight[k] = carve(b, entries, 4);
+    }
+}
+
+static size_t lay_out(lf_sight *s, struct block *b)
+{
+    const lf_vision_config *v = &s->c->vision;
+    const struct lf_vision_rows *r = &s->m.vision;
+    s->used.place = s->used.class = v->class_token;
+    s->used.pos = v->positions > 0;
+    s->used.select = lf_decoder_selects(s->c);
+    s->used.lines = s->c->projector.newline;
+    s->token = carve(b, s->rows, 4);
+    s->places = carve(b, s->c->rope_sections.n ? 3 * s->rows : 0, 4);
+    s->order = carve(b, r->patches, 4);
+    s->row_of = carve(b, r->patches, 4);
+    s->turn = carve(b, v->rope ? 3 * r->rows : 0, 4);
+    s->images = carve(b, r->images + 1, 4);
+    s->windows = carve(b, v->windows ? r->windows + 1 : 0, 4);
+    s->first = carve(b, r->images + 1, 4);
+    if (s->used.place)
+        carve_matrix(b, &s->place, "vision.place", r->rows, r->patches, r->patches);
+    if (s->used.class)
+        carve_matrix(b, &s->class, "vision.class", r->rows, 1, r->images);
+    if (s->used.pos)
+        carve_matrix(b, &s->pos, "vision.pos", r->rows, v->positions, r->taps);
+    if (s->used.select)
+        carve_matrix(b, &s->select, "media.select", s->m.features * square(s->c->projector.merge),
+                     r->rows, s->m.selected);
+    carve_matrix(b, &s->put, "media.place", s->rows, s->m.features, s->m.placed);
+    if (s->used.lines)
+        carve_matrix(b, &s->lines, "media.lines", s->rows, 1, s->m.lines);
+    return b->used;
+}
+
+size_t lf_sight_bytes(const lf_model_config *c, const struct lf_decoder_media *m, int64_t rows)
+{
+    lf_sight s = {.c = c, .m = *m, .rows = rows};
+    struct block b = {0};
+    return lay_out(&s, &b) + sizeof s + sizeof *c;
+}
+
+lf_sight *lf_sight_create(const lf_model_config *c, const struct lf_decoder_media *m, int64_t rows,
+                          lf_err *err)
+{
+    lf_sight *s = lf_calloc(1, sizeof *s, err);
+    lf_model_config *copy = s ? lf_malloc(1, sizeof *copy, err) : NULL;
+    if (!copy) {
+        free(s);
+        return NULL;
+    }
+    *copy = *c;
+    *s = (lf_sight){.own = copy, .c = copy, .m = *m, .rows = rows};
+    struct block b = {0};
+    const size_t n = lay_out(s, &b);
+    s->block = lf_calloc(n, 1, err);
+    if (!s->block) {
+        lf_sight_destroy(s);
+        return NULL;
+    }
+    b = (struct block){.at = s->block};
+    lay_out(s, &b);
+    return s;
+}
+
+void lf_sight_destroy(lf_sight *s)
+{
+    if (!s)
+        return;
+    free(s->own);
+    free(s->block);
+    free(s);
+}
+
+const int32_t *lf_sight_token_rows(const lf_sight *s)
+{
+    return s->token;
+}
+
+const int32_t *lf_sight_patch_order(const lf_sight *s)
+{
+    return s->order;
+}
+
+const int32_t *lf_sight_places(const lf_sight *s)
+{
+    return s->places;
+}
+
+/* ---- matrices ---- */
+
+void lf_sight_begin(struct lf_sight_matrix *m)
+{
+    m->n = m->row = 0;
+    m->start[0][0] = 0;
+}
+
+void lf_sight_entry(struct lf_sight_matrix *m, int64_t index, double weight)
+{
+    if (m->n >= m->most)
+        LF_BUG("%s: more than %lld entries", m->name, (long long)m->most);
+    m->index[0][m->n] = (int32_t)index;
+    m->weight[0][m->n++] = (float)weight;
+}
+
+void lf_sight_end_row(struct lf_sight_matrix *m)
+{
+    m->start[0][++m->row] = (int32_t)m->n;
+}
+
+/* The rest of its rows are empty; then its transpose, whose entries ascend in each row. */
+void lf_sight_finish(struct lf_sight_matrix *m)
+{
+    int32_t *start = m->start[1];
+    while (m->row < m->rows)
+        lf_sight_end_row(m);
+    memset(start, 0, (size_t)(m->from + 1) * 4);
+    for (int64_t k = 0; k < m->n; k++)
+        start[m->index[0][k] + 1]++;
+    for (int64_t i = 0; i < m->from; i++)
+        start[i + 1] += start[i];
+    for (int64_t r = 0; r < m->rows; r++)
+        for (int32_t k = m->start[0][r]; k < m->start[0][r + 1]; k++) {
+            const int32_t to = start[m->index[0][k]]++;
+            m->index[1][to] = (int32_t)r;
+            m->weight[1][to] = m->weight[0][k];
+        }
+    for (int64_t i = m->from; i > 0; i--)
+        start[i] = start[i - 1];
+    start[0] = 0;
+}
+
+static int write(lf_exec *ex, int chain, int slot, const char *name, const void *p, int64_t n,
+                 lf_err *err)
+{
+    return lf_exec_write(ex, chain, slot, name, p, (size_t)n * 4, err);
+}
+
+struct at {
+    lf_exec *ex;
+    int chain, slot;
+};
+
+static int write_matrix(const struct at *a, const struct lf_sight_matrix *m, lf_err *err)
+{
+    int rc = 0;
+    for (int k = 0; k < 2 && rc == 0; k++) {
+        char name[64];
+        const char *back = k ? "back." : "";
+        snprintf(name, sizeof name, "%s.%sstart", m->name, back);
+        rc = write(a->ex, a->chain, a->slot, name, m->start[k], (k ? m->from : m->rows) + 1, err);
+        snprintf(name, sizeof name, "%s.%sindex", m->name, back);
+        if (rc == 0)
+            rc = write(a->ex, a->chain, a->slot, name, m->index[k], m->most, err);
+        snprintf(name, sizeof name, "%s.%sweight", m->name, back);
+        if (rc == 0)
+            rc = write(a->ex, a->chain, a->slot, name, m->weight[k], m->most, err);
+    }
+    return rc;
+}
+
+int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
+{
+    const struct at a = {ex, chain, slot};
+    const struct lf_vision_rows *r = &s->m.vision;
+    const struct {
+        bool used;
+        const struct lf_sight_matrix *m;
+    } matrices[] = {{s->used.place, &s->place},
+                    {s->used.class, &s->class},
+                    {s->used.pos, &s->pos},
+                    {s->used.select, &s->select},
+                    {true, &s->put},
+                    {s->used.lines, &s->lines}};
+    int rc = write(ex, chain, slot, "tokens", s->token, s->rows, err);
+    if (rc == 0)
+        rc = write(ex, chain, slot, "vision.cu_seqlens", s->images, r->images + 1, err);
+    if (rc == 0 && s->c->vision.windows)
+        rc = write(ex, chain, slot, "vision.cu_windows", s->windows, r->windows + 1, err);
+    if (rc == 0 && s->c->vision.rope)
+        rc = write(ex, chain, slot, "vision.positions", s->turn, 3 * r->rows, err);
+    if (rc == 0 && s->c->rope_sections.n)
+        rc = write(ex, chain, slot, "places", s->places, 3 * s->rows, err);
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices && rc == 0; i++)
+        if (matrices[i].used)
+            rc = write_matrix(&a, matrices[i].m, err);
+    return rc;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the pictures of a micro-batch put into the inputs of a graph (vision.h, composed.h): where
+ * patches and class tokens stand, which learned position they have, windows, which feature goes to
+ * which token, and the three positions of a token. All of it follows from sizes alone.
+ *
+ * Learned positions of another grid than that of the table are resampled: bicubically with
+ * a = -0.75, half-pixel centres and a clamped border, as PyTorch does (CLIP, SigLIP, InternViT,
+ * DINOv2); or, with rope, bilinearly between the corners (Qwen3-VL).
+ *
+ * M-RoPE positions of a document (Qwen2-VL): cur = 0; a token of text has cur on all axes, then
+ * cur += 1; the picture of h x w merged patches has (cur, cur + row, cur + column), then
+ * cur += max(h, w).
+ */
+#ifndef LF_MODEL_SIGHT_H
+#define LF_MODEL_SIGHT_H
+
+#include "engine/model/composed.h"
+
+/* One picture that goes through the encoder: patches of its sides. */
+struct lf_sight_tile {
+    int32_t h, w;
+};
+
+/* A picture of a document, in one tile or several that lie behind each other. */
+struct lf_sight_picture {
+    int32_t tile, tiles; /* the first, how many */
+    /* with projector.newline: columns and rows of the tiles behind the first one, which is all of
+     * the picture; 0: there are none */
+    int32_t cols, rows;
+    int32_t from_w, from_h; /* pixels of the picture as it came; those beside it are cut off */
+};
+
+struct lf_sight_batch {
+    int32_t n_tiles, n_pictures;
+    const struct lf_sight_tile *tile;
+    const struct lf_sight_picture *picture;
+    /* patches come in blocks of so many each way, row by row, and row by row in a block: 1, or
+     * projector.merge where encoder and projector need them beside each other */
+    int32_t merge;
+    int64_t rows;             /* tokens */
+    const int32_t *tokens;    /* [rows] image_token where a picture's rows go */
+    const int32_t *positions; /* [rows] 0 where a document begins */
+};
+
+/* Bounds for so many patches and tiles in a graph of `rows` tokens. */
+struct lf_decoder_media lf_sight_bounds(const lf_model_config *c, int64_t patches, int64_t tiles,
+                                        int64_t rows);
+/* How many tokens a picture takes. LF_EINVAL: its grid does not go with merge or pool. */
+int64_t lf_sight_tokens(const lf_model_config *c, const struct lf_sight_batch *b,
+                        const struct lf_sight_picture *p, lf_err *err);
+
+typedef struct lf_sight lf_sight;
+/* Room for a micro-batch of these bounds; m is copied. Nothing is allocated later. */
+lf_sight *lf_sight_create(const lf_model_config *c, const struct lf_decoder_media *m, int64_t rows,
+                          lf_err *err);
+void lf_sight_destroy(lf_sight *s);
+size_t lf_sight_bytes(const lf_model_config *c, const struct lf_decoder_media *m, int64_t rows);
+/* Computes everything. LF_EINVAL: there are more pictures than room, or the tokens of pictures are
+ * not as many as their rows. */
+int lf_sight_fill(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
+/* [rows] what the graph takes as tokens: -1 where a picture's row goes. */
+const int32_t *lf_sight_token_rows(const lf_sight *s);
+/* Where encoder row r takes its pixels from: the number of the patch in the order of the batch.
+ * Without windows patch r is row r. [patches] */
+const int32_t *lf_sight_patch_order(const lf_sight *s);
+/* Writes all inputs but vision.pixels, tokens among them. places: the graph has them too. */
+int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
+/* The three positions of every token, [rows, 3], where rope_sections is given. */
+const int32_t *lf_sight_places(const lf_sight *s);
+
+#endif

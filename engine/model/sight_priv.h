@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The object of sight.h, for sight.c (memory, matrices), sight_rows.c (rows of the encoder) and
+ * sight_place.c (rows of the decoder). */
+#ifndef LF_MODEL_SIGHT_PRIV_H
+#define LF_MODEL_SIGHT_PRIV_H
+
+#include "engine/model/sight.h"
+
+enum { LF_BILINEAR = 4, LF_BICUBIC = 16 }; /* taps of a resampled position */
+
+/* Compressed rows [0] and those of the transpose [1]. */
+struct lf_sight_matrix {
+    const char *name;
+    int64_t rows, from, most; /* most entries */
+    int64_t n, row;           /* entries and rows so far */
+    int32_t *start[2], *index[2];
+    float *weight[2];
+};
+void lf_sight_begin(struct lf_sight_matrix *m);
+void lf_sight_entry(struct lf_sight_matrix *m, int64_t index, double weight);
+void lf_sight_end_row(struct lf_sight_matrix *m);
+void lf_sight_finish(struct lf_sight_matrix *m);
+
+struct lf_sight {
+    lf_model_config *own; /* what c points to, where it is a copy of this object */
+    const lf_model_config *c;
+    struct lf_decoder_media m;
+    int64_t rows;
+    struct {
+        bool place, class, pos, select, lines;
+    } used;
+    struct lf_sight_matrix place, class, pos, select, put, lines;
+    int32_t *token, *places;
+    int32_t *order;  /* [patches] which patch of the batch comes so manieth into the encoder */
+    int32_t *row_of; /* [patches] the encoder's row of a patch, tile by tile, row by row */
+    int32_t *turn;   /* [rows of the encoder, 3] */
+    int32_t *images, *windows;
+    int32_t *first; /* [tiles + 1] the first patch of a tile */
+    int64_t n_windows;
+    char *block;
+};
+
+/* Rows of the encoder: row_of, order, turn, segments, place, class, pos. */
+int lf_sight_rows(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
+/* Rows of the decoder: select, put, lines, token, places. */
+int lf_sight_place(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
+
+#endif

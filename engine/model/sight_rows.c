@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows of the encoder: the order of patches, class tokens, windows, learned positions. */
+#include <math.h>
+
+#include "engine/model/sight_priv.h"
+
+/* ---- learned positions ---- */
+
+/* The cubic convolution kernel with a = -0.75 at the distances 1 + t, t, 1 - t, 2 - t. */
+static void cubic(double t, double w[4])
+{
+    const double a = -0.75;
+    const double x[4] = {1 + t, t, 1 - t, 2 - t};
+    for (int k = 0; k < 4; k++) {
+        const double d = x[k];
+        w[k] = d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1
+                      : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+    }
+}
+
+struct tap {
+    int64_t at[4];
+    double w[4];
+    int n;
+};
+
+static int64_t clamped(int64_t i, int64_t n)
+{
+    return i < 0 ? 0 : i >= n ? n - 1 : i;
+}
+
+/* Where position i of n lies in a table of `side`. */
+static struct tap bicubic(int64_t i, int64_t n, int64_t side)
+{
+    const double src = ((double)i + 0.5) * (double)side / (double)n - 0.5, low = floor(src);
+    struct tap t = {.n = 4};
+    cubic(src - low, t.w);
+    for (int k = 0; k < 4; k++)
+        t.at[k] = clamped((int64_t)low - 1 + k, side);
+    return t;
+}
+
+/* Corners lie on corners. The arithmetic is in f32, as in transformers. */
+static struct tap bilinear(int64_t i, int64_t n, int64_t side)
+{
+    const float src = n > 1 ? (float)i * ((float)(side - 1) / (float)(n - 1)) : 0;
+    const int64_t low = (int64_t)src;
+    const double d = (double)(src - (float)low);
+    return (struct tap){.at = {low, clamped(low + 1, side)}, .w = {1 - d, d}, .n = 2};
+}
+
+static void add_position(lf_sight *s, const struct lf_sight_tile *t, int64_t row, int64_t col)
+{
+    const bool class = s->c->vision.class_token, corners = s->c->vision.rope;
+    const int64_t first = class, side = (int64_t)lround(sqrt((double)(s->pos.from - first)));
+    if (!corners && t->h == side && t->w == side) {
+        lf_sight_entry(&s->pos, first + row * side + col, 1);
+        return;
+    }
+    const struct tap y = corners ? bilinear(row, t->h, side) : bicubic(row, t->h, side),
+                     x = corners ? bilinear(col, t->w, side) : bicubic(col, t->w, side);
+    for (int i = 0; i < y.n; i++)
+        for (int k = 0; k < x.n; k++)
+            lf_sight_entry(&s->pos, first + y.at[i] * side + x.at[k], y.w[i] * x.w[k]);
+}
+
+/* ---- rows ---- */
+
+struct rows {
+    lf_sight *s;
+    const struct lf_sight_batch *b;
+    const struct lf_sight_tile *t; /* this tile */
+    int64_t patch, row;            /* how many there are so far */
+    int64_t first_patch;           /* of this tile */
+};
+
+static void add_class(struct rows *r)
+{
+    lf_sight *s = r->s;
+    lf_sight_entry(&s->class, 0, 1);
+    lf_sight_end_row(&s->class);
+    lf_sight_end_row(&s->place);
+    if (s->used.pos) {
+        lf_sight_entry(&s->pos, 0, 1);
+        lf_sight_end_row(&s->pos);
+    }
+    r->row++;
+}
+
+/* Patch (row, col) of the tile, which is number k of it in the batch. */
+static void add_patch(struct rows *r, int64_t k, int64_t row, int64_t col)
+{
+    lf_sight *s = r->s;
+    s->order[r->patch] = (int32_t)(r->first_patch + k);
+    s->row_of[r->first_patch + row * r->t->w + col] = (int32_t)r->row;
+    if (s->used.place) {
+        lf_sight_entry(&s->place, r->patch, 1);
+        lf_sight_end_row(&s->place);
+        lf_sight_end_row(&s->class);
+    }
+    if (s->used.pos) {
+        add_position(s, r->t, row, col);
+        lf_sight_end_row(&s->pos);
+    }
+    if (s->c->vision.rope) {
+        int32_t *turn = s->turn + 3 * r->row;
+        turn[0] = 0;
+        turn[1] = (int32_t)row;
+        turn[2] = (int32_t)col;
+    }
+    r->patch++;
+    r->row++;
+}
+
+/* The m x m patches of block (i, j), which lie behind each other in the batch. */
+static void add_block(struct rows *r, int64_t i, int64_t j)
+{
+    const int64_t m = r->b->merge, across = r->t->w / m;
+    for (int64_t k = 0; k < m * m; k++)
+        add_patch(r, (i * across + j) * m * m + k, i * m + k / m, j * m + k % m);
+}
+
+static void end_window(struct rows *r)
+{
+    r->s->windows[++r->s->n_windows] = (int32_t)r->row;
+}
+
+/* Windows row by row, and blocks row by row in each; those at the edges are smaller. */
+static void add_windows(struct rows *r)
+{
+    const int64_t m = r->b->merge, side = r->s->c->vision.window / m, H = r->t->h / m,
+                  W = r->t->w / m;
+    for (int64_t y = 0; y < H; y += side)
+        for (int64_t x = 0; x < W; x += side) {
+            for (int64_t i = y; i < y + side && i < H; i++)
+                for (int64_t j = x; j < x + side && j < W; j++)
+                    add_block(r, i, j);
+            end_window(r);
+        }
+}
+
+static void add_tile(struct rows *r, int64_t n)
+{
+    lf_sight *s = r->s;
+    const int64_t m = r->b->merge;
+    r->t = &r->b->tile[n];
+    s->first[n] = (int32_t)r->patch;
+    r->first_patch = r->patch;
+    if (s->used.class)
+        add_class(r);
+    if (s->c->vision.windows)
+        add_windows(r);
+    else
+        for (int64_t i = 0; i < r->t->h / m; i++)
+            for (int64_t j = 0; j < r->t->w / m; j++)
+                add_block(r, i, j);
+    s->images[n + 1] = (int32_t)r->row;
+}
+
+/* Rows behind the last picture are a picture that nothing reads, in windows of the usual size. */
+static void pad(struct rows *r)
+{
+    lf_sight *s = r->s;
+    const struct lf_vision_rows *v = &s->m.vision;
+    for (int64_t i = r->patch; i < v->patches; i++)
+        s->order[i] = (int32_t)i;
+    for (int64_t i = 3 * r->row; s->c->vision.rope && i < 3 * v->rows; i++)
+        s->turn[i] = 0;
+    for (int64_t i = r->b->n_tiles + 1; i <= v->images; i++)
+        s->images[i] = (int32_t)v->rows;
+    while (s->c->vision.windows && r->row < v->rows) {
+        r->row += v->max_window;
+        r->row = r->row < v->rows ? r->row : v->rows;
+        end_window(r);
+    }
+    for (int64_t i = s->n_windows + 1; s->c->vision.windows && i <= v->windows; i++)
+        s->windows[i] = (int32_t)v->rows;
+}
+
+static int check(const lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
+{
+    const struct lf_vision_rows *v = &s->m.vision;
+    int64_t patches = 0;
+    if (b->n_tiles > v->images - 1)
+        return lf_fail(err, LF_EINVAL, "%d tiles of pictures, but there is room for %lld",
+                       b->n_tiles, (long long)v->images - 1);
+    for (int i = 0; i < b->n_tiles; i++) {
+        const struct lf_sight_tile *t = &b->tile[i];
+        const int64_t side = s->c->projector.merge * s->c->projector.pool;
+        if (t->h < 1 || t->w < 1 || t->h % side || t->w % side || t->h % b->merge ||
+            t->w % b->merge)
+            return lf_fail(err, LF_EINVAL,
+                           "a picture of %d x %d patches, of which %lld x %lld become one row",
+                           t->w, t->h, (long long)side, (long long)side);
+        patches += (int64_t)t->h * t->w;
+    }
+    if (patches > v->patches)
+        return lf_fail(err, LF_EINVAL, "%lld patches of pictures, but there is room for %lld",
+                       (long long)patches, (long long)v->patches);
+    return 0;
+}
+
+int lf_sight_rows(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
+{
+    struct rows r = {.s = s, .b = b};
+    struct lf_sight_matrix *const m[] = {&s->place, &s->class, &s->pos};
+    const bool used[] = {s->used.place, s->used.class, s->used.pos};
+    const int rc = check(s, b, err);
+    if (rc != 0)
+        return rc;
+    for (int k = 0; k < 3; k++)
+        if (used[k])
+            lf_sight_begin(m[k]);
+    s->images[0] = 0;
+    s->n_windows = 0;
+    if (s->c->vision.windows)
+        s->windows[0] = 0;
+    for (int i = 0; i < b->n_tiles; i++)
+        add_tile(&r, i);
+    s->first[b->n_tiles] = (int32_t)r.patch;
+    pad(&r);
+    for (int k = 0; k < 3; k++)
+        if (used[k])
+            lf_sight_finish(m[k]);
+    return 0;
+}
