@@ -50,6 +50,8 @@ typedef struct gen_run {
     uint8_t *filled;                      /* [n_pages] are all its positions written? */
     int32_t *table;                       /* [slots, max_pages] */
     int32_t *row_tok, *row_pos, *row_seq; /* [max_rows] */
+    const float **row_feature;            /* [max_rows] of a model that sees, else NULL */
+    int32_t *row_places;                  /* [max_rows, 3] of a model with places, else NULL */
     int32_t *want;                        /* [slots] rows whose logits are needed */
     gen_seq **want_seq;                   /* [slots] */
     size_t *want_at;                      /* [slots] index in its sequence */
@@ -58,13 +60,21 @@ typedef struct gen_run {
     struct lf_gen_stats stats;
 } gen_run;
 
-/* Tokens that two prompts have in common at the beginning. */
+static bool is_picture(const lf_gen_job *j, size_t i)
+{
+    return j->media && i < j->n_prompt && j->media->feature[i] >= 0;
+}
+
+/* Tokens that two prompts have in common at the beginning, up to a picture that only one has. */
 static size_t common(const lf_gen_job *a, const lf_gen_job *b)
 {
     size_t n = a->n_prompt < b->n_prompt ? a->n_prompt : b->n_prompt, i = 0;
-    if (a->prompt == b->prompt)
+    const bool seen = (a->media || b->media) &&
+                      !(a->media && b->media && a->media->pictures == b->media->pictures);
+    if (a->prompt == b->prompt && !seen)
         return n;
-    while (i < n && a->prompt[i] == b->prompt[i])
+    while (i < n && a->prompt[i] == b->prompt[i] &&
+           !(seen && (is_picture(a, i) || is_picture(b, i))))
         i++;
     return i;
 }
@@ -118,6 +128,30 @@ static void take_pages(gen_run *g, gen_seq *s, const gen_seq *from, size_t share
     g->stats.shared_tokens += (int64_t)s->cached;
 }
 
+/* The features of a new sequence: those of another with the same pictures, or computed now. */
+static int take_features(const gen_run *g, gen_seq *s, lf_err *err)
+{
+    const struct lf_gen_media *media = s->job->media;
+    if (!media)
+        return 0;
+    for (int64_t slot = 0; slot < g->m->slots; slot++) {
+        const gen_seq *other = g->by_slot[slot];
+        if (other && other->features && other->features->pictures == media->pictures) {
+            s->features = other->features;
+            s->features->holders++;
+            return 0;
+        }
+    }
+    const size_t floats = (size_t)(media->n_features * g->m->feature_width);
+    s->features = lf_calloc(1, sizeof *s->features + floats * sizeof(float), err);
+    if (!s->features)
+        return LF_ENOMEM;
+    s->features->holders = 1;
+    s->features->pictures = media->pictures;
+    s->features->width = g->m->feature_width;
+    return g->m->features(g->m->ctx, s->job, s->features->row, err);
+}
+
 /* Give waiting jobs a slot and pages, in job order (a large one is waited for, so nobody
  * starves). */
 static int admit(gen_run *g, lf_err *err)
@@ -134,6 +168,11 @@ static int admit(gen_run *g, lf_err *err)
         gen_seq *s = lf_gen_seq_create(g->m, j, err);
         if (!s)
             return LF_ENOMEM;
+        const int rc = take_features(g, s, err);
+        if (rc != 0) {
+            lf_gen_seq_free(s);
+            return rc;
+        }
         take_pages(g, s, from, shared, g->table + (size_t)slot * (size_t)g->m->max_pages);
         s->slot = slot;
         if (g->m->prefix)
@@ -177,6 +216,24 @@ static void grow_long(const gen_run *g, gen_seq *s)
     s->cached = 0;
 }
 
+/* What the model needs of row `row`, the next of s, besides its token. */
+static void see(gen_run *g, const gen_seq *s, int64_t row)
+{
+    const struct lf_gen_media *media = s->job->media;
+    const size_t at = s->cached;
+    const bool prompt = media && at < s->job->n_prompt;
+    if (g->row_feature) {
+        const int32_t k = prompt ? media->feature[at] : -1;
+        g->row_feature[row] = k < 0 ? NULL : s->features->row + k * s->features->width;
+        if (k >= 0)
+            g->row_tok[row] = LF_GEN_PICTURE;
+    }
+    for (int i = 0; g->row_places && i < 3; i++)
+        g->row_places[3 * row + i] = prompt  ? media->places[3 * at + (size_t)i]
+                                     : media ? media->next + (int32_t)(at - s->job->n_prompt)
+                                             : (int32_t)at;
+}
+
 /* As many rows of a sequence as fit; at most `slots` logits leave a step. */
 static void compose_seq(gen_run *g, gen_seq *s, int64_t *rows, int64_t *n_want)
 {
@@ -186,6 +243,7 @@ static void compose_seq(gen_run *g, gen_seq *s, int64_t *rows, int64_t *n_want)
         if (wanted && *n_want == g->m->slots)
             return;
         g->row_tok[*rows] = s->cached < s->n_tok ? s->tok[s->cached] : -s->coming;
+        see(g, s, *rows);
         g->row_pos[*rows] = (int32_t)s->cached;
         g->row_seq[*rows] = (int32_t)s->slot;
         if (wanted) {
@@ -322,7 +380,9 @@ static struct lf_gen_rows composed(const gen_run *g, int64_t rows, int64_t n_wan
                                 .seq = g->row_seq,
                                 .table = g->table,
                                 .n_want = n_want,
-                                .want = g->want};
+                                .want = g->want,
+                                .feature = g->row_feature,
+                                .places = g->row_places};
 }
 
 static int step_and_wait(gen_run *g, lf_err *err)
@@ -479,6 +539,10 @@ static int allocate(gen_run *g, lf_err *err)
         !g->table || !g->row_tok || !g->row_pos || !g->row_seq || !g->want || !g->want_seq ||
         !g->want_at || !g->drawn || !g->ahead.seq || !g->ahead.at || !g->ahead.out)
         return LF_ENOMEM;
+    if (g->m->feature_width && !(g->row_feature = lf_calloc(rows, sizeof *g->row_feature, err)))
+        return LF_ENOMEM;
+    if (g->m->places && !(g->row_places = lf_calloc(3 * rows, sizeof *g->row_places, err)))
+        return LF_ENOMEM;
     for (size_t i = 0; i < slots; i++)
         if (!(g->samplers[i] = lf_sampler_create(g->m->vocab, err)))
             return LF_ENOMEM;
@@ -495,9 +559,10 @@ static void release(gen_run *g)
         lf_gen_seq_free(g->done[i]);
     for (size_t i = 0; g->samplers && i < (size_t)g->m->slots; i++)
         lf_sampler_destroy(g->samplers[i]);
-    void *blocks[] = {g->by_slot, g->done,    g->samplers,  g->free_pages, g->holders,  g->filled,
-                      g->table,   g->row_tok, g->row_pos,   g->row_seq,    g->want,     g->want_seq,
-                      g->want_at, g->drawn,   g->ahead.seq, g->ahead.at,   g->ahead.out};
+    void *blocks[] = {g->by_slot,  g->done,      g->samplers,    g->free_pages, g->holders,
+                      g->filled,   g->table,     g->row_tok,     g->row_pos,    g->row_seq,
+                      g->want,     g->want_seq,  g->want_at,     g->drawn,      g->ahead.seq,
+                      g->ahead.at, g->ahead.out, g->row_feature, g->row_places};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }

@@ -48,6 +48,21 @@ struct lf_gen_rows {
     const int32_t *table;             /* [slots, max_pages] */
     int64_t n_want;
     const int32_t *want; /* [n_want] */
+    /* Rows of pictures have token LF_GEN_PICTURE and their features here, [feature_width]; of
+     * others NULL. The whole array is NULL where no row has any. */
+    const float *const *feature;
+    const int32_t *places; /* [n, 3] three positions of each row; NULL: the model has none */
+};
+#define LF_GEN_PICTURE INT32_MIN
+/* The pictures of a prompt. */
+struct lf_gen_media {
+    const int32_t *feature; /* [n_prompt] the number of the token's features; -1: it is text */
+    int64_t n_features;
+    const int32_t *places; /* [n_prompt, 3] for a model with places */
+    int32_t next;          /* likewise, of the token behind the prompt */
+    /* of the caller, for lf_gen_model.features: prompts with the same pointer have the same
+     * pictures in the same places */
+    const void *pictures;
 };
 struct lf_gen_logits {
     const float *z; /* [n_want, vocab], rows ld apart */
@@ -70,6 +85,7 @@ typedef struct lf_gen_draws {
     struct lf_sample_out *out;
 } lf_gen_draws;
 enum { LF_GEN_AHEAD = 2 }; /* most steps of a model that are begun and not ended */
+struct lf_gen_job;
 typedef struct lf_gen_model {
     void *ctx;
     struct lf_profile *profile; /* gets a phase for each step and its draws; NULL: none */
@@ -91,9 +107,13 @@ typedef struct lf_gen_model {
     int64_t switch_at; /* sequences of more tokens are long */
     uint8_t *is_long;  /* NULL: no longrope; or [slots] of the model: is the sequence long? */
     bool switching;
-    lf_gen_draws *draws; /* NULL, or of the model, which can draw */
+    int64_t feature_width; /* floats of a row of a picture; 0: the model sees nothing */
+    bool places;           /* tokens have three positions each (M-RoPE) */
+    lf_gen_draws *draws;   /* NULL, or of the model, which can draw */
     /* *out is borrowed until the next step. */
     int (*step)(void *ctx, const struct lf_gen_rows *rows, struct lf_gen_logits *out, lf_err *err);
+    /* Computes all features of a job's pictures, [n_features, feature_width]. */
+    int (*features)(void *ctx, const struct lf_gen_job *job, float *out, lf_err *err);
     /* Both or none, and only with draws: a step whose answers are read later, while the next step
      * runs. begin is step() without logits; draws->row and list may be reused when it returns.
      * token[r] < 0 stands for the token that the step begun before this one draws for its wanted
@@ -114,6 +134,7 @@ typedef struct lf_gen_job {
     uint32_t sample;       /* index among the samples of the same prompt */
     const int32_t *prompt; /* at least one token */
     size_t n_prompt;
+    const struct lf_gen_media *media; /* NULL: no pictures */
     lf_sample_params params;
     lf_sample_limits limits;
     int64_t max_tokens; /* >= 1, or 0 with prompt_logprobs: nothing is generated */

@@ -8,6 +8,14 @@
 
 #include "engine/infer/gen.h"
 
+/* Features of pictures, which samples of one prompt share. */
+struct gen_features {
+    int holders;
+    const void *pictures;
+    int64_t width;
+    float row[];
+};
+
 /* One sequence, from admission to delivery. */
 typedef struct gen_seq {
     const lf_gen_job *job;
@@ -39,6 +47,7 @@ typedef struct gen_seq {
     uint8_t *prompt_greedy;
     int32_t *prompt_top_ids;
     int32_t last_best;
+    struct gen_features *features; /* NULL: no pictures */
 } gen_seq;
 
 size_t lf_gen_most_tokens(const lf_gen_model *m, const lf_gen_job *j);

@@ -89,6 +89,8 @@ static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_ge
         return lf_fail(err, LF_EINVAL,
                        "prompt_logprobs: the tokens of this model's prompts see each other, so "
                        "they have no probability");
+    if (j->media && !(m->feature_width && m->features))
+        return lf_fail(err, LF_EINVAL, "the prompt has pictures, which this model does not see");
     int rc = check_size(m, j, err);
     if (rc == 0)
         rc = check_ids(m, j->prompt, j->n_prompt, err);
@@ -129,6 +131,8 @@ void lf_gen_seq_free(gen_seq *s)
     free(s->last_logprob);
     lf_tok_stream_drop(&s->stream);
     lf_buf_fini(&s->text);
+    if (s->features && --s->features->holders == 0)
+        free(s->features);
     free(s);
 }
 

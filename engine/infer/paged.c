@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/mem.h"
 #include "engine/infer/paged_draw.h"
@@ -28,6 +29,8 @@ struct lf_paged {
     int32_t
         *turns; /* [2, largest bucket] with rope2d: turns, then blocks; with longrope the first */
     uint8_t *is_long; /* [slots] with longrope, else NULL */
+    float *feature;   /* [largest bucket, widest input] of a model that sees, else NULL */
+    int32_t *places;  /* [largest bucket, 3] with M-RoPE, else NULL */
 };
 
 #define LSE "lse" /* state of the plan: dev_lse */
@@ -59,7 +62,8 @@ static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, l
                                        .n_pages = p->n_pages,
                                        .page_tokens = p->o.page_tokens,
                                        .n_select = select,
-                                       .cache = p->o.cache};
+                                       .cache = p->o.cache,
+                                       .media = p->mc->vision.family != 0};
     if (k == LF_PAGED_MAX_BUCKETS)
         return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many",
                        (long long)p->o.max_rows);
@@ -81,6 +85,18 @@ static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, l
     return 0;
 }
 
+/* Of the inputs media.features and media.deep.N. */
+static int64_t widest(const lf_model_config *c)
+{
+    const int64_t e = lf_model_embed_width(c);
+    return e > c->hidden ? e : c->hidden;
+}
+
+int64_t lf_paged_feature_width(const lf_model_config *c)
+{
+    return c->vision.family ? lf_model_embed_width(c) + c->vision.taps.n * c->hidden : 0;
+}
+
 static int take_buffers(lf_paged *p, lf_err *err)
 {
     size_t cap = (size_t)p->o.max_rows;
@@ -90,6 +106,11 @@ static int take_buffers(lf_paged *p, lf_err *err)
     p->select = lf_calloc(cap, sizeof *p->select, err);
     p->lse = lf_calloc(cap, sizeof *p->lse, err);
     if (!p->tok || !p->pos || !p->seq || !p->select || !p->lse)
+        return LF_ENOMEM;
+    const int64_t wide = widest(p->mc);
+    if (p->mc->vision.family && !(p->feature = lf_calloc(cap * (size_t)wide, sizeof(float), err)))
+        return LF_ENOMEM;
+    if (p->mc->rope_sections.n && !(p->places = lf_calloc(cap * 3, sizeof *p->places, err)))
         return LF_ENOMEM;
     if (lf_decoder_switch(p->dec)) {
         p->is_long = lf_calloc((size_t)p->o.slots, sizeof *p->is_long, err);
@@ -142,8 +163,8 @@ void lf_paged_destroy(lf_paged *p)
     if (!p)
         return;
     lf_paged_draw_destroy(p->draw);
-    void *const blocks[] = {p->tok, p->pos,    p->seq,   p->select, p->lse,
-                            p->z,   p->prefix, p->turns, p->is_long};
+    void *const blocks[] = {p->tok,    p->pos,   p->seq,     p->select,  p->lse,   p->z,
+                            p->prefix, p->turns, p->is_long, p->feature, p->places};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
     free(p);
@@ -194,6 +215,40 @@ static int write_tables(lf_paged *p, int k, lf_err *err)
     return write_i32(p, k, "turns", p->turns, p->rows[k], err);
 }
 
+/* One input of features: `width` floats of each row from `first` on; other rows are zeros. */
+static int write_feature(lf_paged *p, int k, const char *name, const struct lf_gen_rows *in,
+                         const int64_t part[2], lf_err *err)
+{
+    const int64_t cap = p->rows[k], first = part[0], width = part[1];
+    memset(p->feature, 0, (size_t)(cap * width) * sizeof *p->feature);
+    for (int64_t i = 0; in->feature && i < in->n; i++)
+        if (in->feature[i])
+            memcpy(p->feature + i * width, in->feature[i] + first,
+                   (size_t)width * sizeof *p->feature);
+    return lf_exec_write(p->ex, p->chain[k], 0, name, p->feature,
+                         (size_t)(cap * width) * sizeof *p->feature, err);
+}
+
+/* Features of this step. Buckets share memory, so zeros are written too. */
+static int write_features(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *err)
+{
+    const int64_t E = lf_model_embed_width(p->mc), C = p->mc->hidden;
+    int rc = write_feature(p, k, "media.features", in, (int64_t[]){0, E}, err);
+    for (int64_t t = 0; t < p->mc->vision.taps.n && rc == 0; t++) {
+        char name[32];
+        snprintf(name, sizeof name, "media.deep.%lld", (long long)t);
+        rc = write_feature(p, k, name, in, (int64_t[]){E + t * C, C}, err);
+    }
+    return rc;
+}
+
+static int write_places(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *err)
+{
+    for (int64_t i = 0; i < 3 * p->rows[k]; i++)
+        p->places[i] = i < 3 * in->n ? in->places[i] : 0;
+    return write_i32(p, k, "places", p->places, 3 * p->rows[k], err);
+}
+
 /* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat
  * row 0. */
 static int write_step(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *err)
@@ -204,8 +259,10 @@ static int write_step(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *
         p->tok[i] = i < in->n ? in->token[i] : 0;
         p->pos[i] = i < in->n ? in->pos[i] : 0;
         p->seq[i] = i < in->n ? in->seq[i] : -1;
-        drawn = drawn || p->tok[i] < 0;
+        drawn = drawn || (p->tok[i] < 0 && p->tok[i] != LF_GEN_PICTURE);
     }
+    for (int64_t i = 0; i < cap && !drawn; i++)
+        p->tok[i] = p->tok[i] < 0 ? -1 : p->tok[i];
     for (int64_t i = 0; i < p->select_rows[k]; i++)
         p->select[i] = i < in->n_want ? in->want[i] : 0;
     int rc = drawn ? lf_paged_draw_tokens(p->draw, lf_exec_ptr(p->ex, p->chain[k], 0, "tokens"),
@@ -221,6 +278,10 @@ static int write_step(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *
         rc = write_i32(p, k, "select", p->select, p->select_rows[k], err);
     if (rc == 0 && p->is_long)
         rc = write_tables(p, k, err);
+    if (rc == 0 && p->feature)
+        rc = write_features(p, k, in, err);
+    if (rc == 0 && p->places)
+        rc = write_places(p, k, in, err);
     return rc || !p->prefix ? rc : write_prefixes(p, k, err);
 }
 
@@ -336,6 +397,8 @@ void lf_paged_model(lf_paged *p, lf_gen_model *out)
                           .switch_at = lf_decoder_switch(p->dec),
                           .is_long = p->is_long,
                           .switching = p->o.switching,
+                          .feature_width = lf_paged_feature_width(p->mc),
+                          .places = p->places != NULL,
                           .draws = p->draw ? lf_paged_draw_asked(p->draw) : NULL,
                           .step = step,
                           .begin = ahead ? begin : NULL,

@@ -42,7 +42,9 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
 void lf_paged_destroy(lf_paged *p); /* destroy(NULL) is legal */
 /* Called when the plan has memory. ex and back are borrowed. */
 int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err);
-/* Fills out for lf_gen_run; it is valid until destroy. */
+/* Floats of a picture's row: features, then what each tap gives; 0: the model sees nothing. */
+int64_t lf_paged_feature_width(const lf_model_config *c);
+/* Fills out for lf_gen_run, but lf_gen_model.features; it is valid until destroy. */
 void lf_paged_model(lf_paged *p, lf_gen_model *out);
 
 #endif

@@ -320,9 +320,10 @@ int lf_paged_draw_tokens(lf_paged_draw *d, int32_t *to, const int32_t *token, in
                                             .x_type = LF_I32};
     bool any = false;
     for (int64_t r = 0; r < rows; r++) {
-        d->known[r].token = token[r];
-        d->place[r] = token[r] < 0 ? -1 - token[r] : (int32_t)(d->slots + r);
-        any = any || token[r] >= 0;
+        const bool known = token[r] >= 0 || token[r] == LF_GEN_PICTURE;
+        d->known[r].token = token[r] == LF_GEN_PICTURE ? -1 : token[r];
+        d->place[r] = known ? (int32_t)(d->slots + r) : -1 - token[r];
+        any = any || known;
     }
     int rc =
         any ? o->copy_in(d->back, d->out + d->slots, d->known, (size_t)rows * sizeof *d->known, err)

@@ -47,7 +47,7 @@ int lf_paged_draw_begin(lf_paged_draw *d, int bucket, const struct lf_k_logit_st
                         int64_t n_want, lf_err *err);
 int lf_paged_draw_end(lf_paged_draw *d, struct lf_sample_out *out, lf_err *err);
 /* Writes to[rows] in device memory: token[r], or, where that is negative, the token that was drawn
- * last for wanted row -1 - token[r]. */
+ * last for wanted row -1 - token[r]; -1 for LF_GEN_PICTURE. */
 int lf_paged_draw_tokens(lf_paged_draw *d, int32_t *to, const int32_t *token, int64_t rows,
                          lf_err *err);
 

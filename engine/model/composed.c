@@ -167,35 +167,38 @@ static lf_val features(struct lf_dec_build *b, lf_val *deep)
     return project(b, h, "projector.", c->projector.norm_merged);
 }
 
-static lf_val given(struct lf_dec_build *b, const char *name, int64_t cols)
-{
-    return lf_input(b->g, name, LF_F32, b->rows, cols);
-}
-
-lf_val lf_dec_see(struct lf_dec_build *b, lf_val x)
+/* What pictures put into each row of the stream [rows, E], and behind the first layers. */
+static lf_val placed(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
-    const int64_t E = lf_model_embed_width(c);
-    char name[32];
-    if (!b->media)
-        return x;
-    if (b->media->given) {
-        for (int64_t i = 0; i < c->vision.taps.n; i++) {
-            snprintf(name, sizeof name, "media.deep.%lld", (long long)i);
-            b->deep[i] = given(b, name, c->hidden);
-        }
-        return lf_add(b->g, x, given(b, "media.features", E));
-    }
     lf_val deep[LF_MODEL_MAX_TAPS], f = features(b, deep);
     const struct lf_mix place =
         matrix(b->g, "media.place", b->rows, b->media->features, b->media->placed);
     for (int64_t i = 0; i < c->vision.taps.n; i++)
         b->deep[i] = lf_mix_rows(b->g, deep[i], &place);
-    x = lf_add(b->g, x, lf_mix_rows(b->g, f, &place));
+    f = lf_mix_rows(b->g, f, &place);
     if (!c->projector.newline)
-        return x;
+        return f;
     const struct lf_mix lines = matrix(b->g, "media.lines", b->rows, 1, b->media->lines);
-    return lf_add(b->g, x, lf_mix_rows(b->g, lf_param(b->g, "projector.newline.weight"), &lines));
+    return lf_add(b->g, f, lf_mix_rows(b->g, lf_param(b->g, "projector.newline.weight"), &lines));
+}
+
+static lf_val given(struct lf_dec_build *b)
+{
+    const lf_model_config *c = b->c;
+    char name[48];
+    for (int64_t i = 0; i < c->vision.taps.n; i++) {
+        snprintf(name, sizeof name, "media.deep.%lld", (long long)i);
+        b->deep[i] = lf_input(b->g, name, LF_F32, b->rows, c->hidden);
+    }
+    return lf_input(b->g, "media.features", LF_F32, b->rows, lf_model_embed_width(c));
+}
+
+lf_val lf_dec_see(struct lf_dec_build *b, lf_val x)
+{
+    if (!b->media)
+        return x;
+    return lf_add(b->g, x, b->media->given ? given(b) : placed(b));
 }
 
 lf_val lf_dec_deep(struct lf_dec_build *b, lf_val x, int64_t l)
@@ -210,18 +213,18 @@ static void output(lf_graph *g, lf_val v, const char *name)
 }
 
 lf_graph *lf_decoder_features_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
-                                    const struct lf_decoder_media *m, lf_err *err)
+                                    int64_t rows, const struct lf_decoder_media *m, lf_err *err)
 {
-    struct lf_dec_build b = {.d = d, .c = &d->c, .media = m, .chunk = lf_dec_whole(&d->c)};
-    lf_val deep[LF_MODEL_MAX_TAPS];
+    struct lf_dec_build b = {
+        .d = d, .c = &d->c, .media = m, .rows = rows, .chunk = lf_dec_whole(&d->c)};
     b.g = lf_graph_create(ps, name, err);
     if (!b.g)
         return NULL;
-    output(b.g, features(&b, deep), "features");
+    output(b.g, placed(&b), "features");
     for (int64_t i = 0; i < d->c.vision.taps.n; i++) {
-        char text[32];
+        char text[48];
         snprintf(text, sizeof text, "deep.%lld", (long long)i);
-        output(b.g, deep[i], text);
+        output(b.g, b.deep[i], text);
     }
     if (!lf_graph_check(b.g, err))
         return b.g;

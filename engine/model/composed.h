@@ -37,9 +37,9 @@
 
 #include "engine/model/decoder.h"
 
-/* Outputs "features" [F, E] and "deep.N" [F, C], f32: a graph of the encoder and the projector
- * alone. */
+/* A graph of the encoder and the projector alone, whose rows are the tokens of pictures in their
+ * order: outputs "features" [rows, E] and "deep.N" [rows, C], f32. */
 lf_graph *lf_decoder_features_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
-                                    const struct lf_decoder_media *m, lf_err *err);
+                                    int64_t rows, const struct lf_decoder_media *m, lf_err *err);
 
 #endif

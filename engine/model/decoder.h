@@ -163,12 +163,13 @@ struct lf_decoder_docs {
     int slot;                  /* of the chain */
     const int32_t *cu_seqlens; /* [n + 1] */
     int64_t n;
-    int64_t rows; /* rows of the input; those behind the last document are padding */
+    int64_t rows;  /* rows of the input; those behind the last document are padding */
+    bool pictures; /* places come from elsewhere (sight.h); else the three positions are equal */
     /* [n] the length that each document counts as, such as the longest that it could have had when
      * it was generated; NULL: its rows */
     const int32_t *reach;
 };
-/* Writes their turns; nothing where turns is no input. */
+/* Writes their turns and their places, where these are inputs. */
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            const struct lf_decoder_docs *docs, lf_err *err);
 /* Scoring: outputs "loss" (-log p of the target), "lse" and "argmax" per row, beside the sums of

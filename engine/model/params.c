@@ -320,6 +320,10 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
     struct held h = {.chunk = chunks, .n = n};
     const int ranks = lf_pstore_layout_of(ps)->tensor;
     t.rc = ranks > 1 ? check_ranks(c, ranks, err) : 0;
+    if (t.rc == 0 && c->vision.family && lf_pstore_layout_of(ps)->sequence)
+        t.rc = lf_fail(err, LF_ENOTSUP,
+                       "sequence_parallel does not divide rows of pictures; set sequence_parallel "
+                       "= no");
     for (int i = 0; i < n && t.rc == 0; i++) {
         t.rc = lf_dec_check_chunk(c, &chunks[i], err);
         if (t.rc == 0 && chunks[i].first && chunks[i].end < c->vision.taps.n)

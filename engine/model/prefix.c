@@ -50,12 +50,27 @@ int32_t lf_decoder_table_row(const lf_decoder *d, int64_t position, bool is_long
     return (int32_t)(position + (is_long ? lf_decoder_switch(d) : 0));
 }
 
-int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
-                           const struct lf_decoder_docs *docs, lf_err *err)
+/* Of text alone: its position, three times. */
+static int write_places(lf_exec *ex, int chain, const struct lf_decoder_docs *docs, lf_err *err)
 {
     const int32_t *cu = docs->cu_seqlens;
-    if (!lf_dec_two_tables(d))
-        return 0;
+    int32_t *places = lf_calloc((size_t)docs->rows * 3, sizeof *places, err); /* padding: 0 */
+    if (!places)
+        return LF_ENOMEM;
+    for (int64_t k = 0; k < docs->n; k++)
+        for (int64_t r = cu[k]; r < cu[k + 1]; r++)
+            for (int i = 0; i < 3; i++)
+                places[3 * r + i] = (int32_t)(r - cu[k]);
+    const int rc = lf_exec_write(ex, chain, docs->slot, "places", places,
+                                 (size_t)docs->rows * 3 * sizeof *places, err);
+    free(places);
+    return rc;
+}
+
+static int write_table_rows(const lf_decoder *d, lf_exec *ex, int chain,
+                            const struct lf_decoder_docs *docs, lf_err *err)
+{
+    const int32_t *cu = docs->cu_seqlens;
     int32_t *turns = lf_calloc((size_t)docs->rows, sizeof *turns, err); /* padding: row 0 */
     if (!turns)
         return LF_ENOMEM;
@@ -68,4 +83,12 @@ int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            (size_t)docs->rows * sizeof *turns, err);
     free(turns);
     return rc;
+}
+
+int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
+                           const struct lf_decoder_docs *docs, lf_err *err)
+{
+    if (lf_dec_two_tables(d))
+        return write_table_rows(d, ex, chain, docs, err);
+    return d->c.rope_sections.n && !docs->pictures ? write_places(ex, chain, docs, err) : 0;
 }
