@@ -3,12 +3,14 @@ engine_libmedia_a_SOURCES += engine/media/image.h engine/media/image_priv.h engi
   engine/media/orient.c engine/media/exif.h engine/media/exif.c engine/media/jpeg.c engine/media/png.c engine/media/webp.c \
   engine/media/resize.h engine/media/resize.c \
   engine/media/grid.h engine/media/grid.c engine/media/patch.h engine/media/patch.c \
-  engine/media/processor.h engine/media/processor.c engine/media/processor_read.c \
+  engine/media/processor.h engine/media/processor.c engine/media/processor_read.c engine/media/plan.c \
+  engine/media/expand.h engine/media/expand.c engine/media/expand_read.c engine/media/batch.h \
   engine/media/check.h engine/media/check.c engine/media/check_data.h
 EXTRA_DIST += engine/media/README.md
 
 MEDIA_TEST_UTIL = tests/golden/media/util.c tests/golden/media/util.h
-media_tests = tests/unit/media_check tests/golden/media/image_test tests/golden/media/resize_test tests/golden/media/processor_test
+media_tests = tests/unit/media_check tests/golden/media/image_test tests/golden/media/resize_test tests/golden/media/processor_test \
+  tests/golden/media/expand_test
 check_PROGRAMS += $(media_tests)
 TESTS += $(media_tests)
 tests_unit_media_check_SOURCES = tests/unit/media_check.c
@@ -21,5 +23,7 @@ tests_golden_media_resize_test_SOURCES = tests/golden/media/resize_test.c $(MEDI
 tests_golden_media_resize_test_LDADD = tests/tap/libtap.a $(LF_MEDIA_LIBS)
 tests_golden_media_processor_test_SOURCES = tests/golden/media/processor_test.c $(MEDIA_TEST_UTIL)
 tests_golden_media_processor_test_LDADD = tests/tap/libtap.a $(LF_MEDIA_LIBS)
-EXTRA_DIST += tests/golden/media/README.md tests/golden/media/make_images.py tests/golden/media/processors.py tests/golden/media/make_media.py \
+tests_golden_media_expand_test_SOURCES = tests/golden/media/expand_test.c $(MEDIA_TEST_UTIL)
+tests_golden_media_expand_test_LDADD = tests/tap/libtap.a $(LF_MEDIA_LIBS)
+EXTRA_DIST += tests/golden/media/README.md tests/golden/media/make_expand.py tests/golden/media/expand.json tests/golden/media/make_images.py tests/golden/media/processors.py tests/golden/media/make_media.py \
   tests/golden/media/images.json tests/golden/media/resize.json tests/golden/media/processors.json tests/golden/media/rows tests/golden/media/images

@@ -83,6 +83,9 @@ int lf_processor_run(lf_pixels *out, const lf_processor *p, const lf_image *im, 
                      lf_err *err);
 void lf_pixels_fini(lf_pixels *x);
 
+/* The same without a picture, by its size alone: all but the rows, which stay NULL. */
+int lf_processor_plan(lf_pixels *out, const lf_processor *p, lf_size from, bool alone, lf_err *err);
+
 /* The rows as floats; dst holds lf_pixels_floats(p, x) of them. */
 int64_t lf_pixels_floats(const lf_processor *p, const lf_pixels *x);
 void lf_pixels_normalize(float *dst, const lf_processor *p, const lf_pixels *x);

@@ -2,6 +2,7 @@
 engine_libengine_a_SOURCES += \
   engine/store/h5.h engine/store/h5_priv.h engine/store/h5.c engine/store/h5_read.c \
   engine/store/shard.h engine/store/shard_priv.h engine/store/shard.c engine/store/shard_parts.c engine/store/shard_rows.c engine/store/shard_write.c \
+  engine/store/shard_media.c engine/store/shard_media_write.c \
   engine/store/shardset.c engine/store/megatron_data.h engine/store/megatron_priv.h engine/store/megatron_data.c \
   engine/store/megatron_write.c \
   engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_json.c engine/store/ckpt_grid.c \
@@ -60,3 +61,7 @@ check_PROGRAMS += tests/unit/store_rows
 TESTS += tests/unit/store_rows
 tests_unit_store_rows_SOURCES = tests/unit/store_rows.c
 tests_unit_store_rows_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/store_media
+TESTS += tests/unit/store_media
+tests_unit_store_media_SOURCES = tests/unit/store_media.c
+tests_unit_store_media_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -23,11 +23,12 @@ struct lf_shard {
     uint64_t *offsets;
     lf_h5_dataset tokens;
     struct lf_shard_parts parts;
+    char *about_media[2];         /* info.processor, info.settings */
+    struct lf_shard_media *media; /* NULL: no pictures */
 };
 
-/* Elements [first, first + n) of a dataset as raw bytes. */
-static int read_raw(const lf_shard *s, const lf_h5_dataset *d, uint64_t first, size_t n, void *dst,
-                    lf_err *err)
+int lf_shard_read_raw(const lf_shard *s, const lf_h5_dataset *d, uint64_t first, size_t n,
+                      void *dst, lf_err *err)
 {
     size_t lo = 0, hi = d->n_extents, elem = lf_h5_type_bytes(d->type);
     unsigned char *p = dst;
@@ -67,9 +68,10 @@ static int read_attrs(lf_shard *s, lf_h5 *f, lf_err *err)
          ((rc = lf_h5_get_attr_str(f, "lf_rows", &rows, err)) < 0 ||
           (rc = lf_shard_rows_parse(&s->info.rows, rows, s->path, err)) < 0)))
         goto out;
-    if (strcmp(format, LF_SHARD_FORMAT) != 0)
-        rc = lf_fail(err, LF_EFORMAT, "%s: lf_format is '%.40s', needed is '%s'", s->path, format,
-                     LF_SHARD_FORMAT);
+    bool media = strcmp(format, LF_SHARD_FORMAT_MEDIA) == 0;
+    if (!media && strcmp(format, LF_SHARD_FORMAT) != 0)
+        rc = lf_fail(err, LF_EFORMAT, "%s: lf_format is '%.40s', needed is '%s' or '%s'", s->path,
+                     format, LF_SHARD_FORMAT, LF_SHARD_FORMAT_MEDIA);
     else if ((rc = lf_artifact_parse_hex(digest, sha, err)) < 0)
         lf_err_prefix(err, "%s: tokenizer_sha256", s->path);
     else if (s->info.vocab_size < 1 || s->info.vocab_size > INT32_MAX)
@@ -81,6 +83,8 @@ static int read_attrs(lf_shard *s, lf_h5 *f, lf_err *err)
     else
         memcpy(s->info.tokenizer_sha256, sha, LF_HASH_HEX);
     s->info.source = s->source;
+    if (rc == 0 && media)
+        rc = lf_shard_media_attrs(&s->info, s->about_media, s->path, f, err);
 out:
     free(format);
     free(sha);
@@ -96,7 +100,7 @@ static int read_offsets(lf_shard *s, const lf_h5_dataset *d, lf_err *err)
     /* d lies inside the file, so this allocation is bounded by the file's length. */
     if (!(s->offsets = lf_malloc((size_t)d->n_elems, sizeof *s->offsets, err)))
         return LF_ENOMEM;
-    int rc = read_raw(s, d, 0, (size_t)d->n_elems, s->offsets, err);
+    int rc = lf_shard_read_raw(s, d, 0, (size_t)d->n_elems, s->offsets, err);
     if (rc < 0)
         return rc;
     s->info.n_docs = d->n_elems - 1;
@@ -112,9 +116,8 @@ static int read_offsets(lf_shard *s, const lf_h5_dataset *d, lf_err *err)
     return 0;
 }
 
-/* A whole dataset in memory; its length is bounded by the file's. */
-static int read_all(lf_shard *s, lf_h5 *f, const char *name, enum lf_h5_type type, uint64_t n,
-                    void *out_ptr, lf_err *err)
+int lf_shard_read_all(const lf_shard *s, lf_h5 *f, const char *name, enum lf_h5_type type,
+                      uint64_t n, void *out_ptr, lf_err *err)
 {
     lf_h5_dataset d = {0};
     void *v = NULL;
@@ -125,7 +128,7 @@ static int read_all(lf_shard *s, lf_h5 *f, const char *name, enum lf_h5_type typ
     if (rc == 0 && !(v = lf_malloc((size_t)n, lf_h5_type_bytes(type), err)))
         rc = LF_ENOMEM;
     if (rc == 0)
-        rc = read_raw(s, &d, 0, (size_t)n, v, err);
+        rc = lf_shard_read_raw(s, &d, 0, (size_t)n, v, err);
     lf_h5_dataset_fini(&d);
     if (rc < 0)
         free(v);
@@ -141,13 +144,13 @@ static int read_rows(lf_shard *s, lf_h5 *f, lf_err *err)
     uint64_t docs = s->info.n_docs;
     int rc = 0;
     if (s->info.rows == LF_ROWS_PAIRS && lf_h5_has(f, "margin"))
-        rc = read_all(s, f, "margin", LF_H5_F32, docs / 2, &p->margin, err);
+        rc = lf_shard_read_all(s, f, "margin", LF_H5_F32, docs / 2, &p->margin, err);
     if (s->info.rows == LF_ROWS_UNPAIRED)
-        rc = read_all(s, f, "label", LF_H5_U8, docs, &p->label, err);
+        rc = lf_shard_read_all(s, f, "label", LF_H5_U8, docs, &p->label, err);
     if (s->info.rows == LF_ROWS_PROMPTS)
-        rc = read_all(s, f, "rest_offsets", LF_H5_U64, docs + 1, &p->rest_offset, err);
+        rc = lf_shard_read_all(s, f, "rest_offsets", LF_H5_U64, docs + 1, &p->rest_offset, err);
     if (rc == 0 && p->rest_offset)
-        rc = read_all(s, f, "rest", LF_H5_U8, p->rest_offset[docs], &p->rest, err);
+        rc = lf_shard_read_all(s, f, "rest", LF_H5_U8, p->rest_offset[docs], &p->rest, err);
     return rc < 0 ? rc : lf_shard_rows_check(p, s->info.rows, docs, s->path, err);
 }
 
@@ -157,12 +160,12 @@ static int read_parts(lf_shard *s, lf_h5 *f, lf_err *err)
     uint64_t n = s->info.n_tokens, docs = s->info.n_docs;
     int rc = 0;
     if (lf_h5_has(f, "loss_mask"))
-        rc = read_all(s, f, "loss_mask", LF_H5_U8, n / 8 + (n % 8 > 0), &p->mask, err);
+        rc = lf_shard_read_all(s, f, "loss_mask", LF_H5_U8, n / 8 + (n % 8 > 0), &p->mask, err);
     if (rc == 0 && p->mask)
         rc = lf_shard_parts_rank(p, n, err);
     if (rc < 0 || !lf_h5_has(f, "doc_seqs"))
         return rc;
-    rc = read_all(s, f, "doc_seqs", LF_H5_U64, docs + 1, &p->doc_seqs, err);
+    rc = lf_shard_read_all(s, f, "doc_seqs", LF_H5_U64, docs + 1, &p->doc_seqs, err);
     if (rc < 0)
         return rc;
     /* One more than this many is asked of the file, which must then hold it: no value of n_seqs is
@@ -170,9 +173,9 @@ static int read_parts(lf_shard *s, lf_h5 *f, lf_err *err)
     p->n_seqs = p->doc_seqs[docs];
     if (p->n_seqs == UINT64_MAX)
         return lf_fail(err, LF_EFORMAT, "%s: doc_seqs ends at 2^64 - 1", s->path);
-    rc = read_all(s, f, "seq_offsets", LF_H5_U64, p->n_seqs + 1, &p->seq_offsets, err);
+    rc = lf_shard_read_all(s, f, "seq_offsets", LF_H5_U64, p->n_seqs + 1, &p->seq_offsets, err);
     if (rc == 0 && lf_h5_has(f, "seq_modes"))
-        rc = read_all(s, f, "seq_modes", LF_H5_U8, p->n_seqs, &p->modes, err);
+        rc = lf_shard_read_all(s, f, "seq_modes", LF_H5_U8, p->n_seqs, &p->modes, err);
     return rc < 0 ? rc : lf_shard_parts_check(p, s->offsets, docs, s->path, err);
 }
 
@@ -204,6 +207,12 @@ int lf_shard_open(lf_shard **out, const char *path, lf_err *err)
     if ((rc = read_offsets(s, &offs, err)) < 0 || (rc = read_parts(s, f, err)) < 0 ||
         (rc = read_rows(s, f, err)) < 0)
         goto out;
+    if (s->info.processor) {
+        rc = LF_ENOMEM;
+        if (!(s->media = lf_calloc(1, sizeof *s->media, err)) ||
+            (rc = lf_shard_media_open(s, f, err)) < 0)
+            goto out;
+    }
     *out = s;
     s = NULL;
 out:
@@ -221,6 +230,9 @@ void lf_shard_close(lf_shard *s)
         close(s->fd);
     lf_h5_dataset_fini(&s->tokens);
     lf_shard_parts_fini(&s->parts);
+    lf_shard_media_fini(s->media);
+    free(s->about_media[0]);
+    free(s->about_media[1]);
     free(s->offsets);
     free(s->source);
     free(s->path);
@@ -241,6 +253,15 @@ const struct lf_shard_parts *lf_shard_get_parts(const lf_shard *s)
     return &s->parts;
 }
 
+struct lf_shard_media *lf_shard_get_media(const lf_shard *s)
+{
+    return s->media;
+}
+const char *lf_shard_path(const lf_shard *s)
+{
+    return s->path;
+}
+
 /* Widen u16 in place: the raw bytes stand in the upper half of dst, so ascending order never
  * overwrites what is still to be read. */
 static void widen(int32_t *dst, size_t n)
@@ -259,7 +280,8 @@ int lf_shard_read(const lf_shard *s, uint64_t first, size_t n, int32_t *dst, lf_
         return lf_fail(err, LF_EINVAL, "%s: tokens %llu + %zu of %llu", s->path,
                        (unsigned long long)first, n, (unsigned long long)s->info.n_tokens);
     bool narrow = s->info.token_bytes == 2;
-    int rc = read_raw(s, &s->tokens, first, n, (unsigned char *)dst + (narrow ? 2 * n : 0), err);
+    int rc = lf_shard_read_raw(s, &s->tokens, first, n, (unsigned char *)dst + (narrow ? 2 * n : 0),
+                               err);
     if (rc < 0)
         return rc;
     if (narrow)

@@ -32,6 +32,26 @@
  *   rest         u8 [rest_offsets[n_docs]], of prompts: the other columns of the row of document d,
  *                as one JSON object, are the bytes rest[rest_offsets[d] .. rest_offsets[d + 1])
  *
+ * Documents with pictures make it "lf-shard-2", which has all of these besides (k pictures, each
+ * file once however often it is used; u uses, in the order of documents and in a document in the
+ * order of its placeholders):
+ *
+ *   doc_media      u64 [n_docs + 1]  document d uses pictures by the uses [doc_media[d],
+ *                                    doc_media[d + 1])
+ *   media/use      u32 [u]           the picture
+ *   media/grid     i32 [3 u]         how often it goes through the vision tower (tiles), and rows
+ *                                    and columns of patches each time
+ *   media/place    u32 [2 u]         token of the document at which its first placeholder stands,
+ *                                    and how many placeholders it has
+ *   media/offsets  u64 [k + 1]       picture i is bytes[offsets[i] .. offsets[i + 1]), the file as
+ *   media/bytes    u8 [offsets[k]]   it was found
+ *   media/kind     u8 [k]            1 JPEG, 2 PNG, 3 WebP
+ *   media/wh       u32 [2 k]         width and height, after EXIF orientation
+ *   media/sha256   u8 [32 k]         of the file
+ *   attributes     media_processor: text of the preprocessor_config.json by which the grids were
+ *                  made, media_processor_sha256 (64 hex) of it; media_settings: JSON text of what
+ *                  the placeholders depend on besides; image_token: id of the placeholder
+ *
  * A dataset is the `shards` artifact: a directory of train-NNNNN.h5 and valid-NNNNN.h5 with a
  * manifest (base/artifact.h); lf_shardset shows one split of it as a single sequence of documents.
  * Files are not trusted: their structure is checked at open, and ids are checked against vocab_size
@@ -48,7 +68,8 @@
 #include "engine/base/err.h"
 #include "engine/base/hash.h"
 
-#define LF_SHARD_FORMAT "lf-shard-1"
+#define LF_SHARD_FORMAT       "lf-shard-1"
+#define LF_SHARD_FORMAT_MEDIA "lf-shard-2"
 
 enum lf_rows { LF_ROWS_PLAIN, LF_ROWS_PAIRS, LF_ROWS_UNPAIRED, LF_ROWS_PROMPTS };
 const char *lf_rows_name(enum lf_rows r); /* "plain", "pairs", "unpaired", "prompts" */
@@ -60,6 +81,9 @@ typedef struct lf_shard_info {
     /* free text: where the documents came from; UTF-8, at most LF_H5_MAX_STR bytes */
     const char *source;
     enum lf_rows rows; /* what the documents are */
+    /* documents may have pictures: the attributes above; processor NULL: they have none */
+    const char *processor, *settings;
+    int64_t image_token;
     /* set by readers, ignored by the writer: */
     int token_bytes; /* 2 or 4 */
     uint64_t n_docs, n_tokens;
@@ -80,6 +104,19 @@ int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info
                     int token_bytes, lf_err *err);
 /* Appends one document; n may be 0. LF_EINVAL: an id is not below vocab_size. */
 int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err *err);
+/* A use of a picture by a document. */
+enum lf_shard_picture_kind { LF_PICTURE_JPEG = 1, LF_PICTURE_PNG, LF_PICTURE_WEBP };
+typedef struct lf_shard_picture {
+    const void *bytes; /* NULL where it is read: lf_shardset_picture_read */
+    size_t n;
+    uint8_t sha256[LF_HASH_BYTES]; /* of bytes */
+    enum lf_shard_picture_kind kind;
+    uint32_t w, h; /* upright */
+    int32_t tiles, grid_h, grid_w;
+    uint32_t first, count; /* first placeholder in the document, and how many */
+    uint64_t id;           /* set by readers: number of the picture in its file */
+} lf_shard_picture;
+
 /* A document with everything that it may have besides tokens. */
 typedef struct lf_shard_doc {
     const uint32_t *tokens;
@@ -95,9 +132,12 @@ typedef struct lf_shard_doc {
     bool label;       /* unpaired */
     const char *rest; /* prompts: JSON text, not NUL-terminated; NULL: "{}" */
     size_t rest_len;
+    const lf_shard_picture *pictures; /* in the order of their placeholders; needs info.processor */
+    size_t n_pictures;
 } lf_shard_doc;
 int lf_shard_append_doc(lf_shard_writer *w, const lf_shard_doc *d, lf_err *err);
 uint64_t lf_shard_writer_tokens(const lf_shard_writer *w);
+uint64_t lf_shard_writer_media_bytes(const lf_shard_writer *w);
 /* Completes, fsyncs, closes and hashes the file. Frees w in every case. stat may be NULL.
  * LF_EINVAL: pairs with an odd number of documents. */
 int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err);
@@ -132,12 +172,19 @@ bool lf_shard_label(const lf_shard *s, uint64_t doc);    /* unpaired; else true 
 /* prompts; borrowed, not NUL-terminated */
 const char *lf_shard_rest(const lf_shard *s, uint64_t doc, size_t *len);
 
+/* The pictures of a document of this file: how many, what is known of the i-th use without reading
+ * it, and its n bytes. Thread-safe, without allocation. */
+uint64_t lf_shard_pictures(const lf_shard *s, uint64_t doc);
+void lf_shard_picture_get(const lf_shard *s, uint64_t doc, uint64_t i, lf_shard_picture *out);
+int lf_shard_picture_read(const lf_shard *s, uint64_t doc, uint64_t i, void *dst, lf_err *err);
+size_t lf_shard_picture_most(const lf_shard *s); /* bytes of the largest; 0 without pictures */
+
 /* ---- reading one split of a dataset ---- */
 typedef struct lf_shardset lf_shardset;
 
 /* Opens every file of the artifact in dir whose name begins with "<split>-", in name order. The
- * shards must agree on tokenizer_sha256, vocab_size, eos_id and rows, and have the length that the
- * manifest says. LF_ENOENT: there is no manifest or no such split. */
+ * shards must agree on tokenizer_sha256, vocab_size, eos_id, rows and all about pictures, and have
+ * the length that the manifest says. LF_ENOENT: there is no manifest or no such split. */
 int lf_shardset_open(lf_shardset **out, const char *dir, const char *split, lf_err *err);
 void lf_shardset_close(lf_shardset *s);
 /* n_docs and n_tokens are sums; source is that of the first shard */
@@ -156,6 +203,14 @@ bool lf_shardset_has_margin(const lf_shardset *s);
 float lf_shardset_margin(const lf_shardset *s, uint64_t pair);
 bool lf_shardset_label(const lf_shardset *s, uint64_t doc);
 const char *lf_shardset_rest(const lf_shardset *s, uint64_t doc, size_t *len);
+/* The pictures of a document, as for one shard. */
+uint64_t lf_shardset_pictures(const lf_shardset *s, uint64_t doc);
+void lf_shardset_picture_get(const lf_shardset *s, uint64_t doc, uint64_t i, lf_shard_picture *out);
+int lf_shardset_picture_read(const lf_shardset *s, uint64_t doc, uint64_t i, void *dst,
+                             lf_err *err);
+size_t lf_shardset_picture_most(const lf_shardset *s);
+/* Returns the patches of all pictures of a document; *tiles becomes how many tiles they are. */
+uint64_t lf_shardset_patches(const lf_shardset *s, uint64_t doc, uint64_t *tiles);
 /* The sequences of all files; a document without sequences counts as one. lf_shardset_seq_lengths
  * writes their lengths in order to len[lf_shardset_n_seqs()]. */
 uint64_t lf_shardset_n_seqs(const lf_shardset *s);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of a shard besides tokens and documents: loss mask and sequences inside documents
- * (shard_parts.c); margins, labels and other columns of rows (shard_rows.c).
+ * (shard_parts.c); margins, labels and other columns of rows (shard_rows.c); pictures
+ * (shard_media.c, shard_media_write.c).
  */
 #ifndef LF_STORE_SHARD_PRIV_H
 #define LF_STORE_SHARD_PRIV_H
+
+#include <stdio.h>
 
 #include "engine/store/h5.h"
 #include "engine/store/shard.h"
@@ -41,6 +44,51 @@ int lf_shard_rows_add(struct lf_shard_rows *x, enum lf_rows rows, const lf_shard
 int lf_shard_rows_put(const struct lf_shard_rows *x, enum lf_rows rows, lf_h5 *f, size_t n_docs,
                       lf_err *err);
 void lf_shard_rows_fini(struct lf_shard_rows *x);
+
+/* Pictures while a shard is written. Their bytes wait in a file without a name, because HDF5 takes
+ * a list whose length is known. */
+struct lf_shard_pics {
+    const char *beside;  /* the shard's path; borrowed */
+    FILE *bytes;         /* NULL: no picture yet */
+    uint64_t *doc_media; /* [n_docs + 1] */
+    uint32_t *use, *place;
+    int32_t *grid;
+    uint64_t *offset; /* [n + 1] */
+    uint8_t *kind, *sha;
+    uint32_t *wh;
+    uint32_t *slot; /* [n_slots], a power of 2: hash table over sha; 0: empty, else picture + 1 */
+    size_t n, n_uses, n_slots;
+    size_t cap_docs, cap_use, cap_place, cap_grid, cap_offset, cap_kind, cap_sha, cap_wh;
+};
+/* Takes the pictures of document number n_docs, which has n_tokens tokens. */
+int lf_shard_pics_add(struct lf_shard_pics *x, const lf_shard_doc *d, size_t n_docs, lf_err *err);
+/* Makes the datasets. *at becomes where the bytes go in the file once it is closed. */
+int lf_shard_pics_put(struct lf_shard_pics *x, lf_h5 *f, size_t n_docs, uint64_t *at, lf_err *err);
+int lf_shard_pics_copy(struct lf_shard_pics *x, const char *path, uint64_t at, lf_err *err);
+void lf_shard_pics_fini(struct lf_shard_pics *x);
+int lf_shard_pics_attrs(const lf_shard_info *info, lf_h5 *f, lf_err *err);
+
+/* Pictures of a shard that is read. */
+struct lf_shard_media {
+    uint64_t *doc_media, *offset, n, n_uses;
+    uint32_t *use, *place, *wh;
+    int32_t *grid;
+    uint8_t *kind, *sha;
+    lf_h5_dataset bytes;
+};
+int lf_shard_media_attrs(lf_shard_info *info, char *owned[2], const char *path, lf_h5 *f,
+                         lf_err *err);
+int lf_shard_media_open(lf_shard *s, lf_h5 *f, lf_err *err);
+void lf_shard_media_fini(struct lf_shard_media *m);
+struct lf_shard_media *lf_shard_get_media(const lf_shard *s);
+const char *lf_shard_path(const lf_shard *s);
+
+/* Elements [first, first + n) of a dataset as raw bytes. */
+int lf_shard_read_raw(const lf_shard *s, const lf_h5_dataset *d, uint64_t first, size_t n,
+                      void *dst, lf_err *err);
+/* A whole dataset of n elements in memory; its length is bounded by the file's. */
+int lf_shard_read_all(const lf_shard *s, lf_h5 *f, const char *name, enum lf_h5_type type,
+                      uint64_t n, void *out_ptr, lf_err *err);
 
 /* All parts of a shard that is read. */
 struct lf_shard_parts {

@@ -34,6 +34,8 @@ struct lf_shard_writer {
     struct lf_shard_extra extra;
     enum lf_rows kind;
     struct lf_shard_rows rows;
+    bool media;
+    struct lf_shard_pics pics;
     bool failed; /* an append failed half-way: finish must not make it look whole */
 };
 
@@ -44,6 +46,7 @@ static void writer_free(lf_shard_writer *w)
     free(w->offsets);
     lf_shard_extra_fini(&w->extra);
     lf_shard_rows_fini(&w->rows);
+    lf_shard_pics_fini(&w->pics);
     free(w);
 }
 
@@ -59,6 +62,12 @@ static int check_info(const lf_shard_info *info, int token_bytes, lf_err *err)
     if ((token_bytes != 2 && token_bytes != 4) || (token_bytes == 2 && info->vocab_size > 65536))
         return lf_fail(err, LF_EINVAL, "tokens of %d bytes cannot hold a vocabulary of %lld",
                        token_bytes, (long long)info->vocab_size);
+    if (info->processor &&
+        (!info->settings || info->image_token < 0 || info->image_token >= info->vocab_size))
+        return lf_fail(err, LF_EINVAL,
+                       "a shard with pictures has settings, and an image_token below vocab_size "
+                       "%lld; it is %lld",
+                       (long long)info->vocab_size, (long long)info->image_token);
     return lf_artifact_parse_hex(sha, info->tokenizer_sha256, err);
 }
 
@@ -76,21 +85,25 @@ int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info
     w->token_bytes = token_bytes;
     w->vocab_size = info->vocab_size;
     w->kind = info->rows;
+    w->media = info->processor != NULL;
     rc = LF_ENOMEM;
     if (!(w->path = lf_strdup(path, err)) ||
         !(w->chunk = lf_malloc(CHUNK_TOKENS, (size_t)token_bytes, err)) ||
         lf_grow(&w->offsets, &w->cap, 0, sizeof *w->offsets, err) < 0)
         goto out;
     w->offsets[0] = 0;
+    w->pics.beside = w->path;
     if ((rc = lf_h5_create(&w->h5, path, err)) < 0)
         goto out;
-    if ((rc = lf_h5_put_attr_str(w->h5, "lf_format", LF_SHARD_FORMAT, err)) < 0 ||
+    if ((rc = lf_h5_put_attr_str(w->h5, "lf_format",
+                                 w->media ? LF_SHARD_FORMAT_MEDIA : LF_SHARD_FORMAT, err)) < 0 ||
         (rc = lf_h5_put_attr_str(w->h5, "tokenizer_sha256", info->tokenizer_sha256, err)) < 0 ||
         (rc = lf_h5_put_attr_i64(w->h5, "vocab_size", info->vocab_size, err)) < 0 ||
         (rc = lf_h5_put_attr_i64(w->h5, "eos_id", info->eos_id, err)) < 0 ||
         (rc = lf_h5_put_attr_str(w->h5, "source", info->source ? info->source : "", err)) < 0 ||
         (info->rows &&
          (rc = lf_h5_put_attr_str(w->h5, "lf_rows", lf_rows_name(info->rows), err)) < 0) ||
+        (w->media && (rc = lf_shard_pics_attrs(info, w->h5, err)) < 0) ||
         (rc = lf_h5_begin_growing(w->h5, "tokens", token_bytes == 2 ? LF_H5_U16 : LF_H5_U32,
                                   CHUNK_TOKENS, err)) < 0) {
         lf_shard_abort(w);
@@ -137,8 +150,14 @@ int lf_shard_append_doc(lf_shard_writer *w, const lf_shard_doc *d, lf_err *err)
                            tokens[i], i, (long long)w->vocab_size);
     if ((rc = lf_grow(&w->offsets, &w->cap, w->n_docs + 1, sizeof *w->offsets, err)) < 0)
         return rc;
+    if (d->n_pictures && !w->media)
+        return lf_fail(err, LF_EINVAL, "a document with pictures in a shard without");
     if ((rc = lf_shard_rows_add(&w->rows, w->kind, d, w->n_docs, err)) < 0)
         return rc;
+    if (w->media && (rc = lf_shard_pics_add(&w->pics, d, w->n_docs, err)) < 0) {
+        w->failed = true;
+        return rc;
+    }
     if ((rc = lf_shard_extra_add(&w->extra, d, w->offsets, w->n_docs, w->n_tokens, err)) < 0) {
         w->failed = true;
         return rc;
@@ -160,8 +179,14 @@ uint64_t lf_shard_writer_tokens(const lf_shard_writer *w)
     return w->n_tokens;
 }
 
+uint64_t lf_shard_writer_media_bytes(const lf_shard_writer *w)
+{
+    return w->pics.n ? w->pics.offset[w->pics.n] : 0;
+}
+
 int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err)
 {
+    uint64_t media_at = 0;
     lf_shard_stat st = {.n_docs = w->n_docs, .n_tokens = w->n_tokens};
     int rc = w->failed ? lf_fail(err, LF_EIO, "%s: an earlier write failed", w->path)
                        : flush_chunk(w, err);
@@ -171,12 +196,16 @@ int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err)
         rc = lf_shard_extra_put(&w->extra, w->h5, w->n_tokens, err);
     if (rc == 0)
         rc = lf_shard_rows_put(&w->rows, w->kind, w->h5, w->n_docs, err);
+    if (rc == 0 && w->media)
+        rc = lf_shard_pics_put(&w->pics, w->h5, w->n_docs, &media_at, err);
     if (rc < 0) {
         lf_shard_abort(w);
         return rc;
     }
     rc = lf_h5_close(w->h5, err);
     w->h5 = NULL;
+    if (rc == 0 && w->pics.n)
+        rc = lf_shard_pics_copy(&w->pics, w->path, media_at, err);
     /* Hash before fsync: the pages are still in memory either way, and an I/O error of fsync must
      * be the last word. */
     if (rc < 0 || (rc = lf_tree_hash_file(st.sha256, &st.bytes, w->path, err)) < 0 ||

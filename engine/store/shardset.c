@@ -32,6 +32,11 @@ static bool in_split(const char *path, const char *split)
     return strncmp(path, split, n) == 0 && path[n] == '-';
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
 static int check_same(const lf_shardset *s, const lf_shard_info *b, const char *dir,
                       const char *name, lf_err *err)
 {
@@ -40,6 +45,9 @@ static int check_same(const lf_shardset *s, const lf_shard_info *b, const char *
                        : a->vocab_size != b->vocab_size                      ? "vocab_size"
                        : a->eos_id != b->eos_id                              ? "eos_id"
                        : a->rows != b->rows                                  ? "lf_rows"
+                       : !same_text(a->processor, b->processor)              ? "media_processor"
+                       : !same_text(a->settings, b->settings)                ? "media_settings"
+                       : a->image_token != b->image_token                    ? "image_token"
                                                                              : NULL;
     return what ? lf_fail(err, LF_EFORMAT, "%s: %s has another %s than %s", dir, name, what,
                           s->m[0].name)
@@ -219,6 +227,48 @@ const char *lf_shardset_rest(const lf_shardset *s, uint64_t doc, size_t *len)
 {
     const struct member *m = member_of(s, doc);
     return lf_shard_rest(m->shard, doc - m->first_doc, len);
+}
+
+uint64_t lf_shardset_pictures(const lf_shardset *s, uint64_t doc)
+{
+    const struct member *m = member_of(s, doc);
+    return lf_shard_pictures(m->shard, doc - m->first_doc);
+}
+
+void lf_shardset_picture_get(const lf_shardset *s, uint64_t doc, uint64_t i, lf_shard_picture *out)
+{
+    const struct member *m = member_of(s, doc);
+    lf_shard_picture_get(m->shard, doc - m->first_doc, i, out);
+}
+
+int lf_shardset_picture_read(const lf_shardset *s, uint64_t doc, uint64_t i, void *dst, lf_err *err)
+{
+    const struct member *m = member_of(s, doc);
+    return lf_shard_picture_read(m->shard, doc - m->first_doc, i, dst, err);
+}
+
+size_t lf_shardset_picture_most(const lf_shardset *s)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        size_t n = lf_shard_picture_most(s->m[i].shard);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+uint64_t lf_shardset_patches(const lf_shardset *s, uint64_t doc, uint64_t *tiles)
+{
+    const struct member *m = member_of(s, doc);
+    uint64_t n = lf_shard_pictures(m->shard, doc - m->first_doc), patches = 0;
+    *tiles = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        lf_shard_picture p;
+        lf_shard_picture_get(m->shard, doc - m->first_doc, i, &p);
+        *tiles += (uint64_t)p.tiles;
+        patches += (uint64_t)p.tiles * (uint64_t)p.grid_h * (uint64_t)p.grid_w;
+    }
+    return patches;
 }
 
 static uint64_t seqs_of(const struct member *m, const uint64_t **offsets)

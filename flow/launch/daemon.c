@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The daemon of a node: a PMIx server and the ranks that are its children. One poll loop; PMIx's
- * thread only queues frames.
+ * thread only queues frames. Calls of PMIx may hang, and every signal is blocked here: so a thread
+ * of its own ends the daemon when it has not ended in time by itself.
  *
  * message.h has the job's description (LF_FRAME_JOB).
  */
@@ -12,8 +13,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +34,9 @@
 
 extern char **environ;
 
-enum { BACKLOG = 1 << 20 };
+/* LEAVE_S: from the end of the hub or of the job to the end of the daemon, before the hub kills it.
+ * FORCE_S: for what is then done by force. */
+enum { BACKLOG = 1 << 20, LEAVE_S = 8, FORCE_S = 5 };
 
 struct rank {
     pid_t pid;
@@ -48,6 +53,10 @@ struct lf_daemon {
     int first, n, alive;
     struct pollfd *poll;
     bool done, lost;
+    pthread_t watch;
+    bool watched;
+    int leaving, left;           /* events for the watch: the job has ended, so has the daemon */
+    _Atomic(const char *) doing; /* what the watch says it hangs in */
 };
 
 static void put(struct lf_daemon *d, enum lf_frame type, int rank, int status, uint32_t id,
@@ -430,12 +439,86 @@ static void end_ranks(struct lf_daemon *d)
     }
 }
 
-static void finish(struct lf_daemon *d)
+/* ---- the watch ---- */
+
+/* The loop hangs, so nobody else touches the daemon's state. Even this may hang, in a dead
+ * filesystem or a pipe that nobody reads: an alarm ends it then. */
+static void leave_by_force(struct lf_daemon *d)
 {
-    end_ranks(d);
-    lf_pserver_destroy(d->server);
+    sigset_t alarm_only;
+    sigemptyset(&alarm_only);
+    sigaddset(&alarm_only, SIGALRM);
+    signal(SIGALRM, SIG_DFL);
+    alarm(FORCE_S);
+    pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL);
+    const int alive = d->alive;
+    signal_ranks(d, SIGKILL);
+    dprintf(2,
+            "loong-flow launch: the daemon of node %d (host %s, pid %lld) hangs in %s for %d s: it "
+            "ends without that, with %d of its ranks killed\n",
+            d->node, d->host, (long long)getpid(), d->doing, LEAVE_S, alive);
     if (d->tmp[0] != '\0')
         lf_io_remove_tree(d->tmp, NULL);
+    _exit(1);
+}
+
+static bool wait_for(struct pollfd *p, nfds_t n, int ms)
+{
+    int got = 0;
+    while ((got = poll(p, n, ms)) < 0 && errno == EINTR) {
+    }
+    return got > 0;
+}
+
+static void *watch_main(void *arg)
+{
+    struct lf_daemon *d = arg;
+    struct pollfd begin[] = {{.fd = d->wire.fd, .events = POLLRDHUP},
+                             {.fd = d->leaving, .events = POLLIN}},
+                  end = {.fd = d->left, .events = POLLIN};
+    wait_for(begin, 2, -1);
+    if (!wait_for(&end, 1, LEAVE_S * 1000))
+        leave_by_force(d);
+    return NULL;
+}
+
+static int start_watch(struct lf_daemon *d, lf_err *err)
+{
+    d->leaving = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    d->left = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (d->leaving < 0 || d->left < 0)
+        return lf_fail_errno(err, "cannot watch for the end");
+    errno = pthread_create(&d->watch, NULL, watch_main, d);
+    if (errno != 0)
+        return lf_fail_errno(err, "cannot watch for the end");
+    d->watched = true;
+    return 0;
+}
+
+static void end_watch(struct lf_daemon *d)
+{
+    if (d->watched) {
+        eventfd_write(d->left, 1);
+        pthread_join(d->watch, NULL);
+    }
+    if (d->leaving >= 0)
+        close(d->leaving);
+    if (d->left >= 0)
+        close(d->left);
+}
+
+static void finish(struct lf_daemon *d)
+{
+    if (d->watched)
+        eventfd_write(d->leaving, 1);
+    d->doing = "the end of its ranks";
+    end_ranks(d);
+    d->doing = "the end of its PMIx server";
+    lf_pserver_destroy(d->server);
+    d->doing = "the removal of its directory";
+    if (d->tmp[0] != '\0')
+        lf_io_remove_tree(d->tmp, NULL);
+    end_watch(d);
     free(d->rank);
     free(d->poll);
     lf_task_fini(&d->task);
@@ -472,7 +555,12 @@ static int say_hello(struct lf_daemon *d, int node_index, lf_err *err)
 
 int lf_launch_daemon(int fd, int node_index, lf_err *err)
 {
-    struct lf_daemon d = {.sig = -1, .wake = -1, .node = node_index};
+    struct lf_daemon d = {.sig = -1,
+                          .wake = -1,
+                          .leaving = -1,
+                          .left = -1,
+                          .node = node_index,
+                          .doing = "the service of its ranks"};
     sigset_t taken, children;
     sigfillset(
         /* the hub passes signals on; those of a batch system's to every process are not for us */
@@ -490,8 +578,10 @@ int lf_launch_daemon(int fd, int node_index, lf_err *err)
     d.sig = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
     d.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     d.wire.wake = d.wake;
-    int rc = d.sig >= 0 && d.wake >= 0 ? say_hello(&d, node_index, err)
+    int rc = d.sig >= 0 && d.wake >= 0 ? start_watch(&d, err)
                                        : lf_fail_errno(err, "cannot watch for signals");
+    if (rc == 0)
+        rc = say_hello(&d, node_index, err);
     if (rc == 0)
         rc = serve(&d, err);
     if (rc < 0 && !d.lost && err != NULL) { /* the hub reports it */

@@ -648,9 +648,14 @@ static bool any_left(struct hub *h)
 static void wait_for_starters(struct hub *h, double s, int sig)
 {
     const double end = lf_now_s() + s;
-    for (int i = 0; sig != 0 && i < h->n_pid; i++)
-        if (h->pid[i] > 0)
-            kill(h->pid[i], sig);
+    for (int i = 0; sig != 0 && i < h->n_pid; i++) {
+        if (h->pid[i] <= 0)
+            continue;
+        say("%s (pid %lld) has not ended: signal %d",
+            h->job->start == LF_START_LOCAL ? "a daemon" : "what started the daemons",
+            (long long)h->pid[i], sig);
+        kill(h->pid[i], sig);
+    }
     while (any_left(h) && lf_now_s() < end) {
         for (size_t i = 0; i < h->n_conn; i++) {
             if (h->conn[i]->wire.fd >= 0)
@@ -669,8 +674,13 @@ static void finish(struct hub *h)
     h->failed = true; /* starters that end now are no failure */
     to_all(h, LF_FRAME_DONE, 0);
     wait_for_starters(h, END_S, 0);
-    wait_for_starters(h, 2, SIGTERM);
+    const bool late = any_left(h);
+    if (h->job->start != LF_START_LOCAL) /* a daemon itself hears no signal */
+        wait_for_starters(h, 2, SIGTERM);
     wait_for_starters(h, 2, SIGKILL);
+    for (int k = 0; late && h->job->start == LF_START_LOCAL && k < h->job->nodes; k++)
+        if (h->node[k].joined)
+            clean_after(h, k);
     if (h->key_file != NULL)
         unlink(h->key_file);
     free(h->key_file);

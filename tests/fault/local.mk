@@ -25,6 +25,14 @@ CLEANFILES += tests/fault/ranks.so
 tests/fault/ranks.so: tests/fault/ranks.c
 	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -O1 -g -fno-builtin -Wall -Wextra -shared -fPIC -o $@ $(top_srcdir)/tests/fault/ranks.c -ldl
 EXTRA_DIST += tests/fault/ranks.c
+# A PMIx server that hangs; used by tests/flow/launch_end.sh.
+check_DATA += tests/fault/pmix.so
+CLEANFILES += tests/fault/pmix.so
+tests/fault/pmix.so: tests/fault/pmix.c
+	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -shared -fPIC -o $@ $(top_srcdir)/tests/fault/pmix.c -ldl
+EXTRA_DIST += tests/fault/pmix.c
+TESTS += tests/flow/launch_end.sh
+EXTRA_DIST += tests/flow/launch_end.sh
 # What a command does, counted; used by tests/flow/large.sh.
 check_DATA += tests/fault/count.so
 CLEANFILES += tests/fault/count.so

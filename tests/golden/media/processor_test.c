@@ -43,6 +43,16 @@ static void compare_full(const float *got, int64_t n, const char *file)
     lf_buf_fini(&b);
 }
 
+/* Does the plan by the size alone say what was made? */
+static bool planned(const lf_processor *p, const lf_pixels *x, bool alone)
+{
+    lf_pixels plan;
+    lf_err err = LF_ERR_INIT;
+    return lf_processor_plan(&plan, p, x->from, alone, &err) == 0 && plan.tiles == x->tiles &&
+           plan.grid_h == x->grid_h && plan.grid_w == x->grid_w && plan.row_bytes == x->row_bytes &&
+           plan.layout.w == x->layout.w && plan.layout.h == x->layout.h;
+}
+
 /* Three points: shape, bytes, floats. */
 static void one_case(const json_t *row)
 {
@@ -60,7 +70,8 @@ static void one_case(const json_t *row)
     snprintf(name, sizeof name, "%s as %s, %d x %d", media_text(row, "name"),
              media_text(row, "manner"), im.w, im.h);
     tap_ok(rc == 0 && x.tiles == media_number(row, "tiles") &&
-               x.grid_h == media_side(row, "grid", 0) && x.grid_w == media_side(row, "grid", 1),
+               x.grid_h == media_side(row, "grid", 0) && x.grid_w == media_side(row, "grid", 1) &&
+               planned(&p, &x, json_is_true(json_object_get(row, "alone"))),
            "%s: %d tiles of %d x %d patches %s", name, x.tiles, x.grid_h, x.grid_w, err.text);
     int64_t bytes = (int64_t)x.tiles * x.grid_h * x.grid_w * x.row_bytes;
     media_compare(x.rows, bytes, row, name);
