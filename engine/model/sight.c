@@ -32,10 +32,10 @@ struct lf_decoder_media lf_sight_bounds(const lf_model_config *c, int64_t patche
         m.vision.max_window = square(v->window);
         m.vision.windows = patches / each + 1;
     }
-    m.vision.taps = m.vision.rows * (v->rope ? LF_BILINEAR : LF_BICUBIC);
+    m.vision.taps = m.vision.rows * (v->rope ? LF_TAPS_BILINEAR : LF_TAPS_BICUBIC);
     m.selected = patches;
     m.features = lf_decoder_selects(c) ? patches / each / pool : m.vision.rows / each;
-    m.placed = c->projector.most_tiles ? LF_BILINEAR * rows : rows;
+    m.placed = c->projector.most_tiles ? LF_TAPS_BILINEAR * rows : rows;
     m.lines = rows;
     return m;
 }
@@ -81,6 +81,9 @@ static size_t lay_out(lf_sight *s, struct block *b)
     s->images = carve(b, r->images + 1, 4);
     s->windows = carve(b, v->windows ? r->windows + 1 : 0, 4);
     s->first = carve(b, r->images + 1, 4);
+    s->tile = carve(b, r->images, sizeof *s->tile);
+    s->picture = carve(b, r->images, sizeof *s->picture);
+    s->pixels = carve(b, r->patches * v->patch_dim, sizeof *s->pixels);
     if (s->used.place)
         carve_matrix(b, &s->place, "vision.place", r->rows, r->patches, r->patches);
     if (s->used.class)
@@ -147,7 +150,7 @@ const int32_t *lf_sight_patch_order(const lf_sight *s)
 
 const int32_t *lf_sight_places(const lf_sight *s)
 {
-    return s->places;
+    return s->c->rope_sections.n ? s->places : NULL;
 }
 
 /* ---- matrices ---- */
@@ -235,15 +238,11 @@ int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *
                     {s->used.select, &s->select},
                     {true, &s->put},
                     {s->used.lines, &s->lines}};
-    int rc = write(ex, chain, slot, "tokens", s->token, s->rows, err);
-    if (rc == 0)
-        rc = write(ex, chain, slot, "vision.cu_seqlens", s->images, r->images + 1, err);
+    int rc = write(ex, chain, slot, "vision.cu_seqlens", s->images, r->images + 1, err);
     if (rc == 0 && s->c->vision.windows)
         rc = write(ex, chain, slot, "vision.cu_windows", s->windows, r->windows + 1, err);
     if (rc == 0 && s->c->vision.rope)
         rc = write(ex, chain, slot, "vision.positions", s->turn, 3 * r->rows, err);
-    if (rc == 0 && s->c->rope_sections.n)
-        rc = write(ex, chain, slot, "places", s->places, 3 * s->rows, err);
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices && rc == 0; i++)
         if (matrices[i].used)
             rc = write_matrix(&a, matrices[i].m, err);

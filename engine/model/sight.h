@@ -15,6 +15,8 @@
 #ifndef LF_MODEL_SIGHT_H
 #define LF_MODEL_SIGHT_H
 
+#include "engine/media/batch.h"
+#include "engine/media/processor.h"
 #include "engine/model/composed.h"
 
 /* One picture that goes through the encoder: patches of its sides. */
@@ -64,9 +66,18 @@ const int32_t *lf_sight_token_rows(const lf_sight *s);
 /* Where encoder row r takes its pixels from: the number of the patch in the order of the batch.
  * Without windows patch r is row r. [patches] */
 const int32_t *lf_sight_patch_order(const lf_sight *s);
-/* Writes all inputs but vision.pixels, tokens among them. places: the graph has them too. */
+/* Writes all inputs but vision.pixels, tokens and places. */
 int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
-/* The three positions of every token, [rows, 3], where rope_sections is given. */
+/* The three positions of every token, [rows, 3], where rope_sections is given, else NULL. */
 const int32_t *lf_sight_places(const lf_sight *s);
+
+/* The same from files (engine/media): sizes, and pixels normalised. */
+struct lf_sight_media {
+    const lf_media_batch *media;
+    const lf_processor *processor;     /* NULL where media has no pictures */
+    const int32_t *tokens, *positions; /* as of lf_sight_batch */
+};
+int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *err);
+int lf_sight_write_pixels(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
 
 #endif

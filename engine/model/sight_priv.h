@@ -7,7 +7,7 @@
 
 #include "engine/model/sight.h"
 
-enum { LF_BILINEAR = 4, LF_BICUBIC = 16 }; /* taps of a resampled position */
+enum { LF_TAPS_BILINEAR = 4, LF_TAPS_BICUBIC = 16 }; /* taps of a resampled position */
 
 /* Compressed rows [0] and those of the transpose [1]. */
 struct lf_sight_matrix {
@@ -36,7 +36,10 @@ struct lf_sight {
     int32_t *row_of; /* [patches] the encoder's row of a patch, tile by tile, row by row */
     int32_t *turn;   /* [rows of the encoder, 3] */
     int32_t *images, *windows;
-    int32_t *first; /* [tiles + 1] the first patch of a tile */
+    int32_t *first;                   /* [tiles + 1] the first patch of a tile */
+    struct lf_sight_tile *tile;       /* [tiles] of lf_sight_fill_media */
+    struct lf_sight_picture *picture; /* [tiles] */
+    float *pixels;                    /* [patches, patch_dim] */
     int64_t n_windows;
     char *block;
 };

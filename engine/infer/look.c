@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Encoder and projector over the pictures of one prompt: see look.h. */
+#include "engine/infer/look.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/infer/paged.h"
+
+struct lf_look {
+    const lf_model_config *c;
+    struct lf_look_opts o;
+    struct lf_decoder_media m;
+    lf_exec *ex;
+    int chain;
+    lf_sight *sight;
+    int32_t *token, *position; /* [o.tokens] */
+    float *rows;               /* [o.tokens, widest output] */
+};
+
+static int take(lf_look *l, lf_err *err)
+{
+    const int64_t E = lf_model_embed_width(l->c), C = l->c->hidden, widest = E > C ? E : C;
+    const size_t tokens = (size_t)l->o.tokens;
+    l->sight = lf_sight_create(l->c, &l->m, l->o.tokens, err);
+    l->token = lf_calloc(tokens, sizeof *l->token, err);
+    l->position = lf_calloc(tokens, sizeof *l->position, err);
+    l->rows = lf_calloc(tokens * (size_t)widest, sizeof *l->rows, err);
+    return l->sight && l->token && l->position && l->rows ? 0 : LF_ENOMEM;
+}
+
+int lf_look_plan(lf_look **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
+                 const struct lf_look_opts *o, lf_err *err)
+{
+    lf_look *l = lf_calloc(1, sizeof *l, err);
+    if (!l)
+        return LF_ENOMEM;
+    l->c = lf_decoder_config(d);
+    l->o = *o;
+    l->m = lf_sight_bounds(l->c, o->patches, o->tiles, o->tokens);
+    lf_graph *g = lf_decoder_features_graph(d, ps, "features", o->tokens, &l->m, err);
+    int rc = g ? 0 : LF_EINVAL;
+    if (rc == 0) {
+        l->chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = o->eras}, err);
+        rc = l->chain < 0 ? l->chain : 0;
+    }
+    lf_graph_destroy(g);
+    if (rc == 0)
+        rc = take(l, err);
+    if (rc != 0)
+        lf_look_destroy(l);
+    else
+        *out = l;
+    return rc;
+}
+
+void lf_look_destroy(lf_look *l)
+{
+    if (!l)
+        return;
+    lf_sight_destroy(l->sight);
+    void *const blocks[] = {l->token, l->position, l->rows};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        free(blocks[i]);
+    free(l);
+}
+
+void lf_look_bind(lf_look *l, lf_exec *ex)
+{
+    l->ex = ex;
+}
+
+static int64_t rows_of(const lf_media_batch *b)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < b->n_pictures; i++)
+        n += b->picture[i].rows;
+    return n;
+}
+
+int lf_look_fits(const lf_look *l, const lf_media_batch *b, lf_err *err)
+{
+    if (b->n_patches <= l->o.patches && b->n_tiles <= l->o.tiles && rows_of(b) <= l->o.tokens)
+        return 0;
+    return lf_fail(
+        err, LF_EINVAL,
+        "the pictures of a prompt have %lld patches in %d tiles, and %lld tokens; there "
+        "is room for %lld in %lld, and %lld: raise max_patches, max_tiles or max_context",
+        (long long)b->n_patches, b->n_tiles, (long long)rows_of(b), (long long)l->o.patches,
+        (long long)l->o.tiles, (long long)l->o.tokens);
+}
+
+static int collect(lf_look *l, const char *name, const int64_t part[2], int64_t n, float *out,
+                   lf_err *err)
+{
+    const int64_t first = part[0], width = part[1], all = lf_paged_feature_width(l->c);
+    const int rc = lf_exec_read(l->ex, l->chain, 0, name, l->rows,
+                                (size_t)(l->o.tokens * width) * sizeof *l->rows, err);
+    for (int64_t r = 0; r < n && rc == 0; r++)
+        memcpy(out + r * all + first, l->rows + r * width, (size_t)width * sizeof *out);
+    return rc;
+}
+
+int lf_look_run(lf_look *l, const struct lf_look_pictures *p, float *out, lf_err *err)
+{
+    const int64_t E = lf_model_embed_width(l->c), C = l->c->hidden, n = rows_of(p->batch);
+    int rc = lf_look_fits(l, p->batch, err);
+    if (rc != 0)
+        return rc;
+    for (int64_t i = 0; i < l->o.tokens; i++)
+        l->token[i] = i < n ? (int32_t)l->c->image_token : -1;
+    const struct lf_sight_media in = {p->batch, p->processor, l->token, l->position};
+    rc = lf_sight_fill_media(l->sight, &in, err);
+    if (rc == 0)
+        rc = lf_sight_write(l->sight, l->ex, l->chain, 0, err);
+    if (rc == 0)
+        rc = lf_sight_write_pixels(l->sight, l->ex, l->chain, 0, err);
+    if (rc == 0)
+        rc = lf_exec_run(l->ex, l->chain, LF_FWD, 0, LF_FIRST, err);
+    if (rc == 0)
+        rc = collect(l, "features", (int64_t[]){0, E}, n, out, err);
+    for (int64_t t = 0; t < l->c->vision.taps.n && rc == 0; t++) {
+        char name[32];
+        snprintf(name, sizeof name, "deep.%lld", (long long)t);
+        rc = collect(l, name, (int64_t[]){E + t * C, C}, n, out, err);
+    }
+    return rc;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The features of a prompt's pictures: a chain of the plan that has the encoder and the projector
+ * alone (engine/model/composed.h). It runs once for the pictures of a prompt, and generation reads
+ * its rows in the place of tokens.
+ */
+#ifndef LF_INFER_LOOK_H
+#define LF_INFER_LOOK_H
+
+#include "engine/graph/exec.h"
+#include "engine/infer/gen.h"
+#include "engine/media/batch.h"
+#include "engine/media/processor.h"
+#include "engine/model/sight.h"
+
+/* Bounds of the pictures of one prompt. */
+struct lf_look_opts {
+    int64_t patches, tiles;
+    int64_t tokens; /* most tokens of pictures */
+    uint32_t eras;  /* of the chain (plan.h) */
+};
+
+/* What lf_gen_media.pictures points to; batch->picture counts rows, first_row is not read. */
+struct lf_look_pictures {
+    const lf_processor *processor;
+    const lf_media_batch *batch;
+};
+
+typedef struct lf_look lf_look;
+/* Adds the chain to a plan that is not finished. d outlives *out. */
+int lf_look_plan(lf_look **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
+                 const struct lf_look_opts *o, lf_err *err);
+void lf_look_destroy(lf_look *l);
+void lf_look_bind(lf_look *l, lf_exec *ex); /* when the plan has memory; ex is borrowed */
+/* Is there room for these pictures? LF_EINVAL, with the option to raise. */
+int lf_look_fits(const lf_look *l, const lf_media_batch *b, lf_err *err);
+/* Computes out[rows of pictures][width], width as lf_paged_feature_width. */
+int lf_look_run(lf_look *l, const struct lf_look_pictures *p, float *out, lf_err *err);
+
+#endif
