@@ -377,10 +377,10 @@ struct lf_k_gemm_fp8 {
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
 /* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]. With wpe NULL the second term is
- * missing, with wte NULL the first. Token -1 counts as a row of zeros: another op puts something else
- * there. Any other token outside [0, V) gives a NaN row. Where ranks divide the vocabulary, wte has
- * rows [v0, v0 + v) of V = v_all, and tokens of other ranks count as rows of zeros; v_all = 0: all
- * rows are here. */
+ * missing, with wte NULL the first. Token -1 counts as a row of zeros: another op puts something
+ * else there. Any other token outside [0, V) gives a NaN row. Where ranks divide the vocabulary,
+ * wte has rows [v0, v0 + v) of V = v_all, and tokens of other ranks count as rows of zeros; v_all =
+ * 0: all rows are here. */
 struct lf_k_embed_fwd {
     int64_t rows, c, v, max_pos, v0, v_all;
     const int32_t *token, *position;
@@ -392,7 +392,8 @@ struct lf_k_embed_fwd {
 };
 /* dwte[token[r]] += scale * dy[r]; dwpe[position[r] + pos_offset] += dy[r]. The tables are f32.
  * Token -1 adds nothing. Rows that add to the same table row do so in ascending order. accumulate
- * false zeroes the tables first. Either table may be NULL. dwte has the rows of tokens [v0, v0 + v). */
+ * false zeroes the tables first. Either table may be NULL. dwte has the rows of tokens [v0, v0 +
+ * v). */
 struct lf_k_embed_bwd {
     int64_t rows, c, v, max_pos, v0;
     const int32_t *token, *position;

@@ -35,6 +35,7 @@ typedef struct generate {
     bool show;
     lf_tokenizer *tok;
     struct lf_chat_in chat;
+    lf_gen_eyes eyes;
     lf_gen_jobs jobs;
     lf_gen_writer *writer;
     lf_lines *lines;
@@ -56,6 +57,7 @@ static void destroy(void *self)
     lf_lines_close(g->lines);
     lf_gen_writer_destroy(g->writer);
     lf_gen_jobs_fini(&g->jobs);
+    lf_gen_eyes_fini(&g->eyes);
     lf_chat_in_fini(&g->chat);
     lf_tokenizer_destroy(g->tok);
     lf_buf_fini(&g->line);
@@ -123,6 +125,38 @@ static int plan(void *self, json_t *out, lf_err *err)
     return rc != 0 ? rc : lf_infer_ranks_plan(&g->ranks, out, err);
 }
 
+/* Is a processor's file beside the tokenizer? */
+static bool beside_tokenizer(const char *dir)
+{
+    static const char *const names[] = {"preprocessor_config.json", "processor_config.json"};
+    bool there = false;
+    for (size_t i = 0; dir && i < sizeof names / sizeof *names; i++) {
+        char *path = lf_path_join(dir, names[i], NULL);
+        there = there || (path && lf_io_exists(path));
+        free(path);
+    }
+    return there;
+}
+
+/* What requests with pictures need, where the model sees. */
+static int open_eyes(generate *g, lf_err *err)
+{
+    const char *given = lf_optset_str(g->o, "processor");
+    lf_model_config model;
+    int rc = lf_runner_config(&model, g->checkpoint, err);
+    if (rc != 0 || (!given && !(model.vision.family && beside_tokenizer(g->tokenizer_path))))
+        return rc;
+    rc = lf_gen_eyes_load(&g->eyes, given ? given : g->tokenizer_path, &model, err);
+    if (rc == 0 && g->prompts && strrchr(g->prompts, '/')) {
+        g->eyes.dir = lf_strdup(g->prompts, err);
+        if (!g->eyes.dir)
+            return LF_ENOMEM;
+        *strrchr(g->eyes.dir, '/') = 0;
+    }
+    g->s.d.eyes = rc == 0 ? &g->eyes : NULL;
+    return rc;
+}
+
 static int read_jobs(generate *g, lf_err *err)
 {
     int rc = 0;
@@ -130,6 +164,8 @@ static int read_jobs(generate *g, lf_err *err)
         rc = lf_infer_tokenizer(&g->tok, g->tokenizer_path, err);
     if (rc == 0 && g->tok)
         rc = lf_infer_same_tokenizer(g->checkpoint, g->run.adapter, g->tok, g->tokenizer_path, err);
+    if (rc == 0)
+        rc = open_eyes(g, err);
     if (rc == 0 && g->tok)
         rc = lf_chat_in_load(&g->chat, g->tok, &g->s.d, err);
     if (rc == 0)
@@ -142,6 +178,7 @@ static int read_jobs(generate *g, lf_err *err)
     }
     if (rc == 0 && g->prompts)
         rc = lf_gen_jobs_read(&g->jobs, g->prompts, g->tok, &g->s.d, err);
+    lf_gen_jobs_sights(&g->jobs, &g->run.max_patches, &g->run.max_tiles);
     return rc;
 }
 

@@ -31,6 +31,12 @@ static const lf_opt opts[] = {
      LF_OPT_TOKENIZER,
      .help = "tokenizer artifact, or a tokenizer file or directory; needed for prompts, stop "
              "strings and output in words"},
+    {.name = "processor",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_INPUT,
+     .help = "folder with preprocessor_config.json, of a model that sees; unset: beside the "
+             "tokenizer"},
     {.name = "prompts",
      .group = "prompts",
      .type = LF_OPT_PATH,

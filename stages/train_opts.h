@@ -62,6 +62,15 @@
                    .max = 1 << 24, .unit = "documents", .field = LF_OPT_FIELD(CONFIG, c.max_docs), \
                    .help = "bound per sequence, padding counted; one document or pair fits; 0: "   \
                            "256 or seq_length"),                                                   \
+        LF_OPT_ROW(.name = "max_patches", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY,            \
+                   .def = "0", .max = 1 << 24, .unit = "patches",                                  \
+                   .field = LF_OPT_FIELD(CONFIG, c.max_patches),                                   \
+                   .help = "bound of the pictures of a micro-batch; 0: data and model without "    \
+                           "pictures"),                                                            \
+        LF_OPT_ROW(.name = "max_tiles", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .def = "0",  \
+                   .max = 1 << 20, .unit = "tiles", .field = LF_OPT_FIELD(CONFIG, c.max_tiles),    \
+                   .help = "bound of the pictures of a micro-batch, tiles of one counted; 0: a "   \
+                           "sixteenth of max_patches"),                                            \
         LF_OPT_ROW(.name = "seed", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "1",         \
                    .field = LF_OPT_FIELD(CONFIG, c.seed),                                          \
                    .help = "of initial weights, data order and dropout"),                          \

@@ -149,7 +149,7 @@ static int take_features(const gen_run *g, gen_seq *s, lf_err *err)
     s->features->holders = 1;
     s->features->pictures = media->pictures;
     s->features->width = g->m->feature_width;
-    return g->m->features(g->m->ctx, s->job, s->features->row, err);
+    return g->m->features(g->m->look, s->job, s->features->row, err);
 }
 
 /* Give waiting jobs a slot and pages, in job order (a large one is waited for, so nobody

@@ -113,7 +113,8 @@ typedef struct lf_gen_model {
     /* *out is borrowed until the next step. */
     int (*step)(void *ctx, const struct lf_gen_rows *rows, struct lf_gen_logits *out, lf_err *err);
     /* Computes all features of a job's pictures, [n_features, feature_width]. */
-    int (*features)(void *ctx, const struct lf_gen_job *job, float *out, lf_err *err);
+    int (*features)(void *look, const struct lf_gen_job *job, float *out, lf_err *err);
+    void *look;
     /* Both or none, and only with draws: a step whose answers are read later, while the next step
      * runs. begin is step() without logits; draws->row and list may be reused when it returns.
      * token[r] < 0 stands for the token that the step begun before this one draws for its wanted

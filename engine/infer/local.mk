@@ -8,7 +8,7 @@ engine_libengine_a_SOURCES += \
   engine/infer/metric.c engine/infer/metric.h engine/infer/pyre.c engine/infer/pyre.h \
   engine/infer/request.c engine/infer/request.h engine/infer/request_members.c engine/infer/request_priv.h \
   engine/infer/result.c engine/infer/result.h \
-  engine/infer/loaded.c engine/infer/loaded.h engine/infer/paged.c engine/infer/look.h engine/infer/look.c engine/infer/paged.h \
+  engine/infer/loaded.c engine/infer/loaded.h engine/infer/paged.c engine/infer/look.h engine/infer/look.c engine/infer/eyes.h engine/infer/eyes.c engine/infer/paged.h \
   engine/infer/paged_draw.c engine/infer/paged_draw.h engine/infer/runner.c engine/infer/runner.h \
   engine/infer/sample.c engine/infer/sample.h \
   engine/infer/score.c engine/infer/score.h \

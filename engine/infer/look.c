@@ -7,8 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/infer/paged.h"
+
+#define MOST_BYTES ((size_t)1 << 30) /* of a picture's file */
 
 struct lf_look {
     const lf_model_config *c;
@@ -18,6 +21,7 @@ struct lf_look {
     int chain;
     lf_sight *sight;
     int32_t *token, *position; /* [o.tokens] */
+    uint8_t *bytes;            /* [patches, patch_dim] at most */
     float *rows;               /* [o.tokens, widest output] */
 };
 
@@ -28,8 +32,9 @@ static int take(lf_look *l, lf_err *err)
     l->sight = lf_sight_create(l->c, &l->m, l->o.tokens, err);
     l->token = lf_calloc(tokens, sizeof *l->token, err);
     l->position = lf_calloc(tokens, sizeof *l->position, err);
+    l->bytes = lf_calloc((size_t)l->m.vision.patches, (size_t)l->c->vision.patch_dim, err);
     l->rows = lf_calloc(tokens * (size_t)widest, sizeof *l->rows, err);
-    return l->sight && l->token && l->position && l->rows ? 0 : LF_ENOMEM;
+    return l->sight && l->token && l->position && l->bytes && l->rows ? 0 : LF_ENOMEM;
 }
 
 int lf_look_plan(lf_look **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
@@ -62,7 +67,7 @@ void lf_look_destroy(lf_look *l)
     if (!l)
         return;
     lf_sight_destroy(l->sight);
-    void *const blocks[] = {l->token, l->position, l->rows};
+    void *const blocks[] = {l->token, l->position, l->bytes, l->rows};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
     free(l);
@@ -83,7 +88,8 @@ static int64_t rows_of(const lf_media_batch *b)
 
 int lf_look_fits(const lf_look *l, const lf_media_batch *b, lf_err *err)
 {
-    if (b->n_patches <= l->o.patches && b->n_tiles <= l->o.tiles && rows_of(b) <= l->o.tokens)
+    if (b->n_patches <= l->o.patches && b->n_tiles < l->m.vision.images &&
+        rows_of(b) <= l->o.tokens)
         return 0;
     return lf_fail(
         err, LF_EINVAL,
@@ -104,6 +110,44 @@ static int collect(lf_look *l, const char *name, const int64_t part[2], int64_t 
     return rc;
 }
 
+int lf_look_at(lf_pixels *out, const lf_processor *p, const char *path, bool alone, lf_err *err)
+{
+    lf_image im = {0};
+    lf_buf bytes;
+    lf_buf_init(&bytes);
+    int rc = lf_io_read_file(path, MOST_BYTES, &bytes, err);
+    if (rc == 0 && (rc = lf_image_decode(&im, bytes.data, bytes.len, NULL, err)) < 0)
+        lf_err_prefix(err, "%s", path);
+    if (rc == 0 && (rc = lf_processor_run(out, p, &im, alone, err)) < 0)
+        lf_err_prefix(err, "%s", path);
+    lf_image_fini(&im);
+    lf_buf_fini(&bytes);
+    return rc;
+}
+
+/* Patches of all pictures, behind each other. The files may have changed since they were
+ * measured. */
+static int decode(lf_look *l, const struct lf_look_pictures *p, lf_err *err)
+{
+    const lf_media_batch *b = p->batch;
+    int64_t patch = 0;
+    int rc = 0;
+    for (int32_t i = 0; i < p->n && rc == 0; i++) {
+        const struct lf_media_picture *q = &b->picture[i];
+        const struct lf_media_tile *t = &b->tile[q->first_tile];
+        lf_pixels x = {0};
+        rc = lf_look_at(&x, p->processor, p->path[i], p->n == 1, err);
+        if (rc == 0 && (x.tiles != q->tiles || x.grid_h != t->grid_h || x.grid_w != t->grid_w))
+            rc = lf_fail(err, LF_EINVAL, "%s has another size than at the start", p->path[i]);
+        const int64_t n = (int64_t)x.tiles * x.grid_h * x.grid_w;
+        if (rc == 0)
+            memcpy(l->bytes + patch * b->row_bytes, x.rows, (size_t)(n * b->row_bytes));
+        patch += n;
+        lf_pixels_fini(&x);
+    }
+    return rc;
+}
+
 int lf_look_run(lf_look *l, const struct lf_look_pictures *p, float *out, lf_err *err)
 {
     const int64_t E = lf_model_embed_width(l->c), C = l->c->hidden, n = rows_of(p->batch);
@@ -112,8 +156,12 @@ int lf_look_run(lf_look *l, const struct lf_look_pictures *p, float *out, lf_err
         return rc;
     for (int64_t i = 0; i < l->o.tokens; i++)
         l->token[i] = i < n ? (int32_t)l->c->image_token : -1;
-    const struct lf_sight_media in = {p->batch, p->processor, l->token, l->position};
-    rc = lf_sight_fill_media(l->sight, &in, err);
+    lf_media_batch b = *p->batch;
+    b.patches = l->bytes;
+    const struct lf_sight_media in = {&b, p->processor, l->token, l->position};
+    rc = decode(l, p, err);
+    if (rc == 0)
+        rc = lf_sight_fill_media(l->sight, &in, err);
     if (rc == 0)
         rc = lf_sight_write(l->sight, l->ex, l->chain, 0, err);
     if (rc == 0)

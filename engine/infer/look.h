@@ -20,10 +20,12 @@ struct lf_look_opts {
     uint32_t eras;  /* of the chain (plan.h) */
 };
 
-/* What lf_gen_media.pictures points to; batch->picture counts rows, first_row is not read. */
+/* What lf_gen_media.pictures points to. Pictures are decoded when they are looked at. */
 struct lf_look_pictures {
     const lf_processor *processor;
-    const lf_media_batch *batch;
+    const char *const *path; /* [n] */
+    int32_t n;
+    const lf_media_batch *batch; /* sizes; rows of each picture; no patches */
 };
 
 typedef struct lf_look lf_look;
@@ -32,6 +34,8 @@ int lf_look_plan(lf_look **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *
                  const struct lf_look_opts *o, lf_err *err);
 void lf_look_destroy(lf_look *l);
 void lf_look_bind(lf_look *l, lf_exec *ex); /* when the plan has memory; ex is borrowed */
+/* Decodes one and does what the processor does. */
+int lf_look_at(lf_pixels *out, const lf_processor *p, const char *path, bool alone, lf_err *err);
 /* Is there room for these pictures? LF_EINVAL, with the option to raise. */
 int lf_look_fits(const lf_look *l, const lf_media_batch *b, lf_err *err);
 /* Computes out[rows of pictures][width], width as lf_paged_feature_width. */

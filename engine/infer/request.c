@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/json.h"
+#include "engine/infer/look.h"
 #include "engine/infer/request_priv.h"
 #include "engine/text/corpus/rowfile.h"
 
@@ -124,32 +125,54 @@ static int check_request(const gen_request *r, lf_err *err)
     return lf_sample_check(&r->job.params, err);
 }
 
+/* The text of the prompt, and how it is encoded. A template's text has its BOS. */
+static int prompt_text(gen_request *r, const lf_gen_defaults *d, lf_buf *text, unsigned *flags,
+                       lf_err *err)
+{
+    if (r->messages && !d->chat)
+        return lf_fail(err, LF_EINVAL,
+                       "'messages' needs the tokenizer of a chat model: there is no chat template");
+    *flags = r->messages || !r->add_special ? 0 : LF_TOK_TEMPLATE;
+    if (r->messages)
+        return d->chat(d->chat_arg, r->messages, r->tools, r->kwargs, text, err);
+    lf_buf_add(text, json_string_value(r->prompt), json_string_length(r->prompt));
+    return lf_buf_check(text, err);
+}
+
+static int encode_prompt(const gen_members *g, gen_request *r, const lf_gen_defaults *d,
+                         struct lf_gen_sights *sights, lf_err *err)
+{
+    lf_buf text;
+    unsigned flags = 0;
+    lf_buf_init(&text);
+    int rc = prompt_text(r, d, &text, &flags, err);
+    if (rc == 0 && sights)
+        rc = lf_gen_sights_expand(sights, d->eyes, &text, g->a, err);
+    if (rc == 0)
+        rc = lf_gen_encode(g, text.data ? text.data : "", text.len, flags, &r->job.prompt,
+                           &r->job.n_prompt, err);
+    lf_buf_fini(&text);
+    return rc;
+}
+
 /* Ids of the prompt, whichever way it is given. */
 static int read_prompt(const gen_members *g, gen_request *r, const lf_gen_defaults *d, lf_err *err)
 {
-    unsigned flags = r->add_special ? LF_TOK_TEMPLATE : 0;
-    int rc = 0;
+    struct lf_gen_sights *sights;
     if (r->messages && r->prompt)
         return lf_fail(err, LF_EINVAL, "both 'messages' and a prompt are given");
-    if (r->messages) {
-        lf_buf text;
-        if (!d->chat)
-            return lf_fail(
-                err, LF_EINVAL,
-                "'messages' needs the tokenizer of a chat model: there is no chat template");
-        lf_buf_init(&text);
-        rc = d->chat(d->chat_arg, r->messages, r->tools, r->kwargs, &text, err);
-        if (rc == 0) /* the text of a template has its BOS */
-            rc = lf_gen_encode(g, text.data, text.len, 0, &r->job.prompt, &r->job.n_prompt, err);
-        lf_buf_fini(&text);
-    } else if (!r->prompt) {
+    if (!r->messages && !r->prompt)
         return lf_fail(err, LF_EINVAL, "no 'prompt', no 'prompt_token_ids' and no 'messages'");
-    } else if (json_is_string(r->prompt)) {
-        rc = lf_gen_encode(g, json_string_value(r->prompt), json_string_length(r->prompt), flags,
-                           &r->job.prompt, &r->job.n_prompt, err);
-    } else {
-        rc = lf_gen_ids_read(g, r->prompt, "prompt", &r->job.prompt, &r->job.n_prompt, err);
-    }
+    const bool ids = !r->messages && !json_is_string(r->prompt);
+    int rc = lf_gen_sights_collect(&sights, d->eyes, r->images, r->messages, g->a, err);
+    if (rc == 0 && sights && (ids || r->truncate > 0))
+        rc = lf_fail(err, LF_EINVAL, "pictures go with the text of a whole prompt, not with %s",
+                     ids ? "ids" : "truncate_prompt_tokens");
+    if (rc == 0)
+        rc = ids ? lf_gen_ids_read(g, r->prompt, "prompt", &r->job.prompt, &r->job.n_prompt, err)
+                 : encode_prompt(g, r, d, sights, err);
+    if (rc == 0 && sights)
+        rc = lf_gen_sights_place(&r->job.media, sights, d->eyes, &r->job, g->a, err);
     if (rc == 0 && r->job.n_prompt == 0)
         return lf_fail(err, LF_EINVAL, "the prompt is empty");
     if (rc == 0 && r->truncate > 0 && r->job.n_prompt > (size_t)r->truncate) {
@@ -381,6 +404,17 @@ int lf_gen_jobs_fit(lf_gen_jobs *jobs, const lf_gen_model *m, const lf_tokenizer
     }
     jobs->n = kept;
     return rc;
+}
+
+void lf_gen_jobs_sights(const lf_gen_jobs *jobs, int64_t *patches, int64_t *tiles)
+{
+    *patches = *tiles = 0;
+    for (size_t i = 0; i < jobs->n; i++) {
+        const struct lf_gen_media *m = jobs->v[i].media;
+        const lf_media_batch *b = m ? ((const struct lf_look_pictures *)m->pictures)->batch : NULL;
+        *patches = b && b->n_patches > *patches ? b->n_patches : *patches;
+        *tiles = b && b->n_tiles > *tiles ? b->n_tiles : *tiles;
+    }
 }
 
 size_t lf_gen_jobs_refused(const lf_gen_jobs *jobs)

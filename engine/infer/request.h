@@ -6,7 +6,7 @@
  *     {"id": "q1", "prompt": "text"}
  *     {"prompt_token_ids": [5, 6, 7]}
  *     {"messages": [{"role": "user", "content": "text"}], "tools": [...]}
- * id is a string or an integer; a request without one is "line-N", with N from 1. "prompt" may also
+ * Each may have "images": [path, ...] (eyes.h). id is a string or an integer; a request without one is "line-N", with N from 1. "prompt" may also
  * be an array of ids. messages are a conversation, which goes through the chat template. Any of
  * these members replaces the default for its request (null: the default):
  *     n, best_of                  continuations to return, and to make: the n of best_of with the
@@ -32,6 +32,7 @@
 
 #include <jansson.h>
 
+#include "engine/infer/eyes.h"
 #include "engine/infer/gen.h"
 
 typedef struct lf_gen_defaults {
@@ -49,6 +50,7 @@ typedef struct lf_gen_defaults {
     /* NULL, or members as above that are applied first, such as logit_bias and bad_words;
      * borrowed */
     json_t *more;
+    const lf_gen_eyes *eyes; /* NULL: there are no pictures; outlives the jobs */
     /* Appends the text that the model continues; tools and kwargs may be NULL. chat NULL: there is
      * no chat template. */
     int (*chat)(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf_buf *out,
@@ -92,6 +94,8 @@ int lf_gen_jobs_add_ids(lf_gen_jobs *jobs, const char *id, const int32_t *ids, s
 /* Runs lf_gen_check for all jobs. A batch request that does not fit the model gets an error and
  * loses its jobs. LF_EINVAL: another request does not fit. */
 int lf_gen_jobs_fit(lf_gen_jobs *jobs, const lf_gen_model *m, const lf_tokenizer *tok, lf_err *err);
+/* The most patches and tiles that a prompt's pictures have; 0: there are none. */
+void lf_gen_jobs_sights(const lf_gen_jobs *jobs, int64_t *patches, int64_t *tiles);
 size_t lf_gen_jobs_refused(const lf_gen_jobs *jobs); /* requests with an error */
 /* Returns the request of a result line; *offset becomes the index of the line among those of the
  * request. */

@@ -13,12 +13,14 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/infer/loaded.h"
+#include "engine/infer/look.h"
 #include "engine/infer/paged.h"
 
 struct lf_runner {
     lf_loaded m;
     struct lf_runner_opts o;
     lf_paged *paged; /* NULL: no generation */
+    lf_look *look;   /* NULL: prompts have no pictures */
     int score_chain; /* -1: none */
     int32_t
         *score_prefix; /* [score_docs], then turns and blocks [2, score_rows], with mask = prefix */
@@ -35,7 +37,14 @@ static int add_generation(lf_runner *r, lf_err *err)
                                     .cache = o->compute,
                                     .switching = o->switching,
                                     .profile = o->profile};
-    return lf_paged_plan(&r->paged, r->m.plan, r->m.ps, r->m.dec, &p, err);
+    const struct lf_look_opts look = {.patches = o->max_patches,
+                                      .tiles = o->max_tiles,
+                                      .tokens = r->m.o.max_context,
+                                      .eras = LF_PAGED_NEXT_ERA};
+    const int rc = lf_paged_plan(&r->paged, r->m.plan, r->m.ps, r->m.dec, &p, err);
+    return rc != 0 || !o->max_patches || !lf_decoder_config(r->m.dec)->vision.family
+               ? rc
+               : lf_look_plan(&r->look, r->m.plan, r->m.ps, r->m.dec, &look, err);
 }
 
 static int add_score(lf_runner *r, lf_err *err)
@@ -122,6 +131,8 @@ int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts
     int rc = lf_loaded_open(&r->m, dir, &parts, err);
     if (rc == 0 && r->paged)
         rc = lf_paged_bind(r->paged, r->m.exec, r->m.back, err);
+    if (rc == 0 && r->look)
+        lf_look_bind(r->look, r->m.exec);
     if (rc == 0 && r->m.model.mask == LF_MASK_PREFIX) {
         r->score_prefix = lf_calloc((size_t)(r->o.score_docs + 2 * r->o.score_rows) + 1,
                                     sizeof *r->score_prefix, err);
@@ -140,6 +151,7 @@ void lf_runner_close(lf_runner *r)
     if (!r)
         return;
     lf_paged_destroy(r->paged);
+    lf_look_destroy(r->look);
     lf_loaded_fini(&r->m);
     free(r->score_prefix);
     free(r);
@@ -168,11 +180,18 @@ static int write_i32(lf_runner *r, int chain, const char *name, const int32_t *v
     return lf_exec_write(r->m.exec, chain, 0, name, v, (size_t)n * sizeof *v, err);
 }
 
+static int features(void *look, const lf_gen_job *job, float *out, lf_err *err)
+{
+    return lf_look_run(look, job->media->pictures, out, err);
+}
+
 int lf_runner_gen_model(lf_runner *r, lf_gen_model *out, lf_err *err)
 {
     if (!r->paged)
         return lf_fail(err, LF_EINVAL, "the runner was opened without generation");
     lf_paged_model(r->paged, out);
+    out->look = r->look;
+    out->features = r->look ? features : NULL;
     return 0;
 }
 

@@ -33,8 +33,9 @@ struct lf_runner_opts {
     /* generation; slots 0: none */
     /* kv_tokens: positions in the cache, 0: slots * max_context */
     int64_t slots, max_rows, kv_tokens;
-    int64_t page_tokens; /* multiple of LF_ATTN_TILE */
-    bool switching;      /* of gen.h */
+    int64_t page_tokens;            /* multiple of LF_ATTN_TILE */
+    bool switching;                 /* of gen.h */
+    int64_t max_patches, max_tiles; /* pictures of a prompt (look.h); 0: none */
     /* scoring; rows 0: none */
     int64_t score_rows, score_docs;
     struct lf_profile *profile; /* engine/graph/profile.h, outlives the runner; NULL: none */

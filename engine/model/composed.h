@@ -10,8 +10,8 @@
  *     h = norm h                           or of the merged patches (norm_merged)
  *     f = fc2 act(fc1 h), or fc1 h         features, [F, E]
  *     x += place f + lines newline         at the tokens -1, which embed to zeros
- *     x += place deep_i                    behind decoder layer i: what taps[i] of the encoder gave,
- *                                          through a projector of its own (Qwen3-VL's deepstack)
+ *     x += place deep_i                    behind decoder layer i: what taps[i] of the encoder
+ *                                          gave, by a projector of its own (Qwen3-VL, deepstack)
  *
  * Logical tensors: vision.* of vision.h;
  *

@@ -67,7 +67,7 @@ bool lf_model_list_has(const lf_model_list *l, int64_t x);
 
 /* An encoder of pictures (vision.h), of a model that sees: keys vision.*. */
 typedef struct lf_vision_config {
-    int family; /* of vision.c, counted from 1; 0: the model sees nothing, and no other key is read */
+    int family; /* of vision.c, from 1 on; 0: it sees nothing, and no other key is read */
     int64_t layers, hidden, heads, head_dim, ffn;
     int64_t patch_dim; /* K */
     bool patch_bias, class_token;
@@ -108,8 +108,8 @@ typedef struct lf_projector_config {
     int activation;
     bool bias;
     bool newline; /* a learned row behind each row of patches (LLaVA-NeXT) */
-    /* with newline: more patches than those of so many tiles are shrunk to as many (LLaVA-OneVision,
-     * anyres_max_9); 0: never */
+    /* with newline: more patches than those of so many tiles are shrunk to as many (anyres_max_9
+     * of LLaVA-OneVision); 0: never */
     int64_t most_tiles;
 } lf_projector_config;
 

@@ -309,7 +309,7 @@ static int check_sight(lf_model_config *c, lf_err *err)
     int rc = lf_vision_check(&c->vision, err);
     if (rc == 0)
         rc = check_projector(c, err);
-    return rc ? rc : check_sections(c, err);
+    return rc != 0 ? rc : check_sections(c, err);
 }
 
 int lf_model_config_finish(lf_model_config *c, lf_err *err)

@@ -13,6 +13,8 @@
 
 /* ---- bounds ---- */
 
+enum { TILE_PATCHES = 16 }; /* of a small tile: where nobody says how many there are */
+
 static int64_t square(int64_t n)
 {
     return n * n;
@@ -24,6 +26,7 @@ struct lf_decoder_media lf_sight_bounds(const lf_model_config *c, int64_t patche
     const lf_vision_config *v = &c->vision;
     const int64_t each = square(c->projector.merge), pool = square(c->projector.pool);
     struct lf_decoder_media m = {0};
+    tiles = tiles > 0 ? tiles : (patches + TILE_PATCHES - 1) / TILE_PATCHES;
     m.vision.patches = patches = (patches + each - 1) / each * each;
     m.vision.rows = patches + (v->class_token ? tiles : 0);
     m.vision.images = tiles + 1; /* what is left over is a picture of its own */

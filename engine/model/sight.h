@@ -45,12 +45,16 @@ struct lf_sight_batch {
     const int32_t *positions; /* [rows] 0 where a document begins */
 };
 
-/* Bounds for so many patches and tiles in a graph of `rows` tokens. */
+/* Bounds for so many patches and tiles in a graph of `rows` tokens; tiles 0: a sixteenth of the
+ * patches. */
 struct lf_decoder_media lf_sight_bounds(const lf_model_config *c, int64_t patches, int64_t tiles,
                                         int64_t rows);
 /* How many tokens a picture takes. LF_EINVAL: its grid does not go with merge or pool. */
 int64_t lf_sight_tokens(const lf_model_config *c, const struct lf_sight_batch *b,
                         const struct lf_sight_picture *p, lf_err *err);
+
+/* The three positions of b->rows tokens, [rows, 3]; returns that of a token behind them. */
+int32_t lf_sight_turns(const lf_model_config *c, const struct lf_sight_batch *b, int32_t *places);
 
 typedef struct lf_sight lf_sight;
 /* Room for a micro-batch of these bounds; m is copied. Nothing is allocated later. */

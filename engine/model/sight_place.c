@@ -225,40 +225,55 @@ int64_t lf_sight_tokens(const lf_model_config *c, const struct lf_sight_batch *b
 
 /* ---- positions ---- */
 
-/* Fills places from row `from` on up to the first row of a picture, then of that picture. */
 struct turns {
-    int32_t cur;
+    const lf_model_config *c;
+    const struct lf_sight_batch *b;
+    int32_t *places, cur;
     int64_t row;
 };
 
-static void text_until(lf_sight *s, const struct lf_sight_batch *b, struct turns *t, int64_t end)
+static void text_until(struct turns *t, int64_t end)
 {
     for (; t->row < end; t->row++) {
-        if (b->positions[t->row] == 0)
+        if (t->b->positions[t->row] == 0)
             t->cur = 0;
         for (int k = 0; k < 3; k++)
-            s->places[3 * t->row + k] = t->cur;
+            t->places[3 * t->row + k] = t->cur;
         t->cur++;
     }
 }
 
-static void picture_at(lf_sight *s, const struct lf_sight_batch *b, struct turns *t,
-                       const struct lf_sight_picture *p)
+static void picture_here(struct turns *t, const struct lf_sight_picture *p)
 {
-    const int64_t side = cell(s->c);
-    if (b->positions[t->row] == 0)
+    const int64_t side = cell(t->c);
+    if (t->b->positions[t->row] == 0)
         t->cur = 0;
     for (int32_t k = 0; k < p->tiles; k++) {
-        const int32_t h = (int32_t)(b->tile[p->tile + k].h / side),
-                      w = (int32_t)(b->tile[p->tile + k].w / side);
-        for (int32_t i = 0; i < h * w; i++, t->row++) {
-            int32_t *at = s->places + 3 * t->row;
+        const struct lf_sight_tile *tile = &t->b->tile[p->tile + k];
+        const int32_t h = (int32_t)(tile->h / side), w = (int32_t)(tile->w / side);
+        for (int32_t i = 0; i < h * w && t->row < t->b->rows; i++, t->row++) {
+            int32_t *at = t->places + 3 * t->row;
             at[0] = t->cur;
             at[1] = t->cur + i / w;
             at[2] = t->cur + i % w;
         }
         t->cur += h > w ? h : w;
     }
+}
+
+int32_t lf_sight_turns(const lf_model_config *c, const struct lf_sight_batch *b, int32_t *places)
+{
+    struct turns t = {.c = c, .b = b, .places = places};
+    for (int i = 0; i < b->n_pictures; i++) {
+        int64_t r = t.row;
+        while (r < b->rows && b->tokens[r] != c->image_token)
+            r++;
+        text_until(&t, r);
+        if (r < b->rows)
+            picture_here(&t, &b->picture[i]);
+    }
+    text_until(&t, b->rows);
+    return t.cur;
 }
 
 /* ---- all ---- */
@@ -277,22 +292,15 @@ static int too_few(const struct lf_sight_batch *b, const struct walk *w, lf_err 
 int lf_sight_place(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
 {
     struct walk w = {.s = s, .c = s->c, .b = b};
-    struct turns t = {0};
     if (s->used.select)
         select_all(s, b);
     lf_sight_begin(&s->put);
     if (s->used.lines)
         lf_sight_begin(&s->lines);
     for (int i = 0; i < b->n_pictures; i++) {
-        skip_text(&w);
-        const int64_t first = w.row;
         put_picture(&w, &b->picture[i]);
         if (w.short_of)
             return too_few(b, &w, err);
-        if (s->c->rope_sections.n) {
-            text_until(s, b, &t, first);
-            picture_at(s, b, &t, &b->picture[i]);
-        }
     }
     skip_text(&w);
     if (w.row < b->rows)
@@ -301,7 +309,7 @@ int lf_sight_place(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
     if (s->used.lines)
         lf_sight_finish(&s->lines);
     if (s->c->rope_sections.n)
-        text_until(s, b, &t, b->rows);
+        lf_sight_turns(s->c, b, s->places);
     return 0;
 }
 
@@ -316,5 +324,5 @@ int lf_sight_fill(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
             "made the data",
             b->merge, (long long)s->c->projector.merge);
     int rc = lf_sight_rows(s, b, err);
-    return rc ? rc : lf_sight_place(s, b, err);
+    return rc != 0 ? rc : lf_sight_place(s, b, err);
 }

@@ -102,6 +102,10 @@ int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c, 
         tie(m);
         rc = declare_whole(m, c, err);
     }
+    if (rc == 0 && !c->max_patches) { /* nothing reads these */
+        lf_pstore_freeze(m->ps, "vision.", true);
+        lf_pstore_freeze(m->ps, "projector.", true);
+    }
     if (rc == 0 && c->fp8)
         rc = lf_decoder_mark_fp8(m->dec, m->ps, &c->fp8_layers, err);
     if (rc == 0)

@@ -409,3 +409,9 @@ json_t *lf_loader_describe(const lf_loader *l, int64_t sample, lf_err *err)
         lf_fail(err, LF_ENOMEM, "no memory to describe a sample");
     return o;
 }
+
+const lf_processor *lf_loader_processor(const lf_loader *l)
+{
+    (void)l;
+    return NULL;
+}

@@ -35,6 +35,8 @@
 #include <stdint.h>
 
 #include "engine/base/err.h"
+#include "engine/media/batch.h"
+#include "engine/media/processor.h"
 #include "engine/store/shard.h"
 #include "engine/text/corpus/pack.h"
 
@@ -107,6 +109,7 @@ typedef struct lf_loader_batch {
     uint16_t *seg_source; /* [n_segs] */
     bool *seg_mismatched; /* [n_segs] the prompt of seg_doc with the answer of another document */
     int64_t *sample_ids;  /* [B] global sample index, -1 for a row of padding (end of validation) */
+    lf_media_batch media; /* pictures of the rows */
     int64_t trained;      /* targets >= 0 */
     int64_t step;         /* batch number of the optimizer step it belongs to */
     int32_t micro, n_micro; /* number of this micro-batch of this rank, and how many there are */
@@ -150,6 +153,8 @@ int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err);
  * number m / ranks there. Returns how many micro-batches of a step of n samples a rank computes. */
 int64_t lf_deal_count(int64_t n, int64_t B, int64_t rank, int64_t ranks);
 
+/* What is done to the pictures of the sources; NULL: they have none. */
+const lf_processor *lf_loader_processor(const lf_loader *l);
 /* the number of samples; practically endless in the order above */
 int64_t lf_loader_samples(const lf_loader *l);
 /* next_sample of the last step that was begun, or the target of the last seek */

@@ -452,6 +452,8 @@ static int input_buffers(lf_trainer *t, lf_err *err)
         !(t->noise_buf =
               lf_arena_alloc(t->run.arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
         return LF_ENOMEM;
+    if (t->c->max_patches && !(t->sight = lf_sight_create(&t->mc, &t->m.media, t->m.rows, err)))
+        return LF_ENOMEM;
     if ((t->c->objective && !t->c->objective->dropout) || !lf_decoder_is_random(t->m.dec))
         return 0;
     t->samples_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int64_t), err);
@@ -540,6 +542,7 @@ void lf_train_close(lf_trainer *t, int rc)
     if (t->c->guest)
         t->c->guest->leave(t->c->guest->user);
     lf_nvml_close(t->nvml);
+    lf_sight_destroy(t->sight);
     lf_train_model_fini(&t->m);
     lf_train_costs_fini(&t->costs);
     lf_run_close(&t->run);

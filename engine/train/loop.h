@@ -90,6 +90,9 @@ struct lf_train_config {
     bool megatron_order;
     lf_loader_megatron megatron;
     int32_t seq_length, micro_batch, max_docs;
+    /* pictures of a micro-batch: most patches, 0: there are none; most tiles, 0: a sixteenth of
+     * them */
+    int64_t max_patches, max_tiles;
     enum lf_pack_policy packing;
     const lf_ramp_row *ramp; /* samples of a step; multiples of micro_batch */
     size_t n_ramp;

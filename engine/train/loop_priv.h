@@ -12,6 +12,7 @@
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
 #include "engine/model/flops.h"
+#include "engine/model/sight.h"
 #include "engine/store/ckpt.h"
 #include "engine/train/best.h"
 #include "engine/train/cost.h"
@@ -31,6 +32,7 @@ struct lf_train_model {
     struct lf_train_cut cut;
     int train, valid; /* chains, of this rank's last chunk; valid < 0: none */
     int64_t rows, n_docs;
+    struct lf_decoder_media media; /* bounds of pictures, with max_patches */
 };
 
 /* The store that has the tensors of all layers. */
@@ -103,6 +105,7 @@ struct lf_trainer {
     int64_t told_step;                  /* the newest one that was told in this start; 0: none */
     int64_t *samples_buf;               /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
+    lf_sight *sight;     /* of the newest micro-batch, with max_patches; else NULL */
     float *noise_buf;    /* rows, hidden: with neftune_alpha */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
     struct lf_train_state s;
@@ -213,7 +216,17 @@ size_t lf_train_data_bytes(const struct lf_train_config *c);
 struct lf_train_inputs {
     int chain, slot;
     const struct lf_decoder_chunk *part;
+    const lf_sight *sight; /* filled from the micro-batch; NULL: there are no pictures */
 };
+/* see.c. Bounds of pictures from the configuration. */
+int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_config *c,
+                            const lf_model_config *mc, lf_err *err);
+/* Host memory of the sights of a run: one for each micro-batch under way. */
+size_t lf_train_sight_bytes(const struct lf_train_config *c, const struct lf_train_model *m);
+/* Fills s from a micro-batch of l. */
+int lf_train_see(lf_sight *s, const lf_loader *l, const lf_loader_batch *b, lf_err *err);
+/* Inputs that come of pictures, and tokens. */
+int lf_train_write_sight(const lf_trainer *t, const struct lf_train_inputs *in, lf_err *err);
 int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
                           lf_err *err);
 /* Collective among them: when one has failed, all return a failure. */

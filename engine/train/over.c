@@ -59,19 +59,23 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
     const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
     lf_exec *ex = t->m.ex;
     int rc = lf_exec_write(ex, chain, slot, "positions", b->positions, rows * i32, err);
-    if (rc == 0 && in->part->first)
+    if (rc == 0 && in->part->first && !in->sight)
         rc = lf_exec_write(ex, chain, slot, "tokens", b->tokens, rows * i32, err);
+    if (rc == 0 && in->sight)
+        rc = lf_train_write_sight(t, in, err);
     if (rc == 0 && in->part->last)
         rc = lf_exec_write(ex, chain, slot, "targets", b->targets, rows * i32, err);
     if (rc == 0)
         rc = lf_exec_write(ex, chain, slot, "cu_seqlens", b->cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(
-            t->m.dec, ex, chain,
-            &(struct lf_decoder_docs){
-                .slot = slot, .cu_seqlens = b->cu_seqlens, .n = t->m.n_docs, .rows = t->m.rows},
-            err);
+        rc = lf_decoder_write_turns(t->m.dec, ex, chain,
+                                    &(struct lf_decoder_docs){.slot = slot,
+                                                              .cu_seqlens = b->cu_seqlens,
+                                                              .n = t->m.n_docs,
+                                                              .rows = t->m.rows,
+                                                              .pictures = in->sight != NULL},
+                                    err);
     if (rc == 0 && t->prefix_buf)
         rc = write_prefixes(t, in, b, err);
     if (rc == 0 && in->part->first && t->noise_buf && of_training(t, chain))
@@ -104,11 +108,13 @@ int lf_train_next_batch(lf_trainer *t, lf_loader *l, bool train, const lf_loader
     const struct lf_profile_mark mark = lf_profile_begin(t->c->profile);
     int rc = lf_loader_next(l, b, err);
     lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", mark);
+    if (rc == 0 && t->sight)
+        rc = lf_train_see(t->sight, l, *b, err);
     if (data_s)
         *data_s += lf_now_s() - t0;
     for (int i = 0; i < t->m.cut.n_chunks && rc == 0; i++) {
         const struct lf_train_chunk *h = &t->m.cut.chunk[i];
-        const struct lf_train_inputs in = {train ? h->train : h->valid, 0, &h->part};
+        const struct lf_train_inputs in = {train ? h->train : h->valid, 0, &h->part, t->sight};
         rc = lf_train_write_inputs(t, &in, *b, err);
     }
     return lf_train_together(t, rc, err);

@@ -24,6 +24,7 @@ struct lf_train_pipe {
     struct room *rooms;     /* owned */
     lf_loader_batch *batch; /* [micro-batches of the longest list] of the step, owned */
     void *kept;             /* what they point to, owned */
+    lf_sight **sight;       /* [likewise] with max_patches, else NULL; owned */
     const lf_loader_step *ls;
     struct lf_train_sums *sums;
 };
@@ -104,6 +105,8 @@ static int read_all(lf_trainer *t, const lf_loader_step *ls, double *data_s, lf_
         rc = lf_loader_next(t->data, &b, err);
         if (rc == 0)
             keep(t, &p->batch[i], b);
+        if (rc == 0 && p->sight)
+            rc = lf_train_see(p->sight[i], t->data, b, err);
     }
     *data_s += lf_now_s() - t0;
     return lf_train_together(t, rc, err);
@@ -141,6 +144,20 @@ static int make_rooms(lf_trainer *t, lf_err *err)
     return 0;
 }
 
+static int make_sights(lf_trainer *t, lf_err *err)
+{
+    struct lf_train_pipe *p = t->pipe;
+    const int n = t->m.cut.spec.micro_batches;
+    if (!t->c->max_patches)
+        return 0;
+    if (!(p->sight = lf_calloc((size_t)n, sizeof *p->sight, err)))
+        return LF_ENOMEM;
+    for (int i = 0; i < n; i++)
+        if (!(p->sight[i] = lf_sight_create(&t->mc, &t->m.media, t->m.rows, err)))
+            return LF_ENOMEM;
+    return 0;
+}
+
 int lf_train_pipe_open(lf_trainer *t, lf_err *err)
 {
     const struct lf_train_cut *k = &t->m.cut;
@@ -159,7 +176,8 @@ int lf_train_pipe_open(lf_trainer *t, lf_err *err)
     for (int i = 0; i < k->spec.micro_batches; i++)
         lay_batch(&p->batch[i], (char *)p->kept + (size_t)i * each, t->m.rows, t->c->micro_batch,
                   t->m.n_docs);
-    return make_rooms(t, err);
+    const int rc = make_sights(t, err);
+    return rc != 0 ? rc : make_rooms(t, err);
 }
 
 void lf_train_pipe_close(lf_trainer *t)
@@ -167,6 +185,9 @@ void lf_train_pipe_close(lf_trainer *t)
     struct lf_train_pipe *p = t->pipe;
     if (!p)
         return;
+    for (int i = 0; p->sight && i < t->m.cut.spec.micro_batches; i++)
+        lf_sight_destroy(p->sight[i]);
+    free(p->sight);
     free(p->messages);
     free(p->rooms);
     free(p->batch);
@@ -236,7 +257,8 @@ static int objective(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 static int forward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
     const struct lf_train_chunk *h = &t->m.cut.chunk[it->chunk];
-    const struct lf_train_inputs in = {h->train, it->slot, &h->part};
+    const struct lf_train_inputs in = {h->train, it->slot, &h->part,
+                                       t->pipe->sight ? t->pipe->sight[it->micro] : NULL};
     int rc = lf_train_write_inputs(t, &in, &t->pipe->batch[it->micro], err);
     if (rc == 0)
         rc = lf_exec_run(t->m.ex, h->train, LF_FWD, it->slot, it->micro ? LF_ACCUM : LF_FIRST, err);

@@ -181,6 +181,7 @@ static int add_chain(struct lf_train_model *m, const struct lf_train_config *c,
                                       .max_doc = c->seq_length,
                                       .noise = c->neftune_alpha > 0,
                                       .entropy = c->entropy,
+                                      .media = c->max_patches ? &m->media : NULL,
                                       .chunk = lf_train_is_cut(&m->cut) ? &h->part : NULL};
     lf_graph *g = make_graph(m, c, o->train ? "train" : "valid", &r, o->train, err);
     if (!g)
@@ -263,6 +264,9 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
             "leave sequence_parallel out",
             (long long)m->rows, who->tensor_ranks, who->tensor_ranks);
     m->n_docs = lf_train_max_docs(c);
+    rc = lf_train_bound_pictures(m, c, mc, err);
+    if (rc != 0)
+        return rc;
     m->dec = lf_decoder_create(mc, c->seq_length, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files of a processor, and pictures of requests: see eyes.h. */
+#include "engine/infer/eyes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/infer/look.h"
+
+enum { MOST_TEXT = 1 << 24 }; /* bytes of a configuration */
+
+/* ---- files ---- */
+
+/* NULL: there is none. */
+static int read_text(lf_buf *out, const char *dir, const char *name, lf_err *err)
+{
+    char *path = lf_path_join(dir, name, err);
+    int rc = path ? 0 : LF_ENOMEM;
+    if (rc == 0 && lf_io_exists(path))
+        rc = lf_io_read_file(path, MOST_TEXT, out, err);
+    free(path);
+    return rc;
+}
+
+static const char *text_of(const lf_buf *b)
+{
+    return b->len ? b->data : NULL;
+}
+
+static int read_files(lf_gen_eyes *e, const char *from, lf_buf text[4], lf_err *err)
+{
+    static const char *const names[4] = {"tokenizer_config.json", "processor_config.json",
+                                         "preprocessor_config.json", "config.json"};
+    lf_buf image, settings;
+    int rc = 0;
+    for (int i = 0; i < 4 && rc == 0; i++)
+        rc = read_text(&text[i], from, names[i], err);
+    if (rc == 0 && !text[1].len && !text[2].len)
+        rc =
+            lf_fail(err, LF_ENOENT,
+                    "%s has no preprocessor_config.json, which says what is done to pictures: give "
+                    "processor = the folder of the model as it was published",
+                    from);
+    const lf_expand_files f = {.tokenizer = text_of(&text[0]),
+                               .processor = text_of(&text[1]),
+                               .image_processor = text_of(&text[2]),
+                               .model = text_of(&text[3])};
+    lf_buf_init(&image);
+    lf_buf_init(&settings);
+    if (rc == 0)
+        rc = lf_expand_read(&e->expand, &f, err);
+    if (rc == 0)
+        rc = lf_expand_image_processor(&image, &e->expand,
+                                       text[2].len ? text[2].data : text[1].data, from, err);
+    if (rc == 0)
+        lf_expand_write(&settings, &e->expand);
+    if (rc == 0)
+        rc = lf_expand_open(&e->processor, &e->expand, image.data, settings.data, from, err);
+    lf_buf_fini(&image);
+    lf_buf_fini(&settings);
+    return rc;
+}
+
+int lf_gen_eyes_load(lf_gen_eyes *e, const char *from, const lf_model_config *model, lf_err *err)
+{
+    lf_buf text[4];
+    if (!model->vision.family)
+        return lf_fail(err, LF_EINVAL, "the model sees no pictures (it has no vision.family)");
+    for (int i = 0; i < 4; i++)
+        lf_buf_init(&text[i]);
+    e->model = *model;
+    const int rc = read_files(e, from, text, err);
+    for (int i = 0; i < 4; i++)
+        lf_buf_fini(&text[i]);
+    return rc;
+}
+
+void lf_gen_eyes_fini(lf_gen_eyes *e)
+{
+    free(e->dir);
+    *e = (lf_gen_eyes){0};
+}
+
+/* ---- which pictures ---- */
+
+struct list {
+    struct lf_gen_sights *s;
+    const lf_gen_eyes *e;
+    lf_arena *a;
+    int32_t room;
+    lf_err *err;
+};
+
+static int add_path(struct list *l, const json_t *v)
+{
+    const char *path = json_string_value(v);
+    if (!path)
+        return lf_fail(l->err, LF_EINVAL, "a picture is not the path of a file");
+    if (strncmp(path, "http://", 7) == 0 || strncmp(path, "https://", 8) == 0 ||
+        strncmp(path, "data:", 5) == 0)
+        return lf_fail(l->err, LF_ENOTSUP,
+                       "pictures are files here, not %.*s...: fetch them beforehand", 5, path);
+    if (strncmp(path, "file://", 7) == 0)
+        path += 7;
+    l->s->path[l->s->n] = path[0] == '/' || !l->e->dir
+                              ? lf_arena_strdup(l->a, path, l->err)
+                              : lf_arena_printf(l->a, l->err, "%s/%s", l->e->dir, path);
+    return l->s->path[l->s->n++] ? 0 : LF_ENOMEM;
+}
+
+static bool is_picture(const json_t *part)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    return type && strncmp(type, "image", 5) == 0;
+}
+
+/* {"type": "image", "image": path}, or "path", "url", "image_url": {"url": path}. A part without
+ * any takes the next of `images`. */
+static const json_t *path_of(const json_t *part)
+{
+    static const char *const names[] = {"image", "path", "url", "image_url"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *v = json_object_get(part, names[i]);
+        if (v)
+            return json_is_object(v) ? json_object_get(v, "url") : v;
+    }
+    return NULL;
+}
+
+/* Calls add_path for the parts of all messages; l NULL: only counts. Returns how many, or < 0. */
+static int32_t each_part(struct list *l, const json_t *messages)
+{
+    int32_t n = 0;
+    int rc = 0;
+    size_t i, k;
+    json_t *m, *part;
+    json_array_foreach(messages, i, m)
+    {
+        json_t *content = json_object_get(m, "content");
+        json_array_foreach(content, k, part)
+        {
+            const json_t *path = is_picture(part) ? path_of(part) : NULL;
+            n += path != NULL;
+            if (path && l && rc == 0)
+                rc = add_path(l, path);
+        }
+    }
+    return rc != 0 ? rc : n;
+}
+
+int lf_gen_sights_collect(struct lf_gen_sights **out, const lf_gen_eyes *e, const json_t *images,
+                          const json_t *messages, lf_arena *a, lf_err *err)
+{
+    const int32_t parts = each_part(NULL, messages), listed = (int32_t)json_array_size(images);
+    *out = NULL;
+    if (images && !json_is_array(images))
+        return lf_fail(err, LF_EINVAL, "'images' is not a list of paths");
+    if (!parts && !listed)
+        return 0;
+    if (!e)
+        return lf_fail(err, LF_EINVAL,
+                       "the request has pictures, and no processor is known: give processor = the "
+                       "folder that has preprocessor_config.json");
+    struct lf_gen_sights *s = lf_arena_alloc(a, 1, sizeof *s, err);
+    const char **path = lf_arena_alloc(a, (size_t)(parts + listed), sizeof *path, err);
+    if (!s || !path)
+        return LF_ENOMEM;
+    *s = (struct lf_gen_sights){.path = path};
+    struct list l = {.s = s, .e = e, .a = a, .err = err};
+    int rc = 0;
+    size_t i;
+    json_t *v;
+    json_array_foreach(images, i, v) if (rc == 0) rc = add_path(&l, v);
+    if (rc == 0 && (rc = each_part(&l, messages)) > 0)
+        rc = 0;
+    *out = s;
+    return rc;
+}
+
+/* ---- prompts ---- */
+
+static int measure(struct lf_gen_sights *s, const lf_gen_eyes *e, lf_expand_picture *v, lf_err *err)
+{
+    int rc = 0;
+    for (int32_t i = 0; i < s->n && rc == 0; i++) {
+        lf_pixels x = {0};
+        rc = lf_look_at(&x, &e->processor, s->path[i], s->n == 1, err);
+        if (rc != 0)
+            break;
+        v[i] =
+            (lf_expand_picture){lf_expand_count(&e->expand, &e->processor, &x, s->n == 1), x.tiles};
+        s->picture[i] = (struct lf_media_picture){.first_tile = s->n_tiles,
+                                                  .tiles = x.tiles,
+                                                  .layout = x.layout,
+                                                  .from = x.from,
+                                                  .rows = v[i].count};
+        s->row_bytes = x.row_bytes;
+        s->n_tiles += x.tiles;
+        s->n_patches += (int64_t)x.tiles * x.grid_h * x.grid_w;
+        /* one size for now; room for all comes when all are known */
+        s->tile[i] = (struct lf_media_tile){x.grid_h, x.grid_w};
+        lf_pixels_fini(&x);
+    }
+    return rc;
+}
+
+/* A tile for each of every picture, from one for each picture. */
+static int spread(struct lf_gen_sights *s, lf_arena *a, lf_err *err)
+{
+    struct lf_media_tile *all = lf_arena_alloc(a, (size_t)s->n_tiles, sizeof *all, err);
+    if (!all)
+        return LF_ENOMEM;
+    for (int32_t i = 0; i < s->n; i++)
+        for (int32_t k = 0; k < s->picture[i].tiles; k++)
+            all[s->picture[i].first_tile + k] = s->tile[i];
+    s->tile = all;
+    return 0;
+}
+
+int lf_gen_sights_expand(struct lf_gen_sights *s, const lf_gen_eyes *e, lf_buf *text, lf_arena *a,
+                         lf_err *err)
+{
+    const size_t n = (size_t)s->n;
+    lf_expand_picture *v = lf_arena_alloc(a, n, sizeof *v, err);
+    s->tile = lf_arena_alloc(a, n, sizeof *s->tile, err);
+    s->picture = lf_arena_alloc(a, n, sizeof *s->picture, err);
+    int rc = v && s->tile && s->picture ? 0 : LF_ENOMEM;
+    if (rc == 0)
+        rc = measure(s, e, v, err);
+    if (rc == 0)
+        rc = spread(s, a, err);
+    return rc != 0 ? rc : lf_expand_text(&e->expand, v, n, text, NULL, err);
+}
+
+/* The number of each picture's token, in their order. */
+static int number(int32_t *feature, int64_t rows, const lf_gen_eyes *e, const lf_gen_job *job,
+                  lf_err *err)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < job->n_prompt; i++)
+        feature[i] = job->prompt[i] == e->model.image_token ? (int32_t)n++ : -1;
+    if (n == rows)
+        return 0;
+    return lf_fail(
+        err, LF_EINVAL,
+        "the prompt has %lld tokens %lld of pictures, whose rows are %lld: the tokenizer "
+        "or the processor is of another model",
+        (long long)n, (long long)e->model.image_token, (long long)rows);
+}
+
+static int32_t turn(int32_t *places, const struct lf_gen_sights *s, const lf_gen_eyes *e,
+                    const lf_gen_job *job, lf_arena *a, lf_err *err)
+{
+    struct lf_sight_tile *tile = lf_arena_alloc(a, (size_t)s->n_tiles, sizeof *tile, err);
+    struct lf_sight_picture *picture = lf_arena_alloc(a, (size_t)s->n, sizeof *picture, err);
+    int32_t *position = lf_arena_alloc(a, job->n_prompt, sizeof *position, err);
+    if (!tile || !picture || !position)
+        return LF_ENOMEM;
+    for (int32_t i = 0; i < s->n_tiles; i++)
+        tile[i] = (struct lf_sight_tile){s->tile[i].grid_h, s->tile[i].grid_w};
+    for (int32_t i = 0; i < s->n; i++)
+        picture[i] = (struct lf_sight_picture){.tile = s->picture[i].first_tile,
+                                               .tiles = s->picture[i].tiles};
+    for (size_t i = 0; i < job->n_prompt; i++)
+        position[i] = (int32_t)i;
+    const struct lf_sight_batch b = {.n_tiles = s->n_tiles,
+                                     .n_pictures = s->n,
+                                     .tile = tile,
+                                     .picture = picture,
+                                     .rows = (int64_t)job->n_prompt,
+                                     .tokens = job->prompt,
+                                     .positions = position};
+    return lf_sight_turns(&e->model, &b, places);
+}
+
+int lf_gen_sights_place(const struct lf_gen_media **out, const struct lf_gen_sights *s,
+                        const lf_gen_eyes *e, const lf_gen_job *job, lf_arena *a, lf_err *err)
+{
+    struct lf_gen_media *m = lf_arena_alloc(a, 1, sizeof *m, err);
+    struct lf_look_pictures *p = lf_arena_alloc(a, 1, sizeof *p, err);
+    lf_media_batch *b = lf_arena_alloc(a, 1, sizeof *b, err);
+    int32_t *feature = lf_arena_alloc(a, job->n_prompt, sizeof *feature, err);
+    int32_t *places = lf_arena_alloc(a, 3 * job->n_prompt, sizeof *places, err);
+    int64_t rows = 0;
+    if (!m || !p || !b || !feature || !places)
+        return LF_ENOMEM;
+    for (int32_t i = 0; i < s->n; i++)
+        rows += s->picture[i].rows;
+    *b = (lf_media_batch){.n_tiles = s->n_tiles,
+                          .n_pictures = s->n,
+                          .row_bytes = s->row_bytes,
+                          .n_patches = s->n_patches,
+                          .tile = s->tile,
+                          .picture = s->picture};
+    *p = (struct lf_look_pictures){&e->processor, s->path, s->n, b};
+    int rc = number(feature, rows, e, job, err);
+    *m = (struct lf_gen_media){
+        .feature = feature, .n_features = rows, .places = places, .pictures = p};
+    if (rc == 0 && e->model.rope_sections.n) {
+        m->next = turn(places, s, e, job, a, err);
+        rc = m->next < 0 ? m->next : 0;
+    }
+    *out = m;
+    return rc;
+}

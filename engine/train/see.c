@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pictures of a micro-batch: their bounds in the plan, and what they put into the graphs. */
+#include "engine/train/loop_priv.h"
+
+int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_config *c,
+                            const lf_model_config *mc, lf_err *err)
+{
+    if (!c->max_patches)
+        return 0;
+    if (!mc->vision.family)
+        return lf_fail(err, LF_EINVAL,
+                       "max_patches = %lld, but the model sees no pictures ([model] has no "
+                       "vision.family)",
+                       (long long)c->max_patches);
+    if (c->axes.measured)
+        return lf_fail(err, LF_ENOTSUP,
+                       "pipeline_cost = measured times text alone; with max_patches leave it out");
+    m->media = lf_sight_bounds(mc, c->max_patches, c->max_tiles, m->rows);
+    return 0;
+}
+
+size_t lf_train_sight_bytes(const struct lf_train_config *c, const struct lf_train_model *m)
+{
+    const size_t each =
+        c->max_patches ? lf_sight_bytes(lf_decoder_config(m->dec), &m->media, m->rows) : 0;
+    const int kept = lf_train_is_cut(&m->cut) ? m->cut.spec.micro_batches : 0;
+    return each * (size_t)(1 + kept);
+}
+
+int lf_train_see(lf_sight *s, const lf_loader *l, const lf_loader_batch *b, lf_err *err)
+{
+    const struct lf_sight_media in = {.media = &b->media,
+                                      .processor = lf_loader_processor(l),
+                                      .tokens = b->tokens,
+                                      .positions = b->positions};
+    return lf_sight_fill_media(s, &in, err);
+}
+
+int lf_train_write_sight(const lf_trainer *t, const struct lf_train_inputs *in, lf_err *err)
+{
+    lf_exec *ex = t->m.ex;
+    const int32_t *places = lf_sight_places(in->sight);
+    const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
+    int rc = 0;
+    if (in->part->first) {
+        rc = lf_exec_write(ex, in->chain, in->slot, "tokens", lf_sight_token_rows(in->sight),
+                           rows * i32, err);
+        if (rc == 0)
+            rc = lf_sight_write(in->sight, ex, in->chain, in->slot, err);
+        if (rc == 0)
+            rc = lf_sight_write_pixels(in->sight, ex, in->chain, in->slot, err);
+    }
+    return rc == 0 && places
+               ? lf_exec_write(ex, in->chain, in->slot, "places", places, 3 * rows * i32, err)
+               : rc;
+}
