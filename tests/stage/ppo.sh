@@ -48,10 +48,13 @@ awk 'BEGIN { for (a = 0; a < 20; a++) printf "{\"prompt\":\"%d+%d=\",\"answer\":
 cat >"$dir/reward.sh" <<'SH'
 # reward.sh DIR: DIR/when holds "COUNT ACTION [FILE]"; late-kill waits for FILE, the round as it is stored before its epochs
 dir=$1
+count=0 # of those before this command, too; thousands follow, so the shell does all itself
+[ ! -e "$dir/asked" ] || count=$(wc -l <"$dir/asked")
 while read -r line; do
     echo x >>"$dir/asked"
-    printf '%s\n' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/' >>"$dir/ids"
-    count=$(wc -l <"$dir/asked")
+    id=${line##*'"id":"'}
+    echo "${id%%'"'*}" >>"$dir/ids"
+    count=$((count + 1))
     action=none
     [ -e "$dir/when" ] && read -r at action stored <"$dir/when" && [ "$count" -ne "$at" ] && action=none
     case $action in

@@ -30,26 +30,27 @@ threads = 1
 [model]
 family = llama3
 layers = 2
-hidden = 128
+hidden = 64
 heads = 4
 kv_heads = 2
-ffn = 272
-vocab = 1024
+ffn = 136
+vocab = 1040
 max_positions = 64
 END
-step() { cat "$dir/$1/out/checkpoints/step-0000000$2/manifest.json" | sed -n 's/.*"identity": *"\([^"]*\)".*/\1/p'; }
+# Of that vocabulary the embedding has three blocks of norms, so a cut between ranks may lie within it.
+step() { sed -n 's/.*"identity": *"\([^"]*\)".*/\1/p' "$dir/$1/out/checkpoints/step-0000000$2/manifest.json"; }
+all() { echo "$(id "$1") $(step "$1" 2) $(metrics "$1" | cksum)"; }
 # same RANKS WHAT STAGES ARGS...: without and with each stage, the same final checkpoint, that of step 2 and metrics
 same() {
     _n=$1 _what=$2 _stages=$3
     shift 3
     on "$_n" "w$k" "$@"
-    _codes=$rc
+    _codes=$rc _want=$(all "w$k")
     for z in $_stages; do
         rm -rf "$dir/z$k"
         on "$_n" "z$k" --zero "$z" "$@"
         is "$_codes $rc" "0 0" "$_n ranks, $_what, zero = $z: both run" "$(tail -n 2 "$dir/err")"
-        is "$(id "z$k") $(step "z$k" 2) $(metrics "z$k" | cksum)" "$(id "w$k") $(step "w$k" 2) $(metrics "w$k" | cksum)" \
-            "the same bits"
+        is "$(all "z$k")" "$_want" "the same bits"
     done
     k=$((k + 1))
 }
@@ -211,7 +212,8 @@ data_damaged 2 --batch 4 --zero 3
 # --- killed ---
 rank_killed 2 "--zero 3" --batch 2 --precision bf16
 
-# --- the plan ---
+# --- the plan, of a model whose parts are more alike ---
+sed -i 's/^hidden = .*/hidden = 128/; s/^ffn = .*/ffn = 272/; s/^vocab = .*/vocab = 1024/' "$dir/run.ini"
 bytes() { "$pretrain" --config "$dir/run.ini" --precision bf16 --plan --ranks "$1" --zero "$2" | sed -n "s/.*\"$3\":\([0-9]*\)[.,}].*/\1/p"; }
 part() { # part KIND STAGE: the largest rank of 2 or 4 has its share of a kind, and little more
     for n in 2 4; do
@@ -268,7 +270,7 @@ else
     as_planned 4 3
     cp "$dir/large.ini" "$dir/run.ini"
     for z in 0 1 2; do
-        on 2 large$z --batch 2 --zero $z
+        on 2 large$z --batch 2 --zero $z --steps 1
         as_planned 2 $z
         rm -r "$dir/large$z"
     done

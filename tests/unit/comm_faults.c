@@ -53,9 +53,11 @@ static void misbehave(lf_comm *c, const char *what)
         raise(SIGSTOP);
     if (strcmp(what, "exit") == 0)
         _exit(3);
+    /* Without end, but not all of the time: processors are wanted elsewhere. */
     const bool loops = strcmp(what, "loop") == 0;
-    for (volatile int spin = loops; spin;) {
-    }
+    for (volatile long spin = loops; spin; spin++)
+        if (spin % (1 << 21) == 0)
+            usleep(100000);
     if (strcmp(what, "stuck") == 0 || strcmp(what, "stuck-sender") == 0)
         sleep(600);
     if (strcmp(what, "other") == 0) /* another collective than everybody else's */

@@ -5,6 +5,8 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "kernels/cuda/fns.h"
 #include "tests/cuda/emu/state.h"
@@ -28,7 +30,7 @@ struct lf_emu_host lf_emu_host;
 struct block {
     struct block *next;
     char *p;
-    size_t bytes;
+    size_t bytes, mapped; /* mapped: 0 where it is of malloc */
     bool host;
 };
 static struct block *blocks;
@@ -227,6 +229,70 @@ bool lf_emu_block_around(const void *p, const char **from, const char **to)
     return false;
 }
 
+/* Of large blocks, such as rings for copies, most is never touched. So that they cost nothing they
+ * are mapped from one file of NaN over and over, of which a page is copied when it is written.
+ * AddressSanitizer watches over the ends of blocks of malloc alone. */
+enum { NAN_FILE = 512 << 10, FROM_MAP = 1 << 20, ALIGN = 256 };
+
+static int nan_file(void)
+{
+    static int fd = -1;
+    unsigned char part[8 << 10];
+    if (fd >= 0)
+        return fd;
+    fd = memfd_create("nan", MFD_CLOEXEC);
+    memset(part, 0xff, sizeof part);
+    for (size_t at = 0; fd >= 0 && at < NAN_FILE; at += sizeof part)
+        if (write(fd, part, sizeof part) != (ssize_t)sizeof part) {
+            close(fd);
+            fd = -1;
+        }
+    return fd;
+}
+
+/* No page begins where the block does, as a block is no more aligned than hardware promises. */
+static void *map_block(size_t bytes, size_t *mapped)
+{
+    const int fd = nan_file();
+    const size_t n = bytes + ALIGN;
+    char *p = fd >= 0 ? mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                      : MAP_FAILED;
+    if (p == MAP_FAILED)
+        return NULL;
+    for (size_t at = 0; at < n; at += NAN_FILE)
+        if (mmap(p + at, n - at < NAN_FILE ? n - at : NAN_FILE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED) {
+            munmap(p, n);
+            return NULL;
+        }
+    *mapped = n;
+    return p + ALIGN;
+}
+
+static void *new_block(size_t bytes, size_t *mapped)
+{
+    void *m = NULL;
+    *mapped = 0;
+#ifndef __SANITIZE_ADDRESS__
+    if (bytes >= FROM_MAP)
+        return map_block(bytes, mapped);
+#endif
+    if (posix_memalign(&m, ALIGN, bytes))
+        return NULL;
+    return memset(m, 0xff, bytes);
+}
+
+static void free_block(struct block *b)
+{
+    if (b->mapped) {
+        munmap(b->p - ALIGN, b->mapped);
+    } else {
+        memset(b->p, 0xff, b->bytes);
+        free(b->p);
+    }
+    free(b);
+}
+
 static int allocate(void **p, size_t bytes, bool host)
 {
     struct lf_emu_host *h = &lf_emu_host;
@@ -239,13 +305,13 @@ static int allocate(void **p, size_t bytes, bool host)
     if (lf_emu_fails("alloc", "") || (!host && bytes > h->limit - h->used))
         return LF_CU_OUT_OF_MEMORY;
     struct block *b = calloc(1, sizeof *b);
-    void *m;
-    if (!b || posix_memalign(&m, 256, bytes)) {
+    size_t mapped = 0;
+    void *m = b ? new_block(bytes, &mapped) : NULL;
+    if (!m) {
         free(b);
         return LF_CU_OUT_OF_MEMORY;
     }
-    memset(m, 0xff, bytes);
-    *b = (struct block){blocks, m, bytes, host};
+    *b = (struct block){blocks, m, bytes, mapped, host};
     blocks = b;
     if (!host)
         h->used += bytes;
@@ -264,9 +330,7 @@ static int release(void *p, bool host)
             *b = old->next;
             if (!host)
                 lf_emu_host.used -= old->bytes;
-            memset(old->p, 0xff, old->bytes);
-            free(old->p);
-            free(old);
+            free_block(old);
             return 0;
         }
     return LF_CU_INVALID_VALUE;

@@ -171,9 +171,28 @@ static void fiber_main(void)
     }
 }
 
-/* Stacks are kept from launch to launch; a library that is unloaded gives them back. */
-__attribute__((destructor)) static void free_stacks(void)
+static void free_smem(void)
 {
+    free(lf_emu.smem);
+    lf_emu.smem = NULL;
+}
+
+/* Shared memory of a kernel serves the next one that asks for as much: of the system it would come
+ * page by page. */
+static void take_smem(size_t bytes)
+{
+    if (lf_emu.smem && lf_emu.smem_bytes == bytes)
+        return;
+    free_smem();
+    lf_emu.smem_bytes = bytes;
+    if (posix_memalign(&lf_emu.smem, 128, bytes ? bytes : 1))
+        lf_emu_fail("no memory for shared memory");
+}
+
+/* Stacks are kept from launch to launch; a library that is unloaded gives them back. */
+__attribute__((destructor)) static void free_memory(void)
+{
+    free_smem();
     for (int i = 0; i < MAX_THREADS; i++)
         free(emu.f[i].stack);
 }
@@ -391,9 +410,7 @@ void lf_emu_run(const char *name, void (*entry)(const void *args), const void *a
     memset(emu.slot, 0, (emu.n + WARP - 1) / WARP * sizeof *emu.slot);
     lf_emu.block_dim = block;
     lf_emu.grid_dim = grid;
-    lf_emu.smem_bytes = smem;
-    if (posix_memalign(&lf_emu.smem, 128, smem ? smem : 1))
-        lf_emu_fail("no memory for shared memory");
+    take_smem(smem);
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
@@ -401,6 +418,7 @@ void lf_emu_run(const char *name, void (*entry)(const void *args), const void *a
                 memset(lf_emu.smem, 0xff, smem);
                 run_block();
             }
-    free(lf_emu.smem);
-    lf_emu.smem = NULL;
+#ifdef __SANITIZE_ADDRESS__
+    free_smem(); /* so that who uses it later is found */
+#endif
 }

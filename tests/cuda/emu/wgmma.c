@@ -147,57 +147,66 @@ void lf_wgmma_commit(void)
     t->groups++;
 }
 
-/* Element (lane, k) of an operand, by the fields of its descriptor. */
-static float element(uint64_t desc, unsigned lane, unsigned k, bool by_lanes, int type)
+/* An operand: 16 values of each of its lanes. */
+struct values {
+    float v[16][MOST_N];
+};
+
+/* Lanes [lane, lane + lanes) of an operand, a multiple of 8, by the fields of its descriptor. The
+ * swizzle leaves 16 bytes together: 8 values. */
+static void operand(uint64_t desc, unsigned lane, unsigned lanes, bool by_lanes, int type,
+                    struct values *out)
 {
     const uint32_t start = (uint32_t)(desc & 0x3fff) << 4,
                    lead = (uint32_t)(desc >> 16 & 0x3fff) << 4,
                    stride = (uint32_t)(desc >> 32 & 0x3fff) << 4;
-    uint32_t at;
-    uint16_t h;
     if (desc >> 62 != 1 || (desc >> 49 & 7))
         lf_emu_fail("a descriptor of another layout than the 128-byte swizzle");
     if (start >> 7 & 7) /* which the base offset would have to say */
         lf_emu_fail("a descriptor whose pattern does not start at a multiple of 1024 bytes");
-    if (by_lanes)
-        at = start + lane % 64 * 2 + lane / 64 * lead + k % 8 * 128 + k / 8 * stride;
-    else
-        at = start + lane % 8 * 128 + lane / 8 * stride + k * 2;
-    at ^= (at >> 7 & 7) << 4;
-    memcpy(&h, lf_emu_smem_at(at, sizeof h), sizeof h);
-    return type == LF_BF16 ? lf_bf16_f(h) : lf_f16_f(h);
+    for (unsigned part = 0; part < lanes * 2; part++) {
+        const unsigned k = by_lanes ? part % 16 : part % 2 * 8,
+                       l = by_lanes ? part / 16 * 8 : part / 2, all = lane + l;
+        uint16_t h[8];
+        uint32_t at = by_lanes
+                          ? start + all % 64 * 2 + all / 64 * lead + k % 8 * 128 + k / 8 * stride
+                          : start + all % 8 * 128 + all / 8 * stride + k * 2;
+        at ^= (at >> 7 & 7) << 4;
+        memcpy(h, lf_emu_smem_at(at, sizeof h), sizeof h);
+        for (unsigned e = 0; e < 8; e++)
+            out->v[by_lanes ? k : k + e][by_lanes ? l + e : l] =
+                type == LF_BF16 ? lf_bf16_f(h[e]) : lf_f16_f(h[e]);
+    }
 }
 
 /* A warp's 16 rows of a. In registers: rows g and g + 8, k 2 q, 2 q + 1 and 8 more. */
-static void rows_of(const struct product *p, unsigned warp, float a[16][16])
+static void rows_of(const struct product *p, unsigned warp, struct values *a)
 {
     const struct lf_emu_wg_form *f = &p->form;
-    for (unsigned i = 0; i < 16 && !f->a_reg; i++)
-        for (unsigned k = 0; k < 16; k++)
-            a[i][k] = element(f->a, warp % 4 * 16 + i, k, f->a_lanes, f->type);
+    if (!f->a_reg)
+        operand(f->a, warp % 4 * 16, 16, f->a_lanes, f->type, a);
     for (unsigned l = 0; l < 32 && f->a_reg; l++)
         for (unsigned e = 0; e < 8; e++) {
             const uint16_t h = (uint16_t)(p->reg[l][e / 2] >> 16 * (e % 2));
-            a[l / 4 + e / 2 % 2 * 8][2 * (l % 4) + e % 2 + e / 4 * 8] =
+            a->v[2 * (l % 4) + e % 2 + e / 4 * 8][l / 4 + e / 2 % 2 * 8] =
                 f->type == LF_BF16 ? lf_bf16_f(h) : lf_f16_f(h);
         }
 }
 
+/* Each sum begins with 0 and takes its 16 products in their order. */
 static void multiply(struct product *p, unsigned warp)
 {
-    static float a[16][16], b[MOST_N][16];
+    static struct values a, b;
     const unsigned n = (unsigned)p->form.n;
-    rows_of(p, warp, a);
-    for (unsigned j = 0; j < n; j++)
+    rows_of(p, warp, &a);
+    operand(p->form.b, 0, n, p->form.b_lanes, p->form.type, &b);
+    for (unsigned i = 0; i < 16; i++) {
+        float *dot = p->dot[i];
+        memset(dot, 0, n * sizeof *dot);
         for (unsigned k = 0; k < 16; k++)
-            b[j][k] = element(p->form.b, j, k, p->form.b_lanes, p->form.type);
-    for (unsigned i = 0; i < 16; i++)
-        for (unsigned j = 0; j < n; j++) {
-            float sum = 0;
-            for (unsigned k = 0; k < 16; k++)
-                sum += a[i][k] * b[j][k];
-            p->dot[i][j] = sum;
-        }
+            for (unsigned j = 0; j < n; j++)
+                dot[j] += a.v[k][i] * b.v[k][j];
+    }
     p->done = true;
 }
 
@@ -206,9 +215,11 @@ static void finish(struct sums *s, struct product *p, unsigned warp)
     const unsigned g = lf_emu.lane / 4, q = lf_emu.lane % 4;
     if (!p->done)
         multiply(p, warp);
-    for (unsigned i = 0; i < (unsigned)p->form.n / 2; i++) {
-        const float v = p->dot[g + i / 2 % 2 * 8][i / 4 * 8 + 2 * q + i % 2];
-        s->sum[i] = p->form.add ? s->sum[i] + v : v;
+    for (unsigned i = 0; i < (unsigned)p->form.n / 2; i += 4) {
+        const float *up = &p->dot[g][i * 2 + 2 * q], *down = &p->dot[g + 8][i * 2 + 2 * q];
+        const float v[4] = {up[0], up[1], down[0], down[1]};
+        for (unsigned e = 0; e < 4; e++)
+            s->sum[i + e] = p->form.add ? s->sum[i + e] + v[e] : v[e];
     }
 }
 
