@@ -42,6 +42,7 @@ static int read_corpus(tokenize *s, const lf_optset *o, lf_err *err)
     c->rows_only = s->shape.shape != LF_SHAPE_TEXT && s->shape.shape != LF_SHAPE_AUTO ? "shape"
                    : lf_optset_is_set(o, "text_field")                                ? "text_field"
                                                                                       : NULL;
+    c->arrays = s->shape.shape != LF_SHAPE_TEXT;
     c->strict = lf_optset_choice(o, "invalid_utf8") == 1;
     c->any_bytes = !c->strict && lf_optset_is_set(o, "invalid_utf8");
     if (c->format != LF_CORPUS_TEXT && s->shape.shape == LF_SHAPE_TEXT)
@@ -112,16 +113,16 @@ static int choose_columns(tokenize *s, lf_err *err)
 {
     size_t n = 1;
     const lf_shape_opts *h = &s->shape;
-    bool text = h->shape == LF_SHAPE_TEXT;
+    bool text = h->shape == LF_SHAPE_TEXT, pictures = lf_optset_is_set(s->o, "processor");
     const char *const *known = text ? &s->corpus.text_field : lf_shape_known(&n);
     if (!text && (!h->ignore_unmapped || h->shape == LF_SHAPE_PROMPT))
         return 0;
     if (!(s->read_columns = lf_calloc(n, sizeof(*s->read_columns), err)))
         return LF_ENOMEM;
     for (size_t i = 0; i < n; i++)
-        s->read_columns[i] = text ? known[i] : lf_shape_column(h, known[i]);
+        if (text || pictures || strncmp(known[i], "image", 5) != 0)
+            s->read_columns[s->corpus.n_columns++] = text ? known[i] : lf_shape_column(h, known[i]);
     s->corpus.columns = s->read_columns;
-    s->corpus.n_columns = n;
     return 0;
 }
 
@@ -181,6 +182,8 @@ static int hash_options(tokenize *s, const lf_optset *o, lf_err *err)
     }
     lf_buf_addf(&b, "trained=%d\n", !s->tokenizer_path);
     lf_buf_addf(&b, "spec_version=%d\n", lf_tokenize_opts.spec_version);
+    if (s->media.on)
+        lf_buf_addf(&b, "media=%s\n%s\n", s->media.image_processor.data, s->media.settings.data);
     if (s->chat_file) {
         lf_buf_adds(&b, "chat_template=");
         if (rc == 0)
@@ -207,6 +210,7 @@ static void destroy(void *self)
     free(s->read_columns);
     free(s->roles);
     free(s->dirs);
+    lf_tokenize_media_fini(&s->media);
     free(s);
 }
 
@@ -232,6 +236,14 @@ static int read_show(tokenize *s, const lf_optset *o, lf_err *err)
                          s->corpus.n_inputs);
 }
 
+static int read_media(tokenize *s, const lf_optset *o, lf_err *err)
+{
+    if (lf_optset_is_set(o, "processor") && s->shape.shape == LF_SHAPE_TEXT)
+        return lf_fail(err, LF_EINVAL,
+                       "processor is for rows with pictures; set shape to what they are (auto)");
+    return lf_tokenize_media_setup(&s->media, o, s->tokenizer_path, err);
+}
+
 static int setup(void **self, lf_optset *o, lf_err *err)
 {
     static const int dtype_bytes[] = {0, 2, 4};
@@ -249,6 +261,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
         rc = choose_columns(s, err);
     if (rc == 0)
         rc = read_tokenizer(s, o, err);
+    if (rc == 0)
+        rc = read_media(s, o, err);
     if (rc != 0)
         return rc;
     s->append_eos = lf_optset_bool(o, "append_eos");
@@ -295,8 +309,8 @@ static const char *tables_as_text(const tokenize *s, const lf_corpus *c, size_t 
     for (size_t i = 0; i < sources && s->corpus.format == LF_CORPUS_AUTO; i++)
         for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
             const size_t len = lf_corpus_strip_compression(src[i].path);
-            if (!lf_corpus_ends_with(src[i].path, len, names[k]))
-                continue;
+            if (!lf_corpus_ends_with(src[i].path, len, names[k]) || (k == 0 && s->corpus.arrays))
+                continue; /* whether it has rows is seen when it is read */
             first = first ? first : src[i].path;
             ++*n;
         }
@@ -460,6 +474,8 @@ static int encode_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
     b->ids.n = 0;
     lf_buf_clear(&b->mask);
     lf_buf_clear(&b->rest);
+    lf_buf_clear(&b->pics);
+    lf_buf_clear(&b->pic_bytes);
     b->replaced = 0;
     if (b->n > b->cap_docs) {
         int rc = lf_realloc(&b->docs, b->cap, sizeof(*b->docs), err);
@@ -504,6 +520,7 @@ static int open_rows(encoding *e, size_t n, const lf_tokenizer *t, lf_err *err)
         r->s = e->s;
         lf_rowdocs_init(&r->docs);
         lf_buf_init(&r->text);
+        lf_tokenize_pics_init(&r->pics, &e->s->media);
         if (!(r->state = lf_tok_state_create(t, err)))
             return LF_ENOMEM;
     }
@@ -515,10 +532,13 @@ static void close_rows(encoding *e, size_t n)
     for (size_t i = 0; e->rows && i < n && e->rows[i].s; i++) {
         lf_rowdocs_fini(&e->rows[i].docs);
         lf_buf_fini(&e->rows[i].text);
+        lf_tokenize_pics_fini(&e->rows[i].pics);
         lf_tok_state_destroy(e->rows[i].state);
     }
     free(e->rows);
 }
+
+#define PICTURE_RECORDS 32 /* of a batch, which holds the files of their pictures */
 
 /* Collective; w is rank 0's. */
 static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t eos_id,
@@ -534,6 +554,7 @@ static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t 
                   .max_docs = s->limit_docs,
                   .max_bytes = s->limit_bytes,
                   .threads = s->threads,
+                  .batch_records = s->media.on ? PICTURE_RECORDS : 0,
                   .rank = s->k->rank,
                   .ranks = s->k->size,
                   .work = encode_batch,
@@ -634,6 +655,8 @@ static int make_shards(tokenize *s, lf_corpus *c, lf_err *err)
     tok_writer w = {0};
     int64_t eos_id = -1;
     int rc = lf_tokenize_get_tokenizer(s, c, &t, &eos_id, err);
+    if (rc == 0)
+        rc = lf_tokenize_media_tokens(&s->media, t, &s->rows, err);
     if (rc == 0 && s->k->rank == 0)
         rc = lf_tokenize_writer_open(&w, s, t, c, eos_id, err);
     rc = lf_stage_agree(s->k->comm, rc, err);

@@ -412,7 +412,8 @@ int lf_tokenize_finish(tok_writer *w, lf_err *err)
         goto out;
     json_t *splits = json_pack("{s:o,s:o}", "train", split_json(w, SPLIT_TRAIN), "valid",
                                split_json(w, SPLIT_VALID));
-    json_object_set_new(a.meta, "format", json_string(LF_SHARD_FORMAT));
+    json_object_set_new(a.meta, "format",
+                        json_string(w->info.processor ? LF_SHARD_FORMAT_MEDIA : LF_SHARD_FORMAT));
     json_object_set_new(a.meta, "made_from", json_string(w->s->options_sha));
     json_object_set_new(a.meta, "tokenizer_sha256", json_string(w->info.tokenizer_sha256));
     json_object_set_new(a.meta, "vocab_size", json_integer(w->info.vocab_size));

@@ -136,6 +136,23 @@ static const lf_opt opts[] = {
      .choices = "keep_start|drop|budget",
      .help = "keep the start; drop the row; share the room between prompts and answers; pairs and "
              "prompts are dropped in any case"},
+    {.name = "processor",
+     .group = "pictures",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_INPUT,
+     .help = "rows have pictures, in image, images or the parts of turns: a model's directory with "
+             "preprocessor_config.json, or that file; see PICTURES"},
+    {.name = "media_dir",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_INPUT,
+     .help = "where paths of pictures begin; unset: the working directory"},
+    {.name = "placeholders",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .help = "a JSON object of settings that the files lack, such as {\"processor_class\": "
+             "\"LlavaProcessor\", \"patch_size\": 14}"},
     {.name = "doctor",
      .group = "inspection",
      .type = LF_OPT_BOOL,

@@ -78,7 +78,8 @@ static int fill(const tok_pipe *p, reading *r, tok_batch *b, const bool *quit, l
     lf_buf_clear(&b->raw);
     lf_buf_clear(&b->names);
     b->n = 0;
-    while (!r->end && b->raw.len < BATCH_BYTES && b->n < BATCH_RECORDS) {
+    const size_t most = p->batch_records ? p->batch_records : BATCH_RECORDS;
+    while (!r->end && b->raw.len < BATCH_BYTES && b->n < most) {
         lf_corpus_record rec;
         if (p->max_docs && r->ordinal >= p->max_docs) {
             r->end = true;
@@ -250,6 +251,8 @@ static void free_ring(ring *g)
         lf_buf_fini(&b->names);
         lf_buf_fini(&b->mask);
         lf_buf_fini(&b->rest);
+        lf_buf_fini(&b->pics);
+        lf_buf_fini(&b->pic_bytes);
         lf_ids_fini(&b->ids);
         free(b->recs);
         free(b->docs);
@@ -310,6 +313,8 @@ int lf_tokenize_pipe(const tok_pipe *p, lf_err *err)
         lf_buf_init(&g->slots[i].names);
         lf_buf_init(&g->slots[i].mask);
         lf_buf_init(&g->slots[i].rest);
+        lf_buf_init(&g->slots[i].pics);
+        lf_buf_init(&g->slots[i].pic_bytes);
     }
     bool started = pthread_create(&reader, NULL, reader_main, g) == 0;
     while (started && n_threads < p->threads &&

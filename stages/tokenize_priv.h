@@ -29,6 +29,7 @@
 #include "engine/text/token/tokenizer.h"
 #include "engine/text/vocab/train_bpe.h"
 #include "engine/text/vocab/train_sp.h"
+#include "stages/tokenize_media.h"
 #include "stages/tokenize_show.h"
 
 enum { SPLIT_TRAIN, SPLIT_VALID, N_SPLITS };
@@ -52,6 +53,7 @@ typedef struct tokenize {
     const char **inputs;
     lf_corpus_args corpus;
     lf_shape_opts shape;
+    tok_media media;
     const char **columns, **roles;
     const char **read_columns; /* the columns of parquet that are read, see corpus.columns */
     lf_rowdocs_opts rows;      /* tok, chat and eos_id are set once the tokenizer is there */
@@ -111,6 +113,7 @@ typedef struct tok_doc {
     uint8_t fate, kind, split; /* lf_row_fate, lf_row_kind */
     bool masked;               /* some tokens of the document are not trained */
     bool has_margin, label;
+    uint32_t n_pics; /* in batch.pics */
     bool truncated, no_eos, double_bos, seam, empty_answer, other_prompt;
 } tok_doc;
 
@@ -139,6 +142,8 @@ typedef struct tok_batch {
     lf_ids ids;
     lf_buf mask; /* [ids.n] 0 or 1, or empty: all 1 */
     lf_buf rest; /* other columns of prompts, one after the other */
+    /* pictures of the documents, lf_shard_picture without its bytes; these, one after the other */
+    lf_buf pics, pic_bytes;
     tok_doc *docs;
     size_t cap_docs;
     uint64_t replaced;
@@ -161,6 +166,7 @@ typedef struct tok_pipe {
     uint64_t max_docs, max_bytes;
     uint64_t bytes_before; /* raw bytes of the records before start.skip_to, for max_bytes */
     int threads;
+    size_t batch_records; /* the most records of a batch; 0: the usual number */
     /* work is called only for the batches of this rank; ranks 0: for all batches */
     int rank, ranks;
     int (*work)(void *ctx, int thread, tok_batch *b, lf_err *err);
@@ -210,6 +216,7 @@ typedef struct tok_rows {
     lf_tok_state *state;
     lf_rowdocs docs;
     lf_buf text; /* text of a plain document */
+    tok_pics pics;
 } tok_rows;
 /* Turns record i into its documents, r->docs. *text becomes the text that chooses its split
  * (borrowed from r). A bad row is counted or an error; s->skip_bad and s->drop_non_prefix decide

@@ -22,14 +22,15 @@
 #include "engine/base/mem.h"
 #include "stages/tokenize_priv.h"
 
-enum { TAG_HEAD = 1, TAG_REPLY, TAG_DOCS, TAG_IDS, TAG_MASK, TAG_REST };
+enum { TAG_HEAD = 1, TAG_REPLY, TAG_DOCS, TAG_IDS, TAG_MASK, TAG_REST, TAG_PICS, TAG_PIC_BYTES };
 enum { HEAD_BATCH = 1, HEAD_END };
 enum { REPLY_GO = 1, REPLY_STOP };
 
 typedef struct head {
     int64_t kind, rc;
-    uint64_t index, first, n, n_ids, n_mask, n_rest, replaced; /* of the batch */
-    char text[sizeof(((lf_err *)0)->text)];                    /* of the failure */
+    uint64_t index, first, n, n_ids, n_mask, n_rest, n_pics, n_pic_bytes,
+        replaced;                           /* of the batch */
+    char text[sizeof(((lf_err *)0)->text)]; /* of the failure */
 } head;
 
 int lf_tokenize_ranks_open(tok_ranks *k, lf_comm *comm, lf_err *err)
@@ -60,6 +61,8 @@ int lf_tokenize_ranks_give(void *ctx, tok_batch *b, lf_err *err)
               .n_ids = b->ids.n,
               .n_mask = b->mask.len,
               .n_rest = b->rest.len,
+              .n_pics = b->pics.len,
+              .n_pic_bytes = b->pic_bytes.len,
               .replaced = b->replaced};
     int rc = lf_comm_send(k->comm, &h, sizeof(h), 0, TAG_HEAD, err);
     if (rc == 0)
@@ -76,6 +79,10 @@ int lf_tokenize_ranks_give(void *ctx, tok_batch *b, lf_err *err)
         rc = lf_comm_send(k->comm, b->mask.data, b->mask.len, 0, TAG_MASK, err);
     if (rc == 0 && b->rest.len)
         rc = lf_comm_send(k->comm, b->rest.data, b->rest.len, 0, TAG_REST, err);
+    if (rc == 0 && b->pics.len)
+        rc = lf_comm_send(k->comm, b->pics.data, b->pics.len, 0, TAG_PICS, err);
+    if (rc == 0 && b->pic_bytes.len)
+        rc = lf_comm_send(k->comm, b->pic_bytes.data, b->pic_bytes.len, 0, TAG_PIC_BYTES, err);
     return rc;
 }
 
@@ -139,19 +146,29 @@ static int check_head(const head *h, const tok_batch *b, int r, lf_err *err)
 /* Documents that do not fill what came with them would be written from behind it. */
 static int check_docs(const tok_batch *b, int r, lf_err *err)
 {
-    size_t ids = 0, rest = 0;
+    size_t ids = 0, rest = 0, pics = 0, bytes = 0;
+    const size_t n_pics = b->pics.len / sizeof(lf_shard_picture);
+    const lf_shard_picture *pic = (const lf_shard_picture *)(const void *)b->pics.data;
     for (size_t i = 0; i < b->n; i++) {
         const tok_doc *d = &b->docs[i];
         if (d->n_ids > b->ids.n - ids || d->n_first > d->n_ids ||
             d->rest_len > b->rest.len - rest || d->fate >= LF_ROW_FATES ||
-            d->kind > LF_ROW_PROMPT || d->split >= N_SPLITS ||
+            d->kind > LF_ROW_PROMPT || d->n_pics > n_pics - pics || d->split >= N_SPLITS ||
             (d->masked && d->n_ids > 0 && b->mask.len == 0))
             return lf_fail(err, LF_EFORMAT,
                            "rank %d sent document %zu of a batch with lengths that cannot be", r,
                            i);
         ids += d->n_ids;
         rest += d->rest_len;
+        pics += d->n_pics;
     }
+    bool fit = pics * sizeof(*pic) == b->pics.len;
+    for (size_t i = 0; i < n_pics && fit; i++) {
+        fit = pic[i].n <= b->pic_bytes.len - bytes;
+        bytes += fit ? pic[i].n : 0;
+    }
+    if (!fit || bytes != b->pic_bytes.len)
+        return lf_fail(err, LF_EFORMAT, "rank %d sent pictures that are not its documents'", r);
     if (ids != b->ids.n || rest != b->rest.len)
         return lf_fail(err, LF_EFORMAT, "rank %d sent %zu tokens, its documents have %zu", r,
                        b->ids.n, ids);
@@ -168,6 +185,10 @@ static int take_rest(tok_ranks *k, tok_batch *b, const head *h, int r, lf_err *e
         rc = take_bytes(k, &b->mask, h->n_mask, r, TAG_MASK, err);
     if (rc == 0)
         rc = take_bytes(k, &b->rest, h->n_rest, r, TAG_REST, err);
+    if (rc == 0)
+        rc = take_bytes(k, &b->pics, h->n_pics, r, TAG_PICS, err);
+    if (rc == 0)
+        rc = take_bytes(k, &b->pic_bytes, h->n_pic_bytes, r, TAG_PIC_BYTES, err);
     b->ids.n = h->n_ids;
     b->replaced = h->replaced;
     return rc != 0 ? rc : check_docs(b, r, err);

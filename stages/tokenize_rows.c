@@ -26,6 +26,9 @@ static int read_row(tok_rows *r, lf_row *row, tok_batch *b, size_t i, const char
     const tokenize *s = r->s;
     const lf_corpus_record from = {
         .raw = b->raw.data + rec->at, .len = rec->len, .form = rec->form, .passed = rec->passed};
+    r->pics.n = 0;
+    if (s->media.on && rec->form != LF_RECORD_TEXT && s->shape.shape != LF_SHAPE_TEXT)
+        return lf_tokenize_pics_row(&r->pics, row, &s->shape, &from, where, &b->replaced, err);
     if (rec->form != LF_RECORD_TEXT && s->shape.shape != LF_SHAPE_TEXT)
         return lf_row_shape(row, &s->shape, &from, where, &b->replaced, err);
     int rc = lf_corpus_text(&s->corpus, &from, where, &r->text, &b->replaced, err);
@@ -49,6 +52,17 @@ static const char *way_out(const tok_record *rec, int rc)
                : "";
 }
 
+/* Placeholders that are not those of the pictures are the row's fault. */
+static void place_pictures(tok_rows *r)
+{
+    lf_rowdocs *d = &r->docs;
+    lf_err_clear(&d->why);
+    if (lf_tokenize_pics_place(&r->pics, d, &d->why) == 0)
+        return;
+    d->fate = LF_ROW_BROKEN;
+    d->n_docs = d->ids.n = d->trained = 0;
+}
+
 int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, const lf_buf **text,
                     lf_err *err)
 {
@@ -66,6 +80,8 @@ int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, cons
     if (rc < 0)
         return lf_fail(err, rc, "%s%s", why.text, way_out(&b->recs[i], rc));
     rc = lf_rowdocs_encode(d, &s->rows, r->state, &row, err);
+    if (rc == 0 && s->media.on && d->fate == LF_ROW_KEPT)
+        place_pictures(r);
     *text = row.shape == LF_SHAPE_TEXT && !row.root ? &r->text : &d->text;
     if (row.shape == LF_SHAPE_TEXT && row.root && rc == 0) {
         lf_buf_add(&d->text, row.prompt.text, row.prompt.len);
@@ -109,11 +125,19 @@ int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf 
                     .seam = d->seam,
                     .empty_answer = d->empty_answer,
                     .other_prompt = d->other_prompt};
+    to->n_pics = (uint32_t)r->pics.n;
+    lf_buf_add(&b->pics, r->pics.v, r->pics.n * sizeof(*r->pics.v));
+    if (r->pics.n > 0)
+        lf_buf_add(&b->pic_bytes, r->pics.bytes.data, r->pics.bytes.len);
     b->replaced += d->replaced;
     int rc = lf_ids_add_all(&b->ids, d->ids.v, d->ids.n, err);
     lf_buf_add(&b->mask, d->mask.data, d->mask.len);
     lf_buf_add(&b->rest, d->rest.data, d->rest.len);
     if (rc == 0)
         rc = lf_buf_check(&b->mask, err);
+    if (rc == 0)
+        rc = lf_buf_check(&b->pics, err);
+    if (rc == 0)
+        rc = lf_buf_check(&b->pic_bytes, err);
     return rc < 0 ? rc : lf_buf_check(&b->rest, err);
 }

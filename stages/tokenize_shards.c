@@ -65,6 +65,11 @@ int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, c
     w->info.source = n_src > 0 ? src[0].label : "";
     snprintf(w->info.tokenizer_sha256, sizeof(w->info.tokenizer_sha256), "%s",
              lf_tokenizer_sha256(t));
+    if (s->media.on) {
+        w->info.processor = s->media.image_processor.data;
+        w->info.settings = s->media.settings.data;
+        w->info.image_token = s->media.image_token;
+    }
     w->token_bytes = s->dtype ? s->dtype : w->info.vocab_size <= 65536 ? 2 : 4;
     if (w->token_bytes == 2 && w->info.vocab_size > 65536)
         return lf_fail(err, LF_EINVAL,
@@ -244,12 +249,47 @@ static int check_kind(tok_writer *w, const tok_doc *d, uint64_t ordinal, lf_err 
                    (unsigned long long)ordinal + 1, lf_rows_name(kind), lf_rows_name(w->info.rows));
 }
 
-/* A record's documents, one or the two of a pair. */
-static int write_docs(tok_writer *w, const tok_doc *d, const uint32_t *ids, const uint8_t *mask,
-                      const char *rest, lf_err *err)
+#define SHARD_MEDIA_BYTES ((uint64_t)1 << 30) /* of pictures, at which a shard is closed */
+
+/* Where the parts of a document stand in its batch. */
+struct doc_parts {
+    const uint32_t *ids;
+    const uint8_t *mask; /* NULL: none of the batch */
+    const char *rest;
+    lf_shard_picture *pics;
+    const char *bytes; /* of the first picture */
+};
+
+/* How many bytes the pictures of d have; each is told where its own stand. */
+static uint64_t point_pictures(const tok_doc *d, const struct doc_parts *of)
 {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < d->n_pics; i++) {
+        of->pics[i].bytes = of->bytes + n;
+        n += of->pics[i].n;
+    }
+    return n;
+}
+
+/* By what is in the shard, repeated pictures once, and all that the document has. */
+static bool is_full(const tok_writer *w, const tok_doc *d, const struct doc_parts *of)
+{
+    const lf_shard_writer *s = w->w[d->split];
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < d->n_pics; i++)
+        n += of->pics[i].n;
+    return lf_shard_writer_tokens(s) + d->n_ids > w->s->shard_tokens ||
+           (n > 0 && lf_shard_writer_media_bytes(s) + n > SHARD_MEDIA_BYTES);
+}
+
+/* A record's documents, one or the two of a pair. */
+static int write_docs(tok_writer *w, const tok_doc *d, const struct doc_parts *of, lf_err *err)
+{
+    const uint32_t *ids = of->ids;
+    const uint8_t *mask = d->masked ? of->mask : NULL;
+    const char *rest = d->rest_len ? of->rest : NULL;
     int k = d->split, rc = 0;
-    if (w->w[k] && lf_shard_writer_tokens(w->w[k]) + d->n_ids > w->s->shard_tokens)
+    if (w->w[k] && is_full(w, d, of))
         rc = lf_tokenize_close_group(w, err);
     if (rc == 0 && !w->w[k])
         rc = open_shard(w, k, err);
@@ -260,7 +300,9 @@ static int write_docs(tok_writer *w, const tok_doc *d, const uint32_t *ids, cons
                         .margin = d->margin,
                         .label = d->label,
                         .rest = rest,
-                        .rest_len = d->rest_len};
+                        .rest_len = d->rest_len,
+                        .pictures = of->pics,
+                        .n_pictures = d->n_pics};
     if (rc == 0)
         rc = lf_shard_append_doc(w->w[k], &doc, err);
     if (rc == 0 && w->info.rows == LF_ROWS_PAIRS) {
@@ -292,9 +334,11 @@ static void count_doc(uint64_t *counts, const tok_doc *d)
 int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
 {
     tok_writer *w = ctx;
-    const uint32_t *ids = b->ids.v;
-    const uint8_t *mask = b->mask.len ? (const uint8_t *)b->mask.data : NULL;
-    const char *rest = b->rest.data;
+    struct doc_parts of = {.ids = b->ids.v,
+                           .mask = b->mask.len ? (const uint8_t *)b->mask.data : NULL,
+                           .rest = b->rest.data,
+                           .pics = (lf_shard_picture *)(void *)b->pics.data,
+                           .bytes = b->pic_bytes.data};
     w->at.replaced += b->replaced;
     for (size_t i = 0; i < b->n; i++) {
         const tok_record *r = &b->recs[i];
@@ -307,17 +351,20 @@ int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
             w->any_source = true;
         }
         w->at.next = b->first + i;
+        const uint64_t bytes = point_pictures(d, &of);
         int rc = d->n_ids > 0 ? check_kind(w, d, b->first + i, err) : 0;
         if (rc == 0 && d->n_ids > 0)
-            rc = write_docs(w, d, ids, d->masked ? mask : NULL, d->rest_len ? rest : NULL, err);
+            rc = write_docs(w, d, &of, err);
         if (rc != 0)
             return rc;
         count_doc(w->at.counts, d);
         w->at.raw_bytes += r->len;
         w->at.next = b->first + i + 1;
-        ids += d->n_ids;
-        mask += mask ? d->n_ids : 0;
-        rest += d->rest_len;
+        of.ids += d->n_ids;
+        of.mask += of.mask ? d->n_ids : 0;
+        of.rest += d->rest_len;
+        of.pics += d->n_pics;
+        of.bytes += bytes;
     }
     return 0;
 }

@@ -2,7 +2,9 @@
  *
  * shards_tool DIR SPLIT: the documents of a shards artifact, one a line: ids, "-" before those that
  * are not trained, "|" where a sequence ends inside a document; then what else its rows have:
- * "margin=", "label=" or "rest=". For the tests of stages.
+ * "margin=", "label=" or "rest=", and of each picture "[number in its file, bytes, kind, WxH, tiles x
+ * rows x columns, first placeholder + how many, the beginning of the hash]", where the hash is that of
+ * the bytes as they are read back. For the tests of stages.
  */
 #include "config.h"
 
@@ -23,6 +25,25 @@ static void print_more(const lf_shard *s, uint64_t d)
         printf("rest=%.*s", (int)n, rest);
 }
 
+static int print_pictures(const lf_shard *s, uint64_t d, lf_err *err)
+{
+    static unsigned char bytes[1 << 20];
+    int rc = 0;
+    for (uint64_t i = 0; i < lf_shard_pictures(s, d) && rc == 0; i++) {
+        lf_shard_picture p;
+        uint8_t sha[LF_HASH_BYTES];
+        char hex[LF_HASH_HEX];
+        lf_shard_picture_get(s, d, i, &p);
+        rc = p.n <= sizeof bytes ? lf_shard_picture_read(s, d, i, bytes, err) : LF_EINVAL;
+        if (rc == 0)
+            rc = lf_hash_buf(sha, bytes, p.n, err);
+        lf_hash_hex(hex, sha);
+        printf("[%llu %zu %d %ux%u %dx%dx%d %u+%u %.8s]", (unsigned long long)p.id, p.n,
+               (int)p.kind, p.w, p.h, p.tiles, p.grid_h, p.grid_w, p.first, p.count, hex);
+    }
+    return rc;
+}
+
 static int print_file(const lf_shard *s, lf_err *err)
 {
     const uint64_t *off = lf_shard_offsets(s), *docs = lf_shard_doc_seqs(s),
@@ -40,6 +61,8 @@ static int print_file(const lf_shard *s, lf_err *err)
             printf("%s%d ", lf_shard_trained(s, i) ? "" : "-", id);
         }
         print_more(s, d);
+        if (rc == 0)
+            rc = print_pictures(s, d, err);
         putchar('\n');
     }
     return rc;

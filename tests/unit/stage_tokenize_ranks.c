@@ -13,7 +13,7 @@
 /* As in tokenize_ranks.c. */
 struct message_head {
     int64_t kind, rc;
-    uint64_t index, first, n, n_ids, n_mask, n_rest, replaced;
+    uint64_t index, first, n, n_ids, n_mask, n_rest, n_pics, n_pic_bytes, replaced;
     char text[sizeof(((lf_err *)0)->text)];
 };
 
@@ -21,7 +21,8 @@ static struct {
     struct message_head head;
     tok_doc docs[2];
     uint32_t ids[8];
-    char mask[8], rest[8];
+    char mask[8], rest[8], bytes[8];
+    lf_shard_picture pics[2];
     int at, replies;
     int64_t reply;
 } sent;
@@ -32,16 +33,17 @@ int __wrap_lf_comm_send(lf_comm *c, const void *data, size_t bytes, int to, int 
 
 int __wrap_lf_comm_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err)
 {
-    const void *const parts[] = {&sent.head, sent.docs, sent.ids, sent.mask, sent.rest};
-    const size_t most[] = {sizeof sent.head, sizeof sent.docs, sizeof sent.ids, sizeof sent.mask,
-                           sizeof sent.rest};
+    const void *const parts[] = {&sent.head, sent.docs, sent.ids,  sent.mask,
+                                 sent.rest,  sent.pics, sent.bytes};
+    const size_t most[] = {sizeof sent.head, sizeof sent.docs, sizeof sent.ids,  sizeof sent.mask,
+                           sizeof sent.rest, sizeof sent.pics, sizeof sent.bytes};
+    const int tags[] = {1, 3, 4, 5, 6, 7, 8}; /* 2 is the reply's */
     (void)c;
-    (void)tag;
-    if (sent.at >= 5 || bytes > most[sent.at])
+    while (sent.at < 7 && tags[sent.at] != tag) /* not every batch has every part */
+        sent.at++;
+    if (sent.at >= 7 || bytes > most[sent.at])
         return lf_fail(err, LF_ECOMM, "rank %d has no more to say", from);
     memcpy(data, parts[sent.at++], bytes);
-    if (sent.at == 3 && sent.head.n_mask == 0) /* no mask follows */
-        sent.at++;
     return 0;
 }
 
@@ -72,7 +74,11 @@ static void good(void)
     sent.head = (struct message_head){
         .kind = 1, .index = 1, .first = 2, .n = 2, .n_ids = 8, .n_mask = 8, .n_rest = 5};
     sent.docs[0] = (tok_doc){.n_ids = 3, .n_first = 2, .rest_len = 2, .masked = true};
-    sent.docs[1] = (tok_doc){.n_ids = 5, .n_first = 5, .rest_len = 3};
+    sent.docs[1] = (tok_doc){.n_ids = 5, .n_first = 5, .rest_len = 3, .n_pics = 2};
+    sent.head.n_pics = sizeof sent.pics;
+    sent.head.n_pic_bytes = 7;
+    sent.pics[0].n = 3;
+    sent.pics[1].n = 4;
 }
 
 static int take(bool *over, lf_err *err)
@@ -92,6 +98,8 @@ static int take(bool *over, lf_err *err)
     free(b.ids.v);
     lf_buf_fini(&b.mask);
     lf_buf_fini(&b.rest);
+    lf_buf_fini(&b.pics);
+    lf_buf_fini(&b.pic_bytes);
     return rc;
 }
 
@@ -134,6 +142,18 @@ static void lengths(void)
     good();
     sent.docs[1].fate = LF_ROW_FATES;
     refused(LF_EFORMAT, "document 1", "a fate that there is not");
+    good();
+    sent.docs[1].n_pics = 3;
+    refused(LF_EFORMAT, "document 1", "more pictures than were sent");
+    good();
+    sent.docs[1].n_pics = 1;
+    refused(LF_EFORMAT, "pictures that are not", "fewer pictures");
+    good();
+    sent.pics[1].n = 5;
+    refused(LF_EFORMAT, "pictures that are not", "pictures with more bytes than were sent");
+    good();
+    sent.pics[0].n = SIZE_MAX - 3;
+    refused(LF_EFORMAT, "pictures that are not", "with so many that their sum is right");
 }
 
 int main(void)
@@ -144,7 +164,7 @@ int main(void)
     int rc = take(&over, &err);
     tap_rc(rc, 0, &err, NULL, "a batch");
     tap_ok(sunk == 1 && sent.reply == 1 && !over, "is written, and rank 1 was told to go on");
-    TAP(18, lengths());
+    TAP(26, lengths());
     good();
     sent.head.index = 3;
     TAP(2, refused(LF_ECOMM, "another text", "another batch"));

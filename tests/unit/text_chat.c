@@ -128,7 +128,7 @@ static bool check_mask(lf_chat_doc *d, const struct kit *k, const lf_chat *c, co
     const char *mask = json_string_value(json_object_get(want, "mask")),
                *fault = json_string_value(json_object_get(want, "fault"));
     int rc = lf_chat_encode(d, c, k->state,
-                            &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns, r->tools},
+                            &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns, r->tools, NULL},
                             &how, &err);
     if (json_object_get(want, "error"))
         return rc < 0 && d->fault == LF_CHAT_BROKEN && err.text[0];
@@ -149,7 +149,7 @@ static bool check_marks(lf_chat_doc *d, const struct kit *k, const lf_chat *c, c
     const char *marked = json_string_value(json_object_get(want, "marked"));
     int rc = marked ? lf_chat_encode(
                           d, c, k->state,
-                          &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns, r->tools},
+                          &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns, r->tools, NULL},
                           &how, &err)
                     : 0;
     if (marked && !strchr(marked, '1'))
@@ -252,7 +252,7 @@ static bool check_mark_case(json_t *all, const json_t *want)
     lf_chat_doc_init(&d);
     lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
     int rc = c ? lf_chat_encode(&d, c, k.state,
-                                &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL},
+                                &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL, NULL},
                                 &how, &err)
                : -1;
     bool ok = same_ids(&d.ids, json_object_get(want, "ids"));
@@ -329,7 +329,7 @@ static void spaced(const char *tokenizer, const char *user, const char *want, co
     lf_chat_doc_init(&d);
     lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
     int rc = c ? lf_chat_encode(&d, c, k.state,
-                                &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL},
+                                &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL, NULL},
                                 &how, &err)
                : -1;
     for (size_t i = 0; i < d.ids.n && rc == 0; i++)
@@ -461,7 +461,7 @@ static void encodes(const char *template, const char *row, const lf_chat_train *
     lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
     int rc =
         c ? lf_chat_encode(&d, c, k.state,
-                           &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, r.tools},
+                           &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, r.tools, NULL},
                            how, &err)
           : err.rc;
     if (fault != LF_CHAT_FINE) {

@@ -476,6 +476,63 @@ static void no_rows(void)
     expect_size(a, at("rows.json"), 13, "which can be asked for");
 }
 
+/* The rows of a file, "LINE:TEXT" each. */
+static void expect_rows(lf_corpus_args a, const char *input, const char *want, const char *what)
+{
+    lf_corpus *c = NULL;
+    lf_corpus_record r;
+    lf_err err = LF_ERR_INIT;
+    lf_buf got;
+    lf_buf_init(&got);
+    a.inputs = &input;
+    a.n_inputs = 1;
+    int rc = lf_corpus_open(&c, &a, &err);
+    while (rc == 0 && (rc = lf_corpus_next(c, &r, &err)) == 1) {
+        lf_buf_addf(&got, "%llu:%.*s ", (unsigned long long)r.line, (int)r.len, r.raw);
+        rc = r.form == LF_RECORD_JSON ? 0 : -1;
+    }
+    tap_ok(rc == 0 && strcmp(got.data, want) == 0, "%s: %s %s", what, got.data, err.text);
+    lf_corpus_close(c);
+    lf_buf_fini(&got);
+}
+
+/* Objects of one array, where rows are wanted. */
+static void arrays(void)
+{
+    lf_corpus_args a = {
+        .text_field = "text", .rows_only = "shape", .arrays = true, .max_doc_bytes = 1 << 19};
+    puts_file("rows.json", "[{\"text\":\"}]\\\"{\"},\n\n {\"a\": [{}, [\"b\"]]} ,{}\n]\n");
+    expect_rows(a, at("rows.json"), "1:{\"text\":\"}]\\\"{\"} 3:{\"a\": [{}, [\"b\"]]} 3:{} ",
+                "objects with their lines");
+    puts_file("lines.jsonl", "{\"text\": \"a\"}\n{}\n");
+    expect_rows(a, at("lines.jsonl"), "1:{\"text\": \"a\"} 2:{} ", "lines stay lines");
+#define ROW "{\"text\":\"x\"}"
+    static const char *const bad[] = {"[" ROW "," ROW, "[" ROW " " ROW "]", "[" ROW ",]",
+                                      "[" ROW ",1]",   "[" ROW "]" ROW,     "[" ROW "}",
+                                      "[{\"a\": \"b"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        puts_file("bad.json", bad[i]);
+        refuse(a, at("bad.json"), LF_EFORMAT, "bad.json:1: the JSON array", bad[i]);
+    }
+    /* longer than a block, so that an object is cut by it */
+    lf_buf big;
+    lf_buf_init(&big);
+    lf_buf_adds(&big, "[");
+    size_t size = 0;
+    for (int i = 0; i < 40000; i++) {
+        size_t before = big.len + (i > 0 ? 2 : 0);
+        lf_buf_addf(&big, "%s{\"text\": \"%d\"}", i ? ",\n" : "", i);
+        size += big.len - before;
+    }
+    lf_buf_adds(&big, "]");
+    puts_file("big.json", big.data);
+    lf_buf_fini(&big);
+    expect_size(a, at("big.json"), size, "an array of many blocks");
+    a.max_doc_bytes = 20;
+    puts_file("long.json", "[{\"text\": \"0123456789012345678901234567890123456789\"}]");
+    refuse(a, at("long.json"), LF_EINVAL, "max_doc_bytes", "an object that is too long");
+}
+
 static void files(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -531,6 +588,7 @@ int main(void)
     TAP(8, nesting());
     TAP(21, no_text());
     TAP(6, no_rows());
+    TAP(11, arrays());
     TAP(15, files());
     return tap_done();
 }

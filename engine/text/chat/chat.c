@@ -179,7 +179,7 @@ int lf_chat_render_spans(const lf_chat *c, const struct lf_conversation *said,
 int lf_chat_render(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools,
                    bool generation_prompt, lf_buf *out, lf_err *err)
 {
-    const struct lf_conversation said = {turns, n, tools};
+    const struct lf_conversation said = {turns, n, tools, NULL};
     return lf_chat_render_spans(c, &said, generation_prompt, out, NULL, err);
 }
 

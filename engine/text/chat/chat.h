@@ -135,11 +135,13 @@ typedef struct lf_chat_doc {
 void lf_chat_doc_init(lf_chat_doc *d);
 void lf_chat_doc_fini(lf_chat_doc *d);
 
-/* The turns of a conversation, and the tools for the template (NULL: none); borrowed. */
+/* The turns of a conversation, the tools for the template (NULL: none), and what is done to each
+ * rendered text before it is tokenized (NULL: nothing); borrowed. */
 struct lf_conversation {
     const lf_turn *turns;
     size_t n;
     json_t *tools;
+    const lf_rewrite *rewrite;
 };
 
 /* Fills d. A turn that is marked as not trained is not trained; one that is marked as trained is

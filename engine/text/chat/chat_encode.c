@@ -94,6 +94,32 @@ static void cut_closing(const lf_chat *c, lf_chat_doc *d)
         d->part.data[d->part.len -= n] = 0;
 }
 
+static int rewrite_part(const struct call *k, lf_err *err)
+{
+    const lf_rewrite *w = k->said.rewrite;
+    return w ? w->fn(w->arg, &k->d->part, NULL, 0, true, err) : 0;
+}
+
+/* The whole text, with the blocks that the template marks in it. */
+static int rewrite_whole(const struct call *k, lf_jinja_spans *spans, lf_err *err)
+{
+    const lf_rewrite *w = k->said.rewrite;
+    if (!w)
+        return 0;
+    size_t *place = lf_malloc(2 * spans->n + 1, sizeof *place, err);
+    if (!place)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < spans->n; i++) {
+        place[2 * i] = spans->v[i].begin;
+        place[2 * i + 1] = spans->v[i].end;
+    }
+    int rc = w->fn(w->arg, &k->d->text, place, 2 * spans->n, false, err);
+    for (size_t i = 0; i < spans->n; i++)
+        spans->v[i] = (lf_jinja_span){place[2 * i], place[2 * i + 1]};
+    free(place);
+    return rc;
+}
+
 /* Tokens before the end of turns[: n]; *fits false: they do not begin those of the conversation. */
 static int measure(const struct call *k, size_t n, bool generation_prompt, size_t *count,
                    bool *fits, lf_err *err)
@@ -107,6 +133,8 @@ static int measure(const struct call *k, size_t n, bool generation_prompt, size_
     lf_buf_clear(&d->part);
     int rc =
         lf_chat_render(k->c, k->said.turns, n, k->said.tools, generation_prompt, &d->part, err);
+    if (rc == 0)
+        rc = rewrite_part(k, err);
     if (rc < 0)
         return fault(d, LF_CHAT_BROKEN, rc);
     if (!begins(d) && !generation_prompt)
@@ -275,7 +303,7 @@ static int count_blocks(const struct call *k, size_t n, size_t all, size_t *coun
     if (n == k->said.n)
         return 0;
     lf_buf_clear(&k->d->part);
-    const struct lf_conversation first = {k->said.turns, n, k->said.tools};
+    const struct lf_conversation first = {k->said.turns, n, k->said.tools, NULL};
     int rc = lf_chat_render_spans(k->c, &first, n == 0, &k->d->part, &spans, err);
     *count = spans.n;
     free(spans.v);
@@ -390,6 +418,8 @@ int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t,
     for (size_t i = 0; i < said->n; i++)
         last = lf_turn_is_answer(&said->turns[i]) ? i : last;
     int rc = lf_chat_render_spans(c, said, false, &d->text, &spans, err);
+    if (rc == 0)
+        rc = rewrite_whole(&k, &spans, err);
     if (rc < 0)
         fault(d, LF_CHAT_BROKEN, rc);
     bool tools_side = c->tools && (json_array_size(tools) > 0 || json_string_length(tools) > 0);
@@ -420,8 +450,9 @@ int lf_chat_turn_end(const lf_chat *c, int64_t *id, lf_err *err)
     lf_chat_doc d;
     lf_chat_doc_init(&d);
     lf_tok_state *t = lf_tok_state_create(c->tok, err);
-    int rc = t ? lf_chat_encode(&d, c, t, &(struct lf_conversation){probe, 2, NULL}, &how, &why)
-               : LF_ENOMEM;
+    int rc =
+        t ? lf_chat_encode(&d, c, t, &(struct lf_conversation){probe, 2, NULL, NULL}, &how, &why)
+          : LF_ENOMEM;
     const struct call k = {.d = &d, .c = c};
     if (rc < 0 && t)
         rc = d.fault == LF_CHAT_FINE ? lf_fail(err, rc, "%s", why.text)

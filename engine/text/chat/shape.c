@@ -32,10 +32,11 @@ static const struct lf_variant variants[] = {
 
 /* Every column that options may rename. "role" and "content" are members of messages. */
 static const char *const known_columns[] = {
-    "text",      "prompt",      "completion",     "messages",    "tools",   "conversations",
-    "system",    "instruction", "output",         "input",       "history", "chosen",
-    "rejected",  "margin",      "context",        "completions", "label",   "kto_tag",
-    "input_ids", "labels",      "attention_mask", "role",        "content"};
+    "text",           "prompt", "completion",  "messages",  "tools",
+    "conversations",  "system", "instruction", "output",    "input",
+    "history",        "chosen", "rejected",    "margin",    "context",
+    "completions",    "label",  "kto_tag",     "input_ids", "labels",
+    "attention_mask", "image",  "images",      "role",      "content"};
 #define N_COLUMNS (sizeof known_columns / sizeof known_columns[0])
 
 static const char *const shape_names[LF_SHAPES] = {

@@ -39,6 +39,7 @@
 #include <stdint.h>
 
 #include "engine/base/err.h"
+#include "engine/base/str.h"
 
 enum lf_shape {
     LF_SHAPE_AUTO,
@@ -86,6 +87,15 @@ static inline bool lf_turn_is_answer(const lf_turn *t)
     return t->role == LF_ROLE_ASSISTANT || t->role == LF_ROLE_FUNCTION_CALL;
 }
 
+/* Rewrites a text before it is tokenized, as the marks of pictures become placeholders. part: it is
+ * the beginning of a text, not all of it. place[n_place] are offsets in the text, ascending, which
+ * move with what they stand at. A failure is the row's fault. */
+typedef struct lf_rewrite {
+    int (*fn)(const void *arg, lf_buf *text, size_t *place, size_t n_place, bool part, lf_err *err);
+    const void *arg;
+    bool apart; /* a prompt and its completion are tokenized apart, with the prompt rewritten */
+} lf_rewrite;
+
 /* A text (turns is NULL), or turns (text is NULL), or nothing (both are NULL). */
 typedef struct lf_piece {
     const char *text;
@@ -108,8 +118,9 @@ typedef struct lf_piece {
 typedef struct lf_row {
     enum lf_shape shape;
     lf_piece prompt, completion, rejected;
-    json_t *tools; /* list or text as in the row, borrowed; NULL: none */
-    json_t *rest;  /* prompt: the whole object, borrowed */
+    json_t *tools;             /* list or text as in the row, borrowed; NULL: none */
+    json_t *rest;              /* prompt: the whole object, borrowed */
+    const lf_rewrite *rewrite; /* set by the caller, borrowed; NULL: none */
     bool has_margin, label;
     double margin;
     uint32_t *ids; /* [n_ids] */

@@ -19,6 +19,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
+#include "engine/text/corpus/corpus_array.h"
 #include "engine/text/corpus/corpus_files.h"
 #include "engine/text/corpus/corpus_kind.h"
 #include "engine/text/corpus/rowjson.h"
@@ -36,12 +37,13 @@ struct lf_corpus {
     bool is_archive; /* tar or zip: members have names */
     char *member;
     bool json;
+    bool array;          /* json, and the member is one array */
     bool at_start, mark; /* nothing of the member is read; a byte order mark was passed over before
                             its first record */
     lf_buf win;          /* [pos, win.len) is unread */
     size_t pos;
-    bool member_end; /* nothing follows the window */
-    uint64_t line, in_source;
+    bool member_end;                           /* nothing follows the window */
+    uint64_t line, in_source, in_source_start; /* the last: at the beginning of the member */
     int64_t member_bytes;
     int64_t done_before; /* bytes of the sources before `at` */
     bool check_crc; /* the member is a whole gzip file: libarchive does not look at its checksum */
@@ -333,10 +335,12 @@ static int next_member(lf_corpus *c, lf_err *err)
                 return LF_ENOMEM;
         }
         c->json = is_json_name(c, c->member ? c->member : c->files.v[c->at].path);
+        c->array = false;
         c->in_member = true;
         c->member_end = false;
         c->member_bytes = 0;
         c->line = 1;
+        c->in_source_start = c->in_source;
         c->at_start = true;
         c->pos = 0;
         lf_buf_clear(&c->win);
@@ -373,6 +377,8 @@ static int check_encoding(const lf_corpus *c, const void *bytes, size_t n, lf_er
 static int check_lines(const lf_corpus *c, const char *bytes, size_t n, lf_err *err)
 {
     const char *path = c->files.v[c->at].path;
+    if (c->array)
+        return 0;
     if (lf_corpus_is_json_array(bytes, n))
         return lf_fail(err, LF_EFORMAT,
                        "%s%s%s is one JSON array, and a row is a line; jq -c '.[]' OLD >NEW.jsonl "
@@ -406,9 +412,12 @@ static int check_markup(const lf_corpus *c, const char *bytes, size_t n, lf_err 
 }
 
 /* The first bytes of a member: are they text at all? */
-static int check_text(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
+static int check_text(lf_corpus *c, const void *bytes, size_t n, lf_err *err)
 {
     const char *what = lf_corpus_signature(bytes, n);
+    c->array =
+        !what && c->a.arrays && c->a.format != LF_CORPUS_TEXT && lf_corpus_is_json_array(bytes, n);
+    c->json = c->json || c->array;
     if (!what && check_markup(c, bytes, n, err) < 0)
         return LF_EFORMAT;
     if (!what && (c->json || c->a.rows_only)) {
@@ -576,6 +585,61 @@ static int cut_lines(lf_corpus *c, size_t *len, size_t *skip, uint64_t *lines, l
     return 0;
 }
 
+/* The next object of an array: `skip` bytes before it, `take` bytes of it, `lines` of line ends in
+ * front of it. take 0: the array has ended. */
+static int cut_object(lf_corpus *c, size_t *skip, size_t *take, uint64_t *lines, lf_err *err)
+{
+    lf_array_scan s = {.first = c->in_source_start == c->in_source};
+    for (;;) {
+        const size_t have = c->win.len - c->pos;
+        int got = lf_array_scan_next(&s, c->win.data + c->pos, have, c->member_end);
+        if (got < 0)
+            return lf_fail(err, LF_EFORMAT, "%s%s%s:%llu: the JSON array %s",
+                           c->files.v[c->at].path, c->member ? ": " : "",
+                           c->member ? c->member : "", (unsigned long long)(c->line + s.lines),
+                           c->member_end ? "ends early or is no array of objects; is it complete?"
+                                         : "has something between its objects that is no comma");
+        if (got > 0)
+            break;
+        if (have > c->a.max_doc_bytes + 2)
+            return too_long(c, c->line, err);
+        int rc = refill(c, err);
+        if (rc != 0)
+            return rc;
+    }
+    if (s.end - s.begin > c->a.max_doc_bytes)
+        return too_long(c, c->line + s.lines, err);
+    *skip = s.begin;
+    *take = s.end - s.begin;
+    *lines = s.lines;
+    return 0;
+}
+
+/* The next record of an array; 0: it has ended. */
+static int next_object(lf_corpus *c, lf_corpus_record *r, lf_err *err)
+{
+    size_t skip = 0, take = 0;
+    uint64_t lines = 0;
+    int rc = cut_object(c, &skip, &take, &lines, err);
+    if (rc != 0 || take == 0)
+        return rc;
+    const char *text = c->win.data + c->pos + skip;
+    c->line += lines;
+    *r = (lf_corpus_record){.raw = text,
+                            .len = take,
+                            .form = LF_RECORD_JSON,
+                            .source = c->at,
+                            .line = c->line,
+                            .member = c->member,
+                            .in_source = c->in_source++,
+                            .bom = c->mark};
+    for (size_t i = 0; i < take; i++)
+        c->line += text[i] == '\n';
+    c->mark = false;
+    c->pos += skip + take;
+    return 1;
+}
+
 /* Pass over a byte order mark at the start of the member. */
 static int skip_mark(lf_corpus *c, lf_err *err)
 {
@@ -594,6 +658,8 @@ static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
     int begun = c->at_start ? skip_mark(c, err) : 0;
     if (begun != 0)
         return begun;
+    if (c->array)
+        return next_object(c, r, err);
     for (;;) {
         size_t take = 0, skip = 0, show;
         uint64_t lines = 0;

@@ -6,7 +6,8 @@
  * standard input ("-"). A byte order mark at the start of a file is skipped. A compressed file, an
  * archive or a sparse file inside an archive is an error. Memory is bounded by the longest
  * document, of parquet by a page of each column. Reading is sequential, and its order depends on
- * the input names alone, so the n-th document is the same every time.
+ * the input names alone, so the n-th document is the same every time. A file that is one JSON array
+ * of objects is read an object at a time where `arrays` allows it.
  *
  * One thread reads records (lf_corpus_next). Any thread gets the text of a record (lf_corpus_text),
  * because parsing JSON takes longer than reading.
@@ -55,6 +56,7 @@ typedef struct lf_corpus_args {
     const char *rows_only;
     /* Take HTML and XML as they are; so does TEXT. Without both they are an error. */
     bool markup;
+    bool arrays;    /* a file that is one JSON array of objects has rows, whatever it is called */
     bool any_bytes; /* take files that seem to be no UTF-8 text; without it they are an error */
     bool strict;    /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;

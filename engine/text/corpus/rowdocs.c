@@ -90,6 +90,20 @@ static void count_trained(lf_rowdocs *d, size_t at, bool masked)
     d->masked = d->masked || (d->ids.n > at && memchr(d->mask.data + at, 0, d->ids.n - at) != NULL);
 }
 
+/* Tokens that are nobody's target, such as placeholders. true: there are some. */
+static bool mask_untrained(const struct ctx *c, size_t at)
+{
+    lf_rowdocs *d = c->d;
+    bool any = false;
+    for (size_t i = at; i < d->ids.n; i++)
+        for (size_t k = 0; k < c->o->n_untrained; k++)
+            if (d->ids.v[i] == c->o->untrained[k]) {
+                d->mask.data[i] = 0;
+                any = true;
+            }
+    return any;
+}
+
 /* The document that begins at ids[at] is complete: its length, its truncation, what is odd about
  * it. */
 static int end_doc(const struct ctx *c, size_t at, bool masked, lf_err *err)
@@ -97,8 +111,8 @@ static int end_doc(const struct ctx *c, size_t at, bool masked, lf_err *err)
     lf_rowdocs *d = c->d;
     int64_t bos = lf_tokenizer_bos(c->o->tok);
     size_t n = d->ids.n - at, before = d->trained;
-    bool whole =
-        d->kind == LF_ROW_PAIR || d->kind == LF_ROW_PROMPT || c->o->truncate == LF_TRUNCATE_DROP;
+    bool whole = d->kind == LF_ROW_PAIR || d->kind == LF_ROW_PROMPT ||
+                 c->o->truncate == LF_TRUNCATE_DROP || c->row->rewrite;
     d->double_bos = d->double_bos || (n > 1 && bos >= 0 && d->ids.v[at] == (uint32_t)bos &&
                                       d->ids.v[at + 1] == (uint32_t)bos);
     if (c->o->max_length && n > c->o->max_length) {
@@ -109,6 +123,7 @@ static int end_doc(const struct ctx *c, size_t at, bool masked, lf_err *err)
             return rc;
         n = d->ids.n - at;
     }
+    masked = mask_untrained(c, at) || masked;
     if (masked && n > 0)
         d->mask.data[at] = 0;
     count_trained(d, at, masked);
@@ -152,27 +167,53 @@ static bool blank(const char *text, size_t len)
     return len == 0;
 }
 
+/* A rewritten text has the texts of special tokens, which become these. */
+static unsigned flags_of(const struct ctx *c)
+{
+    return c->row->rewrite ? c->o->flags & ~(unsigned)LF_TOK_SPECIAL_TEXT : c->o->flags;
+}
+
+/* The n bytes of a prompt, which ends at `cut`, and its answer. */
+static int encode_both(const struct ctx *c, const char *text, size_t n, size_t cut, lf_err *err)
+{
+    lf_rowdocs *d = c->d;
+    const unsigned flags = flags_of(c);
+    if (!c->row->rewrite || !c->row->rewrite->apart)
+        return lf_tokenizer_encode(c->t, text, n, flags, &d->ids, &d->replaced, err);
+    int rc = cut ? lf_tokenizer_encode(c->t, text, cut, flags, &d->ids, &d->replaced, err) : 0;
+    return rc < 0 || cut == n
+               ? rc
+               : lf_tokenizer_encode(c->t, text + cut, n - cut, flags, &d->ids, &d->replaced, err);
+}
+
 /* Texts of a prompt and an answer, tokenized in one piece. prompt NULL: unknown, masked by the
  * caller. */
 static int pair_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece *answer,
                     lf_err *err)
 {
     lf_rowdocs *d = c->d;
+    const lf_rewrite *w = c->row->rewrite;
     size_t at = d->ids.n, same = 0, from = d->text.len;
     uint64_t again = 0;
+    lf_err why = LF_ERR_INIT;
     lf_buf_add(&d->text, prompt->text, prompt->len);
+    int rc = lf_buf_check(&d->text, err);
+    if (rc == 0 && w && w->fn(w->arg, &d->text, NULL, 0, false, &why) < 0)
+        return why.rc == LF_ENOMEM ? lf_fail(err, LF_ENOMEM, "%s", why.text)
+                                   : leave_out(d, LF_ROW_BROKEN, why.text);
+    const size_t cut = d->text.len - from;
     lf_buf_add(&d->text, answer->text, answer->len);
     d->part.n = d->n_spans = 0;
     if (d->text.len == from)
         return leave_out(d, LF_ROW_EMPTY, "no text");
     d->empty_answer = d->empty_answer || blank(answer->text, answer->len);
-    int rc = lf_buf_check(&d->text, err);
     if (rc == 0)
-        rc = lf_tokenizer_encode(c->t, d->text.data + from, d->text.len - from, c->o->flags,
-                                 &d->ids, &d->replaced, err);
-    if (rc == 0 && prompt->len)
-        rc = lf_tokenizer_encode(c->t, prompt->text, prompt->len, c->o->flags, &d->part, &again,
-                                 err);
+        rc = lf_buf_check(&d->text, err);
+    if (rc == 0)
+        rc = encode_both(c, d->text.data + from, d->text.len - from, cut, err);
+    if (rc == 0 && cut)
+        rc =
+            lf_tokenizer_encode(c->t, d->text.data + from, cut, flags_of(c), &d->part, &again, err);
     while (rc == 0 && same < d->part.n && at + same < d->ids.n &&
            d->part.v[same] == d->ids.v[at + same])
         same++;
@@ -340,8 +381,10 @@ static int chat_doc(const struct ctx *c, size_t first, lf_err *err)
     how.all_spans = c->o->max_length && c->o->truncate == LF_TRUNCATE_BUDGET;
     if (!c->o->any_order && lf_chat_check_order(d->turns, d->n_turns, &why) < 0)
         return leave_out(d, LF_ROW_BROKEN, why.text);
-    rc = lf_chat_encode(&d->chat, c->o->chat, c->t,
-                        &(struct lf_conversation){d->turns, d->n_turns, c->row->tools}, &how, &why);
+    rc = lf_chat_encode(
+        &d->chat, c->o->chat, c->t,
+        &(struct lf_conversation){d->turns, d->n_turns, c->row->tools, c->row->rewrite}, &how,
+        &why);
     if (rc < 0 && d->chat.fault == LF_CHAT_FINE)
         return lf_fail(err, rc, "%s", why.text);
     if (rc < 0)

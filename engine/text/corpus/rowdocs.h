@@ -27,7 +27,8 @@
  * `truncate` decides about documents longer than max_length: keep the start, drop the row, or share
  * the room between prompts and answers as LLaMA-Factory does (infer_seqlen). That goes turn by
  * turn; it begins with the last turn when only that is trained. Pairs and prompts are always
- * dropped, because half an answer is not the answer that was judged.
+ * dropped, because half an answer is not the answer that was judged; and so are rows that are
+ * rewritten (lf_row.rewrite), because half a picture is none.
  */
 #ifndef LF_TEXT_ROWDOCS_H
 #define LF_TEXT_ROWDOCS_H
@@ -67,6 +68,8 @@ typedef struct lf_rowdocs_opts {
     lf_chat_train train;        /* of conversations */
     bool any_order;             /* roles are not checked */
     bool train_prompt; /* prompts are trained like answers, but not in pairs and labelled rows */
+    const uint32_t *untrained; /* ids that are never trained; borrowed */
+    size_t n_untrained;
     size_t max_length; /* tokens of a document; 0: no limit */
     enum lf_truncate truncate;
 } lf_rowdocs_opts;

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pictures of a row: its column, its marks, its parts.
+ */
+#include "config.h"
+
+#include "engine/text/corpus/rowmedia.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/text/token/base64.h"
+
+static int no_memory(lf_err *err)
+{
+    return lf_fail(err, LF_ENOMEM, "no memory for a row");
+}
+
+/* ---- the column ---- */
+
+static json_t *take_column(json_t *root, const char *name)
+{
+    json_t *v = json_incref(json_object_get(root, name));
+    if (v)
+        json_object_del(root, name);
+    if (!v || json_is_null(v)) {
+        json_decref(v);
+        return NULL;
+    }
+    return v;
+}
+
+static bool is_picture(const json_t *v)
+{
+    return json_is_string(v) ||
+           (json_is_object(v) && (json_is_string(json_object_get(v, "bytes")) ||
+                                  json_is_string(json_object_get(v, "path"))));
+}
+
+int lf_rowmedia_take(lf_rowmedia *m, json_t *root, const lf_shape_opts *o, const char *where,
+                     lf_err *err)
+{
+    const char *names[] = {lf_shape_column(o, "image"), lf_shape_column(o, "images")};
+    json_t *one = take_column(root, names[0]), *many = take_column(root, names[1]), *v, *e;
+    size_t i;
+    if (one && many) {
+        json_decref(one);
+        json_decref(many);
+        return lf_fail(err, LF_EFORMAT, "%s: pictures in \"%s\" and in \"%s\"; leave one out",
+                       where, names[0], names[1]);
+    }
+    v = one ? one : many;
+    m->list = json_array();
+    if (v && !json_is_array(v))
+        v = json_pack("[o]", v);
+    m->column = v;
+    if (!m->list || ((one || many) && !v))
+        return no_memory(err);
+    json_array_foreach(v, i, e)
+    {
+        if (!is_picture(e))
+            return lf_fail(
+                err, LF_EFORMAT,
+                "%s: picture %zu of \"%s\" is no path, no URL and no object of bytes and "
+                "path",
+                where, i + 1, names[one ? 0 : 1]);
+    }
+    return 0;
+}
+
+void lf_rowmedia_fini(lf_rowmedia *m)
+{
+    json_decref(m->column);
+    json_decref(m->list);
+    *m = (lf_rowmedia){0};
+}
+
+/* ---- turns ---- */
+
+struct pass {
+    lf_rowmedia *m;
+    lf_row *row;
+    const char *where;
+    size_t used, marks; /* pictures of the column; marks that asked for one */
+    json_t *own;        /* keeps messages that are made here; borrowed from the row */
+};
+
+/* The next picture of the column; without one the mark is counted alone. */
+static int use_next(struct pass *p, lf_err *err)
+{
+    json_t *v = json_array_get(p->m->column, p->used);
+    p->marks++;
+    if (!v)
+        return 0;
+    p->used++;
+    return json_array_append(p->m->list, v) == 0 ? 0 : no_memory(err);
+}
+
+static int add_text(json_t *parts, const char *text, size_t n, bool strip, lf_err *err)
+{
+    static const char space[] = " \t\r\n";
+    while (strip && n > 0 && text[0] && strchr(space, text[0])) {
+        text++;
+        n--;
+    }
+    while (strip && n > 0 && text[n - 1] && strchr(space, text[n - 1]))
+        n--;
+    if (n == 0 && strip)
+        return 0;
+    json_t *t = json_stringn(text, n);
+    json_t *part = t ? json_pack("{s:s, s:o}", "type", "text", "text", t) : NULL;
+    return part && json_array_append_new(parts, part) == 0 ? 0 : no_memory(err);
+}
+
+/* A text as parts. */
+static int cut_text(struct pass *p, json_t *parts, const char *text, size_t n, lf_err *err)
+{
+    const size_t mark = sizeof LF_ROWMEDIA_MARK - 1;
+    const char *end = text + n, *next = memmem(text, n, LF_ROWMEDIA_MARK, mark);
+    const bool marked = next != NULL;
+    int rc = 0;
+    for (; next && rc == 0; next = memmem(text, (size_t)(end - text), LF_ROWMEDIA_MARK, mark)) {
+        rc = add_text(parts, text, (size_t)(next - text), true, err);
+        if (rc == 0)
+            rc = use_next(p, err);
+        if (rc == 0 && json_array_append_new(parts, json_pack("{s:s}", "type", "image")) != 0)
+            rc = no_memory(err);
+        text = next + mark;
+    }
+    return rc < 0 ? rc : add_text(parts, text, (size_t)(end - text), marked, err);
+}
+
+/* The picture that a part names itself, or NULL. */
+static json_t *own_picture(json_t *part)
+{
+    static const char *const names[] = {"image", "url", "path", "data", "image_url"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        json_t *v = json_object_get(part, names[i]);
+        if (i == 4 && json_is_object(v))
+            v = json_object_get(v, "url");
+        if (v && !json_is_null(v))
+            return v;
+    }
+    return NULL;
+}
+
+static int read_image(struct pass *p, json_t *parts, json_t *part, lf_err *err)
+{
+    json_t *v = own_picture(part);
+    if (v && !is_picture(v))
+        return lf_fail(err, LF_EFORMAT, "%s: an image of a turn is no path and no URL", p->where);
+    int rc = v ? 0 : use_next(p, err);
+    if (rc == 0 && v && json_array_append(p->m->list, v) != 0)
+        rc = no_memory(err);
+    if (rc == 0 && json_array_append_new(parts, json_pack("{s:s}", "type", "image")) != 0)
+        rc = no_memory(err);
+    return rc;
+}
+
+static int read_part(struct pass *p, json_t *parts, json_t *part, lf_err *err)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    if (json_is_string(part))
+        return cut_text(p, parts, json_string_value(part), json_string_length(part), err);
+    if (type && (strcmp(type, "image") == 0 || strcmp(type, "image_url") == 0))
+        return read_image(p, parts, part, err);
+    if (type && (strcmp(type, "video") == 0 || strcmp(type, "audio") == 0))
+        return lf_fail(err, LF_EFORMAT, "%s: a turn with %s; pictures alone are read", p->where,
+                       type);
+    return json_array_append(parts, part) == 0 ? 0 : no_memory(err);
+}
+
+/* The message that the template sees of a turn; a turn of plain columns has none yet. */
+static json_t *message_of(struct pass *p, lf_turn *t)
+{
+    if (t->json)
+        return t->json;
+    json_t *m = json_pack("{s:s}", "role", lf_role_name(t->role));
+    if (m && json_array_append_new(p->own, m) != 0)
+        m = NULL;
+    return t->json = m;
+}
+
+static int read_turn(struct pass *p, lf_turn *t, lf_err *err)
+{
+    json_t *m, *parts, *content = json_object_get(t->json, "content"), *part;
+    size_t i;
+    int rc = 0;
+    if (t->role == LF_ROLE_TOOL || t->role == LF_ROLE_FUNCTION_CALL ||
+        (!t->text && !json_is_array(content)))
+        return 0;
+    if (!(parts = json_array()) || !(m = message_of(p, t)))
+        rc = no_memory(err);
+    else if (t->text)
+        rc = cut_text(p, parts, t->text, t->len, err);
+    json_array_foreach(t->text ? NULL : content, i, part)
+    {
+        rc = rc < 0 ? rc : read_part(p, parts, part, err);
+    }
+    if (rc == 0) { /* the text is of the content that is replaced */
+        t->text = NULL;
+        t->len = 0;
+        rc = json_object_set(m, "content", parts) == 0 ? 0 : no_memory(err);
+    }
+    json_decref(parts);
+    return rc;
+}
+
+static int read_piece(struct pass *p, lf_piece *piece, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < piece->n_turns && rc == 0; i++)
+        rc = read_turn(p, &piece->turns[i], err);
+    return rc;
+}
+
+static int check_numbers(const struct pass *p, lf_err *err)
+{
+    const size_t n = json_array_size(p->m->column);
+    if (p->marks == n)
+        return 0;
+    return lf_fail(err, LF_EFORMAT,
+                   "%s: the turns have %zu mark%s of pictures (%s, or parts of the type image "
+                   "without one), the row has %zu picture%s for them",
+                   p->where, p->marks, p->marks == 1 ? "" : "s", LF_ROWMEDIA_MARK, n,
+                   n == 1 ? "" : "s");
+}
+
+int lf_rowmedia_turns(lf_rowmedia *m, lf_row *row, const char *where, lf_err *err)
+{
+    struct pass p = {.m = m, .row = row, .where = where};
+    lf_piece *pieces[] = {&row->prompt, &row->completion};
+    if (!row->prompt.turns && !row->completion.turns)
+        return !m->column || json_array_extend(m->list, m->column) == 0 ? 0 : no_memory(err);
+    if (!(p.own = json_array()) || json_object_set_new(row->root, "\x01turns", p.own) != 0)
+        return no_memory(err);
+    int rc = 0;
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = read_piece(&p, pieces[i], err);
+    return rc < 0 ? rc : check_numbers(&p, err);
+}
+
+/* ---- bytes ---- */
+
+static int read_data(const char *url, size_t n, lf_buf *out, lf_err *err)
+{
+    const char *comma = memchr(url, ',', n);
+    const size_t head = comma ? (size_t)(comma - url) : 0;
+    if (head < 7 || memmem(url, head, ";base64", 7) == NULL)
+        return lf_fail(err, LF_EFORMAT, "a data: URL without base64");
+    if (!lf_base64_decode(out, comma + 1, n - head - 1))
+        return lf_fail(err, LF_EFORMAT, "the base64 of a data: URL is damaged");
+    return lf_buf_check(out, err);
+}
+
+static int read_path(const char *path, const char *dir, size_t max, lf_buf *out, lf_err *err)
+{
+    char *full = path[0] == '/' || !dir ? lf_strdup(path, err) : lf_path_join(dir, path, err);
+    int rc = full ? lf_io_read_file(full, max, out, err) : LF_ENOMEM;
+    free(full);
+    return rc;
+}
+
+/* A text without NULs. */
+static int read_text(const char *text, size_t n, const char *dir, size_t max, lf_buf *out,
+                     lf_err *err)
+{
+    if (n == 0 || strlen(text) != n)
+        return lf_fail(err, LF_EFORMAT, "its path is empty or has a NUL");
+    if (strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0)
+        return lf_fail(err, LF_EFORMAT,
+                       "%.200s: pictures are not fetched; save them first and name the files",
+                       text);
+    if (strncmp(text, "data:", 5) == 0)
+        return read_data(text, n, out, err);
+    return read_path(strncmp(text, "file://", 7) == 0 ? text + 7 : text, dir, max, out, err);
+}
+
+int lf_rowmedia_read(const lf_rowmedia *m, size_t i, const char *dir, size_t max, lf_buf *out,
+                     lf_err *err)
+{
+    const json_t *v = json_array_get(m->list, i), *bytes = json_object_get(v, "bytes");
+    if (json_is_string(bytes)) {
+        if (json_string_length(bytes) > max)
+            return lf_fail(err, LF_EFORMAT, "it has more than %zu bytes", max);
+        lf_buf_add(out, json_string_value(bytes), json_string_length(bytes));
+        return lf_buf_check(out, err);
+    }
+    if (json_is_object(v))
+        v = json_object_get(v, "path");
+    return read_text(json_string_value(v), json_string_length(v), dir, max, out, err);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside lf-tokenize: rows with pictures.
+ */
+#ifndef LF_STAGES_TOKENIZE_MEDIA_H
+#define LF_STAGES_TOKENIZE_MEDIA_H
+
+#include "engine/base/opt.h"
+#include "engine/media/expand.h"
+#include "engine/store/shard.h"
+#include "engine/text/corpus/rowdocs.h"
+#include "engine/text/corpus/rowjson.h"
+#include "engine/text/corpus/rowmedia.h"
+
+/* What is done about pictures; constant once the tokenizer is there. */
+typedef struct tok_media {
+    bool on;
+    const char *dir;                  /* of relative paths; NULL: the working directory */
+    lf_buf image_processor, settings; /* the texts of a shard (lf_shard_info) */
+    lf_processor processor;
+    lf_expand expand;
+    int64_t image_token;
+    uint32_t untrained[3]; /* placeholder, and what stands around a run of them */
+    size_t n_untrained;
+} tok_media;
+
+/* Reads the options and the files that they name; *m is zeroed, and off without `processor`. */
+int lf_tokenize_media_setup(tok_media *m, const lf_optset *o, const char *tokenizer, lf_err *err);
+void lf_tokenize_media_fini(tok_media *m);
+/* Finds the ids; sets o->untrained. */
+int lf_tokenize_media_tokens(tok_media *m, const lf_tokenizer *t, lf_rowdocs_opts *o, lf_err *err);
+
+/* The pictures of one row, of one thread; zeroed at first. */
+typedef struct tok_pics {
+    const tok_media *m;
+    lf_rowmedia from;
+    lf_shard_picture *v; /* [n] bytes are NULL */
+    lf_expand_picture *e;
+    size_t n, cap, cap_e;
+    lf_buf bytes; /* one picture after the other */
+    lf_rewrite rewrite;
+} tok_pics;
+void lf_tokenize_pics_init(tok_pics *p, const tok_media *m);
+void lf_tokenize_pics_fini(tok_pics *p);
+
+/* Reads a record as a row with its pictures, all of which are decoded. LF_EFORMAT: the row is at
+ * fault. On success the caller owns *row, whose rewrite is p's. */
+int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
+                         const lf_corpus_record *r, const char *where, uint64_t *replaced,
+                         lf_err *err);
+/* Finds the placeholders of the row's document. LF_EFORMAT: they are not those that were written. */
+int lf_tokenize_pics_place(tok_pics *p, const lf_rowdocs *d, lf_err *err);
+
+#endif

@@ -1,0 +1,143 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-tokenize on rows with pictures: every shape gives the same documents, placeholders are those of the processor and
+# are not trained, one picture is stored once, what is wrong is told with its row, and a run that is killed ends with
+# the same bytes.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+tokenize=$LF_BUILDDIR/stages/lf-tokenize
+tool=$LF_BUILDDIR/tests/stage/shards_tool
+images=$LF_SRCDIR/tests/golden/media/images
+grep -q '^#define HAVE_PNG' "$LF_BUILDDIR/config.h" && grep -q '^#define HAVE_JPEG' "$LF_BUILDDIR/config.h" ||
+    skip_all "a decoder of pictures is not built in"
+
+# --- a tokenizer whose tokens are bytes and special tokens ---
+echo "What is in the pictures? A cat, and a dog." >"$dir/text"
+"$tokenize" --vocab-size 300 --special-tokens '<|endoftext|>' --special-tokens '<image>' --special-tokens '<user>' \
+    --special-tokens '<bot>' --out "$dir/tok" "$dir/text" 2>"$dir/err" >/dev/null || bail "no tokenizer: $(cat "$dir/err")"
+cat >"$dir/chat.jinja" <<'E2'
+{%- for m in messages -%}
+{{ '<user>' if m.role == 'user' else '<bot>' }}
+{%- for c in m.content -%}
+{%- if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif -%}
+{%- endfor -%}
+{%- if m.role == 'assistant' %}<|endoftext|>{% endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt %}<bot>{% endif -%}
+E2
+mkdir "$dir/model"
+echo '{"image_processor_type":"CLIPImageProcessor","processor_class":"LlavaProcessor","size":{"shortest_edge":24},
+"crop_size":{"height":24,"width":24}}' >"$dir/model/preprocessor_config.json"
+echo '{"vision_config":{"patch_size":8}}' >"$dir/model/config.json"
+echo '{"vision_feature_select_strategy":"full"}' >"$dir/model/processor_config.json"
+
+run() {
+    _out=$1
+    shift
+    "$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/chat.jinja" --processor "$dir/model" --media-dir "$images" \
+        --shape "${shape:-auto}" --out "$dir/$_out" "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+show() { "$tool" "$dir/$1/shards" train 2>&1; }
+
+# --- the shapes ---
+cat >"$dir/llava.json" <<'E2'
+[{"image": "rgb8.png", "conversations": [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A cat"}]},
+ {"image": ["444.jpg", "rgb8.png"], "conversations": [{"from": "human", "value": "a <image> or <image>"},
+   {"from": "gpt", "value": "dog"}]},
+ {"conversations": [{"from": "human", "value": "no"}, {"from": "gpt", "value": "picture"}]}]
+E2
+run llava "$dir/llava.json"
+is $rc 0 "LLaVA's array"
+images_of() { show "$1" | sed 's/^[^[]*//'; }
+is "$(images_of llava | sed 's/ [0-9a-f]\{8\}\]/]/g; s/^$/none/')" "[0 $(wc -c <"$images/rgb8.png") 2 48x37 1x3x3 1+9]
+[1 $(wc -c <"$images/444.jpg") 1 48x37 1x3x3 2+9][0 $(wc -c <"$images/rgb8.png") 2 48x37 1x3x3 13+9]
+none" "pictures with their places, one file once"
+image=$(show llava | head -n 1 | sed 's/^-[0-9]* -\([0-9]*\) .*/\1/')
+is "$(show llava | sed 's/\[.*//' | grep -o -e "-$image " | wc -l | tr -d ' ')" 27 "nine placeholders each, of one token, not trained"
+show llava | sed 's/\[.*//' | tr ' ' '\n' | grep -qx "$image"
+is $? 1 "nowhere is one trained"
+is "$(show llava | sed 's/\[.*//' | awk '{ n = 0; for (i = 1; i <= NF; i++) n += $i !~ /^-/; print (n > 1) }' | tr -d '\n')" 111 \
+    "but the answers are"
+
+tr -d '\n' <"$dir/llava.json" | sed 's/^\[//; s/\]$//; s/}, *{"image"/}\n{"image"/g; s/}, *{"conversations"/}\n{"conversations"/g' >"$dir/llava.jsonl"
+run lines "$dir/llava.jsonl"
+is "$(show lines)" "$(show llava)" "the same as lines"
+cat >"$dir/images.jsonl" <<'E2'
+{"images": ["rgb8.png"], "messages": [{"role": "user", "content": "<image>What?"}, {"role": "assistant", "content": "A cat"}]}
+{"images": ["444.jpg", "rgb8.png"], "conversations": [{"from": "human", "value": "a<image>or<image>"}, {"from": "gpt", "value": "dog"}]}
+{"messages": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "picture"}]}
+E2
+run images "$dir/images.jsonl"
+is "$(show images)" "$(show llava)" "messages and ShareGPT with a column of images"
+png=$(base64 <"$images/rgb8.png" | tr -d '\n')
+cat >"$dir/parts.jsonl" <<E2
+{"messages": [{"role": "user", "content": [{"type": "image", "image": "data:image/png;base64,$png"}, {"type": "text", "text": "What?"}]}, {"role": "assistant", "content": "A cat"}]}
+{"images": ["$images/444.jpg"], "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "or"}, {"type": "image_url", "image_url": {"url": "file://$images/rgb8.png"}}]}, {"role": "assistant", "content": [{"type": "text", "text": "dog"}]}]}
+{"messages": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "picture"}]}
+E2
+run parts "$dir/parts.jsonl"
+is "$(show parts)" "$(show llava)" "parts of turns: a data: URL, a path, a file: URL, the column's next"
+sed 's/"images"/"photos"/' "$dir/images.jsonl" >"$dir/renamed.jsonl"
+run renamed --columns images=photos "$dir/renamed.jsonl"
+is "$(show renamed)" "$(show llava)" "a column of another name"
+run threads --threads 3 "$dir/llava.json"
+cmp -s "$dir/threads/shards/train-00000.h5" "$dir/llava/shards/train-00000.h5"
+is $? 0 "threads change no byte"
+
+# --- settings ---
+run strategy --placeholders '{"vision_feature_select_strategy": "default"}' "$dir/llava.json"
+is "$(images_of strategy | head -n 1 | cut -d ' ' -f 6)" "1+8" "what is given counts before the files"
+run typo --placeholders '{"strategy": "default"}' "$dir/llava.json"
+says "placeholders: strategy means nothing to LlavaProcessor" "a setting that is not known"
+run noid --placeholders '{"image_token": "<pic>"}' "$dir/llava.json"
+says "the tokenizer has no token <pic>" "a placeholder that is no token"
+shape=text run text "$dir/llava.json"
+says "set shape to what they are" "pictures need a shape of rows"
+
+# --- what is wrong with rows ---
+wrong() { # wrong NAME ROW WORDS...
+    _name=$1 _row=$2
+    shift 2
+    { sed -n 3p "$dir/images.jsonl"; echo "$_row"; } >"$dir/wrong.jsonl"
+    run "wrong-$_name" "$dir/wrong.jsonl"
+    grep -qF "wrong.jsonl:2: " "$dir/err" && grep -qF -- "$*" "$dir/err" && [ $rc -eq 1 ]
+    is $? 0 "$_name"
+}
+ask='"messages": [{"role": "user", "content": "<image>What?"}, {"role": "assistant", "content": "A cat"}]'
+wrong "no picture for a mark" "{$ask}" "1 mark of pictures"
+wrong "two pictures for a mark" "{\"images\": [\"rgb8.png\", \"444.jpg\"], $ask}" "the row has 2 pictures for them"
+wrong "http" "{\"image\": \"http://x/y.png\", $ask}" "pictures are not fetched"
+wrong "no such file" "{\"image\": \"nothing.png\", $ask}" "nothing.png"
+wrong "a broken picture" "{\"image\": \"cut-rgb8.png\", $ask}" "picture 1: PNG"
+wrong "no picture at all" "{\"image\": \"text.bin\", $ask}" "the first bytes are of no picture"
+wrong "another format" "{\"image\": \"gif.bin\", $ask}" "this is a GIF picture"
+wrong "base64 that is none" "{\"image\": \"data:image/png;base64,???\", $ask}" "the base64 of a data: URL is damaged"
+wrong "two columns" "{\"image\": \"rgb8.png\", \"images\": [\"rgb8.png\"], $ask}" 'pictures in "image" and in "images"'
+wrong "a column of numbers" "{\"images\": [1], $ask}" 'picture 1 of "images" is no path'
+wrong "a video" '{"messages": [{"role": "user", "content": [{"type": "video"}]}, {"role": "assistant", "content": "A"}]}' "a turn with video"
+wrong "a preference" '{"image": "rgb8.png", "chosen": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "A"}], "rejected": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "B"}]}' "of shape preference"
+run skipped --bad-rows skip "$dir/wrong.jsonl"
+is $rc 0 "bad_rows = skip leaves such rows out"
+run long --max-length 12 --bad-rows skip "$dir/llava.json"
+is "$(show long | wc -l | tr -d ' ')" 1 "rows with pictures are never cut: too long ones are left out"
+says "rows left out: too_long" "and counted"
+
+# --- killed and resumed ---
+i=0
+while [ $i -lt 12 ]; do
+    sed "s/What/What $i/; s/or/or $i/" "$dir/images.jsonl"
+    i=$((i + 1))
+done >"$dir/many.jsonl"
+run whole --shard-tokens 80 --threads 2 "$dir/many.jsonl"
+is "$(find "$dir/whole/shards" -name 'train-*.h5' | wc -l | tr -d ' ')" "$(find "$dir/whole/progress" -name '*.json' | wc -l | tr -d ' ')" \
+    "shards in groups"
+for k in 1 3 6; do
+    cut_at kill "$k" "fsync */kill$k/progress" "[ \$(find '$dir/kill$k/progress' -name '*.json' 2>/dev/null | wc -l) -ge $k ]" \
+        "$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/chat.jinja" --processor "$dir/model" --media-dir "$images" \
+        --shape auto --out "$dir/kill$k" --shard-tokens 80 --threads 2 "$dir/many.jsonl"
+    is $rc 137 "killed"
+    run "kill$k" --shard-tokens 80 --threads 2 "$dir/many.jsonl"
+    diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
+    is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
+done
+finish 36
