@@ -18,7 +18,15 @@ static const lf_opt opts[] = {
      .flags = LF_OPT_INPUT,
      LF_OPT_CHECKPOINT,
      .field = LF_OPT_FIELD(CONFIG, c.init_from),
-     .help = "checkpoint whose weights to begin with; unset: random"},
+     .help = "checkpoint whose weights to begin with; unset: random. A model that sees may begin "
+             "with one that does not"},
+    {.name = "vision_from",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_INPUT,
+     LF_OPT_CHECKPOINT,
+     .field = LF_OPT_FIELD(CONFIG, c.vision_from),
+     .help = "checkpoint of any model whose encoder of pictures to begin with"},
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only"),
     {.name = "batch_ramp",

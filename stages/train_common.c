@@ -162,6 +162,33 @@ int lf_train_lora(struct lf_adapter_config *ac, const struct lf_train_given *g, 
     return 0;
 }
 
+/* "vision.*:0.1" */
+static int read_lr_scale(struct lf_train_lr_scale *out, const char *text, lf_arena *a, lf_err *err)
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || colon == text)
+        return lf_fail(err, LF_EINVAL, "lr_scale = %s is not PATTERN:FACTOR", text);
+    out->pattern = lf_arena_printf(a, err, "%.*s", (int)(colon - text), text);
+    int rc = out->pattern ? lf_parse_f64(&out->factor, colon + 1, err) : LF_ENOMEM;
+    if (rc == 0 && !(out->factor > 0 && out->factor <= 1e6))
+        rc = lf_fail(err, LF_EINVAL,
+                     "lr_scale = %s: the factor is above 0, and at most 1e6; freeze takes tensors "
+                     "out of training",
+                     text);
+    return rc;
+}
+
+static int read_lr_scales(struct lf_train_config *c, const lf_opt_list *l, lf_arena *a, lf_err *err)
+{
+    struct lf_train_lr_scale *v = lf_arena_alloc(a, l->n + 1, sizeof *v, err);
+    int rc = v ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < l->n && rc == 0; i++)
+        rc = read_lr_scale(&v[i], l->v[i], a, err);
+    c->lr_scale = v;
+    c->n_lr_scale = l->n;
+    return rc;
+}
+
 int lf_train_read_parts(struct lf_train_config *c, const struct lf_train_given *g, lf_arena *a,
                         lf_err *err)
 {
@@ -173,7 +200,7 @@ int lf_train_read_parts(struct lf_train_config *c, const struct lf_train_given *
     }
     c->freeze = g->freeze.v;
     c->n_freeze = g->freeze.n;
-    return rc;
+    return rc != 0 ? rc : read_lr_scales(c, &g->lr_scale, a, err);
 }
 
 int lf_train_read_adapter(struct lf_train_config *c, const struct lf_train_given *g,

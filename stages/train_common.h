@@ -30,7 +30,7 @@ struct lf_train_given {
     int32_t fp8_scaling;         /* tensor|block */
     lf_opt_list fp8_layers;
     struct lf_adapter_config lora; /* alpha 0: not given */
-    lf_opt_list targets, freeze;
+    lf_opt_list targets, freeze, lr_scale;
     const char *adapter;
     bool dropout;
 };

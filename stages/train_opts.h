@@ -525,6 +525,10 @@
         LF_OPT_ROW(.name = "freeze", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,                   \
                    .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.freeze),                \
                    .help = "pattern over names of tensors that are not trained, such as embed.* "  \
-                           "or layers.[0-3].*")
+                           "or layers.[0-3].*"),                                                   \
+        LF_OPT_ROW(.name = "lr_scale", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,                 \
+                   .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.lr_scale),              \
+                   .help = "PATTERN:FACTOR, a learning rate of their own for tensors by their "    \
+                           "names, such as vision.*:0.1")
 
 #endif

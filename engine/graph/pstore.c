@@ -256,6 +256,17 @@ int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen)
     return n;
 }
 
+int lf_pstore_lr_matching(lf_pstore *ps, const char *pattern, float scale)
+{
+    int n = 0;
+    for (size_t i = 0; i < ps->n_p; i++)
+        if (fnmatch(pattern, ps->p[i].d.name, 0) == 0) {
+            ps->p[i].d.lr_scale = scale;
+            n++;
+        }
+    return n;
+}
+
 int lf_pstore_count(const lf_pstore *ps)
 {
     return (int)ps->n_p;

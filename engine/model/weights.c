@@ -315,8 +315,22 @@ int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
     return rc;
 }
 
-/* Which tensors of a store a checkpoint fills. */
-enum part { BASE, TRUNK, ADAPTER };
+/* Which tensors of a store a checkpoint fills. blind: it has none of encoder and projector. */
+enum part { BASE, TRUNK, ADAPTER, VISION };
+struct from {
+    enum part part;
+    bool blind;
+};
+
+bool lf_weights_is_vision(const char *name)
+{
+    return strncmp(name, "vision.", 7) == 0;
+}
+
+bool lf_weights_is_sight(const char *name)
+{
+    return lf_weights_is_vision(name) || strncmp(name, "projector.", 10) == 0;
+}
 
 bool lf_weights_is_head(const char *name)
 {
@@ -325,39 +339,49 @@ bool lf_weights_is_head(const char *name)
 
 /* Is a tensor of the store there for this part of it? What is trained whole beside an adapter
  * begins as the base's. */
-static bool fills(const struct lf_param_desc *d, enum part part)
+static bool fills(const struct lf_param_desc *d, const struct from *f)
 {
-    return d->adapter == (part == ADAPTER) || d->whole;
+    if ((f->part == TRUNK && lf_weights_is_head(d->name)) ||
+        (f->part == VISION && !lf_weights_is_vision(d->name)) ||
+        (f->blind && lf_weights_is_sight(d->name)))
+        return false;
+    return d->adapter == (f->part == ADAPTER) || d->whole;
+}
+
+/* Is a tensor of the file of no interest? */
+static bool passed_over(const char *name, const struct from *f)
+{
+    return (f->part == TRUNK && lf_weights_is_head(name)) ||
+           (f->part == VISION && !lf_weights_is_vision(name));
 }
 
 /* Every tensor of the file under prefix must be one of the store's. */
-static int check_visited(const lf_pstore *ps, enum part part, const lf_ckpt *c, const char *prefix,
-                         lf_err *err)
+static int check_visited(const lf_pstore *ps, const struct from *f, const lf_ckpt *c,
+                         const char *prefix, lf_err *err)
 {
     size_t skip = strlen(prefix);
     if (lf_pstore_has_part(ps)) /* other ranks have the others */
         return 0;
     for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
-        if (strncmp(e->name, prefix, skip) != 0 ||
-            (part == TRUNK && lf_weights_is_head(e->name + skip)))
+        if (strncmp(e->name, prefix, skip) != 0 || passed_over(e->name + skip, f))
             continue;
         const int at = lf_pstore_find(ps, e->name + skip);
-        if (at < 0 || !fills(lf_pstore_desc(ps, at), part))
+        if (at < 0 || !fills(lf_pstore_desc(ps, at), f))
             return lf_fail(err, LF_EINVAL, "%s: %s is not a tensor of this model", lf_ckpt_dir(c),
                            e->name);
     }
     return 0;
 }
 
-static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char *prefix,
+static int load_all(lf_pstore *ps, const struct from *f, const lf_ckpt *c, const char *prefix,
                     bool moments, lf_err *err)
 {
     struct jobs l = {0};
-    int rc = check_visited(ps, part, c, prefix, err);
+    int rc = check_visited(ps, f, c, prefix, err);
     for (int i = 0; i < lf_pstore_count(ps) && rc == 0; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
-        if (!fills(d, part) || (part == TRUNK && lf_weights_is_head(d->name)))
+        if (!fills(d, f))
             continue;
         lf_buf name;
         lf_buf_init(&name);
@@ -384,7 +408,7 @@ static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char 
 
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
 {
-    return load_all(ps, BASE, c, prefix, moments, err);
+    return load_all(ps, &(struct from){BASE, false}, c, prefix, moments, err);
 }
 
 int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const char *prefix,
@@ -392,13 +416,24 @@ int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const cha
 {
     lf_model_config is;
     int rc = lf_weights_config(&is, c, err);
-    return rc != 0 ? rc : load_all(ps, is.output == output ? BASE : TRUNK, c, prefix, false, err);
+    const struct from f = {is.output == output ? BASE : TRUNK, !is.vision.family};
+    return rc != 0 ? rc : load_all(ps, &f, c, prefix, false, err);
+}
+
+int lf_weights_load_vision(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)
+{
+    lf_model_config is;
+    int rc = lf_weights_config(&is, c, err);
+    if (rc == 0 && !is.vision.family)
+        rc = lf_fail(err, LF_EINVAL, "%s: the model sees no pictures, so it has no encoder",
+                     lf_ckpt_dir(c));
+    return rc != 0 ? rc : load_all(ps, &(struct from){VISION, false}, c, prefix, false, err);
 }
 
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments,
                             lf_err *err)
 {
-    return load_all(ps, ADAPTER, c, prefix, moments, err);
+    return load_all(ps, &(struct from){ADAPTER, false}, c, prefix, moments, err);
 }
 
 int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err)

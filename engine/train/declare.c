@@ -18,6 +18,20 @@ static int freeze(const struct lf_train_model *m, const struct lf_train_config *
     return 0;
 }
 
+static int scale_rates(const struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+{
+    for (size_t i = 0; i < c->n_lr_scale; i++) {
+        const struct lf_train_lr_scale *s = &c->lr_scale[i];
+        const int here = lf_pstore_lr_matching(m->ps, s->pattern, (float)s->factor),
+                  all = m->whole ? lf_pstore_lr_matching(m->whole, s->pattern, (float)s->factor)
+                                 : here;
+        if (all == 0)
+            return lf_fail(err, LF_EINVAL, "lr_scale: %s matches no tensor of the model",
+                           s->pattern);
+    }
+    return 0;
+}
+
 /* A tied embedding is in the first and in the last chunk of the model. */
 static void tie(const struct lf_train_model *m)
 {
@@ -110,5 +124,7 @@ int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c, 
         rc = lf_decoder_mark_fp8(m->dec, m->ps, &c->fp8_layers, err);
     if (rc == 0)
         rc = freeze(m, c, err);
+    if (rc == 0)
+        rc = scale_rates(m, c, err);
     return rc == 0 && lf_train_is_cut(&m->cut) ? mark_frozen(m, c, err) : rc;
 }

@@ -68,6 +68,11 @@ enum lf_train_verify {
     LF_VERIFY_NO
 }; /* AUTO: data of at most 4 GiB */
 
+struct lf_train_lr_scale {
+    const char *pattern;
+    double factor;
+};
+
 struct lf_train_config {
     const lf_objective *objective;      /* NULL: the next token of packed documents */
     const struct lf_train_guest *guest; /* NULL: none */
@@ -143,10 +148,15 @@ struct lf_train_config {
     int64_t spike_after;
 
     const char *init_from; /* NULL: random */
+    /* checkpoint whose encoder of pictures is taken; NULL: that of init_from, or a random one */
+    const char *vision_from;
     /* train this adapter beside the frozen weights of init_from; NULL: train the weights */
     const struct lf_adapter_config *adapter;
     /* checkpoint of an adapter with these settings to begin with; NULL: a new adapter */
     const char *adapter_from;
+    /* learning rates of tensors whose names match, as multiples of lr; the last match counts */
+    const struct lf_train_lr_scale *lr_scale;
+    size_t n_lr_scale;
     const char *const *freeze; /* patterns over names of tensors that are not trained */
     size_t n_freeze;
     const char *out;

@@ -124,6 +124,21 @@ static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
     return rc;
 }
 
+/* The encoder that vision_from gives. */
+static int load_vision(lf_trainer *t, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    if (!t->c->vision_from)
+        return 0;
+    int rc = lf_run_open_to_read(&t->run, &ck, t->c->vision_from, err);
+    if (rc == 0)
+        rc = lf_weights_load_vision(t->m.ps, ck, LF_WEIGHTS_PREFIX, err);
+    if (rc == 0)
+        lf_train_log(t, 2, "the encoder of pictures comes from %s", t->c->vision_from);
+    lf_ckpt_close(ck);
+    return rc != 0 ? lf_err_prefix(err, "vision_from") : 0;
+}
+
 static int start_from_weights(lf_trainer *t, lf_err *err)
 {
     lf_ckpt *ck = NULL;
@@ -136,6 +151,13 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     if (rc == 0 && mc.output != t->mc.output)
         lf_train_log(t, 2, "the head of %s is left out: this model gives scores", t->c->init_from);
     mc.output = t->mc.output;
+    if (rc == 0 && !mc.vision.family) { /* this model is that one, and sees besides */
+        mc.vision = t->mc.vision;
+        mc.projector = t->mc.projector;
+        mc.image_token = t->mc.image_token;
+        mc.rope_sections = t->mc.rope_sections;
+        mc.rope_sections_interleaved = t->mc.rope_sections_interleaved;
+    }
     if (rc == 0 && !lf_model_config_equal(&mc, &t->mc, &key))
         lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
     if (rc == 0)
@@ -206,11 +228,12 @@ static int start_from_adapter(lf_trainer *t, lf_err *err)
 }
 
 /* Is a tensor among those that init_from gives? It reads all of them or fails. A head that may be
- * another one is drawn. */
+ * another one is drawn, and so is what a model without sight lacks. */
 static bool from_checkpoint(void *user, const struct lf_param_desc *d)
 {
     (void)user;
-    return (!d->adapter || d->whole) && !lf_weights_is_head(d->name);
+    return (!d->adapter || d->whole) && !lf_weights_is_head(d->name) &&
+           !lf_weights_is_sight(d->name);
 }
 
 /* Collective where ranks keep parts. */
@@ -220,6 +243,8 @@ static int fresh(lf_trainer *t, lf_err *err)
                                  NULL, err);
     if (rc == 0 && t->c->init_from)
         rc = start_from_weights(t, err);
+    if (rc == 0)
+        rc = load_vision(t, err);
     if (rc == 0 && t->c->objective && !t->c->objective->dropout && lf_decoder_has_dropout(&t->mc))
         lf_train_log(t, 1, "the model's dropout is not applied (dropout = no)");
     if (lf_train_sharded(t)) /* none goes on to gather weights alone */

@@ -96,6 +96,10 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
     if (c->epochs > 0 && c->n_sources > 1)
         return lf_fail(err, LF_EINVAL,
                        "epochs are counted in one data; with several give steps or tokens");
+    if (c->vision_from && c->model_given && !c->model.vision.family)
+        return lf_fail(
+            err, LF_EINVAL,
+            "vision_from gives an encoder of pictures, but [model] has no vision.family");
     if (!c->model_given && !c->init_from)
         return lf_fail(err, LF_EINVAL, "no model: describe one in [model], or give init_from");
     if (c->adapter && !c->init_from)
