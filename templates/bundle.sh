@@ -29,22 +29,43 @@ not_carried() { # part of the machine, not of us
 # Libraries that a file needs: "name path" a line. ldd resolves what libraries need in turn.
 needs() { LC_ALL=C ldd "$1" 2>/dev/null | sed -n 's/^[[:space:]]*\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p'; }
 
-licence_of() { # PATH: the licence text of the package it is from, where a package manager knows
-    pkg=
-    real=$(readlink -f "$1")
-    if command -v dpkg-query >/dev/null; then
-        for f in "$real" "${real#/usr}" "/usr$real" "$1"; do
-            pkg=$(dpkg-query -S "$f" 2>/dev/null | head -n 1 | cut -d: -f1) && [ -n "$pkg" ] && break
-        done
-    elif command -v rpm >/dev/null; then
-        pkg=$(rpm -qf --queryformat '%{NAME}\n' "$real" 2>/dev/null | head -n 1) || pkg=
-    fi
-    [ -n "$pkg" ] || { echo "bundle: no package owns $real: look for its licence yourself" >&2; return 0; }
-    [ -e "$bundle/licences/$pkg" ] && return 0
-    for f in "/usr/share/doc/$pkg/copyright" "/usr/share/licenses/$pkg"; do
-        if [ -e "$f" ]; then cp -RL "$f" "$bundle/licences/$pkg"; return 0; fi
+# The names by which a package may list a file, the likeliest first: "path<tab>name" a line.
+names_of() {
+    while read -r path; do
+        real=$(readlink -f "$path")
+        for f in "$real" "${real#/usr}" "/usr$real" "$path"; do printf '%s\t%s\n' "$path" "$f"; done
     done
-    echo "bundle: no licence text of package $pkg" >&2
+}
+
+# "path<tab>package" of each path that is read, where a package manager knows. dpkg-query reads all of its lists at each
+# start, so it is asked once.
+owners_of() {
+    if command -v dpkg-query >/dev/null; then
+        names_of >"$bundle/names"
+        cut -f2 "$bundle/names" | sort -u | tr '\n' '\0' | xargs -0 dpkg-query -S 2>/dev/null >"$bundle/owners" || true
+        awk -F '\t' 'NR == FNR { at = index($0, ": /"); f = substr($0, at + 2); split($0, p, ":"); if (at && !(f in owner)) owner[f] = p[1]; next }
+            !($1 in pkg) { pkg[$1] = ""; order[++n] = $1 }
+            pkg[$1] == "" && ($2 in owner) { pkg[$1] = owner[$2] }
+            END { for (i = 1; i <= n; i++) print order[i] "\t" pkg[order[i]] }' "$bundle/owners" "$bundle/names"
+        rm "$bundle/owners" "$bundle/names"
+    else
+        while read -r path; do
+            printf '%s\t%s\n' "$path" "$(rpm -qf --queryformat '%{NAME}\n' "$(readlink -f "$path")" 2>/dev/null | head -n 1)"
+        done
+    fi
+}
+
+# The licence texts of the packages that the carried libraries are from.
+licences() {
+    sort -u "$bundle/carried" | owners_of | while IFS="$(printf '\t')" read -r path pkg; do
+        [ -n "$pkg" ] || { echo "bundle: no package owns $path: look for its licence yourself" >&2; continue; }
+        [ ! -e "$bundle/licences/$pkg" ] || continue
+        for f in "/usr/share/doc/$pkg/copyright" "/usr/share/licenses/$pkg"; do
+            if [ -e "$f" ]; then cp -RL "$f" "$bundle/licences/$pkg" && continue 2; fi
+        done
+        echo "bundle: no licence text of package $pkg" >&2
+    done
+    rm "$bundle/carried"
 }
 
 carry() { # FILE: what it needs
@@ -52,7 +73,7 @@ carry() { # FILE: what it needs
         if not_carried "$name" || [ -e "$lib/$name" ]; then continue; fi
         cp -L "$path" "$lib/$name"
         chmod 755 "$lib/$name"
-        licence_of "$path"
+        echo "$path" >>"$bundle/carried"
     done
 }
 
@@ -65,7 +86,7 @@ carry_modules() { # LIBRARY FOLDER
     for m in "$from"/*.so.0; do
         [ -e "$m" ] || continue
         cp -L "$m" "$lib/$3/"
-        licence_of "$m"
+        echo "$m" >>"$bundle/carried"
         carry "$m"
     done
 }
@@ -99,8 +120,10 @@ if [ $# -gt 0 ]; then gpu_programs "$@"; fi
 
 executables=$(find "$bundle/bin" "$bundle/libexec/loong-flow" "$bundle/gpu/op" "$bundle/gpu/model" "$bundle/gpu/bench" -type f 2>/dev/null) ||
     [ -n "$executables" ] # the folders below gpu/ are there where nvcc was
+: >"$bundle/carried"
 for f in $executables; do carry "$f"; done
 for f in "$bundle"/libexec/loong-flow/*; do carry_modules libucs.so.0 "$f" ucx; done
+licences
 (cd "$lib" && find . -type f ! -name 'LIBS*' | sed 's|^\./||' | LC_ALL=C sort >LIBS.tmp && mv LIBS.tmp LIBS)
 
 # Is anything left that is neither here nor part of the machine?

@@ -34,6 +34,7 @@ cat >"$dir/pretrain.ini" <<END
 data = $dir/few
 valid_data = $dir/data
 steps = 60
+mfu = no
 seq_length = 64
 batch = 8
 micro_batch = 8
@@ -96,6 +97,7 @@ cat >"$dir/dpo.ini" <<END
 data = $dir/pairs
 init_from = $dir/lm/out/checkpoint
 steps = 30
+mfu = no
 seq_length = 64
 batch = 8
 micro_batch = 8

@@ -24,6 +24,7 @@ max_positions = 64
 [stage]
 data = $dir/data
 steps = 8
+mfu = no
 seq_length = 64
 batch = 8
 micro_batch = 4
@@ -75,6 +76,7 @@ max_positions = 64
 [stage]
 data = $dir/data
 steps = 4
+mfu = no
 seq_length = 64
 batch = 8
 lr = 5e-3

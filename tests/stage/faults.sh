@@ -25,6 +25,7 @@ cat >"$dir/pretrain.ini" <<END_INI
 [stage]
 data = $dir/tokenize/out/shards
 steps = 2
+mfu = no
 seq_length = 32
 batch = 2
 micro_batch = 2

@@ -12,6 +12,7 @@ cat >"$dir/run.ini" <<END_INI
 [stage]
 data = $dir/data
 steps = 6
+mfu = no
 seq_length = 32
 batch = 2
 micro_batch = 2

@@ -10,6 +10,7 @@ cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
 steps = 100k
+mfu = no
 seq_length = 32
 batch = 4
 micro_batch = 2

@@ -7,6 +7,7 @@ head_ini() { # head_ini >FILE
 [stage]
 data = $dir/data
 steps = 4
+mfu = no
 seq_length = 32
 batch = 6
 micro_batch = 1

@@ -18,6 +18,7 @@ cat >"$dir/run.ini" <<END
 data = $dir/data
 precision = bf16
 steps = 200
+mfu = no
 seq_length = 64
 batch = 4
 micro_batch = 4

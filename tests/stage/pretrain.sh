@@ -16,6 +16,7 @@ cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
 steps = 36
+mfu = no
 seq_length = 64
 batch = 8
 micro_batch = 4

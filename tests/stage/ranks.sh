@@ -14,6 +14,7 @@ cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
 steps = 16
+mfu = no
 seq_length = 64
 batch = 16
 micro_batch = 2

@@ -18,6 +18,7 @@ cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/tok/shards
 steps = 8
+mfu = no
 seq_length = 48
 batch = 4
 micro_batch = 2

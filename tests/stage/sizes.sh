@@ -45,6 +45,7 @@ ini() { # ini NAME STAGE [FILE]: options from standard input, then FILE
 runs=
 length="seq_length = 32
 steps = 2
+mfu = no
 batch = 2
 micro_batch = 2
 save_time = 0

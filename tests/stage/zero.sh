@@ -13,6 +13,7 @@ cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
 steps = 5
+mfu = no
 seq_length = 32
 batch = 6
 micro_batch = 1
