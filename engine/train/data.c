@@ -208,6 +208,13 @@ static void tell_dropped(const lf_trainer *t, const lf_loader *l, size_t n, cons
                          "and left out",
                          (unsigned long long)dropped, (unsigned long long)all,
                          t->c->objective->units, split, t->c->seq_length);
+        if (lf_loader_left_out(l, i))
+            lf_train_log(t, 1,
+                         "%llu of %llu documents of a %s split are empty, longer than seq_length = "
+                         "%d, or have more of pictures than a sequence may, and are left out",
+                         (unsigned long long)lf_loader_left_out(l, i),
+                         (unsigned long long)lf_shardset_get_info(lf_loader_set(l, i))->n_docs,
+                         split, t->c->seq_length);
         if (lf_loader_cut(l, i) &&
             (t->c->packing == LF_PACK_BFD || lf_shardset_has_mask(lf_loader_set(l, i))))
             lf_train_log(t, 1,

@@ -23,8 +23,13 @@
  * -1. In Megatron's order (below) a row is T + 1 tokens that may cross documents, in one segment,
  * and every target is trained.
  *
+ * Documents with pictures lie whole in one row too. They are packed first fit decreasing on tokens,
+ * patches and tiles, a row with its share of what a micro-batch holds of each, so no micro-batch has
+ * too many. Those that do not fit are left out and counted. The pictures of a micro-batch are
+ * decoded and processed by the thread that fills it, in the order of its placeholders.
+ *
  * A thread fills the next micro-batches while one is in use. Nothing is allocated after
- * lf_loader_open.
+ * lf_loader_open, but for a picture while it is decoded and cut into patches, and given back then.
  */
 #ifndef LF_TRAIN_LOADER_H
 #define LF_TRAIN_LOADER_H
@@ -35,6 +40,8 @@
 #include <stdint.h>
 
 #include "engine/base/err.h"
+#include "engine/media/batch.h"
+#include "engine/media/processor.h"
 #include "engine/store/shard.h"
 #include "engine/text/corpus/pack.h"
 
@@ -95,6 +102,11 @@ typedef struct lf_loader_config {
     int64_t vocab_size; /* > 0: the vocabulary of every source must be at most this */
     enum lf_rows rows;  /* the kind that the documents of every source must have */
     bool mismatched;    /* LF_ROWS_UNPAIRED: with the answer of another document */
+    /* NULL: no pictures; else that of the sources (lf_loader_processor), and how many patches and
+     * tiles a micro-batch holds, at least B each */
+    const lf_processor *processor;
+    int64_t image_token;
+    int32_t max_patches, max_tiles;
 } lf_loader_config;
 
 typedef struct lf_loader_batch {
@@ -107,6 +119,7 @@ typedef struct lf_loader_batch {
     uint16_t *seg_source; /* [n_segs] */
     bool *seg_mismatched; /* [n_segs] the prompt of seg_doc with the answer of another document */
     int64_t *sample_ids;  /* [B] global sample index, -1 for a row of padding (end of validation) */
+    lf_media_batch media; /* with max_tiles tiles and pictures, max_patches patches of room */
     int64_t trained;      /* targets >= 0 */
     int64_t step;         /* batch number of the optimizer step it belongs to */
     int32_t micro, n_micro; /* number of this micro-batch of this rank, and how many there are */
@@ -133,6 +146,12 @@ int32_t lf_loader_segs(const lf_loader_config *c);
 int lf_loader_check(const lf_loader_config *c, lf_err *err);
 /* Is a batch of n sequences a multiple of the micro-batch B, with one for each rank? LF_EINVAL. */
 int lf_loader_check_batch(int64_t n, int64_t B, int64_t ranks, lf_err *err);
+/* Finds how the sources that have pictures were made: their processor and the id of their
+ * placeholder. most (NULL: not wanted) becomes the most patches and the most tiles that one of
+ * their documents has, which a row must hold for none to be left out. Returns 1, or 0 when no
+ * source has pictures. LF_EINVAL: they differ. */
+int lf_loader_processor(lf_processor *out, int64_t *image_token, uint64_t most[LF_PACK_AXES],
+                        const lf_loader_source *sources, size_t n, const char *split, lf_err *err);
 int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err);
 void lf_loader_close(lf_loader *l);
 
@@ -162,9 +181,12 @@ uint64_t lf_loader_units(const lf_loader *l, size_t source, uint64_t *dropped);
 /* Returns the number of plain documents longer than T. The rest of such a document stands in
  * another sequence and does not see the part before it. */
 uint64_t lf_loader_cut(const lf_loader *l, size_t source);
+/* Returns the number of documents that are left out of a source with pictures: empty ones, and
+ * those with more tokens, patches or tiles than a row holds. 0 without pictures. */
+uint64_t lf_loader_left_out(const lf_loader *l, size_t source);
 const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, margins; borrowed */
-/* Returns the SHA-256, in hex, over the data (hashes of shards), weights, T, policy, max_segs and
- * seed. The cursor of a checkpoint is valid for this order only. */
+/* Returns the SHA-256, in hex, over the data (hashes of shards), weights, T, policy, max_segs, seed
+ * and, with pictures, what a row holds of them. The cursor of a checkpoint is valid for this order only. */
 const char *lf_loader_order_id(const lf_loader *l);
 /* The memory that a loader will take. slot_bytes is exact: the loader with its slots. index_bytes
  * is the most that the index of one source with so many documents and tokens takes. lf_loader_check
