@@ -334,8 +334,8 @@ void lf_expand_write(lf_buf *out, const lf_expand *e)
     lf_buf_adds(out, "}");
 }
 
-/* What the class says over the file of the image processor; the numbers of pan and scan, which files
- * leave null, are the class's too. */
+/* What the class says over the file of the image processor; the numbers of pan and scan, which
+ * files leave null, are the class's too. */
 static int set_own(json_t *o, const lf_expand *e, const char *name, lf_err *err)
 {
     const struct lf_json_member tiles = {"crop_to_patches", e->kind == LF_EXPAND_INTERNVL

@@ -24,8 +24,8 @@
  * and every target is trained.
  *
  * Documents with pictures lie whole in one row too. They are packed first fit decreasing on tokens,
- * patches and tiles, a row with its share of what a micro-batch holds of each, so no micro-batch has
- * too many. Those that do not fit are left out and counted. The pictures of a micro-batch are
+ * patches and tiles, a row with its share of what a micro-batch holds of each, so no micro-batch
+ * has too many. Those that do not fit are left out and counted. The pictures of a micro-batch are
  * decoded and processed by the thread that fills it, in the order of its placeholders.
  *
  * A thread fills the next micro-batches while one is in use. Nothing is allocated after
@@ -186,7 +186,8 @@ uint64_t lf_loader_cut(const lf_loader *l, size_t source);
 uint64_t lf_loader_left_out(const lf_loader *l, size_t source);
 const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, margins; borrowed */
 /* Returns the SHA-256, in hex, over the data (hashes of shards), weights, T, policy, max_segs, seed
- * and, with pictures, what a row holds of them. The cursor of a checkpoint is valid for this order only. */
+ * and, with pictures, what a row holds of them. The cursor of a checkpoint is valid for this order
+ * only. */
 const char *lf_loader_order_id(const lf_loader *l);
 /* The memory that a loader will take. slot_bytes is exact: the loader with its slots. index_bytes
  * is the most that the index of one source with so many documents and tokens takes. lf_loader_check
