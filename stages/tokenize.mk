@@ -6,7 +6,7 @@ stages_lf_tokenize_SOURCES = stages/tokenize.c stages/tokenize_priv.h stages/tok
   stages/tokenize_media.h stages/tokenize_media.c \
   stages/tokenize_shards.c stages/tokenize_finish.c stages/tokenize_ranks.c stages/tokenize_rows.c \
   stages/tokenize_doctor.c stages/tokenize_show.h stages/tokenize_show.c stages/tokenize_show_text.c
-stages_lf_tokenize_LDADD = $(LF_STAGE_LIBS) $(LF_MEDIA_LIBS)
+stages_lf_tokenize_LDADD = $(LF_STAGE_LIBS)
 check_PROGRAMS += tests/stage/tokenize_tool
 tests_stage_tokenize_tool_SOURCES = tests/stage/tokenize_tool.c
 tests_stage_tokenize_tool_LDADD = $(LF_ENGINE_LIBS)

@@ -48,7 +48,8 @@ void lf_tokenize_pics_fini(tok_pics *p);
 int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
                          const lf_corpus_record *r, const char *where, uint64_t *replaced,
                          lf_err *err);
-/* Finds the placeholders of the row's document. LF_EFORMAT: they are not those that were written. */
+/* Finds the placeholders of the row's document. LF_EFORMAT: they are not those that were
+ * written. */
 int lf_tokenize_pics_place(tok_pics *p, const lf_rowdocs *d, lf_err *err);
 
 #endif

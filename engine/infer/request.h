@@ -6,7 +6,7 @@
  *     {"id": "q1", "prompt": "text"}
  *     {"prompt_token_ids": [5, 6, 7]}
  *     {"messages": [{"role": "user", "content": "text"}], "tools": [...]}
- * Each may have "images": [path, ...] (eyes.h). id is a string or an integer; a request without one is "line-N", with N from 1. "prompt" may also
+ * id is a string or an integer; a request without one is "line-N", with N from 1. "prompt" may also
  * be an array of ids. messages are a conversation, which goes through the chat template. Any of
  * these members replaces the default for its request (null: the default):
  *     n, best_of                  continuations to return, and to make: the n of best_of with the
@@ -21,6 +21,7 @@
  *     truncate_prompt_tokens      the last tokens of the prompt to keep
  *     seed
  *     logprobs, prompt_logprobs   alternatives for each token
+ *     images                      paths of the pictures that the prompt has marks for (eyes.h)
  * Any other member is an error that names line and member. Ids must differ.
  *
  * The OpenAI batch shape is {"custom_id", "method": "POST", "url": "/v1/completions" |

@@ -163,10 +163,11 @@ static int set_ratio(const struct reading *r, const struct key *k, enum source s
 {
     static const char prefix[] = "anyres_max_";
     const char *t = json_string_value(v), *digits = t ? t + sizeof prefix - 1 : NULL;
-    if (t == NULL || strncmp(t, prefix, sizeof prefix - 1) != 0 || strlen(digits) < 1 ||
-        strlen(digits) > 4 || strspn(digits, "0123456789") != strlen(digits) || atoi(digits) < 1)
+    int64_t n = 0;
+    if (t == NULL || strncmp(t, prefix, sizeof prefix - 1) != 0 ||
+        lf_parse_i64(&n, digits, NULL) < 0 || n < 1 || n > 9999)
         return wrong(r, k, s, "\"anyres_max_N\"");
-    r->e->max_ratio = atoi(digits);
+    r->e->max_ratio = (int32_t)n;
     return 0;
 }
 
@@ -333,8 +334,8 @@ void lf_expand_write(lf_buf *out, const lf_expand *e)
     lf_buf_adds(out, "}");
 }
 
-/* What the class says over the file of the image processor; the numbers of pan and scan, which files
- * leave null, are the class's too. */
+/* What the class says over the file of the image processor; the numbers of pan and scan, which
+ * files leave null, are the class's too. */
 static int set_own(json_t *o, const lf_expand *e, const char *name, lf_err *err)
 {
     const struct lf_json_member tiles = {"crop_to_patches", e->kind == LF_EXPAND_INTERNVL

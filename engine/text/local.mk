@@ -1,7 +1,7 @@
 # sources of engine/text, and their tests
 include engine/text/vocab.mk
 # packing (store helper)
-engine_libengine_a_SOURCES += engine/text/corpus/pack.h engine/text/corpus/pack_priv.h engine/text/corpus/pack.c engine/text/corpus/pack_bfd.c
+engine_libengine_a_SOURCES += engine/text/corpus/pack.h engine/text/corpus/pack_priv.h engine/text/corpus/pack.c engine/text/corpus/pack_bfd.c engine/text/corpus/pack_ffd.c
 check_PROGRAMS += tests/unit/text_pack
 TESTS += tests/unit/text_pack
 tests_unit_text_pack_SOURCES = tests/unit/text_pack.c

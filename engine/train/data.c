@@ -24,24 +24,34 @@ static enum lf_rows rows_of(const struct lf_train_config *c)
     return c->objective ? c->objective->rows : LF_ROWS_PLAIN;
 }
 
-lf_loader_config lf_train_loader_config(const struct lf_train_config *c)
+lf_loader_config lf_train_loader_config(const struct lf_train_config *c, const lf_model_config *mc)
 {
-    return (lf_loader_config){.n_sources = c->n_sources,
-                              .T = c->seq_length,
-                              .B = c->micro_batch,
-                              .policy = c->packing,
-                              .max_segs = c->max_docs,
-                              .seed = c->seed,
-                              .n_ramp = c->n_ramp,
-                              .n_skip = c->n_skip,
-                              .megatron = c->megatron_order ? &c->megatron : NULL,
-                              .rows = rows_of(c),
-                              .mismatched = c->objective && c->objective->mismatched};
+    lf_loader_config lc = {.n_sources = c->n_sources,
+                           .T = c->seq_length,
+                           .B = c->micro_batch,
+                           .policy = c->packing,
+                           .max_segs = c->max_docs,
+                           .seed = c->seed,
+                           .n_ramp = c->n_ramp,
+                           .n_skip = c->n_skip,
+                           .megatron = c->megatron_order ? &c->megatron : NULL,
+                           .rows = rows_of(c),
+                           .mismatched = c->objective && c->objective->mismatched};
+    if (mc && c->max_patches) {
+        const struct lf_decoder_media m =
+            lf_sight_bounds(mc, c->max_patches, c->max_tiles, (int64_t)lc.B * lc.T);
+        lc.max_patches = (int32_t)c->max_patches;
+        lc.max_tiles = (int32_t)m.vision.images - 1;
+        lc.patch_bytes = (int32_t)mc->vision.patch_dim;
+        lc.image_token = mc->image_token;
+    }
+    return lc;
 }
 
-lf_loader_config lf_train_valid_config(const struct lf_train_config *c, size_t n_sources)
+lf_loader_config lf_train_valid_config(const struct lf_train_config *c, const lf_model_config *mc,
+                                       size_t n_sources)
 {
-    lf_loader_config lc = lf_train_loader_config(c);
+    lf_loader_config lc = lf_train_loader_config(c, mc);
     lc.mode = LF_LOADER_VALID;
     lc.n_sources = n_sources;
     lc.megatron = NULL;
@@ -74,7 +84,7 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
     int rc = run_samples(&mega.samples, c, err);
     if (rc != 0)
         return rc;
-    lf_loader_config lc = lf_train_loader_config(c);
+    lf_loader_config lc = lf_train_loader_config(c, &t->mc);
     lc.split = "train";
     lc.sources = src;
     lc.ramp = ramp;
@@ -158,7 +168,7 @@ static int open_valid(lf_trainer *t, lf_err *err)
     t->n_valid_dirs = n;
     if (!n)
         return 0;
-    lf_loader_config lc = lf_train_valid_config(c, n);
+    lf_loader_config lc = lf_train_valid_config(c, &t->mc, n);
     lc.max_tokens = c->valid_tokens;
     lc.split = "valid";
     lc.sources = src;
@@ -208,6 +218,13 @@ static void tell_dropped(const lf_trainer *t, const lf_loader *l, size_t n, cons
                          "and left out",
                          (unsigned long long)dropped, (unsigned long long)all,
                          t->c->objective->units, split, t->c->seq_length);
+        if (lf_loader_left_out(l, i))
+            lf_train_log(t, 1,
+                         "%llu of %llu documents of a %s split are empty, longer than seq_length = "
+                         "%d, or have more of pictures than a sequence may, and are left out",
+                         (unsigned long long)lf_loader_left_out(l, i),
+                         (unsigned long long)lf_shardset_get_info(lf_loader_set(l, i))->n_docs,
+                         split, t->c->seq_length);
         if (lf_loader_cut(l, i) &&
             (t->c->packing == LF_PACK_BFD || lf_shardset_has_mask(lf_loader_set(l, i))))
             lf_train_log(t, 1,
@@ -288,11 +305,11 @@ static size_t split_bytes(const struct lf_train_config *c, const lf_loader_confi
     return n;
 }
 
-size_t lf_train_data_bytes(const struct lf_train_config *c)
+size_t lf_train_data_bytes(const struct lf_train_config *c, const lf_model_config *mc)
 {
-    const lf_loader_config train = lf_train_loader_config(c);
-    const lf_loader_config all = lf_train_valid_config(c, c->n_valid);
-    const lf_loader_config one = lf_train_valid_config(c, 1);
+    const lf_loader_config train = lf_train_loader_config(c, mc);
+    const lf_loader_config all = lf_train_valid_config(c, mc, c->n_valid);
+    const lf_loader_config one = lf_train_valid_config(c, mc, 1);
     size_t n = lf_loader_slot_bytes(&train), most = 0, valid = 0, sets = 0;
     for (size_t i = 0; i < c->n_sources; i++) {
         size_t index = split_bytes(c, &train, c->sources[i].dir, "train");

@@ -90,7 +90,7 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
     struct lf_plan_bytes b = {0};
     (void)lf_plan_bytes(m->plan, &b); /* an unfinished plan has no bytes */
     struct lf_plan_memory mem = {.host = snapshot_bytes(c, m, who) + (double)b.offloaded +
-                                         (double)lf_train_data_bytes(c)};
+                                         (double)lf_train_data_bytes(c, lf_decoder_config(m->dec))};
     if (c->guest && c->guest->host_bytes)
         mem.host += (double)c->guest->host_bytes(c->guest->user);
     mem.host += (double)lf_train_pipe_bytes(c, m) + (double)lf_train_sight_bytes(c, m);

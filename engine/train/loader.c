@@ -93,6 +93,11 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
             if (rc < 0)
                 return rc;
             fill_positions(b->positions + base + at, len);
+            if (src->units.media)
+                rc = lf_loader_media_fill(&l->media, b, src->set, part[i].seg.doc,
+                                          (int64_t)base + at, err);
+            if (rc < 0)
+                return rc;
             at += len;
             b->trained += part[i].mismatched ? 0 : seg_trained(src, &part[i].seg);
             name_segment(b, (int64_t)part[i].seg.doc, (size_t)(src - l->src), part[i].mismatched);
@@ -135,6 +140,8 @@ static int fill_batch(lf_loader *l, lf_loader_batch *b, lf_err *err)
     int64_t first = l->fill_step.first + l->fill_micro * unit;
     b->n_segs = b->max_seglen = 0;
     b->trained = 0;
+    b->media.n_tiles = b->media.n_pictures = 0;
+    b->media.n_patches = 0;
     b->cu_seqlens[0] = 0;
     b->step = l->fill_step.number;
     b->micro = l->fill_micro;
@@ -350,6 +357,10 @@ uint64_t lf_loader_units(const lf_loader *l, size_t k, uint64_t *dropped)
     *dropped = l->src[k].units.dropped;
     return l->src[k].units.n;
 }
+uint64_t lf_loader_left_out(const lf_loader *l, size_t k)
+{
+    return l->src[k].units.left_out;
+}
 uint64_t lf_loader_cut(const lf_loader *l, size_t k)
 {
     return l->src[k].units.cut;
@@ -412,6 +423,5 @@ json_t *lf_loader_describe(const lf_loader *l, int64_t sample, lf_err *err)
 
 const lf_processor *lf_loader_processor(const lf_loader *l)
 {
-    (void)l;
-    return NULL;
+    return l->media.on ? &l->media.processor : NULL;
 }

@@ -23,8 +23,13 @@
  * -1. In Megatron's order (below) a row is T + 1 tokens that may cross documents, in one segment,
  * and every target is trained.
  *
+ * Documents with pictures lie whole in one row too. They are packed first fit decreasing on tokens,
+ * patches and tiles, a row with its share of what a micro-batch holds of each, so no micro-batch
+ * has too many. Those that do not fit are left out and counted. The pictures of a micro-batch are
+ * decoded and processed by the thread that fills it, in the order of its placeholders.
+ *
  * A thread fills the next micro-batches while one is in use. Nothing is allocated after
- * lf_loader_open.
+ * lf_loader_open, but for a picture while it is decoded and cut into patches, and given back then.
  */
 #ifndef LF_TRAIN_LOADER_H
 #define LF_TRAIN_LOADER_H
@@ -97,6 +102,11 @@ typedef struct lf_loader_config {
     int64_t vocab_size; /* > 0: the vocabulary of every source must be at most this */
     enum lf_rows rows;  /* the kind that the documents of every source must have */
     bool mismatched;    /* LF_ROWS_UNPAIRED: with the answer of another document */
+    /* pictures: how many patches and tiles a micro-batch holds, at least B each; 0: there are
+     * none */
+    int32_t max_patches, max_tiles;
+    int32_t patch_bytes; /* most bytes of a patch, a multiple of those of the sources */
+    int64_t image_token; /* the placeholder, as in the sources */
 } lf_loader_config;
 
 typedef struct lf_loader_batch {
@@ -109,7 +119,7 @@ typedef struct lf_loader_batch {
     uint16_t *seg_source; /* [n_segs] */
     bool *seg_mismatched; /* [n_segs] the prompt of seg_doc with the answer of another document */
     int64_t *sample_ids;  /* [B] global sample index, -1 for a row of padding (end of validation) */
-    lf_media_batch media; /* pictures of the rows */
+    lf_media_batch media; /* with max_tiles tiles and pictures, max_patches patches of room */
     int64_t trained;      /* targets >= 0 */
     int64_t step;         /* batch number of the optimizer step it belongs to */
     int32_t micro, n_micro; /* number of this micro-batch of this rank, and how many there are */
@@ -153,7 +163,7 @@ int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err);
  * number m / ranks there. Returns how many micro-batches of a step of n samples a rank computes. */
 int64_t lf_deal_count(int64_t n, int64_t B, int64_t rank, int64_t ranks);
 
-/* What is done to the pictures of the sources; NULL: they have none. */
+/* What is done to the pictures of the sources, which agree on it; NULL: they have none. */
 const lf_processor *lf_loader_processor(const lf_loader *l);
 /* the number of samples; practically endless in the order above */
 int64_t lf_loader_samples(const lf_loader *l);
@@ -167,9 +177,13 @@ uint64_t lf_loader_units(const lf_loader *l, size_t source, uint64_t *dropped);
 /* Returns the number of plain documents longer than T. The rest of such a document stands in
  * another sequence and does not see the part before it. */
 uint64_t lf_loader_cut(const lf_loader *l, size_t source);
+/* Returns the number of documents that are left out of a source with pictures: empty ones, and
+ * those with more tokens, patches or tiles than a row holds. 0 without pictures. */
+uint64_t lf_loader_left_out(const lf_loader *l, size_t source);
 const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, margins; borrowed */
-/* Returns the SHA-256, in hex, over the data (hashes of shards), weights, T, policy, max_segs and
- * seed. The cursor of a checkpoint is valid for this order only. */
+/* Returns the SHA-256, in hex, over the data (hashes of shards), weights, T, policy, max_segs, seed
+ * and, with pictures, what a row holds of them. The cursor of a checkpoint is valid for this order
+ * only. */
 const char *lf_loader_order_id(const lf_loader *l);
 /* The memory that a loader will take. slot_bytes is exact: the loader with its slots. index_bytes
  * is the most that the index of one source with so many documents and tokens takes. lf_loader_check

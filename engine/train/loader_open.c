@@ -36,6 +36,15 @@ int lf_loader_check(const lf_loader_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "max_docs = %d: a sequence of %d tokens can hold 1 to %lld",
                        c->max_segs, c->T,
                        (long long)c->T * lf_units_most_parts(c->rows, c->mismatched));
+    if (c->max_patches && c->megatron)
+        return lf_fail(err, LF_EINVAL, "Megatron's order knows no pictures");
+    if (c->max_patches && c->rows != LF_ROWS_PLAIN)
+        return lf_fail(err, LF_EINVAL, "pictures are trained on in plain documents only");
+    if (c->max_patches && (c->max_patches < c->B || c->max_tiles < c->B || c->patch_bytes < 3))
+        return lf_fail(err, LF_EINVAL,
+                       "a micro-batch of %d sequences with at most %d patches and %d tiles of "
+                       "pictures; each has room for at least one",
+                       c->B, c->max_patches, c->max_tiles);
     if (c->dp_size < 0 || c->dp_rank < 0 || c->dp_rank >= (c->dp_size ? c->dp_size : 1))
         return lf_fail(err, LF_EINVAL, "data-parallel rank %d of %d", c->dp_rank, c->dp_size);
     return 0;
@@ -56,7 +65,9 @@ size_t lf_loader_slot_bytes(const lf_loader_config *c)
 {
     const size_t B = (size_t)c->B, T = (size_t)c->T, segs = (size_t)lf_loader_segs(c);
     const size_t seg = sizeof(int32_t) + sizeof(int64_t) + sizeof(uint16_t) + sizeof(bool);
-    const size_t slot = 3 * B * T * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
+    const size_t media = lf_loader_media_bytes(c);
+    const size_t slot =
+        media + 3 * B * T * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
     const size_t row = c->megatron ? (T + 1) * sizeof(int32_t) : 0;
     const size_t source = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
     const size_t order = n_ramp(c) * sizeof(lf_loader_ramp) + n_skip(c) * sizeof(int64_t);
@@ -64,9 +75,10 @@ size_t lf_loader_slot_bytes(const lf_loader_config *c)
            2 * segs * sizeof(lf_pack_seg);
 }
 
-static enum lf_pack_policy policy_of(const lf_loader_config *c)
+/* pictures: the source has some. */
+static enum lf_pack_policy policy_of(const lf_loader_config *c, bool pictures)
 {
-    return c->rows == LF_ROWS_PLAIN ? c->policy : LF_PACK_BFD;
+    return pictures ? LF_PACK_FFD : c->rows == LF_ROWS_PLAIN ? c->policy : LF_PACK_BFD;
 }
 
 size_t lf_loader_index_bytes(const lf_loader_config *c, uint64_t docs, uint64_t tokens)
@@ -74,7 +86,8 @@ size_t lf_loader_index_bytes(const lf_loader_config *c, uint64_t docs, uint64_t 
     uint64_t units = c->rows == LF_ROWS_PAIRS ? docs / 2 : docs;
     if (c->rows == LF_ROWS_UNPAIRED && c->mismatched)
         tokens *= 2; /* each prompt and each answer is in two segments */
-    return lf_pack_bytes_most(policy_of(c), (uint32_t)c->T, lf_units_bound(c), units, tokens) +
+    return lf_pack_bytes_most(policy_of(c, c->max_patches > 0), (uint32_t)c->T, lf_units_bound(c),
+                              units, tokens) +
            lf_units_bytes(c->rows, c->mismatched, docs);
 }
 
@@ -96,6 +109,33 @@ static bool any_target(const lf_shardset *set)
             return true;
     }
     return false;
+}
+
+static int open_pack(struct lf_loader_src *s, const lf_loader_config *c, lf_err *err)
+{
+    int rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir, err);
+    if (rc < 0)
+        return rc;
+    const bool pictures = lf_shardset_get_info(s->set)->processor != NULL;
+    struct lf_pack_docs docs = {.n = s->units.n, .len = lf_units_len, .user = &s->units};
+    if (pictures) {
+        lf_units_media(&s->units, c);
+        docs.weigh = lf_units_weigh;
+        memcpy(docs.most, s->units.most, sizeof docs.most);
+    }
+    return lf_pack_build(&s->pack, policy_of(c, pictures), (uint32_t)c->T, lf_units_bound(c), &docs,
+                         err);
+}
+
+static int open_media(lf_loader *l, const lf_loader_config *c, const struct lf_loader_src *s,
+                      lf_err *err)
+{
+    int rc = lf_loader_media_source(&l->media, &l->media.on, s->set, s->dir, err);
+    if (rc == 0 && lf_shardset_get_info(s->set)->processor)
+        rc = lf_loader_media_check(&l->media, c, s->dir, err);
+    size_t most = lf_shardset_picture_most(s->set);
+    l->media.file_bytes = most > l->media.file_bytes ? most : l->media.file_bytes;
+    return rc;
 }
 
 static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err *err)
@@ -120,23 +160,23 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
             err, LF_EINVAL,
             "%s: not one token of its %s split is trained (its loss mask leaves all out)", s->dir,
             c->split);
+    if ((rc = open_media(l, c, s, err)) < 0)
+        return rc;
     if (c->megatron)
         return s->masked
                    ? lf_fail(err, LF_EINVAL,
                              "%s has a loss mask, which Megatron's order does not know", s->dir)
                    : 0;
-    if ((rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir,
-                            err)) < 0)
-        return rc;
-    rc = lf_pack_build(&s->pack, policy_of(c), (uint32_t)c->T, lf_units_bound(c),
-                       &(struct lf_pack_docs){s->units.n, lf_units_len, &s->units}, err);
-    if (rc < 0)
+    if ((rc = open_pack(s, c, err)) < 0)
         return rc;
     l->order.n[k] = lf_pack_count(s->pack);
     l->index_bytes += lf_pack_bytes(s->pack) + lf_units_bytes(c->rows, c->mismatched, info->n_docs);
     if (l->order.n[k] == 0)
         return lf_fail(err, LF_EINVAL, "%s: its %s split holds no tokens%s", s->dir, c->split,
-                       s->units.dropped ? " in units of at most seq_length" : "");
+                       s->units.dropped    ? " in units of at most seq_length"
+                       : s->units.left_out ? " in documents that a sequence holds, of at most "
+                                             "seq_length tokens and with as many patches as it may"
+                                           : "");
     return 0;
 }
 
@@ -233,6 +273,12 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
                  (long long)m->samples, m->surplus, m->weighted, m->split);
         lf_hash_update(h, text, strlen(text) + 1);
     }
+    if (l->media.on) {
+        uint32_t most[LF_PACK_AXES];
+        lf_units_most(c, most);
+        snprintf(text, sizeof text, "pictures patches %u tiles %u", most[0], most[1]);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
     for (size_t k = 0; k < c->n_sources; k++) {
         lf_hash_update(h, lf_shardset_id(l->src[k].set), LF_HASH_BYTES);
         if (c->megatron)
@@ -247,7 +293,19 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
     return 0;
 }
 
-static int alloc_slots(lf_loader *l, lf_err *err)
+/* What lf_loader_media_bytes counts. */
+static int alloc_media(lf_loader *l, const lf_loader_config *c, lf_media_batch *m, lf_err *err)
+{
+    const int32_t side = l->media.processor.patches.side;
+    const size_t tiles = (size_t)c->max_tiles;
+    m->row_bytes = 3 * side * side;
+    m->tile = take(l, tiles, sizeof *m->tile, err);
+    m->picture = take(l, tiles, sizeof *m->picture, err);
+    m->patches = take(l, (size_t)c->max_patches, (size_t)c->patch_bytes, err);
+    return m->tile && m->picture && m->patches ? 0 : LF_ENOMEM;
+}
+
+static int alloc_slots(lf_loader *l, const lf_loader_config *c, lf_err *err)
 {
     size_t n = (size_t)l->B * (size_t)l->T, cu = (size_t)l->B * (size_t)l->max_segs + 1;
     for (int i = 0; i < LF_LOADER_SLOTS; i++) {
@@ -260,9 +318,13 @@ static int alloc_slots(lf_loader *l, lf_err *err)
             !(b->seg_doc = take(l, cu, sizeof *b->seg_doc, err)) ||
             !(b->seg_source = take(l, cu, sizeof *b->seg_source, err)) ||
             !(b->seg_mismatched = take(l, cu, sizeof *b->seg_mismatched, err)) ||
-            !(b->sample_ids = take(l, (size_t)l->B, sizeof *b->sample_ids, err)))
+            !(b->sample_ids = take(l, (size_t)l->B, sizeof *b->sample_ids, err)) ||
+            alloc_media(l, c, &b->media, err) < 0)
             return LF_ENOMEM;
     }
+    /* not planned: its length is the data's, and small beside a slot */
+    if (l->media.on && !(l->media.file = lf_malloc(l->media.file_bytes + 1, 1, err)))
+        return LF_ENOMEM;
     l->segs = take(l, (size_t)l->max_segs, sizeof *l->segs, err);
     l->count_segs = take(l, (size_t)l->max_segs, sizeof *l->segs, err);
     return l->segs && l->count_segs ? 0 : LF_ENOMEM;
@@ -298,6 +360,8 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     l->dp_rank = c->dp_rank;
     l->dp_size = c->dp_size ? c->dp_size : 1;
     l->bytes = sizeof *l;
+    l->media.max_patches = c->max_patches;
+    l->media.max_tiles = c->max_tiles;
     rc = LF_ENOMEM;
     if (!(l->src = take(l, c->n_sources, sizeof *l->src, err)))
         goto out;
@@ -309,7 +373,7 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     int64_t eos = lf_shardset_get_info(l->src[0].set)->eos_id;
     l->pad_token = eos < 0 ? 0 : (int32_t)eos;
     if ((rc = open_order(l, c, err)) < 0 || (rc = make_order_id(l, c, err)) < 0 ||
-        (rc = alloc_slots(l, err)) < 0 || (rc = lf_loader_seek(l, 0, err)) < 0 ||
+        (rc = alloc_slots(l, c, err)) < 0 || (rc = lf_loader_seek(l, 0, err)) < 0 ||
         (rc = start_thread(l, err)) < 0)
         goto out;
     *out = l;
@@ -339,6 +403,9 @@ void lf_loader_close(lf_loader *l)
         free(l->slot[i].seg_source);
         free(l->slot[i].seg_mismatched);
         free(l->slot[i].sample_ids);
+        free(l->slot[i].media.tile);
+        free(l->slot[i].media.picture);
+        free(l->slot[i].media.patches);
     }
     for (size_t k = 0; l->src && k < l->order.n_sources; k++) {
         lf_pack_destroy(l->src[k].pack);
@@ -349,6 +416,7 @@ void lf_loader_close(lf_loader *l)
     for (size_t k = 0; l->mega && k < l->order.n_sources; k++)
         lf_mega_fini(&l->mega[k]);
     free(l->mega);
+    free(l->media.file);
     free(l->row);
     free(l->count_segs);
     free(l->src);

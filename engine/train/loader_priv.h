@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "engine/base/hash.h"
+#include "engine/media/expand.h"
 #include "engine/train/loader.h"
 #include "engine/train/megatron_order.h"
 
@@ -34,7 +35,10 @@ struct lf_units {
     uint32_t T;
     uint64_t n, dropped; /* units; those longer than T */
     uint64_t cut;        /* plain documents longer than T, whose rest stands in another sequence */
-    uint32_t *prompt;    /* mismatched: [n] tokens before the first trained one */
+    bool media;          /* documents have pictures, and stay whole */
+    uint32_t most[LF_PACK_AXES]; /* patches and tiles of a row */
+    uint64_t left_out;           /* documents that no row holds */
+    uint32_t *prompt;            /* mismatched: [n] tokens before the first trained one */
 };
 /* One segment of a unit. A mismatched one has the first `head` tokens of seg.doc, then those of
  * `other` behind its prompt. */
@@ -48,6 +52,12 @@ struct lf_unit_part {
 int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched,
                   uint32_t T, const char *dir, lf_err *err);
 void lf_units_fini(struct lf_units *u);
+/* Takes documents with pictures: those that a row cannot hold are counted. */
+void lf_units_media(struct lf_units *u, const lf_loader_config *c);
+/* What a document weighs besides its tokens; for lf_pack_build. */
+void lf_units_weigh(const void *units, uint64_t unit, uint64_t weight[LF_PACK_AXES]);
+/* Patches and tiles that a row of such a micro-batch holds. */
+void lf_units_most(const lf_loader_config *c, uint32_t most[LF_PACK_AXES]);
 /* Returns the length of a unit, or 0 when it is longer than T; for lf_pack_build. */
 uint64_t lf_units_len(const void *units, uint64_t unit);
 /* Returns the most segments of a unit of such documents. */
@@ -122,6 +132,30 @@ int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t samp
 bool lf_stepper_settle(struct lf_stepper *s, const struct lf_order *o);
 void lf_stepper_next(struct lf_stepper *s, const struct lf_order *o);
 
+/* ---- pictures (loader_media.c) ---- */
+
+struct lf_loader_media {
+    bool on;
+    uint8_t made_by[LF_HASH_BYTES]; /* hash of the texts of both */
+    lf_processor processor;
+    lf_expand expand;
+    int64_t image_token;
+    int32_t max_patches, max_tiles;
+    uint8_t *file; /* [file_bytes] of the picture being read */
+    size_t file_bytes;
+};
+/* The processor of one source's pictures, against those before: `have` says there are some. */
+int lf_loader_media_source(struct lf_loader_media *m, bool *have, const lf_shardset *set,
+                           const char *dir, lf_err *err);
+/* Is the processor of the sources the one that was planned for? */
+int lf_loader_media_check(const struct lf_loader_media *m, const lf_loader_config *c,
+                          const char *dir, lf_err *err);
+size_t lf_loader_media_bytes(const lf_loader_config *c); /* of one slot */
+/* Decodes and processes the pictures of document `doc`, whose tokens stand at row `first` of the
+ * micro-batch. */
+int lf_loader_media_fill(const struct lf_loader_media *m, lf_loader_batch *b,
+                         const lf_shardset *set, uint64_t doc, int64_t first, lf_err *err);
+
 /* ---- the loader itself ---- */
 
 struct lf_loader_src {
@@ -133,6 +167,7 @@ struct lf_loader_src {
 };
 
 struct lf_loader {
+    struct lf_loader_media media;
     struct lf_order order;
     struct lf_loader_src *src;
     struct lf_mega *mega; /* [n_sources] in Megatron's order, else NULL */

@@ -15,7 +15,7 @@ TESTS += tests/unit/train_cost
 tests_unit_train_cost_SOURCES = tests/unit/train_cost.c $(pipe_util)
 tests_unit_train_cost_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # the loader (store helper)
-engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/loader_open.c engine/train/order.c engine/train/units.c \
+engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/loader_open.c engine/train/loader_media.c engine/train/order.c engine/train/units.c \
   engine/train/megatron_order.h engine/train/megatron_order.c engine/train/loader_megatron.c
 check_PROGRAMS += tests/golden/megatron_test
 TESTS += tests/golden/megatron_test
@@ -52,3 +52,7 @@ check_PROGRAMS += tests/unit/train_best
 TESTS += tests/unit/train_best
 tests_unit_train_best_SOURCES = tests/unit/train_best.c
 tests_unit_train_best_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/train_media
+TESTS += tests/unit/train_media
+tests_unit_train_media_SOURCES = tests/unit/train_media.c $(MEDIA_TEST_UTIL)
+tests_unit_train_media_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -202,13 +202,14 @@ bool lf_train_word_unused(char *buf, size_t cap, const struct lf_train_config *c
                           int64_t tokens);
 /* Returns the settings that all loaders of a run share; sources (except their number), split and
  * ranks are not set. */
-lf_loader_config lf_train_loader_config(const struct lf_train_config *c);
+lf_loader_config lf_train_loader_config(const struct lf_train_config *c, const lf_model_config *mc);
 /* The same for a loader that reads a split once, in order. */
-lf_loader_config lf_train_valid_config(const struct lf_train_config *c, size_t n_sources);
+lf_loader_config lf_train_valid_config(const struct lf_train_config *c, const lf_model_config *mc,
+                                       size_t n_sources);
 /* Opens the training data for `rank` of the `ranks` that share a batch. */
 int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err);
 /* Returns the host memory of the loaders, from the manifests of the data as far as they exist. */
-size_t lf_train_data_bytes(const struct lf_train_config *c);
+size_t lf_train_data_bytes(const struct lf_train_config *c, const lf_model_config *mc);
 
 /* over.c. The ranks of one data coordinate wait for each other within passes, so none runs one that
  * another does not. */

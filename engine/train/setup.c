@@ -17,7 +17,7 @@
 
 int64_t lf_train_max_docs(const struct lf_train_config *c)
 {
-    const lf_loader_config lc = lf_train_loader_config(c);
+    const lf_loader_config lc = lf_train_loader_config(c, NULL);
     return (int64_t)lf_loader_segs(&lc) * c->micro_batch;
 }
 
@@ -248,7 +248,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                               .mode = c->numeric,
                               .keep_master = !c->adapter,
                               .no_reuse = c->no_reuse};
-    const lf_loader_config lc = lf_train_loader_config(c);
+    const lf_loader_config lc = lf_train_loader_config(c, mc);
     int rc = lf_loader_check(&lc, err);
     if (rc == 0)
         rc = check_guest(c, err);

@@ -48,6 +48,30 @@ uint64_t lf_units_len(const void *units, uint64_t unit)
     return u->rows != LF_ROWS_PLAIN && n > u->T ? 0 : n;
 }
 
+void lf_units_weigh(const void *units, uint64_t unit, uint64_t weight[LF_PACK_AXES])
+{
+    const struct lf_units *u = units;
+    weight[0] = lf_shardset_patches(u->set, unit, &weight[1]);
+}
+
+void lf_units_most(const lf_loader_config *c, uint32_t most[LF_PACK_AXES])
+{
+    most[0] = (uint32_t)(c->max_patches / c->B);
+    most[1] = (uint32_t)(c->max_tiles / c->B);
+}
+
+void lf_units_media(struct lf_units *u, const lf_loader_config *c)
+{
+    u->media = true;
+    u->cut = 0;
+    lf_units_most(c, u->most);
+    for (uint64_t d = 0; d < u->n; d++) {
+        uint64_t w[LF_PACK_AXES], n = lf_shardset_doc_len(u->set, d);
+        lf_units_weigh(u, d, w);
+        u->left_out += n == 0 || n > u->T || w[0] > u->most[0] || w[1] > u->most[1];
+    }
+}
+
 int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched,
                   uint32_t T, const char *dir, lf_err *err)
 {

@@ -2,9 +2,9 @@
  *
  * shards_tool DIR SPLIT: the documents of a shards artifact, one a line: ids, "-" before those that
  * are not trained, "|" where a sequence ends inside a document; then what else its rows have:
- * "margin=", "label=" or "rest=", and of each picture "[number in its file, bytes, kind, WxH, tiles x
- * rows x columns, first placeholder + how many, the beginning of the hash]", where the hash is that of
- * the bytes as they are read back. For the tests of stages.
+ * "margin=", "label=" or "rest=", and of each picture "[number in its file, bytes, kind, WxH, tiles
+ * x rows x columns, first placeholder + how many, the beginning of the hash]", where the hash is
+ * that of the bytes as they are read back. For the tests of stages.
  */
 #include "config.h"
 

@@ -127,9 +127,9 @@ static bool check_mask(lf_chat_doc *d, const struct kit *k, const lf_chat *c, co
                          .last_only = json_is_true(json_object_get(want, "last"))};
     const char *mask = json_string_value(json_object_get(want, "mask")),
                *fault = json_string_value(json_object_get(want, "fault"));
-    int rc = lf_chat_encode(d, c, k->state,
-                            &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns, r->tools, NULL},
-                            &how, &err);
+    int rc = lf_chat_encode(
+        d, c, k->state,
+        &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns, r->tools, NULL}, &how, &err);
     if (json_object_get(want, "error"))
         return rc < 0 && d->fault == LF_CHAT_BROKEN && err.text[0];
     if (!same_ids(&d->ids, json_object_get(want, "ids")) ||
@@ -147,10 +147,10 @@ static bool check_marks(lf_chat_doc *d, const struct kit *k, const lf_chat *c, c
     lf_err err = LF_ERR_INIT;
     lf_chat_train how = {.mask = LF_CHAT_MASK_GENERATION};
     const char *marked = json_string_value(json_object_get(want, "marked"));
-    int rc = marked ? lf_chat_encode(
-                          d, c, k->state,
-                          &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns, r->tools, NULL},
-                          &how, &err)
+    int rc = marked ? lf_chat_encode(d, c, k->state,
+                                     &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns,
+                                                               r->tools, NULL},
+                                     &how, &err)
                     : 0;
     if (marked && !strchr(marked, '1'))
         return rc < 0 && d->fault == LF_CHAT_NO_TARGET;
@@ -251,10 +251,11 @@ static bool check_mark_case(json_t *all, const json_t *want)
                                  json_string_value(json_object_get(want, "conversation"))));
     lf_chat_doc_init(&d);
     lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
-    int rc = c ? lf_chat_encode(&d, c, k.state,
-                                &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL, NULL},
-                                &how, &err)
-               : -1;
+    int rc =
+        c ? lf_chat_encode(&d, c, k.state,
+                           &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL, NULL},
+                           &how, &err)
+          : -1;
     bool ok = same_ids(&d.ids, json_object_get(want, "ids"));
     if (strchr(mask + 1, '1'))
         ok = ok && rc == 0 && d.ids.n == strlen(mask);
@@ -328,10 +329,11 @@ static void spaced(const char *tokenizer, const char *user, const char *want, co
     lf_buf_init(&got);
     lf_chat_doc_init(&d);
     lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
-    int rc = c ? lf_chat_encode(&d, c, k.state,
-                                &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL, NULL},
-                                &how, &err)
-               : -1;
+    int rc =
+        c ? lf_chat_encode(&d, c, k.state,
+                           &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL, NULL},
+                           &how, &err)
+          : -1;
     for (size_t i = 0; i < d.ids.n && rc == 0; i++)
         lf_buf_addf(&got, "%s%u%s", i ? " " : "", d.ids.v[i], d.mask[i] ? "*" : "");
     tap_str(rc ? err.text : got.data, want, name);
@@ -459,11 +461,11 @@ static void encodes(const char *template, const char *row, const lf_chat_train *
     json_t *j = json_loads(row, 0, NULL);
     row_open(&r, j);
     lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
-    int rc =
-        c ? lf_chat_encode(&d, c, k.state,
-                           &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, r.tools, NULL},
-                           how, &err)
-          : err.rc;
+    int rc = c ? lf_chat_encode(
+                     &d, c, k.state,
+                     &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, r.tools, NULL},
+                     how, &err)
+               : err.rc;
     if (fault != LF_CHAT_FINE) {
         tap_ok(rc < 0 && d.fault == fault && strstr(err.text, want), "%s: %s", name, err.text);
     } else {

@@ -65,8 +65,9 @@ static void test_policy(enum lf_pack_policy policy, uint32_t T, uint32_t max_seg
     lf_err err = LF_ERR_INIT;
     lf_pack *p = NULL;
     uint64_t tokens = 0;
-    tap_rc(lf_pack_build(&p, policy, T, max_segs, &(struct lf_pack_docs){l.n, len_of, &l}, &err), 0,
-           &err, NULL, "build");
+    tap_rc(lf_pack_build(&p, policy, T, max_segs,
+                         &(struct lf_pack_docs){.n = l.n, .len = len_of, .user = &l}, &err),
+           0, &err, NULL, "build");
     if (!p)
         return;
     tap_i64(audit(p, &l, T, policy == LF_PACK_BFD, &tokens), 0,
@@ -86,13 +87,14 @@ static void test_bound_shows(void)
     uint64_t tokens;
     for (int policy = 0; policy < 2; policy++) {
         lf_pack_build(&p, (enum lf_pack_policy)policy, 16, 4,
-                      &(struct lf_pack_docs){l.n, len_of, &l}, &err);
+                      &(struct lf_pack_docs){.n = l.n, .len = len_of, .user = &l}, &err);
         audit(p, &l, 16, false, &tokens);
         tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 2) / 3,
                 "three documents and the padding each");
         lf_pack_destroy(p);
     }
-    lf_pack_build(&p, LF_PACK_CONCAT, 2, 2, &(struct lf_pack_docs){l.n, len_of, &l}, &err);
+    lf_pack_build(&p, LF_PACK_CONCAT, 2, 2,
+                  &(struct lf_pack_docs){.n = l.n, .len = len_of, .user = &l}, &err);
     tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 1) / 2,
             "an exact fill needs no padding segment");
     lf_pack_destroy(p);
@@ -112,8 +114,9 @@ static void test_best_fit(void)
     lf_pack *p = NULL;
     lf_pack_seg segs[10];
     int64_t bad = 0;
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, &(struct lf_pack_docs){8, len_in, lens}, &err), 0,
-           &err, NULL, "best fit decreasing");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10,
+                         &(struct lf_pack_docs){.n = 8, .len = len_in, .user = lens}, &err),
+           0, &err, NULL, "best fit decreasing");
     tap_i64((int64_t)lf_pack_count(p), 4, "sequences");
     for (uint64_t i = 0; i < 4; i++)
         bad +=
@@ -138,7 +141,8 @@ static void test_ties(void)
     lf_pack *p = NULL;
     lf_pack_seg segs[10];
     int64_t bad = 0;
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, &(struct lf_pack_docs){40, len_in, lens}, &err),
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10,
+                         &(struct lf_pack_docs){.n = 40, .len = len_in, .user = lens}, &err),
            0, &err, NULL, "many ties");
     tap_i64((int64_t)lf_pack_count(p), 21, "sequences");
     for (uint64_t i = 0; i < 21; i++) {
@@ -151,22 +155,115 @@ static void test_ties(void)
     lf_pack_destroy(p);
 }
 
+/* ---- several axes ---- */
+
+enum { AXES_T = 40, AXES_SEGS = 6 };
+static const uint32_t axes_most[LF_PACK_AXES] = {100, 9};
+
+static void weigh(const void *user, uint64_t doc, uint64_t w[LF_PACK_AXES])
+{
+    const struct lens *l = user;
+    w[0] = doc % 3 ? lf_rng_u32(l->seed, 2, doc) % 105 : 0;
+    w[1] = doc % 3 ? 1 + lf_rng_u32(l->seed, 3, doc) % 3 : 0;
+}
+
+static double share_of(const struct lens *l, uint64_t d)
+{
+    uint64_t w[LF_PACK_AXES];
+    weigh(l, d, w);
+    double s = (double)len_of(l, d) / AXES_T;
+    for (int a = 0; a < LF_PACK_AXES; a++)
+        s = (double)w[a] / axes_most[a] > s ? (double)w[a] / axes_most[a] : s;
+    return s;
+}
+
+/* The documents that a sequence can hold, the largest first, the first of equals. */
+static uint64_t in_order(const struct lens *l, uint64_t *order)
+{
+    uint64_t n = 0;
+    for (uint64_t d = 0; d < l->n; d++)
+        if (len_of(l, d) && share_of(l, d) <= 1)
+            order[n++] = d;
+    for (uint64_t i = 0; i < n; i++)
+        for (uint64_t k = n - 1; k > i; k--)
+            if (share_of(l, order[k]) > share_of(l, order[k - 1])) {
+                uint64_t x = order[k];
+                order[k] = order[k - 1];
+                order[k - 1] = x;
+            }
+    return n;
+}
+
+/* What the header says, in so many words: each document tried in every sequence. */
+static void straightforward(const struct lens *l, int64_t *bin_of)
+{
+    uint64_t order[300], room[300][4], bins = 0, n = in_order(l, order);
+    for (uint64_t d = 0; d < l->n; d++)
+        bin_of[d] = -1;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t w[4] = {len_of(l, order[i]), 0, 0, 1}, b = 0;
+        weigh(l, order[i], w + 1);
+        for (; b < bins; b++)
+            if (room[b][0] >= w[0] && room[b][1] >= w[1] && room[b][2] >= w[2] && room[b][3] >= 1)
+                break;
+        if (b == bins) {
+            const uint64_t full[4] = {AXES_T, axes_most[0], axes_most[1], AXES_SEGS - 1};
+            memcpy(room[bins++], full, sizeof full);
+        }
+        for (int a = 0; a < 4; a++)
+            room[b][a] -= w[a];
+        bin_of[order[i]] = (int64_t)b;
+    }
+}
+
+static void test_axes(void)
+{
+    struct lens l = {.n = 300, .max = AXES_T + 2, .seed = 11};
+    const struct lf_pack_docs docs = {l.n, len_of, &l, weigh, {axes_most[0], axes_most[1]}};
+    lf_err err = LF_ERR_INIT;
+    lf_pack *p = NULL;
+    int64_t want[300], got[300], left_out = 0;
+    lf_pack_seg segs[AXES_SEGS];
+    tap_rc(lf_pack_build(&p, LF_PACK_FFD, AXES_T, AXES_SEGS, &docs, &err), 0, &err, NULL, "build");
+    for (size_t d = 0; d < 300; d++)
+        got[d] = -1;
+    for (uint64_t i = 0; i < lf_pack_count(p); i++) {
+        uint32_t n = lf_pack_get(p, i, segs);
+        for (uint32_t k = 0; k < n; k++) {
+            bool whole =
+                segs[k].first == 0 && segs[k].last && segs[k].len == len_of(&l, segs[k].doc);
+            got[segs[k].doc] = whole ? (int64_t)i : -2;
+        }
+    }
+    straightforward(&l, want);
+    for (size_t d = 0; d < 300; d++)
+        left_out += want[d] < 0;
+    tap_mem(got, want, sizeof want, "every document where the straightforward search puts it");
+    tap_ok(left_out > 5 && left_out < 60, "%lld are left out, among them too heavy ones",
+           (long long)left_out);
+    lf_pack_destroy(p);
+}
+
 static void test_refused(void)
 {
     struct lens l = {.n = 4, .max = 5, .seed = 3};
     lf_err err = LF_ERR_INIT;
     lf_pack *p = NULL;
-    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1, 2, &(struct lf_pack_docs){4, len_of, &l}, &err),
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1, 2,
+                         &(struct lf_pack_docs){.n = 4, .len = len_of, .user = &l}, &err),
            LF_EINVAL, &err, "sequence length 1", "T 1");
-    tap_rc(
-        lf_pack_build(&p, LF_PACK_CONCAT, 1u << 25, 2, &(struct lf_pack_docs){4, len_of, &l}, &err),
-        LF_EINVAL, &err, "length", "T huge");
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 1, &(struct lf_pack_docs){4, len_of, &l}, &err),
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1u << 25, 2,
+                         &(struct lf_pack_docs){.n = 4, .len = len_of, .user = &l}, &err),
+           LF_EINVAL, &err, "length", "T huge");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 1,
+                         &(struct lf_pack_docs){.n = 4, .len = len_of, .user = &l}, &err),
            LF_EINVAL, &err, "documents", "one segment");
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 9, &(struct lf_pack_docs){4, len_of, &l}, &err),
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 9,
+                         &(struct lf_pack_docs){.n = 4, .len = len_of, .user = &l}, &err),
            LF_EINVAL, &err, "documents", "more than T");
-    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 8, 8, &(struct lf_pack_docs){0, len_of, &l}, &err), 0,
-           &err, NULL, "no documents");
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 8, 8,
+                         &(struct lf_pack_docs){.n = 0, .len = len_of, .user = &l}, &err),
+           0, &err, NULL, "no documents");
     tap_i64((int64_t)lf_pack_count(p), 0, "no sequences");
     lf_pack_destroy(p);
 }
@@ -186,6 +283,7 @@ int main(void)
     TAP(3, test_bound_shows());
     TAP(3, test_best_fit());
     TAP(3, test_ties());
+    TAP(3, test_axes());
     TAP(6, test_refused());
     return tap_done();
 }

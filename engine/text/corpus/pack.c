@@ -66,7 +66,7 @@ int lf_pack_build(lf_pack **out, enum lf_pack_policy policy, uint32_t T, uint32_
         return lf_fail(err, LF_EINVAL,
                        "at most %u documents in a sequence of %u tokens; 2 to %u are possible",
                        max_segs, T, T);
-    if (policy != LF_PACK_CONCAT && policy != LF_PACK_BFD)
+    if (policy != LF_PACK_CONCAT && policy != LF_PACK_BFD && policy != LF_PACK_FFD)
         return lf_fail(err, LF_EINVAL, "unknown packing policy %d", (int)policy);
     lf_pack *p = lf_calloc(1, sizeof *p, err);
     if (!p)
@@ -77,7 +77,9 @@ int lf_pack_build(lf_pack **out, enum lf_pack_policy policy, uint32_t T, uint32_
                    .n_docs = docs->n,
                    .len = docs->len,
                    .user = docs->user};
-    int rc = policy == LF_PACK_CONCAT ? build_concat(p, err) : lf_pack_build_bfd(p, err);
+    int rc = policy == LF_PACK_CONCAT ? build_concat(p, err)
+             : policy == LF_PACK_BFD  ? lf_pack_build_bfd(p, err)
+                                      : lf_pack_build_ffd(p, docs, err);
     if (rc < 0) {
         lf_pack_destroy(p);
         return rc;
@@ -120,6 +122,8 @@ size_t lf_pack_bytes_most(enum lf_pack_policy policy, uint32_t T, uint32_t max_s
                           uint64_t tokens)
 {
     uint64_t full = tokens / T + 1, closed = docs / (max_segs > 2 ? max_segs - 1 : 1) + 1;
+    if (policy == LF_PACK_FFD) /* on the other axes each may fill a sequence */
+        return (size_t)docs * sizeof(struct lf_pack_item) + (size_t)(docs + 1) * sizeof(uint64_t);
     if (policy == LF_PACK_CONCAT)
         return (size_t)(full + closed) * sizeof(struct lf_pack_start);
     return (size_t)(docs + full) * sizeof(struct lf_pack_item) +

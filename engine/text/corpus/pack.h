@@ -9,9 +9,13 @@
  *            does not reach the part before
  *   bfd      best fit decreasing: documents of at most T tokens stay whole, longer ones are cut
  *            into segments of T
+ *   ffd      first fit decreasing over several axes, of which tokens are the first: every document
+ *            stays whole and goes into the first sequence that has room for it on each axis, those
+ *            with the largest share of a sequence on any axis first. A document that has no tokens,
+ *            or that no sequence holds, is left out
  *
  * A sequence holds at most max_segs segments, counting the padding (if any) as one. Empty documents
- * are skipped. Every token of every document is in exactly one sequence.
+ * are skipped. Every token of every document that is not left out is in exactly one sequence.
  */
 #ifndef LF_TEXT_PACK_H
 #define LF_TEXT_PACK_H
@@ -22,7 +26,9 @@
 
 #include "engine/base/err.h"
 
-enum lf_pack_policy { LF_PACK_CONCAT, LF_PACK_BFD };
+enum lf_pack_policy { LF_PACK_CONCAT, LF_PACK_BFD, LF_PACK_FFD };
+/* ffd: axes besides tokens */
+enum { LF_PACK_AXES = 2 };
 
 typedef struct lf_pack_seg {
     uint64_t doc;
@@ -40,6 +46,9 @@ struct lf_pack_docs {
     uint64_t n;
     lf_pack_len_fn len;
     const void *user; /* of len; borrowed while the index lives */
+    /* ffd: what a document weighs on the other axes, and how much a sequence holds of each */
+    void (*weigh)(const void *user, uint64_t doc, uint64_t weight[LF_PACK_AXES]);
+    uint32_t most[LF_PACK_AXES];
 };
 
 /* T: 2 .. 2^24; max_segs: 2 .. T. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The representation of the packing index, for pack.c (concat) and pack_bfd.c.
+ * The representation of the packing index, for pack.c (concat), pack_bfd.c and pack_ffd.c.
  */
 #ifndef LF_TEXT_PACK_PRIV_H
 #define LF_TEXT_PACK_PRIV_H
@@ -12,7 +12,7 @@ struct lf_pack_start {
     uint64_t doc, first;
 };
 
-/* bfd: piece k of a document is its tokens [k * T, (k + 1) * T). */
+/* bfd, ffd: piece k of a document is its tokens [k * T, (k + 1) * T). */
 struct lf_pack_item {
     uint64_t doc;
     uint32_t piece, len;
@@ -25,10 +25,11 @@ struct lf_pack {
     lf_pack_len_fn len;
     const void *user;
     struct lf_pack_start *starts; /* concat [n] */
-    struct lf_pack_item *items;   /* bfd, sequence by sequence */
-    uint64_t *first_item;         /* bfd [n + 1] */
+    struct lf_pack_item *items;   /* bfd, ffd: sequence by sequence */
+    uint64_t *first_item;         /* bfd, ffd [n + 1] */
 };
 
 int lf_pack_build_bfd(lf_pack *p, lf_err *err);
+int lf_pack_build_ffd(lf_pack *p, const struct lf_pack_docs *docs, lf_err *err);
 
 #endif

@@ -171,7 +171,8 @@ static void texts(void)
     tap_rc(lf_expand_text(&internvl, v, 2, &t, &(struct lf_expand_places){at, 7, false}, &err), 0,
            &err, NULL, "two marks");
     tap_str(t.data, "a<img><c><c></img>bb<img><c></img>c", "are replaced");
-    /* before, at, inside and behind the first mark, in the text, behind the second mark, at the end */
+    /* before, at, inside and behind the first mark, in the text, behind the second mark, at the
+     * end */
     const size_t want[] = {0, 1, 1, 18, 19, 34, 35};
     tap_mem(at, want, sizeof want, "offsets move with what they stand at");
     lf_buf_clear(&t);

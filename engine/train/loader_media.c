@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pictures of a micro-batch: from the files in the shards to rows of patches. A picture was
+ * decoded when its shard was made, so one that cannot be decoded now is damage.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/train/loader_priv.h"
+
+/* ---- which processor ---- */
+
+/* The texts are canonical, so the same settings have the same hash. */
+static int hash_texts(uint8_t out[LF_HASH_BYTES], const lf_shard_info *info, lf_err *err)
+{
+    lf_hash *h = lf_hash_create(err);
+    if (!h)
+        return LF_ENOMEM;
+    lf_hash_update(h, info->processor, strlen(info->processor) + 1);
+    lf_hash_update(h, info->settings, strlen(info->settings) + 1);
+    lf_hash_final(h, out);
+    lf_hash_destroy(h);
+    return 0;
+}
+
+int lf_loader_media_source(struct lf_loader_media *m, bool *have, const lf_shardset *set,
+                           const char *dir, lf_err *err)
+{
+    const lf_shard_info *info = lf_shardset_get_info(set);
+    uint8_t made_by[LF_HASH_BYTES];
+    lf_processor p;
+    lf_expand e;
+    if (!info->processor)
+        return 0;
+    int rc = lf_expand_open(&p, &e, info->processor, info->settings, dir, err);
+    if (rc < 0)
+        return rc;
+    if ((rc = hash_texts(made_by, info, err)) < 0)
+        return rc;
+    if (*have &&
+        (memcmp(m->made_by, made_by, sizeof made_by) != 0 || m->image_token != info->image_token))
+        return lf_fail(err, LF_EINVAL,
+                       "%s: its pictures were prepared for another processor than those of the "
+                       "sources before it",
+                       dir);
+    *have = true;
+    memcpy(m->made_by, made_by, sizeof made_by);
+    m->processor = p;
+    m->expand = e;
+    m->image_token = info->image_token;
+    return 0;
+}
+
+static int32_t bytes_of(const lf_processor *p)
+{
+    return 3 * p->patches.side * p->patches.side;
+}
+
+int lf_loader_media_check(const struct lf_loader_media *m, const lf_loader_config *c,
+                          const char *dir, lf_err *err)
+{
+    const int32_t bytes = bytes_of(&m->processor);
+    if (!c->max_patches)
+        return lf_fail(err, LF_EINVAL,
+                       "%s has pictures, and only text is trained on here: give max_patches", dir);
+    if (bytes > c->patch_bytes || c->patch_bytes % bytes)
+        return lf_fail(err, LF_EINVAL,
+                       "%s: its patches are of %d x %d pixels (%s), which is not what the model "
+                       "takes: its patches have %d numbers",
+                       dir, m->processor.patches.side, m->processor.patches.side,
+                       m->processor.class_name, c->patch_bytes);
+    if (c->image_token != m->image_token)
+        return lf_fail(err, LF_EINVAL,
+                       "%s: pictures stand at token %lld, in the model at token %lld", dir,
+                       (long long)m->image_token, (long long)c->image_token);
+    return 0;
+}
+
+size_t lf_loader_media_bytes(const lf_loader_config *c)
+{
+    return (size_t)c->max_tiles * (sizeof(struct lf_media_tile) + sizeof(struct lf_media_picture)) +
+           (size_t)c->max_patches * (size_t)c->patch_bytes;
+}
+
+/* ---- one picture ---- */
+
+/* Puts the patches of x behind those that are there. */
+static int add_tiles(const struct lf_loader_media *m, lf_media_batch *to, const lf_pixels *x,
+                     lf_err *err)
+{
+    const int64_t rows = (int64_t)x->tiles * x->grid_h * x->grid_w;
+    if (to->n_tiles + x->tiles > m->max_tiles || to->n_patches + rows > m->max_patches)
+        return lf_fail(err, LF_EFORMAT, "a micro-batch has no room for it");
+    for (int32_t i = 0; i < x->tiles; i++)
+        to->tile[to->n_tiles++] = (struct lf_media_tile){x->grid_h, x->grid_w};
+    memcpy(to->patches + to->n_patches * to->row_bytes, x->rows, (size_t)(rows * to->row_bytes));
+    to->n_patches += rows;
+    return 0;
+}
+
+/* Finds the run of n placeholders at row *at or, after other tokens, behind it; *at moves past it.
+ * Rows below `end` are the document's. */
+static int take_run(struct lf_media_picture *p, const struct lf_loader_media *m,
+                    const lf_loader_batch *b, int64_t *at, int64_t end, lf_err *err)
+{
+    while (*at < end && b->tokens[*at] != m->image_token)
+        ++*at;
+    p->first_row = *at;
+    while (*at < end && *at < p->first_row + p->rows && b->tokens[*at] == m->image_token)
+        ++*at;
+    return *at == p->first_row + p->rows
+               ? 0
+               : lf_fail(err, LF_EFORMAT, "its %lld placeholders are not where the shard says",
+                         (long long)p->rows);
+}
+
+/* A picture of pan and scan has a run of placeholders for each tile; any other has one. */
+static int add_picture(const struct lf_loader_media *m, lf_loader_batch *b, const lf_pixels *x,
+                       const lf_shard_picture *said, int64_t first, lf_err *err)
+{
+    lf_media_batch *to = &b->media;
+    const int32_t runs = m->expand.kind == LF_EXPAND_GEMMA3 ? x->tiles : 1;
+    const int64_t end = (int64_t)b->B * b->T;
+    int64_t at = first + said->first;
+    int rc = add_tiles(m, to, x, err);
+    for (int32_t i = 0; i < runs && rc == 0; i++) {
+        struct lf_media_picture p = {.first_tile = to->n_tiles - x->tiles + i,
+                                     .tiles = x->tiles / runs,
+                                     .layout = x->layout,
+                                     .from = x->from,
+                                     .rows = said->count / (uint32_t)runs};
+        rc = take_run(&p, m, b, &at, end, err);
+        to->picture[to->n_pictures++] = p;
+    }
+    return rc;
+}
+
+static int process(lf_pixels *x, const struct lf_loader_media *m, const lf_shard_picture *said,
+                   bool alone, lf_err *err)
+{
+    lf_image im = {0};
+    int rc = lf_image_decode(&im, m->file, said->n, NULL, err);
+    if (rc == 0)
+        rc = lf_processor_run(x, &m->processor, &im, alone, err);
+    lf_image_fini(&im);
+    if (rc == 0 &&
+        (x->tiles != said->tiles || x->grid_h != said->grid_h || x->grid_w != said->grid_w ||
+         x->from.w != (int32_t)said->w || x->from.h != (int32_t)said->h))
+        rc = lf_fail(err, LF_EFORMAT,
+                     "it becomes %d tiles of %d x %d patches, the shard says %d of %d x %d",
+                     x->tiles, x->grid_h, x->grid_w, said->tiles, said->grid_h, said->grid_w);
+    return rc;
+}
+
+int lf_loader_media_fill(const struct lf_loader_media *m, lf_loader_batch *b,
+                         const lf_shardset *set, uint64_t doc, int64_t first, lf_err *err)
+{
+    const uint64_t n = lf_shardset_pictures(set, doc);
+    for (uint64_t i = 0; i < n; i++) {
+        lf_shard_picture said;
+        lf_pixels x = {0};
+        lf_shardset_picture_get(set, doc, i, &said);
+        int rc = lf_shardset_picture_read(set, doc, i, m->file, err);
+        if (rc == 0)
+            rc = process(&x, m, &said, n == 1, err);
+        if (rc == 0)
+            rc = add_picture(m, b, &x, &said, first, err);
+        lf_pixels_fini(&x);
+        if (rc < 0) {
+            const char *file;
+            uint64_t index;
+            lf_shardset_locate(set, doc, &file, &index);
+            return lf_err_prefix(err, "%s: document %llu, picture %llu", file,
+                                 (unsigned long long)index, (unsigned long long)i + 1);
+        }
+    }
+    return 0;
+}
