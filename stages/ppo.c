@@ -153,6 +153,8 @@ static int read_parts(struct ppo *p, lf_err *err)
     p->c.adapter = t.adapter;
     p->c.freeze = t.freeze;
     p->c.n_freeze = t.n_freeze;
+    p->c.lr_scale = t.lr_scale;
+    p->c.n_lr_scale = t.n_lr_scale;
     return rc;
 }
 

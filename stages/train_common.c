@@ -163,7 +163,7 @@ int lf_train_lora(struct lf_adapter_config *ac, const struct lf_train_given *g, 
 }
 
 /* "vision.*:0.1" */
-static int read_lr_scale(struct lf_train_lr_scale *out, const char *text, lf_arena *a, lf_err *err)
+static int read_lr_scale(struct lf_lr_scale *out, const char *text, lf_arena *a, lf_err *err)
 {
     const char *colon = strrchr(text, ':');
     if (!colon || colon == text)
@@ -180,7 +180,7 @@ static int read_lr_scale(struct lf_train_lr_scale *out, const char *text, lf_are
 
 static int read_lr_scales(struct lf_train_config *c, const lf_opt_list *l, lf_arena *a, lf_err *err)
 {
-    struct lf_train_lr_scale *v = lf_arena_alloc(a, l->n + 1, sizeof *v, err);
+    struct lf_lr_scale *v = lf_arena_alloc(a, l->n + 1, sizeof *v, err);
     int rc = v ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < l->n && rc == 0; i++)
         rc = read_lr_scale(&v[i], l->v[i], a, err);

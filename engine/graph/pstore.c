@@ -256,12 +256,12 @@ int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen)
     return n;
 }
 
-int lf_pstore_lr_matching(lf_pstore *ps, const char *pattern, float scale)
+int lf_pstore_lr_matching(lf_pstore *ps, const struct lf_lr_scale *s)
 {
     int n = 0;
     for (size_t i = 0; i < ps->n_p; i++)
-        if (fnmatch(pattern, ps->p[i].d.name, 0) == 0) {
-            ps->p[i].d.lr_scale = scale;
+        if (fnmatch(s->pattern, ps->p[i].d.name, 0) == 0) {
+            ps->p[i].d.lr_scale = (float)s->factor;
             n++;
         }
     return n;

@@ -97,8 +97,14 @@ int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen);
 /* Like lf_pstore_freeze, for names that match a shell pattern (* ? [...]; * takes dots too). */
 int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen);
 
-/* Multiplies the learning rate of the tensors whose names match; 0 is not possible (freeze). */
-int lf_pstore_lr_matching(lf_pstore *ps, const char *pattern, float scale);
+/* Learning rates of their own, as multiples, for tensors whose names match a pattern; > 0. Of
+ * several that match the last one counts. */
+struct lf_lr_scale {
+    const char *pattern;
+    double factor;
+};
+/* Returns the number of matches of one. */
+int lf_pstore_lr_matching(lf_pstore *ps, const struct lf_lr_scale *s);
 /* Sets fp8 in the description of the model's matrices (2 dimensions, not of adapters) whose names
  * match. */
 int lf_pstore_fp8_matching(lf_pstore *ps, const char *pattern, bool fp8);

@@ -120,6 +120,8 @@ struct lf_pg_config {
     /* patterns over names of tensors of the actor that are not trained */
     const char *const *freeze;
     size_t n_freeze;
+    const struct lf_lr_scale *lr_scale; /* of tensors of the actor */
+    size_t n_lr_scale;
     double lr, min_lr, clip;
     struct lf_adamw_opts adam;
     struct lf_scaler_opts scaler; /* actor and critic have a scale each */

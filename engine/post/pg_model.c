@@ -144,6 +144,14 @@ static int make_plan(lf_pg_model *m, lf_err *err)
                 err, LF_EINVAL,
                 "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
                 m->s.freeze[i]);
+    for (size_t i = 0; i < m->s.n_lr_scale && rc == 0; i++)
+        if (lf_pstore_lr_matching(m->ps, &m->s.lr_scale[i]) == 0)
+            rc = lf_fail(err, LF_EINVAL, "lr_scale: %s matches no tensor of the model",
+                         m->s.lr_scale[i].pattern);
+    if (rc == 0) { /* prompts have no pictures here, so nothing reads these */
+        lf_pstore_freeze(m->ps, "vision.", true);
+        lf_pstore_freeze(m->ps, "projector.", true);
+    }
     if (rc == 0 && !(m->plan = lf_plan_create(m->ps, &po, err)))
         rc = err && err->rc ? err->rc : LF_ENOMEM;
     if (rc == 0 && m->s.rows > 0)

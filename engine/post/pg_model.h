@@ -45,6 +45,8 @@ struct lf_pg_model_spec {
     const struct lf_adapter_config *adapter;
     const char *const *freeze; /* patterns over names of tensors that are not trained */
     size_t n_freeze;
+    const struct lf_lr_scale *lr_scale;
+    size_t n_lr_scale;
     bool lm;        /* train: losses on plain text too, lf_pg_forward_lm */
     bool reference; /* with an adapter: lf_pg_forward_base can run the model without it */
     /* generation; slots 0: none. kv_tokens 0: slots * context */

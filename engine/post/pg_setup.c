@@ -216,6 +216,8 @@ static int plan_actor(lf_pg *p, lf_err *err)
     s.adapter = c->adapter;
     s.freeze = c->freeze;
     s.n_freeze = c->n_freeze;
+    s.lr_scale = c->lr_scale;
+    s.n_lr_scale = c->n_lr_scale;
     s.reference = p->ref_below;
     s.lm = c->ptx_data != NULL;
     if (!p->at[LF_PG_ROLLOUT].own)

@@ -21,10 +21,9 @@ static int freeze(const struct lf_train_model *m, const struct lf_train_config *
 static int scale_rates(const struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
 {
     for (size_t i = 0; i < c->n_lr_scale; i++) {
-        const struct lf_train_lr_scale *s = &c->lr_scale[i];
-        const int here = lf_pstore_lr_matching(m->ps, s->pattern, (float)s->factor),
-                  all = m->whole ? lf_pstore_lr_matching(m->whole, s->pattern, (float)s->factor)
-                                 : here;
+        const struct lf_lr_scale *s = &c->lr_scale[i];
+        const int here = lf_pstore_lr_matching(m->ps, s),
+                  all = m->whole ? lf_pstore_lr_matching(m->whole, s) : here;
         if (all == 0)
             return lf_fail(err, LF_EINVAL, "lr_scale: %s matches no tensor of the model",
                            s->pattern);

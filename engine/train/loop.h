@@ -68,11 +68,6 @@ enum lf_train_verify {
     LF_VERIFY_NO
 }; /* AUTO: data of at most 4 GiB */
 
-struct lf_train_lr_scale {
-    const char *pattern;
-    double factor;
-};
-
 struct lf_train_config {
     const lf_objective *objective;      /* NULL: the next token of packed documents */
     const struct lf_train_guest *guest; /* NULL: none */
@@ -155,7 +150,7 @@ struct lf_train_config {
     /* checkpoint of an adapter with these settings to begin with; NULL: a new adapter */
     const char *adapter_from;
     /* learning rates of tensors whose names match, as multiples of lr; the last match counts */
-    const struct lf_train_lr_scale *lr_scale;
+    const struct lf_lr_scale *lr_scale;
     size_t n_lr_scale;
     const char *const *freeze; /* patterns over names of tensors that are not trained */
     size_t n_freeze;
