@@ -115,6 +115,12 @@ static int choose_columns(tokenize *s, lf_err *err)
     const lf_shape_opts *h = &s->shape;
     bool text = h->shape == LF_SHAPE_TEXT, pictures = lf_optset_is_set(s->o, "processor");
     const char *const *known = text ? &s->corpus.text_field : lf_shape_known(&n);
+    if (pictures) {
+        s->binary[0] = lf_shape_column(h, "image");
+        s->binary[1] = lf_shape_column(h, "images");
+        s->corpus.binary = s->binary;
+        s->corpus.n_binary = 2;
+    }
     if (!text && (!h->ignore_unmapped || h->shape == LF_SHAPE_PROMPT))
         return 0;
     if (!(s->read_columns = lf_calloc(n, sizeof(*s->read_columns), err)))

@@ -55,6 +55,7 @@ typedef struct tokenize {
     lf_shape_opts shape;
     tok_media media;
     const char **columns, **roles;
+    const char *binary[2];     /* the columns of pictures */
     const char **read_columns; /* the columns of parquet that are read, see corpus.columns */
     lf_rowdocs_opts rows;      /* tok, chat and eos_id are set once the tokenizer is there */
     lf_chat *chat;             /* owns rows.chat */

@@ -84,6 +84,19 @@ run threads --threads 3 "$dir/llava.json"
 cmp -s "$dir/threads/shards/train-00000.h5" "$dir/llava/shards/train-00000.h5"
 is $? 0 "threads change no byte"
 
+parquet=$LF_SRCDIR/tests/golden/parquet/rows
+run parquet "$parquet/pictures.parquet"
+is "$(show parquet)" "$(show llava)" "parquet: bytes, and a path where there are none"
+run parquet1 "$parquet/picture.parquet"
+is "$(show parquet1)" "$(show llava | head -n 1)" "and one picture a row"
+"$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/chat.jinja" --shape auto --out "$dir/parquet2" \
+    "$parquet/picture.parquet" 2>"$dir/err" >/dev/null
+says "column image.bytes is binary, which a row of text has no place for" "bytes are refused without a processor"
+"$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$LF_SRCDIR/tests/golden/parquet/README.md" --shape auto --unmapped ignore \
+    --out "$dir/parquet3" "$parquet/picture.parquet" 2>"$dir/err" >/dev/null
+! grep -q "binary" "$dir/err"
+is $? 0 "or passed over where columns are"
+
 # --- settings ---
 run strategy --placeholders '{"vision_feature_select_strategy": "default"}' "$dir/llava.json"
 is "$(images_of strategy | head -n 1 | cut -d ' ' -f 6)" "1+8" "what is given counts before the files"
@@ -140,4 +153,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 36
+finish 40

@@ -205,6 +205,8 @@ static int open_parquet(lf_corpus *c, lf_err *err)
     const char *path = c->files.v[c->at].path;
     const lf_parquet_opts o = {.columns = c->a.columns,
                                .n_columns = c->a.n_columns,
+                               .binary = c->a.binary,
+                               .n_binary = c->a.n_binary,
                                .max_row_bytes = c->a.max_doc_bytes,
                                .raise = c->a.format == LF_CORPUS_ROWS ? NULL : "max_doc_bytes"};
     if (c->files.v[c->at].bytes < 0)

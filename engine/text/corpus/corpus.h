@@ -49,6 +49,8 @@ typedef struct lf_corpus_args {
     /* parquet: columns to read, the others are passed over; NULL: all. Borrowed until close. */
     const char *const *columns;
     size_t n_columns;
+    const char *const *binary; /* parquet: columns in which binary is read; borrowed until close */
+    size_t n_binary;
     size_t doc_bytes;     /* SIZE */
     size_t max_doc_bytes; /* a longer record is an error */
     /* AUTO, TEXT: files of plain text are an error, because of this setting (shape, text_field);

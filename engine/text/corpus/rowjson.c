@@ -100,6 +100,9 @@ static int make_value(json_t **out, struct unpack *u, const lf_rowpack_item *it,
         return 0;
     case LF_ROWPACK_TEXT:
         return make_text(out, u, it, err);
+    case LF_ROWPACK_BYTES: /* never shown or sent: rowmedia.h takes it out of the row */
+        *out = json_stringn_nocheck(it->text.p, it->text.n);
+        return 0;
     case LF_ROWPACK_LIST:
     case LF_ROWPACK_OBJECT: {
         json_t *v = it->tag == LF_ROWPACK_LIST ? json_array() : json_object();

@@ -13,7 +13,8 @@
  *   STRING, JSON, ENUM           text        BOOLEAN         true, false
  *   INT32, INT64, INT(n, signed) integer     FLOAT, DOUBLE   real, finite
  *
- * Binary, decimal, date, time, timestamp, interval, UUID, 16-bit float, INT96 and map have none:
+ * In columns that are named for it binary has a place, too, such as the bytes of a picture. Elsewhere
+ * binary, and everywhere decimal, date, time, timestamp, interval, UUID, 16-bit float, INT96 and map have none:
  * the file is refused by the column's name unless the column is not among those that are read.
  * Refused are also other codecs, encrypted files, and files whose columns lie in other files.
  *
@@ -37,6 +38,9 @@ typedef struct lf_parquet_opts {
     /* names of columns at the top; others are passed over. NULL: all. Borrowed until close. */
     const char *const *columns;
     size_t n_columns;
+    /* names of columns at the top in which binary is read as bytes. Borrowed until close. */
+    const char *const *binary;
+    size_t n_binary;
     size_t max_row_bytes; /* of a row in its form; a longer one is an error */
     const char *raise;    /* the option that sets it, for the message; NULL: none */
 } lf_parquet_opts;

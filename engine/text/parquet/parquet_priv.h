@@ -48,6 +48,7 @@ enum lf_pq_kind {
     LF_PQ_STRUCT,
     LF_PQ_LIST,
     LF_PQ_TEXT,
+    LF_PQ_BYTES,
     LF_PQ_BOOL,
     LF_PQ_INT,
     LF_PQ_UINT,
@@ -79,6 +80,7 @@ struct lf_pq_node {
     size_t leaf, n_leaf; /* columns below it: as numbered in the file, then among those read */
     /* kind ODD: what it is */
     const char *odd;
+    bool plain_binary; /* and no more than bytes */
     /* leaf */
     const char *path;
     enum lf_pq_type type;

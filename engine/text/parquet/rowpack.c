@@ -44,6 +44,7 @@ bool lf_rowpack_get(lf_rowpack_item *out, const char *p, size_t n, size_t *at)
         *at += 8;
         return true;
     case LF_ROWPACK_TEXT:
+    case LF_ROWPACK_BYTES:
     case LF_ROWPACK_MEMBER:
         return get_text(out, p, n, at);
     }

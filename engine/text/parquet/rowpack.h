@@ -6,6 +6,7 @@
  *   n          null              f, t       false, true
  *   i 8 bytes  an integer        d 8 bytes  a real
  *   s 4 bytes of length, text (not checked for UTF-8)
+ *   b 4 bytes of length, bytes that are no text
  *   [ values ] a list            { members } an object; a member is k, 2 bytes of length, name, 0,
  *                                            value
  *
@@ -29,6 +30,7 @@ enum lf_rowpack_tag {
     LF_ROWPACK_INT = 'i',
     LF_ROWPACK_REAL = 'd',
     LF_ROWPACK_TEXT = 's',
+    LF_ROWPACK_BYTES = 'b',
     LF_ROWPACK_LIST = '[',
     LF_ROWPACK_LIST_END = ']',
     LF_ROWPACK_OBJECT = '{',

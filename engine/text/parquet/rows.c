@@ -167,6 +167,10 @@ static int put_value(const struct lf_pq_leaf *l, struct lf_pq_value *v, lf_buf *
     case LF_PQ_TEXT:
         lf_rowpack_put_text(out, v->text.p, v->text.n);
         return 0;
+    case LF_PQ_BYTES:
+        lf_rowpack_put(out, LF_ROWPACK_BYTES, v->text.n, 4);
+        lf_buf_add(out, v->text.p, v->text.n);
+        return 0;
     case LF_PQ_BOOL:
         lf_buf_addc(out, v->i ? LF_ROWPACK_TRUE : LF_ROWPACK_FALSE);
         return 0;
@@ -197,7 +201,7 @@ static int emit_leaf(lf_parquet *p, const struct lf_pq_node *n, lf_buf *out, lf_
     int rc = lf_pq_leaf_take(l, &v, err);
     if (rc < 0)
         return rc;
-    if (n->kind == LF_PQ_TEXT && v.text.n > p->o.max_row_bytes)
+    if ((n->kind == LF_PQ_TEXT || n->kind == LF_PQ_BYTES) && v.text.n > p->o.max_row_bytes)
         return too_long(l, err);
     return put_value(l, &v, out, err);
 }

@@ -85,6 +85,7 @@ static void set_type(struct lf_pq_node *n, const struct lf_pq_elem *e)
         break;
     }
     n->odd = n->kind == LF_PQ_ODD ? physical[n->type] : NULL;
+    n->plain_binary = n->kind == LF_PQ_ODD && n->type == LF_PQ_BYTE_ARRAY;
 }
 
 /* ---- the tree ---- */
@@ -264,6 +265,20 @@ static const struct lf_pq_node *find_odd(const struct lf_pq_node *n)
     return NULL;
 }
 
+/* In a column that is named for it, plain binary is bytes. */
+static void allow_binary(const lf_parquet *p, struct lf_pq_node *n, const char *column)
+{
+    bool named = false;
+    for (size_t i = 0; i < p->o.n_binary; i++)
+        named = named || strcmp(p->o.binary[i], column) == 0;
+    if (!named)
+        return;
+    if (n->n_child == 0 && n->kind == LF_PQ_ODD && n->type == LF_PQ_BYTE_ARRAY && n->plain_binary)
+        n->kind = LF_PQ_BYTES;
+    for (size_t i = 0; i < n->n_child; i++)
+        allow_binary(p, n->child[i], column);
+}
+
 static bool wanted(const lf_parquet *p, const char *name)
 {
     for (size_t i = 0; i < p->o.n_columns; i++)
@@ -300,6 +315,7 @@ static int choose(lf_parquet *p, lf_err *err)
             p->passed[p->n_passed++] = root->child[i]->name;
             continue;
         }
+        allow_binary(p, root->child[i], root->child[i]->name);
         if ((odd = find_odd(root->child[i])))
             return lf_fail(err, LF_ENOTSUP,
                            "%s: column %.200s is %s, which a row of text has no place for; leave "

@@ -4,6 +4,7 @@
 
     python3 make_parquet.py [DIRECTORY]          writes files.tar.xz, see README.md
     python3 make_parquet.py rows DIR             data of every use, as parquet and as JSON lines
+    python3 make_parquet.py pictures DIR         rows with pictures, from ../media/images
     python3 make_parquet.py seeds DIR            small files for tests/fuzz/corpus/parquet
     python3 make_parquet.py stress DIR SECONDS   random files and their rows into DIR, for a long comparison
 
@@ -295,6 +296,23 @@ def put_rows(where, name, table, **kw):
             f.write(json.dumps(r, ensure_ascii=False) + "\n")
 
 
+def make_pictures(where):
+    """Rows as datasets of pictures have them: the bytes of a file, or null and its path beside the data."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "..", "media", "images", "rgb8.png"), "rb") as f:
+        png = f.read()
+    file = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    turn = pa.struct([("role", pa.string()), ("content", pa.string())])
+    pairs = [("<image>What?", "A cat"), ("a<image>or<image>", "dog"), ("no", "picture")]
+    messages = [[{"role": "user", "content": q}, {"role": "assistant", "content": a}] for q, a in pairs]
+    own = {"bytes": png, "path": "elsewhere.png"}
+    lists = [[own], [{"bytes": None, "path": "444.jpg"}, own], None]
+    pq.write_table(pa.table({"messages": pa.array(messages, pa.list_(turn)), "images": pa.array(lists, pa.list_(file))}),
+                   os.path.join(where, "pictures.parquet"), compression="none", write_statistics=False)
+    pq.write_table(pa.table({"messages": pa.array(messages[:1], pa.list_(turn)), "image": pa.array([own], file)}),
+                   os.path.join(where, "picture.parquet"), compression="none", write_statistics=False)
+
+
 def make_rows(where):
     os.makedirs(where, exist_ok=True)
     rng = random.Random(6)
@@ -323,6 +341,8 @@ def make_rows(where):
 
 
 def main():
+    if sys.argv[1:2] == ["pictures"]:
+        return make_pictures(sys.argv[2])
     if sys.argv[1:2] == ["rows"]:
         make_rows(sys.argv[2])
         return
