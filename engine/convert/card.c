@@ -29,12 +29,14 @@ static void add_row(lf_buf *b, const char *name, int64_t n)
 static void add_head(lf_buf *b, const struct lf_convert_card *c)
 {
     const char *type = c->family->model_type;
-    const bool score = c->config->output == LF_OUTPUT_SCORE;
+    const bool score = c->config->output == LF_OUTPUT_SCORE, sees = c->family->sight != NULL;
     lf_buf_addf(
         b,
         "---\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- loong-flow\n- %.*s\n%s---\n\n",
-        score ? "text-classification" : "text-generation", (int)strcspn(type, " "), type,
-        score ? "- reward-model\n" : "");
+        score  ? "text-classification"
+        : sees ? "image-text-to-text"
+               : "text-generation",
+        (int)strcspn(type, " "), type, score ? "- reward-model\n" : "");
     lf_buf_addf(b, "# A %s of family %s\n\n", score ? "reward model" : "language model",
                 c->family->name);
     lf_buf_addf(b, "Exported by loong-flow (`lf-convert`) from checkpoint `%s`.\n\n", c->identity);
@@ -68,7 +70,9 @@ static void add_table(lf_buf *b, const struct lf_convert_card *c)
 static void add_use(lf_buf *b, const struct lf_convert_card *c)
 {
     const bool score = c->config->output == LF_OUTPUT_SCORE;
-    const char *class = score ? "AutoModelForSequenceClassification" : "AutoModelForCausalLM";
+    const char *class = score              ? "AutoModelForSequenceClassification"
+                        : c->family->sight ? "AutoModelForImageTextToText"
+                                           : "AutoModelForCausalLM";
     lf_buf_addf(b, "\n## Use\n\n```python\nfrom transformers import %s%s%s\n\n", class,
                 c->tokenizer ? ", " : "", c->tokenizer ? c->tokenizer : "");
     if (c->tokenizer)

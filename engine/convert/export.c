@@ -155,15 +155,14 @@ static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, l
     const struct lf_map_item *it = &ex->map.items[ex->items[k]];
     struct lf_move m = {.from = &ex->from,
                         .parts = &ex->map.of_item[ex->items[k]],
-                        .width = 1,
+                        .width = it->width,
                         .rows = 1,
                         .dtype = ex->decls[k].dtype};
     int64_t elem = (int64_t)lf_st_dtype_bytes(m.dtype), n, step = BLOCK_BYTES / elem;
     int rc = 0;
-    if (it->ndim > 1)
-        m.width = it->shape[it->ndim - 1];
-    for (int d = 0; d < (it->ndim > 1 ? it->ndim - 1 : it->ndim); d++)
+    for (int d = 0; d < it->ndim; d++)
         m.rows *= it->shape[d];
+    m.rows /= m.width;
     m.cut_columns = m.parts->turned;
     m.src_width = m.parts->turned ? m.rows : m.width;
     const struct lf_map_seg *seg = m.parts->segs;
@@ -387,7 +386,30 @@ static const char *torch_name(const struct export *ex)
     return lf_hf_torch_name(ex->n ? ex->decls[0].dtype : LF_ST_F32);
 }
 
-/* config.json as it was where it still describes the model and its type, else from the tables. */
+/* From the tables. Of a model that sees they leave out how its pictures are cut: while config.json
+ * describes it, only the type of its weights is new. */
+static json_t *make_config(struct export *ex, json_t *was, bool same, lf_err *err)
+{
+    const bool sees = ex->family->sight != NULL;
+    json_t *o = sees && same ? json_copy(was)
+                             : lf_hf_config_write(ex->family, &ex->config, torch_name(ex), err);
+    int rc = o ? 0 : LF_EINVAL;
+    if (rc == 0 && sees && same) {
+        json_object_del(o, "torch_dtype");
+        if (json_object_set_new(o, "dtype", json_string(torch_name(ex))))
+            rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    } else if (rc == 0 && sees) {
+        rc = lf_hf_keep_sight(ex->family, &ex->config, o, was, err);
+    }
+    if (rc == 0 && add_inert(o, was))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+/* config.json as it was where it still describes the model and its type. */
 static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
 {
     const char *text = json_string_value(json_object_get(ex->hf, "config"));
@@ -403,8 +425,8 @@ static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
         rc = write_text(ex, a, LF_HF_CONFIG, text, strlen(text), err);
         goto out;
     }
-    o = lf_hf_config_write(ex->family, &ex->config, torch_name(ex), err);
-    rc = !o ? LF_EINVAL : add_inert(o, was) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    o = make_config(ex, was, same, err);
+    rc = o ? 0 : LF_EINVAL;
     if (rc == 0 && has_tokens(ex))
         rc = set_tokens(ex, o, err);
     if (rc == 0 && score)
@@ -496,8 +518,10 @@ static int prepare(struct export *ex, lf_err *err)
     const char *was = json_string_value(json_object_get(hf, "family"));
     if (was && strcmp(was, ex->family->name) == 0)
         ex->hf = hf;
-    rc = lf_map_build(&ex->map, ex->family->rows, ex->family->prefix,
-                      json_is_true(json_object_get(ex->hf, "bare")), &ex->config, err);
+    struct lf_map_form form;
+    rc = lf_hf_form(&form, ex->family, &ex->config, NULL, ex->hf, err);
+    if (rc == 0)
+        rc = lf_map_build(&ex->map, &form, &ex->config, err);
     if (rc != 0)
         return lf_err_prefix(err, "%s as family %s", ex->o->from, ex->family->name);
     if (!(rc = find_entries(ex, err)))

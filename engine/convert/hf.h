@@ -18,6 +18,11 @@
  *     {.name = "gpt2", .model_type = "gpt2", .architecture = "GPT2LMHeadModel", .prefix =
  *     "transformer.",
  *      .switches = {"norm=layer", ...}, .keys = gpt2_keys, .rows = gpt2_rows}
+ *
+ * A model that sees pictures (engine/model/composed.h) is three descriptions in one config.json:
+ * its decoder is that of another family (text_config), its encoder that of a tower (vision_config),
+ * and keys, rows, read and write of its own entry are of the rest: the projector, and where
+ * pictures enter. struct lf_hf_sight says which.
  */
 #ifndef LF_CONVERT_HF_H
 #define LF_CONVERT_HF_H
@@ -65,12 +70,55 @@ json_t *lf_hf_take(lf_hf_reader *r, const char *key);
  * size. */
 int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
               const char *value, lf_err *err);
+int lf_hf_set_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
+                   json_t *list, lf_err *err); /* of numbers */
 int lf_hf_set_number(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
                      double value, lf_err *err);
 /* These read a value; when it is absent or null, *out keeps its value. */
 int lf_hf_get_f64(lf_hf_reader *r, const char *key, double *out, lf_err *err);
 int lf_hf_get_i64(lf_hf_reader *r, const char *key, int64_t *out, lf_err *err);
 int lf_hf_get_bool(lf_hf_reader *r, const char *key, bool *out, lf_err *err);
+
+/* How names of rows may begin in a file; the first that a tensor of the file begins with counts,
+ * and without one the last. */
+#define LF_HF_FORMS 4
+struct lf_hf_name {
+    const char *rows, *file[LF_HF_FORMS]; /* ended by NULL */
+};
+
+/* An encoder of pictures, as vision_config describes it. */
+struct lf_hf_tower {
+    const char *model_type; /* of vision_config; several words, the first is written */
+    /* Returns vision.family for a vision_config. */
+    const char *(*family)(json_t *config);
+    const char *families; /* what it may return; the tower of an export is found by it */
+    const struct lf_hf_key *keys;
+    const struct lf_map_row *rows;
+    struct lf_hf_name names;
+    int (*read)(lf_hf_reader *r, lf_model_config *c, lf_err *err);
+    int (*write)(const lf_model_config *c, json_t *o, lf_err *err);
+};
+
+struct lf_hf_family;
+struct lf_hf_sight {
+    const struct lf_hf_family *text;
+    const char *text_type; /* model_type of text_config; several words, the first is written */
+    bool first;            /* the decoder of files whose text_config has no model_type */
+    /* The keys of text_config may stand in config.json itself. */
+    bool flat;
+    /* JSON: what the class of the decoder takes where text_config lacks a key, in published files;
+     * NULL: nothing */
+    const char *text_defaults;
+    const char *text_needs;  /* keys of text_config that no default is right for */
+    const char *text_ignore; /* keys of text_config that nothing reads */
+    /* JSON: keys of text_config that must be so where they stand; NULL: none */
+    const char *text_must;
+    const char *tied; /* JSON: tie_word_embeddings where no one says it */
+    bool tied_either; /* text_config may say it against config.json */
+    enum { LF_HF_ROPE_ONE = 0, LF_HF_ROPE_SECTIONS, LF_HF_ROPE_INTERLEAVED } rope;
+    const struct lf_hf_tower *const *towers; /* ended by NULL; the first is the default */
+    const struct lf_hf_name *names;          /* of the decoder and the projector; ended by {0} */
+};
 
 struct lf_hf_family {
     const char *name; /* the `family` of an imported model */
@@ -91,6 +139,7 @@ struct lf_hf_family {
     const char *const *switches;
     const struct lf_hf_key *keys; /* ended by name == NULL */
     const struct lf_map_row *rows;
+    const struct lf_hf_sight *sight; /* NULL: the model sees nothing */
     /* unknown keys are ignored, as the file has training arguments and no description of a model */
     bool loose;
     /* Writes the name that rows use for a tensor of the file to out; NULL: the same name. */
@@ -127,6 +176,18 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
  * the family cannot express a key of [model]; the message names it. */
 json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *c,
                            const char *dtype, lf_err *err);
+
+/* The tables of a family for a model, and how names begin: as in the file st; or as lf_hf_form_save
+ * kept it in `saved`; or, where both are NULL, as published. */
+int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_model_config *c,
+               const lf_st *st, json_t *saved, lf_err *err);
+/* Not 0: out of memory. */
+int lf_hf_form_save(const struct lf_map_form *form, const struct lf_hf_family *f, json_t *saved);
+
+/* Puts keys of a model that sees into `o`, newly written, that change no number of it and that only
+ * the old config.json `was` knows: how pictures are cut, what films are. */
+int lf_hf_keep_sight(const struct lf_hf_family *f, const lf_model_config *c, json_t *o, json_t *was,
+                     lf_err *err);
 
 /* ---- what families share (hf_parts.c) ---- */
 

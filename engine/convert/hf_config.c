@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/base/json.h"
-#include "engine/convert/hf.h"
+#include "engine/convert/hf_priv.h"
 
 /* Keys of any config.json that change no number of the model. */
 static const char *const inert[] = {
@@ -38,7 +38,7 @@ static bool among(const char *word, const char *const *list)
     return false;
 }
 
-static bool in_words(const char *word, const char *words)
+bool lf_hf_in_words(const char *word, const char *words)
 {
     size_t n = strlen(word);
     for (const char *p = words; p && *p; p += strcspn(p, " "), p += strspn(p, " "))
@@ -49,22 +49,56 @@ static bool in_words(const char *word, const char *words)
 
 /* ---- which family ---- */
 
+/* Is the decoder of a model that sees that of f? */
+static bool has_text(const struct lf_hf_family *f, json_t *config)
+{
+    const char *type =
+        json_string_value(json_object_get(json_object_get(config, "text_config"), "model_type"));
+    return !f->sight || (type ? lf_hf_in_words(type, f->sight->text_type) : f->sight->first);
+}
+
+/* The model_types of all families, or the decoders of those of one model_type. */
+static void list_types(lf_buf *b, const char *type)
+{
+    const char *last = "";
+    for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
+        const char *one = type ? (*f)->sight ? (*f)->sight->text_type : "" : (*f)->model_type;
+        if ((type && !lf_hf_in_words(type, (*f)->model_type)) || strcmp(one, last) == 0)
+            continue;
+        lf_buf_addf(b, "%s%.*s", b->len ? ", " : "", (int)strcspn(one, " "), one);
+        last = one;
+    }
+}
+
 const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_err *err)
 {
     const char *type = NULL;
+    bool text = false;
     if (lf_json_get_str(&type, config, "model_type", true, path, err))
         return NULL;
-    for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++)
-        if (in_words(type, (*f)->model_type) &&
-            (!(*f)->needs || json_object_get(config, (*f)->needs)) &&
-            (!(*f)->lacks || !json_object_get(config, (*f)->lacks)))
+    for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
+        if (!lf_hf_in_words(type, (*f)->model_type) ||
+            ((*f)->needs && !json_object_get(config, (*f)->needs)) ||
+            ((*f)->lacks && json_object_get(config, (*f)->lacks)))
+            continue;
+        if (has_text(*f, config))
             return *f;
+        text = true;
+    }
     lf_buf b;
     lf_buf_init(&b);
-    for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++)
-        lf_buf_addf(&b, "%s%.*s", b.len ? ", " : "", (int)strcspn((*f)->model_type, " "),
-                    (*f)->model_type);
-    lf_fail(err, LF_ENOTSUP, "%s: model_type '%.60s' is not known; known: %s", path, type, b.data);
+    list_types(&b, text ? type : NULL);
+    if (text)
+        lf_fail(err, LF_ENOTSUP,
+                "%s: model_type '%.60s' with a decoder of the model_type '%.60s' "
+                "(text_config) is not known; known: %s",
+                path, type,
+                json_string_value(
+                    json_object_get(json_object_get(config, "text_config"), "model_type")),
+                b.data);
+    else
+        lf_fail(err, LF_ENOTSUP, "%s: model_type '%.60s' is not known; known: %s", path, type,
+                b.data);
     lf_buf_fini(&b);
     return NULL;
 }
@@ -75,7 +109,7 @@ const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char
     lf_buf_init(&b);
     for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
         if (name ? strcmp(name, (*f)->name) == 0
-                 : strcmp(c->family, (*f)->name) == 0 || in_words(c->family, (*f)->also)) {
+                 : strcmp(c->family, (*f)->name) == 0 || lf_hf_in_words(c->family, (*f)->also)) {
             lf_buf_fini(&b);
             return *f;
         }
@@ -149,8 +183,7 @@ int lf_hf_get_bool(lf_hf_reader *r, const char *key, bool *out, lf_err *err)
     return lf_hf_take(r, key) ? lf_json_get_bool(out, r->o, key, true, r->path, err) : 0;
 }
 
-static int bad_value(const lf_hf_reader *r, const char *key, json_t *v, const char *why,
-                     lf_err *err)
+int lf_hf_bad_value(const lf_hf_reader *r, const char *key, json_t *v, const char *why, lf_err *err)
 {
     char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
     int rc = lf_fail(err, LF_ENOTSUP, "%s: %s = %.80s %s", r->path, key, text ? text : "?", why);
@@ -170,18 +203,18 @@ static int to_text(const lf_hf_reader *r, const struct lf_hf_key *k, json_t *v, 
         else if (json_is_real(v))
             snprintf(buf, cap, "%.17g", json_real_value(v));
         else
-            return bad_value(r, k->name, v, "is not a number", err);
+            return lf_hf_bad_value(r, k->name, v, "is not a number", err);
         return 0;
     case LF_HF_BOOL:
     case LF_HF_NOT:
         if (!json_is_boolean(v))
-            return bad_value(r, k->name, v, "is neither true nor false", err);
+            return lf_hf_bad_value(r, k->name, v, "is neither true nor false", err);
         snprintf(buf, cap, "%s", json_is_true(v) == (k->kind == LF_HF_BOOL) ? "yes" : "no");
         return 0;
     case LF_HF_ACT:
         act = json_is_string(v) ? lf_hf_act_from(json_string_value(v)) : NULL;
         if (!act)
-            return bad_value(r, k->name, v, "is not an activation that is known", err);
+            return lf_hf_bad_value(r, k->name, v, "is not an activation that is known", err);
         snprintf(buf, cap, "%s", act);
         return 0;
     case LF_HF_SAME:
@@ -246,7 +279,8 @@ static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config 
             json_equal(v, def) || (json_is_number(v) && json_is_number(def) &&
                                    fabs(json_number_value(v) - json_number_value(def)) <= 0);
         if (!same)
-            rc = bad_value(r, k->name, v, "is a variant of this family that is not supported", err);
+            rc = lf_hf_bad_value(r, k->name, v, "is a variant of this family that is not supported",
+                                 err);
         goto out;
     }
     rc = to_text(r, k, v, text, sizeof text, err);
@@ -278,7 +312,7 @@ static int apply_switches(lf_model_config *c, const struct lf_hf_family *f, lf_e
     return 0;
 }
 
-static int check_left(const lf_hf_reader *r, const struct lf_hf_family *f, lf_err *err)
+int lf_hf_check_left(const lf_hf_reader *r, const char *type, lf_err *err)
 {
     const char *key;
     json_t *v;
@@ -293,7 +327,7 @@ static int check_left(const lf_hf_reader *r, const struct lf_hf_family *f, lf_er
                        "%s: key '%.100s' is not known for models of type %.*s; it may change the "
                        "numbers, so the model "
                        "is not imported",
-                       r->path, key, (int)strcspn(f->model_type, " "), f->model_type);
+                       r->path, key, (int)strcspn(type, " "), type);
     }
     return 0;
 }
@@ -351,24 +385,40 @@ static int read_output(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_f
     return lf_hf_set(r, c, "architectures", "output", "score", err);
 }
 
+int lf_hf_read_keys(lf_hf_reader *r, const struct lf_hf_key *keys, lf_model_config *c, lf_err *err)
+{
+    int rc = 0;
+    for (const struct lf_hf_key *k = keys; k->name && rc == 0; k++)
+        rc = read_key(r, k, c, err);
+    return rc;
+}
+
+int lf_hf_read_object(lf_model_config *c, const struct lf_hf_family *f, json_t *o, const char *path,
+                      lf_err *err)
+{
+    lf_hf_reader r = {o, path, json_copy(o)};
+    int rc = r.left ? apply_switches(c, f, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = lf_hf_read_keys(&r, f->keys, c, err);
+    if (rc == 0)
+        rc = read_output(&r, c, f, err);
+    if (rc == 0 && f->read)
+        rc = f->read(&r, c, err);
+    if (rc == 0 && !f->loose)
+        rc = lf_hf_check_left(&r, f->model_type, err);
+    json_decref(r.left);
+    return rc;
+}
+
 int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t *config,
                       const char *path, lf_err *err)
 {
     lf_model_config c;
-    lf_hf_reader r = {config, path, json_copy(config)};
     lf_model_config_defaults(&c);
-    int rc = r.left ? apply_switches(&c, f, err) : lf_fail(err, LF_ENOMEM, "out of memory");
-    for (const struct lf_hf_key *k = f->keys; k->name && rc == 0; k++)
-        rc = read_key(&r, k, &c, err);
-    if (rc == 0)
-        rc = read_output(&r, &c, f, err);
-    if (rc == 0 && f->read)
-        rc = f->read(&r, &c, err);
-    if (rc == 0 && !f->loose)
-        rc = check_left(&r, f, err);
+    int rc = f->sight ? lf_hf_read_sight(&c, f, config, path, err)
+                      : lf_hf_read_object(&c, f, config, path, err);
     if (rc == 0)
         rc = lf_model_config_finish(&c, err);
-    json_decref(r.left);
     if (rc == 0)
         *out = c;
     return rc;
@@ -421,12 +471,11 @@ static json_t *value_of(const struct lf_hf_key *k, json_t *ours)
     return NULL;
 }
 
-static int write_keys(const struct lf_hf_family *f, const lf_model_config *c, json_t *o,
-                      lf_err *err)
+int lf_hf_write_keys(const struct lf_hf_key *keys, const lf_model_config *c, json_t *o, lf_err *err)
 {
     json_t *ours = lf_model_config_to_json(c, err);
     int rc = ours ? 0 : LF_ENOMEM;
-    for (const struct lf_hf_key *k = f->keys; k->name && rc == 0; k++) {
+    for (const struct lf_hf_key *k = keys; k->name && rc == 0; k++) {
         char name[64]; /* the first of its names */
         json_t *v = value_of(k, ours);
         if (k->def && strcmp(k->def, "null") == 0 && json_is_number(v) &&
@@ -523,11 +572,13 @@ json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *
     json_t *o =
         json_pack("{s:[s], s:s, s:s#}", "architectures", score ? f->classifier : f->architecture,
                   "dtype", dtype, "model_type", f->model_type, (int)strcspn(f->model_type, " "));
-    int rc = o ? write_keys(f, c, o, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+    int rc = o ? lf_hf_write_keys(f->keys, c, o, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)
         rc = write_no_tokens(f, o, err);
     if (rc == 0 && score)
         rc = write_output(o, err);
+    if (rc == 0 && f->sight && (rc = lf_hf_write_sight(f, c, o, err)) == LF_EINVAL)
+        lf_err_prefix(err, "this model cannot be written as family %s", f->name);
     if (rc == 0 && f->write && (rc = f->write(c, o, err)) == LF_EINVAL)
         lf_err_prefix(err, "this model cannot be written as family %s", f->name);
     if (rc == 0)

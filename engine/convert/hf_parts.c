@@ -78,8 +78,8 @@ static const struct {
                 {"longrope", "longrope", longrope}, {"su", "longrope", longrope}};
 
 /* [1.0, 1.5] -> "1.0,1.5" */
-static int read_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
-                     json_t *list, lf_err *err)
+int lf_hf_set_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
+                   json_t *list, lf_err *err)
 {
     lf_buf b;
     int rc = 0;
@@ -130,7 +130,7 @@ static int read_member(lf_hf_reader *r, lf_model_config *c, json_t *s, const str
     double v = m->def;
     json_t *have = json_object_get(s, m->theirs);
     if (json_is_array(have)) {
-        int rc = read_list(r, c, m->theirs, m->ours, have, err);
+        int rc = lf_hf_set_list(r, c, m->theirs, m->ours, have, err);
         json_object_del(s, m->theirs);
         return rc;
     }

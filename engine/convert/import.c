@@ -212,9 +212,9 @@ static json_t *make_state(const struct import *im, lf_err *err)
 {
     const struct lf_hf_model *m = &im->m;
     json_t *model = lf_model_config_to_json(&m->config, err), *tied = json_array();
-    json_t *hf = json_pack("{s:s, s:s, s:b}", "family", m->family->name, "config",
-                           m->config_text ? m->config_text : "", "bare", m->bare);
-    int bad = !model || !tied || !hf;
+    json_t *hf = json_pack("{s:s, s:s}", "family", m->family->name, "config",
+                           m->config_text ? m->config_text : "");
+    int bad = !model || !tied || !hf || lf_hf_form_save(&m->form, m->family, hf);
     for (size_t i = 0; i < m->map.n_items && !bad; i++)
         if (m->map.items[i].kind == LF_MAP_TIED && m->map.items[i].source >= 0)
             bad = json_array_append_new(tied, json_string(m->map.items[i].name));

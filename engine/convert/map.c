@@ -3,6 +3,7 @@
  * Expanding the rows of a family over the tensors of a model, and finding them in a file. */
 #include "engine/convert/map.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,10 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     case LF_MAP_STACK_T:
     case LF_MAP_COPY:
     case LF_MAP_STACK:
+    case LF_MAP_VECTOR:
+    case LF_MAP_LEAD:
+    case LF_MAP_CONV:
+    case LF_MAP_CONV_T:
         for (int k = 0; k < it->n_ours && rc == 0; k++) {
             const struct lf_map_ours *o = &m->ours[it->ours[k]];
             bool turned = (it->kind == LF_MAP_TURNED || it->kind == LF_MAP_STACK_T) && o->ndim == 2;
@@ -193,6 +198,37 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     return rc;
 }
 
+/* The shape of a tensor that has the elements of ours, in the same order. */
+static bool shape_view(struct lf_map_item *it)
+{
+    const int64_t rows = it->shape[0], cols = it->shape[1];
+    const int frames = it->kind == LF_MAP_CONV_T ? 2 : 1;
+    const int64_t side = (int64_t)llround(sqrt((double)cols / 3 / frames));
+    int64_t shape[LF_MAP_MAX_DIMS] = {rows, 3, frames, side, side};
+    switch (it->kind) {
+    case LF_MAP_VECTOR:
+        it->ndim = 1;
+        shape[0] = cols;
+        break;
+    case LF_MAP_LEAD:
+        it->ndim = 3;
+        memcpy(shape, (int64_t[]){1, rows, cols}, 3 * sizeof *shape);
+        break;
+    case LF_MAP_CONV:
+        it->ndim = 4;
+        memcpy(shape, (int64_t[]){rows, 3, side, side}, 4 * sizeof *shape);
+        break;
+    case LF_MAP_CONV_T:
+        it->ndim = 5;
+        break;
+    default:
+        return false;
+    }
+    it->width = cols;
+    memcpy(it->shape, shape, sizeof shape);
+    return true;
+}
+
 /* The shape an outside tensor must have. */
 static void shape_item(const lf_map *m, struct lf_map_item *it)
 {
@@ -200,6 +236,8 @@ static void shape_item(const lf_map *m, struct lf_map_item *it)
     it->ndim = o ? o->ndim : -1;
     for (int k = 0; o && k < o->ndim; k++)
         it->shape[k] = o->shape[k];
+    if (it->ndim == 2 && shape_view(it))
+        return;
     if (it->kind == LF_MAP_EXPERT) {
         it->ndim--;
         memmove(it->shape, it->shape + 1, (size_t)it->ndim * sizeof it->shape[0]);
@@ -211,6 +249,7 @@ static void shape_item(const lf_map *m, struct lf_map_item *it)
         it->shape[1] = it->shape[0];
         it->shape[0] = in;
     }
+    it->width = it->ndim > 1 ? it->shape[it->ndim - 1] : 1;
 }
 
 /* Our tensors of a row at one place: 1 all declared, 0 none, LF_EINVAL some. */
@@ -235,12 +274,25 @@ static int find_parts(lf_map *m, struct lf_map_item *it, const struct place *at,
     return !missing;
 }
 
-static int add_item(lf_map *m, const struct lf_map_row *row, const char *prefix,
+/* The name of a row as the file begins it. */
+static const char *name_of(lf_map *m, const struct lf_map_row *row, const struct lf_map_form *form,
+                           lf_err *err)
+{
+    const struct lf_map_name *best = NULL;
+    for (size_t i = 0; i < form->n_names; i++)
+        if (lf_str_has_prefix(row->outside, form->names[i].rows) &&
+            (!best || strlen(form->names[i].rows) > strlen(best->rows)))
+            best = &form->names[i];
+    return best ? lf_arena_printf(m->arena, err, "%s%s", best->file,
+                                  row->outside + strlen(best->rows))
+                : row->outside;
+}
+
+static int add_item(lf_map *m, const struct lf_map_row *row, const char *name,
                     const struct place *at, lf_err *err)
 {
-    size_t skip = prefix && lf_str_has_prefix(row->outside, prefix) ? strlen(prefix) : 0;
     struct lf_map_item it = {.row = row, .kind = row->kind, .expert = at->expert, .source = -1};
-    if (!(it.name = fill_in(m, row->outside + skip, strlen(row->outside) - skip, at, err)))
+    if (!(it.name = fill_in(m, name, strlen(name), at, err)))
         return LF_ENOMEM;
     if (row->kind != LF_MAP_IGNORED) {
         int rc = find_parts(m, &it, at, err);
@@ -254,21 +306,23 @@ static int add_item(lf_map *m, const struct lf_map_row *row, const char *prefix,
     return rc;
 }
 
-static int expand(lf_map *m, const struct lf_map_row *row, const char *prefix,
-                  const lf_model_config *c, int64_t experts, lf_err *err)
+/* How often {L} and {E} count. */
+struct counts {
+    int64_t layers, experts;
+};
+
+static int expand(lf_map *m, const struct lf_map_row *row, const struct lf_map_form *form,
+                  const struct counts *n, lf_err *err)
 {
     static const char *const both[] = {"weight", "bias"};
-    if (c->layers > (int64_t)LF_ST_MAX_TENSORS / (experts + 1))
-        return lf_fail(err, LF_EINVAL,
-                       "%lld layers of %lld experts have more tensors than a file may have",
-                       (long long)c->layers, (long long)experts);
-    bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"),
-         params = strstr(row->outside, "{P}");
-    int rc = 0;
-    for (int64_t l = 0; l < (layers ? c->layers : 1) && rc == 0; l++)
-        for (int64_t e = 0; e < (each ? experts : 1) && rc == 0; e++)
+    const bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"),
+               params = strstr(row->outside, "{P}");
+    const char *name = name_of(m, row, form, err);
+    int rc = name ? 0 : LF_ENOMEM;
+    for (int64_t l = 0; l < (layers ? n->layers : 1) && rc == 0; l++)
+        for (int64_t e = 0; e < (each ? n->experts : 1) && rc == 0; e++)
             for (int p = 0; p < (params ? 2 : 1) && rc == 0; p++)
-                rc = add_item(m, row, prefix, &(struct place){l, e, params ? both[p] : NULL}, err);
+                rc = add_item(m, row, name, &(struct place){l, e, params ? both[p] : NULL}, err);
     return rc;
 }
 
@@ -327,19 +381,31 @@ static int64_t count_experts(const lf_map *m)
 /* Of every family: the head of a model with output = score, which no file has a prefix for. */
 static const struct lf_map_row score_row = {"score.weight", LF_MAP_COPY, "score.weight", NULL};
 
-int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix, bool bare,
-                 const lf_model_config *c, lf_err *err)
+static int expand_all(lf_map *m, const struct lf_map_form *form, const lf_model_config *c,
+                      lf_err *err)
+{
+    const struct counts n = {c->layers > c->vision.layers ? c->layers : c->vision.layers,
+                             count_experts(m)};
+    if (n.layers > (int64_t)LF_ST_MAX_TENSORS / (n.experts + 1))
+        return lf_fail(err, LF_EINVAL,
+                       "%lld layers of %lld experts have more tensors than a file may have",
+                       (long long)n.layers, (long long)n.experts);
+    int rc = 0;
+    for (size_t t = 0; t < form->n_tables; t++)
+        for (const struct lf_map_row *r = form->tables[t]; r->outside && rc == 0; r++)
+            if (lf_map_when(r->when, c))
+                rc = expand(m, r, form, &n, err);
+    return rc != 0 ? rc : expand(m, &score_row, form, &n, err);
+}
+
+int lf_map_build(lf_map *out, const struct lf_map_form *form, const lf_model_config *c, lf_err *err)
 {
     lf_map m = {.arena = lf_arena_create(err)};
     int rc = m.arena ? declare(&m, c, err) : LF_ENOMEM;
     if (rc == 0)
         qsort(m.ours, m.n_ours, sizeof *m.ours, cmp_ours);
-    int64_t experts = count_experts(&m);
-    for (const struct lf_map_row *r = rows; r->outside && rc == 0; r++)
-        if (lf_map_when(r->when, c))
-            rc = expand(&m, r, bare ? prefix : NULL, c, experts, err);
     if (rc == 0)
-        rc = expand(&m, &score_row, NULL, c, experts, err);
+        rc = expand_all(&m, form, c, err);
     if (rc == 0 && m.n_items)
         qsort(m.items, m.n_items, sizeof *m.items, cmp_item);
     if (rc == 0 && (!(m.of_ours = lf_calloc(m.n_ours, sizeof *m.of_ours, err)) ||

@@ -7,7 +7,8 @@
  *     {"transformer.h.{L}.attn.c_attn.{P}", LF_MAP_STACK_T,
  *      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL}
  *
- * {L} stands for every layer, {E} for every expert, {P} for weight and bias. Rows are expanded over
+ * {L} stands for every layer of the decoder, the encoder of pictures or its taps, {E} for every
+ * expert, {P} for weight and bias. Rows are expanded over
  * the tensors that our model declares (lf_decoder_declare). A row whose tensors are not declared
  * (no biases, a dense layer) stands for nothing, so one table covers all variants of a family.
  * `when` ("kv_heads=1 position!=alibi") distinguishes variants with the same tensors of ours: it
@@ -26,6 +27,10 @@
  *               the stack q;k;v (Falcon 7B, StarCoder)
  *     GROUPS_3  the oldest Megatron layout of the same for G = H: rows [head][head_dim][q,k,v]
  *     EXPERT    one outside tensor per expert ({E}): block {E} of ours
+ *     VECTOR    ours is [1, n], the outside tensor [n]
+ *     LEAD      ours is [m, n], the outside tensor [1, m, n]
+ *     CONV      ours is [C, 3 P P], the outside tensor a convolution [C, 3, P, P]
+ *     CONV_T    ours is [C, 6 P P], the outside tensor one over two frames [C, 3, 2, P, P]
  *     TIED      a second copy of our tensor: read and compared, never stored
  *     IGNORED   no weight; `ours` says why it can be left out
  *
@@ -53,6 +58,10 @@ enum lf_map_kind {
     LF_MAP_GROUPS,
     LF_MAP_GROUPS_3,
     LF_MAP_EXPERT,
+    LF_MAP_VECTOR,
+    LF_MAP_LEAD,
+    LF_MAP_CONV,
+    LF_MAP_CONV_T,
     LF_MAP_TIED,
     LF_MAP_IGNORED
 };
@@ -65,7 +74,21 @@ struct lf_map_row {
 };
 
 #define LF_MAP_MAX_PARTS 4 /* tensors of ours in one outside tensor */
-#define LF_MAP_MAX_DIMS  4
+#define LF_MAP_MAX_DIMS  5
+#define LF_MAP_TABLES    3 /* of one model: decoder, encoder of pictures, projector */
+#define LF_MAP_NAMES     8
+
+/* The form of a file: the tables of a model, and how names that begin with `rows` begin in the
+ * file. The longest beginning counts, and names that none is for stay as they are. */
+struct lf_map_name {
+    const char *rows, *file;
+};
+struct lf_map_form {
+    const struct lf_map_row *tables[LF_MAP_TABLES]; /* each ended by outside == NULL */
+    size_t n_tables;
+    struct lf_map_name names[LF_MAP_NAMES];
+    size_t n_names;
+};
 
 /* A tensor of ours, as declared. */
 struct lf_map_ours {
@@ -81,6 +104,7 @@ struct lf_map_item {
     const struct lf_map_row *row;
     int ndim; /* expected shape; IGNORED: -1, any */
     int64_t shape[LF_MAP_MAX_DIMS];
+    int64_t width; /* elements of one of its rows, which segments count */
     int n_ours, ours[LF_MAP_MAX_PARTS];
     int64_t expert;
     /* index in the bound source; -1: missing (allowed for TIED and IGNORED) */
@@ -114,11 +138,10 @@ typedef struct lf_map {
     lf_arena *arena; /* names */
 } lf_map;
 
-/* Expands rows (ended by outside == NULL) for a model. Every name begins with prefix, which is
- * removed when bare is set ("transformer." is missing in the files of the authors of BLOOM).
- * LF_EINVAL: the rows of the family cover a tensor twice or not at all; the message names it. */
-int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix, bool bare,
-                 const lf_model_config *c, lf_err *err);
+/* Expands the tables of a form for a model. LF_EINVAL: the rows cover a tensor twice or not at all;
+ * the message names it. */
+int lf_map_build(lf_map *out, const struct lf_map_form *form, const lf_model_config *c,
+                 lf_err *err);
 void lf_map_fini(lf_map *m);
 
 /* Finds every item in s. canon (may be NULL) gives the name that the rows use for a tensor of s.

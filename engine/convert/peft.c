@@ -13,8 +13,15 @@ int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err)
     if (!p->family || !(p->dec = lf_decoder_create(mc, 1, err)) || !(p->ps = lf_pstore_create(err)))
         return err && err->rc ? err->rc : LF_EINVAL;
     int rc = lf_decoder_declare(p->dec, p->ps, err);
+    struct lf_map_form form;
+    if (rc == 0 && p->family->sight)
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "family %s: adapters of models that see are neither imported nor exported",
+                     p->family->name);
     if (rc == 0)
-        rc = lf_map_build(&p->map, p->family->rows, p->family->prefix, false, mc, err);
+        rc = lf_hf_form(&form, p->family, mc, NULL, NULL, err);
+    if (rc == 0)
+        rc = lf_map_build(&p->map, &form, mc, err);
     p->mapped = rc == 0;
     return rc;
 }

@@ -22,8 +22,6 @@ json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err);
 /* Opens the tensors of a Hugging Face directory: safetensors, or PyTorch's files where there are
  * none. */
 int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err);
-/* Does no name begin with prefix, as in files of a model without its head? */
-bool lf_hf_is_bare(const lf_st *s, const char *prefix);
 
 /* Everything about a source model before its bytes are read. */
 struct lf_hf_model {
@@ -31,14 +29,14 @@ struct lf_hf_model {
     lf_model_config config;
     char *config_text; /* the text of config.json; NULL: there is none (Megatron) */
     lf_st *st;
+    struct lf_map_form form;
     lf_map map; /* bound */
-    bool bare;
 };
 int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err);
 void lf_hf_model_fini(struct lf_hf_model *m);
 
-/* Copies the tokenizer files of `from` into the directory `to` and adds them to a (may be NULL). *n
- * counts them. */
+/* Copies the files of tokenizer and preprocessing of `from` into the directory `to` and adds them
+ * to a (may be NULL). *n counts them. */
 int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artifact *a, size_t *n,
                      lf_err *err);
 /* Has artifact a the vocabulary of a tokenizer? */

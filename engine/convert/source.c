@@ -83,15 +83,6 @@ int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err)
 
 /* ---- a model ---- */
 
-/* Files of a model without its head leave out what all names begin with. */
-bool lf_hf_is_bare(const lf_st *s, const char *prefix)
-{
-    for (size_t i = 0; prefix && i < lf_st_n_entries(s); i++)
-        if (lf_str_has_prefix(lf_st_entry_at(s, i)->name, prefix))
-            return false;
-    return prefix != NULL;
-}
-
 static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
     lf_buf text;
@@ -145,10 +136,10 @@ int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
     int rc = lf_convert_form_of(&form, dir, err);
     if (rc == 0)
         rc = form == LF_FORM_MEGATRON ? open_megatron(m, dir, err) : open_hf(m, dir, err);
-    if (rc == 0) {
-        m->bare = lf_hf_is_bare(m->st, m->family->prefix);
-        rc = lf_map_build(&m->map, m->family->rows, m->family->prefix, m->bare, &m->config, err);
-    }
+    if (rc == 0)
+        rc = lf_hf_form(&m->form, m->family, &m->config, m->st, NULL, err);
+    if (rc == 0)
+        rc = lf_map_build(&m->map, &m->form, &m->config, err);
     if (rc == 0 && (rc = lf_map_bind(&m->map, m->st, m->family->canon, err)) < 0)
         lf_err_prefix(err, "%s", dir);
     if (rc != 0)
@@ -204,22 +195,13 @@ const char *lf_hf_torch_name(enum lf_st_dtype t)
 
 /* ---- tokenizer files ---- */
 
-static const char *const tokenizer_files[] = {"tokenizer.json",
-                                              "tokenizer.model",
-                                              "tokenizer_config.json",
-                                              "special_tokens_map.json",
-                                              "added_tokens.json",
-                                              "vocab.json",
-                                              "merges.txt",
-                                              "vocab.txt",
-                                              "chat_template.json",
-                                              "chat_template.jinja",
-                                              "*.tiktoken",
-                                              "ice_text.model",
-                                              "spiece.model",
-                                              LF_HF_GENERATION,
-                                              "*.py",
-                                              NULL};
+static const char *const tokenizer_files[] = {
+    "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "chat_template.json",
+    "chat_template.jinja", "*.tiktoken", "ice_text.model", "spiece.model", LF_HF_GENERATION,
+    /* of pictures */
+    "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json", "*.py",
+    NULL};
 
 static bool is_tokenizer_file(const char *name)
 {

@@ -145,7 +145,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(vision.class_token, ""),
     COUNT(vision.positions, 0, 1 << 24, ""),
     BOOL(vision.rope, ""),
-    REAL(vision.rope_theta, 1, 1e12, ""),
+    REAL(vision.rope_theta, 0, 1e12, ""),
     ENUM(vision.norm, norm_names, ""),
     REAL(vision.norm_eps, 1e-12, 1e-1, ""),
     BOOL(vision.pre_norm, ""),

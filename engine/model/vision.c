@@ -81,6 +81,8 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
     if (c->heads * c->head_dim != c->hidden)
         return lf_fail(err, LF_EINVAL, "%lld heads of %lld are not hidden = %lld",
                        (long long)c->heads, (long long)c->head_dim, (long long)c->hidden);
+    if (c->rope && c->rope_theta < 1)
+        return lf_fail(err, LF_EINVAL, "a vision encoder with rope needs rope_theta, at least 1");
     if (c->rope && c->head_dim % 4)
         return lf_fail(err, LF_EINVAL,
                        "head_dim = %lld: positions of rows and columns turn a quarter of a head's "

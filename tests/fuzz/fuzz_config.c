@@ -27,7 +27,9 @@ static void use(const struct lf_hf_family *f, const lf_model_config *c)
     if (c->layers > 16) /* time, not correctness */
         return;
     lf_err_clear(&err);
-    int rc = lf_map_build(&map, f->rows, f->prefix, false, c, &err);
+    struct lf_map_form form;
+    int rc = lf_hf_form(&form, f, c, NULL, NULL, &err);
+    rc = rc ? rc : lf_map_build(&map, &form, c, &err);
     fuzz_check_error(rc, &err);
     if (rc == 0)
         lf_map_fini(&map);

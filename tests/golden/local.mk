@@ -168,3 +168,20 @@ EXTRA_DIST += tests/golden/vision/README.md tests/golden/vision/make_vision.py t
   tests/golden/vision/siglip.h5 tests/golden/vision/dinov2.h5 tests/golden/vision/dinov2-swiglu.h5 \
   tests/golden/vision/internvit.h5 tests/golden/vision/internvit-rms.h5 tests/golden/vision/qwen2-vl.h5 \
   tests/golden/vision/qwen2.5-vl.h5 tests/golden/vision/qwen3-vl.h5
+
+# Models that see: directories as their classes are published, and what transformers computes from them.
+check_PROGRAMS += tests/golden/vlm_test
+TESTS += tests/golden/vlm_test
+tests_golden_vlm_test_SOURCES = tests/golden/vlm/vlm_test.c tests/golden/vlm/vlm_notice.c tests/golden/vlm/vlm.c tests/golden/vlm/vlm.h \
+  tests/golden/families/family.c tests/golden/families/family.h tests/golden/families/family_rig.c \
+  tests/golden/families/family_flips.c
+tests_golden_vlm_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+VLM_GOLDENS = tests/golden/vlm/internvl tests/golden/vlm/internvl-rms tests/golden/vlm/llava tests/golden/vlm/llava-next \
+  tests/golden/vlm/llava-onevision tests/golden/vlm/llava-siglip tests/golden/vlm/paligemma tests/golden/vlm/qwen2-vl \
+  tests/golden/vlm/qwen2.5-vl tests/golden/vlm/qwen3-vl
+EXTRA_DIST += $(VLM_GOLDENS) tests/golden/vlm/README.md tests/golden/vlm/make_vlm.py
+check_PROGRAMS += tests/golden/vlm_configs_test
+TESTS += tests/golden/vlm_configs_test
+tests_golden_vlm_configs_test_SOURCES = tests/golden/vlm/vlm_configs_test.c
+tests_golden_vlm_configs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/vlm/classes.txt

@@ -143,7 +143,7 @@ static void read_documents(family *f, const lf_st *s)
 }
 
 /* The gradients as a directory of their own: the family's config.json and its tensors' names. */
-static char *write_grads(const family *f, const lf_st *s)
+char *family_write_grads(const family *f, const lf_st *s)
 {
     lf_err err = LF_ERR_INIT;
     char *dir = text(f->tmp, "grad"), *from = text(f->dir, "config.json"),
@@ -192,7 +192,7 @@ static void warn(void *arg, const char *line)
     tap_diag("%s: %s", (const char *)arg, line);
 }
 
-static lf_ckpt *import(const family *f, const char *from, const char *what)
+lf_ckpt *family_import(const family *f, const char *from, const char *what)
 {
     lf_err err = LF_ERR_INIT;
     struct lf_convert_result res;
@@ -236,9 +236,9 @@ family *family_open(const char *name)
     read_f64(f, s, "train.norm", f->norms, FAMILY_STEPS);
     if (!(rms = lf_st_meta(s, "bf16_rms")) || lf_parse_f64(&f->bf16_rms, rms, &err))
         tap_bail("%s: no bf16_rms", name);
-    f->set[FAMILY_WEIGHTS] = import(f, f->dir, "checkpoint");
-    char *grads = write_grads(f, s);
-    f->set[FAMILY_GRADS] = import(f, grads, "gradients");
+    f->set[FAMILY_WEIGHTS] = family_import(f, f->dir, "checkpoint");
+    char *grads = family_write_grads(f, s);
+    f->set[FAMILY_GRADS] = family_import(f, grads, "gradients");
     if (lf_weights_config(&f->config, f->set[FAMILY_WEIGHTS], &err))
         tap_bail("%s: %s", name, err.text);
     family_quiet(&f->config);

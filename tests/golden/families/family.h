@@ -17,6 +17,7 @@
 #include "engine/model/config.h"
 #include "engine/model/decoder.h"
 #include "engine/store/ckpt.h"
+#include "engine/store/tensors.h"
 
 #define FAMILY_F32   1e-5 /* tolerance of logits and gradients in f32 */
 #define FAMILY_SEEN  3e-5 /* a planted error must move a logit by more than this */
@@ -43,6 +44,10 @@ extern const char *const family_names[]; /* ended by NULL */
  * have the names of the family's weights, so they are imported by the same rows. */
 family *family_open(const char *name);
 void family_close(family *f);
+/* Import a directory as tmp/what, and write the directory of the gradients in an
+ * expected.safetensors, whose name the caller owns. */
+lf_ckpt *family_import(const family *f, const char *from, const char *what);
+char *family_write_grads(const family *f, const lf_st *s);
 /* No dropout, no auxiliary loss: what the references have. */
 void family_quiet(lf_model_config *c);
 /* Our tensor `name` with n elements in cols columns: true when the set has it in this size. A

@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Make the golden directories of models that see, one folder per class beside this script:
+
+    make_vlm.py [folder ...]
+
+A development tool (torch, transformers 5.23, safetensors, numpy); the build, the program and `make check` never need it.
+
+    config.json, model.safetensors   a tiny model as its class is published, f32
+    expected.safetensors             input_ids i64 [rows] of documents behind each other, cu_seqlens i64 [docs + 1], targets i64 [rows]
+                                     (-1: none), prefix i64 [docs] where the class has one; pixels f32 [patches, K], tiles i64 [n, 2]
+                                     (rows and columns of patches), pictures i64 [n, 6] (struct lf_sight_picture), merge i64 [1];
+                                     logits f64 [rows, V], loss f64 [1], grad.<name> f32
+        metadata                     format lf-expected-vlm-1, family, source, bf16_rms (the reference's own bf16 run against f64)
+
+Everything is computed in f64, eagerly; what transformers computes in f32 whatever the model (norms, rotary tables, softmax) is f64 too.
+Weights are hot (scaled by fan-in, random norms and biases), so that every switch shows.
+"""
+import json
+import os
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import transformers as tf
+from safetensors.torch import save_file
+from transformers import modeling_rope_utils
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+assert tf.__version__.startswith("5.23."), "these files are made with transformers 5.23"
+IMAGE, VOCAB = 60, 64
+
+TEXT = dict(hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
+            max_position_embeddings=128, rms_norm_eps=1e-5, vocab_size=VOCAB)
+LLAMA = dict(TEXT, model_type="llama", rope_theta=100.0)
+QWEN2 = dict(TEXT, model_type="qwen2", rope_theta=100.0, use_sliding_window=False)
+QWEN3 = dict(TEXT, model_type="qwen3", rope_theta=100.0, head_dim=8, use_sliding_window=False)
+VIT = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2, patch_size=4, image_size=12)
+CLIP = dict(VIT, model_type="clip_vision_model", projection_dim=16, vocab_size=100)
+SIGLIP = dict(VIT, model_type="siglip_vision_model", vision_use_head=False)
+INTERN = dict(VIT, model_type="internvl_vision", num_hidden_layers=2, image_size=[16, 16], patch_size=[4, 4], norm_type="layer_norm",
+              attention_bias=True, use_qk_norm=False, layer_norm_eps=1e-6, hidden_act="gelu", use_mean_pooling=True)
+QWEN_VIT = dict(depth=2, num_heads=2, in_chans=3, patch_size=2, spatial_merge_size=2, temporal_patch_size=2)
+PINPOINTS = [[12, 24], [24, 12], [24, 24], [12, 36], [36, 12]]
+QWEN_OUTER = dict(image_token_id=IMAGE, video_token_id=61, vision_start_token_id=62, vision_end_token_id=63)
+M_TEXT = dict(TEXT, hidden_act="silu", rope_theta=100.0, attention_dropout=0.0)
+
+
+def mrope(section, **more):
+    return dict(rope_scaling=dict(mrope_section=section, **more))
+
+
+CLASSES = {
+    "llava": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE, ignore_index=-100,
+                  projector_hidden_act="gelu", vision_feature_layer=-2, vision_feature_select_strategy="default", text_config=LLAMA,
+                  vision_config=CLIP),
+    "llava-siglip": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE,
+                         vision_feature_layer=-1, vision_feature_select_strategy="full", multimodal_projector_bias=False,
+                         tie_word_embeddings=True, text_config=dict(QWEN2, tie_word_embeddings=True), vision_config=SIGLIP),
+    "llava-next": dict(architectures=["LlavaNextForConditionalGeneration"], model_type="llava_next", image_token_index=IMAGE,
+                       image_grid_pinpoints=PINPOINTS, vision_feature_layer=-2, vision_feature_select_strategy="default",
+                       text_config=dict(LLAMA, model_type="mistral", sliding_window=None), vision_config=CLIP),
+    "llava-onevision": dict(architectures=["LlavaOnevisionForConditionalGeneration"], model_type="llava_onevision", image_token_index=IMAGE,
+                            video_token_index=61, image_grid_pinpoints=PINPOINTS, vision_aspect_ratio="anyres_max_2",
+                            vision_feature_layer=-1, vision_feature_select_strategy="full", text_config=QWEN2, vision_config=SIGLIP),
+    "qwen2-vl": dict(M_TEXT, **QWEN_OUTER, **mrope([1, 1, 2], type="mrope"), architectures=["Qwen2VLForConditionalGeneration"],
+                     model_type="qwen2_vl", use_sliding_window=False, sliding_window=128, max_window_layers=2, tie_word_embeddings=False,
+                     vision_config=dict(QWEN_VIT, embed_dim=16, mlp_ratio=2, hidden_size=24, spatial_patch_size=2)),
+    "qwen2.5-vl": dict(QWEN_OUTER, architectures=["Qwen2_5_VLForConditionalGeneration"], model_type="qwen2_5_vl", tie_word_embeddings=True,
+                       text_config=dict(M_TEXT, **mrope([2, 1, 1], rope_type="default"), model_type="qwen2_5_vl_text",
+                                        use_sliding_window=False),
+                       vision_config=dict(QWEN_VIT, depth=3, hidden_size=16, intermediate_size=24, out_hidden_size=24, window_size=8,
+                                          fullatt_block_indexes=[1], tokens_per_second=2, hidden_act="silu",
+                                          model_type="qwen2_5_vl")),
+    "qwen3-vl": dict(QWEN_OUTER, architectures=["Qwen3VLForConditionalGeneration"], model_type="qwen3_vl", tie_word_embeddings=False,
+                     text_config=dict(M_TEXT, **mrope([4, 2, 2], rope_type="default", mrope_interleaved=True), model_type="qwen3_vl_text",
+                                      head_dim=16, num_attention_heads=2, attention_bias=False),
+                     vision_config=dict({k: v for k, v in QWEN_VIT.items() if k != "in_chans"}, in_channels=3, depth=3, hidden_size=16,
+                                        intermediate_size=24, out_hidden_size=24, num_position_embeddings=16,
+                                        deepstack_visual_indexes=[0, 2], hidden_act="gelu_pytorch_tanh", model_type="qwen3_vl")),
+    "internvl": dict(architectures=["InternVLForConditionalGeneration"], model_type="internvl", image_token_id=IMAGE, image_seq_length=4,
+                     downsample_ratio=0.5, projector_hidden_act="gelu", vision_feature_layer=-1, vision_feature_select_strategy="default",
+                     tie_word_embeddings=False, text_config=QWEN2, vision_config=INTERN),
+    "internvl-rms": dict(architectures=["InternVLForConditionalGeneration"], model_type="internvl", image_token_id=IMAGE,
+                         downsample_ratio=0.5, vision_feature_layer=-1, vision_feature_select_strategy="default",
+                         tie_word_embeddings=False, text_config=QWEN3,
+                         vision_config=dict(INTERN, norm_type="rms_norm", use_qk_norm=True, attention_bias=False)),
+    "paligemma": dict(architectures=["PaliGemmaForConditionalGeneration"], model_type="paligemma", image_token_index=IMAGE,
+                      projection_dim=24, hidden_size=2048, ignore_index=-100, vocab_size=VOCAB,
+                      text_config=dict({k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, model_type="gemma", head_dim=8,
+                                       num_image_tokens=9),
+                      vision_config=dict(SIGLIP, projection_dim=24, num_image_tokens=9, projector_hidden_act="gelu_fast")),
+}
+# How names began in files before transformers 5, which is how most models are published.
+LLAVA_NAMES = [("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head."),
+               ("model.multi_modal_projector.", "multi_modal_projector."), ("model.image_newline", "image_newline")]
+NESTED = LLAVA_NAMES + [("model.vision_tower.", "vision_tower.vision_model.")]
+OLD = {"llava": NESTED, "llava_next": NESTED, "llava_onevision": NESTED, "paligemma": NESTED,
+       "internvl": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")],
+       "qwen2_vl": [("model.visual.", "visual."), ("model.language_model.", "model.")], "qwen2_5_vl": [], "qwen3_vl": []}
+
+
+class Double:
+    """Inside, f64 is the default and transformers' explicit f32 is f64 too."""
+
+    class Torch:
+        def __getattr__(self, name):
+            return torch.float64 if name in ("float32", "float") else getattr(torch, name)
+
+    def __enter__(self):
+        self.float = torch.Tensor.float
+        torch.Tensor.float = torch.Tensor.double
+        torch.set_default_dtype(torch.float64)
+        self.modules = [m for n, m in list(sys.modules.items())
+                        if n.startswith(("transformers.models.", "transformers.vision", "transformers.mod")) and getattr(m, "torch", None) is torch]
+        assert modeling_rope_utils in self.modules
+        for m in self.modules:
+            m.torch = Double.Torch()
+
+    def __exit__(self, *args):
+        torch.Tensor.float = self.float
+        torch.set_default_dtype(torch.float32)
+        for m in self.modules:
+            m.torch = torch
+
+
+def old(kind, name):
+    for new, was in OLD[kind]:
+        if name.startswith(new):
+            return was + name[len(new):]
+    return name
+
+
+def heat(model, seed):
+    rng = np.random.default_rng(seed)
+    owner = {n + ("." if n else "") + p: m for n, m in model.named_modules() for p, _ in m.named_parameters(recurse=False)}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            kind, shape = type(owner[name]).__name__, tuple(p.shape)
+            if "Norm" in kind:
+                x = rng.normal(0.0 if name.endswith("bias") or kind.startswith("Gemma") else 1.0, 0.3, shape)
+            elif p.dim() == 1:
+                x = rng.normal(0.0, 0.5, shape)
+            elif "Embedding" in kind and "patch" not in name:
+                x = rng.normal(0.0, 0.7, shape)
+            else:
+                gain = 1.6 if any(s in name for s in ("q_proj", "k_proj", "qkv")) else 1.1
+                x = rng.normal(0.0, gain / np.sqrt(p[0].numel()), shape)
+            p.copy_(torch.from_numpy(x.astype(np.float32)).to(p.dtype))
+
+
+def rows_of(image, p):
+    """Patches of a square tile, row by row: (channel, row, column)."""
+    return F.unfold(image[None], p, stride=p)[0].T
+
+
+def anyres(rng, sizes, side, model):
+    """Tiles of pictures, the whole one first."""
+    from transformers.image_processing_utils import select_best_resolution
+    out = []
+    for h, w in sizes:
+        gh, gw = (x // side for x in select_best_resolution((h, w), PINPOINTS))
+        out.append((h, w, gh, gw, torch.from_numpy(rng.normal(size=(1 + gh * gw, 3, side, side)).astype(np.float32)).double()))
+    return out
+
+
+class Documents:
+    """Two documents, of one and of two pictures; what goes into the reference and what into expected.safetensors."""
+
+    def __init__(self, name, c):
+        self.rng = np.random.default_rng(11)
+        self.kind, self.c, self.docs, self.tiles, self.pictures, self.pixels = c["model_type"], c, [], [], [], []
+        self.merge = 2 if "qwen" in self.kind else 1
+        for pictures in [[(20, 9)], [(11, 24), (26, 22)]] if "pinpoints" in str(c) else [[(6, 10)], [(4, 4), (6, 4)]]:
+            self.document(pictures)
+
+    def document(self, pictures):
+        ids, args = list(self.text(5)), {}
+        if self.kind in ("llava_next", "llava_onevision"):
+            parts = anyres(self.rng, pictures, 12, None)
+            most = max(len(p[4]) for p in parts)
+            args["pixel_values"] = torch.stack([F.pad(p[4], (0, 0, 0, 0, 0, 0, 0, most - len(p[4]))) for p in parts])
+            args["image_sizes"] = torch.tensor([p[:2] for p in parts])
+            if self.kind == "llava_onevision":
+                args["batch_num_images"] = torch.tensor([1] * len(parts))
+            for h, w, gh, gw, t in parts:
+                self.pictures.append((len(self.tiles), len(t), gw, gh, w, h))
+                for one in t:
+                    self.tile(one, 3)
+        elif "qwen" in self.kind:
+            args["image_grid_thw"] = torch.tensor([(1, h, w) for h, w in pictures])
+            x = torch.from_numpy(self.rng.normal(size=(sum(h * w for h, w in pictures), 24)).astype(np.float32)).double()
+            args["pixel_values"] = x
+            self.pixels.append(x)
+            for h, w in pictures:
+                self.pictures.append((len(self.tiles), 1, 0, 0, 2 * w, 2 * h))
+                self.tiles.append((h, w))
+        else:
+            side = 16 if self.kind == "internvl" else 12
+            args["pixel_values"] = torch.from_numpy(self.rng.normal(size=(len(pictures), 3, side, side)).astype(np.float32)).double()
+            for one in args["pixel_values"]:
+                self.pictures.append((len(self.tiles), 1, 0, 0, side, side))
+                self.tile(one, side // 4)
+        self.docs.append((len(pictures), args))
+
+    def tile(self, image, side):
+        self.pixels.append(rows_of(image, 4))
+        self.tiles.append((side, side))
+
+    def text(self, n):
+        return self.rng.integers(1, 50, n)
+
+    def finish(self, model):
+        """Tokens, once the model has said how many rows a picture has."""
+        self.ids = []
+        for n, args in self.docs:
+            counts = self.count(model, args)
+            assert len(counts) == n
+            ids = list(self.text(4))
+            for k in counts:
+                ids += [IMAGE] * k + list(self.text(3))
+            self.ids.append(torch.tensor(ids + list(self.text(6))))
+
+    def count(self, model, args):
+        if "image_grid_thw" in args:
+            return [int(g.prod()) // 4 for g in args["image_grid_thw"]]
+        if self.kind in ("llava_next", "llava_onevision"):
+            with torch.no_grad():
+                return [len(f) for f in model.model.get_image_features(**args, return_dict=True).pooler_output]
+        return [4 if self.kind == "internvl" else 9] * len(args["pixel_values"])
+
+    def prefix(self, ids):
+        return len(ids) - 5
+
+    def targets(self, ids):
+        t = torch.cat([ids[1:], torch.tensor([-1])])
+        t[t == IMAGE] = -1
+        if self.kind == "paligemma":
+            t[:self.prefix(ids) - 1] = -1
+        return t
+
+    def run(self, model, dtype):
+        logits = []
+        for ids, (_, args) in zip(self.ids, self.docs):
+            a = {k: v.to(dtype) if k == "pixel_values" else v for k, v in args.items()}
+            if "qwen" in self.kind:
+                a["mm_token_type_ids"] = (ids == IMAGE).long()[None]
+            if self.kind == "paligemma":
+                a["token_type_ids"] = (torch.arange(len(ids)) >= self.prefix(ids)).long()[None]
+            logits.append(model(input_ids=ids[None], use_cache=False, **a).logits[0])
+        return torch.cat(logits)
+
+    def loss(self, logits):
+        t = torch.cat([self.targets(i) for i in self.ids])
+        return F.cross_entropy(logits[t >= 0], t[t >= 0])
+
+    def tensors(self):
+        out = {"input_ids": torch.cat(self.ids), "targets": torch.cat([self.targets(i) for i in self.ids]),
+               "cu_seqlens": torch.tensor(np.cumsum([0] + [len(i) for i in self.ids])), "pixels": torch.cat(self.pixels).float(),
+               "tiles": torch.tensor(self.tiles), "pictures": torch.tensor(self.pictures), "merge": torch.tensor([self.merge])}
+        if self.kind == "paligemma":
+            out["prefix"] = torch.tensor([self.prefix(i) for i in self.ids])
+        return out
+
+
+def one(name):
+    c, folder = CLASSES[name], os.path.join(HERE, name)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(c, f, indent=2, sort_keys=True)
+        f.write("\n")
+    cls = getattr(tf, c["architectures"][0])
+
+    def config():
+        return tf.AutoConfig.from_pretrained(folder, attn_implementation="eager")
+
+    cls(config())  # all modules are there now
+    with Double():
+        torch.manual_seed(0)
+        model = cls(config()).double().eval()
+        heat(model, 7)
+        d = Documents(name, c)
+        d.finish(model)
+        logits = d.run(model, torch.float64)
+        loss = d.loss(logits)
+        loss.backward()
+    assert logits.dtype == torch.float64
+    logits, loss = logits.detach(), loss.detach()
+    params = dict(model.named_parameters())
+    save_file({old(c["model_type"], n): p.detach().float().contiguous() for n, p in params.items()},
+              os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+
+    def again(dtype):
+        m = cls.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+        with torch.no_grad():
+            return d.run(m, dtype).double()
+
+    off = float((again(torch.float32) - logits).abs().max() / logits.abs().max())
+    assert off < 1e-5, "%s: the reference in f32, loaded from the directory, is off by %g" % (name, off)
+    rms16 = float((again(torch.bfloat16) - logits).pow(2).mean().sqrt())
+    out = d.tensors()
+    out.update(logits=logits.contiguous(), loss=loss.reshape(1))
+    # A parameter that the loss does not reach has no gradient in PyTorch; a gradient of zeros says the same.
+    out.update({"grad." + old(c["model_type"], n): (torch.zeros_like(p) if p.grad is None else p.grad).float().contiguous()
+                for n, p in params.items()})
+    save_file(out, os.path.join(folder, "expected.safetensors"), metadata={
+        "format": "lf-expected-vlm-1", "family": name, "source": "transformers %s, torch %s" % (tf.__version__, torch.__version__),
+        "bf16_rms": "%.6g" % rms16})
+    size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
+    print("%-16s params %6d rows %d loss %.6f f32 %.1e bf16 rms %.2e logits std %.2f  %4d kB" % (
+        name, sum(p.numel() for p in params.values()), len(logits), loss.item(), off, rms16, float(logits.std()), size // 1024))
+    return size
+
+
+def main():
+    torch.set_num_threads(1)
+    tf.logging.set_verbosity_error()
+    tf.utils.logging.disable_progress_bar()
+    print("%d kB in all" % (sum(one(n) for n in sys.argv[1:] or CLASSES) // 1024))
+
+
+if __name__ == "__main__":
+    main()

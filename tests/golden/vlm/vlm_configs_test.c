@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config.json of models that see: what is refused and by which name, what means the same model, and
+ * every class of transformers that reads pictures and text (classes.txt). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "engine/convert/hf.h"
+#include "tests/tap/tap.h"
+
+/* change: members that replace those of the golden config.json, at any depth; null takes one out.
+ * Expected: a part of the message; NULL: the same model; "*": another model. */
+static const struct {
+    const char *name, *change, *expected;
+} rows[] = {
+    /* what of the encoder is read */
+    {"llava", "{\"vision_feature_layer\": [-2, -1]}", "vision_feature_layer = [-2,-1]"},
+    {"llava", "{\"vision_feature_layer\": 0}", "vision_feature_layer = 0"},
+    {"llava", "{\"vision_feature_layer\": 4}", "vision_feature_layer = 4"},
+    {"llava", "{\"vision_feature_layer\": 2}", NULL},
+    {"llava", "{\"vision_feature_layer\": null}", NULL},
+    {"llava", "{\"vision_feature_layer\": -1}", "*"},
+    {"llava", "{\"vision_feature_select_strategy\": null}", NULL},
+    {"llava", "{\"vision_feature_select_strategy\": \"full\"}",
+     "vision_feature_select_strategy = full"},
+    {"llava-siglip", "{\"vision_feature_select_strategy\": \"default\"}",
+     "vision_feature_select_strategy = default"},
+    {"llava-onevision",
+     "{\"vision_feature_layer\": null, \"vision_feature_select_strategy\": null}", NULL},
+    /* the parts */
+    {"llava", "{\"text_config\": null}", "text_config is missing"},
+    {"llava", "{\"vision_config\": null}", "vision_config is missing"},
+    {"llava", "{\"text_config\": {\"model_type\": \"phi\"}}",
+     "'phi' (text_config) is not known; known: llama, mistral, qwen2"},
+    {"llava", "{\"vision_config\": {\"model_type\": \"dinov2\"}}",
+     "'dinov2' is not known for an encoder here; known: clip_vision_model, siglip_vision_model"},
+    {"llava", "{\"text_config\": {\"model_type\": null}}", NULL},
+    {"llava", "{\"vision_config\": {\"model_type\": null}}", NULL},
+    {"llava", "{\"switch\": 1}", "key 'switch'"},
+    {"llava", "{\"text_config\": {\"switch\": 1}}", "text_config: key 'switch'"},
+    {"llava", "{\"vision_config\": {\"switch\": 1}}", "vision_config: key 'switch'"},
+    /* classes have defaults that no model was made with */
+    {"llava", "{\"vision_config\": {\"hidden_size\": null}}",
+     "vision_config: hidden_size is missing"},
+    {"llava", "{\"vision_config\": {\"patch_size\": null}}", "patch_size is missing"},
+    {"llava", "{\"vision_config\": {\"image_size\": null}}", "image_size is missing"},
+    {"llava", "{\"image_token_index\": null}", "image_token_index|image_token_id is missing"},
+    {"llava", "{\"image_token_index\": null, \"image_token_id\": 60}", NULL},
+    {"llava", "{\"text_config\": {\"num_hidden_layers\": null}}", "*"}, /* as LLaVA 1.5 does */
+    {"qwen2-vl", "{\"rope_theta\": null}", "rope_theta is missing"},
+    {"qwen2-vl", "{\"rms_norm_eps\": null}", "rms_norm_eps is missing"},
+    {"qwen3-vl", "{\"text_config\": {\"head_dim\": null}}", "head_dim is missing"},
+    /* encoders */
+    {"llava", "{\"vision_config\": {\"num_channels\": 4}}", "num_channels = 4"},
+    {"llava", "{\"vision_config\": {\"patch_size\": [4, 2]}}", "patch_size = [4,2]"},
+    {"llava", "{\"vision_config\": {\"patch_size\": [4, 4]}}", NULL},
+    {"llava", "{\"vision_config\": {\"image_size\": 14}}", NULL}, /* the rest is cut off */
+    {"llava", "{\"vision_config\": {\"attention_dropout\": 0.1}}", "attention_dropout = 0.1"},
+    {"llava", "{\"vision_config\": {\"hidden_act\": \"mish\"}}", "hidden_act = \"mish\""},
+    {"llava", "{\"vision_config\": {\"hidden_act\": \"gelu\"}}", "*"},
+    {"llava-siglip", "{\"vision_config\": {\"vision_use_head\": true}}", "vision_use_head = true"},
+    {"internvl", "{\"vision_config\": {\"norm_type\": \"batch\"}}", "norm_type = \"batch\""},
+    {"internvl", "{\"vision_config\": {\"norm_type\": null}}", NULL},
+    {"internvl", "{\"vision_config\": {\"use_mask_token\": true}}", "use_mask_token = true"},
+    {"internvl", "{\"vision_config\": {\"use_mean_pooling\": false}}", "*"},
+    {"internvl-rms", "{\"vision_config\": {\"use_mean_pooling\": false}}", "use_mean_pooling"},
+    {"internvl-rms", "{\"vision_config\": {\"layer_norm_eps\": 1e-5}}", "layer_norm_eps = 1e-05"},
+    {"internvl", "{\"vision_config\": {\"use_absolute_position_embeddings\": false}}",
+     "use_absolute_position_embeddings = false"},
+    {"qwen2-vl", "{\"vision_config\": {\"temporal_patch_size\": 1}}", "temporal_patch_size = 1"},
+    {"qwen2-vl", "{\"vision_config\": {\"hidden_size\": 48}}", "hidden_size = 48"},
+    {"qwen2-vl", "{\"vision_config\": {\"in_chans\": null, \"in_channels\": 3}}", NULL},
+    {"qwen2-vl", "{\"vision_config\": {\"model_type\": \"qwen2_vl\"}}", NULL},
+    {"qwen2-vl",
+     "{\"vision_config\": {\"rope_parameters\": {\"rope_type\": \"axial\", "
+     "\"rope_theta\": 10000.0}}}",
+     NULL},
+    {"qwen2-vl",
+     "{\"vision_config\": {\"rope_parameters\": {\"rope_type\": \"yarn\", "
+     "\"rope_theta\": 10000.0}}}",
+     "rope_parameters = "},
+    {"qwen2.5-vl", "{\"vision_config\": {\"window_size\": null}}", "window_size is missing"},
+    {"qwen2.5-vl", "{\"vision_config\": {\"window_size\": 9}}", NULL},
+    {"qwen2.5-vl", "{\"vision_config\": {\"fullatt_block_indexes\": null}}",
+     "fullatt_block_indexes is missing"},
+    {"qwen2.5-vl", "{\"vision_config\": {\"out_hidden_size\": 16}}", "out_hidden_size = 16"},
+    {"qwen3-vl", "{\"vision_config\": {\"deepstack_visual_indexes\": null}}",
+     "deepstack_visual_indexes is missing"},
+    {"qwen3-vl", "{\"vision_config\": {\"deepstack_visual_indexes\": [2, 0]}}", "taps"},
+    /* projectors */
+    {"llava", "{\"multimodal_projector_bias\": false}", "*"},
+    {"llava", "{\"projector_hidden_act\": \"mish\"}", "projector_hidden_act = \"mish\""},
+    {"internvl", "{\"downsample_ratio\": 0.25}", "downsample_ratio = 0.25"},
+    {"paligemma", "{\"projection_dim\": 48}", "projection_dim = 48"},
+    {"llava-onevision", "{\"vision_aspect_ratio\": \"square\"}",
+     "vision_aspect_ratio = \"square\""},
+    {"llava-onevision", "{\"vision_aspect_ratio\": null}", "*"}, /* nine */
+    {"llava-next", "{\"use_image_newline_parameter\": false}", "use_image_newline_parameter"},
+    /* decoders: three positions, masks */
+    {"qwen2-vl", "{\"rope_scaling\": null}", "has no mrope_section"},
+    {"qwen2-vl", "{\"rope_scaling\": {\"mrope_section\": null}}", "has no mrope_section"},
+    {"qwen2-vl", "{\"rope_scaling\": {\"mrope_section\": [1, 1, 1]}}", "rope_sections"},
+    {"qwen2-vl", "{\"rope_scaling\": {\"mrope_interleaved\": true}}", "mrope_interleaved = true"},
+    {"qwen2-vl", "{\"rope_scaling\": {\"type\": null, \"rope_type\": \"default\"}}", NULL},
+    {"qwen2-vl", "{\"rope_scaling\": {\"rope_theta\": 7.0}}", "*"},
+    {"qwen3-vl", "{\"text_config\": {\"rope_scaling\": {\"mrope_interleaved\": false}}}",
+     "mrope_interleaved = false"},
+    {"qwen3-vl", "{\"text_config\": {\"rope_scaling\": {\"mrope_interleaved\": null}}}", NULL},
+    {"qwen3-vl",
+     "{\"text_config\": {\"use_sliding_window\": true, \"sliding_window\": 8, "
+     "\"max_window_layers\": 0}}",
+     "sliding_window"},
+    {"paligemma", "{\"text_config\": {\"use_bidirectional_attention\": false}}",
+     "use_bidirectional_attention = false"},
+    {"paligemma", "{\"text_config\": {\"use_bidirectional_attention\": true}}", NULL},
+    /* who says that the head is the embedding */
+    {"llava", "{\"tie_word_embeddings\": true}", "*"},
+    {"llava", "{\"text_config\": {\"tie_word_embeddings\": true}}", "*"},
+    {"llava-siglip", "{\"tie_word_embeddings\": false}", NULL},
+    {"llava-next",
+     "{\"tie_word_embeddings\": false, \"text_config\": {\"tie_word_embeddings\": true}}", NULL},
+    {"paligemma", "{\"tie_word_embeddings\": false}", "*"},
+    {"paligemma", "{\"tie_word_embeddings\": true}", NULL},
+    {"internvl", "{\"tie_word_embeddings\": null}", "*"},
+    {"internvl",
+     "{\"tie_word_embeddings\": null, \"text_config\": {\"tie_word_embeddings\": false}}", NULL},
+    /* another head */
+    {"llava", "{\"architectures\": [\"LlavaForSequenceClassification\"], \"num_labels\": 1}",
+     "a classifier that sees"},
+};
+
+static const char *source(void)
+{
+    const char *src = getenv("LF_SRCDIR");
+    return src ? src : ".";
+}
+
+static void change(json_t *o, json_t *by)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(by, key, v)
+    {
+        json_t *have = json_object_get(o, key);
+        if (json_is_null(v))
+            json_object_del(o, key);
+        else if (json_is_object(v) && json_is_object(have))
+            change(have, v);
+        else
+            json_object_set(o, key, v);
+    }
+}
+
+static int read_config(lf_model_config *c, json_t *o, lf_err *err)
+{
+    const struct lf_hf_family *f = lf_hf_family_of(o, "config.json", err);
+    return f ? lf_hf_config_read(c, f, o, "config.json", err) : err->rc;
+}
+
+static void test_row(size_t i)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config was, is;
+    char path[4096];
+    const char *want = rows[i].expected, *key = "";
+    snprintf(path, sizeof path, "%s/tests/golden/vlm/%s/config.json", source(), rows[i].name);
+    json_t *o = lf_json_load_file(path, 1 << 20, &err), *by = json_loads(rows[i].change, 0, NULL);
+    if (!o || !by || read_config(&was, o, &err))
+        tap_bail("%s, row %zu: %s", rows[i].name, i, err.text);
+    change(o, by);
+    const int rc = read_config(&is, o, &err);
+    const bool same = rc == 0 && lf_model_config_equal(&was, &is, &key);
+    const bool right = !want ? same
+                       : strcmp(want, "*") == 0
+                           ? rc == 0 && !same
+                           : rc < 0 && strstr(err.text, want) && !strchr(err.text, '\n');
+    tap_ok(right, "%s: %s: %s", rows[i].name, rows[i].change,
+           rc < 0 ? err.text
+           : same ? "the same model"
+                  : key);
+    json_decref(o);
+    json_decref(by);
+}
+
+/* Each line: whether it is imported, model_type, class. */
+static void test_classes(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_buf text;
+    char path[4096], *save = NULL;
+    int n = 0, wrong = 0;
+    lf_buf_init(&text);
+    snprintf(path, sizeof path, "%s/tests/golden/vlm/classes.txt", source());
+    if (lf_io_read_file(path, 1 << 20, &text, &err))
+        tap_bail("%s", err.text);
+    for (char *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char mark[4] = "", type[64] = "", class[96] = "";
+        if (line[0] == '#' || sscanf(line, "%3s %63s %95s", mark, type, class) != 3)
+            continue;
+        json_t *o = json_pack("{s:s, s:[s]}", "model_type", type, "architectures", class);
+        lf_err why = LF_ERR_INIT;
+        const struct lf_hf_family *f = lf_hf_family_of(o, "config.json", &why);
+        const bool ours = mark[0] == '+', named = strstr(why.text, type) != NULL;
+        if (ours ? !f || !f->sight : f || !named || strchr(why.text, '\n')) {
+            wrong++;
+            tap_diag("%s: %s", type, f ? f->name : why.text);
+        }
+        json_decref(o);
+        n++;
+    }
+    tap_ok(n > 50 && wrong == 0, "each of %d classes is imported, or refused by its name", n);
+    lf_buf_fini(&text);
+}
+
+int main(void)
+{
+    const int n = (int)(sizeof rows / sizeof *rows);
+    for (int i = 0; i < n; i++)
+        TAP(1, test_row((size_t)i));
+    TAP(1, test_classes());
+    return tap_done();
+}
