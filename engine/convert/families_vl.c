@@ -95,7 +95,7 @@ static const char *siglip_family(json_t *config)
         {"initializer_range", LF_HF_NUMBER, "vision.init_std", "0.02"},                            \
         {"initializer_factor", LF_HF_INERT, NULL, NULL},                                           \
         {"projection_dim", LF_HF_INERT, NULL, NULL}, {"vocab_size", LF_HF_INERT, NULL, NULL},      \
-        {"dropout", LF_HF_INERT, NULL, NULL}, {"num_image_tokens", LF_HF_INERT, NULL, NULL},       \
+        {"dropout", LF_HF_UNREAD, NULL, "0"}, {"num_image_tokens", LF_HF_INERT, NULL, NULL},       \
         {"projector_hidden_act", LF_HF_INERT, NULL, NULL},                                         \
     {                                                                                              \
         "num_positions", LF_HF_INERT, NULL, NULL                                                   \

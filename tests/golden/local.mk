@@ -184,4 +184,4 @@ check_PROGRAMS += tests/golden/vlm_configs_test
 TESTS += tests/golden/vlm_configs_test
 tests_golden_vlm_configs_test_SOURCES = tests/golden/vlm/vlm_configs_test.c
 tests_golden_vlm_configs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/golden/vlm/classes.txt
+EXTRA_DIST += tests/golden/vlm/classes.txt tests/golden/vlm/saved.json
