@@ -88,6 +88,12 @@ CLASSES = {
                          downsample_ratio=0.5, vision_feature_layer=-1, vision_feature_select_strategy="default",
                          tie_word_embeddings=False, text_config=QWEN3,
                          vision_config=dict(INTERN, norm_type="rms_norm", use_qk_norm=True, attention_bias=False)),
+    "paligemma2": dict(architectures=["PaliGemmaForConditionalGeneration"], model_type="paligemma", image_token_index=IMAGE,
+                       projection_dim=24, vocab_size=VOCAB,
+                       text_config=dict({k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, model_type="gemma2", head_dim=8,
+                                        hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=12, sliding_window=100,
+                                        attn_logit_softcapping=5.0, final_logit_softcapping=6.0),
+                       vision_config=dict(SIGLIP, projection_dim=24)),
     "paligemma": dict(architectures=["PaliGemmaForConditionalGeneration"], model_type="paligemma", image_token_index=IMAGE,
                       projection_dim=24, hidden_size=2048, ignore_index=-100, vocab_size=VOCAB,
                       text_config=dict({k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, model_type="gemma", head_dim=8,
@@ -340,9 +346,9 @@ def main():
     torch.set_num_threads(1)
     tf.logging.set_verbosity_error()
     tf.utils.logging.disable_progress_bar()
+    print("%d kB in all" % (sum(one(n) for n in sys.argv[1:] or CLASSES) // 1024))
     saved()
     classes()
-    print("%d kB in all" % (sum(one(n) for n in sys.argv[1:] or CLASSES) // 1024))
 
 
 if __name__ == "__main__":
