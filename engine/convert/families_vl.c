@@ -95,7 +95,7 @@ static const char *siglip_family(json_t *config)
         {"initializer_range", LF_HF_NUMBER, "vision.init_std", "0.02"},                            \
         {"initializer_factor", LF_HF_INERT, NULL, NULL},                                           \
         {"projection_dim", LF_HF_INERT, NULL, NULL}, {"vocab_size", LF_HF_INERT, NULL, NULL},      \
-        {"dropout", LF_HF_INERT, NULL, NULL}, {"num_image_tokens", LF_HF_INERT, NULL, NULL},       \
+        {"dropout", LF_HF_UNREAD, NULL, "0"}, {"num_image_tokens", LF_HF_INERT, NULL, NULL},       \
         {"projector_hidden_act", LF_HF_INERT, NULL, NULL},                                         \
     {                                                                                              \
         "num_positions", LF_HF_INERT, NULL, NULL                                                   \
@@ -415,9 +415,15 @@ static const struct lf_map_row paligemma_rows[] = {
     {0},
 };
 
+/* A prefix sees all of itself in layers with a window too, which the mask of a decoder here does
+ * not: documents are no longer than the window, which then cuts nothing. */
 static int read_paligemma(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    return lf_vl_same(r, "projection_dim", c->hidden, "hidden_size of text_config", err);
+    int rc = lf_vl_same(r, "projection_dim", c->hidden, "hidden_size of text_config", err);
+    if (rc == 0 && c->sliding_window > 0 && c->sliding_window < c->max_positions)
+        rc = lf_hf_set_number(r, c, "sliding_window", "max_positions", (double)c->sliding_window,
+                              err);
+    return rc;
 }
 
 static int write_paligemma(const lf_model_config *c, json_t *o, lf_err *err)
@@ -428,23 +434,19 @@ static int write_paligemma(const lf_model_config *c, json_t *o, lf_err *err)
 static const char *const paligemma_switches[] = {"mask=prefix", "projector.kind=linear", NULL};
 static const struct lf_hf_tower *const siglip_only[] = {&lf_hf_tower_siglip, NULL};
 
-const struct lf_hf_family lf_hf_paligemma = {
-    .name = "paligemma",
-    .model_type = "paligemma",
-    .architecture = "PaliGemmaForConditionalGeneration",
-    .switches = paligemma_switches,
-    .keys = paligemma_keys,
-    .rows = paligemma_rows,
-    .read = read_paligemma,
-    .write = write_paligemma,
-    .tol_max = LF_HF_TOL_MAX,
-    .tol_rms = LF_HF_TOL_RMS,
-    .sight = &(const struct lf_hf_sight){.text = &lf_hf_gemma,
-                                         .text_type = "gemma",
-                                         .first = true,
-                                         .text_ignore = "num_image_tokens",
-                                         .text_must = "{\"use_bidirectional_attention\": true}",
-                                         .tied = "true",
-                                         .towers = siglip_only,
-                                         .names = lf_vl_llava_names},
-};
+#define PALIGEMMA(id, decoder, ...)                                                                \
+    {                                                                                              \
+        .name = id, .model_type = "paligemma",                                                     \
+        .architecture = "PaliGemmaForConditionalGeneration", .switches = paligemma_switches,       \
+        .keys = paligemma_keys, .rows = paligemma_rows, .read = read_paligemma,                    \
+        .write = write_paligemma, .tol_max = LF_HF_TOL_MAX, .tol_rms = LF_HF_TOL_RMS,              \
+        .sight = &(const struct lf_hf_sight)                                                       \
+        {                                                                                          \
+            .text = &lf_hf_##decoder, .text_type = #decoder, .text_ignore = "num_image_tokens",    \
+            .text_must = "{\"use_bidirectional_attention\": true}", .tied = "true",                \
+            .towers = siglip_only, .names = lf_vl_llava_names, __VA_ARGS__                         \
+        }                                                                                          \
+    }
+
+const struct lf_hf_family lf_hf_paligemma = PALIGEMMA("paligemma", gemma, .first = true);
+const struct lf_hf_family lf_hf_paligemma2 = PALIGEMMA("paligemma2", gemma2, );

@@ -43,6 +43,7 @@ static const struct lf_hf_key internvit_keys[] = {
     {"attention_dropout", LF_HF_SAME, NULL, "0"},
     {"projection_dropout", LF_HF_SAME, NULL, "0"},
     {"initializer_factor", LF_HF_INERT, NULL, NULL},
+    {"dropout", LF_HF_UNREAD, NULL, "0"},
     {0},
 };
 

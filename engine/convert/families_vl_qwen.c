@@ -103,32 +103,38 @@ static int read_qwen2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                                       floor(ratio * (double)c->vision.hidden), err);
 }
 
+/* A list of layers, which no file may lack. */
+static int read_list(lf_hf_reader *r, lf_model_config *c, const char *key, const char *ours,
+                     lf_err *err)
+{
+    json_t *list = lf_hf_take(r, key);
+    if (!json_is_array(list))
+        return lf_fail(err, LF_EFORMAT, "%s: %s is missing", r->path, key);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_integer(json_array_get(list, i)))
+            return lf_hf_bad_value(r, key, list, "is no list of layers", err);
+    return lf_hf_set_list(r, c, key, ours, list, err);
+}
+
 /* window_size counts pixels. What does not fill a merged patch does not count. */
 static int read_qwen25(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t window = 0;
-    json_t *full = lf_hf_take(r, "fullatt_block_indexes");
     int rc = read_vision(r, c, "out_hidden_size", err);
     if (rc == 0)
         rc = lf_vl_side(r, "window_size", 0, &window, err);
-    if (rc == 0 && !json_is_array(full))
-        rc = lf_fail(err, LF_EFORMAT, "%s: fullatt_block_indexes is missing", r->path);
-    const int64_t merged = lf_vl_patch(c, FRAMES) * c->projector.merge;
-    if (rc == 0)
+    if (rc == 0) {
+        const int64_t merged = lf_vl_patch(c, FRAMES) * c->projector.merge;
         rc = lf_hf_set_number(r, c, "window_size", "vision.window",
                               (double)(window / merged * c->projector.merge), err);
-    return rc != 0 ? rc
-                   : lf_hf_set_list(r, c, "fullatt_block_indexes", "vision.full_layers", full, err);
+    }
+    return rc != 0 ? rc : read_list(r, c, "fullatt_block_indexes", "vision.full_layers", err);
 }
 
 static int read_qwen3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    json_t *deep = lf_hf_take(r, "deepstack_visual_indexes");
     int rc = read_vision(r, c, "out_hidden_size", err);
-    if (rc == 0 && !json_is_array(deep))
-        rc = lf_fail(err, LF_EFORMAT, "%s: deepstack_visual_indexes is missing", r->path);
-    return rc != 0 ? rc
-                   : lf_hf_set_list(r, c, "deepstack_visual_indexes", "vision.taps", deep, err);
+    return rc != 0 ? rc : read_list(r, c, "deepstack_visual_indexes", "vision.taps", err);
 }
 
 static json_t *whole_numbers(const lf_model_list *l)

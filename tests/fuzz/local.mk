@@ -65,7 +65,10 @@ tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_config_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_config_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 EXTRA_DIST += tests/fuzz/corpus/config/gpt2.json tests/fuzz/corpus/config/llama3.1.json tests/fuzz/corpus/config/falcon-40b.json \
-  tests/fuzz/corpus/config/gemma3.json tests/fuzz/corpus/config/phi3-long.json tests/fuzz/corpus/config/starcoder.json
+  tests/fuzz/corpus/config/gemma3.json tests/fuzz/corpus/config/phi3-long.json tests/fuzz/corpus/config/starcoder.json \
+  tests/fuzz/corpus/config/llava.json tests/fuzz/corpus/config/llava-onevision.json tests/fuzz/corpus/config/qwen2-vl.json \
+  tests/fuzz/corpus/config/qwen2.5-vl.json tests/fuzz/corpus/config/qwen3-vl.json tests/fuzz/corpus/config/internvl.json \
+  tests/fuzz/corpus/config/paligemma.json
 EXTRA_DIST += tests/fuzz/README.md tests/fuzz/corpus/ini/model.ini tests/fuzz/corpus/ini/crlf.ini tests/fuzz/corpus/ini/odd.ini \
   tests/fuzz/corpus/tokenizer/bytelevel.json tests/fuzz/corpus/tokenizer/classes.json tests/fuzz/corpus/tokenizer/split.json tests/fuzz/run.sh \
   tests/fuzz/corpus/parquet tests/fuzz/corpus/make_pickle.py tests/fuzz/corpus/pickle \

@@ -177,11 +177,12 @@ tests_golden_vlm_test_SOURCES = tests/golden/vlm/vlm_test.c tests/golden/vlm/vlm
   tests/golden/families/family_flips.c
 tests_golden_vlm_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 VLM_GOLDENS = tests/golden/vlm/internvl tests/golden/vlm/internvl-rms tests/golden/vlm/llava tests/golden/vlm/llava-next \
-  tests/golden/vlm/llava-onevision tests/golden/vlm/llava-siglip tests/golden/vlm/paligemma tests/golden/vlm/qwen2-vl \
+  tests/golden/vlm/llava-onevision tests/golden/vlm/llava-siglip tests/golden/vlm/paligemma \
+  tests/golden/vlm/paligemma2 tests/golden/vlm/qwen2-vl \
   tests/golden/vlm/qwen2.5-vl tests/golden/vlm/qwen3-vl
 EXTRA_DIST += $(VLM_GOLDENS) tests/golden/vlm/README.md tests/golden/vlm/make_vlm.py
 check_PROGRAMS += tests/golden/vlm_configs_test
 TESTS += tests/golden/vlm_configs_test
 tests_golden_vlm_configs_test_SOURCES = tests/golden/vlm/vlm_configs_test.c
 tests_golden_vlm_configs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/golden/vlm/classes.txt
+EXTRA_DIST += tests/golden/vlm/classes.txt tests/golden/vlm/saved.json

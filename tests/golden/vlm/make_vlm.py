@@ -19,6 +19,7 @@ Weights are hot (scaled by fan-in, random norms and biases), so that every switc
 import json
 import os
 import sys
+import tempfile
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ import torch.nn.functional as F
 import transformers as tf
 from safetensors.torch import save_file
 from transformers import modeling_rope_utils
+from transformers.models.auto import modeling_auto
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 assert tf.__version__.startswith("5.23."), "these files are made with transformers 5.23"
@@ -86,6 +88,12 @@ CLASSES = {
                          downsample_ratio=0.5, vision_feature_layer=-1, vision_feature_select_strategy="default",
                          tie_word_embeddings=False, text_config=QWEN3,
                          vision_config=dict(INTERN, norm_type="rms_norm", use_qk_norm=True, attention_bias=False)),
+    "paligemma2": dict(architectures=["PaliGemmaForConditionalGeneration"], model_type="paligemma", image_token_index=IMAGE,
+                       projection_dim=24, vocab_size=VOCAB,
+                       text_config=dict({k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, model_type="gemma2", head_dim=8,
+                                        hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=12, sliding_window=100,
+                                        attn_logit_softcapping=5.0, final_logit_softcapping=6.0),
+                       vision_config=dict(SIGLIP, projection_dim=24)),
     "paligemma": dict(architectures=["PaliGemmaForConditionalGeneration"], model_type="paligemma", image_token_index=IMAGE,
                       projection_dim=24, hidden_size=2048, ignore_index=-100, vocab_size=VOCAB,
                       text_config=dict({k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, model_type="gemma", head_dim=8,
@@ -313,11 +321,34 @@ def one(name):
     return size
 
 
+def saved():
+    """saved.json: what transformers makes of each config.json."""
+    out = {}
+    for name in CLASSES:
+        with tempfile.TemporaryDirectory() as tmp:
+            tf.AutoConfig.from_pretrained(os.path.join(HERE, name)).save_pretrained(tmp)
+            out[name] = json.load(open(os.path.join(tmp, "config.json")))
+    with open(os.path.join(HERE, "saved.json"), "w") as f:
+        json.dump(out, f, indent=1, sort_keys=True)
+        f.write("\n")
+
+
+def classes():
+    """classes.txt: every class of transformers for pictures and text."""
+    mine = {c["model_type"] for c in CLASSES.values()}
+    with open(os.path.join(HERE, "classes.txt"), "w") as f:
+        f.write("# + imported, - refused by name: every model_type of transformers 5.23 for pictures and text, by make_vlm.py\n")
+        for kind, cls in sorted(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items()):
+            f.write("%s %s %s\n" % ("-+"[kind in mine], kind, cls if isinstance(cls, str) else cls[0]))
+
+
 def main():
     torch.set_num_threads(1)
     tf.logging.set_verbosity_error()
     tf.utils.logging.disable_progress_bar()
     print("%d kB in all" % (sum(one(n) for n in sys.argv[1:] or CLASSES) // 1024))
+    saved()
+    classes()
 
 
 if __name__ == "__main__":

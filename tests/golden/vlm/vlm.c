@@ -14,7 +14,7 @@
 
 const char *const vlm_names[] = {"llava",        "llava-siglip", "llava-next", "llava-onevision",
                                  "qwen2-vl",     "qwen2.5-vl",   "qwen3-vl",   "internvl",
-                                 "internvl-rms", "paligemma",    NULL};
+                                 "internvl-rms", "paligemma",    "paligemma2", NULL};
 
 static void *need(void *p)
 {

@@ -91,6 +91,9 @@ static const struct {
     {"qwen3-vl", "{\"vision_config\": {\"deepstack_visual_indexes\": null}}",
      "deepstack_visual_indexes is missing"},
     {"qwen3-vl", "{\"vision_config\": {\"deepstack_visual_indexes\": [2, 0]}}", "taps"},
+    {"qwen3-vl", "{\"vision_config\": {\"deepstack_visual_indexes\": [0, 1.5]}}",
+     "deepstack_visual_indexes = [0,1.5]"},
+    {"internvl", "{\"vision_config\": {\"dropout\": 0.1}}", "dropout = 0.1"},
     /* projectors */
     {"llava", "{\"multimodal_projector_bias\": false}", "*"},
     {"llava", "{\"projector_hidden_act\": \"mish\"}", "projector_hidden_act = \"mish\""},
@@ -117,6 +120,9 @@ static const struct {
     {"paligemma", "{\"text_config\": {\"use_bidirectional_attention\": false}}",
      "use_bidirectional_attention = false"},
     {"paligemma", "{\"text_config\": {\"use_bidirectional_attention\": true}}", NULL},
+    /* a window would cut its prefix */
+    {"paligemma2", "{\"text_config\": {\"max_position_embeddings\": 8192}}", NULL},
+    {"paligemma2", "{\"text_config\": {\"max_position_embeddings\": 64}}", "*"},
     /* who says that the head is the embedding */
     {"llava", "{\"tie_word_embeddings\": true}", "*"},
     {"llava", "{\"text_config\": {\"tie_word_embeddings\": true}}", "*"},
@@ -186,6 +192,32 @@ static void test_row(size_t i)
     json_decref(by);
 }
 
+/* What transformers writes for them itself (save_pretrained) means the same models. */
+static void test_saved(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config was, is;
+    char path[4096];
+    const char *name, *key = "";
+    json_t *o;
+    snprintf(path, sizeof path, "%s/tests/golden/vlm/saved.json", source());
+    json_t *all = lf_json_load_file(path, 1 << 20, &err);
+    if (json_object_size(all) < 11)
+        tap_bail("%s: %s", path, err.text);
+    json_object_foreach(all, name, o)
+    {
+        snprintf(path, sizeof path, "%s/tests/golden/vlm/%s/config.json", source(), name);
+        json_t *golden = lf_json_load_file(path, 1 << 20, &err);
+        const int rc = !golden || read_config(&was, golden, &err) ? -1 : read_config(&is, o, &err);
+        tap_ok(rc == 0 && lf_model_config_equal(&was, &is, &key),
+               "%s: as transformers 5.23 saves it, the same model %s%s", name, key,
+               rc < 0 ? err.text : "");
+        json_decref(golden);
+        lf_err_clear(&err);
+    }
+    json_decref(all);
+}
+
 /* Each line: whether it is imported, model_type, class. */
 static void test_classes(void)
 {
@@ -221,6 +253,7 @@ int main(void)
     const int n = (int)(sizeof rows / sizeof *rows);
     for (int i = 0; i < n; i++)
         TAP(1, test_row((size_t)i));
+    TAP(11, test_saved());
     TAP(1, test_classes());
     return tap_done();
 }

@@ -189,16 +189,24 @@ static bool same_file(const char *x, const char *y, const char *name)
     return same;
 }
 
-static char *export_to(const vlm *v, const char *from, const char *to, int dtype)
+/* tokenizer: a directory of tmp, or NULL. */
+static char *export_to(const vlm *v, const char *from, const char *to, int dtype,
+                       const char *tokenizer)
 {
     lf_err err = LF_ERR_INIT;
     struct lf_convert_result res;
-    char *ckpt = text(v->f.tmp, from), *out = text(v->f.tmp, to);
-    struct lf_convert_opts o = {
-        .from = ckpt, .out = out, .threads = 1, .dtype = dtype, .pad_token = -1};
+    char *ckpt = text(v->f.tmp, from), *out = text(v->f.tmp, to),
+         *files = tokenizer ? text(v->f.tmp, tokenizer) : NULL;
+    struct lf_convert_opts o = {.from = ckpt,
+                                .out = out,
+                                .threads = 1,
+                                .dtype = dtype,
+                                .pad_token = -1,
+                                .tokenizer = files};
     if (lf_convert_export(&o, &res, &err))
         tap_bail("%s: export: %s", v->f.name, err.text);
     free(ckpt);
+    free(files);
     return out;
 }
 
@@ -224,12 +232,12 @@ static void test_export(const vlm *v)
     lf_err err = LF_ERR_INIT;
     lf_model_config back;
     const char *key = "";
-    char *out = export_to(v, "checkpoint", "export", LF_CONVERT_KEEP);
+    char *out = export_to(v, "checkpoint", "export", LF_CONVERT_KEEP, NULL);
     tap_ok(same_tensors(v->f.dir, out) && same_file(v->f.dir, out, "config.json"),
            "%s: exported as it came, every byte", v->f.name);
     free(out);
     /* In another type the file changes, and says everything else again. */
-    out = export_to(v, "checkpoint", "bf16", LF_CONVERT_BF16);
+    out = export_to(v, "checkpoint", "bf16", LF_CONVERT_BF16, NULL);
     json_t *was = config_of(v->f.dir), *is = config_of(out);
     tap_ok(strcmp(json_string_value(json_object_get(is, "dtype")), "bfloat16") == 0 &&
                json_object_del(is, "dtype") == 0 && json_equal(was, is),
@@ -321,11 +329,34 @@ static char *write_other(const vlm *v)
     return dir;
 }
 
+/* What a processor of pictures reads beside the weights. */
+static const char *const beside[] = {"preprocessor_config.json", "video_preprocessor_config.json",
+                                     "processor_config.json", "chat_template.json"};
+enum { BESIDE = sizeof beside / sizeof *beside };
+
+/* As lf-convert takes them: a tokenizer artifact of an import, which an export is given. */
+static void write_beside(const vlm *v, const char *dir)
+{
+    lf_err err = LF_ERR_INIT;
+    bool has = false;
+    char *out = text(v->f.tmp, "other-files");
+    for (int i = 0; i < BESIDE; i++) {
+        char *path = text(dir, beside[i]);
+        if (lf_io_write_file(path, beside[i], strlen(beside[i]), 0666, &err))
+            tap_bail("%s", err.text);
+        free(path);
+    }
+    if (lf_convert_tokenizer(dir, out, &has, &err))
+        tap_bail("%s", err.text);
+    free(out);
+}
+
 static void test_forms(const vlm *v)
 {
     char *dir = write_other(v);
+    write_beside(v, dir);
     lf_ckpt *c = family_import(&v->f, dir, "other-checkpoint");
-    char *out = export_to(v, "other-checkpoint", "other-export", LF_CONVERT_KEEP);
+    char *out = export_to(v, "other-checkpoint", "other-export", LF_CONVERT_KEEP, "other-files");
     bool same = lf_ckpt_n_entries(c) == lf_ckpt_n_entries(v->f.set[FAMILY_WEIGHTS]);
     for (size_t i = 0; i < lf_ckpt_n_entries(c) && same; i++) {
         uint8_t a[LF_HASH_BYTES], b[LF_HASH_BYTES];
@@ -337,6 +368,9 @@ static void test_forms(const vlm *v)
     }
     tap_ok(same && same_tensors(dir, out),
            "%s: under other names the same model, and exported under them", v->f.name);
+    for (int i = 0; i < BESIDE; i++)
+        same = same && same_file(dir, out, beside[i]);
+    tap_ok(same, "%s: with the files of its processor", v->f.name);
     lf_ckpt_close(c);
     free(dir);
     free(out);
@@ -355,7 +389,7 @@ int main(int argc, char **argv)
         TAP(2, test_gradients(v));
         TAP(2, test_notice(v));
         TAP(3, test_export(v));
-        TAP(1, test_forms(v));
+        TAP(2, test_forms(v));
         vlm_close(v);
     }
     return tap_done();
