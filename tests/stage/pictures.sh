@@ -135,6 +135,20 @@ run long --max-length 12 --bad-rows skip "$dir/llava.json"
 is "$(show long | wc -l | tr -d ' ')" 1 "rows with pictures are never cut: too long ones are left out"
 says "rows left out: too_long" "and counted"
 
+# --- the doctor ---
+{ cat "$dir/images.jsonl"; echo "{\"image\": \"exif.png\", $ask}"; echo "{\"image\": \"cut-rgb8.png\", $ask}"; echo "{$ask}"; } >"$dir/sick.jsonl"
+run sick --doctor --json "$dir/sick.jsonl"
+is $rc 0 "the doctor"
+number() { tr -d ' \n' <"$dir/stdout" | sed "s/.*\"$1\":\([0-9]*\).*/\1/"; }
+is "$(number pictures | head -c 20) $(number mismatched) $(number repeated)" "4 1 1" "counts pictures, mismatched rows, repeated pictures"
+tr -d ' \n' <"$dir/stdout" | grep -q '"pictures":{"broken":1,.*"height":{"max":48,"min":37},"mismatched":1,"pictures":4,"placeholders":{"max":9,"mean":9.0,"min":9}'
+is $? 0 "and broken ones, sizes and placeholders"
+run sick2 --doctor "$dir/sick.jsonl"
+grep -q "4 pictures in 3 rows" "$dir/stdout" && grep -q "1 rows have a picture that is not there or cannot be read" "$dir/stdout"
+is $? 0 "for people, too"
+grep -q "duplicates" "$dir/stdout"
+is $? 1 "the same words to another picture are another row"
+
 # --- killed and resumed ---
 i=0
 while [ $i -lt 12 ]; do
@@ -153,4 +167,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 40
+finish 45
