@@ -97,6 +97,41 @@ says "column image.bytes is binary, which a row of text has no place for" "bytes
 ! grep -q "binary" "$dir/err"
 is $? 0 "or passed over where columns are"
 
+# --- webdataset ---
+mkdir "$dir/web"
+cp "$images/rgb8.png" "$dir/web/a.png"
+printf '{"conversations": [{"from": "human", "value": "<image>\\nWhat?"}, {"from": "gpt", "value": "A cat"}], "image": "a.png"}' >"$dir/web/a.json"
+cp "$images/444.jpg" "$dir/web/b.img1.jpg"
+cp "$images/rgb8.png" "$dir/web/b.img2.png"
+printf '{"conversations": [{"from": "human", "value": "a<image>or<image>"}, {"from": "gpt", "value": "dog"}]}' >"$dir/web/b.json"
+printf '{"messages": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "picture"}]}' >"$dir/web/c.json"
+tar -C "$dir/web" -cf "$dir/web.tar" a.png a.json b.json b.img1.jpg b.img2.png c.json
+run web "$dir/web.tar"
+is "$(show web)" "$(show llava)" "samples in a tar file"
+gzip -k "$dir/web.tar"
+run webgz "$dir/web.tar.gz"
+is "$(show webgz)" "$(show llava)" "also a compressed one"
+printf 'A cat' >"$dir/web/d.txt"
+cp "$images/rgb8.png" "$dir/web/d.png"
+tar -C "$dir/web" -cf "$dir/captions.tar" d.txt d.png
+run captions "$dir/captions.tar"
+printf '{"image": "rgb8.png", "messages": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "A cat"}]}\n' >"$dir/captions.jsonl"
+run captions2 "$dir/captions.jsonl"
+is "$(show captions)" "$(show captions2)" "a text is the answer to its picture"
+cp "$dir/text" "$dir/web/d.cls"
+tar -C "$dir/web" -cf "$dir/other.tar" d.txt d.png d.cls
+run other "$dir/other.tar"
+says "other.tar: d.cls: members of samples are" "a member of another kind"
+run other2 --unmapped ignore "$dir/other.tar"
+is "$(show other2)" "$(show captions)" "which unmapped = ignore passes over"
+tar -C "$dir/web" -cf "$dir/none.tar" d.png
+run none "$dir/none.tar"
+says "none.tar: d: the sample has neither txt nor json" "a sample that says nothing"
+head -c 3000 "$dir/web.tar" >"$dir/cut.tar"
+run cut "$dir/cut.tar"
+[ $rc -eq 1 ] && grep -q "cut.tar: .*complete" "$dir/err"
+is $? 0 "an archive that ends early"
+
 # --- settings ---
 run strategy --placeholders '{"vision_feature_select_strategy": "default"}' "$dir/llava.json"
 is "$(images_of strategy | head -n 1 | cut -d ' ' -f 6)" "1+8" "what is given counts before the files"
@@ -167,4 +202,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 45
+finish 52
