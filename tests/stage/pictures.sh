@@ -33,7 +33,7 @@ echo '{"vision_feature_select_strategy":"full"}' >"$dir/model/processor_config.j
 run() {
     _out=$1
     shift
-    "$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/chat.jinja" --processor "$dir/model" --media-dir "$images" \
+    "$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "${template:-$dir/chat.jinja}" --processor "${model:-$dir/model}" --media-dir "$images" \
         --shape "${shape:-auto}" --out "$dir/$_out" "$@" 2>"$dir/err" >"$dir/stdout"
     rc=$?
 }
@@ -84,6 +84,21 @@ run threads --threads 3 "$dir/llava.json"
 cmp -s "$dir/threads/shards/train-00000.h5" "$dir/llava/shards/train-00000.h5"
 is $? 0 "threads change no byte"
 
+sed 's/{%- if m.role == .assistant. %}<|endoftext|>{% endif -%}//
+s/^{%- for c in m.content -%}/{%- if m.role == "assistant" %}{% generation %}{{ m.content[0].text }}<|endoftext|>{% endgeneration %}{% else -%}\n&/
+s/^{%- endfor -%}$/&/' "$dir/chat.jinja" | awk '/^{%- endfor -%}$/ && !seen++ { print; print "{%- endif -%}"; next } { print }' >"$dir/marks.jinja"
+template=$dir/marks.jinja run marks "$dir/llava.json"
+is "$(show marks)" "$(show llava)" "blocks that the template marks are where they were written"
+with_ranks
+if have_ranks; then
+    # shellcheck disable=SC2086
+    $launch 2 -- "$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/chat.jinja" --processor "$dir/model" \
+        --media-dir "$images" --shape auto --out "$dir/ranks" "$dir/llava.json" 2>"$dir/err" >/dev/null
+    cmp -s "$dir/ranks/shards/train-00000.h5" "$dir/llava/shards/train-00000.h5"
+    is $? 0 "ranks change no byte"
+else
+    skip "ranks change no byte" "no ranks here"
+fi
 parquet=$LF_SRCDIR/tests/golden/parquet/rows
 run parquet "$parquet/pictures.parquet"
 is "$(show parquet)" "$(show llava)" "parquet: bytes, and a path where there are none"
@@ -131,6 +146,17 @@ head -c 3000 "$dir/web.tar" >"$dir/cut.tar"
 run cut "$dir/cut.tar"
 [ $rc -eq 1 ] && grep -q "cut.tar: .*complete" "$dir/err"
 is $? 0 "an archive that ends early"
+
+# --- PaliGemma: a prompt without a template ---
+mkdir "$dir/pali"
+echo '{"image_processor_type":"SiglipImageProcessor","processor_class":"PaliGemmaProcessor","size":{"height":28,"width":28},
+"image_seq_length":4}' >"$dir/pali/preprocessor_config.json"
+echo '{"prompt":"<image>What?","completion":"A cat","image":"rgb8.png"}' >"$dir/pali.jsonl"
+model=$dir/pali run pali --placeholders '{"patch_size": 14, "bos": "<user>"}' --special-in-text token "$dir/pali.jsonl"
+user=$(show llava | head -n 1 | sed 's/^-\([0-9]*\) .*/\1/')
+what=$(show llava | head -n 1 | sed 's/\[.*//' | tr ' ' '\n' | sed -n 11,200p | awk '/^[0-9]/ { exit } { print }' | sed '$d' | tr '\n' ' ')
+show pali | grep -q "^-$image -$image -$image -$image -$user $what-[0-9]* [0-9]"
+is $? 0 "placeholders, BOS, the prompt and a line end, then what is trained"
 
 # --- settings ---
 run strategy --placeholders '{"vision_feature_select_strategy": "default"}' "$dir/llava.json"
@@ -202,4 +228,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 52
+finish 55
