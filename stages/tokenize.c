@@ -116,6 +116,8 @@ static int choose_columns(tokenize *s, lf_err *err)
     bool text = h->shape == LF_SHAPE_TEXT, pictures = lf_optset_is_set(s->o, "processor");
     const char *const *known = text ? &s->corpus.text_field : lf_shape_known(&n);
     if (pictures) {
+        s->corpus.samples = true;
+        s->corpus.ignore_others = h->ignore_unmapped;
         s->binary[0] = lf_shape_column(h, "image");
         s->binary[1] = lf_shape_column(h, "images");
         s->corpus.binary = s->binary;

@@ -110,14 +110,24 @@ int lf_tokenize_doctor(tokenize *s, lf_err *err)
     lf_corpus *c = NULL;
     lf_tokenizer *t = NULL;
     json_t *report = NULL;
+    tok_pics_doctor *pics = NULL;
+    lf_datadoc_reader reader;
     int rc = lf_corpus_open(&c, &s->corpus, err);
     if (rc == 0 && s->tokenizer_path)
         rc = open_tokenizer(s, &t, err);
+    if (rc == 0 && s->media.on)
+        rc = lf_tokenize_media_tokens(&s->media, t, &s->rows, err);
+    if (rc == 0 && s->media.on) {
+        pics = lf_tokenize_pics_doctor(&s->media, &s->shape, err);
+        rc = pics ? 0 : LF_ENOMEM;
+        reader = lf_tokenize_pics_reader(pics);
+    }
     lf_datadoc_opts o = {.corpus = &s->corpus,
                          .shape = &s->shape,
                          .tokenizer = t,
                          .flags = s->flags,
                          .rows = t ? &s->rows : NULL,
+                         .reader = pics ? &reader : NULL,
                          .seed = (uint64_t)s->valid_seed,
                          .max_bytes = s->doctor_memory,
                          .seq_length = s->seq_length,
@@ -130,6 +140,7 @@ int lf_tokenize_doctor(tokenize *s, lf_err *err)
     if (rc == 0)
         rc = check_usable(report, err);
     json_decref(report);
+    lf_tokenize_pics_doctor_free(pics);
     lf_chat_destroy(s->chat);
     lf_tokenizer_destroy(t);
     lf_corpus_close(c);

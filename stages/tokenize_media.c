@@ -273,6 +273,7 @@ int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
     lf_rowmedia_fini(&p->from);
     lf_buf_clear(&p->bytes);
     p->n = 0;
+    p->fault = PICS_FINE;
     int rc = lf_row_json(&root, r, flags, where, replaced, err);
     if (rc == 0 && (rc = lf_rowmedia_take(&p->from, root, o, where, err)) < 0)
         json_decref(root);
@@ -281,10 +282,11 @@ int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
     if (rc < 0)
         return rc;
     rc = lf_rowmedia_turns(&p->from, row, where, err);
+    p->fault = rc < 0 ? PICS_MISMATCH : PICS_FINE;
     if (rc == 0 && json_array_size(p->from.list) > 0)
         rc = check_kind(row, where, err);
-    if (rc == 0)
-        rc = read_pictures(p, where, err);
+    if (rc == 0 && (rc = read_pictures(p, where, err)) < 0)
+        p->fault = PICS_BROKEN;
     if (rc < 0) {
         lf_row_fini(row);
         return rc;

@@ -8,6 +8,7 @@
 #include "engine/base/opt.h"
 #include "engine/media/expand.h"
 #include "engine/store/shard.h"
+#include "engine/text/corpus/datadoc.h"
 #include "engine/text/corpus/rowdocs.h"
 #include "engine/text/corpus/rowjson.h"
 #include "engine/text/corpus/rowmedia.h"
@@ -37,7 +38,8 @@ typedef struct tok_pics {
     lf_shard_picture *v; /* [n] bytes are NULL */
     lf_expand_picture *e;
     size_t n, cap, cap_e;
-    lf_buf bytes; /* one picture after the other */
+    lf_buf bytes;                                         /* one picture after the other */
+    enum { PICS_FINE, PICS_MISMATCH, PICS_BROKEN } fault; /* of a row that failed */
     lf_rewrite rewrite;
 } tok_pics;
 void lf_tokenize_pics_init(tok_pics *p, const tok_media *m);
@@ -51,5 +53,13 @@ int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
 /* Finds the placeholders of the row's document. LF_EFORMAT: they are not those that were
  * written. */
 int lf_tokenize_pics_place(tok_pics *p, const lf_rowdocs *d, lf_err *err);
+
+/* ---- the doctor ---- */
+
+/* Reads rows with their pictures and counts these; o outlives it. NULL: no memory. */
+typedef struct tok_pics_doctor tok_pics_doctor;
+tok_pics_doctor *lf_tokenize_pics_doctor(const tok_media *m, const lf_shape_opts *o, lf_err *err);
+void lf_tokenize_pics_doctor_free(tok_pics_doctor *d); /* NULL is fine */
+lf_datadoc_reader lf_tokenize_pics_reader(tok_pics_doctor *d);
 
 #endif

@@ -45,6 +45,7 @@ engine_libengine_a_SOURCES += \
   engine/text/vocab/train_json.c engine/text/vocab/wordcount.c \
   engine/text/corpus/corpus.h engine/text/corpus/corpus.c engine/text/corpus/corpus_files.h engine/text/corpus/corpus_files.c \
   engine/text/corpus/corpus_kind.h engine/text/corpus/corpus_kind.c \
+  engine/text/corpus/corpus_samples.h engine/text/corpus/corpus_samples.c \
   engine/text/corpus/corpus_array.h engine/text/corpus/corpus_array.c \
   engine/text/corpus/rowmedia.h engine/text/corpus/rowmedia.c
 text_tests2 = tests/unit/text_train tests/unit/text_corpus

@@ -86,9 +86,13 @@ size_t lf_loader_index_bytes(const lf_loader_config *c, uint64_t docs, uint64_t 
     uint64_t units = c->rows == LF_ROWS_PAIRS ? docs / 2 : docs;
     if (c->rows == LF_ROWS_UNPAIRED && c->mismatched)
         tokens *= 2; /* each prompt and each answer is in two segments */
-    return lf_pack_bytes_most(policy_of(c, c->max_patches > 0), (uint32_t)c->T, lf_units_bound(c),
-                              units, tokens) +
-           lf_units_bytes(c->rows, c->mismatched, docs);
+    const uint32_t T = (uint32_t)c->T, bound = lf_units_bound(c);
+    size_t most = lf_pack_bytes_most(policy_of(c, false), T, bound, units, tokens);
+    if (c->max_patches) { /* not every source need have pictures */
+        size_t n = lf_pack_bytes_most(LF_PACK_FFD, T, bound, units, tokens);
+        most = n > most ? n : most;
+    }
+    return most + lf_units_bytes(c->rows, c->mismatched, docs);
 }
 
 /* A zeroed block of the loader's own, counted. */

@@ -33,7 +33,7 @@ echo '{"vision_feature_select_strategy":"full"}' >"$dir/model/processor_config.j
 run() {
     _out=$1
     shift
-    "$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/chat.jinja" --processor "$dir/model" --media-dir "$images" \
+    "$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "${template:-$dir/chat.jinja}" --processor "${model:-$dir/model}" --media-dir "$images" \
         --shape "${shape:-auto}" --out "$dir/$_out" "$@" 2>"$dir/err" >"$dir/stdout"
     rc=$?
 }
@@ -84,6 +84,21 @@ run threads --threads 3 "$dir/llava.json"
 cmp -s "$dir/threads/shards/train-00000.h5" "$dir/llava/shards/train-00000.h5"
 is $? 0 "threads change no byte"
 
+sed 's/{%- if m.role == .assistant. %}<|endoftext|>{% endif -%}//
+s/^{%- for c in m.content -%}/{%- if m.role == "assistant" %}{% generation %}{{ m.content[0].text }}<|endoftext|>{% endgeneration %}{% else -%}\n&/
+s/^{%- endfor -%}$/&/' "$dir/chat.jinja" | awk '/^{%- endfor -%}$/ && !seen++ { print; print "{%- endif -%}"; next } { print }' >"$dir/marks.jinja"
+template=$dir/marks.jinja run marks "$dir/llava.json"
+is "$(show marks)" "$(show llava)" "blocks that the template marks are where they were written"
+with_ranks
+if have_ranks; then
+    # shellcheck disable=SC2086
+    $launch 2 -- "$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/chat.jinja" --processor "$dir/model" \
+        --media-dir "$images" --shape auto --out "$dir/ranks" "$dir/llava.json" 2>"$dir/err" >/dev/null
+    cmp -s "$dir/ranks/shards/train-00000.h5" "$dir/llava/shards/train-00000.h5"
+    is $? 0 "ranks change no byte"
+else
+    skip "ranks change no byte" "no ranks here"
+fi
 parquet=$LF_SRCDIR/tests/golden/parquet/rows
 run parquet "$parquet/pictures.parquet"
 is "$(show parquet)" "$(show llava)" "parquet: bytes, and a path where there are none"
@@ -96,6 +111,52 @@ says "column image.bytes is binary, which a row of text has no place for" "bytes
     --out "$dir/parquet3" "$parquet/picture.parquet" 2>"$dir/err" >/dev/null
 ! grep -q "binary" "$dir/err"
 is $? 0 "or passed over where columns are"
+
+# --- webdataset ---
+mkdir "$dir/web"
+cp "$images/rgb8.png" "$dir/web/a.png"
+printf '{"conversations": [{"from": "human", "value": "<image>\\nWhat?"}, {"from": "gpt", "value": "A cat"}], "image": "a.png"}' >"$dir/web/a.json"
+cp "$images/444.jpg" "$dir/web/b.img1.jpg"
+cp "$images/rgb8.png" "$dir/web/b.img2.png"
+printf '{"conversations": [{"from": "human", "value": "a<image>or<image>"}, {"from": "gpt", "value": "dog"}]}' >"$dir/web/b.json"
+printf '{"messages": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "picture"}]}' >"$dir/web/c.json"
+tar -C "$dir/web" -cf "$dir/web.tar" a.png a.json b.json b.img1.jpg b.img2.png c.json
+run web "$dir/web.tar"
+is "$(show web)" "$(show llava)" "samples in a tar file"
+gzip -k "$dir/web.tar"
+run webgz "$dir/web.tar.gz"
+is "$(show webgz)" "$(show llava)" "also a compressed one"
+printf 'A cat' >"$dir/web/d.txt"
+cp "$images/rgb8.png" "$dir/web/d.png"
+tar -C "$dir/web" -cf "$dir/captions.tar" d.txt d.png
+run captions "$dir/captions.tar"
+printf '{"image": "rgb8.png", "messages": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "A cat"}]}\n' >"$dir/captions.jsonl"
+run captions2 "$dir/captions.jsonl"
+is "$(show captions)" "$(show captions2)" "a text is the answer to its picture"
+cp "$dir/text" "$dir/web/d.cls"
+tar -C "$dir/web" -cf "$dir/other.tar" d.txt d.png d.cls
+run other "$dir/other.tar"
+says "other.tar: d.cls: members of samples are" "a member of another kind"
+run other2 --unmapped ignore "$dir/other.tar"
+is "$(show other2)" "$(show captions)" "which unmapped = ignore passes over"
+tar -C "$dir/web" -cf "$dir/none.tar" d.png
+run none "$dir/none.tar"
+says "none.tar: d: the sample has neither txt nor json" "a sample that says nothing"
+head -c 3000 "$dir/web.tar" >"$dir/cut.tar"
+run cut "$dir/cut.tar"
+[ $rc -eq 1 ] && grep -q "cut.tar: .*complete" "$dir/err"
+is $? 0 "an archive that ends early"
+
+# --- PaliGemma: a prompt without a template ---
+mkdir "$dir/pali"
+echo '{"image_processor_type":"SiglipImageProcessor","processor_class":"PaliGemmaProcessor","size":{"height":28,"width":28},
+"image_seq_length":4}' >"$dir/pali/preprocessor_config.json"
+echo '{"prompt":"<image>What?","completion":"A cat","image":"rgb8.png"}' >"$dir/pali.jsonl"
+model=$dir/pali run pali --placeholders '{"patch_size": 14, "bos": "<user>"}' --special-in-text token "$dir/pali.jsonl"
+user=$(show llava | head -n 1 | sed 's/^-\([0-9]*\) .*/\1/')
+what=$(show llava | head -n 1 | sed 's/\[.*//' | tr ' ' '\n' | sed -n 11,200p | awk '/^[0-9]/ { exit } { print }' | sed '$d' | tr '\n' ' ')
+show pali | grep -q "^-$image -$image -$image -$image -$user $what-[0-9]* [0-9]"
+is $? 0 "placeholders, BOS, the prompt and a line end, then what is trained"
 
 # --- settings ---
 run strategy --placeholders '{"vision_feature_select_strategy": "default"}' "$dir/llava.json"
@@ -135,6 +196,20 @@ run long --max-length 12 --bad-rows skip "$dir/llava.json"
 is "$(show long | wc -l | tr -d ' ')" 1 "rows with pictures are never cut: too long ones are left out"
 says "rows left out: too_long" "and counted"
 
+# --- the doctor ---
+{ cat "$dir/images.jsonl"; echo "{\"image\": \"exif.png\", $ask}"; echo "{\"image\": \"cut-rgb8.png\", $ask}"; echo "{$ask}"; } >"$dir/sick.jsonl"
+run sick --doctor --json "$dir/sick.jsonl"
+is $rc 0 "the doctor"
+number() { tr -d ' \n' <"$dir/stdout" | sed "s/.*\"$1\":\([0-9]*\).*/\1/"; }
+is "$(number pictures | head -c 20) $(number mismatched) $(number repeated)" "4 1 1" "counts pictures, mismatched rows, repeated pictures"
+tr -d ' \n' <"$dir/stdout" | grep -q '"pictures":{"broken":1,.*"height":{"max":48,"min":37},"mismatched":1,"pictures":4,"placeholders":{"max":9,"mean":9.0,"min":9}'
+is $? 0 "and broken ones, sizes and placeholders"
+run sick2 --doctor "$dir/sick.jsonl"
+grep -q "4 pictures in 3 rows" "$dir/stdout" && grep -q "1 rows have a picture that is not there or cannot be read" "$dir/stdout"
+is $? 0 "for people, too"
+grep -q "duplicates" "$dir/stdout"
+is $? 1 "the same words to another picture are another row"
+
 # --- killed and resumed ---
 i=0
 while [ $i -lt 12 ]; do
@@ -153,4 +228,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 40
+finish 55

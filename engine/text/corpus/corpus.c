@@ -22,6 +22,7 @@
 #include "engine/text/corpus/corpus_array.h"
 #include "engine/text/corpus/corpus_files.h"
 #include "engine/text/corpus/corpus_kind.h"
+#include "engine/text/corpus/corpus_samples.h"
 #include "engine/text/corpus/rowjson.h"
 #include "engine/text/parquet/parquet.h"
 
@@ -37,6 +38,8 @@ struct lf_corpus {
     bool is_archive; /* tar or zip: members have names */
     char *member;
     bool json;
+    bool in_samples; /* the archive holds samples */
+    lf_websamples samples;
     bool array;          /* json, and the member is one array */
     bool at_start, mark; /* nothing of the member is read; a byte order mark was passed over before
                             its first record */
@@ -59,6 +62,7 @@ int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
     c->a = *args;
     c->a.inputs = NULL;
     lf_buf_init(&c->win);
+    lf_websamples_init(&c->samples);
     lf_crc32_init(&c->crc_tables);
     int rc = 0;
     for (size_t i = 0; i < args->n_inputs && rc == 0; i++)
@@ -80,7 +84,7 @@ static void close_source(lf_corpus *c)
     c->pq = NULL;
     free(c->member);
     c->member = NULL;
-    c->in_member = false;
+    c->in_member = c->in_samples = false;
     c->pos = 0;
     lf_buf_clear(&c->win);
 }
@@ -92,6 +96,7 @@ void lf_corpus_close(lf_corpus *c)
     close_source(c);
     lf_corpus_list_fini(&c->files);
     lf_buf_fini(&c->win);
+    lf_websamples_fini(&c->samples);
     free(c);
 }
 
@@ -328,6 +333,13 @@ static int next_member(lf_corpus *c, lf_err *err)
             base = base ? base + 1 : name;
             if (!name || archive_entry_filetype(e) != AE_IFREG || base[0] == '.' || base[0] == 0)
                 continue;
+            if (c->a.samples && lf_websamples_member(name)) {
+                c->in_samples = true;
+                c->samples.max_bytes = c->a.max_doc_bytes;
+                c->samples.ignore_others = c->a.ignore_others;
+                rc = lf_websamples_begin(&c->samples, name, err);
+                return rc < 0 ? rc : 1;
+            }
             if (c->a.format != LF_CORPUS_TEXT && lf_corpus_is_parquet_name(name))
                 return nested(c, name, "a parquet file", err);
             if (lf_corpus_is_archive_name(name) || name[lf_corpus_strip_compression(name)])
@@ -738,6 +750,28 @@ static int next_row(lf_corpus *c, lf_corpus_record *r, lf_err *err)
     return 1;
 }
 
+/* The next sample of an archive; 0: it has ended. */
+static int next_sample(lf_corpus *c, lf_corpus_record *r, lf_err *err)
+{
+    int rc = lf_websamples_next(&c->samples, c->ar, &c->win, err);
+    if (rc < 0)
+        return lf_err_prefix(err, "%s", c->files.v[c->at].path);
+    if (rc == 0)
+        return 0;
+    free(c->member);
+    if (!(c->member = lf_strdup(c->samples.key.data, err)))
+        return LF_ENOMEM;
+    *r = (lf_corpus_record){.raw = c->win.data,
+                            .len = c->win.len,
+                            .form = LF_RECORD_PACKED,
+                            .source = c->at,
+                            .line = c->in_source + 1,
+                            .member = c->member,
+                            .in_source = c->in_source};
+    c->in_source++;
+    return 1;
+}
+
 int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {
     while (c->at < c->files.n) {
@@ -746,11 +780,13 @@ int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
             rc = next_row(c, r, err);
             if (rc != 0)
                 return rc;
-        } else if (rc == 0 && !c->in_member)
+        } else if (rc == 0 && !c->in_member && !c->in_samples)
             rc = next_member(c, err);
         else if (rc == 0)
             rc = 1;
         if (rc < 0)
+            return rc;
+        if (rc == 1 && c->in_samples && (rc = next_sample(c, r, err)) != 0)
             return rc;
         if (rc == 0) { /* no member left */
             int64_t bytes = c->files.v[c->at].bytes;

@@ -58,9 +58,13 @@ typedef struct lf_corpus_args {
     const char *rows_only;
     /* Take HTML and XML as they are; so does TEXT. Without both they are an error. */
     bool markup;
-    bool arrays;    /* a file that is one JSON array of objects has rows, whatever it is called */
-    bool any_bytes; /* take files that seem to be no UTF-8 text; without it they are an error */
-    bool strict;    /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
+    bool arrays; /* a file that is one JSON array of objects has rows, whatever it is called */
+    /* an archive whose first member is a picture, a txt or a json holds samples
+     * (corpus_samples.h) */
+    bool samples;
+    bool ignore_others; /* of samples: members that are none of them are passed over */
+    bool any_bytes;     /* take files that seem to be no UTF-8 text; without it they are an error */
+    bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;
 
 typedef struct lf_corpus_source {

@@ -132,6 +132,21 @@ static json_t *place_for_turns(const void *arg, uint64_t row)
 
 /* ---- one row ---- */
 
+/* The texts among the parts of a turn. */
+static void add_parts(lf_buf *b, const json_t *parts)
+{
+    json_t *part;
+    size_t i;
+    json_array_foreach(parts, i, part)
+    {
+        const json_t *text = json_object_get(part, "text");
+        if (json_is_string(text)) {
+            lf_buf_add(b, json_string_value(text), json_string_length(text));
+            lf_buf_addc(b, '\n');
+        }
+    }
+}
+
 static void add_piece(lf_buf *b, const lf_piece *p)
 {
     if (p->text) {
@@ -142,6 +157,8 @@ static void add_piece(lf_buf *b, const lf_piece *p)
         if (p->turns[i].text) {
             lf_buf_add(b, p->turns[i].text, p->turns[i].len);
             lf_buf_addc(b, '\n');
+        } else {
+            add_parts(b, json_object_get(p->turns[i].json, "content"));
         }
 }
 
@@ -190,13 +207,17 @@ static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *
             (lf_row){.shape = LF_SHAPE_TEXT, .prompt = {.text = d->text.data, .len = d->text.len}};
         return plain < 0 ? plain : encode_row(d, &row, failed, err);
     }
-    int rc = lf_row_shape(&row, d->o->shape, r, "", &d->replaced, err);
+    const lf_datadoc_reader *own = d->o->reader;
+    int rc = own ? own->row(own->arg, &row, r, &d->replaced, err)
+                 : lf_row_shape(&row, d->o->shape, r, "", &d->replaced, err);
     if (rc < 0)
         return rc;
     *shape = row.shape;
     add_piece(&d->text, &row.prompt);
     add_piece(&d->text, &row.completion);
     add_piece(&d->text, &row.rejected);
+    if (own)
+        own->text(own->arg, &d->text);
     if (d->text.len) /* the newline after the last piece */
         d->text.data[--d->text.len] = 0;
     for (size_t i = 0; i < row.n_ids && rc == 0; i++)
@@ -512,6 +533,12 @@ static json_t *make_report(const struct doctor *d, lf_err *err)
         json_object_set_new(r, "encoded", lf_docenc_json(d->enc, &any));
     if (d->o->seq_length)
         json_object_set_new(r, "cut", cut_json(d));
+    const lf_datadoc_reader *own = d->o->reader;
+    if (own && json_object_set_new(r, "pictures", own->report(own->arg, &any)) != 0) {
+        json_decref(r);
+        lf_fail(err, LF_ENOMEM, "no memory for the report");
+        return NULL;
+    }
     if (lf_docturns_report(d->turns, r, &any, err) < 0) {
         json_decref(r);
         return NULL;

@@ -42,6 +42,17 @@
 #include "engine/text/corpus/rowdocs.h"
 #include "engine/text/token/tokenizer.h"
 
+/* Rows that take more to read than their columns, such as those with pictures. */
+typedef struct lf_datadoc_reader {
+    /* reads a row, as lf_row_shape does */
+    int (*row)(void *arg, lf_row *out, const lf_corpus_record *r, uint64_t *replaced, lf_err *err);
+    /* appends what tells the last row from others with the same texts */
+    void (*text)(void *arg, lf_buf *out);
+    /* what was found, the member "pictures" of the report; *any: something was odd. NULL: no memory */
+    json_t *(*report)(void *arg, bool *any);
+    void *arg;
+} lf_datadoc_reader;
+
 typedef struct lf_datadoc_opts {
     const lf_corpus_args *corpus;  /* borrowed */
     const lf_shape_opts *shape;    /* JSON rows; borrowed */
@@ -49,6 +60,7 @@ typedef struct lf_datadoc_opts {
     unsigned flags;                /* of encoding */
     /* options with which rows would be tokenized; NULL: that is not tried */
     const lf_rowdocs_opts *rows;
+    const lf_datadoc_reader *reader; /* NULL: rows are their columns */
     /* tokens of a training sequence, to tell what does not fit; 0: not asked. It needs a tokenizer
      * to say anything of use. */
     uint64_t seq_length;
@@ -78,6 +90,11 @@ typedef struct lf_datadoc_opts {
  *    "cut":{"seq_length","rows","rows_share","tokens","tokens_share"}
  *
  * which has the rows that do not fit and the tokens behind it, with their shares of all.
+ *
+ * With o->reader it has "pictures", as the reader makes it: {"rows","pictures","repeated","bytes",
+ * "broken","mismatched","width":{"min","max"},"height":{"min","max"},
+ * "placeholders":{"min","max","mean"},"sides":[{"from","to","pictures"}]}, where the last is by the
+ * longer side.
  *
  * With o->rows the report has one more member:
  *

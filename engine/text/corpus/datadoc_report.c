@@ -99,6 +99,40 @@ static void cut_text(const json_t *c, lf_buf *out)
                 100 * json_real_value(json_object_get(c, "tokens_share")));
 }
 
+static void range_text(const json_t *o, const char *what, lf_buf *out)
+{
+    lf_buf_addf(out, "  %s %lld to %lld", what, num(o, "min"), num(o, "max"));
+    if (json_object_get(o, "mean"))
+        lf_buf_addf(out, ", %.1f in the mean", json_real_value(json_object_get(o, "mean")));
+    lf_buf_addc(out, '\n');
+}
+
+static void pictures_text(const json_t *p, lf_buf *out)
+{
+    char bytes[32];
+    json_t *side;
+    size_t i;
+    lf_buf_addf(out, "\n%lld pictures in %lld rows, %s; %lld of them came before\n",
+                num(p, "pictures"), num(p, "rows"),
+                lf_fmt_bytes(bytes, sizeof bytes, (double)num(p, "bytes")), num(p, "repeated"));
+    if (num(p, "broken"))
+        lf_buf_addf(out, "  %lld rows have a picture that is not there or cannot be read\n",
+                    num(p, "broken"));
+    if (num(p, "mismatched"))
+        lf_buf_addf(out, "  %lld rows have other numbers of marks than of pictures\n",
+                    num(p, "mismatched"));
+    if (num(p, "pictures") == 0)
+        return;
+    range_text(json_object_get(p, "width"), "width", out);
+    range_text(json_object_get(p, "height"), "height", out);
+    range_text(json_object_get(p, "placeholders"), "placeholders of one", out);
+    json_array_foreach(json_object_get(p, "sides"), i, side)
+    {
+        lf_buf_addf(out, "    longer side %lld to %lld: %lld\n", num(side, "from"), num(side, "to"),
+                    num(side, "pictures"));
+    }
+}
+
 /* What is told of rows that can be used; there is one at least. */
 static void usable_text(const json_t *r, lf_buf *out)
 {
@@ -106,6 +140,8 @@ static void usable_text(const json_t *r, lf_buf *out)
     lf_lengths_text(json_object_get(r, "lengths"), out);
     if (json_object_get(r, "cut"))
         cut_text(json_object_get(r, "cut"), out);
+    if (json_object_get(r, "pictures"))
+        pictures_text(json_object_get(r, "pictures"), out);
     if (json_object_get(r, "conversations"))
         lf_docturns_text(json_object_get(r, "conversations"), out);
     lf_buf_adds(out, "\nlongest rows\n");

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "engine/text/corpus/corpus_samples.h"
 #include "engine/text/parquet/rowpack.h"
 #include "engine/text/token/tokenizer_priv.h"
 
@@ -118,13 +119,41 @@ static int make_value(json_t **out, struct unpack *u, const lf_rowpack_item *it,
     }
 }
 
+/* The columns of a sample's json; pictures that stand beside it are those that it names. */
+static int add_json(json_t *row, const struct unpack *u, lf_err *err)
+{
+    json_t *text = json_object_get(row, LF_WEBSAMPLES_JSON), *own = NULL;
+    if (!text)
+        return 0;
+    const lf_shape_line line = {json_string_value(text), json_string_length(text),
+                                (u->flags & LF_ROW_STRICT) != 0, (u->flags & LF_ROW_NUL) != 0};
+    int rc = lf_shape_json(&own, &line, u->where, u->replaced, err);
+    if (rc < 0)
+        return rc;
+    if (json_object_get(row, "images"))
+        json_object_del(own, "image");
+    if (json_object_get(own, "messages") || json_object_get(own, "conversations"))
+        json_object_del(row, "messages");
+    json_object_del(row, LF_WEBSAMPLES_JSON);
+    if (json_object_update_missing(row, own) != 0)
+        rc = lf_fail(err, LF_ENOMEM, "%s: no memory for a row", u->where);
+    json_decref(own);
+    return rc;
+}
+
 static int unpack(json_t **out, struct unpack *u, lf_err *err)
 {
     lf_rowpack_item it;
     if (!lf_rowpack_get(&it, u->r->raw, u->r->len, &u->at) || it.tag != LF_ROWPACK_OBJECT)
         return damaged(u, err);
     int rc = make_value(out, u, &it, err);
-    return rc < 0 || *out ? rc : lf_fail(err, LF_ENOMEM, "%s: no memory for a row", u->where);
+    if (rc == 0 && !*out)
+        rc = lf_fail(err, LF_ENOMEM, "%s: no memory for a row", u->where);
+    if (rc == 0 && (rc = add_json(*out, u, err)) < 0) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 int lf_row_json(json_t **out, const lf_corpus_record *r, unsigned flags, const char *where,

@@ -13,9 +13,10 @@
  *   STRING, JSON, ENUM           text        BOOLEAN         true, false
  *   INT32, INT64, INT(n, signed) integer     FLOAT, DOUBLE   real, finite
  *
- * In columns that are named for it binary has a place, too, such as the bytes of a picture. Elsewhere
- * binary, and everywhere decimal, date, time, timestamp, interval, UUID, 16-bit float, INT96 and map have none:
- * the file is refused by the column's name unless the column is not among those that are read.
+ * In columns that are named for it binary has a place, too, such as the bytes of a picture.
+ * Elsewhere binary, and everywhere decimal, date, time, timestamp, interval, UUID, 16-bit float,
+ * INT96 and map have none: the file is refused by the column's name unless the column is not among
+ * those that are read.
  * Refused are also other codecs, encrypted files, and files whose columns lie in other files.
  *
  * Rows come in order, each in the form of rowpack.h. Memory is that of one page of each column that
