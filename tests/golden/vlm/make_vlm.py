@@ -163,7 +163,7 @@ def rows_of(image, p):
     return F.unfold(image[None], p, stride=p)[0].T
 
 
-def anyres(rng, sizes, side, model):
+def anyres(rng, sizes, side):
     """Tiles of pictures, the whole one first."""
     from transformers.image_processing_utils import select_best_resolution
     out = []
@@ -174,7 +174,7 @@ def anyres(rng, sizes, side, model):
 
 
 class Documents:
-    """Two documents, of one and of two pictures; what goes into the reference and what into expected.safetensors."""
+    """Two documents or three, of one and of two pictures; what goes into the reference and what into expected.safetensors."""
 
     def __init__(self, name, c):
         self.rng = np.random.default_rng(11)
@@ -182,16 +182,19 @@ class Documents:
         self.merge = 2 if "qwen" in self.kind else 1
         for pictures in [[(20, 9)], [(11, 24), (26, 22)]] if "pinpoints" in str(c) else [[(6, 10)], [(4, 4), (6, 4)]]:
             self.document(pictures)
+        if self.kind == "llava_onevision":  # of several pictures of one sample each is one tile
+            self.document([(14, 30), (12, 12)], True)
 
-    def document(self, pictures):
-        ids, args = list(self.text(5)), {}
+    def document(self, pictures, together=False):
+        args = {}
         if self.kind in ("llava_next", "llava_onevision"):
-            parts = anyres(self.rng, pictures, 12, None)
+            parts = [(h, w, 0 if together else gh, 0 if together else gw, t[:1] if together else t)
+                     for h, w, gh, gw, t in anyres(self.rng, pictures, 12)]
             most = max(len(p[4]) for p in parts)
             args["pixel_values"] = torch.stack([F.pad(p[4], (0, 0, 0, 0, 0, 0, 0, most - len(p[4]))) for p in parts])
             args["image_sizes"] = torch.tensor([p[:2] for p in parts])
             if self.kind == "llava_onevision":
-                args["batch_num_images"] = torch.tensor([1] * len(parts))
+                args["batch_num_images"] = torch.tensor([len(parts)] if together else [1] * len(parts))
             for h, w, gh, gw, t in parts:
                 self.pictures.append((len(self.tiles), len(t), gw, gh, w, h))
                 for one in t:
