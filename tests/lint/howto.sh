@@ -54,7 +54,7 @@ for d in $reused; do
 done
 find "$tmp/b" -name .dirstamp -exec touch -d '2000-01-01' {} +
 (cd "$tmp/b" && "$tmp/src/configure" --cache-file=cache --enable-native=plain $warn CC="$(sed -n 's/^CC = //p' "$build/Makefile")" \
-    CFLAGS="-O0 -g0" >out 2>&1 &&
+    CFLAGS="-O0 -g0" LDFLAGS=-Wl,-S >out 2>&1 &&
     make -j2 "am_engine_libengine_a_OBJECTS=$(parts engine_libengine_a '^engine/(base|text|store|comm|back|graph)/|/same_tokenizer')" \
         "am_stages_libstages_a_OBJECTS=$(parts stages_libstages_a '^stages/(stage|stage_profile|made_by)\.')" \
         stages/lf-tokenize stages/lf-tokenize.1 tests/op/elementwise_test tests/unit/graph_random >>out 2>&1)

@@ -46,10 +46,11 @@ same() {
     shift 2
     rm -rf "$dir/w"
     on "$_ranks" w "$@"
+    _want=$(all w)
     for z in $_stages; do
         rm -rf "$dir/z"
         on "$_ranks" z --zero "$z" "$@"
-        is "$rc $(all z)" "0 $(all w)" "$_ranks GPUs $*, zero = $z: the bits of GPUs that keep everything" "$(tail -n 2 "$dir/err")"
+        is "$rc $(all z)" "0 $_want" "$_ranks GPUs $*, zero = $z: the bits of GPUs that keep everything" "$(tail -n 2 "$dir/err")"
     done
 }
 # One micro-batch for each rank. The emulated NCCL adds in the order of the ranks, as zero = 2 and 3 do anywhere.
@@ -64,13 +65,13 @@ same 2 "1 2 3"
 says_like "step 3/3 .* grad [1-9]" "and their gradients are clipped"
 for order in 1 7; do
     LF_EMU_ORDER=$order on 2 o$order --zero 3
-    is "$rc $(all o$order)" "0 $(all w)" "order $order of the streams: the same bits"
+    is "$rc $(all o$order)" "0 $_want" "order $order of the streams: the same bits"
 done
 LF_CUDA_GRAPHS=0 on 2 plain --zero 3
-is "$rc $(all plain)" "0 $(all w)" "and without recorded graphs"
+is "$rc $(all plain)" "0 $_want" "and without recorded graphs"
 for z in 2 3; do
     LF_COMM=ucx on 2 host$z --zero $z
-    is "$rc $(all host$z)" "0 $(all w)" "zero = $z through memory of the host: the same bits"
+    is "$rc $(all host$z)" "0 $_want" "zero = $z through memory of the host: the same bits"
 done
 
 # --- more ranks, orders of streams, precisions and models: cuda_zero_long.sh ---

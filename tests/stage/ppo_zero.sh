@@ -19,12 +19,12 @@ same() {
     _n=$1 _what=$2 _stages=$3
     shift 3
     on "$_n" "w$k" "$@"
-    _codes=$rc
+    _codes=$rc _want=$(all "w$k")
     for z in $_stages; do
         rm -rf "$dir/z$k" "$dir/z$k.m"*
         on "$_n" "z$k" --zero "$z" "$@"
         is "$_codes $rc" "0 0" "$_n ranks, $_what, zero = $z: both run" "$(tail -n 2 "$dir/err")"
-        is "$(all "z$k")" "$(all "w$k")" "the same bits"
+        is "$(all "z$k")" "$_want" "the same bits"
     done
     k=$((k + 1))
 }

@@ -22,8 +22,8 @@
 #include "engine/back/back.h"
 #include "engine/base/hash.h"
 #include "engine/base/io.h"
-#include "engine/base/rng.h"
 #include "engine/comm/mesh.h"
+#include "tests/unit/comm_value.h"
 
 enum { LONGEST = 3 << 20, RANKS = 8 };
 
@@ -181,12 +181,6 @@ static void test_bound(void)
 
 /* ---- collectives ---- */
 
-/* Values whose f32 sums depend on their order; rank -1: a seed. */
-static double value(int rank, size_t i)
-{
-    return (lf_rng_f64(7, (uint32_t)(rank + 1), i) - 0.5) * (rank % 2 ? 1e6 : 1.0);
-}
-
 static size_t bytes_of(enum lf_comm_type t)
 {
     return t == LF_COMM_BF16 ? 2 : t == LF_COMM_F32 ? 4 : 8;
@@ -224,7 +218,7 @@ static void *values(enum lf_comm_type t, int rank, size_t first, size_t n)
 {
     void *p = get(n * bytes_of(t));
     for (size_t i = 0; i < n; i++)
-        put(p, t, i, value(rank, first + i));
+        put(p, t, i, comm_value(rank, first + i));
     return p;
 }
 
@@ -237,7 +231,7 @@ static void *sums(enum lf_comm_type t, bool seed, size_t first, size_t n)
         double d = 0;
         int64_t w = 0;
         for (int r = seed ? -1 : 0; r < n_ranks; r++) {
-            const double v = value(r, first + i);
+            const double v = comm_value(r, first + i);
             const float x = t == LF_COMM_BF16 ? from_bf16(to_bf16((float)v)) : (float)v;
             const bool start = r == (seed ? -1 : 0);
             f = start ? x : f + x;

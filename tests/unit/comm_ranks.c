@@ -21,6 +21,7 @@
 #include "engine/base/str.h"
 #include "engine/comm/comm_priv.h"
 #include "engine/comm/mesh.h"
+#include "tests/unit/comm_value.h"
 
 static lf_err err = LF_ERR_INIT;
 static lf_comm *world;
@@ -37,12 +38,6 @@ static void check_at(int line, bool good, const char *what, size_t n)
     lf_err_clear(&err);
 }
 #define CHECK(good, what, n) check_at(__LINE__, (good), (what), (n))
-
-/* Values whose f32 sums depend on their order. */
-static double value(int rank, size_t i)
-{
-    return (lf_rng_f64(7, (uint32_t)rank, i) - 0.5) * (rank % 2 ? 1e6 : 1.0);
-}
 
 static uint16_t to_bf16(float f)
 {
@@ -68,7 +63,7 @@ static size_t bytes_of(enum lf_comm_type t)
 static void fill(void *p, enum lf_comm_type t, int rank, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        double v = value(rank, i);
+        double v = comm_value(rank, i);
         if (t == LF_COMM_F32)
             ((float *)p)[i] = (float)v;
         else if (t == LF_COMM_F64)
@@ -88,7 +83,7 @@ static void expect(void *y, enum lf_comm_type t, enum lf_comm_op op, int ranks, 
         double d = 0;
         uint64_t u = 0;
         for (int r = 0; r < ranks; r++) {
-            const double v = value(r, i);
+            const double v = comm_value(r, i);
             const float x = t == LF_COMM_BF16 ? from_bf16(to_bf16((float)v)) : (float)v;
             const uint64_t w = (uint64_t)(int64_t)(v * 1e12) * 977;
             if (r == 0) {
@@ -153,8 +148,8 @@ static void test_against_f64(void)
     for (size_t i = 0; i < N; i++) {
         double sum = 0, size = 0;
         for (int r = 0; r < world->size; r++) {
-            sum += (double)(float)value(r, i);
-            size += fabs(value(r, i));
+            sum += (double)(float)comm_value(r, i);
+            size += fabs(comm_value(r, i));
         }
         CHECK(fabs(sum - (double)a[i]) <= size * 6e-8 * world->size, "f32 sum against f64", i);
     }
@@ -171,13 +166,13 @@ static void test_nan(void)
 
 static void test_reduce_scatter(size_t scale)
 {
-    size_t counts[64], total = 0, first = 0;
+    size_t counts[64] = {0}, total = 0, first = 0;
     for (int r = 0; r < world->size; r++) { /* unequal, and rank 1 has none */
         counts[r] = r == 1 ? 0 : scale * (size_t)(r + 1) + (size_t)r;
         first = r == world->rank ? total : first;
         total += counts[r];
     }
-    float *in = malloc(total * 4 + 4), *want = malloc(total * 4 + 4), *copy = malloc(total * 4 + 4);
+    float *in = calloc(total + 1, 4), *want = calloc(total + 1, 4), *copy = calloc(total + 1, 4);
     const size_t mine = counts[world->rank];
     float *out = malloc(mine * 4 + 4);
     fill(in, LF_COMM_F32, world->rank, total);
