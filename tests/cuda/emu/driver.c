@@ -229,11 +229,12 @@ bool lf_emu_block_around(const void *p, const char **from, const char **to)
     return false;
 }
 
+enum { NAN_FILE = 512 << 10, FROM_MAP = 1 << 20, ALIGN = 256 };
+
+#ifndef __SANITIZE_ADDRESS__
 /* Of large blocks, such as rings for copies, most is never touched. So that they cost nothing they
  * are mapped from one file of NaN over and over, of which a page is copied when it is written.
  * AddressSanitizer watches over the ends of blocks of malloc alone. */
-enum { NAN_FILE = 512 << 10, FROM_MAP = 1 << 20, ALIGN = 256 };
-
 static int nan_file(void)
 {
     static int fd = -1;
@@ -268,6 +269,7 @@ static void *map_block(size_t bytes, size_t *mapped)
     *mapped = n;
     return p + ALIGN;
 }
+#endif
 
 static void *new_block(size_t bytes, size_t *mapped)
 {
