@@ -23,7 +23,8 @@
 
 typedef struct generate {
     const lf_optset *o;
-    lf_comm *comm; /* NULL: alone */
+    const char *processor, *media_dir; /* NULL: not given */
+    lf_comm *comm;                     /* NULL: alone */
     struct lf_infer_ranks ranks;
     lf_buf lines_of, shown; /* several ranks: this one's part of a round */
     const char *checkpoint, *tokenizer_path, *prompts, *out;
@@ -81,6 +82,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     lf_buf_init(&g->shown);
     g->checkpoint = lf_optset_str(o, "checkpoint");
     g->tokenizer_path = lf_optset_str(o, "tokenizer");
+    g->processor = lf_optset_str(o, "processor");
+    g->media_dir = lf_optset_str(o, "media_dir");
     g->prompts = lf_optset_str(o, "prompts");
     g->out = lf_optset_str(o, "out");
     g->n_prompt = lf_optset_count(o, "prompt");
@@ -141,17 +144,19 @@ static bool beside_tokenizer(const char *dir)
 /* What requests with pictures need, where the model sees. */
 static int open_eyes(generate *g, lf_err *err)
 {
-    const char *given = lf_optset_str(g->o, "processor");
+    const char *given = g->processor, *dir = g->media_dir;
     lf_model_config model;
     int rc = lf_runner_config(&model, g->checkpoint, err);
     if (rc != 0 || (!given && !(model.vision.family && beside_tokenizer(g->tokenizer_path))))
         return rc;
     rc = lf_gen_eyes_load(&g->eyes, given ? given : g->tokenizer_path, &model, err);
-    if (rc == 0 && g->prompts && strrchr(g->prompts, '/')) {
-        g->eyes.dir = lf_strdup(g->prompts, err);
+    const char *prompts = g->prompts ? g->prompts : "", *slash = strrchr(prompts, '/');
+    if (rc == 0 && (dir || slash)) {
+        g->eyes.dir = lf_strdup(dir ? dir : prompts, err);
         if (!g->eyes.dir)
             return LF_ENOMEM;
-        *strrchr(g->eyes.dir, '/') = 0;
+        if (!dir)
+            g->eyes.dir[slash - prompts] = 0;
     }
     g->s.d.eyes = rc == 0 ? &g->eyes : NULL;
     return rc;

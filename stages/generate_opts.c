@@ -37,6 +37,10 @@ static const lf_opt opts[] = {
      .flags = LF_OPT_INPUT,
      .help = "folder with preprocessor_config.json, of a model that sees; unset: beside the "
              "tokenizer"},
+    {.name = "media_dir",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .help = "where paths of pictures begin; unset: the folder of prompts"},
     {.name = "prompts",
      .group = "prompts",
      .type = LF_OPT_PATH,

@@ -6,3 +6,5 @@ stages_lf_sft_LDADD = $(LF_STAGE_LIBS)
 LF_STAGE_MANS += stages/lf-sft.1
 TESTS += tests/stage/sft.sh
 EXTRA_DIST += tests/stage/sft.sh
+TESTS += tests/stage/vlm.sh
+EXTRA_DIST += tests/stage/vlm.sh

@@ -177,7 +177,7 @@ static int write_siglip(const lf_model_config *c, json_t *o, lf_err *err)
         "vision_tower.",                                                                           \
         {                                                                                          \
             "model.vision_tower.vision_model.", "model.vision_tower.",                             \
-                "vision_tower.vision_model.", NULL                                                 \
+                "vision_tower.vision_model.", "vision_tower.", NULL                                \
         }                                                                                          \
     }
 

@@ -81,7 +81,7 @@ int lf_hf_get_bool(lf_hf_reader *r, const char *key, bool *out, lf_err *err);
 
 /* How names of rows may begin in a file; the first that a tensor of the file begins with counts,
  * and without one the last. */
-#define LF_HF_FORMS 4
+#define LF_HF_FORMS 5
 struct lf_hf_name {
     const char *rows, *file[LF_HF_FORMS]; /* ended by NULL */
 };

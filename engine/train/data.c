@@ -221,7 +221,8 @@ static void tell_dropped(const lf_trainer *t, const lf_loader *l, size_t n, cons
         if (lf_loader_left_out(l, i))
             lf_train_log(t, 1,
                          "%llu of %llu documents of a %s split are empty, longer than seq_length = "
-                         "%d, or have more of pictures than a sequence may, and are left out",
+                         "%d, or have more pictures than a sequence of max_patches and max_tiles "
+                         "may, and are left out",
                          (unsigned long long)lf_loader_left_out(l, i),
                          (unsigned long long)lf_shardset_get_info(lf_loader_set(l, i))->n_docs,
                          split, t->c->seq_length);
@@ -246,10 +247,8 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
         rc = open_valid(t, err);
     if (rc != 0)
         return rc;
-    if (rows_of(t->c) != LF_ROWS_PLAIN) {
-        tell_dropped(t, t->data, t->c->n_sources, "train");
-        tell_dropped(t, t->vdata, t->n_valid_dirs, "valid");
-    }
+    tell_dropped(t, t->data, t->c->n_sources, "train");
+    tell_dropped(t, t->vdata, t->n_valid_dirs, "valid");
     const lf_shard_info *info = lf_loader_info(t->data, 0);
     int64_t most = 0;
     for (size_t i = 0; i < t->c->n_sources; i++) {

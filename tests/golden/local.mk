@@ -180,7 +180,7 @@ VLM_GOLDENS = tests/golden/vlm/internvl tests/golden/vlm/internvl-rms tests/gold
   tests/golden/vlm/llava-onevision tests/golden/vlm/llava-siglip tests/golden/vlm/paligemma \
   tests/golden/vlm/paligemma2 tests/golden/vlm/qwen2-vl \
   tests/golden/vlm/qwen2.5-vl tests/golden/vlm/qwen3-vl
-EXTRA_DIST += $(VLM_GOLDENS) tests/golden/vlm/README.md tests/golden/vlm/make_vlm.py
+EXTRA_DIST += $(VLM_GOLDENS) tests/golden/vlm/README.md tests/golden/vlm/make_vlm.py tests/golden/vlm/run tests/golden/vlm/make_run.py
 check_PROGRAMS += tests/golden/vlm_configs_test
 TESTS += tests/golden/vlm_configs_test
 tests_golden_vlm_configs_test_SOURCES = tests/golden/vlm/vlm_configs_test.c

@@ -13,9 +13,12 @@
  *                                             and type
  *     train_tool distance DIR DIR2            "weight 1.2e-08 adam_m ...": |a - b| / |b| of the
  *                                             tensor that is furthest apart, by kind
+ *     train_tool moved DIR DIR2 PATTERN       "MOVED of COUNT": weights whose names match and that
+ *                                             are other ones in DIR2
  *     train_tool metrics FILE                 deterministic fields of every record, one line each
  *     train_tool poison SRC DST               copy a checkpoint with one weight not a number
  */
+#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,6 +205,29 @@ static int cmd_distance(const char *dir, const char *other, lf_err *err)
     return rc;
 }
 
+static int cmd_moved(const char *dir, const char *other, const char *pattern, lf_err *err)
+{
+    lf_ckpt *a = NULL, *b = NULL;
+    int moved = 0, count = 0;
+    double one = 0;
+    int rc = lf_ckpt_open(&a, dir, 1, err);
+    if (!rc)
+        rc = lf_ckpt_open(&b, other, 1, err);
+    for (size_t i = 0; !rc && i < lf_ckpt_n_entries(a); i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(a, i);
+        if (strcmp(e->kind, "weight") != 0 || fnmatch(pattern, e->name, 0) != 0)
+            continue;
+        rc = apart(a, b, e, &one, err);
+        count++;
+        moved += !(one <= 0);
+    }
+    if (!rc)
+        printf("%d of %d\n", moved, count);
+    lf_ckpt_close(a);
+    lf_ckpt_close(b);
+    return rc;
+}
+
 static int print_record(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
     static const char *const keys[] = {"step",       "samples",       "tokens", "loss",
@@ -294,6 +320,8 @@ int main(int argc, char **argv)
         rc = lf_frame_read(argv[2], &offset, print_record, NULL, &err);
     else if (argc == 4 && strcmp(argv[1], "distance") == 0)
         rc = cmd_distance(argv[2], argv[3], &err);
+    else if (argc == 5 && strcmp(argv[1], "moved") == 0)
+        rc = cmd_moved(argv[2], argv[3], argv[4], &err);
     else if (argc == 4 && strcmp(argv[1], "poison") == 0)
         rc = cmd_poison(argv[2], argv[3], &err);
     else

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes tests/golden/vlm/run: for each model a folder as transformers publishes it (weights, tokenizer,
+processor, chat template), rows to train on, prompts, and what transformers does with them in f64: the
+tokens of greedy generation and the losses of 20 AdamW steps over all rows at once.
+
+    make_run.py IMAGES OUT     IMAGES: tests/golden/media/images
+
+Needs torch, transformers 5.23, torchvision and tokenizers. Neither the build nor make check runs it.
+"""
+import json
+import os
+import sys
+
+import torch
+import transformers as tf
+from PIL import Image
+from tokenizers import AddedToken, Tokenizer, decoders, models
+from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
+
+if not tf.__version__.startswith("5.23."):
+    sys.exit(f"transformers 5.23 is the reference, not {tf.__version__}")
+IMAGES, OUT = sys.argv[1:3]
+SPECIAL = ["<|endoftext|>", "<image>", "<user>", "<bot>", "<|vision_start|>", "<|vision_end|>",
+           "<|image_pad|>", "<|video_pad|>"]
+ROWS = [("rgb8.png", "What?", "A cat"), ("444.jpg", "Which animal?", "dog and cat"),
+        ("rgba8.png", "Say.", "Nothing much"), (None, "No picture", "yes"),
+        ("420.jpg", "Color?", "blue green")]
+TEXT = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=104, max_position_embeddings=256)
+
+
+def tokenizer():
+    chars = [chr(c) for c in range(32, 127)] + ["\n"]
+    tok = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(chars)}, merges=[]))
+    tok.decoder = decoders.Fuse()
+    tok.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in SPECIAL])
+    return tok
+
+
+def template(picture):
+    return ("{%- for m in messages -%}{{ '<user>' if m.role == 'user' else '<bot>' }}"
+            "{%- if m.content is string -%}{{ m.content }}{%- else -%}{%- for c in m.content -%}"
+            "{%- if c.type == 'image' -%}" + picture + "{%- else -%}{{ c.text }}{%- endif -%}"
+            "{%- endfor -%}{%- endif -%}{%- if m.role == 'assistant' %}<|endoftext|>{% endif -%}"
+            "{%- endfor -%}{%- if add_generation_prompt %}<bot>{% endif -%}")
+
+
+def llava(ids):
+    config = tf.LlavaConfig(
+        vision_config=tf.CLIPVisionConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=3,
+                                          num_attention_heads=4, image_size=20, patch_size=4,
+                                          projection_dim=16),
+        text_config=tf.LlamaConfig(**TEXT), image_token_index=ids["<image>"], image_seq_length=25)
+    return tf.LlavaForConditionalGeneration(config), "<image>"
+
+
+def llava_processor(fast, chat):
+    fast.image_token = "<image>"
+    pictures = tf.CLIPImageProcessor(size={"shortest_edge": 20}, crop_size={"height": 20, "width": 20})
+    return tf.LlavaProcessor(pictures, fast, patch_size=4, vision_feature_select_strategy="default",
+                             chat_template=chat, image_token="<image>", num_additional_image_tokens=1)
+
+
+def qwen(ids):
+    config = tf.Qwen2_5_VLConfig(
+        vision_config=dict(hidden_size=32, intermediate_size=48, depth=3, num_heads=4, patch_size=4,
+                           spatial_merge_size=2, temporal_patch_size=2, window_size=16,
+                           fullatt_block_indexes=[1], out_hidden_size=32),
+        text_config=dict(**TEXT, rope_parameters={"rope_type": "default", "mrope_section": [1, 1, 2],
+                                                  "rope_theta": 10000.0}),
+        image_token_id=ids["<|image_pad|>"], video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"], vision_end_token_id=ids["<|vision_end|>"])
+    return (tf.Qwen2_5_VLForConditionalGeneration(config),
+            "<|vision_start|><|image_pad|><|vision_end|>")
+
+
+def qwen_processor(fast, chat):
+    pictures = tf.Qwen2VLImageProcessor(patch_size=4, merge_size=2, temporal_patch_size=2,
+                                        min_pixels=64, max_pixels=24 * 24 * 4)
+    return tf.Qwen2_5_VLProcessor(pictures, fast, video_processor=Qwen2VLVideoProcessor(),
+                                  chat_template=chat)
+
+
+def heat(model):
+    """Weights so large that a mistake anywhere shows."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            noise = torch.randn_like(p)
+            p.copy_(0.15 * noise if p.ndim >= 2 else 0.1 * noise if "bias" in name else 1 + 0.2 * noise)
+
+
+def messages(row, answer):
+    parts = ([{"type": "image"}] if row[0] else []) + [{"type": "text", "text": row[1]}]
+    said = [{"role": "user", "content": parts}]
+    return said + [{"role": "assistant", "content": [{"type": "text", "text": row[2]}]}] * answer
+
+
+def encode(processor, fast, row, answer):
+    text = processor.apply_chat_template(messages(row, answer), add_generation_prompt=not answer)
+    if not row[0]:
+        return dict(fast([text], return_tensors="pt", add_special_tokens=False))
+    e = processor(text=[text], images=[Image.open(f"{IMAGES}/{row[0]}")], return_tensors="pt")
+    return {k: v.double() if v.is_floating_point() else v for k, v in e.items()}
+
+
+def generate(model, processor, fast):
+    out = []
+    for row in ROWS:
+        e = encode(processor, fast, row, False)
+        e.pop("token_type_ids", None)
+        with torch.no_grad():
+            g = model.generate(**e, max_new_tokens=32, do_sample=False, output_scores=True,
+                               eos_token_id=SPECIAL_ID["<|video_pad|>"], return_dict_in_generate=True)
+        two = [s[0].topk(2).values for s in g.scores]
+        gap = min(float(t[0] - t[1]) for t in two)
+        if gap < 1e-3:
+            sys.exit(f"two best logits {gap} apart: take another seed")
+        out.append(g.sequences[0, e["input_ids"].shape[1]:].tolist())
+    return out
+
+
+def train(model, processor, fast):
+    opt = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0)
+    losses = []
+    for _ in range(20):
+        opt.zero_grad()
+        total, n = 0.0, 0
+        for row in ROWS:
+            e = encode(processor, fast, row, True)
+            e.pop("token_type_ids", None)
+            ids = e["input_ids"][0]
+            answer = (ids == SPECIAL_ID["<bot>"]).nonzero()[-1].item() + 1
+            logits = model(**e).logits[0]
+            loss = torch.nn.functional.cross_entropy(logits[answer - 1:-1], ids[answer:],
+                                                     reduction="sum")
+            loss.backward()
+            total += loss.item()
+            n += len(ids) - answer
+        for p in model.parameters():
+            if p.grad is not None:
+                p.grad /= n
+        losses.append(total / n)
+        opt.step()
+    return losses
+
+
+def main():
+    global SPECIAL_ID
+    torch.set_default_dtype(torch.float64)
+    tok = tokenizer()
+    SPECIAL_ID = {s: tok.token_to_id(s) for s in SPECIAL}
+    for name, make, pack in (("llava", llava, llava_processor), ("qwen2.5-vl", qwen, qwen_processor)):
+        torch.manual_seed(3)
+        model, mark = make(SPECIAL_ID)
+        out, end = f"{OUT}/{name}", SPECIAL_ID["<|endoftext|>"]
+        os.makedirs(out, exist_ok=True)
+        heat(model)
+        model.generation_config = tf.GenerationConfig(eos_token_id=end, pad_token_id=end)
+        model.float().save_pretrained(out)
+        model.double()
+        fast = tf.PreTrainedTokenizerFast(tokenizer_object=tok, eos_token="<|endoftext|>",
+                                          pad_token="<|endoftext|>",
+                                          additional_special_tokens=SPECIAL[1:])
+        fast.chat_template = template(mark)
+        fast.save_pretrained(out)
+        processor = pack(fast, fast.chat_template)
+        processor.save_pretrained(out)
+        model.eval()
+        said = generate(model, processor, fast)
+        model.train()
+        with open(f"{out}/generated", "w") as f:
+            f.writelines(" ".join(map(str, tokens)) + "\n" for tokens in said)
+        with open(f"{out}/losses", "w") as f:
+            f.writelines(f"{loss:.9f}\n" for loss in train(model, processor, fast))
+        os.chmod(f"{out}/model.safetensors", 0o644)
+    with open(f"{OUT}/train.json", "w") as f:
+        json.dump([({"image": r[0]} if r[0] else {}) |
+                   {"conversations": [{"from": "human", "value": ("<image>\n" if r[0] else "") + r[1]},
+                                      {"from": "gpt", "value": r[2]}]} for r in ROWS], f, indent=0)
+    with open(f"{OUT}/prompts.jsonl", "w") as f:
+        for i, r in enumerate(ROWS):
+            parts = messages(r, False)[0]["content"]
+            if r[0]:
+                parts[0]["image"] = r[0]
+            f.write(json.dumps({"id": f"r{i}", "messages": [{"role": "user", "content": parts}]}) + "\n")
+
+
+main()

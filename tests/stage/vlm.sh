@@ -1,0 +1,136 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Models that see from end to end, as tests/golden/vlm/make_run.py prepared them: imported, pictures tokenized, fine-tuned with
+# the losses of transformers, also on several ranks; greedy generation with its tokens; another picture changes the text; what
+# is frozen keeps its bits; a run that is stopped goes on with the same bits; the export is what came in.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+golden=$LF_SRCDIR/tests/golden/vlm/run
+images=$LF_SRCDIR/tests/golden/media/images
+grep -q '^#define HAVE_PNG' "$LF_BUILDDIR/config.h" && grep -q '^#define HAVE_JPEG' "$LF_BUILDDIR/config.h" ||
+    skip_all "a decoder of pictures is not built in"
+with_ranks
+
+# sft NAME ARGS...: 20 steps over all rows at once, with $under before the command
+under=
+sft() {
+    _name=$1
+    shift
+    train "$under $stages/lf-sft" "$dir/run.ini" "$_name" "$@" || tail -n 3 "$dir/err" >&2
+}
+ini() {
+    cat <<E2
+[stage]
+init_from = $dir/$1/checkpoint
+data = $dir/$1.tok/shards
+mfu = no
+seq_length = 256
+batch = 1
+max_patches = 512
+steps = ${2:-20}
+lr = 1e-3
+schedule = constant
+warmup = 0
+beta1 = 0.9
+beta2 = 0.95
+eps = 1e-8
+weight_decay = 0
+clip = 0
+log_interval = 1
+save_time = 0
+threads = 1
+E2
+}
+# Losses of a run against those of transformers.
+as_reference() { # as_reference NAME MODEL TOLERANCE
+    losses "$1" | paste -d ' ' - "$golden/$2/losses" |
+        awk -v t="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= t)) bad = 1 } END { exit bad || NR != 20 }'
+}
+generate() { # generate NAME MODEL PROMPTS ARGS...
+    _name=$1 _model=$2 _prompts=$3
+    shift 3
+    "$stages/lf-generate" --checkpoint "$dir/$_model/checkpoint" --tokenizer "$golden/$_model" --prompts "$_prompts" --media-dir "$images" \
+        --max-tokens 32 --temperature 0 --ignore-eos --threads 1 --out "$dir/$_name" "$@" 2>"$dir/err" >/dev/null
+    rc=$?
+}
+ids() { sed 's/.*"token_ids":\[\([0-9,]*\)\].*/\1/; s/,/ /g' "$dir/$1/text/out.jsonl"; }
+
+for model in llava qwen2.5-vl; do
+    must "$stages/lf-convert" --from "$golden/$model" --out "$dir/$model" --verify none
+    must "$stages/lf-tokenize" --tokenizer "$golden/$model" --processor "$golden/$model" --shape auto --media-dir "$images" \
+        --valid-fraction 0 --out "$dir/$model.tok" "$golden/train.json"
+
+    # --- generation ---
+    generate "$model.gen" $model "$golden/prompts.jsonl"
+    is $rc 0 "$model: prompts with pictures of several sizes, and one without"
+    is "$(ids "$model.gen")" "$(cat "$golden/$model/generated")" "$model: the tokens of transformers"
+    sed 's/420.jpg/rgba8.png/' "$golden/prompts.jsonl" >"$dir/other.jsonl"
+    generate "$model.other" $model "$dir/other.jsonl" --slots 5 --step-rows 16
+    is "$(ids "$model.other" | head -n 4)" "$(ids "$model.gen" | head -n 4)" "$model: the same in steps of 16 rows"
+    [ "$(ids "$model.other" | tail -n 1)" != "$(ids "$model.gen" | tail -n 1)" ]
+    ok $? "$model: another picture, another text"
+
+    # --- training ---
+    ini $model >"$dir/run.ini"
+    sft $model.plain
+    as_reference $model.plain $model 1e-5
+    ok $? "$model: 20 steps of fine-tuning as in transformers"
+    sft $model.again --recompute full
+    is "$(id $model.again)" "$(id $model.plain)" "$model: recomputed, the same bits"
+    mkdir "$dir/$model.kill"
+    killed_often 2 "$dir/$model.kill/metrics" "$(bytes "$dir/$model.plain/metrics")" "$stages/lf-sft" --config "$dir/run.ini" \
+        --out "$dir/$model.kill/out" --metrics "$dir/$model.kill/metrics" --save-interval 3
+    sft $model.kill --save-interval 3
+    is "$often $(id $model.kill)" "1 $(id $model.plain)" "$model: killed and continued, the same bits"
+    sft $model.frozen --freeze 'vision.*' --steps 2
+    moved() { "$tool" moved "$dir/$model/checkpoint" "$dir/$model.frozen/out/checkpoint" "$1"; }
+    is "$(moved 'model/vision.*' | sed 's/ of .*//') $(moved 'model/projector.fc*')" "0 4 of 4" "$model: a frozen encoder keeps its bits, the projector moves"
+    sft $model.slow --lr-scale '*:1e-6' --steps 20
+    as_reference $model.slow $model 1e-5
+    is $? 1 "$model: learning rates of their own"
+    sft $model.rows --seq-length 64 --batch 4 --max-patches 120 --steps 1
+    { losses $model.rows; head -n 1 "$golden/$model/losses"; } | awk '{ x[NR] = $1 } END { d = x[1] - x[2]; exit NR != 2 || d > 1e-5 || d < -1e-5 }'
+    ok $? "$model: rows apart, the loss of rows packed together"
+
+    # --- ranks ---
+    if have_ranks; then
+        under="$launch 2 --"
+        sft $model.tensor --tensor 2
+        as_reference $model.tensor $model 1e-5
+        ok $? "$model: two ranks divide the matrices"
+        sft $model.pipeline --pipeline 2
+        as_reference $model.pipeline $model 1e-5
+        ok $? "$model: two stages of a pipeline"
+        sft $model.data --seq-length 64 --batch 6 --max-patches 120 --steps 3
+        under=
+        sft $model.one --seq-length 64 --batch 6 --max-patches 120 --steps 3
+        near_losses $model.data $model.one 1e-5 3
+        ok $? "$model: two ranks share the rows"
+    else
+        skip_some 3 "ranks cannot be started here"
+    fi
+
+    # --- out again ---
+    must "$stages/lf-convert" --from "$dir/$model/checkpoint" --tokenizer "$dir/$model/tokenizer" --out "$dir/$model.hf"
+    cmp -s "$dir/$model.hf/model/model.safetensors" "$golden/$model/model.safetensors"
+    ok $? "$model: the weights that came in go out"
+done
+
+# --- mistakes ---
+ini llava 2 >"$dir/run.ini"
+sft none --max-patches 0 2>/dev/null
+says "give max_patches" "pictures without room for any"
+sft few --max-patches 4 2>/dev/null
+says_like "max_patches\|left out" "a picture larger than the room"
+generate blind llava "$golden/prompts.jsonl" --processor "$dir" 2>/dev/null
+says "preprocessor_config.json" "a processor without its file"
+echo '{"prompt": "<user><image><image>x<bot>", "images": ["rgb8.png"]}' >"$dir/two.jsonl"
+generate two llava "$dir/two.jsonl" 2>/dev/null
+is $rc 1 "more marks than pictures"
+echo '{"prompt": "<user><image>x<bot>", "images": ["https://example.org/a.png"]}' >"$dir/web.jsonl"
+generate web llava "$dir/web.jsonl" 2>/dev/null
+says "fetch them beforehand" "a picture of the web"
+echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.jsonl"
+generate broken llava "$dir/broken.jsonl" 2>/dev/null
+says "crc.png" "a broken picture"
+
+finish 34
