@@ -18,7 +18,7 @@ cat >"$dir/chat.jinja" <<'E2'
 {%- for m in messages -%}
 {{ '<user>' if m.role == 'user' else '<bot>' }}
 {%- for c in m.content -%}
-{%- if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif -%}
+{%- if c.type == 'image' or 'image' in c %}<image>{% else %}{{ c.text }}{% endif -%}
 {%- endfor -%}
 {%- if m.role == 'assistant' %}<|endoftext|>{% endif -%}
 {%- endfor -%}
@@ -158,6 +158,13 @@ what=$(show llava | head -n 1 | sed 's/\[.*//' | tr ' ' '\n' | sed -n 11,200p | 
 show pali | grep -q "^-$image -$image -$image -$image -$user $what-[0-9]* [0-9]"
 is $? 0 "placeholders, BOS, the prompt and a line end, then what is trained"
 
+sed 's/"type": "text",/"type": "text", "image": null,/' "$dir/parts.jsonl" >"$dir/nulls.jsonl"
+run nulls "$dir/nulls.jsonl"
+is "$(show nulls)" "$(show llava)" "members that are null are none"
+run prompt --train-on-prompt "$dir/llava.json"
+is "$(show prompt | sed 's/\[.*//' | tr ' ' '\n' | grep '^-' | sort | uniq -c | tr -s ' ')" " 27 -$image
+ 3 -$user" "with prompts trained, too, placeholders are not, nor the first token"
+
 # --- settings ---
 run strategy --placeholders '{"vision_feature_select_strategy": "default"}' "$dir/llava.json"
 is "$(images_of strategy | head -n 1 | cut -d ' ' -f 6)" "1+8" "what is given counts before the files"
@@ -188,6 +195,9 @@ wrong "another format" "{\"image\": \"gif.bin\", $ask}" "this is a GIF picture"
 wrong "base64 that is none" "{\"image\": \"data:image/png;base64,???\", $ask}" "the base64 of a data: URL is damaged"
 wrong "two columns" "{\"image\": \"rgb8.png\", \"images\": [\"rgb8.png\"], $ask}" 'pictures in "image" and in "images"'
 wrong "a column of numbers" "{\"images\": [1], $ask}" 'picture 1 of "images" is no path'
+wrong "a size of its own" '{"messages": [{"role": "user", "content": [{"type": "image", "image": "rgb8.png", "max_pixels": 99}]}, {"role": "assistant", "content": "A"}]}' \
+    'member "max_pixels" of an image means nothing'
+wrong "a part that is a number" '{"messages": [{"role": "user", "content": [1]}, {"role": "assistant", "content": "A"}]}' "is no object and no text"
 wrong "a video" '{"messages": [{"role": "user", "content": [{"type": "video"}]}, {"role": "assistant", "content": "A"}]}' "a turn with video"
 wrong "a preference" '{"image": "rgb8.png", "chosen": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "A"}], "rejected": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "B"}]}' "of shape preference"
 run skipped --bad-rows skip "$dir/wrong.jsonl"
@@ -228,4 +238,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 55
+finish 59
