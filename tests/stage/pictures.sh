@@ -206,6 +206,15 @@ run long --max-length 12 --bad-rows skip "$dir/llava.json"
 is "$(show long | wc -l | tr -d ' ')" 1 "rows with pictures are never cut: too long ones are left out"
 says "rows left out: too_long" "and counted"
 
+# --- what shards hold ---
+"$tokenize" --show-shards --tokenizer "$dir/tok/tokenizer" --sample 1 "$dir/llava" 2>"$dir/err" >"$dir/stdout"
+grep -q "picture 2: PNG of 48 x 37 pixels, .* 1 tile of 3 x 3 patches, 9 placeholders from token 13 on" "$dir/stdout" &&
+    grep -q "<image> x 9" "$dir/stdout"
+is $? 0 "show_shards tells pictures"
+"$tokenize" --show-shards --json --sample 1 "$dir/llava" 2>"$dir/err" | tr -d ' ' >"$dir/stdout"
+grep -q '"format":"JPEG","width":48,"height":37,.*"first":2,"placeholders":9,' "$dir/stdout"
+is $? 0 "as JSON, too"
+
 # --- the doctor ---
 { cat "$dir/images.jsonl"; echo "{\"image\": \"exif.png\", $ask}"; echo "{\"image\": \"cut-rgb8.png\", $ask}"; echo "{$ask}"; } >"$dir/sick.jsonl"
 run sick --doctor --json "$dir/sick.jsonl"
@@ -238,4 +247,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 59
+finish 61
