@@ -165,6 +165,23 @@ run prompt --train-on-prompt "$dir/llava.json"
 is "$(show prompt | sed 's/\[.*//' | tr ' ' '\n' | grep '^-' | sort | uniq -c | tr -s ' ')" " 27 -$image
  3 -$user" "with prompts trained, too, placeholders are not, nor the first token"
 
+# rows of answers that are judged, and of none, are what they are without a processor
+cat >"$dir/pairs.jsonl" <<'E2'
+{"chosen": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "A cat"}], "rejected": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "dog"}]}
+E2
+cat >"$dir/plain.jinja" <<'E2'
+{%- for m in messages -%}
+{{ '<user>' if m.role == 'user' else '<bot>' }}{{ m.content }}
+{%- if m.role == 'assistant' %}<|endoftext|>{% endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt %}<bot>{% endif -%}
+E2
+template=$dir/plain.jinja run pairs1 "$dir/pairs.jsonl"
+"$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/plain.jinja" --shape auto --out "$dir/pairs2" "$dir/pairs.jsonl" \
+    2>"$dir/err" >/dev/null
+is "$(show pairs1 | grep -c '^-')" 2 "pairs without pictures"
+is "$(show pairs1)" "$(show pairs2)" "are those without a processor"
+
 # --- settings ---
 run strategy --placeholders '{"vision_feature_select_strategy": "default"}' "$dir/llava.json"
 is "$(images_of strategy | head -n 1 | cut -d ' ' -f 6)" "1+8" "what is given counts before the files"
@@ -247,4 +264,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 61
+finish 63

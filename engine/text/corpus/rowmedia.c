@@ -221,6 +221,11 @@ static json_t *message_of(struct pass *p, lf_turn *t)
 {
     if (t->json)
         return t->json;
+    if (!p->own) {
+        p->own = json_array();
+        if (!p->own || json_object_set_new(p->row->root, "\x01turns", p->own) != 0)
+            return NULL;
+    }
     json_t *m = json_pack("{s:s}", "role", lf_role_name(t->role));
     if (m && json_array_append_new(p->own, m) != 0)
         m = NULL;
@@ -276,10 +281,10 @@ int lf_rowmedia_turns(lf_rowmedia *m, lf_row *row, const char *where, lf_err *er
 {
     struct pass p = {.m = m, .row = row, .where = where};
     lf_piece *pieces[] = {&row->prompt, &row->completion};
-    if (!row->prompt.turns && !row->completion.turns)
+    const bool judged = row->shape == LF_SHAPE_PREFERENCE || row->shape == LF_SHAPE_UNPAIRED ||
+                        row->shape == LF_SHAPE_PROMPT;
+    if (judged || (!row->prompt.turns && !row->completion.turns))
         return !m->column || json_array_extend(m->list, m->column) == 0 ? 0 : no_memory(err);
-    if (!(p.own = json_array()) || json_object_set_new(row->root, "\x01turns", p.own) != 0)
-        return no_memory(err);
     int rc = 0;
     for (size_t i = 0; i < 2 && rc == 0; i++)
         rc = read_piece(&p, pieces[i], err);

@@ -34,8 +34,9 @@ typedef struct lf_rowmedia {
  * that is none of the above. */
 int lf_rowmedia_take(lf_rowmedia *m, json_t *root, const lf_shape_opts *o, const char *where,
                      lf_err *err);
-/* Finds the pictures of the row's turns and makes lists of parts of these. A row without turns has
- * the pictures of its column. LF_EFORMAT: the numbers of marks and pictures differ. */
+/* Finds the pictures of the row's turns and makes lists of parts of these. A row without turns, and
+ * one of judged answers or a prompt, whose turns stay as they are, has the pictures of its
+ * column. LF_EFORMAT: the numbers of marks and pictures differ. */
 int lf_rowmedia_turns(lf_rowmedia *m, lf_row *row, const char *where, lf_err *err);
 void lf_rowmedia_fini(lf_rowmedia *m);
 
