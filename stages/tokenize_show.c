@@ -302,11 +302,50 @@ static const char *role_of(const struct show *s, uint64_t i)
                                               : "document";
 }
 
+static const char *kind_name(enum lf_shard_picture_kind k)
+{
+    return k == LF_PICTURE_JPEG ? "JPEG" : k == LF_PICTURE_PNG ? "PNG" : "WebP";
+}
+
+static void picture_text(const struct show *s, uint64_t doc, uint64_t i, lf_buf *out)
+{
+    char bytes[32];
+    lf_shard_picture p;
+    lf_shardset_picture_get(s->set, doc, i, &p);
+    lf_buf_addf(out,
+                "  picture %llu: %s of %u x %u pixels, %s; %d tile%s of %d x %d patches, %u "
+                "placeholders from token %u on\n",
+                (unsigned long long)i + 1, kind_name(p.kind), p.w, p.h,
+                lf_fmt_bytes(bytes, sizeof bytes, (double)p.n), p.tiles, p.tiles == 1 ? "" : "s",
+                p.grid_w, p.grid_h, p.count, p.first);
+}
+
+static json_t *pictures_json(const struct show *s, uint64_t doc)
+{
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < lf_shardset_pictures(s->set, doc); i++) {
+        lf_shard_picture p;
+        char hex[LF_HASH_HEX];
+        lf_shardset_picture_get(s->set, doc, i, &p);
+        lf_hash_hex(hex, p.sha256);
+        json_array_append_new(list, json_pack("{s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:I,s:I,s:s}", "format",
+                                              kind_name(p.kind), "width", (json_int_t)p.w, "height",
+                                              (json_int_t)p.h, "bytes", (json_int_t)p.n, "tiles",
+                                              p.tiles, "grid_h", p.grid_h, "grid_w", p.grid_w,
+                                              "first", (json_int_t)p.first, "placeholders",
+                                              (json_int_t)p.count, "sha256", hex));
+    }
+    return list;
+}
+
 static int document_text(const struct show *s, uint64_t doc, lf_buf *out, lf_err *err)
 {
     tok_shown d;
-    const tok_look look = {
-        .tok = s->tok, .colour = colours(s), .ids = s->o->ids, .tokens = s->o->tokens};
+    const tok_look look = {.tok = s->tok,
+                           .colour = colours(s),
+                           .ids = s->o->ids,
+                           .tokens = s->o->tokens,
+                           .image_token = s->info->processor ? (int32_t)s->info->image_token : -1};
     int rc = lf_tok_shown_read(&d, s->set, doc, err);
     if (rc < 0)
         return rc;
@@ -316,6 +355,8 @@ static int document_text(const struct show *s, uint64_t doc, lf_buf *out, lf_err
     if (s->info->rows != LF_ROWS_PROMPTS)
         lf_buf_addf(out, ", %llu trained", (unsigned long long)d.trained);
     lf_buf_adds(out, "\n");
+    for (uint64_t i = 0; i < lf_shardset_pictures(s->set, doc); i++)
+        picture_text(s, doc, i, out);
     lf_tok_shown_text(out, &d, &look);
     lf_tok_shown_fini(&d);
     return 0;
@@ -384,6 +425,8 @@ static int document_json(const struct show *s, uint64_t doc, json_t *list, lf_er
     json_t *o = json_pack("{s:s,s:s,s:I,s:I,s:I,s:o,s:o,s:o}", "role", role_of(s, doc), "file",
                           d.file, "index", (json_int_t)d.index, "tokens", (json_int_t)d.n,
                           "trained", (json_int_t)d.trained, "ids", ids, "mask", mask, "text", text);
+    if (o && lf_shardset_pictures(s->set, doc))
+        json_object_set_new(o, "pictures", pictures_json(s, doc));
     if (o && json_array_size(begins))
         json_object_set(o, "begins", begins);
     json_decref(begins);

@@ -51,7 +51,8 @@ void lf_tok_shown_fini(tok_shown *d);
 typedef struct tok_look {
     const lf_tokenizer *tok; /* NULL: ids alone */
     bool colour, ids;
-    uint64_t tokens; /* 0: all; else the first and the last tokens, half of them each */
+    uint64_t tokens;     /* 0: all; else the first and the last tokens, half of them each */
+    int32_t image_token; /* the placeholder of pictures; -1: none */
 } tok_look;
 
 /* Appends the document's tokens and a line end. */

@@ -85,6 +85,16 @@ static void add_divider(lf_buf *out, const tok_look *l, bool begins)
     lf_buf_adds(out, l->colour ? PLAIN : "");
 }
 
+/* How many placeholders of pictures follow one like them, before `end`. */
+static uint64_t placeholders(const tok_shown *d, const tok_look *l, uint64_t i, uint64_t end)
+{
+    uint64_t n = 0;
+    while (d->ids[i] == l->image_token && i + n + 1 < end && d->ids[i + n + 1] == l->image_token &&
+           !d->is_trained[i] && !d->is_trained[i + n + 1])
+        n++;
+    return n;
+}
+
 /* Tokens [first, end) as one piece of text, marks closed at its end. */
 static void add_span(lf_buf *out, const tok_shown *d, const tok_look *l, uint64_t first,
                      uint64_t end)
@@ -92,10 +102,15 @@ static void add_span(lf_buf *out, const tok_shown *d, const tok_look *l, uint64_
     const bool marks = !l->colour;
     lf_buf_adds(out, "  ");
     for (uint64_t i = first; i < end; i++) {
-        bool last = i + 1 == end, trained = d->is_trained[i];
+        const uint64_t more = placeholders(d, l, i, end);
+        bool trained = d->is_trained[i];
         if (marks && trained && (i == first || !d->is_trained[i - 1]))
             lf_buf_adds(out, "{+");
         bool line_end = add_token(out, d, l, i);
+        if (more > 0)
+            lf_buf_addf(out, " x %llu", (unsigned long long)more + 1);
+        i += more;
+        const bool last = i + 1 == end;
         if (marks && trained && (last || !d->is_trained[i + 1]))
             lf_buf_adds(out, "+}");
         if (!last)

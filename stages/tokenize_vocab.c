@@ -338,13 +338,13 @@ static int look_for(const tokenize *s, lf_buf *json, lf_err *err)
 }
 
 /* The user's template among the tokenizer's files: it takes the place of theirs, here and for every
- * later stage. */
+ * later stage. A block of one file is a tokenizer.json, whatever its name was where it came
+ * from. */
 static int put_chat(const tokenize *s, lf_buf *block, lf_err *err)
 {
     lf_tok_files f = {.n = 0};
     lf_buf *to = NULL;
-    int rc = lf_tok_files_unpack(&f, block->data, block->len,
-                                 s->tokenizer_path ? s->tokenizer_path : FILE_NAME, err);
+    int rc = lf_tok_files_unpack(&f, block->data, block->len, FILE_NAME, err);
     for (size_t i = 0; rc == 0 && i < f.n; i++)
         if (strcmp(f.v[i].name, LF_CHAT_FILE) == 0)
             to = &f.v[i].data;
@@ -426,8 +426,7 @@ static int put_turn_end(const tokenize *s, const lf_tokenizer *t, int64_t eos_id
                "turns end with %.*s, which is not the end of a document; eos_token = %.*s makes it "
                "that",
                (int)n, name, (int)n, name);
-    rc = lf_tok_files_unpack(&f, block->data, block->len,
-                             s->tokenizer_path ? s->tokenizer_path : FILE_NAME, err);
+    rc = lf_tok_files_unpack(&f, block->data, block->len, FILE_NAME, err);
     for (size_t i = 0; rc == 0 && i < f.n; i++)
         if (strcmp(f.v[i].name, GEN_NAME) == 0)
             to = &f.v[i].data;

@@ -18,7 +18,7 @@ cat >"$dir/chat.jinja" <<'E2'
 {%- for m in messages -%}
 {{ '<user>' if m.role == 'user' else '<bot>' }}
 {%- for c in m.content -%}
-{%- if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif -%}
+{%- if c.type == 'image' or 'image' in c %}<image>{% else %}{{ c.text }}{% endif -%}
 {%- endfor -%}
 {%- if m.role == 'assistant' %}<|endoftext|>{% endif -%}
 {%- endfor -%}
@@ -158,6 +158,30 @@ what=$(show llava | head -n 1 | sed 's/\[.*//' | tr ' ' '\n' | sed -n 11,200p | 
 show pali | grep -q "^-$image -$image -$image -$image -$user $what-[0-9]* [0-9]"
 is $? 0 "placeholders, BOS, the prompt and a line end, then what is trained"
 
+sed 's/"type": "text",/"type": "text", "image": null,/' "$dir/parts.jsonl" >"$dir/nulls.jsonl"
+run nulls "$dir/nulls.jsonl"
+is "$(show nulls)" "$(show llava)" "members that are null are none"
+run prompt --train-on-prompt "$dir/llava.json"
+is "$(show prompt | sed 's/\[.*//' | tr ' ' '\n' | grep '^-' | sort | uniq -c | tr -s ' ')" " 27 -$image
+ 3 -$user" "with prompts trained, too, placeholders are not, nor the first token"
+
+# rows of answers that are judged, and of none, are what they are without a processor
+cat >"$dir/pairs.jsonl" <<'E2'
+{"chosen": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "A cat"}], "rejected": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "dog"}]}
+E2
+cat >"$dir/plain.jinja" <<'E2'
+{%- for m in messages -%}
+{{ '<user>' if m.role == 'user' else '<bot>' }}{{ m.content }}
+{%- if m.role == 'assistant' %}<|endoftext|>{% endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt %}<bot>{% endif -%}
+E2
+template=$dir/plain.jinja run pairs1 "$dir/pairs.jsonl"
+"$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/plain.jinja" --shape auto --out "$dir/pairs2" "$dir/pairs.jsonl" \
+    2>"$dir/err" >/dev/null
+is "$(show pairs1 | grep -c '^-')" 2 "pairs without pictures"
+is "$(show pairs1)" "$(show pairs2)" "are those without a processor"
+
 # --- settings ---
 run strategy --placeholders '{"vision_feature_select_strategy": "default"}' "$dir/llava.json"
 is "$(images_of strategy | head -n 1 | cut -d ' ' -f 6)" "1+8" "what is given counts before the files"
@@ -188,6 +212,9 @@ wrong "another format" "{\"image\": \"gif.bin\", $ask}" "this is a GIF picture"
 wrong "base64 that is none" "{\"image\": \"data:image/png;base64,???\", $ask}" "the base64 of a data: URL is damaged"
 wrong "two columns" "{\"image\": \"rgb8.png\", \"images\": [\"rgb8.png\"], $ask}" 'pictures in "image" and in "images"'
 wrong "a column of numbers" "{\"images\": [1], $ask}" 'picture 1 of "images" is no path'
+wrong "a size of its own" '{"messages": [{"role": "user", "content": [{"type": "image", "image": "rgb8.png", "max_pixels": 99}]}, {"role": "assistant", "content": "A"}]}' \
+    'member "max_pixels" of an image means nothing'
+wrong "a part that is a number" '{"messages": [{"role": "user", "content": [1]}, {"role": "assistant", "content": "A"}]}' "is no object and no text"
 wrong "a video" '{"messages": [{"role": "user", "content": [{"type": "video"}]}, {"role": "assistant", "content": "A"}]}' "a turn with video"
 wrong "a preference" '{"image": "rgb8.png", "chosen": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "A"}], "rejected": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "B"}]}' "of shape preference"
 run skipped --bad-rows skip "$dir/wrong.jsonl"
@@ -195,6 +222,15 @@ is $rc 0 "bad_rows = skip leaves such rows out"
 run long --max-length 12 --bad-rows skip "$dir/llava.json"
 is "$(show long | wc -l | tr -d ' ')" 1 "rows with pictures are never cut: too long ones are left out"
 says "rows left out: too_long" "and counted"
+
+# --- what shards hold ---
+"$tokenize" --show-shards --tokenizer "$dir/tok/tokenizer" --sample 1 "$dir/llava" 2>"$dir/err" >"$dir/stdout"
+grep -q "picture 2: PNG of 48 x 37 pixels, .* 1 tile of 3 x 3 patches, 9 placeholders from token 13 on" "$dir/stdout" &&
+    grep -q "<image> x 9" "$dir/stdout"
+is $? 0 "show_shards tells pictures"
+"$tokenize" --show-shards --json --sample 1 "$dir/llava" 2>"$dir/err" | tr -d ' ' >"$dir/stdout"
+grep -q '"format":"JPEG","width":48,"height":37,.*"first":2,"placeholders":9,' "$dir/stdout"
+is $? 0 "as JSON, too"
 
 # --- the doctor ---
 { cat "$dir/images.jsonl"; echo "{\"image\": \"exif.png\", $ask}"; echo "{\"image\": \"cut-rgb8.png\", $ask}"; echo "{$ask}"; } >"$dir/sick.jsonl"
@@ -228,4 +264,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 55
+finish 63

@@ -48,7 +48,8 @@ typedef struct lf_datadoc_reader {
     int (*row)(void *arg, lf_row *out, const lf_corpus_record *r, uint64_t *replaced, lf_err *err);
     /* appends what tells the last row from others with the same texts */
     void (*text)(void *arg, lf_buf *out);
-    /* what was found, the member "pictures" of the report; *any: something was odd. NULL: no memory */
+    /* what was found, the member "pictures" of the report; *any: something was odd. NULL: no
+     * memory */
     json_t *(*report)(void *arg, bool *any);
     void *arg;
 } lf_datadoc_reader;

@@ -53,6 +53,7 @@ int lf_rowmedia_take(lf_rowmedia *m, json_t *root, const lf_shape_opts *o, const
                        where, names[0], names[1]);
     }
     v = one ? one : many;
+    m->ignore = o->ignore_unmapped;
     m->list = json_array();
     if (v && !json_is_array(v))
         v = json_pack("[o]", v);
@@ -147,12 +148,52 @@ static json_t *own_picture(json_t *part)
     return NULL;
 }
 
+/* Whatever else a part says of its picture is said to nobody. */
+static int check_image(const struct pass *p, json_t *part, lf_err *err)
+{
+    static const char *const known[] = {"type", "text", "image",    "url",
+                                        "path", "data", "image_url"};
+    const char *key;
+    json_t *v;
+    json_object_foreach(part, key, v)
+    {
+        bool fine = json_is_null(v) || p->m->ignore;
+        for (size_t i = 0; i < sizeof known / sizeof known[0] && !fine; i++)
+            fine = strcmp(key, known[i]) == 0;
+        if (!fine)
+            return lf_fail(err, LF_EFORMAT,
+                           "%s: member \"%.100s\" of an image means nothing here: sizes are those "
+                           "of the processor; remove it, or set unmapped = ignore",
+                           p->where, key);
+    }
+    return 0;
+}
+
+/* The part without members that are null, which templates take for members that are there. */
+static int add_part(json_t *parts, json_t *part, lf_err *err)
+{
+    const char *key;
+    json_t *v, *copy = json_object();
+    int bad = !copy;
+    json_object_foreach(part, key, v)
+    {
+        bad = bad || (!json_is_null(v) && json_object_set(copy, key, v) != 0);
+    }
+    if (bad) {
+        json_decref(copy);
+        return no_memory(err);
+    }
+    return json_array_append_new(parts, copy) == 0 ? 0 : no_memory(err);
+}
+
 static int read_image(struct pass *p, json_t *parts, json_t *part, lf_err *err)
 {
     json_t *v = own_picture(part);
     if (v && !is_picture(v))
         return lf_fail(err, LF_EFORMAT, "%s: an image of a turn is no path and no URL", p->where);
-    int rc = v ? 0 : use_next(p, err);
+    int rc = check_image(p, part, err);
+    if (rc == 0 && !v)
+        rc = use_next(p, err);
     if (rc == 0 && v && json_array_append(p->m->list, v) != 0)
         rc = no_memory(err);
     if (rc == 0 && json_array_append_new(parts, json_pack("{s:s}", "type", "image")) != 0)
@@ -170,7 +211,9 @@ static int read_part(struct pass *p, json_t *parts, json_t *part, lf_err *err)
     if (type && (strcmp(type, "video") == 0 || strcmp(type, "audio") == 0))
         return lf_fail(err, LF_EFORMAT, "%s: a turn with %s; pictures alone are read", p->where,
                        type);
-    return json_array_append(parts, part) == 0 ? 0 : no_memory(err);
+    if (!json_is_object(part))
+        return lf_fail(err, LF_EFORMAT, "%s: a part of a turn is no object and no text", p->where);
+    return add_part(parts, part, err);
 }
 
 /* The message that the template sees of a turn; a turn of plain columns has none yet. */
@@ -178,6 +221,11 @@ static json_t *message_of(struct pass *p, lf_turn *t)
 {
     if (t->json)
         return t->json;
+    if (!p->own) {
+        p->own = json_array();
+        if (!p->own || json_object_set_new(p->row->root, "\x01turns", p->own) != 0)
+            return NULL;
+    }
     json_t *m = json_pack("{s:s}", "role", lf_role_name(t->role));
     if (m && json_array_append_new(p->own, m) != 0)
         m = NULL;
@@ -233,10 +281,10 @@ int lf_rowmedia_turns(lf_rowmedia *m, lf_row *row, const char *where, lf_err *er
 {
     struct pass p = {.m = m, .row = row, .where = where};
     lf_piece *pieces[] = {&row->prompt, &row->completion};
-    if (!row->prompt.turns && !row->completion.turns)
+    const bool judged = row->shape == LF_SHAPE_PREFERENCE || row->shape == LF_SHAPE_UNPAIRED ||
+                        row->shape == LF_SHAPE_PROMPT;
+    if (judged || (!row->prompt.turns && !row->completion.turns))
         return !m->column || json_array_extend(m->list, m->column) == 0 ? 0 : no_memory(err);
-    if (!(p.own = json_array()) || json_object_set_new(row->root, "\x01turns", p.own) != 0)
-        return no_memory(err);
     int rc = 0;
     for (size_t i = 0; i < 2 && rc == 0; i++)
         rc = read_piece(&p, pieces[i], err);

@@ -12,8 +12,9 @@
  * The k-th mark of the row is its k-th picture; all are used. For the chat template every turn
  * becomes a list of parts, since templates of vision models read these (and some nothing else): a
  * text is cut at its marks, and white space around a mark is dropped, because the template writes
- * its own. Paths begin at a directory; http is refused, for data that is fetched while it is read
- * is other data next time.
+ * its own. A member of an image that asks for another size (min_pixels, detail, ..) is refused:
+ * sizes are those of the processor. Paths begin at a directory; http is refused, for data that is
+ * fetched while it is read is other data next time.
  */
 #ifndef LF_TEXT_ROWMEDIA_H
 #define LF_TEXT_ROWMEDIA_H
@@ -26,14 +27,16 @@
 typedef struct lf_rowmedia {
     json_t *column; /* what the column had: a list, or NULL */
     json_t *list;   /* the pictures: texts or objects */
+    bool ignore;    /* members of parts that mean nothing are ignored (lf_shape_opts) */
 } lf_rowmedia;
 
 /* Takes the column out of a row, before its shape is looked for. LF_EFORMAT: two columns, or one
  * that is none of the above. */
 int lf_rowmedia_take(lf_rowmedia *m, json_t *root, const lf_shape_opts *o, const char *where,
                      lf_err *err);
-/* Finds the pictures of the row's turns and makes lists of parts of these. A row without turns has
- * the pictures of its column. LF_EFORMAT: the numbers of marks and pictures differ. */
+/* Finds the pictures of the row's turns and makes lists of parts of these. A row without turns, and
+ * one of judged answers or a prompt, whose turns stay as they are, has the pictures of its
+ * column. LF_EFORMAT: the numbers of marks and pictures differ. */
 int lf_rowmedia_turns(lf_rowmedia *m, lf_row *row, const char *where, lf_err *err);
 void lf_rowmedia_fini(lf_rowmedia *m);
 
