@@ -172,7 +172,8 @@ EXTRA_DIST += tests/golden/vision/README.md tests/golden/vision/make_vision.py t
 # Models that see: directories as their classes are published, and what transformers computes from them.
 check_PROGRAMS += tests/golden/vlm_test
 TESTS += tests/golden/vlm_test
-tests_golden_vlm_test_SOURCES = tests/golden/vlm/vlm_test.c tests/golden/vlm/vlm_notice.c tests/golden/vlm/vlm.c tests/golden/vlm/vlm.h \
+tests_golden_vlm_test_SOURCES = tests/golden/vlm/vlm_test.c tests/golden/vlm/vlm_notice.c tests/golden/vlm/vlm_verify.c \
+  tests/golden/vlm/vlm.c tests/golden/vlm/vlm.h \
   tests/golden/families/family.c tests/golden/families/family.h tests/golden/families/family_rig.c \
   tests/golden/families/family_flips.c
 tests_golden_vlm_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
