@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64; of a sequence
-classifier of one label (a reward model) the score that each token would have as the last.
+classifier of one label (a reward model) the score that each token would have as the last; of a model that sees with a picture of
+random pixels in every sequence, as rows of patches (engine/model/sight.h).
 
     python3 expected.py MODEL_DIR OUT.safetensors [--text FILE | --ids 1,2,3] [--batch B] [--length T] [--trust-remote-code]
 
@@ -43,6 +44,64 @@ def forward(model, row):
     return scores
 
 
+def tile_rows(images, side):
+    """Patches of tiles, row by row: (channel, row, column)."""
+    import torch
+
+    return torch.cat([torch.nn.functional.unfold(i[None], side, stride=side)[0].T for i in images])
+
+
+def picture(config, torch, g):
+    """A picture of random pixels: arguments of the class, rows of patches, (rows, columns) of tiles, and struct lf_sight_picture."""
+    v = config.vision_config
+    patch, image = v.patch_size, getattr(v, "image_size", None)
+    patch = patch if isinstance(patch, int) else patch[0]
+    image = image if isinstance(image, int) or image is None else image[0]
+    if hasattr(v, "spatial_merge_size"):
+        h, w = 6 * v.spatial_merge_size, 10 * v.spatial_merge_size
+        x = torch.randn(h * w, 3 * v.temporal_patch_size * patch * patch, generator=g)
+        return {"pixel_values": x, "image_grid_thw": torch.tensor([[1, h, w]])}, x, [(h, w)], (0, 1, 0, 0, w * patch, h * patch), v.spatial_merge_size
+    tiles, cols, rows, size = 1, 0, 0, (image, image)
+    if hasattr(config, "image_grid_pinpoints"):
+        from transformers.image_processing_utils import select_best_resolution
+
+        size = (image * 3 // 2, image * 2 // 3)  # of a shape that no grid of tiles has
+        rows, cols = (n // image for n in select_best_resolution(size, config.image_grid_pinpoints))
+        tiles = 1 + rows * cols
+    x = torch.randn(tiles, 3, image, image, generator=g)
+    args = {"pixel_values": x}
+    if cols:
+        args = {"pixel_values": x[None], "image_sizes": torch.tensor([size])}
+    side = image // patch
+    cut = x[:, :, : side * patch, : side * patch]
+    return args, tile_rows(cut, patch), [(side, side)] * tiles, (0, tiles, cols, rows, size[1], size[0]), 1
+
+
+def see(a, model, torch):
+    """The tensors of expected.safetensors of a model that sees."""
+    config, g, out = model.config, torch.Generator().manual_seed(1), []
+    token = config.image_token_id
+    vocab = config.get_text_config().vocab_size
+    special = [getattr(config, n, None) for n in ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")]
+    for _ in range(a.batch):
+        args, pixels, tiles, place, merge = picture(config, torch, g)
+        args["pixel_values"] = args["pixel_values"].double()
+        kind, prefix = config.model_type, None
+        features = model.model.get_image_features(**args, return_dict=True).pooler_output
+        count = sum(f.reshape(-1, f.shape[-1]).shape[0] for f in features)
+        text = [int(t) for t in torch.randint(0, vocab, (2 * a.length,), generator=g) if int(t) not in special][: a.length]
+        ids = torch.tensor(text[:4] + [token] * count + text[4:])
+        if "image_grid_thw" in args:
+            args["mm_token_type_ids"] = (ids == token).long()[None]
+        if kind == "paligemma":
+            prefix = len(ids) - a.length // 2
+            args["token_type_ids"] = (torch.arange(len(ids)) >= prefix).long()[None]
+        logits = model(input_ids=ids[None], use_cache=False, **args).logits[0]
+        one = {"input_ids": ids, "logits": logits, "pixels": pixels.float(), "tiles": torch.tensor(tiles), "pictures": torch.tensor([place])}
+        out.append({**one, "prefix": torch.tensor(prefix)} if prefix else one)
+    return {**{k: torch.stack([o[k] for o in out]).contiguous() for k in out[0]}, "merge": torch.tensor([merge])}
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("model")
@@ -60,7 +119,10 @@ def main():
     torch.set_grad_enabled(False)
     known = transformers.AutoConfig.from_pretrained(a.model, trust_remote_code=a.trust_remote_code, local_files_only=True)
     scores = any(c.endswith("ForSequenceClassification") for c in known.architectures or [])
+    sees = hasattr(known, "vision_config")
     auto = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
+    if sees:
+        auto = transformers.AutoModelForImageTextToText
     plain = {"attn_implementation": "eager"}
     if int(transformers.__version__.split(".")[0]) >= 5:
         plain["experts_implementation"] = "eager"  # its grouped products know no f64
@@ -68,6 +130,12 @@ def main():
         a.model, torch_dtype=torch.float32, trust_remote_code=a.trust_remote_code, local_files_only=True, **plain
     )
     model = model.to(torch.float64).eval()
+    if sees:
+        out = see(a, model, torch)
+        meta = {"format": "lf-expected-1", "family": model.config.model_type, "source": "transformers " + transformers.__version__}
+        save_file(out, a.out, metadata=meta)
+        print(json.dumps({"out": a.out, "tokens": out["input_ids"].numel(), **meta}))
+        return
     config = model.config
     positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or a.length
     a.length = min(a.length, positions)

@@ -48,7 +48,7 @@ static void add_table(lf_buf *b, const struct lf_convert_card *c)
     lf_buf_adds(b, "| | |\n|---|---|\n");
     lf_buf_addf(b, "| class | %s |\n",
                 m->output == LF_OUTPUT_SCORE ? c->family->classifier : c->family->architecture);
-    add_row(b, "parameters", lf_model_param_count(m));
+    add_row(b, "parameters", c->params);
     lf_buf_addf(b, "| type of the weights | %s |\n", c->dtype);
     add_row(b, "layers", m->layers);
     add_row(b, "hidden width", m->hidden);

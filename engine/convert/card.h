@@ -18,6 +18,7 @@ struct lf_convert_card {
     json_t *state;        /* of the checkpoint: steps and tokens of a trained one; borrowed */
     const char *identity; /* of the checkpoint, in hex */
     const char *dtype;    /* "bfloat16" */
+    int64_t params;       /* a tied head counts once */
     /* class of transformers that loads the tokenizer beside it; NULL: there is none */
     const char *tokenizer;
 };

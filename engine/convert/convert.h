@@ -106,7 +106,9 @@ struct lf_convert_verdict {
 /* Runs the checkpoint in f32 (invariant kernels) on the tokens of `expected` and compares with its
  * logits. A difference is no error of this function. The file is safetensors with metadata format =
  * "lf-expected-1": input_ids I64 [B, T], logits F64 or F32 [B, T, V], and prefix I64 [B] for prefix
- * masks. LF_EFORMAT: it is another file. LF_ENUMERIC: a logit is not finite. */
+ * masks; of a model that sees also pixels F32 [B, patches, K], tiles I64 [B, n, 2] (rows, columns),
+ * pictures I64 [B, m, 6] and merge I64 [1] (engine/model/sight.h). LF_EFORMAT: it is another file,
+ * or has no pictures for a model that sees. LF_ENUMERIC: a logit is not finite. */
 int lf_convert_verify(const char *checkpoint, const char *expected, int threads,
                       struct lf_convert_verdict *out, lf_err *err);
 

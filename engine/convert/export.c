@@ -462,8 +462,14 @@ static int write_card(const struct export *ex, lf_artifact *a, bool ours, lf_err
     lf_buf b;
     lf_buf_init(&b);
     lf_hash_hex(hex, lf_ckpt_identity(ex->ckpt));
-    struct lf_convert_card c = {ex->family, &ex->config,    lf_ckpt_state(ex->ckpt),
-                                hex,        torch_name(ex), tokenizer};
+    struct lf_convert_card c = {.family = ex->family,
+                                .config = &ex->config,
+                                .state = lf_ckpt_state(ex->ckpt),
+                                .identity = hex,
+                                .dtype = torch_name(ex),
+                                .tokenizer = tokenizer};
+    for (size_t i = 0; i < ex->map.n_ours; i++)
+        c.params += elements(ex->entries[i]);
     int rc = lf_convert_card_text(&b, &c, err);
     if (rc == 0)
         rc = write_text(ex, a, LF_HF_CARD, b.data, b.len, err);

@@ -52,6 +52,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_onevision,
     &lf_hf_paligemma,
     &lf_hf_paligemma2,
+    &lf_hf_gemma3_vl,
     &lf_hf_qwen2_vl,
     &lf_hf_qwen25_vl,
     &lf_hf_qwen3_vl,

@@ -140,6 +140,8 @@ struct lf_hf_family {
     const struct lf_hf_key *keys; /* ended by name == NULL */
     const struct lf_map_row *rows;
     const struct lf_hf_sight *sight; /* NULL: the model sees nothing */
+    /* why no model of the family is imported, though its tables are there; NULL: it is */
+    const char *refused;
     /* unknown keys are ignored, as the file has training arguments and no description of a model */
     bool loose;
     /* Writes the name that rows use for a tensor of the file to out; NULL: the same name. */

@@ -63,7 +63,8 @@ static void list_types(lf_buf *b, const char *type)
     const char *last = "";
     for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
         const char *one = type ? (*f)->sight ? (*f)->sight->text_type : "" : (*f)->model_type;
-        if ((type && !lf_hf_in_words(type, (*f)->model_type)) || strcmp(one, last) == 0)
+        if ((type && !lf_hf_in_words(type, (*f)->model_type)) || strcmp(one, last) == 0 ||
+            (*f)->refused)
             continue;
         lf_buf_addf(b, "%s%.*s", b->len ? ", " : "", (int)strcspn(one, " "), one);
         last = one;
@@ -81,6 +82,11 @@ const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_
             ((*f)->needs && !json_object_get(config, (*f)->needs)) ||
             ((*f)->lacks && json_object_get(config, (*f)->lacks)))
             continue;
+        if (has_text(*f, config) && (*f)->refused) {
+            lf_fail(err, LF_ENOTSUP, "%s: model_type '%.60s' is not imported: %s", path, type,
+                    (*f)->refused);
+            return NULL;
+        }
         if (has_text(*f, config))
             return *f;
         text = true;
@@ -108,6 +114,8 @@ const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char
     lf_buf b;
     lf_buf_init(&b);
     for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
+        if ((*f)->refused)
+            continue;
         if (name ? strcmp(name, (*f)->name) == 0
                  : strcmp(c->family, (*f)->name) == 0 || lf_hf_in_words(c->family, (*f)->also)) {
             lf_buf_fini(&b);

@@ -9,12 +9,12 @@ engine_libengine_a_SOURCES += \
   engine/convert/families_phi.c engine/convert/families_gemma.c engine/convert/families_kin.h engine/convert/families_kin.c \
   engine/convert/families_qwen.c engine/convert/families_glm.c engine/convert/families_baichuan.c engine/convert/families_moe.c \
   engine/convert/families_megatron.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
-  engine/convert/families_vl_intern.c \
+  engine/convert/families_vl_intern.c engine/convert/families_vl_gemma.c \
   engine/convert/convert.h engine/convert/priv.h engine/convert/source.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
   engine/convert/card.h engine/convert/card.c engine/convert/tokconf.c \
   engine/convert/peft.h engine/convert/peft_priv.h engine/convert/peft.c engine/convert/peft_in.c engine/convert/peft_out.c \
   engine/convert/probe.c \
-  engine/convert/verify.c engine/convert/inspect.c engine/convert/shards.h engine/convert/shards_in.c engine/convert/shards_out.c
+  engine/convert/verify.c engine/convert/verify_sight.h engine/convert/verify_sight.c engine/convert/inspect.c engine/convert/shards.h engine/convert/shards_in.c engine/convert/shards_out.c
 EXTRA_DIST += engine/convert/README.md
 check_PROGRAMS += tests/golden/peft_test
 TESTS += tests/golden/peft_test tests/stage/peft.sh

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/convert/priv.h"
+#include "engine/convert/verify_sight.h"
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
 #include "engine/model/weights.h"
@@ -25,6 +26,8 @@ struct verify {
     lf_back *back;
     lf_exec *exec;
     int chain;
+    bool sees;
+    struct lf_verify_sight sight;
     double max, most, sum, sum_ref;
 };
 
@@ -102,6 +105,11 @@ static int open_model(struct verify *v, const char *dir, int threads, lf_err *er
     if (rc == 0 &&
         (!(v->dec = lf_decoder_create(&c, v->length, err)) || !(v->ps = lf_pstore_create(err))))
         rc = LF_EINVAL;
+    v->sees = rc == 0 && c.vision.family;
+    if (v->sees)
+        rc = lf_verify_sight_open(&v->sight, v->expected, lf_decoder_config(v->dec), v->batch,
+                                  v->length, err);
+    rows.media = v->sees ? &v->sight.media : NULL;
     if (rc == 0)
         rc = lf_decoder_declare(v->dec, v->ps, err);
     if (rc == 0 && !(v->plan = lf_plan_create(v->ps, &po, err)))
@@ -157,15 +165,18 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
     int32_t cu[2] = {0, (int32_t)v->length}, *pos = work + v->length;
     int rc = lf_st_read(v->expected, v->ids, b * v->length, v->length, ids, err);
     for (int64_t t = 0; t < v->length && rc == 0; t++) {
-        if (ids[t] < 0 || ids[t] >= v->vocab)
+        const bool picture = v->sees && ids[t] == v->sight.c->image_token;
+        if (!picture && (ids[t] < 0 || ids[t] >= v->vocab))
             rc = lf_fail(err, LF_EFORMAT,
                          "input_ids holds %lld, which is no token of a vocabulary of %lld",
                          (long long)ids[t], (long long)v->vocab);
         work[t] = (int32_t)ids[t];
         pos[t] = (int32_t)t;
     }
+    const struct lf_verify_in in = {v->exec, v->chain, work, pos};
     if (rc == 0)
-        rc = write_i32(v, "tokens", work, v->length, err);
+        rc = v->sees ? lf_verify_sight_feed(&v->sight, b, &in, err)
+                     : write_i32(v, "tokens", work, v->length, err);
     if (rc == 0)
         rc = write_i32(v, "positions", pos, v->length, err);
     if (rc == 0)
@@ -173,7 +184,9 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
     if (rc == 0)
         rc = lf_decoder_write_turns(
             v->dec, v->exec, v->chain,
-            &(struct lf_decoder_docs){.cu_seqlens = cu, .n = 1, .rows = v->length}, err);
+            &(struct lf_decoder_docs){
+                .cu_seqlens = cu, .n = 1, .rows = v->length, .pictures = v->sees},
+            err);
     return rc != 0 ? rc : feed_prefix(v, b, cu, work, err);
 }
 
@@ -252,6 +265,7 @@ int lf_convert_verify(const char *checkpoint, const char *expected, int threads,
     lf_plan_destroy(v.plan);
     lf_pstore_destroy(v.ps);
     lf_decoder_destroy(v.dec);
+    lf_verify_sight_close(&v.sight);
     lf_st_close(v.expected);
     return rc;
 }

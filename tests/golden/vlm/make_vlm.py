@@ -32,6 +32,7 @@ from transformers.models.auto import modeling_auto
 HERE = os.path.dirname(os.path.abspath(__file__))
 assert tf.__version__.startswith("5.23."), "these files are made with transformers 5.23"
 IMAGE, VOCAB = 60, 64
+CAUSAL = "LF_CAUSAL" in os.environ  # Gemma 3 without its mask, as decoders here have it
 
 TEXT = dict(hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
             max_position_embeddings=128, rms_norm_eps=1e-5, vocab_size=VOCAB)
@@ -88,6 +89,12 @@ CLASSES = {
                          downsample_ratio=0.5, vision_feature_layer=-1, vision_feature_select_strategy="default",
                          tie_word_embeddings=False, text_config=QWEN3,
                          vision_config=dict(INTERN, norm_type="rms_norm", use_qk_norm=True, attention_bias=False)),
+    "gemma3": dict(architectures=["Gemma3ForConditionalGeneration"], model_type="gemma3", image_token_index=IMAGE, boi_token_index=61,
+                   eoi_token_index=62, mm_tokens_per_image=9, initializer_range=0.02,
+                   text_config=dict({k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, model_type="gemma3_text", head_dim=8,
+                                    query_pre_attn_scalar=12, sliding_window=7, sliding_window_pattern=2, rope_theta=1000.0,
+                                    rope_local_base_freq=100.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
+                   vision_config=dict(SIGLIP, image_size=24, patch_size=4)),
     "paligemma2": dict(architectures=["PaliGemmaForConditionalGeneration"], model_type="paligemma", image_token_index=IMAGE,
                        projection_dim=24, vocab_size=VOCAB,
                        text_config=dict({k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, model_type="gemma2", head_dim=8,
@@ -104,7 +111,7 @@ CLASSES = {
 LLAVA_NAMES = [("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head."),
                ("model.multi_modal_projector.", "multi_modal_projector."), ("model.image_newline", "image_newline")]
 NESTED = LLAVA_NAMES + [("model.vision_tower.", "vision_tower.vision_model.")]
-OLD = {"llava": NESTED, "llava_next": NESTED, "llava_onevision": NESTED, "paligemma": NESTED,
+OLD = {"llava": NESTED, "gemma3": NESTED, "llava_next": NESTED, "llava_onevision": NESTED, "paligemma": NESTED,
        "internvl": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")],
        "qwen2_vl": [("model.visual.", "visual."), ("model.language_model.", "model.")], "qwen2_5_vl": [], "qwen3_vl": []}
 
@@ -208,7 +215,7 @@ class Documents:
                 self.pictures.append((len(self.tiles), 1, 0, 0, 2 * w, 2 * h))
                 self.tiles.append((h, w))
         else:
-            side = 16 if self.kind == "internvl" else 12
+            side = {"internvl": 16, "gemma3": 24}.get(self.kind, 12)
             args["pixel_values"] = torch.from_numpy(self.rng.normal(size=(len(pictures), 3, side, side)).astype(np.float32)).double()
             for one in args["pixel_values"]:
                 self.pictures.append((len(self.tiles), 1, 0, 0, side, side))
@@ -257,6 +264,8 @@ class Documents:
             a = {k: v.to(dtype) if k == "pixel_values" else v for k, v in args.items()}
             if "qwen" in self.kind:
                 a["mm_token_type_ids"] = (ids == IMAGE).long()[None]
+            if self.kind == "gemma3" and not CAUSAL:
+                a["token_type_ids"] = (ids == IMAGE).long()[None]
             if self.kind == "paligemma":
                 a["token_type_ids"] = (torch.arange(len(ids)) >= self.prefix(ids)).long()[None]
             logits.append(model(input_ids=ids[None], use_cache=False, **a).logits[0])
@@ -342,7 +351,7 @@ def classes():
     with open(os.path.join(HERE, "classes.txt"), "w") as f:
         f.write("# + imported, - refused by name: every model_type of transformers 5.23 for pictures and text, by make_vlm.py\n")
         for kind, cls in sorted(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items()):
-            f.write("%s %s %s\n" % ("-+"[kind in mine], kind, cls if isinstance(cls, str) else cls[0]))
+            f.write("%s %s %s\n" % ("-+"[kind in mine and kind != "gemma3"], kind, cls if isinstance(cls, str) else cls[0]))
 
 
 def main():

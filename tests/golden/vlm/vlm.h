@@ -48,6 +48,8 @@ int vlm_flips(const vlm *v, int *n, double *least);
 int vlm_swaps(const vlm *v, int *n, double *least);
 /* A key bias without effect on attention: its gradient is 0 in exact arithmetic. */
 bool vlm_without_effect(const vlm *v, const char *name);
+/* Three points: the checkpoint against expected logits with a picture, without, a wrong one. */
+void vlm_verify(const vlm *v);
 /* Forward and backward; the mean loss. */
 double vlm_step(const vlm_rig *r, const vlm *v);
 

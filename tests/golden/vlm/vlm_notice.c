@@ -51,6 +51,7 @@ static const struct {
     {"projector.kind=linear projector.hidden=0", NULL},
     {"projector.kind=mlp", NULL},
     {"projector.merge=1", NULL},
+    {"projector.pool=1", NULL},
     {"projector.norm=none projector.norm_merged=no", NULL},
     {"projector.norm=rms", NULL},
     {"projector.norm=layer", NULL},

@@ -390,6 +390,7 @@ int main(int argc, char **argv)
         TAP(2, test_notice(v));
         TAP(3, test_export(v));
         TAP(2, test_forms(v));
+        TAP(3, vlm_verify(v));
         vlm_close(v);
     }
     return tap_done();
