@@ -49,7 +49,7 @@ generate() { # generate NAME MODEL PROMPTS ARGS...
     _name=$1 _model=$2 _prompts=$3
     shift 3
     "$stages/lf-generate" --checkpoint "$dir/$_model/checkpoint" --tokenizer "$golden/$_model" --prompts "$_prompts" --media-dir "$images" \
-        --max-tokens 32 --temperature 0 --ignore-eos --threads 1 --out "$dir/$_name" "$@" 2>"$dir/err" >/dev/null
+        --max-tokens ${most:-32} --temperature 0 --ignore-eos --threads 1 --out "$dir/$_name" "$@" 2>"$dir/err" >/dev/null
     rc=$?
 }
 ids() { sed 's/.*"token_ids":\[\([0-9,]*\)\].*/\1/; s/,/ /g' "$dir/$1/text/out.jsonl"; }
@@ -109,6 +109,18 @@ for model in llava qwen2.5-vl; do
         skip_some 3 "ranks cannot be started here"
     fi
 
+    # --- a GPU, emulated ---
+    emulated_gpu
+    sft $model.gpu --device cuda --steps 1
+    { losses $model.gpu; head -n 1 "$golden/$model/losses"; } | awk '{ x[NR] = $1 } END { d = x[1] - x[2]; exit NR != 2 || d > 1e-4 || d < -1e-4 }'
+    ok $? "$model: a step on a GPU"
+    sed -n 1p "$golden/prompts.jsonl" >"$dir/first.jsonl"
+    most=3
+    generate "$model.gpu1" $model "$dir/first.jsonl" --device cuda
+    most=
+    is "$(ids "$model.gpu1")" "$(head -n 1 "$golden/$model/generated" | cut -d ' ' -f 1-3)" "$model: tokens from a GPU"
+    unset LF_CUDA_DRIVER LF_CUBLASLT
+
     # --- out again ---
     must "$stages/lf-convert" --from "$dir/$model/checkpoint" --tokenizer "$dir/$model/tokenizer" --out "$dir/$model.hf"
     cmp -s "$dir/$model.hf/model/model.safetensors" "$golden/$model/model.safetensors"
@@ -133,4 +145,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 34
+finish 38
