@@ -71,6 +71,12 @@ static int export_split(struct export *x, lf_artifact *a, const char *split, lf_
     lf_shardset *set = NULL;
     lf_megatron_writer *w = NULL;
     int rc = lf_shardset_open(&set, x->o->from, split, err);
+    if (rc == 0 && lf_shardset_get_info(set)->processor) {
+        lf_shardset_close(set);
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: its documents have pictures, which Megatron-LM's data cannot hold",
+                     x->o->from);
+    }
     if (rc != 0)
         return rc;
     for (size_t i = 0; lf_shardset_file(set, i); i++)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/model/decoder.h"
+#include "engine/model/weights.h"
 
 /* Where a tensor stands: its layer, -1 below the layers, the number of layers behind them. */
 static int64_t place_of(const lf_model_config *c, const char *name)
@@ -33,7 +34,8 @@ static double multiplying(const lf_model_config *c, const struct lf_param_desc *
     double n = 1;
     for (int k = 0; k < d->ndim; k++)
         n *= (double)d->dims[k];
-    if (d->ndim < 2 || strcmp(d->name, "pos_embed.weight") == 0 || (is_table(d->name) && !tied))
+    if (d->ndim < 2 || lf_weights_is_sight(d->name) || strcmp(d->name, "pos_embed.weight") == 0 ||
+        (is_table(d->name) && !tied))
         return 0;
     return d->ndim == 3 ? n * (double)c->experts_per_token / (double)c->experts : n;
 }

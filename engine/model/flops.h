@@ -14,6 +14,9 @@
  * and, unless the head alone is trained, behind them. keys(l) is the sum of the mean keys of a
  * query over these layers: T each without causal, T/2 with causal, less in windowed layers.
  *
+ * What an encoder of pictures and its projector take does not count: it follows from patches, not
+ * from tokens.
+ *
  * With everything trained and no adapter this is lf_model_train_flops_per_token. With a frozen base
  * it is some two thirds of it: no gradients of its weights are computed. What recompute computes
  * again does not count.

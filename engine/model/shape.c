@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "engine/model/config_priv.h"
+#include "engine/model/vision.h"
 
 int64_t lf_model_embed_width(const lf_model_config *c)
 {
@@ -160,6 +161,28 @@ static int64_t layer_norms(const lf_model_config *c)
     return c->parallel_block == LF_PARALLEL_ONE_NORM ? 1 : 2;
 }
 
+/* One projector; norm_merged: its norm is over merged patches. */
+static int64_t projector_params(const lf_model_config *c, bool norm_merged)
+{
+    const lf_projector_config *p = &c->projector;
+    const int64_t in = c->vision.hidden * p->merge * p->merge, E = lf_model_embed_width(c),
+                  out = p->kind == LF_PROJECTOR_MLP ? p->hidden : E,
+                  norms = p->norm == LF_PROJECTOR_LAYER ? 2
+                          : p->norm == LF_PROJECTOR_RMS ? 1
+                                                        : 0;
+    return norms * (norm_merged ? in : c->vision.hidden) + in * out + (p->bias ? out : 0) +
+           (p->kind == LF_PROJECTOR_MLP ? out * E + (p->bias ? E : 0) : 0);
+}
+
+static int64_t sight_params(const lf_model_config *c)
+{
+    if (!c->vision.family)
+        return 0;
+    return lf_vision_param_count(&c->vision) + projector_params(c, c->projector.norm_merged) +
+           c->vision.taps.n * projector_params(c, true) +
+           (c->projector.newline ? lf_model_embed_width(c) : 0);
+}
+
 int64_t lf_model_param_count(const lf_model_config *c)
 {
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
@@ -187,7 +210,7 @@ int64_t lf_model_param_count(const lf_model_config *c)
         n += norm;
     if (c->head_bias && !score)
         n += c->vocab;
-    return n;
+    return n + sight_params(c);
 }
 
 double lf_model_attention_keys(const lf_model_config *c, int64_t seq_length, bool causal,

@@ -275,6 +275,18 @@ int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err)
     return t.rc;
 }
 
+int64_t lf_vision_param_count(const lf_vision_config *c)
+{
+    const int64_t C = c->hidden, norm = c->norm == LF_NORM_LAYER ? 2 * C : C,
+                  matrices = c->mlp == LF_MLP_GLU ? 2 : 1;
+    int64_t layer = 2 * norm + 4 * C * C + C + (c->qkv_bias ? 3 * C : 0);
+    layer += (matrices + 1) * c->ffn * C + matrices * c->ffn + C;
+    layer += (c->qk_norm ? 2 * C : 0) + (c->layer_scale ? 2 * C : 0);
+    return c->layers * layer + C * c->patch_dim + (c->patch_bias ? C : 0) +
+           (c->class_token ? C : 0) + c->positions * C + (c->pre_norm ? norm : 0) +
+           (c->final_norm ? norm : 0);
+}
+
 /* ---- the graph ---- */
 
 struct build {

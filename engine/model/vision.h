@@ -54,6 +54,8 @@ void lf_vision_family(lf_vision_config *c, int family);
 int lf_vision_family_of(const char *name);
 /* Refuses sizes that are missing and switches that contradict each other, by name. */
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
+/* Returns the number of scalars. */
+int64_t lf_vision_param_count(const lf_vision_config *c);
 typedef struct lf_vision lf_vision;
 /* c and prefix are copied. sides: one more than the largest row or column of a patch that is fed,
  * the length of the rotary tables. It must outlive every plan with its graphs. */

@@ -43,6 +43,8 @@ static void test_forward(const vlm *v)
     float *out = floats(v);
     double rms = 0;
     open_or_bail(&r, v, LF_F32, false);
+    tap_ok(lf_pstore_elements(r.ps) == lf_model_param_count(&v->f.config),
+           "%s: as many parameters as were counted", v->f.name);
     vlm_logits(&r, v, out);
     vlm_rig_close(&r);
     const double e = family_error(&v->f, out, NULL);
@@ -385,7 +387,7 @@ int main(int argc, char **argv)
         if (!mine)
             continue;
         vlm *v = vlm_open(vlm_names[i]);
-        TAP(2, test_forward(v));
+        TAP(3, test_forward(v));
         TAP(2, test_gradients(v));
         TAP(2, test_notice(v));
         TAP(3, test_export(v));
