@@ -123,6 +123,11 @@ EOF
             NF { printf "w%s\n   n 1: %s and %s\n", substr("abcdefgh", 1 + NR % 8, 1), $0, $0 }' \
             >words.dict
         ;;
+    docs/tutorial-pictures.md)
+        cp -R "$LF_SRCDIR/tests/golden/vlm/run/llava" model && chmod -R u+w model && mkdir pictures || return
+        cp "$LF_SRCDIR/tests/golden/media/images/rgb8.png" pictures/a.png
+        cp "$LF_SRCDIR/tests/golden/media/images/444.jpg" pictures/b.jpg
+        ;;
     docs/tutorial-evaluate.md) first && cp -R "$T/first" first ;;
     *) text 4000 >corpus.txt ;;
     esac
@@ -386,4 +391,4 @@ if [ -z "${LF_PAGES:-}" ]; then
         done >"$T/nowhere"
     is "$(cat "$T/nowhere")" "" "links of all other Markdown files lead somewhere"
 fi
-finish 109
+finish 114
