@@ -71,6 +71,33 @@ static void list_types(lf_buf *b, const char *type)
     }
 }
 
+/* No family has this type, or none of those that have it has such a decoder (text). */
+static void fail_type(json_t *config, const char *path, const char *type, bool text, lf_err *err)
+{
+    lf_buf b;
+    if (strcmp(type, "internvl_chat") == 0) {
+        lf_fail(err, LF_ENOTSUP,
+                "%s: model_type 'internvl_chat' is the authors' own form; the same models in that "
+                "of transformers, which have -hf in their names, are imported",
+                path);
+        return;
+    }
+    lf_buf_init(&b);
+    list_types(&b, text ? type : NULL);
+    if (text)
+        lf_fail(err, LF_ENOTSUP,
+                "%s: model_type '%.60s' with a decoder of the model_type '%.60s' (text_config) is "
+                "not known; known: %s",
+                path, type,
+                json_string_value(
+                    json_object_get(json_object_get(config, "text_config"), "model_type")),
+                b.data);
+    else
+        lf_fail(err, LF_ENOTSUP, "%s: model_type '%.60s' is not known; known: %s", path, type,
+                b.data);
+    lf_buf_fini(&b);
+}
+
 const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_err *err)
 {
     const char *type = NULL;
@@ -91,21 +118,7 @@ const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_
             return *f;
         text = true;
     }
-    lf_buf b;
-    lf_buf_init(&b);
-    list_types(&b, text ? type : NULL);
-    if (text)
-        lf_fail(err, LF_ENOTSUP,
-                "%s: model_type '%.60s' with a decoder of the model_type '%.60s' "
-                "(text_config) is not known; known: %s",
-                path, type,
-                json_string_value(
-                    json_object_get(json_object_get(config, "text_config"), "model_type")),
-                b.data);
-    else
-        lf_fail(err, LF_ENOTSUP, "%s: model_type '%.60s' is not known; known: %s", path, type,
-                b.data);
-    lf_buf_fini(&b);
+    fail_type(config, path, type, text, err);
     return NULL;
 }
 

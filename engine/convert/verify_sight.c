@@ -31,7 +31,7 @@ static int read_i32(const lf_st *st, const lf_st_entry *e, int64_t b, int32_t *o
     int64_t *wide = lf_malloc((size_t)n, sizeof *wide, err);
     int rc = wide ? lf_st_read(st, e, b * n, n, wide, err) : LF_ENOMEM;
     for (int64_t i = 0; i < n && rc == 0; i++) {
-        if (wide[i] < 0 || wide[i] > INT32_MAX / 4)
+        if (wide[i] < 0 || wide[i] > 1 << 20)
             rc = lf_fail(err, LF_EFORMAT, "%s holds %lld", e->name, (long long)wide[i]);
         out[i] = (int32_t)wide[i];
     }
@@ -89,6 +89,16 @@ void lf_verify_sight_close(struct lf_verify_sight *s)
     free(s->rows);
 }
 
+/* Tiles that are laid side by side are squares of one size. */
+static bool is_mosaic(const struct lf_verify_sight *s, const struct lf_sight_picture *p)
+{
+    const int32_t side = s->tile[p->tile].h;
+    for (int32_t i = p->tile; i < p->tile + p->tiles; i++)
+        if (s->tile[i].h != side || s->tile[i].w != side)
+            return false;
+    return p->tiles > 1 && (int64_t)p->cols * p->rows == p->tiles - 1;
+}
+
 /* Every tile of a picture is there, and their patches are all. */
 static int check_sizes(const struct lf_verify_sight *s, lf_err *err)
 {
@@ -98,8 +108,7 @@ static int check_sizes(const struct lf_verify_sight *s, lf_err *err)
     for (int32_t i = 0; i < s->batch.n_pictures; i++) {
         const struct lf_sight_picture *p = &s->picture[i];
         if (p->tile != tiles || p->tiles < 1 || p->tiles > s->batch.n_tiles - tiles ||
-            (p->cols && (int64_t)p->cols * p->rows != p->tiles - 1) || p->from_w < 1 ||
-            p->from_h < 1)
+            (p->cols && !is_mosaic(s, p)) || p->from_w < 1 || p->from_h < 1)
             return lf_fail(err, LF_EFORMAT, "picture %d has not the tiles that it names", (int)i);
         tiles += p->tiles;
     }

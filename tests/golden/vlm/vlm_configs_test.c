@@ -139,6 +139,7 @@ static const struct {
     {"internvl", "{\"tie_word_embeddings\": null}", "*"},
     {"internvl",
      "{\"tie_word_embeddings\": null, \"text_config\": {\"tie_word_embeddings\": false}}", NULL},
+    {"internvl", "{\"model_type\": \"internvl_chat\"}", "which have -hf in their names"},
     /* another head */
     {"llava", "{\"architectures\": [\"LlavaForSequenceClassification\"], \"num_labels\": 1}",
      "a classifier that sees"},
