@@ -431,7 +431,8 @@ static int write_paligemma(const lf_model_config *c, json_t *o, lf_err *err)
     return json_object_set_new(o, "projection_dim", json_integer(c->hidden)) ? no_memory(err) : 0;
 }
 
-static const char *const paligemma_switches[] = {"mask=prefix", "projector.kind=linear", NULL};
+static const char *const paligemma_switches[] = {"mask=prefix", "projector.kind=linear",
+                                                 "prefix_last=yes", NULL};
 static const struct lf_hf_tower *const siglip_only[] = {&lf_hf_tower_siglip, NULL};
 
 #define PALIGEMMA(id, decoder, ...)                                                                \

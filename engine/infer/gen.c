@@ -152,6 +152,12 @@ static int take_features(const gen_run *g, gen_seq *s, lf_err *err)
     return g->m->features(g->m->look, s->job, s->features->row, err);
 }
 
+/* Tokens of a prompt that see each other. */
+static size_t prefix_of(const gen_run *g, const lf_gen_job *j)
+{
+    return j->n_prompt - 1 + g->m->prefix_last;
+}
+
 /* Give waiting jobs a slot and pages, in job order (a large one is waited for, so nobody
  * starves). */
 static int admit(gen_run *g, lf_err *err)
@@ -176,7 +182,7 @@ static int admit(gen_run *g, lf_err *err)
         take_pages(g, s, from, shared, g->table + (size_t)slot * (size_t)g->m->max_pages);
         s->slot = slot;
         if (g->m->prefix)
-            g->m->prefix[slot] = (int32_t)j->n_prompt - 1;
+            g->m->prefix[slot] = (int32_t)prefix_of(g, j);
         if (g->m->is_long)
             g->m->is_long[slot] = begins_long(g, j);
         s->sampler = g->samplers[slot];
@@ -201,7 +207,7 @@ static bool waits(const gen_run *g, gen_seq *s)
  * they go together. */
 static bool prefix_too_long(const gen_run *g, const gen_seq *s, int64_t rows)
 {
-    const size_t prefix = s->job->n_prompt - 1;
+    const size_t prefix = prefix_of(g, s->job);
     return g->m->prefix && s->cached < prefix &&
            prefix - s->cached > (size_t)(g->m->max_rows - rows);
 }

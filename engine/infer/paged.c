@@ -394,6 +394,7 @@ void lf_paged_model(lf_paged *p, lf_gen_model *out)
                           .n_pages = p->n_pages,
                           .max_pages = p->max_pages,
                           .prefix = p->prefix,
+                          .prefix_last = p->mc->prefix_last,
                           .switch_at = lf_decoder_switch(p->dec),
                           .is_long = p->is_long,
                           .switching = p->o.switching,

@@ -202,7 +202,7 @@ static int write_score_prefixes(lf_runner *r, const int32_t *target, const int32
 {
     const int64_t docs = r->o.score_docs, rows = r->o.score_rows;
     int32_t *prefix = r->score_prefix, *turns = prefix + docs, *blocks = turns + rows;
-    lf_decoder_prefixes(target, cu, docs, prefix);
+    lf_decoder_prefixes(target, cu, docs, r->m.model.prefix_last, prefix);
     int rc = write_i32(r, r->score_chain, "prefix", prefix, docs, err);
     if (rc != 0 || r->m.model.position != LF_POS_ROPE2D)
         return rc;

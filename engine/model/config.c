@@ -175,6 +175,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(projector.bias, "yes"),
     BOOL(projector.newline, "no"),
     COUNT(projector.most_tiles, 0, 4096, "0"),
+    BOOL(prefix_last, "no"),
     COUNT(image_token, 0, 1 << 24, "0"),
     LIST(rope_sections, 0, 65536),
     BOOL(rope_sections_interleaved, "no"),

@@ -304,6 +304,8 @@ static int check_sight(lf_model_config *c, lf_err *err)
             CONTRADICTION(lf_model_keys[i].name, "nothing reads it without vision.family");
     if (!c->vision.family)
         return 0;
+    if (c->prefix_last && (c->mask != LF_MASK_PREFIX || c->position == LF_POS_ROPE2D))
+        CONTRADICTION("prefix_last", "it is for mask = prefix, without position = rope2d");
     if (!c->vision.head_dim && c->vision.heads)
         c->vision.head_dim = c->vision.hidden / c->vision.heads;
     int rc = lf_vision_check(&c->vision, err);

@@ -141,11 +141,11 @@ lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *
 bool lf_decoder_has_dropout(const lf_model_config *c);
 /* Do its training graphs make random decisions, so that samples and offsets are inputs? */
 bool lf_decoder_is_random(const lf_decoder *d);
-/* Computes prefix[d] for documents of rows [cu_seqlens[d], cu_seqlens[d + 1]) from their targets; 0
- * where no token is trained.
- */
+/* Computes prefix[d] for documents of rows [cu_seqlens[d], cu_seqlens[d + 1]) from their targets:
+ * the rows before the first that is trained, and that one too with `last` (prefix_last of
+ * config.h); 0 where no token is trained. */
 void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs,
-                         int32_t *prefix);
+                         bool last, int32_t *prefix);
 /* Compute the two positions of rope2d: for the token at `position` of a document with this prefix,
  * and for all rows of documents. */
 void lf_decoder_turn(int64_t position, int64_t prefix, int32_t *turn, int32_t *block);

@@ -8,14 +8,14 @@
 #include "engine/model/decoder_priv.h"
 
 void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs,
-                         int32_t *prefix)
+                         bool last, int32_t *prefix)
 {
     for (int64_t d = 0; d < n_docs; d++) {
         const int32_t first = cu_seqlens[d], end = cu_seqlens[d + 1];
         int32_t r = first;
         while (r < end && targets[r] < 0)
             r++;
-        prefix[d] = r < end ? r - first : 0;
+        prefix[d] = r < end ? r - first + last : 0;
     }
 }
 

@@ -17,7 +17,7 @@ static int write_prefixes(lf_trainer *t, const struct lf_train_inputs *in, const
     const int chain = in->chain, slot = in->slot;
     const size_t rows = (size_t)t->m.rows, docs = (size_t)t->m.n_docs, i32 = sizeof(int32_t);
     int32_t *prefix = t->prefix_buf, *turns = prefix + docs, *blocks = turns + rows;
-    lf_decoder_prefixes(b->targets, b->cu_seqlens, t->m.n_docs, prefix);
+    lf_decoder_prefixes(b->targets, b->cu_seqlens, t->m.n_docs, t->mc.prefix_last, prefix);
     int rc = lf_exec_write(t->m.ex, chain, slot, "prefix", prefix, docs * i32, err);
     if (rc != 0 || t->mc.position != LF_POS_ROPE2D)
         return rc;

@@ -249,7 +249,10 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                               .keep_master = !c->adapter,
                               .no_reuse = c->no_reuse};
     const lf_loader_config lc = lf_train_loader_config(c, mc);
-    int rc = lf_loader_check(&lc, err);
+    m->rows = (int64_t)c->micro_batch * c->seq_length;
+    int rc = lf_train_bound_pictures(m, c, mc, err);
+    if (rc == 0)
+        rc = lf_loader_check(&lc, err);
     if (rc == 0)
         rc = check_guest(c, err);
     if (rc == 0)
@@ -259,7 +262,6 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (rc != 0)
         return rc;
     share.pipeline = who->pipeline_ranks;
-    m->rows = (int64_t)c->micro_batch * c->seq_length;
     if (layout.sequence && m->rows % who->tensor_ranks)
         return lf_fail(
             err, LF_EINVAL,
@@ -268,9 +270,6 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
             "leave sequence_parallel out",
             (long long)m->rows, who->tensor_ranks, who->tensor_ranks);
     m->n_docs = lf_train_max_docs(c);
-    rc = lf_train_bound_pictures(m, c, mc, err);
-    if (rc != 0)
-        return rc;
     m->dec = lf_decoder_create(mc, c->seq_length, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)

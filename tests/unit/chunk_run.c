@@ -52,7 +52,7 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
     }
     for (int e = 0; e < RIG_ROWS * 32; e++)
         noise[e] = (float)lf_rng_normal(5, 3, (uint64_t)(m * RIG_ROWS * 32 + e));
-    lf_decoder_prefixes(targets, cu, RIG_DOCS, prefix);
+    lf_decoder_prefixes(targets, cu, RIG_DOCS, false, prefix);
     if (lf_decoder_config(p->on->d)->position == LF_POS_ROPE2D)
         lf_decoder_turns(cu, RIG_DOCS, prefix, RIG_ROWS, turns, blocks);
     g->r->tokens[i] = feed(p, slot, "tokens", tokens, sizeof tokens);

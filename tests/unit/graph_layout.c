@@ -222,7 +222,7 @@ static void write_inputs(lf_exec *ex)
         offsets[i] = i;
         samples[i] = 100 + d;
     }
-    lf_decoder_prefixes(targets, cu, DOCS, prefix);
+    lf_decoder_prefixes(targets, cu, DOCS, false, prefix);
     write_input(ex, "tokens", tokens, sizeof tokens);
     write_input(ex, "positions", positions, sizeof positions);
     write_input(ex, "targets", targets, sizeof targets);

@@ -226,7 +226,10 @@ static void test_prefixes(void)
 {
     const int32_t targets[9] = {-1, -1, 5, 6, -1, 1, 2, -1, -1}, cu[5] = {0, 4, 5, 5, 7};
     int32_t prefix[4], turns[9], blocks[9];
-    lf_decoder_prefixes(targets, cu, 4, prefix);
+    lf_decoder_prefixes(targets, cu, 4, true, prefix);
+    tap_ok(prefix[0] == 3 && prefix[1] == 0 && prefix[2] == 0 && prefix[3] == 1,
+           "or with the token that predicts it");
+    lf_decoder_prefixes(targets, cu, 4, false, prefix);
     tap_ok(prefix[0] == 2 && prefix[1] == 0 && prefix[2] == 0 && prefix[3] == 0,
            "a prefix ends where the first trained token is predicted; without one there is none");
     lf_decoder_turns(cu, 4, prefix, 9, turns, blocks);
@@ -271,7 +274,7 @@ static void trainer_init(struct trainer *t, const lf_model_config *c)
             i < 9 || i >= 45 ? -1 : (int32_t)(lf_rng_u32(1, 3, (uint64_t)i) % (uint32_t)c->vocab);
         t->positions[i] = i < 29 ? i : i < 45 ? i - 29 : 0;
     }
-    lf_decoder_prefixes(t->targets, t->cu, DOCS, t->prefix);
+    lf_decoder_prefixes(t->targets, t->cu, DOCS, false, t->prefix);
     lf_decoder_turns(t->cu, DOCS, t->prefix, T, t->turns, t->blocks);
 }
 
@@ -319,7 +322,7 @@ static double whole_document(struct trainer *t)
     }
     for (int d = 0; d < DOCS; d++)
         t->cu[d + 1] = T;
-    lf_decoder_prefixes(t->targets, t->cu, DOCS, t->prefix);
+    lf_decoder_prefixes(t->targets, t->cu, DOCS, false, t->prefix);
     lf_decoder_turns(t->cu, DOCS, t->prefix, T, t->turns, t->blocks);
     double mean = loss(t, false);
     *t = old;
@@ -431,7 +434,7 @@ int main(void)
 {
     TAP(450, test_tables());
     TAP(6, test_errors());
-    TAP(3, test_prefixes());
+    TAP(4, test_prefixes());
     TAP(10, test_causal_file("tiny-gpt2.ini", LF_F32, 0));
     TAP(10, test_causal_file("tiny-llama.ini", LF_F32, 0));
     TAP(10, test_causal_file("tiny-llama.ini", LF_BF16, 0));

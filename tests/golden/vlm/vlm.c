@@ -91,14 +91,13 @@ static void read_documents(vlm *v, const lf_st *s)
     free(loss);
 }
 
-/* The last token of a prefix is the first that is trained to say what follows. */
 static void check_prefix(const vlm *v)
 {
     const family *f = &v->f;
     int32_t *found = need(calloc((size_t)f->docs, 4));
-    lf_decoder_prefixes(f->targets, f->cu_seqlens, f->docs, found);
+    lf_decoder_prefixes(f->targets, f->cu_seqlens, f->docs, f->config.prefix_last, found);
     for (int64_t d = 0; f->prefix && d < f->docs; d++)
-        if (f->prefix[d] != found[d] + 1)
+        if (f->prefix[d] != found[d])
             tap_bail("%s: document %lld: the prefix is not what targets say", f->name,
                      (long long)d);
     free(found);
@@ -152,7 +151,6 @@ vlm *vlm_open(const char *name)
     if (mkdir(f->tmp, 0777) || lf_st_open(&s, expected, &err))
         tap_bail("%s: %s", name, err.text);
     read_documents(v, s);
-    check_prefix(v);
     read_pictures(v, s);
     if (!(rms = lf_st_meta(s, "bf16_rms")) || lf_parse_f64(&f->bf16_rms, rms, &err))
         tap_bail("%s: no bf16_rms", name);
@@ -161,6 +159,7 @@ vlm *vlm_open(const char *name)
     f->set[FAMILY_GRADS] = family_import(f, grads, "gradients");
     if (lf_weights_config(&f->config, f->set[FAMILY_WEIGHTS], &err))
         tap_bail("%s: %s", name, err.text);
+    check_prefix(v);
     lf_st_close(s);
     free(grads);
     free(expected);
