@@ -97,8 +97,8 @@ typedef struct lf_gen_model {
     int64_t n_pages;            /* pages of the cache, all slots together */
     int64_t max_pages;          /* entries per slot of the page table */
     /* NULL, or [slots] of the model: lf_gen_run writes the prefix of each slot, which is all of a
-     * prompt but its last token, or with prefix_last all of it. The tokens of a prefix see each other, so a step has the whole
-     * rest of a prefix or nothing of it */
+     * prompt but its last token, or with prefix_last all of it. The tokens of a prefix see each
+     * other, so a step has the whole rest of a prefix or nothing of it */
     int32_t *prefix;
     bool prefix_last;
     /* longrope: the angles of all tokens of a sequence follow from its length, which is that of the

@@ -233,8 +233,8 @@ typedef struct lf_model_config {
 
     lf_vision_config vision;
     lf_projector_config projector;
-    /* with mask = prefix: the prefix has the last token of a prompt, which predicts the first that is
-     * trained; else it ends before that one */
+    /* with mask = prefix: the prefix has the last token of a prompt, which predicts the first that
+     * is trained; else it ends before that one */
     bool prefix_last;
     int64_t image_token; /* stands where a picture's row goes; its embedding is not read */
 
