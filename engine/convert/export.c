@@ -386,6 +386,26 @@ static const char *torch_name(const struct export *ex)
     return lf_hf_torch_name(ex->n ? ex->decls[0].dtype : LF_ST_F32);
 }
 
+/* How pictures are cut in tiles, which transformers reads in config.json too: once a model has been
+ * trained only the file of its processor says it. */
+static int add_pinpoints(const struct export *ex, json_t *o, lf_err *err)
+{
+    static const char key[] = "image_grid_pinpoints";
+    static const char *const files[] = {"preprocessor_config.json", "processor_config.json"};
+    if (strncmp(ex->family->model_type, "llava_", 6) != 0 || !ex->o->tokenizer)
+        return 0;
+    for (size_t i = 0; i < 2 && !json_object_get(o, key); i++) {
+        lf_err why = LF_ERR_INIT;
+        json_t *p = lf_hf_read_json(ex->o->tokenizer, files[i], &why),
+               *in = json_object_get(p, "image_processor"), *v = json_object_get(in ? in : p, key);
+        const int bad = v ? json_object_set(o, key, v) : 0;
+        json_decref(p);
+        if (bad)
+            return lf_fail(err, LF_ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
 /* From the tables. Of a model that sees they leave out how its pictures are cut: while config.json
  * describes it, only the type of its weights is new. */
 static json_t *make_config(struct export *ex, json_t *was, bool same, lf_err *err)
@@ -403,6 +423,8 @@ static json_t *make_config(struct export *ex, json_t *was, bool same, lf_err *er
     }
     if (rc == 0 && add_inert(o, was))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0 && sees)
+        rc = add_pinpoints(ex, o, err);
     if (rc == 0)
         return o;
     json_decref(o);

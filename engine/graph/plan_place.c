@@ -84,7 +84,7 @@ int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err)
             return lf_fail(err, LF_EINVAL,
                            "too many tokens at once: an operation of graph %s needs %s of "
                            "workspace, target %s allows %s; take a smaller micro_batch "
-                           "(micro_tokens, step_rows) or seq_length; it is %s",
+                           "(micro_tokens, step_rows), seq_length or max_patches; it is %s",
                            c->g->name, lf_fmt_bytes(need, sizeof need, c->work_bytes[i]),
                            p->o.target->name,
                            lf_fmt_bytes(most, sizeof most, p->o.target->max_workspace),

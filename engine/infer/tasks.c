@@ -312,6 +312,12 @@ int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t
                      "%s names no end-of-document token to put in front of a text; name a "
                      "tokenizer and a prefix",
                      dir);
+    for (uint64_t d = 0; rc == 0 && d < info->n_docs && info->processor; d++)
+        if (lf_shardset_pictures(s, d))
+            rc = lf_fail(err, LF_ENOTSUP,
+                         "%s has documents with pictures (document %llu), which are not measured "
+                         "here; give them to training as valid_data",
+                         dir, (unsigned long long)d);
     char name[64];
     snprintf(name, sizeof name, t->n_shards ? "%.40s-%zu" : "%.40s", split, t->n_shards + 1);
     t->n_shards++;

@@ -317,7 +317,8 @@ int lf_sight_fill(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
 {
     if (s->rows != b->rows)
         LF_BUG("%lld rows for a sight of %lld", (long long)b->rows, (long long)s->rows);
-    if (!lf_decoder_selects(s->c) && s->c->projector.merge > 1 && b->merge != s->c->projector.merge)
+    if (b->n_pictures > 0 && !lf_decoder_selects(s->c) && s->c->projector.merge > 1 &&
+        b->merge != s->c->projector.merge)
         return lf_fail(
             err, LF_EINVAL,
             "patches come in blocks of %d, but projector.merge = %lld: another processor "

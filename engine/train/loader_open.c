@@ -40,7 +40,12 @@ int lf_loader_check(const lf_loader_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "Megatron's order knows no pictures");
     if (c->max_patches && c->rows != LF_ROWS_PLAIN)
         return lf_fail(err, LF_EINVAL, "pictures are trained on in plain documents only");
-    if (c->max_patches && (c->max_patches < c->B || c->max_tiles < c->B || c->patch_bytes < 3))
+    if (c->max_patches && c->patch_bytes < 3)
+        return lf_fail(err, LF_EINVAL,
+                       "max_patches = %d, but the model sees no pictures ([model] has no "
+                       "vision.family)",
+                       c->max_patches);
+    if (c->max_patches && (c->max_patches < c->B || c->max_tiles < c->B))
         return lf_fail(err, LF_EINVAL,
                        "a micro-batch of %d sequences with at most %d patches and %d tiles of "
                        "pictures; each has room for at least one",

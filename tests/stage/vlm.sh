@@ -133,6 +133,13 @@ sft none --max-patches 0 2>/dev/null
 says "give max_patches" "pictures without room for any"
 sft few --max-patches 4 2>/dev/null
 says_like "max_patches\|left out" "a picture larger than the room"
+must "$stages/lf-tokenize" --tokenizer "$golden/qwen2.5-vl" --shape text --append-eos --valid-fraction 0 --out "$dir/words.tok" "$golden/prompts.jsonl" \
+    --text-field id
+ini qwen2.5-vl 1 | sed "s|$dir/qwen2.5-vl.tok|$dir/words.tok|" >"$dir/words.ini"
+"$stages/lf-sft" --config "$dir/words.ini" --out "$dir/words" --metrics "$dir/words.m" >"$dir/err" 2>&1
+is $? 0 "room for pictures, and none in the data"
+"$stages/lf-eval" --checkpoint "$dir/llava/checkpoint" --data "$dir/llava.tok/shards" --split train --out "$dir/eval" 2>"$dir/err" >/dev/null
+says "documents with pictures" "pictures in shards to measure"
 generate blind llava "$golden/prompts.jsonl" --processor "$dir" 2>/dev/null
 says "preprocessor_config.json" "a processor without its file"
 echo '{"prompt": "<user><image><image>x<bot>", "images": ["rgb8.png"]}' >"$dir/two.jsonl"
@@ -145,4 +152,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 38
+finish 40
