@@ -88,6 +88,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = lf_train_read_length(&p->c, &p->g, p->arena, o, err);
     if (rc == 0)
+        rc = lf_train_read_choice(&p->c, &p->g, p->arena, err);
+    if (rc == 0)
         rc = read_ramp(p, err);
     if (rc == 0)
         rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);

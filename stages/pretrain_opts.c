@@ -27,6 +27,7 @@ static const lf_opt opts[] = {
      LF_OPT_CHECKPOINT,
      .field = LF_OPT_FIELD(CONFIG, c.vision_from),
      .help = "checkpoint of any model whose encoder of pictures to begin with"},
+    LF_TRAIN_CHOICE_ROWS,
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only"),
     {.name = "batch_ramp",

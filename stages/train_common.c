@@ -189,6 +189,14 @@ static int read_lr_scales(struct lf_train_config *c, const lf_opt_list *l, lf_ar
     return rc;
 }
 
+int lf_train_read_choice(struct lf_train_config *c, const struct lf_train_given *g, lf_arena *a,
+                         lf_err *err)
+{
+    c->freeze = g->freeze.v;
+    c->n_freeze = g->freeze.n;
+    return read_lr_scales(c, &g->lr_scale, a, err);
+}
+
 int lf_train_read_parts(struct lf_train_config *c, const struct lf_train_given *g, lf_arena *a,
                         lf_err *err)
 {
@@ -198,9 +206,7 @@ int lf_train_read_parts(struct lf_train_config *c, const struct lf_train_given *
         c->adapter = ac;
         rc = lf_adapter_check(ac, err);
     }
-    c->freeze = g->freeze.v;
-    c->n_freeze = g->freeze.n;
-    return rc != 0 ? rc : read_lr_scales(c, &g->lr_scale, a, err);
+    return rc != 0 ? rc : lf_train_read_choice(c, g, a, err);
 }
 
 int lf_train_read_adapter(struct lf_train_config *c, const struct lf_train_given *g,

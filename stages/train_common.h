@@ -56,7 +56,10 @@ void lf_train_read_compute(struct lf_train_config *c, const struct lf_train_give
                            const lf_optset *o);
 int lf_train_read_fp8(struct lf_train_config *c, const struct lf_train_given *g, const lf_optset *o,
                       lf_err *err);
-/* The options lora_* and freeze. */
+/* The options freeze and lr_scale. */
+int lf_train_read_choice(struct lf_train_config *c, const struct lf_train_given *g, lf_arena *a,
+                         lf_err *err);
+/* These and lora_*. */
 int lf_train_read_parts(struct lf_train_config *c, const struct lf_train_given *g, lf_arena *a,
                         lf_err *err);
 /* The adapter that the lora_ options describe. */

@@ -497,6 +497,17 @@
                .help = "adapter of init_from to go on training, of ours or PEFT's; its "           \
                        "settings come with it, lora_ options may only repeat them")
 
+/* read by lf_train_read_choice: which tensors are trained, and how fast */
+#define LF_TRAIN_CHOICE_ROWS                                                                       \
+    LF_OPT_ROW(.name = "freeze", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,                       \
+               .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.freeze),                    \
+               .help = "pattern over names of tensors that are not trained, such as embed.* "      \
+                       "or layers.[0-3].*"),                                                       \
+        LF_OPT_ROW(.name = "lr_scale", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,                 \
+                   .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.lr_scale),              \
+                   .help = "PATTERN:FACTOR, a learning rate of their own for tensors by their "    \
+                           "names, such as vision.*:0.1")
+
 /* read by lf_train_read_parts */
 #define LF_TRAIN_PARTS_ROWS                                                                        \
     LF_OPT_ROW(.name = "lora_rank", .group = "adapters", .type = LF_OPT_INT,                       \
@@ -522,13 +533,6 @@
                    .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.targets),               \
                    .help = "layers with an adapter: all, q, k, v, o, gate, up, down, qkv, "        \
                            "gate_up or a pattern over names; unset: all"),                         \
-        LF_OPT_ROW(.name = "freeze", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,                   \
-                   .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.freeze),                \
-                   .help = "pattern over names of tensors that are not trained, such as embed.* "  \
-                           "or layers.[0-3].*"),                                                   \
-        LF_OPT_ROW(.name = "lr_scale", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,                 \
-                   .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.lr_scale),              \
-                   .help = "PATTERN:FACTOR, a learning rate of their own for tensors by their "    \
-                           "names, such as vision.*:0.1")
+        LF_TRAIN_CHOICE_ROWS
 
 #endif

@@ -127,6 +127,37 @@ for model in llava qwen2.5-vl; do
     ok $? "$model: the weights that came in go out"
 done
 
+# --- a model from parts: a decoder of its own, LLaVA's encoder, and a projector that begins at random and is trained alone ---
+text() {
+    printf '[model]\nfamily = llama\nlayers = 2\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 48\nvocab = 104\nmax_positions = 256\n'
+}
+parts() { sed 's/^init_from.*//; s/^steps.*/steps = 2/' "$dir/run.ini"; }
+ini llava 2 >"$dir/run.ini"
+"$tool" data "$dir/text.data" 20 0 >/dev/null || bail "no test data"
+{ parts | sed "s|^data.*|data = $dir/text.data|; s/^max_patches.*//; s/^seq_length.*/seq_length = 64/" && text; } >"$dir/text.ini"
+train "$pretrain" "$dir/text.ini" text
+{
+    parts && printf 'init_from = %s\nvision_from = %s\n' "$dir/text/out/checkpoint" "$dir/llava/checkpoint"
+    for p in 'vision.*' 'layers.*' 'embed.*' 'final_norm.*' 'head.*'; do echo "$p"; done | sed '1s/^/freeze = /; 2,$s/^/    /'
+    text && sed 's/^ *//' <<E2
+        vision.family = clip
+        vision.layers = 3
+        vision.hidden = 32
+        vision.heads = 4
+        vision.ffn = 48
+        vision.patch_dim = 48
+        vision.positions = 26
+        vision.read_layers = 2
+        vision.read_norm = no
+        projector.hidden = 32
+        image_token = 97
+E2
+} >"$dir/parts.ini"
+train "$pretrain" "$dir/parts.ini" parts
+is $rc 0 "a model from parts"
+between() { "$tool" moved "$dir/$1/checkpoint" "$dir/parts/out/checkpoint" "$2"; }
+is "$(between llava 'model/vision.*') $(between text/out 'model/layers.*')" "0 of 55 0 of 18" "its encoder and its decoder are those that were given"
+
 # --- mistakes ---
 ini llava 2 >"$dir/run.ini"
 sft none --max-patches 0 2>/dev/null
@@ -152,4 +183,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 40
+finish 42
