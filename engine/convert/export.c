@@ -431,18 +431,23 @@ static json_t *make_config(struct export *ex, json_t *was, bool same, lf_err *er
     return NULL;
 }
 
-/* config.json as it was where it still describes the model and its type. */
+/* config.json as it was where it still describes the model and its type. Training hands that of a
+ * model that sees on, which then has what the tables lack. */
 static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
 {
-    const char *text = json_string_value(json_object_get(ex->hf, "config"));
-    json_t *was = text ? lf_json_load_text(text, strlen(text), LF_HF_CONFIG, NULL) : NULL,
+    const char *text = json_string_value(json_object_get(ex->hf, "config")),
+               *kept = json_string_value(json_object_get(lf_ckpt_state(ex->ckpt), "hf_config")),
+               *from = text                ? text
+                       : ex->family->sight ? kept
+                                           : NULL;
+    json_t *was = from ? lf_json_load_text(from, strlen(from), LF_HF_CONFIG, NULL) : NULL,
            *o = NULL;
     const bool score = ex->config.output == LF_OUTPUT_SCORE;
     bool same = false;
     int rc = 0;
     if (was)
         (void)is_same_model(ex, was, &same);
-    if (same && ex->o->dtype == LF_CONVERT_KEEP && !(score && ex->o->pad_token >= 0) &&
+    if (text && same && ex->o->dtype == LF_CONVERT_KEEP && !(score && ex->o->pad_token >= 0) &&
         !has_tokens(ex)) {
         rc = write_text(ex, a, LF_HF_CONFIG, text, strlen(text), err);
         goto out;

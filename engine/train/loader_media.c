@@ -62,8 +62,7 @@ int lf_loader_media_check(const struct lf_loader_media *m, const lf_loader_confi
 {
     const int32_t bytes = bytes_of(&m->processor);
     if (!c->max_patches)
-        return lf_fail(err, LF_EINVAL,
-                       "%s has pictures, and only text is trained on here%s", dir,
+        return lf_fail(err, LF_EINVAL, "%s has pictures, and only text is trained on here%s", dir,
                        c->rows == LF_ROWS_PLAIN ? ": give max_patches, and a model that sees" : "");
     if (bytes > c->patch_bytes || c->patch_bytes % bytes)
         return lf_fail(err, LF_EINVAL,

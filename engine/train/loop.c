@@ -543,6 +543,7 @@ void lf_train_close(lf_trainer *t, int rc)
         t->c->guest->leave(t->c->guest->user);
     lf_nvml_close(t->nvml);
     lf_sight_destroy(t->sight);
+    json_decref(t->hf_config);
     lf_train_model_fini(&t->m);
     lf_train_costs_fini(&t->costs);
     lf_run_close(&t->run);

@@ -105,6 +105,7 @@ struct lf_trainer {
     int64_t told_step;                  /* the newest one that was told in this start; 0: none */
     int64_t *samples_buf;               /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
+    json_t *hf_config;   /* a string: see keep_config in resume.c; NULL: there is none; owned */
     lf_sight *sight;     /* of the newest micro-batch, with max_patches; else NULL */
     float *noise_buf;    /* rows, hidden: with neftune_alpha */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */

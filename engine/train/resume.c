@@ -124,6 +124,18 @@ static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
     return rc;
 }
 
+/* config.json of a model that sees as it was published. An export needs what [model] does not have,
+ * such as the ids of tokens around a picture, so checkpoints hand it on. */
+static void keep_config(lf_trainer *t, const json_t *state)
+{
+    json_t *v = json_object_get(json_object_get(state, "hf"), "config");
+    v = v ? v : json_object_get(state, "hf_config");
+    if (!t->mc.vision.family || !json_is_string(v))
+        return;
+    json_decref(t->hf_config);
+    t->hf_config = json_incref(v);
+}
+
 /* The encoder that vision_from gives. */
 static int load_vision(lf_trainer *t, lf_err *err)
 {
@@ -160,6 +172,8 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     }
     if (rc == 0 && !lf_model_config_equal(&mc, &t->mc, &key))
         lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
+    if (rc == 0)
+        keep_config(t, lf_ckpt_state(ck));
     if (rc == 0)
         rc = lf_same_tokenizer(t->c->init_from, t->tokenizer, "the data", err);
     if (rc == 0)
@@ -341,6 +355,7 @@ static int find_source(lf_trainer *t, struct source *f, lf_err *err)
     f->dir = json_string_value(json_object_get(f->told, "dir"));
     f->from = json_string_value(json_object_get(f->told, "from"));
     f->state = json_object_get(f->told, "state");
+    keep_config(t, f->state);
     return lf_train_agree(t, read_state(t, f->state, f->dir, &f->s, err), err);
 }
 

@@ -205,6 +205,8 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
         bad = json_object_set_new(o, "scaler", lf_scaler_json(&t->s.scaler));
     if (!bad && c->neftune_alpha > 0)
         bad = json_object_set_new(o, "neftune_alpha", json_real(c->neftune_alpha));
+    if (!bad && t->hf_config)
+        bad = json_object_set(o, "hf_config", t->hf_config);
     if (!bad && c->costs)
         bad = json_object_set_new(o, "pipeline_cost",
                                   lf_train_costs_json(c->costs, &t->m.cut, &c->axes, &t->who));

@@ -125,6 +125,10 @@ for model in llava qwen2.5-vl; do
     must "$stages/lf-convert" --from "$dir/$model/checkpoint" --tokenizer "$dir/$model/tokenizer" --out "$dir/$model.hf"
     cmp -s "$dir/$model.hf/model/model.safetensors" "$golden/$model/model.safetensors"
     ok $? "$model: the weights that came in go out"
+    must "$stages/lf-convert" --from "$dir/$model.kill/out/checkpoint" --tokenizer "$dir/$model/tokenizer" --out "$dir/$model.hf2"
+    for f in "$golden/$model/config.json" "$dir/$model.hf2/model/config.json"; do sed -n 's/^ *"\([a-z_]*\)": .*/\1/p' "$f" | sort -u; done |
+        sort | uniq -u >"$dir/apart"
+    is "$(tr '\n' ' ' <"$dir/apart")" "" "$model: after training, config.json has the keys that it had"
 done
 
 # --- a model from parts: a decoder of its own, LLaVA's encoder, and a projector that begins at random and is trained alone ---
@@ -183,4 +187,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 42
+finish 44
