@@ -6,6 +6,8 @@
 int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_config *c,
                             const lf_model_config *mc, lf_err *err)
 {
+    if (!c->max_patches && c->max_tiles)
+        return lf_fail(err, LF_EINVAL, "max_tiles bounds pictures, which need max_patches too");
     if (!c->max_patches)
         return 0;
     if (!mc->vision.family)

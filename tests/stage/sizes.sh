@@ -202,14 +202,14 @@ numbers() {
 # Those whose smallest value contradicts the others in the run, or makes it one that is refused.
 apart() {
     case ${1%:*} in
-    pretrain) echo tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches ;;
-    megatron) echo tokens batch_tokens decay fp8_edges max_docs max_patches ;;
-    sft) echo tokens batch_tokens decay fp8_edges max_patches ;;
+    pretrain) echo tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles ;;
+    megatron) echo tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles ;;
+    sft) echo tokens batch_tokens decay fp8_edges max_patches max_tiles ;;
     tokens)
-        echo steps batch batch_tokens warmup fp8_edges max_patches
+        echo steps batch batch_tokens warmup fp8_edges max_patches max_tiles
         echo sample_interval sample_rows sample_tokens
         ;;
-    rm | dpo | kto) echo tokens batch_tokens decay seq_length max_patches ;;
+    rm | dpo | kto) echo tokens batch_tokens decay seq_length max_patches max_tiles ;;
     grpo)
         echo samples max_prompt critic_warmup reward_retries ptx_batch
         echo reference_tensor reward_tensor critic_tensor
