@@ -8,6 +8,7 @@
 
 #include "engine/base/json.h"
 #include "engine/convert/hf_priv.h"
+#include "engine/model/vision.h"
 
 /* Keys of any config.json that change no number of the model. */
 static const char *const inert[] = {
@@ -122,6 +123,35 @@ const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_
     return NULL;
 }
 
+static bool has_switch(const struct lf_hf_family *f, const char *setting)
+{
+    for (const char *const *s = f->switches; s && *s; s++)
+        if (strcmp(*s, setting) == 0)
+            return true;
+    return false;
+}
+
+static bool has_tower(const struct lf_hf_sight *s, const char *family)
+{
+    for (const struct lf_hf_tower *const *t = s->towers; *t; t++)
+        if (lf_hf_in_words(family, (*t)->families))
+            return true;
+    return false;
+}
+
+/* Is a model of the form f? A model that was put together of parts has the family of its decoder,
+ * and the form of the first model that is made of such parts. */
+static bool is_of(const struct lf_hf_family *f, const lf_model_config *c)
+{
+    if (c->vision.family && !f->sight)
+        return false;
+    if (strcmp(c->family, f->name) == 0 || lf_hf_in_words(c->family, f->also))
+        return true;
+    return c->vision.family && strcmp(c->family, f->sight->text->name) == 0 &&
+           has_tower(f->sight, lf_vision_families[c->vision.family]) &&
+           has_switch(f, "projector.newline=yes") == c->projector.newline;
+}
+
 const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char *name, lf_err *err)
 {
     lf_buf b;
@@ -129,8 +159,7 @@ const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char
     for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
         if ((*f)->refused)
             continue;
-        if (name ? strcmp(name, (*f)->name) == 0
-                 : strcmp(c->family, (*f)->name) == 0 || lf_hf_in_words(c->family, (*f)->also)) {
+        if (name ? strcmp(name, (*f)->name) == 0 : is_of(*f, c)) {
             lf_buf_fini(&b);
             return *f;
         }

@@ -162,6 +162,10 @@ is $rc 0 "a model from parts"
 between() { "$tool" moved "$dir/$1/checkpoint" "$dir/parts/out/checkpoint" "$2"; }
 is "$(between llava 'model/vision.*') $(between text/out 'model/layers.*')" "0 of 55 0 of 18" "its encoder and its decoder are those that were given"
 
+must "$stages/lf-convert" --from "$dir/parts/out/checkpoint" --tokenizer "$dir/llava/tokenizer" --out "$dir/parts.hf"
+grep -q '"LlavaForConditionalGeneration"' "$dir/parts.hf/model/config.json"
+ok $? "which goes out as a LLaVA"
+
 # --- mistakes ---
 ini llava 2 >"$dir/run.ini"
 sft none --max-patches 0 2>/dev/null
@@ -187,4 +191,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 44
+finish 45
