@@ -162,8 +162,8 @@ int lf_gen_sights_collect(struct lf_gen_sights **out, const lf_gen_eyes *e, cons
     if (!e)
         return lf_fail(
             err, LF_EINVAL,
-            "the request has pictures, but the model sees none, or no processor is known "
-            "(processor = the folder that has preprocessor_config.json)");
+            "the request has pictures, but the model sees none, or nothing prepares them here: "
+            "lf-generate does, with processor = the folder that has preprocessor_config.json");
     struct lf_gen_sights *s = lf_arena_alloc(a, 1, sizeof *s, err);
     const char **path = lf_arena_alloc(a, (size_t)(parts + listed), sizeof *path, err);
     if (!s || !path)

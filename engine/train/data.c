@@ -207,6 +207,23 @@ static int verify_all(const lf_trainer *t, lf_err *err)
     return rc;
 }
 
+/* Of documents with pictures, and what would hold the largest of them. */
+static void tell_left_out(const lf_trainer *t, const lf_loader *l, size_t source, const char *split)
+{
+    uint64_t needs[LF_PACK_AXES];
+    if (!lf_loader_left_out(l, source))
+        return;
+    lf_loader_needs(l, source, needs);
+    lf_train_log(
+        t, 1,
+        "%llu of %llu documents of a %s split are empty, longer than seq_length = %d, or "
+        "have too many pictures, and are left out; max_patches = %llu and max_tiles = %llu "
+        "hold the pictures of each",
+        (unsigned long long)lf_loader_left_out(l, source),
+        (unsigned long long)lf_shardset_get_info(lf_loader_set(l, source))->n_docs, split,
+        t->c->seq_length, (unsigned long long)needs[0], (unsigned long long)needs[1]);
+}
+
 /* What does not fit is left out, but not in silence. */
 static void tell_dropped(const lf_trainer *t, const lf_loader *l, size_t n, const char *split)
 {
@@ -218,14 +235,7 @@ static void tell_dropped(const lf_trainer *t, const lf_loader *l, size_t n, cons
                          "and left out",
                          (unsigned long long)dropped, (unsigned long long)all,
                          t->c->objective->units, split, t->c->seq_length);
-        if (lf_loader_left_out(l, i))
-            lf_train_log(t, 1,
-                         "%llu of %llu documents of a %s split are empty, longer than seq_length = "
-                         "%d, or have more pictures than a sequence of max_patches and max_tiles "
-                         "may, and are left out",
-                         (unsigned long long)lf_loader_left_out(l, i),
-                         (unsigned long long)lf_shardset_get_info(lf_loader_set(l, i))->n_docs,
-                         split, t->c->seq_length);
+        tell_left_out(t, l, i, split);
         if (lf_loader_cut(l, i) &&
             (t->c->packing == LF_PACK_BFD || lf_shardset_has_mask(lf_loader_set(l, i))))
             lf_train_log(t, 1,

@@ -361,6 +361,11 @@ uint64_t lf_loader_left_out(const lf_loader *l, size_t k)
 {
     return l->src[k].units.left_out;
 }
+void lf_loader_needs(const lf_loader *l, size_t k, uint64_t needs[LF_PACK_AXES])
+{
+    for (int i = 0; i < LF_PACK_AXES; i++)
+        needs[i] = l->src[k].units.needs[i] * (uint64_t)l->B;
+}
 uint64_t lf_loader_cut(const lf_loader *l, size_t k)
 {
     return l->src[k].units.cut;

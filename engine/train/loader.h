@@ -180,6 +180,8 @@ uint64_t lf_loader_cut(const lf_loader *l, size_t source);
 /* Returns the number of documents that are left out of a source with pictures: empty ones, and
  * those with more tokens, patches or tiles than a row holds. 0 without pictures. */
 uint64_t lf_loader_left_out(const lf_loader *l, size_t source);
+/* max_patches and max_tiles that leave no document of a source out for its pictures. */
+void lf_loader_needs(const lf_loader *l, size_t source, uint64_t needs[LF_PACK_AXES]);
 const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, margins; borrowed */
 /* Returns the SHA-256, in hex, over the data (hashes of shards), weights, T, policy, max_segs, seed
  * and, with pictures, what a row holds of them. The cursor of a checkpoint is valid for this order

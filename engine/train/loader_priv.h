@@ -36,9 +36,10 @@ struct lf_units {
     uint64_t n, dropped; /* units; those longer than T */
     uint64_t cut;        /* plain documents longer than T, whose rest stands in another sequence */
     bool media;          /* documents have pictures, and stay whole */
-    uint32_t most[LF_PACK_AXES]; /* patches and tiles of a row */
-    uint64_t left_out;           /* documents that no row holds */
-    uint32_t *prompt;            /* mismatched: [n] tokens before the first trained one */
+    uint32_t most[LF_PACK_AXES];  /* patches and tiles of a row */
+    uint64_t left_out;            /* documents that no row holds */
+    uint64_t needs[LF_PACK_AXES]; /* patches and tiles of the largest document */
+    uint32_t *prompt;             /* mismatched: [n] tokens before the first trained one */
 };
 /* One segment of a unit. A mismatched one has the first `head` tokens of seg.doc, then those of
  * `other` behind its prompt. */

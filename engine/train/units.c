@@ -68,6 +68,8 @@ void lf_units_media(struct lf_units *u, const lf_loader_config *c)
     for (uint64_t d = 0; d < u->n; d++) {
         uint64_t w[LF_PACK_AXES], n = lf_shardset_doc_len(u->set, d);
         lf_units_weigh(u, d, w);
+        for (int k = 0; k < LF_PACK_AXES; k++)
+            u->needs[k] = w[k] > u->needs[k] ? w[k] : u->needs[k];
         u->left_out += n == 0 || n > u->T || w[0] > u->most[0] || w[1] > u->most[1];
     }
 }

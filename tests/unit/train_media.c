@@ -318,6 +318,19 @@ static void test_epoch(const struct kind *k)
     tap_ok(lf_loader_left_out(l, 0) > 0 && docs > DOCS / 2 && full > 2,
            "%s: %lld documents, %llu left out", k->name, (long long)docs,
            (unsigned long long)lf_loader_left_out(l, 0));
+    uint64_t needs[LF_PACK_AXES];
+    lf_loader_needs(l, 0, needs);
+    lf_loader_close(l);
+    c.T = 600;
+    c.max_patches = (int32_t)needs[0];
+    c.max_tiles = (int32_t)needs[1];
+    l = must_open(&c);
+    tap_ok(lf_loader_left_out(l, 0) == 0, "max_patches = %d and max_tiles = %d hold all of them",
+           c.max_patches, c.max_tiles);
+    lf_loader_close(l);
+    c.max_patches -= 2;
+    l = must_open(&c);
+    tap_ok(lf_loader_left_out(l, 0) > 0, "and no fewer patches do");
     lf_loader_close(l);
 }
 
@@ -484,7 +497,7 @@ int main(void)
     for (size_t i = 0; i < FILES; i++)
         media_read(&bytes[i], files[i]);
     for (size_t i = 0; i < 3; i++)
-        TAP(5, test_epoch(&kinds[i]));
+        TAP(7, test_epoch(&kinds[i]));
     TAP(4, test_order());
     TAP(6, test_damage());
     TAP(6, test_refused());
