@@ -177,6 +177,9 @@ static void test_picture_errors(void)
     lf_graph_destroy(f.g);
     lf_pstore_destroy(f.ps);
     f = fix();
+    lf_fold_rows(f.g, f.x, R - 1);
+    done(&f, LF_EINVAL, "must be a multiple", "rows that do not become whole ones");
+    f = fix();
     lf_col_gate(f.g, f.x, lf_param(f.g, "w"));
     done(&f, LF_EINVAL, "the gain must be a parameter vector", "a matrix is no gain");
     for (int axes = 0; axes < 2; axes++) {
@@ -392,7 +395,7 @@ static void test_views(void)
 int main(void)
 {
     TAP(13, test_errors());
-    TAP(6, test_picture_errors());
+    TAP(7, test_picture_errors());
     TAP(5, test_store_errors());
     TAP(4, test_plan_errors());
     TAP(7, test_shared_cast());

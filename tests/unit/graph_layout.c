@@ -762,6 +762,12 @@ static void test_refused(void)
     tap_rc(finish(&s, mixed(s.g, y), NULL, &err), LF_EINVAL, &err, "mix_rows does not add up",
            "rows that other ranks have cannot be mixed");
 
+    s = small_of(true);
+    h = lf_linear(s.g, lf_tp_enter(s.g, s.x), s.up, LF_NONE);
+    y = lf_tp_leave(s.g, lf_linear(s.g, h, s.down, LF_NONE));
+    tap_rc(finish(&s, lf_fold_rows(s.g, y, 1), NULL, &err), LF_EINVAL, &err,
+           "fold_rows does not add up", "nor laid beside each other");
+
     s = small();
     h = lf_linear(s.g, lf_tp_enter(s.g, s.x), s.up, LF_NONE);
     y = lf_col_gate(s.g, lf_linear(s.g, h, s.down, LF_NONE), lf_param(s.g, "norm"));
@@ -847,7 +853,7 @@ static void test_table(const char *name, int n, bool sequence)
 int main(void)
 {
     TAP(1, test_can_fail());
-    TAP(10, test_refused());
+    TAP(11, test_refused());
     TAP(10, test_sizes());
     for (int i = 0; i < N_ROWS; i++)
         TAP(4, test_row(&rows[i], i % 3 == 2 ? 4 : 2, false));
