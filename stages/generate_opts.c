@@ -40,6 +40,7 @@ static const lf_opt opts[] = {
     {.name = "media_dir",
      .type = LF_OPT_PATH,
      .cls = ID,
+     .flags = LF_OPT_INPUT,
      .help = "where paths of pictures begin; unset: the folder of prompts"},
     {.name = "prompts",
      .group = "prompts",

@@ -89,7 +89,8 @@ struct list {
     struct lf_gen_sights *s;
     const lf_gen_eyes *e;
     lf_arena *a;
-    int32_t room;
+    const json_t *images;
+    size_t used, parts; /* of images; how many parts of messages are pictures */
     lf_err *err;
 };
 
@@ -116,68 +117,90 @@ static bool is_picture(const json_t *part)
     return type && strncmp(type, "image", 5) == 0;
 }
 
-/* {"type": "image", "image": path}, or "path", "url", "image_url": {"url": path}. A part without
- * any takes the next of `images`. */
+/* {"type": "image", "image": path}, or "path", "url", "image_url": {"url": path}. NULL: the part
+ * names none, and stands for the next of `images`. */
 static const json_t *path_of(const json_t *part)
 {
     static const char *const names[] = {"image", "path", "url", "image_url"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *v = json_object_get(part, names[i]);
-        if (v)
+        if (v && !json_is_null(v))
             return json_is_object(v) ? json_object_get(v, "url") : v;
     }
     return NULL;
 }
 
-/* Calls add_path for the parts of all messages; l NULL: only counts. Returns how many, or < 0. */
-static int32_t each_part(struct list *l, const json_t *messages)
+/* Calls each(l, part) for the parts of messages that are pictures; stops at a failure. */
+static int each_part(struct list *l, const json_t *messages,
+                     int (*each)(struct list *l, const json_t *part))
 {
-    int32_t n = 0;
     int rc = 0;
     size_t i, k;
     json_t *m, *part;
     json_array_foreach(messages, i, m)
     {
-        json_t *content = json_object_get(m, "content");
-        json_array_foreach(content, k, part)
+        json_array_foreach(json_object_get(m, "content"), k, part)
         {
-            const json_t *path = is_picture(part) ? path_of(part) : NULL;
-            n += path != NULL;
-            if (path && l && rc == 0)
-                rc = add_path(l, path);
+            if (rc == 0 && is_picture(part))
+                rc = each(l, part);
         }
     }
-    return rc != 0 ? rc : n;
+    return rc;
+}
+
+static int count_part(struct list *l, const json_t *part)
+{
+    (void)part;
+    l->parts++;
+    return 0;
+}
+
+static int add_part(struct list *l, const json_t *part)
+{
+    const json_t *path = path_of(part);
+    if (!path && !(path = json_array_get(l->images, l->used++)))
+        return lf_fail(l->err, LF_EINVAL,
+                       "a picture of a message has no path, and 'images' none "
+                       "that is left");
+    return add_path(l, path);
+}
+
+/* Pictures in the order of their marks: those of messages with parts by these, else `images`. */
+static int add_all(struct list *l, const json_t *messages)
+{
+    const size_t listed = json_array_size(l->images);
+    int rc = l->parts ? each_part(l, messages, add_part) : 0;
+    while (rc == 0 && !l->parts && l->used < listed)
+        rc = add_path(l, json_array_get(l->images, l->used++));
+    if (rc == 0 && l->used < listed)
+        rc = lf_fail(l->err, LF_EINVAL,
+                     "'images' has %zu pictures, and the parts of the messages take %zu of them",
+                     listed, l->used);
+    return rc;
 }
 
 int lf_gen_sights_collect(struct lf_gen_sights **out, const lf_gen_eyes *e, const json_t *images,
                           const json_t *messages, lf_arena *a, lf_err *err)
 {
-    const int32_t parts = each_part(NULL, messages), listed = (int32_t)json_array_size(images);
+    struct list l = {.e = e, .a = a, .images = images, .err = err};
     *out = NULL;
     if (images && !json_is_array(images))
         return lf_fail(err, LF_EINVAL, "'images' is not a list of paths");
-    if (!parts && !listed)
+    (void)each_part(&l, messages, count_part);
+    if (!l.parts && !json_array_size(images))
         return 0;
     if (!e)
         return lf_fail(
             err, LF_EINVAL,
             "the request has pictures, but the model sees none, or nothing prepares them here: "
             "lf-generate does, with processor = the folder that has preprocessor_config.json");
-    struct lf_gen_sights *s = lf_arena_alloc(a, 1, sizeof *s, err);
-    const char **path = lf_arena_alloc(a, (size_t)(parts + listed), sizeof *path, err);
-    if (!s || !path)
+    l.s = lf_arena_alloc(a, 1, sizeof *l.s, err);
+    const char **path = lf_arena_alloc(a, l.parts + json_array_size(images), sizeof *path, err);
+    if (!l.s || !path)
         return LF_ENOMEM;
-    *s = (struct lf_gen_sights){.path = path};
-    struct list l = {.s = s, .e = e, .a = a, .err = err};
-    int rc = 0;
-    size_t i;
-    json_t *v;
-    json_array_foreach(images, i, v) if (rc == 0) rc = add_path(&l, v);
-    if (rc == 0 && (rc = each_part(&l, messages)) > 0)
-        rc = 0;
-    *out = s;
-    return rc;
+    *l.s = (struct lf_gen_sights){.path = path};
+    *out = l.s;
+    return add_all(&l, messages);
 }
 
 /* ---- prompts ---- */
@@ -189,7 +212,7 @@ static int measure(struct lf_gen_sights *s, const lf_gen_eyes *e, lf_expand_pict
         lf_pixels x = {0};
         rc = lf_look_at(&x, &e->processor, s->path[i], s->n == 1, err);
         if (rc != 0)
-            break;
+            return rc; /* and x has nothing */
         v[i] =
             (lf_expand_picture){lf_expand_count(&e->expand, &e->processor, &x, s->n == 1), x.tiles};
         s->picture[i] = (struct lf_media_picture){.first_tile = s->n_tiles,
@@ -200,7 +223,7 @@ static int measure(struct lf_gen_sights *s, const lf_gen_eyes *e, lf_expand_pict
         s->row_bytes = x.row_bytes;
         s->n_tiles += x.tiles;
         s->n_patches += (int64_t)x.tiles * x.grid_h * x.grid_w;
-        /* one size for now; room for all comes when all are known */
+        /* all tiles of a picture have one size; spread() repeats it */
         s->tile[i] = (struct lf_media_tile){x.grid_h, x.grid_w};
         lf_pixels_fini(&x);
     }

@@ -86,7 +86,7 @@ static int64_t rows_of(const lf_media_batch *b)
     return n;
 }
 
-int lf_look_fits(const lf_look *l, const lf_media_batch *b, lf_err *err)
+static int fits(const lf_look *l, const lf_media_batch *b, lf_err *err)
 {
     if (b->n_patches <= l->o.patches && b->n_tiles < l->m.vision.images &&
         rows_of(b) <= l->o.tokens)
@@ -94,7 +94,7 @@ int lf_look_fits(const lf_look *l, const lf_media_batch *b, lf_err *err)
     return lf_fail(
         err, LF_EINVAL,
         "the pictures of a prompt have %lld patches in %d tiles, and %lld tokens; there "
-        "is room for %lld in %lld, and %lld: raise max_patches, max_tiles or max_context",
+        "is room for %lld in %lld, and %lld: raise max_context, or give fewer pictures",
         (long long)b->n_patches, b->n_tiles, (long long)rows_of(b), (long long)l->o.patches,
         (long long)l->o.tiles, (long long)l->o.tokens);
 }
@@ -151,7 +151,7 @@ static int decode(lf_look *l, const struct lf_look_pictures *p, lf_err *err)
 int lf_look_run(lf_look *l, const struct lf_look_pictures *p, float *out, lf_err *err)
 {
     const int64_t E = lf_model_embed_width(l->c), C = l->c->hidden, n = rows_of(p->batch);
-    int rc = lf_look_fits(l, p->batch, err);
+    int rc = fits(l, p->batch, err);
     if (rc != 0)
         return rc;
     for (int64_t i = 0; i < l->o.tokens; i++)

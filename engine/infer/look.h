@@ -36,9 +36,8 @@ void lf_look_destroy(lf_look *l);
 void lf_look_bind(lf_look *l, lf_exec *ex); /* when the plan has memory; ex is borrowed */
 /* Decodes one and does what the processor does. */
 int lf_look_at(lf_pixels *out, const lf_processor *p, const char *path, bool alone, lf_err *err);
-/* Is there room for these pictures? LF_EINVAL, with the option to raise. */
-int lf_look_fits(const lf_look *l, const lf_media_batch *b, lf_err *err);
-/* Computes out[rows of pictures][width], width as lf_paged_feature_width. */
+/* Computes out[rows of pictures][width], width as lf_paged_feature_width. LF_EINVAL: there is no
+ * room for these pictures. */
 int lf_look_run(lf_look *l, const struct lf_look_pictures *p, float *out, lf_err *err);
 
 #endif

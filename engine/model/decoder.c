@@ -10,9 +10,6 @@
 #include "engine/base/mem.h"
 #include "engine/model/decoder_priv.h"
 
-/* Patches of a picture's side, at most; the length of the rotary tables of an encoder. */
-#define SIDES 4096
-
 lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_err *err)
 {
     if (c->vocab < 1) {
@@ -37,7 +34,8 @@ lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_er
         return NULL;
     d->c = *c;
     d->positions = positions;
-    if (c->vision.family && !(d->vision = lf_vision_create(&c->vision, "vision.", SIDES, err))) {
+    if (c->vision.family &&
+        !(d->vision = lf_vision_create(&c->vision, "vision.", LF_VISION_SIDES, err))) {
         free(d);
         return NULL;
     }

@@ -48,3 +48,8 @@ tests_unit_graph_chunks_SOURCES = tests/unit/graph_chunks.c $(chunk_rig)
 tests_unit_graph_chunks_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_segments_SOURCES = tests/unit/graph_segments.c $(chunk_rig)
 tests_unit_graph_segments_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)
+# what pictures put into inputs
+check_PROGRAMS += tests/unit/model_sight
+TESTS += tests/unit/model_sight
+tests_unit_model_sight_SOURCES = tests/unit/model_sight.c
+tests_unit_model_sight_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -49,6 +49,24 @@ static int check(const lf_sight *s, const struct lf_sight_media *in, lf_err *err
     return 0;
 }
 
+/* As many tokens for each picture as it has rows: that the sums agree is not enough. */
+static int check_tokens(const lf_sight *s, const struct lf_sight_media *in,
+                        const struct lf_sight_batch *b, lf_err *err)
+{
+    for (int32_t i = 0; i < b->n_pictures; i++) {
+        const int64_t n = lf_sight_tokens(s->c, b, &b->picture[i], err),
+                      there = in->media->picture[i].rows;
+        if (n < 0)
+            return (int)n;
+        if (n != there)
+            return lf_fail(err, LF_EINVAL,
+                           "picture %d has %lld rows, but %lld tokens stand for it: another "
+                           "processor made the data",
+                           i + 1, (long long)n, (long long)there);
+    }
+    return 0;
+}
+
 /* Rows in the order of the encoder; those without a patch are zeros. */
 static void fill_pixels(lf_sight *s, const struct lf_sight_media *in)
 {
@@ -67,7 +85,9 @@ int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *er
     if (rc != 0)
         return rc;
     const struct lf_sight_batch b = sizes(s, in);
-    rc = lf_sight_fill(s, &b, err);
+    rc = check_tokens(s, in, &b, err);
+    if (rc == 0)
+        rc = lf_sight_fill(s, &b, err);
     if (rc == 0)
         fill_pixels(s, in);
     return rc;

@@ -193,6 +193,9 @@ static int check(const lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
             return lf_fail(err, LF_EINVAL,
                            "a picture of %d x %d patches, of which %lld x %lld become one row",
                            t->w, t->h, (long long)side, (long long)side);
+        if (t->h > LF_VISION_SIDES || t->w > LF_VISION_SIDES)
+            return lf_fail(err, LF_EINVAL, "a picture of %d x %d patches; a side has at most %d",
+                           t->w, t->h, LF_VISION_SIDES);
         patches += (int64_t)t->h * t->w;
     }
     if (patches > v->patches)

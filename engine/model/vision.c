@@ -90,6 +90,12 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
                        (long long)c->head_dim);
     if (!c->rope && c->positions <= 0)
         return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
+    const int64_t squares = c->positions - c->class_token, side = (int64_t)sqrt((double)squares);
+    if (c->positions && (squares < 1 || (side * side != squares)))
+        return lf_fail(err, LF_EINVAL,
+                       "positions = %lld are not a square of patches%s: a picture of another grid "
+                       "reads between them",
+                       (long long)c->positions, c->class_token ? " and the class token" : "");
     for (int64_t i = 0; i < c->full_layers.n; i++)
         if (!c->windows || c->full_layers.v[i] < 0 || c->full_layers.v[i] >= (double)c->layers)
             return lf_fail(err, LF_EINVAL, "full_layers names layer %g, of %lld layers %s windows",

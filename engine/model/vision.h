@@ -56,6 +56,7 @@ int lf_vision_family_of(const char *name);
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
 /* Returns the number of scalars. */
 int64_t lf_vision_param_count(const lf_vision_config *c);
+enum { LF_VISION_SIDES = 4096 }; /* patches of a picture's side, at most */
 typedef struct lf_vision lf_vision;
 /* c and prefix are copied. sides: one more than the largest row or column of a patch that is fed,
  * the length of the rotary tables. It must outlive every plan with its graphs. */

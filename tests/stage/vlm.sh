@@ -69,6 +69,14 @@ for model in llava qwen2.5-vl; do
     [ "$(ids "$model.other" | tail -n 1)" != "$(ids "$model.gen" | tail -n 1)" ]
     ok $? "$model: another picture, another text"
 
+    a='{"type": "image"}' b='{"type": "image", "path": "444.jpg"}'
+    echo "{\"images\": [\"rgb8.png\"], \"messages\": [{\"role\": \"user\", \"content\": [$b, $a]}]}" >"$dir/mixed.jsonl"
+    echo "{\"images\": [\"444.jpg\", \"rgb8.png\"], \"messages\": [{\"role\": \"user\", \"content\": [$a, $a]}]}" >"$dir/listed.jsonl"
+    generate "$model.mixed" $model "$dir/mixed.jsonl"
+    generate "$model.listed" $model "$dir/listed.jsonl"
+    said() { sed 's/.*"token_ids"/"token_ids"/' "$dir/$1/text/out.jsonl"; } # with log-probabilities, which tell pictures apart
+    is "$(ids "$model.mixed" | wc -w) $(said "$model.mixed")" "32 $(said "$model.listed")" "$model: a part without a path takes the next of images"
+
     # --- training ---
     ini $model >"$dir/run.ini"
     sft $model.plain
@@ -184,6 +192,9 @@ says "preprocessor_config.json" "a processor without its file"
 echo '{"prompt": "<user><image><image>x<bot>", "images": ["rgb8.png"]}' >"$dir/two.jsonl"
 generate two llava "$dir/two.jsonl" 2>/dev/null
 is $rc 1 "more marks than pictures"
+echo "{\"images\": [\"rgb8.png\", \"444.jpg\"], \"messages\": [{\"role\": \"user\", \"content\": [$a]}]}" >"$dir/left.jsonl"
+generate left llava "$dir/left.jsonl" 2>/dev/null
+says "take 1 of them" "a picture that no part takes"
 echo '{"prompt": "<user><image>x<bot>", "images": ["https://example.org/a.png"]}' >"$dir/web.jsonl"
 generate web llava "$dir/web.jsonl" 2>/dev/null
 says "fetch them beforehand" "a picture of the web"
@@ -191,4 +202,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 45
+finish 48

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the sizes of pictures put into inputs, and which of them are refused. The numbers are held
+ * to transformers in tests/golden/vlm. */
+#include <string.h>
+
+#include "engine/model/sight.h"
+#include "tests/tap/tap.h"
+
+enum { ROWS = 12, TOKEN = 7, PATCH = 3 * 2 * 2 };
+
+static lf_err err = LF_ERR_INIT;
+
+static lf_model_config config(const char *family, const char *positions, const char *merge)
+{
+    const char *const keys[][2] = {{"vision.family", family},
+                                   {"layers", "1"},
+                                   {"hidden", "8"},
+                                   {"heads", "1"},
+                                   {"ffn", "8"},
+                                   {"vocab", "16"},
+                                   {"max_positions", "16"},
+                                   {"vision.layers", "1"},
+                                   {"vision.hidden", "8"},
+                                   {"vision.heads", "1"},
+                                   {"vision.ffn", "8"},
+                                   {"vision.patch_dim", "12"},
+                                   {"vision.positions", positions},
+                                   {"vision.window", "4"},
+                                   {"projector.merge", merge},
+                                   {"image_token", "7"}};
+    lf_model_config c;
+    lf_model_config_defaults(&c);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (lf_model_config_set(&c, keys[i][0], keys[i][1], "test", &err))
+            tap_bail("%s", err.text);
+    return c;
+}
+
+static lf_model_config finished(const char *family, const char *positions, const char *merge)
+{
+    lf_model_config c = config(family, positions, merge);
+    if (lf_model_config_finish(&c, &err))
+        tap_bail("%s", err.text);
+    return c;
+}
+
+/* Two pictures of 2 x 2 and 2 x 1 patches, with so many tokens each. */
+static int fill(const lf_model_config *c, int64_t first, int64_t second)
+{
+    static struct lf_media_tile tile[2] = {{2, 2}, {2, 1}};
+    static uint8_t patch[6 * PATCH];
+    static lf_processor p = {.patches = {.side = 2, .merge = 1, .times = 1}};
+    const int32_t tokens[ROWS] = {1, 7, 7, 7, 7, 2, 7, 7, 3, 4, 5, 6};
+    int32_t positions[ROWS];
+    for (int i = 0; i < ROWS; i++)
+        positions[i] = i;
+    struct lf_media_picture picture[2] = {{.first_tile = 0, .tiles = 1, .rows = first},
+                                          {.first_tile = 1, .tiles = 1, .rows = second}};
+    const lf_media_batch b = {.n_tiles = 2,
+                              .n_pictures = 2,
+                              .row_bytes = PATCH,
+                              .n_patches = 6,
+                              .tile = tile,
+                              .picture = picture,
+                              .patches = patch};
+    const struct lf_decoder_media m = lf_sight_bounds(c, 6, 2, ROWS);
+    lf_sight *s = lf_sight_create(c, &m, ROWS, &err);
+    if (!s)
+        tap_bail("%s", err.text);
+    const struct lf_sight_media in = {&b, &p, tokens, positions};
+    const int rc = lf_sight_fill_media(s, &in, &err);
+    const int32_t want[ROWS] = {1, -1, -1, -1, -1, 2, -1, -1, 3, 4, 5, 6};
+    if (rc == 0)
+        tap_ok(memcmp(lf_sight_token_rows(s), want, sizeof want) == 0,
+               "tokens of pictures are rows that another op fills");
+    lf_sight_destroy(s);
+    return rc;
+}
+
+static void test_rows(void)
+{
+    const lf_model_config c = finished("siglip", "16", "1");
+    tap_rc(fill(&c, 4, 2), 0, &err, NULL, "as many tokens for each picture as it has rows");
+    tap_rc(fill(&c, 2, 4), LF_EINVAL, &err, "picture 1 has 4 rows, but 2 tokens",
+           "the same sum is not enough");
+}
+
+static void test_sides(void)
+{
+    const lf_model_config c = finished("qwen2-vl", "0", "1");
+    const int32_t tokens[1] = {1}, positions[1] = {0};
+    const struct lf_sight_tile tile = {1, LF_VISION_SIDES + 1};
+    const struct lf_sight_batch b = {.n_tiles = 1,
+                                     .tile = &tile,
+                                     .merge = 1,
+                                     .rows = 1,
+                                     .tokens = tokens,
+                                     .positions = positions};
+    const struct lf_decoder_media m = lf_sight_bounds(&c, LF_VISION_SIDES + 1, 1, 1);
+    lf_sight *s = lf_sight_create(&c, &m, 1, &err);
+    tap_rc(lf_sight_fill(s, &b, &err), LF_EINVAL, &err, "a side has at most",
+           "a picture beyond the tables of angles");
+    lf_sight_destroy(s);
+}
+
+static void test_positions(void)
+{
+    static const struct {
+        const char *family, *positions;
+        bool fine;
+    } v[] = {{"siglip", "16", true}, {"siglip", "31", false}, {"clip", "17", true},
+             {"clip", "16", false},  {"clip", "1", false},    {"qwen3-vl", "15", false}};
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        lf_model_config c = config(v[i].family, v[i].positions, "1");
+        tap_rc(lf_model_config_finish(&c, &err), v[i].fine ? 0 : LF_EINVAL, &err,
+               v[i].fine ? NULL : "not a square", v[i].positions);
+    }
+}
+
+int main(void)
+{
+    TAP(3, test_rows());
+    TAP(1, test_sides());
+    TAP(6, test_positions());
+    return tap_done();
+}
