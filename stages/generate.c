@@ -149,7 +149,8 @@ static int open_eyes(generate *g, lf_err *err)
     int rc = lf_runner_config(&model, g->checkpoint, err);
     if (rc != 0 || (!given && !(model.vision.family && beside_tokenizer(g->tokenizer_path))))
         return rc;
-    rc = lf_gen_eyes_load(&g->eyes, given ? given : g->tokenizer_path, &model, err);
+    rc = lf_gen_eyes_load(&g->eyes, given ? given : g->tokenizer_path, g->tokenizer_path, &model,
+                          err);
     const char *prompts = g->prompts ? g->prompts : "", *slash = strrchr(prompts, '/');
     if (rc == 0 && (dir || slash)) {
         g->eyes.dir = lf_strdup(dir ? dir : prompts, err);

@@ -9,117 +9,28 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 
-#define MAX_CONFIG  ((size_t)4 << 20)
 #define MAX_PICTURE ((size_t)256 << 20)
 
 /* ---- options ---- */
 
-/* The text of DIR/name, or NULL where there is no such file. */
-static int read_config(char **out, const char *dir, const char *name, lf_err *err)
-{
-    lf_buf b;
-    char *path = lf_path_join(dir, name, err);
-    int rc = path ? 0 : LF_ENOMEM;
-    *out = NULL;
-    lf_buf_init(&b);
-    if (rc == 0 && lf_io_exists(path)) {
-        rc = lf_io_read_file(path, MAX_CONFIG, &b, err);
-        *out = rc == 0 ? lf_buf_steal(&b, err) : NULL;
-        rc = rc == 0 && !*out ? LF_ENOMEM : rc;
-    }
-    lf_buf_fini(&b);
-    free(path);
-    return rc;
-}
-
-/* A directory as a model's is, or the one file of the image processor. */
-struct configs {
-    char *image, *processor, *tokenizer, *model;
-};
-
-static void configs_fini(struct configs *c)
-{
-    free(c->image);
-    free(c->processor);
-    free(c->tokenizer);
-    free(c->model);
-}
-
-static bool is_directory(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static int read_files(struct configs *c, const char *path, const char *tokenizer, lf_err *err)
-{
-    lf_buf b;
-    int rc = 0;
-    if (is_directory(path)) {
-        rc = read_config(&c->image, path, "preprocessor_config.json", err);
-        if (rc == 0)
-            rc = read_config(&c->processor, path, "processor_config.json", err);
-        if (rc == 0)
-            rc = read_config(&c->tokenizer, path, "tokenizer_config.json", err);
-        if (rc == 0)
-            rc = read_config(&c->model, path, "config.json", err);
-        /* newer models have the image processor inside of the other file */
-        if (rc == 0 && !c->image && c->processor && !(c->image = lf_strdup(c->processor, err)))
-            rc = LF_ENOMEM;
-        if (rc == 0 && !c->image)
-            rc = lf_fail(err, LF_ENOENT,
-                         "processor = %s: the directory has no preprocessor_config.json", path);
-    } else {
-        lf_buf_init(&b);
-        rc = lf_io_read_file(path, MAX_CONFIG, &b, err);
-        if (rc == 0 && !(c->image = lf_buf_steal(&b, err)))
-            rc = LF_ENOMEM;
-        lf_buf_fini(&b);
-    }
-    if (rc == 0 && is_directory(tokenizer)) { /* the one that is used counts */
-        char *own = NULL;
-        rc = read_config(&own, tokenizer, "tokenizer_config.json", err);
-        if (own) {
-            free(c->tokenizer);
-            c->tokenizer = own;
-        }
-    }
-    return rc;
-}
-
 int lf_tokenize_media_setup(tok_media *m, const lf_optset *o, const char *tokenizer, lf_err *err)
 {
     const char *path = lf_optset_str(o, "processor");
-    struct configs c = {0};
-    lf_expand e;
     lf_buf_init(&m->image_processor);
     lf_buf_init(&m->settings);
     if (!path)
         return 0;
     m->dir = lf_optset_str(o, "media_dir");
+    const lf_expand_place at = {path, tokenizer, lf_optset_str(o, "placeholders")};
     if (!tokenizer)
         return lf_fail(err, LF_EINVAL, "processor needs a tokenizer, that of the model");
-    int rc = read_files(&c, path, tokenizer, err);
-    const char *given = lf_optset_str(o, "placeholders");
-    if (rc == 0)
-        rc = lf_expand_read(
-            &e, &(lf_expand_files){given, c.tokenizer, c.processor, c.image, c.model}, err);
-    if (rc == 0)
-        rc = lf_expand_image_processor(&m->image_processor, &e, c.image, path, err);
-    if (rc == 0) {
-        lf_expand_write(&m->settings, &e);
-        rc = lf_buf_check(&m->settings, err);
-    }
-    if (rc == 0)
-        rc = lf_expand_open(&m->processor, &m->expand, m->image_processor.data, m->settings.data,
-                            path, err);
-    configs_fini(&c);
+    const int rc = lf_expand_load(&m->processor, &m->expand,
+                                  &(lf_expand_texts){&m->image_processor, &m->settings}, &at, err);
     m->on = rc == 0;
     return rc;
 }

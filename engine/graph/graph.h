@@ -204,6 +204,10 @@ struct lf_mix {
     lf_val start, index, weight;
     lf_val back_start, back_index, back_weight;
 };
+/* A matrix [rows, from] as the inputs NAME.start, .index, .weight, .back.start, .back.index and
+ * .back.weight; entries: their bound. */
+struct lf_mix lf_mix_input(lf_graph *g, const char *name, int64_t rows, int64_t from,
+                           int64_t entries);
 /* Rows of x, an activation or a parameter, mixed: [rows of m, columns of x]. */
 lf_val lf_mix_rows(lf_graph *g, lf_val x, const struct lf_mix *m);
 /* Rows k r .. k r + k - 1 of x [R, C] beside each other: [R / k, k C]. */

@@ -3,8 +3,24 @@
  * Rows mixed by a sparse matrix and columns with a gain, from the builder's function to the
  * kernel's arguments.
  */
+#include <stdio.h>
+
 #include "engine/graph/ops_emit.h"
 #include "engine/graph/ops_vjp.h"
+
+struct lf_mix lf_mix_input(lf_graph *g, const char *name, int64_t rows, int64_t from,
+                           int64_t entries)
+{
+    static const char *const part[] = {"start", "index", "weight"};
+    lf_val v[6];
+    for (int k = 0; k < 6; k++) {
+        char text[128];
+        const int64_t n = k % 3 ? entries : (k ? from : rows) + 1;
+        snprintf(text, sizeof text, "%s.%s%s", name, k < 3 ? "" : "back.", part[k % 3]);
+        v[k] = lf_input(g, text, k % 3 == 2 ? LF_F32 : LF_I32, n, 1);
+    }
+    return (struct lf_mix){v[0], v[1], v[2], v[3], v[4], v[5]};
+}
 
 lf_val lf_mix_rows(lf_graph *g, lf_val x, const struct lf_mix *m)
 {

@@ -6,74 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/io.h"
 #include "engine/infer/look.h"
 
-enum { MOST_TEXT = 1 << 24 }; /* bytes of a configuration */
-
-/* ---- files ---- */
-
-/* NULL: there is none. */
-static int read_text(lf_buf *out, const char *dir, const char *name, lf_err *err)
+int lf_gen_eyes_load(lf_gen_eyes *e, const char *from, const char *tokenizer,
+                     const lf_model_config *model, lf_err *err)
 {
-    char *path = lf_path_join(dir, name, err);
-    int rc = path ? 0 : LF_ENOMEM;
-    if (rc == 0 && lf_io_exists(path))
-        rc = lf_io_read_file(path, MOST_TEXT, out, err);
-    free(path);
-    return rc;
-}
-
-static const char *text_of(const lf_buf *b)
-{
-    return b->len ? b->data : NULL;
-}
-
-static int read_files(lf_gen_eyes *e, const char *from, lf_buf text[4], lf_err *err)
-{
-    static const char *const names[4] = {"tokenizer_config.json", "processor_config.json",
-                                         "preprocessor_config.json", "config.json"};
     lf_buf image, settings;
-    int rc = 0;
-    for (int i = 0; i < 4 && rc == 0; i++)
-        rc = read_text(&text[i], from, names[i], err);
-    if (rc == 0 && !text[1].len && !text[2].len)
-        rc =
-            lf_fail(err, LF_ENOENT,
-                    "%s has no preprocessor_config.json, which says what is done to pictures: give "
-                    "processor = the folder of the model as it was published",
-                    from);
-    const lf_expand_files f = {.tokenizer = text_of(&text[0]),
-                               .processor = text_of(&text[1]),
-                               .image_processor = text_of(&text[2]),
-                               .model = text_of(&text[3])};
-    lf_buf_init(&image);
-    lf_buf_init(&settings);
-    if (rc == 0)
-        rc = lf_expand_read(&e->expand, &f, err);
-    if (rc == 0)
-        rc = lf_expand_image_processor(&image, &e->expand,
-                                       text[2].len ? text[2].data : text[1].data, from, err);
-    if (rc == 0)
-        lf_expand_write(&settings, &e->expand);
-    if (rc == 0)
-        rc = lf_expand_open(&e->processor, &e->expand, image.data, settings.data, from, err);
-    lf_buf_fini(&image);
-    lf_buf_fini(&settings);
-    return rc;
-}
-
-int lf_gen_eyes_load(lf_gen_eyes *e, const char *from, const lf_model_config *model, lf_err *err)
-{
-    lf_buf text[4];
     if (!model->vision.family)
         return lf_fail(err, LF_EINVAL, "the model sees no pictures (it has no vision.family)");
-    for (int i = 0; i < 4; i++)
-        lf_buf_init(&text[i]);
     e->model = *model;
-    const int rc = read_files(e, from, text, err);
-    for (int i = 0; i < 4; i++)
-        lf_buf_fini(&text[i]);
+    lf_buf_init(&image);
+    lf_buf_init(&settings);
+    const int rc = lf_expand_load(&e->processor, &e->expand, &(lf_expand_texts){&image, &settings},
+                                  &(lf_expand_place){from, tokenizer, NULL}, err);
+    lf_buf_fini(&image);
+    lf_buf_fini(&settings);
     return rc;
 }
 

@@ -4,9 +4,9 @@
  * placeholders and what generation needs of their pictures.
  *
  * A request has pictures in "images", a list of paths, or in the content lists of its messages
- * ({"type": "image", "image" | "path" | "url": path}), where a part without a path takes the next of
- * "images". Relative paths begin where the requests' file lies. The k-th mark of the text stands for
- * the k-th picture.
+ * ({"type": "image", "image" | "path" | "url": path}), where a part without a path takes the next
+ * of "images". Relative paths begin where the requests' file lies. The k-th mark of the text stands
+ * for the k-th picture.
  */
 #ifndef LF_INFER_EYES_H
 #define LF_INFER_EYES_H
@@ -24,10 +24,10 @@ typedef struct lf_gen_eyes {
     char *dir; /* of relative paths, owned; NULL: the working directory */
 } lf_gen_eyes;
 
-/* Reads preprocessor_config.json, processor_config.json, tokenizer_config.json and config.json of
- * the folder `from`, as many as there are. LF_ENOENT: there is no preprocessor_config.json and no
- * processor_config.json. LF_EINVAL: the model sees nothing. */
-int lf_gen_eyes_load(lf_gen_eyes *e, const char *from, const lf_model_config *model, lf_err *err);
+/* Reads the processor of `from` (lf_expand_load); tokenizer: the one that is used. LF_EINVAL: the
+ * model sees nothing. */
+int lf_gen_eyes_load(lf_gen_eyes *e, const char *from, const char *tokenizer,
+                     const lf_model_config *model, lf_err *err);
 void lf_gen_eyes_fini(lf_gen_eyes *e);
 
 /* The pictures of a request, in an arena. */

@@ -91,12 +91,11 @@ static int fits(const lf_look *l, const lf_media_batch *b, lf_err *err)
     if (b->n_patches <= l->o.patches && b->n_tiles < l->m.vision.images &&
         rows_of(b) <= l->o.tokens)
         return 0;
-    return lf_fail(
-        err, LF_EINVAL,
-        "the pictures of a prompt have %lld patches in %d tiles, and %lld tokens; there "
-        "is room for %lld in %lld, and %lld: raise max_context, or give fewer pictures",
-        (long long)b->n_patches, b->n_tiles, (long long)rows_of(b), (long long)l->o.patches,
-        (long long)l->o.tiles, (long long)l->o.tokens);
+    return lf_fail(err, LF_EINVAL,
+                   "the pictures of a prompt have %lld patches in %d tiles, and %lld tokens; there "
+                   "is room for %lld in %lld, and %lld: raise max_context, or give fewer pictures",
+                   (long long)b->n_patches, b->n_tiles, (long long)rows_of(b),
+                   (long long)l->o.patches, (long long)l->o.tiles, (long long)l->o.tokens);
 }
 
 static int collect(lf_look *l, const char *name, const int64_t part[2], int64_t n, float *out,

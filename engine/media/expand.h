@@ -70,6 +70,20 @@ int lf_expand_image_processor(lf_buf *out, const lf_expand *e, const char *text,
 int lf_expand_open(lf_processor *p, lf_expand *e, const char *image_processor, const char *settings,
                    const char *name, lf_err *err);
 
+/* Where a processor's files are. */
+typedef struct lf_expand_place {
+    const char *path;      /* a model's directory, or the one file of its image processor */
+    const char *tokenizer; /* directory whose tokenizer_config.json counts first; NULL: none */
+    const char *given;     /* as of lf_expand_files */
+} lf_expand_place;
+/* What lf_expand_open reads back; to be initialised by the caller. */
+typedef struct lf_expand_texts {
+    lf_buf *image_processor, *settings;
+} lf_expand_texts;
+/* All of the above from files. LF_ENOENT: the directory has no preprocessor_config.json. */
+int lf_expand_load(lf_processor *p, lf_expand *e, const lf_expand_texts *out,
+                   const lf_expand_place *at, lf_err *err);
+
 /* The placeholders of a picture that becomes x; x->rows is not read. alone: as lf_processor_run. */
 int64_t lf_expand_count(const lf_expand *e, const lf_processor *p, const lf_pixels *x, bool alone);
 

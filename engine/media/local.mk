@@ -4,7 +4,7 @@ engine_libmedia_a_SOURCES += engine/media/image.h engine/media/image_priv.h engi
   engine/media/resize.h engine/media/resize.c \
   engine/media/grid.h engine/media/grid.c engine/media/patch.h engine/media/patch.c \
   engine/media/processor.h engine/media/processor.c engine/media/processor_read.c engine/media/plan.c \
-  engine/media/expand.h engine/media/expand.c engine/media/expand_read.c engine/media/batch.h \
+  engine/media/expand.h engine/media/expand.c engine/media/expand_read.c engine/media/expand_load.c engine/media/batch.h \
   engine/media/check.h engine/media/check.c engine/media/check_data.h
 EXTRA_DIST += engine/media/README.md
 

@@ -83,26 +83,6 @@ int lf_dec_declare_sight(const lf_decoder *d, lf_pstore *ps, lf_err *err)
 
 /* ---- the graph ---- */
 
-/* A sparse matrix [rows, from] as six inputs. */
-static struct lf_mix matrix(lf_graph *g, const char *name, int64_t rows, int64_t from,
-                            int64_t entries)
-{
-    struct lf_mix m;
-    lf_val *const part[2][3] = {{&m.start, &m.index, &m.weight},
-                                {&m.back_start, &m.back_index, &m.back_weight}};
-    for (int k = 0; k < 2; k++) {
-        char text[64];
-        const char *back = k ? "back." : "";
-        snprintf(text, sizeof text, "%s.%sstart", name, back);
-        *part[k][0] = lf_input(g, text, LF_I32, (k ? from : rows) + 1, 1);
-        snprintf(text, sizeof text, "%s.%sindex", name, back);
-        *part[k][1] = lf_input(g, text, LF_I32, entries, 1);
-        snprintf(text, sizeof text, "%s.%sweight", name, back);
-        *part[k][2] = lf_input(g, text, LF_F32, entries, 1);
-    }
-    return m;
-}
-
 static lf_val norm(struct lf_dec_build *b, lf_val h, const char *prefix)
 {
     const lf_projector_config *p = &b->c->projector;
@@ -154,7 +134,8 @@ static lf_val features(struct lf_dec_build *b, lf_val *deep)
     lf_val h = lf_vision_encode(b->d->vision, b->g, &m->vision, tap, (int)n, deep);
     struct lf_mix select = {0};
     if (lf_decoder_selects(c)) {
-        select = matrix(b->g, "media.select", m->features * each, m->vision.rows, m->selected);
+        select =
+            lf_mix_input(b->g, "media.select", m->features * each, m->vision.rows, m->selected);
         h = lf_mix_rows(b->g, h, &select);
     }
     for (int64_t i = 0; i < n; i++) {
@@ -173,13 +154,13 @@ static lf_val placed(struct lf_dec_build *b)
     const lf_model_config *c = b->c;
     lf_val deep[LF_MODEL_MAX_TAPS], f = features(b, deep);
     const struct lf_mix place =
-        matrix(b->g, "media.place", b->rows, b->media->features, b->media->placed);
+        lf_mix_input(b->g, "media.place", b->rows, b->media->features, b->media->placed);
     for (int64_t i = 0; i < c->vision.taps.n; i++)
         b->deep[i] = lf_mix_rows(b->g, deep[i], &place);
     f = lf_mix_rows(b->g, f, &place);
     if (!c->projector.newline)
         return f;
-    const struct lf_mix lines = matrix(b->g, "media.lines", b->rows, 1, b->media->lines);
+    const struct lf_mix lines = lf_mix_input(b->g, "media.lines", b->rows, 1, b->media->lines);
     return lf_add(b->g, f, lf_mix_rows(b->g, lf_param(b->g, "projector.newline.weight"), &lines));
 }
 

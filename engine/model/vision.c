@@ -315,18 +315,9 @@ static lf_val input(struct build *b, const char *name, enum lf_dtype dtype, int6
 static struct lf_mix matrix(struct build *b, const char *name, int64_t rows, int64_t from,
                             int64_t entries)
 {
-    lf_val v[6];
-    for (int k = 0; k < 6; k++) {
-        static const char *const part[] = {"start", "index", "weight"};
-        char text[40];
-        snprintf(text, sizeof text, "%s.%s%s", name, k < 3 ? "" : "back.", part[k % 3]);
-        v[k] = input(b, text, k % 3 == 2 ? LF_F32 : LF_I32,
-                     k % 3 ? entries
-                     : k   ? from + 1
-                           : rows + 1,
-                     1);
-    }
-    return (struct lf_mix){v[0], v[1], v[2], v[3], v[4], v[5]};
+    char whole[96];
+    snprintf(whole, sizeof whole, "%s%s", b->v->prefix, name);
+    return lf_mix_input(b->g, whole, rows, from, entries);
 }
 
 static lf_val param(struct build *b, const char *name)

@@ -78,7 +78,7 @@ int main(int argc, char **argv)
     const int n = argc - 2;
     if (n < 1)
         return 2;
-    need(lf_gen_eyes_load(&e, argv[1], &any, &err));
+    need(lf_gen_eyes_load(&e, argv[1], NULL, &any, &err));
     lf_image *im = calloc((size_t)n, sizeof *im);
     if (!im)
         return 1;
