@@ -292,47 +292,27 @@ static const char *const rms_switches[] = {MERGER, "projector.norm=rms", NULL};
 
 #define NEEDS "vocab_size rms_norm_eps rope_theta max_position_embeddings num_key_value_heads"
 
-const struct lf_hf_family lf_hf_qwen2_vl = {
-    .name = "qwen2-vl",
-    .model_type = "qwen2_vl",
-    .architecture = "Qwen2VLForConditionalGeneration",
-    .switches = layer_switches,
-    .keys = outer_keys,
-    .rows = merger_rows,
-    .tol_max = LF_HF_TOL_MAX,
-    .tol_rms = LF_HF_TOL_RMS,
-    .sight = &(const struct lf_hf_sight){.text = &lf_hf_qwen2,
-                                         .text_type = "qwen2_vl_text qwen2_vl",
-                                         .first = true,
-                                         .flat = true,
-                                         .text_needs = NEEDS,
-                                         .tied = "false",
-                                         .tied_either = true,
-                                         .rope = LF_HF_ROPE_SECTIONS,
-                                         .towers = qwen2_towers,
-                                         .names = old_names},
-};
-
-const struct lf_hf_family lf_hf_qwen25_vl = {
-    .name = "qwen2.5-vl",
-    .model_type = "qwen2_5_vl",
-    .architecture = "Qwen2_5_VLForConditionalGeneration",
-    .switches = rms_switches,
-    .keys = outer_keys,
-    .rows = merger_rows,
-    .tol_max = LF_HF_TOL_MAX,
-    .tol_rms = LF_HF_TOL_RMS,
-    .sight = &(const struct lf_hf_sight){.text = &lf_hf_qwen2,
-                                         .text_type = "qwen2_5_vl_text qwen2_5_vl",
-                                         .first = true,
-                                         .flat = true,
-                                         .text_needs = NEEDS,
-                                         .tied = "false",
-                                         .tied_either = true,
-                                         .rope = LF_HF_ROPE_SECTIONS,
-                                         .towers = qwen25_towers,
-                                         .names = old_names},
-};
+/* Both have an encoder of their own and one kind of decoder. */
+#define QWEN_VL(id, type, class, norm, encoder)                                                    \
+    {                                                                                              \
+        .name = id, .model_type = type, .architecture = class, .switches = norm,                   \
+        .keys = outer_keys, .rows = merger_rows, .tol_max = LF_HF_TOL_MAX,                         \
+        .tol_rms = LF_HF_TOL_RMS,                                                                  \
+        .sight = &(const struct lf_hf_sight){.text = &lf_hf_qwen2,                                 \
+                                             .text_type = type "_text " type,                      \
+                                             .first = true,                                        \
+                                             .flat = true,                                         \
+                                             .text_needs = NEEDS,                                  \
+                                             .tied = "false",                                      \
+                                             .tied_either = true,                                  \
+                                             .rope = LF_HF_ROPE_SECTIONS,                          \
+                                             .towers = encoder,                                    \
+                                             .names = old_names},                                  \
+    }
+const struct lf_hf_family lf_hf_qwen2_vl = QWEN_VL(
+    "qwen2-vl", "qwen2_vl", "Qwen2VLForConditionalGeneration", layer_switches, qwen2_towers);
+const struct lf_hf_family lf_hf_qwen25_vl = QWEN_VL(
+    "qwen2.5-vl", "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", rms_switches, qwen25_towers);
 
 /* Its decoder has no window, whatever the file says. */
 static int read_no_window(lf_hf_reader *r, lf_model_config *c, lf_err *err)
