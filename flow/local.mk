@@ -50,7 +50,8 @@ flow_libflow_a_SOURCES += \
   flow/job/jobside.c flow/job/jobside.h flow/job/jobside_pbs.c flow/job/jobside_slurm.c
 flow_libflow_a_SOURCES += \
   flow/report/card.c flow/report/course.c flow/report/data.c flow/report/facts.c flow/report/facts.h \
-  flow/report/page.c flow/report/page_texts.h flow/report/plot.c flow/report/report.c \
+  flow/report/page.c flow/report/page_texts.h flow/report/pictures.c flow/report/plot.c \
+  flow/report/report.c \
   flow/report/report.h flow/report/scores.c flow/report/several.c flow/report/svg.c \
   flow/report/tables.c flow/report/texts.c
 flow_libflow_a_SOURCES += \

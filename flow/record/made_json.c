@@ -206,15 +206,41 @@ void lf_dataset_free(lf_dataset *d)
 
 const struct lf_fields lf_text_line_fields = LF_FIELDS(
     lf_text_line, LF_MEMBERS_OPT(lf_text_line, step, id, sample, prompt, text, answer, score,
-                                 prompt_tokens, token_ids, finish_reason, resumed));
+                                 prompt_tokens, token_ids, images, finish_reason, resumed));
+
+/* Of a message in parts the first text; its pictures, where the line has no list of them. */
+static const char *read_parts(lf_text_line *line, const json_t *parts)
+{
+    static const char *const names[] = {"image", "path", "url"};
+    const char *text = NULL;
+    json_t *images = line->images == NULL ? json_array() : NULL;
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_array_get(parts, i);
+        if (text == NULL)
+            text = json_string_value(json_object_get(part, "text"));
+        json_t *path = NULL;
+        for (size_t k = 0; path == NULL && k < sizeof names / sizeof *names; k++)
+            path = json_object_get(part, names[k]);
+        if (path == NULL)
+            path = json_object_get(json_object_get(part, "image_url"), "url");
+        if (json_is_string(path))
+            json_array_append(images, path);
+    }
+    if (json_array_size(images) > 0)
+        line->images = images;
+    else
+        json_decref(images);
+    return text;
+}
 
 /* The text of a request of another shape: the last message of a chat. */
 static int add_last_message(lf_text_line *line, const json_t *o, lf_err *err)
 {
     const json_t *list = json_object_get(o, "messages");
     const size_t n = json_array_size(list);
+    const json_t *content = n > 0 ? json_object_get(json_array_get(list, n - 1), "content") : NULL;
     const char *text =
-        n > 0 ? json_string_value(json_object_get(json_array_get(list, n - 1), "content")) : NULL;
+        json_is_array(content) ? read_parts(line, content) : json_string_value(content);
     return line->prompt == NULL && text != NULL ? lf_text_set(&line->prompt, text, "messages", err)
                                                 : 0;
 }

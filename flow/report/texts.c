@@ -38,7 +38,16 @@ static void cut_text(lf_buf *b, const char *text)
 struct prompts {
     const lf_texts *given; /* of the option prompt: "prompt-1" is the first */
     lf_text_lines file;
+    const char *media_dir; /* NULL: none */
 };
+
+static const struct json_t *images_of(const struct prompts *p, const lf_text_line *l)
+{
+    for (size_t i = 0; l->images == NULL && l->id != NULL && i < p->file.n; i++)
+        if (lf_text_same(p->file.v[i].id, l->id))
+            return p->file.v[i].images;
+    return l->images;
+}
 
 static const char *prompt_of(const struct prompts *p, const char *id)
 {
@@ -71,7 +80,9 @@ static void sample(lf_buf *b, const lf_text_line *l, const struct prompts *p)
         lf_buf_adds(b, ", ended by ");
         lf_html_text(b, strcmp(l->finish_reason, "length") == 0 ? "its length" : l->finish_reason);
     }
-    lf_buf_adds(b, "</figcaption><pre>");
+    lf_buf_adds(b, "</figcaption>");
+    lf_report_pictures(b, images_of(p, l), p->media_dir);
+    lf_buf_adds(b, "<pre>");
     if (prompt != NULL) {
         lf_buf_adds(b, "<b class=\"prompt\">");
         cut_text(b, prompt);
@@ -99,6 +110,8 @@ static int load_prompts(struct prompts *p, const lf_facts_stage *s, lf_err *err)
     int rc = 0;
     memset(p, 0, sizeof *p);
     p->given = lf_lists_get(&s->view->plan->options, "prompt");
+    const lf_texts *media = lf_lists_get(&s->view->plan->options, "media_dir");
+    p->media_dir = media != NULL && media->n > 0 ? media->v[0] : NULL;
     for (size_t i = 0; done != NULL && rc == 0 && p->file.n == 0 && i < done->n_inputs; i++)
         if (lf_text_same(done->inputs[i].name, "prompts") && done->inputs[i].path != NULL)
             rc = lf_text_lines_load(&p->file, &more, done->inputs[i].path, 100000, err);

@@ -45,6 +45,8 @@ static bool is_void(const char *name)
 /* What a browser would fetch: attributes that name a place, and any address. */
 static const char *const in_tags[] = {" src=",    " href=", " srcset=", "url(",    "http://",
                                       "https://", "<link",  "<img",     "<iframe", NULL};
+/* A picture within the page loads nothing. */
+static const char own_picture[] = "<img class=\"seen\" src=\"data:image/";
 static const char *const in_style[] = {"url(", "@import", "http://", "https://", NULL};
 static const char *const in_script[] = {"http://", "https://", "fetch(",    "XMLHttpRequest",
                                         "import(", ".src",     "WebSocket", NULL};
@@ -102,7 +104,10 @@ static const char *one_tag(struct stack *s, const char *at)
         printf("'<' that begins no tag: %.60s\n", at);
         return NULL;
     }
-    if (loads(at - 1, (size_t)(end - at) + 1, in_tags) || bad_number(at, (size_t)(end - at)))
+    const size_t own =
+        strncmp(at - 1, own_picture, sizeof own_picture - 1) ? 0 : sizeof own_picture;
+    if (loads(at - 1 + own, (size_t)(end - at) + 1 - own, in_tags) ||
+        bad_number(at, (size_t)(end - at)))
         return NULL;
     if (closes)
         return closed(s, name) == 0 ? end + 1 : NULL;

@@ -129,6 +129,21 @@ like r.html ' a &#x2407;bell' "a control byte is visible"
 unlike r.html 'void' "what a later start has replaced is not shown"
 is "$(grep -c 'class="prompt">Once' r.html)" 2 "and no line that is not whole"
 
+# What a model saw stands within the page; what is no picture, is too large or is gone is named.
+png=$LF_SRCDIR/tests/golden/media/images/rgb8.png
+cp "$png" large.png && head -c 300000 /dev/zero >>large.png && echo text >no.png
+cat >"$d/samples.jsonl" <<END
+{"step":8,"images":["$png","$PWD/large.png","$PWD/no.png","gone<.png"],"prompt":"Seen","id":"prompt-1","sample":0,"text":" it"}
+{"step":8,"messages":[{"role":"user","content":[{"type":"image","path":"$png"},{"type":"text","text":"In parts"}]}],"id":"prompt-2","text":" it"}
+END
+runs 0 "$LF" report --output r.html
+whole r.html "pictures"
+sed -n 's/.*<img class="seen" src="data:image\/png;base64,\([^"]*\)".*/\1/p' r.html | while read -r l; do echo "$l" | base64 -d | cmp - "$png" && echo same; done >o
+is "$(grep -c same o)" 2 "pictures of a prompt, also from the parts of its message"
+words r.html >w
+like w "$PWD/large.png *$PWD/no.png *gone&lt;.png" "the others are named"
+like w 'In parts it' "with the text beside the picture"
+
 # A second run with another rate: what changed, and both in one page.
 "$LF" run --set train.lr=3e-3 --set train.steps=16 >o 2>&1; ok $? "a second run" "$(tail -n 3 o)"
 two=$(run_id)
@@ -159,4 +174,4 @@ runs 0 "$LF" report --all --output a.html
 cmp -s a.html b.html || like a.html "<h1>2 runs</h1>" "--all has both"
 runs 2 "$LF" report --all "$one"
 like err 'not both' "or some, not both"
-finish 70
+finish 75

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pictures of a request, within the page: what a model saw beside what it wrote.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <openssl/evp.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/base/mem.h"
+#include "flow/report/report.h"
+
+/* A page stays small enough to be mailed: larger files are named alone. */
+enum { MOST = 4, FILE_BYTES = 192 << 10 };
+
+static const char *type_of(const unsigned char *data, size_t n)
+{
+    if (n > 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0)
+        return "image/png";
+    if (n > 3 && memcmp(data, "\xff\xd8\xff", 3) == 0)
+        return "image/jpeg";
+    if (n > 12 && memcmp(data, "RIFF", 4) == 0 && memcmp(data + 8, "WEBP", 4) == 0)
+        return "image/webp";
+    return NULL;
+}
+
+/* All of a regular file that is not too large; false: it is, or it cannot be read. */
+static bool read_small(lf_buf *out, const char *path)
+{
+    char block[16384];
+    struct stat st;
+    ssize_t got = -1;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= FILE_BYTES)
+        while (out->len <= FILE_BYTES && (got = read(fd, block, sizeof block)) > 0)
+            lf_buf_add(out, block, (size_t)got);
+    close(fd);
+    return got == 0 && out->len <= FILE_BYTES;
+}
+
+static void embed(lf_buf *b, const lf_buf *file, const char *type)
+{
+    unsigned char text[4 * 1024 + 4]; /* of 3 KiB, and a NUL */
+    lf_buf_addf(b, "data:%s;base64,", type);
+    for (size_t at = 0; at < file->len; at += 3 * 1024) {
+        const size_t n = file->len - at < 3 * 1024 ? file->len - at : 3 * 1024;
+        const int m = EVP_EncodeBlock(text, (const unsigned char *)file->data + at, (int)n);
+        lf_buf_add(b, text, (size_t)m);
+    }
+}
+
+/* A picture of a request as lf-generate takes it: a path below the directory of media, or a
+ * file: URL. Of a data: URL only that it is one is said. */
+static void picture(lf_buf *b, const char *name, const char *media_dir)
+{
+    char path[PATH_MAX];
+    lf_buf file;
+    const char *at = strncmp(name, "file://", 7) == 0 ? name + 7 : name;
+    lf_buf_init(&file);
+    const int n = *at == '/' || media_dir == NULL
+                      ? snprintf(path, sizeof path, "%s", at)
+                      : snprintf(path, sizeof path, "%s/%s", media_dir, at);
+    const bool data = strncmp(name, "data:", 5) == 0;
+    const char *type = !data && n < (int)sizeof path && read_small(&file, path)
+                           ? type_of((const unsigned char *)file.data, file.len)
+                           : NULL;
+    if (type != NULL) {
+        lf_buf_adds(b, "<img class=\"seen\" src=\"");
+        embed(b, &file, type);
+        lf_buf_adds(b, "\" alt=\"");
+        lf_html_text(b, name);
+        lf_buf_adds(b, "\" title=\"");
+        lf_html_text(b, name);
+        lf_buf_adds(b, "\">");
+    } else {
+        lf_buf_adds(b, "<span class=\"dim\">");
+        lf_html_text(b, data ? "a picture within the request" : name);
+        lf_buf_adds(b, "</span> ");
+    }
+    lf_buf_fini(&file);
+}
+
+void lf_report_pictures(lf_buf *b, const struct json_t *images, const char *media_dir)
+{
+    const size_t n = json_is_string(images) ? 1 : json_array_size(images);
+    if (n == 0)
+        return;
+    lf_buf_adds(b, "<div>");
+    for (size_t i = 0; i < n && i < MOST; i++) {
+        const json_t *v = json_is_string(images) ? images : json_array_get(images, i);
+        const char *name = json_string_value(json_is_object(v) ? json_object_get(v, "path") : v);
+        if (name != NULL)
+            picture(b, name, media_dir);
+    }
+    if (n > MOST)
+        lf_buf_addf(b, "<span class=\"dim\">and %zu more</span>", n - MOST);
+    lf_buf_adds(b, "</div>\n");
+}
