@@ -22,6 +22,13 @@ dist_grpo_DATA = examples/grpo/pipeline.ini
 dist_grpo_SCRIPTS = examples/grpo/run.sh
 paralleldir = $(pkgdatadir)/examples/parallel
 dist_parallel_DATA = examples/parallel/pipeline.ini
+qwenvldir = $(pkgdatadir)/examples/qwen2.5-vl-lora
+dist_qwenvl_DATA = examples/qwen2.5-vl-lora/pipeline.ini
+llavadir = $(pkgdatadir)/examples/llava
+dist_llava_DATA = examples/llava/pipeline.ini examples/llava/chat.jinja
+llavaprocessordir = $(llavadir)/processor
+dist_llavaprocessor_DATA = examples/llava/processor/preprocessor_config.json \
+  examples/llava/processor/processor_config.json
 examplesdir = $(pkgdatadir)/examples
 dist_examples_SCRIPTS = examples/seeds.sh
 dist_examples_DATA = examples/common.sh
