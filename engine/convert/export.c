@@ -153,9 +153,10 @@ static int64_t elements(const lf_ckpt_entry *e)
 static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, lf_err *err)
 {
     const struct lf_map_item *it = &ex->map.items[ex->items[k]];
+    const struct lf_map_parts *parts = &ex->map.of_item[ex->items[k]];
     struct lf_move m = {.from = &ex->from,
-                        .parts = &ex->map.of_item[ex->items[k]],
-                        .width = it->width,
+                        .parts = parts,
+                        .width = parts->blocks.n ? parts->blocks.width : it->width,
                         .rows = 1,
                         .dtype = ex->decls[k].dtype};
     int64_t elem = (int64_t)lf_st_dtype_bytes(m.dtype), n, step = BLOCK_BYTES / elem;
@@ -163,8 +164,8 @@ static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, l
     for (int d = 0; d < it->ndim; d++)
         m.rows *= it->shape[d];
     m.rows /= m.width;
-    m.cut_columns = m.parts->turned;
-    m.src_width = m.parts->turned ? m.rows : m.width;
+    m.cut_columns = parts->turned;
+    m.src_width = parts->blocks.n ? parts->blocks.src_width : parts->turned ? m.rows : m.width;
     const struct lf_map_seg *seg = m.parts->segs;
     const lf_ckpt_entry *whole = m.parts->n == 1 ? ex->entries[seg->src] : NULL;
     uint8_t hash[LF_HASH_BYTES];

@@ -56,6 +56,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_qwen2_vl,
     &lf_hf_qwen25_vl,
     &lf_hf_qwen3_vl,
+    &lf_hf_qwen3_vl_moe,
     &lf_hf_internvl_qwen2,
     &lf_hf_internvl_qwen3,
     &lf_hf_internvl_llama,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Qwen2-VL, Qwen2.5-VL, Qwen3-VL: encoders with rotary positions of rows and columns, whose four
- * neighbours become one row of a decoder with three positions a token. */
+ * Qwen2-VL, Qwen2.5-VL, Qwen3-VL with and without experts: encoders with rotary positions of rows
+ * and columns, whose four neighbours become one row of a decoder with three positions a token. */
 #include <math.h>
 #include <string.h>
 
@@ -250,19 +250,20 @@ static const struct lf_hf_tower qwen25_tower = {.model_type = "qwen2_5_vl_vision
                                                 .names = TOWER_NAMES,
                                                 .read = read_qwen25,
                                                 .write = write_qwen25};
-static const struct lf_hf_tower qwen3_tower = {
-    .model_type = "qwen3_vl_vision qwen3_vl",
-    .family = qwen3_family,
-    .families = "qwen3-vl",
-    .keys = qwen3_vision,
-    .rows = qwen3_rows,
-    .names = {"visual.", {"visual.", "model.visual.", NULL}},
-    .read = read_qwen3,
-    .write = write_qwen3};
+#define QWEN3_TOWER(type)                                                                          \
+    {                                                                                              \
+        .model_type = type "_vision " type, .family = qwen3_family, .families = "qwen3-vl",        \
+        .keys = qwen3_vision, .rows = qwen3_rows,                                                  \
+        .names = {"visual.", {"visual.", "model.visual.", NULL}}, .read = read_qwen3,              \
+        .write = write_qwen3                                                                       \
+    }
+static const struct lf_hf_tower qwen3_tower = QWEN3_TOWER("qwen3_vl"),
+                                qwen3_moe_tower = QWEN3_TOWER("qwen3_vl_moe");
 
 static const struct lf_hf_tower *const qwen2_towers[] = {&qwen2_tower, NULL};
 static const struct lf_hf_tower *const qwen25_towers[] = {&qwen25_tower, NULL};
 static const struct lf_hf_tower *const qwen3_towers[] = {&qwen3_tower, NULL};
+static const struct lf_hf_tower *const qwen3_moe_towers[] = {&qwen3_moe_tower, NULL};
 
 /* Files of Qwen2-VL and 2.5 are of before text_config, those of Qwen3-VL are not. */
 static const struct lf_hf_name old_names[] = {
@@ -323,22 +324,26 @@ static int read_no_window(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return 0;
 }
 
-const struct lf_hf_family lf_hf_qwen3_vl = {
-    .name = "qwen3-vl",
-    .model_type = "qwen3_vl",
-    .architecture = "Qwen3VLForConditionalGeneration",
-    .switches = layer_switches,
-    .keys = outer_keys,
-    .rows = deep_rows,
-    .read = read_no_window,
-    .tol_max = LF_HF_TOL_MAX,
-    .tol_rms = LF_HF_TOL_RMS,
-    .sight = &(const struct lf_hf_sight){.text = &lf_hf_qwen3,
-                                         .text_type = "qwen3_vl_text",
-                                         .first = true,
-                                         .text_needs = NEEDS " head_dim",
-                                         .tied = "false",
-                                         .rope = LF_HF_ROPE_INTERLEAVED,
-                                         .towers = qwen3_towers,
-                                         .names = new_names},
-};
+#define QWEN3_VL(id, type, class, ...)                                                             \
+    {                                                                                              \
+        .name = id, .model_type = type, .architecture = class, .switches = layer_switches,         \
+        .keys = outer_keys, .rows = deep_rows, .read = read_no_window, .tol_max = LF_HF_TOL_MAX,   \
+        .tol_rms = LF_HF_TOL_RMS,                                                                  \
+        .sight = &(const struct lf_hf_sight){.text_type = type "_text",                            \
+                                             .first = true,                                        \
+                                             .text_needs = NEEDS " head_dim",                      \
+                                             .tied = "false",                                      \
+                                             .rope = LF_HF_ROPE_INTERLEAVED,                       \
+                                             .names = new_names,                                   \
+                                             __VA_ARGS__},                                         \
+    }
+const struct lf_hf_family lf_hf_qwen3_vl =
+    QWEN3_VL("qwen3-vl", "qwen3_vl", "Qwen3VLForConditionalGeneration", .text = &lf_hf_qwen3,
+             .towers = qwen3_towers);
+
+/* Its router always divides the weights of the chosen experts by their sum. */
+const struct lf_hf_family lf_hf_qwen3_vl_moe = QWEN3_VL(
+    "qwen3-vl-moe", "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", .text = &lf_hf_qwen3_moe,
+    .towers = qwen3_moe_towers, .text_defaults = "{\"norm_topk_prob\": true}",
+    .text_must = "{\"norm_topk_prob\": true}", .turned_rows = lf_hf_qwen3_turned,
+    .plain_rows = lf_hf_qwen3_plain);

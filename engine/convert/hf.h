@@ -111,8 +111,12 @@ struct lf_hf_sight {
     const char *text_defaults;
     const char *text_needs;  /* keys of text_config that no default is right for */
     const char *text_ignore; /* keys of text_config that nothing reads */
-    /* JSON: keys of text_config that must be so where they stand; NULL: none */
-    const char *text_must;
+    /* JSON: keys of text_config that must be so where they stand; NULL: none. Those of text_unread
+     * are not written: published files have them, and no class reads them */
+    const char *text_must, *text_unread;
+    /* the tensors of the decoder where they are not those of its family: as published, and as else
+     * where the experts of a file are not turned (hf_sight.c); NULL: those of its family */
+    const struct lf_map_row *turned_rows, *plain_rows;
     const char *tied; /* JSON: tie_word_embeddings where no one says it */
     bool tied_either; /* text_config may say it against config.json */
     enum { LF_HF_ROPE_ONE = 0, LF_HF_ROPE_SECTIONS, LF_HF_ROPE_INTERLEAVED } rope;

@@ -184,6 +184,8 @@ static int read_text(lf_model_config *c, const struct lf_hf_family *f, json_t *t
     const struct lf_hf_sight *s = f->sight;
     int rc = check_must(s->text_must, text, path, err);
     if (rc == 0)
+        rc = check_must(s->text_unread, text, path, err);
+    if (rc == 0)
         rc = fill_text(s, text, err);
     if (rc == 0 && s->rope != LF_HF_ROPE_ONE)
         rc = take_sections(s, c, text, path, err);
@@ -405,6 +407,43 @@ static bool is_bare(const lf_st *s, const char *prefix)
     return prefix != NULL;
 }
 
+static bool has_shape(const lf_st_entry *e, int64_t a, int64_t b, int64_t c)
+{
+    return e->ndim == 3 && e->shape[0] == a && e->shape[1] == b && e->shape[2] == c;
+}
+
+/* Are the experts of a file matrices [out, in] each, and not turned? A matrix that is square tells
+ * nothing, but then the others do. */
+static bool has_plain_experts(const lf_st *st, const lf_model_config *c)
+{
+    bool plain = true;
+    for (size_t i = 0; i < lf_st_n_entries(st) && plain; i++) {
+        const lf_st_entry *e = lf_st_entry_at(st, i);
+        if (lf_str_has_suffix(e->name, ".mlp.experts.gate_up_proj"))
+            plain = has_shape(e, c->experts, 2 * c->expert_ffn, c->hidden);
+        else if (lf_str_has_suffix(e->name, ".mlp.experts.down_proj"))
+            plain = has_shape(e, c->experts, c->hidden, c->expert_ffn);
+    }
+    return plain;
+}
+
+#define PLAIN "plain_experts"
+
+/* The table of the decoder. Without a file or its form it is as published, unless a matrix is
+ * square: transformers turns it back by its shape alone, and would not. */
+static const struct lf_map_row *decoder_rows(const struct lf_hf_sight *s, const lf_model_config *c,
+                                             const lf_st *st, json_t *saved)
+{
+    json_t *was = json_object_get(saved, PLAIN);
+    if (!s->turned_rows)
+        return s->text->rows;
+    const bool square = c->hidden == c->expert_ffn || c->hidden == 2 * c->expert_ffn,
+               plain = st    ? has_plain_experts(st, c)
+                       : was ? json_is_true(was)
+                             : square;
+    return plain ? s->plain_rows : s->turned_rows;
+}
+
 int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_model_config *c,
                const lf_st *st, json_t *saved, lf_err *err)
 {
@@ -416,7 +455,7 @@ int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_m
         const struct lf_hf_tower *t = lf_hf_tower_for(f, c);
         if (!t)
             return lf_fail(err, LF_EINVAL, "vision.family: family %s has no such encoder", f->name);
-        form.tables[form.n_tables++] = f->sight->text->rows;
+        form.tables[form.n_tables++] = decoder_rows(f->sight, c, st, saved);
         form.tables[form.n_tables++] = t->rows;
         for (const struct lf_hf_name *n = f->sight->names; n->rows; n++)
             add_name(&form, n, st, names);
@@ -432,6 +471,9 @@ int lf_hf_form_save(const struct lf_map_form *form, const struct lf_hf_family *f
     int bad = !o;
     for (size_t i = 0; i < form->n_names && !bad; i++)
         bad = json_object_set_new(o, form->names[i].rows, json_string(form->names[i].file));
+    if (f->sight && f->sight->plain_rows)
+        bad = bad || json_object_set_new(saved, PLAIN,
+                                         json_boolean(form->tables[1] == f->sight->plain_rows));
     bad = bad || (f->sight ? json_object_set(saved, "names", o)
                            : json_object_set_new(saved, "bare", json_boolean(form->n_names > 0)));
     json_decref(o);

@@ -90,15 +90,19 @@ static int make_lane(struct import *im, size_t i, lf_err *err)
 {
     const struct lf_map_ours *t = &im->m.map.ours[i];
     struct lf_move *mv = &im->lanes[i].move;
-    int64_t width = t->ndim == 1 ? 1 : t->shape[t->ndim - 1];
+    const struct lf_map_parts *parts = &im->m.map.of_ours[i];
+    const int64_t width = parts->blocks.n ? parts->blocks.width
+                          : t->ndim == 1  ? 1
+                                          : t->shape[t->ndim - 1];
     im->lanes[i].im = im;
     *mv = (struct lf_move){.from = &im->from,
-                           .parts = &im->m.map.of_ours[i],
+                           .parts = parts,
                            .rows = elements(t) / width,
                            .width = width,
                            .src_width = width};
-    if (mv->parts->turned) /* all outside tensors of a turned one have the same width */
-        mv->src_width = im->m.map.items[mv->parts->segs[0].src].shape[1];
+    if (parts->turned) /* all outside tensors of a turned one have the same width */
+        mv->src_width = parts->blocks.n ? parts->blocks.src_width
+                                        : im->m.map.items[parts->segs[0].src].shape[1];
     int rc = pick_dtype(im, i, &mv->dtype, err);
     char *name =
         rc != 0 ? NULL : lf_arena_printf(im->m.map.arena, err, LF_WEIGHTS_PREFIX "%s", t->name);
@@ -139,7 +143,7 @@ static int compare(struct import *im, int item, lf_err *err)
     int rc = 0;
     a.dtype = b.dtype = LF_ST_F32;
     struct lf_map_seg one = {0, a.rows, item, 0};
-    struct lf_map_parts parts = {&one, 1, 1, false};
+    struct lf_map_parts parts = {.segs = &one, .n = 1, .cap = 1};
     b.parts = &parts;
     char *x = lf_malloc(COMPARE_ELEMS, 8, err), *y = x ? x + COMPARE_ELEMS * 4 : NULL;
     if (!x)

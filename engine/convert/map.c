@@ -158,6 +158,37 @@ static int join_rows_of_3(lf_map *m, int i, const lf_model_config *c, lf_err *er
     return rc;
 }
 
+/* Rows of expert e of each of ours in turn. */
+static int join_experts(lf_map *m, int i, lf_err *err)
+{
+    const struct lf_map_item *it = &m->items[i];
+    int64_t at = 0;
+    int rc = 0;
+    for (int64_t e = 0; e < it->shape[0] && rc == 0; e++)
+        for (int k = 0; k < it->n_ours && rc == 0; k++) {
+            const int64_t n = m->ours[it->ours[k]].shape[1];
+            rc = join(m, i, at, it->ours[k], e * n, n, err);
+            at += n;
+        }
+    return rc;
+}
+
+/* Blocks [rows of all, width] of ours, each turned: blocks [width, rows of all] outside. */
+static int join_blocks(lf_map *m, int i, int64_t rows, int64_t width, lf_err *err)
+{
+    const struct lf_map_item *it = &m->items[i];
+    const int64_t n = it->shape[0], all = rows * it->n_ours;
+    int rc = 0;
+    m->of_item[i].turned = true;
+    m->of_item[i].blocks = (struct lf_map_blocks){n, width, all, width};
+    for (int k = 0; k < it->n_ours && rc == 0; k++) {
+        m->of_ours[it->ours[k]].turned = true;
+        m->of_ours[it->ours[k]].blocks = (struct lf_map_blocks){n, rows, width, all};
+        rc = join(m, i, k * rows, it->ours[k], 0, rows, err);
+    }
+    return rc;
+}
+
 static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
 {
     const struct lf_map_item *it = &m->items[i];
@@ -171,6 +202,14 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     case LF_MAP_EXPERT: {
         int64_t n = rows_of(&m->ours[it->ours[0]]) / m->ours[it->ours[0]].shape[0];
         return join(m, i, 0, it->ours[0], it->expert * n, n, err);
+    }
+    case LF_MAP_EXPERTS:
+        return join_experts(m, i, err);
+    case LF_MAP_EXPERTS_T:
+        return join_blocks(m, i, m->ours[it->ours[0]].shape[1], it->shape[1], err);
+    case LF_MAP_CELLS: {
+        const int64_t cells = c->projector.merge * c->projector.merge;
+        return join_blocks(m, i, cells, it->shape[1] / cells, err);
     }
     case LF_MAP_TIED: /* compared only: covers nothing of ours */
         return add_seg(&m->of_item[i],
@@ -242,12 +281,14 @@ static void shape_item(const lf_map *m, struct lf_map_item *it)
         it->ndim--;
         memmove(it->shape, it->shape + 1, (size_t)it->ndim * sizeof it->shape[0]);
     }
+    const bool experts = it->kind == LF_MAP_EXPERTS || it->kind == LF_MAP_EXPERTS_T,
+               turned = it->kind == LF_MAP_TURNED || it->kind == LF_MAP_STACK_T;
     for (int k = 1; k < it->n_ours; k++)
-        it->shape[0] += m->ours[it->ours[k]].shape[0];
-    if ((it->kind == LF_MAP_TURNED || it->kind == LF_MAP_STACK_T) && it->ndim == 2) {
-        int64_t in = it->shape[1];
-        it->shape[1] = it->shape[0];
-        it->shape[0] = in;
+        it->shape[experts] += m->ours[it->ours[k]].shape[experts];
+    if ((turned && it->ndim == 2) || it->kind == LF_MAP_EXPERTS_T) {
+        const int64_t in = it->shape[experts + 1];
+        it->shape[experts + 1] = it->shape[experts];
+        it->shape[experts] = in;
     }
     it->width = it->ndim > 1 ? it->shape[it->ndim - 1] : 1;
 }
@@ -357,12 +398,14 @@ static int check_cover(lf_map *m, lf_err *err)
     for (size_t i = 1; i < m->n_items; i++)
         if (strcmp(m->items[i - 1].name, m->items[i].name) == 0)
             return lf_fail(err, LF_EINVAL, "two rows name %s", m->items[i].name);
-    for (size_t i = 0; i < m->n_ours; i++)
-        if (!covers(&m->of_ours[i], rows_of(&m->ours[i])))
+    for (size_t i = 0; i < m->n_ours; i++) {
+        const struct lf_map_blocks *b = &m->of_ours[i].blocks;
+        if (!covers(&m->of_ours[i], b->n ? b->rows : rows_of(&m->ours[i])))
             return lf_fail(err, LF_EINVAL, "%s %s", m->ours[i].name,
                            m->of_ours[i].n
                                ? "is not covered exactly once by the rows of this family"
                                : "has no row: models of this family have no such tensor");
+    }
     for (size_t i = 0; i < m->n_items; i++)
         if (m->of_item[i].n > 1)
             qsort(m->of_item[i].segs, m->of_item[i].n, sizeof(struct lf_map_seg), cmp_seg);

@@ -27,6 +27,10 @@
  *               the stack q;k;v (Falcon 7B, StarCoder)
  *     GROUPS_3  the oldest Megatron layout of the same for G = H: rows [head][head_dim][q,k,v]
  *     EXPERT    one outside tensor per expert ({E}): block {E} of ours
+ *     EXPERTS   the stack of several, expert by expert: [E, out of all, in]
+ *     EXPERTS_T the transpose of each expert of that: [E, in, out of all]
+ *     CELLS     ours is [out, k C] of k patches side by side, k the square of projector.merge; the
+ *               outside tensor has the k numbers of a channel beside each other (unfold of PyTorch)
  *     VECTOR    ours is [1, n], the outside tensor [n]
  *     LEAD      ours is [m, n], the outside tensor [1, m, n]
  *     CONV      ours is [C, 3 P P], the outside tensor a convolution [C, 3, P, P]
@@ -58,6 +62,9 @@ enum lf_map_kind {
     LF_MAP_GROUPS,
     LF_MAP_GROUPS_3,
     LF_MAP_EXPERT,
+    LF_MAP_EXPERTS,
+    LF_MAP_EXPERTS_T,
+    LF_MAP_CELLS,
     LF_MAP_VECTOR,
     LF_MAP_LEAD,
     LF_MAP_CONV,
@@ -119,12 +126,20 @@ struct lf_map_seg {
     int64_t src_at;
 };
 
+/* Matrices behind each other, each of which is turned by itself; n 0: the tensor is one matrix. */
+struct lf_map_blocks {
+    int64_t n, rows, width; /* of one block of this tensor */
+    int64_t src_width;      /* elements of a row of the sources */
+};
+
 /* The parts of a tensor, sorted by `at`, without gaps. turned: the sources are transposed (import),
- * or the segments are columns of this tensor (export). */
+ * or the segments are columns of this tensor (export). With blocks the segments are those of each
+ * block, and a source has as many blocks, each as large as its segment. */
 struct lf_map_parts {
     struct lf_map_seg *segs;
     size_t n, cap;
     bool turned;
+    struct lf_map_blocks blocks;
 };
 
 typedef struct lf_map {

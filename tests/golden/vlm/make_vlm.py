@@ -82,6 +82,14 @@ CLASSES = {
                      vision_config=dict({k: v for k, v in QWEN_VIT.items() if k != "in_chans"}, in_channels=3, depth=3, hidden_size=16,
                                         intermediate_size=24, out_hidden_size=24, num_position_embeddings=16,
                                         deepstack_visual_indexes=[0, 2], hidden_act="gelu_pytorch_tanh", model_type="qwen3_vl")),
+    "qwen3-vl-moe": dict(QWEN_OUTER, architectures=["Qwen3VLMoeForConditionalGeneration"], model_type="qwen3_vl_moe", tie_word_embeddings=False,
+                         text_config=dict(M_TEXT, **mrope([4, 2, 2], rope_type="default", mrope_interleaved=True), attention_bias=False,
+                                          model_type="qwen3_vl_moe_text", head_dim=16, num_attention_heads=2, num_experts=3,
+                                          num_experts_per_tok=2, moe_intermediate_size=10, decoder_sparse_step=1, mlp_only_layers=[],
+                                          norm_topk_prob=True),
+                         vision_config=dict({k: v for k, v in QWEN_VIT.items() if k != "in_chans"}, in_channels=3, depth=2, hidden_size=16,
+                                            intermediate_size=24, out_hidden_size=24, num_position_embeddings=16,
+                                            deepstack_visual_indexes=[0], hidden_act="gelu_pytorch_tanh", model_type="qwen3_vl_moe")),
     "internvl": dict(architectures=["InternVLForConditionalGeneration"], model_type="internvl", image_token_id=IMAGE, image_seq_length=4,
                      downsample_ratio=0.5, projector_hidden_act="gelu", vision_feature_layer=-1, vision_feature_select_strategy="default",
                      tie_word_embeddings=False, text_config=QWEN2, vision_config=INTERN),
@@ -113,7 +121,7 @@ LLAVA_NAMES = [("model.language_model.", "language_model.model."), ("lm_head.", 
 NESTED = LLAVA_NAMES + [("model.vision_tower.", "vision_tower.vision_model.")]
 OLD = {"llava": NESTED, "gemma3": NESTED, "llava_next": NESTED, "llava_onevision": NESTED, "paligemma": NESTED,
        "internvl": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")],
-       "qwen2_vl": [("model.visual.", "visual."), ("model.language_model.", "model.")], "qwen2_5_vl": [], "qwen3_vl": []}
+       "qwen3_vl_moe": [], "qwen2_vl": [("model.visual.", "visual."), ("model.language_model.", "model.")], "qwen2_5_vl": [], "qwen3_vl": []}
 
 
 class Double:
@@ -147,6 +155,12 @@ def old(kind, name):
     return name
 
 
+def stored(kind, name, tensor):
+    """As files have it: the experts of Qwen3-VL are published turned."""
+    turned = kind == "qwen3_vl_moe" and ".experts." in name
+    return (tensor.transpose(1, 2) if turned else tensor).float().contiguous()
+
+
 def heat(model, seed):
     rng = np.random.default_rng(seed)
     owner = {n + ("." if n else "") + p: m for n, m in model.named_modules() for p, _ in m.named_parameters(recurse=False)}
@@ -161,7 +175,8 @@ def heat(model, seed):
                 x = rng.normal(0.0, 0.7, shape)
             else:
                 gain = 1.6 if any(s in name for s in ("q_proj", "k_proj", "qkv")) else 1.1
-                x = rng.normal(0.0, gain / np.sqrt(p[0].numel()), shape)
+                fan = shape[-1] if "experts" in name else p[0].numel()
+                x = rng.normal(0.0, gain / np.sqrt(fan), shape)
             p.copy_(torch.from_numpy(x.astype(np.float32)).to(p.dtype))
 
 
@@ -293,7 +308,7 @@ def one(name):
     cls = getattr(tf, c["architectures"][0])
 
     def config():
-        return tf.AutoConfig.from_pretrained(folder, attn_implementation="eager")
+        return tf.AutoConfig.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager")
 
     cls(config())  # all modules are there now
     with Double():
@@ -308,11 +323,12 @@ def one(name):
     assert logits.dtype == torch.float64
     logits, loss = logits.detach(), loss.detach()
     params = dict(model.named_parameters())
-    save_file({old(c["model_type"], n): p.detach().float().contiguous() for n, p in params.items()},
+    kind = c["model_type"]
+    save_file({old(kind, n): stored(kind, n, p.detach()) for n, p in params.items()},
               os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
     def again(dtype):
-        m = cls.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+        m = cls.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
         with torch.no_grad():
             return d.run(m, dtype).double()
 
@@ -322,7 +338,7 @@ def one(name):
     out = d.tensors()
     out.update(logits=logits.contiguous(), loss=loss.reshape(1))
     # A parameter that the loss does not reach has no gradient in PyTorch; a gradient of zeros says the same.
-    out.update({"grad." + old(c["model_type"], n): (torch.zeros_like(p) if p.grad is None else p.grad).float().contiguous()
+    out.update({"grad." + old(kind, n): stored(kind, n, torch.zeros_like(p) if p.grad is None else p.grad)
                 for n, p in params.items()})
     save_file(out, os.path.join(folder, "expected.safetensors"), metadata={
         "format": "lf-expected-vlm-1", "family": name, "source": "transformers %s, torch %s" % (tf.__version__, torch.__version__),

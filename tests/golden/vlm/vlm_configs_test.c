@@ -128,6 +128,15 @@ static const struct {
     /* a window would cut its prefix */
     {"paligemma2", "{\"text_config\": {\"max_position_embeddings\": 8192}}", NULL},
     {"paligemma2", "{\"text_config\": {\"max_position_embeddings\": 64}}", "*"},
+    /* experts */
+    {"qwen3-vl-moe", "{\"text_config\": {\"norm_topk_prob\": false}}", "norm_topk_prob = false"},
+    {"qwen3-vl-moe", "{\"text_config\": {\"norm_topk_prob\": null}}", NULL},
+    {"qwen3-vl-moe", "{\"text_config\": {\"num_experts\": null}}",
+     "num_experts|num_local_experts is missing"},
+    {"qwen3-vl-moe", "{\"text_config\": {\"mlp_only_layers\": [1]}}", "*"},
+    {"qwen3-vl-moe", "{\"vision_config\": {\"model_type\": \"qwen3_vl_moe_vision\"}}", NULL},
+    {"qwen3-vl-moe", "{\"vision_config\": {\"model_type\": \"qwen3_vl\"}}",
+     "known: qwen3_vl_moe_vision"},
     /* who says that the head is the embedding */
     {"llava", "{\"tie_word_embeddings\": true}", "*"},
     {"llava", "{\"text_config\": {\"tie_word_embeddings\": true}}", "*"},
@@ -212,7 +221,7 @@ static void test_saved(void)
     json_t *o;
     snprintf(path, sizeof path, "%s/tests/golden/vlm/saved.json", source());
     json_t *all = lf_json_load_file(path, 1 << 20, &err);
-    if (json_object_size(all) < 12)
+    if (json_object_size(all) < 13)
         tap_bail("%s: %s", path, err.text);
     json_object_foreach(all, name, o)
     {
@@ -294,7 +303,7 @@ int main(void)
     const int n = (int)(sizeof rows / sizeof *rows);
     for (int i = 0; i < n; i++)
         TAP(1, test_row((size_t)i));
-    TAP(12, test_saved());
+    TAP(13, test_saved());
     TAP(3, test_gemma3());
     TAP(1, test_classes());
     return tap_done();

@@ -134,7 +134,7 @@ static void test_notice(const vlm *v)
     tap_ok(n > 40 && unseen == 0, "%s: each of %d switches flipped is noticed, least %.2g",
            v->f.name, n, least);
     unseen = vlm_swaps(v, &n, &least);
-    tap_ok(n > 100 && unseen == 0,
+    tap_ok(n > 80 && unseen == 0,
            "%s: each of %d pairs of same-shaped tensors swapped is noticed, least %.2g", v->f.name,
            n, least);
 }
@@ -275,6 +275,10 @@ static const struct {
     {"qwen2-vl", "model.", "model.language_model."},
     {"qwen2.5-vl", "model.visual.", "visual."},
     {"qwen2.5-vl", "model.language_model.", "model."},
+    {"pixtral", "vision_tower.", "model.vision_tower."},
+    {"pixtral", "language_model.model.", "model.language_model."},
+    {"mistral3", "language_model.lm_head.", "lm_head."},
+    {"mistral3", "multi_modal_projector.", "model.multi_modal_projector."},
 };
 
 static void other_name(char *out, size_t cap, const vlm *v, const char *name)
@@ -287,7 +291,25 @@ static void other_name(char *out, size_t cap, const vlm *v, const char *name)
         }
 }
 
-/* The same tensors under other names. */
+/* The experts of a model are turned in the published form, and not in the other. */
+static bool is_turned(const lf_st_entry *e)
+{
+    return strstr(e->name, ".mlp.experts.") && e->ndim == 3;
+}
+
+static void turn(float *x, const lf_st_entry *e)
+{
+    const int64_t rows = e->shape[1], cols = e->shape[2];
+    float *was = need(malloc((size_t)e->bytes));
+    memcpy(was, x, (size_t)e->bytes);
+    for (int64_t i = 0; i < e->elems; i++) {
+        const int64_t k = i % (rows * cols);
+        x[i - k + k % cols * rows + k / cols] = was[i];
+    }
+    free(was);
+}
+
+/* The same tensors under other names, or turned. */
 static char *write_other(const vlm *v)
 {
     lf_err err = LF_ERR_INIT;
@@ -308,14 +330,21 @@ static char *write_other(const vlm *v)
         other_name(name[i], sizeof *name, v, e->name);
         decl[i] = (lf_st_decl){.name = name[i], .dtype = e->dtype, .ndim = e->ndim};
         memcpy(decl[i].shape, e->shape, sizeof e->shape);
+        if (is_turned(e)) {
+            decl[i].shape[1] = e->shape[2];
+            decl[i].shape[2] = e->shape[1];
+        }
     }
     if (lf_st_writer_create(&w, dir, decl, n, NULL, &err))
         tap_bail("%s", err.text);
     for (size_t i; (i = lf_st_writer_next(w)) < n;) {
         const lf_st_entry *e = lf_st_entry_at(s, i);
         float *x = need(malloc((size_t)e->bytes));
-        if (lf_st_read(s, e, 0, e->elems, x, &err) ||
-            lf_st_writer_put(w, x, (size_t)e->bytes, &err))
+        if (lf_st_read(s, e, 0, e->elems, x, &err))
+            tap_bail("%s", err.text);
+        if (is_turned(e))
+            turn(x, e);
+        if (lf_st_writer_put(w, x, (size_t)e->bytes, &err))
             tap_bail("%s", err.text);
         free(x);
     }
