@@ -43,6 +43,18 @@ void lf_tokenize_media_fini(tok_media *m)
     }
 }
 
+/* The names of tiles, as far as the tokenizer has tokens for them. */
+static void add_tile_names(tok_media *m, const lf_tokenizer *t)
+{
+    for (int k = 0; k < LF_TOK_TILE_NAMES && m->expand.kind == LF_EXPAND_IDEFICS3; k++) {
+        char text[32];
+        snprintf(text, sizeof text, "<row_%d_col_%d>", k / 6 + 1, k % 6 + 1);
+        const int64_t id = lf_tokenizer_find(t, text);
+        if (id >= 0)
+            m->untrained[m->n_untrained++] = (uint32_t)id;
+    }
+}
+
 int lf_tokenize_media_tokens(tok_media *m, const lf_tokenizer *t, lf_rowdocs_opts *o, lf_err *err)
 {
     const char *texts[] = {m->expand.image_token, m->expand.begin, m->expand.end};
@@ -61,6 +73,7 @@ int lf_tokenize_media_tokens(tok_media *m, const lf_tokenizer *t, lf_rowdocs_opt
         if (id >= 0)
             m->untrained[m->n_untrained++] = (uint32_t)id;
     }
+    add_tile_names(m, t);
     o->untrained = m->untrained;
     o->n_untrained = m->n_untrained;
     return 0;
@@ -110,7 +123,7 @@ static int take_picture(tok_pics *p, size_t i, const char *bytes, size_t n, bool
     p->v[i].tiles = x.tiles;
     p->v[i].grid_h = x.grid_h;
     p->v[i].grid_w = x.grid_w;
-    p->e[i] = (lf_expand_picture){lf_expand_count(&m->expand, &m->processor, &x, alone), x.tiles};
+    p->e[i] = lf_expand_measure(&m->expand, &m->processor, &x, alone);
     if (p->e[i].count < 1 || p->e[i].count > INT32_MAX)
         return lf_fail(err, LF_EFORMAT, "it would have %lld placeholders",
                        (long long)p->e[i].count);
@@ -227,7 +240,8 @@ static int misplaced(const tok_pics *p, const lf_rowdocs *d, lf_err *err)
 int lf_tokenize_pics_place(tok_pics *p, const lf_rowdocs *d, lf_err *err)
 {
     const uint32_t token = (uint32_t)p->m->image_token;
-    const bool gaps = p->m->expand.kind == LF_EXPAND_GEMMA3; /* crops stand apart */
+    const lf_expand *e = &p->m->expand;
+    const bool gaps = e->kind == LF_EXPAND_GEMMA3 /* crops stand apart */ || lf_expand_apart(e);
     size_t at = 0;
     for (size_t i = 0; i < p->n; i++) {
         while (at < d->ids.n && d->ids.v[at] != token)

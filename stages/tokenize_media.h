@@ -13,6 +13,8 @@
 #include "engine/text/corpus/rowjson.h"
 #include "engine/text/corpus/rowmedia.h"
 
+enum { LF_TOK_TILE_NAMES = 36 }; /* <row_1_col_1> to <row_6_col_6> of Idefics 3 */
+
 /* What is done about pictures; constant once the tokenizer is there. */
 typedef struct tok_media {
     bool on;
@@ -21,7 +23,8 @@ typedef struct tok_media {
     lf_processor processor;
     lf_expand expand;
     int64_t image_token;
-    uint32_t untrained[3]; /* placeholder, and what stands around a run of them */
+    /* placeholder, what stands around a run of them, names of tiles */
+    uint32_t untrained[3 + LF_TOK_TILE_NAMES];
     size_t n_untrained;
 } tok_media;
 

@@ -160,8 +160,7 @@ static int measure(struct lf_gen_sights *s, const lf_gen_eyes *e, lf_expand_pict
         rc = lf_look_at(&x, &e->processor, s->path[i], s->n == 1, err);
         if (rc != 0)
             return rc; /* and x has nothing */
-        v[i] =
-            (lf_expand_picture){lf_expand_count(&e->expand, &e->processor, &x, s->n == 1), x.tiles};
+        v[i] = lf_expand_measure(&e->expand, &e->processor, &x, s->n == 1);
         s->picture[i] = (struct lf_media_picture){.first_tile = s->n_tiles,
                                                   .tiles = x.tiles,
                                                   .layout = x.layout,

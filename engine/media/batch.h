@@ -15,12 +15,13 @@ struct lf_media_tile {
     int32_t grid_h, grid_w;
 };
 
-/* A run of placeholders, and the tiles whose features take their rows. A picture of Gemma's pan and
- * scan, whose crops stand apart in the text, is as many of these as it has tiles. */
+/* Placeholders, and the tiles whose features take their rows. A picture of Gemma's pan and scan,
+ * whose crops stand apart in the text, is as many of these as it has tiles. */
 struct lf_media_picture {
     int32_t first_tile, tiles;
     lf_size layout, from; /* lf_pixels */
-    /* placeholders: the first row in [B * T], how many */
+    /* placeholders: the first row in [B * T], how many; others may stand between (expand.h,
+     * lf_expand_apart) */
     int64_t first_row, rows;
 };
 

@@ -68,13 +68,30 @@ int64_t lf_expand_count(const lf_expand *e, const lf_processor *p, const lf_pixe
         return count_onevision(e, x, alone);
     case LF_EXPAND_QWEN:
         return patches / (m * m);
+    case LF_EXPAND_PIXTRAL:
+        return patches / (m * m);
     case LF_EXPAND_INTERNVL:
     case LF_EXPAND_GEMMA3:
+    case LF_EXPAND_IDEFICS3:
         return (int64_t)e->seq_length * x->tiles;
     case LF_EXPAND_PALIGEMMA:
         return e->seq_length;
     }
     LF_BUG("placeholders of kind %d", (int)e->kind);
+}
+
+lf_expand_picture lf_expand_measure(const lf_expand *e, const lf_processor *p, const lf_pixels *x,
+                                    bool alone)
+{
+    const int32_t m = p->patches.merge;
+    return (lf_expand_picture){
+        lf_expand_count(e, p, x, alone), x->tiles,
+        e->kind == LF_EXPAND_PIXTRAL ? (lf_size){x->grid_w / m, x->grid_h / m} : x->layout};
+}
+
+bool lf_expand_apart(const lf_expand *e)
+{
+    return e->kind == LF_EXPAND_IDEFICS3 || e->kind == LF_EXPAND_PIXTRAL;
 }
 
 /* ---- the text ---- */
@@ -84,12 +101,41 @@ const char *lf_expand_mark(const lf_expand *e)
     return e->kind == LF_EXPAND_GEMMA3 ? e->begin : e->image_token;
 }
 
+static void add_tokens(lf_buf *out, const lf_expand *e, int64_t n)
+{
+    for (int64_t i = 0; i < n && !out->failed; i++)
+        lf_buf_adds(out, e->image_token);
+}
+
 static void add_run(lf_buf *out, const lf_expand *e, int64_t n)
 {
     lf_buf_adds(out, e->begin);
-    for (int64_t i = 0; i < n && !out->failed; i++)
-        lf_buf_adds(out, e->image_token);
+    add_tokens(out, e, n);
     lf_buf_adds(out, e->end);
+}
+
+/* The tiles by their rows and columns, then all of the picture, between fake tokens. */
+static void add_idefics3(lf_buf *out, const lf_expand *e, const lf_expand_picture *v)
+{
+    const int64_t n = v->count / v->tiles;
+    for (int32_t i = 0; i < v->layout.h; i++) {
+        for (int32_t k = 0; k < v->layout.w; k++) {
+            lf_buf_addf(out, "%s<row_%d_col_%d>", e->begin, i + 1, k + 1);
+            add_tokens(out, e, n);
+        }
+        lf_buf_adds(out, "\n");
+    }
+    lf_buf_addf(out, "%s%s%s", v->layout.h > 0 ? "\n" : "", e->begin, e->end);
+    add_tokens(out, e, n);
+    lf_buf_adds(out, e->begin);
+}
+
+static void add_pixtral(lf_buf *out, const lf_expand *e, const lf_expand_picture *v)
+{
+    for (int32_t i = 0; i < v->layout.h; i++) {
+        add_tokens(out, e, v->layout.w);
+        lf_buf_adds(out, i + 1 < v->layout.h ? e->begin : e->end);
+    }
 }
 
 static void add_gemma3(lf_buf *out, const lf_expand *e, const lf_expand_picture *v)
@@ -103,6 +149,24 @@ static void add_gemma3(lf_buf *out, const lf_expand *e, const lf_expand_picture 
         lf_buf_adds(out, "\n\n");
         add_run(out, e, n);
         lf_buf_adds(out, "\n\n");
+    }
+}
+
+/* What stands for a mark. */
+static void add_picture(lf_buf *out, const lf_expand *e, const lf_expand_picture *v)
+{
+    switch (e->kind) {
+    case LF_EXPAND_GEMMA3:
+        add_gemma3(out, e, v);
+        break;
+    case LF_EXPAND_IDEFICS3:
+        add_idefics3(out, e, v);
+        break;
+    case LF_EXPAND_PIXTRAL:
+        add_pixtral(out, e, v);
+        break;
+    default:
+        add_run(out, e, v->count);
     }
 }
 
@@ -153,10 +217,7 @@ static void replace(const lf_expand *e, const lf_expand_picture *v, const lf_buf
             places->v[p] += out->len - (size_t)(at - text->data);
         lf_buf_add(out, at, (size_t)(next - at));
         const size_t before = out->len;
-        if (e->kind == LF_EXPAND_GEMMA3)
-            add_gemma3(out, e, v);
-        else
-            add_run(out, e, v->count);
+        add_picture(out, e, v);
         v++;
         last = out->len;
         /* inside of a mark: to its beginning */

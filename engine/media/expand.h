@@ -15,6 +15,10 @@
  *   Gemma3            image_seq_length each tile            begin            "\n\n" begin, n, end
  *                                                                            "\n\n"; crops apart
  *   PaliGemma         image_seq_length                      image_token      image_token * n
+ *   Idefics3 SmolVLM  image_seq_len each tile               image_token      fake, where the tile
+ *                                                                            is, n; fake at last
+ *   Pixtral           patches / spatial_merge_size^2        image_token      n of a row, break; end
+ *                                                                            behind the last
  *
  * PaliGemma besides puts BOS behind the last picture and a line end behind the prompt. Two classes
  * change what the file of the image processor says unless they are told otherwise: InternVL cuts
@@ -33,7 +37,9 @@ enum lf_expand_kind {
     LF_EXPAND_QWEN,
     LF_EXPAND_INTERNVL,
     LF_EXPAND_GEMMA3,
-    LF_EXPAND_PALIGEMMA
+    LF_EXPAND_PALIGEMMA,
+    LF_EXPAND_IDEFICS3,
+    LF_EXPAND_PIXTRAL
 };
 enum { LF_EXPAND_TEXT = 64 }; /* bytes of a token's text, with its NUL */
 
@@ -41,9 +47,13 @@ typedef struct lf_expand {
     const char *class_name; /* "LlavaProcessor" */
     enum lf_expand_kind kind;
     char image_token[LF_EXPAND_TEXT]; /* the placeholder */
+    /* around placeholders; of Idefics3 what is before each tile and before all of it; of Pixtral
+     * what is behind each row and behind the last */
     char begin[LF_EXPAND_TEXT], end[LF_EXPAND_TEXT], bos[LF_EXPAND_TEXT];
-    int32_t patch;      /* of the vision tower; 0: the image processor's file says it */
-    int32_t seq_length; /* image_seq_length; num_image_tokens of LlavaOnevision */
+    int32_t patch; /* of the vision tower; 0: the image processor's file says it */
+    /* image_seq_length; num_image_tokens of LlavaOnevision; image_seq_len of Idefics3 */
+    int32_t seq_length;
+    int32_t merge;      /* spatial_merge_size of Pixtral */
     int32_t additional; /* num_additional_image_tokens */
     bool drop_first;    /* vision_feature_select_strategy = default */
     int32_t max_ratio;  /* the number in vision_aspect_ratio of LlavaOnevision */
@@ -91,7 +101,12 @@ int64_t lf_expand_count(const lf_expand *e, const lf_processor *p, const lf_pixe
 typedef struct lf_expand_picture {
     int64_t count; /* lf_expand_count */
     int32_t tiles;
+    lf_size layout; /* columns and rows of tiles beside all of it; of Pixtral, of placeholders */
 } lf_expand_picture;
+lf_expand_picture lf_expand_measure(const lf_expand *e, const lf_processor *p, const lf_pixels *x,
+                                    bool alone);
+/* May other tokens stand between the placeholders of one picture? */
+bool lf_expand_apart(const lf_expand *e);
 
 const char *lf_expand_mark(const lf_expand *e);
 /* Replaces the k-th mark of the text by what stands for v[k]. place[n_place] are offsets in the

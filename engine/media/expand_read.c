@@ -6,6 +6,7 @@
 #include "engine/media/expand.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,11 @@ static const struct class
     {"Gemma3Processor", LF_EXPAND_GEMMA3, "<image_soft_token>", "<start_of_image>",
      "<end_of_image>", 256},
     {"PaliGemmaProcessor", LF_EXPAND_PALIGEMMA, "<image>", "", "", 0},
+    {"Idefics3Processor", LF_EXPAND_IDEFICS3, "<image>", "<fake_token_around_image>",
+     "<global-img>", 169},
+    {"SmolVLMProcessor", LF_EXPAND_IDEFICS3, "<image>", "<fake_token_around_image>", "<global-img>",
+     169},
+    {"PixtralProcessor", LF_EXPAND_PIXTRAL, "[IMG]", "[IMG_BREAK]", "[IMG_END]", 0},
 };
 enum { N_CLASSES = sizeof classes / sizeof classes[0] };
 
@@ -49,7 +55,7 @@ struct reading {
 enum type { TEXT, NUMBER, STRATEGY, RATIO, FLAG };
 #define IN(s)   (1u << (s))
 #define KIND(k) (1u << LF_EXPAND_##k)
-#define ALL     0x7fu
+#define ALL     0x1ffu
 
 /* theirs: what the tokenizer calls it */
 static const struct key {
@@ -69,6 +75,18 @@ static const struct key {
     {"begin", "boi_token", TEXT, IN(GIVEN) | IN(TOKENIZER), KIND(GEMMA3),
      offsetof(lf_expand, begin)},
     {"end", "eoi_token", TEXT, IN(GIVEN) | IN(TOKENIZER), KIND(GEMMA3), offsetof(lf_expand, end)},
+    {"fake_image_token", "fake_image_token", TEXT, IN(GIVEN) | IN(TOKENIZER), KIND(IDEFICS3),
+     offsetof(lf_expand, begin)},
+    {"global_image_token", "global_image_token", TEXT, IN(GIVEN) | IN(TOKENIZER), KIND(IDEFICS3),
+     offsetof(lf_expand, end)},
+    {"image_break_token", NULL, TEXT, IN(GIVEN) | IN(PROCESSOR), KIND(PIXTRAL),
+     offsetof(lf_expand, begin)},
+    {"image_end_token", NULL, TEXT, IN(GIVEN) | IN(PROCESSOR), KIND(PIXTRAL),
+     offsetof(lf_expand, end)},
+    {"image_seq_len", NULL, NUMBER, IN(GIVEN) | IN(PROCESSOR), KIND(IDEFICS3),
+     offsetof(lf_expand, seq_length)},
+    {"spatial_merge_size", NULL, NUMBER, IN(GIVEN) | IN(PROCESSOR), KIND(PIXTRAL),
+     offsetof(lf_expand, merge)},
     {"bos", "bos_token", TEXT, IN(GIVEN) | IN(TOKENIZER), KIND(PALIGEMMA),
      offsetof(lf_expand, bos)},
     {"patch_size", NULL, NUMBER, IN(GIVEN) | IN(PROCESSOR) | IN(MODEL), ALL & ~KIND(QWEN),
@@ -269,7 +287,7 @@ static int load(struct reading *r, const lf_expand_files *f)
 int lf_expand_read(lf_expand *out, const lf_expand_files *f, lf_err *err)
 {
     const struct class *c = NULL;
-    lf_expand e = {.max_ratio = 9, .bos = "<bos>"};
+    lf_expand e = {.max_ratio = 9, .merge = 1, .bos = "<bos>"};
     struct reading r = {.e = &e, .err = err};
     int rc = load(&r, f);
     if (rc == 0)
@@ -279,6 +297,7 @@ int lf_expand_read(lf_expand *out, const lf_expand_files *f, lf_err *err)
         e.kind = c->kind;
         e.seq_length = c->seq_length;
         e.tiles = c->kind == LF_EXPAND_INTERNVL;
+        e.patch = c->kind == LF_EXPAND_PIXTRAL ? 16 : 0;
         snprintf(e.image_token, sizeof e.image_token, "%s", c->image_token);
         snprintf(e.begin, sizeof e.begin, "%s", c->begin);
         snprintf(e.end, sizeof e.end, "%s", c->end);
@@ -338,9 +357,13 @@ void lf_expand_write(lf_buf *out, const lf_expand *e)
  * files leave null, are the class's too. */
 static int set_own(json_t *o, const lf_expand *e, const char *name, lf_err *err)
 {
-    const struct lf_json_member tiles = {"crop_to_patches", e->kind == LF_EXPAND_INTERNVL
-                                                                ? json_boolean(e->tiles)
-                                                                : NULL},
+    const struct lf_json_member tiles = e->kind == LF_EXPAND_INTERNVL
+                                            ? (struct lf_json_member){"crop_to_patches",
+                                                                      json_boolean(e->tiles)}
+                                        : e->kind == LF_EXPAND_PIXTRAL
+                                            ? (struct lf_json_member){"patch_size",
+                                                                      json_integer(e->patch)}
+                                            : (struct lf_json_member){NULL, NULL},
                                 pan[] = {{"do_pan_and_scan", json_boolean(e->pan)},
                                          {"pan_and_scan_min_crop_size", json_integer(256)},
                                          {"pan_and_scan_max_num_crops", json_integer(4)},
@@ -386,8 +409,27 @@ static const unsigned stands_on[] = {
     [LF_EXPAND_LLAVA] = 1u << LF_PROC_FIT,        [LF_EXPAND_LLAVA_NEXT] = 1u << LF_PROC_ANYRES,
     [LF_EXPAND_ONEVISION] = 1u << LF_PROC_ANYRES, [LF_EXPAND_QWEN] = 1u << LF_PROC_SMART,
     [LF_EXPAND_INTERNVL] = 1u << LF_PROC_TILES,   [LF_EXPAND_GEMMA3] = 1u << LF_PROC_PAN,
-    [LF_EXPAND_PALIGEMMA] = 1u << LF_PROC_FIT,
+    [LF_EXPAND_PALIGEMMA] = 1u << LF_PROC_FIT,    [LF_EXPAND_IDEFICS3] = 1u << LF_PROC_SPLIT,
+    [LF_EXPAND_PIXTRAL] = 1u << LF_PROC_WITHIN,
 };
+
+/* How many patches each way become one placeholder is said by their numbers alone for Idefics3. */
+static int set_merge(lf_processor *p, const lf_expand *e, const char *name, lf_err *err)
+{
+    const int32_t side = p->tile / p->patches.side;
+    if (e->kind == LF_EXPAND_PIXTRAL)
+        p->patches.merge = e->merge;
+    if (e->kind != LF_EXPAND_IDEFICS3)
+        return 0;
+    const int32_t rows = (int32_t)lround(sqrt((double)e->seq_length));
+    if (rows * rows != e->seq_length || side < rows || side % rows != 0)
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: image_seq_len = %d: a tile of %d x %d patches (max_image_size %d) does "
+                       "not become so many placeholders",
+                       name, e->seq_length, side, side, p->tile);
+    p->patches.merge = side / rows;
+    return 0;
+}
 
 int lf_expand_open(lf_processor *p, lf_expand *e, const char *image_processor, const char *settings,
                    const char *name, lf_err *err)
@@ -404,5 +446,5 @@ int lf_expand_open(lf_processor *p, lf_expand *e, const char *image_processor, c
         (p->kind == LF_PROC_ANYRES && p->tile_alone != (e->kind == LF_EXPAND_ONEVISION)))
         return lf_fail(err, LF_EFORMAT, "%s: %s does not go with %s", name, e->class_name,
                        p->class_name);
-    return 0;
+    return set_merge(p, e, name, err);
 }

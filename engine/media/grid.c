@@ -135,3 +135,47 @@ lf_size lf_grid_pan(lf_size *crop, lf_size in, double min_ratio, int32_t min_cro
         return (lf_size){0, 0};
     return wide ? (lf_size){(int32_t)n, 1} : (lf_size){1, (int32_t)n};
 }
+
+enum { LONGEST = 4096 }; /* of Idefics 3, whatever its file says */
+
+static double even(double n)
+{
+    return fmod(n, 2) > 0 ? n + 1 : n;
+}
+
+int lf_grid_longest(lf_size *out, lf_size in, int32_t longest, lf_err *err)
+{
+    double w = longest, h = longest, ratio = (double)in.w / in.h;
+    if (in.w >= in.h)
+        h = fmax(even(trunc(w / ratio)), 1);
+    else
+        w = fmax(even(trunc(h * ratio)), 1);
+    ratio = w / h;
+    if (w >= h && w > LONGEST) {
+        w = LONGEST;
+        h = fmax(trunc(w / ratio), 1);
+    } else if (h > w && h > LONGEST) {
+        h = LONGEST;
+        w = fmax(trunc(h * ratio), 1);
+    }
+    return whole_size(out, w, h, in, err);
+}
+
+int lf_grid_split(lf_size *out, lf_size in, int32_t tile, lf_err *err)
+{
+    const double ratio = (double)in.w / in.h;
+    double w = ceil((double)in.w / tile) * tile, h = ceil((double)in.h / tile) * tile;
+    if (in.w >= in.h)
+        h = ceil(trunc(w / ratio) / tile) * tile;
+    else
+        w = ceil(trunc(h * ratio) / tile) * tile;
+    return whole_size(out, w, h, in, err);
+}
+
+int lf_grid_within(lf_size *out, lf_size in, lf_size most, int32_t f, lf_err *err)
+{
+    const double ratio = fmax((double)in.h / most.h, (double)in.w / most.w);
+    const double w = ratio > 1 ? floor(in.w / ratio) : in.w,
+                 h = ratio > 1 ? floor(in.h / ratio) : in.h;
+    return whole_size(out, (floor((w - 1) / f) + 1) * f, (floor((h - 1) / f) + 1) * f, in, err);
+}

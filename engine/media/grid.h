@@ -41,4 +41,15 @@ int lf_grid_inside(lf_size *out, lf_size in, lf_size frame, lf_err *err);
  * it, and in *crop the size of each but the last, which ends with the picture. */
 lf_size lf_grid_pan(lf_size *crop, lf_size in, double min_ratio, int32_t min_crop, int32_t most);
 
+/* Idefics 3's: the longer side becomes `longest`, the other is rounded down and made even, and what
+ * is longer than 4096 is shrunk to that. */
+int lf_grid_longest(lf_size *out, lf_size in, int32_t longest, lf_err *err);
+/* Then both sides become multiples of a tile's: the longer one at once, the other from what the
+ * shape makes of it. */
+int lf_grid_split(lf_size *out, lf_size in, int32_t tile, lf_err *err);
+
+/* Pixtral's: a picture that is larger than `most` is shrunk into it, and each side is filled up to
+ * a multiple of f. */
+int lf_grid_within(lf_size *out, lf_size in, lf_size most, int32_t f, lf_err *err);
+
 #endif

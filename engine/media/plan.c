@@ -46,7 +46,7 @@ static int add(struct plan *t, const lf_processor *p, lf_size size, int64_t coun
 
 static int fit(struct plan *t, const lf_processor *p, lf_size from, int64_t count, lf_err *err)
 {
-    lf_size to = p->do_resize ? p->size : from;
+    lf_size to = lf_processor_fitted(p, from);
     int rc = 0;
     if (p->do_resize && p->shortest > 0)
         rc = lf_grid_shortest(&to, from, p->shortest, err);
@@ -117,6 +117,21 @@ static int plan_pan(struct plan *t, const lf_processor *p, lf_size from, lf_err 
     return rc == 0 && g.w > 0 ? fit_pieces(t, p, from, crop, err) : rc;
 }
 
+static int plan_split(struct plan *t, const lf_processor *p, lf_size from, lf_err *err)
+{
+    lf_size to;
+    int rc = lf_processor_split(&to, p, from, err);
+    if (rc == 0)
+        rc = check_size(to, err);
+    if (rc == 0 && p->do_tiles)
+        rc = lf_grid_split(&to, to, p->tile, err);
+    if (rc == 0)
+        rc = check_size(to, err);
+    if (rc == 0 && p->do_tiles && (to.w > p->tile || to.h > p->tile))
+        rc = fit_pieces(t, p, to, (lf_size){p->tile, p->tile}, err);
+    return rc < 0 ? rc : fit(t, p, to, 1, err);
+}
+
 static int plan_kind(struct plan *t, const lf_processor *p, lf_size from, bool alone, lf_err *err)
 {
     lf_size to = from;
@@ -138,6 +153,12 @@ static int plan_kind(struct plan *t, const lf_processor *p, lf_size from, bool a
         return plan_anyres(t, p, from, alone, err);
     case LF_PROC_PAN:
         return plan_pan(t, p, from, err);
+    case LF_PROC_SPLIT:
+        return plan_split(t, p, from, err);
+    case LF_PROC_WITHIN:
+        if (p->do_resize)
+            rc = lf_grid_within(&to, from, p->size, p->patches.side * p->patches.merge, err);
+        return rc < 0 ? rc : add(t, p, to, 1, err);
     }
     LF_BUG("processor kind %d", (int)p->kind);
 }
@@ -149,8 +170,7 @@ int lf_processor_plan(lf_pixels *out, const lf_processor *p, lf_size from, bool 
     int rc = plan_kind(&t, p, from, alone, err);
     if (rc < 0)
         return rc;
-    if (t.size.w < unit || t.size.h < unit ||
-        (p->patches.merge > 1 && (t.size.w % unit != 0 || t.size.h % unit != 0)))
+    if (!lf_processor_divides(p, t.size.w) || !lf_processor_divides(p, t.size.h))
         return lf_fail(err, LF_EINVAL,
                        "%s makes pictures of %d x %d pixels, which do not divide into patches "
                        "of %d (patch_size times merge_size)",

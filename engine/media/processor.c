@@ -102,11 +102,18 @@ static int center_crop(lf_image *out, const lf_processor *p, const lf_image *im,
                  (lf_size){crop_at(p, im->w, p->crop.w), crop_at(p, im->h, p->crop.h)}, black, err);
 }
 
+lf_size lf_processor_fitted(const lf_processor *p, lf_size from)
+{
+    if (p->kind == LF_PROC_SPLIT)
+        return (lf_size){p->tile, p->tile};
+    return p->do_resize ? p->size : from;
+}
+
 /* Resize and crop, as the file says; every tile of every kind but two goes through this. */
 static int fit(struct tiles *t, const lf_processor *p, const lf_image *im, lf_err *err)
 {
     lf_image sized = {0}, cropped = {0};
-    lf_size to = p->do_resize ? p->size : size_of(im);
+    lf_size to = lf_processor_fitted(p, size_of(im));
     int rc = 0;
     if (p->do_resize && p->shortest > 0)
         rc = lf_grid_shortest(&to, size_of(im), p->shortest, err);
@@ -250,14 +257,70 @@ static int run_pan(struct tiles *t, const lf_processor *p, const lf_image *im, b
     return rc == 0 && g.w > 0 ? fit_pieces(t, p, im, crop, err) : rc;
 }
 
+int lf_processor_split(lf_size *out, const lf_processor *p, lf_size from, lf_err *err)
+{
+    int rc = 0;
+    *out = from;
+    if (p->do_resize && p->longest > 0)
+        rc = lf_grid_longest(out, from, p->longest, err);
+    else if (p->do_resize)
+        *out = p->size;
+    return rc;
+}
+
+/* Resized twice, as in transformers: to the longest side, then to whole tiles, of which all of the
+ * picture is made too. */
+static int run_split(struct tiles *t, const lf_processor *p, const lf_image *im, bool alone,
+                     lf_err *err)
+{
+    lf_image sized = {0}, whole = {0};
+    lf_size to;
+    int rc = lf_processor_split(&to, p, size_of(im), err);
+    (void)alone;
+    if (rc == 0)
+        rc = resize(&sized, p, im, to, err);
+    if (rc == 0 && p->do_tiles)
+        rc = lf_grid_split(&to, to, p->tile, err);
+    if (rc == 0)
+        rc = resize(&whole, p, &sized, to, err);
+    lf_image_fini(&sized);
+    if (rc == 0 && p->do_tiles && (to.w > p->tile || to.h > p->tile))
+        rc = fit_pieces(t, p, &whole, (lf_size){p->tile, p->tile}, err);
+    if (rc == 0)
+        rc = fit(t, p, &whole, err);
+    lf_image_fini(&whole);
+    return rc;
+}
+
+static int run_within(struct tiles *t, const lf_processor *p, const lf_image *im, bool alone,
+                      lf_err *err)
+{
+    (void)alone;
+    lf_size to = size_of(im);
+    int rc = !p->do_resize
+                 ? 0
+                 : lf_grid_within(&to, to, p->size, p->patches.side * p->patches.merge, err);
+    return rc < 0 ? rc : resize_to(t, p, im, to, err);
+}
+
 /* ---- rows ---- */
+
+/* Where patches of a tile are merged, those that a side has are as many as merge divides. What is
+ * left over of a patch is cut off by LF_PROC_SPLIT, and is in no picture of the others. */
+bool lf_processor_divides(const lf_processor *p, int32_t pixels)
+{
+    const int32_t side = p->patches.side, merge = p->patches.merge;
+    if (pixels < side * merge)
+        return false;
+    return merge == 1 ||
+           (p->kind == LF_PROC_SPLIT ? pixels / side % merge == 0 : pixels % (side * merge) == 0);
+}
 
 static int check_tiles(const struct tiles *t, const lf_processor *p, lf_err *err)
 {
     int32_t unit = p->patches.side * p->patches.merge;
     const lf_image *a = &t->v[0];
-    if (a->w < unit || a->h < unit ||
-        (p->patches.merge > 1 && (a->w % unit != 0 || a->h % unit != 0)))
+    if (!lf_processor_divides(p, a->w) || !lf_processor_divides(p, a->h))
         return lf_fail(err, LF_EINVAL,
                        "%s makes pictures of %d x %d pixels, which do not divide into patches "
                        "of %d (patch_size times merge_size)",
@@ -297,7 +360,8 @@ int lf_processor_run(lf_pixels *out, const lf_processor *p, const lf_image *im, 
     static int (*const run[])(struct tiles *, const lf_processor *, const lf_image *, bool,
                               lf_err *) = {
         [LF_PROC_FIT] = run_fit,     [LF_PROC_NAFLEX] = run_naflex, [LF_PROC_SMART] = run_smart,
-        [LF_PROC_TILES] = run_tiles, [LF_PROC_ANYRES] = run_anyres, [LF_PROC_PAN] = run_pan};
+        [LF_PROC_TILES] = run_tiles, [LF_PROC_ANYRES] = run_anyres, [LF_PROC_PAN] = run_pan,
+        [LF_PROC_SPLIT] = run_split, [LF_PROC_WITHIN] = run_within};
     struct tiles t = {0};
     lf_pixels x = {.from = size_of(im)};
     int rc = run[p->kind](&t, p, im, alone, err);

@@ -10,6 +10,8 @@
  *   LF_PROC_TILES   GotOcr2 (InternVL)                 tiles by the nearest ratio, then all of it
  *   LF_PROC_ANYRES  LlavaNext, LlavaOnevision          all of it, then tiles of the best pinpoint
  *   LF_PROC_PAN     Gemma3                             all of it, then crops of a long picture
+ *   LF_PROC_SPLIT   Idefics3, SmolVLM                  tiles of a picture of their size, then all
+ *   LF_PROC_WITHIN  Pixtral                            at most so large, shape kept
  *
  * PaliGemma uses Siglip's class and DINOv2 Bit's. Each class may end in Fast or Pil. A key that is
  * not known, or not for its class, is refused by name; null counts as absent, as in transformers.
@@ -26,7 +28,9 @@ enum lf_processor_kind {
     LF_PROC_SMART,
     LF_PROC_TILES,
     LF_PROC_ANYRES,
-    LF_PROC_PAN
+    LF_PROC_PAN,
+    LF_PROC_SPLIT,
+    LF_PROC_WITHIN
 };
 /* LF_TILES_MAX: of one picture. A file that asks for tiles of a pixel would fill any memory. */
 enum { LF_PINPOINTS_MAX = 256, LF_TILES_MAX = 4096 };
@@ -39,13 +43,15 @@ typedef struct lf_processor {
     enum lf_resize_filter filter;
     bool do_resize, do_crop;
     bool pad_square;  /* before resizing, with the mean colour */
-    lf_size size;     /* 0 x 0: by `shortest` */
+    lf_size size;     /* 0 x 0: by `shortest` or `longest`; LF_PROC_WITHIN: at most */
     int32_t shortest; /* 0: by `size` */
+    int32_t longest;  /* LF_PROC_SPLIT, before tiles are cut; 0: by `size` */
+    int32_t tile;     /* LF_PROC_SPLIT: pixels of a tile's side */
     lf_size crop;     /* where do_crop */
     double mean[3], std[3], rescale_factor;
     int64_t min_pixels, max_pixels; /* LF_PROC_SMART */
     int32_t max_patches;            /* LF_PROC_NAFLEX: rows of a picture, padding included */
-    bool do_tiles;                  /* LF_PROC_TILES, LF_PROC_PAN: more than all of it */
+    bool do_tiles;                  /* LF_PROC_TILES, _PAN, _SPLIT: more than all of it */
     int32_t min_tiles, max_tiles;   /* LF_PROC_TILES */
     int32_t n_pinpoints;            /* LF_PROC_ANYRES */
     lf_size pinpoints[LF_PINPOINTS_MAX];
@@ -82,6 +88,13 @@ typedef struct lf_pixels {
 int lf_processor_run(lf_pixels *out, const lf_processor *p, const lf_image *im, bool alone,
                      lf_err *err);
 void lf_pixels_fini(lf_pixels *x);
+
+/* What one tile becomes where no side of it is given, of this size so far; for plan.c. */
+lf_size lf_processor_fitted(const lf_processor *p, lf_size from);
+/* To which size a picture is brought before it is cut into tiles of LF_PROC_SPLIT. */
+int lf_processor_split(lf_size *out, const lf_processor *p, lf_size from, lf_err *err);
+/* Do pixels of a side make whole blocks of merge x merge patches? */
+bool lf_processor_divides(const lf_processor *p, int32_t pixels);
 
 /* The same without a picture, by its size alone: all but the rows, which stay NULL. */
 int lf_processor_plan(lf_pixels *out, const lf_processor *p, lf_size from, bool alone, lf_err *err);

@@ -40,6 +40,9 @@ static const struct class
     {"LlavaNextImageProcessor", LF_PROC_ANYRES, LF_BICUBIC, CLIP, 224, 0, 224, 0},
     {"LlavaOnevisionImageProcessor", LF_PROC_ANYRES, LF_BICUBIC, CLIP, 0, 384, 0, 0},
     {"Gemma3ImageProcessor", LF_PROC_PAN, LF_BILINEAR, HALF, 0, 224, 0, 0},
+    {"Idefics3ImageProcessor", LF_PROC_SPLIT, LF_LANCZOS, HALF, 0, 0, 0, 0},
+    {"SmolVLMImageProcessor", LF_PROC_SPLIT, LF_LANCZOS, HALF, 0, 0, 0, 0},
+    {"PixtralImageProcessor", LF_PROC_WITHIN, LF_BICUBIC, CLIP, 0, 1024, 0, 16},
 };
 enum { N_CLASSES = sizeof classes / sizeof classes[0] };
 static const lf_size next_pinpoints[] = {
@@ -102,6 +105,11 @@ static void set_defaults(lf_processor *p, const struct class *c, const lf_proces
                         .patches = {.side = c->patch, .merge = 1, .times = 1}};
     memcpy(p->mean, statistics[c->statistics].mean, sizeof p->mean);
     memcpy(p->std, statistics[c->statistics].std, sizeof p->std);
+    if (c->kind == LF_PROC_SPLIT) {
+        p->tile = 364;
+        p->longest = 4 * p->tile;
+        p->do_tiles = true;
+    }
     if (c->kind == LF_PROC_NAFLEX)
         p->patches.order = LF_PATCH_YXC;
     if (c->kind == LF_PROC_SMART)
@@ -225,7 +233,8 @@ static int get_areas(lf_processor *p, json_t *v, const struct reading *r)
 /* Does one number for the size mean a square, not the shorter side? */
 static bool is_square(const lf_processor *p)
 {
-    return p->kind == LF_PROC_TILES || p->kind == LF_PROC_PAN || p->kind == LF_PROC_NAFLEX;
+    return p->kind == LF_PROC_TILES || p->kind == LF_PROC_PAN || p->kind == LF_PROC_NAFLEX ||
+           p->kind == LF_PROC_SPLIT || p->kind == LF_PROC_WITHIN;
 }
 
 /* A file that says otherwise than its class would mean another size by the same number. */
@@ -238,10 +247,51 @@ static int check_square(const lf_processor *p, json_t *v, const struct reading *
     return wrong(r, is_square(p) ? "true for this class" : "false for this class");
 }
 
+/* {"longest_edge": n} */
+static int get_edge(int32_t *out, json_t *v, const struct reading *r)
+{
+    json_t *edge = json_object_get(v, "longest_edge");
+    if (edge == NULL || json_object_size(v) != 1)
+        return wrong(r, "an object of longest_edge");
+    return get_side(out, edge, r);
+}
+
+/* The longest side of Idefics 3 keeps the shape; that of Pixtral is the most of both. */
+static int get_longest(lf_processor *p, json_t *v, const struct reading *r)
+{
+    int32_t n = 0;
+    int rc = get_edge(&n, v, r);
+    if (rc < 0)
+        return rc;
+    if (p->kind == LF_PROC_SPLIT)
+        p->longest = n;
+    else
+        p->size = (lf_size){n, n};
+    return 0;
+}
+
+/* A number, or for Pixtral an object of two equal ones. */
+static int get_patch(lf_processor *p, json_t *v, const struct reading *r)
+{
+    lf_size s = {0};
+    if (p->kind != LF_PROC_WITHIN)
+        return get_side(&p->patches.side, v, r);
+    int rc = get_square(&s, v, r);
+    if (rc == 0 && s.w != s.h)
+        rc = wrong(r, "as wide as high");
+    if (rc == 0)
+        p->patches.side = s.w;
+    return rc;
+}
+
 static int get_size(lf_processor *p, json_t *v, const struct reading *r)
 {
     if (p->kind == LF_PROC_SMART)
         return get_areas(p, v, r);
+    if ((p->kind == LF_PROC_SPLIT || p->kind == LF_PROC_WITHIN) &&
+        json_object_get(v, "longest_edge"))
+        return get_longest(p, v, r);
+    p->longest = 0;
     json_t *edge = json_is_object(v) ? json_object_get(v, "shortest_edge") : v;
     if (!is_square(p) && edge != NULL && (json_is_integer(v) || json_object_size(v) == 1)) {
         p->size = (lf_size){0};
@@ -271,13 +321,14 @@ static int get_pinpoints(lf_processor *p, json_t *v, const struct reading *r)
     return 0;
 }
 
-/* Three things have this name: the square of Llava, the batch of LLaVA-NeXT, which is not ours to
- * make, and the batch of the others, which nobody uses. */
+/* Three things have this name: the square of Llava, the batch of LLaVA-NeXT, Idefics 3 and Pixtral,
+ * which is not ours to make, and the batch of the others, which nobody uses. */
 static int get_pad(lf_processor *p, json_t *v, const struct reading *r)
 {
     bool on = false;
     int rc = get_bool(&on, v, r);
-    if (rc < 0 || p->kind == LF_PROC_ANYRES)
+    if (rc < 0 || p->kind == LF_PROC_ANYRES || p->kind == LF_PROC_SPLIT ||
+        p->kind == LF_PROC_WITHIN)
         return rc;
     if (strcmp(p->class_name, "LlavaImageProcessor") == 0)
         p->pad_square = on;
@@ -302,7 +353,7 @@ static int get_positive(double *out, json_t *v, const struct reading *r)
 /* ---- keys ---- */
 
 #define KIND(k)  (1u << LF_PROC_##k)
-#define ANY_KIND 0x3fu
+#define ANY_KIND 0xffu
 enum type {
     SKIP,
     TRUE_ONLY,
@@ -317,7 +368,9 @@ enum type {
     SQUARE,
     ONE_NUMBER,
     PINPOINTS,
-    PAD
+    PAD,
+    PATCH,
+    EDGE
 };
 
 /* SKIP: keys that change no pixel here. Everything is RGB, channels first, and batches are not made
@@ -353,7 +406,7 @@ static const struct key {
     {"do_pad", PAD, ANY_KIND, 0},
     {"min_pixels", AREA, KIND(SMART), offsetof(lf_processor, min_pixels)},
     {"max_pixels", AREA, KIND(SMART), offsetof(lf_processor, max_pixels)},
-    {"patch_size", SIDE, KIND(SMART) | KIND(NAFLEX), offsetof(lf_processor, patches.side)},
+    {"patch_size", PATCH, KIND(SMART) | KIND(NAFLEX) | KIND(WITHIN), 0},
     {"temporal_patch_size", SIDE, KIND(SMART), offsetof(lf_processor, patches.times)},
     {"merge_size", SIDE, KIND(SMART), offsetof(lf_processor, patches.merge)},
     {"max_num_patches", SIDE, KIND(NAFLEX), offsetof(lf_processor, max_patches)},
@@ -361,6 +414,10 @@ static const struct key {
     {"min_patches", SIDE, KIND(TILES), offsetof(lf_processor, min_tiles)},
     {"max_patches", SIDE, KIND(TILES), offsetof(lf_processor, max_tiles)},
     {"image_grid_pinpoints", PINPOINTS, KIND(ANYRES), 0},
+    {"do_image_splitting", BOOL, KIND(SPLIT), offsetof(lf_processor, do_tiles)},
+    {"max_image_size", EDGE, KIND(SPLIT), offsetof(lf_processor, tile)},
+    {"return_row_col_info", SKIP, KIND(SPLIT), 0},
+    {"video_sampling", SKIP, KIND(SPLIT), 0}, /* of films */
     {"do_pan_and_scan", BOOL, KIND(PAN), offsetof(lf_processor, do_tiles)},
     {"pan_and_scan_min_crop_size", SIDE, KIND(PAN), offsetof(lf_processor, pan_min_crop)},
     {"pan_and_scan_max_num_crops", SIDE, KIND(PAN), offsetof(lf_processor, pan_max)},
@@ -401,6 +458,10 @@ static int set_key(const struct key *k, json_t *v, const struct reading *r)
         return check_square(r->p, v, r);
     case PAD:
         return get_pad(r->p, v, r);
+    case PATCH:
+        return get_patch(r->p, v, r);
+    case EDGE:
+        return get_edge(at, v, r);
     }
     LF_BUG("key type %d", (int)k->type);
 }

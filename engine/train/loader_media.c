@@ -99,17 +99,19 @@ static int add_tiles(const struct lf_loader_media *m, lf_media_batch *to, const 
     return 0;
 }
 
-/* Finds the run of n placeholders at row *at or, after other tokens, behind it; *at moves past it.
- * Rows below `end` are the document's. */
+/* Finds the placeholders of p at row *at or, after other tokens, behind it; *at moves past them.
+ * Where the processor sets none apart they are one run. Rows below `end` are the document's. */
 static int take_run(struct lf_media_picture *p, const struct lf_loader_media *m,
                     const lf_loader_batch *b, int64_t *at, int64_t end, lf_err *err)
 {
     while (*at < end && b->tokens[*at] != m->image_token)
         ++*at;
+    const bool apart = lf_expand_apart(&m->expand);
+    int64_t n = 0;
     p->first_row = *at;
-    while (*at < end && *at < p->first_row + p->rows && b->tokens[*at] == m->image_token)
-        ++*at;
-    return *at == p->first_row + p->rows
+    for (; *at < end && n < p->rows && (apart || b->tokens[*at] == m->image_token); ++*at)
+        n += b->tokens[*at] == m->image_token;
+    return n == p->rows
                ? 0
                : lf_fail(err, LF_EFORMAT, "its %lld placeholders are not where the shard says",
                          (long long)p->rows);

@@ -62,9 +62,14 @@ static void process(const lf_image *im)
         "{\"image_processor_type\":\"GotOcr2ImageProcessor\",\"size\":8,\"crop_to_patches\":true}",
         "{\"image_processor_type\":\"LlavaOnevisionImageProcessor\",\"size\":8,"
         "\"image_grid_pinpoints\":[[8,16],[16,8]]}",
-        "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"patch_size\":4}"};
+        "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"patch_size\":4}",
+        "{\"image_processor_type\":\"PixtralImageProcessor\",\"patch_size\":4,\"size\":{"
+        "\"longest_edge\":24}}",
+        "{\"image_processor_type\":\"Idefics3ImageProcessor\",\"size\":{\"longest_edge\":40},"
+        "\"max_image_size\":{\"longest_edge\":16}}"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        const lf_processor_opts o = {(enum lf_resize_manner)(im->w & 1), i == 1 || i == 4 ? 0 : 4};
+        const lf_processor_opts o = {(enum lf_resize_manner)(im->w & 1),
+                                     i == 1 || i == 4 || i == 5 ? 0 : 4};
         lf_processor p;
         lf_pixels x = {0};
         lf_err err = LF_ERR_INIT;

@@ -14,7 +14,7 @@
 #include "tests/golden/media/util.h"
 #include "tests/tap/tap.h"
 
-enum { N_CASES = 85, N_COUNTS = 2 }; /* rows of expand.json */
+enum { N_CASES = 110, N_COUNTS = 2 }; /* rows of expand.json */
 
 static char *dump(const json_t *v)
 {
@@ -123,7 +123,7 @@ static void one_case(const json_t *row)
         lf_pixels x;
         rc = lf_processor_plan(&x, &p, from, n == 1, &err);
         if (rc == 0)
-            v[i] = (lf_expand_picture){lf_expand_count(&e, &p, &x, n == 1), x.tiles};
+            v[i] = lf_expand_measure(&e, &p, &x, n == 1);
     }
     if (rc == 0)
         rc = lf_expand_text(&e, v, n, &text, NULL, &err);
@@ -162,7 +162,7 @@ static const lf_expand internvl = {
 
 static void texts(void)
 {
-    static const lf_expand_picture v[] = {{2, 1}, {1, 1}};
+    static const lf_expand_picture v[] = {{2, 1, {0}}, {1, 1, {0}}};
     size_t at[] = {0, 1, 2, 4, 5, 9, 10};
     lf_err err = LF_ERR_INIT;
     lf_buf t;
@@ -237,9 +237,12 @@ static void refusals(void)
         {{.processor = "{\"processor_class\": \"LlavaNextProcesor\"}"},
          LF_ENOTSUP,
          "did you mean LlavaNextProcessor"},
-        {{.processor = "{\"processor_class\": \"Idefics3Processor\"}"},
+        {{.processor = "{\"processor_class\": \"Idefics2Processor\"}"},
          LF_ENOTSUP,
-         "Idefics3Processor"},
+         "did you mean Idefics3Processor"},
+        {{.given = "{\"processor_class\": \"PixtralProcessor\", \"image_break_token\": 4}"},
+         LF_EFORMAT,
+         "image_break_token"},
         {{.processor = "[]"}, LF_EFORMAT, "processor_config.json: not a JSON object"},
         {{.processor = "{"}, LF_EFORMAT, "processor_config.json"},
         {{.given = "{\"processor_class\": \"PaliGemmaProcessor\"}"},
@@ -278,6 +281,12 @@ static void refusals(void)
                &p, &e, "{\"image_processor_type\": \"Qwen2VLImageProcessor\", \"patch_size\": 14}",
                "{\"processor_class\": \"LlavaProcessor\", \"patch_size\": 14}", "here", &err),
            LF_EFORMAT, &err, "does not go with", "a processor on the wrong image processor");
+    tap_rc(lf_expand_open(&p, &e, "{\"image_processor_type\": \"Idefics3ImageProcessor\"}",
+                          "{\"processor_class\": \"Idefics3Processor\", \"patch_size\": 14, "
+                          "\"image_seq_len\": 64}",
+                          "here", &err),
+           LF_EFORMAT, &err, "a tile of 26 x 26 patches (max_image_size 364) does not become",
+           "as many placeholders as no square of patches makes");
 }
 
 int main(void)
@@ -287,7 +296,7 @@ int main(void)
     TAP(N_COUNTS, media_each(json_object_get(all, "counts"), one_count));
     TAP(7, texts());
     TAP(1, plans(json_object_get(all, "cases")));
-    TAP(14, refusals());
+    TAP(16, refusals());
     json_decref(all);
     return tap_done();
 }

@@ -14,7 +14,7 @@ from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from transformers import (CLIPImageProcessor, Gemma3ImageProcessor, LlavaNextImageProcessor, LlavaOnevisionImageProcessor,
-                          Qwen2VLImageProcessor, SiglipImageProcessor)
+                          Qwen2VLImageProcessor, SiglipImageProcessor, Idefics3ImageProcessor, PixtralImageProcessor, SmolVLMImageProcessor)
 from transformers.models.got_ocr2.image_processing_got_ocr2 import GotOcr2ImageProcessor
 
 assert transformers.__version__.startswith("5.23"), transformers.__version__
@@ -61,6 +61,10 @@ GEMMA = {"image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "
 INTERN = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>",
           "video_token": "<video>"}
 QIMG = {"image_token": "<|image_pad|>", "video_token": "<|video_pad|>"}
+IDEFICS = dict(IMG, fake_image_token="<fake_token_around_image>", global_image_token="<global-img>", tile="<row_1_col_1>",
+               end_of_utterance_token="<end_of_utterance>")
+SPLIT = dict(size={"longest_edge": 64}, max_image_size={"longest_edge": 16})
+PIXTRAL = {"image_token": "[IMG]", "image_break_token": "[IMG_BREAK]", "image_end_token": "[IMG_END]"}
 SIZES = [[(48, 37)], [(20, 100)], [(90, 30)], [(16, 16)], [(48, 37), (21, 64)]]
 
 # (class of the processor, its settings, class of the image processor, its settings, tokens, patch side, call)
@@ -90,6 +94,13 @@ CASES = [
     ("Gemma3Processor", dict(image_seq_length=9), Gemma3ImageProcessor, PAN, GEMMA, 8, {}),
     ("Gemma3Processor", dict(image_seq_length=9), Gemma3ImageProcessor, PAN, GEMMA, 8,
      {"do_pan_and_scan": True, "pan_and_scan_min_crop_size": 20}),
+    ("Idefics3Processor", dict(image_seq_len=4), Idefics3ImageProcessor, SPLIT, IDEFICS, 4, {}),
+    ("Idefics3Processor", dict(image_seq_len=1), Idefics3ImageProcessor, dict(SPLIT, do_image_splitting=False), IDEFICS, 4, {}),
+    ("SmolVLMProcessor", dict(image_seq_len=16), SmolVLMImageProcessor, SPLIT,
+     dict(IDEFICS, fake_image_token="<fake>", image_token="<pic>", video_token="<video>"), 4, {}),
+    ("PixtralProcessor", dict(patch_size=4), PixtralImageProcessor, dict(size={"longest_edge": 40}), PIXTRAL, 4, {}),
+    ("PixtralProcessor", dict(patch_size=4, spatial_merge_size=2, image_break_token="[/]"), PixtralImageProcessor,
+     dict(size={"longest_edge": 40}, patch_size=16), dict(PIXTRAL, image_break_token="[/]"), 4, {}),
     ("PaliGemmaProcessor", {}, SiglipImageProcessor, dict(size={"height": 28, "width": 28}, image_seq_length=4), IMG, 14, {}),
 ]
 
@@ -100,6 +111,11 @@ def video_processor(cls):
     from transformers.models.llava_onevision.video_processing_llava_onevision import LlavaOnevisionVideoProcessor
     from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
     from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
+    if cls.startswith("SmolVLM"):
+        from transformers.models.smolvlm import processing_smolvlm
+        from transformers.models.smolvlm.video_processing_smolvlm import SmolVLMVideoProcessor
+        processing_smolvlm.num2words = str  # a package that only prompts with films need
+        return {"video_processor": SmolVLMVideoProcessor()}
     for name, made in (("Qwen3", Qwen3VLVideoProcessor), ("Qwen", Qwen2VLVideoProcessor),
                        ("InternVL", InternVLVideoProcessor), ("LlavaOne", LlavaOnevisionVideoProcessor)):
         if cls.startswith(name):
@@ -115,8 +131,9 @@ def main():
     cases, counts = [], []
     for cls, settings, image_cls, image_settings, names, patch, call in CASES:
         tok, specials = make_tokenizer(names)
+        more = video_processor(cls)
         kwargs = dict(image_processor=image_cls(**image_settings), tokenizer=tok, **settings)
-        kwargs.update(video_processor(cls))
+        kwargs.update(more)
         p = getattr(transformers, cls)(**kwargs)
         mark = mark_of(cls, names)
         for sizes in SIZES:

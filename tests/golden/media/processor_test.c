@@ -16,7 +16,7 @@
 #include "tests/golden/media/util.h"
 #include "tests/tap/tap.h"
 
-enum { N_CASES = 102, N_FULL = 10, N_GRIDS = 2356 }; /* rows of processors.json */
+enum { N_CASES = 136, N_FULL = 12, N_GRIDS = 3518 }; /* rows of processors.json */
 
 static int read_config(lf_processor *p, const json_t *config, int32_t patch, bool pil, lf_err *err)
 {
@@ -112,6 +112,13 @@ static bool good_grid(const char *what, const int32_t *v)
         got = lf_grid_anyres(in, pins, 36);
         return got.w == v[2] && got.h == v[3];
     }
+    if (strcmp(what, "longest") == 0)
+        return lf_grid_longest(&got, in, v[2], &err) == 0 && got.w == v[3] && got.h == v[4];
+    if (strcmp(what, "split") == 0)
+        return lf_grid_split(&got, in, v[2], &err) == 0 && got.w == v[3] && got.h == v[4];
+    if (strcmp(what, "within") == 0)
+        return lf_grid_within(&got, in, (lf_size){v[2], v[2]}, v[3], &err) == 0 && got.w == v[4] &&
+               got.h == v[5];
     got = lf_grid_pan(&crop, in, 1.2, v[2], v[3]);
     return got.w * got.h == v[4] && (v[4] == 0 || (crop.w == v[5] && crop.h == v[6]));
 }
@@ -145,8 +152,17 @@ static void refusals(void)
         {"[]", "not a JSON object", 14},
         {"{\"size\":", "config:1", 14},
         {"{}", "image_processor_type is missing", 14},
-        {"{\"image_processor_type\":\"Idefics3ImageProcessor\"}",
-         "\"Idefics3ImageProcessor\" is not", 14},
+        {"{\"image_processor_type\":\"Idefics2ImageProcessor\"}",
+         "\"Idefics2ImageProcessor\" is not", 14},
+        {"{\"image_processor_type\":\"Idefics3ImageProcessor\",\"max_image_size\":364}",
+         "max_image_size must be an object of longest_edge", 14},
+        {"{\"image_processor_type\":\"Idefics3ImageProcessor\",\"patch_size\":14}",
+         "Idefics3ImageProcessor has no key patch_size", 14},
+        {"{\"image_processor_type\":\"PixtralImageProcessor\",\"patch_size\":{\"height\":16,"
+         "\"width\":14}}",
+         "patch_size must be as wide as high", 0},
+        {"{\"image_processor_type\":\"PixtralImageProcessor\",\"do_center_crop\":true}",
+         "PixtralImageProcessor has no key do_center_crop", 0},
         {"{\"image_processor_type\":\"CLIPImageProcessor\",\"do_centre_crop\":true}",
          "unknown key do_centre_crop of CLIPImageProcessor; did you mean do_center_crop", 14},
         {"{\"image_processor_type\":\"CLIPImageProcessor\",\"merge_size\":2}",
@@ -228,7 +244,7 @@ int main(void)
     json_t *all = media_load("processors.json");
     TAP(3 * N_CASES + N_FULL, media_each(json_object_get(all, "processors"), one_case));
     TAP(1, grids(json_object_get(all, "grids")));
-    TAP(18, refusals());
+    TAP(22, refusals());
     TAP(8, forms());
     json_decref(all);
     return tap_done();

@@ -11,6 +11,8 @@ import numpy as np
 import transformers
 from PIL import Image
 from transformers.image_processing_utils import select_best_resolution
+from transformers.models.idefics3 import image_processing_idefics3 as idefics3
+from transformers.models.pixtral import image_processing_pixtral as pixtral
 from transformers.models.gemma3.image_processing_gemma3 import Gemma3ImageProcessor
 from transformers.models.got_ocr2.image_processing_got_ocr2 import get_optimal_tiled_canvas
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
@@ -74,6 +76,17 @@ SMALL = [
     ("gemma3-pan", "Gemma3ImageProcessor", dict(PAN, size={"height": 24, "width": 24}), 8,
      [(48, 37), (101, 30), (30, 75), (50, 50), (19, 80)]),
     ("paligemma", "SiglipImageProcessor", {"size": {"height": 28, "width": 28}, "image_seq_length": 4}, 14, [(48, 37)]),
+    ("idefics3", "Idefics3ImageProcessor", {"size": {"longest_edge": 44}, "max_image_size": {"longest_edge": 18}}, 8,
+     [(48, 37), (20, 100), (16, 16), (300, 20), (9, 9)]),
+    ("idefics3-whole", "Idefics3ImageProcessor",
+     {"size": {"longest_edge": 44}, "max_image_size": {"longest_edge": 16}, "do_image_splitting": False}, 8, [(48, 37)]),
+    ("smolvlm", "SmolVLMImageProcessor", {"do_resize": False, "max_image_size": {"longest_edge": 16}, "resample": 3}, 8,
+     [(48, 37), (10, 12)]),
+    ("smolvlm-size", "SmolVLMImageProcessor", {"size": {"height": 20, "width": 33}, "max_image_size": {"longest_edge": 16}}, 8,
+     [(48, 37)]),
+    ("pixtral", "PixtralImageProcessor", {"patch_size": {"height": 4, "width": 4}, "size": {"longest_edge": 40}}, 4,
+     [(48, 37), (20, 100), (16, 16), (9, 3)]),
+    ("pixtral-box", "PixtralImageProcessor", {"patch_size": 8, "size": {"height": 24, "width": 40}}, 8, [(48, 37), (60, 61)]),
 ]
 PUBLISHED = [
     ("clip-336", "CLIPImageProcessor", {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}}, 14,
@@ -83,8 +96,11 @@ PUBLISHED = [
      dict(IMAGENET, size={"height": 448, "width": 448}, crop_to_patches=True), 14, [(500, 230)]),
     ("onevision-default", "LlavaOnevisionImageProcessor", STANDARD, 14, [(500, 300)]),
     ("llava-next-default", "LlavaNextImageProcessor", {}, 14, [(400, 300)]),
+    ("idefics3-default", "Idefics3ImageProcessor", {}, 14, [(517, 389)]),
+    ("pixtral-default", "PixtralImageProcessor", {}, 16, [(1100, 427)]),
 ]
-FULL = {"clip", "siglip", "siglip2", "qwen2-vl", "internvl", "llava-next", "onevision", "gemma3-pan", "dinov2", "paligemma"}
+FULL = {"clip", "siglip", "siglip2", "qwen2-vl", "internvl", "llava-next", "onevision", "gemma3-pan", "dinov2", "paligemma",
+        "idefics3", "pixtral"}
 
 
 def rows_of(name, got, side):
@@ -149,10 +165,41 @@ class Shape:
     def __init__(self, h, w):
         self.shape = (3, h, w)
 
+    def size(self):
+        return self.shape
+
     def __getitem__(self, key):
         _, ys, xs = key
         _, h, w = self.shape
         return Shape(min(ys.stop, h) - ys.start, min(xs.stop, w) - xs.start)
+
+
+class Sizes:
+    """In the place of a processor whose steps are asked for sizes alone."""
+
+    def resize(self, image, size, resample):
+        return size.width, size.height
+
+
+def more_grids():
+    """The same of Idefics 3 and Pixtral."""
+    r = random.Random(20261130)
+    rows = []
+    for i in range(400):
+        w, h = (int(2 ** r.uniform(0, 12)) for _ in range(2))
+        if i % 5 == 0:
+            h = w = r.choice([w, 364 * (1 + w // 512), 512])
+        if i % 7 == 0:
+            w, h = 14 * r.randint(1, 90), 14 * r.randint(1, 90)
+        longest, tile = r.choice([(1456, 364), (2048, 512), (1536, 384), (5000, 512)])
+        a = idefics3.get_resize_output_image_size(Shape(h, w), longest)
+        rows.append(["longest", w, h, longest, a[1], a[0]])
+        a = idefics3.Idefics3ImageProcessor.resize_for_vision_encoder(Sizes(), Shape(*a), tile)
+        rows.append(["split", rows[-1][4], rows[-1][5], tile] + list(a))
+        most, f = r.choice([(1024, 16), (1540, 28), (40, 8)])
+        a = pixtral.get_resize_output_image_size(np.broadcast_to(np.uint8(0), (h, w, 3)), most, f, "channels_last")
+        rows.append(["within", w, h, most, f, a[1], a[0]])
+    return [row for row in rows if min(row[-2:]) > 0]
 
 
 def grids():
@@ -185,4 +232,4 @@ def grids():
 
 
 def everything():
-    return {"processors": processed(), "grids": grids()}
+    return {"processors": processed(), "grids": grids() + more_grids()}
