@@ -43,6 +43,8 @@ extern const struct lf_hf_family lf_hf_onevision, lf_hf_paligemma, lf_hf_paligem
     lf_hf_gemma3_vl;
 extern const struct lf_hf_family lf_hf_qwen2_vl, lf_hf_qwen25_vl, lf_hf_qwen3_vl,
     lf_hf_qwen3_vl_moe;
+extern const struct lf_hf_family lf_hf_mistral3;
+extern const struct lf_hf_family lf_hf_idefics3, lf_hf_smolvlm;
 extern const struct lf_hf_family lf_hf_internvl_qwen2, lf_hf_internvl_qwen3, lf_hf_internvl_llama;
 
 #endif

@@ -148,7 +148,7 @@ static const struct lf_map_row clip_rows[] = {
     {"vision_tower.pre_layrnorm.{P}", LF_MAP_COPY, "vision.pre_norm.{P}", NULL}, /* so they write */
     {0},
 };
-static const struct lf_map_row siglip_rows[] = {
+const struct lf_map_row lf_vl_siglip_rows[] = {
     TOWER_ROWS,
     {"vision_tower.embeddings.patch_embedding.bias", LF_MAP_COPY, "vision.patch_embed.bias", NULL},
     {0},
@@ -193,7 +193,7 @@ const struct lf_hf_tower lf_hf_tower_siglip = {.model_type = "siglip_vision_mode
                                                .family = siglip_family,
                                                .families = "siglip",
                                                .keys = siglip_keys,
-                                               .rows = siglip_rows,
+                                               .rows = lf_vl_siglip_rows,
                                                .names = NESTED,
                                                .read = read_siglip,
                                                .write = write_siglip};
@@ -348,6 +348,8 @@ static const char *const llava_switches[] = {"projector.kind=mlp", NULL};
 static const char *const next_switches[] = {"projector.kind=mlp", "projector.newline=yes", NULL};
 static const struct lf_hf_tower *const clip_first[] = {&lf_hf_tower_clip, &lf_hf_tower_siglip,
                                                        NULL};
+static const struct lf_hf_tower *const llava_towers[] = {&lf_hf_tower_clip, &lf_hf_tower_siglip,
+                                                         &lf_hf_tower_pixtral, NULL};
 static const struct lf_hf_tower *const siglip_first[] = {&lf_hf_tower_siglip, &lf_hf_tower_clip,
                                                          NULL};
 
@@ -363,7 +365,8 @@ static const struct lf_hf_tower *const siglip_first[] = {&lf_hf_tower_siglip, &l
         .architecture = "LlavaForConditionalGeneration", .switches = llava_switches,               \
         .keys = llava_keys, .rows = llava_rows, .read = read_llava, .write = write_llava,          \
         .tol_max = LF_HF_TOL_MAX, .tol_rms = LF_HF_TOL_RMS,                                        \
-        .sight = SIGHT(decoder, #decoder, .tied_either = true, .towers = clip_first, __VA_ARGS__)  \
+        .sight =                                                                                   \
+            SIGHT(decoder, #decoder, .tied_either = true, .towers = llava_towers, __VA_ARGS__)     \
     }
 #define LLAVA_NEXT(decoder, ...)                                                                   \
     {                                                                                              \

@@ -11,6 +11,10 @@ extern const struct lf_map_row lf_hf_qwen3_turned[], lf_hf_qwen3_plain[];
 
 /* Encoders of square pictures with a learned position for each patch. */
 extern const struct lf_hf_tower lf_hf_tower_clip, lf_hf_tower_siglip;
+/* An encoder of pictures of any grid (families_vl_pixtral.c). */
+extern const struct lf_hf_tower lf_hf_tower_pixtral;
+
+extern const struct lf_map_row lf_vl_siglip_rows[]; /* the tensors of SigLIP */
 
 /* Reads a number, or a list of two equal ones. def 0: it must be there. */
 int lf_vl_side(lf_hf_reader *r, const char *key, int64_t def, int64_t *out, lf_err *err);

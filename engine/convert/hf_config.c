@@ -23,6 +23,7 @@ static const char *const inert[] = {
     "label2id", "task_specific_params", "gradient_checkpointing", "unsloth_version",
     "transformers.js_config", "_dynamic_tree_cache", "support_low_vram", "fp32_residual_connection",
     "_attn_implementation_autoset", "unsloth_fixed", "neftune_noise_alpha", "_num_labels",
+    "is_composition",
     /* which tokens are special: generation_config.json and the tokenizer have the last word */
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
     "unk_token_id", "mask_token_id", "gmask_token_id", "suppress_tokens",
@@ -149,7 +150,8 @@ static bool is_of(const struct lf_hf_family *f, const lf_model_config *c)
         return true;
     return c->vision.family && strcmp(c->family, f->sight->text->name) == 0 &&
            has_tower(f->sight, lf_vision_families[c->vision.family]) &&
-           has_switch(f, "projector.newline=yes") == c->projector.newline;
+           has_switch(f, "projector.newline=yes") == c->projector.newline &&
+           has_switch(f, "projector.reduce=yes") == c->projector.reduce;
 }
 
 const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char *name, lf_err *err)

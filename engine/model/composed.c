@@ -37,22 +37,18 @@ static void add(struct params *t, const char *prefix, const char *name, enum kin
     t->rc = rc < 0 ? rc : 0;
 }
 
-/* Width of the rows that the first linear layer reads. */
-static int64_t merged_width(const lf_model_config *c)
-{
-    return c->vision.hidden * c->projector.merge * c->projector.merge;
-}
-
 static void add_projector(struct params *t, const char *prefix, bool norm_merged)
 {
     const lf_projector_config *p = &t->c->projector;
-    const int64_t in = merged_width(t->c), E = lf_model_embed_width(t->c),
-                  out = p->kind == LF_PROJECTOR_MLP ? p->hidden : E,
-                  normed = norm_merged ? in : t->c->vision.hidden;
+    const int64_t in = lf_model_projected_width(t->c), merged = lf_model_merged_width(t->c),
+                  E = lf_model_embed_width(t->c), out = p->kind == LF_PROJECTOR_MLP ? p->hidden : E,
+                  normed = norm_merged ? merged : t->c->vision.hidden;
     if (p->norm != LF_PROJECTOR_NO_NORM)
         add(t, prefix, "norm.weight", GAIN, (int64_t[]){normed, 0});
     if (p->norm == LF_PROJECTOR_LAYER)
         add(t, prefix, "norm.bias", BIAS, (int64_t[]){normed, 0});
+    if (p->reduce)
+        add(t, prefix, "reduce.weight", MATRIX, (int64_t[]){in, merged});
     add(t, prefix, "fc1.weight", MATRIX, (int64_t[]){out, in});
     if (p->bias)
         add(t, prefix, "fc1.bias", BIAS, (int64_t[]){out, 0});
@@ -93,11 +89,12 @@ static lf_val norm(struct lf_dec_build *b, lf_val h, const char *prefix)
                    layer ? lf_paramf(b->g, "%snorm.bias", prefix) : LF_NONE, &o);
 }
 
-static lf_val linear(struct lf_dec_build *b, lf_val h, const char *prefix, const char *name)
+static lf_val linear(struct lf_dec_build *b, lf_val h, bool bias, const char *prefix,
+                     const char *name)
 {
     char part[64];
     snprintf(part, sizeof part, "%s%s", prefix, name);
-    return lf_dec_linear(b, h, b->c->projector.bias, part, LF_DEC_OUTSIDE);
+    return lf_dec_linear(b, h, bias, part, LF_DEC_OUTSIDE);
 }
 
 /* Selected rows of the encoder to features. */
@@ -111,10 +108,12 @@ static lf_val project(struct lf_dec_build *b, lf_val h, const char *prefix, bool
         h = lf_fold_rows(b->g, h, fold);
     if (p->norm != LF_PROJECTOR_NO_NORM && norm_merged)
         h = norm(b, h, prefix);
-    h = linear(b, h, prefix, "fc1");
+    if (p->reduce)
+        h = linear(b, h, false, prefix, "reduce");
+    h = linear(b, h, p->bias, prefix, "fc1");
     if (p->kind != LF_PROJECTOR_MLP)
         return h;
-    return linear(b, lf_act(b->g, h, (enum lf_act)p->activation), prefix, "fc2");
+    return linear(b, lf_act(b->g, h, (enum lf_act)p->activation), p->bias, prefix, "fc2");
 }
 
 bool lf_decoder_selects(const lf_model_config *c)

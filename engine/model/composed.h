@@ -8,6 +8,7 @@
  *     h = norm h                           projector.norm, of each patch
  *     h = m m rows of h side by side       projector.merge
  *     h = norm h                           or of the merged patches (norm_merged)
+ *     h = reduce h                         projector.reduce, without a bias
  *     f = fc2 act(fc1 h), or fc1 h         features, [F, E]
  *     x += place f + lines newline         at the tokens -1, which embed to zeros
  *     x += place deep_i                    behind decoder layer i: what taps[i] of the encoder
@@ -16,7 +17,8 @@
  * Logical tensors: vision.* of vision.h;
  *
  *     projector.norm.{weight,bias}     [C], or [m m C] with norm_merged
- *     projector.fc1.{weight,bias}      [hidden or E, m m C]
+ *     projector.reduce.weight          [C, m m C]
+ *     projector.fc1.{weight,bias}      [hidden or E, m m C], [hidden or E, C] behind reduce
  *     projector.fc2.{weight,bias}      [E, hidden]            of kind mlp
  *     projector.newline.weight         [1, E]
  *     projector.deep.N.*               the same, its norm over merged patches

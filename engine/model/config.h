@@ -76,16 +76,22 @@ typedef struct lf_vision_config {
      * second by its column, with the frequencies rope_theta^(-4 j / head_dim) (Qwen2-VL) */
     bool rope;
     double rope_theta;
+    /* columns turn by frequencies of their own, half a step below those of rows:
+     * rope_theta^(-(4 j + 2) / head_dim) (Pixtral) */
+    bool rope_own;
+    /* a picture of another grid than the table's takes for each patch the position that lies at the
+     * same share of the side, and nothing between two (Idefics 3) */
+    bool buckets;
     int norm; /* enum lf_model_norm; layer has a bias */
     double norm_eps;
     bool pre_norm, final_norm;
-    bool qkv_bias;    /* the other linear layers always have one */
-    bool qk_norm;     /* RMS norms of queries and keys, over all heads together (InternViT) */
-    bool layer_scale; /* Touvron et al. 2021, CaiT */
-    int mlp;          /* enum lf_model_mlp */
-    int activation;   /* enum lf_act */
-    bool windows;     /* attention within windows, but for full_layers (Qwen2.5-VL) */
-    int64_t window;   /* patches of a window's side, a multiple of projector.merge */
+    bool qkv_bias, bias; /* of q, k, v; of the other linear layers of its blocks */
+    bool qk_norm;        /* RMS norms of queries and keys, over all heads together (InternViT) */
+    bool layer_scale;    /* Touvron et al. 2021, CaiT */
+    int mlp;             /* enum lf_model_mlp */
+    int activation;      /* enum lf_act */
+    bool windows;        /* attention within windows, but for full_layers (Qwen2.5-VL) */
+    int64_t window;      /* patches of a window's side, a multiple of projector.merge */
     lf_model_list full_layers;
     double init_std, layer_scale_init;
     /* What of it is read: the stream behind so many layers (0: all; LLaVA reads the last but one),
@@ -104,6 +110,7 @@ typedef struct lf_projector_config {
     int norm;         /* enum lf_projector_norm, before the linear layers */
     bool norm_merged; /* of all m x m patches together, and not of each */
     double norm_eps, norm_offset;
+    bool reduce;    /* a matrix takes merged patches back to the width of one (Mistral 3) */
     int64_t hidden; /* inner width of mlp; 0 in a file: its input's width */
     int activation;
     bool bias;
@@ -272,6 +279,9 @@ bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, c
 
 /* Width of the embedding: embed_dim, or hidden. */
 int64_t lf_model_embed_width(const lf_model_config *c);
+/* Width of merged patches, and of what the linear layers of a projector read. */
+int64_t lf_model_merged_width(const lf_model_config *c);
+int64_t lf_model_projected_width(const lf_model_config *c);
 /* Returns the number of channels that RoPE turns, which is even: of a head, or with rope2d of each
  * half of a head. 0 with other positions. */
 int64_t lf_model_rope_dim(const lf_model_config *c);

@@ -282,8 +282,12 @@ static int check_projector(lf_model_config *c, lf_err *err)
     if (p->norm_merged && (p->norm == LF_PROJECTOR_NO_NORM || p->merge == 1))
         CONTRADICTION("projector.norm_merged", "there is no norm over merged patches without "
                                                "projector.norm and projector.merge");
+    if (p->reduce && p->merge == 1)
+        CONTRADICTION("projector.reduce", "there are no merged patches without projector.merge");
+    if (p->reduce && c->vision.taps.n)
+        CONTRADICTION("projector.reduce", "projectors of vision.taps have no such matrix");
     if (p->kind == LF_PROJECTOR_MLP && p->hidden == 0)
-        p->hidden = c->vision.hidden * p->merge * p->merge;
+        p->hidden = lf_model_projected_width(c);
     if (p->kind == LF_PROJECTOR_LINEAR && p->hidden)
         CONTRADICTION("projector.hidden", "a linear projector has no inner width");
     if (c->vision.taps.n > LF_MODEL_MAX_TAPS)

@@ -161,16 +161,27 @@ static int64_t layer_norms(const lf_model_config *c)
     return c->parallel_block == LF_PARALLEL_ONE_NORM ? 1 : 2;
 }
 
+int64_t lf_model_merged_width(const lf_model_config *c)
+{
+    return c->vision.hidden * c->projector.merge * c->projector.merge;
+}
+
+int64_t lf_model_projected_width(const lf_model_config *c)
+{
+    return c->projector.reduce ? c->vision.hidden : lf_model_merged_width(c);
+}
+
 /* One projector; norm_merged: its norm is over merged patches. */
 static int64_t projector_params(const lf_model_config *c, bool norm_merged)
 {
     const lf_projector_config *p = &c->projector;
-    const int64_t in = c->vision.hidden * p->merge * p->merge, E = lf_model_embed_width(c),
+    const int64_t in = lf_model_projected_width(c), E = lf_model_embed_width(c),
                   out = p->kind == LF_PROJECTOR_MLP ? p->hidden : E,
                   norms = p->norm == LF_PROJECTOR_LAYER ? 2
                           : p->norm == LF_PROJECTOR_RMS ? 1
                                                         : 0;
-    return norms * (norm_merged ? in : c->vision.hidden) + in * out + (p->bias ? out : 0) +
+    return norms * (norm_merged ? lf_model_merged_width(c) : c->vision.hidden) +
+           (p->reduce ? in * lf_model_merged_width(c) : 0) + in * out + (p->bias ? out : 0) +
            (p->kind == LF_PROJECTOR_MLP ? out * E + (p->bias ? E : 0) : 0);
 }
 

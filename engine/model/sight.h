@@ -6,7 +6,8 @@
  *
  * Learned positions of another grid than that of the table are resampled: bicubically with
  * a = -0.75, half-pixel centres and a clamped border, as PyTorch does (CLIP, SigLIP, InternViT,
- * DINOv2); or, with rope, bilinearly between the corners (Qwen3-VL).
+ * DINOv2); or, with rope, bilinearly between the corners (Qwen3-VL). With vision.buckets nothing is
+ * resampled: a patch has the position of the table that lies at its share of the side (Idefics 3).
  *
  * M-RoPE positions of a document (Qwen2-VL): cur = 0; a token of text has cur on all axes, then
  * cur += 1; the picture of h x w merged patches has (cur, cur + row, cur + column), then

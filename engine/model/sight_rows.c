@@ -50,10 +50,28 @@ static struct tap bilinear(int64_t i, int64_t n, int64_t side)
     return (struct tap){.at = {low, clamped(low + 1, side)}, .w = {1 - d, d}, .n = 2};
 }
 
+/* Where the share i / n of a side lies among `side` equal parts of it. The arithmetic is that of
+ * transformers, in f32 but for the borders, which are rounded to it. */
+static int64_t bucket(int64_t i, int64_t n, int64_t side)
+{
+    const double part = 1.0 / (double)side;
+    const float most = (float)(1.0 - 1e-6), share = (float)i * (1.0f / (float)n),
+                x = share < most ? share : most;
+    int64_t k = 0;
+    while (k < side - 1 && (float)(part + (double)k * part) <= x)
+        k++;
+    return k;
+}
+
 static void add_position(lf_sight *s, const struct lf_sight_tile *t, int64_t row, int64_t col)
 {
     const bool class = s->c->vision.class_token, corners = s->c->vision.rope;
     const int64_t first = class, side = (int64_t)lround(sqrt((double)(s->pos.from - first)));
+    if (s->c->vision.buckets) {
+        lf_sight_entry(&s->pos, first + bucket(row, t->h, side) * side + bucket(col, t->w, side),
+                       1);
+        return;
+    }
     if (!corners && t->h == side && t->w == side) {
         lf_sight_entry(&s->pos, first + row * side + col, 1);
         return;

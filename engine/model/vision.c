@@ -14,11 +14,13 @@
 
 /* ---- families ---- */
 
-/* All have biases in every linear layer, but for InternViT-6B in those of queries, keys, values. */
+/* All have biases in every linear layer, but for Pixtral, which has none, and InternViT-6B, which
+ * has none for queries, keys and values. */
 #define LAYER(e) .norm = LF_NORM_LAYER, .norm_eps = e, .qkv_bias = true
 #define RMS      .norm = LF_NORM_RMS, .norm_eps = 1e-6
-#define MLP(a)   .mlp = LF_MLP_PLAIN, .activation = LF_ACT_##a
-#define SWIGLU   .mlp = LF_MLP_GLU, .activation = LF_ACT_SILU
+#define MLP(a)   .mlp = LF_MLP_PLAIN, .activation = LF_ACT_##a, .bias = true
+#define GATED(a) .mlp = LF_MLP_GLU, .activation = LF_ACT_##a
+#define SWIGLU   GATED(SILU), .bias = true
 #define ROPE     .rope = true, .rope_theta = 10000
 #define SCALE(x) .layer_scale = true, .layer_scale_init = x
 #define PATCH    .patch_bias = true
@@ -26,8 +28,21 @@
 
 const char *const lf_vision_families[] = {
     "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2", "dinov2-swiglu",
-    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", NULL};
-enum { NONE, CLIP, SIGLIP, INTERNVIT, INTERNVIT_RMS, DINOV2, DINOV2_SWIGLU, QWEN2, QWEN25, QWEN3 };
+    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       NULL};
+enum {
+    NONE,
+    CLIP,
+    SIGLIP,
+    INTERNVIT,
+    INTERNVIT_RMS,
+    DINOV2,
+    DINOV2_SWIGLU,
+    QWEN2,
+    QWEN25,
+    QWEN3,
+    IDEFICS3,
+    PIXTRAL
+};
 
 static const lf_vision_config switches[] = {
     [NONE] = {0},
@@ -40,6 +55,13 @@ static const lf_vision_config switches[] = {
     [QWEN2] = {LAYER(1e-6), MLP(GELU_QUICK), ROPE},
     [QWEN25] = {RMS, SWIGLU, ROPE, .qkv_bias = true, .windows = true},
     [QWEN3] = {LAYER(1e-6), MLP(GELU_TANH), PATCH, ROPE},
+    [IDEFICS3] = {LAYER(1e-6), MLP(GELU_TANH), PATCH, .final_norm = true, .buckets = true},
+    [PIXTRAL] = {.norm = LF_NORM_RMS,
+                 .norm_eps = 1e-5,
+                 GATED(GELU),
+                 ROPE,
+                 .rope_own = true,
+                 .pre_norm = true},
 };
 
 void lf_vision_family(lf_vision_config *c, int family)
@@ -88,8 +110,12 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
                        "head_dim = %lld: positions of rows and columns turn a quarter of a head's "
                        "channels each with their partners, so it is a multiple of 4",
                        (long long)c->head_dim);
+    if (c->rope_own && !c->rope)
+        return lf_fail(err, LF_EINVAL, "rope_own is of a vision encoder with rope");
     if (!c->rope && c->positions <= 0)
         return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
+    if (c->buckets && !c->positions)
+        return lf_fail(err, LF_EINVAL, "buckets are of a vision encoder with positions");
     const int64_t squares = c->positions - c->class_token, side = (int64_t)sqrt((double)squares);
     if (c->positions && (squares < 1 || (side * side != squares)))
         return lf_fail(err, LF_EINVAL,
@@ -220,7 +246,8 @@ static void add_attention(struct params *t, long long l)
         add(t, GAIN, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.%c_norm.weight",
             l, part[k]);
     add(t, MATRIX, (struct shape){C, C}, LF_SHARD_COLS, NULL, "layers.%lld.attn.o.weight", l);
-    add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.o.bias", l);
+    if (c->bias)
+        add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.o.bias", l);
 }
 
 static void add_mlp(struct params *t, long long l)
@@ -228,7 +255,7 @@ static void add_mlp(struct params *t, long long l)
     const lf_vision_config *c = &t->v->c;
     const bool glu = c->mlp == LF_MLP_GLU;
     char group[64];
-    for (int bias = 0; bias < 2; bias++)
+    for (int bias = 0; bias < 1 + c->bias; bias++)
         for (int up = !glu; up < 2; up++) {
             const char *what = bias ? "bias" : "weight";
             snprintf(group, sizeof group, "layers.%lld.mlp.gate_up.%s", l, what);
@@ -238,7 +265,9 @@ static void add_mlp(struct params *t, long long l)
         }
     add(t, MATRIX, (struct shape){c->hidden, c->ffn}, LF_SHARD_COLS, NULL,
         "layers.%lld.mlp.down.weight", l);
-    add(t, BIAS, (struct shape){c->hidden, 0}, LF_SHARD_NONE, NULL, "layers.%lld.mlp.down.bias", l);
+    if (c->bias)
+        add(t, BIAS, (struct shape){c->hidden, 0}, LF_SHARD_NONE, NULL, "layers.%lld.mlp.down.bias",
+            l);
 }
 
 static void add_branch(struct params *t, long long l, const char *branch)
@@ -285,8 +314,8 @@ int64_t lf_vision_param_count(const lf_vision_config *c)
 {
     const int64_t C = c->hidden, norm = c->norm == LF_NORM_LAYER ? 2 * C : C,
                   matrices = c->mlp == LF_MLP_GLU ? 2 : 1;
-    int64_t layer = 2 * norm + 4 * C * C + C + (c->qkv_bias ? 3 * C : 0);
-    layer += (matrices + 1) * c->ffn * C + matrices * c->ffn + C;
+    int64_t layer = 2 * norm + 4 * C * C + (c->qkv_bias ? 3 * C : 0);
+    layer += (matrices + 1) * c->ffn * C + (c->bias ? matrices * c->ffn + 2 * C : 0);
     layer += (c->qk_norm ? 2 * C : 0) + (c->layer_scale ? 2 * C : 0);
     return c->layers * layer + C * c->patch_dim + (c->patch_bias ? C : 0) +
            (c->class_token ? C : 0) + c->positions * C + (c->pre_norm ? norm : 0) +
@@ -347,7 +376,7 @@ static lf_val all_heads_norm(struct build *b, lf_val x, const char *name)
 }
 
 /* Pair i of head_dim / 2 turns by the row of the patch, then by its column, with the same
- * frequencies. */
+ * frequencies or with those between them (rope_own). */
 static void fill_rope(void *dst, const void *ctx)
 {
     const struct table *t = ctx;
@@ -355,7 +384,9 @@ static void fill_rope(void *dst, const void *ctx)
     float *out = dst;
     for (int64_t p = 0; p < t->v->sides; p++)
         for (int64_t i = 0; i < half; i++) {
-            const double inv = pow(t->v->c.rope_theta, -2.0 * (double)(i % quarter) / (double)half),
+            const double step =
+                             (double)(i % quarter) + (t->v->c.rope_own && i >= quarter ? 0.5 : 0),
+                         inv = pow(t->v->c.rope_theta, -2.0 * step / (double)half),
                          angle = (double)p * inv;
             out[p * half + i] = (float)(t->sin ? sin(angle) : cos(angle));
         }
@@ -423,7 +454,7 @@ static lf_val attention(struct build *b, lf_val h, int64_t l)
                                    .scale = (float)(1 / sqrt((double)c->head_dim)),
                                    .max_doc = full ? b->r->max_image : b->r->max_window};
     lf_val a = lf_attention(b->g, q, k, v, full ? b->images : b->windows, LF_NONE, &o);
-    return lf_tp_leave(b->g, linear(b, a, true, part_of(name, l, "attn.o")));
+    return lf_tp_leave(b->g, linear(b, a, c->bias, part_of(name, l, "attn.o")));
 }
 
 static lf_val mlp(struct build *b, lf_val h, int64_t l)
@@ -434,12 +465,12 @@ static lf_val mlp(struct build *b, lf_val h, int64_t l)
     lf_val u;
     h = lf_tp_enter(b->g, h);
     if (c->mlp == LF_MLP_GLU) {
-        lf_val gu = linear(b, h, true, part_of(name, l, "mlp.gate_up"));
+        lf_val gu = linear(b, h, c->bias, part_of(name, l, "mlp.gate_up"));
         u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->ffn), lf_slice(b->g, gu, c->ffn, c->ffn), act);
     } else {
-        u = lf_act(b->g, linear(b, h, true, part_of(name, l, "mlp.up")), act);
+        u = lf_act(b->g, linear(b, h, c->bias, part_of(name, l, "mlp.up")), act);
     }
-    return lf_tp_leave(b->g, linear(b, u, true, part_of(name, l, "mlp.down")));
+    return lf_tp_leave(b->g, linear(b, u, c->bias, part_of(name, l, "mlp.down")));
 }
 
 static lf_val join(struct build *b, lf_val x, lf_val f, int64_t l, const char *scale)

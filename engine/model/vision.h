@@ -7,7 +7,8 @@
  *
  *     x = pixels w^T (+ b)                 patch_embed; a convolution whose stride is its size
  *     x = class token before each picture  class_token
- *     x += positions                       a learned table, resampled to the grid of a picture
+ *     x += positions                       a learned table, resampled to the grid of a picture, or
+ *                                          read at the nearest smaller share of a side (buckets)
  *     x = norm x                           pre_norm
  *     x += scale attn(norm x)              layers; scale: layer_scale, else 1
  *     x += scale mlp(norm x)
@@ -21,7 +22,7 @@
  *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
  *     layers.N.attn.{q,k,v}.{weight,bias} [C, C]       (group layers.N.attn.qkv)
  *     layers.N.attn.{q,k}_norm.weight [C]              over all heads together
- *     layers.N.attn.o.{weight,bias} [C, C]
+ *     layers.N.attn.o.{weight,bias} [C, C]             (here and below: bias only with bias)
  *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: only up)
  *     layers.N.mlp.down.{weight,bias} [C, F]
  *     layers.N.{attn,mlp}_scale [C]                    layer_scale

@@ -180,7 +180,8 @@ tests_golden_vlm_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 VLM_GOLDENS = tests/golden/vlm/gemma3 tests/golden/vlm/internvl tests/golden/vlm/internvl-rms tests/golden/vlm/llava tests/golden/vlm/llava-next \
   tests/golden/vlm/llava-onevision tests/golden/vlm/llava-siglip tests/golden/vlm/paligemma \
   tests/golden/vlm/paligemma2 tests/golden/vlm/qwen2-vl \
-  tests/golden/vlm/qwen2.5-vl tests/golden/vlm/qwen3-vl tests/golden/vlm/qwen3-vl-moe
+  tests/golden/vlm/qwen2.5-vl tests/golden/vlm/qwen3-vl tests/golden/vlm/qwen3-vl-moe tests/golden/vlm/idefics3 \
+  tests/golden/vlm/pixtral tests/golden/vlm/mistral3
 EXTRA_DIST += $(VLM_GOLDENS) tests/golden/vlm/README.md tests/golden/vlm/make_vlm.py tests/golden/vlm/run tests/golden/vlm/make_run.py
 check_PROGRAMS += tests/golden/vlm_configs_test
 TESTS += tests/golden/vlm_configs_test

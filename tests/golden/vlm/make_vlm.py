@@ -45,6 +45,8 @@ SIGLIP = dict(VIT, model_type="siglip_vision_model", vision_use_head=False)
 INTERN = dict(VIT, model_type="internvl_vision", num_hidden_layers=2, image_size=[16, 16], patch_size=[4, 4], norm_type="layer_norm",
               attention_bias=True, use_qk_norm=False, layer_norm_eps=1e-6, hidden_act="gelu", use_mean_pooling=True)
 QWEN_VIT = dict(depth=2, num_heads=2, in_chans=3, patch_size=2, spatial_merge_size=2, temporal_patch_size=2)
+MISTRAL = dict(LLAMA, model_type="mistral", sliding_window=None, head_dim=8)
+PIXTRAL = dict(VIT, model_type="pixtral", num_hidden_layers=2, hidden_act="silu", head_dim=8, image_size=40, rope_theta=100.0)
 PINPOINTS = [[12, 24], [24, 12], [24, 24], [12, 36], [36, 12]]
 QWEN_OUTER = dict(image_token_id=IMAGE, video_token_id=61, vision_start_token_id=62, vision_end_token_id=63)
 M_TEXT = dict(TEXT, hidden_act="silu", rope_theta=100.0, attention_dropout=0.0)
@@ -90,6 +92,18 @@ CLASSES = {
                          vision_config=dict({k: v for k, v in QWEN_VIT.items() if k != "in_chans"}, in_channels=3, depth=2, hidden_size=16,
                                             intermediate_size=24, out_hidden_size=24, num_position_embeddings=16,
                                             deepstack_visual_indexes=[0], hidden_act="gelu_pytorch_tanh", model_type="qwen3_vl_moe")),
+    "idefics3": dict(architectures=["Idefics3ForConditionalGeneration"], model_type="idefics3", image_token_id=IMAGE, scale_factor=2,
+                     tie_word_embeddings=False, vocab_size=VOCAB,
+                     text_config=dict(LLAMA, is_llama_config=True, neftune_noise_alpha=0.0, pixel_shuffle_factor=2, qk_layer_norms=False,
+                                      rope_interleaved=False, use_resampler=False),
+                     vision_config=dict(VIT, model_type="idefics3", num_hidden_layers=2, image_size=20, max_image_size={"longest_edge": 24},
+                                        size={"longest_edge": 96}, use_base_siglip=False, tie_word_embeddings=False)),
+    "pixtral": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE, ignore_index=-100,
+                    projector_hidden_act="gelu", vision_feature_layer=-1, vision_feature_select_strategy="full", text_config=MISTRAL,
+                    vision_config=dict(PIXTRAL, is_composition=True, tie_word_embeddings=False)),
+    "mistral3": dict(architectures=["Mistral3ForConditionalGeneration"], model_type="mistral3", image_token_index=IMAGE,
+                     multimodal_projector_bias=False, projector_hidden_act="gelu", spatial_merge_size=2, vision_feature_layer=-1,
+                     tie_word_embeddings=False, text_config=MISTRAL, vision_config=dict(PIXTRAL, hidden_act="gelu")),
     "internvl": dict(architectures=["InternVLForConditionalGeneration"], model_type="internvl", image_token_id=IMAGE, image_seq_length=4,
                      downsample_ratio=0.5, projector_hidden_act="gelu", vision_feature_layer=-1, vision_feature_select_strategy="default",
                      tie_word_embeddings=False, text_config=QWEN2, vision_config=INTERN),
@@ -121,7 +135,9 @@ LLAVA_NAMES = [("model.language_model.", "language_model.model."), ("lm_head.", 
 NESTED = LLAVA_NAMES + [("model.vision_tower.", "vision_tower.vision_model.")]
 OLD = {"llava": NESTED, "gemma3": NESTED, "llava_next": NESTED, "llava_onevision": NESTED, "paligemma": NESTED,
        "internvl": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")],
-       "qwen3_vl_moe": [], "qwen2_vl": [("model.visual.", "visual."), ("model.language_model.", "model.")], "qwen2_5_vl": [], "qwen3_vl": []}
+       "pixtral": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")],
+       "mistral3": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")], "idefics3": [], "qwen3_vl_moe": [],
+       "qwen2_vl": [("model.visual.", "visual."), ("model.language_model.", "model.")], "qwen2_5_vl": [], "qwen3_vl": []}
 
 
 class Double:
@@ -148,8 +164,8 @@ class Double:
             m.torch = torch
 
 
-def old(kind, name):
-    for new, was in OLD[kind]:
+def old(folder, kind, name):
+    for new, was in OLD[folder if folder in OLD else kind]:
         if name.startswith(new):
             return was + name[len(new):]
     return name
@@ -201,8 +217,10 @@ class Documents:
     def __init__(self, name, c):
         self.rng = np.random.default_rng(11)
         self.kind, self.c, self.docs, self.tiles, self.pictures, self.pixels = c["model_type"], c, [], [], [], []
-        self.merge = 2 if "qwen" in self.kind else 1
-        for pictures in [[(20, 9)], [(11, 24), (26, 22)]] if "pinpoints" in str(c) else [[(6, 10)], [(4, 4), (6, 4)]]:
+        self.rope = c["vision_config"]["model_type"] == "pixtral"
+        self.merge = c.get("spatial_merge_size", c.get("scale_factor", 2 if "qwen" in self.kind else 1))
+        sizes = [[(20, 9)], [(11, 24), (26, 22)]] if "pinpoints" in str(c) else [[(6, 10)], [(4, 4), (6, 4)]]
+        for pictures in [[(3, 5)], [(2, 4), (5, 3)]] if self.rope and self.merge == 1 else sizes:
             self.document(pictures)
         if self.kind == "llava_onevision":  # of several pictures of one sample each is one tile
             self.document([(14, 30), (12, 12)], True)
@@ -229,17 +247,38 @@ class Documents:
             for h, w in pictures:
                 self.pictures.append((len(self.tiles), 1, 0, 0, 2 * w, 2 * h))
                 self.tiles.append((h, w))
+        elif self.rope:  # pictures of any grid, padded to one size
+            args["image_sizes"] = torch.tensor([(4 * h, 4 * w) for h, w in pictures])
+            most = args["image_sizes"].max(0).values
+            x = [torch.from_numpy(self.rng.normal(size=(3, 4 * h, 4 * w)).astype(np.float32)).double() for h, w in pictures]
+            args["pixel_values"] = torch.stack([F.pad(i, (0, int(most[1]) - i.shape[2], 0, int(most[0]) - i.shape[1])) for i in x])
+            for one, (h, w) in zip(x, pictures):
+                self.pictures.append((len(self.tiles), 1, 0, 0, 4 * w, 4 * h))
+                self.tile(one, h, w)
+        elif self.kind == "idefics3":  # one tile, or three and all of it; their grid is not that of the table
+            side = 24 if len(pictures) == 1 else 16
+            n = [4 if h == w else 1 for h, w in pictures]
+            args["pixel_values"] = torch.from_numpy(self.rng.normal(size=(1, sum(n), 3, side, side)).astype(np.float32)).double()
+            at = 0
+            for k in n:
+                self.pictures.append((len(self.tiles), k, 0, 0, side, side))
+                for one in args["pixel_values"][0, at:at + k]:
+                    self.tile(one, side // 4)
+                at += k
         else:
             side = {"internvl": 16, "gemma3": 24}.get(self.kind, 12)
             args["pixel_values"] = torch.from_numpy(self.rng.normal(size=(len(pictures), 3, side, side)).astype(np.float32)).double()
             for one in args["pixel_values"]:
                 self.pictures.append((len(self.tiles), 1, 0, 0, side, side))
                 self.tile(one, side // 4)
-        self.docs.append((len(pictures), args))
+        self.docs.append((pictures, args))
 
-    def tile(self, image, side):
-        self.pixels.append(rows_of(image, 4))
-        self.tiles.append((side, side))
+    def tile(self, image, h, w=None):
+        w = w or h
+        m = self.merge
+        rows = rows_of(image, 4).reshape(h // m, m, w // m, m, -1).transpose(1, 2)  # in blocks of m x m
+        self.pixels.append(rows.reshape(h * w, -1))
+        self.tiles.append((h, w))
 
     def text(self, n):
         return self.rng.integers(1, 50, n)
@@ -247,13 +286,21 @@ class Documents:
     def finish(self, model):
         """Tokens, once the model has said how many rows a picture has."""
         self.ids = []
-        for n, args in self.docs:
+        for pictures, args in self.docs:
             counts = self.count(model, args)
-            assert len(counts) == n
+            assert len(counts) == len(pictures)
             ids = list(self.text(4))
-            for k in counts:
-                ids += [IMAGE] * k + list(self.text(3))
+            for k, size in zip(counts, pictures):
+                for run in self.runs(k, size):
+                    ids += [IMAGE] * run + [61] * (run < k)
+                ids += list(self.text(3))
             self.ids.append(torch.tensor(ids + list(self.text(6))))
+
+    def runs(self, k, size):
+        """How the k tokens of a picture stand, with a token behind each run: by rows, or by tiles."""
+        if self.rope:
+            return [size[1] // self.merge] * (size[0] // self.merge)
+        return [k // 4] * 4 if self.kind == "idefics3" and size[0] == size[1] else [k]
 
     def count(self, model, args):
         if "image_grid_thw" in args:
@@ -261,6 +308,11 @@ class Documents:
         if self.kind in ("llava_next", "llava_onevision"):
             with torch.no_grad():
                 return [len(f) for f in model.model.get_image_features(**args, return_dict=True).pooler_output]
+        if self.rope:
+            return [int(s.prod()) // (4 * self.merge) ** 2 for s in args["image_sizes"]]
+        if self.kind == "idefics3":
+            n, each = args["pixel_values"].shape[1], (args["pixel_values"].shape[-1] // 8) ** 2
+            return [n * each] if n == 1 else [4 * each, each]
         return [4 if self.kind == "internvl" else 9] * len(args["pixel_values"])
 
     def prefix(self, ids):
@@ -324,7 +376,7 @@ def one(name):
     logits, loss = logits.detach(), loss.detach()
     params = dict(model.named_parameters())
     kind = c["model_type"]
-    save_file({old(kind, n): stored(kind, n, p.detach()) for n, p in params.items()},
+    save_file({old(name, kind, n): stored(kind, n, p.detach()) for n, p in params.items()},
               os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
     def again(dtype):
@@ -338,7 +390,7 @@ def one(name):
     out = d.tensors()
     out.update(logits=logits.contiguous(), loss=loss.reshape(1))
     # A parameter that the loss does not reach has no gradient in PyTorch; a gradient of zeros says the same.
-    out.update({"grad." + old(kind, n): stored(kind, n, torch.zeros_like(p) if p.grad is None else p.grad)
+    out.update({"grad." + old(name, kind, n): stored(kind, n, torch.zeros_like(p) if p.grad is None else p.grad)
                 for n, p in params.items()})
     save_file(out, os.path.join(folder, "expected.safetensors"), metadata={
         "format": "lf-expected-vlm-1", "family": name, "source": "transformers %s, torch %s" % (tf.__version__, torch.__version__),
@@ -363,7 +415,7 @@ def saved():
 
 def classes():
     """classes.txt: every class of transformers for pictures and text."""
-    mine = {c["model_type"] for c in CLASSES.values()}
+    mine = {c["model_type"] for c in CLASSES.values()} | {"smolvlm"}
     with open(os.path.join(HERE, "classes.txt"), "w") as f:
         f.write("# + imported, - refused by name: every model_type of transformers 5.23 for pictures and text, by make_vlm.py\n")
         for kind, cls in sorted(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items()):

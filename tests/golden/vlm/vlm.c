@@ -15,7 +15,7 @@
 const char *const vlm_names[] = {"llava",        "llava-siglip", "llava-next", "llava-onevision",
                                  "qwen2-vl",     "qwen2.5-vl",   "qwen3-vl",   "internvl",
                                  "internvl-rms", "paligemma",    "paligemma2", "qwen3-vl-moe",
-                                 NULL};
+                                 "idefics3",     "pixtral",      "mistral3",   NULL};
 
 static void *need(void *p)
 {

@@ -137,6 +137,43 @@ static const struct {
     {"qwen3-vl-moe", "{\"vision_config\": {\"model_type\": \"qwen3_vl_moe_vision\"}}", NULL},
     {"qwen3-vl-moe", "{\"vision_config\": {\"model_type\": \"qwen3_vl\"}}",
      "known: qwen3_vl_moe_vision"},
+    /* Idefics 3 and SmolVLM */
+    {"idefics3", "{\"scale_factor\": 3}", "*"},
+    {"idefics3", "{\"scale_factor\": null}", NULL},
+    {"idefics3", "{\"text_config\": {\"qk_layer_norms\": true}}", "qk_layer_norms = true"},
+    {"idefics3", "{\"text_config\": {\"use_resampler\": true}}", "use_resampler = true"},
+    {"idefics3", "{\"text_config\": {\"qk_layer_norms\": null, \"use_resampler\": null}}", NULL},
+    {"idefics3", "{\"text_config\": {\"rms_norm_eps\": null}}", "rms_norm_eps is missing"},
+    {"idefics3", "{\"text_config\": {\"perceiver_config\": {\"resampler_depth\": 6}}}", NULL},
+    {"idefics3", "{\"vision_config\": {\"model_type\": \"idefics3_vision\"}}", NULL},
+    {"idefics3", "{\"vision_config\": {\"model_type\": \"smolvlm_vision\"}}",
+     "known: idefics3_vision"},
+    {"idefics3", "{\"vision_config\": {\"image_size\": null}}", "image_size is missing"},
+    {"idefics3", "{\"vision_config\": {\"intermediate_size\": null}}", "*"}, /* as SmolVLM does */
+    {"idefics3", "{\"vision_config\": {\"layer_norm_eps\": 1e-5}}", "*"},
+    {"idefics3",
+     "{\"model_type\": \"smolvlm\", \"vision_config\": {\"model_type\": \"smolvlm_vision\"}}",
+     NULL},
+    /* Pixtral, Mistral 3 */
+    {"pixtral", "{\"vision_feature_select_strategy\": null}", "vision_feature_select_strategy"},
+    {"pixtral", "{\"vision_config\": {\"head_dim\": 16}}", "head_dim = 16"},
+    {"pixtral", "{\"vision_config\": {\"head_dim\": null, \"image_size\": 12}}", NULL},
+    {"pixtral", "{\"vision_config\": {\"hidden_act\": null}}", "*"},
+    {"pixtral", "{\"vision_config\": {\"rope_theta\": null}}", "*"},
+    {"pixtral",
+     "{\"vision_config\": {\"rope_theta\": null, \"rope_parameters\": {\"rope_type\": "
+     "\"axial\", \"rope_theta\": 100.0}}}",
+     NULL},
+    {"pixtral", "{\"vision_config\": {\"rope_parameters\": {\"rope_type\": \"yarn\"}}}",
+     "rope_parameters = "},
+    {"mistral3", "{\"tie_word_embeddings\": null}", NULL},
+    {"mistral3", "{\"spatial_merge_size\": 1}", "projector.reduce"},
+    {"mistral3", "{\"spatial_merge_size\": null}", NULL},
+    {"mistral3", "{\"vision_feature_layer\": [-1, -2]}", "vision_feature_layer = [-1,-2]"},
+    {"mistral3", "{\"multimodal_projector_bias\": true}", "*"},
+    {"mistral3", "{\"text_config\": {\"model_type\": \"ministral3\"}}",
+     "'ministral3' (text_config) is not known; known: mistral"},
+    {"mistral3", "{\"vision_config\": {\"model_type\": \"clip_vision_model\"}}", "known: pixtral"},
     /* who says that the head is the embedding */
     {"llava", "{\"tie_word_embeddings\": true}", "*"},
     {"llava", "{\"text_config\": {\"tie_word_embeddings\": true}}", "*"},
@@ -221,7 +258,7 @@ static void test_saved(void)
     json_t *o;
     snprintf(path, sizeof path, "%s/tests/golden/vlm/saved.json", source());
     json_t *all = lf_json_load_file(path, 1 << 20, &err);
-    if (json_object_size(all) < 13)
+    if (json_object_size(all) < 16)
         tap_bail("%s: %s", path, err.text);
     json_object_foreach(all, name, o)
     {
@@ -303,7 +340,7 @@ int main(void)
     const int n = (int)(sizeof rows / sizeof *rows);
     for (int i = 0; i < n; i++)
         TAP(1, test_row((size_t)i));
-    TAP(13, test_saved());
+    TAP(16, test_saved());
     TAP(3, test_gemma3());
     TAP(1, test_classes());
     return tap_done();
