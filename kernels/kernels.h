@@ -538,15 +538,19 @@ struct lf_k_rope {
  *
  * Masks and scores:
  *   causal     key j is visible to query i only for j <= i, or j < prefix[document] where prefix
- *              (i32 [n_docs]) is not NULL
- *   window > 0 key j is visible only for i - j < window
+ *              (i32 [n_docs]) is not NULL, or j < e where runs (i32 [rows, 2]) are not NULL
+ *   runs       neighbouring rows that see each other's keys: for each row (s, e), the position in
+ *              its document of the first row of its run and that behind the last. A row that is no
+ *              part of one has (i, i + 1). Runs do not overlap, so both columns ascend
+ *   window > 0 key j is visible only for i - j < window, in runs too, or where i and j are both
+ *              below prefix[document]. So it cuts the past of a row alone
  *   softcap    > 0: a score becomes cap * tanh(score / cap), before the mask
  *   alibi      adds -slope[h] * (i - j)
  *
  * lse[h][t], f32 [H, rows], is the natural log-sum-exp of the row's scores; NULL when no backward
  * follows. The reduction runs over tiles of LF_ATTN_TILE keys in ascending order, counted from the
  * document's first key, with online softmax. A tile in which every key is masked for a row changes
- * no bit of that row. With drop.p > 0, o = (m . softmax) v with m = keep ? 1 / (1 - p) : 0; lse is
+ * no bit of that row, and runs of one row each change none at all. With drop.p > 0, o = (m . softmax) v with m = keep ? 1 / (1 - p) : 0; lse is
  * still that of all keys. */
 #define LF_ATTN_TILE 64
 /* Dropout of attention probabilities. The decision for query row t, head h and key j of its
@@ -571,6 +575,7 @@ struct lf_k_attn_fwd {
     int64_t ldq, ldk, ldv, ldo;
     const int32_t *cu_seqlens;
     const int32_t *prefix; /* [n_docs] or NULL: causal only */
+    const int32_t *runs;   /* [rows, 2] or NULL */
     const float *alibi;    /* [H] or NULL */
     float scale, softcap;
     struct lf_k_attn_drop drop;
@@ -588,7 +593,7 @@ struct lf_k_attn_bwd {
     void *dq, *dk, *dv;
     int64_t ldq, ldk, ldv, ldo, lddo, lddq, lddk, lddv;
     const int32_t *cu_seqlens;
-    const int32_t *prefix;
+    const int32_t *prefix, *runs;
     const float *alibi;
     float scale, softcap;
     struct lf_k_attn_drop drop;
@@ -614,8 +619,8 @@ struct lf_k_kv_write {
 };
 /* Attention of new rows over the cache. Row r is position pos[r] of sequence seq[r]. It sees the
  * cached keys 0 ... pos[r]. With prefix (i32 [sequences], indexed by seq) it sees at least the keys
- * 0 ... prefix[seq[r]] - 1, which must have been written. Masks and bits are those of attn_fwd over
- * the whole document. For seq < 0, o = 0. */
+ * 0 ... prefix[seq[r]] - 1, and with runs (i32 [rows, 2]) those of its run, which must have been
+ * written. Masks and bits are those of attn_fwd over the whole document. For seq < 0, o = 0. */
 struct lf_k_attn_paged {
     int64_t rows, heads, groups, d, page_tokens, max_pages;
     const void *q;
@@ -623,7 +628,7 @@ struct lf_k_attn_paged {
     void *o;
     int64_t ldq, ldo;
     const int32_t *seq, *pos, *table;
-    const int32_t *prefix; /* or NULL */
+    const int32_t *prefix, *runs; /* or NULL */
     const float *alibi;
     float scale, softcap;
     int32_t window;

@@ -169,6 +169,7 @@ struct lf_attn_opts {
     /* i32 [n_docs, 1] (paged: [n_seq, 1]) input or LF_NONE: every position of the document sees the
      * keys below it */
     lf_val prefix;
+    lf_val runs; /* i32 [R, 2] input or LF_NONE: rows that see what is behind them (kernels.h) */
 };
 /* q [R, H*D], k, v [R, G*D], usually views of one qkv matrix; cu_seqlens is an i32 [n_docs + 1, 1]
  * input, alibi an f32 [1, H] constant or LF_NONE. The result is [R, H*D]. */

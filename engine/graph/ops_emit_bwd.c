@@ -48,6 +48,7 @@ LF_EMIT(attn_bwd)
                                 .lddv = LD(b, g[2]),
                                 .cu_seqlens = P(b, n->in[ATTNB_CU]),
                                 .prefix = P(b, n->in[ATTNB_PREFIX]),
+                                .runs = P(b, n->in[ATTNB_RUNS]),
                                 .alibi = P(b, n->in[ATTNB_ALIBI]),
                                 .scale = n->a.scale,
                                 .softcap = n->a.softcap,

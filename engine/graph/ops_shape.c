@@ -215,6 +215,16 @@ static int check_alibi(lf_graph *g, const struct lf_node *n, int slot)
                                  : bad(g, n, n->in[slot], n->in[0], "one slope per head is needed");
 }
 
+static int check_runs(lf_graph *g, const struct lf_node *n, int slot, int64_t rows)
+{
+    const char *what = "runs must be an i32 input [R, 2]";
+    if (!n->in[slot])
+        return 0;
+    if (need_index(g, n, slot, LF_I32, rows, what))
+        return LF_EINVAL;
+    return g->t[n->in[slot]].cols == 2 ? 0 : bad(g, n, n->in[slot], n->in[0], what);
+}
+
 LF_SHAPE(attn)
 {
     if (need_float(g, n, ATTN_Q, "q") || need_float(g, n, ATTN_K, "k") ||
@@ -231,6 +241,8 @@ LF_SHAPE(attn)
         return bad(g, n, n->in[ATTN_CU], 0, "it needs room for at least one document");
     if (n->in[ATTN_PREFIX] && need_index(g, n, ATTN_PREFIX, LF_I32, g->t[n->in[ATTN_CU]].rows - 1,
                                          "prefix must be an i32 input [n_docs, 1]"))
+        return LF_EINVAL;
+    if (check_runs(g, n, ATTN_RUNS, rows))
         return LF_EINVAL;
     if (n->a.p != 0 && !(n->a.p > 0 && n->a.p < 1))
         return lf_graph_fail(g, LF_EINVAL, "attention: dropout must be in [0, 1)");
@@ -284,7 +296,7 @@ LF_SHAPE(attn_paged)
     if (need_index(g, n, PAGED_SEQ, LF_I32, rows, "seq must be i32 [R, 1]") ||
         need_index(g, n, PAGED_POS, LF_I32, rows, "pos must be i32 [R, 1]") ||
         need_index(g, n, PAGED_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]") ||
-        check_alibi(g, n, PAGED_ALIBI) ||
+        check_alibi(g, n, PAGED_ALIBI) || check_runs(g, n, PAGED_RUNS, rows) ||
         (n->in[PAGED_PREFIX] &&
          need_index(g, n, PAGED_PREFIX, LF_I32, g->t[n->in[PAGED_TABLE]].rows,
                     "prefix must be an i32 input [n_seq, 1]")) ||

@@ -113,11 +113,12 @@ LF_VJP(attn)
                           n.in[ATTN_ALIBI],
                           n.in[ATTN_SAMPLE],
                           n.in[ATTN_POS],
-                          n.in[ATTN_PREFIX]};
+                          n.in[ATTN_PREFIX],
+                          n.in[ATTN_RUNS]};
     int32_t out[3];
     for (int k = 0; k < 3; k++)
         out[k] = slot_or_scratch(ad, n.in[ATTN_Q + k]);
-    emit(ad, LF_OP_ATTN_BWD, &n.a, in, 11, out, 3);
+    emit(ad, LF_OP_ATTN_BWD, &n.a, in, 12, out, 3);
     for (int k = 0; k < 3; k++)
         lf_ad_contribute(ad, n.in[ATTN_Q + k], out[k]);
     return ad->g->err.rc;

@@ -113,14 +113,22 @@ static inline struct attn_shape attn_shape_of(int64_t d, float scale, float soft
                                .pairs = pairs};
 }
 
-/* The keys [*lo, *hi) that the query at position pos sees, of a document of len keys. The first
- * `prefix` keys are visible to every query. */
-static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t len, int64_t prefix,
-                              int64_t *lo, int64_t *hi)
+/* What a query may see behind its own key: the first `prefix` keys of its document, and those below
+ * run[1] (NULL: none). */
+struct attn_more {
+    int64_t prefix;
+    const int32_t *run;
+};
+
+/* The keys [*lo, *hi) that the query at position pos sees, of a document of len keys. */
+static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t len,
+                              struct attn_more m, int64_t *lo, int64_t *hi)
 {
-    const int64_t open = pos + 1 > prefix ? pos + 1 : prefix;
+    int64_t open = pos + 1 > m.prefix ? pos + 1 : m.prefix;
+    if (m.run && m.run[1] > open)
+        open = m.run[1];
     *hi = s->causal && open < len ? open : len;
-    *lo = s->window > 0 && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
+    *lo = s->window > 0 && pos >= m.prefix && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
     if (*lo > *hi)
         *lo = *hi;
 }
@@ -174,9 +182,10 @@ struct attn_block {
  * attn_block_init lays the block out in mem (64-byte aligned). */
 size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap);
 void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64_t cap);
-/* Append one query row. q NULL: the row lies in qa, which the caller has set. */
+/* Append one query row of a document of len keys. q NULL: the row lies in qa, which the caller has
+ * set. */
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q,
-                            float slope, int64_t pos, int64_t len, int64_t prefix);
+                            float slope, int64_t pos, int64_t len, struct attn_more m);
 /* One tile: the keys key0 ... key0 + ATTN_T - 1. kt is a panel of attn_pack_cols. v is a panel of
  * attn_pack_rows with ldv = dp, or, for f32 with d a multiple of 16, the rows themselves. No row of
  * v is read beyond the keys that some query row sees. */

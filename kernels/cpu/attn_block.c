@@ -39,7 +39,7 @@ void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64
 }
 
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q,
-                            float slope, int64_t pos, int64_t len, int64_t prefix)
+                            float slope, int64_t pos, int64_t len, struct attn_more m)
 {
     const int64_t r = b->n++;
     float *mine = b->q + r * s->dp, *o = b->o + r * s->dp;
@@ -55,7 +55,7 @@ void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, co
     b->l[r] = 0.0f;
     b->slope[r] = slope;
     b->pos[r] = pos;
-    attn_range(s, pos, len, prefix, &b->lo[r], &b->hi[r]);
+    attn_range(s, pos, len, m, &b->lo[r], &b->hi[r]);
 }
 
 /* What the rows of a strip see of the tile. */

@@ -74,13 +74,15 @@ size_t LF_SYM(attn_bwd_work)(const struct lf_k_attn_bwd *a, int threads)
 
 struct doc {
     int64_t row, len, prefix;
+    const int32_t *runs; /* of its rows, or NULL */
 };
 
 static struct doc doc_at(const struct lf_k_attn_bwd *a, int64_t i)
 {
     int64_t b = a->cu_seqlens[i], e = a->cu_seqlens[i + 1];
     e = e > a->rows ? a->rows : e;
-    return (struct doc){b, e > b ? e - b : 0, a->prefix ? a->prefix[i] : 0};
+    return (struct doc){b, e > b ? e - b : 0, a->prefix ? a->prefix[i] : 0,
+                        a->runs ? a->runs + 2 * b : NULL};
 }
 
 static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
@@ -123,7 +125,7 @@ static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
 /* One tile of keys against one block of query rows of head h. */
 struct pair {
     int64_t h, i0, nq, j0; /* rows i0 .. i0 + nq, keys from j0, in the document */
-    bool open; /* some of the keys are in the document's prefix, which rows before them see too */
+    bool open;             /* some rows may see keys behind their own: of a prefix, or of a run */
 };
 
 /* p and ds of the block from its scores and dp, rounded as products will read them. */
@@ -135,7 +137,8 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
     for (int64_t r = 0; r < b->nq; r++) {
         const int64_t i = b->i0 + r;
         int64_t lo, hi;
-        attn_range(s, i, d.len, d.prefix, &lo, &hi);
+        const struct attn_more more = {d.prefix, d.runs ? d.runs + 2 * i : NULL};
+        attn_range(s, i, d.len, more, &lo, &hi);
         lo -= b->j0;
         hi -= b->j0;
         const lf_v lse = lf_v_set1(a->lse[b->h * a->rows + d.row + i]),
@@ -335,6 +338,28 @@ static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows,
     }
 }
 
+/* The rows [*first, *end) that see some key of the tile at j0. Pairs of rows stay together. */
+static void rows_seeing(const struct attn_shape *s, const struct doc *d, int64_t j0, int64_t *first,
+                        int64_t *end)
+{
+    const int64_t last = j0 + ATTN_T - 1;
+    *first = s->causal && j0 >= d->prefix ? j0 : 0;
+    *end = s->window > 0 && last + s->window < d->len ? last + s->window : d->len;
+    if (j0 < d->prefix && *end < d->prefix)
+        *end = d->prefix < d->len ? d->prefix : d->len;
+    if (d->runs && d->runs[2 * j0] < *first)
+        *first = d->runs[2 * j0] > 0 ? d->runs[2 * j0] / 2 * 2 : 0;
+}
+
+/* Does one of these rows see keys behind its own? */
+static bool sees_ahead(const struct doc *d, int64_t i0, int64_t n)
+{
+    bool ahead = false;
+    for (int64_t i = i0; d->runs && i < i0 + n && !ahead; i++)
+        ahead = d->runs[2 * i + 1] > i + 1;
+    return ahead;
+}
+
 static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                       const struct space *w, struct doc d, int64_t g)
 {
@@ -346,17 +371,16 @@ static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     for (int64_t h = g * per; h < (g + 1) * per; h++) {
         pack_head(a, s, w, d, h);
         for (int64_t j0 = 0; j0 < d.len; j0 += ATTN_T) {
-            int64_t end = s->window > 0 && j0 + ATTN_T - 1 + s->window < d.len
-                              ? j0 + ATTN_T - 1 + s->window
-                              : d.len;
-            const bool open = j0 < d.prefix;
-            for (int64_t i0 = s->causal && !open ? j0 : 0; i0 < end; i0 += ATTN_QB) {
+            int64_t first, end;
+            rows_seeing(s, &d, j0, &first, &end);
+            for (int64_t i0 = first; i0 < end; i0 += ATTN_QB) {
+                const int64_t nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB;
                 lf_border(w->q);
                 struct pair b = {.h = h,
                                  .i0 = i0,
-                                 .nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB,
+                                 .nq = nq,
                                  .j0 = j0,
-                                 .open = open};
+                                 .open = j0 < d.prefix || sees_ahead(&d, i0, nq)};
                 block_products(a, s, w, d, &b);
             }
         }

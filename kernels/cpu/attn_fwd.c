@@ -58,6 +58,7 @@ size_t LF_SYM(attn_fwd_work)(const struct lf_k_attn_fwd *a, int threads)
 
 struct doc {
     int64_t row, len, prefix;
+    const int32_t *runs; /* of its rows, or NULL */
 };
 
 /* Document i, cut to the rows there are. */
@@ -65,7 +66,8 @@ static struct doc doc_at(const struct lf_k_attn_fwd *a, int64_t i)
 {
     int64_t b = a->cu_seqlens[i], e = a->cu_seqlens[i + 1];
     e = e > a->rows ? a->rows : e;
-    return (struct doc){b, e > b ? e - b : 0, a->prefix ? a->prefix[i] : 0};
+    return (struct doc){b, e > b ? e - b : 0, a->prefix ? a->prefix[i] : 0,
+                        a->runs ? a->runs + 2 * b : NULL};
 }
 
 /* Panels of the documents [d0, d1); tile n belongs to thread n % nt. */
@@ -113,7 +115,8 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     }
     for (int64_t i = i0; i < i1; i++) {
         const void *q = in_place ? NULL : lf_at(a->q, (d.row + i) * a->ldq + h * a->d, a->x_type);
-        LF_SYM(attn_block_add)(&b, &p->s, q, slope, i, d.len, d.prefix);
+        const struct attn_more more = {d.prefix, d.runs ? d.runs + 2 * i : NULL};
+        LF_SYM(attn_block_add)(&b, &p->s, q, slope, i, d.len, more);
         lo = b.lo[i - i0] < lo ? b.lo[i - i0] : lo;
         hi = b.hi[i - i0] > hi ? b.hi[i - i0] : hi;
     }

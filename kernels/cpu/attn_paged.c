@@ -82,11 +82,19 @@ size_t LF_SYM(attn_paged_work)(const struct lf_k_attn_paged *a, int threads)
     return (size_t)threads * thread_floats(a, &s) * sizeof(float);
 }
 
-/* Keys that row r may see: up to its own, or up to its sequence's prefix. */
+/* What row r may see beyond its past. */
+static struct attn_more row_more(const struct lf_k_attn_paged *a, int64_t r)
+{
+    return (struct attn_more){a->prefix ? a->prefix[a->seq[r]] : 0,
+                              a->runs ? a->runs + 2 * r : NULL};
+}
+
+/* Keys that row r may see: up to its own, to its sequence's prefix or to the end of its run. */
 static int64_t row_keys(const struct lf_k_attn_paged *a, int64_t r)
 {
-    const int64_t own = (int64_t)a->pos[r] + 1, prefix = a->prefix ? a->prefix[a->seq[r]] : 0;
-    return own > prefix ? own : prefix;
+    const struct attn_more m = row_more(a, r);
+    const int64_t own = (int64_t)a->pos[r] + 1, open = own > m.prefix ? own : m.prefix;
+    return m.run && m.run[1] > open ? m.run[1] : open;
 }
 
 static int64_t tile_slot(const struct lf_k_attn_paged *a, int64_t seq, int64_t j)
@@ -148,7 +156,7 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
         for (int64_t h = h0; h < h1; h++) {
             LF_SYM(attn_block_add)
             (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r],
-             row_keys(a, r), row_keys(a, r));
+             row_keys(a, r), row_more(a, r));
             lo = b.lo[b.n - 1] < lo ? b.lo[b.n - 1] : lo;
             hi = b.hi[b.n - 1] > hi ? b.hi[b.n - 1] : hi;
         }
@@ -174,7 +182,7 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
         for (int64_t h = g * per; h < (g + 1) * per; h++)
             LF_SYM(attn_block_add)
         (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r],
-         len, len);
+         len, row_more(a, r));
         lo = b.lo[0];
     }
     for (int64_t j = lo / ATTN_T * ATTN_T; j < len; j += ATTN_T) {

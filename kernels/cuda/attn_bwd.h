@@ -26,18 +26,24 @@
 #include "kernels/cuda/attn_dev.h"
 
 /* What a row of a document may see, as in the forward. */
-LF_DEV bool attn_visible(const struct attn_call *c, int query, int key, int prefix)
+LF_DEV bool attn_visible(const struct attn_call *c, const struct attn_doc *d, int query, int key)
 {
-    return (!c->causal || key <= query || key < prefix) &&
-           (c->window <= 0 || query - key < c->window);
+    return (!c->causal || key <= query || key < d->prefix ||
+            (d->runs && key < attn_run(d, query)[1])) &&
+           (c->window <= 0 || query - key < c->window || query < d->prefix);
 }
 
-/* The queries [*lo, *hi) of a document that see some of the keys first ... last. */
-LF_DEV void attn_seen_by(const struct attn_call *c, int first, int last, int len, int prefix,
+/* The queries [*lo, *hi) of a document that see some of the keys first ... last: a key is seen from
+ * the first row of its run on. */
+LF_DEV void attn_seen_by(const struct attn_call *c, const struct attn_doc *d, int first, int last,
                          int *lo, int *hi)
 {
-    *lo = c->causal && first >= prefix ? first : 0;
-    *hi = c->window > 0 && last + c->window < len ? last + c->window : len;
+    *lo = c->causal && first >= d->prefix ? first : 0;
+    *hi = c->window > 0 && last + c->window < d->len ? last + c->window : d->len;
+    if (first < d->prefix && *hi < d->prefix)
+        *hi = d->prefix < d->len ? d->prefix : d->len;
+    if (d->runs && attn_run(d, first)[0] < *lo)
+        *lo = attn_run(d, first)[0] > 0 ? attn_run(d, first)[0] : 0;
     if (*hi < *lo)
         *hi = *lo;
 }

@@ -94,6 +94,7 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, uint16_t *smem, const bool k
     const bool vec = d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k, a->ldk, type) &&
                      lf_vec8(a->v, a->ldv, type) && lf_vec8(a->d_o, a->lddo, type);
     const struct attn_side mine = keys ? attn_key_side(a, g) : attn_query_side(a, y);
+    const struct attn_docs docs = ATTN_DOCS(a);
     float ds[16][4], dv[16][4];
     struct bwd_block b;
     b.a = a;
@@ -107,9 +108,8 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, uint16_t *smem, const bool k
     lf_cp_commit();
     LF_UNROLL for (int i = 0; i < cols / 2; i++) ds[i / 4][i % 4] = dv[i / 4][i % 4] = 0.0f;
 
-    for (int i = attn_find(a->cu_seqlens, (int)a->n_docs, r0);
-         i < a->n_docs && a->cu_seqlens[i] < r1; i++) {
-        if (!attn_doc_of(&b.doc, a->cu_seqlens, a->prefix, i, r0, r1, rows))
+    for (int i = attn_find(docs.cu, docs.n, r0); i < docs.n && docs.cu[i] < r1; i++) {
+        if (!attn_doc_of(&b.doc, &docs, i, r0, r1))
             continue;
         bwd_part(&b.doc, w0, 16, &b.first, &b.last);
         bwd_part(&b.doc, (w0 - r0) / BWD_STEP_ROWS * BWD_STEP_ROWS + r0, BWD_STEP_ROWS,

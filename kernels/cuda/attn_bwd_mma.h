@@ -53,7 +53,7 @@ LF_DEV void bwd_elements(const struct bwd_block *b, float x[8][4], float y[8][4]
                       own = b->row + 8 * r - b->doc.begin, other = at + col,
                       query = keys ? other : own, key = keys ? own : other;
             const bool visible = all || (own >= b->first && own <= b->last && other < b->doc.len &&
-                                         attn_visible(&b->call, query, key, b->doc.prefix));
+                                         attn_visible(&b->call, &b->doc, query, key));
             const float m = !draws ? 1.0f : bits >> (4 * j + e) & 1 ? draws->keep : 0.0f;
             attn_element(&b->call, &x[j][e], &y[j][e], visible, b->slope, query - key,
                          keys ? b->stat[col] : b->lse[r],
@@ -78,9 +78,9 @@ LF_DEV void bwd_others(const struct bwd_block *b, int first, int last, bool keys
     if (first > last)
         return;
     if (keys) {
-        attn_seen_by(&b->call, first, last, b->doc.len, b->doc.prefix, lo, hi);
+        attn_seen_by(&b->call, &b->doc, first, last, lo, hi);
     } else {
-        const struct attn_span s = attn_span_of(&b->call, first, last, b->doc.len, b->doc.prefix);
+        const struct attn_span s = attn_span_of(&b->call, &b->doc, first, last);
         *lo = s.lo;
         *hi = s.hi;
     }

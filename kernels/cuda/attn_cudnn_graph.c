@@ -35,7 +35,7 @@ enum {
 /* What forward and backward have in common. */
 struct common {
     int64_t rows, heads, groups, d, docs, longest;
-    const void *prefix, *alibi;
+    const void *prefix, *runs, *alibi;
     float softcap, dropped;
     int32_t window;
     bool causal;
@@ -55,8 +55,8 @@ static bool fits(const struct common *c, struct lf_dnn_shape *out)
                                  .window = c->window < longest ? c->window : 0};
     out->ld[LF_DNN_ID_LSE] = 1;
     return c->mode == LF_FAST && (c->type == LF_BF16 || c->type == LF_F16) && c->causal &&
-           !c->prefix && !c->alibi && c->softcap == 0.0f && c->dropped == 0.0f && c->d % 8 == 0 &&
-           c->docs > 0 && longest > 1 &&
+           !c->prefix && !c->runs && !c->alibi && c->softcap == 0.0f && c->dropped == 0.0f &&
+           c->d % 8 == 0 && c->docs > 0 && longest > 1 &&
            (double)c->docs * (double)longest <= (double)SPREAD * (double)c->rows;
 }
 
@@ -77,6 +77,7 @@ bool lf_cudnn_fits_fwd(const struct lf_k_attn_fwd *a, struct lf_dnn_shape *out)
                              .docs = a->n_docs,
                              .longest = a->max_doc,
                              .prefix = a->prefix,
+                             .runs = a->runs,
                              .alibi = a->alibi,
                              .softcap = a->softcap,
                              .dropped = a->drop.p,
@@ -101,6 +102,7 @@ bool lf_cudnn_fits_bwd(const struct lf_k_attn_bwd *a, struct lf_dnn_shape *out)
                              .docs = a->n_docs,
                              .longest = a->max_doc,
                              .prefix = a->prefix,
+                             .runs = a->runs,
                              .alibi = a->alibi,
                              .softcap = a->softcap,
                              .dropped = a->drop.p,

@@ -50,7 +50,8 @@ LF_DEV bool paged_run_of(struct paged_run *u, const struct lf_k_attn_paged *a)
 LF_DEV void paged_range(const struct lf_k_attn_paged *a, const struct attn_call *c,
                         const struct paged_run *u, int row, int *lo, int *hi)
 {
-    attn_range(c, a->pos[row], INT32_MAX, a->prefix ? a->prefix[u->seq] : 0, lo, hi);
+    attn_range(c, a->pos[row], INT32_MAX, a->prefix ? a->prefix[u->seq] : 0,
+               a->runs ? a->runs + 2 * row : NULL, lo, hi);
 }
 
 /* What slots [from, to) see; nothing where none of them is in use or the rows belong to no
@@ -383,7 +384,8 @@ LF_KERNEL(attn_join, struct lf_k_attn_paged, 128)
         attn_call_of(a->scale, a->softcap, a->window, true, a->alibi != NULL);
     int lo = 0, hi = 0;
     if (seq >= 0)
-        attn_range(&call, a->pos[row], INT32_MAX, a->prefix ? a->prefix[seq] : 0, &lo, &hi);
+        attn_range(&call, a->pos[row], INT32_MAX, a->prefix ? a->prefix[seq] : 0,
+                   a->runs ? a->runs + 2 * row : NULL, &lo, &hi);
     const int t0 = lo / ATTN_T, t1 = hi / ATTN_T + (hi % ATTN_T > 0);
     for (int c = (int)threadIdx.x; c < d; c += 128) {
         struct attn_row r;

@@ -3,7 +3,7 @@
  * The paged cache gives the bits of attn_fwd: documents are fed in random pieces, in random batches
  * with random neighbours, over shuffled pages whose unwritten slots hold NaN; each row's output
  * equals, bit for bit, the row of one attn_fwd over the whole documents. A document with a prefix
- * begins with all of it. The last rows of each document are decoded one at a time.
+ * begins with all of it, and no batch ends in a run. The last rows of each document are decoded one at a time.
  *
  * What a row must not see may be infinite or NaN, and how many rows a step has changes nothing.
  */
@@ -19,6 +19,7 @@ struct feed_given {
     int32_t seq[MAX_ROWS],
         pos[MAX_ROWS];  /* of a batch: for each row its document (or -1) and position */
     int32_t prefix[12]; /* of the case, within its document: a cache has no end of its own */
+    int32_t runs[2 * MAX_ROWS];
 };
 
 struct feed {
@@ -64,6 +65,7 @@ static bool whole_documents(struct feed *f)
                               .ldo = f->ldq,
                               .cu_seqlens = f->given.cu,
                               .prefix = f->given.prefix,
+                              .runs = f->given.runs,
                               .alibi = f->given.alibi,
                               .scale = (float)attn_ref_scale(c),
                               .softcap = (float)c->softcap,
@@ -133,6 +135,10 @@ static bool run_batch(struct feed *f, int64_t rows, int threads)
     const int32_t *seq = f->at->seq, *pos = f->at->pos;
     for (int64_t r = 0; r < rows; r++) {
         int64_t src = seq[r] < 0 ? 0 : c->cu[seq[r]] + pos[r];
+        f->at->runs[2 * r] = INT32_MIN;
+        f->at->runs[2 * r + 1] = INT32_MAX;
+        if (seq[r] >= 0)
+            attn_ref_run(c, seq[r], pos[r], f->at->runs + 2 * r);
         memcpy(at(&f->bq, r * f->ldq, f->size), at(&f->q, src * f->ldq, f->size),
                (size_t)f->ldq * f->size);
         memcpy(at(&f->bk, r * f->ldk, f->size), at(&f->kk, src * f->ldk, f->size),
@@ -171,6 +177,7 @@ static bool run_batch(struct feed *f, int64_t rows, int threads)
                                 .pos = pos,
                                 .table = f->at->table,
                                 .prefix = c->open ? f->at->prefix : NULL,
+                                .runs = attn_ref_runs(c) ? f->at->runs : NULL,
                                 .alibi = f->given.alibi,
                                 .scale = (float)attn_ref_scale(c),
                                 .softcap = (float)c->softcap,
@@ -213,6 +220,10 @@ static void test_case(const struct lf_kernels *k, const struct attn_case *c, uin
             if (c->open && f.done[d] == 0 &&
                 n < c->prefix[d]) /* a prefix is written before any of it is read */
                 n = c->prefix[d] < rest ? c->prefix[d] : rest;
+            int32_t run[2] = {0, 0}; /* nor is a run cut */
+            if (n > 0)
+                attn_ref_run(c, d, f.done[d] + n - 1, run);
+            n = run[1] > f.done[d] + n ? run[1] - f.done[d] : n;
             for (int64_t i = 0; i < n && rows < MAX_ROWS - 1; i++, rows++, left--) {
                 seq[rows] = (int32_t)d;
                 pos[rows] = f.done[d]++;

@@ -20,12 +20,13 @@ struct attn_case {
     double drop;
     bool open;          /* with prefixes */
     int32_t prefix[12]; /* of each document */
+    int32_t runs[12];   /* pairs of rows of the call: the first, the one behind the last; 0 ends */
 };
 
 static const struct attn_case attn_cases[] = {
-    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0, false, {0}},
-    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0, false, {0}},
-    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0, 0, false, {0}},
+    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0, false, {0}, {0}},
+    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0, false, {0}, {0}},
+    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0, 0, false, {0}, {0}},
     {"documents of every size, padding",
      200,
      2,
@@ -39,12 +40,13 @@ static const struct attn_case attn_cases[] = {
      0,
      0,
      false,
+     {0},
      {0}},
-    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0, 0, false, {0}},
-    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0, false, {0}},
-    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0, false, {0}},
-    {"alibi and softcap", 140, 4, 2, 32, 2, {0, 100, 140}, true, true, 0, 3.0, 0, false, {0}},
-    {"both directions", 133, 2, 1, 96, 3, {0, 65, 66, 133}, false, false, 0, 0, 0, false, {0}},
+    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0, 0, false, {0}, {0}},
+    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0, false, {0}, {0}},
+    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0, false, {0}, {0}},
+    {"alibi and softcap", 140, 4, 2, 32, 2, {0, 100, 140}, true, true, 0, 3.0, 0, false, {0}, {0}},
+    {"both directions", 133, 2, 1, 96, 3, {0, 65, 66, 133}, false, false, 0, 0, 0, false, {0}, {0}},
     {"both directions, a vision head",
      70,
      2,
@@ -58,6 +60,7 @@ static const struct attn_case attn_cases[] = {
      0,
      0,
      false,
+     {0},
      {0}},
     {"both directions, window, alibi",
      133,
@@ -72,10 +75,25 @@ static const struct attn_case attn_cases[] = {
      0,
      0,
      false,
+     {0},
      {0}},
-    {"all masks, wide head", 97, 3, 1, 256, 2, {0, 90, 95}, true, true, 33, 5.0, 0, false, {0}},
-    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0, false, {0}},
-    {"dropout", 150, 4, 2, 32, 3, {0, 100, 131, 149}, true, false, 0, 0, 0.25, false, {0}},
+    {"all masks, wide head",
+     97,
+     3,
+     1,
+     256,
+     2,
+     {0, 90, 95},
+     true,
+     true,
+     33,
+     5.0,
+     0,
+     false,
+     {0},
+     {0}},
+    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0, false, {0}, {0}},
+    {"dropout", 150, 4, 2, 32, 3, {0, 100, 131, 149}, true, false, 0, 0, 0.25, false, {0}, {0}},
     {"prefixes of every size",
      220,
      2,
@@ -89,7 +107,8 @@ static const struct attn_case attn_cases[] = {
      0,
      0,
      true,
-     {70, 0, 30, 5, 64, 12}},
+     {70, 0, 30, 5, 64, 12},
+     {0}},
     {"prefix beyond its document, grouped heads",
      150,
      6,
@@ -103,7 +122,8 @@ static const struct attn_case attn_cases[] = {
      0,
      0,
      true,
-     {200, 1}},
+     {200, 1},
+     {0}},
     {"prefix, window, softcap",
      140,
      2,
@@ -117,8 +137,98 @@ static const struct attn_case attn_cases[] = {
      4.0,
      0,
      true,
-     {97, 3}},
-    {"prefix, dropout", 140, 4, 2, 32, 2, {0, 110, 140}, true, false, 0, 0, 0.25, true, {40, 9}},
+     {97, 3},
+     {0}},
+    {"prefix, dropout",
+     140,
+     4,
+     2,
+     32,
+     2,
+     {0, 110, 140},
+     true,
+     false,
+     0,
+     0,
+     0.25,
+     true,
+     {40, 9},
+     {0}},
+    {"runs at the ends of documents, grouped heads",
+     200,
+     4,
+     2,
+     32,
+     3,
+     {0, 70, 131, 195},
+     true,
+     false,
+     0,
+     0,
+     0,
+     false,
+     {0},
+     {0, 9, 61, 70, 70, 90, 121, 131, 150, 195}},
+    {"runs longer than a window, side by side, softcap",
+     210,
+     2,
+     1,
+     18,
+     2,
+     {0, 180, 210},
+     true,
+     false,
+     37,
+     3.0,
+     0,
+     false,
+     {0},
+     {11, 75, 75, 80, 101, 103, 170, 180, 180, 210}},
+    {"a run of several tiles, a window of eight",
+     230,
+     2,
+     2,
+     64,
+     1,
+     {0, 230},
+     true,
+     false,
+     8,
+     0,
+     0,
+     false,
+     {0},
+     {61, 203, 210, 219}},
+    {"runs, prefix, wide head",
+     97,
+     3,
+     1,
+     256,
+     2,
+     {0, 80, 95},
+     true,
+     false,
+     33,
+     5.0,
+     0,
+     true,
+     {12, 3},
+     {5, 20, 31, 76, 84, 95}},
+    {"runs, dropout",
+     140,
+     4,
+     2,
+     32,
+     2,
+     {0, 110, 140},
+     true,
+     false,
+     20,
+     0,
+     0.25,
+     false,
+     {0},
+     {30, 100, 110, 112}},
     {"dropout, both directions, window, alibi, softcap",
      140,
      3,
@@ -132,9 +242,28 @@ static const struct attn_case attn_cases[] = {
      4.0,
      0.6,
      false,
+     {0},
      {0}},
 };
 enum { ATTN_CASES = sizeof attn_cases / sizeof *attn_cases };
+
+/* Are runs given to the kernels? A run of one row says nothing, but it is given. */
+OP_FN bool attn_ref_runs(const struct attn_case *c)
+{
+    return c->runs[1] > 0;
+}
+/* The run of row i of document n, as positions. */
+OP_FN void attn_ref_run(const struct attn_case *c, int64_t n, int64_t i, int32_t run[2])
+{
+    const int32_t first = c->cu[n], row = first + (int32_t)i;
+    run[0] = (int32_t)i;
+    run[1] = (int32_t)i + 1;
+    for (int k = 0; k < 12 && c->runs[k + 1] > 0; k += 2)
+        if (c->runs[k] <= row && row < c->runs[k + 1]) {
+            run[0] = c->runs[k] - first;
+            run[1] = c->runs[k + 1] - first;
+        }
+}
 
 enum { ATTN_REF_SEED = 77, ATTN_REF_SITE = 5, ATTN_REF_ROW = 40 };
 
@@ -157,7 +286,7 @@ OP_FN double attn_ref_slope(const struct attn_case *c, int64_t h)
 /* What the kernels read beside tensors, in memory that they can reach. */
 struct attn_given {
     struct op_buf mem;
-    const int32_t *cu, *prefix;
+    const int32_t *cu, *prefix, *runs;
     const float *alibi;
     struct lf_k_attn_drop drop;
 };
@@ -166,7 +295,7 @@ OP_FN struct attn_given attn_give(const struct attn_case *c)
     struct space {
         struct lf_step_record rec;
         int64_t sample[256];
-        int32_t position[256], cu[12], prefix[12];
+        int32_t position[256], cu[12], prefix[12], runs[512];
         float alibi[8];
     };
     struct attn_given g = {.mem = op_alloc(sizeof(struct space))};
@@ -183,7 +312,13 @@ OP_FN struct attn_given attn_give(const struct attn_case *c)
         s->cu[n] = c->cu[n];
     for (int64_t n = 0; n < c->n_docs; n++)
         s->prefix[n] = c->prefix[n];
+    for (int64_t r = 0; r < 2 * c->rows; r++) /* of padding: nobody reads them */
+        s->runs[r] = r % 2 ? INT32_MAX : INT32_MIN;
+    for (int64_t n = 0; n < c->n_docs; n++)
+        for (int64_t i = 0; i < c->cu[n + 1] - c->cu[n]; i++)
+            attn_ref_run(c, n, i, s->runs + 2 * (c->cu[n] + i));
     g.cu = s->cu;
+    g.runs = attn_ref_runs(c) ? s->runs : NULL;
     g.prefix = c->open ? s->prefix : NULL;
     g.alibi = c->alibi ? s->alibi : NULL;
     g.drop = (struct lf_k_attn_drop){.p = (float)c->drop,
@@ -200,8 +335,12 @@ OP_FN double attn_ref_scale(const struct attn_case *c)
 
 OP_FN bool attn_ref_visible(const struct attn_case *c, int64_t n, int64_t i, int64_t j)
 {
-    return (!c->causal || j <= i || (c->open && j < c->prefix[n])) &&
-           (c->window == 0 || i - j < c->window);
+    int32_t run[2];
+    attn_ref_run(c, n, i, run);
+    const bool same_prefix = c->open && i < c->prefix[n] && j < c->prefix[n],
+               same_run = j >= run[0] && j < run[1];
+    return (!c->causal || j <= i || (c->open && j < c->prefix[n]) || same_run) &&
+           (c->window == 0 || i - j < c->window || same_prefix);
 }
 
 /* Score of query i, key j of one document; *slope_cap: derivative of the softcap. q, k: rows of the

@@ -61,6 +61,75 @@ static void test_backward(const struct lf_kernels *k, const struct attn_case *c,
         op_free(&one[i]);
 }
 
+/* Runs of one row each change no bit. */
+static void test_alone(const struct lf_kernels *k, const struct attn_case *c, int type,
+                       const struct data *t)
+{
+    struct attn_case alone = *c;
+    struct op_buf o[2][2], g[2][3];
+    alone.runs[1] = 1;
+    bool same = forward(k, c, type, t, 1, o[0]) && forward(k, &alone, type, t, 1, o[1]) &&
+                backward(k, c, type, t, 1, g[0]) && backward(k, &alone, type, t, 1, g[1]);
+    for (int i = 0; i < 2; i++)
+        same = same && memcmp(o[0][i].p, o[1][i].p, o[0][i].bytes) == 0;
+    for (int i = 0; i < 3; i++)
+        same = same && memcmp(g[0][i].p, g[1][i].p, g[0][i].bytes) == 0;
+    tap_ok(same, "runs of one row change no bit: %s, %s", c->name, k->family);
+    for (int i = 0; i < 2; i++) {
+        op_free(&o[i][0]);
+        op_free(&o[i][1]);
+        for (int j = 0; j < 3; j++)
+            op_free(&g[i][j]);
+    }
+}
+
+/* A number below n. */
+static int32_t pick(uint64_t seed, int64_t *draw, int32_t n)
+{
+    return (int32_t)((op_rand(seed, (*draw)++) + 1) / 2 * n) % n;
+}
+
+/* A case with random documents, runs, window and heads. */
+static struct attn_case random_runs(uint64_t seed)
+{
+    struct attn_case c = {.name = "random runs", .n_docs = 3, .causal = true};
+    int64_t draw = 0;
+    for (int n = 0; n < 3; n++)
+        c.cu[n + 1] = c.cu[n] + pick(seed, &draw, 75);
+    c.rows = c.cu[3] + 1 + pick(seed, &draw, 5);
+    c.groups = 1 + pick(seed, &draw, 2);
+    c.heads = c.groups * (1 + pick(seed, &draw, 2));
+    c.d = 2 + 2 * pick(seed, &draw, 20);
+    c.window = pick(seed, &draw, 2) ? 1 + pick(seed, &draw, 30) : 0;
+    for (int i = 0, k = 0, at = 0; i < 6; i++) { /* some touch, some are empty */
+        const int n = i / 2;
+        at = at > c.cu[n] ? at : c.cu[n];
+        const int first = at + pick(seed, &draw, 2) * pick(seed, &draw, c.cu[n + 1] - at + 1),
+                  end = first + pick(seed, &draw, c.cu[n + 1] - first + 1);
+        if (end > first) {
+            c.runs[k++] = first;
+            c.runs[k++] = end;
+        }
+        at = end;
+    }
+    return c;
+}
+
+static void every_random(void)
+{
+    for (uint64_t seed = 1; seed <= (OP_BACKENDS > 1 ? 8 : 3); seed++) {
+        const struct attn_case c = random_runs(seed);
+        const int type = seed % 2 ? LF_F32 : LF_BF16;
+        struct data t = data_make(&c, type);
+        for (int i = 0; i < OP_BACKENDS; i++)
+            if (op_kernels(i)) {
+                TAP(2 + MOST_THREADS, test_forward(op_kernels(i), &c, type, &t));
+                TAP(3 + MOST_THREADS, test_backward(op_kernels(i), &c, type, &t));
+            }
+        data_free(&t);
+    }
+}
+
 /* d(sum go * o) / d(x[i]) of the reference by central differences. */
 static double numeric(const struct attn_case *c, const struct data *t, double *x, int64_t i)
 {
@@ -221,9 +290,12 @@ int main(void)
                 TAP(3 + MOST_THREADS, test_backward(k, c, type, &t));
                 if (type == LF_F32 && c->cu[c->n_docs] > 0)
                     TAP(2, test_differences(k, c, &t));
+                if (n % 3 == 2 && type != LF_F16 && !attn_ref_runs(c))
+                    TAP(1, test_alone(k, c, type, &t));
             }
             data_free(&t);
         }
+    every_random();
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
             if (op_kernels(i))

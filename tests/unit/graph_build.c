@@ -182,6 +182,15 @@ static void test_picture_errors(void)
     f = fix();
     lf_col_gate(f.g, f.x, lf_param(f.g, "w"));
     done(&f, LF_EINVAL, "the gain must be a parameter vector", "a matrix is no gain");
+    for (int cols = 1; cols < 3; cols++) {
+        f = fix();
+        const struct lf_attn_opts o = {.heads = 1,
+                                       .groups = 1,
+                                       .causal = true,
+                                       .runs = ints(f.g, "runs", cols == 1 ? R : R + 1, cols)};
+        lf_attention(f.g, f.x, f.x, f.x, ints(f.g, "cu", 3, 1), LF_NONE, &o);
+        done(&f, LF_EINVAL, "runs must be an i32 input [R, 2]", "runs of another shape");
+    }
     for (int axes = 0; axes < 2; axes++) {
         f = fix();
         const lf_val table = lf_const(f.g, "t", LF_F32, 9, C / 2, no_table, NULL);
@@ -395,7 +404,7 @@ static void test_views(void)
 int main(void)
 {
     TAP(13, test_errors());
-    TAP(7, test_picture_errors());
+    TAP(9, test_picture_errors());
     TAP(5, test_store_errors());
     TAP(4, test_plan_errors());
     TAP(7, test_shared_cast());
