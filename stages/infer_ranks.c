@@ -104,11 +104,18 @@ static double comm_bytes(const struct lf_infer_ranks *r)
            lf_axes_comm_bytes(&r->who);
 }
 
+/* On a GPU. */
+static double gpu_comm_bytes(const struct lf_infer_ranks *r)
+{
+    return lf_devcomm_gpu_bytes(&r->who, &(struct lf_zero){0}, 1);
+}
+
 struct lf_plan_memory lf_infer_ranks_planned(const struct lf_infer_ranks *r,
                                              struct lf_plan_memory m)
 {
     m.host += comm_bytes(r);
     m.total += comm_bytes(r);
+    m.device += m.device > 0 ? gpu_comm_bytes(r) : 0;
     return m;
 }
 
@@ -121,6 +128,12 @@ static int add_comm_bytes(const struct lf_infer_ranks *r, json_t *bytes)
         const json_int_t is = json_integer_value(json_object_get(bytes, of[i]));
         bad |= json_object_set_new(bytes, of[i], json_integer(is + (json_int_t)comm_bytes(r)));
     }
+    const json_int_t device = json_integer_value(json_object_get(bytes, "device"));
+    if (device > 0 && gpu_comm_bytes(r) > 0)
+        bad |= json_object_set_new(bytes, "device",
+                                   json_integer(device + (json_int_t)gpu_comm_bytes(r))) ||
+               json_object_set_new(bytes, "communicators",
+                                   json_integer((json_int_t)gpu_comm_bytes(r)));
     return bad;
 }
 

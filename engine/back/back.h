@@ -81,6 +81,17 @@ struct lf_back_ops {
     int (*comm_mark)(lf_back *b, size_t i, lf_err *err);
     int (*comm_wait)(lf_back *b, size_t i, lf_err *err);
 
+    /* All or none. Lanes are further queues, below LF_BACK_LANES and each made when it is first asked
+     * for: what ranks send each other at once in several directions has one for each. lane_stream
+     * returns the CUstream of a lane, or NULL with an error. lane_begin and lane_mark are as
+     * comm_begin and comm_mark; marks of all lanes have one row of numbers. lane_wait: calls that
+     * are queued on the main queue from now on wait for what is before mark i where it stands now.
+     */
+    void *(*lane_stream)(lf_back *b, size_t lane, lf_err *err);
+    int (*lane_begin)(lf_back *b, size_t lane, lf_err *err);
+    int (*lane_mark)(lf_back *b, size_t lane, size_t i, lf_err *err);
+    int (*lane_wait)(lf_back *b, size_t i, lf_err *err);
+
     /* Tells what computes matrix products in this mode: "own", or a library with its version. The
      * bits of a product depend on it. */
     const char *(*products)(lf_back *b, enum lf_numeric mode);
@@ -101,7 +112,7 @@ struct lf_back_ops {
      * message. */
     void (*failure)(const lf_back *b, char *text, size_t cap);
 };
-enum { LF_BACK_LATE_SLOTS = 4, LF_BACK_LATE_BYTES = 8192 };
+enum { LF_BACK_LATE_SLOTS = 4, LF_BACK_LATE_BYTES = 8192, LF_BACK_LANES = 4 };
 
 /* The first member of every backend. */
 struct lf_back {

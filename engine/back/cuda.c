@@ -77,9 +77,9 @@ static int cuda_sync(lf_back *b, lf_err *err)
     const struct lf_cu *cu = &B(b)->dev->cu;
     const char *what = "waiting for the GPU";
     int rc = lf_cuda_check(B(b), cu->StreamSynchronize(b->queue->stream), what, err);
-    return rc != 0 || !b->comm_queue
-               ? rc
-               : lf_cuda_check(B(b), cu->StreamSynchronize(b->comm_queue->stream), what, err);
+    if (rc == 0 && b->comm_queue)
+        rc = lf_cuda_check(B(b), cu->StreamSynchronize(b->comm_queue->stream), what, err);
+    return rc != 0 ? rc : lf_cuda_lane_sync(B(b), err);
 }
 
 static void *cuda_alloc(lf_back *b, size_t bytes, lf_err *err)
@@ -205,7 +205,9 @@ static void cuda_destroy(lf_back *base)
     .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure,       \
     .products = products, .attention = attention, .move = cuda_move,                               \
     .comm_begin = lf_cuda_comm_begin, .comm_end = lf_cuda_comm_end,                                \
-    .comm_mark = lf_cuda_comm_mark, .comm_wait = lf_cuda_comm_wait, .probe = lf_cuda_probe,        \
+    .comm_mark = lf_cuda_comm_mark, .comm_wait = lf_cuda_comm_wait,                                \
+    .lane_stream = lf_cuda_lane_stream, .lane_begin = lf_cuda_lane_begin,                          \
+    .lane_mark = lf_cuda_lane_mark, .lane_wait = lf_cuda_lane_wait, .probe = lf_cuda_probe,        \
     .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
 static const struct lf_back_ops plain_ops = {COMMON};
 static const struct lf_back_ops graph_ops = {COMMON, .capture_begin = capture_begin,

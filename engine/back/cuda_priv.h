@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that cuda.c (memory, captures), cuda_copy.c (staging), cuda_comm.c (the second
- * stream) and cuda_time.c (stamps) share.
+ * Declarations that cuda.c (memory, captures), cuda_copy.c (staging), cuda_comm.c (streams
+ * beside the main one) and cuda_time.c (stamps) share.
  */
 #ifndef LF_BACK_CUDA_PRIV_H
 #define LF_BACK_CUDA_PRIV_H
@@ -21,6 +21,12 @@ struct lf_cuda_ring {
     bool busy[LF_CUDA_PARTS];
 };
 
+/* Events by number, each made when it is first used. */
+struct lf_cuda_marks {
+    lf_cu_event *event; /* [n], owned */
+    size_t n, cap;
+};
+
 struct lf_back_cuda {
     lf_back base;
     struct lf_kernels table;
@@ -32,8 +38,10 @@ struct lf_back_cuda {
     lf_cu_event *stamp;
     size_t n_stamps, cap_stamps;
     lf_cu_event comm_event[2]; /* begin, end */
-    lf_cu_event *mark;         /* [n_marks] */
-    size_t n_marks, cap_marks;
+    struct lf_cuda_marks mark; /* of the second stream */
+    lf_cu_stream lane[LF_BACK_LANES];
+    lf_cu_event lane_event; /* begin */
+    struct lf_cuda_marks lane_mark;
     int rank;
     /* "cuda-sm_90"; the device for messages; the device for the fingerprint */
     char family[32], device[128], shown[128], uuid[40];
@@ -58,6 +66,12 @@ int lf_cuda_comm_begin(lf_back *b, lf_err *err);
 int lf_cuda_comm_end(lf_back *b, lf_err *err);
 int lf_cuda_comm_mark(lf_back *b, size_t i, lf_err *err);
 int lf_cuda_comm_wait(lf_back *b, size_t i, lf_err *err);
+void *lf_cuda_lane_stream(lf_back *b, size_t lane, lf_err *err);
+int lf_cuda_lane_begin(lf_back *b, size_t lane, lf_err *err);
+int lf_cuda_lane_mark(lf_back *b, size_t lane, size_t i, lf_err *err);
+int lf_cuda_lane_wait(lf_back *b, size_t i, lf_err *err);
+/* Waits for all lanes. */
+int lf_cuda_lane_sync(struct lf_back_cuda *b, lf_err *err);
 
 int lf_cuda_stamp(lf_back *b, size_t i, lf_err *err);
 int lf_cuda_stamps(lf_back *b, double *seconds, size_t n, lf_err *err);

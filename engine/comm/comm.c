@@ -60,9 +60,14 @@ static struct lf_comm_job *job_create(lf_boot *boot, const struct lf_comm_opts *
     return job;
 }
 
-lf_comm *lf_comm_on_gpus(lf_comm *host, int device, void *stream, lf_err *err)
+lf_comm *lf_comm_on_gpus(lf_comm *host, const struct lf_comm_gpus *o, lf_err *err)
 {
-    return lf_comm_nccl_create(host, device, stream, err);
+    return lf_comm_nccl_create(host, o, err);
+}
+
+lf_comm *lf_comm_on_gpus_part(lf_comm *whole, lf_comm *host, lf_err *err)
+{
+    return lf_comm_nccl_part(whole, host, err);
 }
 
 void lf_comm_on_gpus_destroy(lf_comm *c)
@@ -90,7 +95,7 @@ static lf_comm *create_many(lf_boot *boot, const struct lf_comm_opts *o, bool nc
         return NULL;
     }
     if (nccl) {
-        lf_comm *n = lf_comm_nccl_create(c, o->device, NULL, err);
+        lf_comm *n = lf_comm_nccl_create(c, &(struct lf_comm_gpus){.device = o->device}, err);
         if (!n)
             lf_comm_destroy(c);
         c = n;
@@ -122,7 +127,7 @@ lf_comm *lf_comm_create_with(lf_boot *boot, const struct lf_comm_opts *opts, lf_
     if (c)
         c->local_rank = lf_boot_info(boot)->local_rank;
     if (c && size == 1 && k == 3) {
-        lf_comm *n = lf_comm_nccl_create(c, o->device, NULL, err);
+        lf_comm *n = lf_comm_nccl_create(c, &(struct lf_comm_gpus){.device = o->device}, err);
         if (!n)
             lf_comm_destroy(c);
         c = n;

@@ -216,7 +216,18 @@ void lf_comm_destroy(lf_comm *c);
 /* Creates a communicator of the ranks of `host` for memory of GPUs, over NCCL. It is destroyed
  * before `host`. Its calls are queued on `stream`, a CUstream of GPU `device`, and the caller does
  * not wait for them. Collective. */
-lf_comm *lf_comm_on_gpus(lf_comm *host, int device, void *stream, lf_err *err);
+struct lf_comm_gpus {
+    int device;
+    void *stream;
+    bool parts; /* lf_comm_on_gpus_part will be asked for */
+    int blocks; /* of a GPU that a call may take, from NCCL 2.18 on; 0: NCCL chooses */
+};
+lf_comm *lf_comm_on_gpus(lf_comm *host, const struct lf_comm_gpus *o, lf_err *err);
+/* One of the ranks of `host`, which are some of those of `whole`; every rank of `whole` makes the
+ * part that it is in, at the same time. It has the stream of `whole`, and from NCCL 2.18 on its
+ * buffers too (ncclCommSplit with splitShare): NCCL then runs the calls of both one behind the
+ * other whatever their streams are. It is destroyed before `whole`. Collective over `whole`. */
+lf_comm *lf_comm_on_gpus_part(lf_comm *whole, lf_comm *host, lf_err *err);
 void lf_comm_on_gpus_destroy(lf_comm *c);
 /* Destroys it after a failure of any rank: what is still queued ends without the other ranks. */
 void lf_comm_on_gpus_abort(lf_comm *c);

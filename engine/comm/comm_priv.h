@@ -83,9 +83,11 @@ lf_comm *lf_comm_part_of(lf_comm *c, const int *members, int n, int me, uint32_t
 lf_comm *lf_comm_self_create(lf_err *err);
 /* ucx.c: the communicator of all ranks of job->boot. */
 lf_comm *lf_comm_ucx_create(struct lf_comm_job *job, lf_err *err);
-/* nccl.c: built on a communicator for host memory, which it owns on success. stream NULL: it makes
- * its own stream and waits for every call. */
-lf_comm *lf_comm_nccl_create(lf_comm *host, int device, void *stream, lf_err *err);
+/* nccl.c: built on a communicator for host memory, which it owns on success. Without a stream it
+ * makes its own and waits for every call. */
+lf_comm *lf_comm_nccl_create(lf_comm *host, const struct lf_comm_gpus *o, lf_err *err);
+/* lf_comm_on_gpus_part. */
+lf_comm *lf_comm_nccl_part(lf_comm *whole, lf_comm *host, lf_err *err);
 /* Destroys c. What is queued ends without waiting for other ranks. */
 void lf_comm_nccl_abort(lf_comm *c);
 

@@ -7,9 +7,10 @@
  * holds the stream until its receive comes, so both directions belong into one group.
  *
  * The declarations below are NCCL 2's binary interface as far as it is used (nccl.h, unchanged
- * since 2.10).
+ * since 2.10; parts of communicators and their settings are of 2.18 and stay out before).
  */
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +23,25 @@ typedef struct ncclComm *nccl_comm;
 typedef struct {
     char internal[128];
 } nccl_id;
+/* ncclConfig_t of 2.18: a later library takes it, and its own defaults for what is missing. */
+struct config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+    int split_share;
+};
+enum { NCCL_CONFIGS = 21800, NCCL_MAGIC = 0xcafebeef };
 enum { NCCL_INT8 = 0, NCCL_INT64 = 4, NCCL_FLOAT32 = 7, NCCL_FLOAT64 = 8, NCCL_BFLOAT16 = 9 };
 enum { NCCL_SUM = 0, NCCL_MAX = 2 };
 enum { CUDA_STREAM_NON_BLOCKING = 1, CUDA_NOT_READY = 600 };
 
 struct api {
     void *nccl, *cudart;
+    /* of 2.18; the last two are NULL where the library is older */
+    int (*GetVersion)(int *);
+    int (*CommInitRankConfig)(nccl_comm *, int, nccl_id, int, struct config *);
+    int (*CommSplit)(nccl_comm, int, int, nccl_comm *, struct config *);
     int (*GetUniqueId)(nccl_id *);
     int (*CommInitRank)(nccl_comm *, int, nccl_id, int);
     int (*CommDestroy)(nccl_comm);
@@ -84,6 +98,17 @@ static void *open_library(const char *variable, const char *const *names, lf_err
     return NULL;
 }
 
+/* Both, or none. */
+static void find_parts(struct api *a)
+{
+    int version = 0;
+    void *init = dlsym(a->nccl, "ncclCommInitRankConfig"), *split = dlsym(a->nccl, "ncclCommSplit");
+    if (!init || !split || a->GetVersion(&version) || version < NCCL_CONFIGS)
+        init = split = NULL;
+    memcpy(&a->CommInitRankConfig, &init, sizeof init);
+    memcpy(&a->CommSplit, &split, sizeof split);
+}
+
 static int find_symbols(struct api *a, lf_err *err)
 {
     const struct {
@@ -92,6 +117,7 @@ static int find_symbols(struct api *a, lf_err *err)
         void *slot;
     } need[] = {
         {a->nccl, "ncclGetUniqueId", &a->GetUniqueId},
+        {a->nccl, "ncclGetVersion", &a->GetVersion},
         {a->nccl, "ncclCommInitRank", &a->CommInitRank},
         {a->nccl, "ncclCommDestroy", &a->CommDestroy},
         {a->nccl, "ncclCommAbort", &a->CommAbort},
@@ -120,6 +146,7 @@ static int find_symbols(struct api *a, lf_err *err)
                            need[i].name, dlerror());
         memcpy(need[i].slot, &f, sizeof f); /* the way POSIX means it */
     }
+    find_parts(a);
     return 0;
 }
 
@@ -372,7 +399,27 @@ static void nccl_destroy(lf_comm *c)
     release((struct nccl *)c, false);
 }
 
-static int join(struct nccl *n, lf_comm *host, lf_err *err)
+static struct config config_of(const struct lf_comm_gpus *o)
+{
+    return (struct config){.size = sizeof(struct config),
+                           .magic = NCCL_MAGIC,
+                           .version = NCCL_CONFIGS,
+                           .blocking = INT_MIN, /* NCCL's own */
+                           .cga_cluster_size = INT_MIN,
+                           .min_ctas = INT_MIN,
+                           .max_ctas = o->blocks ? o->blocks : INT_MIN,
+                           .split_share = o->parts ? 1 : INT_MIN};
+}
+
+static int init_rank(struct nccl *n, nccl_id id, const struct lf_comm_gpus *o)
+{
+    struct config c = config_of(o);
+    return n->api->CommInitRankConfig && (o->parts || o->blocks)
+               ? n->api->CommInitRankConfig(&n->comm, n->base.size, id, n->base.rank, &c)
+               : n->api->CommInitRank(&n->comm, n->base.size, id, n->base.rank);
+}
+
+static int join(struct nccl *n, lf_comm *host, const struct lf_comm_gpus *o, lf_err *err)
 {
     nccl_id id;
     memset(&id, 0, sizeof id);
@@ -386,8 +433,7 @@ static int join(struct nccl *n, lf_comm *host, lf_err *err)
     if (rc == 0)
         rc = lf_comm_broadcast(host, &id, sizeof id, 0, err);
     if (rc == 0)
-        rc = check(n, n->api->CommInitRank(&n->comm, host->size, id, host->rank),
-                   "joining the communicator", err);
+        rc = check(n, init_rank(n, id, o), "joining the communicator", err);
     if (rc != 0)
         n->comm = NULL;
     return lf_comm_agree_ok(host, rc, err);
@@ -402,27 +448,36 @@ static const struct lf_comm_ops nccl_ops = {.name = "nccl",
                                             .split = nccl_split,
                                             .destroy = nccl_destroy};
 
-/* Takes host when it succeeds. parent: NULL for the world, which loads the libraries. */
-static lf_comm *make(struct nccl *parent, lf_comm *host, int device, void *stream, lf_err *err)
+/* Not yet joined. parent: NULL for the world, which loads the libraries. */
+static struct nccl *prepare(struct nccl *parent, lf_comm *host, const struct lf_comm_gpus *o,
+                            int *rc, lf_err *err)
 {
     struct nccl *n = lf_calloc(1, sizeof *n, err);
-    int rc = n ? 0 : LF_ENOMEM;
+    *rc = n ? 0 : LF_ENOMEM;
     if (n) {
         n->base = (lf_comm){.ops = &nccl_ops,
                             .rank = host->rank,
                             .size = host->size,
                             .host = host,
                             .job = host->job};
-        n->device = device;
-        n->stream = stream;
-        n->borrowed = stream != NULL;
+        n->device = o->device;
+        n->stream = o->stream;
+        n->borrowed = o->stream != NULL;
         n->api = parent ? parent->api : &n->own;
         if (!parent)
-            rc = load(&n->own, err);
+            *rc = load(&n->own, err);
     }
+    return n;
+}
+
+/* Takes host when it succeeds. */
+static lf_comm *make(struct nccl *parent, lf_comm *host, const struct lf_comm_gpus *o, lf_err *err)
+{
+    int rc;
+    struct nccl *n = prepare(parent, host, o, &rc, err);
     rc = lf_comm_agree_ok(host, rc, err);
     if (rc == 0)
-        rc = join(n, host, err);
+        rc = join(n, host, o, err);
     if (rc == 0)
         return &n->base;
     if (n)
@@ -433,7 +488,8 @@ static lf_comm *make(struct nccl *parent, lf_comm *host, int device, void *strea
 static lf_comm *nccl_split(lf_comm *c, const int *members, int n, int me, uint32_t id, lf_err *err)
 {
     lf_comm *host = lf_comm_part_of(c->host, members, n, me, id, err);
-    lf_comm *s = host ? make((struct nccl *)c, host, ((struct nccl *)c)->device, NULL, err) : NULL;
+    const struct lf_comm_gpus o = {.device = ((struct nccl *)c)->device};
+    lf_comm *s = host ? make((struct nccl *)c, host, &o, err) : NULL;
     if (!s)
         lf_comm_destroy(host);
     return s;
@@ -444,7 +500,37 @@ void lf_comm_nccl_abort(lf_comm *c)
     release((struct nccl *)c, true);
 }
 
-lf_comm *lf_comm_nccl_create(lf_comm *host, int device, void *stream, lf_err *err)
+lf_comm *lf_comm_nccl_create(lf_comm *host, const struct lf_comm_gpus *o, lf_err *err)
 {
-    return make(NULL, host, device, stream, err);
+    return make(NULL, host, o, err);
+}
+
+/* The first rank of a part names it, and who is in none of the others is in this one. */
+static int split_off(struct nccl *n, const struct nccl *whole, lf_err *err)
+{
+    const lf_comm *host = n->base.host;
+    const int color = lf_comm_world_rank(host, 0);
+    return check(n, n->api->CommSplit(whole->comm, color, host->rank, &n->comm, NULL),
+                 "a part of the communicator", err);
+}
+
+lf_comm *lf_comm_nccl_part(lf_comm *whole, lf_comm *host, lf_err *err)
+{
+    struct nccl *w = (struct nccl *)whole;
+    const struct lf_comm_gpus o = {.device = w->device, .stream = w->stream};
+    int rc;
+    if (!w->api->CommSplit)
+        return make(NULL, host, &o, err);
+    struct nccl *n = prepare(w, host, &o, &rc, err);
+    rc = lf_comm_agree_ok(whole->host, rc, err); /* all of them split */
+    if (rc == 0)
+        rc = split_off(n, w, err);
+    if (rc != 0 && n)
+        n->comm = NULL;
+    rc = lf_comm_agree_ok(whole->host, rc, err);
+    if (rc == 0)
+        return &n->base;
+    if (n)
+        release(n, false);
+    return NULL;
 }

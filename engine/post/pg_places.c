@@ -96,8 +96,9 @@ const struct lf_devcomm *lf_pg_dev(const lf_pg *p, const lf_pg_model *m)
 static int open_dev(lf_pg *p, struct lf_devcomm *dev, const struct lf_axes_comms *comms,
                     const struct lf_train_who *who, const struct lf_zero *zero, lf_err *err)
 {
-    const struct lf_devcomm_axes axes = {.data = comms->data, .tensor = comms->tensor};
     const int inner = lf_zero_inner(zero, who->data_ranks);
+    const struct lf_devcomm_axes axes = {
+        .data = comms->data, .tensor = comms->tensor, .groups = inner < who->data_ranks};
     int rc = lf_devcomm_open(dev, &axes, p->back, err);
     if (rc == 0 && inner < who->data_ranks)
         rc = lf_devcomm_groups(dev, inner, err);
@@ -188,6 +189,18 @@ void lf_pg_places_log(const lf_pg *p)
         if (p->at[i].own)
             lf_run_log(&p->run, 2, "%s: data %d x tensor %d", names[i], p->at[i].who.data_ranks,
                        p->at[i].who.tensor_ranks);
+}
+
+double lf_pg_gpu_comm_bytes(const lf_pg *p)
+{
+    const struct lf_zero none = {0};
+    double sum = lf_devcomm_gpu_bytes(&p->who, &p->c->zero, 1);
+    if (!lf_plan_target(lf_pg_model_get_plan(p->actor))->sm)
+        return 0;
+    for (int i = 0; i < LF_PG_PLACES; i++)
+        if (p->at[i].own)
+            sum += lf_devcomm_gpu_bytes(&p->at[i].who, i == LF_PG_ROLLOUT ? &none : &p->c->zero, 1);
+    return sum;
 }
 
 double lf_pg_places_bytes(const lf_pg *p)

@@ -160,6 +160,8 @@ int lf_pg_bring(lf_pg *p, lf_err *err);
 int lf_pg_places_sign(const lf_pg *p, json_t *fingerprint, lf_err *err);
 void lf_pg_places_log(const lf_pg *p);
 double lf_pg_places_bytes(const lf_pg *p); /* memory of the host for communicators and messages */
+/* What of a GPU's memory NCCL is expected to take for all models; 0 on a CPU. */
+double lf_pg_gpu_comm_bytes(const lf_pg *p);
 /* failed: some rank has failed. Before the models are closed. */
 void lf_pg_places_disconnect(lf_pg *p, bool failed);
 void lf_pg_places_close(lf_pg *p);

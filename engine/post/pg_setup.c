@@ -455,6 +455,7 @@ static int add_all(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes
                                            lf_zero_comm_bytes(&p->c->zero, p->who.data_ranks) +
                                            lf_axes_comm_bytes(&p->who) + lf_pg_places_bytes(p)};
     lf_plan_memory(mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b->total);
+    mem->device += lf_pg_gpu_comm_bytes(p);
     return rc;
 }
 
@@ -609,6 +610,8 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
             (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
             (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
             "host", mem.host, "device", mem.device, "total", mem.total);
+        if (bytes && lf_pg_gpu_comm_bytes(p) > 0)
+            json_object_set_new(bytes, "communicators", json_real(lf_pg_gpu_comm_bytes(p)));
         json_t *comm = comm_json(p), *axes = lf_laid_axes(&p->c->axes, &p->who);
         if (axes)
             rc = lf_pg_places_sign(p, axes, err);

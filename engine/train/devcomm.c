@@ -31,10 +31,46 @@ static int make_room(struct lf_devcomm *d, lf_err *err)
     return lf_comm_agree_ok(d->comm, rc, err);
 }
 
+bool lf_devcomm_through_host(void)
+{
+    const char *transport = getenv("LF_COMM");
+    return transport && strcmp(transport, "ucx") == 0;
+}
+
+/* What a connection of two ranks takes for a channel: a buffer for each protocol (init.cc of NCCL
+ * 2.30: NCCL_BUFFSIZE of 4 MiB, LL128, LL). A communicator has at most 32 channels (the
+ * documentation of maxCTAs), each connected with the rank before in its ring. Trees have fewer
+ * channels and two connections, so this stands for them too. A rank that gets messages from others
+ * of its node has as many connections with each; those of other nodes share their buffers. */
+#define CONNECTION (4194304.0 + 4915200.0 + 524288.0)
+enum { CHANNELS = 32, NODE = 8 };
+
+/* Other ranks of a group that send this one their parts of gradients. */
+static int senders(const struct lf_zero *z, int inner, int groups)
+{
+    return z->stage > 1 || groups > 1 ? (inner < NODE ? inner : NODE) - 1 : 0;
+}
+
+static int neighbours(const struct lf_train_who *w, bool ring)
+{
+    const int p = w->pipeline_ranks;
+    const bool end = w->pipeline == 0 || w->pipeline == p - 1;
+    return p <= 1 ? 0 : p == 2 || (end && !ring) ? 1 : 2;
+}
+
+double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *z, int chunks)
+{
+    const int inner = lf_zero_inner(z, w->data_ranks), groups = w->data_ranks / inner;
+    const int rings = (w->data_ranks > 1) + (w->tensor_ranks > 1) + (groups > 1 ? 2 : 0);
+    const int many = rings + senders(z, inner, groups);
+    return lf_devcomm_through_host()
+               ? 0
+               : CONNECTION * (CHANNELS * many + 2 * LF_DEVCOMM_BLOCKS * neighbours(w, chunks > 1));
+}
+
 int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf_back *back,
                     lf_err *err)
 {
-    const char *transport = getenv("LF_COMM");
     *d = (struct lf_devcomm){.comm = axes->data,
                              .tensor = axes->tensor,
                              .pipeline = axes->pipeline,
@@ -42,15 +78,18 @@ int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf
                              .back = back};
     lf_back_set_border(back, border, axes->data);
     int rc = make_room(d, err);
-    if (rc != 0 || back->ops->host_visible || (transport && strcmp(transport, "ucx") == 0))
+    if (rc != 0 || back->ops->host_visible || lf_devcomm_through_host())
         return rc;
-    d->gpus = lf_comm_on_gpus(axes->data, back->ordinal, back->comm_stream, err);
+    const struct lf_comm_gpus on = {
+        .device = back->ordinal, .stream = back->comm_stream, .parts = axes->groups};
+    d->gpus = lf_comm_on_gpus(axes->data, &on, err);
     if (d->gpus && axes->tensor)
-        d->gpus_tensor = lf_comm_on_gpus(axes->tensor, back->ordinal, back->comm_stream, err);
-    return d->gpus && (d->gpus_tensor || !axes->tensor)
-               ? 0
-               : lf_err_prefix(err,
-                               "sums of gradients between GPUs (LF_COMM=ucx does without NCCL)");
+        d->gpus_tensor = lf_comm_on_gpus(
+            axes->tensor,
+            &(struct lf_comm_gpus){.device = back->ordinal, .stream = back->comm_stream}, err);
+    if (!d->gpus || (axes->tensor && !d->gpus_tensor))
+        return lf_err_prefix(err, "sums of gradients between GPUs (LF_COMM=ucx does without NCCL)");
+    return axes->pipeline ? lf_devcomm_open_pairs(d, axes->ring, err) : 0;
 }
 
 int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err)
@@ -62,9 +101,9 @@ int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err)
         return err ? err->rc : LF_ECOMM;
     if (!d->gpus)
         return 0;
-    d->gpus_inner = lf_comm_on_gpus(d->inner, d->back->ordinal, d->back->comm_stream, err);
+    d->gpus_inner = lf_comm_on_gpus_part(d->gpus, d->inner, err);
     if (d->gpus_inner)
-        d->gpus_outer = lf_comm_on_gpus(d->outer, d->back->ordinal, d->back->comm_stream, err);
+        d->gpus_outer = lf_comm_on_gpus_part(d->gpus, d->outer, err);
     return d->gpus_outer ? 0 : lf_err_prefix(err, "groups of GPUs");
 }
 
@@ -74,6 +113,7 @@ static void close_gpus(struct lf_devcomm *d, bool failed)
     lf_comm *const c[] = {d->gpus_tensor, d->gpus_outer, d->gpus_inner, d->gpus};
     if (d->gpus && !failed)
         d->back->ops->sync(d->back, NULL);
+    lf_devcomm_close_pairs(d, failed);
     for (int i = 0; i < 4; i++)
         failed ? lf_comm_on_gpus_abort(c[i]) : lf_comm_on_gpus_destroy(c[i]);
     d->gpus_tensor = d->gpus_outer = d->gpus_inner = d->gpus = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Transfers of a backend's memory between ranks: sums of gradients, and the first weights. Memory
- * of the host uses the transport of the ranks. Memory of a GPU uses NCCL, queued beside the
- * computation; or, with LF_COMM=ucx, it goes through memory of the host in blocks, and the caller
- * waits.
+ * Transfers of a backend's memory between ranks: sums of gradients, the first weights, what goes
+ * from rank to rank of a pipeline. Memory of the host uses the transport of the ranks. Memory of a
+ * GPU uses NCCL, queued beside the computation; or, with LF_COMM=ucx, it goes through memory of the
+ * host, and the caller waits.
  */
 #ifndef LF_TRAIN_DEVCOMM_H
 #define LF_TRAIN_DEVCOMM_H
@@ -11,6 +11,19 @@
 #include "engine/back/back.h"
 #include "engine/comm/comm.h"
 #include "engine/graph/exec.h"
+#include "engine/train/axes.h"
+#include "engine/train/zero.h"
+
+/* Messages of GPUs from rank to rank of a pipeline (devcomm_pipe.c). */
+struct lf_devcomm_channel {
+    lf_comm *gpus; /* NCCL of the two ranks, on a stream of its own */
+    size_t lane;   /* of the backend */
+};
+struct lf_devcomm_pair {
+    lf_comm *host;                        /* the two ranks; owned */
+    int peer;                             /* the other one, by pipeline coordinate */
+    struct lf_devcomm_channel channel[2]; /* from it, to it */
+};
 
 /* Zeroed for one rank. Its address must stay the same while executors sum with it. */
 struct lf_devcomm {
@@ -24,17 +37,28 @@ struct lf_devcomm {
      * The last two have NCCL for them. */
     lf_comm *inner, *outer, *gpus_inner, *gpus_outer;
     lf_comm *gpus_tensor; /* NCCL for `tensor`, or NULL */
-    float *scratch;       /* lf_exec_scratch of the executor that was connected last */
+    struct lf_devcomm_pair pair[2];
+    int n_pairs;    /* 0: messages of a pipeline go through memory of the host */
+    float *scratch; /* lf_exec_scratch of the executor that was connected last */
     size_t stride;
     lf_comm_req *req; /* of a GPU: [2 ranks], owned */
     size_t *counts;   /* of a GPU: [ranks], owned, zeros */
     size_t *even;     /* [ranks of the tensor axis], owned: what each has of a call */
 };
 
+/* An estimate of the memory of a GPU that NCCL takes for what rank w opens, with as many chunks of
+ * a pipeline on each rank; 0 where memory goes through the host. NCCL allocates when two ranks are
+ * first connected, and asks nobody. */
+double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *z, int chunks);
+
 /* Communicators of the ranks that share a batch, and of those that divide matrices (axes.h). */
 struct lf_devcomm_axes {
     lf_comm *data, *tensor, *pipeline, *ends; /* borrowed; NULL but data: there is no such axis */
+    bool ring;   /* of a pipeline: the last rank sends to the first, too */
+    bool groups; /* lf_devcomm_groups follows */
 };
+/* Does memory of GPUs go through memory of the host (LF_COMM=ucx)? */
+bool lf_devcomm_through_host(void);
 /* Collective. LF_ENOTSUP: there is a GPU and no NCCL; the message names the alternative. */
 int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf_back *back,
                     lf_err *err);
@@ -58,5 +82,22 @@ int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, l
  * returns their failure. */
 int lf_devcomm_begin(const struct lf_devcomm *d, lf_err *err);
 int lf_devcomm_end(const struct lf_devcomm *d, int rc, lf_err *err);
+
+/* ---- with n_pairs: messages between ranks of a pipeline ---- */
+
+/* All messages from one rank to another are begun in one order on both. */
+struct lf_devcomm_message {
+    bool send;
+    int peer;     /* a neighbour's pipeline coordinate */
+    void *data;   /* of the device */
+    size_t bytes; /* as many on both sides */
+    int tag;      /* for the watchdog */
+    size_t mark;  /* a number that no message has which is under way */
+};
+/* Begins a message behind the computation so far. No host waits in this, nor in end_message, which
+ * makes the computation that follows wait for it. */
+int lf_devcomm_begin_message(const struct lf_devcomm *d, const struct lf_devcomm_message *m,
+                             lf_err *err);
+int lf_devcomm_end_message(const struct lf_devcomm *d, size_t mark, lf_err *err);
 
 #endif

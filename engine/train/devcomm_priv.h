@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The ways in which memory of a backend goes from rank to rank: devcomm.c has that of memory which
- * the host sees and chooses one, devcomm_gpus.c NCCL, devcomm_through.c memory of the host.
+ * the host sees and chooses one, devcomm_gpus.c NCCL, devcomm_through.c memory of the host;
+ * devcomm_pipe.c has messages of pipelines over NCCL.
  */
 #ifndef LF_TRAIN_DEVCOMM_PRIV_H
 #define LF_TRAIN_DEVCOMM_PRIV_H
@@ -17,6 +18,14 @@ int lf_devcomm_finished(void *user, struct lf_exec_req *q, lf_err *err);
 /* Pipelines, whatever the memory is: the first is of memory that the host does not see. */
 int lf_devcomm_through_tied(void *user, float *data, size_t n, lf_err *err);
 int lf_devcomm_add_layers(void *user, double *sums, size_t n, lf_err *err);
+
+/* Blocks of a GPU that each channel with a neighbour takes: they are away from the computation for
+ * as long as a receive waits, and four move some 80 GB/s over NVLink. */
+enum { LF_DEVCOMM_BLOCKS = 4 };
+
+/* Channels of this rank with its neighbours on the pipeline axis. Collective over that. */
+int lf_devcomm_open_pairs(struct lf_devcomm *d, bool ring, lf_err *err);
+void lf_devcomm_close_pairs(struct lf_devcomm *d, bool failed);
 
 /* The same number for each rank of the tensor axis. */
 const size_t *lf_devcomm_even(const struct lf_devcomm *d, size_t n);

@@ -96,7 +96,15 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
     mem.host += (double)lf_train_pipe_bytes(c, m) + (double)lf_train_sight_bytes(c, m);
     mem.host += lf_zero_comm_bytes(&c->zero, who->data_ranks) + lf_axes_comm_bytes(who);
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
+    mem.device += lf_train_gpu_comm_bytes(c, m, who);
     return mem;
+}
+
+double lf_train_gpu_comm_bytes(const struct lf_train_config *c, const struct lf_train_model *m,
+                               const struct lf_train_who *who)
+{
+    return lf_plan_target(m->plan)->sm ? lf_devcomm_gpu_bytes(who, &c->zero, m->cut.spec.chunks)
+                                       : 0;
 }
 
 /* A rank of the run that is planned: the first one with these coordinates. Of the
@@ -200,6 +208,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
                   (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
                   (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
                   "host", mem.host, "device", mem.device, "total", mem.total);
+    if (lf_train_gpu_comm_bytes(c, m, at) > 0)
+        json_object_set_new(bytes, "communicators", json_real(lf_train_gpu_comm_bytes(c, m, at)));
     if (c->zero.stage > 0 && ranks > 1) /* without it all ranks have the same */
         json_object_set_new(bytes, "rank", json_integer(largest));
     struct lf_plan_comm pc;

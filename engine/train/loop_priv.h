@@ -41,6 +41,12 @@ static inline const lf_pstore *lf_train_all(const struct lf_train_model *m)
     return m->whole ? m->whole : m->ps;
 }
 
+/* Do messages of a pipeline go through memory of the host where the plan's is a GPU's? */
+static inline bool lf_train_cut_on_host(const struct lf_train_model *m)
+{
+    return lf_plan_target(m->plan)->sm && lf_devcomm_through_host();
+}
+
 /* The state that changes from step to step and goes into a checkpoint. */
 struct lf_train_state {
     int64_t step;        /* optimizer steps done */
@@ -249,6 +255,10 @@ struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_l
 struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
                                        const struct lf_train_model *m,
                                        const struct lf_train_who *who);
+
+/* What of a GPU's memory NCCL is expected to take; 0 on a CPU. */
+double lf_train_gpu_comm_bytes(const struct lf_train_config *c, const struct lf_train_model *m,
+                               const struct lf_train_who *who);
 
 /* save.c: checkpoints. Collective where ranks keep parts of the state, and every rank writes its
  * own; else rank 0 alone does anything. */

@@ -13,14 +13,15 @@
 /* A buffer for what crosses a cut, and what is under way with it. */
 struct room {
     char *data;
-    lf_comm_req req;
+    lf_comm_req req; /* of the host's transport */
+    bool under_way;  /* over NCCL */
 };
 enum { RECEIVE, SEND };
 
 struct lf_train_pipe {
     lf_comm *comm;                                           /* ranks by pipeline coordinate */
     struct room *room[LF_TRAIN_MAX_CHUNKS][LF_PIPE_DIRS][2]; /* in rooms */
-    char *messages;         /* of all rooms, where the plan's memory is a GPU's; owned */
+    char *messages;         /* of all rooms, where GPUs go through the host; owned */
     struct room *rooms;     /* owned */
     lf_loader_batch *batch; /* [micro-batches of the longest list] of the step, owned */
     void *kept;             /* what they point to, owned */
@@ -69,7 +70,7 @@ static size_t batch_bytes(const struct lf_train_config *c, const struct lf_train
 
 size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_train_model *m)
 {
-    return batch_bytes(c, &m->cut, m->n_docs) + (lf_plan_target(m->plan)->sm ? m->cut.bytes : 0);
+    return batch_bytes(c, &m->cut, m->n_docs) + (lf_train_cut_on_host(m) ? m->cut.bytes : 0);
 }
 
 /* Keeps a copy of what the loader lends. */
@@ -128,8 +129,8 @@ static int make_rooms(lf_trainer *t, lf_err *err)
     const struct lf_train_cut *k = &t->m.cut;
     struct lf_train_pipe *p = t->pipe;
     const size_t n = count_rooms(k);
-    char *data = t->m.back->ops->host_visible ? lf_exec_state(t->m.ex, LF_TRAIN_CUT_STATE)
-                                              : (p->messages = lf_calloc(n, k->message, err));
+    char *data = lf_train_cut_on_host(&t->m) ? (p->messages = lf_calloc(n, k->message, err))
+                                             : lf_exec_state(t->m.ex, LF_TRAIN_CUT_STATE);
     struct room *next = p->rooms = lf_calloc(n + 1, sizeof *p->rooms, err);
     if (!p->rooms || !data)
         return LF_ENOMEM;
@@ -198,22 +199,32 @@ void lf_train_pipe_close(lf_trainer *t)
 
 /* ---- what crosses ---- */
 
+static int copy_part(lf_back *b, bool on_host, void *to, const void *from, bool out, size_t bytes,
+                     lf_err *err)
+{
+    if (!on_host && !b->ops->host_visible)
+        return b->ops->move(b, to, from, bytes, err);
+    if (!b->ops->host_visible)
+        return out ? b->ops->copy_out(b, to, from, bytes, err)
+                   : b->ops->copy_in(b, to, from, bytes, err);
+    memcpy(to, from, bytes);
+    return 0;
+}
+
 /* A part that a graph does not have is none of its neighbour's, too. */
 int lf_train_pipe_copy(const lf_trainer *t, char *message, const struct lf_train_side *s,
                        lf_err *err)
 {
+    const bool on_host = !t->pipe || t->pipe->messages;
     int rc = 0;
     static const char *const names[LF_PIPE_DIRS][2] = {{"x", "load"}, {"dx", "load_total"}};
     for (int i = 0; i < 2 && rc == 0; i++) {
         size_t bytes;
         void *cut = lf_exec_cut(t->m.ex, s->chain, s->slot, names[s->dir][i], s->out, &bytes);
         char *there = message + (i ? t->m.cut.sums_at : 0);
-        const struct lf_back_ops *o = t->m.back->ops;
-        if (cut && o->host_visible)
-            memcpy(s->out ? (void *)there : cut, s->out ? cut : (void *)there, bytes);
-        else if (cut)
-            rc = s->out ? o->copy_out(t->m.back, there, cut, bytes, err)
-                        : o->copy_in(t->m.back, cut, there, bytes, err);
+        if (cut)
+            rc = copy_part(t->m.back, on_host, s->out ? (void *)there : cut,
+                           s->out ? cut : (void *)there, s->out, bytes, err);
     }
     return rc;
 }
@@ -228,13 +239,30 @@ static int begin_message(lf_trainer *t, struct room *m, const struct lf_pipe_ite
 {
     lf_comm *c = t->pipe->comm;
     const size_t bytes = t->m.cut.message;
+    if (t->dev.n_pairs) {
+        m->under_way = true;
+        return lf_devcomm_begin_message(
+            &t->dev,
+            &(struct lf_devcomm_message){.send = it->op == LF_PIPE_SEND,
+                                         .peer = it->peer,
+                                         .data = m->data,
+                                         .bytes = bytes,
+                                         .tag = tag_of(it),
+                                         .mark = (size_t)(m - t->pipe->rooms)},
+            err);
+    }
     return it->op == LF_PIPE_SEND
                ? lf_comm_isend(c, m->data, bytes, it->peer, tag_of(it), &m->req, err)
                : lf_comm_irecv(c, m->data, bytes, it->peer, tag_of(it), &m->req, err);
 }
 
-static int end_message(struct room *m, lf_err *err)
+/* Over NCCL what is computed from here on waits, and the host does not. */
+static int end_message(lf_trainer *t, struct room *m, lf_err *err)
 {
+    const bool under_way = m->under_way;
+    m->under_way = false;
+    if (under_way)
+        return lf_devcomm_end_message(&t->dev, (size_t)(m - t->pipe->rooms), err);
     return m->req.flight ? lf_comm_wait(&m->req, err) : 0;
 }
 
@@ -299,10 +327,10 @@ static int pass(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 }
 
 /* A message that does not come is told with its own micro-batch. */
-static int await(const lf_trainer *t, struct room *m, const struct lf_pipe_item *it, lf_err *err)
+static int await(lf_trainer *t, struct room *m, const struct lf_pipe_item *it, lf_err *err)
 {
     lf_comm_pass(t->run.comm, it->micro + 1, it->dir == LF_PIPE_GRADIENT);
-    return end_message(m, err);
+    return end_message(t, m, err);
 }
 
 static int carry_out(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
@@ -354,7 +382,7 @@ static int receive(lf_trainer *t, const struct lf_train_side *s, int chunk, lf_e
     lf_pipe_place(&it.peer, &from, spec, stage - 1);
     int rc = begin_message(t, m, &it, err);
     if (rc == 0)
-        rc = end_message(m, err);
+        rc = end_message(t, m, err);
     return rc != 0 ? rc : lf_train_pipe_copy(t, m->data, s, err);
 }
 
@@ -369,7 +397,7 @@ static int give(lf_trainer *t, struct lf_train_side *s, int chunk, lf_err *err)
         return 0;
     lf_pipe_place(&it.peer, &to, spec, stage + 1);
     it.tag = 2 * to;
-    int rc = end_message(m, err);
+    int rc = end_message(t, m, err);
     s->out = true;
     if (rc == 0)
         rc = lf_train_pipe_copy(t, m->data, s, err);
@@ -397,6 +425,6 @@ int lf_train_pipe_settle(lf_trainer *t, lf_err *err)
     const size_t n = count_rooms(&t->m.cut);
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = end_message(&t->pipe->rooms[i], err);
+        rc = end_message(t, &t->pipe->rooms[i], err);
     return rc;
 }

@@ -3,7 +3,8 @@
  * Pipeline parallelism in the loop. A rank of the pipeline axis (axes.h) has some layers of the
  * model, its chunks, and carries out its list of engine/pipe (cut.h). Activations and their
  * gradients go from rank to rank beside the computation, through buffers of the plan, or of the
- * host where the plan's memory is a GPU's.
+ * host where memory of GPUs goes through it (LF_COMM=ucx). Between GPUs a list is queued, and the
+ * streams wait for each other; else the host waits where the list does.
  *
  * A step reads all of its micro-batches first, so that ranks which will wait for each other agree
  * that each has them; then it walks the list. A pass that goes forwards only needs no list:
@@ -31,8 +32,8 @@ struct lf_train_side {
     enum lf_pipe_dir dir;
     bool out;
 };
-/* Copies between that memory and a message, which has t->m.cut.message bytes on the host: x or dx,
- * then the balance of experts. A chain that has nothing there is left alone. */
+/* Copies between that memory and a message, which has t->m.cut.message bytes in the memory of
+ * t->pipe, or without one on the host: x or dx, then the balance of experts. A chain that has nothing there is left alone. */
 int lf_train_pipe_copy(const lf_trainer *t, char *message, const struct lf_train_side *s,
                        lf_err *err);
 /* One micro-batch, whose inputs the chains have, forwards through this rank's chunks. */

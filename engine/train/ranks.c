@@ -189,12 +189,14 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
     t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile && !t->pipe;
     if (t->run.ranks <= 1)
         return 0;
+    const int inner = lf_zero_inner(&t->c->zero, t->who.data_ranks);
     const struct lf_devcomm_axes axes = {.data = t->comms.data,
                                          .tensor = t->comms.tensor,
                                          .pipeline = t->comms.pipeline,
-                                         .ends = t->comms.ends};
+                                         .ends = t->comms.ends,
+                                         .ring = t->m.cut.spec.chunks > 1,
+                                         .groups = inner < t->who.data_ranks};
     int rc = lf_devcomm_open(&t->dev, &axes, t->m.back, err);
-    const int inner = lf_zero_inner(&t->c->zero, t->who.data_ranks);
     if (rc == 0 && inner < t->who.data_ranks)
         rc = lf_devcomm_groups(&t->dev, inner, err);
     if (rc == 0)

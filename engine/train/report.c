@@ -229,11 +229,15 @@ static void log_memory(lf_trainer *t, const struct lf_plan_bytes *b)
     const struct {
         const char *name;
         double bytes;
-    } parts[] = {
-        {"weights", (double)b->params},      {"gradients", (double)b->grads},
-        {"moments", (double)b->optimizer},   {"activations", (double)(b->saved + b->transient)},
-        {"workspace", (double)b->workspace}, {"inputs", (double)b->inputs},
-        {"cache", (double)b->state},         {"host", mem.host}};
+    } parts[] = {{"weights", (double)b->params},
+                 {"gradients", (double)b->grads},
+                 {"moments", (double)b->optimizer},
+                 {"activations", (double)(b->saved + b->transient)},
+                 {"workspace", (double)b->workspace},
+                 {"inputs", (double)b->inputs},
+                 {"cache", (double)b->state},
+                 {"communicators", lf_train_gpu_comm_bytes(t->c, &t->m, &t->who)},
+                 {"host", mem.host}};
     char text[400], size[32], moved[80] = "";
     size_t at = 0;
     const size_t n = sizeof parts / sizeof parts[0] - (mem.device > 0); /* host is another memory */

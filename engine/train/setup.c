@@ -285,7 +285,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     rc = add_chains(m, c, valid, err);
     if (rc == 0 && c->guest)
         rc = c->guest->plan(c->guest->user, m->dec, m->ps, m->plan, err);
-    if (rc == 0 && m->cut.bytes && !lf_plan_target(m->plan)->sm)
+    if (rc == 0 && m->cut.bytes && !lf_train_cut_on_host(m))
         rc = lf_plan_state(m->plan, LF_TRAIN_CUT_STATE, m->cut.bytes, err);
     if (rc == 0)
         rc = lf_plan_optimizer(m->plan, &c->adam, err);

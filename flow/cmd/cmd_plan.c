@@ -299,6 +299,7 @@ static void print_parts(const struct lf_cost_bytes *bytes, bool host)
                  {"inputs", bytes->inputs},
                  {"cache", bytes->state},
                  {"cache", bytes->cache},
+                 {"communicators", bytes->communicators},
                  {"host", bytes->host}};
     const size_t n = sizeof parts / sizeof parts[0] - (host ? 0 : 1);
     const char *sep = ": ";

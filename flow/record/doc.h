@@ -111,7 +111,8 @@ typedef struct lf_cost {
         /* of a rank */
         lf_real params, grads, optimizer, activations, workspace, inputs, state, cache, offloaded;
         lf_real host, total, device;
-        lf_int rank; /* which, where they differ: the one that needs most */
+        lf_real communicators; /* of the GPU's, an estimate of what NCCL takes */
+        lf_int rank;           /* which, where they differ: the one that needs most */
         struct json_t *more;
     } bytes;
     struct lf_cost_comm {

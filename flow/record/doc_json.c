@@ -49,10 +49,10 @@ const struct lf_fields lf_exe_fields =
 const struct lf_fields lf_adopted_fields =
     LF_FIELDS_PART(lf_adopted, LF_MEMBERS(lf_adopted, run, stage, attempt, epoch, spec_id));
 
-static const struct lf_fields bytes_fields =
-    LF_FIELDS_PART(struct lf_cost_bytes, LF_MEMBERS(struct lf_cost_bytes, params, grads, optimizer,
-                                                    activations, workspace, inputs, state, cache,
-                                                    offloaded, host, total, device, rank));
+static const struct lf_fields bytes_fields = LF_FIELDS_PART(
+    struct lf_cost_bytes,
+    LF_MEMBERS(struct lf_cost_bytes, params, grads, optimizer, activations, workspace, inputs,
+               state, cache, offloaded, host, total, device, communicators, rank));
 
 static const struct lf_fields comm_fields = LF_FIELDS_PART(
     struct lf_cost_comm,

@@ -48,10 +48,15 @@ gpus 134 2 0 order
 grep -q 'use their communicators in different order' err; ok $? "two communicators in another order on another rank are told"
 gpus 134 2 0 calls
 grep -q 'make different calls' err; ok $? "and different calls"
+gpus 134 2 0 sizes
+grep -q 'give a message different sizes' err; ok $? "and a message of another size on the other side"
+gpus 134 2 0 hang
+grep -q 'wait for messages of each other' err; ok $? "and two ranks that both send before they receive"
+FAKE_NCCL_VERSION=21705 gpus 0 2 0 ''
 
 # Start-up: each rank reads two blobs of every rank and does nothing else that grows faster.
 for n in 2 4 8; do
     runs 0 "$LF" launch -n $n -- "$M" start
     is "$(sed 's/^\[[0-9]*\] //' out | sort | uniq -c | sed 's/^ *//')" "$n $((2 * n)) of $n" "$n ranks read $((2 * n)) blobs each"
 done
-finish 43
+finish 48

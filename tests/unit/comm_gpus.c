@@ -3,10 +3,11 @@
  * One rank with an emulated GPU and an emulated NCCL, started by tests/flow/ranks_messages.sh:
  * messages in both directions in one group, all-to-all, sums for one rank and gathers, in equal and
  * in unequal parts, queued on the stream beside the computation; sums of parts in the order of the
- * ranks, over NCCL and through memory of the host.
+ * ranks, over NCCL and through memory of the host; messages of a pipeline; parts of communicators.
  *
  * With an argument it makes a mistake that must be told: "order": two communicators in different
- * order, "calls": different calls.
+ * order, "calls": different calls, "sizes": of a message, "hang": two ranks that send before they
+ * receive.
  */
 #include "config.h"
 
@@ -23,6 +24,7 @@ enum { RANKS = 8, N = 100000 };
 static lf_err err = LF_ERR_INIT;
 static lf_comm *world, *gpus;
 static lf_back *back;
+static struct lf_comm_gpus on; /* on the stream beside the computation */
 static int bad;
 
 static void check_at(int line, bool good, const char *what)
@@ -206,6 +208,95 @@ static void test_parts(void)
     lf_devcomm_close(&d, false);
 }
 
+/* ---- messages of a pipeline ---- */
+
+/* From this rank to its neighbour, or the other way, round where that is on the other side. */
+static struct lf_devcomm_message message_of(int step, bool send, void *data, size_t mark)
+{
+    const int p = world->size;
+    return (struct lf_devcomm_message){.send = send,
+                                       .peer = (world->rank + step + p) % p,
+                                       .data = data,
+                                       .bytes = N * sizeof(float),
+                                       .mark = mark};
+}
+
+/* All receives stand before all sends, as in lists with early receives; in both directions twice,
+ * over a ring. What is sent is written again when end_message has said so, and what is received is
+ * read then. */
+static void test_pipeline(void)
+{
+    enum { ROUNDS = 2, SIDES = 2 };
+    const int p = world->size, me = world->rank;
+    struct lf_devcomm d;
+    float *in[ROUNDS][SIDES], *out[ROUNDS][SIDES];
+    CHECK(lf_devcomm_open(&d,
+                          &(struct lf_devcomm_axes){.data = world, .pipeline = world, .ring = true},
+                          back, &err) == 0,
+          "open");
+    CHECK(d.n_pairs == (p == 2 ? 1 : 2), "neighbours");
+    for (size_t i = 0; i < (size_t)(ROUNDS * SIDES); i++) {
+        in[i / SIDES][i % SIDES] = device(0, 0, -1, N);
+        /* of two ranks the other one is on both sides: its messages come in the order they have */
+        const struct lf_devcomm_message m =
+            message_of(i % SIDES == 0 ? -1 : 1, false, in[i / SIDES][i % SIDES], i);
+        CHECK(lf_devcomm_begin_message(&d, &m, &err) == 0, "receive");
+    }
+    for (int round = 0; round < ROUNDS; round++)
+        for (int side = 0; side < SIDES; side++) {
+            const int step = side == 0 ? 1 : -1;
+            const size_t mark = (size_t)(ROUNDS * SIDES + side);
+            const struct lf_devcomm_message m = message_of(
+                step, true,
+                out[round][side] = device(me, (me + step + p) % p, 20 + 2 * round + side, N), mark);
+            CHECK(lf_devcomm_begin_message(&d, &m, &err) == 0, "send");
+            CHECK(lf_devcomm_end_message(&d, mark, &err) == 0 &&
+                      back->ops->fill(back, out[round][side], 0xff, N * sizeof(float), &err) == 0,
+                  "the buffer is free");
+        }
+    for (int round = 0; round < ROUNDS; round++)
+        for (int side = 0; side < SIDES; side++) {
+            CHECK(lf_devcomm_end_message(&d, (size_t)(round * SIDES + side), &err) == 0, "end");
+            compare(in[round][side], 0, N, (me + (side == 0 ? -1 : 1) + p) % p, me,
+                    20 + 2 * round + side, "a message of a neighbour");
+        }
+    for (int i = 0; i < ROUNDS * SIDES; i++) {
+        back->ops->release(back, in[i / SIDES][i % SIDES], (N + 1) * sizeof(float));
+        back->ops->release(back, out[i / SIDES][i % SIDES], (N + 1) * sizeof(float));
+    }
+    lf_devcomm_close(&d, false);
+}
+
+/* ---- parts ---- */
+
+/* Pairs of successive ranks, and those with the same place in all pairs. */
+static void test_groups(void)
+{
+    struct lf_devcomm d;
+    const int p = world->size, me = world->rank, n = 97;
+    float *x = device(me, 5, 3, n), *host = calloc((size_t)n, sizeof *host);
+    CHECK(lf_devcomm_open(&d, &(struct lf_devcomm_axes){.data = world, .groups = true}, back,
+                          &err) == 0 &&
+              lf_devcomm_groups(&d, 2, &err) == 0,
+          "open");
+    CHECK(d.gpus_inner->size == 2 - (me == p - 1 && p % 2) && d.gpus_outer->size > 0, "sizes");
+    CHECK(back->ops->comm_begin(back, &err) == 0, "begin");
+    CHECK(lf_comm_all_reduce(d.gpus_inner, x, (size_t)n, LF_COMM_F32, LF_COMM_SUM, &err) == 0 &&
+              lf_comm_all_reduce(d.gpus_outer, x, (size_t)n, LF_COMM_F32, LF_COMM_SUM, &err) == 0,
+          "sums");
+    CHECK(back->ops->comm_end(back, &err) == 0, "end");
+    CHECK(back->ops->copy_out(back, host, x, (size_t)n * sizeof *host, &err) == 0, "copy");
+    for (int i = 0; i < n && p % 2 == 0; i++) {
+        float want = 0;
+        for (int r = 0; r < p; r++)
+            want += value(r, 5, 3, i);
+        CHECK(host[i] >= want && host[i] <= want, "both sums are that of all");
+    }
+    back->ops->release(back, x, ((size_t)n + 1) * sizeof *x);
+    free(host);
+    lf_devcomm_close(&d, false);
+}
+
 /* ---- the emulation is strict ---- */
 
 /* What a call writes is not there before the stream comes to it. */
@@ -225,9 +316,22 @@ static void test_late(void)
     free(host);
 }
 
+/* Outside of a group a message holds those behind it. */
+static void message_mistake(bool hang)
+{
+    const int other = 1 - world->rank;
+    float *x = device(0, 0, 1, 16), *y = device(0, 0, -1, 16);
+    lf_comm_req q = {0};
+    if (hang || world->rank == 0)
+        CHECK(lf_comm_isend(gpus, x, 32, other, 0, &q, &err) == 0, "isend");
+    if (hang || world->rank == 1)
+        CHECK(lf_comm_irecv(gpus, y, hang ? 32 : 36, other, 0, &q, &err) == 0, "irecv");
+    back->ops->sync(back, &err);
+}
+
 static void mistake(const char *which)
 {
-    lf_comm *other = lf_comm_on_gpus(world, back->ordinal, back->comm_stream, &err);
+    lf_comm *other = lf_comm_on_gpus(world, &on, &err);
     float *x = device(0, 0, 1, 16);
     const bool order = strcmp(which, "order") == 0, first = world->rank == 0;
     lf_comm *c[] = {order && !first ? other : gpus, order && !first ? gpus : other};
@@ -246,18 +350,24 @@ int main(int argc, char **argv)
                                      .local_rank = world ? world->local_rank : 0,
                                      .threads = 1};
     back = world ? lf_back_create(&o, &err) : NULL;
-    gpus = back ? lf_comm_on_gpus(world, back->ordinal, back->comm_stream, &err) : NULL;
+    if (back)
+        on = (struct lf_comm_gpus){.device = back->ordinal, .stream = back->comm_stream};
+    gpus = back ? lf_comm_on_gpus(world, &on, &err) : NULL;
     if (!gpus) {
         fprintf(stderr, "%s\n", err.text);
         return 12;
     }
-    if (argc > 1)
+    if (argc > 1 && strcmp(argv[1], "sizes") != 0 && strcmp(argv[1], "hang") != 0)
         mistake(argv[1]);
+    else if (argc > 1)
+        message_mistake(strcmp(argv[1], "hang") == 0);
     test_messages();
     test_exchange();
     test_sums(true);
     test_sums(false);
     test_parts();
+    test_pipeline();
+    test_groups();
     test_late();
     CHECK(back->ops->sync(back, &err) == 0, "sync");
     int64_t all_bad = bad;

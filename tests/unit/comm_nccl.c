@@ -77,7 +77,9 @@ static void test_on_gpus(char *calls)
     int stream = 0;
     float x[4] = {1};
     lf_comm *host = lf_comm_create(boot, &err);
-    lf_comm *c = host ? lf_comm_on_gpus(host, 1, &stream, &err) : NULL;
+    lf_comm *c =
+        host ? lf_comm_on_gpus(host, &(struct lf_comm_gpus){.device = 1, .stream = &stream}, &err)
+             : NULL;
     tap_ok(c != NULL, "beside a communicator for host memory: %s", err.text);
     if (!c)
         return;
@@ -91,6 +93,34 @@ static void test_on_gpus(char *calls)
             "no stream made, waited for or destroyed");
     tap_rc(lf_comm_barrier(host, &err), 0, &err, NULL, "host memory still works");
     lf_comm_destroy(host);
+}
+
+/* From 2.18 on a part shares what the whole has, and a communicator may be told how many blocks it
+ * may take. */
+static void test_parts(char *calls, const char *version, const char *whole, const char *want)
+{
+    int stream = 0;
+    setenv("FAKE_NCCL_VERSION", version, 1);
+    lf_comm *host = lf_comm_create(boot, &err),
+            *some = host ? lf_comm_split(host, 0, 0, &err) : NULL;
+    struct lf_comm_gpus o = {.device = 1, .stream = &stream, .parts = true};
+    calls[0] = '\0';
+    lf_comm *c = some ? lf_comm_on_gpus(host, &o, &err) : NULL,
+            *part = c ? lf_comm_on_gpus_part(c, some, &err) : NULL;
+    tap_ok(part != NULL, "NCCL %s: a part: %s", version, err.text);
+    lf_comm_on_gpus_destroy(part);
+    setenv("FAKE_NCCL_FAIL", whole, 1);
+    part = lf_comm_on_gpus_part(c, some, &err);
+    tap_rc(part ? 0 : err.rc, LF_ECOMM, &err, "unhandled cuda error", "one that fails");
+    setenv("FAKE_NCCL_FAIL", "", 1);
+    lf_comm_on_gpus_destroy(c);
+    o = (struct lf_comm_gpus){.device = 1, .stream = &stream, .blocks = 4};
+    c = lf_comm_on_gpus(host, &o, &err);
+    lf_comm_on_gpus_destroy(c);
+    tap_str(calls, want, "the calls");
+    lf_comm_destroy(some);
+    lf_comm_destroy(host);
+    unsetenv("FAKE_NCCL_VERSION");
 }
 
 static void test_calls(const char *library)
@@ -141,6 +171,14 @@ static void test_calls(const char *library)
     lf_comm_destroy(c);
     tap_str(calls, "CommDestroy StreamDestroy ", "everything is given back");
     test_on_gpus(calls);
+    test_parts(calls, "22907", "CommSplit",
+               "SetDevice(1) GetUniqueId CommInitRankConfig(share 1, blocks -1) CommSplit(0,0) "
+               "CommDestroy CommSplit(0,0) CommDestroy SetDevice(1) GetUniqueId "
+               "CommInitRankConfig(share -1, blocks 4) CommDestroy ");
+    test_parts(calls, "21705", "CommInitRank",
+               "SetDevice(1) GetUniqueId CommInitRank SetDevice(1) GetUniqueId CommInitRank "
+               "CommDestroy SetDevice(1) GetUniqueId CommInitRank CommDestroy SetDevice(1) "
+               "GetUniqueId CommInitRank CommDestroy ");
     dlclose(h);
 }
 
@@ -160,7 +198,7 @@ int main(void)
                    "no GPU for NCCL"));
     TAP(2, refuses(library, "SetDevice", LF_EDEVICE, "driver version is insufficient",
                    "no GPU for CUDA"));
-    TAP(31, test_calls(library));
+    TAP(37, test_calls(library));
     unsetenv("LF_NCCL_LIB");
     unsetenv("LF_CUDART_LIB");
     lf_comm *c = make(); /* the real ones, where they are: they work or they say why not */

@@ -4,6 +4,7 @@
  * about its arguments, with failures on demand (FAKE_NCCL_FAIL names the call). Calls are written
  * down for the test (fake_calls).
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,21 @@ static int note_n(const char *name, size_t count, int type, int x)
     return note(name, text);
 }
 
+/* ncclConfig_t of 2.18. */
+struct config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+    int split_share;
+};
+
+int ncclGetVersion(int *version)
+{
+    const char *s = getenv("FAKE_NCCL_VERSION");
+    *version = s && *s ? atoi(s) : 21800;
+    return 0;
+}
 int ncclGetUniqueId(id_t_ *id)
 {
     memset(id, 7, sizeof *id);
@@ -45,6 +61,31 @@ int ncclCommInitRank(void **c, int n, id_t_ id, int rank)
     free(*c);
     *c = NULL;
     return 1;
+}
+static int set(int v)
+{
+    return v == INT_MIN ? -1 : v;
+}
+int ncclCommInitRankConfig(void **c, int n, id_t_ id, int rank, const struct config *o)
+{
+    char text[64];
+    if (n != 1 || rank != 0 || id.internal[127] != 7 || o->size != sizeof *o ||
+        o->magic != 0xcafebeef || o->version != 21800 || o->net_name ||
+        set(o->blocking) + set(o->cga_cluster_size) + set(o->min_ctas) != -3)
+        return 4;
+    *c = malloc(1);
+    snprintf(text, sizeof text, "(share %d, blocks %d)", set(o->split_share), set(o->max_ctas));
+    return note("CommInitRankConfig", text);
+}
+int ncclCommSplit(void *c, int color, int key, void **part, const struct config *o)
+{
+    char text[64];
+    if (!c || o)
+        return 4;
+    snprintf(text, sizeof text, "(%d,%d)", color, key);
+    const int failed = note("CommSplit", text) ? 1 : 0;
+    *part = failed ? NULL : malloc(1);
+    return failed;
 }
 int ncclCommDestroy(void *c)
 {

@@ -4,17 +4,24 @@
  * LF_NCCL_LIB and LF_CUDART_LIB name it, LF_CUDA_DRIVER its driver. Sums of f32, f64 and
  * i64 in rank order, for all or for one, broadcasts, gathers, messages.
  *
- * A call gives this rank's part to the others when it is queued, as early as the API allows: what
- * its stream was not made to wait for is not in it. What it will write is NaN from then on. It ends
- * as late as the driver runs queues, and waits there until the others have come. Parts lie in
+ * A collective gives this rank's part to the others when it is queued, as early as the API allows:
+ * what its stream was not made to wait for is not in it. What it will write is NaN from then on. It
+ * ends as late as the driver runs queues, and waits there until the others have come. Parts lie in
  * shared memory that the id names. Calls of a group are queued when the outermost one ends.
  *
- * Two mistakes that NCCL answers with a hang or wrong numbers end the process here, with a line:
- * ranks that make different calls, and ranks that use two communicators in different order.
+ * A message holds its stream on both sides, as in NCCL: what is behind a send runs when the
+ * receive has begun on the other rank's stream, what is behind a receive when its bytes are here.
+ * Messages of a group begin together and end together. From the begin of a receive what it will
+ * write is NaN. While one stream waits, those that can go on do.
+ *
+ * Mistakes that NCCL answers with a hang or wrong numbers end the process here, with a line: ranks
+ * that make different calls or give a message different sizes, ranks that use two communicators in
+ * different order, two ranks that wait for messages of each other.
  *
  * FAKE_NCCL_FAIL=n[:rank]: the n-th collective (from 1) is refused (on that rank). What waits for
  * such a rank ends with NaN: here a host that queues a call may run those before it, and a real one
- * is not held up by the GPU.
+ * is not held up by the GPU. FAKE_NCCL_VERSION: the version it says, such as 21705; before 21800 it
+ * makes no parts of communicators.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -31,7 +38,7 @@ enum { RANKS = 8, SLOTS = 64, BOXES = 32, PART = 64 << 10, PATIENCE_S = 120 };
 enum { INT8 = 0, INT64 = 4, FLOAT32 = 7, FLOAT64 = 8 };
 enum { OK = 0, INTERNAL = 3, INVALID = 4 };
 enum { EVERYBODY = -1 }; /* gives, or takes; else the root alone */
-enum { COMMS = 8, GROUPED = 512 };
+enum { COMMS = 16, GROUPED = 512, SPLITS = 16 };
 
 typedef struct {
     char internal[128];
@@ -40,7 +47,7 @@ typedef struct {
 /* What a rank says of a call: what it is, and how many collectives of each of its other
  * communicators came before. */
 struct note {
-    size_t bytes;
+    size_t bytes, total; /* of a part, of the whole call */
     int type, from, to;
     struct {
         char id[64];
@@ -48,11 +55,13 @@ struct note {
     } before[COMMS];
 };
 
-/* What a rank waits for: that `rank` of a communicator gives its part of a call, or a message. */
+/* What a rank waits for: that `rank` of a communicator gives its part of a call, sends a part of a
+ * message, begins to receive one, or takes one. */
+enum what { GIVES, SENDS, BEGINS, TAKES };
 struct waiting {
     atomic_int on;
     char id[64];
-    bool message;
+    enum what what;
     int rank, me;
     unsigned long number;
 };
@@ -64,8 +73,13 @@ struct shared {
     atomic_ulong given[RANKS], taken[RANKS]; /* calls so far */
     struct note note[RANKS][SLOTS];
     char part[RANKS][SLOTS][PART];
-    /* messages from rank to rank */
-    atomic_ulong sent[RANKS][RANKS], got[RANKS][RANKS];
+    /* parts of this communicator: of which a rank is in the n-th time */
+    atomic_ulong splits[RANKS];
+    struct {
+        int color, key;
+    } split[RANKS][SPLITS];
+    /* messages from rank to rank, in parts: sent, to be received, taken */
+    atomic_ulong sent[RANKS][RANKS], begun[RANKS][RANKS], got[RANKS][RANKS];
     struct note label[RANKS][RANKS][BOXES];
     char box[RANKS][RANKS][BOXES][PART];
 };
@@ -74,31 +88,36 @@ struct comm {
     struct shared *s;
     char id[64];
     int rank, size, users;
-    unsigned long calls, failed_at, received[RANKS];
+    unsigned long calls, failed_at, sending[RANKS], receiving[RANKS]; /* queued */
     bool aborted, destroyed;
+    unsigned long splits;
 };
 static struct comm *made[COMMS]; /* of this process, alive */
 
-struct call { /* of at most PART bytes */
+struct call { /* of at most PART bytes, or all of a message */
     struct comm *c;
     void *data;
+    const void *in; /* of a send */
     unsigned long number;
     struct note n;
 };
 
 struct driver {
     int (*run)(void *stream);
-    int (*call)(void *stream, void (*f)(void *), void *user, size_t bytes);
+    int (*call)(void *stream, bool (*ready)(void *), void (*f)(void *), void *user);
+    bool (*go_on)(void *stream, bool quietly);
 };
 
 static int find_driver(struct driver *d)
 {
     const char *path = getenv("LF_CUDA_DRIVER");
     void *h = path ? dlopen(path, RTLD_NOW) : NULL, *run = h ? dlsym(h, "lf_emu_run_queue") : NULL,
-         *call = h ? dlsym(h, "lf_emu_host_call") : NULL;
+         *call = h ? dlsym(h, "lf_emu_host_call_when") : NULL,
+         *go_on = h ? dlsym(h, "lf_emu_go_on") : NULL;
     memcpy(&d->run, &run, sizeof run);
     memcpy(&d->call, &call, sizeof call);
-    return run && call ? OK : INTERNAL;
+    memcpy(&d->go_on, &go_on, sizeof go_on);
+    return run && call && go_on ? OK : INTERNAL;
 }
 
 #define ADD(T)                                                                                     \
@@ -142,8 +161,10 @@ _Noreturn static void differ(const struct comm *c, int rank, const char *what)
 
 static void compare(const struct comm *c, int rank, const struct note *mine, const struct note *n)
 {
-    if (mine->bytes != n->bytes || mine->type != n->type || mine->from != n->from ||
-        mine->to != n->to)
+    if (mine->total != n->total && mine->from != EVERYBODY && mine->to != EVERYBODY)
+        differ(c, rank, "give a message different sizes");
+    if (mine->bytes != n->bytes || mine->total != n->total || mine->type != n->type ||
+        mine->from != n->from || mine->to != n->to)
         differ(c, rank, "make different calls");
     for (int i = 0; i < COMMS && mine->before[i].id[0]; i++)
         for (int k = 0; k < COMMS && n->before[k].id[0]; k++)
@@ -164,47 +185,103 @@ static void publish(const struct waiting *w)
         }
 }
 
-/* The rank that this one waits for waits for this one, in another communicator. */
-static void look(const struct comm *c, int rank)
+/* How far `rank` of a communicator has come with what `me` waits for. */
+static atomic_ulong *progress_of(struct shared *s, enum what what, int rank, int me)
+{
+    switch (what) {
+    case GIVES:
+        return &s->given[rank];
+    case SENDS:
+        return &s->sent[rank][me];
+    case BEGINS:
+        return &s->begun[me][rank];
+    case TAKES:
+        break;
+    }
+    return &s->got[me][rank];
+}
+
+/* The rank that this one waits for waits for this one, which has nothing else to do. */
+static void look(const struct comm *c, enum what what, int rank)
 {
     const struct waiting *w = &c->s->waiting[rank];
     for (int i = 0; i < COMMS && atomic_load(&w->on); i++) {
         const struct comm *o = made[i];
-        if (!o || o == c || strcmp(o->id, w->id) != 0 || w->rank != o->rank)
+        if (!o || strcmp(o->id, w->id) != 0 || w->rank != o->rank ||
+            atomic_load(progress_of(o->s, w->what, o->rank, w->me)) >= w->number)
             continue;
-        const unsigned long so_far = w->message ? atomic_load(&o->s->sent[o->rank][w->me])
-                                                : atomic_load(&o->s->given[o->rank]);
-        if (so_far < w->number)
+        if (o == c && (what != GIVES || w->what != GIVES))
+            differ(c, rank, "wait for messages of each other");
+        if (o != c)
             differ(c, rank, "use their communicators in different order");
     }
 }
 
-static void wait_for(const struct comm *c, atomic_ulong *done, int rank, unsigned long calls,
-                     bool message)
+struct wait {
+    const struct comm *c;
+    enum what what;
+    int rank; /* of whom */
+    unsigned long calls;
+};
+
+static bool over(const struct wait *w)
 {
-    struct waiting w = {.message = message, .rank = rank, .me = c->rank, .number = calls};
-    memcpy(w.id, c->id, sizeof w.id);
-    for (long i = 0; atomic_load(done) < calls && !c->aborted && !atomic_load(&c->s->broken); i++) {
-        if (i % 1000 == 500)
-            publish(&w);
-        if (i % 1000 == 999)
-            look(c, rank);
+    return w->c->aborted || atomic_load(&w->c->s->broken) ||
+           atomic_load(progress_of(w->c->s, w->what, w->rank, w->c->rank)) >= w->calls;
+}
+
+/* Other streams go on meanwhile; with what computes when that did not help for a while. */
+static void wait_for(const struct wait *w)
+{
+    struct waiting said = {.what = w->what, .rank = w->rank, .me = w->c->rank, .number = w->calls};
+    struct driver d;
+    const bool there = find_driver(&d) == OK;
+    memcpy(said.id, w->c->id, sizeof said.id);
+    for (long i = 0; !over(w); i++) {
+        const bool moved = there && d.go_on(NULL, i % 1000 < 300);
+        if (!moved && i % 1000 == 500)
+            publish(&said);
+        if (!moved && i % 1000 == 999 && !over(w))
+            look(w->c, w->what, w->rank);
         if (i == (long)PATIENCE_S * 10000) {
-            fprintf(stderr, "emulated NCCL: rank %d did not come to call %lu\n", rank, calls);
+            fprintf(stderr, "emulated NCCL: rank %d did not come to call %lu\n", w->rank, w->calls);
             abort();
         }
-        usleep(100);
+        if (!moved)
+            usleep(100);
     }
     publish(&(struct waiting){.number = 0});
 }
 
 /* Has what was waited for come? */
-static bool came(const struct comm *c, atomic_ulong *done, unsigned long calls)
+static bool came(const struct wait *w)
 {
-    return !c->aborted && atomic_load(done) >= calls;
+    return !w->c->aborted &&
+           atomic_load(progress_of(w->c->s, w->what, w->rank, w->c->rank)) >= w->calls;
 }
 
 /* ---- what is done on the "device" ---- */
+
+static void leave(struct comm *c)
+{
+    c->users--;
+    unmap(c);
+}
+
+static bool takes_from(const struct call *x, int r)
+{
+    return (x->n.from == EVERYBODY || x->n.from == r) &&
+           (x->n.to == EVERYBODY || x->n.to == x->c->rank);
+}
+
+static bool end_ready(void *user)
+{
+    const struct call *x = user;
+    bool ready = true;
+    for (int r = 0; r < x->c->size && ready; r++)
+        ready = !takes_from(x, r) || over(&(struct wait){x->c, GIVES, r, x->number + 1});
+    return ready;
+}
 
 static void end(void *user)
 {
@@ -212,11 +289,11 @@ static void end(void *user)
     struct comm *c = x->c;
     const size_t slot = x->number % SLOTS;
     for (int r = 0; r < c->size; r++) {
-        if ((x->n.from != EVERYBODY && x->n.from != r) ||
-            (x->n.to != EVERYBODY && x->n.to != c->rank))
+        const struct wait w = {c, GIVES, r, x->number + 1};
+        if (!takes_from(x, r))
             continue;
-        wait_for(c, &c->s->given[r], r, x->number + 1, false);
-        if (!came(c, &c->s->given[r], x->number + 1))
+        wait_for(&w);
+        if (!came(&w))
             break;
         compare(c, r, &x->n, &c->s->note[r][slot]);
         const char *part = c->s->part[r][slot];
@@ -226,23 +303,76 @@ static void end(void *user)
             add(x->data, part, x->n.bytes, x->n.type);
     }
     atomic_store(&c->s->taken[c->rank], x->number + 1);
-    c->users--;
-    unmap(c);
+    leave(c);
 }
 
+/* A part of a send: into a box that is free. */
+static struct wait box_of(const struct call *x)
+{
+    return (struct wait){x->c, TAKES, x->n.to, x->number < BOXES ? 0 : x->number - BOXES + 1};
+}
+static bool give_ready(void *user)
+{
+    const struct wait w = box_of(user);
+    return over(&w);
+}
+static void give(void *user)
+{
+    const struct call *x = user;
+    struct comm *c = x->c;
+    struct shared *s = c->s;
+    const size_t box = x->number % BOXES;
+    const struct wait w = box_of(x);
+    wait_for(&w);
+    memcpy(s->box[c->rank][x->n.to][box], x->in, x->n.bytes);
+    s->label[c->rank][x->n.to][box] = x->n;
+    atomic_store(&s->sent[c->rank][x->n.to], x->number + 1);
+    leave(c);
+}
+
+/* The end of a send: its receive has begun. */
+static bool end_send_ready(void *user)
+{
+    const struct call *x = user;
+    return over(&(struct wait){x->c, BEGINS, x->n.to, x->number});
+}
+static void end_send(void *user)
+{
+    const struct call *x = user;
+    wait_for(&(struct wait){x->c, BEGINS, x->n.to, x->number});
+    leave(x->c);
+}
+
+static bool always(void *user)
+{
+    return user != NULL;
+}
+static void begin_receive(void *user)
+{
+    const struct call *x = user;
+    memset(x->data, 0xff, x->n.total);
+    atomic_store(&x->c->s->begun[x->n.from][x->c->rank], x->number);
+    leave(x->c);
+}
+
+static bool receive_ready(void *user)
+{
+    const struct call *x = user;
+    return over(&(struct wait){x->c, SENDS, x->n.from, x->number + 1});
+}
 static void end_receive(void *user)
 {
     const struct call *x = user;
     struct comm *c = x->c;
     const int from = x->n.from, me = c->rank;
-    wait_for(c, &c->s->sent[from][me], from, x->number + 1, true);
-    if (came(c, &c->s->sent[from][me], x->number + 1)) {
+    const struct wait w = {c, SENDS, from, x->number + 1};
+    wait_for(&w);
+    if (came(&w)) {
         compare(c, from, &x->n, &c->s->label[from][me][x->number % BOXES]);
         memcpy(x->data, c->s->box[from][me][x->number % BOXES], x->n.bytes);
     }
     atomic_store(&c->s->got[from][me], x->number + 1);
-    c->users--;
-    unmap(c);
+    leave(c);
 }
 
 /* ---- queueing ---- */
@@ -280,6 +410,8 @@ struct made_call {
     size_t bytes;
     int type, from, to;
     void *stream;
+    /* messages: the number of its first part; parts of its group that go before */
+    unsigned long first, after;
 };
 
 static size_t part_at(size_t bytes, size_t at)
@@ -289,26 +421,40 @@ static size_t part_at(size_t bytes, size_t at)
 
 static struct note note_of(const struct made_call *m, size_t at)
 {
-    struct note n = {.bytes = part_at(m->bytes, at), .type = m->type, .from = m->from, .to = m->to};
+    struct note n = {.bytes = part_at(m->bytes, at),
+                     .total = m->bytes,
+                     .type = m->type,
+                     .from = m->from,
+                     .to = m->to};
     take_note(m->c, &n);
     return n;
 }
 
-/* The part of a call at byte `at` ends later; until then what it writes is NaN. */
-static int push(const struct made_call *m, size_t at, unsigned long number, const struct driver *d)
+struct kind {
+    bool (*ready)(void *);
+    void (*run)(void *);
+};
+
+/* Byte `at` of a call. */
+static int push(const struct made_call *m, const struct kind *k, size_t at, unsigned long number,
+                const struct driver *d)
 {
     struct call *x = malloc(sizeof *x);
     if (!x)
         return INTERNAL;
-    *x = (struct call){m->c, m->data + at, number, note_of(m, at)};
-    if (m->to == EVERYBODY || m->to == m->c->rank)
-        memset(x->data, 0xff, x->n.bytes);
+    *x = (struct call){.c = m->c, .number = number, .n = note_of(m, at)};
+    if (m->what == SEND)
+        x->in = m->in + at;
+    else
+        x->data = m->data + at;
     m->c->users++;
-    return d->call(m->stream, m->what == RECEIVE ? end_receive : end, x, 0) ? INTERNAL : OK;
+    return d->call(m->stream, k->ready, k->run, x) ? INTERNAL : OK;
 }
 
+/* A part of a collective ends later; until then what it writes is NaN. */
 static int queue_collective(const struct made_call *m, const struct driver *d)
 {
+    static const struct kind ends = {end_ready, end};
     struct comm *c = m->c;
     int rc = OK;
     for (size_t at = 0; at < m->bytes && rc == OK; at += PART) {
@@ -322,54 +468,97 @@ static int queue_collective(const struct made_call *m, const struct driver *d)
         if (m->from == EVERYBODY || m->from == c->rank)
             memcpy(c->s->part[c->rank][slot], m->in + at, part_at(m->bytes, at));
         c->s->note[c->rank][slot] = note_of(m, at);
-        rc = push(m, at, number, d);
+        if (m->to == EVERYBODY || m->to == c->rank)
+            memset(m->data + at, 0xff, part_at(m->bytes, at));
+        rc = push(m, &ends, at, number, d);
         c->calls++;
         atomic_store(&c->s->given[c->rank], c->calls);
     }
     return rc;
 }
 
-/* A message is given when it is sent, as far as there are boxes. */
-static int queue_send(const struct made_call *m, const struct driver *d)
+static unsigned long parts_of(const struct made_call *m)
 {
-    struct comm *c = m->c;
-    atomic_ulong *sent = &c->s->sent[c->rank][m->to], *got = &c->s->got[c->rank][m->to];
-    for (size_t at = 0; at < m->bytes; at += PART) {
-        while (atomic_load(sent) - atomic_load(got) == BOXES && !atomic_load(&c->s->broken)) {
-            if (d->run(m->stream))
-                return INTERNAL;
-            usleep(100);
-        }
-        const size_t box = atomic_load(sent) % BOXES;
-        memcpy(c->s->box[c->rank][m->to][box], m->in + at, part_at(m->bytes, at));
-        c->s->label[c->rank][m->to][box] = note_of(m, at);
-        atomic_fetch_add(sent, 1);
-    }
-    return OK;
+    return (m->bytes + PART - 1) / PART;
 }
 
-static int queue_receive(const struct made_call *m, const struct driver *d)
+/* Numbers of parts follow each other from rank to rank. */
+static void number(struct made_call *m, size_t n)
 {
+    for (size_t i = 0; i < n; i++) {
+        struct comm *c = m[i].c;
+        if (m[i].what == COLLECTIVE)
+            continue;
+        unsigned long *next = m[i].what == SEND ? &c->sending[m[i].to] : &c->receiving[m[i].from];
+        m[i].after = 0;
+        for (size_t k = 0; k < i; k++)
+            if (m[k].c == c && m[k].what == m[i].what && m[k].from == m[i].from &&
+                m[k].to == m[i].to)
+                m[i].after += parts_of(&m[k]);
+        m[i].first = *next;
+        *next += parts_of(&m[i]);
+    }
+}
+
+/* The part that a message has in this turn of its group. */
+static int queue_part(const struct made_call *m, unsigned long turn, const struct driver *d)
+{
+    static const struct kind gives = {give_ready, give}, receives = {receive_ready, end_receive};
+    const unsigned long part = turn - m->after;
+    if (m->what == COLLECTIVE || turn < m->after || part >= parts_of(m))
+        return OK;
+    return push(m, m->what == SEND ? &gives : &receives, part * PART, m->first + part, d);
+}
+
+static int queue_parts(const struct made_call *m, size_t n, const struct driver *d)
+{
+    unsigned long turns = 0;
     int rc = OK;
-    for (size_t at = 0; at < m->bytes && rc == OK; at += PART)
-        rc = push(m, at, m->c->received[m->from]++, d);
+    for (size_t i = 0; i < n; i++)
+        if (m[i].what != COLLECTIVE && m[i].after + parts_of(&m[i]) > turns)
+            turns = m[i].after + parts_of(&m[i]);
+    for (unsigned long turn = 0; turn < turns; turn++)
+        for (int send = 1; send >= 0; send--)
+            for (size_t i = 0; i < n && rc == OK; i++)
+                if ((m[i].what == SEND) == send)
+                    rc = queue_part(&m[i], turn, d);
     return rc;
 }
 
-/* Everything before the call on its stream has run, and what the others of the group write is not
- * there yet. */
-static int queue_calls(const struct made_call *m, size_t n)
+/* Messages of a group go on together, part by part, since boxes are few: receives begin, then the
+ * parts of all, those that are sent first, and sends end. */
+static int queue_messages(struct made_call *m, size_t n, const struct driver *d)
+{
+    static const struct kind begins = {always, begin_receive}, ends = {end_send_ready, end_send};
+    int rc = OK;
+    number(m, n);
+    for (size_t i = 0; i < n && rc == OK; i++)
+        if (m[i].what == RECEIVE)
+            rc = push(&m[i], &begins, 0, m[i].first + parts_of(&m[i]), d);
+    if (rc == OK)
+        rc = queue_parts(m, n, d);
+    for (size_t i = 0; i < n && rc == OK; i++)
+        if (m[i].what == SEND)
+            rc = push(&m[i], &ends, 0, m[i].first + parts_of(&m[i]), d);
+    for (size_t i = 0; i < n && rc == OK; i++)
+        if (m[i].what != COLLECTIVE)
+            d->go_on(m[i].stream, true);
+    return rc;
+}
+
+/* Everything before a collective on its stream has run when it is queued, and what the others of
+ * the group write is not there yet. */
+static int queue_calls(struct made_call *m, size_t n)
 {
     struct driver d;
     int rc = find_driver(&d);
     for (size_t i = 0; i < n && rc == OK; i++)
-        rc = planted(m[i].c) || d.run(m[i].stream) ? INTERNAL : OK;
+        rc = planted(m[i].c) || (m[i].what == COLLECTIVE && d.run(m[i].stream)) ? INTERNAL : OK;
+    if (rc == OK)
+        rc = queue_messages(m, n, &d);
     for (size_t i = 0; i < n && rc == OK; i++)
-        if (m[i].what == SEND)
-            rc = queue_send(&m[i], &d);
-    for (size_t i = 0; i < n && rc == OK; i++)
-        if (m[i].what != SEND)
-            rc = m[i].what == RECEIVE ? queue_receive(&m[i], &d) : queue_collective(&m[i], &d);
+        if (m[i].what == COLLECTIVE)
+            rc = queue_collective(&m[i], &d);
     return rc;
 }
 
@@ -385,8 +574,10 @@ static int make_call(const struct made_call *m)
     if (!m->c || !m->data || !m->stream ||
         (t != INT8 && t != INT64 && t != FLOAT32 && t != FLOAT64) || n_grouped == GROUPED)
         return INVALID;
-    if (!depth)
-        return queue_calls(m, 1);
+    if (!depth) {
+        struct made_call one = *m;
+        return queue_calls(&one, 1);
+    }
     grouped[n_grouped++] = *m;
     return OK;
 }
@@ -415,8 +606,15 @@ static size_t size_of(int type)
 static int queue(void *comm, const void *in, void *data, size_t bytes, int type, int from, int to,
                  void *stream)
 {
-    return make_call(
-        &(struct made_call){COLLECTIVE, comm, in, data, bytes, type, from, to, stream});
+    return make_call(&(struct made_call){.what = COLLECTIVE,
+                                         .c = comm,
+                                         .in = in,
+                                         .data = data,
+                                         .bytes = bytes,
+                                         .type = type,
+                                         .from = from,
+                                         .to = to,
+                                         .stream = stream});
 }
 
 int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, void *c, void *stream)
@@ -457,22 +655,36 @@ int ncclAllGather(const void *s, void *r, size_t n, int type, void *c, void *str
     return rc ? rc : ended;
 }
 /* A message to itself is one too. */
+static int message(const struct made_call *m, int peer)
+{
+    return m->c && m->type == INT8 && peer >= 0 && peer < m->c->size ? make_call(m) : INVALID;
+}
 int ncclSend(const void *s, size_t n, int type, int peer, void *comm, void *stream)
 {
-    const struct comm *c = comm;
-    char *unused = comm;
-    return c && type == INT8 && peer >= 0 && peer < c->size
-               ? make_call(
-                     &(struct made_call){SEND, comm, s, unused, n, type, c->rank, peer, stream})
-               : INVALID;
+    struct comm *c = comm;
+    return message(&(struct made_call){.what = SEND,
+                                       .c = c,
+                                       .in = s,
+                                       .data = comm, /* not used */
+                                       .bytes = n,
+                                       .type = type,
+                                       .from = c ? c->rank : 0,
+                                       .to = peer,
+                                       .stream = stream},
+                   peer);
 }
 int ncclRecv(void *r, size_t n, int type, int peer, void *comm, void *stream)
 {
-    const struct comm *c = comm;
-    return c && type == INT8 && peer >= 0 && peer < c->size
-               ? make_call(
-                     &(struct made_call){RECEIVE, comm, NULL, r, n, type, peer, c->rank, stream})
-               : INVALID;
+    struct comm *c = comm;
+    return message(&(struct made_call){.what = RECEIVE,
+                                       .c = c,
+                                       .data = r,
+                                       .bytes = n,
+                                       .type = type,
+                                       .from = peer,
+                                       .to = c ? c->rank : 0,
+                                       .stream = stream},
+                   peer);
 }
 
 /* ---- communicators ---- */
@@ -490,31 +702,109 @@ int ncclGetUniqueId(id_type *id)
     return rc;
 }
 
-int ncclCommInitRank(void **out, int size, id_type id, int rank)
+static int join(struct comm **out, const char *id, int rank, int size, int flags)
 {
     struct driver d;
     struct comm *c = calloc(1, sizeof *c);
-    int fd = c && size <= RANKS && find_driver(&d) == OK ? shm_open(id.internal, O_RDWR, 0) : -1;
-    void *m =
-        fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *c->s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int at = 0, fd = c && size <= RANKS && find_driver(&d) == OK ? shm_open(id, flags, 0600) : -1;
+    void *m = fd < 0 || ftruncate(fd, sizeof *c->s)
+                  ? MAP_FAILED
+                  : mmap(NULL, sizeof *c->s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
-    if (m == MAP_FAILED) {
+    while (at < COMMS && made[at])
+        at++;
+    if (m == MAP_FAILED || at == COMMS) {
         free(c);
         return INTERNAL;
     }
     *c = (struct comm){.s = m, .rank = rank, .size = size};
-    memcpy(c->id, id.internal, sizeof c->id - 1); /* its name is shorter */
-    int at = 0;
-    while (at < COMMS && made[at])
-        at++;
-    if (at == COMMS)
-        return INTERNAL;
+    snprintf(c->id, sizeof c->id, "%s", id);
     made[at] = c;
     if (atomic_fetch_add(&c->s->joined, 1) == size - 1)
-        shm_unlink(id.internal);
+        shm_unlink(id);
     *out = c;
     return OK;
+}
+
+int ncclGetVersion(int *version)
+{
+    const char *s = getenv("FAKE_NCCL_VERSION");
+    *version = s && *s ? atoi(s) : 21805;
+    return OK;
+}
+
+int ncclCommInitRank(void **out, int size, id_type id, int rank)
+{
+    struct comm *c;
+    const int rc = join(&c, id.internal, rank, size, O_RDWR);
+    if (rc == OK)
+        *out = c;
+    return rc;
+}
+
+static bool has_parts(void)
+{
+    int version;
+    return ncclGetVersion(&version) == OK && version >= 21800;
+}
+
+/* ncclConfig_t of 2.18. Nothing is shared here. */
+struct config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga_cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+    int split_share;
+};
+
+int ncclCommInitRankConfig(void **out, int size, id_type id, int rank, const struct config *o)
+{
+    if (!has_parts() || o->size != sizeof *o || o->magic != 0xcafebeef || o->version != 21800)
+        return INVALID;
+    return ncclCommInitRank(out, size, id, rank);
+}
+
+/* Every rank has said which part it is in. */
+static bool all_split(const struct comm *c)
+{
+    for (int r = 0; r < c->size; r++)
+        for (long i = 0; atomic_load(&c->s->splits[r]) < c->splits; i++) {
+            if (i == (long)PATIENCE_S * 10000 || atomic_load(&c->s->broken))
+                return false;
+            usleep(100);
+        }
+    return true;
+}
+
+int ncclCommSplit(void *comm, int color, int key, void **out, const struct config *o)
+{
+    struct comm *c = comm, *part;
+    char id[96];
+    int size = 0, me = 0;
+    if (!has_parts() || !c || o)
+        return INVALID;
+    const unsigned long n = c->splits++;
+    c->s->split[c->rank][n % SPLITS].color = color;
+    c->s->split[c->rank][n % SPLITS].key = key;
+    atomic_store(&c->s->splits[c->rank], n + 1);
+    if (!all_split(c))
+        return INTERNAL;
+    for (int r = 0; r < c->size; r++) {
+        const int k = c->s->split[r][n % SPLITS].key;
+        if (c->s->split[r][n % SPLITS].color != color)
+            continue;
+        size++;
+        me += k < key || (k == key && r < c->rank);
+    }
+    *out = NULL;
+    if (color < 0)
+        return OK;
+    snprintf(id, sizeof id, "%s-%lu-%d", c->id, n, color);
+    const int rc = join(&part, id, me, size, O_RDWR | O_CREAT);
+    if (rc == OK)
+        *out = part;
+    return rc;
 }
 
 int ncclCommDestroy(void *comm)

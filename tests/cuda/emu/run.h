@@ -42,6 +42,13 @@ const struct lf_cu_image *lf_emu_images(size_t *n);
  * be. */
 int lf_emu_run_queue(lf_cu_stream s);
 int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user, size_t bytes);
+/* The same for a call that waits for other processes: nothing runs it early that need not while
+ * ready says no. While it waits it calls lf_emu_go_on, which lets all streams go on that can, as
+ * streams of a GPU do, and says whether anything ran. quietly: without kernels and copies. NULL: of
+ * all streams. */
+int lf_emu_host_call_when(lf_cu_stream s, bool (*ready)(void *user), void (*call)(void *user),
+                          void *user);
+bool lf_emu_go_on(lf_cu_stream s, bool quietly);
 
 /* What was called since the start or lf_emu_reset. */
 struct lf_emu_stats {

@@ -28,10 +28,11 @@ struct lf_emu_cmd {
     struct CUfunc_st *f; /* launch */
     struct lf_emu_uint3 grid, block;
     unsigned smem;
-    void *args;               /* owned */
-    void (*call)(void *args); /* of the host */
-    lf_cu_event event;        /* record, wait */
-    uint64_t generation;      /* of the event */
+    void *args;                /* owned */
+    void (*call)(void *args);  /* of the host */
+    bool (*ready)(void *args); /* would the call wait? NULL: never */
+    lf_cu_event event;         /* record, wait */
+    uint64_t generation;       /* of the event */
     lf_cu_graph_exec graph;
     int dep[2]; /* in a graph: nodes that come before, -1: none */
 };
@@ -46,6 +47,7 @@ struct CUstream_st {
     lf_cu_graph capture; /* NULL: calls are queued */
     int last;            /* its newest node there, -1: none yet */
     bool origin;
+    bool busy; /* its first call is under way */
 };
 
 struct CUevent_st {

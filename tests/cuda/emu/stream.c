@@ -128,6 +128,11 @@ void lf_emu_execute(const struct lf_emu_cmd *c)
     }
 }
 
+static bool pending(const struct CUstream_st *s)
+{
+    return s && s->queue.first < s->queue.n;
+}
+
 static void run_one(lf_cu_stream s);
 
 /* Run whatever stands before the record of this generation. */
@@ -149,16 +154,66 @@ static void reach(lf_cu_event e, uint64_t generation)
 static void run_one(lf_cu_stream s)
 {
     struct lf_emu_cmd c = s->queue.cmd[s->queue.first];
+    s->busy = true;
     if (c.kind == EMU_WAIT)
         reach(c.event, c.generation);
     s->queue.first++;
     lf_emu_execute(&c);
+    s->busy = false;
     let_go(&c);
 }
 
-static bool pending(const struct CUstream_st *s)
+/* ---- what can go on, while something waits ---- */
+
+static bool try_one(lf_cu_stream s, bool quietly);
+
+/* As reach, as far as nothing waits for other processes. */
+static bool try_reach(lf_cu_event e, uint64_t generation, bool quietly)
 {
-    return s && s->queue.first < s->queue.n;
+    bool more = true;
+    while (e->done < generation && more) {
+        more = false;
+        for (int i = 0; i < LF_EMU_STREAMS && e->done < generation; i++) {
+            const lf_cu_stream s = lf_emu_host.stream[i];
+            bool here = false;
+            for (size_t k = s ? s->queue.first : 0; s && k < s->queue.n && !here; k++)
+                here = s->queue.cmd[k].kind == EMU_RECORD && s->queue.cmd[k].event == e &&
+                       s->queue.cmd[k].generation == generation;
+            while (here && e->done < generation && try_one(s, quietly))
+                more = true;
+        }
+    }
+    return e->done >= generation;
+}
+
+static bool is_quiet(const struct lf_emu_cmd *c)
+{
+    return c->kind == EMU_RECORD || c->kind == EMU_WAIT || (c->kind == EMU_CALL && c->ready);
+}
+
+/* The first call of a stream, if it need not wait for other processes. */
+static bool try_one(lf_cu_stream s, bool quietly)
+{
+    if (!pending(s) || s->busy)
+        return false;
+    const struct lf_emu_cmd c = s->queue.cmd[s->queue.first];
+    if ((quietly && !is_quiet(&c)) || (c.kind == EMU_CALL && c.ready && !c.ready(c.args)))
+        return false;
+    s->busy = true;
+    const bool there = c.kind != EMU_WAIT || try_reach(c.event, c.generation, quietly);
+    s->busy = false;
+    if (there)
+        run_one(s);
+    return there;
+}
+
+bool lf_emu_go_on(lf_cu_stream s, bool quietly)
+{
+    bool any = false;
+    for (int i = 0; i < LF_EMU_STREAMS; i++)
+        while ((!s || s == lf_emu_host.stream[i]) && try_one(lf_emu_host.stream[i], quietly))
+            any = true;
+    return any;
 }
 
 /* What else runs: nothing, everything else first, the newest streams before older ones, or some of
@@ -167,12 +222,12 @@ static void others(lf_cu_stream but)
 {
     struct lf_emu_host *h = &lf_emu_host;
     for (int i = LF_EMU_STREAMS - 1; h->order == 1 && i >= 0; i--)
-        while (h->stream[i] != but && pending(h->stream[i]))
-            run_one(h->stream[i]);
+        while (h->stream[i] != but && try_one(h->stream[i], false))
+            ;
     for (uint32_t k = h->order > 1 ? lf_emu_random(8) : 0; k; k--) {
         const lf_cu_stream s = h->stream[lf_emu_random(LF_EMU_STREAMS / 8)];
-        for (uint32_t n = lf_emu_random(16); n && pending(s); n--)
-            run_one(s);
+        for (uint32_t n = lf_emu_random(16); n && try_one(s, false); n--)
+            ;
     }
 }
 
@@ -223,6 +278,13 @@ int lf_emu_call(lf_cu_stream s, const struct lf_emu_cmd *c)
 int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user, size_t bytes)
 {
     const struct lf_emu_cmd c = {.kind = EMU_CALL, .call = call, .args = user, .bytes = bytes};
+    return lf_emu_call(s, &c);
+}
+
+int lf_emu_host_call_when(lf_cu_stream s, bool (*ready)(void *user), void (*call)(void *user),
+                          void *user)
+{
+    const struct lf_emu_cmd c = {.kind = EMU_CALL, .call = call, .ready = ready, .args = user};
     return lf_emu_call(s, &c);
 }
 
