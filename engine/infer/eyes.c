@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/infer/look.h"
+#include "engine/text/token/base64.h"
 
 int lf_gen_eyes_load(lf_gen_eyes *e, const char *from, const char *tokenizer,
                      const lf_model_config *model, lf_err *err)
@@ -41,18 +42,36 @@ struct list {
     lf_err *err;
 };
 
+/* The bytes of a column of parquet become the URL that has them. */
+static int add_bytes(struct list *l, const json_t *bytes)
+{
+    lf_buf url;
+    lf_buf_init(&url);
+    lf_buf_adds(&url, "data:;base64,");
+    lf_base64_encode(&url, json_string_value(bytes), json_string_length(bytes));
+    const int rc = lf_buf_check(&url, l->err);
+    const char *kept = rc == 0 ? lf_arena_strdup(l->a, url.data, l->err) : NULL;
+    lf_buf_fini(&url);
+    if (kept)
+        l->s->path[l->s->n++] = kept;
+    return kept ? 0 : LF_ENOMEM;
+}
+
 static int add_path(struct list *l, const json_t *v)
 {
-    const char *path = json_string_value(v);
+    const json_t *bytes = json_object_get(v, "bytes");
+    if (json_is_string(bytes))
+        return add_bytes(l, bytes);
+    const char *path = json_string_value(json_is_object(v) ? json_object_get(v, "path") : v);
     if (!path)
-        return lf_fail(l->err, LF_EINVAL, "a picture is not the path of a file");
-    if (strncmp(path, "http://", 7) == 0 || strncmp(path, "https://", 8) == 0 ||
-        strncmp(path, "data:", 5) == 0)
+        return lf_fail(l->err, LF_EINVAL,
+                       "a picture is no path, no data: URL and no object of bytes and path");
+    if (strncmp(path, "http://", 7) == 0 || strncmp(path, "https://", 8) == 0)
         return lf_fail(l->err, LF_ENOTSUP,
                        "pictures are files here, not %.*s...: fetch them beforehand", 5, path);
     if (strncmp(path, "file://", 7) == 0)
         path += 7;
-    l->s->path[l->s->n] = path[0] == '/' || !l->e->dir
+    l->s->path[l->s->n] = path[0] == '/' || !l->e->dir || strncmp(path, "data:", 5) == 0
                               ? lf_arena_strdup(l->a, path, l->err)
                               : lf_arena_printf(l->a, l->err, "%s/%s", l->e->dir, path);
     return l->s->path[l->s->n++] ? 0 : LF_ENOMEM;
@@ -64,15 +83,15 @@ static bool is_picture(const json_t *part)
     return type && strncmp(type, "image", 5) == 0;
 }
 
-/* {"type": "image", "image": path}, or "path", "url", "image_url": {"url": path}. NULL: the part
- * names none, and stands for the next of `images`. */
+/* {"type": "image", "image": picture}, or "path", "url", "image_url": {"url": path}. NULL: the
+ * part names none, and stands for the next of `images`. */
 static const json_t *path_of(const json_t *part)
 {
     static const char *const names[] = {"image", "path", "url", "image_url"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *v = json_object_get(part, names[i]);
         if (v && !json_is_null(v))
-            return json_is_object(v) ? json_object_get(v, "url") : v;
+            return json_object_get(v, "url") ? json_object_get(v, "url") : v;
     }
     return NULL;
 }
@@ -140,7 +159,8 @@ int lf_gen_sights_collect(struct lf_gen_sights **out, const lf_gen_eyes *e, cons
         return lf_fail(
             err, LF_EINVAL,
             "the request has pictures, but the model sees none, or nothing prepares them here: "
-            "lf-generate does, with processor = the folder that has preprocessor_config.json");
+            "lf-generate and lf-eval do, with processor = the folder that has "
+            "preprocessor_config.json");
     l.s = lf_arena_alloc(a, 1, sizeof *l.s, err);
     const char **path = lf_arena_alloc(a, l.parts + json_array_size(images), sizeof *path, err);
     if (!l.s || !path)

@@ -10,6 +10,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/infer/paged.h"
+#include "engine/text/token/base64.h"
 
 #define MOST_BYTES ((size_t)1 << 30) /* of a picture's file */
 
@@ -114,11 +115,13 @@ int lf_look_at(lf_pixels *out, const lf_processor *p, const char *path, bool alo
     lf_image im = {0};
     lf_buf bytes;
     lf_buf_init(&bytes);
-    int rc = lf_io_read_file(path, MOST_BYTES, &bytes, err);
+    const bool url = strncmp(path, "data:", 5) == 0;
+    int rc = url ? lf_base64_url(&bytes, path, strlen(path), err)
+                 : lf_io_read_file(path, MOST_BYTES, &bytes, err);
     if (rc == 0 && (rc = lf_image_decode(&im, bytes.data, bytes.len, NULL, err)) < 0)
-        lf_err_prefix(err, "%s", path);
+        lf_err_prefix(err, "%.*s", url ? 20 : 4000, path);
     if (rc == 0 && (rc = lf_processor_run(out, p, &im, alone, err)) < 0)
-        lf_err_prefix(err, "%s", path);
+        lf_err_prefix(err, "%.*s", url ? 20 : 4000, path);
     lf_image_fini(&im);
     lf_buf_fini(&bytes);
     return rc;
@@ -137,7 +140,7 @@ static int decode(lf_look *l, const struct lf_look_pictures *p, lf_err *err)
         lf_pixels x = {0};
         rc = lf_look_at(&x, p->processor, p->path[i], p->n == 1, err);
         if (rc == 0 && (x.tiles != q->tiles || x.grid_h != t->grid_h || x.grid_w != t->grid_w))
-            rc = lf_fail(err, LF_EINVAL, "%s has another size than at the start", p->path[i]);
+            rc = lf_fail(err, LF_EINVAL, "%.200s has another size than at the start", p->path[i]);
         const int64_t n = (int64_t)x.tiles * x.grid_h * x.grid_w;
         if (rc == 0)
             memcpy(l->bytes + patch * b->row_bytes, x.rows, (size_t)(n * b->row_bytes));

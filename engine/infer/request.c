@@ -366,7 +366,7 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
     lf_rowfile f = {0};
     int rc = open_pool(jobs, &p, tok, d, err);
     if (rc == 0)
-        rc = lf_rowfile_open(&f, path, err);
+        rc = lf_rowfile_open_pictures(&f, path, err);
     for (int more = 1; rc == 0 && more == 1;) {
         json_t *o = NULL;
         more = lf_rowfile_next(&f, err);

@@ -127,14 +127,22 @@ static json_t *model_value(json_t *o, const char *name)
     return json_is_array(v) ? json_array_get(v, 0) : v;
 }
 
+/* An image processor's settings are a file, or a part of processor_config.json. */
+static json_t *image_value(json_t *o, const char *name)
+{
+    json_t *v = json_object_get(o, name);
+    return v ? v : json_object_get(json_object_get(o, "image_processor"), name);
+}
+
 static json_t *value_of(const struct reading *r, const struct key *k, enum source *source)
 {
     for (int s = 0; s < N_SOURCES; s++) {
         if ((k->sources & IN(s)) == 0 || r->v[s] == NULL)
             continue;
-        json_t *v = s == TOKENIZER ? token_of(r->v[s], k->theirs)
-                    : s == MODEL   ? model_value(r->v[s], k->name)
-                                   : json_object_get(r->v[s], k->name);
+        json_t *v = s == TOKENIZER         ? token_of(r->v[s], k->theirs)
+                    : s == MODEL           ? model_value(r->v[s], k->name)
+                    : s == IMAGE_PROCESSOR ? image_value(r->v[s], k->name)
+                                           : json_object_get(r->v[s], k->name);
         if (v == NULL || json_is_null(v))
             continue;
         *source = (enum source)s;

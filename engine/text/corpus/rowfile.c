@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int lf_rowfile_open(lf_rowfile *f, const char *path, lf_err *err)
+static int open_rows(lf_rowfile *f, const char *path, const char *const *binary, size_t n,
+                     lf_err *err)
 {
     struct stat st;
     *f = (lf_rowfile){.path = path};
@@ -22,9 +23,22 @@ int lf_rowfile_open(lf_rowfile *f, const char *path, lf_err *err)
     const lf_corpus_args args = {.inputs = &path,
                                  .n_inputs = 1,
                                  .format = LF_CORPUS_ROWS,
+                                 .binary = binary,
+                                 .n_binary = n,
                                  .max_doc_bytes = LF_ROWFILE_MAX,
                                  .strict = true};
     return lf_corpus_open(&f->corpus, &args, err);
+}
+
+int lf_rowfile_open(lf_rowfile *f, const char *path, lf_err *err)
+{
+    return open_rows(f, path, NULL, 0, err);
+}
+
+int lf_rowfile_open_pictures(lf_rowfile *f, const char *path, lf_err *err)
+{
+    static const char *const binary[] = {"image", "images"};
+    return open_rows(f, path, binary, sizeof binary / sizeof *binary, err);
 }
 
 void lf_rowfile_close(lf_rowfile *f)

@@ -20,6 +20,9 @@ typedef struct lf_rowfile {
 
 /* Anything but a regular file, a pipe or "-" is an error. lf_rowfile_close. */
 int lf_rowfile_open(lf_rowfile *f, const char *path, lf_err *err);
+/* The same, and of parquet the columns image and images have the bytes of pictures, which are no
+ * UTF-8: {bytes, path} of the object. */
+int lf_rowfile_open_pictures(lf_rowfile *f, const char *path, lf_err *err);
 void lf_rowfile_close(lf_rowfile *f); /* a zeroed one is fine */
 
 /* The next row: 1 and f->record, f->where; 0 after the last. */

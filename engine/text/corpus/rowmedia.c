@@ -293,17 +293,6 @@ int lf_rowmedia_turns(lf_rowmedia *m, lf_row *row, const char *where, lf_err *er
 
 /* ---- bytes ---- */
 
-static int read_data(const char *url, size_t n, lf_buf *out, lf_err *err)
-{
-    const char *comma = memchr(url, ',', n);
-    const size_t head = comma ? (size_t)(comma - url) : 0;
-    if (head < 7 || memmem(url, head, ";base64", 7) == NULL)
-        return lf_fail(err, LF_EFORMAT, "a data: URL without base64");
-    if (!lf_base64_decode(out, comma + 1, n - head - 1))
-        return lf_fail(err, LF_EFORMAT, "the base64 of a data: URL is damaged");
-    return lf_buf_check(out, err);
-}
-
 static int read_path(const char *path, const char *dir, size_t max, lf_buf *out, lf_err *err)
 {
     char *full = path[0] == '/' || !dir ? lf_strdup(path, err) : lf_path_join(dir, path, err);
@@ -323,7 +312,7 @@ static int read_text(const char *text, size_t n, const char *dir, size_t max, lf
                        "%.200s: pictures are not fetched; save them first and name the files",
                        text);
     if (strncmp(text, "data:", 5) == 0)
-        return read_data(text, n, out, err);
+        return lf_base64_url(out, text, n, err);
     return read_path(strncmp(text, "file://", 7) == 0 ? text + 7 : text, dir, max, out, err);
 }
 

@@ -6,6 +6,9 @@
 
 #include "engine/text/token/base64.h"
 
+#include <stdint.h>
+#include <string.h>
+
 static int value_of(char c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -36,4 +39,30 @@ bool lf_base64_decode(lf_buf *out, const char *text, size_t n)
         lf_buf_add(out, b, (size_t)(3 - pad));
     }
     return true;
+}
+
+void lf_base64_encode(lf_buf *out, const void *bytes, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *b = bytes;
+    for (size_t i = 0; i < n; i += 3) {
+        const size_t have = n - i < 3 ? n - i : 3;
+        const uint32_t w = (uint32_t)b[i] << 16 | (have > 1 ? (uint32_t)b[i + 1] << 8 : 0) |
+                           (have > 2 ? (uint32_t)b[i + 2] : 0);
+        const char text[4] = {digits[w >> 18], digits[w >> 12 & 63],
+                              have > 1 ? digits[w >> 6 & 63] : '=',
+                              have > 2 ? digits[w & 63] : '='};
+        lf_buf_add(out, text, sizeof text);
+    }
+}
+
+int lf_base64_url(lf_buf *out, const char *url, size_t n, lf_err *err)
+{
+    const char *comma = memchr(url, ',', n);
+    const size_t head = comma ? (size_t)(comma - url) : 0;
+    if (head < 7 || memmem(url, head, ";base64", 7) == NULL)
+        return lf_fail(err, LF_EFORMAT, "a data: URL without base64");
+    if (!lf_base64_decode(out, comma + 1, n - head - 1))
+        return lf_fail(err, LF_EFORMAT, "the base64 of a data: URL is damaged");
+    return lf_buf_check(out, err);
 }

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/golden/vlm/run: for each model a folder as transformers publishes it (weights, tokenizer,
 processor, chat template), rows to train on, prompts, and what transformers does with them in f64: the
-tokens of greedy generation and the losses of 20 AdamW steps over all rows at once.
+tokens of greedy generation and the losses of 20 AdamW steps over all rows at once. Of paligemma and
+internvl there are the tokens alone, and the prompts of paligemma, which has no chat template.
 
-    make_run.py IMAGES OUT     IMAGES: tests/golden/media/images
+    make_run.py IMAGES OUT [MODEL ...]     IMAGES: tests/golden/media/images
 
 Needs torch, transformers 5.23, torchvision and tokenizers. Neither the build nor make check runs it.
 """
@@ -16,11 +17,12 @@ import torch
 import transformers as tf
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models
+from transformers.models.internvl.video_processing_internvl import InternVLVideoProcessor
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
 if not tf.__version__.startswith("5.23."):
     sys.exit(f"transformers 5.23 is the reference, not {tf.__version__}")
-IMAGES, OUT = sys.argv[1:3]
+IMAGES, OUT, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
 SPECIAL = ["<|endoftext|>", "<image>", "<user>", "<bot>", "<|vision_start|>", "<|vision_end|>",
            "<|image_pad|>", "<|video_pad|>"]
 ROWS = [("rgb8.png", "What?", "A cat"), ("444.jpg", "Which animal?", "dog and cat"),
@@ -82,6 +84,44 @@ def qwen_processor(fast, chat):
                                   chat_template=chat)
 
 
+def paligemma(ids):
+    config = tf.PaliGemmaConfig(
+        vision_config=dict(model_type="siglip_vision_model", hidden_size=32, intermediate_size=48,
+                           num_hidden_layers=2, num_attention_heads=4, image_size=20, patch_size=4,
+                           projection_dim=32, vision_use_head=False),
+        text_config=dict(TEXT, model_type="gemma", head_dim=8), image_token_index=ids["<image>"],
+        projection_dim=32, hidden_size=32)
+    return tf.PaliGemmaForConditionalGeneration(config), "<image>"
+
+
+def paligemma_processor(fast, chat):
+    fast.bos_token = "<user>"  # there is no room for another token
+    fast.image_token, fast.image_token_id = "<image>", SPECIAL_ID["<image>"]
+    fast.add_tokens = lambda tokens: 0  # those of places and segments
+    pictures = tf.SiglipImageProcessor(size={"height": 20, "width": 20})
+    pictures.image_seq_length = 25
+    return tf.PaliGemmaProcessor(pictures, fast)
+
+
+def internvl(ids):
+    config = tf.InternVLConfig(
+        vision_config=dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+                           num_attention_heads=4, image_size=[24, 24], patch_size=[4, 4]),
+        text_config=dict(TEXT, model_type="qwen2"), image_token_id=ids["<|image_pad|>"])
+    return tf.InternVLForConditionalGeneration(config), "<|image_pad|>"
+
+
+def internvl_processor(fast, chat):
+    pictures = tf.GotOcr2ImageProcessor(size={"height": 24, "width": 24}, crop_to_patches=True,
+                                        min_patches=1, max_patches=4)
+    return tf.InternVLProcessor(pictures, fast, video_processor=InternVLVideoProcessor(),
+                                image_seq_length=9, chat_template=chat)
+
+
+NAMED = {"internvl": dict(start_image_token="<|vision_start|>", end_image_token="<|vision_end|>",
+                          context_image_token="<|image_pad|>", video_token="<|video_pad|>")}
+
+
 def heat(model):
     """Weights so large that a mistake anywhere shows."""
     with torch.no_grad():
@@ -97,18 +137,25 @@ def messages(row, answer):
 
 
 def encode(processor, fast, row, answer):
-    text = processor.apply_chat_template(messages(row, answer), add_generation_prompt=not answer)
+    if isinstance(processor, tf.PaliGemmaProcessor):
+        text = "<image>" + row[1]
+    else:
+        text = processor.apply_chat_template(messages(row, answer), add_generation_prompt=not answer)
     if not row[0]:
         return dict(fast([text], return_tensors="pt", add_special_tokens=False))
     e = processor(text=[text], images=[Image.open(f"{IMAGES}/{row[0]}")], return_tensors="pt")
+    e.pop("labels", None)
     return {k: v.double() if v.is_floating_point() else v for k, v in e.items()}
 
 
 def generate(model, processor, fast):
     out = []
     for row in ROWS:
+        if not row[0] and isinstance(processor, tf.PaliGemmaProcessor):
+            continue  # which takes no text alone
         e = encode(processor, fast, row, False)
-        e.pop("token_type_ids", None)
+        if not isinstance(processor, tf.PaliGemmaProcessor):
+            e.pop("token_type_ids", None)
         with torch.no_grad():
             g = model.generate(**e, max_new_tokens=32, do_sample=False, output_scores=True,
                                eos_token_id=SPECIAL_ID["<|video_pad|>"], return_dict_in_generate=True)
@@ -150,7 +197,11 @@ def main():
     torch.set_default_dtype(torch.float64)
     tok = tokenizer()
     SPECIAL_ID = {s: tok.token_to_id(s) for s in SPECIAL}
-    for name, make, pack in (("llava", llava, llava_processor), ("qwen2.5-vl", qwen, qwen_processor)):
+    for name, make, pack in (("llava", llava, llava_processor), ("qwen2.5-vl", qwen, qwen_processor),
+                             ("paligemma", paligemma, paligemma_processor),
+                             ("internvl", internvl, internvl_processor)):
+        if ONLY and name not in ONLY:
+            continue
         torch.manual_seed(3)
         model, mark = make(SPECIAL_ID)
         out, end = f"{OUT}/{name}", SPECIAL_ID["<|endoftext|>"]
@@ -161,19 +212,22 @@ def main():
         model.double()
         fast = tf.PreTrainedTokenizerFast(tokenizer_object=tok, eos_token="<|endoftext|>",
                                           pad_token="<|endoftext|>",
-                                          additional_special_tokens=SPECIAL[1:])
-        fast.chat_template = template(mark)
-        fast.save_pretrained(out)
+                                          **({"extra_special_tokens": NAMED[name]} if name in NAMED
+                                             else {"additional_special_tokens": SPECIAL[1:]}))
+        if name != "paligemma":
+            fast.chat_template = template(mark)
         processor = pack(fast, fast.chat_template)
         processor.save_pretrained(out)
         model.eval()
         said = generate(model, processor, fast)
-        model.train()
         with open(f"{out}/generated", "w") as f:
             f.writelines(" ".join(map(str, tokens)) + "\n" for tokens in said)
+        os.chmod(f"{out}/model.safetensors", 0o644)
+        if name in ("paligemma", "internvl"):
+            continue
+        model.train()
         with open(f"{out}/losses", "w") as f:
             f.writelines(f"{loss:.9f}\n" for loss in train(model, processor, fast))
-        os.chmod(f"{out}/model.safetensors", 0o644)
     with open(f"{OUT}/train.json", "w") as f:
         json.dump([({"image": r[0]} if r[0] else {}) |
                    {"conversations": [{"from": "human", "value": ("<image>\n" if r[0] else "") + r[1]},
@@ -184,6 +238,10 @@ def main():
             if r[0]:
                 parts[0]["image"] = r[0]
             f.write(json.dumps({"id": f"r{i}", "messages": [{"role": "user", "content": parts}]}) + "\n")
+    with open(f"{OUT}/paligemma/prompts.jsonl", "w") as f:
+        for i, r in enumerate(ROWS):
+            if r[0]:
+                f.write(json.dumps({"id": f"r{i}", "images": [r[0]], "prompt": "<image>" + r[1]}) + "\n")
 
 
 main()

@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# PaliGemma, where the tokens of a prompt see each other, and InternVL, which cuts pictures into tiles: greedy generation with the
+# tokens of transformers, in the order of one batch or another, and the export of what came in (tests/golden/vlm/make_run.py).
+. "$LF_SRCDIR/tests/stage/lib.sh"
+golden=$LF_SRCDIR/tests/golden/vlm/run
+images=$LF_SRCDIR/tests/golden/media/images
+grep -q '^#define HAVE_PNG' "$LF_BUILDDIR/config.h" && grep -q '^#define HAVE_JPEG' "$LF_BUILDDIR/config.h" ||
+    skip_all "a decoder of pictures is not built in"
+generate() { # generate NAME ARGS...
+    _name=$1
+    shift
+    "$stages/lf-generate" --checkpoint "$dir/$model/checkpoint" --tokenizer "$golden/$model" --prompts "$prompts" --media-dir "$images" \
+        --max-tokens 32 --temperature 0 --ignore-eos --threads 1 --out "$dir/$_name" "$@" 2>"$dir/err" >/dev/null
+    rc=$?
+}
+ids() { sed 's/.*"token_ids":\[\([0-9,]*\)\].*/\1/; s/,/ /g' "$dir/$1/text/out.jsonl"; }
+keys() { sed -n 's/^ *"\([a-z_]*\)": .*/\1/p' "$1" | sort -u; }
+for model in paligemma internvl; do
+    prompts=$golden/prompts.jsonl
+    [ $model = internvl ] || prompts=$golden/paligemma/prompts.jsonl
+    must "$stages/lf-convert" --from "$golden/$model" --out "$dir/$model" --verify none
+    generate $model.gen
+    is "$rc $(ids $model.gen)" "0 $(cat "$golden/$model/generated")" "$model: the tokens of transformers"
+    generate $model.one --slots 1 --step-rows 64
+    is "$rc $(cat "$dir/$model.one/text/out.jsonl")" "0 $(cat "$dir/$model.gen/text/out.jsonl")" "$model: one after the other, the same"
+    # a picture in the place of its path
+    url="data:image/png;base64,$(base64 -w 0 <"$images/rgb8.png")"
+    sed "s|\"rgb8.png\"|\"$url\"|" "$prompts" >"$dir/urls.jsonl"
+    prompts=$dir/urls.jsonl
+    generate $model.url
+    is "$rc $(ids $model.url)" "0 $(cat "$golden/$model/generated")" "$model: data: URLs"
+    must "$stages/lf-convert" --from "$dir/$model/checkpoint" --tokenizer "$dir/$model/tokenizer" --out "$dir/$model.hf"
+    cmp -s "$dir/$model.hf/model/model.safetensors" "$golden/$model/model.safetensors"
+    ok $? "$model: the weights that came in go out"
+    is "$(keys "$dir/$model.hf/model/config.json")" "$(keys "$golden/$model/config.json")" "$model: config.json has the keys that it had"
+done
+sed 's/base64,iVBOR/base64,i!BOR/' "$dir/urls.jsonl" | head -n 1 >"$dir/bad.jsonl"
+prompts=$dir/bad.jsonl
+generate bad
+says "base64" "a data: URL that is damaged"
+[ "$(wc -c <"$dir/err")" -lt 400 ]
+ok $? "which is not printed whole"
+finish 12
