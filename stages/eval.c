@@ -16,6 +16,7 @@
 #include "engine/infer/runner.h"
 #include "engine/infer/tasks.h"
 #include "engine/model/same_tokenizer.h"
+#include "stages/chat_in.h"
 #include "stages/infer_common.h"
 #include "stages/infer_ranks.h"
 #include "stages/opts.h"
@@ -25,6 +26,7 @@ typedef struct eval {
     lf_comm *comm; /* NULL: alone */
     struct lf_infer_ranks ranks;
     const char *checkpoint, *tokenizer_path, *split, *prefix, *out, *metrics;
+    const char *processor, *media_dir; /* NULL: not given */
     const char **data, **text, **choice, **last, **requests, **generate, **until, **from;
     size_t n_data, n_text, n_choice, n_last, n_requests, n_generate, n_from, block;
     int64_t limit;
@@ -37,6 +39,9 @@ typedef struct eval {
     struct lf_runner_opts run;
     char *adapter; /* run.adapter, where it was found */
     lf_tokenizer *tok;
+    struct lf_chat_in chat;
+    lf_gen_eyes eyes;
+    lf_gen_defaults talk, see; /* the template once it is loaded; what tasks get */
     lf_tasks *tasks;
     lf_lines *lines;
 } eval;
@@ -53,6 +58,8 @@ static void destroy(void *self)
         return;
     lf_lines_close(e->lines);
     lf_tasks_destroy(e->tasks);
+    lf_gen_eyes_fini(&e->eyes);
+    lf_chat_in_fini(&e->chat);
     lf_tokenizer_destroy(e->tok);
     free(e->data);
     free(e->text);
@@ -91,6 +98,12 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     e->prefix = lf_optset_str(o, "prefix");
     e->out = lf_optset_str(o, "out");
     e->metrics = lf_optset_str(o, "metrics");
+    e->processor = lf_optset_str(o, "processor");
+    e->media_dir = lf_optset_str(o, "media_dir");
+    e->chat = (struct lf_chat_in){.tokenizer_path = e->tokenizer_path,
+                                  .opts = {.file = lf_optset_str(o, "chat_template"),
+                                           .name = lf_optset_str(o, "chat_name"),
+                                           .vars = lf_optset_str(o, "chat_vars")}};
     e->limit = lf_optset_int(o, "limit");
     e->block = (size_t)lf_optset_int(o, "block");
     int64_t rows = lf_optset_int(o, "micro_tokens");
@@ -175,20 +188,32 @@ static int find_prefix(const eval *e, int32_t *out, lf_err *err)
     return 0;
 }
 
-static int add_tasks(eval *e, int64_t max_context, lf_err *err)
+/* The template is read when the first messages come: other tasks do without one. */
+static int talk(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf_buf *out,
+                lf_err *err)
 {
-    int32_t prefix;
-    int rc = e->tokenizer_path ? lf_infer_tokenizer(&e->tok, e->tokenizer_path, err) : 0;
-    if (rc == 0 && e->tok)
-        rc = lf_infer_same_tokenizer(e->checkpoint, e->run.adapter, e->tok, e->tokenizer_path, err);
-    for (size_t i = 0; rc == 0 && i < e->n_data; i++)
-        rc = lf_same_tokenizer_data(e->checkpoint, e->data[i], err);
-    if (rc == 0)
-        rc = find_prefix(e, &prefix, err);
-    if (rc == 0 && !(e->tasks = lf_tasks_create(e->tok, prefix, max_context, err)))
+    eval *e = arg;
+    int rc = e->chat.chat ? 0 : lf_chat_in_load(&e->chat, e->tok, &e->talk, err);
+    if (rc == 0 && !e->talk.chat)
+        rc = lf_fail(err, LF_EINVAL,
+                     "'messages' needs the tokenizer of a chat model: there is no chat template");
+    return rc != 0 ? rc : e->talk.chat(e->talk.chat_arg, messages, tools, kwargs, out, err);
+}
+
+/* What reads the pictures and messages of documents. */
+static int open_senses(eval *e, const lf_model_config *model, lf_err *err)
+{
+    bool have = false;
+    int rc = lf_infer_eyes(&e->eyes, &have, e->processor, e->tokenizer_path, model, err);
+    if (rc == 0 && e->media_dir && !(e->eyes.dir = lf_strdup(e->media_dir, err)))
         rc = LF_ENOMEM;
-    if (rc == 0)
-        rc = lf_tasks_settle(e->tasks, !e->rolling_bos, e->think_end, err);
+    e->see = (lf_gen_defaults){.eyes = have ? &e->eyes : NULL, .chat = talk, .chat_arg = e};
+    return rc;
+}
+
+static int add_files(eval *e, lf_err *err)
+{
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < e->n_data; i++)
         rc = lf_tasks_add_shards(e->tasks, e->data[i], e->split, e->limit, err);
     for (size_t i = 0; rc == 0 && i < e->n_text; i++)
@@ -201,6 +226,37 @@ static int add_tasks(eval *e, int64_t max_context, lf_err *err)
         rc = lf_tasks_add_generate(e->tasks, e->generate[i], &e->g, e->limit, err);
     for (size_t i = 0; rc == 0 && i < e->n_requests; i++)
         rc = lf_tasks_add_requests(e->tasks, e->requests[i], e->limit, err);
+    return rc;
+}
+
+/* Before the model is loaded: how large its pictures are is part of its plan. */
+static int add_tasks(eval *e, lf_err *err)
+{
+    int32_t prefix;
+    lf_model_config model;
+    int rc = lf_runner_config(&model, e->checkpoint, err);
+    const int64_t max_context =
+        rc == 0 && !e->run.max_context ? model.max_positions : e->run.max_context;
+    if (rc == 0 && e->tokenizer_path)
+        rc = lf_infer_tokenizer(&e->tok, e->tokenizer_path, err);
+    if (rc == 0 && e->tok)
+        rc = lf_infer_same_tokenizer(e->checkpoint, e->run.adapter, e->tok, e->tokenizer_path, err);
+    for (size_t i = 0; rc == 0 && i < e->n_data; i++)
+        rc = lf_same_tokenizer_data(e->checkpoint, e->data[i], err);
+    if (rc == 0)
+        rc = find_prefix(e, &prefix, err);
+    if (rc == 0 && !(e->tasks = lf_tasks_create(e->tok, prefix, max_context, err)))
+        rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_tasks_settle(e->tasks, !e->rolling_bos, e->think_end, err);
+    if (rc == 0)
+        rc = open_senses(e, &model, err);
+    if (rc == 0) {
+        lf_tasks_see(e->tasks, &e->see);
+        rc = add_files(e, err);
+    }
+    if (rc == 0)
+        lf_tasks_sights(e->tasks, &e->run.max_patches, &e->run.max_tiles);
     if (rc == 0 && lf_tasks_n_gens(e->tasks) > 0)
         rc =
             lf_infer_end_tokens(&e->end, &e->models.n_end, e->tok, e->tokenizer_path, NULL, 0, err);
@@ -353,12 +409,7 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
 
 static int load(eval *e, lf_runner **r, lf_err *err)
 {
-    lf_score_model m;
-    int rc = lf_runner_open(r, e->checkpoint, &e->run, err);
-    if (rc == 0)
-        rc = lf_runner_score_model(*r, &m, err);
-    if (rc == 0)
-        rc = add_tasks(e, m.max_context, err);
+    const int rc = lf_runner_open(r, e->checkpoint, &e->run, err);
     if (rc == 0) {
         const struct lf_plan_memory mem = lf_infer_ranks_planned(&e->ranks, lf_runner_planned(*r));
         lf_infer_tell_memory(e->comm, &mem);
@@ -390,6 +441,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         if (rc == 0)
             rc = lf_infer_ranks_open(&e->ranks, comm, err);
         e->run.with = lf_infer_with(&e->ranks);
+        if (rc == 0)
+            rc = lf_stage_agree(e->comm, add_tasks(e, err), err);
         if (rc == 0)
             rc = lf_stage_agree(e->comm, load(e, &r, err), err);
         if (rc == 0)

@@ -30,6 +30,30 @@ static const lf_opt opts[] = {
      LF_OPT_TOKENIZER,
      .help = "tokenizer artifact, or a tokenizer file or directory; needed for texts, and for "
              "bytes and words of shards"},
+    {.name = "processor",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_INPUT,
+     .help = "folder with preprocessor_config.json, of a model that sees; unset: beside the "
+             "tokenizer"},
+    {.name = "media_dir",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_INPUT,
+     .help = "where paths of pictures begin; unset: the folder of the file that names them"},
+    {.name = "chat_template",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_INPUT,
+     .help = "template file for documents with messages; unset: the tokenizer's"},
+    {.name = "chat_name",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .help = "which of the tokenizer's templates; unset: default, or tool_use"},
+    {.name = "chat_vars",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .help = "JSON object of further variables for the template"},
     {.name = "data",
      .group = "what is measured",
      .type = LF_OPT_PATH,
@@ -49,7 +73,8 @@ static const lf_opt opts[] = {
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
      .help =
-         "JSON lines or parquet {\"context\", \"choices\", \"gold\"}: acc, acc_norm, acc_bytes"},
+         "JSON lines or parquet {\"context\", \"choices\", \"gold\"}, with \"images\" where the "
+         "model sees: acc, acc_norm, acc_bytes"},
     {.name = "last_word",
      .type = LF_OPT_PATH,
      .cls = ID,
@@ -59,9 +84,9 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
-     .help = "JSON lines or parquet {\"context\", \"target\"}: texts are generated and compared "
-             "with the "
-             "target"},
+     .help =
+         "JSON lines or parquet {\"context\", \"target\"}, with \"images\" where the model sees: "
+         "texts are generated and compared with the target"},
     {.name = "max_tokens",
      .type = LF_OPT_COUNT,
      .cls = ID,

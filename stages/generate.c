@@ -128,39 +128,27 @@ static int plan(void *self, json_t *out, lf_err *err)
     return rc != 0 ? rc : lf_infer_ranks_plan(&g->ranks, out, err);
 }
 
-/* Is a processor's file beside the tokenizer? */
-static bool beside_tokenizer(const char *dir)
-{
-    static const char *const names[] = {"preprocessor_config.json", "processor_config.json"};
-    bool there = false;
-    for (size_t i = 0; dir && i < sizeof names / sizeof *names; i++) {
-        char *path = lf_path_join(dir, names[i], NULL);
-        there = there || (path && lf_io_exists(path));
-        free(path);
-    }
-    return there;
-}
-
 /* What requests with pictures need, where the model sees. */
 static int open_eyes(generate *g, lf_err *err)
 {
-    const char *given = g->processor, *dir = g->media_dir;
+    const char *dir = g->media_dir;
     lf_model_config model;
+    bool have = false;
     int rc = lf_runner_config(&model, g->checkpoint, err);
-    if (rc != 0 || (!given && !(model.vision.family && beside_tokenizer(g->tokenizer_path))))
+    if (rc == 0)
+        rc = lf_infer_eyes(&g->eyes, &have, g->processor, g->tokenizer_path, &model, err);
+    if (rc != 0 || !have)
         return rc;
-    rc = lf_gen_eyes_load(&g->eyes, given ? given : g->tokenizer_path, g->tokenizer_path, &model,
-                          err);
     const char *prompts = g->prompts ? g->prompts : "", *slash = strrchr(prompts, '/');
-    if (rc == 0 && (dir || slash)) {
+    if (dir || slash) {
         g->eyes.dir = lf_strdup(dir ? dir : prompts, err);
         if (!g->eyes.dir)
             return LF_ENOMEM;
         if (!dir)
             g->eyes.dir[slash - prompts] = 0;
     }
-    g->s.d.eyes = rc == 0 ? &g->eyes : NULL;
-    return rc;
+    g->s.d.eyes = &g->eyes;
+    return 0;
 }
 
 static int read_jobs(generate *g, lf_err *err)

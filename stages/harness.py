@@ -3,17 +3,23 @@
 """Write the requests of lm-evaluation-harness tasks as JSON lines for `lf-eval --requests`, or convert the samples of an old run.
 
     harness.py export --tasks arc_easy,gsm8k --out requests.jsonl [--include-path DIR] [--limit N] [--num-fewshot N]
+                      [--chat [--fewshot-as-multiturn]] [--pictures DIR]
     harness.py convert --results results.json --out requests.jsonl samples_*.jsonl
 
 Runs where the harness and its data sets are (lm_eval 0.4.13); the machine that evaluates needs neither. `export` walks the Instances that
 the harness builds with world_size 1 (few-shot examples are drawn by a generator whose state goes through the documents, so they depend on
-the number of ranks), without a model and without a chat template. `convert` takes what --log_samples wrote and the configs of its results
+the number of ranks), without a model. With --chat it writes messages, which lf-eval gives to the chat template of its tokenizer. Pictures of
+a task (doc_to_image) become PNG files in --pictures (OUT.pictures), with the pixels that the harness would give to a model; a text has the
+mark <image> for each. `convert` takes what --log_samples wrote and the configs of its results
 file, without the harness; a task of which these do not tell everything is left out and said. The form of the lines is described in
 engine/infer/tasks.h.
 """
 import argparse
 import ast
+import hashlib
+import io
 import json
+import os
 import re
 import sys
 
@@ -25,6 +31,9 @@ KIND = {"multiple_choice": "loglikelihood", "loglikelihood": "loglikelihood", "l
 DEFAULT_AGGREGATION = {"perplexity": "perplexity", "word_perplexity": "weighted_perplexity", "byte_perplexity": "weighted_perplexity",
                        "bits_per_byte": "bits_per_byte", "f1": "f1", "mcc": "matthews_corrcoef", "brier_score": "brier_score"}
 
+
+class Unknown(Exception):
+    """What a task or the samples of a run do not tell."""
 
 
 def note(text):
@@ -81,9 +90,14 @@ def plain(doc):
         return None
 
 
-def document(task, doc, first):
+def seen(doc):
+    """A document as JSON, without the members that are none, such as pictures."""
+    return {k: v for k, v in doc.items() if plain(v) is not None or v is None} if isinstance(doc, dict) else plain(doc)
+
+
+def document(task, doc, first, chat):
     """What the results of a document need beside the model's answers."""
-    out = {"doc": plain(doc)}
+    out = {"doc": seen(doc)}
     kind = task.OUTPUT_TYPE
     target = task.doc_to_target(doc)
     if kind == "multiple_choice":
@@ -101,8 +115,10 @@ def document(task, doc, first):
         out["target"] = [str(t) for t in text] if isinstance(text, list) else str(text)
     from lm_eval.utils import handle_non_serializable, hash_string
 
-    out["doc_hash"] = hash_string(json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False))
-    out["prompt_hash"] = hash_string(first.arguments[0])
+    if plain(doc) is not None:  # else the harness hashes where its objects lie in memory
+        out["doc_hash"] = hash_string(json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False))
+    if not chat:  # lf-eval hashes what its template makes of messages
+        out["prompt_hash"] = hash_string(first.arguments[0])
     out["target_hash"] = hash_string(str(target))
     if kind in ("loglikelihood", "multiple_choice"):
         out["target"] = plain(task.doc_to_target(doc))
@@ -114,7 +130,66 @@ def custom(task):
     return callable(task.config.process_results) and task.OUTPUT_TYPE != "loglikelihood_rolling"
 
 
-def export_task(name, task, limit, out):
+MARK = "<image>"  # of the harness, in the texts of a task
+PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA"}
+
+
+class Pictures:
+    """The files of pictures, which are named by their content, and their paths from where the requests lie."""
+
+    def __init__(self, folder, out):
+        self.folder, self.base = folder, os.path.dirname(os.path.abspath(out))
+
+    def path(self, p):
+        """A picture as the harness has it: an object of Pillow's. Pillow's objects have no orientation left, and neither has the file."""
+        if isinstance(p, str):
+            return p
+        if not hasattr(p, "save"):
+            raise Unknown(f"its pictures are of type {type(p).__name__}, not of Pillow's")
+        data = io.BytesIO()
+        (p if p.mode in PNG_MODES else p.convert("RGB")).save(data, "png", exif=b"", icc_profile=None)
+        os.makedirs(self.folder, exist_ok=True)
+        path = os.path.join(self.folder, hashlib.sha256(data.getvalue()).hexdigest()[:16] + ".png")
+        with open(path, "wb") as f:
+            f.write(data.getvalue())
+        return os.path.relpath(path, self.base)
+
+
+def messages_as_text(history, add_generation_prompt=True):
+    """Stands for a chat template: lf-eval's tokenizer has the real one."""
+    if not add_generation_prompt:
+        raise Unknown("its answers have a beginning (gen_prefix), which messages do not take")
+    return json.dumps(history, ensure_ascii=False)
+
+
+def turns(text, pictures):
+    """Messages; where a task has pictures their marks become parts, as hf-multimodal does it."""
+    history = json.loads(text)
+    for m in history if pictures else []:
+        pieces, parts = m["content"].split(MARK), []
+        for i, piece in enumerate(pieces):
+            parts += [{"type": "image"}] if i else []
+            parts += [{"type": "text", "text": piece}] if piece else []
+        m["content"] = parts
+    return history
+
+
+def request(name, task, inst, chat, pictures):
+    """A request without what stands in the first one alone."""
+    q = {"task": name, "doc_id": inst.doc_id, "idx": inst.idx, "kind": KIND[task.OUTPUT_TYPE]}
+    more = inst.args[-1] if len(inst.args) > 1 + (task.OUTPUT_TYPE != "loglikelihood_rolling") else {}
+    if "audio" in more:
+        raise Unknown("it has sounds")
+    if chat and inst.args[0] and task.OUTPUT_TYPE != "loglikelihood_rolling":
+        q["messages"] = turns(inst.args[0], bool(more))
+    else:
+        q["ctx"] = inst.args[0]
+    if more:
+        q["images"] = [pictures.path(p) for p in more["visual"]]
+    return q
+
+
+def export_task(name, task, limit, out, how):
     config = task.dump_config()
     if task.OUTPUT_TYPE not in KIND or custom(task):
         note(f"{name} is left out: {'it scores by code of its own' if task.OUTPUT_TYPE in KIND else task.OUTPUT_TYPE}")
@@ -125,18 +200,26 @@ def export_task(name, task, limit, out):
     if not head["metrics"]:
         note(f"{name} is left out: it has no metric that lf-eval knows")
         return False
-    task.build_all_requests(limit=limit, rank=0, world_size=1)
-    print(json.dumps(head, ensure_ascii=False), file=out)
-    for inst in sorted(task.instances, key=lambda i: (i.doc_id, i.idx)):
-        q = {"task": name, "doc_id": inst.doc_id, "idx": inst.idx, "kind": KIND[task.OUTPUT_TYPE], "ctx": inst.args[0]}
-        if task.OUTPUT_TYPE == "generate_until":
-            q["gen"] = inst.args[1]
-            q["repeats"] = inst.repeats
-        elif task.OUTPUT_TYPE != "loglikelihood_rolling":
-            q["cont"] = inst.args[1]
-        if inst.idx == 0:
-            q["doc"] = document(task, inst.doc, inst)
-        print(json.dumps(q, ensure_ascii=False), file=out)
+    chat = how["chat"]
+    lines = [head]
+    try:
+        task.build_all_requests(limit=limit, rank=0, world_size=1, apply_chat_template=chat, fewshot_as_multiturn=how["multiturn"],
+                                chat_template=messages_as_text if chat else None)
+        for inst in sorted(task.instances, key=lambda i: (i.doc_id, i.idx)):
+            q = request(name, task, inst, chat, how["pictures"])
+            if task.OUTPUT_TYPE == "generate_until":
+                q["gen"] = inst.args[1]
+                q["repeats"] = inst.repeats
+            elif task.OUTPUT_TYPE != "loglikelihood_rolling":
+                q["cont"] = inst.args[1]
+            if inst.idx == 0:
+                q["doc"] = document(task, inst.doc, inst, chat)
+            lines.append(q)
+    except Unknown as e:
+        note(f"{name} is left out: {e}")
+        return False
+    for line in lines:
+        print(json.dumps(line, ensure_ascii=False), file=out)
     return True
 
 
@@ -144,9 +227,12 @@ def leaves(group):
     return [t.task_name for t in group.get_all_tasks()]
 
 
-def export(tasks, groups, limit, out):
-    """tasks: {name: task}; groups: {name: lm_eval.api.group.Group}."""
-    done = {n for n, t in tasks.items() if export_task(n, t, limit, out)}
+PLAIN = {"chat": False, "multiturn": False, "pictures": None}
+
+
+def export(tasks, groups, limit, out, how=PLAIN):
+    """tasks: {name: task}; groups: {name: lm_eval.api.group.Group}; how: chat, multiturn, pictures (a Pictures)."""
+    done = {n for n, t in tasks.items() if export_task(n, t, limit, out, how)}
     for name, g in groups.items():
         metrics = [{"metric": m.metric, "weight_by_size": m.weight_by_size, "filter_list": m.filter_list}
                    for m in g.aggregate_metric_list or []]
@@ -163,11 +249,8 @@ def main_export(a):
             t.set_config(key="num_fewshot", value=a.num_fewshot)
         t.set_fewshot_seed(seed=1234)
     with open(a.out, "w", encoding="utf-8") as out:
-        export(loaded["tasks"], loaded["groups"], a.limit, out)
-
-
-class Unknown(Exception):
-    """What the samples of a run do not tell."""
+        how = {"chat": a.chat, "multiturn": a.fewshot_as_multiturn, "pictures": Pictures(a.pictures or a.out + ".pictures", a.out)}
+        export(loaded["tasks"], loaded["groups"], a.limit, out, how)
 
 
 def field(template, doc):
@@ -356,6 +439,9 @@ def main():
     e.add_argument("--include-path")
     e.add_argument("--limit", type=int)
     e.add_argument("--num-fewshot", type=int)
+    e.add_argument("--chat", action="store_true")
+    e.add_argument("--fewshot-as-multiturn", action="store_true")
+    e.add_argument("--pictures", metavar="DIR")
     c = sub.add_parser("convert")
     c.add_argument("--results", required=True)
     c.add_argument("--out", required=True)

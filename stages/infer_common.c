@@ -48,6 +48,30 @@ int lf_infer_same_tokenizer(const char *checkpoint, const char *adapter, const l
     return rc != 0 ? rc : lf_same_tokenizer(adapter, lf_tokenizer_sha256(t), path, err);
 }
 
+/* Is a processor's file beside the tokenizer? */
+static bool beside_tokenizer(const char *dir)
+{
+    static const char *const names[] = {"preprocessor_config.json", "processor_config.json"};
+    bool there = false;
+    for (size_t i = 0; dir && i < sizeof names / sizeof *names; i++) {
+        char *path = lf_path_join(dir, names[i], NULL);
+        there = there || (path && lf_io_exists(path));
+        free(path);
+    }
+    return there;
+}
+
+int lf_infer_eyes(lf_gen_eyes *out, bool *have, const char *processor, const char *tokenizer_path,
+                  const lf_model_config *model, lf_err *err)
+{
+    if (!processor && !(model->vision.family && beside_tokenizer(tokenizer_path)))
+        return 0;
+    const int rc =
+        lf_gen_eyes_load(out, processor ? processor : tokenizer_path, tokenizer_path, model, err);
+    *have = rc == 0;
+    return rc;
+}
+
 /* End tokens of generation_config.json. */
 static int configured_end(int32_t *v, size_t *n, const lf_tokenizer *t, const char *dir,
                           lf_err *err)

@@ -12,6 +12,7 @@
 #include "engine/base/str.h"
 #include "engine/comm/comm.h"
 #include "engine/graph/plan.h"
+#include "engine/infer/eyes.h"
 #include "engine/infer/lines.h"
 #include "engine/infer/runner.h"
 #include "engine/text/token/tokenizer.h"
@@ -28,6 +29,12 @@ int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err);
  * none). */
 int lf_infer_same_tokenizer(const char *checkpoint, const char *adapter, const lf_tokenizer *t,
                             const char *path, lf_err *err);
+
+/* The processor of a model that sees: that of the folder `processor`, else the one beside the
+ * tokenizer. *have stays false where there is none, or where none is named and the model sees
+ * nothing. LF_EINVAL: one is named, and the model sees nothing. */
+int lf_infer_eyes(lf_gen_eyes *out, bool *have, const char *processor, const char *tokenizer_path,
+                  const lf_model_config *model, lf_err *err);
 
 /* The end tokens named by text. When none is named they are those of generation_config.json in the
  * directory tokenizer_path (an imported model may have several), else the tokenizer's end of

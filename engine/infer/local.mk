@@ -14,7 +14,7 @@ engine_libengine_a_SOURCES += \
   engine/infer/score.c engine/infer/score.h \
   engine/infer/tasks.c engine/infer/tasks.h engine/infer/tasks_priv.h engine/infer/tasks_harness.c engine/infer/tasks_items.c \
   engine/infer/tasks_metrics.c engine/infer/tasks_metrics.h engine/infer/tasks_requests.c engine/infer/tasks_results.c \
-  engine/infer/tasks_run.c
+  engine/infer/tasks_run.c engine/infer/tasks_sights.c
 
 LF_INFER_TESTS = tests/unit/infer_filter tests/unit/infer_metric tests/unit/infer_pyre tests/unit/infer_sample tests/unit/infer_score tests/unit/infer_gen tests/unit/infer_model
 check_PROGRAMS += $(LF_INFER_TESTS)

@@ -47,6 +47,7 @@ void lf_tasks_destroy(lf_tasks *t)
         return;
     lf_tok_state_destroy(t->state);
     lf_arena_destroy(t->arena);
+    lf_tasks_forget(t);
     for (size_t i = 0; i < t->n_tasks; i++)
         json_decref(t->tasks[i].head);
     for (size_t i = 0; i < t->n_docs; i++)
@@ -56,6 +57,7 @@ void lf_tasks_destroy(lf_tasks *t)
     free(t->docs);
     free(t->gens);
     free(t->items);
+    free(t->media);
     free(t);
 }
 
@@ -106,7 +108,10 @@ int lf_tasks_begin(lf_tasks *t, enum lf_task_kind kind, const char *name, const 
                      .path = lf_arena_strdup(t->arena, path, err),
                      .sha256 = lf_arena_strdup(t->arena, hex, err),
                      .first_doc = t->n_docs};
-    if (!k->name || !k->path || !k->sha256)
+    const char *slash = strrchr(path, '/');
+    t->dir = slash ? lf_arena_printf(t->arena, err, "%.*s", (int)(slash - path), path) : NULL;
+    lf_tasks_forget(t); /* its pictures have other paths here */
+    if ((slash && !t->dir) || !k->name || !k->path || !k->sha256)
         return LF_ENOMEM;
     t->n_tasks++;
     return 0;
@@ -132,12 +137,12 @@ void lf_tasks_end_doc(lf_tasks *t)
 
 static int add_choice(lf_tasks *t, json_t *o, lf_err *err)
 {
-    const char *ctx;
+    eval_context *ctx;
     json_t *choices, *e;
     int64_t gold;
     size_t i;
     eval_doc *d;
-    int rc = lf_json_get_str(&ctx, o, "context", true, "document", err);
+    int rc = lf_tasks_context(t, o, "context", &ctx, err);
     if (rc == 0)
         rc = lf_json_get_array(&choices, o, "choices", true, "document", err);
     if (rc == 0)
@@ -167,7 +172,7 @@ static int add_choice(lf_tasks *t, json_t *o, lf_err *err)
         lf_buf_add(&cont, json_string_value(e), json_string_length(e));
         rc = lf_buf_check(&cont, err);
         if (rc == 0)
-            rc = lf_tasks_add_continuation(t, ctx, strlen(ctx), cont.data, cont.len, err);
+            rc = lf_tasks_add_continuation(t, ctx, cont.data, cont.len, err);
         lf_buf_fini(&cont);
         if (rc != 0)
             return rc;
@@ -189,10 +194,15 @@ static int add_last_word(lf_tasks *t, json_t *o, lf_err *err)
     const char *space = strrchr(text, ' ');
     if (!space || space == text || space[1] == 0)
         return lf_fail(err, LF_EINVAL, "'text' must hold a word behind a space");
-    rc = lf_tasks_begin_doc(t, &d, err);
+    eval_context ctx = {.of = NULL};
+    lf_buf_init(&ctx.text);
+    lf_buf_add(&ctx.text, text, (size_t)(space - text));
+    rc = lf_buf_check(&ctx.text, err);
     if (rc == 0)
-        rc = lf_tasks_add_continuation(t, text, (size_t)(space - text), space,
-                                       len - (size_t)(space - text), err);
+        rc = lf_tasks_begin_doc(t, &d, err);
+    if (rc == 0)
+        rc = lf_tasks_add_continuation(t, &ctx, space, len - (size_t)(space - text), err);
+    lf_buf_fini(&ctx.text);
     if (rc == 0)
         lf_tasks_end_doc(t);
     return rc;
@@ -214,7 +224,7 @@ static int add_rows(lf_tasks *t, enum lf_task_kind kind, const char *path, int64
 {
     lf_rowfile f = {0};
     int64_t docs = 0;
-    int rc = lf_rowfile_open(&f, path, err), more = 1;
+    int rc = lf_rowfile_open_pictures(&f, path, err), more = 1;
     while (rc == 0 && (limit <= 0 || docs < limit) && (more = lf_rowfile_next(&f, err)) == 1) {
         json_t *o = NULL;
         rc = lf_rowfile_object(&f, &o, 0, err);

@@ -21,13 +21,19 @@
  *
  * A text that begins with the text of the prefix token gets no second BOS.
  *
+ * Documents of multiple_choice and requests may have pictures: "images", a list of paths (eyes.h),
+ * one for each mark <image> of the text. They may have "messages" for the chat template in the
+ * place of a text. A text with its pictures is never cut. A continuation behind pictures is scored
+ * over the cache of generation.
+ *
  * A file of requests has JSON lines of three kinds (stages/harness.py writes them):
  *     {"task", "output_type": "multiple_choice" | "loglikelihood" | "loglikelihood_rolling" |
  *      "generate_until", "version", "n_shot",
  *      "metrics": [{"metric", "aggregation", "higher_is_better", "kwargs"?}],
  *      "filters": [{"name", "steps": [...]}], "original"?, "multiple_target"?, "config"?}
  *     {"task", "doc_id", "idx", "kind": "loglikelihood" | "loglikelihood_rolling" |
- *      "generate_until", "ctx", "cont" | "gen": {...}, "repeats"?,
+ *      "generate_until", "ctx" | "messages", "cont" | "gen": {...}, "images"?, "repeats"?,
+| "messages", "cont" | "gen": {...}, "images"?, "repeats"?,| "gen": {...}, "repeats"?,
  *      "doc": {"gold", "chars", "bytes" | "words", "bytes" | "target", "doc_hash",
  *              "prompt_hash", "target_hash", "doc"}}
  *     {"group", "tasks": [...], "metrics": [{"metric", "weight_by_size", "filter_list"?}],
@@ -46,6 +52,7 @@
 
 #include "engine/base/str.h"
 #include "engine/infer/gen.h"
+#include "engine/infer/request.h"
 #include "engine/infer/score.h"
 #include "engine/text/token/tokenizer.h"
 
@@ -92,10 +99,16 @@ int lf_tasks_add_generate(lf_tasks *t, const char *path, const struct lf_task_ge
  * front, which the harness would score too. think_end: a generated text counts only behind this
  * string; NULL: all of it counts. */
 int lf_tasks_settle(lf_tasks *t, bool plain_rolling, const char *think_end, lf_err *err);
+/* Called before documents are added: what reads their pictures and messages, d->eyes, d->chat and
+ * d->chat_arg, each of which may be NULL. d outlives t. Paths of pictures begin at d->eyes->dir,
+ * or, where that is NULL, in the folder of the file of documents. */
+void lf_tasks_see(lf_tasks *t, const lf_gen_defaults *d);
 
 size_t lf_tasks_n_docs(const lf_tasks *t);
 size_t lf_tasks_n_gens(const lf_tasks *t);      /* texts to generate */
 size_t lf_tasks_n_truncated(const lf_tasks *t); /* contexts that were cut in front to fit */
+/* The most patches and tiles that the pictures of a prompt have; 0: there are none. */
+void lf_tasks_sights(const lf_tasks *t, int64_t *patches, int64_t *tiles);
 
 struct lf_eval_models {
     const lf_score_model *score;

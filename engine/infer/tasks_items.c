@@ -11,8 +11,12 @@ int lf_tasks_add_item(lf_tasks *t, const int32_t *tokens, size_t n, size_t first
 {
     int rc = lf_grow(&t->items, &t->cap_items, t->n_items, sizeof *t->items, err);
     if (rc == 0)
-        t->items[t->n_items++] = (lf_score_item){tokens, n, first};
-    return rc;
+        rc = lf_grow(&t->media, &t->cap_media, t->n_items, sizeof *t->media, err);
+    if (rc != 0)
+        return rc;
+    t->media[t->n_items] = NULL;
+    t->items[t->n_items++] = (lf_score_item){tokens, n, first};
+    return 0;
 }
 
 /* Windows of a text whose ids (with the prefix in front: n + 1 of them) live in the arena. */
@@ -98,15 +102,68 @@ int lf_tasks_add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err 
     return 0;
 }
 
-/* One continuation of a context. */
-int lf_tasks_add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, const char *cont,
-                              size_t cont_len, lf_err *err)
+/* Pictures of a model whose prompts see each other would need a prompt that ends before the
+ * continuation; nothing scores so over the cache. */
+static int check_sights(const lf_tasks *t, const eval_context *c, size_t cut, lf_err *err)
+{
+    if (!c->sights)
+        return 0;
+    if (t->see->eyes->model.mask == LF_MASK_PREFIX)
+        return lf_fail(err, LF_ENOTSUP,
+                       "continuations behind pictures are not scored with this model, in which the "
+                       "tokens of a prompt see each other; texts can be generated");
+    return cut == 0
+               ? 0
+               : lf_fail(err, LF_EINVAL,
+                         "a context with pictures is not cut, and it is %zu tokens longer than "
+                         "the model reads: raise max_context, or give smaller pictures",
+                         cut);
+}
+
+/* The ids of a context with its continuation, of which `first` belong to the context. */
+static int add_scored(lf_tasks *t, eval_context *c, const lf_ids *all, size_t first, lf_err *err)
+{
+    size_t n = all->n, most = (size_t)t->max_context + 1;
+    int32_t *v = lf_arena_alloc(t->arena, n + 1, sizeof *v, err);
+    if (!v)
+        return LF_ENOMEM;
+    v[0] = t->prefix;
+    for (size_t i = 0; i < n; i++)
+        v[i + 1] = (int32_t)all->v[i];
+    /* With an empty context the prefix is the context, unless the continuation begins with it. */
+    const int32_t *seq = v + 1;
+    if (first == 0 && v[1] == t->prefix && n > 1) {
+        first = 1;
+    } else if (first == 0) {
+        seq = v;
+        n++;
+        first = 1;
+    }
+    const size_t cut = n > most ? n - most : 0;
+    const struct lf_gen_media *media = NULL;
+    t->n_truncated += cut > 0;
+    if (cut >= first)
+        return lf_fail(err, LF_EINVAL,
+                       "a continuation of %zu tokens does not fit the context of %lld", n - first,
+                       (long long)t->max_context);
+    int rc = check_sights(t, c, cut, err);
+    if (rc == 0)
+        rc = lf_tasks_place(t, c, seq + cut, n - cut, &media, err);
+    if (rc == 0)
+        rc = lf_tasks_add_item(t, seq + cut, n - cut, first - cut, err);
+    if (rc == 0)
+        t->media[t->n_items - 1] = media;
+    return rc;
+}
+
+int lf_tasks_add_continuation(lf_tasks *t, eval_context *c, const char *cont, size_t cont_len,
+                              lf_err *err)
 {
     lf_buf whole;
     lf_ids all = {0}, head = {0};
-    int32_t *v = NULL;
     lf_buf_init(&whole);
-    size_t strip = lf_rstrip_len(ctx, ctx_len);
+    const char *ctx = c->text.data;
+    size_t ctx_len = c->text.len, strip = lf_rstrip_len(ctx, ctx_len);
     bool special = ctx_len > 0; /* behind an empty context stands the prefix, no BOS */
     lf_buf_add(&whole, ctx, ctx_len);
     lf_buf_add(&whole, cont, cont_len);
@@ -118,32 +175,8 @@ int lf_tasks_add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, cons
     if (rc == 0 && head.n >= all.n)
         rc = lf_fail(err, LF_EINVAL, "the continuation '%.*s' adds no token to its context",
                      (int)(cont_len < 60 ? cont_len : 60), cont);
-    if (rc == 0 && !(v = lf_arena_alloc(t->arena, all.n + 1, sizeof *v, err)))
-        rc = LF_ENOMEM;
-    if (rc == 0) {
-        size_t n = all.n, first = head.n, most = (size_t)t->max_context + 1;
-        v[0] = t->prefix;
-        for (size_t i = 0; i < n; i++)
-            v[i + 1] = (int32_t)all.v[i];
-        /* With an empty context the prefix is the context, unless the continuation begins with
-         * it. */
-        const int32_t *seq = v + 1;
-        if (first == 0 && v[1] == t->prefix && n > 1) {
-            first = 1;
-        } else if (first == 0) {
-            seq = v;
-            n++;
-            first = 1;
-        }
-        size_t cut = n > most ? n - most : 0;
-        t->n_truncated += cut > 0;
-        if (cut >= first)
-            rc = lf_fail(err, LF_EINVAL,
-                         "a continuation of %zu tokens does not fit the context of %lld", n - first,
-                         (long long)t->max_context);
-        else
-            rc = lf_tasks_add_item(t, seq + cut, n - cut, first - cut, err);
-    }
+    if (rc == 0)
+        rc = add_scored(t, c, &all, head.n, err);
     lf_ids_fini(&all);
     lf_ids_fini(&head);
     lf_buf_fini(&whole);

@@ -9,6 +9,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/mem.h"
+#include "engine/infer/look.h"
 #include "engine/infer/tasks.h"
 
 typedef struct eval_task {
@@ -40,7 +41,16 @@ typedef struct eval_gen {
     size_t n_until;
     int64_t max_tokens, repeats;
     lf_sample_params params;
+    const struct lf_gen_media *media; /* NULL: no pictures */
 } eval_gen;
+
+/* What stands before an answer: a text, and the pictures that it has the placeholders of. */
+typedef struct eval_context {
+    lf_buf rendered, text;        /* without and with placeholders */
+    struct lf_gen_sights *sights; /* NULL: no pictures */
+    const void *pictures;         /* of the first prompt that begins so; the others share them */
+    json_t *of;                   /* the members that it was made of, owned; NULL: nothing yet */
+} eval_context;
 
 struct lf_tasks {
     const lf_tokenizer *tok;
@@ -51,12 +61,16 @@ struct lf_tasks {
     eval_task *tasks;
     eval_doc *docs;
     lf_score_item *items;
+    const struct lf_gen_media **media; /* [n_items] pictures of each; NULL: none */
     eval_gen *gens;
     json_t *groups; /* group lines of request files */
     bool plain_rolling;
-    const char *think_end; /* in the arena, or NULL */
-    size_t n_tasks, cap_tasks, n_docs, cap_docs, n_items, cap_items, n_shards, n_gens, cap_gens,
-        n_truncated;
+    const char *think_end;      /* in the arena, or NULL */
+    const lf_gen_defaults *see; /* NULL: neither pictures nor messages */
+    char *dir;                  /* of the file of documents, in the arena; NULL: none */
+    eval_context context;       /* the last one */
+    size_t n_tasks, cap_tasks, n_docs, cap_docs, n_items, cap_items, cap_media, n_shards, n_gens,
+        cap_gens, n_truncated;
 };
 
 /* To build a task: lf_tasks_begin, then for each document begin_doc, its items, end_doc. */
@@ -69,13 +83,24 @@ int lf_tasks_encode(lf_tasks *t, const char *text, size_t len, bool with_special
                     lf_err *err);
 int lf_tasks_add_item(lf_tasks *t, const int32_t *tokens, size_t n, size_t first, lf_err *err);
 /* Add the items of one continuation of a context, and those of the rolling windows of a text. */
-int lf_tasks_add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, const char *cont,
-                              size_t cont_len, lf_err *err);
+int lf_tasks_add_continuation(lf_tasks *t, eval_context *c, const char *cont, size_t cont_len,
+                              lf_err *err);
 int lf_tasks_add_windows(lf_tasks *t, const char *text, size_t len, size_t *n_tokens, lf_err *err);
 /* Add whole documents. with_prefix has n + 1 ids in the arena. */
 int lf_tasks_add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err *err);
 int lf_tasks_add_rolling(lf_tasks *t, const int32_t *with_prefix, size_t n, double words,
                          double bytes, lf_err *err);
+
+/* The context of a document or request o: the text of this member, or messages through the chat
+ * template, with the pictures of "images". *out is the one of the call before where these are the
+ * same, and is kept until the next call. LF_EINVAL: a picture is broken, or the text has not a mark
+ * for each; the message names it. */
+int lf_tasks_context(lf_tasks *t, json_t *o, const char *member, eval_context **out, lf_err *err);
+void lf_tasks_forget(lf_tasks *t);                   /* the context */
+json_t *lf_tasks_given(json_t *o, const char *name); /* a member that is not null, else NULL */
+/* The pictures of n ids, in the arena, that begin with those of the context; NULL: it has none. */
+int lf_tasks_place(lf_tasks *t, eval_context *c, const int32_t *ids, size_t n,
+                   const struct lf_gen_media **out, lf_err *err);
 
 /* The output_type of a task of requests: "multiple_choice", "loglikelihood",
  * "loglikelihood_rolling", "generate_until". */

@@ -183,9 +183,35 @@ static int read_gen(lf_tasks *t, json_t *gen, eval_gen *g, lf_err *err)
     return rc != 0 ? rc : lf_sample_check(&g->params, err);
 }
 
-static int add_gen(lf_tasks *t, const char *ctx, size_t len, json_t *o, lf_err *err)
+/* The ids of a prompt, with the end of a context that is too long; pictures are never cut. */
+static int read_ids(lf_tasks *t, eval_context *c, eval_gen *g, lf_err *err)
 {
     lf_ids ids = {0};
+    int rc = lf_tasks_encode(t, c->text.data, c->text.len, true, &ids, err);
+    if (rc == 0 && ids.n == 0)
+        rc = lf_fail(err, LF_EINVAL, "the context is empty");
+    const size_t most = (size_t)(t->max_context - g->max_tokens),
+                 cut = ids.n > most ? ids.n - most : 0;
+    if (rc == 0 && c->sights && cut > 0)
+        rc = lf_fail(err, LF_EINVAL,
+                     "a context with pictures is not cut, and it is %zu tokens longer than the "
+                     "model reads before %lld that are generated: generate fewer, raise "
+                     "max_context, or give smaller pictures",
+                     cut, (long long)g->max_tokens);
+    int32_t *v = rc != 0 ? NULL : lf_arena_alloc(t->arena, ids.n - cut, sizeof *v, err);
+    if (rc == 0 && !v)
+        rc = LF_ENOMEM;
+    for (size_t i = 0; rc == 0 && i < ids.n - cut; i++)
+        v[i] = (int32_t)ids.v[cut + i];
+    g->prompt = v;
+    g->n_prompt = ids.n - cut;
+    t->n_truncated += cut > 0;
+    lf_ids_fini(&ids);
+    return rc != 0 ? rc : lf_tasks_place(t, c, g->prompt, g->n_prompt, &g->media, err);
+}
+
+static int add_gen(lf_tasks *t, eval_context *c, json_t *o, lf_err *err)
+{
     eval_gen g;
     int64_t repeats = 1;
     int rc = read_gen(t, json_object_get(o, "gen"), &g, err);
@@ -199,43 +225,49 @@ static int add_gen(lf_tasks *t, const char *ctx, size_t len, json_t *o, lf_err *
             "%lld tokens are to be generated, the context is %lld with room for one before them",
             (long long)g.max_tokens, (long long)t->max_context);
     if (rc == 0)
-        rc = lf_tasks_encode(t, ctx, len, true, &ids, err);
-    if (rc == 0 && ids.n == 0)
-        rc = lf_fail(err, LF_EINVAL, "the context is empty");
-    size_t most = rc != 0 ? 0 : (size_t)(t->max_context - g.max_tokens),
-           cut = ids.n > most ? ids.n - most : 0;
-    int32_t *v = rc != 0 ? NULL : lf_arena_alloc(t->arena, ids.n - cut, sizeof *v, err);
-    if (rc == 0 && !v)
-        rc = LF_ENOMEM;
-    for (size_t i = 0; rc == 0 && i < ids.n - cut; i++)
-        v[i] = (int32_t)ids.v[cut + i];
-    g.prompt = v;
-    g.n_prompt = ids.n - cut;
+        rc = read_ids(t, c, &g, err);
     g.repeats = repeats;
-    t->n_truncated += cut > 0;
     if (rc == 0 && (rc = lf_grow(&t->gens, &t->cap_gens, t->n_gens, sizeof *t->gens, err)) == 0)
         t->gens[t->n_gens++] = g;
-    lf_ids_fini(&ids);
     return rc;
+}
+
+/* Samples have the text that messages became, and its hash, as those of the harness. */
+static int note_rendered(json_t *o, const eval_context *c, lf_err *err)
+{
+    char hex[LF_HASH_HEX];
+    uint8_t digest[LF_HASH_BYTES];
+    json_t *doc = json_object_get(o, "doc");
+    int rc = lf_hash_buf(digest, c->rendered.data, c->rendered.len, err);
+    if (rc == 0 && json_object_set_new(o, "ctx", json_stringn(c->rendered.data, c->rendered.len)))
+        rc = lf_fail(err, LF_EFORMAT, "the chat template wrote what is no UTF-8");
+    if (rc != 0 || !doc)
+        return rc;
+    lf_hash_hex(hex, digest);
+    return json_object_set_new(doc, "prompt_hash", json_string(hex))
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
 }
 
 static int add_request(reader *r, json_t *o, lf_err *err)
 {
     lf_tasks *t = r->t;
-    const char *ctx = "", *cont = NULL;
+    const char *cont = NULL;
+    eval_context *c;
     size_t tokens;
     int type = lf_output_type_of(&t->tasks[t->n_tasks - 1]);
-    int rc = lf_json_get_str(&ctx, o, "ctx", true, "request", err);
+    int rc = lf_tasks_context(t, o, "ctx", &c, err);
     if (rc == 0 && (type == LF_OUT_CHOICE || type == LF_OUT_LL) &&
         (rc = lf_json_get_str(&cont, o, "cont", true, "request", err)) == 0)
-        rc = lf_tasks_add_continuation(t, ctx, json_string_length(json_object_get(o, "ctx")), cont,
-                                       json_string_length(json_object_get(o, "cont")), err);
+        rc = lf_tasks_add_continuation(t, c, cont, json_string_length(json_object_get(o, "cont")),
+                                       err);
+    if (rc == 0 && type == LF_OUT_ROLLING && c->sights)
+        rc = lf_fail(err, LF_ENOTSUP, "loglikelihood_rolling goes without pictures");
     if (rc == 0 && type == LF_OUT_ROLLING)
-        rc = lf_tasks_add_windows(t, ctx, json_string_length(json_object_get(o, "ctx")), &tokens,
-                                  err);
+        rc = lf_tasks_add_windows(t, c->text.data, c->text.len, &tokens, err);
     if (rc == 0 && type == LF_OUT_GENERATE)
-        rc = add_gen(t, ctx, json_string_length(json_object_get(o, "ctx")), o, err);
-    return rc;
+        rc = add_gen(t, c, o, err);
+    return rc == 0 && lf_tasks_given(o, "messages") ? note_rendered(o, c, err) : rc;
 }
 
 static int open_doc(reader *r, int64_t id, json_t *o, lf_err *err)
@@ -361,7 +393,7 @@ static int read_file(reader *r,
 {
     lf_rowfile f = {0};
     size_t number = 0, docs = r->t->n_docs;
-    int rc = lf_rowfile_open(&f, r->path, err);
+    int rc = lf_rowfile_open_pictures(&f, r->path, err);
     for (int more = 1; rc == 0 && more == 1;) {
         json_t *o = NULL;
         more = lf_rowfile_next(&f, err);
@@ -456,32 +488,54 @@ static json_t *generate_head(const char *name, const struct lf_task_generate *g)
                      1);
 }
 
+/* A document as samples show it: without the bytes of pictures. */
+static json_t *shown(json_t *o)
+{
+    static const char *const names[] = {"image", "images"};
+    json_t *copy = json_copy(o);
+    for (size_t i = 0; copy && i < sizeof names / sizeof *names; i++) {
+        json_t *v = json_object_get(o, names[i]);
+        if (json_is_object(v) || json_is_object(json_array_get(v, 0)))
+            json_object_del(copy, names[i]);
+    }
+    return copy;
+}
+
+/* The request that a document stands for. */
+static json_t *request_of(json_t *o, const struct lf_task_generate *g, json_t *target,
+                          const char *task, json_int_t id)
+{
+    json_t *until = json_array();
+    for (size_t i = 0; i < g->n_until; i++)
+        json_array_append_new(until, json_string(g->until[i]));
+    json_t *q = json_pack("{s:s,s:I,s:i,s:s,s:{s:o,s:I},s:{s:O,s:o}}", "task", task, "doc_id", id,
+                          "idx", 0, "kind", "generate_until", "gen", "until", until, "max_gen_toks",
+                          (json_int_t)g->max_tokens, "doc", "target", target, "doc", shown(o));
+    static const char *const members[][2] = {
+        {"context", "ctx"}, {"messages", "messages"}, {"image", "image"}, {"images", "images"}};
+    for (size_t i = 0; q && i < sizeof members / sizeof *members; i++)
+        if (lf_tasks_given(o, members[i][0]))
+            json_object_set(q, members[i][1], lf_tasks_given(o, members[i][0]));
+    return q;
+}
+
 static int read_document(reader *r, json_t *o, size_t line, void *arg, lf_err *err)
 {
-    const struct lf_task_generate *g = arg;
-    const char *ctx;
-    json_t *target = NULL, *until = json_array();
+    const char *ctx, *task = r->t->tasks[r->t->n_tasks - 1].name;
+    json_t *target = NULL, *q = NULL;
     (void)line;
     if (!json_is_object(o))
         return lf_fail(err, LF_EFORMAT, "a document is an object");
-    int rc = lf_json_get_str(&ctx, o, "context", true, "document", err);
-    if (rc == 0 && !(target = targets_of(json_object_get(o, "target"), g, err)))
+    const bool chat = lf_tasks_given(o, "messages") != NULL;
+    int rc = lf_json_get_str(&ctx, o, "context", !chat, "document", err);
+    if (rc == 0 && !(target = targets_of(json_object_get(o, "target"), arg, err)))
         rc = LF_EFORMAT;
-    for (size_t i = 0; i < g->n_until; i++)
-        json_array_append_new(until, json_string(g->until[i]));
-    json_int_t id = (json_int_t)json_object_size(r->seen);
-    const char *task = r->t->tasks[r->t->n_tasks - 1].name;
-    json_t *q =
-        rc != 0 ? NULL
-                : json_pack("{s:s,s:I,s:i,s:s,s:O,s:{s:O,s:I},s:{s:O,s:O}}", "task", task, "doc_id",
-                            id, "idx", 0, "kind", "generate_until", "ctx",
-                            json_object_get(o, "context"), "gen", "until", until, "max_gen_toks",
-                            (json_int_t)g->max_tokens, "doc", "target", target, "doc", o);
+    if (rc == 0 && !(q = request_of(o, arg, target, task, (json_int_t)json_object_size(r->seen))))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)
-        rc = q ? read_request(r, q, task, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+        rc = read_request(r, q, task, err);
     json_decref(q);
     json_decref(target);
-    json_decref(until);
     return rc;
 }
 

@@ -15,10 +15,29 @@
 
 /* ---- over the cache -------------------------------------------------------------------------- */
 
-/* Do two items differ in nothing but their one scored token? */
-static bool same_row(const lf_score_item *a, const lf_score_item *b)
+/* Items of documents, and the pictures of each. */
+struct shared_items {
+    const lf_score_item *v;
+    const struct lf_gen_media *const *media;
+    size_t n;
+};
+
+static struct shared_items items_of(const lf_tasks *t, size_t first, size_t n)
 {
-    return a->n == b->n && a->first + 1 == a->n && b->first + 1 == b->n &&
+    return (struct shared_items){t->items + first, t->media + first, n};
+}
+
+static const void *pictures(const struct lf_gen_media *m)
+{
+    return m ? m->pictures : NULL;
+}
+
+/* Do two items differ in nothing but their one scored token? */
+static bool same_row(const struct shared_items *in, size_t i, size_t k)
+{
+    const lf_score_item *a = &in->v[i], *b = &in->v[k];
+    return pictures(in->media[i]) == pictures(in->media[k]) && a->n == b->n &&
+           a->first + 1 == a->n && b->first + 1 == b->n &&
            memcmp(a->tokens, b->tokens, a->first * sizeof *a->tokens) == 0;
 }
 
@@ -30,13 +49,14 @@ static size_t shared_tokens(const lf_score_item *a, const lf_score_item *b)
     return i;
 }
 
-static bool worth_sharing(const lf_gen_model *g, const lf_score_item *v, size_t n)
+static bool worth_sharing(const lf_gen_model *g, const struct shared_items *in)
 {
+    const size_t n = in->n;
     size_t pages = 0;
     for (size_t i = 1; i < n; i++) {
-        if (same_row(&v[0], &v[i]))
+        if (same_row(in, 0, i))
             return true;
-        pages += shared_tokens(&v[0], &v[i]) / (size_t)g->page_tokens;
+        pages += shared_tokens(&in->v[0], &in->v[i]) / (size_t)g->page_tokens;
     }
     return n > 1 && pages >= SHARE_PAGES * (n - 1);
 }
@@ -67,9 +87,11 @@ static int take_score(void *arg, const lf_gen_result *r, lf_err *err)
 }
 
 /* Items one after the other; runs of them that differ in the last token alone are one job. */
-static int score_shared(const lf_gen_model *g, const lf_score_item *v, size_t n, lf_score *out,
+static int score_shared(const lf_gen_model *g, const struct shared_items *in, lf_score *out,
                         bool (*stop)(void), lf_err *err)
 {
+    const lf_score_item *v = in->v;
+    const size_t n = in->n;
     lf_gen_job *jobs = lf_calloc(n + 1, sizeof *jobs, err);
     size_t *of = lf_calloc(n + 1, sizeof *of, err), k = 0;
     int32_t *last = lf_calloc(n + 1, sizeof *last, err);
@@ -79,11 +101,12 @@ static int score_shared(const lf_gen_model *g, const lf_score_item *v, size_t n,
         jobs[k] = (lf_gen_job){.id = "scoring",
                                .prompt = v[i].tokens,
                                .n_prompt = v[i].n,
+                               .media = in->media[i],
                                .params = LF_SAMPLE_DEFAULTS,
                                .prompt_logprobs = true,
                                .prompt_first = v[i].first,
                                .last_ids = last + i};
-        for (i++; i < n && same_row(&v[of[k]], &v[i]); i++)
+        for (i++; i < n && same_row(in, of[k], i); i++)
             last[of[k] + jobs[k].n_last++] = v[i].tokens[v[i].first];
     }
     if (rc == 0)
@@ -171,6 +194,7 @@ static int generate(const lf_tasks *t, const struct lf_eval_models *m, size_t fi
                 gens[k] = e;
                 lists[k] = list;
                 jobs[k++] = (lf_gen_job){.id = id,
+                                         .media = e->media,
                                          .sample = (uint32_t)r,
                                          .prompt = e->prompt,
                                          .n_prompt = e->n_prompt,
@@ -277,11 +301,20 @@ static void add_line(const lf_tasks *t, size_t index, const lf_score *s, double 
     lf_buf_adds(out, "}\n");
 }
 
+/* Items behind pictures are scored over the cache, because the packed scorer sees none. */
+static bool sees(const struct shared_items *in)
+{
+    for (size_t i = 0; i < in->n; i++)
+        if (in->media[i])
+            return true;
+    return false;
+}
+
 static bool shares(const lf_tasks *t, const struct lf_eval_models *m, size_t doc)
 {
     const eval_doc *d = &t->docs[doc];
-    return m->gen && !m->gen->prefix && !m->no_sharing &&
-           worth_sharing(m->gen, t->items + d->first_item, d->n_items);
+    const struct shared_items in = items_of(t, d->first_item, d->n_items);
+    return sees(&in) || (m->gen && !m->gen->prefix && !m->no_sharing && worth_sharing(m->gen, &in));
 }
 
 /* Scores of the items of documents [first, first + n), s[0] of the first; documents of one kind
@@ -293,10 +326,11 @@ static int score(const lf_tasks *t, const struct lf_eval_models *m, size_t first
     int rc = 0;
     for (size_t d = first; d < first + n && rc == 0;) {
         size_t at = t->docs[d].first_item, to = at;
-        bool share = shares(t, m, d);
+        const bool share = shares(t, m, d);
         for (; d < first + n && shares(t, m, d) == share; d++)
             to = t->docs[d].first_item + t->docs[d].n_items;
-        rc = share ? score_shared(m->gen, t->items + at, to - at, s + (at - base), stop, err)
+        const struct shared_items in = items_of(t, at, to - at);
+        rc = share ? score_shared(m->gen, &in, s + (at - base), stop, err)
                    : lf_score_run(m->score, t->items + at, to - at, s + (at - base),
                                   &(struct lf_score_watch){.stop = stop}, err);
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- *     harness_near GOLDEN.json RESULTS_DIR
+ *     harness_near GOLDEN.json RESULTS_DIR [each]
  *
  * Holds the results and samples of lf-eval to those of lm-evaluation-harness
  * (tests/golden/harness/make_harness.py): every result within 1e-6 relative (absolute below 1),
- * every log-likelihood within 1e-4, every flag, generated and filtered text and hash equal. TAP.
+ * every log-likelihood within 1e-4, every flag, generated and filtered text and hash equal. TAP;
+ * each: a point for every sample too.
  */
 #include <jansson.h>
 #include <math.h>
@@ -16,6 +17,7 @@
 #include "tests/tap/tap.h"
 
 static double worst;
+static bool each;
 
 static bool near(json_t *got, json_t *want, double tolerance)
 {
@@ -95,12 +97,18 @@ static void test_samples(const char *dir, const char *task, json_t *want)
         /* One of nine greedy texts differs on purpose: its 11th token is 381 for transformers, a
          * row of the padded embedding that the tokenizer has no entry for (it decodes to nothing);
          * we never draw such ids. Its filters and score agree. */
+        bool good = true;
         bool open_case =
             strcmp(task, "gsm8k") == 0 && json_integer_value(json_object_get(o, "doc_id")) == 4;
         if (open_case)
             n++;
-        else if (!same_sample(o, json_array_get(want, n++)) && bad++ == 0)
+        else
+            good = same_sample(o, json_array_get(want, n++));
+        if (!good && bad++ == 0)
             tap_diag("%s line %zu: %.300s", path, n, line);
+        if (each)
+            tap_ok(good, "%s: sample %zu, %s", task, n,
+                   json_string_value(json_object_get(o, "filter")));
         json_decref(o);
     }
     tap_ok(f && bad == 0 && n == json_array_size(want),
@@ -116,8 +124,9 @@ int main(int argc, char **argv)
     char path[4096];
     const char *task;
     json_t *samples;
-    if (argc != 3)
-        tap_bail("usage: harness_near GOLDEN.json RESULTS_DIR");
+    each = argc == 4 && strcmp(argv[3], "each") == 0;
+    if (argc != 3 && !each)
+        tap_bail("usage: harness_near GOLDEN.json RESULTS_DIR [each]");
     snprintf(path, sizeof path, "%s/results.json", argv[2]);
     json_t *want = json_load_file(argv[1], JSON_ALLOW_NUL, NULL),
            *got = want ? lf_json_load_file(path, (size_t)64 << 20, &err) : NULL;

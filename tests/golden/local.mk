@@ -146,6 +146,7 @@ tests_golden_harness_near_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 TESTS += tests/golden/harness.sh
 EXTRA_DIST += tests/golden/harness.sh tests/golden/harness/README.md tests/golden/harness/make_harness.py \
   tests/golden/harness/check_convert.py \
+  tests/golden/harness/make_pictures.py tests/golden/harness/pictures \
   tests/golden/harness/requests.jsonl tests/golden/harness/golden.json tests/golden/harness/model/config.json \
   tests/golden/harness/model/generation_config.json tests/golden/harness/model/model.safetensors \
   tests/golden/harness/model/tokenizer.json tests/golden/harness/model/tokenizer_config.json

@@ -311,6 +311,8 @@ def make_pictures(where):
                    os.path.join(where, "pictures.parquet"), compression="none", write_statistics=False)
     pq.write_table(pa.table({"messages": pa.array(messages[:1], pa.list_(turn)), "image": pa.array([own], file)}),
                    os.path.join(where, "picture.parquet"), compression="none", write_statistics=False)
+    pq.write_table(pa.table({"context": ["<image>What?", "none"], "target": ["x", "y"], "image": pa.array([own, None], file)}),
+                   os.path.join(where, "asked.parquet"), compression="none", write_statistics=False)
 
 
 def make_rows(where):

@@ -1,0 +1,95 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-eval on tasks with pictures: sample by sample what hf-multimodal of lm-evaluation-harness makes of them
+# (tests/golden/harness/make_pictures.py), whatever the batch; documents of our own; pictures that are broken or do not fit.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+golden=$LF_SRCDIR/tests/golden/harness/pictures
+models=$LF_SRCDIR/tests/golden/vlm/run
+images=$LF_SRCDIR/tests/golden/media/images
+grep -q '^#define HAVE_PNG' "$LF_BUILDDIR/config.h" && grep -q '^#define HAVE_JPEG' "$LF_BUILDDIR/config.h" ||
+    skip_all "a decoder of pictures is not built in"
+model=llava tokenizer=$models/llava
+run() { # run NAME ARGS...
+    _name=$1
+    shift
+    "$stages/lf-eval" --checkpoint "$dir/$model/checkpoint" --tokenizer "$tokenizer" --threads 1 --bootstrap 2 --out "$dir/$_name" "$@" \
+        >"$dir/stdout" 2>"$dir/err"
+    rc=$?
+}
+samples() { cat "$dir/$1/results/samples.jsonl"; }
+# bad TEXT NAME ARGS...: one line with TEXT before anything is measured
+bad() {
+    _text=$1 _what=$2
+    shift 2
+    rm -rf "$dir/bad"
+    run bad "$@"
+    [ $rc -eq 1 ] && grep -qF -- "$_text" "$dir/err" && [ "$(wc -l <"$dir/err")" -eq 1 ] && [ ! -e "$dir/bad/results/samples.jsonl.part" ]
+    ok $? "$_what"
+}
+
+# --- the harness ---
+for model in llava qwen2.5-vl; do
+    must "$stages/lf-convert" --from "$models/$model" --out "$dir/$model" --verify none
+    tokenizer=$models/$model
+    for which in chat plain; do
+        run $model.$which --requests "$golden/$which.jsonl"
+        ok $rc "$model: requests of $which.jsonl"
+        "$LF_BUILDDIR/tests/golden/harness_near" "$golden/$model-$which.json" "$dir/$model.$which/results" each >"$dir/near"
+        sed -n 's/^# /# /p' "$dir/near"
+        while read -r word number text; do
+            case $word in ok) ok 0 "$model $text" ;; not) ok 1 "$model $text" ;; esac
+        done <"$dir/near"
+    done
+done
+model=llava tokenizer=$models/llava
+run small --requests "$golden/chat.jsonl" --slots 2 --step-rows 16 --block 3 --no-share
+is "$rc $(samples small | cksum)" "0 $(samples llava.chat | cksum)" "small batches: the same bytes"
+
+# --- documents of our own ---
+ask() { printf '{"messages":[{"role":"user","content":[{"type":"image"},{"type":"text","text":"%s"}]}],"images":["%s"],"target":"x"}\n' "$2" "$1"; }
+{ ask rgb8.png 'What?'; ask 444.jpg 'Which animal?'; } >"$dir/ask.jsonl"
+run ask --generate "$dir/ask.jsonl" --media-dir "$images" --max-tokens 10 --until '
+' --until _
+said() { samples "$1" | sed -n "/\"task\":\"$2\"/s/.*\"resps\"/\"resps\"/p" | head -n 2; }
+is "$rc $(said ask ask)" "0 $(said llava.chat vqa)" "generate: messages with pictures, the texts of the harness"
+pick() { printf '{"context":"%s","images":["%s"],"choices":["A","B"],"gold":0}\n' "$2" "$1"; }
+{ pick rgb8.png '<image>A or B?'; pick 444.jpg '<image>A or B?'; pick rgb8.png '<image>A or B?'; } >"$dir/pick.jsonl"
+cp "$images/rgb8.png" "$images/444.jpg" "$dir"
+run pick --multiple-choice "$dir/pick.jsonl"
+ll() { samples pick | sed -n "$1"'s/.*\("ll":\[[^]]*\]\).*/\1/p'; }
+[ $rc -eq 0 ] && [ -n "$(ll 1)" ] && [ "$(ll 1)" = "$(ll 3)" ] && [ "$(ll 1)" != "$(ll 2)" ]
+ok $? "multiple choice: pictures beside the documents, another picture, other numbers"
+told() { sed -n 's/.*planned memory \([0-9.]*\) MiB.*/\1/p' "$dir/err"; }
+seeing=$(told)
+sed 's/<image>//; s/"images":\[[^]]*\],//' "$dir/pick.jsonl" >"$dir/blind.jsonl"
+run blind --multiple-choice "$dir/blind.jsonl"
+echo "$seeing $(told)" | awk '{ exit !($1 > $2 && $2 > 0) }'
+ok $? "encoder and pictures are in the memory that is told: $seeing and $(told) MiB"
+run parquet --generate "$LF_SRCDIR/tests/golden/parquet/rows/asked.parquet" --max-tokens 10
+printf '{"context":"<image>What?","target":"x","images":["rgb8.png"]}\n{"context":"none","target":"y"}\n' >"$dir/asked.jsonl"
+rcs=$rc
+run lines --generate "$dir/asked.jsonl" --max-tokens 10
+is "$rcs$rc $(samples parquet)" "00 $(samples lines)" "parquet with the bytes of pictures, and rows without"
+
+# --- mistakes ---
+ask crc.png 'What?' >"$dir/broken.jsonl"
+bad "crc.png" "a broken picture" --generate "$dir/broken.jsonl" --media-dir "$images"
+says "broken.jsonl:1" "... with file and line"
+ask none.png 'What?' >"$dir/missing.jsonl"
+bad "$dir/none.png" "a picture that is not there" --generate "$dir/missing.jsonl"
+pick rgb8.png '<image><image>A or B?' >"$dir/marks.jsonl"
+bad "2 times for 1 picture" "more marks than pictures" --multiple-choice "$dir/marks.jsonl"
+bad "not cut" "a context that is too long" --generate "$dir/ask.jsonl" --media-dir "$images" --max-tokens 10 --max-context 40
+bad "not cut" "choices behind one" --multiple-choice "$dir/pick.jsonl" --max-context 24
+cp "$models/llava/tokenizer.json" "$dir/tokenizer.json"
+tokenizer=$dir/tokenizer.json
+bad "processor = the folder" "no processor" --multiple-choice "$dir/pick.jsonl"
+bad "there is no chat template" "no chat template" --processor "$models/llava" --generate "$dir/ask.jsonl" --media-dir "$images" --max-tokens 10
+tokenizer=$models/llava
+sed 's/"messages"/"context":"x","messages"/' "$dir/ask.jsonl" >"$dir/both.jsonl"
+bad "both 'messages' and" "messages and a text" --generate "$dir/both.jsonl" --media-dir "$images"
+head='{"task":"t","output_type":"loglikelihood_rolling","metrics":[{"metric":"bits_per_byte","aggregation":"bits_per_byte"}],"filters":[{"name":"none","steps":[{"function":"take_first"}]}]}'
+printf '%s\n' "$head" '{"task":"t","doc_id":0,"idx":0,"kind":"loglikelihood_rolling","ctx":"<image>x","images":["rgb8.png"],"doc":{"words":1,"bytes":1}}' \
+    >"$dir/rolling.jsonl"
+bad "goes without pictures" "pictures in a text that is scored whole" --requests "$dir/rolling.jsonl"
+finish 127
