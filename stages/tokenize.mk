@@ -3,7 +3,7 @@ stages_libopts_a_SOURCES += stages/opts.h stages/all_opts.c stages/train_carry.c
 stages_libstages_a_SOURCES += stages/stage.h stages/stage.c stages/made_by.h stages/made_by.c
 pkglibexec_PROGRAMS += stages/lf-tokenize
 stages_lf_tokenize_SOURCES = stages/tokenize.c stages/tokenize_priv.h stages/tokenize_pipe.c stages/tokenize_vocab.c \
-  stages/tokenize_media.h stages/tokenize_media.c stages/tokenize_media_doctor.c \
+  stages/tokenize_media.h stages/tokenize_media.c stages/tokenize_media_doctor.c stages/tokenize_doctor_page.c \
   stages/tokenize_shards.c stages/tokenize_finish.c stages/tokenize_ranks.c stages/tokenize_rows.c \
   stages/tokenize_doctor.c stages/tokenize_show.h stages/tokenize_show.c stages/tokenize_show_text.c
 stages_lf_tokenize_LDADD = $(LF_STAGE_LIBS)

@@ -24,7 +24,8 @@ static int write_one(lf_artifact *a, const char *dir, const char *name, const ch
     return rc != 0 ? rc : lf_artifact_add_hashed(a, dir, name, err);
 }
 
-static int write_report(const char *out, const char *json, const lf_buf *text, lf_err *err)
+static int write_report(const char *out, const char *json, const lf_buf *text, const lf_buf *page,
+                        lf_err *err)
 {
     lf_artifact a = {0};
     char *dir = lf_path_join(out, "doctor", err);
@@ -37,6 +38,8 @@ static int write_report(const char *out, const char *json, const lf_buf *text, l
         rc = write_one(&a, dir, "report.json", json, strlen(json), err);
     if (rc == 0)
         rc = write_one(&a, dir, "report.txt", text->data, text->len, err);
+    if (rc == 0 && page->len)
+        rc = write_one(&a, dir, "samples.html", page->data, page->len, err);
     if (rc == 0)
         rc = lf_artifact_publish(&a, dir, err);
     lf_artifact_fini(&a);
@@ -44,21 +47,26 @@ static int write_report(const char *out, const char *json, const lf_buf *text, l
     return rc;
 }
 
-static int show(const tokenize *s, const json_t *report, lf_err *err)
+static int show(const tokenize *s, json_t *report, lf_err *err)
 {
-    lf_buf text;
+    lf_buf text, page;
     lf_buf_init(&text);
+    lf_buf_init(&page);
+    lf_tokenize_doctor_page(&page, report);
     char *json = json_dumps(report, JSON_INDENT(2) | JSON_SORT_KEYS);
     lf_datadoc_text(report, &text);
     int rc = json ? lf_buf_check(&text, err) : lf_fail(err, LF_ENOMEM, "no memory for the report");
+    if (rc == 0)
+        rc = lf_buf_check(&page, err);
     if (rc == 0 && s->out)
-        rc = write_report(s->out, json, &text, err);
+        rc = write_report(s->out, json, &text, &page, err);
     if (rc == 0 && (s->json ? puts(json) : fputs(text.data, stdout)) < 0)
         rc = lf_fail_errno(err, "cannot write to standard output");
     if (rc == 0 && fflush(stdout) != 0)
         rc = lf_fail_errno(err, "cannot write to standard output");
     free(json);
     lf_buf_fini(&text);
+    lf_buf_fini(&page);
     return rc;
 }
 

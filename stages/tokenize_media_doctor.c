@@ -7,10 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/html.h"
 #include "engine/base/mem.h"
 #include "stages/tokenize_media.h"
 
-enum { SIDES = 17 }; /* longer sides from 2^k on */
+enum {
+    SIDES = 17, /* longer sides from 2^k on */
+    SHOWN = 8   /* pictures of a sample */
+};
 
 struct range {
     int64_t min, max, sum;
@@ -161,7 +165,30 @@ static json_t *report(void *arg, bool *any)
                      range_json(&d->height), "placeholders", placeholders, "sides", sides_json(d));
 }
 
+/* The pictures of a sample; "html" is for the page alone (tokenize_doctor_page.c). */
+static json_t *sample(void *arg)
+{
+    const tok_pics_doctor *d = arg;
+    json_t *list = d->pics.n > 0 ? json_array() : NULL;
+    const char *bytes = d->pics.bytes.data;
+    for (size_t i = 0; list && i < d->pics.n && i < SHOWN; bytes += d->pics.v[i++].n) {
+        const lf_shard_picture *p = &d->pics.v[i];
+        char hex[LF_HASH_HEX];
+        lf_buf html;
+        lf_buf_init(&html);
+        lf_hash_hex(hex, p->sha256);
+        const bool fits = lf_html_picture(&html, bytes, p->n, hex) && !html.failed;
+        json_array_append_new(list, json_pack("{s:s,s:I,s:I,s:I,s:o*}", "sha256", hex, "width",
+                                              (json_int_t)p->w, "height", (json_int_t)p->h,
+                                              "placeholders", (json_int_t)p->count, "html",
+                                              fits ? json_string(html.data) : NULL));
+        lf_buf_fini(&html);
+    }
+    return list;
+}
+
 lf_datadoc_reader lf_tokenize_pics_reader(tok_pics_doctor *d)
 {
-    return (lf_datadoc_reader){.row = read_row, .text = add_hashes, .report = report, .arg = d};
+    return (lf_datadoc_reader){
+        .row = read_row, .text = add_hashes, .report = report, .sample = sample, .arg = d};
 }

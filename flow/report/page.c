@@ -10,41 +10,7 @@
 #include "flow/report/page_texts.h"
 #include "flow/report/report.h"
 
-/* Nothing may be loaded, whatever a text on the page says. */
-#define POLICY "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-
-static const char *entity_of(unsigned char c)
-{
-    switch (c) {
-    case '&':
-        return "&amp;";
-    case '<':
-        return "&lt;";
-    case '>':
-        return "&gt;";
-    case '"':
-        return "&quot;";
-    case '\'':
-        return "&#39;";
-    default:
-        return NULL;
-    }
-}
-
-/* Bytes that are not UTF-8 have become U+FFFD, or '?', before they come here. */
-void lf_html_text(lf_buf *out, const char *text)
-{
-    for (const char *p = text; p != NULL && *p != '\0'; p++) {
-        const unsigned char c = (unsigned char)*p;
-        const char *entity = entity_of(c);
-        if (entity != NULL)
-            lf_buf_adds(out, entity);
-        else if ((c >= 0x20 && c != 0x7f) || c == '\n' || c == '\t')
-            lf_buf_addc(out, *p);
-        else
-            lf_buf_addf(out, "&#x24%02x;", c == 0x7f ? 0x21 : c);
-    }
-}
+#define POLICY LF_HTML_POLICY "; script-src 'unsafe-inline'"
 
 void lf_html_in(lf_buf *out, const char *tag, const char *cls, const char *text)
 {

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
-#include <openssl/evp.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,19 +15,7 @@
 #include "engine/base/mem.h"
 #include "flow/report/report.h"
 
-/* A page stays small enough to be mailed: larger files are named alone. */
-enum { MOST = 4, FILE_BYTES = 192 << 10 };
-
-static const char *type_of(const unsigned char *data, size_t n)
-{
-    if (n > 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0)
-        return "image/png";
-    if (n > 3 && memcmp(data, "\xff\xd8\xff", 3) == 0)
-        return "image/jpeg";
-    if (n > 12 && memcmp(data, "RIFF", 4) == 0 && memcmp(data + 8, "WEBP", 4) == 0)
-        return "image/webp";
-    return NULL;
-}
+enum { MOST = 4 };
 
 /* All of a regular file that is not too large; false: it is, or it cannot be read. */
 static bool read_small(lf_buf *out, const char *path)
@@ -39,22 +26,11 @@ static bool read_small(lf_buf *out, const char *path)
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return false;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= FILE_BYTES)
-        while (out->len <= FILE_BYTES && (got = read(fd, block, sizeof block)) > 0)
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= LF_HTML_PICTURE_BYTES)
+        while (out->len <= LF_HTML_PICTURE_BYTES && (got = read(fd, block, sizeof block)) > 0)
             lf_buf_add(out, block, (size_t)got);
     close(fd);
-    return got == 0 && out->len <= FILE_BYTES;
-}
-
-static void embed(lf_buf *b, const lf_buf *file, const char *type)
-{
-    unsigned char text[4 * 1024 + 4]; /* of 3 KiB, and a NUL */
-    lf_buf_addf(b, "data:%s;base64,", type);
-    for (size_t at = 0; at < file->len; at += 3 * 1024) {
-        const size_t n = file->len - at < 3 * 1024 ? file->len - at : 3 * 1024;
-        const int m = EVP_EncodeBlock(text, (const unsigned char *)file->data + at, (int)n);
-        lf_buf_add(b, text, (size_t)m);
-    }
+    return got == 0 && out->len <= LF_HTML_PICTURE_BYTES;
 }
 
 /* A picture of a request as lf-generate takes it: a path below the directory of media, or a
@@ -69,18 +45,8 @@ static void picture(lf_buf *b, const char *name, const char *media_dir)
                       ? snprintf(path, sizeof path, "%s", at)
                       : snprintf(path, sizeof path, "%s/%s", media_dir, at);
     const bool data = strncmp(name, "data:", 5) == 0;
-    const char *type = !data && n < (int)sizeof path && read_small(&file, path)
-                           ? type_of((const unsigned char *)file.data, file.len)
-                           : NULL;
-    if (type != NULL) {
-        lf_buf_adds(b, "<img class=\"seen\" src=\"");
-        embed(b, &file, type);
-        lf_buf_adds(b, "\" alt=\"");
-        lf_html_text(b, name);
-        lf_buf_adds(b, "\" title=\"");
-        lf_html_text(b, name);
-        lf_buf_adds(b, "\">");
-    } else {
+    if (data || n >= (int)sizeof path || !read_small(&file, path) ||
+        !lf_html_picture(b, file.data, file.len, name)) {
         lf_buf_adds(b, "<span class=\"dim\">");
         lf_html_text(b, data ? "a picture within the request" : name);
         lf_buf_adds(b, "</span> ");

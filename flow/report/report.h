@@ -8,6 +8,7 @@
 #ifndef LF_FLOW_REPORT_H
 #define LF_FLOW_REPORT_H
 
+#include "engine/base/html.h"
 #include "engine/base/opt.h"
 #include "engine/base/str.h"
 #include "flow/record/units.h"
@@ -43,9 +44,6 @@ void lf_page_begin(lf_buf *out, const char *title, int refresh_s);
 /* The data of the runs that the plots of this page name by number, the script, the end. */
 int lf_page_end(lf_buf *out, const lf_facts *const *runs, size_t n, lf_err *err);
 
-/* &, <, > and quotes as entities; control bytes but newlines and tabs as visible signs (U+2400
- * to U+2421). */
-void lf_html_text(lf_buf *out, const char *text);
 /* <TAG class="CLS">TEXT</TAG>, without a class where cls is "". */
 void lf_html_in(lf_buf *out, const char *tag, const char *cls, const char *text);
 void lf_html_state(lf_buf *out, const char *state);

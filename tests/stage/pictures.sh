@@ -236,10 +236,20 @@ is $? 0 "as JSON, too"
 { cat "$dir/images.jsonl"; echo "{\"image\": \"exif.png\", $ask}"; echo "{\"image\": \"cut-rgb8.png\", $ask}"; echo "{$ask}"; } >"$dir/sick.jsonl"
 run sick --doctor --json "$dir/sick.jsonl"
 is $rc 0 "the doctor"
-number() { tr -d ' \n' <"$dir/stdout" | sed "s/.*\"$1\":\([0-9]*\).*/\1/"; }
+number() { tr -d ' \n' <"$dir/stdout" | sed "s/.*\"$1\":\([0-9][0-9]*\).*/\1/"; }
 is "$(number pictures | head -c 20) $(number mismatched) $(number repeated)" "4 1 1" "counts pictures, mismatched rows, repeated pictures"
 tr -d ' \n' <"$dir/stdout" | grep -q '"pictures":{"broken":1,.*"height":{"max":48,"min":37},"mismatched":1,"pictures":4,"placeholders":{"max":9,"mean":9.0,"min":9}'
 is $? 0 "and broken ones, sizes and placeholders"
+# A page has the first rows as they are trained, with their pictures.
+page=$dir/sick/doctor/samples.html
+sed -n 's/.*src="data:image\/png;base64,\([^"]*\)".*/\1/p' "$page" 2>/dev/null | head -n 1 | base64 -d | cmp -s - "$images/rgb8.png"
+is $? 0 "a page of samples has the picture of the first one"
+like() { grep -q "$1" "$page"; is $? 0 "$2"; }
+like 'data:image/jpeg;base64,.*48 x 37 pixels, 9 placeholders' "that of another format, with its size"
+like '&lt;image&gt; x 9 What?&lt;bot&gt;<mark>A cat&lt;|endoftext|&gt;</mark>' "placeholders are counted, what is trained is marked"
+like "img-src data:" "and loads nothing"
+grep -q '"html"' "$dir/sick/doctor/report.json"
+is $? 1 "the report has no pictures in it"
 run sick2 --doctor "$dir/sick.jsonl"
 grep -q "4 pictures in 3 rows" "$dir/stdout" && grep -q "1 rows have a picture that is not there or cannot be read" "$dir/stdout"
 is $? 0 "for people, too"
@@ -264,4 +274,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 63
+finish 68

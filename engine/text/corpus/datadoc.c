@@ -33,6 +33,7 @@ struct segment {
 struct sample {
     uint64_t row, length;
     lf_buf text;
+    json_t *more; /* of the reader; NULL */
     bool there;
 };
 
@@ -306,6 +307,8 @@ static void take_sample(struct doctor *d, struct sample *s, uint64_t length)
     s->row = d->rows;
     s->length = length;
     s->there = true;
+    json_decref(s->more);
+    s->more = d->o->reader && d->o->reader->sample ? d->o->reader->sample(d->o->reader->arg) : NULL;
     lf_buf_clear(&s->text);
     if (d->shown.len) {
         lf_buf_add(&s->text, d->shown.data, d->shown.len);
@@ -458,8 +461,9 @@ static int read_all(struct doctor *d, lf_corpus *c, lf_err *err)
 
 static json_t *sample_json(const struct doctor *d, const struct sample *s, const char *kind)
 {
-    return json_pack("{s:s,s:o,s:I,s:o}", "kind", kind, "at", place_json(d, s->row), "length",
-                     (json_int_t)s->length, "text", text_json(s->text.data, s->text.len));
+    return json_pack("{s:s,s:o,s:I,s:o,s:O*}", "kind", kind, "at", place_json(d, s->row), "length",
+                     (json_int_t)s->length, "text", text_json(s->text.data, s->text.len),
+                     "pictures", s->more);
 }
 
 static json_t *samples_json(const struct doctor *d)
@@ -586,14 +590,19 @@ static int init(struct doctor *d, lf_err *err)
     return d->near ? 0 : LF_ENOMEM;
 }
 
+static void drop_samples(struct sample *s, int n)
+{
+    for (int k = 0; k < n; k++) {
+        lf_buf_fini(&s[k].text);
+        json_decref(s[k].more);
+    }
+}
+
 static void fini(struct doctor *d)
 {
-    for (int k = 0; k < LONGEST; k++)
-        lf_buf_fini(&d->longest[k].text);
-    for (int k = 0; k < RANDOM; k++)
-        lf_buf_fini(&d->random[k].text);
-    for (int k = 0; k < FIRST; k++)
-        lf_buf_fini(&d->first[k].text);
+    drop_samples(d->longest, LONGEST);
+    drop_samples(d->random, RANDOM);
+    drop_samples(d->first, FIRST);
     for (int k = 0; k < N_ODD; k++)
         json_decref(d->odd_first[k]);
     for (size_t k = 0; k < d->n_seg; k++)

@@ -51,6 +51,8 @@ typedef struct lf_datadoc_reader {
     /* what was found, the member "pictures" of the report; *any: something was odd. NULL: no
      * memory */
     json_t *(*report)(void *arg, bool *any);
+    /* what a sample of the last row has beside its text, its member "pictures"; NULL: nothing */
+    json_t *(*sample)(void *arg);
     void *arg;
 } lf_datadoc_reader;
 
@@ -84,7 +86,7 @@ typedef struct lf_datadoc_opts {
  *    "duplicates":{"rows","estimated","first":[{"at","same_as"}]},
  *    "near_duplicates":{"rows","among","first":[{"at","like","similarity"}]},
  *    "oddities":{name:{"rows","first":[at]}},
- *    "samples":[{"kind","at","length","text"}]}
+ *    "samples":[{"kind","at","length","text","pictures"?}]}
  *
  * and, where it applies, "conversations" (datadoc_turns.h) and, with seq_length,
  *

@@ -9,8 +9,9 @@
 #include "engine/base/mem.h"
 #include "engine/text/corpus/datadoc_priv.h"
 
-#define KEEP 5    /* places told of each finding */
-#define SHOW 1500 /* bytes of a row that is shown */
+#define KEEP 5     /* places told of each finding */
+#define SHOW 1500  /* bytes of a row that is shown */
+enum { MANY = 8 }; /* equal tokens from which on their number is shown */
 
 enum {
     FIND_TRUNCATED,
@@ -152,6 +153,28 @@ void lf_docenc_tell(struct lf_docenc *e, json_t *at)
 
 /* ---- a row as it is trained ---- */
 
+/* How often a token stands from i on, up to `most`. */
+static size_t run_of(const lf_rowdocs *d, size_t i, size_t end, size_t most)
+{
+    size_t n = 1;
+    while (n < most && i + n < end && d->ids.v[i + n] == d->ids.v[i])
+        n++;
+    return n;
+}
+
+/* Placeholders of a picture are one token, hundreds of times: it is shown once, with its number.
+ * Returns how many tokens were shown, 0: no such run begins here. */
+static size_t show_run(const lf_rowdocs *d, size_t i, size_t end, const lf_tokenizer *tok,
+                       lf_buf *out, lf_err *err)
+{
+    if (d->mask.data[i] != 0 || run_of(d, i, end, MANY) < MANY)
+        return 0;
+    const size_t n = run_of(d, i, end, end);
+    if (lf_tokenizer_decode(tok, d->ids.v + i, 1, false, out, err) == 0)
+        lf_buf_addf(out, " x %zu ", n);
+    return n;
+}
+
 int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *out, lf_err *err)
 {
     const lf_rowdocs *d = &e->docs;
@@ -160,10 +183,15 @@ int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *o
         lf_buf_adds(out, k ? "\n--- against\n" : "");
         size_t end = at + d->len[k];
         for (size_t i = at; i < end && rc == 0 && out->len < SHOW * (k + 1);) {
-            size_t n = 1;
-            bool trained = d->mask.data[i] != 0;
-            while (i + n < end && (d->mask.data[i + n] != 0) == trained && n < SHOW)
-                n++;
+            size_t n = show_run(d, i, end, tok, out, err);
+            if (n > 0) {
+                i += n;
+                continue;
+            }
+            const bool trained = d->mask.data[i] != 0;
+            for (n = 1; i + n < end && (d->mask.data[i + n] != 0) == trained && n < SHOW; n++)
+                if (!trained && run_of(d, i + n, end, MANY) == MANY)
+                    break;
             lf_buf_adds(out, trained ? "{+" : "");
             rc = lf_tokenizer_decode(tok, d->ids.v + i, n, false, out, err);
             lf_buf_adds(out, trained ? "+}" : "");
