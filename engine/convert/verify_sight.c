@@ -166,8 +166,8 @@ int lf_verify_sight_feed(struct lf_verify_sight *s, int64_t b, const struct lf_v
         rc = read_pixels(s, b, err);
     if (rc == 0)
         rc = put(in, "tokens", lf_sight_token_rows(s->sight), s->length, err);
-    if (rc == 0 && s->c->rope_sections.n)
-        rc = put(in, "places", lf_sight_places(s->sight), 3 * s->length, err);
+    if (rc == 0)
+        rc = lf_sight_write_rows(s->sight, in->exec, in->chain, 0, err);
     if (rc == 0)
         rc = put(in, "vision.pixels", s->rows, s->media.vision.patches * s->c->vision.patch_dim,
                  err);

@@ -240,6 +240,19 @@ static int number(int32_t *feature, int64_t rows, const lf_gen_eyes *e, const lf
         (long long)n, (long long)e->model.image_token, (long long)rows);
 }
 
+/* Which tokens of the prompt see each other; NULL: there is no memory. */
+static const int32_t *runs_of(const lf_gen_eyes *e, const lf_gen_job *job, lf_arena *a, lf_err *err)
+{
+    int32_t *runs = lf_arena_alloc(a, 2 * job->n_prompt, sizeof *runs, err),
+            *position = lf_arena_alloc(a, job->n_prompt, sizeof *position, err);
+    if (!runs || !position)
+        return NULL;
+    for (size_t i = 0; i < job->n_prompt; i++)
+        position[i] = (int32_t)i;
+    lf_decoder_runs(job->prompt, position, (int64_t)job->n_prompt, e->model.image_token, runs);
+    return runs;
+}
+
 static int32_t turn(int32_t *places, const struct lf_gen_sights *s, const lf_gen_eyes *e,
                     const lf_gen_job *job, lf_arena *a, lf_err *err)
 {
@@ -288,6 +301,8 @@ int lf_gen_sights_place(const struct lf_gen_media **out, const struct lf_gen_sig
     int rc = number(feature, rows, e, job, err);
     *m = (struct lf_gen_media){
         .feature = feature, .n_features = rows, .places = places, .pictures = p};
+    if (rc == 0 && e->model.mask == LF_MASK_IMAGE_BLOCKS && !(m->runs = runs_of(e, job, a, err)))
+        rc = LF_ENOMEM;
     if (rc == 0 && e->model.rope_sections.n) {
         m->next = turn(places, s, e, job, a, err);
         rc = m->next < 0 ? m->next : 0;

@@ -52,6 +52,7 @@ typedef struct gen_run {
     int32_t *row_tok, *row_pos, *row_seq; /* [max_rows] */
     const float **row_feature;            /* [max_rows] of a model that sees, else NULL */
     int32_t *row_places;                  /* [max_rows, 3] of a model with places, else NULL */
+    int32_t *row_runs;                    /* [max_rows, 2] of a model with runs, else NULL */
     int32_t *want;                        /* [slots] rows whose logits are needed */
     gen_seq **want_seq;                   /* [slots] */
     size_t *want_at;                      /* [slots] index in its sequence */
@@ -212,6 +213,27 @@ static bool prefix_too_long(const gen_run *g, const gen_seq *s, int64_t rows)
            prefix - s->cached > (size_t)(g->m->max_rows - rows);
 }
 
+/* The run of the next row of s: of a picture's tokens, or the row alone. */
+static void run_of(const gen_seq *s, int32_t run[2])
+{
+    const struct lf_gen_media *media = s->job->media;
+    const size_t at = s->cached;
+    const bool prompt = media && media->runs && at < s->job->n_prompt;
+    run[0] = prompt ? media->runs[2 * at] : (int32_t)at;
+    run[1] = prompt ? media->runs[2 * at + 1] : (int32_t)at + 1;
+}
+
+/* Is there no room for all that is left of the run of its next row, or for the logits behind it? */
+static bool run_waits(const gen_run *g, const gen_seq *s, int64_t rows, int64_t n_want)
+{
+    int32_t run[2];
+    if (!g->m->runs)
+        return false;
+    run_of(s, run);
+    return run[1] - (int64_t)s->cached > g->m->max_rows - rows ||
+           ((size_t)run[1] == gen_seq_length(s) && n_want == g->m->slots);
+}
+
 /* A sequence that has grown beyond switch_at begins again, with other angles. */
 static void grow_long(const gen_run *g, gen_seq *s)
 {
@@ -238,13 +260,15 @@ static void see(gen_run *g, const gen_seq *s, int64_t row)
         g->row_places[3 * row + i] = prompt  ? media->places[3 * at + (size_t)i]
                                      : media ? media->next + (int32_t)(at - s->job->n_prompt)
                                              : (int32_t)at;
+    if (g->row_runs)
+        run_of(s, g->row_runs + 2 * row);
 }
 
 /* As many rows of a sequence as fit; at most `slots` logits leave a step. */
 static void compose_seq(gen_run *g, gen_seq *s, int64_t *rows, int64_t *n_want)
 {
     const size_t goal = gen_seq_goal(s), page = (size_t)g->m->page_tokens;
-    while (s->cached < goal && *rows < g->m->max_rows) {
+    while (s->cached < goal && *rows < g->m->max_rows && !run_waits(g, s, *rows, *n_want)) {
         bool wanted = gen_seq_wants(s, s->cached);
         if (wanted && *n_want == g->m->slots)
             return;
@@ -388,7 +412,8 @@ static struct lf_gen_rows composed(const gen_run *g, int64_t rows, int64_t n_wan
                                 .n_want = n_want,
                                 .want = g->want,
                                 .feature = g->row_feature,
-                                .places = g->row_places};
+                                .places = g->row_places,
+                                .runs = g->row_runs};
 }
 
 static int step_and_wait(gen_run *g, lf_err *err)
@@ -549,6 +574,8 @@ static int allocate(gen_run *g, lf_err *err)
         return LF_ENOMEM;
     if (g->m->places && !(g->row_places = lf_calloc(3 * rows, sizeof *g->row_places, err)))
         return LF_ENOMEM;
+    if (g->m->runs && !(g->row_runs = lf_calloc(2 * rows, sizeof *g->row_runs, err)))
+        return LF_ENOMEM;
     for (size_t i = 0; i < slots; i++)
         if (!(g->samplers[i] = lf_sampler_create(g->m->vocab, err)))
             return LF_ENOMEM;
@@ -568,7 +595,7 @@ static void release(gen_run *g)
     void *blocks[] = {g->by_slot,  g->done,      g->samplers,    g->free_pages, g->holders,
                       g->filled,   g->table,     g->row_tok,     g->row_pos,    g->row_seq,
                       g->want,     g->want_seq,  g->want_at,     g->drawn,      g->ahead.seq,
-                      g->ahead.at, g->ahead.out, g->row_feature, g->row_places};
+                      g->ahead.at, g->ahead.out, g->row_feature, g->row_places, g->row_runs};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }

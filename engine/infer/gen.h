@@ -52,6 +52,9 @@ struct lf_gen_rows {
      * others NULL. The whole array is NULL where no row has any. */
     const float *const *feature;
     const int32_t *places; /* [n, 3] three positions of each row; NULL: the model has none */
+    /* [n, 2] positions that each row sees together with its past: the first, the one behind the
+     * last (lf_decoder_runs); NULL: the model has no such mask */
+    const int32_t *runs;
 };
 #define LF_GEN_PICTURE INT32_MIN
 /* The pictures of a prompt. */
@@ -59,6 +62,7 @@ struct lf_gen_media {
     const int32_t *feature; /* [n_prompt] the number of the token's features; -1: it is text */
     int64_t n_features;
     const int32_t *places; /* [n_prompt, 3] for a model with places */
+    const int32_t *runs;   /* [n_prompt, 2] for a model with runs */
     int32_t next;          /* likewise, of the token behind the prompt */
     /* of the caller, for lf_gen_model.features: prompts with the same pointer have the same
      * pictures in the same places */
@@ -110,7 +114,10 @@ typedef struct lf_gen_model {
     bool switching;
     int64_t feature_width; /* floats of a row of a picture; 0: the model sees nothing */
     bool places;           /* tokens have three positions each (M-RoPE) */
-    lf_gen_draws *draws;   /* NULL, or of the model, which can draw */
+    /* the tokens of a picture see each other, so a step has the whole rest of a run or nothing of
+     * it */
+    bool runs;
+    lf_gen_draws *draws; /* NULL, or of the model, which can draw */
     /* *out is borrowed until the next step. */
     int (*step)(void *ctx, const struct lf_gen_rows *rows, struct lf_gen_logits *out, lf_err *err);
     /* Computes all features of a job's pictures, [n_features, feature_width]. */

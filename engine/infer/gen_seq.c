@@ -78,6 +78,27 @@ static int check_size(const lf_gen_model *m, const lf_gen_job *j, lf_err *err)
     return 0;
 }
 
+/* A run of tokens that see each other needs one step. */
+static int check_runs(const lf_gen_model *m, const lf_gen_job *j, lf_err *err)
+{
+    if (!m->runs || !j->media)
+        return 0;
+    if (!j->media->runs)
+        return lf_fail(
+            err, LF_EINVAL,
+            "the tokens of this model's pictures see each other, and the prompt does not "
+            "say which they are");
+    for (size_t i = 0; i < j->n_prompt; i++) {
+        const int32_t n = j->media->runs[2 * i + 1] - j->media->runs[2 * i];
+        if (n > m->max_rows)
+            return lf_fail(err, LF_EINVAL,
+                           "a picture has %d tokens, which see each other and need one step of at "
+                           "most %lld rows; raise step_rows",
+                           n, (long long)m->max_rows);
+    }
+    return 0;
+}
+
 static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *j,
                      lf_err *err)
 {
@@ -89,9 +110,15 @@ static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_ge
         return lf_fail(err, LF_EINVAL,
                        "prompt_logprobs: the tokens of this model's prompts see each other, so "
                        "they have no probability");
+    if (j->prompt_logprobs && m->runs && j->media)
+        return lf_fail(err, LF_EINVAL,
+                       "prompt_logprobs: the tokens of this model's pictures see each other, so "
+                       "they have no probability");
     if (j->media && !(m->feature_width && m->features))
         return lf_fail(err, LF_EINVAL, "the prompt has pictures, which this model does not see");
     int rc = check_size(m, j, err);
+    if (rc == 0)
+        rc = check_runs(m, j, err);
     if (rc == 0)
         rc = check_ids(m, j->prompt, j->n_prompt, err);
     if (rc == 0)

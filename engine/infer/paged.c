@@ -31,6 +31,7 @@ struct lf_paged {
     uint8_t *is_long; /* [slots] with longrope, else NULL */
     float *feature;   /* [largest bucket, widest input] of a model that sees, else NULL */
     int32_t *places;  /* [largest bucket, 3] with M-RoPE, else NULL */
+    int32_t *runs;    /* [largest bucket, 2] with mask = image_blocks, else NULL */
 };
 
 #define LSE "lse" /* state of the plan: dev_lse */
@@ -112,6 +113,9 @@ static int take_buffers(lf_paged *p, lf_err *err)
         return LF_ENOMEM;
     if (p->mc->rope_sections.n && !(p->places = lf_calloc(cap * 3, sizeof *p->places, err)))
         return LF_ENOMEM;
+    if (p->mc->mask == LF_MASK_IMAGE_BLOCKS &&
+        !(p->runs = lf_calloc(cap * 2, sizeof *p->runs, err)))
+        return LF_ENOMEM;
     if (lf_decoder_switch(p->dec)) {
         p->is_long = lf_calloc((size_t)p->o.slots, sizeof *p->is_long, err);
         p->turns = lf_calloc(cap, sizeof *p->turns, err);
@@ -163,8 +167,8 @@ void lf_paged_destroy(lf_paged *p)
     if (!p)
         return;
     lf_paged_draw_destroy(p->draw);
-    void *const blocks[] = {p->tok,    p->pos,   p->seq,     p->select,  p->lse,   p->z,
-                            p->prefix, p->turns, p->is_long, p->feature, p->places};
+    void *const blocks[] = {p->tok,    p->pos,   p->seq,     p->select,  p->lse,    p->z,
+                            p->prefix, p->turns, p->is_long, p->feature, p->places, p->runs};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
     free(p);
@@ -249,6 +253,13 @@ static int write_places(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err
     return write_i32(p, k, "places", p->places, 3 * p->rows[k], err);
 }
 
+static int write_runs(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *err)
+{
+    for (int64_t i = 0; i < 2 * p->rows[k]; i++)
+        p->runs[i] = i < 2 * in->n ? in->runs[i] : 0;
+    return write_i32(p, k, "runs", p->runs, 2 * p->rows[k], err);
+}
+
 /* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat
  * row 0. */
 static int write_step(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *err)
@@ -282,6 +293,8 @@ static int write_step(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *
         rc = write_features(p, k, in, err);
     if (rc == 0 && p->places)
         rc = write_places(p, k, in, err);
+    if (rc == 0 && p->runs)
+        rc = write_runs(p, k, in, err);
     return rc || !p->prefix ? rc : write_prefixes(p, k, err);
 }
 
@@ -400,6 +413,7 @@ void lf_paged_model(lf_paged *p, lf_gen_model *out)
                           .switching = p->o.switching,
                           .feature_width = lf_paged_feature_width(p->mc),
                           .places = p->places != NULL,
+                          .runs = p->runs != NULL,
                           .draws = p->draw ? lf_paged_draw_asked(p->draw) : NULL,
                           .step = step,
                           .begin = ahead ? begin : NULL,

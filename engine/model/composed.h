@@ -29,6 +29,7 @@
  *     media.place.* [rows, F]     which feature a token is
  *     media.lines.* [rows, 1]     1 where a token is a newline
  *     places i32 [rows, 3]        with rope_sections: a token's time, row and column
+ *     runs i32 [rows, 2]          with mask = image_blocks (decoder.h)
  *
  * or, where features are given (struct lf_decoder_media), in place of pictures and places:
  *

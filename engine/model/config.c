@@ -16,7 +16,7 @@
 static const char *const norm_names[] = {"rms", "layer", NULL};
 static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", NULL};
 static const char *const position_names[] = {"rope", "learned", "alibi", "none", "rope2d", NULL};
-static const char *const mask_names[] = {"causal", "prefix", NULL};
+static const char *const mask_names[] = {"causal", "prefix", "image_blocks", NULL};
 static const char *const scaling_names[] = {"none",     "linear",  "llama3", "yarn",
                                             "longrope", "dynamic", NULL};
 /* In the order of enum lf_act. */

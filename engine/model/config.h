@@ -34,7 +34,7 @@ enum lf_model_position {
     LF_POS_NONE,
     LF_POS_ROPE2D
 };
-enum lf_model_mask { LF_MASK_CAUSAL = 0, LF_MASK_PREFIX };
+enum lf_model_mask { LF_MASK_CAUSAL = 0, LF_MASK_PREFIX, LF_MASK_IMAGE_BLOCKS };
 enum lf_model_rope_scaling {
     LF_ROPE_PLAIN = 0,
     LF_ROPE_LINEAR,
@@ -179,7 +179,9 @@ typedef struct lf_model_config {
      * over the vocabulary (reward models, critics); the keys of that head then have no effect */
     int output;
 
-    /* enum lf_model_mask; prefix: the first tokens of a document see each other, decoder.h */
+    /* enum lf_model_mask; prefix: the first tokens of a document see each other, in windowed layers
+     * too; image_blocks: a token of a picture sees the picture's tokens behind it, in windowed
+     * layers too (Gemma 3). See decoder.h */
     int mask;
     int64_t sliding_window;    /* key j visible to query i iff i - j < window; 0 = off */
     int64_t max_window_layers; /* layers below this index attend in full (Qwen2); 0: all slide */

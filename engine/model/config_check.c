@@ -236,6 +236,9 @@ static int check_position(const lf_model_config *c, lf_err *err)
     if (c->position == LF_POS_ALIBI && c->mask == LF_MASK_PREFIX)
         CONTRADICTION("mask",
                       "ALiBi is a penalty for distance into the past; a prefix looks ahead");
+    if (c->position == LF_POS_ALIBI && c->mask == LF_MASK_IMAGE_BLOCKS)
+        CONTRADICTION("mask", "ALiBi is a penalty for distance into the past; tokens of a picture "
+                              "look ahead");
     if (c->logn_length == 1)
         CONTRADICTION("logn_length", "log(1) is 0: it is 0 (off) or at least 2");
     if (c->logn_length && (c->position != LF_POS_ROPE || lf_model_rope_dim(c) != c->head_dim))
@@ -306,6 +309,9 @@ static int check_sight(lf_model_config *c, lf_err *err)
     for (size_t i = 0; i < lf_model_n_keys && !c->vision.family; i++)
         if (lf_model_key_sees(&lf_model_keys[i]) && given(c, lf_model_keys[i].name))
             CONTRADICTION(lf_model_keys[i].name, "nothing reads it without vision.family");
+    if (!c->vision.family && c->mask == LF_MASK_IMAGE_BLOCKS)
+        CONTRADICTION("mask", "image_blocks is for tokens of pictures, and nothing sees any: "
+                              "vision.family is not given");
     if (!c->vision.family)
         return 0;
     if (c->prefix_last && (c->mask != LF_MASK_PREFIX || c->position == LF_POS_ROPE2D))

@@ -82,6 +82,8 @@ static void begin(struct lf_dec_build *b, int64_t rows, int64_t documents)
     b->offsets = b->dropout ? lf_input(b->g, "offsets", LF_I32, rows, 1) : LF_NONE;
     if (c->mask == LF_MASK_PREFIX)
         b->prefix = lf_input(b->g, "prefix", LF_I32, documents, 1);
+    if (c->mask == LF_MASK_IMAGE_BLOCKS)
+        b->runs = lf_input(b->g, "runs", LF_I32, rows, 2);
     if (c->position == LF_POS_ROPE2D) {
         b->turns = lf_input(b->g, "turns", LF_I32, rows, 1);
         b->blocks = lf_input(b->g, "blocks", LF_I32, rows, 1);

@@ -65,7 +65,7 @@ int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
  *
  * The last two are there where a training graph has experts on both sides of the cut, load_total
  * only with router_aux > 0. tokens and noise are inputs of the first chunk, targets of the last
- * one, and all others (positions, cu_seqlens, prefix, turns ...) of every chunk: no layer of any
+ * one, and all others (positions, cu_seqlens, prefix, runs ...) of every chunk: no layer of any
  * family reads the embedding but through x. */
 struct lf_decoder_chunk {
     int64_t begin, end; /* layers [begin, end); there may be none */
@@ -151,6 +151,14 @@ void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int6
 void lf_decoder_turn(int64_t position, int64_t prefix, int32_t *turn, int32_t *block);
 void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *prefix,
                       int64_t rows, int32_t *turns, int32_t *blocks);
+/* With mask = image_blocks runs i32 [R, 2] is an input of every graph: of each token the position
+ * in its document of the first token of its block and that behind the last. A block is neighbouring
+ * tokens `image` of one document, each of which sees those behind it too; a window cuts what is
+ * before a token, there as well. As in transformers tokens of two pictures without a token between
+ * them are one block. Any other token is alone: (i, i + 1). positions i32 [rows] counts in each
+ * document from 0. */
+void lf_decoder_runs(const int32_t *tokens, const int32_t *positions, int64_t rows, int64_t image,
+                     int32_t *runs);
 /* Returns the length at which longrope switches: all tokens of a longer document turn by the long
  * factors, those of other documents by the short ones. 0: there is one table, because no document
  * can be longer or because there is no longrope. Where it is not 0, turns i32 [R, 1] is an input of
@@ -163,13 +171,15 @@ struct lf_decoder_docs {
     int slot;                  /* of the chain */
     const int32_t *cu_seqlens; /* [n + 1] */
     int64_t n;
-    int64_t rows;  /* rows of the input; those behind the last document are padding */
-    bool pictures; /* places come from elsewhere (sight.h); else the three positions are equal */
+    int64_t rows; /* rows of the input; those behind the last document are padding */
+    /* places and runs come from elsewhere (sight.h); else the three positions are equal, and every
+     * token is alone */
+    bool pictures;
     /* [n] the length that each document counts as, such as the longest that it could have had when
      * it was generated; NULL: its rows */
     const int32_t *reach;
 };
-/* Writes their turns and their places, where these are inputs. */
+/* Writes their turns, places and runs, where these are inputs. */
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            const struct lf_decoder_docs *docs, lf_err *err);
 /* Scoring: outputs "loss" (-log p of the target), "lse" and "argmax" per row, beside the sums of
@@ -209,10 +219,10 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
  * row). It stores its key and value and sees positions 0..positions[r] of its sequence. Prefill and
  * decode differ in `rows` only. Further inputs are seq i32 [R, 1]; table i32 [n_seq, max_pages];
  * prefix, here i32 [n_seq, 1]; and select i32 [n_select, 1], the rows whose logits are needed. A
- * prefix is fed in one step, because its tokens see each other in every layer. Output "logits" f32
- * [n_select, V] is before soft cap and temperature; lf_k_logit_stats applies the soft cap, then 1 /
- * T, as in training, and sums up. States kv.N.k and kv.N.v [n_pages * page_tokens, G*D] are shared
- * by name. */
+ * prefix, and a block of runs, is fed in one step, because its tokens see each other. Output
+ * "logits" f32 [n_select, V] is before soft cap and temperature; lf_k_logit_stats applies the soft
+ * cap, then 1 / T, as in training, and sums up. States kv.N.k and kv.N.v [n_pages * page_tokens,
+ * G*D] are shared by name. */
 struct lf_decoder_paged {
     int64_t rows, n_seq, max_pages, n_pages, page_tokens, n_select;
     enum lf_dtype cache; /* the compute type */

@@ -174,6 +174,7 @@ static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
                              .window = (int32_t)lf_model_layer_window(c, l),
                              .causal = true,
                              .prefix = b->prefix,
+                             .runs = b->runs,
                              .max_doc = b->max_doc};
     char site[64];
     if (b->dropout && c->attn_prob_dropout > 0) {

@@ -50,7 +50,7 @@ struct lf_dec_build {
     const struct lf_decoder_media *media; /* NULL: no pictures */
     lf_val deep[LF_MODEL_MAX_TAPS];       /* what joins the stream behind the first layers */
     lf_val places;                        /* three positions of each token */
-    lf_val prefix, turns, blocks;         /* LF_NONE where the description does not need them */
+    lf_val prefix, turns, blocks, runs;   /* LF_NONE where the description does not need them */
     /* over documents */
     lf_val cu_seqlens;
     int64_t max_doc, rows;

@@ -12,7 +12,8 @@
  * are trained, A the scalars of the adapters' matrices. Gradients of activations are needed from
  * the loss down to the lowest layer l with something trained: P' and A' lie in the layers l .. L-1
  * and, unless the head alone is trained, behind them. keys(l) is the sum of the mean keys of a
- * query over these layers: T each without causal, T/2 with causal, less in windowed layers.
+ * query over these layers: T each without causal, T/2 with causal, less in windowed layers. That
+ * the tokens of a picture, or of a prefix, see each other is not counted.
  *
  * What an encoder of pictures and its projector take does not count: it follows from patches, not
  * from tokens.

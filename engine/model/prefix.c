@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a token turns by where its position does not say it: prefixes of documents and the two
- * positions that count from them; the table of longrope that a document's length chooses. */
+ * What a token turns by where its position does not say it, and what it sees beside its past:
+ * prefixes of documents and the two positions that count from them; blocks of pictures; the table
+ * of longrope that a document's length chooses. */
 #include <stdlib.h>
 
 #include "engine/base/mem.h"
@@ -34,6 +35,41 @@ void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *
             lf_decoder_turn(r - cu_seqlens[d], prefix[d], &turns[r], &blocks[r]);
     for (int64_t r = cu_seqlens[n_docs]; r < rows; r++) /* padding */
         turns[r] = blocks[r] = 0;
+}
+
+/* ---- blocks of pictures ---- */
+
+void lf_decoder_runs(const int32_t *tokens, const int32_t *positions, int64_t rows, int64_t image,
+                     int32_t *runs)
+{
+    for (int64_t r = 0, end; r < rows; r = end) {
+        end = r + 1;
+        while (tokens[r] == image && end < rows && tokens[end] == image && positions[end] != 0)
+            end++;
+        for (int64_t i = r; i < end; i++) {
+            runs[2 * i] = positions[r];
+            runs[2 * i + 1] = positions[end - 1] + 1;
+        }
+    }
+}
+
+/* Of text alone: every token for itself. */
+static int write_runs(lf_exec *ex, int chain, const struct lf_decoder_docs *docs, lf_err *err)
+{
+    const int32_t *cu = docs->cu_seqlens;
+    int32_t *runs =
+        lf_calloc((size_t)docs->rows * 2, sizeof *runs, err); /* padding: nobody reads */
+    if (!runs)
+        return LF_ENOMEM;
+    for (int64_t k = 0; k < docs->n; k++)
+        for (int32_t r = cu[k]; r < cu[k + 1]; r++) {
+            runs[2 * r] = r - cu[k];
+            runs[2 * r + 1] = r - cu[k] + 1;
+        }
+    const int rc = lf_exec_write(ex, chain, docs->slot, "runs", runs,
+                                 (size_t)docs->rows * 2 * sizeof *runs, err);
+    free(runs);
+    return rc;
 }
 
 /* ---- longrope ---- */
@@ -88,7 +124,11 @@ static int write_table_rows(const lf_decoder *d, lf_exec *ex, int chain,
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            const struct lf_decoder_docs *docs, lf_err *err)
 {
-    if (lf_dec_two_tables(d))
+    int rc = 0;
+    if (d->c.mask == LF_MASK_IMAGE_BLOCKS && !docs->pictures)
+        rc = write_runs(ex, chain, docs, err);
+    if (rc == 0 && lf_dec_two_tables(d))
         return write_table_rows(d, ex, chain, docs, err);
-    return d->c.rope_sections.n && !docs->pictures ? write_places(ex, chain, docs, err) : 0;
+    return rc == 0 && d->c.rope_sections.n && !docs->pictures ? write_places(ex, chain, docs, err)
+                                                              : rc;
 }

@@ -79,6 +79,7 @@ static size_t lay_out(lf_sight *s, struct block *b)
     s->used.lines = s->c->projector.newline;
     s->token = carve(b, s->rows, 4);
     s->places = carve(b, s->c->rope_sections.n ? 3 * s->rows : 0, 4);
+    s->runs = carve(b, s->c->mask == LF_MASK_IMAGE_BLOCKS ? 2 * s->rows : 0, 4);
     s->order = carve(b, r->patches, 4);
     s->row_of = carve(b, r->patches, 4);
     s->turn = carve(b, v->rope ? 3 * r->rows : 0, 4);
@@ -157,6 +158,11 @@ const int32_t *lf_sight_places(const lf_sight *s)
     return s->c->rope_sections.n ? s->places : NULL;
 }
 
+const int32_t *lf_sight_runs(const lf_sight *s)
+{
+    return s->c->mask == LF_MASK_IMAGE_BLOCKS ? s->runs : NULL;
+}
+
 /* ---- matrices ---- */
 
 void lf_sight_begin(struct lf_sight_matrix *m)
@@ -204,6 +210,13 @@ static int write(lf_exec *ex, int chain, int slot, const char *name, const void 
                  lf_err *err)
 {
     return lf_exec_write(ex, chain, slot, name, p, (size_t)n * 4, err);
+}
+
+int lf_sight_write_rows(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
+{
+    const int32_t *places = lf_sight_places(s), *runs = lf_sight_runs(s);
+    int rc = places ? write(ex, chain, slot, "places", places, 3 * s->rows, err) : 0;
+    return rc == 0 && runs ? write(ex, chain, slot, "runs", runs, 2 * s->rows, err) : rc;
 }
 
 struct at {

@@ -71,10 +71,14 @@ const int32_t *lf_sight_token_rows(const lf_sight *s);
 /* Where encoder row r takes its pixels from: the number of the patch in the order of the batch.
  * Without windows patch r is row r. [patches] */
 const int32_t *lf_sight_patch_order(const lf_sight *s);
-/* Writes all inputs but vision.pixels, tokens and places. */
+/* Writes all inputs but vision.pixels, tokens, places and runs. */
 int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
 /* The three positions of every token, [rows, 3], where rope_sections is given, else NULL. */
 const int32_t *lf_sight_places(const lf_sight *s);
+/* The block of every token, [rows, 2], with mask = image_blocks (lf_decoder_runs), else NULL. */
+const int32_t *lf_sight_runs(const lf_sight *s);
+/* Writes places and runs, where these are inputs. Every chunk of layers has them. */
+int lf_sight_write_rows(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
 
 /* The same from files (engine/media): sizes, and pixels normalised. */
 struct lf_sight_media {

@@ -310,6 +310,8 @@ int lf_sight_place(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
         lf_sight_finish(&s->lines);
     if (s->c->rope_sections.n)
         lf_sight_turns(s->c, b, s->places);
+    if (s->c->mask == LF_MASK_IMAGE_BLOCKS)
+        lf_decoder_runs(b->tokens, b->positions, b->rows, s->c->image_token, s->runs);
     return 0;
 }
 

@@ -31,7 +31,7 @@ struct lf_sight {
         bool place, class, pos, select, lines;
     } used;
     struct lf_sight_matrix place, class, pos, select, put, lines;
-    int32_t *token, *places;
+    int32_t *token, *places, *runs;
     int32_t *order;  /* [patches] which patch of the batch comes so manieth into the encoder */
     int32_t *row_of; /* [patches] the encoder's row of a patch, tile by tile, row by row */
     int32_t *turn;   /* [rows of the encoder, 3] */
@@ -46,7 +46,7 @@ struct lf_sight {
 
 /* Rows of the encoder: row_of, order, turn, segments, place, class, pos. */
 int lf_sight_rows(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
-/* Rows of the decoder: select, put, lines, token, places. */
+/* Rows of the decoder: select, put, lines, token, places, runs. */
 int lf_sight_place(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
 
 #endif

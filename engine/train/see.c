@@ -42,7 +42,6 @@ int lf_train_see(lf_sight *s, const lf_loader *l, const lf_loader_batch *b, lf_e
 int lf_train_write_sight(const lf_trainer *t, const struct lf_train_inputs *in, lf_err *err)
 {
     lf_exec *ex = t->m.ex;
-    const int32_t *places = lf_sight_places(in->sight);
     const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
     int rc = 0;
     if (in->part->first) {
@@ -53,7 +52,5 @@ int lf_train_write_sight(const lf_trainer *t, const struct lf_train_inputs *in, 
         if (rc == 0)
             rc = lf_sight_write_pixels(in->sight, ex, in->chain, in->slot, err);
     }
-    return rc == 0 && places
-               ? lf_exec_write(ex, in->chain, in->slot, "places", places, 3 * rows * i32, err)
-               : rc;
+    return rc == 0 ? lf_sight_write_rows(in->sight, ex, in->chain, in->slot, err) : rc;
 }

@@ -26,7 +26,22 @@ struct fake {
         struct lf_sample_out out[N_JOBS];
     } begun[LF_GEN_AHEAD], newest;
     int n_begun, most_begun;
+    int64_t seen; /* rows that see rows behind them */
 };
+
+/* Is each row's run there up to its end? Its later rows follow it in this step. */
+static bool runs_whole(struct fake *f, const struct lf_gen_rows *in)
+{
+    bool whole = true;
+    for (int64_t r = 0; r < in->n; r++) {
+        const int32_t *run = in->runs + 2 * r;
+        const int64_t last = r + run[1] - 1 - in->pos[r];
+        f->seen += last > r;
+        whole = whole && run[0] <= in->pos[r] && in->pos[r] < run[1] && last < in->n &&
+                in->seq[last] == in->seq[r] && in->pos[last] == run[1] - 1;
+    }
+    return whole;
+}
 
 /* Greedy tokens without a list are drawn here, and their logits gone; everything else is left to
  * lf_gen_run. */
@@ -53,6 +68,8 @@ static int fake_rows(void *ctx, const struct lf_gen_rows *in, struct lf_gen_logi
     if (in->n > f->m.max_rows || in->n < 1)
         return lf_fail(err, LF_EINVAL, "%lld rows", (long long)in->n);
     f->most_rows = in->n > f->most_rows ? in->n : f->most_rows;
+    if (f->m.runs && !runs_whole(f, in))
+        return lf_fail(err, LF_EINVAL, "a run is cut");
     for (int64_t r = 0; r < in->n; r++) {
         const int32_t *t = in->table + in->seq[r] * f->m.max_pages;
         f->pages[t[in->pos[r] / PAGE] * PAGE + in->pos[r] % PAGE] = in->token[r];
@@ -442,6 +459,95 @@ static void test_samples(const lf_gen_job *first)
     }
 }
 
+static int fake_features(void *look, const lf_gen_job *job, float *out, lf_err *err)
+{
+    (void)look;
+    (void)err;
+    memset(out, 0, (size_t)job->media->n_features * sizeof *out);
+    return 0;
+}
+
+/* Three pictures, the last at the end of the prompt; the second runs over a page. */
+static void make_picture_jobs(lf_gen_job *jobs, int n, const lf_gen_job *first)
+{
+    static int32_t feature[24], runs[48];
+    static const int32_t of[][2] = {{3, 10}, {13, 17}, {20, 22}};
+    static const struct lf_gen_media media = {
+        .feature = feature, .n_features = 13, .runs = runs, .pictures = runs};
+    int32_t k = 0;
+    for (int32_t i = 0; i < 24; i++) {
+        feature[i] = -1;
+        runs[2 * i] = i;
+        runs[2 * i + 1] = i + 1;
+        for (size_t p = 0; p < 3; p++)
+            if (of[p][0] <= i && i < of[p][1]) {
+                feature[i] = k++;
+                memcpy(runs + 2 * i, of[p], sizeof of[p]);
+            }
+    }
+    for (int i = 0; i < n; i++) {
+        jobs[i] = *first;
+        jobs[i].n_prompt = 22;
+        jobs[i].sample = (uint32_t)i;
+        jobs[i].seed = lf_sample_seed(1, first->id, (uint32_t)i);
+        jobs[i].params.temperature = 1;
+        jobs[i].max_tokens = 1 + (int64_t)(i * 5) % 8;
+        jobs[i].n_end = 0;
+        if (i % 4 == 3) /* text, whose every row is wanted */
+            jobs[i].prompt_logprobs = true;
+        else
+            jobs[i].media = &media;
+    }
+}
+
+/* The tokens of a picture see each other: no step cuts them, and samples share what is before. */
+static void test_runs(const lf_gen_job *first)
+{
+    enum { N = 9 };
+    static const int64_t shapes[][3] = {
+        {1, 64, 10}, {8, 64, 80}, {8, 9, 40}, {3, 7, 30}, {2, 8, 20}};
+    static struct got ref, got;
+    lf_gen_job jobs[N];
+    struct fake f;
+    lf_err err = LF_ERR_INIT;
+    make_picture_jobs(jobs, N, first);
+    const struct lf_gen_work w = {.jobs = jobs, .n_jobs = N, .sink = sink, .arg = &got};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct lf_gen_stats st;
+        if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
+            tap_bail("no memory");
+        f.m.runs = true;
+        f.m.feature_width = 1;
+        f.m.features = fake_features;
+        got = (struct got){.ordered = true, .jobs = jobs};
+        tap_rc(lf_gen_run(&f.m, &w, &st, &err), 0, &err, NULL, "run prompts with pictures");
+        if (i == 0)
+            ref = got;
+        tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "whatever shape the steps have");
+        tap_ok(f.seen > 0 && (shapes[i][0] == 1 || st.shared_tokens > 0),
+               "%lld rows saw rows behind them, %lld were shared", (long long)f.seen,
+               (long long)st.shared_tokens);
+        fake_close(&f);
+    }
+    if (fake_open(&f, 2, 6, 20))
+        tap_bail("no memory");
+    f.m.runs = true;
+    f.m.feature_width = 1;
+    f.m.features = fake_features;
+    tap_rc(lf_gen_check(&f.m, NULL, jobs, 1, &err), LF_EINVAL, &err, "raise step_rows",
+           "a picture larger than a step");
+    f.m.max_rows = 7;
+    tap_rc(lf_gen_check(&f.m, NULL, jobs, 1, &err), 0, &err, NULL, "one as large");
+    jobs[0].prompt_logprobs = true;
+    tap_rc(lf_gen_check(&f.m, NULL, jobs, 1, &err), LF_EINVAL, &err, "no probability",
+           "log-probabilities of such a prompt");
+    const struct lf_gen_media blind = {.feature = jobs[1].media->feature, .n_features = 13};
+    jobs[1].media = &blind;
+    tap_rc(lf_gen_check(&f.m, NULL, jobs + 1, 1, &err), LF_EINVAL, &err, "does not say",
+           "pictures without their runs");
+    fake_close(&f);
+}
+
 /* longrope: sequences on both sides of switch_at have other angles, and so no pages in common. */
 static void test_long(const lf_gen_job *first)
 {
@@ -652,6 +758,7 @@ int main(void)
     TAP(75, test_ahead(jobs));
     TAP(2, test_min_tokens(jobs));
     TAP(16, test_samples(&jobs[3]));
+    TAP(19, test_runs(&jobs[6]));
     TAP(11, test_long(&jobs[3]));
     TAP(19, test_scoring());
     TAP(5, test_refusals(jobs));

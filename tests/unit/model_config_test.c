@@ -303,6 +303,9 @@ static void test_errors(void)
          "not for rope2d"},
         {"[model]\nfamily = llama\n" TINY "position = alibi\nmask = prefix\n",
          "a prefix looks ahead"},
+        {"[model]\nfamily = llama\n" TINY "mask = image_blocks\n", "vision.family is not given"},
+        {"[model]\nfamily = llama\n" TINY "position = alibi\nmask = image_blocks\n",
+         "tokens of a picture look ahead"},
         {"[model]\nfamily = llama\n" TINY "norm_head = yes\nhead_bias = yes\n",
          "a head of unit rows has none (norm_head, m.ini:9:13)"},
         {"[model]\nfamily = llama\n" TINY "score_init = zero\n",
@@ -493,7 +496,7 @@ static void test_flops(void)
 int main(void)
 {
     TAP(412, test_published());
-    TAP(118, test_errors());
+    TAP(122, test_errors());
     TAP(13, test_presets());
     TAP(32, test_positions());
     TAP(9, test_flops());

@@ -118,10 +118,34 @@ static void test_positions(void)
     }
 }
 
+/* Neighbours of one document, whatever pictures they are of; a block ends where another document
+ * begins. */
+static void test_runs(void)
+{
+    enum { N = 14 };
+    static const int32_t tokens[N] = {7, 7, 1, 7, 7, 7, 2, 7, 7, 7, 7, 3, 7, 4},
+                         positions[N] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 0, 1},
+                         want[2 * N] = {0, 2, 0, 2, 2, 3, 3, 6, 3, 6, 3, 6, 6, 7,
+                                        7, 9, 7, 9, 0, 2, 0, 2, 2, 3, 0, 1, 1, 2};
+    int32_t runs[2 * N];
+    lf_decoder_runs(tokens, positions, N, TOKEN, runs);
+    tap_mem(runs, want, sizeof want, "blocks of pictures in three documents");
+    const struct lf_decoder_media m = {0};
+    lf_model_config c = finished("siglip", "16", "1");
+    lf_sight *s = lf_sight_create(&c, &m, N, &err);
+    tap_ok(s && !lf_sight_runs(s), "a causal model has none");
+    lf_sight_destroy(s);
+    c.mask = LF_MASK_IMAGE_BLOCKS;
+    s = lf_sight_create(&c, &m, N, &err);
+    tap_ok(s && lf_sight_runs(s), "one with mask = image_blocks has");
+    lf_sight_destroy(s);
+}
+
 int main(void)
 {
     TAP(3, test_rows());
     TAP(1, test_sides());
     TAP(6, test_positions());
+    TAP(3, test_runs());
     return tap_done();
 }
