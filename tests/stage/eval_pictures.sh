@@ -8,11 +8,12 @@ models=$LF_SRCDIR/tests/golden/vlm/run
 images=$LF_SRCDIR/tests/golden/media/images
 grep -q '^#define HAVE_PNG' "$LF_BUILDDIR/config.h" && grep -q '^#define HAVE_JPEG' "$LF_BUILDDIR/config.h" ||
     skip_all "a decoder of pictures is not built in"
-model=llava tokenizer=$models/llava
+with_ranks
+model=llava tokenizer=$models/llava under=
 run() { # run NAME ARGS...
     _name=$1
     shift
-    "$stages/lf-eval" --checkpoint "$dir/$model/checkpoint" --tokenizer "$tokenizer" --threads 1 --bootstrap 2 --out "$dir/$_name" "$@" \
+    $under "$stages/lf-eval" --checkpoint "$dir/$model/checkpoint" --tokenizer "$tokenizer" --threads 1 --bootstrap 2 --out "$dir/$_name" "$@" \
         >"$dir/stdout" 2>"$dir/err"
     rc=$?
 }
@@ -44,6 +45,15 @@ done
 model=llava tokenizer=$models/llava
 run small --requests "$golden/chat.jsonl" --slots 2 --step-rows 16 --block 3 --no-share
 is "$rc $(samples small | cksum)" "0 $(samples llava.chat | cksum)" "small batches: the same bytes"
+
+if have_ranks; then
+    under="$launch 2 --"
+    run ranks --requests "$golden/chat.jsonl" --block 3
+    under=
+    is "$rc $(samples ranks | cksum)" "0 $(samples llava.chat | cksum)" "two ranks: the same bytes"
+else
+    skip_some 1 "ranks cannot be started here"
+fi
 
 # --- documents of our own ---
 ask() { printf '{"messages":[{"role":"user","content":[{"type":"image"},{"type":"text","text":"%s"}]}],"images":["%s"],"target":"x"}\n' "$2" "$1"; }
@@ -92,4 +102,4 @@ head='{"task":"t","output_type":"loglikelihood_rolling","metrics":[{"metric":"bi
 printf '%s\n' "$head" '{"task":"t","doc_id":0,"idx":0,"kind":"loglikelihood_rolling","ctx":"<image>x","images":["rgb8.png"],"doc":{"words":1,"bytes":1}}' \
     >"$dir/rolling.jsonl"
 bad "goes without pictures" "pictures in a text that is scored whole" --requests "$dir/rolling.jsonl"
-finish 127
+finish 128
