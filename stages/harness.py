@@ -351,6 +351,8 @@ def converted_requests(task, config, samples):
         seen.add(s["doc_id"])
         for i in range(len(s["arguments"])):
             args = s["arguments"][f"gen_args_{i}"]
+            if "arg_2" in args:
+                raise Unknown("its pictures or sounds cannot be told")
             q = {"task": task, "doc_id": s["doc_id"], "idx": i, "kind": KIND[kind], "ctx": args["arg_0"]}
             if kind == "generate_until":
                 q["gen"] = args["arg_1"]
