@@ -225,6 +225,19 @@ static int measure_whole(const lf_pstore *ps, const struct measured *r, float *n
     return rc != 0 ? rc : add_up(r, norm, g->all_rows, name, err);
 }
 
+/* What was measured, of which this rank keeps a part. */
+static int keep_part(lf_pstore *ps, int i, const float *all, const int64_t range[2], lf_err *err)
+{
+    const struct lf_back_ops *o = ps->back->ops;
+    const size_t bytes = (size_t)range[1] * sizeof *all;
+    float *host = o->host_visible ? NULL : lf_malloc((size_t)range[1], sizeof *host, err);
+    int rc = o->host_visible ? 0 : host ? o->copy_out(ps->back, host, all, bytes, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_pstore_write_part(ps, i, LF_P_MASTER, LF_F32, host ? host : all, range, err);
+    free(host);
+    return rc;
+}
+
 static int start_rows(lf_pstore *ps, const struct measured *r, lf_err *err)
 {
     char name[192], base[160];
@@ -237,14 +250,15 @@ static int start_rows(lf_pstore *ps, const struct measured *r, lf_err *err)
                        name);
     const int64_t range[2] = {0, r->whole ? r->whole->all_rows : r->rows};
     const bool part = m.count < range[1];
-    float *all = part ? lf_malloc((size_t)range[1], sizeof *all, err) : m.data;
+    const size_t bytes = (size_t)range[1] * sizeof(float);
+    float *all = part ? ps->back->ops->alloc(ps->back, bytes, err) : m.data;
     int rc = !all       ? LF_ENOMEM
              : r->whole ? measure_whole(ps, r, all, name, err)
                         : measure(ps, r, all, name, err);
     if (rc == 0 && part)
-        rc = lf_pstore_write_part(ps, i, LF_P_MASTER, LF_F32, all, range, err);
-    if (part)
-        free(all);
+        rc = keep_part(ps, i, all, range, err);
+    if (part && all)
+        ps->back->ops->release(ps->back, all, bytes);
     return rc;
 }
 

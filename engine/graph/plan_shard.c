@@ -411,16 +411,6 @@ static int check(const lf_plan *p, lf_err *err)
         return lf_fail(err, LF_ENOTSUP,
                        "zero = 3 with precision fp8: 8-bit copies are made of whole weights; take "
                        "zero = 2 or precision = bf16");
-    for (size_t i = 0; i < p->n_c && p->ranks.zero == 3 && p->o.target->sm; i++)
-        if (p->c[i].o.whole)
-            return lf_fail(err, LF_ENOTSUP,
-                           "zero = 3 on a GPU: graph %s reads whole weights; take zero = 2",
-                           p->c[i].g->name);
-    for (size_t i = 0; i < p->ps->n_ad && p->ranks.zero == 3 && p->o.target->sm; i++)
-        if (p->ps->ad[i].d.magnitude)
-            return lf_fail(err, LF_ENOTSUP,
-                           "zero = 3 on a GPU: magnitudes (lora_dora) are measured on whole "
-                           "weights; take zero = 2");
     for (size_t i = 0; i < p->n_c && p->ranks.zero == 3; i++)
         if (p->c[i].o.packed && !p->c[i].o.whole)
             return lf_fail(err, LF_ENOTSUP,

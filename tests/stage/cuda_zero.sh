@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sharded state on emulated GPUs (zero = 1, 2, 3): the checkpoints and metrics of ranks that keep everything, bit for bit, in f32, bf16
-# and fp16, with tied weights, in every order in which streams may run, over NCCL and through the host; several micro-batches; groups of
+# and fp16, with tied weights, samples and magnitudes of an adapter, in every order in which streams may run, over NCCL and through the host; several micro-batches; groups of
 # ranks; resumed with and without it and on other numbers of ranks; a rank that is killed, a collective that fails; memory, what is refused.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 with_ranks
@@ -73,6 +73,24 @@ for z in 2 3; do
     LF_COMM=ucx on 2 host$z --zero $z
     is "$rc $(all host$z)" "0 $_want" "zero = $z through memory of the host: the same bits"
 done
+
+# --- whole weights: for samples, and for the magnitudes of an adapter ---
+mv "$dir/w" "$dir/w.f32"
+mv "$dir/z" "$dir/z.f32"
+sed -i 's/^layers = .*/layers = 1/; s/^hidden = .*/hidden = 16/; s/^heads = .*/heads = 1/; s/^ffn = .*/ffn = 32/; s/^vocab = .*/vocab = 64/' "$dir/run.ini"
+same 2 3 --valid-interval 0 --precision bf16 --sample-interval 3 --sample-rows 2 --sample-tokens 4
+cp -r "$dir/w" "$dir/base"
+cmp "$dir/z/samples.jsonl" "$dir/w/samples.jsonl" 2>"$dir/err" && [ "$(grep -c '"token_ids":' "$dir/z/samples.jsonl")" -eq 2 ]
+ok $? "and the samples of a model that GPU 0 has all of" "$(tail -n 2 "$dir/err")"
+pretrain=$stages/lf-sft
+sed '/^\[model\]/,$d; /^valid/d' "$dir/llama.ini" >"$dir/run.ini"
+echo "init_from = $dir/base/out/checkpoint" >>"$dir/run.ini"
+same 2 "1 3" --lora-rank 2 --lora-dora
+pretrain=$stages/lf-pretrain
+cp "$dir/llama.ini" "$dir/run.ini"
+rm -rf "$dir/w" "$dir/z"
+mv "$dir/w.f32" "$dir/w"
+mv "$dir/z.f32" "$dir/z"
 
 # --- more ranks, orders of streams, precisions and models: cuda_zero_long.sh ---
 more=0
@@ -198,7 +216,6 @@ refused() { # refused TEXT ARGS...: by name, before a device is opened
     says "$_text" "by name"
 }
 refused "zero = 3 with precision fp8" --precision fp8 --zero 3
-refused "zero = 3 on a GPU: graph" --sample-interval 1 --sample-tokens 8 --zero 3
 refused "zero_inner = 3" --zero 2 --zero-inner 3
 
 # --- a model that does not fit one GPU ---
@@ -210,4 +227,4 @@ is $rc 1 "GPUs with a byte less than the model needs do not hold it: $LF_EMU_MEM
 says_like "the plan needs .* of its memory" "which is the reason"
 on 2 large --zero 3
 is "$rc $(all large)" "0 $(all w)" "with zero = 3 they do"
-finish $((49 + more))
+finish $((51 + more))
