@@ -156,6 +156,16 @@ for a in "3 1" "1 2" "2 0"; do
     says "zero_inner = ${a% *}: " "by name"
 done
 
+# --- eight processes, of which one has two micro-batches and the others one ---
+cp "$dir/run.ini" "$dir/four.ini"
+sed -i 's/^hidden = .*/hidden = 16/; s/^ffn = .*/ffn = 32/; s/^vocab = .*/vocab = 1040/; s/^heads = .*/heads = 2/; s/^kv_heads = .*/kv_heads = 1/; s/^layers = .*/layers = 1/
+    s/^steps = .*/steps = 2/; s/^valid_interval = .*/valid_interval = 0/' "$dir/run.ini"
+on 1 eight1 --batch 9
+on 8 eight --batch 9 --zero 3
+[ $rc -eq 0 ] && grep -q 'every rank as planned' "$dir/err" && near_losses eight eight1 1e-5 2
+ok $? "eight processes with zero = 3 have the losses of one, and move what is planned" "$(tail -n 3 "$dir/err")"
+cp "$dir/four.ini" "$dir/run.ini"
+
 # --- what was moved is what the plan says, to the byte ---
 "$tool" data "$dir/plain" 100 0 || bail "no test data"
 # moves RANKS BATCH ARGS...: two steps without anything else; rank 0's collectives, and its bytes where the plan is of rank 0
@@ -276,4 +286,4 @@ else
         rm -r "$dir/large$z"
     done
 fi
-finish 137
+finish 138
