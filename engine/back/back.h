@@ -81,12 +81,12 @@ struct lf_back_ops {
     int (*comm_mark)(lf_back *b, size_t i, lf_err *err);
     int (*comm_wait)(lf_back *b, size_t i, lf_err *err);
 
-    /* All or none. Lanes are further queues, below LF_BACK_LANES and each made when it is first asked
-     * for: what ranks send each other at once in several directions has one for each. lane_stream
-     * returns the CUstream of a lane, or NULL with an error. lane_begin and lane_mark are as
-     * comm_begin and comm_mark; marks of all lanes have one row of numbers. lane_wait: calls that
-     * are queued on the main queue from now on wait for what is before mark i where it stands now.
-     */
+    /* All or none. Lanes are further queues, below LF_BACK_LANES and each made when it is first
+     * asked for: what ranks send each other at once in several directions has one for each.
+     * lane_stream returns the CUstream of a lane, or NULL with an error. lane_begin and lane_mark
+     * are as comm_begin and comm_mark; marks of all lanes have one row of numbers. lane_wait: calls
+     * that are queued on the main queue from now on wait for what is before mark i where it stands
+     * now. */
     void *(*lane_stream)(lf_back *b, size_t lane, lf_err *err);
     int (*lane_begin)(lf_back *b, size_t lane, lf_err *err);
     int (*lane_mark)(lf_back *b, size_t lane, size_t i, lf_err *err);
