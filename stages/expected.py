@@ -51,12 +51,28 @@ def tile_rows(images, side):
     return torch.cat([torch.nn.functional.unfold(i[None], side, stride=side)[0].T for i in images])
 
 
+def blocks(rows, h, w, m):
+    """The same patches in blocks of m x m."""
+    return rows.reshape(h // m, m, w // m, m, -1).transpose(1, 2).reshape(h * w, -1)
+
+
 def picture(config, torch, g):
     """A picture of random pixels: arguments of the class, rows of patches, (rows, columns) of tiles, and struct lf_sight_picture."""
     v = config.vision_config
     patch, image = v.patch_size, getattr(v, "image_size", None)
     patch = patch if isinstance(patch, int) else patch[0]
     image = image if isinstance(image, int) or image is None else image[0]
+    if v.model_type == "pixtral":  # pictures of any grid
+        m = getattr(config, "spatial_merge_size", 1)
+        h, w = 6 * m, 10 * m
+        x = torch.randn(1, 3, h * patch, w * patch, generator=g)
+        args = {"pixel_values": x, "image_sizes": torch.tensor([[h * patch, w * patch]])}
+        return args, blocks(tile_rows(x, patch), h, w, m), [(h, w)], (0, 1, 0, 0, w * patch, h * patch), m
+    if hasattr(config, "scale_factor"):  # Idefics 3 and SmolVLM: two tiles and all of it
+        m, side = config.scale_factor, image // patch // config.scale_factor * config.scale_factor
+        x = torch.randn(1, 3, 3, side * patch, side * patch, generator=g)
+        rows = torch.cat([blocks(tile_rows(i[None], patch), side, side, m) for i in x[0]])
+        return {"pixel_values": x}, rows, [(side, side)] * 3, (0, 3, 0, 0, side * patch, side * patch), m
     if hasattr(v, "spatial_merge_size"):
         h, w = 6 * v.spatial_merge_size, 10 * v.spatial_merge_size
         x = torch.randn(h * w, 3 * v.temporal_patch_size * patch * patch, generator=g)

@@ -139,6 +139,30 @@ for model in llava qwen2.5-vl; do
     is "$(tr '\n' ' ' <"$dir/apart")" "" "$model: after training, config.json has the keys that it had"
 done
 
+# --- others: what the first two do not have, in generation and in training ---
+for model in qwen3-vl-moe idefics3 mistral3; do
+    must "$stages/lf-convert" --from "$golden/$model" --out "$dir/$model" --verify none
+    must "$stages/lf-tokenize" --tokenizer "$golden/$model" --processor "$golden/$model" --shape auto --media-dir "$images" \
+        --valid-fraction 0 --out "$dir/$model.tok" "$golden/train.json"
+    generate "$model.gen" $model "$golden/prompts.jsonl"
+    is "$(ids "$model.gen")" "$(cat "$golden/$model/generated")" "$model: the tokens of transformers"
+    ini $model >"$dir/run.ini"
+    sft $model.plain --seq-length 512 --max-patches 1024
+    as_reference $model.plain $model 1e-5
+    ok $? "$model: 20 steps of fine-tuning as in transformers"
+    must "$stages/lf-convert" --from "$dir/$model/checkpoint" --tokenizer "$dir/$model/tokenizer" --out "$dir/$model.hf"
+    cmp -s "$dir/$model.hf/model/model.safetensors" "$golden/$model/model.safetensors"
+    ok $? "$model: the weights that came in go out"
+done
+
+# In an answer, which is trained: <image>, <fake_token_around_image>, <global-img>, <row_1_col_1>
+echo '[{"image": "rgb8.png", "conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "<image> y"}]}]' >"$dir/said.json"
+must "$stages/lf-tokenize" --tokenizer "$golden/idefics3" --processor "$golden/idefics3" --shape auto --media-dir "$images" --valid-fraction 0 \
+    --out "$dir/said.tok" "$dir/said.json"
+"$LF_BUILDDIR/tests/stage/shards_tool" "$dir/said.tok/shards" train | sed 's/\[.*//' | tr ' ' '\n' >"$dir/said"
+seen() { grep -cx -e "$1" "$dir/said"; }
+is "$(seen -97) $(seen '-10[456]') $(seen '97\|10[456]')" "20 8 0" "idefics3: no mark of a picture is trained"
+
 # --- a model from parts: a decoder of its own, LLaVA's encoder, and a projector that begins at random and is trained alone ---
 text() {
     printf '[model]\nfamily = llama\nlayers = 2\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 48\nvocab = 104\nmax_positions = 256\n'
@@ -202,4 +226,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 48
+finish 58
