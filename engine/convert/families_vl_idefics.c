@@ -26,6 +26,8 @@ static const struct lf_hf_key vision_keys[] = {
     {"max_image_size", LF_HF_INERT, NULL, NULL},
     {"size", LF_HF_INERT, NULL, NULL},
     {"use_base_siglip", LF_HF_INERT, NULL, NULL},
+    {"projection_class", LF_HF_INERT, NULL, NULL},
+    {"ignore_index", LF_HF_INERT, NULL, NULL},
     {"tie_word_embeddings", LF_HF_INERT, NULL, NULL},
     {0},
 };
@@ -39,10 +41,11 @@ static int write_vision(const lf_model_config *c, json_t *o, lf_err *err)
     return lf_vl_write_patches(c, o, 0, false, err);
 }
 
+/* The class takes vision_config for its own, whatever model_type that says. */
 #define TOWER(type)                                                                                \
     {                                                                                              \
-        .model_type = type "_vision " type, .family = idefics3_family, .families = "idefics3",     \
-        .keys = vision_keys, .rows = lf_vl_siglip_rows,                                            \
+        .model_type = type "_vision " type " siglip_vision_model", .family = idefics3_family,      \
+        .families = "idefics3", .keys = vision_keys, .rows = lf_vl_siglip_rows,                    \
         .names = {"vision_tower.", {"model.vision_model.", NULL}}, .read = read_vision,            \
         .write = write_vision                                                                      \
     }
@@ -55,6 +58,7 @@ static const struct lf_hf_key outer_keys[] = {
     {"image_token_id", LF_HF_NUMBER, "image_token", NULL},
     {"scale_factor", LF_HF_NUMBER, "projector.merge", "2"},
     {"vocab_size", LF_HF_INERT, NULL, NULL},
+    {"hidden_size", LF_HF_INERT, NULL, NULL},
     {"use_reentrant_checkpointing", LF_HF_INERT, NULL, NULL},
     {"_pad_token_id", LF_HF_INERT, NULL, NULL}, /* so the class saves pad_token_id */
     {0},

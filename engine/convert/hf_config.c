@@ -30,7 +30,14 @@ static const char *const inert[] = {
     "seq_length_for_generation", "im_start_id", "im_end_id",
     /* of generation */
     "max_length", "max_new_tokens", "do_sample", "temperature", "top_k", "top_p",
-    "repetition_penalty", "prefix", NULL};
+    "repetition_penalty", "prefix", "min_length", "num_beams", "num_beam_groups",
+    "num_return_sequences", "length_penalty", "diversity_penalty", "early_stopping",
+    "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "typical_p", "output_scores",
+    "return_dict_in_generate", "remove_invalid_values", "bad_words_ids", "begin_suppress_tokens",
+    "forced_bos_token_id", "forced_eos_token_id", "exponential_decay_length_penalty",
+    /* what transformers 4 wrote of everything; heads that are gone show in the tensors */
+    "finetuning_task", "tf_legacy_loss", "use_bfloat16", "tie_encoder_decoder", "pruned_heads",
+    NULL};
 
 static bool among(const char *word, const char *const *list)
 {

@@ -154,6 +154,12 @@ static const struct {
     {"idefics3",
      "{\"model_type\": \"smolvlm\", \"vision_config\": {\"model_type\": \"smolvlm_vision\"}}",
      NULL},
+    /* as SmolVLM is published: all that a class of transformers 4 had */
+    {"idefics3",
+     "{\"hidden_size\": 24, \"text_config\": {\"min_length\": 0, \"num_beams\": 1, "
+     "\"length_penalty\": 1.0, \"pruned_heads\": {}, \"tf_legacy_loss\": false}, "
+     "\"vision_config\": {\"model_type\": \"siglip_vision_model\", \"ignore_index\": -100}}",
+     NULL},
     /* Pixtral, Mistral 3 */
     {"pixtral", "{\"vision_feature_select_strategy\": null}", "vision_feature_select_strategy"},
     {"pixtral", "{\"vision_config\": {\"head_dim\": 16}}", "head_dim = 16"},
