@@ -104,7 +104,7 @@ struct call { /* of at most PART bytes, or all of a message */
 
 struct driver {
     int (*run)(void *stream);
-    int (*call)(void *stream, bool (*ready)(void *), void (*f)(void *), void *user);
+    int (*call)(void *stream, bool (*ready)(void *), void (*f)(void *), void *user, bool soon);
     bool (*go_on)(void *stream, bool quietly);
 };
 
@@ -448,7 +448,7 @@ static int push(const struct made_call *m, const struct kind *k, size_t at, unsi
     else
         x->data = m->data + at;
     m->c->users++;
-    return d->call(m->stream, k->ready, k->run, x) ? INTERNAL : OK;
+    return d->call(m->stream, k->ready, k->run, x, m->what != COLLECTIVE) ? INTERNAL : OK;
 }
 
 /* A part of a collective ends later; until then what it writes is NaN. */
@@ -525,6 +525,22 @@ static int queue_parts(const struct made_call *m, size_t n, const struct driver 
     return rc;
 }
 
+/* A send begins before its call returns: a host that queues nothing more may wait for others, and a
+ * GPU sends meanwhile. */
+static int begin_send(const struct made_call *m, const struct driver *d)
+{
+    const struct comm *c = m->c;
+    for (long i = 0; atomic_load(&c->s->sent[c->rank][m->to]) <= m->first; i++) {
+        if (c->aborted || atomic_load(&c->s->broken))
+            return OK;
+        if (i == (long)PATIENCE_S * 10000)
+            return INTERNAL;
+        if (!d->go_on(NULL, false))
+            usleep(100);
+    }
+    return OK;
+}
+
 /* Messages of a group go on together, part by part, since boxes are few: receives begin, then the
  * parts of all, those that are sent first, and sends end. */
 static int queue_messages(struct made_call *m, size_t n, const struct driver *d)
@@ -541,8 +557,10 @@ static int queue_messages(struct made_call *m, size_t n, const struct driver *d)
         if (m[i].what == SEND)
             rc = push(&m[i], &ends, 0, m[i].first + parts_of(&m[i]), d);
     for (size_t i = 0; i < n && rc == OK; i++)
-        if (m[i].what != COLLECTIVE)
+        if (m[i].what == RECEIVE)
             d->go_on(m[i].stream, true);
+        else if (m[i].what == SEND)
+            rc = begin_send(&m[i], d);
     return rc;
 }
 

@@ -45,9 +45,10 @@ int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user, size_
 /* The same for a call that waits for other processes: nothing runs it early that need not while
  * ready says no. While it waits it calls lf_emu_go_on, which lets all streams go on that can, as
  * streams of a GPU do, and says whether anything ran. quietly: without kernels and copies. NULL: of
- * all streams. */
+ * all streams. soon: it runs at the latest when another stream is told to wait for it, for the host
+ * may wait for other processes next, which a GPU does not wait for. */
 int lf_emu_host_call_when(lf_cu_stream s, bool (*ready)(void *user), void (*call)(void *user),
-                          void *user);
+                          void *user, bool soon);
 bool lf_emu_go_on(lf_cu_stream s, bool quietly);
 
 /* What was called since the start or lf_emu_reset. */

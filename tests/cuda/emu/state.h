@@ -31,6 +31,7 @@ struct lf_emu_cmd {
     void *args;                /* owned */
     void (*call)(void *args);  /* of the host */
     bool (*ready)(void *args); /* would the call wait? NULL: never */
+    bool soon;                 /* it runs when another stream is told to wait for it */
     lf_cu_event event;         /* record, wait */
     uint64_t generation;       /* of the event */
     lf_cu_graph_exec graph;

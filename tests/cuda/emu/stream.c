@@ -282,9 +282,10 @@ int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user, size_
 }
 
 int lf_emu_host_call_when(lf_cu_stream s, bool (*ready)(void *user), void (*call)(void *user),
-                          void *user)
+                          void *user, bool soon)
 {
-    const struct lf_emu_cmd c = {.kind = EMU_CALL, .call = call, .ready = ready, .args = user};
+    const struct lf_emu_cmd c = {
+        .kind = EMU_CALL, .call = call, .ready = ready, .args = user, .soon = soon};
     return lf_emu_call(s, &c);
 }
 
@@ -509,6 +510,22 @@ static int wait_captured(lf_cu_stream s, lf_cu_event e)
     const struct lf_emu_cmd c = {.kind = EMU_WAIT, .dep = {-1, e->node}};
     return lf_emu_call(s, &c);
 }
+/* Does anything stand before the record that must not stay behind? */
+static bool is_soon(lf_cu_event e)
+{
+    bool soon = false;
+    for (int i = 0; i < LF_EMU_STREAMS; i++) {
+        const lf_cu_stream s = lf_emu_host.stream[i];
+        bool before = false;
+        for (size_t k = s ? s->queue.first : 0; s && k < s->queue.n; k++) {
+            before |= s->queue.cmd[k].soon;
+            soon |= before && s->queue.cmd[k].kind == EMU_RECORD && s->queue.cmd[k].event == e &&
+                    s->queue.cmd[k].generation == e->recorded;
+        }
+    }
+    return soon;
+}
+
 int lf_emu_StreamWaitEvent(lf_cu_stream s, lf_cu_event e, unsigned flags)
 {
     int rc = lf_emu_enter();
@@ -516,6 +533,8 @@ int lf_emu_StreamWaitEvent(lf_cu_stream s, lf_cu_event e, unsigned flags)
         return rc ? rc : LF_CU_INVALID_VALUE;
     if (s->capture || e->graph)
         return wait_captured(s, e);
+    if (e->done < e->recorded && is_soon(e))
+        reach(e, e->recorded);
     if (e->done >= e->recorded)
         return 0;
     const struct lf_emu_cmd c = {.kind = EMU_WAIT, .event = e, .generation = e->recorded};
