@@ -707,6 +707,18 @@ int lf_pstore_host(const lf_pstore *ps, int i, enum lf_pkind kind, const void **
     return 0;
 }
 
+/* Element (row, column) of a table of positions: see pstore.h. */
+static float sincos_value(const struct lf_param_desc *d, int64_t row, int64_t col)
+{
+    const int64_t side = (int64_t)sqrt((double)d->dims[0]), quarter = d->dims[1] / 4,
+                  at = row - (side * side < d->dims[0]), part = col / quarter;
+    if (at < 0)
+        return 0;
+    const double w = pow(10000, -(double)(col % quarter) / (double)quarter),
+                 a = (double)(part < 2 ? at % side : at / side) * w;
+    return (float)(part % 2 ? cos(a) : sin(a));
+}
+
 static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t site, int64_t e)
 {
     if (d->init == LF_INIT_UNIFORM)
@@ -715,6 +727,8 @@ static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t s
         return (float)((double)d->init_std * lf_rng_normal(seed, site, (uint64_t)e));
     if (d->init == LF_INIT_VALUE)
         return d->init_std;
+    if (d->init == LF_INIT_SINCOS)
+        return sincos_value(d, e / d->dims[1], e % d->dims[1]);
     return d->init == LF_INIT_ONE ? 1.0f : 0.0f;
 }
 

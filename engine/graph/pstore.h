@@ -44,7 +44,18 @@ enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind); /* in the
  * too, but not always evenly: all ranks but the last have equally many. */
 enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS, LF_SHARD_VOCABULARY };
 
-enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL, LF_INIT_UNIFORM, LF_INIT_VALUE };
+/* LF_INIT_SINCOS: positions of a square of patches, row by row, as in MAE (He et al. 2021). A
+ * matrix [T, D] with D a multiple of 4; row (r, c) has sin(c w_i), cos(c w_i), sin(r w_i) and
+ * cos(r w_i), D / 4 of each, with w_i = 10000^(-4 i / D). Where T is one more than a square the
+ * first row, a class token's, is zeros. */
+enum lf_init {
+    LF_INIT_ZERO = 0,
+    LF_INIT_ONE,
+    LF_INIT_NORMAL,
+    LF_INIT_UNIFORM,
+    LF_INIT_VALUE,
+    LF_INIT_SINCOS
+};
 
 struct lf_param_desc {
     const char *name; /* "layers.0.attn.q.weight"; copied */
