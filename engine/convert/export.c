@@ -544,6 +544,8 @@ static int prepare(struct export *ex, lf_err *err)
     int rc = lf_ckpt_open(&ex->ckpt, ex->o->from, ex->o->threads, err);
     if (rc == 0)
         rc = lf_weights_config(&ex->config, ex->ckpt, err);
+    if (rc == 0 && (rc = lf_model_need_text(&ex->config, err)) != 0)
+        lf_err_prefix(err, "%s", ex->o->from);
     if (rc == 0 && !(ex->family = lf_hf_family_for(&ex->config, ex->o->family, err)))
         rc = LF_EINVAL;
     if (rc != 0)

@@ -83,6 +83,8 @@ static int make(lf_loaded *m, const char *dir, const lf_ckpt *c, const struct lf
     const struct lf_exec_opts o = {.profile = m->o.profile, .label = m->o.label};
     lf_hash_hex(m->identity, lf_ckpt_identity(c));
     int rc = lf_weights_config(&m->model, c, err);
+    if (rc == 0 && (rc = lf_model_need_text(&m->model, err)) != 0)
+        lf_err_prefix(err, "%s", dir);
     if (rc == 0 && p->state)
         rc = p->state(p->user, lf_ckpt_state(c), dir, err);
     if (rc == 0 && (rc = lf_loaded_plan(m, p, err)))

@@ -104,6 +104,8 @@ int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err)
         rc = LF_EFORMAT;
     if (rc == 0)
         rc = lf_model_config_from_json(out, json_object_get(state, "model"), path, err);
+    if (rc == 0 && (rc = lf_model_need_text(out, err)) != 0)
+        lf_err_prefix(err, "%s", dir);
     json_decref(state);
     lf_artifact_fini(&a);
     free(path);

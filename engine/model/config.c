@@ -144,6 +144,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(vision.patch_bias, ""),
     BOOL(vision.class_token, ""),
     COUNT(vision.positions, 0, 1 << 24, ""),
+    BOOL(vision.fixed_positions, ""),
     BOOL(vision.rope, ""),
     REAL(vision.rope_theta, 0, 1e12, ""),
     BOOL(vision.rope_own, ""),
@@ -166,6 +167,10 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(vision.read_layers, 0, 4096, ""),
     BOOL(vision.read_norm, ""),
     LIST(vision.taps, 0, 4095),
+    COUNT(mae.layers, 0, 4096, ""),
+    COUNT(mae.hidden, 1, 1 << 20, ""),
+    COUNT(mae.heads, 1, 65536, ""),
+    COUNT(mae.ffn, 0, 1 << 24, ""),
     ENUM(projector.kind, projector_names, "mlp"),
     COUNT(projector.merge, 1, 16, "1"),
     COUNT(projector.pool, 1, 64, "1"),
@@ -192,6 +197,24 @@ _Static_assert(sizeof(lf_model_keys) / sizeof(lf_model_keys[0]) <= LF_MODEL_MAX_
 bool lf_model_key_sees(const struct lf_model_key *k)
 {
     return k >= lf_model_key_find("vision.family");
+}
+
+bool lf_model_key_restores(const struct lf_model_key *k)
+{
+    return strncmp(k->name, "mae.", 4) == 0;
+}
+
+bool lf_model_restores(const lf_model_config *c)
+{
+    return c->mae.layers > 0;
+}
+
+/* Does a description have this key? */
+static bool has_key(const lf_model_config *c, const struct lf_model_key *k)
+{
+    if (lf_model_restores(c))
+        return lf_model_key_restores(k) || strncmp(k->name, "vision.", 7) == 0;
+    return lf_model_key_sees(k) ? c->vision.family && !lf_model_key_restores(k) : true;
 }
 
 static void *field_of(lf_model_config *c, const struct lf_model_key *k)
@@ -425,8 +448,8 @@ json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err)
     json_t *o = json_object();
     int bad = o ? json_object_set_new(o, "family", json_string(c->family)) : -1;
     for (size_t i = 0; i < lf_model_n_keys && !bad; i++) {
-        if (lf_model_key_sees(&lf_model_keys[i]) && !c->vision.family)
-            break;
+        if (!has_key(c, &lf_model_keys[i]))
+            continue;
         key_text(c, &lf_model_keys[i], buf, sizeof(buf));
         bad = json_object_set_new(o, lf_model_keys[i].name, json_string(buf));
     }

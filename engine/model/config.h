@@ -71,7 +71,8 @@ typedef struct lf_vision_config {
     int64_t layers, hidden, heads, head_dim, ffn;
     int64_t patch_dim; /* K */
     bool patch_bias, class_token;
-    int64_t positions; /* T, rows of the learned table; 0: none */
+    int64_t positions;    /* T, rows of the table; 0: none */
+    bool fixed_positions; /* the table is sines and cosines (pstore.h), and frozen (MAE) */
     /* rotary positions of two axes: the first half of a head's pairs turns by the patch's row, the
      * second by its column, with the frequencies rope_theta^(-4 j / head_dim) (Qwen2-VL) */
     bool rope;
@@ -119,6 +120,14 @@ typedef struct lf_projector_config {
      * of LLaVA-OneVision); 0: never */
     int64_t most_tiles;
 } lf_projector_config;
+
+/* The decoder of a masked autoencoder (mae.h), which the encoder of pictures is trained with: keys
+ * mae.*. A model that has one is these two and nothing else: no projector, no text decoder. */
+typedef struct lf_mae_config {
+    int64_t layers; /* 0: there is none */
+    int64_t hidden, heads;
+    int64_t ffn; /* 0 in a file: 4 hidden */
+} lf_mae_config;
 
 typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
@@ -242,6 +251,7 @@ typedef struct lf_model_config {
 
     lf_vision_config vision;
     lf_projector_config projector;
+    lf_mae_config mae;
     /* with mask = prefix: the prefix has the last token of a prompt, which predicts the first that
      * is trained; else it ends before that one */
     bool prefix_last;
@@ -271,6 +281,11 @@ int lf_model_config_load(lf_model_config *out, const char *path, lf_err *err);
  * may be 0. */
 int lf_model_config_finish(lf_model_config *c, lf_err *err);
 
+/* Is it an encoder that is trained to restore pictures (mae.h), without a text decoder? Then all
+ * keys but vision.* and mae.* are at their defaults, and sizes of the text decoder are 0. */
+bool lf_model_restores(const lf_model_config *c);
+/* LF_EINVAL: it does, so it predicts no tokens. */
+int lf_model_need_text(const lf_model_config *c, lf_err *err);
 /* Returns an object of key -> canonical text, with `family`, as checkpoints hold it; the caller
  * owns it. lf_model_config_from_json reads such an object and checks it. */
 json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err);

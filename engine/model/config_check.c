@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/model/config_priv.h"
+#include "engine/model/mae.h"
 #include "engine/model/vision.h"
 #include "kernels/kernels.h"
 
@@ -312,6 +313,9 @@ static int check_sight(lf_model_config *c, lf_err *err)
     if (!c->vision.family && c->mask == LF_MASK_IMAGE_BLOCKS)
         CONTRADICTION("mask", "image_blocks is for tokens of pictures, and nothing sees any: "
                               "vision.family is not given");
+    for (size_t i = 0; i < lf_model_n_keys; i++)
+        if (lf_model_key_restores(&lf_model_keys[i]) && by_hand(c, lf_model_keys[i].name))
+            CONTRADICTION(lf_model_keys[i].name, "means nothing without mae.layers");
     if (!c->vision.family)
         return 0;
     if (c->prefix_last && (c->mask != LF_MASK_PREFIX || c->position == LF_POS_ROPE2D))
@@ -324,8 +328,20 @@ static int check_sight(lf_model_config *c, lf_err *err)
     return rc != 0 ? rc : check_sections(c, err);
 }
 
+int lf_model_need_text(const lf_model_config *c, lf_err *err)
+{
+    return lf_model_restores(c)
+               ? lf_fail(err, LF_EINVAL,
+                         "this model is an encoder that restores pictures ([model] mae.layers), it "
+                         "predicts no tokens: train it with objective = mae, and give it to a "
+                         "model that sees with vision_from")
+               : 0;
+}
+
 int lf_model_config_finish(lf_model_config *c, lf_err *err)
 {
+    if (lf_model_restores(c))
+        return lf_mae_check(c, err);
     int rc = check_sizes(c, err);
     if (rc == 0)
         rc = check_layers(c, "window_layers", &c->window_layers, err);

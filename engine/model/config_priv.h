@@ -23,6 +23,8 @@ extern const size_t lf_model_n_keys;
 const struct lf_model_key *lf_model_key_find(const char *name);
 /* Is it read for models that see alone? */
 bool lf_model_key_sees(const struct lf_model_key *k);
+/* Is the key one of mae.*? */
+bool lf_model_key_restores(const struct lf_model_key *k);
 /* "file:line", or "default" */
 const char *lf_model_origin(const lf_model_config *c, const char *key);
 

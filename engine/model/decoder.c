@@ -9,34 +9,48 @@
 
 #include "engine/base/mem.h"
 #include "engine/model/decoder_priv.h"
+#include "engine/model/mae.h"
+
+static int check_text(const lf_model_config *c, int64_t positions, lf_err *err)
+{
+    if (lf_model_restores(c))
+        return 0;
+    if (c->vocab < 1)
+        return lf_fail(err, LF_EINVAL, "[model] vocab is not known");
+    if (positions < 1 || positions > c->max_positions)
+        return lf_fail(err, LF_EINVAL, "sequences of %lld tokens, but [model] max_positions = %lld",
+                       (long long)positions, (long long)c->max_positions);
+    if (c->rope_scaling == LF_ROPE_DYNAMIC && positions > c->rope_original_positions)
+        return lf_fail(err, LF_ENOTSUP,
+                       "sequences of %lld tokens, but [model] rope_scaling = dynamic is exact up "
+                       "to rope_original_positions = "
+                       "%lld only: shorten them, or choose linear or yarn",
+                       (long long)positions, (long long)c->rope_original_positions);
+    return 0;
+}
+
+/* The encoder of a model that sees, and what restores pictures. */
+static int create_sight(lf_decoder *d, lf_err *err)
+{
+    const lf_model_config *c = &d->c;
+    const lf_vision_config layers = lf_mae_layers(c);
+    if (c->vision.family &&
+        !(d->vision = lf_vision_create(&c->vision, "vision.", LF_VISION_SIDES, err)))
+        return LF_EINVAL;
+    if (lf_model_restores(c) && !(d->mae = lf_vision_create(&layers, "mae.", LF_VISION_SIDES, err)))
+        return LF_EINVAL;
+    return 0;
+}
 
 lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_err *err)
 {
-    if (c->vocab < 1) {
-        lf_fail(err, LF_EINVAL, "[model] vocab is not known");
-        return NULL;
-    }
-    if (positions < 1 || positions > c->max_positions) {
-        lf_fail(err, LF_EINVAL, "sequences of %lld tokens, but [model] max_positions = %lld",
-                (long long)positions, (long long)c->max_positions);
-        return NULL;
-    }
-    if (c->rope_scaling == LF_ROPE_DYNAMIC && positions > c->rope_original_positions) {
-        lf_fail(err, LF_ENOTSUP,
-                "sequences of %lld tokens, but [model] rope_scaling = dynamic is exact up to "
-                "rope_original_positions = "
-                "%lld only: shorten them, or choose linear or yarn",
-                (long long)positions, (long long)c->rope_original_positions);
-        return NULL;
-    }
-    lf_decoder *d = lf_calloc(1, sizeof(*d), err);
+    lf_decoder *d = check_text(c, positions, err) == 0 ? lf_calloc(1, sizeof(*d), err) : NULL;
     if (!d)
         return NULL;
     d->c = *c;
     d->positions = positions;
-    if (c->vision.family &&
-        !(d->vision = lf_vision_create(&c->vision, "vision.", LF_VISION_SIDES, err))) {
-        free(d);
+    if (create_sight(d, err) != 0) {
+        lf_decoder_destroy(d);
         return NULL;
     }
     for (unsigned k = 0; k < 8; k++)
@@ -46,8 +60,10 @@ lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_er
 
 void lf_decoder_destroy(lf_decoder *d)
 {
-    if (d)
-        lf_vision_destroy(d->vision);
+    if (!d)
+        return;
+    lf_vision_destroy(d->mae);
+    lf_vision_destroy(d->vision);
     free(d);
 }
 
@@ -181,6 +197,8 @@ bool lf_decoder_is_random(const lf_decoder *d)
 /* Without this a tied weight would be taken for a head that the description does not have. */
 static int check_tokens(const lf_model_config *c, lf_err *err)
 {
+    if (lf_model_need_text(c, err) != 0)
+        return LF_EINVAL;
     return c->output == LF_OUTPUT_TOKENS
                ? 0
                : lf_fail(err, LF_EINVAL,

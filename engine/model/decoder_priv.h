@@ -17,6 +17,7 @@ struct lf_decoder {
     lf_model_config c;
     int64_t positions;
     lf_vision *vision;               /* NULL: it sees nothing */
+    lf_vision *mae;                  /* the layers that restore pictures; NULL: none */
     double adapter_dropout;          /* lf_decoder_adapt */
     struct lf_dec_table table[4][2]; /* by `what`; cos, sin */
 };

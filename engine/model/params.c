@@ -8,6 +8,7 @@
 
 #include "engine/graph/layout.h"
 #include "engine/model/decoder_priv.h"
+#include "engine/model/mae.h"
 
 struct table {
     lf_pstore *ps;
@@ -312,6 +313,13 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
     return 0;
 }
 
+/* An encoder and what restores pictures from it, with no text decoder. */
+static int declare_restoring(const lf_decoder *d, lf_pstore *ps, lf_err *err)
+{
+    const int rc = lf_vision_declare(d->vision, ps, err);
+    return rc != 0 ? rc : lf_mae_declare(&d->c, d->mae, ps, err);
+}
+
 int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
                               const struct lf_decoder_chunk *chunks, int n, lf_err *err)
 {
@@ -335,6 +343,8 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
         h.first = h.first || chunks[i].first;
         h.last = h.last || chunks[i].last;
     }
+    if (t.rc == 0 && lf_model_restores(c))
+        return declare_restoring(d, ps, err);
     if (h.first && t.rc == 0)
         t.rc = lf_dec_declare_sight(d, ps, err);
     add_bottom(&t, &h);

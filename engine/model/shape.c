@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "engine/model/config_priv.h"
+#include "engine/model/mae.h"
 #include "engine/model/vision.h"
 
 int64_t lf_model_embed_width(const lf_model_config *c)
@@ -196,6 +197,8 @@ static int64_t sight_params(const lf_model_config *c)
 
 int64_t lf_model_param_count(const lf_model_config *c)
 {
+    if (lf_model_restores(c))
+        return lf_vision_param_count(&c->vision) + lf_mae_param_count(c);
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     int64_t norm = c->hidden * (c->norm_bias ? 2 : 1);
     int64_t layer = norm * layer_norms(c);

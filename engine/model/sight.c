@@ -46,30 +46,25 @@ struct lf_decoder_media lf_sight_bounds(const lf_model_config *c, int64_t patche
 
 /* ---- the object: arrays behind each other in one block ---- */
 
-struct block {
-    char *at; /* NULL: only counted */
-    size_t used;
-};
-
-static void *carve(struct block *b, int64_t n, size_t size)
+void *lf_sight_carve(struct lf_sight_block *b, int64_t n, size_t size)
 {
     void *p = b->at ? b->at + b->used : NULL;
     b->used += ((size_t)n * size + 63) / 64 * 64;
     return p;
 }
 
-static void carve_matrix(struct block *b, struct lf_sight_matrix *m, const char *name, int64_t rows,
-                         int64_t from, int64_t entries)
+void lf_sight_carve_matrix(struct lf_sight_block *b, struct lf_sight_matrix *m, const char *name,
+                           int64_t rows, int64_t from, int64_t entries)
 {
     *m = (struct lf_sight_matrix){.name = name, .rows = rows, .from = from, .most = entries};
     for (int k = 0; k < 2; k++) {
-        m->start[k] = carve(b, (k ? from : rows) + 1, 4);
-        m->index[k] = carve(b, entries, 4);
-        m->weight[k] = carve(b, entries, 4);
+        m->start[k] = lf_sight_carve(b, (k ? from : rows) + 1, 4);
+        m->index[k] = lf_sight_carve(b, entries, 4);
+        m->weight[k] = lf_sight_carve(b, entries, 4);
     }
 }
 
-static size_t lay_out(lf_sight *s, struct block *b)
+static size_t lay_out(lf_sight *s, struct lf_sight_block *b)
 {
     const lf_vision_config *v = &s->c->vision;
     const struct lf_vision_rows *r = &s->m.vision;
@@ -77,37 +72,38 @@ static size_t lay_out(lf_sight *s, struct block *b)
     s->used.pos = v->positions > 0;
     s->used.select = lf_decoder_selects(s->c);
     s->used.lines = s->c->projector.newline;
-    s->token = carve(b, s->rows, 4);
-    s->places = carve(b, s->c->rope_sections.n ? 3 * s->rows : 0, 4);
-    s->runs = carve(b, s->c->mask == LF_MASK_IMAGE_BLOCKS ? 2 * s->rows : 0, 4);
-    s->order = carve(b, r->patches, 4);
-    s->row_of = carve(b, r->patches, 4);
-    s->turn = carve(b, v->rope ? 3 * r->rows : 0, 4);
-    s->images = carve(b, r->images + 1, 4);
-    s->windows = carve(b, v->windows ? r->windows + 1 : 0, 4);
-    s->first = carve(b, r->images + 1, 4);
-    s->tile = carve(b, r->images, sizeof *s->tile);
-    s->picture = carve(b, r->images, sizeof *s->picture);
-    s->pixels = carve(b, r->patches * v->patch_dim, sizeof *s->pixels);
+    s->token = lf_sight_carve(b, s->rows, 4);
+    s->places = lf_sight_carve(b, s->c->rope_sections.n ? 3 * s->rows : 0, 4);
+    s->runs = lf_sight_carve(b, s->c->mask == LF_MASK_IMAGE_BLOCKS ? 2 * s->rows : 0, 4);
+    s->order = lf_sight_carve(b, r->patches, 4);
+    s->row_of = lf_sight_carve(b, r->patches, 4);
+    s->turn = lf_sight_carve(b, v->rope ? 3 * r->rows : 0, 4);
+    s->images = lf_sight_carve(b, r->images + 1, 4);
+    s->windows = lf_sight_carve(b, v->windows ? r->windows + 1 : 0, 4);
+    s->first = lf_sight_carve(b, r->images + 1, 4);
+    s->tile = lf_sight_carve(b, r->images, sizeof *s->tile);
+    s->picture = lf_sight_carve(b, r->images, sizeof *s->picture);
+    s->pixels = lf_sight_carve(b, r->patches * v->patch_dim, sizeof *s->pixels);
     if (s->used.place)
-        carve_matrix(b, &s->place, "vision.place", r->rows, r->patches, r->patches);
+        lf_sight_carve_matrix(b, &s->place, "vision.place", r->rows, r->patches, r->patches);
     if (s->used.class)
-        carve_matrix(b, &s->class, "vision.class", r->rows, 1, r->images);
+        lf_sight_carve_matrix(b, &s->class, "vision.class", r->rows, 1, r->images);
     if (s->used.pos)
-        carve_matrix(b, &s->pos, "vision.pos", r->rows, v->positions, r->taps);
+        lf_sight_carve_matrix(b, &s->pos, "vision.pos", r->rows, v->positions, r->taps);
     if (s->used.select)
-        carve_matrix(b, &s->select, "media.select", s->m.features * square(s->c->projector.merge),
-                     r->rows, s->m.selected);
-    carve_matrix(b, &s->put, "media.place", s->rows, s->m.features, s->m.placed);
+        lf_sight_carve_matrix(b, &s->select, "media.select",
+                              s->m.features * square(s->c->projector.merge), r->rows,
+                              s->m.selected);
+    lf_sight_carve_matrix(b, &s->put, "media.place", s->rows, s->m.features, s->m.placed);
     if (s->used.lines)
-        carve_matrix(b, &s->lines, "media.lines", s->rows, 1, s->m.lines);
+        lf_sight_carve_matrix(b, &s->lines, "media.lines", s->rows, 1, s->m.lines);
     return b->used;
 }
 
 size_t lf_sight_bytes(const lf_model_config *c, const struct lf_decoder_media *m, int64_t rows)
 {
     lf_sight s = {.c = c, .m = *m, .rows = rows};
-    struct block b = {0};
+    struct lf_sight_block b = {0};
     return lay_out(&s, &b) + sizeof s + sizeof *c;
 }
 
@@ -122,14 +118,14 @@ lf_sight *lf_sight_create(const lf_model_config *c, const struct lf_decoder_medi
     }
     *copy = *c;
     *s = (lf_sight){.own = copy, .c = copy, .m = *m, .rows = rows};
-    struct block b = {0};
+    struct lf_sight_block b = {0};
     const size_t n = lay_out(s, &b);
     s->block = lf_calloc(n, 1, err);
     if (!s->block) {
         lf_sight_destroy(s);
         return NULL;
     }
-    b = (struct block){.at = s->block};
+    b = (struct lf_sight_block){.at = s->block};
     lay_out(s, &b);
     return s;
 }
@@ -219,12 +215,7 @@ int lf_sight_write_rows(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_
     return rc == 0 && runs ? write(ex, chain, slot, "runs", runs, 2 * s->rows, err) : rc;
 }
 
-struct at {
-    lf_exec *ex;
-    int chain, slot;
-};
-
-static int write_matrix(const struct at *a, const struct lf_sight_matrix *m, lf_err *err)
+int lf_sight_write_matrix(const struct lf_sight_at *a, const struct lf_sight_matrix *m, lf_err *err)
 {
     int rc = 0;
     for (int k = 0; k < 2 && rc == 0; k++) {
@@ -244,7 +235,7 @@ static int write_matrix(const struct at *a, const struct lf_sight_matrix *m, lf_
 
 int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
 {
-    const struct at a = {ex, chain, slot};
+    const struct lf_sight_at a = {ex, chain, slot};
     const struct lf_vision_rows *r = &s->m.vision;
     const struct {
         bool used;
@@ -262,6 +253,6 @@ int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *
         rc = write(ex, chain, slot, "vision.positions", s->turn, 3 * r->rows, err);
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices && rc == 0; i++)
         if (matrices[i].used)
-            rc = write_matrix(&a, matrices[i].m, err);
+            rc = lf_sight_write_matrix(&a, matrices[i].m, err);
     return rc;
 }

@@ -22,6 +22,26 @@ void lf_sight_entry(struct lf_sight_matrix *m, int64_t index, double weight);
 void lf_sight_end_row(struct lf_sight_matrix *m);
 void lf_sight_finish(struct lf_sight_matrix *m);
 
+/* Arrays behind each other in one block. */
+struct lf_sight_block {
+    char *at; /* NULL: only counted */
+    size_t used;
+};
+void *lf_sight_carve(struct lf_sight_block *b, int64_t n, size_t size);
+void lf_sight_carve_matrix(struct lf_sight_block *b, struct lf_sight_matrix *m, const char *name,
+                           int64_t rows, int64_t from, int64_t entries);
+
+/* Where inputs are written. */
+struct lf_sight_at {
+    lf_exec *ex;
+    int chain, slot;
+};
+int lf_sight_write_matrix(const struct lf_sight_at *a, const struct lf_sight_matrix *m,
+                          lf_err *err);
+/* The entries of one row: the position of patch (row, col) of a tile in the table of v. */
+void lf_sight_position(struct lf_sight_matrix *pos, const lf_vision_config *v,
+                       const struct lf_sight_tile *t, int64_t row, int64_t col);
+
 struct lf_sight {
     lf_model_config *own; /* what c points to, where it is a copy of this object */
     const lf_model_config *c;

@@ -63,24 +63,24 @@ static int64_t bucket(int64_t i, int64_t n, int64_t side)
     return k;
 }
 
-static void add_position(lf_sight *s, const struct lf_sight_tile *t, int64_t row, int64_t col)
+void lf_sight_position(struct lf_sight_matrix *pos, const lf_vision_config *v,
+                       const struct lf_sight_tile *t, int64_t row, int64_t col)
 {
-    const bool class = s->c->vision.class_token, corners = s->c->vision.rope;
-    const int64_t first = class, side = (int64_t)lround(sqrt((double)(s->pos.from - first)));
-    if (s->c->vision.buckets) {
-        lf_sight_entry(&s->pos, first + bucket(row, t->h, side) * side + bucket(col, t->w, side),
-                       1);
+    const bool corners = v->rope;
+    const int64_t first = v->class_token, side = (int64_t)lround(sqrt((double)(pos->from - first)));
+    if (v->buckets) {
+        lf_sight_entry(pos, first + bucket(row, t->h, side) * side + bucket(col, t->w, side), 1);
         return;
     }
     if (!corners && t->h == side && t->w == side) {
-        lf_sight_entry(&s->pos, first + row * side + col, 1);
+        lf_sight_entry(pos, first + row * side + col, 1);
         return;
     }
     const struct tap y = corners ? bilinear(row, t->h, side) : bicubic(row, t->h, side),
                      x = corners ? bilinear(col, t->w, side) : bicubic(col, t->w, side);
     for (int i = 0; i < y.n; i++)
         for (int k = 0; k < x.n; k++)
-            lf_sight_entry(&s->pos, first + y.at[i] * side + x.at[k], y.w[i] * x.w[k]);
+            lf_sight_entry(pos, first + y.at[i] * side + x.at[k], y.w[i] * x.w[k]);
 }
 
 /* ---- rows ---- */
@@ -118,7 +118,7 @@ static void add_patch(struct rows *r, int64_t k, int64_t row, int64_t col)
         lf_sight_end_row(&s->class);
     }
     if (s->used.pos) {
-        add_position(s, r->t, row, col);
+        lf_sight_position(&s->pos, &s->c->vision, r->t, row, col);
         lf_sight_end_row(&s->pos);
     }
     if (s->c->vision.rope) {

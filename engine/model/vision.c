@@ -27,8 +27,8 @@
 #define CLASS    .class_token = true
 
 const char *const lf_vision_families[] = {
-    "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2", "dinov2-swiglu",
-    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       NULL};
+    "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2",  "dinov2-swiglu",
+    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       "vit-mae", NULL};
 enum {
     NONE,
     CLIP,
@@ -41,7 +41,8 @@ enum {
     QWEN25,
     QWEN3,
     IDEFICS3,
-    PIXTRAL
+    PIXTRAL,
+    MAE
 };
 
 static const lf_vision_config switches[] = {
@@ -62,6 +63,7 @@ static const lf_vision_config switches[] = {
                  ROPE,
                  .rope_own = true,
                  .pre_norm = true},
+    [MAE] = {LAYER(1e-12), MLP(GELU), PATCH, CLASS, .final_norm = true, .fixed_positions = true},
 };
 
 void lf_vision_family(lf_vision_config *c, int family)
@@ -116,6 +118,12 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
     if (c->buckets && !c->positions)
         return lf_fail(err, LF_EINVAL, "buckets are of a vision encoder with positions");
+    if (c->fixed_positions && (!c->positions || c->hidden % 4))
+        return lf_fail(
+            err, LF_EINVAL,
+            "fixed_positions are sines and cosines of the rows and columns of positions, "
+            "of hidden / 4 channels each: give positions, and a hidden that is a multiple "
+            "of 4");
     const int64_t squares = c->positions - c->class_token, side = (int64_t)sqrt((double)squares);
     if (c->positions && (squares < 1 || (side * side != squares)))
         return lf_fail(err, LF_EINVAL,
@@ -187,7 +195,7 @@ struct params {
     lf_err *err;
     int rc;
 };
-enum kind { MATRIX, GAIN, BIAS, LAYER_SCALE };
+enum kind { MATRIX, GAIN, BIAS, LAYER_SCALE, SINCOS };
 struct shape {
     int64_t rows, cols; /* cols 0: a vector */
 };
@@ -210,12 +218,13 @@ static void add(struct params *t, enum kind kind, struct shape shape, enum lf_sh
                               .group = group ? in_group : NULL,
                               .ndim = shape.cols ? 2 : 1,
                               .dims = {shape.rows, shape.cols},
-                              .frozen = t->unread,
+                              .frozen = t->unread || kind == SINCOS,
                               .shard = rule,
                               .shard_parts = heads ? t->v->c.heads : 0,
                               .decay = kind == MATRIX};
     d.init = kind == MATRIX        ? LF_INIT_NORMAL
              : kind == LAYER_SCALE ? LF_INIT_VALUE
+             : kind == SINCOS      ? LF_INIT_SINCOS
              : kind == GAIN        ? LF_INIT_ONE
                                    : LF_INIT_ZERO;
     d.init_std = (float)(kind == LAYER_SCALE ? t->v->c.layer_scale_init : t->v->c.init_std);
@@ -284,6 +293,21 @@ static void add_branch(struct params *t, long long l, const char *branch)
             "layers.%lld.%s_scale", l, branch);
 }
 
+int lf_vision_declare_layers(const lf_vision *v, lf_pstore *ps, lf_err *err)
+{
+    struct params t = {.v = v, .ps = ps, .err = err};
+    const lf_vision_config *c = &v->c;
+    for (int64_t l = 0; l < c->layers; l++) {
+        t.unread = l >= read_layers(c);
+        add_branch(&t, (long long)l, "attn");
+        add_branch(&t, (long long)l, "mlp");
+    }
+    t.unread = !reads_norm(c);
+    if (c->final_norm)
+        add_norm(&t, "final_norm");
+    return t.rc;
+}
+
 int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err)
 {
     struct params t = {.v = v, .ps = ps, .err = err};
@@ -295,19 +319,11 @@ int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err)
     if (c->class_token)
         add(&t, MATRIX, (struct shape){1, c->hidden}, LF_SHARD_NONE, NULL, "class_token.weight");
     if (c->positions)
-        add(&t, MATRIX, (struct shape){c->positions, c->hidden}, LF_SHARD_NONE, NULL,
-            "pos_embed.weight");
+        add(&t, c->fixed_positions ? SINCOS : MATRIX, (struct shape){c->positions, c->hidden},
+            LF_SHARD_NONE, NULL, "pos_embed.weight");
     if (c->pre_norm)
         add_norm(&t, "pre_norm");
-    for (int64_t l = 0; l < c->layers; l++) {
-        t.unread = l >= read_layers(c);
-        add_branch(&t, (long long)l, "attn");
-        add_branch(&t, (long long)l, "mlp");
-    }
-    t.unread = !reads_norm(c);
-    if (c->final_norm)
-        add_norm(&t, "final_norm");
-    return t.rc;
+    return t.rc != 0 ? t.rc : lf_vision_declare_layers(v, ps, err);
 }
 
 int64_t lf_vision_param_count(const lf_vision_config *c)
@@ -504,28 +520,38 @@ static lf_val bottom(struct build *b)
 /* Blocks of a graph have numbers; a decoder's layers take those from 0 on. */
 enum { FIRST_BLOCK = 1 << 20 };
 
-lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r,
-                        const int64_t *tap, int n_tap, lf_val *deep)
+static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, lf_val *deep)
 {
-    const lf_vision_config *c = &v->c;
-    struct build b = {.v = v, .c = c, .g = g, .r = r};
+    const lf_vision_config *c = b->c;
     char name[64];
     if (c->rope)
-        b.positions = input(&b, "positions", LF_I32, r->rows, 3);
-    b.images = input(&b, "cu_seqlens", LF_I32, r->images + 1, 1);
+        b->positions = input(b, "positions", LF_I32, b->r->rows, 3);
+    b->images = input(b, "cu_seqlens", LF_I32, b->r->images + 1, 1);
     if (c->windows)
-        b.windows = input(&b, "cu_windows", LF_I32, r->windows + 1, 1);
-    lf_val x = bottom(&b);
+        b->windows = input(b, "cu_windows", LF_I32, b->r->windows + 1, 1);
     for (int64_t l = 0; l < read_layers(c); l++) {
-        lf_block_begin(g, FIRST_BLOCK + (int)l);
-        lf_val h = norm(&b, x, part_of(name, l, "attn_norm"));
-        x = join(&b, x, attention(&b, h, l), l, "attn_scale");
-        h = norm(&b, x, part_of(name, l, "mlp_norm"));
-        x = join(&b, x, mlp(&b, h, l), l, "mlp_scale");
-        lf_block_end(g);
+        lf_block_begin(b->g, FIRST_BLOCK * (1 + b->r->stack) + (int)l);
+        lf_val h = norm(b, x, part_of(name, l, "attn_norm"));
+        x = join(b, x, attention(b, h, l), l, "attn_scale");
+        h = norm(b, x, part_of(name, l, "mlp_norm"));
+        x = join(b, x, mlp(b, h, l), l, "mlp_scale");
+        lf_block_end(b->g);
         for (int i = 0; i < n_tap; i++)
             if (tap[i] == l)
                 deep[i] = x;
     }
-    return reads_norm(c) ? norm(&b, x, "final_norm") : x;
+    return reads_norm(c) ? norm(b, x, "final_norm") : x;
+}
+
+lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r,
+                        const int64_t *tap, int n_tap, lf_val *deep)
+{
+    struct build b = {.v = v, .c = &v->c, .g = g, .r = r};
+    return layers(&b, bottom(&b), tap, n_tap, deep);
+}
+
+lf_val lf_vision_layers(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r, lf_val x)
+{
+    struct build b = {.v = v, .c = &v->c, .g = g, .r = r};
+    return layers(&b, x, NULL, 0, NULL);
 }

@@ -7,7 +7,8 @@
  *
  *     x = pixels w^T (+ b)                 patch_embed; a convolution whose stride is its size
  *     x = class token before each picture  class_token
- *     x += positions                       a learned table, resampled to the grid of a picture, or
+ *     x += positions                       a table, learned or fixed (fixed_positions: sines and
+ *                                          cosines, frozen), resampled to the grid of a picture, or
  *                                          read at the nearest smaller share of a side (buckets)
  *     x = norm x                           pre_norm
  *     x += scale attn(norm x)              layers; scale: layer_scale, else 1
@@ -65,6 +66,8 @@ lf_vision *lf_vision_create(const lf_vision_config *c, const char *prefix, int64
                             lf_err *err);
 void lf_vision_destroy(lf_vision *v);
 int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err);
+/* layers.* and final_norm.* alone. */
+int lf_vision_declare_layers(const lf_vision *v, lf_pstore *ps, lf_err *err);
 
 /* Static bounds of a graph. */
 struct lf_vision_rows {
@@ -73,10 +76,15 @@ struct lf_vision_rows {
     int64_t windows, max_window;
     int64_t taps; /* entries of pos.*: R where positions are not resampled, 4 R bilinear, 16 R
                    * bicubic */
+    int stack;    /* of several of them in a graph, which this is: from 0 on */
 };
 /* Appends the encoder to g and returns its rows [R, C]. deep[i] is what the layer tap[i] gives,
  * counted from 0; tap ascends (deep features of Qwen3-VL, LLaVA's last layer but one). */
 lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r,
                         const int64_t *tap, int n_tap, lf_val *deep);
+
+/* The layers and final_norm alone, on rows x [R, C] that come from elsewhere (mae.h): of the inputs
+ * cu_seqlens, and positions and cu_windows where the description has them. */
+lf_val lf_vision_layers(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r, lf_val x);
 
 #endif
