@@ -139,11 +139,18 @@ static char *grid_cell(const void *rows, size_t row, const char *key, lf_err *er
                : lf_raw_cell(values, g->cols[i].key, err);
 }
 
+/* A loss of restored pixels is in no unit. */
+static bool of_pixels(const struct column *col)
+{
+    return lf_texts_has(&col->curve->keys, "pictures") &&
+           (strcmp(col->key, "loss") == 0 || strcmp(col->key, "valid_loss") == 0);
+}
+
 /* "loss (nats)"; "first-2 loss (nats)" beside other runs. tokens_per_s says its unit itself. */
 static void set_title(struct column *col, bool several)
 {
     const char *unit = lf_unit_of(col->key).symbol;
-    bool said = unit[0] == '\0' || lf_str_has_suffix(col->key, "_per_s");
+    bool said = unit[0] == '\0' || lf_str_has_suffix(col->key, "_per_s") || of_pixels(col);
     snprintf(col->name, sizeof col->name, "%s%s%s", several ? col->curve->title : "",
              several ? "." : "", col->key);
     snprintf(col->title, sizeof col->title, "%s%s%s%s%s%s", several ? col->curve->title : "",

@@ -13,6 +13,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/record/fields.h"
+#include "flow/record/units.h"
 #include "flow/sched/describe.h"
 
 /* Seconds until t that the stage spent in its starts: a queue or a night between two of them is no
@@ -137,4 +138,14 @@ int lf_facts_key(const lf_facts_stage *s, const char *key)
         if (strcmp(s->keys.v[i], key) == 0)
             return (int)i;
     return -1;
+}
+
+bool lf_facts_pictures(const lf_facts_stage *s)
+{
+    return lf_facts_key(s, "pictures") >= 0;
+}
+
+const char *lf_facts_loss_unit(const lf_facts_stage *s)
+{
+    return lf_facts_pictures(s) ? "squared error of a pixel" : lf_loss_unit(s->view->plan->kind);
 }

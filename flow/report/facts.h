@@ -38,5 +38,9 @@ double lf_facts_greatest(const lf_facts_stage *s, const char *key);
 double lf_facts_median(const lf_facts_stage *s, const char *key);
 /* Place of a key among s->keys, -1: it has none. */
 int lf_facts_key(const lf_facts_stage *s, const char *key);
+/* Was it trained on pictures, and no tokens? */
+bool lf_facts_pictures(const lf_facts_stage *s);
+/* lf_loss_unit of its kind, or of restored pixels. */
+const char *lf_facts_loss_unit(const lf_facts_stage *s);
 
 #endif

@@ -39,10 +39,11 @@ static void score_tiles(lf_buf *b, const lf_facts_stage *s)
 {
     const char *name = s->view->plan->name;
     char what[64];
-    snprintf(what, sizeof what, "best validation loss, %s", lf_loss_unit(s->view->plan->kind));
+    snprintf(what, sizeof what, "best validation loss, %s", lf_facts_loss_unit(s));
     number_tile(b, lf_facts_lowest(s, "valid_loss", NULL), what, name);
     if (lf_facts_key(s, "loss") >= 0)
-        number_tile(b, lf_facts_last(s, "tokens"), "tokens trained on", name);
+        number_tile(b, lf_facts_last(s, lf_facts_pictures(s) ? "pictures" : "tokens"),
+                    lf_facts_pictures(s) ? "pictures trained on" : "tokens trained on", name);
     for (size_t k = 0; k < s->keys.n; k++) {
         const char *key = s->keys.v[k], *dot = strrchr(key, '.');
         if (dot != NULL && strcmp(dot, ".bits_per_byte") == 0)

@@ -272,9 +272,8 @@ static int runs_table(lf_buf *b, const struct several *v, lf_err *err)
 
 static const char *unit_of(const lf_facts_stage *s, const char *key)
 {
-    return strcmp(key, "loss") == 0 || strcmp(key, "valid_loss") == 0
-               ? lf_loss_unit(s->view->plan->kind)
-               : lf_unit_of(key).unit;
+    return strcmp(key, "loss") == 0 || strcmp(key, "valid_loss") == 0 ? lf_facts_loss_unit(s)
+                                                                      : lf_unit_of(key).unit;
 }
 
 static int overlay(lf_buf *b, const struct several *v, const char *stage, const char *key,

@@ -85,6 +85,7 @@ static const struct {
 } known[] = {
     {"loss", "valid_loss", "training", "validation", false, true},
     {"tokens_per_s", NULL, "throughput", NULL, false, false},
+    {"pictures_per_s", NULL, "throughput", NULL, false, false},
     {"grad_norm", NULL, "gradient norm", NULL, true, false},
     {"reward", "valid_reward", "training", "validation", false, false},
     {"accuracy", "valid_accuracy", "training", "validation", false, false},
@@ -104,8 +105,8 @@ static bool is_known(const char *key)
         if (strcmp(key, known[i].key) == 0 ||
             (known[i].over != NULL && strcmp(key, known[i].over) == 0))
             return true;
-    return strcmp(key, "samples") == 0 || strcmp(key, "tokens") == 0 || strcmp(key, "time") == 0 ||
-           strcmp(key, "batch") == 0;
+    return strcmp(key, "samples") == 0 || strcmp(key, "tokens") == 0 ||
+           strcmp(key, "pictures") == 0 || strcmp(key, "time") == 0 || strcmp(key, "batch") == 0;
 }
 
 /* What counting words would reach, which a model of language has to beat. */
@@ -115,7 +116,7 @@ static void compare_loss(lf_plot *p, const lf_facts_stage *s)
     const lf_real e = d == NULL                        ? (lf_real){.given = false}
                       : d->valid.unigram_entropy.given ? d->valid.unigram_entropy
                                                        : d->train.unigram_entropy;
-    if (!e.given || strcmp(s->view->plan->kind, "pretrain") != 0)
+    if (!e.given || lf_facts_pictures(s) || strcmp(s->view->plan->kind, "pretrain") != 0)
         return;
     p->ref_name = "counting words";
     p->ref = e.v;
@@ -130,7 +131,7 @@ static int known_curve(lf_buf *b, size_t i, const lf_facts_stage *s, const int a
         {known[i].over_name, s, known[i].over, at[0], at[1], known[i].best}};
     const bool loss = strcmp(known[i].key, "loss") == 0;
     lf_plot p = {.title = u.title,
-                 .unit = loss ? lf_loss_unit(s->view->plan->kind) : u.unit,
+                 .unit = loss ? lf_facts_loss_unit(s) : u.unit,
                  .log_y = known[i].log_y,
                  .lines = lines,
                  .n = known[i].over != NULL && lf_facts_key(s, known[i].over) >= 0 ? 2 : 1};

@@ -23,7 +23,7 @@ static const struct {
     {"pretrain",
      true,
      {"loss", "valid_loss", false},
-     {"loss", "valid_loss", "lr", "grad_norm", "tokens_per_s", "mfu", NULL}},
+     {"loss", "valid_loss", "lr", "grad_norm", "tokens_per_s", "pictures_per_s", "mfu", NULL}},
     {"sft",
      true,
      {"loss", "valid_loss", false},
