@@ -17,6 +17,7 @@ static void destroy(void *self)
     if (!p)
         return;
     lf_train_samples_close(&p->samples);
+    lf_mae_train_destroy(p->restoring);
     lf_arena_destroy(p->arena);
     free(p);
 }
@@ -82,7 +83,9 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     lf_train_read_optimizer(&p->c, &p->g, o, 0);
     lf_train_read_compute(&p->c, &p->g, o);
     lf_train_read_paths(&p->c, o);
-    int rc = lf_train_read_fp8(&p->c, &p->g, o, err);
+    int rc = lf_pretrain_read_mae(p, o, err);
+    if (rc == 0)
+        rc = lf_train_read_fp8(&p->c, &p->g, o, err);
     if (rc == 0)
         rc = lf_train_read_data(&p->c, &p->g, p->arena, err);
     if (rc == 0)
@@ -93,6 +96,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
         rc = read_ramp(p, err);
     if (rc == 0)
         rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);
+    if (rc == 0)
+        rc = lf_pretrain_check_mae(p, err);
     if (rc == 0)
         rc = lf_train_samples_check(&p->samples, o, true, err);
     if (rc == 0)

@@ -5,6 +5,7 @@
 #ifndef LF_STAGES_PRETRAIN_H
 #define LF_STAGES_PRETRAIN_H
 
+#include "engine/train/mae.h"
 #include "stages/train_common.h"
 #include "stages/train_opts.h"
 #include "stages/train_samples.h"
@@ -15,6 +16,17 @@ struct pretrain {
     struct lf_train_given g;
     lf_opt_list ramp; /* the rows of batch_ramp */
     struct lf_train_samples samples;
+    /* with objective = mae */
+    bool mae;
+    double mask_ratio;
+    bool norm_pix;
+    lf_mae_train *restoring;
 };
+
+/* pretrain_mae.c. Options of pictures that are restored; refuses those of text beside them. After
+ * the options are filled in. */
+int lf_pretrain_read_mae(struct pretrain *p, const lf_optset *o, lf_err *err);
+/* After the model is read: is it one that the objective trains? */
+int lf_pretrain_check_mae(const struct pretrain *p, lf_err *err);
 
 #endif

@@ -36,14 +36,15 @@ lf_loader_config lf_train_loader_config(const struct lf_train_config *c, const l
                            .n_skip = c->n_skip,
                            .megatron = c->megatron_order ? &c->megatron : NULL,
                            .rows = rows_of(c),
-                           .mismatched = c->objective && c->objective->mismatched};
+                           .mismatched = c->objective && c->objective->mismatched,
+                           .pictures = lf_train_pictures(c)};
     if (mc && c->max_patches) {
         const struct lf_decoder_media m =
             lf_sight_bounds(mc, c->max_patches, c->max_tiles, (int64_t)lc.B * lc.T);
         lc.max_patches = (int32_t)c->max_patches;
         lc.max_tiles = (int32_t)m.vision.images - 1;
         lc.patch_bytes = (int32_t)mc->vision.patch_dim;
-        lc.image_token = mc->image_token;
+        lc.image_token = lc.pictures ? -1 : mc->image_token;
     }
     return lc;
 }
@@ -75,7 +76,8 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
         int rc = lf_shardset_open(&s, src[i].dir, "train", err);
         if (rc != 0)
             return rc;
-        src[i].weight = (double)lf_shardset_get_info(s)->n_tokens;
+        const lf_shard_info *info = lf_shardset_get_info(s);
+        src[i].weight = (double)(lf_train_pictures(c) ? info->n_docs : info->n_tokens);
         lf_shardset_close(s);
         if (!(src[i].weight > 0))
             return lf_fail(err, LF_EINVAL, "%s: no tokens to train on", src[i].dir);
@@ -214,6 +216,15 @@ static void tell_left_out(const lf_trainer *t, const lf_loader *l, size_t source
     if (!lf_loader_left_out(l, source))
         return;
     lf_loader_needs(l, source, needs);
+    if (lf_train_pictures(t->c)) {
+        lf_train_log(t, 1,
+                     "%llu of %llu documents of a %s split have no pictures, or too many, and are "
+                     "left out; max_patches = %llu and max_tiles = %llu hold the pictures of each",
+                     (unsigned long long)lf_loader_left_out(l, source),
+                     (unsigned long long)lf_shardset_get_info(lf_loader_set(l, source))->n_docs,
+                     split, (unsigned long long)needs[0], (unsigned long long)needs[1]);
+        return;
+    }
     lf_train_log(
         t, 1,
         "%llu of %llu documents of a %s split are empty, longer than seq_length = %d, or "
@@ -248,17 +259,9 @@ static void tell_dropped(const lf_trainer *t, const lf_loader *l, size_t n, cons
     }
 }
 
-int lf_train_open_data(lf_trainer *t, lf_err *err)
+/* Of all sources one tokenizer, whose words the model has. */
+static int check_words(lf_trainer *t, lf_err *err)
 {
-    int rc = verify_all(t, err);
-    if (rc == 0)
-        rc = lf_train_open_loader(&t->data, t, t->who.data, t->who.data_ranks, err);
-    if (rc == 0)
-        rc = open_valid(t, err);
-    if (rc != 0)
-        return rc;
-    tell_dropped(t, t->data, t->c->n_sources, "train");
-    tell_dropped(t, t->vdata, t->n_valid_dirs, "valid");
     const lf_shard_info *info = lf_loader_info(t->data, 0);
     int64_t most = 0;
     for (size_t i = 0; i < t->c->n_sources; i++) {
@@ -278,7 +281,23 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "valid_data and data (%s) were made with different tokenizers",
                        t->c->sources[0].dir);
-    memcpy(t->tokenizer, info->tokenizer_sha256, sizeof(t->tokenizer));
+    return 0;
+}
+
+int lf_train_open_data(lf_trainer *t, lf_err *err)
+{
+    int rc = verify_all(t, err);
+    if (rc == 0)
+        rc = lf_train_open_loader(&t->data, t, t->who.data, t->who.data_ranks, err);
+    if (rc == 0)
+        rc = open_valid(t, err);
+    if (rc != 0)
+        return rc;
+    tell_dropped(t, t->data, t->c->n_sources, "train");
+    tell_dropped(t, t->vdata, t->n_valid_dirs, "valid");
+    memcpy(t->tokenizer, lf_loader_info(t->data, 0)->tokenizer_sha256, sizeof(t->tokenizer));
+    if (!lf_train_pictures(t->c) && (rc = check_words(t, err)) != 0)
+        return rc;
     rc = lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
                          (int64_t)lf_loader_source_samples(t->data, 0), err);
     lf_train_early_begin(t);

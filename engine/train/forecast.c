@@ -28,7 +28,9 @@ static void manifest_facts(const struct lf_train_config *c, int64_t *vocab, int6
         if (lf_artifact_load(&a, c->sources[i].dir, "shards", NULL) == 0) {
             json_t *train = json_object_get(json_object_get(a.meta, "splits"), "train");
             v = json_integer_value(json_object_get(a.meta, "vocab_size"));
-            n = json_integer_value(json_object_get(train, "tokens"));
+            n = json_integer_value(
+                json_object_get(train, lf_train_pictures(c) ? "docs" : "tokens"));
+            n *= lf_train_pictures(c) ? c->seq_length : 1; /* one is a row */
         }
         lf_artifact_fini(&a);
         *vocab = v > *vocab ? v : *vocab;
@@ -55,9 +57,9 @@ static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int6
         if (rc != 0)
             return rc;
     }
-    if (!mc->vocab)
+    if (!mc->vocab && !lf_model_restores(mc))
         mc->vocab = vocab;
-    if (!mc->vocab)
+    if (!mc->vocab && !lf_model_restores(mc))
         return lf_fail(err, LF_ENOENT,
                        "[model] vocab is not given, and %s is not there yet to say it; set vocab",
                        c->sources[0].dir);
@@ -163,6 +165,23 @@ struct plan_of {
     int64_t vocab, tokens;
 };
 
+/* Of a step of the last batch. What pictures take does not follow from tokens, and is not told. */
+static int add_flops(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
+                     const struct lf_train_model *m, lf_err *err)
+{
+    const struct lf_train_flops f = lf_train_flops_of(mc, lf_train_all(m));
+    const double tokens = (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
+    if (lf_train_pictures(c))
+        return 0;
+    const struct lf_json_member flops[] = {
+        {"flops_per_step",
+         json_real(tokens * lf_train_flops_per_token(&f, mc, c->seq_length, true))},
+        {"flops_per_step_full",
+         json_real(tokens * lf_train_flops_per_token(&f, mc, c->seq_length, false))},
+    };
+    return lf_json_set(plan, flops, sizeof flops / sizeof flops[0], "plan", err);
+}
+
 static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
                         struct lf_train_model *m, const struct plan_of *of, lf_err *err)
 {
@@ -194,14 +213,13 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     if (!tokens)
         note(notes, "the index of data that does not exist yet is not in the planned memory");
     if (c->epochs > 0 && tokens)
-        note(notes, "steps follow from the tokens of the data; packing may add a few");
+        note(notes, lf_train_pictures(c)
+                        ? "steps follow from the documents of the data; those without pictures "
+                          "are left out"
+                        : "steps follow from the tokens of the data; packing may add a few");
     if (c->axes.measured && !c->costs)
         note(notes, "pipeline_cost = measured: the run measures its layers when it begins; this is "
                     "the cut by FLOPs");
-    const struct lf_train_flops f = lf_train_flops_of(mc, lf_train_all(m));
-    const double step_tokens = (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
-    double per_step = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, true);
-    double per_step_full = step_tokens * lf_train_flops_per_token(&f, mc, c->seq_length, false);
     json_t *bytes =
         json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params,
                   "grads", (double)b.grads, "optimizer", (double)b.optimizer, "activations",
@@ -238,20 +256,20 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         {"parameters", json_integer(params)},
         {"trained", json_integer(lf_pstore_elements_trained(lf_train_all(m)))},
         {"bytes", bytes},
-        {"flops_per_step", json_real(per_step)},
-        {"flops_per_step_full", json_real(per_step_full)},
         {"disk_bytes",
          json_real((double)(c->keep + 2) * saved + (c->adapter ? 4.0 * (double)params : 0))},
         {"notes", notes},
     };
     rc = lf_json_set(plan, sizes, sizeof sizes / sizeof sizes[0], "plan", err);
+    if (rc == 0)
+        rc = add_flops(plan, c, mc, m, err);
     if (rc != 0 || steps <= 0)
         return rc;
-    const struct lf_json_member length[] = {
-        {"steps", json_integer(steps)},
-        {"tokens", json_integer(samples * c->seq_length)},
-    };
-    return lf_json_set(plan, length, sizeof length / sizeof length[0], "plan", err);
+    rc = lf_json_set(plan, &(struct lf_json_member){"steps", json_integer(steps)}, 1, "plan", err);
+    if (rc != 0 || lf_train_pictures(c))
+        return rc;
+    const int64_t all = samples * c->seq_length;
+    return lf_json_set(plan, &(struct lf_json_member){"tokens", json_integer(all)}, 1, "plan", err);
 }
 
 /* All ranks are on this machine: together they have its cores. */
@@ -264,7 +282,7 @@ static int add_measured(json_t *plan, const struct lf_train_config *c, const lf_
                                    .compute = c->compute,
                                    .seconds = 0.2};
     double rate = 0;
-    if (!c->measure || lf_plan_target(m->plan)->sm)
+    if (!c->measure || lf_train_pictures(c) || lf_plan_target(m->plan)->sm)
         return 0;
     int rc = lf_train_measure(&rate, &how, mc, err);
     return rc == 0 && json_object_set_new(plan, "measured_flops", json_real(rate)) != 0

@@ -74,6 +74,24 @@ static int fill_segment(const struct lf_loader_src *src, const lf_pack_seg *s, i
     return rc;
 }
 
+/* The tokens of a part. Where pictures alone are read they are padding. */
+static int fill_part(const lf_loader *l, const struct lf_loader_src *src,
+                     const struct lf_unit_part *p, int32_t *tokens, int32_t *targets, lf_err *err)
+{
+    for (uint32_t i = 0; src->units.alone && i < p->seg.len; i++) {
+        tokens[i] = l->pad_token;
+        targets[i] = -1;
+    }
+    return src->units.alone ? 0
+           : p->mismatched  ? lf_units_fill_mismatched(&src->units, p, tokens, targets, err)
+                            : fill_segment(src, &p->seg, tokens, targets, err);
+}
+
+static bool counts(const struct lf_loader_src *src, const struct lf_unit_part *p)
+{
+    return !p->mismatched && !src->units.alone;
+}
+
 /* Row `row` of a micro-batch from one sequence; n_segs 0: all padding. */
 static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
                     const struct lf_loader_src *src, const lf_pack_seg *segs, uint32_t n_segs,
@@ -87,9 +105,7 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
         for (int i = 0; i < n; i++) {
             int32_t *tokens = b->tokens + base + at, *targets = b->targets + base + at,
                     len = (int32_t)part[i].seg.len;
-            int rc = part[i].mismatched
-                         ? lf_units_fill_mismatched(&src->units, &part[i], tokens, targets, err)
-                         : fill_segment(src, &part[i].seg, tokens, targets, err);
+            int rc = fill_part(l, src, &part[i], tokens, targets, err);
             if (rc < 0)
                 return rc;
             fill_positions(b->positions + base + at, len);
@@ -99,7 +115,7 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
             if (rc < 0)
                 return rc;
             at += len;
-            b->trained += part[i].mismatched ? 0 : seg_trained(src, &part[i].seg);
+            b->trained += counts(src, &part[i]) ? seg_trained(src, &part[i].seg) : 0;
             name_segment(b, (int64_t)part[i].seg.doc, (size_t)(src - l->src), part[i].mismatched);
             end_segment(b, (int32_t)base + at);
         }
@@ -260,6 +276,18 @@ int lf_loader_seek(lf_loader *l, int64_t sample, lf_err *err)
     return 0;
 }
 
+static void count_tiles(const lf_loader *l, const struct lf_loader_src *s, uint64_t seq,
+                        lf_loader_step *step)
+{
+    const uint32_t n = lf_pack_get(s->pack, seq, l->count_segs);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t tiles = 0;
+        lf_shardset_patches(s->set, l->count_segs[i].doc, &tiles);
+        step->units += (int64_t)tiles;
+        step->trained += (int64_t)tiles;
+    }
+}
+
 /* Adds what a sequence trains to a step. */
 static void count_sequence(const lf_loader *l, size_t k, uint64_t seq, lf_loader_step *step)
 {
@@ -268,6 +296,8 @@ static void count_sequence(const lf_loader *l, size_t k, uint64_t seq, lf_loader
     uint32_t trained = 0;
     if (l->mega) {
         step->trained += l->T;
+    } else if (s->units.alone) {
+        count_tiles(l, s, seq, step);
     } else if (!s->masked && s->units.rows == LF_ROWS_PLAIN) {
         lf_pack_tokens(s->pack, seq, &trained);
         step->trained += trained;

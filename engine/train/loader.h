@@ -28,6 +28,8 @@
  * has too many. Those that do not fit are left out and counted. The pictures of a micro-batch are
  * decoded and processed by the thread that fills it, in the order of its placeholders.
  *
+ * With `pictures` a row is a document with pictures, and nothing of it but these is read.
+ *
  * A thread fills the next micro-batches while one is in use. Nothing is allocated after
  * lf_loader_open, but for a picture while it is decoded and cut into patches, and given back then.
  */
@@ -106,7 +108,10 @@ typedef struct lf_loader_config {
      * none */
     int32_t max_patches, max_tiles;
     int32_t patch_bytes; /* most bytes of a patch, a multiple of those of the sources */
-    int64_t image_token; /* the placeholder, as in the sources */
+    int64_t image_token; /* the placeholder, as in the sources; -1: any */
+    /* A row is one document that has pictures, and those alone: its tokens are not read, and no
+     * vocabulary is asked for. T is 2. Units are tiles. */
+    bool pictures;
 } lf_loader_config;
 
 typedef struct lf_loader_batch {
@@ -130,8 +135,10 @@ typedef struct lf_loader_step {
     int64_t first_sample; /* global */
     int64_t n_samples;    /* over all ranks and micro-batches */
     int32_t n_micro;      /* micro-batches of this rank */
-    int64_t trained;      /* trained tokens over all ranks and micro-batches */
-    /* pairs or labelled answers over all ranks and micro-batches; 0 with plain documents */
+    /* trained tokens over all ranks and micro-batches; with `pictures` as many as units */
+    int64_t trained;
+    /* pairs or labelled answers over all ranks and micro-batches; tiles with `pictures`;
+     * else 0 with plain documents */
     int64_t units;
     int64_t next_sample; /* the cursor behind this step: lf_loader_seek to it continues */
 } lf_loader_step;

@@ -70,7 +70,7 @@ int lf_loader_media_check(const struct lf_loader_media *m, const lf_loader_confi
                        "takes: its patches have %d numbers",
                        dir, m->processor.patches.side, m->processor.patches.side,
                        m->processor.class_name, c->patch_bytes);
-    if (c->image_token != m->image_token)
+    if (c->image_token >= 0 && c->image_token != m->image_token)
         return lf_fail(err, LF_EINVAL,
                        "%s: pictures stand at token %lld, in the model at token %lld", dir,
                        (long long)m->image_token, (long long)c->image_token);
@@ -132,7 +132,10 @@ static int add_picture(const struct lf_loader_media *m, lf_loader_batch *b, cons
                                      .layout = x->layout,
                                      .from = x->from,
                                      .rows = said->count / (uint32_t)runs};
-        rc = take_run(&p, m, b, &at, end, err);
+        if (m->alone) /* no placeholders were read */
+            p.first_row = first;
+        else
+            rc = take_run(&p, m, b, &at, end, err);
         to->picture[to->n_pictures++] = p;
     }
     return rc;

@@ -88,6 +88,8 @@ static enum lf_pack_policy policy_of(const lf_loader_config *c, bool pictures)
 
 size_t lf_loader_index_bytes(const lf_loader_config *c, uint64_t docs, uint64_t tokens)
 {
+    if (c->pictures)
+        tokens = docs * (uint64_t)c->T;
     uint64_t units = c->rows == LF_ROWS_PAIRS ? docs / 2 : docs;
     if (c->rows == LF_ROWS_UNPAIRED && c->mismatched)
         tokens *= 2; /* each prompt and each answer is in two segments */
@@ -157,14 +159,19 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
         return rc;
     const lf_shard_info *info = lf_shardset_get_info(s->set),
                         *first = lf_shardset_get_info(l->src[0].set);
-    if (strcmp(info->tokenizer_sha256, first->tokenizer_sha256) != 0)
+    if (!c->pictures && strcmp(info->tokenizer_sha256, first->tokenizer_sha256) != 0)
         return lf_fail(err, LF_EINVAL, "%s and %s were made with different tokenizers",
                        l->src[0].dir, s->dir);
     if (c->vocab_size > 0 && info->vocab_size > c->vocab_size)
         return lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the model has %lld", s->dir,
                        (long long)info->vocab_size, (long long)c->vocab_size);
     s->masked = lf_shardset_has_mask(s->set);
-    if (s->masked && c->mode == LF_LOADER_TRAIN && !any_target(s->set))
+    if (c->pictures && !info->processor)
+        return lf_fail(err, LF_EINVAL,
+                       "%s has no pictures, which are what is trained on here: make it with a "
+                       "processor",
+                       s->dir);
+    if (s->masked && !c->pictures && c->mode == LF_LOADER_TRAIN && !any_target(s->set))
         return lf_fail(
             err, LF_EINVAL,
             "%s: not one token of its %s split is trained (its loss mask leaves all out)", s->dir,
@@ -181,8 +188,10 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
     l->order.n[k] = lf_pack_count(s->pack);
     l->index_bytes += lf_pack_bytes(s->pack) + lf_units_bytes(c->rows, c->mismatched, info->n_docs);
     if (l->order.n[k] == 0)
-        return lf_fail(err, LF_EINVAL, "%s: its %s split holds no tokens%s", s->dir, c->split,
+        return lf_fail(err, LF_EINVAL, "%s: its %s split holds no %s%s", s->dir, c->split,
+                       c->pictures ? "pictures" : "tokens",
                        s->units.dropped    ? " in units of at most seq_length"
+                       : c->pictures       ? " in documents with as many patches as a row may have"
                        : s->units.left_out ? " in documents that a sequence holds, of at most "
                                              "seq_length tokens and with as many patches as it may"
                                            : "");
@@ -285,7 +294,8 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
     if (l->media.on) {
         uint32_t most[LF_PACK_AXES];
         lf_units_most(c, most);
-        snprintf(text, sizeof text, "pictures patches %u tiles %u", most[0], most[1]);
+        snprintf(text, sizeof text, "pictures%s patches %u tiles %u", c->pictures ? " alone" : "",
+                 most[0], most[1]);
         lf_hash_update(h, text, strlen(text) + 1);
     }
     for (size_t k = 0; k < c->n_sources; k++) {
@@ -371,6 +381,7 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     l->bytes = sizeof *l;
     l->media.max_patches = c->max_patches;
     l->media.max_tiles = c->max_tiles;
+    l->media.alone = c->pictures;
     rc = LF_ENOMEM;
     if (!(l->src = take(l, c->n_sources, sizeof *l->src, err)))
         goto out;

@@ -36,6 +36,7 @@ struct lf_units {
     uint64_t n, dropped; /* units; those longer than T */
     uint64_t cut;        /* plain documents longer than T, whose rest stands in another sequence */
     bool media;          /* documents have pictures, and stay whole */
+    bool alone;          /* and are rows of these alone (pictures of lf_loader_config) */
     uint32_t most[LF_PACK_AXES];  /* patches and tiles of a row */
     uint64_t left_out;            /* documents that no row holds */
     uint64_t needs[LF_PACK_AXES]; /* patches and tiles of the largest document */
@@ -142,6 +143,7 @@ struct lf_loader_media {
     lf_expand expand;
     int64_t image_token;
     int32_t max_patches, max_tiles;
+    bool alone;    /* pictures of lf_loader_config */
     uint8_t *file; /* [file_bytes] of the picture being read */
     size_t file_bytes;
 };

@@ -452,7 +452,8 @@ static int input_buffers(lf_trainer *t, lf_err *err)
         !(t->noise_buf =
               lf_arena_alloc(t->run.arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
         return LF_ENOMEM;
-    if (t->c->max_patches && !(t->sight = lf_sight_create(&t->mc, &t->m.media, t->m.rows, err)))
+    if (t->c->max_patches && !(t->c->objective && t->c->objective->inputs) &&
+        !(t->sight = lf_sight_create(&t->mc, &t->m.media, t->m.rows, err)))
         return LF_ENOMEM;
     if ((t->c->objective && !t->c->objective->dropout) || !lf_decoder_is_random(t->m.dec))
         return 0;

@@ -35,6 +35,12 @@ struct lf_train_model {
     struct lf_decoder_media media; /* bounds of pictures, with max_patches */
 };
 
+/* Are pictures trained on, and no tokens? */
+static inline bool lf_train_pictures(const struct lf_train_config *c)
+{
+    return c->objective && c->objective->pictures;
+}
+
 /* The store that has the tensors of all layers. */
 static inline const lf_pstore *lf_train_all(const struct lf_train_model *m)
 {

@@ -9,6 +9,7 @@
  *   graph           the training graph and, with train false, the graph of validation and of
  *                   lf_train_over
  *   prepare         work before the first step, such as log-probabilities of a reference
+ *   inputs          what is written before a forward pass, where that is not the decoder's
  *   after_forward   the loss, computed from the outputs of the graph: it adds to sums and, in
  *                   training, writes the gradient inputs (lf_output_grad)
  *   means           the reported numbers, computed from sums
@@ -50,11 +51,18 @@ typedef struct lf_objective {
     enum lf_rows rows;
     bool mismatched;   /* LF_ROWS_UNPAIRED: with a stranger's answer */
     const char *units; /* "pairs": the name of units, for messages */
+    /* Units are the pictures of plain documents, tiles counted: a row is one document, whose text
+     * is not read (loader.h). Nothing counts tokens then */
+    bool pictures;
     int (*declare)(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err); /* NULL: nothing */
     /* the training graph has the dropouts of the decoder; false: no graph has them */
     bool dropout;
     lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
                        const struct lf_decoder_rows *r, bool train, lf_err *err);
+    /* Writes the inputs of a graph that is not the decoder's, in place of the loop. May be NULL. */
+    int (*inputs)(void *user, const struct lf_train_view *v, lf_err *err);
+    /* Host memory that it will have taken, once graph was called; NULL: nothing to speak of */
+    size_t (*host_bytes)(void *user);
     /* Collective, once, when the model has its weights. fresh: the run begins, with init_from or
      * random weights. May be NULL. */
     int (*prepare)(void *user, lf_trainer *t, bool fresh, lf_err *err);

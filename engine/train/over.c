@@ -101,18 +101,31 @@ int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf
     return all != 0 ? all : rc;
 }
 
+/* Those of an objective that has a graph of its own. */
+static int own_inputs(const lf_trainer *t, const lf_loader *l, bool train, const lf_loader_batch *b,
+                      lf_err *err)
+{
+    const int chain = train ? t->m.train : t->m.valid;
+    struct lf_train_view v = lf_train_view_of(t, chain, b, l == t->vdata, 0);
+    v.data = l;
+    return t->c->objective->inputs(t->c->objective->user, &v, err);
+}
+
 int lf_train_next_batch(lf_trainer *t, lf_loader *l, bool train, const lf_loader_batch **b,
                         double *data_s, lf_err *err)
 {
+    const lf_objective *o = t->c->objective;
     const double t0 = lf_now_s();
     const struct lf_profile_mark mark = lf_profile_begin(t->c->profile);
     int rc = lf_loader_next(l, b, err);
     lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", mark);
     if (rc == 0 && t->sight)
         rc = lf_train_see(t->sight, l, *b, err);
+    if (rc == 0 && o && o->inputs)
+        rc = own_inputs(t, l, train, *b, err);
     if (data_s)
         *data_s += lf_now_s() - t0;
-    for (int i = 0; i < t->m.cut.n_chunks && rc == 0; i++) {
+    for (int i = 0; i < t->m.cut.n_chunks && rc == 0 && !(o && o->inputs); i++) {
         const struct lf_train_chunk *h = &t->m.cut.chunk[i];
         const struct lf_train_inputs in = {train ? h->train : h->valid, 0, &h->part, t->sight};
         rc = lf_train_write_inputs(t, &in, *b, err);

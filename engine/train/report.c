@@ -99,14 +99,28 @@ static size_t add_gpu(char *buf, size_t cap, size_t at, const lf_trainer *t)
     return add_real(buf, cap, at, "gpu_power", u.power_w);
 }
 
+/* How much was trained in how long. What an encoder computes does not follow from tokens, so of
+ * pictures no FLOPs are told. */
+static size_t add_speed(char *buf, size_t cap, size_t at, const lf_trainer *t,
+                        const struct lf_train_step *st)
+{
+    const double busy = st->seconds > 0 ? st->seconds : 1e-9,
+                 rate = (double)(st->samples * t->c->seq_length) / busy;
+    if (lf_train_pictures(t->c))
+        return add_real(buf, cap, at, "pictures_per_s", (double)st->trained / busy);
+    at = add_real(buf, cap, at, "tokens_per_s", rate);
+    at = add_real(buf, cap, at, "model_flops_causal", rate * t->flops_causal);
+    at = add_real(buf, cap, at, "model_flops_full", rate * t->flops_full);
+    return add_mfu(buf, cap, at, t, rate);
+}
+
 /* snprintf and not jansson: nothing is allocated in a step. */
 static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
     char b[4096];
-    double tokens = (double)(st->samples * t->c->seq_length),
-           busy = st->seconds > 0 ? st->seconds : 1e-9;
-    int n = snprintf(b, sizeof(b), "{\"step\":%lld,\"samples\":%lld,\"tokens\":%lld,\"batch\":%lld",
-                     (long long)t->s.step, (long long)t->s.samples, (long long)t->s.tokens,
+    int n = snprintf(b, sizeof(b), "{\"step\":%lld,\"samples\":%lld,\"%s\":%lld,\"batch\":%lld",
+                     (long long)t->s.step, (long long)t->s.samples,
+                     lf_train_pictures(t->c) ? "pictures" : "tokens", (long long)t->s.tokens,
                      (long long)st->batch);
     size_t at = n < 0 ? 0 : (size_t)n;
     at = add_real(b, sizeof(b), at, "loss", st->loss);
@@ -136,10 +150,7 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     }
     if (t->s.step == 1 && !t->c->objective)
         at = add_real(b, sizeof(b), at, "ln_vocab", log((double)t->mc.vocab));
-    at = add_real(b, sizeof(b), at, "tokens_per_s", tokens / busy);
-    at = add_real(b, sizeof(b), at, "model_flops_causal", tokens / busy * t->flops_causal);
-    at = add_real(b, sizeof(b), at, "model_flops_full", tokens / busy * t->flops_full);
-    at = add_mfu(b, sizeof(b), at, t, tokens / busy);
+    at = add_speed(b, sizeof(b), at, t, st);
     if (t->run.saved_step > 0) {
         /* For whoever must end this process in time: which step is safe, and what it takes to make
          * one so. */
@@ -199,23 +210,35 @@ static void tell_busy(lf_trainer *t)
         lf_train_log(t, 2, "%s", text);
 }
 
+static const char *speed_text(char *buf, size_t cap, const lf_trainer *t,
+                              const struct lf_train_step *st, double rate)
+{
+    char tok[32], flops[32], share[32] = "";
+    if (lf_train_pictures(t->c)) {
+        snprintf(buf, cap, "pictures/s %s",
+                 lf_fmt_count(tok, sizeof(tok), (double)st->trained / fmax(st->seconds, 1e-9)));
+        return buf;
+    }
+    if (t->peak > 0)
+        snprintf(share, sizeof(share), " mfu %.1f %%", 100 * mfu_of(t, rate));
+    snprintf(buf, cap, "tok/s %s flop/s %s%s", lf_fmt_count(tok, sizeof(tok), rate),
+             lf_fmt_count(flops, sizeof(flops), rate * t->flops_causal), share);
+    return buf;
+}
+
 static void log_line(lf_trainer *t, const struct lf_train_step *st)
 {
     double now = lf_now_s(), dt = now - t->t_log;
     double rate = dt > 0 ? (double)(t->s.samples - t->samples_log) * t->c->seq_length / dt : 0;
     double left =
         rate > 0 ? (double)(t->total_samples - t->s.samples) * t->c->seq_length / rate : 0;
-    char tok[32], flops[32], time[32], share[32] = "", valid[48] = "", means[400];
+    char speed[112], time[32], valid[48] = "", means[400];
     if (isfinite(st->valid_loss))
         snprintf(valid, sizeof(valid), " valid %.4f", st->valid_loss);
     shown_means(means, sizeof(means), t, st);
-    if (t->peak > 0)
-        snprintf(share, sizeof(share), " mfu %.1f %%", 100 * mfu_of(t, rate));
-    lf_train_log(t, 2,
-                 "step %lld/%lld loss %.4f%s%s grad %.3f lr %.3g tok/s %s flop/s %s%s left %s",
+    lf_train_log(t, 2, "step %lld/%lld loss %.4f%s%s grad %.3f lr %.3g %s left %s",
                  (long long)t->s.step, (long long)t->total_steps, st->loss, valid, means,
-                 st->grad_norm, st->lr, lf_fmt_count(tok, sizeof(tok), rate),
-                 lf_fmt_count(flops, sizeof(flops), rate * t->flops_causal), share,
+                 st->grad_norm, st->lr, speed_text(speed, sizeof(speed), t, st, rate),
                  lf_fmt_duration(time, sizeof(time), left));
     t->t_log = now;
     t->samples_log = t->s.samples;
@@ -293,6 +316,8 @@ static void log_costs(const lf_trainer *t)
 void lf_train_report_begin(lf_trainer *t)
 {
     char a[32], b[32];
+    const double reads =
+        (double)t->total_samples * (lf_train_pictures(t->c) ? 1 : t->c->seq_length);
     struct lf_plan_bytes pb;
     t->session0 = t->t_log = t->run.last_save = lf_now_s();
     t->active0 = t->s.active_s;
@@ -300,17 +325,19 @@ void lf_train_report_begin(lf_trainer *t)
     t->samples_log = t->s.samples;
     if (lf_plan_bytes(t->m.plan, &pb))
         return;
-    const struct lf_train_flops f = lf_train_flops_of(&t->mc, lf_train_all(&t->m));
-    t->flops_causal = lf_train_flops_per_token(&f, &t->mc, t->c->seq_length, true);
-    t->flops_full = lf_train_flops_per_token(&f, &t->mc, t->c->seq_length, false);
-    lf_train_log(t, 2, "%s parameters, %lld steps, %s tokens",
+    if (!lf_train_pictures(t->c)) {
+        const struct lf_train_flops f = lf_train_flops_of(&t->mc, lf_train_all(&t->m));
+        t->flops_causal = lf_train_flops_per_token(&f, &t->mc, t->c->seq_length, true);
+        t->flops_full = lf_train_flops_per_token(&f, &t->mc, t->c->seq_length, false);
+    }
+    lf_train_log(t, 2, "%s parameters, %lld steps, %s %s",
                  lf_fmt_count(a, sizeof(a), (double)lf_pstore_elements(lf_train_all(&t->m))),
-                 (long long)t->total_steps,
-                 lf_fmt_count(b, sizeof(b), (double)t->total_samples * t->c->seq_length));
+                 (long long)t->total_steps, lf_fmt_count(b, sizeof(b), reads),
+                 lf_train_pictures(t->c) ? "documents" : "tokens");
     log_layout(t);
     log_costs(t);
     log_memory(t, &pb);
-    if (t->c->mfu)
+    if (t->c->mfu && !lf_train_pictures(t->c))
         t->peak = lf_train_peak(&t->run, t->m.back, t->c->compute);
     tell_busy(t); /* the first span begins */
     if (lf_train_first_rank(t))

@@ -24,6 +24,9 @@ int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_conf
 
 size_t lf_train_sight_bytes(const struct lf_train_config *c, const struct lf_train_model *m)
 {
+    const lf_objective *o = c->objective;
+    if (o && o->inputs) /* it sees for itself */
+        return o->host_bytes ? o->host_bytes(o->user) : 0;
     const size_t each =
         c->max_patches ? lf_sight_bytes(lf_decoder_config(m->dec), &m->media, m->rows) : 0;
     const int kept = lf_train_is_cut(&m->cut) ? m->cut.spec.micro_batches : 0;

@@ -44,6 +44,8 @@ static uint64_t whole_len(const struct lf_units *u, uint64_t unit)
 uint64_t lf_units_len(const void *units, uint64_t unit)
 {
     const struct lf_units *u = units;
+    if (u->alone) /* a whole row, or none */
+        return lf_shardset_pictures(u->set, unit) ? u->T : 0;
     uint64_t n = whole_len(u, unit);
     return u->rows != LF_ROWS_PLAIN && n > u->T ? 0 : n;
 }
@@ -63,10 +65,12 @@ void lf_units_most(const lf_loader_config *c, uint32_t most[LF_PACK_AXES])
 void lf_units_media(struct lf_units *u, const lf_loader_config *c)
 {
     u->media = true;
+    u->alone = c->pictures;
     u->cut = 0;
     lf_units_most(c, u->most);
     for (uint64_t d = 0; d < u->n; d++) {
-        uint64_t w[LF_PACK_AXES], n = lf_shardset_doc_len(u->set, d);
+        uint64_t w[LF_PACK_AXES],
+            n = u->alone ? lf_units_len(u, d) : lf_shardset_doc_len(u->set, d);
         lf_units_weigh(u, d, w);
         for (int k = 0; k < LF_PACK_AXES; k++)
             u->needs[k] = w[k] > u->needs[k] ? w[k] : u->needs[k];

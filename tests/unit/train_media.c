@@ -237,8 +237,8 @@ static const lf_loader_batch *next(lf_loader *l)
 }
 
 /* One picture of a batch against the document that it is of; tile and patch are where it begins. */
-static int64_t audit_picture(const lf_loader_batch *b, const struct made *m, uint64_t d, size_t i,
-                             int32_t *tile, int32_t *run)
+static int64_t audit_alone(const lf_loader_batch *b, const struct made *m, uint64_t d, size_t i,
+                           int32_t *tile, int32_t *run)
 {
     lf_pixels x = pixels_of(m, d, i);
     const lf_media_batch *to = &b->media;
@@ -257,11 +257,23 @@ static int64_t audit_picture(const lf_loader_batch *b, const struct made *m, uin
         bad += p->first_tile != *tile + r || p->tiles != x.tiles / runs ||
                p->layout.w != x.layout.w || p->from.h != x.from.h ||
                p->rows != lf_expand_count(&m->e, &m->p, &x, n_pics(d) == 1) / runs;
-        for (int64_t k = p->first_row; k < p->first_row + p->rows; k++)
-            bad += b->tokens[k] != IMAGE || (k > 0 && b->targets[k - 1] == IMAGE);
     }
     *tile += x.tiles;
     lf_pixels_fini(&x);
+    return bad;
+}
+
+/* The same, at its placeholders. */
+static int64_t audit_picture(const lf_loader_batch *b, const struct made *m, uint64_t d, size_t i,
+                             int32_t *tile, int32_t *run)
+{
+    const int32_t first = *run;
+    int64_t bad = audit_alone(b, m, d, i, tile, run);
+    for (int32_t r = first; r < *run; r++) {
+        const struct lf_media_picture *p = &b->media.picture[r];
+        for (int64_t k = p->first_row; k < p->first_row + p->rows; k++)
+            bad += b->tokens[k] != IMAGE || (k > 0 && b->targets[k - 1] == IMAGE);
+    }
     return bad;
 }
 
@@ -331,6 +343,55 @@ static void test_epoch(const struct kind *k)
     c.max_patches -= 2;
     l = must_open(&c);
     tap_ok(lf_loader_left_out(l, 0) > 0, "and no fewer patches do");
+    lf_loader_close(l);
+}
+
+/* With pictures alone: a row is a document that has some, and no token of it is read. */
+static void test_alone(const struct kind *k)
+{
+    const struct made m = open_kind(k);
+    char name[32];
+    snprintf(name, sizeof name, "set-%s", k->name);
+    lf_loader_config c = config(dir_of(name), k, &m.p, 2);
+    unsigned char seen[DOCS] = {0};
+    int64_t bad = 0, docs = 0, units = 0, text = 0, tiles = 0;
+    c.mode = LF_LOADER_VALID;
+    c.pictures = true;
+    c.T = 2;
+    c.image_token = -1;
+    lf_loader *l = must_open(&c);
+    lf_loader_step st;
+    while (lf_loader_begin_step(l, &st, NULL) > 0) {
+        const lf_loader_batch *b = next(l);
+        int32_t tile = 0, run = 0;
+        for (int32_t row = 0, s = 0; row < b->B; row++, s++) {
+            const int64_t d = b->seg_doc[s];
+            bad += b->cu_seqlens[s + 1] != 2 * (row + 1);
+            for (size_t i = 0; d >= 0 && i < n_pics((uint64_t)d); i++) {
+                const int32_t first = run;
+                bad += audit_alone(b, &m, (uint64_t)d, i, &tile, &run);
+                for (int32_t r = first; r < run; r++)
+                    bad += b->media.picture[r].first_row != 2 * row;
+            }
+            if (d >= 0)
+                seen[d]++;
+        }
+        for (int32_t i = 0; i < 2 * b->B; i++)
+            text += b->tokens[i] != 0 || b->targets[i] != -1;
+        bad += run != b->media.n_pictures || st.trained != st.units;
+        tiles += b->media.n_tiles;
+        units += st.units;
+    }
+    for (size_t d = 0; d < DOCS; d++) {
+        docs += seen[d];
+        bad += seen[d] > (n_pics(d) > 0);
+    }
+    tap_ok(bad == 0, "%s alone: a row for each document, with its pictures", k->name);
+    tap_ok(docs > DOCS / 3 && docs + (int64_t)lf_loader_left_out(l, 0) == DOCS && text == 0,
+           "no token is read; %lld documents, the others are counted", (long long)docs);
+    tap_i64(units, tiles, "units are tiles");
+    tap_ok(l->index_bytes <= lf_loader_index_bytes(&c, DOCS, lf_loader_info(l, 0)->n_tokens),
+           "the index is within its plan");
     lf_loader_close(l);
 }
 
@@ -498,6 +559,8 @@ int main(void)
         media_read(&bytes[i], files[i]);
     for (size_t i = 0; i < 3; i++)
         TAP(7, test_epoch(&kinds[i]));
+    for (size_t i = 0; i < 3; i++)
+        TAP(4, test_alone(&kinds[i]));
     TAP(4, test_order());
     TAP(6, test_damage());
     TAP(6, test_refused());
