@@ -146,7 +146,7 @@ static struct bwd_launch bwd_launch(const lf_queue *q, const struct lf_k_attn_bw
 {
     const int64_t dp = lf_cu_attn_dp(a->d);
     const int i = dp == 64 ? 0 : dp == 128 ? 1 : 2, half = a->x_type == LF_F16;
-    const size_t stat = 2 * 2 * 64 * sizeof(float);
+    const size_t stat = 2 * 3 * 64 * sizeof(float);
     if (a->x_type == LF_F32)
         return (struct bwd_launch){LF_CU_FN_attn_dq_f32,         LF_CU_FN_attn_dkv_f32, 32, 256, 1,
                                    lf_cu_attn_bwd_f32_smem(a->d)};

@@ -25,25 +25,31 @@
 
 #include "kernels/cuda/attn_dev.h"
 
-/* What a row of a document may see, as in the forward. */
-LF_DEV bool attn_visible(const struct attn_call *c, const struct attn_doc *d, int query, int key)
+/* What a row of a document sees, as in the forward; end: of all that it sees (attn_end). */
+LF_DEV bool attn_visible(const struct attn_call *c, const struct attn_doc *d, int query, int key,
+                         int end)
 {
-    return (!c->causal || key <= query || key < d->prefix ||
-            (d->runs && key < attn_run(d, query)[1])) &&
-           (c->window <= 0 || query - key < c->window || query < d->prefix);
+    return key < end && (c->window <= 0 || query - key < c->window || query < d->prefix);
+}
+LF_DEV int attn_end(const struct attn_call *c, const struct attn_doc *d, int query,
+                    const int32_t *runs)
+{
+    int lo, hi;
+    attn_range(c, query, d->len, d->prefix, attn_run(runs, d, query), &lo, &hi);
+    return hi;
 }
 
 /* The queries [*lo, *hi) of a document that see some of the keys first ... last: a key is seen from
  * the first row of its run on. */
 LF_DEV void attn_seen_by(const struct attn_call *c, const struct attn_doc *d, int first, int last,
-                         int *lo, int *hi)
+                         const int32_t *runs, int *lo, int *hi)
 {
     *lo = c->causal && first >= d->prefix ? first : 0;
     *hi = c->window > 0 && last + c->window < d->len ? last + c->window : d->len;
     if (first < d->prefix && *hi < d->prefix)
         *hi = d->prefix < d->len ? d->prefix : d->len;
-    if (d->runs && attn_run(d, first)[0] < *lo)
-        *lo = attn_run(d, first)[0] > 0 ? attn_run(d, first)[0] : 0;
+    if (runs && attn_run(runs, d, first)[0] < *lo)
+        *lo = attn_run(runs, d, first)[0] > 0 ? attn_run(runs, d, first)[0] : 0;
     if (*hi < *lo)
         *hi = *lo;
 }

@@ -31,8 +31,8 @@ LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16
         LF_UNROLL for (int r = 0; r < 2; r++)
         {
             const int t = b->row + 8 * r;
-            bwd_stat(a, h, t, t - b->doc.begin >= b->doc.first && t - b->doc.begin <= b->doc.last,
-                     &b->lse[r], &b->delta[r]);
+            bwd_stat(b, h, t, t - b->doc.begin >= b->doc.first && t - b->doc.begin <= b->doc.last,
+                     &b->lse[r], &b->delta[r], &b->end[r]);
         }
     }
     b->slope = a->alibi ? a->alibi[h] : 0.0f;
@@ -40,7 +40,7 @@ LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16
     for (int t = t0 - (stages - 1); t < t1; t++) {
         const int next = t + stages - 1, to = (next - t0) % stages;
         if (next < t1)
-            bwd_fetch(b, &other, stage + to * 2 * tile, stat + to * 2 * ATTN_T, next, h, vec, keys,
+            bwd_fetch(b, &other, stage + to * 2 * tile, stat + to * BWD_STAT, next, h, vec, keys,
                       dp, BWD_BOX, BWD_THREADS);
         lf_cp_commit();
         if (t < t0)
@@ -52,7 +52,7 @@ LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16
         BWD_LANDED();
         __syncthreads();
         const int at = t * ATTN_T, from = (t - t0) % stages;
-        b->stat = stat + from * 2 * ATTN_T;
+        b->stat = stat + from * BWD_STAT;
         if (wlo < at + ATTN_T && whi > at)
             bwd_step(b, ds, dv, own, stage + from * 2 * tile, a->drop.p > 0.0f ? &draws : NULL, at,
                      c0, keys, cols, dp, type);
@@ -94,7 +94,6 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, uint16_t *smem, const bool k
     const bool vec = d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k, a->ldk, type) &&
                      lf_vec8(a->v, a->ldv, type) && lf_vec8(a->d_o, a->lddo, type);
     const struct attn_side mine = keys ? attn_key_side(a, g) : attn_query_side(a, y);
-    const struct attn_docs docs = ATTN_DOCS(a);
     float ds[16][4], dv[16][4];
     struct bwd_block b;
     b.a = a;
@@ -108,8 +107,9 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, uint16_t *smem, const bool k
     lf_cp_commit();
     LF_UNROLL for (int i = 0; i < cols / 2; i++) ds[i / 4][i % 4] = dv[i / 4][i % 4] = 0.0f;
 
-    for (int i = attn_find(docs.cu, docs.n, r0); i < docs.n && docs.cu[i] < r1; i++) {
-        if (!attn_doc_of(&b.doc, &docs, i, r0, r1))
+    for (int i = attn_find(a->cu_seqlens, (int)a->n_docs, r0);
+         i < a->n_docs && a->cu_seqlens[i] < r1; i++) {
+        if (!attn_doc_of(&b.doc, a->cu_seqlens, a->prefix, i, r0, r1, rows))
             continue;
         bwd_part(&b.doc, w0, 16, &b.first, &b.last);
         bwd_part(&b.doc, (w0 - r0) / BWD_STEP_ROWS * BWD_STEP_ROWS + r0, BWD_STEP_ROWS,

@@ -64,19 +64,19 @@ LF_DEV void bwd_f32_body(const struct lf_k_attn_bwd *a, const bool keys)
     attn_f32_fill(own, ld, (const float *)mine.x + r0 * mine.ldx, mine.ldx, rows - r0, BT, d, dp);
     attn_f32_fill(own_y, ld, (const float *)mine.y + r0 * mine.ldy, mine.ldy, rows - r0, BT, d, dp);
     LF_UNROLL for (int e = 0; e < 32; e++) gx[e / 16][e % 16] = gy[e / 16][e % 16] = 0.0f;
-    const struct attn_docs docs = ATTN_DOCS(a);
-    for (int n = attn_find(docs.cu, docs.n, r0); n < docs.n && docs.cu[n] < r1; n++) {
+    for (int n = attn_find(a->cu_seqlens, (int)a->n_docs, r0);
+         n < a->n_docs && a->cu_seqlens[n] < r1; n++) {
         struct attn_doc doc;
-        if (!attn_doc_of(&doc, &docs, n, r0, r1))
+        if (!attn_doc_of(&doc, a->cu_seqlens, a->prefix, n, r0, r1, rows))
             continue;
         for (int h = keys ? g * per : (int)blockIdx.y;
              h < (keys ? (g + 1) * per : (int)blockIdx.y + 1); h++) {
             const struct attn_side side = keys ? attn_query_side(a, h) : attn_key_side(a, g);
             const struct attn_draws draws = attn_draws_of(&a->drop, h);
             const float slope = a->alibi ? a->alibi[h] : 0.0f;
-            struct attn_span s = attn_span_of(&call, &doc, doc.first, doc.last);
+            struct attn_span s = attn_span_of(&call, &doc, doc.first, doc.last, a->runs);
             if (keys)
-                attn_seen_by(&call, &doc, doc.first, doc.last, &s.lo, &s.hi);
+                attn_seen_by(&call, &doc, doc.first, doc.last, a->runs, &s.lo, &s.hi);
             for (int at = s.lo / BT * BT; at < s.hi; at += BT) {
                 const int64_t from = doc.begin + at;
                 float x[2][2], y[2][2];
@@ -94,7 +94,9 @@ LF_DEV void bwd_f32_body(const struct lf_k_attn_bwd *a, const bool keys)
                               o = at + tx + 16 * j, query = keys ? o : mine_at,
                               key = keys ? mine_at : o;
                     const bool visible = mine_at >= doc.first && mine_at <= doc.last &&
-                                         o < doc.len && attn_visible(&call, &doc, query, key);
+                                         o < doc.len &&
+                                         attn_visible(&call, &doc, query, key,
+                                                      attn_end(&call, &doc, query, a->runs));
                     const int64_t t = doc.begin + query;
                     float lse = 0.0f, delta = 0.0f, m = 1.0f;
                     if (visible) {

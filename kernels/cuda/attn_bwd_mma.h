@@ -9,6 +9,8 @@
 #include "kernels/cuda/attn_bwd.h"
 #include "kernels/cuda/attn_mma.h"
 
+enum { BWD_STAT = 3 * ATTN_T }; /* of a tile of queries: struct bwd_block */
+
 struct bwd_block {
     const struct lf_k_attn_bwd *a;
     struct attn_call call;
@@ -16,8 +18,9 @@ struct bwd_block {
     int row, lane;   /* first own row of this lane, as a row of the call */
     int first, last; /* own rows of the warp in the document, as positions; none: last < first */
     int step_first, step_last; /* of those that take a step together */
-    float slope, *stat;        /* keys: lse and delta of the tile's queries */
-    float lse[2], delta[2];    /* queries: of the own rows */
+    float slope, *stat; /* keys: lse, delta and the end of what they see of the tile's queries */
+    float lse[2], delta[2]; /* queries: of the own rows */
+    int end[2];
 };
 
 /* Dropout's factors of this lane's elements, a bit each; keys: every element is another query's. */
@@ -52,8 +55,9 @@ LF_DEV void bwd_elements(const struct bwd_block *b, float x[8][4], float y[8][4]
             const int r = e >> 1, col = col0 + 8 * j + 2 * (b->lane & 3) + (e & 1),
                       own = b->row + 8 * r - b->doc.begin, other = at + col,
                       query = keys ? other : own, key = keys ? own : other;
-            const bool visible = all || (own >= b->first && own <= b->last && other < b->doc.len &&
-                                         attn_visible(&b->call, &b->doc, query, key));
+            const int end = keys ? ((const int *)b->stat)[2 * ATTN_T + col] : b->end[r];
+            const bool visible = all || (own >= b->first && own <= b->last &&
+                                         attn_visible(&b->call, &b->doc, query, key, end));
             const float m = !draws ? 1.0f : bits >> (4 * j + e) & 1 ? draws->keep : 0.0f;
             attn_element(&b->call, &x[j][e], &y[j][e], visible, b->slope, query - key,
                          keys ? b->stat[col] : b->lse[r],
@@ -62,12 +66,14 @@ LF_DEV void bwd_elements(const struct bwd_block *b, float x[8][4], float y[8][4]
     }
 }
 
-/* lse in base 2 and delta of queries t ... of head h. */
-LF_DEV void bwd_stat(const struct lf_k_attn_bwd *a, int h, int64_t t, bool in, float *lse,
-                     float *delta)
+/* lse in base 2, delta and the end of the keys of query t for head h. */
+LF_DEV void bwd_stat(const struct bwd_block *b, int h, int t, bool in, float *lse, float *delta,
+                     int *end)
 {
-    *lse = in ? a->lse[h * a->rows + t] * ATTN_LOG2E : 0.0f;
-    *delta = in ? ((const float *)a->work)[h * a->rows + t] : 0.0f;
+    const int64_t at = h * b->a->rows + t;
+    *lse = in ? b->a->lse[at] * ATTN_LOG2E : 0.0f;
+    *delta = in ? ((const float *)b->a->work)[at] : 0.0f;
+    *end = in ? attn_end(&b->call, &b->doc, t - b->doc.begin, b->a->runs) : 0;
 }
 
 /* Others [lo, hi) that some of own rows first ... last (positions in the document) meet; none: lo =
@@ -78,9 +84,9 @@ LF_DEV void bwd_others(const struct bwd_block *b, int first, int last, bool keys
     if (first > last)
         return;
     if (keys) {
-        attn_seen_by(&b->call, &b->doc, first, last, lo, hi);
+        attn_seen_by(&b->call, &b->doc, first, last, b->a->runs, lo, hi);
     } else {
-        const struct attn_span s = attn_span_of(&b->call, &b->doc, first, last);
+        const struct attn_span s = attn_span_of(&b->call, &b->doc, first, last, b->a->runs);
         *lo = s.lo;
         *hi = s.hi;
     }
@@ -98,7 +104,8 @@ LF_DEV void bwd_fetch(const struct bwd_block *b, const struct attn_side *other, 
     attn_fill_in(to + ATTN_T * dp, (const uint16_t *)other->y + from * other->ldy, other->ldy, n, d,
                  vec, ATTN_T, dp, box, tid, threads);
     if (keys && tid < ATTN_T)
-        bwd_stat(b->a, h, from + tid, tid < n, &stat[tid], &stat[ATTN_T + tid]);
+        bwd_stat(b, h, (int)from + tid, tid < n, &stat[tid], &stat[ATTN_T + tid],
+                 (int *)stat + 2 * ATTN_T + tid);
 }
 
 #endif

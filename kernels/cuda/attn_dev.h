@@ -154,50 +154,41 @@ LF_DEV int attn_find(const int32_t *cu, int n, int r)
     return lo;
 }
 
-/* The documents of a call. prefix and runs: as in kernels.h. */
-struct attn_docs {
-    const int32_t *cu, *prefix, *runs;
-    int n, rows;
-};
-#define ATTN_DOCS(a)                                                                               \
-    {                                                                                              \
-        (a)->cu_seqlens, (a)->prefix, (a)->runs, (int)(a)->n_docs, (int)(a)->rows                  \
-    }
 /* The part of a block of rows that one document has. */
 struct attn_doc {
     int begin, len, prefix;
-    int first, last;     /* positions of the block's rows in the document: first ... last */
-    const int32_t *runs; /* of the document's rows, or NULL */
+    int first, last; /* positions of the block's rows in the document: first ... last */
 };
 /* Document i and its rows in [r0, r1); false when it has none there. */
-LF_DEV bool attn_doc_of(struct attn_doc *d, const struct attn_docs *all, int i, int r0, int r1)
+LF_DEV bool attn_doc_of(struct attn_doc *d, const int32_t *cu, const int32_t *prefix, int i, int r0,
+                        int r1, int rows)
 {
-    const int begin = all->cu[i], cut = all->cu[i + 1] < all->rows ? all->cu[i + 1] : all->rows;
+    const int begin = cu[i], cut = cu[i + 1] < rows ? cu[i + 1] : rows;
     d->begin = begin;
     d->len = cut - begin;
-    d->prefix = all->prefix ? all->prefix[i] : 0;
-    d->runs = all->runs ? all->runs + 2 * (int64_t)begin : NULL;
+    d->prefix = prefix ? prefix[i] : 0;
     d->first = (r0 > begin ? r0 : begin) - begin;
     d->last = (r1 < cut ? r1 : cut) - 1 - begin;
     return d->last >= d->first;
 }
 
-/* The run of the row at position i of the document, or NULL. */
-LF_DEV const int32_t *attn_run(const struct attn_doc *d, int i)
+/* The run of the row at position i of the document, or NULL. runs: those of the call. They are not
+ * kept with the document, because registers are short. */
+LF_DEV const int32_t *attn_run(const int32_t *runs, const struct attn_doc *d, int i)
 {
-    return d->runs ? d->runs + 2 * (int64_t)i : NULL;
+    return runs ? runs + 2 * (int64_t)(d->begin + i) : NULL;
 }
 
 /* Row t of the call in document d. A row outside the document sees nothing. */
 LF_DEV void attn_row_enter(struct attn_row *r, const struct attn_call *c, const struct attn_doc *d,
-                           int t, const struct lf_k_attn_drop *drop)
+                           int t, const int32_t *runs, const struct lf_k_attn_drop *drop)
 {
     const int i = t - d->begin;
     const bool in = i >= d->first && i <= d->last;
     r->pos = i;
     r->lo = r->hi = 0;
     if (in)
-        attn_range(c, i, d->len, d->prefix, attn_run(d, i), &r->lo, &r->hi);
+        attn_range(c, i, d->len, d->prefix, attn_run(runs, d, i), &r->lo, &r->hi);
     if (in && drop->p > 0.0f)
         r->draw = attn_draw_row(drop, t);
 }
@@ -207,11 +198,11 @@ struct attn_span {
     int lo, hi, all_lo, all_hi;
 };
 LF_DEV struct attn_span attn_span_of(const struct attn_call *c, const struct attn_doc *d, int first,
-                                     int last)
+                                     int last, const int32_t *runs)
 {
     struct attn_span s;
-    attn_range(c, first, d->len, d->prefix, attn_run(d, first), &s.lo, &s.all_hi);
-    attn_range(c, last, d->len, d->prefix, attn_run(d, last), &s.all_lo, &s.hi);
+    attn_range(c, first, d->len, d->prefix, attn_run(runs, d, first), &s.lo, &s.all_hi);
+    attn_range(c, last, d->len, d->prefix, attn_run(runs, d, last), &s.all_lo, &s.hi);
     return s;
 }
 

@@ -28,13 +28,14 @@ LF_KERNEL(attn_fwd_f32, struct lf_k_attn_fwd, ATTN_F32_THREADS)
         attn_row_clear(&r[i]);
         r[i].slope = a->alibi ? a->alibi[h] : 0.0f;
     }
-    const struct attn_docs docs = ATTN_DOCS(a);
-    for (int n = attn_find(docs.cu, docs.n, r0); n < docs.n && docs.cu[n] < r1; n++) {
+    for (int n = attn_find(a->cu_seqlens, (int)a->n_docs, r0);
+         n < a->n_docs && a->cu_seqlens[n] < r1; n++) {
         struct attn_doc doc;
-        if (!attn_doc_of(&doc, &docs, n, r0, r1))
+        if (!attn_doc_of(&doc, a->cu_seqlens, a->prefix, n, r0, r1, rows))
             continue;
-        const struct attn_span all = attn_span_of(&call, &doc, doc.first, doc.last);
-        LF_UNROLL for (int i = 0; i < 4; i++) attn_row_enter(&r[i], &call, &doc, row + i, &a->drop);
+        const struct attn_span all = attn_span_of(&call, &doc, doc.first, doc.last, a->runs);
+        LF_UNROLL for (int i = 0; i < 4; i++)
+            attn_row_enter(&r[i], &call, &doc, row + i, a->runs, &a->drop);
         for (int key = all.lo / ATTN_T * ATTN_T; key < all.hi; key += ATTN_T) {
             float s[4][4], was[4], now[4];
             const int64_t first = doc.begin + key;

@@ -13,15 +13,15 @@ LF_DEV void fwd_document(const struct fwd_block *b, const struct attn_doc doc,
                          const uint32_t (*q)[4], const int dp, const int threads, const int type)
 {
     const int tile = ATTN_T * dp, row = b->w0 + b->lane / 4;
-    const struct attn_span all = attn_span_of(&b->call, &doc, doc.first, doc.last);
+    const struct attn_span all = attn_span_of(&b->call, &doc, doc.first, doc.last, b->a->runs);
     const int from = b->w0 - doc.begin > doc.first ? b->w0 - doc.begin : doc.first,
               to = b->w0 + 15 - doc.begin < doc.last ? b->w0 + 15 - doc.begin : doc.last;
     struct attn_span mine = {0, 0, 0, 0};
     if (from <= to)
-        mine = attn_span_of(&b->call, &doc, from, to);
+        mine = attn_span_of(&b->call, &doc, from, to, b->a->runs);
     const bool full = to - from == 15;
-    attn_row_enter(&r[0], &b->call, &doc, row, &b->a->drop);
-    attn_row_enter(&r[1], &b->call, &doc, row + 8, &b->a->drop);
+    attn_row_enter(&r[0], &b->call, &doc, row, b->a->runs, &b->a->drop);
+    attn_row_enter(&r[1], &b->call, &doc, row + 8, b->a->runs, &b->a->drop);
     const int t0 = all.lo / ATTN_T, t1 = (all.hi + ATTN_T - 1) / ATTN_T;
     for (int t = t0 - 1; t < t1; t++) {
         const int at = (t - t0) & 1, key = t * ATTN_T;
@@ -57,7 +57,6 @@ LF_DEV void fwd_body(const struct lf_k_attn_fwd *a, const int dp, const int warp
     struct attn_row r[2];
     struct attn_doc doc;
     const struct attn_draws draws = attn_draws_of(&a->drop, h);
-    const struct attn_docs docs = ATTN_DOCS(a);
 
     attn_fill(smem, (const uint16_t *)a->q + (int64_t)b.r0 * a->ldq + h * d, a->ldq, rows - b.r0, d,
               b.vec, 16 * warps, dp, b.tid, threads);
@@ -72,8 +71,9 @@ LF_DEV void fwd_body(const struct lf_k_attn_fwd *a, const int dp, const int warp
         __syncthreads();
     }
     fwd_clear(&b, o, r, dp);
-    for (int i = attn_find(docs.cu, docs.n, b.r0); i < docs.n && docs.cu[i] < b.r1; i++)
-        if (attn_doc_of(&doc, &docs, i, b.r0, b.r1))
+    for (int i = attn_find(a->cu_seqlens, (int)a->n_docs, b.r0);
+         i < a->n_docs && a->cu_seqlens[i] < b.r1; i++)
+        if (attn_doc_of(&doc, a->cu_seqlens, a->prefix, i, b.r0, b.r1, rows))
             fwd_document(&b, doc, a->drop.p > 0.0f ? &draws : NULL, o, r, q_in_registers ? q : NULL,
                          dp, threads, type);
     fwd_put(&b, o, r, dp, type);

@@ -20,7 +20,7 @@ LF_DEV struct attn_span span_of(const struct fwd_block *b, const struct attn_doc
     const int from = first - doc->begin > doc->first ? first - doc->begin : doc->first,
               to = last - doc->begin < doc->last ? last - doc->begin : doc->last;
     struct attn_span none = {0, 0, 0, 0};
-    return from <= to ? attn_span_of(&b->call, doc, from, to) : none;
+    return from <= to ? attn_span_of(&b->call, doc, from, to, b->a->runs) : none;
 }
 LF_DEV bool meets(const struct attn_span *s, int key)
 {
@@ -71,15 +71,15 @@ LF_DEV void fwd_document(const struct fwd_block *b, const struct attn_doc doc,
 {
     const int tile = ATTN_T * dp, row = b->w0 + b->lane / 4, row0 = b->tid / LF_WG * ATTN_WG_ROWS,
               g0 = b->r0 + row0;
-    const struct attn_span all = attn_span_of(&b->call, &doc, doc.first, doc.last),
+    const struct attn_span all = attn_span_of(&b->call, &doc, doc.first, doc.last, b->a->runs),
                            group = span_of(b, &doc, g0, g0 + ATTN_WG_ROWS - 1),
                            mine = span_of(b, &doc, b->w0, b->w0 + 15);
     const bool full =
         b->w0 - doc.begin >= doc.first && b->w0 + 15 - doc.begin <= doc.last; /* all 16 rows */
     const int t0 = all.lo / ATTN_T, t1 = (all.hi + ATTN_T - 1) / ATTN_T;
     float s[8][4], next[8][4];
-    attn_row_enter(&r[0], &b->call, &doc, row, &b->a->drop);
-    attn_row_enter(&r[1], &b->call, &doc, row + 8, &b->a->drop);
+    attn_row_enter(&r[0], &b->call, &doc, row, b->a->runs, &b->a->drop);
+    attn_row_enter(&r[1], &b->call, &doc, row + 8, b->a->runs, &b->a->drop);
     if (t0 >= t1)
         return;
     __syncthreads(); /* the stages are free */
@@ -144,13 +144,13 @@ LF_DEV void fwd_body(const struct lf_k_attn_fwd *a, unsigned char *smem, const i
     struct attn_row r[2];
     struct attn_doc doc;
     const struct attn_draws draws = attn_draws_of(&a->drop, h);
-    const struct attn_docs docs = ATTN_DOCS(a);
     attn_fill_in(b.queries, (const uint16_t *)a->q + (int64_t)b.r0 * a->ldq + h * d, a->ldq,
                  rows - b.r0, d, b.vec, OWN, dp, OWN, b.tid, THREADS);
     lf_cp_commit(); /* landed with the first tile */
     fwd_clear(&b, o, r, dp);
-    for (int i = attn_find(docs.cu, docs.n, b.r0); i < docs.n && docs.cu[i] < b.r1; i++)
-        if (attn_doc_of(&doc, &docs, i, b.r0, b.r1))
+    for (int i = attn_find(a->cu_seqlens, (int)a->n_docs, b.r0);
+         i < a->n_docs && a->cu_seqlens[i] < b.r1; i++)
+        if (attn_doc_of(&doc, a->cu_seqlens, a->prefix, i, b.r0, b.r1, rows))
             fwd_document(&b, doc, a->drop.p > 0.0f ? &draws : NULL, o, r, dp, type);
     lf_cp_wait(0);
     fwd_put(&b, o, r, dp, type);

@@ -3,7 +3,8 @@
  * The paged cache gives the bits of attn_fwd: documents are fed in random pieces, in random batches
  * with random neighbours, over shuffled pages whose unwritten slots hold NaN; each row's output
  * equals, bit for bit, the row of one attn_fwd over the whole documents. A document with a prefix
- * begins with all of it, and no batch ends in a run. The last rows of each document are decoded one at a time.
+ * begins with all of it, and no batch ends in a run. The last rows of each document are decoded one
+ * at a time.
  *
  * What a row must not see may be infinite or NaN, and how many rows a step has changes nothing.
  */
