@@ -109,6 +109,8 @@ def see(a, model, torch):
         ids = torch.tensor(text[:4] + [token] * count + text[4:])
         if "image_grid_thw" in args:
             args["mm_token_type_ids"] = (ids == token).long()[None]
+        if kind == "gemma3":
+            args["token_type_ids"] = (ids == token).long()[None]
         if kind == "paligemma":
             prefix = len(ids) - a.length // 2
             args["token_type_ids"] = (torch.arange(len(ids)) >= prefix).long()[None]

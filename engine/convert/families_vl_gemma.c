@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gemma 3 with its encoder: means of k x k patches, a norm of (1 + w), one matrix. */
+ * Gemma 3 with its encoder: means of k x k patches, a norm of (1 + w), one matrix; the tokens of a
+ * picture see each other. */
 #include <math.h>
 
 #include "engine/base/json.h"
@@ -57,16 +58,15 @@ static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
                : 0;
 }
 
-static const char *const gemma3_switches[] = {"projector.kind=linear", "projector.bias=no",
-                                              "projector.norm=rms", "projector.norm_offset=1",
-                                              NULL};
+static const char *const gemma3_switches[] = {"mask=image_blocks",       "projector.kind=linear",
+                                              "projector.bias=no",       "projector.norm=rms",
+                                              "projector.norm_offset=1", NULL};
 static const struct lf_hf_tower *const siglip_only[] = {&lf_hf_tower_siglip, NULL};
 
 const struct lf_hf_family lf_hf_gemma3_vl = {
     .name = "gemma3-vl",
     .model_type = "gemma3",
     .architecture = "Gemma3ForConditionalGeneration",
-    .refused = "the tokens of a picture see each other there, for which decoders have no mask yet",
     .switches = gemma3_switches,
     .keys = gemma3_keys,
     .rows = gemma3_rows,

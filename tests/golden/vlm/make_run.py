@@ -119,7 +119,25 @@ def internvl_processor(fast, chat):
                                 image_seq_length=9, chat_template=chat)
 
 
-NAMED = {"internvl": dict(start_image_token="<|vision_start|>", end_image_token="<|vision_end|>",
+def gemma(ids):
+    config = tf.Gemma3Config(
+        vision_config=dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                           image_size=24, patch_size=4, vision_use_head=False),
+        # PyTorch gives the embedding of pad_token_id no gradient, and the class takes 0, a blank, for it.
+        text_config=dict(**TEXT, head_dim=8, query_pre_attn_scalar=8, sliding_window=7, pad_token_id=ids["<|video_pad|>"],
+                         layer_types=["sliding_attention", "full_attention"]),
+        mm_tokens_per_image=9, image_token_index=ids["<image>"], boi_token_index=ids["<|vision_start|>"],
+        eoi_token_index=ids["<|vision_end|>"])
+    return tf.Gemma3ForConditionalGeneration(config), "<|vision_start|>"
+
+
+def gemma_processor(fast, chat):
+    pictures = tf.Gemma3ImageProcessor(size={"height": 24, "width": 24})
+    return tf.Gemma3Processor(pictures, fast, chat_template=chat, image_seq_length=9)
+
+
+NAMED = {"gemma3": dict(image_token="<image>", boi_token="<|vision_start|>", eoi_token="<|vision_end|>"),
+         "internvl": dict(start_image_token="<|vision_start|>", end_image_token="<|vision_end|>",
                           context_image_token="<|image_pad|>", video_token="<|video_pad|>")}
 
 
@@ -195,10 +213,15 @@ def encode(processor, fast, row, answer):
         text = "<image>" + row[1]
     else:
         text = processor.apply_chat_template(messages(row, answer), add_generation_prompt=not answer)
-    if not row[0]:
-        return dict(fast([text], return_tensors="pt", add_special_tokens=False))
-    e = processor(text=[text], images=[Image.open(f"{IMAGES}/{row[0]}")], return_tensors="pt")
+    if row[0]:
+        e = processor(text=[text], images=[Image.open(f"{IMAGES}/{row[0]}")], return_tensors="pt")
+    else:
+        e = fast([text], return_tensors="pt", add_special_tokens=False)
     e.pop("labels", None)
+    if not isinstance(processor, tf.PaliGemmaProcessor):
+        e.pop("token_type_ids", None)
+    if isinstance(processor, tf.Gemma3Processor):
+        e["token_type_ids"] = (e["input_ids"] == SPECIAL_ID["<image>"]).long()
     return {k: v.double() if v.is_floating_point() else v for k, v in e.items()}
 
 
@@ -208,8 +231,6 @@ def generate(model, processor, fast):
         if not row[0] and isinstance(processor, tf.PaliGemmaProcessor):
             continue  # which takes no text alone
         e = encode(processor, fast, row, False)
-        if not isinstance(processor, tf.PaliGemmaProcessor):
-            e.pop("token_type_ids", None)
         with torch.no_grad():
             g = model.generate(**e, max_new_tokens=32, do_sample=False, output_scores=True,
                                eos_token_id=1 << 20, return_dict_in_generate=True)  # none
@@ -230,7 +251,6 @@ def train(model, processor, fast):
         total, n = 0.0, 0
         for row in ROWS:
             e = encode(processor, fast, row, True)
-            e.pop("token_type_ids", None)
             ids = e["input_ids"][0]
             answer = (ids == SPECIAL_ID["<bot>"]).nonzero()[-1].item() + 1
             logits = model(**e).logits[0]
@@ -252,7 +272,7 @@ def main():
     torch.set_default_dtype(torch.float64)
     for name, make, pack in (("llava", llava, llava_processor), ("qwen2.5-vl", qwen, qwen_processor),
                              ("paligemma", paligemma, paligemma_processor),
-                             ("internvl", internvl, internvl_processor),
+                             ("internvl", internvl, internvl_processor), ("gemma3", gemma, gemma_processor),
                              ("qwen3-vl-moe", qwen_moe, qwen_moe_processor),
                              ("idefics3", idefics, idefics_processor), ("mistral3", mistral, mistral_processor)):
         if ONLY and name not in ONLY:

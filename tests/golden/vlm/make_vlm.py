@@ -32,7 +32,6 @@ from transformers.models.auto import modeling_auto
 HERE = os.path.dirname(os.path.abspath(__file__))
 assert tf.__version__.startswith("5.23."), "these files are made with transformers 5.23"
 IMAGE, VOCAB = 60, 64
-CAUSAL = "LF_CAUSAL" in os.environ  # Gemma 3 without its mask, as decoders here have it
 
 TEXT = dict(hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
             max_position_embeddings=128, rms_norm_eps=1e-5, vocab_size=VOCAB)
@@ -331,7 +330,7 @@ class Documents:
             a = {k: v.to(dtype) if k == "pixel_values" else v for k, v in args.items()}
             if "qwen" in self.kind:
                 a["mm_token_type_ids"] = (ids == IMAGE).long()[None]
-            if self.kind == "gemma3" and not CAUSAL:
+            if self.kind == "gemma3":
                 a["token_type_ids"] = (ids == IMAGE).long()[None]
             if self.kind == "paligemma":
                 a["token_type_ids"] = (torch.arange(len(ids)) >= self.prefix(ids)).long()[None]
@@ -419,7 +418,7 @@ def classes():
     with open(os.path.join(HERE, "classes.txt"), "w") as f:
         f.write("# + imported, - refused by name: every model_type of transformers 5.23 for pictures and text, by make_vlm.py\n")
         for kind, cls in sorted(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items()):
-            f.write("%s %s %s\n" % ("-+"[kind in mine and kind != "gemma3"], kind, cls if isinstance(cls, str) else cls[0]))
+            f.write("%s %s %s\n" % ("-+"[kind in mine], kind, cls if isinstance(cls, str) else cls[0]))
 
 
 def main():

@@ -12,10 +12,10 @@
 #include "engine/store/safetensors.h"
 #include "tests/tap/tap.h"
 
-const char *const vlm_names[] = {"llava",        "llava-siglip", "llava-next", "llava-onevision",
-                                 "qwen2-vl",     "qwen2.5-vl",   "qwen3-vl",   "internvl",
-                                 "internvl-rms", "paligemma",    "paligemma2", "qwen3-vl-moe",
-                                 "idefics3",     "pixtral",      "mistral3",   NULL};
+const char *const vlm_names[] = {
+    "llava",    "llava-siglip", "llava-next",   "llava-onevision", "qwen2-vl",   "qwen2.5-vl",
+    "qwen3-vl", "internvl",     "internvl-rms", "paligemma",       "paligemma2", "qwen3-vl-moe",
+    "idefics3", "pixtral",      "mistral3",     "gemma3",          NULL};
 
 static void *need(void *p)
 {
@@ -278,12 +278,11 @@ static void feed(const vlm_rig *r, int chain, const vlm *v)
     put(r, chain, "tokens", lf_sight_token_rows(r->sight), f->rows);
     put(r, chain, "positions", f->positions, f->rows);
     put(r, chain, "cu_seqlens", f->cu_seqlens, f->docs + 1);
-    if (c->rope_sections.n)
-        put(r, chain, "places", lf_sight_places(r->sight), 3 * f->rows);
     if (c->mask == LF_MASK_PREFIX)
         put(r, chain, "prefix", f->prefix, f->docs);
     put(r, chain, "vision.pixels", r->rows, r->media.vision.patches * c->vision.patch_dim);
-    if (lf_sight_write(r->sight, r->ex, chain, 0, &err))
+    if (lf_sight_write(r->sight, r->ex, chain, 0, &err) ||
+        lf_sight_write_rows(r->sight, r->ex, chain, 0, &err))
         tap_bail("sight: %s", err.text);
     if (chain == r->loss)
         put(r, chain, "targets", f->targets, f->rows);

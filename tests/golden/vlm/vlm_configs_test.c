@@ -10,7 +10,6 @@
 #include "engine/base/json.h"
 #include "engine/base/str.h"
 #include "engine/convert/families.h"
-#include "engine/store/safetensors.h"
 #include "tests/tap/tap.h"
 
 /* change: members that replace those of the golden config.json, at any depth; null takes one out.
@@ -219,13 +218,9 @@ static void change(json_t *o, json_t *by)
     }
 }
 
-/* Gemma 3 is not imported yet; its tables are held to its files all the same. */
 static int read_config(lf_model_config *c, json_t *o, lf_err *err)
 {
-    const char *type = json_string_value(json_object_get(o, "model_type"));
-    const struct lf_hf_family *f = type && strcmp(type, "gemma3") == 0
-                                       ? &lf_hf_gemma3_vl
-                                       : lf_hf_family_of(o, "config.json", err);
+    const struct lf_hf_family *f = lf_hf_family_of(o, "config.json", err);
     return f ? lf_hf_config_read(c, f, o, "config.json", err) : err->rc;
 }
 
@@ -280,37 +275,6 @@ static void test_saved(void)
     json_decref(all);
 }
 
-/* What decoders have no mask for: refused by that name, and everything but the mask is there. */
-static void test_gemma3(void)
-{
-    lf_err err = LF_ERR_INIT, why = LF_ERR_INIT;
-    lf_model_config c, back;
-    struct lf_map_form form;
-    lf_map map = {0};
-    lf_st *st = NULL;
-    char dir[3000], path[4096];
-    const char *key = "";
-    snprintf(dir, sizeof dir, "%s/tests/golden/vlm/gemma3", source());
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    json_t *o = lf_json_load_file(path, 1 << 20, &err);
-    if (!o || lf_st_open(&st, dir, &err))
-        tap_bail("%s", err.text);
-    tap_ok(!lf_hf_family_of(o, "config.json", &why) && strstr(why.text, "see each other"),
-           "gemma3: refused: %s", why.text);
-    int rc = read_config(&c, o, &err);
-    rc = rc != 0 ? rc : lf_hf_form(&form, &lf_hf_gemma3_vl, &c, st, NULL, &err);
-    rc = rc != 0 ? rc : lf_map_build(&map, &form, &c, &err);
-    rc = rc != 0 ? rc : lf_map_bind(&map, st, NULL, &err);
-    tap_ok(rc == 0, "gemma3: every tensor has its place %s", err.text);
-    json_t *made = lf_hf_config_write(&lf_hf_gemma3_vl, &c, "float32", &err);
-    tap_ok(made && read_config(&back, made, &err) == 0 && lf_model_config_equal(&c, &back, &key),
-           "gemma3: its config.json by the tables means the same model %s", key);
-    lf_map_fini(&map);
-    lf_st_close(st);
-    json_decref(o);
-    json_decref(made);
-}
-
 /* Each line: whether it is imported, model_type, class. */
 static void test_classes(void)
 {
@@ -347,7 +311,6 @@ int main(void)
     for (int i = 0; i < n; i++)
         TAP(1, test_row((size_t)i));
     TAP(16, test_saved());
-    TAP(3, test_gemma3());
     TAP(1, test_classes());
     return tap_done();
 }

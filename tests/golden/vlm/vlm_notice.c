@@ -78,6 +78,7 @@ static const struct {
     {"rope_sections=2,2,4", "rope_sections!= rope_sections_interleaved=no"},
     {"rope_sections_interleaved!", "rope_sections!="},
     {"image_token+1", NULL},
+    {"mask=image_blocks prefix_last=no", NULL},
 };
 
 static float *floats(const vlm *v)
