@@ -418,15 +418,9 @@ static const struct lf_map_row paligemma_rows[] = {
     {0},
 };
 
-/* A prefix sees all of itself in layers with a window too, which the mask of a decoder here does
- * not: documents are no longer than the window, which then cuts nothing. */
 static int read_paligemma(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    int rc = lf_vl_same(r, "projection_dim", c->hidden, "hidden_size of text_config", err);
-    if (rc == 0 && c->sliding_window > 0 && c->sliding_window < c->max_positions)
-        rc = lf_hf_set_number(r, c, "sliding_window", "max_positions", (double)c->sliding_window,
-                              err);
-    return rc;
+    return lf_vl_same(r, "projection_dim", c->hidden, "hidden_size of text_config", err);
 }
 
 static int write_paligemma(const lf_model_config *c, json_t *o, lf_err *err)

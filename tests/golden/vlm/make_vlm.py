@@ -119,7 +119,7 @@ CLASSES = {
     "paligemma2": dict(architectures=["PaliGemmaForConditionalGeneration"], model_type="paligemma", image_token_index=IMAGE,
                        projection_dim=24, vocab_size=VOCAB,
                        text_config=dict({k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, model_type="gemma2", head_dim=8,
-                                        hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=12, sliding_window=100,
+                                        hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=12, sliding_window=7,
                                         attn_logit_softcapping=5.0, final_logit_softcapping=6.0),
                        vision_config=dict(SIGLIP, projection_dim=24)),
     "paligemma": dict(architectures=["PaliGemmaForConditionalGeneration"], model_type="paligemma", image_token_index=IMAGE,

@@ -124,9 +124,7 @@ static const struct {
     {"gemma3", "{\"mm_tokens_per_image\": 8}", "mm_tokens_per_image = 8"},
     {"gemma3", "{\"mm_tokens_per_image\": 36}", "*"},
     {"gemma3", "{\"text_config\": {\"num_attention_heads\": null}}", "*"}, /* as Gemma 3 4B does */
-    /* a window would cut its prefix */
-    {"paligemma2", "{\"text_config\": {\"max_position_embeddings\": 8192}}", NULL},
-    {"paligemma2", "{\"text_config\": {\"max_position_embeddings\": 64}}", "*"},
+    {"paligemma2", "{\"text_config\": {\"max_position_embeddings\": 8192}}", "*"},
     /* experts */
     {"qwen3-vl-moe", "{\"text_config\": {\"norm_topk_prob\": false}}", "norm_topk_prob = false"},
     {"qwen3-vl-moe", "{\"text_config\": {\"norm_topk_prob\": null}}", NULL},

@@ -135,10 +135,8 @@ int vlm_flips(const vlm *v, int *n, double *least)
     for (size_t i = 0; i < sizeof flips / sizeof *flips; i++)
         if (lf_map_when(flips[i].when, &v->f.config))
             try_flip(v, flips[i].set, &t);
-    /* A window as long as the longest document cuts nothing (PaliGemma 2). */
-    const bool cuts = v->f.config.sliding_window < v->f.config.max_positions;
     for (size_t i = 0; (set = family_flip_at(i, &v->f.config)); i++)
-        if (*set && (cuts || !strstr(set, "window")))
+        if (*set)
             try_flip(v, set, &t);
     *n = t.n;
     *least = t.least;
