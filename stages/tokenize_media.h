@@ -64,8 +64,8 @@ typedef struct tok_pics_doctor tok_pics_doctor;
 tok_pics_doctor *lf_tokenize_pics_doctor(const tok_media *m, const lf_shape_opts *o, lf_err *err);
 void lf_tokenize_pics_doctor_free(tok_pics_doctor *d); /* NULL is fine */
 lf_datadoc_reader lf_tokenize_pics_reader(tok_pics_doctor *d);
-/* Appends a page with the samples of a report, their pictures and tokens, and takes out of the report
- * what is for the page alone. Nothing is appended where no sample has pictures. */
+/* Appends a page with the samples of a report, their pictures and tokens, and takes out of the
+ * report what is for the page alone. Nothing is appended where no sample has pictures. */
 void lf_tokenize_doctor_page(lf_buf *out, json_t *report);
 
 #endif

@@ -20,7 +20,7 @@ enum { LF_HTML_PICTURE_BYTES = 192 << 10 };
  * to U+2421). */
 void lf_html_text(lf_buf *out, const char *text);
 
-/* What the beginning of a file says that it is: "image/png", "image/jpeg", "image/webp", or NULL. */
+/* "image/png", "image/jpeg" or "image/webp" by the beginning of a file, or NULL. */
 const char *lf_html_picture_type(const void *data, size_t n);
 /* <img class="seen" src="data:..." title="NAME">. false: it is no JPEG, PNG or WebP, or it is too
  * large, and nothing was appended. */
