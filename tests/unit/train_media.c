@@ -47,7 +47,13 @@ static const struct kind kinds[] = {
      "{\"do_pan_and_scan\":true,\"image_seq_length\":3,\"patch_size\":8,\"processor_class\":"
      "\"Gemma3Processor\"}",
      50, 9},
+    {"pixtral",
+     "{\"image_processor_type\":\"PixtralImageProcessor\",\"patch_size\":4,\"size\":{\"longest_"
+     "edge\":32}}",
+     "{\"patch_size\":4,\"processor_class\":\"PixtralProcessor\",\"spatial_merge_size\":2}", 100,
+     9},
 };
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 struct made {
     lf_processor p;
@@ -101,7 +107,17 @@ static void add_token(uint32_t t)
     doc.tok[doc.n++] = t;
 }
 
-/* Crops of Gemma's stand apart; others' placeholders are one run. */
+/* Is there another token before placeholder k? Crops of Gemma's stand apart, and so do rows of
+ * Pixtral; others' placeholders are one run. */
+static bool has_gap(const struct made *m, const lf_pixels *x, int64_t count, int64_t k)
+{
+    const lf_expand_picture v = lf_expand_measure(&m->e, &m->p, x, true);
+    const int64_t run = m->e.kind == LF_EXPAND_GEMMA3    ? count / x->tiles
+                        : m->e.kind == LF_EXPAND_PIXTRAL ? v.layout.w
+                                                         : count;
+    return k > 0 && k % run == 0;
+}
+
 static void add_picture(const struct made *m, uint64_t d, size_t i)
 {
     lf_pixels x = pixels_of(m, d, i);
@@ -121,7 +137,7 @@ static void add_picture(const struct made *m, uint64_t d, size_t i)
     if (lf_hash_buf(p->sha256, b->data, b->len, NULL) < 0)
         tap_bail("hash");
     for (int64_t k = 0; k < count; k++) {
-        if (m->e.kind == LF_EXPAND_GEMMA3 && k > 0 && k % (count / x.tiles) == 0)
+        if (has_gap(m, &x, count, k))
             add_token(20);
         add_token(IMAGE);
     }
@@ -271,8 +287,12 @@ static int64_t audit_picture(const lf_loader_batch *b, const struct made *m, uin
     int64_t bad = audit_alone(b, m, d, i, tile, run);
     for (int32_t r = first; r < *run; r++) {
         const struct lf_media_picture *p = &b->media.picture[r];
-        for (int64_t k = p->first_row; k < p->first_row + p->rows; k++)
-            bad += b->tokens[k] != IMAGE || (k > 0 && b->targets[k - 1] == IMAGE);
+        const bool rows = m->e.kind == LF_EXPAND_PIXTRAL;
+        for (int64_t k = p->first_row, n = 0; n < p->rows; k++) {
+            n += b->tokens[k] == IMAGE;
+            bad += b->tokens[k] != (rows && b->tokens[k] == 20 ? 20 : IMAGE) ||
+                   (k > 0 && b->targets[k - 1] == IMAGE);
+        }
     }
     return bad;
 }
@@ -557,9 +577,9 @@ int main(void)
         tap_skip_all("PNG is not built in");
     for (size_t i = 0; i < FILES; i++)
         media_read(&bytes[i], files[i]);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < KINDS; i++)
         TAP(7, test_epoch(&kinds[i]));
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < KINDS; i++)
         TAP(4, test_alone(&kinds[i]));
     TAP(4, test_order());
     TAP(6, test_damage());
