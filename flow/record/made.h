@@ -88,7 +88,7 @@ typedef struct lf_text_line {
     char *answer;             /* of samples of a reward model: chosen or rejected */
     lf_real score;            /* of these */
     struct json_t *token_ids; /* of text */
-    struct json_t *images;    /* of a request: paths, or objects with one */
+    lf_texts images;          /* of a request: the paths of its pictures; not of the fields */
     lf_int step;              /* of samples during training */
     bool resumed; /* where a start begins: what stands behind this step in earlier starts is void */
 } lf_text_line;

@@ -206,31 +206,39 @@ void lf_dataset_free(lf_dataset *d)
 
 const struct lf_fields lf_text_line_fields = LF_FIELDS(
     lf_text_line, LF_MEMBERS_OPT(lf_text_line, step, id, sample, prompt, text, answer, score,
-                                 prompt_tokens, token_ids, images, finish_reason, resumed));
+                                 prompt_tokens, token_ids, finish_reason, resumed));
+
+/* A picture is a path, or an object with one. */
+static int add_image(lf_text_line *line, const json_t *v, lf_err *err)
+{
+    static const char *const names[] = {"path", "image", "url", "image_url"};
+    for (size_t i = 0; i < sizeof names / sizeof *names && json_is_object(v); i++)
+        if (json_object_get(v, names[i]) != NULL)
+            v = json_object_get(v, names[i]);
+    return json_is_string(v) ? lf_texts_add(&line->images, json_string_value(v), err) : 0;
+}
 
 /* Of a message in parts the first text; its pictures, where the line has no list of them. */
-static const char *read_parts(lf_text_line *line, const json_t *parts)
+static int read_parts(lf_text_line *line, const json_t *parts, const char **text, lf_err *err)
 {
-    static const char *const names[] = {"image", "path", "url"};
-    const char *text = NULL;
-    json_t *images = line->images == NULL ? json_array() : NULL;
-    for (size_t i = 0; i < json_array_size(parts); i++) {
+    const bool listed = line->images.n > 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i);
-        if (text == NULL)
-            text = json_string_value(json_object_get(part, "text"));
-        json_t *path = NULL;
-        for (size_t k = 0; path == NULL && k < sizeof names / sizeof *names; k++)
-            path = json_object_get(part, names[k]);
-        if (path == NULL)
-            path = json_object_get(json_object_get(part, "image_url"), "url");
-        if (json_is_string(path))
-            json_array_append(images, path);
+        if (*text == NULL)
+            *text = json_string_value(json_object_get(part, "text"));
+        rc = listed || !json_is_object(part) ? 0 : add_image(line, part, err);
     }
-    if (json_array_size(images) > 0)
-        line->images = images;
-    else
-        json_decref(images);
-    return text;
+    return rc;
+}
+
+static int add_images(lf_text_line *line, const json_t *o, lf_err *err)
+{
+    const json_t *list = json_object_get(o, "images");
+    int rc = json_is_array(list) ? 0 : add_image(line, list, err);
+    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++)
+        rc = add_image(line, json_array_get(list, i), err);
+    return rc;
 }
 
 /* The text of a request of another shape: the last message of a chat. */
@@ -239,10 +247,11 @@ static int add_last_message(lf_text_line *line, const json_t *o, lf_err *err)
     const json_t *list = json_object_get(o, "messages");
     const size_t n = json_array_size(list);
     const json_t *content = n > 0 ? json_object_get(json_array_get(list, n - 1), "content") : NULL;
-    const char *text =
-        json_is_array(content) ? read_parts(line, content) : json_string_value(content);
-    return line->prompt == NULL && text != NULL ? lf_text_set(&line->prompt, text, "messages", err)
-                                                : 0;
+    const char *text = json_string_value(content);
+    int rc = read_parts(line, content, &text, err);
+    return rc == 0 && line->prompt == NULL && text != NULL
+               ? lf_text_set(&line->prompt, text, "messages", err)
+               : rc;
 }
 
 static int add_line(lf_text_lines *out, const char *text, size_t n, lf_err *err)
@@ -255,6 +264,8 @@ static int add_line(lf_text_lines *out, const char *text, size_t n, lf_err *err)
     }
     row = lf_rows_add(out, sizeof *row, err);
     int rc = row == NULL ? LF_ENOMEM : lf_fields_read(row, &lf_text_line_fields, o, "a line", err);
+    if (rc == 0)
+        rc = add_images(row, o, err);
     if (rc == 0)
         rc = add_last_message(row, o, err);
     json_decref(o);
@@ -300,6 +311,7 @@ int lf_text_lines_load(lf_text_lines *out, size_t *more, const char *path, size_
 void lf_text_line_fini(lf_text_line *l)
 {
     lf_fields_fini(l, &lf_text_line_fields);
+    lf_texts_fini(&l->images);
 }
 
 size_t lf_text_line_tokens(const lf_text_line *l)
@@ -310,7 +322,7 @@ size_t lf_text_line_tokens(const lf_text_line *l)
 void lf_text_lines_fini(lf_text_lines *l)
 {
     for (size_t i = 0; i < l->n; i++)
-        lf_fields_fini(&l->v[i], &lf_text_line_fields);
+        lf_text_line_fini(&l->v[i]);
     free(l->v);
     memset(l, 0, sizeof *l);
 }
@@ -318,7 +330,7 @@ void lf_text_lines_fini(lf_text_lines *l)
 static void drop_behind(lf_text_lines *l, int64_t step)
 {
     while (l->n > 0 && l->v[l->n - 1].step.v > step)
-        lf_fields_fini(&l->v[--l->n], &lf_text_line_fields);
+        lf_text_line_fini(&l->v[--l->n]);
 }
 
 /* Takes what is in the line. A start that says nothing of where it begins goes on behind the step

@@ -6,8 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,19 +54,14 @@ static void picture(lf_buf *b, const char *name, const char *media_dir)
     lf_buf_fini(&file);
 }
 
-void lf_report_pictures(lf_buf *b, const struct json_t *images, const char *media_dir)
+void lf_report_pictures(lf_buf *b, const lf_texts *images, const char *media_dir)
 {
-    const size_t n = json_is_string(images) ? 1 : json_array_size(images);
-    if (n == 0)
+    if (images->n == 0)
         return;
     lf_buf_adds(b, "<div>");
-    for (size_t i = 0; i < n && i < MOST; i++) {
-        const json_t *v = json_is_string(images) ? images : json_array_get(images, i);
-        const char *name = json_string_value(json_is_object(v) ? json_object_get(v, "path") : v);
-        if (name != NULL)
-            picture(b, name, media_dir);
-    }
-    if (n > MOST)
-        lf_buf_addf(b, "<span class=\"dim\">and %zu more</span>", n - MOST);
+    for (size_t i = 0; i < images->n && i < MOST; i++)
+        picture(b, images->v[i], media_dir);
+    if (images->n > MOST)
+        lf_buf_addf(b, "<span class=\"dim\">and %zu more</span>", images->n - MOST);
     lf_buf_adds(b, "</div>\n");
 }

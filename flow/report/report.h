@@ -90,7 +90,7 @@ void lf_report_scores(lf_buf *b, const lf_facts *f);
 int lf_report_texts(lf_buf *b, const lf_facts *f, lf_err *err);
 /* images: as of lf_text_line; media_dir: where their paths begin, NULL: here. Files that are too
  * large, or not there any more, are named. */
-void lf_report_pictures(lf_buf *b, const struct json_t *images, const char *media_dir);
+void lf_report_pictures(lf_buf *b, const lf_texts *images, const char *media_dir);
 void lf_report_failures(lf_buf *b, const lf_run_view *v, const lf_run_shown *run);
 void lf_report_warnings(lf_buf *b, const lf_run_shown *run);
 int lf_report_resources(lf_buf *b, const lf_facts *f, lf_err *err);

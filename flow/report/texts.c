@@ -41,12 +41,12 @@ struct prompts {
     const char *media_dir; /* NULL: none */
 };
 
-static const struct json_t *images_of(const struct prompts *p, const lf_text_line *l)
+static const lf_texts *images_of(const struct prompts *p, const lf_text_line *l)
 {
-    for (size_t i = 0; l->images == NULL && l->id != NULL && i < p->file.n; i++)
+    for (size_t i = 0; l->images.n == 0 && l->id != NULL && i < p->file.n; i++)
         if (lf_text_same(p->file.v[i].id, l->id))
-            return p->file.v[i].images;
-    return l->images;
+            return &p->file.v[i].images;
+    return &l->images;
 }
 
 static const char *prompt_of(const struct prompts *p, const char *id)
