@@ -249,7 +249,13 @@ static int read_media(tokenize *s, const lf_optset *o, lf_err *err)
     if (lf_optset_is_set(o, "processor") && s->shape.shape == LF_SHAPE_TEXT)
         return lf_fail(err, LF_EINVAL,
                        "processor is for rows with pictures; set shape to what they are (auto)");
-    return lf_tokenize_media_setup(&s->media, o, s->tokenizer_path, err);
+    return lf_tokenize_media_setup(
+        &s->media,
+        &(struct tok_media_opts){.processor = lf_optset_str(o, "processor"),
+                                 .tokenizer = s->tokenizer_path,
+                                 .dir = lf_optset_str(o, "media_dir"),
+                                 .placeholders = lf_optset_str(o, "placeholders")},
+        err);
 }
 
 static int setup(void **self, lf_optset *o, lf_err *err)

@@ -18,16 +18,15 @@
 
 /* ---- options ---- */
 
-int lf_tokenize_media_setup(tok_media *m, const lf_optset *o, const char *tokenizer, lf_err *err)
+int lf_tokenize_media_setup(tok_media *m, const struct tok_media_opts *o, lf_err *err)
 {
-    const char *path = lf_optset_str(o, "processor");
     lf_buf_init(&m->image_processor);
     lf_buf_init(&m->settings);
-    if (!path)
+    if (!o->processor)
         return 0;
-    m->dir = lf_optset_str(o, "media_dir");
-    const lf_expand_place at = {path, tokenizer, lf_optset_str(o, "placeholders")};
-    if (!tokenizer)
+    m->dir = o->dir;
+    const lf_expand_place at = {o->processor, o->tokenizer, o->placeholders};
+    if (!o->tokenizer)
         return lf_fail(err, LF_EINVAL, "processor needs a tokenizer, that of the model");
     const int rc = lf_expand_load(&m->processor, &m->expand,
                                   &(lf_expand_texts){&m->image_processor, &m->settings}, &at, err);
@@ -131,11 +130,12 @@ static int take_picture(tok_pics *p, size_t i, const char *bytes, size_t n, bool
     return 0;
 }
 
+/* A pair has two documents, which use the pictures at places of their own. */
 static int room_for(tok_pics *p, size_t n, lf_err *err)
 {
     if (n <= p->cap)
         return 0;
-    int rc = lf_realloc(&p->v, n, sizeof *p->v, err);
+    int rc = lf_realloc(&p->v, 2 * n, sizeof *p->v, err);
     if (rc == 0)
         rc = lf_realloc(&p->e, n, sizeof *p->e, err);
     if (rc == 0)
@@ -174,16 +174,10 @@ static int rewrite(const void *arg, lf_buf *text, size_t *place, size_t n_place,
 
 static int check_kind(const lf_row *row, const char *where, lf_err *err)
 {
-    switch (row->shape) {
-    case LF_SHAPE_PREFERENCE:
-    case LF_SHAPE_UNPAIRED:
-    case LF_SHAPE_PROMPT:
-    case LF_SHAPE_TOKENS:
+    if (row->shape == LF_SHAPE_TOKENS)
         return lf_fail(err, LF_EFORMAT, "%s: pictures in a row of shape %s are not kept", where,
                        lf_shape_name(row->shape));
-    default:
-        return 0;
-    }
+    return 0;
 }
 
 int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
@@ -222,12 +216,12 @@ int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
 
 /* ---- places ---- */
 
-static int misplaced(const tok_pics *p, const lf_rowdocs *d, lf_err *err)
+static int misplaced(const tok_pics *p, const uint32_t *ids, size_t n, lf_err *err)
 {
     size_t found = 0;
     uint64_t want = 0;
-    for (size_t i = 0; i < d->ids.n; i++)
-        found += d->ids.v[i] == (uint32_t)p->m->image_token;
+    for (size_t i = 0; i < n; i++)
+        found += ids[i] == (uint32_t)p->m->image_token;
     for (size_t i = 0; i < p->n; i++)
         want += p->v[i].count;
     return lf_fail(err, LF_EFORMAT,
@@ -237,25 +231,39 @@ static int misplaced(const tok_pics *p, const lf_rowdocs *d, lf_err *err)
                    (unsigned long long)want);
 }
 
-int lf_tokenize_pics_place(tok_pics *p, const lf_rowdocs *d, lf_err *err)
+/* The uses of the pictures by a document of n tokens. */
+static int place(const tok_pics *p, lf_shard_picture *v, const uint32_t *ids, size_t n, lf_err *err)
 {
     const uint32_t token = (uint32_t)p->m->image_token;
     const lf_expand *e = &p->m->expand;
     const bool gaps = e->kind == LF_EXPAND_GEMMA3 /* crops stand apart */ || lf_expand_apart(e);
     size_t at = 0;
     for (size_t i = 0; i < p->n; i++) {
-        while (at < d->ids.n && d->ids.v[at] != token)
+        while (at < n && ids[at] != token)
             at++;
-        p->v[i].first = (uint32_t)at;
-        for (uint32_t k = 0; k < p->v[i].count; k++, at++) {
-            while (gaps && at < d->ids.n && d->ids.v[at] != token)
+        v[i].first = (uint32_t)at;
+        for (uint32_t k = 0; k < v[i].count; k++, at++) {
+            while (gaps && at < n && ids[at] != token)
                 at++;
-            if (at >= d->ids.n || d->ids.v[at] != token)
-                return misplaced(p, d, err);
+            if (at >= n || ids[at] != token)
+                return misplaced(p, ids, n, err);
         }
     }
-    for (; at < d->ids.n; at++)
-        if (d->ids.v[at] == token)
-            return misplaced(p, d, err);
+    for (; at < n; at++)
+        if (ids[at] == token)
+            return misplaced(p, ids, n, err);
     return 0;
+}
+
+int lf_tokenize_pics_place(tok_pics *p, const lf_rowdocs *d, lf_err *err)
+{
+    const uint32_t *ids = d->ids.v;
+    int rc = 0;
+    for (size_t k = 1; k < d->n_docs && p->n; k++)
+        memcpy(p->v + k * p->n, p->v, p->n * sizeof *p->v);
+    for (size_t k = 0; k < d->n_docs && rc == 0; k++) {
+        rc = place(p, p->v + k * p->n, ids, d->len[k], err);
+        ids += d->len[k];
+    }
+    return rc;
 }

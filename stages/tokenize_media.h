@@ -5,7 +5,6 @@
 #ifndef LF_STAGES_TOKENIZE_MEDIA_H
 #define LF_STAGES_TOKENIZE_MEDIA_H
 
-#include "engine/base/opt.h"
 #include "engine/media/expand.h"
 #include "engine/store/shard.h"
 #include "engine/text/corpus/datadoc.h"
@@ -28,8 +27,12 @@ typedef struct tok_media {
     size_t n_untrained;
 } tok_media;
 
-/* Reads the options and the files that they name; *m is zeroed, and off without `processor`. */
-int lf_tokenize_media_setup(tok_media *m, const lf_optset *o, const char *tokenizer, lf_err *err);
+/* The options of these names; NULL: not given. Borrowed. */
+struct tok_media_opts {
+    const char *processor, *tokenizer, *dir, *placeholders;
+};
+/* Reads the files that they name; *m is zeroed, and off without `processor`. */
+int lf_tokenize_media_setup(tok_media *m, const struct tok_media_opts *o, lf_err *err);
 void lf_tokenize_media_fini(tok_media *m);
 /* Finds the ids; sets o->untrained. */
 int lf_tokenize_media_tokens(tok_media *m, const lf_tokenizer *t, lf_rowdocs_opts *o, lf_err *err);
@@ -38,7 +41,8 @@ int lf_tokenize_media_tokens(tok_media *m, const lf_tokenizer *t, lf_rowdocs_opt
 typedef struct tok_pics {
     const tok_media *m;
     lf_rowmedia from;
-    lf_shard_picture *v; /* [n] bytes are NULL */
+    /* [documents of the row][n] bytes are NULL; only their places differ */
+    lf_shard_picture *v;
     lf_expand_picture *e;
     size_t n, cap, cap_e;
     lf_buf bytes;                                         /* one picture after the other */
@@ -53,7 +57,7 @@ void lf_tokenize_pics_fini(tok_pics *p);
 int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
                          const lf_corpus_record *r, const char *where, uint64_t *replaced,
                          lf_err *err);
-/* Finds the placeholders of the row's document. LF_EFORMAT: they are not those that were
+/* Finds the placeholders of the row's documents. LF_EFORMAT: they are not those that were
  * written. */
 int lf_tokenize_pics_place(tok_pics *p, const lf_rowdocs *d, lf_err *err);
 

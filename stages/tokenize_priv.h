@@ -114,9 +114,15 @@ typedef struct tok_doc {
     uint8_t fate, kind, split; /* lf_row_fate, lf_row_kind */
     bool masked;               /* some tokens of the document are not trained */
     bool has_margin, label;
-    uint32_t n_pics; /* in batch.pics */
+    uint32_t n_pics; /* of each document, in batch.pic_bytes */
     bool truncated, no_eos, double_bos, seam, empty_answer, other_prompt;
 } tok_doc;
+
+/* How many entries of batch.pics are the record's: each document has its own. */
+static inline uint64_t lf_tokenize_uses(const tok_doc *d)
+{
+    return (uint64_t)d->n_pics * (d->kind == LF_ROW_PAIR ? 2 : 1);
+}
 
 /* The counts over records. */
 enum {
@@ -143,7 +149,8 @@ typedef struct tok_batch {
     lf_ids ids;
     lf_buf mask; /* [ids.n] 0 or 1, or empty: all 1 */
     lf_buf rest; /* other columns of prompts, one after the other */
-    /* pictures of the documents, lf_shard_picture without its bytes; these, one after the other */
+    /* pictures of the documents, lf_shard_picture without its bytes; these, one after the other,
+     * once for the two documents of a pair */
     lf_buf pics, pic_bytes;
     tok_doc *docs;
     size_t cap_docs;

@@ -143,31 +143,43 @@ static int check_head(const head *h, const tok_batch *b, int r, lf_err *err)
     return 0;
 }
 
+/* The bytes of a record's pictures, which begin at `bytes`. false: there are not as many, or the
+ * documents of a pair have other pictures. */
+static bool fit_pictures(const tok_batch *b, const tok_doc *d, const lf_shard_picture *pic,
+                         size_t *bytes)
+{
+    bool fit = true;
+    for (size_t i = 0; i < d->n_pics && fit; i++) {
+        fit = pic[i].n <= b->pic_bytes.len - *bytes;
+        *bytes += fit ? pic[i].n : 0;
+    }
+    for (size_t i = d->n_pics; i < lf_tokenize_uses(d) && fit; i++)
+        fit = pic[i].n == pic[i - d->n_pics].n;
+    return fit;
+}
+
 /* Documents that do not fill what came with them would be written from behind it. */
 static int check_docs(const tok_batch *b, int r, lf_err *err)
 {
     size_t ids = 0, rest = 0, pics = 0, bytes = 0;
     const size_t n_pics = b->pics.len / sizeof(lf_shard_picture);
     const lf_shard_picture *pic = (const lf_shard_picture *)(const void *)b->pics.data;
+    bool fit = true;
     for (size_t i = 0; i < b->n; i++) {
         const tok_doc *d = &b->docs[i];
         if (d->n_ids > b->ids.n - ids || d->n_first > d->n_ids ||
             d->rest_len > b->rest.len - rest || d->fate >= LF_ROW_FATES ||
-            d->kind > LF_ROW_PROMPT || d->n_pics > n_pics - pics || d->split >= N_SPLITS ||
-            (d->masked && d->n_ids > 0 && b->mask.len == 0))
+            d->kind > LF_ROW_PROMPT || lf_tokenize_uses(d) > n_pics - pics ||
+            d->split >= N_SPLITS || (d->masked && d->n_ids > 0 && b->mask.len == 0))
             return lf_fail(err, LF_EFORMAT,
                            "rank %d sent document %zu of a batch with lengths that cannot be", r,
                            i);
         ids += d->n_ids;
         rest += d->rest_len;
-        pics += d->n_pics;
+        fit = fit && fit_pictures(b, d, pic + pics, &bytes);
+        pics += lf_tokenize_uses(d);
     }
-    bool fit = pics * sizeof(*pic) == b->pics.len;
-    for (size_t i = 0; i < n_pics && fit; i++) {
-        fit = pic[i].n <= b->pic_bytes.len - bytes;
-        bytes += fit ? pic[i].n : 0;
-    }
-    if (!fit || bytes != b->pic_bytes.len)
+    if (!fit || pics * sizeof(*pic) != b->pics.len || bytes != b->pic_bytes.len)
         return lf_fail(err, LF_EFORMAT, "rank %d sent pictures that are not its documents'", r);
     if (ids != b->ids.n || rest != b->rest.len)
         return lf_fail(err, LF_EFORMAT, "rank %d sent %zu tokens, its documents have %zu", r,

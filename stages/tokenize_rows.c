@@ -126,7 +126,7 @@ int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf 
                     .empty_answer = d->empty_answer,
                     .other_prompt = d->other_prompt};
     to->n_pics = (uint32_t)r->pics.n;
-    lf_buf_add(&b->pics, r->pics.v, r->pics.n * sizeof(*r->pics.v));
+    lf_buf_add(&b->pics, r->pics.v, lf_tokenize_uses(to) * sizeof(*r->pics.v));
     if (r->pics.n > 0)
         lf_buf_add(&b->pic_bytes, r->pics.bytes.data, r->pics.bytes.len);
     b->replaced += d->replaced;

@@ -265,7 +265,9 @@ static uint64_t point_pictures(const tok_doc *d, const struct doc_parts *of)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < d->n_pics; i++) {
-        of->pics[i].bytes = of->bytes + n;
+        /* both documents of a pair */
+        for (uint64_t k = i; k < lf_tokenize_uses(d); k += d->n_pics)
+            of->pics[k].bytes = of->bytes + n;
         n += of->pics[i].n;
     }
     return n;
@@ -308,7 +310,9 @@ static int write_docs(tok_writer *w, const tok_doc *d, const struct doc_parts *o
     if (rc == 0 && w->info.rows == LF_ROWS_PAIRS) {
         doc = (lf_shard_doc){.tokens = ids + d->n_first,
                              .n = d->n_ids - d->n_first,
-                             .mask = mask ? mask + d->n_first : NULL};
+                             .mask = mask ? mask + d->n_first : NULL,
+                             .pictures = of->pics + d->n_pics,
+                             .n_pictures = d->n_pics};
         rc = lf_shard_append_doc(w->w[k], &doc, err);
     }
     if (rc != 0)
@@ -363,7 +367,7 @@ int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
         of.ids += d->n_ids;
         of.mask += of.mask ? d->n_ids : 0;
         of.rest += d->rest_len;
-        of.pics += d->n_pics;
+        of.pics += lf_tokenize_uses(d);
         of.bytes += bytes;
     }
     return 0;

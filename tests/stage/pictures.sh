@@ -165,9 +165,10 @@ run prompt --train-on-prompt "$dir/llava.json"
 is "$(show prompt | sed 's/\[.*//' | tr ' ' '\n' | grep '^-' | sort | uniq -c | tr -s ' ')" " 27 -$image
  3 -$user" "with prompts trained, too, placeholders are not, nor the first token"
 
-# rows of answers that are judged, and of none, are what they are without a processor
+# rows of answers that are judged, without pictures: the template gets lists of parts, and the texts are the same
 cat >"$dir/pairs.jsonl" <<'E2'
 {"chosen": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "A cat"}], "rejected": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "dog"}]}
+{"prompt": "no", "chosen": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "A cat"}], "rejected": [{"role": "user", "content": "no"}, {"role": "assistant", "content": "dog"}]}
 E2
 cat >"$dir/plain.jinja" <<'E2'
 {%- for m in messages -%}
@@ -176,11 +177,47 @@ cat >"$dir/plain.jinja" <<'E2'
 {%- endfor -%}
 {%- if add_generation_prompt %}<bot>{% endif -%}
 E2
-template=$dir/plain.jinja run pairs1 "$dir/pairs.jsonl"
+run pairs1 "$dir/pairs.jsonl"
 "$tokenize" --tokenizer "$dir/tok/tokenizer" --chat-template "$dir/plain.jinja" --shape auto --out "$dir/pairs2" "$dir/pairs.jsonl" \
     2>"$dir/err" >/dev/null
-is "$(show pairs1 | grep -c '^-')" 2 "pairs without pictures"
+is "$(show pairs1 | grep -c '^-')" 4 "pairs without pictures"
 is "$(show pairs1)" "$(show pairs2)" "are those without a processor"
+
+# --- judged answers and prompts with pictures ---
+say() { echo "{\"role\": \"$1\", \"content\": [$2{\"type\": \"text\", \"text\": \"$3\"}]}"; }
+one='"images": ["rgb8.png"]' pic='{"type": "image"}, '
+for answer in "A cat" dog; do
+    echo "{$one, \"messages\": [$(say user "$pic" "What?"), $(say assistant "" "$answer")]}"
+done >"$dir/sides.jsonl"
+run sides "$dir/sides.jsonl"
+echo "{$one, \"prompt\": [$(say user "$pic" "What?")], \"chosen\": [$(say assistant "" "A cat")], \"rejected\": [$(say assistant "" dog)]}" >"$dir/pair.jsonl"
+run pair "$dir/pair.jsonl"
+is "$(show pair)" "$(show sides)" "a pair is two conversations, and their picture is stored once"
+echo "{$one, \"chosen\": [$(say user "$pic" "What?"), $(say assistant "" "A cat")], \"rejected\": [$(say user "$pic" "What?"), $(say assistant "" dog)]}" >"$dir/whole.jsonl"
+run whole1 "$dir/whole.jsonl"
+is "$(show whole1)" "$(show sides)" "whole conversations, which both have the pictures of the column"
+own='{"type": "image", "image": "rgb8.png"}, '
+echo "{\"chosen\": [$(say user "$own" "What?"), $(say assistant "" "A cat")], \"rejected\": [$(say user "$own" "What?"), $(say assistant "" dog)]}" >"$dir/own.jsonl"
+run own "$dir/own.jsonl"
+is "$(show own)" "$(show sides)" "and with pictures of their own"
+echo "{$one, \"prompt\": \"<user><image>What?<bot>\", \"chosen\": \"A cat<|endoftext|>\", \"rejected\": \"dog<|endoftext|>\"}" >"$dir/texts.jsonl"
+run texts --special-in-text token --append-eos=no "$dir/texts.jsonl"
+is "$(show texts)" "$(show sides)" "a pair of texts"
+echo "{$one, \"prompt\": [$(say user "$pic" "What?")], \"completion\": [$(say assistant "" "A cat")], \"label\": true}" >"$dir/label.jsonl"
+run label "$dir/label.jsonl"
+is "$(show label)" "$(show sides | sed -n 1p | sed 's/\[/label=1&/')" "an answer with a label"
+echo "{$one, \"prompt\": [$(say user "$pic" "What?")], \"answer\": \"x\"}" >"$dir/asked.jsonl"
+run asked --unmapped ignore "$dir/asked.jsonl"
+is "$(show asked | sed 's/rest=.*}//; s/^/ /; s/ -/ /g')" "$(show sides | sed -n 1p | sed 's/^/ /; s/ [0-9][0-9 ]*\[/ [/; s/ -/ /g')" \
+    "a prompt, up to where the answer begins"
+is "$(show asked | grep -o 'rest=[^[]*' | tr -d ' \n')" 'rest={"answer":"x"}' "and its other columns"
+other='{"type": "image", "image": "444.jpg"}, '
+echo "{\"chosen\": [$(say user "$own" "What?"), $(say assistant "" "A cat")], \"rejected\": [$(say user "$other" "What?"), $(say assistant "" dog)]}" >"$dir/apart.jsonl"
+run apart "$dir/apart.jsonl"
+says "to other pictures than the better one" "answers to two pictures"
+echo "{$one, \"prompt\": [$(say user "$pic$pic" "What?")], \"chosen\": [$(say assistant "" "A cat")], \"rejected\": [$(say assistant "" dog)]}" >"$dir/more.jsonl"
+run more "$dir/more.jsonl"
+says "2 marks of pictures" "more marks than pictures"
 
 # --- settings ---
 run strategy --placeholders '{"vision_feature_select_strategy": "default"}' "$dir/llava.json"
@@ -216,7 +253,7 @@ wrong "a size of its own" '{"messages": [{"role": "user", "content": [{"type": "
     'member "max_pixels" of an image means nothing'
 wrong "a part that is a number" '{"messages": [{"role": "user", "content": [1]}, {"role": "assistant", "content": "A"}]}' "is no object and no text"
 wrong "a video" '{"messages": [{"role": "user", "content": [{"type": "video"}]}, {"role": "assistant", "content": "A"}]}' "a turn with video"
-wrong "a preference" '{"image": "rgb8.png", "chosen": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "A"}], "rejected": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "B"}]}' "of shape preference"
+wrong "a preference with a picture on one side" '{"image": "rgb8.png", "chosen": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "A"}], "rejected": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "B"}]}' "0 marks of pictures"
 run skipped --bad-rows skip "$dir/wrong.jsonl"
 is $rc 0 "bad_rows = skip leaves such rows out"
 run long --max-length 12 --bad-rows skip "$dir/llava.json"
@@ -274,4 +311,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 68
+finish 77

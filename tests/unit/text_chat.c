@@ -167,7 +167,8 @@ static bool check_prompt(const struct kit *k, const lf_chat *c, const lf_row *r,
     json_t *prompt = json_object_get(want, "prompt");
     if (!prompt)
         return true;
-    int rc = lf_chat_prompt(c, k->state, r->prompt.turns, last, r->tools, &ids, &err);
+    int rc = lf_chat_prompt(
+        c, k->state, &(struct lf_conversation){r->prompt.turns, last, r->tools, NULL}, &ids, &err);
     bool same = rc == 0 && same_ids(&ids, prompt);
     lf_ids_fini(&ids);
     return same;

@@ -183,13 +183,16 @@ int lf_chat_render(const lf_chat *c, const lf_turn *turns, size_t n, json_t *too
     return lf_chat_render_spans(c, &said, generation_prompt, out, NULL, err);
 }
 
-int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools,
+int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const struct lf_conversation *said,
                    lf_ids *out, lf_err *err)
 {
+    const lf_rewrite *w = said->rewrite;
     lf_buf text;
     lf_buf_init(&text);
-    int rc = n == 0 ? lf_fail(err, LF_EFORMAT, "a conversation without turns")
-                    : lf_chat_render(c, turns, n, tools, true, &text, err);
+    int rc = said->n == 0 ? lf_fail(err, LF_EFORMAT, "a conversation without turns")
+                          : lf_chat_render(c, said->turns, said->n, said->tools, true, &text, err);
+    if (rc == 0 && w)
+        rc = w->fn(w->arg, &text, NULL, 0, false, err);
     if (rc == 0)
         rc = lf_tokenizer_encode(t, text.data, text.len, 0, out, NULL, err);
     lf_buf_fini(&text);

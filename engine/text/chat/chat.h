@@ -77,8 +77,17 @@ const char *lf_chat_sha256(const lf_chat *c);
 int lf_chat_render(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools,
                    bool generation_prompt, lf_buf *out, lf_err *err);
 
+/* The turns of a conversation, the tools for the template (NULL: none), and what is done to each
+ * rendered text before it is tokenized (NULL: nothing); borrowed. */
+struct lf_conversation {
+    const lf_turn *turns;
+    size_t n;
+    json_t *tools;
+    const lf_rewrite *rewrite;
+};
+
 /* Appends the ids of a prompt, rendered with the generation prompt and without EOS. */
-int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools,
+int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const struct lf_conversation *said,
                    lf_ids *out, lf_err *err);
 
 /* Checks the order of roles: a system turn stands only in front, a user turn begins, an answer
@@ -134,15 +143,6 @@ typedef struct lf_chat_doc {
 } lf_chat_doc;
 void lf_chat_doc_init(lf_chat_doc *d);
 void lf_chat_doc_fini(lf_chat_doc *d);
-
-/* The turns of a conversation, the tools for the template (NULL: none), and what is done to each
- * rendered text before it is tokenized (NULL: nothing); borrowed. */
-struct lf_conversation {
-    const lf_turn *turns;
-    size_t n;
-    json_t *tools;
-    const lf_rewrite *rewrite;
-};
 
 /* Fills d. A turn that is marked as not trained is not trained; one that is marked as trained is
  * trained with last_only too. LF_EFORMAT or LF_EINVAL with d->fault set: the row is at fault. An

@@ -87,6 +87,9 @@ static inline bool lf_turn_is_answer(const lf_turn *t)
     return t->role == LF_ROLE_ASSISTANT || t->role == LF_ROLE_FUNCTION_CALL;
 }
 
+/* A member of a row that keeps what is made of its turns, and is no column of it. */
+#define LF_ROWMEDIA_OWN "\x01turns"
+
 /* Rewrites a text before it is tokenized, as the marks of pictures become placeholders. part: it is
  * the beginning of a text, not all of it. place[n_place] are offsets in the text, ascending, which
  * move with what they stand at. A failure is the row's fault. */

@@ -196,9 +196,14 @@ static int pair_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece 
     size_t at = d->ids.n, same = 0, from = d->text.len;
     uint64_t again = 0;
     lf_err why = LF_ERR_INIT;
-    lf_buf_add(&d->text, prompt->text, prompt->len);
-    int rc = lf_buf_check(&d->text, err);
-    if (rc == 0 && w && w->fn(w->arg, &d->text, NULL, 0, false, &why) < 0)
+    lf_buf said;
+    lf_buf_init(&said);
+    lf_buf_add(&said, prompt->text, prompt->len);
+    int rc = lf_buf_check(&said, err);
+    const int bad = rc == 0 && w ? w->fn(w->arg, &said, NULL, 0, false, &why) : 0;
+    lf_buf_add(&d->text, said.data, said.len);
+    lf_buf_fini(&said);
+    if (bad < 0)
         return why.rc == LF_ENOMEM ? lf_fail(err, LF_ENOMEM, "%s", why.text)
                                    : leave_out(d, LF_ROW_BROKEN, why.text);
     const size_t cut = d->text.len - from;
@@ -436,14 +441,24 @@ static size_t shared_turns(const lf_piece *a, const lf_piece *b)
     return n;
 }
 
+/* Does a turn say this text, be it as a list of one part? */
+static bool says(const lf_turn *t, const char *text, size_t len)
+{
+    const json_t *parts = json_object_get(t->json, "content");
+    const json_t *part = json_object_get(json_array_get(parts, 0), "text");
+    if (t->text)
+        return t->len == len && memcmp(t->text, text, len) == 0;
+    return json_array_size(parts) == 1 && json_string_length(part) == len &&
+           memcmp(json_string_value(part), text, len) == 0;
+}
+
 /* A prompt that the answers repeat: they begin with a user's turn that says the same. */
 static bool repeated(const lf_piece *prompt, const lf_piece *answer)
 {
     for (size_t i = 0; prompt->text && i < answer->n_turns; i++) {
         const lf_turn *t = &answer->turns[i];
         if (t->role != LF_ROLE_SYSTEM)
-            return t->role == LF_ROLE_USER && t->text && t->len == prompt->len &&
-                   memcmp(t->text, prompt->text, t->len) == 0;
+            return t->role == LF_ROLE_USER && says(t, prompt->text, prompt->len);
     }
     return false;
 }
@@ -515,8 +530,10 @@ static int add_rest(const struct ctx *c, lf_err *err)
     static const lf_shape_opts none = {0};
     json_t *other = json_copy(c->row->rest);
     int rc = other ? 0 : lf_fail(err, LF_ENOMEM, "no memory for a row");
-    if (rc == 0)
+    if (rc == 0) {
         json_object_del(other, lf_shape_column(c->o->shape ? c->o->shape : &none, "prompt"));
+        json_object_del(other, LF_ROWMEDIA_OWN);
+    }
     char *text = rc == 0 ? lf_json_dump(other, err) : NULL;
     if (text)
         lf_buf_adds(&c->d->rest, text);
@@ -526,9 +543,30 @@ static int add_rest(const struct ctx *c, lf_err *err)
     return rc;
 }
 
+/* A prompt that is a text, with its pictures' placeholders. */
+static int encode_prompt(const struct ctx *c, const lf_piece *p, lf_err *why, lf_err *err)
+{
+    const lf_rewrite *w = c->row->rewrite;
+    lf_rowdocs *d = c->d;
+    lf_buf text;
+    lf_buf_init(&text);
+    if (p->len)
+        lf_buf_add(&text, p->text, p->len);
+    int rc = lf_buf_check(&text, err);
+    if (rc == 0 && w)
+        rc = w->fn(w->arg, &text, NULL, 0, false, why);
+    if (rc == 0 && text.len)
+        rc =
+            lf_tokenizer_encode(c->t, text.data, text.len, flags_of(c), &d->ids, &d->replaced, err);
+    lf_buf_fini(&text);
+    return rc;
+}
+
 static int prompt_doc(const struct ctx *c, lf_err *err)
 {
     lf_rowdocs *d = c->d;
+    const struct lf_conversation said = {c->row->prompt.turns, c->row->prompt.n_turns,
+                                         c->row->tools, c->row->rewrite};
     const lf_piece *p = &c->row->prompt;
     lf_err why = LF_ERR_INIT;
     int rc = p->turns ? need_chat(c, err) : 0;
@@ -540,11 +578,13 @@ static int prompt_doc(const struct ctx *c, lf_err *err)
         return leave_out(d, LF_ROW_BROKEN,
                          "the prompt ends with a turn of the assistant, which is answered already");
     if (p->turns)
-        rc = lf_chat_prompt(c->o->chat, c->t, p->turns, p->n_turns, c->row->tools, &d->ids, &why);
-    else if (p->len)
-        rc = lf_tokenizer_encode(c->t, p->text, p->len, c->o->flags, &d->ids, &d->replaced, err);
-    if (rc < 0 && p->turns && rc != LF_ENOMEM)
+        rc = lf_chat_prompt(c->o->chat, c->t, &said, &d->ids, &why);
+    else
+        rc = encode_prompt(c, p, &why, err);
+    if (rc < 0 && why.rc && rc != LF_ENOMEM)
         return leave_out(d, LF_ROW_BROKEN, why.text);
+    if (rc < 0 && why.rc)
+        return lf_fail(err, rc, "%s", why.text);
     if (rc == 0 && d->ids.n == 0)
         return leave_out(d, LF_ROW_EMPTY, "no text");
     if (rc == 0)

@@ -85,6 +85,7 @@ struct pass {
     lf_rowmedia *m;
     lf_row *row;
     const char *where;
+    json_t *list;       /* where pictures go */
     size_t used, marks; /* pictures of the column; marks that asked for one */
     json_t *own;        /* keeps messages that are made here; borrowed from the row */
 };
@@ -97,7 +98,7 @@ static int use_next(struct pass *p, lf_err *err)
     if (!v)
         return 0;
     p->used++;
-    return json_array_append(p->m->list, v) == 0 ? 0 : no_memory(err);
+    return json_array_append(p->list, v) == 0 ? 0 : no_memory(err);
 }
 
 static int add_text(json_t *parts, const char *text, size_t n, bool strip, lf_err *err)
@@ -194,7 +195,7 @@ static int read_image(struct pass *p, json_t *parts, json_t *part, lf_err *err)
     int rc = check_image(p, part, err);
     if (rc == 0 && !v)
         rc = use_next(p, err);
-    if (rc == 0 && v && json_array_append(p->m->list, v) != 0)
+    if (rc == 0 && v && json_array_append(p->list, v) != 0)
         rc = no_memory(err);
     if (rc == 0 && json_array_append_new(parts, json_pack("{s:s}", "type", "image")) != 0)
         rc = no_memory(err);
@@ -223,7 +224,7 @@ static json_t *message_of(struct pass *p, lf_turn *t)
         return t->json;
     if (!p->own) {
         p->own = json_array();
-        if (!p->own || json_object_set_new(p->row->root, "\x01turns", p->own) != 0)
+        if (!p->own || json_object_set_new(p->row->root, LF_ROWMEDIA_OWN, p->own) != 0)
             return NULL;
     }
     json_t *m = json_pack("{s:s}", "role", lf_role_name(t->role));
@@ -277,18 +278,49 @@ static int check_numbers(const struct pass *p, lf_err *err)
                    n == 1 ? "" : "s");
 }
 
+/* The worse answer goes on where the prompt ended, as the better one does, and is to the same
+ * pictures: both answers of a pair are judged beside each other. */
+static int read_rejected(struct pass *p, size_t used, size_t marks, size_t n_prompt, lf_err *err)
+{
+    struct pass r = *p;
+    r.used = used;
+    r.marks = marks;
+    r.list = json_array();
+    int rc = r.list ? 0 : no_memory(err);
+    for (size_t i = 0; i < n_prompt && rc == 0; i++)
+        if (json_array_append(r.list, json_array_get(p->list, i)) != 0)
+            rc = no_memory(err);
+    if (rc == 0)
+        rc = read_piece(&r, &p->row->rejected, err);
+    if (rc == 0)
+        rc = check_numbers(&r, err);
+    if (rc == 0 && !json_equal(r.list, p->list))
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s: the worse answer is to other pictures than the better one; the two "
+                     "answers of a pair are to the same pictures, in the same order",
+                     p->where);
+    json_decref(r.list);
+    return rc;
+}
+
 int lf_rowmedia_turns(lf_rowmedia *m, lf_row *row, const char *where, lf_err *err)
 {
-    struct pass p = {.m = m, .row = row, .where = where};
-    lf_piece *pieces[] = {&row->prompt, &row->completion};
-    const bool judged = row->shape == LF_SHAPE_PREFERENCE || row->shape == LF_SHAPE_UNPAIRED ||
-                        row->shape == LF_SHAPE_PROMPT;
-    if (judged || (!row->prompt.turns && !row->completion.turns))
+    struct pass p = {.m = m, .row = row, .where = where, .list = m->list};
+    const bool turns = row->completion.turns || row->rejected.turns;
+    if (!row->prompt.turns && !turns)
         return !m->column || json_array_extend(m->list, m->column) == 0 ? 0 : no_memory(err);
-    int rc = 0;
-    for (size_t i = 0; i < 2 && rc == 0; i++)
-        rc = read_piece(&p, pieces[i], err);
-    return rc < 0 ? rc : check_numbers(&p, err);
+    if (row->prompt.text && turns && m->column)
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: a prompt that is a text, with answers that are turns, has no place for "
+                       "pictures; make the prompt a list of turns",
+                       where);
+    int rc = read_piece(&p, &row->prompt, err);
+    const size_t used = p.used, marks = p.marks, n_prompt = json_array_size(p.list);
+    if (rc == 0)
+        rc = read_piece(&p, &row->completion, err);
+    if (rc == 0)
+        rc = check_numbers(&p, err);
+    return rc < 0 || !row->rejected.turns ? rc : read_rejected(&p, used, marks, n_prompt, err);
 }
 
 /* ---- bytes ---- */

@@ -9,12 +9,12 @@
  *           next picture of the column unless it has one itself (image, url, path, or image_url:
  *           {url})
  *
- * The k-th mark of the row is its k-th picture; all are used. For the chat template every turn
- * becomes a list of parts, since templates of vision models read these (and some nothing else): a
- * text is cut at its marks, and white space around a mark is dropped, because the template writes
- * its own. A member of an image that asks for another size (min_pixels, detail, ..) is refused:
- * sizes are those of the processor. Paths begin at a directory; http is refused, for data that is
- * fetched while it is read is other data next time.
+ * The k-th mark of the row is its k-th picture; all are used, by both answers of a pair. For the
+ * chat template every turn becomes a list of parts, since templates of vision models read these
+ * (and some nothing else): a text is cut at its marks, and white space around a mark is dropped,
+ * because the template writes its own. A member of an image that asks for another size (min_pixels,
+ * detail, ..) is refused: sizes are those of the processor. Paths begin at a directory; http is
+ * refused, for data that is fetched while it is read is other data next time.
  */
 #ifndef LF_TEXT_ROWMEDIA_H
 #define LF_TEXT_ROWMEDIA_H
@@ -34,9 +34,10 @@ typedef struct lf_rowmedia {
  * that is none of the above. */
 int lf_rowmedia_take(lf_rowmedia *m, json_t *root, const lf_shape_opts *o, const char *where,
                      lf_err *err);
-/* Finds the pictures of the row's turns and makes lists of parts of these. A row without turns, and
- * one of judged answers or a prompt, whose turns stay as they are, has the pictures of its
- * column. LF_EFORMAT: the numbers of marks and pictures differ. */
+/* Finds the pictures of the row's turns and makes lists of parts of these. A row without turns has
+ * the pictures of its column. The two answers of a pair are to the same pictures: their marks are
+ * counted from the prompt's on, or from the beginning where each is a whole conversation.
+ * LF_EFORMAT: the numbers of marks and pictures differ, or the two sides have other pictures. */
 int lf_rowmedia_turns(lf_rowmedia *m, lf_row *row, const char *where, lf_err *err);
 void lf_rowmedia_fini(lf_rowmedia *m);
 
