@@ -72,6 +72,8 @@ static int read_objective(struct dpo *s, const lf_optset *o, lf_err *err)
     d->reference.dirs = s->c.resume_from;
     d->reference.n_dirs = s->c.n_resume_from;
     d->reference.seq_length = s->c.seq_length;
+    d->reference.row_patches = s->c.max_patches / s->c.micro_batch;
+    d->reference.row_tiles = s->c.max_tiles / s->c.micro_batch;
     int rc = check_loss(d, o, err);
     if (rc == 0)
         rc = lf_dpo_create(&s->dpo, d, err);

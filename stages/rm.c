@@ -70,8 +70,12 @@ static int open_samples(struct rm *r, bool run, lf_err *err)
     if (!q->interval)
         return 0;
     int rc = run ? lf_train_samples_tokenizer(q, c, err) : 0;
-    const struct lf_scored_opts o = {
-        .rows = q->rows, .interval = q->interval, .context = c->seq_length, .tok = q->tok};
+    const struct lf_scored_opts o = {.rows = q->rows,
+                                     .interval = q->interval,
+                                     .context = c->seq_length,
+                                     .patches = c->max_patches,
+                                     .tiles = c->max_tiles,
+                                     .tok = q->tok};
     if (rc == 0 && !(r->scored = lf_scored_create(&o, err)))
         rc = LF_ENOMEM;
     if (rc == 0)

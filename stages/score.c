@@ -13,11 +13,13 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
+#include "engine/model/sight.h"
 #include "engine/post/rm_rows.h"
 #include "stages/infer_common.h"
 #include "stages/infer_ranks.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
+#include "stages/tokenize_media.h"
 
 typedef struct score {
     lf_comm *comm; /* NULL: alone */
@@ -35,6 +37,9 @@ typedef struct score {
     lf_rm *rm;
     lf_rm_rows *rows;
     lf_lines *lines;
+    tok_media media;
+    tok_pics pics;
+    struct lf_rm_rows_media hook;
 } score;
 
 static void destroy(void *self)
@@ -44,6 +49,9 @@ static void destroy(void *self)
         return;
     lf_lines_close(s->lines);
     lf_rm_rows_destroy(s->rows);
+    if (s->pics.m)
+        lf_tokenize_pics_fini(&s->pics);
+    lf_tokenize_media_fini(&s->media);
     lf_rm_close(s->rm);
     lf_chat_destroy(s->chat);
     lf_tokenizer_destroy(s->tok);
@@ -53,6 +61,66 @@ static void destroy(void *self)
     free(s->roles);
     free(s->from);
     free(s);
+}
+
+/* ---- pictures ---- */
+
+static int read_row(void *arg, lf_row *out, const lf_shape_opts *o, const lf_corpus_record *r,
+                    const char *where, lf_err *err)
+{
+    uint64_t replaced = 0;
+    return lf_tokenize_pics_row(&((score *)arg)->pics, out, o, r, where, &replaced, err);
+}
+
+static int place(void *arg, const lf_rowdocs *d, lf_err *err)
+{
+    return lf_tokenize_pics_place(&((score *)arg)->pics, d, err);
+}
+
+static size_t pictures(void *arg, const lf_shard_picture **v, const char **bytes)
+{
+    const score *s = arg;
+    *v = s->pics.v;
+    *bytes = s->pics.bytes.data;
+    return s->pics.n;
+}
+
+/* Rows are read with their pictures where a processor is given. */
+static int open_media(score *s, lf_err *err)
+{
+    struct lf_rm_rows_opts *r = &s->rows_opts;
+    const lf_model_config *mc = lf_rm_config(s->rm);
+    r->sees = mc->vision.family != 0;
+    if (!s->media.on)
+        return 0;
+    if (!mc->vision.family || !s->run.patches)
+        return lf_fail(err, LF_EINVAL, "processor is for rows with pictures: %s",
+                       mc->vision.family ? "give max_patches"
+                                         : "the model sees none (it has no vision.family)");
+    int rc = lf_tokenize_media_tokens(&s->media, s->tok, &r->docs, err);
+    const int64_t side = s->media.processor.patches.side;
+    if (rc == 0 && mc->vision.patch_dim % (3 * side * side))
+        rc =
+            lf_fail(err, LF_EINVAL,
+                    "processor: its patches are of %lld x %lld pixels, which is not what the model "
+                    "takes: its patches have %lld numbers",
+                    (long long)side, (long long)side, (long long)mc->vision.patch_dim);
+    if (rc == 0 && s->media.image_token != mc->image_token)
+        rc = lf_fail(err, LF_EINVAL,
+                     "processor: pictures stand at token %lld, in the model at token %lld",
+                     (long long)s->media.image_token, (long long)mc->image_token);
+    lf_tokenize_pics_init(&s->pics, &s->media);
+    s->hook = (struct lf_rm_rows_media){.arg = s,
+                                        .processor = &s->media.processor,
+                                        .expand = &s->media.expand,
+                                        .image_token = s->media.image_token,
+                                        .row = read_row,
+                                        .place = place,
+                                        .pictures = pictures};
+    r->media = &s->hook;
+    r->patches = s->run.patches;
+    r->tiles = lf_sight_bounds(mc, s->run.patches, s->run.tiles, 1).vision.images - 1;
+    return rc;
 }
 
 /* The choices of the option, in its order. */
@@ -103,8 +171,18 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                  .fast = lf_optset_choice(o, "numeric") == 1,
                                  .max_context = lf_optset_int(o, "max_context"),
                                  .rows = rows,
+                                 .patches = lf_optset_int(o, "max_patches"),
+                                 .tiles = lf_optset_int(o, "max_tiles"),
                                  .docs = rows < 256 ? rows : 256};
     int rc = lf_infer_ranks_read(&s->ranks, o, err);
+    if (rc == 0)
+        rc = lf_tokenize_media_setup(
+            &s->media,
+            &(struct tok_media_opts){.processor = lf_optset_str(o, "processor"),
+                                     .tokenizer = s->tokenizer_path,
+                                     .dir = lf_optset_str(o, "media_dir"),
+                                     .placeholders = lf_optset_str(o, "placeholders")},
+            err);
     if (rc == 0)
         rc = read_rows(s, o, err);
     return rc != 0 ? rc : lf_infer_strings(&s->from, &s->n_from, o, "resume_from", err);
@@ -162,6 +240,8 @@ static int load(score *s, lf_err *err)
     r->docs.no_chat = s->no_chat;
     r->docs.eos_id = s->append_eos ? lf_tokenizer_eos(s->tok) : -1;
     r->max_context = lf_rm_max_context(s->rm);
+    if ((rc = open_media(s, err)) != 0)
+        return rc;
     s->rows = lf_rm_rows_create(r, err);
     rc = s->rows ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < s->n_data && rc == 0; i++)

@@ -7,4 +7,6 @@ LF_STAGE_MANS += stages/lf-sft.1
 TESTS += tests/stage/sft.sh
 EXTRA_DIST += tests/stage/sft.sh
 TESTS += tests/stage/vlm.sh
+TESTS += tests/stage/vlm_post.sh
 EXTRA_DIST += tests/stage/vlm.sh
+EXTRA_DIST += tests/stage/vlm_post.sh

@@ -114,6 +114,8 @@ int lf_train_samples_open(struct lf_train_samples *q, struct lf_train_config *c,
                           lf_err *err)
 {
     struct lf_samples_opts o = lf_train_samples_opts(q, c->seq_length, c->compute, c->seed);
+    o.patches = c->max_patches;
+    o.tiles = c->max_tiles;
     if (!q->interval)
         return 0;
     int rc = run ? lf_train_samples_tokenizer(q, c, err) : 0;

@@ -297,7 +297,12 @@ int lf_gen_sights_place(const struct lf_gen_media **out, const struct lf_gen_sig
                           .n_patches = s->n_patches,
                           .tile = s->tile,
                           .picture = s->picture};
-    *p = (struct lf_look_pictures){&e->processor, s->path, s->n, b};
+    *p = (struct lf_look_pictures){.processor = &e->processor,
+                                   .path = s->path,
+                                   .read = s->read,
+                                   .arg = s->arg,
+                                   .n = s->n,
+                                   .batch = b};
     int rc = number(feature, rows, e, job, err);
     *m = (struct lf_gen_media){
         .feature = feature, .n_features = rows, .places = places, .pictures = p};

@@ -32,7 +32,9 @@ void lf_gen_eyes_fini(lf_gen_eyes *e);
 
 /* The pictures of a request, in an arena. */
 struct lf_gen_sights {
-    const char **path; /* [n] */
+    const char **path; /* [n]; NULL: they come from read (look.h) */
+    int (*read)(void *arg, int32_t i, lf_pixels *out, lf_err *err);
+    void *arg;
     int32_t n;
     struct lf_media_tile *tile;
     struct lf_media_picture *picture;

@@ -50,7 +50,9 @@ int lf_look_plan(lf_look **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *
     lf_graph *g = lf_decoder_features_graph(d, ps, "features", o->tokens, &l->m, err);
     int rc = g ? 0 : LF_EINVAL;
     if (rc == 0) {
-        l->chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = o->eras}, err);
+        /* ranks that divide weights look at pictures of their own, so it reads all of them */
+        l->chain =
+            lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = o->eras, .whole = true}, err);
         rc = l->chain < 0 ? l->chain : 0;
     }
     lf_graph_destroy(g);
@@ -127,10 +129,20 @@ int lf_look_at(lf_pixels *out, const lf_processor *p, const char *path, bool alo
     return rc;
 }
 
+/* What a picture is called in messages. */
+static const char *name_of(const struct lf_look_pictures *p, int32_t i, char buf[32])
+{
+    if (p->path)
+        return p->path[i];
+    snprintf(buf, 32, "picture %d", i + 1);
+    return buf;
+}
+
 /* Patches of all pictures, behind each other. The files may have changed since they were
  * measured. */
 static int decode(lf_look *l, const struct lf_look_pictures *p, lf_err *err)
 {
+    char name[32];
     const lf_media_batch *b = p->batch;
     int64_t patch = 0;
     int rc = 0;
@@ -138,9 +150,11 @@ static int decode(lf_look *l, const struct lf_look_pictures *p, lf_err *err)
         const struct lf_media_picture *q = &b->picture[i];
         const struct lf_media_tile *t = &b->tile[q->first_tile];
         lf_pixels x = {0};
-        rc = lf_look_at(&x, p->processor, p->path[i], p->n == 1, err);
+        rc = p->path ? lf_look_at(&x, p->processor, p->path[i], p->n == 1, err)
+                     : p->read(p->arg, i, &x, err);
         if (rc == 0 && (x.tiles != q->tiles || x.grid_h != t->grid_h || x.grid_w != t->grid_w))
-            rc = lf_fail(err, LF_EINVAL, "%.200s has another size than at the start", p->path[i]);
+            rc = lf_fail(err, LF_EINVAL, "%.200s has another size than at the start",
+                         name_of(p, i, name));
         const int64_t n = (int64_t)x.tiles * x.grid_h * x.grid_w;
         if (rc == 0)
             memcpy(l->bytes + patch * b->row_bytes, x.rows, (size_t)(n * b->row_bytes));

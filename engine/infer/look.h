@@ -23,7 +23,11 @@ struct lf_look_opts {
 /* What lf_gen_media.pictures points to. Pictures are decoded when they are looked at. */
 struct lf_look_pictures {
     const lf_processor *processor;
-    const char *const *path; /* [n] */
+    const char *const *path; /* [n]; NULL: they come from read */
+    /* decodes and processes picture i, to the tiles and sides of batch; on success the caller owns
+     * *out */
+    int (*read)(void *arg, int32_t i, lf_pixels *out, lf_err *err);
+    void *arg; /* of read; borrowed */
     int32_t n;
     const lf_media_batch *batch; /* sizes; rows of each picture; no patches */
 };

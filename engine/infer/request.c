@@ -165,14 +165,19 @@ static int read_prompt(const gen_members *g, gen_request *r, const lf_gen_defaul
         return lf_fail(err, LF_EINVAL, "no 'prompt', no 'prompt_token_ids' and no 'messages'");
     const bool ids = !r->messages && !json_is_string(r->prompt);
     int rc = lf_gen_sights_collect(&sights, d->eyes, r->images, r->messages, g->a, err);
-    if (rc == 0 && sights && (ids || r->truncate > 0))
-        rc = lf_fail(err, LF_EINVAL, "pictures go with the text of a whole prompt, not with %s",
-                     ids ? "ids" : "truncate_prompt_tokens");
+    if (rc == 0 && sights && ids)
+        rc = lf_fail(err, LF_EINVAL, "pictures go with the text of a prompt, not with ids");
     if (rc == 0)
         rc = ids ? lf_gen_ids_read(g, r->prompt, "prompt", &r->job.prompt, &r->job.n_prompt, err)
                  : encode_prompt(g, r, d, sights, err);
     if (rc == 0 && sights)
         rc = lf_gen_sights_place(&r->job.media, sights, d->eyes, &r->job, g->a, err);
+    if (rc == 0 && sights && r->truncate > 0 && r->job.n_prompt > (size_t)r->truncate)
+        return lf_fail(
+            err, LF_EINVAL,
+            "the prompt has %zu tokens, and there is room for %lld; a prompt with pictures "
+            "is not cut",
+            r->job.n_prompt, (long long)r->truncate);
     if (rc == 0 && r->job.n_prompt == 0)
         return lf_fail(err, LF_EINVAL, "the prompt is empty");
     if (rc == 0 && r->truncate > 0 && r->job.n_prompt > (size_t)r->truncate) {

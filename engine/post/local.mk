@@ -4,7 +4,7 @@ engine_libengine_a_SOURCES += \
   engine/post/advantage.c engine/post/advantage.h \
   engine/post/kl.c engine/post/kl.h \
   engine/post/pg.c engine/post/pg.h engine/post/pg_model.c engine/post/pg_model.h \
-  engine/post/pg_early.c engine/post/pg_key.c engine/post/pg_part.c engine/post/pg_places.c engine/post/pg_priv.h engine/post/pg_ptx.c engine/post/pg_ranks.c engine/post/pg_report.c engine/post/pg_reward.c engine/post/pg_rollout.c engine/post/pg_setup.c engine/post/pg_measure.c engine/post/sample_lines.h engine/post/sample_lines.c engine/post/scored.h engine/post/scored.c \
+  engine/post/pg_early.c engine/post/pg_key.c engine/post/pg_part.c engine/post/pg_places.c engine/post/pg_priv.h engine/post/pg_ptx.c engine/post/pg_ranks.c engine/post/pg_report.c engine/post/pg_reward.c engine/post/pg_rollout.c engine/post/pg_see.c engine/post/prompt_sight.c engine/post/prompt_sight.h engine/post/pg_setup.c engine/post/pg_measure.c engine/post/sample_lines.h engine/post/sample_lines.c engine/post/scored.h engine/post/scored.c \
   engine/post/pg_state.c engine/post/pg_update.c engine/post/rollout.c engine/post/rollout.h engine/post/rollout_file.c \
   engine/post/policy_loss.c engine/post/policy_loss.h \
   engine/post/reshard.c engine/post/reshard.h engine/post/reshard_plan.c engine/post/reshard_priv.h \

@@ -99,6 +99,9 @@ struct lf_pg_config {
     int64_t prompts, samples;  /* of a round: prompts, completions of each */
     int64_t minibatch, epochs; /* sequences of an update; 0 epochs: generate only */
     int64_t max_prompt, max_tokens;
+    /* prompts with pictures: most patches and tiles of a micro-batch (max_tiles 0: a sixteenth of
+     * the patches); 0: prompts are text */
+    int64_t max_patches, max_tiles;
     double temperature;
     uint64_t seed;
 

@@ -41,6 +41,9 @@ static void describe(lf_buf *b, const lf_pg *p)
         (int)s->missing, s->missing_value, s->overlong_max, s->overlong_buffer, s->overlong_factor,
         s->scale, s->clip, p->s.scores.n, p->s.scores.mean, p->s.scores.m2);
     lf_buf_addf(b, "replay %s\n", c->replay ? c->replay : "");
+    if (p->eyes) /* a bound decides which prompts there are */
+        lf_buf_addf(b, "pictures patches %" PRId64 " tiles %" PRId64 "\n", c->max_patches,
+                    c->max_tiles);
     if (c->fast)
         lf_buf_addf(b, "fast\n");
     for (int i = 0; i < LF_PG_PLACES; i++)

@@ -56,7 +56,10 @@ int lf_pg_samples_begin(lf_pg *p, lf_err *err)
                                      .data = p->data,
                                      .docs = p->prompts,
                                      .n_docs = 1,
-                                     .prompts = true};
+                                     .prompts = true,
+                                     .model = &p->mc,
+                                     .patches = p->seen.patches,
+                                     .tiles = p->seen.tiles};
     int rc = lf_pg_model_gen(lf_pg_generator(p), &m, err);
     return rc != 0 ? rc : lf_samples_begin(p->c->guest, &p->host, &m, err);
 }

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/infer/look.h"
 #include "engine/infer/paged.h"
+#include "engine/model/sight.h"
 #include "engine/model/weights.h"
 
 #define SCORE_WEIGHT "score.weight"
@@ -31,11 +33,24 @@ struct lf_pg_model {
     int passes;      /* of the micro-batch under way that have run: 1 forward, 2 both */
     bool broken;     /* one has failed, so this rank cannot do its part for the others */
     lf_paged *paged; /* NULL: it does not generate */
+    /* pictures; seen NULL: there are none in packed documents */
+    struct lf_decoder_media media;
+    const lf_pictures *from;
+    lf_seen *seen;
+    lf_look *look; /* NULL: there are none in prompts */
 };
+
+static struct lf_decoder_rows rows_of(const lf_pg_model *m)
+{
+    return (struct lf_decoder_rows){.rows = m->s.rows,
+                                    .n_docs = m->docs,
+                                    .max_doc = m->s.context,
+                                    .media = m->s.patches ? &m->media : NULL};
+}
 
 static int add_packed(lf_pg_model *m, lf_err *err)
 {
-    struct lf_decoder_rows r = {.rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context};
+    const struct lf_decoder_rows r = rows_of(m);
     struct lf_decoder_heads h = {.train = m->s.train,
                                  .logp = m->s.logp,
                                  .entropy = m->s.entropy,
@@ -58,7 +73,7 @@ static int add_packed(lf_pg_model *m, lf_err *err)
  * same gradients. */
 static int add_lm(lf_pg_model *m, lf_err *err)
 {
-    struct lf_decoder_rows r = {.rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context};
+    const struct lf_decoder_rows r = rows_of(m);
     struct lf_decoder_heads h = {.train = true, .logp = true, .inv_temperature = 1};
     if (!(m->s.temperature < 1) && !(m->s.temperature > 1)) {
         m->lm = m->chain;
@@ -79,9 +94,9 @@ static int add_lm(lf_pg_model *m, lf_err *err)
 /* Log-probabilities of the weights below the adapter. */
 static int add_base(lf_pg_model *m, lf_err *err)
 {
-    struct lf_decoder_rows r = {
-        .rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context, .adapter_off = true};
+    struct lf_decoder_rows r = rows_of(m);
     struct lf_decoder_heads h = {.logp = true, .inv_temperature = 1 / m->s.temperature};
+    r.adapter_off = true;
     lf_graph *g = lf_decoder_heads_graph(m->dec, m->ps, "base", &r, &h, err);
     if (!g)
         return err && err->rc ? err->rc : LF_EINVAL;
@@ -101,7 +116,18 @@ static int add_generation(lf_pg_model *m, lf_err *err)
                                     .cache = m->s.compute,
                                     .temperature = m->s.temperature,
                                     .profile = m->s.profile};
-    return lf_paged_plan(&m->paged, m->plan, m->ps, m->dec, &p, err);
+    const struct lf_look_opts look = {.patches = m->s.prompt.patches,
+                                      .tiles = m->s.prompt.tiles,
+                                      .tokens = m->s.prompt.tokens,
+                                      .eras = LF_PAGED_NEXT_ERA << 3};
+    int rc = lf_paged_plan(&m->paged, m->plan, m->ps, m->dec, &p, err);
+    return rc != 0 || !look.patches ? rc
+                                    : lf_look_plan(&m->look, m->plan, m->ps, m->dec, &look, err);
+}
+
+static int features(void *look, const lf_gen_job *job, float *out, lf_err *err)
+{
+    return lf_look_run(look, job->media->pictures, out, err);
 }
 
 int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err)
@@ -109,6 +135,8 @@ int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err)
     if (!m->paged)
         return lf_fail(err, LF_EINVAL, "%s was planned without generation", m->s.name);
     lf_paged_model(m->paged, out);
+    out->look = m->look;
+    out->features = m->look ? features : NULL;
     return 0;
 }
 
@@ -148,7 +176,7 @@ static int make_plan(lf_pg_model *m, lf_err *err)
         if (lf_pstore_lr_matching(m->ps, &m->s.lr_scale[i]) == 0)
             rc = lf_fail(err, LF_EINVAL, "lr_scale: %s matches no tensor of the model",
                          m->s.lr_scale[i].pattern);
-    if (rc == 0) { /* prompts have no pictures here, so nothing reads these */
+    if (rc == 0 && !m->s.patches) { /* prompts have no pictures, so nothing reads these */
         lf_pstore_freeze(m->ps, "vision.", true);
         lf_pstore_freeze(m->ps, "projector.", true);
     }
@@ -179,9 +207,9 @@ static int buffers(lf_pg_model *m, lf_err *err)
     m->reach = lf_calloc((size_t)m->docs, sizeof *m->reach, err);
     m->lp = lf_calloc(3 * rows, sizeof *m->lp, err);
     m->dlp = lf_calloc(3 * rows, sizeof *m->dlp, err);
-    return m->tokens && m->targets && m->positions && m->cu && m->reach && m->lp && m->dlp
-               ? 0
-               : LF_ENOMEM;
+    if (!m->tokens || !m->targets || !m->positions || !m->cu || !m->reach || !m->lp || !m->dlp)
+        return LF_ENOMEM;
+    return m->s.patches && rows ? lf_seen_create(&m->seen, &m->mc, &m->media, m->s.rows, err) : 0;
 }
 
 int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc,
@@ -202,6 +230,8 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc,
     if (s->score) /* one number per token in the place of the head over the vocabulary */
         m->mc.output = LF_OUTPUT_SCORE;
     m->docs = s->rows / 2 < 1024 ? s->rows / 2 + 1 : 1024;
+    if (s->patches)
+        m->media = lf_sight_bounds(&m->mc, s->patches, s->tiles, s->rows);
     int rc = make_plan(m, err);
     if (rc == 0)
         rc = buffers(m, err);
@@ -219,6 +249,8 @@ void lf_pg_model_destroy(lf_pg_model *m)
     if (!m)
         return;
     lf_paged_destroy(m->paged);
+    lf_look_destroy(m->look);
+    lf_seen_destroy(m->seen);
     lf_exec_destroy(m->ex);
     lf_plan_destroy(m->plan);
     lf_pstore_destroy(m->ps);
@@ -234,9 +266,21 @@ int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
     m->back = b;
     m->ex = lf_exec_create(
         m->plan, b, &(struct lf_exec_opts){.profile = m->s.profile, .label = m->s.name}, err);
+    if (m->ex && m->look)
+        lf_look_bind(m->look, m->ex);
     if (m->ex && (!m->paged || !lf_paged_bind(m->paged, m->ex, b, err)))
         return 0;
     return err && err->rc ? lf_err_prefix(err, "%s", m->s.name) : LF_ENOMEM;
+}
+
+void lf_pg_model_see(lf_pg_model *m, const lf_pictures *from)
+{
+    m->from = from;
+}
+
+size_t lf_pg_model_host_bytes(const lf_pg_model *m)
+{
+    return m->seen ? lf_seen_bytes(&m->mc, &m->media, m->s.rows) : 0;
 }
 
 lf_pstore *lf_pg_model_store(const lf_pg_model *m)
@@ -338,23 +382,39 @@ static int longer_first(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
+/* Tiles that a micro-batch holds; what is left of the patches is an image of its own. */
+static int64_t most_tiles(const lf_pg_model *m)
+{
+    return m->media.vision.images ? m->media.vision.images - 1 : 0;
+}
+
 struct bin {
-    int64_t used, docs;
+    int64_t used, docs, patches, tiles;
 };
+
+static bool fits(const lf_pg_model *m, const struct bin *b, const struct lf_pg_doc *d)
+{
+    return b->used + (int64_t)d->n <= m->s.rows && b->docs < m->docs &&
+           b->patches + d->patches <= m->media.vision.patches &&
+           b->tiles + d->tiles <= most_tiles(m);
+}
 
 /* The bin of each document, the longest first into the first bin with room. Returns the number of
  * bins. */
-static int64_t choose_bins(const lf_pg_model *m, const struct by_length *d, size_t n,
-                           struct bin *bins, uint32_t *bin_of)
+static int64_t choose_bins(const lf_pg_model *m, const struct lf_pg_doc *docs,
+                           const struct by_length *d, size_t n, struct bin *bins, uint32_t *bin_of)
 {
     int64_t n_bins = 0;
     for (size_t i = 0; i < n; i++) {
-        int64_t b = 0, len = (int64_t)d[i].n;
-        while (b < n_bins && (bins[b].used + len > m->s.rows || bins[b].docs == m->docs))
+        const struct lf_pg_doc *x = &docs[d[i].at];
+        int64_t b = 0;
+        while (b < n_bins && !fits(m, &bins[b], x))
             b++;
         if (b == n_bins)
-            bins[n_bins++] = (struct bin){0, 0};
-        bins[b].used += len;
+            bins[n_bins++] = (struct bin){0};
+        bins[b].used += (int64_t)x->n;
+        bins[b].patches += x->patches;
+        bins[b].tiles += x->tiles;
         bins[b].docs++;
         bin_of[d[i].at] = (uint32_t)b;
     }
@@ -378,7 +438,7 @@ int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n,
     }
     if (n_bins == 0) {
         qsort(d, n, sizeof *d, longer_first);
-        n_bins = choose_bins(m, d, n, bins, bin_of);
+        n_bins = choose_bins(m, docs, d, n, bins, bin_of);
         size_t k = 0;
         for (int64_t b = 0; b < n_bins; b++) {
             start[b] = (uint32_t)k;
@@ -418,6 +478,22 @@ static size_t fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order
     return at;
 }
 
+/* Tokens, and the pictures of the documents that have some. */
+static int write_tokens(lf_pg_model *m, int chain, const struct lf_pg_doc *docs,
+                        const uint32_t *order, size_t n, lf_err *err)
+{
+    const size_t rows = (size_t)m->s.rows;
+    int rc = 0;
+    if (!m->seen)
+        return lf_exec_write(m->ex, chain, 0, "tokens", m->tokens, rows * sizeof(int32_t), err);
+    lf_seen_begin(m->seen, m->from);
+    for (size_t k = 0; k < n && rc == 0; k++)
+        if (docs[order[k]].sees)
+            rc = lf_seen_add(m->seen, docs[order[k]].doc, m->tokens, (int64_t)docs[order[k]].row,
+                             err);
+    return rc != 0 ? rc : lf_seen_write(m->seen, m->ex, chain, m->tokens, m->positions, err);
+}
+
 /* A pass of the micro-batch under way. */
 static int pass(lf_pg_model *m, int chain, enum lf_segment seg, enum lf_variant v, lf_err *err)
 {
@@ -427,12 +503,26 @@ static int pass(lf_pg_model *m, int chain, enum lf_segment seg, enum lf_variant 
     return rc;
 }
 
+/* Is there something of pictures that is as long as the rows? Then it would be cut with these. */
+static bool as_long_as_rows(const lf_pg_model *m)
+{
+    const struct lf_decoder_media *d = &m->media;
+    const int64_t n[] = {d->vision.patches, d->vision.rows, d->vision.taps, d->features,
+                         d->selected};
+    bool is = false;
+    for (size_t i = 0; m->seen && i < sizeof n / sizeof *n; i++)
+        is = is || n[i] == m->s.rows;
+    return is;
+}
+
 static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const uint32_t *order,
                       size_t n, enum lf_variant v, lf_err *err)
 {
     const size_t rows = (size_t)m->s.rows, i32 = sizeof(int32_t);
-    lf_exec_live_rows(m->ex, chain, m->s.rows, (int64_t)fill(m, docs, order, n));
-    int rc = lf_exec_write(m->ex, chain, 0, "tokens", m->tokens, rows * i32, err);
+    const int64_t live = (int64_t)fill(m, docs, order, n);
+    if (!as_long_as_rows(m))
+        lf_exec_live_rows(m->ex, chain, m->s.rows, live);
+    int rc = write_tokens(m, chain, docs, order, n, err);
     if (rc == 0)
         rc = lf_exec_write(m->ex, chain, 0, "positions", m->positions, rows * i32, err);
     if (rc == 0 && m->s.logp)
@@ -441,11 +531,13 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
                  : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32,
                                  err);
     rc = rc != 0 ? rc
-                 : lf_decoder_write_turns(
-                       m->dec, m->ex, chain,
-                       &(struct lf_decoder_docs){
-                           .cu_seqlens = m->cu, .n = m->docs, .rows = m->s.rows, .reach = m->reach},
-                       err);
+                 : lf_decoder_write_turns(m->dec, m->ex, chain,
+                                          &(struct lf_decoder_docs){.cu_seqlens = m->cu,
+                                                                    .n = m->docs,
+                                                                    .rows = m->s.rows,
+                                                                    .pictures = m->seen != NULL,
+                                                                    .reach = m->reach},
+                                          err);
     rc = rc != 0 ? rc
                  : lf_exec_record_write(m->ex,
                                         &(struct lf_step_record){.loss_scale = (float)m->scale,

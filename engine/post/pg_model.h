@@ -22,6 +22,7 @@
 #include "engine/model/adapter.h"
 #include "engine/model/decoder.h"
 #include "engine/store/ckpt.h"
+#include "engine/train/seen.h"
 
 struct lf_pg_model_spec {
     const char *name; /* "actor", "critic", "ref", "reward": in messages */
@@ -51,6 +52,10 @@ struct lf_pg_model_spec {
     bool reference; /* with an adapter: lf_pg_forward_base can run the model without it */
     /* generation; slots 0: none. kv_tokens 0: slots * context */
     int64_t slots, step_rows, kv_tokens, page_tokens;
+    /* of a model that sees: most patches and tiles of a micro-batch (tiles 0: as lf_sight_bounds
+     * says), and what the pictures of one prompt are at most; patches 0: there are no pictures */
+    int64_t patches, tiles;
+    struct lf_pictures_size prompt;
 };
 
 typedef struct lf_pg_model lf_pg_model;
@@ -61,6 +66,11 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc,
 void lf_pg_model_destroy(lf_pg_model *m);
 /* Takes memory on b, which outlives m. */
 int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err);
+
+/* Where the pictures of documents come from; borrowed. Only for a model made with `patches`. */
+void lf_pg_model_see(lf_pg_model *m, const lf_pictures *from);
+/* Memory of the host beside the plan, for pictures of a micro-batch. */
+size_t lf_pg_model_host_bytes(const lf_pg_model *m);
 
 lf_pstore *lf_pg_model_store(const lf_pg_model *m);
 /* A store in which the model's tensors are declared with the boxes of another rank; owned. */
@@ -94,10 +104,14 @@ struct lf_pg_doc {
     /* most tokens that it could have had when it was generated, by which longrope turned it; 0:
      * n */
     size_t reach;
+    /* with `sees` the pictures of document `doc` are its, of which these are so many */
+    bool sees;
+    uint64_t doc;
+    int64_t patches, tiles;
 };
-/* Divides docs into micro-batches by tokens: entries [start[b], start[b + 1]) of `order` are
- * micro-batch b. The longest document goes first, each into the first micro-batch with room, so the
- * result depends on the lengths alone. Returns the number of micro-batches. The caller owns
+/* Divides docs into micro-batches by tokens, patches and tiles: entries [start[b], start[b + 1]) of
+ * `order` are micro-batch b. The longest document goes first, each into the first micro-batch with
+ * room, so the result depends on these alone. Returns the number of micro-batches. The caller owns
  * order[n] and start[n + 1]. */
 int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n, uint32_t *order,
                    uint32_t *start, lf_err *err);

@@ -9,10 +9,12 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/graph/profile.h"
+#include "engine/infer/eyes.h"
 #include "engine/infer/loaded.h"
 #include "engine/model/flops.h"
 #include "engine/post/pg.h"
 #include "engine/post/pg_model.h"
+#include "engine/post/prompt_sight.h"
 #include "engine/post/reshard.h"
 #include "engine/post/rm_score.h"
 #include "engine/post/rollout.h"
@@ -89,7 +91,11 @@ typedef struct lf_pg {
     lf_shardset *ptx;
     uint64_t *ptx_docs, n_ptx; /* documents with a token to predict */
     int64_t context, rows;
-    int64_t longest; /* prompt */
+    int64_t longest;              /* prompt */
+    lf_shard_eyes *eyes;          /* NULL: prompts have no pictures */
+    lf_gen_eyes gen_eyes;         /* the same, for generation */
+    struct lf_pictures_size seen; /* most of a prompt */
+    json_t *hf_config;            /* of a model that sees, as it was published; NULL: none */
     lf_model_config mc;
     lf_back *back;
     double planned; /* bytes: lf_pg_planned, 0: not known */
@@ -136,6 +142,21 @@ int lf_pg_models(lf_pg *p, lf_err *err); /* plans */
  * this rank's. */
 int lf_pg_weights(lf_pg *p, lf_err *err);
 void lf_pg_close(lf_pg *p);
+
+/* pg_see.c: pictures of prompts. */
+/* Opens those of the data, when the model is known, and leaves prompts out that have too many. */
+int lf_pg_see_open(lf_pg *p, lf_err *err);
+int lf_pg_see_plan(lf_pg *p, lf_err *err); /* their bounds, without data */
+void lf_pg_see_models(lf_pg *p);           /* gives them to the models that are planned */
+int lf_pg_see_reward(lf_pg *p, lf_err *err);
+/* Has this document pictures? */
+bool lf_pg_sees(const lf_pg *p, uint64_t doc);
+/* Says in d that it has the pictures of this document, if there are any. */
+void lf_pg_see_doc(const lf_pg *p, struct lf_pg_doc *d, uint64_t doc);
+/* What generation needs of the pictures of a prompt, in the arena; *out is NULL: it has none. Jobs
+ * with the same *out share their features. */
+int lf_pg_sight_of(const struct lf_gen_media **out, const lf_pg *p, uint64_t doc,
+                   const lf_gen_job *job, lf_arena *a, lf_err *err);
 
 /* pg_places.c: layouts. */
 /* Those of a plan, or before ranks know each other. */

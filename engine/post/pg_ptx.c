@@ -25,6 +25,9 @@ int lf_pg_ptx_open(lf_pg *p, lf_err *err)
     if (info->rows != LF_ROWS_PLAIN)
         return lf_fail(err, LF_EINVAL, "ptx_data: %s holds %s, not plain text", p->c->ptx_data,
                        lf_rows_name(info->rows));
+    if (lf_shardset_picture_most(p->ptx) > 0)
+        return lf_fail(err, LF_ENOTSUP, "ptx_data: %s has pictures, and plain text is taken there",
+                       p->c->ptx_data);
     if (strcmp(info->tokenizer_sha256, lf_shardset_get_info(p->data)->tokenizer_sha256) != 0)
         return lf_fail(err, LF_EINVAL, "ptx_data: %s was tokenized otherwise than the prompts",
                        p->c->ptx_data);
@@ -72,7 +75,7 @@ static int read_one(const lf_pg *p, struct batch *b, size_t k, uint64_t i, lf_er
                    places = len - n + 1;
     const uint64_t at = (uint64_t)(lf_rng_f64(p->c->seed, SITE_WINDOW, i) * (double)places);
     int32_t *to = b->tokens + k * (size_t)p->context;
-    b->docs[k] = (struct lf_pg_doc){to, (size_t)n, 1, 0, 0};
+    b->docs[k] = (struct lf_pg_doc){.tokens = to, .n = (size_t)n, .trained = 1};
     b->targets += (int64_t)n - 1;
     return lf_shardset_read(p->ptx, doc, at, (size_t)n, to, err);
 }

@@ -46,6 +46,8 @@ struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p)
                                .max_context = p->context,
                                .rows = p->rows,
                                .docs = 256,
+                               .patches = p->c->max_patches,
+                               .tiles = p->c->max_tiles,
                                .profile = p->c->profile,
                                .label = "reward"};
 }
@@ -63,7 +65,7 @@ int lf_pg_reward_model(lf_pg *p, lf_err *err)
     if (lf_rm_config(p->reward_model)->vocab < p->mc.vocab)
         return lf_fail(err, LF_EINVAL, "the reward model knows %lld tokens, the policy %lld",
                        (long long)lf_rm_config(p->reward_model)->vocab, (long long)p->mc.vocab);
-    return 0;
+    return lf_pg_see_reward(p, err);
 }
 
 int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, lf_err *err)
@@ -76,9 +78,11 @@ int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, 
     float *score = lf_calloc(n + 1, sizeof *score, err);
     int rc = texts && score ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < n && rc == 0; i++)
-        if (wanted[i])
-            texts[k++] =
-                (lf_rm_text){r->tokens + r->offsets[from + i], lf_rollout_len(r, from + i)};
+        if (wanted[i]) {
+            const uint64_t doc = r->doc[from + i];
+            texts[k++] = (lf_rm_text){r->tokens + r->offsets[from + i], lf_rollout_len(r, from + i),
+                                      lf_pg_sees(p, doc), doc};
+        }
     if (rc == 0 && k)
         rc = lf_rm_score(p->reward_model, texts, k, score, lf_group_stop, err);
     for (size_t i = k = 0; i < n && rc == 0; i++)

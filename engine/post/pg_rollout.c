@@ -90,6 +90,17 @@ static bool (*may_leave(const lf_pg *p))(void)
     return p->s.round > 0 && p->s.done == 0 && s->leave ? s->leave : s->stop;
 }
 
+/* The samples of prompt i (number `number` of the run) see its pictures, in one place for all. */
+static int look_at(lf_gen_job *jobs, size_t n, const lf_pg *p, int64_t number, lf_arena *a,
+                   lf_err *err)
+{
+    const struct lf_gen_media *media = NULL;
+    int rc = n ? lf_pg_sight_of(&media, p, doc_of(p, (uint64_t)number), jobs, a, err) : 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        jobs[i].media = media;
+    return rc;
+}
+
 /* Generate what the part does not hold yet of the prompts [from, from + n) of the run, which are
  * numbers [from - first, ...) of the round. */
 static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first,
@@ -100,11 +111,13 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
     struct lf_gen_stats stats;
     struct lf_group together;
     lf_gen_model model;
-    size_t k = 0;
+    lf_arena *arena = lf_arena_create(err);
+    size_t k = 0, was = 0;
     g.jobs = lf_calloc(q->n * group + 1, sizeof *g.jobs, err);
     g.index = lf_calloc(q->n * group + 1, sizeof *g.index, err);
-    int rc = g.jobs && g.index ? lf_pg_model_gen(lf_pg_generator(p), &model, err) : LF_ENOMEM;
-    for (size_t i = 0; i < q->n && rc == 0; i++)
+    int rc =
+        g.jobs && g.index && arena ? lf_pg_model_gen(lf_pg_generator(p), &model, err) : LF_ENOMEM;
+    for (size_t i = 0; i < q->n && rc == 0; i++) {
         for (size_t s = 0; s < group; s++) {
             size_t index = (size_t)(from - first + (int64_t)i) * group + s;
             if (lf_pg_part_at(part, index) || !lf_pg_mine(p, index))
@@ -122,6 +135,9 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
                                        .n_end = p->c->n_end,
                                        .seed = seed_of(p, from + (int64_t)i, s)};
         }
+        rc = look_at(g.jobs + was, k - was, p, from + (int64_t)i, arena, err);
+        was = k;
+    }
     const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     rc = lf_run_agree(&p->run, rc, err);
     if (rc == 0) /* how many steps of generation follow is this rank's own matter */
@@ -137,6 +153,7 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
     lf_profile_end(p->c->profile, LF_LANE_STEP, "rollout", m);
     free(g.jobs);
     free(g.index);
+    lf_arena_destroy(arena);
     rc = lf_run_agree(&p->run, rc, err);
     const size_t base = (size_t)(from - first) * group;
     return rc != 0 ? rc : lf_pg_share_sequences(p, part, base, base + q->n * group, err);

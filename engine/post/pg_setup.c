@@ -177,7 +177,9 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name, const s
                                      .layout = lf_axes_layout(axes, who),
                                      .adam = c->adam,
                                      .seed = c->seed,
-                                     .page_tokens = c->page_tokens};
+                                     .page_tokens = c->page_tokens,
+                                     .patches = c->max_patches,
+                                     .tiles = c->max_tiles};
 }
 
 static int check_layout(const lf_pg *p, lf_err *err)
@@ -206,6 +208,7 @@ static void add_generation(const lf_pg *p, struct lf_pg_model_spec *s)
     s->slots = p->c->slots;
     s->step_rows = p->c->step_rows;
     s->kv_tokens = p->c->kv_tokens;
+    s->prompt = p->seen;
 }
 
 static int plan_actor(lf_pg *p, lf_err *err)
@@ -272,6 +275,15 @@ static int plan_models(lf_pg *p, lf_err *err)
     return rc;
 }
 
+/* An export needs what [model] does not have, so checkpoints hand the published config.json on. */
+static void keep_config(lf_pg *p, const json_t *state)
+{
+    json_t *v = json_object_get(json_object_get(state, "hf"), "config");
+    v = v ? v : json_object_get(state, "hf_config");
+    if (p->mc.vision.family && json_is_string(v))
+        p->hf_config = json_incref(v);
+}
+
 int lf_pg_models(lf_pg *p, lf_err *err)
 {
     lf_ckpt *ck = NULL;
@@ -280,6 +292,8 @@ int lf_pg_models(lf_pg *p, lf_err *err)
         return lf_err_prefix(err, "init_from");
     lf_hash_hex(p->run.base, lf_ckpt_identity(ck));
     rc = lf_weights_config(&p->mc, ck, err);
+    if (rc == 0)
+        keep_config(p, lf_ckpt_state(ck));
     if (rc == 0 && json_object_get(lf_ckpt_state(ck), "adapter"))
         rc =
             lf_fail(err, LF_EINVAL, "init_from: %s is an adapter alone; give the merged checkpoint",
@@ -299,6 +313,8 @@ int lf_pg_models(lf_pg *p, lf_err *err)
                      "the prompts have a vocabulary of %lld tokens, the model one of %lld",
                      (long long)lf_shardset_get_info(p->data)->vocab_size, (long long)p->mc.vocab);
     if (rc == 0)
+        rc = lf_pg_see_open(p, err);
+    if (rc == 0)
         rc = plan_models(p, err);
     if (rc != 0)
         return rc;
@@ -315,6 +331,7 @@ int lf_pg_models(lf_pg *p, lf_err *err)
         rc = lf_pg_model_bind(p->ref, p->back, err);
     if (rc == 0 && p->critic)
         rc = lf_pg_model_bind(p->critic, p->back, err);
+    lf_pg_see_models(p);
     return rc;
 }
 
@@ -371,9 +388,11 @@ void lf_pg_close(lf_pg *p)
     lf_cmd_destroy(p->command);
     lf_rm_close(p->reward_model);
     lf_rollout_fini(&p->r);
+    lf_shard_eyes_close(p->eyes);
     lf_shardset_close(p->data);
     lf_pg_ptx_close(p);
     lf_run_close(&p->run);
+    json_decref(p->hf_config);
     free(p->docs);
     free(p->sources);
 }
@@ -438,6 +457,15 @@ static int add_reward_model(lf_pg *p, json_t *models, json_t *notes, struct lf_p
                    : add_sizes(models, "reward_model", &b, sum, err);
 }
 
+static double pictures_bytes(const lf_pg *p)
+{
+    const lf_pg_model *const models[] = {p->actor, p->ref, p->critic};
+    double n = 0;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        n += models[i] ? (double)lf_pg_model_host_bytes(models[i]) : 0;
+    return n;
+}
+
 /* The bytes of all models, and the memory of the process. */
 static int add_all(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes *b,
                    struct lf_plan_memory *mem, lf_err *err)
@@ -451,9 +479,9 @@ static int add_all(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes
         rc = add_bytes(models, "critic", p->critic, b, err);
     if (rc == 0)
         rc = add_reward_model(p, models, notes, b, err);
-    *mem = (struct lf_plan_memory){.host = (double)b->offloaded +
-                                           lf_zero_comm_bytes(&p->c->zero, p->who.data_ranks) +
-                                           lf_axes_comm_bytes(&p->who) + lf_pg_places_bytes(p)};
+    *mem = (struct lf_plan_memory){
+        .host = (double)b->offloaded + lf_zero_comm_bytes(&p->c->zero, p->who.data_ranks) +
+                lf_axes_comm_bytes(&p->who) + lf_pg_places_bytes(p) + pictures_bytes(p)};
     lf_plan_memory(mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b->total);
     mem->device += lf_pg_gpu_comm_bytes(p);
     return rc;
@@ -660,7 +688,9 @@ int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
     /* The data tells how long prompts are, and a run refuses what does not fit. */
     if (p.mc.max_positions > c->max_tokens && p.longest > p.mc.max_positions - c->max_tokens)
         p.longest = p.mc.max_positions - c->max_tokens;
-    rc = plan_models(&p, err);
+    rc = lf_pg_see_plan(&p, err);
+    if (rc == 0)
+        rc = plan_models(&p, err);
     if (rc == 0)
         rc = plan_members(&p, plan, err);
     lf_pg_close(&p);

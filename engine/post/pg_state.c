@@ -126,12 +126,17 @@ static json_t *settings_json(const struct lf_pg_config *c)
         (int)c->kl_est.kind, "kl_straight", c->kl_est.straight, "missing_eos", (int)h->missing,
         "missing_eos_value", h->missing_value, "overlong_buffer", (json_int_t)h->overlong_buffer,
         "overlong_factor", h->overlong_factor, "score_scale", h->scale, "score_clip", h->clip);
-    if (!o || !loss || !rest || json_object_update(o, loss) || json_object_update(o, rest)) {
+    json_t *see = c->max_patches ? json_pack("{s:I,s:I}", "max_patches", (json_int_t)c->max_patches,
+                                             "max_tiles", (json_int_t)c->max_tiles)
+                                 : json_object();
+    if (!o || !loss || !rest || !see || json_object_update(o, loss) ||
+        json_object_update(o, rest) || json_object_update(o, see)) {
         json_decref(o);
         o = NULL;
     }
     json_decref(loss);
     json_decref(rest);
+    json_decref(see);
     return o;
 }
 
@@ -169,6 +174,10 @@ json_t *lf_pg_state_json(const lf_pg *p, lf_err *err)
     if (o &&
         (lf_best_to_json(&s->best, o) ||
          json_object_set_new(o, "early", json_boolean(lf_best_over(&s->best, p->c->patience))))) {
+        json_decref(o);
+        o = NULL;
+    }
+    if (o && p->hf_config && json_object_set(o, "hf_config", p->hf_config)) {
         json_decref(o);
         o = NULL;
     }

@@ -36,10 +36,12 @@ static void batches_free(struct batches *b)
     free(b->start);
 }
 
-/* more: tokens that each prompt could have got. */
-static int batches_make(struct batches *b, const lf_pg_model *m, const lf_rollout *r, size_t more,
+/* Sequences of the round, or all n of them; a prompt could have got max_tokens more. */
+static int batches_make(struct batches *b, const lf_pg_model *m, const lf_pg *p,
                         const uint32_t *seqs, size_t n, lf_err *err)
 {
+    const lf_rollout *r = &p->r;
+    const size_t more = (size_t)p->c->max_tokens;
     *b = (struct batches){0};
     b->docs = lf_calloc(n + 1, sizeof *b->docs, err);
     b->of = lf_calloc(n + 1, sizeof *b->of, err);
@@ -50,8 +52,16 @@ static int batches_make(struct batches *b, const lf_pg_model *m, const lf_rollou
     for (size_t k = 0; k < n; k++) {
         size_t i = seqs ? seqs[k] : k;
         b->of[k] = (uint32_t)i;
-        b->docs[k] = (struct lf_pg_doc){r->tokens + r->offsets[i], lf_rollout_len(r, i),
-                                        r->prompt_len[i], 0, r->prompt_len[i] + more};
+        b->docs[k] = (struct lf_pg_doc){r->tokens + r->offsets[i],
+                                        lf_rollout_len(r, i),
+                                        r->prompt_len[i],
+                                        0,
+                                        r->prompt_len[i] + more,
+                                        false,
+                                        0,
+                                        0,
+                                        0};
+        lf_pg_see_doc(p, &b->docs[k], r->doc[i]);
     }
     b->n = lf_pg_pack(m, b->docs, n, b->order, b->start, err);
     return b->n < 0 ? (int)b->n : 0;
@@ -97,8 +107,7 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
     const struct forward f = {m, what, out};
     const enum lf_pg_chain chain = what == OF_BASE ? LF_PG_BASE : LF_PG_PACKED;
     struct batches b;
-    int rc = lf_run_agree(&p->run,
-                          batches_make(&b, m, r, (size_t)p->c->max_tokens, NULL, r->n, err), err);
+    int rc = lf_run_agree(&p->run, batches_make(&b, m, p, NULL, r->n, err), err);
     const int64_t rounds = rc != 0 ? 0 : lf_pg_turns(lf_pg_who(p, m), b.n);
     for (int64_t i = 0; i < rounds; i++) {
         const int64_t k = lf_pg_turn(lf_pg_who(p, m), i);
@@ -426,7 +435,7 @@ static int work_make(struct work *w, lf_pg *p, int64_t k, bool actor, lf_err *er
     *w = (struct work){.k = k};
     uint32_t *seqs = lf_calloc((size_t)p->c->minibatch + 1, sizeof *seqs, err);
     int rc = seqs ? 0 : LF_ENOMEM;
-    const size_t n = rc != 0 ? 0 : choose(p, k, seqs), more = (size_t)p->c->max_tokens;
+    const size_t n = rc != 0 ? 0 : choose(p, k, seqs);
     w->norm.sequences = (int64_t)n;
     for (size_t i = 0; i < n; i++)
         w->norm.tokens += p->r.first[seqs[i] + 1] - p->r.first[seqs[i]];
@@ -434,9 +443,9 @@ static int work_make(struct work *w, lf_pg *p, int64_t k, bool actor, lf_err *er
     if (rc == 0)
         rc = arrays_make(&w->a, n, (size_t)w->norm.tokens, err);
     if (rc == 0 && actor)
-        rc = batches_make(&w->actor, p->actor, &p->r, more, seqs, n, err);
+        rc = batches_make(&w->actor, p->actor, p, seqs, n, err);
     if (rc == 0 && p->want_critic)
-        rc = batches_make(&w->critic, p->critic, &p->r, more, seqs, n, err);
+        rc = batches_make(&w->critic, p->critic, p, seqs, n, err);
     free(seqs);
     return rc;
 }

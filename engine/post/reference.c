@@ -105,6 +105,11 @@ static int make_id(lf_reference *r, const struct lf_reference_opts *o, lf_err *e
     snprintf(text, sizeof(text), "lf-reference-1 T %lld strangers %d ", (long long)o->seq_length,
              o->mismatched);
     lf_hash_update(h, text, strlen(text) + 1);
+    if (o->row_patches) { /* which units there are, as seq_length does */
+        snprintf(text, sizeof(text), "pictures patches %lld tiles %lld", (long long)o->row_patches,
+                 (long long)o->row_tiles);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
     lf_hash_update(h, weights, strlen(weights) + 1);
     for (size_t i = 0; i < r->n_sets; i++)
         lf_hash_update(h,
@@ -254,7 +259,7 @@ static int read_finished(lf_reference *r, const char *dir, lf_err *err)
     if (rc == 0)
         rc = lf_fail(err, LF_EINVAL,
                      "%s holds reference log-probabilities of other weights, other data or another "
-                     "seq_length than this run's",
+                     "seq_length (or max_patches) than this run's",
                      dir);
     else if (rc == 1 && !json_equal(json_object_get(a.meta, "numbers"), lf_train_numbers(r->t)))
         lf_train_log(r->t, 1,

@@ -26,6 +26,8 @@ struct lf_reference_opts {
     const char *const *dirs; /* out directories of earlier starts, oldest first */
     size_t n_dirs;
     int64_t seq_length;
+    /* patches and tiles of a row, which leave units out too; 0: no pictures */
+    int64_t row_patches, row_tiles;
     bool mismatched; /* answers of other documents too */
 };
 

@@ -60,6 +60,8 @@ static int add_chain(void *user, lf_loaded *m, lf_err *err)
 {
     lf_rm *r = user;
     r->o.max_context = m->o.max_context;
+    if (!m->model.vision.family) /* bounds are for models that see */
+        r->o.patches = r->o.tiles = 0;
     return lf_rm_scorer_plan(&r->scorer, m->plan, m->ps, m->dec, &r->o, err);
 }
 
@@ -73,7 +75,8 @@ static lf_rm *create(const struct lf_rm_opts *o, struct lf_loaded_parts *parts, 
     lf_rm *r = lf_calloc(1, sizeof *r, err);
     if (!r)
         return NULL;
-    r->o = (struct lf_rm_scorer_opts){.rows = o->rows, .docs = o->docs};
+    r->o = (struct lf_rm_scorer_opts){
+        .rows = o->rows, .docs = o->docs, .patches = o->patches, .tiles = o->tiles};
     r->m.o = (struct lf_loaded_opts){.adapter = o->adapter,
                                      .threads = o->threads,
                                      .device = o->device,
@@ -169,6 +172,14 @@ const lf_rm_norm *lf_rm_norm_of(const lf_rm *r)
 json_t *lf_rm_fingerprint(lf_rm *r, lf_err *err)
 {
     return lf_exec_fingerprint(r->m.exec, err);
+}
+
+int lf_rm_see(lf_rm *r, const lf_pictures *from, lf_err *err)
+{
+    if (!r->o.patches)
+        return lf_fail(err, LF_EINVAL, "the reward model sees no pictures, or max_patches is 0");
+    lf_rm_scorer_see(r->scorer, from);
+    return 0;
 }
 
 int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),

@@ -60,6 +60,18 @@ static char *id_of(lf_rm_rows *r, json_t *row, size_t line, lf_err *err)
     return lf_arena_printf(r->arena, err, "line-%zu", line);
 }
 
+/* In a column that lf_rowmedia_take would take. */
+static bool names_pictures(const lf_rm_rows *r, const json_t *row)
+{
+    static const char *const columns[] = {"image", "images"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const json_t *v = json_object_get(row, lf_shape_column(&r->o.shape, columns[i]));
+        any = any || (v && !json_is_null(v) && !(json_is_array(v) && json_array_size(v) == 0));
+    }
+    return any;
+}
+
 static int add_row(lf_rm_rows *r, const lf_rowfile *f, lf_err *err)
 {
     const lf_corpus_record *from = &f->record;
@@ -75,7 +87,8 @@ static int add_row(lf_rm_rows *r, const lf_rowfile *f, lf_err *err)
                               .text = lf_arena_alloc(r->arena, from->len + 1, 1, err),
                               .where = lf_arena_strdup(r->arena, f->where, err),
                               .id = id_of(r, o, (size_t)from->line, err),
-                              .subset = subset ? lf_arena_strdup(r->arena, subset, err) : NULL};
+                              .subset = subset ? lf_arena_strdup(r->arena, subset, err) : NULL,
+                              .pictures = names_pictures(r, o)};
     bool missing = subset && !row->subset;
     json_decref(o);
     if (!row->text || !row->where || !row->id || missing)
@@ -104,6 +117,11 @@ struct block {
     lf_rm_text *texts; /* tokens: NULL until all ids are there */
     size_t n_texts, cap_texts;
     float *score;
+    /* pictures of text t: pics[from[t] .. from[t + 1]), whose bytes begin at `id` of bytes */
+    lf_shard_picture *pics;
+    size_t n_pics, cap_pics, *from, cap_from;
+    lf_buf bytes;
+    const struct lf_rm_rows_media *media;
 };
 
 static void block_fini(struct block *b)
@@ -111,6 +129,9 @@ static void block_fini(struct block *b)
     free(b->ids);
     free(b->texts);
     free(b->score);
+    free(b->pics);
+    free(b->from);
+    lf_buf_fini(&b->bytes);
 }
 
 static int add_text(struct block *b, const uint32_t *ids, size_t n, lf_err *err)
@@ -122,6 +143,89 @@ static int add_text(struct block *b, const uint32_t *ids, size_t n, lf_err *err)
     if (rc == 0)
         b->texts[b->n_texts++] = (lf_rm_text){.n = n};
     return rc;
+}
+
+/* ---- pictures ---- */
+
+static uint64_t count(void *arg, uint64_t doc)
+{
+    const struct block *b = arg;
+    return b->from[doc + 1] - b->from[doc];
+}
+
+static void get(void *arg, uint64_t doc, uint64_t i, lf_shard_picture *out)
+{
+    const struct block *b = arg;
+    *out = b->pics[b->from[doc] + i];
+}
+
+static int read_one(void *arg, uint64_t doc, uint64_t i, lf_pixels *out, lf_err *err)
+{
+    const struct block *b = arg;
+    lf_shard_picture p;
+    lf_image im = {0};
+    get(arg, doc, i, &p);
+    int rc = lf_image_decode(&im, b->bytes.data + p.id, p.n, NULL, err);
+    if (rc == 0)
+        rc = lf_processor_run(out, b->media->processor, &im, count(arg, doc) == 1, err);
+    lf_image_fini(&im);
+    return rc;
+}
+
+static lf_pictures pictures_of(struct block *b)
+{
+    return (lf_pictures){.arg = b,
+                         .processor = b->media->processor,
+                         .expand = b->media->expand,
+                         .image_token = b->media->image_token,
+                         .count = count,
+                         .get = get,
+                         .read = read_one};
+}
+
+/* Those of document k of the row, which is the last text of the block. */
+static int add_pictures(struct block *b, size_t k, lf_err *err)
+{
+    const lf_shard_picture *v = NULL;
+    const char *bytes = NULL;
+    const size_t n = b->media ? b->media->pictures(b->media->arg, &v, &bytes) : 0;
+    uint64_t at = b->bytes.len;
+    lf_rm_text *t = &b->texts[b->n_texts - 1];
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        if ((rc = lf_grow(&b->pics, &b->cap_pics, b->n_pics, sizeof *b->pics, err)) != 0)
+            break;
+        b->pics[b->n_pics] = v[k * n + i];
+        b->pics[b->n_pics++].id = at;
+        at += v[k * n + i].n;
+    }
+    if (n)
+        lf_buf_add(&b->bytes, bytes, at - b->bytes.len);
+    t->sees = n > 0;
+    t->doc = b->n_texts - 1;
+    if (rc == 0)
+        rc = lf_grow(&b->from, &b->cap_from, b->n_texts, sizeof *b->from, err);
+    if (rc == 0)
+        b->from[b->n_texts] = b->n_pics;
+    if (rc == 0 && b->n_texts == 1)
+        b->from[0] = 0;
+    return rc != 0 ? rc : lf_buf_check(&b->bytes, err);
+}
+
+/* Why the pictures of the row cannot be scored, or NULL. */
+static const char *too_many(const lf_rm_rows *r)
+{
+    const lf_shard_picture *v = NULL;
+    const char *bytes = NULL;
+    const size_t n = r->o.media ? r->o.media->pictures(r->o.media->arg, &v, &bytes) : 0;
+    int64_t patches = 0, tiles = 0;
+    for (size_t i = 0; i < n; i++) {
+        patches += (int64_t)v[i].tiles * v[i].grid_h * v[i].grid_w;
+        tiles += v[i].tiles;
+    }
+    if (n && !r->o.patches)
+        return "give max_patches, and a model that sees";
+    return patches > r->o.patches || tiles > r->o.tiles ? "raise max_patches or max_tiles" : NULL;
 }
 
 static int refuse(lf_rm_rows *r, struct lf_rm_row *row, const char *what, const char *why,
@@ -138,7 +242,13 @@ static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err 
     lf_err why = LF_ERR_INIT;
     uint64_t replaced = 0;
     const lf_corpus_record from = {.raw = row->text, .len = row->len, .form = row->form};
-    int rc = lf_row_shape(&shaped, &r->o.shape, &from, row->where, &replaced, &why);
+    const struct lf_rm_rows_media *m = r->o.media;
+    if (!m && r->o.sees && row->pictures) {
+        row->texts = 0;
+        return refuse(r, row, "pictures", "give processor and max_patches", err);
+    }
+    int rc = m ? m->row(m->arg, &shaped, &r->o.shape, &from, row->where, &why)
+               : lf_row_shape(&shaped, &r->o.shape, &from, row->where, &replaced, &why);
     row->texts = 0;
     row->error = NULL;
     if (rc != 0)
@@ -151,10 +261,15 @@ static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err 
         return lf_err_prefix(err, "%s", row->where);
     if (d->fate != LF_ROW_KEPT)
         return refuse(r, row, lf_row_fate_name(d->fate), d->why.rc ? d->why.text : "", err);
+    if (m && m->place(m->arg, d, &why) < 0)
+        return refuse(r, row, "broken", why.text, err);
+    if (too_many(r))
+        return refuse(r, row, "pictures", too_many(r), err);
     if (d->kind == LF_ROW_PROMPT)
         return refuse(r, row, "broken", "a prompt without an answer", err);
     for (size_t i = 0, at = 0; i < d->n_docs && rc == 0; at += d->len[i++])
-        rc = add_text(b, d->ids.v + at, d->len[i], err);
+        if ((rc = add_text(b, d->ids.v + at, d->len[i], err)) == 0)
+            rc = add_pictures(b, i, err);
     row->texts = d->n_docs;
     return rc;
 }
@@ -213,8 +328,10 @@ static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_
 int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *out,
                      bool (*stop)(void), lf_err *err)
 {
-    struct block b = {0};
+    struct block b = {.media = r->o.media};
     const lf_rm_norm *norm = lf_rm_norm_of(rm);
+    lf_pictures from;
+    lf_buf_init(&b.bytes);
     int rc = r->o.normalized && !norm->stored
                  ? lf_fail(err, LF_EINVAL,
                            "normalized = yes, but the model has no normalisation; lf-rm stores one "
@@ -226,8 +343,14 @@ int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *o
         b.texts[t].tokens = b.ids + at;
     if (rc == 0 && !(b.score = lf_calloc(b.n_texts + 1, sizeof *b.score, err)))
         rc = LF_ENOMEM;
+    if (rc == 0 && b.n_pics) {
+        from = pictures_of(&b);
+        rc = lf_rm_see(rm, &from, err);
+    }
     if (rc == 0)
         rc = lf_rm_score(rm, b.texts, b.n_texts, b.score, stop, err);
+    if (b.n_pics) /* the block ends here */
+        (void)lf_rm_see(rm, NULL, NULL);
     for (size_t i = first, t = 0; i < first + n && rc == 0; t += r->rows[i++].texts)
         add_line(r, &r->rows[i], norm, b.texts + t, b.score + t, out);
     block_fini(&b);

@@ -21,6 +21,23 @@
 
 #include "engine/post/rm_score.h"
 #include "engine/text/corpus/rowdocs.h"
+#include "engine/text/corpus/rowjson.h"
+
+/* What reads rows with pictures; the functions are about the row that `row` read last. */
+struct lf_rm_rows_media {
+    void *arg;
+    const lf_processor *processor;
+    const lf_expand *expand;
+    int64_t image_token;
+    /* in the place of lf_row_shape */
+    int (*row)(void *arg, lf_row *out, const lf_shape_opts *o, const lf_corpus_record *r,
+               const char *where, lf_err *err);
+    /* finds the placeholders in its documents; LF_EFORMAT: they are not those of its pictures */
+    int (*place)(void *arg, const lf_rowdocs *d, lf_err *err);
+    /* how many pictures each of its documents has: those of document k from (*v)[k * n] on, without
+     * bytes; these one after the other at *bytes */
+    size_t (*pictures)(void *arg, const lf_shard_picture **v, const char **bytes);
+};
 
 struct lf_rm_rows_opts {
     lf_rowdocs_opts docs; /* tokenizer, template, EOS; max_length and truncate are set here */
@@ -28,6 +45,10 @@ struct lf_rm_rows_opts {
     int64_t max_context;  /* longer rows are not scored */
     bool normalized;      /* (score - mean) / std of the model */
     bool ids;             /* adds "token_ids": of a text, or of chosen and rejected */
+    const struct lf_rm_rows_media *media; /* NULL: rows have no pictures */
+    int64_t patches, tiles;               /* rows with more of them are not scored */
+    /* the model sees: rows with pictures are not scored without media */
+    bool sees;
 };
 
 typedef struct lf_rm_rows lf_rm_rows;

@@ -9,6 +9,7 @@
 #include "engine/base/mem.h"
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
+#include "engine/model/sight.h"
 
 struct lf_rm_scorer {
     struct lf_rm_scorer_opts o;
@@ -19,12 +20,17 @@ struct lf_rm_scorer {
     int32_t *cu;               /* [docs + 1] */
     float *score;              /* [rows] */
     int64_t used, texts;       /* of the batch at hand */
+    const lf_rm_text *text;    /* [texts] of it */
+    struct lf_decoder_media media;
+    const lf_pictures *from;
+    lf_seen *seen; /* NULL: texts have no pictures */
 };
 
 void lf_rm_scorer_destroy(lf_rm_scorer *s)
 {
     if (!s)
         return;
+    lf_seen_destroy(s->seen);
     free(s->token);
     free(s->position);
     free(s->cu);
@@ -39,14 +45,20 @@ static int buffers(lf_rm_scorer *s, lf_err *err)
     s->position = lf_calloc(rows, sizeof *s->position, err);
     s->cu = lf_calloc((size_t)s->o.docs + 1, sizeof *s->cu, err);
     s->score = lf_calloc(rows, sizeof *s->score, err);
-    return s->token && s->position && s->cu && s->score ? 0 : LF_ENOMEM;
+    if (!s->token || !s->position || !s->cu || !s->score)
+        return LF_ENOMEM;
+    return s->o.patches
+               ? lf_seen_create(&s->seen, lf_decoder_config(s->dec), &s->media, s->o.rows, err)
+               : 0;
 }
 
 static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
                      lf_err *err)
 {
-    const struct lf_decoder_rows r = {
-        .rows = s->o.rows, .n_docs = s->o.docs, .max_doc = s->o.max_context};
+    const struct lf_decoder_rows r = {.rows = s->o.rows,
+                                      .n_docs = s->o.docs,
+                                      .max_doc = s->o.max_context,
+                                      .media = s->o.patches ? &s->media : NULL};
     lf_graph *g =
         lf_decoder_heads_graph(d, ps, "score", &r, &(struct lf_decoder_heads){.score = true}, err);
     if (!g)
@@ -75,6 +87,8 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
         s->o.rows = o->max_context;
     s->dec = d;
     s->vocab = lf_decoder_config(d)->vocab;
+    if (o->patches)
+        s->media = lf_sight_bounds(lf_decoder_config(d), o->patches, o->tiles, s->o.rows);
     int rc = add_chain(s, plan, ps, d, err);
     if (rc == 0)
         rc = buffers(s, err);
@@ -83,6 +97,30 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
         return rc;
     }
     *out = s;
+    return 0;
+}
+
+void lf_rm_scorer_see(lf_rm_scorer *s, const lf_pictures *from)
+{
+    s->from = from;
+}
+
+static struct lf_pictures_size pictures_of(const lf_rm_scorer *s, const lf_rm_text *t)
+{
+    return t->sees && s->from ? lf_pictures_size(s->from, t->doc) : (struct lf_pictures_size){0};
+}
+
+static int check_pictures(const lf_rm_scorer *s, const lf_rm_text *t, size_t i, lf_err *err)
+{
+    const struct lf_pictures_size p = pictures_of(s, t);
+    if (!s->seen && t->sees)
+        return lf_fail(err, LF_EINVAL, "text %zu has pictures, and this scorer takes none", i);
+    if (s->seen && (p.patches > s->media.vision.patches || p.tiles >= s->media.vision.images))
+        return lf_fail(err, LF_EINVAL,
+                       "the pictures of text %zu are %lld patches in %lld tiles; there is room for "
+                       "%lld in %lld: raise max_patches",
+                       i, (long long)p.patches, (long long)p.tiles,
+                       (long long)s->media.vision.patches, (long long)s->media.vision.images - 1);
     return 0;
 }
 
@@ -96,16 +134,32 @@ static int check_text(const lf_rm_scorer *s, const lf_rm_text *t, size_t i, lf_e
             return lf_fail(err, LF_EINVAL,
                            "text %zu: token %d is outside the model's vocabulary of %lld", i,
                            (int)t->tokens[k], (long long)s->vocab);
-    return 0;
+    return check_pictures(s, t, i, err);
+}
+
+/* Adds the pictures of a text to a batch that has so many. false: there is no room. */
+static bool add_pictures(const lf_rm_scorer *s, const lf_rm_text *t, struct lf_pictures_size *all)
+{
+    const struct lf_pictures_size p = pictures_of(s, t);
+    if (s->seen && (all->patches + p.patches > s->media.vision.patches ||
+                    all->tiles + p.tiles >= s->media.vision.images))
+        return false;
+    all->patches += p.patches;
+    all->tiles += p.tiles;
+    return true;
 }
 
 /* As many whole texts as fit. What is left of the rows is one token each, in no text: boundaries
  * that repeat close it off. */
 static void fill(lf_rm_scorer *s, const lf_rm_text *texts, size_t n)
 {
+    struct lf_pictures_size seen = {0};
     s->used = s->texts = 0;
+    s->text = texts;
     for (size_t i = 0; i < n && s->texts < s->o.docs && s->used + (int64_t)texts[i].n <= s->o.rows;
          i++) {
+        if (!add_pictures(s, &texts[i], &seen))
+            break;
         for (size_t k = 0; k < texts[i].n; k++) {
             s->token[s->used + (int64_t)k] = texts[i].tokens[k];
             s->position[s->used + (int64_t)k] = (int32_t)k;
@@ -119,10 +173,24 @@ static void fill(lf_rm_scorer *s, const lf_rm_text *texts, size_t n)
         s->cu[d] = (int32_t)s->used;
 }
 
+/* Tokens, and the pictures of the batch. */
+static int write_tokens(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
+{
+    int rc = 0;
+    if (!s->seen)
+        return lf_exec_write(ex, s->chain, 0, "tokens", s->token,
+                             (size_t)s->o.rows * sizeof *s->token, err);
+    lf_seen_begin(s->seen, s->from);
+    for (int64_t d = 0; d < s->texts && rc == 0; d++)
+        if (s->text[d].sees)
+            rc = lf_seen_add(s->seen, s->text[d].doc, s->token, s->cu[d], err);
+    return rc != 0 ? rc : lf_seen_write(s->seen, ex, s->chain, s->token, s->position, err);
+}
+
 static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
 {
     const size_t rows = (size_t)s->o.rows;
-    int rc = lf_exec_write(ex, s->chain, 0, "tokens", s->token, rows * sizeof *s->token, err);
+    int rc = write_tokens(s, ex, err);
     if (rc == 0)
         rc = lf_exec_write(ex, s->chain, 0, "positions", s->position, rows * sizeof *s->position,
                            err);
@@ -130,9 +198,12 @@ static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
         rc = lf_exec_write(ex, s->chain, 0, "cu_seqlens", s->cu,
                            ((size_t)s->o.docs + 1) * sizeof *s->cu, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(
-            s->dec, ex, s->chain,
-            &(struct lf_decoder_docs){.cu_seqlens = s->cu, .n = s->o.docs, .rows = s->o.rows}, err);
+        rc = lf_decoder_write_turns(s->dec, ex, s->chain,
+                                    &(struct lf_decoder_docs){.cu_seqlens = s->cu,
+                                                              .n = s->o.docs,
+                                                              .rows = s->o.rows,
+                                                              .pictures = s->seen != NULL},
+                                    err);
     if (rc == 0)
         rc = lf_exec_run(ex, s->chain, LF_FWD, 0, LF_FIRST, err);
     return rc != 0 ? rc

@@ -23,6 +23,7 @@
 #include "engine/back/back.h"
 #include "engine/base/err.h"
 #include "engine/model/config.h"
+#include "engine/train/seen.h"
 
 struct lf_loaded_ranks; /* engine/infer/loaded.h */
 
@@ -36,6 +37,10 @@ typedef struct lf_decoder lf_decoder;
 typedef struct lf_rm_text {
     const int32_t *tokens;
     size_t n; /* 1 .. max_context */
+    /* with `sees` it is to the pictures of document `doc` of lf_rm_see, whose places are counted
+     * from its first token */
+    bool sees;
+    uint64_t doc;
 } lf_rm_text;
 
 /* ---- a chain of the caller's plan ---- */
@@ -46,13 +51,18 @@ struct lf_rm_scorer_opts {
     int64_t max_context; /* tokens of the longest text */
     int64_t rows;        /* rows of a batch; at least max_context */
     int64_t docs;        /* most texts of a batch; >= 1 */
-    uint32_t eras;       /* lf_chain_opts */
+    /* most patches and tiles of a batch's pictures (tiles 0: as lf_sight_bounds says); patches 0:
+     * texts have none */
+    int64_t patches, tiles;
+    uint32_t eras; /* lf_chain_opts */
 };
 
 /* Adds a forward chain over the graph of scores of d; before lf_plan_finish. ps is the store of the
  * plan, declared by d. Everything is borrowed, d until the scorer is destroyed. */
 int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
                       const struct lf_rm_scorer_opts *o, lf_err *err);
+/* Where the pictures of texts come from; borrowed. Only for a scorer with patches. */
+void lf_rm_scorer_see(lf_rm_scorer *s, const lf_pictures *from);
 /* Scores n texts, in batches of whole texts in the given order; ex runs the plan. stop (may be
  * NULL) is called between batches. Only turns (decoder.h) are allocated. LF_EINVAL: a text has no
  * tokens, is longer than max_context, or has an id outside the vocabulary. LF_ENUMERIC: a score is
@@ -91,8 +101,10 @@ struct lf_rm_opts {
     enum lf_dtype compute;              /* as in lf_runner_opts */
     bool fast;                       /* fast kernels, with which a score may depend on its batch */
     int64_t max_context, rows, docs; /* max_context 0: the model's */
-    struct lf_profile *profile;      /* engine/graph/profile.h, outlives the model; NULL: none */
-    const char *label;               /* prefix of its graphs in the profile; NULL: none */
+    /* pictures of a batch, of a model that sees; as in lf_rm_scorer_opts */
+    int64_t patches, tiles;
+    struct lf_profile *profile; /* engine/graph/profile.h, outlives the model; NULL: none */
+    const char *label;          /* prefix of its graphs in the profile; NULL: none */
 };
 /* Opens dir, checks every hash, plans, binds and loads. LF_EINVAL: the model predicts tokens, also
  * with the adapter. */
@@ -115,6 +127,9 @@ struct lf_plan_memory; /* engine/graph/plan.h */
 struct lf_plan_memory lf_rm_planned(const lf_rm *r);
 const lf_rm_norm *lf_rm_norm_of(const lf_rm *r);
 json_t *lf_rm_fingerprint(lf_rm *r, lf_err *err); /* what the numbers depend on; owned */
+/* Where the pictures of texts come from; borrowed. LF_EINVAL: the model sees none, or was opened
+ * without patches. */
+int lf_rm_see(lf_rm *r, const lf_pictures *from, lf_err *err);
 int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),
                 lf_err *err);
 

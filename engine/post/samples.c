@@ -10,13 +10,18 @@
 
 #include "engine/base/mem.h"
 #include "engine/infer/group.h"
+#include "engine/infer/look.h"
 #include "engine/infer/paged.h"
 #include "engine/infer/result.h"
+#include "engine/model/sight.h"
+#include "engine/post/prompt_sight.h"
 #include "engine/post/sample_lines.h"
 
 #define SLOTS       4
 #define STEP_ROWS   64
 #define PAGE_TOKENS 64
+/* An era of the guest's own (guest.h): so many buckets there are not. */
+#define LOOK_ERA (1u << (LF_TRAIN_GUEST_ERAS - 1))
 
 _Static_assert(LF_PAGED_MAX_BUCKETS <= LF_TRAIN_GUEST_ERAS, "the buckets have eras of their own");
 
@@ -24,7 +29,11 @@ struct lf_samples {
     struct lf_samples_opts o;
     struct lf_train_guest guest;
     const struct lf_guest_host *host;
-    lf_paged *paged; /* NULL: the generator is another's */
+    lf_paged *paged;     /* NULL: the generator is another's */
+    lf_look *look;       /* of its own plan; NULL: it looks at no pictures */
+    lf_shard_eyes *eyes; /* of the data (set 0) and of the documents; NULL: there are no pictures */
+    lf_gen_eyes see;     /* the same, for requests */
+    lf_arena *arena;     /* of the pictures of documents */
     lf_gen_model model;
     lf_gen_jobs jobs;
     int32_t eos; /* of the data, where there is no tokenizer to say what ends a text */
@@ -55,14 +64,97 @@ static int plan(void *user, const lf_decoder *d, lf_pstore *ps, lf_plan *p, lf_e
                                     .page_tokens = PAGE_TOKENS,
                                     .cache = s->o.compute};
     s->vocab = lf_decoder_config(d)->vocab;
-    return lf_paged_plan(&s->paged, p, ps, d, &o, err);
+    const struct lf_look_opts look = {
+        .patches = s->o.patches, .tiles = s->o.tiles, .tokens = s->o.context, .eras = LOOK_ERA};
+    const int rc = lf_paged_plan(&s->paged, p, ps, d, &o, err);
+    return rc != 0 || !look.patches || !lf_decoder_config(d)->vision.family
+               ? rc
+               : lf_look_plan(&s->look, p, ps, d, &look, err);
 }
 
 static void leave(void *user)
 {
     lf_samples *s = user;
     lf_paged_destroy(s->paged);
+    lf_look_destroy(s->look);
     s->paged = NULL;
+    s->look = NULL;
+}
+
+/* ---- pictures ---- */
+
+static int features(void *look, const lf_gen_job *job, float *out, lf_err *err)
+{
+    return lf_look_run(look, job->media->pictures, out, err);
+}
+
+/* Documents have theirs. Those of requests are prepared as those of the data, their paths begin
+ * where their file lies. */
+static int open_eyes(lf_samples *s, lf_err *err)
+{
+    const struct lf_guest_host *h = s->host;
+    if (!s->model.features)
+        return 0;
+    const lf_shardset **sets = lf_calloc(h->n_docs + 1, sizeof *sets, err);
+    if (!sets)
+        return LF_ENOMEM;
+    sets[0] = h->data;
+    for (size_t k = 0; k < h->n_docs; k++)
+        sets[k + 1] = h->docs[k];
+    int rc = lf_shard_eyes_open(&s->eyes, sets, h->n_docs + 1, "the data", h->model, err);
+    free(sets);
+    if (rc != 0 || !s->eyes)
+        return rc;
+    if (!(s->arena = lf_arena_create(err)))
+        return LF_ENOMEM;
+    s->see = lf_prompt_eyes(lf_shard_eyes_pictures(s->eyes), h->model);
+    s->o.defaults.eyes = &s->see;
+    const char *slash = s->o.prompts ? strrchr(s->o.prompts, '/') : NULL;
+    if (rc == 0 && slash && !(s->see.dir = lf_strdup(s->o.prompts, err)))
+        rc = LF_ENOMEM;
+    else if (rc == 0 && slash)
+        s->see.dir[slash - s->o.prompts] = 0;
+    return rc;
+}
+
+/* The samples from job `first` on see the pictures of the document, if it has some. */
+static int look_at(lf_samples *s, size_t k, uint64_t doc, size_t first, lf_err *err)
+{
+    const struct lf_gen_media *media = NULL;
+    const uint64_t number = lf_shard_eyes_doc(k + 1, doc);
+    if (!s->eyes || !lf_shardset_pictures(s->host->docs[k], doc) || first == s->jobs.n)
+        return 0;
+    int rc = lf_prompt_sight(&media, lf_shard_eyes_pictures(s->eyes), &s->see, number,
+                             &s->jobs.v[first], s->arena, err);
+    for (size_t i = first; i < s->jobs.n && rc == 0; i++)
+        s->jobs.v[i].media = media;
+    return rc;
+}
+
+/* Is there room for the pictures of a document? */
+static bool has_room(const lf_samples *s, uint64_t number)
+{
+    const struct lf_guest_host *h = s->host;
+    const int64_t patches = h->patches ? h->patches : s->o.patches;
+    const int64_t tiles =
+        lf_sight_bounds(h->model, patches, h->patches ? h->tiles : s->o.tiles, 1).vision.images - 1;
+    const struct lf_pictures_size size = lf_pictures_size(lf_shard_eyes_pictures(s->eyes), number);
+    return size.patches <= patches && size.tiles <= tiles;
+}
+
+/* Does the prompt of n tokens have its pictures, all of them and whole, and can they be seen? */
+static bool whole(const lf_samples *s, size_t k, uint64_t doc, uint64_t n)
+{
+    const lf_shardset *set = s->host->docs[k];
+    bool is = true;
+    for (uint64_t i = 0; i < lf_shardset_pictures(set, doc) && is; i++) {
+        lf_shard_picture p;
+        lf_shardset_picture_get(set, doc, i, &p);
+        is = is && s->eyes && (uint64_t)p.first + p.count <= n &&
+             n <= (uint64_t)s->o.defaults.truncate_prompt &&
+             has_room(s, lf_shard_eyes_doc(k + 1, doc));
+    }
+    return is;
 }
 
 /* ---- requests ---- */
@@ -81,10 +173,11 @@ static uint64_t prompt_of(const lf_samples *s, const lf_shardset *set, uint64_t 
     return n;
 }
 
-/* Adds one document of set as a request. */
-static int add_document(lf_samples *s, const lf_shardset *set, uint64_t doc, int64_t number,
-                        lf_err *err)
+/* Adds one document of set k as a request. */
+static int add_document(lf_samples *s, size_t k, uint64_t doc, int64_t number, lf_err *err)
 {
+    const lf_shardset *set = s->host->docs[k];
+    const size_t first = s->jobs.n;
     char id[40];
     const uint64_t n = prompt_of(s, set, doc);
     int32_t *tokens = lf_malloc(n + 1, sizeof *tokens, err);
@@ -92,6 +185,8 @@ static int add_document(lf_samples *s, const lf_shardset *set, uint64_t doc, int
     snprintf(id, sizeof id, "%s-%lld", s->host->prompts ? "prompt" : "valid", (long long)number);
     if (rc == 0)
         rc = lf_gen_jobs_add_ids(&s->jobs, id, tokens, n, &s->o.defaults, err);
+    if (rc == 0)
+        rc = look_at(s, k, doc, first, err);
     free(tokens);
     return rc;
 }
@@ -106,8 +201,9 @@ static int add_documents(lf_samples *s, lf_err *err)
         const lf_shard_info *info = lf_shardset_get_info(h->docs[k]);
         const uint64_t by = info->rows == LF_ROWS_PAIRS ? 2 : 1;
         for (uint64_t d = 0; d < info->n_docs && number < s->o.rows && rc == 0; d += by)
-            if (lf_shardset_doc_len(h->docs[k], d) > 0)
-                rc = add_document(s, h->docs[k], d, ++number, err);
+            if (lf_shardset_doc_len(h->docs[k], d) > 0 &&
+                whole(s, k, d, prompt_of(s, h->docs[k], d)))
+                rc = add_document(s, k, d, ++number, err);
     }
     return rc == 0 && !number
                ? lf_fail(err, LF_EINVAL,
@@ -167,6 +263,8 @@ int lf_samples_begin(lf_samples *s, const struct lf_guest_host *host, const lf_g
         s->o.defaults.n_end = 1;
     }
     int rc = fit_context(s, err);
+    if (rc == 0)
+        rc = open_eyes(s, err);
     return rc != 0 ? rc : read_jobs(s, err);
 }
 
@@ -175,10 +273,14 @@ static int bind(void *user, const struct lf_guest_host *host, lf_exec *ex, lf_ba
 {
     lf_samples *s = user;
     lf_gen_model m;
+    if (s->look)
+        lf_look_bind(s->look, ex);
     int rc = lf_paged_bind(s->paged, ex, back, err);
     if (rc != 0 || !host->draws)
         return rc;
     lf_paged_model(s->paged, &m);
+    m.look = s->look;
+    m.features = s->look ? features : NULL;
     return lf_samples_begin(s, host, &m, err);
 }
 
@@ -300,9 +402,13 @@ void lf_samples_destroy(lf_samples *s)
         return;
     lf_gen_writer_destroy(s->writer);
     lf_gen_jobs_fini(&s->jobs);
+    lf_shard_eyes_close(s->eyes);
+    lf_gen_eyes_fini(&s->see);
+    lf_arena_destroy(s->arena);
     lf_buf_fini(&s->lines);
     lf_buf_fini(&s->records);
     lf_paged_destroy(s->paged);
+    lf_look_destroy(s->look);
     free(s);
 }
 

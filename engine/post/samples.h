@@ -34,9 +34,12 @@ struct lf_samples_opts {
      * trained token, or, where all of it is trained, its first LF_SAMPLES_TEXT tokens; of a pair of
      * answers the prompt that both have */
     int64_t rows;
-    int64_t interval;        /* steps, >= 1 */
-    int64_t context;         /* positions of a sequence; longer prompts keep their last tokens */
-    enum lf_dtype compute;   /* of the run's plan */
+    int64_t interval;      /* steps, >= 1 */
+    int64_t context;       /* positions of a sequence; longer prompts keep their last tokens */
+    enum lf_dtype compute; /* of the run's plan */
+    /* most patches and tiles of a prompt's pictures, where the data has some; 0: it has none. Only
+     * for a training loop: a generator knows its own */
+    int64_t patches, tiles;
     double temperature;      /* by which the generator's logits are divided already; 0: 1 */
     const lf_tokenizer *tok; /* NULL: prompts are ids, results have no text */
     /* n, max_tokens, params, end, seed ...; truncate_prompt is set here */

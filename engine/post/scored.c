@@ -8,6 +8,8 @@
 
 #include "engine/base/mem.h"
 #include "engine/infer/group.h"
+#include "engine/model/decoder.h"
+#include "engine/model/sight.h"
 #include "engine/post/rm_score.h"
 #include "engine/post/sample_lines.h"
 
@@ -23,6 +25,7 @@ struct lf_scored {
     struct lf_train_guest guest;
     const struct lf_guest_host *host;
     lf_rm_scorer *scorer;
+    lf_shard_eyes *eyes; /* NULL: there are no pictures */
     lf_exec *ex;
     lf_arena *arena;
     struct answer *answer; /* [n], chosen and rejected in turn */
@@ -37,8 +40,13 @@ static const char *const metrics[] = {"sample_accuracy", "sample_margin"};
 static int plan(void *user, const lf_decoder *d, lf_pstore *ps, lf_plan *p, lf_err *err)
 {
     lf_scored *s = user;
-    const struct lf_rm_scorer_opts o = {
-        .max_context = s->o.context, .rows = s->o.context, .docs = DOCS, .eras = 1};
+    const struct lf_rm_scorer_opts o = {.max_context = s->o.context,
+                                        .rows = s->o.context,
+                                        .docs = DOCS,
+                                        .patches =
+                                            lf_decoder_config(d)->vision.family ? s->o.patches : 0,
+                                        .tiles = s->o.tiles,
+                                        .eras = 1};
     return lf_rm_scorer_plan(&s->scorer, p, ps, d, &o, err);
 }
 
@@ -51,14 +59,23 @@ static void leave(void *user)
 
 /* ---- pairs ---- */
 
-static bool fits(const lf_scored *s, const lf_shardset *set, uint64_t doc)
+/* Set k of the host, and a document of it. */
+static bool fits(const lf_scored *s, size_t k, uint64_t doc)
 {
-    const uint64_t n = lf_shardset_doc_len(set, doc);
-    return n > 0 && n <= (uint64_t)s->o.context;
+    const uint64_t n = lf_shardset_doc_len(s->host->docs[k], doc);
+    const struct lf_pictures_size size =
+        s->eyes ? lf_pictures_size(lf_shard_eyes_pictures(s->eyes), lf_shard_eyes_doc(k, doc))
+                : (struct lf_pictures_size){0};
+    const int64_t tiles =
+        s->eyes ? lf_sight_bounds(s->host->model, s->o.patches, s->o.tiles, 1).vision.images - 1
+                : 0;
+    return n > 0 && n <= (uint64_t)s->o.context && size.patches <= s->o.patches &&
+           size.tiles <= tiles;
 }
 
-static int add_answer(lf_scored *s, const lf_shardset *set, uint64_t doc, lf_err *err)
+static int add_answer(lf_scored *s, size_t k, uint64_t doc, lf_err *err)
 {
+    const lf_shardset *set = s->host->docs[k];
     struct answer *a = &s->answer[s->n];
     const size_t n = lf_shardset_doc_len(set, doc);
     int32_t *ids = lf_arena_alloc(s->arena, n, sizeof *ids, err);
@@ -67,7 +84,10 @@ static int add_answer(lf_scored *s, const lf_shardset *set, uint64_t doc, lf_err
         return rc;
     while (a->prompt < n && !lf_shardset_trained(set, doc, a->prompt))
         a->prompt++;
-    a->text = s->texts[s->n] = (lf_rm_text){ids, n};
+    a->text = s->texts[s->n] = (lf_rm_text){.tokens = ids,
+                                            .n = n,
+                                            .sees = s->eyes && lf_shardset_pictures(set, doc) > 0,
+                                            .doc = lf_shard_eyes_doc(k, doc)};
     s->n++;
     return 0;
 }
@@ -84,17 +104,28 @@ static int read_pairs(lf_scored *s, lf_err *err)
         const lf_shardset *set = h->docs[k];
         const uint64_t docs = lf_shardset_get_info(set)->n_docs;
         for (uint64_t d = 0; d + 1 < docs && s->n < most && rc == 0; d += 2) {
-            if (!fits(s, set, d) || !fits(s, set, d + 1))
+            if (!fits(s, k, d) || !fits(s, k, d + 1))
                 continue;
-            rc = add_answer(s, set, d, err);
+            rc = add_answer(s, k, d, err);
             if (rc == 0)
-                rc = add_answer(s, set, d + 1, err);
+                rc = add_answer(s, k, d + 1, err);
         }
     }
     return rc == 0 && !s->n ? lf_fail(err, LF_EINVAL,
                                       "samples: no data has a valid split with pairs to score: "
                                       "give valid_data")
                             : rc;
+}
+
+static int open_eyes(lf_scored *s, lf_err *err)
+{
+    const struct lf_guest_host *h = s->host;
+    if (!s->o.patches)
+        return 0;
+    int rc = lf_shard_eyes_open(&s->eyes, h->docs, h->n_docs, "valid_data", h->model, err);
+    if (rc == 0 && s->eyes)
+        lf_rm_scorer_see(s->scorer, lf_shard_eyes_pictures(s->eyes));
+    return rc;
 }
 
 static int bind(void *user, const struct lf_guest_host *host, lf_exec *ex, lf_back *back,
@@ -104,7 +135,8 @@ static int bind(void *user, const struct lf_guest_host *host, lf_exec *ex, lf_ba
     (void)back;
     s->host = host;
     s->ex = ex;
-    return host->draws ? read_pairs(s, err) : 0;
+    int rc = host->draws ? open_eyes(s, err) : 0;
+    return rc != 0 || !host->draws ? rc : read_pairs(s, err);
 }
 
 /* ---- a visit ---- */
@@ -193,6 +225,7 @@ void lf_scored_destroy(lf_scored *s)
     if (!s)
         return;
     lf_rm_scorer_destroy(s->scorer);
+    lf_shard_eyes_close(s->eyes);
     lf_arena_destroy(s->arena);
     lf_buf_fini(&s->lines);
     free(s->answer);

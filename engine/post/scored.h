@@ -25,6 +25,7 @@ struct lf_scored_opts {
     int64_t rows;            /* pairs */
     int64_t interval;        /* steps, >= 1 */
     int64_t context;         /* tokens of the longest answer with its prompt */
+    int64_t patches, tiles;  /* most of the pictures of a pass; 0: answers are to text */
     const lf_tokenizer *tok; /* NULL: ids */
 };
 

@@ -209,10 +209,11 @@ static int verify_all(const lf_trainer *t, lf_err *err)
     return rc;
 }
 
-/* Of documents with pictures, and what would hold the largest of them. */
+/* Of documents or units with pictures, and what would hold the largest of them. */
 static void tell_left_out(const lf_trainer *t, const lf_loader *l, size_t source, const char *split)
 {
     uint64_t needs[LF_PACK_AXES];
+    uint64_t dropped, all = lf_loader_units(l, source, &dropped);
     if (!lf_loader_left_out(l, source))
         return;
     lf_loader_needs(l, source, needs);
@@ -225,14 +226,20 @@ static void tell_left_out(const lf_trainer *t, const lf_loader *l, size_t source
                      split, (unsigned long long)needs[0], (unsigned long long)needs[1]);
         return;
     }
-    lf_train_log(
-        t, 1,
-        "%llu of %llu documents of a %s split are empty, longer than seq_length = %d, or "
-        "have too many pictures, and are left out; max_patches = %llu and max_tiles = %llu "
-        "hold the pictures of each",
-        (unsigned long long)lf_loader_left_out(l, source),
-        (unsigned long long)lf_shardset_get_info(lf_loader_set(l, source))->n_docs, split,
-        t->c->seq_length, (unsigned long long)needs[0], (unsigned long long)needs[1]);
+    const unsigned long long out = lf_loader_left_out(l, source), patches = needs[0],
+                             tiles = needs[1];
+    if (t->c->objective && t->c->objective->rows != LF_ROWS_PLAIN)
+        lf_train_log(t, 1,
+                     "%llu of %llu %s of a %s split have too many pictures and are left out; "
+                     "max_patches = %llu and max_tiles = %llu hold those of each",
+                     out, (unsigned long long)all, t->c->objective->units, split, patches, tiles);
+    else
+        lf_train_log(
+            t, 1,
+            "%llu of %llu documents of a %s split are empty, longer than seq_length = %d, or "
+            "have too many pictures, and are left out; max_patches = %llu and max_tiles = %llu "
+            "hold the pictures of each",
+            out, (unsigned long long)all, split, t->c->seq_length, patches, tiles);
 }
 
 /* What does not fit is left out, but not in silence. */

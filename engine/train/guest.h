@@ -27,6 +27,10 @@ struct lf_guest_host {
     const lf_shardset *const *docs; /* [n_docs] what prompts may be taken from: the valid splits */
     size_t n_docs;
     bool prompts; /* a document of docs is a prompt, all of it */
+    const lf_model_config *model;
+    /* most patches and tiles of a prompt for which the generator of another has room; 0: the guest
+     * plans its own */
+    int64_t patches, tiles;
 };
 
 /* The chains of a guest take the eras below this bit (lf_chain_opts), those of training the

@@ -110,8 +110,8 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
                 return rc;
             fill_positions(b->positions + base + at, len);
             if (src->units.media)
-                rc = lf_loader_media_fill(&l->media, b, src->set, part[i].seg.doc,
-                                          (int64_t)base + at, err);
+                rc = lf_loader_media_fill(&l->media, b, &src->units, &part[i], (int64_t)base + at,
+                                          err);
             if (rc < 0)
                 return rc;
             at += len;

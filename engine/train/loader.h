@@ -23,10 +23,11 @@
  * -1. In Megatron's order (below) a row is T + 1 tokens that may cross documents, in one segment,
  * and every target is trained.
  *
- * Documents with pictures lie whole in one row too. They are packed first fit decreasing on tokens,
- * patches and tiles, a row with its share of what a micro-batch holds of each, so no micro-batch
- * has too many. Those that do not fit are left out and counted. The pictures of a micro-batch are
- * decoded and processed by the thread that fills it, in the order of its placeholders.
+ * Documents with pictures lie whole in one row too, and units stay what they are: each answer is
+ * seen with the pictures of its prompt. They are packed first fit decreasing on tokens, patches and
+ * tiles, a row with its share of what a micro-batch holds of each, so no micro-batch has too many.
+ * Those that do not fit are left out and counted. The pictures of a micro-batch are decoded and
+ * processed by the thread that fills it, in the order of its placeholders.
  *
  * With `pictures` a row is a document with pictures, and nothing of it but these is read.
  *

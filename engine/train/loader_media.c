@@ -62,8 +62,10 @@ int lf_loader_media_check(const struct lf_loader_media *m, const lf_loader_confi
 {
     const int32_t bytes = bytes_of(&m->processor);
     if (!c->max_patches)
-        return lf_fail(err, LF_EINVAL, "%s has pictures, and only text is trained on here%s", dir,
-                       c->rows == LF_ROWS_PLAIN ? ": give max_patches, and a model that sees" : "");
+        return lf_fail(err, LF_EINVAL,
+                       "%s has pictures, and only text is trained on here: give max_patches, "
+                       "and a model that sees",
+                       dir);
     if (bytes > c->patch_bytes || c->patch_bytes % bytes)
         return lf_fail(err, LF_EINVAL,
                        "%s: its patches are of %d x %d pixels (%s), which is not what the model "
@@ -117,14 +119,12 @@ static int take_run(struct lf_media_picture *p, const struct lf_loader_media *m,
                          (long long)p->rows);
 }
 
-/* A picture of pan and scan has a run of placeholders for each tile; any other has one. */
-static int add_picture(const struct lf_loader_media *m, lf_loader_batch *b, const lf_pixels *x,
-                       const lf_shard_picture *said, int64_t first, lf_err *err)
+int lf_loader_media_put(const struct lf_loader_media *m, lf_loader_batch *b, const lf_pixels *x,
+                        const lf_shard_picture *said, int64_t at, lf_err *err)
 {
     lf_media_batch *to = &b->media;
     const int32_t runs = m->expand.kind == LF_EXPAND_GEMMA3 ? x->tiles : 1;
     const int64_t end = (int64_t)b->B * b->T;
-    int64_t at = first + said->first;
     int rc = add_tiles(m, to, x, err);
     for (int32_t i = 0; i < runs && rc == 0; i++) {
         struct lf_media_picture p = {.first_tile = to->n_tiles - x->tiles + i,
@@ -158,27 +158,47 @@ static int process(lf_pixels *x, const struct lf_loader_media *m, const lf_shard
     return rc;
 }
 
-int lf_loader_media_fill(const struct lf_loader_media *m, lf_loader_batch *b,
-                         const lf_shardset *set, uint64_t doc, int64_t first, lf_err *err)
+int lf_loader_media_read(const struct lf_loader_media *m, lf_pixels *x, const lf_shardset *set,
+                         uint64_t doc, uint64_t i, const lf_shard_picture *said, lf_err *err)
 {
-    const uint64_t n = lf_shardset_pictures(set, doc);
-    for (uint64_t i = 0; i < n; i++) {
-        lf_shard_picture said;
-        lf_pixels x = {0};
-        lf_shardset_picture_get(set, doc, i, &said);
-        int rc = lf_shardset_picture_read(set, doc, i, m->file, err);
-        if (rc == 0)
-            rc = process(&x, m, &said, n == 1, err);
-        if (rc == 0)
-            rc = add_picture(m, b, &x, &said, first, err);
-        lf_pixels_fini(&x);
-        if (rc < 0) {
-            const char *file;
-            uint64_t index;
-            lf_shardset_locate(set, doc, &file, &index);
-            return lf_err_prefix(err, "%s: document %llu, picture %llu", file,
-                                 (unsigned long long)index, (unsigned long long)i + 1);
-        }
-    }
-    return 0;
+    int rc = lf_shardset_picture_read(set, doc, i, m->file, err);
+    return rc < 0 ? rc : process(x, m, said, lf_shardset_pictures(set, doc) == 1, err);
+}
+
+int lf_loader_media_blame(const lf_shardset *set, uint64_t doc, uint64_t i, lf_err *err)
+{
+    const char *file;
+    uint64_t index;
+    lf_shardset_locate(set, doc, &file, &index);
+    return lf_err_prefix(err, "%s: document %llu, picture %llu", file, (unsigned long long)index,
+                         (unsigned long long)i + 1);
+}
+
+/* One picture of a cut, whose tokens stand from row `first` on. */
+static int fill_picture(const struct lf_loader_media *m, lf_loader_batch *b, const lf_shardset *set,
+                        const struct lf_units_cut *cut, int64_t first, uint64_t i, lf_err *err)
+{
+    lf_shard_picture said;
+    lf_pixels x = {0};
+    lf_shardset_picture_get(set, cut->doc, i, &said);
+    if (!lf_units_sees(&said, cut))
+        return 0;
+    int rc = lf_loader_media_read(m, &x, set, cut->doc, i, &said, err);
+    if (rc == 0)
+        rc = lf_loader_media_put(m, b, &x, &said, first + (int64_t)(said.first - cut->from), err);
+    lf_pixels_fini(&x);
+    return rc < 0 ? lf_loader_media_blame(set, cut->doc, i, err) : 0;
+}
+
+int lf_loader_media_fill(const struct lf_loader_media *m, lf_loader_batch *b,
+                         const struct lf_units *u, const struct lf_unit_part *p, int64_t first,
+                         lf_err *err)
+{
+    struct lf_units_cut cut[LF_UNIT_PARTS];
+    const int n = lf_units_cuts(u, p, cut);
+    int rc = 0;
+    for (int k = 0; k < n; k++)
+        for (uint64_t i = 0; i < lf_shardset_pictures(u->set, cut[k].doc) && rc == 0; i++)
+            rc = fill_picture(m, b, u->set, &cut[k], first + cut[k].at, i, err);
+    return rc;
 }

@@ -38,8 +38,6 @@ int lf_loader_check(const lf_loader_config *c, lf_err *err)
                        (long long)c->T * lf_units_most_parts(c->rows, c->mismatched));
     if (c->max_patches && c->megatron)
         return lf_fail(err, LF_EINVAL, "Megatron's order knows no pictures");
-    if (c->max_patches && c->rows != LF_ROWS_PLAIN)
-        return lf_fail(err, LF_EINVAL, "pictures are trained on in plain documents only");
     if (c->max_patches && c->patch_bytes < 3)
         return lf_fail(err, LF_EINVAL,
                        "max_patches = %d, but the model sees no pictures ([model] has no "

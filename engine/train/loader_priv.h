@@ -38,8 +38,8 @@ struct lf_units {
     bool media;          /* documents have pictures, and stay whole */
     bool alone;          /* and are rows of these alone (pictures of lf_loader_config) */
     uint32_t most[LF_PACK_AXES];  /* patches and tiles of a row */
-    uint64_t left_out;            /* documents that no row holds */
-    uint64_t needs[LF_PACK_AXES]; /* patches and tiles of the largest document */
+    uint64_t left_out;            /* documents or units that no row holds, not dropped */
+    uint64_t needs[LF_PACK_AXES]; /* patches and tiles of the largest unit */
     uint32_t *prompt;             /* mismatched: [n] tokens before the first trained one */
 };
 /* One segment of a unit. A mismatched one has the first `head` tokens of seg.doc, then those of
@@ -56,7 +56,7 @@ int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows,
 void lf_units_fini(struct lf_units *u);
 /* Takes documents with pictures: those that a row cannot hold are counted. */
 void lf_units_media(struct lf_units *u, const lf_loader_config *c);
-/* What a document weighs besides its tokens; for lf_pack_build. */
+/* What a unit weighs besides its tokens; for lf_pack_build. */
 void lf_units_weigh(const void *units, uint64_t unit, uint64_t weight[LF_PACK_AXES]);
 /* Patches and tiles that a row of such a micro-batch holds. */
 void lf_units_most(const lf_loader_config *c, uint32_t most[LF_PACK_AXES]);
@@ -72,6 +72,16 @@ size_t lf_units_bytes(enum lf_rows rows, bool mismatched, uint64_t docs);
 /* Finds the segments of seg, whose doc is a unit in the index, and returns their number. */
 int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg,
                    struct lf_unit_part part[LF_UNIT_PARTS]);
+/* Tokens [from, to) of a document, whose first stands at token `at` of a segment. */
+struct lf_units_cut {
+    uint64_t doc, from, to;
+    uint32_t at;
+};
+/* Finds what a segment is made of, in order, and returns how many cuts that are. */
+int lf_units_cuts(const struct lf_units *u, const struct lf_unit_part *p,
+                  struct lf_units_cut cut[LF_UNIT_PARTS]);
+/* Does this picture of the cut's document begin in the cut? */
+bool lf_units_sees(const lf_shard_picture *p, const struct lf_units_cut *cut);
 int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part *p,
                              int32_t *tokens, int32_t *targets, lf_err *err);
 
@@ -154,10 +164,21 @@ int lf_loader_media_source(struct lf_loader_media *m, bool *have, const lf_shard
 int lf_loader_media_check(const struct lf_loader_media *m, const lf_loader_config *c,
                           const char *dir, lf_err *err);
 size_t lf_loader_media_bytes(const lf_loader_config *c); /* of one slot */
-/* Decodes and processes the pictures of document `doc`, whose tokens stand at row `first` of the
- * micro-batch. */
+/* Reads, decodes and processes picture i of a document to what its shard says it becomes; on
+ * success the caller owns *x. */
+int lf_loader_media_read(const struct lf_loader_media *m, lf_pixels *x, const lf_shardset *set,
+                         uint64_t doc, uint64_t i, const lf_shard_picture *said, lf_err *err);
+/* Puts its patches behind those of the batch. Its placeholders begin at row `at`. A picture of pan
+ * and scan has a run of them for each tile; any other has one. */
+int lf_loader_media_put(const struct lf_loader_media *m, lf_loader_batch *b, const lf_pixels *x,
+                        const lf_shard_picture *said, int64_t at, lf_err *err);
+/* Prefixes err with the place of the picture; returns its code. */
+int lf_loader_media_blame(const lf_shardset *set, uint64_t doc, uint64_t i, lf_err *err);
+/* Decodes and processes the pictures of a segment, whose tokens stand from row `first` of the
+ * micro-batch on. */
 int lf_loader_media_fill(const struct lf_loader_media *m, lf_loader_batch *b,
-                         const lf_shardset *set, uint64_t doc, int64_t first, lf_err *err);
+                         const struct lf_units *u, const struct lf_unit_part *p, int64_t first,
+                         lf_err *err);
 
 /* ---- the loader itself ---- */
 

@@ -481,7 +481,8 @@ static int bind_guest(lf_trainer *t, lf_err *err)
                                      .group = t->comms.tensor,
                                      .data = lf_train_source_set(t, 0, false),
                                      .docs = docs,
-                                     .n_docs = n};
+                                     .n_docs = n,
+                                     .model = &t->mc};
     return g->bind(g->user, &t->host, t->m.ex, t->m.back, err);
 }
 

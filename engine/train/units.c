@@ -50,10 +50,48 @@ uint64_t lf_units_len(const void *units, uint64_t unit)
     return u->rows != LF_ROWS_PLAIN && n > u->T ? 0 : n;
 }
 
+bool lf_units_sees(const lf_shard_picture *p, const struct lf_units_cut *cut)
+{
+    return p->first >= cut->from && p->first < cut->to;
+}
+
+/* Adds what the pictures of a part weigh. */
+static void weigh_part(const lf_shardset *set, const struct lf_units_cut *cut,
+                       uint64_t weight[LF_PACK_AXES])
+{
+    for (uint64_t i = 0, n = lf_shardset_pictures(set, cut->doc); i < n; i++) {
+        lf_shard_picture p;
+        lf_shardset_picture_get(set, cut->doc, i, &p);
+        if (!lf_units_sees(&p, cut))
+            continue;
+        weight[0] += (uint64_t)p.tiles * (uint64_t)p.grid_h * (uint64_t)p.grid_w;
+        weight[1] += (uint64_t)p.tiles;
+    }
+}
+
+int lf_units_cuts(const struct lf_units *u, const struct lf_unit_part *p,
+                  struct lf_units_cut cut[LF_UNIT_PARTS])
+{
+    cut[0] = (struct lf_units_cut){.doc = p->seg.doc, .to = UINT64_MAX};
+    if (!p->mismatched)
+        return 1;
+    cut[0].to = p->head;
+    cut[1] = (struct lf_units_cut){
+        .doc = p->other, .from = u->prompt[p->other], .to = UINT64_MAX, .at = p->head};
+    return 2;
+}
+
 void lf_units_weigh(const void *units, uint64_t unit, uint64_t weight[LF_PACK_AXES])
 {
     const struct lf_units *u = units;
-    weight[0] = lf_shardset_patches(u->set, unit, &weight[1]);
+    const uint64_t len = lf_units_len(u, unit);
+    const lf_pack_seg seg = {.doc = unit, .len = (uint32_t)(len > u->T ? u->T : len)};
+    struct lf_unit_part part[LF_UNIT_PARTS];
+    struct lf_units_cut cut[LF_UNIT_PARTS];
+    memset(weight, 0, LF_PACK_AXES * sizeof *weight);
+    for (int i = len > 0 ? lf_units_parts(u, &seg, part) : 0; i-- > 0;)
+        for (int k = lf_units_cuts(u, &part[i], cut); k-- > 0;)
+            weigh_part(u->set, &cut[k], weight);
 }
 
 void lf_units_most(const lf_loader_config *c, uint32_t most[LF_PACK_AXES])
@@ -64,17 +102,19 @@ void lf_units_most(const lf_loader_config *c, uint32_t most[LF_PACK_AXES])
 
 void lf_units_media(struct lf_units *u, const lf_loader_config *c)
 {
+    const bool plain = u->rows == LF_ROWS_PLAIN;
     u->media = true;
     u->alone = c->pictures;
     u->cut = 0;
     lf_units_most(c, u->most);
     for (uint64_t d = 0; d < u->n; d++) {
-        uint64_t w[LF_PACK_AXES],
-            n = u->alone ? lf_units_len(u, d) : lf_shardset_doc_len(u->set, d);
+        uint64_t w[LF_PACK_AXES], n = lf_units_len(u, d);
         lf_units_weigh(u, d, w);
         for (int k = 0; k < LF_PACK_AXES; k++)
             u->needs[k] = w[k] > u->needs[k] ? w[k] : u->needs[k];
-        u->left_out += n == 0 || n > u->T || w[0] > u->most[0] || w[1] > u->most[1];
+        const bool large = w[0] > u->most[0] || w[1] > u->most[1];
+        /* units without a length are counted as dropped */
+        u->left_out += plain ? n == 0 || n > u->T || large : n > 0 && large;
     }
 }
 

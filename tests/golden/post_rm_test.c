@@ -76,7 +76,7 @@ static void open_golden(struct golden *g, const char *name)
     for (int i = 0; i < MAX_TOKENS; i++)
         g->tokens[i] = (int32_t)ids[i];
     for (int t = 0, at = 0; t < TEXTS; t++) {
-        g->text[t] = (lf_rm_text){g->tokens + at, (size_t)g->length[t]};
+        g->text[t] = (lf_rm_text){.tokens = g->tokens + at, .n = (size_t)g->length[t]};
         at += (int)g->length[t];
     }
     import(g->checkpoint, g->dir);

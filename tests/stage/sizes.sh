@@ -211,10 +211,10 @@ apart() {
         ;;
     rm | dpo | kto) echo tokens batch_tokens decay seq_length max_patches max_tiles ;;
     grpo)
-        echo samples max_prompt critic_warmup reward_retries ptx_batch
+        echo samples max_prompt critic_warmup reward_retries ptx_batch max_patches max_tiles
         echo reference_tensor reward_tensor critic_tensor
         ;;
-    ppo) echo max_prompt reference_tensor ;;
+    ppo) echo max_prompt reference_tensor max_patches max_tiles ;;
     generate | eval) echo max_context ;;
     tokenize)
         echo chat_time doctor_memory max_doc_bytes train_bytes limit_bytes

@@ -67,7 +67,7 @@ static void make_texts(void)
     for (uint32_t t = 0; t < N; t++) {
         for (uint64_t i = 0; i < lengths[t]; i++)
             ids[t][i] = (int32_t)(lf_rng_u32(3, t, i) % V);
-        texts[t] = (lf_rm_text){ids[t], lengths[t]};
+        texts[t] = (lf_rm_text){.tokens = ids[t], .n = lengths[t]};
     }
     ids[4][29] = ids[4][28] = 0; /* what pads elsewhere */
 }
@@ -150,7 +150,7 @@ static void values(const char *rm, const char *lm)
     }
     tap_ok(worst < 1e-5 && spread > 0.5, "scores are x . w at the last token: off by %.2g of %.2g",
            worst, spread);
-    const lf_rm_text shorter = {ids[4], texts[4].n - 1};
+    const lf_rm_text shorter = {.tokens = ids[4], .n = texts[4].n - 1};
     score(r, &shorter, 1, &one);
     tap_ok(fabs((double)one - (double)got[4]) > 1e-3,
            "a text that ends in token 0 is scored there, not before");
@@ -186,9 +186,10 @@ static void refusals(const char *rm, const char *lm)
     const struct lf_rm_opts o = {.threads = 1, .docs = 1};
     float out[2];
     int32_t bad[2] = {1, V};
-    const lf_rm_text none[2] = {{ids[0], 1}, {ids[0], 0}}, outside = {bad, 2};
+    const lf_rm_text none[2] = {{.tokens = ids[0], .n = 1}, {.tokens = ids[0]}},
+                     outside = {.tokens = bad, .n = 2};
     static int32_t many[CONTEXT + 1];
-    const lf_rm_text longer = {many, CONTEXT + 1};
+    const lf_rm_text longer = {.tokens = many, .n = CONTEXT + 1};
     tap_rc(lf_rm_open(&r, lm, &o, &err), LF_EINVAL, &err, "predicts tokens",
            "a language model has no scores");
     tap_rc(lf_runner_open(&run, rm,
