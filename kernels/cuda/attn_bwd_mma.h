@@ -56,8 +56,9 @@ LF_DEV void bwd_elements(const struct bwd_block *b, float x[8][4], float y[8][4]
                       own = b->row + 8 * r - b->doc.begin, other = at + col,
                       query = keys ? other : own, key = keys ? own : other;
             const int end = keys ? ((const int *)b->stat)[2 * ATTN_T + col] : b->end[r];
-            const bool visible = all || (own >= b->first && own <= b->last &&
-                                         attn_visible(&b->call, &b->doc, query, key, end));
+            /* queries outside of the document see nothing: their end is 0 */
+            const bool in = !keys || (own >= b->first && own <= b->last),
+                       visible = all || (in && attn_visible(&b->call, &b->doc, query, key, end));
             const float m = !draws ? 1.0f : bits >> (4 * j + e) & 1 ? draws->keep : 0.0f;
             attn_element(&b->call, &x[j][e], &y[j][e], visible, b->slope, query - key,
                          keys ? b->stat[col] : b->lse[r],
