@@ -530,6 +530,7 @@ static int queue_parts(const struct made_call *m, size_t n, const struct driver 
 static int begin_send(const struct made_call *m, const struct driver *d)
 {
     const struct comm *c = m->c;
+    d->go_on(m->stream, true); /* without what it was not made to wait for */
     for (long i = 0; atomic_load(&c->s->sent[c->rank][m->to]) <= m->first; i++) {
         if (c->aborted || atomic_load(&c->s->broken))
             return OK;
