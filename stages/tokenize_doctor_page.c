@@ -50,25 +50,34 @@ static void pictures(lf_buf *out, json_t *list)
     }
 }
 
-/* The text of a sample, with what is trained between {+ and +}. */
-static void text_of(lf_buf *out, const char *text)
+static void add_part(lf_buf *out, const char *text, size_t n)
 {
     lf_buf part;
-    bool open = false;
     lf_buf_init(&part);
-    for (const char *at = text, *end; *at; at = end) {
-        const char *sign = open ? "+}" : "{+";
-        const char *next = strstr(at, sign);
-        end = next ? next + 2 : at + strlen(at);
-        lf_buf_clear(&part);
-        lf_buf_add(&part, at, next ? (size_t)(next - at) : strlen(at));
-        lf_html_text(out, part.data);
-        if (next)
-            lf_buf_adds(out, open ? "</mark>" : "<mark>");
-        open = next ? !open : open;
-    }
-    lf_buf_adds(out, open ? "</mark>" : "");
+    lf_buf_add(&part, text, n);
+    lf_html_text(out, part.data);
     lf_buf_fini(&part);
+}
+
+/* The text of a sample, in which what is trained stands between {+ and +}. */
+static void text_of(lf_buf *out, const char *text, const json_t *trained)
+{
+    const size_t n = strlen(text);
+    size_t at = 0, i;
+    json_t *range;
+    json_array_foreach(trained, i, range)
+    {
+        const size_t begin = (size_t)json_integer_value(json_array_get(range, 0)),
+                     end = (size_t)json_integer_value(json_array_get(range, 1));
+        if (begin < at + 2 || end < begin || end + 2 > n)
+            break;
+        add_part(out, text + at, begin - 2 - at);
+        lf_buf_adds(out, "<mark>");
+        add_part(out, text + begin, end - begin);
+        lf_buf_adds(out, "</mark>");
+        at = end + 2;
+    }
+    add_part(out, text + at, n - at);
 }
 
 static void add_sample(lf_buf *out, json_t *s, const char *unit)
@@ -82,7 +91,7 @@ static void add_sample(lf_buf *out, json_t *s, const char *unit)
     lf_buf_adds(out, "</figcaption>\n");
     pictures(out, json_object_get(s, "pictures"));
     lf_buf_adds(out, "<pre>");
-    text_of(out, str(s, "text"));
+    text_of(out, str(s, "text"), json_object_get(s, "trained"));
     lf_buf_adds(out, "</pre></figure>\n");
 }
 

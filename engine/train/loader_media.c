@@ -133,7 +133,7 @@ int lf_loader_media_put(const struct lf_loader_media *m, lf_loader_batch *b, con
                                      .from = x->from,
                                      .rows = said->count / (uint32_t)runs};
         if (m->alone) /* no placeholders were read */
-            p.first_row = first;
+            p.first_row = at;
         else
             rc = take_run(&p, m, b, &at, end, err);
         to->picture[to->n_pictures++] = p;
@@ -183,9 +183,10 @@ static int fill_picture(const struct lf_loader_media *m, lf_loader_batch *b, con
     lf_shardset_picture_get(set, cut->doc, i, &said);
     if (!lf_units_sees(&said, cut))
         return 0;
+    const int64_t at = first + (m->alone ? 0 : (int64_t)(said.first - cut->from));
     int rc = lf_loader_media_read(m, &x, set, cut->doc, i, &said, err);
     if (rc == 0)
-        rc = lf_loader_media_put(m, b, &x, &said, first + (int64_t)(said.first - cut->from), err);
+        rc = lf_loader_media_put(m, b, &x, &said, at, err);
     lf_pixels_fini(&x);
     return rc < 0 ? lf_loader_media_blame(set, cut->doc, i, err) : 0;
 }

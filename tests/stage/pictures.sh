@@ -287,6 +287,15 @@ like '&lt;image&gt; x 9 What?&lt;bot&gt;<mark>A cat&lt;|endoftext|&gt;</mark>' "
 like "img-src data:" "and loads nothing"
 grep -q '"html"' "$dir/sick/doctor/report.json"
 is $? 1 "the report has no pictures in it"
+printf '%s\n' '{"images": ["rgb8.png"], "messages": [{"role": "user", "content": "<image>{+ a +}?"}, {"role": "assistant", "content": "b {+ c"}]}' \
+    '{"images": ["444.jpg"], "messages": [{"role": "user", "content": "<image>{+ a +}?"}, {"role": "assistant", "content": "b {+ c"}]}' >"$dir/signs.jsonl"
+run signs --doctor --json "$dir/signs.jsonl"
+page=$dir/signs/doctor/samples.html
+like '{+ a +}?&lt;bot&gt;<mark>b {+ c&lt;|endoftext|&gt;</mark>' "texts that look like the signs are not taken for them"
+tr -d ' \n' <"$dir/stdout" | grep -q '"user":{"histogram":\[[^]]*\],"max":[1-9]'
+is $? 0 "turns in parts have lengths"
+grep -q '"repeated_prompts"' "$dir/stdout"
+is $? 1 "and the same words about two pictures are two prompts"
 run sick2 --doctor "$dir/sick.jsonl"
 grep -q "4 pictures in 3 rows" "$dir/stdout" && grep -q "1 rows have a picture that is not there or cannot be read" "$dir/stdout"
 is $? 0 "for people, too"
@@ -311,4 +320,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 77
+finish 80

@@ -33,7 +33,8 @@ struct segment {
 struct sample {
     uint64_t row, length;
     lf_buf text;
-    json_t *more; /* of the reader; NULL */
+    json_t *more;    /* of the reader; NULL */
+    json_t *trained; /* of lf_docenc_show; NULL: nothing is known of the text */
     bool there;
 };
 
@@ -43,6 +44,7 @@ struct doctor {
     lf_tok_state *tok;
     lf_ids ids;
     lf_buf text, scratch, shown;
+    json_t *trained;       /* of shown */
     struct lf_docenc *enc; /* NULL: not asked for */
     struct lf_docturns *turns;
     uint64_t n_cut, behind, tokens; /* rows longer than seq_length, their tokens behind it, all */
@@ -133,34 +135,25 @@ static json_t *place_for_turns(const void *arg, uint64_t row)
 
 /* ---- one row ---- */
 
-/* The texts among the parts of a turn. */
-static void add_parts(lf_buf *b, const json_t *parts)
-{
-    json_t *part;
-    size_t i;
-    json_array_foreach(parts, i, part)
-    {
-        const json_t *text = json_object_get(part, "text");
-        if (json_is_string(text)) {
-            lf_buf_add(b, json_string_value(text), json_string_length(text));
-            lf_buf_addc(b, '\n');
-        }
-    }
-}
-
 static void add_piece(lf_buf *b, const lf_piece *p)
 {
     if (p->text) {
         lf_buf_add(b, p->text, p->len);
         lf_buf_addc(b, '\n');
     }
-    for (size_t i = 0; i < p->n_turns; i++)
-        if (p->turns[i].text) {
-            lf_buf_add(b, p->turns[i].text, p->turns[i].len);
+    for (size_t i = 0; i < p->n_turns; i++) {
+        lf_docturns_say(b, &p->turns[i]);
+        if (p->turns[i].text)
             lf_buf_addc(b, '\n');
-        } else {
-            add_parts(b, json_object_get(p->turns[i].json, "content"));
-        }
+    }
+}
+
+static int show_row(struct doctor *d, lf_err *err)
+{
+    json_decref(d->trained);
+    d->trained = json_array();
+    return d->trained ? lf_docenc_show(d->enc, d->o->tokenizer, &d->shown, d->trained, err)
+                      : lf_fail(err, LF_ENOMEM, "out of memory");
 }
 
 /* What tokenizing makes of the row; *failed: rc is no finding. */
@@ -174,7 +167,7 @@ static int encode_row(struct doctor *d, const lf_row *row, bool *failed, lf_err 
     if (rc == 0 && lf_docenc_notable(d->enc))
         lf_docenc_tell(d->enc, place_json(d, d->rows));
     if (rc == 0 && lf_docenc_length(d->enc))
-        rc = lf_docenc_show(d->enc, d->o->tokenizer, &d->shown, err);
+        rc = show_row(d, err);
     *failed = rc < 0;
     return rc;
 }
@@ -310,6 +303,8 @@ static void take_sample(struct doctor *d, struct sample *s, uint64_t length)
     json_decref(s->more);
     s->more = d->o->reader && d->o->reader->sample ? d->o->reader->sample(d->o->reader->arg) : NULL;
     lf_buf_clear(&s->text);
+    json_decref(s->trained);
+    s->trained = d->shown.len ? json_incref(d->trained) : NULL;
     if (d->shown.len) {
         lf_buf_add(&s->text, d->shown.data, d->shown.len);
         return;
@@ -461,9 +456,12 @@ static int read_all(struct doctor *d, lf_corpus *c, lf_err *err)
 
 static json_t *sample_json(const struct doctor *d, const struct sample *s, const char *kind)
 {
-    return json_pack("{s:s,s:o,s:I,s:o,s:O*}", "kind", kind, "at", place_json(d, s->row), "length",
-                     (json_int_t)s->length, "text", text_json(s->text.data, s->text.len),
-                     "pictures", s->more);
+    json_t *text = text_json(s->text.data, s->text.len);
+    /* bytes that are no UTF-8 became others, and places in the text moved */
+    json_t *trained = json_string_length(text) == s->text.len ? s->trained : NULL;
+    return json_pack("{s:s,s:o,s:I,s:o,s:O*,s:O*}", "kind", kind, "at", place_json(d, s->row),
+                     "length", (json_int_t)s->length, "text", text, "trained", trained, "pictures",
+                     s->more);
 }
 
 static json_t *samples_json(const struct doctor *d)
@@ -582,7 +580,8 @@ static int init(struct doctor *d, lf_err *err)
                                 .flags = d->o->flags,
                                 .max_bytes = d->o->max_bytes / 4,
                                 .place = place_for_turns,
-                                .arg = d};
+                                .arg = d,
+                                .reader = d->o->reader};
     if (d->near && !(d->turns = lf_docturns_create(&t, err)))
         return LF_ENOMEM;
     if (d->tok && d->o->rows && !(d->enc = lf_docenc_create(err)))
@@ -595,6 +594,7 @@ static void drop_samples(struct sample *s, int n)
     for (int k = 0; k < n; k++) {
         lf_buf_fini(&s[k].text);
         json_decref(s[k].more);
+        json_decref(s[k].trained);
     }
 }
 
@@ -607,6 +607,7 @@ static void fini(struct doctor *d)
         json_decref(d->odd_first[k]);
     for (size_t k = 0; k < d->n_seg; k++)
         free(d->seg[k].member);
+    json_decref(d->trained);
     json_decref(d->broken);
     json_decref(d->unreadable);
     json_decref(d->dup);

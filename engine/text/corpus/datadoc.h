@@ -86,7 +86,7 @@ typedef struct lf_datadoc_opts {
  *    "duplicates":{"rows","estimated","first":[{"at","same_as"}]},
  *    "near_duplicates":{"rows","among","first":[{"at","like","similarity"}]},
  *    "oddities":{name:{"rows","first":[at]}},
- *    "samples":[{"kind","at","length","text","pictures"?}]}
+ *    "samples":[{"kind","at","length","text","trained"?,"pictures"?}]}
  *
  * and, where it applies, "conversations" (datadoc_turns.h) and, with seq_length,
  *

@@ -175,7 +175,8 @@ static size_t show_run(const lf_rowdocs *d, size_t i, size_t end, const lf_token
     return n;
 }
 
-int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *out, lf_err *err)
+int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *out, json_t *trained,
+                   lf_err *err)
 {
     const lf_rowdocs *d = &e->docs;
     int rc = 0;
@@ -188,13 +189,17 @@ int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *o
                 i += n;
                 continue;
             }
-            const bool trained = d->mask.data[i] != 0;
-            for (n = 1; i + n < end && (d->mask.data[i + n] != 0) == trained && n < SHOW; n++)
-                if (!trained && run_of(d, i + n, end, MANY) == MANY)
+            const bool is_trained = d->mask.data[i] != 0;
+            for (n = 1; i + n < end && (d->mask.data[i + n] != 0) == is_trained && n < SHOW; n++)
+                if (!is_trained && run_of(d, i + n, end, MANY) == MANY)
                     break;
-            lf_buf_adds(out, trained ? "{+" : "");
+            lf_buf_adds(out, is_trained ? "{+" : "");
+            const size_t begin = out->len;
             rc = lf_tokenizer_decode(tok, d->ids.v + i, n, false, out, err);
-            lf_buf_adds(out, trained ? "+}" : "");
+            if (is_trained)
+                json_array_append_new(trained,
+                                      json_pack("[I,I]", (json_int_t)begin, (json_int_t)out->len));
+            lf_buf_adds(out, is_trained ? "+}" : "");
             i += n;
         }
         if (out->len >= SHOW * (k + 1))

@@ -71,7 +71,10 @@ size_t lf_docenc_length(const struct lf_docenc *e);
 uint64_t lf_docenc_behind(const struct lf_docenc *e, uint64_t room);
 bool lf_docenc_notable(const struct lf_docenc *e);
 void lf_docenc_tell(struct lf_docenc *e, json_t *at);
-int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *out, lf_err *err);
+/* Appends the row as it is trained, what is trained between {+ and +}, and to `trained` where that
+ * begins and ends: [begin, end) in bytes, without the signs. */
+int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *out, json_t *trained,
+                   lf_err *err);
 json_t *lf_docenc_json(const struct lf_docenc *e, bool *odd);
 
 #endif

@@ -89,6 +89,22 @@ static int length_of(struct lf_docturns *d, uint64_t *length, const char *text, 
     return rc;
 }
 
+void lf_docturns_say(lf_buf *b, const lf_turn *t)
+{
+    const json_t *parts = t->text || !t->json ? NULL : json_object_get(t->json, "content");
+    json_t *part;
+    size_t i;
+    lf_buf_add(b, t->text ? t->text : "", t->text ? t->len : 0);
+    json_array_foreach(parts, i, part)
+    {
+        const json_t *text = json_object_get(part, "text");
+        if (json_is_string(text)) {
+            lf_buf_add(b, json_string_value(text), json_string_length(text));
+            lf_buf_addc(b, '\n');
+        }
+    }
+}
+
 /* Adds the piece's turns to their roles, and the sum to the part. *turn counts the turns of the
  * row. */
 static int measure(struct lf_docturns *d, const lf_piece *p, int part, uint64_t *turn, lf_err *err)
@@ -97,7 +113,11 @@ static int measure(struct lf_docturns *d, const lf_piece *p, int part, uint64_t 
     int rc = length_of(d, &sum, p->text, p->len, err);
     for (size_t i = 0; rc == 0 && i < p->n_turns; i++) {
         const lf_turn *t = &p->turns[i];
-        rc = length_of(d, &n, t->text, t->len, err);
+        lf_buf_clear(&d->text);
+        lf_docturns_say(&d->text, t);
+        rc = lf_buf_check(&d->text, err);
+        if (rc == 0)
+            rc = length_of(d, &n, d->text.data, d->text.len, err);
         lf_hist_add(&d->parts[t->role], n);
         lf_hist_add(&d->positions[*turn < POSITIONS - 1 ? *turn : POSITIONS - 1], n);
         ++*turn;
@@ -171,7 +191,7 @@ static void add_turns(lf_buf *b, const lf_piece *p, size_t n)
     for (size_t i = 0; i < n; i++) {
         const lf_turn *t = &p->turns[i];
         lf_buf_addf(b, "%d %zu ", (int)t->role, t->len);
-        lf_buf_add(b, t->text ? t->text : "", t->text ? t->len : 0);
+        lf_docturns_say(b, t);
     }
 }
 
@@ -202,6 +222,8 @@ static int seek_prompt(struct lf_docturns *d, const lf_row *row, uint64_t n, lf_
 {
     uint64_t first = 0;
     prompt_of(&d->text, row);
+    if (d->text.len && d->o.reader) /* the same words about another picture are another prompt */
+        d->o.reader->text(d->o.reader->arg, &d->text);
     int rc = lf_buf_check(&d->text, err);
     if (rc < 0 || d->text.len == 0)
         return rc;

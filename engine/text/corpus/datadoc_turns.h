@@ -20,6 +20,7 @@
 #include <jansson.h>
 
 #include "engine/text/chat/shape.h"
+#include "engine/text/corpus/datadoc.h"
 #include "engine/text/token/tokenizer.h"
 
 typedef struct lf_docturns_opts {
@@ -29,7 +30,11 @@ typedef struct lf_docturns_opts {
     size_t max_bytes;
     json_t *(*place)(const void *arg, uint64_t row); /* where a row stands, a new reference */
     const void *arg;
+    const lf_datadoc_reader *reader; /* borrowed; NULL: rows are their columns */
 } lf_docturns_opts;
+
+/* Appends what a turn says: its text, or the texts among its parts with a line end behind each. */
+void lf_docturns_say(lf_buf *b, const lf_turn *t);
 
 struct lf_docturns;
 struct lf_docturns *lf_docturns_create(const lf_docturns_opts *o, lf_err *err);
