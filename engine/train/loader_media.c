@@ -183,7 +183,7 @@ static int fill_picture(const struct lf_loader_media *m, lf_loader_batch *b, con
     lf_shardset_picture_get(set, cut->doc, i, &said);
     if (!lf_units_sees(&said, cut))
         return 0;
-    const int64_t at = first + (m->alone ? 0 : (int64_t)(said.first - cut->from));
+    const int64_t at = m->alone ? first : first + (int64_t)(said.first - cut->from);
     int rc = lf_loader_media_read(m, &x, set, cut->doc, i, &said, err);
     if (rc == 0)
         rc = lf_loader_media_put(m, b, &x, &said, at, err);

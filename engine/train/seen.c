@@ -234,8 +234,11 @@ static void name_rows(lf_seen *s, const int32_t *tokens)
     for (int64_t r = 0; r < s->rows; r++)
         s->id[r] = tokens[r] == mark ? other : tokens[r];
     for (int32_t i = 0; i < m->n_pictures; i++)
-        for (int64_t k = 0; k < m->picture[i].rows; k++)
-            s->id[m->picture[i].first_row + k] = mark;
+        for (int64_t r = m->picture[i].first_row, n = 0; n < m->picture[i].rows; r++)
+            if (tokens[r] == mark) { /* some processors put other tokens between them */
+                s->id[r] = mark;
+                n++;
+            }
 }
 
 int lf_seen_write(lf_seen *s, lf_exec *ex, int chain, const int32_t *tokens,
@@ -250,7 +253,7 @@ int lf_seen_write(lf_seen *s, lf_exec *ex, int chain, const int32_t *tokens,
     int rc = lf_sight_fill_media(s->sight, &in, err);
     if (rc != 0)
         return rc;
-    const int32_t *given = lf_sight_token_rows(s->sight), *places = lf_sight_places(s->sight);
+    const int32_t *given = lf_sight_token_rows(s->sight);
     for (size_t r = 0; r < rows; r++)
         s->row[r] = given[r] < 0 ? given[r] : tokens[r];
     rc = lf_exec_write(ex, chain, 0, "tokens", s->row, rows * i32, err);
@@ -258,6 +261,5 @@ int lf_seen_write(lf_seen *s, lf_exec *ex, int chain, const int32_t *tokens,
         rc = lf_sight_write(s->sight, ex, chain, 0, err);
     if (rc == 0)
         rc = lf_sight_write_pixels(s->sight, ex, chain, 0, err);
-    return rc == 0 && places ? lf_exec_write(ex, chain, 0, "places", places, 3 * rows * i32, err)
-                             : rc;
+    return rc == 0 ? lf_sight_write_rows(s->sight, ex, chain, 0, err) : rc;
 }
