@@ -209,9 +209,23 @@ static int spread(struct lf_gen_sights *s, lf_arena *a, lf_err *err)
     return 0;
 }
 
+/* A mark would be a token like others, and the model would answer as if it had seen something. */
+static int refuse_mark(const lf_gen_eyes *e, const lf_buf *text, lf_err *err)
+{
+    const char *mark = lf_expand_mark(&e->expand);
+    if (text->len == 0 || !memmem(text->data, text->len, mark, strlen(mark)))
+        return 0;
+    return lf_fail(err, LF_EINVAL,
+                   "the text has the mark of a picture (%s), but no picture is given: name it in "
+                   "'images'",
+                   mark);
+}
+
 int lf_gen_sights_expand(struct lf_gen_sights *s, const lf_gen_eyes *e, lf_buf *text, lf_arena *a,
                          lf_err *err)
 {
+    if (!s)
+        return refuse_mark(e, text, err);
     const size_t n = (size_t)s->n;
     lf_expand_picture *v = lf_arena_alloc(a, n, sizeof *v, err);
     s->tile = lf_arena_alloc(a, n, sizeof *s->tile, err);

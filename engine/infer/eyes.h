@@ -45,7 +45,8 @@ struct lf_gen_sights {
 /* Collects the pictures of a request; images and messages may be NULL. *out is NULL: none. */
 int lf_gen_sights_collect(struct lf_gen_sights **out, const lf_gen_eyes *e, const json_t *images,
                           const json_t *messages, lf_arena *a, lf_err *err);
-/* Measures them and replaces the marks of the text. */
+/* Measures them and replaces the marks of the text. Where s is NULL, which says that there are no
+ * pictures, a mark is refused. */
 int lf_gen_sights_expand(struct lf_gen_sights *s, const lf_gen_eyes *e, lf_buf *text, lf_arena *a,
                          lf_err *err);
 /* Of the encoded prompt. LF_EINVAL: it has not as many tokens of pictures as these have rows. */

@@ -146,7 +146,7 @@ static int encode_prompt(const gen_members *g, gen_request *r, const lf_gen_defa
     unsigned flags = 0;
     lf_buf_init(&text);
     int rc = prompt_text(r, d, &text, &flags, err);
-    if (rc == 0 && sights)
+    if (rc == 0 && d->eyes)
         rc = lf_gen_sights_expand(sights, d->eyes, &text, g->a, err);
     if (rc == 0)
         rc = lf_gen_encode(g, text.data ? text.data : "", text.len, flags, &r->job.prompt,

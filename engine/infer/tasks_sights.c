@@ -86,8 +86,7 @@ static int look(lf_tasks *t, json_t *o, json_t *images, eval_context *c, lf_err 
         lf_buf_add(&c->text, r->data, r->len);
     if (rc == 0)
         rc = lf_buf_check(&c->text, err);
-    return rc == 0 && c->sights ? lf_gen_sights_expand(c->sights, &here, &c->text, t->arena, err)
-                                : rc;
+    return rc == 0 && eyes ? lf_gen_sights_expand(c->sights, &here, &c->text, t->arena, err) : rc;
 }
 
 void lf_tasks_forget(lf_tasks *t)
