@@ -71,7 +71,9 @@ static json_t *images_of(json_t *o)
     return one ? json_pack("[O]", one) : NULL;
 }
 
-static int look(lf_tasks *t, json_t *o, json_t *images, eval_context *c, lf_err *err)
+/* own: a document of ours, in which every mark stands for a picture. A request of the harness without
+ * pictures is a text, whatever is written there. */
+static int look(lf_tasks *t, json_t *o, json_t *images, bool own, eval_context *c, lf_err *err)
 {
     json_t *messages = lf_tasks_given(o, "messages");
     const lf_gen_eyes *eyes = t->see ? t->see->eyes : NULL;
@@ -80,7 +82,7 @@ static int look(lf_tasks *t, json_t *o, json_t *images, eval_context *c, lf_err 
     here.dir = here.dir ? here.dir : t->dir;
     int rc =
         lf_gen_sights_collect(&c->sights, eyes ? &here : NULL, images, messages, t->arena, err);
-    if (rc == 0 && c->sights && !messages)
+    if (rc == 0 && eyes && (c->sights || own) && !messages)
         replace_marks(r->data, r->len, lf_expand_mark(&eyes->expand), &c->text);
     else
         lf_buf_add(&c->text, r->data, r->len);
@@ -115,7 +117,7 @@ int lf_tasks_context(lf_tasks *t, json_t *o, const char *member, eval_context **
     lf_tasks_forget(t);
     int rc = text_of(t, o, member, &c->rendered, err);
     if (rc == 0)
-        rc = look(t, o, images, c, err);
+        rc = look(t, o, images, strcmp(member, "context") == 0, c, err);
     if (rc == 0)
         c->of = of;
     else

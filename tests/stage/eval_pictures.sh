@@ -91,6 +91,9 @@ pick rgb8.png '<image><image>A or B?' >"$dir/marks.jsonl"
 bad "2 times for 1 picture" "more marks than pictures" --multiple-choice "$dir/marks.jsonl"
 echo '{"context": "<image>A or B?", "choices": ["A", "B"], "gold": 0}' >"$dir/alone.jsonl"
 bad "has the mark of a picture (<image>), but no picture is given" "a mark alone" --multiple-choice "$dir/alone.jsonl"
+model=qwen2.5-vl tokenizer=$models/qwen2.5-vl
+bad "has the mark of a picture (<|image_pad|>), but" "where the model's is another" --multiple-choice "$dir/alone.jsonl"
+model=llava tokenizer=$models/llava
 bad "not cut" "a context that is too long" --generate "$dir/ask.jsonl" --media-dir "$images" --max-tokens 10 --max-context 40
 bad "not cut" "choices behind one" --multiple-choice "$dir/pick.jsonl" --max-context 24
 cp "$models/llava/tokenizer.json" "$dir/tokenizer.json"
@@ -104,4 +107,4 @@ head='{"task":"t","output_type":"loglikelihood_rolling","metrics":[{"metric":"bi
 printf '%s\n' "$head" '{"task":"t","doc_id":0,"idx":0,"kind":"loglikelihood_rolling","ctx":"<image>x","images":["rgb8.png"],"doc":{"words":1,"bytes":1}}' \
     >"$dir/rolling.jsonl"
 bad "goes without pictures" "pictures in a text that is scored whole" --requests "$dir/rolling.jsonl"
-finish 129
+finish 130
