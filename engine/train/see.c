@@ -10,6 +10,11 @@ int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_conf
         return lf_fail(err, LF_EINVAL, "max_tiles bounds pictures, which need max_patches too");
     if (!c->max_patches)
         return 0;
+    if (c->max_tiles > c->max_patches)
+        return lf_fail(err, LF_EINVAL,
+                       "max_tiles = %lld, but max_patches = %lld hold no more tiles than that, as "
+                       "each has a patch: lower max_tiles",
+                       (long long)c->max_tiles, (long long)c->max_patches);
     if (!mc->vision.family)
         return lf_fail(err, LF_EINVAL,
                        "max_patches = %lld, but the model sees no pictures ([model] has no "

@@ -133,6 +133,7 @@ wrong "seq_length has no meaning with objective = mae" "$dir/run.ini" --seq-leng
 wrong "tokenizer has no meaning with objective = mae" "$dir/run.ini" --tokenizer "$golden"
 wrong "tensor: with objective = mae ranks share the batch alone" "$dir/run.ini" --tensor 2
 wrong "give max_patches" "$dir/run.ini" --max-patches 0
+wrong "lower max_tiles" "$dir/run.ini" --max-tiles 101
 wrong "mask_ratio belongs to objective = mae" "$dir/sees.ini" --mask-ratio 0.5
 wrong "mae.layers: an encoder and what restores pictures are" "$dir/run.ini" --objective next_token --max-patches 100 --seq-length 64
 sed "/^seq_length/d; /^mfu/d" "$dir/sees.ini" >"$dir/blind.ini"
@@ -147,4 +148,4 @@ says "predicts no tokens" "no text comes from such a model"
 "$stages/lf-convert" --from "$dir/one/out/checkpoint" --tokenizer "$golden" --out "$dir/hf" >"$dir/stdout" 2>"$dir/err"
 says "mae.layers" "nor is it exported"
 
-finish 29
+finish 30
