@@ -17,7 +17,8 @@ use llama3 1000 2 "kv_heads = 2"
 trial "few heads of keys" pretrain 2e-5 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=4+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+zero=2 \
     8:tensor=4+sequence-parallel+zero=3 6:tensor=2 8:tensor=8"
 trial "bf16" pretrain 2e-2 "2:tensor=2+sequence-parallel 4:tensor=2+zero=1" --precision bf16
-trial "8-bit products" pretrain 5e-2 "2:tensor=2+sequence-parallel" --precision fp8 --fp8-edges 0
+# What is rounded to 8 bits differs by the order of sums, and at a rate at which the norm grows fivefold such steps lead apart.
+trial "8-bit products" pretrain 2e-2 "2:tensor=2+sequence-parallel" --precision fp8 --fp8-edges 0 --lr 1e-3
 trial "recomputation" pretrain 2e-5 "2:tensor=2+sequence-parallel" --recompute full
 use gpt2 1000 2
 trial "tied weights, positions, biases" pretrain 2e-5 "2:tensor=2+sequence-parallel 4:tensor=4+zero=1"
