@@ -71,8 +71,8 @@ static json_t *images_of(json_t *o)
     return one ? json_pack("[O]", one) : NULL;
 }
 
-/* own: a document of ours, in which every mark stands for a picture. A request of the harness without
- * pictures is a text, whatever is written there. */
+/* own: a document of ours, in which every mark stands for a picture. A request of the harness
+ * without pictures is a text, whatever is written there. */
 static int look(lf_tasks *t, json_t *o, json_t *images, bool own, eval_context *c, lf_err *err)
 {
     json_t *messages = lf_tasks_given(o, "messages");
