@@ -38,7 +38,7 @@ static void cut_text(lf_buf *b, const char *text)
 struct prompts {
     const lf_texts *given; /* of the option prompt: "prompt-1" is the first */
     lf_text_lines file;
-    const char *media_dir; /* NULL: none */
+    char dir[PATH_MAX]; /* where the paths of pictures begin, as for lf-generate; "": here */
 };
 
 static const lf_texts *images_of(const struct prompts *p, const lf_text_line *l)
@@ -81,7 +81,7 @@ static void sample(lf_buf *b, const lf_text_line *l, const struct prompts *p)
         lf_html_text(b, strcmp(l->finish_reason, "length") == 0 ? "its length" : l->finish_reason);
     }
     lf_buf_adds(b, "</figcaption>");
-    lf_report_pictures(b, images_of(p, l), p->media_dir);
+    lf_report_pictures(b, images_of(p, l), p->dir[0] != '\0' ? p->dir : NULL);
     lf_buf_adds(b, "<pre>");
     if (prompt != NULL) {
         lf_buf_adds(b, "<b class=\"prompt\">");
@@ -103,6 +103,15 @@ static void samples(lf_buf *b, const lf_text_lines *l, size_t more, const struct
 
 /* ---- results of a stage ---- */
 
+/* The path of an input as the stage had it, NULL: there is none. */
+static const char *input_of(const struct lf_done *done, const char *name)
+{
+    for (size_t i = 0; done != NULL && i < done->n_inputs; i++)
+        if (lf_text_same(done->inputs[i].name, name) && done->inputs[i].path != NULL)
+            return done->inputs[i].path;
+    return NULL;
+}
+
 static int load_prompts(struct prompts *p, const lf_facts_stage *s, lf_err *err)
 {
     size_t more;
@@ -110,11 +119,14 @@ static int load_prompts(struct prompts *p, const lf_facts_stage *s, lf_err *err)
     int rc = 0;
     memset(p, 0, sizeof *p);
     p->given = lf_lists_get(&s->view->plan->options, "prompt");
-    const lf_texts *media = lf_lists_get(&s->view->plan->options, "media_dir");
-    p->media_dir = media != NULL && media->n > 0 ? media->v[0] : NULL;
-    for (size_t i = 0; done != NULL && rc == 0 && p->file.n == 0 && i < done->n_inputs; i++)
-        if (lf_text_same(done->inputs[i].name, "prompts") && done->inputs[i].path != NULL)
-            rc = lf_text_lines_load(&p->file, &more, done->inputs[i].path, 100000, err);
+    const char *prompts = input_of(done, "prompts"), *media = input_of(done, "media_dir");
+    if (prompts != NULL)
+        rc = lf_text_lines_load(&p->file, &more, prompts, 100000, err);
+    const char *slash = prompts != NULL ? strrchr(prompts, '/') : NULL;
+    if (rc == 0 && media != NULL)
+        rc = lf_path_set(p->dir, err, "%s", media);
+    else if (rc == 0 && slash != NULL)
+        rc = lf_path_set(p->dir, err, "%.*s", (int)(slash - prompts), prompts);
     return rc;
 }
 

@@ -144,6 +144,19 @@ words r.html >w
 like w "$PWD/large.png *$PWD/no.png *gone&lt;.png" "the others are named"
 like w 'In parts it' "with the text beside the picture"
 
+# Paths of pictures begin in the folder of the prompts, or in media_dir, wherever the page is asked for.
+mkdir asked && cp "$png" asked/seen.png && echo '{"id":"prompt-1","images":["seen.png"],"prompt":"x"}' >asked/prompts.jsonl
+done_json=$(stage_dir generate)/done.json
+cp "$done_json" kept.json
+for media in "" "{\"name\":\"media_dir\",\"path\":\"$PWD/asked\"},"; do
+    sed "s|\"inputs\":\[|&$media{\"name\":\"prompts\",\"path\":\"$PWD/asked/prompts.jsonl\"},|" kept.json >"$done_json"
+    [ -z "$media" ] || mv asked/prompts.jsonl prompts.jsonl
+    [ -z "$media" ] || sed -i "s|asked/prompts.jsonl|prompts.jsonl|" "$done_json"
+    runs 0 "$LF" report --output r.html
+    is "$(grep -c 'title="seen.png"' r.html)" 1 "a picture beside its prompt${media:+, in media_dir}"
+done
+cp kept.json "$done_json"
+
 # A second run with another rate: what changed, and both in one page.
 "$LF" run --set train.lr=3e-3 --set train.steps=16 >o 2>&1; ok $? "a second run" "$(tail -n 3 o)"
 two=$(run_id)
@@ -174,4 +187,4 @@ runs 0 "$LF" report --all --output a.html
 cmp -s a.html b.html || like a.html "<h1>2 runs</h1>" "--all has both"
 runs 2 "$LF" report --all "$one"
 like err 'not both' "or some, not both"
-finish 75
+finish 79
