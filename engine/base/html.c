@@ -3,8 +3,9 @@
  * Escaped text, and pictures as data: URLs. */
 #include "engine/base/html.h"
 
-#include <openssl/evp.h>
 #include <string.h>
+
+#include "engine/base/base64.h"
 
 static const char *entity_of(unsigned char c)
 {
@@ -53,17 +54,11 @@ const char *lf_html_picture_type(const void *data, size_t n)
 
 bool lf_html_picture(lf_buf *out, const void *data, size_t n, const char *name)
 {
-    enum { PART = 3 * 1024 }; /* a multiple of three bytes has no padding within the whole */
-    unsigned char text[PART / 3 * 4 + 1];
     const char *type = lf_html_picture_type(data, n);
     if (type == NULL || n > LF_HTML_PICTURE_BYTES)
         return false;
     lf_buf_addf(out, "<img class=\"seen\" src=\"data:%s;base64,", type);
-    for (size_t at = 0; at < n; at += PART) {
-        const size_t part = n - at < PART ? n - at : PART;
-        const int m = EVP_EncodeBlock(text, (const unsigned char *)data + at, (int)part);
-        lf_buf_add(out, text, (size_t)m);
-    }
+    lf_base64_encode(out, data, n);
     lf_buf_adds(out, "\" title=\"");
     lf_html_text(out, name);
     lf_buf_adds(out, "\">");

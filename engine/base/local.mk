@@ -5,7 +5,7 @@ engine_libbase_a_SOURCES += \
   engine/base/synonym.c engine/base/synonym.h engine/base/opt.c engine/base/opt.h engine/base/opt_fill.c engine/base/opt_priv.h engine/base/opt_print.c \
   engine/base/hash.c engine/base/hash.h engine/base/rng.c engine/base/rng.h engine/base/mt19937.c engine/base/mt19937.h \
   engine/base/env.c engine/base/env.h engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h engine/base/ending.c engine/base/ending.h \
-  engine/base/crc32.c engine/base/crc32.h engine/base/html.c engine/base/html.h engine/base/json.c engine/base/json.h \
+  engine/base/crc32.c engine/base/crc32.h engine/base/base64.c engine/base/base64.h engine/base/html.c engine/base/html.h engine/base/json.c engine/base/json.h \
   engine/base/named_templates.c engine/base/named_templates.h engine/base/id.c engine/base/id.h \
   engine/base/cause.c engine/base/cause.h engine/base/machine.c engine/base/machine.h engine/base/warned.c engine/base/warned.h engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h engine/base/busy.c engine/base/busy.h \
   engine/base/tfevents.c engine/base/tfevents.h engine/base/vocab.h

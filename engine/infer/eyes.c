@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/base64.h"
 #include "engine/infer/look.h"
-#include "engine/text/token/base64.h"
 
 int lf_gen_eyes_load(lf_gen_eyes *e, const char *from, const char *tokenizer,
                      const lf_model_config *model, lf_err *err)

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/base64.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/infer/paged.h"
-#include "engine/text/token/base64.h"
 
 #define MOST_BYTES ((size_t)1 << 30) /* of a picture's file */
 

@@ -7,7 +7,7 @@ engine_libengine_a_SOURCES += \
   engine/text/token/uniprop_sets.h engine/text/token/scan.h engine/text/token/scan.c \
   engine/text/token/uniclass.h engine/text/token/uniclass.c engine/text/token/uniclass_data.h engine/text/token/unitext.h \
   engine/text/token/unitext.c engine/text/token/unitext_data.h engine/text/token/vtrie.h engine/text/token/vtrie.c engine/text/token/charsmap.h \
-  engine/text/token/charsmap.c engine/text/token/base64.h engine/text/token/base64.c engine/text/token/proto.h engine/text/token/proto.c \
+  engine/text/token/charsmap.c engine/text/token/proto.h engine/text/token/proto.c \
   engine/text/token/bpe_chars.c engine/text/token/normalize.c engine/text/token/pretok.c engine/text/token/model.c engine/text/token/decode.h \
   engine/text/token/decode.c engine/text/token/tokenizer_decoder.c engine/text/token/tokenizer_model.c engine/text/token/tokenizer_files.h \
   engine/text/token/tokenizer_files.c engine/text/token/tokenizer_forms.h engine/text/token/tokenizer_forms.c engine/text/token/tokenizer_conf.c \

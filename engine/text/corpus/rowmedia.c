@@ -10,9 +10,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "engine/base/base64.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
-#include "engine/text/token/base64.h"
 
 static int no_memory(lf_err *err)
 {

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/base64.h"
 #include "engine/base/json.h"
-#include "engine/text/token/base64.h"
 #include "engine/text/token/scan.h"
 #include "engine/text/token/tokenizer_forms.h"
 

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/base64.h"
 #include "engine/base/json.h"
 #include "engine/base/utf8.h"
-#include "engine/text/token/base64.h"
 #include "engine/text/token/unitext.h"
 
 #define DEPTH_MAX 8

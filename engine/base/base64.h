@@ -2,8 +2,8 @@
  *
  * Base64 (RFC 4648, standard alphabet, with padding).
  */
-#ifndef LF_TEXT_BASE64_H
-#define LF_TEXT_BASE64_H
+#ifndef LF_BASE_BASE64_H
+#define LF_BASE_BASE64_H
 
 #include <stdbool.h>
 #include <stddef.h>

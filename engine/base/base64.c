@@ -4,9 +4,9 @@
  */
 #include "config.h"
 
-#include "engine/text/token/base64.h"
+#include "engine/base/base64.h"
 
-#include <stdint.h>
+#include <openssl/evp.h>
 #include <string.h>
 
 static int value_of(char c)
@@ -43,16 +43,12 @@ bool lf_base64_decode(lf_buf *out, const char *text, size_t n)
 
 void lf_base64_encode(lf_buf *out, const void *bytes, size_t n)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const uint8_t *b = bytes;
-    for (size_t i = 0; i < n; i += 3) {
-        const size_t have = n - i < 3 ? n - i : 3;
-        const uint32_t w = (uint32_t)b[i] << 16 | (have > 1 ? (uint32_t)b[i + 1] << 8 : 0) |
-                           (have > 2 ? (uint32_t)b[i + 2] : 0);
-        const char text[4] = {digits[w >> 18], digits[w >> 12 & 63],
-                              have > 1 ? digits[w >> 6 & 63] : '=',
-                              have > 2 ? digits[w & 63] : '='};
-        lf_buf_add(out, text, sizeof text);
+    enum { PART = 3 * 1024 }; /* a multiple of three bytes has no padding within the whole */
+    unsigned char text[PART / 3 * 4 + 1];
+    const unsigned char *b = bytes;
+    for (size_t at = 0; at < n; at += PART) {
+        const size_t part = n - at < PART ? n - at : PART;
+        lf_buf_add(out, text, (size_t)EVP_EncodeBlock(text, b + at, (int)part));
     }
 }
 
