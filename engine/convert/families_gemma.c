@@ -205,8 +205,10 @@ static int read_gemma3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     if (rc == 0)
         rc = read_pattern(r, &by.period, err);
     if (rc == 0 && by.period < 1)
-        rc = lf_hf_set_number(r, c, "sliding_window_pattern", "window_pattern", (double)by.period,
-                              err);
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s: sliding_window_pattern = %lld: every how many layers "
+                     "attends in full? It is 1 or more",
+                     r->path, (long long)by.period);
     if (rc == 0)
         rc = lf_hf_read_layers(r, c, window_of(c), false, &by, err);
     if (rc == 0)
@@ -256,7 +258,7 @@ static int write_scale(const lf_model_config *c, json_t *o, lf_err *err)
 static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int rc = write_scale(c, o, err);
-    const bool own = c->sliding_window > 0 && c->window_pattern == 2;
+    const bool own = c->sliding_window > 0 && lf_model_layers_are(c, lf_model_layer_mixer, "wf*");
     return rc != 0 || own ? rc : write_windows(c, o, err);
 }
 
@@ -272,10 +274,10 @@ static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
     if (rc == 0 && c->sliding_window > 0 &&
         json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (rc == 0 && (c->sliding_window == 0 || c->window_pattern == 0))
+    const int64_t period = lf_hf_full_period(c, 6);
+    if (rc == 0 && (c->sliding_window == 0 || period == 0))
         return write_windows(c, o, err);
-    if (rc == 0 &&
-        json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern)))
+    if (rc == 0 && json_object_set_new(o, "sliding_window_pattern", json_integer(period)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }

@@ -82,7 +82,6 @@ static const struct lf_hf_key deepseek_keys[] = {
     {"n_routed_experts", LF_HF_NUMBER, "experts", NULL},
     {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", NULL},
     {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},
-    {"first_k_dense_replace", LF_HF_NUMBER, "dense_layers", "0"},
     {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "false"},
     {"aux_loss_alpha", LF_HF_NUMBER, "router_aux", "0.001"},
     {"moe_layer_freq", LF_HF_SAME, NULL, "1"},
@@ -99,6 +98,7 @@ static int read_deepseek(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     rc = rc != 0 ? rc
                  : lf_hf_set_number(r, c, "n_shared_experts", "shared_ffn",
                                     (double)shared * (double)c->expert_ffn, err);
+    rc = rc != 0 ? rc : lf_hf_read_dense_layers(r, c, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
@@ -111,7 +111,8 @@ static int write_deepseek(const lf_model_config *c, json_t *o, lf_err *err)
                             c->shared_ffn ? json_integer(c->shared_ffn / c->expert_ffn)
                                           : json_null()))
         return lf_fail(err, LF_ENOMEM, "out of memory");
-    return lf_hf_write_rope(c, o, err);
+    const int rc = lf_hf_write_dense_layers(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 
 static const struct lf_map_row deepseek_rows[] = {

@@ -196,7 +196,7 @@ static int write_qwen2(const lf_model_config *c, json_t *o, lf_err *err)
         json_object_set_new(o, "sliding_window",
                             use ? json_integer(c->sliding_window) : json_null()) ||
         json_object_set_new(o, "max_window_layers",
-                            json_integer(use ? c->max_window_layers : c->layers)))
+                            json_integer(use ? lf_hf_full_from(c) : c->layers)))
         return lf_fail(err, LF_ENOMEM, "out of memory");
     int rc = use ? lf_hf_write_layers(c, o, err)
                  : 0; /* Qwen2-MoE's class makes others of the same keys */
@@ -205,11 +205,10 @@ static int write_qwen2(const lf_model_config *c, json_t *o, lf_err *err)
 
 static int write_qwen3_moe(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    if (c->sliding_window > 0 && c->max_window_layers > 0)
-        return lf_fail(
-            err, LF_EINVAL,
-            "max_window_layers = %lld: every layer of a model of type qwen3_moe has the window",
-            (long long)c->max_window_layers);
+    if (c->sliding_window > 0 && !lf_model_layers_are(c, lf_model_layer_mixer, "w*"))
+        return lf_fail(err, LF_EINVAL,
+                       "layer_mixers = %s: every layer of a model of type qwen3_moe has the window",
+                       c->layer_mixers.text);
     int rc = write_qwen2(c, o, err);
     return rc != 0 ? rc : lf_hf_write_mlp_layers(c, o, err);
 }
@@ -299,7 +298,6 @@ const struct lf_hf_family lf_hf_qwen3 = {
         {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},                               \
         {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "false"},                                  \
         {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},                             \
-        {"decoder_sparse_step", LF_HF_NUMBER, "moe_period", "1"},                                  \
     {                                                                                              \
         "output_router_logits", LF_HF_INERT, NULL, NULL                                            \
     }

@@ -233,9 +233,18 @@ int lf_hf_read_layers(lf_hf_reader *r, lf_model_config *c, int64_t window, bool 
                       const struct lf_hf_slide *by, lf_err *err);
 /* Writes layer_types of a model with windows. */
 int lf_hf_write_layers(const lf_model_config *c, json_t *o, lf_err *err);
-/* mlp_only_layers: layers that have a plain MLP in place of experts. */
+/* Returns n where the first n layers attend in full and the others have a window, else 0. */
+int64_t lf_hf_full_from(const lf_model_config *c);
+/* Returns n where every n-th layer attends in full and the others have a window, 0: none does. Of
+ * several it is `first`, or else the smallest. */
+int64_t lf_hf_full_period(const lf_model_config *c, int64_t first);
+/* decoder_sparse_step: every how many layers has experts; mlp_only_layers: these have a plain MLP
+ * too. */
 int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err);
 int lf_hf_write_mlp_layers(const lf_model_config *c, json_t *o, lf_err *err);
+/* first_k_dense_replace: so many first layers have a plain MLP. */
+int lf_hf_read_dense_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err);
+int lf_hf_write_dense_layers(const lf_model_config *c, json_t *o, lf_err *err);
 
 /* "gelu_new" -> "gelu_tanh"; NULL: unknown. lf_hf_act_to returns the name that is written. */
 const char *lf_hf_act_from(const char *theirs);

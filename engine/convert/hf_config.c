@@ -195,10 +195,17 @@ json_t *lf_hf_take(lf_hf_reader *r, const char *key)
 }
 
 /* Keys of ours whose 0 says that there is none, or that it follows from the others. */
-static const char *const absent[] = {"kv_heads",         "head_dim",         "embed_dim",
-                                     "expert_ffn",       "sliding_window",   "window_pattern",
-                                     "attn_softcap",     "logit_softcap",    "logn_length",
-                                     "rope_attn_factor", "rope_local_theta", NULL};
+static const char *const absent[] = {"kv_heads",
+                                     "head_dim",
+                                     "embed_dim",
+                                     "expert_ffn",
+                                     "sliding_window",
+                                     "attn_softcap",
+                                     "logit_softcap",
+                                     "logn_length",
+                                     "rope_attn_factor",
+                                     "rope_local_theta",
+                                     NULL};
 
 int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
               const char *value, lf_err *err)
@@ -550,28 +557,6 @@ int lf_hf_write_keys(const struct lf_hf_key *keys, const lf_model_config *c, jso
     return rc;
 }
 
-/* Several settings say which layers slide and which have experts; what counts is what a layer is.
- */
-static void same_layers(const lf_model_config *c, lf_model_config *back)
-{
-    bool windows = c->layers == back->layers, experts = windows;
-    for (int64_t l = 0; l < c->layers; l++) {
-        windows = windows && lf_model_layer_window(c, l) == lf_model_layer_window(back, l);
-        experts = experts && lf_model_layer_moe(c, l) == lf_model_layer_moe(back, l);
-    }
-    if (windows) {
-        back->sliding_window = c->sliding_window;
-        back->max_window_layers = c->max_window_layers;
-        back->window_pattern = c->window_pattern;
-        back->window_layers = c->window_layers;
-    }
-    if (experts && c->experts > 0) {
-        back->dense_layers = c->dense_layers;
-        back->moe_period = c->moe_period;
-        back->mlp_layers = c->mlp_layers;
-    }
-}
-
 /* What was written means this model, in everything that shapes tensors or numbers. */
 static int read_back(const struct lf_hf_family *f, const lf_model_config *c, json_t *o, lf_err *err)
 {
@@ -587,7 +572,6 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
     if (c->attn_scale <= 0 &&
         fabs(back.attn_scale * back.attn_scale * (double)c->head_dim - 1) < 1e-12)
         back.attn_scale = c->attn_scale;
-    same_layers(c, &back);
     if (!lf_model_config_equal(c, &back, &key))
         return lf_fail(
             err, LF_EINVAL,

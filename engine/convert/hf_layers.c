@@ -2,6 +2,7 @@
  *
  * Which layers have a window: layer_types, or the keys that say it without a list. Which have no
  * experts. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,47 +41,21 @@ static int read_types(const lf_hf_reader *r, const lf_model_config *c, json_t *l
     return 0;
 }
 
-/* The same layers as `by` says? */
-static bool same(const bool *slides, int64_t layers, const struct lf_hf_slide *by)
+/* layers[l] -> the letters of a pattern of [model]. */
+static int set_layers(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
+                      const bool *marked, const char letters[2], lf_err *err)
 {
-    for (int64_t l = 0; l < layers; l++)
-        if (slides[l] != slides_by(by, l))
-            return false;
-    return true;
-}
-
-/* The marked layers as a list. */
-static int set_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
-                    const bool *marked, lf_err *err)
-{
-    lf_buf b;
-    lf_buf_init(&b);
-    for (int64_t l = 0; l < c->layers; l++)
-        if (marked[l])
-            lf_buf_addf(&b, "%s%lld", b.len ? "," : "", (long long)l);
-    int rc = lf_buf_check(&b, err);
+    struct lf_model_pattern p = {""};
+    char *text = lf_calloc((size_t)c->layers + 1, 1, err);
+    int rc = text ? 0 : LF_ENOMEM;
+    for (int64_t l = 0; l < c->layers && rc == 0; l++)
+        text[l] = letters[marked[l]];
     if (rc == 0)
-        rc = lf_hf_set(r, c, theirs, ours, b.data, err);
-    lf_buf_fini(&b);
+        rc = lf_model_pattern_of(&p, text, c->layers, err);
+    if (rc == 0)
+        rc = lf_hf_set(r, c, theirs, ours, p.text, err);
+    free(text);
     return rc;
-}
-
-/* The shortest of the ways in which [model] says it. by: the way of the family, taken first. */
-static int set_layers(lf_hf_reader *r, lf_model_config *c, const bool *slides,
-                      const struct lf_hf_slide *by, lf_err *err)
-{
-    struct lf_hf_slide from = {0}, every = {.period = by->period};
-    while (from.from < c->layers && !slides[from.from])
-        from.from++;
-    if (by->period && same(slides, c->layers, &every))
-        return lf_hf_set_number(r, c, "layer_types", "window_pattern", (double)every.period, err);
-    if (same(slides, c->layers, &from))
-        return lf_hf_set_number(r, c, "layer_types", "max_window_layers", (double)from.from, err);
-    for (every.period = 2; every.period <= c->layers; every.period++)
-        if (same(slides, c->layers, &every))
-            return lf_hf_set_number(r, c, "layer_types", "window_pattern", (double)every.period,
-                                    err);
-    return set_list(r, c, "layer_types", "window_layers", slides, err);
 }
 
 /* A list that the class does not read says what its other keys say. */
@@ -121,13 +96,14 @@ int lf_hf_read_layers(lf_hf_reader *r, lf_model_config *c, int64_t window, bool 
     for (int64_t l = 0; l < c->layers && rc == 0; l++)
         any = any || slides[l];
     c->sliding_window = 0;
+    c->layer_mixers.text[0] = 0;
     if (rc == 0 && any && window < 0)
         rc = lf_fail(err, LF_EFORMAT,
                      "%s: sliding_window says that there is none, but layers have one", r->path);
     if (rc == 0 && any)
         rc = lf_hf_set_number(r, c, "sliding_window", "sliding_window", (double)window, err);
     if (rc == 0 && any)
-        rc = set_layers(r, c, slides, by, err);
+        rc = set_layers(r, c, "layer_types", "layer_mixers", slides, "fw", err);
     free(slides);
     return rc;
 }
@@ -166,29 +142,118 @@ static int mark_mlp(const lf_hf_reader *r, const lf_model_config *c, json_t *lis
 
 int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
+    int64_t step = 1;
     bool *plain = lf_calloc((size_t)c->layers, sizeof *plain, err);
-    int64_t first = 0, n = 0;
     int rc = plain ? mark_mlp(r, c, lf_hf_take(r, "mlp_only_layers"), plain, err) : LF_ENOMEM;
-    for (int64_t l = 0; l < c->layers && rc == 0; l++) {
-        n += plain[l];
-        first += plain[l] && first == l;
-    }
-    if (rc == 0 && n == first)
-        rc = lf_hf_set_number(r, c, "mlp_only_layers", "dense_layers", (double)first, err);
-    else if (rc == 0)
-        rc = set_list(r, c, "mlp_only_layers", "mlp_layers", plain, err);
+    if (rc == 0)
+        rc = lf_hf_get_i64(r, "decoder_sparse_step", &step, err);
+    if (rc == 0 && step < 1)
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s: decoder_sparse_step = %lld: every how many layers has "
+                     "experts? It is 1 or more",
+                     r->path, (long long)step);
+    for (int64_t l = 0; l < c->layers && rc == 0; l++)
+        plain[l] = plain[l] || (l + 1) % step;
+    if (rc == 0)
+        rc = set_layers(r, c, "mlp_only_layers", "layer_mlps", plain, "md", err);
     free(plain);
     return rc;
 }
 
+/* Layers without experts that a step does not leave out; -1: it leaves out one that has some. */
+static int64_t exceptions(const lf_model_config *c, int64_t step)
+{
+    int64_t n = 0;
+    for (int64_t l = 0; l < c->layers; l++) {
+        const bool moe = lf_model_layer_moe(c, l), met = (l + 1) % step == 0;
+        if (moe && !met)
+            return -1;
+        n += met && !moe;
+    }
+    return n;
+}
+
+/* The step that leaves the fewest to list. */
+static int64_t sparse_step(const lf_model_config *c)
+{
+    int64_t best = 1;
+    for (int64_t step = 2; step <= c->layers; step++)
+        if (exceptions(c, step) >= 0 && exceptions(c, step) < exceptions(c, best))
+            best = step;
+    return best;
+}
+
 int lf_hf_write_mlp_layers(const lf_model_config *c, json_t *o, lf_err *err)
 {
+    const int64_t step = sparse_step(c);
     json_t *list = json_array();
-    int bad = !list;
-    for (int64_t l = 0; l < c->layers && !bad; l++)
-        if (l < c->dense_layers || lf_model_list_has(&c->mlp_layers, l))
+    int bad = !list || json_object_set_new(o, "decoder_sparse_step", json_integer(step));
+    for (int64_t l = step - 1; l < c->layers && !bad; l += step)
+        if (!lf_model_layer_moe(c, l))
             bad = json_array_append_new(list, json_integer(l));
     bad = bad || json_object_set(o, "mlp_only_layers", list);
     json_decref(list);
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+int lf_hf_read_dense_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    char text[64];
+    int64_t n = 0;
+    int rc = lf_hf_get_i64(r, "first_k_dense_replace", &n, err);
+    if (rc == 0 && (n < 0 || n > c->layers))
+        rc = lf_fail(err, LF_EFORMAT, "%s: first_k_dense_replace = %lld of %lld layers", r->path,
+                     (long long)n, (long long)c->layers);
+    snprintf(text, sizeof text, "d*%lld,m*", (long long)n);
+    if (rc == 0 && n == c->layers)
+        rc = lf_hf_set(r, c, "first_k_dense_replace", "layer_mlps", "d*", err);
+    else if (rc == 0)
+        rc = lf_hf_set(r, c, "first_k_dense_replace", "layer_mlps", n ? text : "m*", err);
+    return rc;
+}
+
+int lf_hf_write_dense_layers(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int64_t n = 0;
+    while (n < c->layers && !lf_model_layer_moe(c, n))
+        n++;
+    for (int64_t l = n; l < c->layers; l++)
+        if (!lf_model_layer_moe(c, l))
+            return lf_fail(err, LF_EINVAL,
+                           "layer_mlps = %s: models of this family have experts from some layer to "
+                           "the last",
+                           c->layer_mlps.text);
+    return json_object_set_new(o, "first_k_dense_replace", json_integer(n))
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
+}
+
+int64_t lf_hf_full_from(const lf_model_config *c)
+{
+    int64_t n = 0;
+    while (n < c->layers && !lf_model_layer_window(c, n))
+        n++;
+    for (int64_t l = n; l < c->layers; l++)
+        if (!lf_model_layer_window(c, l))
+            return 0;
+    return n;
+}
+
+/* Does every n-th layer attend in full, and no other? */
+static bool full_every(const lf_model_config *c, int64_t n)
+{
+    for (int64_t l = 0; l < c->layers; l++)
+        if ((lf_model_layer_window(c, l) > 0) != ((l + 1) % n != 0))
+            return false;
+    return true;
+}
+
+int64_t lf_hf_full_period(const lf_model_config *c, int64_t first)
+{
+    if (full_every(c, first))
+        return first;
+    for (int64_t n = 2; n <= c->layers; n++)
+        if (full_every(c, n))
+            return n;
+    return 0;
 }

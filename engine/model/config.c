@@ -29,6 +29,9 @@ static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 static const char *const output_names[] = {"tokens", "score", NULL};
 static const char *const projector_names[] = {"linear", "mlp", NULL};
 static const char *const projector_norm_names[] = {"none", "rms", "layer", NULL};
+static const char *const mixer_letters[] = {"fwn", NULL};
+static const char *const mlp_letters[] = {"dmn", NULL};
+static const char *const turn_letters[] = {"rln", NULL};
 static const char *const score_init_names[] = {"sqrt", "inverse", "init_std", "zero", NULL};
 
 #define AT(field) offsetof(lf_model_config, field)
@@ -54,8 +57,16 @@ static const char *const score_init_names[] = {"sqrt", "inverse", "init_std", "z
 #field, LF_MK_LIST, AT(field), min, max, NULL, ""                                          \
     }
 
+#define PATTERN(field, letters)                                                                    \
+    {                                                                                              \
+#field, LF_MK_PATTERN, AT(field), 0, 0, letters, ""                                        \
+    }
+
 const struct lf_model_key lf_model_keys[] = {
     COUNT(layers, 1, 4096, NULL),
+    PATTERN(layer_mixers, mixer_letters),
+    PATTERN(layer_mlps, mlp_letters),
+    PATTERN(layer_positions, turn_letters),
     COUNT(hidden, 1, 1 << 20, NULL),
     COUNT(heads, 1, 65536, NULL),
     COUNT(kv_heads, 0, 65536, "0"),
@@ -102,9 +113,8 @@ const struct lf_model_key lf_model_keys[] = {
     ENUM(output, output_names, "tokens"),
     ENUM(mask, mask_names, "causal"),
     COUNT(sliding_window, 0, 1 << 27, "0"),
-    COUNT(max_window_layers, 0, 4096, "0"),
-    COUNT(window_pattern, 0, 4096, "0"),
-    LIST(window_layers, 0, 4095),
+    COUNT(window_kv_heads, 0, 65536, "0"),
+    COUNT(window_head_dim, 0, 65536, "0"),
     ENUM(parallel_block, parallel_names, "no"),
     REAL(attn_scale, 0, 1e6, "0"),
     REAL(attn_softcap, 0, 1e6, "0"),
@@ -122,9 +132,6 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(expert_ffn, 0, 1 << 24, "0"),
     COUNT(shared_ffn, 0, 1 << 24, "0"),
     BOOL(shared_gate, "no"),
-    COUNT(dense_layers, 0, 4096, "0"),
-    COUNT(moe_period, 1, 4096, "1"),
-    LIST(mlp_layers, 0, 4095),
     ENUM(router_score, router_names, "softmax"),
     BOOL(router_renorm, "no"),
     REAL(router_scale, 1e-6, 1e6, "1"),
@@ -344,6 +351,8 @@ int lf_model_config_set(lf_model_config *c, const char *key, const char *value, 
         rc = set_enum(field_of(c, k), k, value, where, err);
     } else if (k->type == LF_MK_LIST) {
         rc = set_list(field_of(c, k), k, value, where, err);
+    } else if (k->type == LF_MK_PATTERN) {
+        rc = lf_model_pattern_set(field_of(c, k), k, value, where, err);
     } else {
         rc = set_number(c, k, value, where, err);
     }
@@ -425,6 +434,9 @@ static void key_text(const lf_model_config *c, const struct lf_model_key *k, cha
     case LF_MK_ENUM:
         snprintf(buf, cap, "%s", k->choices[*(const int *)p]);
         break;
+    case LF_MK_PATTERN:
+        snprintf(buf, cap, "%s", ((const struct lf_model_pattern *)p)->text);
+        break;
     case LF_MK_REAL:
         real_text(*(const double *)p, buf, cap);
         break;
@@ -477,7 +489,7 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
     {
         if (!json_is_string(v))
             return lf_fail(err, LF_EFORMAT, "%s: model.%s is not a string", what, key);
-        if (strcmp(key, "vision.family") == 0)
+        if (strcmp(key, "vision.family") == 0 || lf_model_key_counts(key))
             continue;
         if (strcmp(key, "family") == 0) {
             snprintf(c.family, sizeof(c.family), "%s", json_string_value(v));
@@ -492,7 +504,9 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
     for (size_t i = 0; i < lf_model_n_keys; i++)
         for (char *p = strchr(c.origin[i], ':'); p; p = strchr(p, ':'))
             *p = ';';
-    rc = lf_model_config_finish(&c, err);
+    rc = lf_model_layers_from_counters(&c, o, err);
+    if (rc == 0)
+        rc = lf_model_config_finish(&c, err);
     if (rc != 0)
         return rc;
     *out = c;

@@ -56,6 +56,21 @@ enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF
 #define LF_MODEL_ORIGIN      120
 #define LF_MODEL_MAX_TAPS    16  /* of an encoder */
 #define LF_MODEL_MAX_FACTORS 128 /* most pairs of channels that turn */
+#define LF_MODEL_PATTERN     512
+
+/* What the layers are, in letters from the first layer on: runs between commas, each of which
+ * repeats its letters N times with *N, and to the last layer with * alone. "wwwwwf*" is a full
+ * layer behind every five with a window, "d*3,m*" three dense layers and then experts. Finished
+ * descriptions have the shortest such text, and "" where it says what holds without it. */
+struct lf_model_pattern {
+    char text[LF_MODEL_PATTERN];
+};
+/* The letters: of layer_mixers, what mixes tokens; */
+enum { LF_MIXER_FULL = 'f', LF_MIXER_WINDOW = 'w', LF_MIXER_NONE = 'n' };
+/* of layer_mlps; */
+enum { LF_MLP_DENSE = 'd', LF_MLP_EXPERTS = 'm', LF_MLP_NONE = 'n' };
+/* of layer_positions: how queries and keys turn. */
+enum { LF_TURN_ROPE = 'r', LF_TURN_LOCAL = 'l', LF_TURN_NONE = 'n' };
 
 /* A list of numbers, as the text "1.0,1.2,...". */
 typedef struct lf_model_list {
@@ -132,7 +147,15 @@ typedef struct lf_mae_config {
 typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
 
-    int64_t layers;   /* L */
+    int64_t layers; /* L */
+    /* Attention over all tokens before, over sliding_window of them, or none; where it is "", all
+     * are w with sliding_window, else f */
+    struct lf_model_pattern layer_mixers;
+    struct lf_model_pattern
+        layer_mlps; /* dense, experts, or none; "": all m with experts, else d */
+    /* With position = rope: turned by rope_theta (r), by rope_local_theta (l), or not at all (n);
+     * "": l with rope_local_theta and a window, else r */
+    struct lf_model_pattern layer_positions;
     int64_t hidden;   /* C */
     int64_t heads;    /* H query heads */
     int64_t kv_heads; /* G key/value heads; 0 in a file = heads */
@@ -159,7 +182,7 @@ typedef struct lf_model_config {
     int position;            /* enum lf_model_position */
     int64_t position_offset; /* added to positions before the learned table (OPT: 2) */
     double rope_theta;
-    /* of the windowed layers, to which rope_scaling then does not apply (Gemma 3); 0 =
+    /* of layers with the position l, to which rope_scaling does not apply (Gemma 3); 0 =
      * rope_theta */
     double rope_local_theta;
     double rope_fraction;  /* share of head_dim that turns */
@@ -192,12 +215,10 @@ typedef struct lf_model_config {
      * too; image_blocks: a token of a picture sees the picture's tokens behind it, in windowed
      * layers too (Gemma 3). See decoder.h */
     int mask;
-    int64_t sliding_window;    /* key j visible to query i iff i - j < window; 0 = off */
-    int64_t max_window_layers; /* layers below this index attend in full (Qwen2); 0: all slide */
-    /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6); the others
-     * slide */
-    int64_t window_pattern;
-    lf_model_list window_layers; /* not empty: these slide, ascending; the others attend in full */
+    int64_t sliding_window; /* key j visible to query i iff i - j < window; 0 = off */
+    /* of the layers with a window, where theirs differ; 0 = kv_heads, head_dim. The window's
+     * head_dim needs rope_local_theta where positions turn */
+    int64_t window_kv_heads, window_head_dim;
 
     int parallel_block;   /* enum lf_model_parallel: x + attn(norm x) + mlp(norm x) */
     double attn_scale;    /* of q.k; 0 = 1/sqrt(head_dim) */
@@ -217,10 +238,7 @@ typedef struct lf_model_config {
     int64_t expert_ffn;        /* inner width of an expert; 0 in a file = ffn */
     int64_t shared_ffn;        /* of the shared expert; 0 = none */
     bool shared_gate;
-    int64_t dense_layers; /* this many first layers have a plain MLP of width ffn (DeepSeek) */
-    int64_t moe_period;   /* of the others every n-th has experts: layer l when (l + 1) % n == 0 */
-    lf_model_list mlp_layers; /* these layers, ascending, have a plain MLP too */
-    int router_score;         /* enum lf_model_router */
+    int router_score; /* enum lf_model_router */
     /* weights of the chosen experts are made to sum to 1 (before router_scale) */
     bool router_renorm;
     double router_scale;
@@ -302,8 +320,10 @@ int64_t lf_model_projected_width(const lf_model_config *c);
 /* Returns the number of channels that RoPE turns, which is even: of a head, or with rope2d of each
  * half of a head. 0 with other positions. */
 int64_t lf_model_rope_dim(const lf_model_config *c);
+/* The same of a head of layer l. */
+int64_t lf_model_layer_rope_dim(const lf_model_config *c, int64_t layer);
 /* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL. what:
- * LF_ROPE_LOCAL for the windowed layers of a model with rope_local_theta; LF_ROPE_QUERY for
+ * LF_ROPE_LOCAL for the layers with the position l; LF_ROPE_QUERY for
  * queries, which logn_length multiplies as well; LF_ROPE_LONG for the long factors of longrope.
  *     freq_i = theta^(-2i/rot)            linear: freq / factor
  *     llama3: wavelength = 2 pi / freq; longer than original/low: freq / factor; shorter than
@@ -323,18 +343,38 @@ int64_t lf_model_rope_dim(const lf_model_config *c);
 enum { LF_ROPE_LOCAL = 1, LF_ROPE_QUERY = 2, LF_ROPE_LONG = 4 };
 void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what,
                           float *cos_out, float *sin_out);
+/* Channels that turn by the tables of `what`: rot. */
+int64_t lf_model_table_dim(const lf_model_config *c, unsigned what);
 /* ALiBi slopes f32 [heads] (Press, Smith, Lewis 2022): 2^(-8k/n) for n = power of two heads, the
  * rest from 2n odd ones.
  */
 void lf_model_alibi_slopes(const lf_model_config *c, float *slopes);
+
+/* ---- layers (layers.c) ---- */
+
+/* The letter of a layer. */
+char lf_model_layer_mixer(const lf_model_config *c, int64_t layer);
+char lf_model_layer_mlp(const lf_model_config *c, int64_t layer);
+char lf_model_layer_position(const lf_model_config *c, int64_t layer);
+/* Returns the text of a pattern for letters [n], one for each layer. */
+int lf_model_pattern_of(struct lf_model_pattern *out, const char *letters, int64_t n, lf_err *err);
+/* Has every layer the letter that the pattern gives it? what: one of the three above. */
+bool lf_model_layers_are(const lf_model_config *c, char (*what)(const lf_model_config *, int64_t),
+                         const char *pattern);
+int64_t lf_model_count_layers(const lf_model_config *c,
+                              char (*what)(const lf_model_config *, int64_t), char letter);
+bool lf_model_layer_attends(const lf_model_config *c, int64_t layer);
 /* Returns the window of layer i; 0 = none. */
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer);
 /* Does layer i turn by rope_local_theta? */
 bool lf_model_layer_local(const lf_model_config *c, int64_t layer);
-
+/* Heads of keys and values, and the width of a head, of a layer that attends. */
+int64_t lf_model_layer_kv_heads(const lf_model_config *c, int64_t layer);
+int64_t lf_model_layer_head_dim(const lf_model_config *c, int64_t layer);
 /* Has layer l experts? How many layers have experts? */
 bool lf_model_layer_moe(const lf_model_config *c, int64_t layer);
 int64_t lf_model_moe_layers(const lf_model_config *c);
+
 /* Returns the number of scalars in the matrices of the MLP of a MoE layer: all of them, or with
  * `active` those that multiply one token. */
 int64_t lf_model_moe_params(const lf_model_config *c, bool active);
@@ -344,13 +384,15 @@ int64_t lf_model_param_count(const lf_model_config *c);
  * without embeddings, norms and biases.
  */
 int64_t lf_model_matmul_params(const lf_model_config *c);
-/* Returns the mean number of keys of a query, summed over the layers from `from` on. */
-double lf_model_attention_keys(const lf_model_config *c, int64_t seq_length, bool causal,
+/* Returns the mean number of keys of a query times H D, summed over the layers from `from` on that
+ * attend: a product q.k or p v takes 2 FLOPs of each. */
+double lf_model_attention_work(const lf_model_config *c, int64_t seq_length, bool causal,
                                int64_t from);
 /* Returns the FLOPs of a training step of all weights (flops.h: of what is trained) per token at
  * sequence length T: 6 matmul_params + attention.
- * Attention is 12 L H D p, where p is the mean number of keys of a query: p = T without causal, p =
- * T/2 with causal, less in windowed layers. The forward pass alone is a third. */
+ * Attention is 12 H D p in each layer that attends, where p is the mean number of keys of a query:
+ * p = T without causal, p = T/2 with causal, less in windowed layers. The forward pass alone is a
+ * third. */
 double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal);
 
 #endif

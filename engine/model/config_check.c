@@ -31,17 +31,10 @@ static bool given(const lf_model_config *c, const char *key)
     return strcmp(lf_model_origin(c, key), "default") != 0;
 }
 
-/* Layers by their numbers: whole, ascending, there. */
-static int check_layers(const lf_model_config *c, const char *key, const lf_model_list *l,
-                        lf_err *err)
+bool lf_model_by_hand(const lf_model_config *c, const char *key)
 {
-    for (int64_t i = 0; i < l->n; i++)
-        if (fabs(l->v[i] - floor(l->v[i])) > 0 || l->v[i] >= (double)c->layers ||
-            (i && l->v[i] <= l->v[i - 1]))
-            CONTRADICTION(key,
-                          "%g is not the number of a layer, of %lld from 0 on in ascending order",
-                          l->v[i], (long long)c->layers);
-    return 0;
+    const char *line = strrchr(lf_model_origin(c, key), ':');
+    return line && line[1] >= '0' && line[1] <= '9';
 }
 
 static int check_sizes(lf_model_config *c, lf_err *err)
@@ -64,20 +57,58 @@ static int check_sizes(lf_model_config *c, lf_err *err)
         CONTRADICTION(given(c, "head_dim") ? "head_dim" : "heads",
                       "head_dim = %lld; attention needs an even one of at most 256",
                       (long long)c->head_dim);
-    if (c->max_window_layers > c->layers)
-        CONTRADICTION("max_window_layers", "%lld is more than the %lld layers",
-                      (long long)c->max_window_layers, (long long)c->layers);
-    if (c->max_window_layers && !c->sliding_window)
-        CONTRADICTION("max_window_layers", "means nothing without sliding_window");
-    if (c->max_window_layers && c->window_pattern)
-        CONTRADICTION("window_pattern",
-                      "says which layers slide, and so does max_window_layers (%s)",
-                      lf_model_origin(c, "max_window_layers"));
-    if (c->window_layers.n && (c->window_pattern || c->max_window_layers))
-        CONTRADICTION("window_layers", "says which layers slide, and so does %s",
-                      c->window_pattern ? "window_pattern" : "max_window_layers");
+    if (c->window_head_dim > 256 || c->window_head_dim % 2)
+        CONTRADICTION("window_head_dim", "%lld; attention needs an even one of at most 256",
+                      (long long)c->window_head_dim);
+    if (c->window_kv_heads && c->heads % c->window_kv_heads)
+        CONTRADICTION("window_kv_heads", "%lld do not divide %lld heads",
+                      (long long)c->window_kv_heads, (long long)c->heads);
     if (c->embed_dim == c->hidden)
         CONTRADICTION("embed_dim", "equals hidden; leave it out, then there are no projections");
+    return 0;
+}
+
+/* What letters of the patterns need. */
+static int check_layers(const lf_model_config *c, lf_err *err)
+{
+    const struct {
+        const char *key;
+        char (*what)(const lf_model_config *, int64_t);
+        char letter;
+        bool there;
+        const char *needs;
+    } rows[] = {
+        {"layer_mixers", lf_model_layer_mixer, LF_MIXER_WINDOW, c->sliding_window > 0,
+         "sliding_window"},
+        {"layer_mlps", lf_model_layer_mlp, LF_MLP_EXPERTS, c->experts > 0, "experts"},
+        {"layer_positions", lf_model_layer_position, LF_TURN_LOCAL, c->rope_local_theta > 0,
+         "rope_local_theta"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!rows[i].there && lf_model_count_layers(c, rows[i].what, rows[i].letter))
+            CONTRADICTION(rows[i].key, "a layer is %c, which needs %s", rows[i].letter,
+                          rows[i].needs);
+    for (int64_t l = 0; l < c->layers; l++) {
+        const bool mixes = lf_model_layer_mixer(c, l) != LF_MIXER_NONE,
+                   has_mlp = lf_model_layer_mlp(c, l) != LF_MLP_NONE;
+        if (!mixes && !has_mlp)
+            CONTRADICTION("layer_mlps", "layer %lld has neither mixer nor MLP", (long long)l);
+        if ((!mixes || !has_mlp) && c->parallel_block != LF_PARALLEL_NO)
+            CONTRADICTION("parallel_block", "layer %lld has %s, and nothing stands side by side",
+                          (long long)l, mixes ? "no MLP" : "no mixer");
+        const char turn = lf_model_layer_position(c, l);
+        if (lf_model_layer_attends(c, l) && turn != LF_TURN_NONE &&
+            lf_model_layer_rope_dim(c, l) !=
+                lf_model_table_dim(c, turn == LF_TURN_LOCAL ? LF_ROPE_LOCAL : 0))
+            CONTRADICTION("window_head_dim",
+                          "layer %lld turns by tables for heads of another width: layers with a "
+                          "window, and no others, turn by rope_local_theta then",
+                          (long long)l);
+    }
+    if (c->sliding_window && lf_model_by_hand(c, "sliding_window") &&
+        !lf_model_count_layers(c, lf_model_layer_mixer, LF_MIXER_WINDOW))
+        CONTRADICTION("sliding_window", "no layer has a window: layer_mixers = %s",
+                      c->layer_mixers.text);
     return 0;
 }
 
@@ -90,14 +121,6 @@ static int check_block(lf_model_config *c, lf_err *err)
     if (c->block == LF_BLOCK_ALPHA && !(c->residual_alpha > 0))
         c->residual_alpha = sqrt(2.0 * (double)c->layers);
     return 0;
-}
-
-/* Set by the user's own hand (file:line), not by a family, or by a checkpoint or a config.json,
- * which name keys that have no effect too? */
-static bool by_hand(const lf_model_config *c, const char *key)
-{
-    const char *line = strrchr(lf_model_origin(c, key), ':');
-    return line && line[1] >= '0' && line[1] <= '9';
 }
 
 /* A key that only one switch reads is refused where that switch is off: it would be silently
@@ -122,15 +145,17 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"rope_long_factors", c->rope_long_factors.n > 0, longrope, "rope_scaling = longrope"},
         {"rope_local_theta", c->rope_local_theta > 0, windows && c->position == LF_POS_ROPE,
          "sliding_window and rope"},
-        {"window_pattern", c->window_pattern > 0, windows, "sliding_window"},
-        {"window_layers", c->window_layers.n > 0, windows, "sliding_window"},
+        {"window_kv_heads", c->window_kv_heads > 0, windows, "sliding_window"},
+        {"window_head_dim", c->window_head_dim > 0, windows, "sliding_window"},
+        {"layer_positions", c->layer_positions.text[0] != 0, c->position == LF_POS_ROPE,
+         "position = rope"},
         {"head_bias", c->head_bias, tokens, "output = tokens"},
         {"norm_head", c->norm_head, tokens, "output = tokens"},
         {"logit_softcap", c->logit_softcap > 0, tokens, "output = tokens"},
         {"score_init", true, !tokens, "output = score"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].set && !rows[i].read && by_hand(c, rows[i].key))
+        if (rows[i].set && !rows[i].read && lf_model_by_hand(c, rows[i].key))
             CONTRADICTION(rows[i].key, "means nothing without %s", rows[i].needs);
     return 0;
 }
@@ -138,12 +163,12 @@ static int check_unread(const lf_model_config *c, lf_err *err)
 /* Keys that only a mixture of experts reads. */
 static int check_no_experts(const lf_model_config *c, lf_err *err)
 {
-    static const char *const keys[] = {
-        "experts_per_token", "expert_ffn",   "shared_ffn",       "shared_gate",  "dense_layers",
-        "moe_period",        "router_score", "router_renorm",    "router_scale", "router_groups",
-        "router_top_groups", "router_bias",  "router_bias_rate", "router_aux",   "mlp_layers"};
+    static const char *const keys[] = {"experts_per_token", "expert_ffn",       "shared_ffn",
+                                       "shared_gate",       "router_score",     "router_renorm",
+                                       "router_scale",      "router_groups",    "router_top_groups",
+                                       "router_bias",       "router_bias_rate", "router_aux"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (by_hand(c, keys[i]))
+        if (lf_model_by_hand(c, keys[i]))
             CONTRADICTION(keys[i], "means nothing without experts");
     return 0;
 }
@@ -164,11 +189,8 @@ static int check_experts(lf_model_config *c, lf_err *err)
     if (c->shared_gate && !c->shared_ffn)
         CONTRADICTION("shared_gate", "means nothing without shared_ffn");
     if (lf_model_moe_layers(c) < 1)
-        CONTRADICTION("experts",
-                      "no layer has them: dense_layers = %lld, moe_period = %lld and %lld "
-                      "mlp_layers leave none of %lld",
-                      (long long)c->dense_layers, (long long)c->moe_period,
-                      (long long)c->mlp_layers.n, (long long)c->layers);
+        CONTRADICTION("experts", "no layer has them: layer_mlps = %s (%s)", c->layer_mlps.text,
+                      lf_model_origin(c, "layer_mlps"));
     if (c->experts % groups || c->router_top_groups > groups ||
         c->experts / groups * c->router_top_groups < c->experts_per_token)
         CONTRADICTION(
@@ -176,7 +198,7 @@ static int check_experts(lf_model_config *c, lf_err *err)
             "%lld groups, %lld of them chosen, of %lld experts do not leave %lld to choose",
             (long long)groups, (long long)c->router_top_groups, (long long)c->experts,
             (long long)c->experts_per_token);
-    if (!c->router_bias && by_hand(c, "router_bias_rate"))
+    if (!c->router_bias && lf_model_by_hand(c, "router_bias_rate"))
         CONTRADICTION("router_bias_rate", "means nothing without router_bias");
     return 0;
 }
@@ -220,7 +242,7 @@ static int check_position(const lf_model_config *c, lf_err *err)
     if (c->position != LF_POS_ROPE && c->position != LF_POS_ROPE2D) {
         /* A family may have set them; a user who sets both means something else. */
         for (size_t i = 0; i < sizeof(rope_only) / sizeof(rope_only[0]); i++)
-            if (by_hand(c, rope_only[i]) && by_hand(c, "position"))
+            if (lf_model_by_hand(c, rope_only[i]) && lf_model_by_hand(c, "position"))
                 CONTRADICTION(rope_only[i], "set, but position is not rope (%s)",
                               lf_model_origin(c, "position"));
     } else if (rot < 2 || rot % 2) {
@@ -314,7 +336,7 @@ static int check_sight(lf_model_config *c, lf_err *err)
         CONTRADICTION("mask", "image_blocks is for tokens of pictures, and nothing sees any: "
                               "vision.family is not given");
     for (size_t i = 0; i < lf_model_n_keys; i++)
-        if (lf_model_key_restores(&lf_model_keys[i]) && by_hand(c, lf_model_keys[i].name))
+        if (lf_model_key_restores(&lf_model_keys[i]) && lf_model_by_hand(c, lf_model_keys[i].name))
             CONTRADICTION(lf_model_keys[i].name, "means nothing without mae.layers");
     if (!c->vision.family)
         return 0;
@@ -344,9 +366,9 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         return lf_mae_check(c, err);
     int rc = check_sizes(c, err);
     if (rc == 0)
-        rc = check_layers(c, "window_layers", &c->window_layers, err);
+        rc = lf_model_settle_layers(c, err);
     if (rc == 0)
-        rc = check_layers(c, "mlp_layers", &c->mlp_layers, err);
+        rc = check_layers(c, err);
     if (rc == 0)
         rc = check_block(c, err);
     if (rc == 0)

@@ -6,14 +6,21 @@
 
 #include "engine/model/config.h"
 
-enum lf_model_key_type { LF_MK_COUNT, LF_MK_REAL, LF_MK_BOOL, LF_MK_ENUM, LF_MK_LIST };
+enum lf_model_key_type {
+    LF_MK_COUNT,
+    LF_MK_REAL,
+    LF_MK_BOOL,
+    LF_MK_ENUM,
+    LF_MK_LIST,
+    LF_MK_PATTERN
+};
 
 struct lf_model_key {
     const char *name;
     enum lf_model_key_type type;
     size_t offset;
     double min, max;            /* COUNT, REAL and the numbers of a LIST, inclusive */
-    const char *const *choices; /* ENUM: NULL-terminated, index = value */
+    const char *const *choices; /* ENUM: NULL-terminated, index = value; PATTERN: its letters */
     const char *def;
 };
 
@@ -27,6 +34,20 @@ bool lf_model_key_sees(const struct lf_model_key *k);
 bool lf_model_key_restores(const struct lf_model_key *k);
 /* "file:line", or "default" */
 const char *lf_model_origin(const lf_model_config *c, const char *key);
+
+/* Set by the user's own hand (file:line), not by a family, or by a checkpoint or a config.json,
+ * which name keys that have no effect too? */
+bool lf_model_by_hand(const lf_model_config *c, const char *key);
+/* Sets a pattern from text. */
+int lf_model_pattern_set(struct lf_model_pattern *out, const struct lf_model_key *k,
+                         const char *value, const char *where, lf_err *err);
+/* Brings all patterns into their one text. LF_EINVAL: one names more layers than there are, or
+ * fewer. */
+int lf_model_settle_layers(lf_model_config *c, lf_err *err);
+/* Is it a key that descriptions had before there were patterns? Those of checkpoints still count:
+ * sets the patterns from the object. */
+bool lf_model_key_counts(const char *key);
+int lf_model_layers_from_counters(lf_model_config *c, json_t *o, lf_err *err);
 
 struct lf_model_family {
     const char *name;

@@ -73,7 +73,7 @@ static int64_t table_rows(const lf_decoder *d)
 static void fill_rope(void *dst, const void *ctx)
 {
     const struct lf_dec_table *t = ctx;
-    const int64_t first = lf_decoder_switch(t->d), half = lf_model_rope_dim(&t->d->c) / 2;
+    const int64_t first = lf_decoder_switch(t->d), half = lf_model_table_dim(&t->d->c, t->what) / 2;
     const unsigned what = t->what | (first ? LF_ROPE_LONG : 0);
     float *rest = (float *)dst + first * half;
     lf_model_rope_tables(&t->d->c, first, t->what, t->sin ? NULL : dst, t->sin ? dst : NULL);
@@ -107,7 +107,7 @@ static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, b
     const bool two = b->c->position == LF_POS_ROPE2D; /* a head is two that turn apart */
     struct lf_rope_opts o = {.position2 = b->blocks,
                              .heads = (int)heads * (two ? 2 : 1),
-                             .rot = (int)lf_model_rope_dim(b->c),
+                             .rot = (int)lf_model_layer_rope_dim(b->c, l),
                              .interleaved = b->c->rope_interleaved};
     unsigned what = lf_model_layer_local(b->c, l) ? LF_ROPE_LOCAL : 0;
     if (query && lf_dec_logn(b->d))
@@ -129,14 +129,15 @@ static lf_val paged_attention(struct lf_dec_build *b, lf_val q, lf_val k, lf_val
                               const struct lf_attn_opts *o, int64_t l)
 {
     const struct lf_decoder_paged *p = b->paged;
-    int64_t rows = p->n_pages * p->page_tokens, cols = b->c->kv_heads * b->c->head_dim;
+    const int64_t rows = p->n_pages * p->page_tokens, groups = lf_model_layer_kv_heads(b->c, l),
+                  cols = groups * lf_model_layer_head_dim(b->c, l);
     char name[32];
     snprintf(name, sizeof(name), "kv.%lld.k", (long long)l);
     lf_val kp = lf_state(b->g, name, p->cache, rows, cols);
     snprintf(name, sizeof(name), "kv.%lld.v", (long long)l);
     lf_val vp = lf_state(b->g, name, p->cache, rows, cols);
     const struct lf_kv_cache cache = {kp, vp, b->seq, b->positions, b->table, p->page_tokens};
-    lf_kv_write(b->g, k, v, &cache, (int)b->c->kv_heads);
+    lf_kv_write(b->g, k, v, &cache, (int)groups);
     return lf_attention_paged(b->g, q, &cache, b->alibi, o);
 }
 
@@ -144,11 +145,14 @@ static lf_val paged_attention(struct lf_dec_build *b, lf_val q, lf_val k, lf_val
 static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
-    int64_t H = c->heads, G = c->kv_heads, D = c->head_dim;
+    const int64_t H = c->heads, G = lf_model_layer_kv_heads(c, l),
+                  D = lf_model_layer_head_dim(c, l);
     lf_val qkv = lf_dec_linear(b, lf_tp_enter(b->g, h), c->qkv_bias, "attn.qkv", l);
     lf_val v = lf_slice(b->g, qkv, (H + G) * D, G * D);
     lf_val q, k;
-    const bool turned = c->position == LF_POS_ROPE || c->position == LF_POS_ROPE2D;
+    const bool turned =
+        c->position == LF_POS_ROPE2D ||
+        (c->position == LF_POS_ROPE && lf_model_layer_position(c, l) != LF_TURN_NONE);
     if (turned && !c->qk_norm &&
         !lf_dec_logn(b->d)) { /* q and k lie side by side: one pass turns both */
         lf_val qk = rope(b, lf_slice(b->g, qkv, 0, (H + G) * D), H + G, l, false);
@@ -242,8 +246,12 @@ lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l)
     const bool post = c->block == LF_BLOCK_POST;
     if (c->parallel_block != LF_PARALLEL_NO)
         return parallel_block(b, x, l);
-    lf_val h = post ? x : lf_dec_norm(b, x, "attn_norm", l);
-    x = join(b, x, h, attention(b, h, l), c->attn_dropout, "attn", l);
-    h = post ? x : lf_dec_norm(b, x, "mlp_norm", l);
+    if (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) {
+        const lf_val h = post ? x : lf_dec_norm(b, x, "attn_norm", l);
+        x = join(b, x, h, attention(b, h, l), c->attn_dropout, "attn", l);
+    }
+    if (lf_model_layer_mlp(c, l) == LF_MLP_NONE)
+        return x;
+    const lf_val h = post ? x : lf_dec_norm(b, x, "mlp_norm", l);
     return join(b, x, h, mlp(b, h, l), c->mlp_dropout, "mlp", l);
 }

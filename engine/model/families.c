@@ -149,7 +149,7 @@ static const char *const gemma[] = {GEMMA, NULL};
 static const char *const gemma2[] = {GEMMA,
                                      "block=sandwich",
                                      "sliding_window=4096",
-                                     "window_pattern=2",
+                                     "layer_mixers=wf*",
                                      "attn_softcap=50",
                                      "logit_softcap=30",
                                      NULL};
@@ -158,7 +158,7 @@ static const char *const gemma3[] = {GEMMA,
                                      "qk_norm=yes",
                                      "rope_theta=1000000",
                                      "rope_local_theta=10000",
-                                     "window_pattern=6",
+                                     "layer_mixers=wwwwwf*",
                                      NULL};
 /* ChatGLM 2 and 3 and the first GLM-4: half of each head turns, in neighbouring pairs. */
 #define GLM                                                                                        \
@@ -200,7 +200,7 @@ static const char *const deepseek_moe[] = {LLAMA,
                                            "rope_theta=10000",
                                            "tied_head=no",
                                            "router_renorm=no",
-                                           "dense_layers=1",
+                                           "layer_mlps=d,m*",
                                            "router_aux=0.001",
                                            NULL};
 

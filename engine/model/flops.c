@@ -55,8 +55,7 @@ static int64_t lowest_trained(const lf_model_config *c, const lf_pstore *ps)
 struct lf_train_flops lf_train_flops_of(const lf_model_config *c, const lf_pstore *ps)
 {
     const int64_t lowest = lowest_trained(c, ps);
-    struct lf_train_flops f = {.from = lowest < 0 ? 0 : lowest,
-                               .head_width = c->heads * c->head_dim};
+    struct lf_train_flops f = {.from = lowest < 0 ? 0 : lowest};
     for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
         const double n = multiplying(c, d);
@@ -86,9 +85,8 @@ int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_le
     if (rc == 0) {
         add_layers(flops, c, ps);
         for (int64_t l = 0; l < c->layers; l++)
-            flops[l] += 12.0 * (double)(c->heads * c->head_dim) *
-                        (lf_model_attention_keys(c, seq_length, true, l) -
-                         lf_model_attention_keys(c, seq_length, true, l + 1));
+            flops[l] += 12.0 * (lf_model_attention_work(c, seq_length, true, l) -
+                                lf_model_attention_work(c, seq_length, true, l + 1));
     }
     lf_pstore_destroy(ps);
     lf_decoder_destroy(dec);
@@ -98,7 +96,6 @@ int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_le
 double lf_train_flops_per_token(const struct lf_train_flops *f, const lf_model_config *c,
                                 int64_t seq_length, bool causal)
 {
-    return f->matrices +
-           (double)f->head_width * (4 * lf_model_attention_keys(c, seq_length, causal, 0) +
-                                    8 * lf_model_attention_keys(c, seq_length, causal, f->from));
+    return f->matrices + 4 * lf_model_attention_work(c, seq_length, causal, 0) +
+           8 * lf_model_attention_work(c, seq_length, causal, f->from);
 }

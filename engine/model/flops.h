@@ -3,16 +3,17 @@
  * The FLOPs that training a decoder takes, as its tensors are trained, frozen or adapted. A token
  * at sequence length T takes
  *
- *     forward       2 (P + A) + 4 H D keys(0)
- *     activations   2 (P' + A') + 8 H D keys(l)
+ *     forward       2 (P + A) + 4 work(0)
+ *     activations   2 (P' + A') + 8 work(l)
  *     weights       2 (W + A)
  *
  * P are the scalars of the matrices that multiply a token (lf_model_matmul_params: a tied head
  * counts, a table that is looked up does not, of experts those that are chosen), W those of P that
  * are trained, A the scalars of the adapters' matrices. Gradients of activations are needed from
  * the loss down to the lowest layer l with something trained: P' and A' lie in the layers l .. L-1
- * and, unless the head alone is trained, behind them. keys(l) is the sum of the mean keys of a
- * query over these layers: T each without causal, T/2 with causal, less in windowed layers. That
+ * and, unless the head alone is trained, behind them. work(l) is the sum of H D times the
+ * mean keys of a query over those of these layers that attend: T keys without causal, T/2 with
+ * causal, less in windowed layers. That
  * the tokens of a picture, or of a prefix, see each other is not counted.
  *
  * What an encoder of pictures and its projector take does not count: it follows from patches, not
@@ -29,9 +30,8 @@
 #include "engine/model/config.h"
 
 struct lf_train_flops {
-    double matrices;    /* FLOPs of a token, without attention */
-    int64_t from;       /* l; layers: nothing below the head is trained */
-    int64_t head_width; /* H D */
+    double matrices; /* FLOPs of a token, without attention */
+    int64_t from;    /* l; layers: nothing below the head is trained */
 };
 
 /* FLOPs of a token in training, of each layer and behind them of the head: flops has c->layers + 1

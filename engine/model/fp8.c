@@ -9,9 +9,13 @@
 /* Have these layers of the model matrices that can be fp8? */
 static bool any_layer(const lf_model_config *c, const struct lf_fp8_layers *f)
 {
-    bool yes = f->attention;
-    for (int64_t l = f->edges; l < c->layers - f->edges && f->mlp; l++)
-        yes = yes || !lf_model_layer_moe(c, l) || c->shared_ffn > 0;
+    bool yes = false;
+    for (int64_t l = f->edges; l < c->layers - f->edges; l++) {
+        const char mlp = lf_model_layer_mlp(c, l);
+        yes = yes || (f->attention && lf_model_layer_attends(c, l));
+        yes = yes ||
+              (f->mlp && (mlp == LF_MLP_DENSE || (mlp == LF_MLP_EXPERTS && c->shared_ffn > 0)));
+    }
     return yes;
 }
 

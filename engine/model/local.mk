@@ -1,7 +1,7 @@
 # sources of engine/model, and their tests
 engine_libengine_a_SOURCES += \
   engine/model/config.h engine/model/config_priv.h engine/model/config.c engine/model/config_ini.c \
-  engine/model/config_check.c \
+  engine/model/config_check.c engine/model/layers.c \
   engine/model/families.c engine/model/shape.c engine/model/flops.h engine/model/flops.c \
   engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c \
   engine/model/decoder_block.c engine/model/moe.c engine/model/chunk.c engine/model/composed.h engine/model/composed.c \

@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixture of experts in a decoder layer: which layers have one, what it weighs, and its graph.
+ * Mixture of experts in a decoder layer: what it weighs, and its graph.
  * Dropless: an expert takes as many rows as choose it; buffers hold exactly tokens *
  * experts_per_token rows. */
 #include <stdio.h>
 
 #include "engine/model/decoder_priv.h"
-
-bool lf_model_layer_moe(const lf_model_config *c, int64_t layer)
-{
-    return c->experts > 0 && layer >= c->dense_layers && (layer + 1) % c->moe_period == 0 &&
-           !lf_model_list_has(&c->mlp_layers, layer);
-}
-
-int64_t lf_model_moe_layers(const lf_model_config *c)
-{
-    int64_t n = 0;
-    for (int64_t l = 0; l < c->layers; l++)
-        n += lf_model_layer_moe(c, l);
-    return n;
-}
 
 int64_t lf_model_moe_params(const lf_model_config *c, bool active)
 {

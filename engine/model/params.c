@@ -120,9 +120,10 @@ static void add_attention(struct table *t, int64_t l)
 {
     const lf_model_config *c = t->c;
     long long n = (long long)l;
-    int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    const int64_t d = lf_model_layer_head_dim(c, l), groups = lf_model_layer_kv_heads(c, l),
+                  q = c->heads * d, kv = groups * d;
     const struct cut queries = {LF_SHARD_ROWS, c->heads, false},
-                     keys = {LF_SHARD_ROWS, c->kv_heads, true},
+                     keys = {LF_SHARD_ROWS, groups, true},
                      outputs = {LF_SHARD_COLS, c->heads, false};
     char w[64], b[64];
     snprintf(w, sizeof(w), "layers.%lld.attn.qkv.weight", n);
@@ -136,8 +137,8 @@ static void add_attention(struct table *t, int64_t l)
         add(t, b, BIAS, keys, vector(kv), "layers.%lld.attn.v.bias", n);
     }
     if (c->qk_norm) {
-        add(t, NULL, SCALE, WHOLE, vector(c->head_dim), "layers.%lld.attn.q_norm.weight", n);
-        add(t, NULL, SCALE, WHOLE, vector(c->head_dim), "layers.%lld.attn.k_norm.weight", n);
+        add(t, NULL, SCALE, WHOLE, vector(d), "layers.%lld.attn.q_norm.weight", n);
+        add(t, NULL, SCALE, WHOLE, vector(d), "layers.%lld.attn.k_norm.weight", n);
     }
     add(t, NULL, RESIDUAL_OUT, outputs, matrix(c->hidden, q), "layers.%lld.attn.o.weight", n);
     if (c->out_bias)
@@ -206,13 +207,18 @@ static void add_layer_norm(struct table *t, int64_t l, const char *part)
 static void add_layer(struct table *t, int64_t l)
 {
     const bool sandwich = t->c->block == LF_BLOCK_SANDWICH;
-    add_layer_norm(t, l, "attn_norm");
-    add_attention(t, l);
-    if (sandwich)
-        add_layer_norm(t, l, "attn_post_norm");
+    const char mlp = lf_model_layer_mlp(t->c, l);
+    if (lf_model_layer_mixer(t->c, l) != LF_MIXER_NONE) {
+        add_layer_norm(t, l, "attn_norm");
+        add_attention(t, l);
+        if (sandwich)
+            add_layer_norm(t, l, "attn_post_norm");
+    }
+    if (mlp == LF_MLP_NONE)
+        return;
     if (t->c->parallel_block != LF_PARALLEL_ONE_NORM)
         add_layer_norm(t, l, "mlp_norm");
-    if (lf_model_layer_moe(t->c, l))
+    if (mlp == LF_MLP_EXPERTS)
         add_moe(t, l);
     else
         add_mlp(t, l);
@@ -294,13 +300,15 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
         const char *key;
         int64_t value;
         bool shared; /* or several ranks have the same part */
-    } parts[] = {{"heads", c->heads, false},
-                 {"kv_heads", c->kv_heads, true},
-                 {"vision.heads", c->vision.heads, false},
-                 {"vision.ffn", c->vision.ffn, false},
-                 {"ffn", lf_model_moe_layers(c) < c->layers ? c->ffn : 0, false},
-                 {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
-                 {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
+    } parts[] = {
+        {"heads", c->heads, false},
+        {"kv_heads", c->kv_heads, true},
+        {"window_kv_heads", c->window_kv_heads, true},
+        {"vision.heads", c->vision.heads, false},
+        {"vision.ffn", c->vision.ffn, false},
+        {"ffn", lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) ? c->ffn : 0, false},
+        {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
+        {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const int64_t n = parts[i].value;
         if (n > 0 && n % ranks && !(parts[i].shared && ranks % n == 0))

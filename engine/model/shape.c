@@ -12,12 +12,29 @@ int64_t lf_model_embed_width(const lf_model_config *c)
     return c->embed_dim ? c->embed_dim : c->hidden;
 }
 
-int64_t lf_model_rope_dim(const lf_model_config *c)
+/* Channels that turn of a head of so many. */
+static int64_t rope_dim(const lf_model_config *c, int64_t head_dim)
 {
     if (c->position != LF_POS_ROPE && c->position != LF_POS_ROPE2D)
         return 0;
-    int64_t part = c->position == LF_POS_ROPE2D ? c->head_dim / 2 : c->head_dim;
+    int64_t part = c->position == LF_POS_ROPE2D ? head_dim / 2 : head_dim;
     return (int64_t)(c->rope_fraction * (double)part + 1e-9);
+}
+
+int64_t lf_model_rope_dim(const lf_model_config *c)
+{
+    return rope_dim(c, c->head_dim);
+}
+
+int64_t lf_model_layer_rope_dim(const lf_model_config *c, int64_t layer)
+{
+    return rope_dim(c, lf_model_layer_head_dim(c, layer));
+}
+
+int64_t lf_model_table_dim(const lf_model_config *c, unsigned what)
+{
+    const bool own = (what & LF_ROPE_LOCAL) && c->window_head_dim;
+    return rope_dim(c, own ? c->window_head_dim : c->head_dim);
 }
 
 static double llama3_frequency(const lf_model_config *c, double freq)
@@ -86,8 +103,8 @@ static double rope_amplitude(const lf_model_config *c, bool local)
 void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what,
                           float *cos_out, float *sin_out)
 {
-    const int64_t rot = lf_model_rope_dim(c), half = rot / 2;
     const bool local = (what & LF_ROPE_LOCAL) && c->rope_local_theta > 0;
+    const int64_t rot = lf_model_table_dim(c, what), half = rot / 2;
     const double logn =
         (what & LF_ROPE_QUERY) && c->logn_length > 1 ? log((double)c->logn_length) : 0;
     for (int64_t i = 0; i < half; i++) {
@@ -124,42 +141,58 @@ bool lf_model_list_has(const lf_model_list *l, int64_t x)
     return false;
 }
 
-int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer)
-{
-    if (c->window_layers.n)
-        return lf_model_list_has(&c->window_layers, layer) ? c->sliding_window : 0;
-    if (c->window_pattern > 0)
-        return (layer + 1) % c->window_pattern ? c->sliding_window : 0;
-    return layer >= c->max_window_layers ? c->sliding_window : 0;
-}
-
-bool lf_model_layer_local(const lf_model_config *c, int64_t layer)
-{
-    return c->rope_local_theta > 0 && lf_model_layer_window(c, layer) > 0;
-}
-
 /* Scalars of the matrix behind the trunk. */
 static int64_t head_params(const lf_model_config *c)
 {
     return lf_model_embed_width(c) * (c->output == LF_OUTPUT_SCORE ? 1 : c->vocab);
 }
 
-int64_t lf_model_matmul_params(const lf_model_config *c)
+/* Scalars that multiply a token in layer l. */
+static int64_t layer_matrices(const lf_model_config *c, int64_t l)
 {
-    int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    int64_t attn = c->hidden * (q + 2 * kv) + q * c->hidden;
-    int64_t mlp = (c->mlp == LF_MLP_GLU ? 3 : 2) * c->hidden * c->ffn;
-    const int64_t moe = lf_model_moe_layers(c);
-    return c->layers * attn + (c->layers - moe) * mlp + moe * lf_model_moe_params(c, true) +
-           head_params(c) + 2 * c->embed_dim * c->hidden;
+    const int64_t d = lf_model_layer_head_dim(c, l), q = c->heads * d,
+                  kv = lf_model_layer_kv_heads(c, l) * d;
+    int64_t n = lf_model_layer_attends(c, l) ? c->hidden * (q + 2 * kv) + q * c->hidden : 0;
+    switch (lf_model_layer_mlp(c, l)) {
+    case LF_MLP_EXPERTS:
+        return n + lf_model_moe_params(c, true);
+    case LF_MLP_DENSE:
+        return n + (c->mlp == LF_MLP_GLU ? 3 : 2) * c->hidden * c->ffn;
+    default:
+        return n;
+    }
 }
 
-/* Norms of one layer. */
-static int64_t layer_norms(const lf_model_config *c)
+int64_t lf_model_matmul_params(const lf_model_config *c)
 {
-    if (c->block == LF_BLOCK_SANDWICH)
-        return 4;
-    return c->parallel_block == LF_PARALLEL_ONE_NORM ? 1 : 2;
+    int64_t n = head_params(c) + 2 * c->embed_dim * c->hidden;
+    for (int64_t l = 0; l < c->layers; l++)
+        n += layer_matrices(c, l);
+    return n;
+}
+
+/* Norms of the stream in layer l. */
+static int64_t layer_norms(const lf_model_config *c, int64_t l)
+{
+    const int64_t branches =
+        (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) + (lf_model_layer_mlp(c, l) != LF_MLP_NONE);
+    if (c->parallel_block == LF_PARALLEL_ONE_NORM)
+        return 1;
+    return c->block == LF_BLOCK_SANDWICH ? 2 * branches : branches;
+}
+
+/* Scalars of layer l that are in no matrix: norms and biases. */
+static int64_t layer_vectors(const lf_model_config *c, int64_t l)
+{
+    const int64_t d = lf_model_layer_head_dim(c, l);
+    int64_t n = c->hidden * (c->norm_bias ? 2 : 1) * layer_norms(c, l);
+    if (lf_model_layer_attends(c, l)) {
+        n += c->qkv_bias ? (c->heads + 2 * lf_model_layer_kv_heads(c, l)) * d : 0;
+        n += (c->out_bias ? c->hidden : 0) + (c->qk_norm ? 2 * d : 0);
+    }
+    if (lf_model_layer_mlp(c, l) == LF_MLP_DENSE && c->mlp_bias)
+        n += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * c->ffn;
+    return n;
 }
 
 int64_t lf_model_merged_width(const lf_model_config *c)
@@ -199,19 +232,11 @@ int64_t lf_model_param_count(const lf_model_config *c)
 {
     if (lf_model_restores(c))
         return lf_vision_param_count(&c->vision) + lf_mae_param_count(c);
-    int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    int64_t norm = c->hidden * (c->norm_bias ? 2 : 1);
-    int64_t layer = norm * layer_norms(c);
-    if (c->qkv_bias)
-        layer += q + 2 * kv;
-    if (c->out_bias)
-        layer += c->hidden;
-    if (c->mlp_bias)
-        layer += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * c->ffn;
-    if (c->qk_norm)
-        layer += 2 * c->head_dim;
+    const int64_t norm = c->hidden * (c->norm_bias ? 2 : 1);
     const bool score = c->output == LF_OUTPUT_SCORE;
-    int64_t n = lf_model_matmul_params(c) + c->layers * layer; /* matmul counts the head once */
+    int64_t n = lf_model_matmul_params(c); /* which counts the head once */
+    for (int64_t l = 0; l < c->layers; l++)
+        n += layer_vectors(c, l);
     n += lf_model_moe_layers(c) * (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) +
                                    (c->router_bias ? c->experts : 0));
     if (c->final_norm)
@@ -227,24 +252,28 @@ int64_t lf_model_param_count(const lf_model_config *c)
     return n + sight_params(c);
 }
 
-double lf_model_attention_keys(const lf_model_config *c, int64_t seq_length, bool causal,
+/* The mean number of keys of a query in layer l. */
+static double layer_keys(const lf_model_config *c, double t, bool causal, int64_t l)
+{
+    const double w = (double)lf_model_layer_window(c, l);
+    if (!causal)
+        return t;
+    return w > 0 && w < t ? w - w * w / (2 * t) : t / 2;
+}
+
+double lf_model_attention_work(const lf_model_config *c, int64_t seq_length, bool causal,
                                int64_t from)
 {
-    double keys = 0, t = (double)seq_length;
-    for (int64_t i = from; i < c->layers; i++) {
-        double w = (double)lf_model_layer_window(c, i);
-        if (!causal)
-            keys += t;
-        else if (w > 0 && w < t)
-            keys += w - w * w / (2 * t);
-        else
-            keys += t / 2;
-    }
-    return keys;
+    double work = 0;
+    for (int64_t l = from; l < c->layers; l++)
+        if (lf_model_layer_attends(c, l))
+            work += (double)(c->heads * lf_model_layer_head_dim(c, l)) *
+                    layer_keys(c, (double)seq_length, causal, l);
+    return work;
 }
 
 double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal)
 {
-    const double keys = lf_model_attention_keys(c, seq_length, causal, 0);
-    return 6.0 * (double)lf_model_matmul_params(c) + 12.0 * (double)(c->heads * c->head_dim) * keys;
+    return 6.0 * (double)lf_model_matmul_params(c) +
+           12.0 * lf_model_attention_work(c, seq_length, causal, 0);
 }

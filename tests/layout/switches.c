@@ -186,7 +186,7 @@ const struct sw sw_table[] = {
     {"softcap", {USUAL("no"), KEYS("yes", "attn_softcap=5 logit_softcap=4 attn_scale=0.2")}},
     {"window",
      {USUAL("no"), KEYS("all", "sliding_window=5"),
-      KEYS("pattern", "sliding_window=5 window_pattern=2")}},
+      KEYS("pattern", "sliding_window=5 layer_mixers=wf*")}},
     {"position",
      {USUAL("rope"),
       KEYS("half", "rope_fraction=0.5 rope_interleaved=yes rope_scaling=yarn rope_factor=4 "
@@ -203,7 +203,7 @@ const struct sw sw_table[] = {
       KEYS("balanced", EXPERTS "router_score=sigmoid router_bias=yes router_bias_rate=0.01 "
                                "router_groups=2 router_top_groups=1 router_scale=1.5 "
                                "router_renorm=yes shared_ffn=64 shared_gate=yes "
-                               "dense_layers=1")}},
+                               "layer_mlps=d,m*")}},
     {"dropout",
      {USUAL("no"),
       KEYS("yes", "embed_dropout=0.1 attn_dropout=0.1 mlp_dropout=0.1 attn_prob_dropout=0.1")}},

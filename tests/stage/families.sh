@@ -60,7 +60,7 @@ final_norm = no
 embed_dim = 16"
 family gemma3 20800 "kv_heads = 2
 sliding_window = 20
-window_pattern = 2
+layer_mixers = wf*
 embed_scale = 5.656854249492381"
 # The angles of longrope are of the document, by a table of two parts: where both have plain angles,
 # so has the model.

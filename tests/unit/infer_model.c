@@ -346,7 +346,8 @@ int main(void)
         {"wide", "tiny-llama", "vocab=5000", false}, /* draws are shared out to threads */
         {"prefix", "tiny-llama", "mask=prefix position=rope2d block=alpha kv_heads=4", true},
         {"sandwich", "tiny-llama",
-         "block=sandwich sliding_window=40 window_pattern=2 rope_local_theta=100 logn_length=60 "
+         "block=sandwich sliding_window=40 layer_mixers=wf* window_kv_heads=4 window_head_dim=8 "
+         "rope_local_theta=100 logn_length=60 "
          "norm_head=yes embed_dim=32",
          true},
     };

@@ -224,19 +224,44 @@ static void test_errors(void)
         {"[model]\nfamily = llama\nlayers = 2\nhidden = 65\nheads = 4\nffn = 128\nmax_positions = "
          "64\n",
          "m.ini:5:9: [model] heads: 4 heads do not divide hidden = 65"},
-        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nwindow_layers = 1,0\n",
-         "m.ini:10:17: [model] window_layers: 0 is not the number of a layer"},
-        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nwindow_layers = 2\n",
-         "2 is not the number of a layer"},
-        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nwindow_layers = 0.5\n",
-         "0.5 is not the number"},
-        {"[model]\nfamily = llama\n" TINY "window_layers = 0\n",
-         "window_layers: means nothing without sliding_window"},
-        {"[model]\nfamily = llama\n" TINY
-         "sliding_window = 8\nwindow_layers = 0\nwindow_pattern = 2\n",
-         "says which layers slide, and so does window_pattern"},
-        {"[model]\nfamily = llama\n" TINY "mlp_layers = 0\n",
-         "mlp_layers: means nothing without experts"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = wx\n",
+         "m.ini:10:16: layer_mixers = wx: 'wx' is no run of layers"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = w,,f\n",
+         "is no run of layers"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = w,\n",
+         "is no run of layers"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = *2\n",
+         "is no run of layers"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = w*0,f*\n",
+         "a run of no layers"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = w*,f\n",
+         "* without a number repeats to the last layer, and more follows it"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = wff\n",
+         "m.ini:10:16: [model] layer_mixers = wff names 3 layers of 2"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = w\n",
+         "names 1 layers of 2"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = f*2\n",
+         "m.ini:9:18: [model] sliding_window: no layer has a window"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = wf\n",
+         "m.ini:9:16: [model] layer_mixers: a layer is w, which needs sliding_window"},
+        {"[model]\nfamily = llama\n" TINY "layer_mlps = dm\n",
+         "layer_mlps: a layer is m, which needs experts"},
+        {"[model]\nfamily = llama\n" TINY "layer_positions = rl\n",
+         "layer_positions: a layer is l, which needs rope_local_theta"},
+        {"[model]\nfamily = llama\n" TINY "position = alibi\nlayer_positions = rn\n",
+         "layer_positions: means nothing without position = rope"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = nf\nlayer_mlps = n*\n",
+         "layer 0 has neither mixer nor MLP"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = nf\nparallel_block = one_norm\n",
+         "parallel_block: layer 0 has no mixer"},
+        {"[model]\nfamily = llama\n" TINY "window_kv_heads = 2\n",
+         "window_kv_heads: means nothing without sliding_window"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nwindow_kv_heads = 3\n",
+         "window_kv_heads: 3 do not divide 4 heads"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nwindow_head_dim = 8\n",
+         "layer 0 turns by tables for heads of another width"},
+        {"[model]\nfamily = llama\n" TINY "window_pattern = 2\n", "layer_mixers"},
+        {"[model]\nfamily = llama\n" TINY "dense_layers = 1\n", "layer_mlps"},
         {"[model]\nfamily = llama\n" TINY "rope_truncate = no\n",
          "means nothing without rope_scaling = yarn"},
         {"[model]\nfamily = llama\n" TINY "norm_bias = yes\n", "rms norm has no bias"},
@@ -246,10 +271,6 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "norm_eps = 1\n", "norm_eps = 1 is outside"},
         {"[model]\nfamily = llama\n" TINY "qk_norm = maybe\n", "m.ini:9:11: qk_norm"},
         {"[model]\nfamily = llama\n" TINY "layers = many\n", "layers is set twice"},
-        {"[model]\nfamily = llama\n" TINY "max_window_layers = 1\n",
-         "means nothing without sliding_window"},
-        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nmax_window_layers = 3\n",
-         "more than the 2 layers"},
         {"[model]\nfamily = llama\n" TINY "rope_fraction = 0.9\nhead_dim = 10\n", "rope_fraction"},
         {"[model]\nfamily = llama\n" TINY "rope_factor = 4\n",
          "means nothing without rope_scaling"},
@@ -265,11 +286,6 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "residual_alpha = 2\n",
          "m.ini:9:18: [model] residual_alpha: means nothing without block = alpha"},
         {"[model]\nfamily = llama\n" TINY "embed_dim = 64\n", "equals hidden"},
-        {"[model]\nfamily = llama\n" TINY "window_pattern = 2\n",
-         "means nothing without sliding_window"},
-        {"[model]\nfamily = llama\n" TINY
-         "sliding_window = 8\nmax_window_layers = 1\nwindow_pattern = 2\n",
-         "and so does max_window_layers (m.ini:10:21)"},
         {"[model]\nfamily = llama\n" TINY "rope_local_theta = 100\n",
          "means nothing without sliding_window and rope"},
         {"[model]\nfamily = llama\n" TINY "rope_scaling = yarn\nrope_factor = 4\n",
@@ -421,7 +437,7 @@ static void test_positions(void)
 
     tap_rc(load(&c,
                 "[model]\nfamily = llama\n" TINY
-                "logn_length = 2\nsliding_window = 4\nwindow_pattern = 2\nrope_local_theta = 100\n"
+                "logn_length = 2\nsliding_window = 4\nlayer_mixers = wf*\nrope_local_theta = 100\n"
                 "rope_scaling = linear\nrope_factor = 4\n",
                 &err),
            0, &err, NULL, "log-n and a local theta");
@@ -483,7 +499,7 @@ static void test_flops(void)
     tap_rc(load(&c, "[model]\npreset = llama-58m\n", &err), 0, &err, NULL, "llama-58m");
     tap_f64(lf_model_train_flops_per_token(&c, 512, false) * 2048 * 1e-9, 563.7, 0.1,
             "58M step, full attention");
-    tap_rc(load(&c, "[model]\nfamily = qwen2\n" TINY "sliding_window = 16\nmax_window_layers = 1\n",
+    tap_rc(load(&c, "[model]\nfamily = qwen2\n" TINY "sliding_window = 16\nlayer_mixers = f,w*\n",
                 &err),
            0, &err, NULL, "one full layer and one windowed");
     tap_i64(lf_model_layer_window(&c, 0), 0, "layer 0 attends in full");
@@ -493,10 +509,120 @@ static void test_flops(void)
             "windowed attention");
 }
 
+/* The text that a pattern has in a finished model of so many layers. */
+static void check_pattern(int layers, const char *key, const char *given, const char *want)
+{
+    char ini[512];
+    lf_model_config c;
+    lf_err err = LF_ERR_INIT;
+    snprintf(ini, sizeof ini,
+             "[model]\nfamily = llama\nlayers = %d\nhidden = 64\nheads = 4\nffn = 128\n"
+             "max_positions = 64\nsliding_window = 8\nexperts = 4\nexperts_per_token = 2\n"
+             "rope_local_theta = 100\n%s = %s\n",
+             layers, key, given);
+    const int rc = load(&c, ini, &err);
+    json_t *o = rc == 0 ? lf_model_config_to_json(&c, &err) : NULL;
+    const char *text = json_string_value(json_object_get(o, key));
+    char name[128];
+    snprintf(name, sizeof name, "%d layers: %s = %s", layers, key, given);
+    tap_str(text ? text : err.text, want, name);
+    json_decref(o);
+}
+
+static void test_patterns(void)
+{
+    static const struct {
+        int layers;
+        const char *key, *given, *want;
+    } rows[] = {
+        {6, "layer_mixers", "wf*", "wf*"},
+        {6, "layer_mixers", "wfwfwf", "wf*"},
+        {6, "layer_mixers", "wf*3", "wf*"},
+        {7, "layer_mixers", "wf*3,w", "wf*"},
+        {6, "layer_mixers", "w*", ""}, /* as it is without the key */
+        {6, "layer_mixers", "wwwwww", ""},
+        {6, "layer_mlps", "m*6", ""},
+        {61, "layer_mlps", "d*3,m*58", "ddd,m*"},
+        {61, "layer_mlps", "d*4,m*", "d*4,m*"},
+        {12, "layer_mixers", "f,w*10,f", "fwwwwwwwwww*"},
+        {12, "layer_mixers", "w,f*10,n", "w,f*10,n"},
+        {26, "layer_mixers", "wwwwwf*", "wwwwwf*"},
+        {12, "layer_mixers", "wfww*2,f*4", "wfwwwfww,f*"},
+        {4, "layer_positions", "lllr", "lllr"},
+        {4, "layer_positions", "l*", ""},
+        {4, "layer_positions", "rrrn*", "rrrn"},
+        {1, "layer_mixers", "wf*", ""},
+        {2, "layer_mixers", "wf*", "wf"},
+        {4096, "layer_mixers", "wwf*", "wwf*"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_pattern(rows[i].layers, rows[i].key, rows[i].given, rows[i].want);
+
+    lf_model_config c;
+    lf_err err = LF_ERR_INIT;
+    char odd[601] = "";
+    unsigned x = 1;
+    for (int i = 0; i < 600; i++)
+        odd[i] = (x = x * 1103515245 + 12345) >> 30 & 1 ? 'w' : 'f';
+    struct lf_model_pattern p;
+    tap_rc(lf_model_pattern_of(&p, odd, 600, &err), LF_ENOTSUP, &err, "follow no pattern",
+           "layers without a pattern, too many to write out");
+    err = (lf_err)LF_ERR_INIT;
+    tap_rc(lf_model_pattern_of(&p, odd, 60, &err), 0, &err, NULL, "60 can be written out");
+    bool same = true;
+    tap_rc(load(&c,
+                "[model]\nfamily = mistral\nlayers = 60\nhidden = 64\nheads = 4\nffn = 128\n"
+                "max_positions = 64\n",
+                &err),
+           0, &err, NULL, "a model of 60 layers");
+    c.layer_mixers = p;
+    for (int l = 0; l < 60; l++)
+        same = same && lf_model_layer_mixer(&c, l) == odd[l];
+    tap_ok(same, "and each has its letter: %s", p.text);
+}
+
+/* Checkpoints of before counted layers. */
+static void test_counters(void)
+{
+    static const struct {
+        const char *key, *value, *of, *want;
+    } rows[] = {
+        {"window_pattern", "3", "layer_mixers", "wwf*"},
+        {"max_window_layers", "2", "layer_mixers", "ff,w*"},
+        {"window_layers", "0,3", "layer_mixers", "wff*"},
+        {"dense_layers", "1", "layer_mlps", "d,m*"},
+        {"moe_period", "2", "layer_mlps", "dm*"},
+        {"mlp_layers", "1,2", "layer_mlps", "mdd,m*"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lf_model_config c, back;
+        lf_err err = LF_ERR_INIT;
+        tap_rc(load(&c,
+                    "[model]\nfamily = llama\nlayers = 6\nhidden = 64\nheads = 4\nffn = 128\n"
+                    "max_positions = 64\nsliding_window = 8\nexperts = 4\n"
+                    "experts_per_token = 2\n",
+                    &err),
+               0, &err, NULL, "a model");
+        json_t *o = lf_model_config_to_json(&c, &err);
+        json_object_del(o, "layer_mixers");
+        json_object_del(o, "layer_mlps");
+        json_object_set_new(o, "moe_period", json_string("1"));
+        json_object_set_new(o, rows[i].key, json_string(rows[i].value));
+        tap_rc(lf_model_config_from_json(&back, o, "state.json", &err), 0, &err, NULL,
+               "its checkpoint is read");
+        json_decref(o);
+        o = lf_model_config_to_json(&back, &err);
+        tap_str(json_string_value(json_object_get(o, rows[i].of)), rows[i].want, rows[i].key);
+        json_decref(o);
+    }
+}
+
 int main(void)
 {
+    TAP(23, test_patterns());
+    TAP(18, test_counters());
     TAP(412, test_published());
-    TAP(122, test_errors());
+    TAP(142, test_errors());
     TAP(13, test_presets());
     TAP(32, test_positions());
     TAP(9, test_flops());

@@ -58,7 +58,7 @@ static void check_table(const char *name)
  * 16). */
 static const char *const switches[][6] = {
     {"block=post", "norm=layer", "norm_bias=yes"},
-    {"block=sandwich", "norm_offset=1", "sliding_window=8", "window_pattern=2",
+    {"block=sandwich", "norm_offset=1", "sliding_window=8", "layer_mixers=wf*",
      "rope_local_theta=100"},
     {"block=alpha", "norm=layer", "norm_bias=yes", "qkv_bias=yes"},
     {"final_norm=no"},
@@ -72,6 +72,10 @@ static const char *const switches[][6] = {
     {"output=score", "tied_head=yes", "embed_dim=24"},
     {"mask=prefix", "sliding_window=11"},
     {"mask=prefix", "position=rope2d", "block=alpha", "kv_heads=4"},
+    {"layer_mixers=fn*", "layer_mlps=nd*"},
+    {"sliding_window=8", "layer_mixers=wf*", "window_kv_heads=1", "window_head_dim=8",
+     "rope_local_theta=100", "qk_norm=yes"},
+    {"layer_positions=rn*", "qk_norm=yes"},
 };
 #define N_SWITCHES (sizeof(switches) / sizeof(switches[0]))
 
@@ -432,7 +436,7 @@ static void test_causal_file(const char *name, enum lf_dtype compute, int64_t wi
 
 int main(void)
 {
-    TAP(450, test_tables());
+    TAP(459, test_tables());
     TAP(6, test_errors());
     TAP(4, test_prefixes());
     TAP(10, test_causal_file("tiny-gpt2.ini", LF_F32, 0));

@@ -52,7 +52,7 @@ static void test_whole(void)
         "[model]\nfamily = llama3\nkv_heads = 2\n" TINY,
         "[model]\nfamily = llama3\nkv_heads = 2\ntied_head = yes\n" TINY,
         "[model]\nfamily = gpt2\n" TINY,
-        "[model]\nfamily = qwen2\nkv_heads = 2\nsliding_window = 16\nmax_window_layers = 1\n" TINY,
+        "[model]\nfamily = qwen2\nkv_heads = 2\nsliding_window = 16\nlayer_mixers = f,w*\n" TINY,
         "[model]\nfamily = llama3\nkv_heads = 2\nexperts = 4\nexperts_per_token = 2\n" TINY,
         "[model]\nfamily = llama3\nkv_heads = 2\noutput = score\n" TINY,
     };

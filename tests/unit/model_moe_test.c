@@ -565,7 +565,7 @@ static void test_refusals(void)
     static const struct {
         const char *key, *value, *text;
     } bad[] = {{"experts_per_token", "5", "5 of 4 experts"},
-               {"dense_layers", "2", "no layer has them"},
+               {"layer_mlps", "d*", "no layer has them"},
                {"router_groups", "3", "3 groups"},
                {"mlp", "plain", "mlp = glu"},
                {"mlp_bias", "yes", "no bias"},

@@ -50,14 +50,14 @@ static const char *const more[] = {
     "qkv_bias! out_bias! mlp_bias!",
     "kv_heads=2",
     "head_dim=10",
-    "sliding_window=8 window_pattern=3",
-    "sliding_window=8 max_window_layers=1",
+    "sliding_window=8 layer_mixers=wwf*",
+    "sliding_window=8 layer_mixers=f,w*",
     "sliding_window=0",
-    "sliding_window=0 window_pattern=0 rope_local_theta=0",
-    "sliding_window=8 window_pattern=0",
+    "sliding_window=0 layer_mixers= rope_local_theta=0",
+    "sliding_window=8 layer_mixers=",
     "attn_softcap=0 logit_softcap=0",
     "attn_softcap=20 logit_softcap=7",
-    "moe_period=2",
+    "layer_mlps=dm*",
     NULL};
 
 static json_t *types; /* exports.json */
@@ -374,17 +374,13 @@ static bool reads_types(const char *name)
 static void set_windows(lf_model_config *c, unsigned bits)
 {
     lf_err err = LF_ERR_INIT;
-    char list[64] = "";
-    for (int64_t l = 0; l < c->layers; l++)
-        if (bits >> l & 1)
-            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%lld", *list ? "," : "",
-                     (long long)l);
+    char letters[64] = "";
+    for (int64_t l = 0; l < c->layers && bits; l++)
+        letters[l] = bits >> l & 1 ? 'w' : 'f';
     const struct {
         const char *key, *value;
     } set[] = {{"sliding_window", bits ? "5" : "0"},
-               {"max_window_layers", "0"},
-               {"window_pattern", "0"},
-               {"window_layers", list},
+               {"layer_mixers", letters},
                {"rope_local_theta", bits && strcmp(c->family, "gemma3") == 0 ? "500" : "0"}};
     for (size_t i = 0; i < sizeof set / sizeof *set; i++)
         if (lf_model_config_set(c, set[i].key, set[i].value, "test", &err))
