@@ -153,28 +153,19 @@ static int64_t elements(const lf_ckpt_entry *e)
 static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, lf_err *err)
 {
     const struct lf_map_item *it = &ex->map.items[ex->items[k]];
-    const struct lf_map_parts *parts = &ex->map.of_item[ex->items[k]];
-    struct lf_move m = {.from = &ex->from,
-                        .parts = parts,
-                        .width = parts->blocks.n ? parts->blocks.width : it->width,
-                        .rows = 1,
-                        .dtype = ex->decls[k].dtype};
+    struct lf_move m = {.from = &ex->from, .dtype = ex->decls[k].dtype};
+    lf_move_to_item(&m, &ex->map, (size_t)ex->items[k]);
     int64_t elem = (int64_t)lf_st_dtype_bytes(m.dtype), n, step = BLOCK_BYTES / elem;
     int rc = 0;
-    for (int d = 0; d < it->ndim; d++)
-        m.rows *= it->shape[d];
-    m.rows /= m.width;
-    m.cut_columns = parts->turned;
-    m.src_width = parts->blocks.n ? parts->blocks.src_width : parts->turned ? m.rows : m.width;
     const struct lf_map_seg *seg = m.parts->segs;
     const lf_ckpt_entry *whole = m.parts->n == 1 ? ex->entries[seg->src] : NULL;
     uint8_t hash[LF_HASH_BYTES];
-    if (whole && !m.parts->turned && seg->src_at == 0 && seg->n == m.rows &&
-        lf_hf_st_type(whole->dtype) == m.dtype && elements(whole) == m.rows * m.width &&
+    if (whole && !m.parts->blocks.n && seg->src_at == 0 && seg->n * m.parts->width == m.elems &&
+        lf_hf_st_type(whole->dtype) == m.dtype && elements(whole) == m.elems &&
         lf_ckpt_tensor_tree_hash(ex->ckpt, whole, hash)) /* opening has checked the bytes */
         lf_st_writer_know(w, k, hash);
-    for (int64_t at = 0; at < m.rows * m.width && rc == 0; at += n) {
-        n = m.rows * m.width - at < step ? m.rows * m.width - at : step;
+    for (int64_t at = 0; at < m.elems && rc == 0; at += n) {
+        n = m.elems - at < step ? m.elems - at : step;
         if (ex->o->stop && ex->o->stop())
             return lf_fail(
                 err, LF_EINTR,

@@ -226,8 +226,8 @@ static const struct lf_hf_key chatglm6b_keys[] = {
 static const struct lf_map_row chatglm6b_rows[] = {
     {"transformer.word_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},
     {"transformer.layers.{L}.input_layernorm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
-    {"transformer.layers.{L}.attention.query_key_value.{P}", LF_MAP_GROUPS,
-     "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
+    {"transformer.layers.{L}.attention.query_key_value.{P}", LF_MAP_STACK,
+     "groups=kv_heads layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
     {"transformer.layers.{L}.attention.dense.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
     {"transformer.layers.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",
      NULL},

@@ -71,8 +71,8 @@ static const struct lf_hf_key internlm2_keys[] = {
 static const struct lf_map_row internlm2_rows[] = {
     {"model.tok_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},
     {"model.layers.{L}.attention_norm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},
-    {"model.layers.{L}.attention.wqkv.{P}", LF_MAP_GROUPS,
-     "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
+    {"model.layers.{L}.attention.wqkv.{P}", LF_MAP_STACK,
+     "groups=kv_heads layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
     {"model.layers.{L}.attention.wo.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
     {"model.layers.{L}.ffn_norm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
     {"model.layers.{L}.feed_forward.w1.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight", NULL},

@@ -342,15 +342,16 @@ static const struct lf_map_row qwen3_moe_rows[] = {QWEN_ATTENTION, QWEN_EXPERTS,
             {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight",      \
              NULL},                                                                                \
             {"model.layers.{L}.mlp.experts.gate_up_proj", kind,                                    \
-             "layers.{L}.moe.experts.gate.weight layers.{L}.moe.experts.up.weight", NULL},         \
-            {"model.layers.{L}.mlp.experts.down_proj", kind, "layers.{L}.moe.experts.down.weight", \
+             "blocks=experts layers.{L}.moe.experts.gate.weight layers.{L}.moe.experts.up.weight", \
              NULL},                                                                                \
+            {"model.layers.{L}.mlp.experts.down_proj", kind,                                       \
+             "blocks=experts layers.{L}.moe.experts.down.weight", NULL},                           \
         {                                                                                          \
             0                                                                                      \
         }                                                                                          \
     }
-const struct lf_map_row lf_hf_qwen3_turned[] = QWEN_FUSED(LF_MAP_EXPERTS_T);
-const struct lf_map_row lf_hf_qwen3_plain[] = QWEN_FUSED(LF_MAP_EXPERTS);
+const struct lf_map_row lf_hf_qwen3_turned[] = QWEN_FUSED(LF_MAP_STACK_T);
+const struct lf_map_row lf_hf_qwen3_plain[] = QWEN_FUSED(LF_MAP_STACK);
 
 const struct lf_hf_family lf_hf_qwen2_moe = {
     .name = "qwen2-moe",

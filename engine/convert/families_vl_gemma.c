@@ -19,7 +19,7 @@ static const struct lf_hf_key gemma3_keys[] = {
 
 static const struct lf_map_row gemma3_rows[] = {
     {"multi_modal_projector.mm_soft_emb_norm.weight", LF_MAP_COPY, "projector.norm.weight", NULL},
-    {"multi_modal_projector.mm_input_projection_weight", LF_MAP_TURNED, "projector.fc1.weight",
+    {"multi_modal_projector.mm_input_projection_weight", LF_MAP_STACK_T, "projector.fc1.weight",
      NULL},
     {0},
 };

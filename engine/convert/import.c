@@ -78,31 +78,13 @@ static int pick_dtype(struct import *im, size_t i, enum lf_st_dtype *out, lf_err
     return 0;
 }
 
-static int64_t elements(const struct lf_map_ours *o)
-{
-    int64_t n = 1;
-    for (int k = 0; k < o->ndim; k++)
-        n *= o->shape[k];
-    return n;
-}
-
 static int make_lane(struct import *im, size_t i, lf_err *err)
 {
     const struct lf_map_ours *t = &im->m.map.ours[i];
     struct lf_move *mv = &im->lanes[i].move;
-    const struct lf_map_parts *parts = &im->m.map.of_ours[i];
-    const int64_t width = parts->blocks.n ? parts->blocks.width
-                          : t->ndim == 1  ? 1
-                                          : t->shape[t->ndim - 1];
     im->lanes[i].im = im;
-    *mv = (struct lf_move){.from = &im->from,
-                           .parts = parts,
-                           .rows = elements(t) / width,
-                           .width = width,
-                           .src_width = width};
-    if (parts->turned) /* all outside tensors of a turned one have the same width */
-        mv->src_width = parts->blocks.n ? parts->blocks.src_width
-                                        : im->m.map.items[parts->segs[0].src].shape[1];
+    mv->from = &im->from;
+    lf_move_to_ours(mv, &im->m.map, i);
     int rc = pick_dtype(im, i, &mv->dtype, err);
     char *name =
         rc != 0 ? NULL : lf_arena_printf(im->m.map.arena, err, LF_WEIGHTS_PREFIX "%s", t->name);
@@ -115,7 +97,7 @@ static int make_lane(struct import *im, size_t i, lf_err *err)
                                       .fill = fill,
                                       .user = &im->lanes[i]};
     memcpy(im->tensors[i].shape, t->shape, (size_t)t->ndim * sizeof t->shape[0]);
-    im->total += (double)elements(t) * (double)lf_st_dtype_bytes(mv->dtype);
+    im->total += (double)mv->elems * (double)lf_st_dtype_bytes(mv->dtype);
     return 0;
 }
 
@@ -139,11 +121,11 @@ static int compare(struct import *im, int item, lf_err *err)
 {
     const struct lf_map_item *it = &im->m.map.items[item];
     struct lf_move a = im->lanes[it->ours[0]].move, b = a;
-    int64_t n = a.rows * a.width, k;
+    int64_t n = a.elems, k;
     int rc = 0;
     a.dtype = b.dtype = LF_ST_F32;
-    struct lf_map_seg one = {0, a.rows, item, 0};
-    struct lf_map_parts parts = {.segs = &one, .n = 1, .cap = 1};
+    struct lf_map_seg one = {0, n, item, 0, 1, n, n};
+    struct lf_map_parts parts = {.segs = &one, .n = 1, .cap = 1, .width = 1};
     b.parts = &parts;
     char *x = lf_malloc(COMPARE_ELEMS, 8, err), *y = x ? x + COMPARE_ELEMS * 4 : NULL;
     if (!x)

@@ -28,7 +28,7 @@ EXTRA_DIST += tests/stage/peft.sh tests/golden/peft/README.md tests/golden/peft/
   tests/golden/peft/llama-dora/adapter_config.json tests/golden/peft/llama-dora/adapter_model.safetensors tests/golden/peft/llama-dora/expected.safetensors \
   tests/golden/peft/gpt2-dora/adapter_config.json tests/golden/peft/gpt2-dora/adapter_model.safetensors tests/golden/peft/gpt2-dora/expected.safetensors
 
-check_PROGRAMS += tests/unit/convert_move
-TESTS += tests/unit/convert_move
-tests_unit_convert_move_SOURCES = tests/unit/convert_move.c
-tests_unit_convert_move_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/convert_map
+TESTS += tests/unit/convert_map
+tests_unit_convert_map_SOURCES = tests/unit/convert_map.c
+tests_unit_convert_map_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

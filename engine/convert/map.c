@@ -50,6 +50,11 @@ static int find_ours(const lf_map *m, const char *name)
     return o ? (int)(o - m->ours) : -1;
 }
 
+static int64_t width_of(const struct lf_map_ours *o)
+{
+    return o->ndim > 1 ? o->shape[o->ndim - 1] : 1;
+}
+
 static int64_t rows_of(const struct lf_map_ours *o)
 {
     int64_t n = o->shape[0];
@@ -84,7 +89,14 @@ bool lf_map_when(const char *when, const lf_model_config *c)
 
 /* ---- expanding ---- */
 
+/* How often {L} and {E} count, and the keys of [model]. */
+struct scope {
+    int64_t layers, experts;
+    json_t *keys;
+};
+
 struct place {
+    const struct scope *in;
     int64_t layer, expert;
     const char *p; /* "weight", "bias" or NULL */
 };
@@ -121,70 +133,84 @@ static int add_seg(struct lf_map_parts *p, struct lf_map_seg s, lf_err *err)
     return rc;
 }
 
-/* The same rows seen from both sides. */
-static int join(lf_map *m, int item, int64_t item_at, int ours, int64_t ours_at, int64_t n,
-                lf_err *err)
+/* The same rows seen from both sides: s is a segment of the outside tensor. */
+static int join(lf_map *m, int item, struct lf_map_seg s, lf_err *err)
 {
-    int rc = add_seg(&m->of_item[item], (struct lf_map_seg){item_at, n, ours, ours_at}, err);
-    return rc != 0
-               ? rc
-               : add_seg(&m->of_ours[ours], (struct lf_map_seg){ours_at, n, item, item_at}, err);
-}
-
-static int join_groups(lf_map *m, int i, const lf_model_config *c, lf_err *err)
-{
-    const struct lf_map_item *it = &m->items[i];
-    int64_t d = c->head_dim, r = c->heads / c->kv_heads, rc = 0;
-    if (it->n_ours != 3)
-        LF_BUG("%s: q, k and v are three", it->row->outside);
-    for (int64_t g = 0; g < c->kv_heads && rc == 0; g++) {
-        int64_t at = g * (r + 2) * d;
-        rc = join(m, i, at, it->ours[0], g * r * d, r * d, err);
-        if (rc == 0)
-            rc = join(m, i, at + r * d, it->ours[1], g * d, d, err);
-        if (rc == 0)
-            rc = join(m, i, at + (r + 1) * d, it->ours[2], g * d, d, err);
+    if (s.step == s.n && s.src_step == s.n) { /* one piece */
+        s.n *= s.times;
+        s.times = 1;
+        s.step = s.src_step = s.n;
     }
-    return (int)rc;
+    const struct lf_map_seg back = {s.src_at, s.n, item, s.at, s.times, s.src_step, s.step};
+    int rc = add_seg(&m->of_item[item], s, err);
+    return rc != 0 ? rc : add_seg(&m->of_ours[s.src], back, err);
 }
 
-static int join_rows_of_3(lf_map *m, int i, const lf_model_config *c, lf_err *err)
+/* Rows [at, at + n) of the outside tensor are those from ours_at on. */
+static struct lf_map_seg rows_at(int64_t at, int64_t n, int ours, int64_t ours_at)
 {
-    const struct lf_map_item *it = &m->items[i];
-    int rc = 0;
-    for (int64_t row = 0; row < c->heads * c->head_dim && rc == 0; row++)
-        for (int k = 0; k < 3 && rc == 0; k++)
-            rc = join(m, i, 3 * row + k, it->ours[k], row, 1, err);
-    return rc;
+    return (struct lf_map_seg){at, n, ours, ours_at, 1, n, n};
 }
 
-/* Rows of expert e of each of ours in turn. */
-static int join_experts(lf_map *m, int i, lf_err *err)
+/* Blocks of ours [rows, width] are columns of blocks [width, all] outside. */
+static void turn(lf_map *m, int i, int ours, int64_t blocks, int64_t rows, int64_t width,
+                 int64_t all)
 {
-    const struct lf_map_item *it = &m->items[i];
-    int64_t at = 0;
-    int rc = 0;
-    for (int64_t e = 0; e < it->shape[0] && rc == 0; e++)
-        for (int k = 0; k < it->n_ours && rc == 0; k++) {
-            const int64_t n = m->ours[it->ours[k]].shape[1];
-            rc = join(m, i, at, it->ours[k], e * n, n, err);
-            at += n;
-        }
-    return rc;
+    m->of_item[i].width = all;
+    m->of_item[i].blocks = (struct lf_map_blocks){blocks, width, width, true};
+    m->of_ours[ours].width = width;
+    m->of_ours[ours].blocks = (struct lf_map_blocks){blocks, rows, all, false};
 }
 
-/* Blocks [rows of all, width] of ours, each turned: blocks [width, rows of all] outside. */
-static int join_blocks(lf_map *m, int i, int64_t rows, int64_t width, lf_err *err)
+static int join_cells(lf_map *m, int i, int64_t cells, lf_err *err)
 {
     const struct lf_map_item *it = &m->items[i];
-    const int64_t n = it->shape[0], all = rows * it->n_ours;
+    turn(m, i, it->ours[0], it->shape[0], cells, it->shape[1] / cells, cells);
+    return join(m, i, rows_at(0, cells, it->ours[0], 0), err);
+}
+
+static bool is_stack(enum lf_map_kind k)
+{
+    return k == LF_MAP_STACK || k == LF_MAP_STACK_T || k == LF_MAP_DEPTHWISE;
+}
+
+/* Rows of o in a block, and elements of each of them. */
+static int64_t stack_rows(const struct lf_map_item *it, const struct lf_map_ours *o)
+{
+    return o->shape[it->blocks > 0];
+}
+
+static int64_t stack_width(const struct lf_map_item *it, const struct lf_map_ours *o)
+{
+    return o->ndim > 1 + (it->blocks > 0) ? width_of(o) : 1;
+}
+
+static bool is_turned(const struct lf_map_item *it, const struct lf_map_ours *o)
+{
+    return it->kind == LF_MAP_STACK_T && o->ndim > 1 + (it->blocks > 0);
+}
+
+static int join_stack(lf_map *m, int i, lf_err *err)
+{
+    const struct lf_map_item *it = &m->items[i];
+    const struct lf_map_ours *o = &m->ours[it->ours[0]];
+    const int64_t blocks = it->blocks ? it->blocks : 1, width = stack_width(it, o);
+    const bool turned = is_turned(it, o);
+    int64_t all = 0, at = 0;
     int rc = 0;
-    m->of_item[i].turned = true;
-    m->of_item[i].blocks = (struct lf_map_blocks){n, width, all, width};
+    for (int k = 0; k < it->n_ours; k++)
+        all += stack_rows(it, &m->ours[it->ours[k]]);
+    m->of_item[i].width = width;
     for (int k = 0; k < it->n_ours && rc == 0; k++) {
-        m->of_ours[it->ours[k]].turned = true;
-        m->of_ours[it->ours[k]].blocks = (struct lf_map_blocks){n, rows, width, all};
-        rc = join(m, i, k * rows, it->ours[k], 0, rows, err);
+        const int64_t rows = stack_rows(it, &m->ours[it->ours[k]]), n = rows / it->groups;
+        m->of_ours[it->ours[k]].width = width;
+        if (turned)
+            turn(m, i, it->ours[k], blocks, rows, width, all);
+        rc = join(m, i,
+                  (struct lf_map_seg){at, n, it->ours[k], 0, it->groups * (turned ? 1 : blocks),
+                                      all / it->groups, n},
+                  err);
+        at += n;
     }
     return rc;
 }
@@ -192,49 +218,32 @@ static int join_blocks(lf_map *m, int i, int64_t rows, int64_t width, lf_err *er
 static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
 {
     const struct lf_map_item *it = &m->items[i];
-    int64_t at = 0;
-    int rc = 0;
+    const struct lf_map_ours *o = it->n_ours ? &m->ours[it->ours[0]] : NULL;
+    if (o)
+        m->of_item[i].width = width_of(o);
     switch (it->kind) {
-    case LF_MAP_GROUPS:
-        return join_groups(m, i, c, err);
-    case LF_MAP_GROUPS_3:
-        return join_rows_of_3(m, i, c, err);
+    case LF_MAP_STACK:
+    case LF_MAP_STACK_T:
+    case LF_MAP_DEPTHWISE:
+        return join_stack(m, i, err);
     case LF_MAP_EXPERT: {
-        int64_t n = rows_of(&m->ours[it->ours[0]]) / m->ours[it->ours[0]].shape[0];
-        return join(m, i, 0, it->ours[0], it->expert * n, n, err);
+        int64_t n = rows_of(o) / o->shape[0];
+        return join(m, i, rows_at(0, n, it->ours[0], it->expert * n), err);
     }
-    case LF_MAP_EXPERTS:
-        return join_experts(m, i, err);
-    case LF_MAP_EXPERTS_T:
-        return join_blocks(m, i, m->ours[it->ours[0]].shape[1], it->shape[1], err);
-    case LF_MAP_CELLS: {
-        const int64_t cells = c->projector.merge * c->projector.merge;
-        return join_blocks(m, i, cells, it->shape[1] / cells, err);
-    }
+    case LF_MAP_CELLS:
+        return join_cells(m, i, c->projector.merge * c->projector.merge, err);
     case LF_MAP_TIED: /* compared only: covers nothing of ours */
-        return add_seg(&m->of_item[i],
-                       (struct lf_map_seg){0, rows_of(&m->ours[it->ours[0]]), it->ours[0], 0}, err);
+        return add_seg(&m->of_item[i], rows_at(0, rows_of(o), it->ours[0], 0), err);
     case LF_MAP_IGNORED:
         return 0;
-    case LF_MAP_TURNED:
-    case LF_MAP_STACK_T:
     case LF_MAP_COPY:
-    case LF_MAP_STACK:
     case LF_MAP_VECTOR:
     case LF_MAP_LEAD:
     case LF_MAP_CONV:
     case LF_MAP_CONV_T:
-        for (int k = 0; k < it->n_ours && rc == 0; k++) {
-            const struct lf_map_ours *o = &m->ours[it->ours[k]];
-            bool turned = (it->kind == LF_MAP_TURNED || it->kind == LF_MAP_STACK_T) && o->ndim == 2;
-            m->of_item[i].turned = turned;
-            m->of_ours[it->ours[k]].turned = turned;
-            rc = join(m, i, at, it->ours[k], 0, rows_of(o), err);
-            at += rows_of(o);
-        }
-        return rc;
+        return join(m, i, rows_at(0, rows_of(o), it->ours[0], 0), err);
     }
-    return rc;
+    return 0;
 }
 
 /* The shape of a tensor that has the elements of ours, in the same order. */
@@ -263,7 +272,6 @@ static bool shape_view(struct lf_map_item *it)
     default:
         return false;
     }
-    it->width = cols;
     memcpy(it->shape, shape, sizeof shape);
     return true;
 }
@@ -272,6 +280,7 @@ static bool shape_view(struct lf_map_item *it)
 static void shape_item(const lf_map *m, struct lf_map_item *it)
 {
     const struct lf_map_ours *o = it->n_ours ? &m->ours[it->ours[0]] : NULL;
+    const int rows = it->blocks > 0; /* the dimension that counts the rows of a stack */
     it->ndim = o ? o->ndim : -1;
     for (int k = 0; o && k < o->ndim; k++)
         it->shape[k] = o->shape[k];
@@ -281,24 +290,37 @@ static void shape_item(const lf_map *m, struct lf_map_item *it)
         it->ndim--;
         memmove(it->shape, it->shape + 1, (size_t)it->ndim * sizeof it->shape[0]);
     }
-    const bool experts = it->kind == LF_MAP_EXPERTS || it->kind == LF_MAP_EXPERTS_T,
-               turned = it->kind == LF_MAP_TURNED || it->kind == LF_MAP_STACK_T;
     for (int k = 1; k < it->n_ours; k++)
-        it->shape[experts] += m->ours[it->ours[k]].shape[experts];
-    if ((turned && it->ndim == 2) || it->kind == LF_MAP_EXPERTS_T) {
-        const int64_t in = it->shape[experts + 1];
-        it->shape[experts + 1] = it->shape[experts];
-        it->shape[experts] = in;
+        it->shape[rows] += m->ours[it->ours[k]].shape[rows];
+    if (o && is_turned(it, o)) {
+        const int64_t in = it->shape[rows + 1];
+        it->shape[rows + 1] = it->shape[rows];
+        it->shape[rows] = in;
     }
-    it->width = it->ndim > 1 ? it->shape[it->ndim - 1] : 1;
+    if (it->kind == LF_MAP_DEPTHWISE) {
+        it->shape[2] = it->shape[1];
+        it->shape[1] = 1;
+        it->ndim = 3;
+    }
+}
+
+/* Next word of a list, its length in *n; NULL: none. */
+static const char *next_word(const char **list, size_t *n)
+{
+    const char *p = *list + strspn(*list, " ");
+    *n = strcspn(p, " ");
+    *list = p + *n;
+    return *n ? p : NULL;
 }
 
 /* Our tensors of a row at one place: 1 all declared, 0 none, LF_EINVAL some. */
 static int find_parts(lf_map *m, struct lf_map_item *it, const struct place *at, lf_err *err)
 {
     int missing = 0;
-    for (const char *p = it->row->ours; *p;) {
-        size_t n = strcspn(p, " ");
+    size_t n;
+    for (const char *list = it->row->ours, *p; (p = next_word(&list, &n));) {
+        if (memchr(p, '=', n))
+            continue;
         char *name = fill_in(m, p, n, at, err);
         if (!name)
             return LF_ENOMEM;
@@ -307,12 +329,94 @@ static int find_parts(lf_map *m, struct lf_map_item *it, const struct place *at,
         int k = find_ours(m, name);
         missing += k < 0;
         it->ours[it->n_ours++] = k;
-        p += n + strspn(p + n, " ");
     }
     if (missing && missing < it->n_ours)
         return lf_fail(err, LF_EINVAL, "%s holds %s, of which this model has only some", it->name,
                        it->row->ours);
+    if (it->n_ours != 1 && !is_stack(it->kind))
+        LF_BUG("%s: only a stack has several tensors", it->row->outside);
     return !missing;
+}
+
+/* ---- groups and blocks ---- */
+
+/* A number, the rows of a tensor of ours, or a key of [model]. */
+static int factor(lf_map *m, const struct lf_map_item *it, const char *text, size_t n,
+                  const struct place *at, int64_t *out, lf_err *err)
+{
+    char *name = fill_in(m, text, n, at, err);
+    const int k = name ? find_ours(m, name) : -1;
+    if (!name)
+        return LF_ENOMEM;
+    if (k >= 0) {
+        *out = stack_rows(it, &m->ours[k]);
+        return 0;
+    }
+    const char *value = json_string_value(json_object_get(at->in->keys, name));
+    if (lf_parse_i64(out, value ? value : name, NULL) != 0 || *out <= 0)
+        return lf_fail(err, LF_EINVAL,
+                       "%s: '%s' counts nothing: no number, key of [model] or tensor of this model "
+                       "that is above 0 (%s)",
+                       it->name, name, it->row->ours);
+    return 0;
+}
+
+static int product(lf_map *m, const struct lf_map_item *it, const char *text, size_t n,
+                   const struct place *at, int64_t *out, lf_err *err)
+{
+    int64_t all = 1, x = 0;
+    for (size_t i = 0, len; i < n; i += len + 1) {
+        const char *star = memchr(text + i, '*', n - i);
+        len = star ? (size_t)(star - text) - i : n - i;
+        int rc = factor(m, it, text + i, len, at, &x, err);
+        if (rc != 0)
+            return rc;
+        if (__builtin_mul_overflow(all, x, &all))
+            return lf_fail(err, LF_EINVAL, "%s: %.*s is too large", it->name, (int)n, text);
+    }
+    *out = all;
+    return 0;
+}
+
+static int read_counts(lf_map *m, struct lf_map_item *it, const struct place *at, lf_err *err)
+{
+    int rc = 0;
+    size_t n;
+    it->groups = 1;
+    for (const char *list = it->row->ours, *p; rc == 0 && (p = next_word(&list, &n));) {
+        static const char blocks[] = "blocks=", groups[] = "groups=";
+        const size_t skip = sizeof blocks - 1;
+        if (!memchr(p, '=', n))
+            continue;
+        if (!is_stack(it->kind) || n <= skip ||
+            (strncmp(p, blocks, skip) != 0 && strncmp(p, groups, skip) != 0))
+            LF_BUG("%s: '%.*s'", it->row->outside, (int)n, p);
+        rc = product(m, it, p + skip, n - skip, at, *p == 'b' ? &it->blocks : &it->groups, err);
+    }
+    return rc;
+}
+
+/* Do all tensors of a stack divide as its row says? */
+static int check_stack(const lf_map *m, const struct lf_map_item *it, lf_err *err)
+{
+    const struct lf_map_ours *first = &m->ours[it->ours[0]];
+    for (int k = 0; k < it->n_ours; k++) {
+        const struct lf_map_ours *o = &m->ours[it->ours[k]];
+        const int dims = o->ndim - (it->blocks > 0);
+        if (it->blocks && (dims < 1 || o->shape[0] != it->blocks))
+            return lf_fail(err, LF_EINVAL, "%s is no %lld blocks, which %s has (%s)", o->name,
+                           (long long)it->blocks, it->name, it->row->ours);
+        if (dims > 2 || (it->kind == LF_MAP_DEPTHWISE && (dims != 2 || it->blocks)) ||
+            o->ndim != first->ndim || stack_width(it, o) != stack_width(it, first))
+            return lf_fail(err, LF_EINVAL, "%s and %s do not make one tensor %s (%s)", first->name,
+                           o->name, it->name, it->row->ours);
+        if (stack_rows(it, o) % it->groups)
+            return lf_fail(err, LF_EINVAL,
+                           "%s has %lld rows, no multiple of the %lld groups of %s (%s)", o->name,
+                           (long long)stack_rows(it, o), (long long)it->groups, it->name,
+                           it->row->ours);
+    }
+    return 0;
 }
 
 /* The name of a row as the file begins it. */
@@ -339,6 +443,11 @@ static int add_item(lf_map *m, const struct lf_map_row *row, const char *name,
         int rc = find_parts(m, &it, at, err);
         if (rc <= 0)
             return rc;
+        rc = read_counts(m, &it, at, err);
+        if (rc == 0 && is_stack(it.kind))
+            rc = check_stack(m, &it, err);
+        if (rc != 0)
+            return rc;
     }
     shape_item(m, &it);
     int rc = lf_grow(&m->items, &m->cap_items, m->n_items, sizeof it, err);
@@ -347,23 +456,19 @@ static int add_item(lf_map *m, const struct lf_map_row *row, const char *name,
     return rc;
 }
 
-/* How often {L} and {E} count. */
-struct counts {
-    int64_t layers, experts;
-};
-
 static int expand(lf_map *m, const struct lf_map_row *row, const struct lf_map_form *form,
-                  const struct counts *n, lf_err *err)
+                  const struct scope *in, lf_err *err)
 {
     static const char *const both[] = {"weight", "bias"};
     const bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"),
                params = strstr(row->outside, "{P}");
     const char *name = name_of(m, row, form, err);
     int rc = name ? 0 : LF_ENOMEM;
-    for (int64_t l = 0; l < (layers ? n->layers : 1) && rc == 0; l++)
-        for (int64_t e = 0; e < (each ? n->experts : 1) && rc == 0; e++)
+    for (int64_t l = 0; l < (layers ? in->layers : 1) && rc == 0; l++)
+        for (int64_t e = 0; e < (each ? in->experts : 1) && rc == 0; e++)
             for (int p = 0; p < (params ? 2 : 1) && rc == 0; p++)
-                rc = add_item(m, row, name, &(struct place){l, e, params ? both[p] : NULL}, err);
+                rc =
+                    add_item(m, row, name, &(struct place){in, l, e, params ? both[p] : NULL}, err);
     return rc;
 }
 
@@ -379,16 +484,17 @@ static int cmp_seg(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Sorted, without gaps or overlaps, `rows` in all. */
+/* Sorted, without gaps or overlaps, `rows` in all. Rows of ours do not alternate. */
 static bool covers(struct lf_map_parts *p, int64_t rows)
 {
     int64_t at = 0;
     if (p->n)
         qsort(p->segs, p->n, sizeof *p->segs, cmp_seg);
     for (size_t i = 0; i < p->n; i++) {
-        if (p->segs[i].at != at)
+        const struct lf_map_seg *s = &p->segs[i];
+        if (s->at != at || s->step != s->n)
             return false;
-        at += p->segs[i].n;
+        at += s->n * s->times;
     }
     return at == rows;
 }
@@ -399,8 +505,9 @@ static int check_cover(lf_map *m, lf_err *err)
         if (strcmp(m->items[i - 1].name, m->items[i].name) == 0)
             return lf_fail(err, LF_EINVAL, "two rows name %s", m->items[i].name);
     for (size_t i = 0; i < m->n_ours; i++) {
-        const struct lf_map_blocks *b = &m->of_ours[i].blocks;
-        if (!covers(&m->of_ours[i], b->n ? b->rows : rows_of(&m->ours[i])))
+        struct lf_map_parts *p = &m->of_ours[i];
+        const int64_t elems = rows_of(&m->ours[i]) * width_of(&m->ours[i]);
+        if (!covers(p, p->blocks.n ? p->blocks.rows : elems / p->width))
             return lf_fail(err, LF_EINVAL, "%s %s", m->ours[i].name,
                            m->of_ours[i].n
                                ? "is not covered exactly once by the rows of this family"
@@ -427,18 +534,21 @@ static const struct lf_map_row score_row = {"score.weight", LF_MAP_COPY, "score.
 static int expand_all(lf_map *m, const struct lf_map_form *form, const lf_model_config *c,
                       lf_err *err)
 {
-    const struct counts n = {c->layers > c->vision.layers ? c->layers : c->vision.layers,
-                             count_experts(m)};
-    if (n.layers > (int64_t)LF_ST_MAX_TENSORS / (n.experts + 1))
-        return lf_fail(err, LF_EINVAL,
-                       "%lld layers of %lld experts have more tensors than a file may have",
-                       (long long)n.layers, (long long)n.experts);
-    int rc = 0;
+    const struct scope in = {c->layers > c->vision.layers ? c->layers : c->vision.layers,
+                             count_experts(m), lf_model_config_to_json(c, err)};
+    int rc = in.keys ? 0 : LF_ENOMEM;
+    if (rc == 0 && in.layers > (int64_t)LF_ST_MAX_TENSORS / (in.experts + 1))
+        rc = lf_fail(err, LF_EINVAL,
+                     "%lld layers of %lld experts have more tensors than a file may have",
+                     (long long)in.layers, (long long)in.experts);
     for (size_t t = 0; t < form->n_tables; t++)
         for (const struct lf_map_row *r = form->tables[t]; r->outside && rc == 0; r++)
             if (lf_map_when(r->when, c))
-                rc = expand(m, r, form, &n, err);
-    return rc != 0 ? rc : expand(m, &score_row, form, &n, err);
+                rc = expand(m, r, form, &in, err);
+    if (rc == 0)
+        rc = expand(m, &score_row, form, &in, err);
+    json_decref(in.keys);
+    return rc;
 }
 
 int lf_map_build(lf_map *out, const struct lf_map_form *form, const lf_model_config *c, lf_err *err)
@@ -454,6 +564,8 @@ int lf_map_build(lf_map *out, const struct lf_map_form *form, const lf_model_con
     if (rc == 0 && (!(m.of_ours = lf_calloc(m.n_ours, sizeof *m.of_ours, err)) ||
                     !(m.of_item = lf_calloc(m.n_items + 1, sizeof *m.of_item, err))))
         rc = LF_ENOMEM;
+    for (size_t i = 0; i < m.n_ours && rc == 0; i++)
+        m.of_ours[i].width = width_of(&m.ours[i]);
     for (size_t i = 0; i < m.n_items && rc == 0; i++)
         rc = join_item(&m, (int)i, c, err);
     if (rc == 0)

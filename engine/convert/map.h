@@ -14,21 +14,15 @@
  * `when` ("kv_heads=1 position!=alibi") distinguishes variants with the same tensors of ours: it
  * compares keys of [model] (engine/model/config.h) in their canonical text.
  *
- * In the kinds our tensors are matrices [out, in]; a bias is a column, and experts [E, out, in] are
- * E blocks of rows:
+ * In the kinds our tensors are matrices [out, in]; a bias is a column:
  *
  *     COPY      the tensor itself
- *     TURNED    its transpose (GPT-2's Conv1D has [in, out]); vectors do not change
  *     STACK     several under each other: rows of the first, then of the second, ... (q;k;v,
- *               gate;up)
- *     STACK_T   the transpose of that stack
- *     GROUPS    q, k, v by groups of heads: rows of group g are its H/G query heads, its key head,
- *               its value head, of head_dim rows each. G = H: [head][q,k,v] (NeoX, BLOOM); G = 1:
- *               the stack q;k;v (Falcon 7B, StarCoder)
- *     GROUPS_3  the oldest Megatron layout of the same for G = H: rows [head][head_dim][q,k,v]
+ *               gate;up), in groups and blocks as below
+ *     STACK_T   the same, and each block is transposed (GPT-2's Conv1D has [in, out]); vectors are
+ *               as in STACK
+ *     DEPTHWISE the stack [rows, in] as [rows, 1, in] (a convolution over time of each channel)
  *     EXPERT    one outside tensor per expert ({E}): block {E} of ours
- *     EXPERTS   the stack of several, expert by expert: [E, out of all, in]
- *     EXPERTS_T the transpose of each expert of that: [E, in, out of all]
  *     CELLS     ours is [out, k C] of k patches side by side, k the square of projector.merge; the
  *               outside tensor has the k numbers of a channel beside each other (unfold of PyTorch)
  *     VECTOR    ours is [1, n], the outside tensor [n]
@@ -37,6 +31,26 @@
  *     CONV_T    ours is [C, 6 P P], the outside tensor one over two frames [C, 3, 2, P, P]
  *     TIED      a second copy of our tensor: read and compared, never stored
  *     IGNORED   no weight; `ours` says why it can be left out
+ *
+ * Two counts may stand before the names of a stack: "blocks=B groups=G a b c". With blocks all
+ * tensors are B matrices behind each other: ours [B, r, in] or [B, r], the outside tensor
+ * [B, R, in] or [B, R], where R is the sum of all r; STACK_T makes that [B, in, R]. Without, they
+ * are one matrix or vector. The R rows of a block come in G groups (without groups: 1), each of
+ * which has the next r/G rows of each of ours: with n = r/G of tensor k, and m the sum of the n of
+ * the tensors before it,
+ *
+ *     row g R/G + m + j of the outside block is row g n + j of that block of tensor k, 0 <= j < n
+ *
+ * (STACK_T: column g R/G + m + j). Counts are products, "kv_heads*head_dim", of numbers, keys of
+ * [model] and names of tensors of ours, which stand for their rows r. Layouts:
+ *
+ *     groups=kv_heads q k v             the H/G query heads, key head and value head of each of G
+ *                                       groups: [head][q,k,v] for G = H (NeoX, BLOOM), q;k;v for
+ *                                       G = 1 (Falcon 7B, StarCoder)
+ *     groups=kv_heads*head_dim q k v    for G = H the oldest of Megatron: [head][head_dim][q,k,v]
+ *     blocks=experts gate up            all experts in one tensor, halves gate and up (Qwen3-VL)
+ *     blocks=experts groups=expert_ffn gate up
+ *                                       the same, gate and up by turns (gpt-oss)
  *
  * lf_map_build and lf_map_bind check three rules: exactly one expanded row names every outside
  * tensor; the rows cover every tensor of ours exactly once; every shape is the one that follows
@@ -56,14 +70,10 @@
 
 enum lf_map_kind {
     LF_MAP_COPY = 1,
-    LF_MAP_TURNED,
     LF_MAP_STACK,
     LF_MAP_STACK_T,
-    LF_MAP_GROUPS,
-    LF_MAP_GROUPS_3,
+    LF_MAP_DEPTHWISE,
     LF_MAP_EXPERT,
-    LF_MAP_EXPERTS,
-    LF_MAP_EXPERTS_T,
     LF_MAP_CELLS,
     LF_MAP_VECTOR,
     LF_MAP_LEAD,
@@ -76,11 +86,11 @@ enum lf_map_kind {
 struct lf_map_row {
     const char *outside;
     enum lf_map_kind kind;
-    const char *ours; /* names separated by blanks; IGNORED: the reason */
+    const char *ours; /* counts and names separated by blanks; IGNORED: the reason */
     const char *when; /* NULL: always; conditions separated by blanks */
 };
 
-#define LF_MAP_MAX_PARTS 4 /* tensors of ours in one outside tensor */
+#define LF_MAP_MAX_PARTS 6 /* tensors of ours in one outside tensor */
 #define LF_MAP_MAX_DIMS  5
 #define LF_MAP_TABLES    3 /* of one model: decoder, encoder of pictures, projector */
 #define LF_MAP_NAMES     8
@@ -111,34 +121,35 @@ struct lf_map_item {
     const struct lf_map_row *row;
     int ndim; /* expected shape; IGNORED: -1, any */
     int64_t shape[LF_MAP_MAX_DIMS];
-    int64_t width; /* elements of one of its rows, which segments count */
     int n_ours, ours[LF_MAP_MAX_PARTS];
+    int64_t blocks, groups; /* of a stack; blocks 0: it is one matrix or vector */
     int64_t expert;
     /* index in the bound source; -1: missing (allowed for TIED and IGNORED) */
     int source;
 };
 
-/* Rows [at, at + n) of a tensor are rows [src_at, src_at + n) of tensor src, or columns where src
- * is turned. */
+/* Row at + t step + j of a tensor is row src_at + t src_step + j of tensor src, or column where src
+ * is turned, for 0 <= t < times and 0 <= j < n. */
 struct lf_map_seg {
     int64_t at, n;
     int src;
     int64_t src_at;
+    int64_t times, step, src_step;
 };
 
-/* Matrices behind each other, each of which is turned by itself; n 0: the tensor is one matrix. */
+/* Matrices behind each other, each of which is transposed by itself; n 0: nothing is. */
 struct lf_map_blocks {
-    int64_t n, rows, width; /* of one block of this tensor */
-    int64_t src_width;      /* elements of a row of the sources */
+    int64_t n, rows;   /* of this tensor: how many, and rows of each */
+    int64_t src_width; /* elements of a row of the sources */
+    bool cut_columns;  /* segments are columns of this tensor and rows of the sources (export) */
 };
 
-/* The parts of a tensor, sorted by `at`, without gaps. turned: the sources are transposed (import),
- * or the segments are columns of this tensor (export). With blocks the segments are those of each
- * block, and a source has as many blocks, each as large as its segment. */
+/* The parts of a tensor, sorted by `at`: they cover each row once. With blocks the segments are
+ * those of each block, and a source has as many blocks. In a tensor of ours step = n. */
 struct lf_map_parts {
     struct lf_map_seg *segs;
     size_t n, cap;
-    bool turned;
+    int64_t width; /* elements of a row of this tensor */
     struct lf_map_blocks blocks;
 };
 
@@ -153,8 +164,8 @@ typedef struct lf_map {
     lf_arena *arena; /* names */
 } lf_map;
 
-/* Expands the tables of a form for a model. LF_EINVAL: the rows cover a tensor twice or not at all;
- * the message names it. */
+/* Expands the tables of a form for a model. LF_EINVAL: the rows cover a tensor twice or not at all,
+ * or tensors do not divide as the counts of a row say; the message names them. */
 int lf_map_build(lf_map *out, const struct lf_map_form *form, const lf_model_config *c,
                  lf_err *err);
 void lf_map_fini(lf_map *m);

@@ -19,19 +19,18 @@ struct lf_move_source {
     int (*read)(void *ctx, int src, int64_t first, int64_t n, void *dst, lf_err *err);
 };
 
-/* A tensor to make, as a matrix: a vector is a column; experts [E, out, in] are E x out rows. */
+/* A tensor to make, as the matrix of parts->width columns whose rows the segments count. */
 struct lf_move {
     const struct lf_move_source *from;
     const struct lf_map_parts *parts;
-    /* With parts->turned: false: the segments are rows of this tensor and columns of the sources
-     * (import of a transposed stack); true: columns of this tensor and rows of the sources
-     * (export). */
-    bool cut_columns;
-    int64_t rows, width;    /* of this tensor */
-    int64_t src_width;      /* turned: elements of a row of the sources; else = width */
+    int64_t elems;          /* of this tensor */
     enum lf_st_dtype dtype; /* of this tensor: F32, F16 or BF16 */
     atomic_llong nonfinite; /* values that were or became NaN or infinite */
 };
+
+/* Sets parts and elems to those of tensor i of ours, or of outside tensor i. */
+void lf_move_to_ours(struct lf_move *m, const lf_map *map, size_t i);
+void lf_move_to_item(struct lf_move *m, const lf_map *map, size_t i);
 
 /* Writes elements [first, first + n) to dst. */
 int lf_move_block(struct lf_move *m, int64_t first, int64_t n, void *dst, lf_err *err);

@@ -59,9 +59,10 @@ static int find_item(const struct lf_peft *p, const char *weight, int64_t rows, 
         const struct lf_map_parts *parts = &p->map.of_item[k];
         int64_t inside = 0, all = 0;
         for (size_t s = 0; s < parts->n; s++) {
-            all += parts->segs[s].n;
+            const int64_t n = parts->segs[s].n * parts->segs[s].times;
+            all += n;
             if (offset_in(p, weight, p->map.ours[parts->segs[s].src].name) >= 0)
-                inside += parts->segs[s].n;
+                inside += n;
         }
         if (!inside || p->map.items[k].kind == LF_MAP_TIED)
             continue;
@@ -92,7 +93,7 @@ static int make_unit(struct lf_peft *p, struct lf_peft_unit *u, const struct lf_
         return k;
     const struct lf_map_parts *parts = &p->map.of_item[k];
     const char *name = p->map.items[k].name;
-    u->turned = parts->turned;
+    u->turned = parts->blocks.n > 0;
     u->cols = p->map.ours[parts->segs[0].src].shape[1];
     u->module =
         lf_arena_printf(p->arena, err, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
@@ -102,8 +103,9 @@ static int make_unit(struct lf_peft *p, struct lf_peft_unit *u, const struct lf_
     for (size_t s = 0; s < parts->n; s++) {
         const struct lf_map_seg *g = &parts->segs[s];
         const int64_t off = offset_in(p, weight, p->map.ours[g->src].name);
-        for (int64_t i = 0; i < g->n; i++)
-            u->row[g->at + i] = off + g->src_at + i;
+        for (int64_t i = 0; i < g->n * g->times; i++)
+            u->row[g->at + i / g->n * g->step + i % g->n] =
+                off + g->src_at + i / g->n * g->src_step + i % g->n;
     }
     return 0;
 }
