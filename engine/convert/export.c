@@ -11,7 +11,10 @@
 #include "engine/model/weights.h"
 #include "engine/store/safetensors.h"
 
-#define BLOCK_BYTES ((int64_t)4 << 20)
+/* Of a tensor that is written at once. Of a transposed one more: what is read of a source's rows is
+ * as long as a block has rows. */
+#define BLOCK_BYTES  ((int64_t)4 << 20)
+#define TURNED_BYTES ((int64_t)32 << 20)
 
 struct export
 {
@@ -155,7 +158,8 @@ static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, l
     const struct lf_map_item *it = &ex->map.items[ex->items[k]];
     struct lf_move m = {.from = &ex->from, .dtype = ex->decls[k].dtype};
     lf_move_to_item(&m, &ex->map, (size_t)ex->items[k]);
-    int64_t elem = (int64_t)lf_st_dtype_bytes(m.dtype), n, step = BLOCK_BYTES / elem;
+    int64_t elem = (int64_t)lf_st_dtype_bytes(m.dtype), n,
+            step = (m.parts->blocks.n ? TURNED_BYTES : BLOCK_BYTES) / elem;
     int rc = 0;
     const struct lf_map_seg *seg = m.parts->segs;
     const lf_ckpt_entry *whole = m.parts->n == 1 ? ex->entries[seg->src] : NULL;
@@ -199,7 +203,7 @@ static int write_weights(struct export *ex, lf_artifact *a, lf_err *err)
     lf_st_write_options wo = {
         .max_file = ex->o->file_bytes, .hash_tensors = true, .resume = ex->left.resume};
     json_t *hashes = json_object();
-    void *buf = lf_malloc((size_t)BLOCK_BYTES, 1, err);
+    void *buf = lf_malloc((size_t)TURNED_BYTES, 1, err);
     int rc =
         buf && hashes ? lf_st_writer_create(&w, ex->o->out, ex->decls, ex->n, &wo, err) : LF_ENOMEM;
     ex->reused = rc != 0 ? 0 : lf_st_writer_reused(w);

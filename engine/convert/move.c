@@ -34,6 +34,11 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Row number p of all rows of a segment, in the tensor whose pieces are step apart. */
 static int64_t place(int64_t at, int64_t n, int64_t step, int64_t p)
 {
@@ -78,17 +83,20 @@ static int read_cast(struct work *w, int src, int64_t first, int64_t n, char *ds
     return rc;
 }
 
-/* Pieces of n bytes, from `from` apart to `to` apart. dst may begin where src does, if its pieces
- * are not further apart. */
+/* Pieces of n bytes, which are `from` apart, to places `to` apart. dst may begin where src does, if
+ * its pieces are not further apart. Single elements are most: of two tensors that alternate. */
 static void copy_pieces(char *dst, size_t to, const char *src, size_t from, size_t n,
                         int64_t pieces)
 {
-    if (n == 2)
+    if (n == 2 && to == 2 && from == 4)
         for (int64_t i = 0; i < pieces; i++)
-            memcpy(dst + (size_t)i * to, src + (size_t)i * from, 2);
+            memmove(dst + i * 2, src + i * 4, 2);
+    else if (n == 2)
+        for (int64_t i = 0; i < pieces; i++)
+            memmove(dst + (size_t)i * to, src + (size_t)i * from, 2);
     else if (n == 4)
         for (int64_t i = 0; i < pieces; i++)
-            memcpy(dst + (size_t)i * to, src + (size_t)i * from, 4);
+            memmove(dst + (size_t)i * to, src + (size_t)i * from, 4);
     else
         for (int64_t i = 0; i < pieces; i++)
             memmove(dst + (size_t)i * to, src + (size_t)i * from, n);
@@ -180,64 +188,128 @@ static int read_straight(struct work *w, int64_t first, int64_t n, char *dst, lf
 
 /* ---- transposed blocks ---- */
 
-/* Lines of a source that become columns: of its rows `line` to `line + lines`, the elements of
- * place x to x + span. */
+/* Lines of sources that become columns `line` to `line + lines` of this tensor: their elements of
+ * place x to x + span become rows from `row` + x on. */
 struct tile {
-    const struct lf_map_seg *s;
-    int64_t block;
+    const struct lf_map_seg
+        *s; /* whose columns of the source are rows here; NULL with cut_columns */
+    int64_t block, row;
     int64_t line, lines, x, span;
 };
 
-/* Row number i of this tensor's block, and column number i, that a tile writes. */
-static int64_t tile_row(const struct work *w, const struct tile *t, int64_t i)
+/* The segment that row (or column) x of a tensor belongs to, and which of all its rows that is. */
+static const struct lf_map_seg *seg_of(const struct lf_map_parts *p, int64_t x, int64_t *which)
 {
-    return w->m->parts->blocks.cut_columns ? t->x + i
-                                           : place(t->s->at, t->s->n, t->s->step, t->x + i);
-}
-
-static int64_t tile_col(const struct work *w, const struct tile *t, int64_t i)
-{
-    return w->m->parts->blocks.cut_columns ? place(t->s->at, t->s->n, t->s->step, t->line + i)
-                                           : t->line + i;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct lf_map_seg *s = &p->segs[i];
+        const int64_t k = rows_before(s, x);
+        if (k < s->n * s->times && place(s->at, s->n, s->step, k) == x) {
+            *which = k;
+            return s;
+        }
+    }
+    LF_BUG("row %lld is in no segment", (long long)x);
 }
 
 /* Line number i of a tile. */
 static int read_line(struct work *w, const struct tile *t, int64_t i, char *dst, lf_err *err)
 {
     const struct lf_map_parts *p = w->m->parts;
-    const struct lf_map_seg *s = t->s;
     const int64_t width = p->blocks.src_width;
-    if (!p->blocks.cut_columns)
-        return read_elems(w, s, (t->block * p->width + t->line + i) * width, t->x, t->x + t->span,
-                          dst, err);
-    const int64_t row =
-        t->block * s->n * s->times + place(s->src_at, s->n, s->src_step, t->line + i);
-    return read_cast(w, s->src, row * width + t->x, t->span, dst, err);
+    int64_t k;
+    if (t->s)
+        return read_elems(w, t->s, (t->block * p->width + t->line + i) * width, t->x,
+                          t->x + t->span, dst, err);
+    const struct lf_map_seg *s = seg_of(p, t->line + i, &k);
+    k = t->block * s->n * s->times + place(s->src_at, s->n, s->src_step, k);
+    return read_cast(w, s->src, k * width + t->x, t->span, dst, err);
 }
 
-/* Puts a tile into dst, which holds elements [first, first + n) of the block. */
+#define LOW_HALVES 0x0000ffff0000ffffu
+#define LOW_HALF   0x00000000ffffffffu
+
+/* Exchanges what b has where mask is set for what a has so many bits higher. */
+static inline void exchange(uint64_t *a, uint64_t *b, int bits, uint64_t mask)
+{
+    const uint64_t t = (*a >> bits ^ *b) & mask;
+    *b ^= t;
+    *a ^= t << bits;
+}
+
+/* 8 / size rows and columns, the first element of a word in its lowest bits, as on every host that
+ * this runs on. from, to: bytes between lines. */
+static inline void turn_square(char *dst, int64_t to, const char *src, int64_t from, int64_t size)
+{
+    const int n = (int)(8 / size);
+    uint64_t v[4];
+    for (int i = 0; i < n; i++)
+        memcpy(&v[i], src + i * from, 8);
+    if (n == 4) {
+        exchange(&v[0], &v[1], 16, LOW_HALVES);
+        exchange(&v[2], &v[3], 16, LOW_HALVES);
+        exchange(&v[0], &v[2], 32, LOW_HALF);
+        exchange(&v[1], &v[3], 32, LOW_HALF);
+    } else {
+        exchange(&v[0], &v[1], 32, LOW_HALF);
+    }
+    for (int i = 0; i < n; i++)
+        memcpy(dst + i * to, &v[i], 8);
+}
+
+/* Element (l, i) of lines that are SPAN apart to element (i, l) of rows that are `width` apart. */
+static inline void turn_whole(char *dst, int64_t width, const char *src, int64_t rows,
+                              int64_t lines, int64_t size)
+{
+    const int64_t n = 8 / size, r = rows / n * n, k = lines / n * n;
+    for (int64_t i = 0; i < r; i += n)
+        for (int64_t l = 0; l < k; l += n)
+            turn_square(dst + (i * width + l) * size, width * size, src + (l * SPAN + i) * size,
+                        SPAN * size, size);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t l = i < r ? k : 0; l < lines; l++)
+            memcpy(dst + (i * width + l) * size, src + (l * SPAN + i) * size, (size_t)size);
+}
+
+/* Puts a tile into dst, which holds elements [first, first + n) of the block. Rows that lie in it
+ * wholly are most. */
 static void put_tile(const struct work *w, const struct tile *t, int64_t first, int64_t n,
                      char *dst)
 {
-    const int64_t width = w->m->parts->width, size = (int64_t)w->size;
-    int64_t col[LINES];
-    for (int64_t l = 0; l < t->lines; l++)
-        col[l] = tile_col(w, t, l);
-    for (int64_t i = 0; i < t->span; i++) {
-        const int64_t row = tile_row(w, t, i) * width - first;
-        const char *from = w->some + i * size;
-        const bool whole = row >= 0 && row + width <= n;
-        if (whole && size == 2)
-            for (int64_t l = 0; l < t->lines; l++)
-                memcpy(dst + (row + col[l]) * 2, from + l * SPAN * 2, 2);
-        else if (whole && size == 4)
-            for (int64_t l = 0; l < t->lines; l++)
-                memcpy(dst + (row + col[l]) * 4, from + l * SPAN * 4, 4);
-        else
-            for (int64_t l = 0; l < t->lines; l++)
-                if (row + col[l] >= 0 && row + col[l] < n)
-                    memcpy(dst + (row + col[l]) * size, from + l * SPAN * size, w->size);
+    const int64_t width = w->m->parts->width, size = (int64_t)w->size, row = t->row + t->x;
+    const int64_t lo = least(most((first + width - 1) / width - row, 0), t->span),
+                  hi = most(least((first + n) / width - row, t->span), lo);
+    for (int64_t i = lo ? 0 : hi; i < t->span; i = i + 1 == lo ? hi : i + 1) {
+        const int64_t at = (row + i) * width + t->line - first;
+        for (int64_t l = 0; l < t->lines; l++)
+            if (at + l >= 0 && at + l < n)
+                memcpy(dst + (at + l) * size, w->some + (l * SPAN + i) * size, w->size);
     }
+    if (lo == hi)
+        return;
+    dst += ((row + lo) * width + t->line - first) * size;
+    if (size == 2)
+        turn_whole(dst, width, w->some + lo * 2, hi - lo, t->lines, 2);
+    else
+        turn_whole(dst, width, w->some + lo * 4, hi - lo, t->lines, 4);
+}
+
+/* The tiles from t->x to end that have elements [first, first + n) of the block. */
+static int read_tiles(struct work *w, struct tile *t, int64_t end, int64_t first, int64_t n,
+                      char *dst, lf_err *err)
+{
+    const int64_t width = w->m->parts->width;
+    int rc = need(&w->some, err);
+    for (; t->x < end && rc == 0; t->x += SPAN) {
+        t->span = least(SPAN, end - t->x);
+        for (t->line = 0; t->line < width && rc == 0; t->line += LINES) {
+            t->lines = least(LINES, width - t->line);
+            for (int64_t l = 0; l < t->lines && rc == 0; l++)
+                rc = read_line(w, t, l, w->some + (size_t)(l * SPAN) * w->size, err);
+            if (rc == 0)
+                put_tile(w, t, first, n, dst);
+        }
+    }
+    return rc;
 }
 
 /* Elements [first, first + n) of a block. */
@@ -246,22 +318,14 @@ static int read_block(struct work *w, int64_t block, int64_t first, int64_t n, c
 {
     const struct lf_map_parts *p = w->m->parts;
     const int64_t r0 = first / p->width, r1 = (first + n - 1) / p->width + 1;
-    int rc = need(&w->some, err);
-    for (size_t i = 0; i < p->n; i++) {
+    struct tile t = {.block = block, .x = r0};
+    int rc = 0;
+    if (p->blocks.cut_columns)
+        return read_tiles(w, &t, r1, first, n, dst, err);
+    for (size_t i = 0; i < p->n && rc == 0; i++) {
         const struct lf_map_seg *s = &p->segs[i];
-        const bool cut = p->blocks.cut_columns;
-        const int64_t end = cut ? r1 : rows_before(s, r1), lines = cut ? s->n * s->times : p->width;
-        struct tile t = {.s = s, .block = block};
-        for (t.x = cut ? r0 : rows_before(s, r0); t.x < end; t.x += SPAN) {
-            t.span = least(SPAN, end - t.x);
-            for (t.line = 0; t.line < lines && rc == 0; t.line += LINES) {
-                t.lines = least(LINES, lines - t.line);
-                for (int64_t l = 0; l < t.lines && rc == 0; l++)
-                    rc = read_line(w, &t, l, w->some + (size_t)(l * SPAN) * w->size, err);
-                if (rc == 0)
-                    put_tile(w, &t, first, n, dst);
-            }
-        }
+        t = (struct tile){.s = s, .block = block, .row = s->at, .x = rows_before(s, r0)};
+        rc = read_tiles(w, &t, rows_before(s, r1), first, n, dst, err);
     }
     return rc;
 }
