@@ -95,6 +95,10 @@ typedef struct lf_vision_config {
     /* columns turn by frequencies of their own, half a step below those of rows:
      * rope_theta^(-(4 j + 2) / head_dim) (Pixtral) */
     bool rope_own;
+    bool rope_interleaved; /* pairs (2i, 2i + 1) of a head instead of (i, i + head_dim / 2) */
+    /* rows and columns turn as if the side of the positions' square had so many patches (EVA-02,
+     * which was first trained on that grid); 0: by their numbers */
+    int64_t rope_side;
     /* a picture of another grid than the table's takes for each patch the position that lies at the
      * same share of the side, and nothing between two (Idefics 3) */
     bool buckets;
@@ -102,12 +106,15 @@ typedef struct lf_vision_config {
     double norm_eps;
     bool pre_norm, final_norm;
     bool qkv_bias, bias; /* of q, k, v; of the other linear layers of its blocks */
+    bool bare_keys;      /* keys have no bias, though qkv_bias is set (EVA) */
     bool qk_norm;        /* RMS norms of queries and keys, over all heads together (InternViT) */
-    bool layer_scale;    /* Touvron et al. 2021, CaiT */
-    int mlp;             /* enum lf_model_mlp */
-    int activation;      /* enum lf_act */
-    bool windows;        /* attention within windows, but for full_layers (Qwen2.5-VL) */
-    int64_t window;      /* patches of a window's side, a multiple of projector.merge */
+    /* a norm of all heads together before attn.o, and one before mlp.down (sub-LN, EVA-02) */
+    bool attn_inner_norm, mlp_inner_norm;
+    bool layer_scale; /* Touvron et al. 2021, CaiT */
+    int mlp;          /* enum lf_model_mlp */
+    int activation;   /* enum lf_act */
+    bool windows;     /* attention within windows, but for full_layers (Qwen2.5-VL) */
+    int64_t window;   /* patches of a window's side, a multiple of projector.merge */
     lf_model_list full_layers;
     double init_std, layer_scale_init;
     /* What of it is read: the stream behind so many layers (0: all; LLaVA reads the last but one),

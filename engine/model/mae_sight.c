@@ -22,7 +22,7 @@ static struct lf_vision_rows rows_of(const lf_vision_config *v, int64_t patches,
 {
     struct lf_vision_rows r = {.patches = patches, .images = tiles + 1};
     r.rows = r.max_image = patches + (v->class_token ? tiles : 0);
-    r.taps = r.rows * (v->rope ? LF_TAPS_BILINEAR : LF_TAPS_BICUBIC);
+    r.taps = r.rows * lf_sight_taps(v);
     return r;
 }
 
@@ -171,6 +171,8 @@ static void add_class(struct fill *f)
         lf_sight_entry(pos[k], 0, 1);
         lf_sight_end_row(pos[k]);
     }
+    for (int k = 0; k < 2 && s->c.vision.rope; k++)
+        memset(s->turn[k] + 3 * f->row[k], 0, 3 * sizeof *s->turn[k]);
     lf_sight_entry(&s->m[FROM], f->row[0]++, 1);
     end_row(f);
 }
@@ -261,6 +263,9 @@ static int check(const lf_mae_sight *s, const struct lf_mae_batch *b, lf_err *er
             return lf_fail(err, LF_EINVAL,
                            "a picture of a single patch, of which nothing can be hidden: take "
                            "smaller patches or larger pictures");
+        const int rc = lf_sight_check_turn(&s->c.vision, t, err);
+        if (rc != 0)
+            return rc;
         patches += (int64_t)t->h * t->w;
     }
     for (int64_t i = 0; i < patches && patches <= s->r.decoder.patches; i++)

@@ -321,6 +321,24 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
     return 0;
 }
 
+/* A norm of all heads or all channels together needs what other ranks have. */
+static int check_whole_norms(const lf_vision_config *v, lf_err *err)
+{
+    const struct {
+        const char *key;
+        bool on;
+    } norms[] = {{"qk_norm", v->qk_norm},
+                 {"attn_inner_norm", v->attn_inner_norm},
+                 {"mlp_inner_norm", v->mlp_inner_norm}};
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
+        if (norms[i].on)
+            return lf_fail(err, LF_ENOTSUP,
+                           "vision.%s: that norm is over all of a row, which tensor divides; take "
+                           "tensor = 1",
+                           norms[i].key);
+    return 0;
+}
+
 /* An encoder and what restores pictures from it, with no text decoder. */
 static int declare_restoring(const lf_decoder *d, lf_pstore *ps, lf_err *err)
 {
@@ -336,6 +354,8 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
     struct held h = {.chunk = chunks, .n = n};
     const int ranks = lf_pstore_layout_of(ps)->tensor;
     t.rc = ranks > 1 ? check_ranks(c, ranks, err) : 0;
+    if (t.rc == 0 && ranks > 1)
+        t.rc = check_whole_norms(&c->vision, err);
     if (t.rc == 0 && c->vision.family && lf_pstore_layout_of(ps)->sequence)
         t.rc = lf_fail(err, LF_ENOTSUP,
                        "sequence_parallel does not divide rows of pictures; set sequence_parallel "

@@ -35,8 +35,7 @@ struct lf_decoder_media lf_sight_bounds(const lf_model_config *c, int64_t patche
         m.vision.max_window = square(v->window);
         m.vision.windows = patches / each + 1;
     }
-    const int64_t taps = v->buckets ? 1 : v->rope ? LF_TAPS_BILINEAR : LF_TAPS_BICUBIC;
-    m.vision.taps = m.vision.rows * taps;
+    m.vision.taps = m.vision.rows * lf_sight_taps(v);
     m.selected = patches;
     m.features = lf_decoder_selects(c) ? patches / each / pool : m.vision.rows / each;
     m.placed = c->projector.most_tiles ? LF_TAPS_BILINEAR * rows : rows;

@@ -8,6 +8,10 @@
 #include "engine/model/sight.h"
 
 enum { LF_TAPS_BILINEAR = 4, LF_TAPS_BICUBIC = 16 }; /* taps of a resampled position */
+/* Entries of a row's position in the table of v, at most. */
+int64_t lf_sight_taps(const lf_vision_config *v);
+/* LF_EINVAL: the side of the table decides how its patches turn, and the picture has another. */
+int lf_sight_check_turn(const lf_vision_config *v, const struct lf_sight_tile *t, lf_err *err);
 
 /* Compressed rows [0] and those of the transpose [1]. */
 struct lf_sight_matrix {

@@ -2,6 +2,7 @@
  *
  * Rows of the encoder: the order of patches, class tokens, windows, learned positions. */
 #include <math.h>
+#include <string.h>
 
 #include "engine/model/sight_priv.h"
 
@@ -63,11 +64,33 @@ static int64_t bucket(int64_t i, int64_t n, int64_t side)
     return k;
 }
 
+/* Encoders that turn by rows and columns alone, with a table beside it (Qwen3-VL). */
+static bool has_corners(const lf_vision_config *v)
+{
+    return v->rope && !v->class_token;
+}
+
+int64_t lf_sight_taps(const lf_vision_config *v)
+{
+    return v->buckets ? 1 : has_corners(v) ? LF_TAPS_BILINEAR : LF_TAPS_BICUBIC;
+}
+
+int lf_sight_check_turn(const lf_vision_config *v, const struct lf_sight_tile *t, lf_err *err)
+{
+    const int64_t side = lf_vision_table_side(v);
+    if (!v->rope_side || (t->h == side && t->w == side))
+        return 0;
+    return lf_fail(err, LF_EINVAL,
+                   "a picture of %d x %d patches: with vision.rope_side pictures have the %lld x "
+                   "%lld patches of vision.positions; let the processor make them so large",
+                   t->w, t->h, (long long)side, (long long)side);
+}
+
 void lf_sight_position(struct lf_sight_matrix *pos, const lf_vision_config *v,
                        const struct lf_sight_tile *t, int64_t row, int64_t col)
 {
-    const bool corners = v->rope;
-    const int64_t first = v->class_token, side = (int64_t)lround(sqrt((double)(pos->from - first)));
+    const bool corners = has_corners(v);
+    const int64_t first = v->class_token, side = lf_vision_table_side(v);
     if (v->buckets) {
         lf_sight_entry(pos, first + bucket(row, t->h, side) * side + bucket(col, t->w, side), 1);
         return;
@@ -96,6 +119,8 @@ struct rows {
 static void add_class(struct rows *r)
 {
     lf_sight *s = r->s;
+    if (s->c->vision.rope)
+        memset(s->turn + 3 * r->row, 0, 3 * sizeof *s->turn);
     lf_sight_entry(&s->class, 0, 1);
     lf_sight_end_row(&s->class);
     lf_sight_end_row(&s->place);
@@ -214,6 +239,9 @@ static int check(const lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
         if (t->h > LF_VISION_SIDES || t->w > LF_VISION_SIDES)
             return lf_fail(err, LF_EINVAL, "a picture of %d x %d patches; a side has at most %d",
                            t->w, t->h, LF_VISION_SIDES);
+        const int rc = lf_sight_check_turn(&s->c->vision, t, err);
+        if (rc != 0)
+            return rc;
         patches += (int64_t)t->h * t->w;
     }
     if (patches > v->patches)

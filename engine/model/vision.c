@@ -14,8 +14,8 @@
 
 /* ---- families ---- */
 
-/* All have biases in every linear layer, but for Pixtral, which has none, and InternViT-6B, which
- * has none for queries, keys and values. */
+/* All have biases in every linear layer, but for Pixtral, which has none, InternViT-6B, which has
+ * none for queries, keys and values, and EVA, which has none for keys. */
 #define LAYER(e) .norm = LF_NORM_LAYER, .norm_eps = e, .qkv_bias = true
 #define RMS      .norm = LF_NORM_RMS, .norm_eps = 1e-6
 #define MLP(a)   .mlp = LF_MLP_PLAIN, .activation = LF_ACT_##a, .bias = true
@@ -25,10 +25,13 @@
 #define SCALE(x) .layer_scale = true, .layer_scale_init = x
 #define PATCH    .patch_bias = true
 #define CLASS    .class_token = true
+#define BARE     .bare_keys = true
+#define INNER    .attn_inner_norm = true, .mlp_inner_norm = true
 
-const char *const lf_vision_families[] = {
-    "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2",  "dinov2-swiglu",
-    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       "vit-mae", NULL};
+const char *const lf_vision_families[] = {"none",          "clip",     "siglip",        "internvit",
+                                          "internvit-rms", "dinov2",   "dinov2-swiglu", "qwen2-vl",
+                                          "qwen2.5-vl",    "qwen3-vl", "idefics3",      "pixtral",
+                                          "vit-mae",       "eva-clip", "eva02",         NULL};
 enum {
     NONE,
     CLIP,
@@ -42,7 +45,9 @@ enum {
     QWEN3,
     IDEFICS3,
     PIXTRAL,
-    MAE
+    MAE,
+    EVA,
+    EVA02
 };
 
 static const lf_vision_config switches[] = {
@@ -64,6 +69,9 @@ static const lf_vision_config switches[] = {
                  .rope_own = true,
                  .pre_norm = true},
     [MAE] = {LAYER(1e-12), MLP(GELU), PATCH, CLASS, .final_norm = true, .fixed_positions = true},
+    [EVA] = {LAYER(1e-6), MLP(GELU), PATCH, CLASS, BARE, .final_norm = true},
+    [EVA02] = {LAYER(1e-6), SWIGLU, PATCH, CLASS, BARE, INNER, ROPE, .rope_interleaved = true,
+               .final_norm = true},
 };
 
 void lf_vision_family(lf_vision_config *c, int family)
@@ -80,6 +88,12 @@ int lf_vision_family_of(const char *name)
         if (strcmp(lf_vision_families[i], name) == 0)
             return i;
     return 0;
+}
+
+int64_t lf_vision_table_side(const lf_vision_config *c)
+{
+    const int64_t squares = c->positions - c->class_token;
+    return squares > 0 ? (int64_t)sqrt((double)squares) : 0;
 }
 
 static int64_t read_layers(const lf_vision_config *c)
@@ -112,8 +126,15 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
                        "head_dim = %lld: positions of rows and columns turn a quarter of a head's "
                        "channels each with their partners, so it is a multiple of 4",
                        (long long)c->head_dim);
-    if (c->rope_own && !c->rope)
-        return lf_fail(err, LF_EINVAL, "rope_own is of a vision encoder with rope");
+    if ((c->rope_own || c->rope_interleaved || c->rope_side) && !c->rope)
+        return lf_fail(err, LF_EINVAL, "%s is of a vision encoder with rope",
+                       c->rope_own           ? "rope_own"
+                       : c->rope_interleaved ? "rope_interleaved"
+                                             : "rope_side");
+    if (c->rope_side && !c->positions)
+        return lf_fail(err, LF_EINVAL, "rope_side is a share of the side of positions: give them");
+    if (c->bare_keys && !c->qkv_bias)
+        return lf_fail(err, LF_EINVAL, "bare_keys: without qkv_bias nothing has a bias there");
     if (!c->rope && c->positions <= 0)
         return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
     if (c->buckets && !c->positions)
@@ -124,7 +145,7 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
             "fixed_positions are sines and cosines of the rows and columns of positions, "
             "of hidden / 4 channels each: give positions, and a hidden that is a multiple "
             "of 4");
-    const int64_t squares = c->positions - c->class_token, side = (int64_t)sqrt((double)squares);
+    const int64_t squares = c->positions - c->class_token, side = lf_vision_table_side(c);
     if (c->positions && (squares < 1 || (side * side != squares)))
         return lf_fail(err, LF_EINVAL,
                        "positions = %lld are not a square of patches%s: a picture of another grid "
@@ -232,11 +253,16 @@ static void add(struct params *t, enum kind kind, struct shape shape, enum lf_sh
     t->rc = rc < 0 ? rc : 0;
 }
 
+static void add_norm_of(struct params *t, const char *name, int64_t width)
+{
+    add(t, GAIN, (struct shape){width, 0}, LF_SHARD_NONE, NULL, "%s.weight", name);
+    if (t->v->c.norm == LF_NORM_LAYER)
+        add(t, BIAS, (struct shape){width, 0}, LF_SHARD_NONE, NULL, "%s.bias", name);
+}
+
 static void add_norm(struct params *t, const char *name)
 {
-    add(t, GAIN, (struct shape){t->v->c.hidden, 0}, LF_SHARD_NONE, NULL, "%s.weight", name);
-    if (t->v->c.norm == LF_NORM_LAYER)
-        add(t, BIAS, (struct shape){t->v->c.hidden, 0}, LF_SHARD_NONE, NULL, "%s.bias", name);
+    add_norm_of(t, name, t->v->c.hidden);
 }
 
 static void add_attention(struct params *t, long long l)
@@ -248,12 +274,17 @@ static void add_attention(struct params *t, long long l)
     for (int bias = 0; bias < 1 + c->qkv_bias; bias++) {
         snprintf(group, sizeof group, "layers.%lld.attn.qkv.%s", l, bias ? "bias" : "weight");
         for (int k = 0; k < 3; k++)
-            add(t, bias ? BIAS : MATRIX, (struct shape){C, bias ? 0 : C}, LF_SHARD_ROWS, group,
-                "layers.%lld.attn.%c.%s", l, part[k], bias ? "bias" : "weight");
+            if (!bias || !c->bare_keys || part[k] != 'k')
+                add(t, bias ? BIAS : MATRIX, (struct shape){C, bias ? 0 : C}, LF_SHARD_ROWS,
+                    c->bare_keys ? NULL : group, "layers.%lld.attn.%c.%s", l, part[k],
+                    bias ? "bias" : "weight");
     }
     for (int k = 0; k < 2 * c->qk_norm; k++)
         add(t, GAIN, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.%c_norm.weight",
             l, part[k]);
+    snprintf(group, sizeof group, "layers.%lld.attn.inner_norm", l);
+    if (c->attn_inner_norm)
+        add_norm_of(t, group, C);
     add(t, MATRIX, (struct shape){C, C}, LF_SHARD_COLS, NULL, "layers.%lld.attn.o.weight", l);
     if (c->bias)
         add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.o.bias", l);
@@ -272,6 +303,9 @@ static void add_mlp(struct params *t, long long l)
                 LF_SHARD_ROWS, glu ? group : NULL, "layers.%lld.mlp.%s.%s", l, up ? "up" : "gate",
                 what);
         }
+    snprintf(group, sizeof group, "layers.%lld.mlp.inner_norm", l);
+    if (c->mlp_inner_norm)
+        add_norm_of(t, group, c->ffn);
     add(t, MATRIX, (struct shape){c->hidden, c->ffn}, LF_SHARD_COLS, NULL,
         "layers.%lld.mlp.down.weight", l);
     if (c->bias)
@@ -328,9 +362,10 @@ int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err)
 
 int64_t lf_vision_param_count(const lf_vision_config *c)
 {
-    const int64_t C = c->hidden, norm = c->norm == LF_NORM_LAYER ? 2 * C : C,
+    const int64_t C = c->hidden, vectors = c->norm == LF_NORM_LAYER ? 2 : 1, norm = vectors * C,
                   matrices = c->mlp == LF_MLP_GLU ? 2 : 1;
-    int64_t layer = 2 * norm + 4 * C * C + (c->qkv_bias ? 3 * C : 0);
+    int64_t layer = 2 * norm + 4 * C * C + (c->qkv_bias ? (c->bare_keys ? 2 : 3) * C : 0);
+    layer += (c->attn_inner_norm ? norm : 0) + (c->mlp_inner_norm ? vectors * c->ffn : 0);
     layer += (matrices + 1) * c->ffn * C + (c->bias ? matrices * c->ffn + 2 * C : 0);
     layer += (c->qk_norm ? 2 * C : 0) + (c->layer_scale ? 2 * C : 0);
     return c->layers * layer + C * c->patch_dim + (c->patch_bias ? C : 0) +
@@ -397,13 +432,15 @@ static void fill_rope(void *dst, const void *ctx)
 {
     const struct table *t = ctx;
     const int64_t half = t->v->c.head_dim / 2, quarter = half / 2;
+    const lf_vision_config *c = &t->v->c;
+    const double share = c->rope_side ? (double)c->rope_side / (double)lf_vision_table_side(c) : 1;
     float *out = dst;
     for (int64_t p = 0; p < t->v->sides; p++)
         for (int64_t i = 0; i < half; i++) {
             const double step =
                              (double)(i % quarter) + (t->v->c.rope_own && i >= quarter ? 0.5 : 0),
                          inv = pow(t->v->c.rope_theta, -2.0 * step / (double)half),
-                         angle = (double)p * inv;
+                         angle = (double)p * share * inv;
             out[p * half + i] = (float)(t->sin ? sin(angle) : cos(angle));
         }
 }
@@ -430,6 +467,7 @@ static lf_val rope(struct build *b, lf_val x, int64_t heads)
     const int64_t half = b->c->head_dim / 2;
     const struct lf_rope_opts o = {.heads = (int)heads,
                                    .rot = (int)b->c->head_dim,
+                                   .interleaved = b->c->rope_interleaved,
                                    .axis =
                                        constant(b, "rope.axis", LF_I32, half, 1, fill_axis, b->v)};
     lf_val t[2];
@@ -445,22 +483,43 @@ static const char *part_of(char buf[64], int64_t l, const char *part)
     return buf;
 }
 
-static lf_val attention(struct build *b, lf_val h, int64_t l)
+struct heads {
+    lf_val q, k, v;
+};
+
+/* One product where all three have a bias or none has; otherwise the bias is not that of all. */
+static struct heads heads_of(struct build *b, lf_val h, int64_t l)
 {
     const lf_vision_config *c = b->c;
     const int64_t C = c->hidden;
+    char name[64];
+    struct heads y;
+    if (c->bare_keys) {
+        y.q = linear(b, h, c->qkv_bias, part_of(name, l, "attn.q"));
+        y.k = linear(b, h, false, part_of(name, l, "attn.k"));
+        y.v = linear(b, h, c->qkv_bias, part_of(name, l, "attn.v"));
+        if (c->rope) {
+            y.q = rope(b, y.q, c->heads);
+            y.k = rope(b, y.k, c->heads);
+        }
+        return y;
+    }
+    lf_val qkv = linear(b, h, c->qkv_bias, part_of(name, l, "attn.qkv")), qk = qkv;
+    if (c->rope) /* q and k lie side by side: one pass turns both */
+        qk = rope(b, lf_slice(b->g, qkv, 0, 2 * C), 2 * c->heads);
+    y.v = lf_slice(b->g, qkv, 2 * C, C);
+    y.q = lf_slice(b->g, qk, 0, C);
+    y.k = lf_slice(b->g, qk, C, C);
+    return y;
+}
+
+static lf_val attention(struct build *b, lf_val h, int64_t l)
+{
+    const lf_vision_config *c = b->c;
     const bool full = !c->windows || lf_model_list_has(&c->full_layers, l);
     char name[64];
-    lf_val qkv = linear(b, lf_tp_enter(b->g, h), c->qkv_bias, part_of(name, l, "attn.qkv"));
-    lf_val v = lf_slice(b->g, qkv, 2 * C, C), q, k;
-    if (c->rope) { /* q and k lie side by side: one pass turns both */
-        lf_val qk = rope(b, lf_slice(b->g, qkv, 0, 2 * C), 2 * c->heads);
-        q = lf_slice(b->g, qk, 0, C);
-        k = lf_slice(b->g, qk, C, C);
-    } else {
-        q = lf_slice(b->g, qkv, 0, C);
-        k = lf_slice(b->g, qkv, C, C);
-    }
+    const struct heads x = heads_of(b, lf_tp_enter(b->g, h), l);
+    lf_val q = x.q, k = x.k;
     if (c->qk_norm) {
         q = all_heads_norm(b, q, part_of(name, l, "attn.q_norm"));
         k = all_heads_norm(b, k, part_of(name, l, "attn.k_norm"));
@@ -469,7 +528,9 @@ static lf_val attention(struct build *b, lf_val h, int64_t l)
                                    .groups = (int)c->heads,
                                    .scale = (float)(1 / sqrt((double)c->head_dim)),
                                    .max_doc = full ? b->r->max_image : b->r->max_window};
-    lf_val a = lf_attention(b->g, q, k, v, full ? b->images : b->windows, LF_NONE, &o);
+    lf_val a = lf_attention(b->g, q, k, x.v, full ? b->images : b->windows, LF_NONE, &o);
+    if (c->attn_inner_norm)
+        a = norm(b, a, part_of(name, l, "attn.inner_norm"));
     return lf_tp_leave(b->g, linear(b, a, c->bias, part_of(name, l, "attn.o")));
 }
 
@@ -486,6 +547,8 @@ static lf_val mlp(struct build *b, lf_val h, int64_t l)
     } else {
         u = lf_act(b->g, linear(b, h, c->bias, part_of(name, l, "mlp.up")), act);
     }
+    if (c->mlp_inner_norm)
+        u = norm(b, u, part_of(name, l, "mlp.inner_norm"));
     return lf_tp_leave(b->g, linear(b, u, c->bias, part_of(name, l, "mlp.down")));
 }
 

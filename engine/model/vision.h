@@ -21,11 +21,14 @@
  *     patch_embed.{weight [C, K], bias [C]}            class_token.weight [1, C]
  *     pos_embed.weight [T, C]                          {pre,final}_norm.{weight,bias} [C]
  *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
- *     layers.N.attn.{q,k,v}.{weight,bias} [C, C]       (group layers.N.attn.qkv)
+ *     layers.N.attn.{q,k,v}.{weight,bias} [C, C]       (group layers.N.attn.qkv; with bare_keys
+ *                                                      no group, and no attn.k.bias)
  *     layers.N.attn.{q,k}_norm.weight [C]              over all heads together
  *     layers.N.attn.o.{weight,bias} [C, C]             (here and below: bias only with bias)
  *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: only up)
  *     layers.N.mlp.down.{weight,bias} [C, F]
+ *     layers.N.attn.inner_norm.{weight,bias} [C]       attn_inner_norm
+ *     layers.N.mlp.inner_norm.{weight,bias} [F]        mlp_inner_norm
  *     layers.N.{attn,mlp}_scale [C]                    layer_scale
  *
  * Inputs of the graph, named behind the same prefix. P patches, R rows of the stream; without a
@@ -39,6 +42,7 @@
  *     pos.* [R, T]                the learned position of each row: one entry of weight 1, or
  *                                 several where the table is resampled     with positions
  *     positions i32 [R, 3]        frame, row and column of each patch      with rope
+ *                                 (0 of class tokens, which do not turn)
  *     cu_seqlens i32 [images + 1, 1]
  *     cu_windows i32 [windows + 1, 1]  windows of rows, within pictures    with windows
  */
@@ -56,6 +60,8 @@ void lf_vision_family(lf_vision_config *c, int family);
 int lf_vision_family_of(const char *name);
 /* Refuses sizes that are missing and switches that contradict each other, by name. */
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
+/* Patches of the side of the square that has positions; 0: there is none. */
+int64_t lf_vision_table_side(const lf_vision_config *c);
 /* Returns the number of scalars. */
 int64_t lf_vision_param_count(const lf_vision_config *c);
 enum { LF_VISION_SIDES = 4096 }; /* patches of a picture's side, at most */

@@ -168,7 +168,8 @@ tests_golden_vision_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/vision/README.md tests/golden/vision/make_vision.py tests/golden/vision/clip.h5 \
   tests/golden/vision/siglip.h5 tests/golden/vision/dinov2.h5 tests/golden/vision/dinov2-swiglu.h5 \
   tests/golden/vision/internvit.h5 tests/golden/vision/internvit-rms.h5 tests/golden/vision/qwen2-vl.h5 \
-  tests/golden/vision/qwen2.5-vl.h5 tests/golden/vision/qwen3-vl.h5
+  tests/golden/vision/qwen2.5-vl.h5 tests/golden/vision/qwen3-vl.h5 \
+  tests/golden/vision/eva-clip.h5 tests/golden/vision/eva02.h5
 
 # A masked autoencoder.
 check_PROGRAMS += tests/golden/mae_test

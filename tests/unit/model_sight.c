@@ -4,7 +4,8 @@
  * to transformers in tests/golden/vlm. */
 #include <string.h>
 
-#include "engine/model/sight.h"
+#include "engine/graph/layout.h"
+#include "engine/model/sight_priv.h"
 #include "tests/tap/tap.h"
 
 enum { ROWS = 12, TOKEN = 7, PATCH = 3 * 2 * 2 };
@@ -104,6 +105,59 @@ static void test_sides(void)
     lf_sight_destroy(s);
 }
 
+/* With a class token and rope its rows do not turn, whatever was there before; with rope_side
+ * pictures have the grid of the table. */
+static void test_turns(void)
+{
+    lf_model_config c = finished("eva02", "5", "1");
+    const int32_t tokens[1] = {1}, positions[1] = {0};
+    const struct lf_sight_tile wide = {1, 9}, square = {2, 2};
+    struct lf_sight_batch b = {.n_tiles = 1,
+                               .tile = &wide,
+                               .merge = 1,
+                               .rows = 1,
+                               .tokens = tokens,
+                               .positions = positions};
+    const struct lf_decoder_media m = lf_sight_bounds(&c, 10, 2, 1);
+    lf_sight *s = lf_sight_create(&c, &m, 1, &err);
+    if (!s)
+        tap_bail("%s", err.text);
+    s->turn[0] = s->turn[1] = s->turn[2] = 7;
+    tap_rc(lf_sight_fill(s, &b, &err), 0, &err, NULL, "a picture of another grid");
+    const int32_t want[] = {0, 0, 0, 0, 0, 0, 0, 0, 1};
+    tap_mem(s->turn, want, sizeof want, "the class token stands at row 0, column 0");
+    s->own->vision.rope_side = 3;
+    tap_rc(lf_sight_fill(s, &b, &err), LF_EINVAL, &err, "have the 2 x 2 patches",
+           "which rope_side refuses");
+    b.tile = &square;
+    tap_rc(lf_sight_fill(s, &b, &err), 0, &err, NULL, "one of the table's grid");
+    lf_sight_destroy(s);
+}
+
+/* Declares a model for the first of two ranks that divide its matrices. */
+static int divided(const lf_model_config *c)
+{
+    lf_decoder *d = lf_decoder_create(c, 16, &err);
+    lf_pstore *ps = lf_pstore_create(&err);
+    if (!d || !ps || lf_pstore_set_layout(ps, &(struct lf_layout){.tensor = 2}, &err))
+        tap_bail("%s", err.text);
+    const int rc = lf_decoder_declare(d, ps, &err);
+    lf_pstore_destroy(ps);
+    lf_decoder_destroy(d);
+    return rc;
+}
+
+static void test_divided(void)
+{
+    lf_model_config c = finished("eva02", "5", "1");
+    c.heads = c.kv_heads = c.vision.heads = 2;
+    c.head_dim = c.vision.head_dim = 4;
+    tap_rc(divided(&c), LF_ENOTSUP, &err, "vision.attn_inner_norm: that norm",
+           "a norm over all heads and two ranks");
+    c.vision.attn_inner_norm = c.vision.mlp_inner_norm = false;
+    tap_rc(divided(&c), 0, &err, NULL, "without such norms they divide the encoder");
+}
+
 static void test_positions(void)
 {
     static const struct {
@@ -145,6 +199,8 @@ int main(void)
 {
     TAP(3, test_rows());
     TAP(1, test_sides());
+    TAP(4, test_turns());
+    TAP(2, test_divided());
     TAP(6, test_positions());
     TAP(3, test_runs());
     return tap_done();

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes *.h5 here: tiny vision encoders of transformers, in f64. Each file has the weights under our names, the pixels as rows of
+"""Makes *.h5 here: tiny vision encoders of transformers, and of timm 1.0.31 where transformers has no class (EVA), in f64. Each file has the weights under our names, the pixels as rows of
 patches, the positions of rows, hidden states, and for a given gradient of them that of every weight. Run by hand: make_vision.py"""
 import os
 import sys
@@ -264,8 +264,52 @@ def qwen(name):
     return m, out, d
 
 
+def eva(name):
+    """EVA-CLIP by timm: fused queries, keys and values, or apart with all that is new in EVA-02. Two pictures of one size."""
+    import timm
+    from timm.models.eva import Eva
+    assert timm.__version__ == "1.0.31", "these files are made with timm 1.0.31"
+    E, P, size, n = 40, 4, 20, 2
+    new = dict(qkv_fused=False, swiglu_mlp=True, scale_mlp=True, scale_attn_inner=True, use_rot_pos_emb=True, ref_feat_shape=(3, 3))
+    m = Eva(img_size=size, patch_size=P, num_classes=0, global_pool="token", embed_dim=E, depth=2, num_heads=5, mlp_ratio=1.4,
+            **(new if name == "eva02" else {})).double().eval()
+    heat(m, 7)
+    out = {"patch_embed.weight": conv(m.patch_embed.proj.weight), "patch_embed.bias": m.patch_embed.proj.bias,
+           "class_token.weight": Part(m.cls_token, lambda t: t[0]), "pos_embed.weight": Part(m.pos_embed, lambda t: t[0])}
+    norm(out, "final_norm", m.norm)
+    for l, b in enumerate(m.blocks):
+        at = f"layers.{l}."
+        norm(out, at + "attn_norm", b.norm1)
+        norm(out, at + "mlp_norm", b.norm2)
+        if name == "eva02":
+            for x in "qkv":
+                linear(out, at + f"attn.{x}", getattr(b.attn, x + "_proj"))
+            norm(out, at + "attn.inner_norm", b.attn.norm)
+            norm(out, at + "mlp.inner_norm", b.mlp.norm)
+            linear(out, at + "mlp.gate", b.mlp.fc1_g)
+            linear(out, at + "mlp.up", b.mlp.fc1_x)
+        else:
+            out.update(split(b.attn.qkv.weight, [at + f"attn.{x}.weight" for x in "qkv"]))
+            out[at + "attn.q.bias"], out[at + "attn.v.bias"] = b.attn.q_bias, b.attn.v_bias
+            linear(out, at + "mlp.up", b.mlp.fc1)
+        linear(out, at + "attn.o", b.attn.proj)
+        linear(out, at + "mlp.down", b.mlp.fc2)
+    images = torch.randn(n, 3, size, size, generator=torch.Generator().manual_seed(3)).float().double()
+    h = m.forward_features(images)
+    side, rows = size // P, n * (1 + (size // P) ** 2)
+    c, rest = class_rows(n, side * side)
+    place, first = torch.zeros(rows, n * side * side), torch.zeros(rows, 1)
+    place[rest, range(len(rest))] = 1
+    first[c, 0] = 1
+    at = [(0, 0, 0)] + [(0, y, x) for y in range(side) for x in range(side)]
+    d = dict(pixels=patches(images, P), hidden=h.reshape(-1, E), cu_seqlens=[i * h.shape[1] for i in range(n + 1)], place=place,
+             pos=torch.eye(1 + side * side).repeat(n, 1), positions=at * n)
+    d["class"] = first
+    return m, out, d
+
+
 def write(name):
-    m, out, d = (qwen if name.startswith("qwen") else learned)(name)
+    m, out, d = (qwen if name.startswith("qwen") else eva if name.startswith("eva") else learned)(name)
     dh = torch.randn(d["hidden"].shape, generator=torch.Generator().manual_seed(5)).float().double()
     loss = (d["hidden"] * dh).sum()
     if "deep" in d:
@@ -289,5 +333,6 @@ def write(name):
     print(name, sum(see(w).numel() for see, w in view.values()), "weights,", os.path.getsize(os.path.join(HERE, name + ".h5")), "bytes")
 
 
-for n in sys.argv[1:] or ["clip", "siglip", "dinov2", "dinov2-swiglu", "internvit", "internvit-rms", "qwen2-vl", "qwen2.5-vl", "qwen3-vl"]:
+for n in sys.argv[1:] or ["clip", "siglip", "dinov2", "dinov2-swiglu", "internvit", "internvit-rms", "qwen2-vl", "qwen2.5-vl", "qwen3-vl",
+                          "eva-clip", "eva02"]:
     write(n)

@@ -73,6 +73,8 @@ static void sizes(lf_vision_config *c, const char *family)
     c->positions = strncmp(family, "qwen", 4) ? 25 + c->class_token : 0;
     if (strcmp(family, "qwen3-vl") == 0)
         c->positions = 25;
+    if (strcmp(family, "eva02") == 0)
+        c->rope_side = 3;
     if (c->windows) {
         c->full_layers.n = 1;
         c->full_layers.v[0] = 1;
@@ -363,15 +365,21 @@ static void test_numbers(const lf_vision_config *c)
 static void test_flips(const lf_vision_config *c)
 {
     int missed = 0, tried = 0;
-    for (int k = 0; k < 5; k++) {
+    for (int k = 0; k < 7; k++) {
         lf_vision_config f = *c;
         if (k < 3)
             f.activation = k == 0 ? LF_ACT_GELU : k == 1 ? LF_ACT_GELU_TANH : LF_ACT_GELU_QUICK;
         else if (k == 3)
             f.norm_eps *= 1e3;
-        else if (c->windows)
+        else if (k == 4 && c->windows)
             f.full_layers.v[0] = 2;
-        if (f.activation == c->activation && k != 3 && !(k == 4 && c->windows))
+        else if (k == 5 && c->rope)
+            f.rope_interleaved = !c->rope_interleaved;
+        else if (k == 6 && c->rope_side)
+            f.rope_side = 0;
+        else
+            continue;
+        if (f.activation == c->activation && k < 3)
             continue;
         struct model m = make(&f, LF_F32);
         const double e = forward(&m);
@@ -480,6 +488,15 @@ static void no_positions(lf_vision_config *c)
 {
     c->rope = false;
 }
+static void odd_side(lf_vision_config *c)
+{
+    c->rope_side = 16;
+}
+static void bare(lf_vision_config *c)
+{
+    c->bare_keys = true;
+    c->qkv_bias = false;
+}
 static void beyond(lf_vision_config *c)
 {
     c->full_layers.v[0] = 3;
@@ -492,16 +509,18 @@ static void test_refusals(void)
     refused("a head that rows and columns cannot share", odd_head, "multiple of 4");
     refused("heads", bad_heads, "are not hidden");
     refused("no positions", no_positions, "needs positions");
+    refused("a side without a table", odd_side, "rope_side");
+    refused("no bias to leave out", bare, "bare_keys");
     refused("a layer that is not there", beyond, "layer 3, of 3");
 }
 
 int main(void)
 {
-    static const char *const families[] = {"clip",          "siglip",     "dinov2",
-                                           "dinov2-swiglu", "internvit",  "internvit-rms",
-                                           "qwen2-vl",      "qwen2.5-vl", "qwen3-vl"};
+    static const char *const families[] = {
+        "clip",     "siglip",     "dinov2",   "dinov2-swiglu", "internvit", "internvit-rms",
+        "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "eva-clip",      "eva02"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         one(families[i]);
-    TAP(6, test_refusals());
+    TAP(8, test_refusals());
     return tap_done();
 }
