@@ -2,7 +2,8 @@
 LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/philox.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/unit_rows.c kernels/cpu/dora.c kernels/cpu/mix.c \
   kernels/cpu/optim.c \
   kernels/cpu/attn.h kernels/cpu/attn_mm.c kernels/cpu/attn_block.c kernels/cpu/attn_fwd.c kernels/cpu/attn_bwd.c \
-  kernels/cpu/attn_paged.c kernels/cpu/moe_route.c kernels/cpu/moe_rows.c
+  kernels/cpu/attn_paged.c kernels/cpu/scan.h kernels/cpu/scan_chunk.c kernels/cpu/scan_fwd.c kernels/cpu/scan_bwd.c \
+  kernels/cpu/conv.c kernels/cpu/scan_gate.c kernels/cpu/moe_route.c kernels/cpu/moe_rows.c
 
 check_PROGRAMS += tests/op/attn_test
 TESTS += tests/op/attn_test
@@ -30,6 +31,12 @@ check_PROGRAMS += tests/op/mix_test
 TESTS += tests/op/mix_test
 tests_op_mix_test_SOURCES = tests/op/mix_test.c tests/op/op_test.h
 tests_op_mix_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+check_PROGRAMS += tests/op/conv_test tests/op/scan_test
+TESTS += tests/op/conv_test tests/op/scan_test
+tests_op_conv_test_SOURCES = tests/op/conv_test.c tests/op/op_test.h
+tests_op_conv_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+tests_op_scan_test_SOURCES = tests/op/scan_test.c tests/op/op_test.h
+tests_op_scan_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 check_PROGRAMS += tests/op/embed_test tests/op/optim_test
 TESTS += tests/op/embed_test tests/op/optim_test
 tests_op_embed_test_SOURCES = tests/op/embed_test.c tests/op/op_test.h

@@ -744,6 +744,10 @@ struct lf_k_dropout {
 
 #include "kernels/experts.h"
 
+/* ---- state-space and linear-attention mixers -------------------------------------------------- */
+
+#include "kernels/scan.h"
+
 /* ---- optimizer ------------------------------------------------------------------------------- */
 
 /* One entry per parameter tensor, or per part of one that this rank has: n elements from `first`
@@ -865,6 +869,12 @@ struct lf_k_moe_balance {
     X(mix_rows)                                                                                    \
     X(col_gate_fwd)                                                                                \
     X(col_gate_bwd)                                                                                \
+    X(conv_fwd)                                                                                    \
+    X(conv_bwd)                                                                                    \
+    X(scan_gate_fwd)                                                                               \
+    X(scan_gate_bwd)                                                                               \
+    X(scan_fwd)                                                                                    \
+    X(scan_bwd)                                                                                    \
     X(dropout)                                                                                     \
     X(grad_norm)                                                                                   \
     X(adamw)                                                                                       \

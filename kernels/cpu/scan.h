@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the scan and the convolution share: walking the rows of documents or sequences, and the
+ * forward part of a chunk, which the backward forms again.
+ *
+ * Every matrix of a chunk is f32 and padded to 16 columns with zeros; products are attn_mm, whose
+ * elements are ascending chains. Rows [i0, i1) of a chunk are computed from rows below i1 alone, in
+ * an order that does not depend on i0 and i1: so a row that is generated has the bits of training.
+ */
+#ifndef LF_KERNELS_CPU_SCAN_H
+#define LF_KERNELS_CPU_SCAN_H
+
+#include "kernels/cpu/attn.h"
+
+/* Rows [row, row + n) of one document or sequence, of which `before` rows were in earlier calls.
+ * seq: the slot of the sequence; -1: rows that give zeros. */
+struct scan_span {
+    int64_t row, n, before, seq, next;
+};
+struct scan_rows {
+    int64_t rows, n_docs;
+    const int32_t *cu, *seq, *pos; /* documents where seq is NULL */
+};
+/* The next span, from one with next = 0 on; false behind the last. */
+LF_INLINE bool scan_next(const struct scan_rows *r, struct scan_span *s)
+{
+    if (!r->seq) {
+        const int64_t i = s->next++;
+        if (i > r->n_docs)
+            return false;
+        const int64_t b = r->cu[i], e = i < r->n_docs ? r->cu[i + 1] : r->rows;
+        s->row = b < r->rows ? b : r->rows;
+        s->n = (e < r->rows ? e : r->rows) - s->row;
+        s->before = 0;
+        s->seq = i < r->n_docs ? i : -1;
+        return true;
+    }
+    if (s->next >= r->rows)
+        return false;
+    s->row = s->next;
+    s->seq = r->seq[s->row];
+    s->before = r->pos[s->row];
+    while (s->next < r->rows && r->seq[s->next] == s->seq)
+        s->next++;
+    s->n = s->next - s->row;
+    return true;
+}
+
+enum { SCAN_C = LF_SCAN_CHUNK, SCAN_B = 16, SCAN_LA = SCAN_C + 16 };
+
+struct scan_shape {
+    const struct lf_scan_in *in;
+    /* padded widths, and the row distances, which keep columns out of each other's cache sets */
+    int64_t dkp, dvp, lk, lv;
+};
+LF_INLINE struct scan_shape scan_shape_of(const struct lf_scan_in *in)
+{
+    const int64_t k = lf_scan_pad(in->dk), v = lf_scan_pad(in->dv);
+    return (struct scan_shape){in, k, v, k + 16, v + 16};
+}
+
+/* The buffers of a chunk of one head. */
+struct scan_chunk {
+    float *q, *k;    /* [64][lk] as the products take them */
+    float *qp, *kp;  /* e^G q, e^G k */
+    float *kd;       /* e^(G_n - G) k; before that a scratch of as many rows */
+    float *u;        /* [64][lv] v, then what (I + A) is solved for, then U */
+    float *t;        /* V - K+ S where the backward asks for it, else NULL */
+    float *o;        /* [64][lv] */
+    float *na, *p;   /* [64][LA]: -A, P */
+    float *ag, *gam; /* A without beta, Gam; NULL in the forward; gam: one decay for a head alone */
+    float *g;        /* [64], or [64][lk]: G */
+    float *beta;     /* [64] */
+    float *corr;     /* [dkp] e^(G_n) */
+    float *tile;     /* [max(dkp, dvp)][64]: a transpose */
+    float *few;      /* [2][16][lk] rows of a block relative to its first */
+    float *s;        /* [dkp][lv] */
+    bool has_s;      /* S is not zero */
+};
+/* Lays the buffers out from base on (NULL: only counts). Returns the floats that they take. */
+size_t LF_SYM(scan_chunk_lay)(struct scan_chunk *c, const struct scan_shape *z, float *base,
+                              bool backward);
+LF_INLINE size_t scan_chunk_floats(const struct scan_shape *z, bool backward)
+{
+    struct scan_chunk none;
+    return LF_SYM(scan_chunk_lay)(&none, z, NULL, backward);
+}
+
+/* Rows [i0, i1) of the chunk that begins at `row` of the call, head h: q, k, v, beta, G. Rows up to
+ * the next multiple of 16 are zeros. */
+void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t h,
+                       int64_t i0, int64_t i1);
+/* -A and P of the rows, then U of them. */
+void LF_SYM(scan_scores)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
+void LF_SYM(scan_solve)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
+/* kd and corr of a chunk of n rows; then S takes the chunk in. */
+void LF_SYM(scan_decay)(struct scan_chunk *c, const struct scan_shape *z, int64_t n);
+void LF_SYM(scan_fold)(struct scan_chunk *c, const struct scan_shape *z, int64_t n);
+
+LF_INLINE int64_t scan_up(int64_t n)
+{
+    return (n + SCAN_B - 1) / SCAN_B * SCAN_B;
+}
+
+/* C (+)= op(A) B with A [m, k], or with ta [k, m], row distances in floats. */
+struct scan_mm {
+    int64_t m, n, k;
+    const float *a;
+    int64_t lda;
+    const float *b;
+    int64_t ldb;
+    float *c;
+    int64_t ldc;
+};
+LF_INLINE void scan_product(struct scan_mm g, bool ta, enum attn_init init, const float *corr)
+{
+    const struct attn_mm mm = {.m = g.m,
+                               .n = g.n,
+                               .k = g.k,
+                               .a = g.a,
+                               .ars = ta ? 4 : g.lda * 4,
+                               .acs = ta ? g.lda * 4 : 4,
+                               .b = g.b,
+                               .ldb = g.ldb,
+                               .c = g.c,
+                               .ldc = g.ldc,
+                               .corr = corr,
+                               .init = init};
+    if (g.m > 0)
+        LF_SYM(attn_mm)(&mm);
+}
+
+/* y[0, n) = x e^(a - b), or of a and b as they come; n is a multiple of LF_VL. */
+LF_INLINE void scan_scaled(float *y, const float *x, const float *a, const float *b, int64_t n)
+{
+    for (int64_t c = 0; c < n; c += LF_VL)
+        lf_v_store(y + c, lf_v_load(x + c) * lf_v_exp(lf_v_load(a + c) - lf_v_load(b + c)));
+}
+LF_INLINE void scan_times(float *y, const float *x, float by, int64_t n)
+{
+    for (int64_t c = 0; c < n; c += LF_VL)
+        lf_v_store(y + c, lf_v_load(x + c) * lf_v_set1(by));
+}
+/* e^x of one number, with the bits of a lane. */
+LF_INLINE float scan_exp(float x)
+{
+    return lf_v_exp(lf_v_set1(x))[0];
+}
+
+/* A row of n floats from type t, with zeros up to a multiple of 16. */
+LF_INLINE void scan_row(float *dst, const void *src, int64_t n, uint8_t t)
+{
+    LF_EACH_VEC(c, m, n)
+    lf_v_store(dst + c, lf_get(src, c, t, m));
+    for (int64_t c = (n + LF_VL - 1) / LF_VL * LF_VL; c < lf_scan_pad(n); c += LF_VL)
+        lf_v_store(dst + c, lf_v_zero());
+}
+LF_INLINE float scan_dot(const float *x, const float *y, int64_t n)
+{
+    lf_v s = lf_v_zero();
+    for (int64_t c = 0; c < n; c += LF_VL)
+        s = lf_v_fma(lf_v_load(x + c), lf_v_load(y + c), s);
+    return lf_v_hsum(s);
+}
+
+#endif

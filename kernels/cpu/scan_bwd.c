@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The backward of the scan. For a head of a document the states before its chunks are formed again
+ * and kept in the workspace; then chunks are walked from the last to the first, with the gradient of
+ * the state behind the chunk. Where heads share a key head, their dq and dk stay apart in the
+ * workspace and are added in the order of heads.
+ */
+#include "config.h"
+
+#include "kernels/cpu/scan.h"
+
+LF_CPU_DECLARE(scan_fwd)
+LF_CPU_DECLARE(scan_bwd)
+
+int LF_SYM(scan_bwd_check)(const struct lf_k_scan_bwd *a)
+{
+    const struct lf_scan_in *in = &a->in;
+    const struct lf_k_scan_fwd f = {.in = a->in, .ldo = a->lddo};
+    const int64_t width = in->per_channel ? in->heads * in->dk : in->heads;
+    return a->lddq >= in->groups * in->dk && a->lddk >= in->groups * in->dk &&
+                   a->lddv >= in->heads * in->dv && (!a->dg || a->lddg >= width)
+               ? LF_SYM(scan_fwd_check)(&f)
+               : LF_K_EINVAL;
+}
+
+/* The buffers of a thread. */
+struct back {
+    const struct lf_k_scan_bwd *a;
+    struct scan_shape z;
+    struct scan_chunk c;
+    float *d_o, *du, *dt;  /* [64][lv] dO; dU, then R; -dV */
+    float *dq, *dkr, *dkc; /* [64][lk] */
+    float *sp, *sa;        /* [64][LA] dP, dA without beta; with their decays */
+    float *acc;            /* [64][lk] a product before its factors */
+    float *ds;             /* [dkp][lv] dS+ */
+    float *states;         /* [chunks][dkp lv]: S before chunk i + 1 */
+    bool has_ds;
+    float *dqh, *dkh; /* of all threads: [R][H][dkp] where heads share a key head, else NULL */
+};
+
+static size_t lay(struct back *b, float *base)
+{
+    const struct scan_shape *z = &b->z;
+    const size_t kn = (size_t)(SCAN_C * z->lk), vn = (size_t)(SCAN_C * z->lv),
+                 tri = (size_t)SCAN_C * SCAN_LA, s = (size_t)(z->dkp * z->lv);
+    const size_t sizes[] = {
+        vn, vn, vn, kn, kn, kn, tri, tri, kn > vn ? kn : vn, s, s * (size_t)(z->in->rows / SCAN_C)};
+    float **const to[] = {&b->d_o, &b->du, &b->dt,  &b->dq, &b->dkr,   &b->dkc,
+                          &b->sp,  &b->sa, &b->acc, &b->ds, &b->states};
+    size_t all = LF_SYM(scan_chunk_lay)(&b->c, z, base, true);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (base)
+            *to[i] = base + all;
+        all += sizes[i];
+    }
+    return all;
+}
+
+static size_t shared_floats(const struct scan_shape *z)
+{
+    const struct lf_scan_in *in = z->in;
+    return in->heads > in->groups ? (size_t)(in->rows * in->heads * z->dkp) : 0;
+}
+
+size_t LF_SYM(scan_bwd_work)(const struct lf_k_scan_bwd *a, int threads)
+{
+    struct back b = {.a = a, .z = scan_shape_of(&a->in)};
+    return ((size_t)threads * lay(&b, NULL) + 2 * shared_floats(&b.z)) * sizeof(float);
+}
+
+/* C[row block] of a product of triangles: rows [0, n) of a lower triangle (ta: of its transpose)
+ * times the rows of b. */
+static void triangle(const float *tri, bool ta, struct scan_mm g, int64_t n, enum attn_init init)
+{
+    const int64_t up = scan_up(n);
+    for (int64_t i = 0; i < up; i += SCAN_B) {
+        struct scan_mm m = g;
+        m.m = SCAN_B;
+        m.k = ta ? up - i : i + SCAN_B;
+        m.a = tri + i * SCAN_LA + (ta ? i : 0);
+        m.lda = SCAN_LA;
+        m.b = g.b + (ta ? i * g.ldb : 0);
+        m.c = g.c + i * g.ldc;
+        scan_product(m, ta, init, NULL);
+    }
+}
+
+/* dU, then R by backward substitution. */
+static void unsolve(struct back *b, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    triangle(c->p, true,
+             (struct scan_mm){.n = z->dvp, .b = b->d_o, .ldb = z->lv, .c = b->du, .ldc = z->lv}, n,
+             ATTN_ZERO);
+    if (b->has_ds)
+        scan_product((struct scan_mm){n, z->dvp, z->dkp, c->kd, z->lk, b->ds, z->lv, b->du, z->lv},
+                     false, ATTN_ADD, NULL);
+    for (int64_t i = scan_up(n) - SCAN_B; i >= 0 && z->in->delta; i -= SCAN_B) {
+        const int64_t e = i + SCAN_B, up = scan_up(n);
+        scan_product((struct scan_mm){SCAN_B, z->dvp, up - e, c->na + e * SCAN_LA + i, SCAN_LA,
+                                      b->du + e * z->lv, z->lv, b->du + i * z->lv, z->lv},
+                     true, ATTN_ADD, NULL);
+        for (int64_t j = e - 2; j >= i; j--)
+            for (int64_t x = 0; x < z->dvp; x += LF_VL) {
+                lf_v r = lf_v_load(b->du + j * z->lv + x);
+                for (int64_t k = j + 1; k < e; k++)
+                    r = lf_v_fma(lf_v_set1(c->na[k * SCAN_LA + j]),
+                                 lf_v_load(b->du + k * z->lv + x), r);
+                lf_v_store(b->du + j * z->lv + x, r);
+            }
+    }
+}
+
+/* dP and dA as they meet q k and k k, dbeta, -dV. */
+static void scores_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    const bool delta = z->in->delta;
+    LF_SYM(attn_pack_cols)(c->tile, c->u, z->lv * 4, n, z->dvp, LF_F32, NULL);
+    for (int64_t i = 0; i < scan_up(n); i += SCAN_B) {
+        const int64_t w = i + SCAN_B;
+        scan_product((struct scan_mm){SCAN_B, w, z->dvp, b->d_o + i * z->lv, z->lv, c->tile, SCAN_C,
+                                      b->sp + i * SCAN_LA, SCAN_LA},
+                     false, ATTN_ZERO, NULL);
+        if (delta)
+            scan_product((struct scan_mm){SCAN_B, w, z->dvp, b->du + i * z->lv, z->lv, c->tile,
+                                          SCAN_C, b->sa + i * SCAN_LA, SCAN_LA},
+                         false, ATTN_ZERO, NULL);
+    }
+    for (int64_t i = 0; i < scan_up(n); i++) {
+        const bool real = i < n;
+        const float beta = real ? c->beta[i] : 0.0f;
+        float *sp = b->sp + i * SCAN_LA, *sa = b->sa + i * SCAN_LA;
+        lf_v sum = lf_v_zero();
+        for (int64_t j = 0; j < scan_up(i + 1); j += LF_VL) {
+            const lf_vi at = lf_vi_iota() + lf_vi_set1((int32_t)j), me = lf_vi_set1((int32_t)i);
+            const lf_v gam = c->gam && real ? lf_v_load(c->gam + i * SCAN_LA + j) : lf_v_set1(1.0f);
+            const lf_v p = lf_v_load(sp + j) * gam;
+            lf_v_store(sp + j, real ? lf_v_select(at > me, lf_v_zero(), p) : lf_v_zero());
+            if (!delta)
+                continue;
+            const lf_v a = lf_v_select(at < me, lf_v_load(sa + j), lf_v_zero());
+            if (real)
+                sum = lf_v_fma(a, lf_v_load(c->ag + i * SCAN_LA + j), sum);
+            lf_v_store(sa + j, real ? -lf_v_set1(beta) * a * gam : lf_v_zero());
+        }
+        if (!real)
+            continue;
+        if (b->a->dbeta)
+            b->a->dbeta[(row + i) * b->a->lddbeta + h] =
+                scan_dot(b->du + i * z->lv, c->t + i * z->lv, z->dvp) - lf_v_hsum(sum);
+        scan_times(b->dt + i * z->lv, b->du + i * z->lv, -beta, z->dvp);
+    }
+}
+
+/* C[n rows] = op(A rows) S^T, 64 columns at a time. */
+static void by_state(struct back *b, const float *rows, const float *s, float *to, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    for (int64_t r = 0; r < z->dkp; r += SCAN_C) {
+        const int64_t w = z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C;
+        LF_SYM(attn_pack_cols)(b->c.tile, s + r * z->lv, z->lv * 4, w, z->dvp, LF_F32, NULL);
+        scan_product((struct scan_mm){n, w, z->dvp, rows, z->lv, b->c.tile, SCAN_C, to + r, z->lk},
+                     false, ATTN_ZERO, NULL);
+    }
+}
+
+/* What q and k get through S and S+: e^G dQ+, e^G dK+, e^(G_n - G) dKd. */
+static void through_states(struct back *b, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    const size_t bytes = (size_t)(SCAN_C * z->lk) * 4;
+    const int64_t ld = z->in->per_channel ? z->lk : 1;
+    memset(b->dq, 0, bytes);
+    memset(b->dkr, 0, bytes);
+    memset(b->dkc, 0, bytes);
+    if (c->has_s) {
+        by_state(b, b->d_o, c->s, b->dq, n);
+        if (z->in->delta)
+            by_state(b, b->dt, c->s, b->dkr, n);
+    }
+    if (b->has_ds)
+        by_state(b, c->u, b->ds, b->dkc, n);
+    for (int64_t i = 0; i < n; i++) {
+        const float *g = c->g + i * ld, *last = c->g + (n - 1) * ld;
+        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+            const int64_t at = i * z->lk + x;
+            const bool wide = ld > 1;
+            const lf_v gi = wide ? lf_v_load(g + x) : lf_v_set1(*g),
+                       gn = wide ? lf_v_load(last + x) : lf_v_set1(*last), e = lf_v_exp(gi);
+            lf_v_store(b->dq + at, lf_v_load(b->dq + at) * e);
+            lf_v_store(b->dkr + at, lf_v_load(b->dkr + at) * e);
+            lf_v_store(b->dkc + at, lf_v_load(b->dkc + at) * lf_v_exp(gn - gi));
+        }
+    }
+}
+
+/* The products within the chunk, one decay for the head. */
+static void head_pairs(struct back *b, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    const struct scan_chunk *c = &b->c;
+    struct scan_mm g = {.n = z->dkp, .b = c->k, .ldb = z->lk, .c = b->dq, .ldc = z->lk};
+    triangle(b->sp, false, g, n, ATTN_ADD);
+    g.c = b->dkc;
+    g.b = c->q;
+    triangle(b->sp, true, g, n, ATTN_ADD);
+    if (!z->in->delta)
+        return;
+    g.b = c->k;
+    triangle(b->sa, true, g, n, ATTN_ADD);
+    g.c = b->dkr;
+    triangle(b->sa, false, g, n, ATTN_ADD);
+}
+
+/* y[rows] += acc e^(a - b) for n rows, where of a and b one is the block's first row. */
+static void add_scaled(struct back *b, float *y, const float *g, bool behind, int64_t first,
+                       int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    const float *f = b->c.g + first * z->lk;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+            const lf_v gi = lf_v_load(g + i * z->lk + x), gf = lf_v_load(f + x);
+            lf_v_store(y + i * z->lk + x, lf_v_fma(lf_v_load(b->acc + i * z->lk + x),
+                                                   lf_v_exp(behind ? gi - gf : gf - gi),
+                                                   lf_v_load(y + i * z->lk + x)));
+        }
+}
+
+/* Of a block that begins at row f, with the rows before it. */
+static void block_bwd(struct back *b, int64_t f, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    const int64_t m = n - f < SCAN_B ? n - f : SCAN_B, lk = z->lk;
+    float *q = c->few, *k = q + SCAN_B * lk;
+    const float *gf = c->g + f * lk, *sp = b->sp + f * SCAN_LA, *sa = b->sa + f * SCAN_LA;
+    for (int64_t j = 0; j < f; j++)
+        scan_scaled(c->kd + j * lk, c->k + j * lk, gf, c->g + j * lk, z->dkp);
+    for (int64_t i = 0; i < m; i++) {
+        scan_scaled(q + i * lk, c->q + (f + i) * lk, gf + i * lk, gf, z->dkp);
+        scan_scaled(k + i * lk, c->k + (f + i) * lk, gf + i * lk, gf, z->dkp);
+    }
+    scan_product((struct scan_mm){m, z->dkp, f, sp, SCAN_LA, c->kd, lk, b->acc, lk}, false,
+                 ATTN_ZERO, NULL);
+    add_scaled(b, b->dq + f * lk, gf, true, f, m);
+    if (z->in->delta) {
+        scan_product((struct scan_mm){m, z->dkp, f, sa, SCAN_LA, c->kd, lk, b->acc, lk}, false,
+                     ATTN_ZERO, NULL);
+        add_scaled(b, b->dkr + f * lk, gf, true, f, m);
+    }
+    scan_product((struct scan_mm){f, z->dkp, m, sp, SCAN_LA, q, lk, b->acc, lk}, true, ATTN_ZERO,
+                 NULL);
+    if (z->in->delta)
+        scan_product((struct scan_mm){f, z->dkp, m, sa, SCAN_LA, k, lk, b->acc, lk}, true, ATTN_ADD,
+                     NULL);
+    add_scaled(b, b->dkc, c->g, false, f, f);
+}
+
+/* Pairs of row j with the rows behind it in its block, which ends before row e. */
+static void pairs_bwd(struct back *b, int64_t j, int64_t e)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    const bool delta = z->in->delta;
+    for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+        const int64_t at = j * z->lk + x;
+        const lf_v own = lf_v_set1(b->sp[j * SCAN_LA + j]), kj = lf_v_load(c->k + at);
+        lf_v d = lf_v_set1(1.0f), sum = lf_v_fma(own, lf_v_load(c->q + at), lf_v_load(b->dkc + at));
+        lf_v_store(b->dq + at, lf_v_fma(own, kj, lf_v_load(b->dq + at)));
+        for (int64_t i = j + 1; i < e; i++) {
+            const int64_t to = i * z->lk + x;
+            const lf_v p = lf_v_set1(b->sp[i * SCAN_LA + j]);
+            d *= lf_v_load(c->kd + to);
+            lf_v_store(b->dq + to, lf_v_fma(p * d, kj, lf_v_load(b->dq + to)));
+            lf_v seen = p * lf_v_load(c->q + to);
+            if (delta) {
+                const lf_v a = lf_v_set1(b->sa[i * SCAN_LA + j]);
+                lf_v_store(b->dkr + to, lf_v_fma(a * d, kj, lf_v_load(b->dkr + to)));
+                seen = lf_v_fma(a, lf_v_load(c->k + to), seen);
+            }
+            sum = lf_v_fma(d, seen, sum);
+        }
+        lf_v_store(b->dkc + at, sum);
+    }
+}
+
+static void channel_pairs(struct back *b, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    for (int64_t f = SCAN_B; f < n; f += SCAN_B)
+        block_bwd(b, f, n);
+    for (int64_t i = 1; i < n; i++) {
+        const float *g = c->g + i * z->lk;
+        for (int64_t x = 0; x < z->dkp; x += LF_VL)
+            lf_v_store(c->kd + i * z->lk + x,
+                       lf_v_exp(lf_v_load(g + x) - lf_v_load(g - z->lk + x)));
+    }
+    for (int64_t j = 0; j < n; j++)
+        pairs_bwd(b, j, scan_up(j + 1) < n ? scan_up(j + 1) : n);
+}
+
+/* dg of the chunk. `tail` [dkp] is what G of the last row gets through the state behind. */
+static void decay_bwd(struct back *b, const float *tail, int64_t row, int64_t h, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    const struct scan_chunk *c = &b->c;
+    const bool channel = z->in->per_channel;
+    const int64_t width = channel ? z->in->dk : 1;
+    float *sum = b->acc, one = 0.0f; /* the sums from the last row on */
+    memcpy(sum, tail, (size_t)z->dkp * 4);
+    for (int64_t x = 0; x < z->dkp; x++)
+        one += tail[x];
+    for (int64_t i = n - 1; i >= 0; i--) {
+        lf_v all = lf_v_zero();
+        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+            const int64_t at = i * z->lk + x;
+            const lf_v d =
+                lf_v_fma(lf_v_load(c->q + at), lf_v_load(b->dq + at),
+                         lf_v_load(c->k + at) * (lf_v_load(b->dkr + at) - lf_v_load(b->dkc + at)));
+            all += d;
+            lf_v_store(sum + x, lf_v_load(sum + x) + d);
+        }
+        one += lf_v_hsum(all);
+        float *to = b->a->dg + (row + i) * b->a->lddg + h * width;
+        if (channel)
+            memcpy(to, sum, (size_t)width * 4);
+        else
+            *to = one;
+    }
+}
+
+/* dS of the state before the chunk, and in tail what G of the last row gets. dkd: the sums over rows
+ * of Kd dKd, which through_states has in dkc before the pairs are added. */
+static void state_bwd(struct back *b, float *tail, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    for (int64_t r = 0; r < z->dkp && b->has_ds && c->has_s; r++)
+        tail[r] += c->corr[r] * scan_dot(c->s + r * z->lv, b->ds + r * z->lv, z->dvp);
+    if (!c->has_s)
+        return;
+    scan_product((struct scan_mm){z->dkp, z->dvp, n, c->qp, z->lk, b->d_o, z->lv, b->ds, z->lv},
+                 true, b->has_ds ? ATTN_SCALE : ATTN_ZERO, c->corr);
+    if (z->in->delta)
+        scan_product((struct scan_mm){z->dkp, z->dvp, n, c->kp, z->lk, b->dt, z->lv, b->ds, z->lv},
+                     true, ATTN_ADD, NULL);
+    b->has_ds = true;
+}
+
+/* The gradient of a row of x from that of what the products took: scale x, or of length one. */
+static void unit_bwd(const struct scan_shape *z, float *d, const void *x, float scale, void *to)
+{
+    const struct lf_scan_in *in = z->in;
+    float raw[LF_SCAN_MOST_D];
+    const uint8_t t = in->x_type;
+    lf_v along = lf_v_zero(), by = lf_v_set1(scale);
+    scan_row(raw, x, in->dk, t);
+    if (in->unit_eps > 0.0f) {
+        const float r = 1.0f / sqrtf(scan_dot(raw, raw, z->dkp) + in->unit_eps);
+        along = lf_v_set1(scan_dot(raw, d, z->dkp) * r * r);
+        by = lf_v_set1(scale * r);
+    }
+    LF_EACH_VEC(c, n, in->dk)
+    lf_put(to, c, t, n, (lf_v_load(d + c) - along * lf_v_load(raw + c)) * by);
+}
+
+/* dq, dk, dv of the chunk. */
+static void rows_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    const struct lf_k_scan_bwd *a = b->a;
+    const struct lf_scan_in *in = z->in;
+    const uint8_t t = in->x_type;
+    const lf_v skip = lf_v_set1(in->skip ? in->skip[h] : 0.0f);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t r = row + i;
+        float *dq = b->dq + i * z->lk, *dk = b->dkr + i * z->lk;
+        for (int64_t x = 0; x < z->dkp; x += LF_VL)
+            lf_v_store(dk + x, lf_v_load(dk + x) + lf_v_load(b->dkc + i * z->lk + x));
+        if (b->dqh) {
+            memcpy(b->dqh + (r * in->heads + h) * z->dkp, dq, (size_t)z->dkp * 4);
+            memcpy(b->dkh + (r * in->heads + h) * z->dkp, dk, (size_t)z->dkp * 4);
+        } else {
+            unit_bwd(z, dq, lf_at(in->q, r * in->ldq + h * in->dk, t), in->scale,
+                     lf_at_w(a->dq, r * a->lddq + h * in->dk, t));
+            unit_bwd(z, dk, lf_at(in->k, r * in->ldk + h * in->dk, t), 1.0f,
+                     lf_at_w(a->dk, r * a->lddk + h * in->dk, t));
+        }
+        LF_EACH_VEC(x, m, in->dv)
+        lf_put(
+            a->dv, r * a->lddv + h * in->dv + x, t, m,
+            lf_v_fma(skip, lf_v_load(b->d_o + i * z->lv + x), -lf_v_load(b->dt + i * z->lv + x)));
+    }
+}
+
+/* One chunk, whose S is in c->s. */
+static void chunk_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    const struct lf_scan_in *in = z->in;
+    float tail[LF_SCAN_MOST_D] = {0};
+    LF_SYM(scan_load)(c, z, row, h, 0, n);
+    for (int64_t i = 0; i < scan_up(n); i++) {
+        float *to = b->d_o + i * z->lv;
+        if (i < n)
+            scan_row(to, lf_at(b->a->d_o, (row + i) * b->a->lddo + h * in->dv, in->x_type), in->dv,
+                     in->x_type);
+        else
+            memset(to, 0, (size_t)z->dvp * 4);
+    }
+    LF_SYM(scan_scores)(c, z, 0, n);
+    LF_SYM(scan_solve)(c, z, 0, n);
+    LF_SYM(scan_decay)(c, z, n);
+    unsolve(b, n);
+    scores_bwd(b, row, h, n);
+    through_states(b, n);
+    for (int64_t i = 0; i < n && b->has_ds && b->a->dg; i++)
+        for (int64_t x = 0; x < z->dkp; x++)
+            tail[x] += c->k[i * z->lk + x] * b->dkc[i * z->lk + x];
+    if (in->per_channel)
+        channel_pairs(b, n);
+    else
+        head_pairs(b, n);
+    state_bwd(b, tail, n);
+    if (b->a->dg)
+        decay_bwd(b, tail, row, h, n);
+    rows_bwd(b, row, h, n);
+}
+
+static void head_bwd(lf_queue *q, struct back *b, const struct scan_span *s, int64_t h)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    const int64_t chunks = (s->n + SCAN_C - 1) / SCAN_C;
+    const size_t floats = (size_t)(z->dkp * z->lv);
+    c->has_s = false;
+    for (int64_t i = 0; i + 1 < chunks; i++) {
+        lf_border(q);
+        LF_SYM(scan_load)(c, z, s->row + i * SCAN_C, h, 0, SCAN_C);
+        LF_SYM(scan_scores)(c, z, 0, SCAN_C);
+        LF_SYM(scan_solve)(c, z, 0, SCAN_C);
+        LF_SYM(scan_fold)(c, z, SCAN_C);
+        memcpy(b->states + (size_t)i * floats, c->s, floats * 4);
+    }
+    b->has_ds = false;
+    for (int64_t i = chunks - 1; i >= 0; i--) {
+        const int64_t at = i * SCAN_C, n = s->n - at < SCAN_C ? s->n - at : SCAN_C;
+        lf_border(q);
+        c->has_s = i > 0;
+        if (i)
+            memcpy(c->s, b->states + (size_t)(i - 1) * floats, floats * 4);
+        chunk_bwd(b, s->row + at, h, n);
+    }
+}
+
+/* Padding rows. */
+static void zero_bwd(const struct lf_k_scan_bwd *a, const struct scan_span *s)
+{
+    const struct lf_scan_in *in = &a->in;
+    const size_t size = lf_dtype_size((enum lf_dtype)in->x_type);
+    const int64_t width = in->per_channel ? in->heads * in->dk : in->heads;
+    for (int64_t r = s->row; r < s->row + s->n; r++) {
+        memset((char *)a->dq + (size_t)(r * a->lddq) * size, 0,
+               (size_t)(in->groups * in->dk) * size);
+        memset((char *)a->dk + (size_t)(r * a->lddk) * size, 0,
+               (size_t)(in->groups * in->dk) * size);
+        memset((char *)a->dv + (size_t)(r * a->lddv) * size, 0,
+               (size_t)(in->heads * in->dv) * size);
+        if (a->dg)
+            memset(a->dg + r * a->lddg, 0, (size_t)width * 4);
+        if (a->dbeta)
+            memset(a->dbeta + r * a->lddbeta, 0, (size_t)in->heads * 4);
+    }
+}
+
+/* dq and dk of rows [lo, hi) of documents from the parts of heads. */
+static void add_heads(const struct back *b, int64_t lo, int64_t hi)
+{
+    const struct scan_shape *z = &b->z;
+    const struct lf_k_scan_bwd *a = b->a;
+    const struct lf_scan_in *in = z->in;
+    const uint8_t t = in->x_type;
+    const int64_t per = in->heads / in->groups;
+    float sum[LF_SCAN_MOST_D];
+    for (int64_t r = lo; r < hi; r++)
+        for (int64_t j = 0; j < in->groups; j++)
+            for (int two = 0; two < 2; two++) {
+                const float *from = (two ? b->dkh : b->dqh) + (r * in->heads + j * per) * z->dkp;
+                memcpy(sum, from, (size_t)z->dkp * 4);
+                for (int64_t h = 1; h < per; h++)
+                    for (int64_t x = 0; x < z->dkp; x += LF_VL)
+                        lf_v_store(sum + x, lf_v_load(sum + x) + lf_v_load(from + h * z->dkp + x));
+                if (two)
+                    unit_bwd(z, sum, lf_at(in->k, r * in->ldk + j * in->dk, t), 1.0f,
+                             lf_at_w(a->dk, r * a->lddk + j * in->dk, t));
+                else
+                    unit_bwd(z, sum, lf_at(in->q, r * in->ldq + j * in->dk, t), in->scale,
+                             lf_at_w(a->dq, r * a->lddq + j * in->dk, t));
+            }
+}
+
+static void skip_bwd(const struct lf_k_scan_bwd *a, int64_t h, int64_t rows)
+{
+    const struct lf_scan_in *in = &a->in;
+    lf_v sum = lf_v_zero();
+    for (int64_t r = 0; r < rows; r++)
+        LF_EACH_VEC(x, n, in->dv)
+    sum = lf_v_fma(lf_get(a->d_o, r * a->lddo + h * in->dv + x, in->x_type, n),
+                   lf_get(in->v, r * in->ldv + h * in->dv + x, in->x_type, n), sum);
+    a->dskip[h] = a->accumulate ? a->dskip[h] + lf_v_hsum(sum) : lf_v_hsum(sum);
+}
+
+/* Heads of documents, each to the thread that draws its number. */
+static void documents(lf_queue *q, struct back *b, const struct scan_rows *rows, int64_t *next)
+{
+    const int64_t heads = b->z.in->heads;
+    struct scan_span s = {0};
+    int64_t n = 0, mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+    for (; scan_next(rows, &s); n += heads)
+        for (; mine < n + heads; mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) {
+            if (s.seq >= 0)
+                head_bwd(q, b, &s, mine - n);
+            else if (mine == n)
+                zero_bwd(b->a, &s);
+        }
+}
+
+int LF_SYM(scan_bwd)(lf_queue *q, const struct lf_k_scan_bwd *a)
+{
+    const struct lf_scan_in *in = &a->in;
+    const int team = lf_team(q, in->rows * in->heads * in->dk * 64);
+    const struct scan_rows rows = {.rows = in->rows, .n_docs = in->n_docs, .cu = in->cu_seqlens};
+    const int64_t end = in->rows ? in->cu_seqlens[in->n_docs] : 0,
+                  real = end < in->rows ? end : in->rows;
+    int64_t next = 0;
+    if (a->work_bytes < LF_SYM(scan_bwd_work)(a, team))
+        return LF_K_EINVAL;
+#pragma omp parallel num_threads(team)
+    {
+        struct back b = {.a = a, .z = scan_shape_of(in)};
+        const size_t each = lay(&b, NULL), shared = shared_floats(&b.z);
+        const int tid = omp_get_thread_num(), nt = omp_get_num_threads();
+        int64_t lo, hi;
+        if (shared) {
+            b.dqh = a->work;
+            b.dkh = b.dqh + shared;
+        }
+        lay(&b, (float *)a->work + 2 * shared + (size_t)tid * each);
+        if (in->rows)
+            documents(q, &b, &rows, &next);
+#pragma omp barrier
+        lf_part(real, 1, tid, nt, &lo, &hi);
+        if (shared)
+            LF_EACH_PIECE(q, from, to, lo, hi, lf_few_rows(in->heads * in->dk))
+        add_heads(&b, from, to);
+        lf_part(in->heads, 1, tid, nt, &lo, &hi);
+        for (int64_t h = lo; h < hi && a->dskip; h++)
+            skip_bwd(a, h, real);
+    }
+    return LF_K_OK;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The forward part of a chunk of a scan: rows, decays, the two triangles, the solved rows, and the
+ * state behind the chunk.
+ *
+ * Decays per channel stand inside the products. Between a block of 16 rows and the rows before it
+ * they are split at the block's first row, e^(G_i - G_first) e^(G_first - G_j), so that no exponent
+ * is positive; within a block the decay of a pair is carried from row to row.
+ */
+#include "config.h"
+
+#include "kernels/cpu/scan.h"
+
+static float *take(float **at, size_t n)
+{
+    float *p = *at;
+    *at += n;
+    return p;
+}
+
+size_t LF_SYM(scan_chunk_lay)(struct scan_chunk *c, const struct scan_shape *z, float *base,
+                              bool backward)
+{
+    const size_t kn = (size_t)(SCAN_C * z->lk), vn = (size_t)(SCAN_C * z->lv),
+                 tri = (size_t)SCAN_C * SCAN_LA, one = 0;
+    const bool channel = z->in->per_channel;
+    const size_t sizes[] = {kn,
+                            kn,
+                            kn,
+                            kn,
+                            kn,
+                            vn,
+                            backward ? vn : one,
+                            vn,
+                            tri,
+                            tri,
+                            backward ? tri : one,
+                            backward && !channel ? tri : one,
+                            channel ? kn : SCAN_C,
+                            SCAN_C,
+                            (size_t)z->dkp,
+                            (size_t)(z->dkp > z->dvp ? z->dkp : z->dvp) * SCAN_C,
+                            (size_t)(2 * SCAN_B * z->lk),
+                            (size_t)(z->dkp * z->lv)};
+    float **const to[] = {&c->q, &c->k,    &c->qp,   &c->kp,   &c->kd,  &c->u,
+                          &c->t, &c->o,    &c->na,   &c->p,    &c->ag,  &c->gam,
+                          &c->g, &c->beta, &c->corr, &c->tile, &c->few, &c->s};
+    size_t all = 0;
+    float *at = base;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        all += sizes[i];
+        if (base)
+            *to[i] = sizes[i] ? take(&at, sizes[i]) : NULL;
+    }
+    return all;
+}
+
+/* The factor of a row of q or k: scale, or what makes its length one. */
+static void unit(float *x, const struct scan_shape *z, float scale)
+{
+    const float eps = z->in->unit_eps;
+    if (eps > 0.0f)
+        scale /= sqrtf(scan_dot(x, x, z->dkp) + eps);
+    if (scale != 1.0f)
+        scan_times(x, x, scale, z->dkp);
+}
+
+static void load_decay(struct scan_chunk *c, const struct scan_shape *z, int64_t r, int64_t h,
+                       int64_t i)
+{
+    const struct lf_scan_in *in = z->in;
+    const int64_t width = in->per_channel ? in->dk : 1, ld = in->per_channel ? z->lk : 1;
+    const float *g = in->g + r * in->ldg + h * width;
+    float *to = c->g + i * ld;
+    if (!in->per_channel) {
+        *to = (i ? to[-1] : 0.0f) + *g;
+        return;
+    }
+    scan_row(to, g, width, LF_F32);
+    for (int64_t x = 0; x < z->dkp && i; x += LF_VL)
+        lf_v_store(to + x, lf_v_load(to - ld + x) + lf_v_load(to + x));
+}
+
+void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t h,
+                       int64_t i0, int64_t i1)
+{
+    const struct lf_scan_in *in = z->in;
+    const int64_t j = h / (in->heads / in->groups);
+    const uint8_t t = in->x_type;
+    for (int64_t i = i0; i < i1; i++) {
+        const int64_t r = row + i;
+        scan_row(c->q + i * z->lk, lf_at(in->q, r * in->ldq + j * in->dk, t), in->dk, t);
+        scan_row(c->k + i * z->lk, lf_at(in->k, r * in->ldk + j * in->dk, t), in->dk, t);
+        scan_row(c->u + i * z->lv, lf_at(in->v, r * in->ldv + h * in->dv, t), in->dv, t);
+        unit(c->q + i * z->lk, z, in->scale);
+        unit(c->k + i * z->lk, z, 1.0f);
+        c->beta[i] = in->beta ? in->beta[r * in->ldbeta + h] : 1.0f;
+        load_decay(c, z, r, h, i);
+    }
+    const size_t rest = (size_t)(scan_up(i1) - i1);
+    memset(c->q + i1 * z->lk, 0, rest * (size_t)z->lk * 4);
+    memset(c->k + i1 * z->lk, 0, rest * (size_t)z->lk * 4);
+    memset(c->u + i1 * z->lv, 0, rest * (size_t)z->lv * 4);
+    memset(c->na + i1 * SCAN_LA, 0, rest * SCAN_LA * 4);
+    memset(c->p + i1 * SCAN_LA, 0, rest * SCAN_LA * 4);
+}
+
+/* Products of rows [i0, i1) with the rows that the tile has, n of them: of q into P, and with delta
+ * of k into -A, without factors. */
+static void raw_scores(struct scan_chunk *c, const struct scan_shape *z, const float *q,
+                       const float *k, struct scan_mm g)
+{
+    g.k = z->dkp;
+    g.lda = z->lk;
+    g.b = c->tile;
+    g.ldb = SCAN_C;
+    g.ldc = SCAN_LA;
+    float *na = c->na + (g.c - c->p);
+    g.a = q;
+    scan_product(g, false, ATTN_ZERO, NULL);
+    if (!z->in->delta)
+        return;
+    g.a = k;
+    g.c = na;
+    scan_product(g, false, ATTN_ZERO, NULL);
+}
+
+/* Gives row i its factors: Gam, beta, the masks. */
+static void mask_row(struct scan_chunk *c, const struct scan_shape *z, int64_t i)
+{
+    float *p = c->p + i * SCAN_LA, *na = c->na + i * SCAN_LA;
+    const lf_vi row = lf_vi_set1((int32_t)i);
+    const lf_v gi = lf_v_set1(c->g[i]), beta = lf_v_set1(-c->beta[i]), zero = lf_v_zero();
+    for (int64_t j = 0; j < scan_up(i + 1); j += LF_VL) {
+        const lf_vi at = lf_vi_iota() + lf_vi_set1((int32_t)j);
+        const lf_v gam = lf_v_exp(lf_v_select(at > row, zero, gi - lf_v_load(c->g + j)));
+        lf_v_store(p + j, lf_v_select(at > row, zero, lf_v_load(p + j) * gam));
+        if (c->gam)
+            lf_v_store(c->gam + i * SCAN_LA + j, gam);
+        if (!z->in->delta)
+            continue;
+        const lf_v ag = lf_v_select(at < row, lf_v_load(na + j) * gam, zero);
+        if (c->ag)
+            lf_v_store(c->ag + i * SCAN_LA + j, ag);
+        lf_v_store(na + j, ag * beta);
+    }
+}
+
+static void head_scores(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
+{
+    LF_SYM(attn_pack_cols)(c->tile, c->k, z->lk * 4, i1, z->dkp, LF_F32, NULL);
+    for (int64_t i = i0, e; i < i1; i = e) {
+        e = scan_up(i + 1) < i1 ? scan_up(i + 1) : i1;
+        raw_scores(c, z, c->q + i * z->lk, c->k + i * z->lk,
+                   (struct scan_mm){.m = e - i, .n = scan_up(e), .c = c->p + i * SCAN_LA});
+    }
+    for (int64_t i = i0; i < i1; i++)
+        mask_row(c, z, i);
+}
+
+/* Pairs of a block: row j as the rows behind it see it. d is its decay up to row i; kd has the
+ * decays of single rows. */
+static void pairs(struct scan_chunk *c, const struct scan_shape *z, int64_t j, int64_t i0,
+                  int64_t i1)
+{
+    float *d = c->few;
+    for (int64_t x = 0; x < z->dkp; x += LF_VL)
+        lf_v_store(d + x, lf_v_set1(1.0f));
+    if (j >= i0)
+        c->p[j * SCAN_LA + j] = scan_dot(c->q + j * z->lk, c->k + j * z->lk, z->dkp);
+    for (int64_t i = j + 1; i < i1; i++) {
+        const float *step = c->kd + i * z->lk, *q = c->q + i * z->lk, *k = c->k + i * z->lk;
+        lf_v p = lf_v_zero(), a = p;
+        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+            const lf_v e = lf_v_load(d + x) * lf_v_load(step + x);
+            const lf_v w = e * lf_v_load(c->k + j * z->lk + x);
+            lf_v_store(d + x, e);
+            p = lf_v_fma(lf_v_load(q + x), w, p);
+            a = lf_v_fma(lf_v_load(k + x), w, a);
+        }
+        if (i < i0)
+            continue;
+        c->p[i * SCAN_LA + j] = lf_v_hsum(p);
+        c->na[i * SCAN_LA + j] = z->in->delta ? lf_v_hsum(a) : 0.0f;
+    }
+}
+
+/* Rows [i0, i1) of the block that begins at row b. */
+static void block_scores(struct scan_chunk *c, const struct scan_shape *z, int64_t b, int64_t i0,
+                         int64_t i1)
+{
+    const float *first = c->g + b * z->lk;
+    if (b) {
+        for (int64_t j = 0; j < b; j++)
+            scan_scaled(c->kd + j * z->lk, c->k + j * z->lk, first, c->g + j * z->lk, z->dkp);
+        LF_SYM(attn_pack_cols)(c->tile, c->kd, z->lk * 4, b, z->dkp, LF_F32, NULL);
+        for (int64_t i = i0; i < i1; i++) {
+            float *q = c->few + (i - i0) * z->lk, *k = q + SCAN_B * z->lk;
+            scan_scaled(q, c->q + i * z->lk, c->g + i * z->lk, first, z->dkp);
+            scan_scaled(k, c->k + i * z->lk, c->g + i * z->lk, first, z->dkp);
+        }
+        raw_scores(c, z, c->few, c->few + SCAN_B * z->lk,
+                   (struct scan_mm){.m = i1 - i0, .n = b, .c = c->p + i0 * SCAN_LA});
+    }
+    for (int64_t i = i0; i < i1; i++) {
+        memset(c->p + i * SCAN_LA + b, 0, SCAN_B * 4);
+        memset(c->na + i * SCAN_LA + b, 0, SCAN_B * 4);
+    }
+    for (int64_t i = b + 1; i < i1; i++) {
+        const float *g = c->g + i * z->lk;
+        for (int64_t x = 0; x < z->dkp; x += LF_VL)
+            lf_v_store(c->kd + i * z->lk + x,
+                       lf_v_exp(lf_v_load(g + x) - lf_v_load(g - z->lk + x)));
+    }
+    for (int64_t j = b; j < i1; j++)
+        pairs(c, z, j, i0, i1);
+}
+
+static void channel_scores(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
+{
+    for (int64_t i = i0, e; i < i1; i = e) {
+        const int64_t b = i / SCAN_B * SCAN_B;
+        e = b + SCAN_B < i1 ? b + SCAN_B : i1;
+        block_scores(c, z, b, i, e);
+        for (int64_t r = i; r < e && z->in->delta; r++) {
+            if (c->ag)
+                memcpy(c->ag + r * SCAN_LA, c->na + r * SCAN_LA, (size_t)(b + SCAN_B) * 4);
+            scan_times(c->na + r * SCAN_LA, c->na + r * SCAN_LA, -c->beta[r], b + SCAN_B);
+        }
+    }
+}
+
+/* e^G q and e^G k. */
+static void grown(struct scan_chunk *c, const struct scan_shape *z, int64_t i)
+{
+    const int64_t at = i * z->lk;
+    if (z->in->per_channel) {
+        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+            const lf_v e = lf_v_exp(lf_v_load(c->g + at + x));
+            lf_v_store(c->qp + at + x, lf_v_load(c->q + at + x) * e);
+            lf_v_store(c->kp + at + x, lf_v_load(c->k + at + x) * e);
+        }
+        return;
+    }
+    const float e = scan_exp(c->g[i]);
+    scan_times(c->qp + at, c->q + at, e, z->dkp);
+    if (z->in->delta)
+        scan_times(c->kp + at, c->k + at, e, z->dkp);
+}
+
+void LF_SYM(scan_scores)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
+{
+    if (z->in->per_channel)
+        channel_scores(c, z, i0, i1);
+    else
+        head_scores(c, z, i0, i1);
+    for (int64_t i = i0; i < i1 && c->has_s; i++)
+        grown(c, z, i);
+}
+
+/* u_i += sum over j of -A_ij u_j for j in [b, i), in registers. */
+static void solve_row(struct scan_chunk *c, const struct scan_shape *z, int64_t b, int64_t i)
+{
+    const float *na = c->na + i * SCAN_LA;
+    for (int64_t x = 0; x < z->dvp; x += LF_VL) {
+        lf_v u = lf_v_load(c->u + i * z->lv + x);
+        for (int64_t j = b; j < i; j++)
+            u = lf_v_fma(lf_v_set1(na[j]), lf_v_load(c->u + j * z->lv + x), u);
+        lf_v_store(c->u + i * z->lv + x, u);
+    }
+}
+
+void LF_SYM(scan_solve)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
+{
+    float *u = c->u;
+    const bool delta = z->in->delta;
+    if (delta && c->has_s) { /* o is a scratch here: K+ S */
+        scan_product((struct scan_mm){i1 - i0, z->dvp, z->dkp, c->kp + i0 * z->lk, z->lk, c->s,
+                                      z->lv, c->o + i0 * z->lv, z->lv},
+                     false, ATTN_ZERO, NULL);
+        for (int64_t i = i0; i < i1; i++)
+            for (int64_t x = i * z->lv; x < i * z->lv + z->dvp; x += LF_VL)
+                lf_v_store(u + x, lf_v_load(u + x) - lf_v_load(c->o + x));
+    }
+    for (int64_t i = i0; i < i1; i++) {
+        if (c->t)
+            memcpy(c->t + i * z->lv, u + i * z->lv, (size_t)z->dvp * 4);
+        scan_times(u + i * z->lv, u + i * z->lv, c->beta[i], z->dvp);
+    }
+    for (int64_t i = i0, e; i < i1 && delta; i = e) {
+        const int64_t b = i / SCAN_B * SCAN_B;
+        e = b + SCAN_B < i1 ? b + SCAN_B : i1;
+        scan_product((struct scan_mm){e - i, z->dvp, b, c->na + i * SCAN_LA, SCAN_LA, u, z->lv,
+                                      u + i * z->lv, z->lv},
+                     false, ATTN_ADD, NULL);
+        for (int64_t r = i; r < e; r++)
+            solve_row(c, z, b, r);
+    }
+}
+
+void LF_SYM(scan_decay)(struct scan_chunk *c, const struct scan_shape *z, int64_t n)
+{
+    if (z->in->per_channel) {
+        const float *last = c->g + (n - 1) * z->lk;
+        for (int64_t i = 0; i < n; i++)
+            scan_scaled(c->kd + i * z->lk, c->k + i * z->lk, last, c->g + i * z->lk, z->dkp);
+        for (int64_t x = 0; x < z->dkp; x += LF_VL)
+            lf_v_store(c->corr + x, lf_v_exp(lf_v_load(last + x)));
+    } else {
+        const float last = c->g[n - 1], e = scan_exp(last);
+        for (int64_t i = 0; i < n; i++)
+            scan_times(c->kd + i * z->lk, c->k + i * z->lk, scan_exp(last - c->g[i]), z->dkp);
+        for (int64_t x = 0; x < z->dkp; x++)
+            c->corr[x] = e;
+    }
+}
+
+void LF_SYM(scan_fold)(struct scan_chunk *c, const struct scan_shape *z, int64_t n)
+{
+    LF_SYM(scan_decay)(c, z, n);
+    scan_product((struct scan_mm){z->dkp, z->dvp, n, c->kd, z->lk, c->u, z->lv, c->s, z->lv}, true,
+                 c->has_s ? ATTN_SCALE : ATTN_ZERO, c->corr);
+    c->has_s = true;
+}
