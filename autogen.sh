@@ -22,6 +22,8 @@ libjpeg-turbo libpng libwebp"
 conda_build="autoconf automake pkg-config c-compiler make hdf5 sqlite libarchive openssl pcre2 libutf8proc jansson libpmix-devel ucx onednn snappy zstd zlib \
 libjpeg-turbo libpng libwebp"
 apt_text="dict-gcide dict-wn"
+# What examples/scenes draws with; its test is skipped where it is missing.
+apt_draw="libfreetype-dev fonts-dejavu-core"
 # A real SLURM for tests/flow/slurm_*.sh, which are skipped where it is missing.
 apt_sched="slurm-wlm munge"
 # An MPI as judge of our sums and as another launcher of ranks (tests/flow/ranks_comm.sh skips it where it is missing).
@@ -102,7 +104,7 @@ install_missing() { # $1: Debian packages, $2: RPM packages
         no_daemons
         # optional pieces (texts, oneDNN, SLURM) may be absent from a release: try all, then without them
         # shellcheck disable=SC2086
-        $how $need || $how $(for p in $need; do case $p in dict-* | libdnnl-dev | slurm-wlm | munge | *openmpi*) ;; *) printf '%s ' "$p" ;; esac done)
+        $how $need || $how $(for p in $need; do case $p in dict-* | libdnnl-dev | libfreetype-dev | fonts-dejavu-core | slurm-wlm | munge | *openmpi*) ;; *) printf '%s ' "$p" ;; esac done)
         daemons_again
         ;;
     *)
@@ -231,9 +233,9 @@ check)
     shift
     # libraries that inject faults cannot stand before those of sanitizers: another fifteen tests are skipped
     case " $* " in *" --enable-sanitizers "*) LF_MAX_SKIP=${LF_MAX_SKIP:-40} ;; esac
-    # without root SLURM is not worth a refusal: what needs it is skipped
-    [ "$(id -u)" -eq 0 ] || apt_sched= apt_mpi=
-    install_missing "$apt_build $apt_sched $apt_mpi" "$dnf_build"
+    # without root these are not worth a refusal: what needs them is skipped
+    [ "$(id -u)" -eq 0 ] || apt_sched= apt_mpi= apt_draw=
+    install_missing "$apt_build $apt_draw $apt_sched $apt_mpi" "$dnf_build"
     if [ "$(id -u)" -eq 0 ]; then
         make_configure
         check_as_user "$@"

@@ -29,6 +29,12 @@ dist_llava_DATA = examples/llava/pipeline.ini examples/llava/chat.jinja
 llavaprocessordir = $(llavadir)/processor
 dist_llavaprocessor_DATA = examples/llava/processor/preprocessor_config.json \
   examples/llava/processor/processor_config.json
+scenesdir = $(pkgdatadir)/examples/scenes
+dist_scenes_DATA = examples/scenes/pipeline.ini examples/scenes/chat.jinja examples/scenes/draw.c examples/scenes/README.md
+dist_scenes_SCRIPTS = examples/scenes/run.sh
+scenesprocessordir = $(scenesdir)/processor
+dist_scenesprocessor_DATA = examples/scenes/processor/preprocessor_config.json \
+  examples/scenes/processor/processor_config.json
 examplesdir = $(pkgdatadir)/examples
 dist_examples_SCRIPTS = examples/seeds.sh
 dist_examples_DATA = examples/common.sh
