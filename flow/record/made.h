@@ -89,6 +89,7 @@ typedef struct lf_text_line {
     lf_real score;            /* of these */
     struct json_t *token_ids; /* of text */
     lf_texts images;          /* of a request: the paths of its pictures; not of the fields */
+    size_t number;            /* of the line in its file, from 1 on; not of the fields */
     lf_int step;              /* of samples during training */
     bool resumed; /* where a start begins: what stands behind this step in earlier starts is void */
 } lf_text_line;

@@ -254,7 +254,7 @@ static int add_last_message(lf_text_line *line, const json_t *o, lf_err *err)
                : rc;
 }
 
-static int add_line(lf_text_lines *out, const char *text, size_t n, lf_err *err)
+static int add_line(lf_text_lines *out, size_t number, const char *text, size_t n, lf_err *err)
 {
     json_t *o = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
     lf_text_line *row = NULL;
@@ -264,8 +264,10 @@ static int add_line(lf_text_lines *out, const char *text, size_t n, lf_err *err)
     }
     row = lf_rows_add(out, sizeof *row, err);
     int rc = row == NULL ? LF_ENOMEM : lf_fields_read(row, &lf_text_line_fields, o, "a line", err);
-    if (rc == 0)
+    if (rc == 0) {
+        row->number = number;
         rc = add_images(row, o, err);
+    }
     if (rc == 0)
         rc = add_last_message(row, o, err);
     json_decref(o);
@@ -295,9 +297,9 @@ int lf_text_lines_load(lf_text_lines *out, size_t *more, const char *path, size_
     *more = 0;
     int rc = read_part(&b, path, err);
     const char *at = b.data, *end;
-    while (rc == 0 && at != NULL && (end = strchr(at, '\n')) != NULL) {
+    for (size_t number = 1; rc == 0 && at != NULL && (end = strchr(at, '\n')) != NULL; number++) {
         if (out->n < most)
-            rc = add_line(out, at, (size_t)(end - at), err);
+            rc = add_line(out, number, at, (size_t)(end - at), err);
         else
             (*more)++;
         at = end + 1;

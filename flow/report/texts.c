@@ -41,20 +41,35 @@ struct prompts {
     char dir[PATH_MAX]; /* where the paths of pictures begin, as for lf-generate; "": here */
 };
 
+/* The line of the file that a result belongs to, NULL: there is none. lf-generate calls a request
+ * without an id by its line: "line-7". */
+static const lf_text_line *asked(const struct prompts *p, const char *id)
+{
+    size_t number = 0;
+    int end = 0;
+    if (id == NULL)
+        return NULL;
+    const bool by_line = sscanf(id, "line-%zu%n", &number, &end) == 1 && id[end] == '\0';
+    for (size_t i = 0; i < p->file.n; i++) {
+        const lf_text_line *l = &p->file.v[i];
+        if (l->id != NULL ? lf_text_same(l->id, id) : by_line && l->number == number)
+            return l;
+    }
+    return NULL;
+}
+
 static const lf_texts *images_of(const struct prompts *p, const lf_text_line *l)
 {
-    for (size_t i = 0; l->images.n == 0 && l->id != NULL && i < p->file.n; i++)
-        if (lf_text_same(p->file.v[i].id, l->id))
-            return &p->file.v[i].images;
-    return &l->images;
+    const lf_text_line *request = l->images.n == 0 ? asked(p, l->id) : NULL;
+    return request != NULL ? &request->images : &l->images;
 }
 
 static const char *prompt_of(const struct prompts *p, const char *id)
 {
     int n = 0, end = 0;
-    for (size_t i = 0; id != NULL && i < p->file.n; i++)
-        if (lf_text_same(p->file.v[i].id, id))
-            return p->file.v[i].prompt;
+    const lf_text_line *request = asked(p, id);
+    if (request != NULL)
+        return request->prompt;
     if (id != NULL && p->given != NULL && sscanf(id, "prompt-%d%n", &n, &end) == 1 &&
         id[end] == '\0' && n >= 1 && (size_t)n <= p->given->n)
         return p->given->v[n - 1];

@@ -155,6 +155,14 @@ for media in "" "{\"name\":\"media_dir\",\"path\":\"$PWD/asked\"},"; do
     runs 0 "$LF" report --output r.html
     is "$(grep -c 'title="seen.png"' r.html)" 1 "a picture beside its prompt${media:+, in media_dir}"
 done
+# A request without an id is called by its line. The file keeps its length, which its marker has.
+out=$(stage_dir generate)/out/text/out.jsonl
+cp "$out" kept.jsonl
+printf '\n{"images":["seen.png"],"prompt":"the second line asks"}\n' >prompts.jsonl
+sed 's/"id":"prompt-1"/"id": "line-2" /' kept.jsonl >"$out"
+runs 0 "$LF" report --output r.html
+is "$(grep -c 'title="seen.png"' r.html) $(grep -c 'the second line asks' r.html)" "1 1" "a picture beside a prompt without an id"
+cp kept.jsonl "$out"
 cp kept.json "$done_json"
 
 # A second run with another rate: what changed, and both in one page.
@@ -187,4 +195,4 @@ runs 0 "$LF" report --all --output a.html
 cmp -s a.html b.html || like a.html "<h1>2 runs</h1>" "--all has both"
 runs 2 "$LF" report --all "$one"
 like err 'not both' "or some, not both"
-finish 79
+finish 81
