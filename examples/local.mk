@@ -34,7 +34,7 @@ dist_scenes_DATA = examples/scenes/pipeline.ini examples/scenes/chat.jinja examp
 dist_scenes_SCRIPTS = examples/scenes/run.sh
 scenesprocessordir = $(scenesdir)/processor
 dist_scenesprocessor_DATA = examples/scenes/processor/preprocessor_config.json \
-  examples/scenes/processor/processor_config.json
+  examples/scenes/processor/processor_config.json examples/scenes/processor/config.json
 examplesdir = $(pkgdatadir)/examples
 dist_examples_SCRIPTS = examples/seeds.sh
 dist_examples_DATA = examples/common.sh

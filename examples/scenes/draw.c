@@ -231,22 +231,8 @@ static void save(const char *dir, const char *name)
 /* ---- what is said and asked ---- */
 
 struct asked {
-    char question[96], answer[160];
+    char question[96], answer[192];
 };
-
-/* All that is there, by place. */
-static void describe(struct asked *a, const struct scene *s)
-{
-    char room[2];
-    size_t at = 0;
-    snprintf(a->question, sizeof a->question, "What is there?");
-    for (int i = 0; i < s->n; i++) {
-        const struct thing *t = &s->thing[i];
-        at += (size_t)snprintf(a->answer + at, sizeof a->answer - at, "%sa %s %s at the %s",
-                               i > 0 ? ", " : "", colour_names[t->colour],
-                               name_of(t->what, true, room), place_names[t->place]);
-    }
-}
 
 /* How many things of the scene are of this kind, this character, this colour? */
 static int count_of(const struct scene *s, const struct thing *t, char by)
@@ -261,7 +247,7 @@ static int count_of(const struct scene *s, const struct thing *t, char by)
     return n;
 }
 
-/* By what a question of this kind may name a thing so that it is the only one: its kind, itself, its
+/* By what a sentence may name a thing of which it asks q so that it is the only one: its kind, itself, its
  * colour, its place. '\0': by nothing. */
 static char some_name(const struct scene *s, const struct thing *t, enum question q)
 {
@@ -278,7 +264,34 @@ static char some_name(const struct scene *s, const struct thing *t, enum questio
     return n > 0 ? can[below(n)] : '\0';
 }
 
-/* A question of kind q about a thing; false: there is none that only this thing answers. */
+/* How a sentence speaks of a thing: by its kind, itself, its colour or its place. */
+static void subject(char *out, size_t size, const struct thing *t, char by)
+{
+    char room[2];
+    if (by == 'p')
+        snprintf(out, size, "the thing at the %s", place_names[t->place]);
+    else if (by == 'c')
+        snprintf(out, size, "the %s thing", colour_names[t->colour]);
+    else
+        snprintf(out, size, "the %s", name_of(t->what, by == 't', room));
+}
+
+/* All that is there, by place. The place comes first: what follows is then an answer to it. */
+static void describe(struct asked *a, const struct scene *s)
+{
+    char room[2];
+    size_t at = 0;
+    snprintf(a->question, sizeof a->question, "What is there?");
+    for (int i = 0; i < s->n; i++) {
+        const struct thing *t = &s->thing[i];
+        at += (size_t)snprintf(a->answer + at, sizeof a->answer - at, "%sat the %s a %s %s",
+                               i > 0 ? ", " : "", place_names[t->place], colour_names[t->colour],
+                               name_of(t->what, true, room));
+    }
+}
+
+/* A question of kind q about a thing; false: there is none that only this thing answers. The answer
+ * is a sentence as captions have them. */
 static bool ask(struct asked *a, const struct scene *s, const struct thing *t, enum question q)
 {
     static const char *const begin[QUESTIONS] = {"", "What colour is", "What kind of thing is",
@@ -286,21 +299,19 @@ static bool ask(struct asked *a, const struct scene *s, const struct thing *t, e
     char name[48], room[2];
     if (q == COUNT) {
         snprintf(a->question, sizeof a->question, "How many things are there?");
-        snprintf(a->answer, sizeof a->answer, "%s", count_names[s->n - 1]);
+        snprintf(a->answer, sizeof a->answer,
+                 s->n == 1 ? "there is %s thing" : "there are %s things", count_names[s->n - 1]);
         return true;
     }
     const char by = some_name(s, t, q);
     if (by == '\0' || (q == CHARACTER && t->what < SHAPES))
         return false;
-    if (by == 'p')
-        snprintf(name, sizeof name, "%sat the %s", q == COLOUR ? "the thing " : "",
-                 place_names[t->place]);
-    else if (by == 'c')
-        snprintf(name, sizeof name, q == PLACE ? "the %s thing" : "%s", colour_names[t->colour]);
-    else
-        snprintf(name, sizeof name, "the %s", name_of(t->what, by == 't', room));
+    subject(name, sizeof name, t, by);
     snprintf(a->question, sizeof a->question, "%s %s?", begin[q], name);
-    snprintf(a->answer, sizeof a->answer, "%s",
+    snprintf(a->answer, sizeof a->answer, "%s is %s%s", name,
+             q == PLACE    ? "at the "
+             : q == COLOUR ? ""
+                           : "a ",
              q == COLOUR      ? colour_names[t->colour]
              : q == KIND      ? kind_names[kind_of(t->what)]
              : q == CHARACTER ? name_of(t->what, true, room)
@@ -447,8 +458,10 @@ static void hold(struct held *all, int n, enum question q, int number)
 
 static void ask_held(FILE *f, const char *picture, const struct asked *a, bool target)
 {
-    fprintf(f, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s%s\"}]",
-            picture != NULL ? "<image>" : "", a->question);
+    fputs("{\"messages\":[{\"role\":\"user\",\"content\":[", f);
+    if (picture != NULL)
+        fputs("{\"type\":\"image\"},", f);
+    fprintf(f, "{\"type\":\"text\",\"text\":\"%s\"}]}]", a->question);
     if (picture != NULL)
         fprintf(f, ",\"images\":[\"%s\"]", picture);
     if (target)

@@ -38,11 +38,11 @@ set --
 for stage in eyes words align tune; do set -- "$@" --set "stage $stage.seed=$seed"; done
 "$lf" run pipeline.ini "$@" || exit $?
 
-# right STAGE: the share of its questions that are answered rightly, and its standard error.
-right() { echo "$(last "$1" exact_match) $(last "$1" exact_match_stderr)"; }
+# right STAGE FILE: the share of the questions of FILE.jsonl that are answered rightly, and its standard error.
+right() { echo "$(last "$1" "$2.exact_match") $(last "$1" "$2.exact_match_stderr")"; }
 times >times.txt
 # shellcheck disable=SC2046
-awk -v s="$(($(cpu_of times.txt) - cpu))" -v held="$(right held)" -v shuffled="$(right shuffled)" -v blind="$(right blind)" '
+awk -v s="$(($(cpu_of times.txt) - cpu))" -v held="$(right held held)" -v shuffled="$(right shuffled shuffled)" -v blind="$(right blind held-blind)" '
     function tell(what, text) { printf "%-42s %5.1f %%  (standard error %.1f %%)\n", text, 100 * what[1], 100 * what[2]
         printf "%s\t%.4f\n", text, what[1] >"numbers" }
     BEGIN {

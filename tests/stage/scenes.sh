@@ -29,33 +29,38 @@ ok $? "another seed, other scenes"
 
 # Each kind of question has each of its answers as often as any other, within one.
 cat >"$dir/balance.awk" <<'E2'
-{ q = $0; sub(/.*"content":"(<image>)?/, "", q); split(q, w, " "); a = $0; sub(/.*"target":"/, "", a); sub(/".*/, "", a)
-  kind = w[1] " " w[2]; n[kind SUBSEP a]++; all[kind] += 1 }
+{ q = $0; sub(/.*"text":"/, "", q); split(q, w, " "); a = $0; sub(/.*"target":"/, "", a); sub(/".*/, "", a)
+  last = split(a, v, " "); kind = w[1] " " w[2]; a = w[1] == "How" ? v[3] : w[1] == "Where" ? v[last - 1] " " v[last] : v[last]
+  n[kind SUBSEP a]++ }
 END { for (k in n) { split(k, p, SUBSEP); answers[p[1]]++; if (!(p[1] in min) || n[k] < min[p[1]]) min[p[1]] = n[k]; if (n[k] > max[p[1]]) max[p[1]] = n[k] }
-  for (k in answers) if (max[k] - min[k] > 1 || answers[k] < 3) bad = 1
-  exit bad }
+  for (k in answers) { if (max[k] - min[k] > 1) bad = 1; kinds++ }
+  exit bad || kinds != 5 || answers["Which character"] != 18 || answers["What colour"] != 6 }
 E2
-kinds() { sed 's/.*"content":"//; s/<image>//; s/ .*//' "$1" | sort | uniq -c | awk '{ print $2 ":" $1 }' | tr '\n' ' '; }
-sed 's/"target":"red"/"target":"blue"/' "$dir/one/held.jsonl" >"$dir/planted"
+kinds() { sed 's/.*"text":"//; s/ .*//' "$1" | sort | uniq -c | awk '{ print $2 ":" $1 }' | tr '\n' ' '; }
+sed 's/ is red"/ is blue"/' "$dir/one/held.jsonl" >"$dir/planted"
 awk -f "$dir/balance.awk" "$dir/one/held.jsonl" && ! awk -f "$dir/balance.awk" "$dir/planted"
 ok $? "answers are asked for equally often: $(kinds "$dir/one/held.jsonl")"
-sed 's/"images":\["[^"]*"\],*//; s/<image>//; s/,}/}/; s/,,/,/' "$dir/one/held.jsonl" >"$dir/a"
-sed 's/"images":\["[^"]*"\],*//; s/<image>//; s/,}/}/; s/,,/,/' "$dir/one/shuffled.jsonl" >"$dir/b"
+sed 's/,"images":\["[^"]*"\]//; s/{"type":"image"},//' "$dir/one/held.jsonl" >"$dir/a"
+sed 's/,"images":\["[^"]*"\]//; s/{"type":"image"},//' "$dir/one/shuffled.jsonl" >"$dir/b"
 cmp -s "$dir/a" "$dir/b" && cmp -s "$dir/a" "$dir/one/held-blind.jsonl" &&
     [ "$(paste "$dir/one/held.jsonl" "$dir/one/shuffled.jsonl" | grep -c '\(held-[0-9]*\.png\).*\1')" -eq 0 ]
 ok $? "the same questions with other pictures, and without"
 
 # Thing, colour and place whose numbers sum to a multiple of six are never trained; draw.c has the order.
 cat >"$dir/held.awk" <<'E2'
-BEGIN { n = split("circle square triangle A C E F H K L P T U X Y 2 3 4 5 7 9", t, " "); for (i = 1; i <= n; i++) thing[t[i]] = i - 1
-  n = split("red green blue yellow purple black", t, " "); for (i = 1; i <= n; i++) colour[t[i]] = i - 1
+BEGIN { n = split("circle square triangle A C E F H K L P T U X Y 2 3 4 5 7 9", l, " "); for (i = 1; i <= n; i++) thing[l[i]] = i - 1
+  n = split("red green blue yellow purple black", l, " "); for (i = 1; i <= n; i++) colour[l[i]] = i - 1
   place["top left"] = 0; place["top right"] = 1; place["bottom left"] = 2; place["bottom right"] = 3 }
 { s = $0; sub(/.*"assistant","content":"/, "", s); sub(/".*/, "", s); n = split(s, part, ", ")
-  for (i = 1; i <= n; i++) { split(part[i], w, " "); p = w[6] " " w[7]; if (!(w[3] in thing) || !(w[2] in colour) || !(p in place)) bad = 1
-      if ((thing[w[3]] + colour[w[2]] + place[p]) % 6 == 0) bad = 1; seen++ } }
+  for (i = 1; i <= n; i++) {
+      m = split(part[i], w, " "); t = c = p = ""
+      for (j = 1; j <= m; j++) { if (w[j] in thing) t = w[j]; if (w[j] in colour) c = w[j]; if (w[j] == "at") p = w[j + 2] " " w[j + 3] }
+      if (t == "" || c == "" || !(p in place) || (thing[t] + colour[c] + place[p]) % 6 == 0) bad = 1
+      seen++
+  } }
 END { exit bad || seen < NR }
 E2
-echo '{"role":"assistant","content":"a red circle at the top left"}' >"$dir/planted"
+echo '{"role":"assistant","content":"the circle is red at the top left"}' >"$dir/planted"
 awk -f "$dir/held.awk" "$dir/one/captions.jsonl" && ! awk -f "$dir/held.awk" "$dir/planted"
 ok $? "no combination that is held out is trained"
 [ "$(wc -l <"$dir/one/captions.jsonl")" -eq 60 ] && [ "$(wc -l <"$dir/one/blind.jsonl")" -eq 120 ] && ! grep -q image "$dir/one/blind.jsonl"
