@@ -166,6 +166,8 @@ void lf_pstore_written(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf
     const struct lf_param *p = &ps->p[i];
     *out = (struct lf_pstore_share){.box = p->box, .owner = lf_box_owner(ps, p)};
     lf_pstore_own(ps, i, kind, out->flat);
+    if (p->d.elsewhere)
+        out->flat[1] = p->n;
     out->shared = out->flat[0] < out->flat[1] && !lf_pstore_sharded(ps, i, kind);
     if (!out->owner)
         out->flat[1] = out->flat[0];

@@ -89,7 +89,8 @@ struct lf_pstore_share {
     int64_t flat[2];
     bool owner, shared;
 };
-/* In the finished plan, bound or not; flat is empty where the plan has no such kind. */
+/* In the finished plan, bound or not; flat is empty where the plan has no such kind. A tensor that
+ * is `elsewhere` counts as one that every rank has. */
 void lf_pstore_written(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pstore_share *out);
 
 #endif

@@ -412,6 +412,17 @@ static void choose_offloaded(lf_plan *p)
     }
 }
 
+/* What lies elsewhere has no values here that a graph could read. */
+static int check_elsewhere(const lf_pstore *ps, lf_err *err)
+{
+    for (size_t i = 0; i < ps->n_g; i++)
+        for (int k = 0; k < LF_P_ALL && ps->g[i].elsewhere; k++)
+            if (ps->g[i].need[k] || ps->g[i].need_pack)
+                return lf_fail(err, LF_EINVAL, "plan: a graph reads %s, which is not in memory",
+                               ps->g[i].name);
+    return 0;
+}
+
 static void settle_store(lf_plan *p)
 {
     lf_pstore *ps = p->ps;
@@ -433,7 +444,7 @@ static void settle_store(lf_plan *p)
             g->need[LF_P_GRAD] = true;
         if (trained && !g->balanced)
             g->need[LF_P_M] = g->need[LF_P_V] = true;
-        if (!g->need[LF_P_COPY] || (!narrow && (trained || p->o.keep_master)))
+        if (!g->elsewhere && (!g->need[LF_P_COPY] || (!narrow && (trained || p->o.keep_master))))
             g->need[LF_P_MASTER] = true;
         if (trained)
             *(g->balanced ? &p->n_balanced : &p->n_opt_tensors) += (size_t)g->count;
@@ -575,6 +586,8 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
     int rc = lf_plan_chunks(p, err);
+    if (rc == 0)
+        rc = check_elsewhere(p->ps, err);
     if (rc != 0)
         return rc;
     settle_store(p);

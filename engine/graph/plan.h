@@ -78,8 +78,8 @@ struct lf_plan_opts {
     /* needs compute = LF_BF16 and mode = LF_FAST; on GPUs sm_89, and sm_90 with blocks */
     enum lf_fp8 fp8;
     enum lf_numeric mode;
-    /* keep f32 masters although no chain needs them (converters); `masters` of an optimizer takes
-     * precedence */
+    /* keep f32 masters although no chain needs them and nothing trains them (converters); `masters`
+     * of an optimizer takes precedence */
     bool keep_master;
     bool no_reuse; /* for debugging: every tensor gets bytes of its own */
 };

@@ -33,8 +33,9 @@ void lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first,
  * updates from sums that all have, so the later stages leave them whole. */
 static bool divided(const lf_plan *p, const struct lf_pgroup *g)
 {
-    return p->ranks.zero == 1 ? g->need[LF_P_GRAD]
-                              : !g->balanced && (g->need[LF_P_GRAD] || p->ranks.zero == 3);
+    return p->ranks.zero == 1
+               ? g->need[LF_P_GRAD]
+               : !g->balanced && !g->elsewhere && (g->need[LF_P_GRAD] || p->ranks.zero == 3);
 }
 
 /* Length of the part of a name that its layer has in common: "layers.3" of "layers.3.attn.q"; the

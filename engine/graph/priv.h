@@ -709,7 +709,8 @@ struct lf_pgroup {
     uint8_t place;              /* on the tensor axis: enum lf_place */
     bool sum[LF_AXES];          /* gradients are summed over the axis: as lf_layout_check found */
     bool frozen, balanced;
-    bool fp8; /* every member has fp8 set */
+    bool elsewhere; /* every member has it set */
+    bool fp8;       /* every member has fp8 set */
     bool need[LF_P_ALL];
     bool host[LF_P_ALL]; /* this kind lies in host_data of the store */
     bool master_read;    /* graphs read the master, not the optimizer alone */

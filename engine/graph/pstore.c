@@ -156,6 +156,7 @@ static int join_group(lf_pstore *ps, const struct lf_param *p, int32_t *out, lf_
                                        .place = place_of(ps, d),
                                        .frozen = d->frozen,
                                        .fp8 = d->fp8,
+                                       .elsewhere = d->elsewhere,
                                        .balanced = d->balance_rate > 0};
         *out = gi;
         return 0;
@@ -176,6 +177,7 @@ static int join_group(lf_pstore *ps, const struct lf_param *p, int32_t *out, lf_
                        "parameter %s: group %s must be frozen or trained as a whole", d->name,
                        name);
     g->fp8 = g->fp8 && d->fp8;
+    g->elsewhere = g->elsewhere && d->elsewhere;
     if (d->ndim >= 2) {
         g->rows += mine.rows;
         g->all_rows += all.rows;
@@ -223,10 +225,11 @@ static void settle_groups(lf_pstore *ps)
 {
     for (size_t i = 0; i < ps->n_g; i++) {
         struct lf_pgroup *g = &ps->g[i];
-        g->frozen = g->fp8 = true;
+        g->frozen = g->fp8 = g->elsewhere = true;
         for (int32_t k = 0; k < g->count; k++) {
             g->frozen = g->frozen && ps->p[g->first + k].d.frozen;
             g->fp8 = g->fp8 && ps->p[g->first + k].d.fp8;
+            g->elsewhere = g->elsewhere && ps->p[g->first + k].d.elsewhere;
         }
     }
 }
@@ -242,6 +245,15 @@ int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen)
         }
     settle_groups(ps);
     return n;
+}
+
+int lf_pstore_leave(lf_pstore *ps, const char *prefix)
+{
+    const size_t len = strlen(prefix);
+    for (size_t i = 0; i < ps->n_p; i++)
+        if (strncmp(ps->p[i].d.name, prefix, len) == 0)
+            ps->p[i].d.elsewhere = true;
+    return lf_pstore_freeze(ps, prefix, true);
 }
 
 int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen)
@@ -793,7 +805,7 @@ int lf_pstore_init_rest(lf_pstore *ps, uint64_t seed,
     int rc = stage ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < ps->n_p && rc == 0; i++) {
         rc = check_bound(ps, (int)i, "initialise", err);
-        if (rc == 0 && !(given && given(user, &ps->p[i].d)))
+        if (rc == 0 && !ps->p[i].d.elsewhere && !(given && given(user, &ps->p[i].d)))
             rc = init_weights(ps, (int)i, seed, stage, err);
         if (rc == 0)
             rc = init_moments(ps, (int)i, err);

@@ -14,7 +14,7 @@
  *     LF_P_COPY       bf16, fp16  the weights in the compute type
  *
  * A tensor without a master (a frozen one, or with an optimizer whose masters are bf16) has its
- * weights in the copy.
+ * weights in the copy. One that is `elsewhere` has no kind at all.
  *
  * Packed panels (inference) and 8-bit copies with their scales are derived like the copy, but only
  * the executor sees them. They follow the masters: the segment of the optimizer and every function
@@ -70,6 +70,10 @@ struct lf_param_desc {
     float init_std;
     bool decay;  /* weight decay applies */
     bool frozen; /* no gradient, no update; the same for a whole group */
+    /* The tensor is of the model, but this process needs no values of it: it is frozen, has no
+     * memory of any kind, and no graph may read it; the same for a whole group. Its values stay in
+     * the checkpoint that it comes from. */
+    bool elsewhere;
     /* its products are 8-bit where the plan has fp8 (plan.h); for matrices; the same for a whole
      * group */
     bool fp8;
@@ -107,6 +111,10 @@ int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen);
 
 /* Like lf_pstore_freeze, for names that match a shell pattern (* ? [...]; * takes dots too). */
 int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen);
+
+/* Freezes every tensor whose name starts with prefix and sets `elsewhere` in its description;
+ * before planning. Returns the number of matches. */
+int lf_pstore_leave(lf_pstore *ps, const char *prefix);
 
 /* Learning rates of their own, as multiples, for tensors whose names match a pattern; > 0. Of
  * several that match the last one counts. */

@@ -14,12 +14,6 @@ static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
 /* of the buffers of all threads that read */
 #define TEAM_BYTES ((size_t)64 << 20)
 
-/* Which tensors of a store, and what their names begin with. */
-struct choice {
-    bool adapter, moments;
-    const char *prefix;
-};
-
 /* The kind of the store that holds what a checkpoint has as stored[j]. */
 static enum lf_pkind held(const lf_pstore *ps, int i, size_t j)
 {
@@ -43,8 +37,60 @@ static void describe(lf_ckpt_tensor *t, const lf_pstore *ps, int i, size_t j)
     }
 }
 
-static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const struct choice *w,
-                      lf_arena *a, lf_err *err)
+const lf_ckpt_entry *lf_weights_entry(const lf_pstore *ps, int i, const lf_ckpt *c,
+                                      const char *prefix)
+{
+    const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+    lf_buf name;
+    lf_buf_init(&name);
+    lf_buf_addf(&name, "%s%s", prefix, d->name);
+    const lf_ckpt_entry *e =
+        lf_buf_check(&name, NULL) == 0 ? lf_ckpt_find(c, name.data, "weight") : NULL;
+    lf_buf_fini(&name);
+    bool same = e && e->ndim == d->ndim && (e->dtype == LF_H5_F32 || e->dtype == LF_H5_BF16);
+    for (int k = 0; same && k < d->ndim; k++)
+        same = e->shape[k] == d->dims[k];
+    return same ? e : NULL;
+}
+
+/* The part of a tensor that is copied from a checkpoint. */
+struct copied {
+    const lf_ckpt *from;
+    const lf_ckpt_entry *e;
+    int64_t lo[LF_CKPT_MAX_DIMS], hi[LF_CKPT_MAX_DIMS], first; /* hi all 0: all of it */
+};
+
+/* lf_ckpt_tensor's fill. */
+static int copy_part(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    const struct copied *c = user;
+    const int64_t flat[] = {c->first + first, c->first + first + n};
+    const bool box = c->hi[0] > 0;
+    return lf_ckpt_read_part(c->from, c->e, box ? c->lo : NULL, box ? c->hi : NULL, flat, dst, err);
+}
+
+static int describe_copied(lf_ckpt_tensor *t, const lf_pstore *ps, int i,
+                           const struct lf_weights_what *w, lf_arena *a, lf_err *err)
+{
+    const lf_ckpt *from = w->from ? w->from[i] : NULL;
+    struct copied *c = lf_arena_alloc(a, 1, sizeof *c, err);
+    if (!c)
+        return LF_ENOMEM;
+    *c = (struct copied){.from = from, .e = from ? lf_weights_entry(ps, i, from, w->prefix) : NULL};
+    if (from && !c->e)
+        return lf_fail(err, LF_EINVAL, "%s: no weight %s as the model has it", lf_ckpt_dir(from),
+                       t->name);
+    describe(t, ps, i, 0);
+    t->dtype = c->e ? c->e->dtype : LF_H5_F32; /* a plan, whose checkpoint is not there yet */
+    t->data = NULL;
+    t->fetch = NULL;
+    t->fill = copy_part;
+    t->user = c;
+    return 0;
+}
+
+static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool adapter,
+                      const struct lf_weights_what *w, lf_arena *a, lf_err *err)
 {
     int count = lf_pstore_count(ps);
     lf_ckpt_tensor *t = lf_arena_alloc(a, (size_t)count * N_STORED, sizeof(*t), err);
@@ -52,13 +98,20 @@ static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, cons
         return LF_ENOMEM;
     size_t k = 0;
     for (int i = 0; i < count; i++) {
-        if (lf_pstore_desc(ps, i)->adapter != w->adapter)
+        if (lf_pstore_desc(ps, i)->adapter != adapter)
             continue;
         char *name = lf_arena_printf(a, err, "%s%s", w->prefix, lf_pstore_desc(ps, i)->name);
         if (!name)
             return LF_ENOMEM;
         for (size_t j = 0; j < (w->moments ? N_STORED : 1); j++) {
             const size_t bytes = lf_pstore_planned(ps, i, held(ps, i, j));
+            if (j == 0 && (lf_pstore_desc(ps, i)->elsewhere || (w->from && w->from[i]))) {
+                t[k] = (lf_ckpt_tensor){.name = name};
+                const int rc = describe_copied(&t[k++], ps, i, w, a, err);
+                if (rc != 0)
+                    return rc;
+                continue;
+            }
             if (!bytes && stored[j] != LF_P_MASTER)
                 continue; /* frozen, or balanced and not optimized */
             const enum lf_dtype type = lf_pstore_type(ps, held(ps, i, j));
@@ -83,26 +136,40 @@ static size_t whole_bytes(const lf_pstore *ps, int i, enum lf_pkind kind)
     return lf_pstore_planned(ps, i, kind) ? n : 0;
 }
 
-size_t lf_weights_bytes(const lf_pstore *ps, bool adapter)
+/* Of the weights of tensor i as a checkpoint has them. */
+static size_t saved_bytes(const lf_pstore *ps, int i, const lf_ckpt *from)
+{
+    const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+    const lf_ckpt_entry *e = from ? lf_weights_entry(ps, i, from, LF_WEIGHTS_PREFIX) : NULL;
+    size_t n = e ? lf_h5_type_bytes(e->dtype) : sizeof(float);
+    if (!e && !d->elsewhere)
+        return whole_bytes(ps, i, lf_pstore_weights(ps, i));
+    for (int k = 0; k < d->ndim; k++)
+        n *= (size_t)d->dims[k];
+    return n;
+}
+
+size_t lf_weights_bytes(const lf_pstore *ps, bool adapter, const lf_ckpt *const *from)
 {
     size_t sum = 0;
     for (int i = 0; i < lf_pstore_count(ps); i++)
         if (lf_pstore_desc(ps, i)->adapter == adapter)
-            sum += whole_bytes(ps, i, lf_pstore_weights(ps, i)) + whole_bytes(ps, i, LF_P_M) +
+            sum += saved_bytes(ps, i, from ? from[i] : NULL) + whole_bytes(ps, i, LF_P_M) +
                    whole_bytes(ps, i, LF_P_V);
     return sum;
 }
 
-int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix,
-                       bool moments, lf_arena *a, lf_err *err)
+int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps,
+                       const struct lf_weights_what *what, lf_arena *a, lf_err *err)
 {
-    return tensors_of(out, n, ps, &(struct choice){false, moments, prefix}, a, err);
+    return tensors_of(out, n, ps, false, what, a, err);
 }
 
 int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps,
                                const char *prefix, bool moments, lf_arena *a, lf_err *err)
 {
-    return tensors_of(out, n, ps, &(struct choice){true, moments, prefix}, a, err);
+    const struct lf_weights_what what = {.prefix = prefix, .moments = moments};
+    return tensors_of(out, n, ps, true, &what, a, err);
 }
 
 /* ---- what each rank writes ---- */
@@ -125,6 +192,15 @@ static int64_t share_begin(const lf_ckpt_tensor *t, size_t at, size_t all, int r
     const size_t bound = r == ranks ? all : all / (size_t)ranks * (size_t)r;
     const int64_t n = bound <= at ? 0 : (int64_t)((bound - at) / lf_h5_type_bytes(t->dtype));
     return lf_ckpt_cut(t->ndim, t->shape, t->lo, t->hi, n);
+}
+
+/* What is copied is what this rank writes. */
+static void cut_copied(const lf_ckpt_tensor *t)
+{
+    struct copied *c = t->user;
+    memcpy(c->lo, t->lo, sizeof c->lo);
+    memcpy(c->hi, t->hi, sizeof c->hi);
+    c->first = t->flat[0];
 }
 
 void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_share *s)
@@ -153,7 +229,10 @@ void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_shar
         if (w.flat[0] == w.flat[1])
             continue;
         t[kept] = t[i];
-        memcpy(t[kept++].flat, w.flat, sizeof w.flat);
+        memcpy(t[kept].flat, w.flat, sizeof w.flat);
+        if (t[kept].fill)
+            cut_copied(&t[kept]);
+        kept++;
     }
     *n = kept;
 }
@@ -341,7 +420,7 @@ bool lf_weights_is_head(const char *name)
  * begins as the base's. */
 static bool fills(const struct lf_param_desc *d, const struct from *f)
 {
-    if ((f->part == TRUNK && lf_weights_is_head(d->name)) ||
+    if (d->elsewhere || (f->part == TRUNK && lf_weights_is_head(d->name)) ||
         (f->part == VISION && !lf_weights_is_vision(d->name)) ||
         (f->blind && lf_weights_is_sight(d->name)))
         return false;
@@ -367,6 +446,8 @@ static int check_visited(const lf_pstore *ps, const struct from *f, const lf_ckp
         if (strncmp(e->name, prefix, skip) != 0 || passed_over(e->name + skip, f))
             continue;
         const int at = lf_pstore_find(ps, e->name + skip);
+        if (at >= 0 && lf_pstore_desc(ps, at)->elsewhere)
+            continue;
         if (at < 0 || !fills(lf_pstore_desc(ps, at), f))
             return lf_fail(err, LF_EINVAL, "%s: %s is not a tensor of this model", lf_ckpt_dir(c),
                            e->name);
@@ -391,8 +472,12 @@ static int load_all(lf_pstore *ps, const struct from *f, const lf_ckpt *c, const
              j < (moments && !d->frozen && !(d->balance_rate > 0) ? N_STORED : 1) && rc == 0; j++) {
             const lf_ckpt_entry *e = lf_ckpt_find(c, name.data, lf_pkind_name(stored[j]));
             if (!e)
-                rc = lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c),
-                             lf_pkind_name(stored[j]), name.data);
+                rc = lf_fail(err, LF_EINVAL, "%s holds no %s of %s%s", lf_ckpt_dir(c),
+                             lf_pkind_name(stored[j]), name.data,
+                             stored[j] == LF_P_MASTER
+                                 ? ""
+                                 : ": it was frozen when that was saved. Freeze it here too, or "
+                                   "train it in a stage whose init_from is that checkpoint");
             if (rc == 0)
                 rc = check_shape(e, d, lf_ckpt_dir(c), err);
             if (rc == 0)

@@ -4,7 +4,8 @@
  * "<prefix>embed.weight" in a checkpoint, with the kinds "weight", "adam_m" and "adam_v", each in
  * the type of the plan (f32 or bf16). A tensor of either side that the other lacks is an error that
  * names it. Types may differ: values that are read are rounded to nearest even to the type of the
- * plan. The store must be bound (after lf_exec_create).
+ * plan. A tensor that is `elsewhere` (pstore.h) is never read. The store must be bound (after
+ * lf_exec_create).
  */
 #ifndef LF_MODEL_WEIGHTS_H
 #define LF_MODEL_WEIGHTS_H
@@ -16,11 +17,19 @@
 
 #define LF_WEIGHTS_PREFIX "model/"
 
+struct lf_weights_what {
+    const char *prefix; /* of the names */
+    bool moments;       /* adam_m and adam_v of trained tensors too */
+    /* [lf_pstore_count]: checkpoints from which the weights of that tensor are copied, in their
+     * type, in place of those in memory (lf_ckpt_tensor.fill). It and they stay open until the
+     * writer is destroyed. NULL, or NULL for a tensor: those in memory. A tensor that is
+     * `elsewhere` needs one, but for a plan. */
+    const lf_ckpt *const *from;
+};
 /* Describes the tensors of ps for a checkpoint writer. Pointers lead into the memory of the store,
- * and are NULL before it is bound; names and array live in a. moments: adam_m and adam_v of trained
- * tensors too. */
-int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix,
-                       bool moments, lf_arena *a, lf_err *err);
+ * and are NULL before it is bound; names and array live in a. */
+int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps,
+                       const struct lf_weights_what *what, lf_arena *a, lf_err *err);
 /* The same for the tensors of an adapter (engine/model/adapter.h), which the function above leaves
  * out. */
 int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps,
@@ -28,7 +37,8 @@ int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore 
 /* Reduces the n tensors that one of the two functions above gave to what one of several ranks
  * writes (lf_pstore_written): of boxes that ranks of the data axis keep in parts what this one
  * keeps, of the others, which each of them has, an equal share of their bytes that ends with
- * leaves. All ranks together have each element once, and need not talk for it. */
+ * leaves. All ranks together have each element once, and need not talk for it. t is a copy of the
+ * list; what it was copied from tells names, types and shapes from then on, and no values. */
 struct lf_weights_share {
     const lf_pstore *ps;
     const char *prefix; /* of the names */
@@ -39,8 +49,11 @@ void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_shar
 /* Does the tensor of this name belong to the head, so that a model with another output lacks it? */
 bool lf_weights_is_head(const char *name);
 /* Returns the bytes of the whole tensors in a finished plan, with moments: those of an adapter, or
- * all others. */
-size_t lf_weights_bytes(const lf_pstore *ps, bool adapter);
+ * all others. from: as above. One that is `elsewhere` counts as f32 where from does not say. */
+size_t lf_weights_bytes(const lf_pstore *ps, bool adapter, const lf_ckpt *const *from);
+/* The weights of tensor i of ps in c; NULL: c has none of that shape. */
+const lf_ckpt_entry *lf_weights_entry(const lf_pstore *ps, int i, const lf_ckpt *c,
+                                      const char *prefix);
 /* Reads what this rank keeps of an entry with as many elements as tensor i into its weights
  * (LF_P_MASTER) or a moment, with the threads that c was opened for. In memory it needs about a
  * leaf of the entry for each, and not much more than 64 MiB. */

@@ -628,8 +628,9 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
     if (rc == 0)
         rc = add_all(p, models, notes, &b, &mem, err);
     double params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
-    double kept = (double)lf_weights_bytes(lf_pg_model_store(p->actor), p->c->adapter != NULL) +
-                  (p->critic ? (double)lf_weights_bytes(lf_pg_model_store(p->critic), false) : 0);
+    double kept =
+        (double)lf_weights_bytes(lf_pg_model_store(p->actor), p->c->adapter != NULL, NULL) +
+        (p->critic ? (double)lf_weights_bytes(lf_pg_model_store(p->critic), false, NULL) : 0);
     double merged = p->c->adapter ? 4 * params : 0;
     if (rc == 0) {
         json_t *bytes = json_pack(

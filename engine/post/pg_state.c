@@ -25,7 +25,8 @@ static int add_tensors(const lf_pg *p, lf_ckpt_tensor *t, size_t *n, const lf_pg
     size_t k = 0;
     int rc = m == p->actor && p->c->adapter
                  ? lf_weights_adapter_tensors(&own, &k, ps, prefix, true, p->run.arena, err)
-                 : lf_weights_tensors(&own, &k, ps, prefix, true, p->run.arena, err);
+                 : lf_weights_tensors(&own, &k, ps, &(struct lf_weights_what){prefix, true, NULL},
+                                      p->run.arena, err);
     if (rc == 0 && part) {
         const struct lf_train_who *who = lf_pg_who(p, m);
         const struct lf_weights_share share = {.ps = ps,

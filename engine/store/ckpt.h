@@ -79,7 +79,8 @@ typedef struct lf_ckpt_tensor {
     const void *data; /* of the part, in order; borrowed, read by lf_ckpt_save_begin */
     /* Used instead of data, for models larger than memory: writes elements [first, first + n) of
      * the part, in its dtype, to dst. Each element is requested once, in blocks of at most 4 MiB.
-     * Several threads call it at the same time. */
+     * Several threads call it at the same time, with an arena in the background, where no snapshot
+     * is made of it: the values must not change. */
     int (*fill)(void *user, int64_t first, int64_t n, void *dst, lf_err *err);
     void *user;
     /* For data in a device's memory: copies it to the host, on the thread of lf_ckpt_save_begin.
@@ -107,8 +108,8 @@ typedef struct lf_ckpt_result {
 int64_t lf_ckpt_cut(int ndim, const int64_t *shape, const int64_t *lo, const int64_t *hi,
                     int64_t at);
 
-/* Returns the bytes of host memory that a snapshot of these parts needs, or SIZE_MAX on
- * overflow. */
+/* Returns the bytes of host memory that a snapshot of these parts needs, or SIZE_MAX on overflow.
+ * Those with fill need none. */
 size_t lf_ckpt_snapshot_bytes(const lf_ckpt_tensor *tensors, size_t n);
 
 typedef struct lf_ckpt_options {
@@ -132,7 +133,7 @@ typedef struct lf_ckpt_options {
 
 /* The caller owns the tensors and their memory, which must stay in place until destroy; names are
  * copied. Tensors with fill are written without a snapshot. n may be 0 with several parts.
- * LF_EINVAL: fill together with an arena; a part that lies outside its tensor. */
+ * LF_EINVAL: a part that lies outside its tensor. */
 int lf_ckpt_writer_create(lf_ckpt_writer **out, const lf_ckpt_tensor *tensors, size_t n,
                           const lf_ckpt_options *o, lf_err *err);
 /* Begins a save. It first waits for the previous save; when that failed, its failure is returned

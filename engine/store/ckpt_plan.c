@@ -55,6 +55,8 @@ size_t lf_ckpt_snapshot_bytes(const lf_ckpt_tensor *tensors, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct lf_ckpt_piece p;
         size_t b = lf_h5_type_bytes(tensors[i].dtype);
+        if (tensors[i].fill)
+            continue;
         for (int k = 0; k < tensors[i].ndim; k++) /* so that the part's size cannot overflow */
             if (tensors[i].shape[k] < 0 || !lf_size_mul(&b, b, (size_t)tensors[i].shape[k]))
                 return SIZE_MAX;
@@ -94,10 +96,6 @@ static int take_tensor(lf_ckpt_writer *w, const lf_ckpt_tensor *t, lf_err *err)
     if (t->fetch && !w->arena)
         return lf_fail(err, LF_EINVAL,
                        "tensor %s (%s) is in a device's memory, so it needs a snapshot", t->name,
-                       t->kind);
-    if (t->fill && w->arena)
-        return lf_fail(err, LF_EINVAL,
-                       "tensor %s (%s) is not in memory, so there is no snapshot of it", t->name,
                        t->kind);
     if (w->meta.n_recs > 1 && lf_ckpt_cmp(&r[-1].e, &r->e) == 0)
         return lf_fail(err, LF_EEXIST, "tensor %s (%s) is given twice", t->name, t->kind);

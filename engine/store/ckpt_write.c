@@ -347,7 +347,7 @@ static int snapshot(lf_ckpt_writer *w, lf_err *err)
         const struct lf_ckpt_source *s = &w->sources[i];
         size_t n = lf_ckpt_part_bytes(w, i);
         w->from[i] = w->live[i];
-        if (w->arena) {
+        if (w->arena && !s->fill) {
             if (s->fetch)
                 rc = s->fetch(s->user, w->arena + at, w->live[i], n, err);
             else

@@ -155,7 +155,7 @@ bool lf_train_word_unused(char *buf, size_t cap, const struct lf_train_config *c
 static double checkpoint_bytes(const struct lf_train_config *c, const struct lf_train_model *m)
 {
     const double here = (double)lf_pstore_elements(m->ps);
-    return (double)lf_weights_bytes(m->ps, c->adapter != NULL) *
+    return (double)lf_weights_bytes(m->ps, c->adapter != NULL, m->origin.of) *
            (here > 0 ? (double)lf_pstore_elements(lf_train_all(m)) / here : 0);
 }
 

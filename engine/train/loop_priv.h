@@ -19,6 +19,7 @@
 #include "engine/train/cut.h"
 #include "engine/train/devcomm.h"
 #include "engine/train/loop.h"
+#include "engine/train/origin.h"
 #include "engine/train/run.h"
 
 /* The parts of a run beside the data; fixed once built. */
@@ -33,6 +34,7 @@ struct lf_train_model {
     int train, valid; /* chains, of this rank's last chunk; valid < 0: none */
     int64_t rows, n_docs;
     struct lf_decoder_media media; /* bounds of pictures, with max_patches */
+    struct lf_train_origin origin; /* of frozen weights */
 };
 
 /* Are pictures trained on, and no tokens? */

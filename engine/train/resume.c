@@ -375,6 +375,8 @@ static int load_own(lf_trainer *t, struct source *f, lf_err *why, lf_err *err)
     if (rc == 0)
         rc = t->c->adapter ? lf_weights_load_adapter(t->m.ps, f->ck, LF_WEIGHTS_PREFIX, true, why)
                            : lf_weights_load(t->m.ps, f->ck, LF_WEIGHTS_PREFIX, true, why);
+    if (rc == 0 && (rc = lf_train_origin_resume(&t->m, f->ck, err)) != 0)
+        return rc;
     return rc == 0 || (rc == LF_EFORMAT && lf_train_sharded(t)) ? 0
                                                                 : lf_fail(err, rc, "%s", why->text);
 }

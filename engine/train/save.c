@@ -26,9 +26,10 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
 {
     lf_ckpt_tensor *all = NULL, *own = NULL;
     size_t n = 0;
+    const struct lf_weights_what what = {LF_WEIGHTS_PREFIX, true, m->origin.of};
     int rc = c->adapter
                  ? lf_weights_adapter_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err)
-                 : lf_weights_tensors(&all, &n, m->ps, LF_WEIGHTS_PREFIX, true, a, err);
+                 : lf_weights_tensors(&all, &n, m->ps, &what, a, err);
     *out = (struct lf_run_tensors){.all = all, .n_all = n, .snapshot = lf_train_snapshots(c, m)};
     if (rc != 0 || lf_axes_ranks(who) <= 1 ||
         (c->zero.stage == 0 && who->tensor_ranks <= 1 && who->pipeline_ranks <= 1))

@@ -246,7 +246,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                               .compute = c->compute,
                               .fp8 = c->fp8,
                               .mode = c->numeric,
-                              .keep_master = !c->adapter,
+                              /* a checkpoint has no fp16 */
+                              .keep_master = !c->adapter && c->compute == LF_F16,
                               .no_reuse = c->no_reuse};
     const lf_loader_config lc = lf_train_loader_config(c, mc);
     m->rows = (int64_t)c->micro_batch * c->seq_length;
@@ -293,7 +294,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         rc = lf_plan_data_parallel(m->plan, &share, err);
     if (rc == 0)
         rc = lf_plan_finish(m->plan, err);
-    return rc;
+    return rc == 0 ? lf_train_origin_open(m, c, err) : rc;
 }
 
 int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c,
@@ -321,5 +322,6 @@ void lf_train_model_fini(struct lf_train_model *m)
     lf_pstore_destroy(m->whole);
     lf_decoder_destroy(m->dec);
     lf_train_cut_close(&m->cut);
+    lf_train_origin_close(&m->origin);
     memset(m, 0, sizeof(*m));
 }

@@ -114,7 +114,8 @@ static lf_ckpt_writer *save_part(const struct layout *l, int r, const json_t *st
     lf_ckpt_tensor *t;
     lf_ckpt_writer *w = NULL;
     size_t n;
-    if (lf_weights_tensors(&t, &n, l->rank[r].ps, LF_WEIGHTS_PREFIX, true, a, &err))
+    if (lf_weights_tensors(&t, &n, l->rank[r].ps,
+                           &(struct lf_weights_what){LF_WEIGHTS_PREFIX, true, NULL}, a, &err))
         tap_bail("%s", err.text);
     const struct lf_weights_share share = {
         .ps = l->rank[r].ps, .prefix = LF_WEIGHTS_PREFIX, .rank = r, .ranks = l->ranks};
