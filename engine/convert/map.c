@@ -70,7 +70,6 @@ bool lf_map_when(const char *when, const lf_model_config *c)
     bool holds = true;
     if (!when)
         return true;
-    json_t *all = lf_model_config_to_json(c, NULL);
     for (const char *p = when; *p && holds;) {
         char cond[96], *eq;
         size_t n = strcspn(p, " ");
@@ -79,11 +78,9 @@ bool lf_map_when(const char *when, const lf_model_config *c)
             LF_BUG("condition '%s'", when);
         bool unequal = eq > cond && eq[-1] == '!';
         eq[unequal ? -1 : 0] = 0;
-        const char *have = json_string_value(json_object_get(all, cond));
-        holds = (have && strcmp(have, eq + 1) == 0) != unequal;
+        holds = lf_model_config_is(c, cond, eq + 1) != unequal;
         p += n + strspn(p + n, " ");
     }
-    json_decref(all);
     return holds;
 }
 

@@ -205,10 +205,15 @@ const size_t lf_model_n_keys = sizeof(lf_model_keys) / sizeof(lf_model_keys[0]);
 _Static_assert(sizeof(lf_model_keys) / sizeof(lf_model_keys[0]) <= LF_MODEL_MAX_KEYS,
                "origin[] holds one per key");
 
-/* Keys of the table from vision.family on have no meaning without one. */
+/* Keys of the table from this one on have no meaning without it. */
+static const struct lf_model_key *first_of_sight(void)
+{
+    return lf_model_key_find("vision.family");
+}
+
 bool lf_model_key_sees(const struct lf_model_key *k)
 {
-    return k >= lf_model_key_find("vision.family");
+    return k >= first_of_sight();
 }
 
 bool lf_model_key_restores(const struct lf_model_key *k)
@@ -221,12 +226,13 @@ bool lf_model_restores(const lf_model_config *c)
     return c->mae.layers > 0;
 }
 
-/* Does a description have this key? */
-static bool has_key(const lf_model_config *c, const struct lf_model_key *k)
+/* Does a description have this key? Models that see alone have those from `sight` on. */
+static bool has_key(const lf_model_config *c, const struct lf_model_key *k,
+                    const struct lf_model_key *sight)
 {
     if (lf_model_restores(c))
         return lf_model_key_restores(k) || strncmp(k->name, "vision.", 7) == 0;
-    return lf_model_key_sees(k) ? c->vision.family && !lf_model_key_restores(k) : true;
+    return k >= sight ? c->vision.family && !lf_model_key_restores(k) : true;
 }
 
 static void *field_of(lf_model_config *c, const struct lf_model_key *k)
@@ -462,10 +468,11 @@ static void key_text(const lf_model_config *c, const struct lf_model_key *k, cha
 json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err)
 {
     char buf[KEY_TEXT];
+    const struct lf_model_key *sight = first_of_sight();
     json_t *o = json_object();
     int bad = o ? json_object_set_new(o, "family", json_string(c->family)) : -1;
     for (size_t i = 0; i < lf_model_n_keys && !bad; i++) {
-        if (!has_key(c, &lf_model_keys[i]))
+        if (!has_key(c, &lf_model_keys[i], sight))
             continue;
         key_text(c, &lf_model_keys[i], buf, sizeof(buf));
         bad = json_object_set_new(o, lf_model_keys[i].name, json_string(buf));
@@ -476,6 +483,18 @@ json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err)
         return NULL;
     }
     return o;
+}
+
+bool lf_model_config_is(const lf_model_config *c, const char *key, const char *text)
+{
+    char buf[KEY_TEXT];
+    const struct lf_model_key *k = lf_model_key_find(key);
+    if (strcmp(key, "family") == 0)
+        return strcmp(c->family, text) == 0;
+    if (!k || !has_key(c, k, first_of_sight()))
+        return false;
+    key_text(c, k, buf, sizeof buf);
+    return strcmp(buf, text) == 0;
 }
 
 int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what, lf_err *err)

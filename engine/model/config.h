@@ -315,6 +315,8 @@ int lf_model_need_text(const lf_model_config *c, lf_err *err);
  * owns it. lf_model_config_from_json reads such an object and checks it. */
 json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err);
 int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what, lf_err *err);
+/* Has that object the text for this key? */
+bool lf_model_config_is(const lf_model_config *c, const char *key, const char *text);
 /* Are both equal in everything that affects tensors or numbers? *key (may be NULL) names the first
  * difference; it is a constant string. */
 bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, const char **key);
