@@ -60,7 +60,10 @@ with_ranks() {
     # PMIx keeps what it knows in no shared memory and looks for no PCI devices: a fifth of what ranks cost. The tests of
     # the launcher in tests/flow leave it its ways.
     PMIX_MCA_gds=${PMIX_MCA_gds:-hash} HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--pci,-linuxio,-opencl,-gl}
+    # UCX looks at shared memory alone and keeps short queues there: a tenth. The tests of messages in tests/flow try the others.
+    UCX_TLS=${UCX_TLS:-posix,cma,self} UCX_POSIX_FIFO_SIZE=${UCX_POSIX_FIFO_SIZE:-64} UCX_POSIX_RX_BUFS_GROW=${UCX_POSIX_RX_BUFS_GROW:-64}
     export OMP_NUM_THREADS OMP_WAIT_POLICY UCX_LOG_LEVEL ASAN_OPTIONS PMIX_MCA_gds HWLOC_COMPONENTS
+    export UCX_TLS UCX_POSIX_FIFO_SIZE UCX_POSIX_RX_BUFS_GROW
 }
 have_ranks() { $launch 2 -- true >/dev/null 2>"$dir/err"; }
 # Ends the test, skipped, where they cannot be started.

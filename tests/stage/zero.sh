@@ -281,7 +281,7 @@ else
     as_planned 4 3
     cp "$dir/large.ini" "$dir/run.ini"
     for z in 0 1 2; do
-        on 2 large$z --batch 2 --zero $z --steps 1
+        on 2 large$z --batch 2 --zero $z --steps 1 --init-from "$dir/large4/out/checkpoint" # quicker than to draw them
         as_planned 2 $z
         rm -r "$dir/large$z"
     done
