@@ -154,13 +154,16 @@ static void prepare(const struct table *t, struct cover_rows *out)
                 for (int vb = 0; vb < c->values[b]; vb++)
                     if (absent(c, a, va) || absent(c, b, vb))
                         set(t, a, va, b, vb, ABSENT);
-                    else
+                    else if (cover_wants(c, a))
                         out->total++;
+                    else
+                        set(t, a, va, b, vb, COVERED);
     for (size_t i = 0; i < c->n_refused; i++) {
         const struct cover_pair *q = &c->refused[i];
-        if (*at(t, q->a, q->va, q->b, q->vb) != OPEN)
+        const enum mark m = (enum mark) * at(t, q->a, q->va, q->b, q->vb);
+        if (m == ABSENT || m == REFUSED)
             continue;
-        out->refused++;
+        out->refused += m == OPEN;
         set(t, q->a, q->va, q->b, q->vb, REFUSED);
     }
 }

@@ -25,7 +25,13 @@ struct cover {
     const struct cover_pair *refused;
     size_t n_refused;
     const uint8_t *fixed; /* [n] the one value that a switch has, COVER_ANY: any; NULL: all any */
+    int with; /* only pairs with one of the first so many switches have to stand there; 0: all */
 };
+/* Has a pair to stand in a row whose first switch is a? */
+static inline bool cover_wants(const struct cover *c, int a)
+{
+    return c->with == 0 || a < c->with;
+}
 
 struct cover_rows {
     uint8_t (*v)[COVER_SWITCHES]; /* [n], owned */
