@@ -85,7 +85,7 @@ ok $? "and the samples of a model that GPU 0 has all of" "$(tail -n 2 "$dir/err"
 pretrain=$stages/lf-sft
 sed '/^\[model\]/,$d; /^valid/d' "$dir/llama.ini" >"$dir/run.ini"
 echo "init_from = $dir/base/out/checkpoint" >>"$dir/run.ini"
-same 2 "1 3" --lora-rank 2 --lora-dora
+same 2 "1 3" --lora-rank 2 --lora-dora --valid-tokens 48
 pretrain=$stages/lf-pretrain
 cp "$dir/llama.ini" "$dir/run.ini"
 rm -rf "$dir/w" "$dir/z"

@@ -22,6 +22,7 @@ save_interval = 2
 keep = 9
 save_time = 0
 valid_interval = 0
+valid_tokens = 256
 seed = 5
 precision = bf16
 mfu = no

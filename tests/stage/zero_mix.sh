@@ -18,6 +18,7 @@ steps = 2
 seq_length = 32
 batch = 2
 micro_batch = 1
+valid_tokens = 256
 lr = 5e-3
 threads = 1
 mfu = no
@@ -41,6 +42,7 @@ lr = 1e-3
 clip = 0.1
 save_time = 0
 valid_interval = 2
+valid_tokens = 256
 threads = 1
 mfu = no
 END
