@@ -506,8 +506,8 @@ struct lf_k_dora_bwd {
 
 /* ---- positions and attention ----------------------------------------------------------------- */
 
-/* Rotary embedding of `heads` heads at base + t * ld + h * d. It turns the first `rot` (even) of d
- * channels. y may be x.
+/* Rotary embedding of `heads` heads at base + t * ld + h * d. Of the d channels it turns `rot` (even),
+ * from channel `first` on. y may be x. In terms of what turns:
  *   interleaved false (rotate-half): pairs (i, i + rot/2)
  *   interleaved true:                pairs (2i, 2i+1)
  *   (a, b) -> (a cos - b sin, a sin + b cos); inverse negates sin (backward)
@@ -517,7 +517,7 @@ struct lf_k_dora_bwd {
  * axis[i] (time, height and width of a picture's patch, or of a token: M-RoPE, Wang et al. 2024,
  * Qwen2-VL); position2 is then NULL. */
 struct lf_k_rope {
-    int64_t rows, heads, d, rot, max_pos;
+    int64_t rows, heads, d, first, rot, max_pos;
     const void *x;
     void *y;
     int64_t ldx, ldy;
@@ -528,10 +528,30 @@ struct lf_k_rope {
     uint8_t x_type;
 };
 
+/* Heads of a channels of their own and b that all share (multi-head latent attention, DeepSeek-AI
+ * 2024: the part of a key that turns): y[t][h] = [x[t][h] | z[t]]. x is [R, H a], z [R, b], y [R, H
+ * (a + b)]. */
+struct lf_k_heads_join {
+    int64_t rows, heads, a, b, ldx, ldz, ldy;
+    const void *x, *z;
+    void *y;
+    uint8_t x_type; /* of all three */
+};
+/* Its backward: dx[t][h] = dy[t][h][0 ... a - 1], dz[t] = sum over h of dy[t][h][a ...], in f32, heads
+ * ascending, rounded once. */
+struct lf_k_heads_split {
+    int64_t rows, heads, a, b, lddy, lddx, lddz;
+    const void *dy;
+    void *dx, *dz;
+    uint8_t x_type;
+};
+
 /* Attention within documents: o = softmax(scale * q k^T + mask) v. Head h uses key/value group h /
  * (H/G).
  *
- * Row t, head h of q stands at q + t * ldq + h * D; k and v have the same layout with G heads.
+ * Row t, head h of q stands at q + t * ldq + h * D; k has the same layout with G heads. A head of v
+ * and o has E = d_value channels, which may be fewer or more than D = d: v + t * ldv + g * E, o + t *
+ * ldo + h * E. D is even; E need not be.
  * cu_seqlens is i32 [n_docs+1], ascending from 0. Rows at or after cu_seqlens[n_docs] are padding:
  * o = 0, lse = -inf. Empty documents are legal, so n_docs may be a static bound. max_doc: no
  * document is longer (0: no bound but rows); a library may rely on it.
@@ -568,7 +588,7 @@ struct lf_k_attn_drop {
     const struct lf_step_record *rec; /* seed */
 };
 struct lf_k_attn_fwd {
-    int64_t rows, heads, groups, d, n_docs, max_doc;
+    int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v;
     void *o;
     float *lse;
@@ -587,7 +607,7 @@ struct lf_k_attn_fwd {
 };
 /* dq, dk, dv from do, o and lse, with the same masks. They overwrite. Padding rows become 0. */
 struct lf_k_attn_bwd {
-    int64_t rows, heads, groups, d, n_docs, max_doc;
+    int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v, *o, *d_o;
     const float *lse;
     void *dq, *dk, *dv;
@@ -604,13 +624,14 @@ struct lf_k_attn_bwd {
     size_t work_bytes;
 };
 
-/* Paged KV cache. Page p holds page_tokens rows of [G, D] for keys and as many for values. Row i of
- * group g starts at k_pages + ((p * page_tokens + i) * G + g) * D. page_tokens is a multiple of
- * LF_ATTN_TILE. Pages table[s * max_pages + 0 ...] belong to sequence s, for positions 0, 1, ...
+/* Paged KV cache. Page p holds page_tokens rows of [G, D] for keys and as many of [G, E] for values.
+ * Row i of group g starts at k_pages + ((p * page_tokens + i) * G + g) * D, and at v_pages + ((p *
+ * page_tokens + i) * G + g) * E. page_tokens is a multiple of LF_ATTN_TILE. Pages table[s *
+ * max_pages + 0 ...] belong to sequence s, for positions 0, 1, ...
  *
  * Row r of k and v goes to position pos[r] of sequence seq[r]. Rows with seq < 0 are skipped. */
 struct lf_k_kv_write {
-    int64_t rows, groups, d, page_tokens, max_pages;
+    int64_t rows, groups, d, d_value, page_tokens, max_pages;
     const void *k, *v;
     int64_t ldk, ldv;
     void *k_pages, *v_pages;
@@ -622,7 +643,7 @@ struct lf_k_kv_write {
  * 0 ... prefix[seq[r]] - 1, and with runs (i32 [rows, 2]) those of its run, which must have been
  * written. Masks and bits are those of attn_fwd over the whole document. For seq < 0, o = 0. */
 struct lf_k_attn_paged {
-    int64_t rows, heads, groups, d, page_tokens, max_pages;
+    int64_t rows, heads, groups, d, d_value, page_tokens, max_pages;
     const void *q;
     const void *k_pages, *v_pages;
     void *o;
@@ -855,6 +876,8 @@ struct lf_k_moe_balance {
     X(unit_rows_fwd)                                                                               \
     X(unit_rows_bwd)                                                                               \
     X(rope)                                                                                        \
+    X(heads_join)                                                                                  \
+    X(heads_split)                                                                                 \
     X(attn_fwd)                                                                                    \
     X(attn_bwd)                                                                                    \
     X(kv_write)                                                                                    \

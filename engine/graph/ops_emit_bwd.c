@@ -27,6 +27,7 @@ LF_EMIT(attn_bwd)
                                 .heads = n->a.heads,
                                 .groups = n->a.groups,
                                 .d = C(b, q) / n->a.heads,
+                                .d_value = C(b, v) / n->a.groups,
                                 .n_docs = T(b, n->in[ATTNB_CU])->rows - 1,
                                 .max_doc = n->a.max_doc,
                                 .q = P(b, q),

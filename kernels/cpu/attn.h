@@ -7,7 +7,8 @@
  * Units. A panel element (a unit) has 32 bits. With bf16 data on an instruction set that multiplies
  * pairs of bf16 (`pairs`), a unit is two bf16 that are neighbours along the reduction. Otherwise it
  * is an f32: bf16 data is widened, and the left operands of the products are rounded to bf16 where
- * the pair form rounds them. So both forms round at the same points.
+ * the pair form rounds them. So both forms round at the same points. Values of an odd number of
+ * channels have no pairs, so their heads take the second form.
  *
  * Bits of a row. A score is one ascending chain over the channels. An output is one ascending chain
  * over the keys that the row sees, tile by tile. Rows are blocked for speed only. Of a tile a row
@@ -22,12 +23,12 @@ enum {
     ATTN_T = LF_ATTN_TILE,
     ATTN_MR = 6,  /* query rows in registers at a time */
     ATTN_QB = 48, /* query rows of one block */
-    ATTN_MAX_D = 256
+    ATTN_MAX_D = 1024
 };
 
-static inline bool attn_pairs(uint8_t x_type)
+static inline bool attn_pairs(uint8_t x_type, int64_t d_value)
 {
-    return LF_CPU_ISA >= 3 && x_type == LF_BF16;
+    return LF_CPU_ISA >= 3 && x_type == LF_BF16 && d_value % 2 == 0;
 }
 static inline int64_t attn_dp(int64_t d)
 {
@@ -59,58 +60,82 @@ struct attn_mm {
 };
 void LF_SYM(attn_mm)(const struct attn_mm *g);
 
-/* Memory to prefetch: `bytes` at p of each of `rows` rows, `stride` bytes apart, and as many at q.
- * A core drops prefetches that come in long bursts. So the packing loops ask for `quota` cache
- * lines of each at a time. */
+/* Memory to prefetch: of each of `rows` rows, the bytes [0, p_bytes) at p and [0, q_bytes) at q; rows
+ * are p_stride and q_stride bytes apart. A core drops prefetches that come in long bursts. So the
+ * packing loops ask for `quota` cache lines of each at a time. */
 struct attn_ahead {
     const char *p, *q;
-    int64_t bytes, stride, rows, at, quota;
+    int64_t p_bytes, q_bytes, p_stride, q_stride, rows, at, quota;
 };
 LF_INLINE void attn_ask(struct attn_ahead *w)
 {
     for (int64_t i = 0; i < w->quota && w->rows > 0; i++) {
-        __builtin_prefetch(w->p + w->at, 0, 2);
-        __builtin_prefetch(w->q + w->at, 0, 2);
+        if (w->at < w->p_bytes)
+            __builtin_prefetch(w->p + w->at, 0, 2);
+        if (w->at < w->q_bytes)
+            __builtin_prefetch(w->q + w->at, 0, 2);
         w->at += 64;
-        if (w->at >= w->bytes) {
+        if (w->at >= w->p_bytes && w->at >= w->q_bytes) {
             w->at = 0;
-            w->p += w->stride;
-            w->q += w->stride;
+            w->p += w->p_stride;
+            w->q += w->q_stride;
             w->rows--;
         }
     }
 }
 
-/* dst[d / ku][ATTN_T]: the rows src ... src + (n-1) * stride (bytes) become columns. Columns >= n
- * are 0. ku is 2 with pairs, else 1. ahead may be NULL. */
-void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d,
-                            uint8_t x_type, struct attn_ahead *ahead);
-/* dst[ceil(n / ku)][dp]: the rows stay rows, padded with 0 to pad rows and dp channels. */
-void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t n, int64_t pad,
-                            int64_t d, uint8_t x_type);
+/* n rows of d channels, the first at src and the others `stride` bytes apart. */
+struct attn_rows {
+    const void *src;
+    int64_t stride, n, d;
+};
+struct attn_shape;
+/* dst[d / ku][ATTN_T]: the rows become columns. Columns >= n are 0. ku is 2 with pairs, else 1.
+ * ahead may be NULL. */
+void LF_SYM(attn_pack_cols)(float *dst, const struct attn_rows *r, const struct attn_shape *s,
+                            struct attn_ahead *ahead);
+/* dst[ceil(n / ku)][attn_dp(d)]: the rows stay rows, padded with 0 to pad rows and whole vectors of
+ * channels. */
+void LF_SYM(attn_pack_rows)(float *dst, const struct attn_rows *r, int64_t pad,
+                            const struct attn_shape *s);
 
 /* The values that all rows of a call share. */
 struct attn_shape {
-    int64_t d, dp, kd; /* channels, padded channels, units of the score reduction */
+    int64_t d, dp, kd;    /* channels of q and k, padded, and units of the score reduction */
+    int64_t dv, dvp, kdv; /* the same of v and o; kdv: of the reduction of do . v */
     float scale, softcap;
     int64_t window;
     uint8_t x_type;
     bool causal, pairs;
 };
 
-static inline struct attn_shape attn_shape_of(int64_t d, float scale, float softcap, int64_t window,
-                                              bool causal, uint8_t x_type)
+/* The shape of a call (struct lf_k_attn_fwd and its like). */
+#define ATTN_SHAPE_OF(a, is_causal)                                                                \
+    attn_shape_of((a)->d, (a)->d_value,                                                            \
+                  &(struct attn_shape){.scale = (a)->scale,                                        \
+                                       .softcap = (a)->softcap,                                    \
+                                       .window = (a)->window,                                      \
+                                       .x_type = (a)->x_type,                                      \
+                                       .causal = (is_causal)})
+static inline struct attn_shape attn_shape_of(int64_t d, int64_t d_value,
+                                              const struct attn_shape *rest)
 {
-    bool pairs = attn_pairs(x_type);
-    return (struct attn_shape){.d = d,
-                               .dp = attn_dp(d),
-                               .kd = pairs ? d / 2 : d,
-                               .scale = scale,
-                               .softcap = softcap,
-                               .window = window,
-                               .x_type = x_type,
-                               .causal = causal,
-                               .pairs = pairs};
+    struct attn_shape s = *rest;
+    s.pairs = attn_pairs(s.x_type, d_value);
+    s.d = d;
+    s.dp = attn_dp(d);
+    s.kd = s.pairs ? d / 2 : d;
+    s.dv = d_value;
+    s.dvp = attn_dp(d_value);
+    s.kdv = s.pairs ? d_value / 2 : d_value;
+    return s;
+}
+
+/* Head sizes and row distances that every call of attention shares. */
+static inline bool attn_heads_ok(int64_t heads, int64_t groups, int64_t d, int64_t d_value)
+{
+    return heads > 0 && groups > 0 && heads % groups == 0 && d > 0 && d % 2 == 0 &&
+           d <= ATTN_MAX_D && d_value > 0 && d_value <= ATTN_MAX_D;
 }
 
 /* What a query may see behind its own key: the first `prefix` keys of its document, and those below
@@ -170,7 +195,7 @@ struct attn_block {
     const void *qa;
     int64_t qs;
     float *q;               /* [n][dp] units */
-    float *o;               /* [n][dp] running sums */
+    float *o;               /* [n][dvp] running sums */
     float *m, *l, *slope;   /* [n] running maximum and sum; ALiBi slope */
     int64_t *pos, *lo, *hi; /* [n] position; visible keys of the document */
     float *s;               /* [ATTN_MR][ATTN_T] scores, then probabilities */
@@ -178,16 +203,17 @@ struct attn_block {
     const struct lf_k_attn_drop *drop;
     int64_t drop_row, drop_head; /* row of the call that is row 0 of the block; its head */
 };
-/* attn_block_floats gives the floats that a block of up to cap rows needs for the padded width dp.
- * attn_block_init lays the block out in mem (64-byte aligned). */
-size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap);
-void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64_t cap);
+/* attn_block_floats gives the floats that a block of up to cap rows needs. attn_block_init lays the
+ * block out in mem (64-byte aligned). */
+size_t LF_SYM(attn_block_floats)(const struct attn_shape *s, int64_t cap);
+void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, const struct attn_shape *s,
+                             int64_t cap);
 /* Append one query row of a document of len keys. q NULL: the row lies in qa, which the caller has
  * set. */
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q,
                             float slope, int64_t pos, int64_t len, struct attn_more m);
 /* One tile: the keys key0 ... key0 + ATTN_T - 1. kt is a panel of attn_pack_cols. v is a panel of
- * attn_pack_rows with ldv = dp, or, for f32 with d a multiple of 16, the rows themselves. No row of
+ * attn_pack_rows with ldv = dvp, or, for f32 with dv a multiple of 16, the rows themselves. No row of
  * v is read beyond the keys that some query row sees. */
 void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0,
                              const float *kt, const float *v, int64_t ldv);

@@ -15,21 +15,22 @@ static int64_t field_rows(int64_t cap)
     return (cap + 15) / 16 * 16;
 }
 
-size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap)
+size_t LF_SYM(attn_block_floats)(const struct attn_shape *s, int64_t cap)
 {
-    return (size_t)(2 * cap * dp + (3 + 3 * 2) * field_rows(cap) + ATTN_MR * ATTN_T);
+    return (size_t)(cap * (s->dp + s->dvp) + (3 + 3 * 2) * field_rows(cap) + ATTN_MR * ATTN_T);
 }
 
-void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64_t cap)
+void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, const struct attn_shape *s,
+                             int64_t cap)
 {
     const int64_t f = field_rows(cap);
     b->n = 0;
     b->drop = NULL;
     b->q = mem;
     b->qa = mem;
-    b->qs = dp * (int64_t)sizeof *mem;
-    b->o = b->q + cap * dp;
-    b->m = b->o + cap * dp;
+    b->qs = s->dp * (int64_t)sizeof *mem;
+    b->o = b->q + cap * s->dp;
+    b->m = b->o + cap * s->dvp;
     b->l = b->m + f;
     b->slope = b->l + f;
     b->s = b->slope + f;
@@ -42,14 +43,14 @@ void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, co
                             float slope, int64_t pos, int64_t len, struct attn_more m)
 {
     const int64_t r = b->n++;
-    float *mine = b->q + r * s->dp, *o = b->o + r * s->dp;
+    float *mine = b->q + r * s->dp, *o = b->o + r * s->dvp;
     if (q && s->pairs)
         memcpy(mine, q, (size_t)s->d * sizeof(uint16_t));
     else if (q && s->x_type == LF_F32)
         LF_EACH_VEC(c, n, s->d) lf_put(mine, c, LF_F32, n, lf_get(q, c, LF_F32, n));
     else if (q)
         LF_EACH_VEC(c, n, s->d) lf_put(mine, c, LF_F32, n, lf_get(q, c, LF_BF16, n));
-    for (int64_t c = 0; c < s->dp; c += LF_VL)
+    for (int64_t c = 0; c < s->dvp; c += LF_VL)
         lf_v_store(o + c, lf_v_zero());
     b->m[r] = -INFINITY;
     b->l[r] = 0.0f;
@@ -207,17 +208,17 @@ static void add_range(struct attn_block *b, const struct attn_shape *s, const st
                       enum attn_init init)
 {
     struct attn_mm g = {.m = m,
-                        .n = s->dp,
+                        .n = s->dvp,
                         .k = k1 - k0,
                         .ars = ATTN_T * 4,
                         .acs = 4,
                         .b = v + k0 * ldv,
                         .ldb = ldv,
-                        .ldc = s->dp,
+                        .ldc = s->dvp,
                         .pairs = s->pairs,
                         .init = init};
     g.a = b->s + r * ATTN_T + k0;
-    g.c = b->o + (t->r0 + r) * s->dp;
+    g.c = b->o + (t->r0 + r) * s->dvp;
     g.corr = init == ATTN_SCALE ? t->corr + r : NULL;
     LF_SYM(attn_mm)(&g);
 }
@@ -251,15 +252,15 @@ static void add_edge(struct attn_block *b, const struct attn_shape *s, const str
         return;
     }
 #if LF_CPU_ISA >= 3
-    float *o = b->o + (t->r0 + r) * s->dp;
+    float *o = b->o + (t->r0 + r) * s->dvp;
     const float *p = b->s + r * ATTN_T;
     int64_t k0 = before ? (lo + 1) / 2 : u1, k1 = before ? u0 : hi / 2;
     if (before && lo % 2 && lo < hi)
-        add_half(o, p + lo / 2, v + lo / 2 * s->dp, s->dp, 0xffff0000u);
+        add_half(o, p + lo / 2, v + lo / 2 * s->dvp, s->dvp, 0xffff0000u);
     if (k0 < k1)
         add_range(b, s, t, v, ldv, r, 1, k0, k1, ATTN_ADD);
     if (!before && hi % 2 && hi > lo)
-        add_half(o, p + hi / 2, v + hi / 2 * s->dp, s->dp, 0x0000ffffu);
+        add_half(o, p + hi / 2, v + hi / 2 * s->dvp, s->dvp, 0x0000ffffu);
 #endif
 }
 
@@ -327,10 +328,10 @@ float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape
 {
     const float l = b->l[r];
     const lf_v inv = lf_v_set1(l == 0.0f ? 0.0f : 1.0f / l);
-    const float *sum = b->o + r * s->dp;
+    const float *sum = b->o + r * s->dvp;
     if (s->x_type == LF_F32)
-        LF_EACH_VEC(c, n, s->d) lf_put(o, c, LF_F32, n, lf_v_load(sum + c) * inv);
+        LF_EACH_VEC(c, n, s->dv) lf_put(o, c, LF_F32, n, lf_v_load(sum + c) * inv);
     else
-        LF_EACH_VEC(c, n, s->d) lf_put(o, c, LF_BF16, n, lf_v_load(sum + c) * inv);
+        LF_EACH_VEC(c, n, s->dv) lf_put(o, c, LF_BF16, n, lf_v_load(sum + c) * inv);
     return l == 0.0f ? -INFINITY : b->m[r] + logf(l);
 }

@@ -20,13 +20,13 @@ LF_CPU_DECLARE(attn_bwd)
 
 int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
 {
-    const int64_t hd = a->heads * a->d, gd = a->groups * a->d;
-    bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 &&
-              a->d > 0 && a->d % 2 == 0 && a->d <= ATTN_MAX_D && a->n_docs >= 0 && a->ldq >= hd &&
-              a->ldo >= hd && a->lddo >= hd && a->lddq >= hd && a->ldk >= gd && a->ldv >= gd &&
-              a->lddk >= gd && a->lddv >= gd && a->softcap >= 0.0f && a->window >= 0 &&
-              lf_is_float(a->x_type) && a->rows < INT32_MAX &&
-              attn_drop_ok(&a->drop, a->heads, a->rows);
+    const int64_t hd = a->heads * a->d, gd = a->groups * a->d, he = a->heads * a->d_value,
+                  ge = a->groups * a->d_value;
+    bool ok = a->rows >= 0 && attn_heads_ok(a->heads, a->groups, a->d, a->d_value) &&
+              a->n_docs >= 0 && a->ldq >= hd && a->ldo >= he && a->lddo >= he && a->lddq >= hd &&
+              a->ldk >= gd && a->ldv >= ge && a->lddk >= gd && a->lddv >= ge &&
+              a->softcap >= 0.0f && a->window >= 0 && lf_is_float(a->x_type) &&
+              a->rows < INT32_MAX && attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -34,9 +34,9 @@ int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
 struct space {
     const lf_queue *q;
     float *kt, *vt,
-        *kr; /* panels of keys and values: [tile][kd][64], [tile][kd][64], [tile][64 / ku][dp] */
-    float *qr, *dor;     /* row panels of q and do of one head: [rows / ku][dp] */
-    float *dq, *dk, *dv; /* running gradients [rows][dp] */
+        *kr; /* panels of keys and values: [tile][kd][64], [tile][kdv][64], [tile][64 / ku][dp] */
+    float *qr, *dor;     /* row panels of q, [rows / ku][dp], and do, [rows / ku][dvp], of a head */
+    float *dq, *dk, *dv; /* running gradients [rows][dp]; dv: [rows][dvp] */
     float *delta;        /* [rows] */
     float *s, *dp;       /* [ATTN_QB][64] scores -> p; dp -> ds */
     float *pc, *dsc;     /* with pairs: p and ds as pairs of rows, [ATTN_QB / 2][64] */
@@ -46,12 +46,22 @@ static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const s
                          float *mem)
 {
     const size_t rows = (size_t)(attn_tiles(a->rows) * ATTN_T), dp = (size_t)s->dp,
-                 d = (size_t)s->kd, block = ATTN_QB * ATTN_T;
+                 e = (size_t)s->dvp, block = ATTN_QB * ATTN_T;
     float **field[] = {&w->kt, &w->vt,    &w->kr, &w->qr, &w->dor, &w->dq, &w->dk,
                        &w->dv, &w->delta, &w->s,  &w->dp, &w->pc,  &w->dsc};
-    const size_t size[] = {rows * d,  rows * d,  rows * dp, rows * dp, rows * dp,
-                           rows * dp, rows * dp, rows * dp, rows,      block,
-                           block,     block,     block};
+    const size_t size[] = {rows * (size_t)s->kd,
+                           rows * (size_t)s->kdv,
+                           rows * dp,
+                           rows * dp,
+                           rows * e,
+                           rows * dp,
+                           rows * dp,
+                           rows * e,
+                           rows,
+                           block,
+                           block,
+                           block,
+                           block};
     size_t n = 0;
     for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
         *field[i] = mem ? mem + n : NULL;
@@ -62,7 +72,7 @@ static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const s
 
 static struct attn_shape shape_of(const struct lf_k_attn_bwd *a)
 {
-    return attn_shape_of(a->d, a->scale, a->softcap, a->window, a->causal, a->x_type);
+    return ATTN_SHAPE_OF(a, a->causal);
 }
 
 size_t LF_SYM(attn_bwd_work)(const struct lf_k_attn_bwd *a, int threads)
@@ -92,11 +102,13 @@ static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t), ku = s->pairs ? 2 : 1;
     for (int64_t j = 0; j < d.len; j += ATTN_T) {
         int64_t n = d.len - j < ATTN_T ? d.len - j : ATTN_T;
-        const void *k = lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t),
-                   *v = lf_at(a->v, (d.row + j) * a->ldv + g * a->d, t);
-        LF_SYM(attn_pack_cols)(w->kt + j * s->kd, k, a->ldk * size, n, a->d, t, NULL);
-        LF_SYM(attn_pack_cols)(w->vt + j * s->kd, v, a->ldv * size, n, a->d, t, NULL);
-        LF_SYM(attn_pack_rows)(w->kr + j / ku * s->dp, k, a->ldk * size, n, ATTN_T, a->d, t);
+        const struct attn_rows k = {lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t), a->ldk * size,
+                                    n, a->d},
+                               v = {lf_at(a->v, (d.row + j) * a->ldv + g * a->d_value, t),
+                                    a->ldv * size, n, a->d_value};
+        LF_SYM(attn_pack_cols)(w->kt + j * s->kd, &k, s, NULL);
+        LF_SYM(attn_pack_cols)(w->vt + j * s->kdv, &v, s, NULL);
+        LF_SYM(attn_pack_rows)(w->kr + j / ku * s->dp, &k, ATTN_T, s);
     }
 }
 
@@ -106,17 +118,17 @@ static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
 {
     const uint8_t t = a->x_type;
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t), even = (d.len + 1) / 2 * 2;
-    LF_SYM(attn_pack_rows)
-    (w->qr, lf_at(a->q, d.row * a->ldq + h * a->d, t), a->ldq * size, d.len,
-     s->pairs ? even : d.len, a->d, t);
-    LF_SYM(attn_pack_rows)
-    (w->dor, lf_at(a->d_o, d.row * a->lddo + h * a->d, t), a->lddo * size, d.len,
-     s->pairs ? even : d.len, a->d, t);
+    const struct attn_rows q = {lf_at(a->q, d.row * a->ldq + h * a->d, t), a->ldq * size, d.len,
+                                a->d},
+                           d_o = {lf_at(a->d_o, d.row * a->lddo + h * a->d_value, t),
+                                  a->lddo * size, d.len, a->d_value};
+    LF_SYM(attn_pack_rows)(w->qr, &q, s->pairs ? even : d.len, s);
+    LF_SYM(attn_pack_rows)(w->dor, &d_o, s->pairs ? even : d.len, s);
     for (int64_t i = 0; i < d.len; i++) {
-        const void *o = lf_at(a->o, (d.row + i) * a->ldo + h * a->d, t),
-                   *go = lf_at(a->d_o, (d.row + i) * a->lddo + h * a->d, t);
+        const void *o = lf_at(a->o, (d.row + i) * a->ldo + h * a->d_value, t),
+                   *go = lf_at(a->d_o, (d.row + i) * a->lddo + h * a->d_value, t);
         lf_v sum = lf_v_zero();
-        LF_EACH_VEC(c, n, a->d) sum = lf_v_fma(lf_get(o, c, t, n), lf_get(go, c, t, n), sum);
+        LF_EACH_VEC(c, n, a->d_value) sum = lf_v_fma(lf_get(o, c, t, n), lf_get(go, c, t, n), sum);
         w->delta[i] = lf_v_hsum(sum);
     }
     memset(w->dq, 0, (size_t)(d.len * s->dp) * sizeof(float));
@@ -262,7 +274,7 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
                            const struct space *w, struct doc d, const struct pair *b)
 {
     const uint8_t t = a->x_type;
-    const int64_t dp = s->dp, ku = s->pairs ? 2 : 1, i0 = b->i0, j0 = b->j0;
+    const int64_t dp = s->dp, dvp = s->dvp, ku = s->pairs ? 2 : 1, i0 = b->i0, j0 = b->j0;
     struct attn_mm g = {.m = b->nq,
                         .n = ATTN_T,
                         .k = s->kd,
@@ -280,12 +292,14 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
         g.ars = a->ldq * 2;
     }
     mm_scores(&g, s, b);
-    g.a = w->dor + i0 * dp;
+    g.a = w->dor + i0 * dvp;
+    g.ars = dvp * 4;
     if (s->pairs) {
-        g.a = lf_at(a->d_o, (d.row + i0) * a->lddo + b->h * a->d, t);
+        g.a = lf_at(a->d_o, (d.row + i0) * a->lddo + b->h * a->d_value, t);
         g.ars = a->lddo * 2;
     }
-    g.b = w->vt + j0 * s->kd;
+    g.k = s->kdv;
+    g.b = w->vt + j0 * s->kdv;
     g.c = w->dp;
     mm_scores(&g, s, b);
     block_grads(a, s, w, d, b);
@@ -294,19 +308,20 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
         to_pairs(w->dsc, w->dp, b->nq, true);
     }
     struct attn_mm gk = {.m = ATTN_T,
-                         .n = dp,
+                         .n = dvp,
                          .k = (b->nq + ku - 1) / ku,
                          .a = s->pairs ? w->pc : w->s,
                          .ars = 4,
                          .acs = ATTN_T * 4,
-                         .b = w->dor + i0 / ku * dp,
-                         .ldb = dp,
-                         .c = w->dv + j0 * dp,
-                         .ldc = dp,
+                         .b = w->dor + i0 / ku * dvp,
+                         .ldb = dvp,
+                         .c = w->dv + j0 * dvp,
+                         .ldc = dvp,
                          .pairs = s->pairs,
                          .init = ATTN_ADD};
     mm_keys(&gk, s, b, ku);
     gk.a = s->pairs ? w->dsc : w->dp;
+    gk.n = gk.ldb = gk.ldc = dp;
     gk.b = w->qr + i0 / ku * dp;
     gk.c = w->dk + j0 * dp;
     mm_keys(&gk, s, b, ku);
@@ -325,16 +340,16 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
     mm_query(&gq, s, b, ku);
 }
 
-/* Rows of a running gradient to storage. */
-static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows,
-                     const struct attn_shape *s)
+/* Rows of d channels of a running gradient to storage. */
+static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows, int64_t d,
+                     uint8_t x_type)
 {
     for (int64_t r = 0; r < rows; r++) {
-        const float *row = src + r * s->dp;
-        if (s->x_type == LF_F32)
-            LF_EACH_VEC(c, n, s->d) lf_put(dst, r * ld + c, LF_F32, n, lf_v_load(row + c));
+        const float *row = src + r * attn_dp(d);
+        if (x_type == LF_F32)
+            LF_EACH_VEC(c, n, d) lf_put(dst, r * ld + c, LF_F32, n, lf_v_load(row + c));
         else
-            LF_EACH_VEC(c, n, s->d) lf_put(dst, r * ld + c, LF_BF16, n, lf_v_load(row + c));
+            LF_EACH_VEC(c, n, d) lf_put(dst, r * ld + c, LF_BF16, n, lf_v_load(row + c));
     }
 }
 
@@ -367,7 +382,7 @@ static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     const uint8_t t = a->x_type;
     pack_keys(a, s, w, d, g);
     memset(w->dk, 0, (size_t)(attn_tiles(d.len) * ATTN_T * s->dp) * sizeof(float));
-    memset(w->dv, 0, (size_t)(attn_tiles(d.len) * ATTN_T * s->dp) * sizeof(float));
+    memset(w->dv, 0, (size_t)(attn_tiles(d.len) * ATTN_T * s->dvp) * sizeof(float));
     for (int64_t h = g * per; h < (g + 1) * per; h++) {
         pack_head(a, s, w, d, h);
         for (int64_t j0 = 0; j0 < d.len; j0 += ATTN_T) {
@@ -384,10 +399,10 @@ static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                 block_products(a, s, w, d, &b);
             }
         }
-        put_rows(lf_at_w(a->dq, d.row * a->lddq + h * a->d, t), a->lddq, w->dq, d.len, s);
+        put_rows(lf_at_w(a->dq, d.row * a->lddq + h * a->d, t), a->lddq, w->dq, d.len, s->d, t);
     }
-    put_rows(lf_at_w(a->dk, d.row * a->lddk + g * a->d, t), a->lddk, w->dk, d.len, s);
-    put_rows(lf_at_w(a->dv, d.row * a->lddv + g * a->d, t), a->lddv, w->dv, d.len, s);
+    put_rows(lf_at_w(a->dk, d.row * a->lddk + g * a->d, t), a->lddk, w->dk, d.len, s->d, t);
+    put_rows(lf_at_w(a->dv, d.row * a->lddv + g * a->d_value, t), a->lddv, w->dv, d.len, s->dv, t);
 }
 
 static void zero_rows(void *p, int64_t ld, int64_t width, int64_t lo, int64_t hi, uint8_t t)
@@ -399,7 +414,7 @@ static void zero_rows(void *p, int64_t ld, int64_t width, int64_t lo, int64_t hi
 int LF_SYM(attn_bwd)(lf_queue *q, const struct lf_k_attn_bwd *a)
 {
     const struct attn_shape s = shape_of(a);
-    const int team = lf_team(q, a->rows * a->heads * a->d * 64);
+    const int team = lf_team(q, a->rows * a->heads * (a->d + a->d_value) * 32);
     int64_t next = 0;
     if (a->rows == 0)
         return LF_K_OK;
@@ -425,7 +440,7 @@ int LF_SYM(attn_bwd)(lf_queue *q, const struct lf_k_attn_bwd *a)
         lf_part(a->rows - first, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         zero_rows(a->dq, a->lddq, a->heads * a->d, first + lo, first + hi, a->x_type);
         zero_rows(a->dk, a->lddk, a->groups * a->d, first + lo, first + hi, a->x_type);
-        zero_rows(a->dv, a->lddv, a->groups * a->d, first + lo, first + hi, a->x_type);
+        zero_rows(a->dv, a->lddv, a->groups * a->d_value, first + lo, first + hi, a->x_type);
     }
     return LF_K_OK;
 }

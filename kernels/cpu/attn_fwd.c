@@ -17,12 +17,11 @@ enum { SPARE_TILES = 16 }; /* lets short documents share a batch */
 
 int LF_SYM(attn_fwd_check)(const struct lf_k_attn_fwd *a)
 {
-    bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 &&
-              a->d > 0 && a->d % 2 == 0 && a->d <= ATTN_MAX_D && a->n_docs >= 0 &&
-              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d &&
-              a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d && a->softcap >= 0.0f &&
-              a->window >= 0 && lf_is_float(a->x_type) && a->rows < INT32_MAX &&
-              attn_drop_ok(&a->drop, a->heads, a->rows);
+    bool ok = a->rows >= 0 && attn_heads_ok(a->heads, a->groups, a->d, a->d_value) &&
+              a->n_docs >= 0 && a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value &&
+              a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d_value &&
+              a->softcap >= 0.0f && a->window >= 0 && lf_is_float(a->x_type) &&
+              a->rows < INT32_MAX && attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -37,12 +36,11 @@ struct plan {
 
 static struct plan plan_of(const struct lf_k_attn_fwd *a)
 {
-    struct plan p = {
-        .s = attn_shape_of(a->d, a->scale, a->softcap, a->window, a->causal, a->x_type)};
+    struct plan p = {.s = ATTN_SHAPE_OF(a, a->causal)};
     p.cap = attn_tiles(a->rows) + SPARE_TILES;
     p.kt_floats = p.s.kd * ATTN_T;
-    p.tile_floats = p.kt_floats + (p.s.pairs ? ATTN_T / 2 : ATTN_T) * p.s.dp;
-    p.block_floats = LF_SYM(attn_block_floats)(p.s.dp, ATTN_QB);
+    p.tile_floats = p.kt_floats + (p.s.pairs ? ATTN_T / 2 : ATTN_T) * p.s.dvp;
+    p.block_floats = LF_SYM(attn_block_floats)(&p.s, ATTN_QB);
     p.panels = (float *)a->work;
     if (p.panels)
         p.blocks = p.panels + p.cap * a->groups * p.tile_floats;
@@ -85,10 +83,12 @@ static void pack_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int6
                 if ((n * a->groups + g) % nt != tid)
                     continue;
                 float *dst = p->panels + (n * a->groups + g) * p->tile_floats;
-                const void *k = lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t);
-                const void *v = lf_at(a->v, (d.row + j) * a->ldv + g * a->d, t);
-                LF_SYM(attn_pack_cols)(dst, k, a->ldk * size, keys, a->d, t, NULL);
-                LF_SYM(attn_pack_rows)(dst + p->kt_floats, v, a->ldv * size, keys, ATTN_T, a->d, t);
+                const struct attn_rows k = {lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t),
+                                            a->ldk * size, keys, a->d};
+                const struct attn_rows v = {lf_at(a->v, (d.row + j) * a->ldv + g * a->d_value, t),
+                                            a->ldv * size, keys, a->d_value};
+                LF_SYM(attn_pack_cols)(dst, &k, &p->s, NULL);
+                LF_SYM(attn_pack_rows)(dst + p->kt_floats, &v, ATTN_T, &p->s);
             }
         }
     }
@@ -101,7 +101,7 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     const int64_t g = h / (a->heads / a->groups);
     const float slope = a->alibi ? a->alibi[h] : 0.0f;
     struct attn_block b;
-    LF_SYM(attn_block_init)(&b, mem, p->s.dp, ATTN_QB);
+    LF_SYM(attn_block_init)(&b, mem, &p->s, ATTN_QB);
     if (a->drop.p > 0.0f) {
         b.drop = &a->drop;
         b.drop_row = d.row + i0;
@@ -123,11 +123,11 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     for (int64_t t = lo / ATTN_T; t * ATTN_T < hi; t++) {
         lf_border(p->q);
         const float *kt = p->panels + ((tile0 + t) * a->groups + g) * p->tile_floats;
-        LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats, p->s.dp);
+        LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats, p->s.dvp);
     }
     for (int64_t i = i0; i < i1; i++) {
         float lse = LF_SYM(attn_block_out)(
-            &b, &p->s, i - i0, lf_at_w(a->o, (d.row + i) * a->ldo + h * a->d, a->x_type));
+            &b, &p->s, i - i0, lf_at_w(a->o, (d.row + i) * a->ldo + h * a->d_value, a->x_type));
         if (a->lse)
             a->lse[h * a->rows + d.row + i] = lse;
     }
@@ -159,7 +159,7 @@ static void pad_rows(const struct lf_k_attn_fwd *a, int tid, int nt)
     lf_part(a->rows - first, 1, tid, nt, &lo, &hi);
     for (int64_t r = first + lo; r < first + hi; r++) {
         memset(lf_at_w(a->o, r * a->ldo, a->x_type), 0,
-               (size_t)(a->heads * a->d) * lf_dtype_size((enum lf_dtype)a->x_type));
+               (size_t)(a->heads * a->d_value) * lf_dtype_size((enum lf_dtype)a->x_type));
         for (int64_t h = 0; a->lse && h < a->heads; h++)
             a->lse[h * a->rows + r] = -INFINITY;
     }
@@ -168,7 +168,7 @@ static void pad_rows(const struct lf_k_attn_fwd *a, int tid, int nt)
 int LF_SYM(attn_fwd)(lf_queue *q, const struct lf_k_attn_fwd *a)
 {
     struct plan p = plan_of(a);
-    const int team = lf_team(q, a->rows * a->heads * a->d * 64);
+    const int team = lf_team(q, a->rows * a->heads * (a->d + a->d_value) * 32);
     int64_t next = 0;
     p.q = q;
     if (a->rows == 0)

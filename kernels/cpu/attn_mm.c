@@ -183,15 +183,15 @@ LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n,
         }
 }
 
-void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d,
-                            uint8_t x_type, struct attn_ahead *ahead)
+void LF_SYM(attn_pack_cols)(float *dst, const struct attn_rows *r, const struct attn_shape *s,
+                            struct attn_ahead *ahead)
 {
-    if (x_type == LF_F32)
-        pack_cols(dst, src, stride, n, d, LF_F32, false, ahead);
-    else if (attn_pairs(LF_BF16))
-        pack_cols(dst, src, stride, n, d / 2, LF_BF16, true, ahead);
+    if (s->x_type == LF_F32)
+        pack_cols(dst, r->src, r->stride, r->n, r->d, LF_F32, false, ahead);
+    else if (LF_CPU_ISA >= 3 && s->pairs)
+        pack_cols(dst, r->src, r->stride, r->n, r->d / 2, LF_BF16, true, ahead);
     else
-        pack_cols(dst, src, stride, n, d, LF_BF16, false, ahead);
+        pack_cols(dst, r->src, r->stride, r->n, r->d, LF_BF16, false, ahead);
 }
 
 /* Two bf16 rows interleaved: channel c of the even row low, of the odd row high. */
@@ -205,19 +205,18 @@ LF_INLINE void pack_row_pair(float *dst, const void *even, const void *odd, int6
     }
 }
 
-void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t n, int64_t pad,
-                            int64_t d, uint8_t x_type)
+void LF_SYM(attn_pack_rows)(float *dst, const struct attn_rows *r, int64_t pad,
+                            const struct attn_shape *s)
 {
-    const bool pairs = attn_pairs(x_type);
-    const int64_t dp = attn_dp(d), step = pairs ? 2 : 1;
+    const int64_t n = r->n, d = r->d, dp = attn_dp(d), step = s->pairs ? 2 : 1;
     for (int64_t j = 0; j < pad; j += step) {
         float *out = dst + j / step * dp;
-        const char *row = (const char *)src + j * stride;
+        const char *row = (const char *)r->src + j * r->stride;
         if (j >= n)
             memset(out, 0, (size_t)dp * sizeof *out);
-        else if (pairs)
-            pack_row_pair(out, row, j + 1 < n ? row + stride : NULL, d);
-        else if (x_type == LF_F32)
+        else if (s->pairs)
+            pack_row_pair(out, row, j + 1 < n ? row + r->stride : NULL, d);
+        else if (s->x_type == LF_F32)
             LF_EACH_VEC(c, m, d) lf_put(out, c, LF_F32, m, lf_get(row, c, LF_F32, m));
         else
             LF_EACH_VEC(c, m, d) lf_put(out, c, LF_F32, m, lf_get(row, c, LF_BF16, m));

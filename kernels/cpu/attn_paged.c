@@ -18,25 +18,25 @@ LF_CPU_DECLARE(attn_paged)
 
 LF_NO_WORK(kv_write)
 
-static bool cache_ok(int64_t groups, int64_t d, int64_t page_tokens, int64_t max_pages, uint8_t t)
+static bool cache_ok(int64_t page_tokens, int64_t max_pages, uint8_t t)
 {
-    return groups > 0 && d > 0 && page_tokens > 0 && page_tokens % ATTN_T == 0 && max_pages > 0 &&
-           lf_is_float(t);
+    return page_tokens > 0 && page_tokens % ATTN_T == 0 && max_pages > 0 && lf_is_float(t);
 }
 
 int LF_SYM(kv_write_check)(const struct lf_k_kv_write *a)
 {
-    bool ok = a->rows >= 0 && cache_ok(a->groups, a->d, a->page_tokens, a->max_pages, a->x_type) &&
-              a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d;
+    bool ok = a->rows >= 0 && a->groups > 0 && a->d > 0 && a->d_value > 0 &&
+              cache_ok(a->page_tokens, a->max_pages, a->x_type) && a->ldk >= a->groups * a->d &&
+              a->ldv >= a->groups * a->d_value;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
 int LF_SYM(kv_write)(lf_queue *q, const struct lf_k_kv_write *a)
 {
     const uint8_t t = a->x_type;
-    const int64_t width = a->groups * a->d;
-    const size_t bytes = (size_t)width * lf_dtype_size((enum lf_dtype)t);
-#pragma omp parallel num_threads(lf_team(q, a->rows *(int64_t)bytes * 4))
+    const int64_t kw = a->groups * a->d, vw = a->groups * a->d_value;
+    const size_t size = lf_dtype_size((enum lf_dtype)t);
+#pragma omp parallel num_threads(lf_team(q, a->rows *(kw + vw) * (int64_t)size * 2))
     {
         int64_t lo, hi;
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
@@ -44,9 +44,11 @@ int LF_SYM(kv_write)(lf_queue *q, const struct lf_k_kv_write *a)
             if (a->seq[r] < 0)
                 continue;
             int64_t page = a->table[a->seq[r] * a->max_pages + a->pos[r] / a->page_tokens];
-            int64_t slot = (page * a->page_tokens + a->pos[r] % a->page_tokens) * width;
-            memcpy(lf_at_w(a->k_pages, slot, t), lf_at(a->k, r * a->ldk, t), bytes);
-            memcpy(lf_at_w(a->v_pages, slot, t), lf_at(a->v, r * a->ldv, t), bytes);
+            int64_t slot = page * a->page_tokens + a->pos[r] % a->page_tokens;
+            memcpy(lf_at_w(a->k_pages, slot * kw, t), lf_at(a->k, r * a->ldk, t),
+                   (size_t)kw * size);
+            memcpy(lf_at_w(a->v_pages, slot * vw, t), lf_at(a->v, r * a->ldv, t),
+                   (size_t)vw * size);
         }
     }
     return LF_K_OK;
@@ -56,24 +58,22 @@ int LF_SYM(kv_write)(lf_queue *q, const struct lf_k_kv_write *a)
 
 int LF_SYM(attn_paged_check)(const struct lf_k_attn_paged *a)
 {
-    bool ok = a->rows >= 0 && a->heads > 0 &&
-              cache_ok(a->groups, a->d, a->page_tokens, a->max_pages, a->x_type) &&
-              a->heads % a->groups == 0 && a->d % 2 == 0 && a->d <= ATTN_MAX_D &&
-              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d && a->softcap >= 0.0f &&
-              a->window >= 0;
+    bool ok = a->rows >= 0 && attn_heads_ok(a->heads, a->groups, a->d, a->d_value) &&
+              cache_ok(a->page_tokens, a->max_pages, a->x_type) && a->ldq >= a->heads * a->d &&
+              a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f && a->window >= 0;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
 static size_t thread_floats(const struct lf_k_attn_paged *a, const struct attn_shape *s)
 {
-    size_t one = LF_SYM(attn_block_floats)(s->dp, ATTN_QB),
-           many = (size_t)a->groups * LF_SYM(attn_block_floats)(s->dp, a->heads / a->groups);
-    return (one > many ? one : many) + (size_t)(s->kd * ATTN_T + ATTN_T * s->dp);
+    size_t one = LF_SYM(attn_block_floats)(s, ATTN_QB),
+           many = (size_t)a->groups * LF_SYM(attn_block_floats)(s, a->heads / a->groups);
+    return (one > many ? one : many) + (size_t)(s->kd * ATTN_T + ATTN_T * s->dvp);
 }
 
 static struct attn_shape shape_of(const struct lf_k_attn_paged *a)
 {
-    return attn_shape_of(a->d, a->scale, a->softcap, a->window, true, a->x_type);
+    return ATTN_SHAPE_OF(a, true);
 }
 
 size_t LF_SYM(attn_paged_work)(const struct lf_k_attn_paged *a, int threads)
@@ -97,10 +97,11 @@ static int64_t row_keys(const struct lf_k_attn_paged *a, int64_t r)
     return m.run && m.run[1] > open ? m.run[1] : open;
 }
 
-static int64_t tile_slot(const struct lf_k_attn_paged *a, int64_t seq, int64_t j)
+/* The row of the pages at which the tile from position j on begins. */
+static int64_t tile_row(const struct lf_k_attn_paged *a, int64_t seq, int64_t j)
 {
     int64_t page = a->table[seq * a->max_pages + j / a->page_tokens];
-    return (page * a->page_tokens + j % a->page_tokens) * a->groups * a->d;
+    return page * a->page_tokens + j % a->page_tokens;
 }
 
 /* The tile at position j for groups [g0, g1), in as many pieces as the packing of the tile before
@@ -108,18 +109,20 @@ static int64_t tile_slot(const struct lf_k_attn_paged *a, int64_t seq, int64_t j
 static struct attn_ahead ahead_of(const struct lf_k_attn_paged *a, const struct attn_shape *s,
                                   int64_t seq, int64_t j, int64_t len, int64_t g0, int64_t g1)
 {
-    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)a->x_type),
-                  width = a->groups * a->d * size;
-    struct attn_ahead w = {.bytes = (g1 - g0) * a->d * size,
-                           .stride = width,
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)a->x_type), k = a->d * size,
+                  v = a->d_value * size;
+    struct attn_ahead w = {.p_bytes = (g1 - g0) * k,
+                           .q_bytes = (g1 - g0) * v,
+                           .p_stride = a->groups * k,
+                           .q_stride = a->groups * v,
                            .rows = len - j < ATTN_T ? len - j : ATTN_T};
     if (w.rows <= 0)
         return (struct attn_ahead){.rows = 0};
-    const int64_t at = tile_slot(a, seq, j) * size + g0 * a->d * size;
+    const int64_t row = tile_row(a, seq, j) * a->groups + g0, most = k > v ? k : v;
     const int64_t steps = (g1 - g0) * (ATTN_T / LF_VL) * ((s->kd + LF_VL - 1) / LF_VL);
-    w.p = (const char *)a->k_pages + at;
-    w.q = (const char *)a->v_pages + at;
-    w.quota = (w.rows * ((w.bytes + 63) / 64) + steps - 1) / steps;
+    w.p = (const char *)a->k_pages + row * k;
+    w.q = (const char *)a->v_pages + row * v;
+    w.quota = (w.rows * (((g1 - g0) * most + 63) / 64) + steps - 1) / steps;
     return w;
 }
 
@@ -129,18 +132,21 @@ static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape 
                        float *kt, float *v, struct attn_ahead *ahead)
 {
     const uint8_t t = a->x_type;
-    const int64_t stride = a->groups * a->d * (int64_t)lf_dtype_size((enum lf_dtype)t),
-                  keys = hi - j < ATTN_T ? hi - j : ATTN_T;
-    const int64_t slot = tile_slot(a, seq, j) + g * a->d;
-    LF_SYM(attn_pack_cols)(kt, lf_at(a->k_pages, slot, t), stride, keys, a->d, t, ahead);
-    if (t == LF_F32 && a->d == s->dp &&
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t),
+                  keys = hi - j < ATTN_T ? hi - j : ATTN_T,
+                  row = tile_row(a, seq, j) * a->groups + g;
+    const struct attn_rows kr = {lf_at(a->k_pages, row * a->d, t), a->groups * a->d * size, keys,
+                                 a->d},
+                           vr = {lf_at(a->v_pages, row * a->d_value, t),
+                                 a->groups * a->d_value * size, keys, a->d_value};
+    LF_SYM(attn_pack_cols)(kt, &kr, s, ahead);
+    if (t == LF_F32 && a->d_value == s->dvp &&
         b->n <= 2 * ATTN_MR) { /* few rows: a copy would cost more than the long stride */
-        LF_SYM(attn_block_tile)
-        (b, s, j, kt, (const float *)lf_at(a->v_pages, slot, t), a->groups * a->d);
+        LF_SYM(attn_block_tile)(b, s, j, kt, (const float *)vr.src, a->groups * a->d_value);
         return;
     }
-    LF_SYM(attn_pack_rows)(v, lf_at(a->v_pages, slot, t), stride, keys, ATTN_T, a->d, t);
-    LF_SYM(attn_block_tile)(b, s, j, kt, v, s->dp);
+    LF_SYM(attn_pack_rows)(v, &vr, ATTN_T, s);
+    LF_SYM(attn_block_tile)(b, s, j, kt, v, s->dvp);
 }
 
 /* Rows [r0, r1) of one sequence, heads [h0, h1) of group g. */
@@ -148,10 +154,10 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
                         int64_t r1, int64_t g, int64_t h0, int64_t h1, float *mem)
 {
     const uint8_t t = a->x_type;
-    float *kt = mem + LF_SYM(attn_block_floats)(s->dp, ATTN_QB), *v = kt + s->kd * ATTN_T;
+    float *kt = mem + LF_SYM(attn_block_floats)(s, ATTN_QB), *v = kt + s->kd * ATTN_T;
     struct attn_block b;
     int64_t lo = INT64_MAX, hi = 0, i = 0;
-    LF_SYM(attn_block_init)(&b, mem, s->dp, ATTN_QB);
+    LF_SYM(attn_block_init)(&b, mem, s, ATTN_QB);
     for (int64_t r = r0; r < r1; r++)
         for (int64_t h = h0; h < h1; h++) {
             LF_SYM(attn_block_add)
@@ -164,7 +170,7 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
         paged_tile(a, s, &b, a->seq[r0], j, hi, g, kt, v, NULL);
     for (int64_t r = r0; r < r1; r++)
         for (int64_t h = h0; h < h1; h++)
-            LF_SYM(attn_block_out)(&b, s, i++, lf_at_w(a->o, r * a->ldo + h * a->d, t));
+            LF_SYM(attn_block_out)(&b, s, i++, lf_at_w(a->o, r * a->ldo + h * a->d_value, t));
 }
 
 /* Row r, groups [g0, g1): tiles outside, groups inside. */
@@ -173,12 +179,12 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
 {
     const uint8_t t = a->x_type;
     const int64_t per = a->heads / a->groups, seq = a->seq[r], len = row_keys(a, r);
-    const size_t floats = LF_SYM(attn_block_floats)(s->dp, per);
-    float *kt = mem, *v = kt + s->kd * ATTN_T, *blocks = v + ATTN_T * s->dp;
+    const size_t floats = LF_SYM(attn_block_floats)(s, per);
+    float *kt = mem, *v = kt + s->kd * ATTN_T, *blocks = v + ATTN_T * s->dvp;
     struct attn_block b;
     int64_t lo = 0;
     for (int64_t g = g0; g < g1; g++) {
-        LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s->dp, per);
+        LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s, per);
         for (int64_t h = g * per; h < (g + 1) * per; h++)
             LF_SYM(attn_block_add)
         (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r],
@@ -188,15 +194,16 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
     for (int64_t j = lo / ATTN_T * ATTN_T; j < len; j += ATTN_T) {
         struct attn_ahead ahead = ahead_of(a, s, seq, j + ATTN_T, len, g0, g1);
         for (int64_t g = g0; g < g1; g++) {
-            LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s->dp, per);
+            LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s, per);
             b.n = per;
             paged_tile(a, s, &b, seq, j, len, g, kt, v, &ahead);
         }
     }
     for (int64_t g = g0; g < g1; g++) {
-        LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s->dp, per);
+        LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s, per);
         for (int64_t h = 0; h < per; h++)
-            LF_SYM(attn_block_out)(&b, s, h, lf_at_w(a->o, r * a->ldo + (g * per + h) * a->d, t));
+            LF_SYM(attn_block_out)
+        (&b, s, h, lf_at_w(a->o, r * a->ldo + (g * per + h) * a->d_value, t));
     }
 }
 
@@ -212,7 +219,7 @@ static int64_t run_end(const struct lf_k_attn_paged *a, int64_t r0, int64_t most
 static void zero_row(const struct lf_k_attn_paged *a, int64_t r)
 {
     memset(lf_at_w(a->o, r * a->ldo, a->x_type), 0,
-           (size_t)(a->heads * a->d) * lf_dtype_size((enum lf_dtype)a->x_type));
+           (size_t)(a->heads * a->d_value) * lf_dtype_size((enum lf_dtype)a->x_type));
 }
 
 /* Pieces of a run of rows that threads may take: ranges of groups for a lone row, else (group, part
@@ -252,7 +259,7 @@ static void run_piece(const struct lf_k_attn_paged *a, const struct attn_shape *
 int LF_SYM(attn_paged)(lf_queue *q, const struct lf_k_attn_paged *a)
 {
     const struct attn_shape s = shape_of(a);
-    const int team = lf_team(q, a->rows * a->heads * a->d * 4096);
+    const int team = lf_team(q, a->rows * a->heads * (a->d + a->d_value) * 2048);
     int64_t next = 0;
     if (a->rows == 0)
         return LF_K_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Token and position embeddings, and rotary positions. The embedding's backward gives each thread a
+ * Token and position embeddings, rotary positions, and heads that share channels. The embedding's backward gives each thread a
  * range of columns of both tables; it walks all rows in ascending order, so a target row is summed
  * in one order whatever the threads.
  */
@@ -13,10 +13,14 @@
 LF_CPU_DECLARE(embed_fwd)
 LF_CPU_DECLARE(embed_bwd)
 LF_CPU_DECLARE(rope)
+LF_CPU_DECLARE(heads_join)
+LF_CPU_DECLARE(heads_split)
 
 LF_NO_WORK(embed_fwd)
 LF_NO_WORK(embed_bwd)
 LF_NO_WORK(rope)
+LF_NO_WORK(heads_join)
+LF_NO_WORK(heads_split)
 
 int LF_SYM(embed_fwd_check)(const struct lf_k_embed_fwd *a)
 {
@@ -126,10 +130,10 @@ enum { MAX_PAIRS = 512 }; /* of a head that turns by three positions */
 
 int LF_SYM(rope_check)(const struct lf_k_rope *a)
 {
-    bool ok = a->rows >= 0 && a->heads > 0 && a->d > 0 && a->rot >= 0 && a->rot <= a->d &&
-              a->rot % 2 == 0 && a->ldx >= a->heads * a->d && a->ldy >= a->heads * a->d &&
-              a->max_pos > 0 && lf_is_float(a->x_type) && !(a->axis && a->position2) &&
-              (!a->axis || a->rot / 2 <= MAX_PAIRS);
+    bool ok = a->rows >= 0 && a->heads > 0 && a->d > 0 && a->rot >= 0 && a->first >= 0 &&
+              a->first + a->rot <= a->d && a->rot % 2 == 0 && a->ldx >= a->heads * a->d &&
+              a->ldy >= a->heads * a->d && a->max_pos > 0 && lf_is_float(a->x_type) &&
+              !(a->axis && a->position2) && (!a->axis || a->rot / 2 <= MAX_PAIRS);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -208,9 +212,14 @@ static void rope_head(const struct lf_k_rope *a, struct turn u, const void *x, v
     const int64_t half = a->rot / 2;
     const uint8_t t = a->x_type;
     const lf_v sign = lf_v_set1(a->inverse ? -1.0f : 1.0f);
-    if (y != x)
-        memcpy(lf_at_w(y, a->rot, t), lf_at(x, a->rot, t),
-               (size_t)(a->d - a->rot) * lf_dtype_size((enum lf_dtype)t));
+    if (y != x) {
+        const int64_t end = a->first + a->rot;
+        const size_t size = lf_dtype_size((enum lf_dtype)t);
+        memcpy(y, x, (size_t)a->first * size);
+        memcpy(lf_at_w(y, end, t), lf_at(x, end, t), (size_t)(a->d - end) * size);
+    }
+    x = lf_at(x, a->first, t);
+    y = lf_at_w(y, a->first, t);
     if (!u.cs) {
         LF_EACH_VEC(c, n, a->rot) lf_put(y, c, t, n, lf_v_set1(NAN));
         return;
@@ -238,6 +247,79 @@ int LF_SYM(rope)(lf_queue *q, const struct lf_k_rope *a)
             for (int64_t h = 0; h < a->heads; h++)
                 rope_head(a, h % 2 ? second : first, lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
                           lf_at_w(a->y, r * a->ldy + h * a->d, a->x_type));
+        }
+    }
+    return LF_K_OK;
+}
+
+/* ---- heads that share channels ---- */
+
+int LF_SYM(heads_join_check)(const struct lf_k_heads_join *a)
+{
+    bool ok = a->rows >= 0 && a->heads > 0 && a->a > 0 && a->b > 0 && a->ldx >= a->heads * a->a &&
+              a->ldz >= a->b && a->ldy >= a->heads * (a->a + a->b) && lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+int LF_SYM(heads_join)(lf_queue *q, const struct lf_k_heads_join *a)
+{
+    const uint8_t t = a->x_type;
+    const size_t size = lf_dtype_size((enum lf_dtype)t);
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * (a->a + a->b) * 8))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t r = lo; r < hi; r++) {
+            lf_border(q);
+            for (int64_t h = 0; h < a->heads; h++) {
+                const int64_t y = r * a->ldy + h * (a->a + a->b);
+                memcpy(lf_at_w(a->y, y, t), lf_at(a->x, r * a->ldx + h * a->a, t),
+                       (size_t)a->a * size);
+                memcpy(lf_at_w(a->y, y + a->a, t), lf_at(a->z, r * a->ldz, t), (size_t)a->b * size);
+            }
+        }
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(heads_split_check)(const struct lf_k_heads_split *a)
+{
+    bool ok = a->rows >= 0 && a->heads > 0 && a->a > 0 && a->b > 0 && a->lddx >= a->heads * a->a &&
+              a->lddz >= a->b && a->lddy >= a->heads * (a->a + a->b) && lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* dz of row r. */
+LF_INLINE void split_shared(const struct lf_k_heads_split *a, int64_t r, uint8_t t)
+{
+    const int64_t wide = a->a + a->b, from = r * a->lddy + a->a;
+    LF_EACH_VEC(c, n, a->b)
+    {
+        lf_v sum = lf_get(a->dy, from + c, t, n);
+        for (int64_t h = 1; h < a->heads; h++)
+            sum += lf_get(a->dy, from + h * wide + c, t, n);
+        lf_put(a->dz, r * a->lddz + c, t, n, sum);
+    }
+}
+
+int LF_SYM(heads_split)(lf_queue *q, const struct lf_k_heads_split *a)
+{
+    const uint8_t t = a->x_type;
+    const int64_t wide = a->a + a->b;
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * wide * 8))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t r = lo; r < hi; r++) {
+            lf_border(q);
+            for (int64_t h = 0; h < a->heads; h++)
+                memcpy(lf_at_w(a->dx, r * a->lddx + h * a->a, t),
+                       lf_at(a->dy, r * a->lddy + h * wide, t),
+                       (size_t)a->a * lf_dtype_size((enum lf_dtype)t));
+            if (t == LF_BF16)
+                split_shared(a, r, LF_BF16);
+            else
+                split_shared(a, r, LF_F32);
         }
     }
     return LF_K_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Launching attention over packed documents: for 16-bit types attn_fwd.cu and attn_bwd.cu; on
- * compute capability 9.0 those with "_wgmma" for heads of up to 128 channels; attn_f32.cu; cuDNN
- * where it was asked for (attn_source.h).
+ * compute capability 9.0 those with "_wgmma" for keys and values of up to 128 channels; attn_f32.cu;
+ * cuDNN where it was asked for (attn_source.h).
  */
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/attn_args.h"
@@ -14,11 +14,12 @@ LF_CUDA_LIST_ATTN(LF_CUDA_DECLARE)
 
 int lf_cuda_attn_fwd_check(const struct lf_k_attn_fwd *a)
 {
-    bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 && a->n_docs >= 0 &&
-              a->n_docs < INT32_MAX && lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->x_type) &&
-              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d &&
-              a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d && a->softcap >= 0.0f &&
-              a->window >= 0 && lf_cu_attn_drop_ok(&a->drop, a->heads, a->rows);
+    bool ok =
+        a->rows >= 0 && a->rows < INT32_MAX - 256 && a->n_docs >= 0 && a->n_docs < INT32_MAX &&
+        lf_cu_float(a->x_type) && lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->d_value) &&
+        a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value &&
+        a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d_value && a->softcap >= 0.0f &&
+        a->window >= 0 && lf_cu_attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -57,7 +58,7 @@ static bool by_warpgroups(const lf_queue *q, int64_t dp, uint8_t type)
 
 int lf_cuda_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a)
 {
-    const int64_t dp = lf_cu_attn_dp(a->d);
+    const int64_t wide = lf_cu_attn_wide(a->d, a->d_value), dp = lf_cu_attn_dp(wide);
     const int i = dp == 64 ? 0 : dp == 128 ? 1 : 2;
     bool done = false;
     const int rc = lf_cudnn_attn_fwd(q, a, &done);
@@ -67,7 +68,7 @@ int lf_cuda_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a)
         return lf_cu_launch(
             q, LF_CU_FN_attn_fwd_f32,
             (struct lf_cu_dim){.x = lf_cu_blocks(a->rows, 64), .y = (unsigned)a->heads},
-            (struct lf_cu_dim){.x = 256}, lf_cu_attn_f32_smem(a->d), a);
+            (struct lf_cu_dim){.x = 256}, lf_cu_attn_f32_smem(wide), a);
     if (by_warpgroups(q, dp, a->x_type))
         return lf_cu_launch(
             q, fwd_wg[i].fn[a->x_type == LF_F16],
@@ -82,12 +83,14 @@ int lf_cuda_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a)
 
 int lf_cuda_attn_bwd_check(const struct lf_k_attn_bwd *a)
 {
-    const int64_t hd = a->heads * a->d, gd = a->groups * a->d;
+    const int64_t hd = a->heads * a->d, gd = a->groups * a->d, he = a->heads * a->d_value,
+                  ge = a->groups * a->d_value;
     bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 && a->n_docs >= 0 &&
-              a->n_docs < INT32_MAX && lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->x_type) &&
-              a->ldq >= hd && a->ldo >= hd && a->lddo >= hd && a->lddq >= hd && a->ldk >= gd &&
-              a->ldv >= gd && a->lddk >= gd && a->lddv >= gd && a->softcap >= 0.0f &&
-              a->window >= 0 && lf_cu_attn_drop_ok(&a->drop, a->heads, a->rows);
+              a->n_docs < INT32_MAX && lf_cu_float(a->x_type) &&
+              lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->d_value) && a->ldq >= hd &&
+              a->ldo >= he && a->lddo >= he && a->lddq >= hd && a->ldk >= gd && a->ldv >= ge &&
+              a->lddk >= gd && a->lddv >= ge && a->softcap >= 0.0f && a->window >= 0 &&
+              lf_cu_attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -144,12 +147,12 @@ struct bwd_launch {
 };
 static struct bwd_launch bwd_launch(const lf_queue *q, const struct lf_k_attn_bwd *a)
 {
-    const int64_t dp = lf_cu_attn_dp(a->d);
+    const int64_t wide = lf_cu_attn_wide(a->d, a->d_value), dp = lf_cu_attn_dp(wide);
     const int i = dp == 64 ? 0 : dp == 128 ? 1 : 2, half = a->x_type == LF_F16;
     const size_t stat = 2 * 3 * 64 * sizeof(float);
     if (a->x_type == LF_F32)
         return (struct bwd_launch){LF_CU_FN_attn_dq_f32,         LF_CU_FN_attn_dkv_f32, 32, 256, 1,
-                                   lf_cu_attn_bwd_f32_smem(a->d)};
+                                   lf_cu_attn_bwd_f32_smem(wide)};
     if (by_warpgroups(q, dp, a->x_type))
         return (struct bwd_launch){
             bwd_wg[i].dq[half], bwd_wg[i].dkv[half], WG_ROWS, WG_THREADS, 1, bwd_wg[i].smem + stat};

@@ -14,9 +14,9 @@ LF_KERNEL(attn_bwd_delta, struct lf_k_attn_bwd, 256)
     const int64_t n = lf_index() / 32, t = n / a->heads, h = n % a->heads;
     const int lane = (int)threadIdx.x % 32;
     float sum = 0.0f;
-    for (int64_t c = lane; t < a->rows && c < a->d; c += 32)
-        sum = fmaf(lf_load(a->d_o, t * a->lddo + h * a->d + c, a->x_type),
-                   lf_load(a->o, t * a->ldo + h * a->d + c, a->x_type), sum);
+    for (int64_t c = lane; t < a->rows && c < a->d_value; c += 32)
+        sum = fmaf(lf_load(a->d_o, t * a->lddo + h * a->d_value + c, a->x_type),
+                   lf_load(a->o, t * a->ldo + h * a->d_value + c, a->x_type), sum);
     sum = lf_warp_sum(sum);
     if (t < a->rows && lane == 0)
         ((float *)a->work)[h * a->rows + t] = sum;

@@ -70,15 +70,18 @@ LF_DEV void attn_element(const struct attn_call *c, float *x, float *y, bool vis
 struct attn_side {
     const void *x, *y; /* q, do or k, v, at the head */
     int64_t ldx, ldy;
+    int dx, dy; /* channels */
 };
 LF_DEV struct attn_side attn_query_side(const struct lf_k_attn_bwd *a, int h)
 {
     const int64_t size = a->x_type == LF_F32 ? 4 : 2;
     struct attn_side s;
     s.x = (const char *)a->q + h * a->d * size;
-    s.y = (const char *)a->d_o + h * a->d * size;
+    s.y = (const char *)a->d_o + h * a->d_value * size;
     s.ldx = a->ldq;
     s.ldy = a->lddo;
+    s.dx = (int)a->d;
+    s.dy = (int)a->d_value;
     return s;
 }
 LF_DEV struct attn_side attn_key_side(const struct lf_k_attn_bwd *a, int g)
@@ -86,9 +89,11 @@ LF_DEV struct attn_side attn_key_side(const struct lf_k_attn_bwd *a, int g)
     const int64_t size = a->x_type == LF_F32 ? 4 : 2;
     struct attn_side s;
     s.x = (const char *)a->k + g * a->d * size;
-    s.y = (const char *)a->v + g * a->d * size;
+    s.y = (const char *)a->v + g * a->d_value * size;
     s.ldx = a->ldk;
     s.ldy = a->ldv;
+    s.dx = (int)a->d;
+    s.dy = (int)a->d_value;
     return s;
 }
 

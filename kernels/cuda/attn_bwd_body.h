@@ -63,11 +63,11 @@ LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16
 LF_DEV void bwd_put(const struct lf_k_attn_bwd *a, float (*ds)[4], float (*dv)[4], int64_t t, int r,
                     int g, int c0, int lane, const bool keys, const int cols, const int type)
 {
-    const int d = (int)a->d;
+    const int d = (int)a->d, e = (int)a->d_value;
     if (keys) {
         attn_put((uint16_t *)a->dk + t * a->lddk + g * d + c0, ds, r, 1.0f, d - c0, lane, cols,
                  type);
-        attn_put((uint16_t *)a->dv + t * a->lddv + g * d + c0, dv, r, 1.0f, d - c0, lane, cols,
+        attn_put((uint16_t *)a->dv + t * a->lddv + g * e + c0, dv, r, 1.0f, e - c0, lane, cols,
                  type);
     } else {
         attn_put((uint16_t *)a->dq + t * a->lddq + (int)blockIdx.y * d + c0, ds, r, 1.0f, d - c0,
@@ -87,12 +87,13 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, uint16_t *smem, const bool k
                      const int type)
 {
     const int cols = dp > 128 ? 128 : dp, mine_at = BWD_OWN * dp, c0 = cols * (int)blockIdx.z;
-    const int tid = (int)threadIdx.x, lane = tid % 32, d = (int)a->d, rows = (int)a->rows,
+    const int tid = (int)threadIdx.x, lane = tid % 32, rows = (int)a->rows,
               r0 = BWD_OWN * (int)(keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x),
               r1 = r0 + BWD_OWN, w0 = r0 + 16 * (tid / 32), per = (int)(a->heads / a->groups),
               y = (int)blockIdx.y, g = keys ? y : y / per;
-    const bool vec = d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k, a->ldk, type) &&
-                     lf_vec8(a->v, a->ldv, type) && lf_vec8(a->d_o, a->lddo, type);
+    const bool vec = a->d % 8 == 0 && a->d_value % 8 == 0 && lf_vec8(a->q, a->ldq, type) &&
+                     lf_vec8(a->k, a->ldk, type) && lf_vec8(a->v, a->ldv, type) &&
+                     lf_vec8(a->d_o, a->lddo, type);
     const struct attn_side mine = keys ? attn_key_side(a, g) : attn_query_side(a, y);
     float ds[16][4], dv[16][4];
     struct bwd_block b;
@@ -100,10 +101,10 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, uint16_t *smem, const bool k
     b.call = attn_call_of(a->scale, a->softcap, a->window, a->causal, a->alibi != NULL);
     b.lane = lane;
     b.row = w0 + lane / 4;
-    attn_fill_in(smem, (const uint16_t *)mine.x + r0 * mine.ldx, mine.ldx, rows - r0, d, vec,
+    attn_fill_in(smem, (const uint16_t *)mine.x + r0 * mine.ldx, mine.ldx, rows - r0, mine.dx, vec,
                  BWD_OWN, dp, BWD_BOX ? BWD_OWN : 0, tid, BWD_THREADS);
-    attn_fill_in(smem + mine_at, (const uint16_t *)mine.y + r0 * mine.ldy, mine.ldy, rows - r0, d,
-                 vec, BWD_OWN, dp, BWD_BOX ? BWD_OWN : 0, tid, BWD_THREADS);
+    attn_fill_in(smem + mine_at, (const uint16_t *)mine.y + r0 * mine.ldy, mine.ldy, rows - r0,
+                 mine.dy, vec, BWD_OWN, dp, BWD_BOX ? BWD_OWN : 0, tid, BWD_THREADS);
     lf_cp_commit();
     LF_UNROLL for (int i = 0; i < cols / 2; i++) ds[i / 4][i % 4] = dv[i / 4][i % 4] = 0.0f;
 

@@ -51,19 +51,21 @@ LF_DEV void bwd_f32_add(float acc[2][16], const float *p, const float *other, in
 LF_DEV void bwd_f32_body(const struct lf_k_attn_bwd *a, const bool keys)
 {
     LF_SHARED(float, smem);
-    const int d = (int)a->d, dp = (d + 63) / 64 * 64, ld = dp + 4, rows = (int)a->rows,
-              r0 = BT * (int)blockIdx.x, r1 = r0 + BT, per = (int)(a->heads / a->groups),
-              g = keys ? (int)blockIdx.y : (int)blockIdx.y / per, tx = (int)threadIdx.x % 16,
-              ty = (int)threadIdx.x / 16;
+    const int d = (int)a->d, e = (int)a->d_value, dp = attn_f32_padded(d, e), ld = dp + 4,
+              rows = (int)a->rows, r0 = BT * (int)blockIdx.x, r1 = r0 + BT,
+              per = (int)(a->heads / a->groups), g = keys ? (int)blockIdx.y : (int)blockIdx.y / per,
+              tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     const struct attn_side mine = keys ? attn_key_side(a, g) : attn_query_side(a, (int)blockIdx.y);
     const struct attn_call call =
         attn_call_of(a->scale, a->softcap, a->window, a->causal, a->alibi != NULL);
     float *own = smem, *own_y = own + BT * ld, *other_x = own_y + BT * ld,
           *other_y = other_x + BT * ld, *p = other_y + BT * ld, *ds = p + BT * BLD, gx[2][16],
           gy[2][16];
-    attn_f32_fill(own, ld, (const float *)mine.x + r0 * mine.ldx, mine.ldx, rows - r0, BT, d, dp);
-    attn_f32_fill(own_y, ld, (const float *)mine.y + r0 * mine.ldy, mine.ldy, rows - r0, BT, d, dp);
-    LF_UNROLL for (int e = 0; e < 32; e++) gx[e / 16][e % 16] = gy[e / 16][e % 16] = 0.0f;
+    attn_f32_fill(own, ld, (const float *)mine.x + r0 * mine.ldx, mine.ldx, rows - r0, BT, mine.dx,
+                  dp);
+    attn_f32_fill(own_y, ld, (const float *)mine.y + r0 * mine.ldy, mine.ldy, rows - r0, BT,
+                  mine.dy, dp);
+    LF_UNROLL for (int i = 0; i < 32; i++) gx[i / 16][i % 16] = gy[i / 16][i % 16] = 0.0f;
     for (int n = attn_find(a->cu_seqlens, (int)a->n_docs, r0);
          n < a->n_docs && a->cu_seqlens[n] < r1; n++) {
         struct attn_doc doc;
@@ -82,15 +84,15 @@ LF_DEV void bwd_f32_body(const struct lf_k_attn_bwd *a, const bool keys)
                 float x[2][2], y[2][2];
                 __syncthreads();
                 attn_f32_fill(other_x, ld, (const float *)side.x + from * side.ldx, side.ldx,
-                              doc.len - at, BT, d, dp);
+                              doc.len - at, BT, side.dx, dp);
                 attn_f32_fill(other_y, ld, (const float *)side.y + from * side.ldy, side.ldy,
-                              doc.len - at, BT, d, dp);
+                              doc.len - at, BT, side.dy, dp);
                 __syncthreads();
                 bwd_f32_dots(x, own, other_x, ld, dp);
                 bwd_f32_dots(y, own_y, other_y, ld, dp);
-                LF_UNROLL for (int e = 0; e < 4; e++)
+                LF_UNROLL for (int n4 = 0; n4 < 4; n4++)
                 {
-                    const int i = e >> 1, j = e & 1, mine_at = r0 + 2 * ty + i - doc.begin,
+                    const int i = n4 >> 1, j = n4 & 1, mine_at = r0 + 2 * ty + i - doc.begin,
                               o = at + tx + 16 * j, query = keys ? o : mine_at,
                               key = keys ? mine_at : o;
                     const bool visible = mine_at >= doc.first && mine_at <= doc.last &&
@@ -124,7 +126,7 @@ LF_DEV void bwd_f32_body(const struct lf_k_attn_bwd *a, const bool keys)
             continue;
         if (keys) {
             attn_f32_put((float *)a->dk + t * a->lddk + g * d, gx[i], 1.0f, d);
-            attn_f32_put((float *)a->dv + t * a->lddv + g * d, gy[i], 1.0f, d);
+            attn_f32_put((float *)a->dv + t * a->lddv + g * e, gy[i], 1.0f, e);
         } else {
             attn_f32_put((float *)a->dq + t * a->lddq + (int)blockIdx.y * d, gx[i], 1.0f, d);
         }

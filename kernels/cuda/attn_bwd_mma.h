@@ -99,11 +99,11 @@ LF_DEV void bwd_fetch(const struct bwd_block *b, const struct attn_side *other, 
                       const int threads)
 {
     const int64_t from = b->doc.begin + t * ATTN_T;
-    const int n = b->doc.len - t * ATTN_T, d = (int)b->a->d, tid = (int)threadIdx.x;
-    attn_fill_in(to, (const uint16_t *)other->x + from * other->ldx, other->ldx, n, d, vec, ATTN_T,
-                 dp, box, tid, threads);
-    attn_fill_in(to + ATTN_T * dp, (const uint16_t *)other->y + from * other->ldy, other->ldy, n, d,
-                 vec, ATTN_T, dp, box, tid, threads);
+    const int n = b->doc.len - t * ATTN_T, tid = (int)threadIdx.x;
+    attn_fill_in(to, (const uint16_t *)other->x + from * other->ldx, other->ldx, n, other->dx, vec,
+                 ATTN_T, dp, box, tid, threads);
+    attn_fill_in(to + ATTN_T * dp, (const uint16_t *)other->y + from * other->ldy, other->ldy, n,
+                 other->dy, vec, ATTN_T, dp, box, tid, threads);
     if (keys && tid < ATTN_T)
         bwd_stat(b, h, (int)from + tid, tid < n, &stat[tid], &stat[ATTN_T + tid],
                  (int *)stat + 2 * ATTN_T + tid);

@@ -34,7 +34,7 @@ enum {
 
 /* What forward and backward have in common. */
 struct common {
-    int64_t rows, heads, groups, d, docs, longest;
+    int64_t rows, heads, groups, d, d_value, docs, longest;
     const void *prefix, *runs, *alibi;
     float softcap, dropped;
     int32_t window;
@@ -56,7 +56,7 @@ static bool fits(const struct common *c, struct lf_dnn_shape *out)
     out->ld[LF_DNN_ID_LSE] = 1;
     return c->mode == LF_FAST && (c->type == LF_BF16 || c->type == LF_F16) && c->causal &&
            !c->prefix && !c->runs && !c->alibi && c->softcap == 0.0f && c->dropped == 0.0f &&
-           c->d % 8 == 0 && c->docs > 0 && longest > 1 &&
+           c->d % 8 == 0 && c->d_value == c->d && c->docs > 0 && longest > 1 &&
            (double)c->docs * (double)longest <= (double)SPREAD * (double)c->rows;
 }
 
@@ -74,6 +74,7 @@ bool lf_cudnn_fits_fwd(const struct lf_k_attn_fwd *a, struct lf_dnn_shape *out)
                              .heads = a->heads,
                              .groups = a->groups,
                              .d = a->d,
+                             .d_value = a->d_value,
                              .docs = a->n_docs,
                              .longest = a->max_doc,
                              .prefix = a->prefix,
@@ -99,6 +100,7 @@ bool lf_cudnn_fits_bwd(const struct lf_k_attn_bwd *a, struct lf_dnn_shape *out)
                              .heads = a->heads,
                              .groups = a->groups,
                              .d = a->d,
+                             .d_value = a->d_value,
                              .docs = a->n_docs,
                              .longest = a->max_doc,
                              .prefix = a->prefix,

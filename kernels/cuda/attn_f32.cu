@@ -8,7 +8,7 @@
 LF_KERNEL(attn_fwd_f32, struct lf_k_attn_fwd, ATTN_F32_THREADS)
 {
     LF_SHARED(float, smem);
-    const int d = (int)a->d, dp = (d + 63) / 64 * 64, h = (int)blockIdx.y,
+    const int d = (int)a->d, e = (int)a->d_value, dp = attn_f32_padded(d, e), h = (int)blockIdx.y,
               g = h / (int)(a->heads / a->groups);
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16, rows = (int)a->rows,
               r0 = ATTN_F32_ROWS * (int)(gridDim.x - 1 - blockIdx.x), r1 = r0 + ATTN_F32_ROWS,
@@ -17,12 +17,12 @@ LF_KERNEL(attn_fwd_f32, struct lf_k_attn_fwd, ATTN_F32_THREADS)
     const struct attn_call call =
         attn_call_of(a->scale, a->softcap, a->window, a->causal, a->alibi != NULL);
     const struct attn_draws draws = attn_draws_of(&a->drop, h);
-    const float *k = (const float *)a->k + g * d, *v = (const float *)a->v + g * d;
+    const float *k = (const float *)a->k + g * d, *v = (const float *)a->v + g * e;
     struct attn_row r[4];
     float o[4][16];
     attn_f32_fill(w.q, w.ld, (const float *)a->q + r0 * a->ldq + h * d, a->ldq, rows - r0,
                   ATTN_F32_ROWS, d, dp);
-    LF_UNROLL for (int e = 0; e < 64; e++) o[e / 16][e % 16] = 0.0f;
+    LF_UNROLL for (int i = 0; i < 64; i++) o[i / 16][i % 16] = 0.0f;
     LF_UNROLL for (int i = 0; i < 4; i++)
     {
         attn_row_clear(&r[i]);
@@ -45,7 +45,7 @@ LF_KERNEL(attn_fwd_f32, struct lf_k_attn_fwd, ATTN_F32_THREADS)
             attn_f32_dots(s, w.q, 4 * ty, w.kv, tx, w.ld, dp);
             attn_f32_softmax(s, r, &call, a->drop.p > 0.0f ? &draws : NULL, key, w.p, was, now);
             __syncthreads();
-            attn_f32_fill(w.kv, w.ld, v + first * a->ldv, a->ldv, doc.len - key, ATTN_T, d, dp);
+            attn_f32_fill(w.kv, w.ld, v + first * a->ldv, a->ldv, doc.len - key, ATTN_T, e, dp);
             __syncthreads();
             attn_f32_values(o, w.p, w.kv, w.ld, dp, was, now);
         }
@@ -54,7 +54,7 @@ LF_KERNEL(attn_fwd_f32, struct lf_k_attn_fwd, ATTN_F32_THREADS)
     {
         if (row + i >= rows)
             continue;
-        attn_f32_put((float *)a->o + (row + i) * a->ldo + h * d, o[i], attn_inverse(r[i].l), d);
+        attn_f32_put((float *)a->o + (row + i) * a->ldo + h * e, o[i], attn_inverse(r[i].l), e);
         if (a->lse && tx == 0)
             a->lse[(int64_t)h * rows + row + i] = attn_lse(&r[i]);
     }

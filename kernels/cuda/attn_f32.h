@@ -4,7 +4,8 @@
  * (tid / 16, tid % 16) holds:
  *   scores    rows 4 ty ... 4 ty + 3, keys tx + 16 j of a tile
  *   outputs   the same rows, channels 64 j + 4 tx ... 64 j + 4 tx + 3
- * dp is the number of channels rounded up to a multiple of 64.
+ * dp is the number of channels of keys or of values, whichever are more, rounded up to a multiple of
+ * 64 (attn_f32_padded).
  */
 #ifndef LF_KERNELS_CUDA_ATTN_F32_H
 #define LF_KERNELS_CUDA_ATTN_F32_H
@@ -12,6 +13,11 @@
 #include "kernels/cuda/attn_dev.h"
 
 enum { ATTN_F32_THREADS = 256, ATTN_F32_ROWS = 64, ATTN_F32_P = ATTN_T + 4 };
+
+LF_DEV int attn_f32_padded(int d, int d_value)
+{
+    return ((d > d_value ? d : d_value) + 63) / 64 * 64;
+}
 
 /* Shared memory in floats: queries [64][dp + 4], one tile of keys or values [64][dp + 4],
  * probabilities [64][68]. The four extra floats put the rows into different banks. */

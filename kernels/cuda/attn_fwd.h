@@ -27,11 +27,12 @@ LF_DEV struct fwd_block fwd_block_of(const struct lf_k_attn_fwd *a, uint16_t *sm
                                      const int type)
 {
     struct fwd_block b;
-    const int d = (int)a->d, h = (int)blockIdx.y, g = h / (int)(a->heads / a->groups);
+    const int d = (int)a->d, e = (int)a->d_value, h = (int)blockIdx.y,
+              g = h / (int)(a->heads / a->groups);
     b.a = a;
     b.call = attn_call_of(a->scale, a->softcap, a->window, a->causal, a->alibi != NULL);
     b.k = (const uint16_t *)a->k + g * d;
-    b.v = (const uint16_t *)a->v + g * d;
+    b.v = (const uint16_t *)a->v + g * e;
     b.queries = smem;
     b.stage = q_in_registers ? smem : smem + 16 * warps * dp;
     b.mended = (uint64_t *)(b.stage + stages * 2 * ATTN_T * dp);
@@ -41,8 +42,8 @@ LF_DEV struct fwd_block fwd_block_of(const struct lf_k_attn_fwd *a, uint16_t *sm
     b.tid = (int)threadIdx.x;
     b.lane = b.tid % 32;
     b.w0 = b.r0 + 16 * (b.tid / 32);
-    b.vec = d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k, a->ldk, type) &&
-            lf_vec8(a->v, a->ldv, type);
+    b.vec = d % 8 == 0 && e % 8 == 0 && lf_vec8(a->q, a->ldq, type) &&
+            lf_vec8(a->k, a->ldk, type) && lf_vec8(a->v, a->ldv, type);
     return b;
 }
 
@@ -50,11 +51,11 @@ LF_DEV struct fwd_block fwd_block_of(const struct lf_k_attn_fwd *a, uint16_t *sm
 LF_DEV void fwd_fetch(const struct fwd_block *b, const struct attn_doc *doc, uint16_t *to, int t,
                       const int dp, const int box, const int threads)
 {
-    const int n = doc->len - t * ATTN_T, d = (int)b->a->d;
+    const int n = doc->len - t * ATTN_T, d = (int)b->a->d, e = (int)b->a->d_value;
     const int64_t first = doc->begin + t * ATTN_T;
     attn_fill_in(to, b->k + first * b->a->ldk, b->a->ldk, n, d, b->vec, ATTN_T, dp, box, b->tid,
                  threads);
-    attn_fill_in(to + ATTN_T * dp, b->v + first * b->a->ldv, b->a->ldv, n, d, b->vec, ATTN_T, dp,
+    attn_fill_in(to + ATTN_T * dp, b->v + first * b->a->ldv, b->a->ldv, n, e, b->vec, ATTN_T, dp,
                  box, b->tid, threads);
 }
 
@@ -80,12 +81,12 @@ LF_DEV void fwd_put(const struct fwd_block *b, float (*o)[4], const struct attn_
                     const int dp, const int type)
 {
     const struct lf_k_attn_fwd *a = b->a;
-    const int d = (int)a->d, h = (int)blockIdx.y, rows = (int)a->rows;
+    const int e = (int)a->d_value, h = (int)blockIdx.y, rows = (int)a->rows;
     LF_UNROLL for (int i = 0; i < 2; i++)
     {
         const int t = b->w0 + b->lane / 4 + 8 * i;
         if (t < rows) {
-            attn_put((uint16_t *)a->o + (int64_t)t * a->ldo + h * d, o, i, attn_inverse(r[i].l), d,
+            attn_put((uint16_t *)a->o + (int64_t)t * a->ldo + h * e, o, i, attn_inverse(r[i].l), e,
                      b->lane, dp, type);
             if (a->lse && b->lane % 4 == 0)
                 a->lse[(int64_t)h * rows + t] = attn_lse(&r[i]);

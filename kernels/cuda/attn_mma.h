@@ -46,10 +46,9 @@ LF_DEV void attn_fill_in(uint16_t *tile, const uint16_t *src, int64_t ld, int n,
     LF_ROLLED for (int i = 2 * tid; i < rows * dp; i += 2 * threads)
     {
         const int r = i / dp, c = i % dp;
-        const bool ok = r < n && c < d; /* d is even */
         uint16_t *dst = tile + attn_place(r, c / 8, dp, box) + c % 8;
-        dst[0] = ok ? src[r * ld + c] : 0;
-        dst[1] = ok ? src[r * ld + c + 1] : 0;
+        dst[0] = r < n && c < d ? src[r * ld + c] : 0;
+        dst[1] = r < n && c + 1 < d ? src[r * ld + c + 1] : 0;
     }
 }
 LF_DEV void attn_fill(uint16_t *tile, const uint16_t *src, int64_t ld, int n, int d, bool vec,
@@ -355,11 +354,12 @@ LF_DEV void attn_put(uint16_t *dst, float (*o)[4], int half, float scale, int d,
         const uint32_t two = attn_pack(o[n][2 * half] * scale, o[n][2 * half + 1] * scale, type);
         if (c >= d)
             continue;
-        if (pairs) {
+        if (pairs && c + 1 < d) {
             *(uint32_t *)(dst + c) = two;
         } else {
             dst[c] = (uint16_t)two;
-            dst[c + 1] = (uint16_t)(two >> 16);
+            if (c + 1 < d)
+                dst[c + 1] = (uint16_t)(two >> 16);
         }
     }
 }

@@ -28,7 +28,7 @@ static int64_t columns_of(const struct lf_k_attn_paged *a)
 
 static size_t parts_bytes(const struct lf_k_attn_paged *a)
 {
-    return (size_t)(a->rows * a->heads * tiles_of(a) * (a->d + 2)) * sizeof(float);
+    return (size_t)(a->rows * a->heads * tiles_of(a) * (a->d_value + 2)) * sizeof(float);
 }
 
 /* Blocks that share out the tiles of a run of rows; the bits do not depend on it. */
@@ -43,10 +43,10 @@ static int64_t shares_of(const struct lf_k_attn_paged *a)
 
 int lf_cuda_attn_paged_check(const struct lf_k_attn_paged *a)
 {
-    bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 &&
-              lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->x_type) && a->page_tokens > 0 &&
+    bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 && lf_cu_float(a->x_type) &&
+              lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->d_value) && a->page_tokens > 0 &&
               a->page_tokens % LF_ATTN_TILE == 0 && a->max_pages > 0 && a->ldq >= a->heads * a->d &&
-              a->ldo >= a->heads * a->d && a->softcap >= 0.0f && a->window >= 0;
+              a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f && a->window >= 0;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -74,7 +74,8 @@ static const struct {
 
 int lf_cuda_attn_paged(lf_queue *q, const struct lf_k_attn_paged *a)
 {
-    const int64_t dp = lf_cu_attn_dp(a->d), shares = shares_of(a);
+    const int64_t wide = lf_cu_attn_wide(a->d, a->d_value), dp = lf_cu_attn_dp(wide),
+                  shares = shares_of(a);
     const int i = dp == 64 ? 0 : dp == 128 ? 1 : 2, half = a->x_type == LF_F16;
     const size_t smem = form[i].tiles * LF_ATTN_TILE * (size_t)dp * 2 + lf_cu_attn_mend_bytes(dp);
     const struct lf_cu_dim block = {.x = THREADS};
@@ -82,7 +83,7 @@ int lf_cuda_attn_paged(lf_queue *q, const struct lf_k_attn_paged *a)
         .x = (unsigned)a->rows, .y = (unsigned)columns_of(a), .z = (unsigned)shares};
     if (a->x_type == LF_F32)
         return lf_cu_launch(q, LF_CU_FN_attn_paged_f32, grid, (struct lf_cu_dim){.x = 256},
-                            lf_cu_attn_f32_smem(a->d), a);
+                            lf_cu_attn_f32_smem(wide), a);
     if (shares == 1)
         return lf_cu_launch(q, form[i].whole[half], grid, block, smem, a);
     if (!a->work || a->work_bytes < parts_bytes(a))

@@ -85,17 +85,16 @@ LF_DEV void paged_enter(struct attn_row *r, const struct lf_k_attn_paged *a,
     paged_range(a, c, u, u->row + slot / u->heads, &r->lo, &r->hi);
 }
 
-/* Where a slot's row lies in a tensor of rows ld apart. */
-LF_DEV int64_t paged_slot_at(const struct lf_k_attn_paged *a, const struct paged_run *u, int slot,
-                             int64_t ld)
+/* Where a slot's row of d channels lies in a tensor of rows ld apart. */
+LF_DEV int64_t paged_slot_at(const struct paged_run *u, int slot, int64_t ld, int64_t d)
 {
-    return (u->row + slot / u->heads) * ld + (u->head + slot % u->heads) * a->d;
+    return (u->row + slot / u->heads) * ld + (u->head + slot % u->heads) * d;
 }
-/* Where the tile from position `key` on lies in the pages. */
+/* Where the tile from position `key` on lies in the pages, in rows of one group. */
 LF_DEV int64_t paged_tile_at(const struct lf_k_attn_paged *a, const struct paged_run *u, int key)
 {
     const int64_t page = a->table[u->seq * a->max_pages + key / a->page_tokens];
-    return ((page * a->page_tokens + key % a->page_tokens) * a->groups + u->g) * a->d;
+    return (page * a->page_tokens + key % a->page_tokens) * a->groups + u->g;
 }
 
 /* ---- 16-bit types ---- */
@@ -117,7 +116,6 @@ enum { PAGED_THREADS = 2 * PAGED_SLOTS };
 LF_DEV bool paged_block_of(struct paged_block *b, const struct lf_k_attn_paged *a, uint16_t *smem,
                            const int dp, const bool q_in_registers, const int type)
 {
-    const int64_t ld = a->groups * a->d;
     b->a = a;
     b->call = attn_call_of(a->scale, a->softcap, a->window, true, a->alibi != NULL);
     b->queries = smem;
@@ -127,8 +125,9 @@ LF_DEV bool paged_block_of(struct paged_block *b, const struct lf_k_attn_paged *
     b->tid = (int)threadIdx.x;
     b->lane = b->tid % 32;
     b->slot0 = b->tid / 32 * 16;
-    b->vec = a->d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k_pages, ld, type) &&
-             lf_vec8(a->v_pages, ld, type);
+    b->vec = a->d % 8 == 0 && a->d_value % 8 == 0 && lf_vec8(a->q, a->ldq, type) &&
+             lf_vec8(a->k_pages, a->groups * a->d, type) &&
+             lf_vec8(a->v_pages, a->groups * a->d_value, type);
     return paged_run_of(&b->run, a);
 }
 
@@ -140,7 +139,7 @@ LF_DEV void paged_queries(const struct paged_block *b, const int dp)
         const int slot = i / (dp / 8), c = i % (dp / 8);
         const int n = slot < b->run.slots ? d - 8 * c : 0; /* channels that exist */
         const uint16_t *src = (const uint16_t *)b->a->q +
-                              (n > 0 ? paged_slot_at(b->a, &b->run, slot, b->a->ldq) + 8 * c : 0);
+                              (n > 0 ? paged_slot_at(&b->run, slot, b->a->ldq, d) + 8 * c : 0);
         uint16_t *dst = b->queries + attn_chunk(slot, c, dp);
         if (b->vec && n > 0) {
             *(struct lf_u4 *)dst = *(const struct lf_u4 *)src;
@@ -154,12 +153,12 @@ LF_DEV void paged_queries(const struct paged_block *b, const int dp)
  * hold anything. */
 LF_DEV void paged_fetch(const struct paged_block *b, uint16_t *to, int key, int hi, const int dp)
 {
-    const int64_t ld = b->a->groups * b->a->d, from = paged_tile_at(b->a, &b->run, key);
-    const int d = (int)b->a->d;
-    attn_fill(to, (const uint16_t *)b->a->k_pages + from, ld, hi - key, d, b->vec, ATTN_T, dp,
-              b->tid, PAGED_THREADS);
-    attn_fill(to + ATTN_T * dp, (const uint16_t *)b->a->v_pages + from, ld, hi - key, d, b->vec,
+    const int64_t from = paged_tile_at(b->a, &b->run, key), groups = b->a->groups;
+    const int d = (int)b->a->d, e = (int)b->a->d_value;
+    attn_fill(to, (const uint16_t *)b->a->k_pages + from * d, groups * d, hi - key, d, b->vec,
               ATTN_T, dp, b->tid, PAGED_THREADS);
+    attn_fill(to + ATTN_T * dp, (const uint16_t *)b->a->v_pages + from * e, groups * e, hi - key, e,
+              b->vec, ATTN_T, dp, b->tid, PAGED_THREADS);
 }
 
 /* As fwd_mend of attn_fwd.cu. */
@@ -176,12 +175,12 @@ LF_DEV bool paged_mend(const struct paged_block *b, uint16_t *vs, const int dp, 
     return bad;
 }
 
-/* Where the part of a tile lies in the workspace: d numbers, p v, and the tile's maximum and sum
+/* Where the part of a tile lies in the workspace: d_value numbers, p v, and the tile's maximum and sum
  * (attn_dev.h). */
 LF_DEV float *paged_part_at(const struct lf_k_attn_paged *a, int64_t row, int64_t head, int tile)
 {
     const int64_t tiles = a->max_pages * a->page_tokens / ATTN_T;
-    return (float *)a->work + ((row * a->heads + head) * tiles + tile) * (a->d + 2);
+    return (float *)a->work + ((row * a->heads + head) * tiles + tile) * (a->d_value + 2);
 }
 
 /* A warp's part of one tile, for paged_join; r: the rows, which stay without a sum. */
@@ -216,7 +215,7 @@ LF_DEV void paged_part(const struct paged_block *b, const struct attn_row rows[2
         LF_UNROLL for (int e = 0; e < 16; e++)
         {
             const int c = 8 * (n + e / 4) + 2 * (b->lane & 3) + (e & 1), h = e % 4 >> 1;
-            if (to[h] && c < b->a->d)
+            if (to[h] && c < b->a->d_value)
                 to[h][c] =
                     mended && (mended[c] & sees[h]) ? lf_u32_f(0x7fffffffu) : x[e / 4][e % 4];
         }
@@ -224,8 +223,8 @@ LF_DEV void paged_part(const struct paged_block *b, const struct attn_row rows[2
     LF_UNROLL for (int h = 0; h < 2; h++)
     {
         if (to[h] && b->lane % 4 == 0) {
-            to[h][b->a->d] = r[h].m;
-            to[h][b->a->d + 1] = r[h].l;
+            to[h][b->a->d_value] = r[h].m;
+            to[h][b->a->d_value + 1] = r[h].l;
         }
     }
 }
@@ -307,8 +306,8 @@ LF_DEV void paged_body(const struct lf_k_attn_paged *a, const int dp, const bool
     {
         const int slot = b.slot0 + b.lane / 4 + 8 * i;
         if (slot < b.run.slots)
-            attn_put((uint16_t *)a->o + paged_slot_at(a, &b.run, slot, a->ldo), o, i,
-                     attn_inverse(r[i].l), (int)a->d, b.lane, dp, type);
+            attn_put((uint16_t *)a->o + paged_slot_at(&b.run, slot, a->ldo, a->d_value), o, i,
+                     attn_inverse(r[i].l), (int)a->d_value, b.lane, dp, type);
     }
 }
 
@@ -379,7 +378,7 @@ LF_KERNEL(attn_split_f16_256, struct lf_k_attn_paged, 128)
  */
 LF_KERNEL(attn_join, struct lf_k_attn_paged, 128)
 {
-    const int row = (int)blockIdx.x, head = (int)blockIdx.y, d = (int)a->d, seq = a->seq[row];
+    const int row = (int)blockIdx.x, head = (int)blockIdx.y, d = (int)a->d_value, seq = a->seq[row];
     const struct attn_call call =
         attn_call_of(a->scale, a->softcap, a->window, true, a->alibi != NULL);
     int lo = 0, hi = 0;
@@ -397,7 +396,7 @@ LF_KERNEL(attn_join, struct lf_k_attn_paged, 128)
             attn_combine(&r, part[d], part[d + 1], &was, &now);
             o = fmaf(x, now, o * was);
         }
-        lf_store(a->o, row * a->ldo + head * a->d + c, a->x_type, o * attn_inverse(r.l));
+        lf_store(a->o, row * a->ldo + head * d + c, a->x_type, o * attn_inverse(r.l));
     }
 }
 
@@ -406,9 +405,8 @@ LF_KERNEL(attn_join, struct lf_k_attn_paged, 128)
 LF_KERNEL(attn_paged_f32, struct lf_k_attn_paged, ATTN_F32_THREADS)
 {
     LF_SHARED(float, smem);
-    const int d = (int)a->d, dp = (d + 63) / 64 * 64, tx = (int)threadIdx.x % 16,
-              ty = (int)threadIdx.x / 16;
-    const int64_t ld = a->groups * a->d;
+    const int d = (int)a->d, e = (int)a->d_value, dp = attn_f32_padded(d, e),
+              tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     const struct attn_f32_space w = attn_f32_space_of(smem, dp);
     const struct attn_call call =
         attn_call_of(a->scale, a->softcap, a->window, true, a->alibi != NULL);
@@ -420,10 +418,10 @@ LF_KERNEL(attn_paged_f32, struct lf_k_attn_paged, ATTN_F32_THREADS)
     for (int i = (int)threadIdx.x; i < PAGED_SLOTS * dp; i += ATTN_F32_THREADS) {
         const int slot = i / dp, c = i % dp;
         w.q[slot * w.ld + c] = slot < run.slots && c < d
-                                   ? ((const float *)a->q)[paged_slot_at(a, &run, slot, a->ldq) + c]
+                                   ? ((const float *)a->q)[paged_slot_at(&run, slot, a->ldq, d) + c]
                                    : 0.0f;
     }
-    LF_UNROLL for (int e = 0; e < 64; e++) o[e / 16][e % 16] = 0.0f;
+    LF_UNROLL for (int i = 0; i < 64; i++) o[i / 16][i % 16] = 0.0f;
     LF_UNROLL for (int i = 0; i < 4; i++) paged_enter(&r[i], a, &call, &run, 4 * ty + i);
     const struct attn_span all = paged_span(a, &call, &run, 0, PAGED_SLOTS);
     const bool busy = (int)threadIdx.x / 32 * 8 < run.slots; /* the same for a warp */
@@ -431,16 +429,16 @@ LF_KERNEL(attn_paged_f32, struct lf_k_attn_paged, ATTN_F32_THREADS)
         float s[4][4], was[4], now[4];
         const int64_t from = paged_tile_at(a, &run, key);
         __syncthreads();
-        attn_f32_fill(w.kv, w.ld, (const float *)a->k_pages + from, ld, all.hi - key, ATTN_T, d,
-                      dp);
+        attn_f32_fill(w.kv, w.ld, (const float *)a->k_pages + from * d, a->groups * d, all.hi - key,
+                      ATTN_T, d, dp);
         __syncthreads();
         if (busy) {
             attn_f32_dots(s, w.q, 4 * ty, w.kv, tx, w.ld, dp);
             attn_f32_softmax(s, r, &call, NULL, key, w.p, was, now);
         }
         __syncthreads();
-        attn_f32_fill(w.kv, w.ld, (const float *)a->v_pages + from, ld, all.hi - key, ATTN_T, d,
-                      dp);
+        attn_f32_fill(w.kv, w.ld, (const float *)a->v_pages + from * e, a->groups * e, all.hi - key,
+                      ATTN_T, e, dp);
         __syncthreads();
         if (busy)
             attn_f32_values(o, w.p, w.kv, w.ld, dp, was, now);
@@ -448,7 +446,7 @@ LF_KERNEL(attn_paged_f32, struct lf_k_attn_paged, ATTN_F32_THREADS)
     LF_UNROLL for (int i = 0; i < 4; i++)
     {
         if (4 * ty + i < run.slots)
-            attn_f32_put((float *)a->o + paged_slot_at(a, &run, 4 * ty + i, a->ldo), o[i],
-                         attn_inverse(r[i].l), d);
+            attn_f32_put((float *)a->o + paged_slot_at(&run, 4 * ty + i, a->ldo, e), o[i],
+                         attn_inverse(r[i].l), e);
     }
 }

@@ -130,6 +130,8 @@
 
 #define LF_CU_FNS_CACHE(X)                                                                         \
     X(rope, rope)                                                                                  \
+    X(rope, heads_join)                                                                            \
+    X(rope, heads_split)                                                                           \
     X(rope, kv_write)                                                                              \
     X(attn_paged, attn_paged_bf16_64)                                                              \
     X(attn_paged, attn_paged_f16_64)                                                               \

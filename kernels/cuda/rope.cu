@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rotary embedding and writing rows into the paged cache. A block takes one row: its position is
+ * Rotary embedding, heads that share channels, and writing rows into the paged cache. A block takes one row: its position is
  * read once, the row's cosines and sines stay in L1 for all of its heads.
  */
 #include "kernels/cuda/dev.h"
@@ -99,17 +99,18 @@ LF_KERNEL(rope, struct lf_k_rope, 128)
     struct rope_turns turns = {a->cos,      a->sin, a->axis,
                                a->position, half,   a->inverse ? -1.0f : 1.0f};
     const bool vec = lf_vec8(a->x, a->ldx, a->x_type) && lf_vec8(a->y, a->ldy, a->x_type) &&
-                     d % 8 == 0 && (a->interleaved ? a->rot : half) % 8 == 0;
+                     d % 8 == 0 && a->first % 8 == 0 && (a->interleaved ? a->rot : half) % 8 == 0;
     /* units of a head: those that turn, then those that are copied */
     const int span = vec ? 8 : 1, turning = (a->interleaved && vec ? (int)a->rot : half) / span,
               units = turning + (a->x == a->y ? 0 : (d - (int)a->rot) / span);
     for (int64_t t = blockIdx.x; t < a->rows; t += gridDim.x)
         for (int u = (int)threadIdx.x; u < (int)a->heads * units; u += (int)blockDim.x) {
             const int h = u / units, k = u % units;
-            const int64_t src = t * a->ldx + h * d, dst = t * a->ldy + h * d;
+            const int64_t src = t * a->ldx + h * d + a->first, dst = t * a->ldy + h * d + a->first;
             const bool known = rope_known(a, t, h, &turns);
+            const int rest = (k - turning) * span - (int)a->first; /* before or behind what turns */
             if (k >= turning)
-                rope_rest(a, src, dst, (int)a->rot + (k - turning) * span, span, false);
+                rope_rest(a, src, dst, rest < 0 ? rest : rest + (int)a->rot, span, false);
             else if (!known)
                 rope_rest(a, src, dst, k * ((int)a->rot / turning), (int)a->rot / turning, true);
             else if (vec)
@@ -131,16 +132,70 @@ LF_DEV void copy_row(char *dst, const char *src, int64_t bytes)
         ((uint16_t *)dst)[i] = ((const uint16_t *)src)[i];
 }
 
+/* Bytes that heads are copied by: 16 where all that `or_of` joins allows, else one element of 2. */
+LF_DEV int heads_span(uintptr_t or_of)
+{
+    return or_of % 16 == 0 ? 16 : 2;
+}
+LF_DEV void heads_copy(char *dst, const char *src, int span)
+{
+    if (span == 16)
+        *(struct lf_u4 *)dst = *(const struct lf_u4 *)src;
+    else
+        *(uint16_t *)dst = *(const uint16_t *)src;
+}
+
+LF_KERNEL(heads_join, struct lf_k_heads_join, 128)
+{
+    const int size = a->x_type == LF_F32 ? 4 : 2, x = (int)a->a * size, z = (int)a->b * size,
+              span = heads_span((uintptr_t)a->x | (uintptr_t)a->z | (uintptr_t)a->y |
+                                (uintptr_t)(a->ldx * size | a->ldz * size | a->ldy * size | x | z)),
+              n = (x + z) / span;
+    for (int64_t r = blockIdx.x; r < a->rows; r += gridDim.x) {
+        const char *xs = (const char *)a->x + r * a->ldx * size,
+                   *zs = (const char *)a->z + r * a->ldz * size;
+        char *ys = (char *)a->y + r * a->ldy * size;
+        for (int u = (int)threadIdx.x; u < (int)a->heads * n; u += (int)blockDim.x) {
+            const int h = u / n, at = u % n * span;
+            heads_copy(ys + u * (int64_t)span, at < x ? xs + h * x + at : zs + at - x, span);
+        }
+    }
+}
+
+LF_KERNEL(heads_split, struct lf_k_heads_split, 128)
+{
+    const int size = a->x_type == LF_F32 ? 4 : 2, x = (int)a->a * size, z = (int)a->b * size,
+              span = heads_span((uintptr_t)a->dx | (uintptr_t)a->dy |
+                                (uintptr_t)(a->lddx * size | a->lddy * size | x | z)),
+              n = x / span;
+    for (int64_t r = blockIdx.x; r < a->rows; r += gridDim.x) {
+        const char *ys = (const char *)a->dy + r * a->lddy * size;
+        char *xs = (char *)a->dx + r * a->lddx * size;
+        for (int u = (int)threadIdx.x; u < (int)a->heads * n; u += (int)blockDim.x)
+            heads_copy(xs + u * (int64_t)span, ys + u / n * (x + z) + u % n * span, span);
+        for (int c = (int)threadIdx.x; c < (int)a->b; c += (int)blockDim.x) {
+            const int64_t from = r * a->lddy + a->a + c;
+            float sum = lf_load(a->dy, from, a->x_type);
+            for (int h = 1; h < (int)a->heads; h++)
+                sum += lf_load(a->dy, from + h * (a->a + a->b), a->x_type);
+            lf_store(a->dz, r * a->lddz + c, a->x_type, sum);
+        }
+    }
+}
+
 LF_KERNEL(kv_write, struct lf_k_kv_write, 128)
 {
-    const int64_t size = a->x_type == LF_F32 ? 4 : 2, bytes = a->groups * a->d * size;
+    const int64_t size = a->x_type == LF_F32 ? 4 : 2, k_bytes = a->groups * a->d * size,
+                  v_bytes = a->groups * a->d_value * size;
     for (int64_t r = blockIdx.x; r < a->rows; r += gridDim.x) {
         const int64_t seq = a->seq[r], pos = a->pos[r];
         if (seq < 0)
             continue;
         const int64_t page = a->table[seq * a->max_pages + pos / a->page_tokens],
-                      slot = (page * a->page_tokens + pos % a->page_tokens) * bytes;
-        copy_row((char *)a->k_pages + slot, (const char *)a->k + r * a->ldk * size, bytes);
-        copy_row((char *)a->v_pages + slot, (const char *)a->v + r * a->ldv * size, bytes);
+                      slot = page * a->page_tokens + pos % a->page_tokens;
+        copy_row((char *)a->k_pages + slot * k_bytes, (const char *)a->k + r * a->ldk * size,
+                 k_bytes);
+        copy_row((char *)a->v_pages + slot * v_bytes, (const char *)a->v + r * a->ldv * size,
+                 v_bytes);
     }
 }

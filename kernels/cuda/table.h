@@ -57,6 +57,8 @@
 
 #define LF_CUDA_LIST_CACHE(X)                                                                      \
     X(rope)                                                                                        \
+    X(heads_join)                                                                                  \
+    X(heads_split)                                                                                 \
     X(kv_write)                                                                                    \
     X(attn_paged)
 

@@ -27,7 +27,7 @@ struct feed {
     const struct lf_kernels *k;
     const struct attn_case *c;
     uint8_t type;
-    int64_t ldq, ldk, page;
+    int64_t ldq, ldk, ldv, ldo, page;
     size_t size;
     struct op_buf q, kk, v, whole, out, kp, vp, bq, bk, bv, bo;
     struct attn_given given;
@@ -55,6 +55,7 @@ static bool whole_documents(struct feed *f)
                               .heads = c->heads,
                               .groups = c->groups,
                               .d = c->d,
+                              .d_value = attn_ref_e(c),
                               .n_docs = c->n_docs,
                               .q = f->q.p,
                               .k = f->kk.p,
@@ -62,8 +63,8 @@ static bool whole_documents(struct feed *f)
                               .o = f->whole.p,
                               .ldq = f->ldq,
                               .ldk = f->ldk,
-                              .ldv = f->ldk,
-                              .ldo = f->ldq,
+                              .ldv = f->ldv,
+                              .ldo = f->ldo,
                               .cu_seqlens = f->given.cu,
                               .prefix = f->given.prefix,
                               .runs = f->given.runs,
@@ -96,19 +97,21 @@ static void feed_open(struct feed *f, const struct lf_kernels *k, const struct a
             c->prefix[d] < c->cu[d + 1] - c->cu[d] ? c->prefix[d] : c->cu[d + 1] - c->cu[d];
     f->ldq = c->heads * c->d;
     f->ldk = c->groups * c->d;
+    f->ldv = c->groups * attn_ref_e(c);
+    f->ldo = c->heads * attn_ref_e(c);
     f->page = seed % 2 ? 64 : 128;
     f->q = op_random(c->rows * f->ldq, type, 1, 2.0);
     f->kk = op_random(c->rows * f->ldk, type, 2, 2.0);
-    f->v = op_random(c->rows * f->ldk, type, 3, 1.0);
-    f->whole = op_alloc(f->q.bytes);
-    f->out = op_alloc(f->q.bytes);
+    f->v = op_random(c->rows * f->ldv, type, 3, 1.0);
+    f->whole = op_alloc((size_t)(c->rows * f->ldo) * f->size);
+    f->out = op_alloc(f->whole.bytes);
     f->bq = op_alloc((size_t)(MAX_ROWS * f->ldq) * f->size);
-    f->bo = op_alloc(f->bq.bytes);
+    f->bo = op_alloc((size_t)(MAX_ROWS * f->ldo) * f->size);
     f->bk = op_alloc((size_t)(MAX_ROWS * f->ldk) * f->size);
-    f->bv = op_alloc(f->bk.bytes);
-    const int64_t pages = c->n_docs * MAX_PAGES, cells = pages * f->page * f->ldk;
-    f->kp = op_alloc((size_t)cells * f->size);
-    f->vp = op_alloc((size_t)cells * f->size);
+    f->bv = op_alloc((size_t)(MAX_ROWS * f->ldv) * f->size);
+    const int64_t pages = c->n_docs * MAX_PAGES, cells = pages * f->page;
+    f->kp = op_alloc((size_t)(cells * f->ldk) * f->size);
+    f->vp = op_alloc((size_t)(cells * f->ldv) * f->size);
     memset(f->kp.p, 0xff, f->kp.bytes); /* NaN in every type */
     memset(f->vp.p, 0xff, f->vp.bytes);
     for (int64_t i = 0; i < pages; i++)
@@ -144,18 +147,19 @@ static bool run_batch(struct feed *f, int64_t rows, int threads)
                (size_t)f->ldq * f->size);
         memcpy(at(&f->bk, r * f->ldk, f->size), at(&f->kk, src * f->ldk, f->size),
                (size_t)f->ldk * f->size);
-        memcpy(at(&f->bv, r * f->ldk, f->size), at(&f->v, src * f->ldk, f->size),
-               (size_t)f->ldk * f->size);
+        memcpy(at(&f->bv, r * f->ldv, f->size), at(&f->v, src * f->ldv, f->size),
+               (size_t)f->ldv * f->size);
     }
     struct lf_k_kv_write w = {.rows = rows,
                               .groups = c->groups,
                               .d = c->d,
+                              .d_value = attn_ref_e(c),
                               .page_tokens = f->page,
                               .max_pages = MAX_PAGES,
                               .k = f->bk.p,
                               .v = f->bv.p,
                               .ldk = f->ldk,
-                              .ldv = f->ldk,
+                              .ldv = f->ldv,
                               .k_pages = f->kp.p,
                               .v_pages = f->vp.p,
                               .seq = seq,
@@ -166,6 +170,7 @@ static bool run_batch(struct feed *f, int64_t rows, int threads)
                                 .heads = c->heads,
                                 .groups = c->groups,
                                 .d = c->d,
+                                .d_value = attn_ref_e(c),
                                 .page_tokens = f->page,
                                 .max_pages = MAX_PAGES,
                                 .q = f->bq.p,
@@ -173,7 +178,7 @@ static bool run_batch(struct feed *f, int64_t rows, int threads)
                                 .v_pages = f->vp.p,
                                 .o = f->bo.p,
                                 .ldq = f->ldq,
-                                .ldo = f->ldq,
+                                .ldo = f->ldo,
                                 .seq = seq,
                                 .pos = pos,
                                 .table = f->at->table,
@@ -190,15 +195,16 @@ static bool run_batch(struct feed *f, int64_t rows, int threads)
     lf_queue *q = op_queue_create(threads);
     bool ok = f->k->kv_write.check(&w) == 0 && f->k->kv_write.run(q, &w) == 0 &&
               f->k->attn_paged.check(&a) == 0 && f->k->attn_paged.run(q, &a) == 0 &&
-              op_guards_intact(&work) && op_guards_intact(&f->bo) && op_guards_intact(&f->kp);
+              op_guards_intact(&work) && op_guards_intact(&f->bo) && op_guards_intact(&f->kp) &&
+              op_guards_intact(&f->vp);
     op_queue_destroy(q);
     op_free(&work);
     for (int64_t r = 0; r < rows; r++) {
         if (seq[r] >= 0)
-            memcpy(at(&f->out, (c->cu[seq[r]] + pos[r]) * f->ldq, f->size),
-                   at(&f->bo, r * f->ldq, f->size), (size_t)f->ldq * f->size);
-        for (int64_t i = 0; seq[r] < 0 && i < f->ldq; i++)
-            ok = ok && op_get(f->bo.p, r * f->ldq + i, f->type) == 0;
+            memcpy(at(&f->out, (c->cu[seq[r]] + pos[r]) * f->ldo, f->size),
+                   at(&f->bo, r * f->ldo, f->size), (size_t)f->ldo * f->size);
+        for (int64_t i = 0; seq[r] < 0 && i < f->ldo; i++)
+            ok = ok && op_get(f->bo.p, r * f->ldo + i, f->type) == 0;
     }
     return ok;
 }
@@ -236,7 +242,7 @@ static void test_case(const struct lf_kernels *k, const struct attn_case *c, uin
         }
         ok = run_batch(&f, rows, 1 + batch % 3);
     }
-    size_t bytes = (size_t)(c->cu[c->n_docs] * f.ldq) * f.size;
+    size_t bytes = (size_t)(c->cu[c->n_docs] * f.ldo) * f.size;
     tap_ok(ok && memcmp(f.out.p, f.whole.p, bytes) == 0,
            "the cache gives the bits of the whole document: %s, %s, %s, feed %d", c->name,
            k->family,
@@ -279,6 +285,7 @@ static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, i
     struct lf_k_kv_write w = {.rows = rows,
                               .groups = u->groups,
                               .d = CH,
+                              .d_value = CH,
                               .page_tokens = PAGE,
                               .max_pages = 3,
                               .k = (char *)u->k.p + kat,
@@ -295,6 +302,7 @@ static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, i
                                 .heads = u->heads,
                                 .groups = u->groups,
                                 .d = CH,
+                                .d_value = CH,
                                 .page_tokens = PAGE,
                                 .max_pages = 3,
                                 .q = (char *)u->q.p + qat,

@@ -21,12 +21,17 @@ struct attn_case {
     bool open;          /* with prefixes */
     int32_t prefix[12]; /* of each document */
     int32_t runs[12];   /* pairs of rows of the call: the first, the one behind the last; 0 ends */
+    int64_t d_value;    /* channels of a value; 0: d */
 };
+OP_FN int64_t attn_ref_e(const struct attn_case *c)
+{
+    return c->d_value ? c->d_value : c->d;
+}
 
 static const struct attn_case attn_cases[] = {
-    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0, false, {0}, {0}},
-    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0, false, {0}, {0}},
-    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0, 0, false, {0}, {0}},
+    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0, false, {0}, {0}, 0},
+    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0, false, {0}, {0}, 0},
+    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0, 0, false, {0}, {0}, 0},
     {"documents of every size, padding",
      200,
      2,
@@ -41,12 +46,43 @@ static const struct attn_case attn_cases[] = {
      0,
      false,
      {0},
-     {0}},
-    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0, 0, false, {0}, {0}},
-    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0, false, {0}, {0}},
-    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0, false, {0}, {0}},
-    {"alibi and softcap", 140, 4, 2, 32, 2, {0, 100, 140}, true, true, 0, 3.0, 0, false, {0}, {0}},
-    {"both directions", 133, 2, 1, 96, 3, {0, 65, 66, 133}, false, false, 0, 0, 0, false, {0}, {0}},
+     {0},
+     0},
+    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0, 0, false, {0}, {0}, 0},
+    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0, false, {0}, {0}, 0},
+    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0, false, {0}, {0}, 0},
+    {"alibi and softcap",
+     140,
+     4,
+     2,
+     32,
+     2,
+     {0, 100, 140},
+     true,
+     true,
+     0,
+     3.0,
+     0,
+     false,
+     {0},
+     {0},
+     0},
+    {"both directions",
+     133,
+     2,
+     1,
+     96,
+     3,
+     {0, 65, 66, 133},
+     false,
+     false,
+     0,
+     0,
+     0,
+     false,
+     {0},
+     {0},
+     0},
     {"both directions, a vision head",
      70,
      2,
@@ -61,7 +97,8 @@ static const struct attn_case attn_cases[] = {
      0,
      false,
      {0},
-     {0}},
+     {0},
+     0},
     {"both directions, window, alibi",
      133,
      2,
@@ -76,7 +113,8 @@ static const struct attn_case attn_cases[] = {
      0,
      false,
      {0},
-     {0}},
+     {0},
+     0},
     {"all masks, wide head",
      97,
      3,
@@ -91,9 +129,10 @@ static const struct attn_case attn_cases[] = {
      0,
      false,
      {0},
-     {0}},
-    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0, false, {0}, {0}},
-    {"dropout", 150, 4, 2, 32, 3, {0, 100, 131, 149}, true, false, 0, 0, 0.25, false, {0}, {0}},
+     {0},
+     0},
+    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0, false, {0}, {0}, 0},
+    {"dropout", 150, 4, 2, 32, 3, {0, 100, 131, 149}, true, false, 0, 0, 0.25, false, {0}, {0}, 0},
     {"prefixes of every size",
      220,
      2,
@@ -108,7 +147,8 @@ static const struct attn_case attn_cases[] = {
      0,
      true,
      {70, 0, 30, 5, 64, 12},
-     {0}},
+     {0},
+     0},
     {"prefix beyond its document, grouped heads",
      150,
      6,
@@ -123,7 +163,8 @@ static const struct attn_case attn_cases[] = {
      0,
      true,
      {200, 1},
-     {0}},
+     {0},
+     0},
     {"prefix, window, softcap",
      140,
      2,
@@ -138,7 +179,8 @@ static const struct attn_case attn_cases[] = {
      0,
      true,
      {97, 3},
-     {0}},
+     {0},
+     0},
     {"prefix, dropout",
      140,
      4,
@@ -153,7 +195,8 @@ static const struct attn_case attn_cases[] = {
      0.25,
      true,
      {40, 9},
-     {0}},
+     {0},
+     0},
     {"runs at the ends of documents, grouped heads",
      200,
      4,
@@ -168,7 +211,8 @@ static const struct attn_case attn_cases[] = {
      0,
      false,
      {0},
-     {0, 9, 61, 70, 70, 90, 121, 131, 150, 195}},
+     {0, 9, 61, 70, 70, 90, 121, 131, 150, 195},
+     0},
     {"runs longer than a window, side by side, softcap",
      210,
      2,
@@ -183,7 +227,8 @@ static const struct attn_case attn_cases[] = {
      0,
      false,
      {0},
-     {11, 75, 75, 80, 101, 103, 170, 180, 180, 210}},
+     {11, 75, 75, 80, 101, 103, 170, 180, 180, 210},
+     0},
     {"a run of several tiles, a window of eight",
      230,
      2,
@@ -198,7 +243,8 @@ static const struct attn_case attn_cases[] = {
      0,
      false,
      {0},
-     {61, 203, 210, 219}},
+     {61, 203, 210, 219},
+     0},
     {"runs, prefix, wide head",
      97,
      3,
@@ -213,7 +259,8 @@ static const struct attn_case attn_cases[] = {
      0,
      true,
      {12, 3},
-     {5, 20, 31, 76, 84, 95}},
+     {5, 20, 31, 76, 84, 95},
+     0},
     {"runs, dropout",
      140,
      4,
@@ -228,7 +275,8 @@ static const struct attn_case attn_cases[] = {
      0.25,
      false,
      {0},
-     {30, 100, 110, 112}},
+     {30, 100, 110, 112},
+     0},
     {"dropout, both directions, window, alibi, softcap",
      140,
      3,
@@ -243,7 +291,88 @@ static const struct attn_case attn_cases[] = {
      0.6,
      false,
      {0},
-     {0}},
+     {0},
+     0},
+    {"keys wider than values",
+     90,
+     2,
+     2,
+     192,
+     2,
+     {0, 70, 88},
+     true,
+     false,
+     0,
+     0,
+     0,
+     false,
+     {0},
+     {0},
+     128},
+    {"values wider than keys, grouped heads, window, alibi, softcap",
+     140,
+     4,
+     2,
+     18,
+     2,
+     {0, 100, 138},
+     true,
+     true,
+     37,
+     3.0,
+     0,
+     false,
+     {0},
+     {0},
+     40},
+    {"values of an odd number of channels, prefix, runs",
+     150,
+     3,
+     3,
+     10,
+     2,
+     {0, 80, 148},
+     true,
+     false,
+     0,
+     0,
+     0,
+     true,
+     {12, 3},
+     {5, 20, 31, 76, 84, 95},
+     5},
+    {"keys wider than values, both directions, window, dropout",
+     130,
+     2,
+     1,
+     72,
+     2,
+     {0, 120, 130},
+     false,
+     false,
+     60,
+     0,
+     0.25,
+     false,
+     {0},
+     {0},
+     23},
+    {"few keys' channels, values of 256, grouped heads",
+     80,
+     4,
+     1,
+     64,
+     1,
+     {0, 77},
+     true,
+     false,
+     0,
+     0,
+     0,
+     false,
+     {0},
+     {0},
+     256},
 };
 enum { ATTN_CASES = sizeof attn_cases / sizeof *attn_cases };
 
@@ -361,19 +490,19 @@ OP_FN double attn_ref_score(const struct attn_case *c, const double *q, const do
     return s - attn_ref_slope(c, h) * (double)(i - j);
 }
 
-/* Dense arrays: q, o [rows][H][D], k, v [rows][G][D], lse [H][rows]. */
+/* Dense arrays: q [rows][H][D], o [rows][H][E], k [rows][G][D], v [rows][G][E], lse [H][rows]. */
 OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double *k,
                         const double *v, double *o, double *lse)
 {
-    const int64_t hd = c->heads * c->d, gd = c->groups * c->d;
-    for (int64_t i = 0; i < c->rows * hd; i++)
+    const int64_t hd = c->heads * c->d, gd = c->groups * c->d, E = attn_ref_e(c);
+    for (int64_t i = 0; i < c->rows * c->heads * E; i++)
         o[i] = 0;
     for (int64_t i = 0; i < c->rows * c->heads; i++)
         lse[i] = -INFINITY;
     for (int64_t n = 0; n < c->n_docs; n++)
         for (int64_t h = 0; h < c->heads; h++)
             for (int64_t i = 0, r0 = c->cu[n], len = c->cu[n + 1] - r0; i < len; i++) {
-                double cap, m = -INFINITY, l = 0, *out = o + (r0 + i) * hd + h * c->d;
+                double cap, m = -INFINITY, l = 0, *out = o + ((r0 + i) * c->heads + h) * E;
                 const int64_t g = h / (c->heads / c->groups);
                 const double *qi = q + (r0 + i) * hd + h * c->d;
                 for (int64_t j = 0; j < len; j++)
@@ -387,10 +516,10 @@ OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double
                         exp(attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap) - m);
                     l += p;
                     p *= attn_ref_keep(c, r0 + i, h, j);
-                    for (int64_t x = 0; x < c->d; x++)
-                        out[x] += p * v[(r0 + j) * gd + g * c->d + x];
+                    for (int64_t x = 0; x < E; x++)
+                        out[x] += p * v[((r0 + j) * c->groups + g) * E + x];
                 }
-                for (int64_t x = 0; x < c->d; x++)
+                for (int64_t x = 0; x < E; x++)
                     out[x] /= l;
                 lse[h * c->rows + r0 + i] = m + log(l);
             }
@@ -405,31 +534,34 @@ OP_FN void attn_ref_bwd(const struct attn_case *c, const double *q, const double
                         const double *v, const double *o, const double *go, const double *lse,
                         const struct attn_grads *r)
 {
-    const int64_t hd = c->heads * c->d, gd = c->groups * c->d, d = c->d;
+    const int64_t d = c->d, hd = c->heads * d, gd = c->groups * d, E = attn_ref_e(c);
     const double scale = attn_ref_scale(c);
     for (int64_t i = 0; i < c->rows * hd; i++)
         r->dq[i] = r->aq[i] = 0;
     for (int64_t i = 0; i < c->rows * gd; i++)
-        r->dk[i] = r->ak[i] = r->dv[i] = r->av[i] = 0;
+        r->dk[i] = r->ak[i] = 0;
+    for (int64_t i = 0; i < c->rows * c->groups * E; i++)
+        r->dv[i] = r->av[i] = 0;
     for (int64_t n = 0; n < c->n_docs; n++)
         for (int64_t h = 0; h < c->heads; h++)
             for (int64_t i = 0, r0 = c->cu[n], len = c->cu[n + 1] - r0; i < len; i++) {
-                const int64_t g = h / (c->heads / c->groups), at = (r0 + i) * hd + h * d;
+                const int64_t g = h / (c->heads / c->groups), at = (r0 + i) * hd + h * d,
+                              out = ((r0 + i) * c->heads + h) * E;
                 double delta = 0, adelta = 0;
-                for (int64_t x = 0; x < d; x++) {
-                    delta += go[at + x] * o[at + x];
-                    adelta += fabs(go[at + x] * o[at + x]);
+                for (int64_t x = 0; x < E; x++) {
+                    delta += go[out + x] * o[out + x];
+                    adelta += fabs(go[out + x] * o[out + x]);
                 }
                 for (int64_t j = 0; j < len; j++) {
                     if (!attn_ref_visible(c, n, i, j))
                         continue;
-                    const int64_t kt = (r0 + j) * gd + g * d;
+                    const int64_t kt = (r0 + j) * gd + g * d, vt = ((r0 + j) * c->groups + g) * E;
                     double cap, dp = 0, adp = 0;
                     double p = exp(attn_ref_score(c, q + at, k + kt, h, i, j, &cap) -
                                    lse[h * c->rows + r0 + i]);
-                    for (int64_t x = 0; x < d; x++) {
-                        dp += go[at + x] * v[kt + x];
-                        adp += fabs(go[at + x] * v[kt + x]);
+                    for (int64_t x = 0; x < E; x++) {
+                        dp += go[out + x] * v[vt + x];
+                        adp += fabs(go[out + x] * v[vt + x]);
                     }
                     const double m = attn_ref_keep(c, r0 + i, h, j);
                     double ds = p * (m * dp - delta) * scale * cap,
@@ -440,8 +572,10 @@ OP_FN void attn_ref_bwd(const struct attn_case *c, const double *q, const double
                         r->aq[at + x] += ads * fabs(k[kt + x]);
                         r->dk[kt + x] += ds * q[at + x];
                         r->ak[kt + x] += ads * fabs(q[at + x]);
-                        r->dv[kt + x] += p * go[at + x];
-                        r->av[kt + x] += p * fabs(go[at + x]);
+                    }
+                    for (int64_t x = 0; x < E; x++) {
+                        r->dv[vt + x] += p * go[out + x];
+                        r->av[vt + x] += p * fabs(go[out + x]);
                     }
                 }
             }

@@ -18,7 +18,7 @@ struct data {
     struct op_buf q, k, v, go; /* with gaps */
     double *dq, *dk, *dv, *dgo, *o, *lse;
     struct attn_grads g;
-    int64_t ldq, ldk;
+    int64_t ldq, ldk, ldv, ldo;
 };
 
 OP_FN double *dense(const struct op_buf *b, int64_t rows, int64_t width, int64_t ld, int type)
@@ -37,28 +37,29 @@ OP_FN double *doubles(int64_t n)
 
 OP_FN struct data data_make(const struct attn_case *c, int type)
 {
-    const int64_t hd = c->heads * c->d, gd = c->groups * c->d;
-    struct data t = {.ldq = hd + gap_of(c), .ldk = gd + gap_of(c)};
+    const int64_t hd = c->heads * c->d, gd = c->groups * c->d, he = c->heads * attn_ref_e(c),
+                  ge = c->groups * attn_ref_e(c), gap = gap_of(c);
+    struct data t = {.ldq = hd + gap, .ldk = gd + gap, .ldv = ge + gap, .ldo = he + gap};
     t.q = op_random(c->rows * t.ldq, type, 1, 2.0);
     t.k = op_random(c->rows * t.ldk, type, 2, 2.0);
-    t.v = op_random(c->rows * t.ldk, type, 3, 1.0);
-    t.go = op_random(c->rows * t.ldq, type, 4, 1.0);
+    t.v = op_random(c->rows * t.ldv, type, 3, 1.0);
+    t.go = op_random(c->rows * t.ldo, type, 4, 1.0);
     t.dq = dense(&t.q, c->rows, hd, t.ldq, type);
     t.dk = dense(&t.k, c->rows, gd, t.ldk, type);
-    t.dv = dense(&t.v, c->rows, gd, t.ldk, type);
-    t.dgo = dense(&t.go, c->rows, hd, t.ldq, type);
-    t.o = doubles(c->rows * hd);
+    t.dv = dense(&t.v, c->rows, ge, t.ldv, type);
+    t.dgo = dense(&t.go, c->rows, he, t.ldo, type);
+    t.o = doubles(c->rows * he);
     t.lse = doubles(c->rows * c->heads);
     attn_ref_fwd(c, t.dq, t.dk, t.dv, t.o, t.lse);
-    t.g = (struct attn_grads){doubles(c->rows * hd), doubles(c->rows * gd), doubles(c->rows * gd),
-                              doubles(c->rows * hd), doubles(c->rows * gd), doubles(c->rows * gd)};
+    t.g = (struct attn_grads){doubles(c->rows * hd), doubles(c->rows * gd), doubles(c->rows * ge),
+                              doubles(c->rows * hd), doubles(c->rows * gd), doubles(c->rows * ge)};
     attn_ref_bwd(c, t.dq, t.dk, t.dv, t.o, t.dgo, t.lse, &t.g);
     /* f16 has no small numbers: probabilities and their gradients below 2^-14 are rounded to
      * multiples of 2^-24 */
-    for (int64_t i = 0; type == LF_F16 && i < c->rows * gd; i++) {
+    for (int64_t i = 0; type == LF_F16 && i < c->rows * gd; i++)
         t.g.ak[i] += 0.02;
+    for (int64_t i = 0; type == LF_F16 && i < c->rows * ge; i++)
         t.g.av[i] += 0.02;
-    }
     for (int64_t i = 0; type == LF_F16 && i < c->rows * hd; i++)
         t.g.aq[i] += 0.02;
     return t;
@@ -124,12 +125,13 @@ OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int ty
                    const struct data *t, int threads, struct op_buf out[2])
 {
     struct attn_given given = attn_give(c);
-    out[0] = op_alloc((size_t)(c->rows * t->ldq) * lf_dtype_size((enum lf_dtype)type));
+    out[0] = op_alloc((size_t)(c->rows * t->ldo) * lf_dtype_size((enum lf_dtype)type));
     out[1] = op_alloc((size_t)(c->rows * c->heads) * 4);
     struct lf_k_attn_fwd a = {.rows = c->rows,
                               .heads = c->heads,
                               .groups = c->groups,
                               .d = c->d,
+                              .d_value = attn_ref_e(c),
                               .n_docs = c->n_docs,
                               .max_doc = longest_of(c),
                               .q = t->q.p,
@@ -139,8 +141,8 @@ OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int ty
                               .lse = out[1].p,
                               .ldq = t->ldq,
                               .ldk = t->ldk,
-                              .ldv = t->ldk,
-                              .ldo = t->ldq,
+                              .ldv = t->ldv,
+                              .ldo = t->ldo,
                               .cu_seqlens = given.cu,
                               .prefix = given.prefix,
                               .runs = given.runs,
@@ -166,12 +168,12 @@ OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int ty
 OP_FN void saved(const struct attn_case *c, int type, const struct data *t, struct op_buf *o,
                  struct op_buf *lse)
 {
-    const int64_t hd = c->heads * c->d;
-    *o = op_alloc((size_t)(c->rows * t->ldq) * lf_dtype_size((enum lf_dtype)type));
+    const int64_t he = c->heads * attn_ref_e(c);
+    *o = op_alloc((size_t)(c->rows * t->ldo) * lf_dtype_size((enum lf_dtype)type));
     *lse = op_alloc((size_t)(c->rows * c->heads) * 4);
     for (int64_t r = 0; r < c->rows; r++)
-        for (int64_t x = 0; x < hd; x++)
-            op_set(o->p, r * t->ldq + x, type, t->o[r * hd + x]);
+        for (int64_t x = 0; x < he; x++)
+            op_set(o->p, r * t->ldo + x, type, t->o[r * he + x]);
     for (int64_t i = 0; i < c->rows * c->heads; i++)
         op_set(lse->p, i, LF_F32, t->lse[i]);
 }
@@ -185,11 +187,12 @@ OP_FN bool backward(const struct lf_kernels *k, const struct attn_case *c, int t
     saved(c, type, t, &o, &lse);
     out[0] = op_alloc((size_t)(c->rows * t->ldq) * size);
     out[1] = op_alloc((size_t)(c->rows * t->ldk) * size);
-    out[2] = op_alloc((size_t)(c->rows * t->ldk) * size);
+    out[2] = op_alloc((size_t)(c->rows * t->ldv) * size);
     struct lf_k_attn_bwd a = {.rows = c->rows,
                               .heads = c->heads,
                               .groups = c->groups,
                               .d = c->d,
+                              .d_value = attn_ref_e(c),
                               .n_docs = c->n_docs,
                               .max_doc = longest_of(c),
                               .q = t->q.p,
@@ -203,12 +206,12 @@ OP_FN bool backward(const struct lf_kernels *k, const struct attn_case *c, int t
                               .dv = out[2].p,
                               .ldq = t->ldq,
                               .ldk = t->ldk,
-                              .ldv = t->ldk,
-                              .ldo = t->ldq,
-                              .lddo = t->ldq,
+                              .ldv = t->ldv,
+                              .ldo = t->ldo,
+                              .lddo = t->ldo,
                               .lddq = t->ldq,
                               .lddk = t->ldk,
-                              .lddv = t->ldk,
+                              .lddv = t->ldv,
                               .cu_seqlens = given.cu,
                               .prefix = given.prefix,
                               .runs = given.runs,

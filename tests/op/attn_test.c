@@ -19,7 +19,7 @@ static void test_forward(const struct lf_kernels *k, const struct attn_case *c, 
 {
     struct op_buf one[2], many[2];
     tap_ok(forward(k, c, type, t, 1, one), "attn_fwd runs: %s", c->name);
-    within(worst(&one[0], c->rows, c->heads * c->d, t->ldq, type, t->o, NULL,
+    within(worst(&one[0], c->rows, c->heads * attn_ref_e(c), t->ldo, type, t->o, NULL,
                  op_tolerance(type, 1.0 / 256, 4e-6)),
            "o", c->name, k->family, type);
     within(worst(&one[1], c->heads, c->rows, c->rows, LF_F32, t->lse, NULL, 4e-6), "lse", c->name,
@@ -39,7 +39,7 @@ static void test_forward(const struct lf_kernels *k, const struct attn_case *c, 
 static void test_backward(const struct lf_kernels *k, const struct attn_case *c, int type,
                           const struct data *t)
 {
-    const int64_t hd = c->heads * c->d, gd = c->groups * c->d;
+    const int64_t hd = c->heads * c->d, gd = c->groups * c->d, ge = c->groups * attn_ref_e(c);
     const double tol = op_tolerance(type, 1.0 / 128, 2e-5);
     struct op_buf one[3], many[3];
     tap_ok(backward(k, c, type, t, 1, one), "attn_bwd runs: %s", c->name);
@@ -47,7 +47,7 @@ static void test_backward(const struct lf_kernels *k, const struct attn_case *c,
            k->family, type);
     within(worst(&one[1], c->rows, gd, t->ldk, type, t->g.dk, t->g.ak, tol), "dk", c->name,
            k->family, type);
-    within(worst(&one[2], c->rows, gd, t->ldk, type, t->g.dv, t->g.av, tol), "dv", c->name,
+    within(worst(&one[2], c->rows, ge, t->ldv, type, t->g.dv, t->g.av, tol), "dv", c->name,
            k->family, type);
     for (int threads = 2; threads <= MOST_THREADS; threads++) {
         bool same = backward(k, c, type, t, threads, many);
@@ -101,6 +101,7 @@ static struct attn_case random_runs(uint64_t seed)
     c.heads = c.groups * (1 + pick(seed, &draw, 2));
     c.d = 2 + 2 * pick(seed, &draw, 20);
     c.window = pick(seed, &draw, 2) ? 1 + pick(seed, &draw, 30) : 0;
+    c.d_value = pick(seed, &draw, 2) ? 1 + pick(seed, &draw, 50) : 0;
     for (int i = 0, k = 0, at = 0; i < 6; i++) { /* some touch, some are empty */
         const int n = i / 2;
         at = at > c.cu[n] ? at : c.cu[n];
@@ -133,7 +134,7 @@ static void every_random(void)
 /* d(sum go * o) / d(x[i]) of the reference by central differences. */
 static double numeric(const struct attn_case *c, const struct data *t, double *x, int64_t i)
 {
-    const int64_t n = c->rows * c->heads * c->d;
+    const int64_t n = c->rows * c->heads * attn_ref_e(c);
     const double h = 1e-5, old = x[i];
     double *o = doubles(n), *lse = doubles(c->rows * c->heads), side[2];
     for (int s = 0; s < 2; s++) {
@@ -152,8 +153,8 @@ static double numeric(const struct attn_case *c, const struct data *t, double *x
 static void test_differences(const struct lf_kernels *k, const struct attn_case *c,
                              const struct data *t)
 {
-    const int64_t width[3] = {c->heads * c->d, c->groups * c->d, c->groups * c->d},
-                  ld[3] = {t->ldq, t->ldk, t->ldk};
+    const int64_t width[3] = {c->heads * c->d, c->groups * c->d, c->groups * attn_ref_e(c)},
+                  ld[3] = {t->ldq, t->ldk, t->ldv};
     double *x[3] = {t->dq, t->dk, t->dv}, *scale[3] = {t->g.aq, t->g.ak, t->g.av}, w = 0,
            planted = 0;
     struct op_buf out[3];
@@ -193,6 +194,7 @@ static void test_future(const struct lf_kernels *k, int type)
                               .heads = H,
                               .groups = H,
                               .d = D,
+                              .d_value = D,
                               .n_docs = 2,
                               .q = q.p,
                               .k = kk.p,
@@ -261,7 +263,7 @@ static void every_wgmma(void)
 {
     for (int n = 0; n < ATTN_CASES; n++) {
         const int type = n % 4 == 1 ? LF_F16 : LF_BF16;
-        if (attn_cases[n].d > 128)
+        if (attn_cases[n].d > 128 || attn_cases[n].d_value > 128)
             continue;
         struct data t = data_make(&attn_cases[n], type);
         TAP(8, test_wgmma(&attn_cases[n], type, &t));
@@ -273,6 +275,57 @@ static void every_wgmma(void)
     op_wgmma(false);
 }
 #endif
+
+#ifndef OP_CUDA
+/* Heads as wide as those of a cache that keeps the latent of multi-head latent attention. */
+static void every_latent(void)
+{
+    static const struct attn_case c = {.name = "latent",
+                                       .rows = 70,
+                                       .heads = 8,
+                                       .groups = 1,
+                                       .d = 576,
+                                       .d_value = 512,
+                                       .n_docs = 1,
+                                       .cu = {0, 70},
+                                       .causal = true};
+    struct data t = data_make(&c, LF_F32);
+    for (int i = 0; i < OP_BACKENDS; i++)
+        if (op_kernels(i)) {
+            TAP(2 + MOST_THREADS, test_forward(op_kernels(i), &c, LF_F32, &t));
+            TAP(3 + MOST_THREADS, test_backward(op_kernels(i), &c, LF_F32, &t));
+        }
+    data_free(&t);
+}
+#endif
+
+/* Sizes that are no heads are refused. */
+static void test_refused(const struct lf_kernels *k)
+{
+    static const int64_t size[][2] = {{7, 8}, {0, 8}, {8, 0}, {8, -2}, {8, 1 << 20}, {1 << 20, 8}};
+    struct lf_k_attn_fwd f = {.rows = 1,
+                              .heads = 1,
+                              .groups = 1,
+                              .d = 8,
+                              .d_value = 6,
+                              .n_docs = 1,
+                              .ldq = 8,
+                              .ldk = 8,
+                              .ldv = 6,
+                              .ldo = 6,
+                              .scale = 1};
+    int wrong = k->attn_fwd.check(&f) != 0;
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        struct lf_k_attn_fwd bad = f;
+        bad.d = size[i][0];
+        bad.d_value = size[i][1];
+        bad.ldq = bad.ldk = bad.ldv = bad.ldo = 1 << 21;
+        wrong += k->attn_fwd.check(&bad) == 0;
+    }
+    f.d_value = 7; /* rows of v and o have too few channels */
+    wrong += k->attn_fwd.check(&f) == 0;
+    tap_ok(wrong == 0, "head sizes that cannot be are refused: %s", k->family);
+}
 
 int main(void)
 {
@@ -296,6 +349,12 @@ int main(void)
             data_free(&t);
         }
     every_random();
+#ifndef OP_CUDA
+    every_latent();
+#endif
+    for (int i = 0; i < OP_BACKENDS; i++)
+        if (op_kernels(i))
+            TAP(1, test_refused(op_kernels(i)));
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
             if (op_kernels(i))

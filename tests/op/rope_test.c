@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rope against its formula in f64: in place, back again, two and three positions, positions beyond
- * the tables; threads bit for bit. kv_write: every row in its slot, everything else untouched. Rows
+ * the tables; threads bit for bit. heads_join and heads_split: every channel. kv_write: every row in its slot, everything else untouched. Rows
  * with gaps that no vector can start on, and rows without.
  */
 #include "config.h"
@@ -18,12 +18,14 @@ static double *doubles(int64_t n)
 struct rcase {
     int64_t rows, heads, d, rot, gap;
     bool interleaved;
+    int64_t at; /* the first channel that turns */
 };
 static const struct rcase rcases[] = {
-    {0, 1, 4, 4, 3, false},  {3, 2, 10, 6, 3, false},   {5, 3, 64, 64, 3, false},
-    {5, 2, 70, 34, 3, true}, {9, 1, 16, 16, 3, true},   {400, 4, 80, 80, 3, false},
-    {7, 2, 6, 2, 3, true},   {5, 3, 64, 48, 8, false},  {6, 2, 40, 24, 8, true},
-    {4, 2, 32, 32, 0, true}, {9, 2, 128, 128, 8, false}};
+    {0, 1, 4, 4, 3, false, 0},   {3, 2, 10, 6, 3, false, 0},    {5, 3, 64, 64, 3, false, 0},
+    {5, 2, 70, 34, 3, true, 0},  {9, 1, 16, 16, 3, true, 0},    {400, 4, 80, 80, 3, false, 0},
+    {7, 2, 6, 2, 3, true, 0},    {5, 3, 64, 48, 8, false, 0},   {6, 2, 40, 24, 8, true, 0},
+    {4, 2, 32, 32, 0, true, 0},  {9, 2, 128, 128, 8, false, 0}, {7, 3, 10, 4, 3, true, 6},
+    {5, 2, 96, 32, 8, true, 64}, {5, 2, 48, 16, 8, false, 16},  {4, 2, 12, 6, 1, false, 2}};
 
 static void test_rope(const struct lf_kernels *k, const struct rcase *e, int type)
 {
@@ -43,12 +45,13 @@ static void test_rope(const struct lf_kernels *k, const struct rcase *e, int typ
         ((int32_t *)pos.p)[r] = (int32_t)p;
         for (int64_t h = 0; h < e->heads; h++)
             for (int64_t c = 0; c < e->d; c++) {
-                int64_t at = r * ld + h * e->d, i = e->interleaved ? c / 2 : c % (half ? half : 1);
-                bool first = e->interleaved ? c % 2 == 0 : c < half;
+                const int64_t at = r * ld + h * e->d, u = c - e->at; /* which that turns */
+                int64_t i = e->interleaved ? u / 2 : u % (half ? half : 1);
+                bool first = e->interleaved ? u % 2 == 0 : u < half;
                 double own = op_get(x.p, at + c, type);
                 want[at + c] = own;
-                if (c < e->rot) {
-                    int64_t other = e->interleaved ? c ^ 1 : first ? c + half : c - half;
+                if (u >= 0 && u < e->rot) {
+                    int64_t other = e->at + (e->interleaved ? u ^ 1 : first ? u + half : u - half);
                     double co = op_get(cs.p, p * half + i, LF_F32),
                            si = op_get(sn.p, p * half + i, LF_F32),
                            o = op_get(x.p, at + other, type);
@@ -60,6 +63,7 @@ static void test_rope(const struct lf_kernels *k, const struct rcase *e, int typ
     struct lf_k_rope a = {.rows = e->rows,
                           .heads = e->heads,
                           .d = e->d,
+                          .first = e->at,
                           .rot = e->rot,
                           .max_pos = POS,
                           .x = x.p,
@@ -104,7 +108,7 @@ static void test_rope(const struct lf_kernels *k, const struct rcase *e, int typ
     if (e->rows > 0) {
         ((int32_t *)pos.p)[0] = POS;
         k->rope.run(queue[1], &a);
-        tap_ok(isnan(op_get(x.p, 0, type)), "a position beyond the tables gives NaN");
+        tap_ok(isnan(op_get(x.p, e->at, type)), "a position beyond the tables gives NaN");
     }
     for (int t = 1; t <= 3; t++)
         op_free(&y[t]);
@@ -232,28 +236,108 @@ static void test_rope_axes(const struct lf_kernels *k, int type, int64_t d, int6
         op_free(b[i]);
 }
 
+/* Heads of a channels of their own and b that all share, there and back. */
+static void test_heads(const struct lf_kernels *k, int type, int64_t heads, int64_t a, int64_t b,
+                       int64_t gap)
+{
+    enum { R = 6 };
+    const int64_t wide = a + b, ldx = heads * a + gap, ldz = b + gap, ldy = heads * wide + gap;
+    const size_t size = lf_dtype_size((enum lf_dtype)type);
+    struct op_buf x = op_random(R * ldx, type, 1, 2.0), z = op_random(R * ldz, type, 2, 2.0),
+                  y[2] = {op_alloc((size_t)(R * ldy) * size), op_alloc((size_t)(R * ldy) * size)},
+                  dy = op_random(R * ldy, type, 3, 2.0), dx = op_alloc(x.bytes),
+                  dz[2] = {op_alloc(z.bytes), op_alloc(z.bytes)};
+    struct lf_k_heads_join f = {.rows = R,
+                                .heads = heads,
+                                .a = a,
+                                .b = b,
+                                .ldx = ldx,
+                                .ldz = ldz,
+                                .ldy = ldy,
+                                .x = x.p,
+                                .z = z.p,
+                                .x_type = (uint8_t)type};
+    struct lf_k_heads_split g = {.rows = R,
+                                 .heads = heads,
+                                 .a = a,
+                                 .b = b,
+                                 .lddy = ldy,
+                                 .lddx = ldx,
+                                 .lddz = ldz,
+                                 .dy = dy.p,
+                                 .dx = dx.p,
+                                 .x_type = (uint8_t)type};
+    bool ok = k->heads_join.check(&f) == 0 && k->heads_split.check(&g) == 0;
+    for (int t = 0; t < 2; t++) {
+        f.y = y[t].p;
+        g.dz = dz[t].p;
+        ok = ok && k->heads_join.run(queue[1 + 2 * t], &f) == 0 &&
+             k->heads_split.run(queue[1 + 2 * t], &g) == 0;
+    }
+    ok =
+        ok && memcmp(y[0].p, y[1].p, y[0].bytes) == 0 && memcmp(dz[0].p, dz[1].p, dz[0].bytes) == 0;
+    double *want = doubles(R * b), *limit = doubles(R * b);
+    for (int64_t r = 0; r < R; r++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t c = 0; c < wide; c++) {
+                const int64_t to = r * ldy + h * wide + c, own = r * ldx + h * a + c,
+                              all = r * ldz + c - a, sum = r * b + c - a;
+                ok = ok && op_get(y[0].p, to, type) ==
+                               (c < a ? op_get(x.p, own, type) : op_get(z.p, all, type));
+                ok = ok && (c >= a || op_get(dx.p, own, type) == op_get(dy.p, to, type));
+                if (c >= a) {
+                    want[sum] += op_get(dy.p, to, type);
+                    limit[sum] += fabs(op_get(dy.p, to, type));
+                }
+            }
+    tap_ok(ok && op_guards_intact(&y[0]) && op_guards_intact(&dx) && op_guards_intact(&dz[0]),
+           "heads_join, heads_split, %lld heads of %lld and %lld, gap %lld: %s", (long long)heads,
+           (long long)a, (long long)b, (long long)gap, k->family);
+    double most = 0, planted = 0;
+    for (int64_t i = 0; i < R * b; i++) {
+        const double got = op_get(dz[0].p, i / b * ldz + i % b, type),
+                     bound = limit[i] * (type == LF_F32    ? 1e-6
+                                         : type == LF_BF16 ? 1.0 / 256
+                                                           : 1.0 / 2048);
+        most = fmax(most, fabs(got - want[i]) / bound);
+        planted = fmax(planted, fabs(got * 1.02 - want[i]) / bound);
+    }
+    tap_ok(most <= 1 && planted > 1, "and the sum over heads: error / limit %.3f", most);
+    f.ldy = heads * wide - 1;
+    g.lddx = heads * a - 1;
+    tap_ok(k->heads_join.check(&f) != 0 && k->heads_split.check(&g) != 0,
+           "rows that are too short are refused");
+    struct op_buf *all[] = {&x, &z, &y[0], &y[1], &dy, &dx, &dz[0], &dz[1]};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        op_free(all[i]);
+    free(want);
+    free(limit);
+}
+
 /* Rows of two sequences and one skipped row, over shuffled pages. */
-static void test_kv_write(const struct lf_kernels *k, int type, int64_t d, int64_t gap)
+static void test_kv_write(const struct lf_kernels *k, int type, int64_t d, int64_t e, int64_t gap)
 {
     enum { R = 7, G = 3, PAGE = 64, PAGES = 4 };
-    const int64_t w = G * d, ld = w + gap;
-    const size_t row = (size_t)w * lf_dtype_size((enum lf_dtype)type);
+    const int64_t ldk = G * d + gap, ldv = G * e + gap;
+    const size_t size = lf_dtype_size((enum lf_dtype)type), row = (size_t)(G * d) * size,
+                 vrow = (size_t)(G * e) * size;
     static const int32_t where[3][R] = {
         {1, 0, -1, 1, 0, 0, 1}, {0, 127, 5, 64, 3, 63, 63}, {2, 0, 3, 1}};
-    struct op_buf kk = op_random(R * ld, type, 1, 2.0), v = op_random(R * ld, type, 2, 2.0),
+    struct op_buf kk = op_random(R * ldk, type, 1, 2.0), v = op_random(R * ldv, type, 2, 2.0),
                   at = op_alloc(sizeof where), kp = op_alloc(PAGES * PAGE * row),
-                  vp = op_alloc(PAGES * PAGE * row);
+                  vp = op_alloc(PAGES * PAGE * vrow);
     memcpy(at.p, where, sizeof where);
     const int32_t *seq = at.p, *pos = seq + R, *table = pos + R;
     struct lf_k_kv_write a = {.rows = R,
                               .groups = G,
                               .d = d,
+                              .d_value = e,
                               .page_tokens = PAGE,
                               .max_pages = 2,
                               .k = kk.p,
                               .v = v.p,
-                              .ldk = ld,
-                              .ldv = ld,
+                              .ldk = ldk,
+                              .ldv = ldv,
                               .k_pages = kp.p,
                               .v_pages = vp.p,
                               .seq = seq,
@@ -264,20 +348,22 @@ static void test_kv_write(const struct lf_kernels *k, int type, int64_t d, int64
     int64_t written = 0;
     for (int64_t slot = 0; slot < PAGES * PAGE; slot++) {
         const unsigned char *ks = (unsigned char *)kp.p + (size_t)slot * row,
-                            *vs = (unsigned char *)vp.p + (size_t)slot * row;
+                            *vs = (unsigned char *)vp.p + (size_t)slot * vrow;
         int64_t from = -1;
         for (int64_t r = 0; r < R; r++)
             if (seq[r] >= 0 && table[seq[r] * 2 + pos[r] / PAGE] * PAGE + pos[r] % PAGE == slot)
                 from = r;
-        const size_t src = (size_t)(from * ld) * lf_dtype_size((enum lf_dtype)type);
         written += from >= 0;
         for (size_t i = 0; from < 0 && i < row; i++)
-            ok = ok && ks[i] == 0xA5 && vs[i] == 0xA5;
-        ok = ok && (from < 0 || (memcmp(ks, (char *)kk.p + src, row) == 0 &&
-                                 memcmp(vs, (char *)v.p + src, row) == 0));
+            ok = ok && ks[i] == 0xA5;
+        for (size_t i = 0; from < 0 && i < vrow; i++)
+            ok = ok && vs[i] == 0xA5;
+        ok = ok && (from < 0 || (memcmp(ks, (char *)kk.p + (size_t)(from * ldk) * size, row) == 0 &&
+                                 memcmp(vs, (char *)v.p + (size_t)(from * ldv) * size, vrow) == 0));
     }
     tap_ok(ok && written == R - 1 && op_guards_intact(&kp) && op_guards_intact(&vp),
-           "kv_write, rows of %lld, gap %lld", (long long)w, (long long)gap);
+           "kv_write, keys of %lld, values of %lld, gap %lld", (long long)d, (long long)e,
+           (long long)gap);
     struct op_buf *b[] = {&kk, &v, &at, &kp, &vp};
     for (size_t i = 0; i < 5; i++)
         op_free(b[i]);
@@ -294,8 +380,12 @@ int main(void)
             TAP(4, test_rope_axes(k, type, 72, 72, false));
             TAP(4, test_rope_axes(k, type, 16, 16, true));
             TAP(4, test_rope_axes(k, type, 10, 6, false));
-            TAP(1, test_kv_write(k, type, 16, 8));
-            TAP(1, test_kv_write(k, type, 6, 3));
+            TAP(1, test_kv_write(k, type, 16, 16, 8));
+            TAP(1, test_kv_write(k, type, 6, 6, 3));
+            TAP(1, test_kv_write(k, type, 10, 5, 3));
+            TAP(3, test_heads(k, type, 3, 6, 4, 3));
+            TAP(3, test_heads(k, type, 4, 40, 24, 8));
+            TAP(3, test_heads(k, type, 1, 5, 17, 0));
             for (size_t n = 0; n < sizeof rcases / sizeof *rcases; n++)
                 TAP(rcases[n].rows > 0 ? 6 : 4, test_rope(k, &rcases[n], type));
         }
