@@ -66,7 +66,8 @@ lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val 
 {
     const int32_t in[] = {x.id,         position.id,     cos_table.id,
                           sin_table.id, o->position2.id, o->axis.id};
-    const struct lf_attr a = {.heads = o->heads, .rot = o->rot, .interleaved = o->interleaved};
+    const struct lf_attr a = {
+        .heads = o->heads, .at = o->first, .rot = o->rot, .interleaved = o->interleaved};
     return lf_graph_op(g, LF_OP_ROPE, in, 6, &a);
 }
 

@@ -145,7 +145,8 @@ lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_o
 lf_val lf_unit_rows(lf_graph *g, lf_val w);
 
 struct lf_rope_opts {
-    int heads, rot; /* the first rot channels of each head turn; rot is even */
+    int heads, rot; /* channels first ... first + rot - 1 of each head turn; rot is even */
+    int first;
     bool interleaved;
     lf_val position2; /* i32 [R, 1], or LF_NONE: turns the heads of odd number instead */
     /* i32 [rot / 2, 1], or LF_NONE: position is i32 [R, 3], and pair i turns by its column
@@ -155,6 +156,10 @@ struct lf_rope_opts {
 /* cos, sin: f32 [max_pos, rot / 2] constants. */
 lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table,
                const struct lf_rope_opts *o);
+
+/* y[t][h] = [x[t][h] | z[t]]: heads of channels of their own, x [R, H*A], and of those that all share,
+ * z [R, B]. The result is [R, H*(A+B)]. */
+lf_val lf_heads_join(lf_graph *g, lf_val x, lf_val z, int heads);
 
 struct lf_attn_opts {
     int heads, groups; /* query heads, key/value heads */
@@ -171,16 +176,17 @@ struct lf_attn_opts {
     lf_val prefix;
     lf_val runs; /* i32 [R, 2] input or LF_NONE: rows that see what is behind them (kernels.h) */
 };
-/* q [R, H*D], k, v [R, G*D], usually views of one qkv matrix; cu_seqlens is an i32 [n_docs + 1, 1]
- * input, alibi an f32 [1, H] constant or LF_NONE. The result is [R, H*D]. */
+/* q [R, H*D], k [R, G*D] and v [R, G*E], usually views of one qkv matrix with E = D; cu_seqlens is an
+ * i32 [n_docs + 1, 1] input, alibi an f32 [1, H] constant or LF_NONE. The result is [R, H*E]. */
 lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi,
                     const struct lf_attn_opts *o);
 
 /* The places of the rows of a step in the cache of a layer. */
 struct lf_kv_cache {
-    lf_val k_pages, v_pages; /* states [n_pages * page_tokens, G*D] of the compute type */
-    lf_val seq, pos;         /* i32 [R, 1] */
-    lf_val table;            /* i32 [n_seq, max_pages] */
+    /* states [n_pages * page_tokens, G*D] and [..., G*E] of the compute type */
+    lf_val k_pages, v_pages;
+    lf_val seq, pos; /* i32 [R, 1] */
+    lf_val table;    /* i32 [n_seq, max_pages] */
     int64_t page_tokens;
 };
 /* Stores k and v in the cache. lf_attention_paged of the same graph comes after it. */

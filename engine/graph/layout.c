@@ -263,9 +263,11 @@ static int local_attention(struct local *l, const struct lf_node *n, int32_t in[
                            struct lf_attr *a)
 {
     const bool paged = n->op == LF_OP_ATTN_PAGED;
-    const int32_t q = n->in[paged ? PAGED_Q : ATTN_Q], k = n->in[paged ? PAGED_KP : ATTN_K];
+    const int32_t q = n->in[paged ? PAGED_Q : ATTN_Q], k = n->in[paged ? PAGED_KP : ATTN_K],
+                  v = n->in[paged ? PAGED_VP : ATTN_V];
     const int alibi = paged ? PAGED_ALIBI : ATTN_ALIBI, all = a->heads;
-    if (refuse_cut(l, n, q, a->heads) || refuse_cut(l, n, k, a->groups))
+    if (refuse_cut(l, n, q, a->heads) || refuse_cut(l, n, k, a->groups) ||
+        refuse_cut(l, n, v, a->groups))
         return l->to->err.rc;
     a->heads = own_heads(l, q, a->heads);
     a->groups = own_heads(l, k, a->groups);
@@ -329,6 +331,7 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
     switch (n->op) {
     case LF_OP_NORM:
     case LF_OP_ROPE:
+    case LF_OP_HEADS_JOIN:
         if (refuse_cut(l, n, x, a->heads))
             return l->to->err.rc;
         a->heads = own_heads(l, x, a->heads);

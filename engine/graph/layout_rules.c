@@ -215,6 +215,20 @@ static int combine_bwd(const struct node *v, int out)
     return out == 0 ? backward(dy, at(v, COMBB_WEIGHTS)) : weight_of_row(dy, x);
 }
 
+/* Heads and what they share: columns and a copy, or both of one place. */
+static int heads_join(const struct node *v)
+{
+    const int x = at(v, JOIN_X), z = at(v, JOIN_Z);
+    return x == LF_PL_COLS ? (z == LF_PL_COPY ? x : BAD) : both(x, z);
+}
+
+/* What all heads share has the sum of those that are here. */
+static int heads_split(const struct node *v, int out)
+{
+    const int dy = at(v, 0);
+    return out == JOIN_Z && dy == LF_PL_COLS ? LF_PL_PARTIAL : dy;
+}
+
 static int row_gate_bwd(const struct node *v, int out)
 {
     const int dy = at(v, GATEB_DY), x = at(v, GATEB_X);
@@ -366,6 +380,10 @@ static int place_out(const struct node *v, int out)
         return nonlinear(both(at(v, 0), at(v, 1)));
     case LF_OP_ADD:
         return both(addend(v, 0), addend(v, 1));
+    case LF_OP_HEADS_JOIN:
+        return heads_join(v);
+    case LF_OP_HEADS_SPLIT:
+        return heads_split(v, out);
     case LF_OP_ATTN:
         return attention(v);
     case LF_OP_KV_WRITE:

@@ -69,12 +69,12 @@ static double keys_seen(const lf_graph *g, const struct lf_node *n, bool full)
 
 LF_FLOPS(attn)
 {
-    return 4.0 * area(g, n->in[ATTN_Q]) * keys_seen(g, n, full);
+    return 2.0 * (area(g, n->in[ATTN_Q]) + area(g, n->out[ATTN_O])) * keys_seen(g, n, full);
 }
 
 LF_FLOPS(attn_bwd)
 {
-    return 8.0 * area(g, n->in[ATTNB_Q]) * keys_seen(g, n, full);
+    return 4.0 * (area(g, n->in[ATTNB_Q]) + area(g, n->in[ATTNB_O])) * keys_seen(g, n, full);
 }
 
 LF_FLOPS(moe_linear)

@@ -163,10 +163,10 @@ LF_SHAPE(rope)
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[ROPE_X]];
     int64_t rows = x->rows, cols = x->cols;
-    if (n->a.heads < 1 || cols % n->a.heads || n->a.rot < 2 || n->a.rot % 2 ||
-        n->a.rot > cols / n->a.heads)
+    if (n->a.heads < 1 || cols % n->a.heads || n->a.rot < 2 || n->a.rot % 2 || n->a.at < 0 ||
+        n->a.at + (int64_t)n->a.rot > cols / n->a.heads)
         return bad(g, n, n->in[ROPE_X], 0,
-                   "heads must divide its columns and rot be even and at most a head's width");
+                   "heads must divide its columns, and an even number of channels of a head turn");
     if (need_index(g, n, ROPE_POS, LF_I32, rows, "position must be i32 [R, 1]") ||
         need_index(g, n, ROPE_COS, LF_F32, 0, "cos must be an f32 table") ||
         need_index(g, n, ROPE_SIN, LF_F32, 0, "sin must be an f32 table") ||
@@ -187,6 +187,17 @@ LF_SHAPE(rope)
     return make(g, n, 0, rows, cols, "");
 }
 
+LF_SHAPE(heads_join)
+{
+    if (need_float(g, n, JOIN_X, "x") || need_float(g, n, JOIN_Z, "z"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[JOIN_X]], *z = &g->t[n->in[JOIN_Z]];
+    if (n->a.heads < 1 || x->cols % n->a.heads || z->rows != x->rows)
+        return bad(g, n, n->in[JOIN_X], n->in[JOIN_Z],
+                   "heads must divide the columns of x, and both have equal rows");
+    return make(g, n, 0, x->rows, x->cols + n->a.heads * z->cols, "");
+}
+
 static int check_heads(lf_graph *g, const struct lf_node *n, int32_t q, int32_t k, int32_t v)
 {
     const struct lf_attr *a = &n->a;
@@ -195,9 +206,10 @@ static int check_heads(lf_graph *g, const struct lf_node *n, int32_t q, int32_t 
                              a->heads, a->groups);
     if (g->t[q].cols % a->heads)
         return bad(g, n, q, 0, "the heads do not divide its columns");
-    int64_t d = g->t[q].cols / a->heads;
-    if (g->t[k].cols != d * a->groups || g->t[v].cols != d * a->groups)
-        return bad(g, n, k, v, "keys and values must have groups * head size columns");
+    if (g->t[k].cols != g->t[q].cols / a->heads * a->groups)
+        return bad(g, n, k, q, "keys must have groups * head size columns");
+    if (g->t[v].cols % a->groups)
+        return bad(g, n, v, 0, "the groups do not divide the columns of the values");
     if (a->window < 0 || !(a->softcap >= 0))
         return lf_graph_fail(g, LF_EINVAL, "%s: window and softcap must not be negative",
                              op_name(n));
@@ -234,7 +246,7 @@ LF_SHAPE(attn)
         check_alibi(g, n, ATTN_ALIBI))
         return LF_EINVAL;
     const struct lf_tensor *q = &g->t[n->in[ATTN_Q]];
-    int64_t rows = q->rows, cols = q->cols;
+    int64_t rows = q->rows, cols = g->t[n->in[ATTN_V]].cols / n->a.groups * n->a.heads;
     if (g->t[n->in[ATTN_K]].rows != rows || g->t[n->in[ATTN_V]].rows != rows)
         return bad(g, n, n->in[ATTN_Q], n->in[ATTN_K], "q, k and v must have equal rows");
     if (g->t[n->in[ATTN_CU]].rows < 2)
@@ -255,12 +267,15 @@ LF_SHAPE(attn)
                : 0;
 }
 
-static int check_pages(lf_graph *g, const struct lf_node *n, int32_t kp, int32_t vp, int64_t width)
+/* Pages of keys of k_cols and values of v_cols columns. */
+static int check_pages(lf_graph *g, const struct lf_node *n, const int32_t page[2], int64_t k_cols,
+                       int64_t v_cols)
 {
-    const struct lf_tensor *k = &g->t[kp], *v = &g->t[vp];
+    const struct lf_tensor *k = &g->t[page[0]], *v = &g->t[page[1]];
     if (k->role != LF_ROLE_STATE || v->role != LF_ROLE_STATE || k->rows != v->rows ||
-        k->cols != v->cols || k->cols != width)
-        return bad(g, n, kp, vp, "pages must be two states of groups * head size columns");
+        k->cols != k_cols || v->cols != v_cols)
+        return bad(g, n, page[0], page[1],
+                   "pages must be two states of groups * head size columns");
     if (n->a.page_tokens < LF_ATTN_TILE || n->a.page_tokens % LF_ATTN_TILE ||
         k->rows % n->a.page_tokens)
         return lf_graph_fail(
@@ -274,16 +289,16 @@ LF_SHAPE(kv_write)
 {
     if (need_float(g, n, KVW_K, "k") || need_float(g, n, KVW_V, "v"))
         return LF_EINVAL;
-    const struct lf_tensor *k = &g->t[n->in[KVW_K]];
-    if (g->t[n->in[KVW_V]].rows != k->rows || g->t[n->in[KVW_V]].cols != k->cols)
-        return bad(g, n, n->in[KVW_K], n->in[KVW_V], "k and v must have one shape");
-    if (n->a.groups < 1 || k->cols % n->a.groups)
-        return bad(g, n, n->in[KVW_K], 0, "the groups do not divide its columns");
+    const struct lf_tensor *k = &g->t[n->in[KVW_K]], *v = &g->t[n->in[KVW_V]];
+    if (v->rows != k->rows)
+        return bad(g, n, n->in[KVW_K], n->in[KVW_V], "k and v must have equal rows");
+    if (n->a.groups < 1 || k->cols % n->a.groups || v->cols % n->a.groups)
+        return bad(g, n, n->in[KVW_K], n->in[KVW_V], "the groups do not divide their columns");
     if (need_index(g, n, KVW_SEQ, LF_I32, k->rows, "seq must be i32 [R, 1]") ||
         need_index(g, n, KVW_POS, LF_I32, k->rows, "pos must be i32 [R, 1]") ||
         need_index(g, n, KVW_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]"))
         return LF_EINVAL;
-    return check_pages(g, n, n->in[KVW_KP], n->in[KVW_VP], k->cols);
+    return check_pages(g, n, &n->in[KVW_KP], k->cols, v->cols);
 }
 
 LF_SHAPE(attn_paged)
@@ -292,7 +307,8 @@ LF_SHAPE(attn_paged)
         check_heads(g, n, n->in[PAGED_Q], n->in[PAGED_KP], n->in[PAGED_VP]))
         return g->err.rc;
     const struct lf_tensor *q = &g->t[n->in[PAGED_Q]];
-    int64_t rows = q->rows, cols = q->cols;
+    const int64_t rows = q->rows, keys = q->cols / n->a.heads * n->a.groups,
+                  values = g->t[n->in[PAGED_VP]].cols, cols = values / n->a.groups * n->a.heads;
     if (need_index(g, n, PAGED_SEQ, LF_I32, rows, "seq must be i32 [R, 1]") ||
         need_index(g, n, PAGED_POS, LF_I32, rows, "pos must be i32 [R, 1]") ||
         need_index(g, n, PAGED_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]") ||
@@ -300,7 +316,7 @@ LF_SHAPE(attn_paged)
         (n->in[PAGED_PREFIX] &&
          need_index(g, n, PAGED_PREFIX, LF_I32, g->t[n->in[PAGED_TABLE]].rows,
                     "prefix must be an i32 input [n_seq, 1]")) ||
-        check_pages(g, n, n->in[PAGED_KP], n->in[PAGED_VP], cols / n->a.heads * n->a.groups))
+        check_pages(g, n, &n->in[PAGED_KP], keys, values))
         return LF_EINVAL;
     return make(g, n, 0, rows, cols, "");
 }

@@ -101,6 +101,8 @@ enum lf_op {
     LF_OP_MIX_ROWS_DW, /* the gradient of a parameter that is mixed */
     LF_OP_COL_GATE,
     LF_OP_COL_GATE_BWD,
+    LF_OP_HEADS_JOIN,
+    LF_OP_HEADS_SPLIT, /* its backward */
     LF_OP_COUNT
 };
 
@@ -184,6 +186,7 @@ enum { MIX_X, MIX_START, MIX_INDEX, MIX_WEIGHT, MIX_BSTART, MIX_BINDEX, MIX_BWEI
 enum { COLG_X, COLG_GAIN };
 enum { COLGB_X, COLGB_DY, COLGB_GAIN };
 enum { COLGB_DX, COLGB_DGAIN };
+enum { JOIN_X, JOIN_Z };
 enum {
     QUANT_QT,
     QUANT_Q,
@@ -195,7 +198,7 @@ struct lf_attr {
     float eps, w_offset, scale, softcap, p;
     int32_t heads, groups, rot, window, pos_offset;
     /* dora: first row of the member in A of its group; pos_offset is its first row in the weight.
-     * tp_own: the group of the store */
+     * tp_own: the group of the store. rope: the first channel that turns */
     int32_t at;
     uint32_t site;
     int64_t page_tokens, v_real, max_doc;
@@ -464,6 +467,7 @@ LF_SHAPE(linear);
 LF_SHAPE(norm);
 LF_SHAPE(unit_rows);
 LF_SHAPE(rope);
+LF_SHAPE(heads_join);
 LF_SHAPE(attn);
 LF_SHAPE(kv_write);
 LF_SHAPE(attn_paged);
@@ -498,6 +502,7 @@ LF_VJP(linear);
 LF_VJP(norm);
 LF_VJP(unit_rows);
 LF_VJP(rope);
+LF_VJP(heads_join);
 LF_VJP(attn);
 LF_VJP(act);
 LF_VJP(glu);
@@ -525,6 +530,8 @@ LF_EMIT(linear);
 LF_EMIT(norm);
 LF_EMIT(unit_rows);
 LF_EMIT(rope);
+LF_EMIT(heads_join);
+LF_EMIT(heads_split);
 LF_EMIT(attn);
 LF_EMIT(kv_write);
 LF_EMIT(attn_paged);

@@ -204,6 +204,32 @@ static void test_picture_errors(void)
     }
 }
 
+/* Heads: which channels turn, which are shared, and how wide values are. */
+static void test_head_errors(void)
+{
+    struct fix f = fix();
+    const lf_val table = lf_const(f.g, "t", LF_F32, 9, 1, no_table, NULL);
+    lf_rope(f.g, f.x, ints(f.g, "pos", R, 1), table, table,
+            &(struct lf_rope_opts){.heads = 1, .first = C - 1, .rot = 2});
+    done(&f, LF_EINVAL, "channels of a head turn", "channels beyond the head");
+    f = fix();
+    lf_heads_join(f.g, lf_slice(f.g, f.x, 0, 3), lf_slice(f.g, f.x, 3, 1), 2);
+    done(&f, LF_EINVAL, "heads must divide the columns", "a part that is no heads");
+    f = fix();
+    lf_attention(f.g, f.x, f.x, lf_slice(f.g, f.x, 0, 3), ints(f.g, "cu", 3, 1), LF_NONE,
+                 &(struct lf_attn_opts){.heads = 2, .groups = 2});
+    done(&f, LF_EINVAL, "columns of the values", "values that are no heads");
+    f = fix();
+    const struct lf_kv_cache c = {lf_state(f.g, "k", LF_F32, LF_ATTN_TILE, C),
+                                  lf_state(f.g, "v", LF_F32, LF_ATTN_TILE, C),
+                                  ints(f.g, "seq", R, 1),
+                                  ints(f.g, "at", R, 1),
+                                  ints(f.g, "table", 1, 1),
+                                  LF_ATTN_TILE};
+    lf_kv_write(f.g, f.x, lf_slice(f.g, f.x, 0, C / 2), &c, 1);
+    done(&f, LF_EINVAL, "pages must be two states", "pages of values of another width");
+}
+
 static void test_store_errors(void)
 {
     lf_pstore *ps = store();
@@ -405,6 +431,7 @@ int main(void)
 {
     TAP(13, test_errors());
     TAP(9, test_picture_errors());
+    TAP(4, test_head_errors());
     TAP(5, test_store_errors());
     TAP(4, test_plan_errors());
     TAP(7, test_shared_cast());

@@ -17,6 +17,7 @@ enum {
     H = 4,
     G = 2,
     D = 8,
+    E = 6, /* channels of a value */
     V = 40,
     T = 150,
     PREFILL = 64,
@@ -47,10 +48,10 @@ static lf_pstore *store(void)
         {.name = "v",
          .group = "qkv",
          .ndim = 2,
-         .dims = {G * D, C},
+         .dims = {G * E, C},
          .init = LF_INIT_NORMAL,
          .init_std = 0.3f},
-        {.name = "o", .ndim = 2, .dims = {C, H * D}, .init = LF_INIT_NORMAL, .init_std = 0.3f}};
+        {.name = "o", .ndim = 2, .dims = {C, H * E}, .init = LF_INIT_NORMAL, .init_std = 0.3f}};
     for (size_t i = 0; i < sizeof d / sizeof *d; i++)
         if (lf_pstore_add(ps, &d[i], &err) < 0)
             tap_bail("%s", err.text);
@@ -65,10 +66,10 @@ static lf_graph *graph(lf_pstore *ps, const char *name, int64_t rows, bool paged
                         LF_NONE, 1.0f, 0);
     lf_val qkv = lf_linear(g, x, lf_param(g, "qkv"), LF_NONE), o;
     lf_val q = lf_slice(g, qkv, 0, H * D), k = lf_slice(g, qkv, H * D, G * D),
-           v = lf_slice(g, qkv, (H + G) * D, G * D);
+           v = lf_slice(g, qkv, (H + G) * D, G * E);
     if (paged) {
         lf_val kp = lf_state(g, "k", LF_F32, PAGES * PAGE, G * D),
-               vp = lf_state(g, "v", LF_F32, PAGES * PAGE, G * D);
+               vp = lf_state(g, "v", LF_F32, PAGES * PAGE, G * E);
         lf_val seq = lf_input(g, "seq", LF_I32, rows, 1), pos = lf_input(g, "pos", LF_I32, rows, 1);
         lf_val table = lf_input(g, "table", LF_I32, 2, PAGES);
         const struct lf_kv_cache cache = {kp, vp, seq, pos, table, PAGE};
@@ -202,12 +203,13 @@ static void test_beside(void)
     unsigned char *m = lf_exec_state(r.ex, "beside");
     const unsigned char *k = lf_exec_ptr(r.ex, r.decode, 0, "k"),
                         *v = lf_exec_ptr(r.ex, r.decode, 0, "v");
-    const size_t page = sizeof(float) * PAGES * PAGE * G * D;
+    const size_t keys = sizeof(float) * PAGES * PAGE * G * D,
+                 values = sizeof(float) * PAGES * PAGE * G * E;
     int set = 0;
     for (int i = 0; m && i < BYTES; i++)
         set += m[i] != 0;
     tap_ok(m && set == 0, "the executor has it, zeroed");
-    tap_ok(m && (m + BYTES <= k || m >= k + page) && (m + BYTES <= v || m >= v + page),
+    tap_ok(m && (m + BYTES <= k || m >= k + keys) && (m + BYTES <= v || m >= v + values),
            "... apart from the cache");
     tap_ok(lf_exec_state(r.ex, "late") == NULL, "nothing has another name");
     tap_i64((int64_t)lf_exec_bytes(r.ex), (int64_t)with.total,

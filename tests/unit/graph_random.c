@@ -126,6 +126,20 @@ static lf_val mixed(lf_graph *g, lf_val x, bool param)
     return lf_mix_rows(g, x, &(struct lf_mix){v[0], v[1], v[2], v[3], v[4], v[5]});
 }
 
+/* Two heads of keys that share some channels, and values of another width. */
+static lf_val heads(lf_graph *g, lf_val x, struct dice *d)
+{
+    enum { H = 2, OWN = 2, SHARED = 8 };
+    const struct lf_attn_opts o = {
+        .heads = H, .groups = H, .scale = 0.4f, .causal = true, .max_doc = ROWS};
+    const lf_val w = lf_linear(g, x, lf_paramf(g, "wide%u", roll(d, 4)), LF_NONE),
+                 v = lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)), LF_NONE),
+                 own = lf_slice(g, w, 0, H * OWN), shared = lf_slice(g, w, H * OWN, SHARED),
+                 q = lf_slice(g, w, H * OWN + SHARED, H * (OWN + SHARED)),
+                 k = lf_heads_join(g, own, shared, H);
+    return lf_attention(g, q, k, v, lf_input(g, "documents", LF_I32, 3, 1), LF_NONE, &o);
+}
+
 struct pool {
     lf_val v[POOL];
     bool slice[POOL], used[POOL];
@@ -154,7 +168,7 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
 {
     const struct lf_norm_opts no = {.eps = 1e-5f, .layer = roll(d, 2)};
     lf_val x = take(p, d), y = LF_NONE;
-    switch (roll(d, 13)) {
+    switch (roll(d, 14)) {
     case 0:
     case 1:
         y = lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)),
@@ -200,6 +214,9 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
         break;
     case 11:
         y = lf_add(g, x, mixed(g, lf_param(g, "embed0"), true));
+        break;
+    case 12:
+        y = heads(g, x, d);
         break;
     default:
         y = lf_dropout(g, x, 0.25f, "drop", sample, pos);
@@ -315,7 +332,9 @@ static struct result solve(uint32_t seed, struct lf_plan_opts po, enum lf_recomp
     lf_exec_write(m.ex, 0, 0, "samples", sample, sizeof sample, &err);
     int32_t start[ROWS + 1];
     sparse_fill(start, &sparse_of[1][0]);
+    const int32_t documents[3] = {0, ROWS / 3, ROWS - 1};
     lf_exec_write(m.ex, 0, 0, "mix", start, sizeof start, NULL); /* where the graph has it */
+    lf_exec_write(m.ex, 0, 0, "documents", documents, sizeof documents, NULL);
     loss(&m);
     lf_exec_record_read(m.ex, &r.rec, &err);
     run(&m, LF_BWD);
