@@ -78,7 +78,7 @@ typedef struct lf_ckpt_tensor {
     int64_t lo[LF_CKPT_MAX_DIMS], hi[LF_CKPT_MAX_DIMS], flat[2];
     const void *data; /* of the part, in order; borrowed, read by lf_ckpt_save_begin */
     /* Used instead of data, for models larger than memory: writes elements [first, first + n) of
-     * the part, in its dtype, to dst. Each element is requested once, in blocks of at most 4 MiB.
+     * the part, in its dtype, to dst. Each element is requested once, in blocks of at most 8 MiB.
      * Several threads call it at the same time, with an arena in the background, where no snapshot
      * is made of it: the values must not change. */
     int (*fill)(void *user, int64_t first, int64_t n, void *dst, lf_err *err);

@@ -71,28 +71,59 @@ void lf_ckpt_work_begin(struct lf_ckpt_feed *f, const lf_ckpt_writer *w,
                        k->u.first, k->u.n);
 }
 
-/* buf: LF_CKPT_FILL_BYTES of this helper's own, made when first needed. */
-static int save_work(lf_ckpt_writer *w, const struct lf_ckpt_work *k, struct lf_ckpt_feed *f,
-                     unsigned char **buf, lf_err *err)
+/* What a helper has asked fill for: bytes [lo, hi) of the part of tensor rec. */
+struct filled {
+    unsigned char *buf; /* LF_CKPT_FILL_BYTES, made when first needed */
+    size_t rec, lo, hi;
+};
+
+/* Sets data to bytes [at, at + n) of a tensor's part. What is to come up to `end` is asked for
+ * together with them. */
+static int get_bytes(const lf_ckpt_writer *w, size_t rec, const size_t at[2], size_t end,
+                     struct filled *b, const unsigned char **data, lf_err *err)
+{
+    const struct lf_ckpt_source *s = &w->sources[rec];
+    const size_t elem = lf_h5_type_bytes(w->meta.recs[rec].e.dtype);
+    if (!s->fill) {
+        *data = w->from[rec] + at[0];
+        return 0;
+    }
+    if (b->rec != rec || at[0] < b->lo || at[1] > b->hi) {
+        const size_t n = end - at[0] < LF_CKPT_FILL_BYTES ? end - at[0] : LF_CKPT_FILL_BYTES;
+        b->hi = 0;
+        int rc = s->fill(s->user, (int64_t)(at[0] / elem), (int64_t)(n / elem), b->buf, err);
+        if (rc < 0)
+            return rc;
+        *b = (struct filled){b->buf, rec, at[0], at[0] + n};
+    }
+    *data = b->buf + (at[0] - b->lo);
+    return 0;
+}
+
+/* end: of the work of this tensor that the helper has taken, in bytes. */
+static int save_work(lf_ckpt_writer *w, const struct lf_ckpt_work *k, size_t end,
+                     struct lf_ckpt_feed *f, struct filled *b, lf_err *err)
 {
     struct lf_ckpt_rec *r = &w->meta.recs[k->rec];
-    const struct lf_ckpt_source *s = &w->sources[k->rec];
-    size_t at = lf_ckpt_work_at(w, k), left = lf_ckpt_work_bytes(w, k),
-           elem = lf_h5_type_bytes(r->e.dtype);
-    size_t block = s->fill ? LF_CKPT_FILL_BYTES : BLOCK_BYTES;
-    if ((s->fill || k->left) && !*buf && !(*buf = lf_malloc(LF_CKPT_FILL_BYTES, 1, err)))
+    const bool fill = w->sources[k->rec].fill != NULL;
+    size_t at = lf_ckpt_work_at(w, k), left = lf_ckpt_work_bytes(w, k);
+    const size_t block = fill ? LF_CKPT_FILL_BYTES : BLOCK_BYTES;
+    if ((fill || k->left) && !b->buf && !(b->buf = lf_malloc(LF_CKPT_FILL_BYTES, 1, err)))
         return LF_ENOMEM;
-    if (k->left && lf_ckpt_resume_work(w, k, f, *buf)) {
-        atomic_fetch_add(&w->reused, (long long)left);
-        return 0;
+    if (k->left) {
+        b->hi = 0;
+        if (lf_ckpt_resume_work(w, k, f, b->buf)) {
+            atomic_fetch_add(&w->reused, (long long)left);
+            return 0;
+        }
     }
     int rc = 0;
     lf_ckpt_work_begin(f, w, k);
     while (left && rc == 0) {
-        size_t n = left < block ? left : block;
-        const unsigned char *data = s->fill ? *buf : w->from[k->rec] + at;
-        if (s->fill &&
-            (rc = s->fill(s->user, (int64_t)(at / elem), (int64_t)(n / elem), *buf, err)) < 0)
+        const size_t n = left < block ? left : block;
+        const unsigned char *data = NULL;
+        rc = get_bytes(w, k->rec, (const size_t[2]){at, at + n}, end, b, &data, err);
+        if (rc < 0)
             break;
         lf_ckpt_feed_add(f, data, n);
         rc = write_block(w, k->rec, data, at, n, err);
@@ -109,18 +140,42 @@ static int save_work(lf_ckpt_writer *w, const struct lf_ckpt_work *k, struct lf_
     return rc;
 }
 
+/* How many of the works from i on a helper takes at once: one, or as many as one call of fill
+ * gives. *end: where they end, in bytes of the tensor's part. */
+static size_t works_at(const lf_ckpt_writer *w, size_t i, size_t *end)
+{
+    const struct lf_ckpt_work *k = &w->work[i];
+    const size_t at = lf_ckpt_work_at(w, k);
+    size_t n = 1;
+    *end = at + lf_ckpt_work_bytes(w, k);
+    if (!w->sources[k->rec].fill || k->left)
+        return 1;
+    for (; i + n < w->n_work && k[n].rec == k->rec && !k[n].left; n++) {
+        const size_t bytes = lf_ckpt_work_bytes(w, &k[n]);
+        if (lf_ckpt_work_at(w, &k[n]) != *end || *end + bytes - at > LF_CKPT_FILL_BYTES)
+            break;
+        *end += bytes;
+    }
+    return n;
+}
+
 static void *helper(void *arg)
 {
     lf_ckpt_writer *w = arg;
     lf_err err = LF_ERR_INIT;
-    unsigned char *buf = NULL;
+    struct filled b = {0};
     struct lf_ckpt_feed feed;
     int rc = lf_ckpt_feed_init(&feed, &err);
-    size_t i;
-    while (rc == 0 && !atomic_load(&w->failed) && (i = atomic_fetch_add(&w->next, 1)) < w->n_work)
-        rc = save_work(w, &w->work[i], &feed, &buf, &err);
+    size_t i = 0, n, end;
+    while (rc == 0 && !atomic_load(&w->failed) && (i = atomic_load(&w->next)) < w->n_work) {
+        n = works_at(w, i, &end);
+        if (!atomic_compare_exchange_strong(&w->next, &i, i + n))
+            continue;
+        for (size_t k = i; k < i + n && rc == 0 && !atomic_load(&w->failed); k++)
+            rc = save_work(w, &w->work[k], end, &feed, &b, &err);
+    }
     lf_ckpt_feed_fini(&feed);
-    free(buf);
+    free(b.buf);
     if (rc < 0) {
         atomic_store(&w->failed, true);
         pthread_mutex_lock(&w->lock);

@@ -12,8 +12,9 @@
 #include "engine/store/ckpt_priv.h"
 #include "engine/store/partial.h"
 
-/* Bytes of one call of fill. Long blocks read transposed tensors with fewer reads. */
-#define LF_CKPT_FILL_BYTES ((size_t)4 << 20)
+/* Bytes of one call of fill, of several units together where they are smaller. Long blocks read
+ * transposed tensors with fewer reads. */
+#define LF_CKPT_FILL_BYTES ((size_t)8 << 20)
 
 #define LF_CKPT_MAX_THREADS 64
 
