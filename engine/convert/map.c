@@ -89,6 +89,7 @@ bool lf_map_when(const char *when, const lf_model_config *c)
 /* How often {L} and {E} count, and the keys of [model]. */
 struct scope {
     int64_t layers, experts;
+    const lf_model_config *config;
     json_t *keys;
 };
 
@@ -337,7 +338,13 @@ static int find_parts(lf_map *m, struct lf_map_item *it, const struct place *at,
 
 /* ---- groups and blocks ---- */
 
-/* A number, the rows of a tensor of ours, or a key of [model]. */
+/* Keys that can have another value in each layer. */
+static const struct {
+    const char *key;
+    int64_t (*in)(const lf_model_config *c, int64_t layer);
+} by_layer[] = {{"kv_heads", lf_model_layer_kv_heads}, {"head_dim", lf_model_layer_head_dim}};
+
+/* A number, the rows of a tensor of ours, or a key of [model] in layer at->layer. */
 static int factor(lf_map *m, const struct lf_map_item *it, const char *text, size_t n,
                   const struct place *at, int64_t *out, lf_err *err)
 {
@@ -349,6 +356,11 @@ static int factor(lf_map *m, const struct lf_map_item *it, const char *text, siz
         *out = stack_rows(it, &m->ours[k]);
         return 0;
     }
+    for (size_t i = 0; i < sizeof by_layer / sizeof *by_layer; i++)
+        if (strcmp(name, by_layer[i].key) == 0) {
+            *out = by_layer[i].in(at->in->config, at->layer);
+            return 0;
+        }
     const char *value = json_string_value(json_object_get(at->in->keys, name));
     if (lf_parse_i64(out, value ? value : name, NULL) != 0 || *out <= 0)
         return lf_fail(err, LF_EINVAL,
@@ -532,7 +544,7 @@ static int expand_all(lf_map *m, const struct lf_map_form *form, const lf_model_
                       lf_err *err)
 {
     const struct scope in = {c->layers > c->vision.layers ? c->layers : c->vision.layers,
-                             count_experts(m), lf_model_config_to_json(c, err)};
+                             count_experts(m), c, lf_model_config_to_json(c, err)};
     int rc = in.keys ? 0 : LF_ENOMEM;
     if (rc == 0 && in.layers > (int64_t)LF_ST_MAX_TENSORS / (in.experts + 1))
         rc = lf_fail(err, LF_EINVAL,

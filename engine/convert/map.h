@@ -42,7 +42,7 @@
  *     row g R/G + m + j of the outside block is row g n + j of that block of tensor k, 0 <= j < n
  *
  * (STACK_T: column g R/G + m + j). Counts are products, "kv_heads*head_dim", of numbers, keys of
- * [model] and names of tensors of ours, which stand for their rows r. Layouts:
+ * [model], in layer {L}, and names of tensors of ours, which stand for their rows r. Layouts:
  *
  *     groups=kv_heads q k v             the H/G query heads, key head and value head of each of G
  *                                       groups: [head][q,k,v] for G = H (NeoX, BLOOM), q;k;v for
