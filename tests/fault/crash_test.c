@@ -387,6 +387,26 @@ static crash_fs *trace(const struct scenario *s, const char *self, int drop)
 
 enum { RECOVER_EVERY = 19 }; /* a program run again takes time */
 
+static char state_root[64];
+
+static void drop_state_root(void)
+{
+    (void)lf_io_remove_tree(state_root, NULL);
+}
+
+/* Where the trees of states stand: thousands of small ones, made and removed. A file system in
+ * memory has no search for inodes that were not used lately. */
+static const char *state_dir(void)
+{
+    if (!state_root[0]) {
+        strcpy(state_root, "/dev/shm/lf-test-XXXXXX");
+        if (!mkdtemp(state_root))
+            return tap_tmpdir();
+        atexit(drop_state_root);
+    }
+    return state_root;
+}
+
 /* Number of states that fail; *built counts the different ones. Stops at the first failure when
  * `first`. */
 static int try_states(const struct scenario *s, crash_fs *fs, bool first, int *built)
@@ -394,7 +414,7 @@ static int try_states(const struct scenario *s, crash_fs *fs, bool first, int *b
     char dir[4096];
     int bad = 0, promised = 0;
     *built = 0;
-    snprintf(dir, sizeof dir, "%s/%s.state", tap_tmpdir(), s->name);
+    snprintf(dir, sizeof dir, "%s/%s.state", state_dir(), s->name);
     for (size_t i = 0; i < crash_fs_ops(fs); i++) {
         const char *m = crash_fs_step(fs, i);
         promised = m ? (int)strtol(m, NULL, 10) : promised;
