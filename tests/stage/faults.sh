@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A disk that fills up or fails under each stage: the n-th change that it makes to its files fails with ENOSPC (and then every later
-# one) or with EIO (that one alone; of calls in a row on one file the first two and the last), for every n. Each time there is one clear error and exit 1; nothing that is published is
-# half there; started again without the fault the stage ends with the same bytes. Then limits on the size of files.
+# one) or with EIO (that one alone), for every n; of calls in a row on one file for the first two and the last, with FAULTS_LONG
+# (faults_long.sh) for all that ENOSPC may hit. Each time there is one clear error and exit 1; nothing that is published is half
+# there; started again without the fault the stage ends with the same bytes. Then limits on the size of files.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 bin=$LF_BUILDDIR/stages
 
@@ -108,12 +109,12 @@ went_on() {
 # out, because every record was synced before and nothing depends on it; so is the removal of the lock and its temporary file: a
 # lock whose holder is gone holds nobody up.
 points() {
-    awk -v a="$2" '{ key[NR] = $2 " " $3; count[NR] = (a != "enospc" || $2 != "unlink")
+    awk -v a="$2" -v all="${FAULTS_LONG-}" '{ key[NR] = $2 " " $3; count[NR] = (a != "enospc" || $2 != "unlink")
             tried[NR] = count[NR] && !($2 == "unlink" && $3 ~ "^/out/.lock"); if (tried[NR]) last = NR }
         END { if (key[last] == "fsync /metrics") last--
             for (i = 1; i <= last; i++) { number += count[i]
                 middle = i > 2 && i < last && key[i] == key[i - 1] && key[i] == key[i - 2] && key[i] == key[i + 1]
-                if (tried[i] && (a == "enospc" || !middle)) print number, key[i] } }' "$dir/$1.calls"
+                if (tried[i] && ((all != "" && a == "enospc") || !middle)) print number, key[i] } }' "$dir/$1.calls"
 }
 # sweep KIND ACTION
 sweep() {

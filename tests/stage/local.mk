@@ -16,6 +16,9 @@ EXTRA_DIST += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/wgmma.sh test
 # Sharded state there with more of everything (make check-long).
 LONG_TESTS += tests/stage/cuda_zero_long.sh
 EXTRA_DIST += tests/stage/cuda_zero_long.sh
+# A disk that fills up at each change of a stage.
+LONG_TESTS += tests/stage/faults_long.sh
+EXTRA_DIST += tests/stage/faults_long.sh
 # Post-training there: every stage, loss and algorithm.
 TESTS += tests/stage/cuda_post.sh tests/stage/cuda_ppo_ranks.sh tests/stage/cuda_post_ranks.sh
 EXTRA_DIST += tests/stage/cuda_post.sh tests/stage/cuda_ppo_ranks.sh tests/stage/cuda_post_ranks.sh
