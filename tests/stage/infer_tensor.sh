@@ -9,7 +9,7 @@ need_ranks
 
 awk 'BEGIN { for (i = 1; i <= 21; i++) printf "{\"id\":\"p%d\",\"prompt_token_ids\":[%d,%d,%d,%d,5],\"n\":%d,\"temperature\":%d}\n", i, i, i * 31 % 900, i * 17 % 900,
     i * 7 % 900, 1 + i % 2, (i % 3 > 0) }' >"$dir/prompts.jsonl"
-must "$tool" data "$dir/data" 100 1000
+must "$tool" data "$dir/data" 100 60
 
 # A model of random weights as checkpoint $dir/NAME: made NAME FAMILY VOCAB LINES...
 made() {
