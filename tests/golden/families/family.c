@@ -303,6 +303,15 @@ bool family_tensor(const family *f, int set, const char *name, float *dst, int64
     return have == n;
 }
 
+/* What the file lacks is drawn, and what it has of that stands at the front. */
+static void draw(const family *f, const struct lf_param_desc *d, float *v, int64_t n)
+{
+    const uint32_t site = lf_name_site(d->name);
+    for (int64_t e = 0; e < n; e++)
+        v[e] = 0.3f * (float)lf_rng_normal(11, site, (uint64_t)e);
+    family_tensor(f, FAMILY_WEIGHTS, d->name, v, n, family_columns(d));
+}
+
 int family_load(const family *f, lf_pstore *ps)
 {
     int lacking = 0;
@@ -311,9 +320,10 @@ int family_load(const family *f, lf_pstore *ps)
         int64_t n = family_elements(d);
         float *v = need(calloc((size_t)n, sizeof *v));
         lf_err err = LF_ERR_INIT;
-        for (int64_t e = 0; e < n; e++)
-            v[e] = 0.3f * (float)lf_rng_normal(11, lf_name_site(d->name), (uint64_t)e);
-        lacking += !family_tensor(f, FAMILY_WEIGHTS, d->name, v, n, family_columns(d));
+        if (!family_tensor(f, FAMILY_WEIGHTS, d->name, v, n, family_columns(d))) {
+            lacking++;
+            draw(f, d, v, n);
+        }
         if (lf_pstore_write(ps, i, LF_F32, v, &err))
             tap_bail("%s: %s", d->name, err.text);
         free(v);
