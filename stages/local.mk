@@ -10,6 +10,7 @@ include stages/tokenize.mk
 stages_libopts_a_SOURCES += stages/train_opts.h
 stages_libstages_a_SOURCES += stages/train_common.c stages/train_common.h stages/stage_profile.c stages/stage_profile.h stages/train_samples.c stages/train_samples.h
 stages_libstages_a_SOURCES += stages/adapter_in.c stages/adapter_in.h stages/chat_in.c stages/chat_in.h
+include stages/features.mk
 include stages/pretrain.mk
 include stages/sft.mk
 include stages/rm.mk

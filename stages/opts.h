@@ -9,6 +9,7 @@
 #include "engine/base/opt.h"
 
 extern const lf_opt_table lf_tokenize_opts;
+extern const lf_opt_table lf_features_opts;
 extern const lf_opt_table lf_pretrain_opts;
 extern const lf_opt_table lf_sft_opts;
 extern const lf_opt_table lf_rm_opts;

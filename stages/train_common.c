@@ -39,6 +39,8 @@ int lf_train_read_data(struct lf_train_config *c, const struct lf_train_given *g
     c->valid_required = g->valid.n > 0;
     c->valid = g->valid.n ? g->valid.v : g->data.v;
     c->n_valid = g->valid.n ? g->valid.n : n;
+    c->features = g->features.v;
+    c->n_features = g->features.n;
     return 0;
 }
 

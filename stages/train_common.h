@@ -23,7 +23,7 @@ struct lf_train_asked {
 
 /* Options that are not yet a configuration. The rows of train_opts.h fill this struct and c. */
 struct lf_train_given {
-    lf_opt_list data, weights, valid, skip;
+    lf_opt_list data, weights, valid, skip, features;
     int64_t batch, batch_tokens; /* 0: not given */
     int32_t precision;           /* f32|bf16|fp16|fp8 */
     double loss_scale;           /* < 0: not given */

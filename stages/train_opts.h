@@ -71,6 +71,11 @@
                    .max = 1 << 20, .unit = "tiles", .field = LF_OPT_FIELD(CONFIG, c.max_tiles),    \
                    .help = "bound of the pictures of a micro-batch, tiles of one counted; 0: a "   \
                            "sixteenth of max_patches"),                                            \
+        LF_OPT_ROW(.name = "features", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,                \
+                   .flags = LF_OPT_REPEAT | LF_OPT_INPUT, .takes = "features",                     \
+                   .field = LF_OPT_FIELD(CONFIG, g.features),                                      \
+                   .help = "features artifact (lf-features) of the pictures of data, read in "     \
+                           "place of running the encoder, which is frozen and not in memory"),     \
         LF_OPT_ROW(.name = "seed", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "1",         \
                    .field = LF_OPT_FIELD(CONFIG, c.seed),                                          \
                    .help = "of initial weights, data order and dropout"),                          \

@@ -225,6 +225,14 @@ lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows
     return lf_graph_source(g, LF_ROLE_INPUT, name, dtype, rows, cols);
 }
 
+lf_val lf_input_act(lf_graph *g, const char *name, int64_t rows, int64_t cols)
+{
+    const lf_val v = lf_graph_source(g, LF_ROLE_INPUT, name, LF_F32, rows, cols);
+    if (v.id)
+        g->t[v.id].fixed = false;
+    return v;
+}
+
 lf_val lf_const(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols,
                 void (*fill)(void *dst, const void *ctx), const void *ctx)
 {

@@ -65,6 +65,8 @@ int lf_graph_check(const lf_graph *g, lf_err *err);
 /* An input that the host writes before each run (lf_exec_write). dtype i32, i64 or f32. A second
  * call with the same name gives the same input. */
 lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols);
+/* One in the compute type of the plan, which activations have. */
+lf_val lf_input_act(lf_graph *g, const char *name, int64_t rows, int64_t cols);
 /* A group or a single tensor of the store: matrices are [sum of rows, cols], vectors [1, n]. */
 lf_val lf_param(lf_graph *g, const char *name);
 lf_val lf_paramf(lf_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

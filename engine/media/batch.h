@@ -33,6 +33,11 @@ typedef struct lf_media_batch {
     /* [n_patches][row_bytes], tiles one after the other, in order of pictures, in order of rows of
      * the batch */
     uint8_t *patches;
+    /* Where features are read in place of pictures (engine/store/features.h): [n_encoded]
+     * [encoded_bytes] rows of the encoder in the same order, as they are stored, and no patches */
+    uint8_t *encoded;
+    int64_t n_encoded;
+    int32_t encoded_bytes;
 } lf_media_batch;
 
 #endif

@@ -121,16 +121,31 @@ bool lf_decoder_selects(const lf_model_config *c)
     return c->projector.pool > 1 || (c->vision.class_token && c->projector.merge > 1);
 }
 
-/* Pixels to features, and to what enters behind the first decoder layers. */
+/* Pixels to rows of the encoder and of its taps, or these as they are given. */
+static lf_val encode(struct lf_dec_build *b, lf_val *deep)
+{
+    const lf_model_config *c = b->c;
+    const struct lf_decoder_media *m = b->media;
+    int64_t tap[LF_MODEL_MAX_TAPS];
+    for (int64_t i = 0; i < c->vision.taps.n; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "media.encoded.%lld", (long long)i);
+        tap[i] = (int64_t)c->vision.taps.v[i];
+        if (m->encoded)
+            deep[i] = lf_input_act(b->g, name, m->vision.rows, c->vision.hidden);
+    }
+    return m->encoded
+               ? lf_input_act(b->g, "media.encoded", m->vision.rows, c->vision.hidden)
+               : lf_vision_encode(b->d->vision, b->g, &m->vision, tap, (int)c->vision.taps.n, deep);
+}
+
+/* To features, and to what enters behind the first decoder layers. */
 static lf_val features(struct lf_dec_build *b, lf_val *deep)
 {
     const lf_model_config *c = b->c;
     const struct lf_decoder_media *m = b->media;
     const int64_t n = c->vision.taps.n, each = c->projector.merge * c->projector.merge;
-    int64_t tap[LF_MODEL_MAX_TAPS];
-    for (int64_t i = 0; i < n; i++)
-        tap[i] = (int64_t)c->vision.taps.v[i];
-    lf_val h = lf_vision_encode(b->d->vision, b->g, &m->vision, tap, (int)n, deep);
+    lf_val h = encode(b, deep);
     struct lf_mix select = {0};
     if (lf_decoder_selects(c)) {
         select =
@@ -190,6 +205,27 @@ static void output(lf_graph *g, lf_val v, const char *name)
 {
     lf_pin_f32(g, v);
     lf_output(g, v, name);
+}
+
+lf_graph *lf_decoder_encoder_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                   const struct lf_decoder_media *m, lf_err *err)
+{
+    struct lf_dec_build b = {
+        .d = d, .c = &d->c, .media = m, .rows = 1, .chunk = lf_dec_whole(&d->c)};
+    lf_val deep[LF_MODEL_MAX_TAPS];
+    b.g = lf_graph_create(ps, name, err);
+    if (!b.g)
+        return NULL;
+    lf_output(b.g, encode(&b, deep), "encoded");
+    for (int64_t i = 0; i < d->c.vision.taps.n; i++) {
+        char text[48];
+        snprintf(text, sizeof text, "encoded.%lld", (long long)i);
+        lf_output(b.g, deep[i], text);
+    }
+    if (!lf_graph_check(b.g, err))
+        return b.g;
+    lf_graph_destroy(b.g);
+    return NULL;
 }
 
 lf_graph *lf_decoder_features_graph(const lf_decoder *d, lf_pstore *ps, const char *name,

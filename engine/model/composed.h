@@ -34,12 +34,21 @@
  * or, where features are given (struct lf_decoder_media), in place of pictures and places:
  *
  *     media.features f32 [rows, E], media.deep.N f32 [rows, C]
+ *
+ * or, where the encoder's rows are given (`encoded`), in place of those of vision.h:
+ *
+ *     media.encoded [R, C], media.encoded.N [R, C]     in the compute type: h above, and what
+ *                                                      taps[N] gave
  */
 #ifndef LF_MODEL_COMPOSED_H
 #define LF_MODEL_COMPOSED_H
 
 #include "engine/model/decoder.h"
 
+/* A graph of the encoder alone: outputs "encoded" [R, C] and "encoded.N" [R, C] in the compute
+ * type, rounded as in a graph that reads them. */
+lf_graph *lf_decoder_encoder_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                   const struct lf_decoder_media *m, lf_err *err);
 /* A graph of the encoder and the projector alone, whose rows are the tokens of pictures in their
  * order: outputs "features" [rows, E] and "deep.N" [rows, C], f32. */
 lf_graph *lf_decoder_features_graph(const lf_decoder *d, lf_pstore *ps, const char *name,

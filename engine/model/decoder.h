@@ -115,6 +115,8 @@ struct lf_decoder_media {
         placed;    /* entries of media.place: F, or several for each where features are resampled */
     int64_t lines; /* most newlines */
     bool given;    /* features are inputs: no encoder is in the graph */
+    bool encoded;  /* the encoder's rows are inputs, and its projector is in the graph */
+    enum lf_dtype encoded_type; /* of these: the compute type of the plan */
 };
 /* Is media.select an input? */
 bool lf_decoder_selects(const lf_model_config *c);

@@ -82,7 +82,9 @@ static size_t lay_out(lf_sight *s, struct lf_sight_block *b)
     s->first = lf_sight_carve(b, r->images + 1, 4);
     s->tile = lf_sight_carve(b, r->images, sizeof *s->tile);
     s->picture = lf_sight_carve(b, r->images, sizeof *s->picture);
-    s->pixels = lf_sight_carve(b, r->patches * v->patch_dim, sizeof *s->pixels);
+    s->pixels = lf_sight_carve(b, s->m.encoded ? 0 : r->patches * v->patch_dim, sizeof *s->pixels);
+    s->encoded = lf_sight_carve(b, s->m.encoded ? (1 + v->taps.n) * r->rows * v->hidden : 0,
+                                lf_dtype_size(s->m.encoded_type));
     if (s->used.place)
         lf_sight_carve_matrix(b, &s->place, "vision.place", r->rows, r->patches, r->patches);
     if (s->used.class)
@@ -232,26 +234,41 @@ int lf_sight_write_matrix(const struct lf_sight_at *a, const struct lf_sight_mat
     return rc;
 }
 
-int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
+/* A matrix that is an input where `used`. */
+struct used_matrix {
+    bool used;
+    const struct lf_sight_matrix *m;
+};
+
+static int write_matrices(const struct lf_sight_at *a, const struct used_matrix *u, size_t n,
+                          lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        if (u[i].used)
+            rc = lf_sight_write_matrix(a, u[i].m, err);
+    return rc;
+}
+
+int lf_sight_write_encoder(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
 {
     const struct lf_sight_at a = {ex, chain, slot};
     const struct lf_vision_rows *r = &s->m.vision;
-    const struct {
-        bool used;
-        const struct lf_sight_matrix *m;
-    } matrices[] = {{s->used.place, &s->place},
-                    {s->used.class, &s->class},
-                    {s->used.pos, &s->pos},
-                    {s->used.select, &s->select},
-                    {true, &s->put},
-                    {s->used.lines, &s->lines}};
+    const struct used_matrix u[] = {
+        {s->used.place, &s->place}, {s->used.class, &s->class}, {s->used.pos, &s->pos}};
     int rc = write(ex, chain, slot, "vision.cu_seqlens", s->images, r->images + 1, err);
     if (rc == 0 && s->c->vision.windows)
         rc = write(ex, chain, slot, "vision.cu_windows", s->windows, r->windows + 1, err);
     if (rc == 0 && s->c->vision.rope)
         rc = write(ex, chain, slot, "vision.positions", s->turn, 3 * r->rows, err);
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices && rc == 0; i++)
-        if (matrices[i].used)
-            rc = lf_sight_write_matrix(&a, matrices[i].m, err);
-    return rc;
+    return rc == 0 ? write_matrices(&a, u, sizeof u / sizeof *u, err) : rc;
+}
+
+int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
+{
+    const struct lf_sight_at a = {ex, chain, slot};
+    const struct used_matrix u[] = {
+        {s->used.select, &s->select}, {true, &s->put}, {s->used.lines, &s->lines}};
+    const int rc = s->m.encoded ? 0 : lf_sight_write_encoder(s, ex, chain, slot, err);
+    return rc == 0 ? write_matrices(&a, u, sizeof u / sizeof *u, err) : rc;
 }

@@ -73,6 +73,8 @@ const int32_t *lf_sight_token_rows(const lf_sight *s);
 const int32_t *lf_sight_patch_order(const lf_sight *s);
 /* Writes all inputs but vision.pixels, tokens, places and runs. */
 int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
+/* Those of the encoder alone, which lf_sight_write leaves out where its rows are given. */
+int lf_sight_write_encoder(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
 /* The three positions of every token, [rows, 3], where rope_sections is given, else NULL. */
 const int32_t *lf_sight_places(const lf_sight *s);
 /* The block of every token, [rows, 2], with mask = image_blocks (lf_decoder_runs), else NULL. */
@@ -86,7 +88,13 @@ struct lf_sight_media {
     const lf_processor *processor;     /* NULL where media has no pictures */
     const int32_t *tokens, *positions; /* as of lf_sight_batch */
 };
+/* Where m of lf_sight_create was `encoded`, media has the encoder's rows. */
 int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *err);
+/* Fills what a graph of the encoder alone takes: no tokens are looked at. */
+int lf_sight_fill_encoder(lf_sight *s, const struct lf_sight_media *in, lf_err *err);
+/* Writes pixels, or the encoder's rows. */
 int lf_sight_write_pixels(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
+/* Rows of a tile that are none of its patches. */
+int lf_sight_class_rows(const lf_model_config *c);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From the pictures of a micro-batch, as they come from files, to the inputs of a graph. */
+#include <stdio.h>
 #include <string.h>
 
+#include "engine/base/f16.h"
 #include "engine/model/sight_priv.h"
 
 static struct lf_sight_batch sizes(lf_sight *s, const struct lf_sight_media *in)
@@ -39,7 +41,7 @@ static int check(const lf_sight *s, const struct lf_sight_media *in, lf_err *err
             "pictures have %lld patches in %d tiles, but there is room for %lld in %lld: "
             "raise max_patches or max_tiles",
             (long long)b->n_patches, b->n_tiles, (long long)s->m.vision.patches, (long long)room);
-    if (b->n_patches &&
+    if (b->n_patches && !s->m.encoded &&
         (int64_t)b->row_bytes * in->processor->patches.times != s->c->vision.patch_dim)
         return lf_fail(err, LF_EINVAL,
                        "a patch of the data has %d bytes, %d times, but vision.patch_dim = %lld: "
@@ -79,6 +81,57 @@ static void fill_pixels(lf_sight *s, const struct lf_sight_media *in)
            (size_t)((s->m.vision.patches - b->n_patches) * K) * sizeof *s->pixels);
 }
 
+/* C numbers of a row of features, which has fp16 as f32. */
+static void take_row(const lf_sight *s, uint8_t *to, const uint8_t *from)
+{
+    const int64_t C = s->c->vision.hidden;
+    if (s->m.encoded_type != LF_F16)
+        memcpy(to, from, (size_t)C * lf_dtype_size(s->m.encoded_type));
+    for (int64_t i = 0; s->m.encoded_type == LF_F16 && i < C; i++) {
+        float x;
+        memcpy(&x, from + (size_t)i * sizeof x, sizeof x);
+        const uint16_t half = lf_f16_of(x);
+        memcpy(to + (size_t)i * sizeof half, &half, sizeof half);
+    }
+}
+
+/* Rows of all tiles and of their taps; those behind the last tile are zeros. */
+static int fill_encoded(lf_sight *s, const struct lf_sight_media *in, lf_err *err)
+{
+    const lf_media_batch *b = in->media;
+    const int64_t C = s->c->vision.hidden, R = s->m.vision.rows, parts = 1 + s->c->vision.taps.n,
+                  n = b->n_patches + (int64_t)b->n_tiles * lf_sight_class_rows(s->c);
+    const size_t row = (size_t)C * lf_dtype_size(s->m.encoded_type),
+                 part = (size_t)b->encoded_bytes / (size_t)parts;
+    if (b->n_encoded != n)
+        return lf_fail(err, LF_EINVAL, "features have %lld rows, the encoder has %lld",
+                       (long long)b->n_encoded, (long long)n);
+    for (int64_t p = 0; p < parts; p++) {
+        uint8_t *to = s->encoded + (size_t)(p * R) * row;
+        for (int64_t r = 0; r < n; r++, to += row)
+            take_row(s, to, b->encoded + r * b->encoded_bytes + (size_t)p * part);
+        memset(to, 0, (size_t)(R - n) * row);
+    }
+    return 0;
+}
+
+int lf_sight_class_rows(const lf_model_config *c)
+{
+    return c->vision.class_token ? 1 : 0;
+}
+
+int lf_sight_fill_encoder(lf_sight *s, const struct lf_sight_media *in, lf_err *err)
+{
+    int rc = check(s, in, err);
+    if (rc != 0)
+        return rc;
+    const struct lf_sight_batch b = sizes(s, in);
+    rc = lf_sight_rows(s, &b, err);
+    if (rc == 0)
+        fill_pixels(s, in);
+    return rc;
+}
+
 int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *err)
 {
     int rc = check(s, in, err);
@@ -88,13 +141,30 @@ int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *er
     rc = check_tokens(s, in, &b, err);
     if (rc == 0)
         rc = lf_sight_fill(s, &b, err);
-    if (rc == 0)
+    if (rc == 0 && s->m.encoded)
+        rc = fill_encoded(s, in, err);
+    else if (rc == 0)
         fill_pixels(s, in);
+    return rc;
+}
+
+static int write_encoded(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
+{
+    const size_t bytes =
+        (size_t)(s->m.vision.rows * s->c->vision.hidden) * lf_dtype_size(s->m.encoded_type);
+    int rc = lf_exec_write(ex, chain, slot, "media.encoded", s->encoded, bytes, err);
+    for (int64_t i = 0; i < s->c->vision.taps.n && rc == 0; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "media.encoded.%lld", (long long)i);
+        rc = lf_exec_write(ex, chain, slot, name, s->encoded + (size_t)(i + 1) * bytes, bytes, err);
+    }
     return rc;
 }
 
 int lf_sight_write_pixels(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
 {
+    if (s->m.encoded)
+        return write_encoded(s, ex, chain, slot, err);
     return lf_exec_write(ex, chain, slot, "vision.pixels", s->pixels,
                          (size_t)(s->m.vision.patches * s->c->vision.patch_dim) * sizeof *s->pixels,
                          err);

@@ -63,7 +63,9 @@ struct lf_sight {
     int32_t *first;                   /* [tiles + 1] the first patch of a tile */
     struct lf_sight_tile *tile;       /* [tiles] of lf_sight_fill_media */
     struct lf_sight_picture *picture; /* [tiles] */
-    float *pixels;                    /* [patches, patch_dim] */
+    float *pixels;                    /* [patches, patch_dim]; none with m.encoded */
+    /* [1 + taps, rows of the encoder, C] with m.encoded, in its type: the output, then taps */
+    uint8_t *encoded;
     int64_t n_windows;
     char *block;
 };

@@ -3,6 +3,7 @@
  * Checkpoint tensors from the parameter store, and back. */
 #include "engine/model/weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -505,13 +506,18 @@ int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const cha
     return rc != 0 ? rc : load_all(ps, &f, c, prefix, false, err);
 }
 
+static int no_encoder(const lf_ckpt *c, lf_err *err)
+{
+    return lf_fail(err, LF_EINVAL, "%s: the model sees no pictures, so it has no encoder",
+                   lf_ckpt_dir(c));
+}
+
 int lf_weights_load_vision(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)
 {
     lf_model_config is;
     int rc = lf_weights_config(&is, c, err);
     if (rc == 0 && !is.vision.family)
-        rc = lf_fail(err, LF_EINVAL, "%s: the model sees no pictures, so it has no encoder",
-                     lf_ckpt_dir(c));
+        rc = no_encoder(c, err);
     return rc != 0 ? rc : load_all(ps, &(struct from){VISION, false}, c, prefix, false, err);
 }
 
@@ -519,6 +525,63 @@ int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix,
                             lf_err *err)
 {
     return load_all(ps, &(struct from){ADAPTER, false}, c, prefix, moments, err);
+}
+
+/* Members vision.* of a description, in the order of its keys. */
+static void hash_description(lf_hash *h, json_t *model)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(model, key, v)
+    {
+        const char *text = lf_weights_is_vision(key) ? json_string_value(v) : NULL;
+        if (!text)
+            continue;
+        lf_hash_update(h, key, strlen(key) + 1);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
+}
+
+static void hash_entry(lf_hash *h, const lf_ckpt_entry *e, size_t skip)
+{
+    char text[64];
+    lf_hash_update(h, e->name + skip, strlen(e->name + skip) + 1);
+    snprintf(text, sizeof text, "%s", lf_h5_type_name(e->dtype));
+    lf_hash_update(h, text, strlen(text) + 1);
+    for (int k = 0; k < e->ndim; k++) {
+        snprintf(text, sizeof text, "%lld", (long long)e->shape[k]);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
+    lf_hash_update(h, lf_ckpt_tensor_hash(e), LF_HASH_BYTES);
+}
+
+int lf_encoder_identity(char hex[LF_HASH_HEX], const lf_ckpt *c, const char *prefix, lf_err *err)
+{
+    const size_t skip = strlen(prefix);
+    uint8_t digest[LF_HASH_BYTES];
+    lf_model_config mc;
+    int rc = lf_weights_config(&mc, c, err);
+    if (rc == 0 && !mc.vision.family)
+        rc = no_encoder(c, err);
+    json_t *model = rc == 0 ? lf_model_config_to_json(&mc, err) : NULL;
+    lf_hash *h = model ? lf_hash_create(err) : NULL;
+    if (!h) {
+        json_decref(model);
+        return rc != 0 ? rc : LF_ENOMEM;
+    }
+    lf_hash_update(h, "lf-encoder-1", sizeof "lf-encoder-1");
+    hash_description(h, model);
+    for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
+        if (strcmp(e->kind, "weight") == 0 && strncmp(e->name, prefix, skip) == 0 &&
+            lf_weights_is_vision(e->name + skip))
+            hash_entry(h, e, skip);
+    }
+    lf_hash_final(h, digest);
+    lf_hash_destroy(h);
+    json_decref(model);
+    lf_hash_hex(hex, digest);
+    return 0;
 }
 
 int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err)

@@ -75,6 +75,10 @@ int lf_weights_load_vision(lf_pstore *ps, const lf_ckpt *c, const char *prefix, 
 /* Fills the tensors of an adapter in ps from c, a checkpoint of the adapter alone. */
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments,
                             lf_err *err);
+/* Sets hex to the SHA-256 over everything that the output of the encoder of pictures in c follows
+ * from: vision.* of the model's description, and names, types, shapes and hashes of its tensors.
+ * LF_EINVAL: the model sees nothing. */
+int lf_encoder_identity(char hex[LF_HASH_HEX], const lf_ckpt *c, const char *prefix, lf_err *err);
 /* Reads the description of the model of a checkpoint, the member "model" of its state. */
 int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err);
 

@@ -3,6 +3,7 @@ engine_libengine_a_SOURCES += \
   engine/store/h5.h engine/store/h5_priv.h engine/store/h5.c engine/store/h5_read.c \
   engine/store/shard.h engine/store/shard_priv.h engine/store/shard.c engine/store/shard_parts.c engine/store/shard_rows.c engine/store/shard_write.c \
   engine/store/shard_media.c engine/store/shard_media_write.c \
+  engine/store/features.h engine/store/features.c \
   engine/store/shardset.c engine/store/megatron_data.h engine/store/megatron_priv.h engine/store/megatron_data.c \
   engine/store/megatron_write.c \
   engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_json.c engine/store/ckpt_grid.c \

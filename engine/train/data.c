@@ -45,6 +45,11 @@ lf_loader_config lf_train_loader_config(const struct lf_train_config *c, const l
         lc.max_tiles = (int32_t)m.vision.images - 1;
         lc.patch_bytes = (int32_t)mc->vision.patch_dim;
         lc.image_token = lc.pictures ? -1 : mc->image_token;
+        if (c->n_features) {
+            lc.encoded_bytes = (int32_t)(lf_train_feature_width(mc) *
+                                         (c->compute == LF_BF16 ? 2 : (int64_t)sizeof(float)));
+            lc.max_encoded = m.vision.rows;
+        }
     }
     return lc;
 }
@@ -87,6 +92,7 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
     if (rc != 0)
         return rc;
     lf_loader_config lc = lf_train_loader_config(c, &t->mc);
+    lc.features = t->features;
     lc.split = "train";
     lc.sources = src;
     lc.ramp = ramp;
@@ -171,6 +177,7 @@ static int open_valid(lf_trainer *t, lf_err *err)
     if (!n)
         return 0;
     lf_loader_config lc = lf_train_valid_config(c, &t->mc, n);
+    lc.features = t->features;
     lc.max_tokens = c->valid_tokens;
     lc.split = "valid";
     lc.sources = src;
@@ -183,11 +190,11 @@ static int open_valid(lf_trainer *t, lf_err *err)
 
 /* Compare the content of an artifact with its manifest, as far as `verify` asks for it. Lengths are
  * always compared. */
-static int verify(const lf_trainer *t, const char *dir, lf_err *err)
+static int verify(const lf_trainer *t, const char *dir, const char *kind, lf_err *err)
 {
     lf_artifact a = {0};
     int64_t bytes = 0;
-    int rc = lf_artifact_load(&a, dir, "shards", err);
+    int rc = lf_artifact_load(&a, dir, kind, err);
     for (size_t i = 0; rc == 0 && i < a.n_files; i++)
         bytes += a.files[i].bytes;
     if (rc == 0 && (t->c->verify == LF_VERIFY_YES || bytes <= VERIFY_BYTES))
@@ -203,9 +210,11 @@ static int verify_all(const lf_trainer *t, lf_err *err)
     if (c->verify == LF_VERIFY_NO || !lf_train_first_rank(t))
         return 0;
     for (size_t i = 0; i < c->n_sources && rc == 0; i++)
-        rc = verify(t, c->sources[i].dir, err);
+        rc = verify(t, c->sources[i].dir, "shards", err);
     for (size_t i = 0; i < c->n_valid && rc == 0 && c->valid_required; i++)
-        rc = verify(t, c->valid[i], err);
+        rc = verify(t, c->valid[i], "shards", err);
+    for (size_t i = 0; i < c->n_features && rc == 0; i++)
+        rc = verify(t, c->features[i], "features", err);
     return rc;
 }
 
@@ -294,6 +303,8 @@ static int check_words(lf_trainer *t, lf_err *err)
 int lf_train_open_data(lf_trainer *t, lf_err *err)
 {
     int rc = verify_all(t, err);
+    if (rc == 0)
+        rc = lf_train_open_features(t, err);
     if (rc == 0)
         rc = lf_train_open_loader(&t->data, t, t->who.data, t->who.data_ranks, err);
     if (rc == 0)

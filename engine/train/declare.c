@@ -76,6 +76,8 @@ static int is_trained(bool *yes, const struct lf_train_model *m, const struct lf
     int rc = ps ? declare_chunks(m, ps, c, part, 1, err) : LF_ENOMEM;
     for (size_t i = 0; i < c->n_freeze && rc == 0; i++)
         lf_pstore_freeze_matching(ps, c->freeze[i], true);
+    if (rc == 0 && c->n_features)
+        lf_pstore_leave(ps, "vision.");
     for (int i = 0; i < lf_pstore_count(ps) && rc == 0; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
         *yes = *yes || (!d->frozen && !(d->balance_rate > 0));
@@ -118,6 +120,11 @@ int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c, 
     if (rc == 0 && !c->max_patches) { /* nothing reads these */
         lf_pstore_freeze(m->ps, "vision.", true);
         lf_pstore_freeze(m->ps, "projector.", true);
+    }
+    if (rc == 0 && c->n_features) {
+        lf_pstore_leave(m->ps, "vision.");
+        if (m->whole)
+            lf_pstore_leave(m->whole, "vision.");
     }
     if (rc == 0 && c->fp8)
         rc = lf_decoder_mark_fp8(m->dec, m->ps, &c->fp8_layers, err);

@@ -157,7 +157,7 @@ static int fill_batch(lf_loader *l, lf_loader_batch *b, lf_err *err)
     b->n_segs = b->max_seglen = 0;
     b->trained = 0;
     b->media.n_tiles = b->media.n_pictures = 0;
-    b->media.n_patches = 0;
+    b->media.n_patches = b->media.n_encoded = 0;
     b->cu_seqlens[0] = 0;
     b->step = l->fill_step.number;
     b->micro = l->fill_micro;

@@ -109,7 +109,12 @@ typedef struct lf_loader_config {
      * none */
     int32_t max_patches, max_tiles;
     int32_t patch_bytes; /* most bytes of a patch, a multiple of those of the sources */
-    int64_t image_token; /* the placeholder, as in the sources; -1: any */
+    /* > 0: pictures are not decoded; rows of an encoder are read from `features` (NULL: a plan),
+     * which has all pictures of the sources. Bytes of a row, most rows of a micro-batch. */
+    int32_t encoded_bytes;
+    int64_t max_encoded;
+    const struct lf_features *features; /* borrowed */
+    int64_t image_token;                /* the placeholder, as in the sources; -1: any */
     /* A row is one document that has pictures, and those alone: its tokens are not read, and no
      * vocabulary is asked for. T is 2. Units are tiles. */
     bool pictures;

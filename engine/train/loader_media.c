@@ -81,8 +81,10 @@ int lf_loader_media_check(const struct lf_loader_media *m, const lf_loader_confi
 
 size_t lf_loader_media_bytes(const lf_loader_config *c)
 {
-    return (size_t)c->max_tiles * (sizeof(struct lf_media_tile) + sizeof(struct lf_media_picture)) +
-           (size_t)c->max_patches * (size_t)c->patch_bytes;
+    const size_t rows = c->encoded_bytes ? (size_t)c->max_encoded * (size_t)c->encoded_bytes
+                                         : (size_t)c->max_patches * (size_t)c->patch_bytes;
+    return rows +
+           (size_t)c->max_tiles * (sizeof(struct lf_media_tile) + sizeof(struct lf_media_picture));
 }
 
 /* ---- one picture ---- */
@@ -96,7 +98,9 @@ static int add_tiles(const struct lf_loader_media *m, lf_media_batch *to, const 
         return lf_fail(err, LF_EFORMAT, "a micro-batch has no room for it");
     for (int32_t i = 0; i < x->tiles; i++)
         to->tile[to->n_tiles++] = (struct lf_media_tile){x->grid_h, x->grid_w};
-    memcpy(to->patches + to->n_patches * to->row_bytes, x->rows, (size_t)(rows * to->row_bytes));
+    if (!m->features)
+        memcpy(to->patches + to->n_patches * to->row_bytes, x->rows,
+               (size_t)(rows * to->row_bytes));
     to->n_patches += rows;
     return 0;
 }
@@ -174,6 +178,70 @@ int lf_loader_media_blame(const lf_shardset *set, uint64_t doc, uint64_t i, lf_e
                          (unsigned long long)i + 1);
 }
 
+/* ---- features in place of pictures ---- */
+
+static struct lf_features_key key_of(const lf_shard_picture *said, bool alone)
+{
+    struct lf_features_key k = {
+        .tiles = said->tiles, .grid_h = said->grid_h, .grid_w = said->grid_w, .alone = alone};
+    memcpy(k.sha256, said->sha256, sizeof k.sha256);
+    return k;
+}
+
+int64_t lf_loader_media_key(struct lf_features_keys *keys, const lf_shardset *set, uint64_t doc,
+                            uint64_t i, lf_err *err)
+{
+    lf_shard_picture said;
+    lf_shardset_picture_get(set, doc, i, &said);
+    const struct lf_features_key k = key_of(&said, lf_shardset_pictures(set, doc) == 1);
+    return lf_features_add(keys, &k, err);
+}
+
+int lf_loader_media_featured(const struct lf_loader_media *m, const lf_shardset *set,
+                             const char *dir, lf_err *err)
+{
+    char hex[LF_HASH_HEX];
+    lf_hash_hex(hex, m->made_by);
+    if (strcmp(hex, lf_features_get_info(m->features)->processor_sha256) != 0)
+        return lf_fail(err, LF_EINVAL,
+                       "features were made of pictures as another processor prepares them than "
+                       "that of %s: make them of these shards",
+                       dir);
+    for (uint64_t d = 0; d < lf_shardset_get_info(set)->n_docs; d++)
+        for (uint64_t i = 0, n = lf_shardset_pictures(set, d); i < n; i++) {
+            lf_shard_picture said;
+            size_t number;
+            lf_shardset_picture_get(set, d, i, &said);
+            const struct lf_features_key k = key_of(&said, n == 1);
+            if (lf_features_rows(m->features, &k, &number) >= 0)
+                continue;
+            lf_fail(err, LF_EINVAL, "there are no features of it: make them of these shards");
+            return lf_loader_media_blame(set, d, i, err);
+        }
+    return 0;
+}
+
+/* Its rows behind those of the batch; *x is what its picture becomes, without patches. */
+static int read_encoded(const struct lf_loader_media *m, lf_media_batch *to, lf_pixels *x,
+                        const lf_shard_picture *said, bool alone, lf_err *err)
+{
+    const struct lf_features_key k = key_of(said, alone);
+    const lf_size from = {(int32_t)said->w, (int32_t)said->h};
+    size_t number;
+    const int64_t n = lf_features_rows(m->features, &k, &number);
+    int rc = lf_processor_plan(x, &m->processor, from, alone, err);
+    if (rc != 0)
+        return rc;
+    if (n < 0 || x->tiles != said->tiles || x->grid_h != said->grid_h || x->grid_w != said->grid_w)
+        return lf_fail(err, LF_EFORMAT, "there are no features of what it becomes");
+    if (to->n_encoded + n > m->max_encoded)
+        return lf_fail(err, LF_EFORMAT, "a micro-batch has no room for its features");
+    rc =
+        lf_features_read(m->features, number, to->encoded + to->n_encoded * to->encoded_bytes, err);
+    to->n_encoded += n;
+    return rc;
+}
+
 /* One picture of a cut, whose tokens stand from row `first` on. */
 static int fill_picture(const struct lf_loader_media *m, lf_loader_batch *b, const lf_shardset *set,
                         const struct lf_units_cut *cut, int64_t first, uint64_t i, lf_err *err)
@@ -184,7 +252,9 @@ static int fill_picture(const struct lf_loader_media *m, lf_loader_batch *b, con
     if (!lf_units_sees(&said, cut))
         return 0;
     const int64_t at = m->alone ? first : first + (int64_t)(said.first - cut->from);
-    int rc = lf_loader_media_read(m, &x, set, cut->doc, i, &said, err);
+    int rc = m->features ? read_encoded(m, &b->media, &x, &said,
+                                        lf_shardset_pictures(set, cut->doc) == 1, err)
+                         : lf_loader_media_read(m, &x, set, cut->doc, i, &said, err);
     if (rc == 0)
         rc = lf_loader_media_put(m, b, &x, &said, at, err);
     lf_pixels_fini(&x);

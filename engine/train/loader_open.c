@@ -142,6 +142,8 @@ static int open_media(lf_loader *l, const lf_loader_config *c, const struct lf_l
     int rc = lf_loader_media_source(&l->media, &l->media.on, s->set, s->dir, err);
     if (rc == 0 && lf_shardset_get_info(s->set)->processor)
         rc = lf_loader_media_check(&l->media, c, s->dir, err);
+    if (rc == 0 && lf_shardset_get_info(s->set)->processor && c->features)
+        rc = lf_loader_media_featured(&l->media, s->set, s->dir, err);
     size_t most = lf_shardset_picture_most(s->set);
     l->media.file_bytes = most > l->media.file_bytes ? most : l->media.file_bytes;
     return rc;
@@ -318,8 +320,12 @@ static int alloc_media(lf_loader *l, const lf_loader_config *c, lf_media_batch *
     m->row_bytes = 3 * side * side;
     m->tile = take(l, tiles, sizeof *m->tile, err);
     m->picture = take(l, tiles, sizeof *m->picture, err);
-    m->patches = take(l, (size_t)c->max_patches, (size_t)c->patch_bytes, err);
-    return m->tile && m->picture && m->patches ? 0 : LF_ENOMEM;
+    if (c->encoded_bytes)
+        m->encoded = take(l, (size_t)c->max_encoded, (size_t)c->encoded_bytes, err);
+    else
+        m->patches = take(l, (size_t)c->max_patches, (size_t)c->patch_bytes, err);
+    m->encoded_bytes = c->encoded_bytes;
+    return m->tile && m->picture && (m->patches || m->encoded) ? 0 : LF_ENOMEM;
 }
 
 static int alloc_slots(lf_loader *l, const lf_loader_config *c, lf_err *err)
@@ -366,6 +372,8 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     int rc = lf_loader_check(c, err);
     if (rc < 0)
         return rc;
+    if (c->encoded_bytes && !c->features)
+        LF_BUG("a loader of features without any, of %s", c->sources[0].dir);
     lf_loader *l = lf_calloc(1, sizeof *l, err);
     if (!l)
         return LF_ENOMEM;
@@ -380,6 +388,8 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     l->media.max_patches = c->max_patches;
     l->media.max_tiles = c->max_tiles;
     l->media.alone = c->pictures;
+    l->media.features = c->features;
+    l->media.max_encoded = c->max_encoded;
     rc = LF_ENOMEM;
     if (!(l->src = take(l, c->n_sources, sizeof *l->src, err)))
         goto out;

@@ -10,6 +10,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/media/expand.h"
+#include "engine/store/features.h"
 #include "engine/train/loader.h"
 #include "engine/train/megatron_order.h"
 
@@ -153,13 +154,21 @@ struct lf_loader_media {
     lf_expand expand;
     int64_t image_token;
     int32_t max_patches, max_tiles;
-    bool alone;    /* pictures of lf_loader_config */
-    uint8_t *file; /* [file_bytes] of the picture being read */
+    bool alone;                  /* pictures of lf_loader_config */
+    const lf_features *features; /* NULL: pictures are decoded */
+    int64_t max_encoded;         /* rows of features */
+    uint8_t *file;               /* [file_bytes] of the picture being read */
     size_t file_bytes;
 };
 /* The processor of one source's pictures, against those before: `have` says there are some. */
 int lf_loader_media_source(struct lf_loader_media *m, bool *have, const lf_shardset *set,
                            const char *dir, lf_err *err);
+/* Adds the key of picture i of a document. Returns its number, or a negative lf_rc. */
+int64_t lf_loader_media_key(struct lf_features_keys *keys, const lf_shardset *set, uint64_t doc,
+                            uint64_t i, lf_err *err);
+/* Do the features have every picture of a source, made by the same processor? LF_EINVAL. */
+int lf_loader_media_featured(const struct lf_loader_media *m, const lf_shardset *set,
+                             const char *dir, lf_err *err);
 /* Is the processor of the sources the one that was planned for? */
 int lf_loader_media_check(const struct lf_loader_media *m, const lf_loader_config *c,
                           const char *dir, lf_err *err);
@@ -168,8 +177,9 @@ size_t lf_loader_media_bytes(const lf_loader_config *c); /* of one slot */
  * success the caller owns *x. */
 int lf_loader_media_read(const struct lf_loader_media *m, lf_pixels *x, const lf_shardset *set,
                          uint64_t doc, uint64_t i, const lf_shard_picture *said, lf_err *err);
-/* Puts its patches behind those of the batch. Its placeholders begin at row `at`. A picture of pan
- * and scan has a run of them for each tile; any other has one. */
+/* Puts its patches, of which x has none where features are read, behind those of the batch. Its
+ * placeholders begin at row `at`. A picture of pan and scan has a run of them for each tile; any
+ * other has one. */
 int lf_loader_media_put(const struct lf_loader_media *m, lf_loader_batch *b, const lf_pixels *x,
                         const lf_shard_picture *said, int64_t at, lf_err *err);
 /* Prefixes err with the place of the picture; returns its code. */

@@ -541,6 +541,7 @@ void lf_train_close(lf_trainer *t, int rc)
     lf_loader_close(t->vdata);
     for (size_t k = 0; t->vsets && k < t->n_valid_dirs; k++)
         lf_loader_close(t->vsets[k]);
+    lf_features_close(t->features);
     if (t->c->guest)
         t->c->guest->leave(t->c->guest->user);
     lf_nvml_close(t->nvml);

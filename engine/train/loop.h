@@ -93,6 +93,10 @@ struct lf_train_config {
     /* pictures of a micro-batch: most patches, 0: there are none; most tiles, 0: a sixteenth of
      * them */
     int64_t max_patches, max_tiles;
+    /* [n_features] `features` artifacts, read in place of running the encoder, which is frozen and
+     * has no memory (engine/store/features.h) */
+    const char *const *features;
+    size_t n_features;
     enum lf_pack_policy packing;
     const lf_ramp_row *ramp; /* samples of a step; multiples of micro_batch */
     size_t n_ramp;

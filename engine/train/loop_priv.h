@@ -14,6 +14,7 @@
 #include "engine/model/flops.h"
 #include "engine/model/sight.h"
 #include "engine/store/ckpt.h"
+#include "engine/store/features.h"
 #include "engine/train/best.h"
 #include "engine/train/cost.h"
 #include "engine/train/cut.h"
@@ -112,6 +113,7 @@ struct lf_trainer {
     lf_model_config mc;         /* resolved */
     struct lf_train_model m;
     lf_loader *data, *vdata;
+    lf_features *features; /* NULL: the encoder runs, or there are no pictures */
     lf_schedule lr;
     int64_t total_steps, total_samples; /* as the run stands */
     lf_early early;                     /* of them: why they may be less than by the settings */
@@ -237,6 +239,10 @@ struct lf_train_inputs {
 /* see.c. Bounds of pictures from the configuration. */
 int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_config *c,
                             const lf_model_config *mc, lf_err *err);
+/* Elements of a row of features. */
+int64_t lf_train_feature_width(const lf_model_config *mc);
+/* Opens the features, and checks that they are those of the run's encoder and precision. */
+int lf_train_open_features(lf_trainer *t, lf_err *err);
 /* Host memory of the sights of a run: one for each micro-batch under way. */
 size_t lf_train_sight_bytes(const struct lf_train_config *c, const struct lf_train_model *m);
 /* Fills s from a micro-batch of l. */

@@ -168,6 +168,7 @@ static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train
 {
     const lf_loader_source src = {lf_train_source_dir(t, o->source, o->valid), 1};
     lf_loader_config lc = lf_train_valid_config(t->c, &t->mc, 1);
+    lc.features = t->features;
     lc.split = o->valid ? "valid" : "train";
     lc.sources = &src;
     lc.dp_rank = t->who.data;

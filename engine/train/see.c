@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pictures of a micro-batch: their bounds in the plan, and what they put into the graphs. */
+#include <string.h>
+
+#include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
 int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_config *c,
@@ -24,7 +27,60 @@ int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_conf
         return lf_fail(err, LF_ENOTSUP,
                        "pipeline_cost = measured times text alone; with max_patches leave it out");
     m->media = lf_sight_bounds(mc, c->max_patches, c->max_tiles, m->rows);
+    m->media.encoded = c->n_features > 0;
+    m->media.encoded_type = c->compute;
     return 0;
+}
+
+int64_t lf_train_feature_width(const lf_model_config *mc)
+{
+    return (1 + mc->vision.taps.n) * mc->vision.hidden;
+}
+
+static const char *precision_of(enum lf_dtype compute)
+{
+    return compute == LF_BF16 ? "bf16" : compute == LF_F16 ? "fp16" : "f32";
+}
+
+/* Of the encoder that the result of the run has. */
+static int check_encoder(const lf_trainer *t, const struct lf_features_info *i, lf_err *err)
+{
+    const char *dir = t->c->vision_from ? t->c->vision_from : t->c->init_from;
+    char is[LF_HASH_HEX];
+    lf_ckpt *ck = NULL;
+    int rc = lf_ckpt_open_checked(&ck, dir, LF_CKPT_CHECK_READS, 1, err);
+    if (rc == 0)
+        rc = lf_encoder_identity(is, ck, LF_WEIGHTS_PREFIX, err);
+    lf_ckpt_close(ck);
+    if (rc == 0 && strcmp(is, i->encoder_sha256) != 0)
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s: these features are of another encoder than that of %s (%.12s, not "
+                     "%.12s): make them with this checkpoint",
+                     t->c->features[0], dir, i->encoder_sha256, is);
+    return rc;
+}
+
+int lf_train_open_features(lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    const char *precision = precision_of(c->compute);
+    if (!c->n_features)
+        return 0;
+    int rc = lf_features_open(&t->features, c->features, c->n_features, err);
+    if (rc != 0)
+        return rc;
+    const struct lf_features_info *i = lf_features_get_info(t->features);
+    if (strcmp(i->precision, precision) != 0)
+        return lf_fail(err, LF_EINVAL,
+                       "%s: these features were made with precision = %s, and this run has %s",
+                       c->features[0], i->precision, precision);
+    if ((rc = check_encoder(t, i, err)) != 0)
+        return rc;
+    return i->width == lf_train_feature_width(&t->mc)
+               ? 0
+               : lf_fail(err, LF_EFORMAT, "%s: rows of %lld numbers, where the encoder has %lld",
+                         c->features[0], (long long)i->width,
+                         (long long)lf_train_feature_width(&t->mc));
 }
 
 size_t lf_train_sight_bytes(const struct lf_train_config *c, const struct lf_train_model *m)

@@ -86,6 +86,22 @@ static int check_best(const struct lf_train_config *c, lf_err *err)
     return 0;
 }
 
+static int check_features(const struct lf_train_config *c, lf_err *err)
+{
+    if (!c->n_features)
+        return 0;
+    if (!c->max_patches)
+        return lf_fail(err, LF_EINVAL, "features are of pictures, which need max_patches too");
+    if (!c->init_from && !c->vision_from)
+        return lf_fail(err, LF_EINVAL,
+                       "features are those of an encoder, which the result has too: give init_from "
+                       "or vision_from, the checkpoint that they were made with");
+    if (lf_train_pictures(c))
+        return lf_fail(err, LF_EINVAL,
+                       "objective = mae trains an encoder, so there are no features of it yet");
+    return 0;
+}
+
 int lf_train_check(const struct lf_train_config *c, lf_err *err)
 {
     int given = (c->steps > 0) + (c->tokens > 0) + (c->epochs > 0);
@@ -124,6 +140,8 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
         LF_BUG("an objective with %zu sums and %zu metrics", c->objective->n_sums,
                c->objective->n_metrics);
     int rc = lf_adamw_opts_check(&c->adam, c->compute, err);
+    if (rc == 0)
+        rc = check_features(c, err);
     if (rc == 0)
         rc = check_best(c, err);
     if (rc == 0)
@@ -226,6 +244,10 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
 
 static int check_guest(const struct lf_train_config *c, lf_err *err)
 {
+    if (c->n_features && c->guest)
+        return lf_fail(err, LF_ENOTSUP,
+                       "samples during training (sample_interval) run the encoder, which is not in "
+                       "memory with features; leave one of them out");
     if (c->axes.sequence && c->guest)
         return lf_fail(
             err, LF_ENOTSUP,

@@ -59,4 +59,4 @@ if command -v mandoc >/dev/null 2>&1; then
 else
     skip "mandoc has no warning about a man page" "no mandoc"
 fi
-finish 68
+finish 74
