@@ -135,6 +135,8 @@ dist_models_DATA = \
   models/qwen3-30b-a3b.ini \
   models/qwen3-235b-a22b.ini \
   models/deepseek-moe-16b.ini \
+  models/deepseek-v2-lite.ini \
+  models/deepseek-v3.ini \
   models/tiny-moe.ini \
   models/quickstart.ini \
   models/llama-58m.ini

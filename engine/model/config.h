@@ -167,8 +167,18 @@ typedef struct lf_model_config {
     int64_t heads;    /* H query heads */
     int64_t kv_heads; /* G key/value heads; 0 in a file = heads */
     int64_t head_dim; /* D; 0 in a file = hidden / heads */
-    int64_t ffn;      /* inner width of the MLP */
-    int64_t vocab;    /* V; 0 = the stage takes it from the tokenizer of the data */
+    /* Multi-head latent attention (mla.c): keys and values are made of a latent of kv_lora
+     * channels; 0: of x, and nothing below is read but at its default. A head's key has nope_dim
+     * channels of its own and rope_dim that turn and that all heads share: D = nope_dim + rope_dim,
+     * G = H */
+    int64_t kv_lora;
+    int64_t q_lora; /* queries are made of a latent too; 0: of x */
+    int64_t nope_dim, rope_dim;
+    int64_t v_dim;          /* E: channels of a head's value */
+    double mla_norm_eps;    /* of the norms of both latents */
+    double rope_mscale_all; /* yarn: scores times (0.1 rope_mscale_all log(factor) + 1)^2; 0: 1 */
+    int64_t ffn;            /* inner width of the MLP */
+    int64_t vocab;          /* V; 0 = the stage takes it from the tokenizer of the data */
     /* longest position + 1 that the model is made for; rows of a learned position table */
     int64_t max_positions;
 
@@ -228,7 +238,7 @@ typedef struct lf_model_config {
     int64_t window_kv_heads, window_head_dim;
 
     int parallel_block;   /* enum lf_model_parallel: x + attn(norm x) + mlp(norm x) */
-    double attn_scale;    /* of q.k; 0 = 1/sqrt(head_dim) */
+    double attn_scale;    /* of q.k; 0: see lf_model_layer_attn_scale */
     double attn_softcap;  /* 0 = off */
     double logit_softcap; /* 0 = off */
     double embed_scale;   /* multiplies the token embedding */
@@ -380,6 +390,11 @@ bool lf_model_layer_local(const lf_model_config *c, int64_t layer);
 /* Heads of keys and values, and the width of a head, of a layer that attends. */
 int64_t lf_model_layer_kv_heads(const lf_model_config *c, int64_t layer);
 int64_t lf_model_layer_head_dim(const lf_model_config *c, int64_t layer);
+/* Channels of a head's value: v_dim, or those of its key. */
+int64_t lf_model_layer_value_dim(const lf_model_config *c, int64_t layer);
+/* What multiplies q . k: attn_scale, or 1/sqrt of the head's width times what rope_mscale_all
+ * says. */
+double lf_model_layer_attn_scale(const lf_model_config *c, int64_t layer);
 /* Has layer l experts? How many layers have experts? */
 bool lf_model_layer_moe(const lf_model_config *c, int64_t layer);
 int64_t lf_model_moe_layers(const lf_model_config *c);
@@ -393,13 +408,13 @@ int64_t lf_model_param_count(const lf_model_config *c);
  * without embeddings, norms and biases.
  */
 int64_t lf_model_matmul_params(const lf_model_config *c);
-/* Returns the mean number of keys of a query times H D, summed over the layers from `from` on that
- * attend: a product q.k or p v takes 2 FLOPs of each. */
+/* Returns the mean number of keys of a query times H (D + E) / 2, summed over the layers from `from`
+ * on that attend: products q.k and p v take 4 FLOPs of each together. */
 double lf_model_attention_work(const lf_model_config *c, int64_t seq_length, bool causal,
                                int64_t from);
 /* Returns the FLOPs of a training step of all weights (flops.h: of what is trained) per token at
  * sequence length T: 6 matmul_params + attention.
- * Attention is 12 H D p in each layer that attends, where p is the mean number of keys of a query:
+ * Attention is 6 H (D + E) p in each layer that attends, where p is the mean number of keys of a query:
  * p = T without causal, p = T/2 with causal, less in windowed layers. The forward pass alone is a
  * third. */
 double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal);

@@ -44,6 +44,8 @@ static int check_sizes(lf_model_config *c, lf_err *err)
             return lf_fail(err, LF_EINVAL, "[model] needs %s", lf_model_keys[i].name);
     if (c->kv_heads == 0)
         c->kv_heads = c->heads;
+    if (c->head_dim == 0 && c->kv_lora)
+        c->head_dim = c->nope_dim + c->rope_dim;
     if (c->head_dim == 0) {
         if (c->hidden % c->heads)
             CONTRADICTION("heads", "%lld heads do not divide hidden = %lld; give head_dim",
@@ -112,6 +114,40 @@ static int check_layers(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* Multi-head latent attention: its sizes, and what does not go with it. */
+static int check_latent(const lf_model_config *c, lf_err *err)
+{
+    if (!c->kv_lora)
+        return 0;
+    if (!c->nope_dim || !c->rope_dim || !c->v_dim)
+        CONTRADICTION("kv_lora", "latent attention needs nope_dim, rope_dim and v_dim");
+    if (c->rope_dim % 2)
+        CONTRADICTION("rope_dim", "rope turns pairs of channels, and %lld is odd",
+                      (long long)c->rope_dim);
+    if (c->head_dim != c->nope_dim + c->rope_dim)
+        CONTRADICTION("head_dim", "%lld is not nope_dim + rope_dim = %lld; leave it out",
+                      (long long)c->head_dim, (long long)(c->nope_dim + c->rope_dim));
+    if (c->kv_heads != c->heads)
+        CONTRADICTION("kv_heads", "latent attention has as many as heads (%lld); leave it out",
+                      (long long)c->heads);
+    if (c->position != LF_POS_ROPE || fabs(c->rope_fraction - 1) > 0)
+        CONTRADICTION("kv_lora", "latent attention turns rope_dim channels of a head: it needs "
+                                 "position = rope and no rope_fraction");
+    const struct {
+        const char *key;
+        bool set;
+    } without[] = {{"qkv_bias", c->qkv_bias},
+                   {"qk_norm", c->qk_norm},
+                   {"logn_length", c->logn_length > 0},
+                   {"rope_sections", c->rope_sections.n > 0},
+                   {"window_kv_heads", c->window_kv_heads > 0},
+                   {"window_head_dim", c->window_head_dim > 0}};
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        if (without[i].set)
+            CONTRADICTION(without[i].key, "latent attention (kv_lora) has none");
+    return 0;
+}
+
 static int check_block(lf_model_config *c, lf_err *err)
 {
     if (c->block != LF_BLOCK_PRE && c->parallel_block != LF_PARALLEL_NO)
@@ -136,6 +172,13 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         const char *needs;
     } rows[] = {
         {"residual_alpha", c->residual_alpha > 0, c->block == LF_BLOCK_ALPHA, "block = alpha"},
+        {"q_lora", c->q_lora > 0, c->kv_lora > 0, "kv_lora"},
+        {"nope_dim", c->nope_dim > 0, c->kv_lora > 0, "kv_lora"},
+        {"rope_dim", c->rope_dim > 0, c->kv_lora > 0, "kv_lora"},
+        {"v_dim", c->v_dim > 0, c->kv_lora > 0, "kv_lora"},
+        {"mla_norm_eps", true, c->kv_lora > 0, "kv_lora"},
+        {"rope_mscale_all", c->rope_mscale_all > 0, yarn && c->kv_lora > 0,
+         "kv_lora and rope_scaling = yarn"},
         {"rope_beta_fast", true, yarn, "rope_scaling = yarn"},
         {"rope_beta_slow", true, yarn, "rope_scaling = yarn"},
         {"rope_truncate", !c->rope_truncate, yarn, "rope_scaling = yarn"},
@@ -369,6 +412,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = lf_model_settle_layers(c, err);
     if (rc == 0)
         rc = check_layers(c, err);
+    if (rc == 0)
+        rc = check_latent(c, err);
     if (rc == 0)
         rc = check_block(c, err);
     if (rc == 0)

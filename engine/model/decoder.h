@@ -12,7 +12,15 @@
  *     embed_in.weight [C, E], embed_out.weight [E, C]  with embed_dim only, else E = C
  *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
  *     layers.N.attn.{q,k,v}.{weight,bias} [HD or GD, C]  (group layers.N.attn.qkv)
- *     layers.N.attn.o.{weight,bias} [C, HD]            layers.N.attn.{q,k}_norm.weight [D]
+ *     layers.N.attn.o.{weight,bias} [C, HE]            layers.N.attn.{q,k}_norm.weight [D]
+ *     with kv_lora in place of q, k and v (mla.c):
+ *     layers.N.attn.q.weight [HD, C], or with q_lora
+ *     layers.N.attn.q_a.weight [q_lora, C]             layers.N.attn.q_a_norm.weight [q_lora]
+ *     layers.N.attn.q_b.weight [HD, q_lora]
+ *     layers.N.attn.kv_a.weight [kv_lora + rope_dim, C]
+ *     layers.N.attn.kv_a_norm.weight [kv_lora]
+ *     layers.N.attn.k_b.weight [H nope_dim, kv_lora]   (group layers.N.attn.kv_b)
+ *     layers.N.attn.v_b.weight [H v_dim, kv_lora]      (group layers.N.attn.kv_b)
  *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: only up)
  *     layers.N.mlp.down.{weight,bias} [C, F]
  *     layers.N.{attn,mlp}_post_norm.{weight,bias} [C]  (sandwich)

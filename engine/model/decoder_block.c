@@ -96,9 +96,7 @@ static void fill_axis(void *dst, const void *ctx)
     }
 }
 
-/* Heads of layer l turned by their positions; queries have tables of their own where logn_length
- * scales them. */
-static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, bool query)
+lf_val lf_dec_rope(struct lf_dec_build *b, lf_val x, const struct lf_dec_turn *t)
 {
     static const char *const names[4][2] = {{"rope.cos", "rope.sin"},
                                             {"rope.local.cos", "rope.local.sin"},
@@ -106,11 +104,12 @@ static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, b
                                             {"rope.q.local.cos", "rope.q.local.sin"}};
     const bool two = b->c->position == LF_POS_ROPE2D; /* a head is two that turn apart */
     struct lf_rope_opts o = {.position2 = b->blocks,
-                             .heads = (int)heads * (two ? 2 : 1),
-                             .rot = (int)lf_model_layer_rope_dim(b->c, l),
+                             .heads = (int)t->heads * (two ? 2 : 1),
+                             .first = (int)t->first,
+                             .rot = (int)lf_model_layer_rope_dim(b->c, t->layer),
                              .interleaved = b->c->rope_interleaved};
-    unsigned what = lf_model_layer_local(b->c, l) ? LF_ROPE_LOCAL : 0;
-    if (query && lf_dec_logn(b->d))
+    unsigned what = lf_model_layer_local(b->c, t->layer) ? LF_ROPE_LOCAL : 0;
+    if (t->query && lf_dec_logn(b->d))
         what |= LF_ROPE_QUERY;
     lf_val table[2], turns = b->turns.id ? b->turns : b->positions;
     if (b->c->rope_sections.n) {
@@ -125,37 +124,36 @@ static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, b
 
 /* ---- attention ---- */
 
-static lf_val paged_attention(struct lf_dec_build *b, lf_val q, lf_val k, lf_val v,
+static lf_val paged_attention(struct lf_dec_build *b, const struct lf_dec_heads *h,
                               const struct lf_attn_opts *o, int64_t l)
 {
     const struct lf_decoder_paged *p = b->paged;
-    const int64_t rows = p->n_pages * p->page_tokens, groups = lf_model_layer_kv_heads(b->c, l),
-                  cols = groups * lf_model_layer_head_dim(b->c, l);
+    const int64_t rows = p->n_pages * p->page_tokens, groups = lf_model_layer_kv_heads(b->c, l);
     char name[32];
     snprintf(name, sizeof(name), "kv.%lld.k", (long long)l);
-    lf_val kp = lf_state(b->g, name, p->cache, rows, cols);
+    lf_val kp = lf_state(b->g, name, p->cache, rows, groups * lf_model_layer_head_dim(b->c, l));
     snprintf(name, sizeof(name), "kv.%lld.v", (long long)l);
-    lf_val vp = lf_state(b->g, name, p->cache, rows, cols);
+    lf_val vp = lf_state(b->g, name, p->cache, rows, groups * lf_model_layer_value_dim(b->c, l));
     const struct lf_kv_cache cache = {kp, vp, b->seq, b->positions, b->table, p->page_tokens};
-    lf_kv_write(b->g, k, v, &cache, (int)groups);
-    return lf_attention_paged(b->g, q, &cache, b->alibi, o);
+    lf_kv_write(b->g, h->k, h->v, &cache, (int)groups);
+    return lf_attention_paged(b->g, h->q, &cache, b->alibi, o);
 }
 
-/* softmax(scale q k^T + mask) v, projected back; q and k normalised per head and turned before. */
-static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
+/* Queries, keys and values of layer l; q and k normalised per head and turned. */
+static struct lf_dec_heads plain_heads(struct lf_dec_build *b, lf_val x, int64_t l)
 {
     const lf_model_config *c = b->c;
     const int64_t H = c->heads, G = lf_model_layer_kv_heads(c, l),
                   D = lf_model_layer_head_dim(c, l);
-    lf_val qkv = lf_dec_linear(b, lf_tp_enter(b->g, h), c->qkv_bias, "attn.qkv", l);
-    lf_val v = lf_slice(b->g, qkv, (H + G) * D, G * D);
+    lf_val qkv = lf_dec_linear(b, lf_tp_enter(b->g, x), c->qkv_bias, "attn.qkv", l);
     lf_val q, k;
     const bool turned =
         c->position == LF_POS_ROPE2D ||
         (c->position == LF_POS_ROPE && lf_model_layer_position(c, l) != LF_TURN_NONE);
     if (turned && !c->qk_norm &&
         !lf_dec_logn(b->d)) { /* q and k lie side by side: one pass turns both */
-        lf_val qk = rope(b, lf_slice(b->g, qkv, 0, (H + G) * D), H + G, l, false);
+        lf_val qk = lf_dec_rope(b, lf_slice(b->g, qkv, 0, (H + G) * D),
+                                &(struct lf_dec_turn){.heads = H + G, .layer = l});
         q = lf_slice(b->g, qk, 0, H * D);
         k = lf_slice(b->g, qk, H * D, G * D);
     } else {
@@ -166,14 +164,21 @@ static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
             k = head_norm(b, k, G, "attn.k_norm", l);
         }
         if (turned) {
-            q = rope(b, q, H, l, true);
-            k = rope(b, k, G, l, false);
+            q = lf_dec_rope(b, q, &(struct lf_dec_turn){.heads = H, .layer = l, .query = true});
+            k = lf_dec_rope(b, k, &(struct lf_dec_turn){.heads = G, .layer = l});
         }
     }
-    struct lf_attn_opts o = {.heads = (int)H,
-                             .groups = (int)G,
-                             .scale =
-                                 (float)(c->attn_scale > 0 ? c->attn_scale : 1 / sqrt((double)D)),
+    return (struct lf_dec_heads){q, k, lf_slice(b->g, qkv, (H + G) * D, G * D)};
+}
+
+/* softmax(scale q k^T + mask) v, projected back. */
+static lf_val attention(struct lf_dec_build *b, lf_val x, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    const struct lf_dec_heads h = c->kv_lora ? lf_dec_latent_heads(b, x, l) : plain_heads(b, x, l);
+    struct lf_attn_opts o = {.heads = (int)c->heads,
+                             .groups = (int)lf_model_layer_kv_heads(c, l),
+                             .scale = (float)lf_model_layer_attn_scale(c, l),
                              .softcap = (float)c->attn_softcap,
                              .window = (int32_t)lf_model_layer_window(c, l),
                              .causal = true,
@@ -187,8 +192,8 @@ static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
         o.sample = b->samples;
         o.position = b->offsets;
     }
-    lf_val a = b->paged ? paged_attention(b, q, k, v, &o, l)
-                        : lf_attention(b->g, q, k, v, b->cu_seqlens, b->alibi, &o);
+    lf_val a = b->paged ? paged_attention(b, &h, &o, l)
+                        : lf_attention(b->g, h.q, h.k, h.v, b->cu_seqlens, b->alibi, &o);
     return lf_tp_leave(b->g, lf_dec_linear(b, a, c->out_bias, "attn.o", l));
 }
 

@@ -85,6 +85,19 @@ lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l
 /* y = x w^T (+ bias); the names of both begin with "layers.l.part". */
 lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *part, int64_t l);
 lf_val lf_dec_dropout(struct lf_dec_build *b, lf_val x, double p, const char *part, int64_t l);
+/* Which heads turn by their positions: `heads` side by side, from channel `first` of each on. query:
+ * by tables of their own, where logn_length scales queries. */
+struct lf_dec_turn {
+    int64_t heads, first, layer;
+    bool query;
+};
+lf_val lf_dec_rope(struct lf_dec_build *b, lf_val x, const struct lf_dec_turn *t);
+/* What attention reads: q [R, H D], k [R, G D], v [R, G E]. */
+struct lf_dec_heads {
+    lf_val q, k, v;
+};
+/* Those of layer l with multi-head latent attention (mla.c); x [R, C]. */
+struct lf_dec_heads lf_dec_latent_heads(struct lf_dec_build *b, lf_val x, int64_t l);
 /* The experts of layer l, in place of its MLP (moe.c). */
 lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l);
 /* Layer l; x and the result are [R, C]. */

@@ -195,6 +195,23 @@ static const char *const qwen15_moe[] = {LLAMA,
 static const char *const qwen3_moe[] = {
     LLAMA,          "norm_eps=1e-6",     "rope_theta=1000000", "qk_norm=yes",
     "tied_head=no", "router_renorm=yes", "router_aux=0.001",   NULL};
+/* Latent attention; yarn comes with the sizes. */
+static const char *const deepseek_v2[] = {LLAMA,
+                                          "norm_eps=1e-6",
+                                          "rope_theta=10000",
+                                          "rope_interleaved=yes",
+                                          "tied_head=no",
+                                          "router_aux=0.001",
+                                          NULL};
+static const char *const deepseek_v3[] = {LLAMA,
+                                          "norm_eps=1e-6",
+                                          "rope_theta=10000",
+                                          "rope_interleaved=yes",
+                                          "tied_head=no",
+                                          "router_score=sigmoid",
+                                          "router_bias=yes",
+                                          "router_renorm=yes",
+                                          NULL};
 static const char *const deepseek_moe[] = {LLAMA,
                                            "norm_eps=1e-6",
                                            "rope_theta=10000",
@@ -255,5 +272,7 @@ const struct lf_model_family lf_model_families[] = {
     {"qwen2-moe", qwen15_moe},
     {"qwen3-moe", qwen3_moe},
     {"deepseek-moe", deepseek_moe},
+    {"deepseek-v2", deepseek_v2},
+    {"deepseek-v3", deepseek_v3},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

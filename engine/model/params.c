@@ -116,6 +116,33 @@ static void add_norm(struct table *t, const char *name)
         add(t, NULL, BIAS, WHOLE, vector(t->c->hidden), "%s.bias", name);
 }
 
+/* Multi-head latent attention (mla.c): what has heads is divided by them, the latent is not. */
+static void add_latent(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    const long long n = (long long)l;
+    const int64_t q = c->heads * c->head_dim, k = c->heads * c->nope_dim, v = c->heads * c->v_dim;
+    const struct cut heads = {LF_SHARD_ROWS, c->heads, false},
+                     outputs = {LF_SHARD_COLS, c->heads, false};
+    char w[64];
+    if (c->q_lora) {
+        add(t, NULL, MATRIX, WHOLE, matrix(c->q_lora, c->hidden), "layers.%lld.attn.q_a.weight", n);
+        add(t, NULL, SCALE, WHOLE, vector(c->q_lora), "layers.%lld.attn.q_a_norm.weight", n);
+        add(t, NULL, MATRIX, heads, matrix(q, c->q_lora), "layers.%lld.attn.q_b.weight", n);
+    } else {
+        add(t, NULL, MATRIX, heads, matrix(q, c->hidden), "layers.%lld.attn.q.weight", n);
+    }
+    add(t, NULL, MATRIX, WHOLE, matrix(c->kv_lora + c->rope_dim, c->hidden),
+        "layers.%lld.attn.kv_a.weight", n);
+    add(t, NULL, SCALE, WHOLE, vector(c->kv_lora), "layers.%lld.attn.kv_a_norm.weight", n);
+    snprintf(w, sizeof(w), "layers.%lld.attn.kv_b.weight", n);
+    add(t, w, MATRIX, heads, matrix(k, c->kv_lora), "layers.%lld.attn.k_b.weight", n);
+    add(t, w, MATRIX, heads, matrix(v, c->kv_lora), "layers.%lld.attn.v_b.weight", n);
+    add(t, NULL, RESIDUAL_OUT, outputs, matrix(c->hidden, v), "layers.%lld.attn.o.weight", n);
+    if (c->out_bias)
+        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.attn.o.bias", n);
+}
+
 static void add_attention(struct table *t, int64_t l)
 {
     const lf_model_config *c = t->c;
@@ -210,7 +237,10 @@ static void add_layer(struct table *t, int64_t l)
     const char mlp = lf_model_layer_mlp(t->c, l);
     if (lf_model_layer_mixer(t->c, l) != LF_MIXER_NONE) {
         add_layer_norm(t, l, "attn_norm");
-        add_attention(t, l);
+        if (t->c->kv_lora)
+            add_latent(t, l);
+        else
+            add_attention(t, l);
         if (sandwich)
             add_layer_norm(t, l, "attn_post_norm");
     }

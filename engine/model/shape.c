@@ -17,6 +17,8 @@ static int64_t rope_dim(const lf_model_config *c, int64_t head_dim)
 {
     if (c->position != LF_POS_ROPE && c->position != LF_POS_ROPE2D)
         return 0;
+    if (c->kv_lora)
+        return c->rope_dim;
     int64_t part = c->position == LF_POS_ROPE2D ? head_dim / 2 : head_dim;
     return (int64_t)(c->rope_fraction * (double)part + 1e-9);
 }
@@ -147,12 +149,35 @@ static int64_t head_params(const lf_model_config *c)
     return lf_model_embed_width(c) * (c->output == LF_OUTPUT_SCORE ? 1 : c->vocab);
 }
 
+int64_t lf_model_layer_value_dim(const lf_model_config *c, int64_t layer)
+{
+    return c->kv_lora ? c->v_dim : lf_model_layer_head_dim(c, layer);
+}
+
+double lf_model_layer_attn_scale(const lf_model_config *c, int64_t layer)
+{
+    const double m = 0.1 * c->rope_mscale_all * log(c->rope_factor) + 1;
+    return c->attn_scale > 0 ? c->attn_scale
+                             : m * m / sqrt((double)lf_model_layer_head_dim(c, layer));
+}
+
+/* Scalars of the matrices of attention in layer l. */
+static int64_t attention_params(const lf_model_config *c, int64_t l)
+{
+    const int64_t d = lf_model_layer_head_dim(c, l), q = c->heads * d,
+                  kv = lf_model_layer_kv_heads(c, l) * d,
+                  o = c->heads * lf_model_layer_value_dim(c, l) * c->hidden;
+    if (!c->kv_lora)
+        return c->hidden * (q + 2 * kv) + o;
+    return (c->q_lora ? c->q_lora * (c->hidden + q) : c->hidden * q) +
+           c->hidden * (c->kv_lora + c->rope_dim) +
+           c->kv_lora * c->heads * (c->nope_dim + c->v_dim) + o;
+}
+
 /* Scalars that multiply a token in layer l. */
 static int64_t layer_matrices(const lf_model_config *c, int64_t l)
 {
-    const int64_t d = lf_model_layer_head_dim(c, l), q = c->heads * d,
-                  kv = lf_model_layer_kv_heads(c, l) * d;
-    int64_t n = lf_model_layer_attends(c, l) ? c->hidden * (q + 2 * kv) + q * c->hidden : 0;
+    int64_t n = lf_model_layer_attends(c, l) ? attention_params(c, l) : 0;
     switch (lf_model_layer_mlp(c, l)) {
     case LF_MLP_EXPERTS:
         return n + lf_model_moe_params(c, true);
@@ -189,6 +214,7 @@ static int64_t layer_vectors(const lf_model_config *c, int64_t l)
     if (lf_model_layer_attends(c, l)) {
         n += c->qkv_bias ? (c->heads + 2 * lf_model_layer_kv_heads(c, l)) * d : 0;
         n += (c->out_bias ? c->hidden : 0) + (c->qk_norm ? 2 * d : 0);
+        n += c->q_lora + c->kv_lora; /* their norms */
     }
     if (lf_model_layer_mlp(c, l) == LF_MLP_DENSE && c->mlp_bias)
         n += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * c->ffn;
@@ -267,8 +293,9 @@ double lf_model_attention_work(const lf_model_config *c, int64_t seq_length, boo
     double work = 0;
     for (int64_t l = from; l < c->layers; l++)
         if (lf_model_layer_attends(c, l))
-            work += (double)(c->heads * lf_model_layer_head_dim(c, l)) *
-                    layer_keys(c, (double)seq_length, causal, l);
+            work += (double)(c->heads *
+                             (lf_model_layer_head_dim(c, l) + lf_model_layer_value_dim(c, l))) /
+                    2 * layer_keys(c, (double)seq_length, causal, l);
     return work;
 }
 

@@ -77,6 +77,9 @@ const struct rig_model rig_models[] = {
     {.name = "reward model", .set = {"output=score"}, .head = RIG_SCORE},
     {.name = "scoring", .set = {"tied_head=yes"}, .head = RIG_SCORING},
     {.name = "logits", .set = {"norm_head=yes"}, .head = RIG_LOGITS},
+    {.name = "latent attention",
+     .set = {"kv_heads=4", "kv_lora=12", "q_lora=10", "nope_dim=6", "rope_dim=4", "v_dim=5",
+             "tied_head=yes"}},
 };
 const int rig_n_models = sizeof rig_models / sizeof *rig_models;
 

@@ -80,6 +80,16 @@ static const struct row rows[] = {
      .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16",
              "shared_gate=yes"},
      .compute = LF_BF16},
+    {.name = "latent", .set = {"kv_heads=8", "kv_lora=12", "nope_dim=6", "rope_dim=4", "v_dim=5"}},
+    {.name = "latent queries",
+     .set = {"kv_heads=8", "kv_lora=12", "q_lora=10", "nope_dim=6", "rope_dim=4", "v_dim=8"}},
+    {.name = "latent, lora",
+     .set = {"kv_heads=8", "kv_lora=12", "q_lora=10", "nope_dim=6", "rope_dim=4", "v_dim=8"},
+     .lora = 3,
+     .recompute = LF_RECOMPUTE_SELECTIVE},
+    {.name = "latent, bf16",
+     .set = {"kv_heads=8", "kv_lora=12", "nope_dim=6", "rope_dim=4", "v_dim=5"},
+     .compute = LF_BF16},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -236,6 +246,14 @@ static void write_inputs(lf_exec *ex)
     write_input(ex, "samples", samples, sizeof samples);
 }
 
+static bool latent(const struct row *row)
+{
+    bool yes = false;
+    for (int i = 0; i < MAX_SET && row->set[i]; i++)
+        yes = yes || strncmp(row->set[i], "kv_lora=", 8) == 0;
+    return yes;
+}
+
 static void adapt(lf_pstore *ps, const struct row *row)
 {
     lf_err err = LF_ERR_INIT;
@@ -244,8 +262,10 @@ static void adapt(lf_pstore *ps, const struct row *row)
     lf_pstore_freeze(ps, "", true);
     for (int l = 0; l < 2; l++)
         for (int k = 0; k < 4; k++) {
-            static const char *const of[] = {"attn.qkv", "attn.o", "mlp.gate_up", "mlp.down"};
-            const uint32_t members = row->fused ? 0 : k == 0 ? 5 : k == 2 ? 3 : 0;
+            const bool kv = latent(row);
+            const char *const of[] = {kv ? "attn.kv_b" : "attn.qkv", "attn.o", "mlp.gate_up",
+                                      "mlp.down"};
+            const uint32_t members = row->fused ? 0 : k == 0 ? (kv ? 3 : 5) : k == 2 ? 3 : 0;
             char name[64];
             snprintf(name, sizeof name, "layers.%d.%s.weight", l, of[k]);
             if (lf_pstore_adapt(ps, name, members, &d, &err))

@@ -350,6 +350,8 @@ int main(void)
          "rope_local_theta=100 logn_length=60 "
          "norm_head=yes embed_dim=32",
          true},
+        {"latent", "tiny-llama",
+         "kv_heads=4 head_dim=16 kv_lora=20 q_lora=12 nope_dim=10 rope_dim=6 v_dim=12", true},
     };
     uint64_t seed = 5;
     char dirs[sizeof models / sizeof *models][4096];

@@ -151,6 +151,8 @@ static const struct {
     {"qwen3-30b-a3b", 30532122624},
     {"qwen3-235b-a22b", 235093634560},
     {"deepseek-moe-16b", 16375728128},
+    {"deepseek-v2-lite", 15706484224},
+    {"deepseek-v3", 671026419200},
     {"tiny-moe", 307152},
     {"tiny-gpt2", 149248},
     {"tiny-llama", 164160},
@@ -220,6 +222,24 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "head_dim = 15\n",
          "m.ini:9:12: [model] head_dim: head_dim = 15"},
         {"[model]\nfamily = llama\n" TINY "head_dim = 512\n", "at most 256"},
+        {"[model]\nfamily = llama\n" TINY "kv_lora = 12\n",
+         "kv_lora: latent attention needs nope_dim, rope_dim and v_dim"},
+        {"[model]\nfamily = llama\n" TINY "v_dim = 12\n", "v_dim: means nothing without kv_lora"},
+        {"[model]\nfamily = llama\n" TINY
+         "kv_lora = 12\nnope_dim = 6\nrope_dim = 4\nv_dim = 5\nhead_dim = 16\n",
+         "head_dim: 16 is not nope_dim + rope_dim = 10"},
+        {"[model]\nfamily = llama\n" TINY
+         "kv_lora = 12\nnope_dim = 6\nrope_dim = 4\nv_dim = 5\nkv_heads = 2\n",
+         "kv_heads: latent attention has as many as heads (4)"},
+        {"[model]\nfamily = llama\n" TINY
+         "kv_lora = 12\nnope_dim = 6\nrope_dim = 4\nv_dim = 5\nqk_norm = yes\n",
+         "qk_norm: latent attention (kv_lora) has none"},
+        {"[model]\nfamily = llama\n" TINY
+         "kv_lora = 12\nnope_dim = 6\nrope_dim = 4\nv_dim = 5\nposition = alibi\n",
+         "it needs position = rope"},
+        {"[model]\nfamily = llama\n" TINY
+         "kv_lora = 12\nnope_dim = 6\nrope_dim = 4\nv_dim = 5\nrope_mscale_all = 1\n",
+         "means nothing without kv_lora and rope_scaling = yarn"},
         {"[model]\nfamily = llama\n" TINY "heads2 = 1\n", "unknown key 'heads2'"},
         {"[model]\nfamily = llama\nlayers = 2\nhidden = 65\nheads = 4\nffn = 128\nmax_positions = "
          "64\n",
@@ -621,8 +641,8 @@ int main(void)
 {
     TAP(23, test_patterns());
     TAP(18, test_counters());
-    TAP(412, test_published());
-    TAP(142, test_errors());
+    TAP(418, test_published());
+    TAP(156, test_errors());
     TAP(13, test_presets());
     TAP(32, test_positions());
     TAP(9, test_flops());

@@ -436,7 +436,7 @@ static void test_causal_file(const char *name, enum lf_dtype compute, int64_t wi
 
 int main(void)
 {
-    TAP(459, test_tables());
+    TAP(465, test_tables());
     TAP(6, test_errors());
     TAP(4, test_prefixes());
     TAP(10, test_causal_file("tiny-gpt2.ini", LF_F32, 0));
