@@ -102,6 +102,14 @@ LF_INLINE int64_t scan_up(int64_t n)
     return (n + SCAN_B - 1) / SCAN_B * SCAN_B;
 }
 
+/* n rows of d channels, `stride` values apart, become the columns of dst. */
+LF_INLINE void scan_pack_cols(float *dst, const float *src, int64_t stride, int64_t n, int64_t d)
+{
+    const struct attn_rows rows = {
+        .src = src, .stride = stride * (int64_t)sizeof *src, .n = n, .d = d};
+    LF_SYM(attn_pack_cols)(dst, &rows, &(struct attn_shape){.x_type = LF_F32}, NULL);
+}
+
 /* C (+)= op(A) B with A [m, k], or with ta [k, m], row distances in floats. */
 struct scan_mm {
     int64_t m, n, k;

@@ -118,7 +118,7 @@ static void scores_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
     const bool delta = z->in->delta;
-    LF_SYM(attn_pack_cols)(c->tile, c->u, z->lv * 4, n, z->dvp, LF_F32, NULL);
+    scan_pack_cols(c->tile, c->u, z->lv, n, z->dvp);
     for (int64_t i = 0; i < scan_up(n); i += SCAN_B) {
         const int64_t w = i + SCAN_B;
         scan_product((struct scan_mm){SCAN_B, w, z->dvp, b->d_o + i * z->lv, z->lv, c->tile, SCAN_C,
@@ -161,7 +161,7 @@ static void by_state(struct back *b, const float *rows, const float *s, float *t
     const struct scan_shape *z = &b->z;
     for (int64_t r = 0; r < z->dkp; r += SCAN_C) {
         const int64_t w = z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C;
-        LF_SYM(attn_pack_cols)(b->c.tile, s + r * z->lv, z->lv * 4, w, z->dvp, LF_F32, NULL);
+        scan_pack_cols(b->c.tile, s + r * z->lv, z->lv, w, z->dvp);
         scan_product((struct scan_mm){n, w, z->dvp, rows, z->lv, b->c.tile, SCAN_C, to + r, z->lk},
                      false, ATTN_ZERO, NULL);
     }

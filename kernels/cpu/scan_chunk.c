@@ -148,7 +148,7 @@ static void mask_row(struct scan_chunk *c, const struct scan_shape *z, int64_t i
 
 static void head_scores(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
 {
-    LF_SYM(attn_pack_cols)(c->tile, c->k, z->lk * 4, i1, z->dkp, LF_F32, NULL);
+    scan_pack_cols(c->tile, c->k, z->lk, i1, z->dkp);
     for (int64_t i = i0, e; i < i1; i = e) {
         e = scan_up(i + 1) < i1 ? scan_up(i + 1) : i1;
         raw_scores(c, z, c->q + i * z->lk, c->k + i * z->lk,
@@ -193,7 +193,7 @@ static void block_scores(struct scan_chunk *c, const struct scan_shape *z, int64
     if (b) {
         for (int64_t j = 0; j < b; j++)
             scan_scaled(c->kd + j * z->lk, c->k + j * z->lk, first, c->g + j * z->lk, z->dkp);
-        LF_SYM(attn_pack_cols)(c->tile, c->kd, z->lk * 4, b, z->dkp, LF_F32, NULL);
+        scan_pack_cols(c->tile, c->kd, z->lk, b, z->dkp);
         for (int64_t i = i0; i < i1; i++) {
             float *q = c->few + (i - i0) * z->lk, *k = q + SCAN_B * z->lk;
             scan_scaled(q, c->q + i * z->lk, c->g + i * z->lk, first, z->dkp);
