@@ -11,6 +11,9 @@ include kernels/cuda_stream.mk
 include kernels/cuda_attn.mk
 LF_CU_CODE += kernels/cuda/dora.cu
 kernels_libkernels_a_SOURCES += kernels/cuda/dora.c
+LF_CU_CODE += kernels/cuda/conv.cu kernels/cuda/scan.cu
+LF_CU_HEAD += kernels/cuda/scan_args.h
+kernels_libkernels_a_SOURCES += kernels/cuda/scan.c
 LF_CU_CODE += kernels/cuda/mix.cu
 kernels_libkernels_a_SOURCES += kernels/cuda/mix.c
 LF_CU_CODE += kernels/cuda/fp8.cu
@@ -85,6 +88,16 @@ TESTS += tests/op/cuda_dora_test
 tests_op_cuda_dora_test_SOURCES = tests/op/dora_test.c $(LF_CUDA_OP)
 tests_op_cuda_dora_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
 tests_op_cuda_dora_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+# Convolutions and scans.
+check_PROGRAMS += tests/op/cuda_conv_test tests/op/cuda_scan_test
+TESTS += tests/op/cuda_conv_test tests/op/cuda_scan_test
+tests_op_cuda_conv_test_SOURCES = tests/op/conv_test.c $(LF_CUDA_OP)
+tests_op_cuda_conv_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_conv_test_LDADD = $(LF_CUDA_TEST_LIBS)
+tests_op_cuda_scan_test_SOURCES = tests/op/scan_test.c $(LF_CUDA_OP)
+tests_op_cuda_scan_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_scan_test_LDADD = $(LF_CUDA_TEST_LIBS)
 
 # Rows mixed, columns weighed.
 check_PROGRAMS += tests/op/cuda_mix_test

@@ -765,7 +765,7 @@ struct lf_k_dropout {
 
 #include "kernels/experts.h"
 
-/* ---- state-space and linear-attention mixers -------------------------------------------------- */
+/* ---- state-space and linear-attention mixers ------------------------------------------------- */
 
 #include "kernels/scan.h"
 

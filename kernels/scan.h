@@ -40,7 +40,7 @@ struct lf_k_conv_fwd {
 };
 /* With a[t, c] the argument of act, which is formed again, and da = dy act'(a):
  *     dx[t, c] = sum over j of w[c, j] da[t + K - 1 - j, c]
- *     dw[c, j] (+)= sum over t of da[t, c] x[t - K + 1 + j, c];  dbias[c] (+)= sum over t of da[t, c]
+ *     dw[c, j] (+)= sum over t of da[t, c] x[t-K+1+j, c]; dbias[c] (+)= sum over t of da[t, c]
  * Rows of other documents are left out. dx, dw, dbias may be NULL; none is x or dy. */
 struct lf_k_conv_bwd {
     int64_t rows, c, taps, n_docs, ldx, lddy, lddx;
@@ -145,7 +145,7 @@ struct lf_k_scan_fwd {
  *     dQ+ = dO S^T;   dK+ = -dV S^T;   dKd = U dS+^T;   dS = e^(G_n) dS+ + Q+^T dO - K+^T dV
  * from which dQ, dK follow by the products above, and with dK = dKr + dKc, the parts of rows that
  * read (A's row, K+) and that are read (column, Kd):
- *     dG = Q dQ + K dKr - K dKc;  dG_n += sum of Kd dKd + e^(G_n) S dS+;  dg_i = sum of dG_j, j >= i
+ *     dG = Q dQ + K dKr - K dKc; dG_n += sum of Kd dKd + e^(G_n) S dS+; dg_i = sum of dG_j, j >= i
  * Heads that share a key head are added in ascending order. */
 struct lf_k_scan_bwd {
     struct lf_scan_in in;

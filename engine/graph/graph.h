@@ -224,6 +224,48 @@ lf_val lf_fold_rows(lf_graph *g, lf_val x, int k);
 /* Layer scale: gain[c] x[r, c]; gain is a parameter vector. */
 lf_val lf_col_gate(lf_graph *g, lf_val x, lf_val gain);
 
+/* ---- scans (kernels/scan.h has formulas, kinds of mixers and their sources) ---- */
+
+/* Where rows of sequences are continued: i32 inputs [R, 1] and a state. */
+struct lf_slots {
+    lf_val state, seq, pos;
+};
+/* Causal depthwise convolution of x [R, C] over documents, or with slots (else NULL) over
+ * sequences, whose state of the compute type is [sequences, (K - 1) C]. w [C, K] and bias [1, C]
+ * (or LF_NONE) are parameters; act is LF_ACT_NONE or LF_ACT_SILU. */
+lf_val lf_conv(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val cu_seqlens, enum lf_act act,
+               const struct lf_slots *slots);
+
+struct lf_scan_gate_opts {
+    int heads;
+    float low, high; /* where the step is cut; 0 and INFINITY: nowhere */
+};
+struct lf_scan_gates {
+    lf_val g, beta; /* f32 [R, H W], [R, H] */
+};
+/* Decays from a [R, H W], and strengths of writing from b [R, H]; b LF_NONE (W = 1): they are the
+ * steps. a_log [1, H] and bias [1, H W] are parameters. */
+struct lf_scan_gates lf_scan_gate(lf_graph *g, lf_val a, lf_val b, lf_val a_log, lf_val bias,
+                                  const struct lf_scan_gate_opts *o);
+
+struct lf_scan_opts {
+    int heads, groups; /* heads of v; key heads */
+    float scale, unit_eps;
+    bool delta, per_channel;
+};
+struct lf_scan_in_vals {
+    lf_val q, k, v; /* [R, G Dk], [R, G Dk], [R, H Dv] */
+    lf_val g, beta; /* of lf_scan_gate; g may be a constant f32 [1, H], and beta LF_NONE */
+    lf_val skip;    /* a parameter [1, H], or LF_NONE */
+};
+/* The scan over documents, or with slots (else NULL) over sequences. Their state comes from
+ * lf_scan_state. The result is [R, H Dv]. */
+lf_val lf_scan(lf_graph *g, const struct lf_scan_in_vals *in, lf_val cu_seqlens,
+               const struct lf_scan_opts *o, const struct lf_slots *slots);
+/* The f32 state of that many sequences, for this shape and numeric mode. */
+lf_val lf_scan_state(lf_graph *g, const char *name, int64_t sequences, int64_t dk, int64_t dv,
+                     const struct lf_scan_opts *o, enum lf_numeric mode);
+
 /* ---- mixture of experts: R rows, E experts, k of them for each row, M = R k pairs ---- */
 
 struct lf_route_opts {

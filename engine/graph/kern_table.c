@@ -145,6 +145,8 @@ const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT] = {
     WORKS(attn_fwd),
     WORKS(attn_bwd),
     WORKS(attn_paged),
+    WORKS(scan_fwd),
+    WORKS(scan_bwd),
     WORKS(grad_norm),
     WORKS(grouped_gemm),
     WORKS(quantise),

@@ -135,6 +135,20 @@ static int32_t map_parts(struct local *l, int32_t t)
                 : 0;
 }
 
+/* What sequences leave for a convolution or a scan: as much of it as of the channels it is for. */
+static int32_t map_slots(struct local *l, int32_t t, int32_t of)
+{
+    const struct lf_tensor *x = &l->from->t[t];
+    const int64_t here = map_tensor(l, of) ? l->to->t[l->map[of]].cols : 0;
+    if (!here)
+        return 0;
+    const int32_t to = lf_graph_source(l->to, LF_ROLE_STATE, x->name, (enum lf_dtype)x->dtype,
+                                       x->rows, x->cols * here / l->from->t[of].cols)
+                           .id;
+    l->to->t[to].pinned = x->pinned;
+    return to;
+}
+
 /* Pages of keys and values have the heads of what is written to them. */
 static int32_t map_cache(struct local *l, int32_t t)
 {
@@ -142,6 +156,10 @@ static int32_t map_cache(struct local *l, int32_t t)
     const struct lf_tensor *x = &g->t[t];
     for (size_t i = 0; i < g->n_n; i++) {
         const struct lf_node *n = &g->n[i];
+        if (n->op == LF_OP_CONV && n->in[CONV_STATE] == t)
+            return map_slots(l, t, n->in[CONV_X]);
+        if (n->op == LF_OP_SCAN && n->in[SCAN_STATE] == t)
+            return map_slots(l, t, n->in[SCAN_V]);
         if (n->op != LF_OP_KV_WRITE || (n->in[KVW_KP] != t && n->in[KVW_VP] != t))
             continue;
         const int32_t k = n->in[KVW_K], here = map_tensor(l, k);
@@ -279,6 +297,20 @@ static int local_attention(struct local *l, const struct lf_node *n, int32_t in[
     return 0;
 }
 
+/* Heads of a scan; a constant decay is that of all. */
+static int local_scan(struct local *l, const struct lf_node *n, int32_t in[], struct lf_attr *a)
+{
+    const int32_t q = n->in[SCAN_Q], v = n->in[SCAN_V], all = a->heads;
+    if (refuse_cut(l, n, q, a->groups) || refuse_cut(l, n, v, a->heads))
+        return l->to->err.rc;
+    a->groups = own_heads(l, q, a->groups);
+    a->heads = own_heads(l, v, a->heads);
+    if (a->heads != all && l->from->t[n->in[SCAN_G]].role == LF_ROLE_CONST)
+        in[SCAN_G] = lf_tensor_view(l->to, in[SCAN_G],
+                                    (int64_t)l->from->ps->layout.tensor_rank * a->heads, a->heads);
+    return 0;
+}
+
 /* Every rank but the last has as many columns. */
 static int local_join(struct local *l, int32_t x, struct lf_attr *a)
 {
@@ -332,6 +364,7 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
     case LF_OP_NORM:
     case LF_OP_ROPE:
     case LF_OP_HEADS_JOIN:
+    case LF_OP_SCAN_GATE:
         if (refuse_cut(l, n, x, a->heads))
             return l->to->err.rc;
         a->heads = own_heads(l, x, a->heads);
@@ -339,6 +372,8 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
     case LF_OP_ATTN:
     case LF_OP_ATTN_PAGED:
         return local_attention(l, n, in, a);
+    case LF_OP_SCAN:
+        return local_scan(l, n, in, a);
     case LF_OP_KV_WRITE:
         if (refuse_cut(l, n, x, a->groups))
             return l->to->err.rc;
@@ -401,7 +436,12 @@ static void out_pieces(struct local *l, const struct lf_node *n, int32_t out)
     if (!by_place(g, out, LF_PL_COLS) || l->columns[out].n)
         return;
     const bool product = n->op == LF_OP_LINEAR || n->op == LF_OP_MOE_LINEAR;
-    l->columns[out] = l->columns[n->in[product ? LINEAR_W : 0]];
+    const int slot = product               ? LINEAR_W
+                     : n->op == LF_OP_SCAN ? SCAN_V
+                     : n->op == LF_OP_SCAN_GATE && out != n->out[SGATE_G] && n->in[SGATE_B]
+                         ? SGATE_B
+                         : 0;
+    l->columns[out] = l->columns[n->in[slot]];
 }
 
 static void keep_flags(struct local *l, int32_t from, int32_t to)

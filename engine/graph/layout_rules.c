@@ -338,6 +338,60 @@ static int col_gate_bwd(const struct node *v, int out)
     return out == COLGB_DX ? dy : over_rows(weight_of_row(dy, at(v, COLGB_X)));
 }
 
+/* Parameters of channels go with the columns that they weigh. */
+static bool of_columns(const struct node *v, int slot, int x)
+{
+    const int p = at(v, slot);
+    return p == NONE || p == (x == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME);
+}
+
+/* Rows of a document are not spread, as in attention; heads, and channels, may be. */
+static int by_documents(const struct node *v, int x, int weight)
+{
+    if (!of_columns(v, weight, x) || (x == LF_PL_ROWS && v->axis != LF_AXIS_DATA))
+        return BAD;
+    return nonlinear(x);
+}
+
+static int conv(const struct node *v)
+{
+    const int x = at(v, CONV_X);
+    return of_columns(v, CONV_BIAS, x) ? by_documents(v, x, CONV_W) : BAD;
+}
+
+static int conv_bwd(const struct node *v, int out)
+{
+    const int dx = backward(at(v, CONVB_DY), at(v, CONVB_X));
+    return out == CONVB_DX ? dx : over_rows(dx);
+}
+
+static int scan_gate(const struct node *v)
+{
+    const int x = both(at(v, SGATE_A), at(v, SGATE_B));
+    return of_columns(v, SGATE_LOG, x) && of_columns(v, SGATE_BIAS, x) ? nonlinear(x) : BAD;
+}
+
+static int scan_gate_bwd(const struct node *v, int out)
+{
+    const int dx = backward(both(at(v, SGATEB_DG), at(v, SGATEB_DBETA)), at(v, SGATE_A));
+    return out <= SGATEB_DB ? dx : over_rows(dx);
+}
+
+/* A decay that is a constant is there for all heads. */
+static int scan(const struct node *v)
+{
+    const bool fixed = v->g->t[lf_root_of(v->g, v->n->in[SCAN_G])].role == LF_ROLE_CONST;
+    const int x = both(at(v, SCAN_Q), both(at(v, SCAN_K), at(v, SCAN_V))),
+              g = both(fixed ? NONE : at(v, SCAN_G), at(v, SCAN_BETA));
+    return by_documents(v, g == NONE ? x : both(x, g), SCAN_SKIP);
+}
+
+static int scan_bwd(const struct node *v, int out)
+{
+    const int dx = backward(at(v, SCANB_DO), at(v, SCAN_V));
+    return out == SCANB_DSKIP ? over_rows(dx) : dx;
+}
+
 /* An input of rows is there as a whole; a rank takes its rows of it. */
 static int addend(const struct node *v, int slot)
 {
@@ -447,6 +501,18 @@ static int place_out(const struct node *v, int out)
         return at(v, COLG_GAIN) == LF_PL_SAME && at(v, COLG_X) != LF_PL_COLS ? at(v, COLG_X) : BAD;
     case LF_OP_COL_GATE_BWD:
         return col_gate_bwd(v, out);
+    case LF_OP_CONV:
+        return conv(v);
+    case LF_OP_CONV_BWD:
+        return conv_bwd(v, out);
+    case LF_OP_SCAN_GATE:
+        return scan_gate(v);
+    case LF_OP_SCAN_GATE_BWD:
+        return scan_gate_bwd(v, out);
+    case LF_OP_SCAN:
+        return scan(v);
+    case LF_OP_SCAN_BWD:
+        return scan_bwd(v, out);
     case LF_OP_DORA_NORM:
         return dora_norm(v);
     case LF_OP_ROOT:

@@ -1,8 +1,8 @@
 # sources of engine/graph, and their tests
 engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/graph/plan.h engine/graph/exec.h \
-  engine/graph/priv.h engine/graph/exec_priv.h engine/graph/layout.h engine/graph/layout.c engine/graph/layout_rules.c engine/graph/layout_check.c engine/graph/box.c engine/graph/exec_tensor.c engine/graph/pstore.c engine/graph/graph.c engine/graph/build.c engine/graph/cut.c \
+  engine/graph/priv.h engine/graph/slots.h engine/graph/exec_priv.h engine/graph/layout.h engine/graph/layout.c engine/graph/layout_rules.c engine/graph/layout_check.c engine/graph/box.c engine/graph/exec_tensor.c engine/graph/pstore.c engine/graph/graph.c engine/graph/build.c engine/graph/cut.c \
   engine/graph/adapter.h engine/graph/adapter.c \
-  engine/graph/ops.c engine/graph/ops_shape.c engine/graph/ops_vjp.c engine/graph/ops_emit.c engine/graph/ops_emit_bwd.c engine/graph/ops_emit.h engine/graph/ops_vjp.h engine/graph/ops_elem.c engine/graph/ops_heads.c engine/graph/ops_moe.c engine/graph/ops_dora.c engine/graph/ops_mix.c engine/graph/ops_fp8.c engine/graph/ops_cost.c \
+  engine/graph/ops.c engine/graph/ops_shape.c engine/graph/ops_vjp.c engine/graph/ops_emit.c engine/graph/ops_emit_bwd.c engine/graph/ops_emit.h engine/graph/ops_vjp.h engine/graph/ops_elem.c engine/graph/ops_heads.c engine/graph/ops_moe.c engine/graph/ops_dora.c engine/graph/ops_mix.c engine/graph/ops_scan.c engine/graph/ops_fp8.c engine/graph/ops_cost.c \
   engine/graph/kern_table.c engine/graph/autodiff.c engine/graph/precision.c engine/graph/fp8.c engine/graph/fuse.c engine/graph/recompute.c engine/graph/split.c \
   engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c engine/graph/plan_shard.c engine/graph/plan_window.c engine/graph/plan_whole.c engine/graph/plan_tensor.c \
   engine/graph/plan_place.c engine/graph/plan_chunk.c \
@@ -18,7 +18,7 @@ tests/unit/fake_nvtx.so: tests/unit/fake_nvtx.c
 	$(AM_V_GEN)$(MKDIR_P) tests/unit && $(CC) -shared -fPIC $(CFLAGS) -o $@ $(srcdir)/tests/unit/fake_nvtx.c
 
 # The tests with a whole decoder share graph_util.
-graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_build tests/unit/graph_train \
+graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_scan tests/unit/graph_build tests/unit/graph_train \
   tests/unit/graph_memory tests/unit/graph_state tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile tests/unit/graph_nvtx \
   tests/unit/graph_fp8 tests/unit/graph_rows tests/unit/graph_border tests/unit/graph_window tests/unit/graph_layout \
   tests/unit/graph_shares tests/unit/graph_mesh tests/unit/graph_pieces
@@ -40,6 +40,8 @@ tests_unit_graph_shares_SOURCES = tests/unit/graph_shares.c $(graph_util)
 tests_unit_graph_shares_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_rows_SOURCES = tests/unit/graph_rows.c $(graph_util)
 tests_unit_graph_rows_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_scan_SOURCES = tests/unit/graph_scan.c
+tests_unit_graph_scan_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_random_SOURCES = tests/unit/graph_random.c
 tests_unit_graph_random_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_build_SOURCES = tests/unit/graph_build.c

@@ -200,6 +200,8 @@ static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
         h = mix_i(h, a->at);
     if (n->op >= LF_OP_QUANTISE)
         h = mix_i(h, a->blocks);
+    if (n->op >= LF_OP_CONV)
+        h = mix_f(mix_f(mix_i(mix_i(h, a->delta), a->per_channel), a->low), a->high);
     return h;
 }
 

@@ -32,6 +32,7 @@
 #include "engine/graph/graph.h"
 #include "engine/graph/layout.h"
 #include "engine/graph/plan.h"
+#include "engine/graph/slots.h"
 
 enum { LF_MAX_IN = 12, LF_MAX_OUT = 7 };
 
@@ -103,6 +104,12 @@ enum lf_op {
     LF_OP_COL_GATE_BWD,
     LF_OP_HEADS_JOIN,
     LF_OP_HEADS_SPLIT, /* its backward */
+    LF_OP_CONV, /* ops from here on put the attributes of scans into a plan's hash */
+    LF_OP_CONV_BWD,
+    LF_OP_SCAN_GATE,
+    LF_OP_SCAN_GATE_BWD,
+    LF_OP_SCAN,
+    LF_OP_SCAN_BWD,
     LF_OP_COUNT
 };
 
@@ -221,7 +228,9 @@ struct lf_attr {
     bool sequence;
     /* linear, embed, dora: a partial sum, to which another rank adds the bias, the position */
     bool no_bias;
-    bool squares; /* dora_norm: of the lengths, which ranks add up */
+    bool squares;            /* dora_norm: of the lengths, which ranks add up */
+    bool delta, per_channel; /* scan */
+    float low, high;         /* scan_gate: where the step is cut */
 };
 
 struct lf_node {
@@ -496,6 +505,9 @@ LF_SHAPE(tp_rows);
 LF_SHAPE(tp_join);
 LF_SHAPE(tp_own);
 LF_SHAPE(root);
+LF_SHAPE(conv);
+LF_SHAPE(scan_gate);
+LF_SHAPE(scan);
 #define LF_VJP(op) int lf_vjp_##op(struct lf_ad *ad, int32_t node)
 LF_VJP(embed);
 LF_VJP(linear);
@@ -521,6 +533,9 @@ LF_VJP(mix_rows);
 LF_VJP(col_gate);
 LF_VJP(fold_rows);
 LF_VJP(dora);
+LF_VJP(conv);
+LF_VJP(scan_gate);
+LF_VJP(scan);
 LF_VJP(tp_enter);
 LF_VJP(tp_leave);
 LF_VJP(tp_own);
@@ -583,6 +598,12 @@ LF_EMIT(quantise);
 LF_EMIT(linear_fp8);
 LF_EMIT(linear_dx_fp8);
 LF_EMIT(linear_dw_fp8);
+LF_EMIT(conv);
+LF_EMIT(conv_bwd);
+LF_EMIT(scan_gate);
+LF_EMIT(scan_gate_bwd);
+LF_EMIT(scan);
+LF_EMIT(scan_bwd);
 #define LF_FLOPS(op) double lf_flops_##op(const lf_graph *g, const struct lf_node *n, bool full)
 LF_FLOPS(linear);
 LF_FLOPS(linear_dx);
@@ -596,6 +617,8 @@ LF_FLOPS(moe_linear);
 LF_FLOPS(moe_linear_dx);
 LF_FLOPS(moe_linear_dw);
 LF_FLOPS(dora_norm);
+LF_FLOPS(scan);
+LF_FLOPS(scan_bwd);
 LF_FLOPS(linear_dw_fp8);
 /* Returns the bytes that a node moves if every operand moves once. A paged cache counts as a whole,
  * which is an upper bound. */

@@ -143,8 +143,8 @@ int LF_SYM(conv_fwd)(lf_queue *q, const struct lf_k_conv_fwd *a)
     return LF_K_OK;
 }
 
-/* The row t of a document, after those behind it: da of row t + m is in da[(t + m) % K], and slot is
- * t % K. */
+/* The row t of a document, after those behind it: da of row t + m is in da[(t + m) % K], and slot
+ * is t % K. */
 LF_INLINE void row_bwd(const struct lf_k_conv_bwd *a, struct block *b, const struct scan_span *s,
                        const struct from *f, int64_t slot, int64_t i, int64_t n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The backward of the scan. For a head of a document the states before its chunks are formed again
- * and kept in the workspace; then chunks are walked from the last to the first, with the gradient of
- * the state behind the chunk. Where heads share a key head, their dq and dk stay apart in the
+ * and kept in the workspace; then chunks are walked from the last to the first, with the gradient
+ * of the state behind the chunk. Where heads share a key head, their dq and dk stay apart in the
  * workspace and are added in the order of heads.
  */
 #include "config.h"
@@ -335,8 +335,8 @@ static void decay_bwd(struct back *b, const float *tail, int64_t row, int64_t h,
     }
 }
 
-/* dS of the state before the chunk, and in tail what G of the last row gets. dkd: the sums over rows
- * of Kd dKd, which through_states has in dkc before the pairs are added. */
+/* dS of the state before the chunk, from that of the state behind it; tail gets what G of the last
+ * row has in S. */
 static void state_bwd(struct back *b, float *tail, int64_t n)
 {
     const struct scan_shape *z = &b->z;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decays of a scan and the strength of its writes. Rows are independent; the backward gives a thread
- * whole heads, so the sums over rows have one order.
+ * Decays of a scan and the strength of its writes. Rows are independent; the backward gives a
+ * thread whole heads, so the sums over rows have one order.
  */
 #include "config.h"
 
@@ -30,8 +30,8 @@ int LF_SYM(scan_gate_bwd_check)(const struct lf_k_scan_gate_bwd *a)
                : LF_K_EINVAL;
 }
 
-/* ln(1 + e^x) = max(x, 0) + ln(1 + e), e = e^-|x|, and ln(1 + e) = 2 atanh(z), z = e / (2 + e) <= 1/3.
- * Eight terms of the series leave less than 2e-9 of it. */
+/* ln(1 + e^x) = max(x, 0) + ln(1 + e), e = e^-|x|, and ln(1 + e) = 2 atanh(z), z = e / (2 + e) <=
+ * 1/3. Eight terms of the series leave less than 2e-9 of it. */
 LF_INLINE lf_v softplus(lf_v x)
 {
     static const float term[] = {1.0f / 13, 1.0f / 11, 1.0f / 9, 1.0f / 7,

@@ -159,6 +159,19 @@
     X(mix, col_gate_fwd)                                                                           \
     X(mix, col_gate_bwd)
 
+#define LF_CU_FNS_SCAN(X)                                                                          \
+    X(conv, conv_fwd)                                                                              \
+    X(conv, conv_keep)                                                                             \
+    X(conv, conv_bwd)                                                                              \
+    X(conv, scan_gate_fwd)                                                                         \
+    X(conv, scan_gate_bwd)                                                                         \
+    X(scan, scan_fwd)                                                                              \
+    X(scan, scan_keep)                                                                             \
+    X(scan, scan_back)                                                                             \
+    X(scan, scan_grads)                                                                            \
+    X(scan, scan_join)                                                                             \
+    X(scan, scan_skip)
+
 #define LF_CU_FNS_FP8(X)                                                                           \
     X(fp8, quantise_most)                                                                          \
     X(fp8, quantise)
@@ -182,6 +195,7 @@
     LF_CU_FNS_CACHE(X)                                                                             \
     LF_CU_FNS_DORA(X)                                                                              \
     LF_CU_FNS_MIX(X)                                                                               \
+    LF_CU_FNS_SCAN(X)                                                                              \
     LF_CU_FNS_FP8(X)                                                                               \
     LF_CU_FNS_SAMPLE(X)
 
@@ -191,6 +205,7 @@
     X(attn_paged)                                                                                  \
     X(attn_ragged)                                                                                 \
     X(colsum)                                                                                      \
+    X(conv)                                                                                        \
     X(attn_bwd)                                                                                    \
     X(attn_fwd_wgmma)                                                                              \
     X(attn_bwd_wgmma)                                                                              \
@@ -208,6 +223,7 @@
     X(rope)                                                                                        \
     X(rows)                                                                                        \
     X(sample)                                                                                      \
+    X(scan)                                                                                        \
     X(sort)                                                                                        \
     X(xent)
 

@@ -67,6 +67,14 @@
     X(col_gate_fwd)                                                                                \
     X(col_gate_bwd)
 
+#define LF_CUDA_LIST_SCAN(X)                                                                       \
+    X(conv_fwd)                                                                                    \
+    X(conv_bwd)                                                                                    \
+    X(scan_gate_fwd)                                                                               \
+    X(scan_gate_bwd)                                                                               \
+    X(scan_fwd)                                                                                    \
+    X(scan_bwd)
+
 #define LF_CUDA_LIST_DORA(X)                                                                       \
     X(dora_norm)                                                                                   \
     X(dora_fwd)                                                                                    \
@@ -91,6 +99,7 @@
     LF_CUDA_LIST_CACHE(X)                                                                          \
     LF_CUDA_LIST_DORA(X)                                                                           \
     LF_CUDA_LIST_MIX(X)                                                                            \
+    LF_CUDA_LIST_SCAN(X)                                                                           \
     LF_CUDA_LIST_FP8(X)                                                                            \
     LF_CUDA_LIST_SAMPLE(X)
 

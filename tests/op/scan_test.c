@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scan against the recurrence of its contract in f64, row by row, for each kind of mixer and for
- * documents that end at, before and behind the borders of chunks; the backward against central
+ * The scan against the recurrence of its contract in f64, row by row, for each kind of mixer and
+ * for documents that end at, before and behind the borders of chunks; the backward against central
  * differences of that recurrence; rows that come in several calls bit for bit (invariant) or nearly
  * (fast); what stands in another document changes no bit.
  */
