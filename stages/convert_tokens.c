@@ -196,7 +196,13 @@ int convert_tokens_settle(struct convert_tokens *v, struct lf_convert_opts *c, l
 {
     lf_err why = LF_ERR_INIT;
     struct sources s = {0};
-    int rc = lf_runner_config(&s.m, c->from, err);
+    int rc = lf_runner_description(&s.m, c->from, err);
+    if (rc == 0 && lf_model_need_text(&s.m, NULL) != 0)
+        return v->n_eos || v->pad_token
+                   ? lf_fail(err, LF_EINVAL,
+                             "eos and pad_token are of models that predict tokens; %s does not",
+                             c->from)
+                   : 0;
     if (rc != 0)
         return rc;
     lf_tokenizer *t = c->tokenizer ? lf_tokenizer_load(c->tokenizer, &why) : NULL;

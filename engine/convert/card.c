@@ -33,11 +33,15 @@ static void add_head(lf_buf *b, const struct lf_convert_card *c)
     lf_buf_addf(
         b,
         "---\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- loong-flow\n- %.*s\n%s---\n\n",
-        score  ? "text-classification"
-        : sees ? "image-text-to-text"
-               : "text-generation",
+        c->family->lone ? "image-feature-extraction"
+        : score         ? "text-classification"
+        : sees          ? "image-text-to-text"
+                        : "text-generation",
         (int)strcspn(type, " "), type, score ? "- reward-model\n" : "");
-    lf_buf_addf(b, "# A %s of family %s\n\n", score ? "reward model" : "language model",
+    lf_buf_addf(b, "# A %s of family %s\n\n",
+                c->family->lone ? "vision encoder"
+                : score         ? "reward model"
+                                : "language model",
                 c->family->name);
     lf_buf_addf(b, "Exported by loong-flow (`lf-convert`) from checkpoint `%s`.\n\n", c->identity);
 }
@@ -45,20 +49,24 @@ static void add_head(lf_buf *b, const struct lf_convert_card *c)
 static void add_table(lf_buf *b, const struct lf_convert_card *c)
 {
     const lf_model_config *m = c->config;
+    const bool lone = c->family->lone != NULL;
     lf_buf_adds(b, "| | |\n|---|---|\n");
     lf_buf_addf(b, "| class | %s |\n",
                 m->output == LF_OUTPUT_SCORE ? c->family->classifier : c->family->architecture);
     add_row(b, "parameters", c->params);
     lf_buf_addf(b, "| type of the weights | %s |\n", c->dtype);
-    add_row(b, "layers", m->layers);
-    add_row(b, "hidden width", m->hidden);
-    lf_buf_addf(b, "| heads | %lld, keys and values %lld, width %lld |\n", (long long)m->heads,
-                (long long)m->kv_heads, (long long)m->head_dim);
+    add_row(b, "layers", lone ? m->vision.layers : m->layers);
+    add_row(b, "hidden width", lone ? m->vision.hidden : m->hidden);
+    lf_buf_addf(b, "| heads | %lld, keys and values %lld, width %lld |\n",
+                (long long)(lone ? m->vision.heads : m->heads),
+                (long long)(lone ? m->vision.heads : m->kv_heads),
+                (long long)(lone ? m->vision.head_dim : m->head_dim));
     if (m->experts > 0)
         lf_buf_addf(b, "| experts | %lld, of which %lld work on a token |\n", (long long)m->experts,
                     (long long)m->experts_per_token);
-    add_row(b, "vocabulary", m->vocab);
-    add_row(b, "positions", m->max_positions);
+    if (!lone)
+        add_row(b, "vocabulary", m->vocab);
+    add_row(b, "positions", lone ? m->vision.positions : m->max_positions);
     json_t *steps = json_object_get(c->state, "step"),
            *tokens = json_object_get(c->state, "tokens");
     if (json_is_integer(steps) && json_integer_value(steps) > 0)
@@ -70,7 +78,8 @@ static void add_table(lf_buf *b, const struct lf_convert_card *c)
 static void add_use(lf_buf *b, const struct lf_convert_card *c)
 {
     const bool score = c->config->output == LF_OUTPUT_SCORE;
-    const char *class = score              ? "AutoModelForSequenceClassification"
+    const char *class = c->family->lone    ? c->family->architecture
+                        : score            ? "AutoModelForSequenceClassification"
                         : c->family->sight ? "AutoModelForImageTextToText"
                                            : "AutoModelForCausalLM";
     lf_buf_addf(b, "\n## Use\n\n```python\nfrom transformers import %s%s%s\n\n", class,

@@ -7,7 +7,9 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/convert/card.h"
+#include "engine/convert/hf_priv.h"
 #include "engine/convert/priv.h"
+#include "engine/model/vision.h"
 #include "engine/model/weights.h"
 #include "engine/store/safetensors.h"
 
@@ -27,9 +29,12 @@ struct export
     lf_map map;
     const lf_ckpt_entry **entries; /* [map.n_ours] */
     struct lf_move_source from;    /* src: ours */
+    struct lf_move_source as_is;   /* src: entries of the checkpoint */
     lf_st_decl *decls;
-    int *items; /* [n] of decls: index in map.items */
-    size_t n;
+    /* [n] of decls: index in map.items; behind those, from n_items on, entries of the checkpoint
+     * that go out as they are */
+    int *items;
+    size_t n, n_items;
     struct lf_convert_left left;
     double total, done;
     int64_t nonfinite, reused;
@@ -47,7 +52,26 @@ static int ours_read(void *ctx, int src, int64_t first, int64_t n, void *dst, lf
     return lf_ckpt_read_flat(ex->ckpt, ex->entries[src], first, n, dst, err);
 }
 
+static enum lf_st_dtype kept_dtype(void *ctx, int src)
+{
+    struct export *ex = ctx;
+    return lf_hf_st_type(lf_ckpt_entry_at(ex->ckpt, (size_t)src)->dtype);
+}
+
+static int kept_read(void *ctx, int src, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    struct export *ex = ctx;
+    return lf_ckpt_read_flat(ex->ckpt, lf_ckpt_entry_at(ex->ckpt, (size_t)src), first, n, dst, err);
+}
+
 /* ---- our tensors ---- */
+
+/* Is a weight of the checkpoint of a part that this export is not of? */
+static bool is_other_part(const struct export *ex, const char *name)
+{
+    const struct lf_hf_lone *l = ex->family->lone;
+    return l && !lf_weights_is_vision(name) && !(l->restores && lf_str_has_prefix(name, "mae."));
+}
 
 static int check_entry(const struct export *ex, size_t i, const lf_ckpt_entry *e, lf_err *err)
 {
@@ -81,7 +105,9 @@ static int find_entries(struct export *ex, lf_err *err)
     }
     for (size_t i = 0; i < lf_ckpt_n_entries(ex->ckpt) && rc == 0; i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(ex->ckpt, i);
-        seen += strcmp(e->kind, "weight") == 0 && strncmp(e->name, LF_WEIGHTS_PREFIX, prefix) == 0;
+        seen += strcmp(e->kind, "weight") == 0 &&
+                strncmp(e->name, LF_WEIGHTS_PREFIX, prefix) == 0 &&
+                !is_other_part(ex, e->name + prefix);
     }
     if (rc == 0 && seen != ex->map.n_ours)
         rc = lf_fail(err, LF_EFORMAT, "%s holds %zu weights, the model's description has %zu",
@@ -100,32 +126,73 @@ static bool among(json_t *list, const char *name)
     return false;
 }
 
-/* By the option; as it was; or the type of our parts, the wider where they differ. */
-static int pick_dtype(const struct export *ex, int item, enum lf_st_dtype *out, lf_err *err)
+/* By the option; as it was; or t. */
+static int type_of(const struct export *ex, lf_st_decl *d, enum lf_st_dtype t, lf_err *err)
 {
-    const struct lf_map_parts *p = &ex->map.of_item[item];
-    const char *was = json_string_value(
-        json_object_get(json_object_get(ex->hf, "dtypes"), ex->map.items[item].name));
-    enum lf_st_dtype t = 0;
+    const char *was =
+        json_string_value(json_object_get(json_object_get(ex->hf, "dtypes"), d->name));
     if (!was)
         was = json_string_value(json_object_get(ex->hf, "dtype"));
+    if (was && lf_st_dtype_parse(&t, was, err))
+        return LF_EFORMAT;
+    d->dtype = lf_convert_target(ex->o->dtype, t);
+    return 0;
+}
+
+/* Where nothing else counts, the type of our parts, the wider where they differ. */
+static int pick_dtype(const struct export *ex, int item, lf_st_decl *d, lf_err *err)
+{
+    const struct lf_map_parts *p = &ex->map.of_item[item];
+    enum lf_st_dtype t = 0;
     for (size_t k = 0; k < p->n; k++) {
         enum lf_st_dtype have = lf_hf_st_type(ex->entries[p->segs[k].src]->dtype);
         t = !t || t == have ? have : LF_ST_F32;
     }
-    if (was && lf_st_dtype_parse(&t, was, err))
-        return LF_EFORMAT;
-    *out = lf_convert_target(ex->o->dtype, t);
-    return 0;
+    return type_of(ex, d, t, err);
+}
+
+/* What an import kept, in the shape that it had. */
+static int declare_kept(struct export *ex, lf_err *err)
+{
+    json_t *kept = json_object_get(ex->hf, LF_CONVERT_KEPT), *shape, *v;
+    int rc = 0;
+    for (size_t i = 0; i < lf_ckpt_n_entries(ex->ckpt) && rc == 0; i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(ex->ckpt, i);
+        lf_st_decl *d = &ex->decls[ex->n];
+        double n = 1;
+        size_t k;
+        if (strcmp(e->kind, LF_CONVERT_KEPT) != 0 ||
+            !(shape = json_object_get(kept, e->name + strlen(LF_CONVERT_KEPT "/"))))
+            continue;
+        *d = (lf_st_decl){.name = e->name + strlen(LF_CONVERT_KEPT "/"),
+                          .ndim = (int)json_array_size(shape)};
+        if (d->ndim > LF_ST_MAX_DIMS)
+            return lf_fail(err, LF_EFORMAT, "%s: %s has %d dimensions", ex->o->from, e->name,
+                           d->ndim);
+        json_array_foreach(shape, k, v)
+        {
+            d->shape[k] = json_integer_value(v);
+            n *= (double)d->shape[k];
+        }
+        if (n != (double)e->shape[0]) /* NOLINT: whole numbers */
+            return lf_fail(err, LF_EFORMAT, "%s: %s has not the shape that was kept of it",
+                           ex->o->from, e->name);
+        rc = type_of(ex, d, kept_dtype(ex, (int)i), err);
+        ex->total += n * (double)lf_st_dtype_bytes(d->dtype);
+        ex->items[ex->n++] = (int)i;
+    }
+    return rc;
 }
 
 static int declare_items(struct export *ex, lf_err *err)
 {
     json_t *tied = json_object_get(ex->hf, "tied");
+    const size_t most = ex->map.n_items + lf_ckpt_n_entries(ex->ckpt);
     int rc = 0;
     ex->from = (struct lf_move_source){ex, ours_dtype, ours_read};
-    if (!(ex->decls = lf_calloc(ex->map.n_items, sizeof *ex->decls, err)) ||
-        !(ex->items = lf_calloc(ex->map.n_items, sizeof *ex->items, err)))
+    ex->as_is = (struct lf_move_source){ex, kept_dtype, kept_read};
+    if (!(ex->decls = lf_calloc(most, sizeof *ex->decls, err)) ||
+        !(ex->items = lf_calloc(most, sizeof *ex->items, err)))
         return LF_ENOMEM;
     for (size_t i = 0; i < ex->map.n_items && rc == 0; i++) {
         const struct lf_map_item *it = &ex->map.items[i];
@@ -138,11 +205,12 @@ static int declare_items(struct export *ex, lf_err *err)
             d->shape[k] = it->shape[k];
             elems *= (double)it->shape[k];
         }
-        rc = pick_dtype(ex, (int)i, &d->dtype, err);
+        rc = pick_dtype(ex, (int)i, d, err);
         ex->total += elems * (double)lf_st_dtype_bytes(d->dtype);
         ex->items[ex->n++] = (int)i;
     }
-    return rc;
+    ex->n_items = ex->n;
+    return rc != 0 ? rc : declare_kept(ex, err);
 }
 
 static int64_t elements(const lf_ckpt_entry *e)
@@ -153,39 +221,64 @@ static int64_t elements(const lf_ckpt_entry *e)
     return n;
 }
 
-static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, lf_err *err)
+/* The bytes of a tensor that is one of the checkpoint's have its hash. */
+static void know_hash(struct export *ex, lf_st_writer *w, size_t k, const struct lf_move *m)
 {
-    const struct lf_map_item *it = &ex->map.items[ex->items[k]];
-    struct lf_move m = {.from = &ex->from, .dtype = ex->decls[k].dtype};
-    lf_move_to_item(&m, &ex->map, (size_t)ex->items[k]);
-    int64_t elem = (int64_t)lf_st_dtype_bytes(m.dtype), n,
-            step = (m.parts->blocks.n ? TURNED_BYTES : BLOCK_BYTES) / elem;
-    int rc = 0;
-    const struct lf_map_seg *seg = m.parts->segs;
-    const lf_ckpt_entry *whole = m.parts->n == 1 ? ex->entries[seg->src] : NULL;
+    const struct lf_map_seg *seg = m->parts->segs;
+    const lf_ckpt_entry *whole = m->parts->n != 1 ? NULL
+                                 : m->from == &ex->as_is
+                                     ? lf_ckpt_entry_at(ex->ckpt, (size_t)seg->src)
+                                     : ex->entries[seg->src];
     uint8_t hash[LF_HASH_BYTES];
-    if (whole && !m.parts->blocks.n && seg->src_at == 0 && seg->n * m.parts->width == m.elems &&
-        lf_hf_st_type(whole->dtype) == m.dtype && elements(whole) == m.elems &&
+    if (whole && !m->parts->blocks.n && seg->src_at == 0 && seg->n * m->parts->width == m->elems &&
+        lf_hf_st_type(whole->dtype) == m->dtype && elements(whole) == m->elems &&
         lf_ckpt_tensor_tree_hash(ex->ckpt, whole, hash)) /* opening has checked the bytes */
         lf_st_writer_know(w, k, hash);
-    for (int64_t at = 0; at < m.elems && rc == 0; at += n) {
-        n = m.elems - at < step ? m.elems - at : step;
+}
+
+/* Block by block. */
+static int move_all(struct export *ex, lf_st_writer *w, struct lf_move *m, void *buf, lf_err *err)
+{
+    const int64_t elem = (int64_t)lf_st_dtype_bytes(m->dtype),
+                  step = (m->parts->blocks.n ? TURNED_BYTES : BLOCK_BYTES) / elem;
+    int64_t n;
+    int rc = 0;
+    for (int64_t at = 0; at < m->elems && rc == 0; at += n) {
+        n = m->elems - at < step ? m->elems - at : step;
         if (ex->o->stop && ex->o->stop())
             return lf_fail(
                 err, LF_EINTR,
                 "stopped on request; the files that are complete are kept for the next run");
-        rc = lf_move_block(&m, at, n, buf, err);
+        rc = lf_move_block(m, at, n, buf, err);
         if (rc == 0)
             rc = lf_st_writer_put(w, buf, (size_t)(n * elem), err);
         ex->done += (double)(n * elem);
         if (rc == 0 && ex->o->progress)
             ex->o->progress(ex->o->arg, ex->done, ex->total);
     }
+    return rc;
+}
+
+static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, lf_err *err)
+{
+    struct lf_map_seg one = {.src = ex->items[k], .times = 1};
+    const struct lf_map_parts as_is = {.segs = &one, .n = 1, .cap = 1, .width = 1};
+    struct lf_move m = {.from = &ex->from, .dtype = ex->decls[k].dtype};
+    if (k < ex->n_items) {
+        lf_move_to_item(&m, &ex->map, (size_t)ex->items[k]);
+    } else {
+        m.from = &ex->as_is;
+        m.parts = &as_is;
+        m.elems = elements(lf_ckpt_entry_at(ex->ckpt, (size_t)ex->items[k]));
+        one.n = one.step = one.src_step = m.elems;
+    }
+    know_hash(ex, w, k, &m);
+    const int rc = move_all(ex, w, &m, buf, err);
     long long bad = atomic_load(&m.nonfinite);
     if (bad && ex->o->warn) {
         lf_buf b;
         lf_buf_init(&b);
-        lf_buf_addf(&b, "%s holds %lld values that are NaN or infinite", it->name, bad);
+        lf_buf_addf(&b, "%s holds %lld values that are NaN or infinite", ex->decls[k].name, bad);
         ex->o->warn(ex->o->arg, b.data);
         lf_buf_fini(&b);
     }
@@ -297,7 +390,7 @@ static int add_score(const struct export *ex, json_t *o, lf_err *err)
 /* Do the tokens of the options count? */
 static bool has_tokens(const struct export *ex)
 {
-    const struct lf_convert_tokens *t = ex->o->tokens;
+    const struct lf_convert_tokens *t = ex->family->lone ? NULL : ex->o->tokens;
     return t && (t->asked || !json_object_get(lf_ckpt_state(ex->ckpt), "hf"));
 }
 
@@ -406,7 +499,7 @@ static int add_pinpoints(const struct export *ex, json_t *o, lf_err *err)
  * describes it, only the type of its weights is new. */
 static json_t *make_config(struct export *ex, json_t *was, bool same, lf_err *err)
 {
-    const bool sees = ex->family->sight != NULL;
+    const bool sees = ex->family->sight || ex->family->lone;
     json_t *o = sees && same ? json_copy(was)
                              : lf_hf_config_write(ex->family, &ex->config, torch_name(ex), err);
     int rc = o ? 0 : LF_EINVAL;
@@ -414,12 +507,12 @@ static json_t *make_config(struct export *ex, json_t *was, bool same, lf_err *er
         json_object_del(o, "torch_dtype");
         if (json_object_set_new(o, "dtype", json_string(torch_name(ex))))
             rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    } else if (rc == 0 && sees) {
+    } else if (rc == 0 && ex->family->sight) {
         rc = lf_hf_keep_sight(ex->family, &ex->config, o, was, err);
     }
     if (rc == 0 && add_inert(o, was))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (rc == 0 && sees)
+    if (rc == 0 && ex->family->sight)
         rc = add_pinpoints(ex, o, err);
     if (rc == 0)
         return o;
@@ -465,7 +558,7 @@ out:
 /* A tokenizer that was made here has no tokenizer_config.json. */
 static int write_tokenizer_config(const struct export *ex, lf_artifact *a, bool *ours, lf_err *err)
 {
-    if (!ex->o->names || !lf_artifact_find(a, "tokenizer.json") ||
+    if (!ex->o->names || ex->family->lone || !lf_artifact_find(a, "tokenizer.json") ||
         lf_artifact_find(a, LF_HF_TOKENIZER))
         return 0;
     json_t *o = lf_convert_tokenizer_config(ex->o->names, ex->config.max_positions, err);
@@ -534,15 +627,35 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     return rc;
 }
 
+/* Of an encoder that is a model of its own, nothing else of the checkpoint goes out. */
+static int take_part(struct export *ex, lf_err *err)
+{
+    const struct lf_hf_lone *l = ex->family->lone;
+    const char *family = lf_vision_families[ex->config.vision.family];
+    if (!l)
+        return lf_model_need_text(&ex->config, err);
+    if (!lf_hf_in_words(family, l->tower->families))
+        return lf_fail(err, LF_EINVAL,
+                       "family %s has encoders of vision.family = %s; that of this model is %s",
+                       ex->family->name, l->tower->families, family);
+    if (l->restores && !lf_model_restores(&ex->config))
+        return lf_fail(err, LF_EINVAL,
+                       "family %s has a decoder that restores pictures (mae.layers), which this "
+                       "model has not",
+                       ex->family->name);
+    ex->config = lf_model_encoder_of(&ex->config, l->restores);
+    return lf_model_config_finish(&ex->config, err);
+}
+
 static int prepare(struct export *ex, lf_err *err)
 {
     int rc = lf_ckpt_open(&ex->ckpt, ex->o->from, ex->o->threads, err);
     if (rc == 0)
         rc = lf_weights_config(&ex->config, ex->ckpt, err);
-    if (rc == 0 && (rc = lf_model_need_text(&ex->config, err)) != 0)
-        lf_err_prefix(err, "%s", ex->o->from);
     if (rc == 0 && !(ex->family = lf_hf_family_for(&ex->config, ex->o->family, err)))
         rc = LF_EINVAL;
+    if (rc == 0 && (rc = take_part(ex, err)) != 0)
+        lf_err_prefix(err, "%s", ex->o->from);
     if (rc != 0)
         return rc;
     json_t *hf = json_object_get(lf_ckpt_state(ex->ckpt), "hf");

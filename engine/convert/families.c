@@ -63,5 +63,13 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_internvl_qwen2,
     &lf_hf_internvl_qwen3,
     &lf_hf_internvl_llama,
+    /* families_vit.c */
+    &lf_hf_clip_pair,
+    &lf_hf_siglip_pair,
+    &lf_hf_clip_vision,
+    &lf_hf_siglip_vision,
+    &lf_hf_dinov2,
+    &lf_hf_mae_encoder,
+    &lf_hf_mae,
     NULL,
 };

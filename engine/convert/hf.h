@@ -99,6 +99,18 @@ struct lf_hf_tower {
     int (*write)(const lf_model_config *c, json_t *o, lf_err *err);
 };
 
+/* An encoder that is a model of its own: all of config.json is what a tower reads, or one object of
+ * it. */
+struct lf_hf_lone {
+    const struct lf_hf_tower *tower;
+    const char *nested; /* key of that object, beside which stands a text tower; NULL: the whole */
+    const char *ignore; /* keys of the object that say nothing of the encoder */
+    const char *class;  /* architectures[0] of this form; NULL: any */
+    bool restores;      /* the decoder of a masked autoencoder belongs to it (mae.h) */
+    const struct lf_hf_name *names; /* ended by {0} */
+    const char *const *kept;        /* see lf_map_form */
+};
+
 struct lf_hf_family;
 struct lf_hf_sight {
     const struct lf_hf_family *text;
@@ -143,7 +155,8 @@ struct lf_hf_family {
     const char *const *switches;
     const struct lf_hf_key *keys; /* ended by name == NULL */
     const struct lf_map_row *rows;
-    const struct lf_hf_sight *sight; /* NULL: the model sees nothing */
+    const struct lf_hf_sight *sight; /* NULL: the model sees nothing, or it is lone */
+    const struct lf_hf_lone *lone;   /* NULL: the model has a text decoder */
     /* why no model of the family is imported, though its tables are there; NULL: it is */
     const char *refused;
     /* unknown keys are ignored, as the file has training arguments and no description of a model */

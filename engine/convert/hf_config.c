@@ -116,7 +116,8 @@ const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_
     for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
         if (!lf_hf_in_words(type, (*f)->model_type) ||
             ((*f)->needs && !json_object_get(config, (*f)->needs)) ||
-            ((*f)->lacks && json_object_get(config, (*f)->lacks)))
+            ((*f)->lacks && json_object_get(config, (*f)->lacks)) ||
+            ((*f)->lone && !lf_hf_is_lone(*f, config)))
             continue;
         if (has_text(*f, config) && (*f)->refused) {
             lf_fail(err, LF_ENOTSUP, "%s: model_type '%.60s' is not imported: %s", path, type,
@@ -151,6 +152,8 @@ static bool has_tower(const struct lf_hf_sight *s, const char *family)
  * and the form of the first model that is made of such parts. */
 static bool is_of(const struct lf_hf_family *f, const lf_model_config *c)
 {
+    if (f->lone || lf_model_is_encoder(c) || lf_model_restores(c))
+        return f->lone && lf_hf_fits_lone(f, c);
     if (c->vision.family && !f->sight)
         return false;
     if (strcmp(c->family, f->name) == 0 || lf_hf_in_words(c->family, f->also))
@@ -481,8 +484,9 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
 {
     lf_model_config c;
     lf_model_config_defaults(&c);
-    int rc = f->sight ? lf_hf_read_sight(&c, f, config, path, err)
-                      : lf_hf_read_object(&c, f, config, path, err);
+    int rc = f->lone    ? lf_hf_read_lone(&c, f, config, path, err)
+             : f->sight ? lf_hf_read_sight(&c, f, config, path, err)
+                        : lf_hf_read_object(&c, f, config, path, err);
     if (rc == 0)
         rc = lf_model_config_finish(&c, err);
     if (rc == 0)
@@ -615,7 +619,9 @@ json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *
     json_t *o =
         json_pack("{s:[s], s:s, s:s#}", "architectures", score ? f->classifier : f->architecture,
                   "dtype", dtype, "model_type", f->model_type, (int)strcspn(f->model_type, " "));
-    int rc = o ? lf_hf_write_keys(f->keys, c, o, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+    int rc = o ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = f->lone ? lf_hf_write_lone(f, c, o, err) : lf_hf_write_keys(f->keys, c, o, err);
     if (rc == 0)
         rc = write_no_tokens(f, o, err);
     if (rc == 0 && score)

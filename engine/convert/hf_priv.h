@@ -26,6 +26,18 @@ int lf_hf_read_sight(lf_model_config *c, const struct lf_hf_family *f, json_t *c
                      const char *path, lf_err *err);
 int lf_hf_write_sight(const struct lf_hf_family *f, const lf_model_config *c, json_t *o,
                       lf_err *err);
+/* Reads a vision_config with the table of a tower. */
+int lf_hf_read_tower(lf_model_config *c, const struct lf_hf_tower *t, json_t *vision,
+                     const char *path, lf_err *err);
+/* An encoder that is a model of its own (hf_lone.c). */
+int lf_hf_read_lone(lf_model_config *c, const struct lf_hf_family *f, json_t *config,
+                    const char *path, lf_err *err);
+int lf_hf_write_lone(const struct lf_hf_family *f, const lf_model_config *c, json_t *o,
+                     lf_err *err);
+/* Is a config.json of this form of such an encoder? */
+bool lf_hf_is_lone(const struct lf_hf_family *f, json_t *config);
+/* Can an encoder go out in this form, whatever its family is called? */
+bool lf_hf_fits_lone(const struct lf_hf_family *f, const lf_model_config *c);
 /* The tower of a model; NULL: f has none for its encoder. */
 const struct lf_hf_tower *lf_hf_tower_for(const struct lf_hf_family *f, const lf_model_config *c);
 #endif

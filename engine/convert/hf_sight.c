@@ -216,12 +216,11 @@ static const struct lf_hf_tower *tower_of(const struct lf_hf_family *f, json_t *
     return NULL;
 }
 
-static int read_vision(lf_model_config *c, const struct lf_hf_family *f, json_t *vision,
-                       const char *path, lf_err *err)
+int lf_hf_read_tower(lf_model_config *c, const struct lf_hf_tower *t, json_t *vision,
+                     const char *path, lf_err *err)
 {
-    const struct lf_hf_tower *t = tower_of(f, vision, path, err);
     lf_hf_reader r = {vision, path, json_copy(vision)};
-    int rc = t && r.left ? 0 : LF_ENOTSUP;
+    int rc = r.left ? 0 : no_memory(err);
     if (rc == 0)
         rc = lf_hf_set(&r, c, "model_type", "vision.family", t->family(vision), err);
     if (rc == 0)
@@ -232,6 +231,13 @@ static int read_vision(lf_model_config *c, const struct lf_hf_family *f, json_t 
         rc = lf_hf_check_left(&r, t->model_type, err);
     json_decref(r.left);
     return rc;
+}
+
+static int read_vision(lf_model_config *c, const struct lf_hf_family *f, json_t *vision,
+                       const char *path, lf_err *err)
+{
+    const struct lf_hf_tower *t = tower_of(f, vision, path, err);
+    return t ? lf_hf_read_tower(c, t, vision, path, err) : LF_ENOTSUP;
 }
 
 static int read_all(lf_model_config *c, const struct lf_hf_family *f, struct parts *p,
@@ -451,6 +457,12 @@ int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_m
     json_t *names = json_object_get(saved, "names");
     if (f->prefix && (st ? is_bare(st, f->prefix) : json_is_true(json_object_get(saved, "bare"))))
         form.names[form.n_names++] = (struct lf_map_name){f->prefix, ""};
+    if (f->lone) {
+        form = (struct lf_map_form){
+            .tables = {f->lone->tower->rows}, .n_tables = 1, .kept = f->lone->kept};
+        for (const struct lf_hf_name *n = f->lone->names; n && n->rows; n++)
+            add_name(&form, n, st, names);
+    }
     if (f->sight) {
         const struct lf_hf_tower *t = lf_hf_tower_for(f, c);
         if (!t)
@@ -474,8 +486,9 @@ int lf_hf_form_save(const struct lf_map_form *form, const struct lf_hf_family *f
     if (f->sight && f->sight->plain_rows)
         bad = bad || json_object_set_new(saved, PLAIN,
                                          json_boolean(form->tables[1] == f->sight->plain_rows));
-    bad = bad || (f->sight ? json_object_set(saved, "names", o)
-                           : json_object_set_new(saved, "bare", json_boolean(form->n_names > 0)));
+    bad = bad || (f->sight || f->lone
+                      ? json_object_set(saved, "names", o)
+                      : json_object_set_new(saved, "bare", json_boolean(form->n_names > 0)));
     json_decref(o);
     return bad;
 }

@@ -22,9 +22,15 @@ struct import {
     const struct lf_convert_opts *o;
     struct lf_hf_model m;
     struct lf_convert_left left;
-    struct lf_move_source from; /* src: items of the map */
-    struct lane *lanes;         /* [map.n_ours] */
+    struct lf_move_source from;  /* src: items of the map */
+    struct lf_move_source as_is; /* src: entries of st */
+    struct lane *lanes;          /* [n] */
     lf_ckpt_tensor *tensors;
+    size_t n; /* map.n_ours, and behind them what is kept for an export */
+    struct kept {
+        struct lf_map_seg seg;
+        struct lf_map_parts parts;
+    } * kept; /* [n - map.n_ours] */
     double total;
     atomic_llong done;
 };
@@ -40,6 +46,18 @@ static int item_read(void *ctx, int src, int64_t first, int64_t n, void *dst, lf
     struct import *im = ctx;
     return lf_st_read(im->m.st, lf_st_entry_at(im->m.st, (size_t)im->m.map.items[src].source),
                       first, n, dst, err);
+}
+
+static enum lf_st_dtype entry_dtype(void *ctx, int src)
+{
+    struct import *im = ctx;
+    return lf_st_entry_at(im->m.st, (size_t)src)->dtype;
+}
+
+static int entry_read(void *ctx, int src, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    struct import *im = ctx;
+    return lf_st_read(im->m.st, lf_st_entry_at(im->m.st, (size_t)src), first, n, dst, err);
 }
 
 /* Called by the threads of the checkpoint writer. */
@@ -60,17 +78,20 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
 
 /* ---- types ---- */
 
-/* The type a tensor of ours gets: by the option, or the widest of its parts; F16 is kept as F32. */
-static int pick_dtype(struct import *im, size_t i, enum lf_st_dtype *out, lf_err *err)
+/* The type a tensor gets: by the option, or the widest of its parts; F16 is kept as F32. */
+static int pick_dtype(const struct import *im, const struct lf_move *m, enum lf_st_dtype *out,
+                      lf_err *err)
 {
-    const struct lf_map_parts *p = &im->m.map.of_ours[i];
+    const struct lf_map_parts *p = m->parts;
     enum lf_st_dtype t = 0;
     for (size_t k = 0; k < p->n; k++) {
-        enum lf_st_dtype have = item_dtype(im, p->segs[k].src);
+        enum lf_st_dtype have = m->from->dtype(m->from->ctx, p->segs[k].src);
         if (have != LF_ST_F32 && have != LF_ST_BF16 && have != LF_ST_F16 && have != LF_ST_F64)
-            return lf_fail(err, LF_ENOTSUP,
-                           "tensor %s is of type %s; quantised weights are not imported",
-                           im->m.map.items[p->segs[k].src].name, lf_st_dtype_name(have));
+            return lf_fail(
+                err, LF_ENOTSUP, "tensor %s is of type %s; quantised weights are not imported",
+                m->from == &im->as_is ? lf_st_entry_at(im->m.st, (size_t)p->segs[k].src)->name
+                                      : im->m.map.items[p->segs[k].src].name,
+                lf_st_dtype_name(have));
         t = !t || t == have ? have : LF_ST_F32;
     }
     t = lf_convert_target(im->o->dtype, t);
@@ -85,7 +106,7 @@ static int make_lane(struct import *im, size_t i, lf_err *err)
     im->lanes[i].im = im;
     mv->from = &im->from;
     lf_move_to_ours(mv, &im->m.map, i);
-    int rc = pick_dtype(im, i, &mv->dtype, err);
+    int rc = pick_dtype(im, mv, &mv->dtype, err);
     char *name =
         rc != 0 ? NULL : lf_arena_printf(im->m.map.arena, err, LF_WEIGHTS_PREFIX "%s", t->name);
     if (!name)
@@ -101,16 +122,64 @@ static int make_lane(struct import *im, size_t i, lf_err *err)
     return 0;
 }
 
+/* Is entry e of the file of no part of the model, but kept? Positions that count from 0 are what
+ * every class makes itself. */
+static bool is_kept(const struct import *im, const lf_st_entry *e)
+{
+    return !lf_map_find(&im->m.map, e->name) && lf_map_keeps(&im->m.form, e->name) &&
+           !lf_str_has_suffix(e->name, ".position_ids");
+}
+
+/* Tensor i of ours is entry e of the file as it is. */
+static int make_kept(struct import *im, size_t i, size_t e, lf_err *err)
+{
+    const lf_st_entry *t = lf_st_entry_at(im->m.st, e);
+    struct kept *k = &im->kept[i - im->m.map.n_ours];
+    struct lf_move *mv = &im->lanes[i].move;
+    int64_t n = 1;
+    for (int d = 0; d < t->ndim; d++)
+        n *= t->shape[d];
+    k->seg = (struct lf_map_seg){0, n, (int)e, 0, 1, n, n};
+    k->parts = (struct lf_map_parts){.segs = &k->seg, .n = 1, .cap = 1, .width = 1};
+    im->lanes[i].im = im;
+    mv->from = &im->as_is;
+    mv->parts = &k->parts;
+    mv->elems = n;
+    int rc = pick_dtype(im, mv, &mv->dtype, err);
+    char *name =
+        rc != 0 ? NULL : lf_arena_printf(im->m.map.arena, err, LF_CONVERT_KEPT "/%s", t->name);
+    if (!name)
+        return rc != 0 ? rc : LF_ENOMEM;
+    im->tensors[i] = (lf_ckpt_tensor){.name = name,
+                                      .kind = LF_CONVERT_KEPT,
+                                      .dtype = lf_hf_h5_type(mv->dtype),
+                                      .ndim = 1,
+                                      .shape = {n},
+                                      .fill = fill,
+                                      .user = &im->lanes[i]};
+    im->total += (double)n * (double)lf_st_dtype_bytes(mv->dtype);
+    return 0;
+}
+
 static int make_lanes(struct import *im, lf_err *err)
 {
-    size_t n = im->m.map.n_ours;
+    const size_t ours = im->m.map.n_ours, entries = lf_st_n_entries(im->m.st);
+    size_t kept = 0;
+    for (size_t e = 0; e < entries; e++)
+        kept += is_kept(im, lf_st_entry_at(im->m.st, e));
     im->from = (struct lf_move_source){im, item_dtype, item_read};
-    if (!(im->lanes = lf_calloc(n, sizeof *im->lanes, err)) ||
-        !(im->tensors = lf_calloc(n, sizeof *im->tensors, err)))
+    im->as_is = (struct lf_move_source){im, entry_dtype, entry_read};
+    im->n = ours + kept;
+    if (!(im->lanes = lf_calloc(im->n, sizeof *im->lanes, err)) ||
+        !(im->tensors = lf_calloc(im->n, sizeof *im->tensors, err)) ||
+        !(im->kept = lf_calloc(kept + 1, sizeof *im->kept, err)))
         return LF_ENOMEM;
     int rc = 0;
-    for (size_t i = 0; i < n && rc == 0; i++)
+    for (size_t i = 0; i < ours && rc == 0; i++)
         rc = make_lane(im, i, err);
+    for (size_t e = 0, i = ours; e < entries && rc == 0; e++)
+        if (is_kept(im, lf_st_entry_at(im->m.st, e)))
+            rc = make_kept(im, i++, e, err);
     return rc;
 }
 
@@ -179,6 +248,25 @@ static int dtypes_of(const struct import *im, json_t *hf)
            json_object_set_new(hf, "dtypes", other);
 }
 
+/* The shape of every tensor that is kept, by its name. */
+static int kept_of(const struct import *im, json_t *hf)
+{
+    json_t *o = json_object();
+    int bad = !o;
+    for (size_t i = 0; i < im->n - im->m.map.n_ours && !bad; i++) {
+        const lf_st_entry *e = lf_st_entry_at(im->m.st, (size_t)im->kept[i].seg.src);
+        json_t *shape = json_array();
+        bad = !shape;
+        for (int d = 0; d < e->ndim && !bad; d++)
+            bad = json_array_append_new(shape, json_integer((json_int_t)e->shape[d]));
+        bad = bad || json_object_set(o, e->name, shape);
+        json_decref(shape);
+    }
+    bad = bad || (im->n > im->m.map.n_ours && json_object_set(hf, LF_CONVERT_KEPT, o));
+    json_decref(o);
+    return bad;
+}
+
 /* Mean and std of its scores, where config.json has them. */
 static int add_norm(const struct import *im, json_t *state)
 {
@@ -204,7 +292,7 @@ static json_t *make_state(const struct import *im, lf_err *err)
     for (size_t i = 0; i < m->map.n_items && !bad; i++)
         if (m->map.items[i].kind == LF_MAP_TIED && m->map.items[i].source >= 0)
             bad = json_array_append_new(tied, json_string(m->map.items[i].name));
-    bad = bad || json_object_set(hf, "tied", tied) || dtypes_of(im, hf);
+    bad = bad || json_object_set(hf, "tied", tied) || dtypes_of(im, hf) || kept_of(im, hf);
     json_t *state = bad ? NULL : json_pack("{s:i, s:O}", "step", 0, "model", model);
     if (state && m->config_text &&
         (json_object_set(state, "hf", hf) ||
@@ -243,7 +331,7 @@ static int write_checkpoint(struct import *im, struct lf_convert_result *res, lf
         .threads = im->o->threads, .file_bytes = im->o->file_bytes, .resume = im->left.resume};
     lf_ckpt_result r = {0};
     json_t *state = make_state(im, err);
-    int rc = state ? lf_ckpt_writer_create(&w, im->tensors, im->m.map.n_ours, &o, err) : LF_EFORMAT;
+    int rc = state ? lf_ckpt_writer_create(&w, im->tensors, im->n, &o, err) : LF_EFORMAT;
     if (rc == 0)
         rc = lf_ckpt_save_begin(w, im->o->out, state, err);
     if (rc == 0 && (rc = lf_ckpt_save_wait(w, &r, err)) == 1)
@@ -277,12 +365,13 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
         rc = write_checkpoint(&im, &r, err);
     if (rc == 0) {
         memcpy(r.family, im.m.config.family, sizeof r.family);
-        r.tensors = (int64_t)im.m.map.n_ours;
+        r.tensors = (int64_t)im.n;
         warn_nonfinite(&im, &r);
         *res = r;
     }
     free(im.lanes);
     free(im.tensors);
+    free(im.kept);
     lf_hf_model_fini(&im.m);
     lf_convert_left_end(&im.left);
     return rc;

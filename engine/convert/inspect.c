@@ -61,7 +61,7 @@ static int inspect_map(json_t *o, const struct lf_hf_family *f, const lf_model_c
     struct lf_map_form form;
     int fits = lf_hf_form(&form, f, c, st, NULL, &why);
     fits = fits != 0 ? fits : lf_map_build(&map, &form, c, &why);
-    fits = fits != 0 ? fits : lf_map_bind(&map, st, f->canon, &why);
+    fits = fits != 0 ? fits : lf_map_bind(&map, st, &form, f->canon, &why);
     lf_map_fini(&map);
     return fits ? tell(o, "mapping_error", &why)
                 : json_object_set_new(o, "mapping", json_string("complete"));

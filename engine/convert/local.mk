@@ -3,12 +3,12 @@ engine_libengine_a_SOURCES += \
   engine/convert/map.h engine/convert/map.c engine/convert/move.h engine/convert/move.c engine/convert/cast.c \
   engine/convert/resume.c \
   engine/convert/hf.h engine/convert/hf_config.c engine/convert/hf_parts.c \
-  engine/convert/hf_layers.c engine/convert/hf_priv.h engine/convert/hf_sight.c \
+  engine/convert/hf_layers.c engine/convert/hf_priv.h engine/convert/hf_sight.c engine/convert/hf_lone.c \
   engine/convert/families.h engine/convert/families.c engine/convert/families_gpt.c engine/convert/families_llama.c \
   engine/convert/families_neox.c engine/convert/families_opt.c engine/convert/families_falcon.c engine/convert/families_code.c \
   engine/convert/families_phi.c engine/convert/families_gemma.c engine/convert/families_kin.h engine/convert/families_kin.c \
   engine/convert/families_qwen.c engine/convert/families_glm.c engine/convert/families_baichuan.c engine/convert/families_moe.c \
-  engine/convert/families_megatron.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
+  engine/convert/families_megatron.c engine/convert/families_vit.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
   engine/convert/families_vl_intern.c engine/convert/families_vl_gemma.c engine/convert/families_vl_idefics.c engine/convert/families_vl_pixtral.c \
   engine/convert/convert.h engine/convert/priv.h engine/convert/source.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
   engine/convert/card.h engine/convert/card.c engine/convert/tokconf.c \

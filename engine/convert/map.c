@@ -213,6 +213,20 @@ static int join_stack(lf_map *m, int i, lf_err *err)
     return rc;
 }
 
+/* Row (colour, y, x) of ours is row (y, x, colour) outside. */
+static int join_pixels(lf_map *m, int i, lf_err *err)
+{
+    const int ours = m->items[i].ours[0];
+    const int64_t n = rows_of(&m->ours[ours]), square = n / 3;
+    int rc = n % 3 ? lf_fail(err, LF_EINVAL, "%s: %lld numbers of a patch are not of three colours",
+                             m->items[i].name, (long long)n)
+                   : 0;
+    m->of_ours[ours].width = width_of(&m->ours[ours]);
+    for (int64_t colour = 0; colour < 3 && rc == 0; colour++)
+        rc = join(m, i, (struct lf_map_seg){colour, 1, ours, colour * square, square, 3, 1}, err);
+    return rc;
+}
+
 static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
 {
     const struct lf_map_item *it = &m->items[i];
@@ -228,6 +242,8 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
         int64_t n = rows_of(o) / o->shape[0];
         return join(m, i, rows_at(0, n, it->ours[0], it->expert * n), err);
     }
+    case LF_MAP_PIXELS:
+        return join_pixels(m, i, err);
     case LF_MAP_CELLS:
         return join_cells(m, i, c->projector.merge * c->projector.merge, err);
     case LF_MAP_TIED: /* compared only: covers nothing of ours */
@@ -543,8 +559,9 @@ static const struct lf_map_row score_row = {"score.weight", LF_MAP_COPY, "score.
 static int expand_all(lf_map *m, const struct lf_map_form *form, const lf_model_config *c,
                       lf_err *err)
 {
-    const struct scope in = {c->layers > c->vision.layers ? c->layers : c->vision.layers,
-                             count_experts(m), c, lf_model_config_to_json(c, err)};
+    const int64_t sees = c->vision.layers > c->mae.layers ? c->vision.layers : c->mae.layers;
+    const struct scope in = {c->layers > sees ? c->layers : sees, count_experts(m), c,
+                             lf_model_config_to_json(c, err)};
     int rc = in.keys ? 0 : LF_ENOMEM;
     if (rc == 0 && in.layers > (int64_t)LF_ST_MAX_TENSORS / (in.experts + 1))
         rc = lf_fail(err, LF_EINVAL,
@@ -657,8 +674,17 @@ static int check_shape(const struct lf_map_item *it, const lf_st_entry *e, lf_er
     return rc;
 }
 
-static int bind_all(lf_map *m, const lf_st *s, void (*canon)(char *, size_t, const char *),
-                    struct names *missing, struct names *extra, lf_err *err)
+bool lf_map_keeps(const struct lf_map_form *form, const char *name)
+{
+    for (const char *const *k = form->kept; k && *k; k++)
+        if (lf_str_has_prefix(name, *k))
+            return true;
+    return false;
+}
+
+static int bind_all(lf_map *m, const lf_st *s, const struct lf_map_form *form,
+                    void (*canon)(char *, size_t, const char *), struct names *missing,
+                    struct names *extra, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < lf_st_n_entries(s) && rc == 0; i++) {
@@ -669,7 +695,8 @@ static int bind_all(lf_map *m, const lf_st *s, void (*canon)(char *, size_t, con
         const struct lf_map_item *found = lf_map_find(m, canon ? name : e->name);
         struct lf_map_item *it = found ? &m->items[found - m->items] : NULL;
         if (!it) {
-            add_name(extra, e->name);
+            if (!lf_map_keeps(form, e->name))
+                add_name(extra, e->name);
             continue;
         }
         if (it->source >= 0)
@@ -685,13 +712,13 @@ static int bind_all(lf_map *m, const lf_st *s, void (*canon)(char *, size_t, con
     return rc;
 }
 
-int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name),
-                lf_err *err)
+int lf_map_bind(lf_map *m, const lf_st *s, const struct lf_map_form *form,
+                void (*canon)(char *out, size_t cap, const char *name), lf_err *err)
 {
     struct names missing = {.n = 0}, extra = {.n = 0};
     lf_buf_init(&missing.b);
     lf_buf_init(&extra.b);
-    int rc = bind_all(m, s, canon, &missing, &extra, err);
+    int rc = bind_all(m, s, form, canon, &missing, &extra, err);
     if (rc == 0 && missing.n && extra.n)
         rc = lf_fail(err, LF_EINVAL, "missing: %s; and these have no place in this model: %s",
                      all_names(&missing), all_names(&extra));

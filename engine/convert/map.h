@@ -29,6 +29,8 @@
  *     LEAD      ours is [m, n], the outside tensor [1, m, n]
  *     CONV      ours is [C, 3 P P], the outside tensor a convolution [C, 3, P, P]
  *     CONV_T    ours is [C, 6 P P], the outside tensor one over two frames [C, 3, 2, P, P]
+ *     PIXELS    ours has a row for each number of a patch, by colour, row, column; the outside
+ *               tensor has them by row, column, colour
  *     TIED      a second copy of our tensor: read and compared, never stored
  *     IGNORED   no weight; `ours` says why it can be left out
  *
@@ -79,6 +81,7 @@ enum lf_map_kind {
     LF_MAP_LEAD,
     LF_MAP_CONV,
     LF_MAP_CONV_T,
+    LF_MAP_PIXELS,
     LF_MAP_TIED,
     LF_MAP_IGNORED
 };
@@ -105,7 +108,12 @@ struct lf_map_form {
     size_t n_tables;
     struct lf_map_name names[LF_MAP_NAMES];
     size_t n_names;
+    /* How tensors of the file begin that are of no part of the model, and that a checkpoint keeps
+     * for an export; ended by NULL. NULL: there are none */
+    const char *const *kept;
 };
+/* Does a file's tensor of this name belong to those? */
+bool lf_map_keeps(const struct lf_map_form *form, const char *name);
 
 /* A tensor of ours, as declared. */
 struct lf_map_ours {
@@ -170,10 +178,11 @@ int lf_map_build(lf_map *out, const struct lf_map_form *form, const lf_model_con
                  lf_err *err);
 void lf_map_fini(lf_map *m);
 
-/* Finds every item in s. canon (may be NULL) gives the name that the rows use for a tensor of s.
- * LF_EINVAL: tensors are missing, have no row, or have another shape; the message names them. */
-int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name),
-                lf_err *err);
+/* Finds every item in s; what the form keeps is passed over. canon (may be NULL) gives the name
+ * that the rows use for a tensor of s. LF_EINVAL: tensors are missing, have no row, or have another
+ * shape; the message names them. */
+int lf_map_bind(lf_map *m, const lf_st *s, const struct lf_map_form *form,
+                void (*canon)(char *out, size_t cap, const char *name), lf_err *err);
 
 const struct lf_map_item *lf_map_find(const lf_map *m, const char *name); /* NULL: none */
 

@@ -23,6 +23,10 @@ json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err);
  * none. */
 int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err);
 
+/* The kind of a checkpoint's tensors that are of no part of the model (lf_map_form), which begins
+ * their names too; and the member of "hf" with the shape of each. */
+#define LF_CONVERT_KEPT "kept"
+
 /* Everything about a source model before its bytes are read. */
 struct lf_hf_model {
     const struct lf_hf_family *family;

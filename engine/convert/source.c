@@ -140,7 +140,7 @@ int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
         rc = lf_hf_form(&m->form, m->family, &m->config, m->st, NULL, err);
     if (rc == 0)
         rc = lf_map_build(&m->map, &m->form, &m->config, err);
-    if (rc == 0 && (rc = lf_map_bind(&m->map, m->st, m->family->canon, err)) < 0)
+    if (rc == 0 && (rc = lf_map_bind(&m->map, m->st, &m->form, m->family->canon, err)) < 0)
         lf_err_prefix(err, "%s", dir);
     if (rc != 0)
         lf_hf_model_fini(m);

@@ -94,7 +94,7 @@ static lf_runner *create(const struct lf_runner_opts *o, struct lf_loaded_parts 
     return r;
 }
 
-int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err)
+int lf_runner_description(lf_model_config *out, const char *dir, lf_err *err)
 {
     lf_artifact a = {0};
     json_t *state = NULL;
@@ -104,11 +104,17 @@ int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err)
         rc = LF_EFORMAT;
     if (rc == 0)
         rc = lf_model_config_from_json(out, json_object_get(state, "model"), path, err);
-    if (rc == 0 && (rc = lf_model_need_text(out, err)) != 0)
-        lf_err_prefix(err, "%s", dir);
     json_decref(state);
     lf_artifact_fini(&a);
     free(path);
+    return rc;
+}
+
+int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err)
+{
+    int rc = lf_runner_description(out, dir, err);
+    if (rc == 0 && (rc = lf_model_need_text(out, err)) != 0)
+        lf_err_prefix(err, "%s", dir);
     return rc;
 }
 

@@ -44,6 +44,8 @@ struct lf_runner_opts {
 /* Reads the description of the model from manifest and state of the checkpoint in dir, for
  * --plan. */
 int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err);
+/* The same for models that predict no tokens too. */
+int lf_runner_description(lf_model_config *out, const char *dir, lf_err *err);
 /* Returns the plan (lf_plan_json) of a runner over a model, without weights or a device. The
  * settings of an adapter are read. The caller owns it. */
 json_t *lf_runner_plan(const lf_model_config *c, const struct lf_runner_opts *o, lf_err *err);

@@ -233,10 +233,31 @@ bool lf_model_restores(const lf_model_config *c)
     return c->mae.layers > 0;
 }
 
+bool lf_model_is_encoder(const lf_model_config *c)
+{
+    return c->vision.family && !c->layers && !lf_model_restores(c);
+}
+
+lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores)
+{
+    lf_model_config e;
+    lf_model_config_defaults(&e);
+    snprintf(e.family, sizeof e.family, "%s", c->family);
+    e.vision = c->vision;
+    e.vision.read_layers = 0;
+    e.vision.read_norm = c->vision.final_norm;
+    e.vision.taps = (lf_model_list){0};
+    if (restores)
+        e.mae = c->mae;
+    return e;
+}
+
 /* Does a description have this key? Models that see alone have those from `sight` on. */
 static bool has_key(const lf_model_config *c, const struct lf_model_key *k,
                     const struct lf_model_key *sight)
 {
+    if (lf_model_is_encoder(c))
+        return strncmp(k->name, "vision.", 7) == 0;
     if (lf_model_restores(c))
         return lf_model_key_restores(k) || strncmp(k->name, "vision.", 7) == 0;
     return k >= sight ? c->vision.family && !lf_model_key_restores(k) : true;

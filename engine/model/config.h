@@ -319,7 +319,13 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err);
 /* Is it an encoder that is trained to restore pictures (mae.h), without a text decoder? Then all
  * keys but vision.* and mae.* are at their defaults, and sizes of the text decoder are 0. */
 bool lf_model_restores(const lf_model_config *c);
-/* LF_EINVAL: it does, so it predicts no tokens. */
+/* Is it an encoder of pictures and nothing else? All keys but vision.* are at their defaults, and
+ * sizes of a text decoder are 0. */
+bool lf_model_is_encoder(const lf_model_config *c);
+/* The description of the encoder of c alone, all of which is read, with what restores pictures
+ * where c has that and `restores` is set. */
+lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores);
+/* LF_EINVAL: it is one or the other, so it predicts no tokens. */
 int lf_model_need_text(const lf_model_config *c, lf_err *err);
 /* Returns an object of key -> canonical text, with `family`, as checkpoints hold it; the caller
  * owns it. lf_model_config_from_json reads such an object and checks it. */

@@ -393,8 +393,19 @@ static int check_sight(lf_model_config *c, lf_err *err)
     return rc != 0 ? rc : check_sections(c, err);
 }
 
+static int check_encoder(lf_model_config *c, lf_err *err)
+{
+    if (!c->vision.head_dim && c->vision.heads)
+        c->vision.head_dim = c->vision.hidden / c->vision.heads;
+    return lf_vision_check(&c->vision, err);
+}
+
 int lf_model_need_text(const lf_model_config *c, lf_err *err)
 {
+    if (lf_model_is_encoder(c))
+        return lf_fail(err, LF_EINVAL,
+                       "this model is an encoder of pictures alone, it predicts no tokens: give it "
+                       "to a model that sees with vision_from");
     return lf_model_restores(c)
                ? lf_fail(err, LF_EINVAL,
                          "this model is an encoder that restores pictures ([model] mae.layers), it "
@@ -407,6 +418,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
 {
     if (lf_model_restores(c))
         return lf_mae_check(c, err);
+    if (lf_model_is_encoder(c))
+        return check_encoder(c, err);
     int rc = check_sizes(c, err);
     if (rc == 0)
         rc = lf_model_settle_layers(c, err);

@@ -401,6 +401,8 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
         h.first = h.first || chunks[i].first;
         h.last = h.last || chunks[i].last;
     }
+    if (t.rc == 0 && lf_model_is_encoder(c))
+        return lf_vision_declare(d->vision, ps, err);
     if (t.rc == 0 && lf_model_restores(c))
         return declare_restoring(d, ps, err);
     if (h.first && t.rc == 0)

@@ -256,6 +256,8 @@ static int64_t sight_params(const lf_model_config *c)
 
 int64_t lf_model_param_count(const lf_model_config *c)
 {
+    if (lf_model_is_encoder(c))
+        return lf_vision_param_count(&c->vision);
     if (lf_model_restores(c))
         return lf_vision_param_count(&c->vision) + lf_mae_param_count(c);
     const int64_t norm = c->hidden * (c->norm_bias ? 2 : 1);

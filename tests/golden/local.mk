@@ -170,6 +170,12 @@ EXTRA_DIST += tests/golden/vision/README.md tests/golden/vision/make_vision.py t
   tests/golden/vision/internvit.h5 tests/golden/vision/internvit-rms.h5 tests/golden/vision/qwen2-vl.h5 \
   tests/golden/vision/qwen2.5-vl.h5 tests/golden/vision/qwen3-vl.h5 \
   tests/golden/vision/eva-clip.h5 tests/golden/vision/eva02.h5
+check_PROGRAMS += tests/golden/lone_test
+TESTS += tests/golden/lone_test
+tests_golden_lone_test_SOURCES = tests/golden/vision/lone_test.c
+tests_golden_lone_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
+tests_golden_lone_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/vision/lone
 
 # A masked autoencoder.
 check_PROGRAMS += tests/golden/mae_test
@@ -177,7 +183,7 @@ TESTS += tests/golden/mae_test
 tests_golden_mae_test_SOURCES = tests/golden/mae/mae_test.c
 tests_golden_mae_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
 tests_golden_mae_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/golden/mae/README.md tests/golden/mae/make_mae.py tests/golden/mae/mae.h5
+EXTRA_DIST += tests/golden/mae/README.md tests/golden/mae/make_mae.py tests/golden/mae/mae.h5 tests/golden/mae/lone
 
 # Models that see: directories as their classes are published, and what transformers computes from them.
 check_PROGRAMS += tests/golden/vlm_test

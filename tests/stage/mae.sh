@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # An encoder of pictures that learns to restore hidden patches (lf-pretrain, objective = mae): the loss falls; micro-batches,
 # ranks, what is computed again and kills change nothing; another model begins with the encoder; what is about text is
-# refused. engine/train/mae.h; tests/golden/mae has the numbers.
+# refused. What was trained goes out as the model of transformers that it is, and encoders of theirs come in.
+# engine/train/mae.h; tests/golden/mae has the numbers.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 golden=$LF_SRCDIR/tests/golden/vlm/run/llava
 images=$LF_SRCDIR/tests/golden/media/images
@@ -21,13 +22,13 @@ done >"$dir/rows.jsonl"
 must "$stages/lf-tokenize" --tokenizer "$golden" --processor "$golden" --shape auto --media-dir "$images" --valid-fraction 0.25 --out "$dir/tok" \
     "$dir/rows.jsonl"
 
-vision() {
+vision() { # vision [POSITIONS [FAMILY HIDDEN HEADS FFN]]
     cat <<E2
-vision.family = vit-mae
+vision.family = ${2:-vit-mae}
 vision.layers = 2
-vision.hidden = 32
-vision.heads = 4
-vision.ffn = 64
+vision.hidden = ${3:-32}
+vision.heads = ${4:-4}
+vision.ffn = ${5:-64}
 vision.patch_dim = 48
 vision.positions = ${1:-26}
 E2
@@ -101,8 +102,8 @@ unset LF_CUDA_DRIVER LF_CUBLASLT
 # --- a model that sees begins with the encoder ---
 sees() {
     printf '[stage]\ndata = %s\nvision_from = %s\nseq_length = 64\nbatch = 2\nmicro_batch = 2\nmax_patches = 100\nmax_tiles = 4\nsteps = 2\n' \
-        "$dir/tok/shards" "$dir/one/out/checkpoint"
-    printf 'freeze = vision.*\nmfu = no\nsave_time = 0\nthreads = 1\n[model]\n' && text && vision "${1:-26}" &&
+        "$dir/tok/shards" "${3:-$dir/one/out/checkpoint}"
+    printf 'freeze = vision.*\nmfu = no\nsave_time = 0\nthreads = 1\n[model]\n' && text && vision "${1:-26}" ${2:-} &&
         printf 'image_token = 97\nprojector.merge = 1\nvision.read_norm = yes\n'
 }
 sees >"$dir/sees.ini"
@@ -112,6 +113,33 @@ is "$("$tool" moved "$dir/one/out/checkpoint" "$dir/sees/out/checkpoint" 'model/
 sees 17 >"$dir/grid.ini"
 train "$pretrain" "$dir/grid.ini" grid 2>/dev/null
 says "vision.pos_embed.weight is [26, 32] there" "positions of another grid are refused"
+
+# --- encoders of transformers come in, and go out of what was trained ---
+hf() { # hf OUT ARGS...: exports
+    _out=$1
+    shift
+    "$stages/lf-convert" --out "$dir/$_out" "$@" >"$dir/stdout" 2>"$dir/err" || bail "$(cat "$dir/err")"
+}
+class() { sed -n '/"architectures"/{n;s/[ "]//g;p;}' "$dir/$1/model/config.json"; }
+must "$stages/lf-convert" --verify none --from "$LF_SRCDIR/tests/golden/vision/lone/clip-pair" --out "$dir/clip"
+sees 26 "clip 40 5 56" "$dir/clip/checkpoint" >"$dir/eye.ini"
+sed 's/^freeze.*/freeze = layers.*/; s/^vision.read_norm.*/vision.read_norm = no\nvision.read_layers = 1/' "$dir/eye.ini" >"$dir/eye2.ini"
+train "$pretrain" "$dir/eye.ini" eye
+is "$rc $("$tool" moved "$dir/clip/checkpoint" "$dir/eye/out/checkpoint" 'model/vision.*')" "0 0 of 39" "a model that sees begins with the tower of a CLIPModel"
+train "$pretrain" "$dir/eye2.ini" eye2
+hf eye.hf --from "$dir/eye2/out/checkpoint" --family clip-vision
+is "$(class eye.hf)" CLIPVisionModel "its encoder, trained, goes out by itself"
+must "$stages/lf-convert" --verify none --from "$dir/eye.hf/model" --out "$dir/eye.in"
+is "$("$tool" moved "$dir/eye2/out/checkpoint" "$dir/eye.in/checkpoint" 'model/vision.*')" "0 of 39" "with the weights that it has there"
+hf mae.hf --from "$dir/one/out/checkpoint"
+is "$(class mae.hf)" ViTMAEForPreTraining "what restores pictures goes out whole"
+must "$stages/lf-convert" --verify none --from "$dir/mae.hf/model" --out "$dir/mae.in"
+is "$("$tool" moved "$dir/one/out/checkpoint" "$dir/mae.in/checkpoint" 'model/*')" "0 of 62" "and comes in again as it was"
+{ stage && echo "init_from = $dir/mae.in/checkpoint"; } >"$dir/back.ini"
+train "$pretrain" "$dir/back.ini" back --steps 1
+{ losses back; losses one | sed -n 1p; } | awk '{ x[NR] = $1 } END { exit NR != 2 || !(x[1] < 0.95 * x[2]) }'
+ok $? "to be trained further" "$(losses back)"
+
 { stage && echo "init_from = $dir/one/out/checkpoint"; } >"$dir/further.ini"
 train "$pretrain" "$dir/further.ini" further --steps 1
 { losses further; losses one | sed -n 1p; } | awk '{ x[NR] = $1 } END { exit NR != 2 || !(x[1] < 0.95 * x[2]) }'
@@ -145,7 +173,14 @@ wrong "has no pictures, which are what is trained on here" "$dir/words.ini"
 "$stages/lf-generate" --checkpoint "$dir/one/out/checkpoint" --tokenizer "$golden" --prompts "$LF_SRCDIR/tests/golden/vlm/run/prompts.jsonl" \
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "predicts no tokens" "no text comes from such a model"
-"$stages/lf-convert" --from "$dir/one/out/checkpoint" --tokenizer "$golden" --out "$dir/hf" >"$dir/stdout" 2>"$dir/err"
-says "mae.layers" "nor is it exported"
+"$stages/lf-convert" --from "$dir/one/out/checkpoint" --family llama --out "$dir/hf" >"$dir/stdout" 2>"$dir/err"
+says "mae.layers" "nor is it one"
+{ stage && echo "init_from = $dir/clip/checkpoint"; } >"$dir/alone.ini"
+wrong "is an encoder of pictures alone: give it with vision_from" "$dir/alone.ini"
+{ stage && echo "[model]" && vision; } >"$dir/alone2.ini"
+wrong "nothing trains an encoder of pictures" "$dir/alone2.ini"
+"$stages/lf-generate" --checkpoint "$dir/clip/checkpoint" --tokenizer "$golden" --prompts "$LF_SRCDIR/tests/golden/vlm/run/prompts.jsonl" \
+    --out "$dir/text2" >"$dir/stdout" 2>"$dir/err"
+says "encoder of pictures alone, it predicts no tokens" "it predicts no tokens either"
 
-finish 30
+finish 39

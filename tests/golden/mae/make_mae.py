@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes mae.h5 here: a tiny ViTMAEForPreTraining of transformers, in f64. The file has the weights under our names, pictures as rows of
 patches, the noise that says what is hidden, what is restored of it, and the loss with the gradient of every weight: of normalised pixels
-(g/, loss[0]) and of plain ones (plain/, loss[1]). Run by hand: make_mae.py"""
+(g/, loss[0]) and of plain ones (plain/, loss[1]). lone/ is the model as transformers saves it. Run by hand: make_mae.py"""
+import copy
 import os
 
 import h5py
@@ -94,6 +95,7 @@ def main():
     heat(m)
     images = torch.randn(N, 3, P * SIDE, P * SIDE, generator=torch.Generator().manual_seed(3)).float().double()
     noise = torch.randint(0, 1 << 31, (N, SIDE * SIDE), generator=torch.Generator().manual_seed(4), dtype=torch.int64)
+    copy.deepcopy(m).float().save_pretrained(os.path.join(HERE, "lone"))
     view, loss = named(m), []
     assert len(view) == len(list(m.parameters()))
     with h5py.File(os.path.join(HERE, "mae.h5"), "w", libver="v110") as f:

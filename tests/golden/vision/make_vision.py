@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes *.h5 here: tiny vision encoders of transformers, and of timm 1.0.31 where transformers has no class (EVA), in f64. Each file has the weights under our names, the pixels as rows of
-patches, the positions of rows, hidden states, and for a given gradient of them that of every weight. Run by hand: make_vision.py"""
+patches, the positions of rows, hidden states, and for a given gradient of them that of every weight. lone/ has some of them as
+transformers saves them, and beside a text tower. Run by hand: make_vision.py"""
+import copy
 import os
 import sys
 
@@ -10,8 +12,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import transformers
-from transformers import (CLIPVisionConfig, CLIPVisionModel, Dinov2Config, Dinov2Model, InternVLVisionConfig, InternVLVisionModel,
-                          SiglipVisionConfig, SiglipVisionModel)
+from transformers import (CLIPConfig, CLIPModel, CLIPVisionConfig, CLIPVisionModel, Dinov2Config, Dinov2Model, InternVLVisionConfig,
+                          InternVLVisionModel, SiglipConfig, SiglipModel, SiglipVisionConfig, SiglipVisionModel)
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
 from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLVisionConfig
@@ -308,8 +310,32 @@ def eva(name):
     return m, out, d
 
 
+def lone(name, m):
+    """The folder of a model of its own; and one with a text tower, whose vision tower this is."""
+    m = copy.deepcopy(m).float()
+    m.config.dtype = "float32"
+    m.save_pretrained(os.path.join(HERE, "lone", name))
+    if name not in ("clip", "siglip"):
+        return
+    text = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=3, num_attention_heads=1, vocab_size=8, max_position_embeddings=4,
+                bos_token_id=6, eos_token_id=7)
+    vision = m.config.to_dict()
+    vision.pop("vision_use_head", None)  # a head is the usual form
+    if name == "clip":
+        pair = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=4))
+    else:
+        pair = SiglipModel(SiglipConfig(text_config={**text, "projection_size": 8}, vision_config=vision))
+    heat(pair, 9)
+    pair = pair.float()
+    pair.config.dtype = "float32"
+    pair.vision_model.load_state_dict(m.state_dict(), strict=False)
+    pair.save_pretrained(os.path.join(HERE, "lone", name + "-pair"))
+
+
 def write(name):
     m, out, d = (qwen if name.startswith("qwen") else eva if name.startswith("eva") else learned)(name)
+    if name in ("clip", "siglip", "dinov2", "dinov2-swiglu"):
+        lone(name, m)
     dh = torch.randn(d["hidden"].shape, generator=torch.Generator().manual_seed(5)).float().double()
     loss = (d["hidden"] * dh).sum()
     if "deep" in d:

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Encoders of pictures that are models of their own: CLIP, SigLIP, DINOv2, masked autoencoders. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/convert/families_vl.h"
+#include "engine/convert/hf_priv.h"
+
+static int no_memory(lf_err *err)
+{
+    return lf_fail(err, LF_ENOMEM, "out of memory");
+}
+
+/* ---- CLIP, SigLIP ---- */
+
+/* transformers 4 had the tower in an object of its class. */
+#define TOWER_NAME(part)                                                                           \
+    {                                                                                              \
+        "vision_tower." part,                                                                      \
+        {                                                                                          \
+            part, "vision_model." part, NULL                                                       \
+        }                                                                                          \
+    }
+static const struct lf_hf_name tower_names[] = {
+    TOWER_NAME("embeddings."),     TOWER_NAME("encoder."),
+    TOWER_NAME("pre_layrnorm."), /* so they write */
+    TOWER_NAME("post_layernorm."), {0},
+};
+static const struct lf_hf_name pair_names[] = {
+    {"vision_tower.", {"vision_model.", NULL}},
+    {0},
+};
+
+static const char *const clip_kept[] = {"visual_projection.", NULL};
+static const char *const siglip_kept[] = {"head.", "vision_model.head.", NULL};
+static const char *const clip_pair_kept[] = {"text_model.", "text_projection.",
+                                             "visual_projection.", "logit_scale", NULL};
+static const char *const siglip_pair_kept[] = {"text_model.", "vision_model.head.", "logit_scale",
+                                               "logit_bias", NULL};
+
+#define LONE(id, type, arch, ...)                                                                  \
+    {                                                                                              \
+        .name = id, .model_type = type, .architecture = arch, .tol_max = LF_HF_TOL_MAX,            \
+        .tol_rms = LF_HF_TOL_RMS, .lone = &(const struct lf_hf_lone)                               \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+const struct lf_hf_family lf_hf_clip_pair =
+    LONE("clip", "clip", "CLIPModel", .tower = &lf_hf_tower_clip, .nested = "vision_config",
+         .names = pair_names, .kept = clip_pair_kept);
+const struct lf_hf_family lf_hf_siglip_pair =
+    LONE("siglip", "siglip", "SiglipModel", .tower = &lf_hf_tower_siglip, .nested = "vision_config",
+         .ignore = "vision_use_head", .names = pair_names, .kept = siglip_pair_kept);
+const struct lf_hf_family lf_hf_clip_vision =
+    LONE("clip-vision", "clip_vision_model", "CLIPVisionModel", .tower = &lf_hf_tower_clip,
+         .names = tower_names, .kept = clip_kept);
+/* A head pools for a classifier, and nothing here reads it. */
+const struct lf_hf_family lf_hf_siglip_vision =
+    LONE("siglip-vision", "siglip_vision_model", "SiglipVisionModel", .tower = &lf_hf_tower_siglip,
+         .ignore = "vision_use_head", .names = tower_names, .kept = siglip_kept);
+
+/* ---- DINOv2 ---- */
+
+static bool is_gated(json_t *config)
+{
+    return json_is_true(json_object_get(config, "use_swiglu_ffn"));
+}
+
+static const char *dinov2_family(json_t *config)
+{
+    return is_gated(config) ? "dinov2-swiglu" : "dinov2";
+}
+
+static const struct lf_hf_key dinov2_keys[] = {
+    {"hidden_size", LF_HF_NUMBER, "vision.hidden", "768"},
+    {"num_hidden_layers", LF_HF_NUMBER, "vision.layers", "12"},
+    {"num_attention_heads", LF_HF_NUMBER, "vision.heads", "12"},
+    {"num_channels", LF_HF_SAME, NULL, "3"},
+    {"hidden_dropout_prob", LF_HF_SAME, NULL, "0.0"},
+    {"attention_probs_dropout_prob", LF_HF_SAME, NULL, "0.0"},
+    {"drop_path_rate", LF_HF_SAME, NULL, "0.0"},
+    {"initializer_range", LF_HF_NUMBER, "vision.init_std", "0.02"},
+    {"layer_norm_eps", LF_HF_NUMBER, "vision.norm_eps", "1e-6"},
+    {"layerscale_value", LF_HF_NUMBER, "vision.layer_scale_init", "1.0"},
+    {"qkv_bias", LF_HF_BOOL, "vision.qkv_bias", "true"},
+    /* Its token stands for hidden patches, which nothing here has. */
+    {"use_mask_token", LF_HF_INERT, NULL, "false"},
+    /* What a detector would read. */
+    {"apply_layernorm", LF_HF_INERT, NULL, NULL},
+    {"reshape_hidden_states", LF_HF_INERT, NULL, NULL},
+    {"out_features", LF_HF_INERT, NULL, NULL},
+    {"out_indices", LF_HF_INERT, NULL, NULL},
+    {"stage_names", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+#define DINO "encoder.layer.{L}."
+#define OURS "vision.layers.{L}."
+static const struct lf_map_row dinov2_rows[] = {
+    {"embeddings.cls_token", LF_MAP_LEAD, "vision.class_token.weight", NULL},
+    {"embeddings.position_embeddings", LF_MAP_LEAD, "vision.pos_embed.weight", NULL},
+    {"embeddings.patch_embeddings.projection.weight", LF_MAP_CONV, "vision.patch_embed.weight",
+     NULL},
+    {"embeddings.patch_embeddings.projection.bias", LF_MAP_COPY, "vision.patch_embed.bias", NULL},
+    {DINO "norm1.{P}", LF_MAP_COPY, OURS "attn_norm.{P}", NULL},
+    {DINO "attention.attention.query.{P}", LF_MAP_COPY, OURS "attn.q.{P}", NULL},
+    {DINO "attention.attention.key.{P}", LF_MAP_COPY, OURS "attn.k.{P}", NULL},
+    {DINO "attention.attention.value.{P}", LF_MAP_COPY, OURS "attn.v.{P}", NULL},
+    {DINO "attention.output.dense.{P}", LF_MAP_COPY, OURS "attn.o.{P}", NULL},
+    {DINO "layer_scale1.lambda1", LF_MAP_COPY, OURS "attn_scale", NULL},
+    {DINO "norm2.{P}", LF_MAP_COPY, OURS "mlp_norm.{P}", NULL},
+    {DINO "mlp.fc1.{P}", LF_MAP_COPY, OURS "mlp.up.{P}", "vision.mlp=plain"},
+    {DINO "mlp.fc2.{P}", LF_MAP_COPY, OURS "mlp.down.{P}", "vision.mlp=plain"},
+    {DINO "mlp.weights_in.{P}", LF_MAP_STACK, OURS "mlp.gate.{P} " OURS "mlp.up.{P}",
+     "vision.mlp=glu"},
+    {DINO "mlp.weights_out.{P}", LF_MAP_COPY, OURS "mlp.down.{P}", "vision.mlp=glu"},
+    {DINO "layer_scale2.lambda1", LF_MAP_COPY, OURS "mlp_scale", NULL},
+    {"layernorm.{P}", LF_MAP_COPY, "vision.final_norm.{P}", NULL},
+    {0},
+};
+static const char *const dinov2_kept[] = {"embeddings.mask_token", NULL};
+
+/* The inner width for a ratio: a gated MLP has two thirds of it, to the next multiple of 8. */
+static int64_t width_of(int64_t hidden, int64_t ratio, bool gated)
+{
+    return gated ? (hidden * ratio * 2 / 3 + 7) / 8 * 8 : hidden * ratio;
+}
+
+/* The class reads hidden_act for the plain MLP alone. */
+static int read_dinov2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    const bool gated = is_gated(r->o);
+    json_t *act = lf_hf_take(r, "hidden_act");
+    const char *name = act ? lf_hf_act_from(json_string_value(act)) : "gelu";
+    int64_t ratio = 4;
+    (void)lf_hf_take(r, "use_swiglu_ffn");
+    int rc = lf_hf_get_i64(r, "mlp_ratio", &ratio, err);
+    if (rc == 0 && (ratio < 1 || ratio > 64))
+        rc = lf_fail(err, LF_ENOTSUP, "%s: mlp_ratio = %lld", r->path, (long long)ratio);
+    if (rc == 0 && !gated)
+        rc = name
+                 ? lf_hf_set(r, c, "hidden_act", "vision.activation", name, err)
+                 : lf_hf_bad_value(r, "hidden_act", act, "is not an activation that is known", err);
+    if (rc == 0)
+        rc = lf_hf_set_number(r, c, "mlp_ratio", "vision.ffn",
+                              (double)width_of(c->vision.hidden, ratio, gated), err);
+    return rc != 0 ? rc : lf_vl_read_patches(r, c, 224, 1, err);
+}
+
+static int write_dinov2(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const bool gated = c->vision.mlp == LF_MLP_GLU;
+    int64_t ratio = 1;
+    while (ratio < 64 && width_of(c->vision.hidden, ratio, gated) < c->vision.ffn)
+        ratio++;
+    if (width_of(c->vision.hidden, ratio, gated) != c->vision.ffn)
+        return lf_fail(err, LF_EINVAL, "vision.ffn = %lld is no multiple of vision.hidden",
+                       (long long)c->vision.ffn);
+    json_t *act = json_object();
+    static const struct lf_hf_key key[] = {{"hidden_act", LF_HF_ACT, "vision.activation", NULL},
+                                           {0}};
+    int rc = act ? lf_hf_write_keys(key, c, act, err) : no_memory(err);
+    if (rc == 0 && (json_object_set_new(o, "mlp_ratio", json_integer(ratio)) ||
+                    json_object_set_new(o, "use_swiglu_ffn", json_boolean(gated)) ||
+                    (!gated && json_object_update(o, act))))
+        rc = no_memory(err);
+    json_decref(act);
+    return rc != 0 ? rc : lf_vl_write_patches(c, o, 1, false, err);
+}
+
+static const struct lf_hf_tower dinov2_tower = {.model_type = "dinov2",
+                                                .family = dinov2_family,
+                                                .families = "dinov2 dinov2-swiglu",
+                                                .keys = dinov2_keys,
+                                                .rows = dinov2_rows,
+                                                .read = read_dinov2,
+                                                .write = write_dinov2};
+const struct lf_hf_family lf_hf_dinov2 =
+    LONE("dinov2", "dinov2", "Dinov2Model", .tower = &dinov2_tower, .kept = dinov2_kept);
+
+/* ---- masked autoencoders ---- */
+
+static const char *mae_family(json_t *config)
+{
+    (void)config;
+    return "vit-mae";
+}
+
+/* How training hides patches is of the run, and changes no tensor. */
+#define MAE_KEYS                                                                                   \
+    {"hidden_size", LF_HF_NUMBER, "vision.hidden", "768"},                                         \
+        {"num_hidden_layers", LF_HF_NUMBER, "vision.layers", "12"},                                \
+        {"num_attention_heads", LF_HF_NUMBER, "vision.heads", "12"},                               \
+        {"intermediate_size", LF_HF_NUMBER, "vision.ffn", "3072"},                                 \
+        {"num_channels", LF_HF_SAME, NULL, "3"}, {"hidden_dropout_prob", LF_HF_SAME, NULL, "0.0"}, \
+        {"attention_probs_dropout_prob", LF_HF_SAME, NULL, "0.0"},                                 \
+        {"initializer_range", LF_HF_NUMBER, "vision.init_std", "0.02"},                            \
+        {"layer_norm_eps", LF_HF_NUMBER, "vision.norm_eps", "1e-12"},                              \
+        {"hidden_act", LF_HF_ACT, "vision.activation", "\"gelu\""},                                \
+        {"qkv_bias", LF_HF_BOOL, "vision.qkv_bias", "true"},                                       \
+        {"mask_ratio", LF_HF_INERT, NULL, NULL},                                                   \
+    {                                                                                              \
+        "norm_pix_loss", LF_HF_INERT, NULL, NULL                                                   \
+    }
+
+static const struct lf_hf_key mae_keys[] = {
+    MAE_KEYS,
+    {"decoder_hidden_size", LF_HF_NUMBER, "mae.hidden", "512"},
+    {"decoder_num_hidden_layers", LF_HF_NUMBER, "mae.layers", "8"},
+    {"decoder_num_attention_heads", LF_HF_NUMBER, "mae.heads", "16"},
+    {"decoder_intermediate_size", LF_HF_NUMBER, "mae.ffn", "2048"},
+    {0},
+};
+static const struct lf_hf_key mae_encoder_keys[] = {
+    MAE_KEYS,
+    {"decoder_hidden_size", LF_HF_INERT, NULL, NULL},
+    {"decoder_num_hidden_layers", LF_HF_INERT, NULL, NULL},
+    {"decoder_num_attention_heads", LF_HF_INERT, NULL, NULL},
+    {"decoder_intermediate_size", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+#define MAE_LAYERS(theirs, ours)                                                                   \
+    {theirs "layernorm_before.{P}", LF_MAP_COPY, ours "attn_norm.{P}", NULL},                      \
+        {theirs "attention.attention.query.{P}", LF_MAP_COPY, ours "attn.q.{P}", NULL},            \
+        {theirs "attention.attention.key.{P}", LF_MAP_COPY, ours "attn.k.{P}", NULL},              \
+        {theirs "attention.attention.value.{P}", LF_MAP_COPY, ours "attn.v.{P}", NULL},            \
+        {theirs "attention.output.dense.{P}", LF_MAP_COPY, ours "attn.o.{P}", NULL},               \
+        {theirs "layernorm_after.{P}", LF_MAP_COPY, ours "mlp_norm.{P}", NULL},                    \
+        {theirs "intermediate.dense.{P}", LF_MAP_COPY, ours "mlp.up.{P}", NULL},                   \
+    {                                                                                              \
+        theirs "output.dense.{P}", LF_MAP_COPY, ours "mlp.down.{P}", NULL                          \
+    }
+
+static const struct lf_map_row mae_rows[] = {
+    {"vit.embeddings.cls_token", LF_MAP_LEAD, "vision.class_token.weight", NULL},
+    {"vit.embeddings.position_embeddings", LF_MAP_LEAD, "vision.pos_embed.weight", NULL},
+    {"vit.embeddings.patch_embeddings.projection.weight", LF_MAP_CONV, "vision.patch_embed.weight",
+     NULL},
+    {"vit.embeddings.patch_embeddings.projection.bias", LF_MAP_COPY, "vision.patch_embed.bias",
+     NULL},
+    MAE_LAYERS("vit.encoder.layer.{L}.", OURS),
+    {"vit.layernorm.{P}", LF_MAP_COPY, "vision.final_norm.{P}", NULL},
+    {"decoder.decoder_embed.{P}", LF_MAP_COPY, "mae.embed.{P}", NULL},
+    {"decoder.mask_token", LF_MAP_LEAD, "mae.mask_token.weight", NULL},
+    {"decoder.decoder_pos_embed", LF_MAP_LEAD, "mae.pos_embed.weight", NULL},
+    MAE_LAYERS("decoder.decoder_layers.{L}.", "mae.layers.{L}."),
+    {"decoder.decoder_norm.{P}", LF_MAP_COPY, "mae.final_norm.{P}", NULL},
+    {"decoder.decoder_pred.{P}", LF_MAP_PIXELS, "mae.pixels.{P}", NULL},
+    {0},
+};
+/* transformers 5 writes the decoder's layers under a new name. */
+static const struct lf_hf_name mae_names[] = {
+    {"decoder.decoder_layers.",
+     {"decoder.decoder_encoder.layer.", "decoder.decoder_layers.", NULL}},
+    {0},
+};
+static const struct lf_hf_name mae_encoder_names[] = {
+    {"vit.", {"", NULL}},
+    {0},
+};
+
+static int read_mae(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return lf_vl_read_patches(r, c, 224, 1, err);
+}
+
+static int write_mae(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    return lf_vl_write_patches(c, o, 1, false, err);
+}
+
+#define MAE_TOWER(table)                                                                           \
+    {                                                                                              \
+        .model_type = "vit_mae", .family = mae_family, .families = "vit-mae", .keys = table,       \
+        .rows = mae_rows, .read = read_mae, .write = write_mae                                     \
+    }
+static const struct lf_hf_tower mae_tower = MAE_TOWER(mae_keys),
+                                mae_encoder_tower = MAE_TOWER(mae_encoder_keys);
+const struct lf_hf_family lf_hf_mae_encoder =
+    LONE("vit-mae-encoder", "vit_mae", "ViTMAEModel", .tower = &mae_encoder_tower,
+         .class = "ViTMAEModel", .names = mae_encoder_names);
+const struct lf_hf_family lf_hf_mae =
+    LONE("vit-mae", "vit_mae", "ViTMAEForPreTraining", .tower = &mae_tower, .restores = true,
+         .names = mae_names);
