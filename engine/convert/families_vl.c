@@ -228,23 +228,26 @@ int lf_vl_write_layer(const lf_model_config *c, json_t *o, lf_err *err)
                : 0;
 }
 
-int lf_vl_read_select(lf_hf_reader *r, const lf_model_config *c, const char *def, lf_err *err)
+int lf_vl_read_select(lf_hf_reader *r, lf_model_config *c, const char *def, lf_err *err)
 {
-    json_t *v = lf_hf_take(r, "vision_feature_select_strategy");
-    const char *how = v ? json_string_value(v) : def,
-               *want = c->vision.class_token ? "default" : "full";
-    if (how && strcmp(how, want) == 0)
-        return 0;
+    static const char key[] = "vision_feature_select_strategy";
+    json_t *v = lf_hf_take(r, key);
+    const char *how = v ? json_string_value(v) : def;
+    const bool full = how && strcmp(how, "full") == 0;
+    if (full || (how && strcmp(how, "default") == 0 && c->vision.class_token))
+        return lf_hf_set(r, c, key, "projector.keep_class",
+                         full && c->vision.class_token ? "yes" : "no", err);
     return lf_fail(err, LF_ENOTSUP,
-                   "%s: vision_feature_select_strategy = %.40s is not supported with an encoder "
-                   "that has %s class token",
-                   r->path, how ? how : "?", c->vision.class_token ? "a" : "no");
+                   "%s: %s = %.40s is not supported with an encoder that has %s "
+                   "class token",
+                   r->path, key, how ? how : "?", c->vision.class_token ? "a" : "no");
 }
 
 int lf_vl_write_select(const lf_model_config *c, json_t *o, lf_err *err)
 {
+    const bool full = !c->vision.class_token || c->projector.keep_class;
     return json_object_set_new(o, "vision_feature_select_strategy",
-                               json_string(c->vision.class_token ? "default" : "full"))
+                               json_string(full ? "full" : "default"))
                ? no_memory(err)
                : 0;
 }

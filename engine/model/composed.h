@@ -4,7 +4,8 @@
  * the decoder. Any encoder goes with any projector and any decoder of config.h.
  *
  *     h = encoder(pixels)                  rows of patches, [R, C]
- *     h = select h                         without class tokens, or means of k x k patches
+ *     h = select h                         without class tokens (but for keep_class), or means of
+ *                                          k x k patches
  *     h = norm h                           projector.norm, of each patch
  *     h = m m rows of h side by side       projector.merge
  *     h = norm h                           or of the merged patches (norm_merged)

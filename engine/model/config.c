@@ -201,6 +201,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(projector.hidden, 0, 1 << 24, "0"),
     ENUM(projector.activation, act_names, "gelu"),
     BOOL(projector.bias, "yes"),
+    BOOL(projector.keep_class, "no"),
     BOOL(projector.newline, "no"),
     COUNT(projector.most_tiles, 0, 4096, "0"),
     BOOL(prefix_last, "no"),

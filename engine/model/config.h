@@ -137,6 +137,8 @@ typedef struct lf_projector_config {
     int64_t hidden; /* inner width of mlp; 0 in a file: its input's width */
     int activation;
     bool bias;
+    /* the class token of a picture goes on too, before its patches (LLaVA, select strategy full) */
+    bool keep_class;
     bool newline; /* a learned row behind each row of patches (LLaVA-NeXT) */
     /* with newline: more patches than those of so many tiles are shrunk to as many (anyres_max_9
      * of LLaVA-OneVision); 0: never */

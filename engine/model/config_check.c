@@ -346,6 +346,12 @@ static int check_projector(lf_model_config *c, lf_err *err)
                       "%lld patches a side are not a multiple of "
                       "projector.merge = %lld",
                       (long long)c->vision.window, (long long)p->merge);
+    if (p->keep_class && (!c->vision.class_token || p->merge > 1 || p->pool > 1 || p->newline))
+        CONTRADICTION("projector.keep_class", "%s",
+                      c->vision.class_token
+                          ? "a class token is no part of a grid, which projector.merge, "
+                            "projector.pool and projector.newline need"
+                          : "there is none without vision.class_token");
     if (p->most_tiles && !p->newline)
         CONTRADICTION("projector.most_tiles", "tiles are shrunk together with projector.newline");
     if (p->norm_merged && (p->norm == LF_PROJECTOR_NO_NORM || p->merge == 1))

@@ -106,6 +106,10 @@ static void put_newline(struct walk *w)
 static void put_tile(struct walk *w, int64_t n)
 {
     const int64_t side = cell(w->c);
+    if (w->c->projector.keep_class && next(w)) { /* it stands before the first patch */
+        lf_sight_entry(&w->s->put, row_at(w->s, w->b, n, 0, 0) - 1, 1);
+        done(w, -1);
+    }
     for (int64_t i = 0; i < w->b->tile[n].h / side; i++)
         for (int64_t j = 0; j < w->b->tile[n].w / side; j++)
             if (next(w)) {

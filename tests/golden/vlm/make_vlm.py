@@ -59,6 +59,8 @@ CLASSES = {
     "llava": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE, ignore_index=-100,
                   projector_hidden_act="gelu", vision_feature_layer=-2, vision_feature_select_strategy="default", text_config=LLAMA,
                   vision_config=CLIP),
+    "llava-full": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE,
+                       vision_feature_layer=-2, vision_feature_select_strategy="full", text_config=LLAMA, vision_config=CLIP),
     "llava-siglip": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE,
                          vision_feature_layer=-1, vision_feature_select_strategy="full", multimodal_projector_bias=False,
                          tie_word_embeddings=True, text_config=dict(QWEN2, tie_word_embeddings=True), vision_config=SIGLIP),
@@ -312,7 +314,8 @@ class Documents:
         if self.kind == "idefics3":
             n, each = args["pixel_values"].shape[1], (args["pixel_values"].shape[-1] // 8) ** 2
             return [n * each] if n == 1 else [4 * each, each]
-        return [4 if self.kind == "internvl" else 9] * len(args["pixel_values"])
+        whole = self.c["vision_config"] is CLIP and self.c["vision_feature_select_strategy"] == "full"  # with the class token
+        return [4 if self.kind == "internvl" else 9 + whole] * len(args["pixel_values"])
 
     def prefix(self, ids):
         return len(ids) - 5

@@ -13,9 +13,9 @@
 #include "tests/tap/tap.h"
 
 const char *const vlm_names[] = {
-    "llava",    "llava-siglip", "llava-next",   "llava-onevision", "qwen2-vl",   "qwen2.5-vl",
-    "qwen3-vl", "internvl",     "internvl-rms", "paligemma",       "paligemma2", "qwen3-vl-moe",
-    "idefics3", "pixtral",      "mistral3",     "gemma3",          NULL};
+    "llava",        "llava-full", "llava-siglip", "llava-next",   "llava-onevision", "qwen2-vl",
+    "qwen2.5-vl",   "qwen3-vl",   "internvl",     "internvl-rms", "paligemma",       "paligemma2",
+    "qwen3-vl-moe", "idefics3",   "pixtral",      "mistral3",     "gemma3",          NULL};
 
 static void *need(void *p)
 {

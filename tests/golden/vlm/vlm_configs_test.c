@@ -25,8 +25,12 @@ static const struct {
     {"llava", "{\"vision_feature_layer\": null}", NULL},
     {"llava", "{\"vision_feature_layer\": -1}", "*"},
     {"llava", "{\"vision_feature_select_strategy\": null}", NULL},
-    {"llava", "{\"vision_feature_select_strategy\": \"full\"}",
-     "vision_feature_select_strategy = full"},
+    {"llava", "{\"vision_feature_select_strategy\": \"full\"}", "*"},
+    {"llava", "{\"vision_feature_select_strategy\": \"cls\"}",
+     "vision_feature_select_strategy = cls"},
+    {"llava-full", "{\"vision_feature_select_strategy\": \"default\"}", "*"},
+    {"llava-next", "{\"vision_feature_select_strategy\": \"full\"}", "projector.keep_class"},
+    {"internvl", "{\"vision_feature_select_strategy\": \"full\"}", "projector.keep_class"},
     {"llava-siglip", "{\"vision_feature_select_strategy\": \"default\"}",
      "vision_feature_select_strategy = default"},
     {"llava-onevision",
@@ -308,7 +312,7 @@ int main(void)
     const int n = (int)(sizeof rows / sizeof *rows);
     for (int i = 0; i < n; i++)
         TAP(1, test_row((size_t)i));
-    TAP(16, test_saved());
+    TAP(17, test_saved());
     TAP(1, test_classes());
     return tap_done();
 }

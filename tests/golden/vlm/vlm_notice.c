@@ -55,6 +55,7 @@ static const struct {
     {"projector.kind=mlp", NULL},
     {"projector.merge=1", NULL},
     {"projector.pool=1", NULL},
+    {"projector.keep_class!", "projector.merge=1 projector.pool=1 projector.newline=no"},
     {"projector.norm=none projector.norm_merged=no", NULL},
     {"projector.norm=rms", NULL},
     {"projector.norm=layer", NULL},
