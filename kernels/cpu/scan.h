@@ -76,6 +76,7 @@ struct scan_chunk {
     float *few;      /* [2][16][lk] rows of a block relative to its first */
     float *s;        /* [dkp][lv] */
     bool has_s;      /* S is not zero */
+    bool state_only; /* S behind the chunk is all that is wanted: q is not read, P not made */
 };
 /* Lays the buffers out from base on (NULL: only counts). Returns the floats that they take. */
 size_t LF_SYM(scan_chunk_lay)(struct scan_chunk *c, const struct scan_shape *z, float *base,
@@ -162,6 +163,12 @@ LF_INLINE void scan_row(float *dst, const void *src, int64_t n, uint8_t t)
     lf_v_store(dst + c, lf_get(src, c, t, m));
     for (int64_t c = (n + LF_VL - 1) / LF_VL * LF_VL; c < lf_scan_pad(n); c += LF_VL)
         lf_v_store(dst + c, lf_v_zero());
+}
+/* Asks for a row of n elements that is loaded soon: rows lie far apart. */
+LF_INLINE void scan_ask(const void *row, int64_t n, uint8_t t)
+{
+    for (int64_t b = 0; b < n * (int64_t)lf_dtype_size((enum lf_dtype)t); b += 64)
+        __builtin_prefetch((const char *)row + b, 0, 3);
 }
 LF_INLINE float scan_dot(const float *x, const float *y, int64_t n)
 {

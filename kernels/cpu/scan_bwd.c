@@ -167,6 +167,17 @@ static void by_state(struct back *b, const float *rows, const float *s, float *t
     }
 }
 
+/* Elements of dQ+, dK+ and dKd with their decays. */
+LF_INLINE void decay_row(struct back *b, int64_t at, lf_v e, lf_v behind)
+{
+    if (b->c.has_s) {
+        lf_v_store(b->dq + at, lf_v_load(b->dq + at) * e);
+        lf_v_store(b->dkr + at, lf_v_load(b->dkr + at) * e);
+    }
+    if (b->has_ds)
+        lf_v_store(b->dkc + at, lf_v_load(b->dkc + at) * behind);
+}
+
 /* What q and k get through S and S+: e^G dQ+, e^G dK+, e^(G_n - G) dKd. */
 static void through_states(struct back *b, int64_t n)
 {
@@ -185,16 +196,18 @@ static void through_states(struct back *b, int64_t n)
     if (b->has_ds)
         by_state(b, c->u, b->ds, b->dkc, n);
     for (int64_t i = 0; i < n; i++) {
-        const float *g = c->g + i * ld, *last = c->g + (n - 1) * ld;
-        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
-            const int64_t at = i * z->lk + x;
-            const bool wide = ld > 1;
-            const lf_v gi = wide ? lf_v_load(g + x) : lf_v_set1(*g),
-                       gn = wide ? lf_v_load(last + x) : lf_v_set1(*last), e = lf_v_exp(gi);
-            lf_v_store(b->dq + at, lf_v_load(b->dq + at) * e);
-            lf_v_store(b->dkr + at, lf_v_load(b->dkr + at) * e);
-            lf_v_store(b->dkc + at, lf_v_load(b->dkc + at) * lf_v_exp(gn - gi));
+        const int64_t at = i * z->lk;
+        if (ld > 1) {
+            const float *g = c->g + at, *last = c->g + (n - 1) * ld;
+            for (int64_t x = 0; x < z->dkp; x += LF_VL)
+                decay_row(b, at + x, lf_v_exp(lf_v_load(g + x)),
+                          lf_v_exp(lf_v_load(last + x) - lf_v_load(g + x)));
+            continue;
         }
+        const lf_v e = lf_v_set1(scan_exp(c->g[i])),
+                   behind = lf_v_set1(scan_exp(c->g[n - 1] - c->g[i]));
+        for (int64_t x = 0; x < z->dkp; x += LF_VL)
+            decay_row(b, at + x, e, behind);
     }
 }
 
@@ -409,6 +422,9 @@ static void chunk_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
     LF_SYM(scan_load)(c, z, row, h, 0, n);
     for (int64_t i = 0; i < scan_up(n); i++) {
         float *to = b->d_o + i * z->lv;
+        if (row + i + 6 < in->rows)
+            scan_ask(lf_at(b->a->d_o, (row + i + 6) * b->a->lddo + h * in->dv, in->x_type), in->dv,
+                     in->x_type);
         if (i < n)
             scan_row(to, lf_at(b->a->d_o, (row + i) * b->a->lddo + h * in->dv, in->x_type), in->dv,
                      in->x_type);
@@ -441,6 +457,7 @@ static void head_bwd(lf_queue *q, struct back *b, const struct scan_span *s, int
     const int64_t chunks = (s->n + SCAN_C - 1) / SCAN_C;
     const size_t floats = (size_t)(z->dkp * z->lv);
     c->has_s = false;
+    c->state_only = true;
     for (int64_t i = 0; i + 1 < chunks; i++) {
         lf_border(q);
         LF_SYM(scan_load)(c, z, s->row + i * SCAN_C, h, 0, SCAN_C);
@@ -449,7 +466,7 @@ static void head_bwd(lf_queue *q, struct back *b, const struct scan_span *s, int
         LF_SYM(scan_fold)(c, z, SCAN_C);
         memcpy(b->states + (size_t)i * floats, c->s, floats * 4);
     }
-    b->has_ds = false;
+    b->has_ds = c->state_only = false;
     for (int64_t i = chunks - 1; i >= 0; i--) {
         const int64_t at = i * SCAN_C, n = s->n - at < SCAN_C ? s->n - at : SCAN_C;
         lf_border(q);

@@ -81,19 +81,36 @@ static void load_decay(struct scan_chunk *c, const struct scan_shape *z, int64_t
         lf_v_store(to + x, lf_v_load(to - ld + x) + lf_v_load(to + x));
 }
 
+enum { ASK = 6 }; /* rows ahead */
+
+/* A row of q, k and v; t is a constant of each copy. */
+LF_INLINE void load_row(struct scan_chunk *c, const struct scan_shape *z, int64_t r, int64_t h,
+                        int64_t i, const uint8_t t)
+{
+    const struct lf_scan_in *in = z->in;
+    const int64_t j = h / (in->heads / in->groups), far = r + ASK < in->rows ? r + ASK : r;
+    scan_ask(lf_at(in->k, far * in->ldk + j * in->dk, t), in->dk, t);
+    scan_ask(lf_at(in->v, far * in->ldv + h * in->dv, t), in->dv, t);
+    scan_row(c->k + i * z->lk, lf_at(in->k, r * in->ldk + j * in->dk, t), in->dk, t);
+    scan_row(c->u + i * z->lv, lf_at(in->v, r * in->ldv + h * in->dv, t), in->dv, t);
+    unit(c->k + i * z->lk, z, 1.0f);
+    if (c->state_only)
+        return;
+    scan_ask(lf_at(in->q, far * in->ldq + j * in->dk, t), in->dk, t);
+    scan_row(c->q + i * z->lk, lf_at(in->q, r * in->ldq + j * in->dk, t), in->dk, t);
+    unit(c->q + i * z->lk, z, in->scale);
+}
+
 void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t h,
                        int64_t i0, int64_t i1)
 {
     const struct lf_scan_in *in = z->in;
-    const int64_t j = h / (in->heads / in->groups);
-    const uint8_t t = in->x_type;
     for (int64_t i = i0; i < i1; i++) {
         const int64_t r = row + i;
-        scan_row(c->q + i * z->lk, lf_at(in->q, r * in->ldq + j * in->dk, t), in->dk, t);
-        scan_row(c->k + i * z->lk, lf_at(in->k, r * in->ldk + j * in->dk, t), in->dk, t);
-        scan_row(c->u + i * z->lv, lf_at(in->v, r * in->ldv + h * in->dv, t), in->dv, t);
-        unit(c->q + i * z->lk, z, in->scale);
-        unit(c->k + i * z->lk, z, 1.0f);
+        if (in->x_type == LF_BF16)
+            load_row(c, z, r, h, i, LF_BF16);
+        else
+            load_row(c, z, r, h, i, LF_F32);
         c->beta[i] = in->beta ? in->beta[r * in->ldbeta + h] : 1.0f;
         load_decay(c, z, r, h, i);
     }
@@ -117,7 +134,8 @@ static void raw_scores(struct scan_chunk *c, const struct scan_shape *z, const f
     g.ldc = SCAN_LA;
     float *na = c->na + (g.c - c->p);
     g.a = q;
-    scan_product(g, false, ATTN_ZERO, NULL);
+    if (!c->state_only)
+        scan_product(g, false, ATTN_ZERO, NULL);
     if (!z->in->delta)
         return;
     g.a = k;
@@ -250,6 +268,8 @@ static void grown(struct scan_chunk *c, const struct scan_shape *z, int64_t i)
 
 void LF_SYM(scan_scores)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
 {
+    if (c->state_only && !z->in->delta)
+        return;
     if (z->in->per_channel)
         channel_scores(c, z, i0, i1);
     else

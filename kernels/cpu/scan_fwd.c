@@ -122,6 +122,7 @@ static void run_head(lf_queue *q, const struct lf_k_scan_fwd *a, const struct sc
     const int64_t per = a->in.heads / a->in.groups, open = fast ? 0 : s->before % SCAN_C;
     const struct slot slot = a->state ? slot_of(a, &z, s->seq, h) : (struct slot){0};
     c->has_s = fast ? s->before > 0 : s->before >= SCAN_C;
+    c->state_only = false;
     if (a->state && s->before)
         slot_get(c, &z, slot, open);
     int64_t left = 0;
