@@ -86,6 +86,45 @@ sft thawed --init-from "$dir/llava.seen.f32/out/checkpoint" --freeze 'head.*'
 [ "$rc $(whole thawed)" != "0 0 of 55" ] && [ $rc -eq 0 ]
 ok $? "and one that trains the encoder begins with it"
 
+# --- a model from parts: the encoder of vision_from ---
+{
+    ini llava | sed '/^init_from/d'
+    sed 's/^ *//' <<E2
+        vision_from = $dir/llava/checkpoint
+        [model]
+        family = llama
+        layers = 2
+        hidden = 32
+        heads = 4
+        kv_heads = 2
+        ffn = 48
+        vocab = 104
+        max_positions = 256
+        vision.family = clip
+        vision.layers = 3
+        vision.hidden = 32
+        vision.heads = 4
+        vision.ffn = 48
+        vision.patch_dim = 48
+        vision.positions = 26
+        vision.read_layers = 2
+        vision.read_norm = no
+        projector.hidden = 32
+        image_token = 97
+E2
+} >"$dir/parts.ini"
+train "$pretrain" "$dir/parts.ini" parts.run
+train "$pretrain" "$dir/parts.ini" parts.seen --features "$seen"
+same parts.seen parts.run "lf-pretrain with an encoder from elsewhere"
+
+# --- a GPU, emulated ---
+emulated_gpu
+features gpu --device cuda
+sft gpu --features "$dir/gpu/features" --device cuda --steps 1
+unset LF_CUDA_DRIVER LF_CUBLASLT
+{ losses gpu; losses llava.run.f32 | head -n 1; } | awk '{ x[NR] = $1 } END { d = x[1] - x[2]; exit NR != 2 || d > 1e-4 || d < -1e-4 }'
+ok $? "both stages on a GPU"
+
 # --- pairs of answers, each seen with the pictures of its prompt, and a reference ---
 must "$stages/lf-tokenize" --tokenizer "$golden/llava" --processor "$golden/llava" --shape auto --media-dir "$images" --valid-fraction 0 \
     --out "$dir/pairs.tok" "$golden/pairs.jsonl"
@@ -226,4 +265,4 @@ ok $? "a second run has nothing to do"
 "$lf" show >"$dir/stdout" 2>"$dir/err" && "$lf" artifacts >>"$dir/stdout" 2>"$dir/err" && grep -q ' features ' "$dir/stdout"
 ok $? "the features are an artifact"
 
-finish 36
+finish 38
