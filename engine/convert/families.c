@@ -31,6 +31,9 @@ const struct lf_hf_family *const lf_hf_families[] = {
     /* families_moe.c */
     &lf_hf_mixtral,
     &lf_hf_deepseek,
+    /* families_deepseek.c */
+    &lf_hf_deepseek_v2,
+    &lf_hf_deepseek_v3,
     /* families_qwen.c */
     &lf_hf_qwen1,
     &lf_hf_qwen2,

@@ -21,7 +21,7 @@ extern const struct lf_hf_family lf_hf_mistral;
 extern const struct lf_hf_family lf_hf_internlm2;
 extern const struct lf_hf_family lf_hf_baichuan;
 extern const struct lf_hf_family lf_hf_mixtral;
-extern const struct lf_hf_family lf_hf_deepseek;
+extern const struct lf_hf_family lf_hf_deepseek, lf_hf_deepseek_v2, lf_hf_deepseek_v3;
 extern const struct lf_hf_family lf_hf_qwen1;
 extern const struct lf_hf_family lf_hf_qwen2;
 extern const struct lf_hf_family lf_hf_qwen3;

@@ -38,6 +38,27 @@
         "model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL   \
     }
 
+#define KIN_EXPERT_ROWS                                                                            \
+    {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},       \
+        {"model.layers.{L}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT,                       \
+         "layers.{L}.moe.experts.gate.weight", NULL},                                              \
+        {"model.layers.{L}.mlp.experts.{E}.up_proj.weight", LF_MAP_EXPERT,                         \
+         "layers.{L}.moe.experts.up.weight", NULL},                                                \
+    {                                                                                              \
+        "model.layers.{L}.mlp.experts.{E}.down_proj.weight", LF_MAP_EXPERT,                        \
+            "layers.{L}.moe.experts.down.weight", NULL                                             \
+    }
+
+#define KIN_SHARED_ROWS                                                                            \
+    {"model.layers.{L}.mlp.shared_experts.gate_proj.weight", LF_MAP_COPY,                          \
+     "layers.{L}.moe.shared.gate.weight", NULL},                                                   \
+        {"model.layers.{L}.mlp.shared_experts.up_proj.weight", LF_MAP_COPY,                        \
+         "layers.{L}.moe.shared.up.weight", NULL},                                                 \
+    {                                                                                              \
+        "model.layers.{L}.mlp.shared_experts.down_proj.weight", LF_MAP_COPY,                       \
+            "layers.{L}.moe.shared.down.weight", NULL                                              \
+    }
+
 #define KIN_HEAD_ROWS                                                                              \
     {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                                 \
         {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                      \
@@ -46,5 +67,13 @@
         "model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED,                          \
             "follows from rope_theta", NULL                                                        \
     }
+
+/* Shared experts are one MLP as wide as all of them together (families_moe.c); key says how many,
+ * def where it is absent. */
+int lf_hf_read_shared(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def,
+                      lf_err *err);
+/* none: what is written where there are none; taken. */
+int lf_hf_write_shared(const lf_model_config *c, json_t *o, const char *key, json_t *none,
+                       lf_err *err);
 
 #endif

@@ -90,49 +90,46 @@ static const struct lf_hf_key deepseek_keys[] = {
     {0},
 };
 
-/* The shared experts are one MLP as wide as all of them together. */
+int lf_hf_read_shared(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def,
+                      lf_err *err)
+{
+    int64_t shared = def;
+    int rc = lf_hf_get_i64(r, key, &shared, err);
+    return rc != 0 ? rc
+                   : lf_hf_set_number(r, c, key, "shared_ffn",
+                                      (double)shared * (double)c->expert_ffn, err);
+}
+
+int lf_hf_write_shared(const lf_model_config *c, json_t *o, const char *key, json_t *none,
+                       lf_err *err)
+{
+    const int64_t n = c->expert_ffn > 0 ? c->shared_ffn / c->expert_ffn : 0;
+    json_t *v = n > 0 ? json_integer(n) : json_incref(none);
+    json_decref(none);
+    if (c->expert_ffn < 1 || c->shared_ffn % c->expert_ffn) {
+        json_decref(v);
+        return lf_fail(err, LF_EINVAL, "shared_ffn = %lld is no multiple of expert_ffn = %lld",
+                       (long long)c->shared_ffn, (long long)c->expert_ffn);
+    }
+    return json_object_set_new(o, key, v) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
 static int read_deepseek(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    int64_t shared = 0;
-    int rc = lf_hf_get_i64(r, "n_shared_experts", &shared, err);
-    rc = rc != 0 ? rc
-                 : lf_hf_set_number(r, c, "n_shared_experts", "shared_ffn",
-                                    (double)shared * (double)c->expert_ffn, err);
+    int rc = lf_hf_read_shared(r, c, "n_shared_experts", 0, err);
     rc = rc != 0 ? rc : lf_hf_read_dense_layers(r, c, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_deepseek(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    if (c->expert_ffn < 1 || c->shared_ffn % c->expert_ffn)
-        return lf_fail(err, LF_EINVAL, "shared_ffn = %lld is no multiple of expert_ffn = %lld",
-                       (long long)c->shared_ffn, (long long)c->expert_ffn);
-    if (json_object_set_new(o, "n_shared_experts",
-                            c->shared_ffn ? json_integer(c->shared_ffn / c->expert_ffn)
-                                          : json_null()))
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    const int rc = lf_hf_write_dense_layers(c, o, err);
+    int rc = lf_hf_write_shared(c, o, "n_shared_experts", json_null(), err);
+    rc = rc != 0 ? rc : lf_hf_write_dense_layers(c, o, err);
     return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 
 static const struct lf_map_row deepseek_rows[] = {
-    KIN_ATTENTION_ROWS,
-    KIN_MLP_ROWS,
-    KIN_HEAD_ROWS,
-    {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},
-    {"model.layers.{L}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT,
-     "layers.{L}.moe.experts.gate.weight", NULL},
-    {"model.layers.{L}.mlp.experts.{E}.up_proj.weight", LF_MAP_EXPERT,
-     "layers.{L}.moe.experts.up.weight", NULL},
-    {"model.layers.{L}.mlp.experts.{E}.down_proj.weight", LF_MAP_EXPERT,
-     "layers.{L}.moe.experts.down.weight", NULL},
-    {"model.layers.{L}.mlp.shared_experts.gate_proj.weight", LF_MAP_COPY,
-     "layers.{L}.moe.shared.gate.weight", NULL},
-    {"model.layers.{L}.mlp.shared_experts.up_proj.weight", LF_MAP_COPY,
-     "layers.{L}.moe.shared.up.weight", NULL},
-    {"model.layers.{L}.mlp.shared_experts.down_proj.weight", LF_MAP_COPY,
-     "layers.{L}.moe.shared.down.weight", NULL},
-    {0},
+    KIN_ATTENTION_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, KIN_EXPERT_ROWS, KIN_SHARED_ROWS, {0},
 };
 
 const struct lf_hf_family lf_hf_deepseek = {

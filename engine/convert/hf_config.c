@@ -198,17 +198,10 @@ json_t *lf_hf_take(lf_hf_reader *r, const char *key)
 }
 
 /* Keys of ours whose 0 says that there is none, or that it follows from the others. */
-static const char *const absent[] = {"kv_heads",
-                                     "head_dim",
-                                     "embed_dim",
-                                     "expert_ffn",
-                                     "sliding_window",
-                                     "attn_softcap",
-                                     "logit_softcap",
-                                     "logn_length",
-                                     "rope_attn_factor",
-                                     "rope_local_theta",
-                                     NULL};
+static const char *const absent[] = {"kv_heads",      "head_dim",         "embed_dim",
+                                     "expert_ffn",    "sliding_window",   "attn_softcap",
+                                     "logit_softcap", "logn_length",      "rope_attn_factor",
+                                     "q_lora",        "rope_local_theta", NULL};
 
 int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
               const char *value, lf_err *err)
@@ -498,7 +491,8 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
 
 /* Keys of ours whose 0 says that there is none: null in config.json, where 0 is a window of no
  * token or a division by 0. */
-static const char *const off[] = {"sliding_window", "attn_softcap", "logit_softcap", NULL};
+static const char *const off[] = {"sliding_window", "attn_softcap", "logit_softcap", "q_lora",
+                                  NULL};
 
 /* A count is an integer and a real has a point, whole or not: transformers refuses the other. */
 static json_t *number_of(const char *ours, const char *text)

@@ -161,7 +161,7 @@ static int read_factor(lf_hf_reader *r, lf_model_config *c, double factor, lf_er
 }
 
 /* yarn: the amplitude by mscale and mscale_all_dim, where both are given and attention_factor is
- * not; whole ends of the ramp or not. */
+ * not; the scale of scores of latent attention; whole ends of the ramp or not. */
 static int read_yarn(lf_hf_reader *r, lf_model_config *c, json_t *s, lf_err *err)
 {
     json_t *truncate = json_object_get(s, "truncate");
@@ -177,6 +177,8 @@ static int read_yarn(lf_hf_reader *r, lf_model_config *c, json_t *s, lf_err *err
     if (rc == 0 && fabs(over) > 0 && fabs(under) > 0 && !(c->rope_attn_factor > 0))
         rc = lf_hf_set_number(r, c, "mscale", "rope_attn_factor",
                               (over * grow + 1) / (under * grow + 1), err);
+    if (rc == 0 && under > 0 && c->kv_lora)
+        rc = lf_hf_set_number(r, c, "mscale_all_dim", "rope_mscale_all", under, err);
     static const char *const known[] = {"truncate", "mscale", "mscale_all_dim"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         json_object_del(s, known[i]);
@@ -283,6 +285,21 @@ int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err)
     return rc;
 }
 
+/* yarn of latent attention: mscale_all_dim, and the mscale from which the amplitude follows, for
+ * readers that take no attention_factor. */
+static int write_mscale(const lf_model_config *c, json_t *s)
+{
+    const double grow = 0.1 * log(c->rope_factor), under = c->rope_mscale_all;
+    double over = under;
+    if (!(under > 0))
+        return 0;
+    if (fabs(c->rope_attn_factor - 1) > 0 && grow > 0)
+        over = (c->rope_attn_factor * (under * grow + 1) - 1) / grow;
+    if (c->rope_attn_factor > 0 && over > 0 && json_object_set_new(s, "mscale", json_real(over)))
+        return LF_ENOMEM;
+    return json_object_set_new(s, "mscale_all_dim", json_real(under)) ? LF_ENOMEM : 0;
+}
+
 int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
 {
     json_t *ours = lf_model_config_to_json(c, err), *s = json_object();
@@ -313,6 +330,8 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
             json_object_del(s, "factor");
         if (rc == 0 && c->rope_scaling == LF_ROPE_YARN && !c->rope_truncate)
             rc = json_object_set_new(s, "truncate", json_false());
+        if (rc == 0 && c->rope_scaling == LF_ROPE_YARN)
+            rc = write_mscale(c, s);
         if (rc == 0)
             rc = json_object_set(o, "rope_scaling", s);
         break; /* the first of two names */

@@ -68,6 +68,8 @@ FAMILY_GOLDENS = \
   tests/golden/families/chatglm-6b \
   tests/golden/families/chatglm3 \
   tests/golden/families/deepseek-moe \
+  tests/golden/families/deepseek-v2 \
+  tests/golden/families/deepseek-v3 \
   tests/golden/families/falcon-11b \
   tests/golden/families/falcon-40b \
   tests/golden/families/falcon-7b \

@@ -139,6 +139,20 @@ family("deepseek-moe", _oracle="oracle_deepseek", _T=12, _seed=3, **llama_like(
     moe_layer_freq=1, n_routed_experts=4, n_shared_experts=2, norm_topk_prob=False, num_experts_per_tok=2, pretraining_tp=1,
     rms_norm_eps=1e-6, rope_scaling=None, scoring_func="softmax", seq_aux=True, num_hidden_layers=3, num_attention_heads=2,
     num_key_value_heads=2))
+# Values are not as wide as keys, and both norms of the latent have another eps than the others
+LATENT = dict(hidden_size=12, num_attention_heads=2, num_key_value_heads=2, num_hidden_layers=3, kv_lora_rank=10, qk_nope_head_dim=6,
+              qk_rope_head_dim=4, first_k_dense_replace=1, moe_intermediate_size=8, n_routed_experts=6, num_experts_per_tok=2,
+              attention_bias=False, rope_theta=100.0, pretraining_tp=1)
+family("deepseek-v2", _T=12, _seed=3, **llama_like("deepseek_v2", "DeepseekV2ForCausalLM", **LATENT, q_lora_rank=None, v_head_dim=5,
+    n_group=2, topk_group=1, topk_method="group_limited_greedy", n_shared_experts=2, norm_topk_prob=False, routed_scaling_factor=1.5,
+    scoring_func="softmax", moe_layer_freq=1, aux_loss_alpha=0.001, seq_aux=True, rope_scaling=dict(
+        type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=1.3, beta_slow=0.1, truncate=False, mscale=0.707,
+        mscale_all_dim=0.707)))
+family("deepseek-v3", _T=12, _seed=6, **llama_like("deepseek_v3", "DeepseekV3ForCausalLM", **LATENT, q_lora_rank=14, v_head_dim=8,
+    n_group=2, topk_group=1, topk_method="noaux_tc", n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=2.5,
+    scoring_func="sigmoid", moe_layer_freq=1, num_nextn_predict_layers=0, ep_size=1, rope_scaling=dict(
+        type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=1.3, beta_slow=0.1, truncate=False, mscale=1.0,
+        mscale_all_dim=0.8)))
 family("internlm2", _oracle="oracle_internlm2", **llama_like(
     "internlm2", "InternLM2ForCausalLM", attn_implementation="eager", bias=False, pad_token_id=2, rope_theta=1000000.0, attention_dropout=...,
     pretraining_tp=1, rope_scaling=dict(type="dynamic", factor=2.0)))

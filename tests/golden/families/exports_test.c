@@ -105,12 +105,13 @@ static bool takes(json_t *kinds, const char *kind)
     return false;
 }
 
-/* Where null is none, 0 is not: a window of no token, a division by 0. */
+/* Where null is none, 0 is not: a window of no token, a division by 0. Of layers there may be
+ * none. */
 static bool is_zero_for_null(const char *key, json_t *kinds, const json_t *v)
 {
     bool zero = json_is_number(v) && !(json_number_value(v) > 0);
     return zero && takes(kinds, "null") && !lf_str_has_suffix(key, "_token_id") &&
-           !strstr(key, "dropout");
+           !strstr(key, "dropout") && strcmp(key, "first_k_dense_replace") != 0;
 }
 
 /* How many members of config.json the reference would not take; each is told. Of families without a

@@ -71,7 +71,8 @@ typedef struct rig {
     int loss, logits; /* chains */
 } rig;
 
-/* LF_EINVAL and the like: the configuration is refused. */
+/* LF_EINVAL and the like: the configuration is refused. Biases of routers are held, as in the
+ * references. */
 int rig_open(rig *r, const family *f, const lf_model_config *c, enum lf_dtype compute,
              enum lf_numeric mode, bool train, lf_err *err);
 void rig_close(rig *r);

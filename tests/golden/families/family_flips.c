@@ -79,6 +79,10 @@ static const struct {
     {"out_bias!", NULL},
     {"kv_heads=1", NULL},
     {"mask=causal", NULL},
+    {"mla_norm_eps*3000", "kv_lora!=0"},
+    {"rope_mscale_all*1.2", "kv_lora!=0"},
+    {"rope_mscale_all=0", "kv_lora!=0"},
+    {"kv_lora=0 q_lora=0 nope_dim=0 rope_dim=0 v_dim=0 rope_mscale_all=0", "kv_lora!=0"},
     {"attn_scale=0.3", NULL},
     {"attn_scale=0", NULL},
     {"attn_softcap=2", NULL},
@@ -114,6 +118,11 @@ static const struct {
     {"experts_per_token=3", "experts!=0"},
     {"router_renorm!", "experts!=0"},
     {"router_score=sigmoid", "experts!=0"},
+    {"router_score=softmax", "experts!=0"},
+    {"router_bias=no", "experts!=0"},
+    {"router_groups=1 router_top_groups=1", "router_groups!=1"},
+    {"router_top_groups+1", "router_groups!=1"},
+    {"router_top_groups+-1", "router_top_groups!=1"},
     {"router_scale*1.05", "experts!=0"},
     {"shared_gate!", "experts!=0 shared_ffn!=0"},
     {"shared_ffn=0 shared_gate=no", "shared_ffn!=0"},
@@ -205,10 +214,10 @@ double family_flips(const family *f, int *n)
 
 char *family_switches(const family *f)
 {
-    static const char *const sizes[] = {"family",        "layers",     "hidden", "heads",
-                                        "kv_heads",      "head_dim",   "ffn",    "vocab",
-                                        "max_positions", "norm_eps",   "init",   "init_std",
-                                        "expert_ffn",    "rope_theta", NULL};
+    static const char *const sizes[] = {
+        "family",     "layers",     "hidden",        "heads",    "kv_heads", "head_dim",
+        "ffn",        "vocab",      "max_positions", "norm_eps", "init",     "init_std",
+        "expert_ffn", "rope_theta", "nope_dim",      "rope_dim", "v_dim",    NULL};
     lf_model_config plain;
     lf_err err = LF_ERR_INIT;
     lf_model_config_defaults(&plain);

@@ -50,8 +50,10 @@ int rig_open(rig *r, const family *f, const lf_model_config *c, enum lf_dtype co
              enum lf_numeric mode, bool train, lf_err *err)
 {
     struct lf_plan_opts po = {.target = TARGET, .threads = 1, .compute = compute, .mode = mode};
+    lf_model_config held = *c;
     *r = (rig){.loss = -1};
-    if (!(r->dec = lf_decoder_create(c, f->length, err)) || !(r->ps = lf_pstore_create(err)) ||
+    lf_model_config_set(&held, "router_bias_rate", "0", "test", NULL);
+    if (!(r->dec = lf_decoder_create(&held, f->length, err)) || !(r->ps = lf_pstore_create(err)) ||
         !(r->plan = lf_plan_create(r->ps, &po, err)) || plan(r, f, train, err) ||
         !(r->back = BACK(err)) ||
         !(r->ex = lf_exec_create(r->plan, r->back, &(struct lf_exec_opts){0}, err))) {

@@ -47,9 +47,7 @@ class Double:
             return torch.float64 if name in ("float32", "float") else getattr(torch, name)
 
     def __init__(self, cls):
-        self.modules = [modeling_rope_utils]
-        if cls.__module__.startswith("transformers."):
-            self.modules.append(sys.modules[cls.__module__])
+        self.modules = [modeling_rope_utils] + [sys.modules[k.__module__] for k in cls.__mro__ if k.__module__.startswith("transformers.models.")]
 
     def __enter__(self):
         self.float = torch.Tensor.float
@@ -130,17 +128,25 @@ class Reference:
         return torch.from_numpy(np.random.default_rng(self.seed + 1).choice(allowed, (B, self.T)))
 
 
+def router_biases(model):
+    """Buffers that files hold like weights, and that no gradient reaches."""
+    return {n for n, _ in model.named_buffers() if n.endswith("e_score_correction_bias")}
+
+
 def heat(model, seed):
     """Weights of an order that makes every switch matter, exact in f32."""
     rng = np.random.default_rng(seed)
     owner = {n + ("." if n else "") + p: m for n, m in model.named_modules() for p, _ in m.named_parameters(recurse=False)}
     with torch.no_grad():
+        for name, p in model.named_buffers():
+            if name in router_biases(model):
+                p.copy_(torch.from_numpy(rng.normal(0.0, 0.2, tuple(p.shape)).astype(np.float32)).to(p.dtype))
         for name, p in model.named_parameters():
             kind, shape = type(owner[name]).__name__, tuple(p.shape)
             if "Norm" in kind:
                 centre = 0.0 if name.endswith("bias") or kind.startswith("Gemma") else 1.0
                 x = rng.normal(centre, 0.3, shape)
-            elif p.dim() == 1:
+            elif p.dim() == 1 or name.endswith("e_score_correction_bias"):
                 x = rng.normal(0.0, 0.5, shape)
             elif "Embedding" in kind:
                 x = rng.normal(0.0, 0.7, shape)
@@ -181,6 +187,7 @@ def one(name):
     weights = {n: p.detach().float() for n, p in model.state_dict().items()}
     # A parameter that the loss does not reach has no gradient in PyTorch; a gradient of zeros says the same.
     grads = {n: (torch.zeros_like(p) if p.grad is None else p.grad).clone().float() for n, p in model.named_parameters()}
+    grads.update({n: torch.zeros_like(weights[n]) for n in router_biases(model)})
     path = os.path.join(ref.dir, "model.safetensors")
     save_file(ref.tensors(model, {n: w for n, w in weights.items() if n in grads}), path, metadata={"format": "pt"})
     grads = ref.tensors(model, grads)

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * DeepSeek with multi-head latent attention: V2, V2-Lite; V3, R1, Moonlight and Kimi K2, which have
+ * one class. The first generation is in families_llama.c and families_moe.c. */
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/convert/families_kin.h"
+
+#define LATENT_KEYS                                                                                \
+    {"kv_lora_rank", LF_HF_NUMBER, "kv_lora", "512"},                                              \
+        {"q_lora_rank", LF_HF_NUMBER, "q_lora", "1536"},                                           \
+        {"qk_nope_head_dim", LF_HF_NUMBER, "nope_dim", "128"},                                     \
+        {"qk_rope_head_dim", LF_HF_NUMBER, "rope_dim", "64"},                                      \
+        {"v_head_dim", LF_HF_NUMBER, "v_dim", "128"},                                              \
+        {"head_dim", LF_HF_INERT, NULL, NULL}, /* both follow from the others */                   \
+        {"qk_head_dim", LF_HF_INERT, NULL, NULL}, {"attention_bias", LF_HF_SAME, NULL, "false"},   \
+        {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                             \
+        {"output_router_logits", LF_HF_INERT, NULL, NULL},                                         \
+        {"moe_layer_freq", LF_HF_UNREAD, NULL, "1"}, {"ep_size", LF_HF_INERT, NULL, NULL},         \
+    { /* the auxiliary loss of the authors' training is over sequences */                          \
+        "seq_aux", LF_HF_INERT, NULL, NULL                                                         \
+    }
+
+#define LATENT_ROWS                                                                                \
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
+        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q.weight",      \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_a_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q_a.weight",  \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_a_layernorm.weight", LF_MAP_COPY,                           \
+         "layers.{L}.attn.q_a_norm.weight", NULL},                                                 \
+        {"model.layers.{L}.self_attn.q_b_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q_b.weight",  \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.kv_a_proj_with_mqa.weight", LF_MAP_COPY,                      \
+         "layers.{L}.attn.kv_a.weight", NULL},                                                     \
+        {"model.layers.{L}.self_attn.kv_a_layernorm.weight", LF_MAP_COPY,                          \
+         "layers.{L}.attn.kv_a_norm.weight", NULL},                                                \
+        {"model.layers.{L}.self_attn.kv_b_proj.weight", LF_MAP_STACK,                              \
+         "groups=heads layers.{L}.attn.k_b.weight layers.{L}.attn.v_b.weight", NULL},              \
+        {"model.layers.{L}.self_attn.o_proj.weight", LF_MAP_COPY, "layers.{L}.attn.o.weight",      \
+         NULL},                                                                                    \
+    {                                                                                              \
+        "model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                           \
+            "layers.{L}.mlp_norm.weight", NULL                                                     \
+    }
+
+/* ---- V2 ---- */
+
+static const char *const v2_switches[] = {"norm=rms",
+                                          "position=rope",
+                                          "mlp=glu",
+                                          "rope_interleaved=yes",
+                                          "router_bias=no",
+                                          "router_score=softmax",
+                                          "router_renorm=no",
+                                          "shared_gate=no",
+                                          NULL};
+
+static const struct lf_hf_key v2_keys[] = {
+    KIN_KEYS,
+    LATENT_KEYS,
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
+    {"mlp_bias", LF_HF_SAME, NULL, "false"},
+    {"n_routed_experts", LF_HF_NUMBER, "experts", "64"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", NULL},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", "1407"},
+    /* published code scales where this is false, the class of transformers always */
+    {"norm_topk_prob", LF_HF_SAME, NULL, "false"},
+    {"routed_scaling_factor", LF_HF_NUMBER, "router_scale", "1"},
+    {"scoring_func", LF_HF_UNREAD, NULL, "\"softmax\""},
+    {"aux_loss_alpha", LF_HF_NUMBER, "router_aux", "0"},
+    {0},
+};
+
+/* n_group and topk_group count where topk_method says so. */
+static int read_v2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t groups = 1, top = 1;
+    json_t *method = lf_hf_take(r, "topk_method");
+    const char *name = method ? json_string_value(method) : "greedy";
+    int rc = lf_hf_get_i64(r, "n_group", &groups, err);
+    rc = rc != 0 ? rc : lf_hf_get_i64(r, "topk_group", &top, err);
+    if (rc != 0)
+        return rc;
+    if (!name || (strcmp(name, "greedy") != 0 && strcmp(name, "group_limited_greedy") != 0))
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: topk_method is neither greedy nor group_limited_greedy", r->path);
+    if (strcmp(name, "greedy") == 0)
+        groups = top = 1;
+    rc = lf_hf_set_number(r, c, "n_group", "router_groups", (double)groups, err);
+    rc = rc != 0 ? rc : lf_hf_set_number(r, c, "topk_group", "router_top_groups", (double)top, err);
+    rc = rc != 0 ? rc : lf_hf_read_dense_layers(r, c, err);
+    rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "n_shared_experts", 2, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+static int write_v2(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const bool groups = c->router_groups > 1;
+    if (json_object_set_new(o, "topk_method",
+                            json_string(groups ? "group_limited_greedy" : "greedy")) ||
+        json_object_set_new(o, "n_group", json_integer(c->router_groups)) ||
+        json_object_set_new(o, "topk_group", json_integer(c->router_top_groups)))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    int rc = lf_hf_write_dense_layers(c, o, err);
+    rc = rc != 0 ? rc : lf_hf_write_shared(c, o, "n_shared_experts", json_null(), err);
+    return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
+}
+
+static const struct lf_map_row v2_rows[] = {
+    LATENT_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, KIN_EXPERT_ROWS, KIN_SHARED_ROWS, {0},
+};
+
+const struct lf_hf_family lf_hf_deepseek_v2 = {
+    .name = "deepseek-v2",
+    .model_type = "deepseek_v2",
+    .architecture = "DeepseekV2ForCausalLM",
+    .classifier = "DeepseekV2ForSequenceClassification",
+    .prefix = "model.",
+    .switches = v2_switches,
+    .keys = v2_keys,
+    .rows = v2_rows,
+    .read = read_v2,
+    .write = write_v2,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- V3 ---- */
+
+static const char *const v3_switches[] = {"norm=rms",
+                                          "position=rope",
+                                          "mlp=glu",
+                                          "router_bias=yes",
+                                          "router_score=sigmoid",
+                                          "shared_gate=no",
+                                          NULL};
+
+static const struct lf_hf_key v3_keys[] = {
+    KIN_KEYS,
+    LATENT_KEYS,
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "128"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "4096"},
+    {"rope_interleave", LF_HF_BOOL, "rope_interleaved", "true"},
+    {"n_routed_experts", LF_HF_NUMBER, "experts", "256"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "8"},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", "2048"},
+    {"n_group", LF_HF_NUMBER, "router_groups", "8"},
+    {"topk_group", LF_HF_NUMBER, "router_top_groups", "4"},
+    {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "true"},
+    {"routed_scaling_factor", LF_HF_NUMBER, "router_scale", "2.5"},
+    {"scoring_func", LF_HF_UNREAD, NULL, "\"sigmoid\""},
+    {"topk_method", LF_HF_UNREAD, NULL, "\"noaux_tc\""},
+    {"aux_loss_alpha", LF_HF_INERT, NULL, NULL},
+    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_SAME, NULL, "0"},
+    {0},
+};
+
+static int read_v3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = json_object_get(r->o, "first_k_dense_replace")
+                 ? lf_hf_read_dense_layers(r, c, err)
+                 : lf_hf_set(r, c, "first_k_dense_replace", "layer_mlps", "d*3,m*", err);
+    rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "n_shared_experts", 1, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+static int write_v3(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->shared_ffn < 1)
+        return lf_fail(err, LF_EINVAL, "shared_ffn = 0: a layer of this type has a shared expert");
+    int rc = lf_hf_write_dense_layers(c, o, err);
+    rc = rc != 0 ? rc : lf_hf_write_shared(c, o, "n_shared_experts", json_null(), err);
+    return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
+}
+
+static const struct lf_map_row v3_rows[] = {
+    LATENT_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    KIN_EXPERT_ROWS,
+    KIN_SHARED_ROWS,
+    {"model.layers.{L}.mlp.gate.e_score_correction_bias", LF_MAP_COPY, "layers.{L}.moe.router.bias",
+     NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_deepseek_v3 = {
+    .name = "deepseek-v3",
+    .also = "moonlight kimi-k2",
+    .model_type = "deepseek_v3 kimi_k2",
+    .architecture = "DeepseekV3ForCausalLM",
+    .classifier = "DeepseekV3ForSequenceClassification",
+    .prefix = "model.",
+    .switches = v3_switches,
+    .keys = v3_keys,
+    .rows = v3_rows,
+    .read = read_v3,
+    .write = write_v3,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
