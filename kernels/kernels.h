@@ -506,8 +506,8 @@ struct lf_k_dora_bwd {
 
 /* ---- positions and attention ----------------------------------------------------------------- */
 
-/* Rotary embedding of `heads` heads at base + t * ld + h * d. Of the d channels it turns `rot` (even),
- * from channel `first` on. y may be x. In terms of what turns:
+/* Rotary embedding of `heads` heads at base + t * ld + h * d. Of the d channels it turns `rot`
+ * (even), from channel `first` on. y may be x. In terms of what turns:
  *   interleaved false (rotate-half): pairs (i, i + rot/2)
  *   interleaved true:                pairs (2i, 2i+1)
  *   (a, b) -> (a cos - b sin, a sin + b cos); inverse negates sin (backward)
@@ -537,8 +537,8 @@ struct lf_k_heads_join {
     void *y;
     uint8_t x_type; /* of all three */
 };
-/* Its backward: dx[t][h] = dy[t][h][0 ... a - 1], dz[t] = sum over h of dy[t][h][a ...], in f32, heads
- * ascending, rounded once. */
+/* Its backward: dx[t][h] = dy[t][h][0 ... a - 1], dz[t] = sum over h of dy[t][h][a ...], in f32,
+ * heads ascending, rounded once. */
 struct lf_k_heads_split {
     int64_t rows, heads, a, b, lddy, lddx, lddz;
     const void *dy;
@@ -550,8 +550,8 @@ struct lf_k_heads_split {
  * (H/G).
  *
  * Row t, head h of q stands at q + t * ldq + h * D; k has the same layout with G heads. A head of v
- * and o has E = d_value channels, which may be fewer or more than D = d: v + t * ldv + g * E, o + t *
- * ldo + h * E. D is even; E need not be.
+ * and o has E = d_value channels, fewer or more than D = d, and lies at v + t * ldv + g * E and
+ * o + t * ldo + h * E. D is even; E need not be.
  * cu_seqlens is i32 [n_docs+1], ascending from 0. Rows at or after cu_seqlens[n_docs] are padding:
  * o = 0, lse = -inf. Empty documents are legal, so n_docs may be a static bound. max_doc: no
  * document is longer (0: no bound but rows); a library may rely on it.
@@ -624,9 +624,9 @@ struct lf_k_attn_bwd {
     size_t work_bytes;
 };
 
-/* Paged KV cache. Page p holds page_tokens rows of [G, D] for keys and as many of [G, E] for values.
- * Row i of group g starts at k_pages + ((p * page_tokens + i) * G + g) * D, and at v_pages + ((p *
- * page_tokens + i) * G + g) * E. page_tokens is a multiple of LF_ATTN_TILE. Pages table[s *
+/* Paged KV cache. Page p holds page_tokens rows of [G, D] for keys and as many of [G, E] for
+ * values. With n = (p * page_tokens + i) * G + g, row i of group g starts at k_pages + n D and at
+ * v_pages + n E. page_tokens is a multiple of LF_ATTN_TILE. Pages table[s *
  * max_pages + 0 ...] belong to sequence s, for positions 0, 1, ...
  *
  * Row r of k and v goes to position pos[r] of sequence seq[r]. Rows with seq < 0 are skipped. */

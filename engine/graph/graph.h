@@ -159,8 +159,8 @@ struct lf_rope_opts {
 lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table,
                const struct lf_rope_opts *o);
 
-/* y[t][h] = [x[t][h] | z[t]]: heads of channels of their own, x [R, H*A], and of those that all share,
- * z [R, B]. The result is [R, H*(A+B)]. */
+/* y[t][h] = [x[t][h] | z[t]]: heads of channels of their own, x [R, H*A], and of those that all
+ * share, z [R, B]. The result is [R, H*(A+B)]. */
 lf_val lf_heads_join(lf_graph *g, lf_val x, lf_val z, int heads);
 
 struct lf_attn_opts {
@@ -178,8 +178,8 @@ struct lf_attn_opts {
     lf_val prefix;
     lf_val runs; /* i32 [R, 2] input or LF_NONE: rows that see what is behind them (kernels.h) */
 };
-/* q [R, H*D], k [R, G*D] and v [R, G*E], usually views of one qkv matrix with E = D; cu_seqlens is an
- * i32 [n_docs + 1, 1] input, alibi an f32 [1, H] constant or LF_NONE. The result is [R, H*E]. */
+/* q [R, H*D], k [R, G*D] and v [R, G*E], usually views of one qkv matrix with E = D; cu_seqlens is
+ * an i32 [n_docs + 1, 1] input, alibi an f32 [1, H] constant or LF_NONE. The result is [R, H*E]. */
 lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi,
                     const struct lf_attn_opts *o);
 

@@ -416,15 +416,15 @@ int64_t lf_model_param_count(const lf_model_config *c);
  * without embeddings, norms and biases.
  */
 int64_t lf_model_matmul_params(const lf_model_config *c);
-/* Returns the mean number of keys of a query times H (D + E) / 2, summed over the layers from `from`
- * on that attend: products q.k and p v take 4 FLOPs of each together. */
+/* Returns the mean number of keys of a query times H (D + E) / 2, summed over the layers from
+ * `from` on that attend: products q.k and p v take 4 FLOPs of each together. */
 double lf_model_attention_work(const lf_model_config *c, int64_t seq_length, bool causal,
                                int64_t from);
 /* Returns the FLOPs of a training step of all weights (flops.h: of what is trained) per token at
  * sequence length T: 6 matmul_params + attention.
- * Attention is 6 H (D + E) p in each layer that attends, where p is the mean number of keys of a query:
- * p = T without causal, p = T/2 with causal, less in windowed layers. The forward pass alone is a
- * third. */
+ * Attention is 6 H (D + E) p in each layer that attends, where p is the mean number of keys of a
+ * query: p = T without causal, p = T/2 with causal, less in windowed layers. The forward pass alone
+ * is a third. */
 double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal);
 
 #endif

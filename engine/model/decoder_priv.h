@@ -85,8 +85,8 @@ lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l
 /* y = x w^T (+ bias); the names of both begin with "layers.l.part". */
 lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *part, int64_t l);
 lf_val lf_dec_dropout(struct lf_dec_build *b, lf_val x, double p, const char *part, int64_t l);
-/* Which heads turn by their positions: `heads` side by side, from channel `first` of each on. query:
- * by tables of their own, where logn_length scales queries. */
+/* Which heads turn by their positions: `heads` side by side, from channel `first` of each on.
+ * query: by tables of their own, where logn_length scales queries. */
 struct lf_dec_turn {
     int64_t heads, first, layer;
     bool query;

@@ -60,9 +60,9 @@ struct attn_mm {
 };
 void LF_SYM(attn_mm)(const struct attn_mm *g);
 
-/* Memory to prefetch: of each of `rows` rows, the bytes [0, p_bytes) at p and [0, q_bytes) at q; rows
- * are p_stride and q_stride bytes apart. A core drops prefetches that come in long bursts. So the
- * packing loops ask for `quota` cache lines of each at a time. */
+/* Memory to prefetch: of each of `rows` rows, the bytes [0, p_bytes) at p and [0, q_bytes) at q;
+ * rows are p_stride and q_stride bytes apart. A core drops prefetches that come in long bursts. So
+ * the packing loops ask for `quota` cache lines of each at a time. */
 struct attn_ahead {
     const char *p, *q;
     int64_t p_bytes, q_bytes, p_stride, q_stride, rows, at, quota;
@@ -213,8 +213,8 @@ void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, const struct attn
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q,
                             float slope, int64_t pos, int64_t len, struct attn_more m);
 /* One tile: the keys key0 ... key0 + ATTN_T - 1. kt is a panel of attn_pack_cols. v is a panel of
- * attn_pack_rows with ldv = dvp, or, for f32 with dv a multiple of 16, the rows themselves. No row of
- * v is read beyond the keys that some query row sees. */
+ * attn_pack_rows with ldv = dvp, or, for f32 with dv a multiple of 16, the rows themselves. No row
+ * of v is read beyond the keys that some query row sees. */
 void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0,
                              const float *kt, const float *v, int64_t ldv);
 /* Write the normalised output of row r to o. Returns the row's log-sum-exp. */

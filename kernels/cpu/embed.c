@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Token and position embeddings, rotary positions, and heads that share channels. The embedding's backward gives each thread a
- * range of columns of both tables; it walks all rows in ascending order, so a target row is summed
- * in one order whatever the threads.
+ * Token and position embeddings, rotary positions, and heads that share channels. The embedding's
+ * backward gives each thread a range of columns of both tables; it walks all rows in ascending
+ * order, so a target row is summed in one order whatever the threads.
  */
 #include "config.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Launching attention over packed documents: for 16-bit types attn_fwd.cu and attn_bwd.cu; on
- * compute capability 9.0 those with "_wgmma" for keys and values of up to 128 channels; attn_f32.cu;
- * cuDNN where it was asked for (attn_source.h).
+ * compute capability 9.0 those with "_wgmma" for keys and values of up to 128 channels;
+ * attn_f32.cu; cuDNN where it was asked for (attn_source.h).
  */
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/attn_args.h"

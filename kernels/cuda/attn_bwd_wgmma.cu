@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention's backward for 16-bit types on compute capability 9.0, keys and values of up to 128
- * channels (attn_bwd.h tells the plan). Two warpgroups of a block hold 64 own rows each; while one turns its
- * products into elements, the tensor cores work for the other. Compiled for sm_90a; for other GPUs
- * this file is empty.
+ * channels (attn_bwd.h tells the plan). Two warpgroups of a block hold 64 own rows each; while one
+ * turns its products into elements, the tensor cores work for the other. Compiled for sm_90a; for
+ * other GPUs this file is empty.
  */
 #include "kernels/cuda/attn_bwd_mma.h"
 #include "kernels/cuda/attn_wg.h"

@@ -4,8 +4,8 @@
  * (tid / 16, tid % 16) holds:
  *   scores    rows 4 ty ... 4 ty + 3, keys tx + 16 j of a tile
  *   outputs   the same rows, channels 64 j + 4 tx ... 64 j + 4 tx + 3
- * dp is the number of channels of keys or of values, whichever are more, rounded up to a multiple of
- * 64 (attn_f32_padded).
+ * dp is the number of channels of keys or of values, whichever are more, rounded up to a multiple
+ * of 64 (attn_f32_padded).
  */
 #ifndef LF_KERNELS_CUDA_ATTN_F32_H
 #define LF_KERNELS_CUDA_ATTN_F32_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention's forward for 16-bit types on compute capability 9.0, keys and values of up to 128
- * channels; the numeric contract is that of attn_dev.h. Two warpgroups of a block hold 64 rows each. The scores
- * of the next tile are under way while the present ones become probabilities, so a tile's keys are
- * needed one step before its values: three stages, and one barrier a tile. Compiled for sm_90a; for
- * other GPUs this file is empty.
+ * channels; the numeric contract is that of attn_dev.h. Two warpgroups of a block hold 64 rows
+ * each. The scores of the next tile are under way while the present ones become probabilities, so a
+ * tile's keys are needed one step before its values: three stages, and one barrier a tile. Compiled
+ * for sm_90a; for other GPUs this file is empty.
  */
 #include "kernels/cuda/attn_fwd.h"
 #include "kernels/cuda/attn_wg.h"

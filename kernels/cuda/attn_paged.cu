@@ -175,8 +175,8 @@ LF_DEV bool paged_mend(const struct paged_block *b, uint16_t *vs, const int dp, 
     return bad;
 }
 
-/* Where the part of a tile lies in the workspace: d_value numbers, p v, and the tile's maximum and sum
- * (attn_dev.h). */
+/* Where the part of a tile lies in the workspace: d_value numbers, p v, and the tile's maximum and
+ * sum (attn_dev.h). */
 LF_DEV float *paged_part_at(const struct lf_k_attn_paged *a, int64_t row, int64_t head, int tile)
 {
     const int64_t tiles = a->max_pages * a->page_tokens / ATTN_T;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rotary embedding, heads that share channels, and writing rows into the paged cache. A block takes one row: its position is
- * read once, the row's cosines and sines stay in L1 for all of its heads.
+ * Rotary embedding, heads that share channels, and writing rows into the paged cache. A block takes
+ * one row: its position is read once, the row's cosines and sines stay in L1 for all of its heads.
  */
 #include "kernels/cuda/dev.h"
 

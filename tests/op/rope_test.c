@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rope against its formula in f64: in place, back again, two and three positions, positions beyond
- * the tables; threads bit for bit. heads_join and heads_split: every channel. kv_write: every row in its slot, everything else untouched. Rows
- * with gaps that no vector can start on, and rows without.
+ * the tables; threads bit for bit. heads_join and heads_split: every channel. kv_write: every row
+ * in its slot, everything else untouched. Rows with gaps that no vector can start on, and rows
+ * without.
  */
 #include "config.h"
 
