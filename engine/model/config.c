@@ -14,7 +14,7 @@
 #include "kernels/kernels.h"
 
 static const char *const norm_names[] = {"rms", "layer", NULL};
-static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", NULL};
+static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", "out", NULL};
 static const char *const position_names[] = {"rope", "learned", "alibi", "none", "rope2d", NULL};
 static const char *const mask_names[] = {"causal", "prefix", "image_blocks", NULL};
 static const char *const scaling_names[] = {"none",     "linear",  "llama3", "yarn",
@@ -22,6 +22,9 @@ static const char *const scaling_names[] = {"none",     "linear",  "llama3", "ya
 /* In the order of enum lf_act. */
 static const char *const act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick",
                                         "silu", "relu", NULL};
+/* The same and, behind them, LF_MODEL_RELU2. */
+static const char *const mlp_act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick",
+                                            "silu", "relu", "relu2",     NULL};
 static const char *const mlp_names[] = {"glu", "plain", NULL};
 static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL};
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
@@ -84,6 +87,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(embed_dim, 0, 1 << 20, "0"),
     ENUM(block, block_names, "pre"),
     REAL(residual_alpha, 0, 1e6, "0"),
+    REAL(residual_scale, 1e-6, 1e6, "1"),
     BOOL(final_norm, "yes"),
     ENUM(norm, norm_names, "rms"),
     REAL(norm_eps, 1e-12, 1e-1, "1e-5"),
@@ -108,13 +112,16 @@ const struct lf_model_key lf_model_keys[] = {
     LIST(rope_long_factors, 1e-3, 1e6),
     COUNT(rope_original_positions, 1, 1 << 27, "8192"),
     COUNT(logn_length, 0, 1 << 27, "0"),
-    ENUM(activation, act_names, "silu"),
+    REAL(query_growth, 0, 1e3, "0"),
+    ENUM(activation, mlp_act_names, "silu"),
     ENUM(mlp, mlp_names, "glu"),
     BOOL(qkv_bias, "no"),
     BOOL(out_bias, "no"),
     BOOL(mlp_bias, "no"),
     BOOL(head_bias, "no"),
     BOOL(qk_norm, "no"),
+    BOOL(qk_norm_all_heads, "no"),
+    BOOL(qk_norm_after_rope, "no"),
     BOOL(tied_head, "no"),
     BOOL(norm_head, "no"),
     ENUM(output, output_names, "tokens"),
@@ -126,6 +133,7 @@ const struct lf_model_key lf_model_keys[] = {
     REAL(attn_scale, 0, 1e6, "0"),
     REAL(attn_softcap, 0, 1e6, "0"),
     REAL(logit_softcap, 0, 1e6, "0"),
+    REAL(logit_scale, 1e-6, 1e6, "1"),
     REAL(embed_scale, 1e-6, 1e6, "1"),
     REAL(embed_dropout, 0, 0.99, "0"),
     REAL(attn_dropout, 0, 0.99, "0"),

@@ -26,7 +26,13 @@
 #include "engine/base/str.h"
 
 enum lf_model_norm { LF_NORM_RMS = 0, LF_NORM_LAYER };
-enum lf_model_block { LF_BLOCK_PRE = 0, LF_BLOCK_POST, LF_BLOCK_SANDWICH, LF_BLOCK_ALPHA };
+enum lf_model_block {
+    LF_BLOCK_PRE = 0,
+    LF_BLOCK_POST,
+    LF_BLOCK_SANDWICH,
+    LF_BLOCK_ALPHA,
+    LF_BLOCK_OUT
+};
 enum lf_model_position {
     LF_POS_ROPE = 0,
     LF_POS_LEARNED,
@@ -43,6 +49,8 @@ enum lf_model_rope_scaling {
     LF_ROPE_LONGROPE,
     LF_ROPE_DYNAMIC
 };
+/* x max(x, 0), square of relu: an activation of [model] beyond those of enum lf_act (kernels.h). */
+#define LF_MODEL_RELU2 6
 enum lf_model_mlp { LF_MLP_GLU = 0, LF_MLP_PLAIN };
 enum lf_model_parallel { LF_PARALLEL_NO = 0, LF_PARALLEL_ONE_NORM, LF_PARALLEL_TWO_NORMS };
 enum lf_model_router { LF_ROUTER_SOFTMAX = 0, LF_ROUTER_SIGMOID };
@@ -190,6 +198,7 @@ typedef struct lf_model_config {
 
     int block; /* enum lf_model_block: where the norms of a layer stand, see decoder.h */
     double residual_alpha; /* block = alpha; 0 in a file = sqrt(2 layers) */
+    double residual_scale; /* multiplies what attention and MLP add to the stream (Granite) */
     bool final_norm;       /* a norm after the last layer */
 
     int norm; /* enum lf_model_norm */
@@ -219,11 +228,17 @@ typedef struct lf_model_config {
     int64_t rope_original_positions;
     /* n > 0: the query of position i >= n is multiplied by log(i + 1) / log(n) (Qwen 1); 0 = off */
     int64_t logn_length;
+    /* b > 0: the query of position i is multiplied by 1 + b log(1 + floor(i / n)), n =
+     * rope_original_positions (Ministral 3); 0 = off */
+    double query_growth;
 
-    int activation; /* enum lf_act */
+    int activation; /* enum lf_act, or LF_MODEL_RELU2 with mlp = plain */
     int mlp;        /* enum lf_model_mlp: down(act(gate x) * up x), or down(act(up x)) */
     bool qkv_bias, out_bias, mlp_bias, head_bias;
-    bool qk_norm;   /* RMSNorm of each query and key head before RoPE (Qwen3) */
+    bool qk_norm; /* RMSNorm of each query and key head before RoPE (Qwen3) */
+    /* with qk_norm: one norm over all heads of a token, with a weight for each channel (OLMo 2); it
+     * stands behind RoPE (Hunyuan) */
+    bool qk_norm_all_heads, qk_norm_after_rope;
     bool tied_head; /* head.weight is embed.weight */
     bool norm_head; /* logits = x . w_v / |w_v| (Baichuan 2) */
     /* enum lf_model_output; score: one number per token, x . score.weight, in place of the head
@@ -243,6 +258,7 @@ typedef struct lf_model_config {
     double attn_scale;    /* of q.k; 0: see lf_model_layer_attn_scale */
     double attn_softcap;  /* 0 = off */
     double logit_softcap; /* 0 = off */
+    double logit_scale;   /* multiplies the logits, before logit_softcap (Cohere, Granite) */
     double embed_scale;   /* multiplies the token embedding */
 
     /* attn, mlp: on the branch before it joins the residual */
@@ -351,7 +367,8 @@ int64_t lf_model_rope_dim(const lf_model_config *c);
 int64_t lf_model_layer_rope_dim(const lf_model_config *c, int64_t layer);
 /* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL. what:
  * LF_ROPE_LOCAL for the layers with the position l; LF_ROPE_QUERY for
- * queries, which logn_length multiplies as well; LF_ROPE_LONG for the long factors of longrope.
+ * queries, which logn_length or query_growth multiplies as well; LF_ROPE_LONG for the long factors
+ * of longrope.
  *     freq_i = theta^(-2i/rot)            linear: freq / factor
  *     llama3: wavelength = 2 pi / freq; longer than original/low: freq / factor; shorter than
  *             original/high: freq; between: (1 - s) freq / factor + s freq with

@@ -192,6 +192,10 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"window_head_dim", c->window_head_dim > 0, windows, "sliding_window"},
         {"layer_positions", c->layer_positions.text[0] != 0, c->position == LF_POS_ROPE,
          "position = rope"},
+        {"qk_norm_all_heads", c->qk_norm_all_heads, c->qk_norm, "qk_norm"},
+        {"qk_norm_after_rope", c->qk_norm_after_rope, c->qk_norm && c->position == LF_POS_ROPE,
+         "qk_norm and rope"},
+        {"logit_scale", fabs(c->logit_scale - 1) > 0, tokens, "output = tokens"},
         {"head_bias", c->head_bias, tokens, "output = tokens"},
         {"norm_head", c->norm_head, tokens, "output = tokens"},
         {"logit_softcap", c->logit_softcap > 0, tokens, "output = tokens"},
@@ -310,6 +314,13 @@ static int check_position(const lf_model_config *c, lf_err *err)
     if (c->logn_length && (c->position != LF_POS_ROPE || lf_model_rope_dim(c) != c->head_dim))
         CONTRADICTION("logn_length",
                       "needs rope over the whole head: it rides on the tables that turn the query");
+    if (c->qk_norm && c->qk_norm_after_rope && (c->logn_length || c->query_growth > 0))
+        CONTRADICTION("qk_norm_after_rope", "would undo %s",
+                      c->logn_length ? "logn_length" : "query_growth");
+    if (c->query_growth > 0 && (c->position != LF_POS_ROPE || lf_model_rope_dim(c) != c->head_dim ||
+                                c->logn_length || c->rope_scaling == LF_ROPE_LONGROPE))
+        CONTRADICTION("query_growth", "needs rope over the whole head, without logn_length and "
+                                      "longrope: it rides on the tables that turn the query");
     if (c->position != LF_POS_LEARNED && c->position_offset)
         CONTRADICTION("position_offset", "belongs to position = learned");
     return 0;
@@ -324,9 +335,10 @@ static int check_sections(const lf_model_config *c, lf_err *err)
         sum += l->v[i];
     if (!l->n)
         return 0;
-    if (c->position != LF_POS_ROPE || c->rope_scaling == LF_ROPE_LONGROPE || c->logn_length)
-        CONTRADICTION("rope_sections", "they are for position = rope without longrope and "
-                                       "logn_length");
+    if (c->position != LF_POS_ROPE || c->rope_scaling == LF_ROPE_LONGROPE || c->logn_length ||
+        c->query_growth > 0)
+        CONTRADICTION("rope_sections", "they are for position = rope without longrope, "
+                                       "logn_length and query_growth");
     if (l->n != 3 || fabs(sum - (double)lf_model_rope_dim(c) / 2) > 0)
         CONTRADICTION("rope_sections",
                       "%lld numbers with the sum %g, but the %lld pairs of a head that turn are "
@@ -457,6 +469,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
                                 "where its prefix does");
     if (fabs(c->norm_offset) > 0 && fabs(c->norm_offset - 1) > 0)
         CONTRADICTION("norm_offset", "%g is neither 0 nor 1", c->norm_offset);
+    if (c->activation == LF_MODEL_RELU2 && (c->mlp != LF_MLP_PLAIN || c->experts))
+        CONTRADICTION("activation", "relu2 is for mlp = plain, without experts");
     if (c->activation == LF_ACT_NONE)
         CONTRADICTION("activation", "an MLP without activation is one matrix");
     return 0;

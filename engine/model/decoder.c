@@ -164,6 +164,12 @@ static lf_val trunk(struct lf_dec_build *b)
     return c->embed_dim ? lf_dec_linear(b, x, false, "embed_out", LF_DEC_OUTSIDE) : x;
 }
 
+/* What the head over the vocabulary reads: logits are linear in it, so logit_scale is its scale. */
+static lf_val head_input(struct lf_dec_build *b, lf_val x)
+{
+    return fabs(b->c->logit_scale - 1) > 0 ? lf_scale(b->g, x, (float)b->c->logit_scale) : x;
+}
+
 static lf_val head_weight(struct lf_dec_build *b)
 {
     lf_val w = lf_param(b->g, b->c->tied_head ? "embed.weight" : "head.weight");
@@ -178,7 +184,8 @@ static lf_val head_bias(struct lf_dec_build *b)
 /* [R, V] in f32, on every rank. */
 static lf_val all_logits(struct lf_dec_build *b, lf_val x)
 {
-    const lf_val z = lf_linear(b->g, lf_tp_enter(b->g, x), head_weight(b), head_bias(b));
+    const lf_val z =
+        lf_linear(b->g, lf_tp_enter(b->g, head_input(b, x)), head_weight(b), head_bias(b));
     lf_pin_f32(b->g, z);
     return lf_tp_join(b->g, z);
 }
@@ -256,7 +263,7 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
     lf_val x = trunk(&b);
     if (!b.chunk.last)
         return done(b.g, err);
-    x = lf_tp_enter(b.g, x);
+    x = lf_tp_enter(b.g, head_input(&b, x));
     lf_xent(b.g, x, head_weight(&b), head_bias(&b), lf_input(b.g, "targets", LF_I32, r->rows, 1),
             &o);
     return done(b.g, err);
@@ -299,8 +306,8 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
         const struct lf_logp_opts o = {.softcap = (float)d->c.logit_softcap,
                                        .inv_temperature = (float)h->inv_temperature,
                                        .want_entropy = h->entropy};
-        struct lf_logps p =
-            lf_logp(b.g, lf_tp_enter(b.g, x), head_weight(&b), head_bias(&b), targets, &o);
+        struct lf_logps p = lf_logp(b.g, lf_tp_enter(b.g, head_input(&b, x)), head_weight(&b),
+                                    head_bias(&b), targets, &o);
         output(&b, p.logp, h->train, "lp", "dlp");
         if (h->entropy)
             output(&b, p.entropy, h->train, "entropy", "dentropy");

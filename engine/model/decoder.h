@@ -13,6 +13,7 @@
  *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
  *     layers.N.attn.{q,k,v}.{weight,bias} [HD or GD, C]  (group layers.N.attn.qkv)
  *     layers.N.attn.o.{weight,bias} [C, HE]            layers.N.attn.{q,k}_norm.weight [D]
+ *                                          (qk_norm_all_heads: [HD] and [GD], whole on each rank)
  *     with kv_lora in place of q, k and v (mla.c):
  *     layers.N.attn.q.weight [HD, C], or with q_lora
  *     layers.N.attn.q_a.weight [q_lora, C]             layers.N.attn.q_a_norm.weight [q_lora]
@@ -31,7 +32,9 @@
  * A layer is two branches f, attention and MLP, each joined to the stream x by `block`:
  *     pre       x + f(norm x)                       post   norm(x + f(x))
  *     sandwich  x + post_norm(f(norm x))            alpha  h = norm x;  residual_alpha * h + f(h)
- * or, with parallel_block, x + attn(norm x) + mlp(norm x).
+ *     out       x + norm(f(x))
+ * or, with parallel_block, x + attn(norm x) + mlp(norm x). residual_scale multiplies what is added
+ * to x.
  *
  * Weight decay applies to matrices, not to vectors. Initial values depend on the seed and a
  * tensor's name only.

@@ -55,8 +55,9 @@ lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *pa
 static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const char *part,
                         int64_t l)
 {
-    struct lf_norm_opts o = {
-        .eps = (float)b->c->norm_eps, .w_offset = (float)b->c->norm_offset, .heads = (int)heads};
+    struct lf_norm_opts o = {.eps = (float)b->c->norm_eps,
+                             .w_offset = (float)b->c->norm_offset,
+                             .heads = b->c->qk_norm_all_heads ? 1 : (int)heads};
     char name[64];
     return lf_norm(b->g, x, lf_paramf(b->g, "%s.weight", part_name(name, part, l)), LF_NONE, &o);
 }
@@ -159,13 +160,17 @@ static struct lf_dec_heads plain_heads(struct lf_dec_build *b, lf_val x, int64_t
     } else {
         q = lf_slice(b->g, qkv, 0, H * D);
         k = lf_slice(b->g, qkv, H * D, G * D);
-        if (c->qk_norm) {
+        if (c->qk_norm && !c->qk_norm_after_rope) {
             q = head_norm(b, q, H, "attn.q_norm", l);
             k = head_norm(b, k, G, "attn.k_norm", l);
         }
         if (turned) {
             q = lf_dec_rope(b, q, &(struct lf_dec_turn){.heads = H, .layer = l, .query = true});
             k = lf_dec_rope(b, k, &(struct lf_dec_turn){.heads = G, .layer = l});
+        }
+        if (c->qk_norm && c->qk_norm_after_rope) {
+            q = head_norm(b, q, H, "attn.q_norm", l);
+            k = head_norm(b, k, G, "attn.k_norm", l);
         }
     }
     return (struct lf_dec_heads){q, k, lf_slice(b->g, qkv, (H + G) * D, G * D)};
@@ -210,9 +215,18 @@ static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
         lf_val gu = lf_dec_linear(b, h, c->mlp_bias, "mlp.gate_up", l);
         u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->ffn), lf_slice(b->g, gu, c->ffn, c->ffn), act);
     } else {
-        u = lf_act(b->g, lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l), act);
+        u = lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l);
+        u = c->activation == LF_MODEL_RELU2
+                ? lf_glu(b->g, u, lf_act(b->g, u, LF_ACT_RELU), LF_ACT_RELU) /* its square */
+                : lf_act(b->g, u, act);
     }
     return lf_tp_leave(b->g, lf_dec_linear(b, u, c->mlp_bias, "mlp.down", l));
+}
+
+/* What a branch adds. */
+static lf_val scaled(struct lf_dec_build *b, lf_val f)
+{
+    return fabs(b->c->residual_scale - 1) > 0 ? lf_scale(b->g, f, (float)b->c->residual_scale) : f;
 }
 
 /* The branch result f joins the residual stream x; h is what the branch read. */
@@ -225,11 +239,13 @@ static lf_val join(struct lf_dec_build *b, lf_val x, lf_val h, lf_val f, double 
         snprintf(part, sizeof(part), "%s_post_norm", branch);
         f = lf_dec_norm(b, f, part, l);
     }
-    f = lf_dec_dropout(b, f, p, branch, l);
+    snprintf(part, sizeof(part), "%s_norm", branch);
+    if (c->block == LF_BLOCK_OUT)
+        f = lf_dec_norm(b, f, part, l);
+    f = lf_dec_dropout(b, scaled(b, f), p, branch, l);
     if (c->block == LF_BLOCK_ALPHA)
         x = lf_scale(b->g, h, (float)c->residual_alpha);
     x = lf_add(b->g, x, f);
-    snprintf(part, sizeof(part), "%s_norm", branch);
     return c->block == LF_BLOCK_POST ? lf_dec_norm(b, x, part, l) : x;
 }
 
@@ -238,17 +254,18 @@ static lf_val parallel_block(struct lf_dec_build *b, lf_val x, int64_t l)
 {
     const lf_model_config *c = b->c;
     lf_val h = lf_dec_norm(b, x, "attn_norm", l);
-    lf_val a = lf_dec_dropout(b, attention(b, h, l), c->attn_dropout, "attn", l);
+    lf_val a = lf_dec_dropout(b, scaled(b, attention(b, h, l)), c->attn_dropout, "attn", l);
     if (c->parallel_block == LF_PARALLEL_TWO_NORMS)
         h = lf_dec_norm(b, x, "mlp_norm", l);
     x = lf_add(b->g, x, a);
-    return lf_add(b->g, x, lf_dec_dropout(b, mlp(b, h, l), c->mlp_dropout, "mlp", l));
+    return lf_add(b->g, x, lf_dec_dropout(b, scaled(b, mlp(b, h, l)), c->mlp_dropout, "mlp", l));
 }
 
 lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l)
 {
     const lf_model_config *c = b->c;
-    const bool post = c->block == LF_BLOCK_POST;
+    const bool post =
+        c->block == LF_BLOCK_POST || c->block == LF_BLOCK_OUT; /* norms stand behind */
     if (c->parallel_block != LF_PARALLEL_NO)
         return parallel_block(b, x, l);
     if (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) {

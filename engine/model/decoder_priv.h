@@ -22,10 +22,11 @@ struct lf_decoder {
     struct lf_dec_table table[4][2]; /* by `what`; cos, sin */
 };
 
-/* Are there positions whose queries logn_length scales? */
+/* Are there positions whose queries logn_length or query_growth scales? */
 static inline bool lf_dec_logn(const lf_decoder *d)
 {
-    return d->c.logn_length > 0 && d->positions > d->c.logn_length;
+    return (d->c.logn_length > 0 && d->positions > d->c.logn_length) ||
+           (d->c.query_growth > 0 && d->positions > d->c.rope_original_positions);
 }
 
 /* longrope: may a document be long enough for the long factors? Then their table lies behind the

@@ -221,6 +221,95 @@ static const char *const deepseek_moe[] = {LLAMA,
                                            "router_aux=0.001",
                                            NULL};
 
+static const char *const internlm3[] = {LLAMA,
+                                        "norm_eps=1e-5",
+                                        "rope_theta=50000000",
+                                        "rope_scaling=dynamic",
+                                        "rope_factor=6",
+                                        "rope_original_positions=32768",
+                                        "tied_head=no",
+                                        NULL};
+static const char *const seed_oss[] = {LLAMA,          "norm_eps=1e-6", "rope_theta=10000000",
+                                       "qkv_bias=yes", "tied_head=no",  NULL};
+#define ERNIE LLAMA, "norm_eps=1e-5", "rope_theta=500000", "rope_interleaved=yes", "tied_head=yes"
+static const char *const ernie[] = {ERNIE, NULL};
+static const char *const ernie_moe[] = {
+    ERNIE, "router_renorm=yes", "router_bias=yes", "layer_mlps=d,m*", "router_aux=0.001", NULL};
+static const char *const mimo[] = {LLAMA,          "norm_eps=1e-5", "rope_theta=640000",
+                                   "qkv_bias=yes", "tied_head=no",  NULL};
+/* GLM-4.5 to 4.7; the largest also have qk_norm = yes, and three dense layers. */
+static const char *const glm45[] = {LLAMA,
+                                    "norm_eps=1e-5",
+                                    "rope_theta=1000000",
+                                    "rope_fraction=0.5",
+                                    "qkv_bias=yes",
+                                    "tied_head=no",
+                                    "router_score=sigmoid",
+                                    "router_bias=yes",
+                                    "router_renorm=yes",
+                                    "layer_mlps=d,m*",
+                                    NULL};
+static const char *const granite[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "tied_head=yes",
+                                      NULL};
+static const char *const granite_moe[] = {LLAMA,
+                                          "norm_eps=1e-6",
+                                          "rope_theta=10000",
+                                          "tied_head=yes",
+                                          "router_renorm=yes",
+                                          "router_aux=0.001",
+                                          NULL};
+/* Command R; R+ has norms of queries and keys besides. */
+static const char *const cohere[] = {LLAMA,
+                                     "norm=layer",
+                                     "norm_eps=1e-5",
+                                     "rope_theta=8000000",
+                                     "rope_interleaved=yes",
+                                     "parallel_block=one_norm",
+                                     "logit_scale=0.0625",
+                                     "tied_head=yes",
+                                     NULL};
+#define OLMO                                                                                       \
+    LLAMA, "norm_eps=1e-6", "rope_theta=500000", "tied_head=no", "block=out", "qk_norm=yes",       \
+        "qk_norm_all_heads=yes"
+static const char *const olmo2[] = {OLMO, NULL};
+/* Three layers with a window of 4096, then one without, for whose longer reach yarn comes with the
+ * sizes. */
+static const char *const olmo3[] = {OLMO, "sliding_window=4096", "layer_mixers=wwwf*",
+                                    "rope_local_theta=500000", NULL};
+static const char *const olmoe[] = {
+    LLAMA,         "norm_eps=1e-5",         "rope_theta=10000", "tied_head=no",
+    "qk_norm=yes", "qk_norm_all_heads=yes", "router_renorm=no", "router_aux=0.01",
+    NULL};
+/* rope_theta is 10000 alpha^(D / (D - 2)) of the release. */
+#define HUNYUAN LLAMA, "norm_eps=1e-5", "tied_head=yes", "qk_norm=yes", "qk_norm_after_rope=yes"
+static const char *const hunyuan[] = {HUNYUAN, NULL};
+static const char *const hunyuan_moe[] = {HUNYUAN, "router_renorm=yes", NULL};
+static const char *const minimax_m2[] = {LLAMA,
+                                         "norm_eps=1e-6",
+                                         "rope_theta=5000000",
+                                         "rope_fraction=0.5",
+                                         "tied_head=no",
+                                         "qk_norm=yes",
+                                         "qk_norm_all_heads=yes",
+                                         "router_score=sigmoid",
+                                         "router_bias=yes",
+                                         "router_renorm=yes",
+                                         NULL};
+static const char *const nemotron[] = {"norm=layer",        "norm_bias=yes",   "norm_offset=1",
+                                       "norm_eps=1e-5",     "position=rope",   "rope_theta=10000",
+                                       "rope_fraction=0.5", "mlp=plain",       "activation=relu2",
+                                       "tied_head=no",      "init_std=0.0134", NULL};
+static const char *const ministral3[] = {LLAMA,
+                                         "norm_eps=1e-5",
+                                         "rope_theta=1000000",
+                                         "rope_scaling=yarn",
+                                         "rope_factor=16",
+                                         "rope_attn_factor=1",
+                                         "rope_original_positions=16384",
+                                         "query_growth=0.1",
+                                         "tied_head=no",
+                                         NULL};
+
 const struct lf_model_family lf_model_families[] = {
     {"gpt2", gpt2},
     {"gpt3", gpt2},
@@ -274,5 +363,22 @@ const struct lf_model_family lf_model_families[] = {
     {"deepseek-moe", deepseek_moe},
     {"deepseek-v2", deepseek_v2},
     {"deepseek-v3", deepseek_v3},
+    {"internlm3", internlm3},
+    {"seed-oss", seed_oss},
+    {"ernie4.5", ernie},
+    {"ernie4.5-moe", ernie_moe},
+    {"mimo", mimo},
+    {"glm4.5", glm45},
+    {"granite", granite},
+    {"granite-moe", granite_moe},
+    {"cohere", cohere},
+    {"olmo2", olmo2},
+    {"olmo3", olmo3},
+    {"olmoe", olmoe},
+    {"hunyuan", hunyuan},
+    {"hunyuan-moe", hunyuan_moe},
+    {"minimax-m2", minimax_m2},
+    {"nemotron", nemotron},
+    {"ministral3", ministral3},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

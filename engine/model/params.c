@@ -164,8 +164,9 @@ static void add_attention(struct table *t, int64_t l)
         add(t, b, BIAS, keys, vector(kv), "layers.%lld.attn.v.bias", n);
     }
     if (c->qk_norm) {
-        add(t, NULL, SCALE, WHOLE, vector(d), "layers.%lld.attn.q_norm.weight", n);
-        add(t, NULL, SCALE, WHOLE, vector(d), "layers.%lld.attn.k_norm.weight", n);
+        const bool all = c->qk_norm_all_heads;
+        add(t, NULL, SCALE, WHOLE, vector(all ? q : d), "layers.%lld.attn.q_norm.weight", n);
+        add(t, NULL, SCALE, WHOLE, vector(all ? kv : d), "layers.%lld.attn.k_norm.weight", n);
     }
     add(t, NULL, RESIDUAL_OUT, outputs, matrix(c->hidden, q), "layers.%lld.attn.o.weight", n);
     if (c->out_bias)
@@ -339,6 +340,11 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
         {"ffn", lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) ? c->ffn : 0, false},
         {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
         {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
+    if (c->qk_norm && c->qk_norm_all_heads)
+        return lf_fail(err, LF_ENOTSUP,
+                       "qk_norm_all_heads is a mean over heads that tensor = %lld would put on "
+                       "several ranks; set tensor = 1",
+                       (long long)ranks);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const int64_t n = parts[i].value;
         if (n > 0 && n % ranks && !(parts[i].shared && ranks % n == 0))

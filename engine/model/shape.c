@@ -102,19 +102,25 @@ static double rope_amplitude(const lf_model_config *c, bool local)
                : sqrt(1 + log(c->rope_factor) / log((double)c->rope_original_positions));
 }
 
+/* What multiplies the query of a position. */
+static double query_scale(const lf_model_config *c, int64_t p)
+{
+    if (c->logn_length > 1 && p >= c->logn_length)
+        return log((double)p + 1) / log((double)c->logn_length);
+    return 1 + c->query_growth * log1p(floor((double)p / (double)c->rope_original_positions));
+}
+
 void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what,
                           float *cos_out, float *sin_out)
 {
     const bool local = (what & LF_ROPE_LOCAL) && c->rope_local_theta > 0;
     const int64_t rot = lf_model_table_dim(c, what), half = rot / 2;
-    const double logn =
-        (what & LF_ROPE_QUERY) && c->logn_length > 1 ? log((double)c->logn_length) : 0;
     for (int64_t i = 0; i < half; i++) {
         double freq = rope_frequency(c, (what & LF_ROPE_LONG) != 0, local, i, rot);
         for (int64_t p = 0; p < positions; p++) {
             double a = rope_amplitude(c, local);
-            if (logn > 0 && p >= c->logn_length)
-                a *= log((double)p + 1) / logn;
+            if (what & LF_ROPE_QUERY)
+                a *= query_scale(c, p);
             if (cos_out)
                 cos_out[p * half + i] = (float)(a * cos((double)p * freq));
             if (sin_out)
@@ -213,7 +219,9 @@ static int64_t layer_vectors(const lf_model_config *c, int64_t l)
     int64_t n = c->hidden * (c->norm_bias ? 2 : 1) * layer_norms(c, l);
     if (lf_model_layer_attends(c, l)) {
         n += c->qkv_bias ? (c->heads + 2 * lf_model_layer_kv_heads(c, l)) * d : 0;
-        n += (c->out_bias ? c->hidden : 0) + (c->qk_norm ? 2 * d : 0);
+        n += c->out_bias ? c->hidden : 0;
+        if (c->qk_norm)
+            n += c->qk_norm_all_heads ? (c->heads + lf_model_layer_kv_heads(c, l)) * d : 2 * d;
         n += c->q_lora + c->kv_lora; /* their norms */
     }
     if (lf_model_layer_mlp(c, l) == LF_MLP_DENSE && c->mlp_bias)
