@@ -26,11 +26,28 @@ const struct lf_hf_family *const lf_hf_families[] = {
     /* families_kin.c */
     &lf_hf_mistral,
     &lf_hf_internlm2,
+    &lf_hf_internlm3,
+    &lf_hf_seed_oss,
+    &lf_hf_ernie,
+    &lf_hf_nemotron,
+    &lf_hf_ministral3,
+    /* families_granite.c, families_olmo.c, families_hunyuan.c */
+    &lf_hf_granite,
+    &lf_hf_granite_moe,
+    &lf_hf_cohere,
+    &lf_hf_olmo2,
+    &lf_hf_olmo3,
+    &lf_hf_olmoe,
+    &lf_hf_hunyuan,
+    &lf_hf_hunyuan_moe,
     /* families_baichuan.c */
     &lf_hf_baichuan,
     /* families_moe.c */
     &lf_hf_mixtral,
     &lf_hf_deepseek,
+    &lf_hf_glm_moe,
+    &lf_hf_ernie_moe,
+    &lf_hf_minimax,
     /* families_deepseek.c */
     &lf_hf_deepseek_v2,
     &lf_hf_deepseek_v3,
@@ -38,6 +55,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_qwen1,
     &lf_hf_qwen2,
     &lf_hf_qwen3,
+    &lf_hf_mimo,
     &lf_hf_qwen2_moe,
     &lf_hf_qwen3_moe,
     /* families_glm.c */

@@ -6,14 +6,18 @@
 
 #include "engine/convert/families.h"
 
-#define KIN_KEYS                                                                                   \
+#define KIN_SIZES                                                                                  \
     {"vocab_size", LF_HF_NUMBER, "vocab", NULL}, {"hidden_size", LF_HF_NUMBER, "hidden", NULL},    \
         {"intermediate_size", LF_HF_NUMBER, "ffn", NULL},                                          \
         {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},                                       \
         {"num_attention_heads", LF_HF_NUMBER, "heads", NULL},                                      \
         {"hidden_act", LF_HF_ACT, "activation", "\"silu\""},                                       \
-        {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},                                        \
-        {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                   \
+    {                                                                                              \
+        "initializer_range", LF_HF_NUMBER, "init_std", "0.02"                                      \
+    }
+
+#define KIN_KEYS                                                                                   \
+    KIN_SIZES, {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},                                 \
     {                                                                                              \
         "tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"                                    \
     }
@@ -31,23 +35,34 @@
             "layers.{L}.mlp_norm.weight", NULL                                                     \
     }
 
-#define KIN_MLP_ROWS                                                                               \
-    {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight", NULL},    \
-        {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},    \
+#define KIN_QK_NORM_ROWS                                                                           \
+    {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight",     \
+     NULL},                                                                                        \
     {                                                                                              \
-        "model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL   \
+        "model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight",  \
+            NULL                                                                                   \
     }
 
-#define KIN_EXPERT_ROWS                                                                            \
-    {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},       \
-        {"model.layers.{L}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT,                       \
-         "layers.{L}.moe.experts.gate.weight", NULL},                                              \
+#define KIN_MLP_ROWS                                                                               \
+    {"model.layers.{L}.mlp.gate_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.gate.{P}", NULL},          \
+        {"model.layers.{L}.mlp.up_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},          \
+    {                                                                                              \
+        "model.layers.{L}.mlp.down_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL         \
+    }
+
+#define KIN_EXPERT_MATRICES                                                                        \
+    {"model.layers.{L}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT,                           \
+     "layers.{L}.moe.experts.gate.weight", NULL},                                                  \
         {"model.layers.{L}.mlp.experts.{E}.up_proj.weight", LF_MAP_EXPERT,                         \
          "layers.{L}.moe.experts.up.weight", NULL},                                                \
     {                                                                                              \
         "model.layers.{L}.mlp.experts.{E}.down_proj.weight", LF_MAP_EXPERT,                        \
             "layers.{L}.moe.experts.down.weight", NULL                                             \
     }
+
+#define KIN_EXPERT_ROWS                                                                            \
+    {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},       \
+        KIN_EXPERT_MATRICES
 
 #define KIN_SHARED_ROWS                                                                            \
     {"model.layers.{L}.mlp.shared_experts.gate_proj.weight", LF_MAP_COPY,                          \
@@ -58,6 +73,8 @@
         "model.layers.{L}.mlp.shared_experts.down_proj.weight", LF_MAP_COPY,                       \
             "layers.{L}.moe.shared.down.weight", NULL                                              \
     }
+
+#define KIN_MTP "heads of multi-token prediction"
 
 #define KIN_HEAD_ROWS                                                                              \
     {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                                 \

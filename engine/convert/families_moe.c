@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * With experts: Mixtral, DeepSeek v1 (the dense one is a Llama). Those of Qwen are in
- * families_qwen.c. */
+ * With experts: Mixtral, DeepSeek v1 (the dense one is a Llama), GLM-4.5 to 4.7, ERNIE 4.5,
+ * MiniMax-M2. Those of Qwen are in families_qwen.c. */
+#include <stdio.h>
+
 #include "engine/base/json.h"
 #include "engine/convert/families_kin.h"
 
@@ -39,19 +41,20 @@ static int read_mixtral(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return lf_hf_read_rope(r, c, 1000000, err);
 }
 
+#define MIXTRAL_EXPERT_ROWS                                                                        \
+    {"model.layers.{L}.block_sparse_moe.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", \
+     NULL},                                                                                        \
+        {"model.layers.{L}.block_sparse_moe.experts.{E}.w1.weight", LF_MAP_EXPERT,                 \
+         "layers.{L}.moe.experts.gate.weight", NULL},                                              \
+        {"model.layers.{L}.block_sparse_moe.experts.{E}.w3.weight", LF_MAP_EXPERT,                 \
+         "layers.{L}.moe.experts.up.weight", NULL},                                                \
+    {                                                                                              \
+        "model.layers.{L}.block_sparse_moe.experts.{E}.w2.weight", LF_MAP_EXPERT,                  \
+            "layers.{L}.moe.experts.down.weight", NULL                                             \
+    }
+
 static const struct lf_map_row mixtral_rows[] = {
-    KIN_ATTENTION_ROWS,
-    KIN_HEAD_ROWS,
-    {"model.layers.{L}.block_sparse_moe.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight",
-     NULL},
-    {"model.layers.{L}.block_sparse_moe.experts.{E}.w1.weight", LF_MAP_EXPERT,
-     "layers.{L}.moe.experts.gate.weight", NULL},
-    {"model.layers.{L}.block_sparse_moe.experts.{E}.w3.weight", LF_MAP_EXPERT,
-     "layers.{L}.moe.experts.up.weight", NULL},
-    {"model.layers.{L}.block_sparse_moe.experts.{E}.w2.weight", LF_MAP_EXPERT,
-     "layers.{L}.moe.experts.down.weight", NULL},
-    {0},
-};
+    KIN_ATTENTION_ROWS, KIN_HEAD_ROWS, MIXTRAL_EXPERT_ROWS, {0}};
 
 const struct lf_hf_family lf_hf_mixtral = {
     .name = "mixtral",
@@ -142,6 +145,263 @@ const struct lf_hf_family lf_hf_deepseek = {
     .rows = deepseek_rows,
     .read = read_deepseek,
     .write = write_deepseek,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- GLM-4.5, 4.6 and 4.7 ---- */
+
+/* Halves of the turned part are pairs here, and not neighbours as in GLM-4. */
+static const char *const glm_moe_switches[] = {"norm=rms",
+                                               "position=rope",
+                                               "rope_fraction=0.5",
+                                               "mlp=glu",
+                                               "router_score=sigmoid",
+                                               "router_bias=yes",
+                                               "shared_gate=no",
+                                               NULL};
+
+static const struct lf_hf_key glm_moe_keys[] = {
+    KIN_SIZES,
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "8"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "131072"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias", "false"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"use_qk_norm", LF_HF_BOOL, "qk_norm", "false"},
+    {"n_routed_experts|num_local_experts", LF_HF_NUMBER, "experts", "128"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "8"},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", "1408"},
+    {"n_group", LF_HF_NUMBER, "router_groups", "1"},
+    {"topk_group", LF_HF_NUMBER, "router_top_groups", "1"},
+    {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "true"},
+    {"routed_scaling_factor", LF_HF_NUMBER, "router_scale", "1"},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL},
+    /* the weights say how many there are: the row that leaves them out */
+    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_INERT, NULL, "0"},
+    {0},
+};
+
+static int read_glm_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = lf_hf_read_shared(r, c, "n_shared_experts", 1, err);
+    if (rc == 0 && !json_object_get(r->o, "first_k_dense_replace"))
+        rc = lf_hf_set(r, c, "first_k_dense_replace", "layer_mlps", "d,m*", err);
+    else
+        rc = rc != 0 ? rc : lf_hf_read_dense_layers(r, c, err);
+    return rc != 0
+               ? rc
+               : lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = 10000, .part = true}, err);
+}
+
+static int write_glm_moe(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->shared_ffn < 1)
+        return lf_fail(err, LF_EINVAL, "shared_ffn = 0: a layer of this type has a shared expert");
+    int rc = lf_hf_write_shared(c, o, "n_shared_experts", json_null(), err);
+    rc = rc != 0 ? rc : lf_hf_write_dense_layers(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_partial_rope(c, o, err);
+}
+
+static const struct lf_map_row glm_moe_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_QK_NORM_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    KIN_EXPERT_ROWS,
+    KIN_SHARED_ROWS,
+    {"model.layers.{L}.mlp.gate.e_score_correction_bias", LF_MAP_COPY, "layers.{L}.moe.router.bias",
+     NULL},
+    {"model.layers.{N}.", LF_MAP_LEFT_OUT, KIN_MTP, NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_glm_moe = {
+    .name = "glm4.5",
+    .also = "glm4.6 glm4.7",
+    .model_type = "glm4_moe",
+    .architecture = "Glm4MoeForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = glm_moe_switches,
+    .keys = glm_moe_keys,
+    .rows = glm_moe_rows,
+    .read = read_glm_moe,
+    .write = write_glm_moe,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- ERNIE 4.5 with experts ---- */
+
+static const char *const ernie_moe_switches[] = {
+    "norm=rms",          "position=rope",        "rope_interleaved=yes",
+    "mlp=glu",           "router_score=softmax", "router_bias=yes",
+    "router_renorm=yes", "shared_gate=no",       NULL};
+
+static const struct lf_hf_key ernie_moe_keys[] = {
+    KIN_SIZES,
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "4"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "131072"},
+    {"use_bias", LF_HF_SAME, NULL, "false"}, /* experts would have one */
+    {"moe_num_experts|num_experts", LF_HF_NUMBER, "experts", "64"},
+    {"moe_k|num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "6"},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", "1536"},
+    {"moe_norm_min", LF_HF_SAME, NULL, "1e-12"}, /* below any sum of chosen scores */
+    {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL},
+    {"moe_capacity", LF_HF_INERT, NULL, NULL}, /* of the authors' training, here and below */
+    {"moe_gate", LF_HF_UNREAD, NULL, "\"topk\""},
+    {"moe_use_aux_free", LF_HF_UNREAD, NULL, "true"},
+    {"num_nextn_predict_layers", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+/* Layers from one number to another have experts, in every model that is known to the last one. */
+static int read_ernie_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    char text[64];
+    int64_t first = 1, last = -1, step = 1;
+    int rc = lf_hf_get_i64(r, "moe_layer_start_index", &first, err);
+    rc = rc != 0 ? rc : lf_hf_get_i64(r, "moe_layer_end_index", &last, err);
+    rc = rc != 0 ? rc : lf_hf_get_i64(r, "moe_layer_interval", &step, err);
+    if (rc == 0 &&
+        (step != 1 || (last != -1 && last != c->layers - 1) || first < 0 || first >= c->layers))
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: moe_layer_start_index, moe_layer_end_index and moe_layer_interval = "
+                     "%lld, %lld, %lld: what is imported has experts in all layers from the first "
+                     "to the last, which is %lld",
+                     r->path, (long long)first, (long long)last, (long long)step,
+                     (long long)c->layers - 1);
+    snprintf(text, sizeof text, "d*%lld,m*", (long long)first);
+    return rc != 0
+               ? rc
+               : lf_hf_set(r, c, "moe_layer_start_index", "layer_mlps", first ? text : "m*", err);
+}
+
+static int read_ernie_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = read_ernie_layers(r, c, err);
+    rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "moe_num_shared_experts", 2, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 500000, err);
+}
+
+static int write_ernie_moe(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = lf_hf_write_shared(c, o, "moe_num_shared_experts", json_integer(0), err);
+    rc = rc != 0 ? rc : lf_hf_write_dense_layers(c, o, err);
+    json_t *first = rc != 0 ? NULL : json_object_get(o, "first_k_dense_replace");
+    if (first && (json_object_set(o, "moe_layer_start_index", first) ||
+                  json_object_del(o, "first_k_dense_replace")))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
+}
+
+/* The bias that chooses is a row by itself, beside the router. */
+static const struct lf_map_row ernie_moe_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    KIN_EXPERT_ROWS,
+    KIN_SHARED_ROWS,
+    {"model.layers.{L}.mlp.moe_statics.e_score_correction_bias", LF_MAP_LEAD,
+     "layers.{L}.moe.router.bias", NULL},
+    {"model.mtp_", LF_MAP_LEFT_OUT, KIN_MTP, NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_ernie_moe = {
+    .name = "ernie4.5-moe",
+    .model_type = "ernie4_5_moe",
+    .architecture = "Ernie4_5_MoeForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = ernie_moe_switches,
+    .keys = ernie_moe_keys,
+    .rows = ernie_moe_rows,
+    .read = read_ernie_moe,
+    .write = write_ernie_moe,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- MiniMax-M2 ---- */
+
+static const char *const minimax_switches[] = {
+    "norm=rms",        "position=rope",         "mlp=glu",
+    "qk_norm=yes",     "qk_norm_all_heads=yes", "router_score=sigmoid",
+    "router_bias=yes", "router_renorm=yes",     NULL};
+
+static const struct lf_hf_key minimax_keys[] = {
+    KIN_KEYS,
+    {"intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "8"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "128"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "196608"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"num_local_experts|num_experts", LF_HF_NUMBER, "experts", "256"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "8"},
+    {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},
+    {"router_jitter_noise", LF_HF_SAME, NULL, "0.0"},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL},
+    {"scoring_func", LF_HF_UNREAD, NULL, "\"sigmoid\""}, /* of published files, from here on */
+    {"use_routing_bias", LF_HF_UNREAD, NULL, "true"},
+    {"use_qk_norm", LF_HF_UNREAD, NULL, "true"},
+    {"qk_norm_type", LF_HF_UNREAD, NULL, "\"per_layer\""},
+    {"shared_intermediate_size", LF_HF_UNREAD, NULL, "0"},
+    {"attn_type_list", LF_HF_INERT, NULL, NULL}, /* full attention, in all that have the type */
+    {"use_mtp", LF_HF_INERT, NULL, NULL},
+    {"num_mtp_modules", LF_HF_INERT, NULL, NULL},
+    {"mtp_transformer_layers", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+/* How many channels of a head turn, where partial_rotary_factor does not say it. */
+static int read_minimax(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t turned = 0;
+    int rc = lf_hf_get_i64(r, "rotary_dim", &turned, err);
+    if (rc == 0 && turned > 0)
+        rc = lf_hf_set_number(r, c, "rotary_dim", "rope_fraction",
+                              (double)turned / (double)c->head_dim, err);
+    return rc != 0 ? rc
+                   : lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = 5000000, .part = true},
+                                        err);
+}
+
+static int write_minimax(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (json_object_set_new(o, "rotary_dim", json_integer(lf_model_rope_dim(c))))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return lf_hf_write_partial_rope(c, o, err);
+}
+
+static const struct lf_map_row minimax_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_QK_NORM_ROWS,
+    KIN_HEAD_ROWS,
+    MIXTRAL_EXPERT_ROWS,
+    {"model.layers.{L}.block_sparse_moe.e_score_correction_bias", LF_MAP_COPY,
+     "layers.{L}.moe.router.bias", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_minimax = {
+    .name = "minimax-m2",
+    .model_type = "minimax_m2",
+    .architecture = "MiniMaxM2ForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = minimax_switches,
+    .keys = minimax_keys,
+    .rows = minimax_rows,
+    .read = read_minimax,
+    .write = write_minimax,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

@@ -290,6 +290,34 @@ const struct lf_hf_family lf_hf_qwen3 = {
     .tol_rms = 1e-5,
 };
 
+/* ---- MiMo ---- */
+
+/* Qwen2 with a head that predicts more tokens. */
+static const struct lf_hf_key mimo_keys[] = {QWEN_KEYS,
+                                             {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+                                             {"attention_bias", LF_HF_BOOL, "qkv_bias", "true"},
+                                             {"num_nextn_predict_layers", LF_HF_INERT, NULL, "0"},
+                                             {0}};
+
+static const struct lf_map_row mimo_rows[] = {
+    QWEN_ATTENTION,
+    {"model.mtp_layers.", LF_MAP_LEFT_OUT, "heads of multi-token prediction", NULL},
+    {0}};
+
+const struct lf_hf_family lf_hf_mimo = {
+    .name = "mimo",
+    .model_type = "mimo",
+    .architecture = "MiMoForCausalLM",
+    .prefix = "model.",
+    .switches = qwen2_switches,
+    .keys = mimo_keys,
+    .rows = mimo_rows,
+    .read = read_qwen2,
+    .write = write_qwen2,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
 /* ---- with experts ---- */
 
 #define QWEN_MOE_KEYS                                                                              \

@@ -149,6 +149,9 @@ struct lf_hf_family {
     /* "architectures" of a model with output = score: a sequence classifier of one label, whose
      * head is score.weight; NULL: transformers has none */
     const char *classifier;
+    /* transformers has a class for it, which has defaults of its own for tokens that no one names;
+     * one with a classifier it has anyway */
+    bool native;
     /* prefix of tensor names, which files without a head may lack; NULL: none */
     const char *prefix;
     /* "key=value" of [model] that all models of the family share; ended by NULL */

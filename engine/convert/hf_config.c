@@ -570,6 +570,7 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
     if (c->attn_scale <= 0 &&
         fabs(back.attn_scale * back.attn_scale * (double)c->head_dim - 1) < 1e-12)
         back.attn_scale = c->attn_scale;
+    back.router_bias_rate = c->router_bias_rate; /* of training, which no config.json describes */
     if (!lf_model_config_equal(c, &back, &key))
         return lf_fail(
             err, LF_EINVAL,
@@ -579,12 +580,11 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
 }
 
 /* Special tokens that are not known are named null: a class of transformers has defaults for them,
- * which are those of another vocabulary. Code that was published beside weights (no classifier)
- * goes without. */
+ * which are those of another vocabulary. Code that was published beside weights goes without. */
 static int write_no_tokens(const struct lf_hf_family *f, json_t *o, lf_err *err)
 {
     json_t *none = json_pack("{s:n, s:n, s:n}", "bos_token_id", "eos_token_id", "pad_token_id");
-    int bad = !none || (f->classifier && json_object_update(o, none));
+    int bad = !none || ((f->classifier || f->native) && json_object_update(o, none));
     json_decref(none);
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }

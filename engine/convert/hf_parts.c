@@ -21,6 +21,7 @@ static const struct {
     {"silu", "silu"},
     {"swish", "silu"},
     {"relu", "relu"},
+    {"relu2", "relu2"},
     {"gelu_accurate", "gelu_tanh"},
     {"gelu_python_tanh", "gelu_tanh"},
 };

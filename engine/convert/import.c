@@ -324,6 +324,22 @@ static void warn_nonfinite(const struct import *im, struct lf_convert_result *re
     }
 }
 
+/* Weights that the model does without: nobody loses them unawares. */
+static void warn_left_out(const struct import *im)
+{
+    lf_buf b;
+    for (size_t i = 0; i < im->m.map.n_items && im->o->warn; i++) {
+        const struct lf_map_item *it = &im->m.map.items[i];
+        if (!it->left)
+            continue;
+        lf_buf_init(&b);
+        lf_buf_addf(&b, "left out: %lld tensors %s* (%s); an export will not have them",
+                    (long long)it->left, it->name, it->row->ours);
+        im->o->warn(im->o->arg, b.data);
+        lf_buf_fini(&b);
+    }
+}
+
 static int write_checkpoint(struct import *im, struct lf_convert_result *res, lf_err *err)
 {
     lf_ckpt_writer *w = NULL;
@@ -367,6 +383,7 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
         memcpy(r.family, im.m.config.family, sizeof r.family);
         r.tensors = (int64_t)im.n;
         warn_nonfinite(&im, &r);
+        warn_left_out(&im);
         *res = r;
     }
     free(im.lanes);

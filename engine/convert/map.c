@@ -114,6 +114,8 @@ static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct pl
             lf_buf_addf(&b, "%lld", (long long)at->layer);
         else if (pattern[i + 1] == 'E')
             lf_buf_addf(&b, "%lld", (long long)at->expert);
+        else if (pattern[i + 1] == 'N')
+            lf_buf_addf(&b, "%lld", (long long)at->in->config->layers);
         else
             lf_buf_adds(&b, at->p ? at->p : "");
         i += 2;
@@ -249,6 +251,7 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     case LF_MAP_TIED: /* compared only: covers nothing of ours */
         return add_seg(&m->of_item[i], rows_at(0, rows_of(o), it->ours[0], 0), err);
     case LF_MAP_IGNORED:
+    case LF_MAP_LEFT_OUT:
         return 0;
     case LF_MAP_COPY:
     case LF_MAP_VECTOR:
@@ -300,6 +303,11 @@ static void shape_item(const lf_map *m, struct lf_map_item *it)
         it->shape[k] = o->shape[k];
     if (it->ndim == 2 && shape_view(it))
         return;
+    if (it->ndim == 1 && it->kind == LF_MAP_LEAD) { /* a row; ours counts elements */
+        memcpy(it->shape, (int64_t[]){1, o->shape[0]}, 2 * sizeof *it->shape);
+        it->ndim = 2;
+        return;
+    }
     if (it->kind == LF_MAP_EXPERT) {
         it->ndim--;
         memmove(it->shape, it->shape + 1, (size_t)it->ndim * sizeof it->shape[0]);
@@ -464,7 +472,7 @@ static int add_item(lf_map *m, const struct lf_map_row *row, const char *name,
     struct lf_map_item it = {.row = row, .kind = row->kind, .expert = at->expert, .source = -1};
     if (!(it.name = fill_in(m, name, strlen(name), at, err)))
         return LF_ENOMEM;
-    if (row->kind != LF_MAP_IGNORED) {
+    if (row->kind != LF_MAP_IGNORED && row->kind != LF_MAP_LEFT_OUT) {
         int rc = find_parts(m, &it, at, err);
         if (rc <= 0)
             return rc;
@@ -682,6 +690,15 @@ bool lf_map_keeps(const struct lf_map_form *form, const char *name)
     return false;
 }
 
+/* The row that leaves tensors of this name out; NULL: none. */
+static struct lf_map_item *find_left_out(lf_map *m, const char *name)
+{
+    for (size_t i = 0; i < m->n_items; i++)
+        if (m->items[i].kind == LF_MAP_LEFT_OUT && lf_str_has_prefix(name, m->items[i].name))
+            return &m->items[i];
+    return NULL;
+}
+
 static int bind_all(lf_map *m, const lf_st *s, const struct lf_map_form *form,
                     void (*canon)(char *, size_t, const char *), struct names *missing,
                     struct names *extra, lf_err *err)
@@ -693,7 +710,12 @@ static int bind_all(lf_map *m, const lf_st *s, const struct lf_map_form *form,
         if (canon)
             canon(name, sizeof name, e->name);
         const struct lf_map_item *found = lf_map_find(m, canon ? name : e->name);
-        struct lf_map_item *it = found ? &m->items[found - m->items] : NULL;
+        struct lf_map_item *it = found ? &m->items[found - m->items] : NULL,
+                           *left = found ? NULL : find_left_out(m, canon ? name : e->name);
+        if (left) {
+            left->left++;
+            continue;
+        }
         if (!it) {
             if (!lf_map_keeps(form, e->name))
                 add_name(extra, e->name);
@@ -707,7 +729,7 @@ static int bind_all(lf_map *m, const lf_st *s, const struct lf_map_form *form,
     }
     for (size_t i = 0; i < m->n_items && rc == 0; i++)
         if (m->items[i].source < 0 && m->items[i].kind != LF_MAP_TIED &&
-            m->items[i].kind != LF_MAP_IGNORED)
+            m->items[i].kind != LF_MAP_IGNORED && m->items[i].kind != LF_MAP_LEFT_OUT)
             add_name(missing, m->items[i].name);
     return rc;
 }

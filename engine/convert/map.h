@@ -8,7 +8,7 @@
  *      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL}
  *
  * {L} stands for every layer of the decoder, the encoder of pictures or its taps, {E} for every
- * expert, {P} for weight and bias. Rows are expanded over
+ * expert, {P} for weight and bias, {N} for how many layers the decoder has. Rows are expanded over
  * the tensors that our model declares (lf_decoder_declare). A row whose tensors are not declared
  * (no biases, a dense layer) stands for nothing, so one table covers all variants of a family.
  * `when` ("kv_heads=1 position!=alibi") distinguishes variants with the same tensors of ours: it
@@ -26,13 +26,16 @@
  *     CELLS     ours is [out, k C] of k patches side by side, k the square of projector.merge; the
  *               outside tensor has the k numbers of a channel beside each other (unfold of PyTorch)
  *     VECTOR    ours is [1, n], the outside tensor [n]
- *     LEAD      ours is [m, n], the outside tensor [1, m, n]
+ *     LEAD      ours is [m, n] or [n], the outside tensor [1, m, n] or [1, n]
  *     CONV      ours is [C, 3 P P], the outside tensor a convolution [C, 3, P, P]
  *     CONV_T    ours is [C, 6 P P], the outside tensor one over two frames [C, 3, 2, P, P]
  *     PIXELS    ours has a row for each number of a patch, by colour, row, column; the outside
  *               tensor has them by row, column, colour
  *     TIED      a second copy of our tensor: read and compared, never stored
  *     IGNORED   no weight; `ours` says why it can be left out
+ *     LEFT_OUT  all tensors that begin with `outside`: weights of what we have not, such as the
+ *               heads of multi-token prediction. The model is whole without them, whoever imports
+ *               it is told, and an export has none; `ours` says what they are
  *
  * Two counts may stand before the names of a stack: "blocks=B groups=G a b c". With blocks all
  * tensors are B matrices behind each other: ours [B, r, in] or [B, r], the outside tensor
@@ -83,13 +86,15 @@ enum lf_map_kind {
     LF_MAP_CONV_T,
     LF_MAP_PIXELS,
     LF_MAP_TIED,
-    LF_MAP_IGNORED
+    LF_MAP_IGNORED,
+    LF_MAP_LEFT_OUT
 };
 
 struct lf_map_row {
     const char *outside;
     enum lf_map_kind kind;
-    const char *ours; /* counts and names separated by blanks; IGNORED: the reason */
+    /* counts and names separated by blanks; IGNORED, LEFT_OUT: the reason */
+    const char *ours;
     const char *when; /* NULL: always; conditions separated by blanks */
 };
 
@@ -127,13 +132,14 @@ struct lf_map_item {
     const char *name;
     enum lf_map_kind kind;
     const struct lf_map_row *row;
-    int ndim; /* expected shape; IGNORED: -1, any */
+    int ndim; /* expected shape; IGNORED, LEFT_OUT: -1, any */
     int64_t shape[LF_MAP_MAX_DIMS];
     int n_ours, ours[LF_MAP_MAX_PARTS];
     int64_t blocks, groups; /* of a stack; blocks 0: it is one matrix or vector */
     int64_t expert;
-    /* index in the bound source; -1: missing (allowed for TIED and IGNORED) */
+    /* index in the bound source; -1: missing (allowed for TIED and IGNORED, always of LEFT_OUT) */
     int source;
+    int64_t left; /* LEFT_OUT: how many tensors of the bound source begin with its name */
 };
 
 /* Row at + t step + j of a tensor is row src_at + t src_step + j of tensor src, or column where src

@@ -67,9 +67,12 @@ FAMILY_GOLDENS = \
   tests/golden/families/bloom \
   tests/golden/families/chatglm-6b \
   tests/golden/families/chatglm3 \
+  tests/golden/families/cohere \
   tests/golden/families/deepseek-moe \
   tests/golden/families/deepseek-v2 \
   tests/golden/families/deepseek-v3 \
+  tests/golden/families/ernie4.5 \
+  tests/golden/families/ernie4.5-moe \
   tests/golden/families/falcon-11b \
   tests/golden/families/falcon-40b \
   tests/golden/families/falcon-7b \
@@ -79,35 +82,50 @@ FAMILY_GOLDENS = \
   tests/golden/families/gemma3 \
   tests/golden/families/glm4-0414 \
   tests/golden/families/glm4-9b \
-  tests/golden/families/gpt-j-tied \
+  tests/golden/families/glm4.5 \
   tests/golden/families/gpt-j \
+  tests/golden/families/gpt-j-tied \
   tests/golden/families/gpt-neox \
   tests/golden/families/gpt2 \
+  tests/golden/families/granite \
+  tests/golden/families/granite-moe \
+  tests/golden/families/hunyuan \
+  tests/golden/families/hunyuan-moe \
   tests/golden/families/internlm2 \
+  tests/golden/families/internlm3 \
+  tests/golden/families/llama \
   tests/golden/families/llama-linear \
   tests/golden/families/llama-yarn \
-  tests/golden/families/llama \
   tests/golden/families/llama3.1 \
   tests/golden/families/llama3.2 \
+  tests/golden/families/mimo \
+  tests/golden/families/minimax-m2 \
+  tests/golden/families/ministral3 \
   tests/golden/families/mistral \
   tests/golden/families/mixtral \
-  tests/golden/families/opt-350m \
+  tests/golden/families/nemotron \
+  tests/golden/families/olmo2 \
+  tests/golden/families/olmo3 \
+  tests/golden/families/olmoe \
   tests/golden/families/opt \
+  tests/golden/families/opt-350m \
   tests/golden/families/phi2 \
+  tests/golden/families/phi3 \
   tests/golden/families/phi3-factor \
   tests/golden/families/phi3-long \
   tests/golden/families/phi3-short \
-  tests/golden/families/phi3 \
+  tests/golden/families/phi4-mini \
   tests/golden/families/pythia \
   tests/golden/families/qwen1 \
-  tests/golden/families/qwen2-moe-lists \
-  tests/golden/families/qwen2-moe \
-  tests/golden/families/qwen2.5 \
   tests/golden/families/qwen2 \
-  tests/golden/families/qwen3-layers \
-  tests/golden/families/qwen3-moe-lists \
-  tests/golden/families/qwen3-moe \
+  tests/golden/families/qwen2-moe \
+  tests/golden/families/qwen2-moe-lists \
+  tests/golden/families/qwen2.5 \
   tests/golden/families/qwen3 \
+  tests/golden/families/qwen3-layers \
+  tests/golden/families/qwen3-moe \
+  tests/golden/families/qwen3-moe-lists \
+  tests/golden/families/seed-oss \
   tests/golden/families/starcoder \
   tests/golden/families/starcoder2
 EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/families/make_families.py \
@@ -115,6 +133,7 @@ EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/fam
   tests/golden/families/configs.py \
   tests/golden/families/oracle_baichuan.py tests/golden/families/oracle_chatglm.py tests/golden/families/oracle_chatglm6b.py \
   tests/golden/families/oracle_common.py tests/golden/families/oracle_deepseek.py tests/golden/families/oracle_internlm2.py \
+  tests/golden/families/oracle_internlm3.py tests/golden/families/oracle_mimo.py \
   tests/golden/families/oracle_qwen.py
 
 # Reward models against transformers and the maths of trl.

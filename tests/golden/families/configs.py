@@ -156,6 +156,27 @@ family("deepseek-v3", _T=12, _seed=6, **llama_like("deepseek_v3", "DeepseekV3For
 family("internlm2", _oracle="oracle_internlm2", **llama_like(
     "internlm2", "InternLM2ForCausalLM", attn_implementation="eager", bias=False, pad_token_id=2, rope_theta=1000000.0, attention_dropout=...,
     pretraining_tp=1, rope_scaling=dict(type="dynamic", factor=2.0)))
+family("internlm3", _oracle="oracle_internlm3", **llama_like(
+    "internlm3", "InternLM3ForCausalLM", head_dim=D, bias=True, qkv_bias=False, pad_token_id=2, rope_theta=50000.0,
+    rope_scaling=dict(rope_type="dynamic", factor=6.0)))
+family("seed-oss", **llama_like("seed_oss", "SeedOssForCausalLM", head_dim=D, attention_bias=True, attention_out_bias=False, mlp_bias=False,
+                                residual_dropout=0.1, attention_dropout=0.1, rope_theta=1e7, pretraining_tp=1, pad_token_id=3,
+                                rope_scaling=dict(rope_type="default")))
+family("ernie4.5", **llama_like("ernie4_5", "Ernie4_5ForCausalLM", head_dim=D, use_bias=True, rope_theta=500000.0, rope_scaling=None,
+                                tie_word_embeddings=True, attention_dropout=..., pad_token_id=0))
+family("mimo", _oracle="oracle_mimo", **llama_like("mimo", "MiMoForCausalLM", head_dim=D, rope_theta=640000.0, max_window_layers=L,
+                                                   sliding_window=P, use_sliding_window=False, use_mrope=False, rope_scaling=None,
+                                                   num_nextn_predict_layers=1))
+family("glm4.5", _T=12, _seed=3, **llama_like(
+    "glm4_moe", "Glm4MoeForCausalLM", hidden_size=12, num_attention_heads=2, num_key_value_heads=1, head_dim=D, num_hidden_layers=3, attention_bias=True, use_qk_norm=True, first_k_dense_replace=1,
+    moe_intermediate_size=8, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, n_group=1, topk_group=1, norm_topk_prob=True,
+    routed_scaling_factor=2.5, partial_rotary_factor=0.5, rope_theta=1000000.0, rope_scaling=None, num_nextn_predict_layers=1,
+    pad_token_id=3, eos_token_id=[3, 4, 5], bos_token_id=...))
+family("ernie4.5-moe", _T=12, _seed=3, **llama_like(
+    "ernie4_5_moe", "Ernie4_5_MoeForCausalLM", hidden_size=12, num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=3, use_bias=False, rope_theta=500000.0, rope_scaling=None,
+    attention_dropout=..., moe_capacity=[64, 64, 64], moe_gate="topk", moe_use_aux_free=True, moe_intermediate_size=8, moe_k=2,
+    moe_num_experts=4, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2, moe_layer_interval=1,
+    output_router_logits=False, router_aux_loss_coef=0.001, num_nextn_predict_layers=1, tie_word_embeddings=True, pad_token_id=0))
 PHI3 = dict(embd_pdrop=0.0, resid_pdrop=0.0, original_max_position_embeddings=P, pad_token_id=3, attention_bias=False)
 family("phi3", **llama_like("phi3", "Phi3ForCausalLM", **PHI3, sliding_window=9, rope_scaling=None))
 LONG = dict(head_dim=..., num_attention_heads=2, num_key_value_heads=1, sliding_window=9)
@@ -166,6 +187,51 @@ family("phi3-factor", _seed=2, **llama_like("phi3", "Phi3ForCausalLM", **dict(PH
     LONG, max_position_embeddings=64), rope_scaling=dict(FACTORS, factor=9.0)))
 family("phi3-short", **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
     LONG, max_position_embeddings=64), rope_scaling=FACTORS), _T=16)
+GRANITE = dict(embedding_multiplier=6.0, residual_multiplier=0.22, attention_multiplier=0.4, logits_scaling=3.0, rope_scaling=None,
+               attention_bias=False, pad_token_id=0, tie_word_embeddings=True)
+family("granite", **llama_like("granite", "GraniteForCausalLM", **GRANITE, mlp_bias=False))
+family("granite-moe", _T=12, _seed=3, **llama_like("granitemoe", "GraniteMoeForCausalLM", **GRANITE, hidden_size=12, num_attention_heads=2,
+                                                   num_key_value_heads=1, intermediate_size=8, num_local_experts=4, num_experts_per_tok=2,
+                                                   output_router_logits=False, router_aux_loss_coef=0.001))
+family("cohere", **llama_like("cohere", "CohereForCausalLM", rms_norm_eps=..., layer_norm_eps=1e-5, logit_scale=0.25, use_qk_norm=False,
+                              attention_bias=False, model_max_length=P, tie_word_embeddings=True, pad_token_id=0, rope_theta=8000.0))
+# Rounding an end of the ramp changes it, and so does a tenth more of a beta
+OLMO = dict(attention_bias=False, pad_token_id=1, bos_token_id=..., rms_norm_eps=1e-6)
+family("olmo2", **llama_like("olmo2", "Olmo2ForCausalLM", **OLMO, rope_scaling=None, rope_theta=500000.0))
+family("olmo3", **llama_like("olmo3", "Olmo3ForCausalLM", **OLMO, num_hidden_layers=4, sliding_window=7, rope_theta=..., num_attention_heads=2,
+                             num_key_value_heads=1, head_dim=16, intermediate_size=12, layer_types=["sliding_attention"] * 3 + ["full_attention"],
+                             rope_parameters=dict(
+                                 sliding_attention=dict(rope_type="default", rope_theta=100.0),
+                                 full_attention=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=16,
+                                                     attention_factor=1.2, beta_fast=1.367, beta_slow=0.1367))))
+family("olmoe", _T=12, _seed=3, **llama_like("olmoe", "OlmoeForCausalLM", **OLMO, hidden_size=12, num_attention_heads=2, num_key_value_heads=1,
+                                             intermediate_size=8, clip_qkv=None, norm_topk_prob=False, num_experts=4, num_experts_per_tok=2,
+                                             output_router_logits=False, router_aux_loss_coef=0.01, rope_scaling=None))
+ALPHA = dict(alpha=50.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0, mscale_all_dim=1.0, type="dynamic")
+HUNYUAN = dict(head_dim=D, attention_bias=False, attention_head_dim=D, use_cla=False, use_qk_norm=True, mlp_bias=False, norm_type="rms",
+               pad_token_id=0, eod_token_id=3, rope_scaling=ALPHA, tie_word_embeddings=True)
+family("hunyuan", **llama_like("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", **HUNYUAN))
+family("hunyuan-moe", _T=12, _seed=3, **llama_like(
+    "hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", **HUNYUAN, hidden_size=12, num_attention_heads=2, num_key_value_heads=1, intermediate_size=8,
+    num_experts=4, moe_topk=[2, 2], num_shared_expert=[1, 1], moe_intermediate_size=[8, 8], use_mixed_mlp_moe=True, moe_drop_tokens=False,
+    moe_layer_num_skipped=0))
+family("minimax-m2", _T=12, _seed=3, **llama_like(
+    "minimax_m2", "MiniMaxM2ForCausalLM", hidden_size=12, num_attention_heads=2, num_key_value_heads=1, head_dim=D, rotary_dim=D // 2,
+    intermediate_size=8, rope_theta=5000000.0, rms_norm_eps=1e-6, num_local_experts=4, num_experts_per_tok=2, router_aux_loss_coef=0.001,
+    router_jitter_noise=0.0, scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True, qk_norm_type="per_layer",
+    shared_intermediate_size=0, attn_type_list=[1, 1], output_router_logits=False, use_mtp=True, num_mtp_modules=3,
+    mtp_transformer_layers=1))
+family("nemotron", **llama_like("nemotron", "NemotronForCausalLM", hidden_act="relu2", rms_norm_eps=..., norm_eps=1e-5, head_dim=D,
+                                attention_bias=False, mlp_bias=False, partial_rotary_factor=0.5, initializer_range=0.0134))
+family("ministral3", **llama_like("ministral3", "Ministral3ForCausalLM", head_dim=16, num_attention_heads=2, num_key_value_heads=1, sliding_window=None, pad_token_id=11, rope_theta=...,
+                                  rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=0.6837, beta_slow=0.06836,
+                                                       mscale=1.0, mscale_all_dim=1.0, original_max_position_embeddings=8,
+                                                       llama_4_scaling_beta=0.3)))
+# Phi-4-mini: three quarters of a head turn
+family("phi4-mini", _seed=2, **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
+    LONG, max_position_embeddings=64), partial_rotary_factor=0.75, lm_head_bias=False, full_attn_mod=1,
+    interpolate_factor=1, mlp_bias=False, tie_word_embeddings=True,
+    rope_scaling=dict(FACTORS, short_factor=[1.0, 1.1, 1.3], long_factor=[1.2, 2.0, 3.1])))
 GEMMA = dict(bos_token_id=2, eos_token_id=1, pad_token_id=0, head_dim=D, attention_bias=False, rms_norm_eps=1e-6,
              hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=...)
 family("gemma", **llama_like("gemma", "GemmaForCausalLM", **dict(GEMMA, hidden_act="gelu", num_key_value_heads=1)))

@@ -239,10 +239,15 @@ static bool same_shape(const struct lf_param_desc *x, const struct lf_param_desc
 }
 
 /* Swapped without a trace by the mathematics: key biases that softmax does not see; the two biases
- * that one parallel block adds to the same sum. */
+ * that one parallel block adds to the same sum; norms of queries and keys behind the positions. */
 static bool alike(const family *f, const char *x, const char *y)
 {
     if (without_effect(f, x) && without_effect(f, y))
+        return true;
+    /* behind the rotary positions their weights multiply the same channels of every score */
+    const char *q = strstr(x, ".attn.q_norm."), *k = strstr(y, ".attn.k_norm.");
+    if (f->config.qk_norm_after_rope && q && k && q - x == k - y &&
+        strncmp(x, y, (size_t)(q - x)) == 0)
         return true;
     const char *o = strstr(x, ".attn.o.bias"), *down = strstr(y, ".mlp.down.bias");
     return f->config.parallel_block != LF_PARALLEL_NO && o && down && o - x == down - y &&

@@ -28,12 +28,16 @@ static const struct {
     {"norm_offset=0", "norm_offset=1"},
     {"embed_norm!", NULL},
     {"final_norm!", NULL},
-    {"qk_norm!", NULL},
+    {"qk_norm! qk_norm_all_heads=no qk_norm_after_rope=no", NULL},
+    {"qk_norm_all_heads!", "qk_norm=yes"},
+    {"qk_norm_after_rope!", "qk_norm=yes position=rope logn_length=0 query_growth=0"},
     /* the block */
     {"block=pre", "parallel_block=no"},
     {"block=post", "parallel_block=no"},
     {"block=sandwich", "parallel_block=no"},
     {"block=alpha", "parallel_block=no"},
+    {"block=out", "parallel_block=no"},
+    {"residual_scale*1.05", "block!=post"}, /* a norm over the sum hides some of it */
     {"residual_alpha*1.05", "block=alpha"},
     {"parallel_block=no", NULL},
     {"parallel_block=one_norm", "block=pre"},
@@ -74,6 +78,8 @@ static const struct {
     {"rope_original_positions+-1", "rope_scaling=yarn"},
     {"logn_length=7", "position=rope"},
     {"logn_length=0", NULL},
+    {"query_growth*1.2", "query_growth!=0"},
+    {"query_growth=0", NULL},
     /* attention */
     {"qkv_bias!", NULL},
     {"out_bias!", NULL},
@@ -100,6 +106,7 @@ static const struct {
     /* MLP */
     {"activation=silu", NULL},
     {"activation=relu", NULL},
+    {"activation=relu2", "mlp=plain"},
     {"activation=gelu", NULL},
     {"activation=gelu_tanh", NULL},
     {"mlp=plain", "experts=0"},
@@ -111,6 +118,7 @@ static const struct {
     {"tied_head!", "norm_head=no"},
     {"head_bias!", "norm_head=no"},
     {"norm_head!", NULL},
+    {"logit_scale*1.05", NULL},
     {"logit_softcap=4", NULL},
     {"logit_softcap=0", NULL},
     /* experts */

@@ -144,7 +144,7 @@ def heat(model, seed):
         for name, p in model.named_parameters():
             kind, shape = type(owner[name]).__name__, tuple(p.shape)
             if "Norm" in kind:
-                centre = 0.0 if name.endswith("bias") or kind.startswith("Gemma") else 1.0
+                centre = 0.0 if name.endswith("bias") or kind.startswith(("Gemma", "Nemotron")) else 1.0
                 x = rng.normal(centre, 0.3, shape)
             elif p.dim() == 1 or name.endswith("e_score_correction_bias"):
                 x = rng.normal(0.0, 0.5, shape)
@@ -153,7 +153,7 @@ def heat(model, seed):
             else:
                 fan_in = shape[0] if kind == "Conv1D" else shape[-1]
                 fused = any(s in name for s in ("query_key_value", "W_pack", "c_attn", "qkv", "Wqkv"))
-                gain = 1.6 if any(s in name for s in ("q_proj", "k_proj")) else 1.4 if fused else 2.0 if "gate.weight" in name else 1.1
+                gain = 1.6 if any(s in name for s in ("q_proj", "k_proj")) else 1.4 if fused else 2.0 if any(s in name for s in ("gate.weight", "gate.wg.", "router.")) else 1.1
                 x = rng.normal(0.0, gain / np.sqrt(fan_in), shape)
             p.copy_(torch.from_numpy(x.astype(np.float32)).to(p.dtype))
 

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Granite 3 with and without experts, and Cohere's Command: numbers that multiply parts of the
+ * model. */
+#include <math.h>
+
+#include "engine/base/json.h"
+#include "engine/convert/families_kin.h"
+
+/* ---- Granite ---- */
+
+static const char *const switches[] = {"norm=rms", "position=rope", "mlp=glu", NULL};
+static const char *const moe_switches[] = {
+    "norm=rms", "position=rope", "mlp=glu", "router_score=softmax", "router_renorm=yes", NULL};
+
+#define GRANITE_KEYS                                                                               \
+    KIN_KEYS, {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},                           \
+        {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},                        \
+        {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},                              \
+        {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                             \
+        {"embedding_multiplier", LF_HF_NUMBER, "embed_scale", "1.0"},                              \
+        {"residual_multiplier", LF_HF_NUMBER, "residual_scale", "1.0"},                            \
+    {                                                                                              \
+        "attention_multiplier", LF_HF_NUMBER, "attn_scale", "1.0"                                  \
+    }
+
+static const struct lf_hf_key granite_keys[] = {
+    GRANITE_KEYS,
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"mlp_bias", LF_HF_BOOL, "mlp_bias", "false"},
+    {0},
+};
+
+static const struct lf_hf_key granite_moe_keys[] = {
+    GRANITE_KEYS,
+    {"intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},
+    {"num_local_experts", LF_HF_NUMBER, "experts", "8"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "2"},
+    {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+/* Logits are divided there. */
+static int read_granite(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    double by = 1;
+    int rc = lf_hf_get_f64(r, "logits_scaling", &by, err);
+    if (rc == 0 && !(by > 0))
+        rc = lf_fail(err, LF_ENOTSUP, "%s: logits_scaling = %g divides the logits", r->path, by);
+    rc = rc != 0 ? rc : lf_hf_set_number(r, c, "logits_scaling", "logit_scale", 1 / by, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+/* The number whose reciprocal is x to the last bit, where there is one. */
+static double reciprocal(double x)
+{
+    const double y = 1 / x, around[] = {y, nextafter(y, 0), nextafter(y, HUGE_VAL)};
+    for (int i = 0; i < 3; i++)
+        if (1 / around[i] == x) /* NOLINT: to the last bit */
+            return around[i];
+    return y;
+}
+
+static int write_granite(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const double attn = c->attn_scale > 0 ? c->attn_scale : 1 / sqrt((double)c->head_dim);
+    if (json_object_set_new(o, "logits_scaling", json_real(reciprocal(c->logit_scale))) ||
+        json_object_set_new(o, "attention_multiplier", json_real(attn)))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return lf_hf_write_rope(c, o, err);
+}
+
+static const struct lf_map_row granite_rows[] = {
+    KIN_ATTENTION_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, {0}};
+
+/* gate above up in one tensor, expert by expert. */
+static const struct lf_map_row granite_moe_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_HEAD_ROWS,
+    {"model.layers.{L}.block_sparse_moe.router.layer.weight", LF_MAP_COPY,
+     "layers.{L}.moe.router.weight", NULL},
+    {"model.layers.{L}.block_sparse_moe.input_linear.weight", LF_MAP_STACK,
+     "blocks=experts layers.{L}.moe.experts.gate.weight layers.{L}.moe.experts.up.weight", NULL},
+    {"model.layers.{L}.block_sparse_moe.output_linear.weight", LF_MAP_STACK,
+     "blocks=experts layers.{L}.moe.experts.down.weight", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_granite = {
+    .name = "granite",
+    .model_type = "granite",
+    .architecture = "GraniteForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = switches,
+    .keys = granite_keys,
+    .rows = granite_rows,
+    .read = read_granite,
+    .write = write_granite,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+const struct lf_hf_family lf_hf_granite_moe = {
+    .name = "granite-moe",
+    .model_type = "granitemoe",
+    .architecture = "GraniteMoeForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = moe_switches,
+    .keys = granite_moe_keys,
+    .rows = granite_moe_rows,
+    .read = read_granite,
+    .write = write_granite,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- Command ---- */
+
+/* Attention and MLP side by side read one LayerNorm without bias. */
+static const char *const cohere_switches[] = {"norm=layer",
+                                              "norm_bias=no",
+                                              "position=rope",
+                                              "rope_interleaved=yes",
+                                              "mlp=glu",
+                                              "parallel_block=one_norm",
+                                              NULL};
+
+static const struct lf_hf_key cohere_keys[] = {
+    KIN_SIZES,
+    {"layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "8192"},
+    {"logit_scale", LF_HF_NUMBER, "logit_scale", "0.0625"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"use_qk_norm", LF_HF_SAME, NULL, "false"}, /* Command R+: LayerNorms of queries and keys */
+    {"model_max_length", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static int read_cohere(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return lf_hf_read_rope(r, c, 500000, err);
+}
+
+const struct lf_hf_family lf_hf_cohere = {
+    .name = "cohere",
+    .model_type = "cohere",
+    .architecture = "CohereForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = cohere_switches,
+    .keys = cohere_keys,
+    .rows = granite_rows,
+    .read = read_cohere,
+    .write = lf_hf_write_rope,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * OLMo 2 and 3, OLMoE: norms behind the branches, one norm over all heads of queries and of keys.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/convert/families_kin.h"
+
+static const char *const olmo2_switches[] = {"norm=rms",  "position=rope", "mlp=glu",
+                                             "block=out", "qk_norm=yes",   "qk_norm_all_heads=yes",
+                                             NULL};
+
+#define OLMO_KEYS                                                                                  \
+    KIN_SIZES, {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},                                 \
+        {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},                                 \
+        {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},                                 \
+        {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},                              \
+    {                                                                                              \
+        "attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"                                \
+    }
+
+static const struct lf_hf_key olmo2_keys[] = {
+    OLMO_KEYS,
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
+    {0},
+};
+
+static int read_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return lf_hf_read_rope(r, c, 10000, err);
+}
+
+static const struct lf_map_row olmo2_rows[] = {
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},
+    {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
+    {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
+    {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
+    {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",
+     NULL},
+    {"model.layers.{L}.post_feedforward_layernorm.weight", LF_MAP_COPY,
+     "layers.{L}.mlp_norm.weight", NULL},
+    KIN_QK_NORM_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    {0},
+};
+
+const struct lf_hf_family lf_hf_olmo2 = {
+    .name = "olmo2",
+    .model_type = "olmo2",
+    .architecture = "Olmo2ForCausalLM",
+    .classifier = "Olmo2ForSequenceClassification",
+    .prefix = "model.",
+    .switches = olmo2_switches,
+    .keys = olmo2_keys,
+    .rows = olmo2_rows,
+    .read = read_rope,
+    .write = lf_hf_write_rope,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- OLMo 3 ---- */
+
+#define OLMO3_THETA 500000
+
+static const struct lf_hf_key olmo3_keys[] = {
+    OLMO_KEYS,
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
+    {0},
+};
+
+/* rope_parameters has one object per kind of layer; rope_scaling of older files is that of layers
+ * that attend in full. Layers with a window turn plainly. */
+static int read_olmo3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    json_t *both = lf_hf_take(r, "rope_parameters"),
+           *window = json_object_get(both, "sliding_attention"),
+           *theta = json_object_get(window, "rope_theta");
+    const char *type = json_string_value(json_object_get(window, "rope_type"));
+    const struct lf_hf_rope as = {.theta = OLMO3_THETA,
+                                  .params = json_object_get(both, "full_attention")};
+    const double local = json_is_number(theta) ? json_number_value(theta) : OLMO3_THETA;
+    if (both && (!as.params || !window || json_object_size(both) != 2))
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: rope_parameters says no more and no less than full_attention and "
+                       "sliding_attention",
+                       r->path);
+    if (type && strcmp(type, "default") != 0)
+        return lf_fail(err, LF_ENOTSUP, "%s: rope_type '%.40s' of sliding_attention", r->path,
+                       type);
+    int rc = lf_hf_read_rope_as(r, c, &as, err);
+    if (rc == 0 && both && !c->rope_truncate)
+        rc =
+            lf_fail(err, LF_ENOTSUP,
+                    "%s: truncate of full_attention, which no one reads there: transformers rounds "
+                    "the ends of the ramp",
+                    r->path);
+    if (rc == 0 && c->sliding_window > 0 &&
+        (c->rope_scaling != LF_ROPE_PLAIN || fabs(local - c->rope_theta) > 0))
+        rc = lf_hf_set_number(r, c, "sliding_attention", "rope_local_theta", local, err);
+    return rc;
+}
+
+static int read_olmo3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t window;
+    int rc = lf_hf_get_window(r, 4096, &window, err);
+    rc = rc != 0 ? rc
+                 : lf_hf_read_layers(r, c, window, false, &(struct lf_hf_slide){.period = 4}, err);
+    return rc != 0 ? rc : read_olmo3_rope(r, c, err);
+}
+
+static int write_olmo3(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const double local = c->rope_local_theta > 0 ? c->rope_local_theta : c->rope_theta;
+    int rc = lf_hf_write_rope(c, o, err);
+    if (rc != 0)
+        return rc;
+    json_t *scaling = json_object_get(o, "rope_scaling"),
+           *full = scaling ? json_deep_copy(scaling) : json_pack("{s:s}", "rope_type", "default"),
+           *window = json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", local);
+    int bad = !full || !window || json_object_set_new(full, "rope_theta", json_real(c->rope_theta));
+    json_object_del(o, "rope_scaling");
+    json_object_del(o, "rope_theta");
+    bad =
+        bad ||
+        json_object_set_new(
+            o, "rope_parameters",
+            json_pack("{s:O, s:O}", "full_attention", full, "sliding_attention", window)) ||
+        json_object_set_new(o, "sliding_window",
+                            c->sliding_window > 0 ? json_integer(c->sliding_window) : json_null());
+    json_decref(full);
+    json_decref(window);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : lf_hf_write_layers(c, o, err);
+}
+
+const struct lf_hf_family lf_hf_olmo3 = {
+    .name = "olmo3",
+    .model_type = "olmo3",
+    .architecture = "Olmo3ForCausalLM",
+    .classifier = "Olmo3ForSequenceClassification",
+    .prefix = "model.",
+    .switches = olmo2_switches,
+    .keys = olmo3_keys,
+    .rows = olmo2_rows,
+    .read = read_olmo3,
+    .write = write_olmo3,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- OLMoE ---- */
+
+static const char *const olmoe_switches[] = {
+    "norm=rms",    "position=rope",         "mlp=glu",
+    "qk_norm=yes", "qk_norm_all_heads=yes", "router_score=softmax",
+    NULL};
+
+static const struct lf_hf_key olmoe_keys[] = {
+    OLMO_KEYS,
+    {"intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "4096"},
+    {"clip_qkv", LF_HF_SAME, NULL, "null"},
+    {"num_experts|num_local_experts", LF_HF_NUMBER, "experts", "64"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "8"},
+    {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "false"},
+    {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.01"},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static const struct lf_map_row olmoe_rows[] = {
+    KIN_ATTENTION_ROWS, KIN_QK_NORM_ROWS, KIN_EXPERT_ROWS, KIN_HEAD_ROWS, {0}};
+
+const struct lf_hf_family lf_hf_olmoe = {
+    .name = "olmoe",
+    .model_type = "olmoe",
+    .architecture = "OlmoeForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = olmoe_switches,
+    .keys = olmoe_keys,
+    .rows = olmoe_rows,
+    .read = read_rope,
+    .write = lf_hf_write_rope,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
