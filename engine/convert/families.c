@@ -40,6 +40,10 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_olmoe,
     &lf_hf_hunyuan,
     &lf_hf_hunyuan_moe,
+    /* families_unturned.c */
+    &lf_hf_smollm3,
+    &lf_hf_cohere2,
+    &lf_hf_exaone4,
     /* families_baichuan.c */
     &lf_hf_baichuan,
     /* families_moe.c */

@@ -35,6 +35,20 @@
             "layers.{L}.mlp_norm.weight", NULL                                                     \
     }
 
+/* The norms of block = out. */
+#define KIN_OUT_ATTENTION_ROWS                                                                     \
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
+        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
+        {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                          \
+         "layers.{L}.attn_norm.weight", NULL},                                                     \
+    {                                                                                              \
+        "model.layers.{L}.post_feedforward_layernorm.weight", LF_MAP_COPY,                         \
+            "layers.{L}.mlp_norm.weight", NULL                                                     \
+    }
+
 #define KIN_QK_NORM_ROWS                                                                           \
     {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight",     \
      NULL},                                                                                        \

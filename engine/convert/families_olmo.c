@@ -34,19 +34,7 @@ static int read_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 }
 
 static const struct lf_map_row olmo2_rows[] = {
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},
-    {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
-    {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
-    {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
-    {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
-    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",
-     NULL},
-    {"model.layers.{L}.post_feedforward_layernorm.weight", LF_MAP_COPY,
-     "layers.{L}.mlp_norm.weight", NULL},
-    KIN_QK_NORM_ROWS,
-    KIN_MLP_ROWS,
-    KIN_HEAD_ROWS,
-    {0},
+    KIN_OUT_ATTENTION_ROWS, KIN_QK_NORM_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, {0},
 };
 
 const struct lf_hf_family lf_hf_olmo2 = {

@@ -139,6 +139,7 @@ static int check_latent(const lf_model_config *c, lf_err *err)
     } without[] = {{"qkv_bias", c->qkv_bias},
                    {"qk_norm", c->qk_norm},
                    {"logn_length", c->logn_length > 0},
+                   {"query_growth", c->query_growth > 0},
                    {"rope_sections", c->rope_sections.n > 0},
                    {"window_kv_heads", c->window_kv_heads > 0},
                    {"window_head_dim", c->window_head_dim > 0}};

@@ -309,6 +309,24 @@ static const char *const ministral3[] = {LLAMA,
                                          "query_growth=0.1",
                                          "tied_head=no",
                                          NULL};
+/* Every fourth layer does not turn. */
+static const char *const smollm3[] = {
+    LLAMA, "norm_eps=1e-6", "rope_theta=5000000", "tied_head=yes", "layer_positions=rrrn*", NULL};
+/* Three layers with a window, then one without, which does not turn. */
+#define UNTURNED "sliding_window=4096", "layer_mixers=wwwf*", "layer_positions=rrrn*"
+static const char *const cohere2[] = {LLAMA,
+                                      UNTURNED,
+                                      "norm=layer",
+                                      "norm_eps=1e-5",
+                                      "rope_theta=50000",
+                                      "rope_interleaved=yes",
+                                      "parallel_block=one_norm",
+                                      "logit_scale=0.25",
+                                      "tied_head=yes",
+                                      NULL};
+static const char *const exaone4[] = {
+    LLAMA,       UNTURNED,      "norm_eps=1e-5", "rope_theta=1000000",
+    "block=out", "qk_norm=yes", "tied_head=no",  NULL};
 
 const struct lf_model_family lf_model_families[] = {
     {"gpt2", gpt2},
@@ -380,5 +398,8 @@ const struct lf_model_family lf_model_families[] = {
     {"minimax-m2", minimax_m2},
     {"nemotron", nemotron},
     {"ministral3", ministral3},
+    {"smollm3", smollm3},
+    {"cohere2", cohere2},
+    {"exaone4", exaone4},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

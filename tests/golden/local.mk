@@ -68,11 +68,13 @@ FAMILY_GOLDENS = \
   tests/golden/families/chatglm-6b \
   tests/golden/families/chatglm3 \
   tests/golden/families/cohere \
+  tests/golden/families/cohere2 \
   tests/golden/families/deepseek-moe \
   tests/golden/families/deepseek-v2 \
   tests/golden/families/deepseek-v3 \
   tests/golden/families/ernie4.5 \
   tests/golden/families/ernie4.5-moe \
+  tests/golden/families/exaone4 \
   tests/golden/families/falcon-11b \
   tests/golden/families/falcon-40b \
   tests/golden/families/falcon-7b \
@@ -126,6 +128,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/qwen3-moe \
   tests/golden/families/qwen3-moe-lists \
   tests/golden/families/seed-oss \
+  tests/golden/families/smollm3 \
   tests/golden/families/starcoder \
   tests/golden/families/starcoder2
 EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/families/make_families.py \

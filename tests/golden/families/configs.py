@@ -227,6 +227,17 @@ family("ministral3", **llama_like("ministral3", "Ministral3ForCausalLM", head_di
                                   rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=0.6837, beta_slow=0.06836,
                                                        mscale=1.0, mscale_all_dim=1.0, original_max_position_embeddings=8,
                                                        llama_4_scaling_beta=0.3)))
+family("smollm3", **llama_like("smollm3", "SmolLM3ForCausalLM", num_hidden_layers=3, no_rope_layers=[1, 0, 1], no_rope_layer_interval=2,
+                               use_sliding_window=False, sliding_window=None, max_window_layers=3, attention_bias=False, mlp_bias=False,
+                               layer_types=["full_attention"] * 3, rope_theta=5000.0, rope_scaling=None, pad_token_id=4,
+                               tie_word_embeddings=True))
+family("cohere2", **llama_like("cohere2", "Cohere2ForCausalLM", num_hidden_layers=3, rms_norm_eps=..., layer_norm_eps=1e-5, logit_scale=0.25,
+                               sliding_window=7, sliding_window_pattern=3, attention_bias=False, tie_word_embeddings=True, pad_token_id=0,
+                               rope_theta=5000.0, position_embedding_type="rope_gptj", rotary_pct=1.0, use_qk_norm=False,
+                               order_of_interleaved_layers="local_attn_first", cache_implementation="hybrid"))
+family("exaone4", **llama_like("exaone4", "Exaone4ForCausalLM", num_hidden_layers=3, head_dim=D, sliding_window=7,
+                               sliding_window_pattern="LLG", layer_types=["sliding_attention"] * 2 + ["full_attention"],
+                               rope_theta=10000.0, rope_scaling=None, pad_token_id=3))
 # Phi-4-mini: three quarters of a head turn
 family("phi4-mini", _seed=2, **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
     LONG, max_position_embeddings=64), partial_rotary_factor=0.75, lm_head_bias=False, full_attn_mod=1,

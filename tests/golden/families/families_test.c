@@ -244,11 +244,13 @@ static bool alike(const family *f, const char *x, const char *y)
 {
     if (without_effect(f, x) && without_effect(f, y))
         return true;
-    /* behind the rotary positions their weights multiply the same channels of every score */
+    /* where nothing turns behind them their weights multiply the same channels of every score */
     const char *q = strstr(x, ".attn.q_norm."), *k = strstr(y, ".attn.k_norm.");
-    if (f->config.qk_norm_after_rope && q && k && q - x == k - y &&
-        strncmp(x, y, (size_t)(q - x)) == 0)
-        return true;
+    long long l = 0;
+    if (q && k && q - x == k - y && strncmp(x, y, (size_t)(q - x)) == 0 &&
+        sscanf(x, "layers.%lld.", &l) == 1)
+        return f->config.qk_norm_after_rope ||
+               lf_model_layer_position(&f->config, l) == LF_TURN_NONE;
     const char *o = strstr(x, ".attn.o.bias"), *down = strstr(y, ".mlp.down.bias");
     return f->config.parallel_block != LF_PARALLEL_NO && o && down && o - x == down - y &&
            strncmp(x, y, (size_t)(o - x)) == 0;

@@ -83,6 +83,9 @@ const char *const family_names[] = {"gpt2",
                                     "minimax-m2",
                                     "nemotron",
                                     "ministral3",
+                                    "smollm3",
+                                    "cohere2",
+                                    "exaone4",
                                     NULL};
 
 static void *need(void *p)

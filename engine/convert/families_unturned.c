@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Some of whose layers have no rotary positions: SmolLM3, EXAONE 4, Cohere's Command R7B. */
+#include <stdlib.h>
+
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "engine/convert/families_kin.h"
+
+/* Layers that turn, from what on says for each. */
+static int set_turns(lf_hf_reader *r, lf_model_config *c, const char *theirs,
+                     bool (*on)(const void *ctx, const lf_model_config *c, int64_t l),
+                     const void *ctx, lf_err *err)
+{
+    struct lf_model_pattern p;
+    char *letters = lf_calloc((size_t)c->layers + 1, 1, err);
+    int rc = letters ? 0 : LF_ENOMEM;
+    for (int64_t l = 0; l < c->layers && rc == 0; l++)
+        letters[l] = on(ctx, c, l) ? LF_TURN_ROPE : LF_TURN_NONE;
+    rc = rc != 0 ? rc : lf_model_pattern_of(&p, letters, c->layers, err);
+    rc = rc != 0 ? rc : lf_hf_set(r, c, theirs, "layer_positions", p.text, err);
+    free(letters);
+    return rc;
+}
+
+static bool turns(const lf_model_config *c, int64_t l)
+{
+    return lf_model_layer_position(c, l) == LF_TURN_ROPE;
+}
+
+/* ---- SmolLM3 ---- */
+
+static const char *const smollm3_switches[] = {"norm=rms", "position=rope", "mlp=glu", NULL};
+
+static const struct lf_hf_key smollm3_keys[] = {
+    KIN_SIZES,
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "4"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "32768"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {"mlp_bias", LF_HF_BOOL, "mlp_bias", "false"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"use_sliding_window", LF_HF_SAME, NULL, "false"},
+    {"sliding_window", LF_HF_INERT, NULL, NULL},
+    {"max_window_layers", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+struct smol {
+    json_t *list;
+    int64_t every;
+};
+
+/* 1: the layer turns. Without a list all do but each every-th. */
+static bool smol_turns(const void *ctx, const lf_model_config *c, int64_t l)
+{
+    const struct smol *s = ctx;
+    (void)c;
+    return s->list ? json_integer_value(json_array_get(s->list, (size_t)l)) != 0
+                   : (l + 1) % s->every != 0;
+}
+
+static int read_smollm3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    struct smol s = {lf_hf_take(r, "no_rope_layers"), 4};
+    int rc = lf_hf_get_i64(r, "no_rope_layer_interval", &s.every, err);
+    if (rc == 0 && (s.every < 1 || (s.list && json_array_size(s.list) != (size_t)c->layers)))
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s: no_rope_layers has not one number for each of %lld layers, or "
+                     "no_rope_layer_interval = %lld",
+                     r->path, (long long)c->layers, (long long)s.every);
+    for (size_t i = 0; rc == 0 && i < json_array_size(s.list); i++)
+        if (!json_is_integer(json_array_get(s.list, i)))
+            rc = lf_fail(err, LF_EFORMAT, "%s: no_rope_layers holds what is no whole number",
+                         r->path);
+    rc = rc != 0 ? rc : lf_hf_read_layers(r, c, -1, true, &(struct lf_hf_slide){0}, err);
+    rc = rc != 0 ? rc : set_turns(r, c, "no_rope_layers", smol_turns, &s, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 2000000, err);
+}
+
+static int write_smollm3(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    json_t *list = json_array();
+    int bad = !list;
+    for (int64_t l = 0; l < c->layers && !bad; l++)
+        bad = json_array_append_new(list, json_integer(turns(c, l)));
+    bad = bad || json_object_set(o, "no_rope_layers", list);
+    json_decref(list);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : lf_hf_write_rope(c, o, err);
+}
+
+static const struct lf_map_row plain_rows[] = {
+    KIN_ATTENTION_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, {0}};
+
+const struct lf_hf_family lf_hf_smollm3 = {
+    .name = "smollm3",
+    .model_type = "smollm3",
+    .architecture = "SmolLM3ForCausalLM",
+    .classifier = "SmolLM3ForSequenceClassification",
+    .prefix = "model.",
+    .switches = smollm3_switches,
+    .keys = smollm3_keys,
+    .rows = plain_rows,
+    .read = read_smollm3,
+    .write = write_smollm3,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- Command R7B ---- */
+
+static const char *const cohere2_switches[] = {"norm=layer",
+                                               "norm_bias=no",
+                                               "position=rope",
+                                               "rope_interleaved=yes",
+                                               "mlp=glu",
+                                               "parallel_block=one_norm",
+                                               NULL};
+
+static const struct lf_hf_key cohere2_keys[] = {
+    KIN_SIZES,
+    {"layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "8192"},
+    {"logit_scale", LF_HF_NUMBER, "logit_scale", "0.0625"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"cache_implementation", LF_HF_INERT, NULL, NULL}, /* of published files, from here on */
+    {"layer_switch", LF_HF_INERT, NULL, NULL},
+    {"order_of_interleaved_layers", LF_HF_UNREAD, NULL, "\"local_attn_first\""},
+    {"position_embedding_type", LF_HF_UNREAD, NULL, "\"rope_gptj\""},
+    {"rotary_pct", LF_HF_UNREAD, NULL, "1.0"},
+    {"use_embedding_sharing", LF_HF_INERT, NULL, NULL},
+    {"use_gated_activation", LF_HF_UNREAD, NULL, "true"},
+    {"use_parallel_block", LF_HF_UNREAD, NULL, "true"},
+    {"use_parallel_embedding", LF_HF_INERT, NULL, NULL},
+    {"use_qk_norm", LF_HF_UNREAD, NULL, "false"},
+    {0},
+};
+
+/* Layers with a window turn, the others do not. */
+static bool window_turns(const void *ctx, const lf_model_config *c, int64_t l)
+{
+    (void)ctx;
+    return lf_model_layer_window(c, l) > 0;
+}
+
+static int read_windows(lf_hf_reader *r, lf_model_config *c, int64_t *window, lf_err *err)
+{
+    struct lf_hf_slide by = {.period = 4};
+    int rc = lf_hf_get_window(r, 4096, window, err);
+    rc = rc != 0 ? rc : lf_hf_get_i64(r, "sliding_window_pattern", &by.period, err);
+    return rc != 0 ? rc : lf_hf_read_layers(r, c, *window, *window < 0, &by, err);
+}
+
+static int read_cohere2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t window;
+    int rc = read_windows(r, c, &window, err);
+    rc = rc != 0 ? rc : set_turns(r, c, "layer_types", window_turns, NULL, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+/* no window: what the class takes where no layer has one. */
+static int write_windows(const lf_model_config *c, json_t *o, json_t *none, lf_err *err)
+{
+    json_t *window = c->sliding_window > 0 ? json_integer(c->sliding_window) : json_incref(none);
+    json_decref(none);
+    if (json_object_set_new(o, "sliding_window", window))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    int rc = lf_hf_write_layers(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
+}
+
+static int write_cohere2(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    return write_windows(c, o, json_integer(4096), err);
+}
+
+const struct lf_hf_family lf_hf_cohere2 = {
+    .name = "cohere2",
+    .model_type = "cohere2",
+    .architecture = "Cohere2ForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = cohere2_switches,
+    .keys = cohere2_keys,
+    .rows = plain_rows,
+    .read = read_cohere2,
+    .write = write_cohere2,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- EXAONE 4 ---- */
+
+static const char *const exaone_switches[] = {"norm=rms",  "position=rope", "mlp=glu",
+                                              "block=out", "qk_norm=yes",   NULL};
+
+static const struct lf_hf_key exaone_keys[] = {
+    KIN_SIZES,
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "32"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {0},
+};
+
+/* Where there is a window, in some layer or in none, layers without it do not turn. */
+static int read_exaone(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t window;
+    if (json_is_string(json_object_get(r->o, "sliding_window_pattern")) &&
+        json_is_array(json_object_get(r->o, "layer_types")))
+        (void)lf_hf_take(r, "sliding_window_pattern"); /* the list says it, layer by layer */
+    json_t *letters = json_object_get(r->left, "sliding_window_pattern");
+    if (json_is_string(letters))
+        return lf_fail(err, LF_ENOTSUP, "%s: sliding_window_pattern = %s: give layer_types",
+                       r->path, json_string_value(letters));
+    int rc = lf_hf_get_window(r, 4096, &window, err);
+    struct lf_hf_slide by = {.period = 4};
+    if (rc == 0 && letters)
+        rc = lf_hf_get_i64(r, "sliding_window_pattern", &by.period, err);
+    rc = rc != 0 ? rc : lf_hf_read_layers(r, c, window, window < 0, &by, err);
+    if (rc == 0 && window >= 0)
+        rc = set_turns(r, c, "sliding_window", window_turns, NULL, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+static int write_exaone(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const bool all = lf_model_count_layers(c, lf_model_layer_position, LF_TURN_ROPE) == c->layers;
+    return write_windows(c, o, all ? json_null() : json_integer(4096), err);
+}
+
+static const struct lf_map_row exaone_rows[] = {
+    KIN_OUT_ATTENTION_ROWS, KIN_QK_NORM_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, {0}};
+
+const struct lf_hf_family lf_hf_exaone4 = {
+    .name = "exaone4",
+    .model_type = "exaone4",
+    .architecture = "Exaone4ForCausalLM",
+    .classifier = "Exaone4ForSequenceClassification",
+    .prefix = "model.",
+    .switches = exaone_switches,
+    .keys = exaone_keys,
+    .rows = exaone_rows,
+    .read = read_exaone,
+    .write = write_exaone,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
