@@ -4,21 +4,22 @@
  *
  *     draw FONT DIR [SEED [SCENES]]
  *
- * A scene is a picture of 32 x 32 pixels with one to three things, each in a quarter of its own. A
- * thing is a circle, a square, a triangle, a letter or a digit of FONT, in one of six colours. Size,
- * colour, place within the quarter and background vary a little.
+ * A scene is a picture of 32 x 32 pixels with one to three things, each in a quarter of its own.
+ * A thing is a circle, a square, a triangle, a letter or a digit of FONT, in one of six colours.
+ * Size, colour, place within the quarter and background vary a little.
  *
  * A combination is what a scene holds: things, colours, places. For each thing at each place one
- * colour of the six is never trained: thing, colour and place whose numbers sum to a multiple of six.
- * Each of the HELD scenes that are evaluated has at least one such, no two have the same combination,
- * and the question is about the thing that was never seen so. All answers to a kind of question are
- * asked for equally often, so a model that does not see gains nothing by knowing the questions.
+ * colour of the six is never trained: thing, colour and place whose numbers sum to a multiple of
+ * six. Each of the HELD scenes that are evaluated has at least one such, no two have the same
+ * combination, and the question is about the thing that was never seen so. All answers to a kind
+ * of question are asked for equally often, so a model that does not see gains nothing by knowing
+ * the questions.
  *
- * DIR gets pictures/, and JSON lines: captions and questions to train on, the same questions without
- * pictures (blind), those of the scenes that are held out with their pictures (held), with those of
- * other scenes (shuffled) and without (held-blind), some of them as prompts for the report (show),
- * and all the text that is trained on (text.txt). The same arguments give the same bytes wherever
- * FreeType renders the same outlines.
+ * DIR gets pictures/, and JSON lines: captions and questions to train on, the same questions
+ * without pictures (blind), those of the scenes that are held out with their pictures (held),
+ * with those of other scenes (shuffled) and without (held-blind), some of them as prompts for the
+ * report (show), and all the text that is trained on (text.txt). The same arguments give the same
+ * bytes wherever FreeType renders the same outlines.
  */
 #include <errno.h>
 #include <ft2build.h>
@@ -247,8 +248,8 @@ static int count_of(const struct scene *s, const struct thing *t, char by)
     return n;
 }
 
-/* By what a sentence may name a thing of which it asks q so that it is the only one: its kind, itself, its
- * colour, its place. '\0': by nothing. */
+/* By what a sentence may name a thing of which it asks q so that it is the only one: its kind,
+ * itself, its colour, its place. '\0': by nothing. */
 static char some_name(const struct scene *s, const struct thing *t, enum question q)
 {
     char can[4];
