@@ -156,7 +156,7 @@ static const struct lf_hf_key v3_keys[] = {
     {"scoring_func", LF_HF_UNREAD, NULL, "\"sigmoid\""},
     {"topk_method", LF_HF_UNREAD, NULL, "\"noaux_tc\""},
     {"aux_loss_alpha", LF_HF_INERT, NULL, NULL},
-    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_SAME, NULL, "0"},
+    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_INERT, NULL, "0"},
     {0},
 };
 
@@ -186,6 +186,7 @@ static const struct lf_map_row v3_rows[] = {
     KIN_SHARED_ROWS,
     {"model.layers.{L}.mlp.gate.e_score_correction_bias", LF_MAP_COPY, "layers.{L}.moe.router.bias",
      NULL},
+    {"model.layers.{N}.", LF_MAP_LEFT_OUT, KIN_MTP, NULL},
     {0},
 };
 

@@ -104,7 +104,7 @@ enum lf_op {
     LF_OP_COL_GATE_BWD,
     LF_OP_HEADS_JOIN,
     LF_OP_HEADS_SPLIT, /* its backward */
-    LF_OP_CONV, /* ops from here on put the attributes of scans into a plan's hash */
+    LF_OP_CONV,        /* ops from here on put the attributes of scans into a plan's hash */
     LF_OP_CONV_BWD,
     LF_OP_SCAN_GATE,
     LF_OP_SCAN_GATE_BWD,
