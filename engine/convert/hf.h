@@ -233,6 +233,18 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err);
  * families cannot express rope_fraction. */
 int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err);
 
+/* ---- quantised weights (quant.c) ---- */
+
+/* quantization_config: 8-bit floats with a scale for each block of rows x cols. */
+struct lf_hf_quant {
+    int64_t rows, cols; /* 0: weights are not quantised */
+};
+/* Reads it from config.json. LF_ENOTSUP: another method or form; the message names it. */
+int lf_hf_quant_read(struct lf_hf_quant *out, json_t *config, const char *path, lf_err *err);
+#define LF_HF_QUANT "quantization_config"
+#define LF_HF_SCALE_AFTER                                                                          \
+    "_scale_inv" /* what the name of a matrix is followed by in that of its scales */
+
 /* ---- windows by layer (hf_layers.c) ---- */
 
 /* Reads sliding_window: def when absent, -1 when null. */

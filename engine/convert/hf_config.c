@@ -466,6 +466,7 @@ int lf_hf_read_object(lf_model_config *c, const struct lf_hf_family *f, json_t *
         rc = read_output(&r, c, f, err);
     if (rc == 0 && f->read)
         rc = f->read(&r, c, err);
+    (void)lf_hf_take(&r, LF_HF_QUANT); /* lf_hf_quant_read has checked it */
     if (rc == 0 && !f->loose)
         rc = lf_hf_check_left(&r, f->model_type, err);
     json_decref(r.left);
@@ -476,8 +477,11 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
                       const char *path, lf_err *err)
 {
     lf_model_config c;
+    struct lf_hf_quant quant;
     lf_model_config_defaults(&c);
-    int rc = f->lone    ? lf_hf_read_lone(&c, f, config, path, err)
+    int rc = lf_hf_quant_read(&quant, config, path, err);
+    if (rc == 0)
+        rc = f->lone    ? lf_hf_read_lone(&c, f, config, path, err)
              : f->sight ? lf_hf_read_sight(&c, f, config, path, err)
                         : lf_hf_read_object(&c, f, config, path, err);
     if (rc == 0)

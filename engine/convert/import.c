@@ -2,6 +2,7 @@
  *
  * Hugging Face to checkpoint: every tensor of ours is asked for block by block by the checkpoint
  * writer. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -340,6 +341,17 @@ static void warn_left_out(const struct import *im)
     }
 }
 
+static void warn_quantised(const struct import *im)
+{
+    char text[200];
+    snprintf(text, sizeof text,
+             "weights of 8-bit floats with a scale for each block of %lld x %lld become bf16, and "
+             "an export is not quantised",
+             (long long)im->m.quant.rows, (long long)im->m.quant.cols);
+    if (im->o->warn)
+        im->o->warn(im->o->arg, text);
+}
+
 static int write_checkpoint(struct import *im, struct lf_convert_result *res, lf_err *err)
 {
     lf_ckpt_writer *w = NULL;
@@ -371,6 +383,8 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
     int rc = lf_convert_left_begin(&im.left, o, err);
     if (rc == 0)
         rc = lf_hf_model_open(&im.m, o->from, err);
+    if (rc == 0 && im.m.quant.rows)
+        warn_quantised(&im);
     if (rc == 0)
         rc = lf_convert_import_key(im.left.key, &im.m, o->dtype, err);
     if (rc == 0)

@@ -12,7 +12,7 @@ engine_libengine_a_SOURCES += \
   engine/convert/families_deepseek.c \
   engine/convert/families_megatron.c engine/convert/families_vit.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
   engine/convert/families_vl_intern.c engine/convert/families_vl_gemma.c engine/convert/families_vl_idefics.c engine/convert/families_vl_pixtral.c \
-  engine/convert/convert.h engine/convert/priv.h engine/convert/source.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
+  engine/convert/convert.h engine/convert/priv.h engine/convert/quant.c engine/convert/source.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
   engine/convert/card.h engine/convert/card.c engine/convert/tokconf.c \
   engine/convert/peft.h engine/convert/peft_priv.h engine/convert/peft.c engine/convert/peft_in.c engine/convert/peft_out.c \
   engine/convert/probe.c \
@@ -34,3 +34,8 @@ check_PROGRAMS += tests/unit/convert_map
 TESTS += tests/unit/convert_map
 tests_unit_convert_map_SOURCES = tests/unit/convert_map.c
 tests_unit_convert_map_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# weights of 8-bit floats in blocks
+check_PROGRAMS += tests/unit/convert_fp8
+TESTS += tests/unit/convert_fp8
+tests_unit_convert_fp8_SOURCES = tests/unit/convert_fp8.c
+tests_unit_convert_fp8_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -31,7 +31,8 @@ int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err);
 struct lf_hf_model {
     const struct lf_hf_family *family;
     lf_model_config config;
-    char *config_text; /* the text of config.json; NULL: there is none (Megatron) */
+    char *config_text; /* of config.json, without quantisation; NULL: there is none (Megatron) */
+    struct lf_hf_quant quant;
     lf_st *st;
     struct lf_map_form form;
     lf_map map; /* bound */

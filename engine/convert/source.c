@@ -83,6 +83,18 @@ int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err)
 
 /* ---- a model ---- */
 
+/* The checkpoint keeps config.json for an export, whose weights are not quantised. */
+static int keep_text(struct lf_hf_model *m, json_t *o, lf_buf *text, lf_err *err)
+{
+    if (m->quant.rows == 0) {
+        m->config_text = lf_buf_steal(text, err);
+        return m->config_text ? 0 : LF_ENOMEM;
+    }
+    json_object_del(o, LF_HF_QUANT);
+    m->config_text = json_dumps(o, JSON_INDENT(2));
+    return m->config_text ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+}
+
 static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
     lf_buf text;
@@ -98,8 +110,10 @@ static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
         rc = LF_ENOTSUP;
     if (rc == 0)
         rc = lf_hf_config_read(&m->config, m->family, o, path, err);
-    if (rc == 0 && !(m->config_text = lf_buf_steal(&text, err)))
-        rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_hf_quant_read(&m->quant, o, path, err);
+    if (rc == 0)
+        rc = keep_text(m, o, &text, err);
     json_decref(o);
     free(path);
     lf_buf_fini(&text);
@@ -118,12 +132,22 @@ static int open_megatron(struct lf_hf_model *m, const char *dir, lf_err *err)
     return rc;
 }
 
+static int unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err)
+{
+    return q->rows ? lf_st_scale_blocks(s, LF_HF_SCALE_AFTER, q->rows, q->cols, err) : 0;
+}
+
 static int open_hf(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
     int rc = read_config(m, dir, err);
-    if (rc != 0 || (rc = lf_hf_open_tensors(&m->st, dir, &why)) == 0)
+    if (rc != 0)
         return rc;
+    rc = lf_hf_open_tensors(&m->st, dir, &why);
+    if (rc == 0 && (rc = unquantise(m->st, &m->quant, err)) < 0)
+        return lf_err_prefix(err, "%s", dir);
+    if (rc == 0)
+        return 0;
     if (rc == LF_ENOENT && lf_foreign_refuse(dir, err)) /* the weights are there in another form */
         return LF_ENOTSUP;
     return lf_fail(err, rc, "%s", why.text);
@@ -159,8 +183,16 @@ int64_t lf_convert_hf_bytes(const char *dir)
 {
     lf_st *s = NULL;
     int64_t n = 0;
-    if (lf_hf_open_tensors(&s, dir, NULL))
+    struct lf_hf_quant quant = {0};
+    json_t *o = lf_hf_read_json(dir, LF_HF_CONFIG, NULL);
+    const bool known = lf_hf_quant_read(&quant, o, dir, NULL) == 0;
+    json_decref(o);
+    if (!known || lf_hf_open_tensors(&s, dir, NULL))
         return 0;
+    if (unquantise(s, &quant, NULL)) {
+        lf_st_close(s);
+        return 0;
+    }
     for (size_t i = 0; i < lf_st_n_entries(s); i++)
         n += lf_st_entry_at(s, i)->bytes;
     lf_st_close(s);

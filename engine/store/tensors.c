@@ -67,8 +67,13 @@ void lf_st_close(lf_st *s)
         close(s->files[i].fd);
         free(s->files[i].path);
     }
-    for (size_t i = 0; i < s->n_recs; i++)
-        free((char *)(uintptr_t)s->recs[i].e.name);
+    for (size_t i = 0; i < s->n_recs; i++) {
+        if (s->recs[i].scale)
+            free((char *)(uintptr_t)s->recs[i].scale->rec.e.name);
+        free(s->recs[i].scale);
+        if (!s->recs[i].hidden)
+            free((char *)(uintptr_t)s->recs[i].e.name);
+    }
     for (size_t i = 0; i < s->n_meta; i++) {
         free(s->meta[i].key);
         free(s->meta[i].value);
@@ -251,8 +256,8 @@ static int by_place(const void *a, const void *b)
 /* The same bytes in the same order, seen in the same shape. */
 static bool same_bytes(const lf_st *s, const struct lf_st_rec *x, const struct lf_st_rec *y)
 {
-    bool same = x->e.bytes && x->e.file == y->e.file && x->e.offset == y->e.offset &&
-                x->e.dtype == y->e.dtype && x->e.ndim == y->e.ndim &&
+    bool same = x->e.bytes && !x->scale && !y->scale && x->e.file == y->e.file &&
+                x->e.offset == y->e.offset && x->e.dtype == y->e.dtype && x->e.ndim == y->e.ndim &&
                 memcmp(x->e.shape, y->e.shape, sizeof x->e.shape) == 0 &&
                 x->n_pieces == y->n_pieces;
     for (size_t i = 0; same && i < x->n_pieces; i++) {

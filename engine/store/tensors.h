@@ -86,6 +86,14 @@ const char *lf_st_meta(const lf_st *s, const char *key);
 int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst,
                lf_err *err);
 
+/* Makes matrices of 8-bit floats (F8_E4M3) be read as BF16: every such tensor NAME has an F32
+ * matrix NAME + suffix of ceil(R / rows) x ceil(C / cols) scales beside it, which is no entry of
+ * the set any more. Element (r, c) is the f32 product q(r, c) * scale(r / rows, c / cols), rounded
+ * to bf16 (DeepSeek-AI 2024, DeepSeek-V3, 3.3; there the suffix is "_scale_inv", though one
+ * multiplies by it). LF_EFORMAT: a tensor has no scales, or they have another shape or type.
+ * Entries change: it comes right after opening. */
+int lf_st_scale_blocks(lf_st *s, const char *suffix, int64_t rows, int64_t cols, lf_err *err);
+
 /* Counts the NaN and infinite values of n values; 0 for types that have neither. data need not be
  * aligned. */
 int64_t lf_st_count_nonfinite(enum lf_st_dtype t, const void *data, int64_t n);

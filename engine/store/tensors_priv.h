@@ -29,9 +29,17 @@ struct lf_st_piece {
 };
 
 struct lf_st_rec {
-    lf_st_entry e;          /* name is owned; e must be first */
-    int64_t place;          /* offset, or that of the first piece */
-    size_t piece, n_pieces; /* a range of lf_st.pieces; empty when e.offset is enough */
+    lf_st_entry e;             /* name is owned; e must be first */
+    int64_t place;             /* offset, or that of the first piece */
+    size_t piece, n_pieces;    /* a range of lf_st.pieces; empty when e.offset is enough */
+    struct lf_st_scale *scale; /* owned; not NULL: e is what 8-bit floats times these are */
+    bool hidden;               /* moved to the scale of another one */
+};
+
+/* The scales of a matrix's blocks of rows x cols. */
+struct lf_st_scale {
+    struct lf_st_rec rec;
+    int64_t rows, cols;
 };
 
 struct lf_st {
@@ -65,6 +73,10 @@ int lf_st_add_meta(lf_st *s, const char *key, const char *value, lf_err *err);
 /* Completes the set: sorts entries by file and offset, finds aliases, indexes the names, and
  * refuses a name that occurs twice. */
 int lf_st_seal(lf_st *s, lf_err *err);
+
+/* lf_st_read of a matrix with scales. */
+int lf_st_read_scaled(const lf_st *s, const struct lf_st_rec *r, int64_t first, int64_t n,
+                      void *dst, lf_err *err);
 
 /* ---- opening ---- */
 

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrices of 8-bit floats whose blocks have a scale each, read as bf16. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/bf16.h"
+#include "engine/base/f8.h"
+#include "engine/base/mem.h"
+#include "engine/store/tensors_priv.h"
+
+/* ---- reading ---- */
+
+/* What a read of elements [first, first + n) of a matrix with `width` columns has at hand. */
+struct scaled_read {
+    const struct lf_st_scale *scale;
+    int64_t width, first, n;
+    const uint8_t *raw; /* of element `first` */
+    uint16_t *dst;      /* the same */
+    const float *row;   /* scales of one row of blocks */
+};
+
+/* Rows [r0, r1) of one block of columns, by a table of what each 8-bit number is times its scale:
+ * the product is rounded once. */
+static void expand_block(const struct scaled_read *x, int64_t r0, int64_t r1, int64_t b)
+{
+    uint16_t value[256];
+    for (int k = 0; k < 256; k++)
+        value[k] = lf_bf16_of(lf_f32_of_e4m3((uint8_t)k) * x->row[b]);
+    const int64_t c0 = b * x->scale->cols,
+                  end = c0 + x->scale->cols < x->width ? c0 + x->scale->cols : x->width;
+    for (int64_t r = r0; r < r1; r++) {
+        int64_t lo = r * x->width + c0 - x->first, hi = r * x->width + end - x->first;
+        lo = lo > 0 ? lo : 0;
+        hi = hi < x->n ? hi : x->n;
+        for (int64_t i = lo; i < hi; i++)
+            x->dst[i] = value[x->raw[i]];
+    }
+}
+
+/* One row of blocks after the other. */
+static int expand(const lf_st *s, struct scaled_read *x, float *row, lf_err *err)
+{
+    const int64_t last = (x->first + x->n - 1) / x->width, blocks = x->scale->rec.e.shape[1];
+    int rc = 0;
+    x->row = row;
+    for (int64_t r = x->first / x->width, end; r <= last && rc == 0; r = end) {
+        const int64_t at = r / x->scale->rows;
+        end = (at + 1) * x->scale->rows < last + 1 ? (at + 1) * x->scale->rows : last + 1;
+        rc = lf_st_read(s, &x->scale->rec.e, at * blocks, blocks, row, err);
+        for (int64_t b = 0; b < blocks && rc == 0; b++)
+            expand_block(x, r, end, b);
+    }
+    return rc;
+}
+
+int lf_st_read_scaled(const lf_st *s, const struct lf_st_rec *r, int64_t first, int64_t n,
+                      void *dst, lf_err *err)
+{
+    struct scaled_read x = {
+        .scale = r->scale, .width = r->e.shape[1], .first = first, .n = n, .dst = dst};
+    struct lf_st_rec as_stored = *r;
+    as_stored.scale = NULL;
+    as_stored.e.dtype = LF_ST_F8_E4M3;
+    uint8_t *raw = lf_malloc((size_t)n, 1, err);
+    float *row = lf_calloc((size_t)r->scale->rec.e.shape[1], sizeof *row, err);
+    int rc = raw && row ? lf_st_read(s, &as_stored.e, first, n, raw, err) : LF_ENOMEM;
+    x.raw = raw;
+    if (rc == 0)
+        rc = expand(s, &x, row, err);
+    free(raw);
+    free(row);
+    return rc;
+}
+
+/* ---- which tensors are scaled ---- */
+
+static bool is_scale(const lf_st_entry *e, const struct lf_st_rec *of, int64_t rows, int64_t cols)
+{
+    return e->dtype == LF_ST_F32 && e->ndim == 2 && of->e.ndim == 2 &&
+           e->shape[0] == (of->e.shape[0] + rows - 1) / rows &&
+           e->shape[1] == (of->e.shape[1] + cols - 1) / cols;
+}
+
+static int find_scale(const lf_st *s, const struct lf_st_rec *r, const char *suffix,
+                      const lf_st_entry **out, lf_err *err)
+{
+    lf_buf name;
+    lf_buf_init(&name);
+    lf_buf_addf(&name, "%s%s", r->e.name, suffix);
+    int rc = lf_buf_check(&name, err);
+    if (rc == 0 && !(*out = lf_st_find(s, name.data)))
+        rc = lf_fail(err, LF_EFORMAT, "tensor %.200s is of 8-bit floats and has no scales (%.220s)",
+                     r->e.name, name.data);
+    lf_buf_fini(&name);
+    return rc;
+}
+
+static int take_scale(lf_st *s, struct lf_st_rec *r, const char *suffix, int64_t rows, int64_t cols,
+                      lf_err *err)
+{
+    const lf_st_entry *e = NULL;
+    int rc = find_scale(s, r, suffix, &e, err);
+    if (rc == 0 && !is_scale(e, r, rows, cols))
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%.200s is no F32 matrix with one scale for each block of %lld x %lld of "
+                     "%.200s",
+                     e->name, (long long)rows, (long long)cols, r->e.name);
+    if (rc != 0)
+        return rc;
+    r->scale = lf_calloc(1, sizeof *r->scale, err);
+    if (!r->scale)
+        return LF_ENOMEM;
+    struct lf_st_rec *from = (struct lf_st_rec *)(void *)(uintptr_t)e;
+    *r->scale = (struct lf_st_scale){.rec = *from, .rows = rows, .cols = cols};
+    from->hidden = true;
+    r->e.dtype = LF_ST_BF16;
+    r->e.bytes = 2 * r->e.elems;
+    return 0;
+}
+
+int lf_st_scale_blocks(lf_st *s, const char *suffix, int64_t rows, int64_t cols, lf_err *err)
+{
+    int rc = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_recs && rc == 0; i++)
+        if (s->recs[i].e.dtype == LF_ST_F8_E4M3 && !s->recs[i].scale)
+            rc = take_scale(s, &s->recs[i], suffix, rows, cols, err);
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < s->n_recs; i++) /* the names of hidden ones are those of scales now */
+        if (!s->recs[i].hidden)
+            s->recs[n++] = s->recs[i];
+    s->n_recs = n;
+    for (size_t i = 0; i < n; i++)
+        s->recs[i].e.alias_of = -1;
+    return lf_st_seal(s, err);
+}
