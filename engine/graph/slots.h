@@ -1,9 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operand slots of convolutions and scans; a part of priv.h. */
+ * Operand slots; a part of priv.h. */
 #ifndef LF_GRAPH_SLOTS_H
 #define LF_GRAPH_SLOTS_H
 
+/* Operand slots: indices of the inputs and outputs of each op. 0 in a slot means absent. */
+enum { EMBED_TOKEN, EMBED_POS, EMBED_WTE, EMBED_WPE };
+enum {
+    LINEAR_X,
+    LINEAR_W,
+    LINEAR_BIAS,
+    LINEAR_RES,
+    LINEAR_XS,
+    LINEAR_WS
+}; /* scales: of LINEAR_FP8 */
+enum { LINEAR_Y, LINEAR_PRE };
+enum { NORM_X, NORM_DELTA, NORM_W, NORM_B };
+enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
+enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN, ROPE_POS2, ROPE_AXIS };
+enum { ATTN_Q, ATTN_K, ATTN_V, ATTN_CU, ATTN_ALIBI, ATTN_SAMPLE, ATTN_POS, ATTN_PREFIX, ATTN_RUNS };
+enum { ATTN_O, ATTN_LSE };
+enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
+enum {
+    PAGED_Q,
+    PAGED_KP,
+    PAGED_VP,
+    PAGED_SEQ,
+    PAGED_POS,
+    PAGED_TABLE,
+    PAGED_ALIBI,
+    PAGED_PREFIX,
+    PAGED_RUNS
+};
+enum { DROP_X, DROP_RES, DROP_SAMPLE, DROP_POS };
+enum { XENT_X, XENT_W, XENT_BIAS, XENT_TARGET };
+enum { XENT_LOSS, XENT_LSE, XENT_ARGMAX, XENT_DX, XENT_DW, XENT_DB, XENT_ENTROPY };
+enum { LOGP_X, LOGP_W, LOGP_BIAS, LOGP_TARGET, LOGPB_DLOGP, LOGPB_DENTROPY };
+enum { LOGP_LOGP, LOGP_ENTROPY };
+enum { LOGPB_DX, LOGPB_DW, LOGPB_DB };
+enum { LDX_DY, LDX_W, LDX_RES, LDX_DYS, LDX_WS };
+enum { LDW_DY, LDW_X, LDW_DYS, LDW_XS };
+enum { EMBB_TOKEN, EMBB_POS, EMBB_DY };
+enum { EMBB_DWTE, EMBB_DWPE };
+enum { NORMB_X, NORMB_DY, NORMB_DRES, NORMB_W, NORMB_MEAN, NORMB_RSTD };
+enum { NORMB_DX, NORMB_DW, NORMB_DB };
+enum {
+    ATTNB_Q,
+    ATTNB_K,
+    ATTNB_V,
+    ATTNB_O,
+    ATTNB_DO,
+    ATTNB_LSE,
+    ATTNB_CU,
+    ATTNB_ALIBI,
+    ATTNB_SAMPLE,
+    ATTNB_POS,
+    ATTNB_PREFIX,
+    ATTNB_RUNS
+};
+enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV };
+enum { ACTB_X, ACTB_DY };
+enum { GLUB_GATE, GLUB_UP, GLUB_DY };
+enum { GLUB_DGATE, GLUB_DUP };
+enum { ROUTE_LOGITS, ROUTE_BIAS };
+enum { ROUTE_IDS, ROUTE_WEIGHTS, ROUTE_SCORES, ROUTE_ENTROPY };
+enum { STATS_IDS, STATS_SCORES, STATS_ENTROPY, STATS_PREV, STATS_CU, STATS_BIAS };
+enum { STATS_LOAD, STATS_COUNTS };
+enum { SORT_ROW_OF, SORT_PLACE, SORT_OFFSETS }; /* outputs; the input is ids */
+enum { PERM_X, PERM_ROW_OF, PERM_PLACE };
+enum { MOEL_X, MOEL_W, MOEL_OFFSETS };
+enum { COMB_X, COMB_PLACE, COMB_WEIGHTS, COMB_RES };
+enum { GATE_X, GATE_GATE };
+enum { ROUTEB_IDS, ROUTEB_WEIGHTS, ROUTEB_SCORES, ROUTEB_DWEIGHTS, ROUTEB_LOAD, ROUTEB_CU };
+enum { MOEDX_DY, MOEDX_W, MOEDX_RES, MOEDX_OFFSETS };
+enum { MOEDW_DY, MOEDW_X, MOEDW_OFFSETS };
+enum { COMBB_X, COMBB_DY, COMBB_PLACE, COMBB_WEIGHTS };
+enum { GATEB_X, GATEB_DY, GATEB_GATE };
+enum { DNORM_W, DNORM_A, DNORM_B };
+enum { DORA_BASE, DORA_LORA, DORA_REST, DORA_BIAS, DORA_M, DORA_NORM };
+enum { DORAB_DY, DORAB_BASE, DORAB_LORA, DORAB_BIAS, DORAB_M, DORAB_NORM };
+enum { DORAB_DX, DORAB_DM };
+enum { MIX_X, MIX_START, MIX_INDEX, MIX_WEIGHT, MIX_BSTART, MIX_BINDEX, MIX_BWEIGHT };
+enum { COLG_X, COLG_GAIN };
+enum { COLGB_X, COLGB_DY, COLGB_GAIN };
+enum { COLGB_DX, COLGB_DGAIN };
+enum { JOIN_X, JOIN_Z };
+enum {
+    QUANT_QT,
+    QUANT_Q,
+    QUANT_TS,
+    QUANT_S
+}; /* outputs; the transpose first: it is what a backward reads */
+
+/* Convolutions and scans. */
 enum { CONV_X, CONV_W, CONV_BIAS, CONV_CU, CONV_STATE, CONV_SEQ, CONV_POS };
 enum { CONVB_X, CONVB_W, CONVB_BIAS, CONVB_CU, CONVB_DY };
 enum { CONVB_DX, CONVB_DW, CONVB_DBIAS };
