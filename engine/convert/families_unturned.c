@@ -124,6 +124,7 @@ static const struct lf_hf_key cohere2_keys[] = {
     {"layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"}, /* of files that the class wrote */
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "8192"},
     {"logit_scale", LF_HF_NUMBER, "logit_scale", "0.0625"},
     {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},

@@ -269,9 +269,9 @@ static int check_scaling(const lf_model_config *c, lf_err *err)
                       c->rope_low_freq_factor, c->rope_high_freq_factor);
     if (c->rope_scaling == LF_ROPE_PLAIN && given(c, "rope_factor") && fabs(c->rope_factor - 1) > 0)
         CONTRADICTION("rope_factor", "means nothing without rope_scaling");
-    if (c->rope_scaling == LF_ROPE_YARN && c->rope_beta_fast <= c->rope_beta_slow)
-        CONTRADICTION("rope_beta_fast", "%g must be above rope_beta_slow = %g", c->rope_beta_fast,
-                      c->rope_beta_slow);
+    if (c->rope_scaling == LF_ROPE_YARN && c->rope_beta_fast < c->rope_beta_slow)
+        CONTRADICTION("rope_beta_fast", "%g must not be below rope_beta_slow = %g",
+                      c->rope_beta_fast, c->rope_beta_slow);
     if (c->rope_scaling >= LF_ROPE_YARN && !given(c, "rope_original_positions"))
         CONTRADICTION(
             "rope_scaling",

@@ -313,8 +313,8 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "rope_scaling = dynamic\n",
          "needs rope_original_positions"},
         {"[model]\nfamily = llama\n" TINY
-         "rope_scaling = yarn\nrope_original_positions = 16\nrope_beta_fast = 1\n",
-         "must be above rope_beta_slow"},
+         "rope_scaling = yarn\nrope_original_positions = 16\nrope_beta_fast = 0.9\n",
+         "must not be below rope_beta_slow"},
         {"[model]\nfamily = llama\n" TINY "rope_beta_fast = 30\n",
          "means nothing without rope_scaling = yarn"},
         {"[model]\nfamily = llama\n" TINY "rope_attn_factor = 1.1\n",
@@ -428,6 +428,16 @@ static void test_positions(void)
     tap_f64((double)sn[8 + 5], amp * sin(pow(10000, -10.0 / 16) / 4), 1e-9,
             "slow ones are divided by the factor");
     tap_f64((double)sn[8 + 2], amp * sin(0.4 * f2 / 4 + 0.6 * f2), 1e-7, "linear in between");
+    tap_rc(load(&c,
+                "[model]\nfamily = llama\n" TINY
+                "rope_scaling = yarn\nrope_factor = 4\nrope_original_positions = 16\n"
+                "rope_beta_fast = 1\nrope_beta_slow = 1\n",
+                &err),
+           0, &err, NULL, "YaRN with one beta");
+    /* d(1) = 0.81: pair 0 keeps its frequency, pair 1 is divided. */
+    lf_model_rope_tables(&c, 2, 0, cs, sn);
+    tap_f64((double)sn[8], amp * sin(1.0), 1e-6, "the pair below the step keeps its frequency");
+    tap_f64((double)sn[8 + 1], amp * sin(pow(10000, -2.0 / 16) / 4), 1e-7, "the next is divided");
     c.rope_attn_factor = 3;
     lf_model_rope_tables(&c, 1, 0, cs, NULL);
     tap_f64((double)cs[0], 3, 0, "rope_attn_factor replaces the rule");
@@ -644,7 +654,7 @@ int main(void)
     TAP(418, test_published());
     TAP(156, test_errors());
     TAP(13, test_presets());
-    TAP(32, test_positions());
+    TAP(35, test_positions());
     TAP(9, test_flops());
     return tap_done();
 }
