@@ -162,10 +162,10 @@ static int32_t map_cache(struct local *l, int32_t t)
             return map_slots(l, t, n->in[SCAN_V]);
         if (n->op != LF_OP_KV_WRITE || (n->in[KVW_KP] != t && n->in[KVW_VP] != t))
             continue;
-        const int32_t k = n->in[KVW_K], here = map_tensor(l, k);
+        const int32_t of = n->in[n->in[KVW_KP] == t ? KVW_K : KVW_V], here = map_tensor(l, of);
         if (!here)
             return 0;
-        l->columns[t] = l->columns[k];
+        l->columns[t] = l->columns[of];
         return lf_graph_source(l->to, LF_ROLE_STATE, x->name, (enum lf_dtype)x->dtype, x->rows,
                                l->to->t[here].cols)
             .id;

@@ -51,6 +51,7 @@ made few llama3 1003 "kv_heads = 2" "qk_norm = yes"
 made tied gpt2 1000
 made alibi bloom 1000
 made experts qwen2-moe 1000 "kv_heads = 4" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64"
+made latent llama3 1000 "kv_lora = 16" "nope_dim = 8" "rope_dim = 4" "v_dim = 6"
 texts few 4e-6 "2:tensor=2 4:tensor=4"
 grep -q 'lf-generate: 4 ranks: tensor 4' "$dir/err"
 ok $? "which says how ranks divide it"
@@ -59,6 +60,7 @@ is "$(cksum <"$dir/groups/text/out.jsonl")" "$(cksum <"$dir/few.2:tensor=2/text/
 texts tied 4e-6 "2:tensor=2"
 texts alibi 4e-6 "4:tensor=4"
 texts experts 4e-6 "2:tensor=2"
+texts latent 4e-6 "2:tensor=2"
 cp -r "$dir/few" "$dir/bf16"
 length=1
 texts bf16 3e-2 "2:tensor=2" --precision bf16
@@ -165,4 +167,4 @@ generate 2 few cut --tensor 1 --ignore-eos
 [ $rc -ne 0 ] && grep -q "tensor" "$dir/err"
 ok $? "a result of another layout is not taken for one of this" "$(tail -n 3 "$dir/err")"
 
-finish 30
+finish 31
