@@ -96,7 +96,7 @@ static int make_plan(struct encode *e, lf_err *err)
                                     .threads = o->threads,
                                     .compute = o->compute,
                                     .mode = o->numeric};
-    if (!e->mc.vision.family || lf_model_restores(&e->mc))
+    if (!e->mc.vision.family || lf_model_restores(&e->mc) || lf_model_is_encoder(&e->mc))
         return lf_fail(
             err, LF_EINVAL, "%s: features are those of a model that sees and speaks; this one %s",
             o->checkpoint, e->mc.vision.family ? "has no decoder of text" : "has no vision.family");
@@ -580,10 +580,10 @@ static int publish(struct encode *e, lf_err *err)
     lf_artifact_fini(&a);
     if (rc == 0) {
         char text[200], size[32];
-        snprintf(text, sizeof text,
-                 "done: %s of features in %zu files, of %llu pictures in documents",
-                 lf_fmt_bytes(size, sizeof size, (double)bytes), e->n_parts,
-                 (unsigned long long)e->pictures);
+        snprintf(
+            text, sizeof text, "done: %s of features in %zu file%s, of %llu picture%s in documents",
+            lf_fmt_bytes(size, sizeof size, (double)bytes), e->n_parts, e->n_parts == 1 ? "" : "s",
+            (unsigned long long)e->pictures, e->pictures == 1 ? "" : "s");
         tell(e, text);
     }
     return rc;

@@ -418,12 +418,7 @@ static int model_of_checkpoint(lf_trainer *t, lf_err *err)
         return lf_err_prefix(err, "init_from");
     rc = lf_weights_config(&t->mc, ck, err);
     lf_ckpt_close(ck);
-    if (rc == 0 && lf_model_is_encoder(&t->mc))
-        rc = lf_fail(err, LF_EINVAL,
-                     "init_from = %s is an encoder of pictures alone: give it with vision_from, "
-                     "and describe in [model] what is trained with it",
-                     t->c->init_from);
-    return rc;
+    return rc == 0 ? lf_train_check_base(t, &t->mc, err) : rc;
 }
 
 /* The description comes from the settings, or from the checkpoint that rank 0 reads. */

@@ -239,6 +239,8 @@ struct lf_train_inputs {
 /* see.c. Bounds of pictures from the configuration. */
 int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_config *c,
                             const lf_model_config *mc, lf_err *err);
+/* LF_EINVAL: init_from, a model of this description, is an encoder that predicts no tokens. */
+int lf_train_check_base(const lf_trainer *t, const lf_model_config *of, lf_err *err);
 /* Elements of a row of features. */
 int64_t lf_train_feature_width(const lf_model_config *mc);
 /* Opens the features, and checks that they are those of the run's encoder and precision. */

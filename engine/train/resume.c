@@ -108,6 +108,14 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
     return rc;
 }
 
+/* With [model] beside init_from nobody has read what init_from says of itself. */
+static int check_kind(const lf_trainer *t, const lf_ckpt *ck, lf_err *err)
+{
+    lf_model_config of;
+    const int rc = t->c->model_given ? lf_weights_config(&of, ck, err) : 0;
+    return rc == 0 && t->c->model_given ? lf_train_check_base(t, &of, err) : rc;
+}
+
 /* The weights that init_from gives. *out: their checkpoint, open. */
 static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
 {
@@ -116,7 +124,9 @@ static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
     if (rc != 0)
         return lf_err_prefix(err, "init_from");
     lf_hash_hex(t->run.base, lf_ckpt_identity(ck));
-    rc = lf_weights_load_below(t->m.ps, t->mc.output, ck, LF_WEIGHTS_PREFIX, err);
+    rc = check_kind(t, ck, err);
+    if (rc == 0)
+        rc = lf_weights_load_below(t->m.ps, t->mc.output, ck, LF_WEIGHTS_PREFIX, err);
     if (rc != 0)
         lf_ckpt_close(ck);
     else

@@ -32,6 +32,22 @@ int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_conf
     return 0;
 }
 
+int lf_train_check_base(const lf_trainer *t, const lf_model_config *of, lf_err *err)
+{
+    if (lf_model_is_encoder(of))
+        return lf_fail(err, LF_EINVAL,
+                       "init_from = %s is an encoder of pictures alone: give it with vision_from, "
+                       "and describe in [model] what is trained with it",
+                       t->c->init_from);
+    if (lf_model_restores(of) && !(t->c->objective && t->c->objective->pictures))
+        return lf_fail(err, LF_EINVAL,
+                       "init_from = %s is an encoder that restores pictures: train it with "
+                       "objective = mae, or give it with vision_from, and describe in [model] what "
+                       "is trained with it",
+                       t->c->init_from);
+    return 0;
+}
+
 int64_t lf_train_feature_width(const lf_model_config *mc)
 {
     return (1 + mc->vision.taps.n) * mc->vision.hidden;

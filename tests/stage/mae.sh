@@ -182,5 +182,13 @@ wrong "nothing trains an encoder of pictures" "$dir/alone2.ini"
 "$stages/lf-generate" --checkpoint "$dir/clip/checkpoint" --tokenizer "$golden" --prompts "$LF_SRCDIR/tests/golden/vlm/run/prompts.jsonl" \
     --out "$dir/text2" >"$dir/stdout" 2>"$dir/err"
 says "encoder of pictures alone, it predicts no tokens" "it predicts no tokens either"
+sed "/^vision_from/s|.*|init_from = $dir/clip/checkpoint|" "$dir/eye.ini" >"$dir/alone3.ini"
+wrong "is an encoder of pictures alone: give it with vision_from" "$dir/alone3.ini"
+sed "/^vision_from/s|.*|init_from = $dir/one/out/checkpoint|" "$dir/eye.ini" >"$dir/alone4.ini"
+wrong "is an encoder that restores pictures: train it with objective = mae, or give it" "$dir/alone4.ini"
+sed '/^\[model\]/,$d' "$dir/alone4.ini" >"$dir/alone5.ini"
+wrong "is an encoder that restores pictures: train it with objective = mae, or give it" "$dir/alone5.ini"
+"$stages/lf-features" --checkpoint "$dir/clip/checkpoint" --data "$dir/tok/shards" --out "$dir/eyes" >"$dir/stdout" 2>"$dir/err"
+says "has no decoder of text" "nor are features made with it"
 
-finish 39
+finish 43
