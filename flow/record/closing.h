@@ -36,6 +36,7 @@ typedef struct lf_closing {
     /* Of datasets, all splits together. bytes_per_token is of the split train. */
     lf_int documents, tokens;
     lf_real bytes_per_token;
+    lf_int pictures; /* of features, as often as documents have them */
     /* Of evaluations and of scoring. */
     LF_ROWS(lf_score) scores;
     /* Of generation: how many texts, and the first. */

@@ -26,7 +26,7 @@ const struct lf_fields lf_closing_fields = {
     LF_FIELDS_TABLE(
         lf_closing, offsetof(lf_closing, given), LF_FIELD_NONE,
         LF_MEMBERS(lf_closing, first_loss, loss, first_reward, reward, valid_loss, best_valid_loss,
-                   best_step, tokens_per_s, documents, tokens, bytes_per_token),
+                   best_step, tokens_per_s, documents, tokens, bytes_per_token, pictures),
         LF_LIST(lf_closing, scores, score_fields), LF_MEMBERS(lf_closing, results, refused),
         LF_LIST(lf_closing, samples, sample_fields),
         LF_MEMBERS(lf_closing, tensors, family, verified)),
@@ -151,6 +151,10 @@ int lf_closing_add_output(lf_closing *c, const struct lf_output *o, lf_err *err)
     int rc = 0;
     if (strcmp(kind, "shards") == 0) {
         add_shards(c, o->meta);
+    } else if (strcmp(kind, "features") == 0) {
+        const json_t *n = json_object_get(o->meta, "uses");
+        if (json_is_integer(n))
+            c->pictures = lf_int_of(json_integer_value(n));
     } else if (strcmp(kind, "results") == 0) {
         rc = add_results(c, o->meta, err);
     } else if (strcmp(kind, "scores") == 0) {

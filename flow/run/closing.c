@@ -140,8 +140,8 @@ int lf_closing_of(lf_closing *out, const lf_stage_view *s, lf_err *err)
     int rc = add_metrics(out, s);
     if (rc == 0 && s->state == LF_STATE_DONE && s->result_done != NULL && s->result_dir != NULL)
         rc = add_outputs(out, s, err);
-    out->given = out->loss.given || out->documents.given || out->scores.n > 0 ||
-                 out->results.given || out->tensors.given;
+    out->given = out->loss.given || out->documents.given || out->pictures.given ||
+                 out->scores.n > 0 || out->results.given || out->tensors.given;
     if (rc < 0 || !out->given)
         lf_closing_fini(out);
     return rc;
@@ -182,6 +182,9 @@ static void word_rest(lf_buf *b, const lf_closing *c)
         lf_buf_addf(b, "%s tokens", lf_fmt_count(t, sizeof t, (double)c->tokens.v));
     if (c->bytes_per_token.given)
         lf_buf_addf(b, ", %.3g bytes a token", c->bytes_per_token.v);
+    if (c->pictures.given)
+        lf_buf_addf(b, "%s%s picture%s", sep(b), lf_fmt_count(t, sizeof t, (double)c->pictures.v),
+                    c->pictures.v == 1 ? "" : "s");
     if (c->results.given)
         lf_buf_addf(b, "%s%lld text%s", sep(b), (long long)c->results.v,
                     c->results.v == 1 ? "" : "s");

@@ -116,6 +116,16 @@ static void test_dataset(void)
     end(&m);
 }
 
+static void test_features(void)
+{
+    struct made m;
+    begin(&m, (char[]){"eyes"}, (char[]){"features"});
+    finish(&m, "\"features\":{\"kind\":\"features\",\"path\":\"out/f\",\"meta\":{\"uses\":1234,"
+               "\"width\":32}}");
+    tap_str(line(&m, 0), "1.2k pictures", "features in words");
+    end(&m);
+}
+
 static void test_scores(void)
 {
     struct made m;
@@ -197,6 +207,7 @@ int main(void)
 {
     TAP(3, test_training());
     TAP(1, test_dataset());
+    TAP(1, test_features());
     TAP(5, test_scores());
     TAP(7, test_texts());
     TAP(2, test_conversion());
