@@ -26,7 +26,7 @@ SUFFIXES += .ptx
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && arch=$(LF_PTX_ARCH) && case $@ in *_wgmma.ptx) arch=compute_90a ;; esac && \
 	  $(NVCC) -ptx -arch=$$arch -O3 -std=c++17 -I$(top_srcdir) $(NVCCFLAGS) $(LF_NVCC_NUMBERS) -o $@.part $< && \
 	  mv $@.part $@
-LF_PTX_QUICK = elementwise embed gemm gemm_wgmma rope rows optim fp8 attn_fwd attn_bwd attn_fwd_wgmma attn_bwd_wgmma attn_f32 attn_bwd_f32
+LF_PTX_QUICK = elementwise conv embed gemm gemm_wgmma rope rows optim fp8 attn_fwd attn_bwd attn_fwd_wgmma attn_bwd_wgmma attn_f32 attn_bwd_f32
 check_DATA += $(LF_PTX_QUICK:%=kernels/cuda/%.ptx)
 check-ptx: all $(LF_CU_PTX)
 	$(MAKE) $(AM_MAKEFLAGS) `$(LF_GPU_TESTS)`

@@ -14,7 +14,7 @@ on_ptx() {
     rm -f "$dir/count"
     LF_EMU_PTX=$1 LF_EMU_PTX_COUNT=$dir/count "$build/tests/op/cuda_$2_test" >"$dir/log" 2>&1 && [ "$(cat "$dir/count" 2>/dev/null || echo 0)" -gt 0 ]
 }
-for t in round rope norm optim fp8 gemm attn; do
+for t in round rope conv norm optim fp8 gemm attn; do
     start=$(date +%s)
     on_ptx "$build/kernels/cuda" $t
     ok $? "$t: $(grep -c '^ok' "$dir/log") points, $(($(date +%s) - start)) s"
@@ -25,4 +25,4 @@ mkdir "$dir/bad"
 sed 's/\(sub\.rn\.f32[^%]*%f[0-9]*\), \(%f[0-9]*\), \(%f[0-9]*\);/\1, \3, \2;/' "$build/kernels/cuda/rows.ptx" >"$dir/bad/rows.ptx"
 ! cmp -s "$build/kernels/cuda/rows.ptx" "$dir/bad/rows.ptx" && ! on_ptx "$dir/bad" norm && grep -q '^not ok' "$dir/log"
 ok $? "(an error in a .ptx is found)"
-finish 8
+finish 9

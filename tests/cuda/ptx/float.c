@@ -84,18 +84,19 @@ THREE(WITH_FMA, fma_f_fast, ptx_f, __builtin_fmaf(a, b, c), NAN_F)
 THREE(WITH_FMA, fma_g_fast, ptx_g, __builtin_fma(a, b, c), NAN_G)
 #endif
 
-/* fma.rm and the like: the rounding mode of the processor around the library's function. */
-#define DIRECTED(name, mode)                                                                       \
+/* fma.rm and the like: the rounding mode of the processor around the function. */
+#define DIRECTED(name, fn, mode)                                                                   \
     static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
     {                                                                                              \
         const int old = fegetround();                                                              \
         fesetround(mode);                                                                          \
-        fma_f_any(w, i, m);                                                                        \
+        fn(w, i, m);                                                                               \
         fesetround(old);                                                                           \
     }
-DIRECTED(fma_rm, FE_DOWNWARD)
-DIRECTED(fma_rp, FE_UPWARD)
-DIRECTED(fma_rz, FE_TOWARDZERO)
+DIRECTED(fma_rm, fma_f_any, FE_DOWNWARD)
+DIRECTED(fma_rp, fma_f_any, FE_UPWARD)
+DIRECTED(fma_rz, fma_f_any, FE_TOWARDZERO)
+DIRECTED(add_rz, add_f, FE_TOWARDZERO)
 
 /* One NaN is ignored; -0 is less than +0 (9.7.3.11, .12). */
 TWO(min_f, ptx_f, a != a ? b : b != b ? a : a == b ? (signbit(a) ? a : b) : a < b ? a : b, NAN_F)
@@ -188,6 +189,7 @@ COMPARISONS(g, ptx_g)
 
 static const struct ptx_row rows[] = {
     ROUNDED("add", add),
+    {"add.rz.f32", add_rz, "Www"},
     ROUNDED("sub", sub),
     ROUNDED("mul", mul),
     {"div.rn.f32", div_f, "Www"},
