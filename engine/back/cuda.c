@@ -250,6 +250,7 @@ static int describe(struct lf_back_cuda *b, const struct lf_cuda_opts *o, lf_err
     snprintf(b->shown, sizeof b->shown, "%s, driver %d.%d", b->dev->name, version / 1000,
              version % 1000 / 10);
     b->table = lf_cuda_kernels;
+    lf_cuda_scan_limit(&b->table, (size_t)b->dev->smem_optin);
     b->table.family = b->family;
     b->rank = o->rank;
     if (rc == 0 &&

@@ -95,8 +95,9 @@ LF_KERNEL(conv_keep, struct lf_k_conv_fwd, 256)
 }
 
 /* A block for 32 columns, a warp for an eighth of the rows, which it walks from the last on. da of
- * the K - 1 rows behind the part is formed by its warp too. */
-LF_KERNEL(conv_bwd, struct lf_k_conv_bwd, 256)
+ * the K - 1 rows behind the part is formed by its warp too. Loops over taps have a constant length,
+ * so that da and dw stay in registers. */
+LF_KERNEL_PER_SM(conv_bwd, struct lf_k_conv_bwd, 256, 4)
 {
     LF_SHARED(float, part); /* [8][K + 1][32] */
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -115,8 +116,9 @@ LF_KERNEL(conv_bwd, struct lf_k_conv_bwd, 256)
         da[0] = 0.0f;
         if (d < a->n_docs) {
             float pre = a->bias ? a->bias[c] : 0.0f;
-            for (int64_t j = 0; j < k; j++)
-                if (t - k + 1 + j >= first)
+            LF_UNROLL
+            for (int j = 0; j < LF_CONV_MOST_TAPS; j++)
+                if (j < k && t - k + 1 + j >= first)
                     pre = fmaf(a->w[c * k + j],
                                lf_load(a->x, (t - k + 1 + j) * a->ldx + c, a->x_type), pre);
             da[0] = lf_load(a->dy, t * a->lddy + c, a->x_type) * conv_slope(a->act, pre);
@@ -124,17 +126,22 @@ LF_KERNEL(conv_bwd, struct lf_k_conv_bwd, 256)
         if (t >= hi)
             continue;
         float dx = 0.0f;
-        for (int64_t m = 0; m < k && t + m < end; m++)
-            dx = fmaf(a->w[c * k + k - 1 - m], da[m], dx);
+        LF_UNROLL
+        for (int m = 0; m < LF_CONV_MOST_TAPS; m++)
+            if (m < k && t + m < end)
+                dx = fmaf(a->w[c * k + k - 1 - m], da[m], dx);
         if (a->dx)
             lf_store(a->dx, t * a->lddx + c, a->x_type, dx);
-        for (int64_t j = 0; j < k; j++)
-            if (t - k + 1 + j >= first)
+        LF_UNROLL
+        for (int j = 0; j < LF_CONV_MOST_TAPS; j++)
+            if (j < k && t - k + 1 + j >= first)
                 dw[j] = fmaf(da[0], lf_load(a->x, (t - k + 1 + j) * a->ldx + c, a->x_type), dw[j]);
         db = db + da[0];
     }
-    for (int64_t j = 0; j < k; j++)
-        part[(warp * (k + 1) + j) * 32 + lane] = dw[j];
+    LF_UNROLL
+    for (int j = 0; j < LF_CONV_MOST_TAPS; j++)
+        if (j < k)
+            part[(warp * (k + 1) + j) * 32 + lane] = dw[j];
     part[(warp * (k + 1) + k) * 32 + lane] = db;
     __syncthreads();
     if (c >= a->c)

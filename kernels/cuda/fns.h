@@ -169,6 +169,7 @@
     X(scan, scan_keep)                                                                             \
     X(scan, scan_back)                                                                             \
     X(scan, scan_grads)                                                                            \
+    X(scan, scan_grads_few)                                                                        \
     X(scan, scan_join)                                                                             \
     X(scan, scan_skip)
 

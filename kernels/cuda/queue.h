@@ -82,6 +82,9 @@ static inline unsigned lf_cu_blocks(int64_t n, int64_t per)
 
 /* The kernels of this backend. Whoever copies the table fills in family ("cuda-sm_90"). */
 extern const struct lf_kernels lf_cuda_kernels;
+/* Makes the checks of scans in a copy of the table refuse the shapes that do not fit the shared
+ * memory of a GPU whose blocks may have so many bytes. */
+void lf_cuda_scan_limit(struct lf_kernels *k, size_t block_bytes);
 
 #define LF_CUDA_DECLARE(name)                                                                      \
     int lf_cuda_##name(lf_queue *q, const struct lf_k_##name *a);                                  \

@@ -111,10 +111,10 @@ static size_t shared_rows(const struct lf_scan_in *a)
 {
     return (shared_base(a) + (size_t)((2 * LF_SCAN_CHUNK + a->dk) * LF_SCAN_COLS)) * sizeof(float);
 }
-static size_t shared_grads(const struct lf_scan_in *a)
+static size_t shared_grads(const struct lf_scan_in *a, int cols)
 {
-    return (shared_base(a) +
-            (size_t)((3 * LF_SCAN_CHUNK + 2 * a->dk) * LF_SCAN_LD + 2 * LF_SCAN_CHUNK + a->dk)) *
+    return (shared_base(a) + (size_t)((3 * LF_SCAN_CHUNK + 2 * a->dk) * LF_SCAN_LD(cols) +
+                                      2 * LF_SCAN_CHUNK + a->dk)) *
            sizeof(float);
 }
 
@@ -205,11 +205,37 @@ int lf_cuda_scan_bwd(lf_queue *q, const struct lf_k_scan_bwd *a)
         rc = lf_cu_launch(q, LF_CU_FN_scan_back, grid, block, shared_rows(in), &b);
     grid.z = 1;
     grid.x = (unsigned)(in->rows && in->n_docs ? p.chunks : 0);
+    const bool few = shared_grads(in, LF_SCAN_COLS) > (size_t)q->dev->smem_optin;
     if (rc == 0)
-        rc = lf_cu_launch(q, LF_CU_FN_scan_grads, grid, block, shared_grads(in), &b);
+        rc = lf_cu_launch(q, few ? LF_CU_FN_scan_grads_few : LF_CU_FN_scan_grads, grid, block,
+                          shared_grads(in, few ? LF_SCAN_FEW : LF_SCAN_COLS), &b);
     grid = (struct lf_cu_dim){.x = (unsigned)in->rows, .y = (unsigned)in->groups};
     if (rc == 0)
         rc = lf_cu_launch(q, LF_CU_FN_scan_join, grid, (struct lf_cu_dim){.x = 64}, 0, &b);
     grid = (struct lf_cu_dim){.x = a->dskip ? (unsigned)in->heads : 0};
     return rc != 0 ? rc : lf_cu_launch(q, LF_CU_FN_scan_skip, grid, block, 32 * sizeof(float), &b);
+}
+
+/* ---- GPUs with less shared memory ---- */
+
+/* 163 KiB (8.0) have room for whatever scan_ok takes; GPUs with less (8.6, 8.9, 12.0) have 99. */
+enum { SHARED_ALL = 163 << 10, SHARED_LESS = 99 << 10 };
+
+static int fwd_less(const struct lf_k_scan_fwd *a)
+{
+    return shared_rows(&a->in) <= SHARED_LESS ? lf_cuda_scan_fwd_check(a) : LF_K_EINVAL;
+}
+static int bwd_less(const struct lf_k_scan_bwd *a)
+{
+    return shared_rows(&a->in) <= SHARED_LESS && shared_grads(&a->in, LF_SCAN_FEW) <= SHARED_LESS
+               ? lf_cuda_scan_bwd_check(a)
+               : LF_K_EINVAL;
+}
+
+void lf_cuda_scan_limit(struct lf_kernels *k, size_t block_bytes)
+{
+    if (block_bytes >= SHARED_ALL)
+        return;
+    k->scan_fwd.check = fwd_less;
+    k->scan_bwd.check = bwd_less;
 }

@@ -7,7 +7,9 @@
 #include "kernels/cuda/dev.h"
 #include "kernels/cuda/scan_args.h"
 
-enum { CHUNK = LF_SCAN_CHUNK, COLS = LF_SCAN_COLS, TRI = LF_SCAN_TRI, LD = LF_SCAN_LD };
+enum { CHUNK = LF_SCAN_CHUNK, COLS = LF_SCAN_COLS, TRI = LF_SCAN_TRI };
+/* Shared memory has room for two blocks at most, so registers need not be saved for more. */
+enum { PER_SM = 2 };
 
 /* Shared memory of a block. */
 struct scan_mem {
@@ -227,7 +229,7 @@ LF_DEV void scan_put(const struct scan_mem *m, const struct lf_cu_scan_fwd *f, i
 
 /* x: documents and the padding, or rows of which the first of a sequence's counts; y: heads; z: 32
  * columns. */
-LF_KERNEL(scan_fwd, struct lf_cu_scan_fwd, LF_SCAN_THREADS)
+LF_KERNEL_PER_SM(scan_fwd, struct lf_cu_scan_fwd, LF_SCAN_THREADS, PER_SM)
 {
     LF_SHARED(float, smem);
     const struct lf_scan_in *in = &a->k.in;
@@ -284,7 +286,7 @@ LF_KERNEL(scan_fwd, struct lf_cu_scan_fwd, LF_SCAN_THREADS)
 }
 
 /* Keys and decays of the open chunk, for the last row of each sequence. x: rows, y: heads. */
-LF_KERNEL(scan_keep, struct lf_cu_scan_fwd, LF_SCAN_THREADS)
+LF_KERNEL_PER_SM(scan_keep, struct lf_cu_scan_fwd, LF_SCAN_THREADS, 4)
 {
     const struct lf_scan_in *in = &a->k.in;
     const int64_t r = blockIdx.x, h = blockIdx.y, seq = a->k.seq[r], per = in->heads / in->groups;
@@ -307,7 +309,7 @@ LF_KERNEL(scan_keep, struct lf_cu_scan_fwd, LF_SCAN_THREADS)
 }
 
 /* R, and the gradients of states behind chunks. x: documents, y: heads, z: 32 columns. */
-LF_KERNEL(scan_back, struct lf_cu_scan_bwd, LF_SCAN_THREADS)
+LF_KERNEL_PER_SM(scan_back, struct lf_cu_scan_bwd, LF_SCAN_THREADS, PER_SM)
 {
     LF_SHARED(float, smem);
     const struct lf_scan_in *in = &a->k.in;
@@ -363,31 +365,33 @@ LF_KERNEL(scan_back, struct lf_cu_scan_bwd, LF_SCAN_THREADS)
 
 /* Shared memory of scan_grads: the first part is that of scan_lay, whose ag and p are dA and dP. */
 struct grad_mem {
-    float *d_o, *u, *r; /* [64][33] */
-    float *s, *ds;      /* [dk][33] */
+    float *d_o, *u, *r; /* [64][ld] */
+    float *s, *ds;      /* [dk][ld] */
     float *dbeta, *dg;  /* [64] */
     float *tail;        /* [dk] */
+    int cols, ld;       /* columns at a time; LF_SCAN_LD of them */
 };
 
-/* 32 columns of a chunk: rows of dO, U, R, and S before it, dS+ behind it. */
+/* The columns of a chunk from v0 on: rows of dO, U, R, and S before it, dS+ behind it. */
 LF_DEV void grad_load(const struct grad_mem *x, const struct lf_cu_scan_bwd *a, int64_t row,
                       int64_t h, int64_t slot, int64_t v0, int n, bool has_s, bool has_ds)
 {
     const struct lf_scan_in *in = &a->k.in;
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int64_t v = v0 + lane;
+    const int w = (int)threadIdx.x % x->cols, i0 = (int)threadIdx.x / x->cols,
+              step = LF_SCAN_THREADS / x->cols;
+    const int64_t v = v0 + w;
     const bool in_v = v < in->dv;
-    for (int i = warp; i < n; i += 8) {
+    for (int i = i0; i < n; i += step) {
         const int64_t at = ((row + i) * in->heads + h) * in->dv + v;
-        x->d_o[i * LD + lane] =
+        x->d_o[i * x->ld + w] =
             in_v ? lf_load(a->k.d_o, (row + i) * a->k.lddo + h * in->dv + v, in->x_type) : 0.0f;
-        x->u[i * LD + lane] = in_v ? a->u[at] : 0.0f;
-        x->r[i * LD + lane] = in_v ? a->r[at] : 0.0f;
+        x->u[i * x->ld + w] = in_v ? a->u[at] : 0.0f;
+        x->r[i * x->ld + w] = in_v ? a->r[at] : 0.0f;
     }
     const int64_t base = (slot * in->heads + h) * in->dk * in->dv + v;
-    for (int c = warp; c < (int)in->dk; c += 8) {
-        x->s[c * LD + lane] = in_v && has_s ? a->states[base + c * in->dv] : 0.0f;
-        x->ds[c * LD + lane] = in_v && has_ds ? a->dstates[base + c * in->dv] : 0.0f;
+    for (int c = i0; c < (int)in->dk; c += step) {
+        x->s[c * x->ld + w] = in_v && has_s ? a->states[base + c * in->dv] : 0.0f;
+        x->ds[c * x->ld + w] = in_v && has_ds ? a->dstates[base + c * in->dv] : 0.0f;
     }
     __syncthreads();
 }
@@ -398,16 +402,16 @@ LF_DEV void grad_columns(const struct scan_mem *m, const struct grad_mem *x,
 {
     const struct lf_scan_in *in = &a->k.in;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const bool first = v0 == 0;
     const int64_t v = v0 + lane;
+    const bool first = v0 == 0, in_v = lane < x->cols && v < in->dv;
     const float skip = in->skip ? in->skip[h] : 0.0f;
     for (int i = warp; i < n; i += 8) {
-        const float *d_o = x->d_o + i * LD, *r = x->r + i * LD;
+        const float *d_o = x->d_o + i * x->ld, *r = x->r + i * x->ld;
         for (int j = lane; j <= i; j += 32) {
             float p = first ? 0.0f : m->p[i * TRI + j], ru = first ? 0.0f : m->ag[i * TRI + j];
-            for (int c = 0; c < COLS; c++) {
-                p = fmaf(d_o[c], x->u[j * LD + c], p);
-                ru = fmaf(r[c], x->u[j * LD + c], ru);
+            for (int c = 0; c < x->cols; c++) {
+                p = fmaf(d_o[c], x->u[j * x->ld + c], p);
+                ru = fmaf(r[c], x->u[j * x->ld + c], ru);
             }
             m->p[i * TRI + j] = p;
             m->ag[i * TRI + j] = ru;
@@ -416,28 +420,28 @@ LF_DEV void grad_columns(const struct scan_mem *m, const struct grad_mem *x,
         for (int c = lane; c < m->dk; c += 32) {
             float dq = first ? 0.0f : a->dq[at + c], dkr = first ? 0.0f : a->dkr[at + c],
                   dkc = first ? 0.0f : a->dkc[at + c];
-            for (int w = 0; w < COLS; w++) {
-                dq = fmaf(d_o[w], x->s[c * LD + w], dq);
+            for (int w = 0; w < x->cols; w++) {
+                dq = fmaf(d_o[w], x->s[c * x->ld + w], dq);
                 if (in->delta)
-                    dkr = fmaf(-(m->beta[i] * r[w]), x->s[c * LD + w], dkr);
-                dkc = fmaf(x->u[i * LD + w], x->ds[c * LD + w], dkc);
+                    dkr = fmaf(-(m->beta[i] * r[w]), x->s[c * x->ld + w], dkr);
+                dkc = fmaf(x->u[i * x->ld + w], x->ds[c * x->ld + w], dkc);
             }
             a->dq[at + c] = dq;
             a->dkr[at + c] = dkr;
             a->dkc[at + c] = dkc;
         }
-        const float t = v < in->dv ? a->t[((row + i) * in->heads + h) * in->dv + v] : 0.0f,
-                    sum = lf_warp_sum(r[lane] * t);
+        const float t = in_v ? a->t[((row + i) * in->heads + h) * in->dv + v] : 0.0f,
+                    sum = lf_warp_sum(in_v ? r[lane] * t : 0.0f);
         if (lane == 0)
             x->dbeta[i] = first ? sum : x->dbeta[i] + sum;
-        if (v < in->dv)
+        if (in_v)
             lf_store(a->k.dv, (row + i) * a->k.lddv + h * in->dv + v, in->x_type,
                      fmaf(skip, d_o[lane], m->beta[i] * r[lane]));
     }
     for (int c = (int)threadIdx.x; c < m->dk; c += LF_SCAN_THREADS) {
         float sum = first ? 0.0f : x->tail[c];
-        for (int w = 0; w < COLS; w++)
-            sum = fmaf(x->s[c * LD + w], x->ds[c * LD + w], sum);
+        for (int w = 0; w < x->cols; w++)
+            sum = fmaf(x->s[c * x->ld + w], x->ds[c * x->ld + w], sum);
         x->tail[c] = sum;
     }
     __syncthreads();
@@ -509,22 +513,23 @@ LF_DEV float grad_pairs(const struct scan_mem *m, const struct lf_cu_scan_bwd *a
     return fmaf(q, dq, k * (dkr - dkc));
 }
 
-/* A chunk by itself. x: chunks, y: heads. */
-LF_KERNEL(scan_grads, struct lf_cu_scan_bwd, LF_SCAN_THREADS)
+/* A chunk by itself, `cols` columns of the values at a time. */
+LF_DEV void grads_of(const struct lf_cu_scan_bwd *a, float *smem, int cols)
 {
-    LF_SHARED(float, smem);
     const struct lf_scan_in *in = &a->k.in;
     const struct scan_mem m = scan_lay(smem, in);
     struct grad_mem x;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int64_t h = blockIdx.y, slot = blockIdx.x;
     int64_t lo = 0, hi = in->n_docs - 1;
+    x.cols = cols;
+    x.ld = LF_SCAN_LD(cols);
     x.d_o = m.u; /* behind the triangles */
-    x.u = x.d_o + CHUNK * LD;
-    x.r = x.u + CHUNK * LD;
-    x.s = x.r + CHUNK * LD;
-    x.ds = x.s + m.dk * LD;
-    x.dbeta = x.ds + m.dk * LD;
+    x.u = x.d_o + CHUNK * x.ld;
+    x.r = x.u + CHUNK * x.ld;
+    x.s = x.r + CHUNK * x.ld;
+    x.ds = x.s + m.dk * x.ld;
+    x.dbeta = x.ds + m.dk * x.ld;
     x.dg = x.dbeta + CHUNK;
     x.tail = x.dg + CHUNK;
     while (lo < hi) {
@@ -542,7 +547,7 @@ LF_KERNEL(scan_grads, struct lf_cu_scan_bwd, LF_SCAN_THREADS)
         return;
     const int n = (int)(end - row < CHUNK ? end - row : CHUNK);
     scan_load(&m, in, NULL, 0, row, h, 0, 0, n);
-    for (int64_t v0 = 0; v0 < in->dv; v0 += COLS) {
+    for (int64_t v0 = 0; v0 < in->dv; v0 += cols) {
         grad_load(&x, a, row, h, slot, v0, n, chunk > 0, row + n < end);
         grad_columns(&m, &x, a, row, h, v0, n);
     }
@@ -581,6 +586,19 @@ LF_KERNEL(scan_grads, struct lf_cu_scan_bwd, LF_SCAN_THREADS)
             dg[i * a->k.lddg] = sum;
         }
     }
+}
+
+/* x: chunks, y: heads. */
+LF_KERNEL_PER_SM(scan_grads, struct lf_cu_scan_bwd, LF_SCAN_THREADS, PER_SM)
+{
+    LF_SHARED(float, smem);
+    grads_of(a, smem, COLS);
+}
+/* The same where 32 columns do not fit. */
+LF_KERNEL_PER_SM(scan_grads_few, struct lf_cu_scan_bwd, LF_SCAN_THREADS, PER_SM)
+{
+    LF_SHARED(float, smem);
+    grads_of(a, smem, LF_SCAN_FEW);
 }
 
 /* The heads of a key head added in order, then back to the row before it was scaled; zeros for

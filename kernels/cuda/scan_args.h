@@ -15,9 +15,12 @@ enum {
     LF_SCAN_THREADS = 256,
     LF_SCAN_COLS = 32,
     LF_SCAN_TRI = LF_SCAN_CHUNK + 1, /* row distance of a triangle in shared memory */
-    LF_SCAN_LD = LF_SCAN_COLS + 1,   /* of rows that lanes read downwards */
+    LF_SCAN_FEW = 16,                /* columns at a time where shared memory is short */
     LF_SCAN_CUDA_D = 128             /* widest key head: what shared memory has room for */
 };
+
+/* Row distance of so many columns that lanes read downwards. */
+#define LF_SCAN_LD(cols) ((cols) + 1)
 
 struct lf_cu_scan_fwd {
     struct lf_k_scan_fwd k;       /* o NULL: the backward wants states, u and t */

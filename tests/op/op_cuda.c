@@ -67,6 +67,15 @@ bool op_wgmma(bool on)
     return device->wgmma;
 }
 
+int op_shared(int bytes)
+{
+    if (!device)
+        open_device();
+    const int before = device->smem_optin;
+    device->smem_optin = bytes;
+    return before;
+}
+
 const struct lf_kernels *op_kernels(int i)
 {
     if (!device)

@@ -28,6 +28,9 @@ bool op_on_gpu(void); /* a real one is asked for */
 /* Whether 16-bit products and attention run on compute capability 9.0's instructions from here on;
  * false also where the device or this build has none. At first they do not. */
 bool op_wgmma(bool on);
+/* From here on launchers think that a block may have so many bytes of shared memory. Returns how
+ * many it was before. */
+int op_shared(int bytes);
 #else
 #include <stdlib.h>
 enum {

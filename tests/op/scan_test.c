@@ -7,9 +7,12 @@
  */
 #include "config.h"
 
+#ifdef OP_CUDA
+#include "kernels/cuda/queue.h"
+#endif
 #include "tests/op/op_test.h"
 
-enum { DOCS = 6, PAD = 3, SAMPLES = 20, INPUTS = 6 };
+enum { DOCS = 6, PAD = 3, SAMPLES = 20, INPUTS = 6, MOST_DK = 37, MOST_DV = 43 };
 static const int64_t lengths[DOCS] = {1, 63, 64, 65, 70, 129};
 enum { Q, K, V, G, BETA, SKIP };
 static const char *const names[INPUTS] = {"q", "k", "v", "g", "beta", "skip"};
@@ -26,6 +29,7 @@ static const struct kind kinds[] = {
     {"lightning", false, false, true, false, false, false, 3, 3, 6, 17},
     {"delta", true, false, false, true, false, true, 4, 2, 6, 5},
     {"delta, channels", true, true, false, true, false, true, 3, 3, 18, 7},
+    {"wide", true, true, false, true, true, true, 2, 1, MOST_DK, MOST_DV},
 };
 
 /* One problem: inputs as the kernel takes them, and as doubles. */
@@ -110,7 +114,7 @@ static double head_ref(const struct data *d, int doc, int64_t h, double *o)
     const struct kind *k = d->k;
     const int32_t *cu = d->cu.p;
     const int64_t j = h / (k->heads / k->groups);
-    double s[18][17] = {{0}}, q[18], key[18], loss = 0;
+    double s[MOST_DK][MOST_DV] = {{0}}, q[MOST_DK], key[MOST_DK], loss = 0;
     for (int64_t r = cu[doc]; r < cu[doc + 1]; r++) {
         const double *v = d->x[V] + r * d->width[V] + h * k->dv,
                      *g = d->x[G] + (k->fixed ? 0 : r * d->width[G]) + h * (k->channel ? k->dk : 1);
@@ -412,6 +416,30 @@ static void test_refusals(const struct lf_kernels *k)
     drop(&d);
 }
 
+#ifdef OP_CUDA
+/* GPUs with less shared memory: 16 columns at a time, and what has no room is refused. */
+static void test_little_memory(const struct lf_kernels *k)
+{
+    const int all = op_shared(0);
+    struct data d = draw(&kinds[sizeof kinds / sizeof *kinds - 1], LF_F32);
+    test_backward(k, &d, 4e-5);
+    op_shared(all);
+    struct lf_kernels less = lf_cuda_kernels, same = lf_cuda_kernels;
+    struct lf_k_scan_bwd b = {.in = scan_in(&d), .lddo = 4096, .lddq = 4096, .lddk = 4096};
+    b.lddv = b.lddg = b.in.ldq = b.in.ldk = b.in.ldv = b.in.ldg = 4096;
+    struct lf_k_scan_fwd f = {.in = b.in, .ldo = 4096};
+    lf_cuda_scan_limit(&same, 163 << 10);
+    lf_cuda_scan_limit(&less, 99 << 10);
+    tap_ok(less.scan_bwd.check(&b) == 0 && less.scan_fwd.check(&f) == 0,
+           "a small head fits 99 KiB of shared memory");
+    f.in.dk = b.in.dk = f.in.dv = b.in.dv = 128;
+    tap_ok(same.scan_bwd.check(&b) == 0 && same.scan_fwd.check(&f) == 0 &&
+               less.scan_bwd.check(&b) == LF_K_EINVAL && less.scan_fwd.check(&f) == LF_K_EINVAL,
+           "128 channels with a decay each fit 163 KiB, and are refused where there are 99");
+    drop(&d);
+}
+#endif
+
 int main(void)
 {
     for (int t = 1; t <= OP_THREADS; t++)
@@ -422,7 +450,8 @@ int main(void)
             continue;
         TAP(1, test_refusals(k));
         for (size_t n = 0; n < sizeof kinds / sizeof *kinds; n++)
-            for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
+            for (int type = LF_F32; type <= (kinds[n].dk == MOST_DK ? LF_F32 : OP_LAST_FLOAT);
+                 type++) {
                 struct data d = draw(&kinds[n], type);
                 TAP(4, test_forward(k, &d, 1e-5));
                 TAP(2 + INPUTS, test_backward(k, &d, 4e-5));
@@ -430,6 +459,9 @@ int main(void)
                 TAP(1, test_calls(k, &d, LF_FAST, 1e-5));
                 drop(&d);
             }
+#ifdef OP_CUDA
+        TAP(4 + INPUTS, test_little_memory(k));
+#endif
     }
     for (int t = 1; t <= OP_THREADS; t++)
         op_queue_destroy(queue[t]);
