@@ -162,7 +162,7 @@ LF_KERNEL(heads_join, struct lf_k_heads_join, 128)
     }
 }
 
-LF_KERNEL(heads_split, struct lf_k_heads_split, 128)
+LF_KERNEL_PER_SM(heads_split, struct lf_k_heads_split, 128, 8)
 {
     const int size = a->x_type == LF_F32 ? 4 : 2, x = (int)a->a * size, z = (int)a->b * size,
               span = heads_span((uintptr_t)a->dx | (uintptr_t)a->dy |
