@@ -232,6 +232,8 @@ static void save(const char *dir, const char *name)
 /* ---- what is said and asked ---- */
 
 struct asked {
+    enum question q;
+    char by; /* how the thing is named */
     char question[96], answer[192];
 };
 
@@ -277,7 +279,13 @@ static void subject(char *out, size_t size, const struct thing *t, char by)
         snprintf(out, size, "the %s", name_of(t->what, by == 't', room));
 }
 
-/* All that is there, by place. The place comes first: what follows is then an answer to it. */
+/* The words that say which kind of thing answers, by its character if it has one. */
+static const char *itself(const struct thing *t, char room[2])
+{
+    return name_of(t->what, true, room);
+}
+
+/* All that is there, by place: what follows a place is then an answer to it. */
 static void describe(struct asked *a, const struct scene *s)
 {
     char room[2];
@@ -287,7 +295,35 @@ static void describe(struct asked *a, const struct scene *s)
         const struct thing *t = &s->thing[i];
         at += (size_t)snprintf(a->answer + at, sizeof a->answer - at, "%sat the %s a %s %s",
                                i > 0 ? ", " : "", place_names[t->place], colour_names[t->colour],
-                               name_of(t->what, true, room));
+                               itself(t, room));
+    }
+}
+
+/* The same from the other side: a thing is named as questions name it, and where it is and what
+ * else it is follow as they do in answers. */
+static void tell(struct asked *a, const struct scene *s)
+{
+    char room[2], name[48], rest[48], where[32];
+    size_t at = 0;
+    const int from = below(s->n);
+    snprintf(a->question, sizeof a->question, "What is where?");
+    for (int i = 0; i < s->n; i++) {
+        const struct thing *t = &s->thing[(from + i) % s->n];
+        char by = some_name(s, t, PLACE);
+        if (by == '\0')
+            by = 'p';
+        const bool shown = by == 't' || (by == 'k' && t->what < SHAPES);
+        subject(name, sizeof name, t, by);
+        snprintf(rest, sizeof rest, "%s%s%s%s", shown ? "" : "a ",
+                 by == 'c' ? "" : colour_names[t->colour], shown || by == 'c' ? "" : " ",
+                 shown ? "" : itself(t, room));
+        snprintf(where, sizeof where, "at the %s", place_names[t->place]);
+        const bool first = by != 'p' && below(2) == 0;
+        at += (size_t)snprintf(a->answer + at, sizeof a->answer - at, "%s%s is %s%s%s",
+                               i > 0 ? ", " : "", name, first ? where : rest, by == 'p' ? "" : " ",
+                               by == 'p' ? ""
+                               : first   ? rest
+                                         : where);
     }
 }
 
@@ -298,6 +334,7 @@ static bool ask(struct asked *a, const struct scene *s, const struct thing *t, e
     static const char *const begin[QUESTIONS] = {"", "What colour is", "What kind of thing is",
                                                  "Which character is", "Where is"};
     char name[48], room[2];
+    a->q = q;
     if (q == COUNT) {
         snprintf(a->question, sizeof a->question, "How many things are there?");
         snprintf(a->answer, sizeof a->answer,
@@ -307,6 +344,7 @@ static bool ask(struct asked *a, const struct scene *s, const struct thing *t, e
     const char by = some_name(s, t, q);
     if (by == '\0' || (q == CHARACTER && t->what < SHAPES))
         return false;
+    a->by = by;
     subject(name, sizeof name, t, by);
     snprintf(a->question, sizeof a->question, "%s %s?", begin[q], name);
     snprintf(a->answer, sizeof a->answer, "%s is %s%s", name,
@@ -315,7 +353,7 @@ static bool ask(struct asked *a, const struct scene *s, const struct thing *t, e
                            : "a ",
              q == COLOUR      ? colour_names[t->colour]
              : q == KIND      ? kind_names[kind_of(t->what)]
-             : q == CHARACTER ? name_of(t->what, true, room)
+             : q == CHARACTER ? itself(t, room)
                               : place_names[t->place]);
     return true;
 }
@@ -362,15 +400,27 @@ static void row(FILE *f, const char *picture, const struct asked *a, int n)
 
 /* ---- scenes to train on ---- */
 
-/* A question of each kind that the scene allows, in random order. */
+/* What an answer tells of a thing: two of what it is, its colour and its place. */
+static int told(const struct asked *a)
+{
+    const int by = a->by == 'c' ? 2 : a->by == 'p' ? 4 : 1;
+    return by | (a->q == COLOUR ? 2 : a->q == PLACE ? 4 : 1);
+}
+
+/* A question of each kind that the scene allows and where a second thing is, in random order. None
+ * asks what another one tells: it would be answered without looking. */
 static int ask_all(const struct scene *s, struct asked *a)
 {
-    int n = 0;
-    for (int q = 0; q < QUESTIONS; q++) {
+    int n = 0, known[MOST][8] = {{0}};
+    for (int q = 0; q <= QUESTIONS; q++) {
         const int from = below(s->n);
         bool done = false;
-        for (int i = 0; i < s->n && !done; i++)
-            done = ask(&a[n], s, &s->thing[(from + i) % s->n], (enum question)q);
+        for (int i = 0; i < s->n && !done; i++) {
+            const int at = (from + i) % s->n;
+            done = ask(&a[n], s, &s->thing[at], q < QUESTIONS ? (enum question)q : PLACE);
+            if (done && q != COUNT)
+                done = known[at][told(&a[n])]++ == 0;
+        }
         n += done;
     }
     for (int i = n - 1; i > 0; i--) {
@@ -385,7 +435,7 @@ static int ask_all(const struct scene *s, struct asked *a)
 static void train_scene(struct files *f, FT_Face font, int number)
 {
     struct scene s;
-    struct asked said, a[QUESTIONS];
+    struct asked said, a[QUESTIONS + 1];
     char name[32];
     const int things = 1 + below(MOST);
     bool held;
@@ -399,7 +449,10 @@ static void train_scene(struct files *f, FT_Face font, int number)
     snprintf(name, sizeof name, "%05d.png", number);
     draw_scene(font, &s);
     save(f->dir, name);
-    describe(&said, &s);
+    if (below(2) == 0)
+        describe(&said, &s);
+    else
+        tell(&said, &s);
     const int n = ask_all(&s, a);
     row(f->captions, name, &said, 1);
     row(f->questions, name, a, n);
