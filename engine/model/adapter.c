@@ -76,11 +76,12 @@ static int choose_one(struct choice *c, const struct lf_param_desc *d, int membe
     if (!all && !whole && !names(target, d->name))
         return 0;
     if (d->ndim != 2)
-        return lf_fail(err, LF_ENOTSUP,
-                       "lora_targets = %s takes in the experts (%s), which have no adapters; name "
-                       "the layers: q, k, v, o, or "
-                       "layers.*.moe.shared.*",
-                       target, d->name);
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "lora_targets = %s takes in the experts (%s), which have no adapters; name "
+            "the layers: q, k, v, o (of latent attention q, q_a, q_b, kv_a, kv_b, o), or "
+            "layers.*.moe.shared.*",
+            target, d->name);
     *hit = true;
     c->whole = c->whole || whole;
     if (!whole)
@@ -145,6 +146,41 @@ static int hits_elsewhere(const lf_decoder *d, const lf_pstore *ps,
     return rc;
 }
 
+/* Adds ", x" unless it is there. */
+static void add_once(lf_buf *b, const char *x)
+{
+    const size_t n = strlen(x);
+    for (const char *p = b->data; (p = strstr(p, x)) != NULL; p += n)
+        if (p >= b->data + 2 && p[-1] == ' ' && (p[n] == 0 || p[n] == ','))
+            return;
+    lf_buf_addf(b, ", %s", x);
+}
+
+/* Names the layers of this model that can have an adapter: "q, qkv, k, v, o". */
+static int no_hit(const lf_pstore *ps, const char *target, lf_err *err)
+{
+    char part[64];
+    lf_buf b;
+    lf_buf_init(&b);
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        if (d->ndim != 2 || !adaptable(d))
+            continue;
+        part_of(part, sizeof part, d->name);
+        add_once(&b, part);
+        part_of(part, sizeof part, d->group);
+        add_once(&b, part);
+    }
+    int rc = lf_buf_check(&b, err);
+    if (rc == 0)
+        rc = lf_fail(err, LF_EINVAL,
+                     "lora_targets = %s matches no linear layer of this model; known are all%s and "
+                     "patterns over names like layers.0.attn.o.weight",
+                     target, b.data);
+    lf_buf_fini(&b);
+    return rc;
+}
+
 int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
 {
     const struct lf_adapter_desc ad = {
@@ -166,11 +202,7 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
         rc = hits_elsewhere(d, ps, a, hits, err);
     for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && rc == 0; t++)
         if (!hits[t])
-            rc = lf_fail(err, LF_EINVAL,
-                         "lora_targets = %s matches no linear layer of this model; known are all, "
-                         "q, k, v, o, gate, up, "
-                         "down, qkv, gate_up and patterns over names like layers.0.attn.q.weight",
-                         a->n_targets ? a->target[t] : "all");
+            rc = no_hit(ps, a->n_targets ? a->target[t] : "all", err);
     if (rc == 0)
         rc = adapt_head(d, ps, a, err);
     if (rc == 0)

@@ -187,8 +187,10 @@ static int check_unread(const lf_model_config *c, lf_err *err)
          "rope_scaling = yarn or longrope"},
         {"rope_short_factors", c->rope_short_factors.n > 0, longrope, "rope_scaling = longrope"},
         {"rope_long_factors", c->rope_long_factors.n > 0, longrope, "rope_scaling = longrope"},
-        {"rope_local_theta", c->rope_local_theta > 0, windows && c->position == LF_POS_ROPE,
-         "sliding_window and rope"},
+        {"rope_local_theta", c->rope_local_theta > 0,
+         c->position == LF_POS_ROPE &&
+             (windows || lf_model_count_layers(c, lf_model_layer_position, LF_TURN_LOCAL)),
+         "position = rope and layers with a window, or whose letter in layer_positions is l"},
         {"window_kv_heads", c->window_kv_heads > 0, windows, "sliding_window"},
         {"window_head_dim", c->window_head_dim > 0, windows, "sliding_window"},
         {"layer_positions", c->layer_positions.text[0] != 0, c->position == LF_POS_ROPE,

@@ -295,7 +295,11 @@ int lf_model_settle_layers(lf_model_config *c, lf_err *err)
     int rc = settle(c, "layer_mixers", lf_model_layer_mixer, err);
     if (rc == 0)
         rc = settle(c, "layer_mlps", lf_model_layer_mlp, err);
-    return rc != 0 ? rc : settle(c, "layer_positions", lf_model_layer_position, err);
+    rc = rc != 0 ? rc : settle(c, "layer_positions", lf_model_layer_position, err);
+    if (rc == 0 && !lf_model_by_hand(c, "rope_local_theta") &&
+        !lf_model_count_layers(c, lf_model_layer_position, LF_TURN_LOCAL))
+        c->rope_local_theta = 0; /* of a family, and no layer reads it */
+    return rc;
 }
 
 /* ---- checkpoints that counted ---- */

@@ -596,7 +596,7 @@ static void test_json(void)
 
 int main(void)
 {
-    lf_model_config c, moe;
+    lf_model_config c, moe, latent;
     load(&c, "tiny-llama.ini");
     const int layers = (int)c.layers;
     TAP(7, test_targets(&c, "all", 14 * layers, false));
@@ -612,6 +612,12 @@ int main(void)
     TAP(2, test_frozen(&c));
     load(&moe, "tiny-moe.ini");
     TAP(1, refuse(&c, "wq", 2, LF_EINVAL, "wq matches no linear layer"));
+    TAP(1, refuse(&c, "wq", 2, LF_EINVAL,
+                  "known are all, q, qkv, k, v, o, gate, gate_up, up, down and"));
+    load(&latent, "tiny-llama.ini");
+    latent.kv_lora = 8, latent.nope_dim = 4, latent.rope_dim = 4, latent.v_dim = 6;
+    latent.head_dim = 8, latent.kv_heads = latent.heads;
+    TAP(1, refuse(&latent, "k", 2, LF_EINVAL, "known are all, q, kv_a, k_b, kv_b, v_b, o, gate,"));
     TAP(1, refuse(&c, "q qkv", 2, LF_EINVAL, "as a whole and by its parts"));
     TAP(1, refuse(&c, "embed.weight", 2, LF_EINVAL, "matches no"));
     TAP(1, refuse(&c, "q", 0, LF_EINVAL, "lora_rank"));

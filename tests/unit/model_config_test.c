@@ -307,7 +307,7 @@ static void test_errors(void)
          "m.ini:9:18: [model] residual_alpha: means nothing without block = alpha"},
         {"[model]\nfamily = llama\n" TINY "embed_dim = 64\n", "equals hidden"},
         {"[model]\nfamily = llama\n" TINY "rope_local_theta = 100\n",
-         "means nothing without sliding_window and rope"},
+         "means nothing without position = rope and layers with a window"},
         {"[model]\nfamily = llama\n" TINY "rope_scaling = yarn\nrope_factor = 4\n",
          "needs rope_original_positions"},
         {"[model]\nfamily = llama\n" TINY "rope_scaling = dynamic\n",
@@ -412,6 +412,13 @@ static void test_positions(void)
     lf_model_rope_tables(&c, 4, 0, cs, sn);
     tap_f64((double)sn[2 * 8 + 0], sin(0.5), 1e-7, "linear scaling divides the position");
 
+    tap_rc(load(&c,
+                "[model]\nfamily = llama\n" TINY "rope_local_theta = 100\nlayer_positions = lr*\n",
+                &err),
+           0, &err, NULL, "layers turn by a theta of their own without a window");
+    tap_ok(lf_model_layer_local(&c, 0) && c.rope_local_theta > 99, "which is kept");
+    tap_rc(load(&c, "[model]\nfamily = gemma3\n" TINY, &err), 0, &err, NULL, "no windows");
+    tap_f64(c.rope_local_theta, 0, 0, "then nothing of the family reads rope_local_theta");
     tap_rc(load(&c,
                 "[model]\nfamily = llama\n" TINY
                 "rope_scaling = yarn\nrope_factor = 4\nrope_original_positions = 16\n"
@@ -654,7 +661,7 @@ int main(void)
     TAP(418, test_published());
     TAP(156, test_errors());
     TAP(13, test_presets());
-    TAP(35, test_positions());
+    TAP(39, test_positions());
     TAP(9, test_flops());
     return tap_done();
 }
