@@ -75,14 +75,16 @@ static bool same_bytes(const lf_ckpt *a, const lf_ckpt_entry *x, const lf_ckpt *
            memcmp(lf_ckpt_tensor_hash(x), lf_ckpt_tensor_hash(y), LF_HASH_BYTES) == 0;
 }
 
-int lf_train_origin_resume(struct lf_train_model *m, const lf_ckpt *from, lf_err *err)
+int lf_train_origin_resume(struct lf_train_model *m, const lf_ckpt *from, int *narrowed,
+                           lf_err *err)
 {
     struct lf_train_origin *o = &m->origin;
+    *narrowed = 0;
     for (int i = 0; o->of && i < lf_pstore_count(m->ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
+        const lf_ckpt_entry *e = lf_weights_entry(m->ps, i, from, LF_WEIGHTS_PREFIX);
         if (!o->of[i] ||
-            same_bytes(from, lf_weights_entry(m->ps, i, from, LF_WEIGHTS_PREFIX), o->of[i],
-                       lf_weights_entry(m->ps, i, o->of[i], LF_WEIGHTS_PREFIX)))
+            same_bytes(from, e, o->of[i], lf_weights_entry(m->ps, i, o->of[i], LF_WEIGHTS_PREFIX)))
             continue;
         if (d->elsewhere)
             return lf_fail(err, LF_EINVAL,
@@ -90,6 +92,7 @@ int lf_train_origin_resume(struct lf_train_model *m, const lf_ckpt *from, lf_err
                            "init_from and vision_from as they were",
                            lf_ckpt_dir(from), d->name, lf_ckpt_dir(o->of[i]));
         o->of[i] = NULL;
+        *narrowed += e && e->dtype == LF_H5_F32;
     }
     return 0;
 }

@@ -385,8 +385,15 @@ static int load_own(lf_trainer *t, struct source *f, lf_err *why, lf_err *err)
     if (rc == 0)
         rc = t->c->adapter ? lf_weights_load_adapter(t->m.ps, f->ck, LF_WEIGHTS_PREFIX, true, why)
                            : lf_weights_load(t->m.ps, f->ck, LF_WEIGHTS_PREFIX, true, why);
-    if (rc == 0 && (rc = lf_train_origin_resume(&t->m, f->ck, err)) != 0)
+    int narrowed = 0;
+    if (rc == 0 && (rc = lf_train_origin_resume(&t->m, f->ck, &narrowed, err)) != 0)
         return rc;
+    if (narrowed)
+        lf_train_log(t, 1,
+                     "frozen tensors of %s (%d) are f32 and not what the checkpoint that the run "
+                     "began with has now; from here on they are bf16. If they were not trained "
+                     "before, give init_from and vision_from as they were",
+                     f->dir, narrowed);
     return rc == 0 || (rc == LF_EFORMAT && lf_train_sharded(t)) ? 0
                                                                 : lf_fail(err, rc, "%s", why->text);
 }

@@ -63,6 +63,15 @@ is $rc 1 "a tensor that was frozen has no moments"
 says "it was frozen when that was saved" "which is said, with what to do"
 run half --freeze 'layers.*' --freeze 'embed.*' --steps 6
 is "$rc $(moved frozen/out half 'model/layers.*')" "0 0 of 18" "more that is frozen: the others keep their bits"
+run half2 --freeze 'layers.*' --steps 4
+rm -r "$dir/half2/out/checkpoint"
+cp -r "$dir/half2" "$dir/half3"
+run half3 --freeze 'layers.*' --steps 6
+is "$rc $(grep -c 'as they were' "$dir/err")" "0 0" "init_from as it was: nothing is said of it"
+cp -r "$dir/f32" "$dir/kept" && run thaw --steps 1 && rm -r "$dir/f32/out/checkpoint" && cp -r "$dir/thaw/out/checkpoint" "$dir/f32/out/"
+run half2 --freeze 'layers.*' --steps 6
+says "(14) are f32 and not what" "another init_from than at first: frozen matrices lose bits, which is said"
+rm -r "$dir/f32" && mv "$dir/kept" "$dir/f32"
 run next --init-from "$dir/frozen/out/checkpoint" --steps 1 --lr 1e-12
 is "$rc $(moved frozen/out next 'model/layers.*norm*')" "0 0 of 4" "a stage that trains them begins with all their bits"
 
@@ -77,4 +86,4 @@ else
     skip_some 3 "ranks cannot be started here"
 fi
 
-finish 12
+finish 14
