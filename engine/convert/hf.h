@@ -184,9 +184,20 @@ struct lf_hf_family {
 
 extern const struct lf_hf_family *const lf_hf_families[]; /* ended by NULL */
 
-/* Returns the family of a config.json. NULL with err set: model_type is unknown; the message lists
- * the known ones. */
+/* Returns the family of a config.json. NULL with err set: LF_ENOTSUP, model_type is not read;
+ * the message says what it needs (later.c), or, of one that nothing is known of, lists the known
+ * ones. */
 const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_err *err);
+
+/* later.c: what transformers has and lf-convert does not read; ended by types == NULL */
+struct lf_hf_later {
+    const char *types; /* model_types, separated by blanks */
+    const char *needs; /* the operation, structure or table that is missing; follows "it needs" */
+};
+extern const struct lf_hf_later lf_hf_laters[];
+/* Returns what a model_type needs that is missing. NULL: nothing is known of it. */
+const char *lf_hf_later_needs(const char *type);
+
 /* Returns the family that an export writes: by `name`, or, when it is NULL, by c->family. */
 const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char *name,
                                             lf_err *err);

@@ -84,6 +84,12 @@ static void list_types(lf_buf *b, const char *type)
 static void fail_type(json_t *config, const char *path, const char *type, bool text, lf_err *err)
 {
     lf_buf b;
+    const char *needs = text ? NULL : lf_hf_later_needs(type);
+    if (needs) {
+        lf_fail(err, LF_ENOTSUP, "%s: model_type = %s is not read yet: it needs %s", path, type,
+                needs);
+        return;
+    }
     if (strcmp(type, "internvl_chat") == 0) {
         lf_fail(err, LF_ENOTSUP,
                 "%s: model_type 'internvl_chat' is the authors' own form; the same models in that "

@@ -27,7 +27,6 @@ import torch.nn.functional as F
 import transformers as tf
 from safetensors.torch import save_file
 from transformers import modeling_rope_utils
-from transformers.models.auto import modeling_auto
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 assert tf.__version__.startswith("5.23."), "these files are made with transformers 5.23"
@@ -415,22 +414,12 @@ def saved():
         f.write("\n")
 
 
-def classes():
-    """classes.txt: every class of transformers for pictures and text."""
-    mine = {c["model_type"] for c in CLASSES.values()} | {"smolvlm"}
-    with open(os.path.join(HERE, "classes.txt"), "w") as f:
-        f.write("# + imported, - refused by name: every model_type of transformers 5.23 for pictures and text, by make_vlm.py\n")
-        for kind, cls in sorted(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items()):
-            f.write("%s %s %s\n" % ("-+"[kind in mine], kind, cls if isinstance(cls, str) else cls[0]))
-
-
 def main():
     torch.set_num_threads(1)
     tf.logging.set_verbosity_error()
     tf.utils.logging.disable_progress_bar()
     print("%d kB in all" % (sum(one(n) for n in sys.argv[1:] or CLASSES) // 1024))
     saved()
-    classes()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.json of models that see: what is refused and by which name, what means the same model, and
- * every class of transformers that reads pictures and text (classes.txt). */
+ * config.json of models that see: what is refused and by which name, and what means the same
+ * model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/str.h"
 #include "engine/convert/families.h"
@@ -277,42 +276,11 @@ static void test_saved(void)
     json_decref(all);
 }
 
-/* Each line: whether it is imported, model_type, class. */
-static void test_classes(void)
-{
-    lf_err err = LF_ERR_INIT;
-    lf_buf text;
-    char path[4096], *save = NULL;
-    int n = 0, wrong = 0;
-    lf_buf_init(&text);
-    snprintf(path, sizeof path, "%s/tests/golden/vlm/classes.txt", source());
-    if (lf_io_read_file(path, 1 << 20, &text, &err))
-        tap_bail("%s", err.text);
-    for (char *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char mark[4] = "", type[64] = "", class[96] = "";
-        if (line[0] == '#' || sscanf(line, "%3s %63s %95s", mark, type, class) != 3)
-            continue;
-        json_t *o = json_pack("{s:s, s:[s]}", "model_type", type, "architectures", class);
-        lf_err why = LF_ERR_INIT;
-        const struct lf_hf_family *f = lf_hf_family_of(o, "config.json", &why);
-        const bool ours = mark[0] == '+', named = strstr(why.text, type) != NULL;
-        if (ours ? !f || !f->sight : f || !named || strchr(why.text, '\n')) {
-            wrong++;
-            tap_diag("%s: %s", type, f ? f->name : why.text);
-        }
-        json_decref(o);
-        n++;
-    }
-    tap_ok(n > 50 && wrong == 0, "each of %d classes is imported, or refused by its name", n);
-    lf_buf_fini(&text);
-}
-
 int main(void)
 {
     const int n = (int)(sizeof rows / sizeof *rows);
     for (int i = 0; i < n; i++)
         TAP(1, test_row((size_t)i));
     TAP(17, test_saved());
-    TAP(1, test_classes());
     return tap_done();
 }

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Models that transformers 5.23 has a class for and lf-convert does not read, by what each needs
+ * that is not there. An entry of families_*.c takes its model_type out of here; the test that holds
+ * both to the whole list of transformers is tests/golden/families/classes_test.c. */
+#include "engine/convert/hf.h"
+#include "engine/convert/hf_priv.h"
+
+const struct lf_hf_later lf_hf_laters[] = {
+    /* What the engine computes, under other names. */
+    {"arcee aria_text biogpt cwm dots1 exaone_moe flex_olmo glm4_moe_lite gpt-sw3 gpt_neo "
+     "granitemoeshared helium hy_v3 hyperclovax iquestcoder jais2 mellum minicpm3 ministral mpt "
+     "openai-gpt solar_open stablelm vaultgemma youtu",
+     "a table of its keys and tensors, whose operations are known"},
+    {"codegen",
+     "a table of its keys and tensors, whose queries, values and keys lie in four parts"},
+    {"deepseek_vl lighton_ocr qianfan_ocr shieldgemma2",
+     "a table of its keys and tensors, whose encoder and decoder are known"},
+    {"cosmos3_omni", "a table of its files, which also hold a part that makes pictures"},
+
+    /* Scans in place of attention, or among it. */
+    {"mamba falcon_mamba", "selective state spaces (Mamba) in place of attention"},
+    {"mamba2", "state space layers (SSD) in place of attention"},
+    {"jamba zamba", "selective state spaces (Mamba) mixed with attention"},
+    {"bamba falcon_h1 granitemoehybrid nemotron_h zamba2",
+     "state space layers (SSD) mixed with attention"},
+    {"nemotron_h_omni", "state space layers (SSD) mixed with attention, and an encoder of sound"},
+    {"olmo_hybrid qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_next",
+     "a scan with a gated delta rule mixed with attention"},
+    {"minicpm_ocr minicpmv4_6 minicpmv4_7",
+     "a scan with a gated delta rule mixed with attention, and an encoder that merges by windows"},
+    {"bailing_hybrid kimi_linear", "a scan with a delta rule whose gates are per channel"},
+    {"glm5_next", "a scan with a delta rule whose gates are per channel, and hyper-connections"},
+    {"qwen4_exp qwen4_exp_text",
+     "a scan with a gated delta rule, and sparse attention by an indexer"},
+    {"minimax", "linear attention with decay (lightning attention)"},
+    {"recurrent_gemma", "gated linear recurrences (RG-LRU) mixed with attention"},
+    {"rwkv", "the recurrence of RWKV in place of attention"},
+    {"xlstm", "memories of matrices (mLSTM) in place of attention"},
+    {"lfm2 lfm2_moe lfm3 lfm2_vl lfm3_vl", "gated short convolutions mixed with attention"},
+    {"zaya", "attention with convolutions of queries and keys and values of the token before"},
+
+    /* Attention of another kind. */
+    {"gpt_oss", "sinks in attention and experts with biases"},
+    {"flint granite_swa granitemoe_swa", "sinks in attention"},
+    {"mimo_v2_flash", "sinks in attention, and values of another size than keys"},
+    {"afmoe laguna", "a gate on what attention returns"},
+    {"beam", "a gate on what attention returns, and a sum of layers weighted by depth"},
+    {"muse_glimmer muse_spark", "a gate on what attention returns, and norms without weights"},
+    {"step3p7", "a gate on what attention returns, and other numbers of heads in windowed layers"},
+    {"deepseek_v32 glm_moe_dsa dots3_note dots3_note_text",
+     "latent attention that an indexer makes sparse"},
+    {"axk2", "latent attention that an indexer makes sparse, and norms with gates"},
+    {"mistral_large4", "sparse attention by an indexer"},
+    {"minimax_m3_vl minimax_m3_vl_text", "attention to blocks that an indexer chooses"},
+    {"deepseek_v4", "attention to compressed keys by an indexer, and hyper-connections"},
+    {"hy_v4", "latent attention that an indexer makes sparse, and hyper-connections"},
+    {"inkling2 inkling2_text inkling_mm_model inkling_text",
+     "attention with relative positions from queries, and short convolutions"},
+    {"mistral4", "latent attention whose queries grow with the position"},
+    {"longcat_flash", "layers of two latent attentions, and experts that pass their input on"},
+    {"diffllama", "differences of two attentions"},
+    {"doge", "a mask that depends on values, and experts looked up by keys"},
+    {"jetmoe", "experts in attention"},
+    {"llama4 llama4_text", "attention within chunks, and experts whose input is weighted"},
+    {"cpmant", "relative position bias between segments"},
+    {"xlnet", "relative positions in two streams of attention"},
+    {"reformer", "attention by hashing and reversible layers"},
+    {"dbrx", "a limit on queries, keys and values (clip_qkv)"},
+    {"persimmon", "layer norms of queries and keys"},
+    {"fuyu",
+     "layer norms of queries and keys, and pixels that enter the decoder without an encoder"},
+
+    /* Norms, positions, experts, and what lies between the layers. */
+    {"apertus", "the activation xIELU"},
+    {"axk1", "a norm of what the experts return"},
+    {"bitnet", "norms within attention and the feed-forward part, and weights of three values"},
+    {"cohere2_moe", "experts in a parallel block, whose sum with shared ones may be an average"},
+    {"gpt_neox_japanese", "a bias of attention in the last layer alone"},
+    {"kolibri1", "a router that selects by logits and biases and weighs by sigmoids"},
+    {"nanochat olmo", "norms without weights"},
+    {"phimoe", "the routing of SparseMixer"},
+    {"ctrl xglm", "positions that are sines"},
+    {"xlm", "positions that are sines or learned, and embeddings of languages"},
+    {"gemma3n gemma3n_text", "several streams per layer (AltUp), and embeddings in each layer"},
+    {"gemma4 gemma4_text",
+     "keys and values that layers share, heads of two sizes, and embeddings in each layer"},
+    {"gemma4_unified gemma4_unified_text",
+     "keys and values that layers share, and heads of two sizes"},
+    {"gemma4_assistant gemma4_unified_assistant", "keys and values of another model"},
+    {"hrm_text", "layers that run several times"},
+    {"blt", "bytes in patches of varying length, and attention across them"},
+    {"modernbert-decoder", "a transform before the head"},
+    {"diffusion_gemma", "generation of blocks by diffusion"},
+
+    /* Encoders of texts. */
+    {"bert bert-generation camembert data2vec-text electra ernie megatron-bert rembert roberta "
+     "roberta-prelayernorm roc_bert xlm-roberta xlm-roberta-xl",
+     "an encoder of the BERT kind as a decoder"},
+    {"big_bird", "an encoder of the BERT kind as a decoder, and block-sparse attention"},
+    {"roformer", "an encoder of the BERT kind as a decoder, with rotated queries and keys"},
+    {"xmod", "an encoder of the BERT kind as a decoder, with adapters of languages"},
+    {"bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart florence2 "
+     "pp_formulanet t5gemma2 trocr vision-encoder-decoder whisper",
+     "an encoder beside the decoder (encoder-decoder)"},
+    {"prophetnet", "an encoder beside the decoder (encoder-decoder), and streams of n-grams"},
+    {"pix2struct udop",
+     "an encoder beside the decoder (encoder-decoder), and relative position bias"},
+
+    /* Sound, proteins, motion. */
+    {"moshi musicgen musicgen_melody", "several codes of sound at each place"},
+    {"moss_transcribe_diarize qwen2_5_omni_thinker qwen3_omni_moe_thinker", "an encoder of sound"},
+    {"phi4_multimodal", "an encoder of sound, and an adapter for each kind of input"},
+    {"evolla", "an encoder of proteins"},
+    {"pi0", "a second decoder of motions (flow matching)"},
+
+    /* Pictures. */
+    {"idefics mllama", "layers that attend to an encoder (cross-attention)"},
+    {"blip", "a text decoder of the BERT kind that attends to an encoder"},
+    {"git", "a text decoder of the BERT kind with pictures as its prefix"},
+    {"blip-2 instructblip instructblipvideo", "a transformer of queries (Q-Former) as projector"},
+    {"granite4_vision", "transformers of queries (Q-Former) in windows as projector"},
+    {"aria idefics2 kosmos-2 kosmos-2.5", "learned queries that attend to patches, as projector"},
+    {"molmo2", "a projector that attends to patches, and features of several layers"},
+    {"vipllava", "features of several layers of the encoder side by side"},
+    {"aya_vision cohere2_vision", "a projector with a gate, above the decoder of Cohere 2"},
+    {"cohere_compass cohere_compass_text",
+     "the decoder of Cohere 2 with what layers of the encoder add to its own"},
+    {"chameleon emu3 janus", "pictures as codes of a quantizing encoder (VQ)"},
+    {"ovis2", "a table of embeddings that probabilities of the encoder weigh"},
+    {"deepseek_ocr2 deepseek_vl_hybrid got_ocr2 pp_chart2table unlimited_ocr",
+     "an encoder with windows and relative position bias (SAM)"},
+    {"fast_vlm perception_lm", "an encoder of the timm library"},
+    {"glm46v glm4v glm4v_moe glm_ocr glmga", "an encoder whose patches a convolution merges"},
+    {"kimi_k25", "an encoder with rotated patches and bicubic positions (MoonViT)"},
+    {"cosmos3_edge", "an encoder of pictures of any shape (SigLIP 2)"},
+    {"paddleocr_vl video_llama_3", "an encoder of pictures of any shape with rotated patches"},
+    {"exaone4_5", "an encoder with fewer heads of keys than of queries"},
+    {"hyperclovax_vision_v2", "the decoder of HyperCLOVA X below the encoder of Qwen2.5-VL"},
+    {"hunyuan_vl", "a projector that ends each row of patches with a newline"},
+    {"granite_docling", "several projectors, and a router that judges how dense a page is"},
+    {"ernie4_5_vl_moe", "other experts for pictures than for text"},
+    {"llava_next_video", "frames of videos that are pooled"},
+    {"video_llava", "two encoders, of pictures and of videos"},
+    {NULL, NULL},
+};
+
+const char *lf_hf_later_needs(const char *type)
+{
+    for (const struct lf_hf_later *l = lf_hf_laters; l->types; l++)
+        if (lf_hf_in_words(type, l->types))
+            return l->needs;
+    return NULL;
+}
