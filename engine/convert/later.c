@@ -84,9 +84,8 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"xlm", "positions that are sines or learned, and embeddings of languages"},
     {"gemma3n gemma3n_text", "several streams per layer (AltUp), and embeddings in each layer"},
     {"gemma4 gemma4_text",
-     "keys and values that layers share, heads of two sizes, and embeddings in each layer"},
-    {"gemma4_unified gemma4_unified_text",
-     "keys and values that layers share, and heads of two sizes"},
+     "keys that are values too, layers that share them, and embeddings in each layer"},
+    {"gemma4_unified gemma4_unified_text", "keys that are values too, and layers that share them"},
     {"gemma4_assistant gemma4_unified_assistant", "keys and values of another model"},
     {"hrm_text", "layers that run several times"},
     {"blt", "bytes in patches of varying length, and attention across them"},
@@ -109,8 +108,8 @@ const struct lf_hf_later lf_hf_laters[] = {
 
     /* Sound, proteins, motion. */
     {"moshi musicgen musicgen_melody", "several codes of sound at each place"},
-    {"moss_transcribe_diarize qwen2_5_omni_thinker qwen3_omni_moe_thinker", "an encoder of sound"},
-    {"phi4_multimodal", "an encoder of sound, and an adapter for each kind of input"},
+    {"moss_transcribe_diarize phi4_multimodal qwen2_5_omni_thinker qwen3_omni_moe_thinker",
+     "an encoder of sound"},
     {"evolla", "an encoder of proteins"},
     {"pi0", "a second decoder of motions (flow matching)"},
 
