@@ -15,11 +15,12 @@
  * of question are asked for equally often, so a model that does not see gains nothing by knowing
  * the questions.
  *
- * DIR gets pictures/, and JSON lines: captions and questions to train on, the same questions
- * without pictures (blind), those of the scenes that are held out with their pictures (held),
- * with those of other scenes (shuffled) and without (held-blind), some of them as prompts for the
- * report (show), and all the text that is trained on (text.txt). The same arguments give the same
- * bytes wherever FreeType renders the same outlines.
+ * DIR gets pictures/, and JSON lines: captions that begin with places (captions) and with things
+ * (things), and questions, to train on; all of them without pictures (blind); questions about the
+ * scenes that are held out with their pictures (held), with those of other scenes (shuffled) and
+ * without (held-blind), some of them as prompts for the report (show); and all the text that is
+ * trained on (text.txt). The same arguments give the same bytes wherever FreeType renders the same
+ * outlines.
  */
 #include <errno.h>
 #include <ft2build.h>
@@ -362,7 +363,7 @@ static bool ask(struct asked *a, const struct scene *s, const struct thing *t, e
 
 struct files {
     const char *dir;
-    FILE *text, *captions, *questions, *blind, *held, *shuffled, *held_blind, *show;
+    FILE *text, *captions, *things, *questions, *blind, *held, *shuffled, *held_blind, *show;
 };
 
 static FILE *create(const char *dir, const char *name)
@@ -435,7 +436,7 @@ static int ask_all(const struct scene *s, struct asked *a)
 static void train_scene(struct files *f, FT_Face font, int number)
 {
     struct scene s;
-    struct asked said, a[QUESTIONS + 1];
+    struct asked said, found, a[QUESTIONS + 1];
     char name[32];
     const int things = 1 + below(MOST);
     bool held;
@@ -449,16 +450,16 @@ static void train_scene(struct files *f, FT_Face font, int number)
     snprintf(name, sizeof name, "%05d.png", number);
     draw_scene(font, &s);
     save(f->dir, name);
-    if (below(2) == 0)
-        describe(&said, &s);
-    else
-        tell(&said, &s);
+    describe(&said, &s);
+    tell(&found, &s);
     const int n = ask_all(&s, a);
     row(f->captions, name, &said, 1);
+    row(f->things, name, &found, 1);
     row(f->questions, name, a, n);
     row(f->blind, NULL, &said, 1);
+    row(f->blind, NULL, &found, 1);
     row(f->blind, NULL, a, n);
-    fprintf(f->text, "%s\n%s\n", said.question, said.answer);
+    fprintf(f->text, "%s\n%s\n%s\n%s\n", said.question, said.answer, found.question, found.answer);
     for (int i = 0; i < n; i++)
         fprintf(f->text, "%s\n%s\n", a[i].question, a[i].answer);
 }
@@ -560,6 +561,7 @@ static void open_all(struct files *f, const char *dir)
     *f = (struct files){dir,
                         create(dir, "text.txt"),
                         create(dir, "captions.jsonl"),
+                        create(dir, "things.jsonl"),
                         create(dir, "questions.jsonl"),
                         create(dir, "blind.jsonl"),
                         create(dir, "held.jsonl"),
@@ -589,6 +591,7 @@ int main(int argc, char **argv)
     held_scenes(&f, font);
     finish(f.text, "text.txt");
     finish(f.captions, "captions.jsonl");
+    finish(f.things, "things.jsonl");
     finish(f.questions, "questions.jsonl");
     finish(f.blind, "blind.jsonl");
     finish(f.held, "held.jsonl");

@@ -36,7 +36,7 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
     scenes)
         mkdir pictures && cp "$LF_SRCDIR/tests/golden/media/images/rgb8.png" pictures/
         echo "What is there?" >text.txt
-        echo '{"images":["rgb8.png"],"messages":[{"role":"user","content":"<image>?"},{"role":"assistant","content":"A"}]}' | tee captions.jsonl questions.jsonl >blind.jsonl
+        echo '{"images":["rgb8.png"],"messages":[{"role":"user","content":"<image>?"},{"role":"assistant","content":"A"}]}' | tee captions.jsonl things.jsonl questions.jsonl >blind.jsonl
         echo '{"messages":[{"role":"user","content":"<image>?"}],"images":["rgb8.png"],"target":"A"}' | tee held.jsonl shuffled.jsonl held-blind.jsonl >show.jsonl
         ;;
     qwen2.5-vl-lora | llava)

@@ -61,9 +61,9 @@ BEGIN { n = split("circle square triangle A C E F H K L P T U X Y 2 3 4 5 7 9", 
 END { exit bad || seen < NR }
 E2
 echo '{"role":"assistant","content":"the circle is red at the top left"}' >"$dir/planted"
-awk -f "$dir/held.awk" "$dir/one/captions.jsonl" && ! awk -f "$dir/held.awk" "$dir/planted"
+awk -f "$dir/held.awk" "$dir/one/captions.jsonl" && awk -f "$dir/held.awk" "$dir/one/things.jsonl" && ! awk -f "$dir/held.awk" "$dir/planted"
 ok $? "no combination that is held out is trained"
-[ "$(wc -l <"$dir/one/captions.jsonl")" -eq 60 ] && [ "$(wc -l <"$dir/one/blind.jsonl")" -eq 120 ] && ! grep -q image "$dir/one/blind.jsonl"
+[ "$(wc -l <"$dir/one/captions.jsonl")" -eq 60 ] && [ "$(wc -l <"$dir/one/things.jsonl")" -eq 60 ] && [ "$(wc -l <"$dir/one/blind.jsonl")" -eq 180 ] && ! grep -q image "$dir/one/blind.jsonl"
 ok $? "captions with pictures; captions and questions without"
 
 # --- mistakes ---
