@@ -220,12 +220,15 @@ static void add_pattern(lf_buf *b, const char *s, int64_t n, const int64_t *bord
         return;
     }
     add_runs(b, s, n);
-    b->data[--b->len] = 0; /* the last comma */
+    if (b->len > 0)
+        b->data[--b->len] = 0; /* the last comma */
 }
 
 int lf_model_pattern_of(struct lf_model_pattern *out, const char *letters, int64_t n, lf_err *err)
 {
     lf_buf b;
+    if (n < 1)
+        return lf_fail(err, LF_EINVAL, "[model] needs layers");
     lf_buf_init(&b);
     int64_t *border = lf_calloc((size_t)n, sizeof *border, err);
     int rc = border ? 0 : LF_ENOMEM;

@@ -652,12 +652,19 @@ static void test_counters(void)
         tap_str(json_string_value(json_object_get(o, rows[i].of)), rows[i].want, rows[i].key);
         json_decref(o);
     }
+    lf_model_config c;
+    lf_err err = LF_ERR_INIT;
+    json_t *o = json_pack("{s:s, s:s, s:s}", "family", "llama", "sliding_window", "8",
+                          "window_pattern", "2");
+    tap_rc(lf_model_config_from_json(&c, o, "state.json", &err), LF_EINVAL, &err, "needs layers",
+           "one that says of no layers how many there are");
+    json_decref(o);
 }
 
 int main(void)
 {
     TAP(23, test_patterns());
-    TAP(18, test_counters());
+    TAP(19, test_counters());
     TAP(418, test_published());
     TAP(156, test_errors());
     TAP(13, test_presets());
