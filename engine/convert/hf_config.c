@@ -472,7 +472,6 @@ int lf_hf_read_object(lf_model_config *c, const struct lf_hf_family *f, json_t *
         rc = read_output(&r, c, f, err);
     if (rc == 0 && f->read)
         rc = f->read(&r, c, err);
-    (void)lf_hf_take(&r, LF_HF_QUANT); /* lf_hf_quant_read has checked it */
     if (rc == 0 && !f->loose)
         rc = lf_hf_check_left(&r, f->model_type, err);
     json_decref(r.left);
@@ -486,14 +485,20 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
     struct lf_hf_quant quant;
     lf_model_config_defaults(&c);
     int rc = lf_hf_quant_read(&quant, config, path, err);
+    json_t *o =
+        rc == 0 ? json_copy(config) : NULL; /* describes the model, whatever its weights are */
+    if (rc == 0 && !o)
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    json_object_del(o, LF_HF_QUANT);
     if (rc == 0)
-        rc = f->lone    ? lf_hf_read_lone(&c, f, config, path, err)
-             : f->sight ? lf_hf_read_sight(&c, f, config, path, err)
-                        : lf_hf_read_object(&c, f, config, path, err);
+        rc = f->lone    ? lf_hf_read_lone(&c, f, o, path, err)
+             : f->sight ? lf_hf_read_sight(&c, f, o, path, err)
+                        : lf_hf_read_object(&c, f, o, path, err);
     if (rc == 0)
         rc = lf_model_config_finish(&c, err);
     if (rc == 0)
         *out = c;
+    json_decref(o);
     return rc;
 }
 

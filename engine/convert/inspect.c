@@ -54,12 +54,13 @@ static int tell(json_t *o, const char *key, const lf_err *why)
 }
 
 static int inspect_map(json_t *o, const struct lf_hf_family *f, const lf_model_config *c,
-                       const lf_st *st)
+                       const struct lf_hf_quant *quant, lf_st *st)
 {
     lf_err why = LF_ERR_INIT;
     lf_map map = {0};
     struct lf_map_form form;
-    int fits = lf_hf_form(&form, f, c, st, NULL, &why);
+    int fits = lf_hf_unquantise(st, quant, &why);
+    fits = fits != 0 ? fits : lf_hf_form(&form, f, c, st, NULL, &why);
     fits = fits != 0 ? fits : lf_map_build(&map, &form, c, &why);
     fits = fits != 0 ? fits : lf_map_bind(&map, st, &form, f->canon, &why);
     lf_map_fini(&map);
@@ -70,17 +71,20 @@ static int inspect_map(json_t *o, const struct lf_hf_family *f, const lf_model_c
 /* config: config.json, or the arguments of Megatron. st NULL: it could not be opened, why is told
  * already. */
 static int inspect_parts(json_t *o, const struct lf_hf_family *f, json_t *config, const char *path,
-                         const lf_st *st)
+                         lf_st *st)
 {
     lf_err why = LF_ERR_INIT;
     lf_model_config c;
+    struct lf_hf_quant quant;
     int rc = lf_hf_config_read(&c, f, config, path, &why);
+    if (rc == 0)
+        rc = lf_hf_quant_read(&quant, config, path, &why);
     int bad = json_object_set_new(o, "family", json_string(f->name));
     if (rc != 0)
         return bad || tell(o, "config_error", &why);
     bad = bad || json_object_set_new(o, "model", lf_model_config_to_json(&c, NULL)) ||
           json_object_set_new(o, "parameters", json_integer(lf_model_param_count(&c)));
-    return bad || (st ? inspect_map(o, f, &c, st) : 0);
+    return bad || (st ? inspect_map(o, f, &c, &quant, st) : 0);
 }
 
 static int inspect_hf(json_t *o, const char *dir)

@@ -22,6 +22,8 @@ json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err);
 /* Opens the tensors of a Hugging Face directory: safetensors, or PyTorch's files where there are
  * none. */
 int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err);
+/* Makes quantised tensors be read as bf16. */
+int lf_hf_unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err);
 
 /* The kind of a checkpoint's tensors that are of no part of the model (lf_map_form), which begins
  * their names too; and the member of "hf" with the shape of each. */
@@ -31,7 +33,9 @@ int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err);
 struct lf_hf_model {
     const struct lf_hf_family *family;
     lf_model_config config;
-    char *config_text; /* of config.json, without quantisation; NULL: there is none (Megatron) */
+    /* of config.json, of the model without quantisation and what is left out; NULL: there is none
+     * (Megatron) */
+    char *config_text;
     struct lf_hf_quant quant;
     lf_st *st;
     struct lf_map_form form;

@@ -83,18 +83,6 @@ int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err)
 
 /* ---- a model ---- */
 
-/* The checkpoint keeps config.json for an export, whose weights are not quantised. */
-static int keep_text(struct lf_hf_model *m, json_t *o, lf_buf *text, lf_err *err)
-{
-    if (m->quant.rows == 0) {
-        m->config_text = lf_buf_steal(text, err);
-        return m->config_text ? 0 : LF_ENOMEM;
-    }
-    json_object_del(o, LF_HF_QUANT);
-    m->config_text = json_dumps(o, JSON_INDENT(2));
-    return m->config_text ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
-}
-
 static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
     lf_buf text;
@@ -112,8 +100,8 @@ static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
         rc = lf_hf_config_read(&m->config, m->family, o, path, err);
     if (rc == 0)
         rc = lf_hf_quant_read(&m->quant, o, path, err);
-    if (rc == 0)
-        rc = keep_text(m, o, &text, err);
+    if (rc == 0 && !(m->config_text = lf_buf_steal(&text, err)))
+        rc = LF_ENOMEM;
     json_decref(o);
     free(path);
     lf_buf_fini(&text);
@@ -132,7 +120,43 @@ static int open_megatron(struct lf_hf_model *m, const char *dir, lf_err *err)
     return rc;
 }
 
-static int unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err)
+/* Says in o that the model has no heads of multi-token prediction, by the keys of all families. */
+static int without_heads(json_t *o)
+{
+    static const char *const counts[] = {"num_nextn_predict_layers", "num_mtp_layers",
+                                         "num_mtp_modules"};
+    int bad = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && !bad; i++)
+        if (json_object_get(o, counts[i]))
+            bad = json_object_set_new(o, counts[i], json_integer(0));
+    if (json_object_get(o, "use_mtp"))
+        bad = bad || json_object_set_new(o, "use_mtp", json_false());
+    return bad;
+}
+
+/* The checkpoint keeps config.json for an export, whose weights are not quantised, and which lacks
+ * what was left out. */
+static int keep_text(struct lf_hf_model *m, lf_err *err)
+{
+    int64_t left = 0;
+    for (size_t i = 0; i < m->map.n_items; i++)
+        left += m->map.items[i].left;
+    if (!m->config_text || (m->quant.rows == 0 && left == 0))
+        return 0;
+    json_t *o = lf_json_load_text(m->config_text, strlen(m->config_text), LF_HF_CONFIG, err);
+    if (!o)
+        return LF_EFORMAT;
+    json_object_del(o, LF_HF_QUANT);
+    char *text = left && without_heads(o) ? NULL : json_dumps(o, JSON_INDENT(2));
+    json_decref(o);
+    if (!text)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    free(m->config_text);
+    m->config_text = text;
+    return 0;
+}
+
+int lf_hf_unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err)
 {
     return q->rows ? lf_st_scale_blocks(s, LF_HF_SCALE_AFTER, q->rows, q->cols, err) : 0;
 }
@@ -144,7 +168,7 @@ static int open_hf(struct lf_hf_model *m, const char *dir, lf_err *err)
     if (rc != 0)
         return rc;
     rc = lf_hf_open_tensors(&m->st, dir, &why);
-    if (rc == 0 && (rc = unquantise(m->st, &m->quant, err)) < 0)
+    if (rc == 0 && (rc = lf_hf_unquantise(m->st, &m->quant, err)) < 0)
         return lf_err_prefix(err, "%s", dir);
     if (rc == 0)
         return 0;
@@ -166,6 +190,8 @@ int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
         rc = lf_map_build(&m->map, &m->form, &m->config, err);
     if (rc == 0 && (rc = lf_map_bind(&m->map, m->st, &m->form, m->family->canon, err)) < 0)
         lf_err_prefix(err, "%s", dir);
+    if (rc == 0)
+        rc = keep_text(m, err);
     if (rc != 0)
         lf_hf_model_fini(m);
     return rc;
@@ -189,7 +215,7 @@ int64_t lf_convert_hf_bytes(const char *dir)
     json_decref(o);
     if (!known || lf_hf_open_tensors(&s, dir, NULL))
         return 0;
-    if (unquantise(s, &quant, NULL)) {
+    if (lf_hf_unquantise(s, &quant, NULL)) {
         lf_st_close(s);
         return 0;
     }

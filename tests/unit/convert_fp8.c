@@ -257,6 +257,10 @@ static void test_import(void)
          *json = join(back, "config.json");
     struct lf_convert_result res;
     struct lf_convert_opts o = {.from = dir, .out = out, .threads = 2, .warn = hear};
+    json_t *seen = lf_convert_inspect(dir, &err);
+    const char *mapping = json_string_value(json_object_get(seen, "mapping"));
+    tap_str(mapping ? mapping : "none", "complete", "inspect knows the release");
+    json_decref(seen);
     const bool in = tap_rc(lf_convert_import(&o, &res, &err), 0, &err, NULL, "it comes in");
     tap_i64(n_told, 1, "and the user is told that its weights become bf16");
     tap_ok(in && same_q(&r, out), "its values are those of the loops");
@@ -323,7 +327,7 @@ static void test_refusals(void)
 int main(void)
 {
     TAP(2, test_ranges());
-    TAP(6, test_import());
+    TAP(7, test_import());
     TAP(11, test_refusals());
     return tap_done();
 }
