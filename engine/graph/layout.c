@@ -301,13 +301,16 @@ static int local_attention(struct local *l, const struct lf_node *n, int32_t in[
 static int local_scan(struct local *l, const struct lf_node *n, int32_t in[], struct lf_attr *a)
 {
     const int32_t q = n->in[SCAN_Q], v = n->in[SCAN_V], all = a->heads;
+    const struct lf_tensor *g = &l->from->t[n->in[SCAN_G]];
     if (refuse_cut(l, n, q, a->groups) || refuse_cut(l, n, v, a->heads))
         return l->to->err.rc;
     a->groups = own_heads(l, q, a->groups);
     a->heads = own_heads(l, v, a->heads);
-    if (a->heads != all && l->from->t[n->in[SCAN_G]].role == LF_ROLE_CONST)
-        in[SCAN_G] = lf_tensor_view(l->to, in[SCAN_G],
-                                    (int64_t)l->from->ps->layout.tensor_rank * a->heads, a->heads);
+    if (a->heads != all && g->role == LF_ROLE_CONST) {
+        const int64_t cols = g->cols / all * a->heads;
+        in[SCAN_G] =
+            lf_tensor_view(l->to, in[SCAN_G], l->from->ps->layout.tensor_rank * cols, cols);
+    }
     return 0;
 }
 

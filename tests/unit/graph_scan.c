@@ -2,10 +2,12 @@
  *
  * Graphs with a convolution, decays and a scan of each kind: the gradient is the one that
  * differences of the loss show; bytes reused, recomputation and poison change no bit; rows that
- * come in several runs of another graph, over states, have the bits of the whole documents; on two
- * ranks that divide heads a plan has half of the channels; wrong operands are refused by name.
+ * come in several runs of another graph, over states, have the bits of the whole documents; two
+ * ranks that divide heads have half of the channels and one rank's gradients; wrong operands are
+ * refused by name.
  */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,7 @@
 enum { ROWS = 100, DOCS = 3, C = 12, V = 23, H = 4, G = 2, TAPS = 4, PART = 7 };
 static const int32_t cu[DOCS + 1] = {0, 17, 90, 97};
 
-static lf_err err = LF_ERR_INIT;
+static _Thread_local lf_err err = LF_ERR_INIT; /* ranks are threads */
 
 struct kind {
     const char *name;
@@ -28,7 +30,8 @@ struct kind {
 static const struct kind kinds[] = {{"ssd", 5, 3, false, false, false},
                                     {"lightning", 4, 6, false, false, true},
                                     {"delta", 6, 5, true, false, false},
-                                    {"delta, channels", 3, 4, true, true, false}};
+                                    {"delta, channels", 3, 4, true, true, false},
+                                    {"lightning, channels", 3, 4, false, true, true}};
 
 struct sizes {
     int groups, q, v, mixed, gates; /* columns: of q, of v, of what is convolved, of a and b */
@@ -88,9 +91,8 @@ static lf_pstore *store(const struct kind *k, int ranks, int rank)
 
 static void slopes(void *dst, const void *ctx)
 {
-    for (int h = 0; h < H; h++)
-        ((float *)dst)[h] = -0.1f * (float)(h + 1);
-    (void)ctx;
+    for (int i = 0; i < sizes_of(ctx).gates; i++)
+        ((float *)dst)[i] = -0.1f * (float)(i + 1);
 }
 
 /* The mixer. sequences > 0: over states. */
@@ -122,7 +124,7 @@ static lf_val mixer(lf_graph *g, const struct kind *k, lf_val x, int rows, int s
                                  .k = lf_slice(g, y, z.q, z.q),
                                  .v = lf_slice(g, y, 2 * z.q, z.v)};
     if (k->fixed) {
-        in.g = lf_const(g, "slopes", LF_F32, 1, H, slopes, NULL);
+        in.g = lf_const(g, "slopes", LF_F32, 1, z.gates, slopes, k);
     } else {
         const lf_val a = lf_linear(g, x, lf_param(g, "a"), LF_NONE),
                      b = k->delta ? lf_linear(g, x, lf_param(g, "b"), LF_NONE) : LF_NONE;
@@ -156,6 +158,7 @@ static lf_graph *build(lf_pstore *ps, const struct kind *k, int rows, int sequen
 }
 
 struct machine {
+    int ranks, rank; /* of the tensor axis; 0: one */
     lf_pstore *ps;
     lf_plan *p;
     lf_back *b;
@@ -165,7 +168,7 @@ struct machine {
 static void start(struct machine *m, const struct kind *k, struct lf_plan_opts po,
                   enum lf_recompute how, bool poison)
 {
-    m->ps = store(k, 1, 0);
+    m->ps = store(k, m->ranks, m->rank);
     m->p = lf_plan_create(m->ps, &po, &err);
     lf_graph *train = build(m->ps, k, ROWS, 0), *decode = build(m->ps, k, PART, DOCS);
     if (lf_plan_add(m->p, train, &(struct lf_chain_opts){.train = true, .recompute = how}, &err) ||
@@ -262,7 +265,7 @@ static double slope(struct machine *m, const float *grad, double norm)
 static void test_plans(const struct kind *k, enum lf_dtype compute)
 {
     struct lf_plan_opts po = {.threads = 2, .compute = compute, .mode = LF_INVARIANT}, apart = po;
-    struct machine m;
+    struct machine m = {0};
     struct lf_step_record rec, ref;
     size_t n, n_ref;
     apart.no_reuse = true;
@@ -295,7 +298,7 @@ static void test_plans(const struct kind *k, enum lf_dtype compute)
 static void test_decode(const struct kind *k, enum lf_dtype compute)
 {
     const struct lf_plan_opts po = {.threads = 2, .compute = compute, .mode = LF_INVARIANT};
-    struct machine m;
+    struct machine m = {0};
     struct lf_step_record rec;
     float whole[ROWS], logits[PART * V];
     int at[DOCS] = {0}, left = cu[DOCS], worst = 0;
@@ -340,37 +343,126 @@ static void test_decode(const struct kind *k, enum lf_dtype compute)
     stop(&m);
 }
 
-/* What a node of a rank's graph has. */
-static void test_layout(const struct kind *k)
+/* ---- two ranks ---- */
+
+struct team {
+    const struct kind *k;
+    pthread_barrier_t barrier;
+    float *data[2];
+    const float *want; /* one rank's gradient */
+    double norm;
+};
+struct member {
+    struct team *team;
+    int rank;
+    double loss, worst;
+    char name[32]; /* of the worst gradient */
+    bool half;
+};
+
+static int sum_two(void *user, float *data, size_t n, lf_err *e)
 {
-    const struct lf_plan_opts po = {.threads = 1, .compute = LF_F32, .mode = LF_INVARIANT};
-    for (int rank = 0; rank < 2; rank++) {
-        lf_pstore *ps = store(k, 2, rank);
-        lf_plan *p = lf_plan_create(ps, &po, &err);
-        lf_graph *train = build(ps, k, ROWS, 0), *decode = build(ps, k, PART, DOCS);
-        if (lf_plan_add(p, train, &(struct lf_chain_opts){.train = true}, &err) ||
-            lf_plan_add(p, decode, &(struct lf_chain_opts){0}, &err) != 1)
-            tap_bail("%s: %s", k->name, err.text);
-        bool half = true;
-        for (size_t c = 0; c < 2; c++)
-            for (size_t i = 0; i < p->c[c].g->n_n; i++) {
-                const lf_graph *g = p->c[c].g;
-                const struct lf_node *n = &g->n[i];
-                const bool is_scan = n->op == LF_OP_SCAN || n->op == LF_OP_SCAN_BWD;
-                if (is_scan)
-                    half = half && n->a.heads == H / 2 &&
-                           g->t[n->in[SCAN_V]].cols == sizes_of(k).v / 2 &&
-                           g->t[n->in[SCAN_G]].cols == sizes_of(k).gates / 2;
-                if (n->op == LF_OP_SCAN && n->in[SCAN_STATE])
-                    half = half && g->t[n->in[SCAN_STATE]].cols > 0;
-            }
-        tap_ok(half && lf_plan_finish(p, &err) == 0, "%s: rank %d of two has half of the heads",
-               k->name, rank);
-        lf_graph_destroy(train);
-        lf_graph_destroy(decode);
-        lf_plan_destroy(p);
-        lf_pstore_destroy(ps);
+    const struct member *m = user;
+    struct team *t = m->team;
+    float sum[ROWS * C];
+    (void)e;
+    if (n > ROWS * C)
+        tap_bail("a sum of %zu", n);
+    t->data[m->rank] = data;
+    pthread_barrier_wait(&t->barrier);
+    for (size_t i = 0; i < n; i++)
+        sum[i] = t->data[0][i] + t->data[1][i];
+    pthread_barrier_wait(&t->barrier);
+    memcpy(data, sum, n * sizeof *sum);
+    return 0;
+}
+
+static bool halves(const lf_plan *p, const struct kind *k)
+{
+    bool half = true;
+    for (size_t c = 0; c < 2; c++)
+        for (size_t i = 0; i < p->c[c].g->n_n; i++) {
+            const lf_graph *g = p->c[c].g;
+            const struct lf_node *n = &g->n[i];
+            if (n->op == LF_OP_SCAN || n->op == LF_OP_SCAN_BWD)
+                half = half && n->a.heads == H / 2 &&
+                       g->t[n->in[SCAN_V]].cols == sizes_of(k).v / 2 &&
+                       g->t[n->in[SCAN_G]].cols == sizes_of(k).gates / 2;
+        }
+    return half;
+}
+
+/* Compares what this rank has of each gradient with one rank's. */
+static void compare(struct member *self, const lf_pstore *ps)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < ps->n_p; i++) {
+        const struct lf_param *p = &ps->p[i];
+        struct lf_pview v;
+        double diff = 0, norm = 0;
+        if (lf_pstore_view(ps, (int)i, LF_P_GRAD, &v) != 1)
+            continue;
+        for (int64_t e = 0; e < p->n; e++) {
+            const double is = (double)((const float *)v.data)[e],
+                         was = (double)self->team->want[at + (size_t)lf_box_element(p, e)];
+            diff += (is - was) * (is - was);
+            norm += was * was;
+        }
+        at += (size_t)(p->d.dims[0] * (p->d.ndim > 1 ? p->d.dims[1] : 1));
+        const double error = sqrt(diff) / fmax(sqrt(norm), 1e-4 * self->team->norm);
+        if (!(error <= self->worst)) {
+            self->worst = error;
+            snprintf(self->name, sizeof self->name, "%s", p->d.name);
+        }
     }
+}
+
+static void *member_main(void *arg)
+{
+    struct member *self = arg;
+    const struct lf_plan_opts po = {.threads = 2, .compute = LF_F32, .mode = LF_INVARIANT};
+    const struct lf_exec_comm comm = {.tensor_sum = sum_two};
+    struct machine m = {.ranks = 2, .rank = self->rank};
+    struct lf_step_record rec;
+    size_t n;
+    start(&m, self->team->k, po, LF_RECOMPUTE_NONE, true);
+    lf_exec_set_comm(m.ex, &comm, self);
+    self->half = halves(m.p, self->team->k);
+    self->loss = loss(&m, &rec);
+    free(gradient(&m, &n));
+    compare(self, m.ps);
+    stop(&m);
+    return NULL;
+}
+
+static void test_ranks(const struct kind *k)
+{
+    const struct lf_plan_opts po = {.threads = 2, .compute = LF_F32, .mode = LF_INVARIANT};
+    struct machine m = {0};
+    struct lf_step_record rec;
+    size_t n;
+    start(&m, k, po, LF_RECOMPUTE_NONE, true);
+    const double alone = loss(&m, &rec);
+    float *want = gradient(&m, &n);
+    stop(&m);
+    struct team t = {.k = k, .want = want};
+    struct member rank[2] = {{.team = &t}, {.team = &t, .rank = 1}};
+    pthread_t thread[2];
+    for (size_t e = 0; e < n; e++)
+        t.norm += (double)want[e] * (double)want[e];
+    t.norm = sqrt(t.norm);
+    pthread_barrier_init(&t.barrier, NULL, 2);
+    for (int r = 0; r < 2; r++)
+        if (pthread_create(&thread[r], NULL, member_main, &rank[r]))
+            tap_bail("no thread");
+    for (int r = 0; r < 2; r++)
+        pthread_join(thread[r], NULL);
+    pthread_barrier_destroy(&t.barrier);
+    free(want);
+    for (int r = 0; r < 2; r++)
+        tap_ok(rank[r].half && rank[r].worst < 2e-5 && fabs(rank[r].loss - alone) < 1e-6 * alone,
+               "%s: rank %d of two has half of the heads, and one rank's gradients: %.2g, %s",
+               k->name, r, rank[r].worst, rank[r].name);
 }
 
 static void test_refusals(void)
@@ -403,7 +495,7 @@ int main(void)
         TAP(3, test_plans(&kinds[i], LF_BF16));
         TAP(1, test_decode(&kinds[i], LF_F32));
         TAP(1, test_decode(&kinds[i], LF_BF16));
-        TAP(2, test_layout(&kinds[i]));
+        TAP(2, test_ranks(&kinds[i]));
     }
     TAP(2, test_refusals());
     return tap_done();
