@@ -465,6 +465,24 @@ static void test_ranks(const struct kind *k)
                k->name, r, rank[r].worst, rank[r].name);
 }
 
+/* The states of a rank in a plan whose activations are bf16. */
+static void test_rank_states(const struct kind *k)
+{
+    const struct lf_plan_opts po = {.threads = 2, .compute = LF_BF16, .mode = LF_INVARIANT};
+    struct machine m = {.ranks = 2, .rank = 1};
+    int right = 0;
+    start(&m, k, po, LF_RECOMPUTE_NONE, true);
+    const lf_graph *g = m.p->c[1].g;
+    for (size_t i = 0; i < g->n_n; i++) {
+        const struct lf_node *n = &g->n[i];
+        right += n->op == LF_OP_CONV && g->t[n->in[CONV_STATE]].dtype == LF_BF16;
+        right += n->op == LF_OP_SCAN && g->t[n->in[SCAN_STATE]].dtype == LF_F32;
+    }
+    tap_ok(right == 2, "%s: the scan's state is f32 on a rank too, the convolution's is bf16",
+           k->name);
+    stop(&m);
+}
+
 static void test_refusals(void)
 {
     lf_pstore *ps = store(&kinds[0], 1, 0);
@@ -497,6 +515,7 @@ int main(void)
         TAP(1, test_decode(&kinds[i], LF_BF16));
         TAP(2, test_ranks(&kinds[i]));
     }
+    TAP(1, test_rank_states(&kinds[0]));
     TAP(2, test_refusals());
     return tap_done();
 }
