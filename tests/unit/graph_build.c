@@ -366,6 +366,31 @@ static void test_targets(void)
     tap_ok(lf_target_find("cpu-abacus") == NULL, "an unknown target is none");
 }
 
+/* Queries and keys of half the channels that values have: products of each width count. */
+static void test_head_cost(void)
+{
+    struct fix f = fix();
+    struct lf_plan_cost cost = {0};
+    const lf_val y = lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE),
+                 v = lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE),
+                 o = lf_attention(f.g, lf_slice(f.g, y, 0, C / 2), lf_slice(f.g, y, C / 2, C / 2),
+                                  v, ints(f.g, "cu", 2, 1), LF_NONE,
+                                  &(struct lf_attn_opts){.heads = 1, .groups = 1, .causal = true});
+    lf_xent(f.g, o, lf_param(f.g, "head"), LF_NONE, ints(f.g, "targets", R, 1),
+            &(struct lf_xent_opts){0});
+    lf_plan *p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1}, &err);
+    if (lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err) ||
+        lf_plan_finish(p, &err))
+        tap_bail("%s", err.text);
+    lf_plan_cost(p, 0, &cost);
+    const double fwd = 2.0 * R * (2 * C * C + (C / 2 + C) * (R + 1) / 2.0 + V * C);
+    tap_f64(cost.fwd_causal, fwd, 0.5, "forward FLOPs of heads whose values are wider");
+    tap_f64(cost.bwd_causal, 2 * fwd, 0.5, "and of their backward");
+    lf_plan_destroy(p);
+    lf_graph_destroy(f.g);
+    lf_pstore_destroy(f.ps);
+}
+
 static void test_views(void)
 {
     struct fix f = fix();
@@ -436,6 +461,7 @@ int main(void)
     TAP(4, test_plan_errors());
     TAP(7, test_shared_cast());
     TAP(33, test_targets());
+    TAP(2, test_head_cost());
     TAP(22, test_views());
     return tap_done();
 }

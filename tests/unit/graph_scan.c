@@ -483,6 +483,25 @@ static void test_rank_states(const struct kind *k)
     stop(&m);
 }
 
+/* FLOPs of the chunk form, counted by hand: for each row and head products with S [dk, dv] and
+ * halves of the 65 rows that a row of a whole chunk sees, of dk + dv channels. */
+static void test_cost(const struct kind *k, double fwd)
+{
+    struct machine m = {0};
+    double sum[2] = {0};
+    start(&m, k, (struct lf_plan_opts){.threads = 2, .mode = LF_INVARIANT}, LF_RECOMPUTE_NONE,
+          true);
+    const lf_graph *g = m.p->c[0].g;
+    for (size_t i = 0; i < g->n_n; i++) {
+        const struct lf_node *n = &g->n[i];
+        if (n->op == LF_OP_SCAN || n->op == LF_OP_SCAN_BWD)
+            sum[n->op == LF_OP_SCAN_BWD] += lf_op_table[n->op].flops(g, n, false);
+    }
+    tap_f64(sum[0], fwd, 0.5, "FLOPs of a scan");
+    tap_f64(sum[1], 2 * fwd, 0.5, "and of its backward");
+    stop(&m);
+}
+
 static void test_refusals(void)
 {
     lf_pstore *ps = store(&kinds[0], 1, 0);
@@ -515,6 +534,8 @@ int main(void)
         TAP(1, test_decode(&kinds[i], LF_BF16));
         TAP(2, test_ranks(&kinds[i]));
     }
+    TAP(2, test_cost(&kinds[0], 2.0 * ROWS * H * (2 * 5 * 3 + 32.5 * (5 + 3))));
+    TAP(2, test_cost(&kinds[2], 2.0 * ROWS * H * (3 * 6 * 5 + 2 * 32.5 * (6 + 5))));
     TAP(1, test_rank_states(&kinds[0]));
     TAP(2, test_refusals());
     return tap_done();
