@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The causal convolution against its formula in f64, for documents shorter and longer than the
- * taps, and rows that come in several calls bit for bit; the gates of a scan against their
- * formulas. Both backwards against central differences.
+ * The causal convolution and its backward against their formulas in f64, for documents shorter and
+ * longer than the taps, and rows that come in several calls bit for bit; the gates of a scan
+ * against their formulas, their backward against central differences.
  */
 #include "config.h"
 
