@@ -9,14 +9,13 @@
 lf_val lf_cut_in(lf_graph *g, const char *name, int64_t rows, int64_t cols, const char *grad_name)
 {
     const size_t before = g->n_t;
-    const lf_val v = lf_graph_source(g, LF_ROLE_INPUT, name, LF_F32, rows, cols);
+    const lf_val v = lf_input_act(g, name, rows, cols);
     if (!v.id)
         return LF_NONE;
     if (g->n_t == before) {
         lf_graph_fail(g, LF_EINVAL, "there is an input %s already", name);
         return LF_NONE;
     }
-    g->t[v.id].fixed = false; /* it has the compute type */
     g->t[v.id].cut = true;
     if (!grad_name)
         return v;
