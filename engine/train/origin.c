@@ -80,19 +80,21 @@ int lf_train_origin_resume(struct lf_train_model *m, const lf_ckpt *from, int *n
 {
     struct lf_train_origin *o = &m->origin;
     *narrowed = 0;
-    for (int i = 0; o->of && i < lf_pstore_count(m->ps); i++) {
+    for (int i = 0; i < lf_pstore_count(m->ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
         const lf_ckpt_entry *e = lf_weights_entry(m->ps, i, from, LF_WEIGHTS_PREFIX);
-        if (!o->of[i] ||
-            same_bytes(from, e, o->of[i], lf_weights_entry(m->ps, i, o->of[i], LF_WEIGHTS_PREFIX)))
+        const lf_ckpt *of = o->of ? o->of[i] : NULL;
+        if (of && same_bytes(from, e, of, lf_weights_entry(m->ps, i, of, LF_WEIGHTS_PREFIX)))
             continue;
-        if (d->elsewhere)
+        if (of && d->elsewhere)
             return lf_fail(err, LF_EINVAL,
                            "%s: its %s is not that of %s, and the run does not read it: give "
                            "init_from and vision_from as they were",
-                           lf_ckpt_dir(from), d->name, lf_ckpt_dir(o->of[i]));
-        o->of[i] = NULL;
-        *narrowed += e && e->dtype == LF_H5_F32;
+                           lf_ckpt_dir(from), d->name, lf_ckpt_dir(of));
+        if (of)
+            o->of[i] = NULL;
+        *narrowed += d->frozen && !d->elsewhere && lf_pstore_weights(m->ps, i) == LF_P_COPY && e &&
+                     e->dtype == LF_H5_F32;
     }
     return 0;
 }

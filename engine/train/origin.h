@@ -27,8 +27,9 @@ struct lf_train_origin {
  * should have a tensor has another or none. */
 int lf_train_origin_open(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err);
 /* The run goes on from this checkpoint. *narrowed: so many frozen tensors are f32 there and not
- * what their origin has, so that bf16, which memory has, is what will be written. LF_EINVAL: what
- * it has of a tensor that memory has not at all is not what its origin has. */
+ * what their origin has, or there is none any more, so that bf16, which memory has, is what will be
+ * written. LF_EINVAL: what it has of a tensor that memory has not at all is not what its origin
+ * has. */
 int lf_train_origin_resume(struct lf_train_model *m, const lf_ckpt *from, int *narrowed,
                            lf_err *err);
 void lf_train_origin_close(struct lf_train_origin *o); /* zeroed is fine */

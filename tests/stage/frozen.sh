@@ -72,6 +72,10 @@ cp -r "$dir/f32" "$dir/kept" && run thaw --steps 1 && rm -r "$dir/f32/out/checkp
 run half2 --freeze 'layers.*' --steps 6
 says "(14) are f32 and not what" "another init_from than at first: frozen matrices lose bits, which is said"
 rm -r "$dir/f32" && mv "$dir/kept" "$dir/f32"
+train "$pretrain" "$dir/run.ini" alone --precision bf16 --save-interval 1
+rm -r "$dir/alone/out/checkpoint"
+train "$pretrain" "$dir/run.ini" alone --precision bf16 --freeze 'layers.*' --steps 3
+says "(14) are f32 and not what" "and where there is none, as one that is gone"
 run next --init-from "$dir/frozen/out/checkpoint" --steps 1 --lr 1e-12
 is "$rc $(moved frozen/out next 'model/layers.*norm*')" "0 0 of 4" "a stage that trains them begins with all their bits"
 
@@ -86,4 +90,4 @@ else
     skip_some 3 "ranks cannot be started here"
 fi
 
-finish 14
+finish 15
