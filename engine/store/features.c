@@ -249,6 +249,7 @@ struct lf_features {
     struct lf_features_keys keys;
     struct place *place; /* [keys.n] */
     size_t cap_place;
+    uint64_t class_rows; /* of each tile of every picture, beside those of its patches */
     struct file *file;
     size_t n_files, cap_files;
 };
@@ -259,9 +260,12 @@ static int read_list(const struct file *at, lf_h5 *f, const char *name, enum lf_
 {
     lf_h5_dataset d = {0};
     int rc = lf_h5_stat(f, name, &d, err);
-    if (rc == 0 && (d.type != type || d.ndim != 1 || d.n_extents != 1 || (*n && d.n_elems != *n)))
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s is not a list of %llu %s", at->path, name,
-                     (unsigned long long)*n, lf_h5_type_name(type));
+    if (rc == 0 && (d.type != type || d.ndim != 1 || d.n_extents != 1))
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s is not a list of %s", at->path, name,
+                     lf_h5_type_name(type));
+    if (rc == 0 && *n && d.n_elems != *n)
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s has %llu numbers, not %llu", at->path, name,
+                     (unsigned long long)d.n_elems, (unsigned long long)*n);
     const size_t bytes = rc == 0 ? (size_t)d.n_elems * lf_h5_type_bytes(type) : 0;
     if (rc == 0 && !(*out = lf_malloc(bytes, 1, err)))
         rc = LF_ENOMEM;
@@ -316,6 +320,20 @@ static int check_info(lf_features *f, const struct lf_features_info *i, const ch
                    f->file[0].path);
 }
 
+/* Has a picture of this grid so many rows? Who reads them puts them where its grid says, behind
+ * those of other pictures, so one row too many would move all that follow. */
+static bool has_rows(lf_features *f, const int32_t *g, uint64_t rows)
+{
+    if (g[0] < 1 || g[1] < 1 || g[2] < 1)
+        return false;
+    const uint64_t tiles = (uint64_t)g[0], patches = (uint64_t)g[1] * (uint64_t)g[2];
+    if (rows % tiles != 0 || rows / tiles < patches)
+        return false;
+    if (!f->keys.n)
+        f->class_rows = rows / tiles - patches;
+    return rows / tiles - patches == f->class_rows;
+}
+
 /* The pictures of a file, whose rows begin at byte `at`. */
 static int take_pictures(lf_features *f, const uint8_t *sha, const int32_t *grid,
                          const uint64_t *offset, uint64_t n, uint64_t at, lf_err *err)
@@ -324,14 +342,15 @@ static int take_pictures(lf_features *f, const uint8_t *sha, const int32_t *grid
     for (uint64_t i = 0; i < n; i++) {
         const int32_t *g = grid + 4 * i;
         struct lf_features_key k = {.tiles = g[0], .grid_h = g[1], .grid_w = g[2], .alone = g[3]};
-        if (g[0] < 1 || g[1] < 1 || g[2] < 1 || offset[i + 1] <= offset[i])
-            return lf_fail(
-                err, LF_EFORMAT, "%s: picture %llu is %d x %d x %d patches, and %lld rows", path,
-                (unsigned long long)i, g[0], g[1], g[2], (long long)(offset[i + 1] - offset[i]));
+        if (offset[i + 1] <= offset[i] || !has_rows(f, g, offset[i + 1] - offset[i]))
+            return lf_fail(err, LF_EFORMAT,
+                           "%s: picture %llu is %d x %d x %d patches, and rows [%llu, %llu)", path,
+                           (unsigned long long)i, g[0], g[1], g[2], (unsigned long long)offset[i],
+                           (unsigned long long)offset[i + 1]);
         memcpy(k.sha256, sha + i * LF_HASH_BYTES, LF_HASH_BYTES);
         const size_t before = f->keys.n;
         int64_t rc = lf_features_add(&f->keys, &k, err);
-        if (rc >= 0 && f->keys.n > before) /* else another file has it, with the same bytes */
+        if (rc >= 0 && f->keys.n > before) /* else an earlier file has it */
             rc = lf_grow(&f->place, &f->cap_place, before, sizeof *f->place, err);
         if (rc < 0)
             return (int)rc;
@@ -424,6 +443,8 @@ int lf_features_open(lf_features **out, const char *const *dirs, size_t n, lf_er
             rc = lf_artifact_check_lengths(&a, dirs[i], err);
         for (size_t k = 0; rc == 0 && k < a.n_files; k++)
             rc = open_file(f, dirs[i], a.files[k].path, err);
+        if (rc == 0 && !a.n_files)
+            rc = lf_fail(err, LF_EFORMAT, "%s: its manifest names no file", dirs[i]);
         lf_artifact_fini(&a);
     }
     if (rc != 0)

@@ -66,3 +66,7 @@ check_PROGRAMS += tests/unit/store_media
 TESTS += tests/unit/store_media
 tests_unit_store_media_SOURCES = tests/unit/store_media.c
 tests_unit_store_media_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/store_features
+TESTS += tests/unit/store_features
+tests_unit_store_features_SOURCES = tests/unit/store_features.c
+tests_unit_store_features_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
