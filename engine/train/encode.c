@@ -338,15 +338,17 @@ static int add_picture(struct encode *e, const lf_features_writer *w, const lf_s
     lf_pixels x = {0};
     lf_shardset_picture_get(set, doc, i, &said);
     const int64_t n = (int64_t)said.tiles * said.grid_h * said.grid_w;
-    int rc = fits(e, said.tiles, n) ? 0 : pass(e, w, err);
-    if (rc == 0 && !fits(e, said.tiles, n))
+    int rc = fits(e, said.tiles, n) ? 0 : pass(e, w, err); /* of those before it */
+    if (rc != 0)
+        return rc;
+    if (!fits(e, said.tiles, n))
         rc = lf_fail(err, LF_EINVAL,
                      "it has %lld patches in %d tiles: raise max_patches to that, or max_tiles",
                      (long long)n, said.tiles);
-    if (rc == 0)
+    else
         rc = lf_loader_media_read(&e->media, &x, set, doc, i, &said, err);
     if (rc != 0)
-        return rc == LF_EINTR ? rc : lf_loader_media_blame(set, doc, i, err);
+        return lf_loader_media_blame(set, doc, i, err);
     e->number[b->n_pictures] = number;
     b->picture[b->n_pictures++] = (struct lf_media_picture){
         .first_tile = b->n_tiles, .tiles = x.tiles, .layout = x.layout, .from = x.from};
