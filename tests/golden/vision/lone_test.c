@@ -17,8 +17,7 @@
 #include "tests/tap/tap.h"
 
 static lf_err err = LF_ERR_INIT;
-static const char *src;
-static char dir[] = "/tmp/lf-lone-XXXXXX";
+static const char *src, *dir;
 
 static void *need(void *p)
 {
@@ -264,7 +263,7 @@ int main(void)
         {"mae/lone", "mae/mae.h5", "vit-mae", 0},
     };
     src = getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : ".";
-    need(mkdtemp(dir));
+    dir = tap_tmpdir();
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         TAP(5, test_form(&forms[i]));
     TAP(4, test_tower("clip", "clip-vision", "CLIPVisionModel"));
@@ -274,7 +273,5 @@ int main(void)
     TAP(1, refused("clip", "clip", "text tower"));
     TAP(1, refused("dinov2", "vit-mae", "vision.family"));
     TAP(1, refused("clip", "llama", "encoder of pictures alone"));
-    if (lf_io_remove_tree(dir, &err))
-        tap_bail("%s", err.text);
     return tap_done();
 }
