@@ -40,6 +40,7 @@ run plan --plan
 all=$(params)
 run plan --plan --freeze 'layers.*'
 is $((all - $(params))) $((4 * 18432)) "the plan of frozen layers has no masters"
+is "$(sed 's/.*"disk_bytes":\([0-9]*\).*/\1/' "$dir/stdout")" $((4 * (4 * 22688 + 8 * 4128))) "and four checkpoints, in which they are f32"
 
 # --- checkpoints: what came in goes out, in its type ---
 run frozen --freeze 'layers.*'
@@ -90,4 +91,4 @@ else
     skip_some 3 "ranks cannot be started here"
 fi
 
-finish 15
+finish 16
