@@ -538,7 +538,7 @@ static void held_scenes(struct files *f, FT_Face font)
         hold(all, n++, (enum question)(1 + i % (QUESTIONS - 1)), i / (QUESTIONS - 1));
     for (int i = 0; i < HELD; i++) {
         snprintf(name, sizeof name, "held-%04d.png", i);
-        /* A scene far away in the list, by a step that has no factor in common with its length. */
+        /* Another scene, as 6 i + 1003 is odd; each once, as 7 and HELD have no common factor. */
         snprintf(other, sizeof other, "held-%04d.png", (i * 7 + 1003) % HELD);
         draw_scene(font, &all[i].scene);
         save(f->dir, name);

@@ -30,7 +30,7 @@ cpu=$(cpu_of times.txt)
 if [ ! -f drawn ]; then
     # shellcheck disable=SC2086
     "${CC:-cc}" -std=gnu11 -O2 -o draw "$here/draw.c" $flags -lm || die "draw.c could not be compiled"
-    ./draw "$font" . "$seed" ${SCENES:+"$SCENES"} || exit 1
+    ./draw "$font" . "$seed" || exit 1
     : >drawn
 fi
 
