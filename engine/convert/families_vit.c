@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Encoders of pictures that are models of their own: CLIP, SigLIP, DINOv2, masked autoencoders. */
-#include <math.h>
-#include <string.h>
-
 #include "engine/base/json.h"
 #include "engine/convert/families_vl.h"
 #include "engine/convert/hf_priv.h"
-
-static int no_memory(lf_err *err)
-{
-    return lf_fail(err, LF_ENOMEM, "out of memory");
-}
 
 /* ---- CLIP, SigLIP ---- */
 
@@ -65,14 +57,9 @@ const struct lf_hf_family lf_hf_siglip_vision =
 
 /* ---- DINOv2 ---- */
 
-static bool is_gated(json_t *config)
-{
-    return json_is_true(json_object_get(config, "use_swiglu_ffn"));
-}
-
 static const char *dinov2_family(json_t *config)
 {
-    return is_gated(config) ? "dinov2-swiglu" : "dinov2";
+    return json_is_true(json_object_get(config, "use_swiglu_ffn")) ? "dinov2-swiglu" : "dinov2";
 }
 
 static const struct lf_hf_key dinov2_keys[] = {
@@ -130,21 +117,23 @@ static int64_t width_of(int64_t hidden, int64_t ratio, bool gated)
     return gated ? (hidden * ratio * 2 / 3 + 7) / 8 * 8 : hidden * ratio;
 }
 
-/* The class reads hidden_act for the plain MLP alone. */
+/* A gated MLP has silu, whatever this says. */
+static const struct lf_hf_key dinov2_act[] = {
+    {"hidden_act", LF_HF_ACT, "vision.activation", "\"gelu\""}, {0}};
+
 static int read_dinov2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    const bool gated = is_gated(r->o);
-    json_t *act = lf_hf_take(r, "hidden_act");
-    const char *name = act ? lf_hf_act_from(json_string_value(act)) : "gelu";
+    bool gated = false;
     int64_t ratio = 4;
-    (void)lf_hf_take(r, "use_swiglu_ffn");
-    int rc = lf_hf_get_i64(r, "mlp_ratio", &ratio, err);
+    int rc = lf_hf_get_bool(r, "use_swiglu_ffn", &gated, err);
+    if (rc == 0)
+        rc = lf_hf_get_i64(r, "mlp_ratio", &ratio, err);
     if (rc == 0 && (ratio < 1 || ratio > 64))
         rc = lf_fail(err, LF_ENOTSUP, "%s: mlp_ratio = %lld", r->path, (long long)ratio);
-    if (rc == 0 && !gated)
-        rc = name
-                 ? lf_hf_set(r, c, "hidden_act", "vision.activation", name, err)
-                 : lf_hf_bad_value(r, "hidden_act", act, "is not an activation that is known", err);
+    if (gated)
+        (void)lf_hf_take(r, "hidden_act");
+    else if (rc == 0)
+        rc = lf_hf_read_keys(r, dinov2_act, c, err);
     if (rc == 0)
         rc = lf_hf_set_number(r, c, "mlp_ratio", "vision.ffn",
                               (double)width_of(c->vision.hidden, ratio, gated), err);
@@ -160,15 +149,10 @@ static int write_dinov2(const lf_model_config *c, json_t *o, lf_err *err)
     if (width_of(c->vision.hidden, ratio, gated) != c->vision.ffn)
         return lf_fail(err, LF_EINVAL, "vision.ffn = %lld is no multiple of vision.hidden",
                        (long long)c->vision.ffn);
-    json_t *act = json_object();
-    static const struct lf_hf_key key[] = {{"hidden_act", LF_HF_ACT, "vision.activation", NULL},
-                                           {0}};
-    int rc = act ? lf_hf_write_keys(key, c, act, err) : no_memory(err);
+    int rc = gated ? 0 : lf_hf_write_keys(dinov2_act, c, o, err);
     if (rc == 0 && (json_object_set_new(o, "mlp_ratio", json_integer(ratio)) ||
-                    json_object_set_new(o, "use_swiglu_ffn", json_boolean(gated)) ||
-                    (!gated && json_object_update(o, act))))
-        rc = no_memory(err);
-    json_decref(act);
+                    json_object_set_new(o, "use_swiglu_ffn", json_boolean(gated))))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc != 0 ? rc : lf_vl_write_patches(c, o, 1, false, err);
 }
 
