@@ -128,27 +128,6 @@ static int read_gemma2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                                        &(struct lf_hf_slide){.period = 2}, err);
 }
 
-/* The base of the layers with a window: nothing else of theirs may differ. */
-static int read_local(lf_hf_reader *r, json_t *own, double *theta, lf_err *err)
-{
-    const char *key, *type = json_string_value(json_object_get(own, "rope_type"));
-    json_t *v;
-    if (type && strcmp(type, "default") != 0)
-        return lf_fail(
-            err, LF_ENOTSUP,
-            "%s: layers with a window that scale their rotary positions are not supported",
-            r->path);
-    json_object_foreach(own, key, v)
-    {
-        if (strcmp(key, "rope_theta") == 0 && json_is_number(v))
-            *theta = json_number_value(v);
-        else if (strcmp(key, "rope_type") != 0 && !json_is_null(v))
-            return lf_fail(err, LF_ENOTSUP, "%s: %.60s of layers with a window is not supported",
-                           r->path, key);
-    }
-    return 0;
-}
-
 /* rope_parameters of transformers 5 has one object per kind of layer and reads nothing beside them;
  * older files say rope_theta, rope_scaling and rope_local_base_freq. */
 static int read_gemma3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
@@ -169,7 +148,7 @@ static int read_gemma3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         rc = lf_fail(err, LF_ENOTSUP,
                      "%s: type of rope_scaling, which no one reads here: it is rope_type", r->path);
     if (rc == 0)
-        rc = read_local(r, json_object_get(both, "sliding_attention"), &local, err);
+        rc = lf_hf_read_local_rope(r, json_object_get(both, "sliding_attention"), &local, err);
     if (rc == 0 && c->sliding_window > 0)
         rc = lf_hf_set_number(r, c, "rope_local_base_freq", "rope_local_theta", local, err);
     if (rc == 0) {

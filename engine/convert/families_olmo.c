@@ -3,7 +3,6 @@
  * OLMo 2 and 3, OLMoE: norms behind the branches, one norm over all heads of queries and of keys.
  */
 #include <math.h>
-#include <string.h>
 
 #include "engine/base/json.h"
 #include "engine/convert/families_kin.h"
@@ -56,33 +55,22 @@ const struct lf_hf_family lf_hf_olmo2 = {
 
 #define OLMO3_THETA 500000
 
-static const struct lf_hf_key olmo3_keys[] = {
-    OLMO_KEYS,
-    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
-    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
-    {0},
-};
-
 /* rope_parameters has one object per kind of layer; rope_scaling of older files is that of layers
  * that attend in full. Layers with a window turn plainly. */
 static int read_olmo3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     json_t *both = lf_hf_take(r, "rope_parameters"),
-           *window = json_object_get(both, "sliding_attention"),
-           *theta = json_object_get(window, "rope_theta");
-    const char *type = json_string_value(json_object_get(window, "rope_type"));
+           *window = json_object_get(both, "sliding_attention");
     const struct lf_hf_rope as = {.theta = OLMO3_THETA,
                                   .params = json_object_get(both, "full_attention")};
-    const double local = json_is_number(theta) ? json_number_value(theta) : OLMO3_THETA;
+    double local = OLMO3_THETA;
     if (both && (!as.params || !window || json_object_size(both) != 2))
         return lf_fail(err, LF_ENOTSUP,
                        "%s: rope_parameters says no more and no less than full_attention and "
                        "sliding_attention",
                        r->path);
-    if (type && strcmp(type, "default") != 0)
-        return lf_fail(err, LF_ENOTSUP, "%s: rope_type '%.40s' of sliding_attention", r->path,
-                       type);
-    int rc = lf_hf_read_rope_as(r, c, &as, err);
+    int rc = lf_hf_read_local_rope(r, window, &local, err);
+    rc = rc != 0 ? rc : lf_hf_read_rope_as(r, c, &as, err);
     if (rc == 0 && both && !c->rope_truncate)
         rc =
             lf_fail(err, LF_ENOTSUP,
@@ -135,7 +123,7 @@ const struct lf_hf_family lf_hf_olmo3 = {
     .classifier = "Olmo3ForSequenceClassification",
     .prefix = "model.",
     .switches = olmo2_switches,
-    .keys = olmo3_keys,
+    .keys = olmo2_keys,
     .rows = olmo2_rows,
     .read = read_olmo3,
     .write = write_olmo3,

@@ -239,6 +239,9 @@ int lf_hf_read_rope_as(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_r
                        lf_err *err);
 /* The same for classes that turn whole heads. */
 int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *err);
+/* sliding_attention of a rope_parameters that has an object per kind of layer: the base of layers
+ * with a window, of which nothing else may differ. own NULL or null: *theta stays. */
+int lf_hf_read_local_rope(const lf_hf_reader *r, json_t *own, double *theta, lf_err *err);
 int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err);
 /* The same with partial_rotary_factor, for families whose class turns a part of a head. Other
  * families cannot express rope_fraction. */

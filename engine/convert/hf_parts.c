@@ -278,6 +278,29 @@ int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *e
     return lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = theta}, err);
 }
 
+int lf_hf_read_local_rope(const lf_hf_reader *r, json_t *own, double *theta, lf_err *err)
+{
+    const char *key, *type = json_string_value(json_object_get(own, "rope_type"));
+    json_t *v;
+    if (own && !json_is_object(own) && !json_is_null(own))
+        return lf_fail(err, LF_EFORMAT, "%s: sliding_attention of rope_parameters is not an object",
+                       r->path);
+    if (type && strcmp(type, "default") != 0)
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s: layers with a window that scale their rotary positions are not supported",
+            r->path);
+    json_object_foreach(own, key, v)
+    {
+        if (strcmp(key, "rope_theta") == 0 && json_is_number(v))
+            *theta = json_number_value(v);
+        else if (strcmp(key, "rope_type") != 0 && !json_is_null(v))
+            return lf_fail(err, LF_ENOTSUP, "%s: %.60s of layers with a window is not supported",
+                           r->path, key);
+    }
+    return 0;
+}
+
 int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int rc = lf_hf_write_rope(c, o, err);
