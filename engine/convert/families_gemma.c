@@ -166,7 +166,7 @@ static int read_gemma3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 static int read_pattern(lf_hf_reader *r, int64_t *out, lf_err *err)
 {
     *out = 6;
-    int rc = lf_hf_get_i64(r, "sliding_window_pattern", out, err);
+    int rc = lf_hf_get_period(r, "sliding_window_pattern", out, err);
     int64_t own = *out;
     if (rc == 0)
         rc = lf_hf_get_i64(r, "_sliding_window_pattern", &own, err);
@@ -183,11 +183,6 @@ static int read_gemma3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int rc = set_embed_scale(r, c, err);
     if (rc == 0)
         rc = read_pattern(r, &by.period, err);
-    if (rc == 0 && by.period < 1)
-        rc = lf_fail(err, LF_EFORMAT,
-                     "%s: sliding_window_pattern = %lld: every how many layers "
-                     "attends in full? It is 1 or more",
-                     r->path, (long long)by.period);
     if (rc == 0)
         rc = lf_hf_read_layers(r, c, window_of(c), false, &by, err);
     if (rc == 0)

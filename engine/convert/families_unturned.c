@@ -65,12 +65,11 @@ static bool smol_turns(const void *ctx, const lf_model_config *c, int64_t l)
 static int read_smollm3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     struct smol s = {lf_hf_take(r, "no_rope_layers"), 4};
-    int rc = lf_hf_get_i64(r, "no_rope_layer_interval", &s.every, err);
-    if (rc == 0 && (s.every < 1 || (s.list && json_array_size(s.list) != (size_t)c->layers)))
+    int rc = lf_hf_get_period(r, "no_rope_layer_interval", &s.every, err);
+    if (rc == 0 && s.list && json_array_size(s.list) != (size_t)c->layers)
         rc = lf_fail(err, LF_EFORMAT,
-                     "%s: no_rope_layers has not one number for each of %lld layers, or "
-                     "no_rope_layer_interval = %lld",
-                     r->path, (long long)c->layers, (long long)s.every);
+                     "%s: no_rope_layers has not one number for each of %lld layers", r->path,
+                     (long long)c->layers);
     for (size_t i = 0; rc == 0 && i < json_array_size(s.list); i++)
         if (!json_is_integer(json_array_get(s.list, i)))
             rc = lf_fail(err, LF_EFORMAT, "%s: no_rope_layers holds what is no whole number",
@@ -153,7 +152,7 @@ static int read_windows(lf_hf_reader *r, lf_model_config *c, int64_t *window, lf
 {
     struct lf_hf_slide by = {.period = 4};
     int rc = lf_hf_get_window(r, 4096, window, err);
-    rc = rc != 0 ? rc : lf_hf_get_i64(r, "sliding_window_pattern", &by.period, err);
+    rc = rc != 0 ? rc : lf_hf_get_period(r, "sliding_window_pattern", &by.period, err);
     return rc != 0 ? rc : lf_hf_read_layers(r, c, *window, *window < 0, &by, err);
 }
 
@@ -225,8 +224,10 @@ static int read_exaone(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                        r->path, json_string_value(letters));
     int rc = lf_hf_get_window(r, 4096, &window, err);
     struct lf_hf_slide by = {.period = 4};
-    if (rc == 0 && letters)
-        rc = lf_hf_get_i64(r, "sliding_window_pattern", &by.period, err);
+    if (rc == 0 && window < 0)
+        (void)lf_hf_take(r, "sliding_window_pattern"); /* the class writes 0 beside no window */
+    else if (rc == 0 && letters)
+        rc = lf_hf_get_period(r, "sliding_window_pattern", &by.period, err);
     rc = rc != 0 ? rc : lf_hf_read_layers(r, c, window, window < 0, &by, err);
     if (rc == 0 && window >= 0)
         rc = set_turns(r, c, "sliding_window", window_turns, NULL, err);

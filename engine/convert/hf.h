@@ -263,6 +263,9 @@ int lf_hf_quant_read(struct lf_hf_quant *out, json_t *config, const char *path, 
 
 /* Reads sliding_window: def when absent, -1 when null. */
 int lf_hf_get_window(lf_hf_reader *r, int64_t def, int64_t *out, lf_err *err);
+/* Reads every how many layers something is; *out keeps its value when the key is absent or null.
+ * LF_EFORMAT: below 1. */
+int lf_hf_get_period(lf_hf_reader *r, const char *key, int64_t *out, lf_err *err);
 /* The layers that slide where there is no layer_types: those from `from` on and below `below` (0:
  * all), except each period-th (0: no exception). */
 struct lf_hf_slide {

@@ -18,6 +18,15 @@ int lf_hf_get_window(lf_hf_reader *r, int64_t def, int64_t *out, lf_err *err)
     return rc;
 }
 
+int lf_hf_get_period(lf_hf_reader *r, const char *key, int64_t *out, lf_err *err)
+{
+    int rc = lf_hf_get_i64(r, key, out, err);
+    if (rc == 0 && *out < 1)
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s = %lld: every how many layers? It is 1 or more",
+                     r->path, key, (long long)*out);
+    return rc;
+}
+
 static bool slides_by(const struct lf_hf_slide *by, int64_t l)
 {
     return l >= by->from && (by->below == 0 || l < by->below) &&
@@ -146,12 +155,7 @@ int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     bool *plain = lf_calloc((size_t)c->layers, sizeof *plain, err);
     int rc = plain ? mark_mlp(r, c, lf_hf_take(r, "mlp_only_layers"), plain, err) : LF_ENOMEM;
     if (rc == 0)
-        rc = lf_hf_get_i64(r, "decoder_sparse_step", &step, err);
-    if (rc == 0 && step < 1)
-        rc = lf_fail(err, LF_EFORMAT,
-                     "%s: decoder_sparse_step = %lld: every how many layers has "
-                     "experts? It is 1 or more",
-                     r->path, (long long)step);
+        rc = lf_hf_get_period(r, "decoder_sparse_step", &step, err);
     for (int64_t l = 0; l < c->layers && rc == 0; l++)
         plain[l] = plain[l] || (l + 1) % step;
     if (rc == 0)
