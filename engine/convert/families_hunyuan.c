@@ -57,7 +57,7 @@ static int read_alpha(lf_hf_reader *r, lf_model_config *c, bool *found, lf_err *
     const char *type = json_string_value(json_object_get(s, "rope_type"));
     type = type ? type : json_string_value(json_object_get(s, "type"));
     const double alpha = json_number_value(json_object_get(s, "alpha")),
-                 d = c->head_dim ? (double)c->head_dim : (double)(c->hidden / c->heads);
+                 d = (double)lf_hf_head_dim(c);
     double theta = 10000;
     json_t *inside = json_object_get(s, "rope_theta");
     *found = type && strcmp(type, "dynamic") == 0 && alpha > 0;

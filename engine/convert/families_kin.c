@@ -14,6 +14,11 @@ static int read_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return lf_hf_read_rope(r, c, 10000, err);
 }
 
+int64_t lf_hf_head_dim(const lf_model_config *c)
+{
+    return c->head_dim ? c->head_dim : c->hidden / c->heads;
+}
+
 static const struct lf_map_row plain_rows[] = {
     KIN_ATTENTION_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, {0}};
 

@@ -99,6 +99,8 @@
             "follows from rope_theta", NULL                                                        \
     }
 
+/* Width of a head while config.json is read, where it may still follow from the others. */
+int64_t lf_hf_head_dim(const lf_model_config *c);
 /* Shared experts are one MLP as wide as all of them together (families_moe.c); key says how many,
  * def where it is absent. */
 int lf_hf_read_shared(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def,

@@ -364,11 +364,12 @@ static const struct lf_hf_key minimax_keys[] = {
 /* How many channels of a head turn, where partial_rotary_factor does not say it. */
 static int read_minimax(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    int64_t turned = 0;
+    const int64_t all = lf_hf_head_dim(c);
+    int64_t turned = all;
     int rc = lf_hf_get_i64(r, "rotary_dim", &turned, err);
-    if (rc == 0 && turned > 0)
-        rc = lf_hf_set_number(r, c, "rotary_dim", "rope_fraction",
-                              (double)turned / (double)c->head_dim, err);
+    if (rc == 0)
+        rc = lf_hf_set_number(r, c, "rotary_dim", "rope_fraction", (double)turned / (double)all,
+                              err);
     return rc != 0 ? rc
                    : lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = 5000000, .part = true},
                                         err);
