@@ -93,8 +93,7 @@ static int read_v2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         groups = top = 1;
     rc = lf_hf_set_number(r, c, "n_group", "router_groups", (double)groups, err);
     rc = rc != 0 ? rc : lf_hf_set_number(r, c, "topk_group", "router_top_groups", (double)top, err);
-    rc = rc != 0 ? rc : lf_hf_read_dense_layers(r, c, err);
-    rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "n_shared_experts", 2, err);
+    rc = rc != 0 ? rc : lf_hf_read_deepseek(r, c, 2, 0, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
@@ -106,8 +105,7 @@ static int write_v2(const lf_model_config *c, json_t *o, lf_err *err)
         json_object_set_new(o, "n_group", json_integer(c->router_groups)) ||
         json_object_set_new(o, "topk_group", json_integer(c->router_top_groups)))
         return lf_fail(err, LF_ENOMEM, "out of memory");
-    int rc = lf_hf_write_dense_layers(c, o, err);
-    rc = rc != 0 ? rc : lf_hf_write_shared(c, o, "n_shared_experts", json_null(), err);
+    int rc = lf_hf_write_deepseek(c, o, json_null(), err);
     return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 
@@ -162,32 +160,18 @@ static const struct lf_hf_key v3_keys[] = {
 
 static int read_v3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    int rc = json_object_get(r->o, "first_k_dense_replace")
-                 ? lf_hf_read_dense_layers(r, c, err)
-                 : lf_hf_set(r, c, "first_k_dense_replace", "layer_mlps", "d*3,m*", err);
-    rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "n_shared_experts", 1, err);
+    int rc = lf_hf_read_deepseek(r, c, 1, 3, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_v3(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    if (c->shared_ffn < 1)
-        return lf_fail(err, LF_EINVAL, "shared_ffn = 0: a layer of this type has a shared expert");
-    int rc = lf_hf_write_dense_layers(c, o, err);
-    rc = rc != 0 ? rc : lf_hf_write_shared(c, o, "n_shared_experts", json_null(), err);
+    int rc = lf_hf_write_deepseek(c, o, NULL, err);
     return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 
 static const struct lf_map_row v3_rows[] = {
-    LATENT_ROWS,
-    KIN_MLP_ROWS,
-    KIN_HEAD_ROWS,
-    KIN_EXPERT_ROWS,
-    KIN_SHARED_ROWS,
-    {"model.layers.{L}.mlp.gate.e_score_correction_bias", LF_MAP_COPY, "layers.{L}.moe.router.bias",
-     NULL},
-    {"model.layers.{N}.", LF_MAP_LEFT_OUT, KIN_MTP, NULL},
-    {0},
+    LATENT_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, KIN_V3_ROWS, {0},
 };
 
 const struct lf_hf_family lf_hf_deepseek_v3 = {

@@ -90,6 +90,16 @@
 
 #define KIN_MTP "heads of multi-token prediction"
 
+/* Experts since DeepSeek-V3: a bias chooses, and behind the last layer predicts one that knows the
+ * next token. */
+#define KIN_V3_ROWS                                                                                \
+    KIN_EXPERT_ROWS, KIN_SHARED_ROWS,                                                              \
+        {"model.layers.{L}.mlp.gate.e_score_correction_bias", LF_MAP_COPY,                         \
+         "layers.{L}.moe.router.bias", NULL},                                                      \
+    {                                                                                              \
+        "model.layers.{N}.", LF_MAP_LEFT_OUT, KIN_MTP, NULL                                        \
+    }
+
 #define KIN_HEAD_ROWS                                                                              \
     {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                                 \
         {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                      \
@@ -101,12 +111,18 @@
 
 /* Width of a head while config.json is read, where it may still follow from the others. */
 int64_t lf_hf_head_dim(const lf_model_config *c);
-/* Shared experts are one MLP as wide as all of them together (families_moe.c); key says how many,
- * def where it is absent. */
+/* Shared experts are one MLP as wide as all of them together; key says how many, def where it is
+ * absent. */
 int lf_hf_read_shared(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def,
                       lf_err *err);
-/* none: what is written where there are none; taken. */
+/* none: what is written where there are none; taken. NULL: the class has one in each layer with
+ * experts, and a model without is refused. */
 int lf_hf_write_shared(const lf_model_config *c, json_t *o, const char *key, json_t *none,
                        lf_err *err);
+/* Both for classes that say n_shared_experts and first_k_dense_replace; shared, dense: where these
+ * are absent. */
+int lf_hf_read_deepseek(lf_hf_reader *r, lf_model_config *c, int64_t shared, int64_t dense,
+                        lf_err *err);
+int lf_hf_write_deepseek(const lf_model_config *c, json_t *o, json_t *none, lf_err *err);
 
 #endif

@@ -2,8 +2,6 @@
  *
  * With experts: Mixtral, DeepSeek v1 (the dense one is a Llama), GLM-4.5 to 4.7, ERNIE 4.5,
  * MiniMax-M2. Those of Qwen are in families_qwen.c. */
-#include <stdio.h>
-
 #include "engine/base/json.h"
 #include "engine/convert/families_kin.h"
 
@@ -107,6 +105,8 @@ int lf_hf_write_shared(const lf_model_config *c, json_t *o, const char *key, jso
                        lf_err *err)
 {
     const int64_t n = c->expert_ffn > 0 ? c->shared_ffn / c->expert_ffn : 0;
+    if (!none && c->shared_ffn < 1)
+        return lf_fail(err, LF_EINVAL, "shared_ffn = 0: a layer of this type has a shared expert");
     json_t *v = n > 0 ? json_integer(n) : json_incref(none);
     json_decref(none);
     if (c->expert_ffn < 1 || c->shared_ffn % c->expert_ffn) {
@@ -117,17 +117,28 @@ int lf_hf_write_shared(const lf_model_config *c, json_t *o, const char *key, jso
     return json_object_set_new(o, key, v) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
+int lf_hf_read_deepseek(lf_hf_reader *r, lf_model_config *c, int64_t shared, int64_t dense,
+                        lf_err *err)
+{
+    int rc = lf_hf_read_shared(r, c, "n_shared_experts", shared, err);
+    return rc != 0 ? rc : lf_hf_read_dense_layers(r, c, "first_k_dense_replace", dense, err);
+}
+
+int lf_hf_write_deepseek(const lf_model_config *c, json_t *o, json_t *none, lf_err *err)
+{
+    int rc = lf_hf_write_shared(c, o, "n_shared_experts", none, err);
+    return rc != 0 ? rc : lf_hf_write_dense_layers(c, o, "first_k_dense_replace", err);
+}
+
 static int read_deepseek(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    int rc = lf_hf_read_shared(r, c, "n_shared_experts", 0, err);
-    rc = rc != 0 ? rc : lf_hf_read_dense_layers(r, c, err);
+    int rc = lf_hf_read_deepseek(r, c, 0, 0, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_deepseek(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    int rc = lf_hf_write_shared(c, o, "n_shared_experts", json_null(), err);
-    rc = rc != 0 ? rc : lf_hf_write_dense_layers(c, o, err);
+    int rc = lf_hf_write_deepseek(c, o, json_null(), err);
     return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 
@@ -186,11 +197,7 @@ static const struct lf_hf_key glm_moe_keys[] = {
 
 static int read_glm_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    int rc = lf_hf_read_shared(r, c, "n_shared_experts", 1, err);
-    if (rc == 0 && !json_object_get(r->o, "first_k_dense_replace"))
-        rc = lf_hf_set(r, c, "first_k_dense_replace", "layer_mlps", "d,m*", err);
-    else
-        rc = rc != 0 ? rc : lf_hf_read_dense_layers(r, c, err);
+    int rc = lf_hf_read_deepseek(r, c, 1, 1, err);
     return rc != 0
                ? rc
                : lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = 10000, .part = true}, err);
@@ -198,24 +205,12 @@ static int read_glm_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 
 static int write_glm_moe(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    if (c->shared_ffn < 1)
-        return lf_fail(err, LF_EINVAL, "shared_ffn = 0: a layer of this type has a shared expert");
-    int rc = lf_hf_write_shared(c, o, "n_shared_experts", json_null(), err);
-    rc = rc != 0 ? rc : lf_hf_write_dense_layers(c, o, err);
+    int rc = lf_hf_write_deepseek(c, o, NULL, err);
     return rc != 0 ? rc : lf_hf_write_partial_rope(c, o, err);
 }
 
 static const struct lf_map_row glm_moe_rows[] = {
-    KIN_ATTENTION_ROWS,
-    KIN_QK_NORM_ROWS,
-    KIN_MLP_ROWS,
-    KIN_HEAD_ROWS,
-    KIN_EXPERT_ROWS,
-    KIN_SHARED_ROWS,
-    {"model.layers.{L}.mlp.gate.e_score_correction_bias", LF_MAP_COPY, "layers.{L}.moe.router.bias",
-     NULL},
-    {"model.layers.{N}.", LF_MAP_LEFT_OUT, KIN_MTP, NULL},
-    {0},
+    KIN_ATTENTION_ROWS, KIN_QK_NORM_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, KIN_V3_ROWS, {0},
 };
 
 const struct lf_hf_family lf_hf_glm_moe = {
@@ -265,7 +260,6 @@ static const struct lf_hf_key ernie_moe_keys[] = {
 /* Layers from one number to another have experts, in every model that is known to the last one. */
 static int read_ernie_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    char text[64];
     int64_t first = 1, last = -1, step = 1;
     int rc = lf_hf_get_i64(r, "moe_layer_start_index", &first, err);
     rc = rc != 0 ? rc : lf_hf_get_i64(r, "moe_layer_end_index", &last, err);
@@ -278,10 +272,7 @@ static int read_ernie_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                      "to the last, which is %lld",
                      r->path, (long long)first, (long long)last, (long long)step,
                      (long long)c->layers - 1);
-    snprintf(text, sizeof text, "d*%lld,m*", (long long)first);
-    return rc != 0
-               ? rc
-               : lf_hf_set(r, c, "moe_layer_start_index", "layer_mlps", first ? text : "m*", err);
+    return rc != 0 ? rc : lf_hf_read_dense_layers(r, c, "moe_layer_start_index", first, err);
 }
 
 static int read_ernie_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
@@ -294,11 +285,7 @@ static int read_ernie_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 static int write_ernie_moe(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int rc = lf_hf_write_shared(c, o, "moe_num_shared_experts", json_integer(0), err);
-    rc = rc != 0 ? rc : lf_hf_write_dense_layers(c, o, err);
-    json_t *first = rc != 0 ? NULL : json_object_get(o, "first_k_dense_replace");
-    if (first && (json_object_set(o, "moe_layer_start_index", first) ||
-                  json_object_del(o, "first_k_dense_replace")))
-        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    rc = rc != 0 ? rc : lf_hf_write_dense_layers(c, o, "moe_layer_start_index", err);
     return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 

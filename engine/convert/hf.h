@@ -287,9 +287,10 @@ int64_t lf_hf_full_period(const lf_model_config *c, int64_t first);
  * too. */
 int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err);
 int lf_hf_write_mlp_layers(const lf_model_config *c, json_t *o, lf_err *err);
-/* first_k_dense_replace: so many first layers have a plain MLP. */
-int lf_hf_read_dense_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err);
-int lf_hf_write_dense_layers(const lf_model_config *c, json_t *o, lf_err *err);
+/* How many first layers have a plain MLP: key says it, def where it is absent. */
+int lf_hf_read_dense_layers(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def,
+                            lf_err *err);
+int lf_hf_write_dense_layers(const lf_model_config *c, json_t *o, const char *key, lf_err *err);
 
 /* "gelu_new" -> "gelu_tanh"; NULL: unknown. lf_hf_act_to returns the name that is written. */
 const char *lf_hf_act_from(const char *theirs);

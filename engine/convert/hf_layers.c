@@ -200,23 +200,22 @@ int lf_hf_write_mlp_layers(const lf_model_config *c, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-int lf_hf_read_dense_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+int lf_hf_read_dense_layers(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def,
+                            lf_err *err)
 {
     char text[64];
-    int64_t n = 0;
-    int rc = lf_hf_get_i64(r, "first_k_dense_replace", &n, err);
+    int64_t n = def;
+    int rc = lf_hf_get_i64(r, key, &n, err);
     if (rc == 0 && (n < 0 || n > c->layers))
-        rc = lf_fail(err, LF_EFORMAT, "%s: first_k_dense_replace = %lld of %lld layers", r->path,
-                     (long long)n, (long long)c->layers);
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s = %lld of %lld layers", r->path, key, (long long)n,
+                     (long long)c->layers);
     snprintf(text, sizeof text, "d*%lld,m*", (long long)n);
-    if (rc == 0 && n == c->layers)
-        rc = lf_hf_set(r, c, "first_k_dense_replace", "layer_mlps", "d*", err);
-    else if (rc == 0)
-        rc = lf_hf_set(r, c, "first_k_dense_replace", "layer_mlps", n ? text : "m*", err);
+    if (rc == 0)
+        rc = lf_hf_set(r, c, key, "layer_mlps", n == c->layers ? "d*" : n ? text : "m*", err);
     return rc;
 }
 
-int lf_hf_write_dense_layers(const lf_model_config *c, json_t *o, lf_err *err)
+int lf_hf_write_dense_layers(const lf_model_config *c, json_t *o, const char *key, lf_err *err)
 {
     int64_t n = 0;
     while (n < c->layers && !lf_model_layer_moe(c, n))
@@ -227,9 +226,8 @@ int lf_hf_write_dense_layers(const lf_model_config *c, json_t *o, lf_err *err)
                            "layer_mlps = %s: models of this family have experts from some layer to "
                            "the last",
                            c->layer_mlps.text);
-    return json_object_set_new(o, "first_k_dense_replace", json_integer(n))
-               ? lf_fail(err, LF_ENOMEM, "out of memory")
-               : 0;
+    return json_object_set_new(o, key, json_integer(n)) ? lf_fail(err, LF_ENOMEM, "out of memory")
+                                                        : 0;
 }
 
 int64_t lf_hf_full_from(const lf_model_config *c)
