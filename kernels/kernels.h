@@ -66,7 +66,9 @@ enum lf_act {
     LF_ACT_GELU_TANH,  /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
     LF_ACT_GELU_QUICK, /* x * sigmoid(1.702 x) */
     LF_ACT_SILU,       /* x * sigmoid(x) */
-    LF_ACT_RELU
+    LF_ACT_RELU,
+    /* 1 / (1 + e^-x), a gate: of act and glu alone. The ends of products know those before it. */
+    LF_ACT_SIGMOID
 };
 
 /* An ordered stream of work. On the CPU a call runs at once, with at most `threads` threads. */
@@ -150,7 +152,7 @@ struct lf_k_gemm {
     int64_t lda, ldb, ldc, ldpre, ldres;
     bool ta, tb, accumulate;
     uint8_t ab_type, c_type, bias_type; /* enum lf_dtype */
-    uint8_t act;                        /* enum lf_act */
+    uint8_t act;                        /* enum lf_act, to LF_ACT_RELU */
     uint8_t mode;                       /* enum lf_numeric */
     void *work;
     size_t work_bytes;

@@ -148,13 +148,15 @@ static bool private_to_reader(const struct fuse *f, int32_t t)
     return f->reads[t] == 1 && !f->has_view[t] && !f->g->t[t].parent && !f->g->t[t].is_output;
 }
 
+/* The ends of products know the activations to LF_ACT_RELU; a sigmoid stays a node of its own. */
 static void fuse_act(struct fuse *f, size_t i)
 {
     lf_graph *g = f->g;
     struct lf_node *a = &g->n[i];
     int32_t pre = a->in[0], y = a->out[0], pi = g->t[pre].producer;
-    if (a->op != LF_OP_ACT || pi < 0 || g->t[pre].parent || f->has_view[pre] ||
-        g->t[pre].is_output || g->t[y].parent || g->t[pre].dtype != g->t[y].dtype)
+    if (a->op != LF_OP_ACT || a->a.act > LF_ACT_RELU || pi < 0 || g->t[pre].parent ||
+        f->has_view[pre] || g->t[pre].is_output || g->t[y].parent ||
+        g->t[pre].dtype != g->t[y].dtype)
         return;
     struct lf_node *p = &g->n[pi];
     if (!lf_is_linear(p->op) || p->a.act != LF_ACT_NONE || p->in[LINEAR_RES] ||

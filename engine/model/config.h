@@ -49,7 +49,8 @@ enum lf_model_rope_scaling {
     LF_ROPE_LONGROPE,
     LF_ROPE_DYNAMIC
 };
-/* x max(x, 0), square of relu: an activation of [model] beyond those of enum lf_act (kernels.h). */
+/* x max(x, 0), square of relu: an activation of [model] beyond those of enum lf_act (kernels.h)
+ * to LF_ACT_RELU, which are all that [model] names. */
 #define LF_MODEL_RELU2 6
 enum lf_model_mlp { LF_MLP_GLU = 0, LF_MLP_PLAIN };
 enum lf_model_parallel { LF_PARALLEL_NO = 0, LF_PARALLEL_ONE_NORM, LF_PARALLEL_TWO_NORMS };

@@ -140,6 +140,8 @@ LF_INLINE lf_v lf_act_f(uint8_t act, lf_v x)
         return x * lf_v_sigmoid(x);
     case LF_ACT_RELU:
         return lf_v_select(x < lf_v_set1(0.0f), lf_v_set1(0.0f), x);
+    case LF_ACT_SIGMOID:
+        return lf_v_sigmoid(x);
     default:
         return x;
     }
@@ -175,6 +177,10 @@ LF_INLINE lf_v lf_act_df(uint8_t act, lf_v x, lf_v *value)
     case LF_ACT_RELU:
         *value = lf_v_select(x < lf_v_set1(0.0f), lf_v_set1(0.0f), x);
         return lf_v_select(x > lf_v_set1(0.0f), one, lf_v_set1(0.0f));
+    case LF_ACT_SIGMOID:
+        s = lf_v_sigmoid(x);
+        *value = s;
+        return s * (one - s);
     default:
         *value = x;
         return one;

@@ -38,6 +38,8 @@ LF_DEV float lf_act(int act, float x)
         return x * lf_sigmoid(x);
     case LF_ACT_RELU:
         return x < 0.0f ? 0.0f : x; /* NaN stays NaN */
+    case LF_ACT_SIGMOID:
+        return lf_sigmoid(x);
     default:
         return x;
     }
@@ -68,6 +70,10 @@ LF_DEV float lf_act_slope(int act, float x, float *value)
     case LF_ACT_RELU:
         *value = x < 0.0f ? 0.0f : x;
         return x > 0.0f ? 1.0f : 0.0f;
+    case LF_ACT_SIGMOID:
+        s = lf_sigmoid(x);
+        *value = s;
+        return s * (1.0f - s);
     default:
         *value = x;
         return 1.0f;
@@ -91,6 +97,9 @@ LF_DEV float lf_act_slope(int act, float x, float *value)
         break;                                                                                     \
     case LF_ACT_RELU:                                                                              \
         CALL(LF_ACT_RELU);                                                                         \
+        break;                                                                                     \
+    case LF_ACT_SIGMOID:                                                                           \
+        CALL(LF_ACT_SIGMOID);                                                                      \
         break;                                                                                     \
     default:                                                                                       \
         CALL(LF_ACT_NONE);                                                                         \

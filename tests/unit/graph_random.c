@@ -179,7 +179,9 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
         break;
     case 3:
         y = lf_act(g, lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)), LF_NONE),
-                   roll(d, 2) ? LF_ACT_GELU : LF_ACT_SILU);
+                   roll(d, 2)   ? LF_ACT_GELU
+                   : roll(d, 2) ? LF_ACT_SILU
+                                : LF_ACT_SIGMOID);
         break;
     case 4:
     case 5:
@@ -193,7 +195,7 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
             lf_linear(g, x, lf_paramf(g, "wide%u", roll(d, 4)), lf_paramf(g, "long%u", roll(d, 4)));
         lf_val a = lf_slice(g, w, 0, COLS), b = lf_slice(g, w, COLS, COLS);
         if (roll(d, 2)) {
-            y = lf_glu(g, a, b, LF_ACT_SILU);
+            y = lf_glu(g, a, b, roll(d, 2) ? LF_ACT_SILU : LF_ACT_SIGMOID);
         } else {
             put(p, a, true);
             y = b;
