@@ -416,9 +416,12 @@ struct lf_k_embed_bwd {
  *   LayerNorm: rstd = 1/sqrt(var + eps), with the biased variance
  *
  * Row (t, h), t < rows, h < heads, stands at base + t * ld + h * c. heads is 1 for hidden rows and
- * larger for QK-norm inside qkv rows. With delta NULL, s = x and `sum` is not written. Otherwise
- * sum[r] is s rounded to x_type (sum may alias x or delta), and the statistics use that rounded s.
- * mean (LayerNorm only) and rstd: f32 [rows * heads], NULL when no backward follows. y may be x. */
+ * larger for QK-norm inside qkv rows. The heads share w and b [c]. With each, w and b are [heads *
+ * c]: channel i of head h has those at h * c + i, so that heads are groups of the channels of a row
+ * (the gated norm of Mamba-2: Dao and Gu 2024, arXiv:2405.21060). With delta NULL, s = x and `sum`
+ * is not written. Otherwise sum[r] is s rounded to x_type (sum may alias x or delta), and the
+ * statistics use that rounded s. mean (LayerNorm only) and rstd: f32 [rows * heads], NULL when no
+ * backward follows. y may be x. */
 struct lf_k_norm_fwd {
     int64_t rows, heads, c;
     const void *x, *delta, *w, *b;
@@ -427,11 +430,12 @@ struct lf_k_norm_fwd {
     int64_t ldx, lddelta, ldsum, ldy;
     float eps, w_offset;
     bool layer; /* LayerNorm, else RMSNorm */
+    bool each;  /* each head has its own w and b */
     uint8_t x_type, y_type, w_type;
 };
 /* dx = dres + d(norm)/dx^T dy dw (+)= sum_r dy * xhat db (+)= sum_r dy x is the normalised input s
  * of the forward. dres (x_type) is the gradient that arrives on the residual path; it may be NULL.
- * dx may alias dres or dy. dw and db are f32 and may be NULL. */
+ * dx may alias dres or dy. dw and db are f32, [c] or with each [heads * c], and may be NULL. */
 struct lf_k_norm_bwd {
     int64_t rows, heads, c;
     const void *x, *dy, *dres, *w;
@@ -440,7 +444,7 @@ struct lf_k_norm_bwd {
     float *dw, *db;
     int64_t ldx, lddy, lddres, lddx;
     float w_offset;
-    bool layer, accumulate;
+    bool layer, each, accumulate;
     uint8_t x_type, dy_type, w_type; /* dx has x_type */
     void *work;
     size_t work_bytes;

@@ -137,8 +137,10 @@ struct lf_norm_opts {
     float eps;
     float w_offset; /* (w + w_offset); 0 for all but Gemma */
     bool layer;     /* LayerNorm (b allowed), else RMSNorm */
-    /* > 1: normalises each of `heads` equal parts of the row (QK-norm); w has cols / heads */
+    /* > 1: normalises each of `heads` equal parts of the row (QK-norm); w and b have cols / heads
+     */
     int heads;
+    bool each; /* w and b have cols: the parts have parameters of their own */
 };
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o);
 

@@ -122,9 +122,18 @@ static int linear(const struct node *v)
     return both(y, at(v, LINEAR_RES));
 }
 
+/* Parameters of channels go with the columns that they weigh. */
+static bool of_columns(const struct node *v, int slot, int x)
+{
+    const int p = at(v, slot);
+    return p == NONE || p == (x == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME);
+}
+
 static int norm(const struct node *v)
 {
     const int x = both(at(v, NORM_X), at(v, NORM_DELTA));
+    if (v->n->a.each)
+        return of_columns(v, NORM_W, x) && of_columns(v, NORM_B, x) ? nonlinear(x) : BAD;
     return at(v, NORM_W) == LF_PL_SAME ? nonlinear(x) : BAD;
 }
 
@@ -238,7 +247,9 @@ static int row_gate_bwd(const struct node *v, int out)
 static int norm_bwd(const struct node *v, int out)
 {
     const int dx = backward(at(v, NORMB_DY), at(v, NORMB_X));
-    return out != NORMB_DX ? over_heads(dx) : both(dx, at(v, NORMB_DRES));
+    if (out != NORMB_DX)
+        return v->n->a.each ? over_rows(dx) : over_heads(dx);
+    return both(dx, at(v, NORMB_DRES));
 }
 
 /* Lengths of rows of w + B A. Where columns of w and A are spread, a rank has a part of each row,
@@ -336,13 +347,6 @@ static int col_gate_bwd(const struct node *v, int out)
 {
     const int dy = at(v, COLGB_DY);
     return out == COLGB_DX ? dy : over_rows(weight_of_row(dy, at(v, COLGB_X)));
-}
-
-/* Parameters of channels go with the columns that they weigh. */
-static bool of_columns(const struct node *v, int slot, int x)
-{
-    const int p = at(v, slot);
-    return p == NONE || p == (x == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME);
 }
 
 /* Rows of a document are not spread, as in attention; heads, and channels, may be. */

@@ -145,7 +145,7 @@ LF_EMIT(norm)
     int32_t x = n->in[NORM_X], y = n->out[NORM_Y], delta = n->in[NORM_DELTA], w = n->in[NORM_W];
     *k = (struct lf_k_norm_fwd){.rows = R(b, x),
                                 .heads = n->a.heads,
-                                .c = C(b, w),
+                                .c = C(b, x) / n->a.heads,
                                 .x = P(b, x),
                                 .delta = P(b, delta),
                                 .w = P(b, w),
@@ -161,6 +161,7 @@ LF_EMIT(norm)
                                 .eps = n->a.eps,
                                 .w_offset = n->a.w_offset,
                                 .layer = n->a.layer,
+                                .each = n->a.each,
                                 .x_type = DT(b, x),
                                 .y_type = DT(b, y),
                                 .w_type = DT(b, w)};

@@ -147,7 +147,7 @@ LF_EMIT(norm_bwd)
             dx = n->out[NORMB_DX];
     *k = (struct lf_k_norm_bwd){.rows = R(b, x),
                                 .heads = n->a.heads,
-                                .c = C(b, w),
+                                .c = C(b, x) / n->a.heads,
                                 .x = P(b, x),
                                 .dy = P(b, dy),
                                 .dres = P(b, dres),
@@ -163,6 +163,7 @@ LF_EMIT(norm_bwd)
                                 .lddx = LD(b, dx),
                                 .w_offset = n->a.w_offset,
                                 .layer = n->a.layer,
+                                .each = n->a.each,
                                 .accumulate = b->acc,
                                 .x_type = DT(b, x),
                                 .dy_type = DT(b, dy),

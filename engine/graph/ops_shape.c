@@ -135,9 +135,13 @@ LF_SHAPE(norm)
     int32_t heads = n->a.heads;
     if (heads < 1 || cols % heads)
         return bad(g, n, n->in[NORM_X], 0, "its columns do not divide into the heads");
-    if (need_param(g, n, NORM_W, 1, cols / heads,
-                   "w must be a parameter vector of a head's width") ||
-        need_param(g, n, NORM_B, 1, cols / heads, "b must be a parameter vector of a head's width"))
+    const int64_t own = n->a.each ? cols : cols / heads;
+    if (need_param(g, n, NORM_W, 1, own,
+                   n->a.each ? "w must be a parameter vector of the width of x"
+                             : "w must be a parameter vector of a head's width") ||
+        need_param(g, n, NORM_B, 1, own,
+                   n->a.each ? "b must be a parameter vector of the width of x"
+                             : "b must be a parameter vector of a head's width"))
         return LF_EINVAL;
     if (!(n->a.eps >= 0))
         return lf_graph_fail(g, LF_EINVAL, "norm: eps must not be negative");

@@ -63,6 +63,7 @@ struct lf_attr {
     bool sequence;
     /* linear, embed, dora: a partial sum, to which another rank adds the bias, the position */
     bool no_bias;
+    bool each;               /* norm: the heads have parameters of their own */
     bool squares;            /* dora_norm: of the lengths, which ranks add up */
     bool delta, per_channel; /* scan */
     float low, high;         /* scan_gate: where the step is cut */

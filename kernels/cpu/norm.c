@@ -70,6 +70,7 @@ LF_INLINE void norm_row(const struct lf_k_norm_fwd *a, int64_t r, int64_t h)
     const void *delta = a->delta ? lf_at(a->delta, r * a->lddelta + h * len, t) : NULL;
     void *sum = delta ? lf_at_w(a->sum, r * a->ldsum + h * len, t) : NULL;
     const void *s = delta ? sum : x;
+    const int64_t own = a->each ? h * len : 0; /* of w and b */
     void *y = lf_at_w(a->y, r * a->ldy + h * len, a->y_type);
     float mean = 0.0f;
     if (delta || a->layer) {
@@ -83,9 +84,9 @@ LF_INLINE void norm_row(const struct lf_k_norm_fwd *a, int64_t r, int64_t h)
     {
         lf_v v = (lf_get(s, c, t, n) - vm) * vr;
         if (a->w)
-            v *= lf_get(a->w, c, a->w_type, n) + off;
+            v *= lf_get(a->w, own + c, a->w_type, n) + off;
         if (a->b)
-            v += lf_get(a->b, c, a->w_type, n);
+            v += lf_get(a->b, own + c, a->w_type, n);
         lf_put(y, c, a->y_type, n, v);
     }
     if (a->mean && a->layer)
@@ -120,47 +121,64 @@ int LF_SYM(norm_bwd_check)(const struct lf_k_norm_bwd *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-/* Rows (t, h) per block: a function of the number of rows alone. */
+/* Rows whose sums over rows are apart: of each t all heads, which have sums of their own, or each
+ * (t, h). */
+static int64_t norm_rows(const struct lf_k_norm_bwd *a)
+{
+    return a->each ? a->rows : a->rows * a->heads;
+}
+
+/* Rows per block: a function of the number of rows alone. */
 static int64_t norm_block(int64_t rows)
 {
     int64_t b = (rows + NORM_BLOCKS - 1) / NORM_BLOCKS;
     return b < NORM_BLOCK_MIN ? NORM_BLOCK_MIN : b;
 }
 
-static int64_t norm_stride(int64_t c)
+/* Floats of the sums of a head, whose last vector goes beyond c; of all sums of a block. */
+static int64_t norm_pitch(int64_t c)
 {
     return (c + 15) / 16 * 16;
+}
+static int64_t norm_stride(const struct lf_k_norm_bwd *a)
+{
+    return norm_pitch(a->c) * (a->each ? a->heads : 1);
 }
 
 size_t LF_SYM(norm_bwd_work)(const struct lf_k_norm_bwd *a, int threads)
 {
     (void)threads;
-    int64_t rows = a->rows * a->heads, b = norm_block(rows);
-    return (size_t)((rows + b - 1) / b * 2 * norm_stride(a->c)) * sizeof(float);
+    int64_t rows = norm_rows(a), b = norm_block(rows);
+    return (size_t)((rows + b - 1) / b * 2 * norm_stride(a)) * sizeof(float);
 }
 
 struct norm_sums {
     lf_v g, gx;
 };
 
+/* What a row is: its operands (w NULL: 1), and where its addends of dw and db go, or NULL. */
+struct norm_operands {
+    const void *x, *dy, *w;
+    float mean, rstd, *dw, *db;
+};
+
 /* First pass over a row: sums of g and g * xhat, with g = dy * (w + offset); dw and db partials
  * grow by the way. */
-LF_INLINE struct norm_sums norm_bwd_sums(const struct lf_k_norm_bwd *a, const void *x,
-                                         const void *dy, float mean, float rstd, float *dw,
-                                         float *db)
+LF_INLINE struct norm_sums norm_bwd_sums(const struct lf_k_norm_bwd *a,
+                                         const struct norm_operands *p)
 {
     struct norm_sums s = {lf_v_set1(0.0f), lf_v_set1(0.0f)};
-    const lf_v vm = lf_v_set1(mean), vr = lf_v_set1(rstd), off = lf_v_set1(a->w_offset);
+    const lf_v vm = lf_v_set1(p->mean), vr = lf_v_set1(p->rstd), off = lf_v_set1(a->w_offset);
     LF_EACH_VEC(c, n, a->c)
     {
-        lf_v d = lf_get(dy, c, a->dy_type, n), xh = (lf_get(x, c, a->x_type, n) - vm) * vr;
-        lf_v g = a->w ? d * (lf_get(a->w, c, a->w_type, n) + off) : d;
+        lf_v d = lf_get(p->dy, c, a->dy_type, n), xh = (lf_get(p->x, c, a->x_type, n) - vm) * vr;
+        lf_v g = p->w ? d * (lf_get(p->w, c, a->w_type, n) + off) : d;
         s.g += g;
         s.gx = lf_v_fma(g, xh, s.gx);
-        if (dw)
-            lf_v_store(dw + c, lf_v_fma(d, xh, lf_v_load(dw + c)));
-        if (db)
-            lf_v_store(db + c, lf_v_load(db + c) + d);
+        if (p->dw)
+            lf_v_store(p->dw + c, lf_v_fma(d, xh, lf_v_load(p->dw + c)));
+        if (p->db)
+            lf_v_store(p->db + c, lf_v_load(p->db + c) + d);
     }
     return s;
 }
@@ -169,21 +187,28 @@ LF_INLINE void norm_bwd_row(const struct lf_k_norm_bwd *a, int64_t row, float *d
 {
     const int64_t r = row / a->heads, h = row % a->heads, len = a->c;
     const uint8_t t = a->x_type;
-    const void *x = lf_at(a->x, r * a->ldx + h * len, t),
-               *dy = lf_at(a->dy, r * a->lddy + h * len, a->dy_type);
+    const int64_t own = a->each ? h : 0; /* head whose w, dw and db */
+    const struct norm_operands p = {
+        .x = lf_at(a->x, r * a->ldx + h * len, t),
+        .dy = lf_at(a->dy, r * a->lddy + h * len, a->dy_type),
+        .w = a->w ? lf_at(a->w, own * len, a->w_type) : NULL,
+        .mean = a->layer ? a->mean[row] : 0.0f,
+        .rstd = a->rstd[row],
+        .dw = dw ? dw + own * norm_pitch(len) : NULL,
+        .db = db ? db + own * norm_pitch(len) : NULL,
+    };
     const void *dres = a->dres ? lf_at(a->dres, r * a->lddres + h * len, t) : NULL;
     void *dx = a->dx ? lf_at_w(a->dx, r * a->lddx + h * len, t) : NULL;
-    const float mean = a->layer ? a->mean[row] : 0.0f, rstd = a->rstd[row];
-    struct norm_sums s = norm_bwd_sums(a, x, dy, mean, rstd, dw, db);
+    struct norm_sums s = norm_bwd_sums(a, &p);
     if (!dx)
         return;
-    const lf_v vm = lf_v_set1(mean), vr = lf_v_set1(rstd), off = lf_v_set1(a->w_offset);
+    const lf_v vm = lf_v_set1(p.mean), vr = lf_v_set1(p.rstd), off = lf_v_set1(a->w_offset);
     const lf_v mg = lf_v_set1(a->layer ? lf_v_hsum(s.g) / (float)len : 0.0f),
                mgx = lf_v_set1(lf_v_hsum(s.gx) / (float)len);
     LF_EACH_VEC(c, n, len)
     {
-        lf_v d = lf_get(dy, c, a->dy_type, n), xh = (lf_get(x, c, t, n) - vm) * vr;
-        lf_v g = a->w ? d * (lf_get(a->w, c, a->w_type, n) + off) : d;
+        lf_v d = lf_get(p.dy, c, a->dy_type, n), xh = (lf_get(p.x, c, t, n) - vm) * vr;
+        lf_v g = p.w ? d * (lf_get(p.w, c, a->w_type, n) + off) : d;
         lf_v v = (g - mg - xh * mgx) * vr;
         if (dres)
             v += lf_get(dres, c, t, n);
@@ -191,27 +216,40 @@ LF_INLINE void norm_bwd_row(const struct lf_k_norm_bwd *a, int64_t row, float *d
     }
 }
 
-/* out[c] (+)= sum of the blocks' partials, ascending. */
-static void norm_combine(float *out, const float *part, int64_t blocks, int64_t stride, int64_t lo,
-                         int64_t hi, bool accumulate)
+/* out[i] (+)= sum of the blocks' partials, ascending, for lo <= i < hi. */
+static void norm_combine(const struct lf_k_norm_bwd *a, float *out, const float *part,
+                         int64_t blocks, int64_t lo, int64_t hi)
 {
-    for (int64_t c = lo; c < hi; c++) {
+    const int64_t stride = 2 * norm_stride(a);
+    for (int64_t i = lo; i < hi; i++) {
+        const float *p = part + i / a->c * norm_pitch(a->c) + i % a->c;
         float s = 0.0f;
         for (int64_t b = 0; b < blocks; b++)
-            s += part[b * stride + c];
-        out[c] = accumulate ? out[c] + s : s;
+            s += p[b * stride];
+        out[i] = a->accumulate ? out[i] + s : s;
+    }
+}
+
+/* Rows [r0, r1) of norm_rows. */
+LF_INLINE void norm_bwd_rows(lf_queue *q, const struct lf_k_norm_bwd *a, int64_t r0, int64_t r1,
+                             float *dw, float *db)
+{
+    const int64_t per = a->each ? a->heads : 1;
+    for (int64_t r = r0; r < r1; r++) {
+        lf_border(q);
+        for (int64_t i = 0; i < per; i++)
+            norm_bwd_row(a, r * per + i, dw, db);
     }
 }
 
 int LF_SYM(norm_bwd)(lf_queue *q, const struct lf_k_norm_bwd *a)
 {
-    const int64_t rows = a->rows * a->heads, block = norm_block(rows),
-                  blocks = (rows + block - 1) / block;
-    const int64_t stride = norm_stride(a->c);
+    const int64_t rows = norm_rows(a), block = norm_block(rows),
+                  blocks = (rows + block - 1) / block, stride = norm_stride(a);
     float *part = (float *)a->work;
     if ((a->dw || a->db) && a->work_bytes < LF_SYM(norm_bwd_work)(a, 1))
         return LF_K_EINVAL;
-#pragma omp parallel num_threads(lf_team(q, rows * a->c * 12))
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->c * 12))
     {
         int tid = omp_get_thread_num(), nt = omp_get_num_threads();
         int64_t lo, hi;
@@ -224,17 +262,14 @@ int LF_SYM(norm_bwd)(lf_queue *q, const struct lf_k_norm_bwd *a)
             if (db)
                 memset(db, 0, (size_t)stride * sizeof(float));
             int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
-            for (int64_t r = b * block; r < end; r++) {
-                lf_border(q);
-                norm_bwd_row(a, r, dw, db);
-            }
+            norm_bwd_rows(q, a, b * block, end, dw, db);
         }
 #pragma omp barrier
-        lf_part(a->c, 16, tid, nt, &lo, &hi);
+        lf_part(a->each ? a->heads * a->c : a->c, 16, tid, nt, &lo, &hi);
         if (a->dw)
-            norm_combine(a->dw, part, blocks, 2 * stride, lo, hi, a->accumulate);
+            norm_combine(a, a->dw, part, blocks, lo, hi);
         if (a->db)
-            norm_combine(a->db, part + stride, blocks, 2 * stride, lo, hi, a->accumulate);
+            norm_combine(a, a->db, part + stride, blocks, lo, hi);
     }
     return LF_K_OK;
 }

@@ -20,7 +20,8 @@ enum {
     SCRATCH = 64 * sizeof(float),
     SMALL_BLOCK = 128, /* threads of a block whose groups are parts of a warp */
     MOST_PARTS = 1024, /* blocks of the backward: enough for every multiprocessor */
-    FEWEST_ROWS = 16
+    FEWEST_ROWS = 16,
+    MOST_HEADS = 65535 /* blocks in the second direction of a grid */
 };
 
 /* Threads that share a row of c columns, each with at most `vecs` pieces in its registers; 0: too
@@ -81,9 +82,21 @@ static int64_t bwd_rows(int64_t rows)
     return b < FEWEST_ROWS ? FEWEST_ROWS : b;
 }
 
-static int64_t bwd_stride(int64_t c)
+/* Rows that blocks divide, and columns of the sums over them: with `each`, a head's rows are other
+ * blocks', and its columns its own. */
+static int64_t bwd_count(const struct lf_k_norm_bwd *a)
 {
-    return (c + 31) / 32 * 32;
+    return a->each ? a->rows : a->rows * a->heads;
+}
+
+static int64_t bwd_columns(const struct lf_k_norm_bwd *a)
+{
+    return a->each ? a->heads * a->c : a->c;
+}
+
+static int64_t bwd_stride(const struct lf_k_norm_bwd *a)
+{
+    return (bwd_columns(a) + 31) / 32 * 32;
 }
 
 int lf_cuda_norm_bwd_check(const struct lf_k_norm_bwd *a)
@@ -91,21 +104,21 @@ int lf_cuda_norm_bwd_check(const struct lf_k_norm_bwd *a)
     const int64_t row = a->heads * a->c;
     bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->lddy >= row &&
               a->lddx >= row && lf_cu_float(a->x_type) && lf_cu_float(a->dy_type) &&
-              lf_cu_float(a->w_type) && bwd_group(a->c) > 0;
+              lf_cu_float(a->w_type) && bwd_group(a->c) > 0 && (!a->each || a->heads <= MOST_HEADS);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
 size_t lf_cuda_norm_bwd_work(const struct lf_k_norm_bwd *a, int threads)
 {
     (void)threads;
-    const int64_t rows = a->rows * a->heads;
-    return (size_t)(lf_cu_blocks(rows, bwd_rows(rows)) * 2 * bwd_stride(a->c)) * sizeof(float);
+    const int64_t rows = bwd_count(a);
+    return (size_t)(lf_cu_blocks(rows, bwd_rows(rows)) * 2 * bwd_stride(a)) * sizeof(float);
 }
 
 int lf_cuda_norm_bwd(lf_queue *q, const struct lf_k_norm_bwd *a)
 {
-    const int64_t rows = a->rows * a->heads;
-    const struct lf_cu_norm_bwd args = {*a, bwd_group(a->c), bwd_rows(rows), bwd_stride(a->c)};
+    const int64_t rows = bwd_count(a), columns = bwd_columns(a);
+    const struct lf_cu_norm_bwd args = {*a, bwd_group(a->c), bwd_rows(rows), bwd_stride(a)};
     const unsigned parts = lf_cu_blocks(rows, args.block), block = block_of(args.group);
     const bool wide = bwd_wide(a->c), sums = a->dw || a->db;
     const size_t smem =
@@ -114,15 +127,15 @@ int lf_cuda_norm_bwd(lf_queue *q, const struct lf_k_norm_bwd *a)
               : 0);
     if (sums && a->work_bytes < lf_cuda_norm_bwd_work(a, 1))
         return LF_K_EINVAL;
-    int rc =
-        lf_cu_launch(q, wide ? LF_CU_FN_norm_bwd_wide : LF_CU_FN_norm_bwd,
-                     (struct lf_cu_dim){.x = parts}, (struct lf_cu_dim){.x = block}, smem, &args);
+    int rc = lf_cu_launch(q, wide ? LF_CU_FN_norm_bwd_wide : LF_CU_FN_norm_bwd,
+                          (struct lf_cu_dim){.x = parts, .y = a->each ? (unsigned)a->heads : 1},
+                          (struct lf_cu_dim){.x = block}, smem, &args);
     if (rc != 0 || !sums)
         return rc;
-    const struct lf_cu_norm_sum s = {a->work, a->dw,       a->db,        a->c,
+    const struct lf_cu_norm_sum s = {a->work, a->dw,       a->db,        columns,
                                      parts,   args.stride, a->accumulate};
     return lf_cu_launch(q, LF_CU_FN_norm_bwd_sum,
-                        (struct lf_cu_dim){.x = lf_cu_blocks(a->c, LF_NORM_SUM_X), .y = 2},
+                        (struct lf_cu_dim){.x = lf_cu_blocks(columns, LF_NORM_SUM_X), .y = 2},
                         (struct lf_cu_dim){.x = LF_NORM_SUM_X, .y = LF_NORM_SUM_Y},
                         LF_NORM_SUM_X * LF_NORM_SUM_Y * sizeof(float), &s);
 }

@@ -43,15 +43,23 @@ LF_DEV bool heads_vec8(const void *p, int64_t ld, int64_t heads, int64_t c, int 
 
 /* ---- norm, forward ---- */
 
-/* y of one piece of eight columns. */
-LF_DEV void norm_put(const struct lf_k_norm_fwd *a, int64_t to, int64_t at, int n, const float s[8],
-                     float mean, float rstd, bool vec)
+/* Whether the parameters of a head, at multiples of c if each has its own, can be read so. */
+LF_DEV bool weights_vec8(const void *p, bool each, int64_t c, int type)
 {
+    return lf_vec8(p, each ? c : 0, type);
+}
+
+/* y of one piece of eight columns of the row at `to`, whose parameters begin at `own`. */
+LF_DEV void norm_put(const struct lf_k_norm_fwd *a, int64_t to, int64_t own, int64_t at,
+                     const float s[8], float mean, float rstd)
+{
+    const int n = lf_eight(a->c, at);
+    const bool vec = heads_vec8(a->y, a->ldy, a->heads, a->c, a->y_type);
     float y[8], w[8], b[8];
     if (a->w)
-        lf_load_n(w, a->w, at, a->w_type, n, lf_vec8(a->w, 0, a->w_type));
+        lf_load_n(w, a->w, own + at, a->w_type, n, weights_vec8(a->w, a->each, a->c, a->w_type));
     if (a->b)
-        lf_load_n(b, a->b, at, a->w_type, n, lf_vec8(a->b, 0, a->w_type));
+        lf_load_n(b, a->b, own + at, a->w_type, n, weights_vec8(a->b, a->each, a->c, a->w_type));
     LF_UNROLL for (int j = 0; j < 8; j++)
     {
         y[j] = (s[j] - mean) * rstd;
@@ -108,12 +116,11 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
         }
     }
     const float rstd = 1.0f / sqrtf(group_sum(sq, group, scratch) / (float)a->c + a->eps);
-    const bool vy = heads_vec8(a->y, a->ldy, a->heads, a->c, a->y_type);
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
         if (at < len)
-            norm_put(a, r * a->ldy + col, at, lf_eight(len, at), s[k], mean, rstd, vy);
+            norm_put(a, r * a->ldy + col, a->each ? col : 0, at, s[k], mean, rstd);
     }
     if (live && member == 0 && a->mean && a->layer)
         a->mean[row] = mean;
@@ -196,6 +203,13 @@ LF_DEV void norm_bwd_row(const struct lf_cu_norm_bwd *p, struct bwd_state *st, i
     }
 }
 
+/* Where heads have their own parameters, blockIdx.y is the head of all rows of a block; its first
+ * column. */
+LF_DEV int64_t own_column(const struct lf_k_norm_bwd *a)
+{
+    return a->each ? (int64_t)blockIdx.y * a->c : 0;
+}
+
 /* The block's sums: those of its groups, added in order, into part. */
 LF_DEV void norm_bwd_part(const struct lf_cu_norm_bwd *p, const struct bwd_state *st, float *sums,
                           const int vecs)
@@ -204,7 +218,7 @@ LF_DEV void norm_bwd_part(const struct lf_cu_norm_bwd *p, const struct bwd_state
     const int group = p->group, member = (int)threadIdx.x % group, mine = (int)threadIdx.x / group,
               groups = (int)blockDim.x / group;
     const int64_t width = 8 * (int64_t)vecs * group;
-    float *part = (float *)a->work + 2 * (int64_t)blockIdx.x * p->stride;
+    float *part = (float *)a->work + 2 * (int64_t)blockIdx.x * p->stride + own_column(a);
     for (int w = 0; w < 2; w++) {
         __syncthreads();
         LF_UNROLL for (int k = 0; k < vecs; k++)
@@ -227,15 +241,16 @@ LF_DEV void norm_bwd_block(const struct lf_cu_norm_bwd *p, float *shared, const 
 {
     const struct lf_k_norm_bwd *a = &p->k;
     const int group = p->group, member = (int)threadIdx.x % group, groups = (int)blockDim.x / group;
-    const int64_t rows = a->rows * a->heads, lo = (int64_t)blockIdx.x * p->block,
+    const int64_t rows = a->each ? a->rows : a->rows * a->heads, step = a->each ? a->heads : 1,
+                  lo = (int64_t)blockIdx.x * p->block,
                   hi = lo + p->block < rows ? lo + p->block : rows;
     struct bwd_state st;
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
         if (a->w)
-            lf_load_n(st.w[k], a->w, at, a->w_type, lf_eight(a->c, at),
-                      lf_vec8(a->w, 0, a->w_type));
+            lf_load_n(st.w[k], a->w, own_column(a) + at, a->w_type, lf_eight(a->c, at),
+                      weights_vec8(a->w, a->each, a->c, a->w_type));
         LF_UNROLL for (int j = 0; j < 8; j++)
         {
             st.w[k][j] = a->w ? st.w[k][j] + a->w_offset : 1.0f;
@@ -244,7 +259,8 @@ LF_DEV void norm_bwd_block(const struct lf_cu_norm_bwd *p, float *shared, const 
     }
     for (int64_t r = lo; r < hi; r += groups) {
         const int64_t row = r + (int)threadIdx.x / group;
-        norm_bwd_row(p, &st, row, row < hi, shared, vecs, t);
+        norm_bwd_row(p, &st, row * step + (a->each ? (int64_t)blockIdx.y : 0), row < hi, shared,
+                     vecs, t);
     }
     if (a->dw || a->db)
         norm_bwd_part(p, &st, shared + 64, vecs);

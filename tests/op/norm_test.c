@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * norm_fwd and norm_bwd (LayerNorm, RMSNorm, fused residual sum, heads inside rows) against the
+ * norm_fwd and norm_bwd (LayerNorm, RMSNorm, fused residual sum, heads inside rows, with parameters
+ * of their own or of all) against the
  * formulas in f64; the backward against its analytic form and against finite differences of the
  * forward; threads bit for bit.
  */
@@ -13,21 +14,39 @@ struct ncase {
     bool layer, delta, bias, weight, dres, accumulate;
     uint8_t y_type; /* relative to x: 0 same, 1 the other type */
     float w_offset;
+    bool each;
 };
 static const struct ncase cases[] = {
-    {0, 1, 8, true, false, true, true, false, false, 0, 0},
-    {1, 1, 1, false, false, false, true, false, false, 0, 0},
-    {3, 1, 17, true, true, true, true, true, false, 0, 0},
-    {5, 3, 33, false, false, false, true, false, true, 0, 0},
-    {40, 1, 64, false, true, false, true, true, true, 1, 1.0f},
-    {9, 2, 70, true, false, true, false, true, false, 1, 0},
-    {333, 1, 259, true, true, true, true, true, true, 0, 0},
-    {333, 2, 128, false, true, false, true, true, false, 0, 0},
-    {6, 1, 1030, true, false, true, true, false, false, 0, 0},
-    {3, 1, 4100, false, true, false, true, true, true, 0, 0},
+    {0, 1, 8, true, false, true, true, false, false, 0, 0, false},
+    {1, 1, 1, false, false, false, true, false, false, 0, 0, false},
+    {3, 1, 17, true, true, true, true, true, false, 0, 0, false},
+    {5, 3, 33, false, false, false, true, false, true, 0, 0, false},
+    {40, 1, 64, false, true, false, true, true, true, 1, 1.0f, false},
+    {9, 2, 70, true, false, true, false, true, false, 1, 0, false},
+    {333, 1, 259, true, true, true, true, true, true, 0, 0, false},
+    {333, 2, 128, false, true, false, true, true, false, 0, 0, false},
+    {6, 1, 1030, true, false, true, true, false, false, 0, 0, false},
+    {3, 1, 4100, false, true, false, true, true, true, 0, 0, false},
+    {0, 2, 8, false, false, false, true, false, false, 0, 0, true},
+    {1, 4, 1, true, false, true, true, false, false, 0, 0, true},
+    {5, 3, 33, true, false, true, true, false, true, 0, 0, true},
+    {333, 2, 128, false, true, false, true, true, false, 0, 1.0f, true},
+    {40, 4, 17, true, true, true, false, true, true, 1, 0, true},
+    {17, 2, 1030, false, false, false, true, false, false, 1, 0, true},
+    {2, 2, 4100, true, false, true, true, false, true, 0, 0, true},
 };
 enum { CASES = sizeof cases / sizeof *cases, GAP = 8, WIDTH_CAP = 4200 };
 static lf_queue *queue[4];
+
+/* Elements of w and b, and where those of row r (t * heads + h) begin. */
+static int64_t weights(const struct ncase *n)
+{
+    return n->each ? n->heads * n->c : n->c;
+}
+static int64_t own(const struct ncase *n, int64_t r)
+{
+    return n->each ? r % n->heads * n->c : 0;
+}
 
 /* y of one row of s. */
 static void ref_row(const struct ncase *n, const double *s, const double *w, const double *b,
@@ -61,21 +80,22 @@ static double *doubles(int64_t n)
 static void ref_backward(const struct ncase *n, struct ndata *t)
 {
     for (int64_t r = 0; r < n->rows * n->heads; r++) {
-        const double *s = t->s + r * n->c, *dy = t->dyv + r * n->c;
+        const double *s = t->s + r * n->c, *dy = t->dyv + r * n->c, *wv = t->wv + own(n, r);
+        double *dw = t->dw + own(n, r), *adw = t->adw + own(n, r), *db = t->db + own(n, r);
         double mg = 0, mgx = 0, amg = 0;
         for (int64_t i = 0; i < n->c; i++) {
             double xh = (s[i] - t->mean[r]) * t->rstd[r],
-                   g = dy[i] * (n->weight ? t->wv[i] + (double)n->w_offset : 1);
+                   g = dy[i] * (n->weight ? wv[i] + (double)n->w_offset : 1);
             mg += g / (double)n->c;
             mgx += g * xh / (double)n->c;
             amg += fabs(g) * (1 + fabs(xh)) / (double)n->c;
-            t->dw[i] += dy[i] * xh;
-            t->adw[i] += fabs(dy[i]) * (1 + fabs(xh));
-            t->db[i] += dy[i];
+            dw[i] += dy[i] * xh;
+            adw[i] += fabs(dy[i]) * (1 + fabs(xh));
+            db[i] += dy[i];
         }
         for (int64_t i = 0; i < n->c; i++) {
             double xh = (s[i] - t->mean[r]) * t->rstd[r],
-                   g = dy[i] * (n->weight ? t->wv[i] + (double)n->w_offset : 1);
+                   g = dy[i] * (n->weight ? wv[i] + (double)n->w_offset : 1);
             double res =
                 n->dres ? op_get(t->dres.p, r / n->heads * t->ld + r % n->heads * n->c + i, t->xt)
                         : 0;
@@ -94,8 +114,8 @@ static struct ndata data_make(const struct ncase *n, int xt)
     t.ld = t.width + GAP;
     t.x = op_random(n->rows * t.ld, xt, 1, 2.0);
     t.delta = op_random(n->rows * t.ld, xt, 2, 2.0);
-    t.w = op_random(n->c, LF_F32, 3, 1.5);
-    t.b = op_random(n->c, LF_F32, 4, 1.0);
+    t.w = op_random(weights(n), LF_F32, 3, 1.5);
+    t.b = op_random(weights(n), LF_F32, 4, 1.0);
     t.dy = op_random(n->rows * t.ld, t.yt, 5, 1.0);
     t.dres = op_random(n->rows * t.ld, xt, 6, 1.0);
     double **f[] = {&t.s, &t.y, &t.dyv, &t.dx, &t.adx};
@@ -105,8 +125,8 @@ static struct ndata data_make(const struct ncase *n, int xt)
     t.rstd = doubles(n->rows * n->heads);
     double **v[] = {&t.wv, &t.bv, &t.dw, &t.db, &t.adw};
     for (size_t i = 0; i < sizeof v / sizeof *v; i++)
-        *v[i] = doubles(n->c);
-    for (int64_t i = 0; i < n->c; i++) {
+        *v[i] = doubles(weights(n));
+    for (int64_t i = 0; i < weights(n); i++) {
         t.wv[i] = op_get(t.w.p, i, LF_F32);
         t.bv[i] = op_get(t.b.p, i, LF_F32);
     }
@@ -119,7 +139,8 @@ static struct ndata data_make(const struct ncase *n, int xt)
         t.dyv[i] = op_get(t.dy.p, at, t.yt);
     }
     for (int64_t r = 0; r < n->rows * n->heads; r++)
-        ref_row(n, t.s + r * n->c, t.wv, t.bv, t.y + r * n->c, &t.mean[r], &t.rstd[r]);
+        ref_row(n, t.s + r * n->c, t.wv + own(n, r), t.bv + own(n, r), t.y + r * n->c, &t.mean[r],
+                &t.rstd[r]);
     ref_backward(n, &t);
     return t;
 }
@@ -187,6 +208,7 @@ static void test_forward(const struct lf_kernels *k, const struct ncase *n, cons
                                   .eps = 1e-5f,
                                   .w_offset = n->w_offset,
                                   .layer = n->layer,
+                                  .each = n->each,
                                   .x_type = (uint8_t)t->xt,
                                   .y_type = (uint8_t)t->yt,
                                   .w_type = LF_F32};
@@ -224,9 +246,9 @@ static bool backward(const struct lf_kernels *k, const struct ncase *n, const st
         op_set(rstd.p, r, LF_F32, t->rstd[r]);
     }
     *dx = rows_blank(t, n->rows, t->xt);
-    *dw = op_alloc((size_t)n->c * 4);
-    *db = op_alloc((size_t)n->c * 4);
-    for (int64_t i = 0; i < n->c; i++)
+    *dw = op_alloc((size_t)weights(n) * 4);
+    *db = op_alloc((size_t)weights(n) * 4);
+    for (int64_t i = 0; i < weights(n); i++)
         ((float *)dw->p)[i] = ((float *)db->p)[i] = 0.5f;
     struct lf_k_norm_bwd a = {.rows = n->rows,
                               .heads = n->heads,
@@ -246,6 +268,7 @@ static bool backward(const struct lf_kernels *k, const struct ncase *n, const st
                               .lddx = t->ld,
                               .w_offset = n->w_offset,
                               .layer = n->layer,
+                              .each = n->each,
                               .accumulate = n->accumulate,
                               .x_type = (uint8_t)t->xt,
                               .dy_type = (uint8_t)t->yt,
@@ -271,7 +294,7 @@ static double numeric(const struct ncase *n, const struct ndata *t, int64_t i)
     for (int k = 0; k < 2; k++) {
         memcpy(s, t->s + r * n->c, (size_t)n->c * sizeof *s);
         s[c] += k ? h : -h;
-        ref_row(n, s, t->wv, t->bv, y, &m, &rs);
+        ref_row(n, s, t->wv + own(n, r), t->bv + own(n, r), y, &m, &rs);
         side[k] = 0;
         for (int64_t j = 0; j < n->c; j++)
             side[k] += t->dyv[r * n->c + j] * y[j];
@@ -292,15 +315,15 @@ static void test_backward(const struct lf_kernels *k, const struct ncase *n, con
     }
     tap_ok(ran && same, "norm_bwd: same bits with 1 to 3 threads");
     op_ok(rows_diff(&dx[1], t->dx, t->adx, t, t->xt, 4e-6), "norm_bwd dx");
-    double *want = doubles(n->c), *wantb = doubles(n->c), *scale = doubles(n->c);
-    for (int64_t i = 0; i < n->c; i++) {
+    double *want = doubles(weights(n)), *wantb = doubles(weights(n)), *scale = doubles(weights(n));
+    for (int64_t i = 0; i < weights(n); i++) {
         want[i] = t->dw[i] + (n->accumulate ? 0.5 : 0);
         wantb[i] = t->db[i] + (n->accumulate ? 0.5 : 0);
         scale[i] = t->adw[i] + 1;
     }
-    op_ok(op_compare(dw[1].p, LF_F32, want, scale, n->c, 4e-6), "norm_bwd dw");
-    op_ok(op_compare(db[1].p, LF_F32, wantb, scale, n->c, 4e-6), "norm_bwd db");
-    op_prove(dw[1].p, LF_F32, want, scale, n->c, 4e-6, n->c - 1);
+    op_ok(op_compare(dw[1].p, LF_F32, want, scale, weights(n), 4e-6), "norm_bwd dw");
+    op_ok(op_compare(db[1].p, LF_F32, wantb, scale, weights(n), 4e-6), "norm_bwd db");
+    op_prove(dw[1].p, LF_F32, want, scale, weights(n), 4e-6, weights(n) - 1);
     double w = 0;
     for (int64_t q = 0; q < 12 && t->total > 0 && t->xt == LF_F32; q++) {
         int64_t i = q * 7907 % t->total;

@@ -684,6 +684,8 @@ static struct small small_of(bool sequence)
         {.name = "down", .ndim = 2, .dims = {32, 64}, .shard = LF_SHARD_COLS},
         {.name = "bias", .ndim = 1, .dims = {32}},
         {.name = "norm", .ndim = 1, .dims = {32}},
+        {.name = "wide", .ndim = 1, .dims = {64}},
+        {.name = "wide part", .ndim = 1, .dims = {64}, .shard = LF_SHARD_ROWS, .shard_parts = 4},
     };
     const struct lf_layout l = {.tensor = 2, .tensor_rank = 1, .sequence = sequence};
     if (lf_pstore_set_layout(s.ps, &l, &err))
@@ -761,6 +763,18 @@ static void test_refused(void)
     y = lf_norm(s.g, lf_linear(s.g, h, s.down, LF_NONE), lf_param(s.g, "norm"), LF_NONE, &rms);
     tap_rc(finish(&s, y, NULL, &err), LF_EINVAL, &err, "norm does not add up",
            "a norm of a partial sum");
+
+    for (int whole = 0; whole < 2; whole++) {
+        const struct lf_norm_opts groups = {.eps = 1e-5f, .heads = 4, .each = true};
+        s = small();
+        h = lf_linear(s.g, lf_tp_enter(s.g, s.x), s.up, LF_NONE);
+        h = lf_norm(s.g, h, lf_param(s.g, whole ? "wide" : "wide part"), LF_NONE, &groups);
+        y = lf_tp_leave(s.g, lf_linear(s.g, h, s.down, LF_NONE));
+        tap_rc(finish(&s, y, NULL, &err), whole ? LF_EINVAL : 0, &err,
+               whole ? "norm does not add up" : NULL,
+               whole ? "groups that ranks divide, under weights that they do not"
+                     : "groups and their weights are divided alike");
+    }
 
     s = small();
     h = lf_linear(s.g, lf_tp_enter(s.g, s.x), s.up, LF_NONE);
@@ -895,7 +909,7 @@ static void test_table(const char *name, int n, bool sequence)
 int main(void)
 {
     TAP(1, test_can_fail());
-    TAP(11, test_refused());
+    TAP(13, test_refused());
     TAP(10, test_sizes());
     for (int i = 0; i < N_ROWS; i++)
         TAP(4, test_row(&rows[i], i % 3 == 2 ? 4 : 2, false));

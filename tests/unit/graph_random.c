@@ -174,9 +174,13 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
         y = lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)),
                       roll(d, 2) ? lf_paramf(g, "vector%u", roll(d, 4)) : LF_NONE);
         break;
-    case 2:
-        y = lf_norm(g, x, lf_paramf(g, "vector%u", roll(d, 4)), LF_NONE, &no);
+    case 2: {
+        const struct lf_norm_opts groups = {
+            .eps = 1e-5f, .layer = no.layer, .heads = 2, .each = true};
+        y = lf_norm(g, x, lf_paramf(g, "vector%u", roll(d, 4)), LF_NONE,
+                    roll(d, 2) ? &groups : &no);
         break;
+    }
     case 3:
         y = lf_act(g, lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)), LF_NONE),
                    roll(d, 2)   ? LF_ACT_GELU

@@ -84,6 +84,8 @@ static lf_pstore *store(const struct kind *k, int ranks, int rank)
     add(ps, "a_log", H, 0, NULL, H, LF_SHARD_ROWS);
     add(ps, "dt_bias", z.gates, 0, NULL, H, LF_SHARD_ROWS);
     add(ps, "skip", H, 0, NULL, H, LF_SHARD_ROWS);
+    add(ps, "norm", z.v, 0, NULL, H, LF_SHARD_ROWS);
+    add(ps, "norm_bias", z.v, 0, NULL, H, LF_SHARD_ROWS);
     add(ps, "out", C, z.v, NULL, H, LF_SHARD_COLS);
     add(ps, "head", V, C, NULL, 0, LF_SHARD_NONE);
     return ps;
@@ -135,7 +137,11 @@ static lf_val mixer(lf_graph *g, const struct kind *k, lf_val x, int rows, int s
     }
     if (!k->delta)
         in.skip = lf_param(g, "skip");
-    const lf_val o_ = lf_scan(g, &in, starts, &o, sequences ? &scan : NULL);
+    /* of short rows, which a smaller eps would magnify together with their rounding */
+    const struct lf_norm_opts no = {.eps = 0.1f, .layer = k->fixed, .heads = G, .each = true};
+    const lf_val o_ =
+        lf_norm(g, lf_scan(g, &in, starts, &o, sequences ? &scan : NULL), lf_param(g, "norm"),
+                k->fixed ? lf_param(g, "norm_bias") : LF_NONE, &no);
     return lf_tp_leave(g, lf_linear(g, o_, lf_param(g, "out"), LF_NONE));
 }
 
