@@ -680,17 +680,16 @@ struct lf_k_act_bwd {
     void *dx;
     uint8_t act, x_type;
 };
-/* y = act(gate) * up. gate and up are [R, C] with pointers of their own and one row distance, ldx
- * (they are the halves of one gemm's output). */
+/* y = act(gate) * up. gate and up are [R, C], each with a row distance of its own. */
 struct lf_k_glu_fwd {
-    int64_t rows, c, ldx, ldy;
+    int64_t rows, c, ldg, ldu, ldy;
     const void *gate, *up;
     void *y;
     uint8_t act, x_type;
 };
 /* dgate = dy * up * act'(gate); dup = dy * act(gate). dgate may be gate, and dup may be up. */
 struct lf_k_glu_bwd {
-    int64_t rows, c, ldx, lddy, lddx;
+    int64_t rows, c, ldg, ldu, lddy, lddg, lddu;
     const void *gate, *up, *dy;
     void *dgate, *dup;
     uint8_t act, x_type;

@@ -339,9 +339,8 @@ LF_SHAPE(glu)
     const struct lf_tensor *a = &g->t[n->in[0]], *b = &g->t[n->in[1]];
     if (a->rows != b->rows || a->cols != b->cols)
         return bad(g, n, n->in[0], n->in[1], "gate and up must have one shape");
-    if (n->in[0] == n->in[1] || lf_ld_of(g, n->in[0]) != lf_ld_of(g, n->in[1]))
-        return bad(g, n, n->in[0], n->in[1],
-                   "gate and up must be two values with one row distance");
+    if (n->in[0] == n->in[1])
+        return bad(g, n, n->in[0], n->in[1], "gate and up must be two values");
     return make(g, n, 0, a->rows, a->cols, "");
 }
 

@@ -262,7 +262,8 @@ static void gated(const struct row_mem *m)
 {
     struct lf_k_glu_fwd gf = {.rows = R,
                               .c = FF,
-                              .ldx = FF,
+                              .ldg = FF,
+                              .ldu = FF,
                               .ldy = FF,
                               .gate = m->big,
                               .up = m->up,
@@ -272,9 +273,11 @@ static void gated(const struct row_mem *m)
     measure("swiglu fwd", m->bf16, 3 * m->e * R * FF, run_glu_fwd, &gf);
     struct lf_k_glu_bwd gb = {.rows = R,
                               .c = FF,
-                              .ldx = FF,
+                              .ldg = FF,
+                              .ldu = FF,
                               .lddy = FF,
-                              .lddx = FF,
+                              .lddg = FF,
+                              .lddu = FF,
                               .gate = m->big,
                               .up = m->up,
                               .dy = m->dy,

@@ -128,8 +128,8 @@ int LF_SYM(act_bwd)(lf_queue *q, const struct lf_k_act_bwd *a)
 
 int LF_SYM(glu_fwd_check)(const struct lf_k_glu_fwd *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && act_known(a->act) &&
-              lf_is_float(a->x_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldg >= a->c && a->ldu >= a->c && a->ldy >= a->c &&
+              act_known(a->act) && lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -137,7 +137,7 @@ LF_INLINE void glu_rows(const struct lf_k_glu_fwd *a, int64_t r0, int64_t r1, ui
                         uint8_t t)
 {
     for (int64_t r = r0; r < r1; r++) {
-        const void *g = lf_at(a->gate, r * a->ldx, t), *u = lf_at(a->up, r * a->ldx, t);
+        const void *g = lf_at(a->gate, r * a->ldg, t), *u = lf_at(a->up, r * a->ldu, t);
         void *y = lf_at_w(a->y, r * a->ldy, t);
         LF_EACH_VEC(c, n, a->c)
         lf_put(y, c, t, n, lf_act_f(act, lf_get(g, c, t, n)) * lf_get(u, c, t, n));
@@ -160,8 +160,8 @@ int LF_SYM(glu_fwd)(lf_queue *q, const struct lf_k_glu_fwd *a)
 
 int LF_SYM(glu_bwd_check)(const struct lf_k_glu_bwd *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
-              act_known(a->act) && lf_is_float(a->x_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldg >= a->c && a->ldu >= a->c && a->lddy >= a->c &&
+              a->lddg >= a->c && a->lddu >= a->c && act_known(a->act) && lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -169,9 +169,9 @@ LF_INLINE void glu_rows_bwd(const struct lf_k_glu_bwd *a, int64_t r0, int64_t r1
                             uint8_t t)
 {
     for (int64_t r = r0; r < r1; r++) {
-        const void *g = lf_at(a->gate, r * a->ldx, t), *u = lf_at(a->up, r * a->ldx, t),
+        const void *g = lf_at(a->gate, r * a->ldg, t), *u = lf_at(a->up, r * a->ldu, t),
                    *dy = lf_at(a->dy, r * a->lddy, t);
-        void *dg = lf_at_w(a->dgate, r * a->lddx, t), *du = lf_at_w(a->dup, r * a->lddx, t);
+        void *dg = lf_at_w(a->dgate, r * a->lddg, t), *du = lf_at_w(a->dup, r * a->lddu, t);
         LF_EACH_VEC(c, n, a->c)
         {
             lf_v value, d = lf_act_df(act, lf_get(g, c, t, n), &value), up = lf_get(u, c, t, n),

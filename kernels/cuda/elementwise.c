@@ -82,7 +82,8 @@ int lf_cuda_act_bwd(lf_queue *q, const struct lf_k_act_bwd *a)
 
 int lf_cuda_glu_fwd_check(const struct lf_k_glu_fwd *a)
 {
-    bool ok = act_ok(a->rows, a->c, a->act, a->x_type) && a->ldx >= a->c && a->ldy >= a->c;
+    bool ok = act_ok(a->rows, a->c, a->act, a->x_type) && a->ldg >= a->c && a->ldu >= a->c &&
+              a->ldy >= a->c;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_glu_fwd(lf_queue *q, const struct lf_k_glu_fwd *a)
@@ -92,8 +93,8 @@ int lf_cuda_glu_fwd(lf_queue *q, const struct lf_k_glu_fwd *a)
 
 int lf_cuda_glu_bwd_check(const struct lf_k_glu_bwd *a)
 {
-    bool ok = act_ok(a->rows, a->c, a->act, a->x_type) && a->ldx >= a->c && a->lddy >= a->c &&
-              a->lddx >= a->c;
+    bool ok = act_ok(a->rows, a->c, a->act, a->x_type) && a->ldg >= a->c && a->ldu >= a->c &&
+              a->lddy >= a->c && a->lddg >= a->c && a->lddu >= a->c;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_glu_bwd(lf_queue *q, const struct lf_k_glu_bwd *a)

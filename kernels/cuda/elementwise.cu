@@ -71,13 +71,13 @@ LF_KERNEL(glu_fwd, struct lf_k_glu_fwd, 256)
 {
     const int t = a->x_type;
     const bool vec =
-        lf_vec8(a->gate, a->ldx, t) && lf_vec8(a->up, a->ldx, t) && lf_vec8(a->y, a->ldy, t);
+        lf_vec8(a->gate, a->ldg, t) && lf_vec8(a->up, a->ldu, t) && lf_vec8(a->y, a->ldy, t);
     LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
         const int n = lf_eight(a->c, at);
         float g[8], u[8];
-        lf_load_n(g, a->gate, r * a->ldx + at, t, n, vec);
-        lf_load_n(u, a->up, r * a->ldx + at, t, n, vec);
+        lf_load_n(g, a->gate, r * a->ldg + at, t, n, vec);
+        lf_load_n(u, a->up, r * a->ldu + at, t, n, vec);
         lf_act8(g, g, a->act);
         LF_UNROLL for (int k = 0; k < 8; k++) g[k] *= u[k];
         lf_store_n(a->y, r * a->ldy + at, t, g, n, vec);
@@ -87,15 +87,15 @@ LF_KERNEL(glu_fwd, struct lf_k_glu_fwd, 256)
 LF_KERNEL(glu_bwd, struct lf_k_glu_bwd, 256)
 {
     const int t = a->x_type;
-    const bool vec = lf_vec8(a->gate, a->ldx, t) && lf_vec8(a->up, a->ldx, t) &&
-                     lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dgate, a->lddx, t) &&
-                     lf_vec8(a->dup, a->lddx, t);
+    const bool vec = lf_vec8(a->gate, a->ldg, t) && lf_vec8(a->up, a->ldu, t) &&
+                     lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dgate, a->lddg, t) &&
+                     lf_vec8(a->dup, a->lddu, t);
     LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
         const int n = lf_eight(a->c, at);
         float g[8], u[8], dy[8], value[8], slope[8];
-        lf_load_n(g, a->gate, r * a->ldx + at, t, n, vec);
-        lf_load_n(u, a->up, r * a->ldx + at, t, n, vec);
+        lf_load_n(g, a->gate, r * a->ldg + at, t, n, vec);
+        lf_load_n(u, a->up, r * a->ldu + at, t, n, vec);
         lf_load_n(dy, a->dy, r * a->lddy + at, t, n, vec);
         lf_act_slope8(value, slope, g, a->act);
         LF_UNROLL for (int k = 0; k < 8; k++)
@@ -103,8 +103,8 @@ LF_KERNEL(glu_bwd, struct lf_k_glu_bwd, 256)
             g[k] = dy[k] * u[k] * slope[k];
             u[k] = dy[k] * value[k];
         }
-        lf_store_n(a->dgate, r * a->lddx + at, t, g, n, vec);
-        lf_store_n(a->dup, r * a->lddx + at, t, u, n, vec);
+        lf_store_n(a->dgate, r * a->lddg + at, t, g, n, vec);
+        lf_store_n(a->dup, r * a->lddu + at, t, u, n, vec);
     }
 }
 

@@ -337,7 +337,8 @@ static void gates(struct bench *x, int64_t R, int64_t F)
          *d = memory(x, 4 * R * F), full[128];
     const struct lf_k_glu_fwd f = {.rows = R,
                                    .c = F,
-                                   .ldx = 2 * F,
+                                   .ldg = 2 * F,
+                                   .ldu = 2 * F,
                                    .ldy = F,
                                    .gate = gu,
                                    .up = gu + 2 * F,
@@ -346,9 +347,11 @@ static void gates(struct bench *x, int64_t R, int64_t F)
                                    .x_type = LF_BF16};
     const struct lf_k_glu_bwd b = {.rows = R,
                                    .c = F,
-                                   .ldx = 2 * F,
+                                   .ldg = 2 * F,
+                                   .ldu = 2 * F,
                                    .lddy = F,
-                                   .lddx = 2 * F,
+                                   .lddg = 2 * F,
+                                   .lddu = 2 * F,
                                    .gate = gu,
                                    .up = gu + 2 * F,
                                    .dy = y,

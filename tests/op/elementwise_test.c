@@ -175,9 +175,9 @@ static void test_act(const struct lf_kernels *k, struct shape s, int type, int a
 
 static void test_glu(const struct lf_kernels *k, struct shape s, int type, int act)
 {
-    const int64_t ld = s.c + s.gap, n = s.rows * s.c;
+    const int64_t ld = s.c + s.gap, ldu = ld + s.gap, n = s.rows * s.c;
     struct op_buf g = op_random(s.rows * ld, type, 1, 4.0),
-                  u = op_random(s.rows * ld, type, 2, 2.0),
+                  u = op_random(s.rows * ldu, type, 2, 2.0),
                   dy = op_random(s.rows * ld, type, 3, 1.0);
     struct op_buf y[4], dg[4], du[4];
     double *want[3];
@@ -185,7 +185,8 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
         want[i] = calloc((size_t)n + 1, sizeof(double));
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i / s.c * ld + i % s.c;
-        double gv = op_get(g.p, at, type), uv = op_get(u.p, at, type), d = op_get(dy.p, at, type);
+        double gv = op_get(g.p, at, type), uv = op_get(u.p, i / s.c * ldu + i % s.c, type),
+               d = op_get(dy.p, at, type);
         want[0][i] = ref_act(act, gv) * uv;
         want[1][i] = d * uv * ref_slope(act, gv);
         want[2][i] = d * ref_act(act, gv);
@@ -196,7 +197,8 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
         du[t] = blank(s, type);
         struct lf_k_glu_fwd f = {.rows = s.rows,
                                  .c = s.c,
-                                 .ldx = ld,
+                                 .ldg = ld,
+                                 .ldu = ldu,
                                  .ldy = ld,
                                  .gate = g.p,
                                  .up = u.p,
@@ -205,9 +207,11 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
                                  .x_type = (uint8_t)type};
         struct lf_k_glu_bwd b = {.rows = s.rows,
                                  .c = s.c,
-                                 .ldx = ld,
+                                 .ldg = ld,
+                                 .ldu = ldu,
                                  .lddy = ld,
-                                 .lddx = ld,
+                                 .lddg = ld,
+                                 .lddu = ld,
                                  .gate = g.p,
                                  .up = u.p,
                                  .dy = dy.p,
@@ -228,9 +232,11 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
     /* over its own operands */
     struct lf_k_glu_bwd b = {.rows = s.rows,
                              .c = s.c,
-                             .ldx = ld,
+                             .ldg = ld,
+                             .ldu = ldu,
                              .lddy = ld,
-                             .lddx = ld,
+                             .lddg = ld,
+                             .lddu = ldu,
                              .gate = g.p,
                              .up = u.p,
                              .dy = dy.p,
@@ -243,7 +249,7 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i / s.c * ld + i % s.c;
         same = same && op_get(g.p, at, type) == op_get(dg[1].p, at, type) &&
-               op_get(u.p, at, type) == op_get(du[1].p, at, type);
+               op_get(u.p, i / s.c * ldu + i % s.c, type) == op_get(du[1].p, at, type);
     }
     tap_ok(same, "glu backward over its operands");
     for (int t = 1; t <= OP_THREADS; t++) {

@@ -95,7 +95,8 @@ static void test_glu(void)
         .rows = R, .c = C, .ldx = C, .ldy = C, .x = gate.p, .y = a.p, .act = LF_ACT_SILU};
     const struct lf_k_glu_fwd g = {.rows = R,
                                    .c = C,
-                                   .ldx = C,
+                                   .ldg = C,
+                                   .ldu = C,
                                    .ldy = C,
                                    .gate = gate.p,
                                    .up = up.p,
