@@ -280,6 +280,7 @@ struct lf_plan_cost {
 };
 int lf_plan_cost(const lf_plan *p, int chain, struct lf_plan_cost *out);
 const struct lf_target *lf_plan_target(const lf_plan *p);
+enum lf_numeric lf_plan_mode(const lf_plan *p);
 /* {"target","compute","numeric","parameters","trained",
  * "bytes":{...},"segments":[{"name","nodes","flops_causal",...}]}; owned. */
 json_t *lf_plan_json(const lf_plan *p, lf_err *err);

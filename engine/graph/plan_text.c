@@ -60,6 +60,11 @@ static json_t *chain_json(const lf_plan *p, int i)
                      "workspace_bytes", (json_int_t)ch->work_max);
 }
 
+enum lf_numeric lf_plan_mode(const lf_plan *p)
+{
+    return p->o.mode;
+}
+
 const struct lf_target *lf_plan_target(const lf_plan *p)
 {
     return p->o.target;

@@ -731,6 +731,12 @@ static float sincos_value(const struct lf_param_desc *d, int64_t row, int64_t co
     return (float)(part % 2 ? cos(a) : sin(a));
 }
 
+/* The number x whose softplus, log(1 + e^x), is y. */
+static double softplus_inverse(double y)
+{
+    return y + log(-expm1(-y));
+}
+
 static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t site, int64_t e)
 {
     if (d->init == LF_INIT_UNIFORM)
@@ -741,6 +747,10 @@ static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t s
         return d->init_std;
     if (d->init == LF_INIT_SINCOS)
         return sincos_value(d, e / d->dims[1], e % d->dims[1]);
+    if (d->init == LF_INIT_DECAY)
+        return (float)log(1 + 15 * lf_rng_f64(seed, site, (uint64_t)e));
+    if (d->init == LF_INIT_STEP)
+        return (float)softplus_inverse(0.001 * pow(100, lf_rng_f64(seed, site, (uint64_t)e)));
     return d->init == LF_INIT_ONE ? 1.0f : 0.0f;
 }
 

@@ -47,14 +47,20 @@ enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS, LF_SHARD_V
 /* LF_INIT_SINCOS: positions of a square of patches, row by row, as in MAE (He et al. 2021). A
  * matrix [T, D] with D a multiple of 4; row (r, c) has sin(c w_i), cos(c w_i), sin(r w_i) and
  * cos(r w_i), D / 4 of each, with w_i = 10000^(-4 i / D). Where T is one more than a square the
- * first row, a class token's, is zeros. */
+ * first row, a class token's, is zeros.
+ *
+ * LF_INIT_DECAY, LF_INIT_STEP: a_log and the bias of steps of a scan (kernels/scan.h) as Mamba-2
+ * begins with them (Dao and Gu 2024): log(u) with u uniform in [1, 16), and the number whose softplus
+ * is a step e^u with u uniform in [log 0.001, log 0.1). */
 enum lf_init {
     LF_INIT_ZERO = 0,
     LF_INIT_ONE,
     LF_INIT_NORMAL,
     LF_INIT_UNIFORM,
     LF_INIT_VALUE,
-    LF_INIT_SINCOS
+    LF_INIT_SINCOS,
+    LF_INIT_DECAY,
+    LF_INIT_STEP
 };
 
 struct lf_param_desc {

@@ -95,7 +95,7 @@ static size_t find_shared(const gen_run *g, const lf_gen_job *j, const gen_seq *
     size_t wanted = j->prompt_logprobs ? (j->prompt_first > 1 ? j->prompt_first - 1 : 0)
                                        : j->n_prompt - 1,
            best = 0;
-    for (int64_t slot = 0; slot < g->m->slots; slot++) {
+    for (int64_t slot = 0; slot < g->m->slots && !g->m->recurrent; slot++) {
         const gen_seq *s = g->by_slot[slot];
         if (!s)
             continue;

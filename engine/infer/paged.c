@@ -64,6 +64,7 @@ static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, l
                                        .page_tokens = p->o.page_tokens,
                                        .n_select = select,
                                        .cache = p->o.cache,
+                                       .mode = lf_plan_mode(plan),
                                        .media = p->mc->vision.family != 0};
     if (k == LF_PAGED_MAX_BUCKETS)
         return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many",
@@ -283,7 +284,7 @@ static int write_step(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *
         rc = write_i32(p, k, "positions", p->pos, cap, err);
     if (rc == 0)
         rc = write_i32(p, k, "seq", p->seq, cap, err);
-    if (rc == 0)
+    if (rc == 0 && lf_model_attends(p->mc))
         rc = write_i32(p, k, "table", in->table, p->o.slots * p->max_pages, err);
     if (rc == 0)
         rc = write_i32(p, k, "select", p->select, p->select_rows[k], err);
@@ -413,6 +414,7 @@ void lf_paged_model(lf_paged *p, lf_gen_model *out)
                           .switching = p->o.switching,
                           .feature_width = lf_paged_feature_width(p->mc),
                           .places = p->places != NULL,
+                          .recurrent = lf_model_recurs(p->mc),
                           .runs = p->runs != NULL,
                           .draws = p->draw ? lf_paged_draw_asked(p->draw) : NULL,
                           .step = step,

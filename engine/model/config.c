@@ -32,7 +32,9 @@ static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 static const char *const output_names[] = {"tokens", "score", NULL};
 static const char *const projector_names[] = {"linear", "mlp", NULL};
 static const char *const projector_norm_names[] = {"none", "rms", "layer", NULL};
-static const char *const mixer_letters[] = {"fwn", NULL};
+static const char *const mixer_letters[] = {"fwnsgklbc", NULL};
+static const char *const scan_gate_names[] = {"none", "silu", "sigmoid", NULL};
+static const char *const scan_norm_names[] = {"none", "before_gate", "after_gate", NULL};
 static const char *const mlp_letters[] = {"dmn", NULL};
 static const char *const turn_letters[] = {"rln", NULL};
 static const char *const score_init_names[] = {"sqrt", "inverse", "init_std", "zero", NULL};
@@ -71,7 +73,7 @@ const struct lf_model_key lf_model_keys[] = {
     PATTERN(layer_mlps, mlp_letters),
     PATTERN(layer_positions, turn_letters),
     COUNT(hidden, 1, 1 << 20, NULL),
-    COUNT(heads, 1, 65536, NULL),
+    COUNT(heads, 0, 65536, "0"),
     COUNT(kv_heads, 0, 65536, "0"),
     COUNT(head_dim, 0, 65536, "0"),
     COUNT(kv_lora, 0, 1 << 20, "0"),
@@ -81,7 +83,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(v_dim, 0, 256, "0"),
     REAL(mla_norm_eps, 1e-12, 1e-1, "1e-6"),
     REAL(rope_mscale_all, 0, 100, "0"),
-    COUNT(ffn, 1, 1 << 24, NULL),
+    COUNT(ffn, 0, 1 << 24, "0"),
     COUNT(vocab, 0, 1 << 24, "0"),
     COUNT(max_positions, 1, 1 << 27, NULL),
     COUNT(embed_dim, 0, 1 << 20, "0"),
@@ -119,6 +121,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(out_bias, "no"),
     BOOL(mlp_bias, "no"),
     BOOL(head_bias, "no"),
+    BOOL(attn_gate, "no"),
     BOOL(qk_norm, "no"),
     BOOL(qk_norm_all_heads, "no"),
     BOOL(qk_norm_after_rope, "no"),
@@ -129,6 +132,25 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(sliding_window, 0, 1 << 27, "0"),
     COUNT(window_kv_heads, 0, 65536, "0"),
     COUNT(window_head_dim, 0, 65536, "0"),
+    COUNT(scan_heads, 0, 65536, "0"),
+    COUNT(scan_groups, 0, 65536, "0"),
+    COUNT(scan_key_dim, 0, LF_SCAN_MOST_D, "0"),
+    COUNT(scan_value_dim, 0, LF_SCAN_MOST_D, "0"),
+    COUNT(scan_conv, 0, LF_CONV_MOST_TAPS, "0"),
+    BOOL(scan_conv_bias, "no"),
+    BOOL(scan_bias, "no"),
+    ENUM(scan_gate, scan_gate_names, "none"),
+    ENUM(scan_norm, scan_norm_names, "none"),
+    COUNT(scan_norm_parts, 0, 65536, "0"),
+    REAL(scan_norm_eps, 0, 1e-1, "0"),
+    COUNT(scan_rank, 0, 1 << 20, "0"),
+    REAL(scan_step_min, 0, 1e6, "0"),
+    REAL(scan_step_max, 0, 1e6, "0"),
+    LIST(scan_scales, 1e-6, 1e6),
+    REAL(scan_in_scale, 1e-6, 1e6, "1"),
+    REAL(scan_out_scale, 1e-6, 1e6, "1"),
+    REAL(attn_in_scale, 1e-6, 1e6, "1"),
+    REAL(attn_out_scale, 1e-6, 1e6, "1"),
     ENUM(parallel_block, parallel_names, "no"),
     REAL(attn_scale, 0, 1e6, "0"),
     REAL(attn_softcap, 0, 1e6, "0"),

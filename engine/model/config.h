@@ -55,13 +55,18 @@ enum lf_model_rope_scaling {
 enum lf_model_mlp { LF_MLP_GLU = 0, LF_MLP_PLAIN };
 enum lf_model_parallel { LF_PARALLEL_NO = 0, LF_PARALLEL_ONE_NORM, LF_PARALLEL_TWO_NORMS };
 enum lf_model_router { LF_ROUTER_SOFTMAX = 0, LF_ROUTER_SIGMOID };
+/* What multiplies the output of a scan, and where its RMS norm stands: none, before, behind. */
+enum lf_model_scan_gate { LF_SCAN_UNGATED = 0, LF_SCAN_SILU, LF_SCAN_SIGMOID };
+enum lf_model_scan_norm { LF_SCAN_NO_NORM = 0, LF_SCAN_NORM_FIRST, LF_SCAN_GATE_FIRST };
+/* The columns of scan_scales: gate, values, keys, queries, steps. */
+enum { LF_SCALE_Z = 0, LF_SCALE_V, LF_SCALE_K, LF_SCALE_Q, LF_SCALE_A, LF_SCAN_SCALES };
 enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED };
 enum lf_model_output { LF_OUTPUT_TOKENS = 0, LF_OUTPUT_SCORE };
 enum lf_projector_kind { LF_PROJECTOR_LINEAR = 0, LF_PROJECTOR_MLP };
 enum lf_projector_norm { LF_PROJECTOR_NO_NORM = 0, LF_PROJECTOR_RMS, LF_PROJECTOR_LAYER };
 enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF_SINIT_ZERO };
 
-#define LF_MODEL_MAX_KEYS    160
+#define LF_MODEL_MAX_KEYS    200
 #define LF_MODEL_ORIGIN      120
 #define LF_MODEL_MAX_TAPS    16  /* of an encoder */
 #define LF_MODEL_MAX_FACTORS 128 /* most pairs of channels that turn */
@@ -74,8 +79,20 @@ enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF
 struct lf_model_pattern {
     char text[LF_MODEL_PATTERN];
 };
-/* The letters: of layer_mixers, what mixes tokens; */
-enum { LF_MIXER_FULL = 'f', LF_MIXER_WINDOW = 'w', LF_MIXER_NONE = 'n' };
+/* The letters: of layer_mixers, what mixes tokens: attention; a scan (kernels/scan.h), which is
+ * Mamba-2's, Gated DeltaNet, Kimi Delta Attention or lightning attention; attention and Mamba-2 side
+ * by side; a short convolution; nothing; */
+enum {
+    LF_MIXER_FULL = 'f',
+    LF_MIXER_WINDOW = 'w',
+    LF_MIXER_NONE = 'n',
+    LF_MIXER_SSD = 's',
+    LF_MIXER_DELTA = 'g',
+    LF_MIXER_KDA = 'k',
+    LF_MIXER_LIGHTNING = 'l',
+    LF_MIXER_BOTH = 'b',
+    LF_MIXER_CONV = 'c'
+};
 /* of layer_mlps; */
 enum { LF_MLP_DENSE = 'd', LF_MLP_EXPERTS = 'm', LF_MLP_NONE = 'n' };
 /* of layer_positions: how queries and keys turn. */
@@ -166,8 +183,8 @@ typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
 
     int64_t layers; /* L */
-    /* Attention over all tokens before, over sliding_window of them, or none; where it is "", all
-     * are w with sliding_window, else f */
+    /* Attention over all tokens before, over sliding_window of them, another mixer, or none; where
+     * it is "", all are w with sliding_window, else f */
     struct lf_model_pattern layer_mixers;
     struct lf_model_pattern
         layer_mlps; /* dense, experts, or none; "": all m with experts, else d */
@@ -175,7 +192,7 @@ typedef struct lf_model_config {
      * "": l with rope_local_theta and a window, else r */
     struct lf_model_pattern layer_positions;
     int64_t hidden;   /* C */
-    int64_t heads;    /* H query heads */
+    int64_t heads;    /* H query heads; 0: no layer attends */
     int64_t kv_heads; /* G key/value heads; 0 in a file = heads */
     int64_t head_dim; /* D; 0 in a file = hidden / heads */
     /* Multi-head latent attention (mla.c): keys and values are made of a latent of kv_lora
@@ -188,7 +205,7 @@ typedef struct lf_model_config {
     int64_t v_dim;          /* E: channels of a head's value */
     double mla_norm_eps;    /* of the norms of both latents */
     double rope_mscale_all; /* yarn: scores times (0.1 rope_mscale_all log(factor) + 1)^2; 0: 1 */
-    int64_t ffn;            /* inner width of the MLP */
+    int64_t ffn;            /* inner width of the MLP; 0: no layer has one */
     int64_t vocab;          /* V; 0 = the stage takes it from the tokenizer of the data */
     /* longest position + 1 that the model is made for; rows of a learned position table */
     int64_t max_positions;
@@ -236,6 +253,8 @@ typedef struct lf_model_config {
     int activation; /* enum lf_act, or LF_MODEL_RELU2 with mlp = plain */
     int mlp;        /* enum lf_model_mlp: down(act(gate x) * up x), or down(act(up x)) */
     bool qkv_bias, out_bias, mlp_bias, head_bias;
+    /* attention times sigmoid(x attn.gate) before the projection back (Qwen3-Next) */
+    bool attn_gate;
     bool qk_norm; /* RMSNorm of each query and key head before RoPE (Qwen3) */
     /* with qk_norm: one norm over all heads of a token, with a weight for each channel (OLMo 2); it
      * stands behind RoPE (Hunyuan) */
@@ -254,6 +273,27 @@ typedef struct lf_model_config {
     /* of the layers with a window, where theirs differ; 0 = kv_heads, head_dim. The window's
      * head_dim needs rope_local_theta where positions turn */
     int64_t window_kv_heads, window_head_dim;
+
+    /* Mixers that scan (mixer.c): H heads of Dv channels, of which H / G in a row share a key head
+     * of Dk. Without layers of theirs nothing below is read */
+    int64_t scan_heads;      /* H */
+    int64_t scan_groups;     /* G; 0 in a file = scan_heads */
+    int64_t scan_key_dim;    /* Dk; of Mamba-2 the size of the state, N */
+    int64_t scan_value_dim;  /* Dv */
+    int64_t scan_conv;       /* taps of the convolution before it, or of the mixer c; 0: none */
+    bool scan_conv_bias;     /* of the convolution */
+    bool scan_bias;          /* of the projections to and from it */
+    int scan_gate;           /* enum lf_model_scan_gate */
+    int scan_norm;           /* enum lf_model_scan_norm */
+    int64_t scan_norm_parts; /* its norm is over so many parts of a row; 0: over each head, and all
+                                heads have one weight */
+    double scan_norm_eps;    /* 0 in a file = norm_eps */
+    int64_t scan_rank;       /* k: inner width of the projections to decays and to the gate */
+    double scan_step_min, scan_step_max; /* s: where steps are cut; 0 = above nothing is */
+    /* multiply what the projection gives; all 1 where it is empty (Falcon-H1) */
+    lf_model_list scan_scales;
+    double scan_in_scale, scan_out_scale; /* s, b: multiply what the scan reads and gives */
+    double attn_in_scale, attn_out_scale; /* likewise of attention */
 
     int parallel_block;   /* enum lf_model_parallel: x + attn(norm x) + mlp(norm x) */
     double attn_scale;    /* of q.k; 0: see lf_model_layer_attn_scale */
@@ -408,7 +448,12 @@ bool lf_model_layers_are(const lf_model_config *c, char (*what)(const lf_model_c
                          const char *pattern);
 int64_t lf_model_count_layers(const lf_model_config *c,
                               char (*what)(const lf_model_config *, int64_t), char letter);
+/* Has layer i attention? Has it a scan? b has both. */
 bool lf_model_layer_attends(const lf_model_config *c, int64_t layer);
+bool lf_model_layer_scans(const lf_model_config *c, int64_t layer);
+/* Does any layer attend? Does any carry a state through a document (all but f, w, n)? */
+bool lf_model_attends(const lf_model_config *c);
+bool lf_model_recurs(const lf_model_config *c);
 /* Returns the window of layer i; 0 = none. */
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer);
 /* Does layer i turn by rope_local_theta? */
@@ -435,7 +480,8 @@ int64_t lf_model_param_count(const lf_model_config *c);
  */
 int64_t lf_model_matmul_params(const lf_model_config *c);
 /* Returns the mean number of keys of a query times H (D + E) / 2, summed over the layers from
- * `from` on that attend: products q.k and p v take 4 FLOPs of each together. */
+ * `from` on that attend: products q.k and p v take 4 FLOPs of each together. Of a scan it is a
+ * quarter of the FLOPs of a token (ops_scan.c), whatever the length. */
 double lf_model_attention_work(const lf_model_config *c, int64_t seq_length, bool causal,
                                int64_t from);
 /* Returns the FLOPs of a training step of all weights (flops.h: of what is trained) per token at

@@ -37,11 +37,8 @@ bool lf_model_by_hand(const lf_model_config *c, const char *key)
     return line && line[1] >= '0' && line[1] <= '9';
 }
 
-static int check_sizes(lf_model_config *c, lf_err *err)
+static int check_heads(lf_model_config *c, lf_err *err)
 {
-    for (size_t i = 0; i < lf_model_n_keys; i++)
-        if (!lf_model_keys[i].def && *(int64_t *)(void *)((char *)c + lf_model_keys[i].offset) == 0)
-            return lf_fail(err, LF_EINVAL, "[model] needs %s", lf_model_keys[i].name);
     if (c->kv_heads == 0)
         c->kv_heads = c->heads;
     if (c->head_dim == 0 && c->kv_lora)
@@ -65,9 +62,23 @@ static int check_sizes(lf_model_config *c, lf_err *err)
     if (c->window_kv_heads && c->heads % c->window_kv_heads)
         CONTRADICTION("window_kv_heads", "%lld do not divide %lld heads",
                       (long long)c->window_kv_heads, (long long)c->heads);
+    return 0;
+}
+
+static int check_sizes(lf_model_config *c, lf_err *err)
+{
+    for (size_t i = 0; i < lf_model_n_keys; i++)
+        if (!lf_model_keys[i].def && *(int64_t *)(void *)((char *)c + lf_model_keys[i].offset) == 0)
+            return lf_fail(err, LF_EINVAL, "[model] needs %s", lf_model_keys[i].name);
+    if (!c->heads && lf_model_attends(c))
+        return lf_fail(err, LF_EINVAL, "[model] needs heads");
+    if (!c->ffn && lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE))
+        return lf_fail(err, LF_EINVAL, "[model] needs ffn");
+    if (!c->ffn && c->experts && !c->expert_ffn)
+        return lf_fail(err, LF_EINVAL, "[model] needs ffn, or expert_ffn");
     if (c->embed_dim == c->hidden)
         CONTRADICTION("embed_dim", "equals hidden; leave it out, then there are no projections");
-    return 0;
+    return c->heads ? check_heads(c, err) : 0;
 }
 
 /* What letters of the patterns need. */
@@ -114,6 +125,65 @@ static int check_layers(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* Mixers that carry a state. A model has one kind of them, as the sizes are of all layers. */
+static int check_scans(lf_model_config *c, lf_err *err)
+{
+    char kind = 0;
+    for (int64_t l = 0; l < c->layers; l++) {
+        const char m = lf_model_layer_mixer(c, l);
+        const bool scans = lf_model_layer_scans(c, l), recurs = scans || m == LF_MIXER_CONV;
+        if (recurs && kind && m != kind)
+            CONTRADICTION("layer_mixers",
+                          "layers are %c and %c; a model has one of s, g, k, l, b "
+                          "and c",
+                          kind, m);
+        kind = recurs ? m : kind;
+    }
+    const char *const plain = c->scan_heads ? "scan_heads" : "scan_conv";
+    if (!kind && lf_model_by_hand(c, plain) && (c->scan_heads || c->scan_conv))
+        CONTRADICTION(plain, "no layer reads it: layer_mixers = %s", c->layer_mixers.text);
+    if (!kind)
+        return 0;
+    if (c->mask == LF_MASK_PREFIX)
+        CONTRADICTION("mask", "a mixer that carries a state sees nothing behind a token; take "
+                              "causal");
+    if (c->scan_conv == 1 || (kind == LF_MIXER_CONV && !c->scan_conv))
+        CONTRADICTION("scan_conv", "a convolution has 2 to %d taps", LF_CONV_MOST_TAPS);
+    if (kind == LF_MIXER_CONV)
+        return 0;
+    if (!c->scan_heads || !c->scan_key_dim || !c->scan_value_dim)
+        CONTRADICTION("layer_mixers",
+                      "layers with %c need scan_heads, scan_key_dim and "
+                      "scan_value_dim",
+                      kind);
+    if (c->scan_groups == 0)
+        c->scan_groups = c->scan_heads;
+    if (!(c->scan_norm_eps > 0))
+        c->scan_norm_eps = c->norm_eps;
+    if (c->scan_heads % c->scan_groups)
+        CONTRADICTION("scan_groups", "%lld do not divide %lld scan_heads",
+                      (long long)c->scan_groups, (long long)c->scan_heads);
+    if (c->scan_norm_parts && (c->scan_heads * c->scan_value_dim) % c->scan_norm_parts)
+        CONTRADICTION("scan_norm_parts", "%lld do not divide the %lld channels of all heads",
+                      (long long)c->scan_norm_parts,
+                      (long long)(c->scan_heads * c->scan_value_dim));
+    if ((kind == LF_MIXER_KDA) != (c->scan_rank > 0))
+        CONTRADICTION("scan_rank", "it is for layers with k, which need it");
+    if (kind == LF_MIXER_KDA && (c->scan_groups != c->scan_heads || !c->scan_gate || c->scan_bias))
+        CONTRADICTION("layer_mixers", "layers with k have a gate, a key for each head and no bias: "
+                                      "set scan_gate, leave out scan_groups and scan_bias");
+    if (c->scan_scales.n &&
+        (c->scan_scales.n != LF_SCAN_SCALES || (kind != LF_MIXER_SSD && kind != LF_MIXER_BOTH)))
+        CONTRADICTION("scan_scales",
+                      "%d numbers for layers with s or b: of gate, values, keys, "
+                      "queries and steps",
+                      LF_SCAN_SCALES);
+    if (c->scan_step_max > 0 && !(c->scan_step_min < c->scan_step_max))
+        CONTRADICTION("scan_step_min", "%g must be below scan_step_max = %g", c->scan_step_min,
+                      c->scan_step_max);
+    return 0;
+}
+
 /* Multi-head latent attention: its sizes, and what does not go with it. */
 static int check_latent(const lf_model_config *c, lf_err *err)
 {
@@ -137,6 +207,7 @@ static int check_latent(const lf_model_config *c, lf_err *err)
         const char *key;
         bool set;
     } without[] = {{"qkv_bias", c->qkv_bias},
+                   {"attn_gate", c->attn_gate},
                    {"qk_norm", c->qk_norm},
                    {"logn_length", c->logn_length > 0},
                    {"query_growth", c->query_growth > 0},
@@ -289,6 +360,8 @@ static int check_position(const lf_model_config *c, lf_err *err)
     static const char *const rope_only[] = {"rope_theta", "rope_fraction", "rope_interleaved",
                                             "rope_scaling"};
     const int64_t rot = lf_model_rope_dim(c);
+    if (c->position == LF_POS_ROPE && !c->heads)
+        return 0; /* nothing turns */
     if (c->position != LF_POS_ROPE && c->position != LF_POS_ROPE2D) {
         /* A family may have set them; a user who sets both means something else. */
         for (size_t i = 0; i < sizeof(rope_only) / sizeof(rope_only[0]); i++)
@@ -448,6 +521,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_layers(c, err);
     if (rc == 0)
         rc = check_latent(c, err);
+    if (rc == 0)
+        rc = check_scans(c, err);
     if (rc == 0)
         rc = check_block(c, err);
     if (rc == 0)

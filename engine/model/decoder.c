@@ -53,6 +53,13 @@ lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_er
         lf_decoder_destroy(d);
         return NULL;
     }
+    d->slopes = lf_calloc((size_t)(c->layers ? c->layers : 1), sizeof *d->slopes, err);
+    if (!d->slopes) {
+        lf_decoder_destroy(d);
+        return NULL;
+    }
+    for (int64_t l = 0; l < c->layers; l++)
+        d->slopes[l] = (struct lf_dec_slopes){&d->c, l};
     for (unsigned k = 0; k < 8; k++)
         d->table[k / 2][k % 2] = (struct lf_dec_table){.d = d, .what = k / 2, .sin = k % 2};
     return d;
@@ -64,6 +71,7 @@ void lf_decoder_destroy(lf_decoder *d)
         return;
     lf_vision_destroy(d->mae);
     lf_vision_destroy(d->vision);
+    free(d->slopes);
     free(d);
 }
 
@@ -348,7 +356,8 @@ lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char 
         return NULL;
     begin(&b, p->rows, p->n_seq);
     b.seq = lf_input(b.g, "seq", LF_I32, p->rows, 1);
-    b.table = lf_input(b.g, "table", LF_I32, p->n_seq, p->max_pages);
+    if (lf_model_attends(&d->c))
+        b.table = lf_input(b.g, "table", LF_I32, p->n_seq, p->max_pages);
     lf_val x = lf_gather_rows(b.g, trunk(&b), lf_input(b.g, "select", LF_I32, p->n_select, 1));
     lf_output(b.g, all_logits(&b, x), "logits");
     return done(b.g, err);

@@ -22,6 +22,19 @@
  *     layers.N.attn.kv_a_norm.weight [kv_lora]
  *     layers.N.attn.k_b.weight [H nope_dim, kv_lora]   (group layers.N.attn.kv_b)
  *     layers.N.attn.v_b.weight [H v_dim, kv_lora]      (group layers.N.attn.kv_b)
+ *     layers.N.attn.gate.{weight,bias} [HD, C]         (attn_gate; group layers.N.attn.qkv)
+ *     of layers that scan (mixer.c), H = scan_heads, G = scan_groups, K = scan_conv:
+ *     layers.N.scan.{q,k}.{weight,bias} [G Dk, C], .v, .z [H Dv, C], .a, .b [H, C]
+ *                                          (group layers.N.scan.in; z, a, b where the kind has them)
+ *     layers.N.scan.conv_{q,k}.{weight [G Dk, K], bias}, .conv_v [H Dv, K]  (group layers.N.scan.conv
+ *                                          without scan_scales)
+ *     layers.N.scan.{f_a,g_a}.weight [scan_rank, C]    (KDA; group layers.N.scan.down)
+ *     layers.N.scan.f_b.weight [H Dk, scan_rank], .g_b [H Dv, scan_rank]
+ *     layers.N.scan.a_log [H], .dt_bias [H] (KDA: [H Dk]), .skip [H] (Mamba-2)
+ *     layers.N.scan.norm.weight [H Dv], or [Dv] of each head
+ *     layers.N.scan.o.{weight [C, H Dv], bias [C]}
+ *     layers.N.conv.{b,c,x}.{weight,bias} [C, C]       (short convolution; group layers.N.conv.in)
+ *     layers.N.conv.filter.{weight [C, K], bias [C]}, layers.N.conv.o.{weight [C, C], bias}
  *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: only up)
  *     layers.N.mlp.down.{weight,bias} [C, F]
  *     layers.N.{attn,mlp}_post_norm.{weight,bias} [C]  (sandwich)
@@ -29,14 +42,14 @@
  *     head.{weight [V, E], bias [V]}                   weight absent when tied
  *     score.weight [1, E]                              (output = score: in place of head.*)
  *
- * A layer is two branches f, attention and MLP, each joined to the stream x by `block`:
+ * A layer is two branches f, a mixer (attention, or another of mixer.c) and an MLP, each joined to the stream x by `block`:
  *     pre       x + f(norm x)                       post   norm(x + f(x))
  *     sandwich  x + post_norm(f(norm x))            alpha  h = norm x;  residual_alpha * h + f(h)
  *     out       x + norm(f(x))
  * or, with parallel_block, x + attn(norm x) + mlp(norm x). residual_scale multiplies what is added
  * to x.
  *
- * Weight decay applies to matrices, not to vectors. Initial values depend on the seed and a
+ * Weight decay applies to matrices, not to vectors or taps of convolutions. Initial values depend on the seed and a
  * tensor's name only.
  *
  * Inputs of the graphs have one row per token unless said otherwise: tokens, positions i32 [R, 1];
@@ -238,9 +251,10 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
  * G*D] are shared by name. */
 struct lf_decoder_paged {
     int64_t rows, n_seq, max_pages, n_pages, page_tokens, n_select;
-    enum lf_dtype cache; /* the compute type */
-    bool adapter_off;    /* as of lf_decoder_rows */
-    bool media;          /* features of pictures are inputs (composed.h) */
+    enum lf_dtype cache;  /* the compute type */
+    enum lf_numeric mode; /* of the plan: what states of scans hold follows from it */
+    bool adapter_off;     /* as of lf_decoder_rows */
+    bool media;           /* features of pictures are inputs (composed.h) */
 };
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                  const struct lf_decoder_paged *p, lf_err *err);

@@ -173,7 +173,18 @@ static struct lf_dec_heads plain_heads(struct lf_dec_build *b, lf_val x, int64_t
             k = head_norm(b, k, G, "attn.k_norm", l);
         }
     }
-    return (struct lf_dec_heads){q, k, lf_slice(b->g, qkv, (H + G) * D, G * D)};
+    return (struct lf_dec_heads){.q = q,
+                                 .k = k,
+                                 .v = lf_slice(b->g, qkv, (H + G) * D, G * D),
+                                 .gate = c->attn_gate ? lf_slice(b->g, qkv, (H + 2 * G) * D, H * D)
+                                                      : LF_NONE};
+}
+
+/* With attn_gate the result times sigmoid of a linear function of x, which lies behind the values in
+ * the projection. */
+static lf_val gate_heads(struct lf_dec_build *b, lf_val a, lf_val gate)
+{
+    return gate.id ? lf_glu(b->g, gate, a, LF_ACT_SIGMOID) : a;
 }
 
 /* softmax(scale q k^T + mask) v, projected back. */
@@ -199,7 +210,23 @@ static lf_val attention(struct lf_dec_build *b, lf_val x, int64_t l)
     }
     lf_val a = b->paged ? paged_attention(b, &h, &o, l)
                         : lf_attention(b->g, h.q, h.k, h.v, b->cu_seqlens, b->alibi, &o);
-    return lf_tp_leave(b->g, lf_dec_linear(b, a, c->out_bias, "attn.o", l));
+    return lf_tp_leave(b->g, lf_dec_linear(b, gate_heads(b, a, h.gate), c->out_bias, "attn.o", l));
+}
+
+/* What mixes the tokens in layer l. */
+static lf_val mixer(struct lf_dec_build *b, lf_val h, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    lf_val a = LF_NONE, s = LF_NONE;
+    if (lf_model_layer_mixer(c, l) == LF_MIXER_CONV)
+        return lf_dec_short_conv(b, h, l);
+    if (lf_model_layer_attends(c, l))
+        a = lf_dec_scaled(b, attention(b, lf_dec_scaled(b, h, c->attn_in_scale), l),
+                          c->attn_out_scale);
+    if (lf_model_layer_scans(c, l))
+        s = lf_dec_scaled(b, lf_dec_scan(b, lf_dec_scaled(b, h, c->scan_in_scale), l),
+                          c->scan_out_scale);
+    return a.id && s.id ? lf_add(b->g, a, s) : a.id ? a : s;
 }
 
 /* down(act(gate h) * up h), or down(act(up h)). */
@@ -223,10 +250,15 @@ static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
     return lf_tp_leave(b->g, lf_dec_linear(b, u, c->mlp_bias, "mlp.down", l));
 }
 
+lf_val lf_dec_scaled(struct lf_dec_build *b, lf_val x, double alpha)
+{
+    return fabs(alpha - 1) > 0 ? lf_scale(b->g, x, (float)alpha) : x;
+}
+
 /* What a branch adds. */
 static lf_val scaled(struct lf_dec_build *b, lf_val f)
 {
-    return fabs(b->c->residual_scale - 1) > 0 ? lf_scale(b->g, f, (float)b->c->residual_scale) : f;
+    return lf_dec_scaled(b, f, b->c->residual_scale);
 }
 
 /* The branch result f joins the residual stream x; h is what the branch read. */
@@ -254,7 +286,7 @@ static lf_val parallel_block(struct lf_dec_build *b, lf_val x, int64_t l)
 {
     const lf_model_config *c = b->c;
     lf_val h = lf_dec_norm(b, x, "attn_norm", l);
-    lf_val a = lf_dec_dropout(b, scaled(b, attention(b, h, l)), c->attn_dropout, "attn", l);
+    lf_val a = lf_dec_dropout(b, scaled(b, mixer(b, h, l)), c->attn_dropout, "attn", l);
     if (c->parallel_block == LF_PARALLEL_TWO_NORMS)
         h = lf_dec_norm(b, x, "mlp_norm", l);
     x = lf_add(b->g, x, a);
@@ -270,7 +302,7 @@ lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l)
         return parallel_block(b, x, l);
     if (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) {
         const lf_val h = post ? x : lf_dec_norm(b, x, "attn_norm", l);
-        x = join(b, x, h, attention(b, h, l), c->attn_dropout, "attn", l);
+        x = join(b, x, h, mixer(b, h, l), c->attn_dropout, "attn", l);
     }
     if (lf_model_layer_mlp(c, l) == LF_MLP_NONE)
         return x;

@@ -13,6 +13,12 @@ struct lf_dec_table {
     bool sin;
 };
 
+/* The source of the decays of a layer with lightning attention. */
+struct lf_dec_slopes {
+    const lf_model_config *c;
+    int64_t layer;
+};
+
 struct lf_decoder {
     lf_model_config c;
     int64_t positions;
@@ -20,6 +26,7 @@ struct lf_decoder {
     lf_vision *mae;                  /* the layers that restore pictures; NULL: none */
     double adapter_dropout;          /* lf_decoder_adapt */
     struct lf_dec_table table[4][2]; /* by `what`; cos, sin */
+    struct lf_dec_slopes *slopes;    /* [layers] */
 };
 
 /* Are there positions whose queries logn_length or query_growth scales? */
@@ -96,9 +103,22 @@ lf_val lf_dec_rope(struct lf_dec_build *b, lf_val x, const struct lf_dec_turn *t
 /* What attention reads: q [R, H D], k [R, G D], v [R, G E]. */
 struct lf_dec_heads {
     lf_val q, k, v;
+    lf_val gate; /* [R, H D] or LF_NONE */
 };
 /* Those of layer l with multi-head latent attention (mla.c); x [R, C]. */
 struct lf_dec_heads lf_dec_latent_heads(struct lf_dec_build *b, lf_val x, int64_t l);
+/* Columns that a scan reads (mixer.c); 0: it has none of them. */
+struct lf_dec_scan_widths {
+    int64_t keys, values;           /* of queries, and of keys; of values */
+    int64_t gate, steps, strengths; /* z, a, b */
+};
+struct lf_dec_scan_widths lf_dec_scan_widths(const lf_model_config *c, int64_t layer);
+/* The scan of layer l, projected back; x and the result are [R, C] (mixer.c). */
+lf_val lf_dec_scan(struct lf_dec_build *b, lf_val x, int64_t l);
+/* The short convolution of layer l, likewise. */
+lf_val lf_dec_short_conv(struct lf_dec_build *b, lf_val x, int64_t l);
+/* alpha x, and x itself where alpha is 1. */
+lf_val lf_dec_scaled(struct lf_dec_build *b, lf_val x, double alpha);
 /* The experts of layer l, in place of its MLP (moe.c). */
 lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l);
 /* Layer l; x and the result are [R, C]. */

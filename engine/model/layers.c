@@ -93,6 +93,11 @@ char lf_model_layer_mixer(const lf_model_config *c, int64_t layer)
     return c->sliding_window > 0 ? LF_MIXER_WINDOW : LF_MIXER_FULL;
 }
 
+static bool is_one_of(const char *letters, char m)
+{
+    return m && strchr(letters, m);
+}
+
 char lf_model_layer_mlp(const lf_model_config *c, int64_t layer)
 {
     if (c->layer_mlps.text[0])
@@ -114,8 +119,31 @@ char lf_model_layer_position(const lf_model_config *c, int64_t layer)
 
 bool lf_model_layer_attends(const lf_model_config *c, int64_t layer)
 {
-    const char m = lf_model_layer_mixer(c, layer);
-    return m == LF_MIXER_FULL || m == LF_MIXER_WINDOW;
+    return is_one_of((const char[]){LF_MIXER_FULL, LF_MIXER_WINDOW, LF_MIXER_BOTH, 0},
+                     lf_model_layer_mixer(c, layer));
+}
+
+bool lf_model_layer_scans(const lf_model_config *c, int64_t layer)
+{
+    return is_one_of((const char[]){LF_MIXER_SSD, LF_MIXER_DELTA, LF_MIXER_KDA, LF_MIXER_LIGHTNING,
+                                    LF_MIXER_BOTH, 0},
+                     lf_model_layer_mixer(c, layer));
+}
+
+bool lf_model_attends(const lf_model_config *c)
+{
+    bool any = false;
+    for (int64_t l = 0; l < c->layers; l++)
+        any = any || lf_model_layer_attends(c, l);
+    return any;
+}
+
+bool lf_model_recurs(const lf_model_config *c)
+{
+    bool any = false;
+    for (int64_t l = 0; l < c->layers; l++)
+        any = any || lf_model_layer_scans(c, l) || lf_model_layer_mixer(c, l) == LF_MIXER_CONV;
+    return any;
 }
 
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer)

@@ -17,7 +17,7 @@ struct table {
     int rc;
 };
 
-enum kind { MATRIX, RESIDUAL_OUT, SCALE, BIAS };
+enum kind { MATRIX, RESIDUAL_OUT, SCALE, BIAS, PLAIN_SCALE, TAPS, DECAY, STEP };
 
 /* Initial value and decay by kind. */
 static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
@@ -40,6 +40,17 @@ static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
         break;
     case BIAS:
         d->init = LF_INIT_ZERO;
+        break;
+    case PLAIN_SCALE: /* no norm_offset is added to it */
+        d->init = LF_INIT_ONE;
+        break;
+    case TAPS:
+        d->init = LF_INIT_UNIFORM;
+        d->init_std = (float)(1 / sqrt((double)t->c->scan_conv));
+        break;
+    case DECAY:
+    case STEP:
+        d->init = kind == DECAY ? LF_INIT_DECAY : LF_INIT_STEP;
         break;
     }
     int rc = lf_pstore_add(t->ps, d, t->err);
@@ -158,11 +169,15 @@ static void add_attention(struct table *t, int64_t l)
     add(t, w, MATRIX, queries, matrix(q, c->hidden), "layers.%lld.attn.q.weight", n);
     add(t, w, MATRIX, keys, matrix(kv, c->hidden), "layers.%lld.attn.k.weight", n);
     add(t, w, MATRIX, keys, matrix(kv, c->hidden), "layers.%lld.attn.v.weight", n);
+    if (c->attn_gate)
+        add(t, w, MATRIX, queries, matrix(q, c->hidden), "layers.%lld.attn.gate.weight", n);
     if (c->qkv_bias) {
         add(t, b, BIAS, queries, vector(q), "layers.%lld.attn.q.bias", n);
         add(t, b, BIAS, keys, vector(kv), "layers.%lld.attn.k.bias", n);
         add(t, b, BIAS, keys, vector(kv), "layers.%lld.attn.v.bias", n);
     }
+    if (c->qkv_bias && c->attn_gate)
+        add(t, b, BIAS, queries, vector(q), "layers.%lld.attn.gate.bias", n);
     if (c->qk_norm) {
         const bool all = c->qk_norm_all_heads;
         add(t, NULL, SCALE, WHOLE, vector(all ? q : d), "layers.%lld.attn.q_norm.weight", n);
@@ -232,16 +247,132 @@ static void add_layer_norm(struct table *t, int64_t l, const char *part)
     add_norm(t, name);
 }
 
+/* Its convolution: of queries and keys by their heads, of values by theirs. */
+static void add_taps(struct table *t, int64_t l, const struct cut cuts[2], const int64_t widths[2])
+{
+    static const char *const parts[] = {"q", "k", "v"};
+    const lf_model_config *c = t->c;
+    char group[64];
+    for (int i = 0; i < 3; i++) {
+        snprintf(group, sizeof group, "layers.%lld.scan.conv.weight", (long long)l);
+        add(t, c->scan_scales.n ? NULL : group, TAPS, cuts[i == 2],
+            matrix(widths[i == 2], c->scan_conv), "layers.%lld.scan.conv_%s.weight", (long long)l,
+            parts[i]);
+    }
+    for (int i = 0; i < 3 && c->scan_conv_bias; i++) {
+        snprintf(group, sizeof group, "layers.%lld.scan.conv.bias", (long long)l);
+        add(t, c->scan_scales.n ? NULL : group, BIAS, cuts[i == 2], vector(widths[i == 2]),
+            "layers.%lld.scan.conv_%s.bias", (long long)l, parts[i]);
+    }
+}
+
+/* The projections of a scan: members of scan.in in the order in which mixer.c slices them. */
+static void add_scan_in(struct table *t, int64_t l, bool bias, const struct cut cuts[2])
+{
+    const lf_model_config *c = t->c;
+    const struct lf_dec_scan_widths w = lf_dec_scan_widths(c, l);
+    const struct {
+        const char *part;
+        int64_t width;
+        bool keys;
+    } rows[] = {{"q", w.keys, true},  {"k", w.keys, true},   {"v", w.values, false},
+                {"z", w.gate, false}, {"a", w.steps, false}, {"b", w.strengths, false}};
+    char group[64];
+    snprintf(group, sizeof group, "layers.%lld.scan.in.%s", (long long)l, bias ? "bias" : "weight");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].width && bias)
+            add(t, group, BIAS, cuts[!rows[i].keys], vector(rows[i].width),
+                "layers.%lld.scan.%s.bias", (long long)l, rows[i].part);
+        else if (rows[i].width)
+            add(t, group, MATRIX, cuts[!rows[i].keys], matrix(rows[i].width, c->hidden),
+                "layers.%lld.scan.%s.weight", (long long)l, rows[i].part);
+}
+
+/* Kimi Delta Attention: decays and gate are made through scan_rank channels. */
+static void add_scan_ranks(struct table *t, int64_t l, struct cut heads)
+{
+    const lf_model_config *c = t->c;
+    const int64_t decays = c->scan_heads * c->scan_key_dim,
+                  gate = c->scan_heads * c->scan_value_dim, r = c->scan_rank;
+    const long long n = (long long)l;
+    char w[64];
+    snprintf(w, sizeof w, "layers.%lld.scan.down.weight", n);
+    add(t, w, MATRIX, WHOLE, matrix(r, c->hidden), "layers.%lld.scan.f_a.weight", n);
+    add(t, w, MATRIX, WHOLE, matrix(r, c->hidden), "layers.%lld.scan.g_a.weight", n);
+    add(t, NULL, MATRIX, heads, matrix(decays, r), "layers.%lld.scan.f_b.weight", n);
+    add(t, NULL, MATRIX, heads, matrix(gate, r), "layers.%lld.scan.g_b.weight", n);
+}
+
+/* A scan (mixer.c). Queries and keys are divided by their heads, all else by those of values. */
+static void add_scan(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    const char m = lf_model_layer_mixer(c, l);
+    const long long n = (long long)l;
+    const struct lf_dec_scan_widths w = lf_dec_scan_widths(c, l);
+    const struct cut cuts[] = {{LF_SHARD_ROWS, c->scan_groups, true},
+                               {LF_SHARD_ROWS, c->scan_heads, false}},
+                     out = {LF_SHARD_COLS, c->scan_heads, false};
+    add_scan_in(t, l, false, cuts);
+    if (c->scan_bias)
+        add_scan_in(t, l, true, cuts);
+    if (m == LF_MIXER_KDA)
+        add_scan_ranks(t, l, cuts[1]);
+    if (c->scan_conv)
+        add_taps(t, l, cuts, (const int64_t[]){w.keys, w.values});
+    if (m != LF_MIXER_LIGHTNING) {
+        const int64_t decays = c->scan_heads * (m == LF_MIXER_KDA ? c->scan_key_dim : 1);
+        add(t, NULL, DECAY, cuts[1], vector(c->scan_heads), "layers.%lld.scan.a_log", n);
+        add(t, NULL, STEP, cuts[1], vector(decays), "layers.%lld.scan.dt_bias", n);
+    }
+    if (m == LF_MIXER_SSD || m == LF_MIXER_BOTH)
+        add(t, NULL, PLAIN_SCALE, cuts[1], vector(c->scan_heads), "layers.%lld.scan.skip", n);
+    if (c->scan_norm && c->scan_norm_parts)
+        add(t, NULL, PLAIN_SCALE, cuts[1], vector(w.values), "layers.%lld.scan.norm.weight", n);
+    else if (c->scan_norm)
+        add(t, NULL, PLAIN_SCALE, WHOLE, vector(c->scan_value_dim), "layers.%lld.scan.norm.weight",
+            n);
+    add(t, NULL, RESIDUAL_OUT, out, matrix(c->hidden, w.values), "layers.%lld.scan.o.weight", n);
+    if (c->scan_bias)
+        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.scan.o.bias", n);
+}
+
+/* A short convolution (mixer.c). */
+static void add_short_conv(struct table *t, int64_t l)
+{
+    static const char *const parts[] = {"b", "c", "x"};
+    const lf_model_config *c = t->c;
+    const long long n = (long long)l;
+    char w[64], b[64];
+    snprintf(w, sizeof w, "layers.%lld.conv.in.weight", n);
+    snprintf(b, sizeof b, "layers.%lld.conv.in.bias", n);
+    for (int i = 0; i < 3; i++)
+        add(t, w, MATRIX, ROWS, matrix(c->hidden, c->hidden), "layers.%lld.conv.%s.weight", n,
+            parts[i]);
+    for (int i = 0; i < 3 && c->scan_bias; i++)
+        add(t, b, BIAS, ROWS, vector(c->hidden), "layers.%lld.conv.%s.bias", n, parts[i]);
+    add(t, NULL, TAPS, ROWS, matrix(c->hidden, c->scan_conv), "layers.%lld.conv.filter.weight", n);
+    if (c->scan_conv_bias)
+        add(t, NULL, BIAS, ROWS, vector(c->hidden), "layers.%lld.conv.filter.bias", n);
+    add(t, NULL, RESIDUAL_OUT, COLS, matrix(c->hidden, c->hidden), "layers.%lld.conv.o.weight", n);
+    if (c->scan_bias)
+        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.conv.o.bias", n);
+}
+
 static void add_layer(struct table *t, int64_t l)
 {
     const bool sandwich = t->c->block == LF_BLOCK_SANDWICH;
-    const char mlp = lf_model_layer_mlp(t->c, l);
-    if (lf_model_layer_mixer(t->c, l) != LF_MIXER_NONE) {
+    const char mixer = lf_model_layer_mixer(t->c, l), mlp = lf_model_layer_mlp(t->c, l);
+    if (mixer != LF_MIXER_NONE) {
         add_layer_norm(t, l, "attn_norm");
-        if (t->c->kv_lora)
+        if (lf_model_layer_attends(t->c, l) && t->c->kv_lora)
             add_latent(t, l);
-        else
+        else if (lf_model_layer_attends(t->c, l))
             add_attention(t, l);
+        if (lf_model_layer_scans(t->c, l))
+            add_scan(t, l);
+        if (mixer == LF_MIXER_CONV)
+            add_short_conv(t, l);
         if (sandwich)
             add_layer_norm(t, l, "attn_post_norm");
     }
@@ -335,8 +466,13 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
         {"heads", c->heads, false},
         {"kv_heads", c->kv_heads, true},
         {"window_kv_heads", c->window_kv_heads, true},
+        {"scan_heads", c->scan_heads, false},
+        {"scan_groups", c->scan_groups, true},
+        {"scan_norm_parts", c->scan_norm ? c->scan_norm_parts : 0, false},
         {"vision.heads", c->vision.heads, false},
         {"vision.ffn", c->vision.ffn, false},
+        {"hidden", lf_model_count_layers(c, lf_model_layer_mixer, LF_MIXER_CONV) ? c->hidden : 0,
+         false},
         {"ffn", lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) ? c->ffn : 0, false},
         {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
         {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};

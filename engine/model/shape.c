@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "engine/model/config_priv.h"
+#include "engine/model/decoder_priv.h"
 #include "engine/model/mae.h"
 #include "engine/model/vision.h"
 
@@ -174,16 +175,48 @@ static int64_t attention_params(const lf_model_config *c, int64_t l)
                   kv = lf_model_layer_kv_heads(c, l) * d,
                   o = c->heads * lf_model_layer_value_dim(c, l) * c->hidden;
     if (!c->kv_lora)
-        return c->hidden * (q + 2 * kv) + o;
+        return c->hidden * (q + 2 * kv + (c->attn_gate ? q : 0)) + o;
     return (c->q_lora ? c->q_lora * (c->hidden + q) : c->hidden * q) +
            c->hidden * (c->kv_lora + c->rope_dim) +
            c->kv_lora * c->heads * (c->nope_dim + c->v_dim) + o;
+}
+
+/* Scalars of the matrices of a scan in layer l, with those of its convolution. */
+static int64_t scan_params(const lf_model_config *c, int64_t l)
+{
+    const struct lf_dec_scan_widths w = lf_dec_scan_widths(c, l);
+    int64_t n = c->hidden * (2 * w.keys + 2 * w.values + w.gate + w.steps + w.strengths) +
+                c->scan_conv * (2 * w.keys + w.values);
+    if (lf_model_layer_mixer(c, l) == LF_MIXER_KDA)
+        n += c->scan_rank * (2 * c->hidden + c->scan_heads * (c->scan_key_dim + c->scan_value_dim));
+    return n;
+}
+
+/* Scalars of its vectors. */
+static int64_t scan_vectors(const lf_model_config *c, int64_t l)
+{
+    const char m = lf_model_layer_mixer(c, l);
+    const struct lf_dec_scan_widths w = lf_dec_scan_widths(c, l);
+    int64_t n = c->scan_conv_bias && c->scan_conv ? 2 * w.keys + w.values : 0;
+    if (c->scan_bias)
+        n += 2 * w.keys + w.values + w.gate + w.steps + w.strengths + c->hidden;
+    if (m != LF_MIXER_LIGHTNING)
+        n += c->scan_heads * (1 + (m == LF_MIXER_KDA ? c->scan_key_dim : 1));
+    if (m == LF_MIXER_SSD || m == LF_MIXER_BOTH)
+        n += c->scan_heads;
+    if (c->scan_norm)
+        n += c->scan_norm_parts ? w.values : c->scan_value_dim;
+    return n;
 }
 
 /* Scalars that multiply a token in layer l. */
 static int64_t layer_matrices(const lf_model_config *c, int64_t l)
 {
     int64_t n = lf_model_layer_attends(c, l) ? attention_params(c, l) : 0;
+    if (lf_model_layer_scans(c, l))
+        n += scan_params(c, l);
+    if (lf_model_layer_mixer(c, l) == LF_MIXER_CONV)
+        n += c->hidden * (4 * c->hidden + c->scan_conv);
     switch (lf_model_layer_mlp(c, l)) {
     case LF_MLP_EXPERTS:
         return n + lf_model_moe_params(c, true);
@@ -218,12 +251,18 @@ static int64_t layer_vectors(const lf_model_config *c, int64_t l)
     const int64_t d = lf_model_layer_head_dim(c, l);
     int64_t n = c->hidden * (c->norm_bias ? 2 : 1) * layer_norms(c, l);
     if (lf_model_layer_attends(c, l)) {
-        n += c->qkv_bias ? (c->heads + 2 * lf_model_layer_kv_heads(c, l)) * d : 0;
+        n += c->qkv_bias
+                 ? ((c->attn_gate ? 2 : 1) * c->heads + 2 * lf_model_layer_kv_heads(c, l)) * d
+                 : 0;
         n += c->out_bias ? c->hidden : 0;
         if (c->qk_norm)
             n += c->qk_norm_all_heads ? (c->heads + lf_model_layer_kv_heads(c, l)) * d : 2 * d;
         n += c->q_lora + c->kv_lora; /* their norms */
     }
+    if (lf_model_layer_scans(c, l))
+        n += scan_vectors(c, l);
+    if (lf_model_layer_mixer(c, l) == LF_MIXER_CONV)
+        n += (c->scan_bias ? 4 * c->hidden : 0) + (c->scan_conv_bias ? c->hidden : 0);
     if (lf_model_layer_mlp(c, l) == LF_MLP_DENSE && c->mlp_bias)
         n += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * c->ffn;
     return n;
@@ -297,10 +336,22 @@ static double layer_keys(const lf_model_config *c, double t, bool causal, int64_
     return w > 0 && w < t ? w - w * w / (2 * t) : t / 2;
 }
 
+/* A quarter of the FLOPs of a token in the scan of layer l. */
+static double scan_work(const lf_model_config *c, int64_t l)
+{
+    const char m = lf_model_layer_mixer(c, l);
+    const double dk = (double)c->scan_key_dim, dv = (double)c->scan_value_dim,
+                 chunk = (LF_SCAN_CHUNK + 1) / 2.0 * (dk + dv);
+    const bool delta = m == LF_MIXER_DELTA || m == LF_MIXER_KDA;
+    return (double)c->scan_heads * (delta ? 3 * dk * dv + 2 * chunk : 2 * dk * dv + chunk) / 2;
+}
+
 double lf_model_attention_work(const lf_model_config *c, int64_t seq_length, bool causal,
                                int64_t from)
 {
     double work = 0;
+    for (int64_t l = from; l < c->layers; l++)
+        work += lf_model_layer_scans(c, l) ? scan_work(c, l) : 0;
     for (int64_t l = from; l < c->layers; l++)
         if (lf_model_layer_attends(c, l))
             work += (double)(c->heads *

@@ -352,6 +352,34 @@ int main(void)
          true},
         {"latent", "tiny-llama",
          "kv_heads=4 head_dim=16 kv_lora=20 q_lora=12 nope_dim=10 rope_dim=6 v_dim=12", true},
+        /* prompts of 63, 64, 65 and more tokens end before, at and behind a chunk */
+        {"ssd", "tiny-llama",
+         "layer_mixers=sf* scan_heads=6 scan_groups=2 scan_key_dim=5 scan_value_dim=12 scan_conv=4 "
+         "scan_conv_bias=yes scan_gate=silu scan_norm=after_gate scan_norm_parts=2",
+         false},
+        {"delta", "tiny-llama",
+         "layer_mixers=gf* scan_heads=4 scan_groups=2 scan_key_dim=8 scan_value_dim=6 scan_conv=4 "
+         "scan_gate=silu scan_norm=before_gate attn_gate=yes qk_norm=yes",
+         true},
+        {"kda", "tiny-llama",
+         "layer_mixers=kf* layer_positions=n* scan_heads=3 scan_key_dim=8 scan_value_dim=6 "
+         "scan_conv=4 scan_rank=5 scan_gate=sigmoid scan_norm=before_gate",
+         true},
+        {"lightning", "tiny-llama",
+         "layer_mixers=lf* scan_heads=4 scan_key_dim=8 scan_value_dim=8 scan_gate=sigmoid "
+         "scan_norm=before_gate scan_norm_parts=1",
+         true},
+        {"both", "tiny-llama",
+         "layer_mixers=b* scan_heads=4 scan_groups=1 scan_key_dim=5 scan_value_dim=8 scan_conv=3 "
+         "scan_gate=silu scan_scales=0.5,2,0.7,1.5,0.9 attn_in_scale=0.8 scan_out_scale=1.3",
+         true},
+        {"alone", "tiny-llama",
+         "heads=0 kv_heads=0 head_dim=0 ffn=0 layer_mixers=s* layer_mlps=n* scan_heads=4 "
+         "scan_key_dim=6 "
+         "scan_value_dim=16 scan_conv=4 scan_gate=silu scan_norm=after_gate scan_norm_parts=1",
+         true},
+        {"short", "tiny-llama", "layer_mixers=cf* scan_conv=3 scan_bias=yes scan_conv_bias=yes",
+         true},
     };
     uint64_t seed = 5;
     char dirs[sizeof models / sizeof *models][4096];

@@ -39,10 +39,11 @@ static void check_table_of(const lf_model_config *c, const char *name)
     bool rule = true;
     for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param_desc *p = lf_pstore_desc(ps, i);
-        rule = rule && p->decay == (p->ndim >= 2);
+        const bool taps = strstr(p->name, ".conv_") || strstr(p->name, ".conv.filter.");
+        rule = rule && p->decay == (p->ndim >= 2 && !taps);
         decayed += p->decay;
     }
-    tap_ok(rule && decayed > 0, "weight decay for matrices, none for vectors");
+    tap_ok(rule && decayed > 0, "weight decay for matrices, none for vectors and taps");
     lf_pstore_destroy(ps);
     lf_decoder_destroy(d);
 }
@@ -56,7 +57,7 @@ static void check_table(const char *name)
 
 /* Switches that no file of models/ small enough for a test sets, on top of tiny-llama (4 heads of
  * 16). */
-static const char *const switches[][6] = {
+static const char *const switches[][14] = {
     {"block=post", "norm=layer", "norm_bias=yes"},
     {"block=sandwich", "norm_offset=1", "sliding_window=8", "layer_mixers=wf*",
      "rope_local_theta=100"},
@@ -76,6 +77,23 @@ static const char *const switches[][6] = {
     {"sliding_window=8", "layer_mixers=wf*", "window_kv_heads=1", "window_head_dim=8",
      "rope_local_theta=100", "qk_norm=yes"},
     {"layer_positions=rn*", "qk_norm=yes"},
+    {"attn_gate=yes", "qkv_bias=yes"},
+    {"layer_mixers=sf*", "scan_heads=6", "scan_groups=2", "scan_key_dim=5", "scan_value_dim=8",
+     "scan_conv=4", "scan_conv_bias=yes", "scan_bias=yes", "scan_gate=silu", "scan_norm=after_gate",
+     "scan_norm_parts=2", "scan_step_min=0.01", "scan_step_max=2"},
+    {"layer_mixers=gf*", "scan_heads=4", "scan_groups=2", "scan_key_dim=8", "scan_value_dim=6",
+     "scan_conv=4", "scan_gate=silu", "scan_norm=before_gate", "norm_offset=1", "attn_gate=yes"},
+    {"layer_mixers=kf*", "scan_heads=3", "scan_key_dim=8", "scan_value_dim=6", "scan_conv=4",
+     "scan_rank=5", "scan_gate=sigmoid", "scan_norm=before_gate"},
+    {"layer_mixers=lf*", "scan_heads=4", "scan_key_dim=8", "scan_value_dim=8", "scan_gate=sigmoid",
+     "scan_norm=before_gate", "scan_norm_parts=1"},
+    {"layer_mixers=b*", "scan_heads=4", "scan_groups=1", "scan_key_dim=5", "scan_value_dim=8",
+     "scan_conv=3", "scan_gate=silu", "scan_scales=0.5,2,0.7,1.5,0.9", "attn_in_scale=0.8",
+     "attn_out_scale=0.6", "scan_in_scale=1.2", "scan_out_scale=1.3"},
+    {"layer_mixers=s*", "layer_mlps=n*", "heads=0", "kv_heads=0", "head_dim=0", "ffn=0",
+     "scan_heads=4", "scan_key_dim=6", "scan_value_dim=16", "scan_conv=4", "scan_gate=silu",
+     "scan_norm=after_gate"},
+    {"layer_mixers=cf*", "scan_conv=3", "scan_bias=yes", "scan_conv_bias=yes"},
 };
 #define N_SWITCHES (sizeof(switches) / sizeof(switches[0]))
 
@@ -84,7 +102,7 @@ static const char *switched(lf_model_config *c, size_t i, char *text, size_t cap
     lf_err err = LF_ERR_INIT;
     size_t at = 0;
     load(c, "tiny-llama.ini");
-    for (int k = 0; k < 6 && switches[i][k]; k++) {
+    for (int k = 0; k < 14 && switches[i][k]; k++) {
         char key[48];
         const char *eq = strchr(switches[i][k], '=');
         snprintf(key, sizeof(key), "%.*s", (int)(eq - switches[i][k]), switches[i][k]);
@@ -100,7 +118,7 @@ static const char *switched(lf_model_config *c, size_t i, char *text, size_t cap
 static void test_tables(void)
 {
     for (size_t i = 0; i < N_SWITCHES; i++) {
-        char text[256];
+        char text[320];
         lf_model_config c;
         check_table_of(&c, switched(&c, i, text, sizeof(text)));
     }
@@ -445,7 +463,7 @@ int main(void)
     TAP(10, test_causal_file("tiny-llama.ini", LF_F32, 7));
     TAP(10, test_causal_file("tiny-qwen3.ini", LF_F32, 0));
     for (size_t i = 0; i < N_SWITCHES; i++) {
-        char text[256];
+        char text[320];
         lf_model_config c;
         const char *name = switched(&c, i, text, sizeof(text));
         if (c.output == LF_OUTPUT_SCORE)
