@@ -11,7 +11,8 @@
 #include <sys/mman.h>
 
 enum { ARENA_ALIGN = 16, ARENA_BLOCK = 32 * 1024 };
-#define HUGE_PAGE ((size_t)2 << 20)
+#define HUGE_PAGE    ((size_t)2 << 20)
+#define LARGEST_PAGE ((size_t)64 << 10) /* of the pages that systems have ordinarily */
 
 bool lf_size_mul(size_t *out, size_t a, size_t b)
 {
@@ -200,12 +201,12 @@ void *lf_pages_alloc(size_t bytes, lf_err *err)
     size_t rounded, mapped;
     if (bytes == 0)
         bytes = 1;
-    if (!lf_size_add(&rounded, bytes, HUGE_PAGE - 1) ||
-        !lf_size_add(&mapped, rounded & ~(HUGE_PAGE - 1), HUGE_PAGE)) {
+    if (!lf_size_add(&rounded, bytes, LARGEST_PAGE - 1) ||
+        !lf_size_add(&mapped, rounded & ~(LARGEST_PAGE - 1), HUGE_PAGE)) {
         lf_fail(err, LF_ENOMEM, "size overflow: %zu bytes of pages", bytes);
         return NULL;
     }
-    rounded &= ~(HUGE_PAGE - 1);
+    rounded &= ~(LARGEST_PAGE - 1);
     unsigned char *p =
         mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
@@ -220,9 +221,11 @@ void *lf_pages_alloc(size_t bytes, lf_err *err)
         munmap(p + lead + rounded, mapped - lead - rounded);
     p += lead;
 #ifdef MADV_HUGEPAGE
-    madvise(p, rounded,
-            /* advice: a kernel without huge pages answers EINVAL, which costs only speed */
-            MADV_HUGEPAGE);
+    /* What is left behind the last whole one takes ordinary pages: the system clears a huge page when
+     * its first byte is touched, which is most of what a small model would cost. Advice: a kernel
+     * without huge pages answers EINVAL, which costs only speed. */
+    if (bytes >= HUGE_PAGE)
+        madvise(p, bytes & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
 #endif
     return p;
 }
@@ -232,6 +235,6 @@ void lf_pages_free(void *p, size_t bytes)
     if (!p)
         return;
     int saved = errno;
-    munmap(p, ((bytes ? bytes : 1) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+    munmap(p, ((bytes ? bytes : 1) + LARGEST_PAGE - 1) & ~(LARGEST_PAGE - 1));
     errno = saved;
 }
