@@ -81,6 +81,10 @@ int lf_cpu_queue_threads(const lf_queue *q);
  * It must not call kernels. NULL: nothing, as at first. */
 void lf_cpu_queue_border(lf_queue *q, void (*border)(void *arg), void *arg);
 
+/* Most heads of a model beyond the first one, which predict later tokens (multi-token
+ * prediction). */
+enum { LF_MORE_HEADS = 4 };
+
 /* Values that change between steps, in device memory. The host writes the first group before the
  * step. Kernels write the second group. */
 struct lf_step_record {
@@ -98,6 +102,10 @@ struct lf_step_record {
     /* 1 / micro-batches of the whole optimizer step, over all ranks: the weight of the router's
      * losses */
     float inv_batches;
+    /* of each head beyond the first: the weight of its loss / trained tokens of the whole optimizer
+     * step */
+    float more_inv;
+    int32_t reserved2;
     /* device -> host */
     double loss_sum; /* sum over trained tokens of this step of -log p */
     double z_sum;    /* sum over trained tokens of logsumexp^2 */
@@ -121,6 +129,10 @@ struct lf_step_record {
     /* host -> device, before the optimizer: a loss_sum above loss_limit counts as not finite; 0: no
      * limit */
     double loss_limit; /* a larger loss_sum counts as one that is not finite; 0: none does */
+    /* device -> host, of each head beyond the first: as loss_sum, tokens, correct */
+    double more_loss[LF_MORE_HEADS];
+    int64_t more_tokens[LF_MORE_HEADS];
+    int64_t more_correct[LF_MORE_HEADS];
 };
 
 /* ---- matrix products ------------------------------------------------------------------------- */
@@ -211,7 +223,9 @@ struct lf_k_ranks {
  * argmax may be NULL. v_real: columns >= v_real are padding and count as -inf. A target >= v_real
  * gives a NaN loss and NaN gradients. The sums of rec are added to in row order: loss_sum, z_sum,
  * tokens, correct and, with entropy not NULL, entropy_sum. With rec NULL there are no sums, z_loss
- * is 0 and inv_tokens * loss_scale is 1.
+ * is 0 and inv_tokens * loss_scale is 1. The loss of a further head k >= 1 has more_inv in place
+ * of inv_tokens and no z_loss; its sums are more_loss[k - 1], more_tokens[k - 1] and
+ * more_correct[k - 1].
  *
  * Two more forms serve losses that are computed outside from log-probabilities. They are the same
  * computation with the same bits:
@@ -251,6 +265,7 @@ struct lf_k_linear_xent {
     float softcap, inv_temperature;
     bool accumulate; /* of dw, db */
     uint8_t x_type, mode;
+    uint8_t head; /* 0: the model's own; at most LF_MORE_HEADS */
     struct lf_step_record *rec;
     void *work;
     size_t work_bytes;

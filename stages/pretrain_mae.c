@@ -20,21 +20,14 @@ static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *e
 static int refuse_text(const struct pretrain *p, const lf_optset *o, lf_err *err)
 {
     const struct lf_train_config *c = &p->c;
-    const void *const text[] = {&c->seq_length,
-                                &c->max_docs,
-                                &c->tokens,
-                                &p->g.batch_tokens,
-                                &c->packing,
-                                &c->megatron_order,
-                                &c->megatron.seed,
-                                &c->megatron.samples,
-                                &c->megatron.surplus,
-                                &c->megatron.split,
-                                &c->valid_tokens,
-                                &c->z_loss,
-                                &c->mfu,
-                                &p->samples.interval,
-                                &p->samples.tokenizer};
+    const void *const text[] = {&c->seq_length,       &c->max_docs,
+                                &c->tokens,           &p->g.batch_tokens,
+                                &c->packing,          &c->megatron_order,
+                                &c->megatron.seed,    &c->megatron.samples,
+                                &c->megatron.surplus, &c->megatron.split,
+                                &c->valid_tokens,     &c->z_loss,
+                                &c->mtp_weight,       &c->mfu,
+                                &p->samples.interval, &p->samples.tokenizer};
     const void *const layout[] = {&c->axes.tensor,   &c->axes.sequence, &c->axes.across_nodes,
                                   &c->axes.pipeline, &c->axes.chunks,   &c->axes.schedule,
                                   &c->axes.stages,   &c->axes.measured};

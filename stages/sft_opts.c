@@ -42,6 +42,7 @@ static const lf_opt opts[] = {
      .field = LF_OPT_FIELD(CONFIG, c.neftune_alpha),
      .help = "noise on the embeddings within neftune_alpha / sqrt(tokens of the document x "
              "width); 0: none, 5 to 15 are usual"},
+    LF_TRAIN_MTP_ROW,
     LF_TRAIN_ADAPTER_ROWS,
     LF_TRAIN_PARTS_ROWS,
     LF_TRAIN_STATE_ROWS,

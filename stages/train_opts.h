@@ -139,6 +139,16 @@
                    .max = 1e9, .field = LF_OPT_FIELD(CONFIG, c.clip),                              \
                    .help = "bound on the global gradient norm; 0: none")
 
+/* filled in; lf_train_read_compute tells whether it was given */
+#define LF_TRAIN_MTP_ROW                                                                           \
+    LF_OPT_ROW(.name = "mtp_weight", .group = "learning rate and optimizer", .type = LF_OPT_FLOAT, \
+               .cls = LF_OPT_IDENTITY, .def = "0.1", .max = 100,                                   \
+               .field = LF_OPT_FIELD(CONFIG, c.mtp_weight),                                        \
+               .help = "of a model with mtp_layers: weight of the mean loss of its heads that "    \
+                       "predict later tokens; 0: they are frozen",                                 \
+               .more = "The loss that is told does not contain it; the metrics have those of the " \
+                       "heads. Where ranks divide the layers, heads are with the last of them.")
+
 /* read by lf_train_read_scale, which lf_train_read_optimizer calls */
 #define LF_TRAIN_SCALE_ROWS                                                                        \
     LF_OPT_ROW(.name = "loss_scale", .group = "precision and memory", .type = LF_OPT_FLOAT,        \

@@ -180,7 +180,7 @@ static int run_vjps(struct lf_ad *ad)
     lf_graph *g = ad->g;
     for (size_t i = g->n_fwd; i-- > 0 && !g->err.rc;) {
         const struct lf_op_row *row = &lf_op_table[g->n[i].op];
-        bool flows = g->n[i].op == LF_OP_XENT;
+        bool flows = g->n[i].op == LF_OP_XENT && ad->needs[g->n[i].out[XENT_LOSS]];
         for (int k = 0; k < LF_MAX_OUT && !flows; k++) {
             int32_t o = g->n[i].out[k];
             flows = o && ad->needs[o] && lf_ad_grad_of(ad, o);
@@ -204,7 +204,9 @@ static int run_vjps(struct lf_ad *ad)
 static bool seed_gradients(struct lf_ad *ad)
 {
     lf_graph *g = ad->g;
-    bool any = g->xent >= 0 && ad->needs[g->n[g->xent].out[XENT_LOSS]];
+    bool any = false;
+    for (size_t i = 0; i < g->n_fwd; i++)
+        any = any || (g->n[i].op == LF_OP_XENT && ad->needs[g->n[i].out[XENT_LOSS]]);
     for (size_t i = 0; i < g->n_seed; i++) {
         any = any || ad->needs[g->seed[i].value];
         lf_ad_contribute(ad, g->seed[i].value, g->seed[i].grad);

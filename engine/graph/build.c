@@ -157,7 +157,7 @@ void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target,
 {
     const int32_t in[] = {x.id, w.id, bias.id, target.id};
     const struct lf_attr a = {
-        .softcap = o->softcap, .v_real = o->v_real, .entropy = o->want_entropy};
+        .softcap = o->softcap, .v_real = o->v_real, .entropy = o->want_entropy, .head = o->head};
     lf_graph_op(g, LF_OP_XENT, in, 4, &a);
     if (g->err.rc)
         return;

@@ -313,10 +313,14 @@ struct lf_xent_opts {
     bool want_loss, want_lse, want_argmax;
     /* output "entropy" (f32 [R, 1]): that of the row's softmax in nats, 0 where the target is -1 */
     bool want_entropy;
+    /* k >= 1: the loss of the k-th head beyond the first, with a weight and sums of its own in the
+     * step record (kernels.h, more_inv), and without outputs */
+    int head;
 };
 /* The loss: cross entropy of logits = x w^T + bias with target i32 [R, 1] (-1: not trained). Sums
  * go to the step record. In a graph that is differentiated the same node forms dX and dW; elsewhere
- * it computes the forward alone. A graph has one such node. */
+ * it computes the forward alone. A graph has one such node, and behind it one for each further
+ * head. */
 void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target,
              const struct lf_xent_opts *o);
 

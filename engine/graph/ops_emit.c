@@ -396,6 +396,7 @@ LF_EMIT(xent)
     k->db = P(b, o[XENT_DB]);
     k->lddx = LD(b, o[XENT_DX]);
     k->rec = b->rec;
+    k->head = (uint8_t)n->a.head;
     return 0;
 }
 

@@ -408,8 +408,12 @@ static int need_head(lf_graph *g, struct lf_node *n)
 
 LF_SHAPE(xent)
 {
-    if (g->xent >= 0)
-        return lf_graph_fail(g, LF_EINVAL, "xent: a graph has one loss");
+    const int last = g->xent < 0 ? -1 : g->n[g->xent].a.head;
+    if (n->a.head != last + 1 || n->a.head > LF_MORE_HEADS)
+        return lf_graph_fail(g, LF_EINVAL,
+                             "xent: a graph has one loss, and behind it at most %d of further "
+                             "heads in their order; head %d follows %d",
+                             LF_MORE_HEADS, n->a.head, last);
     int rc = need_head(g, n);
     if (rc != 0)
         return rc;

@@ -56,6 +56,7 @@ struct lf_attr {
     int32_t experts, k, top_groups, moe_layers; /* of a mixture of experts; groups: of experts */
     float aux;                                  /* coefficient of the load-balancing loss */
     bool sigmoid, renorm;
+    int32_t head; /* xent: 0, or which of the further heads */
     bool entropy; /* logp: the row's entropy is wanted */
     bool blocks;  /* fp8: scales of blocks, not of tensors */
     /* tp_enter, tp_leave, tp_rows: ranks divide rows; tp_own: the graph has local shapes. inverse:
@@ -135,7 +136,7 @@ struct lf_graph {
      * not split */
     int32_t *order;
     int32_t block;
-    int32_t xent; /* node of the loss, -1 none */
+    int32_t xent; /* last node of a loss, -1 none */
     struct lf_seed *seed;
     size_t n_seed, cap_seed;
     struct lf_cut *cut;

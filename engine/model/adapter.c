@@ -89,6 +89,13 @@ static int choose_one(struct choice *c, const struct lf_param_desc *d, int membe
     return 0;
 }
 
+/* Is the tensor of a head of mtp_layers that is not trained? */
+static bool idle(const lf_decoder *d, const char *name)
+{
+    const int64_t first = d->c.layers + lf_decoder_mtp(d);
+    return strncmp(name, "layers.", 7) == 0 && strtoll(name + 7, NULL, 10) >= first;
+}
+
 /* What the targets make of the group that begins with tensor i. hits: per target, did it match
  * anything yet. */
 static int choose(struct choice *c, const lf_pstore *ps, int i, int n,
@@ -139,7 +146,8 @@ static int hits_elsewhere(const lf_decoder *d, const lf_pstore *ps,
     int rc = all ? lf_decoder_declare(d, all, err) : LF_ENOMEM;
     for (int i = 0; rc == 0 && i < lf_pstore_count(all); i++) {
         struct choice c = {false, 0};
-        if (lf_pstore_find(ps, lf_pstore_desc(all, i)->name) < 0)
+        if (lf_pstore_find(ps, lf_pstore_desc(all, i)->name) < 0 &&
+            !idle(d, lf_pstore_desc(all, i)->name))
             rc = choose(&c, all, i, 1, a, hits, err);
     }
     lf_pstore_destroy(all);
@@ -194,7 +202,7 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
         struct choice c = {false, 0};
         for (n = 1; i + n < count && strcmp(lf_pstore_desc(ps, i + n)->group, group) == 0; n++)
             ;
-        rc = choose(&c, ps, i, n, a, hits, err);
+        rc = idle(d, lf_pstore_desc(ps, i)->name) ? 0 : choose(&c, ps, i, n, a, hits, err);
         if (rc == 0 && (c.whole || c.members))
             rc = lf_pstore_adapt(ps, group, c.whole ? 0 : c.members, &ad, err);
     }

@@ -20,11 +20,12 @@ int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *
                    k->last ? ", last" : "", (long long)c->layers, (long long)c->layers - 1);
 }
 
-bool lf_dec_load_crosses(const lf_model_config *c, int64_t cut)
+/* Heads of mtp_layers stand in the last chunk. */
+bool lf_dec_load_crosses(const struct lf_dec_build *b, int64_t cut)
 {
     bool before = false, behind = false;
-    for (int64_t l = 0; l < c->layers; l++)
-        *(l < cut ? &before : &behind) |= lf_model_layer_moe(c, l);
+    for (int64_t l = 0; l < b->c->layers + b->more; l++)
+        *(l < cut ? &before : &behind) |= lf_model_layer_moe(b->c, l);
     return before && behind;
 }
 
@@ -32,7 +33,7 @@ lf_val lf_dec_chunk_in(struct lf_dec_build *b)
 {
     const bool gradient = b->differentiated && !b->chunk.frozen_before;
     const lf_val x = lf_cut_in(b->g, "x", b->rows, b->c->hidden, gradient ? "dx" : NULL);
-    if (b->train && lf_dec_load_crosses(b->c, b->chunk.begin))
+    if (b->train && lf_dec_load_crosses(b, b->chunk.begin))
         b->load = lf_input(b->g, "load", LF_F32, 2, b->c->experts);
     return x;
 }
@@ -44,8 +45,8 @@ void lf_dec_chunk_total(struct lf_dec_build *b)
     const struct lf_decoder_chunk *k = &b->chunk;
     if (!b->differentiated || !(b->c->router_aux > 0))
         return;
-    const bool comes = !k->last && lf_dec_load_crosses(b->c, k->end),
-               goes = !k->first && !k->frozen_before && lf_dec_load_crosses(b->c, k->begin);
+    const bool comes = !k->last && lf_dec_load_crosses(b, k->end),
+               goes = !k->first && !k->frozen_before && lf_dec_load_crosses(b, k->begin);
     if (comes)
         lf_moe_total(b->g, lf_input(b->g, "load_total", LF_F32, 2, b->c->experts),
                      goes ? "load_total" : NULL);
@@ -56,7 +57,7 @@ void lf_dec_chunk_total(struct lf_dec_build *b)
 void lf_dec_chunk_out(struct lf_dec_build *b, lf_val x)
 {
     lf_cut_out(b->g, x, "x", b->differentiated ? "dx" : NULL);
-    if (b->train && lf_dec_load_crosses(b->c, b->chunk.end))
+    if (b->train && lf_dec_load_crosses(b, b->chunk.end))
         lf_cut_out_sums(b->g, b->load, "load");
 }
 
@@ -70,8 +71,8 @@ int lf_decoder_tied(const lf_decoder *d, const struct lf_decoder_chunk *chunks, 
         if (chunks[i].last)
             t.other = i;
     }
-    if (!d->c.tied_head || d->c.output != LF_OUTPUT_TOKENS || t.owner < 0 || t.other < 0 ||
-        t.owner == t.other)
+    const bool tied = (d->c.tied_head && d->c.output == LF_OUTPUT_TOKENS) || lf_decoder_mtp(d);
+    if (!tied || t.owner < 0 || t.other < 0 || t.owner == t.other)
         return 0;
     out[0] = t;
     return 1;

@@ -30,6 +30,7 @@ static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 static const char *const output_names[] = {"tokens", "score", NULL};
+static const char *const mtp_join_names[] = {"embed_hidden", "hidden_embed", NULL};
 static const char *const projector_names[] = {"linear", "mlp", NULL};
 static const char *const projector_norm_names[] = {"none", "rms", "layer", NULL};
 static const char *const mixer_letters[] = {"fwnsgklbc", NULL};
@@ -128,6 +129,8 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(tied_head, "no"),
     BOOL(norm_head, "no"),
     ENUM(output, output_names, "tokens"),
+    COUNT(mtp_layers, 0, LF_MORE_HEADS, "0"),
+    ENUM(mtp_join, mtp_join_names, "embed_hidden"),
     ENUM(mask, mask_names, "causal"),
     COUNT(sliding_window, 0, 1 << 27, "0"),
     COUNT(window_kv_heads, 0, 65536, "0"),

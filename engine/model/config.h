@@ -62,6 +62,7 @@ enum lf_model_scan_norm { LF_SCAN_NO_NORM = 0, LF_SCAN_NORM_FIRST, LF_SCAN_GATE_
 enum { LF_SCALE_Z = 0, LF_SCALE_V, LF_SCALE_K, LF_SCALE_Q, LF_SCALE_A, LF_SCAN_SCALES };
 enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED };
 enum lf_model_output { LF_OUTPUT_TOKENS = 0, LF_OUTPUT_SCORE };
+enum lf_model_mtp_join { LF_MTP_EMBED_HIDDEN = 0, LF_MTP_HIDDEN_EMBED };
 enum lf_projector_kind { LF_PROJECTOR_LINEAR = 0, LF_PROJECTOR_MLP };
 enum lf_projector_norm { LF_PROJECTOR_NO_NORM = 0, LF_PROJECTOR_RMS, LF_PROJECTOR_LAYER };
 enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF_SINIT_ZERO };
@@ -264,6 +265,10 @@ typedef struct lf_model_config {
     /* enum lf_model_output; score: one number per token, x . score.weight, in place of the head
      * over the vocabulary (reward models, critics); the keys of that head then have no effect */
     int output;
+    /* Heads of multi-token prediction (mtp.c), which stand behind the layers as layers L, L + 1 ...
+     * of the kind of the last one; 0: none */
+    int64_t mtp_layers;
+    int mtp_join; /* enum lf_model_mtp_join: what comes first of what such a head reads */
 
     /* enum lf_model_mask; prefix: the first tokens of a document see each other, in windowed layers
      * too; image_blocks: a token of a picture sees the picture's tokens behind it, in windowed
@@ -437,7 +442,7 @@ void lf_model_alibi_slopes(const lf_model_config *c, float *slopes);
 
 /* ---- layers (layers.c) ---- */
 
-/* The letter of a layer. */
+/* The letter of a layer. Layers behind the last one, those of mtp_layers, are of its kind. */
 char lf_model_layer_mixer(const lf_model_config *c, int64_t layer);
 char lf_model_layer_mlp(const lf_model_config *c, int64_t layer);
 char lf_model_layer_position(const lf_model_config *c, int64_t layer);
@@ -473,10 +478,13 @@ int64_t lf_model_moe_layers(const lf_model_config *c);
 /* Returns the number of scalars in the matrices of the MLP of a MoE layer: all of them, or with
  * `active` those that multiply one token. */
 int64_t lf_model_moe_params(const lf_model_config *c, bool active);
+/* Returns the number of scalars in the matrices that multiply a token in a head of mtp_layers, but
+ * for the head over the vocabulary. */
+int64_t lf_model_mtp_matmul_params(const lf_model_config *c);
 /* Returns the exact number of scalars; a tied head counts once. */
 int64_t lf_model_param_count(const lf_model_config *c);
 /* Returns the number of scalars that multiply a token: linear layers, head and the chosen experts,
- * without embeddings, norms and biases.
+ * without embeddings, norms, biases and the heads of mtp_layers.
  */
 int64_t lf_model_matmul_params(const lf_model_config *c);
 /* Returns the mean number of keys of a query times H (D + E) / 2, summed over the layers from

@@ -274,6 +274,7 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"norm_head", c->norm_head, tokens, "output = tokens"},
         {"logit_softcap", c->logit_softcap > 0, tokens, "output = tokens"},
         {"score_init", true, !tokens, "output = score"},
+        {"mtp_join", true, c->mtp_layers > 0, "mtp_layers"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].set && !rows[i].read && lf_model_by_hand(c, rows[i].key))
@@ -487,6 +488,28 @@ static int check_sight(lf_model_config *c, lf_err *err)
     return rc != 0 ? rc : check_sections(c, err);
 }
 
+/* Heads that predict later tokens read embeddings of tokens that stand behind theirs. */
+static int check_mtp(const lf_model_config *c, lf_err *err)
+{
+    const struct {
+        const char *key;
+        bool set;
+        const char *why;
+    } without[] = {
+        {"vision.family", c->vision.family > 0, "what a token of a picture reads is no embedding"},
+        {"mask", c->mask != LF_MASK_CAUSAL, "a token that sees what follows it knows the answer"},
+        {"embed_dim", c->embed_dim > 0, "the embedding is as wide as the stream there"},
+        {"embed_norm", c->embed_norm, "the embedding has a norm of their own there"},
+        {"final_norm", !c->final_norm, "they read what is behind that norm"},
+        {"position", c->position == LF_POS_LEARNED, "it is added to the embedding"},
+    };
+    for (size_t i = 0; c->mtp_layers && i < sizeof without / sizeof *without; i++)
+        if (without[i].set)
+            CONTRADICTION(without[i].key, "does not go with mtp_layers = %lld: %s",
+                          (long long)c->mtp_layers, without[i].why);
+    return 0;
+}
+
 static int check_encoder(lf_model_config *c, lf_err *err)
 {
     if (!c->vision.head_dim && c->vision.heads)
@@ -535,6 +558,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_unread(c, err);
     if (rc == 0)
         rc = check_sight(c, err);
+    if (rc == 0)
+        rc = check_mtp(c, err);
     if (rc != 0)
         return rc;
     if (c->norm == LF_NORM_RMS && c->norm_bias)

@@ -162,7 +162,8 @@ static lf_val trunk(struct lf_dec_build *b)
         x = lf_dec_deep(b, lf_dec_block(b, x, l), l);
         lf_block_end(b->g);
     }
-    lf_dec_chunk_total(b);
+    if (!b->chunk.last || !b->more) /* of the heads behind it too: mtp.c */
+        lf_dec_chunk_total(b);
     if (!b->chunk.last) {
         lf_dec_chunk_out(b, x);
         return LF_NONE;
@@ -187,6 +188,11 @@ static lf_val head_weight(struct lf_dec_build *b)
 static lf_val head_bias(struct lf_dec_build *b)
 {
     return b->c->head_bias ? lf_param(b->g, "head.bias") : LF_NONE;
+}
+
+void lf_dec_loss(struct lf_dec_build *b, lf_val x, lf_val targets, const struct lf_xent_opts *o)
+{
+    lf_xent(b->g, lf_tp_enter(b->g, head_input(b, x)), head_weight(b), head_bias(b), targets, o);
 }
 
 /* [R, V] in f32, on every rank. */
@@ -261,6 +267,7 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
                             const struct lf_decoder_rows *r, bool train, bool score, lf_err *err)
 {
     struct lf_dec_build b = documents(d, r, train, train);
+    b.more = train ? lf_decoder_mtp(d) : 0;
     if (check_tokens(&d->c, err) || begin_documents(&b, ps, name, r, err))
         return NULL;
     struct lf_xent_opts o = {.softcap = (float)d->c.logit_softcap,
@@ -271,9 +278,9 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
     lf_val x = trunk(&b);
     if (!b.chunk.last)
         return done(b.g, err);
-    x = lf_tp_enter(b.g, head_input(&b, x));
-    lf_xent(b.g, x, head_weight(&b), head_bias(&b), lf_input(b.g, "targets", LF_I32, r->rows, 1),
-            &o);
+    lf_dec_loss(&b, x, lf_input(b.g, "targets", LF_I32, r->rows, 1), &o);
+    if (b.more)
+        lf_dec_mtp_losses(&b, x);
     return done(b.g, err);
 }
 

@@ -39,6 +39,8 @@
  *     layers.N.mlp.down.{weight,bias} [C, F]
  *     layers.N.{attn,mlp}_post_norm.{weight,bias} [C]  (sandwich)
  *     final_norm.{weight,bias} [C]
+ *     layers.N.mtp.{embed_norm,hidden_norm,final_norm}.{weight,bias} [C], layers.N.mtp.join.weight
+ *     [C, 2C], and those of a layer, for N = L ... L + mtp_layers - 1 (mtp.c)
  *     head.{weight [V, E], bias [V]}                   weight absent when tied
  *     score.weight [1, E]                              (output = score: in place of head.*)
  *
@@ -53,7 +55,9 @@
  * tensor's name only.
  *
  * Inputs of the graphs have one row per token unless said otherwise: tokens, positions i32 [R, 1];
- * targets i32 [R, 1] (-1: none); cu_seqlens i32 [n_docs + 1, 1]. Training with dropout also has
+ * targets i32 [R, 1] (-1: none); cu_seqlens i32 [n_docs + 1, 1]. Where heads of mtp_layers are
+ * trained, mtp.K.tokens and mtp.K.targets i32 [R, 1] for K = 1, 2 ... are tokens and targets of the
+ * row K further on (lf_decoder_ahead). Training with dropout also has
  * samples i64 [R, 1], the global sample of the row, and offsets i32 [R, 1], its place in the
  * sample. (Positions restart in each document, so they would repeat random decisions.)
  */
@@ -74,6 +78,13 @@ typedef struct lf_decoder lf_decoder;
 lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_err *err);
 void lf_decoder_destroy(lf_decoder *d);
 const lf_model_config *lf_decoder_config(const lf_decoder *d);
+
+/* The heads of mtp_layers, where there are any, are trained: loss graphs for training have their
+ * losses. Comes before anything is declared; else these tensors are frozen, and no graph of packed
+ * documents reads them. */
+void lf_decoder_train_mtp(lf_decoder *d);
+/* Heads that the loss graphs for training have. */
+int64_t lf_decoder_mtp(const lf_decoder *d);
 
 /* Declares every tensor of the table in ps. */
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
@@ -101,8 +112,8 @@ struct lf_decoder_chunk {
     bool frozen;
 };
 /* Declares the tensors of n chunks alone, in the order of the whole model and with its initial
- * values. A tied head needs embed.weight in the last chunk too. LF_EINVAL: a chunk is not of this
- * model. */
+ * values. A tied head, and heads of mtp_layers that are trained, need embed.weight in the last chunk
+ * too. LF_EINVAL: a chunk is not of this model. */
 int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
                               const struct lf_decoder_chunk *chunks, int n, lf_err *err);
 /* A tensor that two chunks hold. Both update it with the sum of both gradients, that of `other`
@@ -167,6 +178,10 @@ lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *
 bool lf_decoder_has_dropout(const lf_model_config *c);
 /* Do its training graphs make random decisions, so that samples and offsets are inputs? */
 bool lf_decoder_is_random(const lf_decoder *d);
+/* Fills out [rows] with the value of the row `ahead` further on of the same document, `none` behind
+ * its end. Rows behind the last document get none. */
+void lf_decoder_ahead(const int32_t *of, const int32_t *cu_seqlens, int64_t n_docs, int64_t rows,
+                      int64_t ahead, int32_t none, int32_t *out);
 /* Computes prefix[d] for documents of rows [cu_seqlens[d], cu_seqlens[d + 1]) from their targets:
  * the rows before the first that is trained, and that one too with `last` (prefix_last of
  * config.h); 0 where no token is trained. */

@@ -25,6 +25,7 @@ struct lf_decoder {
     lf_vision *vision;               /* NULL: it sees nothing */
     lf_vision *mae;                  /* the layers that restore pictures; NULL: none */
     double adapter_dropout;          /* lf_decoder_adapt */
+    bool mtp;                        /* lf_decoder_train_mtp */
     struct lf_dec_table table[4][2]; /* by `what`; cos, sin */
     struct lf_dec_slopes *slopes;    /* [layers] */
 };
@@ -53,7 +54,8 @@ struct lf_dec_build {
     bool adapter_off, noise;
     struct lf_decoder_chunk chunk; /* what the graph has of the model */
     bool differentiated;           /* gradients come from the next chunk and go to the one before */
-    lf_val load; /* sums of the load of experts over the layers so far, in training */
+    int64_t more; /* heads of mtp_layers that the model has in this graph and in other chunks */
+    lf_val load;  /* sums of the load of experts over the layers so far, in training */
     lf_val tokens, positions, samples, offsets;
     lf_val alibi;
     const struct lf_decoder_media *media; /* NULL: no pictures */
@@ -79,7 +81,7 @@ lf_val lf_dec_deep(struct lf_dec_build *b, lf_val x, int64_t l);
 int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *k, lf_err *err);
 /* Are there layers with experts before layer `cut`, and from it on? Then what they count
  * crosses. */
-bool lf_dec_load_crosses(const lf_model_config *c, int64_t cut);
+bool lf_dec_load_crosses(const struct lf_dec_build *b, int64_t cut);
 /* What comes from the chunk before: the stream, and the balance of experts. */
 lf_val lf_dec_chunk_in(struct lf_dec_build *b);
 /* The balance of experts over all layers of the model, for the backward pass. Behind the layers. */
@@ -123,5 +125,12 @@ lf_val lf_dec_scaled(struct lf_dec_build *b, lf_val x, double alpha);
 lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l);
 /* Layer l; x and the result are [R, C]. */
 lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l);
+/* The loss of head `more` (0: the model's own) from what its norm gave. */
+void lf_dec_loss(struct lf_dec_build *b, lf_val x, lf_val targets, const struct lf_xent_opts *o);
+/* Layer l of mtp_layers (mtp.c), from the embedded token and what the final norm before it gave
+ * [R, C] to what its own gives. */
+lf_val lf_dec_mtp_layer(struct lf_dec_build *b, lf_val embedded, lf_val hidden, int64_t l);
+/* The losses of the heads of mtp_layers; x is what the final norm gave. */
+void lf_dec_mtp_losses(struct lf_dec_build *b, lf_val x);
 
 #endif

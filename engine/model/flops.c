@@ -40,6 +40,14 @@ static double multiplying(const lf_model_config *c, const struct lf_param_desc *
     return d->ndim == 3 ? n * (double)c->experts_per_token / (double)c->experts : n;
 }
 
+/* How often a tensor multiplies a token, with so many heads of mtp_layers. */
+static double times(const lf_model_config *c, const struct lf_param_desc *d, int64_t more)
+{
+    if (strncmp(d->name, "layers.", 7) == 0 && place_of(c, d->name) >= c->layers)
+        return more > 0 ? 1 : 0;
+    return is_table(d->name) || strcmp(d->name, "head.weight") == 0 ? 1 + (double)more : 1;
+}
+
 static int64_t lowest_trained(const lf_model_config *c, const lf_pstore *ps)
 {
     int64_t lowest = c->layers;
@@ -52,38 +60,59 @@ static int64_t lowest_trained(const lf_model_config *c, const lf_pstore *ps)
     return lowest;
 }
 
+/* Of mtp_layers, those that run: with something that is trained. */
+static int64_t count_more(const lf_model_config *c, const lf_pstore *ps)
+{
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        if (!d->frozen && strncmp(d->name, "layers.", 7) == 0 && place_of(c, d->name) >= c->layers)
+            return c->mtp_layers;
+    }
+    return 0;
+}
+
+/* Work of attention in the heads of mtp_layers that run: each that of the last layer. */
+static double more_work(const lf_model_config *c, int64_t more, int64_t seq_length, bool causal)
+{
+    return more > 0 ? (double)more * lf_model_attention_work(c, seq_length, causal, c->layers - 1)
+                    : 0;
+}
+
 struct lf_train_flops lf_train_flops_of(const lf_model_config *c, const lf_pstore *ps)
 {
     const int64_t lowest = lowest_trained(c, ps);
-    struct lf_train_flops f = {.from = lowest < 0 ? 0 : lowest};
+    struct lf_train_flops f = {.from = lowest < 0 ? 0 : lowest, .more = count_more(c, ps)};
     for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
-        const double n = multiplying(c, d);
         /* The tied table multiplies as the head does, behind the layers. */
         const int64_t at = is_table(d->name) ? c->layers : place_of(c, d->name);
+        const double n = multiplying(c, d) * times(c, d, f.more);
         const bool through = at < c->layers ? at >= lowest : lowest < c->layers;
         f.matrices += 2 * n + (through ? 2 * n : 0) + (d->frozen ? 0 : 2 * n);
     }
     return f;
 }
 
-static void add_layers(double *flops, const lf_model_config *c, const lf_pstore *ps)
+static void add_layers(double *flops, const lf_model_config *c, const lf_pstore *ps, int64_t more)
 {
     for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
         const int64_t at = is_table(d->name) ? c->layers : place_of(c, d->name);
         if (at >= 0)
-            flops[at] += 6.0 * multiplying(c, d);
+            flops[at < c->layers ? at : c->layers] += 6.0 * multiplying(c, d) * times(c, d, more);
     }
 }
 
-int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_length, lf_err *err)
+int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_length, bool mtp,
+                         lf_err *err)
 {
+    const int64_t more = mtp ? c->mtp_layers : 0;
     lf_decoder *dec = lf_decoder_create(c, seq_length, err);
     lf_pstore *ps = dec ? lf_pstore_create(err) : NULL;
     int rc = ps ? lf_decoder_declare(dec, ps, err) : err ? err->rc : LF_ENOMEM;
     if (rc == 0) {
-        add_layers(flops, c, ps);
+        add_layers(flops, c, ps, more);
+        flops[c->layers] += 12.0 * more_work(c, more, seq_length, true);
         for (int64_t l = 0; l < c->layers; l++)
             flops[l] += 12.0 * (lf_model_attention_work(c, seq_length, true, l) -
                                 lf_model_attention_work(c, seq_length, true, l + 1));
@@ -96,6 +125,7 @@ int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_le
 double lf_train_flops_per_token(const struct lf_train_flops *f, const lf_model_config *c,
                                 int64_t seq_length, bool causal)
 {
-    return f->matrices + 4 * lf_model_attention_work(c, seq_length, causal, 0) +
+    return f->matrices + 12 * more_work(c, f->more, seq_length, causal) +
+           4 * lf_model_attention_work(c, seq_length, causal, 0) +
            8 * lf_model_attention_work(c, seq_length, causal, f->from);
 }

@@ -19,7 +19,11 @@
  * What an encoder of pictures and its projector take does not count: it follows from patches, not
  * from tokens.
  *
- * With everything trained and no adapter this is lf_model_train_flops_per_token. With a frozen base
+ * Heads of mtp_layers that are trained count as layers behind the last one, each with the head over
+ * the vocabulary once more; others do not run.
+ *
+ * With everything trained, no adapter and no such heads this is lf_model_train_flops_per_token.
+ * With a frozen base
  * it is some two thirds of it: no gradients of its weights are computed. What recompute computes
  * again does not count.
  */
@@ -32,11 +36,13 @@
 struct lf_train_flops {
     double matrices; /* FLOPs of a token, without attention */
     int64_t from;    /* l; layers: nothing below the head is trained */
+    int64_t more;    /* heads of mtp_layers that run */
 };
 
-/* FLOPs of a token in training, of each layer and behind them of the head: flops has c->layers + 1
- * places. Everything is trained, attention is causal. */
-int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_length, lf_err *err);
+/* FLOPs of a token in training, of each layer and behind them of the head, with heads of mtp_layers
+ * where `mtp`: flops has c->layers + 1 places. Everything is trained, attention is causal. */
+int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_length, bool mtp,
+                         lf_err *err);
 
 /* ps holds the tensors of c, with their adapters. */
 struct lf_train_flops lf_train_flops_of(const lf_model_config *c, const lf_pstore *ps);

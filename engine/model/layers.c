@@ -86,10 +86,16 @@ int lf_model_pattern_set(struct lf_model_pattern *out, const struct lf_model_key
 
 /* ---- what a layer is ---- */
 
+/* The layer whose kind this one has. */
+static int64_t kind_of(const lf_model_config *c, int64_t layer)
+{
+    return c->layers > 0 && layer >= c->layers ? c->layers - 1 : layer;
+}
+
 char lf_model_layer_mixer(const lf_model_config *c, int64_t layer)
 {
     if (c->layer_mixers.text[0])
-        return letter_at(c->layer_mixers.text, layer);
+        return letter_at(c->layer_mixers.text, kind_of(c, layer));
     return c->sliding_window > 0 ? LF_MIXER_WINDOW : LF_MIXER_FULL;
 }
 
@@ -101,7 +107,7 @@ static bool is_one_of(const char *letters, char m)
 char lf_model_layer_mlp(const lf_model_config *c, int64_t layer)
 {
     if (c->layer_mlps.text[0])
-        return letter_at(c->layer_mlps.text, layer);
+        return letter_at(c->layer_mlps.text, kind_of(c, layer));
     return c->experts > 0 ? LF_MLP_EXPERTS : LF_MLP_DENSE;
 }
 
@@ -113,7 +119,7 @@ static char default_position(const lf_model_config *c, int64_t layer)
 
 char lf_model_layer_position(const lf_model_config *c, int64_t layer)
 {
-    return c->layer_positions.text[0] ? letter_at(c->layer_positions.text, layer)
+    return c->layer_positions.text[0] ? letter_at(c->layer_positions.text, kind_of(c, layer))
                                       : default_position(c, layer);
 }
 

@@ -31,6 +31,13 @@ static lf_val shared(struct lf_dec_build *b, lf_val h, int64_t l)
     return lf_dec_linear(b, u, false, "moe.shared.down", l);
 }
 
+/* Layers with experts, of all chunks, that run in training. */
+static int moe_layers(const struct lf_dec_build *b)
+{
+    const int64_t more = lf_model_layer_moe(b->c, b->c->layers) ? b->more : 0;
+    return (int)(lf_model_moe_layers(b->c) + more);
+}
+
 static struct lf_routes routes(struct lf_dec_build *b, lf_val h, lf_val bias, int64_t l)
 {
     const lf_model_config *c = b->c;
@@ -41,14 +48,14 @@ static struct lf_routes routes(struct lf_dec_build *b, lf_val h, lf_val bias, in
                                     .renorm = c->router_renorm,
                                     .scale = (float)c->router_scale,
                                     .aux = (float)c->router_aux,
-                                    .layers = (int)lf_model_moe_layers(c)};
+                                    .layers = moe_layers(b)};
     return lf_moe_route(b->g, lf_dec_linear(b, h, false, "moe.router", l), bias, &o);
 }
 
-static bool last_moe_layer(const lf_model_config *c, int64_t l)
+static bool last_moe_layer(const struct lf_dec_build *b, int64_t l)
 {
-    for (l++; l < c->layers; l++)
-        if (lf_model_layer_moe(c, l))
+    for (l++; l < b->c->layers + b->more; l++)
+        if (lf_model_layer_moe(b->c, l))
             return false;
     return true;
 }
@@ -64,7 +71,7 @@ lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l)
     struct lf_routes r = routes(b, h, bias, l);
     if (b->train)
         b->load = lf_moe_stats(b->g, &r, bias, b->cu_seqlens, b->load,
-                               last_moe_layer(c, l) ? (int)lf_model_moe_layers(c) : 0);
+                               last_moe_layer(b, l) ? moe_layers(b) : 0);
     r.weights = lf_tp_enter(b->g, r.weights);
     lf_val x = lf_moe_permute(b->g, in, &r);
     lf_val u = lf_glu(b->g, expert(b, x, &r, "gate", l), expert(b, x, &r, "up", l),

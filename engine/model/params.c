@@ -13,6 +13,7 @@
 struct table {
     lf_pstore *ps;
     const lf_model_config *c;
+    bool frozen; /* what follows is */
     lf_err *err;
     int rc;
 };
@@ -53,6 +54,8 @@ static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
         d->init = kind == DECAY ? LF_INIT_DECAY : LF_INIT_STEP;
         break;
     }
+    d->frozen = d->frozen || t->frozen;
+    d->balance_rate = t->frozen ? 0 : d->balance_rate;
     int rc = lf_pstore_add(t->ps, d, t->err);
     if (rc < 0)
         t->rc = rc;
@@ -388,6 +391,17 @@ static void add_layer(struct table *t, int64_t l)
         add_layer_norm(t, l, "mlp_post_norm");
 }
 
+/* A head of multi-token prediction. */
+static void add_mtp(struct table *t, int64_t l)
+{
+    add_layer_norm(t, l, "mtp.embed_norm");
+    add_layer_norm(t, l, "mtp.hidden_norm");
+    add(t, NULL, MATRIX, WHOLE, matrix(t->c->hidden, 2 * t->c->hidden),
+        "layers.%lld.mtp.join.weight", (long long)l);
+    add_layer(t, l);
+    add_layer_norm(t, l, "mtp.final_norm");
+}
+
 /* The spread of its initial values is a choice of its own: score_init of config.h. */
 static void add_score(struct table *t)
 {
@@ -416,6 +430,7 @@ static void add_head(struct table *t)
 /* What chunks have of a model. */
 struct held {
     bool first, last;
+    bool mtp; /* with heads that are trained, which read the embedding */
     const struct lf_decoder_chunk *chunk;
     int n;
 };
@@ -431,7 +446,7 @@ static bool holds_layer(const struct held *h, int64_t l)
 static void add_bottom(struct table *t, const struct held *h)
 {
     const lf_model_config *c = t->c;
-    const bool tied = c->tied_head && c->output == LF_OUTPUT_TOKENS;
+    const bool tied = (c->tied_head && c->output == LF_OUTPUT_TOKENS) || h->mtp;
     if (h->first || (h->last && tied))
         add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "embed.weight");
     if (c->embed_dim && h->first)
@@ -522,8 +537,8 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
                               const struct lf_decoder_chunk *chunks, int n, lf_err *err)
 {
     const lf_model_config *c = &d->c;
-    struct table t = {ps, c, err, 0};
-    struct held h = {.chunk = chunks, .n = n};
+    struct table t = {.ps = ps, .c = c, .err = err};
+    struct held h = {.chunk = chunks, .n = n, .mtp = lf_decoder_mtp(d) > 0};
     const int ranks = lf_pstore_layout_of(ps)->tensor;
     t.rc = ranks > 1 ? check_ranks(c, ranks, err) : 0;
     if (t.rc == 0 && ranks > 1)
@@ -555,6 +570,9 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
             add_layer(&t, l);
     if (h.last)
         add_top(&t);
+    t.frozen = !h.mtp;
+    for (int64_t k = 0; h.last && k < c->mtp_layers; k++)
+        add_mtp(&t, c->layers + k);
     return t.rc;
 }
 

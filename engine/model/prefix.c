@@ -20,6 +20,17 @@ void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int6
     }
 }
 
+void lf_decoder_ahead(const int32_t *of, const int32_t *cu_seqlens, int64_t n_docs, int64_t rows,
+                      int64_t ahead, int32_t none, int32_t *out)
+{
+    int64_t r = 0;
+    for (int64_t d = 0; d < n_docs; d++)
+        for (; r < cu_seqlens[d + 1]; r++)
+            out[r] = r + ahead < cu_seqlens[d + 1] ? of[r + ahead] : none;
+    for (; r < rows; r++)
+        out[r] = none;
+}
+
 void lf_decoder_turn(int64_t position, int64_t prefix, int32_t *turn, int32_t *block)
 {
     const int64_t last = prefix > 0 ? prefix - 1 : 0;

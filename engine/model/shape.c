@@ -227,6 +227,11 @@ static int64_t layer_matrices(const lf_model_config *c, int64_t l)
     }
 }
 
+int64_t lf_model_mtp_matmul_params(const lf_model_config *c)
+{
+    return 2 * c->hidden * c->hidden + layer_matrices(c, c->layers);
+}
+
 int64_t lf_model_matmul_params(const lf_model_config *c)
 {
     int64_t n = head_params(c) + 2 * c->embed_dim * c->hidden;
@@ -312,8 +317,10 @@ int64_t lf_model_param_count(const lf_model_config *c)
     int64_t n = lf_model_matmul_params(c); /* which counts the head once */
     for (int64_t l = 0; l < c->layers; l++)
         n += layer_vectors(c, l);
-    n += lf_model_moe_layers(c) * (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) +
-                                   (c->router_bias ? c->experts : 0));
+    n += c->mtp_layers * (lf_model_mtp_matmul_params(c) + layer_vectors(c, c->layers) + 3 * norm);
+    n += (lf_model_moe_layers(c) + (lf_model_layer_moe(c, c->layers) ? c->mtp_layers : 0)) *
+         (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) +
+          (c->router_bias ? c->experts : 0));
     if (c->final_norm)
         n += norm;
     if (score || !c->tied_head)

@@ -285,7 +285,8 @@ static int measure_all(struct lf_train_costs *out, struct bench *b, lf_err *err)
 {
     const int layers = out->n - 2;
     double *flops = lf_calloc((size_t)layers + 1, sizeof *flops, err);
-    int rc = flops ? lf_model_layer_flops(flops, b->mc, b->c.seq_length, err) : LF_ENOMEM;
+    int rc = flops ? lf_model_layer_flops(flops, b->mc, b->c.seq_length, lf_train_mtp(&b->c), err)
+                   : LF_ENOMEM;
     for (int i = 0; i < out->n && rc == 0; i++) {
         const int as = i > 0 && i <= layers ? alike(flops, &b->c, layers, i - 1) : -1;
         if (as >= 0)

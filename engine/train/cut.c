@@ -43,7 +43,8 @@ static int layer_flops(int64_t *cost, int64_t *head, const struct lf_train_confi
                        const lf_model_config *mc, lf_err *err)
 {
     double *flops = lf_calloc((size_t)mc->layers + 1, sizeof *flops, err);
-    const int rc = flops ? lf_model_layer_flops(flops, mc, c->seq_length, err) : LF_ENOMEM;
+    const int rc =
+        flops ? lf_model_layer_flops(flops, mc, c->seq_length, lf_train_mtp(c), err) : LF_ENOMEM;
     for (int64_t l = 0; l < mc->layers && rc == 0; l++)
         cost[l] = llround(flops[l]);
     if (rc == 0)

@@ -448,6 +448,9 @@ static int input_buffers(lf_trainer *t, lf_err *err)
         !(t->prefix_buf = lf_arena_alloc(t->run.arena, (size_t)(t->m.n_docs + 2 * t->m.rows),
                                          sizeof(int32_t), err)))
         return LF_ENOMEM;
+    if (lf_decoder_mtp(t->m.dec) &&
+        !(t->mtp_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err)))
+        return LF_ENOMEM;
     if (t->c->neftune_alpha > 0 &&
         !(t->noise_buf =
               lf_arena_alloc(t->run.arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))

@@ -113,6 +113,10 @@ struct lf_train_config {
     int64_t warmup_steps, decay_steps;
     struct lf_adamw_opts adam;
     double clip, z_loss;
+    /* without an objective: weight of the losses of the model's heads of mtp_layers; 0: they are
+     * frozen */
+    double mtp_weight;
+    bool mtp_asked; /* it was given, so a model without such heads is refused */
     struct lf_scaler_opts scaler;
     /* without an objective: the metrics have the mean entropy of the predictions */
     bool entropy;
@@ -169,6 +173,12 @@ struct lf_train_config {
     const char *const *resume_from;
     size_t n_resume_from;
 };
+
+/* Are the heads of mtp_layers trained, where the model has some? */
+static inline bool lf_train_mtp(const struct lf_train_config *c)
+{
+    return !c->objective && c->mtp_weight > 0;
+}
 
 /* Refuses contradictions, without looking at data. Messages use the names of the options of the
  * stage. */

@@ -82,6 +82,7 @@ struct lf_train_step {
     double set_loss[LF_TRAIN_MAX_SETS], set_accuracy[LF_TRAIN_MAX_SETS]; /* of valid_names */
     /* means, with experts: see lf_train_router_step */
     double router_aux, router_entropy, router_load;
+    double mtp_loss[LF_MORE_HEADS], mtp_accuracy[LF_MORE_HEADS]; /* NaN: none was trained */
     double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
     bool visited; /* by the guest, whose numbers are in guest */
@@ -125,6 +126,7 @@ struct lf_trainer {
     lf_sight *sight;     /* of the newest micro-batch, with max_patches; else NULL */
     float *noise_buf;    /* rows, hidden: with neftune_alpha */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
+    int32_t *mtp_buf;    /* rows: with heads of mtp_layers that are trained */
     struct lf_train_state s;
     bool ahead; /* results are read one step later: see step.c */
     /* next: its gradients are queued; flight: its optimizer too */
@@ -333,6 +335,8 @@ struct lf_train_sums {
     double router_aux, router_entropy, router_load; /* of the step record */
     int64_t router_seen;
     int64_t tokens, correct;
+    double mtp_loss[LF_MORE_HEADS]; /* sums over the targets of a head, and how many */
+    double mtp_tokens[LF_MORE_HEADS], mtp_correct[LF_MORE_HEADS];
     bool late; /* it is time to save, by the clock of rank 0 */
     double obj[LF_OBJECTIVE_SUMS], top[LF_OBJECTIVE_SUMS]; /* of an objective */
 };

@@ -2,6 +2,7 @@
  *
  * Micro-batches into graphs: inputs, what an objective sees of a micro-batch, and passes over a
  * whole split. */
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/base/artifact.h"
@@ -24,6 +25,25 @@ static int write_prefixes(lf_trainer *t, const struct lf_train_inputs *in, const
     lf_decoder_turns(b->cu_seqlens, t->m.n_docs, prefix, t->m.rows, turns, blocks);
     rc = lf_exec_write(t->m.ex, chain, slot, "turns", turns, rows * i32, err);
     return rc != 0 ? rc : lf_exec_write(t->m.ex, chain, slot, "blocks", blocks, rows * i32, err);
+}
+
+/* What heads of mtp_layers read and predict: rows further on. */
+static int write_mtp(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
+                     lf_err *err)
+{
+    const size_t bytes = (size_t)t->m.rows * sizeof(int32_t);
+    char name[32];
+    int rc = 0;
+    for (int64_t k = 1; k <= lf_decoder_mtp(t->m.dec) && rc == 0; k++) {
+        lf_decoder_ahead(b->tokens, b->cu_seqlens, t->m.n_docs, t->m.rows, k, 0, t->mtp_buf);
+        snprintf(name, sizeof name, "mtp.%lld.tokens", (long long)k);
+        rc = lf_exec_write(t->m.ex, in->chain, in->slot, name, t->mtp_buf, bytes, err);
+        lf_decoder_ahead(b->targets, b->cu_seqlens, t->m.n_docs, t->m.rows, k, -1, t->mtp_buf);
+        snprintf(name, sizeof name, "mtp.%lld.targets", (long long)k);
+        if (rc == 0)
+            rc = lf_exec_write(t->m.ex, in->chain, in->slot, name, t->mtp_buf, bytes, err);
+    }
+    return rc;
 }
 
 /* Of training alone. */
@@ -80,6 +100,8 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
         rc = write_prefixes(t, in, b, err);
     if (rc == 0 && in->part->first && t->noise_buf && of_training(t, chain))
         rc = write_noise(t, in, b, err);
+    if (rc == 0 && in->part->last && t->mtp_buf && of_training(t, chain))
+        rc = write_mtp(t, in, b, err);
     if (rc != 0 || !t->samples_buf || !of_training(t, chain))
         return rc;
     for (int64_t r = 0; r < t->m.rows; r++)

@@ -216,6 +216,23 @@ void lf_train_count_once(const lf_trainer *t, double *v, size_t n)
         v[i] = 0;
 }
 
+/* Collective: adds up what heads of mtp_layers have; no objective trains them. */
+static int sum_mtp(const lf_trainer *t, const struct lf_train_sums *mine, struct lf_train_sums *s,
+                   lf_err *err)
+{
+    double v[3 * LF_MORE_HEADS];
+    memcpy(v, mine->mtp_loss, sizeof mine->mtp_loss);
+    memcpy(v + LF_MORE_HEADS, mine->mtp_tokens, sizeof mine->mtp_tokens);
+    memcpy(v + 2 * LF_MORE_HEADS, mine->mtp_correct, sizeof mine->mtp_correct);
+    lf_train_count_once(t, v, 3 * LF_MORE_HEADS);
+    const int rc =
+        lf_comm_all_reduce(t->run.comm, v, 3 * LF_MORE_HEADS, LF_COMM_F64, LF_COMM_SUM, err);
+    memcpy(s->mtp_loss, v, sizeof s->mtp_loss);
+    memcpy(s->mtp_tokens, v + LF_MORE_HEADS, sizeof s->mtp_tokens);
+    memcpy(s->mtp_correct, v + 2 * LF_MORE_HEADS, sizeof s->mtp_correct);
+    return rc;
+}
+
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err)
 {
     if (t->run.ranks <= 1)
@@ -253,6 +270,8 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                                 .entropy = v[8],
                                 .late = v[9] > 0};
     const lf_objective *o = t->c->objective;
+    if (lf_decoder_mtp(t->m.dec))
+        return sum_mtp(t, &mine, s, err);
     if (!o)
         return 0;
     memcpy(s->obj, mine.obj, sizeof(s->obj));
@@ -282,6 +301,12 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
                                 err); /* entropy, load */
     if (rc == 0 && t->mc.experts > 0)
         rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
+    if (rc == 0 && lf_decoder_mtp(t->m.dec))
+        rc = lf_comm_all_reduce(t->dev.gpus, rec->more_loss, LF_MORE_HEADS, LF_COMM_F64,
+                                LF_COMM_SUM, err);
+    if (rc == 0 && lf_decoder_mtp(t->m.dec))
+        rc = lf_comm_all_reduce(t->dev.gpus, rec->more_tokens, 2 * LF_MORE_HEADS, LF_COMM_I64,
+                                LF_COMM_SUM, err); /* and correct */
     return lf_devcomm_end(&t->dev, rc, err);
 }
 

@@ -114,6 +114,20 @@ static size_t add_speed(char *buf, size_t cap, size_t at, const lf_trainer *t,
     return add_mfu(buf, cap, at, t, rate);
 }
 
+/* Of each head of mtp_layers that is trained: its loss, and how often its most likely token was the
+ * right one, which is what speculative decoding would accept. */
+static size_t add_mtp(char *buf, size_t cap, size_t at, const struct lf_train_step *st)
+{
+    for (int k = 0; k < LF_MORE_HEADS; k++) {
+        char key[32];
+        snprintf(key, sizeof(key), "mtp%d_loss", k + 1);
+        at = add_real(buf, cap, at, key, st->mtp_loss[k]);
+        snprintf(key, sizeof(key), "mtp%d_accuracy", k + 1);
+        at = add_real(buf, cap, at, key, st->mtp_accuracy[k]);
+    }
+    return at;
+}
+
 /* snprintf and not jansson: nothing is allocated in a step. */
 static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
@@ -143,6 +157,7 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     }
     if (t->c->z_loss > 0)
         at = add_real(b, sizeof(b), at, "z_loss", st->z);
+    at = add_mtp(b, sizeof(b), at, st);
     if (t->mc.experts > 0) {
         at = add_real(b, sizeof(b), at, "router_aux", st->router_aux);
         at = add_real(b, sizeof(b), at, "router_entropy", st->router_entropy);

@@ -272,6 +272,10 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                               .keep_master = !c->adapter && c->compute == LF_F16,
                               .no_reuse = c->no_reuse};
     const lf_loader_config lc = lf_train_loader_config(c, mc);
+    if (c->mtp_asked && !mc->mtp_layers)
+        return lf_fail(err, LF_EINVAL,
+                       "mtp_weight: this model has no heads for later tokens; leave it out, or "
+                       "train a model with [model] mtp_layers");
     m->rows = (int64_t)c->micro_batch * c->seq_length;
     int rc = lf_train_bound_pictures(m, c, mc, err);
     if (rc == 0)
@@ -297,6 +301,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err ? err->rc : LF_EINVAL;
+    if (lf_train_mtp(c))
+        lf_decoder_train_mtp(m->dec);
     rc = who->tensor_ranks > 1 ? lf_pstore_set_layout(m->ps, &layout, err) : 0;
     if (rc == 0)
         rc = lf_train_declare(m, c, err);

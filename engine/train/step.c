@@ -113,7 +113,8 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
 static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_step *ls, double lr)
 {
     const struct lf_train_config *c = t->c;
-    double n = (double)(t->s.step + 1);
+    const double n = (double)(t->s.step + 1), trained = (double)ls->trained,
+                 heads = fmax(1, (double)lf_decoder_mtp(t->m.dec));
     return (struct lf_step_record){.step = (uint64_t)t->s.step,
                                    .seed = c->seed,
                                    .lr = (float)lr,
@@ -121,7 +122,8 @@ static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_st
                                    .bias_corr2 = (float)(1 - pow((double)c->adam.beta2, n)),
                                    .clip_norm = (float)c->clip,
                                    .loss_scale = (float)t->s.scaler.scale,
-                                   .inv_tokens = (float)(1 / (double)ls->trained),
+                                   .inv_tokens = (float)(1 / trained),
+                                   .more_inv = (float)(c->mtp_weight / heads / trained),
                                    .inv_batches =
                                        (float)((double)c->micro_batch / (double)ls->n_samples),
                                    .z_loss = (float)c->z_loss};
@@ -209,6 +211,11 @@ static void take_record(struct lf_train_sums *sums, const struct lf_step_record 
     sums->router_seen = rec->router_seen;
     sums->tokens = rec->tokens;
     sums->correct = rec->correct;
+    for (int k = 0; k < LF_MORE_HEADS; k++) {
+        sums->mtp_loss[k] = rec->more_loss[k];
+        sums->mtp_tokens[k] = (double)rec->more_tokens[k];
+        sums->mtp_correct[k] = (double)rec->more_correct[k];
+    }
 }
 
 /* Sums over all ranks to what is reported. */
@@ -219,6 +226,10 @@ static void measure(const lf_trainer *t, struct lf_train_step *st, const struct 
     st->accuracy = t->c->objective ? (double)NAN : (double)sums->correct / trained;
     st->entropy = t->c->entropy ? sums->entropy / trained : (double)NAN;
     st->z = sums->z / trained;
+    for (int k = 0; k < LF_MORE_HEADS; k++) { /* 0 / 0: none */
+        st->mtp_loss[k] = sums->mtp_loss[k] / sums->mtp_tokens[k];
+        st->mtp_accuracy[k] = sums->mtp_correct[k] / sums->mtp_tokens[k];
+    }
     lf_train_router_step(t, st, sums);
 }
 

@@ -175,7 +175,8 @@ int LF_SYM(linear_xent_check)(const struct lf_k_linear_xent *a)
 {
     bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real >= (a->with ? 0 : 1) &&
               a->v_real <= a->v && a->v <= INT32_MAX && lf_is_float(a->x_type) && a->ldx >= a->k &&
-              a->ldw >= a->k && a->softcap >= 0 && a->inv_temperature >= 0;
+              a->ldw >= a->k && a->softcap >= 0 && a->inv_temperature >= 0 &&
+              a->head <= LF_MORE_HEADS;
     return ok && (!a->dx || a->lddx >= a->k) ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -329,8 +330,9 @@ static struct row_dz row_factors(const struct lf_k_linear_xent *a, int64_t r, fl
         float dl = a->dlogp ? a->dlogp[r] : 0, dh = a->dentropy ? a->dentropy[r] : 0;
         return (struct row_dz){-(dl + dh * (entropy - logf(sum))) / sum, -dh / sum, -dl};
     }
-    const float coef = a->rec ? a->rec->z_loss : 0,
-                g = a->rec ? a->rec->inv_tokens * a->rec->loss_scale : 1;
+    const struct lf_step_record *rec = a->rec;
+    const float coef = rec && !a->head ? rec->z_loss : 0,
+                g = rec ? (a->head ? rec->more_inv : rec->inv_tokens) * rec->loss_scale : 1;
     return (struct row_dz){g * (1.0f + 2.0f * coef * lse) / sum, 0, g};
 }
 
@@ -415,10 +417,27 @@ static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, const
     row_zero(z, a->v_real, a->v, a->x_type);
 }
 
+/* The sums of a head beyond the first. */
+static void add_up_more(const struct lf_k_linear_xent *a, const struct row_out *out,
+                        const struct chunk *c)
+{
+    struct lf_step_record *rec = a->rec;
+    for (int64_t i = 0; i < c->rows; i++) {
+        const int32_t t = a->target[c->live[i]];
+        rec->more_loss[a->head - 1] += t < 0 ? 0.0 : (double)out[i].loss;
+        rec->more_tokens[a->head - 1] += t >= 0;
+        rec->more_correct[a->head - 1] += t >= 0 && out[i].argmax == t;
+    }
+}
+
 static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out,
                    const struct chunk *c)
 {
     struct lf_step_record *rec = a->rec;
+    if (rec && a->head) {
+        add_up_more(a, out, c);
+        return;
+    }
     for (int64_t i = 0; rec && !a->dlogp && !a->dentropy && i < c->rows; i++) {
         int32_t t = a->target[c->live[i]];
         if (t < 0)

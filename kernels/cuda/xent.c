@@ -164,7 +164,7 @@ int lf_cuda_linear_xent_check(const struct lf_k_linear_xent *a)
     const bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real >= (a->with ? 0 : 1) &&
                     a->v_real <= a->v && a->v <= INT32_MAX - LF_XENT_STEP && a->k <= INT32_MAX &&
                     lf_cu_float(a->x_type) && a->ldx >= a->k && a->ldw >= a->k && a->softcap >= 0 &&
-                    a->inv_temperature >= 0 && !a->w_packed;
+                    a->inv_temperature >= 0 && a->head <= LF_MORE_HEADS && !a->w_packed;
     return ok && (!a->dx || a->lddx >= a->k) ? LF_K_OK : LF_K_EINVAL;
 }
 

@@ -122,8 +122,9 @@ LF_DEV struct row_dz row_factors(const struct lf_cu_xent *a, int64_t i, int targ
         k.b = -dh / sum;
         k.g = -dl;
     } else {
-        const float coef = x->rec ? x->rec->z_loss : 0.0f,
-                    g = x->rec ? x->rec->inv_tokens * x->rec->loss_scale : 1.0f;
+        const float coef = x->rec && !x->head ? x->rec->z_loss : 0.0f,
+                    inv = !x->rec ? 1.0f : x->head ? x->rec->more_inv : x->rec->inv_tokens,
+                    g = x->rec ? inv * x->rec->loss_scale : 1.0f;
         k.a = g * fmaf(2.0f * coef, lse, 1.0f) / sum;
         k.g = g;
     }
@@ -286,14 +287,16 @@ LF_KERNEL(xent_sums, struct lf_cu_xent, LF_XENT_THREADS)
 {
     LF_SHARED(double, loss); /* [threads], as many squares and entropies; then counts */
     double *square = loss + LF_XENT_THREADS, *entropy = square + LF_XENT_THREADS, sum = 0;
-    const int i = (int)threadIdx.x, lane = i % 32;
+    const int i = (int)threadIdx.x, lane = i % 32, more = (int)a->x.head;
+    struct lf_step_record *rec = a->x.rec;
+    double *to = more ? &rec->more_loss[more - 1] : &rec->loss_sum;
     int tokens = 0, correct = 0;
     if (i == 0)
-        sum = a->x.rec->loss_sum;
+        sum = *to;
     if (i == 32)
-        sum = a->x.rec->z_sum;
+        sum = rec->z_sum;
     if (i == 64)
-        sum = a->x.rec->entropy_sum;
+        sum = rec->entropy_sum;
     for (int64_t r = 0; r < a->rows; r += LF_XENT_THREADS) {
         const struct lf_cu_xent_row none = {0.0f, 0.0f, 0.0f, 0, -1};
         const struct lf_cu_xent_row o = r + i < a->rows ? a->out[r + i] : none;
@@ -320,19 +323,19 @@ LF_KERNEL(xent_sums, struct lf_cu_xent, LF_XENT_THREADS)
         count[LF_XENT_THREADS / 32 + i / 32] = correct;
     }
     __syncthreads();
-    if (i == 32)
-        a->x.rec->z_sum = sum;
-    if (i == 64 && a->x.entropy)
-        a->x.rec->entropy_sum = sum;
+    if (i == 32 && !more)
+        rec->z_sum = sum;
+    if (i == 64 && !more && a->x.entropy)
+        rec->entropy_sum = sum;
     if (i)
         return;
-    a->x.rec->loss_sum = sum;
+    *to = sum;
     for (int w = 1; w < LF_XENT_THREADS / 32; w++) {
         tokens += count[w];
         correct += count[LF_XENT_THREADS / 32 + w];
     }
-    a->x.rec->tokens += tokens;
-    a->x.rec->correct += correct;
+    *(more ? &rec->more_tokens[more - 1] : &rec->tokens) += tokens;
+    *(more ? &rec->more_correct[more - 1] : &rec->correct) += correct;
 }
 
 LF_KERNEL(logit_stats, struct lf_k_logit_stats, LF_XENT_THREADS)

@@ -78,7 +78,7 @@ static unsigned compare(const struct rig_case *k, const struct rig_seen *one,
     char where[200];
     const unsigned seen = rig_compare(one, s, &b, text, cap);
     if (k->layout.pipeline <= 1 || k->layout.ranks * rig_tensor_ranks(&k->layout) > 1 || k->from ||
-        rig_steps_alike(one, s, k->c.model.tied_head ? "embed.weight" : NULL, where, sizeof where))
+        rig_steps_alike(one, s, rig_tied(k) ? "embed.weight" : NULL, where, sizeof where))
         return seen;
     const size_t at = strlen(text);
     snprintf(text + at, cap - at, "; bits: %s", where);

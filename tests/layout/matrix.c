@@ -108,11 +108,10 @@ static bool same_uncut(const struct rig_case *k, const struct rig_seen *s,
         rc = rig_run(&uncut, &o, &err);
     if (!alone)
         one = &o;
-    const bool good =
-        rc == 0 && (rounds_before_head(k)
-                        ? rig_loss_alike(one, s, where, sizeof where)
-                        : rig_steps_alike(one, s, k->c.model.tied_head ? "embed.weight" : NULL,
-                                          where, sizeof where));
+    const bool good = rc == 0 && (rounds_before_head(k)
+                                      ? rig_loss_alike(one, s, where, sizeof where)
+                                      : rig_steps_alike(one, s, rig_tied(k) ? "embed.weight" : NULL,
+                                                        where, sizeof where));
     if (!good)
         snprintf(text, cap, "ranks with all layers have other bits: %s", rc ? err.text : where);
     rig_fini(&o);

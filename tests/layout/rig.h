@@ -57,6 +57,11 @@ struct rig_case {
 
 /* The settings that the cases differ from. The model has no description yet: rig_model. */
 void rig_begin(struct rig_case *k);
+/* Do both ends of a pipeline hold embed.weight? */
+static inline bool rig_tied(const struct rig_case *k)
+{
+    return k->c.model.tied_head || (k->c.model.mtp_layers && k->c.mtp_weight > 0);
+}
 /* Applies "key=value key=value" to the description of the model. LF_EINVAL. */
 int rig_model(struct rig_case *k, const char *keys, lf_err *err);
 

@@ -88,6 +88,10 @@ static void z_loss(struct rig_case *k, int v)
     k->c.z_loss = 1e-3 * v;
     k->c.entropy = v;
 }
+static void mtp(struct rig_case *k, int v)
+{
+    k->c.mtp_weight = 0.3 * v;
+}
 static void noise(struct rig_case *k, int v)
 {
     k->c.neftune_alpha = v;
@@ -207,6 +211,7 @@ const struct sw sw_table[] = {
     {"dropout",
      {USUAL("no"),
       KEYS("yes", "embed_dropout=0.1 attn_dropout=0.1 mlp_dropout=0.1 attn_prob_dropout=0.1")}},
+    {"mtp", {USUAL("no"), {"1", "mtp_layers=1", mtp, 1}, {"2", "mtp_layers=2", mtp, 1}}},
     /* training */
     {"packing", {USUAL("concat"), SET("bfd", packing, LF_PACK_BFD)}},
     {"batch", {SET("8", batch, 8), SET("11", batch, 11)}},
@@ -234,7 +239,12 @@ const int sw_n = sizeof sw_table / sizeof sw_table[0];
     {                                                                                              \
         "pipeline=4chunks", b, says, NULL                                                          \
     }
-#define BY_PARTS     "gradients and weights would be moved for each micro-batch; take zero = 1"
+#define BY_PARTS "gradients and weights would be moved for each micro-batch; take zero = 1"
+#define BY_MTP(a, says)                                                                            \
+    {a, "mtp=1", says, NULL},                                                                      \
+    {                                                                                              \
+        a, "mtp=2", says, NULL                                                                     \
+    }
 #define SIDE_BY_SIDE "attention and MLP side by side read x normalised: block = pre only"
 
 const struct sw_refusal sw_refusals[] = {
@@ -264,6 +274,12 @@ const struct sw_refusal sw_refusals[] = {
      NULL},
     BY_PIPELINE("zero=2", BY_PARTS),
     BY_PIPELINE("zero=3", BY_PARTS),
+    BY_MTP("position=learned", "does not go with mtp_layers"),
+    BY_MTP("position=rope2d", "does not go with mtp_layers"),
+    BY_MTP("mask=prefix", "does not go with mtp_layers"),
+    BY_MTP("embed=narrow", "does not go with mtp_layers"),
+    BY_MTP("embed=scaled", "does not go with mtp_layers"),
+    BY_MTP("norm=layer", "does not go with mtp_layers"),
     {"pipeline=2zb", "recompute=full", "recompute = full with a split backward pass", NULL},
     {"pipeline=4zb", "recompute=full", "recompute = full with a split backward pass", NULL},
 };

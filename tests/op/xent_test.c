@@ -665,6 +665,37 @@ static void two_ranks_all(const struct lf_kernels *k, lf_queue *q)
     two_ranks(k, q, t, "in several chunks");
 }
 
+/* The loss of a further head: weighed by more_inv, without z_loss, and added up in its own place. */
+static void further_head(const struct lf_kernels *k, lf_queue *q, bool chunks)
+{
+    struct xcase t = {.rows = !chunks ? 21 : PANELS ? 1100 : 4200, .k = 24, .v = 70, .v_real = 67};
+    struct xdata own, more;
+    setup(&own, &t, k, q);
+    t.z_loss = 0.1f;
+    setup(&more, &t, k, q);
+    more.rec->inv_tokens = 5;
+    more.rec->more_inv = own.rec->inv_tokens;
+    more.a.head = LF_MORE_HEADS;
+    const struct lf_step_record begin = *more.rec;
+    bool ok = k->linear_xent.check(&more.a) == LF_K_OK &&
+              k->linear_xent.run(q, &own.a) == LF_K_OK && k->linear_xent.run(q, &more.a) == LF_K_OK;
+    const struct lf_step_record *a = own.rec, *b = more.rec;
+    ok = ok && !memcmp(own.dw.p, more.dw.p, own.dw.bytes) &&
+         !memcmp(own.dx.p, more.dx.p, own.dx.bytes) && !memcmp(own.db.p, more.db.p, own.db.bytes);
+    ok = ok && a->loss_sum > 0 && b->more_loss[LF_MORE_HEADS - 1] == a->loss_sum &&
+         b->more_tokens[LF_MORE_HEADS - 1] == a->tokens &&
+         b->more_correct[LF_MORE_HEADS - 1] == a->correct;
+    more.rec->more_loss[LF_MORE_HEADS - 1] = 0;
+    more.rec->more_tokens[LF_MORE_HEADS - 1] = more.rec->more_correct[LF_MORE_HEADS - 1] = 0;
+    ok = ok && !memcmp(more.rec, &begin, sizeof begin);
+    more.a.head = LF_MORE_HEADS + 1;
+    tap_ok(ok && k->linear_xent.check(&more.a) == LF_K_EINVAL,
+           "%s: the loss of a further head%s has its own weight and sums", k->family,
+           chunks ? ", in several chunks," : "");
+    teardown(&own);
+    teardown(&more);
+}
+
 /* Logits made by gemm, one row at a time and packed as decoding does it: lse and argmax have the
  * bits of the fused layer. */
 static void sampling_agrees(const struct lf_kernels *k, lf_queue *q, uint8_t type, float inv_t)
@@ -858,6 +889,8 @@ int main(void)
         for (int type = LF_BF16; type <= OP_LAST_FLOAT; type++)
             TAP(1, sampling_agrees(k, q, (uint8_t)type, 1 / 0.7f));
         TAP(1, invalid_target(k, q));
+        TAP(1, further_head(k, q, false));
+        TAP(1, further_head(k, q, true));
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
             TAP(1, same_bits(k, (uint8_t)type));
 #ifndef OP_CUDA

@@ -87,6 +87,19 @@ const struct rig_model rig_models[] = {
     {.name = "latent attention",
      .set = {"kv_heads=4", "kv_lora=12", "q_lora=10", "nope_dim=6", "rope_dim=4", "v_dim=5",
              "tied_head=yes"}},
+    {.name = "later tokens",
+     .set = {"mtp_layers=2", "logit_softcap=3", "attn_dropout=0.1"},
+     .mtp = true},
+    {.name = "later tokens, experts",
+     .set = {"mtp_layers=1", "mtp_join=hidden_embed", "tied_head=yes", "experts=4",
+             "experts_per_token=2", "expert_ffn=16", "router_aux=0.1", "layer_mlps=dm*"},
+     .mtp = true},
+    {.name = "later tokens alone",
+     .set = {"mtp_layers=1"},
+     .mtp = true,
+     .freeze = "layers.[0-3].*"},
+    {.name = "lora with later tokens", .set = {"mtp_layers=1"}, .mtp = true, .lora = 3},
+    {.name = "heads for later tokens, idle", .set = {"mtp_layers=2"}, .lora = 3},
 };
 const int rig_n_models = sizeof rig_models / sizeof *rig_models;
 
@@ -104,7 +117,7 @@ static bool is_tied(const struct rig_model *m, const char *name)
 {
     lf_model_config c;
     rig_configure(m, &c);
-    return c.tied_head && strcmp(name, "embed.weight") == 0;
+    return (c.tied_head || m->mtp) && strcmp(name, "embed.weight") == 0;
 }
 
 /* Of a tied embedding: what both chunks have, that of the head first. */
@@ -154,6 +167,9 @@ bool rig_same_record(const struct rig_result *a, const struct rig_result *b)
            a->rec.correct == b->rec.correct && a->rec.router_aux == b->rec.router_aux &&
            rig_near(a->rec.router_entropy, b->rec.router_entropy) &&
            rig_near(a->rec.router_load, b->rec.router_load) &&
+           memcmp(a->rec.more_loss, b->rec.more_loss, sizeof a->rec.more_loss) == 0 &&
+           memcmp(a->rec.more_tokens, b->rec.more_tokens, sizeof a->rec.more_tokens) == 0 &&
+           memcmp(a->rec.more_correct, b->rec.more_correct, sizeof a->rec.more_correct) == 0 &&
            a->rec.router_seen == b->rec.router_seen && memcmp(a->out, b->out, sizeof a->out) == 0;
 }
 

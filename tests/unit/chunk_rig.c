@@ -128,6 +128,8 @@ static bool declare(const struct rig *g, struct rig_rank *k, int i, int n, lf_er
     const struct lf_layout l = {.tensor = g->w->tensor > 1 ? g->w->tensor : 1,
                                 .tensor_rank = g->tensor_rank,
                                 .sequence = g->w->sequence};
+    if (k->d && g->m->mtp)
+        lf_decoder_train_mtp(k->d);
     if (!k->d || !k->ps || lf_pstore_set_layout(k->ps, &l, err) ||
         lf_decoder_declare_chunks(k->d, k->ps, &g->chunk[i], n, err))
         return false;
@@ -233,6 +235,7 @@ static bool bind_rank(struct rig *g, struct rig_rank *k, lf_err *err)
                                        .bias_corr1 = 0.1f,
                                        .bias_corr2 = 0.01f,
                                        .inv_tokens = 1.0f / 30,
+                                       .more_inv = 0.3f / 30,
                                        .inv_batches = 1.0f / (float)g->micro};
     k->ex = lf_exec_create(k->p, k->b, &(struct lf_exec_opts){.poison = !g->w->open && !g->w->few},
                            err);
@@ -292,6 +295,11 @@ static void collect(struct rig *g, const struct rig_rank *k, int chunk)
     r->rec.loss_sum += rec.loss_sum;
     r->rec.tokens += rec.tokens;
     r->rec.correct += rec.correct;
+    for (int h = 0; h < LF_MORE_HEADS; h++) {
+        r->rec.more_loss[h] += rec.more_loss[h];
+        r->rec.more_tokens[h] += rec.more_tokens[h];
+        r->rec.more_correct[h] += rec.more_correct[h];
+    }
     r->rec.router_aux += rec.router_aux;
     r->rec.router_entropy += rec.router_entropy;
     r->rec.router_load += rec.router_load;

@@ -28,6 +28,7 @@ struct rig_model {
     double lora_dropout;
     const char *targets; /* one pattern of layers with adapters; NULL: all */
     bool noise;
+    bool mtp; /* heads of mtp_layers are trained */
     enum rig_head head;
     const char *freeze; /* pattern of tensors that are not trained */
 };

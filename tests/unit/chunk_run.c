@@ -27,6 +27,22 @@ static bool feed(const struct rig_part *p, int slot, const char *name, const voi
     return rc == 0;
 }
 
+/* Tokens and targets of rows further on. */
+static void feed_mtp(const struct rig_part *p, int slot, const int32_t *cu, const int32_t *tokens,
+                     const int32_t *targets)
+{
+    for (int k = 1; k <= LF_MORE_HEADS; k++) {
+        int32_t ahead[RIG_ROWS];
+        char name[32];
+        lf_decoder_ahead(tokens, cu, RIG_DOCS, RIG_ROWS, k, 0, ahead);
+        snprintf(name, sizeof name, "mtp.%d.tokens", k);
+        feed(p, slot, name, ahead, sizeof ahead);
+        lf_decoder_ahead(targets, cu, RIG_DOCS, RIG_ROWS, k, -1, ahead);
+        snprintf(name, sizeof name, "mtp.%d.targets", k);
+        feed(p, slot, name, ahead, sizeof ahead);
+    }
+}
+
 static void feed_batch(struct rig *g, int i, int slot, int m)
 {
     float noise[RIG_ROWS * 32];
@@ -57,6 +73,7 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
         lf_decoder_turns(cu, RIG_DOCS, prefix, RIG_ROWS, turns, blocks);
     g->r->tokens[i] = feed(p, slot, "tokens", tokens, sizeof tokens);
     g->r->targets[i] = feed(p, slot, "targets", targets, sizeof targets);
+    feed_mtp(p, slot, cu, tokens, targets);
     if (g->w->few && lf_exec_live_rows(p->on->ex, p->chain, RIG_ROWS, cu[RIG_DOCS]) != 32)
         tap_bail("chunk %d computes all rows", i);
     feed(p, slot, "positions", positions, sizeof positions);
