@@ -42,7 +42,7 @@ static void add_projector(struct params *t, const char *prefix, bool norm_merged
     const lf_projector_config *p = &t->c->projector;
     const int64_t in = lf_model_projected_width(t->c), merged = lf_model_merged_width(t->c),
                   E = lf_model_embed_width(t->c), out = p->kind == LF_PROJECTOR_MLP ? p->hidden : E,
-                  normed = norm_merged ? merged : t->c->vision.hidden;
+                  normed = norm_merged ? merged : lf_vision_width(&t->c->vision);
     if (p->norm != LF_PROJECTOR_NO_NORM)
         add(t, prefix, "norm.weight", GAIN, (int64_t[]){normed, 0});
     if (p->norm == LF_PROJECTOR_LAYER)
@@ -135,7 +135,7 @@ static lf_val encode(struct lf_dec_build *b, lf_val *deep)
             deep[i] = lf_input_act(b->g, name, m->vision.rows, c->vision.hidden);
     }
     return m->encoded
-               ? lf_input_act(b->g, "media.encoded", m->vision.rows, c->vision.hidden)
+               ? lf_input_act(b->g, "media.encoded", m->vision.rows, lf_vision_width(&c->vision))
                : lf_vision_encode(b->d->vision, b->g, &m->vision, tap, (int)c->vision.taps.n, deep);
 }
 

@@ -3,7 +3,8 @@
  * A decoder that sees: an encoder of pictures (vision.h), a projector, and where their rows enter
  * the decoder. Any encoder goes with any projector and any decoder of config.h.
  *
- *     h = encoder(pixels)                  rows of patches, [R, C]
+ *     h = encoder(pixels)                  rows of patches, [R, C]; with vision.read_states C is
+ *                                          that of all of them here
  *     h = select h                         without class tokens (but for keep_class), or means of
  *                                          k x k patches
  *     h = norm h                           projector.norm, of each patch

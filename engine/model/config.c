@@ -218,6 +218,7 @@ const struct lf_model_key lf_model_keys[] = {
     REAL(vision.layer_scale_init, 0, 10, ""),
     COUNT(vision.read_layers, 0, 4096, ""),
     BOOL(vision.read_norm, ""),
+    LIST(vision.read_states, 0, 4096),
     LIST(vision.taps, 0, 4095),
     COUNT(mae.layers, 0, 4096, ""),
     COUNT(mae.hidden, 1, 1 << 20, ""),
@@ -280,6 +281,7 @@ lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores)
     e.vision = c->vision;
     e.vision.read_layers = 0;
     e.vision.read_norm = c->vision.final_norm;
+    e.vision.read_states = (lf_model_list){0};
     e.vision.taps = (lf_model_list){0};
     if (restores)
         e.mae = c->mae;

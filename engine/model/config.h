@@ -149,6 +149,9 @@ typedef struct lf_vision_config {
      * are kept for export, and frozen. */
     int64_t read_layers;
     bool read_norm;
+    /* or the stream behind so many layers each, 0: what enters the first, side by side in this
+     * order; the most of them are read_layers (LLaVA with several layers, VipLLaVA) */
+    lf_model_list read_states;
     lf_model_list taps; /* ascending; what these layers give enters the first decoder layers */
 } lf_vision_config;
 

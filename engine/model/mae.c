@@ -54,8 +54,11 @@ static int check_switches(const lf_model_config *c, lf_err *err)
                       "windows are of neighbours, most of which mae.layers hides; take a family "
                       "whose layers see all of a picture",
                       err);
-    if (v->taps.n || (v->read_layers && v->read_layers != v->layers))
-        return refuse(c, v->taps.n ? "vision.taps" : "vision.read_layers",
+    if (v->taps.n || v->read_states.n || (v->read_layers && v->read_layers != v->layers))
+        return refuse(c,
+                      v->taps.n          ? "vision.taps"
+                      : v->read_states.n ? "vision.read_states"
+                                         : "vision.read_layers",
                       "with mae.layers all layers of the encoder are trained, and the last is read",
                       err);
     return 0;

@@ -275,12 +275,12 @@ static int64_t layer_vectors(const lf_model_config *c, int64_t l)
 
 int64_t lf_model_merged_width(const lf_model_config *c)
 {
-    return c->vision.hidden * c->projector.merge * c->projector.merge;
+    return lf_vision_width(&c->vision) * c->projector.merge * c->projector.merge;
 }
 
 int64_t lf_model_projected_width(const lf_model_config *c)
 {
-    return c->projector.reduce ? c->vision.hidden : lf_model_merged_width(c);
+    return c->projector.reduce ? lf_vision_width(&c->vision) : lf_model_merged_width(c);
 }
 
 /* One projector; norm_merged: its norm is over merged patches. */
@@ -292,7 +292,7 @@ static int64_t projector_params(const lf_model_config *c, bool norm_merged)
                   norms = p->norm == LF_PROJECTOR_LAYER ? 2
                           : p->norm == LF_PROJECTOR_RMS ? 1
                                                         : 0;
-    return norms * (norm_merged ? lf_model_merged_width(c) : c->vision.hidden) +
+    return norms * (norm_merged ? lf_model_merged_width(c) : lf_vision_width(&c->vision)) +
            (p->reduce ? in * lf_model_merged_width(c) : 0) + in * out + (p->bias ? out : 0) +
            (p->kind == LF_PROJECTOR_MLP ? out * E + (p->bias ? E : 0) : 0);
 }

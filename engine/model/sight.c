@@ -83,8 +83,9 @@ static size_t lay_out(lf_sight *s, struct lf_sight_block *b)
     s->tile = lf_sight_carve(b, r->images, sizeof *s->tile);
     s->picture = lf_sight_carve(b, r->images, sizeof *s->picture);
     s->pixels = lf_sight_carve(b, s->m.encoded ? 0 : r->patches * v->patch_dim, sizeof *s->pixels);
-    s->encoded = lf_sight_carve(b, s->m.encoded ? (1 + v->taps.n) * r->rows * v->hidden : 0,
-                                lf_dtype_size(s->m.encoded_type));
+    s->encoded =
+        lf_sight_carve(b, s->m.encoded ? (1 + v->taps.n) * r->rows * lf_vision_width(v) : 0,
+                       lf_dtype_size(s->m.encoded_type));
     if (s->used.place)
         lf_sight_carve_matrix(b, &s->place, "vision.place", r->rows, r->patches, r->patches);
     if (s->used.class)

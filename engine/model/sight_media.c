@@ -84,7 +84,7 @@ static void fill_pixels(lf_sight *s, const struct lf_sight_media *in)
 /* C numbers of a row of features, which has fp16 as f32. */
 static void take_row(const lf_sight *s, uint8_t *to, const uint8_t *from)
 {
-    const int64_t C = s->c->vision.hidden;
+    const int64_t C = lf_vision_width(&s->c->vision);
     if (s->m.encoded_type != LF_F16)
         memcpy(to, from, (size_t)C * lf_dtype_size(s->m.encoded_type));
     for (int64_t i = 0; s->m.encoded_type == LF_F16 && i < C; i++) {
@@ -99,7 +99,8 @@ static void take_row(const lf_sight *s, uint8_t *to, const uint8_t *from)
 static int fill_encoded(lf_sight *s, const struct lf_sight_media *in, lf_err *err)
 {
     const lf_media_batch *b = in->media;
-    const int64_t C = s->c->vision.hidden, R = s->m.vision.rows, parts = 1 + s->c->vision.taps.n,
+    const int64_t C = lf_vision_width(&s->c->vision), R = s->m.vision.rows,
+                  parts = 1 + s->c->vision.taps.n,
                   n = b->n_patches + (int64_t)b->n_tiles * lf_sight_class_rows(s->c);
     const size_t row = (size_t)C * lf_dtype_size(s->m.encoded_type),
                  part = (size_t)b->encoded_bytes / (size_t)parts;
@@ -150,8 +151,8 @@ int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *er
 
 static int write_encoded(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
 {
-    const size_t bytes =
-        (size_t)(s->m.vision.rows * s->c->vision.hidden) * lf_dtype_size(s->m.encoded_type);
+    const size_t bytes = (size_t)(s->m.vision.rows * lf_vision_width(&s->c->vision)) *
+                         lf_dtype_size(s->m.encoded_type);
     int rc = lf_exec_write(ex, chain, slot, "media.encoded", s->encoded, bytes, err);
     for (int64_t i = 0; i < s->c->vision.taps.n && rc == 0; i++) {
         char name[48];

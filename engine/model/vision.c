@@ -103,7 +103,31 @@ static int64_t read_layers(const lf_vision_config *c)
 
 static bool reads_norm(const lf_vision_config *c)
 {
-    return c->final_norm && c->read_norm && read_layers(c) == c->layers;
+    return c->final_norm && c->read_norm && read_layers(c) == c->layers && !c->read_states.n;
+}
+
+int64_t lf_vision_width(const lf_vision_config *c)
+{
+    return c->hidden * (c->read_states.n ? c->read_states.n : 1);
+}
+
+static int check_states(const lf_vision_config *c, lf_err *err)
+{
+    double most = 0;
+    if (c->read_states.n < 2 || c->read_states.n > LF_MODEL_MAX_TAPS)
+        return lf_fail(err, LF_EINVAL,
+                       "read_states names %lld layers: 2 to %d lie side by side, and read_layers "
+                       "is one alone",
+                       (long long)c->read_states.n, LF_MODEL_MAX_TAPS);
+    for (int64_t i = 0; i < c->read_states.n; i++)
+        most = fmax(most, c->read_states.v[i]);
+    if (most < (double)read_layers(c) || most > (double)read_layers(c))
+        return lf_fail(err, LF_EINVAL,
+                       "read_states names %g layers at most, but read_layers is %lld of %lld", most,
+                       (long long)read_layers(c), (long long)c->layers);
+    if (c->taps.n)
+        return lf_fail(err, LF_EINVAL, "taps do not go together with read_states");
+    return 0;
 }
 
 int lf_vision_check(const lf_vision_config *c, lf_err *err)
@@ -159,6 +183,8 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
     if (c->read_layers > c->layers)
         return lf_fail(err, LF_EINVAL, "read_layers = %lld, but there are %lld layers",
                        (long long)c->read_layers, (long long)c->layers);
+    if (c->read_states.n && check_states(c, err) != 0)
+        return LF_EINVAL;
     for (int64_t i = 0; i < c->taps.n; i++)
         if (c->taps.v[i] >= (double)read_layers(c) || (i && c->taps.v[i] <= c->taps.v[i - 1]))
             return lf_fail(err, LF_EINVAL,
@@ -583,10 +609,28 @@ static lf_val bottom(struct build *b)
 /* Blocks of a graph have numbers; a decoder's layers take those from 0 on. */
 enum { FIRST_BLOCK = 1 << 20 };
 
+/* Keeps the stream behind l layers wherever read_states has it. */
+static void keep_state(const struct build *b, lf_val x, int64_t l, lf_val *state)
+{
+    for (int64_t i = 0; i < b->c->read_states.n; i++)
+        if ((int64_t)b->c->read_states.v[i] == l)
+            state[i] = x;
+}
+
+static lf_val beside(struct build *b, const lf_val *state)
+{
+    lf_val x = state[0];
+    for (int64_t i = 1; i < b->c->read_states.n; i++)
+        x = lf_heads_join(b->g, x, state[i], 1);
+    return x;
+}
+
 static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, lf_val *deep)
 {
     const lf_vision_config *c = b->c;
+    lf_val state[LF_MODEL_MAX_TAPS];
     char name[64];
+    keep_state(b, x, 0, state);
     if (c->rope)
         b->positions = input(b, "positions", LF_I32, b->r->rows, 3);
     b->images = input(b, "cu_seqlens", LF_I32, b->r->images + 1, 1);
@@ -599,10 +643,13 @@ static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, l
         h = norm(b, x, part_of(name, l, "mlp_norm"));
         x = join(b, x, mlp(b, h, l), l, "mlp_scale");
         lf_block_end(b->g);
+        keep_state(b, x, l + 1, state);
         for (int i = 0; i < n_tap; i++)
             if (tap[i] == l)
                 deep[i] = x;
     }
+    if (c->read_states.n)
+        return beside(b, state);
     return reads_norm(c) ? norm(b, x, "final_norm") : x;
 }
 

@@ -14,6 +14,7 @@
  *     x += scale attn(norm x)              layers; scale: layer_scale, else 1
  *     x += scale mlp(norm x)
  *     x = norm x                           final_norm
+ *     x = x of several layers side by side read_states
  *
  * Logical tensors, matrices [out, in] row-major, each behind a prefix such as "vision." (group in
  * brackets: its members lie next to each other in the store):
@@ -62,6 +63,8 @@ int lf_vision_family_of(const char *name);
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
 /* Patches of the side of the square that has positions; 0: there is none. */
 int64_t lf_vision_table_side(const lf_vision_config *c);
+/* Columns of what the encoder gives: C, or those of all read_states. */
+int64_t lf_vision_width(const lf_vision_config *c);
 /* Returns the number of scalars. */
 int64_t lf_vision_param_count(const lf_vision_config *c);
 enum { LF_VISION_SIDES = 4096 }; /* patches of a picture's side, at most */
@@ -84,8 +87,8 @@ struct lf_vision_rows {
                    * bicubic */
     int stack;    /* of several of them in a graph, which this is: from 0 on */
 };
-/* Appends the encoder to g and returns its rows [R, C]. deep[i] is what the layer tap[i] gives,
- * counted from 0; tap ascends (deep features of Qwen3-VL, LLaVA's last layer but one). */
+/* Appends the encoder to g and returns its rows [R, lf_vision_width]. deep[i] is what the layer
+ * tap[i] gives, counted from 0; tap ascends (deep features of Qwen3-VL). */
 lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r,
                         const int64_t *tap, int n_tap, lf_val *deep);
 

@@ -225,7 +225,7 @@ static int make_room(struct encode *e, lf_err *err)
     static const char *const words[] = {"f32", "bf16", "fp16"};
     enum lf_h5_type type;
     const size_t tiles = (size_t)e->m.vision.images, R = (size_t)e->m.vision.rows;
-    const int64_t C = e->mc.vision.hidden;
+    const int64_t C = lf_vision_width(&e->mc.vision);
     lf_media_batch *b = &e->batch;
     snprintf(e->info.precision, sizeof e->info.precision, "%s",
              words[e->o->compute == LF_BF16  ? 1
@@ -255,7 +255,7 @@ static int make_room(struct encode *e, lf_err *err)
  * fp16 as f32. */
 static void store_rows(const struct encode *e, int64_t part, int64_t n)
 {
-    const int64_t C = e->mc.vision.hidden;
+    const int64_t C = lf_vision_width(&e->mc.vision);
     const size_t size = lf_dtype_size(e->o->compute), width = (size_t)C * size,
                  each = e->row_bytes / (size_t)(1 + e->mc.vision.taps.n);
     for (int64_t r = 0; r < n; r++) {
@@ -277,7 +277,7 @@ static int read_output(const struct encode *e, int64_t part, int64_t n, lf_err *
     char name[48];
     snprintf(name, sizeof name, part ? "encoded.%lld" : "encoded", (long long)part - 1);
     const size_t bytes =
-        (size_t)(e->m.vision.rows * e->mc.vision.hidden) * lf_dtype_size(e->o->compute);
+        (size_t)(e->m.vision.rows * lf_vision_width(&e->mc.vision)) * lf_dtype_size(e->o->compute);
     const int rc = lf_exec_read(e->ex, e->chain, 0, name, e->rows, bytes, err);
     if (rc == 0)
         store_rows(e, part, n);

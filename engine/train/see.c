@@ -50,7 +50,7 @@ int lf_train_check_base(const lf_trainer *t, const lf_model_config *of, lf_err *
 
 int64_t lf_train_feature_width(const lf_model_config *mc)
 {
-    return (1 + mc->vision.taps.n) * mc->vision.hidden;
+    return (1 + mc->vision.taps.n) * lf_vision_width(&mc->vision);
 }
 
 static const char *precision_of(enum lf_dtype compute)

@@ -117,6 +117,14 @@ train "$pretrain" "$dir/parts.ini" parts.run
 train "$pretrain" "$dir/parts.ini" parts.seen --features "$seen"
 same parts.seen parts.run "lf-pretrain with an encoder from elsewhere"
 
+# --- several layers of the encoder side by side ---
+sed 's/^vision.read_layers.*/vision.read_states = 3,0/' "$dir/parts.ini" >"$dir/states.ini"
+train "$pretrain" "$dir/states.ini" states
+must "$stages/lf-features" --checkpoint "$dir/states/out/checkpoint" --data "$dir/llava.tok/shards" --threads 1 --out "$dir/states.eyes"
+sft states.run --init-from "$dir/states/out/checkpoint"
+sft states.seen --init-from "$dir/states/out/checkpoint" --features "$dir/states.eyes/features"
+same states.seen states.run "features of two layers side by side"
+
 # --- a GPU, emulated ---
 emulated_gpu
 features gpu --device cuda
@@ -279,4 +287,4 @@ ok $? "a second run has nothing to do"
 "$lf" show >"$dir/stdout" 2>"$dir/err" && "$lf" artifacts >>"$dir/stdout" 2>"$dir/err" && grep -q ' features ' "$dir/stdout"
 ok $? "the features are an artifact"
 
-finish 40
+finish 41
