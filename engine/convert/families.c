@@ -75,6 +75,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_llava_next_mistral,
     &lf_hf_llava_next_qwen2,
     &lf_hf_onevision,
+    &lf_hf_vipllava,
     &lf_hf_paligemma,
     &lf_hf_paligemma2,
     &lf_hf_gemma3_vl,

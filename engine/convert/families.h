@@ -45,7 +45,7 @@ extern const struct lf_hf_family lf_hf_megatron;
 extern const struct lf_hf_family lf_hf_llava_llama, lf_hf_llava_mistral, lf_hf_llava_qwen2;
 extern const struct lf_hf_family lf_hf_llava_next_llama, lf_hf_llava_next_mistral,
     lf_hf_llava_next_qwen2;
-extern const struct lf_hf_family lf_hf_onevision, lf_hf_paligemma, lf_hf_paligemma2,
+extern const struct lf_hf_family lf_hf_onevision, lf_hf_vipllava, lf_hf_paligemma, lf_hf_paligemma2,
     lf_hf_gemma3_vl;
 extern const struct lf_hf_family lf_hf_qwen2_vl, lf_hf_qwen25_vl, lf_hf_qwen3_vl,
     lf_hf_qwen3_vl_moe;

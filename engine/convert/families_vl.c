@@ -200,32 +200,91 @@ const struct lf_hf_tower lf_hf_tower_siglip = {.model_type = "siglip_vision_mode
 
 /* ---- what is read of a tower ---- */
 
-/* hidden_states[0] is what enters the first layer; negative numbers count from the end. */
+static const char feature_layer[] = "vision_feature_layer";
+
+/* How many layers a number of vision_feature_layer stands behind; negative numbers count from the
+ * end, and 0 is what enters the first layer. */
+static int states_of(const lf_hf_reader *r, const lf_model_config *c, json_t *v, int64_t least,
+                     int64_t *out, lf_err *err)
+{
+    const int64_t at = json_integer_value(v), n = at < 0 ? c->vision.layers + 1 + at : at;
+    if (!json_is_integer(v))
+        return lf_hf_bad_value(r, feature_layer, v, "is not one layer", err);
+    if (n < least || n > c->vision.layers)
+        return lf_fail(err, LF_ENOTSUP, "%s: %s = %lld, of %lld layers", r->path, feature_layer,
+                       (long long)at, (long long)c->vision.layers);
+    *out = n;
+    return 0;
+}
+
+/* The states of layers are taken before the last norm. */
+static int read_to(lf_hf_reader *r, lf_model_config *c, int64_t layers, lf_err *err)
+{
+    const int rc = lf_hf_set(r, c, feature_layer, "vision.read_norm", "no", err);
+    return rc != 0 ? rc
+                   : lf_hf_set_number(r, c, feature_layer, "vision.read_layers",
+                                      layers == c->vision.layers ? 0 : (double)layers, err);
+}
+
 int lf_vl_read_layer(lf_hf_reader *r, lf_model_config *c, int64_t def, lf_err *err)
 {
-    json_t *v = lf_hf_take(r, "vision_feature_layer");
-    const int64_t at = v ? json_integer_value(v) : def;
-    const int64_t layers = at < 0 ? c->vision.layers + 1 + at : at;
-    if (v && !json_is_integer(v))
-        return lf_hf_bad_value(r, "vision_feature_layer", v,
-                               "is not one layer; several side by side are not supported", err);
-    if (layers < 1 || layers > c->vision.layers)
-        return lf_fail(err, LF_ENOTSUP, "%s: vision_feature_layer = %lld, of %lld layers", r->path,
-                       (long long)at, (long long)c->vision.layers);
-    /* The states of layers are taken before the last norm. */
-    int rc = lf_hf_set(r, c, "vision_feature_layer", "vision.read_norm", "no", err);
+    json_t *v = lf_hf_take(r, feature_layer), *at = v ? json_incref(v) : json_integer(def);
+    int64_t layers = 0;
+    int rc = at ? states_of(r, c, at, 1, &layers, err) : no_memory(err);
+    json_decref(at);
+    return rc != 0 ? rc : read_to(r, c, layers, err);
+}
+
+static int read_list(lf_hf_reader *r, lf_model_config *c, json_t *list, lf_err *err)
+{
+    json_t *states = json_array();
+    int64_t most = 0, n = 0;
+    int rc = states ? 0 : no_memory(err);
+    for (size_t i = 0; i < json_array_size(list) && rc == 0; i++) {
+        rc = states_of(r, c, json_array_get(list, i), 0, &n, err);
+        most = rc == 0 && n > most ? n : most;
+        if (rc == 0 && json_array_append_new(states, json_integer(n)))
+            rc = no_memory(err);
+    }
+    if (rc == 0 && most == 0)
+        rc = lf_fail(err, LF_ENOTSUP, "%s: %s names no layer", r->path, feature_layer);
     if (rc == 0)
-        rc = lf_hf_set_number(r, c, "vision_feature_layer", "vision.read_layers",
-                              layers == c->vision.layers ? 0 : (double)layers, err);
+        rc = read_to(r, c, most, err);
+    if (rc == 0)
+        rc = lf_hf_set_list(r, c, feature_layer, "vision.read_states", states, err);
+    json_decref(states);
+    return rc;
+}
+
+/* A list of one layer means that layer. */
+int lf_vl_read_layers(lf_hf_reader *r, lf_model_config *c, const char *def, lf_err *err)
+{
+    json_t *v = lf_hf_take(r, feature_layer),
+           *at = v ? json_incref(v) : json_loads(def, JSON_DECODE_ANY, NULL);
+    int64_t layers = 0;
+    int rc = at ? 0 : no_memory(err);
+    if (rc == 0 && json_array_size(at) > 1)
+        rc = read_list(r, c, at, err);
+    else if (rc == 0)
+        rc = states_of(r, c, json_array_size(at) ? json_array_get(at, 0) : at, 1, &layers, err);
+    if (rc == 0 && layers)
+        rc = read_to(r, c, layers, err);
+    json_decref(at);
     return rc;
 }
 
 int lf_vl_write_layer(const lf_model_config *c, json_t *o, lf_err *err)
 {
     const int64_t n = c->vision.read_layers ? c->vision.read_layers : c->vision.layers;
-    return json_object_set_new(o, "vision_feature_layer", json_integer(n - c->vision.layers - 1))
-               ? no_memory(err)
-               : 0;
+    const lf_model_list *states = &c->vision.read_states;
+    json_t *v = states->n ? json_array() : json_integer(n - c->vision.layers - 1);
+    int bad = !v;
+    for (int64_t i = 0; i < states->n && !bad; i++)
+        bad =
+            json_array_append_new(v, json_integer((json_int_t)states->v[i] - c->vision.layers - 1));
+    bad = bad || json_object_set(o, feature_layer, v);
+    json_decref(v);
+    return bad ? no_memory(err) : 0;
 }
 
 int lf_vl_read_select(lf_hf_reader *r, lf_model_config *c, const char *def, lf_err *err)
@@ -305,10 +364,10 @@ static const struct lf_hf_key onevision_keys[] = {
 };
 
 /* The projector is as wide inside as the decoder. */
-static int read_kin(lf_hf_reader *r, lf_model_config *c, int64_t layer, const char *select,
+static int read_kin(lf_hf_reader *r, lf_model_config *c, const char *layer, const char *select,
                     lf_err *err)
 {
-    int rc = lf_vl_read_layer(r, c, layer, err);
+    int rc = lf_vl_read_layers(r, c, layer, err);
     if (rc == 0)
         rc = lf_vl_read_select(r, c, select, err);
     if (rc == 0)
@@ -317,7 +376,7 @@ static int read_kin(lf_hf_reader *r, lf_model_config *c, int64_t layer, const ch
 }
 static int read_llava(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    return read_kin(r, c, -2, "default", err);
+    return read_kin(r, c, "-2", "default", err);
 }
 /* "anyres_max_9": more than so many tiles are shrunk to as many. */
 static int read_onevision(lf_hf_reader *r, lf_model_config *c, lf_err *err)
@@ -331,7 +390,7 @@ static int read_onevision(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         return lf_hf_bad_value(r, "vision_aspect_ratio", v, "is not supported", err);
     int rc =
         lf_hf_set_number(r, c, "vision_aspect_ratio", "projector.most_tiles", (double)most, err);
-    return rc != 0 ? rc : read_kin(r, c, -1, "full", err);
+    return rc != 0 ? rc : read_kin(r, c, "-1", "full", err);
 }
 static int write_llava(const lf_model_config *c, json_t *o, lf_err *err)
 {
@@ -402,6 +461,61 @@ const struct lf_hf_family lf_hf_onevision = {
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS,
     .sight = SIGHT(qwen2, "qwen2", .first = true, .tied_either = true, .towers = siglip_first),
+};
+
+/* ---- VipLLaVA ---- */
+
+static const struct lf_hf_key vip_keys[] = {
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {"image_token_index|image_token_id", LF_HF_NUMBER, "image_token", NULL},
+    {"projector_hidden_act", LF_HF_ACT, "projector.activation", "\"gelu\""},
+    {"projector_layernorm_eps", LF_HF_NUMBER, "projector.norm_eps", "1e-5"},
+    {"vocab_size", LF_HF_INERT, NULL, NULL},
+    {"ignore_index", LF_HF_INERT, NULL, NULL},
+    {"image_seq_length", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static const struct lf_map_row vip_rows[] = {
+    {"multi_modal_projector.projector_layernorm.{P}", LF_MAP_COPY, "projector.norm.{P}", NULL},
+    {"multi_modal_projector.linear_1.{P}", LF_MAP_COPY, "projector.fc1.{P}", NULL},
+    {"multi_modal_projector.linear_2.{P}", LF_MAP_COPY, "projector.fc2.{P}", NULL},
+    {0},
+};
+
+/* Published files call the layers vision_feature_layers. */
+static int read_vip(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    static const char plural[] = "vision_feature_layers";
+    json_t *v = lf_hf_take(r, plural);
+    if (v && json_object_get(r->o, feature_layer))
+        return lf_fail(err, LF_EFORMAT, "%s: %s and %s are both given", r->path, feature_layer,
+                       plural);
+    if (v && json_object_set(r->o, feature_layer, v))
+        return no_memory(err);
+    const int rc = lf_vl_read_layers(r, c, "[-2, -5, -8, -11, 6]", err);
+    return rc != 0
+               ? rc
+               : lf_hf_set_number(r, c, "hidden_size", "projector.hidden", (double)c->hidden, err);
+}
+
+static const char *const vip_switches[] = {"projector.kind=mlp", "projector.norm=layer", NULL};
+/* The class leaves out the first row of whatever encoder it has. */
+static const struct lf_hf_tower *const clip_only[] = {&lf_hf_tower_clip, NULL};
+
+const struct lf_hf_family lf_hf_vipllava = {
+    .name = "vipllava",
+    .model_type = "vipllava",
+    .architecture = "VipLlavaForConditionalGeneration",
+    .switches = vip_switches,
+    .keys = vip_keys,
+    .rows = vip_rows,
+    .read = read_vip,
+    .write = lf_vl_write_layer,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+    .sight =
+        SIGHT(llama, "llama", .first = true, .text_defaults = LF_VL_LLAMA, .towers = clip_only),
 };
 
 /* ---- PaliGemma ---- */

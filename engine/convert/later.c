@@ -121,7 +121,6 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"granite4_vision", "transformers of queries (Q-Former) in windows as projector"},
     {"aria idefics2 kosmos-2 kosmos-2.5", "learned queries that attend to patches, as projector"},
     {"molmo2", "a projector that attends to patches, and features of several layers"},
-    {"vipllava", "features of several layers of the encoder side by side"},
     {"aya_vision cohere2_vision", "a projector with a gate, above the decoder of Cohere 2"},
     {"cohere_compass cohere_compass_text",
      "the decoder of Cohere 2 with what layers of the encoder add to its own"},

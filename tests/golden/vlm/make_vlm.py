@@ -60,6 +60,11 @@ CLASSES = {
                   vision_config=CLIP),
     "llava-full": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE,
                        vision_feature_layer=-2, vision_feature_select_strategy="full", text_config=LLAMA, vision_config=CLIP),
+    "llava-layers": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE,
+                         vision_feature_layer=[3, 0], vision_feature_select_strategy="full", text_config=LLAMA, vision_config=CLIP),
+    "vipllava": dict(architectures=["VipLlavaForConditionalGeneration"], model_type="vipllava", image_token_index=IMAGE,
+                     ignore_index=-100, projector_hidden_act="gelu", projector_layernorm_eps=1e-5, vision_feature_layers=[-2, -3, 2],
+                     vocab_size=VOCAB, text_config=LLAMA, vision_config=CLIP),
     "llava-siglip": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE,
                          vision_feature_layer=-1, vision_feature_select_strategy="full", multimodal_projector_bias=False,
                          tie_word_embeddings=True, text_config=dict(QWEN2, tie_word_embeddings=True), vision_config=SIGLIP),
@@ -133,7 +138,7 @@ CLASSES = {
 LLAVA_NAMES = [("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head."),
                ("model.multi_modal_projector.", "multi_modal_projector."), ("model.image_newline", "image_newline")]
 NESTED = LLAVA_NAMES + [("model.vision_tower.", "vision_tower.vision_model.")]
-OLD = {"llava": NESTED, "gemma3": NESTED, "llava_next": NESTED, "llava_onevision": NESTED, "paligemma": NESTED,
+OLD = {"llava": NESTED, "gemma3": NESTED, "llava_next": NESTED, "llava_onevision": NESTED, "vipllava": NESTED, "paligemma": NESTED,
        "internvl": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")],
        "pixtral": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")],
        "mistral3": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")], "idefics3": [], "qwen3_vl_moe": [],
@@ -313,7 +318,7 @@ class Documents:
         if self.kind == "idefics3":
             n, each = args["pixel_values"].shape[1], (args["pixel_values"].shape[-1] // 8) ** 2
             return [n * each] if n == 1 else [4 * each, each]
-        whole = self.c["vision_config"] is CLIP and self.c["vision_feature_select_strategy"] == "full"  # with the class token
+        whole = self.c["vision_config"] is CLIP and self.c.get("vision_feature_select_strategy") == "full"  # with the class token
         return [4 if self.kind == "internvl" else 9 + whole] * len(args["pixel_values"])
 
     def prefix(self, ids):

@@ -17,7 +17,22 @@ static const struct {
     const char *name, *change, *expected;
 } rows[] = {
     /* what of the encoder is read */
-    {"llava", "{\"vision_feature_layer\": [-2, -1]}", "vision_feature_layer = [-2,-1]"},
+    {"llava", "{\"vision_feature_layer\": [-2, -1]}", "*"},
+    {"llava", "{\"vision_feature_layer\": [-2]}", NULL},
+    {"llava", "{\"vision_feature_layer\": [-2, \"-1\"]}", "vision_feature_layer = \"-1\""},
+    {"llava", "{\"vision_feature_layer\": [-2, 4]}", "vision_feature_layer = 4"},
+    {"llava", "{\"vision_feature_layer\": [0, 0]}", "names no layer"},
+    {"llava", "{\"vision_feature_layer\": []}", "vision_feature_layer = []"},
+    {"llava-layers", "{\"vision_feature_layer\": [-1, -4]}", NULL},
+    {"llava-layers", "{\"vision_feature_layer\": [0, 3]}", "*"},
+    {"vipllava", "{\"vision_feature_layers\": null, \"vision_feature_layer\": [2, 1, 2]}", NULL},
+    {"vipllava", "{\"vision_feature_layer\": [2, 1, 2]}", "are both given"},
+    {"vipllava", "{\"vision_feature_layers\": null}", "vision_feature_layer = -5"},
+    {"vipllava", "{\"vision_feature_layers\": -2}", "*"},
+    {"vipllava", "{\"projector_layernorm_eps\": 1e-6}", "*"},
+    {"vipllava", "{\"projector_layernorm_eps\": null}", NULL},
+    {"vipllava", "{\"vision_config\": {\"model_type\": \"siglip_vision_model\"}}",
+     "known: clip_vision_model"},
     {"llava", "{\"vision_feature_layer\": 0}", "vision_feature_layer = 0"},
     {"llava", "{\"vision_feature_layer\": 4}", "vision_feature_layer = 4"},
     {"llava", "{\"vision_feature_layer\": 2}", NULL},
@@ -175,6 +190,7 @@ static const struct {
     {"mistral3", "{\"tie_word_embeddings\": null}", NULL},
     {"mistral3", "{\"spatial_merge_size\": 1}", "projector.reduce"},
     {"mistral3", "{\"spatial_merge_size\": null}", NULL},
+    {"internvl", "{\"vision_feature_layer\": [-1, -2]}", "vision_feature_layer = [-1,-2]"},
     {"mistral3", "{\"vision_feature_layer\": [-1, -2]}", "vision_feature_layer = [-1,-2]"},
     {"mistral3", "{\"multimodal_projector_bias\": true}", "*"},
     {"mistral3", "{\"text_config\": {\"model_type\": \"ministral3\"}}",
@@ -281,6 +297,6 @@ int main(void)
     const int n = (int)(sizeof rows / sizeof *rows);
     for (int i = 0; i < n; i++)
         TAP(1, test_row((size_t)i));
-    TAP(17, test_saved());
+    TAP(19, test_saved());
     return tap_done();
 }

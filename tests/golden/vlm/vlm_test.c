@@ -269,6 +269,8 @@ static const struct {
     {"llava-next", "vision_tower.vision_model.", "model.vision_tower."},
     {"llava-next", "image_newline", "model.image_newline"},
     {"llava-next", "language_model.model.", "model.language_model."},
+    {"vipllava", "multi_modal_projector.", "model.multi_modal_projector."},
+    {"vipllava", "vision_tower.vision_model.", "vision_tower."},
     {"gemma3", "language_model.model.", "model.language_model."},
     {"gemma3", "vision_tower.vision_model.", "model.vision_tower.vision_model."},
     {"gemma3", "multi_modal_projector.", "model.multi_modal_projector."},
