@@ -330,7 +330,14 @@ static int is_same_model(const struct export *ex, json_t *config, bool *same)
 {
     lf_model_config c;
     lf_err why = LF_ERR_INIT;
-    int rc = lf_hf_config_read(&c, ex->family, config, LF_HF_CONFIG, &why);
+    json_t *o = json_incref(config);
+    if (lf_hf_lacks_token(ex->family, config)) { /* it agrees whatever the token is */
+        json_decref(o);
+        o = json_copy(config);
+        json_object_set_new(o, ex->family->sight->token_key, json_integer(ex->config.image_token));
+    }
+    int rc = lf_hf_config_read(&c, ex->family, o, LF_HF_CONFIG, &why);
+    json_decref(o);
     *same = rc == 0 && lf_model_config_equal(&c, &ex->config, NULL);
     return rc;
 }

@@ -89,6 +89,10 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_internvl_qwen2,
     &lf_hf_internvl_qwen3,
     &lf_hf_internvl_llama,
+    &lf_hf_internvl_chat_qwen2,
+    &lf_hf_internvl_chat_qwen3,
+    &lf_hf_internvl_chat_llama,
+    &lf_hf_internvl_chat_internlm2,
     /* families_vit.c */
     &lf_hf_clip_pair,
     &lf_hf_siglip_pair,

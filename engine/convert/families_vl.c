@@ -202,37 +202,40 @@ const struct lf_hf_tower lf_hf_tower_siglip = {.model_type = "siglip_vision_mode
 
 static const char feature_layer[] = "vision_feature_layer";
 
-/* How many layers a number of vision_feature_layer stands behind; negative numbers count from the
+/* How many layers a number stands behind; negative numbers count from the
  * end, and 0 is what enters the first layer. */
-static int states_of(const lf_hf_reader *r, const lf_model_config *c, json_t *v, int64_t least,
+static int states_of(const lf_hf_reader *r, const lf_model_config *c, const char *key, json_t *v,
                      int64_t *out, lf_err *err)
 {
     const int64_t at = json_integer_value(v), n = at < 0 ? c->vision.layers + 1 + at : at;
     if (!json_is_integer(v))
-        return lf_hf_bad_value(r, feature_layer, v, "is not one layer", err);
-    if (n < least || n > c->vision.layers)
-        return lf_fail(err, LF_ENOTSUP, "%s: %s = %lld, of %lld layers", r->path, feature_layer,
+        return lf_hf_bad_value(r, key, v, "is not one layer", err);
+    if (n < 0 || n > c->vision.layers)
+        return lf_fail(err, LF_ENOTSUP, "%s: %s = %lld, of %lld layers", r->path, key,
                        (long long)at, (long long)c->vision.layers);
     *out = n;
     return 0;
 }
 
 /* The states of layers are taken before the last norm. */
-static int read_to(lf_hf_reader *r, lf_model_config *c, int64_t layers, lf_err *err)
+static int read_to(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t layers,
+                   lf_err *err)
 {
-    const int rc = lf_hf_set(r, c, feature_layer, "vision.read_norm", "no", err);
+    if (layers == 0)
+        return lf_fail(err, LF_ENOTSUP, "%s: %s = 0 names no layer", r->path, key);
+    const int rc = lf_hf_set(r, c, key, "vision.read_norm", "no", err);
     return rc != 0 ? rc
-                   : lf_hf_set_number(r, c, feature_layer, "vision.read_layers",
+                   : lf_hf_set_number(r, c, key, "vision.read_layers",
                                       layers == c->vision.layers ? 0 : (double)layers, err);
 }
 
-int lf_vl_read_layer(lf_hf_reader *r, lf_model_config *c, int64_t def, lf_err *err)
+int lf_vl_read_layer(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def, lf_err *err)
 {
-    json_t *v = lf_hf_take(r, feature_layer), *at = v ? json_incref(v) : json_integer(def);
+    json_t *v = lf_hf_take(r, key), *at = v ? json_incref(v) : json_integer(def);
     int64_t layers = 0;
-    int rc = at ? states_of(r, c, at, 1, &layers, err) : no_memory(err);
+    int rc = at ? states_of(r, c, key, at, &layers, err) : no_memory(err);
     json_decref(at);
-    return rc != 0 ? rc : read_to(r, c, layers, err);
+    return rc != 0 ? rc : read_to(r, c, key, layers, err);
 }
 
 static int read_list(lf_hf_reader *r, lf_model_config *c, json_t *list, lf_err *err)
@@ -241,15 +244,13 @@ static int read_list(lf_hf_reader *r, lf_model_config *c, json_t *list, lf_err *
     int64_t most = 0, n = 0;
     int rc = states ? 0 : no_memory(err);
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++) {
-        rc = states_of(r, c, json_array_get(list, i), 0, &n, err);
+        rc = states_of(r, c, feature_layer, json_array_get(list, i), &n, err);
         most = rc == 0 && n > most ? n : most;
         if (rc == 0 && json_array_append_new(states, json_integer(n)))
             rc = no_memory(err);
     }
-    if (rc == 0 && most == 0)
-        rc = lf_fail(err, LF_ENOTSUP, "%s: %s names no layer", r->path, feature_layer);
     if (rc == 0)
-        rc = read_to(r, c, most, err);
+        rc = read_to(r, c, feature_layer, most, err);
     if (rc == 0)
         rc = lf_hf_set_list(r, c, feature_layer, "vision.read_states", states, err);
     json_decref(states);
@@ -263,21 +264,27 @@ int lf_vl_read_layers(lf_hf_reader *r, lf_model_config *c, const char *def, lf_e
            *at = v ? json_incref(v) : json_loads(def, JSON_DECODE_ANY, NULL);
     int64_t layers = 0;
     int rc = at ? 0 : no_memory(err);
-    if (rc == 0 && json_array_size(at) > 1)
+    if (rc == 0 && json_array_size(at) > 1) {
         rc = read_list(r, c, at, err);
-    else if (rc == 0)
-        rc = states_of(r, c, json_array_size(at) ? json_array_get(at, 0) : at, 1, &layers, err);
-    if (rc == 0 && layers)
-        rc = read_to(r, c, layers, err);
+    } else if (rc == 0) {
+        json_t *one = json_array_size(at) ? json_array_get(at, 0) : at;
+        rc = states_of(r, c, feature_layer, one, &layers, err);
+        rc = rc != 0 ? rc : read_to(r, c, feature_layer, layers, err);
+    }
     json_decref(at);
     return rc;
 }
 
+int64_t lf_vl_layer(const lf_model_config *c)
+{
+    return (c->vision.read_layers ? c->vision.read_layers : c->vision.layers) - c->vision.layers -
+           1;
+}
+
 int lf_vl_write_layer(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    const int64_t n = c->vision.read_layers ? c->vision.read_layers : c->vision.layers;
     const lf_model_list *states = &c->vision.read_states;
-    json_t *v = states->n ? json_array() : json_integer(n - c->vision.layers - 1);
+    json_t *v = states->n ? json_array() : json_integer(lf_vl_layer(c));
     int bad = !v;
     for (int64_t i = 0; i < states->n && !bad; i++)
         bad =

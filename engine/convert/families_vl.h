@@ -26,10 +26,14 @@ int lf_vl_write_patches(const lf_model_config *c, json_t *o, int64_t more, bool 
 /* The side of the patches of a model: its rows have `frames` frames of three colours. */
 int64_t lf_vl_patch(const lf_model_config *c, int64_t frames);
 
-/* vision_feature_layer: def where it is missing; 0: it must be there. */
-int lf_vl_read_layer(lf_hf_reader *r, lf_model_config *c, int64_t def, lf_err *err);
-/* The same of classes that take a list, whose layers lie side by side. def: JSON. */
+/* Which layer is read: def where the key is missing. */
+int lf_vl_read_layer(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def,
+                     lf_err *err);
+/* The same of vision_feature_layer where the class takes a list, whose layers lie side by side.
+ * def: JSON. */
 int lf_vl_read_layers(lf_hf_reader *r, lf_model_config *c, const char *def, lf_err *err);
+/* Which one it is, counted from the end. */
+int64_t lf_vl_layer(const lf_model_config *c);
 int lf_vl_write_layer(const lf_model_config *c, json_t *o, lf_err *err);
 /* vision_feature_select_strategy: which rows of an encoder go on, all or those of patches. */
 int lf_vl_read_select(lf_hf_reader *r, lf_model_config *c, const char *def, lf_err *err);

@@ -132,7 +132,7 @@ static int read_states(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     json_t *v = json_object_get(r->o, "vision_feature_layer");
     const bool last = !v || (json_is_integer(v) && json_integer_value(v) == -1);
-    int rc = lf_vl_read_layer(r, c, -1, err);
+    int rc = lf_vl_read_layer(r, c, "vision_feature_layer", -1, err);
     if (rc == 0 && last && c->vision.final_norm)
         rc = lf_hf_set(r, c, "vision_feature_layer", "vision.read_norm", "yes", err);
     return rc;

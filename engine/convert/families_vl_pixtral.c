@@ -126,7 +126,7 @@ static const struct lf_map_row mistral3_rows[] = {
 /* The norm takes the eps of the decoder, and the projector is as wide inside as it. */
 static int read_mistral3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    int rc = lf_vl_read_layer(r, c, -1, err);
+    int rc = lf_vl_read_layer(r, c, "vision_feature_layer", -1, err);
     if (rc == 0)
         rc = lf_hf_set_number(r, c, "rms_norm_eps", "projector.norm_eps", c->norm_eps, err);
     return rc != 0

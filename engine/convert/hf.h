@@ -115,6 +115,7 @@ struct lf_hf_family;
 struct lf_hf_sight {
     const struct lf_hf_family *text;
     const char *text_type; /* model_type of text_config; several words, the first is written */
+    const char *text_key;  /* what text_config is called; NULL: so */
     bool first;            /* the decoder of files whose text_config has no model_type */
     /* The keys of text_config may stand in config.json itself. */
     bool flat;
@@ -131,6 +132,10 @@ struct lf_hf_sight {
     const struct lf_map_row *turned_rows, *plain_rows;
     const char *tied; /* JSON: tie_word_embeddings where no one says it */
     bool tied_either; /* text_config may say it against config.json */
+    bool tied_inner;  /* text_config says it, and config.json nothing else */
+    /* The key of the token that a picture's rows stand at is in no file: it is that of this word of
+     * the tokenizer. NULL: it is in config.json */
+    const char *token_key, *token_word;
     enum { LF_HF_ROPE_ONE = 0, LF_HF_ROPE_SECTIONS, LF_HF_ROPE_INTERLEAVED } rope;
     const struct lf_hf_tower *const *towers; /* ended by NULL; the first is the default */
     const struct lf_hf_name *names;          /* of the decoder and the projector; ended by {0} */
@@ -217,6 +222,10 @@ int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_m
 /* Not 0: out of memory. */
 int lf_hf_form_save(const struct lf_map_form *form, const struct lf_hf_family *f, json_t *saved);
 
+/* What config.json calls the description of the decoder. */
+const char *lf_hf_text_key(const struct lf_hf_family *f);
+/* Must token_key be put into a config.json before it is read? */
+bool lf_hf_lacks_token(const struct lf_hf_family *f, json_t *config);
 /* Puts keys of a model that sees into `o`, newly written, that change no number of it and that only
  * the old config.json `was` knows: how pictures are cut, what films are. */
 int lf_hf_keep_sight(const struct lf_hf_family *f, const lf_model_config *c, json_t *o, json_t *was,

@@ -58,11 +58,16 @@ bool lf_hf_in_words(const char *word, const char *words)
 
 /* ---- which family ---- */
 
+static const char *text_type(const struct lf_hf_family *f, json_t *config)
+{
+    return json_string_value(
+        json_object_get(json_object_get(config, lf_hf_text_key(f)), "model_type"));
+}
+
 /* Is the decoder of a model that sees that of f? */
 static bool has_text(const struct lf_hf_family *f, json_t *config)
 {
-    const char *type =
-        json_string_value(json_object_get(json_object_get(config, "text_config"), "model_type"));
+    const char *type = text_type(f, config);
     return !f->sight || (type ? lf_hf_in_words(type, f->sight->text_type) : f->sight->first);
 }
 
@@ -80,33 +85,29 @@ static void list_types(lf_buf *b, const char *type)
     }
 }
 
-/* No family has this type, or none of those that have it has such a decoder (text). */
-static void fail_type(json_t *config, const char *path, const char *type, bool text, lf_err *err)
+/* No family has this type, or none of those that have it, as `kin`, has such a decoder. */
+static void fail_type(json_t *config, const char *path, const char *type,
+                      const struct lf_hf_family *kin, lf_err *err)
 {
     lf_buf b;
-    const char *needs = text ? NULL : lf_hf_later_needs(type);
+    const char *needs = kin ? NULL : lf_hf_later_needs(type);
     if (needs) {
         lf_fail(err, LF_ENOTSUP, "%s: model_type = %s is not read yet: it needs %s", path, type,
                 needs);
         return;
     }
-    if (strcmp(type, "internvl_chat") == 0) {
-        lf_fail(err, LF_ENOTSUP,
-                "%s: model_type 'internvl_chat' is the authors' own form; the same models in that "
-                "of transformers, which have -hf in their names, are imported",
-                path);
+    if (kin && !text_type(kin, config)) {
+        lf_fail(err, LF_EFORMAT, "%s: %s is missing or has no model_type", path,
+                lf_hf_text_key(kin));
         return;
     }
     lf_buf_init(&b);
-    list_types(&b, text ? type : NULL);
-    if (text)
+    list_types(&b, kin ? type : NULL);
+    if (kin)
         lf_fail(err, LF_ENOTSUP,
-                "%s: model_type '%.60s' with a decoder of the model_type '%.60s' (text_config) is "
+                "%s: model_type '%.60s' with a decoder of the model_type '%.60s' (%s) is "
                 "not known; known: %s",
-                path, type,
-                json_string_value(
-                    json_object_get(json_object_get(config, "text_config"), "model_type")),
-                b.data);
+                path, type, text_type(kin, config), lf_hf_text_key(kin), b.data);
     else
         lf_fail(err, LF_ENOTSUP, "%s: model_type '%.60s' is not known; known: %s", path, type,
                 b.data);
@@ -116,7 +117,7 @@ static void fail_type(json_t *config, const char *path, const char *type, bool t
 const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_err *err)
 {
     const char *type = NULL;
-    bool text = false;
+    const struct lf_hf_family *kin = NULL;
     if (lf_json_get_str(&type, config, "model_type", true, path, err))
         return NULL;
     for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
@@ -132,9 +133,9 @@ const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_
         }
         if (has_text(*f, config))
             return *f;
-        text = true;
+        kin = *f;
     }
-    fail_type(config, path, type, text, err);
+    fail_type(config, path, type, kin, err);
     return NULL;
 }
 

@@ -14,6 +14,16 @@ static int no_memory(lf_err *err)
     return lf_fail(err, LF_ENOMEM, "out of memory");
 }
 
+const char *lf_hf_text_key(const struct lf_hf_family *f)
+{
+    return f->sight && f->sight->text_key ? f->sight->text_key : "text_config";
+}
+
+bool lf_hf_lacks_token(const struct lf_hf_family *f, json_t *config)
+{
+    return f->sight && f->sight->token_key && !json_object_get(config, f->sight->token_key);
+}
+
 /* ---- the parts of config.json ---- */
 
 /* Objects of their own: keys are taken out, set and filled in before the tables read them. */
@@ -60,30 +70,34 @@ static int split_flat(const struct lf_hf_family *f, struct parts *p)
 static int split(const struct lf_hf_family *f, json_t *config, const char *path, struct parts *p,
                  lf_err *err)
 {
-    json_t *text = json_object_get(config, "text_config"),
-           *vision = json_object_get(config, "vision_config");
+    const char *key = lf_hf_text_key(f);
+    json_t *text = json_object_get(config, key), *vision = json_object_get(config, "vision_config");
     if (!json_is_object(vision))
         return lf_fail(err, LF_EFORMAT, "%s: vision_config is missing or no object", path);
     const bool flat = f->sight->flat && (!text || json_is_null(text));
     if (!json_is_object(text) && !flat)
-        return lf_fail(err, LF_EFORMAT, "%s: text_config is missing or no object", path);
+        return lf_fail(err, LF_EFORMAT, "%s: %s is missing or no object", path, key);
     p->outer = json_copy(config);
     p->vision = json_copy(vision);
     if (!p->outer || !p->vision)
         return no_memory(err);
     if (flat ? split_flat(f, p) : !(p->text = json_copy(text)))
         return no_memory(err);
-    json_object_del(p->outer, "text_config");
+    json_object_del(p->outer, key);
     json_object_del(p->outer, "vision_config");
     return 0;
 }
 
 /* Is the head the embedding? config.json and text_config may both say it. */
-static int tie(const struct lf_hf_sight *s, struct parts *p, lf_err *err)
+static int tie(const struct lf_hf_sight *s, struct parts *p, const char *path, lf_err *err)
 {
     json_t *outer = json_object_get(p->outer, "tie_word_embeddings"),
            *inner = json_object_get(p->text, "tie_word_embeddings");
     bool tied = strcmp(s->tied, "true") == 0;
+    if (s->tied_inner && json_is_boolean(outer) && json_is_boolean(inner) &&
+        !json_equal(outer, inner))
+        return lf_fail(err, LF_EFORMAT, "%s: %s says something else of tie_word_embeddings", path,
+                       s->text_key);
     if (json_is_boolean(outer))
         tied = json_is_true(outer) || (s->tied_either && json_is_true(inner));
     else if (json_is_boolean(inner))
@@ -246,11 +260,11 @@ static int read_all(lf_model_config *c, const struct lf_hf_family *f, struct par
     lf_buf text, vision;
     lf_buf_init(&text);
     lf_buf_init(&vision);
-    lf_buf_addf(&text, "%s: text_config", path);
+    lf_buf_addf(&text, "%s: %s", path, lf_hf_text_key(f));
     lf_buf_addf(&vision, "%s: vision_config", path);
     int rc = lf_buf_check(&text, err) || lf_buf_check(&vision, err) ? LF_ENOMEM : 0;
     if (rc == 0)
-        rc = tie(f->sight, p, err);
+        rc = tie(f->sight, p, path, err);
     if (rc == 0)
         rc = read_text(c, f, p->text, text.data, err);
     if (rc == 0)
@@ -335,7 +349,7 @@ int lf_hf_write_sight(const struct lf_hf_family *f, const lf_model_config *c, js
     if (!t)
         return lf_fail(err, LF_EINVAL, "its encoder is of another family (vision.family)");
     json_t *text = typed(f->sight->text_type), *vision = typed(t->model_type);
-    int rc = text && vision && json_object_set(o, "text_config", text) == 0 &&
+    int rc = text && vision && json_object_set(o, lf_hf_text_key(f), text) == 0 &&
                      json_object_set(o, "vision_config", vision) == 0
                  ? 0
                  : no_memory(err);

@@ -11,7 +11,7 @@ engine_libengine_a_SOURCES += \
   engine/convert/families_hunyuan.c engine/convert/families_unturned.c engine/convert/families_baichuan.c engine/convert/families_moe.c \
   engine/convert/families_deepseek.c \
   engine/convert/families_megatron.c engine/convert/families_vit.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
-  engine/convert/families_vl_intern.c engine/convert/families_vl_gemma.c engine/convert/families_vl_idefics.c engine/convert/families_vl_pixtral.c \
+  engine/convert/families_vl_intern.c engine/convert/families_vl_chat.c engine/convert/families_vl_gemma.c engine/convert/families_vl_idefics.c engine/convert/families_vl_pixtral.c \
   engine/convert/convert.h engine/convert/priv.h engine/convert/quant.c engine/convert/source.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
   engine/convert/card.h engine/convert/card.c engine/convert/tokconf.c \
   engine/convert/peft.h engine/convert/peft_priv.h engine/convert/peft.c engine/convert/peft_in.c engine/convert/peft_out.c \

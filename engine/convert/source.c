@@ -81,6 +81,53 @@ int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err)
     return lf_st_open(out, dir, err);
 }
 
+/* ---- a token that only the tokenizer names ---- */
+
+/* In added_tokens.json, in added_tokens_decoder of tokenizer_config.json, or in added_tokens of
+ * tokenizer.json; -1: it is not there. */
+static int64_t token_of(json_t *o, const char *word)
+{
+    json_t *v = json_object_get(o, word), *list = json_object_get(o, "added_tokens"), *one;
+    const char *id;
+    int64_t n = json_is_integer(v) ? json_integer_value(v) : -1;
+    size_t i;
+    json_object_foreach(json_object_get(o, "added_tokens_decoder"), id, one)
+    {
+        const char *text = json_string_value(json_object_get(one, "content"));
+        if (text && strcmp(text, word) == 0 && lf_parse_i64(&n, id, NULL))
+            n = -1;
+    }
+    json_array_foreach(list, i, one)
+    {
+        const char *text = json_string_value(json_object_get(one, "content"));
+        if (text && strcmp(text, word) == 0)
+            n = json_integer_value(json_object_get(one, "id"));
+    }
+    return n;
+}
+
+static int add_token(json_t *config, const struct lf_hf_sight *s, const char *dir, lf_err *err)
+{
+    static const char *const files[] = {"added_tokens.json", "tokenizer_config.json",
+                                        "tokenizer.json"};
+    int64_t n = -1;
+    for (size_t i = 0; i < sizeof files / sizeof *files && n < 0; i++) {
+        lf_err why = LF_ERR_INIT;
+        json_t *o = lf_hf_read_json(dir, files[i], &why);
+        n = token_of(o, s->token_word);
+        json_decref(o);
+    }
+    if (n < 0)
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: no file of a tokenizer has %s, which stands where pictures go: put "
+                       "added_tokens.json, tokenizer_config.json or tokenizer.json of this model "
+                       "beside its config.json",
+                       dir, s->token_word);
+    return json_object_set_new(config, s->token_key, json_integer(n))
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
+}
+
 /* ---- a model ---- */
 
 static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
@@ -96,6 +143,8 @@ static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
         rc = lf_fail(err, LF_EFORMAT, "%s is no JSON object", path);
     if (rc == 0 && !(m->family = lf_hf_family_of(o, path, err)))
         rc = LF_ENOTSUP;
+    if (rc == 0 && lf_hf_lacks_token(m->family, o))
+        rc = add_token(o, m->family->sight, dir, err);
     if (rc == 0)
         rc = lf_hf_config_read(&m->config, m->family, o, path, err);
     if (rc == 0)

@@ -223,7 +223,8 @@ tests_golden_vlm_test_SOURCES = tests/golden/vlm/vlm_test.c tests/golden/vlm/vlm
   tests/golden/families/family.c tests/golden/families/family.h tests/golden/families/family_rig.c \
   tests/golden/families/family_flips.c
 tests_golden_vlm_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-VLM_GOLDENS = tests/golden/vlm/gemma3 tests/golden/vlm/internvl tests/golden/vlm/internvl-rms tests/golden/vlm/llava tests/golden/vlm/llava-full tests/golden/vlm/llava-layers tests/golden/vlm/llava-next \
+VLM_GOLDENS = tests/golden/vlm/gemma3 tests/golden/vlm/internvl tests/golden/vlm/internvl-rms tests/golden/vlm/internvl-chat \
+  tests/golden/vlm/internvl-chat-internlm2 tests/golden/vlm/llava tests/golden/vlm/llava-full tests/golden/vlm/llava-layers tests/golden/vlm/llava-next \
   tests/golden/vlm/llava-onevision tests/golden/vlm/llava-siglip tests/golden/vlm/paligemma \
   tests/golden/vlm/paligemma2 tests/golden/vlm/qwen2-vl \
   tests/golden/vlm/qwen2.5-vl tests/golden/vlm/qwen3-vl tests/golden/vlm/qwen3-vl-moe tests/golden/vlm/idefics3 \

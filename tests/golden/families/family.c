@@ -166,14 +166,29 @@ static void read_documents(family *f, const lf_st *s)
 }
 
 /* The gradients as a directory of their own: the family's config.json and its tensors' names. */
+void family_describe(const family *f, const char *dir)
+{
+    static const char *const files[] = {"config.json", "added_tokens.json"};
+    lf_err err = LF_ERR_INIT;
+    lf_buf b;
+    lf_buf_init(&b);
+    for (int i = 0; i < 2; i++) {
+        char *from = text(f->dir, files[i]), *to = text(dir, files[i]);
+        if (lf_io_exists(from) && (lf_io_read_file(from, 1 << 20, &b, &err) ||
+                                   lf_io_write_file(to, b.data, b.len, 0666, &err)))
+            tap_bail("%s: %s", f->name, err.text);
+        lf_buf_clear(&b);
+        free(from);
+        free(to);
+    }
+    lf_buf_fini(&b);
+}
+
 char *family_write_grads(const family *f, const lf_st *s)
 {
     lf_err err = LF_ERR_INIT;
-    char *dir = text(f->tmp, "grad"), *from = text(f->dir, "config.json"),
-         *to = text(dir, "config.json");
-    lf_buf json;
+    char *dir = text(f->tmp, "grad");
     size_t n = 0;
-    lf_buf_init(&json);
     lf_st_decl *decl = need(calloc(lf_st_n_entries(s), sizeof *decl));
     lf_st_writer *w = NULL;
     for (size_t i = 0; i < lf_st_n_entries(s); i++) {
@@ -184,9 +199,9 @@ char *family_write_grads(const family *f, const lf_st *s)
             (lf_st_decl){.name = e->name + strlen("grad."), .dtype = e->dtype, .ndim = e->ndim};
         memcpy(decl[n++].shape, e->shape, sizeof e->shape);
     }
-    if (mkdir(dir, 0777) || lf_io_read_file(from, 1 << 20, &json, &err) ||
-        lf_io_write_file(to, json.data, json.len, 0666, &err) ||
-        lf_st_writer_create(&w, dir, decl, n, NULL, &err))
+    if (mkdir(dir, 0777) == 0)
+        family_describe(f, dir);
+    if (lf_st_writer_create(&w, dir, decl, n, NULL, &err))
         tap_bail("%s: gradients: %s", f->name, err.text);
     for (size_t i; (i = lf_st_writer_next(w)) < n;) {
         char name[300];
@@ -202,9 +217,6 @@ char *family_write_grads(const family *f, const lf_st *s)
         tap_bail("%s: gradients: %s", f->name, err.text);
     lf_st_writer_destroy(w);
     free(decl);
-    lf_buf_fini(&json);
-    free(from);
-    free(to);
     return dir;
 }
 

@@ -44,6 +44,8 @@ extern const char *const family_names[]; /* ended by NULL */
  * have the names of the family's weights, so they are imported by the same rows. */
 family *family_open(const char *name);
 void family_close(family *f);
+/* Copies what describes the model besides its weights into dir. */
+void family_describe(const family *f, const char *dir);
 /* Import a directory as tmp/what, and write the directory of the gradients in an
  * expected.safetensors, whose name the caller owns. */
 lf_ckpt *family_import(const family *f, const char *from, const char *what);

@@ -134,6 +134,11 @@ CLASSES = {
                                        num_image_tokens=9),
                       vision_config=dict(SIGLIP, projection_dim=24, num_image_tokens=9, projector_hidden_act="gelu_fast")),
 }
+# Models in the form of their authors, which is code beside the weights: computed by these classes, written as chat() says.
+CHAT = {"internvl-chat": "internvl", "internvl-chat-internlm2": "internvl-rms"}
+for _name, _kin in CHAT.items():
+    CLASSES[_name] = dict(CLASSES[_kin], tie_word_embeddings=False)
+CLASSES["internvl-chat-internlm2"]["text_config"] = LLAMA
 # How names began in files before transformers 5, which is how most models are published.
 LLAVA_NAMES = [("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head."),
                ("model.multi_modal_projector.", "multi_modal_projector."), ("model.image_newline", "image_newline")]
@@ -180,6 +185,64 @@ def stored(kind, name, tensor):
     """As files have it: the experts of Qwen3-VL are published turned."""
     turned = kind == "qwen3_vl_moe" and ".experts." in name
     return (tensor.transpose(1, 2) if turned else tensor).float().contiguous()
+
+
+CHAT_NAMES = [
+    ("model.vision_tower.embeddings.cls_token", "vision_model.embeddings.class_embedding"),
+    ("model.vision_tower.embeddings.position_embeddings", "vision_model.embeddings.position_embedding"),
+    ("model.vision_tower.embeddings.patch_embeddings.projection.", "vision_model.embeddings.patch_embedding."),
+    ("model.vision_tower.encoder.layer.", "vision_model.encoder.layers."), ("attention.projection_layer.", "attn.proj."),
+    ("attention.q_norm.", "attn.q_norm."), ("attention.k_norm.", "attn.k_norm."), ("lambda_", "ls"), ("layernorm_before.", "norm1."),
+    ("layernorm_after.", "norm2."), ("model.multi_modal_projector.layer_norm.", "mlp1.0."),
+    ("model.multi_modal_projector.linear_1.", "mlp1.1."), ("model.multi_modal_projector.linear_2.", "mlp1.3."),
+    ("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head.")]
+INTERNLM2_NAMES = [
+    ("embed_tokens.", "tok_embeddings."), ("input_layernorm.", "attention_norm."), ("self_attn.o_proj.", "attention.wo."),
+    ("post_attention_layernorm.", "ffn_norm."), ("mlp.gate_proj.", "feed_forward.w1."), ("mlp.up_proj.", "feed_forward.w3."),
+    ("mlp.down_proj.", "feed_forward.w2."), ("language_model.lm_head.", "language_model.output.")]
+
+
+def renamed(name, table):
+    for a, b in table:
+        name = name.replace(a, b)
+    return name
+
+
+def chat(folder, tensors):
+    """As InternVLChatModel has them: queries, keys and values of the encoder in one matrix, those of InternLM2 by groups."""
+    out, intern = {}, folder.endswith("internlm2")
+    for name, x in tensors.items():
+        if ".attention.q_proj." in name:
+            whole = torch.cat([tensors[name.replace("q_proj", p + "_proj")] for p in "qkv"])
+            out[renamed(name, CHAT_NAMES).replace("attention.q_proj", "attn.qkv")] = whole
+        elif intern and ".self_attn.q_proj." in name:
+            q, k, v = (tensors[name.replace("q_proj", p + "_proj")] for p in "qkv")
+            g, d = LLAMA["num_key_value_heads"], q.shape[0] // LLAMA["num_attention_heads"]
+            parts = [t.reshape(g, -1, d, t.shape[1]) for t in (q, k, v)]
+            whole = torch.cat(parts, 1).reshape(-1, q.shape[1])
+            out[renamed(name, CHAT_NAMES).replace("self_attn.q_proj", "attention.wqkv")] = whole
+        elif not any(p in name for p in (".attention.k_proj", ".attention.v_proj")) and \
+                not (intern and (".self_attn.k_proj" in name or ".self_attn.v_proj" in name)):
+            now = renamed(name, CHAT_NAMES)
+            out[renamed(now, INTERNLM2_NAMES) if intern and "vision_model" not in now else now] = x
+    return {n: t.contiguous() for n, t in out.items()}
+
+
+def chat_config(folder, c):
+    """The keys that published files have."""
+    v, intern = c["vision_config"], folder.endswith("internlm2")
+    text = dict(c["text_config"], tie_word_embeddings=False, attn_implementation="eager", torchscript=False, pruned_heads={})
+    if intern:
+        text.update(model_type="internlm2", architectures=["InternLM2ForCausalLM"], bias=False)
+    vision = {k: v[k] for k in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "norm_type",
+                                "layer_norm_eps", "hidden_act")}
+    vision.update(architectures=["InternVisionModel"], model_type="intern_vit_6b", image_size=16, patch_size=4, num_channels=3,
+                  qkv_bias=v["attention_bias"], qk_normalization=v["use_qk_norm"], attention_dropout=0.0, dropout=0.0,
+                  drop_path_rate=0.1, initializer_factor=1.0, initializer_range=0.02, use_bfloat16=True, use_flash_attn=True)
+    return dict(architectures=["InternVLChatModel"], auto_map={"AutoModel": "modeling_internvl_chat.InternVLChatModel"},
+                model_type="internvl_chat", downsample_ratio=0.5, dynamic_image_size=True, force_image_size=16, max_dynamic_patch=12,
+                min_dynamic_patch=1, use_thumbnail=True, pad2square=False, ps_version="v2", select_layer=-1, template="internvl2_5",
+                use_backbone_lora=0, use_llm_lora=0, llm_config=text, vision_config=vision)
 
 
 def heat(model, seed):
@@ -361,11 +424,19 @@ def one(name):
     c, folder = CLASSES[name], os.path.join(HERE, name)
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "config.json"), "w") as f:
-        json.dump(c, f, indent=2, sort_keys=True)
+        json.dump(chat_config(name, c) if name in CHAT else c, f, indent=2, sort_keys=True)
         f.write("\n")
+    if name in CHAT:  # the one place that says which token stands for pictures
+        with open(os.path.join(folder, "added_tokens.json"), "w") as f:
+            json.dump({"<IMG_CONTEXT>": IMAGE, "<img>": IMAGE + 1}, f)
+            f.write("\n")
     cls = getattr(tf, c["architectures"][0])
 
     def config():
+        if name in CHAT:
+            with tempfile.TemporaryDirectory() as tmp:
+                json.dump(c, open(os.path.join(tmp, "config.json"), "w"))
+                return tf.AutoConfig.from_pretrained(tmp, attn_implementation="eager")
         return tf.AutoConfig.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager")
 
     cls(config())  # all modules are there now
@@ -382,11 +453,16 @@ def one(name):
     logits, loss = logits.detach(), loss.detach()
     params = dict(model.named_parameters())
     kind = c["model_type"]
-    save_file({old(name, kind, n): stored(kind, n, p.detach()) for n, p in params.items()},
-              os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    file_of = (lambda t: chat(name, t)) if name in CHAT else (lambda t: {old(name, kind, n): x for n, x in t.items()})
+    save_file(file_of({n: stored(kind, n, p.detach()) for n, p in params.items()}), os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
 
     def again(dtype):
-        m = cls.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
+        if name in CHAT:
+            m = cls(config()).eval()
+            m.load_state_dict({n: p.float() for n, p in model.state_dict().items()})
+            m = m.to(dtype)
+        else:
+            m = cls.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
         with torch.no_grad():
             return d.run(m, dtype).double()
 
@@ -396,8 +472,8 @@ def one(name):
     out = d.tensors()
     out.update(logits=logits.contiguous(), loss=loss.reshape(1))
     # A parameter that the loss does not reach has no gradient in PyTorch; a gradient of zeros says the same.
-    out.update({"grad." + old(name, kind, n): stored(kind, n, torch.zeros_like(p) if p.grad is None else p.grad)
-                for n, p in params.items()})
+    grads = file_of({n: stored(kind, n, torch.zeros_like(p) if p.grad is None else p.grad) for n, p in params.items()})
+    out.update({"grad." + n: x for n, x in grads.items()})
     save_file(out, os.path.join(folder, "expected.safetensors"), metadata={
         "format": "lf-expected-vlm-1", "family": name, "source": "transformers %s, torch %s" % (tf.__version__, torch.__version__),
         "bf16_rms": "%.6g" % rms16})
@@ -410,7 +486,7 @@ def one(name):
 def saved():
     """saved.json: what transformers makes of each config.json."""
     out = {}
-    for name in CLASSES:
+    for name in (n for n in CLASSES if n not in CHAT):
         with tempfile.TemporaryDirectory() as tmp:
             tf.AutoConfig.from_pretrained(os.path.join(HERE, name)).save_pretrained(tmp)
             out[name] = json.load(open(os.path.join(tmp, "config.json")))

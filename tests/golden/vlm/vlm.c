@@ -12,11 +12,17 @@
 #include "engine/store/safetensors.h"
 #include "tests/tap/tap.h"
 
-const char *const vlm_names[] = {"llava",        "llava-full", "llava-layers",    "vipllava",
-                                 "llava-siglip", "llava-next", "llava-onevision", "qwen2-vl",
-                                 "qwen2.5-vl",   "qwen3-vl",   "internvl",        "internvl-rms",
-                                 "paligemma",    "paligemma2", "qwen3-vl-moe",    "idefics3",
-                                 "pixtral",      "mistral3",   "gemma3",          NULL};
+const char *const vlm_names[] = {"llava",           "llava-full",
+                                 "llava-layers",    "vipllava",
+                                 "llava-siglip",    "llava-next",
+                                 "llava-onevision", "qwen2-vl",
+                                 "qwen2.5-vl",      "qwen3-vl",
+                                 "internvl",        "internvl-rms",
+                                 "internvl-chat",   "internvl-chat-internlm2",
+                                 "paligemma",       "paligemma2",
+                                 "qwen3-vl-moe",    "idefics3",
+                                 "pixtral",         "mistral3",
+                                 "gemma3",          NULL};
 
 static void *need(void *p)
 {

@@ -21,7 +21,7 @@ static const struct {
     {"llava", "{\"vision_feature_layer\": [-2]}", NULL},
     {"llava", "{\"vision_feature_layer\": [-2, \"-1\"]}", "vision_feature_layer = \"-1\""},
     {"llava", "{\"vision_feature_layer\": [-2, 4]}", "vision_feature_layer = 4"},
-    {"llava", "{\"vision_feature_layer\": [0, 0]}", "names no layer"},
+    {"llava", "{\"vision_feature_layer\": [0, 0]}", "= 0 names no layer"},
     {"llava", "{\"vision_feature_layer\": []}", "vision_feature_layer = []"},
     {"llava-layers", "{\"vision_feature_layer\": [-1, -4]}", NULL},
     {"llava-layers", "{\"vision_feature_layer\": [0, 3]}", "*"},
@@ -207,7 +207,29 @@ static const struct {
     {"internvl", "{\"tie_word_embeddings\": null}", "*"},
     {"internvl",
      "{\"tie_word_embeddings\": null, \"text_config\": {\"tie_word_embeddings\": false}}", NULL},
-    {"internvl", "{\"model_type\": \"internvl_chat\"}", "which have -hf in their names"},
+    /* InternVL as its authors have it */
+    {"internvl", "{\"model_type\": \"internvl_chat\"}", "llm_config is missing"},
+    {"internvl-chat", "{\"llm_config\": {\"model_type\": \"phi3\"}}",
+     "'phi3' (llm_config) is not known; known: qwen2, qwen3, llama, internlm2"},
+    {"internvl-chat", "{\"llm_config\": null}", "llm_config is missing"},
+    {"internvl-chat", "{\"ps_version\": null}", "ps_version = v1"},
+    {"internvl-chat", "{\"ps_version\": \"v1\"}", "ps_version = v1"},
+    {"internvl-chat", "{\"downsample_ratio\": 0.25}", "downsample_ratio = 0.25"},
+    {"internvl-chat", "{\"select_layer\": -2}", "*"},
+    {"internvl-chat", "{\"select_layer\": null}", NULL},
+    {"internvl-chat", "{\"select_layer\": 3}", "select_layer = 3, of 2 layers"},
+    {"internvl-chat", "{\"use_llm_lora\": 16}", "use_llm_lora = 16"},
+    {"internvl-chat", "{\"max_dynamic_patch\": 6, \"image_fold\": 1}", NULL},
+    {"internvl-chat", "{\"tie_word_embeddings\": true}", "llm_config says something else"},
+    {"internvl-chat", "{\"tie_word_embeddings\": false}", NULL},
+    {"internvl-chat", "{\"llm_config\": {\"tie_word_embeddings\": true}}", "*"},
+    {"internvl-chat", "{\"llm_config\": {\"moe_config\": 1}}", NULL},
+    {"internvl-chat", "{\"vision_config\": {\"norm_type\": null}}", "*"},
+    {"internvl-chat", "{\"vision_config\": {\"norm_type\": \"batch\"}}", "norm_type = \"batch\""},
+    {"internvl-chat", "{\"vision_config\": {\"qk_normalization\": null}}", "*"},
+    {"internvl-chat", "{\"vision_config\": {\"drop_path_rate\": 0.0}}", NULL},
+    {"internvl-chat-internlm2", "{\"vision_config\": {\"norm_type\": null}}", NULL},
+    {"internvl-chat-internlm2", "{\"llm_config\": {\"bias\": true}}", "*"},
     /* another head */
     {"llava", "{\"architectures\": [\"LlavaForSequenceClassification\"], \"num_labels\": 1}",
      "a classifier that sees"},
@@ -235,9 +257,12 @@ static void change(json_t *o, json_t *by)
     }
 }
 
+/* A key that no file has is put there by an import. */
 static int read_config(lf_model_config *c, json_t *o, lf_err *err)
 {
     const struct lf_hf_family *f = lf_hf_family_of(o, "config.json", err);
+    if (f && lf_hf_lacks_token(f, o))
+        json_object_set_new(o, f->sight->token_key, json_integer(60));
     return f ? lf_hf_config_read(c, f, o, "config.json", err) : err->rc;
 }
 

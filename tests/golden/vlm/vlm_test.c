@@ -320,13 +320,10 @@ static char *write_other(const vlm *v)
     lf_err err = LF_ERR_INIT;
     lf_st *s = NULL;
     lf_st_writer *w = NULL;
-    char *dir = text(v->f.tmp, "other"), *from = text(v->f.dir, "config.json"),
-         *to = text(dir, "config.json");
-    lf_buf json;
-    lf_buf_init(&json);
-    if (mkdir(dir, 0777) || lf_io_read_file(from, 1 << 20, &json, &err) ||
-        lf_io_write_file(to, json.data, json.len, 0666, &err) || lf_st_open(&s, v->f.dir, &err))
+    char *dir = text(v->f.tmp, "other");
+    if (mkdir(dir, 0777) || lf_st_open(&s, v->f.dir, &err))
         tap_bail("%s: %s", dir, err.text);
+    family_describe(&v->f, dir);
     const size_t n = lf_st_n_entries(s);
     lf_st_decl *decl = need(calloc(n, sizeof *decl));
     char(*name)[200] = need(calloc(n, sizeof *name));
@@ -359,9 +356,6 @@ static char *write_other(const vlm *v)
     lf_st_close(s);
     free(decl);
     free(name);
-    free(from);
-    free(to);
-    lf_buf_fini(&json);
     return dir;
 }
 
