@@ -149,6 +149,8 @@ static int check_scans(lf_model_config *c, lf_err *err)
                               "causal");
     if (c->scan_conv == 1 || (kind == LF_MIXER_CONV && !c->scan_conv))
         CONTRADICTION("scan_conv", "a convolution has 2 to %d taps", LF_CONV_MOST_TAPS);
+    if (c->mtp_layers && kind == LF_MIXER_LIGHTNING)
+        CONTRADICTION("mtp_layers", "decays of lightning attention end with the last layer");
     if (kind == LF_MIXER_CONV)
         return 0;
     if (!c->scan_heads || !c->scan_key_dim || !c->scan_value_dim)

@@ -53,7 +53,7 @@ lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_er
         lf_decoder_destroy(d);
         return NULL;
     }
-    d->slopes = lf_calloc((size_t)(c->layers ? c->layers : 1), sizeof *d->slopes, err);
+    d->slopes = lf_calloc((size_t)(c->layers + 1), sizeof *d->slopes, err);
     if (!d->slopes) {
         lf_decoder_destroy(d);
         return NULL;
