@@ -49,20 +49,26 @@ static int failed(lf_err *err, const char *what, ucs_status_t st)
 
 /* ---- set-up ---- */
 
-/* Shared memory without cross-memory attach moves one queue's length at each look of both sides: 64
- * places of 8 KiB by default. UCX takes this setting from the environment alone, and warns of it
- * where UCX_TLS leaves shared memory out. */
-static void widen_queue(void)
+/* UCX takes settings of transports from the environment alone, and warns of those of a transport
+ * that UCX_TLS leaves out. Whoever has set one keeps it.
+ *
+ * Shared memory without cross-memory attach moves one queue's length at each look of both sides: 64
+ * places of 8 KiB by default. Over TCP a message of more than one segment, 8 KiB by default, asks
+ * the receiver first, which takes two more messages; a segment may be as long as the receiver's, 64
+ * KiB by default, so it stays as it is where that was set. */
+static void set_defaults(void)
 {
     const char *tls = getenv("UCX_TLS");
     if (!tls || strstr(tls, "posix") || strstr(tls, "shm") || strstr(tls, "sm"))
         setenv("UCX_POSIX_FIFO_SIZE", "256", 0);
+    if ((!tls || strstr(tls, "tcp")) && !getenv("UCX_TCP_RX_SEG_SIZE"))
+        setenv("UCX_TCP_TX_SEG_SIZE", "64k", 0);
 }
 
 static int open_worker(lf_msg *m, lf_err *err)
 {
     ucp_config_t *config = NULL;
-    widen_queue();
+    set_defaults();
     ucs_status_t st = ucp_config_read(NULL, NULL, &config);
     if (st != UCS_OK)
         return failed(err, "configuration", st);
