@@ -45,12 +45,20 @@ broken(lf_err *err, int rank, const struct lf_pipe_item *it, const char *fmt, ..
                    lf_pipe_item_name(name, sizeof name, rank, it), text);
 }
 
+/* All that is done of a micro-batch in a chunk. */
+static unsigned char whole(const struct check *k)
+{
+    return k->p->spec.forward ? DID_F : DID_ALL;
+}
+
 /* F, then B or Z, then W; each once; backward passes ascend. */
 static int check_order(struct check *k, int rank, const struct lf_pipe_item *it, lf_err *err)
 {
     const int stage = lf_pipe_stage(&k->p->spec, rank, it->chunk);
     unsigned char *did = &k->did[(size_t)stage * k->m + (size_t)it->micro];
     const unsigned char now = did_of[it->op];
+    if (now & ~whole(k))
+        return broken(err, rank, it, "is in lists that only go forwards");
     if (*did & now)
         return broken(err, rank, it, "is there twice");
     if (now != DID_F && !(*did & DID_F))
@@ -82,7 +90,7 @@ static int check_slot(struct check *k, int rank, const struct lf_pipe_item *it, 
                       *owner ? "has slot %d, which holds micro-batch %d"
                              : "has slot %d, which is empty",
                       it->slot, *owner - 1);
-    const bool last = k->did[stage * k->m + (size_t)it->micro] == DID_ALL;
+    const bool last = k->did[stage * k->m + (size_t)it->micro] == whole(k);
     *owner = last ? 0 : 1 + it->micro;
     return 0;
 }
@@ -232,7 +240,7 @@ static int check_whole(const struct check *k, int rank, int chunk, lf_err *err)
                                                                : LF_PIPE_W,
                                         .chunk = (int16_t)chunk,
                                         .micro = (int32_t)i};
-        if (did != DID_ALL)
+        if (did != whole(k))
             return broken(err, rank, &it, "is missing");
     }
     return 0;

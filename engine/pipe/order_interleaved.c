@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Interleaved 1F1B. Forward passes go group by group, each group through chunk 0, 1, ..; backward
- * passes too, from the last chunk to chunk 0.
+ * passes too, from the last chunk to chunk 0. And lists that only go forwards, in the same order.
  */
 #include "engine/pipe/pipe_priv.h"
 
@@ -34,4 +34,11 @@ void lf_pipe_order_interleaved(struct lf_pipe_list *l, const struct lf_pipe_spec
     }
     for (int k = all - first; k < all; k++)
         push_kth(l, LF_PIPE_Z, s, k);
+}
+
+/* All ranks have one order, and nothing is read before an earlier place of it, so it cannot hang. */
+void lf_pipe_order_forward(struct lf_pipe_list *l, const struct lf_pipe_spec *s)
+{
+    for (int k = 0; k < s->micro_batches * s->chunks; k++)
+        push_kth(l, LF_PIPE_F, s, k);
 }

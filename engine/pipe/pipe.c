@@ -112,7 +112,10 @@ static int make_lists(struct lf_pipe *p, lf_err *err)
         p->list[r].item = lf_malloc(room, sizeof *p->list[r].item, err);
         if (!p->list[r].item)
             return LF_ENOMEM;
-        kinds[s->kind].order(&p->list[r], s, r);
+        if (s->forward)
+            lf_pipe_order_forward(&p->list[r], s);
+        else
+            kinds[s->kind].order(&p->list[r], s, r);
     }
     return lf_pipe_give_slots(p, err);
 }
@@ -124,7 +127,9 @@ int lf_pipe_init(struct lf_pipe *p, const struct lf_pipe_spec *spec, lf_err *err
     if (rc < 0)
         return rc;
     const size_t stages = (size_t)lf_pipe_stages(spec);
-    if (kinds[spec->kind].groups && spec->group == 0)
+    if (spec->forward)
+        made.spec.group = spec->ranks;
+    else if (kinds[spec->kind].groups && spec->group == 0)
         made.spec.group = lf_pipe_group(spec->ranks, spec->micro_batches);
     made.list = lf_calloc((size_t)spec->ranks, sizeof *made.list, err);
     /* One block holds the counts of slots and of the four kinds of buffers. */

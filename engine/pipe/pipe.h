@@ -35,6 +35,11 @@
  * Backward passes of a chunk ascend in micro-batch in every list, so that gradients are summed in
  * the order of one rank.
  *
+ * Lists that only go forwards (`forward`) have every F and nothing else, for a loss that is measured
+ * and not trained. Whatever the kind, they go in groups of N = P as interleaved lists do, and a
+ * chunk has one slot, whose micro-batch is done when its F is. With equal F they are idle for
+ * (P-1) F/v, and for (v-1) (P - m mod P) F/v more where P does not divide m.
+ *
  * Sources: GPipe, arXiv 1811.06965; 1F1B, arXiv 2006.09503; interleaving, arXiv 2104.04473; ZB-H1,
  * arXiv 2401.10241. The rule for N was found with the checker of walk.h.
  *
@@ -97,11 +102,12 @@ struct lf_pipe_spec {
     int chunks;        /* v >= 1; only interleaved has more than one */
     int micro_batches; /* m >= 1 */
     int group;         /* N of interleaved; 0: by the rule above */
+    bool forward;      /* F alone */
 };
 
 /* Index of per-chunk arrays: rank * spec.chunks + chunk. */
 struct lf_pipe {
-    struct lf_pipe_spec spec;  /* group is the N that was used; 0 for other kinds */
+    struct lf_pipe_spec spec;  /* group is the N that was used; 0 for other kinds but forwards */
     bool messages;             /* the lists have messages and buffers */
     struct lf_pipe_list *list; /* [ranks] */
     int *slots;                /* per chunk: the most micro-batches alive at once in its list */

@@ -19,7 +19,8 @@ static int take(bool *used, int most)
 }
 
 /* One chunk of one list. slot_of has room for the slot of each micro-batch. */
-static int give_chunk(struct lf_pipe_list *l, int chunk, int *slot_of, bool *used)
+static int give_chunk(const struct lf_pipe_list *l, bool forward, int chunk, int *slot_of,
+                      bool *used)
 {
     int most = 0;
     for (int i = 0; i < l->n; i++) {
@@ -31,8 +32,8 @@ static int give_chunk(struct lf_pipe_list *l, int chunk, int *slot_of, bool *use
             most = slot_of[it->micro] == most ? most + 1 : most;
         }
         it->slot = slot_of[it->micro];
-        /* W is behind its B in all lists. */
-        if (it->op == LF_PIPE_W || it->op == LF_PIPE_Z)
+        /* W is behind its B in all lists, and F is the last where they only go forwards. */
+        if (forward || it->op == LF_PIPE_W || it->op == LF_PIPE_Z)
             used[it->slot] = false;
     }
     return most;
@@ -46,7 +47,8 @@ int lf_pipe_give_slots(struct lf_pipe *p, lf_err *err)
     int rc = used ? 0 : LF_ENOMEM;
     for (int r = 0; rc == 0 && r < p->spec.ranks; r++)
         for (int c = 0; c < p->spec.chunks; c++)
-            p->slots[lf_pipe_at(&p->spec, r, c)] = give_chunk(&p->list[r], c, slot_of, used);
+            p->slots[lf_pipe_at(&p->spec, r, c)] =
+                give_chunk(&p->list[r], p->spec.forward, c, slot_of, used);
     free(used);
     free(slot_of);
     return rc;

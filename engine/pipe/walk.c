@@ -148,7 +148,8 @@ static int peaks(struct lf_pipe_walker *w, int rank, lf_err *err)
         load->peak_live = live > load->peak_live ? live : load->peak_live;
         load->peak_deferred = deferred > load->peak_deferred ? deferred : load->peak_deferred;
         load->peak_bytes = bytes > load->peak_bytes ? bytes : load->peak_bytes;
-        if (it->op == LF_PIPE_W || it->op == LF_PIPE_Z) {
+        if (it->op == LF_PIPE_W || it->op == LF_PIPE_Z ||
+            (it->op == LF_PIPE_F && w->p->spec.forward)) {
             live--;
             bytes -= c->slot_bytes;
         }

@@ -3,10 +3,11 @@
  * Checks a pipeline schedule and tells how long it takes and what it holds.
  *
  * First each list is read alone. The rules are:
- *   - each F is there once, and each B and W, or Z; F before B or Z, B before W;
+ *   - each F is there once, and each B and W, or Z; F before B or Z, B before W; or each F alone,
+ *     in lists that only go forwards;
  *   - backward passes of a chunk ascend in micro-batch, and so do gradients of weights;
  *   - what comes from a chunk of the same rank was made before;
- *   - a slot holds one micro-batch from F to the last of B and W;
+ *   - a slot holds one micro-batch from F to the last of B and W, or for its F;
  *   - with messages: an input was received and waited for, a receive goes into a buffer that nobody
  *     reads any more, an output into one whose last send is done, all messages from one rank to
  *     another are sent and received in one order, and none is left at the end.

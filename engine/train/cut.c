@@ -23,12 +23,17 @@ static size_t padded(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+static const struct lf_pipe *find(const struct lf_pipe *list, size_t n, int micro_batches)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i].spec.micro_batches == micro_batches)
+            return &list[i];
+    return NULL;
+}
+
 const struct lf_pipe *lf_train_list(const struct lf_train_cut *k, int micro_batches)
 {
-    for (size_t i = 0; i < k->n_lists; i++)
-        if (k->list[i].spec.micro_batches == micro_batches)
-            return &k->list[i];
-    return NULL;
+    return find(k->list, k->n_lists, micro_batches);
 }
 
 /* ---- which layers ---- */
@@ -108,38 +113,62 @@ static void take_chunks(struct lf_train_cut *k, int rank)
 
 /* ---- in which order ---- */
 
-static int add_list(struct lf_train_cut *k, int64_t m, size_t *cap, lf_err *err)
+static int make_list(struct lf_pipe *p, const struct lf_pipe_spec *spec, lf_err *err)
+{
+    *p = (struct lf_pipe){0};
+    int rc = lf_pipe_init(p, spec, err);
+    if (rc == 0)
+        rc = lf_pipe_add_messages(p, &(struct lf_pipe_message_opts){0}, err);
+    return rc != 0 ? rc : lf_pipe_walk(NULL, p, &(struct lf_pipe_walk_opts){0}, err);
+}
+
+static int add_list(struct lf_train_cut *k, int64_t m, lf_err *err)
 {
     struct lf_pipe_spec spec = k->spec;
     if (m < 1 || lf_train_list(k, (int)m))
         return 0;
     spec.micro_batches = (int)m;
-    int rc = lf_grow(&k->list, cap, k->n_lists, sizeof *k->list, err);
+    const int rc = lf_grow(&k->list, &k->room, k->n_lists, sizeof *k->list, err);
     if (rc != 0)
         return rc;
-    struct lf_pipe *p = &k->list[k->n_lists++];
-    *p = (struct lf_pipe){0};
-    rc = lf_pipe_init(p, &spec, err);
-    if (rc == 0)
-        rc = lf_pipe_add_messages(p, &(struct lf_pipe_message_opts){0}, err);
-    if (rc == 0)
-        rc = lf_pipe_walk(NULL, p, &(struct lf_pipe_walk_opts){0}, err);
     k->spec.micro_batches = (int)m > k->spec.micro_batches ? (int)m : k->spec.micro_batches;
-    return rc;
+    return make_list(&k->list[k->n_lists++], &spec, err);
+}
+
+/* A last group of fewer than all ranks makes them wait for each other. */
+int lf_train_forward_most(const struct lf_train_cut *k)
+{
+    const int m = k->spec.micro_batches, left = m % k->spec.ranks;
+    return left < m ? m - left : m;
+}
+
+const struct lf_pipe *lf_train_forward_list(struct lf_train_cut *k, int micro_batches, lf_err *err)
+{
+    struct lf_pipe_spec spec = k->spec;
+    const struct lf_pipe *found = find(k->forward, k->n_forward, micro_batches);
+    if (found || lf_grow(&k->forward, &k->forward_room, k->n_forward, sizeof *k->forward, err))
+        return found;
+    spec.micro_batches = micro_batches;
+    spec.forward = true;
+    struct lf_pipe *p = &k->forward[k->n_forward];
+    const int rc = make_list(p, &spec, err);
+    if (rc == 0)
+        return &k->forward[k->n_forward++];
+    lf_pipe_fini(p);
+    return NULL;
 }
 
 /* A rank has as many micro-batches as the first of those that share a batch, or as the last. */
 static int make_lists(struct lf_train_cut *k, const struct lf_train_config *c,
                       const struct lf_train_who *who, lf_err *err)
 {
-    size_t cap = 0;
     int rc = 0;
     for (size_t i = 0; i < c->n_ramp && rc == 0; i++)
         for (int last = 0; last < 2 && rc == 0; last++)
             rc = add_list(k,
                           lf_deal_count(c->ramp[i].samples, c->micro_batch,
                                         last ? who->data_ranks - 1 : 0, who->data_ranks),
-                          &cap, err);
+                          err);
     return rc;
 }
 
@@ -232,7 +261,10 @@ void lf_train_cut_close(struct lf_train_cut *k)
 {
     for (size_t i = 0; i < k->n_lists; i++)
         lf_pipe_fini(&k->list[i]);
+    for (size_t i = 0; i < k->n_forward; i++)
+        lf_pipe_fini(&k->forward[i]);
     free(k->list);
+    free(k->forward);
     free(k->layers);
     *k = (struct lf_train_cut){0};
 }

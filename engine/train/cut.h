@@ -31,7 +31,9 @@ struct lf_train_cut {
     struct lf_pipe_spec spec; /* micro_batches: the most of all lists; ranks 0: a whole model */
     int *layers;              /* [spec.ranks * spec.chunks] of each pipeline stage; owned */
     struct lf_pipe *list;     /* for each number of micro-batches that a step may have; owned */
-    size_t n_lists;
+    size_t n_lists, room;
+    struct lf_pipe *forward; /* lists that only go forwards, made when they are needed; owned */
+    size_t n_forward, forward_room;
     size_t message; /* room for what crosses a cut for one micro-batch, either way */
     size_t sums_at; /* where the balance of experts begins in it, behind x or dx */
     size_t bytes;   /* of all buffers; state LF_TRAIN_CUT_STATE of the plan */
@@ -51,6 +53,10 @@ static inline bool lf_train_has_loss(const struct lf_train_cut *k)
 struct lf_decoder_chunk lf_train_part(const struct lf_train_cut *k, int stage);
 /* The list for so many micro-batches. */
 const struct lf_pipe *lf_train_list(const struct lf_train_cut *k, int micro_batches);
+/* The list of as many that only go forwards, whose messages have the buffers of lf_train_list; valid
+ * until the next call. At most lf_train_forward_most, which keeps all ranks busy. NULL: no memory. */
+const struct lf_pipe *lf_train_forward_list(struct lf_train_cut *k, int micro_batches, lf_err *err);
+int lf_train_forward_most(const struct lf_train_cut *k);
 
 /* Cuts the model mc for the rank `who`. LF_EINVAL: settings that contradict each other or the
  * model; the message names the options. */

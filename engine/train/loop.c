@@ -23,29 +23,16 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
 {
     struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
     const lf_objective *o = t->c->objective;
-    lf_loader_step ls;
-    int64_t ran = 0;
+    struct lf_train_asked asked = {o, sums, survey};
+    struct lf_train_forwards f = {
+        .data = data, .valid_split = true, .each = o ? lf_train_ask : NULL, .user = &asked};
     lf_train_begin_sums(sums);
     int rc = lf_loader_seek(data, 0, err);
     if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
-    while (rc == 0 && (rc = lf_train_next_step(t, data, &ls, err)) == 1) {
-        rc = 0;
-        for (int32_t i = 0; i < ls.n_micro && rc == 0; i++) {
-            const lf_loader_batch *b;
-            rc = lf_train_next_batch(t, data, false, &b, NULL, err);
-            if (rc == 0)
-                rc = lf_train_forward(t, false, &ran, err);
-            if (rc == 0 && o) {
-                struct lf_train_view view = lf_train_view_of(t, t->m.valid, b, true, 0);
-                rc = !lf_train_has_loss(&t->m.cut) ? 0
-                     : survey                      ? o->survey(o->user, &view, sums->obj, err)
-                              : o->after_forward(o->user, &view, sums->obj, sums->top, err);
-                rc = lf_train_together(t, rc, err);
-            }
-        }
-    }
-    rc = lf_train_stand_by(t, t->m.valid, &ran, lf_train_rounds(t, lf_loader_samples(data)), rc,
+    if (rc == 0)
+        rc = lf_train_forwards(t, &f, INT64_MAX, err);
+    rc = lf_train_stand_by(t, t->m.valid, &f.ran, lf_train_rounds(t, lf_loader_samples(data)), rc,
                            err);
     if (rc == 0)
         rc = lf_exec_record_read(t->m.ex, &rec, err);

@@ -230,6 +230,7 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
 /* Returns the host memory of the loaders, from the manifests of the data as far as they exist. */
 size_t lf_train_data_bytes(const struct lf_train_config *c, const lf_model_config *mc);
 
+struct lf_train_sums;
 /* over.c. The ranks of one data coordinate wait for each other within passes, so none runs one that
  * another does not. */
 /* The chain of a chunk of the model and its slot, whose inputs are written from a micro-batch. */
@@ -263,6 +264,29 @@ int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf
  * them. *data_s (NULL: not asked for) grows by the time that reading took. */
 int lf_train_next_batch(lf_trainer *t, lf_loader *l, bool train, const lf_loader_batch **b,
                         double *data_s, lf_err *err);
+/* Micro-batches that go forwards alone, for a loss that is measured and not trained. */
+struct lf_train_forwards {
+    lf_loader *data;
+    bool train;       /* through the chains of training, else those of validation */
+    bool valid_split; /* as a view says it */
+    /* After each of them, in their order, where the losses are; NULL: nobody asks. */
+    int (*each)(void *user, const struct lf_train_view *v, lf_err *err);
+    void *user;
+    lf_loader_step ls; /* the step that was begun last */
+    int64_t steps;     /* begun */
+    int32_t taken;     /* micro-batches of ls that were read */
+    int64_t ran;       /* passes of this rank; INT64_MAX once one has failed: none is made up for */
+};
+/* The next n steps of the data, or what is left of it, on all of them. In a pipeline as many
+ * micro-batches as a step of training has are under way at once (pipe.h). */
+int lf_train_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n, lf_err *err);
+/* An `each` that asks the objective, whose sums grow. */
+struct lf_train_asked {
+    const lf_objective *o;
+    struct lf_train_sums *sums;
+    bool survey; /* for what it must know before its losses */
+};
+int lf_train_ask(void *asked, const struct lf_train_view *v, lf_err *err);
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units);
 
@@ -357,8 +381,6 @@ void lf_train_disconnect(lf_trainer *t, bool failed);
 /* With zero = 2 and 3 every rank goes through as many passes as the one with the most
  * micro-batches: that many for n_samples samples. */
 int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples);
-/* A forward pass of training or validation alone, which *ran counts. */
-int lf_train_forward(lf_trainer *t, bool train, int64_t *ran, lf_err *err);
 /* The passes that other ranks have and this one, which has run *ran of `rounds` or stands at rc,
  * has not; *ran counts them. Returns rc, or the failure of these. */
 int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, int rc, lf_err *err);

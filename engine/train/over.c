@@ -9,6 +9,7 @@
 #include "engine/base/sys.h"
 #include "engine/train/loop_priv.h"
 #include "engine/train/neftune.h"
+#include "engine/train/pipe.h"
 
 /* With mask = prefix: what of a document its trained part may look at, and where rope2d counts
  * from. */
@@ -147,12 +148,55 @@ int lf_train_next_batch(lf_trainer *t, lf_loader *l, bool train, const lf_loader
         rc = own_inputs(t, l, train, *b, err);
     if (data_s)
         *data_s += lf_now_s() - t0;
-    for (int i = 0; i < t->m.cut.n_chunks && rc == 0 && !(o && o->inputs); i++) {
-        const struct lf_train_chunk *h = &t->m.cut.chunk[i];
+    if (rc == 0 && !(o && o->inputs)) {
+        const struct lf_train_chunk *h = t->m.cut.chunk;
         const struct lf_train_inputs in = {train ? h->train : h->valid, 0, &h->part, t->sight};
         rc = lf_train_write_inputs(t, &in, *b, err);
     }
     return lf_train_together(t, rc, err);
+}
+
+/* ---- forwards alone ---- */
+
+static int forward(lf_trainer *t, struct lf_train_forwards *f, lf_err *err)
+{
+    const int chain = f->train ? t->m.train : t->m.valid;
+    const lf_loader_batch *b;
+    int rc = lf_train_next_batch(t, f->data, f->train, &b, NULL, err);
+    if (rc != 0)
+        return rc;
+    rc = lf_exec_run(t->m.ex, chain, LF_FWD, 0, LF_FIRST, err);
+    lf_train_expect_run(t, chain, false);
+    f->ran = rc != 0 ? INT64_MAX : f->ran + 1;
+    if (rc == 0 && f->each) {
+        struct lf_train_view v = lf_train_view_of(t, chain, b, f->valid_split, 0);
+        v.data = f->data;
+        rc = lf_train_together(t, f->each(f->user, &v, err), err);
+    }
+    return rc;
+}
+
+int lf_train_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n, lf_err *err)
+{
+    int rc = 0;
+    if (t->pipe)
+        return lf_train_pipe_forwards(t, f, n, err);
+    for (int64_t i = 0; i < n && rc == 0; i++) {
+        const int more = lf_train_next_step(t, f->data, &f->ls, err);
+        if (more != 1)
+            return more;
+        f->steps++;
+        for (f->taken = 0; f->taken < f->ls.n_micro && rc == 0; f->taken++)
+            rc = forward(t, f, err);
+    }
+    return rc;
+}
+
+int lf_train_ask(void *asked, const struct lf_train_view *v, lf_err *err)
+{
+    const struct lf_train_asked *a = asked;
+    return a->survey ? a->o->survey(a->o->user, v, a->sums->obj, err)
+                     : a->o->after_forward(a->o->user, v, a->sums->obj, a->sums->top, err);
 }
 
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
@@ -199,56 +243,30 @@ static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train
     return lf_loader_open(out, &lc, err);
 }
 
-/* This rank's micro-batches of one step. */
-static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls,
-                     const struct lf_train_over *o, int64_t *ran, lf_err *err)
-{
-    int rc = 0;
-    for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
-        const lf_loader_batch *b;
-        rc = lf_train_next_batch(t, l, false, &b, NULL, err);
-        if (rc == 0)
-            rc = lf_train_forward(t, false, ran, err);
-        if (rc == 0) {
-            struct lf_train_view v = lf_train_view_of(t, t->m.valid, b, o->valid, 0);
-            v.data = l;
-            rc = lf_train_has_loss(&t->m.cut) ? o->visit(o->user, &v, err) : 0;
-            rc = lf_train_together(t, rc, err);
-        }
-    }
-    return rc;
-}
-
-/* The next step; nothing where the last step has no micro-batch for this rank. */
-static int visit_step(lf_trainer *t, lf_loader *l, const struct lf_train_over *o, int64_t *ran,
-                      lf_err *err)
-{
-    lf_loader_step ls = {0};
-    const int rc = lf_train_next_step(t, l, &ls, err);
-    return rc == 1 ? pass_step(t, l, &ls, o, ran, err) : rc;
-}
-
 /* Every rank goes through the same number of steps and pauses, also one that has failed: it meets
  * the others at their next pause. */
 static int visit(lf_trainer *t, lf_loader *l, const struct lf_train_over *o, int64_t steps,
                  lf_err *err)
 {
-    const int64_t every = o->every > 0 ? o->every : 1;
-    int64_t ran = 0;
+    const int64_t every = !o->between ? steps : o->every > 0 ? o->every : 1;
+    struct lf_train_forwards f = {
+        .data = l, .valid_split = o->valid, .each = o->visit, .user = o->user};
+    int64_t n = 0;
     int rc = 0;
-    for (int64_t n = 1; n <= steps + 1; n++) {
-        const bool end = n > steps;
-        if (rc == 0 && !end)
-            rc = visit_step(t, l, o, &ran, err);
-        rc = lf_train_stand_by(t, t->m.valid, &ran, end ? steps : n, rc, err);
-        if (!o->between || !(end || n % every == 0))
+    do {
+        const int64_t more = every < steps - n ? every : steps - n;
+        if (rc == 0)
+            rc = lf_train_forwards(t, &f, more, err);
+        n += more;
+        rc = lf_train_stand_by(t, t->m.valid, &f.ran, n, rc, err);
+        if (!o->between)
             continue;
         rc = lf_train_agree(t, rc, err);
         if (rc == 0)
             rc = lf_train_agree(t, o->between(o->user, lf_loader_cursor(l), err), err);
         if (rc != 0)
             break;
-    }
+    } while (n < steps);
     return rc;
 }
 

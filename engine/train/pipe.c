@@ -28,6 +28,8 @@ struct lf_train_pipe {
     lf_sight **sight;       /* [likewise] with max_patches, else NULL; owned */
     const lf_loader_step *ls;
     struct lf_train_sums *sums;
+    const struct lf_train_forwards *forwards; /* under way; NULL: a step of training is */
+    int asked;                                /* the first failure of its `each` */
 };
 
 /* ---- micro-batches of a step ---- */
@@ -96,19 +98,24 @@ static void keep(const lf_trainer *t, lf_loader_batch *to, const lf_loader_batch
         to->seg_mismatched = NULL;
 }
 
-static int read_all(lf_trainer *t, const lf_loader_step *ls, double *data_s, lf_err *err)
+/* The next micro-batch of the data, which becomes number i of those that are kept. */
+static int read_one(lf_trainer *t, lf_loader *data, int32_t i, lf_err *err)
 {
     struct lf_train_pipe *p = t->pipe;
+    const lf_loader_batch *b;
+    const int rc = lf_loader_next(data, &b, err);
+    if (rc != 0)
+        return rc;
+    keep(t, &p->batch[i], b);
+    return p->sight ? lf_train_see(p->sight[i], data, b, err) : 0;
+}
+
+static int read_all(lf_trainer *t, const lf_loader_step *ls, double *data_s, lf_err *err)
+{
     const double t0 = lf_now_s();
     int rc = 0;
-    for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
-        const lf_loader_batch *b;
-        rc = lf_loader_next(t->data, &b, err);
-        if (rc == 0)
-            keep(t, &p->batch[i], b);
-        if (rc == 0 && p->sight)
-            rc = lf_train_see(p->sight[i], t->data, b, err);
-    }
+    for (int32_t i = 0; i < ls->n_micro && rc == 0; i++)
+        rc = read_one(t, t->data, i, err);
     *data_s += lf_now_s() - t0;
     return lf_train_together(t, rc, err);
 }
@@ -268,6 +275,19 @@ static int end_message(lf_trainer *t, struct room *m, lf_err *err)
 
 /* ---- a step ---- */
 
+/* A failure is told behind the list, whose messages others wait for until then. */
+static int ask(lf_trainer *t, const struct lf_pipe_item *it, int chain, lf_err *err)
+{
+    struct lf_train_pipe *p = t->pipe;
+    const struct lf_train_forwards *f = p->forwards;
+    struct lf_train_view v = lf_train_view_of(t, chain, &p->batch[it->micro], f->valid_split, 0);
+    v.data = f->data;
+    v.slot = it->slot;
+    if (f->each && p->asked == 0)
+        p->asked = f->each(f->user, &v, err);
+    return 0;
+}
+
 static int objective(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
@@ -282,16 +302,28 @@ static int objective(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
     return lf_comm_agree_ok(t->comms.tensor, rc, err); /* others have no losses */
 }
 
-static int forward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
+static int chain_of(const lf_trainer *t, const struct lf_pipe_item *it)
 {
     const struct lf_train_chunk *h = &t->m.cut.chunk[it->chunk];
-    const struct lf_train_inputs in = {h->train, it->slot, &h->part,
-                                       t->pipe->sight ? t->pipe->sight[it->micro] : NULL};
-    int rc = lf_train_write_inputs(t, &in, &t->pipe->batch[it->micro], err);
+    const struct lf_train_forwards *f = t->pipe->forwards;
+    return f && !f->train ? h->valid : h->train;
+}
+
+static int forward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
+{
+    const struct lf_train_pipe *p = t->pipe;
+    const struct lf_decoder_chunk *part = &t->m.cut.chunk[it->chunk].part;
+    const int chain = chain_of(t, it);
+    const struct lf_train_inputs in = {chain, it->slot, part,
+                                       p->sight ? p->sight[it->micro] : NULL};
+    const enum lf_variant v = it->micro && !p->forwards ? LF_ACCUM : LF_FIRST;
+    int rc = lf_train_write_inputs(t, &in, &p->batch[it->micro], err);
     if (rc == 0)
-        rc = lf_exec_run(t->m.ex, h->train, LF_FWD, it->slot, it->micro ? LF_ACCUM : LF_FIRST, err);
-    lf_train_expect_run(t, h->train, false);
-    return rc == 0 && h->part.last ? objective(t, it, err) : rc;
+        rc = lf_exec_run(t->m.ex, chain, LF_FWD, it->slot, v, err);
+    lf_train_expect_run(t, chain, false);
+    if (rc != 0 || !part->last)
+        return rc;
+    return p->forwards ? ask(t, it, chain, err) : objective(t, it, err);
 }
 
 static int backward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
@@ -312,8 +344,8 @@ static int pass(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
     const bool f = it->op == LF_PIPE_F;
     struct room *const *room = t->pipe->room[it->chunk][f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT];
-    struct lf_train_side s = {t->m.cut.chunk[it->chunk].train, it->slot,
-                              f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT, false};
+    struct lf_train_side s = {chain_of(t, it), it->slot, f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT,
+                              false};
     lf_comm_pass(t->run.comm, it->micro + 1, !f);
     int rc = it->recv_buffer >= 0
                  ? lf_train_pipe_copy(t, room[RECEIVE][it->recv_buffer].data, &s, err)
@@ -350,81 +382,72 @@ static int carry_out(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
     }
 }
 
-int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf_train_sums *sums,
-                       double *data_s, lf_err *err)
+static int walk(lf_trainer *t, const struct lf_pipe *lists, lf_err *err)
 {
-    struct lf_train_pipe *p = t->pipe;
-    const struct lf_pipe *lists = lf_train_list(&t->m.cut, ls->n_micro);
-    int rc = read_all(t, ls, data_s, err);
-    if (rc == 0 && !lists)
-        LF_BUG("no list for %d micro-batches", (int)ls->n_micro);
-    p->ls = ls;
-    p->sums = sums;
-    const struct lf_pipe_list *mine = rc == 0 ? &lists->list[t->who.pipeline] : NULL;
+    const struct lf_pipe_list *mine = &lists->list[t->who.pipeline];
+    int rc = 0;
     for (int i = 0; rc == 0 && i < mine->n; i++)
         rc = carry_out(t, &mine->item[i], err);
     lf_comm_pass(t->run.comm, 0, false);
     return rc;
 }
 
+int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf_train_sums *sums,
+                       double *data_s, lf_err *err)
+{
+    struct lf_train_pipe *p = t->pipe;
+    const struct lf_pipe *lists = lf_train_list(&t->m.cut, ls->n_micro);
+    const int rc = read_all(t, ls, data_s, err);
+    if (rc == 0 && !lists)
+        LF_BUG("no list for %d micro-batches", (int)ls->n_micro);
+    p->ls = ls;
+    p->sums = sums;
+    return rc != 0 ? rc : walk(t, lists, err);
+}
+
 /* ---- forwards alone ---- */
 
-/* From the chunk before and to the next one, as lists of training have neighbours and tags. */
-static int receive(lf_trainer *t, const struct lf_train_side *s, int chunk, lf_err *err)
+/* Reads what fills a list, with steps up to number `last`, and finds the list; NULL at the end. */
+static int read_some(lf_trainer *t, struct lf_train_forwards *f, int64_t last,
+                     const struct lf_pipe **lists, lf_err *err)
 {
-    const struct lf_pipe_spec *spec = &t->m.cut.spec;
-    const int stage = lf_pipe_stage(spec, t->who.pipeline, chunk);
-    struct lf_pipe_item it = {.op = LF_PIPE_RECV, .tag = 2 * chunk};
-    struct room *m = t->pipe->room[chunk][LF_PIPE_ACTIVATION][RECEIVE];
-    int from;
-    if (stage == 0)
-        return 0;
-    lf_pipe_place(&it.peer, &from, spec, stage - 1);
-    int rc = begin_message(t, m, &it, err);
-    if (rc == 0)
-        rc = end_message(t, m, err);
-    return rc != 0 ? rc : lf_train_pipe_copy(t, m->data, s, err);
-}
-
-static int give(lf_trainer *t, struct lf_train_side *s, int chunk, lf_err *err)
-{
-    const struct lf_pipe_spec *spec = &t->m.cut.spec;
-    const int stage = lf_pipe_stage(spec, t->who.pipeline, chunk);
-    struct lf_pipe_item it = {.op = LF_PIPE_SEND};
-    struct room *m = t->pipe->room[chunk][LF_PIPE_ACTIVATION][SEND];
-    int to;
-    if (t->m.cut.chunk[chunk].part.last)
-        return 0;
-    lf_pipe_place(&it.peer, &to, spec, stage + 1);
-    it.tag = 2 * to;
-    int rc = end_message(t, m, err);
-    s->out = true;
-    if (rc == 0)
-        rc = lf_train_pipe_copy(t, m->data, s, err);
-    return rc != 0 ? rc : begin_message(t, m, &it, err);
-}
-
-int lf_train_pipe_forward(lf_trainer *t, bool train, lf_err *err)
-{
-    int rc = 0;
-    for (int i = 0; i < t->m.cut.n_chunks && rc == 0; i++) {
-        const struct lf_train_chunk *h = &t->m.cut.chunk[i];
-        struct lf_train_side s = {train ? h->train : h->valid, 0, LF_PIPE_ACTIVATION, false};
-        rc = receive(t, &s, i, err);
-        if (rc == 0)
-            rc = lf_exec_run(t->m.ex, s.chain, LF_FWD, 0, LF_FIRST, err);
-        lf_train_expect_run(t, s.chain, false);
-        if (rc == 0)
-            rc = give(t, &s, i, err);
+    const int most = lf_train_forward_most(&t->m.cut);
+    int rc = 0, n = 0;
+    bool more = true;
+    while (rc == 0 && more && n < most) {
+        if (f->taken < f->ls.n_micro) {
+            rc = read_one(t, f->data, n++, err);
+            f->taken++;
+            continue;
+        }
+        const int begun = f->steps < last ? lf_loader_begin_step(f->data, &f->ls, err) : 0;
+        more = begun == 1;
+        rc = begun < 0 ? begun : 0;
+        f->steps += more;
+        f->taken = more ? 0 : f->ls.n_micro;
     }
-    return rc;
+    *lists = rc == 0 && n ? lf_train_forward_list(&t->m.cut, n, err) : NULL;
+    if (rc == 0 && n && !*lists)
+        rc = err && err->rc ? err->rc : LF_ENOMEM;
+    return lf_train_together(t, rc, err);
 }
 
-int lf_train_pipe_settle(lf_trainer *t, lf_err *err)
+int lf_train_pipe_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n, lf_err *err)
 {
-    const size_t n = count_rooms(&t->m.cut);
+    const int64_t last = n < INT64_MAX - f->steps ? f->steps + n : INT64_MAX;
+    struct lf_train_pipe *p = t->pipe;
+    const struct lf_pipe *lists;
     int rc = 0;
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = end_message(t, &t->pipe->rooms[i], err);
+    p->forwards = f;
+    while ((rc = read_some(t, f, last, &lists, err)) == 0 && lists) {
+        p->asked = 0;
+        rc = walk(t, lists, err);
+        f->ran = rc != 0 ? INT64_MAX : f->ran + lists->spec.micro_batches;
+        if (rc == 0 && f->each)
+            rc = lf_train_together(t, p->asked, err);
+        if (rc != 0)
+            break;
+    }
+    p->forwards = NULL;
     return rc;
 }

@@ -7,9 +7,9 @@
  * streams wait for each other; else the host waits where the list does.
  *
  * A step reads all of its micro-batches first, so that ranks which will wait for each other agree
- * that each has them; then it walks the list. A pass that goes forwards only needs no list:
- * micro-batches follow each other through the chunks, whose sends are waited for when their buffer
- * is needed again.
+ * that each has them; then it walks the list. What goes forwards only is read in the same way, as
+ * many micro-batches at once as a step of training has at most, whole groups of all ranks of them,
+ * and has lists of its own, in which all ranks are busy but for the first and the last passes.
  */
 #ifndef LF_TRAIN_PIPE_H
 #define LF_TRAIN_PIPE_H
@@ -37,9 +37,7 @@ struct lf_train_side {
  * nothing there is left alone. */
 int lf_train_pipe_copy(const lf_trainer *t, char *message, const struct lf_train_side *s,
                        lf_err *err);
-/* One micro-batch, whose inputs the chains have, forwards through this rank's chunks. */
-int lf_train_pipe_forward(lf_trainer *t, bool train, lf_err *err);
-/* Behind the last of them: waits for what this rank still sends. */
-int lf_train_pipe_settle(lf_trainer *t, lf_err *err);
+/* lf_train_forwards through the chunks of all ranks. */
+int lf_train_pipe_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n, lf_err *err);
 
 #endif

@@ -14,7 +14,6 @@
 #include "engine/base/sys.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
-#include "engine/train/pipe.h"
 
 /* A step may take so much longer than the longest so far before it counts as a hang. Before there
  * is one: as if a thread of a busy machine did so many FLOP/s. */
@@ -48,27 +47,11 @@ int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples)
     return lf_deal_count(n_samples, t->c->micro_batch, 0, t->who.data_ranks);
 }
 
-int lf_train_forward(lf_trainer *t, bool train, int64_t *ran, lf_err *err)
-{
-    const int chain = train ? t->m.train : t->m.valid;
-    int rc = 0;
-    if (t->pipe) {
-        rc = lf_train_pipe_forward(t, train, err);
-    } else {
-        rc = lf_exec_run(t->m.ex, chain, LF_FWD, 0, LF_FIRST, err);
-        lf_train_expect_run(t, chain, false);
-    }
-    *ran = rc != 0 ? INT64_MAX : *ran + 1; /* nothing is made up for */
-    return rc;
-}
-
 int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, int rc, lf_err *err)
 {
     int other = 0;
     for (; *ran < rounds && other == 0; (*ran)++)
         other = lf_exec_idle(t->m.ex, chain, LF_FWD, LF_FIRST, rc != 0 ? NULL : err);
-    if (rc == 0 && other == 0 && t->pipe)
-        other = lf_train_pipe_settle(t, err);
     if (rc == 0 && other == 0)
         lf_train_expect_passes(t, chain, *ran, false);
     return rc != 0 ? rc : other;

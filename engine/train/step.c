@@ -282,26 +282,18 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st,
 /* This rank's micro-batches of the step that comes, forward only. */
 static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums *sums, lf_err *err)
 {
-    const lf_objective *o = t->c->objective;
     const struct lf_step_record rec = {
         .step = (uint64_t)t->s.step, .seed = t->c->seed, .loss_scale = 1, .inv_tokens = 1};
-    int rc = lf_train_next_step(t, t->data, ls, err);
-    rc = rc == 1 ? 0 : rc < 0 ? rc : lf_fail(err, LF_EINVAL, "the data has ended");
+    struct lf_train_asked asked = {t->c->objective, sums, true};
+    struct lf_train_forwards f = {
+        .data = t->data, .train = true, .each = lf_train_ask, .user = &asked};
+    int rc = lf_exec_record_write(t->m.ex, &rec, err);
     if (rc == 0)
-        rc = lf_exec_record_write(t->m.ex, &rec, err);
-    int64_t ran = 0;
-    for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
-        const lf_loader_batch *b;
-        rc = lf_train_next_batch(t, t->data, true, &b, NULL, err);
-        if (rc == 0)
-            rc = lf_train_forward(t, true, &ran, err);
-        if (rc == 0) {
-            struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, 0);
-            rc = lf_train_has_loss(&t->m.cut) ? o->survey(o->user, &view, sums->obj, err) : 0;
-            rc = lf_train_together(t, rc, err);
-        }
-    }
-    return lf_train_stand_by(t, t->m.train, &ran, lf_train_rounds(t, ls->n_samples), rc, err);
+        rc = lf_train_forwards(t, &f, 1, err);
+    if (rc == 0 && !f.steps)
+        rc = lf_fail(err, LF_EINVAL, "the data has ended");
+    *ls = f.ls;
+    return lf_train_stand_by(t, t->m.train, &f.ran, lf_train_rounds(t, ls->n_samples), rc, err);
 }
 
 /* Collective: what an objective must know of the whole step before its losses. The loader stands

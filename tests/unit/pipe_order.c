@@ -101,6 +101,54 @@ static void all_lists(enum lf_pipe_kind kind, const double *fbw)
     tap_i64(n.live, 0, "as many micro-batches are alive as the closed form says");
 }
 
+/* Of one forward list, with messages and without: idle time, what is alive, buffers. */
+static void count_forward(struct count *n, struct lf_pipe *p, const struct lf_pipe_cost *cost)
+{
+    const struct lf_pipe_spec *s = &p->spec;
+    const int left = s->micro_batches % s->ranks;
+    const double want =
+        (s->ranks - 1 + (left ? (s->chunks - 1) * (s->ranks - left) : 0)) * 1.25 / s->chunks;
+    struct lf_pipe_timing t = pipe_timed(p, (struct lf_pipe_walk_opts){.cost = cost});
+    n->cases++;
+    for (int r = 0; r < s->ranks; r++) {
+        n->idle += !(fabs(t.load[r].idle_s - want) < 1e-9);
+        n->live += t.load[r].peak_live != 1;
+        for (int c = 0; c < s->chunks; c++) {
+            const int at = r * s->chunks + c;
+            n->busy += p->slots[at] != 1 || p->recv_buffers[LF_PIPE_ACTIVATION][at] > 2 ||
+                       p->send_buffers[LF_PIPE_ACTIVATION][at] > 2 ||
+                       p->recv_buffers[LF_PIPE_GRADIENT][at] ||
+                       p->send_buffers[LF_PIPE_GRADIENT][at];
+        }
+    }
+    lf_pipe_timing_fini(&t);
+}
+
+static void forward_lists(void)
+{
+    struct lf_pipe p = pipe_forward(2, 2, 3);
+    tap_str(pipe_list(&p, 1), "F0.1 F1.1 F0.3 F1.3 F2.1 F2.3", "forwards, in groups of P");
+    lf_pipe_fini(&p);
+    struct count n = {0};
+    struct lf_pipe_cost cost[PIPE_RANKS * PIPE_CHUNKS];
+    for (int ranks = 1; ranks <= PIPE_RANKS; ranks++)
+        for (int m = 1; m <= PIPE_MICRO; m++)
+            for (int v = 1; v <= PIPE_CHUNKS; v++) {
+                lf_err err = LF_ERR_INIT;
+                p = pipe_forward(ranks, v, m);
+                pipe_equal_cost(cost, v, 1.25, 0, 0);
+                count_forward(&n, &p, cost);
+                if (lf_pipe_add_messages(&p, NULL, &err) < 0)
+                    tap_bail("%s", err.text);
+                count_forward(&n, &p, cost);
+                lf_pipe_fini(&p);
+            }
+    tap_i64(n.cases, 2 * PIPE_RANKS * PIPE_MICRO * PIPE_CHUNKS, "lists that only go forwards");
+    tap_i64(n.idle, 0, "every rank is idle for as long as the closed form says");
+    tap_i64(n.live, 0, "one micro-batch of a rank is alive");
+    tap_i64(n.busy, 0, "one slot, two buffers, and none of gradients");
+}
+
 static void printed_totals(void)
 {
     static const struct {
@@ -190,7 +238,7 @@ static void groups(void)
 
 static void places(void)
 {
-    const struct lf_pipe_spec s = {LF_PIPE_INTERLEAVED, 3, 4, 6, 0};
+    const struct lf_pipe_spec s = {LF_PIPE_INTERLEAVED, 3, 4, 6, 0, false};
     int wrong = 0;
     for (int stage = 0; stage < 12; stage++) {
         int rank = -1, chunk = -1;
@@ -228,15 +276,17 @@ static void refused(struct lf_pipe_spec s, const char *why)
 
 static void refusals(void)
 {
-    refused((struct lf_pipe_spec){LF_PIPE_1F1B, 0, 1, 4, 0}, "0 pipeline ranks with 1 chunks");
-    refused((struct lf_pipe_spec){LF_PIPE_INTERLEAVED, 2, 0, 4, 0}, "with 0 chunks");
-    refused((struct lf_pipe_spec){LF_PIPE_1F1B, 2, 1, 0, 0}, "0 micro-batches");
-    refused((struct lf_pipe_spec){LF_PIPE_INTERLEAVED, 2, 2, 4, -1}, "groups of -1");
-    refused((struct lf_pipe_spec){LF_PIPE_GPIPE, 2, 2, 4, 0}, "gpipe has one chunk a rank");
-    refused((struct lf_pipe_spec){LF_PIPE_ZB_H1, 2, 1, 4, 2}, "zb-h1 has one chunk a rank");
-    refused((struct lf_pipe_spec){LF_PIPE_KINDS, 2, 1, 4, 0}, "no pipeline schedule number 4");
-    refused((struct lf_pipe_spec){LF_PIPE_INTERLEAVED, 1 << 15, 2, 4, 0}, "are too many");
-    refused((struct lf_pipe_spec){LF_PIPE_1F1B, 2, 1, 1 << 25, 0}, "are too many");
+    refused((struct lf_pipe_spec){LF_PIPE_1F1B, 0, 1, 4, 0, false},
+            "0 pipeline ranks with 1 chunks");
+    refused((struct lf_pipe_spec){LF_PIPE_INTERLEAVED, 2, 0, 4, 0, false}, "with 0 chunks");
+    refused((struct lf_pipe_spec){LF_PIPE_1F1B, 2, 1, 0, 0, false}, "0 micro-batches");
+    refused((struct lf_pipe_spec){LF_PIPE_INTERLEAVED, 2, 2, 4, -1, false}, "groups of -1");
+    refused((struct lf_pipe_spec){LF_PIPE_GPIPE, 2, 2, 4, 0, false}, "gpipe has one chunk a rank");
+    refused((struct lf_pipe_spec){LF_PIPE_ZB_H1, 2, 1, 4, 2, false}, "zb-h1 has one chunk a rank");
+    refused((struct lf_pipe_spec){LF_PIPE_KINDS, 2, 1, 4, 0, false},
+            "no pipeline schedule number 4");
+    refused((struct lf_pipe_spec){LF_PIPE_INTERLEAVED, 1 << 15, 2, 4, 0, false}, "are too many");
+    refused((struct lf_pipe_spec){LF_PIPE_1F1B, 2, 1, 1 << 25, 0, false}, "are too many");
     lf_pipe_fini(NULL);
 }
 
@@ -248,6 +298,7 @@ int main(void)
         TAP(4, all_lists((enum lf_pipe_kind)k, equal));
         TAP(4, all_lists((enum lf_pipe_kind)k, longer));
     }
+    TAP(5, forward_lists());
     TAP(19, printed_totals());
     TAP(4, cyclic_orders());
     TAP(5, groups());

@@ -22,12 +22,19 @@ static struct lf_pipe made(struct lf_pipe_spec spec)
 
 struct lf_pipe pipe_made(enum lf_pipe_kind kind, int ranks, int chunks, int micro_batches)
 {
-    return made((struct lf_pipe_spec){kind, ranks, chunks, micro_batches, 0});
+    return made((struct lf_pipe_spec){kind, ranks, chunks, micro_batches, 0, false});
 }
 
 struct lf_pipe pipe_grouped(int ranks, int chunks, int micro_batches, int group)
 {
-    return made((struct lf_pipe_spec){LF_PIPE_INTERLEAVED, ranks, chunks, micro_batches, group});
+    return made(
+        (struct lf_pipe_spec){LF_PIPE_INTERLEAVED, ranks, chunks, micro_batches, group, false});
+}
+
+struct lf_pipe pipe_forward(int ranks, int chunks, int micro_batches)
+{
+    return made((struct lf_pipe_spec){chunks > 1 ? LF_PIPE_INTERLEAVED : LF_PIPE_1F1B, ranks,
+                                      chunks, micro_batches, 0, true});
 }
 
 struct lf_pipe pipe_sending(enum lf_pipe_kind kind, int ranks, int chunks, int micro_batches,

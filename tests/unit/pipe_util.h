@@ -12,6 +12,7 @@ enum { PIPE_RANKS = 8, PIPE_MICRO = 24, PIPE_CHUNKS = 4 };
 
 struct lf_pipe pipe_made(enum lf_pipe_kind kind, int ranks, int chunks, int micro_batches);
 struct lf_pipe pipe_grouped(int ranks, int chunks, int micro_batches, int group);
+struct lf_pipe pipe_forward(int ranks, int chunks, int micro_batches); /* lists of F alone */
 struct lf_pipe pipe_sending(enum lf_pipe_kind kind, int ranks, int chunks, int micro_batches,
                             struct lf_pipe_message_opts o);
 struct lf_pipe_timing pipe_timed(const struct lf_pipe *p, struct lf_pipe_walk_opts o);
