@@ -197,7 +197,8 @@ static int declare_items(struct export *ex, lf_err *err)
     for (size_t i = 0; i < ex->map.n_items && rc == 0; i++) {
         const struct lf_map_item *it = &ex->map.items[i];
         if (it->kind == LF_MAP_IGNORED || it->kind == LF_MAP_LEFT_OUT ||
-            (it->kind == LF_MAP_TIED && !among(tied, it->name)))
+            (it->kind == LF_MAP_TIED && !among(tied, it->name) &&
+             (ex->hf || !lf_map_of_head(it->row)))) /* who wrote no file left none out */
             continue;
         lf_st_decl *d = &ex->decls[ex->n];
         *d = (lf_st_decl){.name = it->name, .ndim = it->ndim};

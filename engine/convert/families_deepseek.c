@@ -154,7 +154,7 @@ static const struct lf_hf_key v3_keys[] = {
     {"scoring_func", LF_HF_UNREAD, NULL, "\"sigmoid\""},
     {"topk_method", LF_HF_UNREAD, NULL, "\"noaux_tc\""},
     {"aux_loss_alpha", LF_HF_INERT, NULL, NULL},
-    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_INERT, NULL, "0"},
+    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_NUMBER, "mtp_layers", "0"},
     {0},
 };
 
@@ -184,6 +184,7 @@ const struct lf_hf_family lf_hf_deepseek_v3 = {
     .switches = v3_switches,
     .keys = v3_keys,
     .rows = v3_rows,
+    .heads_are_layers = true,
     .read = read_v3,
     .write = write_v3,
     .tol_max = 1e-4,

@@ -90,14 +90,23 @@
 
 #define KIN_MTP "heads of multi-token prediction"
 
-/* Experts since DeepSeek-V3: a bias chooses, and behind the last layer predicts one that knows the
- * next token. */
+/* Experts since DeepSeek-V3: a bias chooses. Behind the last layer stand heads that know later
+ * tokens, with copies of embedding and head. */
 #define KIN_V3_ROWS                                                                                \
     KIN_EXPERT_ROWS, KIN_SHARED_ROWS,                                                              \
         {"model.layers.{L}.mlp.gate.e_score_correction_bias", LF_MAP_COPY,                         \
          "layers.{L}.moe.router.bias", NULL},                                                      \
+        {"model.layers.{H}.enorm.weight", LF_MAP_COPY, "layers.{H}.mtp.embed_norm.weight", NULL},  \
+        {"model.layers.{H}.hnorm.weight", LF_MAP_COPY, "layers.{H}.mtp.hidden_norm.weight", NULL}, \
+        {"model.layers.{H}.eh_proj.weight", LF_MAP_COPY, "layers.{H}.mtp.join.weight", NULL},      \
+        {"model.layers.{H}.shared_head.norm.weight", LF_MAP_COPY,                                  \
+         "layers.{H}.mtp.final_norm.weight", NULL},                                                \
+        {"model.layers.{H}.embed_tokens.weight", LF_MAP_TIED, "embed.weight", NULL},               \
+        {"model.layers.{H}.shared_head.head.weight", LF_MAP_TIED, "head.weight", "tied_head=no"},  \
+        {"model.layers.{H}.shared_head.head.weight", LF_MAP_TIED, "embed.weight",                  \
+         "tied_head=yes"},                                                                         \
     {                                                                                              \
-        "model.layers.{N}.", LF_MAP_LEFT_OUT, KIN_MTP, NULL                                        \
+        "model.layers.{N}.", LF_MAP_LEFT_OUT, KIN_MTP, "mtp_layers=0"                              \
     }
 
 #define KIN_HEAD_ROWS                                                                              \

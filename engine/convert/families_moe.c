@@ -190,8 +190,7 @@ static const struct lf_hf_key glm_moe_keys[] = {
     {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "true"},
     {"routed_scaling_factor", LF_HF_NUMBER, "router_scale", "1"},
     {"output_router_logits", LF_HF_INERT, NULL, NULL},
-    /* the weights say how many there are: the row that leaves them out */
-    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_INERT, NULL, "0"},
+    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_NUMBER, "mtp_layers", "0"},
     {0},
 };
 
@@ -223,6 +222,7 @@ const struct lf_hf_family lf_hf_glm_moe = {
     .switches = glm_moe_switches,
     .keys = glm_moe_keys,
     .rows = glm_moe_rows,
+    .heads_are_layers = true,
     .read = read_glm_moe,
     .write = write_glm_moe,
     .tol_max = 1e-4,

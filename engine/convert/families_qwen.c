@@ -293,15 +293,34 @@ const struct lf_hf_family lf_hf_qwen3 = {
 /* ---- MiMo ---- */
 
 /* Qwen2 with a head that predicts more tokens. */
-static const struct lf_hf_key mimo_keys[] = {QWEN_KEYS,
-                                             {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
-                                             {"attention_bias", LF_HF_BOOL, "qkv_bias", "true"},
-                                             {"num_nextn_predict_layers", LF_HF_INERT, NULL, "0"},
-                                             {0}};
+static const struct lf_hf_key mimo_keys[] = {
+    QWEN_KEYS,
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias", "true"},
+    {"num_nextn_predict_layers", LF_HF_NUMBER, "mtp_layers", "0"},
+    {0}};
+
+#define MIMO(outside, ours)                                                                        \
+    {                                                                                              \
+        "model.mtp_layers.{M}." outside, LF_MAP_COPY, "layers.{H}." ours, NULL                     \
+    }
 
 static const struct lf_map_row mimo_rows[] = {
     QWEN_ATTENTION,
-    {"model.mtp_layers.", LF_MAP_LEFT_OUT, "heads of multi-token prediction", NULL},
+    MIMO("token_layernorm.weight", "mtp.embed_norm.weight"),
+    MIMO("hidden_layernorm.weight", "mtp.hidden_norm.weight"),
+    MIMO("input_proj.weight", "mtp.join.weight"),
+    MIMO("final_layernorm.weight", "mtp.final_norm.weight"),
+    MIMO("input_layernorm.weight", "attn_norm.weight"),
+    MIMO("self_attn.q_proj.{P}", "attn.q.{P}"),
+    MIMO("self_attn.k_proj.{P}", "attn.k.{P}"),
+    MIMO("self_attn.v_proj.{P}", "attn.v.{P}"),
+    MIMO("self_attn.o_proj.{P}", "attn.o.{P}"),
+    MIMO("post_attention_layernorm.weight", "mlp_norm.weight"),
+    MIMO("mlp.gate_proj.weight", "mlp.gate.weight"),
+    MIMO("mlp.up_proj.weight", "mlp.up.weight"),
+    MIMO("mlp.down_proj.weight", "mlp.down.weight"),
+    {"model.mtp_layers.", LF_MAP_LEFT_OUT, "heads of multi-token prediction", "mtp_layers=0"},
     {0}};
 
 const struct lf_hf_family lf_hf_mimo = {
@@ -312,6 +331,7 @@ const struct lf_hf_family lf_hf_mimo = {
     .switches = qwen2_switches,
     .keys = mimo_keys,
     .rows = mimo_rows,
+    .mtp_join = LF_MTP_HIDDEN_EMBED,
     .read = read_qwen2,
     .write = write_qwen2,
     .tol_max = 1e-4,

@@ -467,7 +467,8 @@ static const struct lf_map_row *decoder_rows(const struct lf_hf_sight *s, const 
 int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_model_config *c,
                const lf_st *st, json_t *saved, lf_err *err)
 {
-    struct lf_map_form form = {.tables = {f->rows}, .n_tables = 1};
+    struct lf_map_form form = {
+        .tables = {f->rows}, .n_tables = 1, .heads_are_layers = f->heads_are_layers};
     json_t *names = json_object_get(saved, "names");
     if (f->prefix && (st ? is_bare(st, f->prefix) : json_is_true(json_object_get(saved, "bare"))))
         form.names[form.n_names++] = (struct lf_map_name){f->prefix, ""};

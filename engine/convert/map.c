@@ -86,16 +86,16 @@ bool lf_map_when(const char *when, const lf_model_config *c)
 
 /* ---- expanding ---- */
 
-/* How often {L} and {E} count, and the keys of [model]. */
+/* How often {L}, {E} and {M} count, and the keys of [model]. */
 struct scope {
-    int64_t layers, experts;
+    int64_t layers, experts, heads;
     const lf_model_config *config;
     json_t *keys;
 };
 
 struct place {
     const struct scope *in;
-    int64_t layer, expert;
+    int64_t layer, expert, head;
     const char *p; /* "weight", "bias" or NULL */
 };
 
@@ -116,6 +116,10 @@ static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct pl
             lf_buf_addf(&b, "%lld", (long long)at->expert);
         else if (pattern[i + 1] == 'N')
             lf_buf_addf(&b, "%lld", (long long)at->in->config->layers);
+        else if (pattern[i + 1] == 'M')
+            lf_buf_addf(&b, "%lld", (long long)at->head);
+        else if (pattern[i + 1] == 'H')
+            lf_buf_addf(&b, "%lld", (long long)(at->in->config->layers + at->head));
         else
             lf_buf_adds(&b, at->p ? at->p : "");
         i += 2;
@@ -489,19 +493,26 @@ static int add_item(lf_map *m, const struct lf_map_row *row, const char *name,
     return rc;
 }
 
+bool lf_map_of_head(const struct lf_map_row *row)
+{
+    return strstr(row->outside, "{M}") || strstr(row->outside, "{H}");
+}
+
 static int expand(lf_map *m, const struct lf_map_row *row, const struct lf_map_form *form,
                   const struct scope *in, lf_err *err)
 {
     static const char *const both[] = {"weight", "bias"};
     const bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"),
-               params = strstr(row->outside, "{P}");
+               params = strstr(row->outside, "{P}"), heads = lf_map_of_head(row);
     const char *name = name_of(m, row, form, err);
+    const int64_t rows = heads ? in->heads : layers ? in->layers : 1;
     int rc = name ? 0 : LF_ENOMEM;
-    for (int64_t l = 0; l < (layers ? in->layers : 1) && rc == 0; l++)
+    for (int64_t l = 0; l < rows && rc == 0; l++)
         for (int64_t e = 0; e < (each ? in->experts : 1) && rc == 0; e++)
             for (int p = 0; p < (params ? 2 : 1) && rc == 0; p++)
-                rc =
-                    add_item(m, row, name, &(struct place){in, l, e, params ? both[p] : NULL}, err);
+                rc = add_item(m, row, name,
+                              &(struct place){in, l, e, heads ? l : 0, params ? both[p] : NULL},
+                              err);
     return rc;
 }
 
@@ -568,7 +579,8 @@ static int expand_all(lf_map *m, const struct lf_map_form *form, const lf_model_
                       lf_err *err)
 {
     const int64_t sees = c->vision.layers > c->mae.layers ? c->vision.layers : c->mae.layers;
-    const struct scope in = {c->layers > sees ? c->layers : sees, count_experts(m), c,
+    const int64_t text = c->layers + (form->heads_are_layers ? c->mtp_layers : 0);
+    const struct scope in = {text > sees ? text : sees, count_experts(m), c->mtp_layers, c,
                              lf_model_config_to_json(c, err)};
     int rc = in.keys ? 0 : LF_ENOMEM;
     if (rc == 0 && in.layers > (int64_t)LF_ST_MAX_TENSORS / (in.experts + 1))

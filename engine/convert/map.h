@@ -8,7 +8,8 @@
  *      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL}
  *
  * {L} stands for every layer of the decoder, the encoder of pictures or its taps, {E} for every
- * expert, {P} for weight and bias, {N} for how many layers the decoder has. Rows are expanded over
+ * expert, {P} for weight and bias, {N} for how many layers the decoder has, {M} for every head of
+ * mtp_layers, counted from 0, and {H} for the layer of ours that it is, {N} + {M}. Rows are expanded over
  * the tensors that our model declares (lf_decoder_declare). A row whose tensors are not declared
  * (no biases, a dense layer) stands for nothing, so one table covers all variants of a family.
  * `when` ("kv_heads=1 position!=alibi") distinguishes variants with the same tensors of ours: it
@@ -113,10 +114,13 @@ struct lf_map_form {
     size_t n_tables;
     struct lf_map_name names[LF_MAP_NAMES];
     size_t n_names;
+    bool heads_are_layers; /* {L} stands for the layers of heads of mtp_layers too */
     /* How tensors of the file begin that are of no part of the model, and that a checkpoint keeps
      * for an export; ended by NULL. NULL: there are none */
     const char *const *kept;
 };
+/* Is the row of heads of mtp_layers, by {M} or {H}? */
+bool lf_map_of_head(const struct lf_map_row *row);
 /* Does a file's tensor of this name belong to those? */
 bool lf_map_keeps(const struct lf_map_form *form, const char *name);
 

@@ -185,9 +185,9 @@ static int without_heads(json_t *o)
 
 /* The checkpoint keeps config.json for an export, whose weights are not quantised, and which lacks
  * what was left out. */
-static int keep_text(struct lf_hf_model *m, lf_err *err)
+static int keep_text(struct lf_hf_model *m, bool forgotten, lf_err *err)
 {
-    int64_t left = 0;
+    int64_t left = forgotten;
     for (size_t i = 0; i < m->map.n_items; i++)
         left += m->map.items[i].left;
     if (!m->config_text || (m->quant.rows == 0 && left == 0))
@@ -226,13 +226,44 @@ static int open_hf(struct lf_hf_model *m, const char *dir, lf_err *err)
     return lf_fail(err, rc, "%s", why.text);
 }
 
+/* Are there tensors whose name has the one that a row of {M} or {H} gives the first head? */
+static bool has_head(const struct lf_hf_model *m, const struct lf_map_row *row)
+{
+    const char *p = m->family->prefix, *from = row->outside, *mark = strchr(from, '{');
+    char part[128];
+    from += p && lf_str_has_prefix(from, p) ? strlen(p) : 0;
+    const long long first = mark[1] == 'H' ? (long long)m->config.layers : 0;
+    snprintf(part, sizeof part, "%.*s%lld%s", (int)(mark - from), from, first, mark + 3);
+    for (size_t i = 0; i < lf_st_n_entries(m->st); i++)
+        if (lf_str_has_suffix(lf_st_entry_at(m->st, i)->name, part))
+            return true;
+    return false;
+}
+
+/* transformers drops heads of multi-token prediction, and leaves their number in config.json.
+ * Returns whether the file has none of those that it tells of. */
+static bool forget_heads(struct lf_hf_model *m)
+{
+    for (const struct lf_map_row *r = m->family->rows; r->outside && m->config.mtp_layers; r++)
+        if (lf_map_of_head(r) && r->kind == LF_MAP_COPY && !strstr(r->outside, "{P}") &&
+            has_head(m, r))
+            return false;
+    const bool told = m->config.mtp_layers > 0;
+    m->config.mtp_layers = 0;
+    m->config.mtp_join = LF_MTP_EMBED_HIDDEN;
+    return told;
+}
+
 int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
     enum lf_convert_form form = LF_FORM_UNKNOWN;
+    bool forgotten = false;
     *m = (struct lf_hf_model){0};
     int rc = lf_convert_form_of(&form, dir, err);
     if (rc == 0)
         rc = form == LF_FORM_MEGATRON ? open_megatron(m, dir, err) : open_hf(m, dir, err);
+    if (rc == 0)
+        forgotten = forget_heads(m);
     if (rc == 0)
         rc = lf_hf_form(&m->form, m->family, &m->config, m->st, NULL, err);
     if (rc == 0)
@@ -240,7 +271,7 @@ int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
     if (rc == 0 && (rc = lf_map_bind(&m->map, m->st, &m->form, m->family->canon, err)) < 0)
         lf_err_prefix(err, "%s", dir);
     if (rc == 0)
-        rc = keep_text(m, err);
+        rc = keep_text(m, forgotten, err);
     if (rc != 0)
         lf_hf_model_fini(m);
     return rc;

@@ -235,3 +235,12 @@ TESTS += tests/golden/vlm_configs_test
 tests_golden_vlm_configs_test_SOURCES = tests/golden/vlm/vlm_configs_test.c
 tests_golden_vlm_configs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/vlm/saved.json
+# Heads that predict later tokens.
+check_PROGRAMS += tests/golden/mtp/mtp_test
+TESTS += tests/golden/mtp/mtp_test
+tests_golden_mtp_mtp_test_SOURCES = tests/golden/mtp/mtp_test.c tests/golden/families/family.c tests/golden/families/family.h
+tests_golden_mtp_mtp_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/mtp/make_mtp.py \
+  tests/golden/mtp/deepseek-v3/config.json tests/golden/mtp/deepseek-v3/model.safetensors tests/golden/mtp/deepseek-v3/expected.safetensors \
+  tests/golden/mtp/glm4.5/config.json tests/golden/mtp/glm4.5/model.safetensors tests/golden/mtp/glm4.5/expected.safetensors \
+  tests/golden/mtp/mimo/config.json tests/golden/mtp/mimo/model.safetensors tests/golden/mtp/mimo/expected.safetensors
