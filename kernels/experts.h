@@ -118,8 +118,9 @@ struct lf_k_row_gate_bwd {
 };
 /* Products of consecutive rows with a matrix of their group. Group g has the rows offsets[g] ...
  * offsets[g + 1] - 1. offsets [groups + 1] ascends from 0 to m.
- *   by rows (dw false): C[r, N] = A[r, K] op(B_g)[K, N] + residual[r, N]
+ *   by rows (dw false): C[r, N] = A[r, K] op(B_g)[K, N] + bias_g[N] + residual[r, N]
  *     The B_g are dense, [N, K] (tb) or [K, N], one after another; ldb is not read.
+ *     bias, f32 [groups, N], NULL: 0
  *   dw: C_g[N, K] (+)= sum over rows r of g of A[r, N]^T B[r, K]
  *     The C_g are dense, one after another, 0 for an empty group; ldc is not read.
  * An element has the bits of gemm over its group alone. They depend on K (with dw on the group's
@@ -128,12 +129,23 @@ struct lf_k_grouped_gemm {
     int64_t m, n, k, groups;
     const int32_t *offsets;
     const void *a, *b, *residual;
+    const float *bias;
     void *c;
     int64_t lda, ldb, ldc, ldres;
     bool dw, tb, accumulate; /* accumulate: of dw */
     uint8_t ab_type, c_type; /* c_type f32 in dw */
     void *work;
     size_t work_bytes;
+};
+/* db_g[N] (+)= sum over the rows of g of dy[r, N]; f32 [groups, N], 0 for an empty group. Groups
+ * are those of grouped_gemm. The sums of a group have the bits of colsum over its rows alone. */
+struct lf_k_grouped_colsum {
+    int64_t m, n, groups, ld;
+    const int32_t *offsets;
+    const void *dy;
+    float *db;
+    bool accumulate;
+    uint8_t dy_type;
 };
 
 #endif

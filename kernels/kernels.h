@@ -587,9 +587,12 @@ struct lf_k_heads_split {
  *              below prefix[document]. So it cuts the past of a row alone
  *   softcap    > 0: a score becomes cap * tanh(score / cap), before the mask
  *   alibi      adds -slope[h] * (i - j)
+ *   sinks      f32 [H]: a score of every row of head h that has no key. It joins the softmax and
+ *              weighs nothing, so a row's probabilities add up to less than 1 (Xiao et al. 2023;
+ *              learned: gpt-oss). It is added behind the last tile
  *
- * lse[h][t], f32 [H, rows], is the natural log-sum-exp of the row's scores; NULL when no backward
- * follows. The reduction runs over tiles of LF_ATTN_TILE keys in ascending order, counted from the
+ * lse[h][t], f32 [H, rows], is the natural log-sum-exp of the row's scores, its sink's too; NULL
+ * when no backward follows. The reduction runs over tiles of LF_ATTN_TILE keys in ascending order, counted from the
  * document's first key, with online softmax. A tile in which every key is masked for a row changes
  * no bit of that row, and runs of one row each change none at all. With drop.p > 0, o = (m .
  * softmax) v with m = keep ? 1 / (1 - p) : 0; lse is still that of all keys. */
@@ -618,6 +621,7 @@ struct lf_k_attn_fwd {
     const int32_t *prefix; /* [n_docs] or NULL: causal only */
     const int32_t *runs;   /* [rows, 2] or NULL */
     const float *alibi;    /* [H] or NULL */
+    const float *sinks;    /* [H] or NULL */
     float scale, softcap;
     struct lf_k_attn_drop drop;
     int32_t window;
@@ -626,7 +630,8 @@ struct lf_k_attn_fwd {
     void *work;
     size_t work_bytes;
 };
-/* dq, dk, dv from do, o and lse, with the same masks. They overwrite. Padding rows become 0. */
+/* dq, dk, dv from do, o and lse, with the same masks. They overwrite. Padding rows become 0. What
+ * sinks did is in o and lse already. */
 struct lf_k_attn_bwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v, *o, *d_o;
@@ -643,6 +648,16 @@ struct lf_k_attn_bwd {
     uint8_t x_type, mode;
     void *work;
     size_t work_bytes;
+};
+
+/* What each row adds to the gradient of its heads' sinks, f32 [rows, H]:
+ *     ds[t][h] = -e^(sinks[h] - lse[h][t]) (do . o of row t, head h), 0 in padding */
+struct lf_k_attn_sinks_bwd {
+    int64_t rows, heads, d_value, ldo, lddo, ldds;
+    const void *o, *d_o;
+    const float *lse, *sinks;
+    float *ds;
+    uint8_t x_type;
 };
 
 /* Paged KV cache. Page p holds page_tokens rows of [G, D] for keys and as many of [G, E] for
@@ -671,7 +686,7 @@ struct lf_k_attn_paged {
     int64_t ldq, ldo;
     const int32_t *seq, *pos, *table;
     const int32_t *prefix, *runs; /* or NULL */
-    const float *alibi;
+    const float *alibi, *sinks;
     float scale, softcap;
     int32_t window;
     uint8_t x_type, mode;
@@ -695,18 +710,22 @@ struct lf_k_act_bwd {
     void *dx;
     uint8_t act, x_type;
 };
-/* y = act(gate) * up. gate and up are [R, C], each with a row distance of its own. */
+/* y = act(gate) * (up + up_offset). gate and up are [R, C], each with a row distance of its own.
+ * With limit > 0 gate is cut to at most limit, and up to [-limit, limit] (gpt-oss). */
 struct lf_k_glu_fwd {
     int64_t rows, c, ldg, ldu, ldy;
     const void *gate, *up;
     void *y;
+    float limit, up_offset;
     uint8_t act, x_type;
 };
-/* dgate = dy * up * act'(gate); dup = dy * act(gate). dgate may be gate, and dup may be up. */
+/* dgate = dy * (up + up_offset) * act'(gate); dup = dy * act(gate), of what was cut; each is 0
+ * where its value was beyond limit. dgate may be gate, and dup may be up. */
 struct lf_k_glu_bwd {
     int64_t rows, c, ldg, ldu, lddy, lddg, lddu;
     const void *gate, *up, *dy;
     void *dgate, *dup;
+    float limit, up_offset;
     uint8_t act, x_type;
 };
 /* y = a * alpha + b * beta over n elements (b NULL: y = a * alpha). y may alias a or b. The types
@@ -900,6 +919,7 @@ struct lf_k_moe_balance {
     X(heads_split)                                                                                 \
     X(attn_fwd)                                                                                    \
     X(attn_bwd)                                                                                    \
+    X(attn_sinks_bwd)                                                                              \
     X(kv_write)                                                                                    \
     X(attn_paged)                                                                                  \
     X(act_fwd)                                                                                     \
@@ -930,6 +950,7 @@ struct lf_k_moe_balance {
     X(row_gate_fwd)                                                                                \
     X(row_gate_bwd)                                                                                \
     X(grouped_gemm)                                                                                \
+    X(grouped_colsum)                                                                              \
     X(moe_balance)                                                                                 \
     X(dora_norm)                                                                                   \
     X(dora_fwd)                                                                                    \

@@ -217,8 +217,9 @@ void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, co
  * of v is read beyond the keys that some query row sees. */
 void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0,
                              const float *kt, const float *v, int64_t ldv);
-/* Write the normalised output of row r to o. Returns the row's log-sum-exp. */
+/* Write the normalised output of row r to o. Returns the row's log-sum-exp. sink: the score that
+ * joins the row's softmax without a value; -INFINITY: none. A row that saw no key stays without. */
 float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r,
-                             void *o);
+                             float sink, void *o);
 
 #endif

@@ -324,14 +324,16 @@ void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, i
 }
 
 float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r,
-                             void *o)
+                             float sink, void *o)
 {
-    const float l = b->l[r];
-    const lf_v inv = lf_v_set1(l == 0.0f ? 0.0f : 1.0f / l);
+    const bool sunk = sink > -INFINITY && b->l[r] != 0.0f;
+    const float m = sunk && sink > b->m[r] ? sink : b->m[r], was = sunk ? expf(b->m[r] - m) : 1.0f,
+                l = sunk ? b->l[r] * was + expf(sink - m) : b->l[r];
+    const lf_v inv = lf_v_set1(l == 0.0f ? 0.0f : was / l);
     const float *sum = b->o + r * s->dvp;
     if (s->x_type == LF_F32)
         LF_EACH_VEC(c, n, s->dv) lf_put(o, c, LF_F32, n, lf_v_load(sum + c) * inv);
     else
         LF_EACH_VEC(c, n, s->dv) lf_put(o, c, LF_BF16, n, lf_v_load(sum + c) * inv);
-    return l == 0.0f ? -INFINITY : b->m[r] + logf(l);
+    return l == 0.0f ? -INFINITY : m + logf(l);
 }

@@ -17,6 +17,9 @@
 #include "kernels/cpu/attn.h"
 
 LF_CPU_DECLARE(attn_bwd)
+LF_CPU_DECLARE(attn_sinks_bwd)
+
+LF_NO_WORK(attn_sinks_bwd)
 
 int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
 {
@@ -112,6 +115,14 @@ static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     }
 }
 
+/* do . o of a row and head. */
+static float row_delta(const void *o, const void *go, int64_t d_value, uint8_t t)
+{
+    lf_v sum = lf_v_zero();
+    LF_EACH_VEC(c, n, d_value) sum = lf_v_fma(lf_get(o, c, t, n), lf_get(go, c, t, n), sum);
+    return lf_v_hsum(sum);
+}
+
 /* Row panels of q and do, delta, and a cleared dq for one head. */
 static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                       const struct space *w, struct doc d, int64_t h)
@@ -124,13 +135,10 @@ static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                                   a->lddo * size, d.len, a->d_value};
     LF_SYM(attn_pack_rows)(w->qr, &q, s->pairs ? even : d.len, s);
     LF_SYM(attn_pack_rows)(w->dor, &d_o, s->pairs ? even : d.len, s);
-    for (int64_t i = 0; i < d.len; i++) {
-        const void *o = lf_at(a->o, (d.row + i) * a->ldo + h * a->d_value, t),
-                   *go = lf_at(a->d_o, (d.row + i) * a->lddo + h * a->d_value, t);
-        lf_v sum = lf_v_zero();
-        LF_EACH_VEC(c, n, a->d_value) sum = lf_v_fma(lf_get(o, c, t, n), lf_get(go, c, t, n), sum);
-        w->delta[i] = lf_v_hsum(sum);
-    }
+    for (int64_t i = 0; i < d.len; i++)
+        w->delta[i] =
+            row_delta(lf_at(a->o, (d.row + i) * a->ldo + h * a->d_value, t),
+                      lf_at(a->d_o, (d.row + i) * a->lddo + h * a->d_value, t), a->d_value, t);
     memset(w->dq, 0, (size_t)(d.len * s->dp) * sizeof(float));
 }
 
@@ -441,6 +449,37 @@ int LF_SYM(attn_bwd)(lf_queue *q, const struct lf_k_attn_bwd *a)
         zero_rows(a->dq, a->lddq, a->heads * a->d, first + lo, first + hi, a->x_type);
         zero_rows(a->dk, a->lddk, a->groups * a->d, first + lo, first + hi, a->x_type);
         zero_rows(a->dv, a->lddv, a->groups * a->d_value, first + lo, first + hi, a->x_type);
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(attn_sinks_bwd_check)(const struct lf_k_attn_sinks_bwd *a)
+{
+    const int64_t he = a->heads * a->d_value;
+    bool ok = a->rows >= 0 && a->heads > 0 && a->d_value > 0 && a->ldo >= he && a->lddo >= he &&
+              a->ldds >= a->heads && lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+int LF_SYM(attn_sinks_bwd)(lf_queue *q, const struct lf_k_attn_sinks_bwd *a)
+{
+    const uint8_t t = a->x_type;
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->d_value * 2))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t r = lo; r < hi; r++) {
+            lf_border(q);
+            for (int64_t h = 0; h < a->heads; h++) {
+                const float lse = a->lse[h * a->rows + r];
+                a->ds[r * a->ldds + h] =
+                    lse == -INFINITY ? 0.0f
+                                     : -expf(a->sinks[h] - lse) *
+                                           row_delta(lf_at(a->o, r * a->ldo + h * a->d_value, t),
+                                                     lf_at(a->d_o, r * a->lddo + h * a->d_value, t),
+                                                     a->d_value, t);
+            }
+        }
     }
     return LF_K_OK;
 }

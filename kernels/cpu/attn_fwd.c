@@ -99,7 +99,7 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
                       int64_t tile0, int64_t h, int64_t i0, int64_t i1, float *mem)
 {
     const int64_t g = h / (a->heads / a->groups);
-    const float slope = a->alibi ? a->alibi[h] : 0.0f;
+    const float slope = a->alibi ? a->alibi[h] : 0.0f, sink = a->sinks ? a->sinks[h] : -INFINITY;
     struct attn_block b;
     LF_SYM(attn_block_init)(&b, mem, &p->s, ATTN_QB);
     if (a->drop.p > 0.0f) {
@@ -126,8 +126,9 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
         LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats, p->s.dvp);
     }
     for (int64_t i = i0; i < i1; i++) {
-        float lse = LF_SYM(attn_block_out)(
-            &b, &p->s, i - i0, lf_at_w(a->o, (d.row + i) * a->ldo + h * a->d_value, a->x_type));
+        float lse =
+            LF_SYM(attn_block_out)(&b, &p->s, i - i0, sink,
+                                   lf_at_w(a->o, (d.row + i) * a->ldo + h * a->d_value, a->x_type));
         if (a->lse)
             a->lse[h * a->rows + d.row + i] = lse;
     }

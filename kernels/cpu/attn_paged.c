@@ -11,6 +11,8 @@
  */
 #include "config.h"
 
+#include <math.h>
+
 #include "kernels/cpu/attn.h"
 
 LF_CPU_DECLARE(kv_write)
@@ -149,6 +151,11 @@ static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape 
     LF_SYM(attn_block_tile)(b, s, j, kt, v, s->dvp);
 }
 
+static float sink_of(const struct lf_k_attn_paged *a, int64_t h)
+{
+    return a->sinks ? a->sinks[h] : -INFINITY;
+}
+
 /* Rows [r0, r1) of one sequence, heads [h0, h1) of group g. */
 static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape *s, int64_t r0,
                         int64_t r1, int64_t g, int64_t h0, int64_t h1, float *mem)
@@ -170,7 +177,8 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
         paged_tile(a, s, &b, a->seq[r0], j, hi, g, kt, v, NULL);
     for (int64_t r = r0; r < r1; r++)
         for (int64_t h = h0; h < h1; h++)
-            LF_SYM(attn_block_out)(&b, s, i++, lf_at_w(a->o, r * a->ldo + h * a->d_value, t));
+            LF_SYM(attn_block_out)
+    (&b, s, i++, sink_of(a, h), lf_at_w(a->o, r * a->ldo + h * a->d_value, t));
 }
 
 /* Row r, groups [g0, g1): tiles outside, groups inside. */
@@ -203,7 +211,8 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
         LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s, per);
         for (int64_t h = 0; h < per; h++)
             LF_SYM(attn_block_out)
-        (&b, s, h, lf_at_w(a->o, r * a->ldo + (g * per + h) * a->d_value, t));
+        (&b, s, h, sink_of(a, g * per + h),
+         lf_at_w(a->o, r * a->ldo + (g * per + h) * a->d_value, t));
     }
 }
 

@@ -126,21 +126,48 @@ int LF_SYM(act_bwd)(lf_queue *q, const struct lf_k_act_bwd *a)
     return LF_K_OK;
 }
 
+/* Values beyond a limit become the limit; NaN stays. */
+LF_INLINE lf_v cut_above(lf_v x, lf_v limit)
+{
+    return lf_v_select(x > limit, limit, x);
+}
+LF_INLINE lf_v cut_below(lf_v x, lf_v limit)
+{
+    return lf_v_select(x < limit, limit, x);
+}
+
+/* What a gated unit multiplies: up, cut and moved. */
+LF_INLINE lf_v glu_up(lf_v u, lf_v limit, lf_v offset)
+{
+    return cut_below(cut_above(u, limit), -limit) + offset;
+}
+static lf_v glu_limit(float limit)
+{
+    return lf_v_set1(limit > 0.0f ? limit : INFINITY);
+}
+
 int LF_SYM(glu_fwd_check)(const struct lf_k_glu_fwd *a)
 {
     bool ok = a->rows >= 0 && a->c > 0 && a->ldg >= a->c && a->ldu >= a->c && a->ldy >= a->c &&
-              act_known(a->act) && lf_is_float(a->x_type);
+              act_known(a->act) && lf_is_float(a->x_type) && a->limit >= 0.0f &&
+              isfinite(a->up_offset);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
 LF_INLINE void glu_rows(const struct lf_k_glu_fwd *a, int64_t r0, int64_t r1, uint8_t act,
                         uint8_t t)
 {
+    const bool plain = !(a->limit > 0.0f) && a->up_offset == 0.0f;
+    const lf_v limit = glu_limit(a->limit), offset = lf_v_set1(a->up_offset);
     for (int64_t r = r0; r < r1; r++) {
         const void *g = lf_at(a->gate, r * a->ldg, t), *u = lf_at(a->up, r * a->ldu, t);
         void *y = lf_at_w(a->y, r * a->ldy, t);
-        LF_EACH_VEC(c, n, a->c)
+        if (plain)
+            LF_EACH_VEC(c, n, a->c)
         lf_put(y, c, t, n, lf_act_f(act, lf_get(g, c, t, n)) * lf_get(u, c, t, n));
+        else LF_EACH_VEC(c, n, a->c) lf_put(y, c, t, n,
+                                            lf_act_f(act, cut_above(lf_get(g, c, t, n), limit)) *
+                                                glu_up(lf_get(u, c, t, n), limit, offset));
     }
 }
 
@@ -161,23 +188,32 @@ int LF_SYM(glu_fwd)(lf_queue *q, const struct lf_k_glu_fwd *a)
 int LF_SYM(glu_bwd_check)(const struct lf_k_glu_bwd *a)
 {
     bool ok = a->rows >= 0 && a->c > 0 && a->ldg >= a->c && a->ldu >= a->c && a->lddy >= a->c &&
-              a->lddg >= a->c && a->lddu >= a->c && act_known(a->act) && lf_is_float(a->x_type);
+              a->lddg >= a->c && a->lddu >= a->c && act_known(a->act) && lf_is_float(a->x_type) &&
+              a->limit >= 0.0f && isfinite(a->up_offset);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
 LF_INLINE void glu_rows_bwd(const struct lf_k_glu_bwd *a, int64_t r0, int64_t r1, uint8_t act,
                             uint8_t t)
 {
+    const bool plain = !(a->limit > 0.0f) && a->up_offset == 0.0f;
+    const lf_v limit = glu_limit(a->limit), offset = lf_v_set1(a->up_offset), none = lf_v_zero();
     for (int64_t r = r0; r < r1; r++) {
         const void *g = lf_at(a->gate, r * a->ldg, t), *u = lf_at(a->up, r * a->ldu, t),
                    *dy = lf_at(a->dy, r * a->lddy, t);
         void *dg = lf_at_w(a->dgate, r * a->lddg, t), *du = lf_at_w(a->dup, r * a->lddu, t);
         LF_EACH_VEC(c, n, a->c)
         {
-            lf_v value, d = lf_act_df(act, lf_get(g, c, t, n), &value), up = lf_get(u, c, t, n),
-                        dv = lf_get(dy, c, t, n);
-            lf_put(dg, c, t, n, dv * up * d);
-            lf_put(du, c, t, n, dv * value);
+            const lf_v gate = lf_get(g, c, t, n), up = lf_get(u, c, t, n), dv = lf_get(dy, c, t, n);
+            lf_v value, d = lf_act_df(act, plain ? gate : cut_above(gate, limit), &value);
+            if (plain) {
+                lf_put(dg, c, t, n, dv * up * d);
+                lf_put(du, c, t, n, dv * value);
+            } else {
+                const lf_v of_gate = dv * glu_up(up, limit, offset) * d;
+                lf_put(dg, c, t, n, lf_v_select(gate > limit, none, of_gate));
+                lf_put(du, c, t, n, lf_v_select((up > limit) | (up < -limit), none, dv * value));
+            }
         }
     }
 }

@@ -10,6 +10,7 @@
 #include "kernels/cpu/ops.h"
 
 LF_CPU_DECLARE(colsum)
+LF_CPU_DECLARE(grouped_colsum)
 
 enum { ROW_BLOCK = 64, VECS = 4 };
 
@@ -20,6 +21,14 @@ int LF_SYM(colsum_check)(const struct lf_k_colsum *a)
 }
 
 LF_NO_WORK(colsum)
+LF_NO_WORK(grouped_colsum)
+
+int LF_SYM(grouped_colsum_check)(const struct lf_k_grouped_colsum *a)
+{
+    return a->m >= 0 && a->n > 0 && a->groups > 0 && a->ld >= a->n && lf_is_float(a->dy_type)
+               ? LF_K_OK
+               : LF_K_EINVAL;
+}
 
 /* Columns [c0, c0 + n), n <= VECS * LF_VL. */
 LF_INLINE void strip(const struct lf_k_colsum *a, int64_t c0, int64_t n, const uint8_t type)
@@ -50,6 +59,15 @@ LF_INLINE void strip(const struct lf_k_colsum *a, int64_t c0, int64_t n, const u
         lf_put(a->db, c0 + v * LF_VL, LF_F32, w[v], total[v]);
 }
 
+LF_INLINE void strip_of(const struct lf_k_colsum *a, int64_t c, int64_t step)
+{
+    const int64_t n = a->n - c < step ? a->n - c : step;
+    if (a->dy_type == LF_BF16)
+        strip(a, c, n, LF_BF16);
+    else
+        strip(a, c, n, LF_F32);
+}
+
 int LF_SYM(colsum)(lf_queue *q, const struct lf_k_colsum *a)
 {
     if (LF_SYM(colsum_check)(a))
@@ -59,11 +77,29 @@ int LF_SYM(colsum)(lf_queue *q, const struct lf_k_colsum *a)
 #pragma omp parallel for schedule(static) num_threads(team)
     for (int64_t c = 0; c < a->n; c += step) {
         lf_border(q);
-        int64_t n = a->n - c < step ? a->n - c : step;
-        if (a->dy_type == LF_BF16)
-            strip(a, c, n, LF_BF16);
-        else
-            strip(a, c, n, LF_F32);
+        strip_of(a, c, step);
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(grouped_colsum)(lf_queue *q, const struct lf_k_grouped_colsum *a)
+{
+    if (LF_SYM(grouped_colsum_check)(a) || a->offsets[a->groups] != a->m)
+        return LF_K_EINVAL;
+    const int64_t step = VECS * LF_VL, strips = (a->n + step - 1) / step;
+    const int team = lf_team(q, (a->m + a->groups) * a->n * 2);
+#pragma omp parallel for schedule(dynamic) num_threads(team)
+    for (int64_t i = 0; i < a->groups * strips; i++) {
+        const int64_t g = i / strips, first = a->offsets[g];
+        const struct lf_k_colsum one = {.rows = a->offsets[g + 1] - first,
+                                        .n = a->n,
+                                        .ld = a->ld,
+                                        .dy = lf_at(a->dy, first * a->ld, a->dy_type),
+                                        .db = a->db + g * a->n,
+                                        .dy_type = a->dy_type,
+                                        .accumulate = a->accumulate};
+        lf_border(q);
+        strip_of(&one, i % strips * step, step);
     }
     return LF_K_OK;
 }

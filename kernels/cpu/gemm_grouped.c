@@ -46,6 +46,7 @@ static struct lf_k_gemm task_shape(const struct lf_k_grouped_gemm *a, const stru
     g.m = min64(c->rows, a->dw ? a->n : a->m);
     g.k = a->dw ? a->m : a->k;
     g.residual = a->residual;
+    g.bias = a->bias;
     return g;
 }
 
@@ -78,7 +79,8 @@ int LF_SYM(grouped_gemm_check)(const struct lf_k_grouped_gemm *a)
     bool sizes =
         a->m >= 0 && a->n > 0 && a->k > 0 && a->groups > 0 && (!a->residual || a->ldres >= a->n);
     if (a->dw)
-        sizes = sizes && a->lda >= a->n && a->ldb >= a->k && a->c_type == LF_F32 && !a->residual;
+        sizes = sizes && a->lda >= a->n && a->ldb >= a->k && a->c_type == LF_F32 && !a->residual &&
+                !a->bias;
     else
         sizes = sizes && a->lda >= a->k && a->ldc >= a->n && !a->accumulate;
     return types && sizes ? LF_K_OK : LF_K_EINVAL;
@@ -102,6 +104,7 @@ static int task_rows(lf_queue *one, const struct lf_k_grouped_gemm *a, struct lf
     g.b = at(a->b, group * a->n * a->k + (a->tb ? col * a->k : col), a->ab_type);
     g.c = (char *)a->c + (row * a->ldc + col) * (a->c_type == LF_BF16 ? 2 : 4);
     g.residual = at(a->residual, row * a->ldres + col, a->c_type);
+    g.bias = a->bias ? a->bias + group * a->n + col : NULL;
     return LF_SYM(gemm)(one, &g);
 }
 

@@ -180,3 +180,26 @@ int lf_cuda_attn_bwd(lf_queue *q, const struct lf_k_attn_bwd *a)
     grid.y = (unsigned)a->heads;
     return rc != 0 ? rc : lf_cu_launch(q, l.dq, grid, block, l.smem, a);
 }
+
+size_t lf_cuda_attn_sinks_bwd_work(const struct lf_k_attn_sinks_bwd *a, int threads)
+{
+    (void)a;
+    (void)threads;
+    return 0;
+}
+
+int lf_cuda_attn_sinks_bwd_check(const struct lf_k_attn_sinks_bwd *a)
+{
+    const int64_t he = a->heads * a->d_value;
+    bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 && lf_cu_float(a->x_type) &&
+              lf_cu_attn_heads_ok(a->heads, 1, 2, a->d_value) && a->ldo >= he && a->lddo >= he &&
+              a->ldds >= a->heads;
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+int lf_cuda_attn_sinks_bwd(lf_queue *q, const struct lf_k_attn_sinks_bwd *a)
+{
+    return lf_cu_launch(q, LF_CU_FN_attn_sinks_bwd,
+                        (struct lf_cu_dim){.x = lf_cu_blocks(a->rows * a->heads, 8)},
+                        (struct lf_cu_dim){.x = 256}, 0, a);
+}

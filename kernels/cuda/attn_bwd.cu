@@ -22,6 +22,22 @@ LF_KERNEL(attn_bwd_delta, struct lf_k_attn_bwd, 256)
         ((float *)a->work)[h * a->rows + t] = sum;
 }
 
+/* A warp for each row and head. */
+LF_KERNEL(attn_sinks_bwd, struct lf_k_attn_sinks_bwd, 256)
+{
+    const int64_t n = lf_index() / 32, t = n / a->heads, h = n % a->heads;
+    const int lane = (int)threadIdx.x % 32;
+    float sum = 0.0f;
+    for (int64_t c = lane; t < a->rows && c < a->d_value; c += 32)
+        sum = fmaf(lf_load(a->d_o, t * a->lddo + h * a->d_value + c, a->x_type),
+                   lf_load(a->o, t * a->ldo + h * a->d_value + c, a->x_type), sum);
+    sum = lf_warp_sum(sum);
+    if (t < a->rows && lane == 0) {
+        const float lse = a->lse[h * a->rows + t];
+        a->ds[t * a->ldds + h] = lse == -INFINITY ? 0.0f : -expf(a->sinks[h] - lse) * sum;
+    }
+}
+
 /* acc += p (left operands) times channels c0 ... + cols - 1 of rows row0 ... of a tile, 16 n of
  * them. */
 LF_DEV void bwd_add(float (*acc)[4], uint32_t p[4][4], const uint16_t *tile, int row0,

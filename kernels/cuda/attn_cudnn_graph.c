@@ -91,7 +91,7 @@ bool lf_cudnn_fits_fwd(const struct lf_k_attn_fwd *a, struct lf_dnn_shape *out)
     out->ld[LF_DNN_ID_K] = a->ldk;
     out->ld[LF_DNN_ID_V] = a->ldv;
     out->ld[LF_DNN_ID_O] = a->ldo;
-    return ok && a->lse && vectors(out);
+    return ok && a->lse && !a->sinks && vectors(out); /* the backward has them in o and lse */
 }
 
 bool lf_cudnn_fits_bwd(const struct lf_k_attn_bwd *a, struct lf_dnn_shape *out)

@@ -101,9 +101,16 @@ LF_DEV void attn_combine(struct attn_row *r, float mt, float lt, float *was, flo
     r->l = fmaf(lt, *now, r->l * *was);
     r->m = m;
 }
-LF_DEV float attn_inverse(float l)
+/* Ends a row of head h: its sink joins as a tile would that has one key without a value. Returns
+ * what its sums are multiplied by. A row that saw no key stays without. */
+LF_DEV float attn_close(struct attn_row *r, const float *sinks, int h)
 {
-    return l == 0.0f ? 0.0f : 1.0f / l;
+    float was = 1.0f, now;
+    if (r->l == 0.0f)
+        return 0.0f;
+    if (sinks)
+        attn_combine(r, sinks[h] * ATTN_LOG2E, 1.0f, &was, &now);
+    return was / r->l;
 }
 LF_DEV float attn_lse(const struct attn_row *r)
 {

@@ -54,7 +54,8 @@ LF_KERNEL(attn_fwd_f32, struct lf_k_attn_fwd, ATTN_F32_THREADS)
     {
         if (row + i >= rows)
             continue;
-        attn_f32_put((float *)a->o + (row + i) * a->ldo + h * e, o[i], attn_inverse(r[i].l), e);
+        attn_f32_put((float *)a->o + (row + i) * a->ldo + h * e, o[i],
+                     attn_close(&r[i], a->sinks, h), e);
         if (a->lse && tx == 0)
             a->lse[(int64_t)h * rows + row + i] = attn_lse(&r[i]);
     }

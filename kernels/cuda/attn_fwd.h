@@ -77,8 +77,8 @@ LF_DEV bool fwd_mend(const struct fwd_block *b, uint16_t *vs, int *broken, const
 }
 
 /* The results of the block's rows. */
-LF_DEV void fwd_put(const struct fwd_block *b, float (*o)[4], const struct attn_row r[2],
-                    const int dp, const int type)
+LF_DEV void fwd_put(const struct fwd_block *b, float (*o)[4], struct attn_row r[2], const int dp,
+                    const int type)
 {
     const struct lf_k_attn_fwd *a = b->a;
     const int e = (int)a->d_value, h = (int)blockIdx.y, rows = (int)a->rows;
@@ -86,8 +86,8 @@ LF_DEV void fwd_put(const struct fwd_block *b, float (*o)[4], const struct attn_
     {
         const int t = b->w0 + b->lane / 4 + 8 * i;
         if (t < rows) {
-            attn_put((uint16_t *)a->o + (int64_t)t * a->ldo + h * e, o, i, attn_inverse(r[i].l), e,
-                     b->lane, dp, type);
+            attn_put((uint16_t *)a->o + (int64_t)t * a->ldo + h * e, o, i,
+                     attn_close(&r[i], a->sinks, h), e, b->lane, dp, type);
             if (a->lse && b->lane % 4 == 0)
                 a->lse[(int64_t)h * rows + t] = attn_lse(&r[i]);
         }

@@ -307,7 +307,8 @@ LF_DEV void paged_body(const struct lf_k_attn_paged *a, const int dp, const bool
         const int slot = b.slot0 + b.lane / 4 + 8 * i;
         if (slot < b.run.slots)
             attn_put((uint16_t *)a->o + paged_slot_at(&b.run, slot, a->ldo, a->d_value), o, i,
-                     attn_inverse(r[i].l), (int)a->d_value, b.lane, dp, type);
+                     attn_close(&r[i], a->sinks, b.run.head + slot % b.run.heads), (int)a->d_value,
+                     b.lane, dp, type);
     }
 }
 
@@ -396,7 +397,7 @@ LF_KERNEL(attn_join, struct lf_k_attn_paged, 128)
             attn_combine(&r, part[d], part[d + 1], &was, &now);
             o = fmaf(x, now, o * was);
         }
-        lf_store(a->o, row * a->ldo + head * d + c, a->x_type, o * attn_inverse(r.l));
+        lf_store(a->o, row * a->ldo + head * d + c, a->x_type, o * attn_close(&r, a->sinks, head));
     }
 }
 
@@ -447,6 +448,6 @@ LF_KERNEL(attn_paged_f32, struct lf_k_attn_paged, ATTN_F32_THREADS)
     {
         if (4 * ty + i < run.slots)
             attn_f32_put((float *)a->o + paged_slot_at(&run, 4 * ty + i, a->ldo, e), o[i],
-                         attn_inverse(r[i].l), e);
+                         attn_close(&r[i], a->sinks, run.head + (4 * ty + i) % run.heads), e);
     }
 }

@@ -67,6 +67,26 @@ LF_KERNEL(act_bwd, struct lf_k_act_bwd, 256)
     }
 }
 
+/* Gate and up as the product takes them. Returns in bit k whether gate k was cut, in bit 8 + k
+ * whether up k was. NaN stays. */
+LF_DEV uint32_t glu_cut(float g[8], float u[8], float limit, float offset)
+{
+    uint32_t cut = 0;
+    if (limit > 0.0f) {
+        LF_UNROLL for (int k = 0; k < 8; k++)
+        {
+            cut |= (g[k] > limit ? 1u : 0u) << k;
+            cut |= (u[k] > limit || u[k] < -limit ? 256u : 0u) << k;
+            g[k] = g[k] > limit ? limit : g[k];
+            u[k] = u[k] > limit ? limit : u[k] < -limit ? -limit : u[k];
+        }
+    }
+    if (offset != 0.0f) {
+        LF_UNROLL for (int k = 0; k < 8; k++) u[k] += offset;
+    }
+    return cut;
+}
+
 LF_KERNEL(glu_fwd, struct lf_k_glu_fwd, 256)
 {
     const int t = a->x_type;
@@ -78,6 +98,7 @@ LF_KERNEL(glu_fwd, struct lf_k_glu_fwd, 256)
         float g[8], u[8];
         lf_load_n(g, a->gate, r * a->ldg + at, t, n, vec);
         lf_load_n(u, a->up, r * a->ldu + at, t, n, vec);
+        glu_cut(g, u, a->limit, a->up_offset);
         lf_act8(g, g, a->act);
         LF_UNROLL for (int k = 0; k < 8; k++) g[k] *= u[k];
         lf_store_n(a->y, r * a->ldy + at, t, g, n, vec);
@@ -97,11 +118,12 @@ LF_KERNEL(glu_bwd, struct lf_k_glu_bwd, 256)
         lf_load_n(g, a->gate, r * a->ldg + at, t, n, vec);
         lf_load_n(u, a->up, r * a->ldu + at, t, n, vec);
         lf_load_n(dy, a->dy, r * a->lddy + at, t, n, vec);
+        const uint32_t cut = glu_cut(g, u, a->limit, a->up_offset);
         lf_act_slope8(value, slope, g, a->act);
         LF_UNROLL for (int k = 0; k < 8; k++)
         {
-            g[k] = dy[k] * u[k] * slope[k];
-            u[k] = dy[k] * value[k];
+            g[k] = cut >> k & 1u ? 0.0f : dy[k] * u[k] * slope[k];
+            u[k] = cut >> k & 256u ? 0.0f : dy[k] * value[k];
         }
         lf_store_n(a->dgate, r * a->lddg + at, t, g, n, vec);
         lf_store_n(a->dup, r * a->lddu + at, t, u, n, vec);

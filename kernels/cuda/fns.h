@@ -80,6 +80,7 @@
     X(gemm_wgmma, gemm_wg_f16_rows64)                                                              \
     X(colsum, colsum)                                                                              \
     X(colsum, colsum_join)                                                                         \
+    X(colsum, grouped_colsum)                                                                      \
     X(grouped, grouped_bf16)                                                                       \
     X(grouped, grouped_f16)                                                                        \
     X(grouped, grouped_f32)
@@ -99,6 +100,7 @@
     X(attn_fwd, attn_fwd_bf16_256)                                                                 \
     X(attn_fwd, attn_fwd_f16_256)                                                                  \
     X(attn_bwd, attn_bwd_delta)                                                                    \
+    X(attn_bwd, attn_sinks_bwd)                                                                    \
     X(attn_bwd, attn_dq_bf16_64)                                                                   \
     X(attn_bwd, attn_dq_f16_64)                                                                    \
     X(attn_bwd, attn_dq_bf16_128)                                                                  \

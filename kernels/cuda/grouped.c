@@ -23,7 +23,8 @@ int lf_cuda_grouped_gemm_check(const struct lf_k_grouped_gemm *a)
               a->k > 0 && a->groups > 0 && a->m <= INT32_MAX && a->n <= INT32_MAX &&
               a->k <= INT32_MAX && (!a->residual || a->ldres >= a->n);
     if (a->dw)
-        ok = ok && a->lda >= a->n && a->ldb >= a->k && a->c_type == LF_F32 && !a->residual;
+        ok = ok && a->lda >= a->n && a->ldb >= a->k && a->c_type == LF_F32 && !a->residual &&
+             !a->bias;
     else
         ok = ok && a->lda >= a->k && a->ldc >= a->n && !a->accumulate;
     return ok ? LF_K_OK : LF_K_EINVAL;

@@ -94,6 +94,8 @@ LF_DEV bool product(const struct lf_cu_grouped *a, struct where *w, struct lf_k_
         p->b = at(g->b, w->group * g->n * g->k, g->ab_type);
         p->c = g->c_type == LF_F32 ? (void *)((float *)g->c + w->first * g->ldc)
                                    : (void *)((uint16_t *)g->c + w->first * g->ldc);
+        if (g->bias)
+            p->bias = g->bias + w->group * g->n;
         if (g->residual)
             p->residual = at(g->residual, w->first * g->ldres, g->c_type);
     }

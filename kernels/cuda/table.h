@@ -45,6 +45,7 @@
 #define LF_CUDA_LIST_GEMM(X)                                                                       \
     X(gemm)                                                                                        \
     X(colsum)                                                                                      \
+    X(grouped_colsum)                                                                              \
     X(grouped_gemm)
 
 #define LF_CUDA_LIST_XENT(X)                                                                       \
@@ -53,7 +54,8 @@
 
 #define LF_CUDA_LIST_ATTN(X)                                                                       \
     X(attn_fwd)                                                                                    \
-    X(attn_bwd)
+    X(attn_bwd)                                                                                    \
+    X(attn_sinks_bwd)
 
 #define LF_CUDA_LIST_CACHE(X)                                                                      \
     X(rope)                                                                                        \

@@ -22,6 +22,7 @@ struct attn_case {
     int32_t prefix[12]; /* of each document */
     int32_t runs[12];   /* pairs of rows of the call: the first, the one behind the last; 0 ends */
     int64_t d_value;    /* channels of a value; 0: d */
+    bool sinks;
 };
 OP_FN int64_t attn_ref_e(const struct attn_case *c)
 {
@@ -29,9 +30,25 @@ OP_FN int64_t attn_ref_e(const struct attn_case *c)
 }
 
 static const struct attn_case attn_cases[] = {
-    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0, false, {0}, {0}, 0},
-    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0, false, {0}, {0}, 0},
-    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0, 0, false, {0}, {0}, 0},
+    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0, false, {0}, {0}, 0, false},
+    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0, false, {0}, {0}, 0, false},
+    {"causal, two tiles",
+     131,
+     2,
+     2,
+     64,
+     1,
+     {0, 131},
+     true,
+     false,
+     0,
+     0,
+     0,
+     false,
+     {0},
+     {0},
+     0,
+     false},
     {"documents of every size, padding",
      200,
      2,
@@ -47,10 +64,27 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     0},
-    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0, 0, false, {0}, {0}, 0},
-    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0, false, {0}, {0}, 0},
-    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0, false, {0}, {0}, 0},
+     0,
+     false},
+    {"grouped heads",
+     150,
+     6,
+     2,
+     80,
+     2,
+     {0, 70, 149},
+     true,
+     false,
+     0,
+     0,
+     0,
+     false,
+     {0},
+     {0},
+     0,
+     false},
+    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0, false, {0}, {0}, 0, false},
+    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0, false, {0}, {0}, 0, false},
     {"alibi and softcap",
      140,
      4,
@@ -66,7 +100,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     0},
+     0,
+     false},
     {"both directions",
      133,
      2,
@@ -82,7 +117,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     0},
+     0,
+     false},
     {"both directions, a vision head",
      70,
      2,
@@ -98,7 +134,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     0},
+     0,
+     false},
     {"both directions, window, alibi",
      133,
      2,
@@ -114,7 +151,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     0},
+     0,
+     false},
     {"all masks, wide head",
      97,
      3,
@@ -130,9 +168,26 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     0},
-    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0, false, {0}, {0}, 0},
-    {"dropout", 150, 4, 2, 32, 3, {0, 100, 131, 149}, true, false, 0, 0, 0.25, false, {0}, {0}, 0},
+     0,
+     false},
+    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0, false, {0}, {0}, 0, false},
+    {"dropout",
+     150,
+     4,
+     2,
+     32,
+     3,
+     {0, 100, 131, 149},
+     true,
+     false,
+     0,
+     0,
+     0.25,
+     false,
+     {0},
+     {0},
+     0,
+     false},
     {"prefixes of every size",
      220,
      2,
@@ -148,7 +203,8 @@ static const struct attn_case attn_cases[] = {
      true,
      {70, 0, 30, 5, 64, 12},
      {0},
-     0},
+     0,
+     false},
     {"prefix beyond its document, grouped heads",
      150,
      6,
@@ -164,7 +220,8 @@ static const struct attn_case attn_cases[] = {
      true,
      {200, 1},
      {0},
-     0},
+     0,
+     false},
     {"prefix, window, softcap",
      140,
      2,
@@ -180,7 +237,8 @@ static const struct attn_case attn_cases[] = {
      true,
      {97, 3},
      {0},
-     0},
+     0,
+     false},
     {"prefix, dropout",
      140,
      4,
@@ -196,7 +254,8 @@ static const struct attn_case attn_cases[] = {
      true,
      {40, 9},
      {0},
-     0},
+     0,
+     false},
     {"runs at the ends of documents, grouped heads",
      200,
      4,
@@ -212,7 +271,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0, 9, 61, 70, 70, 90, 121, 131, 150, 195},
-     0},
+     0,
+     false},
     {"runs longer than a window, side by side, softcap",
      210,
      2,
@@ -228,7 +288,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {11, 75, 75, 80, 101, 103, 170, 180, 180, 210},
-     0},
+     0,
+     false},
     {"a run of several tiles, a window of eight",
      230,
      2,
@@ -244,7 +305,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {61, 203, 210, 219},
-     0},
+     0,
+     false},
     {"runs, prefix, wide head",
      97,
      3,
@@ -260,7 +322,8 @@ static const struct attn_case attn_cases[] = {
      true,
      {12, 3},
      {5, 20, 31, 76, 84, 95},
-     0},
+     0,
+     false},
     {"runs, dropout",
      140,
      4,
@@ -276,7 +339,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {30, 100, 110, 112},
-     0},
+     0,
+     false},
     {"dropout, both directions, window, alibi, softcap",
      140,
      3,
@@ -292,7 +356,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     0},
+     0,
+     false},
     {"keys wider than values",
      90,
      2,
@@ -308,7 +373,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     128},
+     128,
+     false},
     {"values wider than keys, grouped heads, window, alibi, softcap",
      140,
      4,
@@ -324,7 +390,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     40},
+     40,
+     false},
     {"values of an odd number of channels, prefix, runs",
      150,
      3,
@@ -340,7 +407,8 @@ static const struct attn_case attn_cases[] = {
      true,
      {12, 3},
      {5, 20, 31, 76, 84, 95},
-     5},
+     5,
+     false},
     {"keys wider than values, both directions, window, dropout",
      130,
      2,
@@ -356,7 +424,8 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     23},
+     23,
+     false},
     {"few keys' channels, values of 256, grouped heads",
      80,
      4,
@@ -372,7 +441,76 @@ static const struct attn_case attn_cases[] = {
      false,
      {0},
      {0},
-     256},
+     256,
+     false},
+    {"sinks, documents, padding",
+     200,
+     4,
+     4,
+     64,
+     6,
+     {0, 1, 64, 129, 131, 190, 193},
+     true,
+     false,
+     0,
+     0,
+     0,
+     false,
+     {0},
+     {0},
+     0,
+     true},
+    {"sinks, grouped heads, window",
+     150,
+     8,
+     2,
+     80,
+     2,
+     {0, 140, 149},
+     true,
+     false,
+     21,
+     0,
+     0,
+     false,
+     {0},
+     {0},
+     0,
+     true},
+    {"sinks, alibi, softcap, prefix, runs, values wider than keys",
+     140,
+     4,
+     2,
+     18,
+     2,
+     {0, 100, 138},
+     true,
+     true,
+     37,
+     3.0,
+     0,
+     true,
+     {12, 3},
+     {5, 20, 31, 76, 104, 115},
+     40,
+     true},
+    {"sinks, dropout, wide head",
+     97,
+     4,
+     1,
+     256,
+     2,
+     {0, 90, 95},
+     true,
+     false,
+     0,
+     0,
+     0.25,
+     false,
+     {0},
+     {0},
+     0,
+     true},
 };
 enum { ATTN_CASES = sizeof attn_cases / sizeof *attn_cases };
 
@@ -412,11 +550,17 @@ OP_FN double attn_ref_slope(const struct attn_case *c, int64_t h)
 {
     return c->alibi ? 1.0 / (double)(int64_t)(4 << h) : 0.0;
 }
+/* Among the scores, above all of them, below, and far above. */
+OP_FN double attn_ref_sink(const struct attn_case *c, int64_t h)
+{
+    static const double s[] = {0.75, 6, -4, 20};
+    return c->sinks ? s[h % 4] : (double)-INFINITY;
+}
 /* What the kernels read beside tensors, in memory that they can reach. */
 struct attn_given {
     struct op_buf mem;
     const int32_t *cu, *prefix, *runs;
-    const float *alibi;
+    const float *alibi, *sinks;
     struct lf_k_attn_drop drop;
 };
 OP_FN struct attn_given attn_give(const struct attn_case *c)
@@ -425,7 +569,7 @@ OP_FN struct attn_given attn_give(const struct attn_case *c)
         struct lf_step_record rec;
         int64_t sample[256];
         int32_t position[256], cu[12], prefix[12], runs[512];
-        float alibi[8];
+        float alibi[8], sinks[8];
     };
     struct attn_given g = {.mem = op_alloc(sizeof(struct space))};
     struct space *s = g.mem.p;
@@ -437,6 +581,8 @@ OP_FN struct attn_given attn_give(const struct attn_case *c)
     s->rec.seed = ATTN_REF_SEED;
     for (int64_t h = 0; h < c->heads; h++)
         s->alibi[h] = (float)attn_ref_slope(c, h);
+    for (int64_t h = 0; h < c->heads; h++)
+        s->sinks[h] = (float)attn_ref_sink(c, h);
     for (int64_t n = 0; n <= c->n_docs; n++)
         s->cu[n] = c->cu[n];
     for (int64_t n = 0; n < c->n_docs; n++)
@@ -450,6 +596,7 @@ OP_FN struct attn_given attn_give(const struct attn_case *c)
     g.runs = attn_ref_runs(c) ? s->runs : NULL;
     g.prefix = c->open ? s->prefix : NULL;
     g.alibi = c->alibi ? s->alibi : NULL;
+    g.sinks = c->sinks ? s->sinks : NULL;
     g.drop = (struct lf_k_attn_drop){.p = (float)c->drop,
                                      .site = ATTN_REF_SITE,
                                      .sample = s->sample,
@@ -490,9 +637,14 @@ OP_FN double attn_ref_score(const struct attn_case *c, const double *q, const do
     return s - attn_ref_slope(c, h) * (double)(i - j);
 }
 
+/* One sink that differs by d, for differences. */
+struct attn_moved {
+    int64_t head;
+    double d;
+};
 /* Dense arrays: q [rows][H][D], o [rows][H][E], k [rows][G][D], v [rows][G][E], lse [H][rows]. */
-OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double *k,
-                        const double *v, double *o, double *lse)
+OP_FN void attn_ref_fwd_moved(const struct attn_case *c, const double *q, const double *k,
+                              const double *v, const struct attn_moved *by, double *o, double *lse)
 {
     const int64_t hd = c->heads * c->d, gd = c->groups * c->d, E = attn_ref_e(c);
     for (int64_t i = 0; i < c->rows * c->heads * E; i++)
@@ -502,7 +654,8 @@ OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double
     for (int64_t n = 0; n < c->n_docs; n++)
         for (int64_t h = 0; h < c->heads; h++)
             for (int64_t i = 0, r0 = c->cu[n], len = c->cu[n + 1] - r0; i < len; i++) {
-                double cap, m = -INFINITY, l = 0, *out = o + ((r0 + i) * c->heads + h) * E;
+                const double sink = attn_ref_sink(c, h) + (by->head == h ? by->d : 0);
+                double cap, m = sink, l = 0, *out = o + ((r0 + i) * c->heads + h) * E;
                 const int64_t g = h / (c->heads / c->groups);
                 const double *qi = q + (r0 + i) * hd + h * c->d;
                 for (int64_t j = 0; j < len; j++)
@@ -519,10 +672,17 @@ OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double
                     for (int64_t x = 0; x < E; x++)
                         out[x] += p * v[((r0 + j) * c->groups + g) * E + x];
                 }
+                l += c->sinks ? exp(sink - m) : 0;
                 for (int64_t x = 0; x < E; x++)
                     out[x] /= l;
                 lse[h * c->rows + r0 + i] = m + log(l);
             }
+}
+
+OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double *k,
+                        const double *v, double *o, double *lse)
+{
+    attn_ref_fwd_moved(c, q, k, v, &(struct attn_moved){-1, 0}, o, lse);
 }
 
 /* Analytic backward; the a* arrays receive the sums of absolute terms, the scale of rounding

@@ -147,6 +147,7 @@ OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int ty
                               .prefix = given.prefix,
                               .runs = given.runs,
                               .alibi = given.alibi,
+                              .sinks = given.sinks,
                               .scale = (float)attn_ref_scale(c),
                               .softcap = (float)c->softcap,
                               .drop = given.drop,
@@ -176,6 +177,35 @@ OP_FN void saved(const struct attn_case *c, int type, const struct data *t, stru
             op_set(o->p, r * t->ldo + x, type, t->o[r * he + x]);
     for (int64_t i = 0; i < c->rows * c->heads; i++)
         op_set(lse->p, i, LF_F32, t->lse[i]);
+}
+
+/* ds: what each row adds to the gradient of the sinks, rows c->heads + 1 apart. */
+OP_FN bool sinks_backward(const struct lf_kernels *k, const struct attn_case *c, int type,
+                          const struct data *t, int threads, struct op_buf *ds)
+{
+    struct attn_given given = attn_give(c);
+    struct op_buf o, lse;
+    saved(c, type, t, &o, &lse);
+    *ds = op_alloc((size_t)(c->rows * (c->heads + 1)) * sizeof(float));
+    struct lf_k_attn_sinks_bwd a = {.rows = c->rows,
+                                    .heads = c->heads,
+                                    .d_value = attn_ref_e(c),
+                                    .ldo = t->ldo,
+                                    .lddo = t->ldo,
+                                    .ldds = c->heads + 1,
+                                    .o = o.p,
+                                    .d_o = t->go.p,
+                                    .lse = lse.p,
+                                    .sinks = given.sinks,
+                                    .ds = ds->p,
+                                    .x_type = (uint8_t)type};
+    lf_queue *q = op_queue_create(threads);
+    bool ran = k->attn_sinks_bwd.check(&a) == 0 && k->attn_sinks_bwd.run(q, &a) == 0;
+    op_queue_destroy(q);
+    op_free(&o);
+    op_free(&lse);
+    op_free(&given.mem);
+    return ran;
 }
 
 OP_FN bool backward(const struct lf_kernels *k, const struct attn_case *c, int type,

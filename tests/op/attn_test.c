@@ -175,6 +175,56 @@ static void test_differences(const struct lf_kernels *k, const struct attn_case 
         op_free(&out[f]);
 }
 
+/* The gradient of the sinks: row by row against the formula, and its sum over rows against
+ * differences of the reference forward. */
+static void test_sinks(const struct lf_kernels *k, const struct attn_case *c, int type,
+                       const struct data *t)
+{
+    const int64_t H = c->heads, E = attn_ref_e(c);
+    const double tol = op_tolerance(type, 1.0 / 128, 2e-5), h = 1e-5;
+    double *want = doubles(c->rows * H), *scale = doubles(c->rows * H), far = 0, planted = 0;
+    struct op_buf one, many;
+    tap_ok(sinks_backward(k, c, type, t, 1, &one), "attn_sinks_bwd runs: %s", c->name);
+    for (int64_t r = 0; r < c->cu[c->n_docs]; r++)
+        for (int64_t i = r * H; i < (r + 1) * H; i++) {
+            const double p = exp(attn_ref_sink(c, i - r * H) - t->lse[(i - r * H) * c->rows + r]);
+            for (int64_t x = i * E; x < (i + 1) * E; x++) {
+                want[i] -= p * t->dgo[x] * t->o[x];
+                /* f16 rounds small numbers to multiples of 2^-24 */
+                scale[i] += p * fabs(t->dgo[x]) * fmax(fabs(t->o[x]), type == LF_F16 ? 1e-4 : 0);
+            }
+        }
+    within(worst(&one, c->rows, H, H + 1, LF_F32, want, scale, tol), "ds", c->name, k->family,
+           type);
+    for (int64_t s = 0; s < H; s++) {
+        double got = 0, limit = 1e-6, side[2] = {0, 0};
+        for (int64_t r = 0; r < c->rows; r++) {
+            got += op_get(one.p, r * (H + 1) + s, LF_F32);
+            limit += tol * scale[r * H + s];
+        }
+        for (int v = 0; v < 2; v++) {
+            double *o = doubles(c->rows * H * E), *lse = doubles(c->rows * H);
+            attn_ref_fwd_moved(c, t->dq, t->dk, t->dv, &(struct attn_moved){s, v ? h : -h}, o, lse);
+            for (int64_t i = 0; i < c->rows * H * E; i++)
+                side[v] += t->dgo[i] * o[i];
+            free(o);
+            free(lse);
+        }
+        const double slope = (side[1] - side[0]) / (2 * h);
+        far = fmax(far, fabs(got - slope) / limit);
+        planted = fmax(planted, fabs(got * 1.05 + 1e-3 - slope) / limit);
+    }
+    tap_ok(far <= 1, "attn_sinks_bwd agrees with finite differences: %s: worst error / limit %.3f",
+           c->name, far);
+    tap_ok(planted > 1, "a gradient wrong by 5 %% would not agree");
+    bool same = sinks_backward(k, c, type, t, MOST_THREADS, &many);
+    tap_ok(same && memcmp(one.p, many.p, one.bytes) == 0, "attn_sinks_bwd: same bits with threads");
+    free(want);
+    free(scale);
+    op_free(&one);
+    op_free(&many);
+}
+
 /* A key and value that are NaN leave every earlier row of the document and every other document as
  * they were. */
 static void test_future(const struct lf_kernels *k, int type)
@@ -343,6 +393,8 @@ int main(void)
                 TAP(3 + MOST_THREADS, test_backward(k, c, type, &t));
                 if (type == LF_F32 && c->cu[c->n_docs] > 0)
                     TAP(2, test_differences(k, c, &t));
+                if (c->sinks)
+                    TAP(5, test_sinks(k, c, type, &t));
                 if (n % 3 == 2 && type != LF_F16 && !attn_ref_runs(c))
                     TAP(1, test_alone(k, c, type, &t));
             }

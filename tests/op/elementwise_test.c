@@ -173,7 +173,12 @@ static void test_act(const struct lf_kernels *k, struct shape s, int type, int a
     free(wantd);
 }
 
-static void test_glu(const struct lf_kernels *k, struct shape s, int type, int act)
+/* Where values are cut and what is added to up. */
+struct bent {
+    float limit, offset;
+};
+
+static void test_glu(const struct lf_kernels *k, struct shape s, int type, int act, struct bent how)
 {
     const int64_t ld = s.c + s.gap, ldu = ld + s.gap, n = s.rows * s.c;
     struct op_buf g = op_random(s.rows * ld, type, 1, 4.0),
@@ -187,9 +192,11 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
         int64_t at = i / s.c * ld + i % s.c;
         double gv = op_get(g.p, at, type), uv = op_get(u.p, i / s.c * ldu + i % s.c, type),
                d = op_get(dy.p, at, type);
-        want[0][i] = ref_act(act, gv) * uv;
-        want[1][i] = d * uv * ref_slope(act, gv);
-        want[2][i] = d * ref_act(act, gv);
+        const double most = how.limit > 0 ? (double)how.limit : (double)INFINITY,
+                     g0 = fmin(gv, most), u0 = fmax(fmin(uv, most), -most) + (double)how.offset;
+        want[0][i] = ref_act(act, g0) * u0;
+        want[1][i] = gv > most ? 0 : d * u0 * ref_slope(act, g0);
+        want[2][i] = fabs(uv) > most ? 0 : d * ref_act(act, g0);
     }
     for (int t = 1; t <= OP_THREADS; t++) {
         y[t] = blank(s, type);
@@ -203,6 +210,8 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
                                  .gate = g.p,
                                  .up = u.p,
                                  .y = y[t].p,
+                                 .limit = how.limit,
+                                 .up_offset = how.offset,
                                  .act = (uint8_t)act,
                                  .x_type = (uint8_t)type};
         struct lf_k_glu_bwd b = {.rows = s.rows,
@@ -217,6 +226,8 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
                                  .dy = dy.p,
                                  .dgate = dg[t].p,
                                  .dup = du[t].p,
+                                 .limit = how.limit,
+                                 .up_offset = how.offset,
                                  .act = (uint8_t)act,
                                  .x_type = (uint8_t)type};
         bool ok = k->glu_fwd.check(&f) == 0 && k->glu_fwd.run(queue[t], &f) == 0 &&
@@ -242,6 +253,8 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
                              .dy = dy.p,
                              .dgate = g.p,
                              .dup = u.p,
+                             .limit = how.limit,
+                             .up_offset = how.offset,
                              .act = (uint8_t)act,
                              .x_type = (uint8_t)type};
     k->glu_bwd.run(queue[1], &b);
@@ -400,18 +413,62 @@ static void test_dropout(const struct lf_kernels *k, struct shape s, int type, b
     free(want);
 }
 
+/* A NaN is not taken for a value beyond the limit, and a limit alone, or an offset, is heeded. */
+static void test_bent(const struct lf_kernels *k)
+{
+    struct op_buf g = op_random(4, LF_F32, 1, 1.0), u = op_random(4, LF_F32, 2, 1.0),
+                  y = op_random(4, LF_F32, 3, 1.0);
+    const double gate[] = {NAN, 1, 3, 3}, up[] = {1, NAN, -5, 5};
+    struct lf_k_glu_fwd a = {.rows = 1,
+                             .c = 4,
+                             .ldx = 4,
+                             .ldy = 4,
+                             .gate = g.p,
+                             .up = u.p,
+                             .y = y.p,
+                             .limit = 2,
+                             .act = LF_ACT_RELU,
+                             .x_type = LF_F32};
+    for (int i = 0; i < 4; i++) {
+        op_set(g.p, i, LF_F32, gate[i]);
+        op_set(u.p, i, LF_F32, up[i]);
+    }
+    bool ok = k->glu_fwd.check(&a) == 0 && k->glu_fwd.run(queue[1], &a) == 0;
+    tap_ok(ok && isnan(op_get(y.p, 1, LF_F32)) && op_get(y.p, 2, LF_F32) == -4 &&
+               op_get(y.p, 3, LF_F32) == 4,
+           "glu: NaN stays, values are cut at a limit: %s", k->family);
+    a.limit = 0;
+    a.up_offset = -2;
+    ok = k->glu_fwd.check(&a) == 0 && k->glu_fwd.run(queue[1], &a) == 0;
+    tap_ok(ok && op_get(y.p, 2, LF_F32) == -21 && op_get(y.p, 3, LF_F32) == 9,
+           "glu: an offset without a limit");
+#ifndef OP_CUDA
+    a.limit = -1;
+    tap_ok(k->glu_fwd.check(&a) != 0, "glu: a limit below 0 is refused");
+#endif
+    op_free(&g);
+    op_free(&u);
+    op_free(&y);
+}
+
 int main(void)
 {
     for (int t = 1; t <= OP_THREADS; t++)
         queue[t] = op_queue_create(t);
+    for (int i = 0; i < OP_BACKENDS; i++)
+        if (op_kernels(i))
+            TAP(OP_BACKENDS > 1 ? 3 : 2, test_bent(op_kernels(i)));
     for (int i = 0; i < OP_BACKENDS; i++) {
         const struct lf_kernels *k = op_kernels(i);
         for (int type = LF_F32; k && type <= OP_LAST_FLOAT; type++) {
             for (int s = 0; s < SHAPES; s++) {
                 for (int act = LF_ACT_NONE; act <= LF_ACT_SIGMOID; act++) {
                     TAP(1 + 2 * checks(shapes[s], type), test_act(k, shapes[s], type, act));
-                    TAP(1 + 3 * checks(shapes[s], type), test_glu(k, shapes[s], type, act));
+                    TAP(1 + 3 * checks(shapes[s], type),
+                        test_glu(k, shapes[s], type, act, (struct bent){0, 0}));
                 }
+                TAP(1 + 3 * checks(shapes[s], type),
+                    test_glu(k, shapes[s], type, LF_ACT_GELU_QUICK, (struct bent){0.7f, 1}));
                 TAP(2 + checks(shapes[s], type), test_fill_gather(k, shapes[s], type));
                 TAP(checks(shapes[s], type) + (shapes[s].rows == 150),
                     test_dropout(k, shapes[s], type, s % 2));

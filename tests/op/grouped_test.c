@@ -28,19 +28,19 @@ struct gcase {
     int64_t n, k, groups;
     int64_t rows[MAX_GROUPS];
     int ab, ct;
-    bool residual;
+    bool residual, bias;
 };
 
 static const struct gcase cases[] = {
-    {5, 3, 3, {2, 0, 1}, LF_F32, LF_F32, false},
-    {33, 17, 4, {0, 7, 0, 30}, LF_F32, LF_F32, false},
-    {70, 65, 2, {65, 1}, LF_F32, LF_F32, true},
-    {64, 48, 8, {0, 0, 0, 100, 0, 0, 0, 0}, LF_F32, LF_F32, false},
+    {5, 3, 3, {2, 0, 1}, LF_F32, LF_F32, false, false},
+    {33, 17, 4, {0, 7, 0, 30}, LF_F32, LF_F32, false, true},
+    {70, 65, 2, {65, 1}, LF_F32, LF_F32, true, false},
+    {64, 48, 8, {0, 0, 0, 100, 0, 0, 0, 0}, LF_F32, LF_F32, false, true},
 #ifdef OP_CUDA
-    {70, 600, 3, {3, 130, 29}, LF_F32, LF_F32, true},
-    {70, 600, 40, {0, 5, 0}, LF_F16, LF_F32, true}, /* more than 32 groups */
-    {33, 17, 4, {0, 7, 1, 30}, LF_F16, LF_F16, false},
-    {48, 136, 5, {13, 0, 300, 2, 15}, LF_F16, LF_F16, true},
+    {70, 600, 3, {3, 130, 29}, LF_F32, LF_F32, true, false},
+    {70, 600, 40, {0, 5, 0}, LF_F16, LF_F32, true, true}, /* more than 32 groups */
+    {33, 17, 4, {0, 7, 1, 30}, LF_F16, LF_F16, false, false},
+    {48, 136, 5, {13, 0, 300, 2, 15}, LF_F16, LF_F16, true, true},
 #else
     {40,
      1300,
@@ -48,23 +48,24 @@ static const struct gcase cases[] = {
      {3, 300, 29},
      LF_F32,
      LF_F32,
-     true},                                        /* several chunks of K, several blocks of rows */
-    {1030, 24, 2, {20, 5}, LF_F32, LF_F32, false}, /* several blocks of columns */
-    {600, 40, 1, {31}, LF_F32, LF_F32, false},
-    {40, 2600, 3, {3, 30, 29}, LF_BF16, LF_BF16, false},
+     true,
+     false}, /* several chunks of K, several blocks of rows */
+    {1030, 24, 2, {20, 5}, LF_F32, LF_F32, false, true}, /* several blocks of columns */
+    {600, 40, 1, {31}, LF_F32, LF_F32, false, false},
+    {40, 2600, 3, {3, 30, 29}, LF_BF16, LF_BF16, false, true},
 #endif
-    {33, 17, 4, {0, 7, 1, 30}, LF_BF16, LF_BF16, false},
-    {70, 65, 2, {65, 1}, LF_BF16, LF_F32, false},
-    {48, 130, 5, {13, 0, 300, 2, 15}, LF_BF16, LF_BF16, true},
-    {9, 9, 12, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, LF_BF16, LF_BF16, false},
-    {16, 16, 2, {0, 0}, LF_F32, LF_F32, false},
+    {33, 17, 4, {0, 7, 1, 30}, LF_BF16, LF_BF16, false, false},
+    {70, 65, 2, {65, 1}, LF_BF16, LF_F32, false, true},
+    {48, 130, 5, {13, 0, 300, 2, 15}, LF_BF16, LF_BF16, true, false},
+    {9, 9, 12, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, LF_BF16, LF_BF16, false, true},
+    {16, 16, 2, {0, 0}, LF_F32, LF_F32, false, false},
 };
 
 enum form { FWD, DX, DW, FORMS };
 static const char *const form_name[] = {"forward", "dx", "dw"};
 
 struct gdata {
-    struct op_buf a, b, c, res, work, offsets;
+    struct op_buf a, b, c, res, bias, work, offsets;
     int32_t *off;   /* [MAX_GROUPS + 1] */
     int64_t m, n_c; /* rows; elements of c */
     struct lf_k_grouped_gemm g;
@@ -109,6 +110,10 @@ static void setup(struct gdata *d, const struct gcase *t, enum form form,
         d->res = op_random(d->m * d->g.ldres, ct, seed + 3, 1);
         d->g.residual = d->res.p;
     }
+    if (t->bias && form == FWD) {
+        d->bias = op_random(t->groups * n, LF_F32, seed + 4, 1);
+        d->g.bias = d->bias.p;
+    }
     d->g.work_bytes = k->grouped_gemm.work(&d->g, queue_threads(q));
     d->work = op_alloc(d->g.work_bytes);
     d->g.work = d->work.p;
@@ -117,7 +122,7 @@ static void setup(struct gdata *d, const struct gcase *t, enum form form,
 static void teardown(struct gdata *d)
 {
     op_free(&d->offsets), op_free(&d->a), op_free(&d->b), op_free(&d->c), op_free(&d->res),
-        op_free(&d->work);
+        op_free(&d->bias), op_free(&d->work);
 }
 
 static void reference(const struct gdata *d, const struct gcase *t, enum form form, double *want,
@@ -146,6 +151,8 @@ static void reference(const struct gdata *d, const struct gcase *t, enum form fo
                     size += fabs(p);
                 }
                 int64_t o = form == DW ? (e * g->n + i) * g->k + j : i * g->ldc + j;
+                if (g->bias)
+                    s += (double)g->bias[e * g->n + j];
                 if (g->residual)
                     s += op_get(g->residual, i * g->ldres + j, g->c_type);
                 want[o] = form == DW ? want[o] + s : s;
@@ -179,6 +186,7 @@ static bool equals_gemm(const struct gdata *d, const struct gcase *t, enum form 
         x.ldc = x.n;
         x.residual = g->residual ? (const char *)g->residual + (size_t)(r0 * g->ldres) * ec : NULL;
         x.ldres = g->ldres;
+        x.bias = g->bias ? g->bias + e * g->n : NULL;
         struct op_buf c = op_alloc((size_t)(x.m * x.n) * ec),
                       work = op_alloc(x.work_bytes = k->gemm.work(&x, queue_threads(q)));
         x.c = c.p;
@@ -237,8 +245,8 @@ static void test_case(const struct lf_kernels *k, lf_queue *q, const struct gcas
  * threads. */
 static void test_alone(const struct lf_kernels *k, int ab)
 {
-    const struct gcase many = {96, 200, 3, {40, 21, 90}, ab, ab, false},
-                       few = {96, 200, 3, {0, 21, 1}, ab, ab, false};
+    const struct gcase many = {96, 200, 3, {40, 21, 90}, ab, ab, false, true},
+                       few = {96, 200, 3, {0, 21, 1}, ab, ab, false, true};
     lf_queue *q3 = op_queue_create(3), *q1 = op_queue_create(1);
     struct gdata x, y;
     const size_t e = lf_dtype_size((enum lf_dtype)ab);
@@ -267,6 +275,62 @@ static void test_alone(const struct lf_kernels *k, int ab)
     op_queue_destroy(q3), op_queue_destroy(q1);
 }
 
+/* Sums of each group's rows, against the formula and colsum over the group alone. */
+static void test_colsum(const struct lf_kernels *k, lf_queue *q, int type)
+{
+    static const int64_t rows[] = {0, 300, 1, 0, 64, 35};
+    enum { G = 6, N = 70, M = 400, LD = N + 3 };
+    struct op_buf off = op_alloc((G + 1) * sizeof(int32_t)), dy = op_random(M * LD, type, 1, 1),
+                  db = op_random(G * N, LF_F32, 2, 1), one = op_alloc(N * sizeof(float));
+    int32_t *offsets = off.p;
+    double want[G * N], scale[G * N];
+    bool same = true;
+    offsets[0] = 0;
+    for (int g = 0; g < G; g++)
+        offsets[g + 1] = offsets[g] + (int32_t)rows[g];
+    struct lf_k_grouped_colsum a = {.m = M,
+                                    .n = N,
+                                    .groups = G,
+                                    .ld = LD,
+                                    .offsets = offsets,
+                                    .dy = dy.p,
+                                    .db = db.p,
+                                    .dy_type = (uint8_t)type};
+    for (int pass = 0; pass < 2; pass++) { /* written, then added to */
+        for (int64_t i = 0; i < G * N; i++) {
+            want[i] = pass ? op_get(db.p, i, LF_F32) : 0;
+            scale[i] = 1;
+            for (int64_t r = offsets[i / N]; r < offsets[i / N + 1]; r++) {
+                want[i] += op_get(dy.p, r * LD + i % N, type);
+                scale[i] += fabs(op_get(dy.p, r * LD + i % N, type));
+            }
+        }
+        a.accumulate = pass;
+        if (k->grouped_colsum.check(&a) || k->grouped_colsum.run(q, &a))
+            tap_bail("grouped_colsum");
+        op_ok(op_compare(db.p, LF_F32, want, scale, G * N, 1e-6),
+              pass ? "grouped_colsum adds" : "grouped_colsum");
+        for (int g = 0; g < G && !pass; g++) {
+            struct lf_k_colsum x = {.rows = rows[g],
+                                    .n = N,
+                                    .ld = LD,
+                                    .dy = (char *)dy.p + (size_t)(offsets[g] * LD) *
+                                                             lf_dtype_size((enum lf_dtype)type),
+                                    .db = one.p,
+                                    .dy_type = (uint8_t)type};
+            struct op_buf work = op_alloc(x.work_bytes = k->colsum.work(&x, 1));
+            x.work = work.p;
+            if (k->colsum.run(q, &x))
+                tap_bail("colsum");
+            same = same && !memcmp(one.p, (float *)db.p + g * N, N * sizeof(float));
+            op_free(&work);
+        }
+    }
+    op_prove(db.p, LF_F32, want, scale, G * N, 1e-6, 0);
+    tap_ok(same && op_guards_intact(&db), "grouped_colsum has the bits of colsum of each group");
+    op_free(&off), op_free(&dy), op_free(&db), op_free(&one);
+}
+
 static void test_cases(const struct lf_kernels *k, lf_queue *q)
 {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
@@ -282,8 +346,10 @@ int main(void)
         if (!k)
             continue;
         TAP(167, test_cases(k, q));
-        for (int ab = LF_F32; ab <= OP_LAST_FLOAT; ab++)
+        for (int ab = LF_F32; ab <= OP_LAST_FLOAT; ab++) {
             TAP(OP_BACKENDS > 1 ? 3 : 1, test_alone(k, ab));
+            TAP(4, test_colsum(k, q, ab));
+        }
     }
     op_queue_destroy(q);
     return tap_done();
