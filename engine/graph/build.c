@@ -95,11 +95,12 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
                           drop ? o->sample.id : 0,
                           drop ? o->position.id : 0,
                           o->prefix.id,
-                          o->runs.id};
+                          o->runs.id,
+                          o->sinks.id};
     struct lf_attr a = attn_attr(o);
     a.p = o->dropout;
     a.site = drop ? lf_name_site(o->site) : 0;
-    return lf_graph_op(g, LF_OP_ATTN, in, 9, &a);
+    return lf_graph_op(g, LF_OP_ATTN, in, 10, &a);
 }
 
 void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, int groups)
@@ -113,13 +114,13 @@ void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, i
 lf_val lf_attention_paged(lf_graph *g, lf_val q, const struct lf_kv_cache *c, lf_val alibi,
                           const struct lf_attn_opts *o)
 {
-    const int32_t in[] = {q.id,        c->k_pages.id, c->v_pages.id, c->seq.id, c->pos.id,
-                          c->table.id, alibi.id,      o->prefix.id,  o->runs.id};
+    const int32_t in[] = {q.id,        c->k_pages.id, c->v_pages.id, c->seq.id,  c->pos.id,
+                          c->table.id, alibi.id,      o->prefix.id,  o->runs.id, o->sinks.id};
     struct lf_attr a = attn_attr(o);
     a.page_tokens = c->page_tokens;
     if (!o->causal)
         lf_graph_fail(g, LF_EINVAL, "attention_paged: attention over a cache is causal");
-    return lf_graph_op(g, LF_OP_ATTN_PAGED, in, 9, &a);
+    return lf_graph_op(g, LF_OP_ATTN_PAGED, in, 10, &a);
 }
 
 lf_val lf_add(lf_graph *g, lf_val a, lf_val b)

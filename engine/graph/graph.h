@@ -178,7 +178,8 @@ struct lf_attn_opts {
     /* i32 [n_docs, 1] (paged: [n_seq, 1]) input or LF_NONE: every position of the document sees the
      * keys below it */
     lf_val prefix;
-    lf_val runs; /* i32 [R, 2] input or LF_NONE: rows that see what is behind them (kernels.h) */
+    lf_val runs;  /* i32 [R, 2] input or LF_NONE: rows that see what is behind them (kernels.h) */
+    lf_val sinks; /* a parameter [1, H] or LF_NONE: scores that weigh nothing (kernels.h) */
 };
 /* q [R, H*D], k [R, G*D] and v [R, G*E], usually views of one qkv matrix with E = D; cu_seqlens is
  * an i32 [n_docs + 1, 1] input, alibi an f32 [1, H] constant or LF_NONE. The result is [R, H*E]. */
@@ -200,6 +201,13 @@ lf_val lf_attention_paged(lf_graph *g, lf_val q, const struct lf_kv_cache *c, lf
 
 lf_val lf_act(lf_graph *g, lf_val x, enum lf_act act);
 lf_val lf_glu(lf_graph *g, lf_val gate, lf_val up, enum lf_act act); /* act(gate) * up */
+/* The same of values that are cut and moved: act(min(gate, limit)) * (up within [-limit, limit] +
+ * up_offset); limit 0: nothing is cut. */
+struct lf_glu_opts {
+    enum lf_act act;
+    float limit, up_offset;
+};
+lf_val lf_glu_cut(lf_graph *g, lf_val gate, lf_val up, const struct lf_glu_opts *o);
 lf_val lf_add(lf_graph *g, lf_val a, lf_val b);
 lf_val lf_scale(lf_graph *g, lf_val x, float alpha); /* alpha * x */
 /* p == 0 returns x and makes no node. name identifies the random decision ("layers.3.attn.resid"),
@@ -299,8 +307,8 @@ lf_val lf_moe_stats(lf_graph *g, const struct lf_routes *r, lf_val bias, lf_val 
 void lf_moe_total(lf_graph *g, lf_val total, const char *name);
 /* [R, C] -> [M, C] in expert order */
 lf_val lf_moe_permute(lf_graph *g, lf_val x, const struct lf_routes *r);
-/* [M, K] -> [M, N]; w [E N, K] */
-lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, const struct lf_routes *r);
+/* [M, K] -> [M, N]; w [E N, K]; bias, a parameter [E, N], or LF_NONE */
+lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias, const struct lf_routes *r);
 /* [M, C] -> [R, C], weighted */
 lf_val lf_moe_combine(lf_graph *g, lf_val x, const struct lf_routes *r);
 /* y[r] = sigmoid(gate[r]) * x[r]. gate [R, 1] comes from a linear node and is pinned to f32. */

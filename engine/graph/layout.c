@@ -421,6 +421,7 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
         return 0;
     }
     case LF_OP_LINEAR:
+    case LF_OP_MOE_LINEAR:
         a->no_bias = elsewhere(l, n);
         return 0;
     default:

@@ -159,11 +159,34 @@ static int embedding_bwd(const struct node *v, int out)
     return !divided ? over_rows(dy) : dy == LF_PL_SAME ? LF_PL_ROWS : BAD;
 }
 
-/* Documents are whole on an axis of data; rows of one may not be spread. */
+/* Parameters of channels go with the columns that they weigh. */
+static bool of_columns(const struct node *v, int slot, int x)
+{
+    const int p = at(v, slot);
+    return p == NONE || p == (x == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME);
+}
+
+/* Biases of experts, [E, N], go with the columns of what they are added to. */
+static int moe_linear(const struct node *v)
+{
+    const int y = product(at(v, MOEL_X), at(v, MOEL_W)), bias = at(v, MOEL_BIAS);
+    return bias != NONE && bias != (y == LF_PL_COLS ? LF_PL_COLS : LF_PL_SAME) ? BAD : y;
+}
+
+/* Their gradient is a matrix, whose columns are those of dy. */
+static int moe_colsum(const struct node *v)
+{
+    const int dy = at(v, MOECS_DY);
+    return dy == LF_PL_ROWS ? LF_PL_PARTIAL : dy;
+}
+
+/* Documents are whole on an axis of data; rows of one may not be spread. Sinks go with heads. */
 static int attention(const struct node *v)
 {
     const int x = both(at(v, ATTN_Q), both(at(v, ATTN_K), at(v, ATTN_V)));
-    return x == LF_PL_ROWS && v->axis != LF_AXIS_DATA ? BAD : nonlinear(x);
+    return !of_columns(v, ATTN_SINKS, x) || (x == LF_PL_ROWS && v->axis != LF_AXIS_DATA)
+               ? BAD
+               : nonlinear(x);
 }
 
 static int attention_bwd(const struct node *v)
@@ -470,6 +493,8 @@ static int place_out(const struct node *v, int out)
         return backward(at(v, 1), at(v, 0));
     case LF_OP_ATTN_BWD:
         return attention_bwd(v);
+    case LF_OP_ATTN_SINKS_BWD:
+        return backward(at(v, SINKB_DO), at(v, SINKB_O));
     case LF_OP_ACT_BWD:
         return backward(at(v, ACTB_DY), at(v, ACTB_X));
     case LF_OP_GLU_BWD:
@@ -479,7 +504,9 @@ static int place_out(const struct node *v, int out)
     case LF_OP_MOE_STATS: /* counts are of the rows that a rank has */
         return out == STATS_COUNTS ? over_rows(at(v, STATS_SCORES)) : at(v, STATS_SCORES);
     case LF_OP_MOE_LINEAR:
-        return product(at(v, MOEL_X), at(v, MOEL_W));
+        return moe_linear(v);
+    case LF_OP_MOE_COLSUM:
+        return moe_colsum(v);
     case LF_OP_MOE_COMBINE:
         return both(weighed(at(v, COMB_X), at(v, COMB_WEIGHTS)), at(v, COMB_RES));
     case LF_OP_ROW_GATE:

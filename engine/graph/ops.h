@@ -84,6 +84,8 @@ enum lf_op {
     LF_OP_SCAN_GATE_BWD,
     LF_OP_SCAN,
     LF_OP_SCAN_BWD,
+    LF_OP_ATTN_SINKS_BWD, /* what each row adds to the gradient of its heads' sinks */
+    LF_OP_MOE_COLSUM,     /* the gradient of the experts' biases */
     LF_OP_COUNT
 };
 
@@ -101,7 +103,18 @@ enum { LINEAR_Y, LINEAR_PRE };
 enum { NORM_X, NORM_DELTA, NORM_W, NORM_B };
 enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
 enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN, ROPE_POS2, ROPE_AXIS };
-enum { ATTN_Q, ATTN_K, ATTN_V, ATTN_CU, ATTN_ALIBI, ATTN_SAMPLE, ATTN_POS, ATTN_PREFIX, ATTN_RUNS };
+enum {
+    ATTN_Q,
+    ATTN_K,
+    ATTN_V,
+    ATTN_CU,
+    ATTN_ALIBI,
+    ATTN_SAMPLE,
+    ATTN_POS,
+    ATTN_PREFIX,
+    ATTN_RUNS,
+    ATTN_SINKS
+};
 enum { ATTN_O, ATTN_LSE };
 enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
 enum {
@@ -113,7 +126,8 @@ enum {
     PAGED_TABLE,
     PAGED_ALIBI,
     PAGED_PREFIX,
-    PAGED_RUNS
+    PAGED_RUNS,
+    PAGED_SINKS
 };
 enum { DROP_X, DROP_RES, DROP_SAMPLE, DROP_POS };
 enum { XENT_X, XENT_W, XENT_BIAS, XENT_TARGET };
@@ -142,6 +156,7 @@ enum {
     ATTNB_RUNS
 };
 enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV };
+enum { SINKB_O, SINKB_DO, SINKB_LSE, SINKB_SINKS };
 enum { ACTB_X, ACTB_DY };
 enum { GLUB_GATE, GLUB_UP, GLUB_DY };
 enum { GLUB_DGATE, GLUB_DUP };
@@ -151,12 +166,13 @@ enum { STATS_IDS, STATS_SCORES, STATS_ENTROPY, STATS_PREV, STATS_CU, STATS_BIAS 
 enum { STATS_LOAD, STATS_COUNTS };
 enum { SORT_ROW_OF, SORT_PLACE, SORT_OFFSETS }; /* outputs; the input is ids */
 enum { PERM_X, PERM_ROW_OF, PERM_PLACE };
-enum { MOEL_X, MOEL_W, MOEL_OFFSETS };
+enum { MOEL_X, MOEL_W, MOEL_OFFSETS, MOEL_BIAS };
 enum { COMB_X, COMB_PLACE, COMB_WEIGHTS, COMB_RES };
 enum { GATE_X, GATE_GATE };
 enum { ROUTEB_IDS, ROUTEB_WEIGHTS, ROUTEB_SCORES, ROUTEB_DWEIGHTS, ROUTEB_LOAD, ROUTEB_CU };
 enum { MOEDX_DY, MOEDX_W, MOEDX_RES, MOEDX_OFFSETS };
 enum { MOEDW_DY, MOEDW_X, MOEDW_OFFSETS };
+enum { MOECS_DY, MOECS_OFFSETS };
 enum { COMBB_X, COMBB_DY, COMBB_PLACE, COMBB_WEIGHTS };
 enum { GATEB_X, GATEB_DY, GATEB_GATE };
 enum { DNORM_W, DNORM_A, DNORM_B };
@@ -297,6 +313,7 @@ LF_EMIT(embed_bwd);
 LF_EMIT(norm_bwd);
 LF_EMIT(unit_rows_bwd);
 LF_EMIT(attn_bwd);
+LF_EMIT(attn_sinks_bwd);
 LF_EMIT(act_bwd);
 LF_EMIT(glu_bwd);
 LF_EMIT(moe_route);
@@ -312,6 +329,7 @@ LF_EMIT(col_gate_bwd);
 LF_EMIT(moe_route_bwd);
 LF_EMIT(moe_linear_dx);
 LF_EMIT(moe_linear_dw);
+LF_EMIT(moe_colsum);
 LF_EMIT(moe_combine_bwd);
 LF_EMIT(row_gate_bwd);
 LF_EMIT(moe_balance);

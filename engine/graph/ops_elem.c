@@ -55,11 +55,16 @@ LF_EMIT(act_bwd)
     return 0;
 }
 
-lf_val lf_glu(lf_graph *g, lf_val gate, lf_val up, enum lf_act act)
+lf_val lf_glu_cut(lf_graph *g, lf_val gate, lf_val up, const struct lf_glu_opts *o)
 {
     const int32_t in[] = {gate.id, up.id};
-    const struct lf_attr a = {.act = (uint8_t)act};
+    const struct lf_attr a = {.act = (uint8_t)o->act, .limit = o->limit, .up_offset = o->up_offset};
     return lf_graph_op(g, LF_OP_GLU, in, 2, &a);
+}
+
+lf_val lf_glu(lf_graph *g, lf_val gate, lf_val up, enum lf_act act)
+{
+    return lf_glu_cut(g, gate, up, &(struct lf_glu_opts){.act = act});
 }
 
 LF_VJP(glu)
@@ -85,6 +90,8 @@ LF_EMIT(glu)
                                .gate = P(b, n->in[0]),
                                .up = P(b, n->in[1]),
                                .y = P(b, y),
+                               .limit = n->a.limit,
+                               .up_offset = n->a.up_offset,
                                .act = n->a.act,
                                .x_type = DT(b, y)};
     return 0;
@@ -106,6 +113,8 @@ LF_EMIT(glu_bwd)
                                .dy = P(b, dy),
                                .dgate = P(b, n->out[0]),
                                .dup = P(b, n->out[1]),
+                               .limit = n->a.limit,
+                               .up_offset = n->a.up_offset,
                                .act = n->a.act,
                                .x_type = DT(b, dy)};
     return 0;

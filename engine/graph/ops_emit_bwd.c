@@ -61,6 +61,25 @@ LF_EMIT(attn_bwd)
     return 0;
 }
 
+LF_EMIT(attn_sinks_bwd)
+{
+    struct lf_k_attn_sinks_bwd *k = args;
+    const int32_t o = n->in[SINKB_O], d_o = n->in[SINKB_DO], ds = n->out[0];
+    *k = (struct lf_k_attn_sinks_bwd){.rows = R(b, o),
+                                      .heads = n->a.heads,
+                                      .d_value = C(b, o) / n->a.heads,
+                                      .ldo = LD(b, o),
+                                      .lddo = LD(b, d_o),
+                                      .ldds = LD(b, ds),
+                                      .o = P(b, o),
+                                      .d_o = P(b, d_o),
+                                      .lse = P(b, n->in[SINKB_LSE]),
+                                      .sinks = P(b, n->in[SINKB_SINKS]),
+                                      .ds = P(b, ds),
+                                      .x_type = DT(b, o)};
+    return 0;
+}
+
 LF_EMIT(linear_dx)
 {
     struct lf_k_gemm *k = args;

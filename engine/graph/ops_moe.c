@@ -63,10 +63,10 @@ lf_val lf_moe_permute(lf_graph *g, lf_val x, const struct lf_routes *r)
     return out_of(g, add_node(g, LF_OP_MOE_PERMUTE, in, 3, NULL), 0);
 }
 
-lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, const struct lf_routes *r)
+lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias, const struct lf_routes *r)
 {
-    const int32_t in[] = {x.id, w.id, r->offsets.id};
-    return out_of(g, add_node(g, LF_OP_MOE_LINEAR, in, 3, NULL), 0);
+    const int32_t in[] = {x.id, w.id, r->offsets.id, bias.id};
+    return out_of(g, add_node(g, LF_OP_MOE_LINEAR, in, 4, NULL), 0);
 }
 
 lf_val lf_moe_combine(lf_graph *g, lf_val x, const struct lf_routes *r)
@@ -177,6 +177,7 @@ LF_EMIT(moe_linear)
                                     .offsets = P(b, off),
                                     .a = P(b, x),
                                     .b = P(b, n->in[MOEL_W]),
+                                    .bias = n->a.no_bias ? NULL : P(b, n->in[MOEL_BIAS]),
                                     .c = P(b, y),
                                     .lda = LD(b, x),
                                     .ldc = LD(b, y),
@@ -226,6 +227,22 @@ LF_EMIT(moe_linear_dw)
                                     .accumulate = b->acc,
                                     .ab_type = DT(b, dy),
                                     .c_type = LF_F32};
+    return 0;
+}
+
+LF_EMIT(moe_colsum)
+{
+    struct lf_k_grouped_colsum *k = args;
+    const int32_t dy = n->in[MOECS_DY], off = n->in[MOECS_OFFSETS];
+    *k = (struct lf_k_grouped_colsum){.m = R(b, dy),
+                                      .n = C(b, dy),
+                                      .groups = R(b, off) - 1,
+                                      .ld = LD(b, dy),
+                                      .offsets = P(b, off),
+                                      .dy = P(b, dy),
+                                      .db = P(b, n->out[0]),
+                                      .accumulate = b->acc,
+                                      .dy_type = DT(b, dy)};
     return 0;
 }
 

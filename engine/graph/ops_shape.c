@@ -3,6 +3,8 @@
  * Shape rules: each checks the inputs of one op and makes its outputs. A failure names the op, the
  * tensors and their shapes.
  */
+#include <math.h>
+
 #include "engine/graph/priv.h"
 
 static const char *op_name(const struct lf_node *n)
@@ -231,6 +233,13 @@ static int check_alibi(lf_graph *g, const struct lf_node *n, int slot)
                                  : bad(g, n, n->in[slot], n->in[0], "one slope per head is needed");
 }
 
+static int check_sinks(lf_graph *g, const struct lf_node *n, int slot)
+{
+    return n->in[slot] ? need_param(g, n, slot, 1, n->a.heads,
+                                    "sinks must be a parameter with one number per head")
+                       : 0;
+}
+
 static int check_runs(lf_graph *g, const struct lf_node *n, int slot, int64_t rows)
 {
     const char *what = "runs must be an i32 input [R, 2]";
@@ -247,7 +256,7 @@ LF_SHAPE(attn)
         need_float(g, n, ATTN_V, "v") ||
         check_heads(g, n, n->in[ATTN_Q], n->in[ATTN_K], n->in[ATTN_V]) ||
         need_index(g, n, ATTN_CU, LF_I32, 0, "cu_seqlens must be an i32 input [n_docs + 1, 1]") ||
-        check_alibi(g, n, ATTN_ALIBI))
+        check_alibi(g, n, ATTN_ALIBI) || check_sinks(g, n, ATTN_SINKS))
         return LF_EINVAL;
     const struct lf_tensor *q = &g->t[n->in[ATTN_Q]];
     int64_t rows = q->rows, cols = g->t[n->in[ATTN_V]].cols / n->a.groups * n->a.heads;
@@ -316,7 +325,8 @@ LF_SHAPE(attn_paged)
     if (need_index(g, n, PAGED_SEQ, LF_I32, rows, "seq must be i32 [R, 1]") ||
         need_index(g, n, PAGED_POS, LF_I32, rows, "pos must be i32 [R, 1]") ||
         need_index(g, n, PAGED_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]") ||
-        check_alibi(g, n, PAGED_ALIBI) || check_runs(g, n, PAGED_RUNS, rows) ||
+        check_alibi(g, n, PAGED_ALIBI) || check_sinks(g, n, PAGED_SINKS) ||
+        check_runs(g, n, PAGED_RUNS, rows) ||
         (n->in[PAGED_PREFIX] &&
          need_index(g, n, PAGED_PREFIX, LF_I32, g->t[n->in[PAGED_TABLE]].rows,
                     "prefix must be an i32 input [n_seq, 1]")) ||
@@ -341,6 +351,9 @@ LF_SHAPE(glu)
         return bad(g, n, n->in[0], n->in[1], "gate and up must have one shape");
     if (n->in[0] == n->in[1])
         return bad(g, n, n->in[0], n->in[1], "gate and up must be two values");
+    if (!(n->a.limit >= 0) || !isfinite(n->a.up_offset))
+        return lf_graph_fail(g, LF_EINVAL, "%s: the limit must be 0 or more, the offset finite",
+                             op_name(n));
     return make(g, n, 0, a->rows, a->cols, "");
 }
 
@@ -528,6 +541,9 @@ LF_SHAPE(moe_linear)
     if (e < 1 || all % e)
         return bad(g, n, n->in[MOEL_W], n->in[MOEL_OFFSETS],
                    "the experts do not divide the rows of w");
+    if (n->in[MOEL_BIAS] && need_param(g, n, MOEL_BIAS, e, all / e,
+                                       "the bias must be a parameter [E, N], a row per expert"))
+        return LF_EINVAL;
     return make(g, n, 0, rows, all / e, "");
 }
 

@@ -100,6 +100,23 @@ LF_VJP(rope)
     return ad->g->err.rc;
 }
 
+/* The gradient of the sinks is a sum over rows of what o, do and lse tell of each. */
+static void sinks_vjp(struct lf_ad *ad, const struct lf_node *n)
+{
+    const int32_t d = param_grad(ad, n->in[ATTN_SINKS]);
+    if (!d)
+        return;
+    const int32_t in[] = {n->out[ATTN_O], lf_ad_grad_of(ad, n->out[ATTN_O]), n->out[ATTN_LSE],
+                          n->in[ATTN_SINKS]};
+    const int32_t rows = lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT, ad->g->t[n->out[ATTN_O]].rows,
+                                       n->a.heads, "d_%s.rows", ad->g->t[n->in[ATTN_SINKS]].name);
+    if (!rows)
+        return;
+    ad->g->t[rows].fixed = true;
+    emit(ad, LF_OP_ATTN_SINKS_BWD, &n->a, in, 4, &rows, 1);
+    emit(ad, LF_OP_COLSUM, NULL, &rows, 1, &d, 1);
+}
+
 LF_VJP(attn)
 {
     const struct lf_node n = ad->g->n[node];
@@ -116,6 +133,7 @@ LF_VJP(attn)
                           n.in[ATTN_PREFIX],
                           n.in[ATTN_RUNS]};
     int32_t out[3];
+    sinks_vjp(ad, &n);
     for (int k = 0; k < 3; k++)
         out[k] = slot_or_scratch(ad, n.in[ATTN_Q + k]);
     emit(ad, LF_OP_ATTN_BWD, &n.a, in, 12, out, 3);
@@ -250,10 +268,15 @@ LF_VJP(moe_permute)
 LF_VJP(moe_linear)
 {
     const struct lf_node n = ad->g->n[node];
-    int32_t dy = lf_ad_grad_of(ad, n.out[0]), dw = param_grad(ad, n.in[MOEL_W]);
+    int32_t dy = lf_ad_grad_of(ad, n.out[0]), dw = param_grad(ad, n.in[MOEL_W]),
+            db = param_grad(ad, n.in[MOEL_BIAS]);
     if (dw) {
         const int32_t in[] = {dy, n.in[MOEL_X], n.in[MOEL_OFFSETS]};
         emit(ad, LF_OP_MOE_LINEAR_DW, NULL, in, 3, &dw, 1);
+    }
+    if (db) {
+        const int32_t in[] = {dy, n.in[MOEL_OFFSETS]};
+        emit(ad, LF_OP_MOE_COLSUM, NULL, in, 2, &db, 1);
     }
     if (lf_ad_wants(ad, n.in[MOEL_X])) {
         const int32_t in[] = {dy, n.in[MOEL_W], 0, n.in[MOEL_OFFSETS]};

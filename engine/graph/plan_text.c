@@ -209,6 +209,8 @@ static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
         h = mix_i(h, a->blocks);
     if (n->op >= LF_OP_CONV)
         h = mix_f(mix_f(mix_i(mix_i(h, a->delta), a->per_channel), a->low), a->high);
+    if (a->limit > 0 || a->up_offset != 0)
+        h = mix_f(mix_f(h, a->limit), a->up_offset);
     return h;
 }
 

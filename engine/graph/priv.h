@@ -62,12 +62,13 @@ struct lf_attr {
     /* tp_enter, tp_leave, tp_rows: ranks divide rows; tp_own: the graph has local shapes. inverse:
      * what enters is the same on all ranks, as a gradient is; nothing is summed */
     bool sequence;
-    /* linear, embed, dora: a partial sum, to which another rank adds the bias, the position */
+    /* linear, moe_linear, embed, dora: a partial sum, to which another rank adds the bias, the position */
     bool no_bias;
     bool each;               /* norm: the heads have parameters of their own */
     bool squares;            /* dora_norm: of the lengths, which ranks add up */
     bool delta, per_channel; /* scan */
     float low, high;         /* scan_gate: where the step is cut */
+    float limit, up_offset;  /* glu: where values are cut, what is added to up */
 };
 
 struct lf_node {

@@ -32,6 +32,7 @@ static int summed_slot(const lf_graph *g, const struct lf_node *n)
     case LF_OP_EMBED_BWD:
         return EMBB_DY;
     case LF_OP_COLSUM:
+    case LF_OP_MOE_COLSUM:
         return 0;
     default:
         return -1;
