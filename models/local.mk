@@ -133,6 +133,8 @@ dist_models_DATA = \
   models/qwen1.5-moe-a2.7b.ini \
   models/qwen2-57b-a14b.ini \
   models/qwen3-30b-a3b.ini \
+  models/gpt-oss-20b.ini \
+  models/gpt-oss-120b.ini \
   models/qwen3-235b-a22b.ini \
   models/deepseek-moe-16b.ini \
   models/deepseek-v2-lite.ini \

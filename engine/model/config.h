@@ -256,6 +256,9 @@ typedef struct lf_model_config {
 
     int activation; /* enum lf_act, or LF_MODEL_RELU2 with mlp = plain */
     int mlp;        /* enum lf_model_mlp: down(act(gate x) * up x), or down(act(up x)) */
+    /* of gated MLPs, and experts: n > 0 cuts gate x to at most n and up x to [-n, n]; what is added
+     * to up x behind that. A gradient is 0 where its value was cut (gpt-oss) */
+    double glu_limit, glu_up_offset;
     bool qkv_bias, out_bias, mlp_bias, head_bias;
     /* attention times sigmoid(x attn.gate) before the projection back (Qwen3-Next) */
     bool attn_gate;
@@ -303,9 +306,10 @@ typedef struct lf_model_config {
     double scan_in_scale, scan_out_scale; /* s, b: multiply what the scan reads and gives */
     double attn_in_scale, attn_out_scale; /* likewise of attention */
 
-    int parallel_block;   /* enum lf_model_parallel: x + attn(norm x) + mlp(norm x) */
-    double attn_scale;    /* of q.k; 0: see lf_model_layer_attn_scale */
-    double attn_softcap;  /* 0 = off */
+    int parallel_block;  /* enum lf_model_parallel: x + attn(norm x) + mlp(norm x) */
+    double attn_scale;   /* of q.k; 0: see lf_model_layer_attn_scale */
+    double attn_softcap; /* 0 = off */
+    bool attn_sinks; /* a learned score of each head that joins the softmax and weighs nothing */
     double logit_softcap; /* 0 = off */
     double logit_scale;   /* multiplies the logits, before logit_softcap (Cohere, Granite) */
     double embed_scale;   /* multiplies the token embedding */
@@ -322,7 +326,9 @@ typedef struct lf_model_config {
     int64_t expert_ffn;        /* inner width of an expert; 0 in a file = ffn */
     int64_t shared_ffn;        /* of the shared expert; 0 = none */
     bool shared_gate;
-    int router_score; /* enum lf_model_router */
+    bool expert_bias;        /* gate, up and down of each expert have a bias */
+    bool router_linear_bias; /* logits of experts have a trained bias */
+    int router_score;        /* enum lf_model_router */
     /* weights of the chosen experts are made to sum to 1 (before router_scale) */
     bool router_renorm;
     double router_scale;
@@ -481,6 +487,8 @@ int64_t lf_model_moe_layers(const lf_model_config *c);
 /* Returns the number of scalars in the matrices of the MLP of a MoE layer: all of them, or with
  * `active` those that multiply one token. */
 int64_t lf_model_moe_params(const lf_model_config *c, bool active);
+/* Returns the number of its scalars that are in no matrix: biases of router and experts. */
+int64_t lf_model_moe_vectors(const lf_model_config *c);
 /* Returns the number of scalars in the matrices that multiply a token in a head of mtp_layers, but
  * for the head over the vocabulary. */
 int64_t lf_model_mtp_matmul_params(const lf_model_config *c);

@@ -268,6 +268,8 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"window_head_dim", c->window_head_dim > 0, windows, "sliding_window"},
         {"layer_positions", c->layer_positions.text[0] != 0, c->position == LF_POS_ROPE,
          "position = rope"},
+        {"glu_limit", c->glu_limit > 0, c->mlp == LF_MLP_GLU, "mlp = glu"},
+        {"glu_up_offset", fabs(c->glu_up_offset) > 0, c->mlp == LF_MLP_GLU, "mlp = glu"},
         {"qk_norm_all_heads", c->qk_norm_all_heads, c->qk_norm, "qk_norm"},
         {"qk_norm_after_rope", c->qk_norm_after_rope, c->qk_norm && c->position == LF_POS_ROPE,
          "qk_norm and rope"},
@@ -287,10 +289,10 @@ static int check_unread(const lf_model_config *c, lf_err *err)
 /* Keys that only a mixture of experts reads. */
 static int check_no_experts(const lf_model_config *c, lf_err *err)
 {
-    static const char *const keys[] = {"experts_per_token", "expert_ffn",       "shared_ffn",
-                                       "shared_gate",       "router_score",     "router_renorm",
-                                       "router_scale",      "router_groups",    "router_top_groups",
-                                       "router_bias",       "router_bias_rate", "router_aux"};
+    static const char *const keys[] = {
+        "experts_per_token",  "expert_ffn",   "shared_ffn",       "shared_gate",  "expert_bias",
+        "router_linear_bias", "router_score", "router_renorm",    "router_scale", "router_groups",
+        "router_top_groups",  "router_bias",  "router_bias_rate", "router_aux"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (lf_model_by_hand(c, keys[i]))
             CONTRADICTION(keys[i], "means nothing without experts");
@@ -308,8 +310,10 @@ static int check_experts(lf_model_config *c, lf_err *err)
         CONTRADICTION("experts_per_token", "%lld of %lld experts", (long long)c->experts_per_token,
                       (long long)c->experts);
     if (c->mlp != LF_MLP_GLU || c->mlp_bias)
-        CONTRADICTION(c->mlp_bias ? "mlp_bias" : "mlp",
-                      "experts are gated and have no bias: mlp = glu, mlp_bias = no");
+        CONTRADICTION(
+            c->mlp_bias ? "mlp_bias" : "mlp",
+            "experts are gated and have no bias by this key, but by expert_bias: mlp = glu, "
+            "mlp_bias = no");
     if (c->shared_gate && !c->shared_ffn)
         CONTRADICTION("shared_gate", "means nothing without shared_ffn");
     if (lf_model_moe_layers(c) < 1)

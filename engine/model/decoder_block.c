@@ -39,13 +39,18 @@ lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l
     return lf_norm(b->g, x, w, c->norm_bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE, &o);
 }
 
-/* y = x w^T (+ bias), both found under name. */
 lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *part, int64_t l)
 {
     char name[64];
     part_name(name, part, l);
+    return lf_dec_linear_with(b, x, bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE, part, l);
+}
+
+lf_val lf_dec_linear_with(struct lf_dec_build *b, lf_val x, lf_val v, const char *part, int64_t l)
+{
+    char name[64];
+    part_name(name, part, l);
     lf_val w = lf_paramf(b->g, "%s.weight", name);
-    lf_val v = bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE;
     const struct lf_adapter_drop drop = {.p = b->dropout ? (float)b->d->adapter_dropout : 0,
                                          .sample = b->samples,
                                          .position = b->offsets};
@@ -201,6 +206,8 @@ static lf_val attention(struct lf_dec_build *b, lf_val x, int64_t l)
                              .prefix = b->prefix,
                              .runs = b->runs,
                              .max_doc = b->max_doc};
+    if (c->attn_sinks)
+        o.sinks = lf_paramf(b->g, "layers.%lld.attn.sinks", (long long)l);
     char site[64];
     if (b->dropout && c->attn_prob_dropout > 0) {
         o.dropout = (float)c->attn_prob_dropout;
@@ -229,6 +236,14 @@ static lf_val mixer(struct lf_dec_build *b, lf_val h, int64_t l)
     return a.id && s.id ? lf_add(b->g, a, s) : a.id ? a : s;
 }
 
+lf_val lf_dec_glu(struct lf_dec_build *b, lf_val gate, lf_val up)
+{
+    const struct lf_glu_opts o = {.act = (enum lf_act)b->c->activation,
+                                  .limit = (float)b->c->glu_limit,
+                                  .up_offset = (float)b->c->glu_up_offset};
+    return lf_glu_cut(b->g, gate, up, &o);
+}
+
 /* down(act(gate h) * up h), or down(act(up h)). */
 static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
 {
@@ -240,7 +255,7 @@ static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
     h = lf_tp_enter(b->g, h);
     if (c->mlp == LF_MLP_GLU) {
         lf_val gu = lf_dec_linear(b, h, c->mlp_bias, "mlp.gate_up", l);
-        u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->ffn), lf_slice(b->g, gu, c->ffn, c->ffn), act);
+        u = lf_dec_glu(b, lf_slice(b->g, gu, 0, c->ffn), lf_slice(b->g, gu, c->ffn, c->ffn));
     } else {
         u = lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l);
         u = c->activation == LF_MODEL_RELU2

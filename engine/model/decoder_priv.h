@@ -94,6 +94,11 @@ void lf_dec_chunk_out(struct lf_dec_build *b, lf_val x);
 lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l);
 /* y = x w^T (+ bias); the names of both begin with "layers.l.part". */
 lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *part, int64_t l);
+/* The same with a bias of another name, or LF_NONE. */
+lf_val lf_dec_linear_with(struct lf_dec_build *b, lf_val x, lf_val bias, const char *part,
+                          int64_t l);
+/* The gated unit of the description: act(gate) * up, cut and moved where it says so. */
+lf_val lf_dec_glu(struct lf_dec_build *b, lf_val gate, lf_val up);
 lf_val lf_dec_dropout(struct lf_dec_build *b, lf_val x, double p, const char *part, int64_t l);
 /* Which heads turn by their positions: `heads` side by side, from channel `first` of each on.
  * query: by tables of their own, where logn_length scales queries. */

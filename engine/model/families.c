@@ -192,6 +192,29 @@ static const char *const qwen15_moe[] = {LLAMA,
                                          "shared_gate=yes",
                                          "router_aux=0.001",
                                          NULL};
+/* A learned sink for each head, biases everywhere, a gated unit that is cut; every other layer has
+ * a window. */
+static const char *const gpt_oss[] = {LLAMA,
+                                      "norm_eps=1e-5",
+                                      "rope_theta=150000",
+                                      "rope_scaling=yarn",
+                                      "rope_factor=32",
+                                      "rope_original_positions=4096",
+                                      "rope_truncate=no",
+                                      "tied_head=no",
+                                      "qkv_bias=yes",
+                                      "out_bias=yes",
+                                      "attn_sinks=yes",
+                                      "layer_mixers=wf*",
+                                      "sliding_window=128",
+                                      "activation=gelu_quick",
+                                      "glu_limit=7",
+                                      "glu_up_offset=1",
+                                      "expert_bias=yes",
+                                      "router_linear_bias=yes",
+                                      "router_renorm=yes",
+                                      "router_aux=0.001",
+                                      NULL};
 static const char *const qwen3_moe[] = {
     LLAMA,          "norm_eps=1e-6",     "rope_theta=1000000", "qk_norm=yes",
     "tied_head=no", "router_renorm=yes", "router_aux=0.001",   NULL};
@@ -378,6 +401,7 @@ const struct lf_model_family lf_model_families[] = {
     {"qwen1.5-moe", qwen15_moe},
     {"qwen2-moe", qwen15_moe},
     {"qwen3-moe", qwen3_moe},
+    {"gpt-oss", gpt_oss},
     {"deepseek-moe", deepseek_moe},
     {"deepseek-v2", deepseek_v2},
     {"deepseek-v3", deepseek_v3},

@@ -14,11 +14,20 @@ int64_t lf_model_moe_params(const lf_model_config *c, bool active)
            (c->experts + 3 * used * c->expert_ffn + 3 * c->shared_ffn + (c->shared_gate ? 1 : 0));
 }
 
+int64_t lf_model_moe_vectors(const lf_model_config *c)
+{
+    return (c->router_bias ? c->experts : 0) + (c->router_linear_bias ? c->experts : 0) +
+           (c->expert_bias ? c->experts * (2 * c->expert_ffn + c->hidden) : 0);
+}
+
 static lf_val expert(struct lf_dec_build *b, lf_val x, const struct lf_routes *r, const char *part,
                      int64_t l)
 {
-    return lf_moe_linear(
-        b->g, x, lf_paramf(b->g, "layers.%lld.moe.experts.%s.weight", (long long)l, part), r);
+    const long long n = (long long)l;
+    const lf_val bias =
+        b->c->expert_bias ? lf_paramf(b->g, "layers.%lld.moe.experts.%s.bias", n, part) : LF_NONE;
+    return lf_moe_linear(b->g, x, lf_paramf(b->g, "layers.%lld.moe.experts.%s.weight", n, part),
+                         bias, r);
 }
 
 /* The shared expert: a gated MLP that every row takes. */
@@ -26,8 +35,8 @@ static lf_val shared(struct lf_dec_build *b, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
     lf_val gu = lf_dec_linear(b, h, false, "moe.shared.gate_up", l);
-    lf_val u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->shared_ffn),
-                      lf_slice(b->g, gu, c->shared_ffn, c->shared_ffn), (enum lf_act)c->activation);
+    lf_val u = lf_dec_glu(b, lf_slice(b->g, gu, 0, c->shared_ffn),
+                          lf_slice(b->g, gu, c->shared_ffn, c->shared_ffn));
     return lf_dec_linear(b, u, false, "moe.shared.down", l);
 }
 
@@ -49,7 +58,10 @@ static struct lf_routes routes(struct lf_dec_build *b, lf_val h, lf_val bias, in
                                     .scale = (float)c->router_scale,
                                     .aux = (float)c->router_aux,
                                     .layers = moe_layers(b)};
-    return lf_moe_route(b->g, lf_dec_linear(b, h, false, "moe.router", l), bias, &o);
+    const lf_val add = c->router_linear_bias
+                           ? lf_paramf(b->g, "layers.%lld.moe.router.logit_bias", (long long)l)
+                           : LF_NONE;
+    return lf_moe_route(b->g, lf_dec_linear_with(b, h, add, "moe.router", l), bias, &o);
 }
 
 static bool last_moe_layer(const struct lf_dec_build *b, int64_t l)
@@ -74,8 +86,7 @@ lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l)
                                last_moe_layer(b, l) ? moe_layers(b) : 0);
     r.weights = lf_tp_enter(b->g, r.weights);
     lf_val x = lf_moe_permute(b->g, in, &r);
-    lf_val u = lf_glu(b->g, expert(b, x, &r, "gate", l), expert(b, x, &r, "up", l),
-                      (enum lf_act)c->activation);
+    lf_val u = lf_dec_glu(b, expert(b, x, &r, "gate", l), expert(b, x, &r, "up", l));
     lf_val y = lf_moe_combine(b->g, expert(b, u, &r, "down", l), &r);
     if (c->shared_ffn) {
         lf_val s = shared(b, in, l);

@@ -123,11 +123,32 @@ static void add_expert(struct table *t, enum kind kind, struct cut cut, struct s
     declare(t, kind, &d);
 }
 
+/* The bias of each expert's matrix: a row for each. */
+static void add_expert_bias(struct table *t, struct cut cut, int64_t n, const char *part, int64_t l)
+{
+    add(t, NULL, BIAS, cut, matrix(t->c->experts, n), "layers.%lld.moe.experts.%s.bias",
+        (long long)l, part);
+}
+
 static void add_norm(struct table *t, const char *name)
 {
     add(t, NULL, SCALE, WHOLE, vector(t->c->hidden), "%s.weight", name);
     if (t->c->norm_bias)
         add(t, NULL, BIAS, WHOLE, vector(t->c->hidden), "%s.bias", name);
+}
+
+/* What any attention ends with: sinks of its heads, and the projection of `width` channels. */
+static void add_outputs(struct table *t, int64_t width, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    const long long n = (long long)l;
+    const struct cut heads = {LF_SHARD_ROWS, c->heads, false},
+                     outputs = {LF_SHARD_COLS, c->heads, false};
+    if (c->attn_sinks)
+        add(t, NULL, BIAS, heads, vector(c->heads), "layers.%lld.attn.sinks", n);
+    add(t, NULL, RESIDUAL_OUT, outputs, matrix(c->hidden, width), "layers.%lld.attn.o.weight", n);
+    if (c->out_bias)
+        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.attn.o.bias", n);
 }
 
 /* Multi-head latent attention (mla.c): what has heads is divided by them, the latent is not. */
@@ -136,8 +157,7 @@ static void add_latent(struct table *t, int64_t l)
     const lf_model_config *c = t->c;
     const long long n = (long long)l;
     const int64_t q = c->heads * c->head_dim, k = c->heads * c->nope_dim, v = c->heads * c->v_dim;
-    const struct cut heads = {LF_SHARD_ROWS, c->heads, false},
-                     outputs = {LF_SHARD_COLS, c->heads, false};
+    const struct cut heads = {LF_SHARD_ROWS, c->heads, false};
     char w[64];
     if (c->q_lora) {
         add(t, NULL, MATRIX, WHOLE, matrix(c->q_lora, c->hidden), "layers.%lld.attn.q_a.weight", n);
@@ -152,9 +172,7 @@ static void add_latent(struct table *t, int64_t l)
     snprintf(w, sizeof(w), "layers.%lld.attn.kv_b.weight", n);
     add(t, w, MATRIX, heads, matrix(k, c->kv_lora), "layers.%lld.attn.k_b.weight", n);
     add(t, w, MATRIX, heads, matrix(v, c->kv_lora), "layers.%lld.attn.v_b.weight", n);
-    add(t, NULL, RESIDUAL_OUT, outputs, matrix(c->hidden, v), "layers.%lld.attn.o.weight", n);
-    if (c->out_bias)
-        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.attn.o.bias", n);
+    add_outputs(t, v, l);
 }
 
 static void add_attention(struct table *t, int64_t l)
@@ -164,8 +182,7 @@ static void add_attention(struct table *t, int64_t l)
     const int64_t d = lf_model_layer_head_dim(c, l), groups = lf_model_layer_kv_heads(c, l),
                   q = c->heads * d, kv = groups * d;
     const struct cut queries = {LF_SHARD_ROWS, c->heads, false},
-                     keys = {LF_SHARD_ROWS, groups, true},
-                     outputs = {LF_SHARD_COLS, c->heads, false};
+                     keys = {LF_SHARD_ROWS, groups, true};
     char w[64], b[64];
     snprintf(w, sizeof(w), "layers.%lld.attn.qkv.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.attn.qkv.bias", n);
@@ -186,9 +203,7 @@ static void add_attention(struct table *t, int64_t l)
         add(t, NULL, SCALE, WHOLE, vector(all ? q : d), "layers.%lld.attn.q_norm.weight", n);
         add(t, NULL, SCALE, WHOLE, vector(all ? kv : d), "layers.%lld.attn.k_norm.weight", n);
     }
-    add(t, NULL, RESIDUAL_OUT, outputs, matrix(c->hidden, q), "layers.%lld.attn.o.weight", n);
-    if (c->out_bias)
-        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.attn.o.bias", n);
+    add_outputs(t, q, l);
 }
 
 static void add_mlp(struct table *t, int64_t l)
@@ -218,6 +233,8 @@ static void add_moe(struct table *t, int64_t l)
     const long long n = (long long)l;
     char name[64];
     add(t, NULL, MATRIX, WHOLE, matrix(c->experts, c->hidden), "layers.%lld.moe.router.weight", n);
+    if (c->router_linear_bias)
+        add(t, NULL, BIAS, WHOLE, vector(c->experts), "layers.%lld.moe.router.logit_bias", n);
     if (c->router_bias) {
         snprintf(name, sizeof(name), "layers.%lld.moe.router.bias", n);
         struct lf_param_desc d = {.name = name,
@@ -230,6 +247,11 @@ static void add_moe(struct table *t, int64_t l)
     add_expert(t, MATRIX, ROWS, matrix(c->expert_ffn, c->hidden), "gate", l);
     add_expert(t, MATRIX, ROWS, matrix(c->expert_ffn, c->hidden), "up", l);
     add_expert(t, RESIDUAL_OUT, COLS, matrix(c->hidden, c->expert_ffn), "down", l);
+    if (c->expert_bias) {
+        add_expert_bias(t, COLS, c->expert_ffn, "gate", l);
+        add_expert_bias(t, COLS, c->expert_ffn, "up", l);
+        add_expert_bias(t, WHOLE, c->hidden, "down", l);
+    }
     if (c->shared_ffn) {
         snprintf(name, sizeof(name), "layers.%lld.moe.shared.gate_up.weight", n);
         add(t, name, MATRIX, ROWS, matrix(c->shared_ffn, c->hidden),

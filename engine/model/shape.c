@@ -260,6 +260,7 @@ static int64_t layer_vectors(const lf_model_config *c, int64_t l)
                  ? ((c->attn_gate ? 2 : 1) * c->heads + 2 * lf_model_layer_kv_heads(c, l)) * d
                  : 0;
         n += c->out_bias ? c->hidden : 0;
+        n += c->attn_sinks ? c->heads : 0;
         if (c->qk_norm)
             n += c->qk_norm_all_heads ? (c->heads + lf_model_layer_kv_heads(c, l)) * d : 2 * d;
         n += c->q_lora + c->kv_lora; /* their norms */
@@ -319,8 +320,7 @@ int64_t lf_model_param_count(const lf_model_config *c)
         n += layer_vectors(c, l);
     n += c->mtp_layers * (lf_model_mtp_matmul_params(c) + layer_vectors(c, c->layers) + 3 * norm);
     n += (lf_model_moe_layers(c) + (lf_model_layer_moe(c, c->layers) ? c->mtp_layers : 0)) *
-         (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) +
-          (c->router_bias ? c->experts : 0));
+         (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) + lf_model_moe_vectors(c));
     if (c->final_norm)
         n += norm;
     if (score || !c->tied_head)

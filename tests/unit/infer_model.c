@@ -380,6 +380,10 @@ int main(void)
          true},
         {"short", "tiny-llama", "layer_mixers=cf* scan_conv=3 scan_bias=yes scan_conv_bias=yes",
          true},
+        {"sinks", "tiny-moe",
+         "attn_sinks=yes sliding_window=40 layer_mixers=wf* expert_bias=yes router_linear_bias=yes "
+         "activation=gelu_quick glu_limit=2 glu_up_offset=1",
+         false},
     };
     uint64_t seed = 5;
     char dirs[sizeof models / sizeof *models][4096];

@@ -150,6 +150,8 @@ static const struct {
     {"qwen2-57b-a14b", 57408658944},
     {"qwen3-30b-a3b", 30532122624},
     {"qwen3-235b-a22b", 235093634560},
+    {"gpt-oss-20b", 20914757184},
+    {"gpt-oss-120b", 116829156672},
     {"deepseek-moe-16b", 16375728128},
     {"deepseek-v2-lite", 15706484224},
     {"deepseek-v3", 671026419200},
@@ -665,7 +667,7 @@ int main(void)
 {
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(418, test_published());
+    TAP(422, test_published());
     TAP(156, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
