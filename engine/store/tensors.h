@@ -94,6 +94,15 @@ int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, v
  * Entries change: it comes right after opening. */
 int lf_st_scale_blocks(lf_st *s, const char *suffix, int64_t rows, int64_t cols, lf_err *err);
 
+/* Makes 4-bit floats in blocks of 32 with a common exponent (OCP Microscaling Formats, v1.0: MXFP4)
+ * be read as BF16: every U8 tensor NAME + blocks of shape [..., n, 16] has a U8 tensor NAME +
+ * scales [..., n] beside it, which is no entry of the set any more, and becomes BF16 [..., 32 n].
+ * A byte has two numbers e2m1, the first in its low half. Element i is q(i) * 2^(scale(i / 32) -
+ * 127), which is exact in bf16 but where it is beyond its largest; a scale of 255 is NaN.
+ * LF_EFORMAT: a tensor has no scales, or either has another shape or type. Entries change: it comes
+ * right after opening. */
+int lf_st_unpack_mxfp4(lf_st *s, const char *blocks, const char *scales, lf_err *err);
+
 /* Counts the NaN and infinite values of n values; 0 for types that have neither. data need not be
  * aligned. */
 int64_t lf_st_count_nonfinite(enum lf_st_dtype t, const void *data, int64_t n);

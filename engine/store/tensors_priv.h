@@ -32,11 +32,11 @@ struct lf_st_rec {
     lf_st_entry e;             /* name is owned; e must be first */
     int64_t place;             /* offset, or that of the first piece */
     size_t piece, n_pieces;    /* a range of lf_st.pieces; empty when e.offset is enough */
-    struct lf_st_scale *scale; /* owned; not NULL: e is what 8-bit floats times these are */
+    struct lf_st_scale *scale; /* owned; not NULL: e is what 8- or 4-bit floats times these are */
     bool hidden;               /* moved to the scale of another one */
 };
 
-/* The scales of a matrix's blocks of rows x cols. */
+/* The scales of a matrix's blocks of rows x cols, or (rows 0) of blocks of 32 4-bit floats. */
 struct lf_st_scale {
     struct lf_st_rec rec;
     int64_t rows, cols;
@@ -74,9 +74,19 @@ int lf_st_add_meta(lf_st *s, const char *key, const char *value, lf_err *err);
  * refuses a name that occurs twice. */
 int lf_st_seal(lf_st *s, lf_err *err);
 
-/* lf_st_read of a matrix with scales. */
+/* lf_st_read of a tensor with scales: of 8-bit floats, of 4-bit floats. */
 int lf_st_read_scaled(const lf_st *s, const struct lf_st_rec *r, int64_t first, int64_t n,
                       void *dst, lf_err *err);
+int lf_st_read_mxfp4(const lf_st *s, const struct lf_st_rec *r, int64_t first, int64_t n, void *dst,
+                     lf_err *err);
+/* Finds the scales of entry `of`, which is of `what`: the entry called `stem` + suffix. */
+int lf_st_find_scale(const lf_st *s, const struct lf_st_rec *of, const char *what, int stem,
+                     const char *suffix, const lf_st_entry **out, lf_err *err);
+/* Makes `e` the scales of r, whose values are bf16 from then on. */
+int lf_st_take_scale(struct lf_st_rec *r, const lf_st_entry *e, int64_t rows, int64_t cols,
+                     lf_err *err);
+/* Drops the entries that became scales, and seals the set again. */
+int lf_st_drop_scales(lf_st *s, lf_err *err);
 
 /* ---- opening ---- */
 

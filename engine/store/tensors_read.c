@@ -148,7 +148,8 @@ int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, v
     if (n == 0)
         return 0;
     if (r->scale)
-        return lf_st_read_scaled(s, r, first, n, dst, err);
+        return r->scale->rows ? lf_st_read_scaled(s, r, first, n, dst, err)
+                              : lf_st_read_mxfp4(s, r, first, n, dst, err);
     if (e->offset < 0 && r->n_pieces == 0)
         LF_BUG("tensor %s was never placed", e->name);
     const struct lf_st_file *f = &s->files[e->file];

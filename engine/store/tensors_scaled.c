@@ -82,36 +82,27 @@ static bool is_scale(const lf_st_entry *e, const struct lf_st_rec *of, int64_t r
            e->shape[1] == (of->e.shape[1] + cols - 1) / cols;
 }
 
-static int find_scale(const lf_st *s, const struct lf_st_rec *r, const char *suffix,
-                      const lf_st_entry **out, lf_err *err)
+int lf_st_find_scale(const lf_st *s, const struct lf_st_rec *of, const char *what, int stem,
+                     const char *suffix, const lf_st_entry **out, lf_err *err)
 {
     lf_buf name;
     lf_buf_init(&name);
-    lf_buf_addf(&name, "%s%s", r->e.name, suffix);
+    lf_buf_addf(&name, "%.*s%s", stem, of->e.name, suffix);
     int rc = lf_buf_check(&name, err);
     if (rc == 0 && !(*out = lf_st_find(s, name.data)))
-        rc = lf_fail(err, LF_EFORMAT, "tensor %.200s is of 8-bit floats and has no scales (%.220s)",
-                     r->e.name, name.data);
+        rc = lf_fail(err, LF_EFORMAT, "tensor %.200s is of %s and has no scales (%.220s)",
+                     of->e.name, what, name.data);
     lf_buf_fini(&name);
     return rc;
 }
 
-static int take_scale(lf_st *s, struct lf_st_rec *r, const char *suffix, int64_t rows, int64_t cols,
-                      lf_err *err)
+int lf_st_take_scale(struct lf_st_rec *r, const lf_st_entry *e, int64_t rows, int64_t cols,
+                     lf_err *err)
 {
-    const lf_st_entry *e = NULL;
-    int rc = find_scale(s, r, suffix, &e, err);
-    if (rc == 0 && !is_scale(e, r, rows, cols))
-        rc = lf_fail(err, LF_EFORMAT,
-                     "%.200s is no F32 matrix with one scale for each block of %lld x %lld of "
-                     "%.200s",
-                     e->name, (long long)rows, (long long)cols, r->e.name);
-    if (rc != 0)
-        return rc;
+    struct lf_st_rec *from = (struct lf_st_rec *)(void *)(uintptr_t)e;
     r->scale = lf_calloc(1, sizeof *r->scale, err);
     if (!r->scale)
         return LF_ENOMEM;
-    struct lf_st_rec *from = (struct lf_st_rec *)(void *)(uintptr_t)e;
     *r->scale = (struct lf_st_scale){.rec = *from, .rows = rows, .cols = cols};
     from->hidden = true;
     r->e.dtype = LF_ST_BF16;
@@ -119,15 +110,9 @@ static int take_scale(lf_st *s, struct lf_st_rec *r, const char *suffix, int64_t
     return 0;
 }
 
-int lf_st_scale_blocks(lf_st *s, const char *suffix, int64_t rows, int64_t cols, lf_err *err)
+int lf_st_drop_scales(lf_st *s, lf_err *err)
 {
-    int rc = 0;
     size_t n = 0;
-    for (size_t i = 0; i < s->n_recs && rc == 0; i++)
-        if (s->recs[i].e.dtype == LF_ST_F8_E4M3 && !s->recs[i].scale)
-            rc = take_scale(s, &s->recs[i], suffix, rows, cols, err);
-    if (rc != 0)
-        return rc;
     for (size_t i = 0; i < s->n_recs; i++) /* the names of hidden ones are those of scales now */
         if (!s->recs[i].hidden)
             s->recs[n++] = s->recs[i];
@@ -135,4 +120,26 @@ int lf_st_scale_blocks(lf_st *s, const char *suffix, int64_t rows, int64_t cols,
     for (size_t i = 0; i < n; i++)
         s->recs[i].e.alias_of = -1;
     return lf_st_seal(s, err);
+}
+
+static int take_scale(lf_st *s, struct lf_st_rec *r, const char *suffix, int64_t rows, int64_t cols,
+                      lf_err *err)
+{
+    const lf_st_entry *e = NULL;
+    int rc = lf_st_find_scale(s, r, "8-bit floats", (int)strlen(r->e.name), suffix, &e, err);
+    if (rc == 0 && !is_scale(e, r, rows, cols))
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%.200s is no F32 matrix with one scale for each block of %lld x %lld of "
+                     "%.200s",
+                     e->name, (long long)rows, (long long)cols, r->e.name);
+    return rc != 0 ? rc : lf_st_take_scale(r, e, rows, cols, err);
+}
+
+int lf_st_scale_blocks(lf_st *s, const char *suffix, int64_t rows, int64_t cols, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < s->n_recs && rc == 0; i++)
+        if (s->recs[i].e.dtype == LF_ST_F8_E4M3 && !s->recs[i].scale)
+            rc = take_scale(s, &s->recs[i], suffix, rows, cols, err);
+    return rc != 0 ? rc : lf_st_drop_scales(s, err);
 }
