@@ -52,6 +52,8 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_glm_moe,
     &lf_hf_ernie_moe,
     &lf_hf_minimax,
+    /* families_oss.c */
+    &lf_hf_gpt_oss,
     /* families_deepseek.c */
     &lf_hf_deepseek_v2,
     &lf_hf_deepseek_v3,

@@ -26,6 +26,7 @@ extern const struct lf_hf_family lf_hf_smollm3, lf_hf_cohere2, lf_hf_exaone4;
 extern const struct lf_hf_family lf_hf_hunyuan, lf_hf_hunyuan_moe;
 extern const struct lf_hf_family lf_hf_baichuan;
 extern const struct lf_hf_family lf_hf_mixtral;
+extern const struct lf_hf_family lf_hf_gpt_oss;
 extern const struct lf_hf_family lf_hf_deepseek, lf_hf_deepseek_v2, lf_hf_deepseek_v3;
 extern const struct lf_hf_family lf_hf_glm_moe, lf_hf_ernie_moe, lf_hf_minimax;
 extern const struct lf_hf_family lf_hf_qwen1;

@@ -163,6 +163,8 @@ struct lf_hf_family {
     const char *const *switches;
     const struct lf_hf_key *keys; /* ended by name == NULL */
     const struct lf_map_row *rows;
+    /* the same of a release whose experts are blocks of 4-bit floats; NULL: there is none */
+    const struct lf_map_row *packed_rows;
     const struct lf_hf_sight *sight; /* NULL: the model sees nothing, or it is lone */
     const struct lf_hf_lone *lone;   /* NULL: the model has a text decoder */
     /* why no model of the family is imported, though its tables are there; NULL: it is */
@@ -262,13 +264,18 @@ int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err);
 
 /* ---- quantised weights (quant.c) ---- */
 
-/* quantization_config: 8-bit floats with a scale for each block of rows x cols. */
+/* quantization_config: 8-bit floats with a scale for each block of rows x cols, or 4-bit floats in
+ * blocks of 32. */
 struct lf_hf_quant {
-    int64_t rows, cols; /* 0: weights are not quantised */
+    int64_t rows, cols; /* 0: weights are not of 8 bits */
+    bool mxfp4;
 };
 /* Reads it from config.json. LF_ENOTSUP: another method or form; the message names it. */
 int lf_hf_quant_read(struct lf_hf_quant *out, json_t *config, const char *path, lf_err *err);
 #define LF_HF_QUANT "quantization_config"
+/* The same of 4-bit floats: of their blocks, and of the exponents of these. */
+#define LF_HF_MX_BLOCKS "_blocks"
+#define LF_HF_MX_SCALES "_scales"
 #define LF_HF_SCALE_AFTER                                                                          \
     "_scale_inv" /* what the name of a matrix is followed by in that of its scales */
 

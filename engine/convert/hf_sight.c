@@ -464,11 +464,21 @@ static const struct lf_map_row *decoder_rows(const struct lf_hf_sight *s, const 
     return plain ? s->plain_rows : s->turned_rows;
 }
 
+/* Does a file have blocks of 4-bit floats, where the family has rows for them? */
+static bool is_packed(const struct lf_hf_family *f, const lf_st *st)
+{
+    for (size_t i = 0; st && f->packed_rows && i < lf_st_n_entries(st); i++)
+        if (lf_str_has_suffix(lf_st_entry_at(st, i)->name, LF_HF_MX_BLOCKS))
+            return true;
+    return false;
+}
+
 int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_model_config *c,
                const lf_st *st, json_t *saved, lf_err *err)
 {
-    struct lf_map_form form = {
-        .tables = {f->rows}, .n_tables = 1, .heads_are_layers = f->heads_are_layers};
+    struct lf_map_form form = {.tables = {is_packed(f, st) ? f->packed_rows : f->rows},
+                               .n_tables = 1,
+                               .heads_are_layers = f->heads_are_layers};
     json_t *names = json_object_get(saved, "names");
     if (f->prefix && (st ? is_bare(st, f->prefix) : json_is_true(json_object_get(saved, "bare"))))
         form.names[form.n_names++] = (struct lf_map_name){f->prefix, ""};

@@ -343,11 +343,11 @@ static void warn_left_out(const struct import *im)
 
 static void warn_quantised(const struct import *im)
 {
-    char text[200];
-    snprintf(text, sizeof text,
-             "weights of 8-bit floats with a scale for each block of %lld x %lld become bf16, and "
-             "an export is not quantised",
-             (long long)im->m.quant.rows, (long long)im->m.quant.cols);
+    char text[200], what[64] = "4-bit floats (mxfp4)";
+    if (!im->m.quant.mxfp4)
+        snprintf(what, sizeof what, "8-bit floats with a scale for each block of %lld x %lld",
+                 (long long)im->m.quant.rows, (long long)im->m.quant.cols);
+    snprintf(text, sizeof text, "weights of %s become bf16, and an export is not quantised", what);
     if (im->o->warn)
         im->o->warn(im->o->arg, text);
 }
@@ -383,7 +383,7 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
     int rc = lf_convert_left_begin(&im.left, o, err);
     if (rc == 0)
         rc = lf_hf_model_open(&im.m, o->from, err);
-    if (rc == 0 && im.m.quant.rows)
+    if (rc == 0 && (im.m.quant.rows || im.m.quant.mxfp4))
         warn_quantised(&im);
     if (rc == 0)
         rc = lf_convert_import_key(im.left.key, &im.m, o->dtype, err);

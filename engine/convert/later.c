@@ -41,7 +41,6 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"zaya", "attention with convolutions of queries and keys and values of the token before"},
 
     /* Attention of another kind. */
-    {"gpt_oss", "sinks in attention and experts with biases"},
     {"flint granite_swa granitemoe_swa", "sinks in attention"},
     {"mimo_v2_flash", "sinks in attention, and values of another size than keys"},
     {"afmoe laguna", "a gate on what attention returns"},

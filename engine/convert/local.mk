@@ -8,7 +8,7 @@ engine_libengine_a_SOURCES += \
   engine/convert/families_neox.c engine/convert/families_opt.c engine/convert/families_falcon.c engine/convert/families_code.c \
   engine/convert/families_phi.c engine/convert/families_gemma.c engine/convert/families_kin.h engine/convert/families_kin.c \
   engine/convert/families_qwen.c engine/convert/families_glm.c engine/convert/families_granite.c engine/convert/families_olmo.c \
-  engine/convert/families_hunyuan.c engine/convert/families_unturned.c engine/convert/families_baichuan.c engine/convert/families_moe.c \
+  engine/convert/families_hunyuan.c engine/convert/families_unturned.c engine/convert/families_baichuan.c engine/convert/families_moe.c engine/convert/families_oss.c \
   engine/convert/families_deepseek.c \
   engine/convert/families_megatron.c engine/convert/families_vit.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
   engine/convert/families_vl_intern.c engine/convert/families_vl_chat.c engine/convert/families_vl_gemma.c engine/convert/families_vl_idefics.c engine/convert/families_vl_pixtral.c \
@@ -39,3 +39,9 @@ check_PROGRAMS += tests/unit/convert_fp8
 TESTS += tests/unit/convert_fp8
 tests_unit_convert_fp8_SOURCES = tests/unit/convert_fp8.c
 tests_unit_convert_fp8_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/convert_mxfp4
+TESTS += tests/unit/convert_mxfp4
+tests_unit_convert_mxfp4_SOURCES = tests/unit/convert_mxfp4.c
+tests_unit_convert_mxfp4_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/mxfp4/make_mxfp4.py tests/golden/mxfp4/release/config.json \
+  tests/golden/mxfp4/release/model.safetensors tests/golden/mxfp4/all/model.safetensors tests/golden/mxfp4/expected.safetensors

@@ -9,8 +9,8 @@
 static int bad(const char *path, const char *why, lf_err *err)
 {
     return lf_fail(err, LF_ENOTSUP,
-                   "%s: " LF_HF_QUANT ": %s; read are weights of method fp8, fmt e4m3, with a "
-                   "weight_block_size. Take the release of this model in bf16",
+                   "%s: " LF_HF_QUANT ": %s; read are weights of method mxfp4, and of method fp8, "
+                   "fmt e4m3, with a weight_block_size. Take the release of this model in bf16",
                    path, why);
 }
 
@@ -24,6 +24,10 @@ int lf_hf_quant_read(struct lf_hf_quant *out, json_t *config, const char *path, 
     *out = (struct lf_hf_quant){0};
     if (!q || json_is_null(q))
         return 0;
+    if (method && strcmp(method, "mxfp4") == 0) {
+        out->mxfp4 = true;
+        return 0;
+    }
     if (!method || strcmp(method, "fp8") != 0) {
         snprintf(text, sizeof text, "quant_method = %.40s", method ? method : "(none)");
         return bad(path, text, err);
@@ -36,6 +40,6 @@ int lf_hf_quant_read(struct lf_hf_quant *out, json_t *config, const char *path, 
                      cols = json_integer_value(json_array_get(size, 1));
     if (json_array_size(size) != 2 || rows < 1 || cols < 1 || rows > 1 << 20 || cols > 1 << 20)
         return bad(path, "weight_block_size is no pair of numbers", err);
-    *out = (struct lf_hf_quant){rows, cols};
+    *out = (struct lf_hf_quant){.rows = rows, .cols = cols};
     return 0;
 }

@@ -190,7 +190,7 @@ static int keep_text(struct lf_hf_model *m, bool forgotten, lf_err *err)
     int64_t left = forgotten;
     for (size_t i = 0; i < m->map.n_items; i++)
         left += m->map.items[i].left;
-    if (!m->config_text || (m->quant.rows == 0 && left == 0))
+    if (!m->config_text || (m->quant.rows == 0 && !m->quant.mxfp4 && left == 0))
         return 0;
     json_t *o = lf_json_load_text(m->config_text, strlen(m->config_text), LF_HF_CONFIG, err);
     if (!o)
@@ -207,6 +207,8 @@ static int keep_text(struct lf_hf_model *m, bool forgotten, lf_err *err)
 
 int lf_hf_unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err)
 {
+    if (q->mxfp4)
+        return lf_st_unpack_mxfp4(s, LF_HF_MX_BLOCKS, LF_HF_MX_SCALES, err);
     return q->rows ? lf_st_scale_blocks(s, LF_HF_SCALE_AFTER, q->rows, q->cols, err) : 0;
 }
 

@@ -94,6 +94,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-j-tied \
   tests/golden/families/gpt-neox \
+  tests/golden/families/gpt-oss \
   tests/golden/families/gpt2 \
   tests/golden/families/granite \
   tests/golden/families/granite-moe \

@@ -292,7 +292,7 @@ static void test_refusals(void)
         const char *text;
     } rows[] = {
         {"{\"quant_method\": \"awq\"}", NONE, "quant_method = awq"},
-        {"{\"quant_method\": \"mxfp4\"}", NONE, "quant_method = mxfp4"},
+        {"{\"quant_method\": \"gptq\"}", NONE, "quant_method = gptq"},
         {"{}", NONE, "quant_method = (none)"},
         {"{\"quant_method\": \"fp8\", \"fmt\": \"e5m2\", \"weight_block_size\": [6, 7]}", NONE,
          "fmt = e5m2"},

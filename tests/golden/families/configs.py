@@ -265,3 +265,9 @@ family("chatglm3", _oracle="oracle_chatglm", architectures=["ChatGLMModel"], mod
 family("chatglm-6b", _oracle="oracle_chatglm6b", _prefix=[9, 14], architectures=["ChatGLMModel"], model_type="chatglm", bos_token_id=36,
        eos_token_id=37, gmask_token_id=35, mask_token_id=34, pad_token_id=3, hidden_size=C, inner_hidden_size=36, layernorm_epsilon=1e-5,
        max_sequence_length=P, num_attention_heads=2, num_layers=L, position_encoding_2d=True, use_cache=True, vocab_size=V)
+# Numbers that the cuts of the gated unit bite at, and ends of the ramp between pairs of channels
+family("gpt-oss", _T=16, _seed=3, **llama_like(
+    "gpt_oss", "GptOssForCausalLM", hidden_size=24, head_dim=D, intermediate_size=12, num_local_experts=6, num_experts_per_tok=2,
+    experts_per_token=2, initial_context_length=16, attention_bias=True, sliding_window=5, layer_types=["sliding_attention", "full_attention"],
+    swiglu_limit=0.7, router_aux_loss_coef=0.9, output_router_logits=False, rope_theta=100.0, rope_scaling=dict(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=1.3, beta_slow=0.1, truncate=False)))

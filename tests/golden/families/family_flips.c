@@ -93,6 +93,7 @@ static const struct {
     {"attn_scale=0", NULL},
     {"attn_softcap=2", NULL},
     {"attn_softcap=0", NULL},
+    {"attn_sinks!", NULL},
     {"sliding_window=8", NULL},
     {"sliding_window+1", "sliding_window!=0"},
     {"sliding_window+-1", "sliding_window!=0"},
@@ -112,6 +113,11 @@ static const struct {
     {"mlp=plain", "experts=0"},
     {"mlp=glu", "experts=0"},
     {"mlp_bias!", "experts=0"},
+    {"glu_limit=0.5", "mlp=glu"},
+    {"glu_limit*1.05", "glu_limit!=0"},
+    {"glu_limit=0", NULL},
+    {"glu_up_offset=1", "mlp=glu"},
+    {"glu_up_offset=0", NULL},
     /* embedding and head */
     {"embed_scale*1.01", "embed_norm=no block!=alpha"}, /* a norm right behind it hides it */
     {"embed_dim=0", NULL},
@@ -128,6 +134,8 @@ static const struct {
     {"router_score=sigmoid", "experts!=0"},
     {"router_score=softmax", "experts!=0"},
     {"router_bias=no", "experts!=0"},
+    {"router_linear_bias!", "experts!=0"},
+    {"expert_bias!", "experts!=0"},
     {"router_groups=1 router_top_groups=1", "router_groups!=1"},
     {"router_top_groups+1", "router_groups!=1"},
     {"router_top_groups+-1", "router_top_groups!=1"},

@@ -146,12 +146,12 @@ def heat(model, seed):
             if "Norm" in kind:
                 centre = 0.0 if name.endswith("bias") or kind.startswith(("Gemma", "Nemotron")) else 1.0
                 x = rng.normal(centre, 0.3, shape)
-            elif p.dim() == 1 or name.endswith("e_score_correction_bias"):
+            elif p.dim() == 1 or name.endswith(("e_score_correction_bias", "_proj_bias")):
                 x = rng.normal(0.0, 0.5, shape)
             elif "Embedding" in kind:
                 x = rng.normal(0.0, 0.7, shape)
             else:
-                fan_in = shape[0] if kind == "Conv1D" else shape[-1]
+                fan_in = shape[-2] if kind in ("Conv1D", "GptOssExperts") else shape[-1]
                 fused = any(s in name for s in ("query_key_value", "W_pack", "c_attn", "qkv", "Wqkv"))
                 gain = 1.6 if any(s in name for s in ("q_proj", "k_proj")) else 1.4 if fused else 2.0 if any(s in name for s in ("gate.weight", "gate.wg.", "router.")) else 1.1
                 x = rng.normal(0.0, gain / np.sqrt(fan_in), shape)
@@ -159,10 +159,12 @@ def heat(model, seed):
 
 
 def adamw(ref, model, ids):
-    """Loss and gradient norm before each step. Matrices decay, vectors do not."""
-    params = [p for p in model.parameters() if p.requires_grad]
-    groups = [dict(params=[p for p in params if p.dim() >= 2], weight_decay=ADAM["weight_decay"]),
-              dict(params=[p for p in params if p.dim() < 2], weight_decay=0.0)]
+    """Loss and gradient norm before each step. Matrices decay, vectors do not, nor do those of all experts in one tensor."""
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    params = [p for _, p in named]
+    decays = [p.dim() >= 2 and not n.endswith("_bias") for n, p in named]
+    groups = [dict(params=[p for p, d in zip(params, decays) if d], weight_decay=ADAM["weight_decay"]),
+              dict(params=[p for p, d in zip(params, decays) if not d], weight_decay=0.0)]
     opt = torch.optim.AdamW(groups, lr=ADAM["lr"], betas=(ADAM["beta1"], ADAM["beta2"]), eps=ADAM["eps"])
     losses, norms = [], []
     for _ in range(STEPS):
