@@ -159,13 +159,6 @@ static int embedding_bwd(const struct node *v, int out)
     return !divided ? over_rows(dy) : dy == LF_PL_SAME ? LF_PL_ROWS : BAD;
 }
 
-/* Parameters of channels go with the columns that they weigh. */
-static bool of_columns(const struct node *v, int slot, int x)
-{
-    const int p = at(v, slot);
-    return p == NONE || p == (x == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME);
-}
-
 /* Biases of experts, [E, N], go with the columns of what they are added to. */
 static int moe_linear(const struct node *v)
 {
