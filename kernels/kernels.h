@@ -591,11 +591,11 @@ struct lf_k_heads_split {
  *              weighs nothing, so a row's probabilities add up to less than 1 (Xiao et al. 2023;
  *              learned: gpt-oss). It is added behind the last tile
  *
- * lse[h][t], f32 [H, rows], is the natural log-sum-exp of the row's scores, its sink's too; NULL
- * when no backward follows. The reduction runs over tiles of LF_ATTN_TILE keys in ascending order, counted from the
- * document's first key, with online softmax. A tile in which every key is masked for a row changes
- * no bit of that row, and runs of one row each change none at all. With drop.p > 0, o = (m .
- * softmax) v with m = keep ? 1 / (1 - p) : 0; lse is still that of all keys. */
+ * lse[h][t], f32 [H, rows], is the natural log-sum-exp of the row's scores, its sink's too; NULL:
+ * no backward follows. The reduction runs over tiles of LF_ATTN_TILE keys in ascending order from
+ * the document's first key on, with online softmax. A tile in which every key is masked for a row
+ * changes no bit of that row, and runs of one row each change none at all. With drop.p > 0, o = (m
+ * . softmax) v with m = keep ? 1 / (1 - p) : 0; lse is still that of all keys. */
 #define LF_ATTN_TILE 64
 /* Dropout of attention probabilities. The decision for query row t, head h and key j of its
  * document is word j % 4 of

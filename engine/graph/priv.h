@@ -62,7 +62,7 @@ struct lf_attr {
     /* tp_enter, tp_leave, tp_rows: ranks divide rows; tp_own: the graph has local shapes. inverse:
      * what enters is the same on all ranks, as a gradient is; nothing is summed */
     bool sequence;
-    /* linear, moe_linear, embed, dora: a partial sum, to which another rank adds the bias, the position */
+    /* linear, moe_linear, embed, dora: a partial sum; another rank adds the bias, the position */
     bool no_bias;
     bool each;               /* norm: the heads have parameters of their own */
     bool squares;            /* dora_norm: of the lengths, which ranks add up */

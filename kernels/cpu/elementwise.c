@@ -162,12 +162,13 @@ LF_INLINE void glu_rows(const struct lf_k_glu_fwd *a, int64_t r0, int64_t r1, ui
     for (int64_t r = r0; r < r1; r++) {
         const void *g = lf_at(a->gate, r * a->ldg, t), *u = lf_at(a->up, r * a->ldu, t);
         void *y = lf_at_w(a->y, r * a->ldy, t);
-        if (plain)
-            LF_EACH_VEC(c, n, a->c)
-        lf_put(y, c, t, n, lf_act_f(act, lf_get(g, c, t, n)) * lf_get(u, c, t, n));
-        else LF_EACH_VEC(c, n, a->c) lf_put(y, c, t, n,
-                                            lf_act_f(act, cut_above(lf_get(g, c, t, n), limit)) *
-                                                glu_up(lf_get(u, c, t, n), limit, offset));
+        LF_EACH_VEC(c, n, a->c)
+        {
+            const lf_v gate = lf_get(g, c, t, n), up = lf_get(u, c, t, n);
+            lf_put(y, c, t, n,
+                   plain ? lf_act_f(act, gate) * up
+                         : lf_act_f(act, cut_above(gate, limit)) * glu_up(up, limit, offset));
+        }
     }
 }
 

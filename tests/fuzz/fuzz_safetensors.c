@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fuzz target: a safetensors file; input that begins with '{' is an index beside two good files.
- * What opens must be readable, every tensor from its first byte to its last.
+ * What opens must be readable, every tensor from its first byte to its last, and so must what
+ * becomes of blocks of 4-bit floats.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,10 @@ static const char *const SEEDS[] = {
         "a", "F32", "[2]", "0", "8") "," T("b", "BF16", "[2,2]", "8", "16") "}        ",
     "{" T("x", "I64", "[]", "0", "8") "," T("none", "U8", "[0]", "8",
                                             "8") "," T("y", "F8_E4M3", "[8]", "8", "16") "}",
+    "{" T("w_blocks", "U8", "[1,1,16]", "0", "16") "," T("w_scales", "U8", "[1,1]", "16", "17") "}",
+    "{" T("v_scales", "U8", "[3]", "0", "3") "," T("v_blocks", "U8", "[3,16]", "3", "51") "}",
 };
+static const size_t BYTES[] = {0, 16, 16, 17, 51}; /* of the tensors of each */
 static const char *const INDICES[] = {
     "{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"a\": \"1.safetensors\", \"b\": "
     "\"2.safetensors\"}}\n",
@@ -48,7 +52,7 @@ size_t fuzz_seed(size_t i, uint8_t *buf, size_t cap)
     if (cap < 4096 || i >= n + m)
         return 0;
     if (i < n)
-        return put_file(buf, SEEDS[i], i ? 16 : 0);
+        return put_file(buf, SEEDS[i], BYTES[i]);
     memcpy(buf, INDICES[i - n], strlen(INDICES[i - n]));
     return strlen(INDICES[i - n]);
 }
@@ -83,6 +87,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_check_error(lf_st_open(&s, path, &err), &err);
     if (s)
         fuzz_read_tensors(s);
+    if (s) {
+        const int rc = lf_st_unpack_mxfp4(s, "_blocks", "_scales", &err);
+        fuzz_check_error(rc, &err);
+        if (rc == 0)
+            fuzz_read_tensors(s);
+    }
     lf_st_close(s);
     return 0;
 }

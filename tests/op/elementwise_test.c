@@ -421,7 +421,8 @@ static void test_bent(const struct lf_kernels *k)
     const double gate[] = {NAN, 1, 3, 3}, up[] = {1, NAN, -5, 5};
     struct lf_k_glu_fwd a = {.rows = 1,
                              .c = 4,
-                             .ldx = 4,
+                             .ldg = 4,
+                             .ldu = 4,
                              .ldy = 4,
                              .gate = g.p,
                              .up = u.p,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Releases whose experts are 4-bit floats in blocks: values against transformers' own (golden files,
- * tests/golden/mxfp4) and by plain loops over any range of elements, what an import and an export
- * make of them, and what is refused. */
+ * Releases whose experts are 4-bit floats in blocks: values against transformers' own (golden
+ * files, tests/golden/mxfp4) and by plain loops over any range of elements, what an import and an
+ * export make of them, and what is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
