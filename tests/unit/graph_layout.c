@@ -118,7 +118,7 @@ static const struct row rows[] = {
              "router_linear_bias=yes", "glu_limit=0.7", "glu_up_offset=1", "attn_sinks=yes"}},
     {.name = "biased experts, bf16",
      .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16",
-             "expert_bias=yes", "router_linear_bias=yes", "glu_limit=0.5"},
+             "expert_bias=yes", "router_linear_bias=yes", "glu_up_offset=0.5"},
      .compute = LF_BF16},
     {.name = "growth", .set = {"query_growth=0.3", "rope_original_positions=4"}},
     {.name = "growth, norms",
