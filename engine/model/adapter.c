@@ -60,7 +60,8 @@ static bool adaptable(const struct lf_param_desc *d)
     bool known = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         known = known || strcmp(part, parts[i]) == 0;
-    return known && d->ndim >= 2 && !d->adapter && strncmp(d->name, "layers.", 7) == 0;
+    return known && d->ndim >= 2 && !d->adapter && strncmp(d->name, "layers.", 7) == 0 &&
+           lf_str_has_suffix(d->name, ".weight"); /* biases of experts are no matrices */
 }
 
 struct choice {

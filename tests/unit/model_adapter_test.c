@@ -622,6 +622,8 @@ int main(void)
     TAP(1, refuse(&c, "embed.weight", 2, LF_EINVAL, "matches no"));
     TAP(1, refuse(&c, "q", 0, LF_EINVAL, "lora_rank"));
     TAP(1, refuse(&moe, "all", 2, LF_ENOTSUP, "experts"));
+    moe.expert_bias = true; /* [E, N], and no matrix of a layer */
+    TAP(1, refuse(&moe, "layers.*.moe.experts.gate.bias", 2, LF_EINVAL, "matches no linear layer"));
     TAP(2, test_json());
     return tap_done();
 }

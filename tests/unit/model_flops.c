@@ -54,6 +54,8 @@ static void test_whole(void)
         "[model]\nfamily = gpt2\n" TINY,
         "[model]\nfamily = qwen2\nkv_heads = 2\nsliding_window = 16\nlayer_mixers = f,w*\n" TINY,
         "[model]\nfamily = llama3\nkv_heads = 2\nexperts = 4\nexperts_per_token = 2\n" TINY,
+        "[model]\nfamily = llama3\nkv_heads = 2\nexperts = 4\nexperts_per_token = 2\n"
+        "expert_bias = yes\nrouter_linear_bias = yes\nattn_sinks = yes\n" TINY,
         "[model]\nfamily = llama3\nkv_heads = 2\noutput = score\n" TINY,
         "[model]\nfamily = llama3\nkv_lora = 12\nnope_dim = 6\nrope_dim = 4\nv_dim = 5\n" TINY,
         "[model]\nfamily = llama3\nkv_lora = 12\nq_lora = 10\nnope_dim = 6\nrope_dim = 4\nv_dim = "
@@ -105,7 +107,7 @@ static void test_frozen(void)
 
 int main(void)
 {
-    TAP(16, test_whole());
+    TAP(18, test_whole());
     TAP(2, test_adapter());
     TAP(3, test_frozen());
     return tap_done();
