@@ -98,7 +98,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                      .max_rows = lf_optset_int(o, "step_rows"),
                                      .kv_tokens = lf_optset_int(o, "kv_tokens"),
                                      .page_tokens = lf_optset_int(o, "page_tokens"),
-                                     .switching = lf_optset_choice(o, "longrope") == 1};
+                                     .switching = lf_optset_choice(o, "longrope") == 1,
+                                     .speculative = lf_optset_choice(o, "speculative") == 1};
     g->run.adapter = lf_optset_str(o, "adapter");
     g->show = lf_optset_bool(o, "show");
     g->chat = (struct lf_chat_in){.tokenizer_path = g->tokenizer_path,
@@ -294,6 +295,8 @@ static int run_round(generate *g, const lf_gen_model *m, const span *mine, size_
     st->steps += part.steps;
     st->new_tokens += part.new_tokens;
     st->shared_tokens += part.shared_tokens;
+    st->drafted += part.drafted;
+    st->accepted += part.accepted;
     st->seconds += part.seconds;
     return lf_stage_agree(g->comm, rc, err);
 }
@@ -319,9 +322,10 @@ static int run_rounds(generate *g, const lf_gen_model *m, size_t at, size_t job,
                 &g->progress,
                 (double)(at < g->jobs.n_req ? g->jobs.req[at].first_line : g->jobs.n_lines));
     }
-    return rc != 0 ? rc
-                   : lf_comm_all_reduce(g->ranks.comms.data, &st->new_tokens, 1, LF_COMM_I64,
-                                        LF_COMM_SUM, err);
+    int64_t *const sums[] = {&st->new_tokens, &st->drafted, &st->accepted};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums && rc == 0; i++)
+        rc = lf_comm_all_reduce(g->ranks.comms.data, sums[i], 1, LF_COMM_I64, LF_COMM_SUM, err);
+    return rc;
 }
 
 /* Where to go on behind the kept lines: a request of which some lines are there is made again,
@@ -397,6 +401,10 @@ static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_g
                             json_integer((json_int_t)lf_gen_jobs_refused(&g->jobs)));
         json_object_set_new(a.meta, "checkpoint_identity", json_string(lf_runner_identity(r)));
         json_object_set_new(a.meta, "new_tokens_this_run", json_integer(st->new_tokens));
+        if (g->run.speculative) {
+            json_object_set_new(a.meta, "drafted_this_run", json_integer(st->drafted));
+            json_object_set_new(a.meta, "accepted_this_run", json_integer(st->accepted));
+        }
         json_object_set_new(a.meta, "sampling_order",
                             json_string("bias, repetition, presence and frequency penalty, "
                                         "temperature, top_k, top_p, min_p"));
@@ -453,6 +461,10 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
                g->done, (long long)st.new_tokens, st.seconds,
                st.seconds > 0 ? (double)st.new_tokens / st.seconds : 0.0, (long long)st.steps,
                (long long)st.shared_tokens);
+    if (rc == 0 && first(g) && g->run.speculative)
+        lf_log(2, "%lld tokens guessed, %lld of them right (%.1f %%)", (long long)st.drafted,
+               (long long)st.accepted,
+               st.drafted > 0 ? 100.0 * (double)st.accepted / (double)st.drafted : 0.0);
     lf_infer_ranks_close(&g->ranks, rc);
     lf_runner_close(r);
     return rc;

@@ -269,6 +269,17 @@ static const lf_opt opts[] = {
      .min = 1,
      .max = 65536,
      .help = "sequences at a time"},
+    {.name = "speculative",
+     .type = LF_OPT_ENUM,
+     .cls = OP,
+     .def = "no",
+     .choices = "no|mtp",
+     .help = "mtp: the model's first head for later tokens guesses; texts stay the same",
+     .more = "A step computes a guessed token beside the newest one, and where the guess was right "
+             "it gives two. It needs a model with mtp_layers, and is for requests that take the "
+             "most likely token, without penalties, lists of tokens, min_tokens, pictures and "
+             "prompt_logprobs; others go on as without it. With numeric = fast bits depend on the "
+             "rows of a step, as with slots."},
     {.name = "step_rows",
      .type = LF_OPT_COUNT,
      .cls = OP,

@@ -11,6 +11,8 @@
  *   3. Results leave in job order; a finished sequence waits in `done` until its turn, its slot and
  *      pages are free at
  * once.
+ *      The row of a draft is behind these; what it wrote is written again, or counts once the draft
+ *      is the token drawn.
  *   4. At most one step is begun and not applied when a step is composed. Sequences that it draws
  *      for have a token coming, and a
  * row of the next step may carry it. What a sequence that has ended by then wrote lies in pages
@@ -35,6 +37,12 @@ struct ahead {
     struct lf_sample_out *out; /* [slots] */
 };
 
+/* What the head that drafts is asked behind a step. */
+struct guesses {
+    int32_t *from, *token, *pos, *seq; /* [max_rows] */
+    int32_t *want, *out;               /* [slots] */
+};
+
 typedef struct gen_run {
     const lf_gen_model *m;
     const lf_tokenizer *tok;
@@ -53,10 +61,13 @@ typedef struct gen_run {
     const float **row_feature;            /* [max_rows] of a model that sees, else NULL */
     int32_t *row_places;                  /* [max_rows, 3] of a model with places, else NULL */
     int32_t *row_runs;                    /* [max_rows, 2] of a model with runs, else NULL */
-    int32_t *want;                        /* [slots] rows whose logits are needed */
-    gen_seq **want_seq;                   /* [slots] */
-    size_t *want_at;                      /* [slots] index in its sequence */
-    struct lf_sample_out *drawn;          /* [slots] their tokens */
+    int64_t most;                         /* wanted rows of a step */
+    int32_t *want;                        /* [most] rows whose logits are needed */
+    gen_seq **want_seq;                   /* [most] */
+    size_t *want_at;                      /* [most] index in its sequence */
+    uint8_t *want_draft;                  /* [most] the row of a draft, behind its sequence's */
+    struct lf_sample_out *drawn;          /* [most] their tokens */
+    struct guesses guess;
     struct ahead ahead;
     struct lf_gen_stats stats;
 } gen_run;
@@ -231,7 +242,7 @@ static bool run_waits(const gen_run *g, const gen_seq *s, int64_t rows, int64_t 
         return false;
     run_of(s, run);
     return run[1] - (int64_t)s->cached > g->m->max_rows - rows ||
-           ((size_t)run[1] == gen_seq_length(s) && n_want == g->m->slots);
+           ((size_t)run[1] == gen_seq_length(s) && n_want == g->most);
 }
 
 /* A sequence that has grown beyond switch_at begins again, with other angles. */
@@ -242,6 +253,7 @@ static void grow_long(const gen_run *g, gen_seq *s)
         return;
     g->m->is_long[s->slot] = 1;
     s->cached = 0;
+    s->draft = -1;
 }
 
 /* What the model needs of row `row`, the next of s, besides its token. */
@@ -264,27 +276,54 @@ static void see(gen_run *g, const gen_seq *s, int64_t row)
         run_of(s, g->row_runs + 2 * row);
 }
 
-/* As many rows of a sequence as fit; at most `slots` logits leave a step. */
+/* The next row of s, which computes token. */
+static void add_row(gen_run *g, const gen_seq *s, int32_t token, int64_t row)
+{
+    g->row_tok[row] = token;
+    see(g, s, row);
+    g->row_pos[row] = (int32_t)s->cached;
+    g->row_seq[row] = (int32_t)s->slot;
+}
+
+static void add_want(gen_run *g, gen_seq *s, int64_t row, bool draft, int64_t *n_want)
+{
+    g->want[*n_want] = (int32_t)row;
+    g->want_at[*n_want] = s->cached;
+    g->want_draft[*n_want] = draft;
+    g->want_seq[(*n_want)++] = s;
+}
+
+/* Behind the row of the newest token that of its draft, if there is room. */
+static void compose_draft(gen_run *g, gen_seq *s, int64_t *rows, int64_t *n_want)
+{
+    if (s->draft < 0 || s->cached != s->n_tok || *rows == g->m->max_rows || *n_want == g->most)
+        return;
+    add_row(g, s, s->draft, *rows);
+    add_want(g, s, (*rows)++, true, n_want);
+}
+
+static void count_cached(gen_run *g, gen_seq *s)
+{
+    const size_t page = (size_t)g->m->page_tokens;
+    if (++s->cached % page == 0)
+        g->filled[s->pages[s->cached / page - 1]] = 1;
+}
+
+/* As many rows of a sequence as fit; at most `most` logits leave a step. */
 static void compose_seq(gen_run *g, gen_seq *s, int64_t *rows, int64_t *n_want)
 {
-    const size_t goal = gen_seq_goal(s), page = (size_t)g->m->page_tokens;
+    const size_t goal = gen_seq_goal(s);
     while (s->cached < goal && *rows < g->m->max_rows && !run_waits(g, s, *rows, *n_want)) {
         bool wanted = gen_seq_wants(s, s->cached);
-        if (wanted && *n_want == g->m->slots)
+        if (wanted && *n_want == g->most)
             return;
-        g->row_tok[*rows] = s->cached < s->n_tok ? s->tok[s->cached] : -s->coming;
-        see(g, s, *rows);
-        g->row_pos[*rows] = (int32_t)s->cached;
-        g->row_seq[*rows] = (int32_t)s->slot;
-        if (wanted) {
-            g->want[*n_want] = (int32_t)*rows;
-            g->want_at[*n_want] = s->cached;
-            g->want_seq[(*n_want)++] = s;
-        }
+        add_row(g, s, s->cached < s->n_tok ? s->tok[s->cached] : -s->coming, *rows);
+        if (wanted)
+            add_want(g, s, *rows, false, n_want);
         ++*rows;
-        if (++s->cached % page == 0)
-            g->filled[s->pages[s->cached / page - 1]] = 1;
+        count_cached(g, s);
     }
+    compose_draft(g, s, rows, n_want);
 }
 
 /* Rows of the next step: every decoding sequence first, then prompts in slot order. */
@@ -348,10 +387,23 @@ static int deliver(gen_run *g, lf_gen_sink sink, void *arg, lf_err *err)
     return 0;
 }
 
-/* Is this row the one that a token is drawn from? */
+/* Is this row one that a token is drawn from? */
 static bool draws(const gen_run *g, int64_t i)
 {
-    return g->want_at[i] + 1 == gen_seq_length(g->want_seq[i]);
+    return g->want_draft[i] || g->want_at[i] + 1 == gen_seq_length(g->want_seq[i]);
+}
+
+/* Is the token that was drawn the draft whose row this is? Then that row is the next of its
+ * sequence. Its own token was drawn beside: the most likely one depends on no other. */
+static bool agrees(gen_run *g, int64_t i)
+{
+    gen_seq *s = g->want_seq[i];
+    g->stats.drafted++;
+    if (s->slot < 0 || s->n_tok != g->want_at[i] + 1 || s->tok[g->want_at[i]] != s->draft)
+        return false;
+    g->stats.accepted++;
+    count_cached(g, s);
+    return true;
 }
 
 /* What follows from one row of logits, in the order of the rows. */
@@ -416,6 +468,38 @@ static struct lf_gen_rows composed(const gen_run *g, int64_t rows, int64_t n_wan
                                 .runs = g->row_runs};
 }
 
+/* Gives the head that drafts the rows of the newest step, and takes its guesses. */
+static int guess(gen_run *g, int64_t rows, lf_err *err)
+{
+    struct guesses *q = &g->guess;
+    struct lf_gen_drafts in = {.from = q->from,
+                               .token = q->token,
+                               .pos = q->pos,
+                               .seq = q->seq,
+                               .table = g->table,
+                               .want = q->want};
+    for (int64_t slot = 0; slot < g->m->slots; slot++)
+        if (g->by_slot[slot])
+            g->by_slot[slot]->draft = -1;
+    for (int64_t r = 0; r < rows; r++) {
+        const gen_seq *s = g->by_slot[g->row_seq[r]];
+        const size_t at = (size_t)g->row_pos[r];
+        if (!s || !lf_gen_seq_guessed(s) || at >= s->cached || at + 1 >= s->n_tok)
+            continue;
+        q->from[in.n] = (int32_t)r;
+        q->token[in.n] = s->tok[at + 1];
+        q->pos[in.n] = (int32_t)at;
+        q->seq[in.n] = (int32_t)s->slot;
+        if (at + 2 == s->n_tok && s->n_tok + 1 < s->cap_tok)
+            q->want[in.n_want++] = (int32_t)in.n;
+        in.n++;
+    }
+    int rc = in.n ? g->m->draft(g->m->ctx, &in, q->out, err) : 0;
+    for (int64_t i = 0; i < in.n_want && rc == 0; i++)
+        g->by_slot[q->seq[q->want[i]]]->draft = q->out[i] < g->m->vocab ? q->out[i] : -1;
+    return rc;
+}
+
 static int step_and_wait(gen_run *g, lf_err *err)
 {
     const struct lf_profile_mark m = lf_profile_begin(g->m->profile);
@@ -437,9 +521,13 @@ static int step_and_wait(gen_run *g, lf_err *err)
         }
     }
     for (int64_t i = 0; i < n_want && rc == 0; i++) {
+        if (g->want_draft[i] && !agrees(g, i))
+            continue;
         g->stats.model_draws += answered(g, i);
         rc = apply(g, i, draws(g, i), out.z + i * out.ld, out.lse[i], err);
     }
+    if (rc == 0 && g->m->draft)
+        rc = guess(g, rows, err);
     lf_profile_end(g->m->profile, LF_LANE_STEP, "draws", d);
     lf_profile_end(g->m->profile, LF_LANE_STEP, "generation step", m);
     g->stats.steps++;
@@ -452,7 +540,7 @@ static int step_and_wait(gen_run *g, lf_err *err)
 /* Does every sequence that runs need nothing of the host between two tokens? */
 static bool can_go_ahead(const gen_run *g)
 {
-    bool can = g->m->begin && g->m->draws && !g->m->switching;
+    bool can = g->m->begin && g->m->draws && !g->m->switching && !g->m->draft;
     for (int64_t slot = 0; slot < g->m->slots && can; slot++)
         can = !g->by_slot[slot] || lf_gen_seq_alone(g->by_slot[slot], g->m);
     return can;
@@ -545,10 +633,23 @@ static int one_step(gen_run *g, lf_err *err)
     return g->ahead.on ? read_ahead(g, 0, err) : step_and_wait(g, err);
 }
 
+static int allocate_guesses(gen_run *g, lf_err *err)
+{
+    struct guesses *q = &g->guess;
+    const size_t rows = (size_t)g->m->max_rows, slots = (size_t)g->m->slots;
+    q->from = lf_calloc(rows, sizeof *q->from, err);
+    q->token = lf_calloc(rows, sizeof *q->token, err);
+    q->pos = lf_calloc(rows, sizeof *q->pos, err);
+    q->seq = lf_calloc(rows, sizeof *q->seq, err);
+    q->want = lf_calloc(slots, sizeof *q->want, err);
+    q->out = lf_calloc(slots, sizeof *q->out, err);
+    return q->from && q->token && q->pos && q->seq && q->want && q->out ? 0 : LF_ENOMEM;
+}
+
 static int allocate(gen_run *g, lf_err *err)
 {
     size_t slots = (size_t)g->m->slots, rows = (size_t)g->m->max_rows,
-           pages = (size_t)g->m->n_pages;
+           pages = (size_t)g->m->n_pages, most = (size_t)g->most;
     g->by_slot = lf_calloc(slots, sizeof *g->by_slot, err);
     g->done = lf_calloc(g->n_jobs, sizeof *g->done, err);
     g->samplers = lf_calloc(slots, sizeof *g->samplers, err);
@@ -559,16 +660,18 @@ static int allocate(gen_run *g, lf_err *err)
     g->row_tok = lf_calloc(rows, sizeof *g->row_tok, err);
     g->row_pos = lf_calloc(rows, sizeof *g->row_pos, err);
     g->row_seq = lf_calloc(rows, sizeof *g->row_seq, err);
-    g->want = lf_calloc(slots, sizeof *g->want, err);
-    g->want_seq = lf_calloc(slots, sizeof *g->want_seq, err);
-    g->want_at = lf_calloc(slots, sizeof *g->want_at, err);
-    g->drawn = lf_calloc(slots, sizeof *g->drawn, err);
-    g->ahead.seq = lf_calloc(slots, sizeof *g->ahead.seq, err);
-    g->ahead.at = lf_calloc(slots, sizeof *g->ahead.at, err);
+    g->want = lf_calloc(most, sizeof *g->want, err);
+    g->want_seq = lf_calloc(most, sizeof *g->want_seq, err);
+    g->want_at = lf_calloc(most, sizeof *g->want_at, err);
+    g->want_draft = lf_calloc(most, sizeof *g->want_draft, err);
+    g->drawn = lf_calloc(most, sizeof *g->drawn, err);
+    g->ahead.seq = lf_calloc(most, sizeof *g->ahead.seq, err);
+    g->ahead.at = lf_calloc(most, sizeof *g->ahead.at, err);
     g->ahead.out = lf_calloc(slots, sizeof *g->ahead.out, err);
     if (!g->by_slot || !g->done || !g->samplers || !g->free_pages || !g->holders || !g->filled ||
         !g->table || !g->row_tok || !g->row_pos || !g->row_seq || !g->want || !g->want_seq ||
-        !g->want_at || !g->drawn || !g->ahead.seq || !g->ahead.at || !g->ahead.out)
+        !g->want_at || !g->want_draft || !g->drawn || !g->ahead.seq || !g->ahead.at ||
+        !g->ahead.out || (g->m->draft && allocate_guesses(g, err)))
         return LF_ENOMEM;
     if (g->m->feature_width && !(g->row_feature = lf_calloc(rows, sizeof *g->row_feature, err)))
         return LF_ENOMEM;
@@ -592,10 +695,12 @@ static void release(gen_run *g)
         lf_gen_seq_free(g->done[i]);
     for (size_t i = 0; g->samplers && i < (size_t)g->m->slots; i++)
         lf_sampler_destroy(g->samplers[i]);
-    void *blocks[] = {g->by_slot,  g->done,      g->samplers,    g->free_pages, g->holders,
-                      g->filled,   g->table,     g->row_tok,     g->row_pos,    g->row_seq,
-                      g->want,     g->want_seq,  g->want_at,     g->drawn,      g->ahead.seq,
-                      g->ahead.at, g->ahead.out, g->row_feature, g->row_places, g->row_runs};
+    void *blocks[] = {g->by_slot,    g->done,       g->samplers,    g->free_pages, g->holders,
+                      g->filled,     g->table,      g->row_tok,     g->row_pos,    g->row_seq,
+                      g->want,       g->want_seq,   g->want_at,     g->drawn,      g->ahead.seq,
+                      g->ahead.at,   g->ahead.out,  g->row_feature, g->row_places, g->row_runs,
+                      g->want_draft, g->guess.from, g->guess.token, g->guess.pos,  g->guess.seq,
+                      g->guess.want, g->guess.out};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }
@@ -603,7 +708,11 @@ static void release(gen_run *g)
 int lf_gen_run(const lf_gen_model *m, const struct lf_gen_work *w, struct lf_gen_stats *stats,
                lf_err *err)
 {
-    gen_run g = {.m = m, .tok = w->tok, .jobs = w->jobs, .n_jobs = w->n_jobs};
+    gen_run g = {.m = m,
+                 .most = m->max_want ? m->max_want : m->slots,
+                 .tok = w->tok,
+                 .jobs = w->jobs,
+                 .n_jobs = w->n_jobs};
     double t0 = lf_now_s();
     int rc = lf_gen_check(m, w->tok, w->jobs, w->n_jobs, err);
     if (rc == 0)

@@ -19,6 +19,15 @@
  * alternatives, a draw that the model left to the host), the host waits for each step. The tokens
  * are the same in both cases.
  *
+ * A model may draft: behind a step a head of it guesses, for each sequence, the token that follows
+ * the one drawn last (speculative decoding: Leviathan et al. 2023; with heads of the model itself:
+ * Stern et al. 2018, DeepSeek-V3). The next step computes the row of the guess too, and where the
+ * token drawn is the guess, the next one is drawn from there at once. Every row has the bits that it
+ * has alone, so the tokens are the same. That is for sequences that take the most likely token,
+ * without penalties, lists of tokens, min_tokens, pictures, and log-probabilities of the prompt.
+ * What a head has written for the last position of a shared page is of the sequence that filled it,
+ * which may make a guess worse and nothing else.
+ *
  * The log-probability of a token is that of the model's distribution: logit - logsumexp(logits),
  * before penalties, temperature and cuts. That of a token of the prompt is log p(token | the tokens
  * before it). So a job that generates nothing (max_tokens 0) scores a text, with the bits of
@@ -90,6 +99,16 @@ typedef struct lf_gen_draws {
 } lf_gen_draws;
 enum { LF_GEN_AHEAD = 2 }; /* most steps of a model that are begun and not ended */
 struct lf_gen_job;
+/* Rows of the newest step behind which a token is known: row r is row from[r] of that step, at
+ * position pos[r] of slot seq[r], and token[r] is the one behind it. A draft is wanted behind the
+ * rows want. */
+struct lf_gen_drafts {
+    int64_t n;
+    const int32_t *from, *token, *pos, *seq; /* [n] */
+    const int32_t *table;                    /* [slots, max_pages] */
+    int64_t n_want;
+    const int32_t *want; /* [n_want] at most one of a slot */
+};
 typedef struct lf_gen_model {
     void *ctx;
     struct lf_profile *profile; /* gets a phase for each step and its draws; NULL: none */
@@ -97,6 +116,7 @@ typedef struct lf_gen_model {
     int64_t max_context;        /* positions a sequence may have */
     int64_t slots;              /* sequences at a time */
     int64_t max_rows;           /* rows of a step */
+    int64_t max_want;           /* of them, whose logits are wanted; 0: slots */
     int64_t page_tokens;        /* positions of a page */
     int64_t n_pages;            /* pages of the cache, all slots together */
     int64_t max_pages;          /* entries per slot of the page table */
@@ -134,6 +154,10 @@ typedef struct lf_gen_model {
      * end. */
     int (*begin)(void *ctx, const struct lf_gen_rows *rows, lf_err *err);
     int (*end)(void *ctx, struct lf_sample_out *out, lf_err *err);
+    /* NULL, or after step(): writes keys and values of the rows for the head that drafts, and to
+     * token[i] its most likely token behind token[want[i]]. Needs max_want and max_rows of 2 slots.
+     * begin is not called then. */
+    int (*draft)(void *ctx, const struct lf_gen_drafts *in, int32_t *token, lf_err *err);
 } lf_gen_model;
 
 enum lf_finish { LF_FINISH_STOP = 0, LF_FINISH_LENGTH, LF_FINISH_ERROR };
@@ -201,6 +225,7 @@ struct lf_gen_stats {
     /* tokens of prompts that were not computed, because another sequence had them */
     int64_t shared_tokens;
     int64_t ahead; /* steps that began before the answers of the step before were read */
+    int64_t drafted, accepted; /* tokens that a head guessed and a step computed; those drawn */
     double seconds;
 };
 

@@ -29,8 +29,9 @@ typedef struct gen_seq {
     /* 0: all tokens of the sequence are known here. i + 1: the newest step draws its next token
      * for wanted row i, and the host does not know that token yet */
     int32_t coming;
-    bool by_host; /* the model left the next token to the host */
-    int64_t slot; /* -1 once it has finished */
+    bool by_host;  /* the model left the next token to the host */
+    int32_t draft; /* guess of the token that is drawn next; -1: none */
+    int64_t slot;  /* -1 once it has finished */
     lf_sampler *sampler;
     lf_tok_stream stream;
     lf_buf text;
@@ -90,6 +91,8 @@ int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits);
 bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i);
 /* Can the model draw the tokens of the sequence before the host knows the earlier ones? */
 bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m);
+/* May the next tokens be guessed? */
+bool lf_gen_seq_guessed(const gen_seq *s);
 /* Records the log-probability of token at + 1 of the prompt from the row of logits behind token at
  * < n_prompt - 1. It changes only the sequence.
  */

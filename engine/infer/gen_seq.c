@@ -187,7 +187,7 @@ gen_seq *lf_gen_seq_create(const lf_gen_model *m, const lf_gen_job *j, lf_err *e
     lf_buf_init(&s->text);
     s->job = j;
     s->vocab = m->vocab;
-    s->stop_token = s->last_best = -1;
+    s->stop_token = s->last_best = s->draft = -1;
     s->cap_tok = lf_gen_most_tokens(m, j);
     size_t new_cap = s->cap_tok - j->n_prompt,
            top = new_cap * (size_t)(j->top_logprobs > 0 ? j->top_logprobs : 0);
@@ -276,6 +276,14 @@ bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i)
     d->row[i].list_at = (int32_t)at;
     d->row[i].on = noted ? LF_SAMPLE_NOTE : 1;
     return true;
+}
+
+bool lf_gen_seq_guessed(const gen_seq *s)
+{
+    const lf_gen_job *j = s->job;
+    const bool limits = j->limits.n_bias > 0 || j->limits.n_allowed > 0 || j->limits.n_bad > 0;
+    return !(j->params.temperature > 0) && !penalises(&j->params) && !limits &&
+           j->min_tokens <= 0 && !j->media && !j->prompt_logprobs && j->max_tokens > 0;
 }
 
 bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m)

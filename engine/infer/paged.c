@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/graph/layout.h"
 #include "engine/infer/paged_draw.h"
 
 struct lf_paged {
@@ -19,7 +20,14 @@ struct lf_paged {
     lf_back *back;
     int n_buckets, chain[LF_PAGED_MAX_BUCKETS];
     int64_t rows[LF_PAGED_MAX_BUCKETS], select_rows[LF_PAGED_MAX_BUCKETS];
-    int64_t n_pages, max_pages;
+    int64_t n_pages, max_pages, most; /* most: wanted rows of a step */
+    struct lf_paged_drafts {
+        int chain[LF_PAGED_MAX_BUCKETS];
+        int64_t row_bytes;                /* of what the final norm gives */
+        unsigned char *hidden, *gathered; /* [largest bucket, row_bytes] */
+        float *lse;
+        int32_t *argmax;               /* [slots], memory of the plan on a device */
+    } draft;                           /* with o.speculative */
     int32_t *tok, *pos, *seq, *select; /* [largest bucket] */
     float *lse;                        /* likewise */
     float *z;                          /* [slots, vocab] and */
@@ -34,7 +42,8 @@ struct lf_paged {
     int32_t *runs;    /* [largest bucket, 2] with mask = image_blocks, else NULL */
 };
 
-#define LSE "lse" /* state of the plan: dev_lse */
+#define LSE   "lse"   /* states of the plan: dev_lse; */
+#define DRAFT "draft" /* lse and argmax of drafts */
 
 /* ---- plan ---- */
 
@@ -44,47 +53,59 @@ static int settle(lf_paged *p, lf_err *err)
     if (o->page_tokens < LF_ATTN_TILE || o->page_tokens % LF_ATTN_TILE)
         return lf_fail(err, LF_EINVAL, "a page of %lld positions: it must be a multiple of %d",
                        (long long)o->page_tokens, LF_ATTN_TILE);
-    if (o->max_rows < o->slots)
-        o->max_rows = o->slots;
+    p->most = o->speculative ? 2 * o->slots : o->slots;
+    if (o->max_rows < p->most)
+        o->max_rows = p->most;
     p->max_pages = (o->context + o->page_tokens - 1) / o->page_tokens;
     int64_t tokens = o->kv_tokens > 0 ? o->kv_tokens : o->slots * p->max_pages * o->page_tokens;
     p->n_pages = (tokens + o->page_tokens - 1) / o->page_tokens;
     return 0;
 }
 
-static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, lf_err *err)
+/* Adds the graph g as the chain *chain of bucket k. */
+static int add_chain(int *chain, lf_plan *plan, lf_graph *g, int k, lf_err *err)
 {
-    char name[32];
-    int k = p->n_buckets;
-    int64_t select = rows < p->o.slots ? rows : p->o.slots;
-    const struct lf_decoder_paged d = {.rows = rows,
-                                       .n_seq = p->o.slots,
-                                       .max_pages = p->max_pages,
-                                       .n_pages = p->n_pages,
-                                       .page_tokens = p->o.page_tokens,
-                                       .n_select = select,
-                                       .cache = p->o.cache,
-                                       .mode = lf_plan_mode(plan),
-                                       .media = p->mc->vision.family != 0};
-    if (k == LF_PAGED_MAX_BUCKETS)
-        return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many",
-                       (long long)p->o.max_rows);
-    snprintf(name, sizeof name, "step%lld", (long long)rows);
-    lf_graph *g = lf_decoder_paged_graph(p->dec, ps, name, &d, err);
     if (!g)
         return err && err->rc ? err->rc : LF_EINVAL;
-    int chain = lf_plan_add(
+    *chain = lf_plan_add(
         plan, g,
         &(struct lf_chain_opts){.eras = 1u << k, .packed = true, .whole = true, .no_fp8 = true},
         err);
     lf_graph_destroy(g);
-    if (chain < 0)
-        return chain;
+    return *chain < 0 ? *chain : 0;
+}
+
+static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, lf_err *err)
+{
+    char name[32];
+    int k = p->n_buckets;
+    int64_t select = rows < p->most ? rows : p->most;
+    struct lf_decoder_paged d = {.rows = rows,
+                                 .n_seq = p->o.slots,
+                                 .max_pages = p->max_pages,
+                                 .n_pages = p->n_pages,
+                                 .page_tokens = p->o.page_tokens,
+                                 .n_select = select,
+                                 .cache = p->o.cache,
+                                 .mode = lf_plan_mode(plan),
+                                 .media = p->mc->vision.family != 0,
+                                 .hidden = p->o.speculative};
+    if (k == LF_PAGED_MAX_BUCKETS)
+        return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many",
+                       (long long)p->o.max_rows);
+    snprintf(name, sizeof name, "step%lld", (long long)rows);
+    int rc =
+        add_chain(&p->chain[k], plan, lf_decoder_paged_graph(p->dec, ps, name, &d, err), k, err);
+    if (rc == 0 && p->o.speculative) {
+        d.n_select = rows < p->o.slots ? rows : p->o.slots;
+        snprintf(name, sizeof name, "draft%lld", (long long)rows);
+        rc = add_chain(&p->draft.chain[k], plan, lf_decoder_draft_graph(p->dec, ps, name, &d, err),
+                       k, err);
+    }
     p->rows[k] = rows;
     p->select_rows[k] = select;
-    p->chain[k] = chain;
-    p->n_buckets++;
-    return 0;
+    p->n_buckets += rc == 0;
+    return rc;
 }
 
 /* Of the inputs media.features and media.deep.N. */
@@ -129,9 +150,39 @@ static int take_buffers(lf_paged *p, lf_err *err)
     return p->prefix && p->turns ? 0 : LF_ENOMEM;
 }
 
+/* What a step gives the head that drafts, and what that gives. */
+static int take_drafts(lf_paged *p, bool device, lf_err *err)
+{
+    struct lf_paged_drafts *f = &p->draft;
+    const size_t cap = (size_t)p->o.max_rows, slots = (size_t)p->o.slots;
+    f->row_bytes = p->mc->hidden * (int64_t)lf_dtype_size(p->o.cache);
+    f->hidden = lf_calloc(cap, (size_t)f->row_bytes, err);
+    f->gathered = lf_calloc(cap, (size_t)f->row_bytes, err);
+    if (!f->hidden || !f->gathered)
+        return LF_ENOMEM;
+    if (device)
+        return 0; /* memory of the plan */
+    f->lse = lf_calloc(slots, sizeof *f->lse, err);
+    f->argmax = lf_calloc(slots, sizeof *f->argmax, err);
+    return f->lse && f->argmax ? 0 : LF_ENOMEM;
+}
+
+/* Memory of the plan for what the head that drafts gives. */
+static int plan_drafts(const lf_paged *p, lf_plan *plan, lf_pstore *ps, lf_err *err)
+{
+    if (lf_pstore_layout_of(ps)->tensor > 1)
+        return lf_fail(err, LF_ENOTSUP,
+                       "speculative = mtp: the head that drafts is not divided among ranks; take "
+                       "tensor = 1, or leave speculative out");
+    return lf_plan_target(plan)->sm
+               ? lf_plan_state(plan, DRAFT, (size_t)p->o.slots * (sizeof(float) + sizeof(int32_t)),
+                               err)
+               : 0;
+}
+
 static struct lf_paged_draw_size draw_size(const lf_paged *p)
 {
-    return (struct lf_paged_draw_size){p->o.slots, p->o.max_rows, p->mc->vocab};
+    return (struct lf_paged_draw_size){p->most, p->o.max_rows, p->mc->vocab};
 }
 
 int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
@@ -151,7 +202,11 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
             break;
     }
     if (rc == 0 && lf_plan_target(plan)->sm)
-        rc = lf_plan_state(plan, LSE, (size_t)p->o.slots * sizeof *p->dev_lse, err);
+        rc = lf_plan_state(plan, LSE, (size_t)p->most * sizeof *p->dev_lse, err);
+    if (rc == 0 && p->o.speculative)
+        rc = plan_drafts(p, plan, ps, err);
+    if (rc == 0 && p->o.speculative)
+        rc = take_drafts(p, lf_plan_target(plan)->sm != 0, err);
     if (rc == 0)
         rc = lf_paged_draw_plan(plan, &size, err);
     if (rc == 0)
@@ -168,6 +223,11 @@ void lf_paged_destroy(lf_paged *p)
     if (!p)
         return;
     lf_paged_draw_destroy(p->draw);
+    const bool host = !p->dev_lse;
+    void *const drafts[] = {p->draft.hidden, p->draft.gathered, host ? p->draft.lse : NULL,
+                            host ? p->draft.argmax : NULL};
+    for (size_t i = 0; i < sizeof drafts / sizeof drafts[0]; i++)
+        free(drafts[i]);
     void *const blocks[] = {p->tok,    p->pos,   p->seq,     p->select,  p->lse,    p->z,
                             p->prefix, p->turns, p->is_long, p->feature, p->places, p->runs};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
@@ -181,12 +241,16 @@ int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err)
     p->back = back;
     if (back->ops->host_visible)
         return 0;
-    p->z = lf_malloc((size_t)p->o.slots, (size_t)p->mc->vocab * sizeof *p->z, err);
+    p->z = lf_malloc((size_t)p->most, (size_t)p->mc->vocab * sizeof *p->z, err);
     if (!p->z)
         return LF_ENOMEM;
     p->dev_lse = lf_exec_state(ex, LSE);
     if (!p->dev_lse)
         return lf_fail(err, LF_EINVAL, "generation was planned for the host, not for this device");
+    if (p->o.speculative) {
+        p->draft.lse = lf_exec_state(ex, DRAFT);
+        p->draft.argmax = (int32_t *)(void *)(p->draft.lse + p->o.slots);
+    }
     const struct lf_paged_draw_size size = draw_size(p);
     return lf_paged_draw_bind(&p->draw, ex, back, &size, p->n_buckets, err);
 }
@@ -359,24 +423,109 @@ static int finish_logits(lf_paged *p, int k, int64_t n_want, struct lf_gen_logit
     return rc || !p->dev_lse ? rc : copy_logits(p, z, n_want, err);
 }
 
+/* The least bucket for so many rows; n_buckets: there is none. */
+static int bucket_of(const lf_paged *p, int64_t rows, int64_t n_want)
+{
+    int k = 0;
+    while (k < p->n_buckets && (p->rows[k] < rows || p->select_rows[k] < n_want))
+        k++;
+    return k;
+}
+
+static int too_many(const lf_paged *p, int64_t rows, lf_err *err)
+{
+    return lf_fail(err, LF_EINVAL, "a step of %lld rows is beyond the largest of %lld",
+                   (long long)rows, (long long)p->o.max_rows);
+}
+
 /* Up to the logits; *bucket is the one that was run. */
 static int run_rows(lf_paged *p, const struct lf_gen_rows *in, int *bucket, lf_err *err)
 {
-    int k = 0;
-    while (k < p->n_buckets && (p->rows[k] < in->n || p->select_rows[k] < in->n_want))
-        k++;
+    const int k = bucket_of(p, in->n, in->n_want);
     if (k == p->n_buckets)
-        return lf_fail(err, LF_EINVAL, "a step of %lld rows is beyond the largest of %lld",
-                       (long long)in->n, (long long)p->o.max_rows);
+        return too_many(p, in->n, err);
     *bucket = k;
     int rc = write_step(p, k, in, err);
-    return rc != 0 ? rc : lf_exec_run(p->ex, p->chain[k], LF_FWD, 0, LF_FIRST, err);
+    if (rc == 0)
+        rc = lf_exec_run(p->ex, p->chain[k], LF_FWD, 0, LF_FIRST, err);
+    return rc != 0 || !p->o.speculative
+               ? rc
+               : lf_exec_read(p->ex, p->chain[k], 0, "hidden", p->draft.hidden,
+                              (size_t)(p->rows[k] * p->draft.row_bytes), err);
 }
 
 static int step(void *ctx, const struct lf_gen_rows *in, struct lf_gen_logits *out, lf_err *err)
 {
     int k = 0, rc = run_rows(ctx, in, &k, err);
     return rc != 0 ? rc : finish_logits(ctx, k, in->n_want, out, err);
+}
+
+/* ---- drafts ---- */
+
+static int write_draft(lf_paged *p, int k, const char *name, const int32_t *v, int64_t n,
+                       lf_err *err)
+{
+    return lf_exec_write(p->ex, p->draft.chain[k], 0, name, v, (size_t)n * sizeof *v, err);
+}
+
+/* Inputs of the head, padded to the bucket. Its memory is that of the step, whose results are taken
+ * first. */
+static int write_drafts(lf_paged *p, int k, const struct lf_gen_drafts *in, lf_err *err)
+{
+    struct lf_paged_drafts *f = &p->draft;
+    const int64_t cap = p->rows[k], select = cap < p->o.slots ? cap : p->o.slots;
+    const size_t each = (size_t)f->row_bytes;
+    memset(f->gathered, 0, (size_t)cap * each);
+    for (int64_t i = 0; i < cap; i++) {
+        p->tok[i] = i < in->n ? in->token[i] : 0;
+        p->pos[i] = i < in->n ? in->pos[i] : 0;
+        p->seq[i] = i < in->n ? in->seq[i] : -1;
+        if (i < in->n)
+            memcpy(f->gathered + (size_t)i * each, f->hidden + (size_t)in->from[i] * each, each);
+    }
+    for (int64_t i = 0; i < select; i++)
+        p->select[i] = i < in->n_want ? in->want[i] : 0;
+    int rc = write_draft(p, k, "tokens", p->tok, cap, err);
+    rc = rc != 0 ? rc : write_draft(p, k, "positions", p->pos, cap, err);
+    rc = rc != 0 ? rc : write_draft(p, k, "seq", p->seq, cap, err);
+    rc = rc != 0 ? rc : write_draft(p, k, "table", in->table, p->o.slots * p->max_pages, err);
+    rc = rc != 0 ? rc : write_draft(p, k, "select", p->select, select, err);
+    if (rc == 0 && p->is_long) {
+        for (int64_t i = 0; i < cap; i++)
+            p->turns[i] =
+                lf_decoder_table_row(p->dec, p->pos[i], p->seq[i] >= 0 && p->is_long[p->seq[i]]);
+        rc = write_draft(p, k, "turns", p->turns, cap, err);
+    }
+    return rc != 0 ? rc
+                   : lf_exec_write(p->ex, f->chain[k], 0, "hidden", f->gathered, (size_t)cap * each,
+                                   err);
+}
+
+static int draft(void *ctx, const struct lf_gen_drafts *in, int32_t *token, lf_err *err)
+{
+    lf_paged *p = ctx;
+    struct lf_paged_drafts *f = &p->draft;
+    const int k = bucket_of(p, in->n, 0);
+    if (k == p->n_buckets)
+        return too_many(p, in->n, err);
+    int rc = write_drafts(p, k, in, err);
+    if (rc == 0)
+        rc = lf_exec_run(p->ex, f->chain[k], LF_FWD, 0, LF_FIRST, err);
+    if (rc != 0 || !in->n_want)
+        return rc;
+    const struct lf_k_logit_stats s = {.rows = in->n_want,
+                                       .v_real = p->mc->vocab,
+                                       .ldz = p->mc->vocab,
+                                       .z = lf_exec_ptr(p->ex, f->chain[k], 0, "logits"),
+                                       .lse = f->lse,
+                                       .argmax = f->argmax,
+                                       .softcap = (float)p->mc->logit_softcap};
+    if (!s.z)
+        return no_logits(p, k, err);
+    rc = stats_alone(p, &s, err);
+    return rc != 0 ? rc
+                   : p->back->ops->copy_out(p->back, token, f->argmax,
+                                            (size_t)in->n_want * sizeof *token, err);
 }
 
 static int begin(void *ctx, const struct lf_gen_rows *in, lf_err *err)
@@ -404,6 +553,8 @@ void lf_paged_model(lf_paged *p, lf_gen_model *out)
                           .max_context = p->o.context,
                           .slots = p->o.slots,
                           .max_rows = p->o.max_rows,
+                          .max_want = p->most,
+                          .draft = p->o.speculative ? draft : NULL,
                           .page_tokens = p->o.page_tokens,
                           .n_pages = p->n_pages,
                           .max_pages = p->max_pages,

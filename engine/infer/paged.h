@@ -30,13 +30,15 @@ struct lf_paged_opts {
     enum lf_dtype cache;        /* the compute type */
     double temperature;         /* 0 means 1 */
     bool switching;             /* of gen.h */
+    bool speculative;           /* the first head of mtp_layers drafts (gen.h) */
     struct lf_profile *profile; /* of the executor; NULL: none */
 };
 
 typedef struct lf_paged lf_paged;
 
 /* Adds the chains to a plan that is not finished. d outlives *out. LF_EINVAL: page_tokens is not
- * possible, or there are too many rows. */
+ * possible, there are too many rows, or the model has no head that drafts. LF_ENOTSUP: ranks divide
+ * a model that drafts. */
 int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
                   const struct lf_paged_opts *o, lf_err *err);
 void lf_paged_destroy(lf_paged *p); /* destroy(NULL) is legal */

@@ -36,6 +36,7 @@ static int add_generation(lf_runner *r, lf_err *err)
                                     .page_tokens = o->page_tokens,
                                     .cache = o->compute,
                                     .switching = o->switching,
+                                    .speculative = o->speculative,
                                     .profile = o->profile};
     const struct lf_look_opts look = {.patches = o->max_patches,
                                       .tiles = o->max_tiles,

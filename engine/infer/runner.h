@@ -35,6 +35,7 @@ struct lf_runner_opts {
     int64_t slots, max_rows, kv_tokens;
     int64_t page_tokens;            /* multiple of LF_ATTN_TILE */
     bool switching;                 /* of gen.h */
+    bool speculative;               /* of paged.h */
     int64_t max_patches, max_tiles; /* pictures of a prompt (look.h); 0: none */
     /* scoring; rows 0: none */
     int64_t score_rows, score_docs;

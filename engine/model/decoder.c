@@ -365,7 +365,45 @@ lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char 
     b.seq = lf_input(b.g, "seq", LF_I32, p->rows, 1);
     if (lf_model_attends(&d->c))
         b.table = lf_input(b.g, "table", LF_I32, p->n_seq, p->max_pages);
-    lf_val x = lf_gather_rows(b.g, trunk(&b), lf_input(b.g, "select", LF_I32, p->n_select, 1));
+    const lf_val h = trunk(&b);
+    if (p->hidden)
+        lf_output(b.g, h, "hidden");
+    lf_val x = lf_gather_rows(b.g, h, lf_input(b.g, "select", LF_I32, p->n_select, 1));
+    lf_output(b.g, all_logits(&b, x), "logits");
+    return done(b.g, err);
+}
+
+lf_graph *lf_decoder_draft_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                 const struct lf_decoder_paged *p, lf_err *err)
+{
+    struct lf_dec_build b = {.d = d,
+                             .c = &d->c,
+                             .paged = p,
+                             .rows = p->rows,
+                             .adapter_off = p->adapter_off,
+                             .chunk = lf_dec_whole(&d->c)};
+    if (check_tokens(&d->c, err))
+        return NULL;
+    if (!d->c.mtp_layers) {
+        lf_fail(err, LF_EINVAL, "this model has no heads for later tokens ([model] mtp_layers)");
+        return NULL;
+    }
+    if (lf_model_recurs(&d->c)) {
+        lf_fail(
+            err, LF_ENOTSUP,
+            "the states of this model's mixers take in each token for good, so a guess could not "
+            "be taken back: generate without speculation");
+        return NULL;
+    }
+    if (!(b.g = lf_graph_create(ps, name, err)))
+        return NULL;
+    begin(&b, p->rows, p->n_seq);
+    b.seq = lf_input(b.g, "seq", LF_I32, p->rows, 1);
+    b.table = lf_input(b.g, "table", LF_I32, p->n_seq, p->max_pages);
+    const lf_val h = lf_dec_mtp_layer(&b, lf_dec_mtp_embed(&b, b.tokens),
+                                      lf_input_act(b.g, "hidden", p->rows, d->c.hidden),
+                                      d->c.layers),
+                 x = lf_gather_rows(b.g, h, lf_input(b.g, "select", LF_I32, p->n_select, 1));
     lf_output(b.g, all_logits(&b, x), "logits");
     return done(b.g, err);
 }

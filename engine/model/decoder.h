@@ -270,8 +270,15 @@ struct lf_decoder_paged {
     enum lf_numeric mode; /* of the plan: what states of scans hold follows from it */
     bool adapter_off;     /* as of lf_decoder_rows */
     bool media;           /* features of pictures are inputs (composed.h) */
+    bool hidden;          /* output "hidden" [R, C], compute type: what the final norm gives */
 };
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                 const struct lf_decoder_paged *p, lf_err *err);
+/* The first head of mtp_layers over the same cache, behind such a step. Row r is position
+ * positions[r] of sequence seq[r], with what the step gave there as input "hidden" [R, C] (compute
+ * type) and with the token behind it in tokens[r]. "logits" are those of the token behind that one.
+ * States kv.L.k and kv.L.v are the head's. LF_EINVAL: the model has no such head. */
+lf_graph *lf_decoder_draft_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                  const struct lf_decoder_paged *p, lf_err *err);
 
 /* Computes z = cap * tanh(z / cap) in place, as the loss does; nothing when the description has no

@@ -40,6 +40,12 @@ lf_val lf_dec_mtp_layer(struct lf_dec_build *b, lf_val embedded, lf_val hidden, 
                        "mtp.final_norm", l);
 }
 
+lf_val lf_dec_mtp_embed(struct lf_dec_build *b, lf_val tokens)
+{
+    return lf_tp_leave(b->g, lf_embed(b->g, tokens, LF_NONE, lf_param(b->g, "embed.weight"),
+                                      LF_NONE, (float)b->c->embed_scale, 0));
+}
+
 static lf_val input(struct lf_dec_build *b, int64_t k, const char *what)
 {
     char name[32];
@@ -53,10 +59,8 @@ void lf_dec_mtp_losses(struct lf_dec_build *b, lf_val x)
     lf_val h[LF_MORE_HEADS + 1] = {x};
     for (int64_t k = 1; k <= b->more; k++) {
         lf_block_begin(b->g, (int)(c->layers + k - 1));
-        const lf_val e =
-            lf_embed(b->g, input(b, k, "tokens"), LF_NONE, lf_param(b->g, "embed.weight"), LF_NONE,
-                     (float)c->embed_scale, 0);
-        h[k] = lf_dec_mtp_layer(b, lf_tp_leave(b->g, e), h[k - 1], c->layers + k - 1);
+        h[k] = lf_dec_mtp_layer(b, lf_dec_mtp_embed(b, input(b, k, "tokens")), h[k - 1],
+                                c->layers + k - 1);
         lf_block_end(b->g);
     }
     lf_dec_chunk_total(b);

@@ -63,6 +63,7 @@ struct setting {
     int threads;
     int64_t slots, max_rows, page, kv;
     bool reversed;
+    bool guesses; /* a head of the model drafts */
 };
 
 static const char *adapter; /* of every runner; NULL: none */
@@ -79,6 +80,7 @@ static lf_runner *open_runner(const char *dir, const struct setting *s, bool bf1
                                .max_rows = s->max_rows,
                                .kv_tokens = s->kv,
                                .page_tokens = s->page,
+                               .speculative = s->guesses,
                                .score_rows = 300,
                                .score_docs = 4};
     if (lf_runner_open(&r, dir, &o, &err))
@@ -86,8 +88,10 @@ static lf_runner *open_runner(const char *dir, const struct setting *s, bool bf1
     return r;
 }
 
-static void generate(lf_runner *r, const lf_gen_job *jobs, const struct setting *s, struct got *out)
+static struct lf_gen_stats generate(lf_runner *r, const lf_gen_job *jobs, const struct setting *s,
+                                    struct got *out)
 {
+    struct lf_gen_stats stats;
     lf_err err = LF_ERR_INIT;
     lf_gen_model m;
     lf_gen_job order[N_JOBS];
@@ -97,8 +101,9 @@ static void generate(lf_runner *r, const lf_gen_job *jobs, const struct setting 
     if (lf_runner_gen_model(r, &m, &err) ||
         lf_gen_run(&m,
                    &(struct lf_gen_work){.jobs = order, .n_jobs = N_JOBS, .sink = sink, .arg = out},
-                   NULL, &err))
+                   &stats, &err))
         tap_bail("generate: %s", err.text);
+    return stats;
 }
 
 static bool same_got(const struct got *a, const struct got *b, const char *what)
@@ -176,9 +181,10 @@ static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got 
 static void test_model(const char *name, const char *dir, int64_t vocab, bool bf16, bool prefix)
 {
     static const struct setting settings[] = {
-        {1, 1, 1, 64, 0, false},   {1, 2, 3, 64, 0, false},   {2, 3, 64, 64, 0, true},
-        {3, 4, 17, 128, 0, false}, {2, 5, 64, 64, 700, true}, {1, 5, 33, 192, 0, false},
-        {2, 10, 64, 64, 0, false},
+        {1, 1, 1, 64, 0, false, false},   {1, 2, 3, 64, 0, false, false},
+        {2, 3, 64, 64, 0, true, false},   {3, 4, 17, 128, 0, false, false},
+        {2, 5, 64, 64, 700, true, false}, {1, 5, 33, 192, 0, false, false},
+        {2, 10, 64, 64, 0, false, false},
     };
     lf_gen_job jobs[N_JOBS];
     struct got *ref = calloc(1, sizeof *ref), *got = calloc(1, sizeof *got);
@@ -218,12 +224,56 @@ static void test_model(const char *name, const char *dir, int64_t vocab, bool bf
     free(got);
 }
 
+/* With a head that drafts each job has the bits that it has without, whichever of them may be
+ * guessed, and wherever a guess that was right ends a text. */
+static void test_guesses(const char *name, const char *dir, int64_t vocab, bool bf16,
+                         struct lf_gen_stats *all)
+{
+    static const struct setting settings[] = {
+        {1, 1, 1, 64, 0, false, true},
+        {1, 3, 17, 128, 700, true, true},
+        {2, 10, 64, 64, 0, false, true},
+    };
+    static const struct setting plain = {1, 3, 16, 64, 0, false, false};
+    lf_gen_job jobs[N_JOBS];
+    struct got *ref = calloc(1, sizeof *ref), *got = calloc(1, sizeof *got);
+    int64_t drafted = 0;
+    if (!ref || !got)
+        tap_bail("no memory");
+    make_jobs(jobs, vocab);
+    jobs[3].params.repetition_penalty = 1.3; /* greedy, and not guessed */
+    lf_runner *r = open_runner(dir, &plain, bf16);
+    const struct lf_gen_stats none = generate(r, jobs, &plain, ref);
+    const int32_t end[2] = {ref->tokens[0][9], ref->tokens[6][8]};
+    for (int i = 0; i < 2; i++) { /* a text ends where it is drawn first */
+        jobs[i ? 6 : 0].end = &end[i];
+        jobs[i ? 6 : 0].n_end = 1;
+    }
+    const struct lf_gen_stats ends = generate(r, jobs, &plain, ref);
+    lf_runner_close(r);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const struct setting *s = &settings[i];
+        r = open_runner(dir, s, bf16);
+        const struct lf_gen_stats st = generate(r, jobs, s, got);
+        tap_ok(same_got(ref, got, name) && st.new_tokens == ends.new_tokens,
+               "%s %s: guessed, %lld slots, %lld rows: the same bits", name, bf16 ? "bf16" : "f32",
+               (long long)s->slots, (long long)s->max_rows);
+        drafted += st.drafted;
+        all->drafted += st.drafted;
+        all->accepted += st.accepted;
+        lf_runner_close(r);
+    }
+    tap_ok(none.drafted == 0 && drafted > 0, "%lld guesses", (long long)drafted);
+    free(ref);
+    free(got);
+}
+
 /* The test can fail: other weights give other bits. */
 static void test_can_fail(const char *a, const char *b, int64_t vocab)
 {
     lf_gen_job jobs[N_JOBS];
     struct got *x = calloc(1, sizeof *x), *y = calloc(1, sizeof *y);
-    const struct setting s = {1, 4, 16, 64, 0, false};
+    const struct setting s = {1, 4, 16, 64, 0, false, false};
     bool greedy;
     if (!x || !y)
         tap_bail("no memory");
@@ -264,7 +314,7 @@ static void test_prefix_too_long(const char *dir)
     lf_err err = LF_ERR_INIT;
     lf_gen_job jobs[N_JOBS];
     lf_gen_model m;
-    const struct setting s = {1, 1, 16, 64, 0, false};
+    const struct setting s = {1, 1, 16, 64, 0, false, false};
     lf_runner *r = open_runner(dir, &s, false);
     make_jobs(jobs, 512);
     tap_rc(lf_runner_gen_model(r, &m, &err), 0, &err, NULL,
@@ -286,7 +336,7 @@ static void test_adapter(const char *dir, const lf_model_config *c)
     struct got with, without;
     lf_gen_job jobs[N_JOBS];
     lf_runner *r = NULL;
-    const struct setting s = {1, 3, 16, 64, 0, false};
+    const struct setting s = {1, 3, 16, 64, 0, false, false};
     snprintf(path, sizeof path, "%s/adapter", tap_tmpdir());
     snprintf(other, sizeof other, "%s/other", tap_tmpdir());
     if (infer_ckpt_write_adapter(path, c, &ac, dir, infer_ckpt_hot, &seed, &err) ||
@@ -327,6 +377,10 @@ static void test_errors(const char *dir)
     o.page_tokens = 48;
     tap_rc(lf_runner_open(&r, dir, &o, &err), LF_EINVAL, &err, "multiple of",
            "so is a page that is no multiple of the tile");
+    o.page_tokens = 64;
+    o.speculative = true;
+    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_EINVAL, &err, "mtp_layers",
+           "a model without a head that drafts");
     tap_rc(lf_runner_open(&r, "/nonexistent/checkpoint", &o, &err), LF_ENOENT, &err,
            "/nonexistent/checkpoint", "and a missing checkpoint");
 }
@@ -406,8 +460,31 @@ int main(void)
         prefix = strcmp(models[i].name, "prefix") == 0 ? i : prefix;
         window = strcmp(models[i].name, "window") == 0 ? i : window;
     }
+    static const char *const guessing[] = {
+        "vocab=8 mtp_layers=1",
+        "vocab=8 mtp_layers=2 mtp_join=hidden_embed tied_head=yes sliding_window=40 "
+        "layer_mixers=fw*",
+        "vocab=8 mtp_layers=1 kv_heads=4 head_dim=16 kv_lora=20 nope_dim=10 rope_dim=6 v_dim=12 "
+        "experts=4 experts_per_token=2 layer_mlps=d,m* logit_softcap=5"};
+    struct lf_gen_stats guessed = {0};
+    for (size_t i = 0; i < sizeof guessing / sizeof *guessing; i++) {
+        lf_err err = LF_ERR_INIT;
+        lf_model_config c;
+        char dir[4096], name[32];
+        snprintf(name, sizeof name, "guesses %zu", i + 1);
+        snprintf(dir, sizeof dir, "%s/guesses-%zu", tap_tmpdir(), i + 1);
+        load_config(&c, "tiny-llama", guessing[i]);
+        if (infer_ckpt_write(dir, &c, infer_ckpt_hot, &seed, &err))
+            tap_bail("checkpoint: %s", err.text);
+        TAP(4, test_guesses(name, dir, c.vocab, false, &guessed));
+        if (i == 0)
+            TAP(4, test_guesses(name, dir, c.vocab, true, &guessed));
+    }
+    tap_ok(guessed.accepted > 0 && guessed.accepted < guessed.drafted,
+           "%lld of %lld guesses are right", (long long)guessed.accepted,
+           (long long)guessed.drafted);
     TAP(2, test_can_fail(dirs[window], dirs[0], 512));
     TAP(2, test_prefix_too_long(dirs[prefix]));
-    TAP(3, test_errors(dirs[0]));
+    TAP(4, test_errors(dirs[0]));
     return tap_done();
 }
