@@ -259,6 +259,8 @@ typedef struct lf_model_config {
     /* of gated MLPs, and experts: n > 0 cuts gate x to at most n and up x to [-n, n]; what is added
      * to up x behind that. A gradient is 0 where its value was cut (gpt-oss) */
     double glu_limit, glu_up_offset;
+    double mlp_gate_scale; /* multiplies gate x of layers without experts (Falcon-H1) */
+    double mlp_out_scale;  /* what these layers add */
     bool qkv_bias, out_bias, mlp_bias, head_bias;
     /* attention times sigmoid(x attn.gate) before the projection back (Qwen3-Next) */
     bool attn_gate;
@@ -320,11 +322,15 @@ typedef struct lf_model_config {
 
     /* Mixture of experts: in a MoE layer the MLP is
      *     sum over the experts_per_token chosen experts of weight * MLP_e(x)
-     *     + shared MLP(x), times sigmoid(g . x) with shared_gate */
+     *     + shared MLP(x), times sigmoid(g . x) with shared_gate
+     * where the MLPs have a gate as `mlp` says */
     int64_t experts;           /* E; 0: none, and nothing below is read */
     int64_t experts_per_token; /* k */
     int64_t expert_ffn;        /* inner width of an expert; 0 in a file = ffn */
-    int64_t shared_ffn;        /* of the shared expert; 0 = none */
+    /* width of what the chosen experts read and give, with projections of all of x to it and back
+     * (Nemotron 3); 0 = hidden */
+    int64_t expert_latent;
+    int64_t shared_ffn; /* of the shared expert; 0 = none */
     bool shared_gate;
     bool expert_bias;        /* gate, up and down of each expert have a bias */
     bool router_linear_bias; /* logits of experts have a trained bias */

@@ -239,7 +239,8 @@ static int check_unread(const lf_model_config *c, lf_err *err)
 {
     const bool yarn = c->rope_scaling == LF_ROPE_YARN,
                longrope = c->rope_scaling == LF_ROPE_LONGROPE, windows = c->sliding_window > 0,
-               tokens = c->output == LF_OUTPUT_TOKENS;
+               tokens = c->output == LF_OUTPUT_TOKENS,
+               dense = lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) > 0;
     const struct {
         const char *key;
         bool set, read;
@@ -270,6 +271,10 @@ static int check_unread(const lf_model_config *c, lf_err *err)
          "position = rope"},
         {"glu_limit", c->glu_limit > 0, c->mlp == LF_MLP_GLU, "mlp = glu"},
         {"glu_up_offset", fabs(c->glu_up_offset) > 0, c->mlp == LF_MLP_GLU, "mlp = glu"},
+        {"mlp_gate_scale", fabs(c->mlp_gate_scale - 1) > 0, dense && c->mlp == LF_MLP_GLU,
+         "mlp = glu in layers without experts"},
+        {"mlp_out_scale", fabs(c->mlp_out_scale - 1) > 0, dense,
+         "layers with an MLP and no experts"},
         {"qk_norm_all_heads", c->qk_norm_all_heads, c->qk_norm, "qk_norm"},
         {"qk_norm_after_rope", c->qk_norm_after_rope, c->qk_norm && c->position == LF_POS_ROPE,
          "qk_norm and rope"},
@@ -290,9 +295,10 @@ static int check_unread(const lf_model_config *c, lf_err *err)
 static int check_no_experts(const lf_model_config *c, lf_err *err)
 {
     static const char *const keys[] = {
-        "experts_per_token",  "expert_ffn",   "shared_ffn",       "shared_gate",  "expert_bias",
-        "router_linear_bias", "router_score", "router_renorm",    "router_scale", "router_groups",
-        "router_top_groups",  "router_bias",  "router_bias_rate", "router_aux"};
+        "experts_per_token", "expert_ffn",       "expert_latent",      "shared_ffn",
+        "shared_gate",       "expert_bias",      "router_linear_bias", "router_score",
+        "router_renorm",     "router_scale",     "router_groups",      "router_top_groups",
+        "router_bias",       "router_bias_rate", "router_aux"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (lf_model_by_hand(c, keys[i]))
             CONTRADICTION(keys[i], "means nothing without experts");
@@ -309,11 +315,11 @@ static int check_experts(lf_model_config *c, lf_err *err)
     if (c->experts_per_token < 1 || c->experts_per_token > c->experts)
         CONTRADICTION("experts_per_token", "%lld of %lld experts", (long long)c->experts_per_token,
                       (long long)c->experts);
-    if (c->mlp != LF_MLP_GLU || c->mlp_bias)
-        CONTRADICTION(
-            c->mlp_bias ? "mlp_bias" : "mlp",
-            "experts are gated and have no bias by this key, but by expert_bias: mlp = glu, "
-            "mlp_bias = no");
+    if (c->mlp_bias)
+        CONTRADICTION("mlp_bias", "experts have a bias by expert_bias: mlp_bias = no");
+    if (c->expert_latent == c->hidden)
+        CONTRADICTION("expert_latent",
+                      "equals hidden; leave it out, then there are no projections");
     if (c->shared_gate && !c->shared_ffn)
         CONTRADICTION("shared_gate", "means nothing without shared_ffn");
     if (lf_model_moe_layers(c) < 1)
@@ -578,8 +584,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
                                 "where its prefix does");
     if (fabs(c->norm_offset) > 0 && fabs(c->norm_offset - 1) > 0)
         CONTRADICTION("norm_offset", "%g is neither 0 nor 1", c->norm_offset);
-    if (c->activation == LF_MODEL_RELU2 && (c->mlp != LF_MLP_PLAIN || c->experts))
-        CONTRADICTION("activation", "relu2 is for mlp = plain, without experts");
+    if (c->activation == LF_MODEL_RELU2 && c->mlp != LF_MLP_PLAIN)
+        CONTRADICTION("activation", "relu2 is for mlp = plain");
     if (c->activation == LF_ACT_NONE)
         CONTRADICTION("activation", "an MLP without activation is one matrix");
     return 0;

@@ -244,25 +244,30 @@ lf_val lf_dec_glu(struct lf_dec_build *b, lf_val gate, lf_val up)
     return lf_glu_cut(b->g, gate, up, &o);
 }
 
+lf_val lf_dec_act(struct lf_dec_build *b, lf_val u)
+{
+    return b->c->activation == LF_MODEL_RELU2
+               ? lf_glu(b->g, u, lf_act(b->g, u, LF_ACT_RELU), LF_ACT_RELU) /* its square */
+               : lf_act(b->g, u, (enum lf_act)b->c->activation);
+}
+
 /* down(act(gate h) * up h), or down(act(up h)). */
 static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
-    enum lf_act act = (enum lf_act)c->activation;
     lf_val u;
     if (lf_model_layer_moe(c, l))
         return lf_dec_moe(b, h, l);
     h = lf_tp_enter(b->g, h);
     if (c->mlp == LF_MLP_GLU) {
         lf_val gu = lf_dec_linear(b, h, c->mlp_bias, "mlp.gate_up", l);
-        u = lf_dec_glu(b, lf_slice(b->g, gu, 0, c->ffn), lf_slice(b->g, gu, c->ffn, c->ffn));
+        lf_val gate = lf_dec_scaled(b, lf_slice(b->g, gu, 0, c->ffn), c->mlp_gate_scale);
+        u = lf_dec_glu(b, gate, lf_slice(b->g, gu, c->ffn, c->ffn));
     } else {
-        u = lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l);
-        u = c->activation == LF_MODEL_RELU2
-                ? lf_glu(b->g, u, lf_act(b->g, u, LF_ACT_RELU), LF_ACT_RELU) /* its square */
-                : lf_act(b->g, u, act);
+        u = lf_dec_act(b, lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l));
     }
-    return lf_tp_leave(b->g, lf_dec_linear(b, u, c->mlp_bias, "mlp.down", l));
+    u = lf_tp_leave(b->g, lf_dec_linear(b, u, c->mlp_bias, "mlp.down", l));
+    return lf_dec_scaled(b, u, c->mlp_out_scale);
 }
 
 lf_val lf_dec_scaled(struct lf_dec_build *b, lf_val x, double alpha)

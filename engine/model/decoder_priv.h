@@ -126,6 +126,8 @@ lf_val lf_dec_scan(struct lf_dec_build *b, lf_val x, int64_t l);
 lf_val lf_dec_short_conv(struct lf_dec_build *b, lf_val x, int64_t l);
 /* alpha x, and x itself where alpha is 1. */
 lf_val lf_dec_scaled(struct lf_dec_build *b, lf_val x, double alpha);
+/* act(u), of MLPs without a gate. */
+lf_val lf_dec_act(struct lf_dec_build *b, lf_val u);
 /* The experts of layer l, in place of its MLP (moe.c). */
 lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l);
 /* Layer l; x and the result are [R, C]. */

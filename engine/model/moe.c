@@ -9,15 +9,21 @@
 
 int64_t lf_model_moe_params(const lf_model_config *c, bool active)
 {
-    const int64_t used = active ? c->experts_per_token : c->experts;
-    return c->hidden *
-           (c->experts + 3 * used * c->expert_ffn + 3 * c->shared_ffn + (c->shared_gate ? 1 : 0));
+    const int64_t used = active ? c->experts_per_token : c->experts,
+                  matrices = c->mlp == LF_MLP_GLU ? 3 : 2,
+                  width = c->expert_latent ? c->expert_latent : c->hidden;
+    return c->hidden * (c->experts + matrices * c->shared_ffn + 2 * c->expert_latent +
+                        (c->shared_gate ? 1 : 0)) +
+           matrices * used * c->expert_ffn * width;
 }
 
 int64_t lf_model_moe_vectors(const lf_model_config *c)
 {
+    const int64_t inner = (c->mlp == LF_MLP_GLU ? 2 : 1) * c->expert_ffn;
     return (c->router_bias ? c->experts : 0) + (c->router_linear_bias ? c->experts : 0) +
-           (c->expert_bias ? c->experts * (2 * c->expert_ffn + c->hidden) : 0);
+           (c->expert_bias
+                ? c->experts * (inner + (c->expert_latent ? c->expert_latent : c->hidden))
+                : 0);
 }
 
 static lf_val expert(struct lf_dec_build *b, lf_val x, const struct lf_routes *r, const char *part,
@@ -30,10 +36,24 @@ static lf_val expert(struct lf_dec_build *b, lf_val x, const struct lf_routes *r
                          bias, r);
 }
 
-/* The shared expert: a gated MLP that every row takes. */
+/* What experts make of the rows that chose them. */
+static lf_val experts(struct lf_dec_build *b, lf_val x, const struct lf_routes *r, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    x = lf_moe_permute(b->g, x, r);
+    lf_val u = c->mlp == LF_MLP_GLU
+                   ? lf_dec_glu(b, expert(b, x, r, "gate", l), expert(b, x, r, "up", l))
+                   : lf_dec_act(b, expert(b, x, r, "up", l));
+    return lf_moe_combine(b->g, expert(b, u, r, "down", l), r);
+}
+
+/* The shared expert: an MLP that every row takes. */
 static lf_val shared(struct lf_dec_build *b, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
+    if (c->mlp != LF_MLP_GLU)
+        return lf_dec_linear(b, lf_dec_act(b, lf_dec_linear(b, h, false, "moe.shared.up", l)),
+                             false, "moe.shared.down", l);
     lf_val gu = lf_dec_linear(b, h, false, "moe.shared.gate_up", l);
     lf_val u = lf_dec_glu(b, lf_slice(b->g, gu, 0, c->shared_ffn),
                           lf_slice(b->g, gu, c->shared_ffn, c->shared_ffn));
@@ -64,6 +84,14 @@ static struct lf_routes routes(struct lf_dec_build *b, lf_val h, lf_val bias, in
     return lf_moe_route(b->g, lf_dec_linear_with(b, h, add, "moe.router", l), bias, &o);
 }
 
+/* Experts that read and give expert_latent channels. Both projections are of whole rows, so ranks
+ * add up what experts give before the second. */
+static lf_val latent_experts(struct lf_dec_build *b, lf_val h, const struct lf_routes *r, int64_t l)
+{
+    const lf_val x = lf_tp_enter(b->g, lf_dec_linear(b, h, false, "moe.latent_in", l));
+    return lf_dec_linear(b, lf_tp_leave(b->g, experts(b, x, r, l)), false, "moe.latent_out", l);
+}
+
 static bool last_moe_layer(const struct lf_dec_build *b, int64_t l)
 {
     for (l++; l < b->c->layers + b->more; l++)
@@ -85,16 +113,16 @@ lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l)
         b->load = lf_moe_stats(b->g, &r, bias, b->cu_seqlens, b->load,
                                last_moe_layer(b, l) ? moe_layers(b) : 0);
     r.weights = lf_tp_enter(b->g, r.weights);
-    lf_val x = lf_moe_permute(b->g, in, &r);
-    lf_val u = lf_dec_glu(b, expert(b, x, &r, "gate", l), expert(b, x, &r, "up", l));
-    lf_val y = lf_moe_combine(b->g, expert(b, u, &r, "down", l), &r);
+    lf_val y = c->expert_latent ? latent_experts(b, h, &r, l) : experts(b, in, &r, l);
     if (c->shared_ffn) {
         lf_val s = shared(b, in, l);
         if (c->shared_gate) { /* weighs all of it */
             lf_val gate = lf_dec_linear(b, h, false, "moe.shared_gate", l);
             s = lf_row_gate(b->g, s, lf_tp_enter(b->g, gate));
         }
+        if (c->expert_latent)
+            return lf_add(b->g, y, lf_tp_leave(b->g, s));
         y = lf_add(b->g, y, s);
     }
-    return lf_tp_leave(b->g, y);
+    return c->expert_latent ? y : lf_tp_leave(b->g, y);
 }

@@ -226,11 +226,37 @@ static void add_mlp(struct table *t, int64_t l)
         add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.mlp.down.bias", n);
 }
 
+/* Each expert, and what projects to and from what they read and give. */
+static void add_experts(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    const long long n = (long long)l;
+    const bool glu = c->mlp == LF_MLP_GLU, latent = c->expert_latent > 0;
+    const int64_t width = latent ? c->expert_latent : c->hidden;
+    if (latent)
+        add(t, NULL, MATRIX, WHOLE, matrix(width, c->hidden), "layers.%lld.moe.latent_in.weight",
+            n);
+    if (glu)
+        add_expert(t, MATRIX, ROWS, matrix(c->expert_ffn, width), "gate", l);
+    add_expert(t, MATRIX, ROWS, matrix(c->expert_ffn, width), "up", l);
+    add_expert(t, latent ? MATRIX : RESIDUAL_OUT, COLS, matrix(width, c->expert_ffn), "down", l);
+    if (c->expert_bias && glu)
+        add_expert_bias(t, COLS, c->expert_ffn, "gate", l);
+    if (c->expert_bias) {
+        add_expert_bias(t, COLS, c->expert_ffn, "up", l);
+        add_expert_bias(t, WHOLE, width, "down", l);
+    }
+    if (latent)
+        add(t, NULL, RESIDUAL_OUT, WHOLE, matrix(c->hidden, width),
+            "layers.%lld.moe.latent_out.weight", n);
+}
+
 /* Router, experts, shared expert. */
 static void add_moe(struct table *t, int64_t l)
 {
     const lf_model_config *c = t->c;
     const long long n = (long long)l;
+    const bool glu = c->mlp == LF_MLP_GLU;
     char name[64];
     add(t, NULL, MATRIX, WHOLE, matrix(c->experts, c->hidden), "layers.%lld.moe.router.weight", n);
     if (c->router_linear_bias)
@@ -244,19 +270,13 @@ static void add_moe(struct table *t, int64_t l)
                                   .frozen = !(c->router_bias_rate > 0)};
         declare(t, BIAS, &d);
     }
-    add_expert(t, MATRIX, ROWS, matrix(c->expert_ffn, c->hidden), "gate", l);
-    add_expert(t, MATRIX, ROWS, matrix(c->expert_ffn, c->hidden), "up", l);
-    add_expert(t, RESIDUAL_OUT, COLS, matrix(c->hidden, c->expert_ffn), "down", l);
-    if (c->expert_bias) {
-        add_expert_bias(t, COLS, c->expert_ffn, "gate", l);
-        add_expert_bias(t, COLS, c->expert_ffn, "up", l);
-        add_expert_bias(t, WHOLE, c->hidden, "down", l);
-    }
+    add_experts(t, l);
     if (c->shared_ffn) {
         snprintf(name, sizeof(name), "layers.%lld.moe.shared.gate_up.weight", n);
-        add(t, name, MATRIX, ROWS, matrix(c->shared_ffn, c->hidden),
-            "layers.%lld.moe.shared.gate.weight", n);
-        add(t, name, MATRIX, ROWS, matrix(c->shared_ffn, c->hidden),
+        if (glu)
+            add(t, name, MATRIX, ROWS, matrix(c->shared_ffn, c->hidden),
+                "layers.%lld.moe.shared.gate.weight", n);
+        add(t, glu ? name : NULL, MATRIX, ROWS, matrix(c->shared_ffn, c->hidden),
             "layers.%lld.moe.shared.up.weight", n);
         add(t, NULL, RESIDUAL_OUT, COLS, matrix(c->hidden, c->shared_ffn),
             "layers.%lld.moe.shared.down.weight", n);

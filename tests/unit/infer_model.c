@@ -425,12 +425,17 @@ int main(void)
          true},
         {"both", "tiny-llama",
          "layer_mixers=b* scan_heads=4 scan_groups=1 scan_key_dim=5 scan_value_dim=8 scan_conv=3 "
-         "scan_gate=silu scan_scales=0.5,2,0.7,1.5,0.9 attn_in_scale=0.8 scan_out_scale=1.3",
+         "scan_gate=silu scan_scales=0.5,2,0.7,1.5,0.9 attn_in_scale=0.8 scan_out_scale=1.3 "
+         "mlp_gate_scale=1.3 mlp_out_scale=0.8",
          true},
         {"alone", "tiny-llama",
          "heads=0 kv_heads=0 head_dim=0 ffn=0 layer_mixers=s* layer_mlps=n* scan_heads=4 "
          "scan_key_dim=6 "
          "scan_value_dim=16 scan_conv=4 scan_gate=silu scan_norm=after_gate scan_norm_parts=1",
+         true},
+        {"plain-moe", "tiny-llama",
+         "layer_mixers=fn* layer_mlps=nm* mlp=plain activation=relu2 experts=4 experts_per_token=2 "
+         "expert_ffn=24 expert_latent=20 shared_ffn=12",
          true},
         {"short", "tiny-llama", "layer_mixers=cf* scan_conv=3 scan_bias=yes scan_conv_bias=yes",
          true},

@@ -282,6 +282,15 @@ static void test_errors(void)
          "window_kv_heads: 3 do not divide 4 heads"},
         {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nwindow_head_dim = 8\n",
          "layer 0 turns by tables for heads of another width"},
+        {"[model]\nfamily = llama\n" TINY "mlp = plain\nmlp_gate_scale = 2\n",
+         "mlp_gate_scale: means nothing without mlp = glu in layers without experts"},
+        {"[model]\nfamily = llama\n" TINY "experts = 4\nexperts_per_token = 2\nmlp_out_scale = 2\n",
+         "mlp_out_scale: means nothing without layers with an MLP and no experts"},
+        {"[model]\nfamily = llama\n" TINY "expert_latent = 8\n",
+         "expert_latent: means nothing without experts"},
+        {"[model]\nfamily = llama\n" TINY
+         "experts = 4\nexperts_per_token = 2\nexpert_latent = 64\n",
+         "expert_latent: equals hidden"},
         {"[model]\nfamily = llama\n" TINY "window_pattern = 2\n", "layer_mixers"},
         {"[model]\nfamily = llama\n" TINY "dense_layers = 1\n", "layer_mlps"},
         {"[model]\nfamily = llama\n" TINY "rope_truncate = no\n",
@@ -668,7 +677,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(422, test_published());
-    TAP(156, test_errors());
+    TAP(164, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(9, test_flops());
