@@ -26,6 +26,9 @@
 enum { MODES = 5 };
 /* Larger meshes are among the rows of make check alone. */
 enum { MESH_MOST = 8 };
+/* In make check: the second step rests on all that the first one left. A third one is in step_test
+ * and in the tests of faults, and in the rows of `all`. */
+enum { FEW_STEPS = 2 };
 
 static void set_mode(struct rig_case *k, int mode)
 {
@@ -153,8 +156,10 @@ static void test_row(const uint8_t *row, bool every_mode)
     lf_err err = LF_ERR_INIT;
     char text[1100], name[600];
     snprintf(text, sizeof text, "%s", "");
-    const bool made = sw_case(row, &k, &err) == 0,
-               good = made && run_case(&k, every_mode, text, sizeof text);
+    const bool made = sw_case(row, &k, &err) == 0;
+    if (!every_mode)
+        k.c.steps = FEW_STEPS;
+    const bool good = made && run_case(&k, every_mode, text, sizeof text);
     tap_ok(good, "%s", sw_text(row, name, sizeof name));
     if (!good)
         tap_diag("%s", made ? text : err.text);

@@ -181,7 +181,7 @@ static int save(lf_trainer *t, char *dir, lf_err *err)
 static int steps(struct rig *g, lf_trainer *t, lf_err *err)
 {
     int rc = g->k->copy ? save(t, lf_strdup(g->k->copy, err), err) : 0;
-    while (rc == 0 && t->s.step < RIG_STEPS && !g->k->still) {
+    while (rc == 0 && t->s.step < g->c.steps && !g->k->still) {
         rc = one_step(g, t, err);
         if (rc == 0 && g->k->save && t->s.step == 1)
             rc = save(t, lf_ckpt_step_dir(t->c->out, t->s.step, err), err);

@@ -11,6 +11,7 @@
 #include "engine/train/loop_priv.h"
 #include "tests/layout/local.h"
 
+/* Steps of a run: a case may make fewer (c.steps). */
 enum { RIG_STEPS = 3, RIG_TOLD = 6, RIG_TOLD_ROUTES = 3 };
 
 /* How ranks divide the work: pipeline * ranks * tensor of them, in a mesh (engine/train/axes.h). */
