@@ -7,6 +7,7 @@ LF_MODELS_DIR=$LF_SRCDIR/models
 export LF_MODELS_DIR
 tool=$LF_BUILDDIR/tests/stage/train_tool
 . "$LF_SRCDIR/tests/fault/lib.sh"
+. "$LF_SRCDIR/tests/stage/light_lib.sh"
 
 # 3,000 lines of invented words, some 240 KB.
 awk 'BEGIN { x = 7; for (i = 0; i < 3000; i++) { line = ""; m = 5 + i % 23

@@ -8,6 +8,7 @@ CHECK=$LF_BUILDDIR/tests/flow/report_check
 unset LF_LIBEXEC
 LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=2
 export LF_MODELS_DIR OMP_NUM_THREADS
+. "$LF_SRCDIR/tests/stage/light_lib.sh"
 awk 'BEGIN { srand(3); for (i = 0; i < 1200; i++) { printf "the %d th line of a text <b> that %d says\n", i % 13, int(rand() * 40); if (i % 6 == 5) print "" } }' >corpus.txt
 cat >pipeline.ini <<'END'
 [pipeline]

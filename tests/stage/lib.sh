@@ -10,8 +10,7 @@ stages=$LF_BUILDDIR/stages
 tool=$LF_BUILDDIR/tests/stage/train_tool infer=$LF_BUILDDIR/tests/stage/infer_tool
 pretrain=$stages/lf-pretrain
 rc=0
-LD_LIBRARY_PATH=$LF_BUILDDIR/tests/light${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} # light.sh: less to load at each start
-export LD_LIBRARY_PATH
+. "$LF_SRCDIR/tests/stage/light_lib.sh" # less to load at each start
 . "$LF_SRCDIR/tests/fault/lib.sh"
 
 says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
