@@ -169,8 +169,8 @@ struct lf_hf_family {
     const struct lf_hf_lone *lone;   /* NULL: the model has a text decoder */
     /* why no model of the family is imported, though its tables are there; NULL: it is */
     const char *refused;
-    /* Heads of mtp_layers: they are layers behind the last one in the file; what comes first of what
-     * they read (enum lf_model_mtp_join). A family without rows of {M} or {H} has none. */
+    /* Heads of mtp_layers: they are layers behind the last one in the file; what comes first of
+     * what they read (enum lf_model_mtp_join). A family without rows of {M} or {H} has none. */
     bool heads_are_layers;
     int mtp_join;
     /* unknown keys are ignored, as the file has training arguments and no description of a model */

@@ -9,9 +9,10 @@
  *
  * {L} stands for every layer of the decoder, the encoder of pictures or its taps, {E} for every
  * expert, {P} for weight and bias, {N} for how many layers the decoder has, {M} for every head of
- * mtp_layers, counted from 0, and {H} for the layer of ours that it is, {N} + {M}. Rows are expanded over
- * the tensors that our model declares (lf_decoder_declare). A row whose tensors are not declared
- * (no biases, a dense layer) stands for nothing, so one table covers all variants of a family.
+ * mtp_layers, counted from 0, and {H} for the layer of ours that it is, {N} + {M}. Rows are
+ * expanded over the tensors that our model declares (lf_decoder_declare). A row whose tensors are
+ * not declared (no biases, a dense layer) stands for nothing, so one table covers all variants of a
+ * family.
  * `when` ("kv_heads=1 position!=alibi") distinguishes variants with the same tensors of ours: it
  * compares keys of [model] (engine/model/config.h) in their canonical text.
  *

@@ -313,6 +313,7 @@ static void count_cached(gen_run *g, gen_seq *s)
 static void compose_seq(gen_run *g, gen_seq *s, int64_t *rows, int64_t *n_want)
 {
     const size_t goal = gen_seq_goal(s);
+    const int64_t before = *rows;
     while (s->cached < goal && *rows < g->m->max_rows && !run_waits(g, s, *rows, *n_want)) {
         bool wanted = gen_seq_wants(s, s->cached);
         if (wanted && *n_want == g->most)
@@ -323,7 +324,8 @@ static void compose_seq(gen_run *g, gen_seq *s, int64_t *rows, int64_t *n_want)
         ++*rows;
         count_cached(g, s);
     }
-    compose_draft(g, s, rows, n_want);
+    if (*rows > before) /* it is asked twice */
+        compose_draft(g, s, rows, n_want);
 }
 
 /* Rows of the next step: every decoding sequence first, then prompts in slot order. */
@@ -394,7 +396,7 @@ static bool draws(const gen_run *g, int64_t i)
 }
 
 /* Is the token that was drawn the draft whose row this is? Then that row is the next of its
- * sequence. Its own token was drawn beside: the most likely one depends on no other. */
+ * sequence. */
 static bool agrees(gen_run *g, int64_t i)
 {
     gen_seq *s = g->want_seq[i];
@@ -484,13 +486,16 @@ static int guess(gen_run *g, int64_t rows, lf_err *err)
     for (int64_t r = 0; r < rows; r++) {
         const gen_seq *s = g->by_slot[g->row_seq[r]];
         const size_t at = (size_t)g->row_pos[r];
-        if (!s || !lf_gen_seq_guessed(s) || at >= s->cached || at + 1 >= s->n_tok)
+        const bool guessed = s && lf_gen_seq_guessed(s);
+        if (!s || at >= s->cached || at + 1 >= s->n_tok)
+            continue;
+        if (!guessed && at + 1 >= s->job->n_prompt) /* another may share pages of the prompt */
             continue;
         q->from[in.n] = (int32_t)r;
         q->token[in.n] = s->tok[at + 1];
         q->pos[in.n] = (int32_t)at;
         q->seq[in.n] = (int32_t)s->slot;
-        if (at + 2 == s->n_tok && s->n_tok + 1 < s->cap_tok)
+        if (guessed && at + 2 == s->n_tok && s->n_tok + 1 < s->cap_tok)
             q->want[in.n_want++] = (int32_t)in.n;
         in.n++;
     }
@@ -514,6 +519,8 @@ static int step_and_wait(gen_run *g, lf_err *err)
 #pragma omp parallel for schedule(dynamic, 1) if (n_want > 1 && g->m->vocab > PARALLEL_DRAW)
         for (int64_t i = 0; i < n_want; i++) {
             gen_seq *s = g->want_seq[i];
+            if (g->want_draft[i])
+                continue; /* behind the draw before it, whose sampler it has */
             if (draws(g, i))
                 g->drawn[i] = draw(g, i, out.z + i * out.ld, out.lse[i]);
             else
@@ -523,6 +530,8 @@ static int step_and_wait(gen_run *g, lf_err *err)
     for (int64_t i = 0; i < n_want && rc == 0; i++) {
         if (g->want_draft[i] && !agrees(g, i))
             continue;
+        if (g->want_draft[i])
+            g->drawn[i] = draw(g, i, out.z + i * out.ld, out.lse[i]);
         g->stats.model_draws += answered(g, i);
         rc = apply(g, i, draws(g, i), out.z + i * out.ld, out.lse[i], err);
     }

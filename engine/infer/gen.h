@@ -22,8 +22,8 @@
  * A model may draft: behind a step a head of it guesses, for each sequence, the token that follows
  * the one drawn last (speculative decoding: Leviathan et al. 2023; with heads of the model itself:
  * Stern et al. 2018, DeepSeek-V3). The next step computes the row of the guess too, and where the
- * token drawn is the guess, the next one is drawn from there at once. Every row has the bits that it
- * has alone, so the tokens are the same. That is for sequences that take the most likely token,
+ * token drawn is the guess, the next one is drawn from there at once. Every row has the bits that
+ * it has alone, so the tokens are the same. That is for sequences that take the most likely token,
  * without penalties, lists of tokens, min_tokens, pictures, and log-probabilities of the prompt.
  * What a head has written for the last position of a shared page is of the sequence that filled it,
  * which may make a guess worse and nothing else.

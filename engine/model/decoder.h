@@ -112,8 +112,8 @@ struct lf_decoder_chunk {
     bool frozen;
 };
 /* Declares the tensors of n chunks alone, in the order of the whole model and with its initial
- * values. A tied head, and heads of mtp_layers that are trained, need embed.weight in the last chunk
- * too. LF_EINVAL: a chunk is not of this model. */
+ * values. A tied head, and heads of mtp_layers that are trained, need embed.weight in the last
+ * chunk too. LF_EINVAL: a chunk is not of this model. */
 int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
                               const struct lf_decoder_chunk *chunks, int n, lf_err *err);
 /* A tensor that two chunks hold. Both update it with the sum of both gradients, that of `other`

@@ -7,14 +7,14 @@
  *     h_k = norm(layer(z))                              norm_e, norm_h, norm: its own
  *     logits = head(h_k)
  *
- * h_0 is what the model's final norm gives. The embedding E and the head over the vocabulary are the
- * model's. With mtp_join = hidden_embed (MiMo) the hidden state comes first. The layer is of the
- * kind of the last one, over the same documents and positions. Row t of it sees the embeddings of
- * tokens up to x_{t+k} and no further.
+ * h_0 is what the model's final norm gives. The embedding E and the head over the vocabulary are
+ * the model's. With mtp_join = hidden_embed (MiMo) the hidden state comes first. The layer is of
+ * the kind of the last one, over the same documents and positions. Row t of it sees the embeddings
+ * of tokens up to x_{t+k} and no further.
  *
- * The loss is that of the model plus weight / D times the sum over D heads of their cross entropies,
- * each divided by the trained tokens of the model's own loss (equation 24 of the paper divides all
- * by the length of the sequence). The last k rows of a document have no target.
+ * The loss is that of the model plus weight / D times the sum over D heads of their cross
+ * entropies, each divided by the trained tokens of the model's own loss (equation 24 of the paper
+ * divides all by the length of the sequence). The last k rows of a document have no target.
  */
 #include <stdio.h>
 

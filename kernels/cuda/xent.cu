@@ -123,7 +123,9 @@ LF_DEV struct row_dz row_factors(const struct lf_cu_xent *a, int64_t i, int targ
         k.g = -dl;
     } else {
         const float coef = x->rec && !x->head ? x->rec->z_loss : 0.0f,
-                    inv = !x->rec ? 1.0f : x->head ? x->rec->more_inv : x->rec->inv_tokens,
+                    inv = !x->rec   ? 1.0f
+                          : x->head ? x->rec->more_inv
+                                    : x->rec->inv_tokens,
                     g = x->rec ? inv * x->rec->loss_scale : 1.0f;
         k.a = g * fmaf(2.0f * coef, lse, 1.0f) / sum;
         k.g = g;

@@ -665,7 +665,7 @@ static void two_ranks_all(const struct lf_kernels *k, lf_queue *q)
     two_ranks(k, q, t, "in several chunks");
 }
 
-/* The loss of a further head: weighed by more_inv, without z_loss, and added up in its own place. */
+/* The loss of a further head: weighed by more_inv, without z_loss, and added up in its place. */
 static void further_head(const struct lf_kernels *k, lf_queue *q, bool chunks)
 {
     struct xcase t = {.rows = !chunks ? 21 : PANELS ? 1100 : 4200, .k = 24, .v = 70, .v_real = 67};
