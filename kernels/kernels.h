@@ -807,6 +807,7 @@ struct lf_k_dropout {
 /* ---- state-space and linear-attention mixers ------------------------------------------------- */
 
 #include "kernels/scan.h"
+#include "kernels/xielu.h"
 
 /* ---- optimizer ------------------------------------------------------------------------------- */
 
@@ -926,6 +927,8 @@ struct lf_k_moe_balance {
     X(act_bwd)                                                                                     \
     X(glu_fwd)                                                                                     \
     X(glu_bwd)                                                                                     \
+    X(xielu_fwd)                                                                                   \
+    X(xielu_bwd)                                                                                   \
     X(axpby)                                                                                       \
     X(fill)                                                                                        \
     X(gather_rows)                                                                                 \

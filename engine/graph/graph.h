@@ -236,6 +236,12 @@ lf_val lf_col_gate(lf_graph *g, lf_val x, lf_val gain);
 
 /* ---- scans (kernels/scan.h has formulas, kinds of mixers and their sources) ---- */
 
+/* xIELU (kernels.h), whose numbers are parameters of one element. beta and eps get no gradient. */
+struct lf_xielu_vals {
+    lf_val positive, negative, beta, eps;
+};
+lf_val lf_xielu(lf_graph *g, lf_val x, const struct lf_xielu_vals *p);
+
 /* Where rows of sequences are continued: i32 inputs [R, 1] and a state. */
 struct lf_slots {
     lf_val state, seq, pos;

@@ -142,6 +142,7 @@ const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT] = {
     WORKS(linear_xent),
     WORKS(embed_bwd),
     WORKS(norm_bwd),
+    WORKS(xielu_bwd),
     WORKS(attn_fwd),
     WORKS(attn_bwd),
     WORKS(attn_paged),

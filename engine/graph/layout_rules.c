@@ -373,6 +373,21 @@ static int by_documents(const struct node *v, int x, int weight)
     return nonlinear(x);
 }
 
+/* Its numbers are of all elements. */
+static int xielu(const struct node *v)
+{
+    for (int i = XIELU_POSITIVE; i <= XIELU_EPS; i++)
+        if (at(v, i) != LF_PL_SAME)
+            return BAD;
+    return nonlinear(at(v, XIELU_X));
+}
+
+static int xielu_bwd(const struct node *v, int out)
+{
+    const int dx = backward(at(v, XIELUB_DY), at(v, XIELU_X));
+    return out == XIELUB_DX ? dx : over_heads(dx);
+}
+
 static int conv(const struct node *v)
 {
     const int x = at(v, CONV_X);
@@ -525,6 +540,10 @@ static int place_out(const struct node *v, int out)
         return at(v, COLG_GAIN) == LF_PL_SAME && at(v, COLG_X) != LF_PL_COLS ? at(v, COLG_X) : BAD;
     case LF_OP_COL_GATE_BWD:
         return col_gate_bwd(v, out);
+    case LF_OP_XIELU:
+        return xielu(v);
+    case LF_OP_XIELU_BWD:
+        return xielu_bwd(v, out);
     case LF_OP_CONV:
         return conv(v);
     case LF_OP_CONV_BWD:

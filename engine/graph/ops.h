@@ -78,7 +78,9 @@ enum lf_op {
     LF_OP_COL_GATE_BWD,
     LF_OP_HEADS_JOIN,
     LF_OP_HEADS_SPLIT, /* its backward */
-    LF_OP_CONV,        /* ops from here on put the attributes of scans into a plan's hash */
+    LF_OP_XIELU,
+    LF_OP_XIELU_BWD,
+    LF_OP_CONV, /* ops from here on put the attributes of scans into a plan's hash */
     LF_OP_CONV_BWD,
     LF_OP_SCAN_GATE,
     LF_OP_SCAN_GATE_BWD,
@@ -183,6 +185,8 @@ enum { MIX_X, MIX_START, MIX_INDEX, MIX_WEIGHT, MIX_BSTART, MIX_BINDEX, MIX_BWEI
 enum { COLG_X, COLG_GAIN };
 enum { COLGB_X, COLGB_DY, COLGB_GAIN };
 enum { COLGB_DX, COLGB_DGAIN };
+enum { XIELU_X, XIELU_POSITIVE, XIELU_NEGATIVE, XIELU_BETA, XIELU_EPS, XIELUB_DY };
+enum { XIELUB_DX, XIELUB_DPOSITIVE, XIELUB_DNEGATIVE };
 enum { JOIN_X, JOIN_Z };
 enum {
     QUANT_QT,
@@ -240,6 +244,7 @@ LF_SHAPE(moe_linear);
 LF_SHAPE(moe_combine);
 LF_SHAPE(row_gate);
 LF_SHAPE(mix_rows);
+LF_SHAPE(xielu);
 LF_SHAPE(col_gate);
 LF_SHAPE(fold_rows);
 LF_SHAPE(dora_norm);
@@ -264,6 +269,7 @@ LF_VJP(heads_join);
 LF_VJP(attn);
 LF_VJP(act);
 LF_VJP(glu);
+LF_VJP(xielu);
 LF_VJP(add);
 LF_VJP(scale);
 LF_VJP(copy);
@@ -299,6 +305,7 @@ LF_EMIT(kv_write);
 LF_EMIT(attn_paged);
 LF_EMIT(act);
 LF_EMIT(glu);
+LF_EMIT(xielu);
 LF_EMIT(add);
 LF_EMIT(scale);
 LF_EMIT(dropout);
@@ -316,6 +323,7 @@ LF_EMIT(attn_bwd);
 LF_EMIT(attn_sinks_bwd);
 LF_EMIT(act_bwd);
 LF_EMIT(glu_bwd);
+LF_EMIT(xielu_bwd);
 LF_EMIT(moe_route);
 LF_EMIT(moe_stats);
 LF_EMIT(moe_sort);

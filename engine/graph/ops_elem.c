@@ -55,6 +55,69 @@ LF_EMIT(act_bwd)
     return 0;
 }
 
+lf_val lf_xielu(lf_graph *g, lf_val x, const struct lf_xielu_vals *p)
+{
+    const int32_t in[] = {x.id, p->positive.id, p->negative.id, p->beta.id, p->eps.id};
+    return lf_graph_op(g, LF_OP_XIELU, in, 5, NULL);
+}
+
+LF_VJP(xielu)
+{
+    const struct lf_node n = ad->g->n[node];
+    int32_t in[XIELUB_DY + 1];
+    const int32_t x = n.in[XIELU_X];
+    const int32_t out[] = {slot_or_scratch(ad, x), param_grad(ad, n.in[XIELU_POSITIVE]),
+                           param_grad(ad, n.in[XIELU_NEGATIVE])};
+    for (int i = XIELU_X; i < XIELUB_DY; i++)
+        in[i] = n.in[i];
+    in[XIELUB_DY] = lf_ad_grad_of(ad, n.out[0]);
+    emit(ad, LF_OP_XIELU_BWD, NULL, in, XIELUB_DY + 1, out, 3);
+    lf_ad_contribute(ad, x, out[XIELUB_DX]);
+    return ad->g->err.rc;
+}
+
+static struct lf_xielu numbers_of(const struct lf_bind *b, const struct lf_node *n)
+{
+    return (struct lf_xielu){P(b, n->in[XIELU_POSITIVE]), P(b, n->in[XIELU_NEGATIVE]),
+                             P(b, n->in[XIELU_BETA]), P(b, n->in[XIELU_EPS])};
+}
+
+LF_EMIT(xielu)
+{
+    struct lf_k_xielu_fwd *k = args;
+    const int32_t x = n->in[XIELU_X], y = n->out[0];
+    *k = (struct lf_k_xielu_fwd){.rows = R(b, x),
+                                 .c = C(b, x),
+                                 .ldx = LD(b, x),
+                                 .ldy = LD(b, y),
+                                 .x = P(b, x),
+                                 .p = numbers_of(b, n),
+                                 .y = P(b, y),
+                                 .x_type = DT(b, x)};
+    return 0;
+}
+
+LF_EMIT(xielu_bwd)
+{
+    struct lf_k_xielu_bwd *k = args;
+    const int32_t x = n->in[XIELU_X], dy = n->in[XIELUB_DY], dx = n->out[XIELUB_DX],
+                  up = n->out[XIELUB_DPOSITIVE], down = n->out[XIELUB_DNEGATIVE];
+    *k = (struct lf_k_xielu_bwd){.rows = R(b, x),
+                                 .c = C(b, x),
+                                 .ldx = LD(b, x),
+                                 .lddy = LD(b, dy),
+                                 .lddx = dx ? LD(b, dx) : C(b, x),
+                                 .x = P(b, x),
+                                 .dy = P(b, dy),
+                                 .p = numbers_of(b, n),
+                                 .dx = P(b, dx),
+                                 .dpositive = P(b, up),
+                                 .dnegative = P(b, down),
+                                 .accumulate = lf_adds(b, up ? up : down),
+                                 .x_type = DT(b, x)};
+    return 0;
+}
+
 lf_val lf_glu_cut(lf_graph *g, lf_val gate, lf_val up, const struct lf_glu_opts *o)
 {
     const int32_t in[] = {gate.id, up.id};

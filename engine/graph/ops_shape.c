@@ -614,6 +614,22 @@ LF_SHAPE(col_gate)
     return make(g, n, 0, g->t[n->in[COLG_X]].rows, g->t[n->in[COLG_X]].cols, "");
 }
 
+LF_SHAPE(xielu)
+{
+    if (need_float(g, n, XIELU_X, "x"))
+        return LF_EINVAL;
+    for (int i = XIELU_POSITIVE; i <= XIELU_EPS; i++)
+        if (need(g, n, i, "a number") ||
+            need_param(g, n, i, 1, 1, "it must be a parameter of one element"))
+            return LF_EINVAL;
+    for (int i = XIELU_BETA; i <= XIELU_EPS; i++)
+        if (!g->ps->g[g->t[n->in[i]].group].frozen)
+            return bad(g, n, n->in[i], 0, "it has no gradient and must be frozen");
+    if (n->in[XIELU_POSITIVE] == n->in[XIELU_NEGATIVE])
+        return bad(g, n, n->in[XIELU_POSITIVE], 0, "positive and negative must be two parameters");
+    return make(g, n, 0, g->t[n->in[XIELU_X]].rows, g->t[n->in[XIELU_X]].cols, "");
+}
+
 /* ---- layouts ---- */
 
 static int64_t tensor_ranks(const lf_graph *g)

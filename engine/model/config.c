@@ -22,9 +22,9 @@ static const char *const scaling_names[] = {"none",     "linear",  "llama3", "ya
 /* In the order of enum lf_act. */
 static const char *const act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick",
                                         "silu", "relu", NULL};
-/* The same and, behind them, LF_MODEL_RELU2. */
-static const char *const mlp_act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick",
-                                            "silu", "relu", "relu2",     NULL};
+/* The same and, behind them, LF_MODEL_RELU2 and LF_MODEL_XIELU. */
+static const char *const mlp_act_names[] = {"none", "gelu",  "gelu_tanh", "gelu_quick", "silu",
+                                            "relu", "relu2", "xielu",     NULL};
 static const char *const mlp_names[] = {"glu", "plain", NULL};
 static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL};
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};

@@ -52,6 +52,8 @@ enum lf_model_rope_scaling {
 /* x max(x, 0), square of relu: an activation of [model] beyond those of enum lf_act (kernels.h)
  * to LF_ACT_RELU, which are all that [model] names. */
 #define LF_MODEL_RELU2 6
+/* xIELU, with two trained numbers of each layer (lf_xielu of engine/graph/graph.h) */
+#define LF_MODEL_XIELU 7
 enum lf_model_mlp { LF_MLP_GLU = 0, LF_MLP_PLAIN };
 enum lf_model_parallel { LF_PARALLEL_NO = 0, LF_PARALLEL_ONE_NORM, LF_PARALLEL_TWO_NORMS };
 enum lf_model_router { LF_ROUTER_SOFTMAX = 0, LF_ROUTER_SIGMOID };
@@ -254,7 +256,7 @@ typedef struct lf_model_config {
      * rope_original_positions (Ministral 3); 0 = off */
     double query_growth;
 
-    int activation; /* enum lf_act, or LF_MODEL_RELU2 with mlp = plain */
+    int activation; /* enum lf_act, or LF_MODEL_RELU2, LF_MODEL_XIELU with mlp = plain */
     int mlp;        /* enum lf_model_mlp: down(act(gate x) * up x), or down(act(up x)) */
     /* of gated MLPs, and experts: n > 0 cuts gate x to at most n and up x to [-n, n]; what is added
      * to up x behind that. A gradient is 0 where its value was cut (gpt-oss) */

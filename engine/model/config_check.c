@@ -584,8 +584,10 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
                                 "where its prefix does");
     if (fabs(c->norm_offset) > 0 && fabs(c->norm_offset - 1) > 0)
         CONTRADICTION("norm_offset", "%g is neither 0 nor 1", c->norm_offset);
-    if (c->activation == LF_MODEL_RELU2 && c->mlp != LF_MLP_PLAIN)
-        CONTRADICTION("activation", "relu2 is for mlp = plain");
+    if (c->activation >= LF_MODEL_RELU2 && c->mlp != LF_MLP_PLAIN)
+        CONTRADICTION("activation", "relu2 and xielu are for mlp = plain");
+    if (c->activation == LF_MODEL_XIELU && c->experts)
+        CONTRADICTION("activation", "xielu has numbers of its layer, which experts have none of");
     if (c->activation == LF_ACT_NONE)
         CONTRADICTION("activation", "an MLP without activation is one matrix");
     return 0;

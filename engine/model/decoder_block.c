@@ -251,6 +251,22 @@ lf_val lf_dec_act(struct lf_dec_build *b, lf_val u)
                : lf_act(b->g, u, (enum lf_act)b->c->activation);
 }
 
+static lf_val number_of_act(struct lf_dec_build *b, const char *name, int64_t l)
+{
+    return lf_paramf(b->g, "layers.%lld.mlp.act.%s", (long long)l, name);
+}
+
+/* The activation of mlp = plain, which may have numbers of its own. */
+static lf_val plain_act(struct lf_dec_build *b, lf_val u, int64_t l)
+{
+    if (b->c->activation == LF_MODEL_XIELU)
+        return lf_xielu(b->g, u,
+                        &(struct lf_xielu_vals){
+                            number_of_act(b, "positive", l), number_of_act(b, "negative", l),
+                            number_of_act(b, "beta", l), number_of_act(b, "eps", l)});
+    return lf_dec_act(b, u);
+}
+
 /* down(act(gate h) * up h), or down(act(up h)). */
 static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
 {
@@ -264,7 +280,7 @@ static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
         lf_val gate = lf_dec_scaled(b, lf_slice(b->g, gu, 0, c->ffn), c->mlp_gate_scale);
         u = lf_dec_glu(b, gate, lf_slice(b->g, gu, c->ffn, c->ffn));
     } else {
-        u = lf_dec_act(b, lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l));
+        u = plain_act(b, lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l), l);
     }
     u = lf_tp_leave(b->g, lf_dec_linear(b, u, c->mlp_bias, "mlp.down", l));
     return lf_dec_scaled(b, u, c->mlp_out_scale);

@@ -18,7 +18,7 @@ struct table {
     int rc;
 };
 
-enum kind { MATRIX, RESIDUAL_OUT, SCALE, BIAS, PLAIN_SCALE, TAPS, DECAY, STEP };
+enum kind { MATRIX, RESIDUAL_OUT, SCALE, BIAS, PLAIN_SCALE, TAPS, DECAY, STEP, GIVEN };
 
 /* Initial value and decay by kind. */
 static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
@@ -52,6 +52,8 @@ static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
     case DECAY:
     case STEP:
         d->init = kind == DECAY ? LF_INIT_DECAY : LF_INIT_STEP;
+        break;
+    case GIVEN: /* by who declares it */
         break;
     }
     d->frozen = d->frozen || t->frozen;
@@ -206,6 +208,32 @@ static void add_attention(struct table *t, int64_t l)
     add_outputs(t, q, l);
 }
 
+/* The numbers of xIELU begin as in the paper: the factor of the quadratic and of the exponential
+ * side is 0.8, and beta is a part of the latter. beta and eps stay. */
+static void add_xielu(struct table *t, int64_t l)
+{
+    const double beta = 0.5, factor = 0.8;
+    const struct {
+        const char *name;
+        double value;
+        bool frozen;
+    } numbers[] = {{"positive", log(expm1(factor)), false},
+                   {"negative", log(expm1(factor - beta)), false},
+                   {"beta", beta, true},
+                   {"eps", -1e-6, true}};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "layers.%lld.mlp.act.%s", (long long)l, numbers[i].name);
+        struct lf_param_desc d = {.name = name,
+                                  .ndim = 1,
+                                  .dims = {1},
+                                  .init = LF_INIT_VALUE,
+                                  .init_std = (float)numbers[i].value,
+                                  .frozen = numbers[i].frozen};
+        declare(t, GIVEN, &d);
+    }
+}
+
 static void add_mlp(struct table *t, int64_t l)
 {
     const lf_model_config *c = t->c;
@@ -221,6 +249,8 @@ static void add_mlp(struct table *t, int64_t l)
         add(t, b, BIAS, ROWS, vector(c->ffn), "layers.%lld.mlp.gate.bias", n);
     if (c->mlp_bias)
         add(t, glu ? b : NULL, BIAS, ROWS, vector(c->ffn), "layers.%lld.mlp.up.bias", n);
+    if (c->activation == LF_MODEL_XIELU)
+        add_xielu(t, l);
     add(t, NULL, RESIDUAL_OUT, COLS, matrix(c->hidden, c->ffn), "layers.%lld.mlp.down.weight", n);
     if (c->mlp_bias)
         add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.mlp.down.bias", n);

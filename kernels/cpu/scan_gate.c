@@ -30,19 +30,6 @@ int LF_SYM(scan_gate_bwd_check)(const struct lf_k_scan_gate_bwd *a)
                : LF_K_EINVAL;
 }
 
-/* ln(1 + e^x) = max(x, 0) + ln(1 + e), e = e^-|x|, and ln(1 + e) = 2 atanh(z), z = e / (2 + e) <=
- * 1/3. Eight terms of the series leave less than 2e-9 of it. */
-LF_INLINE lf_v softplus(lf_v x)
-{
-    static const float term[] = {1.0f / 13, 1.0f / 11, 1.0f / 9, 1.0f / 7,
-                                 1.0f / 5,  1.0f / 3,  1.0f};
-    const lf_v e = lf_v_exp(-lf_v_abs(x)), z = e / (lf_v_set1(2.0f) + e), y = z * z;
-    lf_v p = lf_v_set1(1.0f / 15);
-    for (size_t i = 0; i < sizeof term / sizeof *term; i++)
-        p = lf_v_fma(p, y, lf_v_set1(term[i]));
-    return lf_v_fma(z + z, p, lf_v_max(x, lf_v_zero()));
-}
-
 /* n channels from i on, of head h where a head has several. */
 LF_INLINE lf_v rate_of(const float *a_log, int64_t width, int64_t h, int64_t i, int64_t n)
 {
@@ -61,8 +48,8 @@ static void gate_row(const struct lf_k_scan_gate_fwd *a, int64_t r)
         LF_EACH_VEC(c, n, len)
         {
             const int64_t i = h * len + c;
-            const lf_v s = cut(softplus(lf_get(a->a, r * a->lda + i, a->x_type, n) +
-                                        lf_get(a->bias, i, LF_F32, n)),
+            const lf_v s = cut(lf_v_softplus(lf_get(a->a, r * a->lda + i, a->x_type, n) +
+                                             lf_get(a->bias, i, LF_F32, n)),
                                a->low, a->high);
             lf_put(a->g, r * hw + i, LF_F32, n, rate_of(a->a_log, a->width, h, i, n) * s);
             if (a->beta && !a->b)
@@ -97,7 +84,7 @@ LF_INLINE lf_v channels_bwd(lf_queue *q, const struct lf_k_scan_gate_bwd *a, int
     LF_EACH_PIECE(q, lo, hi, 0, a->rows, lf_few_rows(2 * LF_VL))
     for (int64_t r = lo; r < hi; r++) {
         const int64_t at = r * a->heads * a->width + i;
-        const lf_v x = lf_get(a->a, r * a->lda + i, t, n) + bias, s = softplus(x),
+        const lf_v x = lf_get(a->a, r * a->lda + i, t, n) + bias, s = lf_v_softplus(x),
                    kept = cut(s, a->low, a->high),
                    dg = a->dg ? lf_get(a->dg, at, LF_F32, n) : lf_v_zero();
         lf_v ds = rate * dg;

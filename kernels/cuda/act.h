@@ -12,6 +12,12 @@ LF_DEV float lf_sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
+/* ln(1 + e^x) */
+LF_DEV float lf_softplus(float x)
+{
+    return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+}
+
 /* Phi(x). erfc stays accurate (relatively) where x is far below zero. */
 LF_DEV float lf_gauss_cdf(float x)
 {

@@ -3,7 +3,7 @@
  * Causal depthwise convolution, and the decays of scans. Sums over rows have 8 parts, a warp each,
  * which are added in order: the tree is a function of the number of rows alone.
  */
-#include "kernels/cuda/dev.h"
+#include "kernels/cuda/act.h"
 
 /* The document of row r: the last one that begins at r or before. n_docs: r is padding. */
 LF_DEV int64_t conv_doc(const int32_t *cu, int64_t n_docs, int64_t r)
@@ -159,14 +159,6 @@ LF_KERNEL_PER_SM(conv_bwd, struct lf_k_conv_bwd, 256, 4)
 
 /* ---- decays ---- */
 
-LF_DEV float gate_softplus(float x)
-{
-    return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
-}
-LF_DEV float gate_sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
 LF_DEV float gate_cut(float s, float low, float high)
 {
     return s < low ? low : s > high ? high : s;
@@ -180,12 +172,12 @@ LF_KERNEL(scan_gate_fwd, struct lf_k_scan_gate_fwd, 256)
         return;
     const float rate = -expf(a->a_log[i / a->width]), bias = a->bias[i];
     for (int64_t r = blockIdx.y; r < a->rows; r += gridDim.y) {
-        const float s = gate_cut(gate_softplus(lf_load(a->a, r * a->lda + i, a->x_type) + bias),
-                                 a->low, a->high);
+        const float s =
+            gate_cut(lf_softplus(lf_load(a->a, r * a->lda + i, a->x_type) + bias), a->low, a->high);
         a->g[r * hw + i] = rate * s;
         if (a->beta && i < a->heads)
             a->beta[r * a->heads + i] =
-                a->b ? gate_sigmoid(lf_load(a->b, r * a->ldb + i, a->x_type)) : s;
+                a->b ? lf_sigmoid(lf_load(a->b, r * a->ldb + i, a->x_type)) : s;
     }
 }
 
@@ -205,12 +197,12 @@ LF_KERNEL(scan_gate_bwd, struct lf_k_scan_gate_bwd, 256)
         const float rate = i < end ? -expf(a->a_log[i / a->width]) : 0.0f;
         for (int64_t r = warp; r < a->rows && i < end; r += 8) {
             const float x = lf_load(a->a, r * a->lda + i, a->x_type) + a->bias[i],
-                        s = gate_softplus(x), kept = gate_cut(s, a->low, a->high),
+                        s = lf_softplus(x), kept = gate_cut(s, a->low, a->high),
                         dg = a->dg ? a->dg[r * hw + i] : 0.0f;
             float ds = rate * dg;
             if (!a->b && a->dbeta)
                 ds = ds + a->dbeta[r * a->heads + i];
-            const float da = s == kept ? ds * gate_sigmoid(x) : 0.0f;
+            const float da = s == kept ? ds * lf_sigmoid(x) : 0.0f;
             log = fmaf(dg * rate, kept, log);
             sum = sum + da;
             if (a->da)
@@ -240,7 +232,7 @@ LF_KERNEL(scan_gate_bwd, struct lf_k_scan_gate_bwd, 256)
         const int64_t h = wide ? (int64_t)blockIdx.x : first + lane;
         if (wide ? lane != 0 : h >= end)
             continue;
-        const float s = gate_sigmoid(lf_load(a->b, r * a->ldb + h, a->x_type));
+        const float s = lf_sigmoid(lf_load(a->b, r * a->ldb + h, a->x_type));
         const float d = a->dbeta ? a->dbeta[r * a->heads + h] : 0.0f;
         lf_store(a->db, r * a->lddb + h, a->x_type, d * s * (1.0f - s));
     }

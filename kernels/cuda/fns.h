@@ -161,6 +161,11 @@
     X(mix, col_gate_fwd)                                                                           \
     X(mix, col_gate_bwd)
 
+#define LF_CU_FNS_XIELU(X)                                                                         \
+    X(xielu, xielu_fwd)                                                                            \
+    X(xielu, xielu_bwd)                                                                            \
+    X(xielu, xielu_sum)
+
 #define LF_CU_FNS_SCAN(X)                                                                          \
     X(conv, conv_fwd)                                                                              \
     X(conv, conv_keep)                                                                             \
@@ -198,6 +203,7 @@
     LF_CU_FNS_CACHE(X)                                                                             \
     LF_CU_FNS_DORA(X)                                                                              \
     LF_CU_FNS_MIX(X)                                                                               \
+    LF_CU_FNS_XIELU(X)                                                                             \
     LF_CU_FNS_SCAN(X)                                                                              \
     LF_CU_FNS_FP8(X)                                                                               \
     LF_CU_FNS_SAMPLE(X)
@@ -221,6 +227,7 @@
     X(gemm_wgmma)                                                                                  \
     X(grouped)                                                                                     \
     X(mix)                                                                                         \
+    X(xielu)                                                                                       \
     X(moe)                                                                                         \
     X(optim)                                                                                       \
     X(rope)                                                                                        \

@@ -69,6 +69,10 @@
     X(col_gate_fwd)                                                                                \
     X(col_gate_bwd)
 
+#define LF_CUDA_LIST_XIELU(X)                                                                      \
+    X(xielu_fwd)                                                                                   \
+    X(xielu_bwd)
+
 #define LF_CUDA_LIST_SCAN(X)                                                                       \
     X(conv_fwd)                                                                                    \
     X(conv_bwd)                                                                                    \
@@ -101,6 +105,7 @@
     LF_CUDA_LIST_CACHE(X)                                                                          \
     LF_CUDA_LIST_DORA(X)                                                                           \
     LF_CUDA_LIST_MIX(X)                                                                            \
+    LF_CUDA_LIST_XIELU(X)                                                                          \
     LF_CUDA_LIST_SCAN(X)                                                                           \
     LF_CUDA_LIST_FP8(X)                                                                            \
     LF_CUDA_LIST_SAMPLE(X)

@@ -90,6 +90,7 @@ static const struct row rows[] = {
     {.name = "latent, bf16",
      .set = {"kv_heads=8", "kv_lora=12", "nope_dim=6", "rope_dim=4", "v_dim=5"},
      .compute = LF_BF16},
+    {.name = "xielu", .set = {"mlp=plain", "activation=xielu", "qk_norm=yes"}},
     {.name = "out", .set = {"block=out", "residual_scale=0.4", "qk_norm=yes"}},
     {.name = "scaled, bf16", .set = {"residual_scale=0.5", "logit_scale=0.25"}, .compute = LF_BF16},
     {.name = "scaled", .set = {"residual_scale=0.4", "logit_scale=0.25", "logit_softcap=4"}},

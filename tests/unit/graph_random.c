@@ -52,7 +52,11 @@ static lf_pstore *store(void)
         add(ps, 2 * COLS, COLS, "wide", i);
         add(ps, COLS, 0, "vector", i);
         add(ps, 2 * COLS, 0, "long", i);
+        add(ps, 1, 0, "scalar", i);
     }
+    add(ps, 1, 0, "given", 0);
+    add(ps, 1, 0, "given", 1);
+    lf_pstore_freeze(ps, "given", true);
     return ps;
 }
 
@@ -182,6 +186,14 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
         break;
     }
     case 3:
+        if (!roll(d, 3)) {
+            const uint32_t pair = roll(d, 2);
+            y = lf_xielu(g, x,
+                         &(struct lf_xielu_vals){lf_paramf(g, "scalar%u", pair),
+                                                 lf_paramf(g, "scalar%u", pair + 2),
+                                                 lf_param(g, "given0"), lf_param(g, "given1")});
+            break;
+        }
         y = lf_act(g, lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)), LF_NONE),
                    roll(d, 2)   ? LF_ACT_GELU
                    : roll(d, 2) ? LF_ACT_SILU
