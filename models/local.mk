@@ -135,6 +135,11 @@ dist_models_DATA = \
   models/qwen3-30b-a3b.ini \
   models/gpt-oss-20b.ini \
   models/gpt-oss-120b.ini \
+  models/qwen3-next-80b-a3b.ini \
+  models/qwen3.5-9b.ini \
+  models/qwen3.5-35b-a3b.ini \
+  models/lfm2-1.2b.ini \
+  models/lfm2-8b-a1b.ini \
   models/qwen3-235b-a22b.ini \
   models/deepseek-moe-16b.ini \
   models/deepseek-v2-lite.ini \

@@ -64,6 +64,13 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_mimo,
     &lf_hf_qwen2_moe,
     &lf_hf_qwen3_moe,
+    /* families_delta.c */
+    &lf_hf_qwen3_next,
+    &lf_hf_qwen35,
+    &lf_hf_qwen35_moe,
+    /* families_lfm.c */
+    &lf_hf_lfm2,
+    &lf_hf_lfm2_moe,
     /* families_glm.c */
     &lf_hf_glm,
     &lf_hf_glm4,

@@ -34,6 +34,10 @@ extern const struct lf_hf_family lf_hf_qwen2;
 extern const struct lf_hf_family lf_hf_qwen3, lf_hf_mimo;
 extern const struct lf_hf_family lf_hf_qwen2_moe;
 extern const struct lf_hf_family lf_hf_qwen3_moe;
+/* families_delta.c */
+extern const struct lf_hf_family lf_hf_qwen3_next, lf_hf_qwen35, lf_hf_qwen35_moe;
+/* families_lfm.c */
+extern const struct lf_hf_family lf_hf_lfm2, lf_hf_lfm2_moe;
 extern const struct lf_hf_family lf_hf_glm;
 extern const struct lf_hf_family lf_hf_glm4;
 extern const struct lf_hf_family lf_hf_chatglm;

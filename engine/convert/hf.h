@@ -303,6 +303,24 @@ int64_t lf_hf_full_from(const lf_model_config *c);
 /* Returns n where every n-th layer attends in full and the others have a window, 0: none does. Of
  * several it is `first`, or else the smallest. */
 int64_t lf_hf_full_period(const lf_model_config *c, int64_t first);
+/* A mixer: its name in layer_types and its letter of layer_mixers. A list ends in {0}. */
+struct lf_hf_mixer {
+    const char *name;
+    char letter;
+};
+/* layer_types -> layer_mixers. def: a pattern for files without the list. */
+int lf_hf_read_mixers(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_mixer *mixers,
+                      const char *def, lf_err *err);
+/* The same where every n-th layer is mixers[1] without a list, and all others are mixers[0]; key
+ * says n, and `n` is what is meant where it is absent. */
+int lf_hf_read_interval(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_mixer *mixers,
+                        const char *key, int64_t n, lf_err *err);
+/* LF_EINVAL: a layer is none of them. */
+int lf_hf_write_mixers(const lf_model_config *c, json_t *o, const struct lf_hf_mixer *mixers,
+                       lf_err *err);
+/* Sets a pattern of [model] from its letters, one for each layer. theirs: the key that says it. */
+int lf_hf_set_letters(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
+                      const char *letters, lf_err *err);
 /* decoder_sparse_step: every how many layers has experts; mlp_only_layers: these have a plain MLP
  * too. */
 int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err);

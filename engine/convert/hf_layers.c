@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which layers have a window: layer_types, or the keys that say it without a list. Which have no
- * experts. */
+ * Which layers have a window: layer_types, or the keys that say it without a list. Which are other
+ * mixers. Which have no experts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,19 +50,24 @@ static int read_types(const lf_hf_reader *r, const lf_model_config *c, json_t *l
     return 0;
 }
 
+int lf_hf_set_letters(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
+                      const char *letters, lf_err *err)
+{
+    struct lf_model_pattern p = {""};
+    int rc = lf_model_pattern_of(&p, letters, c->layers, err);
+    return rc != 0 ? rc : lf_hf_set(r, c, theirs, ours, p.text, err);
+}
+
 /* layers[l] -> the letters of a pattern of [model]. */
 static int set_layers(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
                       const bool *marked, const char letters[2], lf_err *err)
 {
-    struct lf_model_pattern p = {""};
     char *text = lf_calloc((size_t)c->layers + 1, 1, err);
     int rc = text ? 0 : LF_ENOMEM;
     for (int64_t l = 0; l < c->layers && rc == 0; l++)
         text[l] = letters[marked[l]];
     if (rc == 0)
-        rc = lf_model_pattern_of(&p, text, c->layers, err);
-    if (rc == 0)
-        rc = lf_hf_set(r, c, theirs, ours, p.text, err);
+        rc = lf_hf_set_letters(r, c, theirs, ours, text, err);
     free(text);
     return rc;
 }
@@ -125,6 +130,81 @@ int lf_hf_write_layers(const lf_model_config *c, json_t *o, lf_err *err)
         bad = json_array_append_new(
             list,
             json_string(lf_model_layer_window(c, l) > 0 ? "sliding_attention" : "full_attention"));
+    bad = bad || json_object_set(o, "layer_types", list);
+    json_decref(list);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+/* ---- mixers by name ---- */
+
+/* The letter of a name of layer_types; 0: it is none of them. */
+static char letter_of(const struct lf_hf_mixer *mixers, const char *name)
+{
+    while (mixers->name && !(name && strcmp(mixers->name, name) == 0))
+        mixers++;
+    return mixers->letter;
+}
+
+static const char *name_of(const struct lf_hf_mixer *mixers, char letter)
+{
+    while (mixers->name && mixers->letter != letter)
+        mixers++;
+    return mixers->name;
+}
+
+int lf_hf_read_mixers(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_mixer *mixers,
+                      const char *def, lf_err *err)
+{
+    json_t *list = lf_hf_take(r, "layer_types");
+    if (!list)
+        return lf_hf_set(r, c, "layer_types", "layer_mixers", def, err);
+    if (!json_is_array(list) || (int64_t)json_array_size(list) != c->layers)
+        return lf_fail(err, LF_EFORMAT, "%s: layer_types does not list %lld layers", r->path,
+                       (long long)c->layers);
+    char *text = lf_calloc((size_t)c->layers + 1, 1, err);
+    int rc = text ? 0 : LF_ENOMEM;
+    for (int64_t l = 0; l < c->layers && rc == 0; l++) {
+        const char *name = json_string_value(json_array_get(list, (size_t)l));
+        text[l] = letter_of(mixers, name);
+        if (!text[l])
+            rc = lf_fail(err, LF_ENOTSUP, "%s: layer_types: '%.40s' is not supported", r->path,
+                         name ? name : "?");
+    }
+    if (rc == 0)
+        rc = lf_hf_set_letters(r, c, "layer_types", "layer_mixers", text, err);
+    free(text);
+    return rc;
+}
+
+int lf_hf_read_interval(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_mixer *mixers,
+                        const char *key, int64_t n, lf_err *err)
+{
+    char def[LF_MODEL_PATTERN];
+    int rc = lf_hf_get_period(r, key, &n, err);
+    if (rc == 0 && n >= (int64_t)sizeof def - 2)
+        rc = lf_fail(err, LF_ENOTSUP, "%s: %s = %lld", r->path, key, (long long)n);
+    if (rc != 0)
+        return rc;
+    memset(def, mixers[0].letter, (size_t)n);
+    snprintf(def + n - 1, sizeof def - (size_t)n, "%c*", mixers[1].letter);
+    return lf_hf_read_mixers(r, c, mixers, def, err);
+}
+
+int lf_hf_write_mixers(const lf_model_config *c, json_t *o, const struct lf_hf_mixer *mixers,
+                       lf_err *err)
+{
+    json_t *list = json_array();
+    int bad = !list;
+    for (int64_t l = 0; l < c->layers && !bad; l++) {
+        const char *name = name_of(mixers, lf_model_layer_mixer(c, l));
+        if (!name) {
+            json_decref(list);
+            return lf_fail(err, LF_EINVAL,
+                           "layer_mixers = %s: models of this family have no layers with %c",
+                           c->layer_mixers.text, lf_model_layer_mixer(c, l));
+        }
+        bad = json_array_append_new(list, json_string(name));
+    }
     bad = bad || json_object_set(o, "layer_types", list);
     json_decref(list);
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;

@@ -25,8 +25,8 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"bamba falcon_h1 granitemoehybrid nemotron_h zamba2",
      "state space layers (SSD) mixed with attention"},
     {"nemotron_h_omni", "state space layers (SSD) mixed with attention, and an encoder of sound"},
-    {"olmo_hybrid qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_next",
-     "a scan with a gated delta rule mixed with attention"},
+    {"olmo_hybrid", "a scan with a gated delta rule that writes up to twice"},
+    {"qwen3_5 qwen3_5_moe", "a table of its keys and tensors, whose encoder and decoder are known"},
     {"minicpm_ocr minicpmv4_6 minicpmv4_7",
      "a scan with a gated delta rule mixed with attention, and an encoder that merges by windows"},
     {"bailing_hybrid kimi_linear", "a scan with a delta rule whose gates are per channel"},
@@ -37,7 +37,8 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"recurrent_gemma", "gated linear recurrences (RG-LRU) mixed with attention"},
     {"rwkv", "the recurrence of RWKV in place of attention"},
     {"xlstm", "memories of matrices (mLSTM) in place of attention"},
-    {"lfm2 lfm2_moe lfm3 lfm2_vl lfm3_vl", "gated short convolutions mixed with attention"},
+    {"lfm2_vl", "a table of its keys and tensors, above the encoder SigLIP 2"},
+    {"lfm3 lfm3_vl", "a gate on what attention returns, among short convolutions"},
     {"zaya", "attention with convolutions of queries and keys and values of the token before"},
 
     /* Attention of another kind. */

@@ -351,6 +351,40 @@ static const char *const exaone4[] = {
     LLAMA,       UNTURNED,      "norm_eps=1e-5", "rope_theta=1000000",
     "block=out", "qk_norm=yes", "tied_head=no",  NULL};
 
+/* ---- attention among scans ---- */
+
+/* Three layers with a gated delta rule, then one that attends. */
+#define DELTA                                                                                      \
+    LLAMA, "norm_eps=1e-6", "norm_offset=1", "rope_theta=10000000", "rope_fraction=0.25",          \
+        "qk_norm=yes", "attn_gate=yes", "layer_mixers=gggf*", "scan_conv=4", "scan_gate=silu",     \
+        "scan_norm=before_gate"
+static const char *const qwen3_next[] = {DELTA,
+                                         "tied_head=no",
+                                         "router_score=softmax",
+                                         "router_renorm=yes",
+                                         "router_aux=0.001",
+                                         "shared_gate=yes",
+                                         NULL};
+static const char *const qwen35[] = {DELTA, "tied_head=no", NULL};
+static const char *const qwen35_moe[] = {DELTA,
+                                         "tied_head=no",
+                                         "router_score=softmax",
+                                         "router_renorm=yes",
+                                         "router_aux=0.001",
+                                         "shared_gate=yes",
+                                         NULL};
+/* Short convolutions; which layers attend comes with the sizes, as do the experts. */
+#define LFM                                                                                        \
+    LLAMA, "norm_eps=1e-5", "rope_theta=1000000", "qk_norm=yes", "tied_head=yes", "scan_conv=3"
+static const char *const lfm2[] = {LFM, "layer_mixers=ccf*", NULL};
+static const char *const lfm2_moe[] = {LFM,
+                                       "layer_mixers=ccf*",
+                                       "layer_mlps=d*2,m*",
+                                       "router_score=sigmoid",
+                                       "router_renorm=yes",
+                                       "router_bias=yes",
+                                       NULL};
+
 const struct lf_model_family lf_model_families[] = {
     {"gpt2", gpt2},
     {"gpt3", gpt2},
@@ -425,5 +459,10 @@ const struct lf_model_family lf_model_families[] = {
     {"smollm3", smollm3},
     {"cohere2", cohere2},
     {"exaone4", exaone4},
+    {"qwen3-next", qwen3_next},
+    {"qwen3.5", qwen35},
+    {"qwen3.5-moe", qwen35_moe},
+    {"lfm2", lfm2},
+    {"lfm2-moe", lfm2_moe},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

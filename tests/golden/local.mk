@@ -81,6 +81,12 @@ FAMILY_GOLDENS = \
   tests/golden/families/ernie4.5 \
   tests/golden/families/ernie4.5-moe \
   tests/golden/families/exaone4 \
+  tests/golden/families/qwen3-next \
+  tests/golden/families/qwen3.5 \
+  tests/golden/families/qwen3.5-moe \
+  tests/golden/families/lfm2 \
+  tests/golden/families/lfm2-bias \
+  tests/golden/families/lfm2-moe \
   tests/golden/families/falcon-11b \
   tests/golden/families/falcon-40b \
   tests/golden/families/falcon-7b \

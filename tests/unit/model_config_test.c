@@ -152,6 +152,11 @@ static const struct {
     {"qwen3-235b-a22b", 235093634560},
     {"gpt-oss-20b", 20914757184},
     {"gpt-oss-120b", 116829156672},
+    {"qwen3-next-80b-a3b", 79674391296},
+    {"qwen3.5-9b", 8953803264},
+    {"qwen3.5-35b-a3b", 34660610688},
+    {"lfm2-1.2b", 1170340608},
+    {"lfm2-8b-a1b", 8339930560},
     {"deepseek-moe-16b", 16375728128},
     {"deepseek-v2-lite", 15706484224},
     {"deepseek-v3", 671026419200},
@@ -676,7 +681,7 @@ int main(void)
 {
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(422, test_published());
+    TAP(439, test_published());
     TAP(164, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());

@@ -271,3 +271,37 @@ family("gpt-oss", _T=16, _seed=3, **llama_like(
     experts_per_token=2, initial_context_length=16, attention_bias=True, sliding_window=5, layer_types=["sliding_attention", "full_attention"],
     swiglu_limit=0.7, router_aux_loss_coef=0.9, output_router_logits=False, rope_theta=100.0, rope_scaling=dict(
         rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=1.3, beta_slow=0.1, truncate=False)))
+
+# ---- attention among scans: sequences that end within the second chunk of 64 ----
+# rms_norm_eps keeps what a scan gives of next to nothing, as at a first token, from making gradients that f32 has no digits for.
+DELTA = dict(_T=70, head_dim=D, partial_rotary_factor=0.5, rms_norm_eps=3e-5, num_hidden_layers=2,
+             layer_types=["linear_attention", "full_attention"], linear_conv_kernel_dim=4,
+             linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, num_attention_heads=2,
+             num_key_value_heads=1, max_position_embeddings=96, attention_bias=False, rope_scaling=None)
+family("qwen3-next", _seed=8, **llama_like(
+    "qwen3_next", "Qwen3NextForCausalLM", **DELTA, hidden_size=12, intermediate_size=8, moe_intermediate_size=8,
+    shared_expert_intermediate_size=10, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, decoder_sparse_step=1,
+    mlp_only_layers=[], output_router_logits=False, router_aux_loss_coef=0.001, full_attention_interval=4))
+MROPE = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 0], mrope_interleaved=True),
+             rope_scaling=..., rope_theta=..., partial_rotary_factor=..., attn_output_gate=True, full_attention_interval=4, mlp_only_layers=[],
+             mtp_num_hidden_layers=1, mtp_use_dedicated_embeddings=False, mamba_ssm_dtype="float32")
+family("qwen3.5", _seed=4, **llama_like("qwen3_5_text", "Qwen3_5ForCausalLM", **dict(DELTA, **MROPE), hidden_size=12, intermediate_size=16,
+                               tie_word_embeddings=True))
+family("qwen3.5-moe", _seed=3, **llama_like(
+    "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", **dict(DELTA, **MROPE), hidden_size=12, intermediate_size=..., moe_intermediate_size=8,
+    shared_expert_intermediate_size=10, num_experts=4, num_experts_per_tok=2, output_router_logits=False, router_aux_loss_coef=0.001))
+LFM2 = dict(_T=70, hidden_size=12, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=3, hidden_act=..., rms_norm_eps=..., norm_eps=1e-5,
+            tie_word_embeddings=..., attention_dropout=..., max_position_embeddings=96, conv_L_cache=3, conv_bias=False, pad_token_id=0,
+            rope_theta=10000.0)
+family("lfm2", **llama_like(
+    "lfm2", "Lfm2ForCausalLM", **LFM2, intermediate_size=..., block_ff_dim=24, block_multiple_of=10, block_ffn_dim_multiplier=1.0, block_dim=12,
+    block_auto_adjust_ff_dim=True, block_mlp_init_scale=1.0, block_norm_eps=1e-5, block_out_init_scale=1.0, block_use_swiglu=True,
+    block_use_xavier_init=True, conv_dim=12, conv_dim_out=12, conv_use_xavier_init=True, full_attn_idxs=[1], num_heads=2, tie_embedding=True,
+    use_pos_enc=True))
+family("lfm2-bias", **llama_like(
+    "lfm2", "Lfm2ForCausalLM", **dict(LFM2, conv_bias=True, conv_L_cache=2), intermediate_size=18, block_auto_adjust_ff_dim=False,
+    tie_embedding=False, layer_types=["conv", "conv", "full_attention"]))
+family("lfm2-moe", _seed=3, **llama_like(
+    "lfm2_moe", "Lfm2MoeForCausalLM", **dict(LFM2, _T=24), layer_types=["conv", "full_attention", "conv"], intermediate_size=10, moe_intermediate_size=8,
+    num_dense_layers=1, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, use_expert_bias=True, routed_scaling_factor=1.5,
+    tie_embedding=True))

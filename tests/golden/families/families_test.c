@@ -239,7 +239,8 @@ static bool same_shape(const struct lf_param_desc *x, const struct lf_param_desc
 }
 
 /* Swapped without a trace by the mathematics: key biases that softmax does not see; the two biases
- * that one parallel block adds to the same sum; norms of queries and keys behind the positions. */
+ * that one parallel block adds to the same sum; norms of queries and keys behind the positions; the
+ * two factors of what a short convolution filters. */
 static bool alike(const family *f, const char *x, const char *y)
 {
     if (without_effect(f, x) && without_effect(f, y))
@@ -251,6 +252,9 @@ static bool alike(const family *f, const char *x, const char *y)
         sscanf(x, "layers.%lld.", &l) == 1)
         return f->config.qk_norm_after_rope ||
                lf_model_layer_position(&f->config, l) == LF_TURN_NONE;
+    const char *one = strstr(x, ".conv.b.weight"), *other = strstr(y, ".conv.x.weight");
+    if (one && other && one - x == other - y && strncmp(x, y, (size_t)(one - x)) == 0)
+        return !f->config.scan_bias;
     const char *o = strstr(x, ".attn.o.bias"), *down = strstr(y, ".mlp.down.bias");
     return f->config.parallel_block != LF_PARALLEL_NO && o && down && o - x == down - y &&
            strncmp(x, y, (size_t)(o - x)) == 0;

@@ -87,6 +87,12 @@ const char *const family_names[] = {"gpt2",
                                     "smollm3",
                                     "cohere2",
                                     "exaone4",
+                                    "qwen3-next",
+                                    "qwen3.5",
+                                    "qwen3.5-moe",
+                                    "lfm2",
+                                    "lfm2-bias",
+                                    "lfm2-moe",
                                     NULL};
 
 static void *need(void *p)

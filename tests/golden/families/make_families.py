@@ -39,6 +39,12 @@ B, T, STEPS = 2, 24, 10
 ADAM = dict(lr=5e-3, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, clip=1.0)
 
 
+# Norms that multiply by their weight + 1, beside those of Gemma and Nemotron.
+OFFSET = ("Qwen3NextRMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm")
+# Of scans: numbers of decays, and filters. No weight decay touches them.
+HELD = ("A_log", "conv1d.weight", "conv.conv.weight")
+
+
 class Double:
     """Inside, f64 is the default and transformers' explicit f32 (norms, rotary tables, softmax) is f64 too."""
 
@@ -130,7 +136,7 @@ class Reference:
 
 def router_biases(model):
     """Buffers that files hold like weights, and that no gradient reaches."""
-    return {n for n, _ in model.named_buffers() if n.endswith("e_score_correction_bias")}
+    return {n for n, _ in model.named_buffers() if n.endswith(("e_score_correction_bias", "expert_bias"))}
 
 
 def heat(model, seed):
@@ -144,9 +150,9 @@ def heat(model, seed):
         for name, p in model.named_parameters():
             kind, shape = type(owner[name]).__name__, tuple(p.shape)
             if "Norm" in kind:
-                centre = 0.0 if name.endswith("bias") or kind.startswith(("Gemma", "Nemotron")) else 1.0
+                centre = 0.0 if name.endswith("bias") or kind.startswith(("Gemma", "Nemotron")) or kind in OFFSET else 1.0
                 x = rng.normal(centre, 0.3, shape)
-            elif p.dim() == 1 or name.endswith(("e_score_correction_bias", "_proj_bias")):
+            elif p.dim() == 1 or name.endswith(("e_score_correction_bias", "_proj_bias", "A_log")):
                 x = rng.normal(0.0, 0.5, shape)
             elif "Embedding" in kind:
                 x = rng.normal(0.0, 0.7, shape)
@@ -159,10 +165,10 @@ def heat(model, seed):
 
 
 def adamw(ref, model, ids):
-    """Loss and gradient norm before each step. Matrices decay, vectors do not, nor do those of all experts in one tensor."""
+    """Loss and gradient norm before each step. Matrices decay; vectors, those of all experts in one tensor, and what is HELD do not."""
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     params = [p for _, p in named]
-    decays = [p.dim() >= 2 and not n.endswith("_bias") for n, p in named]
+    decays = [p.dim() >= 2 and not n.endswith(("_bias",) + HELD) for n, p in named]
     groups = [dict(params=[p for p, d in zip(params, decays) if d], weight_decay=ADAM["weight_decay"]),
               dict(params=[p for p, d in zip(params, decays) if not d], weight_decay=0.0)]
     opt = torch.optim.AdamW(groups, lr=ADAM["lr"], betas=(ADAM["beta1"], ADAM["beta2"]), eps=ADAM["eps"])
