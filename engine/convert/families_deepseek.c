@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * DeepSeek with multi-head latent attention: V2, V2-Lite; V3, R1, Moonlight and Kimi K2, which have
- * one class. The first generation is in families_llama.c and families_moe.c. */
+ * one class; GLM-4.7-Flash and Youtu-LLM, which attend like V3. The first generation is in
+ * families_llama.c and families_moe.c. */
 #include <string.h>
 
 #include "engine/base/json.h"
 #include "engine/convert/families_kin.h"
 
-#define LATENT_KEYS                                                                                \
-    {"kv_lora_rank", LF_HF_NUMBER, "kv_lora", "512"},                                              \
-        {"q_lora_rank", LF_HF_NUMBER, "q_lora", "1536"},                                           \
-        {"qk_nope_head_dim", LF_HF_NUMBER, "nope_dim", "128"},                                     \
+/* Defaults of the class: rank of queries, widths without position and of values. */
+#define LATENT_KEYS(q, nope, v)                                                                    \
+    {"kv_lora_rank", LF_HF_NUMBER, "kv_lora", "512"}, {"q_lora_rank", LF_HF_NUMBER, "q_lora", q},  \
+        {"qk_nope_head_dim", LF_HF_NUMBER, "nope_dim", nope},                                      \
         {"qk_rope_head_dim", LF_HF_NUMBER, "rope_dim", "64"},                                      \
-        {"v_head_dim", LF_HF_NUMBER, "v_dim", "128"},                                              \
+        {"v_head_dim", LF_HF_NUMBER, "v_dim", v},                                                  \
         {"head_dim", LF_HF_INERT, NULL, NULL}, /* both follow from the others */                   \
         {"qk_head_dim", LF_HF_INERT, NULL, NULL}, {"attention_bias", LF_HF_SAME, NULL, "false"},   \
         {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                             \
@@ -61,7 +62,7 @@ static const char *const v2_switches[] = {"norm=rms",
 
 static const struct lf_hf_key v2_keys[] = {
     KIN_KEYS,
-    LATENT_KEYS,
+    LATENT_KEYS("1536", "128", "128"),
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
     {"mlp_bias", LF_HF_SAME, NULL, "false"},
@@ -140,7 +141,7 @@ static const char *const v3_switches[] = {"norm=rms",
 
 static const struct lf_hf_key v3_keys[] = {
     KIN_KEYS,
-    LATENT_KEYS,
+    LATENT_KEYS("1536", "128", "128"),
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "128"},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "4096"},
     {"rope_interleave", LF_HF_BOOL, "rope_interleaved", "true"},
@@ -187,6 +188,105 @@ const struct lf_hf_family lf_hf_deepseek_v3 = {
     .heads_are_layers = true,
     .read = read_v3,
     .write = write_v3,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- GLM-4.7-Flash ---- */
+
+static const struct lf_hf_key glm_lite_keys[] = {
+    KIN_SIZES,
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    LATENT_KEYS("768", "192", "256"),
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "20"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "202752"},
+    {"rope_interleave", LF_HF_BOOL, "rope_interleaved", "true"},
+    {"partial_rotary_factor", LF_HF_UNREAD, NULL, "1.0"}, /* with another one it does not run */
+    {"n_routed_experts|num_local_experts", LF_HF_NUMBER, "experts", "64"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "4"},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", "1536"},
+    {"n_group", LF_HF_NUMBER, "router_groups", "1"},
+    {"topk_group", LF_HF_NUMBER, "router_top_groups", "1"},
+    {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "true"},
+    {"routed_scaling_factor", LF_HF_NUMBER, "router_scale", "1.8"},
+    {"topk_method", LF_HF_UNREAD, NULL, "\"noaux_tc\""}, /* of published files, from here on */
+    {"scoring_func", LF_HF_UNREAD, NULL, "\"sigmoid\""},
+    {"first_k_dense_replace", LF_HF_UNREAD, NULL, "1"}, /* mlp_layer_types says it */
+    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static int read_glm_lite(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = lf_hf_read_shared(r, c, "n_shared_experts", 1, err);
+    rc = rc != 0 ? rc : lf_hf_read_mlp_types(r, c, 1, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+static int write_glm_lite(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = lf_hf_write_shared(c, o, "n_shared_experts", NULL, err);
+    rc = rc != 0 ? rc : lf_hf_write_mlp_types(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
+}
+
+const struct lf_hf_family lf_hf_glm_lite = {
+    .name = "glm4.7-flash",
+    .model_type = "glm4_moe_lite",
+    .architecture = "Glm4MoeLiteForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = v3_switches,
+    .keys = glm_lite_keys,
+    .rows = v3_rows,
+    .read = read_glm_lite,
+    .write = write_glm_lite,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- Youtu-LLM ---- */
+
+static const char *const youtu_switches[] = {"norm=rms", "position=rope", "mlp=glu", NULL};
+
+static const struct lf_hf_key youtu_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
+    {"hidden_size", LF_HF_NUMBER, "hidden", NULL},
+    {"intermediate_size", LF_HF_NUMBER, "ffn", NULL},
+    {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},
+    {"num_attention_heads", LF_HF_NUMBER, "heads", NULL},
+    {"hidden_act", LF_HF_ACT, "activation", "\"silu\""},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "null"},
+    {"embedding_initializer_range", LF_HF_INERT, NULL, NULL},
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    LATENT_KEYS("1536", "128", "128"),
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "16"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "131072"},
+    {"rope_interleave", LF_HF_BOOL, "rope_interleaved", "true"},
+    {"mlp_bias", LF_HF_UNREAD, NULL, "false"},
+    {0},
+};
+
+static int read_youtu(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return lf_hf_read_rope(r, c, 10000, err);
+}
+
+static const struct lf_map_row youtu_rows[] = {LATENT_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, {0}};
+
+const struct lf_hf_family lf_hf_youtu = {
+    .name = "youtu",
+    .model_type = "youtu",
+    .architecture = "YoutuForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = youtu_switches,
+    .keys = youtu_keys,
+    .rows = youtu_rows,
+    .read = read_youtu,
+    .write = lf_hf_write_rope,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Granite 3 with and without experts, and Cohere's Command: numbers that multiply parts of the
- * model. */
+ * Granite 3 with and without experts, HyperCLOVA X, and Cohere's Command: numbers that multiply
+ * parts of the model. */
 #include <math.h>
 
 #include "engine/base/json.h"
@@ -159,6 +159,63 @@ const struct lf_hf_family lf_hf_cohere = {
     .rows = granite_rows,
     .read = read_cohere,
     .write = lf_hf_write_rope,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- HyperCLOVA X ---- */
+
+static const struct lf_hf_key clova_keys[] = {
+    KIN_KEYS,
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {"mlp_bias", LF_HF_BOOL, "mlp_bias", "false"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"embedding_multiplier", LF_HF_NUMBER, "embed_scale", "1.0"},
+    {"residual_multiplier", LF_HF_NUMBER, "residual_scale", "1.0"},
+    {"attention_multiplier", LF_HF_NUMBER, "attn_scale", "null"},
+    {"logits_scaling", LF_HF_NUMBER, "logit_scale", "1.0"}, /* multiplies, unlike Granite's */
+    {0},
+};
+
+/* use_post_norm: a norm behind each branch, too. */
+static int read_clova(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    bool post = true;
+    int rc = lf_hf_get_bool(r, "use_post_norm", &post, err);
+    rc = rc != 0 ? rc : lf_hf_set(r, c, "use_post_norm", "block", post ? "sandwich" : "pre", err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+static int write_clova(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (json_object_set_new(o, "use_post_norm", json_boolean(c->block == LF_BLOCK_SANDWICH)))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return lf_hf_write_rope(c, o, err);
+}
+
+static const struct lf_map_row clova_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    {"model.layers.{L}.post_norm1.weight", LF_MAP_COPY, "layers.{L}.attn_post_norm.weight", NULL},
+    {"model.layers.{L}.post_norm2.weight", LF_MAP_COPY, "layers.{L}.mlp_post_norm.weight", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_clova = {
+    .name = "hyperclovax",
+    .model_type = "hyperclovax",
+    .architecture = "HyperCLOVAXForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = switches,
+    .keys = clova_keys,
+    .rows = clova_rows,
+    .read = read_clova,
+    .write = write_clova,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Some of whose layers have no rotary positions: SmolLM3, EXAONE 4, Cohere's Command R7B. */
+ * Some of whose layers have no rotary positions: SmolLM3, EXAONE 4, K-EXAONE, Cohere's Command
+ * R7B. */
 #include <stdlib.h>
 
 #include "engine/base/json.h"
@@ -254,6 +255,78 @@ const struct lf_hf_family lf_hf_exaone4 = {
     .rows = exaone_rows,
     .read = read_exaone,
     .write = write_exaone,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- K-EXAONE ---- */
+
+static const char *const exaone_moe_switches[] = {
+    "norm=rms",        "position=rope",  "mlp=glu", "qk_norm=yes", "router_score=sigmoid",
+    "router_bias=yes", "shared_gate=no", NULL};
+
+static const struct lf_hf_key exaone_moe_keys[] = {
+    KIN_SIZES,
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "32"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"num_experts", LF_HF_NUMBER, "experts", "64"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "8"},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", "1024"},
+    {"n_group", LF_HF_NUMBER, "router_groups", "1"},
+    {"topk_group", LF_HF_NUMBER, "router_top_groups", "1"},
+    {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "true"},
+    {"routed_scaling_factor", LF_HF_NUMBER, "router_scale", "2.5"},
+    {"scoring_func", LF_HF_UNREAD, NULL, "\"sigmoid\""}, /* of published files, from here on */
+    {"topk_method", LF_HF_UNREAD, NULL, "\"noaux_tc\""},
+    {"num_nextn_predict_layers", LF_HF_INERT, NULL, NULL},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static int read_exaone_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t dense = 1;
+    int rc = lf_hf_get_i64(r, "first_k_dense_replace", &dense, err);
+    rc = rc != 0 ? rc : lf_hf_read_mlp_types(r, c, dense, err);
+    rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "num_shared_experts", 1, err);
+    return rc != 0 ? rc : read_exaone(r, c, err);
+}
+
+static int write_exaone_moe(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = lf_hf_write_shared(c, o, "num_shared_experts", NULL, err);
+    rc = rc != 0 ? rc : lf_hf_write_mlp_types(c, o, err);
+    return rc != 0 ? rc : write_windows(c, o, json_integer(4096), err); /* null is refused there */
+}
+
+static const struct lf_map_row exaone_moe_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_QK_NORM_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    KIN_EXPERT_ROWS,
+    KIN_SHARED_ROWS,
+    {"model.layers.{L}.mlp.e_score_correction_bias", LF_MAP_COPY, "layers.{L}.moe.router.bias",
+     NULL},
+    {"mtp.", LF_MAP_LEFT_OUT, KIN_MTP, NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_exaone_moe = {
+    .name = "exaone-moe",
+    .model_type = "exaone_moe",
+    .architecture = "ExaoneMoeForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = exaone_moe_switches,
+    .keys = exaone_moe_keys,
+    .rows = exaone_moe_rows,
+    .read = read_exaone_moe,
+    .write = write_exaone_moe,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

@@ -329,6 +329,10 @@ int lf_hf_write_mlp_layers(const lf_model_config *c, json_t *o, lf_err *err);
 int lf_hf_read_dense_layers(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def,
                             lf_err *err);
 int lf_hf_write_dense_layers(const lf_model_config *c, json_t *o, const char *key, lf_err *err);
+/* mlp_layer_types: "dense" or "sparse" for each layer; the first `dense` are dense where it is
+ * absent. */
+int lf_hf_read_mlp_types(lf_hf_reader *r, lf_model_config *c, int64_t dense, lf_err *err);
+int lf_hf_write_mlp_types(const lf_model_config *c, json_t *o, lf_err *err);
 
 /* "gelu_new" -> "gelu_tanh"; NULL: unknown. lf_hf_act_to returns the name that is written. */
 const char *lf_hf_act_from(const char *theirs);

@@ -310,6 +310,47 @@ int lf_hf_write_dense_layers(const lf_model_config *c, json_t *o, const char *ke
                                                         : 0;
 }
 
+static int mark_types(const lf_hf_reader *r, const lf_model_config *c, json_t *list, bool *plain,
+                      lf_err *err)
+{
+    if (!json_is_array(list) || (int64_t)json_array_size(list) != c->layers)
+        return lf_fail(err, LF_EFORMAT, "%s: mlp_layer_types does not list %lld layers", r->path,
+                       (long long)c->layers);
+    for (int64_t l = 0; l < c->layers; l++) {
+        const char *t = json_string_value(json_array_get(list, (size_t)l));
+        plain[l] = t && strcmp(t, "dense") == 0;
+        if (!plain[l] && !(t && strcmp(t, "sparse") == 0))
+            return lf_fail(err, LF_EFORMAT,
+                           "%s: mlp_layer_types: '%.40s' is neither dense nor sparse", r->path,
+                           t ? t : "?");
+    }
+    return 0;
+}
+
+int lf_hf_read_mlp_types(lf_hf_reader *r, lf_model_config *c, int64_t dense, lf_err *err)
+{
+    json_t *list = lf_hf_take(r, "mlp_layer_types");
+    bool *plain = lf_calloc((size_t)c->layers, sizeof *plain, err);
+    for (int64_t l = 0; plain && l < c->layers; l++)
+        plain[l] = l < dense;
+    int rc = !plain ? LF_ENOMEM : list ? mark_types(r, c, list, plain, err) : 0;
+    if (rc == 0)
+        rc = set_layers(r, c, "mlp_layer_types", "layer_mlps", plain, "md", err);
+    free(plain);
+    return rc;
+}
+
+int lf_hf_write_mlp_types(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    json_t *list = json_array();
+    int bad = !list || json_object_set(o, "mlp_layer_types", list);
+    for (int64_t l = 0; l < c->layers && !bad; l++)
+        bad =
+            json_array_append_new(list, json_string(lf_model_layer_moe(c, l) ? "sparse" : "dense"));
+    json_decref(list);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
 int64_t lf_hf_full_from(const lf_model_config *c)
 {
     int64_t n = 0;

@@ -22,6 +22,7 @@ static const struct {
     {"swish", "silu"},
     {"relu", "relu"},
     {"relu2", "relu2"},
+    {"xielu", "xielu"},
     {"gelu_accurate", "gelu_tanh"},
     {"gelu_python_tanh", "gelu_tanh"},
 };

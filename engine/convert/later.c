@@ -8,9 +8,9 @@
 
 const struct lf_hf_later lf_hf_laters[] = {
     /* What the engine computes, under other names. */
-    {"arcee aria_text biogpt cwm dots1 exaone_moe flex_olmo glm4_moe_lite gpt-sw3 gpt_neo "
-     "granitemoeshared helium hy_v3 hyperclovax iquestcoder jais2 mellum minicpm3 ministral mpt "
-     "openai-gpt solar_open stablelm vaultgemma youtu",
+    {"aria_text biogpt cwm flex_olmo gpt-sw3 gpt_neo granitemoeshared iquestcoder mellum minicpm3 "
+     "mpt "
+     "openai-gpt vaultgemma",
      "a table of its keys and tensors, whose operations are known"},
     {"codegen",
      "a table of its keys and tensors, whose queries, values and keys lie in four parts"},
@@ -72,7 +72,6 @@ const struct lf_hf_later lf_hf_laters[] = {
      "layer norms of queries and keys, and pixels that enter the decoder without an encoder"},
 
     /* Norms, positions, experts, and what lies between the layers. */
-    {"apertus", "the activation xIELU"},
     {"axk1", "a norm of what the experts return"},
     {"bitnet", "norms within attention and the feed-forward part, and weights of three values"},
     {"cohere2_moe", "experts in a parallel block, whose sum with shared ones may be an average"},

@@ -260,6 +260,7 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     case LF_MAP_COPY:
     case LF_MAP_VECTOR:
     case LF_MAP_LEAD:
+    case LF_MAP_SCALAR:
     case LF_MAP_CONV:
     case LF_MAP_CONV_T:
         return join(m, i, rows_at(0, rows_of(o), it->ours[0], 0), err);
@@ -312,6 +313,8 @@ static void shape_item(const lf_map *m, struct lf_map_item *it)
         it->ndim = 2;
         return;
     }
+    if (it->kind == LF_MAP_SCALAR)
+        it->ndim = 0;
     if (it->kind == LF_MAP_EXPERT) {
         it->ndim--;
         memmove(it->shape, it->shape + 1, (size_t)it->ndim * sizeof it->shape[0]);

@@ -351,6 +351,53 @@ static const char *const exaone4[] = {
     LLAMA,       UNTURNED,      "norm_eps=1e-5", "rope_theta=1000000",
     "block=out", "qk_norm=yes", "tied_head=no",  NULL};
 
+#define V3_ROUTER "router_score=sigmoid", "router_bias=yes", "router_renorm=yes"
+/* K-EXAONE: norms in front of the branches. */
+static const char *const exaone_moe[] = {LLAMA,         UNTURNED,           "norm_eps=1e-5",
+                                         "qk_norm=yes", "tied_head=no",     "rope_theta=1000000",
+                                         V3_ROUTER,     "router_scale=2.5", "layer_mlps=d,m*",
+                                         NULL};
+/* rope_theta, and the numbers that multiply, come with the sizes. */
+static const char *const clova[] = {LLAMA,          "norm_eps=1e-6",  "rope_theta=10000",
+                                    "tied_head=no", "block=sandwich", NULL};
+#define RELU2 "position=rope", "mlp=plain", "activation=relu2", "tied_head=no"
+static const char *const arcee[] = {RELU2, "norm=rms", "norm_eps=1e-5", "rope_theta=10000", NULL};
+/* Apertus: llama3 scaling by 8 of 8192 positions comes with the sizes. */
+static const char *const apertus[] = {
+    "norm=rms",         "norm_eps=1e-5",       "position=rope", "mlp=plain", "qk_norm=yes",
+    "activation=xielu", "rope_theta=12000000", "tied_head=no",  NULL};
+static const char *const jais2[] = {RELU2,           "norm=layer",       "norm_bias=yes",
+                                    "norm_eps=1e-5", "qkv_bias=yes",     "out_bias=yes",
+                                    "mlp_bias=yes",  "rope_theta=10000", NULL};
+static const char *const helium[] = {
+    LLAMA, "norm_eps=1e-8", "rope_theta=100000", "rope_interleaved=yes", "tied_head=no", NULL};
+/* The window, and which layers have it, come with the sizes. */
+static const char *const ministral[] = {LLAMA, "norm_eps=1e-5", "rope_theta=100000000",
+                                        "tied_head=no", NULL};
+static const char *const stablelm[] = {
+    "norm=layer",         "norm_bias=yes", "norm_eps=1e-5",   "position=rope", "rope_theta=10000",
+    "rope_fraction=0.25", "mlp=glu",       "activation=silu", "tied_head=no",  NULL};
+static const char *const dots1[] = {
+    LLAMA,     "norm_eps=1e-5",    "rope_theta=10000000", "qk_norm=yes", "tied_head=no",
+    V3_ROUTER, "router_scale=2.5", "layer_mlps=d,m*",     NULL};
+static const char *const solar_open[] = {LLAMA,          "norm_eps=1e-5", "rope_theta=1000000",
+                                         "tied_head=no", V3_ROUTER,       NULL};
+static const char *const hy3[] = {
+    LLAMA,     "norm_eps=1e-5",      "rope_theta=11158840", "qk_norm=yes", "tied_head=no",
+    V3_ROUTER, "router_scale=2.826", "layer_mlps=d,m*",     NULL};
+/* Latent attention without yarn. */
+static const char *const glm47_flash[] = {LLAMA,
+                                          "norm_eps=1e-5",
+                                          "rope_theta=1000000",
+                                          "rope_interleaved=yes",
+                                          "tied_head=no",
+                                          V3_ROUTER,
+                                          "router_scale=1.8",
+                                          "layer_mlps=d,m*",
+                                          NULL};
+static const char *const youtu[] = {
+    LLAMA, "norm_eps=1e-6", "rope_theta=10000", "rope_interleaved=yes", "tied_head=yes", NULL};
+
 /* ---- attention among scans ---- */
 
 /* Three layers with a gated delta rule, then one that attends. */
@@ -464,5 +511,18 @@ const struct lf_model_family lf_model_families[] = {
     {"qwen3.5-moe", qwen35_moe},
     {"lfm2", lfm2},
     {"lfm2-moe", lfm2_moe},
+    {"exaone-moe", exaone_moe},
+    {"hyperclovax", clova},
+    {"arcee", arcee},
+    {"apertus", apertus},
+    {"jais2", jais2},
+    {"helium", helium},
+    {"ministral", ministral},
+    {"stablelm", stablelm},
+    {"dots1", dots1},
+    {"solar-open", solar_open},
+    {"hy3", hy3},
+    {"glm4.7-flash", glm47_flash},
+    {"youtu", youtu},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

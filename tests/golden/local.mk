@@ -66,6 +66,8 @@ tests_golden_families_exports_test_SOURCES = tests/golden/families/exports_test.
 tests_golden_families_exports_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/families/exports.json tests/golden/families/check_exports.py
 FAMILY_GOLDENS = \
+  tests/golden/families/apertus \
+  tests/golden/families/arcee \
   tests/golden/families/baichuan-13b \
   tests/golden/families/baichuan-7b \
   tests/golden/families/baichuan2-13b \
@@ -78,8 +80,10 @@ FAMILY_GOLDENS = \
   tests/golden/families/deepseek-moe \
   tests/golden/families/deepseek-v2 \
   tests/golden/families/deepseek-v3 \
+  tests/golden/families/dots1 \
   tests/golden/families/ernie4.5 \
   tests/golden/families/ernie4.5-moe \
+  tests/golden/families/exaone-moe \
   tests/golden/families/exaone4 \
   tests/golden/families/qwen3-next \
   tests/golden/families/qwen3.5 \
@@ -97,6 +101,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/glm4-0414 \
   tests/golden/families/glm4-9b \
   tests/golden/families/glm4.5 \
+  tests/golden/families/glm4.7-flash \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-j-tied \
   tests/golden/families/gpt-neox \
@@ -104,10 +109,14 @@ FAMILY_GOLDENS = \
   tests/golden/families/gpt2 \
   tests/golden/families/granite \
   tests/golden/families/granite-moe \
+  tests/golden/families/helium \
   tests/golden/families/hunyuan \
   tests/golden/families/hunyuan-moe \
+  tests/golden/families/hy3 \
+  tests/golden/families/hyperclovax \
   tests/golden/families/internlm2 \
   tests/golden/families/internlm3 \
+  tests/golden/families/jais2 \
   tests/golden/families/llama \
   tests/golden/families/llama-linear \
   tests/golden/families/llama-yarn \
@@ -115,6 +124,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/llama3.2 \
   tests/golden/families/mimo \
   tests/golden/families/minimax-m2 \
+  tests/golden/families/ministral \
   tests/golden/families/ministral3 \
   tests/golden/families/mistral \
   tests/golden/families/mixtral \
@@ -142,8 +152,12 @@ FAMILY_GOLDENS = \
   tests/golden/families/qwen3-moe-lists \
   tests/golden/families/seed-oss \
   tests/golden/families/smollm3 \
+  tests/golden/families/solar-open \
+  tests/golden/families/stablelm \
+  tests/golden/families/stablelm-parallel \
   tests/golden/families/starcoder \
-  tests/golden/families/starcoder2
+  tests/golden/families/starcoder2 \
+  tests/golden/families/youtu
 EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/families/make_families.py \
   tests/golden/families/make_table.py tests/golden/families/check_oracles.py tests/golden/families/check_configs.py \
   tests/golden/families/configs.py \

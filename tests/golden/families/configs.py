@@ -227,6 +227,56 @@ family("ministral3", **llama_like("ministral3", "Ministral3ForCausalLM", head_di
                                   rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=0.6837, beta_slow=0.06836,
                                                        mscale=1.0, mscale_all_dim=1.0, original_max_position_embeddings=8,
                                                        llama_4_scaling_beta=0.3)))
+family("arcee", **llama_like("arcee", "ArceeForCausalLM", hidden_act="relu2", attention_bias=False, mlp_bias=False, head_dim=D,
+                             rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=1.3,
+                                               beta_slow=0.1, mscale=1.0, truncate=False)))
+family("apertus", _seed=13, **llama_like("apertus", "ApertusForCausalLM", num_attention_heads=2, num_key_value_heads=1, pad_token_id=3, hidden_act="xielu", attention_bias=False, mlp_bias=False, qk_norm=True,
+                               post_norm=False, rope_theta=100.0, rope_scaling=dict(
+                                   rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                   original_max_position_embeddings=32)))
+family("jais2", **llama_like("jais2", "Jais2ForCausalLM", hidden_act="relu2", rms_norm_eps=..., layer_norm_eps=1e-5, head_dim=D,
+                             attention_bias=True, mlp_bias=True, rope_scaling=None))
+family("helium", **llama_like("helium", "HeliumForCausalLM", pad_token_id=3, rms_norm_eps=1e-8, head_dim=C // H, attention_bias=False, mlp_bias=False,
+                              rope_theta=1000.0))
+family("ministral", **llama_like("ministral", "MinistralForCausalLM", num_hidden_layers=3, head_dim=D, sliding_window=7, rope_theta=1000.0,
+                                 layer_types=["full_attention", "sliding_attention", "sliding_attention"]))
+family("stablelm", **llama_like("stablelm", "StableLmForCausalLM", rms_norm_eps=..., layer_norm_eps=1e-5, partial_rotary_factor=0.5,
+                                num_attention_heads=2, num_key_value_heads=1, use_qkv_bias=True, qk_layernorm=False,
+                                use_parallel_residual=False, hidden_dropout=0.0))
+family("stablelm-parallel", **llama_like("stablelm", "StableLmForCausalLM", rms_norm_eps=..., layer_norm_eps=1e-5,
+                                         partial_rotary_factor=0.5, num_attention_heads=2, num_key_value_heads=2, use_qkv_bias=False,
+                                         qk_layernorm=False, use_parallel_residual=True, hidden_dropout=0.0))
+family("hyperclovax", **llama_like("hyperclovax", "HyperCLOVAXForCausalLM", embedding_multiplier=6.0, residual_multiplier=0.22,
+                                   attention_multiplier=0.4, logits_scaling=0.3, use_post_norm=True, head_dim=D, attention_bias=False,
+                                   mlp_bias=False, rope_scaling=None, pad_token_id=0))
+# Latent attention with other widths than DeepSeek's
+LATENT2 = {k: v for k, v in LATENT.items() if k not in ("first_k_dense_replace", "pretraining_tp")}
+family("glm4.7-flash", _T=12, _seed=3, **llama_like(
+    "glm4_moe_lite", "Glm4MoeLiteForCausalLM", **LATENT2, q_lora_rank=14, v_head_dim=10, n_group=1, topk_group=1, topk_method="noaux_tc",
+    n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=1.8, first_k_dense_replace=1, num_nextn_predict_layers=1,
+    partial_rotary_factor=1.0, rope_scaling=None, pad_token_id=3, eos_token_id=[3, 4, 5], bos_token_id=...))
+family("youtu", **llama_like(
+    "youtu", "YoutuForCausalLM", hidden_size=12, num_attention_heads=2, num_key_value_heads=2, kv_lora_rank=10, q_lora_rank=14,
+    qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8, attention_bias=False, mlp_bias=False, rope_interleave=True, rope_theta=100.0,
+    rms_norm_eps=1e-6, tie_word_embeddings=True, rope_scaling=None, initializer_range=0.05, embedding_initializer_range=0.1))
+EXPERTS = dict(hidden_size=12, num_attention_heads=2, num_key_value_heads=1, head_dim=D, num_hidden_layers=3, moe_intermediate_size=8,
+               num_experts_per_tok=2, rope_scaling=None)
+family("dots1", _T=12, _seed=8, **llama_like(
+    "dots1", "Dots1ForCausalLM", **EXPERTS, n_routed_experts=4, n_shared_experts=2, n_group=1, topk_group=1, topk_method="noaux_tc",
+    scoring_func="noaux_tc", norm_topk_prob=True, routed_scaling_factor=2.5, first_k_dense_replace=1, moe_layer_freq=1, ep_size=1,
+    sliding_window=5, max_window_layers=2, attention_bias=False, pretraining_tp=1))
+family("solar-open", _T=12, _seed=5, **llama_like(
+    "solar_open", "SolarOpenForCausalLM", **dict(EXPERTS, num_hidden_layers=2), intermediate_size=..., n_routed_experts=4,
+    n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=1.5, attention_bias=True,
+    partial_rotary_factor=1.0, rope_theta=1000.0))
+family("hy3", _T=12, _seed=3, **llama_like(
+    "hy_v3", "HYV3ForCausalLM", **EXPERTS, num_experts=4, num_shared_experts=1, router_scaling_factor=2.826, attention_bias=False,
+    mlp_bias=False, enable_moe_fp32_combine=True, mlp_layer_types=["dense", "sparse", "sparse"], rope_theta=1000.0))
+family("exaone-moe", _T=12, _seed=3, **llama_like(
+    "exaone_moe", "ExaoneMoeForCausalLM", **dict(EXPERTS, num_hidden_layers=4), num_experts=4, num_shared_experts=1, n_group=1,
+    topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True, routed_scaling_factor=2.5, first_k_dense_replace=1,
+    sliding_window=5, sliding_window_pattern="LLLG", rope_theta=1000.0, num_nextn_predict_layers=1,
+    layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["dense"] + ["sparse"] * 3))
 family("smollm3", **llama_like("smollm3", "SmolLM3ForCausalLM", num_hidden_layers=3, no_rope_layers=[1, 0, 1], no_rope_layer_interval=2,
                                use_sliding_window=False, sliding_window=None, max_window_layers=3, attention_bias=False, mlp_bias=False,
                                layer_types=["full_attention"] * 3, rope_theta=5000.0, rope_scaling=None, pad_token_id=4,

@@ -109,6 +109,7 @@ static const struct {
     {"activation=silu", "layer_mlps!=n*"},
     {"activation=relu", "layer_mlps!=n*"},
     {"activation=relu2", "mlp=plain layer_mlps!=n*"},
+    {"activation=xielu", "mlp=plain layer_mlps!=n*"},
     {"activation=gelu", "layer_mlps!=n*"},
     {"activation=gelu_tanh", "layer_mlps!=n*"},
     {"mlp=plain", "layer_mlps!=n*"},

@@ -135,8 +135,12 @@ class Reference:
 
 
 def router_biases(model):
-    """Buffers that files hold like weights, and that no gradient reaches."""
     return {n for n, _ in model.named_buffers() if n.endswith(("e_score_correction_bias", "expert_bias"))}
+
+
+def stored_buffers(model):
+    """Buffers that files hold like weights, and that no gradient reaches: biases of routers, numbers of xIELU."""
+    return router_biases(model) | {n for n, _ in model.named_buffers() if n.endswith((".act_fn.beta", ".act_fn.eps"))}
 
 
 def heat(model, seed):
@@ -147,6 +151,8 @@ def heat(model, seed):
         for name, p in model.named_buffers():
             if name in router_biases(model):
                 p.copy_(torch.from_numpy(rng.normal(0.0, 0.2, tuple(p.shape)).astype(np.float32)).to(p.dtype))
+            elif name.endswith((".act_fn.beta", ".act_fn.eps")):  # others than by default, and large enough to be seen
+                p.fill_(float(np.float32(rng.uniform(0.3, 0.6) * (1 if name.endswith("beta") else -0.5))))
         for name, p in model.named_parameters():
             kind, shape = type(owner[name]).__name__, tuple(p.shape)
             if "Norm" in kind:
@@ -195,7 +201,7 @@ def one(name):
     weights = {n: p.detach().float() for n, p in model.state_dict().items()}
     # A parameter that the loss does not reach has no gradient in PyTorch; a gradient of zeros says the same.
     grads = {n: (torch.zeros_like(p) if p.grad is None else p.grad).clone().float() for n, p in model.named_parameters()}
-    grads.update({n: torch.zeros_like(weights[n]) for n in router_biases(model)})
+    grads.update({n: torch.zeros_like(weights[n]) for n in stored_buffers(model)})
     path = os.path.join(ref.dir, "model.safetensors")
     save_file(ref.tensors(model, {n: w for n, w in weights.items() if n in grads}), path, metadata={"format": "pt"})
     grads = ref.tensors(model, grads)

@@ -26,7 +26,7 @@ HEAD = """\
 
 def same_bytes(a, b):
     x, y = load_file(a), load_file(b)
-    return x.keys() == y.keys() and all(x[k].dtype == y[k].dtype and torch.equal(x[k].view(torch.uint8), y[k].view(torch.uint8)) for k in x)
+    return x.keys() == y.keys() and all(x[k].dtype == y[k].dtype and torch.equal(x[k].reshape(-1).view(torch.uint8), y[k].reshape(-1).view(torch.uint8)) for k in x)
 
 
 def reload(name, folder):
