@@ -39,11 +39,12 @@ static void check_table_of(const lf_model_config *c, const char *name)
     bool rule = true;
     for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param_desc *p = lf_pstore_desc(ps, i);
-        const bool taps = strstr(p->name, ".conv_") || strstr(p->name, ".conv.filter.");
-        rule = rule && p->decay == (p->ndim >= 2 && !taps);
+        const bool taps = strstr(p->name, ".conv_") || strstr(p->name, ".conv.filter."),
+                   bias = strstr(p->name, ".bias"); /* those of experts have a row for each */
+        rule = rule && p->decay == (p->ndim >= 2 && !taps && !bias);
         decayed += p->decay;
     }
-    tap_ok(rule && decayed > 0, "weight decay for matrices, none for vectors and taps");
+    tap_ok(rule && decayed > 0, "weight decay for matrices, none for biases, vectors and taps");
     lf_pstore_destroy(ps);
     lf_decoder_destroy(d);
 }
@@ -389,7 +390,9 @@ static double slope_error(struct trainer *t, int i, double *length)
     for (size_t k = 0; k < n; k++)
         gg += (double)g[k] * (double)g[k];
     *length = sqrt(gg);
-    const double h = fmin(0.01 / *length, 0.02 * sqrt((double)n) * 0.2);
+    /* The step is a tenth of the weights where the loss hardly depends on them, for what is lost in
+     * its last digits. */
+    const double h = fmin(0.01 / *length, 0.1 * sqrt((double)n) * 0.2);
     for (int other = 0; other < 2 && gg > 0; other++) {
         part = 0;
         for (size_t k = 0; k < n; k++) {
