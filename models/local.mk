@@ -144,6 +144,11 @@ dist_models_DATA = \
   models/deepseek-moe-16b.ini \
   models/deepseek-v2-lite.ini \
   models/deepseek-v3.ini \
+  models/codestral-mamba-7b.ini \
+  models/bamba-9b.ini \
+  models/granite4-h-tiny.ini \
+  models/nemotron3-nano-30b.ini \
+  models/falcon-h1-0.5b.ini \
   models/tiny-moe.ini \
   models/quickstart.ini \
   models/llama-58m.ini

@@ -40,6 +40,12 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_olmoe,
     &lf_hf_hunyuan,
     &lf_hf_hunyuan_moe,
+    /* families_mamba.c */
+    &lf_hf_mamba2,
+    &lf_hf_bamba,
+    &lf_hf_granite_hybrid,
+    &lf_hf_nemotron_h,
+    &lf_hf_falcon_h1,
     /* families_unturned.c */
     &lf_hf_smollm3,
     &lf_hf_cohere2,

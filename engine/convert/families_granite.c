@@ -41,14 +41,18 @@ static const struct lf_hf_key granite_moe_keys[] = {
     {0},
 };
 
-/* Logits are divided there. */
-static int read_granite(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+int lf_hf_read_logits_scaling(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     double by = 1;
     int rc = lf_hf_get_f64(r, "logits_scaling", &by, err);
     if (rc == 0 && !(by > 0))
         rc = lf_fail(err, LF_ENOTSUP, "%s: logits_scaling = %g divides the logits", r->path, by);
-    rc = rc != 0 ? rc : lf_hf_set_number(r, c, "logits_scaling", "logit_scale", 1 / by, err);
+    return rc != 0 ? rc : lf_hf_set_number(r, c, "logits_scaling", "logit_scale", 1 / by, err);
+}
+
+static int read_granite(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = lf_hf_read_logits_scaling(r, c, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
@@ -62,30 +66,27 @@ static double reciprocal(double x)
     return y;
 }
 
-static int write_granite(const lf_model_config *c, json_t *o, lf_err *err)
+int lf_hf_write_granite_scales(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    const double attn = c->attn_scale > 0 ? c->attn_scale : 1 / sqrt((double)c->head_dim);
+    const double attn =
+        c->attn_scale > 0 || !c->heads ? c->attn_scale : 1 / sqrt((double)c->head_dim);
     if (json_object_set_new(o, "logits_scaling", json_real(reciprocal(c->logit_scale))) ||
         json_object_set_new(o, "attention_multiplier", json_real(attn)))
         return lf_fail(err, LF_ENOMEM, "out of memory");
-    return lf_hf_write_rope(c, o, err);
+    return 0;
+}
+
+static int write_granite(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = lf_hf_write_granite_scales(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 
 static const struct lf_map_row granite_rows[] = {
     KIN_ATTENTION_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, {0}};
 
-/* gate above up in one tensor, expert by expert. */
 static const struct lf_map_row granite_moe_rows[] = {
-    KIN_ATTENTION_ROWS,
-    KIN_HEAD_ROWS,
-    {"model.layers.{L}.block_sparse_moe.router.layer.weight", LF_MAP_COPY,
-     "layers.{L}.moe.router.weight", NULL},
-    {"model.layers.{L}.block_sparse_moe.input_linear.weight", LF_MAP_STACK,
-     "blocks=experts layers.{L}.moe.experts.gate.weight layers.{L}.moe.experts.up.weight", NULL},
-    {"model.layers.{L}.block_sparse_moe.output_linear.weight", LF_MAP_STACK,
-     "blocks=experts layers.{L}.moe.experts.down.weight", NULL},
-    {0},
-};
+    KIN_ATTENTION_ROWS, KIN_HEAD_ROWS, GRANITE_EXPERT_ROWS, {0}};
 
 const struct lf_hf_family lf_hf_granite = {
     .name = "granite",

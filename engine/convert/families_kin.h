@@ -118,6 +118,21 @@
             "follows from rope_theta", NULL                                                        \
     }
 
+/* Experts of Granite: gate above up in one tensor, expert by expert. */
+#define GRANITE_EXPERT_ROWS                                                                        \
+    {"model.layers.{L}.block_sparse_moe.router.layer.weight", LF_MAP_COPY,                         \
+     "layers.{L}.moe.router.weight", NULL},                                                        \
+        {"model.layers.{L}.block_sparse_moe.input_linear.weight", LF_MAP_STACK,                    \
+         "blocks=experts layers.{L}.moe.experts.gate.weight layers.{L}.moe.experts.up.weight",     \
+         NULL},                                                                                    \
+    {                                                                                              \
+        "model.layers.{L}.block_sparse_moe.output_linear.weight", LF_MAP_STACK,                    \
+            "blocks=experts layers.{L}.moe.experts.down.weight", NULL                              \
+    }
+
+/* logits_scaling of Granite, which divides logits; that, and attention_multiplier. */
+int lf_hf_read_logits_scaling(lf_hf_reader *r, lf_model_config *c, lf_err *err);
+int lf_hf_write_granite_scales(const lf_model_config *c, json_t *o, lf_err *err);
 /* Width of a head while config.json is read, where it may still follow from the others. */
 int64_t lf_hf_head_dim(const lf_model_config *c);
 /* Shared experts are one MLP as wide as all of them together; key says how many, def where it is

@@ -20,10 +20,8 @@ const struct lf_hf_later lf_hf_laters[] = {
 
     /* Scans in place of attention, or among it. */
     {"mamba falcon_mamba", "selective state spaces (Mamba) in place of attention"},
-    {"mamba2", "state space layers (SSD) in place of attention"},
     {"jamba zamba", "selective state spaces (Mamba) mixed with attention"},
-    {"bamba falcon_h1 granitemoehybrid nemotron_h zamba2",
-     "state space layers (SSD) mixed with attention"},
+    {"zamba2", "state space layers (SSD) mixed with attention whose blocks layers share"},
     {"nemotron_h_omni", "state space layers (SSD) mixed with attention, and an encoder of sound"},
     {"olmo_hybrid", "a scan with a gated delta rule that writes up to twice"},
     {"qwen3_5 qwen3_5_moe", "a table of its keys and tensors, whose encoder and decoder are known"},

@@ -46,13 +46,46 @@ int lf_hf_read_text(const char *dir, const char *name, size_t max, lf_buf *out, 
     return rc;
 }
 
+/* JSON has no infinite numbers. Python writes them as bare words, and transformers 5 as objects,
+ * {"__float__": "Infinity"}, which these words become. */
+static int spell_infinite(lf_buf *text, lf_err *err)
+{
+    static const char word[] = "Infinity";
+    lf_buf out;
+    bool quoted = false;
+    lf_buf_init(&out);
+    for (const char *p = text->data, *end = p + text->len; p < end; p++) {
+        if (*p == '"')
+            quoted = !quoted;
+        if (quoted && *p == '\\' && p + 1 < end)
+            lf_buf_add(&out, p++, 1);
+        if (!quoted && (size_t)(end - p) >= strlen(word) && !strncmp(p, word, strlen(word))) {
+            const bool minus = out.len > 0 && out.data[out.len - 1] == '-';
+            out.len -= minus;
+            lf_buf_addf(&out, "{\"__float__\": \"%s%s\"}", minus ? "-" : "", word);
+            p += strlen(word) - 1;
+            continue;
+        }
+        lf_buf_add(&out, p, 1);
+    }
+    int rc = lf_buf_check(&out, err);
+    if (rc == 0) {
+        lf_buf_fini(text);
+        *text = out;
+    } else {
+        lf_buf_fini(&out);
+    }
+    return rc;
+}
+
 json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err)
 {
     lf_buf text;
     lf_buf_init(&text);
     char *path = lf_path_join(dir, name, err);
     json_t *o = NULL;
-    if (path && lf_hf_read_text(dir, name, LF_HF_MAX_JSON, &text, err) == 0)
+    if (path && lf_hf_read_text(dir, name, LF_HF_MAX_JSON, &text, err) == 0 &&
+        spell_infinite(&text, err) == 0)
         o = lf_json_load_text(text.data, text.len, path, err);
     if (o && !json_is_object(o)) {
         lf_fail(err, LF_EFORMAT, "%s is no JSON object", path);
@@ -137,6 +170,7 @@ static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
     json_t *o = NULL;
     char *path = lf_path_join(dir, LF_HF_CONFIG, err);
     int rc = path ? lf_hf_read_text(dir, LF_HF_CONFIG, LF_HF_MAX_JSON, &text, err) : LF_ENOMEM;
+    rc = rc != 0 ? rc : spell_infinite(&text, err);
     if (rc == 0 && !(o = lf_json_load_text(text.data, text.len, path, err)))
         rc = LF_EFORMAT;
     if (rc == 0 && !json_is_object(o))

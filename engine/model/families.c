@@ -432,6 +432,56 @@ static const char *const lfm2_moe[] = {LFM,
                                        "router_bias=yes",
                                        NULL};
 
+/* Mamba-2 alone; its norm is over each of scan_norm_parts = scan_groups, which the sizes give. */
+#define MAMBA                                                                                      \
+    "norm=rms", "activation=silu", "mlp=glu", "scan_gate=silu", "scan_norm=after_gate",            \
+        "scan_conv=4", "scan_conv_bias=yes"
+static const char *const mamba2[] = {
+    MAMBA,     "norm_eps=1e-5", "position=none", "layer_mixers=s*", "layer_mlps=n*",
+    "heads=0", "ffn=0",         "init_std=0.1",  "tied_head=no",    NULL};
+static const char *const bamba[] = {MAMBA,
+                                    "norm_eps=1e-5",
+                                    "position=rope",
+                                    "rope_theta=10000",
+                                    "rope_fraction=0.5",
+                                    "layer_mixers=s*",
+                                    "tied_head=no",
+                                    NULL};
+/* Its four multipliers and which layers attend come with the sizes. */
+static const char *const granite_hybrid[] = {MAMBA,
+                                             "norm_eps=1e-5",
+                                             "position=none",
+                                             "layer_mixers=s*",
+                                             "router_renorm=yes",
+                                             "tied_head=yes",
+                                             NULL};
+/* A layer is a mixer or an MLP alone. */
+static const char *const nemotron_h[] = {"norm=rms",
+                                         "norm_eps=1e-5",
+                                         "position=none",
+                                         "mlp=plain",
+                                         "activation=relu2",
+                                         "scan_gate=silu",
+                                         "scan_norm=after_gate",
+                                         "scan_conv=4",
+                                         "scan_conv_bias=yes",
+                                         "scan_step_min=0.001",
+                                         "router_score=sigmoid",
+                                         "router_bias=yes",
+                                         "router_renorm=yes",
+                                         "tied_head=no",
+                                         NULL};
+/* Attention and Mamba-2 side by side; the multipliers come with the sizes. */
+static const char *const falcon_h1[] = {LLAMA,
+                                        "norm_eps=1e-5",
+                                        "rope_theta=100000000000",
+                                        "layer_mixers=b*",
+                                        "scan_gate=silu",
+                                        "scan_conv=4",
+                                        "scan_conv_bias=yes",
+                                        "tied_head=no",
+                                        NULL};
+
 const struct lf_model_family lf_model_families[] = {
     {"gpt2", gpt2},
     {"gpt3", gpt2},
@@ -524,5 +574,10 @@ const struct lf_model_family lf_model_families[] = {
     {"hy3", hy3},
     {"glm4.7-flash", glm47_flash},
     {"youtu", youtu},
+    {"mamba2", mamba2},
+    {"bamba", bamba},
+    {"granite-hybrid", granite_hybrid},
+    {"nemotron-h", nemotron_h},
+    {"falcon-h1", falcon_h1},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

@@ -72,6 +72,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/baichuan-7b \
   tests/golden/families/baichuan2-13b \
   tests/golden/families/baichuan2-7b \
+  tests/golden/families/bamba \
   tests/golden/families/bloom \
   tests/golden/families/chatglm-6b \
   tests/golden/families/chatglm3 \
@@ -85,15 +86,11 @@ FAMILY_GOLDENS = \
   tests/golden/families/ernie4.5-moe \
   tests/golden/families/exaone-moe \
   tests/golden/families/exaone4 \
-  tests/golden/families/qwen3-next \
-  tests/golden/families/qwen3.5 \
-  tests/golden/families/qwen3.5-moe \
-  tests/golden/families/lfm2 \
-  tests/golden/families/lfm2-bias \
-  tests/golden/families/lfm2-moe \
   tests/golden/families/falcon-11b \
   tests/golden/families/falcon-40b \
   tests/golden/families/falcon-7b \
+  tests/golden/families/falcon-h1 \
+  tests/golden/families/falcon-h1-norm \
   tests/golden/families/galactica \
   tests/golden/families/gemma \
   tests/golden/families/gemma2 \
@@ -109,6 +106,8 @@ FAMILY_GOLDENS = \
   tests/golden/families/gpt2 \
   tests/golden/families/granite \
   tests/golden/families/granite-moe \
+  tests/golden/families/granite4 \
+  tests/golden/families/granite4-moe \
   tests/golden/families/helium \
   tests/golden/families/hunyuan \
   tests/golden/families/hunyuan-moe \
@@ -117,11 +116,15 @@ FAMILY_GOLDENS = \
   tests/golden/families/internlm2 \
   tests/golden/families/internlm3 \
   tests/golden/families/jais2 \
+  tests/golden/families/lfm2 \
+  tests/golden/families/lfm2-bias \
+  tests/golden/families/lfm2-moe \
   tests/golden/families/llama \
   tests/golden/families/llama-linear \
   tests/golden/families/llama-yarn \
   tests/golden/families/llama3.1 \
   tests/golden/families/llama3.2 \
+  tests/golden/families/mamba2 \
   tests/golden/families/mimo \
   tests/golden/families/minimax-m2 \
   tests/golden/families/ministral \
@@ -129,6 +132,9 @@ FAMILY_GOLDENS = \
   tests/golden/families/mistral \
   tests/golden/families/mixtral \
   tests/golden/families/nemotron \
+  tests/golden/families/nemotron-h \
+  tests/golden/families/nemotron-h-latent \
+  tests/golden/families/nemotron-h-moe \
   tests/golden/families/olmo2 \
   tests/golden/families/olmo3 \
   tests/golden/families/olmoe \
@@ -150,6 +156,9 @@ FAMILY_GOLDENS = \
   tests/golden/families/qwen3-layers \
   tests/golden/families/qwen3-moe \
   tests/golden/families/qwen3-moe-lists \
+  tests/golden/families/qwen3-next \
+  tests/golden/families/qwen3.5 \
+  tests/golden/families/qwen3.5-moe \
   tests/golden/families/seed-oss \
   tests/golden/families/smollm3 \
   tests/golden/families/solar-open \

@@ -355,3 +355,41 @@ family("lfm2-moe", _seed=3, **llama_like(
     "lfm2_moe", "Lfm2MoeForCausalLM", **dict(LFM2, _T=24), layer_types=["conv", "full_attention", "conv"], intermediate_size=10, moe_intermediate_size=8,
     num_dense_layers=1, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, use_expert_bias=True, routed_scaling_factor=1.5,
     tie_embedding=True))
+# ---- Mamba-2: sequences that end within the second chunk of 64 ----
+INF = float("inf")
+MAMBA = dict(_T=70, vocab_size=24, hidden_size=12, num_attention_heads=2, num_key_value_heads=1, intermediate_size=10, max_position_embeddings=96,
+             num_logits_to_keep=1, mamba_chunk_size=64, mamba_conv_bias=True, mamba_d_conv=4, mamba_d_head=4, mamba_d_state=5, mamba_expand=2,
+             mamba_n_groups=2, mamba_n_heads=6, mamba_proj_bias=False, pad_token_id=0)
+family("mamba2", _T=70, _seed=3, architectures=["Mamba2ForCausalLM"], model_type="mamba2", bos_token_id=0, chunk_size=64, conv_kernel=4, eos_token_id=0, expand=2,
+       head_dim=4, hidden_act="silu", hidden_size=12, initializer_range=0.1, intermediate_size=24, layer_norm_epsilon=1e-5, n_groups=2,
+       norm_before_gate=True, num_heads=6, num_hidden_layers=2, pad_token_id=0, rescale_prenorm_residual=False, residual_in_fp32=True,
+       rms_norm=True, state_size=5, tie_word_embeddings=False, time_step_floor=1e-4, time_step_init_scheme="random", time_step_limit=[0.0, INF],
+       time_step_max=0.1, time_step_min=0.001, time_step_rank=1, time_step_scale=1.0, use_bias=False, use_cache=True, use_conv_bias=True,
+       vocab_size=24)
+family("bamba", _seed=5, **llama_like("bamba", "BambaForCausalLM", **MAMBA, head_dim=8, num_hidden_layers=3, attn_layer_indices=[1], attn_rotary_emb=3, attention_bias=False,
+                             mlp_bias=False, time_step_limit=[0.2, 1.5]))
+GRANITE4 = dict(GRANITE, **MAMBA, layer_types=["mamba", "attention", "mamba"], num_hidden_layers=3, shared_intermediate_size=8,
+                position_embedding_type="nope", init_method="mup", normalization_function="rmsnorm", output_router_logits=False,
+                num_experts_per_tok=2, router_aux_loss_coef=0.01)
+family("granite4", _seed=1, **llama_like("granitemoehybrid", "GraniteMoeHybridForCausalLM", **dict(GRANITE4, position_embedding_type="rope"), num_local_experts=0))
+family("granite4-moe", _seed=5, **llama_like("granitemoehybrid", "GraniteMoeHybridForCausalLM", **GRANITE4, num_local_experts=4))
+NEMOTRON_H = dict(_T=70, architectures=["NemotronHForCausalLM"], model_type="nemotron_h", attention_bias=False, attention_dropout=0.0, bos_token_id=1,
+                  chunk_size=64, conv_kernel=4, eos_token_id=2, expand=2, head_dim=6, hidden_dropout=0.0, hidden_size=12, initializer_range=0.02,
+                  intermediate_size=10, layer_norm_epsilon=1e-5, mamba_head_dim=4, mamba_hidden_act="silu", mamba_num_heads=6,
+                  mamba_proj_bias=False, max_position_embeddings=96, mlp_bias=False, mlp_hidden_act="relu2", n_groups=2,
+                  num_attention_heads=2, num_key_value_heads=1, num_logits_to_keep=1, pad_token_id=0, rescale_prenorm_residual=True,
+                  residual_in_fp32=False, ssm_state_size=5, tie_word_embeddings=False, time_step_floor=1e-4, time_step_limit=[0.0, INF],
+                  time_step_max=0.1, time_step_min=0.3, use_bias=False, use_cache=True, use_conv_bias=True, use_mamba_kernels=True, vocab_size=24)
+family("nemotron-h", _seed=1, **NEMOTRON_H, hybrid_override_pattern="M-M*-", num_hidden_layers=5)
+NEMOTRON_MOE = dict(NEMOTRON_H, moe_intermediate_size=6, moe_shared_expert_intermediate_size=8, n_group=1, n_routed_experts=4, n_shared_experts=1,
+                    norm_topk_prob=True, num_experts_per_tok=2, routed_scaling_factor=2.5, topk_group=1, norm_eps=1e-5,
+                    hybrid_override_pattern="ME*E", num_hidden_layers=4)
+family("nemotron-h-moe", _seed=5, **NEMOTRON_MOE)
+family("nemotron-h-latent", _seed=5, **NEMOTRON_MOE, moe_latent_size=8)
+FALCON_H1 = dict(MAMBA, num_hidden_layers=2, attn_layer_indices=None, attention_bias=False, mlp_bias=False, head_dim=8, projectors_bias=False,
+                 attention_in_multiplier=0.9, attention_out_multiplier=0.8, embedding_multiplier=3.0, key_multiplier=0.7,
+                 lm_head_multiplier=0.6, mamba_d_ssm=24, mamba_norm_before_gate=False, mamba_rms_norm=False, mamba_use_mlp=True,
+                 mlp_expansion_factor=8, mlp_multipliers=[1.3, 0.8], ssm_in_multiplier=1.25, ssm_multipliers=[0.9, 1.1, 1.2, 0.8, 1.4],
+                 ssm_out_multiplier=0.7, rope_theta=1000.0, rope_scaling=None)
+family("falcon-h1", _seed=1, **llama_like("falcon_h1", "FalconH1ForCausalLM", **FALCON_H1))
+family("falcon-h1-norm", _seed=1, **llama_like("falcon_h1", "FalconH1ForCausalLM", **dict(FALCON_H1, mamba_rms_norm=True)))

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/convert/hf.h"
+#include "engine/convert/priv.h"
 #include "tests/tap/tap.h"
 
 /* drop: keys taken out, then patch: members set. want: conditions of map.h that the model fulfils,
@@ -22,8 +23,8 @@ static json_t *changed(const char *family, const char *drop, const char *patch)
     char path[4096], key[64];
     lf_err err = LF_ERR_INIT;
     const char *src = getenv("LF_SRCDIR");
-    snprintf(path, sizeof path, "%s/tests/golden/families/%s/config.json", src ? src : ".", family);
-    json_t *o = lf_json_load_file(path, 1 << 20, &err), *more = json_loads(patch, 0, NULL);
+    snprintf(path, sizeof path, "%s/tests/golden/families/%s", src ? src : ".", family);
+    json_t *o = lf_hf_read_json(path, "config.json", &err), *more = json_loads(patch, 0, NULL);
     if (!o || !more)
         tap_bail("%s: %s: %s", path, patch, err.text);
     for (const char *p = drop; *p; p += strcspn(p, " "), p += strspn(p, " ")) {

@@ -107,6 +107,15 @@ const char *const family_names[] = {"gpt2",
                                     "solar-open",
                                     "hy3",
                                     "exaone-moe",
+                                    "mamba2",
+                                    "bamba",
+                                    "granite4",
+                                    "granite4-moe",
+                                    "nemotron-h",
+                                    "nemotron-h-moe",
+                                    "nemotron-h-latent",
+                                    "falcon-h1",
+                                    "falcon-h1-norm",
                                     NULL};
 
 static void *need(void *p)

@@ -156,8 +156,10 @@ def heat(model, seed):
         for name, p in model.named_parameters():
             kind, shape = type(owner[name]).__name__, tuple(p.shape)
             if "Norm" in kind:
-                centre = 0.0 if name.endswith("bias") or kind.startswith(("Gemma", "Nemotron")) or kind in OFFSET else 1.0
+                centre = 0.0 if name.endswith("bias") or kind.startswith(("Gemma", "NemotronLayer")) or kind in OFFSET else 1.0
                 x = rng.normal(centre, 0.3, shape)
+            elif name.endswith(("mamba.A_log", "mixer.A_log")):
+                x = rng.normal(-2.0, 0.5, shape)  # states outlast some tens of tokens
             elif p.dim() == 1 or name.endswith(("e_score_correction_bias", "_proj_bias", "A_log")):
                 x = rng.normal(0.0, 0.5, shape)
             elif "Embedding" in kind:
