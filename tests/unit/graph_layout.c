@@ -17,7 +17,7 @@
 #include "engine/model/decoder.h"
 #include "tests/tap/tap.h"
 
-enum { STEPS = 3, R = 40, DOCS = 3, V = 45, MAX_RANKS = 8, MAX_SET = 8 };
+enum { STEPS = 3, R = 40, DOCS = 3, V = 45, MAX_RANKS = 8, MAX_SET = 12 };
 
 struct row {
     const char *name;
@@ -125,6 +125,47 @@ static const struct row rows[] = {
     {.name = "growth, norms",
      .set = {"query_growth=0.3", "rope_original_positions=4", "qk_norm=yes", "block=out",
              "kv_heads=1"}},
+#define SCAN(mixers, keys)                                                                         \
+    mixers, "scan_heads=4", "scan_conv=4", "scan_key_dim=5", "scan_value_dim=6", keys
+    {.name = "mamba",
+     .set = {SCAN("layer_mixers=sf*", "scan_groups=2"), "scan_bias=yes", "scan_conv_bias=yes",
+             "scan_gate=silu", "scan_norm=after_gate", "scan_norm_parts=4"}},
+    {.name = "delta",
+     .set = {SCAN("layer_mixers=gf*", "scan_groups=1"), "scan_gate=silu", "scan_norm=before_gate",
+             "attn_gate=yes"}},
+    {.name = "kda",
+     .set = {SCAN("layer_mixers=kf*", "scan_rank=3"), "scan_gate=sigmoid",
+             "scan_norm=before_gate"}},
+    {.name = "lightning",
+     .set = {"layer_mixers=lf*", "scan_heads=4", "scan_key_dim=6", "scan_value_dim=6",
+             "scan_gate=sigmoid", "scan_norm=before_gate", "scan_norm_parts=4"}},
+    {.name = "side by side",
+     .set = {SCAN("layer_mixers=b*", "scan_groups=2"), "scan_scales=0.5,2,0.7,1.5,0.9",
+             "scan_gate=silu", "attn_in_scale=0.8", "scan_out_scale=1.3", "mlp_gate_scale=1.3",
+             "mlp_out_scale=0.8"}},
+    {.name = "short", .set = {"layer_mixers=cf*", "scan_conv=3", "scan_bias=yes"}},
+    {.name = "plain experts",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "expert_latent=20",
+             "shared_ffn=16", "mlp=plain", "activation=relu2"}},
+    {.name = "mamba, full",
+     .set = {SCAN("layer_mixers=sf*", "scan_groups=2"), "scan_gate=silu", "scan_norm=after_gate",
+             "scan_norm_parts=4"},
+     .recompute = LF_RECOMPUTE_FULL},
+    {.name = "delta, selective",
+     .set = {SCAN("layer_mixers=gf*", "scan_groups=2"), "scan_gate=silu"},
+     .recompute = LF_RECOMPUTE_SELECTIVE},
+    {.name = "kda, full",
+     .set = {SCAN("layer_mixers=kf*", "scan_rank=3"), "scan_gate=sigmoid"},
+     .recompute = LF_RECOMPUTE_FULL},
+    {.name = "lightning, full",
+     .set = {"layer_mixers=lf*", "scan_heads=4", "scan_key_dim=6", "scan_value_dim=6"},
+     .recompute = LF_RECOMPUTE_FULL},
+    {.name = "side by side, full",
+     .set = {SCAN("layer_mixers=b*", "scan_groups=2"), "scan_gate=silu"},
+     .recompute = LF_RECOMPUTE_FULL},
+    {.name = "short, full",
+     .set = {"layer_mixers=cf*", "scan_conv=3"},
+     .recompute = LF_RECOMPUTE_FULL},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
