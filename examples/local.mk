@@ -38,3 +38,6 @@ dist_scenesprocessor_DATA = examples/scenes/processor/preprocessor_config.json \
 examplesdir = $(pkgdatadir)/examples
 dist_examples_SCRIPTS = examples/seeds.sh
 dist_examples_DATA = examples/common.sh
+latertokensdir = $(pkgdatadir)/examples/later-tokens
+dist_latertokens_DATA = examples/later-tokens/pipeline.ini
+dist_latertokens_SCRIPTS = examples/later-tokens/run.sh

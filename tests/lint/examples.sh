@@ -22,6 +22,7 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
     rlhf) printf 'light\n   n 1: the visual effect of rays upon the eyes of people\n' >words && sh make_data.sh words data >out 2>&1 && cp data/pairs.jsonl data/held.jsonl &&
         echo '{"prompt":"define light:"}' | tee data/prompts.jsonl >data/ask.jsonl ;;
     parallel) echo "some text" >corpus.txt ;;
+    later-tokens) echo "some text" >text.txt && echo '{"prompt":"some"}' >prompts.jsonl ;;
     evaluate) mkdir checkpoint tokenizer ;;
     grpo)
         echo "1+1=2" >sums.txt
@@ -86,4 +87,4 @@ printf '0m0.010s 0m0.020s\n1m2.500s 0m3.100s\n' >out
 [ "$(sh -c ". '$LF_SRCDIR/examples/common.sh'; cpu_of out; minutes 185")" = "66
 3m05s" ]
 ok $? "CPU seconds out of what the shell tells" out
-finish 30
+finish 32
