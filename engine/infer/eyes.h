@@ -3,10 +3,11 @@
  * Pictures in requests: from the files that a model's processor consists of, to prompts with
  * placeholders and what generation needs of their pictures.
  *
- * A request has pictures in "images", a list, or in the content lists of its messages
- * ({"type": "image", "image" | "path" | "url": path}), where a part without a path takes the next
- * of "images". A picture is a path, a data: URL of base64, or {bytes, path} of parquet. Relative
- * paths begin where the requests' file lies. The k-th mark of the text stands for the k-th picture.
+ * A request has pictures in "images", a list, or a single one in "image", or in the content lists
+ * of its messages ({"type": "image", "image" | "path" | "url": path}), where a part without a path
+ * takes the next of "images". A picture is a path, a data: URL of base64, or {bytes, path} of
+ * parquet. Relative paths begin where the requests' file lies. The k-th mark of the text stands for
+ * the k-th picture.
  */
 #ifndef LF_INFER_EYES_H
 #define LF_INFER_EYES_H

@@ -155,6 +155,21 @@ static int encode_prompt(const gen_members *g, gen_request *r, const lf_gen_defa
     return rc;
 }
 
+/* Rows that were made for training name a single picture `image`. */
+static int collect(const gen_members *g, const gen_request *r, const lf_gen_defaults *d,
+                   struct lf_gen_sights **out, lf_err *err)
+{
+    if (r->image && r->images)
+        return lf_fail(err, LF_EINVAL, "both 'image' and 'images' are given");
+    json_t *one = r->image ? json_pack("[O]", r->image) : NULL;
+    if (r->image && !one)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    const int rc =
+        lf_gen_sights_collect(out, d->eyes, one ? one : r->images, r->messages, g->a, err);
+    json_decref(one);
+    return rc;
+}
+
 /* Ids of the prompt, whichever way it is given. */
 static int read_prompt(const gen_members *g, gen_request *r, const lf_gen_defaults *d, lf_err *err)
 {
@@ -164,7 +179,7 @@ static int read_prompt(const gen_members *g, gen_request *r, const lf_gen_defaul
     if (!r->messages && !r->prompt)
         return lf_fail(err, LF_EINVAL, "no 'prompt', no 'prompt_token_ids' and no 'messages'");
     const bool ids = !r->messages && !json_is_string(r->prompt);
-    int rc = lf_gen_sights_collect(&sights, d->eyes, r->images, r->messages, g->a, err);
+    int rc = collect(g, r, d, &sights, err);
     if (rc == 0 && sights && ids)
         rc = lf_fail(err, LF_EINVAL, "pictures go with the text of a prompt, not with ids");
     if (rc == 0)

@@ -22,6 +22,7 @@
  *     seed
  *     logprobs, prompt_logprobs   alternatives for each token
  *     images                      paths of the pictures that the prompt has marks for (eyes.h)
+ *     image                       the only one, instead
  * Any other member is an error that names line and member. Ids must differ.
  *
  * The OpenAI batch shape is {"custom_id", "method": "POST", "url": "/v1/completions" |

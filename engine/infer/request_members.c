@@ -48,6 +48,7 @@ static const struct member members[] = {
     {"prompt_token_ids", K_PROMPT, L, 0, 0, 0},
     {"messages", K_JSON, L | H, AT(messages), 0, 0},
     {"images", K_JSON, ALL, AT(images), 0, 0},
+    {"image", K_JSON, L, AT(image), 0, 0},
     {"tools", K_JSON, L | H, AT(tools), 0, 0},
     {"chat_template_kwargs", K_JSON, L | H, AT(kwargs), 0, 0},
     {"temperature", K_DOUBLE, ALL, AT(job.params.temperature), 0, 0},

@@ -14,7 +14,7 @@ typedef struct gen_request {
     int64_t n, best_of, seed, top_logprobs, prompt_logprobs, truncate;
     bool has_seed, ignore_eos, add_special, include_stop, logprobs;
     const char *id, *model;
-    json_t *prompt, *messages, *tools, *kwargs, *images;
+    json_t *prompt, *messages, *tools, *kwargs, *images, *image;
     const int32_t *stop_ids;
     size_t n_stop_ids;
 } gen_request;

@@ -35,10 +35,20 @@ for model in paligemma internvl; do
     ok $? "$model: the weights that came in go out"
     is "$(keys "$dir/$model.hf/model/config.json")" "$(keys "$golden/$model/config.json")" "$model: config.json has the keys that it had"
 done
+# a single picture by the name that rows for training have
+model=paligemma prompts=$dir/single.jsonl
+sed 's/"images": \["\([^",]*\)"\]/"image": "\1"/' "$golden/paligemma/prompts.jsonl" >"$prompts"
+generate single
+is "$rc $(grep -c '"image": "' "$prompts") $(ids single)" "0 4 $(cat "$golden/paligemma/generated")" "'image', a single picture"
+sed 's/"image":/"images": [], "image":/' "$prompts" | head -n 1 >"$dir/both.jsonl"
+prompts=$dir/both.jsonl
+generate both
+says "both 'image' and 'images' are given" "a row with both"
+model=internvl
 sed 's/base64,iVBOR/base64,i!BOR/' "$dir/urls.jsonl" | head -n 1 >"$dir/bad.jsonl"
 prompts=$dir/bad.jsonl
 generate bad
 says "base64" "a data: URL that is damaged"
 [ "$(wc -c <"$dir/err")" -lt 400 ]
 ok $? "which is not printed whole"
-finish 12
+finish 14
