@@ -126,6 +126,8 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_siglip_pair,
     &lf_hf_clip_vision,
     &lf_hf_siglip_vision,
+    &lf_hf_siglip2_pair,
+    &lf_hf_siglip2_vision,
     &lf_hf_dinov2,
     &lf_hf_mae_encoder,
     &lf_hf_mae,

@@ -55,6 +55,13 @@ const struct lf_hf_family lf_hf_siglip_vision =
     LONE("siglip-vision", "siglip_vision_model", "SiglipVisionModel", .tower = &lf_hf_tower_siglip,
          .ignore = "vision_use_head", .names = tower_names, .kept = siglip_kept);
 
+const struct lf_hf_family lf_hf_siglip2_pair = LONE(
+    "siglip2", "siglip2", "Siglip2Model", .tower = &lf_hf_tower_siglip2, .nested = "vision_config",
+    .ignore = "vision_use_head", .names = pair_names, .kept = siglip_pair_kept);
+const struct lf_hf_family lf_hf_siglip2_vision = LONE(
+    "siglip2-vision", "siglip2_vision_model", "Siglip2VisionModel", .tower = &lf_hf_tower_siglip2,
+    .ignore = "vision_use_head", .names = tower_names, .kept = siglip_kept);
+
 /* ---- DINOv2 ---- */
 
 static const char *dinov2_family(json_t *config)

@@ -85,6 +85,11 @@ static const char *siglip_family(json_t *config)
     (void)config;
     return "siglip";
 }
+static const char *siglip2_family(json_t *config)
+{
+    (void)config;
+    return "siglip2";
+}
 
 #define TOWER_KEYS                                                                                 \
     {"hidden_size", LF_HF_NUMBER, "vision.hidden", NULL},                                          \
@@ -116,11 +121,26 @@ static const struct lf_hf_key siglip_keys[] = {
     {0},
 };
 
+/* Where a file says nothing it is the base model, for which the class was made. */
+static const struct lf_hf_key siglip2_keys[] = {
+    {"hidden_size", LF_HF_NUMBER, "vision.hidden", "768"},
+    {"intermediate_size", LF_HF_NUMBER, "vision.ffn", "3072"},
+    {"num_hidden_layers", LF_HF_NUMBER, "vision.layers", "12"},
+    {"num_attention_heads", LF_HF_NUMBER, "vision.heads", "12"},
+    {"num_patches", LF_HF_NUMBER, "vision.positions", "256"},
+    {"num_channels", LF_HF_SAME, NULL, "3"},
+    {"attention_dropout", LF_HF_SAME, NULL, "0.0"},
+    {"hidden_act", LF_HF_ACT, "vision.activation", "\"gelu_pytorch_tanh\""},
+    {"layer_norm_eps", LF_HF_NUMBER, "vision.norm_eps", "1e-6"},
+    {"initializer_range", LF_HF_NUMBER, "vision.init_std", "0.02"},
+    {"initializer_factor", LF_HF_INERT, NULL, NULL},
+    {"vision_use_head", LF_HF_SAME, NULL, "false"}, /* as of SigLIP */
+    {0},
+};
+
 #define TOWER_ROWS                                                                                 \
-    {"vision_tower.embeddings.patch_embedding.weight", LF_MAP_CONV, "vision.patch_embed.weight",   \
+    {"vision_tower.embeddings.position_embedding.weight", LF_MAP_COPY, "vision.pos_embed.weight",  \
      NULL},                                                                                        \
-        {"vision_tower.embeddings.position_embedding.weight", LF_MAP_COPY,                         \
-         "vision.pos_embed.weight", NULL},                                                         \
         {"vision_tower.embeddings.position_ids", LF_MAP_IGNORED, "0, 1, 2 ...", NULL},             \
         {"vision_tower.encoder.layers.{L}.layer_norm1.{P}", LF_MAP_COPY,                           \
          "vision.layers.{L}.attn_norm.{P}", NULL},                                                 \
@@ -144,13 +164,24 @@ static const struct lf_hf_key siglip_keys[] = {
 
 static const struct lf_map_row clip_rows[] = {
     TOWER_ROWS,
+    {"vision_tower.embeddings.patch_embedding.weight", LF_MAP_CONV, "vision.patch_embed.weight",
+     NULL},
     {"vision_tower.embeddings.class_embedding", LF_MAP_VECTOR, "vision.class_token.weight", NULL},
     {"vision_tower.pre_layrnorm.{P}", LF_MAP_COPY, "vision.pre_norm.{P}", NULL}, /* so they write */
     {0},
 };
 const struct lf_map_row lf_vl_siglip_rows[] = {
     TOWER_ROWS,
+    {"vision_tower.embeddings.patch_embedding.weight", LF_MAP_CONV, "vision.patch_embed.weight",
+     NULL},
     {"vision_tower.embeddings.patch_embedding.bias", LF_MAP_COPY, "vision.patch_embed.bias", NULL},
+    {0},
+};
+
+/* A matrix, as a picture comes as patches. */
+static const struct lf_map_row siglip2_rows[] = {
+    TOWER_ROWS,
+    {"vision_tower.embeddings.patch_embedding.{P}", LF_MAP_COPY, "vision.patch_embed.{P}", NULL},
     {0},
 };
 
@@ -170,6 +201,20 @@ static int read_siglip(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 static int write_siglip(const lf_model_config *c, json_t *o, lf_err *err)
 {
     return lf_vl_write_patches(c, o, 0, false, err);
+}
+
+static int read_siglip2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t patch = 0;
+    const int rc = lf_vl_side(r, "patch_size", 16, &patch, err);
+    return rc != 0 ? rc
+                   : lf_hf_set_number(r, c, "patch_size", "vision.patch_dim",
+                                      (double)(3 * patch * patch), err);
+}
+static int write_siglip2(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    return json_object_set_new(o, "patch_size", json_integer(lf_vl_patch(c, 1))) ? no_memory(err)
+                                                                                 : 0;
 }
 
 #define NESTED                                                                                     \
@@ -197,6 +242,15 @@ const struct lf_hf_tower lf_hf_tower_siglip = {.model_type = "siglip_vision_mode
                                                .names = NESTED,
                                                .read = read_siglip,
                                                .write = write_siglip};
+
+const struct lf_hf_tower lf_hf_tower_siglip2 = {.model_type = "siglip2_vision_model",
+                                                .family = siglip2_family,
+                                                .families = "siglip2",
+                                                .keys = siglip2_keys,
+                                                .rows = siglip2_rows,
+                                                .names = NESTED,
+                                                .read = read_siglip2,
+                                                .write = write_siglip2};
 
 /* ---- what is read of a tower ---- */
 

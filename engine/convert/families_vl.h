@@ -11,6 +11,8 @@ extern const struct lf_map_row lf_hf_qwen3_turned[], lf_hf_qwen3_plain[];
 
 /* Encoders of square pictures with a learned position for each patch. */
 extern const struct lf_hf_tower lf_hf_tower_clip, lf_hf_tower_siglip;
+/* The same for pictures of any grid (NaFlex), a model of its own. */
+extern const struct lf_hf_tower lf_hf_tower_siglip2;
 /* An encoder of pictures of any grid (families_vl_pixtral.c). */
 extern const struct lf_hf_tower lf_hf_tower_pixtral;
 

@@ -128,7 +128,7 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"fast_vlm perception_lm", "an encoder of the timm library"},
     {"glm46v glm4v glm4v_moe glm_ocr glmga", "an encoder whose patches a convolution merges"},
     {"kimi_k25", "an encoder with rotated patches and bicubic positions (MoonViT)"},
-    {"cosmos3_edge", "an encoder of pictures of any shape (SigLIP 2)"},
+    {"cosmos3_edge", "a table of its keys and tensors, beside an encoder that is known (SigLIP 2)"},
     {"paddleocr_vl video_llama_3", "an encoder of pictures of any shape with rotated patches"},
     {"exaone4_5", "an encoder with fewer heads of keys than of queries"},
     {"hyperclovax_vision_v2", "the decoder of HyperCLOVA X below the encoder of Qwen2.5-VL"},

@@ -414,10 +414,14 @@ int lf_expand_image_processor(lf_buf *out, const lf_expand *e, const char *text,
 
 /* Which kinds of image processors a class can stand on. */
 static const unsigned stands_on[] = {
-    [LF_EXPAND_LLAVA] = 1u << LF_PROC_FIT,        [LF_EXPAND_LLAVA_NEXT] = 1u << LF_PROC_ANYRES,
-    [LF_EXPAND_ONEVISION] = 1u << LF_PROC_ANYRES, [LF_EXPAND_QWEN] = 1u << LF_PROC_SMART,
-    [LF_EXPAND_INTERNVL] = 1u << LF_PROC_TILES,   [LF_EXPAND_GEMMA3] = 1u << LF_PROC_PAN,
-    [LF_EXPAND_PALIGEMMA] = 1u << LF_PROC_FIT,    [LF_EXPAND_IDEFICS3] = 1u << LF_PROC_SPLIT,
+    [LF_EXPAND_LLAVA] = 1u << LF_PROC_FIT | 1u << LF_PROC_NAFLEX,
+    [LF_EXPAND_LLAVA_NEXT] = 1u << LF_PROC_ANYRES,
+    [LF_EXPAND_ONEVISION] = 1u << LF_PROC_ANYRES,
+    [LF_EXPAND_QWEN] = 1u << LF_PROC_SMART,
+    [LF_EXPAND_INTERNVL] = 1u << LF_PROC_TILES,
+    [LF_EXPAND_GEMMA3] = 1u << LF_PROC_PAN,
+    [LF_EXPAND_PALIGEMMA] = 1u << LF_PROC_FIT,
+    [LF_EXPAND_IDEFICS3] = 1u << LF_PROC_SPLIT,
     [LF_EXPAND_PIXTRAL] = 1u << LF_PROC_WITHIN,
 };
 

@@ -206,6 +206,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(vision.rope_interleaved, ""),
     COUNT(vision.rope_side, 0, 4096, ""),
     BOOL(vision.buckets, ""),
+    BOOL(vision.smooth_positions, ""),
     ENUM(vision.norm, norm_names, ""),
     REAL(vision.norm_eps, 1e-12, 1e-1, ""),
     BOOL(vision.pre_norm, ""),

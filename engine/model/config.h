@@ -131,6 +131,9 @@ typedef struct lf_vision_config {
     /* a picture of another grid than the table's takes for each patch the position that lies at the
      * same share of the side, and nothing between two (Idefics 3) */
     bool buckets;
+    /* ... or a mean of those around it, weighed by their distance over as much of the table as a
+     * patch covers: bilinear with antialias (SigLIP 2) */
+    bool smooth_positions;
     int norm; /* enum lf_model_norm; layer has a bias */
     double norm_eps;
     bool pre_norm, final_norm;

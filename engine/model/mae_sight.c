@@ -22,7 +22,7 @@ static struct lf_vision_rows rows_of(const lf_vision_config *v, int64_t patches,
 {
     struct lf_vision_rows r = {.patches = patches, .images = tiles + 1};
     r.rows = r.max_image = patches + (v->class_token ? tiles : 0);
-    r.taps = r.rows * lf_sight_taps(v);
+    r.taps = lf_sight_taps(v, r.rows, r.rows); /* some rows of a picture, not all */
     return r;
 }
 

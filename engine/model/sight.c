@@ -35,7 +35,7 @@ struct lf_decoder_media lf_sight_bounds(const lf_model_config *c, int64_t patche
         m.vision.max_window = square(v->window);
         m.vision.windows = patches / each + 1;
     }
-    m.vision.taps = m.vision.rows * lf_sight_taps(v);
+    m.vision.taps = lf_sight_taps(v, m.vision.rows, tiles);
     m.selected = patches;
     m.features = lf_decoder_selects(c) ? patches / each / pool : m.vision.rows / each;
     m.placed = c->projector.most_tiles ? LF_TAPS_BILINEAR * rows : rows;

@@ -8,6 +8,8 @@
  * a = -0.75, half-pixel centres and a clamped border, as PyTorch does (CLIP, SigLIP, InternViT,
  * DINOv2); or, with rope, bilinearly between the corners (Qwen3-VL). With vision.buckets nothing is
  * resampled: a patch has the position of the table that lies at its share of the side (Idefics 3).
+ * With vision.smooth_positions it has a mean of those within max(S / n, 1) of its centre, S a side
+ * of the table and n of the picture, by weights that fall linearly (SigLIP 2).
  *
  * M-RoPE positions of a document (Qwen2-VL): cur = 0; a token of text has cur on all axes, then
  * cur += 1; the picture of h x w merged patches has (cur, cur + row, cur + column), then

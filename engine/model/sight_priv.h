@@ -8,8 +8,8 @@
 #include "engine/model/sight.h"
 
 enum { LF_TAPS_BILINEAR = 4, LF_TAPS_BICUBIC = 16 }; /* taps of a resampled position */
-/* Entries of a row's position in the table of v, at most. */
-int64_t lf_sight_taps(const lf_vision_config *v);
+/* Entries of the positions of so many rows, of pictures in so many tiles, at most. */
+int64_t lf_sight_taps(const lf_vision_config *v, int64_t rows, int64_t tiles);
 /* LF_EINVAL: the side of the table decides how its patches turn, and the picture has another. */
 int lf_sight_check_turn(const lf_vision_config *v, const struct lf_sight_tile *t, lf_err *err);
 

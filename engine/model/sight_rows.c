@@ -21,8 +21,8 @@ static void cubic(double t, double w[4])
 }
 
 struct tap {
-    int64_t at[4];
-    double w[4];
+    int64_t at[LF_VISION_SMOOTH_SIDE];
+    double w[LF_VISION_SMOOTH_SIDE];
     int n;
 };
 
@@ -51,6 +51,28 @@ static struct tap bilinear(int64_t i, int64_t n, int64_t side)
     return (struct tap){.at = {low, clamped(low + 1, side)}, .w = {1 - d, d}, .n = 2};
 }
 
+/* What PyTorch does with antialias, but for its rounding. */
+static struct tap smooth(int64_t i, int64_t n, int64_t side)
+{
+    const double scale = (double)side / (double)n, reach = fmax(scale, 1),
+                 at = scale * ((double)i + 0.5);
+    const int64_t first = (int64_t)fmax(at - reach + 0.5, 0),
+                  end = (int64_t)fmin(at + reach + 0.5, (double)side);
+    struct tap t = {0};
+    double sum = 0;
+    for (int64_t k = first; k < end; k++) {
+        const double w = 1 - fabs((double)k - at + 0.5) / reach;
+        if (!(w > 0))
+            continue;
+        t.at[t.n] = k;
+        t.w[t.n++] = w;
+        sum += w;
+    }
+    for (int k = 0; k < t.n; k++)
+        t.w[k] /= sum;
+    return t;
+}
+
 /* Where the share i / n of a side lies among `side` equal parts of it. The arithmetic is that of
  * transformers, in f32 but for the borders, which are rounded to it. */
 static int64_t bucket(int64_t i, int64_t n, int64_t side)
@@ -70,9 +92,23 @@ static bool has_corners(const lf_vision_config *v)
     return v->rope && !v->class_token;
 }
 
-int64_t lf_sight_taps(const lf_vision_config *v)
+static struct tap resampled(const lf_vision_config *v, int64_t i, int64_t n)
 {
-    return v->buckets ? 1 : has_corners(v) ? LF_TAPS_BILINEAR : LF_TAPS_BICUBIC;
+    const int64_t side = lf_vision_table_side(v);
+    return v->smooth_positions ? smooth(i, n, side)
+           : has_corners(v)    ? bilinear(i, n, side)
+                               : bicubic(i, n, side);
+}
+
+/* With smooth_positions a side of n patches has at most 2 S + 3 n entries, S being that of the
+ * table, and h + w <= h w + 1. */
+int64_t lf_sight_taps(const lf_vision_config *v, int64_t rows, int64_t tiles)
+{
+    const int64_t side = lf_vision_table_side(v);
+    if (!v->smooth_positions)
+        return rows * (v->buckets ? 1 : has_corners(v) ? LF_TAPS_BILINEAR : LF_TAPS_BICUBIC);
+    const int64_t most = tiles * (4 * side * side + 6 * side) + rows * (6 * side + 9);
+    return most < rows * side * side ? most : rows * side * side;
 }
 
 int lf_sight_check_turn(const lf_vision_config *v, const struct lf_sight_tile *t, lf_err *err)
@@ -99,8 +135,7 @@ void lf_sight_position(struct lf_sight_matrix *pos, const lf_vision_config *v,
         lf_sight_entry(pos, first + row * side + col, 1);
         return;
     }
-    const struct tap y = corners ? bilinear(row, t->h, side) : bicubic(row, t->h, side),
-                     x = corners ? bilinear(col, t->w, side) : bicubic(col, t->w, side);
+    const struct tap y = resampled(v, row, t->h), x = resampled(v, col, t->w);
     for (int i = 0; i < y.n; i++)
         for (int k = 0; k < x.n; k++)
             lf_sight_entry(pos, first + y.at[i] * side + x.at[k], y.w[i] * x.w[k]);

@@ -28,10 +28,10 @@
 #define BARE     .bare_keys = true
 #define INNER    .attn_inner_norm = true, .mlp_inner_norm = true
 
-const char *const lf_vision_families[] = {"none",          "clip",     "siglip",        "internvit",
-                                          "internvit-rms", "dinov2",   "dinov2-swiglu", "qwen2-vl",
-                                          "qwen2.5-vl",    "qwen3-vl", "idefics3",      "pixtral",
-                                          "vit-mae",       "eva-clip", "eva02",         NULL};
+const char *const lf_vision_families[] = {
+    "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2",  "dinov2-swiglu",
+    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       "vit-mae", "eva-clip",
+    "eva02",    "siglip2",    NULL};
 enum {
     NONE,
     CLIP,
@@ -47,7 +47,8 @@ enum {
     PIXTRAL,
     MAE,
     EVA,
-    EVA02
+    EVA02,
+    SIGLIP2
 };
 
 static const lf_vision_config switches[] = {
@@ -61,6 +62,7 @@ static const lf_vision_config switches[] = {
     [QWEN2] = {LAYER(1e-6), MLP(GELU_QUICK), ROPE},
     [QWEN25] = {RMS, SWIGLU, ROPE, .qkv_bias = true, .windows = true},
     [QWEN3] = {LAYER(1e-6), MLP(GELU_TANH), PATCH, ROPE},
+    [SIGLIP2] = {LAYER(1e-6), MLP(GELU_TANH), PATCH, .final_norm = true, .smooth_positions = true},
     [IDEFICS3] = {LAYER(1e-6), MLP(GELU_TANH), PATCH, .final_norm = true, .buckets = true},
     [PIXTRAL] = {.norm = LF_NORM_RMS,
                  .norm_eps = 1e-5,
@@ -163,6 +165,12 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
     if (c->buckets && !c->positions)
         return lf_fail(err, LF_EINVAL, "buckets are of a vision encoder with positions");
+    if (c->smooth_positions &&
+        (!c->positions || c->buckets || c->rope || lf_vision_table_side(c) > LF_VISION_SMOOTH_SIDE))
+        return lf_fail(err, LF_EINVAL,
+                       "smooth_positions are read from a table of positions of at most %d a side, "
+                       "without buckets and rope",
+                       LF_VISION_SMOOTH_SIDE);
     if (c->fixed_positions && (!c->positions || c->hidden % 4))
         return lf_fail(
             err, LF_EINVAL,

@@ -10,6 +10,7 @@
  *     x += positions                       a table, learned or fixed (fixed_positions: sines and
  *                                          cosines, frozen), resampled to the grid of a picture, or
  *                                          read at the nearest smaller share of a side (buckets)
+ *                                          or around it (smooth_positions)
  *     x = norm x                           pre_norm
  *     x += scale attn(norm x)              layers; scale: layer_scale, else 1
  *     x += scale mlp(norm x)
@@ -67,7 +68,8 @@ int64_t lf_vision_table_side(const lf_vision_config *c);
 int64_t lf_vision_width(const lf_vision_config *c);
 /* Returns the number of scalars. */
 int64_t lf_vision_param_count(const lf_vision_config *c);
-enum { LF_VISION_SIDES = 4096 }; /* patches of a picture's side, at most */
+enum { LF_VISION_SIDES = 4096 };     /* patches of a picture's side, at most */
+enum { LF_VISION_SMOOTH_SIDE = 64 }; /* of the table's side with smooth_positions */
 typedef struct lf_vision lf_vision;
 /* c and prefix are copied. sides: one more than the largest row or column of a patch that is fed,
  * the length of the rotary tables. It must outlive every plan with its graphs. */
@@ -84,7 +86,7 @@ struct lf_vision_rows {
     int64_t images, max_image; /* most pictures, the longest in rows */
     int64_t windows, max_window;
     int64_t taps; /* entries of pos.*: R where positions are not resampled, 4 R bilinear, 16 R
-                   * bicubic */
+                   * bicubic, more with smooth_positions */
     int stack;    /* of several of them in a graph, which this is: from 0 on */
 };
 /* Appends the encoder to g and returns its rows [R, lf_vision_width]. deep[i] is what the layer

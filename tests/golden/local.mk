@@ -226,7 +226,7 @@ tests_golden_vision_test_SOURCES = tests/golden/vision/vision_test.c
 tests_golden_vision_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
 tests_golden_vision_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/vision/README.md tests/golden/vision/make_vision.py tests/golden/vision/clip.h5 \
-  tests/golden/vision/siglip.h5 tests/golden/vision/dinov2.h5 tests/golden/vision/dinov2-swiglu.h5 \
+  tests/golden/vision/siglip.h5 tests/golden/vision/siglip2.h5 tests/golden/vision/dinov2.h5 tests/golden/vision/dinov2-swiglu.h5 \
   tests/golden/vision/internvit.h5 tests/golden/vision/internvit-rms.h5 tests/golden/vision/qwen2-vl.h5 \
   tests/golden/vision/qwen2.5-vl.h5 tests/golden/vision/qwen3-vl.h5 \
   tests/golden/vision/eva-clip.h5 tests/golden/vision/eva02.h5

@@ -125,6 +125,25 @@ sft states.run --init-from "$dir/states/out/checkpoint"
 sft states.seen --init-from "$dir/states/out/checkpoint" --features "$dir/states.eyes/features"
 same states.seen states.run "features of two layers side by side"
 
+# --- pictures of any shape: SigLIP 2, whose positions are resampled to each grid ---
+cp -r "$golden/llava" "$dir/naflex"
+cat >"$dir/naflex/processor_config.json" <<E2
+{"processor_class": "LlavaProcessor", "image_token": "<image>", "patch_size": 4, "num_additional_image_tokens": 0,
+ "vision_feature_select_strategy": "full",
+ "image_processor": {"image_processor_type": "Siglip2ImageProcessor", "patch_size": 4, "max_num_patches": 30}}
+E2
+must "$stages/lf-convert" --from "$LF_SRCDIR/tests/golden/vision/lone/siglip2" --out "$dir/siglip2" --verify none
+must "$stages/lf-tokenize" --tokenizer "$golden/llava" --processor "$dir/naflex" --shape auto --media-dir "$images" \
+    --valid-fraction 0 --out "$dir/naflex.tok" "$golden/train.json"
+sed "s,^vision_from.*,vision_from = $dir/siglip2/checkpoint,; s,^data.*,data = $dir/naflex.tok/shards,; /^vision.read/d
+s/^vision.family.*/vision.family = siglip2/; s/^vision.layers.*/vision.layers = 2/; s/^vision.hidden.*/vision.hidden = 40/
+s/^vision.heads.*/vision.heads = 5/; s/^vision.ffn.*/vision.ffn = 56/; s/^vision.positions.*/vision.positions = 25/" \
+    "$dir/parts.ini" >"$dir/naflex.ini"
+train "$pretrain" "$dir/naflex.ini" naflex.run
+must "$stages/lf-features" --checkpoint "$dir/naflex.run/out/checkpoint" --data "$dir/naflex.tok/shards" --threads 1 --out "$dir/naflex.eyes"
+train "$pretrain" "$dir/naflex.ini" naflex.seen --features "$dir/naflex.eyes/features"
+same naflex.seen naflex.run "a model with SigLIP 2 for pictures of any shape"
+
 # --- a GPU, emulated ---
 emulated_gpu
 features gpu --device cuda
@@ -287,4 +306,4 @@ ok $? "a second run has nothing to do"
 "$lf" show >"$dir/stdout" 2>"$dir/err" && "$lf" artifacts >>"$dir/stdout" 2>"$dir/err" && grep -q ' features ' "$dir/stdout"
 ok $? "the features are an artifact"
 
-finish 41
+finish 42

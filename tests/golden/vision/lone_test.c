@@ -258,6 +258,8 @@ int main(void)
         {"vision/lone/clip-pair", "vision/clip.h5", "clip", 2},
         {"vision/lone/siglip", "vision/siglip.h5", "siglip-vision", 0},
         {"vision/lone/siglip-pair", "vision/siglip.h5", "siglip", 0},
+        {"vision/lone/siglip2", "vision/siglip2.h5", "siglip2-vision", 0},
+        {"vision/lone/siglip2-pair", "vision/siglip2.h5", "siglip2", 0},
         {"vision/lone/dinov2", "vision/dinov2.h5", "dinov2", 0},
         {"vision/lone/dinov2-swiglu", "vision/dinov2-swiglu.h5", "dinov2", 0},
         {"mae/lone", "mae/mae.h5", "vit-mae", 0},
@@ -268,6 +270,7 @@ int main(void)
         TAP(5, test_form(&forms[i]));
     TAP(4, test_tower("clip", "clip-vision", "CLIPVisionModel"));
     TAP(4, test_tower("siglip", "siglip-vision", "SiglipVisionModel"));
+    TAP(4, test_tower("siglip2", "siglip2-vision", "Siglip2VisionModel"));
     TAP(4, test_mae_encoder());
     TAP(1, refused("clip", "dinov2", "vision.family = dinov2"));
     TAP(1, refused("clip", "clip", "text tower"));

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import transformers
-from transformers import (CLIPConfig, CLIPModel, CLIPVisionConfig, CLIPVisionModel, Dinov2Config, Dinov2Model, InternVLVisionConfig,
+from transformers import (CLIPConfig, CLIPModel, CLIPVisionConfig, CLIPVisionModel, Siglip2Config, Siglip2Model,
+                          Siglip2VisionConfig, Siglip2VisionModel, Dinov2Config, Dinov2Model, InternVLVisionConfig,
                           InternVLVisionModel, SiglipConfig, SiglipModel, SiglipVisionConfig, SiglipVisionModel)
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
@@ -96,6 +97,7 @@ def matrix(rows, cols, one):
 
 
 def layers_of(kind, model, out):
+    kind = kind.replace("siglip2", "siglip")
     for l, b in enumerate(model.encoder.layers if kind in ("clip", "siglip") else model.encoder.layer):
         at = f"layers.{l}."
         if kind in ("clip", "siglip"):
@@ -192,6 +194,29 @@ def learned(name):
             first[r, 0] = 1
         d["place"], d["class"] = place, first
     d["pos"] = grid.repeat(n, 1)
+    return m, out, d
+
+
+def naflex(name):
+    """Pictures of two grids, one padded to the patches of the other."""
+    E, P, grids = 40, 4, [(3, 7), (2, 5)]
+    m = Siglip2VisionModel(Siglip2VisionConfig(hidden_size=E, num_hidden_layers=2, num_attention_heads=5, patch_size=P, num_patches=25,
+                                               intermediate_size=56, vision_use_head=False, attn_implementation="eager"))
+    m = getattr(m, "vision_model", m).double().eval()
+    heat(m, 7)
+    out = {}
+    linear(out, "patch_embed", m.embeddings.patch_embedding)
+    out["pos_embed.weight"] = m.embeddings.position_embedding.weight
+    norm(out, "final_norm", m.post_layernorm)
+    layers_of(name, m, out)
+    n = [h * w for h, w in grids]
+    x = torch.randn(len(n), max(n), 3 * P * P, generator=torch.Generator().manual_seed(3)).float().double()
+    mask = torch.tensor([[int(i < k) for i in range(max(n))] for k in n])
+    h = m(pixel_values=x, pixel_attention_mask=mask, spatial_shapes=torch.tensor(grids)).last_hidden_state
+    table = torch.eye(25).reshape(1, 5, 5, 25).permute(0, 3, 1, 2)
+    pos = [F.interpolate(table, size=g, mode="bilinear", align_corners=False, antialias=True)[0].reshape(25, -1).T for g in grids]
+    d = dict(pixels=torch.cat([r[:k] for r, k in zip(x, n)]), hidden=torch.cat([r[:k] for r, k in zip(h, n)]),
+             cu_seqlens=[0, n[0], n[0] + n[1]], pos=torch.cat(pos), grids=grids)
     return m, out, d
 
 
@@ -315,7 +340,7 @@ def lone(name, m):
     m = copy.deepcopy(m).float()
     m.config.dtype = "float32"
     m.save_pretrained(os.path.join(HERE, "lone", name))
-    if name not in ("clip", "siglip"):
+    if name not in ("clip", "siglip", "siglip2"):
         return
     text = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=3, num_attention_heads=1, vocab_size=8, max_position_embeddings=4,
                 bos_token_id=6, eos_token_id=7)
@@ -323,6 +348,8 @@ def lone(name, m):
     vision.pop("vision_use_head", None)  # a head is the usual form
     if name == "clip":
         pair = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=4))
+    elif name == "siglip2":
+        pair = Siglip2Model(Siglip2Config(text_config={**text, "projection_size": 8}, vision_config=vision))
     else:
         pair = SiglipModel(SiglipConfig(text_config={**text, "projection_size": 8}, vision_config=vision))
     heat(pair, 9)
@@ -333,8 +360,8 @@ def lone(name, m):
 
 
 def write(name):
-    m, out, d = (qwen if name.startswith("qwen") else eva if name.startswith("eva") else learned)(name)
-    if name in ("clip", "siglip", "dinov2", "dinov2-swiglu"):
+    m, out, d = (qwen if name.startswith("qwen") else naflex if name == "siglip2" else eva if name.startswith("eva") else learned)(name)
+    if name in ("clip", "siglip", "siglip2", "dinov2", "dinov2-swiglu"):
         lone(name, m)
     dh = torch.randn(d["hidden"].shape, generator=torch.Generator().manual_seed(5)).float().double()
     loss = (d["hidden"] * dh).sum()
@@ -359,6 +386,6 @@ def write(name):
     print(name, sum(see(w).numel() for see, w in view.values()), "weights,", os.path.getsize(os.path.join(HERE, name + ".h5")), "bytes")
 
 
-for n in sys.argv[1:] or ["clip", "siglip", "dinov2", "dinov2-swiglu", "internvit", "internvit-rms", "qwen2-vl", "qwen2.5-vl", "qwen3-vl",
+for n in sys.argv[1:] or ["clip", "siglip", "siglip2", "dinov2", "dinov2-swiglu", "internvit", "internvit-rms", "qwen2-vl", "qwen2.5-vl", "qwen3-vl",
                           "eva-clip", "eva02"]:
     write(n)

@@ -12,7 +12,7 @@
 
 #include "engine/graph/exec.h"
 #include "engine/graph/plan.h"
-#include "engine/model/vision.h"
+#include "engine/model/sight_priv.h"
 #include "tests/tap/tap.h"
 
 static lf_err err = LF_ERR_INIT;
@@ -445,6 +445,46 @@ static void test_swaps(const lf_vision_config *c)
     drop(&m);
 }
 
+/* The largest error of the positions that sight.h makes of the grids of these pictures. */
+static double grids_error(const lf_vision_config *c)
+{
+    int64_t n = 0, rows = 0, cols = 0, row = 0;
+    int32_t *grid = need(read_set("grids", H5T_NATIVE_INT32, 4, &n, NULL));
+    double *want = need(read_set("pos", H5T_NATIVE_DOUBLE, 8, &rows, &cols)), worst = 0;
+    const int64_t most = rows * cols;
+    struct lf_sight_block b = {.at = need(calloc(1, (size_t)(most + rows + cols + 64) * 64))};
+    struct lf_sight_matrix m;
+    lf_sight_carve_matrix(&b, &m, "pos", rows, cols, most);
+    lf_sight_begin(&m);
+    for (int64_t i = 0; i < n; i++) {
+        const struct lf_sight_tile t = {grid[2 * i], grid[2 * i + 1]};
+        for (int64_t k = 0; k < (int64_t)t.h * t.w; k++, row++) {
+            const int64_t from = m.n;
+            lf_sight_position(&m, c, &t, k / t.w, k % t.w);
+            lf_sight_end_row(&m);
+            for (int64_t e = from; e < m.n; e++)
+                want[row * cols + m.index[0][e]] -= (double)m.weight[0][e];
+        }
+    }
+    if (row != rows || (c->smooth_positions && m.n > lf_sight_taps(c, rows, n)))
+        tap_bail("%lld rows, %lld entries", (long long)row, (long long)m.n);
+    for (int64_t i = 0; i < rows * cols; i++)
+        worst = fmax(worst, fabs(want[i]));
+    free(grid);
+    free(want);
+    free(b.at);
+    return worst;
+}
+
+static void test_grids(lf_vision_config c)
+{
+    const double e = grids_error(&c);
+    tap_ok(e < 1e-6, "%s: positions of its grids, error %.1e", lf_vision_families[c.family], e);
+    c.smooth_positions = false;
+    const double other = grids_error(&c);
+    tap_ok(other > 1e-2, "and %.1e as other encoders have them", other);
+}
+
 static void one(const char *family)
 {
     char path[4096];
@@ -459,6 +499,8 @@ static void one(const char *family)
     TAP(1, test_begin(&c));
     TAP(1, test_flips(&c));
     TAP(1, test_swaps(&c));
+    if (c.smooth_positions)
+        TAP(2, test_grids(c));
     H5Fclose(file);
 }
 
@@ -497,6 +539,11 @@ static void bare(lf_vision_config *c)
     c->bare_keys = true;
     c->qkv_bias = false;
 }
+static void smooth_rope(lf_vision_config *c)
+{
+    c->positions = 25;
+    c->smooth_positions = true;
+}
 static void beyond(lf_vision_config *c)
 {
     c->full_layers.v[0] = 3;
@@ -511,16 +558,17 @@ static void test_refusals(void)
     refused("no positions", no_positions, "needs positions");
     refused("a side without a table", odd_side, "rope_side");
     refused("no bias to leave out", bare, "bare_keys");
+    refused("a table beside rope", smooth_rope, "smooth_positions");
     refused("a layer that is not there", beyond, "layer 3, of 3");
 }
 
 int main(void)
 {
     static const char *const families[] = {
-        "clip",     "siglip",     "dinov2",   "dinov2-swiglu", "internvit", "internvit-rms",
-        "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "eva-clip",      "eva02"};
+        "clip",          "siglip",   "siglip2",    "dinov2",   "dinov2-swiglu", "internvit",
+        "internvit-rms", "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "eva-clip",      "eva02"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         one(families[i]);
-    TAP(8, test_refusals());
+    TAP(9, test_refusals());
     return tap_done();
 }
