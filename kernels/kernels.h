@@ -436,7 +436,11 @@ struct lf_k_embed_bwd {
  * (the gated norm of Mamba-2: Dao and Gu 2024, arXiv:2405.21060). With delta NULL, s = x and `sum`
  * is not written. Otherwise sum[r] is s rounded to x_type (sum may alias x or delta), and the
  * statistics use that rounded s. mean (LayerNorm only) and rstd: f32 [rows * heads], NULL when no
- * backward follows. y may be x. */
+ * backward follows. y may be x.
+ *
+ * RMSNorm of rows that ranks have parts of, heads 1: with `squares` the call writes sum_c x^2 of
+ * each row there, and no y. With `total`, their sum over the ranks, rstd = 1/sqrt(total / all +
+ * eps), where `all` counts the columns of all ranks. */
 struct lf_k_norm_fwd {
     int64_t rows, heads, c;
     const void *x, *delta, *w, *b;
@@ -447,10 +451,17 @@ struct lf_k_norm_fwd {
     bool layer; /* LayerNorm, else RMSNorm */
     bool each;  /* each head has its own w and b */
     uint8_t x_type, y_type, w_type;
+    float *squares;     /* [rows], or NULL */
+    const float *total; /* [rows], or NULL */
+    int64_t all;
 };
 /* dx = dres + d(norm)/dx^T dy dw (+)= sum_r dy * xhat db (+)= sum_r dy x is the normalised input s
  * of the forward. dres (x_type) is the gradient that arrives on the residual path; it may be NULL.
- * dx may alias dres or dy. dw and db are f32, [c] or with each [heads * c], and may be NULL. */
+ * dx may alias dres or dy. dw and db are f32, [c] or with each [heads * c], and may be NULL.
+ *
+ * Of rows that ranks have parts of: with `dots` the call writes sum_c dy (w + w_offset) xhat of
+ * each row there, beside dw, and no dx. With `total`, their sum over the ranks, dx = dres + rstd
+ * (dy (w + w_offset) - xhat total / all). */
 struct lf_k_norm_bwd {
     int64_t rows, heads, c;
     const void *x, *dy, *dres, *w;
@@ -461,6 +472,9 @@ struct lf_k_norm_bwd {
     float w_offset;
     bool layer, each, accumulate;
     uint8_t x_type, dy_type, w_type; /* dx has x_type */
+    float *dots;                     /* [rows], or NULL */
+    const float *total;              /* [rows], or NULL */
+    int64_t all;
     void *work;
     size_t work_bytes;
 };

@@ -48,13 +48,15 @@ lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias)
 
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o)
 {
-    const int32_t in[] = {x.id, 0, w.id, b.id};
+    int32_t in[] = {x.id, 0, w.id, b.id, 0};
     const struct lf_attr a = {.eps = o->eps,
                               .w_offset = o->w_offset,
                               .layer = o->layer,
                               .each = o->each,
                               .heads = o->heads > 0 ? o->heads : 1};
-    return lf_graph_op(g, LF_OP_NORM, in, 4, &a);
+    if (o->divided && g->ps->layout.tensor > 1)
+        in[NORM_TOTAL] = lf_tp_leave(g, lf_graph_op(g, LF_OP_NORM_SQUARES, &x.id, 1, NULL)).id;
+    return lf_graph_op(g, LF_OP_NORM, in, 5, &a);
 }
 
 lf_val lf_unit_rows(lf_graph *g, lf_val w)

@@ -233,8 +233,8 @@ static void fuse_norm(struct fuse *f, size_t i)
     lf_graph *g = f->g;
     struct lf_node *n = &g->n[i];
     int32_t x = n->in[NORM_X], pi = g->t[x].producer;
-    if (n->op != LF_OP_NORM || n->in[NORM_DELTA] || n->a.heads != 1 || pi < 0 ||
-        g->n[pi].op != LF_OP_ADD || g->n[pi].block != n->block || g->t[x].parent)
+    if (n->op != LF_OP_NORM || n->in[NORM_DELTA] || n->in[NORM_TOTAL] || n->a.heads != 1 ||
+        pi < 0 || g->n[pi].op != LF_OP_ADD || g->n[pi].block != n->block || g->t[x].parent)
         return;
     for (size_t k = (size_t)pi + 1; k < i; k++)
         for (int s = 0; s < LF_MAX_IN; s++)

@@ -141,6 +141,9 @@ struct lf_norm_opts {
      */
     int heads;
     bool each; /* w and b have cols: the parts have parameters of their own */
+    /* RMSNorm of the whole row, where a layout may leave each rank some columns of x, and of w as
+     * many: the ranks add up their squares, and backwards what dx needs of the row */
+    bool divided;
 };
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o);
 

@@ -30,6 +30,10 @@
  * sums and leaves each rank its rows; lf_tp_leave (PARTIAL -> ROWS) is the other way round. What a
  * norm does to a row is then done once, and gradients of its weights are summed over the ranks.
  * Every rank chooses the experts of all rows (lf_tp_whole), since experts take rows of all ranks.
+ *
+ * A norm over heads that ranks divide (lf_norm_opts.divided) sums the squares of each row over the
+ * ranks, and backwards the products of gradient and value that its mean needs: [R, 1] each. Where
+ * several ranks have the same heads all count them as often, which leaves the mean what it is.
  */
 #ifndef LF_GRAPH_LAYOUT_H
 #define LF_GRAPH_LAYOUT_H

@@ -131,10 +131,25 @@ static bool of_columns(const struct node *v, int slot, int x)
 
 static int norm(const struct node *v)
 {
-    const int x = both(at(v, NORM_X), at(v, NORM_DELTA));
+    const int x = both(at(v, NORM_X), at(v, NORM_DELTA)), w = at(v, NORM_W),
+              total = at(v, NORM_TOTAL);
+    if (total != NONE && v->axis == LF_AXIS_TENSOR) /* of all ranks; each has its columns */
+        return x == LF_PL_COLS && w == LF_PL_ROWS && total == LF_PL_SAME ? x : BAD;
     if (v->n->a.each)
         return of_columns(v, NORM_W, x) && of_columns(v, NORM_B, x) ? nonlinear(x) : BAD;
-    return at(v, NORM_W) == LF_PL_SAME ? nonlinear(x) : BAD;
+    return w == LF_PL_SAME ? nonlinear(both(x, total)) : BAD;
+}
+
+/* Sums over the columns of a row. */
+static int over_columns(const struct node *v, int x)
+{
+    return v->axis != LF_AXIS_TENSOR ? x : x == LF_PL_COLS ? LF_PL_PARTIAL : BAD;
+}
+
+static int norm_dots(const struct node *v, int out)
+{
+    const int x = backward(at(v, DOTS_DY), at(v, DOTS_X));
+    return out == 0 ? over_columns(v, x) : over_rows(x);
 }
 
 /* Positions alone are added to a stream that has rows where the layout divides them. */
@@ -456,6 +471,10 @@ static int place_out(const struct node *v, int out)
         return linear(v);
     case LF_OP_NORM:
         return norm(v);
+    case LF_OP_NORM_SQUARES:
+        return over_columns(v, at(v, 0));
+    case LF_OP_NORM_DOTS:
+        return norm_dots(v, out);
     case LF_OP_UNIT_ROWS:
     case LF_OP_SCALE:
     case LF_OP_CAST:

@@ -80,6 +80,8 @@ enum lf_op {
     LF_OP_HEADS_SPLIT, /* its backward */
     LF_OP_XIELU,
     LF_OP_XIELU_BWD,
+    LF_OP_NORM_SQUARES, /* of a rank's part of a row, and the sum that its backward needs */
+    LF_OP_NORM_DOTS,
     LF_OP_CONV, /* ops from here on put the attributes of scans into a plan's hash */
     LF_OP_CONV_BWD,
     LF_OP_SCAN_GATE,
@@ -102,7 +104,7 @@ enum {
     LINEAR_WS
 }; /* scales: of LINEAR_FP8 */
 enum { LINEAR_Y, LINEAR_PRE };
-enum { NORM_X, NORM_DELTA, NORM_W, NORM_B };
+enum { NORM_X, NORM_DELTA, NORM_W, NORM_B, NORM_TOTAL };
 enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
 enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN, ROPE_POS2, ROPE_AXIS };
 enum {
@@ -141,7 +143,8 @@ enum { LDX_DY, LDX_W, LDX_RES, LDX_DYS, LDX_WS };
 enum { LDW_DY, LDW_X, LDW_DYS, LDW_XS };
 enum { EMBB_TOKEN, EMBB_POS, EMBB_DY };
 enum { EMBB_DWTE, EMBB_DWPE };
-enum { NORMB_X, NORMB_DY, NORMB_DRES, NORMB_W, NORMB_MEAN, NORMB_RSTD };
+enum { NORMB_X, NORMB_DY, NORMB_DRES, NORMB_W, NORMB_MEAN, NORMB_RSTD, NORMB_TOTAL };
+enum { DOTS_X, DOTS_DY, DOTS_W, DOTS_RSTD };
 enum { NORMB_DX, NORMB_DW, NORMB_DB };
 enum {
     ATTNB_Q,
@@ -223,6 +226,7 @@ enum { SCANB_DQ, SCANB_DK, SCANB_DV, SCANB_DG, SCANB_DBETA, SCANB_DSKIP };
 LF_SHAPE(embed);
 LF_SHAPE(linear);
 LF_SHAPE(norm);
+LF_SHAPE(norm_squares);
 LF_SHAPE(unit_rows);
 LF_SHAPE(rope);
 LF_SHAPE(heads_join);
@@ -296,6 +300,7 @@ LF_VJP(tp_own);
 LF_EMIT(embed);
 LF_EMIT(linear);
 LF_EMIT(norm);
+LF_EMIT(norm_squares);
 LF_EMIT(unit_rows);
 LF_EMIT(rope);
 LF_EMIT(heads_join);
@@ -318,6 +323,7 @@ LF_EMIT(linear_dw);
 LF_EMIT(colsum);
 LF_EMIT(embed_bwd);
 LF_EMIT(norm_bwd);
+LF_EMIT(norm_dots);
 LF_EMIT(unit_rows_bwd);
 LF_EMIT(attn_bwd);
 LF_EMIT(attn_sinks_bwd);

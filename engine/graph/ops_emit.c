@@ -164,7 +164,25 @@ LF_EMIT(norm)
                                 .each = n->a.each,
                                 .x_type = DT(b, x),
                                 .y_type = DT(b, y),
-                                .w_type = DT(b, w)};
+                                .w_type = DT(b, w),
+                                .total = P(b, n->in[NORM_TOTAL]),
+                                .all = C(b, w) * b->g->ps->layout.tensor};
+    return 0;
+}
+
+LF_EMIT(norm_squares)
+{
+    struct lf_k_norm_fwd *k = args;
+    const int32_t x = n->in[0];
+    *k = (struct lf_k_norm_fwd){.rows = R(b, x),
+                                .heads = 1,
+                                .c = C(b, x),
+                                .x = P(b, x),
+                                .ldx = LD(b, x),
+                                .x_type = DT(b, x),
+                                .y_type = DT(b, x),
+                                .w_type = LF_F32,
+                                .squares = P(b, n->out[0])};
     return 0;
 }
 

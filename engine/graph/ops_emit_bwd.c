@@ -186,8 +186,33 @@ LF_EMIT(norm_bwd)
                                 .accumulate = b->acc,
                                 .x_type = DT(b, x),
                                 .dy_type = DT(b, dy),
-                                .w_type = DT(b, w)};
+                                .w_type = DT(b, w),
+                                .total = P(b, n->in[NORMB_TOTAL]),
+                                .all = C(b, w) * b->g->ps->layout.tensor};
     return T(b, dx)->dtype == T(b, x)->dtype ? 0 : LF_EINVAL;
+}
+
+LF_EMIT(norm_dots)
+{
+    struct lf_k_norm_bwd *k = args;
+    const int32_t x = n->in[DOTS_X], dy = n->in[DOTS_DY], w = n->in[DOTS_W];
+    *k = (struct lf_k_norm_bwd){.rows = R(b, x),
+                                .heads = 1,
+                                .c = C(b, w),
+                                .x = P(b, x),
+                                .dy = P(b, dy),
+                                .w = P(b, w),
+                                .rstd = P(b, n->in[DOTS_RSTD]),
+                                .dw = P(b, n->out[1]),
+                                .ldx = LD(b, x),
+                                .lddy = LD(b, dy),
+                                .w_offset = n->a.w_offset,
+                                .accumulate = b->acc,
+                                .x_type = DT(b, x),
+                                .dy_type = DT(b, dy),
+                                .w_type = DT(b, w),
+                                .dots = P(b, n->out[0])};
+    return 0;
 }
 
 LF_EMIT(grad_norm)

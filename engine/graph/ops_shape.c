@@ -150,10 +150,21 @@ LF_SHAPE(norm)
     if (n->in[NORM_B] && !n->a.layer)
         return lf_graph_fail(g, LF_EINVAL, "norm: an RMS norm has no bias (%s)",
                              g->t[n->in[NORM_B]].name);
+    if (n->in[NORM_TOTAL] &&
+        (need_index(g, n, NORM_TOTAL, LF_F32, rows, "the sums of squares must be f32 [R, 1]") ||
+         heads > 1 || n->a.layer))
+        return bad(g, n, n->in[NORM_TOTAL], 0, "only an RMS norm of whole rows is divided");
     if (make(g, n, NORM_Y, rows, cols, "") ||
         make_fixed(g, n, NORM_RSTD, LF_F32, rows, heads, ".rstd"))
         return g->err.rc;
     return n->a.layer ? make_fixed(g, n, NORM_MEAN, LF_F32, rows, heads, ".mean") : 0;
+}
+
+LF_SHAPE(norm_squares)
+{
+    if (need_float(g, n, 0, "x"))
+        return LF_EINVAL;
+    return make_fixed(g, n, 0, LF_F32, g->t[n->in[0]].rows, 1, "");
 }
 
 LF_SHAPE(unit_rows)

@@ -13,7 +13,7 @@
  *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
  *     layers.N.attn.{q,k,v}.{weight,bias} [HD or GD, C]  (group layers.N.attn.qkv)
  *     layers.N.attn.o.{weight,bias} [C, HE]            layers.N.attn.{q,k}_norm.weight [D]
- *                                          (qk_norm_all_heads: [HD] and [GD], whole on each rank)
+ *                                          (qk_norm_all_heads: [HD] and [GD], divided as q and k)
  *     with kv_lora in place of q, k and v (mla.c):
  *     layers.N.attn.q.weight [HD, C], or with q_lora
  *     layers.N.attn.q_a.weight [q_lora, C]             layers.N.attn.q_a_norm.weight [q_lora]

@@ -62,7 +62,8 @@ static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const c
 {
     struct lf_norm_opts o = {.eps = (float)b->c->norm_eps,
                              .w_offset = (float)b->c->norm_offset,
-                             .heads = b->c->qk_norm_all_heads ? 1 : (int)heads};
+                             .heads = b->c->qk_norm_all_heads ? 1 : (int)heads,
+                             .divided = b->c->qk_norm_all_heads};
     char name[64];
     return lf_norm(b->g, x, lf_paramf(b->g, "%s.weight", part_name(name, part, l)), LF_NONE, &o);
 }

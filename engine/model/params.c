@@ -202,8 +202,10 @@ static void add_attention(struct table *t, int64_t l)
         add(t, b, BIAS, queries, vector(q), "layers.%lld.attn.gate.bias", n);
     if (c->qk_norm) {
         const bool all = c->qk_norm_all_heads;
-        add(t, NULL, SCALE, WHOLE, vector(all ? q : d), "layers.%lld.attn.q_norm.weight", n);
-        add(t, NULL, SCALE, WHOLE, vector(all ? kv : d), "layers.%lld.attn.k_norm.weight", n);
+        add(t, NULL, SCALE, all ? queries : WHOLE, vector(all ? q : d),
+            "layers.%lld.attn.q_norm.weight", n);
+        add(t, NULL, SCALE, all ? keys : WHOLE, vector(all ? kv : d),
+            "layers.%lld.attn.k_norm.weight", n);
     }
     add_outputs(t, q, l);
 }
@@ -563,11 +565,6 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
         {"ffn", lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) ? c->ffn : 0, false},
         {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
         {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
-    if (c->qk_norm && c->qk_norm_all_heads)
-        return lf_fail(err, LF_ENOTSUP,
-                       "qk_norm_all_heads is a mean over heads that tensor = %lld would put on "
-                       "several ranks; set tensor = 1",
-                       (long long)ranks);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const int64_t n = parts[i].value;
         if (n > 0 && n % ranks && !(parts[i].shared && ranks % n == 0))

@@ -22,8 +22,11 @@ enum { NORM_BLOCKS = 128, NORM_BLOCK_MIN = 16 };
 int LF_SYM(norm_fwd_check)(const struct lf_k_norm_fwd *a)
 {
     int64_t row = a->heads * a->c;
-    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->ldy >= row &&
-              lf_is_float(a->x_type) && lf_is_float(a->y_type) && lf_is_float(a->w_type);
+    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row &&
+              (a->squares || a->ldy >= row) && lf_is_float(a->x_type) && lf_is_float(a->y_type) &&
+              lf_is_float(a->w_type);
+    if (a->squares || a->total) /* of a part of a row */
+        ok = ok && a->heads == 1 && !a->layer && !a->delta && (!a->total || a->all >= a->c);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -78,7 +81,12 @@ LF_INLINE void norm_row(const struct lf_k_norm_fwd *a, int64_t r, int64_t h)
         if (a->layer)
             mean = total / (float)len;
     }
-    float rstd = 1.0f / sqrtf(norm_sq(s, mean, len, t) / (float)len + a->eps);
+    if (a->squares) {
+        a->squares[r] = norm_sq(s, mean, len, t);
+        return;
+    }
+    const float sq = a->total ? a->total[r] : norm_sq(s, mean, len, t);
+    float rstd = 1.0f / sqrtf(sq / (float)(a->total ? a->all : len) + a->eps);
     const lf_v vm = lf_v_set1(mean), vr = lf_v_set1(rstd), off = lf_v_set1(a->w_offset);
     LF_EACH_VEC(c, n, len)
     {
@@ -116,8 +124,11 @@ int LF_SYM(norm_bwd_check)(const struct lf_k_norm_bwd *a)
 {
     int64_t row = a->heads * a->c;
     bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->lddy >= row &&
-              a->lddx >= row && lf_is_float(a->x_type) && lf_is_float(a->dy_type) &&
+              (a->dots || a->lddx >= row) && lf_is_float(a->x_type) && lf_is_float(a->dy_type) &&
               lf_is_float(a->w_type);
+    if (a->dots || a->total)
+        ok = ok && a->heads == 1 && !a->layer && (!a->dots || !a->dx) &&
+             (!a->total || a->all >= a->c);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -200,11 +211,14 @@ LF_INLINE void norm_bwd_row(const struct lf_k_norm_bwd *a, int64_t row, float *d
     const void *dres = a->dres ? lf_at(a->dres, r * a->lddres + h * len, t) : NULL;
     void *dx = a->dx ? lf_at_w(a->dx, r * a->lddx + h * len, t) : NULL;
     struct norm_sums s = norm_bwd_sums(a, &p);
+    if (a->dots)
+        a->dots[row] = lf_v_hsum(s.gx);
     if (!dx)
         return;
     const lf_v vm = lf_v_set1(p.mean), vr = lf_v_set1(p.rstd), off = lf_v_set1(a->w_offset);
     const lf_v mg = lf_v_set1(a->layer ? lf_v_hsum(s.g) / (float)len : 0.0f),
-               mgx = lf_v_set1(lf_v_hsum(s.gx) / (float)len);
+               mgx = lf_v_set1(a->total ? a->total[row] / (float)a->all
+                                        : lf_v_hsum(s.gx) / (float)len);
     LF_EACH_VEC(c, n, len)
     {
         lf_v d = lf_get(p.dy, c, a->dy_type, n), xh = (lf_get(p.x, c, t, n) - vm) * vr;

@@ -115,7 +115,16 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
                 sq = fmaf(s[k][j] - mean, s[k][j] - mean, sq);
         }
     }
-    const float rstd = 1.0f / sqrtf(group_sum(sq, group, scratch) / (float)a->c + a->eps);
+    if (!a->total)
+        sq = group_sum(sq, group, scratch);
+    if (a->squares) {
+        if (live && member == 0)
+            a->squares[row] = sq;
+        return;
+    }
+    const float mean_sq = a->total ? (live ? a->total[row] : 0.0f) / (float)a->all
+                                   : sq / (float)a->c,
+                rstd = 1.0f / sqrtf(mean_sq + a->eps);
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
@@ -182,10 +191,17 @@ LF_DEV void norm_bwd_row(const struct lf_cu_norm_bwd *p, struct bwd_state *st, i
             sum[1] = fmaf(g[k][j], xh[k][j], sum[1]);
         }
     }
-    if (!a->dx)
+    if (!a->dx && !a->dots)
         return;
     const float mg = a->layer ? group_sum(sum[0], group, scratch) / (float)a->c : 0.0f,
-                mgx = group_sum(sum[1], group, scratch + 32) / (float)a->c;
+                dot = a->total ? 0.0f : group_sum(sum[1], group, scratch + 32);
+    if (a->dots) {
+        if (live && member == 0)
+            a->dots[row] = dot;
+        return;
+    }
+    const float mgx =
+        a->total ? (live ? a->total[row] : 0.0f) / (float)a->all : dot / (float)a->c;
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
