@@ -82,6 +82,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     read_order(p, o);
     lf_train_read_optimizer(&p->c, &p->g, o, 0);
     lf_train_read_compute(&p->c, &p->g, o);
+    p->c.mtp_asked = lf_optset_given(o, &p->c.mtp_weight) != NULL;
     lf_train_read_paths(&p->c, o);
     int rc = lf_pretrain_read_mae(p, o, err);
     if (rc == 0)

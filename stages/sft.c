@@ -57,6 +57,7 @@ static int read_all(struct sft *s, lf_optset *o, lf_err *err)
     c->entropy = true;
     lf_train_fill(s, c, &s->g, o);
     lf_train_read_compute(c, &s->g, o);
+    c->mtp_asked = lf_optset_given(o, &c->mtp_weight) != NULL;
     lf_train_read_paths(c, o);
     int rc = lf_train_read_fp8(c, &s->g, o, err);
     if (rc == 0)

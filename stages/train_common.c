@@ -112,7 +112,6 @@ void lf_train_read_compute(struct lf_train_config *c, const struct lf_train_give
     c->compute = lf_stage_dtype(g->precision);
     c->threads = lf_stage_threads(o);
     c->device = lf_stage_device(o);
-    c->mtp_asked = lf_optset_given(o, &c->mtp_weight) != NULL;
 }
 
 static int read_fp8_layers(struct lf_fp8_layers *f, const lf_opt_list *layers, lf_err *err)

@@ -139,7 +139,7 @@
                    .max = 1e9, .field = LF_OPT_FIELD(CONFIG, c.clip),                              \
                    .help = "bound on the global gradient norm; 0: none")
 
-/* filled in; lf_train_read_compute tells whether it was given */
+/* filled in; the stage says in mtp_asked whether it was given */
 #define LF_TRAIN_MTP_ROW                                                                           \
     LF_OPT_ROW(.name = "mtp_weight", .group = "learning rate and optimizer", .type = LF_OPT_FLOAT, \
                .cls = LF_OPT_IDENTITY, .def = "0.1", .max = 100,                                   \
