@@ -30,10 +30,12 @@ vocab = 270
 max_positions = 128
 END
 { cat "$dir/model.ini"; echo "output = score"; } >"$dir/score.ini"
+{ cat "$dir/model.ini"; echo "mtp_layers = 1"; } >"$dir/later.ini"
 must "$stages/lf-tokenize" --doc-split=line --vocab-size=270 --out "$dir/tok" "$dir/text.txt"
 must "$stages/lf-tokenize" --shape=prompt --tokenizer "$dir/tok/tokenizer" --unmapped=ignore --out "$dir/data" "$dir/prompts.jsonl"
 must "$tool" ckpt "$dir/lm" "$dir/model.ini" 270
 must "$tool" ckpt "$dir/rm" "$dir/score.ini" 270
+must "$tool" ckpt "$dir/later" "$dir/later.ini" 270
 tok="--tokenizer $dir/tok/tokenizer --threads 1"
 
 # --- lf-generate ---
@@ -42,10 +44,11 @@ awk 'BEGIN { for (i = 0; i < 6; i++) {
     for (j = 0; j < (i * 29) % 80; j++) printf ", %d", (i * 31 + j * j) % 270
     printf "], \"max_tokens\": %d%s}\n", 4 + i, i % 3 ? "" : ", \"temperature\": 0" } }' >"$dir/requests.jsonl"
 alternatives=1 # with 0 a GPU draws
+lm=lm
 generate() { # generate NAME ARGS...
     _name=$1
     shift
-    "$stages/lf-generate" --checkpoint "$dir/lm" --out "$dir/$_name" $tok --prompts "$dir/requests.jsonl" --logprobs $alternatives "$@" 2>"$dir/err" >"$dir/stdout"
+    "$stages/lf-generate" --checkpoint "$dir/$lm" --out "$dir/$_name" $tok --prompts "$dir/requests.jsonl" --logprobs $alternatives "$@" 2>"$dir/err" >"$dir/stdout"
     rc=$?
 }
 get() { for i in 1 2 3 4 5 6; do "$tool" get "$dir/$1/text/out.jsonl" $i "$2"; done | tr -d '[]' | tr ',\n' '  '; }
@@ -91,6 +94,12 @@ sampled="--temperature 0.8 --top-p 0.9 --top-k 40 --repetition-penalty 1.1"
 generate bent --device cpu $sampled
 generate drawn --device cuda --slots 4 --step-rows 32 $sampled
 is "$rc $(get drawn token_ids)" "0 $(get bent token_ids)" "cut and penalised draws without alternatives: the CPU's tokens, drawn on the GPU"
+lm=later
+generate alone --device cuda --slots 3 --step-rows 16
+generate guessed --device cuda --slots 3 --step-rows 16 --speculative mtp
+is "$rc $(sum guessed)" "0 $(sum alone)" "a head that guesses: the same bytes"
+says "tokens guessed" "and the summary tells of it"
+lm=lm
 
 # --- lf-eval, lf-score ---
 for d in cpu cuda; do
@@ -132,4 +141,4 @@ for a in grpo ppo; do
     [ "$(member $a 2 ratio_max)" != 1 ]
     ok $? "and not on the second"
 done
-finish 29
+finish 31
