@@ -36,7 +36,7 @@ void lf_pipe_order_interleaved(struct lf_pipe_list *l, const struct lf_pipe_spec
         push_kth(l, LF_PIPE_Z, s, k);
 }
 
-/* All ranks have one order, and nothing is read before an earlier place of it, so it cannot hang. */
+/* All ranks have one order, and nothing reads what stands behind it there, so it cannot hang. */
 void lf_pipe_order_forward(struct lf_pipe_list *l, const struct lf_pipe_spec *s)
 {
     for (int k = 0; k < s->micro_batches * s->chunks; k++)

@@ -35,9 +35,9 @@
  * Backward passes of a chunk ascend in micro-batch in every list, so that gradients are summed in
  * the order of one rank.
  *
- * Lists that only go forwards (`forward`) have every F and nothing else, for a loss that is measured
- * and not trained. Whatever the kind, they go in groups of N = P as interleaved lists do, and a
- * chunk has one slot, whose micro-batch is done when its F is. With equal F they are idle for
+ * Lists that only go forwards (`forward`) have every F and nothing else, for a loss that is
+ * measured and not trained. Whatever the kind, they go in groups of N = P as interleaved lists do,
+ * and a chunk has one slot, whose micro-batch is done when its F is. With equal F they are idle for
  * (P-1) F/v, and for (v-1) (P - m mod P) F/v more where P does not divide m.
  *
  * Sources: GPipe, arXiv 1811.06965; 1F1B, arXiv 2006.09503; interleaving, arXiv 2104.04473; ZB-H1,

@@ -53,8 +53,9 @@ static inline bool lf_train_has_loss(const struct lf_train_cut *k)
 struct lf_decoder_chunk lf_train_part(const struct lf_train_cut *k, int stage);
 /* The list for so many micro-batches. */
 const struct lf_pipe *lf_train_list(const struct lf_train_cut *k, int micro_batches);
-/* The list of as many that only go forwards, whose messages have the buffers of lf_train_list; valid
- * until the next call. At most lf_train_forward_most, which keeps all ranks busy. NULL: no memory. */
+/* The list of as many that only go forwards, whose messages have the buffers of lf_train_list. It
+ * is valid until the next call. At most lf_train_forward_most, which keeps all ranks busy. NULL: no
+ * memory. */
 const struct lf_pipe *lf_train_forward_list(struct lf_train_cut *k, int micro_batches, lf_err *err);
 int lf_train_forward_most(const struct lf_train_cut *k);
 

@@ -122,8 +122,8 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
             a->squares[row] = sq;
         return;
     }
-    const float mean_sq = a->total ? (live ? a->total[row] : 0.0f) / (float)a->all
-                                   : sq / (float)a->c,
+    const float mean_sq =
+                    a->total ? (live ? a->total[row] : 0.0f) / (float)a->all : sq / (float)a->c,
                 rstd = 1.0f / sqrtf(mean_sq + a->eps);
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
@@ -200,8 +200,7 @@ LF_DEV void norm_bwd_row(const struct lf_cu_norm_bwd *p, struct bwd_state *st, i
             a->dots[row] = dot;
         return;
     }
-    const float mgx =
-        a->total ? (live ? a->total[row] : 0.0f) / (float)a->all : dot / (float)a->c;
+    const float mgx = a->total ? (live ? a->total[row] : 0.0f) / (float)a->all : dot / (float)a->c;
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
