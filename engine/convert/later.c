@@ -8,9 +8,8 @@
 
 const struct lf_hf_later lf_hf_laters[] = {
     /* What the engine computes, under other names. */
-    {"aria_text biogpt cwm flex_olmo gpt-sw3 gpt_neo granitemoeshared iquestcoder mellum minicpm3 "
-     "mpt "
-     "openai-gpt vaultgemma",
+    {"aria_text biogpt cwm flex_olmo gpt-sw3 gpt_neo granitemoeshared iquestcoder mellum "
+     "minicpm3 mpt openai-gpt vaultgemma",
      "a table of its keys and tensors, whose operations are known"},
     {"codegen",
      "a table of its keys and tensors, whose queries, values and keys lie in four parts"},
