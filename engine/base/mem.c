@@ -221,9 +221,9 @@ void *lf_pages_alloc(size_t bytes, lf_err *err)
         munmap(p + lead + rounded, mapped - lead - rounded);
     p += lead;
 #ifdef MADV_HUGEPAGE
-    /* What is left behind the last whole one takes ordinary pages: the system clears a huge page when
-     * its first byte is touched, which is most of what a small model would cost. Advice: a kernel
-     * without huge pages answers EINVAL, which costs only speed. */
+    /* What is left behind the last whole one takes ordinary pages: the system clears a huge page
+     * when its first byte is touched, which is most of what a small model would cost. Advice: a
+     * kernel without huge pages answers EINVAL, which costs only speed. */
     if (bytes >= HUGE_PAGE)
         madvise(p, bytes & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
 #endif

@@ -39,8 +39,8 @@ char *lf_arena_printf(lf_arena *a, lf_err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Returns a block of anonymous zero pages, aligned to 2 MiB. Huge pages are requested with madvise
- * where the system offers them, for each 2 MiB that the block fills. The caller gives the block back
- * with lf_pages_free and the same size. */
+ * where the system offers them, for each 2 MiB that the block fills. The caller gives the block
+ * back with lf_pages_free and the same size. */
 void *lf_pages_alloc(size_t bytes, lf_err *err);
 void lf_pages_free(void *p, size_t bytes);
 

@@ -50,8 +50,8 @@ enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS, LF_SHARD_V
  * first row, a class token's, is zeros.
  *
  * LF_INIT_DECAY, LF_INIT_STEP: a_log and the bias of steps of a scan (kernels/scan.h) as Mamba-2
- * begins with them (Dao and Gu 2024): log(u) with u uniform in [1, 16), and the number whose softplus
- * is a step e^u with u uniform in [log 0.001, log 0.1). */
+ * begins with them (Dao and Gu 2024): log(u) with u uniform in [1, 16), and the number whose
+ * softplus is a step e^u with u uniform in [log 0.001, log 0.1). */
 enum lf_init {
     LF_INIT_ZERO = 0,
     LF_INIT_ONE,

@@ -134,8 +134,8 @@ typedef struct lf_gen_model {
     bool switching;
     int64_t feature_width; /* floats of a row of a picture; 0: the model sees nothing */
     bool places;           /* tokens have three positions each (M-RoPE) */
-    /* Layers carry a state through a sequence, which other sequences cannot share: each computes the
-     * whole of its prompt. */
+    /* Layers carry a state through a sequence, which other sequences cannot share: each computes
+     * the whole of its prompt. */
     bool recurrent;
     /* the tokens of a picture see each other, so a step has the whole rest of a run or nothing of
      * it */

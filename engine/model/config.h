@@ -83,8 +83,8 @@ struct lf_model_pattern {
     char text[LF_MODEL_PATTERN];
 };
 /* The letters: of layer_mixers, what mixes tokens: attention; a scan (kernels/scan.h), which is
- * Mamba-2's, Gated DeltaNet, Kimi Delta Attention or lightning attention; attention and Mamba-2 side
- * by side; a short convolution; nothing; */
+ * Mamba-2's, Gated DeltaNet, Kimi Delta Attention or lightning attention; attention and Mamba-2
+ * side by side; a short convolution; nothing; */
 enum {
     LF_MIXER_FULL = 'f',
     LF_MIXER_WINDOW = 'w',

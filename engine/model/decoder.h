@@ -25,9 +25,9 @@
  *     layers.N.attn.gate.{weight,bias} [HD, C]         (attn_gate; group layers.N.attn.qkv)
  *     of layers that scan (mixer.c), H = scan_heads, G = scan_groups, K = scan_conv:
  *     layers.N.scan.{q,k}.{weight,bias} [G Dk, C], .v, .z [H Dv, C], .a, .b [H, C]
- *                                          (group layers.N.scan.in; z, a, b where the kind has them)
- *     layers.N.scan.conv_{q,k}.{weight [G Dk, K], bias}, .conv_v [H Dv, K]  (group layers.N.scan.conv
- *                                          without scan_scales)
+ *                                  (group layers.N.scan.in; z, a, b where the kind has them)
+ *     layers.N.scan.conv_{q,k}.{weight [G Dk, K], bias}, .conv_v [H Dv, K]
+ *                                  (group layers.N.scan.conv without scan_scales)
  *     layers.N.scan.{f_a,g_a}.weight [scan_rank, C]    (KDA; group layers.N.scan.down)
  *     layers.N.scan.f_b.weight [H Dk, scan_rank], .g_b [H Dv, scan_rank]
  *     layers.N.scan.a_log [H], .dt_bias [H] (KDA: [H Dk]), .skip [H] (Mamba-2)
@@ -44,15 +44,16 @@
  *     head.{weight [V, E], bias [V]}                   weight absent when tied
  *     score.weight [1, E]                              (output = score: in place of head.*)
  *
- * A layer is two branches f, a mixer (attention, or another of mixer.c) and an MLP, each joined to the stream x by `block`:
+ * A layer is two branches f, a mixer (attention, or another of mixer.c) and an MLP, each joined to
+ * the stream x by `block`:
  *     pre       x + f(norm x)                       post   norm(x + f(x))
  *     sandwich  x + post_norm(f(norm x))            alpha  h = norm x;  residual_alpha * h + f(h)
  *     out       x + norm(f(x))
  * or, with parallel_block, x + attn(norm x) + mlp(norm x). residual_scale multiplies what is added
  * to x.
  *
- * Weight decay applies to matrices, not to vectors or taps of convolutions. Initial values depend on the seed and a
- * tensor's name only.
+ * Weight decay applies to matrices, not to vectors or taps of convolutions. Initial values depend
+ * on the seed and a tensor's name only.
  *
  * Inputs of the graphs have one row per token unless said otherwise: tokens, positions i32 [R, 1];
  * targets i32 [R, 1] (-1: none); cu_seqlens i32 [n_docs + 1, 1]. Where heads of mtp_layers are

@@ -186,8 +186,8 @@ static struct lf_dec_heads plain_heads(struct lf_dec_build *b, lf_val x, int64_t
                                                       : LF_NONE};
 }
 
-/* With attn_gate the result times sigmoid of a linear function of x, which lies behind the values in
- * the projection. */
+/* With attn_gate the result times sigmoid of a linear function of x, which lies behind the values
+ * in the projection. */
 static lf_val gate_heads(struct lf_dec_build *b, lf_val a, lf_val gate)
 {
     return gate.id ? lf_glu(b->g, gate, a, LF_ACT_SIGMOID) : a;

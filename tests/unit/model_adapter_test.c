@@ -76,8 +76,13 @@ static void open_rig(struct rig *r, const lf_model_config *c, const struct lf_ad
     memset(r, 0, sizeof *r);
     r->vocab = c->vocab;
     r->pages = (T + PAGE - 1) / PAGE;
-    const struct lf_decoder_paged paged = {1, 1,       r->pages, r->pages, PAGE,
-                                           1, compute, false,    false};
+    const struct lf_decoder_paged paged = {.rows = 1,
+                                           .n_seq = 1,
+                                           .max_pages = r->pages,
+                                           .n_pages = r->pages,
+                                           .page_tokens = PAGE,
+                                           .n_select = 1,
+                                           .cache = compute};
     r->d = lf_decoder_create(c, T, &err);
     r->ps = lf_pstore_create(&err);
     if (!r->d || !r->ps || lf_decoder_declare(r->d, r->ps, &err) ||
