@@ -661,6 +661,9 @@ static int read_nemotron(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 
 static int write_nemotron(const lf_model_config *c, json_t *o, lf_err *err)
 {
+    static const char *const of_experts[] = {
+        "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size",
+        "moe_shared_expert_intermediate_size", "moe_latent_size"};
     lf_buf b;
     lf_buf_init(&b);
     int rc = 0;
@@ -680,6 +683,9 @@ static int write_nemotron(const lf_model_config *c, json_t *o, lf_err *err)
                     json_object_set_new(o, "num_hidden_layers", json_integer(c->layers))))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     lf_buf_fini(&b);
+    /* sizes of what no layer has: the class has others for them, and 0 is none */
+    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts && !c->experts; i++)
+        json_object_del(o, of_experts[i]);
     return rc;
 }
 

@@ -686,7 +686,7 @@ int main(void)
 {
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(439, test_published());
+    TAP(454, test_published());
     TAP(164, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
