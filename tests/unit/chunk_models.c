@@ -7,6 +7,23 @@
 
 #include "tests/unit/chunk_rig.h"
 
+#define SCAN(mixers) mixers, "scan_heads=4", "scan_key_dim=5", "scan_value_dim=6"
+#define MAMBA                                                                                      \
+    SCAN("layer_mixers=sf*"), "scan_groups=2", "scan_conv=4", "scan_conv_bias=yes",                \
+        "scan_gate=silu", "scan_norm=after_gate", "scan_norm_parts=2"
+#define DELTA                                                                                      \
+    SCAN("layer_mixers=gf*"), "scan_groups=2", "scan_conv=4", "scan_gate=silu",                    \
+        "scan_norm=before_gate", "attn_gate=yes"
+#define KDA                                                                                        \
+    SCAN("layer_mixers=kf*"), "scan_conv=4", "scan_rank=3", "scan_gate=sigmoid",                   \
+        "scan_norm=before_gate"
+#define LIGHTNING                                                                                  \
+    SCAN("layer_mixers=lf*"), "scan_gate=sigmoid", "scan_norm=before_gate", "scan_norm_parts=1"
+#define BESIDE                                                                                     \
+    SCAN("layer_mixers=b*"), "scan_conv=3", "scan_gate=silu", "scan_norm=after_gate",              \
+        "scan_scales=0.5,2,0.7,1.5,0.9", "mlp_out_scale=0.8"
+#define SHORT "layer_mixers=cf*", "scan_conv=3"
+
 const struct rig_model rig_models[] = {
     {.name = "llama"},
     {.name = "gpt2",
@@ -91,6 +108,21 @@ const struct rig_model rig_models[] = {
     {.name = "latent attention",
      .set = {"kv_heads=4", "kv_lora=12", "q_lora=10", "nope_dim=6", "rope_dim=4", "v_dim=5",
              "tied_head=yes"}},
+    {.name = "mamba", .set = {MAMBA}},
+    {.name = "gated delta net", .set = {DELTA}},
+    {.name = "kimi delta attention", .set = {KDA}},
+    {.name = "lightning", .set = {LIGHTNING}},
+    {.name = "attention beside mamba", .set = {BESIDE}},
+    {.name = "short convolutions", .set = {SHORT}},
+    {.name = "lora of mamba", .set = {MAMBA}, .lora = 3},
+    {.name = "lora of gated delta net", .set = {DELTA}, .lora = 3},
+    {.name = "lora of kimi delta attention", .set = {KDA}, .lora = 3},
+    {.name = "lora of lightning", .set = {LIGHTNING}, .lora = 3},
+    {.name = "lora of attention beside mamba", .set = {BESIDE}, .lora = 3},
+    {.name = "lora of short convolutions", .set = {SHORT}, .lora = 3},
+    {.name = "experts without gates",
+     .set = {"experts=4", "experts_per_token=2", "expert_ffn=16", "shared_ffn=16", "mlp=plain",
+             "activation=relu2", "expert_latent=20", "router_aux=0.1"}},
     {.name = "later tokens",
      .set = {"mtp_layers=2", "logit_softcap=3", "attn_dropout=0.1"},
      .mtp = true},

@@ -213,10 +213,13 @@ static void test_family(const char *family)
 {
     /* sizes that follow from no other key */
     static const char *const more[][2] = {{"qwen", "rope_original_positions=64"}};
-    struct rig_model m = {.name = family, .family = family, .set = {"heads=2", "kv_heads=2"}};
+    struct rig_model m = {
+        .name = family,
+        .family = family,
+        .set = {"heads=2", "kv_heads=2", "scan_heads=4", "scan_key_dim=4", "scan_value_dim=4"}};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (strcmp(more[i][0], family) == 0)
-            m.set[2] = more[i][1];
+            m.set[5] = more[i][1];
     const struct rig_way w = {.name = "a layer each",
                               .n = 4,
                               .end = {1, 2, 3, 4},
