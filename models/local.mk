@@ -140,6 +140,7 @@ dist_models_DATA = \
   models/qwen3.5-35b-a3b.ini \
   models/lfm2-1.2b.ini \
   models/lfm2-8b-a1b.ini \
+  models/kimi-linear-48b-a3b.ini \
   models/qwen3-235b-a22b.ini \
   models/deepseek-moe-16b.ini \
   models/deepseek-v2-lite.ini \

@@ -23,31 +23,6 @@
         "seq_aux", LF_HF_INERT, NULL, NULL                                                         \
     }
 
-#define LATENT_ROWS                                                                                \
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
-        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.q_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q.weight",      \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.q_a_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q_a.weight",  \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.q_a_layernorm.weight", LF_MAP_COPY,                           \
-         "layers.{L}.attn.q_a_norm.weight", NULL},                                                 \
-        {"model.layers.{L}.self_attn.q_b_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q_b.weight",  \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.kv_a_proj_with_mqa.weight", LF_MAP_COPY,                      \
-         "layers.{L}.attn.kv_a.weight", NULL},                                                     \
-        {"model.layers.{L}.self_attn.kv_a_layernorm.weight", LF_MAP_COPY,                          \
-         "layers.{L}.attn.kv_a_norm.weight", NULL},                                                \
-        {"model.layers.{L}.self_attn.kv_b_proj.weight", LF_MAP_STACK,                              \
-         "groups=heads layers.{L}.attn.k_b.weight layers.{L}.attn.v_b.weight", NULL},              \
-        {"model.layers.{L}.self_attn.o_proj.weight", LF_MAP_COPY, "layers.{L}.attn.o.weight",      \
-         NULL},                                                                                    \
-    {                                                                                              \
-        "model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                           \
-            "layers.{L}.mlp_norm.weight", NULL                                                     \
-    }
-
 /* ---- V2 ---- */
 
 static const char *const v2_switches[] = {"norm=rms",

@@ -88,6 +88,45 @@
             "layers.{L}.moe.shared.down.weight", NULL                                              \
     }
 
+/* Experts under the names of Mixtral. */
+#define MIXTRAL_EXPERT_ROWS                                                                        \
+    {"model.layers.{L}.block_sparse_moe.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", \
+     NULL},                                                                                        \
+        {"model.layers.{L}.block_sparse_moe.experts.{E}.w1.weight", LF_MAP_EXPERT,                 \
+         "layers.{L}.moe.experts.gate.weight", NULL},                                              \
+        {"model.layers.{L}.block_sparse_moe.experts.{E}.w3.weight", LF_MAP_EXPERT,                 \
+         "layers.{L}.moe.experts.up.weight", NULL},                                                \
+    {                                                                                              \
+        "model.layers.{L}.block_sparse_moe.experts.{E}.w2.weight", LF_MAP_EXPERT,                  \
+            "layers.{L}.moe.experts.down.weight", NULL                                             \
+    }
+
+/* Multi-head latent attention. */
+#define LATENT_ROWS                                                                                \
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
+        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q.weight",      \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_a_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q_a.weight",  \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_a_layernorm.weight", LF_MAP_COPY,                           \
+         "layers.{L}.attn.q_a_norm.weight", NULL},                                                 \
+        {"model.layers.{L}.self_attn.q_b_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q_b.weight",  \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.kv_a_proj_with_mqa.weight", LF_MAP_COPY,                      \
+         "layers.{L}.attn.kv_a.weight", NULL},                                                     \
+        {"model.layers.{L}.self_attn.kv_a_layernorm.weight", LF_MAP_COPY,                          \
+         "layers.{L}.attn.kv_a_norm.weight", NULL},                                                \
+        {"model.layers.{L}.self_attn.kv_b_proj.weight", LF_MAP_STACK,                              \
+         "groups=heads layers.{L}.attn.k_b.weight layers.{L}.attn.v_b.weight", NULL},              \
+        {"model.layers.{L}.self_attn.o_proj.weight", LF_MAP_COPY, "layers.{L}.attn.o.weight",      \
+         NULL},                                                                                    \
+    {                                                                                              \
+        "model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                           \
+            "layers.{L}.mlp_norm.weight", NULL                                                     \
+    }
+
 #define KIN_MTP "heads of multi-token prediction"
 
 /* Experts since DeepSeek-V3: a bias chooses. Behind the last layer stand heads that know later

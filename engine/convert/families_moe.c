@@ -39,18 +39,6 @@ static int read_mixtral(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return lf_hf_read_rope(r, c, 1000000, err);
 }
 
-#define MIXTRAL_EXPERT_ROWS                                                                        \
-    {"model.layers.{L}.block_sparse_moe.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", \
-     NULL},                                                                                        \
-        {"model.layers.{L}.block_sparse_moe.experts.{E}.w1.weight", LF_MAP_EXPERT,                 \
-         "layers.{L}.moe.experts.gate.weight", NULL},                                              \
-        {"model.layers.{L}.block_sparse_moe.experts.{E}.w3.weight", LF_MAP_EXPERT,                 \
-         "layers.{L}.moe.experts.up.weight", NULL},                                                \
-    {                                                                                              \
-        "model.layers.{L}.block_sparse_moe.experts.{E}.w2.weight", LF_MAP_EXPERT,                  \
-            "layers.{L}.moe.experts.down.weight", NULL                                             \
-    }
-
 static const struct lf_map_row mixtral_rows[] = {
     KIN_ATTENTION_ROWS, KIN_HEAD_ROWS, MIXTRAL_EXPERT_ROWS, {0}};
 

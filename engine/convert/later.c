@@ -26,7 +26,7 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"qwen3_5 qwen3_5_moe", "a table of its keys and tensors, whose encoder and decoder are known"},
     {"minicpm_ocr minicpmv4_6 minicpmv4_7",
      "a scan with a gated delta rule mixed with attention, and an encoder that merges by windows"},
-    {"bailing_hybrid kimi_linear", "a scan with a delta rule whose gates are per channel"},
+    {"bailing_hybrid", "a scan with a delta rule whose gates are per channel"},
     {"glm5_next", "a scan with a delta rule whose gates are per channel, and hyper-connections"},
     {"qwen4_exp qwen4_exp_text",
      "a scan with a gated delta rule, and sparse attention by an indexer"},

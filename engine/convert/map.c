@@ -260,6 +260,7 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     case LF_MAP_COPY:
     case LF_MAP_VECTOR:
     case LF_MAP_LEAD:
+    case LF_MAP_INNER:
     case LF_MAP_SCALAR:
     case LF_MAP_CONV:
     case LF_MAP_CONV_T:
@@ -311,6 +312,11 @@ static void shape_item(const lf_map *m, struct lf_map_item *it)
     if (it->ndim == 1 && it->kind == LF_MAP_LEAD) { /* a row; ours counts elements */
         memcpy(it->shape, (int64_t[]){1, o->shape[0]}, 2 * sizeof *it->shape);
         it->ndim = 2;
+        return;
+    }
+    if (it->ndim == 1 && it->kind == LF_MAP_INNER) {
+        memcpy(it->shape, (int64_t[]){1, 1, o->shape[0], 1}, 4 * sizeof *it->shape);
+        it->ndim = 4;
         return;
     }
     if (it->kind == LF_MAP_SCALAR)

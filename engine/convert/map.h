@@ -30,6 +30,7 @@
  *     VECTOR    ours is [1, n], the outside tensor [n]
  *     LEAD      ours is [m, n] or [n], the outside tensor [1, m, n] or [1, n]
  *     SCALAR    ours is [1], the outside tensor has no dimension
+ *     INNER     ours is [n], the outside tensor [1, 1, n, 1]
  *     CONV      ours is [C, 3 P P], the outside tensor a convolution [C, 3, P, P]
  *     CONV_T    ours is [C, 6 P P], the outside tensor one over two frames [C, 3, 2, P, P]
  *     PIXELS    ours has a row for each number of a patch, by colour, row, column; the outside
@@ -86,6 +87,7 @@ enum lf_map_kind {
     LF_MAP_VECTOR,
     LF_MAP_LEAD,
     LF_MAP_SCALAR,
+    LF_MAP_INNER,
     LF_MAP_CONV,
     LF_MAP_CONV_T,
     LF_MAP_PIXELS,

@@ -420,6 +420,20 @@ static const char *const qwen35_moe[] = {DELTA,
                                          "router_aux=0.001",
                                          "shared_gate=yes",
                                          NULL};
+/* Three layers with Kimi Delta Attention, then one with latent attention, which does not turn. */
+static const char *const kimi_linear[] = {LLAMA,
+                                          "norm_eps=1e-5",
+                                          "tied_head=no",
+                                          "layer_positions=n*",
+                                          "layer_mixers=kkkf*",
+                                          "layer_mlps=d,m*",
+                                          "scan_conv=4",
+                                          "scan_gate=sigmoid",
+                                          "scan_norm=before_gate",
+                                          "router_score=sigmoid",
+                                          "router_renorm=yes",
+                                          "router_bias=yes",
+                                          NULL};
 /* Short convolutions; which layers attend comes with the sizes, as do the experts. */
 #define LFM                                                                                        \
     LLAMA, "norm_eps=1e-5", "rope_theta=1000000", "qk_norm=yes", "tied_head=yes", "scan_conv=3"
@@ -559,6 +573,7 @@ const struct lf_model_family lf_model_families[] = {
     {"qwen3-next", qwen3_next},
     {"qwen3.5", qwen35},
     {"qwen3.5-moe", qwen35_moe},
+    {"kimi-linear", kimi_linear},
     {"lfm2", lfm2},
     {"lfm2-moe", lfm2_moe},
     {"exaone-moe", exaone_moe},

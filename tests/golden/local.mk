@@ -116,6 +116,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/internlm2 \
   tests/golden/families/internlm3 \
   tests/golden/families/jais2 \
+  tests/golden/families/kimi-linear \
   tests/golden/families/lfm2 \
   tests/golden/families/lfm2-bias \
   tests/golden/families/lfm2-moe \

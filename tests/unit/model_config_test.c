@@ -157,6 +157,7 @@ static const struct {
     {"qwen3.5-35b-a3b", 34660610688},
     {"lfm2-1.2b", 1170340608},
     {"lfm2-8b-a1b", 8339930560},
+    {"kimi-linear-48b-a3b", 49122681728},
     {"deepseek-moe-16b", 16375728128},
     {"deepseek-v2-lite", 15706484224},
     {"deepseek-v3", 671026419200},
@@ -686,7 +687,7 @@ int main(void)
 {
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(454, test_published());
+    TAP(457, test_published());
     TAP(164, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());

@@ -3,6 +3,7 @@
 with sizes as small as its switches allow. name -> dict; keys that start with "_" are for make_families.py and are not written:
 
     _oracle   module with the reference (else transformers)         _prefix  prompt lengths [B]
+    _published  parts of names: as transformers saves them -> as they are published
     _saved    config.json is what transformers writes of it
     _T        tokens of a sequence (default 24)                     _seed    else from the name. Families with experts name one with which rounding to bf16 leaves
              every token with its experts: one token elsewhere is a larger error than all rounding
@@ -355,6 +356,15 @@ family("lfm2-moe", _seed=3, **llama_like(
     "lfm2_moe", "Lfm2MoeForCausalLM", **dict(LFM2, _T=24), layer_types=["conv", "full_attention", "conv"], intermediate_size=10, moe_intermediate_size=8,
     num_dense_layers=1, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, use_expert_bias=True, routed_scaling_factor=1.5,
     tie_embedding=True))
+KIMI = dict(_T=70, _published={".block_sparse_moe.%s_proj" % p: ".mlp.%s_proj" % p for p in ("gate", "up", "down")}, hidden_size=12, num_attention_heads=2, num_key_value_heads=2, num_hidden_layers=2, max_position_embeddings=..., model_max_length=96,
+            kv_lora_rank=10, q_lora_rank=None, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, intermediate_size=10, moe_intermediate_size=8,
+            num_experts=4, num_experts_per_token=2, num_expert_group=1, topk_group=1, moe_renormalize=True, num_shared_experts=1,
+            routed_scaling_factor=1.5, first_k_dense_replace=1, moe_layer_freq=1, moe_router_activation_func="sigmoid", mla_use_nope=True,
+            num_nextn_predict_layers=0, use_grouped_topk=True, rms_norm_eps=3e-5, pad_token_id=0, rope_scaling=None)
+family("kimi-linear", _seed=4, **llama_like(
+    "kimi_linear", "KimiLinearForCausalLM", **KIMI,
+    linear_attn_config=dict(full_attn_layers=[2], kda_layers=[1], head_dim=6, num_heads=3, short_conv_kernel_size=4)))
+
 # ---- Mamba-2: sequences that end within the second chunk of 64 ----
 INF = float("inf")
 MAMBA = dict(_T=70, vocab_size=24, hidden_size=12, num_attention_heads=2, num_key_value_heads=1, intermediate_size=10, max_position_embeddings=96,

@@ -76,6 +76,7 @@ class Reference:
         self.name, self.c = name, dict(FAMILIES[name])
         self.oracle, self.prefix, self.T = self.c.pop("_oracle", None), self.c.pop("_prefix", None), self.c.pop("_T", T)
         self.saved = self.c.pop("_saved", False)
+        self.published = self.c.pop("_published", {})
         self.seed = self.c.pop("_seed", zlib.crc32(name.encode()) % 10000)
         self.dir = os.path.join(HERE, name)
         if self.oracle:
@@ -117,7 +118,10 @@ class Reference:
             return {k: v.contiguous() for k, v in state.items()}
         with tempfile.TemporaryDirectory() as tmp:
             model.save_pretrained(tmp, state_dict={k: v.contiguous() for k, v in state.items()})
-            return load_file(os.path.join(tmp, "model.safetensors"))
+            tensors = load_file(os.path.join(tmp, "model.safetensors"))
+        for saved, published in self.published.items():
+            tensors = {n.replace(saved, published): t for n, t in tensors.items()}
+        return tensors
 
     def run(self, model, ids):
         if self.oracle:
