@@ -390,9 +390,7 @@ static double slope_error(struct trainer *t, int i, double *length)
     for (size_t k = 0; k < n; k++)
         gg += (double)g[k] * (double)g[k];
     *length = sqrt(gg);
-    /* The step is a tenth of the weights where the loss hardly depends on them, for what is lost in
-     * its last digits. */
-    const double h = fmin(0.01 / *length, 0.1 * sqrt((double)n) * 0.2);
+    const double h = fmin(0.003 / *length, 0.02 * sqrt((double)n) * 0.2);
     for (int other = 0; other < 2 && gg > 0; other++) {
         part = 0;
         for (size_t k = 0; k < n; k++) {
@@ -460,7 +458,7 @@ static void test_causal_file(const char *name, enum lf_dtype compute, int64_t wi
 
 int main(void)
 {
-    TAP(465, test_tables());
+    TAP(531, test_tables());
     TAP(6, test_errors());
     TAP(4, test_prefixes());
     TAP(10, test_causal_file("tiny-gpt2.ini", LF_F32, 0));
