@@ -380,7 +380,9 @@ static double slope_error(struct trainer *t, int i, double *length)
 {
     lf_err err = LF_ERR_INIT;
     const struct lf_param_desc *p = lf_pstore_desc(t->r.ps, i);
-    size_t n = (size_t)p->dims[0] * (size_t)(p->ndim == 2 ? p->dims[1] : 1);
+    size_t n = 1;
+    for (int k = 0; k < p->ndim; k++)
+        n *= (size_t)p->dims[k];
     float *w = malloc(n * 4), *g = malloc(n * 4), *d = malloc(n * 4);
     double gg = 0, part = 0, worst = 0;
     loss(t, true); /* a forward pass makes the head's gradient, so all are made anew */
