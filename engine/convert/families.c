@@ -89,6 +89,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_qwen35_moe,
     /* families_kimi.c, families_lfm.c */
     &lf_hf_kimi_linear,
+    &lf_hf_minimax_text,
     &lf_hf_lfm2,
     &lf_hf_lfm2_moe,
     /* families_glm.c */

@@ -44,6 +44,7 @@ extern const struct lf_hf_family lf_hf_qwen3_moe;
 /* families_delta.c */
 extern const struct lf_hf_family lf_hf_qwen3_next, lf_hf_qwen35, lf_hf_qwen35_moe;
 extern const struct lf_hf_family lf_hf_kimi_linear;
+extern const struct lf_hf_family lf_hf_minimax_text;
 /* families_lfm.c */
 extern const struct lf_hf_family lf_hf_lfm2, lf_hf_lfm2_moe;
 extern const struct lf_hf_family lf_hf_glm;

@@ -30,7 +30,6 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"glm5_next", "a scan with a delta rule whose gates are per channel, and hyper-connections"},
     {"qwen4_exp qwen4_exp_text",
      "a scan with a gated delta rule, and sparse attention by an indexer"},
-    {"minimax", "linear attention with decay (lightning attention)"},
     {"recurrent_gemma", "gated linear recurrences (RG-LRU) mixed with attention"},
     {"rwkv", "the recurrence of RWKV in place of attention"},
     {"xlstm", "memories of matrices (mLSTM) in place of attention"},

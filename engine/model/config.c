@@ -91,6 +91,7 @@ const struct lf_model_key lf_model_keys[] = {
     ENUM(block, block_names, "pre"),
     REAL(residual_alpha, 0, 1e6, "0"),
     REAL(residual_scale, 1e-6, 1e6, "1"),
+    LIST(residual_factors, 0, 1e6),
     BOOL(final_norm, "yes"),
     ENUM(norm, norm_names, "rms"),
     REAL(norm_eps, 1e-12, 1e-1, "1e-5"),

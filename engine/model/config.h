@@ -33,6 +33,8 @@ enum lf_model_block {
     LF_BLOCK_ALPHA,
     LF_BLOCK_OUT
 };
+/* Numbers of residual_factors. */
+#define LF_MODEL_RESIDUAL_FACTORS 6
 enum lf_model_position {
     LF_POS_ROPE = 0,
     LF_POS_LEARNED,
@@ -226,7 +228,10 @@ typedef struct lf_model_config {
     int block; /* enum lf_model_block: where the norms of a layer stand, see decoder.h */
     double residual_alpha; /* block = alpha; 0 in a file = sqrt(2 layers) */
     double residual_scale; /* multiplies what attention and MLP add to the stream (Granite) */
-    bool final_norm;       /* a norm after the last layer */
+    /* block = alpha: factors of h and of f(h) in place of both, for attention, for other mixers, for
+     * the MLP (MiniMax-Text-01); empty: none */
+    lf_model_list residual_factors;
+    bool final_norm; /* a norm after the last layer */
 
     int norm; /* enum lf_model_norm */
     double norm_eps;

@@ -180,6 +180,9 @@ static int check_scans(lf_model_config *c, lf_err *err)
                       "%d numbers for layers with s or b: of gate, values, keys, "
                       "queries and steps",
                       LF_SCAN_SCALES);
+    if (kind == LF_MIXER_LIGHTNING && (c->scan_step_min > 0 || c->scan_step_max > 0))
+        CONTRADICTION(c->scan_step_min > 0 ? "scan_step_min" : "scan_step_max",
+                      "decays of layers with l are fixed, so they have no steps");
     if (c->scan_step_max > 0 && !(c->scan_step_min < c->scan_step_max))
         CONTRADICTION("scan_step_min", "%g must be below scan_step_max = %g", c->scan_step_min,
                       c->scan_step_max);
@@ -228,7 +231,15 @@ static int check_block(lf_model_config *c, lf_err *err)
         CONTRADICTION("parallel_block",
                       "attention and MLP side by side read x normalised: block = pre only (%s)",
                       lf_model_origin(c, "block"));
-    if (c->block == LF_BLOCK_ALPHA && !(c->residual_alpha > 0))
+    if (c->residual_factors.n && c->residual_factors.n != LF_MODEL_RESIDUAL_FACTORS)
+        CONTRADICTION("residual_factors",
+                      "%d numbers: of the stream and of what is added, for attention, other mixers "
+                      "and the MLP",
+                      LF_MODEL_RESIDUAL_FACTORS);
+    if (c->residual_factors.n &&
+        (lf_model_by_hand(c, "residual_alpha") || lf_model_by_hand(c, "residual_scale")))
+        CONTRADICTION("residual_factors", "stand in place of residual_alpha and residual_scale");
+    if (c->block == LF_BLOCK_ALPHA && !c->residual_factors.n && !(c->residual_alpha > 0))
         c->residual_alpha = sqrt(2.0 * (double)c->layers);
     return 0;
 }
@@ -247,6 +258,8 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         const char *needs;
     } rows[] = {
         {"residual_alpha", c->residual_alpha > 0, c->block == LF_BLOCK_ALPHA, "block = alpha"},
+        {"residual_factors", c->residual_factors.n > 0, c->block == LF_BLOCK_ALPHA,
+         "block = alpha"},
         {"q_lora", c->q_lora > 0, c->kv_lora > 0, "kv_lora"},
         {"nope_dim", c->nope_dim > 0, c->kv_lora > 0, "kv_lora"},
         {"rope_dim", c->rope_dim > 0, c->kv_lora > 0, "kv_lora"},

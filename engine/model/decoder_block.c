@@ -4,6 +4,7 @@
  * the paged cache, the MLP, and how both join the residual stream. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/graph/adapter.h"
 #include "engine/model/decoder_priv.h"
@@ -298,6 +299,12 @@ static lf_val scaled(struct lf_dec_build *b, lf_val f)
     return lf_dec_scaled(b, f, b->c->residual_scale);
 }
 
+/* Where residual_factors has those of a branch: of the stream, and behind it of what is added. */
+static int64_t factors_of(const struct lf_dec_build *b, const char *branch, int64_t l)
+{
+    return strcmp(branch, "mlp") == 0 ? 4 : lf_model_layer_attends(b->c, l) ? 0 : 2;
+}
+
 /* The branch result f joins the residual stream x; h is what the branch read. */
 static lf_val join(struct lf_dec_build *b, lf_val x, lf_val h, lf_val f, double p,
                    const char *branch, int64_t l)
@@ -311,9 +318,12 @@ static lf_val join(struct lf_dec_build *b, lf_val x, lf_val h, lf_val f, double 
     snprintf(part, sizeof(part), "%s_norm", branch);
     if (c->block == LF_BLOCK_OUT)
         f = lf_dec_norm(b, f, part, l);
-    f = lf_dec_dropout(b, scaled(b, f), p, branch, l);
+    const double *by = c->residual_factors.n
+                           ? c->residual_factors.v + factors_of(b, branch, l)
+                           : (const double[]){c->residual_alpha, c->residual_scale};
+    f = lf_dec_dropout(b, lf_dec_scaled(b, f, by[1]), p, branch, l);
     if (c->block == LF_BLOCK_ALPHA)
-        x = lf_scale(b->g, h, (float)c->residual_alpha);
+        x = lf_scale(b->g, h, (float)by[0]);
     x = lf_add(b->g, x, f);
     return c->block == LF_BLOCK_POST ? lf_dec_norm(b, x, part, l) : x;
 }

@@ -120,6 +120,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/lfm2 \
   tests/golden/families/lfm2-bias \
   tests/golden/families/lfm2-moe \
+  tests/golden/families/minimax-text \
   tests/golden/families/llama \
   tests/golden/families/llama-linear \
   tests/golden/families/llama-yarn \

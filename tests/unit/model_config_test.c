@@ -219,6 +219,7 @@ static void test_published(void)
 
 #define TINY "layers = 2\nhidden = 64\nheads = 4\nffn = 128\nvocab = 100\nmax_positions = 64\n"
 
+#define SCAN "scan_heads = 4\nscan_key_dim = 8\nscan_value_dim = 8\n"
 static void test_errors(void)
 {
     static const struct {
@@ -327,6 +328,24 @@ static void test_errors(void)
          "block = pre only (m.ini:9:9)"},
         {"[model]\nfamily = llama\n" TINY "residual_alpha = 2\n",
          "m.ini:9:18: [model] residual_alpha: means nothing without block = alpha"},
+        {"[model]\nfamily = llama\n" TINY "block = alpha\nresidual_factors = 1,2\n",
+         "m.ini:10:20: [model] residual_factors: 6 numbers"},
+        {"[model]\nfamily = llama\n" TINY "residual_factors = 1,2,3,4,5,6\n",
+         "means nothing without block = alpha"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = sf*\n",
+         "layers with s need scan_heads, scan_key_dim and scan_value_dim"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = sg*\n" SCAN, "layers are s and g"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = s*\n" SCAN "mask = prefix\n",
+         "sees nothing behind a token"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = c*\n", "has 2 to 8 taps"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = k*\n" SCAN, "it is for layers with k"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = s*\n" SCAN "scan_groups = 3\n",
+         "3 do not divide 4 scan_heads"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = g*\n" SCAN "scan_scales = 1,2,3,4,5\n",
+         "5 numbers for layers with s or b"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = l*\n" SCAN "scan_step_max = 1\n",
+         "they have no steps"},
+        {"[model]\nfamily = llama\n" TINY "scan_heads = 4\n", "no layer reads it"},
         {"[model]\nfamily = llama\n" TINY "embed_dim = 64\n", "equals hidden"},
         {"[model]\nfamily = llama\n" TINY "rope_local_theta = 100\n",
          "means nothing without position = rope and layers with a window"},
@@ -688,7 +707,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(457, test_published());
-    TAP(164, test_errors());
+    TAP(186, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(9, test_flops());

@@ -365,6 +365,13 @@ family("kimi-linear", _seed=4, **llama_like(
     "kimi_linear", "KimiLinearForCausalLM", **KIMI,
     linear_attn_config=dict(full_attn_layers=[2], kda_layers=[1], head_dim=6, num_heads=3, short_conv_kernel_size=4)))
 
+family("minimax-text", _T=70, _seed=2, **llama_like(
+    "minimax", "MiniMaxForCausalLM", hidden_size=12, num_attention_heads=2, num_key_value_heads=1, head_dim=D, num_hidden_layers=2,
+    max_position_embeddings=96, layer_types=["linear_attention", "full_attention"], intermediate_size=8, rope_theta=1000000.0, rms_norm_eps=1e-5,
+    num_local_experts=4, num_experts_per_tok=2, router_aux_loss_coef=0.02, router_jitter_noise=0.0, output_router_logits=False, sliding_window=None,
+    block_size=16, full_attn_alpha_factor=1.4, full_attn_beta_factor=0.8, linear_attn_alpha_factor=1.7, linear_attn_beta_factor=0.9,
+    mlp_alpha_factor=1.2, mlp_beta_factor=1.1))
+
 # ---- Mamba-2: sequences that end within the second chunk of 64 ----
 INF = float("inf")
 MAMBA = dict(_T=70, vocab_size=24, hidden_size=12, num_attention_heads=2, num_key_value_heads=1, intermediate_size=10, max_position_embeddings=96,

@@ -37,8 +37,13 @@ static const struct {
     {"block=sandwich", "parallel_block=no"},
     {"block=alpha", "parallel_block=no"},
     {"block=out", "parallel_block=no"},
-    {"residual_scale*1.05", "block!=post"}, /* a norm over the sum hides some of it */
-    {"residual_alpha*1.05", "block=alpha"},
+    {"residual_scale*1.05",
+     "block!=post residual_factors="}, /* a norm over the sum hides some of it */
+    {"residual_alpha*1.05", "block=alpha residual_factors="},
+    {"residual_factors=", "residual_factors!="},
+    {"residual_factors=1.7,0.9,1.4,0.8,1.2,1.1", "residual_factors!="},
+    {"residual_factors=1.4,0.8,1.2,1.1,1.7,0.9", "residual_factors!="},
+    {"residual_factors=0.8,1.4,1.7,0.9,1.2,1.1", "residual_factors!="},
     {"parallel_block=no", NULL},
     {"parallel_block=one_norm", "block=pre"},
     {"parallel_block=two_norms", "block=pre"},
