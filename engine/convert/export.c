@@ -538,8 +538,7 @@ static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
                *from = text                ? text
                        : ex->family->sight ? kept
                                            : NULL;
-    json_t *was = from ? lf_json_load_text(from, strlen(from), LF_HF_CONFIG, NULL) : NULL,
-           *o = NULL;
+    json_t *was = from ? lf_hf_parse_json(from, strlen(from), LF_HF_CONFIG, NULL) : NULL, *o = NULL;
     const bool score = ex->config.output == LF_OUTPUT_SCORE;
     bool same = false;
     int rc = 0;

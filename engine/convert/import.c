@@ -273,7 +273,7 @@ static int add_norm(const struct import *im, json_t *state)
 {
     if (im->m.config.output != LF_OUTPUT_SCORE)
         return 0;
-    json_t *o = lf_json_load_text(im->m.config_text, strlen(im->m.config_text), LF_HF_CONFIG, NULL);
+    json_t *o = lf_hf_parse_json(im->m.config_text, strlen(im->m.config_text), LF_HF_CONFIG, NULL);
     json_t *mean = json_object_get(o, "mean"), *std = json_object_get(o, "std");
     int bad = 0;
     if (json_is_number(mean) && json_is_number(std))

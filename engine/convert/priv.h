@@ -16,7 +16,9 @@
 
 /* Sets out to the contents of dir/name, opened with lf_st_open_file. */
 int lf_hf_read_text(const char *dir, const char *name, size_t max, lf_buf *out, lf_err *err);
-/* The same as JSON, which the caller owns. */
+/* Parses such text, in which numbers may be infinite words. The caller owns the result. */
+json_t *lf_hf_parse_json(const char *text, size_t n, const char *what, lf_err *err);
+/* Both: the contents as JSON, which the caller owns. */
 json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err);
 
 /* Opens the tensors of a Hugging Face directory: safetensors, or PyTorch's files where there are

@@ -48,34 +48,38 @@ int lf_hf_read_text(const char *dir, const char *name, size_t max, lf_buf *out, 
 
 /* JSON has no infinite numbers. Python writes them as bare words, and transformers 5 as objects,
  * {"__float__": "Infinity"}, which these words become. */
-static int spell_infinite(lf_buf *text, lf_err *err)
+static int spell_infinite(lf_buf *out, const char *text, size_t n)
 {
     static const char word[] = "Infinity";
-    lf_buf out;
     bool quoted = false;
-    lf_buf_init(&out);
-    for (const char *p = text->data, *end = p + text->len; p < end; p++) {
+    for (const char *p = text, *end = p + n; p < end; p++) {
         if (*p == '"')
             quoted = !quoted;
         if (quoted && *p == '\\' && p + 1 < end)
-            lf_buf_add(&out, p++, 1);
+            lf_buf_add(out, p++, 1);
         if (!quoted && (size_t)(end - p) >= strlen(word) && !strncmp(p, word, strlen(word))) {
-            const bool minus = out.len > 0 && out.data[out.len - 1] == '-';
-            out.len -= minus;
-            lf_buf_addf(&out, "{\"__float__\": \"%s%s\"}", minus ? "-" : "", word);
+            const bool minus = out->len > 0 && out->data[out->len - 1] == '-';
+            out->len -= minus;
+            lf_buf_addf(out, "{\"__float__\": \"%s%s\"}", minus ? "-" : "", word);
             p += strlen(word) - 1;
             continue;
         }
-        lf_buf_add(&out, p, 1);
+        lf_buf_add(out, p, 1);
     }
-    int rc = lf_buf_check(&out, err);
-    if (rc == 0) {
-        lf_buf_fini(text);
-        *text = out;
-    } else {
-        lf_buf_fini(&out);
-    }
-    return rc;
+    return lf_buf_check(out, NULL);
+}
+
+json_t *lf_hf_parse_json(const char *text, size_t n, const char *what, lf_err *err)
+{
+    lf_buf spelled;
+    lf_buf_init(&spelled);
+    json_t *o = NULL;
+    if (spell_infinite(&spelled, text, n) != 0)
+        lf_fail(err, LF_ENOMEM, "%s: out of memory", what);
+    else
+        o = lf_json_load_text(spelled.data, spelled.len, what, err);
+    lf_buf_fini(&spelled);
+    return o;
 }
 
 json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err)
@@ -84,9 +88,8 @@ json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err)
     lf_buf_init(&text);
     char *path = lf_path_join(dir, name, err);
     json_t *o = NULL;
-    if (path && lf_hf_read_text(dir, name, LF_HF_MAX_JSON, &text, err) == 0 &&
-        spell_infinite(&text, err) == 0)
-        o = lf_json_load_text(text.data, text.len, path, err);
+    if (path && lf_hf_read_text(dir, name, LF_HF_MAX_JSON, &text, err) == 0)
+        o = lf_hf_parse_json(text.data, text.len, path, err);
     if (o && !json_is_object(o)) {
         lf_fail(err, LF_EFORMAT, "%s is no JSON object", path);
         json_decref(o);
@@ -170,8 +173,7 @@ static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
     json_t *o = NULL;
     char *path = lf_path_join(dir, LF_HF_CONFIG, err);
     int rc = path ? lf_hf_read_text(dir, LF_HF_CONFIG, LF_HF_MAX_JSON, &text, err) : LF_ENOMEM;
-    rc = rc != 0 ? rc : spell_infinite(&text, err);
-    if (rc == 0 && !(o = lf_json_load_text(text.data, text.len, path, err)))
+    if (rc == 0 && !(o = lf_hf_parse_json(text.data, text.len, path, err)))
         rc = LF_EFORMAT;
     if (rc == 0 && !json_is_object(o))
         rc = lf_fail(err, LF_EFORMAT, "%s is no JSON object", path);
@@ -226,7 +228,7 @@ static int keep_text(struct lf_hf_model *m, bool forgotten, lf_err *err)
         left += m->map.items[i].left;
     if (!m->config_text || (m->quant.rows == 0 && !m->quant.mxfp4 && left == 0))
         return 0;
-    json_t *o = lf_json_load_text(m->config_text, strlen(m->config_text), LF_HF_CONFIG, err);
+    json_t *o = lf_hf_parse_json(m->config_text, strlen(m->config_text), LF_HF_CONFIG, err);
     if (!o)
         return LF_EFORMAT;
     json_object_del(o, LF_HF_QUANT);

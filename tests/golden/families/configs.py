@@ -167,11 +167,11 @@ family("ernie4.5", **llama_like("ernie4_5", "Ernie4_5ForCausalLM", head_dim=D, u
                                 tie_word_embeddings=True, attention_dropout=..., pad_token_id=0))
 family("mimo", _oracle="oracle_mimo", **llama_like("mimo", "MiMoForCausalLM", head_dim=D, rope_theta=640000.0, max_window_layers=L,
                                                    sliding_window=P, use_sliding_window=False, use_mrope=False, rope_scaling=None,
-                                                   num_nextn_predict_layers=1))
+                                                   num_nextn_predict_layers=0))
 family("glm4.5", _T=12, _seed=3, **llama_like(
     "glm4_moe", "Glm4MoeForCausalLM", hidden_size=12, num_attention_heads=2, num_key_value_heads=1, head_dim=D, num_hidden_layers=3, attention_bias=True, use_qk_norm=True, first_k_dense_replace=1,
     moe_intermediate_size=8, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, n_group=1, topk_group=1, norm_topk_prob=True,
-    routed_scaling_factor=2.5, partial_rotary_factor=0.5, rope_theta=1000000.0, rope_scaling=None, num_nextn_predict_layers=1,
+    routed_scaling_factor=2.5, partial_rotary_factor=0.5, rope_theta=1000000.0, rope_scaling=None, num_nextn_predict_layers=0,
     pad_token_id=3, eos_token_id=[3, 4, 5], bos_token_id=...))
 family("ernie4.5-moe", _T=12, _seed=3, **llama_like(
     "ernie4_5_moe", "Ernie4_5_MoeForCausalLM", hidden_size=12, num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=3, use_bias=False, rope_theta=500000.0, rope_scaling=None,
