@@ -20,6 +20,7 @@
 #include "engine/base/json.h"
 #include "engine/base/str.h"
 #include "engine/convert/convert.h"
+#include "engine/convert/priv.h"
 #include "engine/model/weights.h"
 #include "engine/store/safetensors.h"
 #include "tests/golden/families/family.h"
@@ -81,11 +82,9 @@ static char *join(const char *a, const char *b)
 static json_t *load(const char *dir, const char *name)
 {
     lf_err err = LF_ERR_INIT;
-    char *path = join(dir, name);
-    json_t *o = lf_json_load_file(path, 1 << 20, &err);
+    json_t *o = lf_hf_read_json(dir, name, &err);
     if (!o)
         tap_bail("%s", err.text);
-    free(path);
     return o;
 }
 

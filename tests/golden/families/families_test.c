@@ -20,6 +20,7 @@
 #include "engine/base/str.h"
 #include "engine/convert/convert.h"
 #include "engine/convert/map.h"
+#include "engine/convert/priv.h"
 #include "engine/store/safetensors.h"
 #include "tests/golden/families/family.h"
 #include "tests/tap/tap.h"
@@ -350,7 +351,7 @@ static void test_export(const family *f)
     tap_ok(same_tensors(f, x, y), "%s: exported, %zu tensors, bytes equal to the source's", f->name,
            lf_st_n_entries(x));
     const struct lf_hf_family *hf = NULL;
-    if (!(config = lf_json_load_file(json, 1 << 20, &err)) ||
+    if (!(config = lf_hf_read_json(out, "config.json", &err)) ||
         !(hf = lf_hf_family_of(config, json, &err)) ||
         lf_hf_config_read(&back, hf, config, json, &err))
         tap_bail("%s: %s", f->name, err.text);

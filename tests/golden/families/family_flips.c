@@ -121,7 +121,8 @@ static const struct {
     {"mlp=glu", "layer_mlps!=n*"},
     {"mlp_bias!", "experts=0 layer_mlps!=n*"},
     {"mlp_gate_scale*1.05", "experts=0 mlp=glu layer_mlps!=n*"},
-    {"mlp_out_scale*1.05", "experts=0 layer_mlps!=n*"},
+    {"mlp_out_scale*1.05", /* a norm behind it hides it */
+     "experts=0 layer_mlps!=n* block!=sandwich block!=out block!=post"},
     {"glu_limit=0.5", "mlp=glu layer_mlps!=n*"},
     {"glu_limit*1.05", "glu_limit!=0"},
     {"glu_limit=0", NULL},
