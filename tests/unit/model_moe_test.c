@@ -567,8 +567,8 @@ static void test_refusals(void)
     } bad[] = {{"experts_per_token", "5", "5 of 4 experts"},
                {"layer_mlps", "d*", "no layer has them"},
                {"router_groups", "3", "3 groups"},
-               {"mlp", "plain", "mlp = glu"},
-               {"mlp_bias", "yes", "no bias"},
+               {"activation", "xielu", "are for mlp = plain"},
+               {"mlp_bias", "yes", "by expert_bias"},
                {"shared_gate", "yes", "without shared_ffn"},
                {"experts", "0", "means nothing without experts"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
