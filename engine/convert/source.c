@@ -282,7 +282,7 @@ static bool has_head(const struct lf_hf_model *m, const struct lf_map_row *row)
  * Returns whether the file has none of those that it tells of. */
 static bool forget_heads(struct lf_hf_model *m)
 {
-    for (const struct lf_map_row *r = m->family->rows; r->outside && m->config.mtp_layers; r++)
+    for (const struct lf_map_row *r = m->family->rows; r && r->outside && m->config.mtp_layers; r++)
         if (lf_map_of_head(r) && r->kind == LF_MAP_COPY && !strstr(r->outside, "{P}") &&
             has_head(m, r))
             return false;

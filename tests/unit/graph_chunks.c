@@ -212,7 +212,8 @@ static void test_fp8(void)
 static void test_family(const char *family)
 {
     /* sizes that follow from no other key */
-    static const char *const more[][2] = {{"qwen", "rope_original_positions=64"}};
+    static const char *const more[][2] = {{"qwen", "rope_original_positions=64"},
+                                          {"kimi-linear", "scan_rank=4"}};
     struct rig_model m = {
         .name = family,
         .family = family,
