@@ -228,8 +228,8 @@ typedef struct lf_model_config {
     int block; /* enum lf_model_block: where the norms of a layer stand, see decoder.h */
     double residual_alpha; /* block = alpha; 0 in a file = sqrt(2 layers) */
     double residual_scale; /* multiplies what attention and MLP add to the stream (Granite) */
-    /* block = alpha: factors of h and of f(h) in place of both, for attention, for other mixers, for
-     * the MLP (MiniMax-Text-01); empty: none */
+    /* block = alpha: factors of h and of f(h) in place of both, for attention, for other mixers,
+     * for the MLP (MiniMax-Text-01); empty: none */
     lf_model_list residual_factors;
     bool final_norm; /* a norm after the last layer */
 

@@ -49,8 +49,8 @@
  *     pre       x + f(norm x)                       post   norm(x + f(x))
  *     sandwich  x + post_norm(f(norm x))            alpha  h = norm x;  residual_alpha * h + f(h)
  *     out       x + norm(f(x))
- * (residual_factors has other numbers for each kind of branch), or, with parallel_block, x + attn(norm x) + mlp(norm x). residual_scale multiplies what is added
- * to x.
+ * (residual_factors has numbers for each kind of branch) or, with parallel_block, x + attn(norm x)
+ * + mlp(norm x). residual_scale multiplies what is added to x.
  *
  * Weight decay applies to matrices, not to vectors or taps of convolutions. Initial values depend
  * on the seed and a tensor's name only.
