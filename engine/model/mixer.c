@@ -106,16 +106,15 @@ static void mix_rows(struct lf_dec_build *b, lf_val in, const struct lf_dec_scan
     static const int scales[] = {LF_SCALE_Q, LF_SCALE_K, LF_SCALE_V};
     lf_val *const v[] = {&out->q, &out->k, &out->v};
     const int64_t all = 2 * w->keys + w->values, n[] = {w->keys, w->keys, w->values};
-    const bool apart = b->c->scan_scales.n > 0;
+    const bool apart = b->c->scan_scales.n > 0, conv = b->c->scan_conv > 0;
     lf_val x = apart ? in : lf_slice(b->g, in, 0, all);
-    if (b->c->scan_conv && !apart)
-        x = convolve(b, x, all, LF_ACT_SILU, "scan.conv", l);
-    else if (!b->c->scan_conv)
-        x = lf_act(b->g, x, LF_ACT_SILU);
+    if (!apart)
+        x = conv ? convolve(b, x, all, LF_ACT_SILU, "scan.conv", l) : lf_act(b->g, x, LF_ACT_SILU);
     for (int i = 0; i < 3; i++) {
         *v[i] = columns(b, x, i * w->keys, n[i], scales[i]);
-        if (b->c->scan_conv && apart)
-            *v[i] = convolve(b, *v[i], n[i], LF_ACT_SILU, parts[i], l);
+        if (apart)
+            *v[i] = conv ? convolve(b, *v[i], n[i], LF_ACT_SILU, parts[i], l)
+                         : lf_act(b->g, *v[i], LF_ACT_SILU);
     }
 }
 

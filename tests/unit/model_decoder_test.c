@@ -248,6 +248,72 @@ static void test_causal(lf_model_config c, const char *name, enum lf_dtype compu
     runner_fini(&r);
 }
 
+/* Multiplies the rows of every tensor "layers.N.scan.PART.weight". */
+static void scale_rows(struct runner *r, const char *part, float by)
+{
+    lf_err err = LF_ERR_INIT;
+    char end[64];
+    snprintf(end, sizeof end, ".scan.%s.weight", part);
+    for (int i = 0; i < lf_pstore_count(r->ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(r->ps, i);
+        const char *at = strstr(d->name, end);
+        if (!at || at[strlen(end)])
+            continue;
+        const size_t n = (size_t)(d->dims[0] * d->dims[1]);
+        float *w = malloc(n * sizeof *w);
+        if (lf_pstore_read(r->ps, i, LF_P_MASTER, w, n * sizeof *w, &err))
+            tap_bail("%s", err.text);
+        for (size_t k = 0; k < n; k++)
+            w[k] *= by;
+        if (lf_pstore_write(r->ps, i, LF_F32, w, &err))
+            tap_bail("%s", err.text);
+        free(w);
+    }
+}
+
+/* What scan_scales multiply is what the projection gives: powers of two in the weights in their
+ * place are the same bits, with a convolution behind them and without. */
+static void test_scan_scales(const char *conv)
+{
+    static const char *const parts[] = {"z", "v", "k", "q", "a"};
+    static const float by[] = {0.5f, 2, 4, 0.25f, 2};
+    static const char *const with[] = {"0.5,2,4,0.25,2", "1,1,1,1,1"};
+    const char *const keys[][2] = {{"layer_mixers", "sf*"}, {"scan_heads", "4"},
+                                   {"scan_key_dim", "6"},   {"scan_value_dim", "8"},
+                                   {"scan_conv", conv},     {"scan_gate", "silu"}};
+    static const int lens[] = {19, T - 19, 0};
+    float *got[2];
+    int32_t a[T];
+    lf_err err = LF_ERR_INIT;
+    for (int k = 0; k < 2; k++) {
+        lf_model_config c;
+        struct runner r;
+        load(&c, "tiny-llama.ini");
+        c.init_std = 0.2;
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            if (lf_model_config_set(&c, keys[i][0], keys[i][1], "scales", &err))
+                tap_bail("%s", err.text);
+        if (lf_model_config_set(&c, "scan_scales", with[k], "scales", &err) ||
+            lf_model_config_finish(&c, &err) || runner_init(&r, &c, LF_F32, &err))
+            tap_bail("%s", err.text);
+        for (int i = 0; i < T; i++)
+            a[i] = (int32_t)(lf_rng_u32(1, 1, (uint64_t)i) % (uint32_t)c.vocab);
+        float *bare = logits(&r, a, lens);
+        for (int i = 0; i < 5 && k == 1; i++)
+            scale_rows(&r, parts[i], by[i]);
+        got[k] = logits(&r, a, lens);
+        const size_t bytes = (size_t)(T * c.vocab) * sizeof(float);
+        if (k == 1) {
+            tap_ok(memcmp(bare, got[1], bytes) != 0, "scan_conv = %s: scales matter", conv);
+            tap_mem(got[0], got[1], bytes, "and are those of the projection");
+        }
+        free(bare);
+        runner_fini(&r);
+    }
+    free(got[0]);
+    free(got[1]);
+}
+
 static void test_prefixes(void)
 {
     const int32_t targets[9] = {-1, -1, 5, 6, -1, 1, 2, -1, -1}, cu[5] = {0, 4, 5, 5, 7};
@@ -463,6 +529,8 @@ int main(void)
     TAP(531, test_tables());
     TAP(6, test_errors());
     TAP(4, test_prefixes());
+    TAP(2, test_scan_scales("0"));
+    TAP(2, test_scan_scales("4"));
     TAP(10, test_causal_file("tiny-gpt2.ini", LF_F32, 0));
     TAP(10, test_causal_file("tiny-llama.ini", LF_F32, 0));
     TAP(10, test_causal_file("tiny-llama.ini", LF_BF16, 0));
