@@ -125,23 +125,78 @@ static int check_layers(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* The mixer that carries a state; 0: there is none. */
+static char state_mixer(const lf_model_config *c)
+{
+    for (int64_t l = 0; l < c->layers; l++) {
+        const char m = lf_model_layer_mixer(c, l);
+        if (lf_model_layer_scans(c, l) || m == LF_MIXER_CONV)
+            return m;
+    }
+    return 0;
+}
+
+/* Keys that only some mixers read. */
+static int check_mixers_read(const lf_model_config *c, lf_err *err)
+{
+    static const char scanning[] = "layers with s, g, k, l or b",
+                      attending[] = "a layer that attends (f, w or b)",
+                      normed[] = "layers with s, g, k, l or b, and scan_norm";
+    const char kind = state_mixer(c);
+    const bool scans = kind && kind != LF_MIXER_CONV, attends = lf_model_attends(c),
+               norm = scans && c->scan_norm;
+    const struct {
+        const char *key;
+        bool set, read;
+        const char *needs;
+    } rows[] = {
+        {"scan_heads", c->scan_heads > 0, scans, scanning},
+        {"scan_groups", c->scan_groups > 0, scans, scanning},
+        {"scan_key_dim", c->scan_key_dim > 0, scans, scanning},
+        {"scan_value_dim", c->scan_value_dim > 0, scans, scanning},
+        {"scan_conv", c->scan_conv > 0, kind != 0, "layers with s, g, k, l, b or c"},
+        {"scan_conv_bias", c->scan_conv_bias, kind && c->scan_conv, "scan_conv"},
+        {"scan_bias", c->scan_bias, kind != 0, "layers with s, g, k, l, b or c"},
+        {"scan_gate", c->scan_gate > 0, scans, scanning},
+        {"scan_norm", c->scan_norm > 0, scans, scanning},
+        {"scan_norm_parts", c->scan_norm_parts > 0, norm, normed},
+        {"scan_norm_eps", c->scan_norm_eps > 0, norm, normed},
+        {"scan_rank", c->scan_rank > 0, kind == LF_MIXER_KDA, "layers with k"},
+        {"scan_step_min", c->scan_step_min > 0, scans, scanning},
+        {"scan_step_max", c->scan_step_max > 0, scans, scanning},
+        {"scan_scales", c->scan_scales.n > 0, scans, "layers with s or b"},
+        {"scan_in_scale", fabs(c->scan_in_scale - 1) > 0, scans, scanning},
+        {"scan_out_scale", fabs(c->scan_out_scale - 1) > 0, scans, scanning},
+        {"attn_in_scale", fabs(c->attn_in_scale - 1) > 0, attends, attending},
+        {"attn_out_scale", fabs(c->attn_out_scale - 1) > 0, attends, attending},
+        {"kv_lora", c->kv_lora > 0, attends, attending},
+        {"qkv_bias", c->qkv_bias, attends, attending},
+        {"out_bias", c->out_bias, attends, attending},
+        {"attn_gate", c->attn_gate, attends, attending},
+        {"attn_sinks", c->attn_sinks, attends, attending},
+        {"qk_norm", c->qk_norm, attends, attending},
+        {"attn_scale", c->attn_scale > 0, attends, attending},
+        {"attn_softcap", c->attn_softcap > 0, attends, attending},
+        {"attn_prob_dropout", c->attn_prob_dropout > 0, attends, attending},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].set && !rows[i].read && lf_model_by_hand(c, rows[i].key))
+            CONTRADICTION(rows[i].key, "no layer reads it: it needs %s", rows[i].needs);
+    return 0;
+}
+
 /* Mixers that carry a state. A model has one kind of them, as the sizes are of all layers. */
 static int check_scans(lf_model_config *c, lf_err *err)
 {
-    char kind = 0;
+    const char kind = state_mixer(c);
     for (int64_t l = 0; l < c->layers; l++) {
         const char m = lf_model_layer_mixer(c, l);
-        const bool scans = lf_model_layer_scans(c, l), recurs = scans || m == LF_MIXER_CONV;
-        if (recurs && kind && m != kind)
+        if ((lf_model_layer_scans(c, l) || m == LF_MIXER_CONV) && m != kind)
             CONTRADICTION("layer_mixers",
                           "layers are %c and %c; a model has one of s, g, k, l, b "
                           "and c",
                           kind, m);
-        kind = recurs ? m : kind;
     }
-    const char *const plain = c->scan_heads ? "scan_heads" : "scan_conv";
-    if (!kind && lf_model_by_hand(c, plain) && (c->scan_heads || c->scan_conv))
-        CONTRADICTION(plain, "no layer reads it: layer_mixers = %s", c->layer_mixers.text);
     if (!kind)
         return 0;
     if (c->mask == LF_MASK_PREFIX)
@@ -569,6 +624,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_layers(c, err);
     if (rc == 0)
         rc = check_latent(c, err);
+    if (rc == 0)
+        rc = check_mixers_read(c, err); /* before defaults are filled in */
     if (rc == 0)
         rc = check_scans(c, err);
     if (rc == 0)

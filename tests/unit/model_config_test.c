@@ -346,6 +346,18 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "layer_mixers = l*\n" SCAN "scan_step_max = 1\n",
          "they have no steps"},
         {"[model]\nfamily = llama\n" TINY "scan_heads = 4\n", "no layer reads it"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = cf\nscan_conv = 3\nscan_heads = 4\n",
+         "m.ini:11:14: [model] scan_heads: no layer reads it: it needs layers with s, g, k, l or "
+         "b"},
+        {"[model]\nfamily = llama\n" TINY "scan_gate = silu\n", "scan_gate: no layer reads it"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = sf\n" SCAN "scan_conv_bias = yes\n",
+         "scan_conv_bias: no layer reads it: it needs scan_conv"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = sf\n" SCAN "scan_norm_parts = 2\n",
+         "scan_norm_parts: no layer reads it: it needs layers with s, g, k, l or b, and scan_norm"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = s*\n" SCAN "qk_norm = yes\n",
+         "qk_norm: no layer reads it: it needs a layer that attends"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = cf\nscan_conv = 3\nscan_in_scale = 2\n",
+         "scan_in_scale: no layer reads it"},
         {"[model]\nfamily = llama\n" TINY "embed_dim = 64\n", "equals hidden"},
         {"[model]\nfamily = llama\n" TINY "rope_local_theta = 100\n",
          "means nothing without position = rope and layers with a window"},
@@ -707,7 +719,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(457, test_published());
-    TAP(186, test_errors());
+    TAP(198, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(9, test_flops());
