@@ -546,8 +546,9 @@
                    .help = "of what the adapters read"),                                           \
         LF_OPT_ROW(.name = "lora_targets", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,             \
                    .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.targets),               \
-                   .help = "layers with an adapter: all, q, k, v, o, gate, up, down, qkv, "        \
-                           "gate_up or a pattern over names; unset: all"),                         \
+                   .help =                                                                         \
+                       "layers with an adapter: all, q, k, v, o, gate, up, down, z, a, b ..., "    \
+                       "qkv, gate_up, in or a pattern over names; unset: all"),                    \
         LF_TRAIN_CHOICE_ROWS
 
 #endif

@@ -73,8 +73,8 @@ static int find_item(const struct lf_peft *p, const char *weight, int64_t rows, 
                        "that program, so adapt them so "
                        "(lora_targets)",
                        weight, p->map.items[k].name, p->family->name,
-                       inside < all ? "q, k, v or gate, up are one module (qkv, gate_up)"
-                                    : "q, k, v and gate, up are modules of their own");
+                       inside < all ? "several of these are one module (qkv, gate_up, in)"
+                                    : "its parts are modules of their own");
     }
     return lf_fail(err, LF_ENOTSUP, "family %s has no module for %s", p->family->name, weight);
 }

@@ -10,11 +10,12 @@
  * and store then use the adapter; rows.adapter_off builds a graph of the base alone.
  *
  * Targets name linear layers of a decoder:
- *     all                      every one of attention and MLP, each with an adapter of its own (the
+ *     all                      every one of mixers and MLP, each with an adapter of its own (the
  *                              default)
- *     q k v o gate up down     that part of every layer
- *     qkv gate_up              q, k, v (gate, up) as one module with one A, for models that store
- *                              them as one
+ *     q k v o gate up down     that part of every layer, and
+ *     z a b, c x, f_a ...      of scans and short convolutions (names of tensors: decoder.h)
+ *     qkv gate_up in           q, k, v (gate, up; all that a scan or a short convolution reads) as
+ *                              one module with one A, for models that store them as one
  *     layers.3.attn.q.weight   a pattern (* ? [...]) over the names of tensors
  * Experts of a mixture and their router have no adapters. score.weight of a reward model is new, so
  * it is trained whole beside the adapters (head); the base may be a language model.

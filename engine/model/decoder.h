@@ -28,7 +28,7 @@
  *                                  (group layers.N.scan.in; z, a, b where the kind has them)
  *     layers.N.scan.conv_{q,k}.{weight [G Dk, K], bias}, .conv_v [H Dv, K]
  *                                  (group layers.N.scan.conv without scan_scales)
- *     layers.N.scan.{f_a,g_a}.weight [scan_rank, C]    (KDA; group layers.N.scan.down)
+ *     layers.N.scan.{f_a,g_a}.weight [scan_rank, C]    (KDA; group layers.N.scan.fg_a)
  *     layers.N.scan.f_b.weight [H Dk, scan_rank], .g_b [H Dv, scan_rank]
  *     layers.N.scan.a_log [H], .dt_bias [H] (KDA: [H Dk]), .skip [H] (Mamba-2)
  *     layers.N.scan.norm.weight [H Dv], or [Dv] of each head

@@ -181,7 +181,7 @@ lf_val lf_dec_scan(struct lf_dec_build *b, lf_val x, int64_t l)
            a = columns(b, all, a_at, w.steps, LF_SCALE_A);
     mix_rows(b, all, &w, l, &in);
     if (m == LF_MIXER_KDA) {
-        const lf_val low = lf_dec_linear(b, x, false, "scan.down", l);
+        const lf_val low = lf_dec_linear(b, x, false, "scan.fg_a", l);
         a = lf_dec_linear(b, lf_slice(b->g, low, 0, c->scan_rank), false, "scan.f_b", l);
         z = lf_dec_linear(b, lf_slice(b->g, low, c->scan_rank, c->scan_rank), false, "scan.g_b", l);
     }

@@ -373,7 +373,7 @@ static void add_scan_ranks(struct table *t, int64_t l, struct cut heads)
                   gate = c->scan_heads * c->scan_value_dim, r = c->scan_rank;
     const long long n = (long long)l;
     char w[64];
-    snprintf(w, sizeof w, "layers.%lld.scan.down.weight", n);
+    snprintf(w, sizeof w, "layers.%lld.scan.fg_a.weight", n);
     add(t, w, MATRIX, WHOLE, matrix(r, c->hidden), "layers.%lld.scan.f_a.weight", n);
     add(t, w, MATRIX, WHOLE, matrix(r, c->hidden), "layers.%lld.scan.g_a.weight", n);
     add(t, NULL, MATRIX, heads, matrix(decays, r), "layers.%lld.scan.f_b.weight", n);
