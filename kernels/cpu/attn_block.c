@@ -326,7 +326,7 @@ void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, i
 float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r,
                              float sink, void *o)
 {
-    const bool sunk = sink > -INFINITY && b->l[r] != 0.0f;
+    const bool sunk = sink != -INFINITY && b->l[r] != 0.0f; /* a NaN goes on */
     const float m = sunk && sink > b->m[r] ? sink : b->m[r], was = sunk ? expf(b->m[r] - m) : 1.0f,
                 l = sunk ? b->l[r] * was + expf(sink - m) : b->l[r];
     const lf_v inv = lf_v_set1(l == 0.0f ? 0.0f : was / l);

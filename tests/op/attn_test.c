@@ -288,6 +288,68 @@ static void test_future(const struct lf_kernels *k, int type)
     op_free(&o[1]);
 }
 
+/* A sink that is NaN or infinite reaches the rows of its head that see a key, and changes no bit of
+ * other heads. */
+static void test_broken_sink(const struct lf_kernels *k, int type, float value)
+{
+    enum { R = 40, D = 16, H = 2, PADDING = 3 };
+    struct op_buf mem = op_alloc(2 * sizeof(int32_t) + H * sizeof(float)),
+                  q = op_random(R * H * D, type, 1, 2.0),
+                  o[2] = {op_alloc(q.bytes), op_alloc(q.bytes)};
+    int32_t *cu = mem.p;
+    float *sinks = (float *)(cu + 2);
+    int wrong = 0, finite = 0;
+    cu[0] = 0;
+    cu[1] = R - PADDING;
+    struct lf_k_attn_fwd a = {.rows = R,
+                              .heads = H,
+                              .groups = H,
+                              .d = D,
+                              .d_value = D,
+                              .n_docs = 1,
+                              .q = q.p,
+                              .k = q.p,
+                              .v = q.p,
+                              .ldq = H * D,
+                              .ldk = H * D,
+                              .ldv = H * D,
+                              .ldo = H * D,
+                              .cu_seqlens = cu,
+                              .sinks = sinks,
+                              .scale = 0.2f,
+                              .causal = true,
+                              .x_type = (uint8_t)type};
+    a.work_bytes = k->attn_fwd.work(&a, 2);
+    struct op_buf work = op_alloc(a.work_bytes);
+    lf_queue *qu = op_queue_create(2);
+    a.work = work.p;
+    for (int i = 0; i < 2; i++) {
+        sinks[0] = 0.5f;
+        sinks[1] = i ? value : 0.25f;
+        a.o = o[i].p;
+        k->attn_fwd.run(qu, &a);
+    }
+    for (int64_t i = 0; i < R * H * D; i++) {
+        const double was = op_get(o[0].p, i, type), is = op_get(o[1].p, i, type);
+        const bool sees = i / D % H == 1 && i / (H * D) < R - PADDING;
+        finite += sees && !isnan(is);
+        wrong += !sees && memcmp(&was, &is, sizeof was) != 0;
+    }
+    tap_ok(finite == 0 && wrong == 0,
+           "a sink of %g reaches all rows of its head and no other: %s, %s (%d stay, %d change)",
+           (double)value, k->family,
+           type == LF_BF16  ? "bf16"
+           : type == LF_F16 ? "f16"
+                            : "f32",
+           finite, wrong);
+    op_queue_destroy(qu);
+    op_free(&work);
+    op_free(&mem);
+    op_free(&q);
+    op_free(&o[0]);
+    op_free(&o[1]);
+}
+
 #ifdef OP_CUDA
 /* The kernels of compute capability 9.0: the same cases, and the forward has the bits of the other
  * kernels, which generation computes with. */
@@ -409,8 +471,11 @@ int main(void)
             TAP(1, test_refused(op_kernels(i)));
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
-            if (op_kernels(i))
+            if (op_kernels(i)) {
                 TAP(2, test_future(op_kernels(i), type));
+                TAP(1, test_broken_sink(op_kernels(i), type, NAN));
+                TAP(1, test_broken_sink(op_kernels(i), type, INFINITY));
+            }
 #ifdef OP_CUDA
     if (op_wgmma(true))
         every_wgmma();
