@@ -113,6 +113,15 @@ int64_t lf_vision_width(const lf_vision_config *c)
     return c->hidden * (c->read_states.n ? c->read_states.n : 1);
 }
 
+static int check_whole(const char *key, const lf_model_list *l, lf_err *err)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->v[i] != floor(l->v[i]))
+            return lf_fail(err, LF_EINVAL, "%s names layer %g, which is no whole number", key,
+                           l->v[i]);
+    return 0;
+}
+
 static int check_states(const lf_vision_config *c, lf_err *err)
 {
     double most = 0;
@@ -183,6 +192,9 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
                        "positions = %lld are not a square of patches%s: a picture of another grid "
                        "reads between them",
                        (long long)c->positions, c->class_token ? " and the class token" : "");
+    if (check_whole("full_layers", &c->full_layers, err) ||
+        check_whole("read_states", &c->read_states, err) || check_whole("taps", &c->taps, err))
+        return LF_EINVAL;
     for (int64_t i = 0; i < c->full_layers.n; i++)
         if (!c->windows || c->full_layers.v[i] < 0 || c->full_layers.v[i] >= (double)c->layers)
             return lf_fail(err, LF_EINVAL, "full_layers names layer %g, of %lld layers %s windows",

@@ -548,6 +548,18 @@ static void beyond(lf_vision_config *c)
 {
     c->full_layers.v[0] = 3;
 }
+static void half_window(lf_vision_config *c)
+{
+    c->full_layers.v[0] = 1.5;
+}
+static void half_state(lf_vision_config *c)
+{
+    c->read_states = (lf_model_list){.n = 2, .v = {0.5, 3}};
+}
+static void half_tap(lf_vision_config *c)
+{
+    c->taps = (lf_model_list){.n = 2, .v = {0, 0.5}};
+}
 
 static void test_refusals(void)
 {
@@ -560,6 +572,9 @@ static void test_refusals(void)
     refused("no bias to leave out", bare, "bare_keys");
     refused("a table beside rope", smooth_rope, "smooth_positions");
     refused("a layer that is not there", beyond, "layer 3, of 3");
+    refused("half a layer without windows", half_window, "full_layers names layer 1.5");
+    refused("half a layer to read", half_state, "read_states names layer 0.5");
+    refused("half a layer to tap", half_tap, "taps names layer 0.5");
 }
 
 int main(void)
@@ -569,6 +584,6 @@ int main(void)
         "internvit-rms", "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "eva-clip",      "eva02"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         one(families[i]);
-    TAP(9, test_refusals());
+    TAP(12, test_refusals());
     return tap_done();
 }
