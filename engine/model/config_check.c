@@ -305,7 +305,7 @@ static int check_unread(const lf_model_config *c, lf_err *err)
 {
     const bool yarn = c->rope_scaling == LF_ROPE_YARN,
                longrope = c->rope_scaling == LF_ROPE_LONGROPE, windows = c->sliding_window > 0,
-               tokens = c->output == LF_OUTPUT_TOKENS,
+               tokens = c->output == LF_OUTPUT_TOKENS, attends = lf_model_attends(c),
                dense = lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) > 0;
     const struct {
         const char *key;
@@ -337,6 +337,14 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"window_head_dim", c->window_head_dim > 0, windows, "sliding_window"},
         {"layer_positions", c->layer_positions.text[0] != 0, c->position == LF_POS_ROPE,
          "position = rope"},
+        {"qkv_bias", c->qkv_bias, attends, "layers with attention"},
+        {"out_bias", c->out_bias, attends, "layers with attention"},
+        {"qk_norm", c->qk_norm, attends, "layers with attention"},
+        {"attn_gate", c->attn_gate, attends, "layers with attention"},
+        {"attn_sinks", c->attn_sinks, attends, "layers with attention"},
+        {"attn_softcap", c->attn_softcap > 0, attends, "layers with attention"},
+        {"attn_scale", c->attn_scale > 0, attends, "layers with attention"},
+        {"attn_prob_dropout", c->attn_prob_dropout > 0, attends, "layers with attention"},
         {"glu_limit", c->glu_limit > 0, c->mlp == LF_MLP_GLU, "mlp = glu"},
         {"glu_up_offset", fabs(c->glu_up_offset) > 0, c->mlp == LF_MLP_GLU, "mlp = glu"},
         {"mlp_gate_scale", fabs(c->mlp_gate_scale - 1) > 0, dense && c->mlp == LF_MLP_GLU,

@@ -219,7 +219,8 @@ static void test_published(void)
 
 #define TINY "layers = 2\nhidden = 64\nheads = 4\nffn = 128\nvocab = 100\nmax_positions = 64\n"
 
-#define SCAN "scan_heads = 4\nscan_key_dim = 8\nscan_value_dim = 8\n"
+#define SCAN         "scan_heads = 4\nscan_key_dim = 8\nscan_value_dim = 8\n"
+#define NO_ATTENTION "[model]\nfamily = llama\n" TINY "layer_mixers = s*\n" SCAN
 static void test_errors(void)
 {
     static const struct {
@@ -338,6 +339,19 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "layer_mixers = s*\n" SCAN "mask = prefix\n",
          "sees nothing behind a token"},
         {"[model]\nfamily = llama\n" TINY "layer_mixers = c*\n", "has 2 to 8 taps"},
+        {NO_ATTENTION "qkv_bias = yes\n", "qkv_bias: means nothing without layers with attention"},
+        {NO_ATTENTION "out_bias = yes\n", "out_bias: means nothing without layers with attention"},
+        {NO_ATTENTION "qk_norm = yes\n", "qk_norm: means nothing without layers with attention"},
+        {NO_ATTENTION "attn_gate = yes\n",
+         "attn_gate: means nothing without layers with attention"},
+        {NO_ATTENTION "attn_sinks = yes\n",
+         "attn_sinks: means nothing without layers with attention"},
+        {NO_ATTENTION "attn_softcap = 5\n",
+         "attn_softcap: means nothing without layers with attention"},
+        {NO_ATTENTION "attn_scale = 2\n",
+         "attn_scale: means nothing without layers with attention"},
+        {NO_ATTENTION "attn_prob_dropout = 0.1\n",
+         "attn_prob_dropout: means nothing without layers with attention"},
         {"[model]\nfamily = llama\n" TINY "layer_mixers = k*\n" SCAN, "it is for layers with k"},
         {"[model]\nfamily = llama\n" TINY "layer_mixers = s*\n" SCAN "scan_groups = 3\n",
          "3 do not divide 4 scan_heads"},
@@ -719,7 +733,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(457, test_published());
-    TAP(198, test_errors());
+    TAP(214, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(9, test_flops());
