@@ -137,6 +137,8 @@ static int check_shuffle(lf_hf_reader *r, lf_err *err)
     if (rc == 0 && fabs(ratio - 0.5) > 0)
         return lf_fail(err, LF_ENOTSUP, "%s: downsample_ratio = %g is not supported; it is 0.5",
                        r->path, ratio);
+    if (rc == 0 && v && !version)
+        return lf_hf_bad_value(r, "ps_version", v, "is not a version, such as \"v2\"", err);
     if (rc == 0 && (!version || strcmp(version, "v2") != 0))
         return lf_fail(err, LF_ENOTSUP, "%s: ps_version = %.20s is not supported; it is v2",
                        r->path, version ? version : "v1");

@@ -214,6 +214,7 @@ static const struct {
     {"internvl-chat", "{\"llm_config\": null}", "llm_config is missing"},
     {"internvl-chat", "{\"ps_version\": null}", "ps_version = v1"},
     {"internvl-chat", "{\"ps_version\": \"v1\"}", "ps_version = v1"},
+    {"internvl-chat", "{\"ps_version\": 2}", "ps_version = 2 is not a version"},
     {"internvl-chat", "{\"downsample_ratio\": 0.25}", "downsample_ratio = 0.25"},
     {"internvl-chat", "{\"select_layer\": -2}", "*"},
     {"internvl-chat", "{\"select_layer\": null}", NULL},
