@@ -286,6 +286,12 @@ static int take_settings(struct lf_train_config *c, lf_arena *a, const struct lf
     int rc = is ? lf_adapter_config_of(is, dir, err) : LF_ENOMEM;
     if (rc == 0)
         rc = agree(is, asked, err);
+    if (rc == 0 && is->mtp && !lf_train_mtp(c))
+        rc = lf_fail(err, LF_EINVAL,
+                     "the adapter in %s has parts in heads for later tokens, which this run does "
+                     "not train; give mtp_weight above 0, or begin with its merged checkpoint "
+                     "(init_from)",
+                     asked->from);
     if (rc == 0 && !(c->adapter_from = lf_arena_strdup(a, dir, err)))
         rc = LF_ENOMEM;
     if (rc == 0)

@@ -91,10 +91,11 @@ static int choose_one(struct choice *c, const struct lf_param_desc *d, int membe
     return 0;
 }
 
-/* Is the tensor of a head of mtp_layers that is not trained? */
-static bool idle(const lf_decoder *d, const char *name)
+/* Is the tensor of a head of mtp_layers that has no adapter? Who reads an adapter runs no head in
+ * training, so the adapter says it. */
+static bool idle(const lf_decoder *d, const struct lf_adapter_config *a, const char *name)
 {
-    const int64_t first = d->c.layers + lf_decoder_mtp(d);
+    const int64_t first = d->c.layers + (a->mtp ? d->c.mtp_layers : 0);
     return strncmp(name, "layers.", 7) == 0 && strtoll(name + 7, NULL, 10) >= first;
 }
 
@@ -149,7 +150,7 @@ static int hits_elsewhere(const lf_decoder *d, const lf_pstore *ps,
     for (int i = 0; rc == 0 && i < lf_pstore_count(all); i++) {
         struct choice c = {false, 0};
         if (lf_pstore_find(ps, lf_pstore_desc(all, i)->name) < 0 &&
-            !idle(d, lf_pstore_desc(all, i)->name))
+            !idle(d, a, lf_pstore_desc(all, i)->name))
             rc = choose(&c, all, i, 1, a, hits, err);
     }
     lf_pstore_destroy(all);
@@ -204,7 +205,7 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
         struct choice c = {false, 0};
         for (n = 1; i + n < count && strcmp(lf_pstore_desc(ps, i + n)->group, group) == 0; n++)
             ;
-        rc = idle(d, lf_pstore_desc(ps, i)->name) ? 0 : choose(&c, ps, i, n, a, hits, err);
+        rc = idle(d, a, lf_pstore_desc(ps, i)->name) ? 0 : choose(&c, ps, i, n, a, hits, err);
         if (rc == 0 && (c.whole || c.members))
             rc = lf_pstore_adapt(ps, group, c.whole ? 0 : c.members, &ad, err);
     }
@@ -233,7 +234,8 @@ json_t *lf_adapter_to_json(const struct lf_adapter_config *a, lf_err *err)
                                 a->alpha, "rank_stabilised", a->rank_stabilised, "dropout",
                                 a->dropout, "targets", targets);
     if (o && ((a->dora && json_object_set_new(o, "dora", json_true())) ||
-              (a->head && json_object_set_new(o, "head", json_true())))) {
+              (a->head && json_object_set_new(o, "head", json_true())) ||
+              (a->mtp && json_object_set_new(o, "mtp", json_true())))) {
         json_decref(o);
         o = NULL;
     }
@@ -255,6 +257,7 @@ int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *w
     a.rank_stabilised = json_is_true(rs);
     a.dora = json_is_true(json_object_get(o, "dora"));
     a.head = json_is_true(json_object_get(o, "head"));
+    a.mtp = json_is_true(json_object_get(o, "mtp"));
     if (rc != 0)
         return rc;
     if (!json_is_boolean(rs) || !json_is_array(targets) ||

@@ -38,6 +38,7 @@ struct lf_adapter_config {
     bool dora;            /* lengths of rows are trained separately from their directions */
     double dropout;       /* of the input of A, in training */
     bool head;     /* the score head of a reward model is trained whole and kept with the adapter */
+    bool mtp;      /* heads of mtp_layers have adapters too: they were trained with the model */
     int n_targets; /* 0: all */
     char target[LF_ADAPTER_TARGETS][96];
 };

@@ -47,13 +47,24 @@ static void tie(const struct lf_train_model *m)
     }
 }
 
+struct lf_adapter_config lf_train_adapter(const struct lf_train_config *c,
+                                          const lf_model_config *mc)
+{
+    struct lf_adapter_config a = *c->adapter;
+    if (!c->adapter_from) /* that says it itself */
+        a.mtp = lf_train_mtp(c) && mc->mtp_layers > 0;
+    return a;
+}
+
 static int declare_chunks(const struct lf_train_model *m, lf_pstore *ps,
                           const struct lf_train_config *c, const struct lf_decoder_chunk *part,
                           int n, lf_err *err)
 {
     int rc = lf_decoder_declare_chunks(m->dec, ps, part, n, err);
-    if (rc == 0 && c->adapter)
-        rc = lf_decoder_adapt(m->dec, ps, c->adapter, err);
+    if (rc == 0 && c->adapter) {
+        const struct lf_adapter_config a = lf_train_adapter(c, lf_decoder_config(m->dec));
+        rc = lf_decoder_adapt(m->dec, ps, &a, err);
+    }
     if (rc == 0 && c->objective && c->objective->declare)
         rc = c->objective->declare(c->objective->user, m->dec, ps, err);
     return rc;

@@ -511,6 +511,10 @@ static int set_up(lf_trainer *t, lf_err *err)
     int rc = lf_axes_open(&t->comms, &t->who, &t->c->axes, t->run.comm, err);
     if (rc == 0)
         rc = resolve_model(t, err);
+    if (rc == 0 && t->c->adapter) {
+        t->adapter = lf_train_adapter(t->c, &t->mc);
+        t->run.c.adapter = &t->adapter;
+    }
     if (rc == 0)
         rc = lf_train_choose_cut(t, err);
     rc = lf_train_agree(t, rc != 0 ? rc : set_up_alone(t, err), err);

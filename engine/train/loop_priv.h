@@ -112,6 +112,7 @@ struct lf_trainer {
     double longest_s;           /* step so far */
     bool late;                  /* the ranks agreed after the last step that it is time to save */
     lf_model_config mc;         /* resolved */
+    struct lf_adapter_config adapter; /* of the run, which points to it; unused without one */
     struct lf_train_model m;
     lf_loader *data, *vdata;
     lf_features *features; /* NULL: the encoder runs, or there are no pictures */
@@ -192,6 +193,10 @@ int lf_train_choose_cut(lf_trainer *t, lf_err *err);
 /* Declares the tensors of this rank's layers, of an adapter and of the objective, and freezes those
  * that are not trained. In a pipeline it marks the chunks that gradients do not reach. */
 int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err);
+/* What the run's adapter of such a model is: a new one covers heads of mtp_layers that are trained.
+ * c->adapter is not NULL. */
+struct lf_adapter_config lf_train_adapter(const struct lf_train_config *c,
+                                          const lf_model_config *mc);
 
 /* setup.c */
 /* Returns the place of best_metric among the means of the objective; -1: it is none of these. */

@@ -355,4 +355,31 @@ run lora $lora
 is $rc 0 "as it was it goes on"
 is "$(id lora)" "$(id lorakill)" "to the same end"
 
-finish 121
+# a model with a head for later tokens, whose adapter covers it
+{ cat "$dir/base.ini" && echo mtp_layers = 1; } >"$dir/later.ini"
+"$pretrain" --config "$dir/later.ini" --out "$dir/later" --steps 5 2>"$dir/err" || bail "no base with a head"
+later="--init-from $dir/later/checkpoint --steps 3"
+run laterlora $later --lora-rank 4
+is $rc 0 "an adapter of a model with a head for later tokens"
+echo '{"id": "1", "prompt": [1, 2, 3]}' >"$dir/later.jsonl"
+texts() { # texts OUT CHECKPOINT ARGS...
+    _to=$1 _of=$2
+    shift 2
+    "$LF_BUILDDIR/stages/lf-generate" --checkpoint "$_of" --prompts "$dir/later.jsonl" --max-tokens 8 --temperature 0 \
+        --threads 1 --out "$dir/$_to" "$@" 2>"$dir/err"
+}
+texts beside "$dir/later/checkpoint" --adapter "$dir/laterlora/out/adapter" &&
+    texts guessed "$dir/later/checkpoint" --adapter "$dir/laterlora/out/adapter" --speculative mtp &&
+    cmp -s "$dir/beside/text/out.jsonl" "$dir/guessed/text/out.jsonl"
+ok $? "generates beside its base, and its head guesses"
+"$LF_BUILDDIR/stages/lf-convert" --from "$dir/laterlora/out/adapter" --base "$dir/later/checkpoint" --to checkpoint \
+    --out "$dir/latermerged" 2>"$dir/err" && cmp -s "$dir/latermerged/checkpoint/manifest.json" "$dir/laterlora/out/checkpoint/manifest.json"
+ok $? "and is merged to the checkpoint of its run"
+run not $later --adapter "$dir/laterlora/out/adapter" --mtp-weight 0
+is $rc 1 "a run without heads does not go on with it"
+says "mtp_weight above 0" "and says what to do"
+run lateronly $later --lora-rank 4 --mtp-weight 0
+run laternext $later --adapter "$dir/lateronly/out/adapter"
+is $rc 0 "one that leaves the head out goes on with its loss"
+
+finish 127

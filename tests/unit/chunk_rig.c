@@ -56,7 +56,8 @@ static void adapt(const struct rig_model *m, struct rig_rank *k)
                                   .alpha = 6,
                                   .dora = m->lora < 0,
                                   .dropout = m->lora_dropout,
-                                  .head = m->head == RIG_SCORE};
+                                  .head = m->head == RIG_SCORE,
+                                  .mtp = m->mtp};
     if (m->targets) {
         a.n_targets = 1;
         snprintf(a.target[0], sizeof a.target[0], "%s", m->targets);
