@@ -57,10 +57,15 @@ static void add_table(lf_buf *b, const struct lf_convert_card *c)
     lf_buf_addf(b, "| type of the weights | %s |\n", c->dtype);
     add_row(b, "layers", lone ? m->vision.layers : m->layers);
     add_row(b, "hidden width", lone ? m->vision.hidden : m->hidden);
-    lf_buf_addf(b, "| heads | %lld, keys and values %lld, width %lld |\n",
-                (long long)(lone ? m->vision.heads : m->heads),
-                (long long)(lone ? m->vision.heads : m->kv_heads),
-                (long long)(lone ? m->vision.head_dim : m->head_dim));
+    if (lone || lf_model_attends(m))
+        lf_buf_addf(b, "| heads | %lld, keys and values %lld, width %lld |\n",
+                    (long long)(lone ? m->vision.heads : m->heads),
+                    (long long)(lone ? m->vision.heads : m->kv_heads),
+                    (long long)(lone ? m->vision.head_dim : m->head_dim));
+    if (m->scan_heads > 0)
+        lf_buf_addf(b, "| heads of scans | %lld, keys %lld wide, values %lld |\n",
+                    (long long)m->scan_heads, (long long)m->scan_key_dim,
+                    (long long)m->scan_value_dim);
     if (m->experts > 0)
         lf_buf_addf(b, "| experts | %lld, of which %lld work on a token |\n", (long long)m->experts,
                     (long long)m->experts_per_token);

@@ -34,6 +34,11 @@ for d in "$golden"/*/; do
     run --from "$dir/$f/checkpoint" --dtype f32 --out "$dir/$f/again" &&
         run --from "$dir/$f/again/model" --out "$dir/$f/back" --verify "$d/expected.safetensors"
     ok $? "$f: a new config.json, imported again" "$dir/e"
+    if [ "$f" = mamba2 ]; then
+        card=$dir/$f/model/README.md
+        grep -q '^| heads of scans | 6, keys 5 wide, values 4 |$' "$card" && ! grep -q '^| heads |' "$card"
+        ok $? "$f: the card has heads of scans, and none of attention" "$dir/e"
+    fi
     [ "$f" = gpt2 ] || [ "$f" = llama ] || rm -rf "${dir:?}/$f"
 done
 
@@ -209,4 +214,4 @@ foreign neox "layer_00-model_00-model_states.pt: a checkpoint of a pipeline of D
 foreign legacy "mp_rank_00/model_optim_rng.pt is no file of torch.save" mp_rank_00/model_optim_rng.pt # of Megatron-LM too, and read
 refused 2 "$dir/foreign/dcp/__0_0.distcp: $dcp" "by the plan as well" --plan --from "$dir/foreign/dcp" --out "$dir/out-foreign"
 refused 1 "$dir/foreign/dcp/__0_0.distcp: $dcp" "and where a path is only looked at" --inspect --from "$dir/foreign/dcp"
-finish 377
+finish 378
