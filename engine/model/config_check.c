@@ -170,14 +170,6 @@ static int check_mixers_read(const lf_model_config *c, lf_err *err)
         {"attn_in_scale", fabs(c->attn_in_scale - 1) > 0, attends, attending},
         {"attn_out_scale", fabs(c->attn_out_scale - 1) > 0, attends, attending},
         {"kv_lora", c->kv_lora > 0, attends, attending},
-        {"qkv_bias", c->qkv_bias, attends, attending},
-        {"out_bias", c->out_bias, attends, attending},
-        {"attn_gate", c->attn_gate, attends, attending},
-        {"attn_sinks", c->attn_sinks, attends, attending},
-        {"qk_norm", c->qk_norm, attends, attending},
-        {"attn_scale", c->attn_scale > 0, attends, attending},
-        {"attn_softcap", c->attn_softcap > 0, attends, attending},
-        {"attn_prob_dropout", c->attn_prob_dropout > 0, attends, attending},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].set && !rows[i].read && lf_model_by_hand(c, rows[i].key))
