@@ -250,7 +250,7 @@ static int64_t layer_norms(const lf_model_config *c, int64_t l)
     return c->block == LF_BLOCK_SANDWICH ? 2 * branches : branches;
 }
 
-/* Scalars of layer l that are in no matrix: norms and biases. */
+/* Scalars of layer l that are in no matrix: norms, biases and numbers of an activation. */
 static int64_t layer_vectors(const lf_model_config *c, int64_t l)
 {
     const int64_t d = lf_model_layer_head_dim(c, l);
@@ -271,6 +271,8 @@ static int64_t layer_vectors(const lf_model_config *c, int64_t l)
         n += (c->scan_bias ? 4 * c->hidden : 0) + (c->scan_conv_bias ? c->hidden : 0);
     if (lf_model_layer_mlp(c, l) == LF_MLP_DENSE && c->mlp_bias)
         n += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * c->ffn;
+    if (lf_model_layer_mlp(c, l) == LF_MLP_DENSE && c->activation == LF_MODEL_XIELU)
+        n += 4; /* its numbers */
     return n;
 }
 
