@@ -245,11 +245,17 @@ static bool run_waits(const gen_run *g, const gen_seq *s, int64_t rows, int64_t 
            ((size_t)run[1] == gen_seq_length(s) && n_want == g->most);
 }
 
+/* Does a sequence of n tokens need other angles than it has? */
+static bool grows_long(const gen_run *g, const gen_seq *s, size_t n)
+{
+    return g->m->is_long && g->m->switching && !g->m->is_long[s->slot] &&
+           n - (s->job->max_tokens == 0) > (size_t)g->m->switch_at;
+}
+
 /* A sequence that has grown beyond switch_at begins again, with other angles. */
 static void grow_long(const gen_run *g, gen_seq *s)
 {
-    if (!g->m->is_long || !g->m->switching || g->m->is_long[s->slot] ||
-        s->n_tok - (s->job->max_tokens == 0) <= (size_t)g->m->switch_at)
+    if (!grows_long(g, s, s->n_tok))
         return;
     g->m->is_long[s->slot] = 1;
     s->cached = 0;
@@ -296,7 +302,8 @@ static void add_want(gen_run *g, gen_seq *s, int64_t row, bool draft, int64_t *n
 /* Behind the row of the newest token that of its draft, if there is room. */
 static void compose_draft(gen_run *g, gen_seq *s, int64_t *rows, int64_t *n_want)
 {
-    if (s->draft < 0 || s->cached != s->n_tok || *rows == g->m->max_rows || *n_want == g->most)
+    if (s->draft < 0 || s->cached != s->n_tok || *rows == g->m->max_rows || *n_want == g->most ||
+        grows_long(g, s, s->n_tok + 1))
         return;
     add_row(g, s, s->draft, *rows);
     add_want(g, s, (*rows)++, true, n_want);

@@ -362,10 +362,11 @@ later="--init-from $dir/later/checkpoint --steps 3"
 run laterlora $later --lora-rank 4
 is $rc 0 "an adapter of a model with a head for later tokens"
 echo '{"id": "1", "prompt": [1, 2, 3]}' >"$dir/later.jsonl"
+new=8
 texts() { # texts OUT CHECKPOINT ARGS...
     _to=$1 _of=$2
     shift 2
-    "$LF_BUILDDIR/stages/lf-generate" --checkpoint "$_of" --prompts "$dir/later.jsonl" --max-tokens 8 --temperature 0 \
+    "$LF_BUILDDIR/stages/lf-generate" --checkpoint "$_of" --prompts "$dir/later.jsonl" --max-tokens "$new" --temperature 0 \
         --threads 1 --out "$dir/$_to" "$@" 2>"$dir/err"
 }
 texts beside "$dir/later/checkpoint" --adapter "$dir/laterlora/out/adapter" &&
@@ -382,4 +383,17 @@ run lateronly $later --lora-rank 4 --mtp-weight 0
 run laternext $later --adapter "$dir/lateronly/out/adapter"
 is $rc 0 "one that leaves the head out goes on with its loss"
 
-finish 127
+# guesses where a sequence grows beyond the short angles of longrope: the row behind is computed with the long ones
+{ cat "$dir/later.ini" && printf '%s\n' 'rope_scaling = longrope' 'rope_original_positions = 16' \
+    'rope_short_factors = 1,1,1,1' 'rope_long_factors = 20,30,40,50'; } >"$dir/grows.ini"
+"$pretrain" --config "$dir/grows.ini" --out "$dir/grows" --steps 40 2>"$dir/err" || bail "no base with longrope"
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    echo "{\"id\": \"$i\", \"prompt\": [$i, $((i + 9)), $((i * 3)), 4, $((i * 2 + 1))]}"
+done >"$dir/later.jsonl"
+new=40 grown="--longrope transformers --logprobs 1"
+# shellcheck disable=SC2086
+texts short "$dir/grows/checkpoint" $grown && texts grown "$dir/grows/checkpoint" $grown --speculative mtp &&
+    cmp -s "$dir/short/text/out.jsonl" "$dir/grown/text/out.jsonl"
+ok $? "texts that grow beyond the angles of longrope are those without guesses"
+
+finish 128
