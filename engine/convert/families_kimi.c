@@ -171,25 +171,9 @@ static int read_size(lf_hf_reader *r, lf_model_config *c, json_t *linear, const 
 /* mlp_layer_types, or how many first layers have no experts. */
 static int read_mlps(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    json_t *list = lf_hf_take(r, "mlp_layer_types");
-    if (!list)
-        return lf_hf_read_dense_layers(r, c, "first_k_dense_replace", 1, err);
-    char *text = lf_calloc((size_t)c->layers + 1, 1, err);
-    int rc = text ? 0 : LF_ENOMEM;
-    if (rc == 0 && (int64_t)json_array_size(list) != c->layers)
-        rc = lf_fail(err, LF_EFORMAT, "%s: mlp_layer_types does not list %lld layers", r->path,
-                     (long long)c->layers);
-    for (int64_t l = 0; l < c->layers && rc == 0; l++) {
-        const char *t = json_string_value(json_array_get(list, (size_t)l));
-        const bool dense = t && strcmp(t, "dense") == 0;
-        text[l] = dense ? LF_MLP_DENSE : LF_MLP_EXPERTS;
-        if (!dense && !(t && strcmp(t, "sparse") == 0))
-            rc = lf_fail(err, LF_ENOTSUP, "%s: mlp_layer_types: '%.40s' is not supported", r->path,
-                         t ? t : "?");
-    }
-    rc = rc != 0 ? rc : lf_hf_set_letters(r, c, "mlp_layer_types", "layer_mlps", text, err);
-    free(text);
-    return rc;
+    return json_object_get(r->o, "mlp_layer_types")
+               ? lf_hf_read_mlp_types(r, c, 0, err)
+               : lf_hf_read_dense_layers(r, c, "first_k_dense_replace", 1, err);
 }
 
 static int read_kimi(lf_hf_reader *r, lf_model_config *c, lf_err *err)

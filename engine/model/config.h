@@ -312,7 +312,7 @@ typedef struct lf_model_config {
                                 heads have one weight */
     double scan_norm_eps;    /* 0 in a file = norm_eps */
     int64_t scan_rank;       /* k: inner width of the projections to decays and to the gate */
-    double scan_step_min, scan_step_max; /* s: where steps are cut; 0 = above nothing is */
+    double scan_step_min, scan_step_max; /* but for l: where steps are cut; 0 = above nothing is */
     /* multiply what the projection gives; all 1 where it is empty (Falcon-H1) */
     lf_model_list scan_scales;
     double scan_in_scale, scan_out_scale; /* s, b: multiply what the scan reads and gives */
