@@ -26,17 +26,19 @@ size_t lf_cuda_grad_norm_work(const struct lf_k_grad_norm *a, int threads)
     (void)threads;
     return a->sums ? 0 : (size_t)a->n_sums * sizeof(double);
 }
-/* The sums of blocks; with parts some of them. */
+/* The sums of blocks; with parts some of them. No thread block has more to do than one of them. */
 static int norm_sums(lf_queue *q, const struct lf_k_grad_norm *a)
 {
     const size_t bytes = (size_t)a->n_sums * sizeof(double);
+    const unsigned blocks =
+        a->n_sums < LF_OPT_BLOCKS ? (unsigned)(a->n_sums + !a->n_sums) : LF_OPT_BLOCKS;
     int rc = a->parts ? lf_cu_result(q,
                                      q->dev->cu.MemsetD8Async((lf_cu_ptr)(uintptr_t)a->sums, 0,
                                                               bytes, q->stream),
                                      "memset")
                       : 0;
     return rc != 0 ? rc
-                   : lf_cu_launch(q, LF_CU_FN_grad_norm, (struct lf_cu_dim){.x = LF_OPT_BLOCKS},
+                   : lf_cu_launch(q, LF_CU_FN_grad_norm, (struct lf_cu_dim){.x = blocks},
                                   (struct lf_cu_dim){.x = LF_OPT_THREADS}, SCRATCH, a);
 }
 int lf_cuda_grad_norm(lf_queue *q, const struct lf_k_grad_norm *a)
