@@ -124,6 +124,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                  .append_eod = lf_optset_bool(o, "append_eod")};
     v->c = (struct lf_convert_opts){.from = lf_optset_str(o, "from"),
                                     .dtype = lf_optset_choice(o, "dtype"),
+                                    .quantize = lf_optset_choice(o, "quantize"),
                                     .file_bytes = lf_optset_int(o, "max_file"),
                                     .family = lf_optset_str(o, "family"),
                                     .tokenizer = lf_optset_str(o, "tokenizer"),
@@ -319,7 +320,7 @@ static int export(convert *v, lf_err *err)
 static bool is_moment(const json_t *tensor)
 {
     const char *kind = json_string_value(json_object_get(tensor, "kind"));
-    return kind && strcmp(kind, LF_INSPECT_WEIGHT) != 0;
+    return kind && lf_convert_is_moment(kind);
 }
 
 /* The summary in the order in which it is read, then tensors, one a line. */
@@ -402,13 +403,16 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         return rc;
     if (data && (v->verify || v->c.family))
         return lf_fail(err, LF_EINVAL, "verify and family are of models; %s is data", v->c.from);
+    bool adapter = false;
+    if (form == LF_FORM_CHECKPOINT && (rc = lf_convert_is_adapter(&adapter, v->c.from, err)))
+        return rc;
+    if (v->c.quantize && (data || adapter || form == LF_FORM_PEFT || form == LF_FORM_MEGATRON))
+        return lf_fail(err, LF_EINVAL, "quantize is of models of Hugging Face; %s is none",
+                       v->c.from);
     if (form != LF_FORM_IDX && (v->d.vocab_size || v->d.append_eod || v->d.eod_token))
         return lf_fail(err, LF_EINVAL,
                        "vocab_size, append_eod and eod_token are of an .idx; %s is none",
                        v->c.from);
-    bool adapter = false;
-    if (form == LF_FORM_CHECKPOINT && (rc = lf_convert_is_adapter(&adapter, v->c.from, err)))
-        return rc;
     if (adapter)
         return from_adapter(v, err);
     if (form == LF_FORM_PEFT && (any || v->to == TO_CHECKPOINT))

@@ -31,6 +31,14 @@ static const lf_opt opts[] = {
      .choices = "keep|f32|bf16|f16",
      .help = "of the weights that are written; keep: as they were (checkpoints hold f16 as f32, "
              "which is exact)"},
+    {.name = "quantize",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "keep",
+     .choices = "keep|bf16|fp8",
+     .help = "weights of 8 bits in blocks; keep: scales stay beside bf16 in a checkpoint, and an "
+             "export without dtype is quantised as it came; bf16: no scales; fp8: quantise an "
+             "export"},
     {.name = "family",
      .group = "model",
      .type = LF_OPT_STR,

@@ -8,6 +8,9 @@
  *     e4m3      4         3     448 (0x7e)    2^-6             2^-9           none      0x7f, 0xff
  *     e5m2      5         2     57344 (0x7b)  2^-14            2^-16          0x7c      0x7d..0x7f
  *
+ * e8m0 (OCP Microscaling Formats, v1.0) is a scale and no number of a tensor: byte b is 2^(b -
+ * 127), 255 is NaN.
+ *
  * Kernels use the inline functions too.
  */
 #ifndef LF_BASE_F8_H
@@ -33,6 +36,21 @@ LF_BASE_INLINE float lf_f32_of_e5m2(uint8_t b)
     if (e == 0)
         return lf_f32_of_bits(sign | lf_bits_of_f32((float)m * 0x1p-16f));
     return lf_f32_of_bits(sign | (e + 112) << 23 | m << 21);
+}
+
+LF_BASE_INLINE float lf_f32_of_e8m0(uint8_t b)
+{
+    return lf_f32_of_bits(b == 255 ? 0x7fc00000u : b ? (uint32_t)b << 23 : 0x00400000u);
+}
+
+/* The least power of two that is not below x, of a finite x > 0; where there is none, the largest
+ * or the smallest one. */
+LF_BASE_INLINE uint8_t lf_e8m0_up(float x)
+{
+    const uint32_t u = lf_bits_of_f32(x), e = u >> 23, more = (u & 0x7fffffu) != 0;
+    if (e == 0) /* 2^-127 is 0x400000 */
+        return u > 0x400000u;
+    return (uint8_t)(e + more < 254 ? e + more : 254);
 }
 
 /* Below the smallest normal value, rounding is done by adding a power of two whose unit in the last

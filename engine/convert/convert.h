@@ -21,6 +21,11 @@
 
 enum lf_convert_dtype { LF_CONVERT_KEEP = 0, LF_CONVERT_F32, LF_CONVERT_BF16, LF_CONVERT_F16 };
 
+/* Weights of 8 bits in blocks (engine/store/f8_blocks.h). KEEP: an import keeps scales as
+ * companions (engine/model/scales.h), and an export of a checkpoint that has some, without a dtype,
+ * is quantised. BF16: an import keeps none, an export is not quantised. FP8: an export is. */
+enum lf_convert_quantize { LF_QUANTIZE_KEEP = 0, LF_QUANTIZE_BF16, LF_QUANTIZE_FP8 };
+
 /* Special tokens of an exported model: eos_token_id, at which generate of transformers stops, and
  * pad_token_id of config.json and generation_config.json. They are written when the model is no
  * longer the imported one, or when the user gives them; otherwise both files stay as they were. One
@@ -49,6 +54,7 @@ struct lf_convert_opts {
     const char *const *left; /* where earlier starts wrote, oldest first; any may be absent */
     size_t n_left;
     int dtype;          /* enum lf_convert_dtype */
+    int quantize;       /* enum lf_convert_quantize */
     int64_t file_bytes; /* a new file of the output begins above this; 0: one file */
     int threads;
     const char *family; /* export: the form to write; NULL: by the family of the model */
@@ -75,7 +81,8 @@ struct lf_convert_result {
 
 /* Converts Hugging Face to a checkpoint. Beside the description of the model, its state keeps
  * ("hf") the original config.json, the type of every outside tensor, and the second copies that
- * there were, so that an export writes the same files. F16 becomes F32, exactly. LF_EINVAL,
+ * there were, so that an export writes the same files; 8-bit weights are bf16 there and have their
+ * scales beside them. F16 becomes F32, exactly. LF_EINVAL,
  * LF_EFORMAT, LF_ENOTSUP: the message names file, key or tensor. LF_EINTR: stop() returned true;
  * nothing is published, and what was written is kept for the next start. */
 int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err);
@@ -128,7 +135,9 @@ const char *lf_convert_form_name(enum lf_convert_form f);
 /* Finds the kind of path. A negative code: the path could not be read. */
 int lf_convert_form_of(enum lf_convert_form *out, const char *path, lf_err *err);
 
-#define LF_INSPECT_WEIGHT "weight" /* kind of a checkpoint's tensors that are the model's */
+/* Is a tensor of a checkpoint of this kind one of the optimizer, and neither of the model nor kept
+ * beside it for an export? */
+bool lf_convert_is_moment(const char *kind);
 /* Returns form, family, our description, parameters and tensors, and reasons where something does
  * not fit ("config_error", "tensors_error", "mapping_error"). The caller owns it. */
 json_t *lf_convert_inspect(const char *path, lf_err *err);

@@ -9,6 +9,7 @@
 #include "engine/convert/card.h"
 #include "engine/convert/hf_priv.h"
 #include "engine/convert/priv.h"
+#include "engine/convert/quantised.h"
 #include "engine/model/vision.h"
 #include "engine/model/weights.h"
 #include "engine/store/safetensors.h"
@@ -35,6 +36,8 @@ struct export
      * that go out as they are */
     int *items;
     size_t n, n_items;
+    struct lf_quantised quant; /* decls are its first ones, and behind them scales */
+    json_t *quant_state;       /* see lf_quantised_state */
     struct lf_convert_left left;
     double total, done;
     int64_t nonfinite, reused;
@@ -126,13 +129,13 @@ static bool among(json_t *list, const char *name)
     return false;
 }
 
-/* By the option; as it was; or t. */
+/* By the option; as it was, which a quantised release is after training too; or t. */
 static int type_of(const struct export *ex, lf_st_decl *d, enum lf_st_dtype t, lf_err *err)
 {
-    const char *was =
-        json_string_value(json_object_get(json_object_get(ex->hf, "dtypes"), d->name));
+    json_t *from = ex->hf ? ex->hf : ex->quant_state;
+    const char *was = json_string_value(json_object_get(json_object_get(from, "dtypes"), d->name));
     if (!was)
-        was = json_string_value(json_object_get(ex->hf, "dtype"));
+        was = json_string_value(json_object_get(from, "dtype"));
     if (was && lf_st_dtype_parse(&t, was, err))
         return LF_EFORMAT;
     d->dtype = lf_convert_target(ex->o->dtype, t);
@@ -178,7 +181,6 @@ static int declare_kept(struct export *ex, lf_err *err)
             return lf_fail(err, LF_EFORMAT, "%s: %s has not the shape that was kept of it",
                            ex->o->from, e->name);
         rc = type_of(ex, d, kept_dtype(ex, (int)i), err);
-        ex->total += n * (double)lf_st_dtype_bytes(d->dtype);
         ex->items[ex->n++] = (int)i;
     }
     return rc;
@@ -202,13 +204,9 @@ static int declare_items(struct export *ex, lf_err *err)
             continue;
         lf_st_decl *d = &ex->decls[ex->n];
         *d = (lf_st_decl){.name = it->name, .ndim = it->ndim};
-        double elems = 1;
-        for (int k = 0; k < it->ndim; k++) {
+        for (int k = 0; k < it->ndim; k++)
             d->shape[k] = it->shape[k];
-            elems *= (double)it->shape[k];
-        }
         rc = pick_dtype(ex, (int)i, d, err);
-        ex->total += elems * (double)lf_st_dtype_bytes(d->dtype);
         ex->items[ex->n++] = (int)i;
     }
     ex->n_items = ex->n;
@@ -238,6 +236,12 @@ static void know_hash(struct export *ex, lf_st_writer *w, size_t k, const struct
         lf_st_writer_know(w, k, hash);
 }
 
+static int stopped(lf_err *err)
+{
+    return lf_fail(err, LF_EINTR,
+                   "stopped on request; the files that are complete are kept for the next run");
+}
+
 /* Block by block. */
 static int move_all(struct export *ex, lf_st_writer *w, struct lf_move *m, void *buf, lf_err *err)
 {
@@ -248,9 +252,7 @@ static int move_all(struct export *ex, lf_st_writer *w, struct lf_move *m, void 
     for (int64_t at = 0; at < m->elems && rc == 0; at += n) {
         n = m->elems - at < step ? m->elems - at : step;
         if (ex->o->stop && ex->o->stop())
-            return lf_fail(
-                err, LF_EINTR,
-                "stopped on request; the files that are complete are kept for the next run");
+            return stopped(err);
         rc = lf_move_block(m, at, n, buf, err);
         if (rc == 0)
             rc = lf_st_writer_put(w, buf, (size_t)(n * elem), err);
@@ -261,22 +263,61 @@ static int move_all(struct export *ex, lf_st_writer *w, struct lf_move *m, void 
     return rc;
 }
 
+/* Decl k as it comes from the checkpoint. */
+struct taken {
+    struct lf_move m;
+    struct lf_map_seg one;
+    struct lf_map_parts as_is;
+};
+
+static void take_item(struct export *ex, size_t k, enum lf_st_dtype dtype, struct taken *t)
+{
+    *t = (struct taken){.m = {.from = &ex->from, .dtype = dtype},
+                        .one = {.src = ex->items[k], .times = 1},
+                        .as_is = {.segs = &t->one, .n = 1, .cap = 1, .width = 1}};
+    if (k < ex->n_items) {
+        lf_move_to_item(&t->m, &ex->map, (size_t)ex->items[k]);
+        return;
+    }
+    t->m.from = &ex->as_is;
+    t->m.parts = &t->as_is;
+    t->m.elems = elements(lf_ckpt_entry_at(ex->ckpt, (size_t)ex->items[k]));
+    t->one.n = t->one.step = t->one.src_step = t->m.elems;
+}
+
+static int between(void *arg, int64_t bytes, lf_err *err)
+{
+    struct export *ex = arg;
+    ex->done += (double)bytes;
+    if (ex->o->progress)
+        ex->o->progress(ex->o->arg, ex->done, ex->total);
+    return ex->o->stop && ex->o->stop() ? stopped(err) : 0;
+}
+
+/* 8-bit floats, or their scales. */
+static int write_quantised(struct export *ex, lf_st_writer *w, size_t k, struct taken *t,
+                           lf_err *err)
+{
+    const size_t of = lf_quantised_weight(&ex->quant, k);
+    take_item(ex, of, LF_ST_F32, t);
+    const int64_t bytes = t->m.parts->blocks.n ? TURNED_BYTES : BLOCK_BYTES;
+    const struct lf_requant_job job = {&t->m, bytes / (int64_t)sizeof(float), w, between, ex};
+    return of == k ? lf_requant_codes(ex->quant.of[of], &job, err)
+                   : lf_requant_scales(ex->quant.of[of], &job, err);
+}
+
 static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, lf_err *err)
 {
-    struct lf_map_seg one = {.src = ex->items[k], .times = 1};
-    const struct lf_map_parts as_is = {.segs = &one, .n = 1, .cap = 1, .width = 1};
-    struct lf_move m = {.from = &ex->from, .dtype = ex->decls[k].dtype};
-    if (k < ex->n_items) {
-        lf_move_to_item(&m, &ex->map, (size_t)ex->items[k]);
+    struct taken t;
+    int rc;
+    if (lf_quantised_has(&ex->quant, k)) {
+        rc = write_quantised(ex, w, k, &t, err);
     } else {
-        m.from = &ex->as_is;
-        m.parts = &as_is;
-        m.elems = elements(lf_ckpt_entry_at(ex->ckpt, (size_t)ex->items[k]));
-        one.n = one.step = one.src_step = m.elems;
+        take_item(ex, k, ex->decls[k].dtype, &t);
+        know_hash(ex, w, k, &t.m);
+        rc = move_all(ex, w, &t.m, buf, err);
     }
-    know_hash(ex, w, k, &m);
-    const int rc = move_all(ex, w, &m, buf, err);
-    long long bad = atomic_load(&m.nonfinite);
+    long long bad = k < ex->quant.n ? atomic_load(&t.m.nonfinite) : 0;
     if (bad && ex->o->warn) {
         lf_buf b;
         lf_buf_init(&b);
@@ -481,7 +522,10 @@ static int write_generation(const struct export *ex, lf_artifact *a, lf_err *err
 
 static const char *torch_name(const struct export *ex)
 {
-    return lf_hf_torch_name(ex->n ? ex->decls[0].dtype : LF_ST_F32);
+    for (size_t k = 0; k < ex->n; k++) /* of what is not quantised, as each class has some */
+        if (!lf_quantised_has(&ex->quant, k))
+            return lf_hf_torch_name(ex->decls[k].dtype);
+    return lf_hf_torch_name(ex->n ? LF_ST_BF16 : LF_ST_F32);
 }
 
 /* How pictures are cut in tiles, which transformers reads in config.json too: once a model has been
@@ -529,6 +573,26 @@ static json_t *make_config(struct export *ex, json_t *was, bool same, lf_err *er
     return NULL;
 }
 
+static int set_quant(const struct export *ex, json_t *o, lf_err *err)
+{
+    json_object_del(o, LF_HF_QUANT);
+    return ex->quant.config && json_object_set(o, LF_HF_QUANT, ex->quant.config)
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
+}
+
+/* As it was but for how weights are quantised. */
+static int write_requantised(const struct export *ex, lf_artifact *a, json_t *was, lf_err *err)
+{
+    int rc = set_quant(ex, was, err);
+    char *text = rc == 0 ? json_dumps(was, JSON_INDENT(2)) : NULL;
+    if (rc == 0)
+        rc = text ? write_text(ex, a, LF_HF_CONFIG, text, strlen(text), err)
+                  : lf_fail(err, LF_ENOMEM, "out of memory");
+    free(text);
+    return rc;
+}
+
 /* config.json as it was where it still describes the model and its type. Training hands that of a
  * model that sees on, which then has what the tables lack. */
 static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
@@ -539,18 +603,21 @@ static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
                        : ex->family->sight ? kept
                                            : NULL;
     json_t *was = from ? lf_hf_parse_json(from, strlen(from), LF_HF_CONFIG, NULL) : NULL, *o = NULL;
-    const bool score = ex->config.output == LF_OUTPUT_SCORE;
+    const bool score = ex->config.output == LF_OUTPUT_SCORE,
+               as_was = json_equal(json_object_get(was, LF_HF_QUANT), ex->quant.config) ||
+                        (!json_object_get(was, LF_HF_QUANT) && !ex->quant.config);
     bool same = false;
     int rc = 0;
     if (was)
         (void)is_same_model(ex, was, &same);
     if (text && same && ex->o->dtype == LF_CONVERT_KEEP && !(score && ex->o->pad_token >= 0) &&
         !has_tokens(ex)) {
-        rc = write_text(ex, a, LF_HF_CONFIG, text, strlen(text), err);
+        rc = as_was ? write_text(ex, a, LF_HF_CONFIG, text, strlen(text), err)
+                    : write_requantised(ex, a, was, err);
         goto out;
     }
     o = make_config(ex, was, same, err);
-    rc = o ? 0 : LF_EINVAL;
+    rc = o ? set_quant(ex, o, err) : LF_EINVAL;
     if (rc == 0 && has_tokens(ex))
         rc = set_tokens(ex, o, err);
     if (rc == 0 && score)
@@ -655,6 +722,30 @@ static int take_part(struct export *ex, lf_err *err)
     return lf_model_config_finish(&ex->config, err);
 }
 
+static double decl_bytes(const lf_st_decl *d)
+{
+    double n = (double)lf_st_dtype_bytes(d->dtype);
+    for (int k = 0; k < d->ndim; k++)
+        n *= (double)d->shape[k];
+    return n;
+}
+
+/* Some of the weights become 8-bit floats. */
+static int quantise(struct export *ex, lf_err *err)
+{
+    const struct lf_quantised_opts how = {.ckpt = ex->ckpt,
+                                          .map = &ex->map,
+                                          .items = ex->items,
+                                          .n_items = ex->n_items,
+                                          .state = ex->quant_state,
+                                          .o = ex->o};
+    const int rc = lf_quantised_declare(&ex->quant, &how, &ex->decls, &ex->n, err);
+    ex->total = 0;
+    for (size_t k = 0; k < ex->n && rc == 0; k++)
+        ex->total += decl_bytes(&ex->decls[k]);
+    return rc;
+}
+
 static int prepare(struct export *ex, lf_err *err)
 {
     int rc = lf_ckpt_open(&ex->ckpt, ex->o->from, ex->o->threads, err);
@@ -676,9 +767,10 @@ static int prepare(struct export *ex, lf_err *err)
         rc = lf_map_build(&ex->map, &form, &ex->config, err);
     if (rc != 0)
         return lf_err_prefix(err, "%s as family %s", ex->o->from, ex->family->name);
+    ex->quant_state = lf_quantised_state(ex->ckpt, ex->family->name, ex->o);
     if (!(rc = find_entries(ex, err)))
         rc = declare_items(ex, err);
-    return rc;
+    return rc != 0 ? rc : quantise(ex, err);
 }
 
 /* What the bytes are a function of, besides names, types and shapes, which the writer adds. */
@@ -718,6 +810,7 @@ int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result 
         r.reused = ex.reused;
         *res = r;
     }
+    lf_quantised_fini(&ex.quant);
     free(ex.decls);
     free(ex.items);
     free(ex.entries);

@@ -8,7 +8,9 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/convert/companions.h"
 #include "engine/convert/priv.h"
+#include "engine/model/scales.h"
 #include "engine/model/weights.h"
 
 #define COMPARE_ELEMS ((int64_t)1 << 18)
@@ -26,8 +28,9 @@ struct import {
     struct lf_move_source from;  /* src: items of the map */
     struct lf_move_source as_is; /* src: entries of st */
     struct lane *lanes;          /* [n] */
-    lf_ckpt_tensor *tensors;
-    size_t n; /* map.n_ours, and behind them what is kept for an export */
+    lf_ckpt_tensor *tensors;     /* [n + companions.n] */
+    size_t n;                    /* map.n_ours, and behind them what is kept for an export */
+    struct lf_companions companions;
     struct kept {
         struct lf_map_seg seg;
         struct lf_map_parts parts;
@@ -172,7 +175,7 @@ static int make_lanes(struct import *im, lf_err *err)
     im->as_is = (struct lf_move_source){im, entry_dtype, entry_read};
     im->n = ours + kept;
     if (!(im->lanes = lf_calloc(im->n, sizeof *im->lanes, err)) ||
-        !(im->tensors = lf_calloc(im->n, sizeof *im->tensors, err)) ||
+        !(im->tensors = lf_calloc(im->n + im->companions.n, sizeof *im->tensors, err)) ||
         !(im->kept = lf_calloc(kept + 1, sizeof *im->kept, err)))
         return LF_ENOMEM;
     int rc = 0;
@@ -181,6 +184,8 @@ static int make_lanes(struct import *im, lf_err *err)
     for (size_t e = 0, i = ours; e < entries && rc == 0; e++)
         if (is_kept(im, lf_st_entry_at(im->m.st, e)))
             rc = make_kept(im, i++, e, err);
+    if (im->companions.n)
+        memcpy(im->tensors + im->n, im->companions.tensors, im->companions.n * sizeof *im->tensors);
     return rc;
 }
 
@@ -283,6 +288,16 @@ static int add_norm(const struct import *im, json_t *state)
     return bad;
 }
 
+/* Training hands on what is told of companions, and nothing else of the origin: the types of all
+ * other tensors too. */
+static int add_quant(const struct import *im, json_t *state, json_t *hf)
+{
+    json_t *quant = im->companions.state;
+    return json_object_set(quant, "dtype", json_object_get(hf, "dtype")) ||
+           json_object_set(quant, "dtypes", json_object_get(hf, "dtypes")) ||
+           json_object_set(state, LF_SCALES_STATE, quant);
+}
+
 static json_t *make_state(const struct import *im, lf_err *err)
 {
     const struct lf_hf_model *m = &im->m;
@@ -298,6 +313,10 @@ static json_t *make_state(const struct import *im, lf_err *err)
     if (state && m->config_text &&
         (json_object_set(state, "hf", hf) ||
          add_norm(im, state))) { /* only what has a config.json goes out as it came */
+        json_decref(state);
+        state = NULL;
+    }
+    if (state && im->companions.state && add_quant(im, state, hf)) {
         json_decref(state);
         state = NULL;
     }
@@ -347,7 +366,8 @@ static void warn_quantised(const struct import *im)
     if (!im->m.quant.mxfp4)
         snprintf(what, sizeof what, "8-bit floats with a scale for each block of %lld x %lld",
                  (long long)im->m.quant.rows, (long long)im->m.quant.cols);
-    snprintf(text, sizeof text, "weights of %s become bf16, and an export is not quantised", what);
+    snprintf(text, sizeof text, "weights of %s become bf16, and an export is %s", what,
+             im->companions.n ? "quantised again" : "not quantised");
     if (im->o->warn)
         im->o->warn(im->o->arg, text);
 }
@@ -359,7 +379,8 @@ static int write_checkpoint(struct import *im, struct lf_convert_result *res, lf
         .threads = im->o->threads, .file_bytes = im->o->file_bytes, .resume = im->left.resume};
     lf_ckpt_result r = {0};
     json_t *state = make_state(im, err);
-    int rc = state ? lf_ckpt_writer_create(&w, im->tensors, im->n, &o, err) : LF_EFORMAT;
+    int rc = state ? lf_ckpt_writer_create(&w, im->tensors, im->n + im->companions.n, &o, err)
+                   : LF_EFORMAT;
     if (rc == 0)
         rc = lf_ckpt_save_begin(w, im->o->out, state, err);
     if (rc == 0 && (rc = lf_ckpt_save_wait(w, &r, err)) == 1)
@@ -380,9 +401,16 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
     struct lf_convert_result r = {0};
     if (o->dtype == LF_CONVERT_F16)
         return lf_fail(err, LF_EINVAL, "checkpoints hold f32 or bf16; dtype = f16 is for exports");
+    if (o->quantize == LF_QUANTIZE_FP8)
+        return lf_fail(err, LF_EINVAL,
+                       "checkpoints hold f32 or bf16; quantize = fp8 is for exports");
     int rc = lf_convert_left_begin(&im.left, o, err);
     if (rc == 0)
         rc = lf_hf_model_open(&im.m, o->from, err);
+    if (rc == 0 && o->quantize == LF_QUANTIZE_BF16)
+        rc = lf_hf_forget_quant(&im.m, err);
+    else if (rc == 0)
+        rc = lf_companions_of(&im.companions, &im.m, err);
     if (rc == 0 && (im.m.quant.rows || im.m.quant.mxfp4))
         warn_quantised(&im);
     if (rc == 0)
@@ -395,7 +423,7 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
         rc = write_checkpoint(&im, &r, err);
     if (rc == 0) {
         memcpy(r.family, im.m.config.family, sizeof r.family);
-        r.tensors = (int64_t)im.n;
+        r.tensors = (int64_t)(im.n + im.companions.n);
         warn_nonfinite(&im, &r);
         warn_left_out(&im);
         *res = r;
@@ -403,6 +431,7 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
     free(im.lanes);
     free(im.tensors);
     free(im.kept);
+    lf_companions_fini(&im.companions);
     lf_hf_model_fini(&im.m);
     lf_convert_left_end(&im.left);
     return rc;

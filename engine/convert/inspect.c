@@ -8,6 +8,7 @@
 #include "engine/base/json.h"
 #include "engine/convert/families.h"
 #include "engine/convert/priv.h"
+#include "engine/model/scales.h"
 #include "engine/model/weights.h"
 #include "engine/store/foreign.h"
 #include "engine/store/megatron_ckpt.h"
@@ -134,14 +135,23 @@ static int inspect_idx(json_t *o, const char *path, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-/* Numbers in a tensor of a manifest; 0 for moments of the optimizer. */
+bool lf_convert_is_moment(const char *kind)
+{
+    static const char *const others[] = {"weight", LF_CONVERT_KEPT, LF_SCALES_KIND, LF_CODES_KIND};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(kind, others[i]) == 0)
+            return false;
+    return true;
+}
+
+/* Numbers in a tensor of a manifest; 0 for what is none of the model's. */
 static json_int_t elements_of_weight(const json_t *tensor)
 {
     const char *kind = json_string_value(json_object_get(tensor, "kind"));
     json_int_t n = 1;
     json_t *d;
     size_t i;
-    if (!kind || strcmp(kind, LF_INSPECT_WEIGHT) != 0)
+    if (!kind || strcmp(kind, "weight") != 0)
         return 0;
     json_array_foreach(json_object_get(tensor, "shape"), i, d) n *= json_integer_value(d);
     return n;

@@ -35,7 +35,7 @@ int lf_hf_unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err);
 struct lf_hf_model {
     const struct lf_hf_family *family;
     lf_model_config config;
-    /* of config.json, of the model without quantisation and what is left out; NULL: there is none
+    /* of config.json, of the model without 4-bit floats and what is left out; NULL: there is none
      * (Megatron) */
     char *config_text;
     struct lf_hf_quant quant;
@@ -45,6 +45,8 @@ struct lf_hf_model {
 };
 int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err);
 void lf_hf_model_fini(struct lf_hf_model *m);
+/* The text speaks of no quantisation from here on. */
+int lf_hf_forget_quant(struct lf_hf_model *m, lf_err *err);
 
 /* Copies the files of tokenizer and preprocessing of `from` into the directory `to` and adds them
  * to a (may be NULL). *n counts them. */

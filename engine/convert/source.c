@@ -219,26 +219,47 @@ static int without_heads(json_t *o)
     return bad;
 }
 
-/* The checkpoint keeps config.json for an export, whose weights are not quantised, and which lacks
- * what was left out. */
-static int keep_text(struct lf_hf_model *m, bool forgotten, lf_err *err)
+static int set_text(struct lf_hf_model *m, json_t *o, lf_err *err)
 {
-    int64_t left = forgotten;
-    for (size_t i = 0; i < m->map.n_items; i++)
-        left += m->map.items[i].left;
-    if (!m->config_text || (m->quant.rows == 0 && !m->quant.mxfp4 && left == 0))
-        return 0;
-    json_t *o = lf_hf_parse_json(m->config_text, strlen(m->config_text), LF_HF_CONFIG, err);
-    if (!o)
-        return LF_EFORMAT;
-    json_object_del(o, LF_HF_QUANT);
-    char *text = left && without_heads(o) ? NULL : json_dumps(o, JSON_INDENT(2));
-    json_decref(o);
+    char *text = json_dumps(o, JSON_INDENT(2));
     if (!text)
         return lf_fail(err, LF_ENOMEM, "out of memory");
     free(m->config_text);
     m->config_text = text;
     return 0;
+}
+
+int lf_hf_forget_quant(struct lf_hf_model *m, lf_err *err)
+{
+    if (!m->config_text || (m->quant.rows == 0 && !m->quant.mxfp4))
+        return 0;
+    json_t *o = lf_hf_parse_json(m->config_text, strlen(m->config_text), LF_HF_CONFIG, err);
+    if (!o)
+        return LF_EFORMAT;
+    json_object_del(o, LF_HF_QUANT);
+    const int rc = set_text(m, o, err);
+    json_decref(o);
+    return rc;
+}
+
+/* The checkpoint keeps config.json for an export, which has no 4-bit floats, and lacks what was
+ * left out. */
+static int keep_text(struct lf_hf_model *m, bool forgotten, lf_err *err)
+{
+    int64_t left = forgotten;
+    for (size_t i = 0; i < m->map.n_items; i++)
+        left += m->map.items[i].left;
+    if (m->quant.mxfp4 && lf_hf_forget_quant(m, err))
+        return LF_EFORMAT;
+    if (!m->config_text || left == 0)
+        return 0;
+    json_t *o = lf_hf_parse_json(m->config_text, strlen(m->config_text), LF_HF_CONFIG, err);
+    if (!o)
+        return LF_EFORMAT;
+    const int rc =
+        without_heads(o) ? lf_fail(err, LF_ENOMEM, "out of memory") : set_text(m, o, err);
+    json_decref(o);
+    return rc;
 }
 
 int lf_hf_unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err)

@@ -12,6 +12,7 @@
 #include "engine/base/bf16.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
+#include "engine/model/scales.h"
 #include "engine/model/weights.h"
 
 #define BLOCK_BYTES ((int64_t)1 << 22)
@@ -210,7 +211,9 @@ static json_t *make_state(const lf_ckpt *from, const lf_model_config *c, json_t 
                       : NULL;
     json_t *sha =
         json_object_get(grown, "tokenizer_sha256"); /* where pretrain keeps and looks for it */
-    if (!o || (sha && json_object_set(o, "tokenizer_sha256", sha))) {
+    json_t *quant = json_object_get(lf_ckpt_state(from), LF_SCALES_STATE);
+    if (!o || (sha && json_object_set(o, "tokenizer_sha256", sha)) ||
+        (quant && json_object_set(o, LF_SCALES_STATE, quant))) {
         json_decref(o);
         lf_fail(err, LF_ENOMEM, "no memory for the state of the grown checkpoint");
         return NULL;
@@ -233,7 +236,7 @@ int lf_rows_grow(const char *dir, const lf_ckpt *from, const lf_rows_plan *p, js
         rc = check_plan(p, from, mc.vocab, err);
     for (size_t i = 0; i < n && rc == 0; i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(from, i);
-        if (strcmp(e->kind, "weight") != 0)
+        if (strcmp(e->kind, "weight") != 0 && !lf_scales_is(e))
             continue;
         rc = open_source(&s[k], &t[k], from, e, p, mc.vocab, err);
         n_grown += s[k++].p != NULL;

@@ -12,6 +12,7 @@
 #include "engine/base/bf16.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/model/scales.h"
 #include "engine/model/weights.h"
 
 /* One weight of the base, and what is added to it. */
@@ -32,6 +33,7 @@ struct merge {
     struct lf_adapter_config ac;
     lf_arena *arena;
     struct part *parts;
+    struct lf_scales scales; /* of the base */
     lf_ckpt_tensor *tensors;
     size_t n;
 };
@@ -228,7 +230,7 @@ static json_t *merged_state(const struct merge *m, lf_err *err)
     lf_hash_hex(hex, lf_ckpt_identity(m->adapter));
     json_t *from = json_pack("{s:O?,s:s}", "base",
                              json_object_get(lf_ckpt_state(m->adapter), "base"), "adapter", hex);
-    if (!s || !from || json_object_set(s, "merged", from)) {
+    if (!s || !from || json_object_set(s, "merged", from) || lf_scales_tell(&m->scales, s)) {
         json_decref(s);
         s = NULL;
         lf_fail(err, LF_ENOMEM, "state of the merged model: out of memory");
@@ -245,7 +247,10 @@ static int write_out(struct merge *m, uint8_t *identity, lf_err *err)
     lf_ckpt_result r;
     const lf_ckpt_options wo = {.threads = m->o->threads};
     json_t *state = merged_state(m, err);
-    int rc = state ? lf_ckpt_writer_create(&w, m->tensors, m->n, &wo, err) : LF_ENOMEM;
+    const lf_ckpt_tensor *all = m->tensors;
+    int rc = state ? lf_scales_append(&m->scales, &all, &m->n, m->arena, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_ckpt_writer_create(&w, all, m->n, &wo, err);
     if (rc == 0)
         rc = lf_ckpt_save_begin(w, m->o->out, state, err);
     if (rc == 0)
@@ -268,9 +273,12 @@ int lf_adapter_merge(const struct lf_merge_opts *o, uint8_t identity[LF_HASH_BYT
     if (rc == 0)
         rc = declare(&m, err);
     if (rc == 0)
+        rc = lf_scales_read(&m.scales, m.base, m.arena, err);
+    if (rc == 0)
         rc = write_out(&m, identity, err);
     lf_ckpt_close(m.base);
     lf_ckpt_close(m.adapter);
+    lf_scales_fini(&m.scales);
     lf_pstore_destroy(m.ps);
     lf_decoder_destroy(m.dec);
     lf_arena_destroy(m.arena);

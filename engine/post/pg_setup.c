@@ -294,6 +294,8 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     rc = lf_weights_config(&p->mc, ck, err);
     if (rc == 0)
         keep_config(p, lf_ckpt_state(ck));
+    if (rc == 0)
+        rc = lf_run_carry(&p->run, ck, err);
     if (rc == 0 && json_object_get(lf_ckpt_state(ck), "adapter"))
         rc =
             lf_fail(err, LF_EINVAL, "init_from: %s is an adapter alone; give the merged checkpoint",

@@ -314,7 +314,7 @@ static int restore(lf_pg *p, lf_ckpt *ck, const char *dir, lf_err *err)
         rc = lf_pg_model_load(p->actor, ck, LF_WEIGHTS_PREFIX, true, err);
     if (rc == 0 && p->critic)
         rc = lf_pg_model_load(p->critic, ck, CRITIC_PREFIX, true, err);
-    return rc;
+    return rc != 0 ? rc : lf_run_carry(&p->run, ck, err);
 }
 
 static int record_resume(lf_pg *p, const lf_ckpt *ck, const char *dir, lf_err *err)

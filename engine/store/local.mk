@@ -10,7 +10,7 @@ engine_libengine_a_SOURCES += \
   engine/store/ckpt_receipt.c engine/store/ckpt_publish.c engine/store/ckpt_plan.c engine/store/ckpt_write_priv.h \
   engine/store/ckpt_write.c engine/store/ckpt_resume.c engine/store/partial.h engine/store/partial.c \
   engine/store/ckpt_read.c engine/store/ckpt_open.c engine/store/ckpt_dir.c engine/store/ckpt_index.c \
-  engine/store/tensors.h engine/store/tensors_priv.h engine/store/tensors.c engine/store/tensors_file.c engine/store/tensors_read.c engine/store/tensors_scaled.c engine/store/tensors_mxfp4.c \
+  engine/store/tensors.h engine/store/tensors_priv.h engine/store/tensors.c engine/store/tensors_file.c engine/store/tensors_read.c engine/store/f8_blocks.h engine/store/f8_blocks.c engine/store/tensors_scaled.c engine/store/tensors_mxfp4.c \
   engine/store/tensors_json.c engine/store/safetensors.h engine/store/safetensors_priv.h engine/store/tensors_open.c \
   engine/store/safetensors_read.c engine/store/safetensors_text.c \
   engine/store/safetensors_write.c engine/store/safetensors_resume.c engine/store/sink.h engine/store/sink.c \

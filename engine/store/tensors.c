@@ -21,11 +21,14 @@ static const struct {
     const char *name;
     unsigned char bytes;
 } DTYPES[LF_ST_N_DTYPES] = {
-    [LF_ST_BOOL] = {"BOOL", 1},       [LF_ST_U8] = {"U8", 1},           [LF_ST_I8] = {"I8", 1},
-    [LF_ST_F8_E5M2] = {"F8_E5M2", 1}, [LF_ST_F8_E4M3] = {"F8_E4M3", 1}, [LF_ST_I16] = {"I16", 2},
-    [LF_ST_U16] = {"U16", 2},         [LF_ST_F16] = {"F16", 2},         [LF_ST_BF16] = {"BF16", 2},
-    [LF_ST_I32] = {"I32", 4},         [LF_ST_U32] = {"U32", 4},         [LF_ST_F32] = {"F32", 4},
-    [LF_ST_F64] = {"F64", 8},         [LF_ST_I64] = {"I64", 8},         [LF_ST_U64] = {"U64", 8},
+    [LF_ST_BOOL] = {"BOOL", 1},       [LF_ST_U8] = {"U8", 1},
+    [LF_ST_I8] = {"I8", 1},           [LF_ST_F8_E5M2] = {"F8_E5M2", 1},
+    [LF_ST_F8_E4M3] = {"F8_E4M3", 1}, [LF_ST_F8_E8M0] = {"F8_E8M0", 1},
+    [LF_ST_I16] = {"I16", 2},         [LF_ST_U16] = {"U16", 2},
+    [LF_ST_F16] = {"F16", 2},         [LF_ST_BF16] = {"BF16", 2},
+    [LF_ST_I32] = {"I32", 4},         [LF_ST_U32] = {"U32", 4},
+    [LF_ST_F32] = {"F32", 4},         [LF_ST_F64] = {"F64", 8},
+    [LF_ST_I64] = {"I64", 8},         [LF_ST_U64] = {"U64", 8},
 };
 
 size_t lf_st_dtype_bytes(enum lf_st_dtype t)
@@ -48,7 +51,7 @@ int lf_st_dtype_parse(enum lf_st_dtype *out, const char *name, lf_err *err)
     return lf_fail(
         err, LF_ENOTSUP,
         "dtype \"%.100s\" is not one that is read here (BOOL, U8 to U64, I8 to I64, F8_E4M3, "
-        "F8_E5M2, F16, BF16, F32, F64)",
+        "F8_E5M2, F8_E8M0, F16, BF16, F32, F64)",
         name);
 }
 

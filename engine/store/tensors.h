@@ -32,6 +32,7 @@ enum lf_st_dtype {
     LF_ST_I8,
     LF_ST_F8_E5M2, /* read and copied as raw bytes */
     LF_ST_F8_E4M3, /* the same */
+    LF_ST_F8_E8M0, /* the same: powers of two (base/f8.h) */
     LF_ST_I16,
     LF_ST_U16,
     LF_ST_F16,
@@ -86,13 +87,20 @@ const char *lf_st_meta(const lf_st *s, const char *key);
 int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst,
                lf_err *err);
 
-/* Makes matrices of 8-bit floats (F8_E4M3) be read as BF16: every such tensor NAME has an F32
- * matrix NAME + suffix of ceil(R / rows) x ceil(C / cols) scales beside it, which is no entry of
- * the set any more. Element (r, c) is the f32 product q(r, c) * scale(r / rows, c / cols), rounded
- * to bf16 (DeepSeek-AI 2024, DeepSeek-V3, 3.3; there the suffix is "_scale_inv", though one
- * multiplies by it). LF_EFORMAT: a tensor has no scales, or they have another shape or type.
- * Entries change: it comes right after opening. */
+/* Makes matrices of 8-bit floats (F8_E4M3) be read as BF16: every such tensor NAME, [R, C] or
+ * matrices behind each other [E, R, C], has a tensor NAME + suffix of scales beside it, of ceil(R /
+ * rows) x ceil(C / cols) for each matrix, which is no entry of the set any more. Scales are F32,
+ * BF16, or powers of two of one byte (F8_E8M0, or U8 of the same bits). Element (r, c) is the f32
+ * product q(r, c) * scale(r / rows, c / cols), rounded to bf16 (DeepSeek-AI 2024, DeepSeek-V3, 3.3;
+ * there the suffix is "_scale_inv", though one multiplies by it). LF_EFORMAT: a tensor has no
+ * scales, or they have another shape or type. Entries change: it comes right after opening. */
 int lf_st_scale_blocks(lf_st *s, const char *suffix, int64_t rows, int64_t cols, lf_err *err);
+/* The scales of an entry that is read as bf16 through the function above, for lf_st_read: they are
+ * no entry of the set. NULL: it has none. */
+const lf_st_entry *lf_st_scales_of(const lf_st_entry *e);
+/* Reads the 8-bit floats themselves, elements [first, first + n) of such an entry. */
+int lf_st_read_codes(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst,
+                     lf_err *err);
 
 /* Makes 4-bit floats in blocks of 32 with a common exponent (OCP Microscaling Formats, v1.0: MXFP4)
  * be read as BF16: every U8 tensor NAME + blocks of shape [..., n, 16] has a U8 tensor NAME +

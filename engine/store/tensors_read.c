@@ -190,6 +190,9 @@ int64_t lf_st_count_nonfinite(enum lf_st_dtype t, const void *data, int64_t n)
     case LF_ST_F8_E4M3: /* no infinity; NaN is all ones below the sign */
         COUNT(uint8_t, 0x7Fu)
         break;
+    case LF_ST_F8_E8M0:
+        COUNT(uint8_t, 0xFFu)
+        break;
     default:
         break;
     }

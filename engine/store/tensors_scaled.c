@@ -4,33 +4,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/bf16.h"
-#include "engine/base/f8.h"
 #include "engine/base/mem.h"
+#include "engine/store/f8_blocks.h"
 #include "engine/store/tensors_priv.h"
 
 /* ---- reading ---- */
 
-/* What a read of elements [first, first + n) of a matrix with `width` columns has at hand. */
+/* What a read of elements [first, first + n) of a tensor has at hand. */
 struct scaled_read {
-    const struct lf_st_scale *scale;
-    int64_t width, first, n;
+    struct lf_f8_grid grid;
+    enum lf_st_dtype type; /* of scales */
+    int64_t first, n;
     const uint8_t *raw; /* of element `first` */
     uint16_t *dst;      /* the same */
-    const float *row;   /* scales of one row of blocks */
+    const void *row;    /* scales of one row of blocks */
 };
 
 /* Rows [r0, r1) of one block of columns, by a table of what each 8-bit number is times its scale:
  * the product is rounded once. */
 static void expand_block(const struct scaled_read *x, int64_t r0, int64_t r1, int64_t b)
 {
+    const struct lf_f8_grid *g = &x->grid;
     uint16_t value[256];
-    for (int k = 0; k < 256; k++)
-        value[k] = lf_bf16_of(lf_f32_of_e4m3((uint8_t)k) * x->row[b]);
-    const int64_t c0 = b * x->scale->cols,
-                  end = c0 + x->scale->cols < x->width ? c0 + x->scale->cols : x->width;
+    lf_f8_values(value, lf_f8_scale_of(x->type, x->row, b));
+    const int64_t c0 = b * g->cols, end = c0 + g->cols < g->width ? c0 + g->cols : g->width;
     for (int64_t r = r0; r < r1; r++) {
-        int64_t lo = r * x->width + c0 - x->first, hi = r * x->width + end - x->first;
+        int64_t lo = r * g->width + c0 - x->first, hi = r * g->width + end - x->first;
         lo = lo > 0 ? lo : 0;
         hi = hi < x->n ? hi : x->n;
         for (int64_t i = lo; i < hi; i++)
@@ -39,35 +38,49 @@ static void expand_block(const struct scaled_read *x, int64_t r0, int64_t r1, in
 }
 
 /* One row of blocks after the other. */
-static int expand(const lf_st *s, struct scaled_read *x, float *row, lf_err *err)
+static int expand(const lf_st *s, const lf_st_entry *scales, struct scaled_read *x, void *row,
+                  lf_err *err)
 {
-    const int64_t last = (x->first + x->n - 1) / x->width, blocks = x->scale->rec.e.shape[1];
+    const int64_t end = (x->first + x->n - 1) / x->grid.width + 1;
     int rc = 0;
     x->row = row;
-    for (int64_t r = x->first / x->width, end; r <= last && rc == 0; r = end) {
-        const int64_t at = r / x->scale->rows;
-        end = (at + 1) * x->scale->rows < last + 1 ? (at + 1) * x->scale->rows : last + 1;
-        rc = lf_st_read(s, &x->scale->rec.e, at * blocks, blocks, row, err);
-        for (int64_t b = 0; b < blocks && rc == 0; b++)
-            expand_block(x, r, end, b);
+    for (int64_t r = x->first / x->grid.width, next, at; r < end && rc == 0; r = next) {
+        next = lf_f8_band(&x->grid, r, end, &at);
+        rc = lf_st_read(s, scales, at, x->grid.across, row, err);
+        for (int64_t b = 0; b < x->grid.across && rc == 0; b++)
+            expand_block(x, r, next, b);
     }
     return rc;
+}
+
+int lf_st_read_codes(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst,
+                     lf_err *err)
+{
+    struct lf_st_rec as_stored = *(const struct lf_st_rec *)(const void *)e;
+    as_stored.scale = NULL;
+    as_stored.e.dtype = LF_ST_F8_E4M3;
+    return lf_st_read(s, &as_stored.e, first, n, dst, err);
+}
+
+const lf_st_entry *lf_st_scales_of(const lf_st_entry *e)
+{
+    const struct lf_st_rec *r = (const struct lf_st_rec *)(const void *)e;
+    return r->scale && r->scale->rows ? &r->scale->rec.e : NULL;
 }
 
 int lf_st_read_scaled(const lf_st *s, const struct lf_st_rec *r, int64_t first, int64_t n,
                       void *dst, lf_err *err)
 {
-    struct scaled_read x = {
-        .scale = r->scale, .width = r->e.shape[1], .first = first, .n = n, .dst = dst};
-    struct lf_st_rec as_stored = *r;
-    as_stored.scale = NULL;
-    as_stored.e.dtype = LF_ST_F8_E4M3;
+    const lf_st_entry *scales = &r->scale->rec.e;
+    struct scaled_read x = {.type = scales->dtype, .first = first, .n = n, .dst = dst};
+    if (!lf_f8_grid_of(&x.grid, r->e.ndim, r->e.shape, r->scale->rows, r->scale->cols))
+        LF_BUG("tensor %s is no matrix and has scales", r->e.name);
     uint8_t *raw = lf_malloc((size_t)n, 1, err);
-    float *row = lf_calloc((size_t)r->scale->rec.e.shape[1], sizeof *row, err);
-    int rc = raw && row ? lf_st_read(s, &as_stored.e, first, n, raw, err) : LF_ENOMEM;
+    void *row = lf_calloc((size_t)x.grid.across, sizeof(float), err);
+    int rc = raw && row ? lf_st_read_codes(s, &r->e, first, n, raw, err) : LF_ENOMEM;
     x.raw = raw;
     if (rc == 0)
-        rc = expand(s, &x, row, err);
+        rc = expand(s, scales, &x, row, err);
     free(raw);
     free(row);
     return rc;
@@ -77,9 +90,13 @@ int lf_st_read_scaled(const lf_st *s, const struct lf_st_rec *r, int64_t first, 
 
 static bool is_scale(const lf_st_entry *e, const struct lf_st_rec *of, int64_t rows, int64_t cols)
 {
-    return e->dtype == LF_ST_F32 && e->ndim == 2 && of->e.ndim == 2 &&
-           e->shape[0] == (of->e.shape[0] + rows - 1) / rows &&
-           e->shape[1] == (of->e.shape[1] + cols - 1) / cols;
+    struct lf_f8_grid g;
+    int64_t shape[LF_ST_MAX_DIMS];
+    if (!lf_f8_is_scale(e->dtype) || e->ndim != of->e.ndim ||
+        !lf_f8_grid_of(&g, of->e.ndim, of->e.shape, rows, cols))
+        return false;
+    lf_f8_scales_shape(&g, e->ndim, shape);
+    return memcmp(shape, e->shape, (size_t)e->ndim * sizeof *shape) == 0;
 }
 
 int lf_st_find_scale(const lf_st *s, const struct lf_st_rec *of, const char *what, int stem,
@@ -129,8 +146,8 @@ static int take_scale(lf_st *s, struct lf_st_rec *r, const char *suffix, int64_t
     int rc = lf_st_find_scale(s, r, "8-bit floats", (int)strlen(r->e.name), suffix, &e, err);
     if (rc == 0 && !is_scale(e, r, rows, cols))
         rc = lf_fail(err, LF_EFORMAT,
-                     "%.200s is no F32 matrix with one scale for each block of %lld x %lld of "
-                     "%.200s",
+                     "%.200s is no matrix of F32, BF16 or F8_E8M0 with one scale for each block of "
+                     "%lld x %lld of %.200s",
                      e->name, (long long)rows, (long long)cols, r->e.name);
     return rc != 0 ? rc : lf_st_take_scale(r, e, rows, cols, err);
 }

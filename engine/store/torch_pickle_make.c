@@ -35,6 +35,7 @@ static const struct lf_pg_row GLOBALS[] = {
     {"torch", "float16", LF_PG_DTYPE, LF_ST_F16},
     {"torch", "bfloat16", LF_PG_DTYPE, LF_ST_BF16},
     {"torch", "float8_e4m3fn", LF_PG_DTYPE, LF_ST_F8_E4M3},
+    {"torch", "float8_e8m0fnu", LF_PG_DTYPE, LF_ST_F8_E8M0},
     {"torch", "float8_e5m2", LF_PG_DTYPE, LF_ST_F8_E5M2},
     {"torch", "int64", LF_PG_DTYPE, LF_ST_I64},
     {"torch", "int32", LF_PG_DTYPE, LF_ST_I32},

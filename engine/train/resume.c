@@ -127,6 +127,8 @@ static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
     rc = check_kind(t, ck, err);
     if (rc == 0)
         rc = lf_weights_load_below(t->m.ps, t->mc.output, ck, LF_WEIGHTS_PREFIX, err);
+    if (rc == 0)
+        rc = lf_run_carry(&t->run, ck, err);
     if (rc != 0)
         lf_ckpt_close(ck);
     else
@@ -385,6 +387,8 @@ static int load_own(lf_trainer *t, struct source *f, lf_err *why, lf_err *err)
     if (rc == 0)
         rc = t->c->adapter ? lf_weights_load_adapter(t->m.ps, f->ck, LF_WEIGHTS_PREFIX, true, why)
                            : lf_weights_load(t->m.ps, f->ck, LF_WEIGHTS_PREFIX, true, why);
+    if (rc == 0)
+        rc = lf_run_carry(&t->run, f->ck, why);
     int narrowed = 0;
     if (rc == 0 && (rc = lf_train_origin_resume(&t->m, f->ck, &narrowed, err)) != 0)
         return rc;

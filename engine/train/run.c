@@ -285,13 +285,14 @@ static int tell_difference(const lf_run *r, const struct lf_comm_blobs *all, int
 }
 
 /* Threads may differ between ranks: no bit depends on how many each has, as long as it keeps them.
- */
+ * What is carried rank 0 alone has. */
 static char *comparable(json_t *state)
 {
     json_t *numbers = json_copy(json_object_get(state, "fingerprint"));
     char *text = NULL;
     if (numbers)
         json_object_del(numbers, "threads");
+    json_object_del(state, LF_SCALES_STATE);
     if (numbers && !json_object_set(state, "fingerprint", numbers))
         text = lf_json_dump(state, NULL);
     json_decref(numbers);

@@ -30,6 +30,7 @@
 #include "engine/comm/comm.h"
 #include "engine/graph/profile.h"
 #include "engine/model/adapter.h"
+#include "engine/model/scales.h"
 #include "engine/store/ckpt.h"
 #include "engine/train/copies.h"
 #include "engine/train/early.h"
@@ -91,8 +92,9 @@ typedef struct lf_run {
     lf_copies *copies;        /* of them; likewise */
     lf_sample_file *samples;  /* NULL: none, or not rank 0 */
 
-    lf_ckpt_writer *writer; /* NULL: with parts, or not rank 0 */
-    struct lf_parts *parts; /* NULL: rank 0 writes checkpoints alone (run_parts.c) */
+    struct lf_scales scales; /* that its checkpoints carry; of rank 0 */
+    lf_ckpt_writer *writer;  /* NULL: with parts, or not rank 0 */
+    struct lf_parts *parts;  /* NULL: rank 0 writes checkpoints alone (run_parts.c) */
     void *snapshot;
     size_t snapshot_bytes;
     bool saving;               /* with parts: agreed */
@@ -166,6 +168,11 @@ int lf_run_share_json(const lf_run *r, json_t **o, lf_err *err);
 int lf_run_same(const lf_run *r, json_t *state, lf_err *err);
 
 /* ---- run_save.c: checkpoints ---- */
+
+/* Takes along the companions of weights (engine/model/scales.h) of the checkpoint that the weights
+ * come from, instead of any before; on other ranks than rank 0, and of an adapter, whose base has
+ * them, it does nothing. Before the writer is opened. */
+int lf_run_carry(lf_run *r, const lf_ckpt *from, lf_err *err);
 
 /* What a checkpoint is of. They live as long as the run. */
 struct lf_run_tensors {

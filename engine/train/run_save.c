@@ -31,8 +31,25 @@ int lf_run_snapshot_open(lf_run *r, const lf_ckpt_tensor *tensors, size_t n, boo
                : lf_err_prefix(err, "memory for background saving (save_async = no does without)");
 }
 
-int lf_run_writer_open(lf_run *r, const struct lf_run_tensors *t, int rc, lf_err *err)
+int lf_run_carry(lf_run *r, const lf_ckpt *from, lf_err *err)
 {
+    return !lf_run_first(r) || r->c.adapter ? 0 : lf_scales_read(&r->scales, from, r->arena, err);
+}
+
+/* What is carried, behind the run's own tensors: nobody but rank 0 has any. */
+static int add_carried(lf_run *r, struct lf_run_tensors *t, lf_err *err)
+{
+    int rc = lf_scales_append(&r->scales, &t->all, &t->n_all, r->arena, err);
+    if (rc == 0 && t->own)
+        rc = lf_scales_append(&r->scales, &t->own, &t->n_own, r->arena, err);
+    return rc;
+}
+
+int lf_run_writer_open(lf_run *r, const struct lf_run_tensors *own, int rc, lf_err *err)
+{
+    struct lf_run_tensors with = *own, *t = &with;
+    if (rc == 0)
+        rc = add_carried(r, t, err);
     if (t->own)
         return lf_run_parts_open(r, t, rc, err);
     if (rc != 0 || !lf_run_first(r))
@@ -59,6 +76,8 @@ json_t *lf_run_state(const lf_run *r, json_t *o, lf_err *err)
 {
     int bad = !o || json_object_set(o, "fingerprint", r->fingerprint) ||
               json_object_set(o, "history", r->history);
+    if (!bad)
+        bad = lf_scales_tell(&r->scales, o);
     if (!bad && r->c.adapter)
         bad = json_object_set_new(o, "adapter", lf_adapter_to_json(r->c.adapter, err)) ||
               json_object_set_new(o, "base", json_string(r->base));

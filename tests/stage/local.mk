@@ -25,6 +25,9 @@ EXTRA_DIST += tests/stage/cuda_post.sh tests/stage/cuda_ppo_ranks.sh tests/stage
 # 8-bit products.
 TESTS += tests/stage/fp8.sh
 EXTRA_DIST += tests/stage/fp8.sh
+# Weights that are 8-bit floats in their files.
+TESTS += tests/stage/quantised.sh
+EXTRA_DIST += tests/stage/quantised.sh
 # What an example draws; with three seeds, whether its model sees.
 TESTS += tests/stage/scenes.sh
 LONG_TESTS += tests/stage/scenes_long.sh
