@@ -13,14 +13,39 @@ enum { BLOCK = 32, BLOCK_BYTES = BLOCK / 2, BIAS = 127, NO_NUMBER = 255 };
 
 /* ---- reading ---- */
 
-/* What the 16 numbers of four bits are with this scale. */
+/* What the 16 numbers of four bits are with this scale. Where none of them leaves the normal
+ * numbers of bf16, a scale is an addition to the exponent. */
 static void values(uint16_t out[16], uint8_t scale)
 {
     static const float e2m1[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    static const uint16_t plain[16] = {0,      0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
+                                       0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0,
+                                       0xc000, 0xc040, 0xc080, 0xc0c0};
+    if (scale >= 2 && scale <= 252) {
+        const uint16_t by = (uint16_t)(((unsigned)scale - BIAS) << 7);
+        for (int k = 0; k < 16; k++)
+            out[k] = (uint16_t)(plain[k] + (k & 7 ? by : 0));
+        return;
+    }
     for (int k = 0; k < 16; k++) {
         const float x = scale == NO_NUMBER ? NAN : ldexpf(e2m1[k & 7], (int)scale - BIAS);
         out[k] = lf_bf16_of(k & 8 ? -x : x);
     }
+}
+
+/* Numbers [at, at + n) of a block. */
+static void expand_block(uint16_t *dst, const uint8_t *bytes, const uint16_t value[16], int64_t at,
+                         int64_t n)
+{
+    if (n == BLOCK) {
+        for (int k = 0; k < BLOCK_BYTES; k++) {
+            dst[2 * k] = value[bytes[k] & 15];
+            dst[2 * k + 1] = value[bytes[k] >> 4];
+        }
+        return;
+    }
+    for (int64_t i = at; i < at + n; i++)
+        dst[i - at] = value[i % 2 ? bytes[i / 2] >> 4 : bytes[i / 2] & 15];
 }
 
 /* The file's own bytes [first, first + n) of a tensor, whatever its shape. */
@@ -37,20 +62,22 @@ static int read_bytes(const lf_st *s, const struct lf_st_rec *r, int64_t first, 
 int lf_st_read_mxfp4(const lf_st *s, const struct lf_st_rec *r, int64_t first, int64_t n, void *dst,
                      lf_err *err)
 {
-    const int64_t byte0 = first / 2, bytes = (first + n + 1) / 2 - byte0, block0 = first / BLOCK,
-                  blocks = (first + n - 1) / BLOCK - block0 + 1;
-    uint8_t *raw = lf_malloc((size_t)(bytes + blocks), 1, err), *scale = raw ? raw + bytes : NULL;
+    const int64_t block0 = first / BLOCK, blocks = (first + n - 1) / BLOCK - block0 + 1;
+    uint8_t *raw = lf_malloc((size_t)blocks, BLOCK_BYTES + 1, err),
+            *scale = raw ? raw + blocks * BLOCK_BYTES : NULL;
     uint16_t *out = dst, value[16];
     int known = -1;
-    int rc = raw ? read_bytes(s, r, byte0, bytes, raw, err) : LF_ENOMEM;
+    int rc =
+        raw ? read_bytes(s, r, block0 * BLOCK_BYTES, blocks * BLOCK_BYTES, raw, err) : LF_ENOMEM;
     if (rc == 0)
         rc = read_bytes(s, &r->scale->rec, block0, blocks, scale, err);
-    for (int64_t i = first; i < first + n && rc == 0; i++) {
-        const uint8_t mine = scale[i / BLOCK - block0], two = raw[i / 2 - byte0];
-        if (mine != known)
-            values(value, mine);
-        known = mine;
-        out[i - first] = value[i % 2 ? two >> 4 : two & 15];
+    for (int64_t i = first, k; i < first + n && rc == 0; i += k) {
+        const int64_t block = i / BLOCK - block0, at = i % BLOCK;
+        k = BLOCK - at < first + n - i ? BLOCK - at : first + n - i;
+        if (scale[block] != known)
+            values(value, scale[block]);
+        known = scale[block];
+        expand_block(out + (i - first), raw + block * BLOCK_BYTES, value, at, k);
     }
     free(raw);
     return rc;
