@@ -2,7 +2,7 @@
  *
  * Fuzz target: a safetensors file; input that begins with '{' is an index beside two good files.
  * What opens must be readable, every tensor from its first byte to its last, and so must what
- * becomes of blocks of 4-bit floats.
+ * becomes of blocks of 8-bit floats, with the codes and scales themselves, and of 4-bit ones.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,11 @@ static const char *const SEEDS[] = {
                                             "8") "," T("y", "F8_E4M3", "[8]", "8", "16") "}",
     "{" T("w_blocks", "U8", "[1,1,16]", "0", "16") "," T("w_scales", "U8", "[1,1]", "16", "17") "}",
     "{" T("v_scales", "U8", "[3]", "0", "3") "," T("v_blocks", "U8", "[3,16]", "3", "51") "}",
+    "{" T("w", "F8_E4M3", "[3,4]", "0", "12") "," T("w_scale_inv", "F32", "[2,2]", "12", "28") "}",
+    "{" T("w", "F8_E4M3", "[2,2,3]", "0", "12") "," T("w_scale_inv", "F8_E8M0", "[2,1,1]", "12",
+                                                      "14") "}",
 };
-static const size_t BYTES[] = {0, 16, 16, 17, 51}; /* of the tensors of each */
+static const size_t BYTES[] = {0, 16, 16, 17, 51, 28, 14}; /* of the tensors of each */
 static const char *const INDICES[] = {
     "{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"a\": \"1.safetensors\", \"b\": "
     "\"2.safetensors\"}}\n",
@@ -72,6 +75,19 @@ static void make_shards(void)
     made = 1;
 }
 
+/* Codes and scales of what has some, from the first to the last. */
+static void read_parts(const lf_st *s)
+{
+    lf_err err = LF_ERR_INIT;
+    char buf[4];
+    for (size_t i = 0; i < lf_st_n_entries(s); i++) {
+        const lf_st_entry *e = lf_st_entry_at(s, i), *scales = lf_st_scales_of(e);
+        if (scales && (lf_st_read_codes(s, e, e->elems - 1, 1, buf, &err) ||
+                       lf_st_read(s, scales, scales->elems - 1, 1, buf, &err)))
+            abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     lf_err err = LF_ERR_INIT;
@@ -88,8 +104,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (s)
         fuzz_read_tensors(s);
     if (s) {
-        const int rc = lf_st_unpack_mxfp4(s, "_blocks", "_scales", &err);
+        int rc = lf_st_scale_blocks(s, "_scale_inv", 2, 3, &err);
         fuzz_check_error(rc, &err);
+        if (rc == 0) {
+            fuzz_read_tensors(s);
+            read_parts(s);
+            rc = lf_st_unpack_mxfp4(s, "_blocks", "_scales", &err);
+            fuzz_check_error(rc, &err);
+        }
         if (rc == 0)
             fuzz_read_tensors(s);
     }
