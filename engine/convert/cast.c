@@ -75,6 +75,18 @@ static void put(enum lf_st_dtype t, void *dst, int64_t i, double x)
         memcpy((char *)dst + 2 * i, &h, 2);
 }
 
+static bool aligned(const void *p, size_t to)
+{
+    return (uintptr_t)p % to == 0;
+}
+
+/* Most weights, and exact. */
+static void widen(float *dst, const uint16_t *src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = lf_f32_of_bf16(src[i]);
+}
+
 static bool is_float(enum lf_st_dtype t)
 {
     return t == LF_ST_F16 || t == LF_ST_BF16 || t == LF_ST_F32 || t == LF_ST_F64;
@@ -88,6 +100,8 @@ int lf_move_cast(enum lf_st_dtype to, void *dst, enum lf_st_dtype from, const vo
                        lf_st_dtype_name(from), lf_st_dtype_name(to));
     if (to == from)
         memcpy(dst, src, (size_t)n * lf_st_dtype_bytes(to));
+    else if (to == LF_ST_F32 && from == LF_ST_BF16 && aligned(dst, 4) && aligned(src, 2))
+        widen(dst, src, n);
     else
         for (int64_t i = 0; i < n; i++)
             put(to, dst, i, get(from, src, i));
