@@ -188,8 +188,14 @@ static void decode_once(struct bench *b, int chain, double *step_s, double *last
 static void decode(struct bench *b)
 {
     int64_t pages = (PROMPT + b->T + 63) / 64;
-    struct lf_decoder_paged p = {b->B, b->B,       pages, b->B * pages, 64,
-                                 b->B, b->compute, false, false};
+    struct lf_decoder_paged p = {.rows = b->B,
+                                 .n_seq = b->B,
+                                 .max_pages = pages,
+                                 .n_pages = b->B * pages,
+                                 .page_tokens = 64,
+                                 .n_select = b->B,
+                                 .cache = b->compute,
+                                 .mode = b->mode};
     lf_graph *g = lf_decoder_paged_graph(b->dec, b->ps, "decode", &p, &err);
     int chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.packed = true}, &err) : -1;
     need(chain);
