@@ -41,6 +41,21 @@ static bool has_shape(const lf_ckpt_entry *e, int ndim, const int64_t *shape)
     return e->ndim == ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape) == 0;
 }
 
+/* The type that scales go out in, as they came; 0: nothing that an import keeps. */
+static enum lf_st_dtype scale_type(const struct plan *p, const lf_ckpt_entry *scales)
+{
+    switch (scales ? scales->dtype : LF_H5_F32) {
+    case LF_H5_F32:
+        return LF_ST_F32;
+    case LF_H5_BF16:
+        return LF_ST_BF16;
+    case LF_H5_U8:
+        return p->powers;
+    default:
+        return 0;
+    }
+}
+
 /* Where the companions do not fit, as rows have been added, there are none of the old ones. */
 static int add(struct lf_quantised *q, const struct plan *p, size_t k, const lf_ckpt_entry *scales,
                lf_err *err)
@@ -50,9 +65,7 @@ static int add(struct lf_quantised *q, const struct plan *p, size_t k, const lf_
     if (!r)
         return LF_ENOMEM;
     r->ckpt = p->how->ckpt;
-    r->type = !scales || scales->dtype == LF_H5_F32 ? LF_ST_F32
-              : scales->dtype == LF_H5_BF16         ? LF_ST_BF16
-                                                    : p->powers;
+    r->type = scale_type(p, scales);
     if (!r->type || !lf_f8_grid_of(&r->grid, d->ndim, d->shape, p->rows, p->cols))
         return lf_fail(err, LF_EFORMAT, "%s: %s has scales that are none of its blocks",
                        lf_ckpt_dir(r->ckpt), d->name);

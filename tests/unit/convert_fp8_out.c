@@ -301,7 +301,15 @@ static int pass_on(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
     return lf_ckpt_read_flat(of->c, of->e, first, n, dst, err);
 }
 
-/* A checkpoint as training leaves it: new values, and what is carried. */
+static int zeros(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    (void)user, (void)first, (void)err;
+    memset(dst, 0, (size_t)n * sizeof(double));
+    return 0;
+}
+
+/* A checkpoint as training leaves it: new values, and what is carried. name NULL: no new values,
+ * and scales of a type that no import writes. */
 static void train(const char *from, const char *to, const char *name, uint16_t *values)
 {
     lf_err err = LF_ERR_INIT;
@@ -321,7 +329,7 @@ static void train(const char *from, const char *to, const char *name, uint16_t *
         const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
         if (lf_scales_is(e))
             continue;
-        const bool new = strcmp(e->name, name) == 0;
+        const bool new = name &&strcmp(e->name, name) == 0;
         of[n].c = c;
         of[n].e = e;
         t[n] = (lf_ckpt_tensor){.name = e->name,
@@ -331,6 +339,10 @@ static void train(const char *from, const char *to, const char *name, uint16_t *
                                 .fill = new ? give : pass_on,
                                 .user = new ? (void *)values : (void *)&of[n]};
         memcpy(t[n++].shape, e->shape, sizeof e->shape);
+    }
+    for (size_t i = 0; i < scales.n && !name; i++) {
+        scales.tensors[i].dtype = LF_H5_F64;
+        scales.tensors[i].fill = zeros;
     }
     const lf_ckpt_tensor *list = t;
     json_t *state =
@@ -344,6 +356,29 @@ static void train(const char *from, const char *to, const char *name, uint16_t *
     json_decref(state);
     lf_ckpt_close(c);
     lf_arena_destroy(a);
+}
+
+/* Scales of eight bytes in the place of one: what is read of them must fit where it goes. */
+static void test_foreign(enum lf_st_dtype type)
+{
+    struct release r;
+    lf_err err = LF_ERR_INIT;
+    struct lf_convert_result res;
+    char name[64];
+    snprintf(name, sizeof name, "foreign-%s", lf_st_dtype_name(type));
+    char *dir = write_release(&r, name, QUANT, type, NONE), *in = join(dir, "in"),
+         *to = join(dir, "foreign"), *out = join(dir, "out");
+    convert(false, (struct lf_convert_opts){.from = dir, .out = in});
+    train(in, to, NULL, NULL);
+    tap_rc(lf_convert_export(
+               &(struct lf_convert_opts){.from = to, .out = out, .threads = 1, .pad_token = -1},
+               &res, &err),
+           LF_EFORMAT, &err, "has scales that are none of its blocks", name);
+    drop(&r);
+    free(dir);
+    free(in);
+    free(to);
+    free(out);
 }
 
 /* Tensors of the release that the export has with the same bytes. */
@@ -452,5 +487,7 @@ int main(void)
     TAP(18, test_rounds());
     TAP(5, test_dropped());
     TAP(15, test_changes());
+    TAP(1, test_foreign(LF_ST_F32));
+    TAP(1, test_foreign(LF_ST_U8));
     return tap_done();
 }
