@@ -255,8 +255,9 @@ static int verify(const convert *v, const char *dir, lf_err *err)
     if (rc != 0)
         return rc;
     bool ok = w.max <= w.tol_max && w.rms <= w.tol_rms;
-    printf("%s: %lld tokens, max difference %.3g of %.3g, rms %.3g of %.3g\n",
-           ok ? "VERIFIED" : "DIFFERENT", (long long)w.tokens, w.max, w.tol_max, w.rms, w.tol_rms);
+    printf("%s: %lld %s, max difference %.3g of %.3g, rms %.3g of %.3g\n",
+           ok ? "VERIFIED" : "DIFFERENT", (long long)w.rows, w.of, w.max, w.tol_max, w.rms,
+           w.tol_rms);
     if (fflush(stdout) != 0)
         return lf_fail_errno(err, "writing to standard output");
     if (ok)
@@ -265,9 +266,9 @@ static int verify(const convert *v, const char *dir, lf_err *err)
     return rc != 0
                ? rc
                : lf_fail(err, LF_EFORMAT,
-                         "the imported model is not the one that %s expects: logits differ by %.3g "
+                         "the imported model is not the one that %s expects: %s differ by %.3g "
                          "(largest) and %.3g (rms)",
-                         v->verify, w.max, w.rms);
+                         v->verify, strcmp(w.of, "tokens") == 0 ? "logits" : w.of, w.max, w.rms);
 }
 
 /* has_files: beside the weights lie a tokenizer and so on. */

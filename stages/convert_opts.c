@@ -93,8 +93,8 @@ static const lf_opt opts[] = {
      .cls = OP,
      .flags = LF_OPT_INPUT,
      .choices = "none",
-     .help = "import: file of expected logits to hold the model to; none: go on without proof; "
-             "unset: fail without proof"},
+     .help = "import: file of expected logits, or of an encoder's rows, to hold the model to; "
+             "none: go on without proof; unset: fail without proof"},
     {.name = "max_file",
      .group = "files",
      .type = LF_OPT_BYTES,

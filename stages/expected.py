@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64; of a sequence
 classifier of one label (a reward model) the score that each token would have as the last; of a model that sees with a picture of
-random pixels in every sequence, as rows of patches (engine/model/sight.h).
+random pixels in every sequence, as rows of patches (engine/model/sight.h). Of an encoder of pictures (CLIP, SigLIP, SigLIP 2, DINOv2,
+ViTMAE) pictures of random pixels and the rows behind its last norm, of ViTMAEForPreTraining the patches that it restores.
 
     python3 expected.py MODEL_DIR OUT.safetensors [--text FILE | --ids 1,2,3] [--batch B] [--length T] [--trust-remote-code]
 
@@ -120,6 +121,72 @@ def see(a, model, torch):
     return {**{k: torch.stack([o[k] for o in out]).contiguous() for k in out[0]}, "merge": torch.tensor([merge])}
 
 
+# Encoders of pictures, alone or beside a tower of text.
+ENCODERS = ("clip", "clip_vision_model", "siglip", "siglip_vision_model", "siglip2", "siglip2_vision_model", "dinov2", "vit_mae")
+
+
+def grid_of(v):
+    """Rows and columns of patches: those of the table of positions, or others where the class resamples it unasked."""
+    if v.model_type.startswith("siglip2"):
+        side = int(v.num_patches**0.5)
+        return side - 1, side + 2
+    size = v.image_size if isinstance(v.image_size, int) else v.image_size[0]
+    side = size // v.patch_size
+    return (side + 2, side - 1) if v.model_type == "dinov2" else (side, side)
+
+
+def encode(model, torch, g):
+    """The tensors of one picture."""
+    tower = getattr(model, "vision_model", model)
+    v = tower.config
+    (h, w), p = grid_of(v), v.patch_size
+    if v.model_type.startswith("siglip2"):  # rows of patches come in
+        rows = torch.randn(1, h * w, 3 * p * p, generator=g)
+        args = {"pixel_attention_mask": torch.ones(1, h * w, dtype=torch.int64), "spatial_shapes": torch.tensor([[h, w]])}
+        x = rows
+        rows = rows[0]
+    else:
+        x, args = torch.randn(1, 3, h * p, w * p, generator=g), {}
+        rows = tile_rows(x, p)
+    one = {"pixels": rows, "tiles": torch.tensor([[h, w]])}
+    if hasattr(model, "decoder"):  # a masked autoencoder whole
+        out = model(pixel_values=x.double(), noise=torch.rand(1, h * w, generator=g).double())
+        order = [(y * p + x) * 3 + c for c in range(3) for y in range(p) for x in range(p)]  # our numbers of a patch, among theirs
+        mask = out.mask[0].long()
+        return {**one, "mask": mask, "restored": out.logits[0][mask == 1][:, order]}
+    if v.model_type == "vit_mae":
+        tower.config.mask_ratio = tower.embeddings.config.mask_ratio = 0.0
+        args = {"noise": torch.arange(h * w)[None].double()}  # in this order
+    out = tower(pixel_values=x.double(), **args)
+    hidden = out.last_hidden_state[0]
+    if v.model_type.startswith("clip"):  # whose last norm is of the pooled row alone
+        hidden = getattr(tower, "vision_model", tower).post_layernorm(hidden)
+        assert (hidden[0] - out.pooler_output[0]).abs().max() < 1e-9
+    return {**one, "hidden": hidden}
+
+
+def look(a, config, torch):
+    """The tensors of expected.safetensors of an encoder of pictures."""
+    import transformers
+
+    cls = getattr(transformers, config.architectures[0])
+    model = cls.from_pretrained(a.model, torch_dtype=torch.float32, local_files_only=True, attn_implementation="eager").double().eval()
+    g = torch.Generator().manual_seed(1)
+    out = [encode(model, torch, g) for _ in range(a.batch)]
+    return {k: torch.stack([o[k] for o in out]).contiguous() for k in out[0]}
+
+
+def write(a, out, family, extra=None):
+    """The file, and a line that tells of it."""
+    import transformers
+    from safetensors.torch import save_file
+
+    meta = {"format": "lf-expected-1", "family": family, "source": "transformers " + transformers.__version__}
+    save_file(out, a.out, metadata=meta)
+    count = {"tokens": out["input_ids"].numel()} if "input_ids" in out else {"pictures": a.batch}
+    print(json.dumps({"out": a.out, **count, **(extra or {}), **meta}))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("model")
@@ -132,10 +199,12 @@ def main():
     a = p.parse_args()
     import torch
     import transformers
-    from safetensors.torch import save_file
 
     torch.set_grad_enabled(False)
     known = transformers.AutoConfig.from_pretrained(a.model, trust_remote_code=a.trust_remote_code, local_files_only=True)
+    if known.model_type in ENCODERS:
+        write(a, look(a, known, torch), known.model_type)
+        return
     scores = any(c.endswith("ForSequenceClassification") for c in known.architectures or [])
     sees = hasattr(known, "vision_config")
     auto = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
@@ -149,10 +218,7 @@ def main():
     )
     model = model.to(torch.float64).eval()
     if sees:
-        out = see(a, model, torch)
-        meta = {"format": "lf-expected-1", "family": model.config.model_type, "source": "transformers " + transformers.__version__}
-        save_file(out, a.out, metadata=meta)
-        print(json.dumps({"out": a.out, "tokens": out["input_ids"].numel(), **meta}))
+        write(a, see(a, model, torch), model.config.model_type)
         return
     config = model.config
     positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or a.length
@@ -162,9 +228,8 @@ def main():
     logits = torch.cat([forward(model, row[None]) for row in ids]).to(torch.float64)
     told = ids.shape[1] > 1 and not scores
     nll = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) if told else logits.new_zeros(())
-    meta = {"format": "lf-expected-1", "family": config.model_type, "source": "transformers " + transformers.__version__}
-    save_file({"input_ids": ids, "logits": logits.contiguous(), "loss": nll.reshape(1)}, a.out, metadata=meta)
-    print(json.dumps({"out": a.out, "tokens": ids.numel(), "loss": float(nll), **meta}))
+    out = {"input_ids": ids, "logits": logits.contiguous(), "loss": nll.reshape(1)}
+    write(a, out, config.model_type, {"loss": float(nll)})
 
 
 if __name__ == "__main__":

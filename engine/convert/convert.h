@@ -104,18 +104,24 @@ int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result 
 /* ---- is it the same model? ---- */
 
 struct lf_convert_verdict {
-    /* largest difference / largest logit; rms of the differences / rms of the logits */
+    /* largest difference / largest number that is expected; rms of the differences / rms of these
+     * numbers */
     double max, rms;
     double tol_max, tol_rms; /* what the family allows */
-    int64_t tokens;
+    const char *of;          /* what was compared: "tokens", "rows", "patches" */
+    int64_t rows;            /* how many of these */
 };
 
 /* Runs the checkpoint in f32 (invariant kernels) on the tokens of `expected` and compares with its
  * logits. A difference is no error of this function. The file is safetensors with metadata format =
  * "lf-expected-1": input_ids I64 [B, T], logits F64 or F32 [B, T, V], and prefix I64 [B] for prefix
  * masks; of a model that sees also pixels F32 [B, patches, K], tiles I64 [B, n, 2] (rows, columns),
- * pictures I64 [B, m, 6] and merge I64 [1] (engine/model/sight.h). LF_EFORMAT: it is another file,
- * or has no pictures for a model that sees. LF_ENUMERIC: a logit is not finite. */
+ * pictures I64 [B, m, 6] and merge I64 [1] (engine/model/sight.h). Of an encoder without a decoder
+ * of text it has pixels and tiles, and hidden F64 or F32 [B, rows, C], the rows behind its last
+ * norm, tile by tile, a class token before the patches of each; of one that restores pictures mask
+ * I64 [B, patches], 1 where a patch is hidden, and restored F64 or F32 [B, hidden patches, K].
+ * LF_EFORMAT: it is another file, or has no pictures for a model that sees. LF_ENUMERIC: a number
+ * is not finite. */
 int lf_convert_verify(const char *checkpoint, const char *expected, int threads,
                       struct lf_convert_verdict *out, lf_err *err);
 

@@ -16,7 +16,7 @@ engine_libengine_a_SOURCES += \
   engine/convert/card.h engine/convert/card.c engine/convert/tokconf.c \
   engine/convert/peft.h engine/convert/peft_priv.h engine/convert/peft.c engine/convert/peft_in.c engine/convert/peft_out.c \
   engine/convert/probe.c \
-  engine/convert/verify.c engine/convert/verify_sight.h engine/convert/verify_sight.c engine/convert/inspect.c engine/convert/shards.h engine/convert/shards_in.c engine/convert/shards_out.c
+  engine/convert/verify.h engine/convert/verify.c engine/convert/verify_lone.c engine/convert/verify_sight.h engine/convert/verify_sight.c engine/convert/inspect.c engine/convert/shards.h engine/convert/shards_in.c engine/convert/shards_out.c
 EXTRA_DIST += engine/convert/README.md
 check_PROGRAMS += tests/golden/peft_test
 TESTS += tests/golden/peft_test tests/stage/peft.sh

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/convert/priv.h"
+#include "engine/convert/verify.h"
 #include "engine/convert/verify_sight.h"
 
 enum { MAX_TILES = 4096, PICTURE = 6 /* numbers of struct lf_sight_picture */ };
@@ -22,21 +23,6 @@ static int no_pictures(lf_err *err)
     return lf_fail(err, LF_EFORMAT,
                    "the model sees, but the expected logits are of text alone, which proves "
                    "nothing of its encoder; expected.py writes pixels, tiles, pictures and merge");
-}
-
-/* The numbers of sequence b, as i32. */
-static int read_i32(const lf_st *st, const lf_st_entry *e, int64_t b, int32_t *out, lf_err *err)
-{
-    const int64_t n = e->elems / e->shape[0];
-    int64_t *wide = lf_malloc((size_t)n, sizeof *wide, err);
-    int rc = wide ? lf_st_read(st, e, b * n, n, wide, err) : LF_ENOMEM;
-    for (int64_t i = 0; i < n && rc == 0; i++) {
-        if (wide[i] < 0 || wide[i] > 1 << 20)
-            rc = lf_fail(err, LF_EFORMAT, "%s holds %lld", e->name, (long long)wide[i]);
-        out[i] = (int32_t)wide[i];
-    }
-    free(wide);
-    return rc;
 }
 
 static int check_pixels(const struct lf_verify_sight *s, const lf_model_config *c, lf_err *err)
@@ -64,7 +50,7 @@ int lf_verify_sight_open(struct lf_verify_sight *s, const lf_st *st, const lf_mo
         return no_pictures(err);
     int rc = check_pixels(s, c, err);
     if (rc == 0)
-        rc = read_i32(st, merge, 0, &s->batch.merge, err);
+        rc = lf_verify_read_i32(st, merge, 0, &s->batch.merge, err);
     s->batch.n_tiles = (int32_t)s->tiles->shape[1];
     s->batch.n_pictures = (int32_t)s->pictures->shape[1];
     s->batch.rows = length;
@@ -121,9 +107,9 @@ static int read_pictures(struct lf_verify_sight *s, int64_t b, lf_err *err)
 {
     int32_t *tile = lf_malloc((size_t)s->batch.n_tiles, 2 * sizeof *tile, err),
             *p = lf_malloc((size_t)s->batch.n_pictures, PICTURE * sizeof *p, err);
-    int rc = tile && p ? read_i32(s->st, s->tiles, b, tile, err) : LF_ENOMEM;
+    int rc = tile && p ? lf_verify_read_i32(s->st, s->tiles, b, tile, err) : LF_ENOMEM;
     if (rc == 0)
-        rc = read_i32(s->st, s->pictures, b, p, err);
+        rc = lf_verify_read_i32(s->st, s->pictures, b, p, err);
     for (int32_t i = 0; i < s->batch.n_tiles && rc == 0; i++)
         s->tile[i] = (struct lf_sight_tile){tile[2 * i], tile[2 * i + 1]};
     for (int32_t i = 0; i < s->batch.n_pictures && rc == 0; i++) {
@@ -146,13 +132,13 @@ static int read_pixels(struct lf_verify_sight *s, int64_t b, lf_err *err)
     return rc;
 }
 
-static int put(const struct lf_verify_in *in, const char *name, const void *data, int64_t n,
+static int put(const struct lf_verify_feed *in, const char *name, const void *data, int64_t n,
                lf_err *err)
 {
     return lf_exec_write(in->exec, in->chain, 0, name, data, (size_t)n * 4, err);
 }
 
-int lf_verify_sight_feed(struct lf_verify_sight *s, int64_t b, const struct lf_verify_in *in,
+int lf_verify_sight_feed(struct lf_verify_sight *s, int64_t b, const struct lf_verify_feed *in,
                          lf_err *err)
 {
     int rc = read_pictures(s, b, err);

@@ -27,13 +27,13 @@ int lf_verify_sight_open(struct lf_verify_sight *s, const lf_st *st, const lf_mo
                          int64_t batch, int64_t length, lf_err *err);
 void lf_verify_sight_close(struct lf_verify_sight *s);
 
-struct lf_verify_in {
+struct lf_verify_feed {
     lf_exec *exec;
     int chain;
     const int32_t *tokens, *positions; /* [length] */
 };
 /* Writes the inputs of sequence b that pictures change: tokens and places too. */
-int lf_verify_sight_feed(struct lf_verify_sight *s, int64_t b, const struct lf_verify_in *in,
+int lf_verify_sight_feed(struct lf_verify_sight *s, int64_t b, const struct lf_verify_feed *in,
                          lf_err *err);
 
 #endif

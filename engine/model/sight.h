@@ -68,6 +68,9 @@ size_t lf_sight_bytes(const lf_model_config *c, const struct lf_decoder_media *m
 /* Computes everything. LF_EINVAL: there are more pictures than room, or the tokens of pictures are
  * not as many as their rows. */
 int lf_sight_fill(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
+/* Computes what the encoder alone takes: no tokens and pictures of b are looked at. LF_EINVAL:
+ * there is more than room for. */
+int lf_sight_rows(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
 /* [rows] what the graph takes as tokens: -1 where a picture's row goes. */
 const int32_t *lf_sight_token_rows(const lf_sight *s);
 /* Where encoder row r takes its pixels from: the number of the patch in the order of the batch.

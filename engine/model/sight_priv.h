@@ -70,8 +70,6 @@ struct lf_sight {
     char *block;
 };
 
-/* Rows of the encoder: row_of, order, turn, segments, place, class, pos. */
-int lf_sight_rows(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
 /* Rows of the decoder: select, put, lines, token, places, runs. */
 int lf_sight_place(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
 

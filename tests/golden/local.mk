@@ -237,7 +237,7 @@ TESTS += tests/golden/lone_test
 tests_golden_lone_test_SOURCES = tests/golden/vision/lone_test.c
 tests_golden_lone_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
 tests_golden_lone_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/golden/vision/lone
+EXTRA_DIST += tests/golden/vision/lone tests/golden/vision/expected
 
 # A masked autoencoder.
 check_PROGRAMS += tests/golden/mae_test

@@ -3,6 +3,7 @@
  * Encoders that are models of their own, as transformers saves them (lone/, ../mae/lone): what
  * comes in is what the golden files of the cores have, which are held to transformers themselves;
  * what goes out is what came in, byte for byte; and the encoder of one form goes out in another.
+ * What transformers computes of pictures (expected/, by stages/expected.py) proves each of them.
  */
 #include <hdf5.h>
 #include <stdio.h>
@@ -175,11 +176,67 @@ static int64_t tensors_of(const char *model)
     return n;
 }
 
+/* ---- proofs ---- */
+
+/* A copy of a file of expectations in which the patches of the first picture have moved on by one,
+ * the last one to the first place. */
+static const char *other_picture(const char *expected)
+{
+    const char *out = text("%s/other.safetensors", dir);
+    lf_st *st = NULL;
+    lf_buf b;
+    uint64_t head = 0;
+    lf_buf_init(&b);
+    if (lf_st_open(&st, expected, &err) || lf_io_read_file(expected, 1 << 20, &b, &err))
+        tap_bail("%s", err.text);
+    const int64_t *shape = lf_st_find(st, "pixels")->shape;
+    const size_t patch = (size_t)shape[2] * sizeof(float), rest = (size_t)(shape[1] - 1) * patch;
+    for (int i = 7; i >= 0; i--)
+        head = head << 8 | (unsigned char)b.data[i];
+    const char *offsets = strstr(strstr(b.data + 8, "\"pixels\""), "\"data_offsets\":[");
+    char *at = b.data + 8 + head + strtoull(offsets + strlen("\"data_offsets\":["), NULL, 10),
+         *last = need(malloc(patch));
+    memcpy(last, at + rest, patch);
+    memmove(at + patch, at, rest);
+    memcpy(at, last, patch);
+    free(last);
+    if (lf_io_write_file(out, b.data, b.len, 0600, &err))
+        tap_bail("%s", err.text);
+    lf_buf_fini(&b);
+    lf_st_close(st);
+    return out;
+}
+
+/* A checkpoint of this name computes what transformers does, and other rows of another picture. */
+static void proved(const char *ckpt, const char *expected, const char *of)
+{
+    const char *file = text("%s/tests/golden/vision/expected/%s.safetensors", src, expected);
+    struct lf_convert_verdict v = {0}, w = {0};
+    lf_err_clear(&err);
+    int rc = lf_convert_verify(text("%s/%s", dir, ckpt), file, 1, &v, &err);
+    tap_ok(rc == 0 && v.max < 1e-5 && v.rms < 1e-5 && v.rows > 20 && strcmp(v.of, of) == 0,
+           "%s: proved by %lld %s: %.2g, %.2g %s", ckpt, (long long)v.rows, of, v.max, v.rms,
+           err.text);
+    rc = lf_convert_verify(text("%s/%s", dir, ckpt), other_picture(file), 1, &w, &err);
+    tap_ok(rc == 0 && w.rms > 1e-3, "which another picture is not: %.2g %s", w.rms, err.text);
+}
+
+/* A file that is of something else. */
+static void unproved(const char *ckpt, const char *file, enum lf_rc want, const char *says)
+{
+    struct lf_convert_verdict v;
+    lf_err_clear(&err);
+    const int rc = lf_convert_verify(
+        text("%s/%s", dir, ckpt), text("%s/tests/golden/%s.safetensors", src, file), 1, &v, &err);
+    tap_ok(rc == (int)want && strstr(err.text, says), "%s by %s: %s", ckpt, file, err.text);
+}
+
 /* ---- the forms ---- */
 
 struct form {
     const char *dir, *h5, *family;
     int unread; /* weights that the golden file has not */
+    const char *expected;
 };
 
 static void test_form(const struct form *f)
@@ -201,6 +258,7 @@ static void test_form(const struct form *f)
            "config.json goes out as it came in");
     tap_ok(missed(from, out, "", "") == 0 && r.tensors == tensors_of(from),
            "and so do all %lld tensors", (long long)r.tensors);
+    proved(text("%s.in", name), f->expected, whole ? "patches" : "rows");
 }
 
 static void class_is(const char *model, const char *class)
@@ -240,6 +298,7 @@ static void test_mae_encoder(void)
         must(false, text("%s/mae.again", dir), text("%s/mae.third", dir), NULL);
     tap_ok(r.tensors == tensors_of(out) && missed(out, text("%s/mae.third", dir), "", "") == 0,
            "and goes out again");
+    proved("mae.again", "mae-encoder", "rows");
 }
 
 static void refused(const char *from, const char *family, const char *says)
@@ -253,28 +312,32 @@ static void refused(const char *from, const char *family, const char *says)
 int main(void)
 {
     static const struct form forms[] = {
-        {"vision/lone/clip", "vision/clip.h5", "clip-vision",
-         2}, /* the norm of its pooled output */
-        {"vision/lone/clip-pair", "vision/clip.h5", "clip", 2},
-        {"vision/lone/siglip", "vision/siglip.h5", "siglip-vision", 0},
-        {"vision/lone/siglip-pair", "vision/siglip.h5", "siglip", 0},
-        {"vision/lone/siglip2", "vision/siglip2.h5", "siglip2-vision", 0},
-        {"vision/lone/siglip2-pair", "vision/siglip2.h5", "siglip2", 0},
-        {"vision/lone/dinov2", "vision/dinov2.h5", "dinov2", 0},
-        {"vision/lone/dinov2-swiglu", "vision/dinov2-swiglu.h5", "dinov2", 0},
-        {"mae/lone", "mae/mae.h5", "vit-mae", 0},
+        {"vision/lone/clip", "vision/clip.h5", "clip-vision", 2, /* the norm of its pooled output */
+         "clip"},
+        {"vision/lone/clip-pair", "vision/clip.h5", "clip", 2, "clip"},
+        {"vision/lone/siglip", "vision/siglip.h5", "siglip-vision", 0, "siglip"},
+        {"vision/lone/siglip-pair", "vision/siglip.h5", "siglip", 0, "siglip"},
+        {"vision/lone/siglip2", "vision/siglip2.h5", "siglip2-vision", 0, "siglip2"},
+        {"vision/lone/siglip2-pair", "vision/siglip2.h5", "siglip2", 0, "siglip2"},
+        {"vision/lone/dinov2", "vision/dinov2.h5", "dinov2", 0, "dinov2"},
+        {"vision/lone/dinov2-swiglu", "vision/dinov2-swiglu.h5", "dinov2", 0, "dinov2-swiglu"},
+        {"mae/lone", "mae/mae.h5", "vit-mae", 0, "mae"},
     };
     src = getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : ".";
     dir = tap_tmpdir();
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        TAP(5, test_form(&forms[i]));
+        TAP(7, test_form(&forms[i]));
     TAP(4, test_tower("clip", "clip-vision", "CLIPVisionModel"));
     TAP(4, test_tower("siglip", "siglip-vision", "SiglipVisionModel"));
     TAP(4, test_tower("siglip2", "siglip2-vision", "Siglip2VisionModel"));
-    TAP(4, test_mae_encoder());
+    TAP(6, test_mae_encoder());
     TAP(1, refused("clip", "dinov2", "vision.family = dinov2"));
     TAP(1, refused("clip", "clip", "text tower"));
     TAP(1, refused("dinov2", "vit-mae", "vision.family"));
     TAP(1, refused("clip", "llama", "encoder of pictures alone"));
+    TAP(1, unproved("clip.in", "peft/llama/expected", LF_EFORMAT, "encoder of pictures"));
+    TAP(1, unproved("lone.in", "vision/expected/clip", LF_EFORMAT, "no restored"));
+    TAP(1, unproved("clip.in", "vision/expected/mae", LF_EFORMAT, "no hidden"));
+    TAP(1, unproved("clip.in", "vision/expected/siglip", LF_EINVAL, "25 rows"));
     return tap_done();
 }
