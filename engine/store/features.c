@@ -96,6 +96,8 @@ int lf_features_type(enum lf_h5_type *out, const char *precision, lf_err *err)
 
 /* ---- writing ---- */
 
+enum { HEAD_BYTES = 2056 }; /* of HDF5: headers, attributes, the last entry of offsets */
+
 struct lf_features_writer {
     char *path;
     int fd;
@@ -172,6 +174,20 @@ static void writer_free(lf_features_writer *w)
     free(w);
 }
 
+static uint64_t rows_of(const struct lf_features_key *k, int class_rows)
+{
+    return (uint64_t)k->tiles * ((uint64_t)k->grid_h * (uint64_t)k->grid_w + (uint64_t)class_rows);
+}
+
+int64_t lf_features_bytes(const struct lf_features_keys *keys, size_t row_bytes, int class_rows)
+{
+    uint64_t rows = 0;
+    for (size_t i = 0; i < keys->n; i++)
+        rows += rows_of(&keys->v[i], class_rows);
+    const size_t list = LF_HASH_BYTES + 4 * sizeof(int32_t) + sizeof(uint64_t);
+    return HEAD_BYTES + (int64_t)(keys->n * list + rows * row_bytes);
+}
+
 int lf_features_create(lf_features_writer **out, const char *path,
                        const struct lf_features_info *info, const struct lf_features_keys *keys,
                        int class_rows, lf_err *err)
@@ -185,12 +201,8 @@ int lf_features_create(lf_features_writer **out, const char *path,
     w->path = lf_strdup(path, err);
     w->offset = lf_calloc(keys->n + 1, sizeof *w->offset, err);
     int rc = w->path && w->offset ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < keys->n && rc == 0; i++) {
-        const struct lf_features_key *k = &keys->v[i];
-        w->offset[i + 1] =
-            w->offset[i] +
-            (uint64_t)k->tiles * ((uint64_t)k->grid_h * (uint64_t)k->grid_w + (uint64_t)class_rows);
-    }
+    for (size_t i = 0; i < keys->n && rc == 0; i++)
+        w->offset[i + 1] = w->offset[i] + rows_of(&keys->v[i], class_rows);
     if (rc == 0)
         rc = structure(w, info, keys, err);
     if (rc != 0)

@@ -71,6 +71,8 @@ struct lf_features_stat {
 int lf_features_create(lf_features_writer **out, const char *path,
                        const struct lf_features_info *info, const struct lf_features_keys *keys,
                        int class_rows, lf_err *err);
+/* What a file of these pictures takes; row_bytes: of a row as it is stored. */
+int64_t lf_features_bytes(const struct lf_features_keys *keys, size_t row_bytes, int class_rows);
 /* Writes the rows of picture i, as they are stored. Each picture is written once, in any order. */
 int lf_features_put(const lf_features_writer *w, size_t i, const void *rows, lf_err *err);
 /* Completes, fsyncs and hashes the file, and frees w in every case. */

@@ -23,8 +23,22 @@
 struct part {
     size_t set;
     uint64_t from, to;
+    int64_t tiles, patches;      /* of all its pictures, one that comes twice counted twice */
     struct lf_partial_part have; /* it is there already */
     int64_t bytes;
+};
+
+/* Parts [first, end), whose pictures go through the encoder together: a pass takes the time of
+ * max_patches, so small files share one. */
+struct group {
+    size_t first, end;
+};
+enum { GROUP_FILES = 64 }; /* are open at once */
+
+/* A file of features that is being written. */
+struct output {
+    struct lf_features_keys keys;
+    lf_features_writer *w;
 };
 
 struct encode {
@@ -53,9 +67,10 @@ struct encode {
 
     /* a pass */
     lf_media_batch batch;
-    size_t *number;  /* [tiles] of a picture in its file */
-    uint8_t *rows;   /* [R, C] of one output, in the compute type */
-    uint8_t *stored; /* [R, W] as they are stored */
+    lf_features_writer **to; /* [tiles] where a picture goes */
+    size_t *number;          /* [tiles] and its number in that file */
+    uint8_t *rows;           /* [R, C] of one output, in the compute type */
+    uint8_t *stored;         /* [R, W] as they are stored */
 };
 
 static int rank_of(const struct encode *e)
@@ -148,6 +163,17 @@ static int open_encoder(struct encode *e, lf_err *err)
 
 /* ---- shards ---- */
 
+static void add_doc(struct part *p, const lf_shardset *s, uint64_t d)
+{
+    p->to = d + 1;
+    for (uint64_t i = 0, n = lf_shardset_pictures(s, d); i < n; i++) {
+        lf_shard_picture said;
+        lf_shardset_picture_get(s, d, i, &said);
+        p->tiles += said.tiles;
+        p->patches += (int64_t)said.tiles * said.grid_h * said.grid_w;
+    }
+}
+
 static int add_parts(struct encode *e, size_t set, lf_err *err)
 {
     const lf_shardset *s = e->set[set];
@@ -164,7 +190,7 @@ static int add_parts(struct encode *e, size_t set, lf_err *err)
                 return rc;
             e->part[e->n_parts++] = (struct part){.set = set, .from = d};
         }
-        e->part[e->n_parts - 1].to = d + 1;
+        add_doc(&e->part[e->n_parts - 1], s, d);
         last = file;
         e->pictures += lf_shardset_pictures(s, d);
     }
@@ -220,33 +246,59 @@ static int open_data(struct encode *e, lf_err *err)
 
 /* ---- room ---- */
 
-static int make_room(struct encode *e, lf_err *err)
+/* Sizes of rows. */
+static int size_rows(struct encode *e, lf_err *err)
 {
     static const char *const words[] = {"f32", "bf16", "fp16"};
     enum lf_h5_type type;
-    const size_t tiles = (size_t)e->m.vision.images, R = (size_t)e->m.vision.rows;
-    const int64_t C = lf_vision_width(&e->mc.vision);
-    lf_media_batch *b = &e->batch;
     snprintf(e->info.precision, sizeof e->info.precision, "%s",
              words[e->o->compute == LF_BF16  ? 1
                    : e->o->compute == LF_F16 ? 2
                                              : 0]);
-    e->info.width = (1 + e->mc.vision.taps.n) * C;
-    int rc = lf_features_type(&type, e->info.precision, err);
+    e->info.width = (1 + e->mc.vision.taps.n) * lf_vision_width(&e->mc.vision);
+    const int rc = lf_features_type(&type, e->info.precision, err);
+    if (rc == 0)
+        e->row_bytes = (size_t)e->info.width * lf_h5_type_bytes(type);
+    e->batch.row_bytes = 3 * e->media.processor.patches.side * e->media.processor.patches.side;
+    return rc;
+}
+
+static size_t output_bytes(const struct encode *e)
+{
+    return (size_t)(e->m.vision.rows * lf_vision_width(&e->mc.vision)) *
+           lf_dtype_size(e->o->compute);
+}
+
+static int make_room(struct encode *e, lf_err *err)
+{
+    const size_t tiles = (size_t)e->m.vision.images;
+    lf_media_batch *b = &e->batch;
+    const int rc = size_rows(e, err);
     if (rc != 0)
         return rc;
-    e->row_bytes = (size_t)e->info.width * lf_h5_type_bytes(type);
-    b->row_bytes = 3 * e->media.processor.patches.side * e->media.processor.patches.side;
     b->tile = lf_calloc(tiles, sizeof *b->tile, err);
     b->picture = lf_calloc(tiles, sizeof *b->picture, err);
     b->patches = lf_calloc((size_t)e->m.vision.patches, (size_t)b->row_bytes, err);
+    e->to = lf_calloc(tiles, sizeof *e->to, err);
     e->number = lf_calloc(tiles, sizeof *e->number, err);
-    e->rows = lf_calloc(R, (size_t)C * lf_dtype_size(e->o->compute), err);
-    e->stored = lf_calloc(R, e->row_bytes, err);
+    e->rows = lf_calloc(output_bytes(e), 1, err);
+    e->stored = lf_calloc((size_t)e->m.vision.rows, e->row_bytes, err);
     e->sight = lf_sight_create(&e->mc, &e->m, 1, err);
-    return b->tile && b->picture && b->patches && e->number && e->rows && e->stored && e->sight
+    return b->tile && b->picture && b->patches && e->to && e->number && e->rows && e->stored &&
+                   e->sight
                ? 0
                : LF_ENOMEM;
+}
+
+/* What make_room takes, and the file of a picture. */
+static double room_bytes(const struct encode *e)
+{
+    const struct lf_vision_rows *v = &e->m.vision;
+    const size_t tile =
+        sizeof *e->batch.tile + sizeof *e->batch.picture + sizeof *e->to + sizeof *e->number;
+    return (double)v->images * (double)tile + (double)v->patches * e->batch.row_bytes +
+           (double)output_bytes(e) + (double)v->rows * (double)e->row_bytes +
+           (double)lf_sight_bytes(&e->mc, &e->m, 1) + (double)e->media.file_bytes;
 }
 
 /* ---- a pass ---- */
@@ -276,15 +328,13 @@ static int read_output(const struct encode *e, int64_t part, int64_t n, lf_err *
 {
     char name[48];
     snprintf(name, sizeof name, part ? "encoded.%lld" : "encoded", (long long)part - 1);
-    const size_t bytes =
-        (size_t)(e->m.vision.rows * lf_vision_width(&e->mc.vision)) * lf_dtype_size(e->o->compute);
-    const int rc = lf_exec_read(e->ex, e->chain, 0, name, e->rows, bytes, err);
+    const int rc = lf_exec_read(e->ex, e->chain, 0, name, e->rows, output_bytes(e), err);
     if (rc == 0)
         store_rows(e, part, n);
     return rc;
 }
 
-static int put_pictures(const struct encode *e, const lf_features_writer *w, lf_err *err)
+static int put_pictures(const struct encode *e, lf_err *err)
 {
     const lf_media_batch *b = &e->batch;
     const int cls = lf_sight_class_rows(&e->mc);
@@ -293,14 +343,20 @@ static int put_pictures(const struct encode *e, const lf_features_writer *w, lf_
     for (int32_t i = 0; i < b->n_pictures && rc == 0; i++) {
         const struct lf_media_picture *p = &b->picture[i];
         const struct lf_media_tile *t = &b->tile[p->first_tile];
-        rc = lf_features_put(w, e->number[i], e->stored + row * e->row_bytes, err);
+        rc = lf_features_put(e->to[i], e->number[i], e->stored + row * e->row_bytes, err);
         row += (size_t)p->tiles * ((size_t)t->grid_h * (size_t)t->grid_w + (size_t)cls);
     }
     return rc;
 }
 
+static void empty(lf_media_batch *b)
+{
+    b->n_pictures = b->n_tiles = 0;
+    b->n_patches = 0;
+}
+
 /* Runs the encoder over what the batch has, which is empty then. */
-static int pass(struct encode *e, const lf_features_writer *w, lf_err *err)
+static int pass(struct encode *e, lf_err *err)
 {
     lf_media_batch *b = &e->batch;
     const struct lf_sight_media in = {.media = b, .processor = &e->media.processor};
@@ -317,9 +373,8 @@ static int pass(struct encode *e, const lf_features_writer *w, lf_err *err)
     for (int64_t p = 0; p <= e->mc.vision.taps.n && rc == 0; p++)
         rc = read_output(e, p, n, err);
     if (rc == 0)
-        rc = put_pictures(e, w, err);
-    b->n_pictures = b->n_tiles = 0;
-    b->n_patches = 0;
+        rc = put_pictures(e, err);
+    empty(b);
     return rc == 0 && e->o->stop() ? lf_fail(err, LF_EINTR, "stopped") : rc;
 }
 
@@ -329,16 +384,22 @@ static bool fits(const struct encode *e, int64_t tiles, int64_t patches)
            e->batch.n_patches + patches <= e->m.vision.patches;
 }
 
-/* Picture i of a document, number `number` of its file. */
-static int add_picture(struct encode *e, const lf_features_writer *w, const lf_shardset *set,
-                       uint64_t doc, uint64_t i, size_t number, lf_err *err)
+/* Picture i of a document. */
+struct which {
+    const lf_shardset *set;
+    uint64_t doc, i;
+};
+
+/* Which becomes picture number `number` of w. */
+static int add_picture(struct encode *e, const struct which *p, lf_features_writer *w,
+                       size_t number, lf_err *err)
 {
     lf_media_batch *b = &e->batch;
     lf_shard_picture said;
     lf_pixels x = {0};
-    lf_shardset_picture_get(set, doc, i, &said);
+    lf_shardset_picture_get(p->set, p->doc, p->i, &said);
     const int64_t n = (int64_t)said.tiles * said.grid_h * said.grid_w;
-    int rc = fits(e, said.tiles, n) ? 0 : pass(e, w, err); /* of those before it */
+    int rc = fits(e, said.tiles, n) ? 0 : pass(e, err); /* of those before it */
     if (rc != 0)
         return rc;
     if (!fits(e, said.tiles, n))
@@ -346,9 +407,10 @@ static int add_picture(struct encode *e, const lf_features_writer *w, const lf_s
                      "it has %lld patches in %d tiles: raise max_patches to that, or max_tiles",
                      (long long)n, said.tiles);
     else
-        rc = lf_loader_media_read(&e->media, &x, set, doc, i, &said, err);
+        rc = lf_loader_media_read(&e->media, &x, p->set, p->doc, p->i, &said, err);
     if (rc != 0)
-        return lf_loader_media_blame(set, doc, i, err);
+        return lf_loader_media_blame(p->set, p->doc, p->i, err);
+    e->to[b->n_pictures] = w;
     e->number[b->n_pictures] = number;
     b->picture[b->n_pictures++] = (struct lf_media_picture){
         .first_tile = b->n_tiles, .tiles = x.tiles, .layout = x.layout, .from = x.from};
@@ -360,28 +422,42 @@ static int add_picture(struct encode *e, const lf_features_writer *w, const lf_s
     return 0;
 }
 
-/* ---- a file ---- */
+/* ---- files ---- */
 
-/* Calls with w NULL find the keys. */
-static int each_picture(struct encode *e, const struct part *p, struct lf_features_keys *keys,
-                        const lf_features_writer *w, lf_err *err)
+/* The keys of a part. */
+static int find_keys(const struct encode *e, const struct part *p, struct lf_features_keys *keys,
+                     lf_err *err)
 {
     const lf_shardset *set = e->set[p->set];
-    size_t next = 0; /* the first picture that was not met yet */
     for (uint64_t d = p->from; d < p->to; d++)
         for (uint64_t i = 0, n = lf_shardset_pictures(set, d); i < n; i++) {
             const int64_t at = lf_loader_media_key(keys, set, d, i, err);
             if (at < 0)
                 return (int)at;
-            e->done += w != NULL;
-            if (!w || (size_t)at < next)
+        }
+    return 0;
+}
+
+/* Hands each picture of a part to the encoder, once. */
+static int each_picture(struct encode *e, const struct part *p, struct output *out, lf_err *err)
+{
+    const lf_shardset *set = e->set[p->set];
+    size_t next = 0; /* the first picture that was not met yet */
+    for (uint64_t d = p->from; d < p->to; d++)
+        for (uint64_t i = 0, n = lf_shardset_pictures(set, d); i < n; i++) {
+            const int64_t at = lf_loader_media_key(&out->keys, set, d, i, err);
+            if (at < 0)
+                return (int)at;
+            e->done++;
+            if ((size_t)at < next)
                 continue;
-            const int rc = add_picture(e, w, set, d, i, next++, err);
+            const struct which which = {set, d, i};
+            const int rc = add_picture(e, &which, out->w, next++, err);
             if (rc != 0)
                 return rc;
             e->o->progress((double)e->done, (double)e->pictures);
         }
-    return w ? pass(e, w, err) : 0;
+    return 0;
 }
 
 static void name_of(char name[48], size_t part)
@@ -389,31 +465,53 @@ static void name_of(char name[48], size_t part)
     snprintf(name, 48, "features-%05zu.h5", part);
 }
 
-static int make_part(struct encode *e, size_t k, lf_err *err)
+static int begin_part(struct encode *e, size_t k, struct output *out, lf_err *err)
 {
-    struct lf_features_keys keys = {0};
-    struct lf_features_stat stat;
-    struct part *p = &e->part[k];
-    lf_features_writer *w = NULL;
     char name[48];
     name_of(name, k);
     char *path = lf_path_join(e->o->out, name, err);
-    int rc = path ? each_picture(e, p, &keys, NULL, err) : LF_ENOMEM;
+    int rc = path ? find_keys(e, &e->part[k], &out->keys, err) : LF_ENOMEM;
     if (rc == 0 && unlink(path) != 0 && lf_io_exists(path))
         rc = lf_fail_errno(err, "cannot remove %s, which is not whole", path);
     if (rc == 0)
-        rc = lf_features_create(&w, path, &e->info, &keys, lf_sight_class_rows(&e->mc), err);
-    if (rc == 0 && (rc = each_picture(e, p, &keys, w, err)) != 0) {
-        lf_features_abort(w);
-        e->batch.n_pictures = e->batch.n_tiles = 0;
-        e->batch.n_patches = 0;
-    } else if (rc == 0 && (rc = lf_features_finish(w, &stat, err)) == 0) {
+        rc = lf_features_create(&out->w, path, &e->info, &out->keys, lf_sight_class_rows(&e->mc),
+                                err);
+    free(path);
+    return rc;
+}
+
+static int end_part(struct part *p, struct output *out, lf_err *err)
+{
+    struct lf_features_stat stat;
+    lf_features_writer *w = out->w;
+    out->w = NULL; /* which is freed in every case */
+    const int rc = lf_features_finish(w, &stat, err);
+    if (rc == 0) {
         p->have.have = true;
         p->bytes = stat.bytes;
         memcpy(p->have.sha256, stat.sha256, sizeof stat.sha256);
     }
-    lf_features_keys_fini(&keys);
-    free(path);
+    return rc;
+}
+
+static int make_group(struct encode *e, struct group g, lf_err *err)
+{
+    struct output out[GROUP_FILES] = {0};
+    const size_t n = g.end - g.first;
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = begin_part(e, g.first + i, &out[i], err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = each_picture(e, &e->part[g.first + i], &out[i], err);
+    if (rc == 0)
+        rc = pass(e, err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = end_part(&e->part[g.first + i], &out[i], err);
+    for (size_t i = 0; i < n; i++) {
+        lf_features_abort(out[i].w);
+        lf_features_keys_fini(&out[i].keys);
+    }
+    empty(&e->batch);
     return rc;
 }
 
@@ -507,30 +605,37 @@ static int share_parts(struct encode *e, lf_err *err)
 
 /* ---- all of them ---- */
 
-/* The next file that is missing, from k on. */
-static size_t missing(const struct encode *e, size_t k)
+/* The next files that are missing, from k on, as many as fit a pass together; none: first is
+ * n_parts. */
+static struct group missing(const struct encode *e, size_t k)
 {
     while (k < e->n_parts && e->part[k].have.have)
         k++;
-    return k;
+    struct group g = {k, k};
+    int64_t tiles = 0, patches = 0;
+    for (; g.end < e->n_parts && !e->part[g.end].have.have && g.end - k < GROUP_FILES; g.end++) {
+        tiles += e->part[g.end].tiles;
+        patches += e->part[g.end].patches;
+        if (g.end > k && !fits(e, tiles, patches))
+            break;
+    }
+    return g;
 }
 
 /* What the ranks have made in this round. Collective. */
-static int collect(struct encode *e, const size_t *of, lf_err *err)
+static int collect(struct encode *e, const struct group *of, lf_err *err)
 {
     struct lf_comm_blobs all = {0};
-    const size_t mine = of[rank_of(e)];
-    const struct part none = {0};
-    int rc = e->comm ? lf_comm_gather_blobs(e->comm, mine < e->n_parts ? &e->part[mine] : &none,
-                                            sizeof none, &all, err)
+    const struct group mine = of[rank_of(e)];
+    int rc = e->comm ? lf_comm_gather_blobs(e->comm, e->part + mine.first,
+                                            (mine.end - mine.first) * sizeof *e->part, &all, err)
                      : 0;
     for (int r = 0; r < ranks_of(e) && rc == 0; r++) {
-        if (of[r] >= e->n_parts)
-            continue;
         if (e->comm)
-            memcpy(&e->part[of[r]], all.data + all.offset[r], sizeof none);
-        if (e->record >= 0)
-            lf_partial_add(e->record, of[r], e->part[of[r]].have.sha256);
+            memcpy(e->part + of[r].first, all.data + all.offset[r],
+                   (of[r].end - of[r].first) * sizeof *e->part);
+        for (size_t k = of[r].first; k < of[r].end && e->record >= 0; k++)
+            lf_partial_add(e->record, k, e->part[k].have.sha256);
     }
     lf_comm_blobs_fini(&all);
     return rc;
@@ -539,16 +644,14 @@ static int collect(struct encode *e, const size_t *of, lf_err *err)
 static int make_all(struct encode *e, lf_err *err)
 {
     const int ranks = ranks_of(e);
-    size_t *of = lf_calloc((size_t)ranks, sizeof *of, err);
+    struct group *of = lf_calloc((size_t)ranks, sizeof *of, err), next = missing(e, 0);
     int rc = agree(e, of ? 0 : LF_ENOMEM, err);
-    size_t next = missing(e, 0);
-    while (rc == 0 && next < e->n_parts) {
+    while (rc == 0 && next.first < e->n_parts) {
         for (int r = 0; r < ranks; r++) {
             of[r] = next;
-            next = next < e->n_parts ? missing(e, next + 1) : next;
+            next = missing(e, next.end);
         }
-        const size_t mine = of[rank_of(e)];
-        rc = agree(e, mine < e->n_parts ? make_part(e, mine, err) : 0, err);
+        rc = agree(e, make_group(e, of[rank_of(e)], err), err);
         if (rc == 0)
             rc = collect(e, of, err);
     }
@@ -603,9 +706,9 @@ static void fini(struct encode *e)
     lf_sight_destroy(e->sight);
     for (size_t i = 0; i < e->n_sets; i++)
         lf_shardset_close(e->set[i]);
-    void *const blocks[] = {e->set,        e->part,          e->media.file,
-                            e->batch.tile, e->batch.picture, e->batch.patches,
-                            e->number,     e->rows,          e->stored};
+    void *const blocks[] = {e->set,           e->part,          e->media.file, e->batch.tile,
+                            e->batch.picture, e->batch.patches, e->to,         e->number,
+                            e->rows,          e->stored};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }
@@ -632,6 +735,52 @@ int lf_encode_run(const struct lf_encode_opts *o, lf_comm *comm, lf_err *err)
     return rc;
 }
 
+/* ---- the plan ---- */
+
+/* Bytes of all files of all ranks. */
+static int size_files(const struct encode *e, double *bytes, lf_err *err)
+{
+    int rc = 0;
+    *bytes = 0;
+    for (size_t k = 0; k < e->n_parts && rc == 0; k++) {
+        struct lf_features_keys keys = {0};
+        rc = find_keys(e, &e->part[k], &keys, err);
+        *bytes += (double)lf_features_bytes(&keys, e->row_bytes, lf_sight_class_rows(&e->mc));
+        lf_features_keys_fini(&keys);
+    }
+    return rc;
+}
+
+/* What follows from the shards: files, and memory beside that of the graph. */
+static int plan_data(struct encode *e, json_t *plan, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    double disk = 0;
+    int rc = open_data(e, &why);
+    if (rc == LF_ENOENT) {
+        json_t *notes = json_pack("[s]", "the size of the features, and of the memory for their "
+                                         "pictures, follows from data that does not exist yet");
+        return notes && json_object_set_new(plan, "notes", notes) == 0
+                   ? 0
+                   : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    }
+    if (rc != 0)
+        return lf_fail(err, rc, "%s", why.text);
+    rc = size_rows(e, err);
+    if (rc == 0)
+        rc = size_files(e, &disk, err);
+    if (rc != 0)
+        return rc;
+    json_t *bytes = json_object_get(plan, "bytes");
+    const char *const grow[] = {"host", "total"};
+    int bad = json_object_set_new(plan, "disk_bytes", json_integer((json_int_t)disk));
+    for (int i = 0; i < 2; i++) {
+        const double is = json_number_value(json_object_get(bytes, grow[i])) + room_bytes(e);
+        bad |= json_object_set_new(bytes, grow[i], json_integer((json_int_t)is));
+    }
+    return bad ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
+}
+
 int lf_encode_plan(json_t **out, const struct lf_encode_opts *o, lf_err *err)
 {
     struct encode e = {.o = o, .record = -1};
@@ -641,8 +790,12 @@ int lf_encode_plan(json_t **out, const struct lf_encode_opts *o, lf_err *err)
         rc = lf_weights_config(&e.mc, c, err);
     if (rc == 0)
         rc = make_plan(&e, err);
-    if (rc == 0 && !(*out = lf_plan_json(e.plan, err)))
-        rc = LF_ENOMEM;
+    json_t *plan = rc == 0 ? lf_plan_json(e.plan, err) : NULL;
+    if (rc == 0)
+        rc = plan ? plan_data(&e, plan, err) : LF_ENOMEM;
+    if (rc == 0)
+        *out = json_incref(plan);
+    json_decref(plan);
     lf_ckpt_close(c);
     fini(&e);
     return rc;

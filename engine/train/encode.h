@@ -3,7 +3,8 @@
  * Runs the frozen encoder of a model once over every picture of shards and writes what it says as
  * the artifact `features` (engine/store/features.h). One file belongs to the pictures of one file
  * of shards, in their order, each once; so a run that was killed goes on behind its last whole
- * file, and several ranks each make files of their own. With numeric = LF_INVARIANT no bit depends
+ * files, and several ranks each make files of their own. The pictures of neighbouring small files
+ * go through the encoder together. With numeric = LF_INVARIANT no bit depends
  * on max_patches, threads or ranks, and training with the features has the bits of training with
  * the encoder.
  */
@@ -37,7 +38,9 @@ struct lf_encode_opts {
  * LF_EINVAL: the model sees nothing, the shards have no pictures or one that is larger than
  * max_patches, or they were prepared for another model. */
 int lf_encode_run(const struct lf_encode_opts *o, lf_comm *comm, lf_err *err);
-/* What a rank would take, as lf_plan_json says it. LF_ENOENT: there is no checkpoint yet. */
+/* What a rank would take, as lf_plan_json says it, the pictures included; and disk_bytes, the files
+ * of all ranks. Where there are no shards yet, notes says that both follow from them. LF_ENOENT:
+ * there is no checkpoint yet. */
 int lf_encode_plan(json_t **out, const struct lf_encode_opts *o, lf_err *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/model/same_tokenizer.h"
+#include "engine/model/vision.h"
 #include "engine/model/weights.h"
 #include "engine/train/laid.h"
 #include "engine/train/loop_priv.h"
@@ -148,6 +149,20 @@ static void keep_config(lf_trainer *t, const json_t *state)
     t->hf_config = json_incref(v);
 }
 
+/* Families whose tensors have the same names compute other things with them. */
+static int check_family(const lf_trainer *t, const lf_ckpt *ck, lf_err *err)
+{
+    lf_model_config is;
+    const int rc = lf_weights_config(&is, ck, err), want = t->mc.vision.family;
+    if (rc != 0 || !is.vision.family || is.vision.family == want)
+        return rc;
+    return lf_fail(err, LF_EINVAL,
+                   "%s has an encoder of vision.family = %s, but [model] says vision.family = %s: "
+                   "describe the encoder that it has, or give one of that family",
+                   t->c->vision_from, lf_vision_families[is.vision.family],
+                   lf_vision_families[want]);
+}
+
 /* The encoder that vision_from gives. */
 static int load_vision(lf_trainer *t, lf_err *err)
 {
@@ -155,6 +170,8 @@ static int load_vision(lf_trainer *t, lf_err *err)
     if (!t->c->vision_from)
         return 0;
     int rc = lf_run_open_to_read(&t->run, &ck, t->c->vision_from, err);
+    if (rc == 0)
+        rc = check_family(t, ck, err);
     if (rc == 0)
         rc = lf_weights_load_vision(t->m.ps, ck, LF_WEIGHTS_PREFIX, err);
     if (rc == 0)

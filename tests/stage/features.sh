@@ -11,6 +11,8 @@ grep -q '^#define HAVE_PNG' "$LF_BUILDDIR/config.h" && grep -q '^#define HAVE_JP
 with_ranks
 
 under=
+disk() { sed 's/.*"disk_bytes":\([0-9]*\).*/\1/' "$dir/stdout"; }
+on_disk() { cat "$dir/$1"/features/*.h5 | wc -c | tr -d ' '; }
 sft() { # sft NAME ARGS...
     _name=$1
     shift
@@ -85,6 +87,13 @@ is $rc 0 "a stage behind that one reads the same features"
 sft thawed --init-from "$dir/llava.seen.f32/out/checkpoint" --freeze 'head.*'
 [ "$rc $(whole thawed)" != "0 0 of 55" ] && [ $rc -eq 0 ]
 ok $? "and one that trains the encoder begins with it"
+
+features said --plan
+grep -q '"notes"' "$dir/stdout"
+is "$? $(disk)" "1 $(on_disk llava.f32)" "the plan of the stage knows the bytes of its files"
+features said --plan --data "$dir/nothing"
+grep -q 'data that does not exist yet' "$dir/stdout" && ! grep -q disk_bytes "$dir/stdout"
+ok $? "and says where they follow from shards that are not there yet" "$dir/stdout"
 
 # --- a model from parts: the encoder of vision_from ---
 {
@@ -183,6 +192,8 @@ many() { # many NAME ARGS...: a file for each of several shards
 many whole
 is "$rc" 0 "a file of features for each file of shards"
 want=$(files whole)
+many said --plan
+is "$(disk)" "$(on_disk whole)" "of all of which the plan knows the bytes"
 most=500 threads=2
 many again
 most= threads=
@@ -306,4 +317,4 @@ ok $? "a second run has nothing to do"
 "$lf" show >"$dir/stdout" 2>"$dir/err" && "$lf" artifacts >>"$dir/stdout" 2>"$dir/err" && grep -q ' features ' "$dir/stdout"
 ok $? "the features are an artifact"
 
-finish 42
+finish 45

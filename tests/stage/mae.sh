@@ -113,6 +113,9 @@ is "$("$tool" moved "$dir/one/out/checkpoint" "$dir/sees/out/checkpoint" 'model/
 sees 17 >"$dir/grid.ini"
 train "$pretrain" "$dir/grid.ini" grid 2>/dev/null
 says "vision.pos_embed.weight is [26, 32] there" "positions of another grid are refused"
+sed 's/^vision.family.*/vision.family = dinov2/' "$dir/sees.ini" >"$dir/dinov2.ini"
+train "$pretrain" "$dir/dinov2.ini" kin 2>/dev/null
+says "vision.family = vit-mae, but [model] says vision.family = dinov2" "and so is an encoder of another family, which is named"
 
 # --- encoders of transformers come in, and go out of what was trained ---
 hf() { # hf OUT ARGS...: exports
@@ -191,4 +194,4 @@ wrong "is an encoder that restores pictures: train it with objective = mae, or g
 "$stages/lf-features" --checkpoint "$dir/clip/checkpoint" --data "$dir/tok/shards" --out "$dir/eyes" >"$dir/stdout" 2>"$dir/err"
 says "has no decoder of text" "nor are features made with it"
 
-finish 43
+finish 44
