@@ -227,6 +227,12 @@ static int find_class(const struct class **out, const struct reading *r)
     const char *name = NULL, *names[N_CLASSES];
     for (size_t i = 0; name == NULL && i < sizeof where / sizeof where[0]; i++)
         name = json_string_value(json_object_get(r->v[where[i]], "processor_class"));
+    const char *model = json_string_value(json_object_get(r->v[MODEL], "model_type"));
+    if (name == NULL && model && strcmp(model, "internvl_chat") == 0)
+        return lf_fail(r->err, LF_EFORMAT,
+                       "the files of InternVLChatModel do not tell how its code cuts pictures into "
+                       "tiles; give the folder of the same model in transformers' form (its name "
+                       "ends in -hf) as processor");
     if (name == NULL)
         return lf_fail(r->err, LF_EFORMAT,
                        "no file tells the processor's class; give it, such as placeholders = "

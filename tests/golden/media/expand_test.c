@@ -234,6 +234,9 @@ static void refusals(void)
         const char *why;
     } v[] = {
         {{.processor = "{}"}, LF_EFORMAT, "processor_class"},
+        {{.processor = "{}", .model = "{\"model_type\":\"internvl_chat\"}"},
+         LF_EFORMAT,
+         "ends in -hf"},
         {{.processor = "{\"processor_class\": \"LlavaNextProcesor\"}"},
          LF_ENOTSUP,
          "did you mean LlavaNextProcessor"},
@@ -296,7 +299,7 @@ int main(void)
     TAP(N_COUNTS, media_each(json_object_get(all, "counts"), one_count));
     TAP(7, texts());
     TAP(1, plans(json_object_get(all, "cases")));
-    TAP(16, refusals());
+    TAP(17, refusals());
     json_decref(all);
     return tap_done();
 }
