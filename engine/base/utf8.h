@@ -7,6 +7,7 @@
 #define LF_BASE_UTF8_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 /* Returns the length of the byte order mark at the beginning of the n bytes at s: 3, or 0. */
@@ -35,6 +36,28 @@ static inline size_t lf_utf8_len(const char *s, size_t n)
         if ((u[i] & 0xC0) != 0x80)
             return 0;
     return want;
+}
+
+/* Writes the character c (at most U+10FFFF) to out and returns its length, 1 to 4. */
+static inline size_t lf_utf8_put(char out[4], uint32_t c)
+{
+    size_t n = 0;
+    if (c < 0x80) {
+        out[n++] = (char)c;
+        return n;
+    }
+    if (c >= 0x10000) {
+        out[n++] = (char)(0xF0 | c >> 18);
+        out[n++] = (char)(0x80 | (c >> 12 & 0x3F));
+        out[n++] = (char)(0x80 | (c >> 6 & 0x3F));
+    } else if (c >= 0x800) {
+        out[n++] = (char)(0xE0 | c >> 12);
+        out[n++] = (char)(0x80 | (c >> 6 & 0x3F));
+    } else {
+        out[n++] = (char)(0xC0 | c >> 6);
+    }
+    out[n++] = (char)(0x80 | (c & 0x3F));
+    return n;
 }
 
 /* Returns the offset of the first byte that is not valid UTF-8, or n. */

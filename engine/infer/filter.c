@@ -10,6 +10,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/base/utf8.h"
 #include "engine/infer/pyre.h"
 #include "engine/infer/score.h"
 #include "engine/text/token/uniclass.h"
@@ -43,21 +44,8 @@ static json_t *stripped(const char *s, size_t n)
 
 static void add_utf8(lf_buf *out, uint32_t c)
 {
-    if (c < 0x80) {
-        lf_buf_addc(out, (char)c);
-    } else if (c < 0x800) {
-        lf_buf_addc(out, (char)(0xC0 | c >> 6));
-        lf_buf_addc(out, (char)(0x80 | (c & 0x3F)));
-    } else {
-        if (c >= 0x10000) {
-            lf_buf_addc(out, (char)(0xF0 | c >> 18));
-            lf_buf_addc(out, (char)(0x80 | (c >> 12 & 0x3F)));
-        } else {
-            lf_buf_addc(out, (char)(0xE0 | c >> 12));
-        }
-        lf_buf_addc(out, (char)(0x80 | (c >> 6 & 0x3F)));
-        lf_buf_addc(out, (char)(0x80 | (c & 0x3F)));
-    }
+    char u[4];
+    lf_buf_add(out, u, lf_utf8_put(u, c));
 }
 
 static void add_lower(lf_buf *out, const char *s, size_t n)

@@ -288,21 +288,8 @@ static int hex(char c)
 
 static void add_char(lf_buf *b, uint32_t c)
 {
-    if (c < 0x80) {
-        lf_buf_addc(b, (char)c);
-    } else if (c < 0x800) {
-        lf_buf_addc(b, (char)(0xC0 | c >> 6));
-        lf_buf_addc(b, (char)(0x80 | (c & 63)));
-    } else if (c < 0x10000) {
-        lf_buf_addc(b, (char)(0xE0 | c >> 12));
-        lf_buf_addc(b, (char)(0x80 | (c >> 6 & 63)));
-        lf_buf_addc(b, (char)(0x80 | (c & 63)));
-    } else {
-        lf_buf_addc(b, (char)(0xF0 | c >> 18));
-        lf_buf_addc(b, (char)(0x80 | (c >> 12 & 63)));
-        lf_buf_addc(b, (char)(0x80 | (c >> 6 & 63)));
-        lf_buf_addc(b, (char)(0x80 | (c & 63)));
-    }
+    char u[4];
+    lf_buf_add(b, u, lf_utf8_put(u, c));
 }
 
 /* One escape, l->at behind its backslash. Python's, but for \N{...} and octal numbers. */

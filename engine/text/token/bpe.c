@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/base/utf8.h"
 #include "engine/text/token/uniclass.h"
 
 #define NONE          UINT32_MAX
@@ -197,23 +198,15 @@ void lf_bpe_state_destroy(lf_bpe_state *s)
 }
 
 typedef struct utf8_bytes {
-    uint8_t b[4];
+    char b[4];
     unsigned n;
 } utf8_bytes;
 
 static utf8_bytes utf8_of(uint32_t c)
 {
-    if (c < 0x80)
-        return (utf8_bytes){{(uint8_t)c}, 1};
-    if (c < 0x800)
-        return (utf8_bytes){{(uint8_t)(0xC0 | c >> 6), (uint8_t)(0x80 | (c & 0x3F))}, 2};
-    if (c < 0x10000)
-        return (utf8_bytes){{(uint8_t)(0xE0 | c >> 12), (uint8_t)(0x80 | (c >> 6 & 0x3F)),
-                             (uint8_t)(0x80 | (c & 0x3F))},
-                            3};
-    return (utf8_bytes){{(uint8_t)(0xF0 | c >> 18), (uint8_t)(0x80 | (c >> 12 & 0x3F)),
-                         (uint8_t)(0x80 | (c >> 6 & 0x3F)), (uint8_t)(0x80 | (c & 0x3F))},
-                        4};
+    utf8_bytes u;
+    u.n = (unsigned)lf_utf8_put(u.b, c);
+    return u;
 }
 
 /* The word's first symbols, one for each byte; bytes outside the vocabulary become unk, one for
@@ -431,7 +424,7 @@ static int add_phantom(const lf_bpe *b, uint32_t c, lf_ids *out, lf_err *err)
     utf8_bytes u = utf8_of(c);
     int rc = 0;
     for (unsigned i = 0; i < u.n && rc == 0; i++)
-        rc = lf_ids_add(out, (uint32_t)b->chars->byte_tok[u.b[i]], err);
+        rc = lf_ids_add(out, (uint32_t)b->chars->byte_tok[(uint8_t)u.b[i]], err);
     return rc;
 }
 

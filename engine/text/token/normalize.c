@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/utf8.h"
 #include "engine/text/token/tokenizer_priv.h"
 #include "engine/text/token/uniclass.h"
 #include "engine/text/token/unitext.h"
@@ -30,19 +31,8 @@ void lf_tok_bufs_fini(struct lf_tok_bufs *bufs)
 
 static void put_char(lf_buf *out, uint32_t c)
 {
-    char b[4];
-    if (c < 0x80) {
-        lf_buf_addc(out, (char)c);
-        return;
-    }
-    size_t n = 0;
-    if (c >= 0x10000)
-        b[n++] = (char)(0xF0 | c >> 18);
-    if (c >= 0x800)
-        b[n] = (char)(n ? 0x80 | (c >> 12 & 0x3F) : 0xE0 | c >> 12), n++;
-    b[n] = (char)(n ? 0x80 | (c >> 6 & 0x3F) : 0xC0 | c >> 6), n++;
-    b[n++] = (char)(0x80 | (c & 0x3F));
-    lf_buf_add(out, b, n);
+    char u[4];
+    lf_buf_add(out, u, lf_utf8_put(u, c));
 }
 
 static void put_lower(lf_buf *out, uint32_t c)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/base/utf8.h"
 #include "engine/text/token/tokenizer_priv.h"
 #include "engine/text/token/uniclass.h"
 #include "engine/text/vocab/train_sp_priv.h"
@@ -155,21 +156,8 @@ static int by_count(const void *x, const void *y)
 
 void lf_sp_add_char(lf_buf *out, uint32_t c)
 {
-    if (c < 0x80) {
-        lf_buf_addc(out, (char)c);
-    } else if (c < 0x800) {
-        lf_buf_addc(out, (char)(0xC0 | c >> 6));
-        lf_buf_addc(out, (char)(0x80 | (c & 0x3F)));
-    } else if (c < 0x10000) {
-        lf_buf_addc(out, (char)(0xE0 | c >> 12));
-        lf_buf_addc(out, (char)(0x80 | (c >> 6 & 0x3F)));
-        lf_buf_addc(out, (char)(0x80 | (c & 0x3F)));
-    } else {
-        lf_buf_addc(out, (char)(0xF0 | c >> 18));
-        lf_buf_addc(out, (char)(0x80 | (c >> 12 & 0x3F)));
-        lf_buf_addc(out, (char)(0x80 | (c >> 6 & 0x3F)));
-        lf_buf_addc(out, (char)(0x80 | (c & 0x3F)));
-    }
+    char u[4];
+    lf_buf_add(out, u, lf_utf8_put(u, c));
 }
 
 void lf_sp_text(lf_buf *out, const lf_sp_words *w, size_t at, size_t len)
