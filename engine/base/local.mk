@@ -1,7 +1,7 @@
 # sources of engine/base, and their tests
 engine_libbase_a_SOURCES += \
   engine/base/err.c engine/base/err.h engine/base/mem.c engine/base/mem.h engine/base/str.c engine/base/str.h \
-  engine/base/num.c engine/base/le.h engine/base/bits.h engine/base/bf16.h engine/base/f16.h engine/base/f8.h engine/base/utf8.h engine/base/io.c engine/base/io.h engine/base/ini.c engine/base/ini.h \
+  engine/base/num.c engine/base/le.h engine/base/bits.h engine/base/bf16.h engine/base/f16.h engine/base/f8.h engine/base/utf8.h engine/base/io.c engine/base/io.h engine/base/ini.c engine/base/ini.h engine/base/yaml.c engine/base/yaml.h \
   engine/base/synonym.c engine/base/synonym.h engine/base/opt.c engine/base/opt.h engine/base/opt_fill.c engine/base/opt_priv.h engine/base/opt_print.c \
   engine/base/hash.c engine/base/hash.h engine/base/rng.c engine/base/rng.h engine/base/mt19937.c engine/base/mt19937.h \
   engine/base/env.c engine/base/env.h engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h engine/base/ending.c engine/base/ending.h \
@@ -24,7 +24,7 @@ LF_ALWAYS:
 engine/base/built.$(OBJEXT): engine/base/commit.h
 CLEANFILES += engine/base/commit.h
 
-base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
+base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_yaml tests/unit/base_opt tests/unit/base_rng \
   tests/unit/base_busy tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash tests/unit/base_cause tests/unit/base_env tests/unit/base_warned tests/unit/base_tfevents
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
@@ -38,6 +38,9 @@ tests_unit_base_io_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_io_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync,--wrap=write,--wrap=link,--wrap=unlink,--wrap=rename
 tests_unit_base_ini_SOURCES = tests/unit/base_ini.c
 tests_unit_base_ini_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_yaml_SOURCES = tests/unit/base_yaml.c
+tests_unit_base_yaml_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+EXTRA_DIST += tests/golden/yaml/make_yaml.py tests/golden/yaml/yaml.json
 tests_unit_base_opt_SOURCES = tests/unit/base_opt.c
 tests_unit_base_opt_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_f8_SOURCES = tests/unit/base_f8.c

@@ -1,5 +1,5 @@
 # tests of tests/fuzz: with --enable-fuzz libFuzzer programs, otherwise replays of the corpus and of mutations
-LF_FUZZ_TARGETS = tests/fuzz/fuzz_ini tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_spm tests/fuzz/fuzz_tokforms tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt tests/fuzz/fuzz_megatron \
+LF_FUZZ_TARGETS = tests/fuzz/fuzz_ini tests/fuzz/fuzz_yaml tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_spm tests/fuzz/fuzz_tokforms tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt tests/fuzz/fuzz_megatron \
   tests/fuzz/fuzz_safetensors tests/fuzz/fuzz_torch tests/fuzz/fuzz_pickle tests/fuzz/fuzz_config tests/fuzz/fuzz_jinja tests/fuzz/fuzz_rows \
   tests/fuzz/fuzz_parquet tests/fuzz/fuzz_receipt tests/fuzz/fuzz_media tests/fuzz/fuzz_processor
 LF_FUZZ_COMMON = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
@@ -15,6 +15,9 @@ endif
 tests_fuzz_fuzz_ini_SOURCES = tests/fuzz/fuzz_ini.c $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_ini_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_ini_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
+tests_fuzz_fuzz_yaml_SOURCES = tests/fuzz/fuzz_yaml.c $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_yaml_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_fuzz_fuzz_yaml_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 LF_FUZZ_TOK = tests/fuzz/tok_use.h tests/fuzz/tok_use.c
 tests_fuzz_fuzz_spm_SOURCES = tests/fuzz/fuzz_spm.c $(LF_FUZZ_TOK) $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_spm_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
@@ -69,7 +72,7 @@ EXTRA_DIST += tests/fuzz/corpus/config/gpt2.json tests/fuzz/corpus/config/llama3
   tests/fuzz/corpus/config/llava.json tests/fuzz/corpus/config/llava-onevision.json tests/fuzz/corpus/config/qwen2-vl.json \
   tests/fuzz/corpus/config/qwen2.5-vl.json tests/fuzz/corpus/config/qwen3-vl.json tests/fuzz/corpus/config/internvl.json \
   tests/fuzz/corpus/config/paligemma.json
-EXTRA_DIST += tests/fuzz/README.md tests/fuzz/corpus/ini/model.ini tests/fuzz/corpus/ini/crlf.ini tests/fuzz/corpus/ini/odd.ini \
+EXTRA_DIST += tests/fuzz/README.md tests/fuzz/corpus/ini/model.ini tests/fuzz/corpus/ini/crlf.ini tests/fuzz/corpus/ini/odd.ini tests/fuzz/corpus/yaml/dataset.yaml tests/fuzz/corpus/yaml/split.yaml \
   tests/fuzz/corpus/tokenizer/bytelevel.json tests/fuzz/corpus/tokenizer/classes.json tests/fuzz/corpus/tokenizer/split.json tests/fuzz/run.sh \
   tests/fuzz/corpus/parquet tests/fuzz/corpus/make_pickle.py tests/fuzz/corpus/pickle \
   tests/fuzz/corpus/spm/bpe.model tests/fuzz/corpus/spm/unigram.model tests/fuzz/corpus/tokforms/tiktoken \
