@@ -55,6 +55,9 @@ static int read_corpus(tokenize *s, const lf_optset *o, lf_err *err)
             c->doc_bytes = (size_t)lf_optset_int(o, "doc_bytes");
     }
     c->max_doc_bytes = (size_t)lf_optset_int(o, "max_doc_bytes");
+    s->energon = (lf_energon_opts){lf_optset_str(o, "split_part"),
+                                   (enum lf_energon_loader)lf_optset_choice(o, "sample_loader")};
+    c->energon = &s->energon;
     if (c->split == LF_CORPUS_SEPARATOR && !c->separator)
         return lf_fail(err, LF_EINVAL, "doc_split = separator needs doc_separator");
     return 0;
@@ -597,6 +600,9 @@ static int hash_sources(tokenize *s, const lf_corpus *c, lf_err *err)
     for (size_t i = 0; i < n; i++)
         lf_buf_addf(&b, "%zu %s %lld\n", strlen(src[i].label), src[i].label,
                     (long long)src[i].bytes);
+    for (size_t i = 0; i < n; i++)
+        if (src[i].folder && (i == 0 || src[i].folder != src[i - 1].folder))
+            lf_energon_identity(src[i].folder, &b);
     int rc = lf_buf_check(&b, err);
     if (rc == 0)
         rc = lf_hash_buf(digest, b.data, b.len, err);

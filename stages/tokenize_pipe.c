@@ -56,7 +56,8 @@ static int add_record(tok_batch *b, const lf_corpus_record *r, lf_err *err)
                       .form = r->form,
                       .source = r->source,
                       .line = r->line,
-                      .passed = r->passed};
+                      .passed = r->passed,
+                      .folder = r->folder};
     if (r->member) {
         t->member = b->names.len + 1;
         lf_buf_add(&b->names, r->member, strlen(r->member) + 1);

@@ -51,6 +51,7 @@ typedef struct tokenize {
     tok_ranks *k;
     const lf_optset *o;
     const char **inputs;
+    lf_energon_opts energon; /* of corpus */
     lf_corpus_args corpus;
     lf_shape_opts shape;
     tok_media media;
@@ -103,6 +104,7 @@ typedef struct tok_record {
     uint64_t line;
     size_t member;      /* offset in batch.names + 1, 0 none */
     const char *passed; /* of the corpus (lf_corpus_record) */
+    const lf_energon *folder;
 } tok_record;
 
 /* A record's documents: none when it is left out, two for a pair. */

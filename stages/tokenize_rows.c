@@ -24,8 +24,11 @@ static int read_row(tok_rows *r, lf_row *row, tok_batch *b, size_t i, const char
 {
     const tok_record *rec = &b->recs[i];
     const tokenize *s = r->s;
-    const lf_corpus_record from = {
-        .raw = b->raw.data + rec->at, .len = rec->len, .form = rec->form, .passed = rec->passed};
+    const lf_corpus_record from = {.raw = b->raw.data + rec->at,
+                                   .len = rec->len,
+                                   .form = rec->form,
+                                   .passed = rec->passed,
+                                   .folder = rec->folder};
     r->pics.n = 0;
     if (s->media.on && rec->form != LF_RECORD_TEXT && s->shape.shape != LF_SHAPE_TEXT)
         return lf_tokenize_pics_row(&r->pics, row, &s->shape, &from, where, &b->replaced, err);

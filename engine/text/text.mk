@@ -46,13 +46,17 @@ engine_libengine_a_SOURCES += \
   engine/text/corpus/corpus.h engine/text/corpus/corpus.c engine/text/corpus/corpus_files.h engine/text/corpus/corpus_files.c \
   engine/text/corpus/corpus_kind.h engine/text/corpus/corpus_kind.c \
   engine/text/corpus/corpus_samples.h engine/text/corpus/corpus_samples.c \
+  engine/text/corpus/energon.h engine/text/corpus/energon_priv.h engine/text/corpus/energon.c \
+  engine/text/corpus/energon_braces.c engine/text/corpus/energon_row.c \
   engine/text/corpus/corpus_array.h engine/text/corpus/corpus_array.c \
   engine/text/corpus/rowmedia.h engine/text/corpus/rowmedia.c
-text_tests2 = tests/unit/text_train tests/unit/text_corpus
+text_tests2 = tests/unit/text_train tests/unit/text_corpus tests/unit/text_energon
 check_PROGRAMS += $(text_tests2)
 TESTS += $(text_tests2)
 tests_unit_text_train_SOURCES = tests/unit/text_train.c
 tests_unit_text_train_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_text_energon_SOURCES = tests/unit/text_energon.c
+tests_unit_text_energon_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_corpus_SOURCES = tests/unit/text_corpus.c
 tests_unit_text_corpus_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/tokenizer/train.json

@@ -214,6 +214,7 @@ EXTRA_DIST += tests/golden/harness.sh tests/golden/harness/README.md tests/golde
   tests/golden/harness/model/tokenizer.json tests/golden/harness/model/tokenizer_config.json
 
 # Parquet files against pyarrow.
+EXTRA_DIST += tests/golden/energon/make_energon.py tests/golden/energon/folders.tar.xz tests/golden/energon/rows
 check_PROGRAMS += tests/golden/parquet_test
 TESTS += tests/golden/parquet_test
 tests_golden_parquet_test_SOURCES = tests/golden/parquet_test.c

@@ -64,6 +64,7 @@ int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
     lf_buf_init(&c->win);
     lf_websamples_init(&c->samples);
     lf_crc32_init(&c->crc_tables);
+    c->files.energon = args->energon;
     int rc = 0;
     for (size_t i = 0; i < args->n_inputs && rc == 0; i++)
         rc = lf_corpus_list_add(&c->files, args->inputs[i], err);
@@ -168,7 +169,7 @@ static int open_archive(lf_corpus *c, lf_err *err)
     bool std = strcmp(path, "-") == 0;
     c->member_bytes = 0;
     c->in_source = 0;
-    c->is_archive = lf_corpus_is_archive_name(path);
+    c->is_archive = c->files.v[c->at].folder || lf_corpus_is_archive_name(path);
     c->ar = archive_read_new();
     if (!c->ar)
         return lf_fail(err, LF_ENOMEM, "no memory to read %s", path);
@@ -333,8 +334,13 @@ static int next_member(lf_corpus *c, lf_err *err)
             base = base ? base + 1 : name;
             if (!name || archive_entry_filetype(e) != AE_IFREG || base[0] == '.' || base[0] == 0)
                 continue;
-            if (c->a.samples && lf_websamples_member(name)) {
+            const lf_energon *folder = c->files.v[c->at].folder;
+            if (folder && !lf_websamples_member(folder, name))
+                continue;
+            if (folder || (c->a.samples && lf_websamples_member(NULL, name))) {
                 c->in_samples = true;
+                c->samples.folder = folder;
+                c->samples.n = 0;
                 c->samples.max_bytes = c->a.max_doc_bytes;
                 c->samples.ignore_others = c->a.ignore_others;
                 rc = lf_websamples_begin(&c->samples, name, err);
@@ -750,24 +756,43 @@ static int next_row(lf_corpus *c, lf_corpus_record *r, lf_err *err)
     return 1;
 }
 
+/* At the end of an archive of a folder of Energon: it has as many samples as the folder says. */
+static int check_count(const lf_corpus *c, lf_err *err)
+{
+    const lf_corpus_source *s = &c->files.v[c->at];
+    const uint64_t want = s->folder ? lf_energon_samples(s->folder, s->archive) : 0,
+                   have = c->in_samples ? c->samples.n : 0;
+    return !s->folder || want == have
+               ? 0
+               : lf_fail(err, LF_EFORMAT,
+                         "%s has %llu samples, and .nv-meta says %llu; run energon prepare again",
+                         s->path, (unsigned long long)have, (unsigned long long)want);
+}
+
 /* The next sample of an archive; 0: it has ended. */
 static int next_sample(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {
-    int rc = lf_websamples_next(&c->samples, c->ar, &c->win, err);
+    const lf_corpus_source *s = &c->files.v[c->at];
+    int rc;
+    do
+        rc = lf_websamples_next(&c->samples, c->ar, &c->win, err);
+    while (rc == 1 && s->folder && lf_energon_excluded(s->folder, s->archive, c->samples.key.data));
     if (rc < 0)
-        return lf_err_prefix(err, "%s", c->files.v[c->at].path);
+        return lf_err_prefix(err, "%s", s->path);
     if (rc == 0)
         return 0;
     free(c->member);
     if (!(c->member = lf_strdup(c->samples.key.data, err)))
         return LF_ENOMEM;
-    *r = (lf_corpus_record){.raw = c->win.data,
-                            .len = c->win.len,
-                            .form = LF_RECORD_PACKED,
-                            .source = c->at,
-                            .line = c->in_source + 1,
-                            .member = c->member,
-                            .in_source = c->in_source};
+    *r =
+        (lf_corpus_record){.raw = c->win.data,
+                           .len = c->win.len,
+                           .form = LF_RECORD_PACKED,
+                           .source = c->at,
+                           .line = c->in_source + 1,
+                           .member = c->member,
+                           .folder = s->folder && lf_energon_by_parts(s->folder) ? s->folder : NULL,
+                           .in_source = c->in_source};
     c->in_source++;
     return 1;
 }
@@ -789,6 +814,8 @@ int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
         if (rc == 1 && c->in_samples && (rc = next_sample(c, r, err)) != 0)
             return rc;
         if (rc == 0) { /* no member left */
+            if ((rc = check_count(c, err)) < 0)
+                return rc;
             int64_t bytes = c->files.v[c->at].bytes;
             close_source(c);
             c->done_before += bytes > 0 ? bytes : 0;

@@ -21,6 +21,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/str.h"
+#include "engine/text/corpus/energon.h"
 
 /* AUTO goes by the name and, for parquet, by how a file begins and ends. ROWS: parquet where it is
  * one, else JSON lines. */
@@ -62,9 +63,11 @@ typedef struct lf_corpus_args {
     /* an archive whose first member is a picture, a txt or a json holds samples
      * (corpus_samples.h) */
     bool samples;
-    bool ignore_others; /* of samples: members that are none of them are passed over */
-    bool any_bytes;     /* take files that seem to be no UTF-8 text; without it they are an error */
-    bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
+    const lf_energon_opts *energon; /* how folders of Energon are read; borrowed until close; NULL:
+                                     * they are an error */
+    bool ignore_others;             /* of samples: members that are none of them are passed over */
+    bool any_bytes; /* take files that seem to be no UTF-8 text; without it they are an error */
+    bool strict;    /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;
 
 typedef struct lf_corpus_source {
@@ -72,6 +75,8 @@ typedef struct lf_corpus_source {
     char *label;   /* path below the input it came from: independent of the place of the input */
     int64_t bytes; /* -1: standard input */
     char *passed;  /* of parquet that was opened: the columns that are not read, "a, b"; or NULL */
+    const lf_energon *folder; /* that it is an archive of, or NULL; lives as long as the corpus */
+    size_t archive;           /* number of it there */
 } lf_corpus_source;
 
 typedef struct lf_corpus lf_corpus;
@@ -107,6 +112,9 @@ typedef struct lf_corpus_record {
     uint64_t in_source; /* records of this source before this one */
     /* PACKED: the columns of its file that are not read, "a, b"; NULL: none. Valid until close. */
     const char *passed;
+    /* PACKED: the folder of Energon that the parts of a sample are of, of which lf_row_json makes
+     * the row; NULL: it is one. Valid until close. */
+    const lf_energon *folder;
     /* a byte order mark stands before it at the start of the file; raw does not hold it */
     bool bom;
 } lf_corpus_record;

@@ -43,6 +43,9 @@ void lf_corpus_list_fini(lf_corpus_list *l)
         free(l->v[i].passed);
     }
     free(l->v);
+    for (size_t i = 0; i < l->n_folders; i++)
+        lf_energon_close(l->folders[i]);
+    free(l->folders);
     *l = (lf_corpus_list){0};
 }
 
@@ -90,9 +93,64 @@ static int list_names(char ***out, size_t *out_n, const char *path, lf_err *err)
     return rc;
 }
 
+/* ---- folders of Energon ---- */
+
+/* The folder belongs to the list from here on. */
+static int keep_folder(lf_corpus_list *l, lf_energon *e, lf_err *err)
+{
+    int rc = lf_grow(&l->folders, &l->cap_folders, l->n_folders, sizeof *l->folders, err);
+    if (rc == 0)
+        l->folders[l->n_folders++] = e;
+    else
+        lf_energon_close(e);
+    return rc;
+}
+
+static int add_archive(lf_corpus_list *l, const char *dir, const char *label, const lf_energon *e,
+                       size_t i, lf_err *err)
+{
+    struct stat st;
+    char *path = lf_path_join(dir, lf_energon_archive(e, i), err),
+         *name = label[0] ? lf_path_join(label, lf_energon_archive(e, i), err)
+                          : lf_strdup(lf_energon_archive(e, i), err);
+    int rc = path && name ? 0 : LF_ENOMEM;
+    if (rc == 0 && stat(path, &st) != 0)
+        rc = lf_fail_errno(err, "cannot read %s, which the split of %s names", path, dir);
+    else if (rc == 0 && !S_ISREG(st.st_mode))
+        rc = lf_fail(err, LF_EFORMAT, "%s: an archive of a split is no regular file", path);
+    if (rc == 0)
+        rc = add_file(l, path, name, st.st_size, err);
+    if (rc == 0) {
+        l->v[l->n - 1].folder = e;
+        l->v[l->n - 1].archive = i;
+    }
+    free(path);
+    free(name);
+    return rc;
+}
+
+static int add_energon(lf_corpus_list *l, const char *path, const char *label, lf_err *err)
+{
+    lf_energon *e = NULL;
+    if (!l->energon)
+        return lf_fail(err, LF_EINVAL,
+                       "%s is a folder of Energon (it has .nv-meta), which lf-tokenize reads",
+                       path);
+    int rc = lf_energon_open(&e, path, l->energon, err);
+    if (rc == 0)
+        rc = keep_folder(l, e, err);
+    for (size_t i = 0; rc == 0 && i < lf_energon_archives(e); i++)
+        rc = add_archive(l, path, label, e, i, err);
+    return rc;
+}
+
+/* ---- directories ---- */
+
 static int add_directory(lf_corpus_list *l, const char *path, const char *label, int depth,
                          lf_err *err)
 {
+    if (lf_energon_is(path))
+        return add_energon(l, path, label, err);
     if (depth >= DEPTH_MAX)
         return lf_fail(err, LF_EINVAL, "%s: directories nested too deep", path);
     char **names = NULL;

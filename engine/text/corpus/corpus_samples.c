@@ -59,9 +59,9 @@ static enum ending ending_of(const char *name)
     return OTHER;
 }
 
-bool lf_websamples_member(const char *name)
+bool lf_websamples_member(const lf_energon *folder, const char *name)
 {
-    return ending_of(name) != OTHER;
+    return folder ? lf_energon_member(name) : ending_of(name) != OTHER;
 }
 
 int lf_websamples_begin(lf_websamples *s, const char *name, lf_err *err)
@@ -94,7 +94,7 @@ static int next_header(lf_websamples *s, struct archive *ar, lf_err *err)
             return archive_fails(s, ar, err);
         const char *name = archive_entry_pathname(e);
         if (name && archive_entry_filetype(e) == AE_IFREG && base_of(name)[0] != '.' &&
-            base_of(name)[0] != 0)
+            base_of(name)[0] != 0 && (!s->folder || lf_energon_member(name)))
             return lf_websamples_begin(s, name, err);
     }
 }
@@ -168,6 +168,40 @@ static int take_member(lf_websamples *s, struct archive *ar, lf_err *err)
     }
 }
 
+/* ---- parts ---- */
+
+static int put_text_part(lf_websamples *s, struct archive *ar, lf_err *err)
+{
+    lf_rowpack_put(&s->pics, LF_ROWPACK_TEXT, 0, 4);
+    const size_t from = s->pics.len;
+    int rc = read_data(s, ar, &s->pics, err);
+    if (rc == 0)
+        lf_put_le((uint8_t *)s->pics.data + from - 4, s->pics.len - from, 4);
+    return rc;
+}
+
+/* The member as the part that it is, behind those in s->pics. */
+static int take_part(lf_websamples *s, struct archive *ar, lf_err *err)
+{
+    const char *part = s->name.data + s->key.len + 1;
+    if (!lf_energon_wants(s->folder, part))
+        return 0;
+    if (strlen(part) > LF_ROWPACK_NAME_MAX)
+        return lf_fail(err, LF_EFORMAT, "%.200s: the name is too long", s->name.data);
+    lf_rowpack_put_name(&s->pics, part);
+    return lf_energon_part_kind(part) == LF_ENERGON_PICTURE ? take_picture(s, ar, err)
+                                                            : put_text_part(s, ar, err);
+}
+
+static int put_parts(const lf_websamples *s, lf_buf *row, lf_err *err)
+{
+    lf_buf_clear(row);
+    lf_buf_addc(row, LF_ROWPACK_OBJECT);
+    lf_buf_add(row, s->pics.data, s->pics.len);
+    lf_buf_addc(row, LF_ROWPACK_OBJECT_END);
+    return lf_buf_check(row, err);
+}
+
 /* ---- rows ---- */
 
 static void put_turn(lf_buf *row, const char *role, const char *text, size_t len)
@@ -221,6 +255,7 @@ static int put_row(lf_websamples *s, lf_buf *row, lf_err *err)
 int lf_websamples_next(lf_websamples *s, struct archive *ar, lf_buf *row, lf_err *err)
 {
     int rc = 0;
+    const bool parts = s->folder && lf_energon_by_parts(s->folder);
     if (!s->there)
         return 0;
     lf_buf_clear(&s->key);
@@ -232,10 +267,14 @@ int lf_websamples_next(lf_websamples *s, struct archive *ar, lf_buf *row, lf_err
     lf_buf_add(&s->key, s->name.data, key_length(s->name.data));
     while (rc == 0 && s->there && key_length(s->name.data) == s->key.len &&
            memcmp(s->name.data, s->key.data, s->key.len) == 0) {
-        rc = take_member(s, ar, err);
+        rc = parts ? take_part(s, ar, err) : take_member(s, ar, err);
         if (rc == 0)
             rc = next_header(s, ar, err);
     }
+    if (rc == 0)
+        s->n++;
+    if (rc == 0 && parts)
+        return put_parts(s, row, err) < 0 ? LF_ENOMEM : 1;
     if (rc == 0 && !s->any_text && !s->any_json)
         rc = lf_fail(err, LF_EFORMAT, "%s: the sample has neither txt nor json", s->key.data);
     if (rc == 0)

@@ -9,7 +9,8 @@
  *                       text as the answer to it
  *
  * A sample becomes a row with the column `images`, which takes the place of image and images of its
- * json. The row has the form of rowpack.h.
+ * json. The row has the form of rowpack.h. Of a folder of Energon whose samples are read by parts
+ * the row has the sample's parts instead, under their names; lf_energon_row makes the row of them.
  */
 #ifndef LF_TEXT_CORPUS_SAMPLES_H
 #define LF_TEXT_CORPUS_SAMPLES_H
@@ -20,24 +21,27 @@
 
 #include "engine/base/err.h"
 #include "engine/base/str.h"
+#include "engine/text/corpus/energon.h"
 
 /* member of a row that holds the text of a json whose columns are the row's, too */
 #define LF_WEBSAMPLES_JSON "\x01json"
 
 typedef struct lf_websamples {
-    bool ignore_others; /* members with other endings are passed over instead of refused */
-    size_t max_bytes;   /* of a sample */
-    lf_buf name;        /* of the member whose data comes next */
-    bool there;         /* it is there */
+    const lf_energon *folder; /* that the archive is of, or NULL; borrowed */
+    bool ignore_others;       /* members with other endings are passed over instead of refused */
+    size_t max_bytes;         /* of a sample */
+    lf_buf name;              /* of the member whose data comes next */
+    bool there;               /* it is there */
     lf_buf key, pics, text, json;
     size_t n_pics;
+    uint64_t n; /* samples so far; the caller sets it to 0 */
     bool any_text, any_json;
 } lf_websamples;
 
 void lf_websamples_init(lf_websamples *s);
 void lf_websamples_fini(lf_websamples *s);
-/* Can the member of this name be part of a sample? */
-bool lf_websamples_member(const char *name);
+/* Can the member of this name be part of a sample? folder: of an archive of that, or NULL. */
+bool lf_websamples_member(const lf_energon *folder, const char *name);
 /* Begins with the member whose header was read last. */
 int lf_websamples_begin(lf_websamples *s, const char *name, lf_err *err);
 /* The next sample to *row (cleared first): 1; 0 after the last. Messages begin with a member. */

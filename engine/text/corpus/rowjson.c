@@ -72,6 +72,9 @@ static int fill(json_t *into, struct unpack *u, lf_err *err)
         }
         if ((name != NULL) != json_is_object(into))
             return damaged(u, err);
+        if (name && u->r->folder && json_object_get(into, name))
+            return lf_fail(err, LF_EFORMAT, "%s: the sample has two parts called %.100s", u->where,
+                           name);
         int rc = make_value(&v, u, &it, err);
         if (rc < 0)
             return rc;
@@ -141,6 +144,35 @@ static int add_json(json_t *row, const struct unpack *u, lf_err *err)
     return rc;
 }
 
+/* The parts of a sample of Energon that are JSON become what they say. */
+static int read_parts(json_t *parts, const struct unpack *u, lf_err *err)
+{
+    const char *name;
+    json_t *v;
+    int rc = 0;
+    json_object_foreach(parts, name, v)
+    {
+        json_t *own = NULL;
+        const lf_shape_line line = {json_string_value(v), json_string_length(v),
+                                    (u->flags & LF_ROW_STRICT) != 0, (u->flags & LF_ROW_NUL) != 0};
+        if (rc < 0 || !json_is_string(v) || lf_energon_part_kind(name) != LF_ENERGON_JSON)
+            continue;
+        rc = lf_shape_json(&own, &line, u->where, u->replaced, err);
+        if (rc == 0 && json_object_set_new(parts, name, own) != 0)
+            rc = lf_fail(err, LF_ENOMEM, "%s: no memory for a row", u->where);
+    }
+    return rc;
+}
+
+/* What makes a row of the object that was packed. */
+static int finish_row(json_t **row, const struct unpack *u, lf_err *err)
+{
+    if (!u->r->folder)
+        return add_json(*row, u, err);
+    int rc = read_parts(*row, u, err);
+    return rc < 0 ? rc : lf_energon_row(row, u->r->folder, u->where, err);
+}
+
 static int unpack(json_t **out, struct unpack *u, lf_err *err)
 {
     lf_rowpack_item it;
@@ -149,7 +181,7 @@ static int unpack(json_t **out, struct unpack *u, lf_err *err)
     int rc = make_value(out, u, &it, err);
     if (rc == 0 && !*out)
         rc = lf_fail(err, LF_ENOMEM, "%s: no memory for a row", u->where);
-    if (rc == 0 && (rc = add_json(*out, u, err)) < 0) {
+    if (rc == 0 && (rc = finish_row(out, u, err)) < 0) {
         json_decref(*out);
         *out = NULL;
     }
@@ -225,7 +257,7 @@ int lf_row_text(lf_buf *out, const lf_corpus_record *r, const char *field, unsig
 {
     struct unpack u = {.r = r, .flags = flags, .where = where, .replaced = replaced};
     json_t *root = NULL;
-    int rc = r->form == LF_RECORD_PACKED ? find_text(&u, field, out, err) : 0;
+    int rc = r->form == LF_RECORD_PACKED && !r->folder ? find_text(&u, field, out, err) : 0;
     if (rc == 1)
         return lf_buf_check(out, err);
     if (rc == 0)
