@@ -28,6 +28,7 @@ static void destroy(void *self)
     lf_tok_files_fini(&v->files);
     free(v->text);
     free(v->old_text);
+    free(v->specials);
     free(v);
 }
 
@@ -67,6 +68,12 @@ static int hash_options(vocab *v, const lf_optset *o, lf_err *err)
     return rc;
 }
 
+/* Is the vocabulary to get tokens that merges make? */
+static bool learns(const vocab *v)
+{
+    return v->n_text > 0 || v->donor;
+}
+
 static int setup(void **self, lf_optset *o, lf_err *err)
 {
     vocab *v = lf_calloc(1, sizeof(*v), err);
@@ -78,9 +85,6 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     v->checkpoint = lf_optset_str(o, "checkpoint");
     v->out = lf_optset_str(o, "out");
     v->threads = lf_stage_threads(o);
-    v->grow = (lf_grow_args){.new_tokens = (size_t)lf_optset_int(o, "new_tokens"),
-                             .coverage = lf_optset_float(o, "character_coverage"),
-                             .max_piece = (size_t)lf_optset_int(o, "max_piece")};
     v->text_field = lf_optset_str(o, "text_field");
     v->strict = lf_optset_choice(o, "invalid_utf8") == 1;
     v->any_bytes = !v->strict && lf_optset_is_set(o, "invalid_utf8");
@@ -89,8 +93,15 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     int rc = strings(&v->text, &v->n_text, o, "text", err);
     if (rc == 0)
         rc = strings(&v->old_text, &v->n_old_text, o, "old_text", err);
-    if (rc == 0 && v->n_text == 0 && !v->donor)
-        rc = lf_fail(err, LF_EINVAL, "nothing to grow by: give text or donor");
+    if (rc == 0)
+        rc = strings(&v->specials, &v->n_specials, o, "special_tokens", err);
+    if (rc == 0 && !learns(v) && v->n_specials == 0)
+        rc = lf_fail(err, LF_EINVAL,
+                     "nothing to grow by: give text or donor, or name special_tokens");
+    if (rc == 0 && learns(v))
+        v->grow = (lf_grow_args){.new_tokens = (size_t)lf_optset_int(o, "new_tokens"),
+                                 .coverage = lf_optset_float(o, "character_coverage"),
+                                 .max_piece = (size_t)lf_optset_int(o, "max_piece")};
     if (rc == 0 && v->n_text > 0) {
         v->grow.min_frequency = (uint64_t)lf_optset_int(o, "min_frequency");
         v->held_out = lf_optset_float(o, "held_out");
@@ -192,7 +203,8 @@ static int progress(void *arg, size_t done, size_t total)
     return lf_stop_requested() ? LF_EINTR : 0;
 }
 
-static int grow(vocab *v, lf_err *err)
+/* Tokens that merges make. */
+static int learn(vocab *v, lf_err *err)
 {
     lf_word_counts *words = NULL;
     lf_progress bar;
@@ -218,11 +230,19 @@ static int grow(vocab *v, lf_err *err)
         lf_log(1,
                "%zu tokens of the donor are left out: above new_tokens, or no merge reaches them",
                lf_grower_left(v->g));
+    lf_word_counts_destroy(words);
+    return rc;
+}
+
+static int grow(vocab *v, lf_err *err)
+{
+    int rc = learns(v) ? learn(v, err) : 0;
+    if (rc == 0)
+        rc = lf_grower_specials(v->g, v->specials, v->n_specials, err);
     if (rc == 0) {
         lf_buf_clear(&v->files.v[0].data);
         rc = lf_grower_write(v->g, &v->files.v[0].data, err);
     }
-    lf_word_counts_destroy(words);
     return rc;
 }
 
@@ -252,7 +272,7 @@ static int open_base(vocab *v, lf_err *err)
         return lf_fail(err, LF_ENOTSUP,
                        "%s: %s cannot grow; tokenizer.json and a SentencePiece model can", v->base,
                        v->files.main);
-    v->g = lf_grower_create(main->data, main->len, v->base, err);
+    v->g = lf_grower_create(main->data, main->len, !learns(v), v->base, err);
     lf_tokenizer *all = v->g ? parse_files(&v->files, v->base, err) : NULL;
     int rc = all ? 0 : err->rc;
     if (all && lf_tokenizer_vocab_size(all) != lf_grower_old_size(v->g))

@@ -41,6 +41,12 @@ static const lf_opt opts[] = {
      .flags = LF_OPT_INPUT,
      LF_OPT_TOKENIZER,
      .help = "take tokens of this tokenizer only; without text all that can be reached"},
+    {.name = "special_tokens",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .flags = LF_OPT_REPEAT,
+     .help = "add these as special tokens, such as <image>; without text and donor to a tokenizer "
+             "of any kind"},
     {.name = "old_text",
      .type = LF_OPT_PATH,
      .cls = ID,

@@ -18,8 +18,8 @@
 
 typedef struct vocab {
     const char *base, *donor, *checkpoint, *out, *metrics;
-    const char **text, **old_text;
-    size_t n_text, n_old_text;
+    const char **text, **old_text, **specials;
+    size_t n_text, n_old_text, n_specials;
     const char *text_field;
     bool strict, any_bytes; /* see lf_corpus_args */
     lf_grow_args grow;

@@ -91,8 +91,9 @@ static int make_row(const source *s, int64_t r, float *out, float *row, void *ra
     int64_t i = r - p->used;
     if (i >= p->n_new && r < s->e->shape[0])
         return read_rows(s, r, 1, out, raw, err);
-    enum lf_rows_init init =
-        i >= p->n_new || (p->init == LF_ROWS_GAUSSIAN && s->e->ndim == 1) ? LF_ROWS_MEAN : p->init;
+    const bool of_all = i >= p->n_new || (p->init == LF_ROWS_GAUSSIAN && s->e->ndim == 1) ||
+                        (p->init == LF_ROWS_SUBTOKENS && p->n_old[i] == 0);
+    enum lf_rows_init init = of_all ? LF_ROWS_MEAN : p->init;
     switch (init) {
     case LF_ROWS_SUBTOKENS:
         return mean_of(s, p->old[i], p->n_old[i], out, row, raw, err);

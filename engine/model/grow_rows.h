@@ -8,7 +8,8 @@
  *
  * Rows [0, used) belong to the old tokens and are copied bit for bit. `init` says how rows
  * [used, used + n_new) are made:
- *     subtokens   the mean of the rows of the old tokens that the new token is made of
+ *     subtokens   the mean of the rows of the old tokens that the new token is made of; of all old
+ *                 tokens where it is made of none
  *     mean        the mean of the rows of all old tokens
  *     gaussian    N(0, std), each tensor from its own stream of `seed`; a bias takes the mean
  *     last        the row of the last old token

@@ -110,6 +110,17 @@ ok $? "a finished run is left alone"
 fails 1 "made with other options (seed was 1, is 2); use another out" "other options, the same out" --out "$dir/g" $grow --seed=2
 fails 1 "do not belong together" "a checkpoint with fewer rows than the tokenizer has tokens" --out "$dir/x" --base "$golden/gpt2.json" \
     --checkpoint "$dir/train/checkpoint" "$dir/new.txt"
+run --out "$dir/s" --threads=1 --base "$dir/tok/tokenizer" --checkpoint "$dir/train/checkpoint" --special-tokens '<image>' --special-tokens '<pad>'
+[ $rc -eq 0 ] && grep -q '"old_size":500,"new_tokens":2' "$dir/s/tokenizer/growth.json" && grep -q '{"id":500,"text":"<image>","old":\[[0-9,]*\]}' "$dir/s/tokenizer/growth.json" &&
+    grep -q '"vocab":"512"' "$dir/s/checkpoint/state.json"
+ok $? "special tokens alone: two ids, 512 rows"
+# shellcheck disable=SC2086
+run --out "$dir/sg" --threads=1 $grow --special-tokens '<image>'
+[ $rc -eq 0 ] && [ "$(head -n 201 "$dir/sg/tokenizer/growth.json" | tail -n 200 | cksum)" = "$(head -n 201 "$dir/g/tokenizer/growth.json" | tail -n 200 | sed '$s/]}$//; $s/$/,/' | cksum)" ] &&
+    grep -q '{"id":700,"text":"<image>"' "$dir/sg/tokenizer/growth.json"
+ok $? "and behind learned ones, which stay"
+fails 1 "<|endoftext|> is a token already, with id 0" "a special token that is there" --out "$dir/x" --base "$dir/tok/tokenizer" --special-tokens '<|endoftext|>'
+fails 2 "new_tokens" "nothing is learned without text" --out "$dir/x" --base "$dir/tok/tokenizer" --special-tokens '<image>' --new-tokens=5
 point=0
 for file in tokenizer/growth.json tokenizer/manifest.json checkpoint checkpoint/manifest.json; do
     point=$((point + 1))
@@ -187,4 +198,4 @@ bits grown "$dir/g/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 bits after "$dir/more/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 awk -v b="$(cat "$dir/bits-before")" -v g="$(cat "$dir/bits-grown")" -v a="$(cat "$dir/bits-after")" 'BEGIN { exit !(a > 0 && a < 0.6 * b && g > a) }'
 ok $? "bits per byte of the new language: $(cat "$dir/bits-before") before, $(cat "$dir/bits-grown") grown, $(cat "$dir/bits-after") after training"
-finish 53
+finish 57

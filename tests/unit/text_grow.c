@@ -3,7 +3,8 @@
  * Growing vocabularies: old ids stay, the old ids of each new token put in its place give the old
  * encoding, new tokens are used, the tokenizers library encodes with the grown file as we do
  * (tests/golden/tokenizer/grow.json, made by make_grow.py, which runs this program with --write
- * DIR), and what cannot grow is refused.
+ * DIR), special tokens have the ids that it gives them (special.json, make_special.py), and what
+ * cannot grow is refused.
  */
 #include "config.h"
 
@@ -80,7 +81,7 @@ static lf_grower *grow(const char *base, size_t n_new, const char *donor, bool b
     lf_buf text, other;
     lf_grow_args a = {.new_tokens = n_new, .min_frequency = 2, .coverage = 1, .max_piece = 16};
     read_golden(base, &text);
-    lf_grower *g = lf_grower_create(text.data, text.len, base, &err);
+    lf_grower *g = lf_grower_create(text.data, text.len, false, base, &err);
     if (!g)
         tap_bail("%s", err.text);
     lf_word_counts *w = NULL;
@@ -267,7 +268,7 @@ static int write_all(const char *dir)
 static void refuses(const char *json, const char *says, const char *name)
 {
     lf_err err = LF_ERR_INIT;
-    lf_grower *g = lf_grower_create(json, strlen(json), "odd.json", &err);
+    lf_grower *g = lf_grower_create(json, strlen(json), false, "odd.json", &err);
     tap_ok(!g && strstr(err.text, says), "%s: %s", name, err.text);
     lf_grower_destroy(g);
 }
@@ -281,7 +282,7 @@ static void check_refusals(void)
     refuses("{\"model\":{}}", "vocab", "no vocabulary");
     refuses("[", "odd.json", "no JSON");
     read_golden("gpt2.json", &text);
-    lf_grower *g = lf_grower_create(text.data, text.len, "gpt2.json", &err);
+    lf_grower *g = lf_grower_create(text.data, text.len, false, "gpt2.json", &err);
     if (!g)
         tap_bail("%s", err.text);
     static const char odd[] = "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}";
@@ -297,6 +298,106 @@ static void check_refusals(void)
     tap_i64((int64_t)n, 0, "no token");
     lf_grower_destroy(g);
     lf_buf_fini(&text);
+}
+
+/* ---- special tokens ---- */
+
+static const char **texts_of(const json_t *list, size_t *n)
+{
+    *n = json_array_size(list);
+    const char **v = calloc(*n + 1, sizeof *v);
+    for (size_t i = 0; v && i < *n; i++)
+        v[i] = json_string_value(json_array_get(list, i));
+    return v;
+}
+
+static bool same_ids(const lf_ids *ids, const json_t *want)
+{
+    bool same = ids->n == json_array_size(want);
+    for (size_t i = 0; i < ids->n && same; i++)
+        same = ids->v[i] == (uint32_t)json_integer_value(json_array_get(want, i));
+    return same;
+}
+
+/* The file at `from` with special tokens; the caller frees out. */
+static size_t add_specials(lf_buf *out, const char *from, const char *const *texts, size_t n)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_buf old;
+    size_t size = 0, n_new = 0;
+    lf_buf_init(&old);
+    lf_buf_init(out);
+    snprintf(path, sizeof path, "%s/tests/fuzz/corpus/%s", getenv("LF_SRCDIR"), from);
+    if (lf_io_read_file(path, 1 << 20, &old, &err) != 0)
+        tap_bail("%s", err.text);
+    lf_grower *g = lf_grower_create(old.data, old.len, true, from, &err);
+    int rc = g ? lf_grower_specials(g, texts, n, &err) : err.rc;
+    if (rc == 0)
+        rc = lf_grower_write(g, out, &err);
+    tap_rc(rc, 0, &err, NULL, from);
+    if (g) {
+        size = lf_grower_old_size(g);
+        const lf_grown *t = lf_grower_tokens(g, &n_new);
+        bool made = n_new == n;
+        for (size_t i = 0; i < n_new; i++)
+            made = made && t[i].n_old > 0 && strcmp(t[i].text, texts[i]) == 0;
+        tap_ok(made, "%s: each is made of old tokens", from);
+        lf_err again = LF_ERR_INIT;
+        tap_ok(lf_grower_specials(g, texts, 1, &again) == LF_EINVAL &&
+                   strstr(again.text, "is a token already"),
+               "%s: but not twice", from);
+    }
+    lf_grower_destroy(g);
+    lf_buf_fini(&old);
+    return size;
+}
+
+static void test_special(void)
+{
+    lf_err err = LF_ERR_INIT;
+    json_t *all = lf_json_load_file(golden("special.json"), 1 << 20, &err), *rows;
+    size_t n_special, n_texts;
+    const char *name, **special = texts_of(json_object_get(all, "special"), &n_special),
+                      **texts = texts_of(json_object_get(all, "texts"), &n_texts);
+    json_object_foreach(json_object_get(all, "ids"), name, rows)
+    {
+        char from[64];
+        lf_buf grown;
+        lf_ids ids = {0};
+        size_t same = 0;
+        snprintf(from, sizeof from, "tokenizer/%s.json", name);
+        add_specials(&grown, from, special, n_special);
+        lf_tokenizer *t = lf_tokenizer_parse(grown.data, grown.len, name, &err);
+        lf_tok_state *s = t ? lf_tok_state_create(t, &err) : NULL;
+        for (size_t i = 0; i < n_special && t; i++)
+            lf_ids_add(&ids, (uint32_t)lf_tokenizer_find(t, special[i]), &err);
+        same += same_ids(&ids, json_array_get(rows, 0));
+        for (size_t i = 0; i < n_texts && s; i++) {
+            ids.n = 0;
+            lf_tokenizer_encode(s, texts[i], strlen(texts[i]), 0, &ids, NULL, &err);
+            same += same_ids(&ids, json_array_get(rows, i + 1));
+        }
+        tap_i64((int64_t)same, (int64_t)n_texts + 1, "ids are those of the tokenizers library");
+        lf_ids_fini(&ids);
+        lf_tok_state_destroy(s);
+        lf_tokenizer_destroy(t);
+        lf_buf_fini(&grown);
+    }
+    static const char *const models[] = {"spm/bpe.model", "spm/unigram.model"};
+    for (size_t k = 0; k < 2; k++) {
+        lf_buf grown;
+        const size_t old = add_specials(&grown, models[k], special, n_special);
+        lf_tokenizer *t = lf_tokenizer_parse(grown.data, grown.len, models[k], &err);
+        tap_ok(t && lf_tokenizer_find(t, special[1]) == (int64_t)old + 1 &&
+                   lf_tokenizer_is_special(t, (uint32_t)old) &&
+                   lf_tokenizer_vocab_size(t) == old + 2,
+               "%s: control pieces behind the others", models[k]);
+        lf_tokenizer_destroy(t);
+        lf_buf_fini(&grown);
+    }
+    free(special);
+    free(texts);
+    json_decref(all);
 }
 
 int main(int argc, char **argv)
@@ -315,5 +416,6 @@ int main(int argc, char **argv)
     TAP(8, check_refusals());
     json_decref(rows);
     json_decref(vectors);
+    test_special();
     return tap_done();
 }

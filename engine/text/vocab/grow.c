@@ -18,12 +18,14 @@
 
 #define BARRIER UINT32_MAX /* a symbol that nothing is joined with */
 
-lf_grower *lf_grower_create(const char *data, size_t len, const char *path, lf_err *err)
+lf_grower *lf_grower_create(const char *data, size_t len, bool specials_only, const char *path,
+                            lf_err *err)
 {
     lf_grower *g = lf_calloc(1, sizeof(*g), err);
     if (!g)
         return NULL;
     lf_buf_init(&g->raw);
+    g->specials_only = specials_only;
     g->cls = lf_uniclass_create(err);
     if (g->cls && lf_grower_load(g, data, len, path, err) == 0)
         return g;
@@ -375,7 +377,7 @@ int lf_grower_run(lf_grower *g, const lf_grow_args *a, const lf_word_counts *wor
                          .arg = arg};
     lf_word_counts *own = words ? NULL : lf_word_counts_create(err);
     int rc = words || own ? 0 : LF_ENOMEM;
-    if (g->merges || g->n_tokens)
+    if (g->merges || g->n_tokens || g->specials_only)
         rc = lf_fail(err, LF_EINVAL, "a vocabulary grows once");
     if (rc == 0 && own)
         rc = donor_words(g, own, err);

@@ -18,6 +18,11 @@
  * the same, but the old ids may differ. Unigram is refused: the probabilities of its pieces sum to
  * one, so added pieces change the encoding of every text.
  *
+ * Special tokens, such as a mark for pictures, can be added to a vocabulary of any kind: no text is
+ * cut into them but their own, where it stands for them. They are entries of added_tokens of a
+ * tokenizer.json, which have the ids that the tokenizers library gives them, and control pieces of
+ * a tokenizer.model.
+ *
  * SentencePiece's kind also gets the characters of the new text as pieces, in place of their bytes.
  * New pieces score below all others. (Known merge scripts give them the score 0, which puts them
  * before all merges and changes the encoding of old text.) Added tokens outside of model.vocab are
@@ -54,8 +59,9 @@ typedef struct lf_grown {
 } lf_grown;
 
 /* Creates a grower from the old tokenizer, the bytes of a tokenizer.json or a tokenizer.model.
- * LF_ENOTSUP: this kind cannot grow. */
-lf_grower *lf_grower_create(const char *data, size_t len, const char *path, lf_err *err);
+ * LF_ENOTSUP: this kind cannot grow. specials_only: of any kind, for lf_grower_specials alone. */
+lf_grower *lf_grower_create(const char *data, size_t len, bool specials_only, const char *path,
+                            lf_err *err);
 void lf_grower_destroy(lf_grower *g);
 const lf_tokenizer *lf_grower_base(const lf_grower *g); /* borrowed */
 
@@ -71,7 +77,12 @@ int lf_grower_donor(lf_grower *g, const char *json, size_t len, const char *path
 int lf_grower_run(lf_grower *g, const lf_grow_args *a, const lf_word_counts *words,
                   lf_bpe_progress_fn fn, void *arg, lf_err *err);
 
-/* After lf_grower_run: new token i has id old_size + i; tokens are borrowed. lf_grower_left is the
+/* Adds the n texts as special tokens behind all others; after lf_grower_run, where that is called.
+ * What one is made of is its text, encoded, or nothing where that fails. LF_EINVAL: an empty text,
+ * or a token that is there; LF_ENOTSUP: libraries would give it another id. */
+int lf_grower_specials(lf_grower *g, const char *const *texts, size_t n, lf_err *err);
+
+/* After these: new token i has id old_size + i; tokens are borrowed. lf_grower_left is the
  * number of tokens of the donor that no merge reaches.
  */
 size_t lf_grower_old_size(const lf_grower *g); /* largest old id + 1 */

@@ -39,6 +39,17 @@ static int kind_of(json_t *root, const char *path, lf_err *err)
     return rc != 0 ? rc : fallback;
 }
 
+/* Unigram has a list of pieces and scores, whose ids are their places. */
+static void list_pieces(const char **t, const json_t *vocab)
+{
+    const json_t *v;
+    size_t i;
+    json_array_foreach(vocab, i, v)
+    {
+        t[i] = json_string_value(json_array_get(v, 0));
+    }
+}
+
 /* tokens[id] = text for model.vocab and added tokens; size is one behind the largest id. added[id]
  * is set for the latter. */
 static int list_tokens(const char ***out, uint8_t **added, size_t *size, json_t *root,
@@ -47,8 +58,10 @@ static int list_tokens(const char ***out, uint8_t **added, size_t *size, json_t 
     json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab"), *v;
     json_t *list = json_object_get(root, "added_tokens");
     const char *text;
-    json_int_t top = -1;
-    size_t i, most = 2 * (json_object_size(vocab) + json_array_size(list)) + 65536;
+    json_int_t top = (json_int_t)json_array_size(vocab) - 1;
+    size_t i,
+        most =
+            2 * (json_object_size(vocab) + json_array_size(vocab) + json_array_size(list)) + 65536;
     json_object_foreach(vocab, text, v) top =
         json_integer_value(v) > top ? json_integer_value(v) : top;
     json_array_foreach(list, i, v)
@@ -66,6 +79,7 @@ static int list_tokens(const char ***out, uint8_t **added, size_t *size, json_t 
     }
     json_object_foreach(vocab, text, v) if (json_integer_value(v) >= 0) t[json_integer_value(v)] =
         text;
+    list_pieces(t, vocab);
     json_array_foreach(list, i, v)
     {
         json_int_t id = json_integer_value(json_object_get(v, "id"));
@@ -89,7 +103,7 @@ static int load_json(lf_grower *g, const char *path, lf_err *err)
 {
     const char **texts = NULL;
     uint8_t *added = NULL;
-    int kind = kind_of(g->root, path, err);
+    int kind = g->specials_only ? 0 : kind_of(g->root, path, err);
     int rc = kind < 0 ? kind : list_tokens(&texts, &added, &g->old, g->root, path, err);
     g->sp = kind == 1;
     if (rc == 0)
@@ -134,12 +148,12 @@ static int load_model(lf_grower *g, const char *data, size_t len, const char *pa
 {
     lf_spm_file f = {0};
     int rc = lf_spm_read(&f, (const uint8_t *)data, len, path, err);
-    if (rc == 0 && f.model_type != LF_SPM_BPE)
+    if (rc == 0 && !g->specials_only && f.model_type != LF_SPM_BPE)
         rc = lf_fail(err, LF_ENOTSUP, "%s: only SentencePiece models of type bpe can grow%s", path,
                      f.model_type == LF_SPM_UNIGRAM
                          ? "; added pieces of Unigram would change the cut of every text"
                          : "");
-    if (rc == 0 && !f.byte_fallback)
+    if (rc == 0 && !g->specials_only && !f.byte_fallback)
         rc = lf_fail(err, LF_ENOTSUP, "%s: a SentencePiece model without byte fallback cannot grow",
                      path);
     if (rc == 0)
@@ -159,7 +173,7 @@ int lf_grower_load(lf_grower *g, const char *data, size_t len, const char *path,
     g->root = lf_json_load_text(data, len, path, err);
     if (!g->root)
         return LF_EFORMAT;
-    int kind = kind_of(g->root, path, err);
+    int kind = g->specials_only ? 0 : kind_of(g->root, path, err);
     if (kind < 0)
         return kind;
     g->t = lf_tokenizer_parse(data, len, path, err);
@@ -236,26 +250,39 @@ static int add_cuts(const lf_grower *g, json_t *list, bool pairs, const char *te
     return bad;
 }
 
-static int write_json(const lf_grower *g, lf_buf *out, lf_err *err)
+/* Added tokens that model.vocab lacks. */
+static int put_added(json_t *vocab, const json_t *added)
 {
-    json_t *root = json_deep_copy(g->root), *model = json_object_get(root, "model");
-    json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges"), *a;
-    bool pairs = json_is_array(json_array_get(merges, 0));
+    const json_t *a;
     size_t i;
-    int bad = root ? 0 : -1;
-    json_array_foreach(json_object_get(root, "added_tokens"), i, a)
+    int bad = 0;
+    json_array_foreach(added, i, a)
     {
         const char *s = json_string_value(json_object_get(a, "content"));
         if (!bad && s && *s && !json_object_get(vocab, s))
             bad = json_object_set_new(vocab, s,
                                       json_integer(json_integer_value(json_object_get(a, "id"))));
     }
-    for (i = g->old; i < g->v.n && !bad; i++)
+    return bad;
+}
+
+static int write_json(const lf_grower *g, lf_buf *out, lf_err *err)
+{
+    json_t *root = json_deep_copy(g->root), *model = json_object_get(root, "model");
+    json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
+    bool pairs = json_is_array(json_array_get(merges, 0));
+    size_t i, n = g->v.n - g->n_special;
+    int bad = root ? 0 : -1;
+    if (!bad && !g->specials_only)
+        bad = put_added(vocab, json_object_get(root, "added_tokens"));
+    for (i = g->old; i < n && !bad; i++)
         bad = json_object_set_new(vocab, g->v.text[i], json_integer((json_int_t)i));
     for (i = 0; i < g->n_merges && !g->sp && !bad; i++)
         bad = add_merge(merges, pairs, g->v.text[g->merges[i].a], g->v.text[g->merges[i].b]);
-    for (i = g->old + g->n_chars; i < g->v.n && g->sp && !bad; i++)
+    for (i = g->old + g->n_chars; i < n && g->sp && !bad; i++)
         bad = add_cuts(g, merges, pairs, g->v.text[i], err);
+    if (!bad)
+        bad = lf_grower_put_specials(g, root);
     char *text = bad ? NULL : json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(root);
     if (!text)
@@ -277,8 +304,10 @@ static int write_model(const lf_grower *g, lf_buf *out, lf_err *err)
     lf_buf_add(out, g->raw.data, g->raw.len);
     /* Characters never compete; merges in the order that they were learned in. */
     for (size_t i = g->old; i < g->v.n && rc == 0; i++)
-        rc = lf_sp_add_piece(out, g->v.text[i], g->least - 1 - (float)(i - g->old), LF_SPM_NORMAL,
-                             err);
+        rc = i < g->v.n - g->n_special
+                 ? lf_sp_add_piece(out, g->v.text[i], g->least - 1 - (float)(i - g->old),
+                                   LF_SPM_NORMAL, err)
+                 : lf_sp_add_piece(out, g->v.text[i], 0, LF_SPM_CONTROL, err);
     if (rc == 0)
         rc = lf_sp_add_size(out, g->v.n, err);
     return rc == 0 ? lf_buf_check(out, err) : rc;

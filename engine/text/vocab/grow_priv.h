@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that grow.c (words, merging, composition of new tokens) and grow_file.c (files in
- * and out) share.
+ * Declarations that grow.c (words, merging, composition of new tokens), grow_special.c (special
+ * tokens) and grow_file.c (files in and out) share.
  */
 #ifndef LF_TEXT_GROW_PRIV_H
 #define LF_TEXT_GROW_PRIV_H
@@ -28,6 +28,8 @@ struct lf_grower {
     size_t n_chars; /* new tokens that are single characters; they come first */
     lf_grown *tokens;
     size_t n_tokens;
+    size_t n_special; /* the last of them */
+    bool specials_only;
     size_t left;
 };
 
@@ -39,6 +41,8 @@ static inline bool lf_grower_joins(const lf_grower *g, int64_t id)
 
 /* Fills v, parts and old from the file. */
 int lf_grower_load(lf_grower *g, const char *data, size_t len, const char *path, lf_err *err);
+/* Adds the special tokens to a tokenizer.json. -1: no memory. */
+int lf_grower_put_specials(const lf_grower *g, json_t *root);
 /* Appends the bytes of a token's text, through the byte alphabet or as they are. false: a character
  * is not in the alphabet. */
 bool lf_grower_bytes(const lf_grower *g, const char *text, lf_buf *out);
