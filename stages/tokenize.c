@@ -257,6 +257,7 @@ static int read_media(tokenize *s, const lf_optset *o, lf_err *err)
         &(struct tok_media_opts){.processor = lf_optset_str(o, "processor"),
                                  .tokenizer = s->tokenizer_path,
                                  .dir = lf_optset_str(o, "media_dir"),
+                                 .header_only = lf_optset_choice(o, "picture_check") == 1,
                                  .placeholders = lf_optset_str(o, "placeholders")},
         err);
 }

@@ -25,6 +25,7 @@ int lf_tokenize_media_setup(tok_media *m, const struct tok_media_opts *o, lf_err
     if (!o->processor)
         return 0;
     m->dir = o->dir;
+    m->header_only = o->header_only;
     const lf_expand_place at = {o->processor, o->tokenizer, o->placeholders};
     if (!o->tokenizer)
         return lf_fail(err, LF_EINVAL, "processor needs a tokenizer, that of the model");
@@ -107,7 +108,8 @@ static int take_picture(tok_pics *p, size_t i, const char *bytes, size_t n, bool
     const tok_media *m = p->m;
     lf_image im = {0};
     lf_pixels x;
-    int rc = lf_image_decode(&im, bytes, n, NULL, err);
+    int rc = m->header_only ? lf_image_probe(&im, bytes, n, NULL, err)
+                            : lf_image_decode(&im, bytes, n, NULL, err);
     const lf_size size = {im.w, im.h};
     if (rc < 0)
         return rc;

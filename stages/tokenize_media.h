@@ -16,7 +16,7 @@ enum { LF_TOK_TILE_NAMES = 36 }; /* <row_1_col_1> to <row_6_col_6> of Idefics 3 
 
 /* What is done about pictures; constant once the tokenizer is there. */
 typedef struct tok_media {
-    bool on;
+    bool on, header_only;             /* the latter: pictures are not decoded */
     const char *dir;                  /* of relative paths; NULL: the working directory */
     lf_buf image_processor, settings; /* the texts of a shard (lf_shard_info) */
     lf_processor processor;
@@ -30,6 +30,7 @@ typedef struct tok_media {
 /* The options of these names; NULL: not given. Borrowed. */
 struct tok_media_opts {
     const char *processor, *tokenizer, *dir, *placeholders;
+    bool header_only;
 };
 /* Reads the files that they name; *m is zeroed, and off without `processor`. */
 int lf_tokenize_media_setup(tok_media *m, const struct tok_media_opts *o, lf_err *err);
@@ -52,8 +53,8 @@ typedef struct tok_pics {
 void lf_tokenize_pics_init(tok_pics *p, const tok_media *m);
 void lf_tokenize_pics_fini(tok_pics *p);
 
-/* Reads a record as a row with its pictures, all of which are decoded. LF_EFORMAT: the row is at
- * fault. On success the caller owns *row, whose rewrite is p's. */
+/* Reads a record as a row with its pictures, all of which are decoded unless m->header_only.
+ * LF_EFORMAT: the row is at fault. On success the caller owns *row, whose rewrite is p's. */
 int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
                          const lf_corpus_record *r, const char *where, uint64_t *replaced,
                          lf_err *err);

@@ -160,6 +160,13 @@ static const lf_opt opts[] = {
      .cls = ID,
      .flags = LF_OPT_INPUT,
      .help = "where paths of pictures begin; unset: the working directory"},
+    {.name = "picture_check",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "decode",
+     .choices = "decode|header",
+     .help = "decode every picture, so that training meets none that is broken, or read what is "
+             "before its pixels, which is faster"},
     {.name = "placeholders",
      .type = LF_OPT_STR,
      .cls = ID,

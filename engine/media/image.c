@@ -124,12 +124,12 @@ int lf_raster_alloc(lf_raster *r, int64_t w, int64_t h, const lf_image_opts *o, 
     int rc = judge_size("it declares", w, h, o, err);
     if (rc < 0)
         return rc;
-    r->px = lf_calloc((size_t)(w * h), lf_raster_channels(r->kind), err);
-    if (r->px == NULL)
-        return LF_ENOMEM;
     r->w = (int32_t)w;
     r->h = (int32_t)h;
-    return 0;
+    if (r->size_only)
+        return 0;
+    r->px = lf_calloc((size_t)(w * h), lf_raster_channels(r->kind), err);
+    return r->px != NULL ? 0 : LF_ENOMEM;
 }
 
 /* ---- all of it ---- */
@@ -179,21 +179,49 @@ static int from_raster(lf_image *im, lf_raster *r, lf_err *err)
     return 0;
 }
 
-int lf_image_decode(lf_image *out, const void *bytes, size_t n, const lf_image_opts *opts,
-                    lf_err *err)
+/* Reads the file with the decoder that its first bytes name. */
+static int read_raster(lf_raster *r, const char **format, const void *bytes, size_t n,
+                       const lf_image_opts *o, lf_err *err)
 {
-    static const lf_image_opts none = {0};
-    const lf_image_opts *o = opts != NULL ? opts : &none;
     const struct decoder *d = NULL;
-    lf_raster r = {0};
-    lf_image im = {0};
     int rc = find_decoder(&d, bytes, n, err);
     if (rc < 0)
         return rc;
-    rc = d->decode(&r, bytes, n, o, err);
+    *format = d->format;
+    rc = d->decode(r, bytes, n, o, err);
+    return rc < 0 ? lf_err_prefix(err, "%s", d->format) : 0;
+}
+
+static const lf_image_opts no_opts;
+
+int lf_image_probe(lf_image *out, const void *bytes, size_t n, const lf_image_opts *opts,
+                   lf_err *err)
+{
+    const lf_image_opts *o = opts != NULL ? opts : &no_opts;
+    lf_raster r = {.size_only = true};
+    const char *format = NULL;
+    lf_err why = LF_ERR_INIT;
+    int rc = read_raster(&r, &format, bytes, n, o, err != NULL ? err : &why);
     if (rc < 0)
-        lf_err_prefix(err, "%s", d->format);
-    else
+        return rc;
+    const bool turned = !o->ignore_exif && r.orientation > 4;
+    *out = (lf_image){.w = turned ? r.h : r.w,
+                      .h = turned ? r.w : r.h,
+                      .format = format,
+                      .orientation = r.orientation > 0 ? r.orientation : 1};
+    return 0;
+}
+
+int lf_image_decode(lf_image *out, const void *bytes, size_t n, const lf_image_opts *opts,
+                    lf_err *err)
+{
+    const lf_image_opts *o = opts != NULL ? opts : &no_opts;
+    const char *format = NULL;
+    lf_raster r = {0};
+    lf_image im = {0};
+    lf_err why = LF_ERR_INIT;
+    int rc = read_raster(&r, &format, bytes, n, o, err != NULL ? err : &why);
+    if (rc == 0)
         rc = from_raster(&im, &r, err);
     free(r.px);
     if (rc == 0 && !o->ignore_exif)
@@ -202,7 +230,7 @@ int lf_image_decode(lf_image *out, const void *bytes, size_t n, const lf_image_o
         lf_image_fini(&im);
         return rc;
     }
-    im.format = d->format;
+    im.format = format;
     *out = im;
     return 0;
 }

@@ -52,6 +52,10 @@ typedef struct lf_image_opts {
  * LF_EINVAL: too large. Messages do not name the file: the caller puts that in front. */
 int lf_image_decode(lf_image *out, const void *bytes, size_t n, const lf_image_opts *opts,
                     lf_err *err);
+/* The same without the pixels: out->rgb is NULL. It reads what is before them, so damage behind
+ * that is not seen; `warnings` and `truncated` are not known. */
+int lf_image_probe(lf_image *out, const void *bytes, size_t n, const lf_image_opts *opts,
+                   lf_err *err);
 void lf_image_fini(lf_image *im); /* takes one that is zeroed or that failed, too */
 
 /* Makes an image of w x h pixels with every pixel `fill`. */

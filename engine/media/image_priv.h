@@ -23,16 +23,18 @@ typedef struct lf_raster {
     int orientation; /* 1 to 8, 0: none found */
     int64_t warnings;
     bool truncated;
+    bool size_only; /* set before: w, h and orientation are all that is asked for */
 } lf_raster;
 
 /* Bytes per pixel. */
 size_t lf_raster_channels(enum lf_raster_kind kind);
 
-/* Judges w x h, then asks for the memory of r->kind; sets px, w, h. */
+/* Judges w x h, then asks for the memory of r->kind; sets px, w, h. With size_only px stays NULL,
+ * and the decoder is done. */
 int lf_raster_alloc(lf_raster *r, int64_t w, int64_t h, const lf_image_opts *o, lf_err *err);
 
-/* Each reads a whole file and fills a zeroed *r. Without its library it returns LF_ENOTSUP and
- * names the package. version: of the library in use, NULL: not built in. */
+/* Each reads a whole file and fills *r, which is zeroed but for size_only. Without its library it
+ * returns LF_ENOTSUP and names the package. version: of the library in use, NULL: not built in. */
 int lf_jpeg_decode(lf_raster *r, const uint8_t *p, size_t n, const lf_image_opts *o, lf_err *err);
 int lf_png_decode(lf_raster *r, const uint8_t *p, size_t n, const lf_image_opts *o, lf_err *err);
 int lf_webp_decode(lf_raster *r, const uint8_t *p, size_t n, const lf_image_opts *o, lf_err *err);

@@ -139,7 +139,7 @@ static int read_picture(struct job *j)
     if (rc < 0)
         return rc;
     rc = lf_raster_alloc(j->r, d->image_width, d->image_height, j->o, j->err);
-    if (rc < 0)
+    if (rc < 0 || j->r->size_only)
         return rc;
     (void)jpeg_start_decompress(d);
     size_t stride = (size_t)j->r->w * lf_raster_channels(j->r->kind);

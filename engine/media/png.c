@@ -13,6 +13,7 @@
 
 #include <png.h>
 
+#include "engine/base/crc32.h"
 #include "engine/media/exif.h"
 
 /* Everything of one file, in memory that a longjmp leaves alone. */
@@ -128,7 +129,7 @@ static int start(struct job *j, int *passes)
 static int read_picture(struct job *j)
 {
     int passes = 1, rc = start(j, &passes);
-    if (rc < 0)
+    if (rc < 0 || j->r->size_only)
         return rc;
     size_t stride = (size_t)j->r->w * lf_raster_channels(j->r->kind);
     for (int pass = 0; pass < passes; pass++)
@@ -148,6 +149,35 @@ static int run(struct job *j)
     png_set_chunk_malloc_max(j->png, 8 << 20);
     skip_chunks(j->png);
     return read_picture(j);
+}
+
+static size_t number(const uint8_t *p)
+{
+    return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+}
+
+/* Do the n bytes of name and data have the checksum that stands behind them? */
+static bool is_whole(const uint8_t *p, size_t n)
+{
+    lf_crc32 tables;
+    lf_crc32_init(&tables);
+    return lf_crc32_add(&tables, 0, p, n) == number(p + n);
+}
+
+/* The EXIF that stands behind the pixels, where nothing was read: chunks are length (4), name (4),
+ * data and checksum (4). One that is damaged does not count, as for libpng. */
+static int far_orientation(const uint8_t *p, size_t n)
+{
+    for (size_t at = 8; at < n && n - at >= 12;) {
+        const uint8_t *c = p + at;
+        const size_t len = number(c);
+        if (len > n - at - 12)
+            return 0;
+        if (memcmp(c + 4, "eXIf", 4) == 0 && is_whole(c + 4, len + 4))
+            return lf_exif_orientation(c + 8, len);
+        at += len + 12;
+    }
+    return 0;
 }
 
 static int orientation(struct job *j)
@@ -172,6 +202,8 @@ int lf_png_decode(lf_raster *r, const uint8_t *p, size_t n, const lf_image_opts 
     int rc = run(&j);
     if (rc == 0)
         r->orientation = orientation(&j);
+    if (rc == 0 && r->size_only && r->orientation == 0)
+        r->orientation = far_orientation(p, n);
     png_destroy_read_struct(&j.png, &j.info, NULL);
     return rc;
 }

@@ -57,7 +57,8 @@ int lf_webp_decode(lf_raster *r, const uint8_t *p, size_t n, const lf_image_opts
         return lf_fail(err, LF_ENOTSUP, "it is animated; take one picture out of it");
     r->kind = f.has_alpha ? LF_RASTER_RGBA : LF_RASTER_RGB;
     int rc = lf_raster_alloc(r, f.width, f.height, o, err);
-    if (rc < 0)
+    r->orientation = orientation(p, n);
+    if (rc < 0 || r->size_only)
         return rc;
     size_t stride = (size_t)r->w * lf_raster_channels(r->kind);
     WebPIDecoder *d =
@@ -68,7 +69,6 @@ int lf_webp_decode(lf_raster *r, const uint8_t *p, size_t n, const lf_image_opts
     WebPIDelete(d);
     rc = judge(status, o, err);
     r->truncated = status != VP8_STATUS_OK;
-    r->orientation = orientation(p, n);
     return rc;
 }
 

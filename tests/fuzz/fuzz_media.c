@@ -83,6 +83,21 @@ static void process(const lf_image *im)
     }
 }
 
+/* What the header says of a picture that can be read is what it is; of one that ends early the
+ * orientation may stand behind that. */
+static void probe(const lf_image *im, const uint8_t *data, size_t size, const lf_image_opts *o)
+{
+    lf_image head = {0};
+    lf_err err = LF_ERR_INIT;
+    int rc = lf_image_probe(&head, data, size, o, &err);
+    fuzz_check_error(rc, &err);
+    if (im->truncated && head.orientation != im->orientation)
+        return;
+    if (im->rgb != NULL && (rc < 0 || head.w != im->w || head.h != im->h || head.rgb != NULL ||
+                            head.orientation != im->orientation))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const lf_image_opts o = {
@@ -96,6 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_check_error(rc, &err);
     if (rc == 0 && (im.w < 1 || im.h < 1 || (int64_t)im.w * im.h > PIXELS_MAX || im.rgb == NULL))
         abort();
+    probe(&im, data, size, &o);
     if (rc == 0 && im.w <= 64 && im.h <= 64)
         process(&im);
     lf_image_fini(&im);

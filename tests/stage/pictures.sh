@@ -80,6 +80,9 @@ is "$(show parts)" "$(show llava)" "parts of turns: a data: URL, a path, a file:
 sed 's/"images"/"photos"/' "$dir/images.jsonl" >"$dir/renamed.jsonl"
 run renamed --columns images=photos "$dir/renamed.jsonl"
 is "$(show renamed)" "$(show llava)" "a column of another name"
+run headers --picture-check header "$dir/llava.json"
+cmp -s "$dir/headers/shards/train-00000.h5" "$dir/llava/shards/train-00000.h5"
+is $? 0 "headers of pictures tell what their pixels do"
 run threads --threads 3 "$dir/llava.json"
 cmp -s "$dir/threads/shards/train-00000.h5" "$dir/llava/shards/train-00000.h5"
 is $? 0 "threads change no byte"
@@ -320,4 +323,4 @@ for k in 1 3 6; do
     diff -r "$dir/whole/shards" "$dir/kill$k/shards" >"$dir/err" 2>&1
     is $? 0 "and resumed after $k groups: the same bytes, and no left-over"
 done
-finish 80
+finish 81

@@ -15,6 +15,23 @@
 
 enum { N_READ = 51, N_REFUSED = 25 }; /* rows of images.json */
 
+/* What is before the pixels tells their size and orientation as the whole does. */
+static void one_probed(const json_t *row)
+{
+    const char *name = media_text(row, "file");
+    lf_image im = {0};
+    lf_err err = LF_ERR_INIT;
+    lf_buf b;
+    if (!media_has_decoder(name))
+        return tap_skip(1, "its decoder is not built in");
+    media_read(&b, name);
+    int rc = lf_image_probe(&im, b.data, b.len, NULL, &err);
+    tap_ok(rc == 0 && im.rgb == NULL && im.w == media_number(row, "w") &&
+               im.h == media_number(row, "h") && im.orientation == media_number(row, "orientation"),
+           "%s: the same of its header %s", name, err.text);
+    lf_buf_fini(&b);
+}
+
 static void one_read(const json_t *row)
 {
     const char *name = media_text(row, "file");
@@ -94,6 +111,7 @@ static void choices(void)
 int main(void)
 {
     json_t *images = media_load("images.json");
+    TAP(N_READ, media_each(json_object_get(images, "read"), one_probed));
     TAP(2 * N_READ, media_each(json_object_get(images, "read"), one_read));
     TAP(N_REFUSED, media_each(json_object_get(images, "refused"), one_refused));
     TAP(6, choices());
