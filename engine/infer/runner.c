@@ -143,7 +143,7 @@ int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts
     if (rc == 0 && r->look)
         lf_look_bind(r->look, r->m.exec);
     if (rc == 0 && r->m.model.mask == LF_MASK_PREFIX) {
-        r->score_prefix = lf_calloc((size_t)(r->o.score_docs + 2 * r->o.score_rows) + 1,
+        r->score_prefix = lf_calloc(lf_decoder_prefix_room(r->o.score_docs, r->o.score_rows) + 1,
                                     sizeof *r->score_prefix, err);
         rc = r->score_prefix ? 0 : LF_ENOMEM;
     }
@@ -206,20 +206,6 @@ int lf_runner_gen_model(lf_runner *r, lf_gen_model *out, lf_err *err)
 
 /* ---- scoring --------------------------------------------------------------------------------- */
 
-/* The prefix of a document is what stands before the first token that predicts a scored one. */
-static int write_score_prefixes(lf_runner *r, const int32_t *target, const int32_t *cu, lf_err *err)
-{
-    const int64_t docs = r->o.score_docs, rows = r->o.score_rows;
-    int32_t *prefix = r->score_prefix, *turns = prefix + docs, *blocks = turns + rows;
-    lf_decoder_prefixes(target, cu, docs, r->m.model.prefix_last, prefix);
-    int rc = write_i32(r, r->score_chain, "prefix", prefix, docs, err);
-    if (rc != 0 || r->m.model.position != LF_POS_ROPE2D)
-        return rc;
-    lf_decoder_turns(cu, docs, prefix, rows, turns, blocks);
-    rc = write_i32(r, r->score_chain, "turns", turns, rows, err);
-    return rc != 0 ? rc : write_i32(r, r->score_chain, "blocks", blocks, rows, err);
-}
-
 static int forward(void *ctx, const struct lf_score_rows *in, float *loss, int32_t *argmax,
                    lf_err *err)
 {
@@ -233,14 +219,14 @@ static int forward(void *ctx, const struct lf_score_rows *in, float *loss, int32
         rc = write_i32(r, r->score_chain, "positions", in->position, rows, err);
     if (rc == 0)
         rc = write_i32(r, r->score_chain, "cu_seqlens", in->cu_seqlens, r->o.score_docs + 1, err);
+    const struct lf_decoder_docs docs = {
+        .cu_seqlens = in->cu_seqlens, .n = r->o.score_docs, .rows = rows};
     if (rc == 0)
-        rc = lf_decoder_write_turns(r->m.dec, r->m.exec, r->score_chain,
-                                    &(struct lf_decoder_docs){.cu_seqlens = in->cu_seqlens,
-                                                              .n = r->o.score_docs,
-                                                              .rows = rows},
-                                    err);
-    if (rc == 0 && r->score_prefix)
-        rc = write_score_prefixes(r, in->target, in->cu_seqlens, err);
+        rc = lf_decoder_write_turns(r->m.dec, r->m.exec, r->score_chain, &docs, err);
+    /* what stands before the first token that predicts a scored one */
+    if (rc == 0)
+        rc = lf_decoder_write_prefixes(r->m.dec, r->m.exec, r->score_chain, &docs, in->target,
+                                       r->score_prefix, err);
     if (rc == 0)
         rc = lf_exec_record_write(r->m.exec,
                                   &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1}, err);

@@ -224,6 +224,16 @@ struct lf_decoder_docs {
 /* Writes their turns, places and runs, where these are inputs. */
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            const struct lf_decoder_docs *docs, lf_err *err);
+/* Writes what mask = prefix lets each document look at, and where rope2d counts from; of other
+ * masks nothing. targets [rows]: -1 where none is trained; scratch: lf_decoder_prefix_room
+ * numbers. */
+int lf_decoder_write_prefixes(const lf_decoder *d, lf_exec *ex, int chain,
+                              const struct lf_decoder_docs *docs, const int32_t *targets,
+                              int32_t *scratch, lf_err *err);
+static inline size_t lf_decoder_prefix_room(int64_t docs, int64_t rows)
+{
+    return (size_t)(docs + 2 * rows);
+}
 /* Scoring: outputs "loss" (-log p of the target), "lse" and "argmax" per row, beside the sums of
  * the step record. */
 lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name,

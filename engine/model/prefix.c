@@ -48,6 +48,23 @@ void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *
         turns[r] = blocks[r] = 0;
 }
 
+int lf_decoder_write_prefixes(const lf_decoder *d, lf_exec *ex, int chain,
+                              const struct lf_decoder_docs *docs, const int32_t *targets,
+                              int32_t *scratch, lf_err *err)
+{
+    const size_t i32 = sizeof(int32_t), bytes = (size_t)docs->rows * i32;
+    int32_t *prefix = scratch, *turns = prefix + docs->n, *blocks = turns + docs->rows;
+    if (d->c.mask != LF_MASK_PREFIX)
+        return 0;
+    lf_decoder_prefixes(targets, docs->cu_seqlens, docs->n, d->c.prefix_last, prefix);
+    int rc = lf_exec_write(ex, chain, docs->slot, "prefix", prefix, (size_t)docs->n * i32, err);
+    if (rc != 0 || d->c.position != LF_POS_ROPE2D)
+        return rc;
+    lf_decoder_turns(docs->cu_seqlens, docs->n, prefix, docs->rows, turns, blocks);
+    rc = lf_exec_write(ex, chain, docs->slot, "turns", turns, bytes, err);
+    return rc != 0 ? rc : lf_exec_write(ex, chain, docs->slot, "blocks", blocks, bytes, err);
+}
+
 /* ---- blocks of pictures ---- */
 
 void lf_decoder_runs(const int32_t *tokens, const int32_t *positions, int64_t rows, int64_t image,

@@ -26,7 +26,7 @@ struct lf_pg_model {
     /* packed */
     int chain, base, lm; /* base: without the adapter; lm: at temperature 1 */
     int64_t docs;
-    int32_t *tokens, *targets, *positions, *cu, *reach;
+    int32_t *tokens, *targets, *positions, *cu, *reach, *prefixes;
     float *lp;       /* [3, rows]: log-probabilities, entropies, scores */
     float *dlp;      /* [3, rows]: their gradients */
     double scale;    /* of the loss */
@@ -205,9 +205,11 @@ static int buffers(lf_pg_model *m, lf_err *err)
     m->positions = lf_calloc(rows, sizeof *m->positions, err);
     m->cu = lf_calloc((size_t)m->docs + 1, sizeof *m->cu, err);
     m->reach = lf_calloc((size_t)m->docs, sizeof *m->reach, err);
+    m->prefixes = lf_calloc(lf_decoder_prefix_room(m->docs, m->s.rows), sizeof *m->prefixes, err);
     m->lp = lf_calloc(3 * rows, sizeof *m->lp, err);
     m->dlp = lf_calloc(3 * rows, sizeof *m->dlp, err);
-    if (!m->tokens || !m->targets || !m->positions || !m->cu || !m->reach || !m->lp || !m->dlp)
+    if (!m->tokens || !m->targets || !m->positions || !m->cu || !m->reach || !m->prefixes ||
+        !m->lp || !m->dlp)
         return LF_ENOMEM;
     return m->s.patches && rows ? lf_seen_create(&m->seen, &m->mc, &m->media, m->s.rows, err) : 0;
 }
@@ -215,11 +217,6 @@ static int buffers(lf_pg_model *m, lf_err *err)
 int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc,
                        const struct lf_pg_model_spec *s, lf_err *err)
 {
-    if (mc->mask == LF_MASK_PREFIX)
-        return lf_fail(
-            err, LF_ENOTSUP,
-            "%s: models whose prompts see all of themselves (mask = prefix) cannot be trained here",
-            s->name);
     lf_pg_model *m = lf_calloc(1, sizeof *m, err);
     if (!m)
         return LF_ENOMEM;
@@ -255,7 +252,8 @@ void lf_pg_model_destroy(lf_pg_model *m)
     lf_plan_destroy(m->plan);
     lf_pstore_destroy(m->ps);
     lf_decoder_destroy(m->dec);
-    void *blocks[] = {m->tokens, m->targets, m->positions, m->cu, m->reach, m->lp, m->dlp};
+    void *blocks[] = {m->tokens, m->targets,  m->positions, m->cu,
+                      m->reach,  m->prefixes, m->lp,        m->dlp};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
     free(m);
@@ -530,14 +528,15 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
     rc = rc != 0 ? rc
                  : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32,
                                  err);
-    rc = rc != 0 ? rc
-                 : lf_decoder_write_turns(m->dec, m->ex, chain,
-                                          &(struct lf_decoder_docs){.cu_seqlens = m->cu,
-                                                                    .n = m->docs,
-                                                                    .rows = m->s.rows,
-                                                                    .pictures = m->seen != NULL,
-                                                                    .reach = m->reach},
-                                          err);
+    const struct lf_decoder_docs d = {.cu_seqlens = m->cu,
+                                      .n = m->docs,
+                                      .rows = m->s.rows,
+                                      .pictures = m->seen != NULL,
+                                      .reach = m->reach};
+    rc = rc != 0 ? rc : lf_decoder_write_turns(m->dec, m->ex, chain, &d, err);
+    rc = rc != 0
+             ? rc
+             : lf_decoder_write_prefixes(m->dec, m->ex, chain, &d, m->targets, m->prefixes, err);
     rc = rc != 0 ? rc
                  : lf_exec_record_write(m->ex,
                                         &(struct lf_step_record){.loss_scale = (float)m->scale,

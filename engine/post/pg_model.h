@@ -60,7 +60,7 @@ struct lf_pg_model_spec {
 
 typedef struct lf_pg_model lf_pg_model;
 
-/* Plans the model, without a device or weights. LF_ENOTSUP: the model has prefix attention. */
+/* Plans the model, without a device or weights. */
 int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc,
                        const struct lf_pg_model_spec *s, lf_err *err);
 void lf_pg_model_destroy(lf_pg_model *m);

@@ -432,8 +432,8 @@ static int resolve_model(lf_trainer *t, lf_err *err)
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
     if (t->mc.mask == LF_MASK_PREFIX &&
-        !(t->prefix_buf = lf_arena_alloc(t->run.arena, (size_t)(t->m.n_docs + 2 * t->m.rows),
-                                         sizeof(int32_t), err)))
+        !(t->prefix_buf = lf_arena_alloc(
+              t->run.arena, lf_decoder_prefix_room(t->m.n_docs, t->m.rows), sizeof(int32_t), err)))
         return LF_ENOMEM;
     if (lf_decoder_mtp(t->m.dec) &&
         !(t->mtp_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err)))

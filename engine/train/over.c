@@ -11,23 +11,6 @@
 #include "engine/train/neftune.h"
 #include "engine/train/pipe.h"
 
-/* With mask = prefix: what of a document its trained part may look at, and where rope2d counts
- * from. */
-static int write_prefixes(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
-                          lf_err *err)
-{
-    const int chain = in->chain, slot = in->slot;
-    const size_t rows = (size_t)t->m.rows, docs = (size_t)t->m.n_docs, i32 = sizeof(int32_t);
-    int32_t *prefix = t->prefix_buf, *turns = prefix + docs, *blocks = turns + rows;
-    lf_decoder_prefixes(b->targets, b->cu_seqlens, t->m.n_docs, t->mc.prefix_last, prefix);
-    int rc = lf_exec_write(t->m.ex, chain, slot, "prefix", prefix, docs * i32, err);
-    if (rc != 0 || t->mc.position != LF_POS_ROPE2D)
-        return rc;
-    lf_decoder_turns(b->cu_seqlens, t->m.n_docs, prefix, t->m.rows, turns, blocks);
-    rc = lf_exec_write(t->m.ex, chain, slot, "turns", turns, rows * i32, err);
-    return rc != 0 ? rc : lf_exec_write(t->m.ex, chain, slot, "blocks", blocks, rows * i32, err);
-}
-
 /* What heads of mtp_layers read and predict: rows further on. */
 static int write_mtp(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
                      lf_err *err)
@@ -89,16 +72,15 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
     if (rc == 0)
         rc = lf_exec_write(ex, chain, slot, "cu_seqlens", b->cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
+    const struct lf_decoder_docs docs = {.slot = slot,
+                                         .cu_seqlens = b->cu_seqlens,
+                                         .n = t->m.n_docs,
+                                         .rows = t->m.rows,
+                                         .pictures = in->sight != NULL};
     if (rc == 0)
-        rc = lf_decoder_write_turns(t->m.dec, ex, chain,
-                                    &(struct lf_decoder_docs){.slot = slot,
-                                                              .cu_seqlens = b->cu_seqlens,
-                                                              .n = t->m.n_docs,
-                                                              .rows = t->m.rows,
-                                                              .pictures = in->sight != NULL},
-                                    err);
-    if (rc == 0 && t->prefix_buf)
-        rc = write_prefixes(t, in, b, err);
+        rc = lf_decoder_write_turns(t->m.dec, ex, chain, &docs, err);
+    if (rc == 0)
+        rc = lf_decoder_write_prefixes(t->m.dec, ex, chain, &docs, b->targets, t->prefix_buf, err);
     if (rc == 0 && in->part->first && t->noise_buf && of_training(t, chain))
         rc = write_noise(t, in, b, err);
     if (rc == 0 && in->part->last && t->mtp_buf && of_training(t, chain))

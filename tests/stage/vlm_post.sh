@@ -187,6 +187,18 @@ E2
     fi
 done
 
+# --- a policy whose prompts see all of themselves ---
+must "$stages/lf-convert" --from "$golden/paligemma" --out "$dir/paligemma" --verify none
+sed 's/"id": "[^"]*", *//' "$golden/paligemma/prompts.jsonl" >"$dir/asked.jsonl"
+shape=prompt tokenize paligemma prompts "$dir/asked.jsonl"
+must test $rc -eq 0
+sed -i.old "s/qwen2.5-vl/paligemma/" "$dir/ppo.ini"
+policy paligemma.grpo --algorithm grpo
+is "$rc $(mismatches paligemma.grpo) $(member paligemma.grpo 1 ratio_max)" "0 0 1" "paligemma: what is drawn has the bits of what is trained"
+policy paligemma.ppo --algorithm ppo
+is "$rc $(mismatches paligemma.ppo)" "0 0" "paligemma: with reference and critic"
+mv "$dir/ppo.ini.old" "$dir/ppo.ini"
+
 # --- samples while a model is trained, of documents and of requests; scores of a reward model's pairs ---
 model=qwen2.5-vl
 "$stages/lf-tokenize" --tokenizer "$golden/$model" --processor "$golden/$model" --shape auto --media-dir "$images" --valid-fraction 0.5 \
@@ -234,4 +246,4 @@ ok $? "a step of judged answers on a GPU"
 policy gpu --algorithm grpo --rounds 1 --round-prompts 1 --minibatch 2 --micro-tokens 64 --max-patches 240 --max-tokens 2 --device cuda
 is "$rc $(mismatches gpu)" "0 0" "a round on a GPU"
 unset LF_CUDA_DRIVER LF_CUBLASLT
-finish 42
+finish 44
