@@ -108,7 +108,8 @@ struct lf_k_scan_gate_bwd {
  *     A_ij = beta_i (k_i . k_j) Gam_ij for j < i;  P_ij = (q_i . k_j) Gam_ij for j <= i
  *     (I + A) U = beta (V - (e^G K) S), by forward substitution; without delta U = beta V
  *     O = (e^G Q) S + P U;   S <- e^(G_n) S + (e^(G_n - G) K)^T U
- * No exponent is positive. All of it is f32; a row depends on rows of its document up to itself. */
+ * No exponent is positive. Differences of G are exact to about 2^-23 or to rounding, however fast
+ * other rows of the chunk fade (G is kept as two floats). All of it is f32; a row depends on rows of its document up to itself. */
 enum { LF_SCAN_CHUNK = 64, LF_SCAN_MOST_D = 256 };
 struct lf_scan_in {
     int64_t rows, heads, groups, dk, dv, n_docs;
@@ -158,7 +159,7 @@ struct lf_k_scan_bwd {
     size_t work_bytes;
 };
 
-/* Floats of a sequence's slot: for each head S [Dk, Dv] and, with `open`, u [64, Dv] and G [64] or
+/* Floats of a sequence's slot: for each head S [Dk, Dv] and, with `open`, u [64, Dv] and g [64] or
  * [64, Dk]; for each key head, with `open`, k [64, Dk]. Dk and Dv are rounded up to 16. */
 static inline int64_t lf_scan_pad(int64_t d)
 {

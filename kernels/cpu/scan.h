@@ -69,7 +69,8 @@ struct scan_chunk {
     float *o;        /* [64][lv] */
     float *na, *p;   /* [64][LA]: -A, P */
     float *ag, *gam; /* A without beta, Gam; NULL in the forward; gam: one decay for a head alone */
-    float *g;        /* [64], or [64][lk]: G */
+    float *g;        /* [64], or [64][lk]: g, not below SCAN_FADED */
+    float *sum;      /* [64], or [64][lk]: G as f32 sums; then as much again: what they lack */
     float *beta;     /* [64] */
     float *corr;     /* [dkp] e^(G_n) */
     float *tile;     /* [max(dkp, dvp)][64]: a transpose */
@@ -87,10 +88,13 @@ LF_INLINE size_t scan_chunk_floats(const struct scan_shape *z, bool backward)
     return LF_SYM(scan_chunk_lay)(&none, z, NULL, backward);
 }
 
-/* Rows [i0, i1) of the chunk that begins at `row` of the call, head h: q, k, v, beta, G. Rows up to
+/* Rows [i0, i1) of the chunk that begins at `row` of the call, head h: q, k, v, beta, g. Rows up to
  * the next multiple of 16 are zeros. */
 void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t h,
                        int64_t i0, int64_t i1);
+/* G of rows [i0, i1) from g. Where a state fades fast G is long, and the decay of two near rows is
+ * a small difference: so what each sum rounds away is summed beside it. */
+void LF_SYM(scan_sums)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
 /* -A and P of the rows, then U of them. */
 void LF_SYM(scan_scores)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
 void LF_SYM(scan_solve)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
@@ -139,11 +143,30 @@ LF_INLINE void scan_product(struct scan_mm g, bool ta, enum attn_init init, cons
         LF_SYM(attn_mm)(&mm);
 }
 
-/* y[0, n) = x e^(a - b), or of a and b as they come; n is a multiple of LF_VL. */
-LF_INLINE void scan_scaled(float *y, const float *x, const float *a, const float *b, int64_t n)
+/* e^SCAN_FADED is 0 in f32, as are decays below it, and its sums stay exact enough. */
+#define SCAN_FADED (-128.0f)
+
+/* Floats of a row of g and of G, and from G's sums to what they lack. */
+LF_INLINE int64_t scan_ldg(const struct scan_shape *z)
 {
-    for (int64_t c = 0; c < n; c += LF_VL)
-        lf_v_store(y + c, lf_v_load(x + c) * lf_v_exp(lf_v_load(a + c) - lf_v_load(b + c)));
+    return z->in->per_channel ? z->lk : 1;
+}
+LF_INLINE int64_t scan_low(const struct scan_shape *z)
+{
+    return SCAN_C * scan_ldg(z);
+}
+/* a - b for LF_VL decays at places of G; `low` is scan_low. */
+LF_INLINE lf_v scan_between(const float *a, const float *b, int64_t low)
+{
+    return (lf_v_load(a) - lf_v_load(b)) + (lf_v_load(a + low) - lf_v_load(b + low));
+}
+
+/* y[0, dkp) = x e^(a - b), where a and b are rows of G; of decays per channel. */
+LF_INLINE void scan_scaled(const struct scan_shape *z, float *y, const float *x, const float *a,
+                           const float *b)
+{
+    for (int64_t c = 0; c < z->dkp; c += LF_VL)
+        lf_v_store(y + c, lf_v_load(x + c) * lf_v_exp(scan_between(a + c, b + c, scan_low(z))));
 }
 LF_INLINE void scan_times(float *y, const float *x, float by, int64_t n)
 {
@@ -154,6 +177,12 @@ LF_INLINE void scan_times(float *y, const float *x, float by, int64_t n)
 LF_INLINE float scan_exp(float x)
 {
     return lf_v_exp(lf_v_set1(x))[0];
+}
+/* e^(G_i - G_j) of one decay for the head. */
+LF_INLINE float scan_exp_between(const struct scan_chunk *c, int64_t i, int64_t j)
+{
+    const float *lack = c->sum + SCAN_C;
+    return scan_exp((c->sum[i] - c->sum[j]) + (lack[i] - lack[j]));
 }
 
 /* A row of n floats from type t, with zeros up to a multiple of 16. */

@@ -32,6 +32,7 @@ struct back {
     float *dq, *dkr, *dkc; /* [64][lk] */
     float *sp, *sa;        /* [64][LA] dP, dA without beta; with their decays */
     float *acc;            /* [64][lk] a product before its factors */
+    float *dg;             /* [64], or [64][lk] */
     float *ds;             /* [dkp][lv] dS+ */
     float *states;         /* [chunks][dkp lv]: S before chunk i + 1 */
     bool has_ds;
@@ -43,10 +44,20 @@ static size_t lay(struct back *b, float *base)
     const struct scan_shape *z = &b->z;
     const size_t kn = (size_t)(SCAN_C * z->lk), vn = (size_t)(SCAN_C * z->lv),
                  tri = (size_t)SCAN_C * SCAN_LA, s = (size_t)(z->dkp * z->lv);
-    const size_t sizes[] = {
-        vn, vn, vn, kn, kn, kn, tri, tri, kn > vn ? kn : vn, s, s * (size_t)(z->in->rows / SCAN_C)};
-    float **const to[] = {&b->d_o, &b->du, &b->dt,  &b->dq, &b->dkr,   &b->dkc,
-                          &b->sp,  &b->sa, &b->acc, &b->ds, &b->states};
+    const size_t sizes[] = {vn,
+                            vn,
+                            vn,
+                            kn,
+                            kn,
+                            kn,
+                            tri,
+                            tri,
+                            kn > vn ? kn : vn,
+                            (size_t)(SCAN_C * scan_ldg(z)),
+                            s,
+                            s * (size_t)(z->in->rows / SCAN_C)};
+    float **const to[] = {&b->d_o, &b->du, &b->dt,  &b->dq, &b->dkr, &b->dkc,
+                          &b->sp,  &b->sa, &b->acc, &b->dg, &b->ds,  &b->states};
     size_t all = LF_SYM(scan_chunk_lay)(&b->c, z, base, true);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (base)
@@ -112,12 +123,54 @@ static void unsolve(struct back *b, int64_t n)
     }
 }
 
-/* dP and dA as they meet q k and k k, dbeta, -dV. */
+/* Row i of dP and dA as they meet q k and k k, from the products that stand there. Returns the sum
+ * over j of dA_ij A_ij / beta_i, negative. below[j] += dP_ij P_ij + dA_ij A_ij for j < i. */
+static float score_row(struct back *b, int64_t i, float *below)
+{
+    struct scan_chunk *c = &b->c;
+    const bool delta = b->z.in->delta;
+    const lf_v zero = lf_v_zero(), beta = lf_v_set1(-c->beta[i]);
+    const lf_vi me = lf_vi_set1((int32_t)i);
+    float *sp = b->sp + i * SCAN_LA, *sa = b->sa + i * SCAN_LA;
+    lf_v sum = zero;
+    for (int64_t j = 0; j < scan_up(i + 1); j += LF_VL) {
+        const lf_vi at = lf_vi_iota() + lf_vi_set1((int32_t)j);
+        const lf_v gam = c->gam ? lf_v_load(c->gam + i * SCAN_LA + j) : lf_v_set1(1.0f),
+                   p = lf_v_select(at > me, zero, lf_v_load(sp + j));
+        lf_v w = lf_v_select(at < me, p * lf_v_load(c->p + i * SCAN_LA + j), zero);
+        lf_v_store(sp + j, p * gam);
+        if (delta) {
+            const lf_v a = lf_v_select(at < me, lf_v_load(sa + j), zero),
+                       aa = a * lf_v_load(c->ag + i * SCAN_LA + j);
+            sum += aa;
+            w = lf_v_fma(beta, aa, w);
+            lf_v_store(sa + j, beta * a * gam);
+        }
+        lf_v_store(below + j, lf_v_load(below + j) + w);
+    }
+    return lf_v_hsum(sum);
+}
+
+/* The sum of the first n of x. */
+static float sum_of(const float *x, int64_t n)
+{
+    lf_v sum = lf_v_zero();
+    for (int64_t j = 0; j < n; j += LF_VL) {
+        const lf_vi at = lf_vi_iota() + lf_vi_set1((int32_t)j);
+        sum += lf_v_select(at < lf_vi_set1((int32_t)n), lf_v_load(x + j), lf_v_zero());
+    }
+    return lf_v_hsum(sum);
+}
+
+/* dP and dA, dbeta, -dV; with one decay for the head what dg gets by pairs of rows: a pair (i, j)
+ * of the triangles tells of the decays of rows j + 1 to i. Sums over dG would take most of it away
+ * again, and leave their rounding where a row fades fast and has next to none of it. */
 static void scores_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
     const bool delta = z->in->delta;
+    float below[SCAN_C] = {0};
     scan_pack_cols(c->tile, c->u, z->lv, n, z->dvp);
     for (int64_t i = 0; i < scan_up(n); i += SCAN_B) {
         const int64_t w = i + SCAN_B;
@@ -129,29 +182,18 @@ static void scores_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
                                           SCAN_C, b->sa + i * SCAN_LA, SCAN_LA},
                          false, ATTN_ZERO, NULL);
     }
-    for (int64_t i = 0; i < scan_up(n); i++) {
-        const bool real = i < n;
-        const float beta = real ? c->beta[i] : 0.0f;
-        float *sp = b->sp + i * SCAN_LA, *sa = b->sa + i * SCAN_LA;
-        lf_v sum = lf_v_zero();
-        for (int64_t j = 0; j < scan_up(i + 1); j += LF_VL) {
-            const lf_vi at = lf_vi_iota() + lf_vi_set1((int32_t)j), me = lf_vi_set1((int32_t)i);
-            const lf_v gam = c->gam && real ? lf_v_load(c->gam + i * SCAN_LA + j) : lf_v_set1(1.0f);
-            const lf_v p = lf_v_load(sp + j) * gam;
-            lf_v_store(sp + j, real ? lf_v_select(at > me, lf_v_zero(), p) : lf_v_zero());
-            if (!delta)
-                continue;
-            const lf_v a = lf_v_select(at < me, lf_v_load(sa + j), lf_v_zero());
-            if (real)
-                sum = lf_v_fma(a, lf_v_load(c->ag + i * SCAN_LA + j), sum);
-            lf_v_store(sa + j, real ? -lf_v_set1(beta) * a * gam : lf_v_zero());
-        }
-        if (!real)
-            continue;
+    for (int64_t i = n; i < scan_up(n); i++) {
+        memset(b->sp + i * SCAN_LA, 0, (size_t)scan_up(n) * 4);
+        memset(b->sa + i * SCAN_LA, 0, (size_t)scan_up(n) * 4);
+    }
+    for (int64_t i = n - 1; i >= 0; i--) {
+        const float sum = score_row(b, i, below);
+        if (!z->in->per_channel)
+            b->dg[i] = sum_of(below, i);
         if (b->a->dbeta)
             b->a->dbeta[(row + i) * b->a->lddbeta + h] =
-                scan_dot(b->du + i * z->lv, c->t + i * z->lv, z->dvp) - lf_v_hsum(sum);
-        scan_times(b->dt + i * z->lv, b->du + i * z->lv, -beta, z->dvp);
+                scan_dot(b->du + i * z->lv, c->t + i * z->lv, z->dvp) - sum;
+        scan_times(b->dt + i * z->lv, b->du + i * z->lv, -c->beta[i], z->dvp);
     }
 }
 
@@ -184,7 +226,6 @@ static void through_states(struct back *b, int64_t n)
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
     const size_t bytes = (size_t)(SCAN_C * z->lk) * 4;
-    const int64_t ld = z->in->per_channel ? z->lk : 1;
     memset(b->dq, 0, bytes);
     memset(b->dkr, 0, bytes);
     memset(b->dkc, 0, bytes);
@@ -197,15 +238,15 @@ static void through_states(struct back *b, int64_t n)
         by_state(b, c->u, b->ds, b->dkc, n);
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = i * z->lk;
-        if (ld > 1) {
-            const float *g = c->g + at, *last = c->g + (n - 1) * ld;
+        if (z->in->per_channel) {
+            const float *g = c->sum + at, *last = c->sum + (n - 1) * z->lk;
             for (int64_t x = 0; x < z->dkp; x += LF_VL)
                 decay_row(b, at + x, lf_v_exp(lf_v_load(g + x)),
-                          lf_v_exp(lf_v_load(last + x) - lf_v_load(g + x)));
+                          lf_v_exp(scan_between(last + x, g + x, scan_low(z))));
             continue;
         }
-        const lf_v e = lf_v_set1(scan_exp(c->g[i])),
-                   behind = lf_v_set1(scan_exp(c->g[n - 1] - c->g[i]));
+        const lf_v e = lf_v_set1(scan_exp(c->sum[i])),
+                   behind = lf_v_set1(scan_exp_between(c, n - 1, i));
         for (int64_t x = 0; x < z->dkp; x += LF_VL)
             decay_row(b, at + x, e, behind);
     }
@@ -229,19 +270,27 @@ static void head_pairs(struct back *b, int64_t n)
     triangle(b->sa, false, g, n, ATTN_ADD);
 }
 
-/* y[rows] += acc e^(a - b) for n rows, where of a and b one is the block's first row. */
-static void add_scaled(struct back *b, float *y, const float *g, bool behind, int64_t first,
-                       int64_t n)
+/* y += acc e^(G - G_first) for rows [row, row + n), which read rows before `first`, or without
+ * `reads` acc e^(G_first - G) for rows that are read. By x, which the products meet y with, dg of
+ * the rows gets the part of these pairs that reaches over them. */
+static void add_scaled(struct back *b, float *y, const float *x, int64_t row, int64_t n,
+                       int64_t first, bool reads)
 {
     const struct scan_shape *z = &b->z;
-    const float *f = b->c.g + first * z->lk;
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
-            const lf_v gi = lf_v_load(g + i * z->lk + x), gf = lf_v_load(f + x);
-            lf_v_store(y + i * z->lk + x, lf_v_fma(lf_v_load(b->acc + i * z->lk + x),
-                                                   lf_v_exp(behind ? gi - gf : gf - gi),
-                                                   lf_v_load(y + i * z->lk + x)));
+    const int64_t low = scan_low(z);
+    for (int64_t c = 0; c < z->dkp; c += LF_VL) {
+        const float *gf = b->c.sum + first * z->lk + c;
+        lf_v over = lf_v_zero();
+        for (int64_t t = 0; t < n; t++) {
+            const int64_t i = reads ? n - 1 - t : t, at = (row + i) * z->lk + c;
+            const float *gi = b->c.sum + at;
+            const lf_v e = lf_v_exp(reads ? scan_between(gi, gf, low) : scan_between(gf, gi, low)),
+                       v = lf_v_load(b->acc + i * z->lk + c) * e, w = v * lf_v_load(x + at);
+            lf_v_store(y + at, lf_v_load(y + at) + v);
+            lf_v_store(b->dg + at, lf_v_load(b->dg + at) + (reads ? over + w : over));
+            over += w;
         }
+    }
 }
 
 /* Of a block that begins at row f, with the rows before it. */
@@ -251,27 +300,27 @@ static void block_bwd(struct back *b, int64_t f, int64_t n)
     struct scan_chunk *c = &b->c;
     const int64_t m = n - f < SCAN_B ? n - f : SCAN_B, lk = z->lk;
     float *q = c->few, *k = q + SCAN_B * lk;
-    const float *gf = c->g + f * lk, *sp = b->sp + f * SCAN_LA, *sa = b->sa + f * SCAN_LA;
+    const float *gf = c->sum + f * lk, *sp = b->sp + f * SCAN_LA, *sa = b->sa + f * SCAN_LA;
     for (int64_t j = 0; j < f; j++)
-        scan_scaled(c->kd + j * lk, c->k + j * lk, gf, c->g + j * lk, z->dkp);
+        scan_scaled(z, c->kd + j * lk, c->k + j * lk, gf, c->sum + j * lk);
     for (int64_t i = 0; i < m; i++) {
-        scan_scaled(q + i * lk, c->q + (f + i) * lk, gf + i * lk, gf, z->dkp);
-        scan_scaled(k + i * lk, c->k + (f + i) * lk, gf + i * lk, gf, z->dkp);
+        scan_scaled(z, q + i * lk, c->q + (f + i) * lk, gf + i * lk, gf);
+        scan_scaled(z, k + i * lk, c->k + (f + i) * lk, gf + i * lk, gf);
     }
     scan_product((struct scan_mm){m, z->dkp, f, sp, SCAN_LA, c->kd, lk, b->acc, lk}, false,
                  ATTN_ZERO, NULL);
-    add_scaled(b, b->dq + f * lk, gf, true, f, m);
+    add_scaled(b, b->dq, c->q, f, m, f, true);
     if (z->in->delta) {
         scan_product((struct scan_mm){m, z->dkp, f, sa, SCAN_LA, c->kd, lk, b->acc, lk}, false,
                      ATTN_ZERO, NULL);
-        add_scaled(b, b->dkr + f * lk, gf, true, f, m);
+        add_scaled(b, b->dkr, c->k, f, m, f, true);
     }
     scan_product((struct scan_mm){f, z->dkp, m, sp, SCAN_LA, q, lk, b->acc, lk}, true, ATTN_ZERO,
                  NULL);
     if (z->in->delta)
         scan_product((struct scan_mm){f, z->dkp, m, sa, SCAN_LA, k, lk, b->acc, lk}, true, ATTN_ADD,
                      NULL);
-    add_scaled(b, b->dkc, c->g, false, f, f);
+    add_scaled(b, b->dkc, c->k, 0, f, f, false);
 }
 
 /* Pairs of row j with the rows behind it in its block, which ends before row e. */
@@ -283,6 +332,7 @@ static void pairs_bwd(struct back *b, int64_t j, int64_t e)
     for (int64_t x = 0; x < z->dkp; x += LF_VL) {
         const int64_t at = j * z->lk + x;
         const lf_v own = lf_v_set1(b->sp[j * SCAN_LA + j]), kj = lf_v_load(c->k + at);
+        lf_v over = lf_v_zero(), of[SCAN_B]; /* of[i - j]: what the pair (i, j) gives to dg */
         lf_v d = lf_v_set1(1.0f), sum = lf_v_fma(own, lf_v_load(c->q + at), lf_v_load(b->dkc + at));
         lf_v_store(b->dq + at, lf_v_fma(own, kj, lf_v_load(b->dq + at)));
         for (int64_t i = j + 1; i < e; i++) {
@@ -297,8 +347,13 @@ static void pairs_bwd(struct back *b, int64_t j, int64_t e)
                 seen = lf_v_fma(a, lf_v_load(c->k + to), seen);
             }
             sum = lf_v_fma(d, seen, sum);
+            of[i - j] = d * seen * kj;
         }
         lf_v_store(b->dkc + at, sum);
+        for (int64_t i = e - 1; i > j; i--) {
+            over += of[i - j];
+            lf_v_store(b->dg + i * z->lk + x, lf_v_load(b->dg + i * z->lk + x) + over);
+        }
     }
 }
 
@@ -308,54 +363,59 @@ static void channel_pairs(struct back *b, int64_t n)
     struct scan_chunk *c = &b->c;
     for (int64_t f = SCAN_B; f < n; f += SCAN_B)
         block_bwd(b, f, n);
-    for (int64_t i = 1; i < n; i++) {
-        const float *g = c->g + i * z->lk;
-        for (int64_t x = 0; x < z->dkp; x += LF_VL)
-            lf_v_store(c->kd + i * z->lk + x,
-                       lf_v_exp(lf_v_load(g + x) - lf_v_load(g - z->lk + x)));
-    }
+    for (int64_t i = 1; i < n; i++)
+        for (int64_t x = i * z->lk; x < i * z->lk + z->dkp; x += LF_VL)
+            lf_v_store(c->kd + x, lf_v_exp(lf_v_load(c->g + x)));
     for (int64_t j = 0; j < n; j++)
         pairs_bwd(b, j, scan_up(j + 1) < n ? scan_up(j + 1) : n);
 }
 
-/* dg of the chunk. `tail` [dkp] is what G of the last row gets through the state behind. */
-static void decay_bwd(struct back *b, const float *tail, int64_t row, int64_t h, int64_t n)
+/* What dg gets through S, which the decays of all rows up to a reader reach, through S+, which those
+ * behind a row reach, and through S in S+, where all of them stand. */
+static void decay_states(struct back *b, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     const struct scan_chunk *c = &b->c;
     const bool channel = z->in->per_channel;
-    const int64_t width = channel ? z->in->dk : 1;
-    float *sum = b->acc, one = 0.0f; /* the sums from the last row on */
-    memcpy(sum, tail, (size_t)z->dkp * 4);
-    for (int64_t x = 0; x < z->dkp; x++)
-        one += tail[x];
-    for (int64_t i = n - 1; i >= 0; i--) {
-        lf_v all = lf_v_zero();
-        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
-            const int64_t at = i * z->lk + x;
-            const lf_v d =
-                lf_v_fma(lf_v_load(c->q + at), lf_v_load(b->dq + at),
-                         lf_v_load(c->k + at) * (lf_v_load(b->dkr + at) - lf_v_load(b->dkc + at)));
-            all += d;
-            lf_v_store(sum + x, lf_v_load(sum + x) + d);
+    float reads[SCAN_C], read[SCAN_C], all = 0.0f;
+    for (int64_t i = 0; i < n && !channel; i++) {
+        reads[i] = scan_dot(c->q + i * z->lk, b->dq + i * z->lk, z->dkp) +
+                   scan_dot(c->k + i * z->lk, b->dkr + i * z->lk, z->dkp);
+        read[i] = scan_dot(c->k + i * z->lk, b->dkc + i * z->lk, z->dkp);
+    }
+    for (int64_t r = 0; r < z->dkp; r++) {
+        const bool both = b->has_ds && c->has_s;
+        b->acc[r] = both ? c->corr[r] * scan_dot(c->s + r * z->lv, b->ds + r * z->lv, z->dvp) : 0;
+        all += b->acc[r];
+    }
+    if (!channel) {
+        for (int64_t i = 0; i < n; all += read[i++])
+            b->dg[i] += all;
+        all = 0.0f;
+        for (int64_t i = n - 1; i >= 0; i--)
+            b->dg[i] += all += reads[i];
+        return;
+    }
+    for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+        lf_v over = lf_v_load(b->acc + x);
+        for (int64_t at = x; at < x + n * z->lk; at += z->lk) {
+            lf_v_store(b->dg + at, over);
+            over = lf_v_fma(lf_v_load(c->k + at), lf_v_load(b->dkc + at), over);
         }
-        one += lf_v_hsum(all);
-        float *to = b->a->dg + (row + i) * b->a->lddg + h * width;
-        if (channel)
-            memcpy(to, sum, (size_t)width * 4);
-        else
-            *to = one;
+        over = lf_v_zero();
+        for (int64_t at = x + (n - 1) * z->lk; at >= 0; at -= z->lk) {
+            over = lf_v_fma(lf_v_load(c->q + at), lf_v_load(b->dq + at), over);
+            over = lf_v_fma(lf_v_load(c->k + at), lf_v_load(b->dkr + at), over);
+            lf_v_store(b->dg + at, lf_v_load(b->dg + at) + over);
+        }
     }
 }
 
-/* dS of the state before the chunk, from that of the state behind it; tail gets what G of the last
- * row has in S. */
-static void state_bwd(struct back *b, float *tail, int64_t n)
+/* dS of the state before the chunk, from that of the state behind it. */
+static void state_bwd(struct back *b, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
-    for (int64_t r = 0; r < z->dkp && b->has_ds && c->has_s; r++)
-        tail[r] += c->corr[r] * scan_dot(c->s + r * z->lv, b->ds + r * z->lv, z->dvp);
     if (!c->has_s)
         return;
     scan_product((struct scan_mm){z->dkp, z->dvp, n, c->qp, z->lk, b->d_o, z->lv, b->ds, z->lv},
@@ -383,16 +443,19 @@ static void unit_bwd(const struct scan_shape *z, float *d, const void *x, float 
     lf_put(to, c, t, n, (lf_v_load(d + c) - along * lf_v_load(raw + c)) * by);
 }
 
-/* dq, dk, dv of the chunk. */
+/* dq, dk, dv, dg of the chunk. */
 static void rows_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     const struct lf_k_scan_bwd *a = b->a;
     const struct lf_scan_in *in = z->in;
     const uint8_t t = in->x_type;
+    const int64_t width = in->per_channel ? in->dk : 1;
     const lf_v skip = lf_v_set1(in->skip ? in->skip[h] : 0.0f);
     for (int64_t i = 0; i < n; i++) {
         const int64_t r = row + i;
+        if (a->dg)
+            memcpy(a->dg + r * a->lddg + h * width, b->dg + i * scan_ldg(z), (size_t)width * 4);
         float *dq = b->dq + i * z->lk, *dk = b->dkr + i * z->lk;
         for (int64_t x = 0; x < z->dkp; x += LF_VL)
             lf_v_store(dk + x, lf_v_load(dk + x) + lf_v_load(b->dkc + i * z->lk + x));
@@ -418,7 +481,6 @@ static void chunk_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
     const struct lf_scan_in *in = z->in;
-    float tail[LF_SCAN_MOST_D] = {0};
     LF_SYM(scan_load)(c, z, row, h, 0, n);
     for (int64_t i = 0; i < scan_up(n); i++) {
         float *to = b->d_o + i * z->lv;
@@ -437,16 +499,12 @@ static void chunk_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
     unsolve(b, n);
     scores_bwd(b, row, h, n);
     through_states(b, n);
-    for (int64_t i = 0; i < n && b->has_ds && b->a->dg; i++)
-        for (int64_t x = 0; x < z->dkp; x++)
-            tail[x] += c->k[i * z->lk + x] * b->dkc[i * z->lk + x];
+    decay_states(b, n);
     if (in->per_channel)
         channel_pairs(b, n);
     else
         head_pairs(b, n);
-    state_bwd(b, tail, n);
-    if (b->a->dg)
-        decay_bwd(b, tail, row, h, n);
+    state_bwd(b, n);
     rows_bwd(b, row, h, n);
 }
 

@@ -37,14 +37,15 @@ size_t LF_SYM(scan_chunk_lay)(struct scan_chunk *c, const struct scan_shape *z, 
                             backward ? tri : one,
                             backward && !channel ? tri : one,
                             channel ? kn : SCAN_C,
+                            channel ? 2 * kn : 2 * SCAN_C,
                             SCAN_C,
                             (size_t)z->dkp,
                             (size_t)(z->dkp > z->dvp ? z->dkp : z->dvp) * SCAN_C,
                             (size_t)(2 * SCAN_B * z->lk),
                             (size_t)(z->dkp * z->lv)};
-    float **const to[] = {&c->q, &c->k,    &c->qp,   &c->kp,   &c->kd,  &c->u,
-                          &c->t, &c->o,    &c->na,   &c->p,    &c->ag,  &c->gam,
-                          &c->g, &c->beta, &c->corr, &c->tile, &c->few, &c->s};
+    float **const to[] = {&c->q,    &c->k,    &c->qp,   &c->kp,  &c->kd,  &c->u, &c->t,
+                          &c->o,    &c->na,   &c->p,    &c->ag,  &c->gam, &c->g, &c->sum,
+                          &c->beta, &c->corr, &c->tile, &c->few, &c->s};
     size_t all = 0;
     float *at = base;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -69,16 +70,52 @@ static void load_decay(struct scan_chunk *c, const struct scan_shape *z, int64_t
                        int64_t i)
 {
     const struct lf_scan_in *in = z->in;
-    const int64_t width = in->per_channel ? in->dk : 1, ld = in->per_channel ? z->lk : 1;
+    const int64_t width = in->per_channel ? in->dk : 1;
     const float *g = in->g + r * in->ldg + h * width;
-    float *to = c->g + i * ld;
+    float *to = c->g + i * scan_ldg(z);
     if (!in->per_channel) {
-        *to = (i ? to[-1] : 0.0f) + *g;
+        *to = *g < SCAN_FADED ? SCAN_FADED : *g;
         return;
     }
     scan_row(to, g, width, LF_F32);
-    for (int64_t x = 0; x < z->dkp && i; x += LF_VL)
-        lf_v_store(to + x, lf_v_load(to - ld + x) + lf_v_load(to + x));
+    const lf_v least = lf_v_set1(SCAN_FADED);
+    for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+        const lf_v v = lf_v_load(to + x);
+        lf_v_store(to + x, lf_v_select(v < least, least, v));
+    }
+}
+
+/* s + g rounded; *lack gets the rest of it, which is exact (Knuth 1969, Moller 1965). */
+LF_INLINE lf_v two_sum(lf_v s, lf_v g, lf_v *lack)
+{
+    const lf_v sum = s + g, part = sum - s;
+    *lack += (s - (sum - part)) + (g - part);
+    return sum;
+}
+
+void LF_SYM(scan_sums)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
+{
+    const int64_t ld = scan_ldg(z), low = scan_low(z);
+    for (int64_t x = 0; x < (ld > 1 ? z->dkp : 1); x += LF_VL) {
+        float *at = c->sum + x;
+        const float *g = c->g + x;
+        lf_v lack = lf_v_zero(), s = lack;
+        if (i0 && ld > 1)
+            s = lf_v_load(at + (i0 - 1) * ld), lack = lf_v_load(at + low + (i0 - 1) * ld);
+        else if (i0)
+            s = lf_v_set1(at[i0 - 1]), lack = lf_v_set1(at[low + i0 - 1]);
+        for (int64_t i = i0; i < i1; i++) {
+            if (ld > 1) {
+                s = two_sum(s, lf_v_load(g + i * ld), &lack);
+                lf_v_store(at + i * ld, s);
+                lf_v_store(at + low + i * ld, lack);
+            } else {
+                s = two_sum(s, lf_v_set1(g[i]), &lack);
+                at[i] = s[0];
+                at[low + i] = lack[0];
+            }
+        }
+    }
 }
 
 enum { ASK = 6 }; /* rows ahead */
@@ -114,6 +151,7 @@ void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t
         c->beta[i] = in->beta ? in->beta[r * in->ldbeta + h] : 1.0f;
         load_decay(c, z, r, h, i);
     }
+    LF_SYM(scan_sums)(c, z, i0, i1);
     const size_t rest = (size_t)(scan_up(i1) - i1);
     memset(c->q + i1 * z->lk, 0, rest * (size_t)z->lk * 4);
     memset(c->k + i1 * z->lk, 0, rest * (size_t)z->lk * 4);
@@ -148,10 +186,13 @@ static void mask_row(struct scan_chunk *c, const struct scan_shape *z, int64_t i
 {
     float *p = c->p + i * SCAN_LA, *na = c->na + i * SCAN_LA;
     const lf_vi row = lf_vi_set1((int32_t)i);
-    const lf_v gi = lf_v_set1(c->g[i]), beta = lf_v_set1(-c->beta[i]), zero = lf_v_zero();
+    const float *lack = c->sum + SCAN_C;
+    const lf_v beta = lf_v_set1(-c->beta[i]), zero = lf_v_zero();
+    const lf_v gi = lf_v_set1(c->sum[i]), li = lf_v_set1(lack[i]);
     for (int64_t j = 0; j < scan_up(i + 1); j += LF_VL) {
         const lf_vi at = lf_vi_iota() + lf_vi_set1((int32_t)j);
-        const lf_v gam = lf_v_exp(lf_v_select(at > row, zero, gi - lf_v_load(c->g + j)));
+        const lf_v d = (gi - lf_v_load(c->sum + j)) + (li - lf_v_load(lack + j));
+        const lf_v gam = lf_v_exp(lf_v_select(at > row, zero, d));
         lf_v_store(p + j, lf_v_select(at > row, zero, lf_v_load(p + j) * gam));
         if (c->gam)
             lf_v_store(c->gam + i * SCAN_LA + j, gam);
@@ -207,15 +248,15 @@ static void pairs(struct scan_chunk *c, const struct scan_shape *z, int64_t j, i
 static void block_scores(struct scan_chunk *c, const struct scan_shape *z, int64_t b, int64_t i0,
                          int64_t i1)
 {
-    const float *first = c->g + b * z->lk;
+    const float *first = c->sum + b * z->lk;
     if (b) {
         for (int64_t j = 0; j < b; j++)
-            scan_scaled(c->kd + j * z->lk, c->k + j * z->lk, first, c->g + j * z->lk, z->dkp);
+            scan_scaled(z, c->kd + j * z->lk, c->k + j * z->lk, first, c->sum + j * z->lk);
         scan_pack_cols(c->tile, c->kd, z->lk, b, z->dkp);
         for (int64_t i = i0; i < i1; i++) {
             float *q = c->few + (i - i0) * z->lk, *k = q + SCAN_B * z->lk;
-            scan_scaled(q, c->q + i * z->lk, c->g + i * z->lk, first, z->dkp);
-            scan_scaled(k, c->k + i * z->lk, c->g + i * z->lk, first, z->dkp);
+            scan_scaled(z, q, c->q + i * z->lk, c->sum + i * z->lk, first);
+            scan_scaled(z, k, c->k + i * z->lk, c->sum + i * z->lk, first);
         }
         raw_scores(c, z, c->few, c->few + SCAN_B * z->lk,
                    (struct scan_mm){.m = i1 - i0, .n = b, .c = c->p + i0 * SCAN_LA});
@@ -224,12 +265,9 @@ static void block_scores(struct scan_chunk *c, const struct scan_shape *z, int64
         memset(c->p + i * SCAN_LA + b, 0, SCAN_B * 4);
         memset(c->na + i * SCAN_LA + b, 0, SCAN_B * 4);
     }
-    for (int64_t i = b + 1; i < i1; i++) {
-        const float *g = c->g + i * z->lk;
-        for (int64_t x = 0; x < z->dkp; x += LF_VL)
-            lf_v_store(c->kd + i * z->lk + x,
-                       lf_v_exp(lf_v_load(g + x) - lf_v_load(g - z->lk + x)));
-    }
+    for (int64_t i = b + 1; i < i1; i++)
+        for (int64_t x = i * z->lk; x < i * z->lk + z->dkp; x += LF_VL)
+            lf_v_store(c->kd + x, lf_v_exp(lf_v_load(c->g + x)));
     for (int64_t j = b; j < i1; j++)
         pairs(c, z, j, i0, i1);
 }
@@ -254,13 +292,13 @@ static void grown(struct scan_chunk *c, const struct scan_shape *z, int64_t i)
     const int64_t at = i * z->lk;
     if (z->in->per_channel) {
         for (int64_t x = 0; x < z->dkp; x += LF_VL) {
-            const lf_v e = lf_v_exp(lf_v_load(c->g + at + x));
+            const lf_v e = lf_v_exp(lf_v_load(c->sum + at + x));
             lf_v_store(c->qp + at + x, lf_v_load(c->q + at + x) * e);
             lf_v_store(c->kp + at + x, lf_v_load(c->k + at + x) * e);
         }
         return;
     }
-    const float e = scan_exp(c->g[i]);
+    const float e = scan_exp(c->sum[i]);
     scan_times(c->qp + at, c->q + at, e, z->dkp);
     if (z->in->delta)
         scan_times(c->kp + at, c->k + at, e, z->dkp);
@@ -321,15 +359,15 @@ void LF_SYM(scan_solve)(struct scan_chunk *c, const struct scan_shape *z, int64_
 void LF_SYM(scan_decay)(struct scan_chunk *c, const struct scan_shape *z, int64_t n)
 {
     if (z->in->per_channel) {
-        const float *last = c->g + (n - 1) * z->lk;
+        const float *last = c->sum + (n - 1) * z->lk;
         for (int64_t i = 0; i < n; i++)
-            scan_scaled(c->kd + i * z->lk, c->k + i * z->lk, last, c->g + i * z->lk, z->dkp);
+            scan_scaled(z, c->kd + i * z->lk, c->k + i * z->lk, last, c->sum + i * z->lk);
         for (int64_t x = 0; x < z->dkp; x += LF_VL)
             lf_v_store(c->corr + x, lf_v_exp(lf_v_load(last + x)));
     } else {
-        const float last = c->g[n - 1], e = scan_exp(last);
+        const float e = scan_exp(c->sum[n - 1]);
         for (int64_t i = 0; i < n; i++)
-            scan_times(c->kd + i * z->lk, c->k + i * z->lk, scan_exp(last - c->g[i]), z->dkp);
+            scan_times(c->kd + i * z->lk, c->k + i * z->lk, scan_exp_between(c, n - 1, i), z->dkp);
         for (int64_t x = 0; x < z->dkp; x++)
             c->corr[x] = e;
     }

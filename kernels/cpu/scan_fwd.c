@@ -96,6 +96,7 @@ static void slot_get(struct scan_chunk *c, const struct scan_shape *z, struct sl
     rows_copy(c->u, z->lv, s.u, z->dvp, n, z->dvp);
     rows_copy(c->k, z->lk, s.k, z->dkp, n, z->dkp);
     rows_copy(c->g, channel ? z->lk : 1, s.g, channel ? z->dkp : 1, n, channel ? z->dkp : 1);
+    LF_SYM(scan_sums)(c, z, 0, n);
 }
 
 /* keys: nobody else reads the rows of k from now on. */

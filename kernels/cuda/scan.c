@@ -105,7 +105,8 @@ static bool scan_ok(const struct lf_scan_in *a)
 static size_t shared_base(const struct lf_scan_in *a)
 {
     return (size_t)(LF_SCAN_CHUNK *
-                    (2 * (a->dk + 1) + (a->per_channel ? a->dk : 1) + 1 + 2 * LF_SCAN_TRI));
+                        (2 * (a->dk + 1) + (a->per_channel ? a->dk : 1) + 1 + LF_SCAN_TRI) +
+                    LF_SCAN_CHUNK / 2 * (a->per_channel ? a->dk : 1));
 }
 static size_t shared_rows(const struct lf_scan_in *a)
 {
@@ -114,7 +115,7 @@ static size_t shared_rows(const struct lf_scan_in *a)
 static size_t shared_grads(const struct lf_scan_in *a, int cols)
 {
     return (shared_base(a) + (size_t)((3 * LF_SCAN_CHUNK + 2 * a->dk) * LF_SCAN_LD(cols) +
-                                      2 * LF_SCAN_CHUNK + a->dk)) *
+                                      3 * LF_SCAN_CHUNK + a->dk)) *
            sizeof(float);
 }
 

@@ -10,15 +10,20 @@
 enum { CHUNK = LF_SCAN_CHUNK, COLS = LF_SCAN_COLS, TRI = LF_SCAN_TRI };
 /* Shared memory has room for two blocks at most, so registers need not be saved for more. */
 enum { PER_SM = 2 };
+/* Sums of 64 decays not below FADED are 8,192 at most and lack 2^-11 at most. */
+#define FADED (-128.0f)
+#define LACK  1024.0f
 
 /* Shared memory of a block. */
 struct scan_mem {
-    float *q, *k;    /* [64][dk + 1] */
-    float *g, *beta; /* [64] or [64][dk]; [64] */
-    float *ag, *p;   /* [64][65]: A without beta, P */
-    float *u, *w;    /* [64][32] */
-    float *s;        /* [dk][32] */
-    int dk, width;   /* width: channels of a decay */
+    float *q, *k;   /* [64][dk + 1] */
+    float *g;       /* [64] or [64][dk]: G as f32 sums */
+    uint16_t *lack; /* what each of them lacks, times LACK, as f16 */
+    float *beta;    /* [64] */
+    float *p;       /* [64][65]: P, and above the diagonal A without beta (scan_ag) */
+    float *u, *w;   /* [64][32] */
+    float *s;       /* [dk][32] */
+    int dk, width;  /* width: channels of a decay */
 };
 
 LF_DEV struct scan_mem scan_lay(float *at, const struct lf_scan_in *in)
@@ -29,18 +34,32 @@ LF_DEV struct scan_mem scan_lay(float *at, const struct lf_scan_in *in)
     m.q = at;
     m.k = m.q + CHUNK * (m.dk + 1);
     m.g = m.k + CHUNK * (m.dk + 1);
-    m.beta = m.g + CHUNK * m.width;
-    m.ag = m.beta + CHUNK;
-    m.p = m.ag + CHUNK * TRI;
+    m.lack = (uint16_t *)(m.g + CHUNK * m.width);
+    m.beta = m.g + CHUNK * m.width + CHUNK / 2 * m.width;
+    m.p = m.beta + CHUNK;
     m.u = m.p + CHUNK * TRI;
     m.w = m.u + CHUNK * COLS;
     m.s = m.w + CHUNK * COLS;
     return m;
 }
 
+/* A_ij without beta, j < i. */
+LF_DEV float *scan_ag(const struct scan_mem *m, int i, int j)
+{
+    return m->p + j * TRI + i;
+}
+
 LF_DEV float scan_g(const struct scan_mem *m, int i, int c)
 {
     return m->g[m->width > 1 ? i * m->width + c : i];
+}
+
+/* e^(G_i - G_j) of channel c. */
+LF_DEV float scan_decay(const struct scan_mem *m, int i, int j, int c)
+{
+    const int a = m->width > 1 ? i * m->width + c : i, b = m->width > 1 ? j * m->width + c : j;
+    const float rest = (lf_f16_f(m->lack[a]) - lf_f16_f(m->lack[b])) * (1.0f / LACK);
+    return expf((m->g[a] - m->g[b]) + rest);
 }
 
 /* A warp: a row of q or k as products take it. */
@@ -58,14 +77,27 @@ LF_DEV void scan_row(float *to, const void *x, int64_t at, const struct lf_scan_
         to[c] = lf_load(x, at + c, in->x_type) * scale;
 }
 
-/* The decays of channel c over rows [i0, n), which begin at row `row` of the call. */
-LF_DEV void scan_sums(float *to, int64_t ld, const struct lf_scan_in *in, int64_t row, int64_t h,
-                      int width, int c, int i0, int n)
+/* The decay of channel c in row r of the call; e^FADED is 0. */
+LF_DEV float scan_step(const struct lf_scan_in *in, int64_t r, int64_t h, int width, int c)
 {
-    float sum = i0 ? to[(i0 - 1) * ld + c] : 0.0f;
-    for (int i = i0; i < n; i++) {
-        sum = sum + in->g[(row + i) * in->ldg + h * width + c];
-        to[i * ld + c] = sum;
+    const float g = in->g[r * in->ldg + h * width + c];
+    return g < FADED ? FADED : g;
+}
+
+/* G of channel c over rows [0, n) of a chunk that begins at row `row` of the call; the decays of
+ * rows below i0 stand in m->g. Two floats are carried, of which the second is kept shorter. */
+LF_DEV void scan_sums(const struct scan_mem *m, const struct lf_scan_in *in, int64_t row, int64_t h,
+                      int c, int i0, int n)
+{
+    float sum = 0.0f, lack = 0.0f;
+    for (int i = 0; i < n; i++) {
+        const int at = i * m->width + c;
+        const float g = i < i0 ? m->g[at] : scan_step(in, row + i, h, m->width, c), high = sum + g,
+                    part = high - sum, low = lack + ((sum - (high - part)) + (g - part));
+        sum = high + low;
+        lack = low - (sum - high);
+        m->g[at] = sum;
+        m->lack[at] = lf_f_f16(lack * LACK);
     }
 }
 
@@ -86,7 +118,7 @@ LF_DEV void scan_load(const struct scan_mem *m, const struct lf_scan_in *in, con
             m->beta[i] = in->beta ? in->beta[r * in->ldbeta + h] : 1.0f;
     }
     for (int c = (int)threadIdx.x; c < m->width; c += LF_SCAN_THREADS)
-        scan_sums(m->g, m->width, in, row, h, m->width, c, i0, n);
+        scan_sums(m, in, row, h, c, i0, n);
     __syncthreads();
 }
 
@@ -98,10 +130,10 @@ LF_DEV float scan_pair(const struct scan_mem *m, const float *x, int i, int j)
     if (m->width == 1) {
         for (int c = 0; c < m->dk; c++)
             sum = fmaf(a[c], b[c], sum);
-        return sum * expf(m->g[i] - m->g[j]);
+        return sum * scan_decay(m, i, j, 0);
     }
     for (int c = 0; c < m->dk; c++)
-        sum = fmaf(a[c] * expf(scan_g(m, i, c) - scan_g(m, j, c)), b[c], sum);
+        sum = fmaf(a[c] * scan_decay(m, i, j, c), b[c], sum);
     return sum;
 }
 
@@ -111,7 +143,8 @@ LF_DEV void scan_scores(const struct scan_mem *m, bool delta, int i0, int n)
     for (int i = i0 + warp; i < n; i += 8)
         for (int j = lane; j <= i; j += 32) {
             m->p[i * TRI + j] = scan_pair(m, m->q, i, j);
-            m->ag[i * TRI + j] = delta && j < i ? scan_pair(m, m->k, i, j) : 0.0f;
+            if (j < i)
+                *scan_ag(m, i, j) = delta ? scan_pair(m, m->k, i, j) : 0.0f;
         }
     __syncthreads();
 }
@@ -146,7 +179,7 @@ LF_DEV void scan_solve(const struct scan_mem *m, bool delta, bool has_s, float *
         for (int i = warp; i < n; i += 8)
             if (i > j && i >= i0)
                 m->u[i * COLS + lane] =
-                    fmaf(-(m->beta[i] * m->ag[i * TRI + j]), u, m->u[i * COLS + lane]);
+                    fmaf(-(m->beta[i] * *scan_ag(m, i, j)), u, m->u[i * COLS + lane]);
         __syncthreads();
     }
 }
@@ -155,10 +188,9 @@ LF_DEV void scan_fold(const struct scan_mem *m, bool has_s, int n)
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     for (int c = warp; c < m->dk; c += 8) {
-        const float last = scan_g(m, n - 1, c);
-        float sum = has_s ? m->s[c * COLS + lane] * expf(last) : 0.0f;
+        float sum = has_s ? m->s[c * COLS + lane] * expf(scan_g(m, n - 1, c)) : 0.0f;
         for (int j = 0; j < n; j++)
-            sum = fmaf(m->k[j * (m->dk + 1) + c] * expf(last - scan_g(m, j, c)),
+            sum = fmaf(m->k[j * (m->dk + 1) + c] * scan_decay(m, n - 1, j, c),
                        m->u[j * COLS + lane], sum);
         m->s[c * COLS + lane] = sum;
     }
@@ -302,8 +334,10 @@ LF_KERNEL_PER_SM(scan_keep, struct lf_cu_scan_fwd, LF_SCAN_THREADS, 4)
           *k = base + in->heads * a->head + h / per * (CHUNK * a->dkp);
     const int i0 = n - have;
     const int64_t row = r - (n - 1);
-    for (int c = (int)threadIdx.x; c < width; c += LF_SCAN_THREADS)
-        scan_sums(g, width > 1 ? a->dkp : 1, in, row, h, width, c, i0, n);
+    for (int e = (int)threadIdx.x; e < have * width; e += LF_SCAN_THREADS) {
+        const int i = i0 + e / width, c = e % width;
+        g[width > 1 ? i * a->dkp + c : i] = scan_step(in, row + i, h, width, c);
+    }
     for (int i = i0 + warp; i < n && h % per == 0; i += 8)
         scan_row(k + i * a->dkp, in->k, (row + i) * in->ldk + h / per * in->dk, in, 1.0f);
 }
@@ -333,7 +367,7 @@ LF_KERNEL_PER_SM(scan_back, struct lf_cu_scan_bwd, LF_SCAN_THREADS, PER_SM)
             for (int i = j; i < n; i++)
                 sum = fmaf(m.p[i * TRI + j], m.u[i * COLS + lane], sum);
             for (int c = 0; c < m.dk && has; c++)
-                sum = fmaf(m.k[j * (m.dk + 1) + c] * expf(scan_g(&m, n - 1, c) - scan_g(&m, j, c)),
+                sum = fmaf(m.k[j * (m.dk + 1) + c] * scan_decay(&m, n - 1, j, c),
                            m.s[c * COLS + lane], sum);
             m.w[j * COLS + lane] = sum;
         }
@@ -342,7 +376,7 @@ LF_KERNEL_PER_SM(scan_back, struct lf_cu_scan_bwd, LF_SCAN_THREADS, PER_SM)
             const float r = m.w[i * COLS + lane];
             for (int j = warp; j < i; j += 8)
                 m.w[j * COLS + lane] =
-                    fmaf(-(m.beta[i] * m.ag[i * TRI + j]), r, m.w[j * COLS + lane]);
+                    fmaf(-(m.beta[i] * *scan_ag(&m, i, j)), r, m.w[j * COLS + lane]);
             __syncthreads();
         }
         for (int i = warp; i < n && v < in->dv; i += 8)
@@ -363,11 +397,12 @@ LF_KERNEL_PER_SM(scan_back, struct lf_cu_scan_bwd, LF_SCAN_THREADS, PER_SM)
     }
 }
 
-/* Shared memory of scan_grads: the first part is that of scan_lay, whose ag and p are dA and dP. */
+/* Shared memory of scan_grads: the first part is that of scan_lay, whose triangles are dA and dP. */
 struct grad_mem {
     float *d_o, *u, *r; /* [64][ld] */
     float *s, *ds;      /* [dk][ld] */
     float *dbeta, *dg;  /* [64] */
+    float *read;        /* [64] k . dk through S+ */
     float *tail;        /* [dk] */
     int cols, ld;       /* columns at a time; LF_SCAN_LD of them */
 };
@@ -408,13 +443,15 @@ LF_DEV void grad_columns(const struct scan_mem *m, const struct grad_mem *x,
     for (int i = warp; i < n; i += 8) {
         const float *d_o = x->d_o + i * x->ld, *r = x->r + i * x->ld;
         for (int j = lane; j <= i; j += 32) {
-            float p = first ? 0.0f : m->p[i * TRI + j], ru = first ? 0.0f : m->ag[i * TRI + j];
+            float p = first ? 0.0f : m->p[i * TRI + j],
+                  ru = first || j == i ? 0.0f : *scan_ag(m, i, j);
             for (int c = 0; c < x->cols; c++) {
                 p = fmaf(d_o[c], x->u[j * x->ld + c], p);
                 ru = fmaf(r[c], x->u[j * x->ld + c], ru);
             }
             m->p[i * TRI + j] = p;
-            m->ag[i * TRI + j] = ru;
+            if (j < i)
+                *scan_ag(m, i, j) = ru;
         }
         const int64_t at = ((row + i) * in->heads + h) * in->dk;
         for (int c = lane; c < m->dk; c += 32) {
@@ -447,26 +484,35 @@ LF_DEV void grad_columns(const struct scan_mem *m, const struct grad_mem *x,
     __syncthreads();
 }
 
-/* The decays of what went through states, and what G of the last row gets. */
+/* The decays of what went through states; with one decay for the head what dg gets by them, in
+ * x->dg of rows that read S, in x->read of rows that S+ is made of. */
 LF_DEV void grad_decays(const struct scan_mem *m, const struct grad_mem *x,
                         const struct lf_cu_scan_bwd *a, int64_t at0, int64_t ld, int n)
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    for (int i = warp; i < n; i += 8)
+    for (int i = warp; i < n; i += 8) {
+        float reads = 0.0f, read = 0.0f;
         for (int c = lane; c < m->dk; c += 32) {
             const int64_t at = at0 + i * ld + c;
-            const float g = scan_g(m, i, c), e = expf(g);
-            a->dq[at] = a->dq[at] * e;
-            a->dkr[at] = a->dkr[at] * e;
-            a->dkc[at] = a->dkc[at] * expf(scan_g(m, n - 1, c) - g);
+            const float e = expf(scan_g(m, i, c)), q = m->q[i * (m->dk + 1) + c],
+                        k = m->k[i * (m->dk + 1) + c], dq = a->dq[at] * e, dkr = a->dkr[at] * e,
+                        dkc = a->dkc[at] * scan_decay(m, n - 1, i, c);
+            a->dq[at] = dq;
+            a->dkr[at] = dkr;
+            a->dkc[at] = dkc;
+            reads = fmaf(q, dq, fmaf(k, dkr, reads));
+            read = fmaf(k, dkc, read);
         }
-    __syncthreads();
-    for (int c = (int)threadIdx.x; c < m->dk; c += LF_SCAN_THREADS) {
-        float sum = x->tail[c] * expf(scan_g(m, n - 1, c));
-        for (int i = 0; i < n; i++)
-            sum = fmaf(m->k[i * (m->dk + 1) + c], a->dkc[at0 + i * ld + c], sum);
-        x->tail[c] = sum;
+        reads = lf_warp_sum(reads);
+        read = lf_warp_sum(read);
+        if (lane == 0) {
+            x->dg[i] = reads;
+            x->read[i] = read;
+        }
     }
+    for (int c = (int)threadIdx.x; c < m->dk; c += LF_SCAN_THREADS)
+        x->tail[c] = x->tail[c] * expf(scan_g(m, n - 1, c));
+    __syncthreads();
 }
 
 /* dbeta, and dA without beta in place of R . U. */
@@ -477,9 +523,9 @@ LF_DEV void grad_beta(const struct scan_mem *m, const struct grad_mem *x,
     for (int i = warp; i < n; i += 8) {
         float sum = 0.0f;
         for (int j = lane; j < i && a->k.in.delta; j += 32) {
-            const float ru = m->ag[i * TRI + j];
+            const float ru = *scan_ag(m, i, j);
             sum = fmaf(ru, scan_pair(m, m->k, i, j), sum);
-            m->ag[i * TRI + j] = -(m->beta[i] * ru);
+            *scan_ag(m, i, j) = -(m->beta[i] * ru);
         }
         sum = x->dbeta[i] - lf_warp_sum(sum);
         if (lane == 0 && a->k.dbeta)
@@ -488,29 +534,79 @@ LF_DEV void grad_beta(const struct scan_mem *m, const struct grad_mem *x,
     __syncthreads();
 }
 
-/* The products within the chunk for row i, channel c; returns dG. */
-LF_DEV float grad_pairs(const struct scan_mem *m, const struct lf_cu_scan_bwd *a, int64_t at, int i,
-                        int c, int n)
+/* The products within the chunk for row i, channel c. In place of dkc, which is added to dkr, stands
+ * dG by them, without the diagonal, which has no decay. */
+LF_DEV void grad_pairs(const struct scan_mem *m, const struct lf_cu_scan_bwd *a, int64_t at, int i,
+                       int c, int n)
 {
     const int ld = m->dk + 1;
     const bool delta = a->k.in.delta;
-    const float g = scan_g(m, i, c), q = m->q[i * ld + c], k = m->k[i * ld + c];
-    float dq = a->dq[at], dkr = a->dkr[at], dkc = a->dkc[at];
-    for (int j = 0; j <= i; j++) {
-        const float w = m->k[j * ld + c] * expf(g - scan_g(m, j, c));
+    const float own = m->p[i * TRI + i], q = m->q[i * ld + c], k = m->k[i * ld + c];
+    float dq = 0.0f, dkr = 0.0f, dkc = 0.0f;
+    for (int j = 0; j < i; j++) {
+        const float w = m->k[j * ld + c] * scan_decay(m, i, j, c);
         dq = fmaf(m->p[i * TRI + j], w, dq);
-        if (delta && j < i)
-            dkr = fmaf(m->ag[i * TRI + j], w, dkr);
+        if (delta)
+            dkr = fmaf(*scan_ag(m, i, j), w, dkr);
     }
-    for (int j = i; j < n; j++) {
-        const float e = expf(scan_g(m, j, c) - g);
+    for (int j = i + 1; j < n; j++) {
+        const float e = scan_decay(m, j, i, c);
         dkc = fmaf(m->p[j * TRI + i], m->q[j * ld + c] * e, dkc);
-        if (delta && j > i)
-            dkc = fmaf(m->ag[j * TRI + i], m->k[j * ld + c] * e, dkc);
+        if (delta)
+            dkc = fmaf(*scan_ag(m, j, i), m->k[j * ld + c] * e, dkc);
     }
-    a->dq[at] = dq;
-    a->dkr[at] = dkr + dkc;
-    return fmaf(q, dq, k * (dkr - dkc));
+    a->dq[at] = fmaf(own, k, a->dq[at] + dq);
+    a->dkr[at] = fmaf(own, q, (a->dkr[at] + dkr) + (a->dkc[at] + dkc));
+    a->dkc[at] = fmaf(q, dq, k * (dkr - dkc));
+}
+
+/* dg with one decay for the head. A pair (i, j) of the triangles has the decays of rows j + 1 to i,
+ * so dg of row t gets the products of pairs with j < t <= i: sums over dG would take most of it
+ * away again, and leave their rounding where a row fades fast and has next to none of it. */
+LF_DEV void grad_head(const struct scan_mem *m, const struct grad_mem *x,
+                      const struct lf_cu_scan_bwd *a, float *dg, int n)
+{
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    for (int i = warp; i < n; i += 8)
+        for (int j = lane; j < i; j += 32) {
+            float w = m->p[i * TRI + j] * scan_pair(m, m->q, i, j);
+            if (a->k.in.delta)
+                w = fmaf(*scan_ag(m, i, j), scan_pair(m, m->k, i, j), w);
+            m->p[i * TRI + j] = w;
+        }
+    __syncthreads();
+    for (int t = warp; t < n; t += 8) {
+        float sum = 0.0f;
+        for (int i = t + lane; i < n; i += 32) {
+            for (int j = 0; j < t; j++)
+                sum = sum + m->p[i * TRI + j];
+            sum = sum + x->dg[i];
+        }
+        for (int j = lane; j < t; j += 32)
+            sum = sum + x->read[j];
+        for (int c = lane; c < m->dk; c += 32)
+            sum = sum + x->tail[c];
+        sum = lf_warp_sum(sum);
+        if (lane == 0)
+            dg[t * a->k.lddg] = sum;
+    }
+}
+
+/* dg of channel c by states, as in grad_decays: readers up from the last row, what is read down. */
+LF_DEV void grad_channel(const struct scan_mem *m, const struct lf_cu_scan_bwd *a, float tail,
+                         int64_t at, int64_t ld, float *dg, int c, int n)
+{
+    for (int i = 0; i < n; i++, at += ld) {
+        dg[i * a->k.lddg + c] = tail;
+        tail = fmaf(m->k[i * (m->dk + 1) + c], a->dkc[at + c], tail);
+    }
+    tail = 0.0f;
+    for (int i = n - 1; i >= 0; i--) {
+        at -= ld;
+        tail = fmaf(m->q[i * (m->dk + 1) + c], a->dq[at + c], tail);
+        tail = fmaf(m->k[i * (m->dk + 1) + c], a->dkr[at + c], tail);
+        dg[i * a->k.lddg + c] = dg[i * a->k.lddg + c] + tail;
+    }
 }
 
 /* A chunk by itself, `cols` columns of the values at a time. */
@@ -531,7 +627,8 @@ LF_DEV void grads_of(const struct lf_cu_scan_bwd *a, float *smem, int cols)
     x.ds = x.s + m.dk * x.ld;
     x.dbeta = x.ds + m.dk * x.ld;
     x.dg = x.dbeta + CHUNK;
-    x.tail = x.dg + CHUNK;
+    x.read = x.dg + CHUNK;
+    x.tail = x.read + CHUNK;
     while (lo < hi) {
         const int64_t mid = (lo + hi + 1) / 2;
         if (in->cu_seqlens[mid] / CHUNK + mid <= slot)
@@ -554,36 +651,20 @@ LF_DEV void grads_of(const struct lf_cu_scan_bwd *a, float *smem, int cols)
     grad_decays(&m, &x, a, at0, ld, n);
     grad_beta(&m, &x, a, row, h, n);
     float *dg = a->k.dg ? a->k.dg + row * a->k.lddg + h * m.width : NULL;
-    for (int i = warp; i < n; i += 8) {
-        float sum = 0.0f;
-        for (int c = lane; c < m.dk; c += 32) {
-            const float d = grad_pairs(&m, a, at0 + i * ld + c, i, c, n);
-            if (m.width > 1 && dg)
-                dg[i * a->k.lddg + c] = d;
-            sum = sum + d;
-        }
-        sum = lf_warp_sum(sum);
-        if (lane == 0)
-            x.dg[i] = sum;
-    }
+    for (int c = (int)threadIdx.x; c < m.dk && dg && m.width > 1; c += LF_SCAN_THREADS)
+        grad_channel(&m, a, x.tail[c], at0, ld, dg, c, n);
     __syncthreads();
-    if (!dg)
-        return;
-    if (m.width > 1) {
-        for (int c = (int)threadIdx.x; c < m.dk; c += LF_SCAN_THREADS) {
-            float sum = x.tail[c];
-            for (int i = n - 1; i >= 0; i--) {
-                sum = sum + dg[i * a->k.lddg + c];
-                dg[i * a->k.lddg + c] = sum;
-            }
-        }
-    } else if (threadIdx.x == 0) {
+    for (int i = warp; i < n; i += 8)
+        for (int c = lane; c < m.dk; c += 32)
+            grad_pairs(&m, a, at0 + i * ld + c, i, c, n);
+    __syncthreads();
+    if (dg && m.width == 1)
+        grad_head(&m, &x, a, dg, n);
+    for (int c = (int)threadIdx.x; c < m.dk && dg && m.width > 1; c += LF_SCAN_THREADS) {
         float sum = 0.0f;
-        for (int c = 0; c < m.dk; c++)
-            sum = sum + x.tail[c];
         for (int i = n - 1; i >= 0; i--) {
-            sum = sum + x.dg[i];
-            dg[i * a->k.lddg] = sum;
+            sum = sum + a->dkc[at0 + i * ld + c];
+            dg[i * a->k.lddg + c] = dg[i * a->k.lddg + c] + sum;
         }
     }
 }
