@@ -108,8 +108,8 @@ struct lf_k_scan_gate_bwd {
  *     A_ij = beta_i (k_i . k_j) Gam_ij for j < i;  P_ij = (q_i . k_j) Gam_ij for j <= i
  *     (I + A) U = beta (V - (e^G K) S), by forward substitution; without delta U = beta V
  *     O = (e^G Q) S + P U;   S <- e^(G_n) S + (e^(G_n - G) K)^T U
- * No exponent is positive. Differences of G are exact to about 2^-23 or to rounding, however fast
- * other rows of the chunk fade (G is kept as two floats). All of it is f32; a row depends on rows of its document up to itself. */
+ * No exponent is positive. G is two floats, so its differences have all digits however fast other
+ * rows fade. All of the rest is f32; a row depends on rows of its document up to itself. */
 enum { LF_SCAN_CHUNK = 64, LF_SCAN_MOST_D = 256 };
 struct lf_scan_in {
     int64_t rows, heads, groups, dk, dv, n_docs;

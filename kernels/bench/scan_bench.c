@@ -2,7 +2,7 @@
  *
  * The scan, forward and backward, against our own matrix product of the same run. FLOPs are those
  * of the chunk form's products (engine/graph/ops_scan.c counts the same), so that a share says what
- * decays, substitution and packing cost. tests/bench/scan_peer.py times another implementation.
+ * decays, substitution and packing cost. tests/bench/mixer_peer.py times others.
  *
  *   scan_bench [-t threads] [-r rounds] [-l document length]
  *

@@ -370,7 +370,7 @@ static void channel_pairs(struct back *b, int64_t n)
         pairs_bwd(b, j, scan_up(j + 1) < n ? scan_up(j + 1) : n);
 }
 
-/* What dg gets through S, which the decays of all rows up to a reader reach, through S+, which those
+/* What dg gets through S, which decays of all rows up to a reader reach, through S+, which those
  * behind a row reach, and through S in S+, where all of them stand. */
 static void decay_states(struct back *b, int64_t n)
 {

@@ -397,7 +397,7 @@ LF_KERNEL_PER_SM(scan_back, struct lf_cu_scan_bwd, LF_SCAN_THREADS, PER_SM)
     }
 }
 
-/* Shared memory of scan_grads: the first part is that of scan_lay, whose triangles are dA and dP. */
+/* Shared memory of scan_grads: first that of scan_lay, whose triangles are dA and dP. */
 struct grad_mem {
     float *d_o, *u, *r; /* [64][ld] */
     float *s, *ds;      /* [dk][ld] */
@@ -534,8 +534,8 @@ LF_DEV void grad_beta(const struct scan_mem *m, const struct grad_mem *x,
     __syncthreads();
 }
 
-/* The products within the chunk for row i, channel c. In place of dkc, which is added to dkr, stands
- * dG by them, without the diagonal, which has no decay. */
+/* The products within the chunk for row i, channel c. In place of dkc, which joins dkr, stands dG by
+ * them, without the diagonal, which has no decay. */
 LF_DEV void grad_pairs(const struct scan_mem *m, const struct lf_cu_scan_bwd *a, int64_t at, int i,
                        int c, int n)
 {

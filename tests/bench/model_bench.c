@@ -10,7 +10,11 @@
  * decode: a 16-token prompt in each of B sequences, then NEW - 1 greedy steps over the paged cache,
  * argmax on the host. In front of each timed step the FMA peak (train) or the read bandwidth
  * (decode) of the machine is measured in the same process, so that shares hold when its speed
- * drifts.
+ * drifts. The bytes of a decoding step are the weights that multiply a token, the keys and values
+ * of half of the positions that are fed (B times), and the states of scans and convolutions.
+ *
+ * With LF_BENCH_TURNS in the environment each timed step of train waits for a line of the input and
+ * answers with its seconds by the clock and of CPU, so that another program can take turns with it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +29,7 @@
 #include "engine/model/decoder.h"
 #include "kernels/bench/bench.h"
 
-enum { PROMPT = 16, MAX_STEPS = 64 };
+enum { PROMPT = 16, MAX_STEPS = 64, PAGE = 64 };
 #define READ_BYTES ((size_t)512 << 20)
 
 struct bench {
@@ -41,6 +45,7 @@ struct bench {
     int steps, threads;
     enum lf_dtype compute;
     enum lf_numeric mode;
+    bool turns;
     double seconds[MAX_STEPS], ceiling[MAX_STEPS];
 };
 
@@ -52,6 +57,21 @@ static void need(int rc)
         fprintf(stderr, "model_bench: %s\n", err.text);
         exit(1);
     }
+}
+
+/* Waits for a turn; false at the end of the input. */
+static bool turn(const struct bench *b)
+{
+    int c = '\n';
+    while (b->turns && (c = getchar()) != '\n' && c != EOF)
+        ;
+    return c != EOF;
+}
+static void took(const struct bench *b, double seconds, double cpu)
+{
+    if (b->turns)
+        printf("%.6f %.6f\n", seconds, cpu);
+    fflush(stdout);
 }
 
 static void bind(struct bench *b)
@@ -109,7 +129,7 @@ static void train(struct bench *b, enum lf_recompute recompute)
     }
     for (int64_t d = 0; d <= b->B; d++)
         cu[d] = (int32_t)(d * b->T);
-    for (int s = -2; s < b->steps; s++) {
+    for (int s = -2; s < b->steps && (s < 0 || turn(b)); s++) {
         struct lf_step_record rec = {.step = (uint64_t)(s + 2),
                                      .lr = 1e-4f,
                                      .bias_corr1 = 0.5f,
@@ -119,7 +139,7 @@ static void train(struct bench *b, enum lf_recompute recompute)
                                      .inv_tokens = 1.0f / (float)R};
         double peak =
             s >= 0 ? lf_cpu_fma_peak(lf_target_host()->isa, b->threads, b->compute == LF_BF16) : 0;
-        double t0 = lf_now_s();
+        double t0 = lf_now_s(), c0 = bench_cpu();
         write_i32(b, chain, "tokens", tok, R);
         write_i32(b, chain, "targets", tgt, R);
         write_i32(b, chain, "positions", pos, R);
@@ -132,12 +152,37 @@ static void train(struct bench *b, enum lf_recompute recompute)
         if (s >= 0) {
             b->seconds[s] = lf_now_s() - t0;
             b->ceiling[s] = peak;
+            took(b, b->seconds[s], bench_cpu() - c0);
         } else if (!isfinite(rec.loss_sum)) {
             fprintf(stderr, "model_bench: the loss is not finite\n");
             exit(1);
         }
     }
     free(tok), free(tgt), free(pos), free(cu);
+}
+
+/* Pages of a sequence. */
+static int64_t pages_of(const struct bench *b)
+{
+    return (PROMPT + b->T + PAGE - 1) / PAGE;
+}
+
+/* Bytes of a decoding step. */
+struct decode_bytes {
+    double weights, cache, state;
+};
+static struct decode_bytes decode_bytes_of(const struct bench *b, double states)
+{
+    const int64_t size = b->compute == LF_BF16 ? 2 : 4;
+    int64_t token = 0;
+    for (int64_t l = 0; l < b->c.layers; l++)
+        if (lf_model_layer_attends(&b->c, l))
+            token += lf_model_layer_kv_heads(&b->c, l) *
+                     (lf_model_layer_head_dim(&b->c, l) + lf_model_layer_value_dim(&b->c, l));
+    return (struct decode_bytes){.weights = (double)(lf_model_matmul_params(&b->c) * size),
+                                 .cache = (double)(b->B * token * size * (PROMPT + b->T)) / 2,
+                                 .state =
+                                     states - (double)(b->B * pages_of(b) * PAGE * token * size)};
 }
 
 static int argmax(const float *z, int64_t n)
@@ -153,7 +198,7 @@ static int argmax(const float *z, int64_t n)
  * the later steps are timed. */
 static void decode_once(struct bench *b, int chain, double *step_s, double *last)
 {
-    int64_t B = b->B, pages = (PROMPT + b->T + 63) / 64;
+    int64_t B = b->B, pages = pages_of(b);
     int32_t *tok = calloc((size_t)B, 4), *pos = calloc((size_t)B, 4), *seq = calloc((size_t)B, 4);
     int32_t *table = calloc((size_t)(B * pages), 4);
     need(tok && pos && seq && table ? 0 : -1);
@@ -187,12 +232,12 @@ static void decode_once(struct bench *b, int chain, double *step_s, double *last
 
 static void decode(struct bench *b)
 {
-    int64_t pages = (PROMPT + b->T + 63) / 64;
+    int64_t pages = pages_of(b);
     struct lf_decoder_paged p = {.rows = b->B,
                                  .n_seq = b->B,
                                  .max_pages = pages,
                                  .n_pages = b->B * pages,
-                                 .page_tokens = 64,
+                                 .page_tokens = PAGE,
                                  .n_select = b->B,
                                  .cache = b->compute,
                                  .mode = b->mode};
@@ -227,6 +272,7 @@ int main(int argc, char **argv)
                       .T = strtol(argv[4], NULL, 10),
                       .compute = strcmp(argv[5], "bf16") ? LF_F32 : LF_BF16,
                       .mode = strcmp(argv[6], "fast") ? LF_INVARIANT : LF_FAST,
+                      .turns = getenv("LF_BENCH_TURNS") != NULL,
                       .steps = (int)strtol(argv[7], NULL, 10),
                       .threads = (int)strtol(argv[8], NULL, 10)};
     bool training = strcmp(argv[1], "train") == 0;
@@ -244,18 +290,20 @@ int main(int argc, char **argv)
     lf_plan_bytes(b.plan, &by);
     double med = bench_median(b.seconds, b.steps), ceiling = bench_median(b.ceiling, b.steps),
            share;
+    const struct decode_bytes read = decode_bytes_of(&b, training ? 0 : (double)by.state);
     if (training)
         share =
             lf_model_train_flops_per_token(&b.c, b.T, true) * (double)(b.B * b.T) / med / ceiling;
-    else /* bytes that must be read: the weights, once for all sequences */
-        share =
-            (double)lf_model_matmul_params(&b.c) * (b.compute == LF_BF16 ? 2 : 4) / med / ceiling;
+    else
+        share = (read.weights + read.cache + read.state) / med / ceiling;
     printf("{\"ours\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,\"precision\":"
            "\"%s\",\"median_s\":%.6f,\"tokens_per_s\":%.2f,"
-           "\"ceiling\":%.4g,\"share\":%.4f,\"plan_bytes\":%zu,\"rss\":%lld}\n",
+           "\"ceiling\":%.4g,\"share\":%.4f,\"plan_bytes\":%zu,\"rss\":%lld,"
+           "\"weights\":%.0f,\"cache\":%.0f,\"state\":%.0f}\n",
            argv[6], argv[1], argv[2], (long long)b.B, (long long)b.T, argv[5], med,
            (double)(training ? b.B * b.T : b.B) / med, ceiling, share, by.total,
-           (long long)lf_rss_peak_bytes());
+           (long long)lf_rss_peak_bytes(), read.weights, training ? 0 : read.cache,
+           training ? 0 : read.state);
     if (b.profile) {
         lf_buf text;
         lf_buf_init(&text);
