@@ -218,7 +218,8 @@ static void decode_once(struct bench *b, int chain, double *step_s, double *last
         write_i32(b, chain, "positions", pos, B);
         write_i32(b, chain, "seq", seq, B);
         write_i32(b, chain, "select", seq, B);
-        write_i32(b, chain, "table", table, B * pages);
+        if (lf_model_attends(&b->c))
+            write_i32(b, chain, "table", table, B * pages);
         need(lf_exec_run(b->ex, chain, LF_FWD, 0, LF_FIRST, &err));
         const float *z = lf_exec_host_ptr(b->ex, chain, 0, "logits");
         for (int64_t i = 0; i < B; i++)
