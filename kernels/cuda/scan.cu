@@ -534,8 +534,8 @@ LF_DEV void grad_beta(const struct scan_mem *m, const struct grad_mem *x,
     __syncthreads();
 }
 
-/* The products within the chunk for row i, channel c. In place of dkc, which joins dkr, stands dG by
- * them, without the diagonal, which has no decay. */
+/* The products within the chunk for row i, channel c. In place of dkc, which joins dkr, stands dG
+ * by them, without the diagonal, which has no decay. */
 LF_DEV void grad_pairs(const struct scan_mem *m, const struct lf_cu_scan_bwd *a, int64_t at, int i,
                        int c, int n)
 {
