@@ -154,6 +154,14 @@ void lf_pstore_tie(lf_pstore *ps, int i, bool owner)
     ps->p[i].lent = !owner;
 }
 
+size_t lf_pstore_tied_bytes(const lf_pstore *ps)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ps->n_p; i++)
+        n += ps->p[i].tied && !ps->p[i].d.frozen ? (size_t)ps->p[i].n : 0;
+    return n * sizeof(float);
+}
+
 bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p)
 {
     if (p->lent)

@@ -267,7 +267,11 @@ static int update_divided(lf_exec *ex, lf_err *err)
     if (rc == 0 && first)
         rc = lf_exec_sum_blocks(ex, err);
     if (rc == 0)
+        rc = lf_exec_end_tied(ex, LF_TIED_LENT, err);
+    if (rc == 0)
         rc = lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, &update, err);
+    if (rc == 0)
+        rc = lf_exec_end_tied(ex, LF_TIED_OWN, err);
     if (rc == 0 && ex->p->sharded)
         rc = lf_exec_gather(ex, err);
     return rc != 0 || made.from == made.to

@@ -121,8 +121,13 @@ struct lf_exec_comm {
     /* Sums n doubles of backend memory over them, in place, for the norm. */
     int (*tensor_add)(void *user, double *sums, size_t n, lf_err *err);
     /* Pipelines: sums n floats of backend memory with the rank that has the same tied tensor, in
-     * place; then n doubles of the host's memory over the ranks that have other layers. */
+     * place. Where the other two are there, its owner has the sum then, and the other rank has it,
+     * and both may write over data, behind tied_end. tied_begin (lf_exec_begin_tied) waits for
+     * nobody; tied_sum does without it. One tensor at a time. */
+    int (*tied_begin)(void *user, float *data, size_t n, lf_err *err);
     int (*tied_sum)(void *user, float *data, size_t n, lf_err *err);
+    int (*tied_end)(void *user, lf_err *err);
+    /* Sums n doubles of the host's memory over the ranks that have other layers. */
     int (*pipeline_add)(void *user, double *sums, size_t n, lf_err *err);
     bool early; /* reduce only queues work and never waits, so that LF_BWD_LAST may call it */
 };
@@ -152,6 +157,13 @@ int lf_exec_hold(lf_exec *ex, lf_err *err);
  * weights of the base are in place. Collective with zero = 3: each rank measures all rows, on one
  * unit of gathered weights after the other. */
 int lf_exec_adapter_start(lf_exec *ex, lf_err *err);
+
+/* Pipelines: what the ends of the axis do early for the sum of a tied tensor's gradients. Every
+ * rank calls it before the passes of a step (made = false), when the tensor's owner asks for what
+ * the other rank will have, and behind them (made = true), when the other one gives it. It goes
+ * beside what the owner still computes, and the optimizer's run waits for it. Without this call all
+ * of it is done there. */
+int lf_exec_begin_tied(lf_exec *ex, bool made, lf_err *err);
 
 /* From now on runs of the chain compute only the first `live` of the `all` rows of its activations,
  * rounded up to LF_LIVE_ROWS. The rows behind must be padding (no target, in no document), and no

@@ -33,6 +33,8 @@ struct lf_bound {          /* one chain */
     struct lf_captured *between; /* [slot][variant][node], of the piece that begins there */
 };
 
+enum lf_exec_tied { LF_TIED_NONE, LF_TIED_OWN, LF_TIED_LENT };
+
 struct lf_exec {
     lf_plan *p;
     lf_back *b;
@@ -53,6 +55,7 @@ struct lf_exec {
     /* early: sums may begin in the backward pass; summing: they have, and nothing waits for them
      * yet */
     bool early, summing;
+    enum lf_exec_tied tied; /* the sum of a tied tensor's gradients that has not ended */
     uint64_t held; /* version of the weights that lf_exec_hold has left; 0: none are there */
     struct lf_exec_comm comm;
     void *comm_user;
@@ -115,6 +118,9 @@ size_t lf_exec_piece_end(const struct lf_bound *bc, size_t at, size_t to);
 void lf_exec_connect_tensor(lf_exec *ex);
 /* Sums over the ranks of the tensor axis, for the optimizer. */
 int lf_exec_sum_tensor(lf_exec *ex, lf_err *err);
+/* Ends the sum of a tied tensor's gradients where it is under way and this rank's part is `of`: the
+ * tensor's owner, who has sent the sum, or the other, who has got it. */
+int lf_exec_end_tied(lf_exec *ex, enum lf_exec_tied of, lf_err *err);
 int lf_exec_add_layers(const lf_exec *ex, double *sums, lf_err *err);
 /* Sums every bucket, for the optimizer. */
 int lf_exec_sum(lf_exec *ex, lf_err *err);

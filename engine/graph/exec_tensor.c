@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "engine/graph/exec_priv.h"
+#include "engine/graph/profile_priv.h"
 
 /* ---- what nodes do ---- */
 
@@ -133,15 +134,49 @@ static int sum_replicas(lf_exec *ex, const struct lf_param *q, lf_err *err)
     return rc;
 }
 
-static int sum_tied(const lf_exec *ex, lf_err *err)
+/* The tied tensor of which this rank makes gradients: a model has one at most. */
+static const struct lf_param *tied_of(const lf_pstore *ps)
 {
-    const lf_pstore *ps = ex->p->ps;
-    int rc = 0;
-    for (size_t i = 0; i < ps->n_p && rc == 0; i++)
+    for (size_t i = 0; i < ps->n_p; i++)
         if (ps->p[i].tied && ps->g[ps->p[i].group].need[LF_P_GRAD])
-            rc = ex->comm.tied_sum(ex->comm_user, lf_pstore_data(ps, &ps->p[i], LF_P_GRAD),
-                                   (size_t)ps->p[i].n, err);
+            return &ps->p[i];
+    return NULL;
+}
+
+int lf_exec_begin_tied(lf_exec *ex, bool made, lf_err *err)
+{
+    const struct lf_param *q = tied_of(ex->p->ps);
+    return q && q->lent == made && ex->comm.tied_begin
+               ? ex->comm.tied_begin(ex->comm_user, lf_pstore_data(ex->p->ps, q, LF_P_GRAD),
+                                     (size_t)q->n, err)
+               : 0;
+}
+
+/* The owner's sum is there for the norm. What goes back goes beside the norm and the update, unless
+ * other sums take it up. */
+static int sum_tied(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    const struct lf_param *q = tied_of(p->ps);
+    const bool more = p->n_buckets || p->ranks.groups > 1 || p->ps->layout.tensor > 1 || !p->n_sums;
+    if (!q)
+        return 0;
+    struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc =
+        ex->comm.tied_sum(ex->comm_user, lf_pstore_data(p->ps, q, LF_P_GRAD), (size_t)q->n, err);
+    ex->tied = rc == 0 && ex->comm.tied_end ? q->lent ? LF_TIED_LENT : LF_TIED_OWN : LF_TIED_NONE;
+    if (more)
+        rc = rc != 0 ? rc : lf_exec_end_tied(ex, ex->tied, err);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum tied gradients", m);
     return rc;
+}
+
+int lf_exec_end_tied(lf_exec *ex, enum lf_exec_tied of, lf_err *err)
+{
+    if (ex->tied == LF_TIED_NONE || ex->tied != of)
+        return 0;
+    ex->tied = LF_TIED_NONE;
+    return ex->comm.tied_end(ex->comm_user, err);
 }
 
 /* Sums of a rank's layers become one number, and that of all layers takes its place. */

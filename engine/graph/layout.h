@@ -78,6 +78,8 @@ bool lf_pstore_has_part(const lf_pstore *ps);
  * with the sum of both gradients, and the owner alone counts it in the norm and writes it. Before
  * the plan is finished. */
 void lf_pstore_tie(lf_pstore *ps, int i, bool owner);
+/* Bytes of the gradients that both have of such tensors; 0: there is none, or it is frozen. */
+size_t lf_pstore_tied_bytes(const lf_pstore *ps);
 
 /* What this rank writes of a kind of tensor i where the ranks of all axes write one file together:
  * elements [flat[0], flat[1]) of the row-major flattened box, none where flat[0] = flat[1]. Of the

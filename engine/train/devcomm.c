@@ -75,6 +75,7 @@ int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf
                              .tensor = axes->tensor,
                              .pipeline = axes->pipeline,
                              .ends = axes->ends,
+                             .tied.room = axes->tied,
                              .back = back};
     lf_back_set_border(back, border, axes->data);
     int rc = make_room(d, err);
@@ -274,12 +275,6 @@ static int tensor_scatter(void *user, float *out, const float *data, size_t n, l
 
 /* ---- the pipeline axis ---- */
 
-static int tied_sum(void *user, float *data, size_t n, lf_err *err)
-{
-    const struct lf_devcomm *d = user;
-    return lf_comm_all_reduce(d->ends, data, n, LF_COMM_F32, LF_COMM_SUM, err);
-}
-
 int lf_devcomm_add_layers(void *user, double *sums, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
@@ -304,7 +299,9 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .tensor_gather = tensor_gather,
                                            .tensor_scatter = tensor_scatter,
                                            .tensor_add = tensor_add,
-                                           .tied_sum = tied_sum,
+                                           .tied_begin = lf_devcomm_tied_begin,
+                                           .tied_sum = lf_devcomm_tied_sum,
+                                           .tied_end = lf_devcomm_tied_end,
                                            .pipeline_add = lf_devcomm_add_layers};
 
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)

@@ -25,6 +25,15 @@ struct lf_devcomm_pair {
     struct lf_devcomm_channel channel[2]; /* from it, to it */
 };
 
+/* The sum of a tied tensor's gradients, which goes in pieces between the first and the last rank of
+ * the pipeline axis (devcomm_tied.c). */
+enum { LF_DEVCOMM_PIECES = 256 };
+struct lf_devcomm_tied {
+    float *room; /* of the first rank, for what the last one gives; borrowed */
+    lf_comm_req req[LF_DEVCOMM_PIECES];
+    bool begun;
+};
+
 /* Zeroed for one rank. Its address must stay the same while executors sum with it. */
 struct lf_devcomm {
     lf_comm *comm;   /* the ranks of the data axis; borrowed */
@@ -38,6 +47,7 @@ struct lf_devcomm {
     lf_comm *inner, *outer, *gpus_inner, *gpus_outer;
     lf_comm *gpus_tensor; /* NCCL for `tensor`, or NULL */
     struct lf_devcomm_pair pair[2];
+    struct lf_devcomm_tied tied;
     int n_pairs;    /* 0: messages of a pipeline go through memory of the host */
     float *scratch; /* lf_exec_scratch of the executor that was connected last */
     size_t stride;
@@ -54,6 +64,7 @@ double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *
 /* Communicators of the ranks that share a batch, and of those that divide matrices (axes.h). */
 struct lf_devcomm_axes {
     lf_comm *data, *tensor, *pipeline, *ends; /* borrowed; NULL but data: there is no such axis */
+    float *tied; /* the first of `ends`: room for a tied tensor's gradients; borrowed; NULL: none */
     bool ring;   /* of a pipeline: the last rank sends to the first, too */
     bool groups; /* lf_devcomm_groups follows */
 };

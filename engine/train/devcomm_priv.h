@@ -15,6 +15,11 @@ extern const struct lf_exec_comm lf_devcomm_gpus, lf_devcomm_through;
 /* For `finish` where the executor's marks say when, or what was begun has ended. */
 int lf_devcomm_finished(void *user, struct lf_exec_req *q, lf_err *err);
 
+/* Memory of the host: sums of a tied tensor's gradients (exec.h). */
+int lf_devcomm_tied_begin(void *user, float *data, size_t n, lf_err *err);
+int lf_devcomm_tied_sum(void *user, float *data, size_t n, lf_err *err);
+int lf_devcomm_tied_end(void *user, lf_err *err);
+
 /* Pipelines, whatever the memory is: the first is of memory that the host does not see. */
 int lf_devcomm_through_tied(void *user, float *data, size_t n, lf_err *err);
 int lf_devcomm_add_layers(void *user, double *sums, size_t n, lf_err *err);

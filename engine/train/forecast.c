@@ -372,6 +372,7 @@ static int plan_largest(struct lf_train_model *m, struct lf_train_who *at,
     const int ranks = planned_rank(c, 0, 0).pipeline_ranks;
     json_t *rows = json_array();
     double most = -1;
+    size_t tied = 0;
     int rc = rows ? 0 : LF_ENOMEM;
     for (int r = 0; r < ranks && rc == 0; r++) {
         struct lf_train_model one = {0};
@@ -383,6 +384,8 @@ static int plan_largest(struct lf_train_model *m, struct lf_train_who *at,
             rc == 0 ? lf_train_planned(c, &one, &who) : (struct lf_plan_memory){0};
         if (rc == 0)
             rc = add_row(rows, c, &one, &mem, err);
+        if (rc == 0 && lf_pstore_tied_bytes(one.ps) > tied)
+            tied = lf_pstore_tied_bytes(one.ps);
         if (rc == 0 && mem.total + mem.device > most) {
             const struct lf_train_model was = *m;
             most = mem.total + mem.device;
@@ -395,6 +398,9 @@ static int plan_largest(struct lf_train_model *m, struct lf_train_who *at,
     json_t *pipeline = rc == 0 && ranks > 1 ? json_pack("{s:O}", "ranks", rows) : NULL;
     if (pipeline)
         rc = add_drawing(pipeline, c, m, err);
+    if (pipeline && tied &&
+        json_object_set_new(pipeline, "tied_bytes", json_integer((json_int_t)tied)))
+        rc = lf_fail(err, LF_ENOMEM, "plan: out of memory");
     if (pipeline && json_object_set_new(plan, "pipeline", pipeline))
         rc = lf_fail(err, LF_ENOMEM, "plan: out of memory");
     json_decref(rows);

@@ -528,8 +528,8 @@ static int set_up(lf_trainer *t, lf_err *err)
 void lf_train_close(lf_trainer *t, int rc)
 {
     lf_train_disconnect(t, rc && rc != LF_EINTR);
+    lf_axes_close(&t->comms); /* gives up what may still be under way to memory of the pipeline */
     lf_train_pipe_close(t);
-    lf_axes_close(&t->comms);
     lf_run_end_writing(&t->run);
     lf_loader_close(t->data);
     lf_loader_close(t->vdata);

@@ -25,6 +25,7 @@ struct lf_train_pipe {
     struct room *rooms;     /* owned */
     lf_loader_batch *batch; /* [micro-batches of the longest list] of the step, owned */
     void *kept;             /* what they point to, owned */
+    float *tied;            /* lf_train_pipe_tied; owned */
     lf_sight **sight;       /* [likewise] with max_patches, else NULL; owned */
     const lf_loader_step *ls;
     struct lf_train_sums *sums;
@@ -70,9 +71,17 @@ static size_t batch_bytes(const struct lf_train_config *c, const struct lf_train
                               : 0;
 }
 
+/* Of the first rank, for the last one's gradients of a tied embedding. */
+static size_t tied_bytes(const struct lf_train_model *m)
+{
+    return m->cut.chunk[0].part.first && !lf_plan_target(m->plan)->sm ? lf_pstore_tied_bytes(m->ps)
+                                                                      : 0;
+}
+
 size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_train_model *m)
 {
-    return batch_bytes(c, &m->cut, m->n_docs) + (lf_train_cut_on_host(m) ? m->cut.bytes : 0);
+    return batch_bytes(c, &m->cut, m->n_docs) + (lf_train_cut_on_host(m) ? m->cut.bytes : 0) +
+           tied_bytes(m);
 }
 
 /* Keeps a copy of what the loader lends. */
@@ -179,13 +188,19 @@ int lf_train_pipe_open(lf_trainer *t, lf_err *err)
     p->comm = t->comms.pipeline;
     p->batch = lf_calloc((size_t)k->spec.micro_batches, sizeof *p->batch, err);
     p->kept = lf_calloc(all, 1, err);
-    if (!p->batch || !p->kept)
+    if (!p->batch || !p->kept ||
+        (tied_bytes(&t->m) && !(p->tied = lf_malloc(tied_bytes(&t->m), 1, err))))
         return LF_ENOMEM;
     for (int i = 0; i < k->spec.micro_batches; i++)
         lay_batch(&p->batch[i], (char *)p->kept + (size_t)i * each, t->m.rows, t->c->micro_batch,
                   t->m.n_docs);
     const int rc = make_sights(t, err);
     return rc != 0 ? rc : make_rooms(t, err);
+}
+
+float *lf_train_pipe_tied(const lf_trainer *t)
+{
+    return t->pipe ? t->pipe->tied : NULL;
 }
 
 void lf_train_pipe_close(lf_trainer *t)
@@ -200,6 +215,7 @@ void lf_train_pipe_close(lf_trainer *t)
     free(p->rooms);
     free(p->batch);
     free(p->kept);
+    free(p->tied);
     free(p);
     t->pipe = NULL;
 }
@@ -397,12 +413,16 @@ int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf
 {
     struct lf_train_pipe *p = t->pipe;
     const struct lf_pipe *lists = lf_train_list(&t->m.cut, ls->n_micro);
-    const int rc = read_all(t, ls, data_s, err);
+    int rc = read_all(t, ls, data_s, err);
     if (rc == 0 && !lists)
         LF_BUG("no list for %d micro-batches", (int)ls->n_micro);
     p->ls = ls;
     p->sums = sums;
-    return rc != 0 ? rc : walk(t, lists, err);
+    if (rc == 0)
+        rc = lf_exec_begin_tied(t->m.ex, false, err);
+    if (rc == 0)
+        rc = walk(t, lists, err);
+    return rc != 0 ? rc : lf_exec_begin_tied(t->m.ex, true, err);
 }
 
 /* ---- forwards alone ---- */

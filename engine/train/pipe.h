@@ -19,6 +19,9 @@
 /* After the executor is bound. lf_train_pipe_close is legal after a failure. */
 int lf_train_pipe_open(lf_trainer *t, lf_err *err);
 void lf_train_pipe_close(lf_trainer *t);
+/* On the first rank: room for the gradients of a tied embedding that the last one makes, until
+ * lf_train_pipe_close. NULL: none is needed. */
+float *lf_train_pipe_tied(const lf_trainer *t);
 /* Memory of the host that open takes, by the plan of m. */
 size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_train_model *m);
 

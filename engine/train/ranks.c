@@ -14,6 +14,7 @@
 #include "engine/base/sys.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
+#include "engine/train/pipe.h"
 
 /* A step may take so much longer than the longest so far before it counts as a hang. Before there
  * is one: as if a thread of a busy machine did so many FLOP/s. */
@@ -177,6 +178,7 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
                                          .tensor = t->comms.tensor,
                                          .pipeline = t->comms.pipeline,
                                          .ends = t->comms.ends,
+                                         .tied = lf_train_pipe_tied(t),
                                          .ring = t->m.cut.spec.chunks > 1,
                                          .groups = inner < t->who.data_ranks};
     int rc = lf_devcomm_open(&t->dev, &axes, t->m.back, err);

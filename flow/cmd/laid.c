@@ -57,6 +57,11 @@ static void print_pipeline(const struct lf_cost_pipeline *p)
     if (p->schedule != NULL && p->idle_share.given)
         lf_say("      schedule %s: ranks are idle for %.1f %% of a step%s\n", p->schedule,
                100 * p->idle_share.v, b);
+    if (p->tied_bytes.given)
+        printf(
+            "      a tied embedding sends %s of gradients a step to the first rank, and their sum "
+            "back\n",
+            lf_fmt_bytes(b, sizeof b, (double)p->tied_bytes.v));
     if (p->drawing != NULL)
         print_drawing(p->drawing);
 }

@@ -140,6 +140,7 @@ typedef struct lf_cost {
         lf_real idle_share;       /* of all ranks' time in a step */
         lf_real step_s;           /* by the times of layers that were measured */
         lf_int message_bytes;
+        lf_int tied_bytes; /* of a tied embedding's gradients, which its two ranks add up */
         struct json_t *more;
     } pipeline;
     lf_texts notes;

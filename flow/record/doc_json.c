@@ -67,9 +67,10 @@ static const struct lf_fields rank_fields = LF_FIELDS_KEPT(
     struct lf_cost_rank, LF_MEMBERS(struct lf_cost_rank, layers, total, micro_batches, forward_s,
                                     backward_input_s, backward_weight_s, update_s));
 
-static const struct lf_fields pipeline_fields = LF_FIELDS_PART(
-    struct lf_cost_pipeline, LF_LIST(struct lf_cost_pipeline, ranks, rank_fields),
-    LF_MEMBERS(struct lf_cost_pipeline, schedule, idle_share, step_s, message_bytes, drawing));
+static const struct lf_fields pipeline_fields =
+    LF_FIELDS_PART(struct lf_cost_pipeline, LF_LIST(struct lf_cost_pipeline, ranks, rank_fields),
+                   LF_MEMBERS(struct lf_cost_pipeline, schedule, idle_share, step_s, message_bytes,
+                              tied_bytes, drawing));
 
 const struct lf_fields lf_cost_fields =
     LF_FIELDS_PART(lf_cost,

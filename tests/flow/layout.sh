@@ -139,6 +139,10 @@ is "$(tr -d ' \n' <out | grep -o '"axes":{[^}]*}')" '"axes":{"data":2,"pipeline"
 like out '"pipeline_bytes_per_step": *32768' "and the bytes of messages"
 runs 0 "$LF" plan divided.ini --no-measure --json --set layout.pipeline=1 --set layout.tensor=4
 is "$(grep -c pipeline_bytes_per_step out)" 0 "which are of a pipeline alone"
+is "$(grep -c 'tied embedding' out)" 0 "no word of an embedding that is not tied"
+divided 2 '[layout]' 'pipeline = 2'
+runs 0 "$LF" plan divided.ini --no-measure --set model.tied_head=yes
+like out '^      a tied embedding sends [0-9.]+ [KM]iB of gradients a step to the first rank, and their sum back$' "what the ends of a pipeline exchange of a tied embedding"
 # Layers that are cut by time: where the machine is measured, and where it is not.
 divided 2 '[layout]' 'pipeline = 2' 'pipeline_cost = measured'
 runs 0 "$LF" plan divided.ini
@@ -248,4 +252,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 116
+finish 119

@@ -4,11 +4,13 @@ layout_comm = tests/layout/local.h tests/layout/local_priv.h tests/layout/local.
 layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig_priv.h tests/layout/rig.c tests/layout/shown.c tests/layout/compare.c
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
   tests/layout/reshape_test tests/layout/tensor_fault_test \
-  tests/layout/pipe_fault_test
+  tests/layout/pipe_fault_test tests/layout/tied_test
 check_PROGRAMS += $(layout_tests)
 TESTS += $(layout_tests)
 tests_layout_local_test_SOURCES = tests/layout/local_test.c $(layout_comm)
 tests_layout_local_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_tied_test_SOURCES = tests/layout/tied_test.c $(layout_comm)
+tests_layout_tied_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_step_test_SOURCES = tests/layout/step_test.c $(layout_rig)
 tests_layout_step_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_matrix_SOURCES = tests/layout/matrix.c tests/layout/switches.h tests/layout/switches.c tests/layout/cover.h tests/layout/cover.c $(layout_rig)

@@ -15,20 +15,21 @@
 
 enum planted {
     SOUND,
-    TIED_APART,     /* both ends of the axis keep the gradients of the embedding that they have */
-    TIED_ELSEWHERE, /* the last rank has other rows of it where the first has these */
-    TIED_COUNTED,   /* the norm counts it on both ends */
-    STAGE_OMITTED,  /* the norm omits the layers of the last ranks */
-    NORMS_APART,    /* every rank has the norm of its own layers */
-    ADDED_TWICE,    /* the last rank adds the gradients of its second micro-batch twice */
-    WEIGHTS_TWICE,  /* the same with a backward pass in two segments */
-    SENDS_SWAPPED,  /* rank 0 sends its second micro-batch first; from here on in lists */
-    NO_WAIT,        /* rank 1 does not wait for its second micro-batch */
-    LATE_WAIT,      /* rank 0 writes to a buffer before it was sent */
-    EARLY_RECEIVE,  /* rank 1 receives into a buffer that it has not read */
-    ORDER_SWAPPED,  /* backward passes of the second and the third micro-batch change places */
-    NEIGHBOUR,      /* a reader takes the layers behind its own */
-    NO_MOMENTS      /* moments of the checkpoint are not loaded */
+    TIED_APART, /* both ends of the axis keep the gradients of the embedding that they have */
+    TIED_ELSEWHERE,
+    TIED_UNWAITED, /* the last rank has other rows of it where the first has these */
+    TIED_COUNTED,  /* the norm counts it on both ends */
+    STAGE_OMITTED, /* the norm omits the layers of the last ranks */
+    NORMS_APART,   /* every rank has the norm of its own layers */
+    ADDED_TWICE,   /* the last rank adds the gradients of its second micro-batch twice */
+    WEIGHTS_TWICE, /* the same with a backward pass in two segments */
+    SENDS_SWAPPED, /* rank 0 sends its second micro-batch first; from here on in lists */
+    NO_WAIT,       /* rank 1 does not wait for its second micro-batch */
+    LATE_WAIT,     /* rank 0 writes to a buffer before it was sent */
+    EARLY_RECEIVE, /* rank 1 receives into a buffer that it has not read */
+    ORDER_SWAPPED, /* backward passes of the second and the third micro-batch change places */
+    NEIGHBOUR,     /* a reader takes the layers behind its own */
+    NO_MOMENTS     /* moments of the checkpoint are not loaded */
 };
 
 static struct {
@@ -93,10 +94,18 @@ static int tied_sum(void *user, float *data, size_t n, lf_err *err)
         return 0;
     if (last)
         rotate(data, n, ROW);
-    const int rc = plan.comm[rig_rank].tied_sum(user, data, n, err);
+    int rc = plan.comm[rig_rank].tied_sum(user, data, n, err);
+    if (rc == 0)
+        rc = plan.comm[rig_rank].tied_end(user, err);
     if (last)
         rotate(data, n, n - ROW);
     return rc;
+}
+
+static int not_waited(void *user, lf_err *err)
+{
+    (void)user, (void)err;
+    return 0;
 }
 
 static int pipeline_add(void *user, double *sums, size_t n, lf_err *err)
@@ -112,8 +121,13 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
 {
     struct lf_exec_comm c = *comm;
     plan.comm[rig_rank] = c;
-    if (plan.what == TIED_APART || plan.what == TIED_ELSEWHERE)
+    if (plan.what == TIED_APART || plan.what == TIED_ELSEWHERE) {
+        c.tied_begin = NULL;
         c.tied_sum = tied_sum;
+        c.tied_end = NULL;
+    }
+    if (plan.what == TIED_UNWAITED && rig_rank > 0)
+        c.tied_end = not_waited;
     if (plan.what == STAGE_OMITTED || plan.what == NORMS_APART)
         c.pipeline_add = pipeline_add;
     __real_lf_exec_set_comm(ex, &c, user);
@@ -330,6 +344,12 @@ static const struct fault faults[] = {
      .call = MESSAGE(LOCAL_NO_WAIT, 1, LF_COMM_RECV, 2),
      .by = RIG_SAW_RUN,
      .says = "is not finite"},
+    {.name = "F10: the last rank updates a tied embedding before it has the sum",
+     .l = P2,
+     .keys = TIED,
+     .late = true,
+     .what = TIED_UNWAITED,
+     .by = RIG_SAW_RUN},
     {.name = "F10: a pass before the wait for what it reads; the walk",
      .l = P2,
      .late = true,
