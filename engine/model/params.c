@@ -577,22 +577,16 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
     return 0;
 }
 
-/* A norm of all heads or all channels together needs what other ranks have. */
+/* Of norms over all heads or all channels ranks add up squares; a mean would be another sum, before
+ * those. */
 static int check_whole_norms(const lf_vision_config *v, lf_err *err)
 {
-    const struct {
-        const char *key;
-        bool on;
-    } norms[] = {{"qk_norm", v->qk_norm},
-                 {"attn_inner_norm", v->attn_inner_norm},
-                 {"mlp_inner_norm", v->mlp_inner_norm}};
-    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
-        if (norms[i].on)
-            return lf_fail(err, LF_ENOTSUP,
-                           "vision.%s: that norm is over all of a row, which tensor divides; take "
-                           "tensor = 1",
-                           norms[i].key);
-    return 0;
+    if (v->norm != LF_NORM_LAYER || !(v->attn_inner_norm || v->mlp_inner_norm))
+        return 0;
+    return lf_fail(err, LF_ENOTSUP,
+                   "vision.%s: a layer norm over all of a row, which tensor divides; take tensor = "
+                   "1",
+                   v->attn_inner_norm ? "attn_inner_norm" : "mlp_inner_norm");
 }
 
 /* An encoder and what restores pictures from it, with no text decoder. */

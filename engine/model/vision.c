@@ -299,16 +299,16 @@ static void add(struct params *t, enum kind kind, struct shape shape, enum lf_sh
     t->rc = rc < 0 ? rc : 0;
 }
 
-static void add_norm_of(struct params *t, const char *name, int64_t width)
+static void add_norm_of(struct params *t, const char *name, int64_t width, enum lf_shard_rule rule)
 {
-    add(t, GAIN, (struct shape){width, 0}, LF_SHARD_NONE, NULL, "%s.weight", name);
+    add(t, GAIN, (struct shape){width, 0}, rule, NULL, "%s.weight", name);
     if (t->v->c.norm == LF_NORM_LAYER)
-        add(t, BIAS, (struct shape){width, 0}, LF_SHARD_NONE, NULL, "%s.bias", name);
+        add(t, BIAS, (struct shape){width, 0}, rule, NULL, "%s.bias", name);
 }
 
 static void add_norm(struct params *t, const char *name)
 {
-    add_norm_of(t, name, t->v->c.hidden);
+    add_norm_of(t, name, t->v->c.hidden, LF_SHARD_NONE);
 }
 
 static void add_attention(struct params *t, long long l)
@@ -326,11 +326,11 @@ static void add_attention(struct params *t, long long l)
                     bias ? "bias" : "weight");
     }
     for (int k = 0; k < 2 * c->qk_norm; k++)
-        add(t, GAIN, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.%c_norm.weight",
+        add(t, GAIN, (struct shape){C, 0}, LF_SHARD_ROWS, NULL, "layers.%lld.attn.%c_norm.weight",
             l, part[k]);
     snprintf(group, sizeof group, "layers.%lld.attn.inner_norm", l);
     if (c->attn_inner_norm)
-        add_norm_of(t, group, C);
+        add_norm_of(t, group, C, LF_SHARD_ROWS);
     add(t, MATRIX, (struct shape){C, C}, LF_SHARD_COLS, NULL, "layers.%lld.attn.o.weight", l);
     if (c->bias)
         add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.o.bias", l);
@@ -351,7 +351,7 @@ static void add_mlp(struct params *t, long long l)
         }
     snprintf(group, sizeof group, "layers.%lld.mlp.inner_norm", l);
     if (c->mlp_inner_norm)
-        add_norm_of(t, group, c->ffn);
+        add_norm_of(t, group, c->ffn, LF_SHARD_ROWS);
     add(t, MATRIX, (struct shape){c->hidden, c->ffn}, LF_SHARD_COLS, NULL,
         "layers.%lld.mlp.down.weight", l);
     if (c->bias)
@@ -457,18 +457,24 @@ static lf_val linear(struct build *b, lf_val x, bool bias, const char *name)
     return lf_linear(b->g, x, w, bias ? lf_paramf(b->g, "%s%s.bias", b->v->prefix, name) : LF_NONE);
 }
 
-static lf_val norm(struct build *b, lf_val x, const char *name)
+/* inner: of channels that ranks divide. */
+static lf_val norm_of(struct build *b, lf_val x, bool inner, const char *name)
 {
     const bool layer = b->c->norm == LF_NORM_LAYER;
-    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps, .layer = layer};
+    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps, .layer = layer, .divided = inner};
     lf_val w = lf_paramf(b->g, "%s%s.weight", b->v->prefix, name);
     return lf_norm(b->g, x, w, layer ? lf_paramf(b->g, "%s%s.bias", b->v->prefix, name) : LF_NONE,
                    &o);
 }
 
+static lf_val norm(struct build *b, lf_val x, const char *name)
+{
+    return norm_of(b, x, false, name);
+}
+
 static lf_val all_heads_norm(struct build *b, lf_val x, const char *name)
 {
-    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps};
+    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps, .divided = true};
     return lf_norm(b->g, x, lf_paramf(b->g, "%s%s.weight", b->v->prefix, name), LF_NONE, &o);
 }
 
@@ -576,7 +582,7 @@ static lf_val attention(struct build *b, lf_val h, int64_t l)
                                    .max_doc = full ? b->r->max_image : b->r->max_window};
     lf_val a = lf_attention(b->g, q, k, x.v, full ? b->images : b->windows, LF_NONE, &o);
     if (c->attn_inner_norm)
-        a = norm(b, a, part_of(name, l, "attn.inner_norm"));
+        a = norm_of(b, a, true, part_of(name, l, "attn.inner_norm"));
     return lf_tp_leave(b->g, linear(b, a, c->bias, part_of(name, l, "attn.o")));
 }
 
@@ -594,7 +600,7 @@ static lf_val mlp(struct build *b, lf_val h, int64_t l)
         u = lf_act(b->g, linear(b, h, c->bias, part_of(name, l, "mlp.up")), act);
     }
     if (c->mlp_inner_norm)
-        u = norm(b, u, part_of(name, l, "mlp.inner_norm"));
+        u = norm_of(b, u, true, part_of(name, l, "mlp.inner_norm"));
     return lf_tp_leave(b->g, linear(b, u, c->bias, part_of(name, l, "mlp.down")));
 }
 

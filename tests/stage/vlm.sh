@@ -201,6 +201,31 @@ must "$stages/lf-convert" --from "$dir/parts/out/checkpoint" --tokenizer "$dir/l
 grep -q '"LlavaForConditionalGeneration"' "$dir/parts.hf/model/config.json"
 ok $? "which goes out as a LLaVA"
 
+# --- norms over all heads and channels of an encoder whose ranks have some of them ---
+{
+    parts | sed 's/^steps.*/steps = 4/' && text && sed 's/^ *//' <<E2
+        vision.family = internvit-rms
+        vision.attn_inner_norm = yes
+        vision.mlp_inner_norm = yes
+        vision.layers = 2
+        vision.hidden = 32
+        vision.heads = 4
+        vision.ffn = 48
+        vision.patch_dim = 48
+        vision.positions = 26
+        projector.hidden = 32
+        image_token = 97
+E2
+} >"$dir/norms.ini"
+if have_ranks; then
+    train "$pretrain" "$dir/norms.ini" norms.one
+    train "$launch 2 -- $pretrain" "$dir/norms.ini" norms.two --tensor 2
+    near_losses norms.two norms.one 1e-5 4
+    ok $? "two ranks divide an encoder with norms over all heads and channels"
+else
+    skip "two ranks divide an encoder with norms over all heads and channels" "ranks cannot be started here"
+fi
+
 # --- mistakes ---
 ini llava 2 >"$dir/run.ini"
 sft none --max-patches 0 2>/dev/null
@@ -229,4 +254,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 76
+finish 77
