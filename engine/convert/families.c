@@ -113,6 +113,8 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_qwen25_vl,
     &lf_hf_qwen3_vl,
     &lf_hf_qwen3_vl_moe,
+    &lf_hf_qwen35_vl,
+    &lf_hf_qwen35_vl_moe,
     &lf_hf_mistral3,
     &lf_hf_idefics3,
     &lf_hf_smolvlm,

@@ -62,7 +62,7 @@ extern const struct lf_hf_family lf_hf_llava_next_llama, lf_hf_llava_next_mistra
 extern const struct lf_hf_family lf_hf_onevision, lf_hf_vipllava, lf_hf_paligemma, lf_hf_paligemma2,
     lf_hf_gemma3_vl;
 extern const struct lf_hf_family lf_hf_qwen2_vl, lf_hf_qwen25_vl, lf_hf_qwen3_vl,
-    lf_hf_qwen3_vl_moe;
+    lf_hf_qwen3_vl_moe, lf_hf_qwen35_vl, lf_hf_qwen35_vl_moe;
 extern const struct lf_hf_family lf_hf_mistral3;
 extern const struct lf_hf_family lf_hf_idefics3, lf_hf_smolvlm;
 /* encoders that are models of their own */

@@ -4,6 +4,7 @@
  * attention has a gate, a part of each head turns, and all norms but that of the scan multiply by
  * their weight + 1. */
 #include "engine/convert/families_kin.h"
+#include "engine/convert/families_vl.h"
 
 static const struct lf_hf_mixer mixers[] = {
     {"linear_attention", LF_MIXER_DELTA}, {"full_attention", LF_MIXER_FULL}, {0}};
@@ -72,9 +73,8 @@ static const struct lf_hf_mixer mixers[] = {
     }
 
 #define SHARED_ROWS                                                                                \
-    KIN_EXPERT_ROWS,                                                                               \
-        {"model.layers.{L}.mlp.shared_expert.gate_proj.weight", LF_MAP_COPY,                       \
-         "layers.{L}.moe.shared.gate.weight", NULL},                                               \
+    {"model.layers.{L}.mlp.shared_expert.gate_proj.weight", LF_MAP_COPY,                           \
+     "layers.{L}.moe.shared.gate.weight", NULL},                                                   \
         {"model.layers.{L}.mlp.shared_expert.up_proj.weight", LF_MAP_COPY,                         \
          "layers.{L}.moe.shared.up.weight", NULL},                                                 \
         {"model.layers.{L}.mlp.shared_expert.down_proj.weight", LF_MAP_COPY,                       \
@@ -103,6 +103,7 @@ static const struct lf_hf_key next_keys[] = {
 /* The projections of a scan lie side by side for each head of keys, those of the gates too. */
 static const struct lf_map_row next_rows[] = {
     DELTA_ROWS,
+    KIN_EXPERT_ROWS,
     SHARED_ROWS,
     {"model.layers.{L}.linear_attn.in_proj_qkvz.weight", LF_MAP_STACK,
      "groups=scan_groups layers.{L}.scan.q.weight layers.{L}.scan.k.weight "
@@ -236,7 +237,14 @@ static const struct lf_hf_key qwen35_moe_keys[] = {
     {0},
 };
 
-static const struct lf_map_row qwen35_moe_rows[] = {QWEN35_ROWS, SHARED_ROWS, {0}};
+static const struct lf_map_row qwen35_moe_rows[] = {QWEN35_ROWS, KIN_EXPERT_ROWS, SHARED_ROWS, {0}};
+
+const struct lf_map_row lf_hf_qwen35_plain[] = {
+    QWEN35_ROWS,
+    SHARED_ROWS,
+    KIN_FUSED_EXPERT_ROWS(LF_MAP_STACK),
+    {0},
+};
 
 const struct lf_hf_family lf_hf_qwen35_moe = {
     .name = "qwen3.5-moe",

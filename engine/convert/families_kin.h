@@ -78,6 +78,17 @@
     {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},       \
         KIN_EXPERT_MATRICES
 
+/* All experts in one tensor for each layer, gate above up; kind: are their matrices turned? */
+#define KIN_FUSED_EXPERT_ROWS(kind)                                                                \
+    {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},       \
+        {"model.layers.{L}.mlp.experts.gate_up_proj", kind,                                        \
+         "blocks=experts layers.{L}.moe.experts.gate.weight layers.{L}.moe.experts.up.weight",     \
+         NULL},                                                                                    \
+    {                                                                                              \
+        "model.layers.{L}.mlp.experts.down_proj", kind,                                            \
+            "blocks=experts layers.{L}.moe.experts.down.weight", NULL                              \
+    }
+
 #define KIN_SHARED_ROWS                                                                            \
     {"model.layers.{L}.mlp.shared_experts.gate_proj.weight", LF_MAP_COPY,                          \
      "layers.{L}.moe.shared.gate.weight", NULL},                                                   \

@@ -3,7 +3,7 @@
  * Qwen: 1 (fused q, k, v, published with code of its own), 1.5 to 2.5, 3, and the three with
  * experts. */
 #include "engine/base/json.h"
-#include "engine/convert/families.h"
+#include "engine/convert/families_kin.h"
 
 /* ---- Qwen 1 ---- */
 
@@ -384,22 +384,10 @@ static const struct lf_map_row qwen2_moe_rows[] = {
 static const struct lf_map_row qwen3_moe_rows[] = {QWEN_ATTENTION, QWEN_EXPERTS, {0}};
 
 /* All experts in one tensor, turned as published or not (Qwen3-VL). */
-#define QWEN_FUSED(kind)                                                                           \
-    {                                                                                              \
-        QWEN_ATTENTION,                                                                            \
-            {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight",      \
-             NULL},                                                                                \
-            {"model.layers.{L}.mlp.experts.gate_up_proj", kind,                                    \
-             "blocks=experts layers.{L}.moe.experts.gate.weight layers.{L}.moe.experts.up.weight", \
-             NULL},                                                                                \
-            {"model.layers.{L}.mlp.experts.down_proj", kind,                                       \
-             "blocks=experts layers.{L}.moe.experts.down.weight", NULL},                           \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
-const struct lf_map_row lf_hf_qwen3_turned[] = QWEN_FUSED(LF_MAP_STACK_T);
-const struct lf_map_row lf_hf_qwen3_plain[] = QWEN_FUSED(LF_MAP_STACK);
+const struct lf_map_row lf_hf_qwen3_turned[] = {
+    QWEN_ATTENTION, KIN_FUSED_EXPERT_ROWS(LF_MAP_STACK_T), {0}};
+const struct lf_map_row lf_hf_qwen3_plain[] = {
+    QWEN_ATTENTION, KIN_FUSED_EXPERT_ROWS(LF_MAP_STACK), {0}};
 
 const struct lf_hf_family lf_hf_qwen2_moe = {
     .name = "qwen2-moe",

@@ -7,7 +7,7 @@
 #include "engine/convert/families.h"
 
 /* The decoder of Qwen3 with experts, which are one tensor of all of them: families_qwen.c. */
-extern const struct lf_map_row lf_hf_qwen3_turned[], lf_hf_qwen3_plain[];
+extern const struct lf_map_row lf_hf_qwen3_turned[], lf_hf_qwen3_plain[], lf_hf_qwen35_plain[];
 
 /* Encoders of square pictures with a learned position for each patch. */
 extern const struct lf_hf_tower lf_hf_tower_clip, lf_hf_tower_siglip;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Qwen2-VL, Qwen2.5-VL, Qwen3-VL with and without experts: encoders with rotary positions of rows
- * and columns, whose four neighbours become one row of a decoder with three positions a token. */
+ * Qwen2-VL, Qwen2.5-VL, Qwen3-VL, Qwen3.5 and 3.6, the last three with and without experts:
+ * encoders with rotary positions of rows and columns, whose four neighbours become one row of a
+ * decoder with three positions a token. */
 #include <math.h>
 #include <string.h>
 
@@ -59,12 +60,18 @@ static const struct lf_hf_key qwen25_vision[] = {
     {"tokens_per_second", LF_HF_INERT, NULL, NULL}, /* of films */
     {0},
 };
-static const struct lf_hf_key qwen3_vision[] = {
-    VISION_KEYS,
-    {"hidden_size", LF_HF_NUMBER, "vision.hidden", NULL},
-    {"intermediate_size", LF_HF_NUMBER, "vision.ffn", NULL},
-    {"hidden_act", LF_HF_ACT, "vision.activation", "\"gelu_pytorch_tanh\""},
-    {"num_position_embeddings", LF_HF_NUMBER, "vision.positions", NULL},
+#define QWEN3_VISION                                                                               \
+    VISION_KEYS, {"hidden_size", LF_HF_NUMBER, "vision.hidden", NULL},                             \
+        {"intermediate_size", LF_HF_NUMBER, "vision.ffn", NULL},                                   \
+        {"hidden_act", LF_HF_ACT, "vision.activation", "\"gelu_pytorch_tanh\""},                   \
+    {                                                                                              \
+        "num_position_embeddings", LF_HF_NUMBER, "vision.positions", NULL                          \
+    }
+static const struct lf_hf_key qwen3_vision[] = {QWEN3_VISION, {0}};
+/* The encoder of Qwen3-VL, of which nothing is read but its end. */
+static const struct lf_hf_key qwen35_vision[] = {
+    QWEN3_VISION,
+    {"deepstack_visual_indexes", LF_HF_UNREAD, NULL, "[]"},
     {0},
 };
 
@@ -137,6 +144,11 @@ static int read_qwen3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return rc != 0 ? rc : read_list(r, c, "deepstack_visual_indexes", "vision.taps", err);
 }
 
+static int read_qwen35(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return read_vision(r, c, "out_hidden_size", err);
+}
+
 static json_t *whole_numbers(const lf_model_list *l)
 {
     json_t *list = json_array();
@@ -166,13 +178,20 @@ static int write_qwen25(const lf_model_config *c, json_t *o, lf_err *err)
         return no_memory(err);
     return 0;
 }
-static int write_qwen3(const lf_model_config *c, json_t *o, lf_err *err)
+static int write_qwen35(const lf_model_config *c, json_t *o, lf_err *err)
 {
     if (json_object_set_new(o, "patch_size", json_integer(lf_vl_patch(c, FRAMES))) ||
-        json_object_set_new(o, "out_hidden_size", json_integer(c->hidden)) ||
-        json_object_set_new(o, "deepstack_visual_indexes", whole_numbers(&c->vision.taps)))
+        json_object_set_new(o, "out_hidden_size", json_integer(c->hidden)))
         return no_memory(err);
     return 0;
+}
+static int write_qwen3(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const int rc = write_qwen35(c, o, err);
+    if (rc == 0 &&
+        json_object_set_new(o, "deepstack_visual_indexes", whole_numbers(&c->vision.taps)))
+        return no_memory(err);
+    return rc;
 }
 
 /* ---- tensors ---- */
@@ -250,20 +269,24 @@ static const struct lf_hf_tower qwen25_tower = {.model_type = "qwen2_5_vl_vision
                                                 .names = TOWER_NAMES,
                                                 .read = read_qwen25,
                                                 .write = write_qwen25};
-#define QWEN3_TOWER(type)                                                                          \
+#define QWEN3_TOWER(type, which)                                                                   \
     {                                                                                              \
         .model_type = type "_vision " type, .family = qwen3_family, .families = "qwen3-vl",        \
-        .keys = qwen3_vision, .rows = qwen3_rows,                                                  \
-        .names = {"visual.", {"visual.", "model.visual.", NULL}}, .read = read_qwen3,              \
-        .write = write_qwen3                                                                       \
+        .keys = which##_vision, .rows = qwen3_rows,                                                \
+        .names = {"visual.", {"visual.", "model.visual.", NULL}}, .read = read_##which,            \
+        .write = write_##which                                                                     \
     }
-static const struct lf_hf_tower qwen3_tower = QWEN3_TOWER("qwen3_vl"),
-                                qwen3_moe_tower = QWEN3_TOWER("qwen3_vl_moe");
+static const struct lf_hf_tower qwen3_tower = QWEN3_TOWER("qwen3_vl", qwen3),
+                                qwen3_moe_tower = QWEN3_TOWER("qwen3_vl_moe", qwen3),
+                                qwen35_tower = QWEN3_TOWER("qwen3_5", qwen35),
+                                qwen35_moe_tower = QWEN3_TOWER("qwen3_5_moe", qwen35);
 
 static const struct lf_hf_tower *const qwen2_towers[] = {&qwen2_tower, NULL};
 static const struct lf_hf_tower *const qwen25_towers[] = {&qwen25_tower, NULL};
 static const struct lf_hf_tower *const qwen3_towers[] = {&qwen3_tower, NULL};
 static const struct lf_hf_tower *const qwen3_moe_towers[] = {&qwen3_moe_tower, NULL};
+static const struct lf_hf_tower *const qwen35_towers[] = {&qwen35_tower, NULL};
+static const struct lf_hf_tower *const qwen35_moe_towers[] = {&qwen35_moe_tower, NULL};
 
 /* Files of Qwen2-VL and 2.5 are of before text_config, those of Qwen3-VL are not. */
 static const struct lf_hf_name old_names[] = {
@@ -331,7 +354,6 @@ static int read_no_window(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         .tol_rms = LF_HF_TOL_RMS,                                                                  \
         .sight = &(const struct lf_hf_sight){.text_type = type "_text",                            \
                                              .first = true,                                        \
-                                             .text_needs = NEEDS " head_dim",                      \
                                              .tied = "false",                                      \
                                              .rope = LF_HF_ROPE_INTERLEAVED,                       \
                                              .names = new_names,                                   \
@@ -339,11 +361,20 @@ static int read_no_window(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     }
 const struct lf_hf_family lf_hf_qwen3_vl =
     QWEN3_VL("qwen3-vl", "qwen3_vl", "Qwen3VLForConditionalGeneration", .text = &lf_hf_qwen3,
-             .towers = qwen3_towers);
+             .text_needs = NEEDS " head_dim", .towers = qwen3_towers);
 
 /* Its router always divides the weights of the chosen experts by their sum. */
 const struct lf_hf_family lf_hf_qwen3_vl_moe = QWEN3_VL(
     "qwen3-vl-moe", "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", .text = &lf_hf_qwen3_moe,
-    .towers = qwen3_moe_towers, .text_defaults = "{\"norm_topk_prob\": true}",
-    .text_must = "{\"norm_topk_prob\": true}", .turned_rows = lf_hf_qwen3_turned,
-    .plain_rows = lf_hf_qwen3_plain);
+    .text_needs = NEEDS " head_dim", .towers = qwen3_moe_towers,
+    .text_defaults = "{\"norm_topk_prob\": true}", .text_must = "{\"norm_topk_prob\": true}",
+    .turned_rows = lf_hf_qwen3_turned, .plain_rows = lf_hf_qwen3_plain);
+
+/* Qwen3.5 and 3.6: the decoder is that of texts with three positions a token in its attention;
+ * scans know none. The table of the decoder has the defaults of its class. */
+const struct lf_hf_family lf_hf_qwen35_vl =
+    QWEN3_VL("qwen3.5-vl", "qwen3_5", "Qwen3_5ForConditionalGeneration", .text = &lf_hf_qwen35,
+             .towers = qwen35_towers);
+const struct lf_hf_family lf_hf_qwen35_vl_moe = QWEN3_VL(
+    "qwen3.5-vl-moe", "qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration",
+    .text = &lf_hf_qwen35_moe, .towers = qwen35_moe_towers, .plain_rows = lf_hf_qwen35_plain);

@@ -127,8 +127,9 @@ struct lf_hf_sight {
     /* JSON: keys of text_config that must be so where they stand; NULL: none. Those of text_unread
      * are not written: published files have them, and no class reads them */
     const char *text_must, *text_unread;
-    /* the tensors of the decoder where they are not those of its family: as published, and as else
-     * where the experts of a file are not turned (hf_sight.c); NULL: those of its family */
+    /* the tensors of the decoder where the experts of a file are one tensor (hf_sight.c): with
+     * matrices that are turned, as such a family is published, and that are not. turned_rows NULL:
+     * plain_rows are as published. plain_rows NULL: there are no experts, or none in one tensor */
     const struct lf_map_row *turned_rows, *plain_rows;
     const char *tied; /* JSON: tie_word_embeddings where no one says it */
     bool tied_either; /* text_config may say it against config.json */

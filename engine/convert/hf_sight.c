@@ -432,6 +432,8 @@ static bool has_shape(const lf_st_entry *e, int64_t a, int64_t b, int64_t c)
     return e->ndim == 3 && e->shape[0] == a && e->shape[1] == b && e->shape[2] == c;
 }
 
+#define GATE_UP ".mlp.experts.gate_up_proj" /* of all experts of a layer */
+
 /* Are the experts of a file matrices [out, in] each, and not turned? A matrix that is square tells
  * nothing, but then the others do. */
 static bool has_plain_experts(const lf_st *st, const lf_model_config *c)
@@ -439,7 +441,7 @@ static bool has_plain_experts(const lf_st *st, const lf_model_config *c)
     bool plain = true;
     for (size_t i = 0; i < lf_st_n_entries(st) && plain; i++) {
         const lf_st_entry *e = lf_st_entry_at(st, i);
-        if (lf_str_has_suffix(e->name, ".mlp.experts.gate_up_proj"))
+        if (lf_str_has_suffix(e->name, GATE_UP))
             plain = has_shape(e, c->experts, 2 * c->expert_ffn, c->hidden);
         else if (lf_str_has_suffix(e->name, ".mlp.experts.down_proj"))
             plain = has_shape(e, c->experts, c->hidden, c->expert_ffn);
@@ -447,30 +449,37 @@ static bool has_plain_experts(const lf_st *st, const lf_model_config *c)
     return plain;
 }
 
+static bool has_name(const lf_st *st, const char *suffix)
+{
+    for (size_t i = 0; i < lf_st_n_entries(st); i++)
+        if (lf_str_has_suffix(lf_st_entry_at(st, i)->name, suffix))
+            return true;
+    return false;
+}
+
 #define PLAIN "plain_experts"
 
-/* The table of the decoder. Without a file or its form it is as published, unless a matrix is
- * square: transformers turns it back by its shape alone, and would not. */
+/* The table of the decoder. Without a file or its form it is as published; but where experts are
+ * published turned, they are not if a matrix is square: transformers turns it back by its shape
+ * alone, and would not. */
 static const struct lf_map_row *decoder_rows(const struct lf_hf_sight *s, const lf_model_config *c,
                                              const lf_st *st, json_t *saved)
 {
     json_t *was = json_object_get(saved, PLAIN);
-    if (!s->turned_rows)
+    if (!s->plain_rows)
         return s->text->rows;
     const bool square = c->hidden == c->expert_ffn || c->hidden == 2 * c->expert_ffn,
-               plain = st    ? has_plain_experts(st, c)
-                       : was ? json_is_true(was)
-                             : square;
-    return plain ? s->plain_rows : s->turned_rows;
+               plain = st && s->turned_rows ? has_plain_experts(st, c)
+                       : st                 ? has_name(st, GATE_UP)
+                       : was                ? json_is_true(was)
+                                            : square || !s->turned_rows;
+    return plain ? s->plain_rows : s->turned_rows ? s->turned_rows : s->text->rows;
 }
 
 /* Does a file have blocks of 4-bit floats, where the family has rows for them? */
 static bool is_packed(const struct lf_hf_family *f, const lf_st *st)
 {
-    for (size_t i = 0; st && f->packed_rows && i < lf_st_n_entries(st); i++)
-        if (lf_str_has_suffix(lf_st_entry_at(st, i)->name, LF_HF_MX_BLOCKS))
-            return true;
-    return false;
+    return st && f->packed_rows && has_name(st, LF_HF_MX_BLOCKS);
 }
 
 int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_model_config *c,

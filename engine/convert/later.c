@@ -23,7 +23,6 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"zamba2", "state space layers (SSD) mixed with attention whose blocks layers share"},
     {"nemotron_h_omni", "state space layers (SSD) mixed with attention, and an encoder of sound"},
     {"olmo_hybrid", "a scan with a gated delta rule that writes up to twice"},
-    {"qwen3_5 qwen3_5_moe", "a table of its keys and tensors, whose encoder and decoder are known"},
     {"minicpm_ocr minicpmv4_6 minicpmv4_7",
      "a scan with a gated delta rule mixed with attention, and an encoder that merges by windows"},
     {"bailing_hybrid", "a scan with a delta rule whose gates are per channel"},

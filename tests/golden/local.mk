@@ -260,7 +260,8 @@ VLM_GOLDENS = tests/golden/vlm/gemma3 tests/golden/vlm/internvl tests/golden/vlm
   tests/golden/vlm/internvl-chat-internlm2 tests/golden/vlm/llava tests/golden/vlm/llava-full tests/golden/vlm/llava-layers tests/golden/vlm/llava-next \
   tests/golden/vlm/llava-onevision tests/golden/vlm/llava-siglip tests/golden/vlm/paligemma \
   tests/golden/vlm/paligemma2 tests/golden/vlm/qwen2-vl \
-  tests/golden/vlm/qwen2.5-vl tests/golden/vlm/qwen3-vl tests/golden/vlm/qwen3-vl-moe tests/golden/vlm/idefics3 \
+  tests/golden/vlm/qwen2.5-vl tests/golden/vlm/qwen3-vl tests/golden/vlm/qwen3-vl-moe tests/golden/vlm/qwen3.5-vl \
+  tests/golden/vlm/qwen3.5-vl-moe tests/golden/vlm/idefics3 \
   tests/golden/vlm/pixtral tests/golden/vlm/mistral3 tests/golden/vlm/vipllava
 EXTRA_DIST += $(VLM_GOLDENS) tests/golden/vlm/README.md tests/golden/vlm/make_vlm.py tests/golden/vlm/run tests/golden/vlm/make_run.py tests/golden/vlm/make_judged.py
 check_PROGRAMS += tests/golden/vlm_configs_test

@@ -143,7 +143,7 @@ NAMED = {"gemma3": dict(image_token="<image>", boi_token="<|vision_start|>", eoi
 
 # Smaller, and with tokens of their own.
 MORE = {"idefics3": ["<fake_token_around_image>", "<global-img>", "<row_1_col_1>", "<end_of_utterance>"],
-        "mistral3": ["[IMG]", "[IMG_BREAK]", "[IMG_END]"], "qwen3-vl-moe": []}
+        "mistral3": ["[IMG]", "[IMG_BREAK]", "[IMG_END]"], "qwen3-vl-moe": [], "qwen3.5-vl-moe": []}
 SMALL = dict(TEXT, hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512)
 VISION = dict(hidden_size=16, intermediate_size=24, num_attention_heads=2, patch_size=4)
 
@@ -192,6 +192,22 @@ def qwen_moe_processor(fast, chat):
     pictures = tf.Qwen2VLImageProcessor(patch_size=4, merge_size=2, temporal_patch_size=2, min_pixels=64,
                                         max_pixels=24 * 24 * 4)
     return tf.Qwen3VLProcessor(pictures, fast, video_processor=Qwen3VLVideoProcessor(), chat_template=chat)
+
+
+def qwen35_moe(ids):
+    text = {k: v for k, v in SMALL.items() if k != "intermediate_size"}
+    config = tf.Qwen3_5MoeConfig(
+        vision_config=dict(hidden_size=16, intermediate_size=24, depth=2, num_heads=2, patch_size=4, spatial_merge_size=2,
+                           temporal_patch_size=2, out_hidden_size=16, num_position_embeddings=16),
+        text_config=dict(**text, head_dim=16, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=1,
+                         linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=6, num_experts=4, num_experts_per_tok=2,
+                         moe_intermediate_size=12, shared_expert_intermediate_size=8, router_aux_loss_coef=0.0, rope_parameters={
+                             "rope_type": "default", "mrope_section": [2, 1, 1], "mrope_interleaved": True, "rope_theta": 10000.0,
+                             "partial_rotary_factor": 0.5}, tie_word_embeddings=False),
+        image_token_id=ids["<|image_pad|>"], video_token_id=ids["<|video_pad|>"], tie_word_embeddings=False,
+        vision_start_token_id=ids["<|vision_start|>"], vision_end_token_id=ids["<|vision_end|>"])
+    config._experts_implementation = config.text_config._experts_implementation = "eager"
+    return tf.Qwen3_5MoeForConditionalGeneration(config), "<|vision_start|><|image_pad|><|vision_end|>"
 
 
 def heat(model):
@@ -274,6 +290,7 @@ def main():
                              ("paligemma", paligemma, paligemma_processor),
                              ("internvl", internvl, internvl_processor), ("gemma3", gemma, gemma_processor),
                              ("qwen3-vl-moe", qwen_moe, qwen_moe_processor),
+                             ("qwen3.5-vl-moe", qwen35_moe, qwen_moe_processor),
                              ("idefics3", idefics, idefics_processor), ("mistral3", mistral, mistral_processor)):
         if ONLY and name not in ONLY:
             continue

@@ -54,6 +54,18 @@ def mrope(section, **more):
     return dict(rope_scaling=dict(mrope_section=section, **more))
 
 
+# As published: attention after scans, of which a part of each head turns; an encoder without taps.
+# rms_norm_eps keeps what a scan gives of next to nothing, as at a first token, from making gradients that f32 has no digits for.
+DELTA = dict({k: v for k, v in M_TEXT.items() if k not in ("intermediate_size", "rope_theta")}, rms_norm_eps=3e-5, head_dim=32,
+             num_attention_heads=2, attention_bias=False, attn_output_gate=True, layer_types=["linear_attention", "full_attention"],
+             full_attention_interval=4, linear_conv_kernel_dim=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
+             linear_value_head_dim=5, mamba_ssm_dtype="float32", mlp_only_layers=[], mtp_num_hidden_layers=1,
+             mtp_use_dedicated_embeddings=False, rope_parameters=dict(
+                 mrope_interleaved=True, mrope_section=[4, 2, 2], partial_rotary_factor=0.5, rope_theta=100.0, rope_type="default"))
+QWEN35_VIT = dict({k: v for k, v in QWEN_VIT.items() if k != "in_chans"}, in_channels=3, hidden_size=16, intermediate_size=24,
+                  out_hidden_size=24, num_position_embeddings=16, deepstack_visual_indexes=[], hidden_act="gelu_pytorch_tanh")
+
+
 CLASSES = {
     "llava": dict(architectures=["LlavaForConditionalGeneration"], model_type="llava", image_token_index=IMAGE, ignore_index=-100,
                   projector_hidden_act="gelu", vision_feature_layer=-2, vision_feature_select_strategy="default", text_config=LLAMA,
@@ -97,6 +109,15 @@ CLASSES = {
                          vision_config=dict({k: v for k, v in QWEN_VIT.items() if k != "in_chans"}, in_channels=3, depth=2, hidden_size=16,
                                             intermediate_size=24, out_hidden_size=24, num_position_embeddings=16,
                                             deepstack_visual_indexes=[0], hidden_act="gelu_pytorch_tanh", model_type="qwen3_vl_moe")),
+    "qwen3.5-vl": dict(QWEN_OUTER, architectures=["Qwen3_5ForConditionalGeneration"], model_type="qwen3_5", tie_word_embeddings=True,
+                       text_config=dict(DELTA, model_type="qwen3_5_text", intermediate_size=32, tie_word_embeddings=True),
+                       vision_config=dict(QWEN35_VIT, model_type="qwen3_5")),
+    "qwen3.5-vl-moe": dict(QWEN_OUTER, architectures=["Qwen3_5MoeForConditionalGeneration"], model_type="qwen3_5_moe",
+                           tie_word_embeddings=False,
+                           text_config=dict(DELTA, model_type="qwen3_5_moe_text", num_experts=4, num_experts_per_tok=2,
+                                            moe_intermediate_size=10, shared_expert_intermediate_size=14, output_router_logits=False,
+                                            router_aux_loss_coef=0.001),
+                           vision_config=dict(QWEN35_VIT, model_type="qwen3_5_moe")),
     "idefics3": dict(architectures=["Idefics3ForConditionalGeneration"], model_type="idefics3", image_token_id=IMAGE, scale_factor=2,
                      tie_word_embeddings=False, vocab_size=VOCAB,
                      text_config=dict(LLAMA, is_llama_config=True, neftune_noise_alpha=0.0, pixel_shuffle_factor=2, qk_layer_norms=False,
@@ -147,7 +168,8 @@ OLD = {"llava": NESTED, "gemma3": NESTED, "llava_next": NESTED, "llava_onevision
        "internvl": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")],
        "pixtral": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")],
        "mistral3": LLAVA_NAMES + [("model.vision_tower.", "vision_tower.")], "idefics3": [], "qwen3_vl_moe": [],
-       "qwen2_vl": [("model.visual.", "visual."), ("model.language_model.", "model.")], "qwen2_5_vl": [], "qwen3_vl": []}
+       "qwen2_vl": [("model.visual.", "visual."), ("model.language_model.", "model.")], "qwen2_5_vl": [], "qwen3_vl": [],
+       "qwen3_5": [], "qwen3_5_moe": []}
 
 
 class Double:
@@ -252,7 +274,8 @@ def heat(model, seed):
         for name, p in model.named_parameters():
             kind, shape = type(owner[name]).__name__, tuple(p.shape)
             if "Norm" in kind:
-                x = rng.normal(0.0 if name.endswith("bias") or kind.startswith("Gemma") else 1.0, 0.3, shape)
+                offset = kind.startswith("Gemma") or kind in ("Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm")  # that of scans is none
+                x = rng.normal(0.0 if name.endswith("bias") or offset else 1.0, 0.3, shape)
             elif p.dim() == 1:
                 x = rng.normal(0.0, 0.5, shape)
             elif "Embedding" in kind and "patch" not in name:
@@ -288,6 +311,8 @@ class Documents:
         self.rope = c["vision_config"]["model_type"] == "pixtral"
         self.merge = c.get("spatial_merge_size", c.get("scale_factor", 2 if "qwen" in self.kind else 1))
         sizes = [[(20, 9)], [(11, 24), (26, 22)]] if "pinpoints" in str(c) else [[(6, 10)], [(4, 4), (6, 4)]]
+        if self.kind.startswith("qwen3_5"):  # past the first chunk of a scan, within a picture
+            sizes = [[(14, 18)], [(4, 4), (6, 4)]]
         for pictures in [[(3, 5)], [(2, 4), (5, 3)]] if self.rope and self.merge == 1 else sizes:
             self.document(pictures)
         if self.kind == "llava_onevision":  # of several pictures of one sample each is one tile

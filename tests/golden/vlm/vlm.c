@@ -22,7 +22,8 @@ const char *const vlm_names[] = {"llava",           "llava-full",
                                  "paligemma",       "paligemma2",
                                  "qwen3-vl-moe",    "idefics3",
                                  "pixtral",         "mistral3",
-                                 "gemma3",          NULL};
+                                 "gemma3",          "qwen3.5-vl",
+                                 "qwen3.5-vl-moe",  NULL};
 
 static void *need(void *p)
 {

@@ -152,6 +152,24 @@ static const struct {
     {"qwen3-vl-moe", "{\"vision_config\": {\"model_type\": \"qwen3_vl_moe_vision\"}}", NULL},
     {"qwen3-vl-moe", "{\"vision_config\": {\"model_type\": \"qwen3_vl\"}}",
      "known: qwen3_vl_moe_vision"},
+    /* Qwen3.5: nothing but the end of the encoder is read */
+    {"qwen3.5-vl", "{\"vision_config\": {\"deepstack_visual_indexes\": null}}", NULL},
+    {"qwen3.5-vl", "{\"vision_config\": {\"deepstack_visual_indexes\": [0]}}",
+     "deepstack_visual_indexes = [0]"},
+    {"qwen3.5-vl", "{\"vision_config\": {\"model_type\": \"qwen3_5_vision\"}}", NULL},
+    {"qwen3.5-vl", "{\"vision_config\": {\"model_type\": \"qwen3_vl\"}}", "known: qwen3_5_vision"},
+    {"qwen3.5-vl", "{\"text_config\": {\"rope_parameters\": {\"mrope_section\": null}}}",
+     "has no mrope_section"},
+    {"qwen3.5-vl", "{\"text_config\": {\"rope_parameters\": {\"mrope_section\": [2, 1, 1]}}}",
+     "rope_sections"},
+    {"qwen3.5-vl", "{\"text_config\": {\"rope_parameters\": {\"mrope_interleaved\": false}}}",
+     "mrope_interleaved = false"},
+    {"qwen3.5-vl", "{\"text_config\": {\"attn_output_gate\": false}}", "attn_output_gate = false"},
+    {"qwen3.5-vl", "{\"text_config\": {\"mtp_num_hidden_layers\": 0}}", NULL},
+    {"qwen3.5-vl-moe", "{\"vision_config\": {\"model_type\": \"qwen3_5\"}}",
+     "known: qwen3_5_moe_vision"},
+    {"qwen3.5-vl-moe", "{\"text_config\": {\"num_experts\": null, \"num_local_experts\": 4}}",
+     NULL},
     /* Idefics 3 and SmolVLM */
     {"idefics3", "{\"scale_factor\": 3}", "*"},
     {"idefics3", "{\"scale_factor\": null}", NULL},
@@ -323,6 +341,6 @@ int main(void)
     const int n = (int)(sizeof rows / sizeof *rows);
     for (int i = 0; i < n; i++)
         TAP(1, test_row((size_t)i));
-    TAP(19, test_saved());
+    TAP(21, test_saved());
     return tap_done();
 }

@@ -296,10 +296,11 @@ static void other_name(char *out, size_t cap, const vlm *v, const char *name)
         }
 }
 
-/* The experts of a model are turned in the published form, and not in the other. */
-static bool is_turned(const lf_st_entry *e)
+/* The experts of Qwen3-VL are turned in the published form, and not in the other. */
+static bool is_turned(const vlm *v, const lf_st_entry *e)
 {
-    return strstr(e->name, ".mlp.experts.") && e->ndim == 3;
+    return strcmp(v->f.name, "qwen3-vl-moe") == 0 && strstr(e->name, ".mlp.experts.") &&
+           e->ndim == 3;
 }
 
 static void turn(float *x, const lf_st_entry *e)
@@ -332,7 +333,7 @@ static char *write_other(const vlm *v)
         other_name(name[i], sizeof *name, v, e->name);
         decl[i] = (lf_st_decl){.name = name[i], .dtype = e->dtype, .ndim = e->ndim};
         memcpy(decl[i].shape, e->shape, sizeof e->shape);
-        if (is_turned(e)) {
+        if (is_turned(v, e)) {
             decl[i].shape[1] = e->shape[2];
             decl[i].shape[2] = e->shape[1];
         }
@@ -344,7 +345,7 @@ static char *write_other(const vlm *v)
         float *x = need(malloc((size_t)e->bytes));
         if (lf_st_read(s, e, 0, e->elems, x, &err))
             tap_bail("%s", err.text);
-        if (is_turned(e))
+        if (is_turned(v, e))
             turn(x, e);
         if (lf_st_writer_put(w, x, (size_t)e->bytes, &err))
             tap_bail("%s", err.text);
