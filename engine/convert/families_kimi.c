@@ -210,7 +210,11 @@ static int write_kimi(const lf_model_config *c, json_t *o, lf_err *err)
     return rc != 0 ? rc : lf_hf_write_shared(c, o, "num_shared_experts", json_integer(0), err);
 }
 
+static const struct lf_hf_module modules[] = {
+    {".f_a_proj.", ".forget_gate.f_a_proj."}, {".f_b_proj.", ".forget_gate.f_b_proj."}, {0}};
+
 const struct lf_hf_family lf_hf_kimi_linear = {
+    .modules = modules,
     .name = "kimi-linear",
     .model_type = "kimi_linear",
     .architecture = "KimiLinearForCausalLM",

@@ -722,7 +722,10 @@ static const struct lf_map_row nemotron_rows[] = {
     {0},
 };
 
+static const struct lf_hf_module nemotron_modules[] = {{"backbone.", "model."}, {0}};
+
 const struct lf_hf_family lf_hf_nemotron_h = {
+    .modules = nemotron_modules,
     .name = "nemotron-h",
     .model_type = "nemotron_h",
     .architecture = "NemotronHForCausalLM",

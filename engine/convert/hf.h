@@ -142,6 +142,12 @@ struct lf_hf_sight {
     const struct lf_hf_name *names;          /* of the decoder and the projector; ended by {0} */
 };
 
+/* What a name of a file has that the program of transformers calls otherwise: adapters have the
+ * names of the program. */
+struct lf_hf_module {
+    const char *file, *program;
+};
+
 struct lf_hf_family {
     const char *name; /* the `family` of an imported model */
     /* further families of ours, separated by blanks, that are exported in this form; NULL: none */
@@ -162,7 +168,8 @@ struct lf_hf_family {
     const char *prefix;
     /* "key=value" of [model] that all models of the family share; ended by NULL */
     const char *const *switches;
-    const struct lf_hf_key *keys; /* ended by name == NULL */
+    const struct lf_hf_key *keys;       /* ended by name == NULL */
+    const struct lf_hf_module *modules; /* ended by {0}; NULL: names are the same */
     const struct lf_map_row *rows;
     /* the same of a release whose experts are blocks of 4-bit floats; NULL: there is none */
     const struct lf_map_row *packed_rows;

@@ -28,7 +28,13 @@ EXTRA_DIST += tests/stage/peft.sh tests/golden/peft/README.md tests/golden/peft/
   tests/golden/peft/gpt2/adapter_config.json tests/golden/peft/gpt2/adapter_model.safetensors tests/golden/peft/gpt2/expected.safetensors \
   tests/golden/peft/gpt-neox/adapter_config.json tests/golden/peft/gpt-neox/adapter_model.safetensors tests/golden/peft/gpt-neox/expected.safetensors \
   tests/golden/peft/llama-dora/adapter_config.json tests/golden/peft/llama-dora/adapter_model.safetensors tests/golden/peft/llama-dora/expected.safetensors \
-  tests/golden/peft/gpt2-dora/adapter_config.json tests/golden/peft/gpt2-dora/adapter_model.safetensors tests/golden/peft/gpt2-dora/expected.safetensors
+  tests/golden/peft/gpt2-dora/adapter_config.json tests/golden/peft/gpt2-dora/adapter_model.safetensors tests/golden/peft/gpt2-dora/expected.safetensors \
+  tests/golden/peft/qwen3-next/adapter_config.json tests/golden/peft/qwen3-next/adapter_model.safetensors tests/golden/peft/qwen3-next/expected.safetensors \
+  tests/golden/peft/qwen3.5/adapter_config.json tests/golden/peft/qwen3.5/adapter_model.safetensors tests/golden/peft/qwen3.5/expected.safetensors \
+  tests/golden/peft/mamba2/adapter_config.json tests/golden/peft/mamba2/adapter_model.safetensors tests/golden/peft/mamba2/expected.safetensors \
+  tests/golden/peft/kimi-linear/adapter_config.json tests/golden/peft/kimi-linear/adapter_model.safetensors tests/golden/peft/kimi-linear/expected.safetensors \
+  tests/golden/peft/nemotron-h-latent/adapter_config.json tests/golden/peft/nemotron-h-latent/adapter_model.safetensors tests/golden/peft/nemotron-h-latent/expected.safetensors \
+  tests/golden/peft/qwen3-next-dora/adapter_config.json tests/golden/peft/qwen3-next-dora/adapter_model.safetensors tests/golden/peft/qwen3-next-dora/expected.safetensors
 
 check_PROGRAMS += tests/unit/convert_map
 TESTS += tests/unit/convert_map

@@ -35,15 +35,22 @@ void lf_peft_close(struct lf_peft *p)
     lf_arena_destroy(p->arena);
 }
 
+/* Does the adapter whose A is that of `weight` belong to tensor i? weight: a tensor, or a group as a
+ * whole. */
+static bool covers(const struct lf_peft *p, const char *weight, int i)
+{
+    const int first = lf_pstore_adapter_first(p->ps, i);
+    return strcmp(lf_pstore_desc(p->ps, first < 0 ? i : first)->name, weight) == 0 ||
+           (first < 0 && strcmp(lf_pstore_desc(p->ps, i)->group, weight) == 0);
+}
+
 /* Row of the unit at which tensor `name` of the store begins; -1: it is no part of it. */
 static int64_t offset_in(const struct lf_peft *p, const char *weight, const char *name)
 {
     int64_t at = 0;
-    if (strcmp(weight, name) == 0)
-        return 0;
     for (int i = 0; i < lf_pstore_count(p->ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(p->ps, i);
-        if (strcmp(d->group, weight) != 0)
+        if (!covers(p, weight, i))
             continue;
         if (strcmp(d->name, name) == 0)
             return at;
@@ -73,30 +80,63 @@ static int find_item(const struct lf_peft *p, const char *weight, int64_t rows, 
                        "that program, so adapt them so "
                        "(lora_targets)",
                        weight, p->map.items[k].name, p->family->name,
-                       inside < all ? "several of these are one module (qkv, gate_up, in)"
+                       inside < all ? "several of these are one module (qkv, gate_up, in, or parts "
+                                      "joined by +, as q+gate)"
                                     : "its parts are modules of their own");
     }
     return lf_fail(err, LF_ENOTSUP, "family %s has no module for %s", p->family->name, weight);
 }
 
-static int make_unit(struct lf_peft *p, struct lf_peft_unit *u, const struct lf_param_desc *b,
+static const char *stem_of(struct lf_peft *p, const char *name, const char *end, lf_err *err)
+{
+    return lf_arena_printf(p->arena, err, "%.*s", (int)(strlen(name) - strlen(end)), name);
+}
+
+const char *lf_peft_module(struct lf_peft *p, const char *name, lf_err *err)
+{
+    const char *at;
+    for (const struct lf_hf_module *m = p->family->modules; m && m->file; m++)
+        if ((at = strstr(name, m->file)) != NULL)
+            name = lf_arena_printf(p->arena, err, "%.*s%s%s", (int)(at - name), name, m->program,
+                                   at + strlen(m->file));
+    return name ? stem_of(p, name, ".weight", err) : NULL;
+}
+
+/* The B that the store has: one of all rows, or one of each member that reads this A. */
+static int find_parts(struct lf_peft *p, struct lf_peft_unit *u, const char *weight, lf_err *err)
+{
+    const bool apart = lf_pstore_find(p->ps, weight) >= 0;
+    u->part = lf_arena_alloc(p->arena, LF_ADAPTER_MEMBERS, sizeof *u->part, err);
+    for (int i = 0; i < lf_pstore_count(p->ps) && u->part; i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(p->ps, i);
+        if (!covers(p, weight, i))
+            continue;
+        const char *stem = apart ? stem_of(p, d->name, ".weight", err) : u->stem;
+        if (!stem)
+            return LF_ENOMEM;
+        if (apart || !u->n_parts)
+            u->part[u->n_parts++] = (struct lf_peft_part){stem, u->rows, 0};
+        u->part[u->n_parts - 1].rows += d->dims[0];
+        u->rows += d->dims[0];
+    }
+    return u->part ? 0 : LF_ENOMEM;
+}
+
+/* a: the description of an A. */
+static int make_unit(struct lf_peft *p, struct lf_peft_unit *u, const struct lf_param_desc *a,
                      lf_err *err)
 {
-    const size_t n = strlen(b->name) - strlen(".lora_B");
-    u->stem = lf_arena_printf(p->arena, err, "%.*s", (int)n, b->name);
+    u->stem = stem_of(p, a->name, ".lora_A", err);
     char *weight = u->stem ? lf_arena_printf(p->arena, err, "%s.weight", u->stem) : NULL;
-    if (!weight)
+    if (!weight || find_parts(p, u, weight, err))
         return LF_ENOMEM;
-    u->rows = b->dims[0];
     const int k = find_item(p, weight, u->rows, err);
     if (k < 0)
         return k;
     const struct lf_map_parts *parts = &p->map.of_item[k];
-    const char *name = p->map.items[k].name;
     u->turned = parts->blocks.n > 0;
     u->cols = p->map.ours[parts->segs[0].src].shape[1];
-    u->module =
-        lf_arena_printf(p->arena, err, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
+    u->module = lf_peft_module(p, p->map.items[k].name, err);
     u->row = lf_arena_alloc(p->arena, (size_t)u->rows, sizeof *u->row, err);
     if (!u->module || !u->row)
         return LF_ENOMEM;
@@ -119,7 +159,7 @@ int lf_peft_units(struct lf_peft *p, lf_err *err)
         rc = LF_ENOMEM;
     for (int i = 0; i < count && rc == 0; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(p->ps, i);
-        if (d->adapter && strcmp(strrchr(d->name, '.'), ".lora_B") == 0)
+        if (d->adapter && strcmp(strrchr(d->name, '.'), ".lora_A") == 0)
             rc = make_unit(p, &p->unit[p->n++], d, err);
     }
     return rc;

@@ -8,6 +8,7 @@
 #include "engine/base/bf16.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/str.h"
 #include "engine/convert/peft_priv.h"
 #include "engine/model/weights.h"
 #include "engine/store/safetensors.h"
@@ -140,37 +141,110 @@ static const lf_st_entry *find(const lf_st *s, const char *module, size_t len, i
     return lf_st_find(s, key);
 }
 
-static void add_target(struct lf_adapter_config *ac, const char *weight)
+/* "layers.0.attn.q.weight": where "attn.q" begins, and how long it is. */
+static const char *place_in_layer(const char *name, size_t *n)
 {
-    const char *end = strrchr(weight, '.'), *from = end;
-    char part[96];
-    while (from > weight && from[-1] != '.')
+    const char *p = lf_str_has_prefix(name, "layers.") ? strchr(name + 7, '.') : NULL;
+    p = p ? p + 1 : name;
+    *n = (size_t)(strrchr(p, '.') - p);
+    return p;
+}
+
+/* Would the short name of a tensor or group, the end of its place, mean others too? */
+static bool is_short(const struct lf_peft *p, const char *place, size_t n)
+{
+    size_t from = n, m;
+    while (from > 0 && place[from - 1] != '.')
         from--;
-    snprintf(part, sizeof part, "%.*s", (int)(end - from), from);
+    for (int i = 0; i < lf_pstore_count(p->ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(p->ps, i);
+        const char *const both[] = {d->name, d->group};
+        for (int k = 0; k < 2 && d->ndim >= 2 && lf_str_has_suffix(d->name, ".weight"); k++) {
+            const char *o = place_in_layer(both[k], &m);
+            const size_t tail = n - from;
+            if (m > tail && o[m - tail - 1] == '.' &&
+                strncmp(o + m - tail, place + from, tail) == 0 &&
+                (m != n || strncmp(o, place, n) != 0))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* place: "attn.q", or of parts that share an A "attn.q+gate". */
+static void add_target(struct lf_peft *p, const char *place, size_t n)
+{
+    struct lf_adapter_config *ac = &p->ac;
+    char target[sizeof ac->target[0]];
+    const char *end = place + n, *from = end;
+    while (from > place && from[-1] != '.')
+        from--;
+    if (!memchr(place, '+', n) && is_short(p, place, n))
+        snprintf(target, sizeof target, "%.*s", (int)(end - from), from);
+    else
+        snprintf(target, sizeof target, "layers.*.%.*s.weight", (int)n, place);
     for (int t = 0; t < ac->n_targets; t++)
-        if (strcmp(ac->target[t], part) == 0)
+        if (strcmp(ac->target[t], target) == 0)
             return;
     if (ac->n_targets < LF_ADAPTER_TARGETS)
-        memcpy(ac->target[ac->n_targets++], part, sizeof part);
+        memcpy(ac->target[ac->n_targets++], target, sizeof target);
+}
+
+static bool has_source(const struct lf_peft *p, const struct lf_map_parts *parts, const char *name)
+{
+    for (size_t g = 0; g < parts->n; g++)
+        if (strcmp(p->map.ours[parts->segs[g].src].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The target that a module is: a tensor, a group, or some of a group. */
+static void add_module(struct lf_peft *p, const struct lf_map_parts *parts)
+{
+    const char *first = p->map.ours[parts->segs[0].src].name;
+    const int i = lf_pstore_find(p->ps, first);
+    const char *group = i < 0 ? first : lf_pstore_desc(p->ps, i)->group;
+    char joined[96];
+    size_t n, at = 0, in = 0, all = 0;
+    for (int k = 0; k < lf_pstore_count(p->ps); k++) {
+        const struct lf_param_desc *d = lf_pstore_desc(p->ps, k);
+        if (strcmp(d->group, group) != 0)
+            continue;
+        all++;
+        if (!has_source(p, parts, d->name) || at + 1 >= sizeof joined)
+            continue;
+        const char *place = place_in_layer(d->name, &n), *last = place + n;
+        while (in && last > place && last[-1] != '.')
+            last--;
+        last = in ? last : place;
+        at += (size_t)snprintf(joined + at, sizeof joined - at, "%s%.*s", in ? "+" : "",
+                               (int)(place + n - last), last);
+        in++;
+    }
+    if (in > 1 && in < all) {
+        add_target(p, joined, at < sizeof joined ? at : sizeof joined - 1);
+        return;
+    }
+    const char *place = place_in_layer(in > 1 ? group : first, &n);
+    add_target(p, place, n);
 }
 
 /* The parts that the file has adapters of. */
-static void find_targets(struct lf_peft *p, const lf_st *s)
+static int find_targets(struct lf_peft *p, const lf_st *s, lf_err *err)
 {
     for (size_t k = 0; k < p->map.n_items; k++) {
         const struct lf_map_item *it = &p->map.items[k];
         const struct lf_map_parts *parts = &p->map.of_item[k];
         const size_t n = strlen(it->name), tail = strlen(".weight");
-        if (n <= tail || strcmp(it->name + n - tail, ".weight") != 0 || !parts->n ||
-            !find(s, it->name, n - tail, 0))
+        if (n <= tail || strcmp(it->name + n - tail, ".weight") != 0 || !parts->n)
             continue;
-        const char *ours = p->map.ours[parts->segs[0].src].name;
-        const int i = lf_pstore_find(p->ps, ours);
-        bool one = true;
-        for (size_t g = 0; g < parts->n; g++)
-            one = one && parts->segs[g].src == parts->segs[0].src;
-        add_target(&p->ac, one || i < 0 ? ours : lf_pstore_desc(p->ps, i)->group);
+        const char *module = lf_peft_module(p, it->name, err);
+        if (!module)
+            return LF_ENOMEM;
+        if (find(s, module, strlen(module), 0))
+            add_module(p, parts);
     }
+    return 0;
 }
 
 /* ---- tensors ---- */
@@ -214,9 +288,9 @@ static int take_head(struct lf_peft *p, const lf_st *s, lf_ckpt_tensor *t, lf_er
     return rc;
 }
 
-/* Tensor `which` of a module, its rows in our order. */
+/* Tensor `which` of a module, its rows in our order, as one of ours or several; *n counts them. */
 static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_unit *u, int which,
-                       lf_ckpt_tensor *t, lf_err *err)
+                       lf_ckpt_tensor *t, size_t *n, lf_err *err)
 {
     const struct lf_peft_shape sh = lf_peft_shape(p, u, which);
     const lf_st_entry *e = find(s, u->module, strlen(u->module), which);
@@ -230,19 +304,23 @@ static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_u
     float *ours = rc || !sh.permuted
                       ? x
                       : lf_arena_alloc(p->arena, (size_t)(sh.rows * cols), sizeof *ours, err);
-    char *name = rc != 0 ? NULL
-                         : lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", u->stem,
-                                           lf_peft_tensors[which].ours);
-    if (!ours || !name)
+    if (rc != 0 || !ours)
         return rc != 0 ? rc : LF_ENOMEM;
     for (int64_t r = 0; r < sh.rows && sh.permuted; r++)
         memcpy(ours + u->row[r] * cols, x + r * cols, (size_t)cols * sizeof *ours);
-    *t = (lf_ckpt_tensor){.name = name,
-                          .kind = "weight",
-                          .dtype = LF_H5_F32,
-                          .ndim = sh.cols ? 2 : 1,
-                          .shape = {sh.rows, sh.cols},
-                          .data = ours};
+    for (int k = 0; k < lf_peft_parts(u, which); k++) {
+        const struct lf_peft_part of = lf_peft_part(p, u, which, k);
+        char *name = lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", of.stem,
+                                     lf_peft_tensors[which].ours);
+        if (!name)
+            return LF_ENOMEM;
+        t[(*n)++] = (lf_ckpt_tensor){.name = name,
+                                     .kind = "weight",
+                                     .dtype = LF_H5_F32,
+                                     .ndim = sh.cols ? 2 : 1,
+                                     .shape = {of.rows, sh.cols},
+                                     .data = ours + of.at * cols};
+    }
     return 0;
 }
 
@@ -297,14 +375,15 @@ static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base,
     lf_ckpt_writer *w = NULL;
     lf_ckpt_result r;
     const lf_ckpt_options wo = {.threads = o->threads};
-    const size_t each = (size_t)lf_peft_each(p), n = lf_peft_count(p);
-    lf_ckpt_tensor *t = lf_arena_alloc(p->arena, n, sizeof *t, err);
+    const size_t each = (size_t)lf_peft_each(p), theirs = lf_peft_count(p);
+    size_t n = 0;
+    lf_ckpt_tensor *t = lf_arena_alloc(p->arena, theirs * LF_ADAPTER_MEMBERS, sizeof *t, err);
     json_t *state = t ? adapter_state(p, base, err) : NULL;
     int rc = state ? 0 : LF_ENOMEM;
-    for (size_t k = 0; k < n && rc == 0; k++)
+    for (size_t k = 0; k < theirs && rc == 0; k++)
         rc = lf_peft_is_head(p, k)
-                 ? take_head(p, s, &t[k], err)
-                 : take_tensor(p, s, &p->unit[k / each], (int)(k % each), &t[k], err);
+                 ? take_head(p, s, &t[n++], err)
+                 : take_tensor(p, s, &p->unit[k / each], (int)(k % each), t, &n, err);
     if (rc == 0)
         rc = check_all_taken(p, s, err);
     if (rc == 0)
@@ -349,7 +428,7 @@ int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, 
     if (rc == 0)
         rc = lf_peft_open(&p, &mc, err);
     if (rc == 0)
-        find_targets(&p, s);
+        rc = find_targets(&p, s, err);
     if (rc == 0 && !p.ac.n_targets)
         rc =
             lf_fail(err, LF_EINVAL, "%s holds no adapter of a layer of the model in %s (family %s)",

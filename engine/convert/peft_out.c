@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/io.h"
+#include "engine/base/str.h"
 #include "engine/convert/peft_priv.h"
 #include "engine/model/weights.h"
 #include "engine/store/safetensors.h"
@@ -18,23 +19,27 @@ static const char *last(const char *module)
     return dot ? dot + 1 : module;
 }
 
-static int64_t layers_with(const struct lf_peft *p, const char *name)
+/* Has every module of that short name an adapter? */
+static bool all_have(const struct lf_peft *p, const char *name)
 {
-    int64_t n = 0;
+    char end[128];
+    size_t units = 0, modules = 0;
+    snprintf(end, sizeof end, ".%s.weight", name);
     for (size_t k = 0; k < p->n; k++)
-        n += strcmp(last(p->unit[k].module), name) == 0;
-    return n;
+        units += strcmp(last(p->unit[k].module), name) == 0;
+    for (size_t k = 0; k < p->map.n_items; k++)
+        modules += lf_str_has_suffix(p->map.items[k].name, end);
+    return units == modules;
 }
 
-/* Short names where every layer has an adapter there, else whole ones: PEFT would put new adapters
+/* Short names where every such module has an adapter, else whole ones: PEFT would put new adapters
  * on the others. */
 static json_t *targets(const struct lf_peft *p)
 {
     json_t *t = json_array();
-    const int64_t layers = lf_decoder_config(p->dec)->layers;
     for (size_t k = 0; t && k < p->n; k++) {
         const char *name = last(p->unit[k].module);
-        bool seen = false, all = layers_with(p, name) % layers == 0;
+        bool seen = false, all = all_have(p, name);
         for (size_t j = 0; j < k && all; j++)
             seen = seen || strcmp(last(p->unit[j].module), name) == 0;
         if (!seen && json_array_append_new(t, json_string(all ? name : p->unit[k].module))) {
@@ -103,18 +108,42 @@ static lf_st_decl *declarations(struct lf_peft *p, lf_err *err)
     return d;
 }
 
-/* One of their tensors, its rows in their order (u NULL: as they are). */
-static int put(const lf_ckpt *ck, const char *name, const struct lf_peft_unit *u,
-               struct lf_peft_shape s, lf_st_writer *w, lf_err *err)
+/* One of our tensors, of a shape that is known; cols 0: a vector. */
+static int read_tensor(const lf_ckpt *ck, const char *name, int64_t rows, int64_t cols, float *x,
+                       lf_err *err)
 {
-    const int64_t cols = s.cols ? s.cols : 1;
     const lf_ckpt_entry *e = lf_ckpt_find(ck, name, "weight");
-    if (!e || e->dtype != LF_H5_F32 || e->ndim != (s.cols ? 2 : 1) || e->shape[0] != s.rows ||
-        (s.cols && e->shape[1] != s.cols))
+    if (!e || e->dtype != LF_H5_F32 || e->ndim != (cols ? 2 : 1) || e->shape[0] != rows ||
+        (cols && e->shape[1] != cols))
         return lf_fail(err, LF_EFORMAT, "%s: %s is missing or not f32 [%lld, %lld]",
-                       lf_ckpt_dir(ck), name, (long long)s.rows, (long long)s.cols);
+                       lf_ckpt_dir(ck), name, (long long)rows, (long long)cols);
+    return lf_ckpt_read(ck, e, NULL, NULL, x, err);
+}
+
+static int put_head(const lf_ckpt *ck, int64_t cols, lf_st_writer *w, lf_err *err)
+{
+    float *x = lf_malloc((size_t)cols, sizeof *x, err);
+    int rc = x ? read_tensor(ck, LF_WEIGHTS_PREFIX LF_PEFT_SCORE, 1, cols, x, err) : LF_ENOMEM;
+    rc = rc != 0 ? rc : lf_st_writer_put(w, x, (size_t)cols * sizeof *x, err);
+    free(x);
+    return rc;
+}
+
+/* One of their tensors, its rows in their order. */
+static int put_unit(const struct lf_peft *p, const struct lf_peft_unit *u, int which,
+                    const lf_ckpt *ck, lf_st_writer *w, lf_err *err)
+{
+    const struct lf_peft_shape s = lf_peft_shape(p, u, which);
+    const int64_t cols = s.cols ? s.cols : 1;
     float *x = lf_malloc((size_t)(s.rows * cols), sizeof *x, err);
-    int rc = x ? lf_ckpt_read(ck, e, NULL, NULL, x, err) : LF_ENOMEM;
+    int rc = x ? 0 : LF_ENOMEM;
+    for (int k = 0; k < lf_peft_parts(u, which) && rc == 0; k++) {
+        const struct lf_peft_part of = lf_peft_part(p, u, which, k);
+        char name[256];
+        snprintf(name, sizeof name, LF_WEIGHTS_PREFIX "%s.%s", of.stem,
+                 lf_peft_tensors[which].ours);
+        rc = read_tensor(ck, name, of.rows, s.cols, x + of.at * cols, err);
+    }
     for (int64_t r = 0; r < s.rows && rc == 0; r++)
         rc = lf_st_writer_put(w, x + (s.permuted ? u->row[r] : r) * cols, (size_t)cols * sizeof *x,
                               err);
@@ -126,14 +155,9 @@ static int put_nth(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_w
                    lf_err *err)
 {
     const size_t each = (size_t)lf_peft_each(p);
-    if (lf_peft_is_head(p, i)) {
-        const struct lf_peft_shape s = {1, lf_model_embed_width(lf_decoder_config(p->dec)), false};
-        return put(ck, LF_WEIGHTS_PREFIX LF_PEFT_SCORE, NULL, s, w, err);
-    }
-    const struct lf_peft_unit *u = &p->unit[i / each];
-    char name[256];
-    snprintf(name, sizeof name, LF_WEIGHTS_PREFIX "%s.%s", u->stem, lf_peft_tensors[i % each].ours);
-    return put(ck, name, u, lf_peft_shape(p, u, (int)(i % each)), w, err);
+    if (lf_peft_is_head(p, i))
+        return put_head(ck, lf_model_embed_width(lf_decoder_config(p->dec)), w, err);
+    return put_unit(p, &p->unit[i / each], (int)(i % each), ck, w, err);
 }
 
 static int write_tensors(struct lf_peft *p, const lf_ckpt *ck, const char *dir, lf_artifact *a,

@@ -7,12 +7,20 @@
 #include "engine/convert/peft.h"
 #include "engine/convert/priv.h"
 
+/* A B of ours, whose rows are [at, at + rows) of those of the unit; its magnitude has the same. */
+struct lf_peft_part {
+    const char *stem; /* "layers.0.attn.q" */
+    int64_t at, rows;
+};
+
 /* One linear layer with an adapter. */
 struct lf_peft_unit {
-    const char *stem;   /* ours: "layers.0.attn.q" */
+    const char *stem; /* ours, of A: "layers.0.attn.q" */
+    struct lf_peft_part *part;
+    int n_parts;        /* more than one: parts of a group that share an A */
     const char *module; /* theirs: "model.layers.0.self_attn.q_proj" */
     int64_t rows, cols; /* of its weight */
-    int64_t *row;       /* [rows]: row r of their B is row row[r] of ours */
+    int64_t *row;       /* [rows]: row r of their B is row row[r] of ours, behind each other */
     bool turned;        /* their weight is [in, out] */
 };
 
@@ -40,6 +48,17 @@ static inline int lf_peft_each(const struct lf_peft *p)
     return p->ac.dora ? 3 : 2;
 }
 
+/* How many tensors of ours `which` of a unit is. */
+static inline int lf_peft_parts(const struct lf_peft_unit *u, int which)
+{
+    return which ? u->n_parts : 1;
+}
+static inline struct lf_peft_part lf_peft_part(const struct lf_peft *p,
+                                               const struct lf_peft_unit *u, int which, int k)
+{
+    return which ? u->part[k] : (struct lf_peft_part){u->stem, 0, p->ac.rank};
+}
+
 /* The trained head of a reward model stands behind the adapters of all modules. It is copied as it
  * is. */
 #define LF_PEFT_HEAD  "base_model.model.score.weight"
@@ -65,6 +84,9 @@ static inline struct lf_peft_shape lf_peft_shape(const struct lf_peft *p,
     return s[which];
 }
 
+/* The name of a module in the program: that of its weight in a file, name, without the ending. NULL:
+ * out of memory. */
+const char *lf_peft_module(struct lf_peft *p, const char *name, lf_err *err);
 /* Makes the mapping of a model. */
 int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err);
 /* Declares the adapter p->ac and finds its modules. */

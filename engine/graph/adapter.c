@@ -88,16 +88,42 @@ static int declare_magnitude(lf_pstore *ps, const struct lf_param_desc *of, int6
     return rc < 0 ? rc : 0;
 }
 
-static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t members,
-                           const struct lf_adapter_desc *ad, lf_err *err)
+int lf_pstore_adapter_first(const lf_pstore *ps, int i)
 {
+    const struct lf_padapter *a = adapter_of(ps, ps->p[i].group);
+    const int k = i - (a ? ps->g[a->group].first : 0);
+    return a && a->members >> k & 1 ? ps->g[a->group].first + a->first[k] : -1;
+}
+
+/* false: a set is empty, or one has a member that another has or the group has not. */
+static bool take_sets(struct lf_padapter *a, const struct lf_pgroup *g, const uint32_t *sets, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!sets[i] || sets[i] & a->members || (uint64_t)sets[i] >> g->count)
+            return false;
+        a->members |= sets[i];
+        for (int k = g->count - 1, first = 0; k >= 0; k--)
+            if (sets[i] >> k & 1) {
+                for (first = 0; !(sets[i] >> first & 1); first++)
+                    ;
+                a->first[k] = (uint8_t)first;
+            }
+    }
+    return true;
+}
+
+static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, const struct lf_padapter *a,
+                           lf_err *err)
+{
+    const struct lf_adapter_desc *ad = &a->d;
+    const uint32_t members = a->members;
     const int64_t rank = ad->rank;
     int rc = 0;
     for (int part = 0; part < 2; part++) /* all A first: they are one group */
         for (int32_t k = 0; k < g->count && rc == 0; k++) {
             const struct lf_param_desc d =
                 ps->p[g->first + k].d; /* a copy: adding moves the array */
-            if (members >> k & 1)
+            if (members >> k & 1 && (part || a->first[k] == k))
                 rc = part == 0 ? declare(ps, &d, "lora_A", g->name, rank, d.dims[1], err)
                                : declare(ps, &d, "lora_B", NULL, d.dims[0], rank, err);
             if (rc == 0 && part == 1 && ad->magnitude && (members >> k & 1))
@@ -106,7 +132,7 @@ static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t me
     return rc;
 }
 
-int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
+int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int n_sets,
                     const struct lf_adapter_desc *d, lf_err *err)
 {
     const int32_t gi = lf_pstore_group(ps, group);
@@ -115,18 +141,21 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
     if (adapter_of(ps, gi))
         return lf_fail(err, LF_EEXIST, "adapter: group %s has one already", group);
     const struct lf_pgroup g = ps->g[gi];
-    if (g.ndim != 2 || d->rank < 1 || (g.count < 32 && members >> g.count))
-        return lf_fail(err, LF_EINVAL,
-                       "adapter of %s: it needs matrices [out, in], members that are there and a "
-                       "rank of at least 1",
-                       group);
+    struct lf_padapter a = {.group = gi, .d = *d};
+    if (g.ndim != 2 || d->rank < 1 || g.count > LF_ADAPTER_MEMBERS ||
+        !take_sets(&a, &g, sets, n_sets))
+        return lf_fail(
+            err, LF_EINVAL,
+            "adapter of %s: it needs matrices [out, in], sets of members that are there, each "
+            "once, and a rank of at least 1",
+            group);
     int rc = lf_grow(&ps->ad, &ps->cap_ad, ps->n_ad, sizeof *ps->ad, err);
     if (rc != 0)
         return rc;
     if (g.count == 1)
-        members = 0;
-    if (members) {
-        rc = declare_members(ps, &g, members, d, err);
+        a.members = 0;
+    if (a.members) {
+        rc = declare_members(ps, &g, &a, err);
     } else {
         struct lf_param_desc of = ps->p[g.first].d; /* a copy: adding moves the array */
         of.name = g.name;
@@ -139,7 +168,7 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
             rc = declare_magnitude(ps, &of, g.all_rows, err);
     }
     if (rc == 0)
-        ps->ad[ps->n_ad++] = (struct lf_padapter){.group = gi, .members = members, .d = *d};
+        ps->ad[ps->n_ad++] = a;
     return rc;
 }
 
@@ -343,16 +372,22 @@ struct layer {
     lf_val rest;       /* what dropout kept from base; LF_NONE: nothing */
 };
 
+/* A member of the group: its columns of what is written, and what its A gave of x. */
+struct member {
+    const struct lf_param_desc *d;
+    int64_t col;
+    lf_val down; /* LF_NONE: it has no adapter */
+    int64_t at;  /* where its A begins in those of the group */
+};
+
 /* Columns [col, ...) of y = those of base, with down_k B_k^T added where the member is adapted. */
-static void write_member(const struct layer *l, lf_val y, const struct lf_param_desc *d,
-                         bool adapted, int64_t col, int64_t at)
+static void write_member(const struct layer *l, lf_val y, const struct member *m)
 {
     lf_graph *g = l->g;
-    const struct columns to = {y, col, d->dims[0]};
-    const lf_val old = lf_slice(g, l->base, col, d->dims[0]);
-    if (adapted) {
-        const int32_t in[] = {lf_slice(g, l->down, at, l->a->d.rank).id,
-                              param_of(g, d->name, "lora_B").id, 0, old.id};
+    const struct columns to = {y, m->col, m->d->dims[0]};
+    const lf_val old = lf_slice(g, l->base, m->col, m->d->dims[0]);
+    if (m->down.id) {
+        const int32_t in[] = {m->down.id, param_of(g, m->d->name, "lora_B").id, 0, old.id};
         write_part(g, &to, LF_OP_LINEAR, in, 4, NULL);
     } else {
         write_part(g, &to, LF_OP_COPY, &old.id, 1, NULL);
@@ -394,26 +429,26 @@ static void dora_operands(const struct layer *l, const struct dora *m, int32_t i
 }
 
 /* The same with magnitudes. A member without an adapter gets what dropout kept from it back. */
-static void write_dora(const struct layer *l, lf_val y, const struct lf_param_desc *d, bool adapted,
-                       int64_t col, int64_t at)
+static void write_dora(const struct layer *l, lf_val y, const struct member *m)
 {
     lf_graph *g = l->g;
     struct lf_attr attr = {0};
-    const struct columns to = {y, col, d->dims[0]};
-    const lf_val old = lf_slice(g, l->base, col, d->dims[0]),
-                 rest = l->rest.id ? lf_slice(g, l->rest, col, d->dims[0]) : LF_NONE;
+    const int64_t rows = m->d->dims[0];
+    const struct columns to = {y, m->col, rows};
+    const lf_val old = lf_slice(g, l->base, m->col, rows),
+                 rest = l->rest.id ? lf_slice(g, l->rest, m->col, rows) : LF_NONE;
     int32_t in[6] = {old.id, 0, rest.id};
-    if (adapted) {
-        const struct dora m = {.b = param_of(g, d->name, "lora_B"),
-                               .m = param_of(g, d->name, "lora_magnitude"),
-                               .row = col,
-                               .at = at,
-                               .base = old,
-                               .down = lf_slice(g, l->down, at, l->a->d.rank),
-                               .rest = rest};
-        dora_operands(l, &m, in, &attr);
+    if (m->down.id) {
+        const struct dora of = {.b = param_of(g, m->d->name, "lora_B"),
+                                .m = param_of(g, m->d->name, "lora_magnitude"),
+                                .row = m->col,
+                                .at = m->at,
+                                .base = old,
+                                .down = m->down,
+                                .rest = rest};
+        dora_operands(l, &of, in, &attr);
     }
-    if (adapted || rest.id)
+    if (m->down.id || rest.id)
         write_part(g, &to, LF_OP_DORA, in, 6, &attr);
     else
         write_part(g, &to, LF_OP_COPY, in, 1, NULL);
@@ -425,13 +460,19 @@ static lf_val all_members(const struct layer *l)
     const struct lf_pgroup *pg = &g->ps->g[l->a->group];
     lf_val y = {lf_tensor_new(g, LF_F32, LF_ROLE_ACT, g->t[l->base.id].rows, pg->all_rows,
                               "adapted.%zu", g->n_n)};
+    struct member m[LF_ADAPTER_MEMBERS];
     int64_t col = 0, at = 0;
     for (int32_t k = 0; k < pg->count && !g->err.rc; k++) {
-        const struct lf_param_desc *d = &g->ps->p[pg->first + k].d;
-        const bool adapted = l->a->members >> k & 1;
-        (l->a->d.magnitude ? write_dora : write_member)(l, y, d, adapted, col, at);
-        at += adapted ? l->a->d.rank : 0;
-        col += d->dims[0];
+        m[k] = (struct member){.d = &g->ps->p[pg->first + k].d, .col = col, .at = at};
+        if (l->a->members >> k & 1 && l->a->first[k] != k) {
+            m[k].down = m[l->a->first[k]].down;
+            m[k].at = m[l->a->first[k]].at;
+        } else if (l->a->members >> k & 1) {
+            m[k].down = lf_slice(g, l->down, at, l->a->d.rank);
+            at += l->a->d.rank;
+        }
+        (l->a->d.magnitude ? write_dora : write_member)(l, y, &m[k]);
+        col += m[k].d->dims[0];
     }
     return g->err.rc ? LF_NONE : y;
 }

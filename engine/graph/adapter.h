@@ -26,13 +26,17 @@
  *
  * An adapter is attached to a group of the store, such as q, k, v of one layer. It belongs to the
  * group as a whole, with one A for all rows, as in programs where q, k, v are one module; or to
- * some of its members, each with A and B of its own. Its tensors are ordinary tensors of the store
- * whose description has `adapter` set:
+ * some of its members, each with A and B of its own; or to sets of its members, each set with one
+ * A, as in programs where a part of the group is a module. Its tensors are ordinary tensors of the
+ * store whose description has `adapter` set:
  *
  *     whole group "layers.0.attn.qkv.weight":   layers.0.attn.qkv.lora_A [r, K],
  *                                               layers.0.attn.qkv.lora_B [N, r]
  *     member "layers.0.attn.q.weight" of it:    layers.0.attn.q.lora_A [r, K],
  *                                               layers.0.attn.q.lora_B [N_q, r]
+ *     set of q and v:                           layers.0.attn.q.lora_A [r, K],
+ *                                               layers.0.attn.q.lora_B [N_q, r],
+ *                                               layers.0.attn.v.lora_B [N_v, r]
  *
  * and with a magnitude layers.0.attn.qkv.lora_magnitude [N], layers.0.attn.q.lora_magnitude [N_q].
  */
@@ -47,13 +51,18 @@ struct lf_adapter_desc {
     bool magnitude; /* DoRA */
 };
 
-/* Declares the tensors of an adapter of `group`, which must hold matrices. Bit k of members gives
- * the k-th member an adapter of its own; members 0 means one adapter for all rows. The group itself
- * does not change; callers usually freeze it before. LF_ENOENT: there is no such group. LF_EINVAL:
- * the group has no matrices [out, in] or no such member, or rank < 1. LF_EEXIST: the group has an
- * adapter. */
-int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
+#define LF_ADAPTER_MEMBERS 32 /* of a group, at most */
+
+/* Declares the tensors of an adapter of `group`, which must hold matrices. Bit k of sets[i] puts the
+ * k-th member into set i, whose members share one A; n_sets 0 means one adapter for all rows. The
+ * group itself does not change; callers usually freeze it before. LF_ENOENT: there is no such group.
+ * LF_EINVAL: the group has no matrices [out, in] or no such member, a member is in no set alone or
+ * in two, or rank < 1. LF_EEXIST: the group has an adapter. */
+int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int n_sets,
                     const struct lf_adapter_desc *d, lf_err *err);
+/* Index of the tensor after which the lora_A is named that the adapter of tensor i reads: i itself,
+ * or another one of its set. -1: the tensor has none of its own. */
+int lf_pstore_adapter_first(const lf_pstore *ps, int i);
 /* Trains a tensor of the model, which is a group of its own, as a whole beside the adapters and
  * keeps it with them (PEFT's modules_to_save). `adapter` and `whole` of its description are set,
  * and it is no longer frozen. LF_ENOENT: there is no such tensor. */

@@ -473,6 +473,9 @@ struct lf_param {
 struct lf_padapter {
     int32_t group;
     uint32_t members; /* bits; 0: the group as a whole */
+    /* [member]: the one that stands first among those that share its A, after which that is
+     * named */
+    uint8_t first[LF_ADAPTER_MEMBERS];
     struct lf_adapter_desc d;
 };
 struct lf_back;

@@ -53,9 +53,9 @@ static bool names(const char *target, const char *name)
  * column. */
 static bool adaptable(const struct lf_param_desc *d)
 {
-    static const char *const parts[] = {"q",   "k",   "v",    "o",   "gate", "up",  "down",
-                                        "q_a", "q_b", "kv_a", "k_b", "v_b",  "z",   "a",
-                                        "b",   "c",   "x",    "f_a", "f_b",  "g_a", "g_b"};
+    static const char *const parts[] = {
+        "q", "k", "v", "o", "gate", "up",  "down", "q_a", "q_b", "kv_a",      "k_b",       "v_b",
+        "z", "a", "b", "c", "x",    "f_a", "f_b",  "g_a", "g_b", "latent_in", "latent_out"};
     char part[64];
     part_of(part, sizeof part, d->name);
     bool known = false;
@@ -65,10 +65,31 @@ static bool adaptable(const struct lf_param_desc *d)
            lf_str_has_suffix(d->name, ".weight"); /* biases of experts are no matrices */
 }
 
+/* A group that is being chosen from. */
 struct choice {
     bool whole;
-    uint32_t members;
+    uint32_t members;                 /* with an adapter */
+    uint32_t set[LF_ADAPTER_MEMBERS]; /* members that share an A */
+    int n_sets;
 };
+
+static int add_set(struct choice *c, uint32_t set, const char *target, const char *group,
+                   lf_err *err)
+{
+    if (!set || (c->members & set) == set)
+        for (int s = 0; s < c->n_sets; s++)
+            if (c->set[s] == set)
+                return 0; /* named before, by another target */
+    if (c->members & set)
+        return lf_fail(
+            err, LF_EINVAL,
+            "lora_targets = %s: parts of %s are named twice, joined with others and not; "
+            "take one of them",
+            target, group);
+    c->members |= set;
+    c->set[c->n_sets++] = set;
+    return 0;
+}
 
 static int choose_one(struct choice *c, const struct lf_param_desc *d, int member,
                       const char *target, bool *hit, lf_err *err)
@@ -86,9 +107,48 @@ static int choose_one(struct choice *c, const struct lf_param_desc *d, int membe
             target, d->name);
     *hit = true;
     c->whole = c->whole || whole;
-    if (!whole)
-        c->members |= 1u << member;
-    return 0;
+    return whole ? 0 : add_set(c, 1u << member, target, d->group, err);
+}
+
+/* "layers.*.scan.q+k.weight": the same with part k of the names between '+' in place of all of
+ * them. false: there are not so many. */
+static bool joined_part(char *buf, size_t cap, const char *target, int k)
+{
+    const char *from = strchr(target, '+'), *end = from;
+    while (from > target && from[-1] != '.')
+        from--;
+    end += strcspn(end, ".");
+    const char *part = from;
+    for (; k > 0 && part < end; k--) {
+        part += strcspn(part, "+.");
+        part += part < end;
+    }
+    if (k > 0 || part >= end)
+        return false;
+    snprintf(buf, cap, "%.*s%.*s%s", (int)(from - target), target, (int)strcspn(part, "+."), part,
+             end);
+    return true;
+}
+
+/* Members that share one A, as parts of a group do that are one module elsewhere. A group that
+ * lacks one of them is not meant. */
+static int choose_joined(struct choice *c, const lf_pstore *ps, int i, int n, const char *target,
+                         bool *hit, lf_err *err)
+{
+    char part[sizeof((struct lf_adapter_config *)0)->target[0]];
+    uint32_t set = 0;
+    for (int j = 0; joined_part(part, sizeof part, target, j); j++) {
+        int found = -1;
+        for (int k = 0; k < n && found < 0; k++) {
+            const struct lf_param_desc *d = lf_pstore_desc(ps, i + k);
+            found = adaptable(d) && d->ndim == 2 && names(part, d->name) ? k : -1;
+        }
+        if (found < 0)
+            return 0;
+        set |= 1u << found;
+    }
+    *hit = *hit || set;
+    return set ? add_set(c, set, target, lf_pstore_desc(ps, i)->group, err) : 0;
 }
 
 /* Is the tensor of a head of mtp_layers that has no adapter? Who reads an adapter runs no head in
@@ -109,8 +169,12 @@ static int choose(struct choice *c, const lf_pstore *ps, int i, int n,
     for (int k = 0; k < n && rc == 0; k++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i + k);
         for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && rc == 0 && adaptable(d); t++)
-            rc = choose_one(c, d, k, a->n_targets ? a->target[t] : all, &hits[t], err);
+            if (!a->n_targets || !strchr(a->target[t], '+'))
+                rc = choose_one(c, d, k, a->n_targets ? a->target[t] : all, &hits[t], err);
     }
+    for (int t = 0; t < a->n_targets && rc == 0; t++)
+        if (strchr(a->target[t], '+'))
+            rc = choose_joined(c, ps, i, n, a->target[t], &hits[t], err);
     if (rc == 0 && c->whole && c->members)
         rc = lf_fail(err, LF_EINVAL,
                      "lora_targets: %s is named as a whole and by its parts; take one of them",
@@ -140,6 +204,16 @@ static int adapt_head(const lf_decoder *d, lf_pstore *ps, const struct lf_adapte
                                                   : lf_pstore_adapt_whole(ps, "score.weight", err);
 }
 
+/* How many tensors the group has that begins with tensor i. */
+static int group_size(const lf_pstore *ps, int i)
+{
+    const char *group = lf_pstore_desc(ps, i)->group;
+    int n = 1;
+    while (i + n < lf_pstore_count(ps) && strcmp(lf_pstore_desc(ps, i + n)->group, group) == 0)
+        n++;
+    return n;
+}
+
 /* A store of some chunks lacks layers that targets may be about: looks among those of the whole
  * model. */
 static int hits_elsewhere(const lf_decoder *d, const lf_pstore *ps,
@@ -147,11 +221,12 @@ static int hits_elsewhere(const lf_decoder *d, const lf_pstore *ps,
 {
     lf_pstore *all = lf_pstore_create(err);
     int rc = all ? lf_decoder_declare(d, all, err) : LF_ENOMEM;
-    for (int i = 0; rc == 0 && i < lf_pstore_count(all); i++) {
-        struct choice c = {false, 0};
+    for (int i = 0, n; rc == 0 && i < lf_pstore_count(all); i += n) {
+        struct choice c = {0};
+        n = group_size(all, i);
         if (lf_pstore_find(ps, lf_pstore_desc(all, i)->name) < 0 &&
             !idle(d, a, lf_pstore_desc(all, i)->name))
-            rc = choose(&c, all, i, 1, a, hits, err);
+            rc = choose(&c, all, i, n, a, hits, err);
     }
     lf_pstore_destroy(all);
     return rc;
@@ -202,12 +277,11 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
     lf_pstore_freeze(ps, "", true);
     for (int i = 0, n; i < count && rc == 0; i += n) {
         const char *group = lf_pstore_desc(ps, i)->group;
-        struct choice c = {false, 0};
-        for (n = 1; i + n < count && strcmp(lf_pstore_desc(ps, i + n)->group, group) == 0; n++)
-            ;
+        struct choice c = {0};
+        n = group_size(ps, i);
         rc = idle(d, a, lf_pstore_desc(ps, i)->name) ? 0 : choose(&c, ps, i, n, a, hits, err);
-        if (rc == 0 && (c.whole || c.members))
-            rc = lf_pstore_adapt(ps, group, c.whole ? 0 : c.members, &ad, err);
+        if (rc == 0 && (c.whole || c.n_sets))
+            rc = lf_pstore_adapt(ps, group, c.set, c.whole ? 0 : c.n_sets, &ad, err);
     }
     if (rc == 0)
         rc = hits_elsewhere(d, ps, a, hits, err);

@@ -17,6 +17,8 @@
  *     qkv gate_up in           q, k, v (gate, up; all that a scan or a short convolution reads) as
  *                              one module with one A, for models that store them as one
  *     layers.3.attn.q.weight   a pattern (* ? [...]) over the names of tensors
+ *     q+gate                   parts of one of these groups that share one A, for models that store
+ *                              them as one module; in a pattern too: layers.*.scan.q+k+v.weight
  * Experts of a mixture and their router have no adapters. score.weight of a reward model is new, so
  * it is trained whole beside the adapters (head); the base may be a language model.
  */

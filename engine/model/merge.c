@@ -118,19 +118,23 @@ static int read_factor(struct merge *m, const char *name, const char *what, int6
     return x ? lf_ckpt_read(m->adapter, e, NULL, NULL, x, err) : LF_ENOMEM;
 }
 
-/* The adapter `of`, whose B has so many rows; the weight's begin at row. */
-static int read_factors(struct merge *m, struct part *p, const char *of, int64_t row, int64_t rows,
-                        lf_err *err)
+/* Whose A and whose B, of so many rows, of which the weight's begin at row. */
+struct factors {
+    const char *a, *b;
+    int64_t row, rows;
+};
+
+static int read_factors(struct merge *m, struct part *p, const struct factors *f, lf_err *err)
 {
-    int rc = read_factor(m, of, "lora_A", m->ac.rank, p->cols, &p->a, err);
+    int rc = read_factor(m, f->a, "lora_A", m->ac.rank, p->cols, &p->a, err);
     if (rc == 0)
-        rc = read_factor(m, of, "lora_B", rows, m->ac.rank, &p->b, err);
+        rc = read_factor(m, f->b, "lora_B", f->rows, m->ac.rank, &p->b, err);
     if (rc == 0 && m->ac.dora)
-        rc = read_factor(m, of, "lora_magnitude", rows, 0, &p->m_of_row, err);
+        rc = read_factor(m, f->b, "lora_magnitude", f->rows, 0, &p->m_of_row, err);
     if (rc != 0)
         return rc;
-    p->b += row * m->ac.rank;
-    p->m_of_row = p->m_of_row ? p->m_of_row + row : NULL;
+    p->b += f->row * m->ac.rank;
+    p->m_of_row = p->m_of_row ? p->m_of_row + f->row : NULL;
     return 0;
 }
 
@@ -151,9 +155,12 @@ static int find_factors(struct merge *m, int i, struct part *p, lf_err *err)
     if (!own || !group)
         return LF_ENOMEM;
     p->cols = d->dims[1];
-    snprintf(name, sizeof name, "%s.lora_A", own);
-    if (lf_pstore_find(m->ps, name) >= 0)
-        return read_factors(m, p, own, 0, d->dims[0], err);
+    const int first = lf_pstore_adapter_first(m->ps, i);
+    if (first >= 0) {
+        const char *shared = stem(m, lf_pstore_desc(m->ps, first)->name, err);
+        return shared ? read_factors(m, p, &(struct factors){shared, own, 0, d->dims[0]}, err)
+                      : LF_ENOMEM;
+    }
     int64_t row = 0, rows = d->dims[0];
     for (int k = i - 1; k >= 0 && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k--)
         row += lf_pstore_desc(m->ps, k)->dims[0];
@@ -163,7 +170,7 @@ static int find_factors(struct merge *m, int i, struct part *p, lf_err *err)
     snprintf(name, sizeof name, "%s.lora_B", group);
     if (lf_pstore_find(m->ps, name) < 0) /* members of the group have some, this one has none */
         return 0;
-    return read_factors(m, p, group, row, row + rows, err);
+    return read_factors(m, p, &(struct factors){group, group, row, row + rows}, err);
 }
 
 static int add_tensor(struct merge *m, int i, lf_err *err)

@@ -145,11 +145,13 @@ static struct lf_step_record step(struct run *r, int n)
     return rec;
 }
 
-static void test(const char *family)
+/* near: of gradient norms. AdamW divides by gradients, so where a few are next to nothing rounding
+ * grows with the steps; the first is near everywhere. */
+static void test(const char *family, double near)
 {
     char base[4096], adapter[4096];
     struct run r;
-    double loss = 0, norm = 0;
+    double loss = 0, norm = 0, first = 0;
     make(family, base, adapter, sizeof base);
     open_run(&r, base, adapter);
     expected(&r, family);
@@ -157,9 +159,11 @@ static void test(const char *family)
         const struct lf_step_record rec = step(&r, n);
         loss = fmax(loss, fabs(rec.loss_sum / (B * (T - 1)) / r.loss[n] - 1));
         norm = fmax(norm, fabs((double)rec.grad_norm / r.norm[n] - 1));
+        first = n == 0 ? norm : first;
     }
     tap_ok(loss < 1e-5, "%s: loss of twenty steps within %.2g", family, loss);
-    tap_ok(norm < 1e-4, "%s: gradient norm within %.2g", family, norm);
+    tap_ok(norm < near && first < 1e-4, "%s: gradient norm within %.2g, at first %.2g", family,
+           norm, first);
     tap_ok(r.loss[STEPS - 1] < r.loss[0] - 0.3, "%s: they learn, so a wrong gradient would show",
            family);
     close_run(&r);
@@ -167,11 +171,17 @@ static void test(const char *family)
 
 int main(void)
 {
-    TAP(3, test("llama"));
-    TAP(3, test("phi3"));
-    TAP(3, test("gpt2"));
-    TAP(3, test("gpt-neox"));
-    TAP(3, test("llama-dora"));
-    TAP(3, test("gpt2-dora"));
+    TAP(3, test("llama", 1e-4));
+    TAP(3, test("phi3", 1e-4));
+    TAP(3, test("gpt2", 1e-4));
+    TAP(3, test("gpt-neox", 1e-4));
+    TAP(3, test("llama-dora", 1e-4));
+    TAP(3, test("gpt2-dora", 1e-4));
+    TAP(3, test("qwen3-next", 1e-4));
+    TAP(3, test("qwen3.5", 1e-4));
+    TAP(3, test("mamba2", 1e-3));
+    TAP(3, test("kimi-linear", 1e-4));
+    TAP(3, test("nemotron-h-latent", 2e-3));
+    TAP(3, test("qwen3-next-dora", 2e-3));
     return tap_done();
 }

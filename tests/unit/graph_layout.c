@@ -24,6 +24,7 @@ struct row {
     const char *set[MAX_SET]; /* "key=value" of the description */
     int lora;                 /* rank of adapters on every linear layer; -1: with magnitudes */
     bool fused;               /* one adapter for all members of a group */
+    bool joined;              /* members with an adapter share one A */
     enum lf_dtype compute;
     enum lf_recompute recompute;
 };
@@ -68,6 +69,8 @@ static const struct row rows[] = {
     {.name = "lora", .set = {"qkv_bias=yes"}, .lora = 3},
     {.name = "dora", .set = {"mlp_bias=yes", "out_bias=yes"}, .lora = -3},
     {.name = "fused lora", .set = {"qkv_bias=yes"}, .lora = 3, .fused = true},
+    {.name = "joined lora", .set = {"qkv_bias=yes"}, .lora = 3, .joined = true},
+    {.name = "joined dora", .set = {"mlp_bias=yes", "out_bias=yes"}, .lora = -3, .joined = true},
     {.name = "fused dora", .set = {"qkv_bias=yes", "out_bias=yes"}, .lora = -3, .fused = true},
     {.name = "selective", .recompute = LF_RECOMPUTE_SELECTIVE},
     {.name = "full", .set = {"qk_norm=yes"}, .recompute = LF_RECOMPUTE_FULL},
@@ -341,10 +344,15 @@ static void adapt(lf_pstore *ps, const struct row *row)
             const bool kv = latent(row);
             const char *const of[] = {kv ? "attn.kv_b" : "attn.qkv", "attn.o", "mlp.gate_up",
                                       "mlp.down"};
-            const uint32_t members = row->fused ? 0 : k == 0 ? (kv ? 3 : 5) : k == 2 ? 3 : 0;
+            const uint32_t members = row->fused ? 0
+                                     : k == 0   ? (kv ? 3 : 5)
+                                     : k == 2   ? 3
+                                                : 0,
+                           apart[] = {members & 1, members & ~1u},
+                           *sets = row->joined ? &members : apart;
             char name[64];
             snprintf(name, sizeof name, "layers.%d.%s.weight", l, of[k]);
-            if (lf_pstore_adapt(ps, name, members, &d, &err))
+            if (lf_pstore_adapt(ps, name, sets, members ? 2 - row->joined : 0, &d, &err))
                 tap_bail("%s", err.text);
         }
 }

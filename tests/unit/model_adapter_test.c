@@ -208,14 +208,28 @@ static void stir(struct rig *r)
 
 /* ---- the merged model ---- */
 
-/* w of "STEM.weight" plus the rows [row, ...) of scale B A of the adapter "of". */
-static void merge_rows(struct rig *r, float *w, const struct lf_param_desc *d, const char *of,
-                       int64_t row, double scale)
+/* The A of the adapter "of", or that which tensor i shares with others. */
+static int find_a(struct rig *r, int i, const char *of)
 {
     char name[128];
+    const int first = lf_pstore_adapter_first(r->ps, i);
+    const char *shared = first < 0 ? NULL : lf_pstore_desc(r->ps, first)->name;
+    snprintf(name, sizeof name, "%s.lora_B", of);
+    if (lf_pstore_find(r->ps, name) < 0)
+        return -1;
+    snprintf(name, sizeof name, "%.*s.lora_A",
+             shared ? (int)(strlen(shared) - strlen(".weight")) : (int)strlen(of),
+             shared ? shared : of);
+    return lf_pstore_find(r->ps, name);
+}
+
+/* w of tensor i plus the rows [row, ...) of scale B A of the adapter "of". */
+static void merge_rows(struct rig *r, int i_w, float *w, const char *of, int64_t row, double scale)
+{
+    const struct lf_param_desc *d = lf_pstore_desc(r->ps, i_w);
+    const int ia = find_a(r, i_w, of);
+    char name[128];
     int64_t n;
-    snprintf(name, sizeof name, "%s.lora_A", of);
-    const int ia = lf_pstore_find(r->ps, name);
     if (ia < 0)
         return;
     const int64_t rank = lf_pstore_desc(r->ps, ia)->dims[0], cols = d->dims[1];
@@ -257,12 +271,12 @@ static void merge(struct rig *m, struct rig *r, double scale)
         float *w = read(m, i, LF_P_MASTER, &n);
         snprintf(of, sizeof of, "%.*s", (int)(strlen(d->name) - strlen(".weight")), d->name);
         if (d->ndim == 2)
-            merge_rows(r, w, d, of, 0, scale);
+            merge_rows(r, i, w, of, 0, scale);
         for (int k = i; k > 0 && strcmp(lf_pstore_desc(m->ps, k - 1)->group, d->group) == 0; k--)
             row += lf_pstore_desc(m->ps, k - 1)->dims[0];
         snprintf(of, sizeof of, "%.*s", (int)(strlen(d->group) - strlen(".weight")), d->group);
         if (d->ndim == 2 && strcmp(d->group, d->name) != 0)
-            merge_rows(r, w, d, of, row, scale);
+            merge_rows(r, i, w, of, row, scale);
         if (lf_pstore_write(m->ps, i, LF_F32, w, &err))
             tap_bail("%s", err.text);
         free(w);
@@ -628,6 +642,7 @@ int main(void)
     TAP(7, test_targets(&c, "qkv gate_up", 4 * layers, false));
     TAP(7, test_targets(&c, "layers.0.attn.o.weight layers.1.mlp.up.*", 4, false));
     TAP(7, test_targets(&c, "k o gate_up", 9 * layers, true));
+    TAP(7, test_targets(&c, "q+v k layers.*.mlp.gate+up.weight", 8 * layers, false));
     lf_model_config mixes[3];
     static const char *const mixers[3][8] = {
         {"layer_mixers=gf*", "scan_heads=4", "scan_key_dim=8", "scan_value_dim=6", "scan_conv=4",
@@ -640,6 +655,7 @@ int main(void)
     /* of scans q k v z a b o, of KDA q k v b f_a g_a f_b g_b o, of convolutions b c x o */
     TAP(7, test_targets(&mixes[0], "all", 2 * 10 + 14 * (layers - 1), false));
     TAP(7, test_targets(&mixes[0], "in", 2, false));
+    TAP(7, test_targets(&mixes[0], "layers.*.scan.v+z.weight", 3, false));
     TAP(7, test_targets(&mixes[1], "all", 2 * 12 + 14 * (layers - 1), false));
     TAP(7, test_targets(&mixes[1], "fg_a g_b", 4, false));
     TAP(7, test_targets(&mixes[2], "all", 2 * 7 + 14 * (layers - 1), false));
@@ -658,6 +674,9 @@ int main(void)
     latent.head_dim = 8, latent.kv_heads = latent.heads;
     TAP(1, refuse(&latent, "k", 2, LF_EINVAL, "known are all, q, kv_a, k_b, kv_b, v_b, o, gate,"));
     TAP(1, refuse(&c, "q qkv", 2, LF_EINVAL, "as a whole and by its parts"));
+    TAP(1, refuse(&c, "q+v v", 2, LF_EINVAL, "named twice, joined with others and not"));
+    TAP(1, refuse(&c, "q+v k+v", 2, LF_EINVAL, "named twice"));
+    TAP(1, refuse(&c, "q+z", 2, LF_EINVAL, "q+z matches no linear layer"));
     TAP(1, refuse(&c, "embed.weight", 2, LF_EINVAL, "matches no"));
     TAP(1, refuse(&c, "q", 0, LF_EINVAL, "lora_rank"));
     TAP(1, refuse(&moe, "all", 2, LF_ENOTSUP, "experts"));

@@ -22,6 +22,9 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.dont_write_bytecode = True  # folders there are families
+sys.path.insert(0, os.path.join(HERE, "..", "families"))
+from make_families import Double  # noqa: E402
 B, T, STEPS = 2, 24, 20
 ADAM = dict(lr=5e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 CASES = {
@@ -30,6 +33,13 @@ CASES = {
     "phi3": dict(r=4, lora_alpha=5, use_rslora=True, target_modules=["qkv_proj", "gate_up_proj"]),
     "gpt2": dict(r=2, lora_alpha=2, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True),
     "gpt-neox": dict(r=3, lora_alpha=3, target_modules=["query_key_value", "dense_4h_to_h"]),
+    # fused projections of scans, q with its gate; parts of one of them; latent matrices of experts
+    "qwen3-next": dict(r=3, lora_alpha=6, target_modules=["in_proj_qkvz", "in_proj_ba", "q_proj", "k_proj", "out_proj"]),
+    "qwen3.5": dict(r=2, lora_alpha=4, target_modules=["in_proj_qkv", "in_proj_z", "in_proj_b", "q_proj", "down_proj"]),
+    "mamba2": dict(r=3, lora_alpha=3, target_modules=["in_proj"]),
+    "kimi-linear": dict(r=3, lora_alpha=6, target_modules=["q_proj", "v_proj", "b_proj", "f_a_proj", "g_b_proj"]),
+    "nemotron-h-latent": dict(r=3, lora_alpha=6, target_modules=["fc1_latent_proj", "fc2_latent_proj", "in_proj"]),
+    "qwen3-next-dora": dict(r=3, lora_alpha=6, use_dora=True, target_modules=["in_proj_qkvz", "q_proj"]),
     # DoRA: parts of a module without an adapter; transposed, with biases, rows q;k;v in one module
     "llama-dora": dict(r=3, lora_alpha=6, use_dora=True, target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]),
     "gpt2-dora": dict(r=2, lora_alpha=3, use_rslora=True, use_dora=True, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True),
@@ -44,7 +54,8 @@ def loss_of(model, ids):
 def make(name, settings):
     torch.manual_seed(len(name))
     model = AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "..", "families", name.removesuffix("-dora")), dtype=torch.float32,
-                                                 attn_implementation="eager")
+                                                 attn_implementation="eager", experts_implementation="eager")
+    base = type(model)
     model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **settings))
     for n, p in model.named_parameters():
         if "lora_B" in n:
@@ -58,6 +69,11 @@ def make(name, settings):
     os.remove(os.path.join(out, "README.md"))
     model = model.double().eval()  # no dropout: gpt2 has some by default
     ids = torch.randint(0, model.config.vocab_size, (B, T))
+    with Double(base):
+        measure(name, model, ids, out)
+
+
+def measure(name, model, ids, out):
     with torch.no_grad():
         logits = model(input_ids=ids).logits
     trained = [p for p in model.parameters() if p.requires_grad]
