@@ -35,8 +35,8 @@ void lf_peft_close(struct lf_peft *p)
     lf_arena_destroy(p->arena);
 }
 
-/* Does the adapter whose A is that of `weight` belong to tensor i? weight: a tensor, or a group as a
- * whole. */
+/* Does the adapter whose A is that of `weight` belong to tensor i? weight: a tensor, or a group as
+ * a whole. */
 static bool covers(const struct lf_peft *p, const char *weight, int i)
 {
     const int first = lf_pstore_adapter_first(p->ps, i);

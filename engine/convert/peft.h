@@ -13,9 +13,10 @@
  *
  * MODULE is the name of the linear layer in the program of the base model; the mapping rows of its
  * family (map.h) give it. Where that program has q, k, v (or gate, up) as one module with one A,
- * our adapter is one of the group as a whole, with the rows of B in our order, and where it has some
- * of a group as one module (q with its gate, in_proj_qkvz), ours is one of these parts joined; so
- * both are the same function. Keys of the config that change numbers in unknown ways are errors that name them.
+ * our adapter is one of the group as a whole, with the rows of B in our order, and where it has
+ * some of a group as one module (q with its gate, in_proj_qkvz), ours is one of these parts joined;
+ * so both are the same function. Keys of the config that change numbers in unknown ways are errors
+ * that name them.
  */
 #ifndef LF_CONVERT_PEFT_H
 #define LF_CONVERT_PEFT_H

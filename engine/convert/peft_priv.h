@@ -84,8 +84,8 @@ static inline struct lf_peft_shape lf_peft_shape(const struct lf_peft *p,
     return s[which];
 }
 
-/* The name of a module in the program: that of its weight in a file, name, without the ending. NULL:
- * out of memory. */
+/* The name of a module in the program: that of its weight in a file, name, without the ending.
+ * NULL: out of memory. */
 const char *lf_peft_module(struct lf_peft *p, const char *name, lf_err *err);
 /* Makes the mapping of a model. */
 int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err);

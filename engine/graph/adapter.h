@@ -53,11 +53,11 @@ struct lf_adapter_desc {
 
 #define LF_ADAPTER_MEMBERS 32 /* of a group, at most */
 
-/* Declares the tensors of an adapter of `group`, which must hold matrices. Bit k of sets[i] puts the
- * k-th member into set i, whose members share one A; n_sets 0 means one adapter for all rows. The
- * group itself does not change; callers usually freeze it before. LF_ENOENT: there is no such group.
- * LF_EINVAL: the group has no matrices [out, in] or no such member, a member is in no set alone or
- * in two, or rank < 1. LF_EEXIST: the group has an adapter. */
+/* Declares the tensors of an adapter of `group`, which must hold matrices. Bit k of sets[i] puts
+ * the k-th member into set i, whose members share one A; n_sets 0 means one adapter for all rows.
+ * The group itself does not change; callers usually freeze it before. LF_ENOENT: there is no such
+ * group. LF_EINVAL: the group has no matrices [out, in] or no such member, a set is empty, a member
+ * is in two, or rank < 1. LF_EEXIST: the group has an adapter. */
 int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int n_sets,
                     const struct lf_adapter_desc *d, lf_err *err);
 /* Index of the tensor after which the lora_A is named that the adapter of tensor i reads: i itself,
