@@ -528,8 +528,8 @@ struct lf_k_heads_split {
  *   runs       neighbouring rows that see each other's keys: for each row (s, e), the position in
  *              its document of the first row of its run and that behind the last. A row that is no
  *              part of one has (i, i + 1). Runs do not overlap, so both columns ascend
- *   window > 0 key j is visible only for i - j < window, in runs too, or where i and j are both
- *              below prefix[document]. So it cuts the past of a row alone
+ *   window > 0 key j is visible only for i - j < window, < 0: for j >= i - i % -window (chunks), in
+ *              runs too, or where both are below prefix[document]: it cuts a row's past alone
  *   softcap    > 0: a score becomes cap * tanh(score / cap), before the mask
  *   alibi      adds -slope[h] * (i - j)
  *   sinks      f32 [H]: a score of every row of head h that has no key. It joins the softmax and

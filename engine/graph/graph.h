@@ -145,6 +145,7 @@ struct lf_norm_opts {
      * many: the ranks add up their squares, and backwards what dx needs of the row */
     bool divided;
 };
+/* w LF_NONE: nothing multiplies what is normalised */
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o);
 
 /* y[r] = w[r] / max(|w[r]|, 1e-12) of a parameter. The result is a weight for lf_linear (forward)
@@ -171,7 +172,7 @@ lf_val lf_heads_join(lf_graph *g, lf_val x, lf_val z, int heads);
 struct lf_attn_opts {
     int heads, groups; /* query heads, key/value heads */
     float scale, softcap;
-    int32_t window; /* 0: none */
+    int32_t window; /* 0: none; see kernels.h */
     bool causal;
     /* length of the longest document; for FLOP counts and plans of libraries */
     int64_t max_doc;
@@ -318,7 +319,7 @@ void lf_moe_total(lf_graph *g, lf_val total, const char *name);
 lf_val lf_moe_permute(lf_graph *g, lf_val x, const struct lf_routes *r);
 /* [M, K] -> [M, N]; w [E N, K]; bias, a parameter [E, N], or LF_NONE */
 lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias, const struct lf_routes *r);
-/* [M, C] -> [R, C], weighted */
+/* [M, C] -> [R, C], weighted; without weights what a row's experts gave is added up */
 lf_val lf_moe_combine(lf_graph *g, lf_val x, const struct lf_routes *r);
 /* y[r] = sigmoid(gate[r]) * x[r]. gate [R, 1] comes from a linear node and is pinned to f32. */
 lf_val lf_row_gate(lf_graph *g, lf_val x, lf_val gate);

@@ -137,7 +137,7 @@ static int norm(const struct node *v)
         return x == LF_PL_COLS && w == LF_PL_ROWS && total == LF_PL_SAME ? x : BAD;
     if (v->n->a.each)
         return of_columns(v, NORM_W, x) && of_columns(v, NORM_B, x) ? nonlinear(x) : BAD;
-    return w == LF_PL_SAME ? nonlinear(both(x, total)) : BAD;
+    return w == LF_PL_SAME || w == NONE ? nonlinear(both(x, total)) : BAD;
 }
 
 /* Sums over the columns of a row. */

@@ -62,6 +62,8 @@ static double keys_seen(const lf_graph *g, const struct lf_node *n, bool full)
 {
     double t = n->a.max_doc > 0 ? (double)n->a.max_doc : (double)g->t[n->in[ATTN_Q]].rows;
     double w = n->a.window > 0 && (double)n->a.window < t ? (double)n->a.window : t;
+    if (n->a.window < 0 && -(double)n->a.window < t) /* chunks are documents of their own */
+        w = t = -(double)n->a.window;
     if (full || !n->a.causal)
         return t;
     return w * (w + 1) / 2 / t + (t - w) / t * w;

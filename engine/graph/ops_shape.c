@@ -130,7 +130,7 @@ LF_SHAPE(linear)
 
 LF_SHAPE(norm)
 {
-    if (need_float(g, n, NORM_X, "x") || need(g, n, NORM_W, "w"))
+    if (need_float(g, n, NORM_X, "x"))
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[NORM_X]];
     int64_t rows = x->rows, cols = x->cols;
@@ -227,9 +227,8 @@ static int check_heads(lf_graph *g, const struct lf_node *n, int32_t q, int32_t 
         return bad(g, n, k, q, "keys must have groups * head size columns");
     if (g->t[v].cols % a->groups)
         return bad(g, n, v, 0, "the groups do not divide the columns of the values");
-    if (a->window < 0 || !(a->softcap >= 0))
-        return lf_graph_fail(g, LF_EINVAL, "%s: window and softcap must not be negative",
-                             op_name(n));
+    if (!(a->softcap >= 0))
+        return lf_graph_fail(g, LF_EINVAL, "%s: softcap must not be negative", op_name(n));
     return 0;
 }
 
@@ -566,7 +565,8 @@ LF_SHAPE(moe_combine)
     const int64_t rows = g->t[n->in[COMB_PLACE]].rows, k = g->t[n->in[COMB_PLACE]].cols;
     if (g->t[n->in[COMB_X]].rows != rows * k)
         return bad(g, n, n->in[COMB_X], n->in[COMB_PLACE], "x must have a row for each place");
-    if (need_index(g, n, COMB_WEIGHTS, LF_F32, rows, "weights must be f32 [R, k]"))
+    if (n->in[COMB_WEIGHTS] &&
+        need_index(g, n, COMB_WEIGHTS, LF_F32, rows, "weights must be f32 [R, k]"))
         return LF_EINVAL;
     return make(g, n, 0, rows, g->t[n->in[COMB_X]].cols, "");
 }

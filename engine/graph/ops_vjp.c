@@ -317,11 +317,12 @@ LF_VJP(moe_combine)
     const struct lf_node n = ad->g->n[node];
     const int32_t in[] = {n.in[COMB_X], lf_ad_grad_of(ad, n.out[0]), n.in[COMB_PLACE],
                           n.in[COMB_WEIGHTS]};
-    const int32_t out[] = {slot_or_scratch(ad, n.in[COMB_X]),
-                           slot_or_scratch(ad, n.in[COMB_WEIGHTS])};
+    const int32_t w = n.in[COMB_WEIGHTS],
+                  out[] = {slot_or_scratch(ad, n.in[COMB_X]), w ? slot_or_scratch(ad, w) : 0};
     emit(ad, LF_OP_MOE_COMBINE_BWD, &n.a, in, 4, out, 2);
     lf_ad_contribute(ad, n.in[COMB_X], out[0]);
-    lf_ad_contribute(ad, n.in[COMB_WEIGHTS], out[1]);
+    if (w)
+        lf_ad_contribute(ad, w, out[1]);
     return ad->g->err.rc;
 }
 

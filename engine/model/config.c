@@ -33,7 +33,7 @@ static const char *const output_names[] = {"tokens", "score", NULL};
 static const char *const mtp_join_names[] = {"embed_hidden", "hidden_embed", NULL};
 static const char *const projector_names[] = {"linear", "mlp", NULL};
 static const char *const projector_norm_names[] = {"none", "rms", "layer", NULL};
-static const char *const mixer_letters[] = {"fwnsgklbc", NULL};
+static const char *const mixer_letters[] = {"fwhnsgklbc", NULL};
 static const char *const scan_gate_names[] = {"none", "silu", "sigmoid", NULL};
 static const char *const scan_norm_names[] = {"none", "before_gate", "after_gate", NULL};
 static const char *const mlp_letters[] = {"dmn", NULL};
@@ -117,6 +117,8 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(rope_original_positions, 1, 1 << 27, "8192"),
     COUNT(logn_length, 0, 1 << 27, "0"),
     REAL(query_growth, 0, 1e3, "0"),
+    REAL(nope_growth, 0, 1e3, "0"),
+    COUNT(nope_growth_length, 1, 1 << 27, "8192"),
     ENUM(activation, mlp_act_names, "silu"),
     ENUM(mlp, mlp_names, "glu"),
     REAL(glu_limit, 0, 1e6, "0"),
@@ -131,6 +133,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(qk_norm, "no"),
     BOOL(qk_norm_all_heads, "no"),
     BOOL(qk_norm_after_rope, "no"),
+    BOOL(qk_unit_norm, "no"),
     BOOL(tied_head, "no"),
     BOOL(norm_head, "no"),
     ENUM(output, output_names, "tokens"),
@@ -138,6 +141,7 @@ const struct lf_model_key lf_model_keys[] = {
     ENUM(mtp_join, mtp_join_names, "embed_hidden"),
     ENUM(mask, mask_names, "causal"),
     COUNT(sliding_window, 0, 1 << 27, "0"),
+    COUNT(attn_chunk, 0, 1 << 27, "0"),
     COUNT(window_kv_heads, 0, 65536, "0"),
     COUNT(window_head_dim, 0, 65536, "0"),
     COUNT(scan_heads, 0, 65536, "0"),
@@ -183,6 +187,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(router_linear_bias, "no"),
     ENUM(router_score, router_names, "softmax"),
     BOOL(router_renorm, "no"),
+    BOOL(router_on_input, "no"),
     REAL(router_scale, 1e-6, 1e6, "1"),
     COUNT(router_groups, 1, LF_MOE_MAX_EXPERTS, "1"),
     COUNT(router_top_groups, 1, LF_MOE_MAX_EXPERTS, "1"),

@@ -84,12 +84,14 @@ enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF
 struct lf_model_pattern {
     char text[LF_MODEL_PATTERN];
 };
-/* The letters: of layer_mixers, what mixes tokens: attention; a scan (kernels/scan.h), which is
+/* The letters: of layer_mixers, what mixes tokens: attention, over all tokens before, over those in
+ * a window, over those in the same chunk; a scan (kernels/scan.h), which is
  * Mamba-2's, Gated DeltaNet, Kimi Delta Attention or lightning attention; attention and Mamba-2
  * side by side; a short convolution; nothing; */
 enum {
     LF_MIXER_FULL = 'f',
     LF_MIXER_WINDOW = 'w',
+    LF_MIXER_CHUNK = 'h',
     LF_MIXER_NONE = 'n',
     LF_MIXER_SSD = 's',
     LF_MIXER_DELTA = 'g',
@@ -194,8 +196,8 @@ typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
 
     int64_t layers; /* L */
-    /* Attention over all tokens before, over sliding_window of them, another mixer, or none; where
-     * it is "", all are w with sliding_window, else f */
+    /* Attention over all tokens before, over sliding_window of them, over those of the same
+     * attn_chunk, another mixer, or none; where it is "", all are w with sliding_window, else f */
     struct lf_model_pattern layer_mixers;
     struct lf_model_pattern
         layer_mlps; /* dense, experts, or none; "": all m with experts, else d */
@@ -261,8 +263,12 @@ typedef struct lf_model_config {
     /* n > 0: the query of position i >= n is multiplied by log(i + 1) / log(n) (Qwen 1); 0 = off */
     int64_t logn_length;
     /* b > 0: the query of position i is multiplied by 1 + b log(1 + floor(i / n)), n =
-     * rope_original_positions (Ministral 3); 0 = off */
+     * rope_original_positions, in layers that turn (Ministral 3); 0 = off */
     double query_growth;
+    /* the same in layers that do not turn (layer_positions n), with (i + 1) / n and n =
+     * nope_growth_length (Llama 4) */
+    double nope_growth;
+    int64_t nope_growth_length;
 
     int activation; /* enum lf_act, or LF_MODEL_RELU2, LF_MODEL_XIELU with mlp = plain */
     int mlp;        /* enum lf_model_mlp: down(act(gate x) * up x), or down(act(up x)) */
@@ -278,6 +284,9 @@ typedef struct lf_model_config {
     /* with qk_norm: one norm over all heads of a token, with a weight for each channel (OLMo 2); it
      * stands behind RoPE (Hunyuan) */
     bool qk_norm_all_heads, qk_norm_after_rope;
+    /* RMS norms without weights of each query and key head behind RoPE, in layers that turn (Llama
+     * 4) */
+    bool qk_unit_norm;
     bool tied_head; /* head.weight is embed.weight */
     bool norm_head; /* logits = x . w_v / |w_v| (Baichuan 2) */
     /* enum lf_model_output; score: one number per token, x . score.weight, in place of the head
@@ -293,6 +302,7 @@ typedef struct lf_model_config {
      * layers too (Gemma 3). See decoder.h */
     int mask;
     int64_t sliding_window; /* key j visible to query i iff i - j < window; 0 = off */
+    int64_t attn_chunk;     /* n of layers with h: key j visible to query i iff i / n = j / n */
     /* of the layers with a window, where theirs differ; 0 = kv_heads, head_dim. The window's
      * head_dim needs rope_local_theta where positions turn */
     int64_t window_kv_heads, window_head_dim;
@@ -347,6 +357,8 @@ typedef struct lf_model_config {
     int router_score;        /* enum lf_model_router */
     /* weights of the chosen experts are made to sum to 1 (before router_scale) */
     bool router_renorm;
+    /* the weight of the one chosen expert multiplies what it reads, not what it gives (Llama 4) */
+    bool router_on_input;
     double router_scale;
     /* 1: every expert can be chosen; else see kernels.h, moe_route */
     int64_t router_groups, router_top_groups;
@@ -456,6 +468,8 @@ int64_t lf_model_layer_rope_dim(const lf_model_config *c, int64_t layer);
  *     dynamic (NTK by length): plain; lf_decoder_create refuses positions beyond the original,
  *             where the angles of a token would depend on how many follow it */
 enum { LF_ROPE_LOCAL = 1, LF_ROPE_QUERY = 2, LF_ROPE_LONG = 4 };
+/* What query_growth multiplies the query of position p by, or with nope what nope_growth does. */
+double lf_model_query_growth(const lf_model_config *c, bool nope, int64_t p);
 void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what,
                           float *cos_out, float *sin_out);
 /* Channels that turn by the tables of `what`: rot. */
@@ -486,6 +500,8 @@ bool lf_model_attends(const lf_model_config *c);
 bool lf_model_recurs(const lf_model_config *c);
 /* Returns the window of layer i; 0 = none. */
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer);
+/* Returns the size of the chunks within which layer i attends; 0 = it has none. */
+int64_t lf_model_layer_chunk(const lf_model_config *c, int64_t layer);
 /* Does layer i turn by rope_local_theta? */
 bool lf_model_layer_local(const lf_model_config *c, int64_t layer);
 /* Heads of keys and values, and the width of a head, of a layer that attends. */

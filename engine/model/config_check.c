@@ -93,6 +93,7 @@ static int check_layers(const lf_model_config *c, lf_err *err)
     } rows[] = {
         {"layer_mixers", lf_model_layer_mixer, LF_MIXER_WINDOW, c->sliding_window > 0,
          "sliding_window"},
+        {"layer_mixers", lf_model_layer_mixer, LF_MIXER_CHUNK, c->attn_chunk > 0, "attn_chunk"},
         {"layer_mlps", lf_model_layer_mlp, LF_MLP_EXPERTS, c->experts > 0, "experts"},
         {"layer_positions", lf_model_layer_position, LF_TURN_LOCAL, c->rope_local_theta > 0,
          "rope_local_theta"},
@@ -140,7 +141,7 @@ static char state_mixer(const lf_model_config *c)
 static int check_mixers_read(const lf_model_config *c, lf_err *err)
 {
     static const char scanning[] = "layers with s, g, k, l or b",
-                      attending[] = "a layer that attends (f, w or b)",
+                      attending[] = "a layer that attends (f, w, h or b)",
                       normed[] = "layers with s, g, k, l or b, and scan_norm";
     const char kind = state_mixer(c);
     const bool scans = kind && kind != LF_MIXER_CONV, attends = lf_model_attends(c),
@@ -262,7 +263,7 @@ static int check_latent(const lf_model_config *c, lf_err *err)
                    {"attn_gate", c->attn_gate},
                    {"qk_norm", c->qk_norm},
                    {"logn_length", c->logn_length > 0},
-                   {"query_growth", c->query_growth > 0},
+                   {"qk_unit_norm", c->qk_unit_norm},
                    {"rope_sections", c->rope_sections.n > 0},
                    {"window_kv_heads", c->window_kv_heads > 0},
                    {"window_head_dim", c->window_head_dim > 0}};
@@ -298,7 +299,11 @@ static int check_unread(const lf_model_config *c, lf_err *err)
     const bool yarn = c->rope_scaling == LF_ROPE_YARN,
                longrope = c->rope_scaling == LF_ROPE_LONGROPE, windows = c->sliding_window > 0,
                tokens = c->output == LF_OUTPUT_TOKENS, attends = lf_model_attends(c),
-               dense = lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) > 0;
+               dense = lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) > 0,
+               stays = attends && c->position == LF_POS_ROPE &&
+                       lf_model_count_layers(c, lf_model_layer_position, LF_TURN_NONE) > 0,
+               turns = attends && c->position == LF_POS_ROPE &&
+                       !lf_model_layers_are(c, lf_model_layer_position, "n*");
     const struct {
         const char *key;
         bool set, read;
@@ -333,6 +338,12 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"out_bias", c->out_bias, attends, "layers with attention"},
         {"qk_norm", c->qk_norm, attends, "layers with attention"},
         {"attn_gate", c->attn_gate, attends, "layers with attention"},
+        {"attn_chunk", c->attn_chunk > 0,
+         lf_model_count_layers(c, lf_model_layer_mixer, LF_MIXER_CHUNK) > 0,
+         "layers whose letter in layer_mixers is h"},
+        {"qk_unit_norm", c->qk_unit_norm, turns, "layers that turn"},
+        {"nope_growth", c->nope_growth > 0, stays, "layers that do not turn"},
+        {"nope_growth_length", true, c->nope_growth > 0, "nope_growth"},
         {"attn_sinks", c->attn_sinks, attends, "layers with attention"},
         {"attn_softcap", c->attn_softcap > 0, attends, "layers with attention"},
         {"attn_scale", c->attn_scale > 0, attends, "layers with attention"},
@@ -363,10 +374,10 @@ static int check_unread(const lf_model_config *c, lf_err *err)
 static int check_no_experts(const lf_model_config *c, lf_err *err)
 {
     static const char *const keys[] = {
-        "experts_per_token", "expert_ffn",       "expert_latent",      "shared_ffn",
-        "shared_gate",       "expert_bias",      "router_linear_bias", "router_score",
-        "router_renorm",     "router_scale",     "router_groups",      "router_top_groups",
-        "router_bias",       "router_bias_rate", "router_aux"};
+        "experts_per_token", "expert_ffn",      "expert_latent",      "shared_ffn",
+        "shared_gate",       "expert_bias",     "router_linear_bias", "router_score",
+        "router_renorm",     "router_on_input", "router_scale",       "router_groups",
+        "router_top_groups", "router_bias",     "router_bias_rate",   "router_aux"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (lf_model_by_hand(c, keys[i]))
             CONTRADICTION(keys[i], "means nothing without experts");
@@ -388,6 +399,10 @@ static int check_experts(lf_model_config *c, lf_err *err)
     if (c->expert_latent == c->hidden)
         CONTRADICTION("expert_latent",
                       "equals hidden; leave it out, then there are no projections");
+    if (c->router_on_input && (c->experts_per_token > 1 || c->expert_latent))
+        CONTRADICTION("router_on_input", "%s",
+                      c->expert_latent ? "what experts read with expert_latent is made of it before"
+                                       : "a token has one expert then: experts_per_token = 1");
     if (c->shared_gate && !c->shared_ffn)
         CONTRADICTION("shared_gate", "means nothing without shared_ffn");
     if (lf_model_moe_layers(c) < 1)
@@ -474,10 +489,20 @@ static int check_position(const lf_model_config *c, lf_err *err)
     if (c->qk_norm && c->qk_norm_after_rope && (c->logn_length || c->query_growth > 0))
         CONTRADICTION("qk_norm_after_rope", "would undo %s",
                       c->logn_length ? "logn_length" : "query_growth");
-    if (c->query_growth > 0 && (c->position != LF_POS_ROPE || lf_model_rope_dim(c) != c->head_dim ||
-                                c->logn_length || c->rope_scaling == LF_ROPE_LONGROPE))
+    if (c->query_growth > 0 && (c->position != LF_POS_ROPE || c->logn_length ||
+                                (!c->kv_lora && lf_model_rope_dim(c) != c->head_dim) ||
+                                c->rope_scaling == LF_ROPE_LONGROPE))
         CONTRADICTION("query_growth", "needs rope over the whole head, without logn_length and "
                                       "longrope: it rides on the tables that turn the query");
+    if (c->nope_growth > 0 && c->window_head_dim)
+        CONTRADICTION("nope_growth", "it rides on a table for heads of one width: no "
+                                     "window_head_dim");
+    if (c->qk_unit_norm && (c->qk_norm || c->logn_length || c->query_growth > 0))
+        CONTRADICTION("qk_unit_norm", "%s",
+                      c->qk_norm ? "qk_norm has norms with weights in its place"
+                                 : "would undo logn_length and query_growth");
+    if (c->qk_unit_norm && c->position != LF_POS_ROPE)
+        CONTRADICTION("qk_unit_norm", "stands behind RoPE: position = rope");
     if (c->position != LF_POS_LEARNED && c->position_offset)
         CONTRADICTION("position_offset", "belongs to position = learned");
     return 0;

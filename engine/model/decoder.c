@@ -62,6 +62,8 @@ lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_er
         d->slopes[l] = (struct lf_dec_slopes){&d->c, l};
     for (unsigned k = 0; k < 8; k++)
         d->table[k / 2][k % 2] = (struct lf_dec_table){.d = d, .what = k / 2, .sin = k % 2};
+    for (unsigned k = 0; k < 4; k++)
+        d->growth[k / 2][k % 2] = (struct lf_dec_growth){.d = d, .nope = k / 2, .sin = k % 2};
     return d;
 }
 
@@ -99,6 +101,7 @@ static void fill_slopes(void *dst, const void *ctx)
 static void begin(struct lf_dec_build *b, int64_t rows, int64_t documents)
 {
     const lf_model_config *c = b->c;
+    b->rows = rows;
     if (b->chunk.first)
         b->tokens = lf_input(b->g, "tokens", LF_I32, rows, 1);
     b->positions = lf_input(b->g, "positions", LF_I32, rows, 1);
@@ -256,7 +259,6 @@ static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *na
     b->g = lf_dec_check_chunk(b->c, &b->chunk, err) ? NULL : lf_graph_create(ps, name, err);
     if (!b->g)
         return LF_EINVAL;
-    b->rows = r->rows;
     begin(b, r->rows, r->n_docs);
     b->cu_seqlens = lf_input(b->g, "cu_seqlens", LF_I32, r->n_docs + 1, 1);
     b->max_doc = r->max_doc > 0 ? r->max_doc : r->rows;

@@ -58,6 +58,13 @@ lf_val lf_dec_linear_with(struct lf_dec_build *b, lf_val x, lf_val v, const char
     return b->adapter_off ? lf_linear(b->g, x, w, v) : lf_linear_adapted(b->g, x, w, v, &drop);
 }
 
+/* Each head divided by the root of the mean of its squares. */
+static lf_val unit_norm(struct lf_dec_build *b, lf_val x, int64_t heads)
+{
+    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps, .heads = (int)heads};
+    return lf_norm(b->g, x, LF_NONE, LF_NONE, &o);
+}
+
 static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const char *part,
                         int64_t l)
 {
@@ -130,6 +137,36 @@ lf_val lf_dec_rope(struct lf_dec_build *b, lf_val x, const struct lf_dec_turn *t
     return lf_rope(b->g, x, turns, table[0], table[1], &o);
 }
 
+static void fill_growth(void *dst, const void *ctx)
+{
+    const struct lf_dec_growth *t = ctx;
+    const int64_t half = t->d->c.head_dim / 2;
+    float *v = dst;
+    for (int64_t p = 0; p < t->d->positions; p++)
+        for (int64_t i = 0; i < half; i++)
+            v[p * half + i] = t->sin ? 0 : (float)lf_model_query_growth(&t->d->c, t->nope, p);
+}
+
+/* Turning by no angle, with an amplitude: all channels of a head, in pairs, times a number of the
+ * position. */
+lf_val lf_dec_grow(struct lf_dec_build *b, lf_val q, int64_t l)
+{
+    static const char *const names[2][2] = {{"growth.cos", "growth.sin"},
+                                            {"growth.nope.cos", "growth.nope.sin"}};
+    const lf_model_config *c = b->c;
+    const bool nope = lf_model_layer_position(c, l) == LF_TURN_NONE;
+    const bool grows = nope ? c->nope_growth > 0 && b->d->positions >= c->nope_growth_length
+                            : c->query_growth > 0 && lf_dec_logn(b->d);
+    const struct lf_rope_opts o = {.heads = (int)c->heads, .rot = (int)c->head_dim};
+    lf_val table[2];
+    if (!grows)
+        return q;
+    for (int k = 0; k < 2; k++)
+        table[k] = lf_const(b->g, names[nope][k], LF_F32, b->d->positions, c->head_dim / 2,
+                            fill_growth, &b->d->growth[nope][k]);
+    return lf_rope(b->g, q, b->positions, table[0], table[1], &o);
+}
+
 /* ---- attention ---- */
 
 static lf_val paged_attention(struct lf_dec_build *b, const struct lf_dec_heads *h,
@@ -158,7 +195,7 @@ static struct lf_dec_heads plain_heads(struct lf_dec_build *b, lf_val x, int64_t
     const bool turned =
         c->position == LF_POS_ROPE2D ||
         (c->position == LF_POS_ROPE && lf_model_layer_position(c, l) != LF_TURN_NONE);
-    if (turned && !c->qk_norm &&
+    if (turned && !c->qk_norm && !c->qk_unit_norm &&
         !lf_dec_logn(b->d)) { /* q and k lie side by side: one pass turns both */
         lf_val qk = lf_dec_rope(b, lf_slice(b->g, qkv, 0, (H + G) * D),
                                 &(struct lf_dec_turn){.heads = H + G, .layer = l});
@@ -179,6 +216,12 @@ static struct lf_dec_heads plain_heads(struct lf_dec_build *b, lf_val x, int64_t
             q = head_norm(b, q, H, "attn.q_norm", l);
             k = head_norm(b, k, G, "attn.k_norm", l);
         }
+        if (c->qk_unit_norm && turned) {
+            q = unit_norm(b, q, H);
+            k = unit_norm(b, k, G);
+        }
+        if (!turned)
+            q = lf_dec_grow(b, q, l);
     }
     return (struct lf_dec_heads){.q = q,
                                  .k = k,
@@ -203,7 +246,8 @@ static lf_val attention(struct lf_dec_build *b, lf_val x, int64_t l)
                              .groups = (int)lf_model_layer_kv_heads(c, l),
                              .scale = (float)lf_model_layer_attn_scale(c, l),
                              .softcap = (float)c->attn_softcap,
-                             .window = (int32_t)lf_model_layer_window(c, l),
+                             .window = (int32_t)(lf_model_layer_window(c, l) -
+                                                 lf_model_layer_chunk(c, l)), /* < 0: a chunk */
                              .causal = true,
                              .prefix = b->prefix,
                              .runs = b->runs,

@@ -12,6 +12,11 @@ struct lf_dec_table {
     unsigned what; /* LF_ROPE_LOCAL, LF_ROPE_QUERY */
     bool sin;
 };
+/* The source of one that turns nothing, and multiplies queries by what they grow by. */
+struct lf_dec_growth {
+    const lf_decoder *d;
+    bool nope, sin;
+};
 
 /* The source of the decays of a layer with lightning attention. */
 struct lf_dec_slopes {
@@ -22,12 +27,13 @@ struct lf_dec_slopes {
 struct lf_decoder {
     lf_model_config c;
     int64_t positions;
-    lf_vision *vision;               /* NULL: it sees nothing */
-    lf_vision *mae;                  /* the layers that restore pictures; NULL: none */
-    double adapter_dropout;          /* lf_decoder_adapt */
-    bool mtp;                        /* lf_decoder_train_mtp */
-    struct lf_dec_table table[4][2]; /* by `what`; cos, sin */
-    struct lf_dec_slopes *slopes;    /* [layers] */
+    lf_vision *vision;                 /* NULL: it sees nothing */
+    lf_vision *mae;                    /* the layers that restore pictures; NULL: none */
+    double adapter_dropout;            /* lf_decoder_adapt */
+    bool mtp;                          /* lf_decoder_train_mtp */
+    struct lf_dec_table table[4][2];   /* by `what`; cos, sin */
+    struct lf_dec_growth growth[2][2]; /* by nope; cos, sin */
+    struct lf_dec_slopes *slopes;      /* [layers] */
 };
 
 /* Are there positions whose queries logn_length or query_growth scales? */
@@ -107,6 +113,8 @@ struct lf_dec_turn {
     bool query;
 };
 lf_val lf_dec_rope(struct lf_dec_build *b, lf_val x, const struct lf_dec_turn *t);
+/* Queries of layer l, [R, H D], times what query_growth or nope_growth says, as all of a head. */
+lf_val lf_dec_grow(struct lf_dec_build *b, lf_val q, int64_t l);
 /* What attention reads: q [R, H D], k [R, G D], v [R, G E]. */
 struct lf_dec_heads {
     lf_val q, k, v;

@@ -125,8 +125,9 @@ char lf_model_layer_position(const lf_model_config *c, int64_t layer)
 
 bool lf_model_layer_attends(const lf_model_config *c, int64_t layer)
 {
-    return is_one_of((const char[]){LF_MIXER_FULL, LF_MIXER_WINDOW, LF_MIXER_BOTH, 0},
-                     lf_model_layer_mixer(c, layer));
+    return is_one_of(
+        (const char[]){LF_MIXER_FULL, LF_MIXER_WINDOW, LF_MIXER_CHUNK, LF_MIXER_BOTH, 0},
+        lf_model_layer_mixer(c, layer));
 }
 
 bool lf_model_layer_scans(const lf_model_config *c, int64_t layer)
@@ -155,6 +156,11 @@ bool lf_model_recurs(const lf_model_config *c)
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer)
 {
     return lf_model_layer_mixer(c, layer) == LF_MIXER_WINDOW ? c->sliding_window : 0;
+}
+
+int64_t lf_model_layer_chunk(const lf_model_config *c, int64_t layer)
+{
+    return lf_model_layer_mixer(c, layer) == LF_MIXER_CHUNK ? c->attn_chunk : 0;
 }
 
 bool lf_model_layer_local(const lf_model_config *c, int64_t layer)

@@ -7,9 +7,10 @@
  *     r   = turn(x Wkva[kv_lora ...])          one head of `rope` channels that all heads share
  *     k_h = [c Wkb_h | r],  v_h = c Wvb_h      [T, H, nope + rope], [T, H, v]
  *
- * Both norms are RMS norms with mla_norm_eps. In a layout that divides matrices x enters once:
- * what is made of it below the heads is the same on every rank, and its gradients are summed with
- * those of x, or of the weights.
+ * Queries, with the channels that do not turn, grow with their position where query_growth or
+ * nope_growth say so. Both norms are RMS norms with mla_norm_eps. In a layout that divides matrices
+ * x enters once: what is made of it below the heads is the same on every rank, and its gradients
+ * are summed with those of x, or of the weights.
  */
 #include "engine/model/decoder_priv.h"
 
@@ -43,6 +44,7 @@ struct lf_dec_heads lf_dec_latent_heads(struct lf_dec_build *b, lf_val x, int64_
         q = lf_dec_rope(b, q, &own);
         r = lf_dec_rope(b, r, &shared);
     }
+    q = lf_dec_grow(b, q, l);
     kv = lf_dec_linear(b, latent_norm(b, lf_slice(b->g, a, 0, c->kv_lora), "kv_a_norm", l), false,
                        "attn.kv_b", l);
     return (struct lf_dec_heads){

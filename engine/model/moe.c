@@ -100,6 +100,7 @@ static bool last_moe_layer(const struct lf_dec_build *b, int64_t l)
     return true;
 }
 
+/* With router_on_input each row has one expert, and weighing it is bringing it there and back. */
 lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
@@ -112,8 +113,14 @@ lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l)
     if (b->train)
         b->load = lf_moe_stats(b->g, &r, bias, b->cu_seqlens, b->load,
                                last_moe_layer(b, l) ? moe_layers(b) : 0);
-    r.weights = lf_tp_enter(b->g, r.weights);
-    lf_val y = c->expert_latent ? latent_experts(b, h, &r, l) : experts(b, in, &r, l);
+    lf_val read = in;
+    if (c->router_on_input) {
+        read = lf_tp_enter(b->g, lf_moe_combine(b->g, lf_moe_permute(b->g, h, &r), &r));
+        r.weights = LF_NONE;
+    } else {
+        r.weights = lf_tp_enter(b->g, r.weights);
+    }
+    lf_val y = c->expert_latent ? latent_experts(b, h, &r, l) : experts(b, read, &r, l);
     if (c->shared_ffn) {
         lf_val s = shared(b, in, l);
         if (c->shared_gate) { /* weighs all of it */

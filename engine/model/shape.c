@@ -103,12 +103,19 @@ static double rope_amplitude(const lf_model_config *c, bool local)
                : sqrt(1 + log(c->rope_factor) / log((double)c->rope_original_positions));
 }
 
-/* What multiplies the query of a position. */
+double lf_model_query_growth(const lf_model_config *c, bool nope, int64_t p)
+{
+    const double b = nope ? c->nope_growth : c->query_growth,
+                 n = (double)(nope ? c->nope_growth_length : c->rope_original_positions);
+    return 1 + b * log1p(floor((double)(nope ? p + 1 : p) / n));
+}
+
+/* What multiplies the query of a position, in the tables that turn it. */
 static double query_scale(const lf_model_config *c, int64_t p)
 {
     if (c->logn_length > 1 && p >= c->logn_length)
         return log((double)p + 1) / log((double)c->logn_length);
-    return 1 + c->query_growth * log1p(floor((double)p / (double)c->rope_original_positions));
+    return lf_model_query_growth(c, false, p);
 }
 
 void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what,
@@ -339,9 +346,12 @@ int64_t lf_model_param_count(const lf_model_config *c)
 /* The mean number of keys of a query in layer l. */
 static double layer_keys(const lf_model_config *c, double t, bool causal, int64_t l)
 {
-    const double w = (double)lf_model_layer_window(c, l);
+    const double w = (double)lf_model_layer_window(c, l),
+                 chunk = (double)lf_model_layer_chunk(c, l);
     if (!causal)
         return t;
+    if (chunk > 0 && chunk < t)
+        return chunk / 2;
     return w > 0 && w < t ? w - w * w / (2 * t) : t / 2;
 }
 

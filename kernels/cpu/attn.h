@@ -145,6 +145,21 @@ struct attn_more {
     const int32_t *run;
 };
 
+/* The first key that the window or chunk of a row at position pos leaves it. */
+static inline int64_t attn_first(const struct attn_shape *s, int64_t pos)
+{
+    const int64_t first = s->window < 0 ? pos / -s->window * -s->window : pos - s->window + 1;
+    return s->window != 0 && first > 0 ? first : 0;
+}
+
+/* The end of the rows, of a document of len, that windows or chunks leave the key at position
+ * pos. */
+static inline int64_t attn_past(const struct attn_shape *s, int64_t pos, int64_t len)
+{
+    const int64_t end = s->window < 0 ? (pos / -s->window + 1) * -s->window : pos + s->window;
+    return s->window != 0 && end < len ? end : len;
+}
+
 /* The keys [*lo, *hi) that the query at position pos sees, of a document of len keys. */
 static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t len,
                               struct attn_more m, int64_t *lo, int64_t *hi)
@@ -153,7 +168,7 @@ static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t l
     if (m.run && m.run[1] > open)
         open = m.run[1];
     *hi = s->causal && open < len ? open : len;
-    *lo = s->window > 0 && pos >= m.prefix && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
+    *lo = pos >= m.prefix ? attn_first(s, pos) : 0;
     if (*lo > *hi)
         *lo = *hi;
 }

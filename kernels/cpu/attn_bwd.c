@@ -28,8 +28,8 @@ int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
     bool ok = a->rows >= 0 && attn_heads_ok(a->heads, a->groups, a->d, a->d_value) &&
               a->n_docs >= 0 && a->ldq >= hd && a->ldo >= he && a->lddo >= he && a->lddq >= hd &&
               a->ldk >= gd && a->ldv >= ge && a->lddk >= gd && a->lddv >= ge &&
-              a->softcap >= 0.0f && a->window >= 0 && lf_is_float(a->x_type) &&
-              a->rows < INT32_MAX && attn_drop_ok(&a->drop, a->heads, a->rows);
+              a->softcap >= 0.0f && lf_is_float(a->x_type) && a->rows < INT32_MAX &&
+              attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -367,7 +367,7 @@ static void rows_seeing(const struct attn_shape *s, const struct doc *d, int64_t
 {
     const int64_t last = j0 + ATTN_T - 1;
     *first = s->causal && j0 >= d->prefix ? j0 : 0;
-    *end = s->window > 0 && last + s->window < d->len ? last + s->window : d->len;
+    *end = attn_past(s, last, d->len);
     if (j0 < d->prefix && *end < d->prefix)
         *end = d->prefix < d->len ? d->prefix : d->len;
     if (d->runs && d->runs[2 * j0] < *first)

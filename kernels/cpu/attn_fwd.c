@@ -20,8 +20,8 @@ int LF_SYM(attn_fwd_check)(const struct lf_k_attn_fwd *a)
     bool ok = a->rows >= 0 && attn_heads_ok(a->heads, a->groups, a->d, a->d_value) &&
               a->n_docs >= 0 && a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value &&
               a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d_value &&
-              a->softcap >= 0.0f && a->window >= 0 && lf_is_float(a->x_type) &&
-              a->rows < INT32_MAX && attn_drop_ok(&a->drop, a->heads, a->rows);
+              a->softcap >= 0.0f && lf_is_float(a->x_type) && a->rows < INT32_MAX &&
+              attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 

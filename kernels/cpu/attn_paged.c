@@ -62,7 +62,7 @@ int LF_SYM(attn_paged_check)(const struct lf_k_attn_paged *a)
 {
     bool ok = a->rows >= 0 && attn_heads_ok(a->heads, a->groups, a->d, a->d_value) &&
               cache_ok(a->page_tokens, a->max_pages, a->x_type) && a->ldq >= a->heads * a->d &&
-              a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f && a->window >= 0;
+              a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 

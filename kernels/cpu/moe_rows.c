@@ -114,9 +114,13 @@ LF_INLINE float scale_dot(void *dx, int64_t dx0, const void *dy, int64_t dy0, co
 LF_INLINE void combine_bwd_rows(const struct lf_k_moe_combine_bwd *a, int64_t lo, int64_t hi,
                                 const uint8_t t)
 {
-    for (int64_t i = lo * a->k; i < hi * a->k; i++)
-        a->dweights[i] = scale_dot(a->dx, a->place_of[i] * a->lddx, a->dy, i / a->k * a->lddy, a->x,
-                                   a->place_of[i] * a->ldx, a->c, a->weights[i], t);
+    for (int64_t i = lo * a->k; i < hi * a->k; i++) {
+        const float w = a->weights ? a->weights[i] : 1.0f;
+        const float dot = scale_dot(a->dx, a->place_of[i] * a->lddx, a->dy, i / a->k * a->lddy,
+                                    a->x, a->place_of[i] * a->ldx, a->c, w, t);
+        if (a->dweights)
+            a->dweights[i] = dot;
+    }
 }
 
 int LF_SYM(moe_combine_bwd)(lf_queue *q, const struct lf_k_moe_combine_bwd *a)

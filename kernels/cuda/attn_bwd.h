@@ -29,7 +29,7 @@
 LF_DEV bool attn_visible(const struct attn_call *c, const struct attn_doc *d, int query, int key,
                          int end)
 {
-    return key < end && (c->window <= 0 || query - key < c->window || query < d->prefix);
+    return key < end && (key >= attn_first(c, query) || query < d->prefix);
 }
 LF_DEV int attn_end(const struct attn_call *c, const struct attn_doc *d, int query,
                     const int32_t *runs)
@@ -45,7 +45,7 @@ LF_DEV void attn_seen_by(const struct attn_call *c, const struct attn_doc *d, in
                          const int32_t *runs, int *lo, int *hi)
 {
     *lo = c->causal && first >= d->prefix ? first : 0;
-    *hi = c->window > 0 && last + c->window < d->len ? last + c->window : d->len;
+    *hi = attn_past(c, last, d->len);
     if (first < d->prefix && *hi < d->prefix)
         *hi = d->prefix < d->len ? d->prefix : d->len;
     if (runs && attn_run(runs, d, first)[0] < *lo)

@@ -25,8 +25,7 @@ LF_DEV bool sees_all(const struct bwd_block *b, int at, const bool keys)
     const int q0 = keys ? at : b->first, q1 = keys ? at + ATTN_T - 1 : b->last,
               k0 = keys ? b->first : at, k1 = keys ? b->last : at + ATTN_T - 1;
     return b->last - b->first == 15 && at + ATTN_T <= b->doc.len &&
-           (!b->call.causal || k1 <= q0 || k1 < b->doc.prefix) &&
-           (b->call.window <= 0 || q1 - k0 < b->call.window);
+           (!b->call.causal || k1 <= q0 || k1 < b->doc.prefix) && k0 >= attn_first(&b->call, q1);
 }
 
 /* A warpgroup's step over the tile x0 of others at ... + 63. */

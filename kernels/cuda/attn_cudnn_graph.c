@@ -53,10 +53,13 @@ static bool fits(const struct common *c, struct lf_dnn_shape *out)
                                  .d = c->d,
                                  .type = c->type == LF_BF16 ? LF_DNN_BF16 : LF_DNN_F16,
                                  .window = c->window < longest ? c->window : 0};
+    if (c->window < 0 && -(int64_t)c->window >= longest)
+        out->window = 0; /* all of it is one chunk */
     out->ld[LF_DNN_ID_LSE] = 1;
     return c->mode == LF_FAST && (c->type == LF_BF16 || c->type == LF_F16) && c->causal &&
            !c->prefix && !c->runs && !c->alibi && c->softcap == 0.0f && c->dropped == 0.0f &&
            c->d % 8 == 0 && c->d_value == c->d && c->docs > 0 && longest > 1 &&
+           out->window >= 0 && /* there is no mask of chunks */
            (double)c->docs * (double)longest <= (double)SPREAD * (double)c->rows;
 }
 

@@ -63,6 +63,21 @@ LF_DEV float attn_bend(const struct attn_call *c, float x, float slope, int dist
     return fmaf(-slope, (float)distance, v) * ATTN_LOG2E;
 }
 
+/* The first key that the window or chunk of a row at position pos leaves it, and the end of the
+ * rows, of a document of len, that it leaves the key at pos. */
+LF_DEV int attn_first(const struct attn_call *c, int pos)
+{
+    const int first = c->window < 0 ? pos / -c->window * -c->window : pos - c->window + 1;
+    return c->window != 0 && first > 0 ? first : 0;
+}
+LF_DEV int attn_past(const struct attn_call *c, int pos, int len)
+{
+    const int n = -c->window;
+    if (c->window < 0) /* without a sum beyond len, as chunks may be of any length */
+        return len - pos / n * n > n ? (pos / n + 1) * n : len;
+    return c->window > 0 && pos + c->window < len ? pos + c->window : len;
+}
+
 /* The keys [*lo, *hi) that the query at position pos sees, of a document of len keys: the past, the
  * first `prefix` keys and those below run[1] (NULL: none). */
 LF_DEV void attn_range(const struct attn_call *c, int pos, int len, int prefix, const int32_t *run,
@@ -72,7 +87,7 @@ LF_DEV void attn_range(const struct attn_call *c, int pos, int len, int prefix, 
     if (run && run[1] > open)
         open = run[1];
     *hi = c->causal && open < len ? open : len;
-    *lo = c->window > 0 && pos >= prefix && pos - c->window + 1 > 0 ? pos - c->window + 1 : 0;
+    *lo = pos >= prefix ? attn_first(c, pos) : 0;
     if (*lo > *hi)
         *lo = *hi;
 }

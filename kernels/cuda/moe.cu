@@ -384,7 +384,7 @@ LF_KERNEL(moe_combine_bwd, struct lf_k_moe_combine_bwd, 32 * LF_MOE_WARPS)
     if (i >= a->rows * a->k)
         return;
     const int64_t place = a->place_of[i], r = i / a->k;
-    const float w = a->weights[i];
+    const float w = a->weights ? a->weights[i] : 1.0f;
     float dot = 0.0f;
     for (int64_t at = 8 * (int64_t)lane; at < a->c; at += 256) {
         const int n = lf_eight(a->c, at);
@@ -399,6 +399,6 @@ LF_KERNEL(moe_combine_bwd, struct lf_k_moe_combine_bwd, 32 * LF_MOE_WARPS)
         lf_store_n(a->dx, place * a->lddx + at, t, g, n, vec);
     }
     dot = lf_warp_sum(dot);
-    if (lane == 0)
+    if (lane == 0 && a->dweights)
         a->dweights[i] = dot;
 }

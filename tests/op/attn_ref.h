@@ -84,6 +84,24 @@ static const struct attn_case attn_cases[] = {
      0,
      false},
     {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0, false, {0}, {0}, 0, false},
+    {"chunks", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, -37, 0, 0, false, {0}, {0}, 0, false},
+    {"chunks of tiles, prefixes, sinks, values wider than keys",
+     200,
+     4,
+     2,
+     16,
+     2,
+     {0, 130, 199},
+     true,
+     false,
+     -64,
+     0,
+     0,
+     true,
+     {70, 3},
+     {0},
+     24,
+     true},
     {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0, false, {0}, {0}, 0, false},
     {"alibi and softcap",
      140,
@@ -616,7 +634,8 @@ OP_FN bool attn_ref_visible(const struct attn_case *c, int64_t n, int64_t i, int
     const bool same_prefix = c->open && i < c->prefix[n] && j < c->prefix[n],
                same_run = j >= run[0] && j < run[1];
     return (!c->causal || j <= i || (c->open && j < c->prefix[n]) || same_run) &&
-           (c->window == 0 || i - j < c->window || same_prefix);
+           (c->window == 0 || same_prefix ||
+            (c->window > 0 ? i - j < c->window : j >= i - i % -c->window));
 }
 
 /* Score of query i, key j of one document; *slope_cap: derivative of the softcap. q, k: rows of the

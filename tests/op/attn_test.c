@@ -101,6 +101,7 @@ static struct attn_case random_runs(uint64_t seed)
     c.heads = c.groups * (1 + pick(seed, &draw, 2));
     c.d = 2 + 2 * pick(seed, &draw, 20);
     c.window = pick(seed, &draw, 2) ? 1 + pick(seed, &draw, 30) : 0;
+    c.window = seed % 3 ? c.window : -c.window; /* chunks */
     c.d_value = pick(seed, &draw, 2) ? 1 + pick(seed, &draw, 50) : 0;
     for (int i = 0, k = 0, at = 0; i < 6; i++) { /* some touch, some are empty */
         const int n = i / 2;

@@ -22,6 +22,10 @@
 #define BESIDE                                                                                     \
     SCAN("layer_mixers=b*"), "scan_conv=3", "scan_gate=silu", "scan_norm=after_gate",              \
         "scan_scales=0.5,2,0.7,1.5,0.9", "mlp_out_scale=0.8"
+#define CHUNKS                                                                                     \
+    "layer_mixers=hf*", "attn_chunk=5", "layer_positions=rn*", "qk_unit_norm=yes",                 \
+        "nope_growth=0.3", "nope_growth_length=4", "experts=4", "experts_per_token=1",             \
+        "expert_ffn=16", "shared_ffn=16", "router_score=sigmoid", "router_on_input=yes"
 #define SHORT "layer_mixers=cf*", "scan_conv=3"
 
 const struct rig_model rig_models[] = {
@@ -108,6 +112,11 @@ const struct rig_model rig_models[] = {
     {.name = "latent attention",
      .set = {"kv_heads=4", "kv_lora=12", "q_lora=10", "nope_dim=6", "rope_dim=4", "v_dim=5",
              "tied_head=yes"}},
+    {.name = "latent attention that grows",
+     .set = {"kv_heads=4", "kv_lora=12", "nope_dim=6", "rope_dim=4", "v_dim=5", "query_growth=0.3",
+             "rope_original_positions=4"}},
+    {.name = "llama4", .set = {CHUNKS}},
+    {.name = "lora of llama4", .set = {CHUNKS}, .lora = 3, .targets = "layers.*.attn.*"},
     {.name = "mamba", .set = {MAMBA}},
     {.name = "gated delta net", .set = {DELTA}},
     {.name = "kimi delta attention", .set = {KDA}},

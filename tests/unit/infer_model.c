@@ -410,7 +410,13 @@ int main(void)
          "norm_head=yes embed_dim=32",
          true},
         {"latent", "tiny-llama",
-         "kv_heads=4 head_dim=16 kv_lora=20 q_lora=12 nope_dim=10 rope_dim=6 v_dim=12", true},
+         "kv_heads=4 head_dim=16 kv_lora=20 q_lora=12 nope_dim=10 rope_dim=6 v_dim=12 "
+         "query_growth=0.3 rope_original_positions=20",
+         true},
+        {"chunks", "tiny-moe",
+         "layer_mixers=hf* attn_chunk=24 layer_positions=rn* qk_unit_norm=yes nope_growth=0.3 "
+         "nope_growth_length=20 experts_per_token=1 router_score=sigmoid router_on_input=yes",
+         false},
         /* prompts of 63, 64, 65 and more tokens end before, at and behind a chunk */
         {"ssd", "tiny-llama",
          "layer_mixers=sf* scan_heads=6 scan_groups=2 scan_key_dim=5 scan_value_dim=12 scan_conv=4 "

@@ -240,6 +240,23 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "kv_lora = 12\n",
          "kv_lora: latent attention needs nope_dim, rope_dim and v_dim"},
         {"[model]\nfamily = llama\n" TINY "v_dim = 12\n", "v_dim: means nothing without kv_lora"},
+        {"[model]\nfamily = llama\n" TINY "layer_mixers = hf*\n",
+         "a layer is h, which needs attn_chunk"},
+        {"[model]\nfamily = llama\n" TINY "attn_chunk = 8\n",
+         "attn_chunk: means nothing without layers whose letter in layer_mixers is h"},
+        {"[model]\nfamily = llama\n" TINY "nope_growth = 0.1\n",
+         "nope_growth: means nothing without layers that do not turn"},
+        {"[model]\nfamily = llama\n" TINY "qk_unit_norm = yes\nqk_norm = yes\n",
+         "qk_unit_norm: qk_norm has norms with weights in its place"},
+        {"[model]\nfamily = llama\n" TINY "qk_unit_norm = yes\nlogn_length = 9\n",
+         "qk_unit_norm: would undo logn_length and query_growth"},
+        {"[model]\nfamily = llama\n" TINY "qk_unit_norm = yes\nlayer_positions = n*\n",
+         "qk_unit_norm: means nothing without layers that turn"},
+        {"[model]\nfamily = llama\n" TINY
+         "experts = 4\nexperts_per_token = 2\nrouter_on_input = yes\n",
+         "router_on_input: a token has one expert then: experts_per_token = 1"},
+        {"[model]\nfamily = llama\n" TINY "router_on_input = yes\n",
+         "router_on_input: means nothing without experts"},
         {"[model]\nfamily = llama\n" TINY
          "kv_lora = 12\nnope_dim = 6\nrope_dim = 4\nv_dim = 5\nhead_dim = 16\n",
          "head_dim: 16 is not nope_dim + rope_dim = 10"},
@@ -733,7 +750,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(457, test_published());
-    TAP(214, test_errors());
+    TAP(230, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(9, test_flops());
