@@ -76,6 +76,9 @@ const struct lf_hf_family *const lf_hf_families[] = {
     /* families_deepseek.c */
     &lf_hf_deepseek_v2,
     &lf_hf_deepseek_v3,
+    &lf_hf_mistral4,
+    /* families_llama4.c */
+    &lf_hf_llama4,
     /* families_qwen.c */
     &lf_hf_qwen1,
     &lf_hf_qwen2,

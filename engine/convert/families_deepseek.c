@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * DeepSeek with multi-head latent attention: V2, V2-Lite; V3, R1, Moonlight and Kimi K2, which have
- * one class; GLM-4.7-Flash and Youtu-LLM, which attend like V3. The first generation is in
- * families_llama.c and families_moe.c. */
+ * one class; GLM-4.7-Flash, Youtu-LLM and Mistral 4, which attend like V3. The first generation is
+ * in families_llama.c and families_moe.c. */
 #include <string.h>
 
 #include "engine/base/json.h"
 #include "engine/convert/families_kin.h"
 
-/* Defaults of the class: rank of queries, widths without position and of values. */
-#define LATENT_KEYS(q, nope, v)                                                                    \
-    {"kv_lora_rank", LF_HF_NUMBER, "kv_lora", "512"}, {"q_lora_rank", LF_HF_NUMBER, "q_lora", q},  \
+/* Defaults of the class: ranks of keys with values and of queries, widths without position and of
+ * values. */
+#define LATENT_KEYS(kv, q, nope, v)                                                                \
+    {"kv_lora_rank", LF_HF_NUMBER, "kv_lora", kv}, {"q_lora_rank", LF_HF_NUMBER, "q_lora", q},     \
         {"qk_nope_head_dim", LF_HF_NUMBER, "nope_dim", nope},                                      \
         {"qk_rope_head_dim", LF_HF_NUMBER, "rope_dim", "64"},                                      \
         {"v_head_dim", LF_HF_NUMBER, "v_dim", v},                                                  \
@@ -37,7 +38,7 @@ static const char *const v2_switches[] = {"norm=rms",
 
 static const struct lf_hf_key v2_keys[] = {
     KIN_KEYS,
-    LATENT_KEYS("1536", "128", "128"),
+    LATENT_KEYS("512", "1536", "128", "128"),
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
     {"mlp_bias", LF_HF_SAME, NULL, "false"},
@@ -116,7 +117,7 @@ static const char *const v3_switches[] = {"norm=rms",
 
 static const struct lf_hf_key v3_keys[] = {
     KIN_KEYS,
-    LATENT_KEYS("1536", "128", "128"),
+    LATENT_KEYS("512", "1536", "128", "128"),
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "128"},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "4096"},
     {"rope_interleave", LF_HF_BOOL, "rope_interleaved", "true"},
@@ -173,7 +174,7 @@ static const struct lf_hf_key glm_lite_keys[] = {
     KIN_SIZES,
     {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
-    LATENT_KEYS("768", "192", "256"),
+    LATENT_KEYS("512", "768", "192", "256"),
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "20"},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "202752"},
     {"rope_interleave", LF_HF_BOOL, "rope_interleaved", "true"},
@@ -221,6 +222,74 @@ const struct lf_hf_family lf_hf_glm_lite = {
     .tol_rms = 1e-5,
 };
 
+/* ---- Mistral 4 ---- */
+
+static const char *const mistral4_switches[] = {"norm=rms",
+                                                "position=rope",
+                                                "mlp=glu",
+                                                "router_bias=no",
+                                                "router_score=softmax",
+                                                "shared_gate=no",
+                                                NULL};
+
+static const struct lf_hf_key mistral4_keys[] = {
+    KIN_KEYS,
+    LATENT_KEYS("256", "1024", "64", "128"),
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "32"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "1048576"},
+    {"rope_interleave", LF_HF_BOOL, "rope_interleaved", "true"},
+    {"n_routed_experts|num_local_experts", LF_HF_NUMBER, "experts", "128"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "4"},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", "2048"},
+    /* a group would be worth its two best experts, not the best as in [model] with softmax */
+    {"n_group", LF_HF_SAME, NULL, "1"},
+    {"topk_group", LF_HF_SAME, NULL, "1"},
+    {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "true"},
+    {"routed_scaling_factor", LF_HF_NUMBER, "router_scale", "1"},
+    {0},
+};
+
+static int read_mistral4(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = lf_hf_read_deepseek(r, c, 1, 0, err);
+    return rc != 0 ? rc : lf_hf_read_growing_rope(r, c, 10000, err);
+}
+
+static int write_mistral4(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = lf_hf_write_deepseek(c, o, NULL, err);
+    return rc != 0 ? rc : lf_hf_write_growing_rope(c, o, err);
+}
+
+/* Experts in one tensor each of gate above up, and of down, as the class has them. */
+static const struct lf_map_row mistral4_rows[] = {
+    LATENT_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    KIN_SHARED_ROWS,
+    {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},
+    {"model.layers.{L}.mlp.experts.gate_up_proj", LF_MAP_STACK,
+     "blocks=experts layers.{L}.moe.experts.gate.weight layers.{L}.moe.experts.up.weight", NULL},
+    {"model.layers.{L}.mlp.experts.down_proj", LF_MAP_STACK,
+     "blocks=experts layers.{L}.moe.experts.down.weight", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_mistral4 = {
+    .name = "mistral4",
+    .model_type = "mistral4",
+    .architecture = "Mistral4ForCausalLM",
+    .classifier = "Mistral4ForSequenceClassification",
+    .prefix = "model.",
+    .switches = mistral4_switches,
+    .keys = mistral4_keys,
+    .rows = mistral4_rows,
+    .read = read_mistral4,
+    .write = write_mistral4,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
 /* ---- Youtu-LLM ---- */
 
 static const char *const youtu_switches[] = {"norm=rms", "position=rope", "mlp=glu", NULL};
@@ -236,7 +305,7 @@ static const struct lf_hf_key youtu_keys[] = {
     {"embedding_initializer_range", LF_HF_INERT, NULL, NULL},
     {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
-    LATENT_KEYS("1536", "128", "128"),
+    LATENT_KEYS("512", "1536", "128", "128"),
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "16"},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "131072"},
     {"rope_interleave", LF_HF_BOOL, "rope_interleaved", "true"},

@@ -2,6 +2,7 @@
  *
  * Kin of Llama with other names, fusions, biases or positions: Mistral, InternLM2 and 3, Seed-OSS,
  * ERNIE 4.5, Nemotron, Ministral 3. */
+#include <math.h>
 #include <string.h>
 
 #include "engine/base/json.h"
@@ -294,7 +295,7 @@ static const struct lf_hf_key ministral3_keys[] = {
 
 /* The class needs all of it in rope_parameters: the rotary positions, and by how much queries grow
  * with each further length of the first training. */
-static int read_ministral3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+int lf_hf_read_growing_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *err)
 {
     json_t *s = lf_hf_take(r, "rope_parameters"),
            *beta = json_object_get(s, "llama_4_scaling_beta"),
@@ -306,6 +307,15 @@ static int read_ministral3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                      "%s: rope_parameters has no llama_4_scaling_beta or "
                      "original_max_position_embeddings, which this class reads",
                      r->path);
+    /* of latent attention: which part of a head turns, as its widths say */
+    json_t *part = c->kv_lora ? json_object_get(mine, "partial_rotary_factor") : NULL;
+    const double turns = (double)c->rope_dim / (double)(c->nope_dim + c->rope_dim);
+    if (rc == 0 && part && !(fabs(json_number_value(part) - turns) < 1e-9))
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: partial_rotary_factor is not %g, which is the part of a head that turns",
+                     r->path, turns);
+    if (part)
+        json_object_del(mine, "partial_rotary_factor");
     json_object_del(mine, "llama_4_scaling_beta");
     json_object_del(mine, "max_position_embeddings");
     if (rc == 0)
@@ -319,12 +329,17 @@ static int read_ministral3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     if (!type || strcmp(type, "yarn") != 0)
         json_object_del(mine, "original_max_position_embeddings"); /* of no scaling */
     if (rc == 0)
-        rc = lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = 1000000, .params = mine}, err);
+        rc = lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = theta, .params = mine}, err);
     json_decref(mine);
     return rc;
 }
 
-static int write_ministral3(const lf_model_config *c, json_t *o, lf_err *err)
+static int read_ministral3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return lf_hf_read_growing_rope(r, c, 1000000, err);
+}
+
+int lf_hf_write_growing_rope(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int rc = lf_hf_write_rope(c, o, err);
     if (rc != 0)
@@ -352,7 +367,7 @@ const struct lf_hf_family lf_hf_ministral3 = {
     .keys = ministral3_keys,
     .rows = plain_rows,
     .read = read_ministral3,
-    .write = write_ministral3,
+    .write = lf_hf_write_growing_rope,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

@@ -180,6 +180,14 @@
             "blocks=experts layers.{L}.moe.experts.down.weight", NULL                              \
     }
 
+/* no_rope_layers: 1 for each layer that turns; without it, all but each n-th do, as
+ * no_rope_layer_interval says. empty: so do files with an empty list. */
+int lf_hf_read_no_rope(lf_hf_reader *r, lf_model_config *c, bool empty, lf_err *err);
+int lf_hf_write_no_rope(const lf_model_config *c, json_t *o, lf_err *err);
+/* rope_parameters of Ministral 3 and Mistral 4, which have all of it: how heads turn, and by how
+ * much queries grow. */
+int lf_hf_read_growing_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *err);
+int lf_hf_write_growing_rope(const lf_model_config *c, json_t *o, lf_err *err);
 /* logits_scaling of Granite, which divides logits; that, and attention_multiplier. */
 int lf_hf_read_logits_scaling(lf_hf_reader *r, lf_model_config *c, lf_err *err);
 int lf_hf_write_granite_scales(const lf_model_config *c, json_t *o, lf_err *err);

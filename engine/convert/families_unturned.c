@@ -63,10 +63,12 @@ static bool smol_turns(const void *ctx, const lf_model_config *c, int64_t l)
                    : (l + 1) % s->every != 0;
 }
 
-static int read_smollm3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+int lf_hf_read_no_rope(lf_hf_reader *r, lf_model_config *c, bool empty, lf_err *err)
 {
     struct smol s = {lf_hf_take(r, "no_rope_layers"), 4};
     int rc = lf_hf_get_period(r, "no_rope_layer_interval", &s.every, err);
+    if (empty && json_is_array(s.list) && json_array_size(s.list) == 0)
+        s.list = NULL;
     if (rc == 0 && s.list && json_array_size(s.list) != (size_t)c->layers)
         rc = lf_fail(err, LF_EFORMAT,
                      "%s: no_rope_layers has not one number for each of %lld layers", r->path,
@@ -75,12 +77,17 @@ static int read_smollm3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         if (!json_is_integer(json_array_get(s.list, i)))
             rc = lf_fail(err, LF_EFORMAT, "%s: no_rope_layers holds what is no whole number",
                          r->path);
-    rc = rc != 0 ? rc : lf_hf_read_layers(r, c, -1, true, &(struct lf_hf_slide){0}, err);
-    rc = rc != 0 ? rc : set_turns(r, c, "no_rope_layers", smol_turns, &s, err);
+    return rc != 0 ? rc : set_turns(r, c, "no_rope_layers", smol_turns, &s, err);
+}
+
+static int read_smollm3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = lf_hf_read_layers(r, c, -1, true, &(struct lf_hf_slide){0}, err);
+    rc = rc != 0 ? rc : lf_hf_read_no_rope(r, c, false, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 2000000, err);
 }
 
-static int write_smollm3(const lf_model_config *c, json_t *o, lf_err *err)
+int lf_hf_write_no_rope(const lf_model_config *c, json_t *o, lf_err *err)
 {
     json_t *list = json_array();
     int bad = !list;
@@ -88,7 +95,13 @@ static int write_smollm3(const lf_model_config *c, json_t *o, lf_err *err)
         bad = json_array_append_new(list, json_integer(turns(c, l)));
     bad = bad || json_object_set(o, "no_rope_layers", list);
     json_decref(list);
-    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : lf_hf_write_rope(c, o, err);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+static int write_smollm3(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = lf_hf_write_no_rope(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 
 static const struct lf_map_row plain_rows[] = {

@@ -52,12 +52,10 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"hy_v4", "latent attention that an indexer makes sparse, and hyper-connections"},
     {"inkling2 inkling2_text inkling_mm_model inkling_text",
      "attention with relative positions from queries, and short convolutions"},
-    {"mistral4", "latent attention whose queries grow with the position"},
     {"longcat_flash", "layers of two latent attentions, and experts that pass their input on"},
     {"diffllama", "differences of two attentions"},
     {"doge", "a mask that depends on values, and experts looked up by keys"},
     {"jetmoe", "experts in attention"},
-    {"llama4 llama4_text", "attention within chunks, and experts whose input is weighted"},
     {"cpmant", "relative position bias between segments"},
     {"xlnet", "relative positions in two streams of attention"},
     {"reformer", "attention by hashing and reversible layers"},
@@ -108,6 +106,7 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"pi0", "a second decoder of motions (flow matching)"},
 
     /* Pictures. */
+    {"llama4", "an encoder whose patches turn and are shuffled into fewer, above a known decoder"},
     {"idefics mllama", "layers that attend to an encoder (cross-attention)"},
     {"blip", "a text decoder of the BERT kind that attends to an encoder"},
     {"git", "a text decoder of the BERT kind with pictures as its prefix"},

@@ -395,6 +395,35 @@ static const char *const glm47_flash[] = {LLAMA,
                                           "router_scale=1.8",
                                           "layer_mlps=d,m*",
                                           NULL};
+/* Queries of latent attention grow, with the channels that do not turn. */
+static const char *const mistral4[] = {LLAMA,
+                                       "norm_eps=1e-6",
+                                       "rope_theta=10000",
+                                       "rope_interleaved=yes",
+                                       "rope_scaling=yarn",
+                                       "rope_factor=128",
+                                       "rope_attn_factor=1",
+                                       "rope_mscale_all=1",
+                                       "rope_original_positions=8192",
+                                       "query_growth=0.1",
+                                       "tied_head=no",
+                                       "router_score=softmax",
+                                       "router_renorm=yes",
+                                       NULL};
+/* Three layers that turn and attend within chunks, then one that sees all and does not turn. */
+static const char *const llama4[] = {LLAMA,
+                                     "norm_eps=1e-5",
+                                     "rope_theta=500000",
+                                     "rope_interleaved=yes",
+                                     "layer_mixers=hhhf*",
+                                     "layer_positions=rrrn*",
+                                     "attn_chunk=8192",
+                                     "qk_unit_norm=yes",
+                                     "nope_growth=0.1",
+                                     "tied_head=no",
+                                     "router_score=sigmoid",
+                                     "router_on_input=yes",
+                                     NULL};
 static const char *const youtu[] = {
     LLAMA, "norm_eps=1e-6", "rope_theta=10000", "rope_interleaved=yes", "tied_head=yes", NULL};
 
@@ -605,6 +634,8 @@ const struct lf_model_family lf_model_families[] = {
     {"hy3", hy3},
     {"glm4.7-flash", glm47_flash},
     {"youtu", youtu},
+    {"mistral4", mistral4},
+    {"llama4", llama4},
     {"mamba2", mamba2},
     {"bamba", bamba},
     {"granite-hybrid", granite_hybrid},

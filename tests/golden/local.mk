@@ -99,6 +99,8 @@ FAMILY_GOLDENS = \
   tests/golden/families/glm4-9b \
   tests/golden/families/glm4.5 \
   tests/golden/families/glm4.7-flash \
+  tests/golden/families/mistral4 \
+  tests/golden/families/llama4 \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-j-tied \
   tests/golden/families/gpt-neox \

@@ -60,6 +60,8 @@ def load(family, folder, config, scores):
         ref.c.update(config)
         return ref, ref.load(folder, torch.float32)
     auto = tf.AutoModelForSequenceClassification if scores else tf.AutoModelForCausalLM
+    if not scores and type(ref.config()) not in tf.MODEL_FOR_CAUSAL_LM_MAPPING:
+        auto = ref.cls
     model, info = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
     odd = {k: v for k, v in info.items() if v and k != "error_msgs"}
     assert not odd, "loading: %s" % odd

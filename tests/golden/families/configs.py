@@ -256,6 +256,12 @@ family("glm4.7-flash", _T=12, _seed=3, **llama_like(
     "glm4_moe_lite", "Glm4MoeLiteForCausalLM", **LATENT2, q_lora_rank=14, v_head_dim=10, n_group=1, topk_group=1, topk_method="noaux_tc",
     n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=1.8, first_k_dense_replace=1, num_nextn_predict_layers=1,
     partial_rotary_factor=1.0, rope_scaling=None, pad_token_id=3, eos_token_id=[3, 4, 5], bos_token_id=...))
+# Rows behind one and two lengths of the first training
+family("mistral4", _T=20, _seed=5, **llama_like(
+    "mistral4", "Mistral4ForCausalLM", **dict(LATENT2, rope_theta=...), q_lora_rank=14, v_head_dim=5, n_group=1, topk_group=1, n_shared_experts=1,
+    norm_topk_prob=True, routed_scaling_factor=1.3, first_k_dense_replace=1, rope_interleave=True, pad_token_id=11, rope_parameters=dict(
+        type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=8, max_position_embeddings=P, beta_fast=0.9,
+        beta_slow=0.1, truncate=False, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3, partial_rotary_factor=0.4)))
 family("youtu", **llama_like(
     "youtu", "YoutuForCausalLM", hidden_size=12, num_attention_heads=2, num_key_value_heads=2, kv_lora_rank=10, q_lora_rank=14,
     qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8, attention_bias=False, mlp_bias=False, rope_interleave=True, rope_theta=100.0,
@@ -278,6 +284,13 @@ family("exaone-moe", _T=12, _seed=3, **llama_like(
     topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True, routed_scaling_factor=2.5, first_k_dense_replace=1,
     sliding_window=5, sliding_window_pattern="LLLG", rope_theta=1000.0, num_nextn_predict_layers=1,
     layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["dense"] + ["sparse"] * 3))
+# Chunks and lengths of growth that end at different tokens
+family("llama4", _T=14, _seed=3, **llama_like(
+    "llama4_text", "Llama4ForCausalLM", **dict(EXPERTS, num_hidden_layers=4, moe_intermediate_size=..., num_experts_per_tok=1, rope_scaling=dict(
+        rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)), intermediate_size=8,
+    intermediate_size_mlp=10, num_local_experts=4, moe_layers=[1, 3], interleave_moe_layer_step=2, no_rope_layers=[1, 1, 1, 0],
+    attention_chunk_size=5, use_qk_norm=True, attn_temperature_tuning=True, floor_scale=4, attn_scale=0.3, attention_bias=False,
+    output_router_logits=False, router_aux_loss_coef=0.001, router_jitter_noise=0.0, rope_theta=100.0, pad_token_id=39))
 family("smollm3", **llama_like("smollm3", "SmolLM3ForCausalLM", num_hidden_layers=3, no_rope_layers=[1, 0, 1], no_rope_layer_interval=2,
                                use_sliding_window=False, sliding_window=None, max_window_layers=3, attention_bias=False, mlp_bias=False,
                                layer_types=["full_attention"] * 3, rope_theta=5000.0, rope_scaling=None, pad_token_id=4,

@@ -109,8 +109,8 @@ class Reference:
             m = self.cls(json.load(open(os.path.join(folder, "config.json")))).eval()
             m.load_state_dict(load_file(os.path.join(folder, "model.safetensors")))
             return m.to(dtype)
-        return tf.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
-                                                       experts_implementation="eager").eval()
+        auto = tf.AutoModelForCausalLM if type(self.config()) in tf.MODEL_FOR_CAUSAL_LM_MAPPING else self.cls
+        return auto.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
 
     def tensors(self, model, state):
         """A state dict (weights or gradients) under published names."""
@@ -169,7 +169,7 @@ def heat(model, seed):
             elif "Embedding" in kind:
                 x = rng.normal(0.0, 0.7, shape)
             else:
-                fan_in = shape[-2] if kind in ("Conv1D", "GptOssExperts") else shape[-1]
+                fan_in = shape[-2] if kind in ("Conv1D", "GptOssExperts", "Llama4TextExperts") else shape[-1]
                 fused = any(s in name for s in ("query_key_value", "W_pack", "c_attn", "qkv", "Wqkv"))
                 gain = 1.6 if any(s in name for s in ("q_proj", "k_proj")) else 1.4 if fused else 2.0 if any(s in name for s in ("gate.weight", "gate.wg.", "router.")) else 1.1
                 x = rng.normal(0.0, gain / np.sqrt(fan_in), shape)
