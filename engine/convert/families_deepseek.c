@@ -189,7 +189,7 @@ static const struct lf_hf_key glm_lite_keys[] = {
     {"topk_method", LF_HF_UNREAD, NULL, "\"noaux_tc\""}, /* of published files, from here on */
     {"scoring_func", LF_HF_UNREAD, NULL, "\"sigmoid\""},
     {"first_k_dense_replace", LF_HF_UNREAD, NULL, "1"}, /* mlp_layer_types says it */
-    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_INERT, NULL, NULL},
+    {"num_nextn_predict_layers|num_mtp_layers", LF_HF_NUMBER, "mtp_layers", "0"},
     {0},
 };
 
@@ -216,6 +216,7 @@ const struct lf_hf_family lf_hf_glm_lite = {
     .switches = v3_switches,
     .keys = glm_lite_keys,
     .rows = v3_rows,
+    .heads_are_layers = true,
     .read = read_glm_lite,
     .write = write_glm_lite,
     .tol_max = 1e-4,

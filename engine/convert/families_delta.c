@@ -67,9 +67,41 @@ static const struct lf_hf_mixer mixers[] = {
          NULL},                                                                                    \
         {"model.layers.{L}.linear_attn.out_proj.weight", LF_MAP_COPY, "layers.{L}.scan.o.weight",  \
          NULL},                                                                                    \
-        KIN_MLP_ROWS, KIN_HEAD_ROWS,                                                               \
+        KIN_MLP_ROWS, KIN_HEAD_ROWS, MTP_ROWS
+
+/* The head that knows a later token: what joins it, and a layer that attends. */
+#define MTP_LAYER(outside, ours) "mtp.layers.{M}." outside, LF_MAP_COPY, "layers.{H}." ours, NULL
+#define MTP_ROWS                                                                                   \
+    {"mtp.fc.weight", LF_MAP_COPY, "layers.{N}.mtp.join.weight", NULL},                            \
+        {"mtp.pre_fc_norm_embedding.weight", LF_MAP_COPY, "layers.{N}.mtp.embed_norm.weight",      \
+         NULL},                                                                                    \
+        {"mtp.pre_fc_norm_hidden.weight", LF_MAP_COPY, "layers.{N}.mtp.hidden_norm.weight", NULL}, \
+        {"mtp.norm.weight", LF_MAP_COPY, "layers.{N}.mtp.final_norm.weight", NULL},                \
+        {MTP_LAYER("input_layernorm.weight", "attn_norm.weight")},                                 \
+        {MTP_LAYER("post_attention_layernorm.weight", "mlp_norm.weight")},                         \
+        {"mtp.layers.{M}.self_attn.q_proj.{P}", LF_MAP_STACK,                                      \
+         "groups=heads layers.{H}.attn.q.{P} layers.{H}.attn.gate.{P}", NULL},                     \
+        {MTP_LAYER("self_attn.k_proj.{P}", "attn.k.{P}")},                                         \
+        {MTP_LAYER("self_attn.v_proj.{P}", "attn.v.{P}")},                                         \
+        {MTP_LAYER("self_attn.o_proj.{P}", "attn.o.{P}")},                                         \
+        {MTP_LAYER("self_attn.q_norm.weight", "attn.q_norm.weight")},                              \
+        {MTP_LAYER("self_attn.k_norm.weight", "attn.k_norm.weight")},                              \
+        {MTP_LAYER("mlp.gate_proj.{P}", "mlp.gate.{P}")},                                          \
+        {MTP_LAYER("mlp.up_proj.{P}", "mlp.up.{P}")},                                              \
+        {MTP_LAYER("mlp.down_proj.{P}", "mlp.down.{P}")},                                          \
+        {MTP_LAYER("mlp.gate.weight", "moe.router.weight")},                                       \
+        {"mtp.layers.{M}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT,                         \
+         "layers.{H}.moe.experts.gate.weight", NULL},                                              \
+        {"mtp.layers.{M}.mlp.experts.{E}.up_proj.weight", LF_MAP_EXPERT,                           \
+         "layers.{H}.moe.experts.up.weight", NULL},                                                \
+        {"mtp.layers.{M}.mlp.experts.{E}.down_proj.weight", LF_MAP_EXPERT,                         \
+         "layers.{H}.moe.experts.down.weight", NULL},                                              \
+        {MTP_LAYER("mlp.shared_expert.gate_proj.weight", "moe.shared.gate.weight")},               \
+        {MTP_LAYER("mlp.shared_expert.up_proj.weight", "moe.shared.up.weight")},                   \
+        {MTP_LAYER("mlp.shared_expert.down_proj.weight", "moe.shared.down.weight")},               \
+        {MTP_LAYER("mlp.shared_expert_gate.weight", "moe.shared_gate.weight")},                    \
     {                                                                                              \
-        "mtp.", LF_MAP_LEFT_OUT, KIN_MTP, NULL                                                     \
+        "mtp.", LF_MAP_LEFT_OUT, KIN_MTP, "mtp_layers=0"                                           \
     }
 
 #define SHARED_ROWS                                                                                \
@@ -97,6 +129,7 @@ static const struct lf_hf_key next_keys[] = {
     {"num_experts|num_local_experts", LF_HF_NUMBER, "experts", "512"},
     {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "10"},
     {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "true"},
+    {"num_nextn_predict_layers", LF_HF_NUMBER, "mtp_layers", "0"}, /* published files lack it */
     {0},
 };
 
@@ -146,6 +179,7 @@ const struct lf_hf_family lf_hf_qwen3_next = {
     .switches = next_switches,
     .keys = next_keys,
     .rows = next_rows,
+    .unsaid_head = true,
     .read = read_next,
     .write = write_next,
     .tol_max = 1e-4,

@@ -181,6 +181,8 @@ struct lf_hf_family {
      * what they read (enum lf_model_mtp_join). A family without rows of {M} or {H} has none. */
     bool heads_are_layers;
     int mtp_join;
+    /* config.json says nothing of the one head that a file may have */
+    bool unsaid_head;
     /* unknown keys are ignored, as the file has training arguments and no description of a model */
     bool loose;
     /* Writes the name that rows use for a tensor of the file to out; NULL: the same name. */

@@ -303,11 +303,14 @@ static bool has_head(const struct lf_hf_model *m, const struct lf_map_row *row)
  * Returns whether the file has none of those that it tells of. */
 static bool forget_heads(struct lf_hf_model *m)
 {
+    const bool told = m->config.mtp_layers > 0;
+    if (m->family->unsaid_head && !told && m->config_text &&
+        !strstr(m->config_text, "\"num_nextn_predict_layers\""))
+        m->config.mtp_layers = 1;
     for (const struct lf_map_row *r = m->family->rows; r && r->outside && m->config.mtp_layers; r++)
         if (lf_map_of_head(r) && r->kind == LF_MAP_COPY && !strstr(r->outside, "{P}") &&
             has_head(m, r))
             return false;
-    const bool told = m->config.mtp_layers > 0;
     m->config.mtp_layers = 0;
     m->config.mtp_join = LF_MTP_EMBED_HIDDEN;
     return told;

@@ -279,4 +279,6 @@ tests_golden_mtp_mtp_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/mtp/make_mtp.py \
   tests/golden/mtp/deepseek-v3/config.json tests/golden/mtp/deepseek-v3/model.safetensors tests/golden/mtp/deepseek-v3/expected.safetensors \
   tests/golden/mtp/glm4.5/config.json tests/golden/mtp/glm4.5/model.safetensors tests/golden/mtp/glm4.5/expected.safetensors \
+  tests/golden/mtp/glm4.7-flash/config.json tests/golden/mtp/glm4.7-flash/model.safetensors tests/golden/mtp/glm4.7-flash/expected.safetensors \
+  tests/golden/mtp/qwen3-next/config.json tests/golden/mtp/qwen3-next/model.safetensors tests/golden/mtp/qwen3-next/expected.safetensors \
   tests/golden/mtp/mimo/config.json tests/golden/mtp/mimo/model.safetensors tests/golden/mtp/mimo/expected.safetensors

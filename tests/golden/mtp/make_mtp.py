@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the golden directories of heads that predict later tokens, one folder for each form of file beside this script:
 
-    make_mtp.py [deepseek-v3 | glm4.5 | mimo ...]
+    make_mtp.py [deepseek-v3 | glm4.5 | glm4.7-flash | mimo | qwen3-next ...]
 
 A development tool (torch, transformers, safetensors, numpy), as ../families/make_families.py is, from which it takes how weights are
 made and run in f64. No class of transformers runs such heads, so they are written here from the paper (DeepSeek-AI 2024, DeepSeek-V3,
@@ -35,25 +35,27 @@ from configs import FAMILIES  # noqa: E402
 from make_families import B, Double, Reference, heat, router_biases  # noqa: E402
 
 WEIGHT = 0.7
-HEADS = {"deepseek-v3": 2, "glm4.5": 1, "mimo": 2}
+HEADS = {"deepseek-v3": 2, "glm4.5": 1, "glm4.7-flash": 1, "mimo": 2, "qwen3-next": 1}
+OFFSET = ("qwen3_next",)  # norms multiply by their weight + 1
 CLASS = {"mimo": (tf.Qwen2Config, tf.Qwen2ForCausalLM)}
+OWN = {"mimo": "model.mtp_layers.%d.%s", "qwen3-next": "mtp.layers.%d.%s"}  # what the layers of heads are called
 
 
 class RMSNorm(nn.Module):
-    def __init__(self, dim, eps):
+    def __init__(self, dim, eps, offset):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(dim))
-        self.eps = eps
+        self.eps, self.offset = eps, offset
 
     def forward(self, x):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * (self.weight + self.offset)
 
 
 class Head(nn.Module):
     def __init__(self, c):
         super().__init__()
-        C, eps = c["hidden_size"], c["rms_norm_eps"]
-        self.embed_norm, self.hidden_norm, self.norm = RMSNorm(C, eps), RMSNorm(C, eps), RMSNorm(C, eps)
+        C, of = c["hidden_size"], (c["rms_norm_eps"], 1 if c["model_type"] in OFFSET else 0)
+        self.embed_norm, self.hidden_norm, self.norm = RMSNorm(C, *of), RMSNorm(C, *of), RMSNorm(C, *of)
         self.join = nn.Linear(2 * C, C, bias=False)
 
 
@@ -62,6 +64,8 @@ class Model(nn.Module):
         super().__init__()
         all_layers = dict(c, num_hidden_layers=c["num_hidden_layers"] + heads)
         all_layers = {k: v for k, v in all_layers.items() if k not in ("architectures", "torch_dtype", "num_nextn_predict_layers")}
+        if "layer_types" in c:
+            all_layers["layer_types"] = c["layer_types"] + ["full_attention"] * heads
         if name in CLASS:
             all_layers.pop("model_type")
             config, cls = CLASS[name][0](**all_layers), CLASS[name][1]
@@ -74,12 +78,17 @@ class Model(nn.Module):
     def trunk(self, layers, norm, x):
         """Layers and norm of this choice over embedded tokens, in place of those of the model."""
         m = self.main.model
-        kept = m.layers, m.norm, m.config.num_hidden_layers
+        kept, types = (m.layers, m.norm, m.config.num_hidden_layers), getattr(m.config, "layer_types", None)
         m.layers, m.norm, m.config.num_hidden_layers = nn.ModuleList(layers), norm, len(layers)
+        if types:  # of the first layer here; a mask goes by it
+            first = list(kept[0]).index(layers[0])
+            m.config.layer_types = types[first:first + len(layers)]
         try:
             return m(inputs_embeds=x, use_cache=False).last_hidden_state
         finally:
             m.layers, m.norm, m.config.num_hidden_layers = kept
+            if types:
+                m.config.layer_types = types
 
     def forward(self, ids):
         L, m = self.c["num_hidden_layers"], self.main.model
@@ -103,18 +112,20 @@ class Model(nn.Module):
         tensors, L = {}, self.c["num_hidden_layers"]
         copies = {}
         for name, t in self.published(state).items():
-            if self.name == "mimo" and name.startswith("model.layers.") and int(name.split(".")[2]) >= L:
+            if self.name in OWN and name.startswith("model.layers.") and int(name.split(".")[2]) >= L:
                 part = name.split(".", 3)
-                name = "model.mtp_layers.%d.%s" % (int(part[2]) - L, part[3])
+                name = OWN[self.name] % (int(part[2]) - L, part[3])
             tensors[name] = t
         mimo = {"embed_norm": "token_layernorm", "hidden_norm": "hidden_layernorm", "norm": "final_layernorm", "join": "input_proj"}
+        qwen = {"embed_norm": "pre_fc_norm_embedding", "hidden_norm": "pre_fc_norm_hidden", "norm": "norm", "join": "fc"}
         v3 = {"embed_norm": "enorm", "hidden_norm": "hnorm", "norm": "shared_head.norm", "join": "eh_proj"}
         for name, t in state.items():
             if name.startswith("heads."):
                 _, k, part, _ = name.split(".")
                 copies["model.mtp_layers.%s.%s.weight" % (k, mimo[part]) if self.name == "mimo" else
+                       "mtp.%s.weight" % qwen[part] if self.name == "qwen3-next" else
                        "model.layers.%d.%s.weight" % (L + int(k), v3[part])] = t
-        for k in range(len(self.heads) if self.name != "mimo" else 0):
+        for k in range(len(self.heads) if self.name not in OWN else 0):
             copies["model.layers.%d.embed_tokens.weight" % (L + k)] = tensors["model.embed_tokens.weight"].clone()
             copies["model.layers.%d.shared_head.head.weight" % (L + k)] = tensors["lm_head.weight"].clone()
         return {**tensors, **copies}
@@ -125,12 +136,13 @@ class Model(nn.Module):
 
 
 class Plain:
-    oracle = None
+    oracle, published = None, {}
 
 
 def one(name):
     c, heads = {k: v for k, v in FAMILIES[name].items() if not k.startswith("_")}, HEADS[name]
-    c["num_nextn_predict_layers"] = heads
+    if name != "qwen3-next":  # its files have a head of which config.json says nothing
+        c["num_nextn_predict_layers"] = heads
     folder = os.path.join(HERE, name)
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "config.json"), "w") as f:

@@ -328,7 +328,7 @@ static void test_export(const struct wanted *w)
 /* Of a file: a tensor of a head, or its matrix alone. */
 static bool of_head(const struct wanted *w, const char *name)
 {
-    if (strncmp(name, "model.mtp_layers.", 17) == 0)
+    if (strncmp(name, "model.mtp_layers.", 17) == 0 || strncmp(name, "mtp.", 4) == 0)
         return true;
     return strncmp(name, "model.layers.", 13) == 0 &&
            strtoll(name + 13, NULL, 10) >= w->f.config.layers;
@@ -336,7 +336,8 @@ static bool of_head(const struct wanted *w, const char *name)
 
 static bool is_join(const struct wanted *w, const char *name)
 {
-    return of_head(w, name) && (strstr(name, "eh_proj") || strstr(name, "input_proj"));
+    return of_head(w, name) &&
+           (strstr(name, "eh_proj") || strstr(name, "input_proj") || strstr(name, "mtp.fc"));
 }
 
 static bool is_none(const struct wanted *w, const char *name)
@@ -446,6 +447,8 @@ int main(void)
 {
     TAP(10, all("deepseek-v3"));
     TAP(10, all("glm4.5"));
+    TAP(10, all("glm4.7-flash"));
     TAP(10, all("mimo"));
+    TAP(10, all("qwen3-next"));
     return tap_done();
 }
