@@ -118,6 +118,57 @@ const struct lf_hf_family lf_hf_granite_moe = {
     .tol_rms = 1e-5,
 };
 
+/* ---- Granite 3 with a shared expert ---- */
+
+static const char *const shared_switches[] = {
+    "norm=rms",          "position=rope",  "mlp=glu", "router_score=softmax",
+    "router_renorm=yes", "shared_gate=no", NULL};
+
+static int read_shared(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t shared = 0;
+    int rc = lf_hf_get_i64(r, "shared_intermediate_size", &shared, err);
+    if (rc == 0 && shared < 0)
+        rc = lf_fail(err, LF_EFORMAT, "%s: shared_intermediate_size = %lld", r->path,
+                     (long long)shared);
+    if (rc == 0 && shared > 0)
+        rc = lf_hf_set_number(r, c, "shared_intermediate_size", "shared_ffn", (double)shared, err);
+    return rc != 0 ? rc : read_granite(r, c, err);
+}
+
+static int write_shared(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (json_object_set_new(o, "shared_intermediate_size", json_integer(c->shared_ffn)))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return write_granite(c, o, err);
+}
+
+static const struct lf_map_row shared_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_HEAD_ROWS,
+    GRANITE_EXPERT_ROWS,
+    {"model.layers.{L}.shared_mlp.input_linear.weight", LF_MAP_STACK,
+     "layers.{L}.moe.shared.gate.weight layers.{L}.moe.shared.up.weight", NULL},
+    {"model.layers.{L}.shared_mlp.output_linear.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.down.weight", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_granite_shared = {
+    .name = "granite-moe-shared",
+    .model_type = "granitemoeshared",
+    .architecture = "GraniteMoeSharedForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = shared_switches,
+    .keys = granite_moe_keys,
+    .rows = shared_rows,
+    .read = read_shared,
+    .write = write_shared,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
 /* ---- Command ---- */
 
 /* Attention and MLP side by side read one LayerNorm without bias. */

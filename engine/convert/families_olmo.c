@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OLMo 2 and 3, OLMoE: norms behind the branches, one norm over all heads of queries and of keys.
+ * OLMo 2 and 3, OLMoE, FlexOlmo: norms behind the branches, one norm over all heads of queries and
+ * of keys.
  */
 #include <math.h>
 
@@ -164,6 +165,53 @@ const struct lf_hf_family lf_hf_olmoe = {
     .keys = olmoe_keys,
     .rows = olmoe_rows,
     .read = read_rope,
+    .write = lf_hf_write_rope,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- FlexOlmo: the block of OLMo 2, with experts ---- */
+
+static const char *const flex_switches[] = {"norm=rms",
+                                            "position=rope",
+                                            "mlp=glu",
+                                            "block=out",
+                                            "qk_norm=yes",
+                                            "qk_norm_all_heads=yes",
+                                            "router_score=softmax",
+                                            NULL};
+
+static const struct lf_hf_key flex_keys[] = {
+    OLMO_KEYS,
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"}, /* where absent, others than OLMo 2's */
+    {"intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "4096"},
+    {"num_experts|num_local_experts", LF_HF_NUMBER, "experts", "7"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "5"},
+    {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "false"},
+    {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.01"},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static int read_flex(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return lf_hf_read_rope(r, c, 500000, err);
+}
+
+static const struct lf_map_row flex_rows[] = {
+    KIN_OUT_ATTENTION_ROWS, KIN_QK_NORM_ROWS, KIN_EXPERT_ROWS, KIN_HEAD_ROWS, {0}};
+
+const struct lf_hf_family lf_hf_flex_olmo = {
+    .name = "flex-olmo",
+    .model_type = "flex_olmo",
+    .architecture = "FlexOlmoForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = flex_switches,
+    .keys = flex_keys,
+    .rows = flex_rows,
+    .read = read_flex,
     .write = lf_hf_write_rope,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,

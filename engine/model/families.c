@@ -303,6 +303,9 @@ static const char *const olmoe[] = {
     LLAMA,         "norm_eps=1e-5",         "rope_theta=10000", "tied_head=no",
     "qk_norm=yes", "qk_norm_all_heads=yes", "router_renorm=no", "router_aux=0.01",
     NULL};
+static const char *const flex_olmo[] = {
+    LLAMA,         "norm_eps=1e-6",         "rope_theta=500000", "block=out",       "tied_head=no",
+    "qk_norm=yes", "qk_norm_all_heads=yes", "router_renorm=no",  "router_aux=0.01", NULL};
 /* rope_theta is 10000 alpha^(D / (D - 2)) of the release. */
 #define HUNYUAN LLAMA, "norm_eps=1e-5", "tied_head=yes", "qk_norm=yes", "qk_norm_after_rope=yes"
 static const char *const hunyuan[] = {HUNYUAN, NULL};
@@ -602,10 +605,12 @@ const struct lf_model_family lf_model_families[] = {
     {"glm4.5", glm45},
     {"granite", granite},
     {"granite-moe", granite_moe},
+    {"granite-moe-shared", granite_moe},
     {"cohere", cohere},
     {"olmo2", olmo2},
     {"olmo3", olmo3},
     {"olmoe", olmoe},
+    {"flex-olmo", flex_olmo},
     {"hunyuan", hunyuan},
     {"hunyuan-moe", hunyuan_moe},
     {"minimax-m2", minimax_m2},

@@ -100,6 +100,8 @@ FAMILY_GOLDENS = \
   tests/golden/families/glm4.5 \
   tests/golden/families/glm4.7-flash \
   tests/golden/families/mistral4 \
+  tests/golden/families/granite-moe-shared \
+  tests/golden/families/flex-olmo \
   tests/golden/families/llama4 \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-j-tied \

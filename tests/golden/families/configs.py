@@ -194,6 +194,9 @@ family("granite", **llama_like("granite", "GraniteForCausalLM", **GRANITE, mlp_b
 family("granite-moe", _T=12, _seed=3, **llama_like("granitemoe", "GraniteMoeForCausalLM", **GRANITE, hidden_size=12, num_attention_heads=2,
                                                    num_key_value_heads=1, intermediate_size=8, num_local_experts=4, num_experts_per_tok=2,
                                                    output_router_logits=False, router_aux_loss_coef=0.001))
+family("granite-moe-shared", _T=12, _seed=3, **llama_like(
+    "granitemoeshared", "GraniteMoeSharedForCausalLM", **GRANITE, hidden_size=12, num_attention_heads=2, num_key_value_heads=1, intermediate_size=8,
+    shared_intermediate_size=10, num_local_experts=4, num_experts_per_tok=2, output_router_logits=False, router_aux_loss_coef=0.001))
 family("cohere", **llama_like("cohere", "CohereForCausalLM", rms_norm_eps=..., layer_norm_eps=1e-5, logit_scale=0.25, use_qk_norm=False,
                               attention_bias=False, model_max_length=P, tie_word_embeddings=True, pad_token_id=0, rope_theta=8000.0))
 # Rounding an end of the ramp changes it, and so does a tenth more of a beta
@@ -208,6 +211,9 @@ family("olmo3", **llama_like("olmo3", "Olmo3ForCausalLM", **OLMO, num_hidden_lay
 family("olmoe", _T=12, _seed=3, **llama_like("olmoe", "OlmoeForCausalLM", **OLMO, hidden_size=12, num_attention_heads=2, num_key_value_heads=1,
                                              intermediate_size=8, clip_qkv=None, norm_topk_prob=False, num_experts=4, num_experts_per_tok=2,
                                              output_router_logits=False, router_aux_loss_coef=0.01, rope_scaling=None))
+family("flex-olmo", _T=12, _seed=3, **llama_like(
+    "flex_olmo", "FlexOlmoForCausalLM", **OLMO, hidden_size=12, num_attention_heads=2, num_key_value_heads=1, intermediate_size=8,
+    norm_topk_prob=False, num_experts=4, num_experts_per_tok=2, output_router_logits=False, router_aux_loss_coef=0.01, rope_scaling=None))
 ALPHA = dict(alpha=50.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0, mscale_all_dim=1.0, type="dynamic")
 HUNYUAN = dict(head_dim=D, attention_bias=False, attention_head_dim=D, use_cla=False, use_qk_norm=True, mlp_bias=False, norm_type="rms",
                pad_token_id=0, eod_token_id=3, rope_scaling=ALPHA, tie_word_embeddings=True)

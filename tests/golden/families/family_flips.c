@@ -187,7 +187,10 @@ static const struct {
     {"router_groups=1 router_top_groups=1", "router_groups!=1"},
     {"router_top_groups+1", "router_groups!=1"},
     {"router_top_groups+-1", "router_top_groups!=1"},
-    {"router_scale*1.05", "experts!=0"},
+    {"router_scale*1.05", /* a norm behind all that experts give hides it */
+     "experts!=0 block!=out block!=sandwich block!=post"},
+    {"router_scale*1.05", "experts!=0 shared_ffn!=0 block=out"},
+    {"router_scale*1.05", "experts!=0 shared_ffn!=0 block=sandwich"},
     {"router_on_input!", "experts!=0"},
     {"expert_latent=0", NULL},
     {"shared_gate!", "experts!=0 shared_ffn!=0"},
