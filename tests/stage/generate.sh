@@ -334,6 +334,30 @@ printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc 
 ckpt=flip
 fails 1 "flip" "a checkpoint with a flipped byte is refused" $tok x
 
+# --- guesses of the model's own head, interrupted ---
+{ cat "$LF_SRCDIR/models/tiny-llama.ini" && echo mtp_layers = 1; } >"$dir/later.ini"
+"$tool" ckpt "$dir/later" "$dir/later.ini" 320 || bail "no model with a head for later tokens"
+head -n 12 "$dir/requests.jsonl" >"$dir/few.jsonl"
+ckpt=later
+run plain $tok --prompts "$dir/few.jsonl"
+is $rc 0 "a model with a head for later tokens"
+kills=0
+for more in 2 3 4; do
+    _until=$(($(lines guesses) + more))
+    cut_at kill $more "write */guesses/text/out.jsonl.part" "[ \$(lines guesses) -ge $_until ]" \
+        "$generate" --checkpoint "$dir/later" --out "$dir/guesses" --threads 1 --slots 2 $tok --prompts "$dir/few.jsonl" --speculative mtp
+    [ $rc -ne 137 ] || kills=$((kills + 1))
+done
+before=$(lines guesses)
+[ $kills -ge "$([ -n "$FAIL" ] && echo 3 || echo 1)" ] && [ "${before:-0}" -ge 2 ]
+ok $? "its head guesses: killed $kills times, $before results are there"
+run guesses $tok --prompts "$dir/few.jsonl" --speculative mtp
+is "$rc $(sum guesses)" "0 $(sum plain)" "continued: the bytes of a run without guesses that was never killed"
+says "continuing behind $before of 18 results" "and only what was missing was made"
+grep -q ' tokens guessed, ' "$dir/err"
+ok $? "with guesses"
+ckpt=ckpt
+
 # --- more than the context holds ---
 ckpt=ckpt
 run most $tok --max-tokens 100k "the house"
@@ -341,4 +365,4 @@ is "$rc $(grep -c 'warning: max_tokens = 100000 is beyond the model.s context of
 run few $tok --max-tokens 20 "the house"
 is "$rc $(grep -c warning "$dir/err")" "0 0" "fewer are not"
 
-finish 127
+finish 132

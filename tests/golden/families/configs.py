@@ -260,7 +260,7 @@ family("hyperclovax", **llama_like("hyperclovax", "HyperCLOVAXForCausalLM", embe
 LATENT2 = {k: v for k, v in LATENT.items() if k not in ("first_k_dense_replace", "pretraining_tp")}
 family("glm4.7-flash", _T=12, _seed=3, **llama_like(
     "glm4_moe_lite", "Glm4MoeLiteForCausalLM", **LATENT2, q_lora_rank=14, v_head_dim=10, n_group=1, topk_group=1, topk_method="noaux_tc",
-    n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=1.8, first_k_dense_replace=1, num_nextn_predict_layers=1,
+    n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=1.8, first_k_dense_replace=1, num_nextn_predict_layers=0,
     partial_rotary_factor=1.0, rope_scaling=None, pad_token_id=3, eos_token_id=[3, 4, 5], bos_token_id=...))
 # Rows behind one and two lengths of the first training
 family("mistral4", _T=20, _seed=5, **llama_like(
