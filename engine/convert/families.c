@@ -77,6 +77,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_deepseek_v2,
     &lf_hf_deepseek_v3,
     &lf_hf_mistral4,
+    &lf_hf_gpt_neo,
     /* families_granite.c, families_olmo.c */
     &lf_hf_granite_shared,
     &lf_hf_flex_olmo,

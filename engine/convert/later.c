@@ -8,7 +8,7 @@
 
 const struct lf_hf_later lf_hf_laters[] = {
     /* What the engine computes, under other names. */
-    {"aria_text biogpt cwm gpt-sw3 gpt_neo iquestcoder mellum "
+    {"aria_text biogpt cwm gpt-sw3 iquestcoder mellum "
      "minicpm3 mpt openai-gpt vaultgemma",
      "a table of its keys and tensors, whose operations are known"},
     {"codegen",

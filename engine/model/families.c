@@ -303,6 +303,11 @@ static const char *const olmoe[] = {
     LLAMA,         "norm_eps=1e-5",         "rope_theta=10000", "tied_head=no",
     "qk_norm=yes", "qk_norm_all_heads=yes", "router_renorm=no", "router_aux=0.01",
     NULL};
+/* Layers with a window (sliding_window comes with the sizes) by turns. */
+static const char *const gpt_neo[] = {
+    "norm=layer",   "norm_eps=1e-5", "norm_bias=yes",    "position=learned", "activation=gelu_tanh",
+    "mlp=plain",    "qkv_bias=no",   "out_bias=yes",     "mlp_bias=yes",     "head_bias=no",
+    "attn_scale=1", "tied_head=yes", "layer_mixers=fw*", "init_std=0.02",    NULL};
 static const char *const flex_olmo[] = {
     LLAMA,         "norm_eps=1e-6",         "rope_theta=500000", "block=out",       "tied_head=no",
     "qk_norm=yes", "qk_norm_all_heads=yes", "router_renorm=no",  "router_aux=0.01", NULL};
@@ -611,6 +616,7 @@ const struct lf_model_family lf_model_families[] = {
     {"olmo3", olmo3},
     {"olmoe", olmoe},
     {"flex-olmo", flex_olmo},
+    {"gpt-neo", gpt_neo},
     {"hunyuan", hunyuan},
     {"hunyuan-moe", hunyuan_moe},
     {"minimax-m2", minimax_m2},

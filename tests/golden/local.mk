@@ -102,6 +102,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/mistral4 \
   tests/golden/families/granite-moe-shared \
   tests/golden/families/flex-olmo \
+  tests/golden/families/gpt-neo \
   tests/golden/families/llama4 \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-j-tied \

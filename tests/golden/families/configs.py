@@ -31,6 +31,10 @@ def llama_like(model_type, architecture, **c):
 family("gpt2", architectures=["GPT2LMHeadModel"], model_type="gpt2", activation_function="gelu_new", attn_pdrop=0.1, embd_pdrop=0.1,
        resid_pdrop=0.1, bos_token_id=39, eos_token_id=39, initializer_range=0.02, layer_norm_epsilon=1e-5, n_ctx=P, n_embd=C, n_head=H,
        n_layer=L, n_positions=P, vocab_size=V)
+family("gpt-neo", _seed=2, architectures=["GPTNeoForCausalLM"], model_type="gpt_neo", activation_function="gelu_new", attention_dropout=0,
+       attention_layers=["global", "local", "global"], attention_types=[[["global", "local"], 1], [["global"], 1]], bos_token_id=39,
+       embed_dropout=0, eos_token_id=39, hidden_size=C, initializer_range=0.02, intermediate_size=None, layer_norm_epsilon=1e-5,
+       max_position_embeddings=P, num_heads=4, num_layers=3, resid_dropout=0, vocab_size=V, window_size=7)
 OPT = dict(architectures=["OPTForCausalLM"], model_type="opt", _remove_final_layer_norm=False, attention_dropout=0.0, bos_token_id=2,
            do_layer_norm_before=True, dropout=0.1, eos_token_id=2, ffn_dim=2 * C, hidden_size=C, init_std=0.02, layerdrop=0.0,
            max_position_embeddings=P, num_attention_heads=H, num_hidden_layers=L, pad_token_id=1, prefix="</s>", use_cache=True, vocab_size=V,
