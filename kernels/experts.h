@@ -99,6 +99,24 @@ struct lf_k_moe_combine_bwd {
     int32_t k;
     uint8_t x_type;
 };
+/* y[r][j] = gain[ids[r][j]] x[r][j]: weights times a trained number of each expert (Gemma 4). The
+ * gradient by x is the same call on dy. x and y are [R, k]; y may be x. */
+struct lf_k_moe_gain {
+    int64_t rows, experts;
+    const int32_t *ids;
+    const float *x, *gain; /* gain [E] */
+    float *y;
+    int32_t k;
+};
+/* dgain[e] (+)= sum over the pairs with ids[r][j] = e of dy[r][j] x[r][j] */
+struct lf_k_moe_gain_dw {
+    int64_t rows, experts;
+    const int32_t *ids;
+    const float *x, *dy;
+    float *dgain; /* [E] */
+    int32_t k;
+    bool accumulate;
+};
 /* y[r] = sigmoid(gate[r]) * x[r]; gate f32 [R] */
 struct lf_k_row_gate_fwd {
     int64_t rows, c, ldx, ldy;

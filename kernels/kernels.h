@@ -709,15 +709,18 @@ struct lf_k_mix_rows {
     bool accumulate;
     uint8_t x_type, y_type;
 };
-/* Layer scale (Touvron et al. 2021, CaiT): y[r, c] = gain[c] x[r, c]. */
+/* Layer scale (Touvron et al. 2021, CaiT): y[r, c] = gain[c] x[r, c]. one: gain is one number, of
+ * all columns (Gemma 4). */
 struct lf_k_col_gate_fwd {
     int64_t rows, c, ldx, ldy;
     const void *x;
     const float *gain;
     void *y;
     uint8_t x_type;
+    bool one;
 };
-/* dx = gain dy, dgain[c] (+)= sum over r of dy x. dx may be dy; either may be NULL. */
+/* dx = gain dy, dgain[c] (+)= sum over r of dy x. dx may be dy; either may be NULL, and with one
+ * dgain is. */
 struct lf_k_col_gate_bwd {
     int64_t rows, c, ldx, lddy, lddx;
     const void *x, *dy;
@@ -726,6 +729,7 @@ struct lf_k_col_gate_bwd {
     float *dgain;
     bool accumulate; /* of dgain */
     uint8_t x_type;
+    bool one;
 };
 /* y = keep ? x / (1 - p) : 0 (+ residual). The decision for element (r, c) is word c % 4 of
  *     Philox(seed, site, a = sample[r], b = position[r] * ceil(C/4) + c/4)
@@ -895,6 +899,8 @@ struct lf_k_moe_balance {
     X(moe_sort)                                                                                    \
     X(moe_combine)                                                                                 \
     X(moe_combine_bwd)                                                                             \
+    X(moe_gain)                                                                                    \
+    X(moe_gain_dw)                                                                                 \
     X(row_gate_fwd)                                                                                \
     X(row_gate_bwd)                                                                                \
     X(grouped_gemm)                                                                                \

@@ -235,7 +235,7 @@ struct lf_mix lf_mix_input(lf_graph *g, const char *name, int64_t rows, int64_t 
 lf_val lf_mix_rows(lf_graph *g, lf_val x, const struct lf_mix *m);
 /* Rows k r .. k r + k - 1 of x [R, C] beside each other: [R / k, k C]. */
 lf_val lf_fold_rows(lf_graph *g, lf_val x, int k);
-/* Layer scale: gain[c] x[r, c]; gain is a parameter vector. */
+/* Layer scale: gain[c] x[r, c]; gain is a parameter vector, or one number that is frozen. */
 lf_val lf_col_gate(lf_graph *g, lf_val x, lf_val gain);
 
 /* ---- scans (kernels/scan.h has formulas, kinds of mixers and their sources) ---- */
@@ -321,6 +321,8 @@ lf_val lf_moe_permute(lf_graph *g, lf_val x, const struct lf_routes *r);
 lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias, const struct lf_routes *r);
 /* [M, C] -> [R, C], weighted; without weights what a row's experts gave is added up */
 lf_val lf_moe_combine(lf_graph *g, lf_val x, const struct lf_routes *r);
+/* weights [R, k] of routes, each times the number of its expert; gain is a parameter [1, E] */
+lf_val lf_moe_gain(lf_graph *g, lf_val weights, lf_val ids, lf_val gain);
 /* y[r] = sigmoid(gate[r]) * x[r]. gate [R, 1] comes from a linear node and is pinned to f32. */
 lf_val lf_row_gate(lf_graph *g, lf_val x, lf_val gate);
 

@@ -536,6 +536,10 @@ static int place_out(const struct node *v, int out)
         return moe_colsum(v);
     case LF_OP_MOE_COMBINE:
         return both(weighed(at(v, COMB_X), at(v, COMB_WEIGHTS)), at(v, COMB_RES));
+    case LF_OP_MOE_GAIN: /* linear in the weights, whose gradient may be partial */
+        return at(v, GAIN_GAIN) == LF_PL_SAME ? at(v, GAIN_X) : BAD;
+    case LF_OP_MOE_GAIN_DW:
+        return over_rows(weight_of_row(at(v, GAINDW_DY), at(v, GAINDW_X)));
     case LF_OP_ROW_GATE:
         return weighed(at(v, GATE_X), at(v, GATE_GATE));
     case LF_OP_MOE_ROUTE_BWD:

@@ -90,6 +90,8 @@ enum lf_op {
     LF_OP_SCAN_BWD,
     LF_OP_ATTN_SINKS_BWD, /* what each row adds to the gradient of its heads' sinks */
     LF_OP_MOE_COLSUM,     /* the gradient of the experts' biases */
+    LF_OP_MOE_GAIN,
+    LF_OP_MOE_GAIN_DW,
     LF_OP_COUNT
 };
 
@@ -178,6 +180,8 @@ enum { ROUTEB_IDS, ROUTEB_WEIGHTS, ROUTEB_SCORES, ROUTEB_DWEIGHTS, ROUTEB_LOAD, 
 enum { MOEDX_DY, MOEDX_W, MOEDX_RES, MOEDX_OFFSETS };
 enum { MOEDW_DY, MOEDW_X, MOEDW_OFFSETS };
 enum { MOECS_DY, MOECS_OFFSETS };
+enum { GAIN_X, GAIN_IDS, GAIN_GAIN };
+enum { GAINDW_X, GAINDW_IDS, GAINDW_DY };
 enum { COMBB_X, COMBB_DY, COMBB_PLACE, COMBB_WEIGHTS };
 enum { GATEB_X, GATEB_DY, GATEB_GATE };
 enum { DNORM_W, DNORM_A, DNORM_B };
@@ -246,6 +250,7 @@ LF_SHAPE(moe_sort);
 LF_SHAPE(moe_permute);
 LF_SHAPE(moe_linear);
 LF_SHAPE(moe_combine);
+LF_SHAPE(moe_gain);
 LF_SHAPE(row_gate);
 LF_SHAPE(mix_rows);
 LF_SHAPE(xielu);
@@ -284,6 +289,7 @@ LF_VJP(moe_route);
 LF_VJP(moe_permute);
 LF_VJP(moe_linear);
 LF_VJP(moe_combine);
+LF_VJP(moe_gain);
 LF_VJP(row_gate);
 LF_VJP(mix_rows);
 LF_VJP(col_gate);
@@ -335,6 +341,8 @@ LF_EMIT(moe_stats);
 LF_EMIT(moe_sort);
 LF_EMIT(moe_linear);
 LF_EMIT(moe_combine);
+LF_EMIT(moe_gain);
+LF_EMIT(moe_gain_dw);
 LF_EMIT(row_gate);
 LF_EMIT(mix_rows);
 LF_EMIT(col_gate);

@@ -138,7 +138,8 @@ LF_EMIT(col_gate)
                                     .x = P(b, x),
                                     .gain = P(b, n->in[COLG_GAIN]),
                                     .y = P(b, y),
-                                    .x_type = DT(b, x)};
+                                    .x_type = DT(b, x),
+                                    .one = C(b, n->in[COLG_GAIN]) == 1 && C(b, x) > 1};
     return 0;
 }
 
@@ -157,6 +158,7 @@ LF_EMIT(col_gate_bwd)
                                     .dx = P(b, dx),
                                     .dgain = P(b, n->out[COLGB_DGAIN]),
                                     .accumulate = lf_adds(b, n->out[COLGB_DGAIN]),
-                                    .x_type = DT(b, x)};
+                                    .x_type = DT(b, x),
+                                    .one = C(b, n->in[COLGB_GAIN]) == 1 && C(b, x) > 1};
     return 0;
 }

@@ -75,6 +75,12 @@ lf_val lf_moe_combine(lf_graph *g, lf_val x, const struct lf_routes *r)
     return out_of(g, add_node(g, LF_OP_MOE_COMBINE, in, 3, NULL), 0);
 }
 
+lf_val lf_moe_gain(lf_graph *g, lf_val weights, lf_val ids, lf_val gain)
+{
+    const int32_t in[] = {weights.id, ids.id, gain.id};
+    return out_of(g, add_node(g, LF_OP_MOE_GAIN, in, 3, NULL), 0);
+}
+
 lf_val lf_row_gate(lf_graph *g, lf_val x, lf_val gate)
 {
     lf_pin_f32(g, gate);
@@ -283,6 +289,35 @@ LF_EMIT(moe_combine_bwd)
                                        .k = (int32_t)C(b, n->in[COMBB_PLACE]),
                                        .x_type = DT(b, x)};
     return DT(b, n->out[1]) == LF_F32 ? 0 : LF_EINVAL;
+}
+
+LF_EMIT(moe_gain)
+{
+    struct lf_k_moe_gain *k = args;
+    const int32_t x = n->in[GAIN_X], gain = n->in[GAIN_GAIN];
+    *k = (struct lf_k_moe_gain){.rows = R(b, x),
+                                .experts = C(b, gain),
+                                .ids = P(b, n->in[GAIN_IDS]),
+                                .x = P(b, x),
+                                .gain = P(b, gain),
+                                .y = P(b, n->out[0]),
+                                .k = (int32_t)C(b, x)};
+    return DT(b, n->out[0]) == LF_F32 && LD(b, x) == C(b, x) ? 0 : LF_EINVAL;
+}
+
+LF_EMIT(moe_gain_dw)
+{
+    struct lf_k_moe_gain_dw *k = args;
+    const int32_t x = n->in[GAINDW_X], dy = n->in[GAINDW_DY], dgain = n->out[0];
+    *k = (struct lf_k_moe_gain_dw){.rows = R(b, x),
+                                   .experts = C(b, dgain),
+                                   .ids = P(b, n->in[GAINDW_IDS]),
+                                   .x = P(b, x),
+                                   .dy = P(b, dy),
+                                   .dgain = P(b, dgain),
+                                   .k = (int32_t)C(b, x),
+                                   .accumulate = lf_adds(b, dgain)};
+    return LD(b, x) == C(b, x) && LD(b, dy) == C(b, dy) ? 0 : LF_EINVAL;
 }
 
 LF_EMIT(row_gate)

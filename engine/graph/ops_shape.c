@@ -571,6 +571,19 @@ LF_SHAPE(moe_combine)
     return make(g, n, 0, rows, g->t[n->in[COMB_X]].cols, "");
 }
 
+LF_SHAPE(moe_gain)
+{
+    if (need_index(g, n, GAIN_X, LF_F32, 0, "weights must be f32 [R, k]") ||
+        need_index(g, n, GAIN_IDS, LF_I32, g->t[n->in[GAIN_X]].rows, "ids must be i32 [R, k]") ||
+        need(g, n, GAIN_GAIN, "gain"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[GAIN_X]], *gain = &g->t[n->in[GAIN_GAIN]];
+    if (need_param(g, n, GAIN_GAIN, 1, gain->cols, "the gain must be a number for each expert") ||
+        x->cols != g->t[n->in[GAIN_IDS]].cols)
+        return bad(g, n, n->in[GAIN_X], n->in[GAIN_IDS], "a weight for each id is needed");
+    return make_f32(g, n, 0, x->rows, x->cols, "");
+}
+
 LF_SHAPE(row_gate)
 {
     if (need_float(g, n, GATE_X, "x") || need_pinned(g, n, GATE_GATE, "gate"))
@@ -618,9 +631,12 @@ LF_SHAPE(fold_rows)
 
 LF_SHAPE(col_gate)
 {
-    if (need_float(g, n, COLG_X, "x") || need(g, n, COLG_GAIN, "gain") ||
-        need_param(g, n, COLG_GAIN, 1, g->t[n->in[COLG_X]].cols,
-                   "the gain must be a parameter vector of x's width"))
+    if (need_float(g, n, COLG_X, "x") || need(g, n, COLG_GAIN, "gain"))
+        return LF_EINVAL;
+    const struct lf_tensor *gain = &g->t[n->in[COLG_GAIN]];
+    const bool one = gain->role == LF_ROLE_PARAM && gain->cols == 1 && g->ps->g[gain->group].frozen;
+    if (need_param(g, n, COLG_GAIN, 1, one ? 1 : g->t[n->in[COLG_X]].cols,
+                   "the gain must be a parameter vector of x's width, or one frozen number"))
         return LF_EINVAL;
     return make(g, n, 0, g->t[n->in[COLG_X]].rows, g->t[n->in[COLG_X]].cols, "");
 }

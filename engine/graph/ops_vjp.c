@@ -326,6 +326,23 @@ LF_VJP(moe_combine)
     return ad->g->err.rc;
 }
 
+/* The gradient of the weights is the same op on that of the result. */
+LF_VJP(moe_gain)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t x = n.in[GAIN_X], ids = n.in[GAIN_IDS], gain = n.in[GAIN_GAIN],
+                  dy = lf_ad_grad_of(ad, n.out[0]), dgain = param_grad(ad, gain);
+    const int32_t by[] = {x, ids, dy}, in[] = {dy, ids, gain};
+    if (dgain)
+        emit(ad, LF_OP_MOE_GAIN_DW, NULL, by, 3, &dgain, 1);
+    if (!lf_ad_wants(ad, x))
+        return ad->g->err.rc;
+    const int32_t dx = lf_ad_slot(ad, x);
+    emit(ad, LF_OP_MOE_GAIN, NULL, in, 3, &dx, 1);
+    lf_ad_contribute(ad, x, dx);
+    return ad->g->err.rc;
+}
+
 LF_VJP(row_gate)
 {
     const struct lf_node n = ad->g->n[node];

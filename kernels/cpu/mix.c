@@ -60,12 +60,18 @@ int LF_SYM(col_gate_fwd_check)(const struct lf_k_col_gate_fwd *a)
                : LF_K_EINVAL;
 }
 
+/* Of a vector of columns from c on. */
+LF_INLINE lf_v gain_at(const float *gain, bool one, int64_t c, int64_t n)
+{
+    return one ? lf_v_set1(gain[0]) : lf_get(gain, c, LF_F32, n);
+}
+
 LF_INLINE void gate_rows(const struct lf_k_col_gate_fwd *a, int64_t lo, int64_t hi, uint8_t t)
 {
     for (int64_t r = lo; r < hi; r++)
         LF_EACH_VEC(c, n, a->c)
     lf_put(a->y, r * a->ldy + c, t, n,
-           lf_get(a->gain, c, LF_F32, n) * lf_get(a->x, r * a->ldx + c, t, n));
+           gain_at(a->gain, a->one, c, n) * lf_get(a->x, r * a->ldx + c, t, n));
 }
 
 int LF_SYM(col_gate_fwd)(lf_queue *q, const struct lf_k_col_gate_fwd *a)
@@ -86,7 +92,7 @@ int LF_SYM(col_gate_fwd)(lf_queue *q, const struct lf_k_col_gate_fwd *a)
 int LF_SYM(col_gate_bwd_check)(const struct lf_k_col_gate_bwd *a)
 {
     return a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
-                   lf_is_float(a->x_type)
+                   lf_is_float(a->x_type) && !(a->one && a->dgain)
                ? LF_K_OK
                : LF_K_EINVAL;
 }
@@ -95,7 +101,7 @@ int LF_SYM(col_gate_bwd_check)(const struct lf_k_col_gate_bwd *a)
 LF_INLINE void gate_columns(lf_queue *q, const struct lf_k_col_gate_bwd *a, int64_t c, int64_t n,
                             uint8_t t)
 {
-    const lf_v gain = lf_get(a->gain, c, LF_F32, n);
+    const lf_v gain = gain_at(a->gain, a->one, c, n);
     lf_v sum = a->dgain && a->accumulate ? lf_get(a->dgain, c, LF_F32, n) : lf_v_zero();
     LF_EACH_PIECE(q, lo, hi, 0, a->rows, lf_few_rows(LF_VL))
     for (int64_t r = lo; r < hi; r++) {

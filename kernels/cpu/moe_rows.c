@@ -10,12 +10,16 @@
 LF_CPU_DECLARE(moe_sort)
 LF_CPU_DECLARE(moe_combine)
 LF_CPU_DECLARE(moe_combine_bwd)
+LF_CPU_DECLARE(moe_gain)
+LF_CPU_DECLARE(moe_gain_dw)
 LF_CPU_DECLARE(row_gate_fwd)
 LF_CPU_DECLARE(row_gate_bwd)
 
 LF_NO_WORK(moe_sort)
 LF_NO_WORK(moe_combine)
 LF_NO_WORK(moe_combine_bwd)
+LF_NO_WORK(moe_gain)
+LF_NO_WORK(moe_gain_dw)
 LF_NO_WORK(row_gate_fwd)
 LF_NO_WORK(row_gate_bwd)
 
@@ -135,6 +139,43 @@ int LF_SYM(moe_combine_bwd)(lf_queue *q, const struct lf_k_moe_combine_bwd *a)
         else
             combine_bwd_rows(a, lo, hi, LF_F32);
     }
+    return LF_K_OK;
+}
+
+/* ---- numbers of experts ---- */
+
+static bool pairs_ok(int64_t rows, int64_t experts, int32_t k)
+{
+    return rows >= 0 && k > 0 && k <= experts && experts <= LF_MOE_MAX_EXPERTS &&
+           rows <= INT32_MAX / k;
+}
+
+int LF_SYM(moe_gain_check)(const struct lf_k_moe_gain *a)
+{
+    return pairs_ok(a->rows, a->experts, a->k) ? LF_K_OK : LF_K_EINVAL;
+}
+
+int LF_SYM(moe_gain)(lf_queue *q, const struct lf_k_moe_gain *a)
+{
+    (void)q; /* k numbers a row: nothing beside the products of experts */
+    for (int64_t i = 0; i < a->rows * a->k; i++)
+        a->y[i] = a->gain[a->ids[i]] * a->x[i];
+    return LF_K_OK;
+}
+
+int LF_SYM(moe_gain_dw_check)(const struct lf_k_moe_gain_dw *a)
+{
+    return pairs_ok(a->rows, a->experts, a->k) ? LF_K_OK : LF_K_EINVAL;
+}
+
+int LF_SYM(moe_gain_dw)(lf_queue *q, const struct lf_k_moe_gain_dw *a)
+{
+    double sum[LF_MOE_MAX_EXPERTS] = {0};
+    (void)q;
+    for (int64_t i = 0; i < a->rows * a->k; i++)
+        sum[a->ids[i]] += (double)a->dy[i] * (double)a->x[i];
+    for (int64_t e = 0; e < a->experts; e++)
+        a->dgain[e] = (a->accumulate ? a->dgain[e] : 0.0f) + (float)sum[e];
     return LF_K_OK;
 }
 

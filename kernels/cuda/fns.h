@@ -49,6 +49,8 @@
     X(moe, moe_sort)                                                                               \
     X(moe, moe_combine)                                                                            \
     X(moe, moe_combine_bwd)                                                                        \
+    X(moe, moe_gain)                                                                               \
+    X(moe, moe_gain_dw)                                                                            \
     X(moe, moe_stats_end)
 
 #define LF_CU_FNS_GEMM(X)                                                                          \

@@ -26,7 +26,7 @@ LF_KERNEL(col_gate_fwd, struct lf_k_col_gate_fwd, 256)
     const int64_t c = lf_index();
     if (c >= a->c)
         return;
-    const float gain = a->gain[c];
+    const float gain = a->gain[a->one ? 0 : c];
     for (int64_t r = blockIdx.y; r < a->rows; r += gridDim.y)
         lf_store(a->y, r * a->ldy + c, a->x_type, gain * lf_load(a->x, r * a->ldx + c, a->x_type));
 }
@@ -40,7 +40,7 @@ LF_KERNEL(col_gate_bwd, struct lf_k_col_gate_bwd, 256)
     const int64_t c = (int64_t)blockIdx.x * 32 + lane;
     float sum = 0;
     if (c < a->c) {
-        const float gain = a->gain[c];
+        const float gain = a->gain[a->one ? 0 : c];
         for (int64_t r = warp; r < a->rows; r += 8) {
             const float dy = lf_load(a->dy, r * a->lddy + c, a->x_type);
             if (a->dgain)

@@ -15,6 +15,8 @@ LF_CU_NO_WORK(moe_stats)
 LF_CU_NO_WORK(moe_sort)
 LF_CU_NO_WORK(moe_combine)
 LF_CU_NO_WORK(moe_combine_bwd)
+LF_CU_NO_WORK(moe_gain)
+LF_CU_NO_WORK(moe_gain_dw)
 
 static bool sizes_ok(int64_t rows, int64_t experts, int32_t k)
 {
@@ -104,4 +106,25 @@ int lf_cuda_moe_combine_bwd_check(const struct lf_k_moe_combine_bwd *a)
 int lf_cuda_moe_combine_bwd(lf_queue *q, const struct lf_k_moe_combine_bwd *a)
 {
     return warps(q, LF_CU_FN_moe_combine_bwd, a->rows * a->k, 0, a);
+}
+
+int lf_cuda_moe_gain_check(const struct lf_k_moe_gain *a)
+{
+    return sizes_ok(a->rows, a->experts, a->k) ? LF_K_OK : LF_K_EINVAL;
+}
+int lf_cuda_moe_gain(lf_queue *q, const struct lf_k_moe_gain *a)
+{
+    const int64_t n = a->rows * a->k, most = 65536 * 256;
+    return lf_cu_launch(q, LF_CU_FN_moe_gain,
+                        (struct lf_cu_dim){.x = lf_cu_blocks(n < most ? n : most, 256)},
+                        (struct lf_cu_dim){.x = 256}, 0, a);
+}
+
+int lf_cuda_moe_gain_dw_check(const struct lf_k_moe_gain_dw *a)
+{
+    return sizes_ok(a->rows, a->experts, a->k) ? LF_K_OK : LF_K_EINVAL;
+}
+int lf_cuda_moe_gain_dw(lf_queue *q, const struct lf_k_moe_gain_dw *a)
+{
+    return warps(q, LF_CU_FN_moe_gain_dw, a->experts, 0, a);
 }

@@ -402,3 +402,27 @@ LF_KERNEL(moe_combine_bwd, struct lf_k_moe_combine_bwd, 32 * LF_MOE_WARPS)
     if (lane == 0 && a->dweights)
         a->dweights[i] = dot;
 }
+
+/* ---- numbers of experts ---- */
+
+LF_KERNEL(moe_gain, struct lf_k_moe_gain, 256)
+{
+    for (int64_t i = lf_index(); i < a->rows * a->k; i += lf_threads())
+        a->y[i] = a->gain[a->ids[i]] * a->x[i];
+}
+
+/* A warp for each expert looks through all pairs. */
+LF_KERNEL(moe_gain_dw, struct lf_k_moe_gain_dw, 32 * LF_MOE_WARPS)
+{
+    const int64_t e = warp_row();
+    const int lane = (int)threadIdx.x % 32;
+    double sum = 0;
+    if (e >= a->experts)
+        return;
+    for (int64_t i = lane; i < a->rows * a->k; i += 32)
+        if (a->ids[i] == e)
+            sum += (double)a->dy[i] * (double)a->x[i];
+    sum = lf_warp_sum_d(sum);
+    if (lane == 0)
+        a->dgain[e] = (a->accumulate ? a->dgain[e] : 0.0f) + (float)sum;
+}

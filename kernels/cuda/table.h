@@ -40,7 +40,9 @@
     X(moe_stats)                                                                                   \
     X(moe_sort)                                                                                    \
     X(moe_combine)                                                                                 \
-    X(moe_combine_bwd)
+    X(moe_combine_bwd)                                                                             \
+    X(moe_gain)                                                                                    \
+    X(moe_gain_dw)
 
 #define LF_CUDA_LIST_GEMM(X)                                                                       \
     X(gemm)                                                                                        \

@@ -247,6 +247,48 @@ static void test_gate(const struct lf_kernels *k, int64_t rows, int64_t c, int64
     free(scale);
 }
 
+/* One number for all columns, which has no gradient. */
+static void test_one(const struct lf_kernels *k, int type)
+{
+    enum { ROWS = 9, C = 37 };
+    struct op_buf x = op_random(ROWS * C, type, 1, 1), dy = op_random(ROWS * C, type, 2, 1),
+                  gain = op_random(1, LF_F32, 3, 1), y = op_alloc(x.bytes);
+    double want[ROWS * C];
+    const struct lf_k_col_gate_fwd f = {.rows = ROWS,
+                                        .c = C,
+                                        .ldx = C,
+                                        .ldy = C,
+                                        .x = x.p,
+                                        .gain = gain.p,
+                                        .y = y.p,
+                                        .x_type = (uint8_t)type,
+                                        .one = true};
+    struct lf_k_col_gate_bwd b = {.rows = ROWS,
+                                  .c = C,
+                                  .ldx = C,
+                                  .lddy = C,
+                                  .lddx = C,
+                                  .x = x.p,
+                                  .dy = dy.p,
+                                  .gain = gain.p,
+                                  .dx = dy.p,
+                                  .x_type = (uint8_t)type,
+                                  .one = true};
+    for (int i = 0; i < ROWS * C; i++)
+        want[i] = op_get(gain.p, 0, LF_F32) * op_get(x.p, i, type);
+    tap_ok(k->col_gate_fwd.check(&f) == 0 && k->col_gate_fwd.run(queue[1], &f) == 0,
+           "one number for all columns");
+    op_ok(op_compare(y.p, type, want, NULL, ROWS * C, 2e-7), "times x");
+    for (int i = 0; i < ROWS * C; i++)
+        want[i] = op_get(gain.p, 0, LF_F32) * op_get(dy.p, i, type);
+    tap_ok(k->col_gate_bwd.check(&b) == 0 && k->col_gate_bwd.run(queue[1], &b) == 0,
+           "in place of dy");
+    op_ok(op_compare(dy.p, type, want, NULL, ROWS * C, 2e-7), "its gradient");
+    b.dgain = gain.p;
+    tap_ok(k->col_gate_bwd.check(&b) != 0, "it has none of its own");
+    op_free(&x), op_free(&dy), op_free(&gain), op_free(&y);
+}
+
 int main(void)
 {
     static const int64_t shapes[][3] = {{0, 4, 0}, {1, 1, 0}, {5, 3, 2}, {30, 33, 7}, {150, 64, 0}};
@@ -257,6 +299,8 @@ int main(void)
         if (!k)
             continue;
         TAP(2, test_adjoint(k));
+        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
+            TAP(5, test_one(k, type));
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
                 const int64_t *e = shapes[s];

@@ -546,6 +546,47 @@ static void test_gate(const struct lf_kernels *k, lf_queue *q, int64_t rows, int
     op_free(&x), op_free(&dy), op_free(&g), op_free(&y), op_free(&dg), free(want), free(wdg);
 }
 
+/* Weights times numbers of their experts; one expert has no pair. */
+static void test_gain(const struct lf_kernels *k, lf_queue *q, int64_t rows, int kk,
+                      int64_t experts)
+{
+    const int64_t m = rows * kk;
+    struct op_buf x = op_random(m, LF_F32, 1, 1), dy = op_random(m, LF_F32, 2, 1),
+                  gain = op_random(experts, LF_F32, 3, 1), y = op_alloc((size_t)m * 4),
+                  dg = op_alloc((size_t)experts * 4);
+    int32_t *ids = zeros((size_t)m * 4);
+    double *want = calloc((size_t)(m + experts), sizeof *want), *wdg = want + m;
+    for (int64_t i = 0; i < m; i++)
+        ids[i] = (int32_t)((i * 7 + i / kk) % (experts - 1));
+    for (int64_t e = 0; e < experts; e++) {
+        op_set(dg.p, e, LF_F32, 0.5);
+        wdg[e] = 0.5;
+    }
+    for (int64_t i = 0; i < m; i++) {
+        want[i] = op_get(gain.p, ids[i], LF_F32) * op_get(x.p, i, LF_F32);
+        wdg[ids[i]] += op_get(dy.p, i, LF_F32) * op_get(x.p, i, LF_F32);
+    }
+    const struct lf_k_moe_gain f = {
+        .rows = rows, .experts = experts, .ids = ids, .x = x.p, .gain = gain.p, .y = y.p, .k = kk};
+    const struct lf_k_moe_gain_dw b = {.rows = rows,
+                                       .experts = experts,
+                                       .ids = ids,
+                                       .x = x.p,
+                                       .dy = dy.p,
+                                       .dgain = dg.p,
+                                       .k = kk,
+                                       .accumulate = true};
+    if (k->moe_gain.check(&f) || k->moe_gain.run(q, &f) || k->moe_gain_dw.check(&b) ||
+        k->moe_gain_dw.run(q, &b))
+        tap_bail("moe_gain");
+    op_ok(op_compare(y.p, LF_F32, want, NULL, m, 2e-7), "weights times numbers of experts");
+    op_ok(op_compare(dg.p, LF_F32, wdg, NULL, experts, 1e-6), "the gradient of the numbers");
+    op_prove(dg.p, LF_F32, wdg, NULL, experts, 1e-6, 0);
+    tap_ok(op_guards_intact(&y) && op_guards_intact(&dg), "nothing outside is written");
+    op_free(&x), op_free(&dy), op_free(&gain), op_free(&y), op_free(&dg);
+    zeros(0), free(want);
+}
+
 static void test_balance(const struct lf_kernels *k, lf_queue *q)
 {
     float *bias = zeros(16), *counts = zeros(16), *other = zeros(4), *one = zeros(4);
@@ -633,6 +674,8 @@ int main(void)
             TAP(2, test_sort(k, q, 300, 2, 8, how));
             TAP(2, test_sort(k, q, 701, 3, 10, how));
         }
+        TAP(4, test_gain(k, q, 5, 2, 4));
+        TAP(4, test_gain(k, q, 300, 8, 70));
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
             TAP(6, test_combine(k, q, 5, 2, 33, type, false));
             TAP(6, test_combine(k, q, 17, 4, 64, type, true));
