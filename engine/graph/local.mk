@@ -34,6 +34,7 @@ tests_unit_graph_border_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_window_SOURCES = tests/unit/graph_window.c $(graph_util)
 tests_unit_graph_window_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)
 tests_unit_graph_pieces_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)
+tests_unit_graph_layout_SOURCES = tests/unit/graph_layout.c tests/unit/graph_layout_rows.h
 tests_unit_graph_layout_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_mesh_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_shares_SOURCES = tests/unit/graph_shares.c $(graph_util)

@@ -54,8 +54,9 @@ static bool names(const char *target, const char *name)
 static bool adaptable(const struct lf_param_desc *d)
 {
     static const char *const parts[] = {
-        "q", "k", "v", "o", "gate", "up",  "down", "q_a", "q_b", "kv_a",      "k_b",       "v_b",
-        "z", "a", "b", "c", "x",    "f_a", "f_b",  "g_a", "g_b", "latent_in", "latent_out"};
+        "q",    "k",   "v",   "o",         "gate",       "up", "down", "q_a", "q_b",
+        "kv_a", "k_b", "v_b", "z",         "a",          "b",  "c",    "x",   "f_a",
+        "f_b",  "g_a", "g_b", "latent_in", "latent_out", "in", "out"};
     char part[64];
     part_of(part, sizeof part, d->name);
     bool known = false;

@@ -10,6 +10,13 @@ struct lf_decoder_chunk lf_dec_whole(const lf_model_config *c)
 
 int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *k, lf_err *err)
 {
+    const bool whole = k->first && k->last;
+    if (!whole && (c->per_layer_dim || c->kv_shared_layers))
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "[model] %s: layers of this model read what stands before the first ones, so "
+            "they do not divide among stages of a pipeline; take pipeline = 1",
+            c->per_layer_dim ? "per_layer_dim" : "kv_shared_layers");
     const bool inside = k->begin >= 0 && k->begin <= k->end && k->end <= c->layers;
     if (inside && (!k->first || k->begin == 0) && (!k->last || k->end == c->layers))
         return 0;

@@ -17,8 +17,8 @@ static const char *const norm_names[] = {"rms", "layer", NULL};
 static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", "out", NULL};
 static const char *const position_names[] = {"rope", "learned", "alibi", "none", "rope2d", NULL};
 static const char *const mask_names[] = {"causal", "prefix", "image_blocks", NULL};
-static const char *const scaling_names[] = {"none",     "linear",  "llama3", "yarn",
-                                            "longrope", "dynamic", NULL};
+static const char *const scaling_names[] = {"none",     "linear",  "llama3",       "yarn",
+                                            "longrope", "dynamic", "proportional", NULL};
 /* In the order of enum lf_act. */
 static const char *const act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick",
                                         "silu", "relu", NULL};
@@ -36,7 +36,7 @@ static const char *const projector_norm_names[] = {"none", "rms", "layer", NULL}
 static const char *const mixer_letters[] = {"fwhnsgklbc", NULL};
 static const char *const scan_gate_names[] = {"none", "silu", "sigmoid", NULL};
 static const char *const scan_norm_names[] = {"none", "before_gate", "after_gate", NULL};
-static const char *const mlp_letters[] = {"dmn", NULL};
+static const char *const mlp_letters[] = {"dmnb", NULL};
 static const char *const turn_letters[] = {"rln", NULL};
 static const char *const score_init_names[] = {"sqrt", "inverse", "init_std", "zero", NULL};
 
@@ -134,6 +134,12 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(qk_norm_all_heads, "no"),
     BOOL(qk_norm_after_rope, "no"),
     BOOL(qk_unit_norm, "no"),
+    BOOL(v_norm, "no"),
+    BOOL(keys_as_values, "no"),
+    COUNT(kv_shared_layers, 0, 4096, "0"),
+    COUNT(kv_shared_ffn, 0, 1 << 24, "0"),
+    COUNT(per_layer_dim, 0, 1 << 16, "0"),
+    BOOL(layer_gain, "no"),
     BOOL(tied_head, "no"),
     BOOL(norm_head, "no"),
     ENUM(output, output_names, "tokens"),
@@ -185,6 +191,8 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(shared_gate, "no"),
     BOOL(expert_bias, "no"),
     BOOL(router_linear_bias, "no"),
+    BOOL(router_norm, "no"),
+    BOOL(expert_gain, "no"),
     ENUM(router_score, router_names, "softmax"),
     BOOL(router_renorm, "no"),
     BOOL(router_on_input, "no"),

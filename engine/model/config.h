@@ -49,7 +49,8 @@ enum lf_model_rope_scaling {
     LF_ROPE_LLAMA3,
     LF_ROPE_YARN,
     LF_ROPE_LONGROPE,
-    LF_ROPE_DYNAMIC
+    LF_ROPE_DYNAMIC,
+    LF_ROPE_PROPORTIONAL
 };
 /* x max(x, 0), square of relu: an activation of [model] beyond those of enum lf_act (kernels.h)
  * to LF_ACT_RELU, which are all that [model] names. */
@@ -71,7 +72,7 @@ enum lf_projector_kind { LF_PROJECTOR_LINEAR = 0, LF_PROJECTOR_MLP };
 enum lf_projector_norm { LF_PROJECTOR_NO_NORM = 0, LF_PROJECTOR_RMS, LF_PROJECTOR_LAYER };
 enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF_SINIT_ZERO };
 
-#define LF_MODEL_MAX_KEYS    200
+#define LF_MODEL_MAX_KEYS    240
 #define LF_MODEL_ORIGIN      120
 #define LF_MODEL_MAX_TAPS    16  /* of an encoder */
 #define LF_MODEL_MAX_FACTORS 128 /* most pairs of channels that turn */
@@ -100,8 +101,8 @@ enum {
     LF_MIXER_BOTH = 'b',
     LF_MIXER_CONV = 'c'
 };
-/* of layer_mlps; */
-enum { LF_MLP_DENSE = 'd', LF_MLP_EXPERTS = 'm', LF_MLP_NONE = 'n' };
+/* of layer_mlps: an MLP, experts, both side by side (moe.c), nothing; */
+enum { LF_MLP_DENSE = 'd', LF_MLP_EXPERTS = 'm', LF_MLP_BOTH = 'b', LF_MLP_NONE = 'n' };
 /* of layer_positions: how queries and keys turn. */
 enum { LF_TURN_ROPE = 'r', LF_TURN_LOCAL = 'l', LF_TURN_NONE = 'n' };
 
@@ -200,7 +201,7 @@ typedef struct lf_model_config {
      * attn_chunk, another mixer, or none; where it is "", all are w with sliding_window, else f */
     struct lf_model_pattern layer_mixers;
     struct lf_model_pattern
-        layer_mlps; /* dense, experts, or none; "": all m with experts, else d */
+        layer_mlps; /* dense, experts, both, or none; "": all m with experts, else d */
     /* With position = rope: turned by rope_theta (r), by rope_local_theta (l), or not at all (n);
      * "": l with rope_local_theta and a window, else r */
     struct lf_model_pattern layer_positions;
@@ -247,7 +248,9 @@ typedef struct lf_model_config {
     /* of layers with the position l, to which rope_scaling does not apply (Gemma 3); 0 =
      * rope_theta */
     double rope_local_theta;
-    double rope_fraction;  /* share of head_dim that turns */
+    /* share of head_dim that turns; with rope_scaling = proportional, of the pairs of layers with
+     * the position r that turn at all */
+    double rope_fraction;
     bool rope_interleaved; /* pairs (2i, 2i+1) instead of (i, i + D/2) */
     int rope_scaling;      /* enum lf_model_rope_scaling */
     double rope_factor;
@@ -287,8 +290,17 @@ typedef struct lf_model_config {
     /* RMS norms without weights of each query and key head behind RoPE, in layers that turn (Llama
      * 4) */
     bool qk_unit_norm;
-    bool tied_head; /* head.weight is embed.weight */
-    bool norm_head; /* logits = x . w_v / |w_v| (Baichuan 2) */
+    /* Gemma 4: values are normalised per head, without a weight; layers without a window have no
+     * projection of values, which are what keys are before norm and rope */
+    bool v_norm, keys_as_values;
+    /* So many last layers make no keys and values: each reads those of the last layer before them
+     * of its own mixer (f or w). Their MLP has the inner width kv_shared_ffn; 0 = ffn */
+    int64_t kv_shared_layers, kv_shared_ffn;
+    /* P > 0: behind its MLP a layer reads P channels of its own that a token has (per_layer.c) */
+    int64_t per_layer_dim;
+    bool layer_gain; /* what a layer gives is multiplied by a frozen number of it */
+    bool tied_head;  /* head.weight is embed.weight */
+    bool norm_head;  /* logits = x . w_v / |w_v| (Baichuan 2) */
     /* enum lf_model_output; score: one number per token, x . score.weight, in place of the head
      * over the vocabulary (reward models, critics); the keys of that head then have no effect */
     int output;
@@ -354,7 +366,10 @@ typedef struct lf_model_config {
     bool shared_gate;
     bool expert_bias;        /* gate, up and down of each expert have a bias */
     bool router_linear_bias; /* logits of experts have a trained bias */
-    int router_score;        /* enum lf_model_router */
+    /* the router reads the stream through an RMS norm of its own, over sqrt(hidden) (Gemma 4); the
+     * weight of an expert is multiplied by a trained number of it, last of all */
+    bool router_norm, expert_gain;
+    int router_score; /* enum lf_model_router */
     /* weights of the chosen experts are made to sum to 1 (before router_scale) */
     bool router_renorm;
     /* the weight of the one chosen expert multiplies what it reads, not what it gives (Llama 4) */
@@ -465,6 +480,8 @@ int64_t lf_model_layer_rope_dim(const lf_model_config *c, int64_t layer);
  *             document that is longer than original (decoder.h); times attn_factor, by default
  *             sqrt(1 + log(factor) / log(original)) with factor = max_positions / original of
  *             the release
+ *     proportional (Gemma 4): rot is head_dim; freq for i < floor(rope_fraction rot / 2), over
+ *             factor, and 0 for the pairs behind
  *     dynamic (NTK by length): plain; lf_decoder_create refuses positions beyond the original,
  *             where the angles of a token would depend on how many follow it */
 enum { LF_ROPE_LOCAL = 1, LF_ROPE_QUERY = 2, LF_ROPE_LONG = 4 };
@@ -512,9 +529,18 @@ int64_t lf_model_layer_value_dim(const lf_model_config *c, int64_t layer);
 /* What multiplies q . k: attn_scale, or 1/sqrt of the head's width times what rope_mscale_all
  * says. */
 double lf_model_layer_attn_scale(const lf_model_config *c, int64_t layer);
-/* Has layer l experts? How many layers have experts? */
+/* Has layer l experts? Has it an MLP that all tokens take? How many layers have them, or it? */
 bool lf_model_layer_moe(const lf_model_config *c, int64_t layer);
+bool lf_model_layer_dense(const lf_model_config *c, int64_t layer);
 int64_t lf_model_moe_layers(const lf_model_config *c);
+int64_t lf_model_dense_layers(const lf_model_config *c);
+/* The inner width of that MLP. */
+int64_t lf_model_layer_ffn(const lf_model_config *c, int64_t layer);
+/* The layer whose keys and values layer l reads: l itself, but for kv_shared_layers; -1: there is
+ * none. */
+int64_t lf_model_layer_keys(const lf_model_config *c, int64_t layer);
+/* Has layer l a projection of values? */
+bool lf_model_layer_has_values(const lf_model_config *c, int64_t layer);
 
 /* Returns the number of scalars in the matrices of the MLP of a MoE layer: all of them, or with
  * `active` those that multiply one token. */

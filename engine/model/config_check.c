@@ -52,12 +52,12 @@ static int check_heads(lf_model_config *c, lf_err *err)
     if (c->heads % c->kv_heads)
         CONTRADICTION("kv_heads", "%lld kv_heads do not divide %lld heads", (long long)c->kv_heads,
                       (long long)c->heads);
-    if (c->head_dim > 256 || c->head_dim % 2)
+    if (c->head_dim > 512 || c->head_dim % 2)
         CONTRADICTION(given(c, "head_dim") ? "head_dim" : "heads",
-                      "head_dim = %lld; attention needs an even one of at most 256",
+                      "head_dim = %lld; attention needs an even one of at most 512",
                       (long long)c->head_dim);
-    if (c->window_head_dim > 256 || c->window_head_dim % 2)
-        CONTRADICTION("window_head_dim", "%lld; attention needs an even one of at most 256",
+    if (c->window_head_dim > 512 || c->window_head_dim % 2)
+        CONTRADICTION("window_head_dim", "%lld; attention needs an even one of at most 512",
                       (long long)c->window_head_dim);
     if (c->window_kv_heads && c->heads % c->window_kv_heads)
         CONTRADICTION("window_kv_heads", "%lld do not divide %lld heads",
@@ -72,7 +72,7 @@ static int check_sizes(lf_model_config *c, lf_err *err)
             return lf_fail(err, LF_EINVAL, "[model] needs %s", lf_model_keys[i].name);
     if (!c->heads && lf_model_attends(c))
         return lf_fail(err, LF_EINVAL, "[model] needs heads");
-    if (!c->ffn && lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE))
+    if (!c->ffn && lf_model_dense_layers(c))
         return lf_fail(err, LF_EINVAL, "[model] needs ffn");
     if (!c->ffn && c->experts && !c->expert_ffn)
         return lf_fail(err, LF_EINVAL, "[model] needs ffn, or expert_ffn");
@@ -95,6 +95,7 @@ static int check_layers(const lf_model_config *c, lf_err *err)
          "sliding_window"},
         {"layer_mixers", lf_model_layer_mixer, LF_MIXER_CHUNK, c->attn_chunk > 0, "attn_chunk"},
         {"layer_mlps", lf_model_layer_mlp, LF_MLP_EXPERTS, c->experts > 0, "experts"},
+        {"layer_mlps", lf_model_layer_mlp, LF_MLP_BOTH, c->experts > 0, "experts"},
         {"layer_positions", lf_model_layer_position, LF_TURN_LOCAL, c->rope_local_theta > 0,
          "rope_local_theta"},
     };
@@ -273,12 +274,45 @@ static int check_latent(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* Layers that read what others make. */
+static int check_shared(const lf_model_config *c, lf_err *err)
+{
+    const struct {
+        const char *key;
+        bool set;
+    } with[] = {{"v_norm", c->v_norm},
+                {"keys_as_values", c->keys_as_values},
+                {"kv_shared_layers", c->kv_shared_layers > 0}};
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++)
+        if (with[i].set && c->kv_lora)
+            CONTRADICTION(with[i].key, "latent attention (kv_lora) has none");
+    for (int64_t l = 0; l < c->layers && c->kv_shared_layers; l++) {
+        const int64_t of = lf_model_layer_keys(c, l);
+        if (of != l && lf_model_layer_mixer(c, l) != LF_MIXER_WINDOW &&
+            lf_model_layer_mixer(c, l) != LF_MIXER_FULL)
+            CONTRADICTION("kv_shared_layers", "layer %lld has the mixer %c, and f and w share keys",
+                          (long long)l, lf_model_layer_mixer(c, l));
+        if (of < 0 || lf_model_layer_position(c, of) != lf_model_layer_position(c, l))
+            CONTRADICTION("kv_shared_layers",
+                          "layer %lld finds no layer of its kind before the last %lld that makes "
+                          "keys and values",
+                          (long long)l, (long long)c->kv_shared_layers);
+    }
+    if (c->per_layer_dim && (c->mlp != LF_MLP_GLU || c->norm != LF_NORM_RMS))
+        CONTRADICTION("per_layer_dim", "it goes with mlp = glu and norm = rms");
+    return 0;
+}
+
 static int check_block(lf_model_config *c, lf_err *err)
 {
     if (c->block != LF_BLOCK_PRE && c->parallel_block != LF_PARALLEL_NO)
         CONTRADICTION("parallel_block",
                       "attention and MLP side by side read x normalised: block = pre only (%s)",
                       lf_model_origin(c, "block"));
+    if (c->parallel_block != LF_PARALLEL_NO &&
+        lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_BOTH))
+        CONTRADICTION("parallel_block", "an MLP and experts have norms of their own: "
+                                        "layer_mlps has no b then");
     if (c->residual_factors.n && c->residual_factors.n != LF_MODEL_RESIDUAL_FACTORS)
         CONTRADICTION("residual_factors",
                       "%d numbers: of the stream and of what is added, for attention, other mixers "
@@ -299,7 +333,7 @@ static int check_unread(const lf_model_config *c, lf_err *err)
     const bool yarn = c->rope_scaling == LF_ROPE_YARN,
                longrope = c->rope_scaling == LF_ROPE_LONGROPE, windows = c->sliding_window > 0,
                tokens = c->output == LF_OUTPUT_TOKENS, attends = lf_model_attends(c),
-               dense = lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) > 0,
+               dense = lf_model_dense_layers(c) > 0,
                stays = attends && c->position == LF_POS_ROPE &&
                        lf_model_count_layers(c, lf_model_layer_position, LF_TURN_NONE) > 0,
                turns = attends && c->position == LF_POS_ROPE &&
@@ -354,6 +388,9 @@ static int check_unread(const lf_model_config *c, lf_err *err)
          "mlp = glu in layers without experts"},
         {"mlp_out_scale", fabs(c->mlp_out_scale - 1) > 0, dense,
          "layers with an MLP and no experts"},
+        {"v_norm", c->v_norm, attends, "layers with attention"},
+        {"keys_as_values", c->keys_as_values, attends, "layers with attention"},
+        {"kv_shared_ffn", c->kv_shared_ffn > 0, c->kv_shared_layers > 0, "kv_shared_layers"},
         {"qk_norm_all_heads", c->qk_norm_all_heads, c->qk_norm, "qk_norm"},
         {"qk_norm_after_rope", c->qk_norm_after_rope, c->qk_norm && c->position == LF_POS_ROPE,
          "qk_norm and rope"},
@@ -374,10 +411,12 @@ static int check_unread(const lf_model_config *c, lf_err *err)
 static int check_no_experts(const lf_model_config *c, lf_err *err)
 {
     static const char *const keys[] = {
-        "experts_per_token", "expert_ffn",      "expert_latent",      "shared_ffn",
-        "shared_gate",       "expert_bias",     "router_linear_bias", "router_score",
-        "router_renorm",     "router_on_input", "router_scale",       "router_groups",
-        "router_top_groups", "router_bias",     "router_bias_rate",   "router_aux"};
+        "experts_per_token", "expert_ffn",       "expert_latent",      "shared_ffn",
+        "shared_gate",       "expert_bias",      "router_linear_bias", "router_score",
+        "router_renorm",     "router_scale",     "router_groups",      "router_top_groups",
+        "router_bias",       "router_bias_rate", "router_aux",         "router_norm",
+        "router_on_input",
+        "expert_gain"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (lf_model_by_hand(c, keys[i]))
             CONTRADICTION(keys[i], "means nothing without experts");
@@ -441,7 +480,8 @@ static int check_scaling(const lf_model_config *c, lf_err *err)
     if (c->rope_scaling == LF_ROPE_YARN && c->rope_beta_fast < c->rope_beta_slow)
         CONTRADICTION("rope_beta_fast", "%g must not be below rope_beta_slow = %g",
                       c->rope_beta_fast, c->rope_beta_slow);
-    if (c->rope_scaling >= LF_ROPE_YARN && !given(c, "rope_original_positions"))
+    if (c->rope_scaling >= LF_ROPE_YARN && c->rope_scaling != LF_ROPE_PROPORTIONAL &&
+        !given(c, "rope_original_positions"))
         CONTRADICTION(
             "rope_scaling",
             "needs rope_original_positions, the length that the model was trained at first");
@@ -583,6 +623,9 @@ static int check_sight(lf_model_config *c, lf_err *err)
             CONTRADICTION(lf_model_keys[i].name, "means nothing without mae.layers");
     if (!c->vision.family)
         return 0;
+    if (c->per_layer_dim)
+        CONTRADICTION("per_layer_dim", "rows of pictures have no token whose channels layers could "
+                                       "read: leave out vision.family");
     if (c->prefix_last && (c->mask != LF_MASK_PREFIX || c->position == LF_POS_ROPE2D))
         CONTRADICTION("prefix_last", "it is for mask = prefix, without position = rope2d");
     if (!c->vision.head_dim && c->vision.heads)
@@ -607,6 +650,8 @@ static int check_mtp(const lf_model_config *c, lf_err *err)
         {"embed_norm", c->embed_norm, "the embedding has a norm of their own there"},
         {"final_norm", !c->final_norm, "they read what is behind that norm"},
         {"position", c->position == LF_POS_LEARNED, "it is added to the embedding"},
+        {"per_layer_dim", c->per_layer_dim > 0, "it has channels for the layers of the model"},
+        {"kv_shared_layers", c->kv_shared_layers > 0, "it has keys and values of its own"},
     };
     for (size_t i = 0; c->mtp_layers && i < sizeof without / sizeof *without; i++)
         if (without[i].set)
@@ -649,6 +694,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_layers(c, err);
     if (rc == 0)
         rc = check_latent(c, err);
+    if (rc == 0)
+        rc = check_shared(c, err);
     if (rc == 0)
         rc = check_mixers_read(c, err); /* before defaults are filled in */
     if (rc == 0)

@@ -160,6 +160,8 @@ static lf_val trunk(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
     lf_val x = b->chunk.first ? bottom(b) : lf_dec_chunk_in(b);
+    if (c->per_layer_dim)
+        b->per_layer = lf_dec_per_layer(b, x);
     for (int64_t l = b->chunk.begin; l < b->chunk.end; l++) {
         lf_block_begin(b->g, (int)l);
         x = lf_dec_deep(b, lf_dec_block(b, x, l), l);

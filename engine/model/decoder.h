@@ -23,6 +23,7 @@
  *     layers.N.attn.k_b.weight [H nope_dim, kv_lora]   (group layers.N.attn.kv_b)
  *     layers.N.attn.v_b.weight [H v_dim, kv_lora]      (group layers.N.attn.kv_b)
  *     layers.N.attn.gate.{weight,bias} [HD, C]         (attn_gate; group layers.N.attn.qkv)
+ *                                  (no k, v, k_norm in kv_shared_layers; keys_as_values: no v)
  *     of layers that scan (mixer.c), H = scan_heads, G = scan_groups, K = scan_conv:
  *     layers.N.scan.{q,k}.{weight,bias} [G Dk, C], .v, .z [H Dv, C], .a, .b [H, C]
  *                                  (group layers.N.scan.in; z, a, b where the kind has them)
@@ -38,6 +39,11 @@
  *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: only up)
  *     layers.N.mlp.down.{weight,bias} [C, F]
  *     layers.N.{attn,mlp}_post_norm.{weight,bias} [C]  (sandwich)
+ *     layers.N.mlp.out_norm, .moe.norm, .moe.out_norm  (layer_mlps b: mlp, experts, their sum)
+ *     layers.N.moe.router.norm.weight [C], .gain [E]   (router_norm, expert_gain)
+ *     layers.N.per_layer.in.weight [P, C], .out [C, P], .norm.weight [C]   (per_layer.c)
+ *     per_layer.{embed.weight [V, LP], project.weight [LP, C], norm.weight [P]}
+ *     layers.N.gain [1]                                (layer_gain; frozen)
  *     final_norm.{weight,bias} [C]
  *     layers.N.mtp.{embed_norm,hidden_norm,final_norm}.{weight,bias} [C], layers.N.mtp.join.weight
  *     [C, 2C], and those of a layer, for N = L ... L + mtp_layers - 1 (mtp.c)
@@ -50,7 +56,9 @@
  *     sandwich  x + post_norm(f(norm x))            alpha  h = norm x;  residual_alpha * h + f(h)
  *     out       x + norm(f(x))
  * (residual_factors has numbers for each kind of branch) or, with parallel_block, x + attn(norm x)
- * + mlp(norm x). residual_scale multiplies what is added to x.
+ * + mlp(norm x). residual_scale multiplies what is added to x. An MLP and experts side by side are
+ * norm(mlp(norm x)) + norm(experts(norm x)), with three norms of their own. Behind both branches
+ * stand the channels of per_layer.c, and a number that multiplies all (layer_gain).
  *
  * Weight decay applies to matrices, not to vectors or taps of convolutions. Initial values depend
  * on the seed and a tensor's name only.

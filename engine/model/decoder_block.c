@@ -173,15 +173,61 @@ static lf_val paged_attention(struct lf_dec_build *b, const struct lf_dec_heads 
                               const struct lf_attn_opts *o, int64_t l)
 {
     const struct lf_decoder_paged *p = b->paged;
-    const int64_t rows = p->n_pages * p->page_tokens, groups = lf_model_layer_kv_heads(b->c, l);
+    const int64_t rows = p->n_pages * p->page_tokens, groups = lf_model_layer_kv_heads(b->c, l),
+                  of = lf_model_layer_keys(b->c, l);
     char name[32];
-    snprintf(name, sizeof(name), "kv.%lld.k", (long long)l);
+    snprintf(name, sizeof(name), "kv.%lld.k", (long long)of);
     lf_val kp = lf_state(b->g, name, p->cache, rows, groups * lf_model_layer_head_dim(b->c, l));
-    snprintf(name, sizeof(name), "kv.%lld.v", (long long)l);
+    snprintf(name, sizeof(name), "kv.%lld.v", (long long)of);
     lf_val vp = lf_state(b->g, name, p->cache, rows, groups * lf_model_layer_value_dim(b->c, l));
     const struct lf_kv_cache cache = {kp, vp, b->seq, b->positions, b->table, p->page_tokens};
-    lf_kv_write(b->g, h->k, h->v, &cache, (int)groups);
+    if (of == l)
+        lf_kv_write(b->g, h->k, h->v, &cache, (int)groups);
     return lf_attention_paged(b->g, h->q, &cache, b->alibi, o);
+}
+
+static bool turns(const struct lf_dec_build *b, int64_t l)
+{
+    return b->c->position == LF_POS_ROPE2D ||
+           (b->c->position == LF_POS_ROPE && lf_model_layer_position(b->c, l) != LF_TURN_NONE);
+}
+
+/* Queries, and keys where the layer has any, as their projection gave them: normalised per head and
+ * turned. */
+static void make_ready(struct lf_dec_build *b, lf_val *q, lf_val *k, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    const int64_t H = c->heads, G = lf_model_layer_kv_heads(c, l);
+    for (int step = 0; step < 3; step++) {
+        if (step == 1 && turns(b, l)) {
+            *q = lf_dec_rope(b, *q, &(struct lf_dec_turn){.heads = H, .layer = l, .query = true});
+            if (k->id)
+                *k = lf_dec_rope(b, *k, &(struct lf_dec_turn){.heads = G, .layer = l});
+        }
+        if (step == (c->qk_norm_after_rope ? 2 : 0) && c->qk_norm) {
+            *q = head_norm(b, *q, H, "attn.q_norm", l);
+            if (k->id)
+                *k = head_norm(b, *k, G, "attn.k_norm", l);
+        }
+    }
+    if (!turns(b, l)) {
+        *q = lf_dec_grow(b, *q, l);
+    } else if (c->qk_unit_norm) {
+        *q = unit_norm(b, *q, H);
+        if (k->id)
+            *k = unit_norm(b, *k, G);
+    }
+}
+
+/* The values of layer l, of the projection of all three. */
+static lf_val values(struct lf_dec_build *b, lf_val qkv, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    const int64_t H = c->heads, G = lf_model_layer_kv_heads(c, l),
+                  D = lf_model_layer_head_dim(c, l);
+    const int64_t at = lf_model_layer_has_values(c, l) ? H + G : H;
+    lf_val v = lf_slice(b->g, qkv, at * D, G * D);
+    return c->v_norm ? unit_norm(b, v, G) : v;
 }
 
 /* Queries, keys and values of layer l; q and k normalised per head and turned. */
@@ -190,44 +236,29 @@ static struct lf_dec_heads plain_heads(struct lf_dec_build *b, lf_val x, int64_t
     const lf_model_config *c = b->c;
     const int64_t H = c->heads, G = lf_model_layer_kv_heads(c, l),
                   D = lf_model_layer_head_dim(c, l);
+    const bool own = lf_model_layer_keys(c, l) == l;
+    lf_val *shared = b->shared[lf_model_layer_window(c, l) > 0];
     lf_val qkv = lf_dec_linear(b, lf_tp_enter(b->g, x), c->qkv_bias, "attn.qkv", l);
-    lf_val q, k;
-    const bool turned =
-        c->position == LF_POS_ROPE2D ||
-        (c->position == LF_POS_ROPE && lf_model_layer_position(c, l) != LF_TURN_NONE);
-    if (turned && !c->qk_norm && !c->qk_unit_norm &&
-        !lf_dec_logn(b->d)) { /* q and k lie side by side: one pass turns both */
+    struct lf_dec_heads h = {.k = LF_NONE};
+    if (own && turns(b, l) && !c->qk_norm && !c->qk_unit_norm && !lf_dec_logn(b->d)) {
+        /* q and k lie side by side: one pass turns both */
         lf_val qk = lf_dec_rope(b, lf_slice(b->g, qkv, 0, (H + G) * D),
                                 &(struct lf_dec_turn){.heads = H + G, .layer = l});
-        q = lf_slice(b->g, qk, 0, H * D);
-        k = lf_slice(b->g, qk, H * D, G * D);
+        h.q = lf_slice(b->g, qk, 0, H * D);
+        h.k = lf_slice(b->g, qk, H * D, G * D);
     } else {
-        q = lf_slice(b->g, qkv, 0, H * D);
-        k = lf_slice(b->g, qkv, H * D, G * D);
-        if (c->qk_norm && !c->qk_norm_after_rope) {
-            q = head_norm(b, q, H, "attn.q_norm", l);
-            k = head_norm(b, k, G, "attn.k_norm", l);
-        }
-        if (turned) {
-            q = lf_dec_rope(b, q, &(struct lf_dec_turn){.heads = H, .layer = l, .query = true});
-            k = lf_dec_rope(b, k, &(struct lf_dec_turn){.heads = G, .layer = l});
-        }
-        if (c->qk_norm && c->qk_norm_after_rope) {
-            q = head_norm(b, q, H, "attn.q_norm", l);
-            k = head_norm(b, k, G, "attn.k_norm", l);
-        }
-        if (c->qk_unit_norm && turned) {
-            q = unit_norm(b, q, H);
-            k = unit_norm(b, k, G);
-        }
-        if (!turned)
-            q = lf_dec_grow(b, q, l);
+        h.q = lf_slice(b->g, qkv, 0, H * D);
+        h.k = own ? lf_slice(b->g, qkv, H * D, G * D) : LF_NONE;
+        make_ready(b, &h.q, &h.k, l);
     }
-    return (struct lf_dec_heads){.q = q,
-                                 .k = k,
-                                 .v = lf_slice(b->g, qkv, (H + G) * D, G * D),
-                                 .gate = c->attn_gate ? lf_slice(b->g, qkv, (H + 2 * G) * D, H * D)
-                                                      : LF_NONE};
+    const int64_t made = !own ? 0 : lf_model_layer_has_values(c, l) ? 2 : 1;
+    h.v = own ? values(b, qkv, l) : shared[1];
+    h.gate = c->attn_gate ? lf_slice(b->g, qkv, (H + made * G) * D, H * D) : LF_NONE;
+    if (!own)
+        h.k = shared[0];
+    shared[0] = h.k;
+    shared[1] = h.v;
+    return h;
 }
 
 /* With attn_gate the result times sigmoid of a linear function of x, which lies behind the values
@@ -314,22 +345,35 @@ static lf_val plain_act(struct lf_dec_build *b, lf_val u, int64_t l)
 }
 
 /* down(act(gate h) * up h), or down(act(up h)). */
-static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
+static lf_val dense_mlp(struct lf_dec_build *b, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
+    const int64_t ffn = lf_model_layer_ffn(c, l);
     lf_val u;
-    if (lf_model_layer_moe(c, l))
-        return lf_dec_moe(b, h, l);
     h = lf_tp_enter(b->g, h);
     if (c->mlp == LF_MLP_GLU) {
         lf_val gu = lf_dec_linear(b, h, c->mlp_bias, "mlp.gate_up", l);
-        lf_val gate = lf_dec_scaled(b, lf_slice(b->g, gu, 0, c->ffn), c->mlp_gate_scale);
-        u = lf_dec_glu(b, gate, lf_slice(b->g, gu, c->ffn, c->ffn));
+        lf_val gate = lf_dec_scaled(b, lf_slice(b->g, gu, 0, ffn), c->mlp_gate_scale);
+        u = lf_dec_glu(b, gate, lf_slice(b->g, gu, ffn, ffn));
     } else {
         u = plain_act(b, lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l), l);
     }
     u = lf_tp_leave(b->g, lf_dec_linear(b, u, c->mlp_bias, "mlp.down", l));
     return lf_dec_scaled(b, u, c->mlp_out_scale);
+}
+
+/* What the MLP of layer l adds: h is the stream x behind the branch's norm. An MLP and experts side
+ * by side have a norm each behind them, and experts one of their own before them. */
+static lf_val mlp(struct lf_dec_build *b, lf_val x, lf_val h, int64_t l)
+{
+    if (lf_model_layer_mlp(b->c, l) == LF_MLP_EXPERTS)
+        return lf_dec_moe(b, x, h, l);
+    const lf_val dense = dense_mlp(b, h, l);
+    if (lf_model_layer_mlp(b->c, l) != LF_MLP_BOTH)
+        return dense;
+    const lf_val chosen = lf_dec_moe(b, x, lf_dec_norm(b, x, "moe.norm", l), l);
+    return lf_add(b->g, lf_dec_norm(b, dense, "mlp.out_norm", l),
+                  lf_dec_norm(b, chosen, "moe.out_norm", l));
 }
 
 lf_val lf_dec_scaled(struct lf_dec_build *b, lf_val x, double alpha)
@@ -380,17 +424,18 @@ static lf_val parallel_block(struct lf_dec_build *b, lf_val x, int64_t l)
     lf_val a = lf_dec_dropout(b, scaled(b, mixer(b, h, l)), c->attn_dropout, "attn", l);
     if (c->parallel_block == LF_PARALLEL_TWO_NORMS)
         h = lf_dec_norm(b, x, "mlp_norm", l);
+    const lf_val read = x;
     x = lf_add(b->g, x, a);
-    return lf_add(b->g, x, lf_dec_dropout(b, scaled(b, mlp(b, h, l)), c->mlp_dropout, "mlp", l));
+    const lf_val f = scaled(b, mlp(b, read, h, l));
+    return lf_add(b->g, x, lf_dec_dropout(b, f, c->mlp_dropout, "mlp", l));
 }
 
-lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l)
+/* Attention or another mixer, then the MLP. */
+static lf_val branches(struct lf_dec_build *b, lf_val x, int64_t l)
 {
     const lf_model_config *c = b->c;
     const bool post =
         c->block == LF_BLOCK_POST || c->block == LF_BLOCK_OUT; /* norms stand behind */
-    if (c->parallel_block != LF_PARALLEL_NO)
-        return parallel_block(b, x, l);
     if (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) {
         const lf_val h = post ? x : lf_dec_norm(b, x, "attn_norm", l);
         x = join(b, x, h, mixer(b, h, l), c->attn_dropout, "attn", l);
@@ -398,5 +443,15 @@ lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l)
     if (lf_model_layer_mlp(c, l) == LF_MLP_NONE)
         return x;
     const lf_val h = post ? x : lf_dec_norm(b, x, "mlp_norm", l);
-    return join(b, x, h, mlp(b, h, l), c->mlp_dropout, "mlp", l);
+    return join(b, x, h, mlp(b, x, h, l), c->mlp_dropout, "mlp", l);
+}
+
+lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    x = c->parallel_block != LF_PARALLEL_NO ? parallel_block(b, x, l) : branches(b, x, l);
+    if (c->per_layer_dim)
+        x = lf_dec_add_per_layer(b, x, l);
+    return c->layer_gain ? lf_col_gate(b->g, x, lf_paramf(b->g, "layers.%lld.gain", (long long)l))
+                         : x;
 }

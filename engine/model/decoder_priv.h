@@ -67,7 +67,10 @@ struct lf_dec_build {
     const struct lf_decoder_media *media; /* NULL: no pictures */
     lf_val deep[LF_MODEL_MAX_TAPS];       /* what joins the stream behind the first layers */
     lf_val places;                        /* three positions of each token */
-    lf_val prefix, turns, blocks, runs;   /* LF_NONE where the description does not need them */
+    lf_val per_layer;                     /* [R, layers P]; per_layer.c */
+    /* keys and values that later layers read: of layers without a window, and with one */
+    lf_val shared[2][2];
+    lf_val prefix, turns, blocks, runs; /* LF_NONE where the description does not need them */
     /* over documents */
     lf_val cu_seqlens;
     int64_t max_doc, rows;
@@ -136,8 +139,14 @@ lf_val lf_dec_short_conv(struct lf_dec_build *b, lf_val x, int64_t l);
 lf_val lf_dec_scaled(struct lf_dec_build *b, lf_val x, double alpha);
 /* act(u), of MLPs without a gate. */
 lf_val lf_dec_act(struct lf_dec_build *b, lf_val u);
-/* The experts of layer l, in place of its MLP (moe.c). */
-lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l);
+/* The experts of layer l (moe.c): h is what they read, and x the stream, which the router reads in
+ * its place where it has a norm of its own. */
+lf_val lf_dec_moe(struct lf_dec_build *b, lf_val x, lf_val h, int64_t l);
+/* The channels of a token that layers read (per_layer.c), from what the first layer reads: those
+ * of all layers side by side. */
+lf_val lf_dec_per_layer(struct lf_dec_build *b, lf_val x);
+/* Adds to the stream behind layer l what that makes of its channels. */
+lf_val lf_dec_add_per_layer(struct lf_dec_build *b, lf_val x, int64_t l);
 /* Layer l; x and the result are [R, C]. */
 lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l);
 /* The loss of head `more` (0: the model's own) from what its norm gave. */

@@ -160,6 +160,25 @@ static const char *const gemma3[] = {GEMMA,
                                      "rope_local_theta=10000",
                                      "layer_mixers=wwwwwf*",
                                      NULL};
+/* Which last layers share keys and values, channels for each layer, and experts come with the
+ * sizes; a quarter of the pairs of layers without a window turns. */
+static const char *const gemma4[] = {"norm=rms",
+                                     "norm_eps=1e-6",
+                                     "position=rope",
+                                     "mlp=glu",
+                                     "activation=gelu_tanh",
+                                     "tied_head=yes",
+                                     "block=sandwich",
+                                     "qk_norm=yes",
+                                     "v_norm=yes",
+                                     "attn_scale=1",
+                                     "layer_gain=yes",
+                                     "rope_theta=1000000",
+                                     "rope_scaling=proportional",
+                                     "rope_fraction=0.25",
+                                     "rope_local_theta=10000",
+                                     "layer_mixers=wwwwwf*",
+                                     NULL};
 /* ChatGLM 2 and 3 and the first GLM-4: half of each head turns, in neighbouring pairs. */
 #define GLM                                                                                        \
     LLAMA, "norm_eps=1e-5", "rope_theta=10000", "rope_fraction=0.5", "rope_interleaved=yes",       \
@@ -580,6 +599,7 @@ const struct lf_model_family lf_model_families[] = {
     {"gemma", gemma},
     {"gemma2", gemma2},
     {"gemma3", gemma3},
+    {"gemma4", gemma4},
     {"chatglm", chatglm},
     {"chatglm2", chatglm3},
     {"chatglm3", chatglm3},

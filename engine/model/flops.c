@@ -36,7 +36,8 @@ static double multiplying(const lf_model_config *c, const struct lf_param_desc *
     for (int k = 0; k < d->ndim; k++)
         n *= (double)d->dims[k];
     if (d->ndim < 2 || lf_weights_is_sight(d->name) || strcmp(d->name, "pos_embed.weight") == 0 ||
-        lf_str_has_suffix(d->name, ".bias") || (is_table(d->name) && !tied))
+        strcmp(d->name, "per_layer.embed.weight") == 0 || lf_str_has_suffix(d->name, ".bias") ||
+        (is_table(d->name) && !tied))
         return 0;
     return d->ndim == 3 ? n * (double)c->experts_per_token / (double)c->experts : n;
 }

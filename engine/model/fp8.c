@@ -11,10 +11,9 @@ static bool any_layer(const lf_model_config *c, const struct lf_fp8_layers *f)
 {
     bool yes = false;
     for (int64_t l = f->edges; l < c->layers - f->edges; l++) {
-        const char mlp = lf_model_layer_mlp(c, l);
         yes = yes || (f->attention && lf_model_layer_attends(c, l));
-        yes = yes ||
-              (f->mlp && (mlp == LF_MLP_DENSE || (mlp == LF_MLP_EXPERTS && c->shared_ffn > 0)));
+        yes = yes || (f->mlp && (lf_model_layer_dense(c, l) ||
+                                 (lf_model_layer_moe(c, l) && c->shared_ffn > 0)));
     }
     return yes;
 }

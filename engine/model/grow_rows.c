@@ -150,7 +150,8 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
 
 static bool grows(const char *name)
 {
-    static const char *const names[] = {"embed.weight", "head.weight", "head.bias"};
+    static const char *const names[] = {"embed.weight", "head.weight", "head.bias",
+                                        "per_layer.embed.weight"};
     size_t skip = strlen(LF_WEIGHTS_PREFIX);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strncmp(name, LF_WEIGHTS_PREFIX, skip) == 0 && strcmp(name + skip, names[i]) == 0)

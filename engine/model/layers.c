@@ -182,7 +182,38 @@ int64_t lf_model_layer_head_dim(const lf_model_config *c, int64_t layer)
 
 bool lf_model_layer_moe(const lf_model_config *c, int64_t layer)
 {
-    return lf_model_layer_mlp(c, layer) == LF_MLP_EXPERTS;
+    const char mlp = lf_model_layer_mlp(c, layer);
+    return mlp == LF_MLP_EXPERTS || mlp == LF_MLP_BOTH;
+}
+
+bool lf_model_layer_dense(const lf_model_config *c, int64_t layer)
+{
+    const char mlp = lf_model_layer_mlp(c, layer);
+    return mlp == LF_MLP_DENSE || mlp == LF_MLP_BOTH;
+}
+
+/* Is it one of the last layers, which make no keys and values? */
+static bool shares(const lf_model_config *c, int64_t layer)
+{
+    return c->kv_shared_layers > 0 && layer >= c->layers - c->kv_shared_layers;
+}
+
+int64_t lf_model_layer_ffn(const lf_model_config *c, int64_t layer)
+{
+    return c->kv_shared_ffn && shares(c, layer) ? c->kv_shared_ffn : c->ffn;
+}
+
+int64_t lf_model_layer_keys(const lf_model_config *c, int64_t layer)
+{
+    int64_t l = shares(c, layer) ? c->layers - c->kv_shared_layers - 1 : layer;
+    while (l >= 0 && lf_model_layer_mixer(c, l) != lf_model_layer_mixer(c, layer))
+        l--;
+    return l;
+}
+
+bool lf_model_layer_has_values(const lf_model_config *c, int64_t layer)
+{
+    return !c->keys_as_values || lf_model_layer_mixer(c, layer) == LF_MIXER_WINDOW;
 }
 
 int64_t lf_model_count_layers(const lf_model_config *c,
@@ -196,7 +227,14 @@ int64_t lf_model_count_layers(const lf_model_config *c,
 
 int64_t lf_model_moe_layers(const lf_model_config *c)
 {
-    return lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_EXPERTS);
+    return lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_EXPERTS) +
+           lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_BOTH);
+}
+
+int64_t lf_model_dense_layers(const lf_model_config *c)
+{
+    return lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) +
+           lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_BOTH);
 }
 
 bool lf_model_layers_are(const lf_model_config *c, char (*what)(const lf_model_config *, int64_t),

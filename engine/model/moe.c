@@ -3,6 +3,7 @@
  * Mixture of experts in a decoder layer: what it weighs, and its graph.
  * Dropless: an expert takes as many rows as choose it; buffers hold exactly tokens *
  * experts_per_token rows. */
+#include <math.h>
 #include <stdio.h>
 
 #include "engine/model/decoder_priv.h"
@@ -21,6 +22,7 @@ int64_t lf_model_moe_vectors(const lf_model_config *c)
 {
     const int64_t inner = (c->mlp == LF_MLP_GLU ? 2 : 1) * c->expert_ffn;
     return (c->router_bias ? c->experts : 0) + (c->router_linear_bias ? c->experts : 0) +
+           (c->router_norm ? c->hidden : 0) + (c->expert_gain ? c->experts : 0) +
            (c->expert_bias
                 ? c->experts * (inner + (c->expert_latent ? c->expert_latent : c->hidden))
                 : 0);
@@ -84,6 +86,15 @@ static struct lf_routes routes(struct lf_dec_build *b, lf_val h, lf_val bias, in
     return lf_moe_route(b->g, lf_dec_linear_with(b, h, add, "moe.router", l), bias, &o);
 }
 
+/* What the router reads of the stream, where it has a norm of its own. */
+static lf_val router_input(struct lf_dec_build *b, lf_val x, int64_t l)
+{
+    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps};
+    const lf_val w = lf_paramf(b->g, "layers.%lld.moe.router.norm.weight", (long long)l);
+    return lf_scale(b->g, lf_norm(b->g, x, w, LF_NONE, &o),
+                    (float)(1 / sqrt((double)b->c->hidden)));
+}
+
 /* Experts that read and give expert_latent channels. Both projections are of whole rows, so ranks
  * add up what experts give before the second. */
 static lf_val latent_experts(struct lf_dec_build *b, lf_val h, const struct lf_routes *r, int64_t l)
@@ -101,18 +112,22 @@ static bool last_moe_layer(const struct lf_dec_build *b, int64_t l)
 }
 
 /* With router_on_input each row has one expert, and weighing it is bringing it there and back. */
-lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l)
+lf_val lf_dec_moe(struct lf_dec_build *b, lf_val x, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
-    lf_val bias =
-        c->router_bias ? lf_paramf(b->g, "layers.%lld.moe.router.bias", (long long)l) : LF_NONE;
+    lf_val bias = c->router_bias ? lf_paramf(b->g, "layers.%lld.moe.router.bias", (long long)l)
+                                 : LF_NONE,
+           told = c->router_norm ? lf_tp_whole(b->g, router_input(b, x, l)) : LF_NONE;
     /* Ranks that divide rows choose the experts of all rows alike, as those that do not. */
     h = lf_tp_whole(b->g, h);
     const lf_val in = lf_tp_enter(b->g, h); /* the router and the gate read what is before it */
-    struct lf_routes r = routes(b, h, bias, l);
+    struct lf_routes r = routes(b, c->router_norm ? told : h, bias, l);
     if (b->train)
         b->load = lf_moe_stats(b->g, &r, bias, b->cu_seqlens, b->load,
                                last_moe_layer(b, l) ? moe_layers(b) : 0);
+    if (c->expert_gain)
+        r.weights = lf_moe_gain(b->g, r.weights, r.ids,
+                                lf_paramf(b->g, "layers.%lld.moe.router.gain", (long long)l));
     lf_val read = in;
     if (c->router_on_input) {
         read = lf_tp_enter(b->g, lf_moe_combine(b->g, lf_moe_permute(b->g, h, &r), &r));

@@ -189,23 +189,29 @@ static void add_attention(struct table *t, int64_t l)
     snprintf(w, sizeof(w), "layers.%lld.attn.qkv.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.attn.qkv.bias", n);
     add(t, w, MATRIX, queries, matrix(q, c->hidden), "layers.%lld.attn.q.weight", n);
-    add(t, w, MATRIX, keys, matrix(kv, c->hidden), "layers.%lld.attn.k.weight", n);
-    add(t, w, MATRIX, keys, matrix(kv, c->hidden), "layers.%lld.attn.v.weight", n);
+    const bool own = lf_model_layer_keys(c, l) == l,
+               values = own && lf_model_layer_has_values(c, l);
+    if (own)
+        add(t, w, MATRIX, keys, matrix(kv, c->hidden), "layers.%lld.attn.k.weight", n);
+    if (values)
+        add(t, w, MATRIX, keys, matrix(kv, c->hidden), "layers.%lld.attn.v.weight", n);
     if (c->attn_gate)
         add(t, w, MATRIX, queries, matrix(q, c->hidden), "layers.%lld.attn.gate.weight", n);
-    if (c->qkv_bias) {
+    if (c->qkv_bias)
         add(t, b, BIAS, queries, vector(q), "layers.%lld.attn.q.bias", n);
+    if (c->qkv_bias && own)
         add(t, b, BIAS, keys, vector(kv), "layers.%lld.attn.k.bias", n);
+    if (c->qkv_bias && values)
         add(t, b, BIAS, keys, vector(kv), "layers.%lld.attn.v.bias", n);
-    }
     if (c->qkv_bias && c->attn_gate)
         add(t, b, BIAS, queries, vector(q), "layers.%lld.attn.gate.bias", n);
     if (c->qk_norm) {
         const bool all = c->qk_norm_all_heads;
         add(t, NULL, SCALE, all ? queries : WHOLE, vector(all ? q : d),
             "layers.%lld.attn.q_norm.weight", n);
-        add(t, NULL, SCALE, all ? keys : WHOLE, vector(all ? kv : d),
-            "layers.%lld.attn.k_norm.weight", n);
+        if (own)
+            add(t, NULL, SCALE, all ? keys : WHOLE, vector(all ? kv : d),
+                "layers.%lld.attn.k_norm.weight", n);
     }
     add_outputs(t, q, l);
 }
@@ -239,21 +245,22 @@ static void add_xielu(struct table *t, int64_t l)
 static void add_mlp(struct table *t, int64_t l)
 {
     const lf_model_config *c = t->c;
+    const int64_t ffn = lf_model_layer_ffn(c, l);
     long long n = (long long)l;
     bool glu = c->mlp == LF_MLP_GLU;
     char w[64], b[64];
     snprintf(w, sizeof(w), "layers.%lld.mlp.gate_up.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.mlp.gate_up.bias", n);
     if (glu)
-        add(t, w, MATRIX, ROWS, matrix(c->ffn, c->hidden), "layers.%lld.mlp.gate.weight", n);
-    add(t, glu ? w : NULL, MATRIX, ROWS, matrix(c->ffn, c->hidden), "layers.%lld.mlp.up.weight", n);
+        add(t, w, MATRIX, ROWS, matrix(ffn, c->hidden), "layers.%lld.mlp.gate.weight", n);
+    add(t, glu ? w : NULL, MATRIX, ROWS, matrix(ffn, c->hidden), "layers.%lld.mlp.up.weight", n);
     if (glu && c->mlp_bias)
-        add(t, b, BIAS, ROWS, vector(c->ffn), "layers.%lld.mlp.gate.bias", n);
+        add(t, b, BIAS, ROWS, vector(ffn), "layers.%lld.mlp.gate.bias", n);
     if (c->mlp_bias)
-        add(t, glu ? b : NULL, BIAS, ROWS, vector(c->ffn), "layers.%lld.mlp.up.bias", n);
+        add(t, glu ? b : NULL, BIAS, ROWS, vector(ffn), "layers.%lld.mlp.up.bias", n);
     if (c->activation == LF_MODEL_XIELU)
         add_xielu(t, l);
-    add(t, NULL, RESIDUAL_OUT, COLS, matrix(c->hidden, c->ffn), "layers.%lld.mlp.down.weight", n);
+    add(t, NULL, RESIDUAL_OUT, COLS, matrix(c->hidden, ffn), "layers.%lld.mlp.down.weight", n);
     if (c->mlp_bias)
         add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.mlp.down.bias", n);
 }
@@ -302,6 +309,11 @@ static void add_moe(struct table *t, int64_t l)
                                   .frozen = !(c->router_bias_rate > 0)};
         declare(t, BIAS, &d);
     }
+    if (c->router_norm)
+        add(t, NULL, PLAIN_SCALE, WHOLE, vector(c->hidden), "layers.%lld.moe.router.norm.weight",
+            n);
+    if (c->expert_gain)
+        add(t, NULL, PLAIN_SCALE, WHOLE, vector(c->experts), "layers.%lld.moe.router.gain", n);
     add_experts(t, l);
     if (c->shared_ffn) {
         snprintf(name, sizeof(name), "layers.%lld.moe.shared.gate_up.weight", n);
@@ -436,6 +448,43 @@ static void add_short_conv(struct table *t, int64_t l)
         add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.conv.o.bias", n);
 }
 
+/* What stands behind the branches of a layer: per_layer.c, and a number that multiplies all. */
+static void add_layer_end(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    const long long n = (long long)l;
+    if (c->per_layer_dim) {
+        add(t, NULL, MATRIX, WHOLE, matrix(c->per_layer_dim, c->hidden),
+            "layers.%lld.per_layer.in.weight", n);
+        add(t, NULL, RESIDUAL_OUT, WHOLE, matrix(c->hidden, c->per_layer_dim),
+            "layers.%lld.per_layer.out.weight", n);
+        add_layer_norm(t, l, "per_layer.norm");
+    }
+    if (c->layer_gain) {
+        char name[64];
+        snprintf(name, sizeof(name), "layers.%lld.gain", n);
+        struct lf_param_desc d = {
+            .name = name, .ndim = 1, .dims = {1}, .init = LF_INIT_ONE, .frozen = true};
+        declare(t, GIVEN, &d);
+    }
+}
+
+/* The MLP of a layer, its experts, or both with norms of their own. */
+static void add_mlps(struct table *t, int64_t l)
+{
+    const bool both = lf_model_layer_mlp(t->c, l) == LF_MLP_BOTH;
+    if (lf_model_layer_dense(t->c, l))
+        add_mlp(t, l);
+    if (both)
+        add_layer_norm(t, l, "mlp.out_norm");
+    if (both)
+        add_layer_norm(t, l, "moe.norm");
+    if (lf_model_layer_moe(t->c, l))
+        add_moe(t, l);
+    if (both)
+        add_layer_norm(t, l, "moe.out_norm");
+}
+
 static void add_layer(struct table *t, int64_t l)
 {
     const bool sandwich = t->c->block == LF_BLOCK_SANDWICH;
@@ -453,16 +502,14 @@ static void add_layer(struct table *t, int64_t l)
         if (sandwich)
             add_layer_norm(t, l, "attn_post_norm");
     }
-    if (mlp == LF_MLP_NONE)
-        return;
-    if (t->c->parallel_block != LF_PARALLEL_ONE_NORM)
-        add_layer_norm(t, l, "mlp_norm");
-    if (mlp == LF_MLP_EXPERTS)
-        add_moe(t, l);
-    else
-        add_mlp(t, l);
-    if (sandwich)
-        add_layer_norm(t, l, "mlp_post_norm");
+    if (mlp != LF_MLP_NONE) {
+        if (t->c->parallel_block != LF_PARALLEL_ONE_NORM)
+            add_layer_norm(t, l, "mlp_norm");
+        add_mlps(t, l);
+        if (sandwich)
+            add_layer_norm(t, l, "mlp_post_norm");
+    }
+    add_layer_end(t, l);
 }
 
 /* A head of multi-token prediction. */
@@ -532,6 +579,12 @@ static void add_bottom(struct table *t, const struct held *h)
             "pos_embed.weight");
     if (c->embed_norm && h->first)
         add_norm(t, "embed_norm");
+    if (c->per_layer_dim && h->first) {
+        const int64_t all = c->layers * c->per_layer_dim;
+        add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, all), "per_layer.embed.weight");
+        add(t, NULL, MATRIX, WHOLE, matrix(all, c->hidden), "per_layer.project.weight");
+        add(t, NULL, SCALE, WHOLE, vector(c->per_layer_dim), "per_layer.norm.weight");
+    }
 }
 
 static void add_top(struct table *t)
@@ -551,20 +604,21 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
         const char *key;
         int64_t value;
         bool shared; /* or several ranks have the same part */
-    } parts[] = {
-        {"heads", c->heads, false},
-        {"kv_heads", c->kv_heads, true},
-        {"window_kv_heads", c->window_kv_heads, true},
-        {"scan_heads", c->scan_heads, false},
-        {"scan_groups", c->scan_groups, true},
-        {"scan_norm_parts", c->scan_norm ? c->scan_norm_parts : 0, false},
-        {"vision.heads", c->vision.heads, false},
-        {"vision.ffn", c->vision.ffn, false},
-        {"hidden", lf_model_count_layers(c, lf_model_layer_mixer, LF_MIXER_CONV) ? c->hidden : 0,
-         false},
-        {"ffn", lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) ? c->ffn : 0, false},
-        {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
-        {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
+    } parts[] = {{"heads", c->heads, false},
+                 {"kv_heads", c->kv_heads, true},
+                 {"window_kv_heads", c->window_kv_heads, true},
+                 {"scan_heads", c->scan_heads, false},
+                 {"scan_groups", c->scan_groups, true},
+                 {"scan_norm_parts", c->scan_norm ? c->scan_norm_parts : 0, false},
+                 {"vision.heads", c->vision.heads, false},
+                 {"vision.ffn", c->vision.ffn, false},
+                 {"hidden",
+                  lf_model_count_layers(c, lf_model_layer_mixer, LF_MIXER_CONV) ? c->hidden : 0,
+                  false},
+                 {"ffn", lf_model_dense_layers(c) ? c->ffn : 0, false},
+                 {"kv_shared_ffn", c->kv_shared_ffn, false},
+                 {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
+                 {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const int64_t n = parts[i].value;
         if (n > 0 && n % ranks && !(parts[i].shared && ranks % n == 0))

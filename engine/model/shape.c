@@ -20,6 +20,8 @@ static int64_t rope_dim(const lf_model_config *c, int64_t head_dim)
         return 0;
     if (c->kv_lora)
         return c->rope_dim;
+    if (c->rope_scaling == LF_ROPE_PROPORTIONAL)
+        return head_dim;
     int64_t part = c->position == LF_POS_ROPE2D ? head_dim / 2 : head_dim;
     return (int64_t)(c->rope_fraction * (double)part + 1e-9);
 }
@@ -76,6 +78,9 @@ static double rope_frequency(const lf_model_config *c, bool far, bool local, int
     if (local)
         return freq;
     switch (c->rope_scaling) {
+    case LF_ROPE_PROPORTIONAL:
+        return (double)i < floor(c->rope_fraction * (double)rot / 2 + 1e-9) ? freq / c->rope_factor
+                                                                            : 0;
     case LF_ROPE_LINEAR:
         return freq / c->rope_factor;
     case LF_ROPE_LLAMA3:
@@ -181,8 +186,11 @@ static int64_t attention_params(const lf_model_config *c, int64_t l)
     const int64_t d = lf_model_layer_head_dim(c, l), q = c->heads * d,
                   kv = lf_model_layer_kv_heads(c, l) * d,
                   o = c->heads * lf_model_layer_value_dim(c, l) * c->hidden;
+    const int64_t made = lf_model_layer_keys(c, l) != l    ? 0
+                         : lf_model_layer_has_values(c, l) ? 2
+                                                           : 1; /* of keys and values */
     if (!c->kv_lora)
-        return c->hidden * (q + 2 * kv + (c->attn_gate ? q : 0)) + o;
+        return c->hidden * (q + made * kv + (c->attn_gate ? q : 0)) + o;
     return (c->q_lora ? c->q_lora * (c->hidden + q) : c->hidden * q) +
            c->hidden * (c->kv_lora + c->rope_dim) +
            c->kv_lora * c->heads * (c->nope_dim + c->v_dim) + o;
@@ -224,14 +232,11 @@ static int64_t layer_matrices(const lf_model_config *c, int64_t l)
         n += scan_params(c, l);
     if (lf_model_layer_mixer(c, l) == LF_MIXER_CONV)
         n += c->hidden * (4 * c->hidden + c->scan_conv);
-    switch (lf_model_layer_mlp(c, l)) {
-    case LF_MLP_EXPERTS:
-        return n + lf_model_moe_params(c, true);
-    case LF_MLP_DENSE:
-        return n + (c->mlp == LF_MLP_GLU ? 3 : 2) * c->hidden * c->ffn;
-    default:
-        return n;
-    }
+    if (lf_model_layer_moe(c, l))
+        n += lf_model_moe_params(c, true);
+    if (lf_model_layer_dense(c, l))
+        n += (c->mlp == LF_MLP_GLU ? 3 : 2) * c->hidden * lf_model_layer_ffn(c, l);
+    return n + 2 * c->hidden * c->per_layer_dim;
 }
 
 int64_t lf_model_mtp_matmul_params(const lf_model_config *c)
@@ -241,7 +246,8 @@ int64_t lf_model_mtp_matmul_params(const lf_model_config *c)
 
 int64_t lf_model_matmul_params(const lf_model_config *c)
 {
-    int64_t n = head_params(c) + 2 * c->embed_dim * c->hidden;
+    int64_t n =
+        head_params(c) + 2 * c->embed_dim * c->hidden + c->layers * c->per_layer_dim * c->hidden;
     for (int64_t l = 0; l < c->layers; l++)
         n += layer_matrices(c, l);
     return n;
@@ -252,9 +258,10 @@ static int64_t layer_norms(const lf_model_config *c, int64_t l)
 {
     const int64_t branches =
         (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) + (lf_model_layer_mlp(c, l) != LF_MLP_NONE);
+    const int64_t more = (lf_model_layer_mlp(c, l) == LF_MLP_BOTH ? 3 : 0) + (c->per_layer_dim > 0);
     if (c->parallel_block == LF_PARALLEL_ONE_NORM)
-        return 1;
-    return c->block == LF_BLOCK_SANDWICH ? 2 * branches : branches;
+        return 1 + more;
+    return (c->block == LF_BLOCK_SANDWICH ? 2 * branches : branches) + more;
 }
 
 /* Scalars of layer l that are in no matrix: norms, biases and numbers of an activation. */
@@ -263,24 +270,27 @@ static int64_t layer_vectors(const lf_model_config *c, int64_t l)
     const int64_t d = lf_model_layer_head_dim(c, l);
     int64_t n = c->hidden * (c->norm_bias ? 2 : 1) * layer_norms(c, l);
     if (lf_model_layer_attends(c, l)) {
-        n += c->qkv_bias
-                 ? ((c->attn_gate ? 2 : 1) * c->heads + 2 * lf_model_layer_kv_heads(c, l)) * d
-                 : 0;
+        const bool own = lf_model_layer_keys(c, l) == l;
+        const int64_t kv = own ? lf_model_layer_kv_heads(c, l) : 0;
+        n += c->qkv_bias ? ((c->attn_gate ? 2 : 1) * c->heads +
+                            (lf_model_layer_has_values(c, l) ? 2 : 1) * kv) *
+                               d
+                         : 0;
         n += c->out_bias ? c->hidden : 0;
         n += c->attn_sinks ? c->heads : 0;
         if (c->qk_norm)
-            n += c->qk_norm_all_heads ? (c->heads + lf_model_layer_kv_heads(c, l)) * d : 2 * d;
+            n += c->qk_norm_all_heads ? (c->heads + kv) * d : (own ? 2 : 1) * d;
         n += c->q_lora + c->kv_lora; /* their norms */
     }
     if (lf_model_layer_scans(c, l))
         n += scan_vectors(c, l);
     if (lf_model_layer_mixer(c, l) == LF_MIXER_CONV)
         n += (c->scan_bias ? 4 * c->hidden : 0) + (c->scan_conv_bias ? c->hidden : 0);
-    if (lf_model_layer_mlp(c, l) == LF_MLP_DENSE && c->mlp_bias)
-        n += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * c->ffn;
-    if (lf_model_layer_mlp(c, l) == LF_MLP_DENSE && c->activation == LF_MODEL_XIELU)
+    if (lf_model_layer_dense(c, l) && c->mlp_bias)
+        n += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * lf_model_layer_ffn(c, l);
+    if (lf_model_layer_dense(c, l) && c->activation == LF_MODEL_XIELU)
         n += 4; /* its numbers */
-    return n;
+    return n + (c->layer_gain ? 1 : 0);
 }
 
 int64_t lf_model_merged_width(const lf_model_config *c)
@@ -338,6 +348,8 @@ int64_t lf_model_param_count(const lf_model_config *c)
         n += (c->max_positions + c->position_offset) * c->hidden;
     if (c->embed_norm)
         n += norm;
+    if (c->per_layer_dim)
+        n += c->per_layer_dim * (c->layers * c->vocab + 1);
     if (c->head_bias && !score)
         n += c->vocab;
     return n + sight_params(c);

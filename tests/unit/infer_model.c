@@ -454,6 +454,15 @@ int main(void)
          "attn_sinks=yes sliding_window=40 layer_mixers=wf* expert_bias=yes router_linear_bias=yes "
          "activation=gelu_quick glu_limit=2 glu_up_offset=1",
          false},
+        {"shared", "tiny-llama",
+         "layers=4 sliding_window=40 layer_mixers=wf* rope_local_theta=100 window_head_dim=8 "
+         "rope_scaling=proportional rope_fraction=0.3 qk_norm=yes v_norm=yes kv_shared_layers=2 "
+         "kv_shared_ffn=48 per_layer_dim=6 layer_gain=yes block=sandwich",
+         true},
+        {"side by side", "tiny-moe",
+         "layer_mlps=b* router_norm=yes expert_gain=yes keys_as_values=yes qk_norm=yes v_norm=yes "
+         "block=sandwich",
+         true},
     };
     uint64_t seed = 5;
     char dirs[sizeof models / sizeof *models][4096];

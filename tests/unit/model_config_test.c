@@ -236,7 +236,25 @@ static void test_errors(void)
          "m.ini:9:12: [model] kv_heads: 3 kv_heads do not divide 4"},
         {"[model]\nfamily = llama\n" TINY "head_dim = 15\n",
          "m.ini:9:12: [model] head_dim: head_dim = 15"},
-        {"[model]\nfamily = llama\n" TINY "head_dim = 512\n", "at most 256"},
+        {"[model]\nfamily = llama\n" TINY "head_dim = 514\n", "at most 512"},
+        {"[model]\nfamily = llama\n" TINY "kv_shared_layers = 1\nkv_lora = 8\nnope_dim = 8\n"
+         "rope_dim = 8\nv_dim = 8\n",
+         "latent attention (kv_lora) has none"},
+        {"[model]\nfamily = llama\n" TINY "kv_shared_layers = 2\n",
+         "finds no layer of its kind before the last 2"},
+        {"[model]\nfamily = llama\n" TINY "kv_shared_ffn = 8\n",
+         "kv_shared_ffn: means nothing without kv_shared_layers"},
+        {"[model]\nfamily = llama\n" TINY "kv_shared_layers = 1\nmtp_layers = 1\n",
+         "it has keys and values of its own"},
+        {"[model]\nfamily = llama\n" TINY "per_layer_dim = 4\nmtp_layers = 1\n",
+         "it has channels for the layers of the model"},
+        {"[model]\nfamily = llama\n" TINY "per_layer_dim = 4\nmlp = plain\n",
+         "it goes with mlp = glu and norm = rms"},
+        {"[model]\nfamily = llama\n" TINY "layer_mlps = b*\n", "a layer is b, which needs experts"},
+        {"[model]\nfamily = llama\n" TINY "router_norm = yes\n", "means nothing without experts"},
+        {"[model]\nfamily = llama\n" TINY "layer_mlps = b*\nexperts = 4\nexperts_per_token = 2\n"
+         "parallel_block = one_norm\n",
+         "an MLP and experts have norms of their own"},
         {"[model]\nfamily = llama\n" TINY "kv_lora = 12\n",
          "kv_lora: latent attention needs nope_dim, rope_dim and v_dim"},
         {"[model]\nfamily = llama\n" TINY "v_dim = 12\n", "v_dim: means nothing without kv_lora"},
@@ -750,7 +768,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(457, test_published());
-    TAP(230, test_errors());
+    TAP(248, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(9, test_flops());

@@ -99,6 +99,13 @@ static const char *const switches[][14] = {
     {"layer_mixers=fn*", "layer_mlps=nm*", "mlp=plain", "activation=relu2", "experts=4",
      "experts_per_token=2", "expert_ffn=24", "expert_latent=20", "shared_ffn=12"},
     {"layer_mixers=cf*", "scan_conv=3", "scan_bias=yes", "scan_conv_bias=yes"},
+    {"layers=4", "layer_mixers=wf*", "sliding_window=8", "rope_local_theta=100",
+     "window_head_dim=8", "rope_scaling=proportional", "rope_fraction=0.3", "qk_norm=yes",
+     "v_norm=yes", "kv_shared_layers=2", "kv_shared_ffn=48", "per_layer_dim=6", "layer_gain=yes",
+     "block=sandwich"},
+    {"layer_mlps=b*", "experts=4", "experts_per_token=4", "expert_ffn=24", "router_norm=yes",
+     "router_renorm=yes", "expert_gain=yes", "keys_as_values=yes", "qk_norm=yes", "v_norm=yes",
+     "block=sandwich", "qkv_bias=yes", "attn_gate=yes"},
 };
 #define N_SWITCHES (sizeof(switches) / sizeof(switches[0]))
 
@@ -529,7 +536,7 @@ static void test_causal_file(const char *name, enum lf_dtype compute, int64_t wi
 
 int main(void)
 {
-    TAP(534, test_tables());
+    TAP(540, test_tables());
     TAP(6, test_errors());
     TAP(4, test_prefixes());
     TAP(2, test_scan_scales("0"));

@@ -60,6 +60,11 @@ static void test_whole(void)
         "[model]\nfamily = llama3\nkv_lora = 12\nnope_dim = 6\nrope_dim = 4\nv_dim = 5\n" TINY,
         "[model]\nfamily = llama3\nkv_lora = 12\nq_lora = 10\nnope_dim = 6\nrope_dim = 4\nv_dim = "
         "8\n" TINY,
+        "[model]\nfamily = gemma4\nkv_heads = 1\nsliding_window = 8\nhead_dim = "
+        "16\nwindow_head_dim = 8\nkv_shared_layers = 1\nkv_shared_ffn = 96\nper_layer_dim = 6\n"
+        "layer_mixers = wff\n" TINY,
+        "[model]\nfamily = gemma4\nkeys_as_values = yes\nsliding_window = 8\nlayer_mlps = b*\n"
+        "experts = 4\nexperts_per_token = 2\nrouter_norm = yes\nexpert_gain = yes\n" TINY,
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         for (int causal = 0; causal < 2; causal++) {
@@ -107,7 +112,7 @@ static void test_frozen(void)
 
 int main(void)
 {
-    TAP(18, test_whole());
+    TAP(22, test_whole());
     TAP(2, test_adapter());
     TAP(3, test_frozen());
     return tap_done();
