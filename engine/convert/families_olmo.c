@@ -95,26 +95,12 @@ static int read_olmo3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 
 static int write_olmo3(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    const double local = c->rope_local_theta > 0 ? c->rope_local_theta : c->rope_theta;
-    int rc = lf_hf_write_rope(c, o, err);
-    if (rc != 0)
-        return rc;
-    json_t *scaling = json_object_get(o, "rope_scaling"),
-           *full = scaling ? json_deep_copy(scaling) : json_pack("{s:s}", "rope_type", "default"),
-           *window = json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", local);
-    int bad = !full || !window || json_object_set_new(full, "rope_theta", json_real(c->rope_theta));
-    json_object_del(o, "rope_scaling");
-    json_object_del(o, "rope_theta");
-    bad =
-        bad ||
-        json_object_set_new(
-            o, "rope_parameters",
-            json_pack("{s:O, s:O}", "full_attention", full, "sliding_attention", window)) ||
+    int rc = lf_hf_write_rope_kinds(c, o, err);
+    if (rc == 0 &&
         json_object_set_new(o, "sliding_window",
-                            c->sliding_window > 0 ? json_integer(c->sliding_window) : json_null());
-    json_decref(full);
-    json_decref(window);
-    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : lf_hf_write_layers(c, o, err);
+                            c->sliding_window > 0 ? json_integer(c->sliding_window) : json_null()))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    return rc != 0 ? rc : lf_hf_write_layers(c, o, err);
 }
 
 const struct lf_hf_family lf_hf_olmo3 = {

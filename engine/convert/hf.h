@@ -268,6 +268,8 @@ int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *e
  * with a window, of which nothing else may differ. own NULL or null: *theta stays. */
 int lf_hf_read_local_rope(const lf_hf_reader *r, json_t *own, double *theta, lf_err *err);
 int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err);
+/* The same as a rope_parameters that has an object per kind of layer. */
+int lf_hf_write_rope_kinds(const lf_model_config *c, json_t *o, lf_err *err);
 /* The same with partial_rotary_factor, for families whose class turns a part of a head. Other
  * families cannot express rope_fraction. */
 int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err);

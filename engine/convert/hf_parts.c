@@ -72,12 +72,17 @@ static const struct rope_member longrope[] = {
     {"attention_factor", "rope_attn_factor", 0},
     {"original_max_position_embeddings", "rope_original_positions", 0},
     {0}};
+static const struct rope_member proportional[] = {{"factor", "rope_factor", 1}, {0}};
 static const struct {
     const char *theirs, *ours;
     const struct rope_member *members;
-} scalings[] = {{"linear", "linear", linear},       {"dynamic", "dynamic", dynamic},
-                {"llama3", "llama3", llama3},       {"yarn", "yarn", yarn},
-                {"longrope", "longrope", longrope}, {"su", "longrope", longrope}};
+} scalings[] = {{"linear", "linear", linear},
+                {"dynamic", "dynamic", dynamic},
+                {"llama3", "llama3", llama3},
+                {"yarn", "yarn", yarn},
+                {"longrope", "longrope", longrope},
+                {"su", "longrope", longrope},
+                {"proportional", "proportional", proportional}};
 
 /* [1.0, 1.5] -> "1.0,1.5" */
 int lf_hf_set_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
@@ -364,4 +369,26 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
     json_decref(ours);
     json_decref(s);
     return rc != 0 ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+int lf_hf_write_rope_kinds(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const double local = c->rope_local_theta > 0 ? c->rope_local_theta : c->rope_theta;
+    int rc = lf_hf_write_rope(c, o, err);
+    if (rc != 0)
+        return rc;
+    json_t *scaling = json_object_get(o, "rope_scaling"),
+           *full = scaling ? json_deep_copy(scaling) : json_pack("{s:s}", "rope_type", "default"),
+           *window = json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", local);
+    int bad = !full || !window || json_object_set_new(full, "rope_theta", json_real(c->rope_theta));
+    if (!bad && c->rope_scaling == LF_ROPE_PROPORTIONAL)
+        bad = json_object_set_new(full, "partial_rotary_factor", json_real(c->rope_fraction));
+    json_object_del(o, "rope_scaling");
+    json_object_del(o, "rope_theta");
+    bad = bad || json_object_set_new(
+                     o, "rope_parameters",
+                     json_pack("{s:O, s:O}", "full_attention", full, "sliding_attention", window));
+    json_decref(full);
+    json_decref(window);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }

@@ -552,6 +552,21 @@ static bool covers(struct lf_map_parts *p, int64_t rows)
     return at == rows;
 }
 
+/* A tensor that has a row of its own in some layers is ignored in the others alone. The items are
+ * sorted, and nothing refers to them yet. */
+static void drop_ignored(lf_map *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_items; i++) {
+        const bool again = n && strcmp(m->items[n - 1].name, m->items[i].name) == 0;
+        if (again && m->items[n - 1].kind == LF_MAP_IGNORED)
+            m->items[n - 1] = m->items[i];
+        else if (!again || m->items[i].kind != LF_MAP_IGNORED)
+            m->items[n++] = m->items[i];
+    }
+    m->n_items = n;
+}
+
 static int check_cover(lf_map *m, lf_err *err)
 {
     for (size_t i = 1; i < m->n_items; i++)
@@ -616,6 +631,7 @@ int lf_map_build(lf_map *out, const struct lf_map_form *form, const lf_model_con
         rc = expand_all(&m, form, c, err);
     if (rc == 0 && m.n_items)
         qsort(m.items, m.n_items, sizeof *m.items, cmp_item);
+    drop_ignored(&m);
     if (rc == 0 && (!(m.of_ours = lf_calloc(m.n_ours, sizeof *m.of_ours, err)) ||
                     !(m.of_item = lf_calloc(m.n_items + 1, sizeof *m.of_item, err))))
         rc = LF_ENOMEM;

@@ -36,7 +36,7 @@
  *     PIXELS    ours has a row for each number of a patch, by colour, row, column; the outside
  *               tensor has them by row, column, colour
  *     TIED      a second copy of our tensor: read and compared, never stored
- *     IGNORED   no weight; `ours` says why it can be left out
+ *     IGNORED   no weight, but where another row names it; `ours` says why it can be left out
  *     LEFT_OUT  all tensors that begin with `outside`: weights of what we have not, such as the
  *               heads of multi-token prediction. The model is whole without them, whoever imports
  *               it is told, and an export has none; `ours` says what they are

@@ -326,6 +326,18 @@ family("gemma3", **llama_like("gemma3_text", "Gemma3ForCausalLM", **GEMMA, hidde
                               final_logit_softcapping=None, query_pre_attn_scalar=11, sliding_window=9, sliding_window_pattern=3, num_hidden_layers=3,
                               rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=dict(factor=8.0, rope_type="linear"),
                               cache_implementation="hybrid"))
+# Rows of a gated unit of twice the width in layers that share keys, and a window that is shorter than the text; with experts keys are values
+GEMMA4 = dict(dict(GEMMA, tie_word_embeddings=True), hidden_act=..., rope_theta=..., global_head_dim=12, sliding_window=5, final_logit_softcapping=5.0,
+              rope_parameters=dict(full_attention=dict(rope_type="proportional", rope_theta=50.0, partial_rotary_factor=0.34),
+                                   sliding_attention=dict(rope_type="default", rope_theta=10.0)))
+family("gemma4", _T=16, _seed=13, **llama_like(
+    "gemma4_text", "Gemma4ForCausalLM", **GEMMA4, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, intermediate_size=10,
+    layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2, use_double_wide_mlp=True,
+    vocab_size_per_layer_input=V, hidden_size_per_layer_input=6))
+family("gemma4-moe", _T=12, _seed=1, _saved=True, **llama_like(
+    "gemma4_text", "Gemma4ForCausalLM", **GEMMA4, num_hidden_layers=3, intermediate_size=8, moe_intermediate_size=6, enable_moe_block=True,
+    num_experts=4, top_k_experts=2, attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0,
+    vocab_size_per_layer_input=V, layer_types=["sliding_attention"] * 2 + ["full_attention"]))
 family("glm4-9b", **llama_like("glm", "GlmForCausalLM", attention_bias=True, head_dim=D, partial_rotary_factor=0.5, pad_token_id=3,
                                rms_norm_eps=1.5625e-07, eos_token_id=[3, 4, 5], bos_token_id=...))
 family("glm4-0414", **llama_like("glm4", "Glm4ForCausalLM", attention_bias=False, head_dim=D, partial_rotary_factor=0.5, pad_token_id=3,

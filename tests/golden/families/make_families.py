@@ -143,8 +143,8 @@ def router_biases(model):
 
 
 def stored_buffers(model):
-    """Buffers that files hold like weights, and that no gradient reaches: biases of routers, numbers of xIELU."""
-    return router_biases(model) | {n for n, _ in model.named_buffers() if n.endswith((".act_fn.beta", ".act_fn.eps"))}
+    """Buffers that files hold like weights, and that no gradient reaches: biases of routers, numbers of xIELU and of layers."""
+    return router_biases(model) | {n for n, _ in model.named_buffers() if n.endswith((".act_fn.beta", ".act_fn.eps", ".layer_scalar"))}
 
 
 def heat(model, seed):
@@ -157,10 +157,14 @@ def heat(model, seed):
                 p.copy_(torch.from_numpy(rng.normal(0.0, 0.2, tuple(p.shape)).astype(np.float32)).to(p.dtype))
             elif name.endswith((".act_fn.beta", ".act_fn.eps")):  # others than by default, and large enough to be seen
                 p.fill_(float(np.float32(rng.uniform(0.3, 0.6) * (1 if name.endswith("beta") else -0.5))))
+            elif name.endswith(".layer_scalar"):
+                p.fill_(float(np.float32(rng.uniform(0.4, 1.5))))
         for name, p in model.named_parameters():
             kind, shape = type(owner[name]).__name__, tuple(p.shape)
             if "Norm" in kind:
-                centre = 0.0 if name.endswith("bias") or kind.startswith(("Gemma", "NemotronLayer")) or kind in OFFSET else 1.0
+                centre = 0.0 if name.endswith("bias") or kind.startswith(("GemmaR", "Gemma2", "Gemma3R", "NemotronLayer")) or kind in OFFSET else 1.0
+                if kind.startswith("Gemma4") and name.endswith(("q_norm.weight", "k_norm.weight")):
+                    centre = 0.6  # scores are not divided by the root of a head's width
                 x = rng.normal(centre, 0.3, shape)
             elif name.endswith(("mamba.A_log", "mixer.A_log")):
                 x = rng.normal(-2.0, 0.5, shape)  # states outlast some tens of tokens
