@@ -22,6 +22,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_gemma2,
     &lf_hf_gemma3,
     &lf_hf_gemma4,
+    &lf_hf_gemma4_unified,
     /* families_llama.c */
     &lf_hf_llama,
     /* families_kin.c */

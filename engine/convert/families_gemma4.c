@@ -14,24 +14,34 @@ static const char *const gemma4_switches[] = {
     "norm=rms",    "norm_offset=0", "position=rope", "mlp=glu",        "block=sandwich",
     "qk_norm=yes", "v_norm=yes",    "attn_scale=1",  "layer_gain=yes", NULL};
 
+#define GEMMA4_KEYS                                                                                \
+    {"vocab_size", LF_HF_NUMBER, "vocab", "262144"},                                               \
+        {"hidden_size", LF_HF_NUMBER, "hidden", "2304"},                                           \
+        {"intermediate_size", LF_HF_NUMBER, "ffn", "9216"},                                        \
+        {"num_hidden_layers", LF_HF_NUMBER, "layers", "30"},                                       \
+        {"num_attention_heads", LF_HF_NUMBER, "heads", "8"},                                       \
+        {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},                                        \
+        {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},                              \
+        {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                             \
+        {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                   \
+        {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},                                  \
+        {"hidden_activation", LF_HF_ACT, "activation", "\"gelu_pytorch_tanh\""},                   \
+        {"final_logit_softcapping", LF_HF_NUMBER, "logit_softcap", "null"},                        \
+        {"num_kv_shared_layers", LF_HF_NUMBER, "kv_shared_layers", "0"},                           \
+        {"attention_k_eq_v", LF_HF_BOOL, "keys_as_values", "false"},                               \
+    {                                                                                              \
+        "cache_implementation", LF_HF_INERT, NULL, NULL                                            \
+    }
 static const struct lf_hf_key gemma4_keys[] = {
-    {"vocab_size", LF_HF_NUMBER, "vocab", "262144"},
-    {"hidden_size", LF_HF_NUMBER, "hidden", "2304"},
-    {"intermediate_size", LF_HF_NUMBER, "ffn", "9216"},
-    {"num_hidden_layers", LF_HF_NUMBER, "layers", "30"},
-    {"num_attention_heads", LF_HF_NUMBER, "heads", "8"},
-    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},
-    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
-    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
-    {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
-    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    GEMMA4_KEYS,
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "131072"},
-    {"hidden_activation", LF_HF_ACT, "activation", "\"gelu_pytorch_tanh\""},
-    {"final_logit_softcapping", LF_HF_NUMBER, "logit_softcap", "null"},
     {"sliding_window", LF_HF_NUMBER, "sliding_window", "512"},
-    {"num_kv_shared_layers", LF_HF_NUMBER, "kv_shared_layers", "0"},
-    {"attention_k_eq_v", LF_HF_BOOL, "keys_as_values", "false"},
-    {"cache_implementation", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+static const struct lf_hf_key unified_keys[] = {
+    GEMMA4_KEYS,
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "262144"},
+    {"sliding_window", LF_HF_NUMBER, "sliding_window", "1024"},
     {0},
 };
 
@@ -207,7 +217,8 @@ static int read_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                    r->path);
 }
 
-static int read_gemma4(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+/* What both classes have. */
+static int read_common(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     bool wide = false;
     int rc = lf_hf_set_number(r, c, "hidden_size", "embed_scale", sqrt((double)c->hidden), err);
@@ -218,10 +229,6 @@ static int read_gemma4(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     if (rc == 0)
         rc = read_rope(r, c, err);
     if (rc == 0)
-        rc = read_per_layer(r, c, err);
-    if (rc == 0)
-        rc = read_experts(r, c, err);
-    if (rc == 0)
         rc = read_mask(r, err);
     if (rc == 0)
         rc = lf_hf_get_bool(r, "use_double_wide_mlp", &wide, err);
@@ -231,42 +238,57 @@ static int read_gemma4(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return rc;
 }
 
-/* Sizes that rows do not say. */
-static json_t *sizes_of(const lf_model_config *c)
+static int read_gemma4(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = read_common(r, c, err);
+    if (rc == 0)
+        rc = read_per_layer(r, c, err);
+    return rc != 0 ? rc : read_experts(r, c, err);
+}
+
+static int add_sizes(json_t *o, json_t *sizes, lf_err *err)
+{
+    const int bad = !sizes || json_object_update(o, sizes);
+    json_decref(sizes);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+static int write_common(const lf_model_config *c, json_t *o, lf_err *err)
 {
     const int64_t groups = c->window_kv_heads ? c->window_kv_heads : c->kv_heads,
                   dim = c->window_head_dim ? c->window_head_dim : c->head_dim;
-    json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:n}", "head_dim", (json_int_t)dim,
-                          "global_head_dim", (json_int_t)c->head_dim, "num_key_value_heads",
-                          (json_int_t)groups, "hidden_size_per_layer_input",
-                          (json_int_t)c->per_layer_dim, "vocab_size_per_layer_input",
-                          (json_int_t)c->vocab, "use_double_wide_mlp", c->kv_shared_ffn > 0,
-                          "enable_moe_block", c->experts > 0, "use_bidirectional_attention");
-    int bad = !o;
-    if (!bad && c->keys_as_values)
-        bad = json_object_set_new(o, "num_global_key_value_heads", json_integer(c->kv_heads));
-    if (!bad && c->experts)
-        bad = json_object_set_new(o, "num_experts", json_integer(c->experts)) ||
-              json_object_set_new(o, "top_k_experts", json_integer(c->experts_per_token)) ||
-              json_object_set_new(o, "moe_intermediate_size", json_integer(c->expert_ffn));
-    if (!bad)
-        return o;
-    json_decref(o);
-    return NULL;
+    int rc = add_sizes(o,
+                       json_pack("{s:I, s:I, s:I, s:b, s:n}", "head_dim", (json_int_t)dim,
+                                 "global_head_dim", (json_int_t)c->head_dim, "num_key_value_heads",
+                                 (json_int_t)groups, "use_double_wide_mlp", c->kv_shared_ffn > 0,
+                                 "use_bidirectional_attention"),
+                       err);
+    if (rc == 0 && c->keys_as_values)
+        rc = add_sizes(o, json_pack("{s:I}", "num_global_key_value_heads", (json_int_t)c->kv_heads),
+                       err);
+    if (rc == 0 && c->sliding_window == 0)
+        rc = add_sizes(o, json_pack("{s:i}", "sliding_window", 512), err);
+    if (rc == 0)
+        rc = lf_hf_write_rope_kinds(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_layers(c, o, err);
 }
 
 static int write_gemma4(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    json_t *sizes = sizes_of(c);
-    int rc =
-        sizes && json_object_update(o, sizes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
-    json_decref(sizes);
-    if (rc == 0 && c->sliding_window == 0 &&
-        json_object_set_new(o, "sliding_window", json_integer(512)))
-        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    int rc = write_common(c, o, err);
     if (rc == 0)
-        rc = lf_hf_write_rope_kinds(c, o, err);
-    return rc != 0 ? rc : lf_hf_write_layers(c, o, err);
+        rc = add_sizes(o,
+                       json_pack("{s:I, s:I, s:b}", "hidden_size_per_layer_input",
+                                 (json_int_t)c->per_layer_dim, "vocab_size_per_layer_input",
+                                 (json_int_t)c->vocab, "enable_moe_block", c->experts > 0),
+                       err);
+    if (rc == 0 && c->experts)
+        rc = add_sizes(o,
+                       json_pack("{s:I, s:I, s:I}", "num_experts", (json_int_t)c->experts,
+                                 "top_k_experts", (json_int_t)c->experts_per_token,
+                                 "moe_intermediate_size", (json_int_t)c->expert_ffn),
+                       err);
+    return rc;
 }
 
 #define OF_LAYER "model.layers.{L}."
@@ -329,6 +351,22 @@ const struct lf_hf_family lf_hf_gemma4 = {
     .rows = gemma4_rows,
     .read = read_gemma4,
     .write = write_gemma4,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+
+/* The text model of Gemma 4 12B, whose class has neither experts nor channels for each layer. */
+const struct lf_hf_family lf_hf_gemma4_unified = {
+    .name = "gemma4-unified",
+    .model_type = "gemma4_unified_text",
+    .architecture = "Gemma4UnifiedForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = gemma4_switches,
+    .keys = unified_keys,
+    .rows = gemma4_rows,
+    .read = read_common,
+    .write = write_common,
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS,
 };

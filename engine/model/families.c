@@ -600,6 +600,7 @@ const struct lf_model_family lf_model_families[] = {
     {"gemma2", gemma2},
     {"gemma3", gemma3},
     {"gemma4", gemma4},
+    {"gemma4-unified", gemma4},
     {"chatglm", chatglm},
     {"chatglm2", chatglm3},
     {"chatglm3", chatglm3},

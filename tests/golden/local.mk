@@ -97,6 +97,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/gemma3 \
   tests/golden/families/gemma4 \
   tests/golden/families/gemma4-moe \
+  tests/golden/families/gemma4-unified \
   tests/golden/families/glm4-0414 \
   tests/golden/families/glm4-9b \
   tests/golden/families/glm4.5 \

@@ -334,6 +334,10 @@ family("gemma4", _T=16, _seed=13, **llama_like(
     "gemma4_text", "Gemma4ForCausalLM", **GEMMA4, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, intermediate_size=10,
     layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2, use_double_wide_mlp=True,
     vocab_size_per_layer_input=V, hidden_size_per_layer_input=6))
+family("gemma4-unified", _T=12, _seed=5, **llama_like(
+    "gemma4_unified_text", "Gemma4UnifiedForCausalLM", **GEMMA4, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=2,
+    intermediate_size=10, layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=1, attention_k_eq_v=True,
+    num_global_key_value_heads=1, use_bidirectional_attention="vision"))
 family("gemma4-moe", _T=12, _seed=1, _saved=True, **llama_like(
     "gemma4_text", "Gemma4ForCausalLM", **GEMMA4, num_hidden_layers=3, intermediate_size=8, moe_intermediate_size=6, enable_moe_block=True,
     num_experts=4, top_k_experts=2, attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0,
