@@ -125,6 +125,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     v->c = (struct lf_convert_opts){.from = lf_optset_str(o, "from"),
                                     .dtype = lf_optset_choice(o, "dtype"),
                                     .quantize = lf_optset_choice(o, "quantize"),
+                                    .parts = lf_optset_choice(o, "parts"),
                                     .file_bytes = lf_optset_int(o, "max_file"),
                                     .family = lf_optset_str(o, "family"),
                                     .tokenizer = lf_optset_str(o, "tokenizer"),
@@ -150,13 +151,13 @@ static int setup(void **self, lf_optset *o, lf_err *err)
 }
 
 /* What is written, as far as it can be known: as much as is there. */
-static int64_t tree_bytes(const char *dir)
+static int64_t tree_bytes(const char *dir, int parts)
 {
     enum lf_convert_form form = LF_FORM_UNKNOWN;
     lf_artifact a = {0};
     int64_t n = 0;
     if (lf_convert_form_of(&form, dir, NULL) == 0 && form == LF_FORM_HF)
-        return lf_convert_hf_bytes(dir);
+        return lf_convert_hf_bytes(dir, parts);
     if (lf_artifact_load(&a, dir, NULL, NULL) == 0)
         for (size_t i = 0; i < a.n_files; i++)
             n += a.files[i].bytes;
@@ -172,7 +173,7 @@ static int plan(void *self, json_t *plan, lf_err *err)
         lf_foreign_refuse(v->c.from, err))
         return LF_ENOTSUP;
     json_t *notes = json_array();
-    int64_t bytes = tree_bytes(v->c.from);
+    int64_t bytes = tree_bytes(v->c.from, v->c.parts);
     int bad =
         !notes ||
         json_array_append_new(
@@ -363,7 +364,7 @@ static int inspect(const convert *v, lf_err *err)
 {
     lf_buf out;
     lf_buf_init(&out);
-    json_t *o = lf_convert_inspect(v->c.from, err);
+    json_t *o = lf_convert_inspect(v->c.from, v->c.parts, err);
     int rc = o ? inspected(v, o, &out, err) : LF_EFORMAT;
     if (rc == 0 && (fputs(out.data, stdout) < 0 || fflush(stdout) != 0))
         rc = lf_fail_errno(err, "writing to standard output");
@@ -409,6 +410,9 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         return rc;
     if (v->c.quantize && (data || adapter || form == LF_FORM_PEFT || form == LF_FORM_MEGATRON))
         return lf_fail(err, LF_EINVAL, "quantize is of models of Hugging Face; %s is none",
+                       v->c.from);
+    if (v->c.parts && form != LF_FORM_HF)
+        return lf_fail(err, LF_EINVAL, "parts is of an import from Hugging Face; %s is none",
                        v->c.from);
     if (form != LF_FORM_IDX && (v->d.vocab_size || v->d.append_eod || v->d.eod_token))
         return lf_fail(err, LF_EINVAL,

@@ -39,6 +39,12 @@ static const lf_opt opts[] = {
      .help = "weights of 8 bits in blocks; keep: scales stay beside bf16 in a checkpoint, and an "
              "export without dtype is quantised as it came; bf16: no scales; fp8: quantise an "
              "export"},
+    {.name = "parts",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "all",
+     .choices = "all|text",
+     .help = "import; text: of a model that also sees or hears take the decoder of texts alone"},
     {.name = "family",
      .group = "model",
      .type = LF_OPT_STR,

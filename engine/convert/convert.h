@@ -26,6 +26,10 @@ enum lf_convert_dtype { LF_CONVERT_KEEP = 0, LF_CONVERT_F32, LF_CONVERT_BF16, LF
  * is quantised. BF16: an import keeps none, an export is not quantised. FP8: an export is. */
 enum lf_convert_quantize { LF_QUANTIZE_KEEP = 0, LF_QUANTIZE_BF16, LF_QUANTIZE_FP8 };
 
+/* What an import takes: everything, or of a model that also sees or hears the decoder of texts
+ * alone, which becomes a model of its own family. */
+enum lf_convert_parts { LF_PARTS_ALL = 0, LF_PARTS_TEXT };
+
 /* Special tokens of an exported model: eos_token_id, at which generate of transformers stops, and
  * pad_token_id of config.json and generation_config.json. They are written when the model is no
  * longer the imported one, or when the user gives them; otherwise both files stay as they were. One
@@ -55,6 +59,7 @@ struct lf_convert_opts {
     size_t n_left;
     int dtype;          /* enum lf_convert_dtype */
     int quantize;       /* enum lf_convert_quantize */
+    int parts;          /* import: enum lf_convert_parts */
     int64_t file_bytes; /* a new file of the output begins above this; 0: one file */
     int threads;
     const char *family; /* export: the form to write; NULL: by the family of the model */
@@ -146,9 +151,9 @@ int lf_convert_form_of(enum lf_convert_form *out, const char *path, lf_err *err)
 bool lf_convert_is_moment(const char *kind);
 /* Returns form, family, our description, parameters and tensors, and reasons where something does
  * not fit ("config_error", "tensors_error", "mapping_error"). The caller owns it. */
-json_t *lf_convert_inspect(const char *path, lf_err *err);
-/* Returns the bytes of the tensors of a Hugging Face directory, or 0 when they cannot be opened;
- * for --plan. */
-int64_t lf_convert_hf_bytes(const char *dir);
+json_t *lf_convert_inspect(const char *path, int parts, lf_err *err);
+/* Returns the bytes of the tensors of a Hugging Face directory, or of its parts, or 0 when they
+ * cannot be opened; for --plan. */
+int64_t lf_convert_hf_bytes(const char *dir, int parts);
 
 #endif

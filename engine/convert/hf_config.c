@@ -8,6 +8,7 @@
 
 #include "engine/base/json.h"
 #include "engine/convert/hf_priv.h"
+#include "engine/convert/priv.h"
 #include "engine/model/vision.h"
 
 /* Keys of any config.json that change no number of the model. */
@@ -92,8 +93,10 @@ static void fail_type(json_t *config, const char *path, const char *type,
     lf_buf b;
     const char *needs = kin ? NULL : lf_hf_later_needs(type);
     if (needs) {
-        lf_fail(err, LF_ENOTSUP, "%s: model_type = %s is not read yet: it needs %s", path, type,
-                needs);
+        lf_fail(err, LF_ENOTSUP, "%s: model_type = %s is not read yet: it needs %s%s", path, type,
+                needs,
+                lf_hf_has_text_part(config) ? "; parts = text takes its decoder of texts alone"
+                                            : "");
         return;
     }
     if (kin && !text_type(kin, config)) {

@@ -192,15 +192,19 @@ static int fill_text(const struct lf_hf_sight *s, json_t *text, lf_err *err)
     return bad ? no_memory(err) : 0;
 }
 
+int lf_hf_plain_text(const struct lf_hf_sight *s, json_t *text, const char *path, lf_err *err)
+{
+    int rc = check_must(s->text_must, text, path, err);
+    if (rc == 0)
+        rc = check_must(s->text_unread, text, path, err);
+    return rc != 0 ? rc : fill_text(s, text, err);
+}
+
 static int read_text(lf_model_config *c, const struct lf_hf_family *f, json_t *text,
                      const char *path, lf_err *err)
 {
     const struct lf_hf_sight *s = f->sight;
-    int rc = check_must(s->text_must, text, path, err);
-    if (rc == 0)
-        rc = check_must(s->text_unread, text, path, err);
-    if (rc == 0)
-        rc = fill_text(s, text, err);
+    int rc = lf_hf_plain_text(s, text, path, err);
     if (rc == 0 && s->rope != LF_HF_ROPE_ONE)
         rc = take_sections(s, c, text, path, err);
     if (rc == 0)

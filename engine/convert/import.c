@@ -360,6 +360,17 @@ static void warn_left_out(const struct import *im)
     }
 }
 
+/* Whoever asked for a part is told what it is a part of. */
+static void warn_parts(const struct import *im)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "parts = text: left out are %s", im->m.left_out);
+    if (im->o->warn)
+        im->o->warn(im->o->arg, b.data);
+    lf_buf_fini(&b);
+}
+
 static void warn_quantised(const struct import *im)
 {
     char text[200], what[64] = "4-bit floats (mxfp4)";
@@ -406,7 +417,7 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
                        "checkpoints hold f32 or bf16; quantize = fp8 is for exports");
     int rc = lf_convert_left_begin(&im.left, o, err);
     if (rc == 0)
-        rc = lf_hf_model_open(&im.m, o->from, err);
+        rc = lf_hf_model_open(&im.m, o->from, o->parts, err);
     if (rc == 0 && o->quantize == LF_QUANTIZE_BF16)
         rc = lf_hf_forget_quant(&im.m, err);
     else if (rc == 0)
@@ -426,6 +437,8 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
         r.tensors = (int64_t)(im.n + im.companions.n);
         warn_nonfinite(&im, &r);
         warn_left_out(&im);
+        if (im.m.left_out)
+            warn_parts(&im);
         *res = r;
     }
     free(im.lanes);

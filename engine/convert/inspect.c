@@ -88,14 +88,31 @@ static int inspect_parts(json_t *o, const struct lf_hf_family *f, json_t *config
     return bad || (st ? inspect_map(o, f, &c, &quant, st) : 0);
 }
 
-static int inspect_hf(json_t *o, const char *dir)
+/* What is not of the part that was asked for is no tensor of it. */
+static int open_part(lf_st **st, const char *dir, int parts, lf_err *why)
+{
+    lf_buf left;
+    int rc = lf_hf_open_tensors(st, dir, why);
+    if (rc != 0 || parts != LF_PARTS_TEXT)
+        return rc;
+    lf_buf_init(&left);
+    rc = lf_hf_text_tensors(*st, &left, why);
+    lf_buf_fini(&left);
+    return rc;
+}
+
+static int inspect_hf(json_t *o, const char *dir, int parts)
 {
     lf_err why = LF_ERR_INIT;
     lf_st *st = NULL;
-    int bad =
-        lf_hf_open_tensors(&st, dir, &why) ? tell(o, "tensors_error", &why) : tensors_of(o, st);
+    int bad = open_part(&st, dir, parts, &why) ? tell(o, "tensors_error", &why) : tensors_of(o, st);
     lf_err_clear(&why);
     json_t *config = lf_hf_read_json(dir, LF_HF_CONFIG, &why);
+    if (config && parts == LF_PARTS_TEXT) {
+        json_t *part = lf_hf_text_part(config, LF_HF_CONFIG, &why);
+        json_decref(config);
+        config = part;
+    }
     const struct lf_hf_family *f = config ? lf_hf_family_of(config, LF_HF_CONFIG, &why) : NULL;
     bad =
         bad || (f ? inspect_parts(o, f, config, LF_HF_CONFIG, st) : tell(o, "config_error", &why));
@@ -212,7 +229,7 @@ static int inspect_checkpoint(json_t *o, const char *dir, lf_err *err)
     return rc;
 }
 
-json_t *lf_convert_inspect(const char *path, lf_err *err)
+json_t *lf_convert_inspect(const char *path, int parts, lf_err *err)
 {
     enum lf_convert_form form = LF_FORM_UNKNOWN;
     int rc = lf_convert_form_of(&form, path, err);
@@ -220,7 +237,7 @@ json_t *lf_convert_inspect(const char *path, lf_err *err)
         rc != 0 ? NULL : json_pack("{s:s, s:s}", "path", path, "form", lf_convert_form_name(form));
     if (rc == 0 && !o)
         rc = lf_fail(err, LF_EFORMAT, "the path is not UTF-8");
-    if (rc == 0 && form == LF_FORM_HF && inspect_hf(o, path))
+    if (rc == 0 && form == LF_FORM_HF && inspect_hf(o, path, parts))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0 && form == LF_FORM_MEGATRON && inspect_megatron(o, path))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");

@@ -12,7 +12,7 @@ engine_libengine_a_SOURCES += \
   engine/convert/families_deepseek.c engine/convert/families_delta.c engine/convert/families_kimi.c engine/convert/families_lfm.c engine/convert/families_lightning.c \
   engine/convert/families_megatron.c engine/convert/families_vit.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
   engine/convert/families_vl_intern.c engine/convert/families_vl_chat.c engine/convert/families_vl_gemma.c engine/convert/families_vl_idefics.c engine/convert/families_vl_pixtral.c \
-  engine/convert/convert.h engine/convert/priv.h engine/convert/quant.c engine/convert/companions.h engine/convert/companions.c engine/convert/quantised.h engine/convert/quantised.c engine/convert/requant.h engine/convert/requant.c engine/convert/source.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
+  engine/convert/convert.h engine/convert/priv.h engine/convert/quant.c engine/convert/companions.h engine/convert/companions.c engine/convert/quantised.h engine/convert/quantised.c engine/convert/requant.h engine/convert/requant.c engine/convert/source.c engine/convert/text_part.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
   engine/convert/card.h engine/convert/card.c engine/convert/tokconf.c \
   engine/convert/peft.h engine/convert/peft_priv.h engine/convert/peft.c engine/convert/peft_in.c engine/convert/peft_out.c \
   engine/convert/probe.c \
@@ -51,6 +51,12 @@ TESTS += tests/unit/convert_fp8_out
 tests_unit_convert_fp8_out_SOURCES = tests/unit/convert_fp8_out.c $(fp8_release)
 tests_unit_convert_fp8_out_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/fp8/make_fp8.py tests/golden/fp8/expected.safetensors
+check_PROGRAMS += tests/unit/convert_parts
+TESTS += tests/unit/convert_parts
+tests_unit_convert_parts_SOURCES = tests/unit/convert_parts.c
+tests_unit_convert_parts_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/parts/make_parts.py tests/golden/parts/llama4/config.json \
+  tests/golden/parts/llama4/model.safetensors tests/golden/parts/llama4/expected.safetensors
 check_PROGRAMS += tests/unit/convert_mxfp4
 TESTS += tests/unit/convert_mxfp4
 tests_unit_convert_mxfp4_SOURCES = tests/unit/convert_mxfp4.c

@@ -31,6 +31,16 @@ int lf_hf_unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err);
  * their names too; and the member of "hf" with the shape of each. */
 #define LF_CONVERT_KEPT "kept"
 
+/* text_part.c: the decoder of texts in a model that has other parts. Returns its config.json, which
+ * the caller owns; NULL: there is none, or its family is not known. */
+json_t *lf_hf_text_part(json_t *config, const char *path, lf_err *err);
+bool lf_hf_has_text_part(json_t *config); /* of a known family */
+/* What config.json has of it, borrowed; NULL: nothing. */
+json_t *lf_hf_text_object(json_t *config);
+/* Leaves the decoder's tensors in s, named as in a model that is nothing else; `left` tells of the
+ * others. */
+int lf_hf_text_tensors(lf_st *s, lf_buf *left, lf_err *err);
+
 /* Everything about a source model before its bytes are read. */
 struct lf_hf_model {
     const struct lf_hf_family *family;
@@ -40,10 +50,12 @@ struct lf_hf_model {
     char *config_text;
     struct lf_hf_quant quant;
     lf_st *st;
+    char *left_out; /* tensors of other parts than the one that was asked for; NULL: none */
     struct lf_map_form form;
     lf_map map; /* bound */
 };
-int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err);
+/* parts: enum lf_convert_parts */
+int lf_hf_model_open(struct lf_hf_model *m, const char *dir, int parts, lf_err *err);
 void lf_hf_model_fini(struct lf_hf_model *m);
 /* The text speaks of no quantisation from here on. */
 int lf_hf_forget_quant(struct lf_hf_model *m, lf_err *err);

@@ -166,7 +166,22 @@ static int add_token(json_t *config, const struct lf_hf_sight *s, const char *di
 
 /* ---- a model ---- */
 
-static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
+/* config.json of the decoder in place of that of the whole, as JSON and as text. */
+static int take_text(json_t **config, lf_buf *text, const char *path, lf_err *err)
+{
+    json_t *part = lf_hf_text_part(*config, path, err);
+    char *s = part ? json_dumps(part, JSON_INDENT(2)) : NULL;
+    json_decref(*config);
+    *config = part;
+    if (!part)
+        return err->rc;
+    lf_buf_clear(text);
+    lf_buf_addf(text, "%s\n", s ? s : "");
+    free(s);
+    return s ? lf_buf_check(text, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+}
+
+static int read_config(struct lf_hf_model *m, const char *dir, int parts, lf_err *err)
 {
     lf_buf text;
     lf_buf_init(&text);
@@ -177,6 +192,8 @@ static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
         rc = LF_EFORMAT;
     if (rc == 0 && !json_is_object(o))
         rc = lf_fail(err, LF_EFORMAT, "%s is no JSON object", path);
+    if (rc == 0 && parts == LF_PARTS_TEXT)
+        rc = take_text(&o, &text, path, err);
     if (rc == 0 && !(m->family = lf_hf_family_of(o, path, err)))
         rc = LF_ENOTSUP;
     if (rc == 0 && lf_hf_lacks_token(m->family, o))
@@ -269,13 +286,26 @@ int lf_hf_unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err)
     return q->rows ? lf_st_scale_blocks(s, LF_HF_SCALE_AFTER, q->rows, q->cols, err) : 0;
 }
 
-static int open_hf(struct lf_hf_model *m, const char *dir, lf_err *err)
+static int keep_text_tensors(struct lf_hf_model *m, lf_err *err)
+{
+    lf_buf left;
+    lf_buf_init(&left);
+    int rc = lf_hf_text_tensors(m->st, &left, err);
+    if (rc == 0 && left.len && !(m->left_out = lf_buf_steal(&left, err)))
+        rc = LF_ENOMEM;
+    lf_buf_fini(&left);
+    return rc;
+}
+
+static int open_hf(struct lf_hf_model *m, const char *dir, int parts, lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
-    int rc = read_config(m, dir, err);
+    int rc = read_config(m, dir, parts, err);
     if (rc != 0)
         return rc;
     rc = lf_hf_open_tensors(&m->st, dir, &why);
+    if (rc == 0 && parts == LF_PARTS_TEXT && (rc = keep_text_tensors(m, err)) < 0)
+        return lf_err_prefix(err, "%s", dir);
     if (rc == 0 && (rc = lf_hf_unquantise(m->st, &m->quant, err)) < 0)
         return lf_err_prefix(err, "%s", dir);
     if (rc == 0)
@@ -316,14 +346,14 @@ static bool forget_heads(struct lf_hf_model *m)
     return told;
 }
 
-int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
+int lf_hf_model_open(struct lf_hf_model *m, const char *dir, int parts, lf_err *err)
 {
     enum lf_convert_form form = LF_FORM_UNKNOWN;
     bool forgotten = false;
     *m = (struct lf_hf_model){0};
     int rc = lf_convert_form_of(&form, dir, err);
     if (rc == 0)
-        rc = form == LF_FORM_MEGATRON ? open_megatron(m, dir, err) : open_hf(m, dir, err);
+        rc = form == LF_FORM_MEGATRON ? open_megatron(m, dir, err) : open_hf(m, dir, parts, err);
     if (rc == 0)
         forgotten = forget_heads(m);
     if (rc == 0)
@@ -344,11 +374,13 @@ void lf_hf_model_fini(struct lf_hf_model *m)
     lf_map_fini(&m->map);
     lf_st_close(m->st);
     free(m->config_text);
+    free(m->left_out);
     *m = (struct lf_hf_model){0};
 }
 
-int64_t lf_convert_hf_bytes(const char *dir)
+int64_t lf_convert_hf_bytes(const char *dir, int parts)
 {
+    lf_buf left;
     lf_st *s = NULL;
     int64_t n = 0;
     struct lf_hf_quant quant = {0};
@@ -357,7 +389,10 @@ int64_t lf_convert_hf_bytes(const char *dir)
     json_decref(o);
     if (!known || lf_hf_open_tensors(&s, dir, NULL))
         return 0;
-    if (lf_hf_unquantise(s, &quant, NULL)) {
+    lf_buf_init(&left);
+    const bool whole = parts == LF_PARTS_TEXT && lf_hf_text_tensors(s, &left, NULL);
+    lf_buf_fini(&left);
+    if (whole || lf_hf_unquantise(s, &quant, NULL)) {
         lf_st_close(s);
         return 0;
     }
@@ -519,7 +554,7 @@ static int keep_tokens(json_t *meta, const char *dir, lf_err *err)
         json_t *o = lf_hf_read_json(dir, files[i], &why);
         if (!o && why.rc != LF_ENOENT)
             rc = lf_fail(err, why.rc, "%s", why.text);
-        else if (add_tokens(meta, ends, o))
+        else if (add_tokens(meta, ends, o) || add_tokens(meta, ends, lf_hf_text_object(o)))
             rc = lf_fail(err, LF_ENOMEM, "out of memory");
         json_decref(o);
     }

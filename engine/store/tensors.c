@@ -313,6 +313,47 @@ int lf_st_seal(lf_st *s, lf_err *err)
     return 0;
 }
 
+/* ---- a part of a set ---- */
+
+const struct lf_st_prefix *lf_st_prefix_of(const struct lf_st_prefix *p, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (lf_str_has_prefix(name, p[i].from))
+            return &p[i];
+    return NULL;
+}
+
+static void drop_rec(struct lf_st_rec *r)
+{
+    free((char *)(uintptr_t)r->e.name);
+    *r = (struct lf_st_rec){0};
+}
+
+int lf_st_keep(lf_st *s, const struct lf_st_prefix *p, size_t n, lf_err *err)
+{
+    const size_t all = s->n_recs;
+    int rc = 0;
+    s->n_recs = 0;
+    for (size_t i = 0; i < all; i++) {
+        struct lf_st_rec r = s->recs[i];
+        const struct lf_st_prefix *row = lf_st_prefix_of(p, n, r.e.name);
+        char *name = NULL;
+        if (row && rc == 0) {
+            lf_buf b;
+            lf_buf_init(&b);
+            lf_buf_addf(&b, "%s%s", row->to, r.e.name + strlen(row->from));
+            rc = (name = lf_buf_steal(&b, err)) ? 0 : LF_ENOMEM;
+        }
+        drop_rec(&r);
+        if (!name)
+            continue;
+        s->recs[s->n_recs] = s->recs[i];
+        s->recs[s->n_recs].e.name = name;
+        s->recs[s->n_recs++].e.alias_of = -1;
+    }
+    return rc != 0 ? rc : lf_st_seal(s, err);
+}
+
 /* ---- looking up ---- */
 
 size_t lf_st_n_entries(const lf_st *s)

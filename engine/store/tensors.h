@@ -111,6 +111,17 @@ int lf_st_read_codes(const lf_st *s, const lf_st_entry *e, int64_t first, int64_
  * right after opening. */
 int lf_st_unpack_mxfp4(lf_st *s, const char *blocks, const char *scales, lf_err *err);
 
+/* How the names of some tensors begin, and what stands there instead. */
+struct lf_st_prefix {
+    const char *from, *to;
+};
+/* The first of n whose `from` begins the name; NULL: none. */
+const struct lf_st_prefix *lf_st_prefix_of(const struct lf_st_prefix *p, size_t n,
+                                           const char *name);
+/* Keeps the tensors whose names begin so, under their other names, and no others. LF_EFORMAT: two
+ * tensors have one name then. Entries change: it comes right after opening. */
+int lf_st_keep(lf_st *s, const struct lf_st_prefix *p, size_t n, lf_err *err);
+
 /* Counts the NaN and infinite values of n values; 0 for types that have neither. data need not be
  * aligned. */
 int64_t lf_st_count_nonfinite(enum lf_st_dtype t, const void *data, int64_t n);

@@ -101,7 +101,7 @@ static void test_import(void)
          *back = join(tap_tmpdir(), "back"), *json = join(back, "config.json");
     struct lf_convert_result res;
     struct lf_convert_opts o = {.from = dir, .out = out, .threads = 2, .warn = hear};
-    json_t *seen = lf_convert_inspect(dir, &err);
+    json_t *seen = lf_convert_inspect(dir, LF_PARTS_ALL, &err);
     const char *mapping = json_string_value(json_object_get(seen, "mapping"));
     tap_str(mapping ? mapping : "none", "complete", "inspect knows the release");
     json_decref(seen);
