@@ -51,6 +51,18 @@ check_PROGRAMS += tests/op/rope_test
 TESTS += tests/op/rope_test
 tests_op_rope_test_SOURCES = tests/op/rope_test.c tests/op/op_test.h
 tests_op_rope_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+check_PROGRAMS += tests/op/team_test
+TESTS += tests/op/team_test
+tests_op_team_test_SOURCES = tests/op/team_test.c
+tests_op_team_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+if TSAN
+check_PROGRAMS += tests/op/team_race
+TESTS += tests/op/team_race
+tests_op_team_race_SOURCES = tests/op/team_test.c kernels/cpu/team.h kernels/cpu/team.c kernels/cpu/queue.c
+tests_op_team_race_CFLAGS = $(AM_CFLAGS) -fsanitize=thread
+tests_op_team_race_LDFLAGS = -fsanitize=thread
+tests_op_team_race_LDADD = tests/tap/libtap.a engine/libbase.a
+endif
 check_PROGRAMS += tests/op/border_test
 TESTS += tests/op/border_test
 tests_op_border_test_SOURCES = tests/op/border_test.c tests/op/op_test.h

@@ -17,6 +17,17 @@ AC_DEFUN([LF_ENABLE_SANITIZERS], [
   AC_SUBST([LF_SAN_CFLAGS])
   AM_CONDITIONAL([SANITIZERS], [test $lf_sanitizers = yes])
 ])
+dnl LF_CHECK_TSAN: can a program be built and run under ThreadSanitizer? It cannot beside other sanitizers, nor where the
+dnl system lays out memory in a way that it does not know; then tests/op/team_race is not made.
+AC_DEFUN([LF_CHECK_TSAN], [
+  AC_CACHE_CHECK([for ThreadSanitizer], [lf_cv_tsan], [
+    lf_save_CFLAGS=$CFLAGS; CFLAGS="$CFLAGS -fsanitize=thread -pthread"
+    AC_RUN_IFELSE([AC_LANG_PROGRAM([[#include <pthread.h>
+static void *f(void *p) { return p; }]], [[pthread_t t; return pthread_create(&t, NULL, f, NULL) || pthread_join(t, NULL);]])],
+      [lf_cv_tsan=yes], [lf_cv_tsan=no], [lf_cv_tsan=no])
+    CFLAGS=$lf_save_CFLAGS])
+  AM_CONDITIONAL([TSAN], [test $lf_cv_tsan = yes && test $lf_sanitizers = no && test $lf_fuzz = no])
+])
 dnl LF_ENABLE_FUZZ: libFuzzer targets (clang only).
 AC_DEFUN([LF_ENABLE_FUZZ], [
   AC_ARG_ENABLE([fuzz], [AS_HELP_STRING([--enable-fuzz], [build libFuzzer targets; needs CC=clang])], [lf_fuzz=$enableval], [lf_fuzz=no])

@@ -419,37 +419,46 @@ static void zero_rows(void *p, int64_t ld, int64_t width, int64_t lo, int64_t hi
         memset(lf_at_w(p, r * ld, t), 0, (size_t)width * lf_dtype_size((enum lf_dtype)t));
 }
 
+struct bwd {
+    lf_queue *q;
+    const struct lf_k_attn_bwd *a;
+    struct attn_shape s;
+    int64_t next;
+};
+
+/* Takes groups of heads, those of each document one after the other. */
+static void run_groups(void *arg, int member)
+{
+    struct bwd *b = arg;
+    const struct lf_k_attn_bwd *a = b->a;
+    struct space w;
+    const size_t floats = space_init(&w, a, &b->s, NULL);
+    space_init(&w, a, &b->s, (float *)a->work + (size_t)member * floats);
+    w.q = b->q;
+    int64_t mine = lf_take(&b->next), n = 0;
+    for (int64_t i = 0; i < a->n_docs; i++) {
+        struct doc d = doc_at(a, i);
+        if (d.len == 0)
+            continue;
+        for (; mine < n + a->groups; mine = lf_take(&b->next))
+            run_group(a, &b->s, &w, d, mine - n);
+        n += a->groups;
+    }
+}
+
 int LF_SYM(attn_bwd)(lf_queue *q, const struct lf_k_attn_bwd *a)
 {
-    const struct attn_shape s = shape_of(a);
+    struct bwd b = {.q = q, .a = a, .s = shape_of(a)};
     const int team = lf_team(q, a->rows * a->heads * (a->d + a->d_value) * 32);
-    int64_t next = 0;
     if (a->rows == 0)
         return LF_K_OK;
     if (a->work_bytes < LF_SYM(attn_bwd_work)(a, team))
         return LF_K_EINVAL;
-#pragma omp parallel num_threads(team)
-    {
-        struct space w;
-        const size_t floats = space_init(&w, a, &s, NULL);
-        space_init(&w, a, &s, (float *)a->work + (size_t)omp_get_thread_num() * floats);
-        w.q = q;
-        int64_t mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED), n = 0;
-        for (int64_t i = 0; i < a->n_docs; i++) {
-            struct doc d = doc_at(a, i);
-            if (d.len == 0)
-                continue;
-            for (; mine < n + a->groups; mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED))
-                run_group(a, &s, &w, d, mine - n);
-            n += a->groups;
-        }
-        int64_t first = a->cu_seqlens[a->n_docs], lo, hi;
-        first = first > a->rows ? a->rows : first;
-        lf_part(a->rows - first, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        zero_rows(a->dq, a->lddq, a->heads * a->d, first + lo, first + hi, a->x_type);
-        zero_rows(a->dk, a->lddk, a->groups * a->d, first + lo, first + hi, a->x_type);
-        zero_rows(a->dv, a->lddv, a->groups * a->d_value, first + lo, first + hi, a->x_type);
-    }
+    lf_team_call(q, team, run_groups, &b);
+    const int64_t first = a->cu_seqlens[a->n_docs]; /* row after the last document */
+    zero_rows(a->dq, a->lddq, a->heads * a->d, first, a->rows, a->x_type);
+    zero_rows(a->dk, a->lddk, a->groups * a->d, first, a->rows, a->x_type);
+    zero_rows(a->dv, a->lddv, a->groups * a->d_value, first, a->rows, a->x_type);
     return LF_K_OK;
 }
 
@@ -461,25 +470,27 @@ int LF_SYM(attn_sinks_bwd_check)(const struct lf_k_attn_sinks_bwd *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-int LF_SYM(attn_sinks_bwd)(lf_queue *q, const struct lf_k_attn_sinks_bwd *a)
+static void sinks_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
+    const struct lf_k_attn_sinks_bwd *a = arg;
+    (void)q;
     const uint8_t t = a->x_type;
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->d_value * 2))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_border(q);
-            for (int64_t h = 0; h < a->heads; h++) {
-                const float lse = a->lse[h * a->rows + r];
-                a->ds[r * a->ldds + h] =
-                    lse == -INFINITY ? 0.0f
-                                     : -expf(a->sinks[h] - lse) *
-                                           row_delta(lf_at(a->o, r * a->ldo + h * a->d_value, t),
-                                                     lf_at(a->d_o, r * a->lddo + h * a->d_value, t),
-                                                     a->d_value, t);
-            }
+    for (int64_t r = lo; r < hi; r++) {
+        for (int64_t h = 0; h < a->heads; h++) {
+            const float lse = a->lse[h * a->rows + r];
+            a->ds[r * a->ldds + h] =
+                lse == -INFINITY
+                    ? 0.0f
+                    : -expf(a->sinks[h] - lse) *
+                          row_delta(lf_at(a->o, r * a->ldo + h * a->d_value, t),
+                                    lf_at(a->d_o, r * a->lddo + h * a->d_value, t), a->d_value, t);
         }
     }
+}
+
+int LF_SYM(attn_sinks_bwd)(lf_queue *q, const struct lf_k_attn_sinks_bwd *a)
+{
+    lf_deal(q, lf_team(q, a->rows * a->heads * a->d_value * 2), a->rows,
+            lf_few_rows(a->heads * a->d_value), sinks_rows, a);
     return LF_K_OK;
 }

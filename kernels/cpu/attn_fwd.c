@@ -68,29 +68,39 @@ static struct doc doc_at(const struct lf_k_attn_fwd *a, int64_t i)
                         a->runs ? a->runs + 2 * b : NULL};
 }
 
-/* Panels of the documents [d0, d1); tile n belongs to thread n % nt. */
-static void pack_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int64_t d0, int64_t d1,
-                       int tid, int nt)
+/* Documents whose panels are in memory together. */
+struct batch {
+    const struct lf_k_attn_fwd *a;
+    const struct plan *p;
+    int64_t d0, d1;
+    int64_t next; /* block of rows */
+};
+
+/* Panels [lo, hi) of the batch: of each tile those of all groups. */
+static void pack_panels(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
+    const struct batch *b = arg;
+    const struct lf_k_attn_fwd *a = b->a;
+    const struct plan *p = b->p;
     const uint8_t t = a->x_type;
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t);
-    int64_t n = 0;
-    for (int64_t i = d0; i < d1; i++) {
-        struct doc d = doc_at(a, i);
-        for (int64_t j = 0; j < d.len; j += ATTN_T, n++) {
-            int64_t keys = d.len - j < ATTN_T ? d.len - j : ATTN_T;
-            for (int64_t g = 0; g < a->groups; g++) {
-                if ((n * a->groups + g) % nt != tid)
-                    continue;
-                float *dst = p->panels + (n * a->groups + g) * p->tile_floats;
-                const struct attn_rows k = {lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t),
-                                            a->ldk * size, keys, a->d};
-                const struct attn_rows v = {lf_at(a->v, (d.row + j) * a->ldv + g * a->d_value, t),
-                                            a->ldv * size, keys, a->d_value};
-                LF_SYM(attn_pack_cols)(dst, &k, &p->s, NULL);
-                LF_SYM(attn_pack_rows)(dst + p->kt_floats, &v, ATTN_T, &p->s);
-            }
+    int64_t first = 0; /* panel of the document */
+    (void)q;
+    for (int64_t i = b->d0; i < b->d1 && first < hi; i++) {
+        const struct doc d = doc_at(a, i);
+        const int64_t n = attn_tiles(d.len) * a->groups;
+        for (int64_t x = lo > first ? lo : first; x < hi && x < first + n; x++) {
+            const int64_t j = (x - first) / a->groups * ATTN_T, g = (x - first) % a->groups,
+                          keys = d.len - j < ATTN_T ? d.len - j : ATTN_T;
+            float *dst = p->panels + x * p->tile_floats;
+            const struct attn_rows k = {lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t),
+                                        a->ldk * size, keys, a->d};
+            const struct attn_rows v = {lf_at(a->v, (d.row + j) * a->ldv + g * a->d_value, t),
+                                        a->ldv * size, keys, a->d_value};
+            LF_SYM(attn_pack_cols)(dst, &k, &p->s, NULL);
+            LF_SYM(attn_pack_rows)(dst + p->kt_floats, &v, ATTN_T, &p->s);
         }
+        first += n;
     }
 }
 
@@ -134,31 +144,29 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     }
 }
 
-/* Blocks of the documents [d0, d1), in the order (document, head, rows), each to the thread that
- * draws its number. */
-static void run_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int64_t d0, int64_t d1,
-                      int64_t *next, float *mem)
+/* Takes blocks of the batch, in the order (document, head, rows). */
+static void run_blocks(void *arg, int member)
 {
-    int64_t n = 0, tile0 = 0, mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
-    for (int64_t i = d0; i < d1; i++) {
-        struct doc d = doc_at(a, i);
-        int64_t per_head = (d.len + ATTN_QB - 1) / ATTN_QB, end = n + per_head * a->heads;
-        for (; mine < end; mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) {
+    struct batch *b = arg;
+    float *mem = b->p->blocks + (size_t)member * b->p->block_floats;
+    int64_t n = 0, tile0 = 0, mine = lf_take(&b->next);
+    for (int64_t i = b->d0; i < b->d1; i++) {
+        struct doc d = doc_at(b->a, i);
+        int64_t per_head = (d.len + ATTN_QB - 1) / ATTN_QB, end = n + per_head * b->a->heads;
+        for (; mine < end; mine = lf_take(&b->next)) {
             int64_t h = (mine - n) / per_head, i0 = (mine - n) % per_head * ATTN_QB;
-            run_block(a, p, d, tile0, h, i0, i0 + ATTN_QB < d.len ? i0 + ATTN_QB : d.len, mem);
+            run_block(b->a, b->p, d, tile0, h, i0, i0 + ATTN_QB < d.len ? i0 + ATTN_QB : d.len,
+                      mem);
         }
         n = end;
         tile0 += attn_tiles(d.len);
     }
 }
 
-/* Rows after the last document. */
-static void pad_rows(const struct lf_k_attn_fwd *a, int tid, int nt)
+/* Rows after the last document, from `first` on. */
+static void pad_rows(const struct lf_k_attn_fwd *a, int64_t first)
 {
-    int64_t first = a->cu_seqlens[a->n_docs], lo, hi;
-    first = first > a->rows ? a->rows : first;
-    lf_part(a->rows - first, 1, tid, nt, &lo, &hi);
-    for (int64_t r = first + lo; r < first + hi; r++) {
+    for (int64_t r = first; r < a->rows; r++) {
         memset(lf_at_w(a->o, r * a->ldo, a->x_type), 0,
                (size_t)(a->heads * a->d_value) * lf_dtype_size((enum lf_dtype)a->x_type));
         for (int64_t h = 0; a->lse && h < a->heads; h++)
@@ -170,28 +178,19 @@ int LF_SYM(attn_fwd)(lf_queue *q, const struct lf_k_attn_fwd *a)
 {
     struct plan p = plan_of(a);
     const int team = lf_team(q, a->rows * a->heads * (a->d + a->d_value) * 32);
-    int64_t next = 0;
     p.q = q;
     if (a->rows == 0)
         return LF_K_OK;
     if (a->work_bytes < LF_SYM(attn_fwd_work)(a, team))
         return LF_K_EINVAL;
-#pragma omp parallel num_threads(team)
-    {
-        const int tid = omp_get_thread_num(), nt = omp_get_num_threads();
-        float *mem = p.blocks + (size_t)tid * p.block_floats;
-        for (int64_t d0 = 0, d1; d0 < a->n_docs; d0 = d1) {
-            int64_t tiles = 0;
-            for (d1 = d0; d1 < a->n_docs && tiles + attn_tiles(doc_at(a, d1).len) <= p.cap; d1++)
-                tiles += attn_tiles(doc_at(a, d1).len);
-#pragma omp single
-            next = 0;
-            pack_batch(a, &p, d0, d1, tid, nt);
-#pragma omp barrier
-            run_batch(a, &p, d0, d1, &next, mem);
-#pragma omp barrier
-        }
-        pad_rows(a, tid, nt);
+    for (int64_t d0 = 0, d1; d0 < a->n_docs; d0 = d1) {
+        int64_t tiles = 0;
+        for (d1 = d0; d1 < a->n_docs && tiles + attn_tiles(doc_at(a, d1).len) <= p.cap; d1++)
+            tiles += attn_tiles(doc_at(a, d1).len);
+        struct batch b = {.a = a, .p = &p, .d0 = d0, .d1 = d1};
+        lf_deal(q, team, tiles * a->groups, 1, pack_panels, &b);
+        lf_team_call(q, team, run_blocks, &b);
     }
+    pad_rows(a, a->cu_seqlens[a->n_docs]);
     return LF_K_OK;
 }

@@ -33,26 +33,29 @@ int LF_SYM(kv_write_check)(const struct lf_k_kv_write *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-int LF_SYM(kv_write)(lf_queue *q, const struct lf_k_kv_write *a)
+static void write_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
+    const struct lf_k_kv_write *a = arg;
+    (void)q;
     const uint8_t t = a->x_type;
     const int64_t kw = a->groups * a->d, vw = a->groups * a->d_value;
     const size_t size = lf_dtype_size((enum lf_dtype)t);
-#pragma omp parallel num_threads(lf_team(q, a->rows *(kw + vw) * (int64_t)size * 2))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            if (a->seq[r] < 0)
-                continue;
-            int64_t page = a->table[a->seq[r] * a->max_pages + a->pos[r] / a->page_tokens];
-            int64_t slot = page * a->page_tokens + a->pos[r] % a->page_tokens;
-            memcpy(lf_at_w(a->k_pages, slot * kw, t), lf_at(a->k, r * a->ldk, t),
-                   (size_t)kw * size);
-            memcpy(lf_at_w(a->v_pages, slot * vw, t), lf_at(a->v, r * a->ldv, t),
-                   (size_t)vw * size);
-        }
+    for (int64_t r = lo; r < hi; r++) {
+        if (a->seq[r] < 0)
+            continue;
+        int64_t page = a->table[a->seq[r] * a->max_pages + a->pos[r] / a->page_tokens];
+        int64_t slot = page * a->page_tokens + a->pos[r] % a->page_tokens;
+        memcpy(lf_at_w(a->k_pages, slot * kw, t), lf_at(a->k, r * a->ldk, t), (size_t)kw * size);
+        memcpy(lf_at_w(a->v_pages, slot * vw, t), lf_at(a->v, r * a->ldv, t), (size_t)vw * size);
     }
+}
+
+int LF_SYM(kv_write)(lf_queue *q, const struct lf_k_kv_write *a)
+{
+    lf_deal(q,
+            lf_team(q, a->rows * (a->groups * (a->d + a->d_value)) *
+                           (int64_t)lf_dtype_size((enum lf_dtype)a->x_type) * 2),
+            a->rows, lf_few_rows(a->groups * (a->d + a->d_value)), write_rows, a);
     return LF_K_OK;
 }
 
@@ -265,27 +268,37 @@ static void run_piece(const struct lf_k_attn_paged *a, const struct attn_shape *
     paged_block(a, s, r0, r1, g, h0, h0 + p->hc < (g + 1) * per ? h0 + p->hc : (g + 1) * per, mem);
 }
 
+struct paged {
+    const struct lf_k_attn_paged *a;
+    struct attn_shape s;
+    int team;
+    int64_t next;
+};
+
+/* Takes pieces, those of each run of rows one after the other. */
+static void run_pieces(void *arg, int member)
+{
+    struct paged *w = arg;
+    const struct lf_k_attn_paged *a = w->a;
+    float *mem = (float *)a->work + (size_t)member * thread_floats(a, &w->s);
+    int64_t mine = lf_take(&w->next), n = 0, r1;
+    for (int64_t r0 = 0; r0 < a->rows; r0 = r1) {
+        const int64_t per = a->heads / a->groups;
+        r1 = run_end(a, r0, per < ATTN_QB ? ATTN_QB / per : 1);
+        const struct pieces p = pieces_of(a, r1 - r0, w->team);
+        for (; mine < n + p.n; mine = lf_take(&w->next))
+            run_piece(a, &w->s, &p, r0, r1, mine - n, mem);
+        n += p.n;
+    }
+}
+
 int LF_SYM(attn_paged)(lf_queue *q, const struct lf_k_attn_paged *a)
 {
-    const struct attn_shape s = shape_of(a);
     const int team = lf_team(q, a->rows * a->heads * (a->d + a->d_value) * 2048);
-    int64_t next = 0;
     if (a->rows == 0)
         return LF_K_OK;
     if (a->work_bytes < LF_SYM(attn_paged_work)(a, team))
         return LF_K_EINVAL;
-#pragma omp parallel num_threads(team)
-    {
-        float *mem = (float *)a->work + (size_t)omp_get_thread_num() * thread_floats(a, &s);
-        int64_t mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED), n = 0, r1;
-        for (int64_t r0 = 0; r0 < a->rows; r0 = r1) {
-            const int64_t per = a->heads / a->groups;
-            r1 = run_end(a, r0, per < ATTN_QB ? ATTN_QB / per : 1);
-            const struct pieces p = pieces_of(a, r1 - r0, team);
-            for (; mine < n + p.n; mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED))
-                run_piece(a, &s, &p, r0, r1, mine - n, mem);
-            n += p.n;
-        }
-    }
+    lf_team_call(q, team, run_pieces, &(struct paged){a, shape_of(a), team, 0});
     return LF_K_OK;
 }

@@ -120,26 +120,27 @@ static void keep_rows(const struct lf_k_conv_fwd *a, const struct scan_span *s,
     }
 }
 
-int LF_SYM(conv_fwd)(lf_queue *q, const struct lf_k_conv_fwd *a)
+/* Blocks [lo, hi) of channels. */
+static void fwd_blocks(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
+    const struct lf_k_conv_fwd *a = arg;
     const struct scan_rows rows = {a->rows, a->n_docs, a->cu_seqlens, a->state ? a->seq : NULL,
                                    a->pos};
-    if (a->rows == 0)
-        return LF_K_OK;
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 8))
-    {
+    for (int64_t i = lo; i < hi; i++) {
         struct block b;
-        int64_t lo, hi;
-        lf_part(a->c, CB, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t c = lo; c < hi; c += CB) {
-            block_of(&b, c, a->c, a->taps, a->w, a->bias);
-            for (struct scan_span s = {0}; scan_next(&rows, &s);) {
-                span_fwd(q, a, &s, &b);
-                if (a->state && s.seq >= 0)
-                    keep_rows(a, &s, &b);
-            }
+        block_of(&b, i * CB, a->c, a->taps, a->w, a->bias);
+        for (struct scan_span s = {0}; scan_next(&rows, &s);) {
+            span_fwd(q, a, &s, &b);
+            if (a->state && s.seq >= 0)
+                keep_rows(a, &s, &b);
         }
     }
+}
+
+int LF_SYM(conv_fwd)(lf_queue *q, const struct lf_k_conv_fwd *a)
+{
+    if (a->rows > 0)
+        lf_deal(q, lf_team(q, a->rows * a->c * 8), (a->c + CB - 1) / CB, 1, fwd_blocks, a);
     return LF_K_OK;
 }
 
@@ -199,20 +200,21 @@ static void block_end(const struct lf_k_conv_bwd *a, const struct block *b)
     }
 }
 
+static void bwd_blocks(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_conv_bwd *a = arg;
+    const struct scan_rows rows = {.rows = a->rows, .n_docs = a->n_docs, .cu = a->cu_seqlens};
+    for (int64_t i = lo; i < hi; i++) {
+        struct block b;
+        block_of(&b, i * CB, a->c, a->taps, a->w, a->bias);
+        for (struct scan_span s = {0}; a->rows && scan_next(&rows, &s);)
+            span_bwd(q, a, &s, &b);
+        block_end(a, &b);
+    }
+}
+
 int LF_SYM(conv_bwd)(lf_queue *q, const struct lf_k_conv_bwd *a)
 {
-    const struct scan_rows rows = {.rows = a->rows, .n_docs = a->n_docs, .cu = a->cu_seqlens};
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        struct block b;
-        int64_t lo, hi;
-        lf_part(a->c, CB, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t c = lo; c < hi; c += CB) {
-            block_of(&b, c, a->c, a->taps, a->w, a->bias);
-            for (struct scan_span s = {0}; a->rows && scan_next(&rows, &s);)
-                span_bwd(q, a, &s, &b);
-            block_end(a, &b);
-        }
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), (a->c + CB - 1) / CB, 1, bwd_blocks, a);
     return LF_K_OK;
 }

@@ -11,8 +11,7 @@
 #ifndef LF_CPU_CPU_H
 #define LF_CPU_CPU_H
 
-#include <omp.h>
-
+#include "kernels/cpu/team.h"
 #include "kernels/kernels.h"
 
 struct lf_onednn;
@@ -21,13 +20,14 @@ struct lf_queue {
     int threads;
     void (*border)(void *arg); /* lf_cpu_queue_border */
     void *border_arg;
+    struct lf_team *team;     /* helpers, or NULL as long as no call wanted any */
     struct lf_onednn *onednn; /* primitives by shape, or NULL; kernels/cpu/gemm_onednn.c */
 };
 
-/* Between two tasks of a kernel. Thread 0 of a team is the one that called the kernel. */
+/* Between two tasks of a kernel, on the thread that called it. */
 static inline void lf_border(const lf_queue *q)
 {
-    if (q->border && omp_get_thread_num() == 0)
+    if (q->border && !lf_team_helps())
         q->border(q->border_arg);
 }
 

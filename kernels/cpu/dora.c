@@ -57,28 +57,31 @@ static float scalar(const void *p, int64_t i, uint8_t t)
     return f;
 }
 
+static void norm_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_dora_norm *a = arg;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
+        lf_v sum = lf_v_zero();
+        LF_EACH_VEC(c, n, a->c)
+        {
+            lf_v ba = lf_v_zero();
+            for (int64_t j = 0; j < a->rank; j++)
+                ba = lf_v_fma(lf_v_set1(scalar(a->b, r * a->rank + j, a->w_type)),
+                              lf_get(a->a, j * a->c + c, a->w_type, n), ba);
+            const lf_v v =
+                lf_v_fma(lf_v_set1(a->scale), ba, lf_get(a->w, r * a->c + c, a->w_type, n));
+            sum = lf_v_fma(v, v, sum);
+        }
+        const float square = lf_v_hsum(sum);
+        a->norm[r] = a->squares ? square : sqrtf(square);
+    }
+}
+
 int LF_SYM(dora_norm)(lf_queue *q, const struct lf_k_dora_norm *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 4 * (1 + a->rank)))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_v sum = lf_v_zero();
-            LF_EACH_VEC(c, n, a->c)
-            {
-                lf_v ba = lf_v_zero();
-                for (int64_t j = 0; j < a->rank; j++)
-                    ba = lf_v_fma(lf_v_set1(scalar(a->b, r * a->rank + j, a->w_type)),
-                                  lf_get(a->a, j * a->c + c, a->w_type, n), ba);
-                const lf_v v =
-                    lf_v_fma(lf_v_set1(a->scale), ba, lf_get(a->w, r * a->c + c, a->w_type, n));
-                sum = lf_v_fma(v, v, sum);
-            }
-            const float square = lf_v_hsum(sum);
-            a->norm[r] = a->squares ? square : sqrtf(square);
-        }
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 4 * (1 + a->rank)), a->rows,
+            lf_few_rows(a->c * (1 + a->rank)), norm_rows, a);
     return LF_K_OK;
 }
 
@@ -98,61 +101,65 @@ static lf_v ratio(const float *m, const float *norm, int64_t c, int64_t n)
     return lf_v_select(d > lf_v_zero(), lf_get(m, c, LF_F32, n) / safe, one);
 }
 
+static void fwd_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_dora_fwd *a = arg;
+    (void)q;
+    const uint8_t t = a->x_type;
+    for (int64_t r = lo; r < hi; r++)
+        LF_EACH_VEC(c, n, a->c)
+        {
+            const lf_v base = lf_get(a->base, r * a->ldbase + c, t, n);
+            lf_v y = base;
+            if (a->m) {
+                const lf_v s = ratio(a->m, a->norm, c, n),
+                           bias = a->bias ? lf_get(a->bias, c, LF_F32, n) : lf_v_zero();
+                y = y + (s - lf_v_set1(1.0f)) * (base - bias) +
+                    s * lf_get(a->lora, r * a->ldlora + c, t, n);
+            }
+            if (a->rest)
+                y = y + lf_get(a->rest, r * a->ldrest + c, t, n);
+            lf_put(a->y, r * a->ldy + c, t, n, y);
+        }
+}
+
 int LF_SYM(dora_fwd)(lf_queue *q, const struct lf_k_dora_fwd *a)
 {
-    const uint8_t t = a->x_type;
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++)
-            LF_EACH_VEC(c, n, a->c)
-            {
-                const lf_v base = lf_get(a->base, r * a->ldbase + c, t, n);
-                lf_v y = base;
-                if (a->m) {
-                    const lf_v s = ratio(a->m, a->norm, c, n),
-                               bias = a->bias ? lf_get(a->bias, c, LF_F32, n) : lf_v_zero();
-                    y = y + (s - lf_v_set1(1.0f)) * (base - bias) +
-                        s * lf_get(a->lora, r * a->ldlora + c, t, n);
-                }
-                if (a->rest)
-                    y = y + lf_get(a->rest, r * a->ldrest + c, t, n);
-                lf_put(a->y, r * a->ldy + c, t, n, y);
-            }
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), a->rows, lf_few_rows(a->c), fwd_rows, a);
     return LF_K_OK;
+}
+
+static void bwd_columns(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_dora_bwd *a = arg;
+    const uint8_t t = a->x_type;
+    (void)q;
+    for (int64_t c = lo; c < hi; c += LF_VL) {
+        const int64_t n = a->c - c < LF_VL ? a->c - c : LF_VL;
+        const lf_v s = ratio(a->m, a->norm, c, n),
+                   bias = a->bias ? lf_get(a->bias, c, LF_F32, n) : lf_v_zero(),
+                   norm = lf_get(a->norm, c, LF_F32, n), zero = lf_v_zero();
+        lf_v sum = zero;
+        for (int64_t r = 0; r < a->rows; r++) {
+            const lf_v dy = lf_get(a->dy, r * a->lddy + c, t, n);
+            sum = lf_v_fma(dy,
+                           lf_get(a->base, r * a->ldbase + c, t, n) - bias +
+                               lf_get(a->lora, r * a->ldlora + c, t, n),
+                           sum);
+            if (a->dx)
+                lf_put(a->dx, r * a->lddx + c, t, n, s * dy);
+        }
+        if (a->dm) {
+            sum = lf_v_select(norm > zero, sum / lf_v_select(norm > zero, norm, lf_v_set1(1.0f)),
+                              zero);
+            lf_put(a->dm, c, LF_F32, n, a->accumulate ? lf_get(a->dm, c, LF_F32, n) + sum : sum);
+        }
+    }
 }
 
 int LF_SYM(dora_bwd)(lf_queue *q, const struct lf_k_dora_bwd *a)
 {
-    const uint8_t t = a->x_type;
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t lo, hi; /* columns */
-        lf_part(a->c, 64, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t c = lo; c < hi; c += LF_VL) {
-            const int64_t n = a->c - c < LF_VL ? a->c - c : LF_VL;
-            const lf_v s = ratio(a->m, a->norm, c, n),
-                       bias = a->bias ? lf_get(a->bias, c, LF_F32, n) : lf_v_zero(),
-                       norm = lf_get(a->norm, c, LF_F32, n), zero = lf_v_zero();
-            lf_v sum = zero;
-            for (int64_t r = 0; r < a->rows; r++) {
-                const lf_v dy = lf_get(a->dy, r * a->lddy + c, t, n);
-                sum = lf_v_fma(dy,
-                               lf_get(a->base, r * a->ldbase + c, t, n) - bias +
-                                   lf_get(a->lora, r * a->ldlora + c, t, n),
-                               sum);
-                if (a->dx)
-                    lf_put(a->dx, r * a->lddx + c, t, n, s * dy);
-            }
-            if (a->dm) {
-                sum = lf_v_select(norm > zero,
-                                  sum / lf_v_select(norm > zero, norm, lf_v_set1(1.0f)), zero);
-                lf_put(a->dm, c, LF_F32, n,
-                       a->accumulate ? lf_get(a->dm, c, LF_F32, n) + sum : sum);
-            }
-        }
-    }
+    const int team = lf_team(q, a->rows * a->c * 16);
+    lf_deal(q, team, a->c, lf_share(a->c, 64, team), bwd_columns, a);
     return LF_K_OK;
 }

@@ -77,17 +77,18 @@ LF_INLINE void act_rows(const struct lf_k_act_fwd *a, int64_t r0, int64_t r1, ui
 #define LF_TYPE_SPLIT(fn, act)                                                                     \
     (a->x_type == LF_BF16 ? fn(a, lo, hi, act, LF_BF16) : fn(a, lo, hi, act, LF_F32))
 
+static void act_fwd_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_act_fwd *a = arg;
+    (void)q;
+#define CALL(k) LF_TYPE_SPLIT(act_rows, k)
+    LF_ACT_SWITCH(CALL)
+#undef CALL
+}
+
 int LF_SYM(act_fwd)(lf_queue *q, const struct lf_k_act_fwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t first, last;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-#define CALL(k) LF_TYPE_SPLIT(act_rows, k)
-        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
-        LF_ACT_SWITCH(CALL)
-#undef CALL
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), a->rows, lf_few_rows(a->c), act_fwd_piece, a);
     return LF_K_OK;
 }
 
@@ -112,17 +113,18 @@ LF_INLINE void act_rows_bwd(const struct lf_k_act_bwd *a, int64_t r0, int64_t r1
     }
 }
 
+static void act_bwd_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_act_bwd *a = arg;
+    (void)q;
+#define CALL(k) LF_TYPE_SPLIT(act_rows_bwd, k)
+    LF_ACT_SWITCH(CALL)
+#undef CALL
+}
+
 int LF_SYM(act_bwd)(lf_queue *q, const struct lf_k_act_bwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t first, last;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-#define CALL(k) LF_TYPE_SPLIT(act_rows_bwd, k)
-        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
-        LF_ACT_SWITCH(CALL)
-#undef CALL
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), a->rows, lf_few_rows(a->c), act_bwd_piece, a);
     return LF_K_OK;
 }
 
@@ -172,17 +174,18 @@ LF_INLINE void glu_rows(const struct lf_k_glu_fwd *a, int64_t r0, int64_t r1, ui
     }
 }
 
+static void glu_fwd_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_glu_fwd *a = arg;
+    (void)q;
+#define CALL(k) LF_TYPE_SPLIT(glu_rows, k)
+    LF_ACT_SWITCH(CALL)
+#undef CALL
+}
+
 int LF_SYM(glu_fwd)(lf_queue *q, const struct lf_k_glu_fwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t first, last;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-#define CALL(k) LF_TYPE_SPLIT(glu_rows, k)
-        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
-        LF_ACT_SWITCH(CALL)
-#undef CALL
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), a->rows, lf_few_rows(a->c), glu_fwd_piece, a);
     return LF_K_OK;
 }
 
@@ -219,17 +222,18 @@ LF_INLINE void glu_rows_bwd(const struct lf_k_glu_bwd *a, int64_t r0, int64_t r1
     }
 }
 
+static void glu_bwd_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_glu_bwd *a = arg;
+    (void)q;
+#define CALL(k) LF_TYPE_SPLIT(glu_rows_bwd, k)
+    LF_ACT_SWITCH(CALL)
+#undef CALL
+}
+
 int LF_SYM(glu_bwd)(lf_queue *q, const struct lf_k_glu_bwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 20))
-    {
-        int64_t first, last;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-#define CALL(k) LF_TYPE_SPLIT(glu_rows_bwd, k)
-        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
-        LF_ACT_SWITCH(CALL)
-#undef CALL
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 20), a->rows, lf_few_rows(a->c), glu_bwd_piece, a);
     return LF_K_OK;
 }
 
@@ -261,41 +265,41 @@ LF_INLINE void axpby_range(const struct lf_k_axpby *a, int64_t lo, int64_t hi, u
     }
 }
 
+static void axpby_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_axpby *a = arg;
+    (void)q;
+    switch ((a->a_type == LF_BF16) | (a->b_type == LF_BF16) << 1 | (a->y_type == LF_BF16) << 2) {
+    case 0:
+        axpby_range(a, lo, hi, LF_F32, LF_F32, LF_F32);
+        break;
+    case 1:
+        axpby_range(a, lo, hi, LF_BF16, LF_F32, LF_F32);
+        break;
+    case 2:
+        axpby_range(a, lo, hi, LF_F32, LF_BF16, LF_F32);
+        break;
+    case 3:
+        axpby_range(a, lo, hi, LF_BF16, LF_BF16, LF_F32);
+        break;
+    case 4:
+        axpby_range(a, lo, hi, LF_F32, LF_F32, LF_BF16);
+        break;
+    case 5:
+        axpby_range(a, lo, hi, LF_BF16, LF_F32, LF_BF16);
+        break;
+    case 6:
+        axpby_range(a, lo, hi, LF_F32, LF_BF16, LF_BF16);
+        break;
+    default:
+        axpby_range(a, lo, hi, LF_BF16, LF_BF16, LF_BF16);
+        break;
+    }
+}
+
 int LF_SYM(axpby)(lf_queue *q, const struct lf_k_axpby *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->n * 12))
-    {
-        int64_t first, last;
-        lf_part(a->n, 1024, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-        LF_EACH_PIECE(q, lo, hi, first, last, ADD_PIECE)
-        switch ((a->a_type == LF_BF16) | (a->b_type == LF_BF16) << 1 |
-                (a->y_type == LF_BF16) << 2) {
-        case 0:
-            axpby_range(a, lo, hi, LF_F32, LF_F32, LF_F32);
-            break;
-        case 1:
-            axpby_range(a, lo, hi, LF_BF16, LF_F32, LF_F32);
-            break;
-        case 2:
-            axpby_range(a, lo, hi, LF_F32, LF_BF16, LF_F32);
-            break;
-        case 3:
-            axpby_range(a, lo, hi, LF_BF16, LF_BF16, LF_F32);
-            break;
-        case 4:
-            axpby_range(a, lo, hi, LF_F32, LF_F32, LF_BF16);
-            break;
-        case 5:
-            axpby_range(a, lo, hi, LF_BF16, LF_F32, LF_BF16);
-            break;
-        case 6:
-            axpby_range(a, lo, hi, LF_F32, LF_BF16, LF_BF16);
-            break;
-        default:
-            axpby_range(a, lo, hi, LF_BF16, LF_BF16, LF_BF16);
-            break;
-        }
-    }
+    lf_deal(q, lf_team(q, a->n * 12), a->n, ADD_PIECE, axpby_piece, a);
     return LF_K_OK;
 }
 
@@ -304,16 +308,18 @@ int LF_SYM(fill_check)(const struct lf_k_fill *a)
     return a->n >= 0 && lf_is_float(a->y_type) ? LF_K_OK : LF_K_EINVAL;
 }
 
+static void fill_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_fill *a = arg;
+    const lf_v v = lf_v_set1(a->value);
+    (void)q;
+    for (int64_t i = lo; i < hi; i += LF_VL)
+        lf_put(a->y, i, a->y_type, hi - i < LF_VL ? hi - i : LF_VL, v);
+}
+
 int LF_SYM(fill)(lf_queue *q, const struct lf_k_fill *a)
 {
-    const lf_v v = lf_v_set1(a->value);
-#pragma omp parallel num_threads(lf_team(q, a->n * 4))
-    {
-        int64_t lo, hi;
-        lf_part(a->n, 1024, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t i = lo; i < hi; i += LF_VL)
-            lf_put(a->y, i, a->y_type, hi - i < LF_VL ? hi - i : LF_VL, v);
-    }
+    lf_deal(q, lf_team(q, a->n * 4), a->n, ADD_PIECE, fill_piece, a);
     return LF_K_OK;
 }
 
@@ -324,22 +330,24 @@ int LF_SYM(gather_rows_check)(const struct lf_k_gather_rows *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
+static void gather_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_gather_rows *a = arg;
+    const size_t bytes = (size_t)a->c * lf_dtype_size((enum lf_dtype)a->x_type);
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
+        void *y = lf_at_w(a->y, r * a->ldy, a->x_type);
+        if (a->index[r] < 0)
+            memset(y, 0, bytes);
+        else
+            memcpy(y, lf_at(a->x, a->index[r] * a->ldx, a->x_type), bytes);
+    }
+}
+
 int LF_SYM(gather_rows)(lf_queue *q, const struct lf_k_gather_rows *a)
 {
-    size_t bytes = (size_t)a->c * lf_dtype_size((enum lf_dtype)a->x_type);
-#pragma omp parallel num_threads(lf_team(q, a->rows *(int64_t)bytes * 2))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_border(q);
-            void *y = lf_at_w(a->y, r * a->ldy, a->x_type);
-            if (a->index[r] < 0)
-                memset(y, 0, bytes);
-            else
-                memcpy(y, lf_at(a->x, a->index[r] * a->ldx, a->x_type), bytes);
-        }
-    }
+    const int64_t bytes = a->c * (int64_t)lf_dtype_size((enum lf_dtype)a->x_type);
+    lf_deal(q, lf_team(q, a->rows * bytes * 2), a->rows, lf_few_rows(a->c), gather_piece, a);
     return LF_K_OK;
 }
 
@@ -379,37 +387,38 @@ void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int
                     keep);
 }
 
-int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)
+static void dropout_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
+    const struct lf_k_dropout *a = arg;
     const float keep = 1.0f / (1.0f - a->p);
     const uint32_t groups = (uint32_t)(((a->c_all ? a->c_all : a->c) + 3) / 4);
     const uint8_t t = a->x_type;
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t lo, hi;
-        float scale[DROP_SPAN];
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_border(q);
-            const void *x = lf_at(a->x, r * a->ldx, t),
-                       *res = a->residual ? lf_at(a->residual, r * a->ldres, t) : NULL;
-            void *y = lf_at_w(a->y, r * a->ldy, t);
-            for (int64_t c0 = 0; c0 < a->c; c0 += DROP_SPAN) {
-                int64_t len = a->c - c0 < DROP_SPAN ? a->c - c0 : DROP_SPAN;
-                drop_scales(scale, a->rec->seed, a->site, (uint64_t)a->sample[r],
-                            (uint32_t)a->position[r] * groups + (uint32_t)((a->c0 + c0) / 4), a->p,
-                            keep);
-                LF_EACH_VEC(c, n, len)
-                {
-                    lf_v s = lf_v_load(scale + c), v = lf_get(x, c0 + c, t, n) * s;
-                    /* a dropped element is 0 even where x is not finite */
-                    v = lf_v_select(s == lf_v_set1(0.0f), s, v);
-                    if (res)
-                        v += lf_get(res, c0 + c, t, n);
-                    lf_put(y, c0 + c, t, n, v);
-                }
+    float scale[DROP_SPAN];
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
+        const void *x = lf_at(a->x, r * a->ldx, t),
+                   *res = a->residual ? lf_at(a->residual, r * a->ldres, t) : NULL;
+        void *y = lf_at_w(a->y, r * a->ldy, t);
+        for (int64_t c0 = 0; c0 < a->c; c0 += DROP_SPAN) {
+            int64_t len = a->c - c0 < DROP_SPAN ? a->c - c0 : DROP_SPAN;
+            drop_scales(scale, a->rec->seed, a->site, (uint64_t)a->sample[r],
+                        (uint32_t)a->position[r] * groups + (uint32_t)((a->c0 + c0) / 4), a->p,
+                        keep);
+            LF_EACH_VEC(c, n, len)
+            {
+                lf_v s = lf_v_load(scale + c), v = lf_get(x, c0 + c, t, n) * s;
+                /* a dropped element is 0 even where x is not finite */
+                v = lf_v_select(s == lf_v_set1(0.0f), s, v);
+                if (res)
+                    v += lf_get(res, c0 + c, t, n);
+                lf_put(y, c0 + c, t, n, v);
             }
         }
     }
+}
+
+int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)
+{
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), a->rows, lf_few_rows(a->c), dropout_piece, a);
     return LF_K_OK;
 }

@@ -29,33 +29,34 @@ int LF_SYM(embed_fwd_check)(const struct lf_k_embed_fwd *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-int LF_SYM(embed_fwd)(lf_queue *q, const struct lf_k_embed_fwd *a)
+static void embed_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
+    const struct lf_k_embed_fwd *a = arg;
+    (void)q;
     const lf_v scale = lf_v_set1(a->scale);
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 8))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_border(q);
-            int64_t tok = a->wte ? a->token[r] : 0,
-                    pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
-            bool ok = (!a->wte || (tok >= -1 && tok < (a->v_all ? a->v_all : a->v))) &&
-                      (!a->wpe || (pos >= 0 && pos < a->max_pos));
-            const bool mine = a->wte && tok >= a->v0 && tok < a->v0 + a->v;
-            tok -= a->v0;
-            LF_EACH_VEC(c, n, a->c)
-            {
-                lf_v v = lf_v_set1(NAN);
-                if (ok) {
-                    v = mine ? lf_get(a->wte, tok * a->c + c, a->w_type, n) * scale : lf_v_zero();
-                    if (a->wpe)
-                        v += lf_get(a->wpe, pos * a->c + c, a->w_type, n);
-                }
-                lf_put(a->y, r * a->c + c, a->y_type, n, v);
+    for (int64_t r = lo; r < hi; r++) {
+        int64_t tok = a->wte ? a->token[r] : 0,
+                pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
+        bool ok = (!a->wte || (tok >= -1 && tok < (a->v_all ? a->v_all : a->v))) &&
+                  (!a->wpe || (pos >= 0 && pos < a->max_pos));
+        const bool mine = a->wte && tok >= a->v0 && tok < a->v0 + a->v;
+        tok -= a->v0;
+        LF_EACH_VEC(c, n, a->c)
+        {
+            lf_v v = lf_v_set1(NAN);
+            if (ok) {
+                v = mine ? lf_get(a->wte, tok * a->c + c, a->w_type, n) * scale : lf_v_zero();
+                if (a->wpe)
+                    v += lf_get(a->wpe, pos * a->c + c, a->w_type, n);
             }
+            lf_put(a->y, r * a->c + c, a->y_type, n, v);
         }
     }
+}
+
+int LF_SYM(embed_fwd)(lf_queue *q, const struct lf_k_embed_fwd *a)
+{
+    lf_deal(q, lf_team(q, a->rows * a->c * 8), a->rows, lf_few_rows(a->c), embed_rows, a);
     return LF_K_OK;
 }
 
@@ -65,11 +66,12 @@ int LF_SYM(embed_bwd_check)(const struct lf_k_embed_bwd *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-static void zero_part(const lf_queue *q, float *p, int64_t n, int tid, int nt)
+enum { ZERO_PIECE = 1 << 18 };
+
+static void zero_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
-    int64_t first, last;
-    lf_part(n, 1024, tid, nt, &first, &last);
-    LF_EACH_PIECE(q, lo, hi, first, last, (int64_t)1 << 18)
+    float *p = *(float *const *)arg;
+    (void)q;
     memset(p + lo, 0, (size_t)(hi - lo) * sizeof(float));
 }
 
@@ -100,27 +102,26 @@ static void scatter_add(const lf_queue *q, const struct table *t, const struct l
     }
 }
 
+static void scatter_columns(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_embed_bwd *a = arg;
+    if (a->dwte)
+        scatter_add(q, &(struct table){a->dwte, a->v, a->token, -a->v0, a->scale}, a, lo, hi);
+    if (a->dwpe)
+        scatter_add(q, &(struct table){a->dwpe, a->max_pos, a->position, a->pos_offset, 1.0f}, a,
+                    lo, hi);
+}
+
 int LF_SYM(embed_bwd)(lf_queue *q, const struct lf_k_embed_bwd *a)
 {
     int64_t bytes = a->rows * a->c * 12 + (a->accumulate ? 0 : (a->dwte ? a->v : 0) * a->c * 4);
-#pragma omp parallel num_threads(lf_team(q, bytes))
-    {
-        int tid = omp_get_thread_num(), nt = omp_get_num_threads();
-        int64_t lo, hi;
-        if (!a->accumulate) {
-            if (a->dwte)
-                zero_part(q, a->dwte, a->v * a->c, tid, nt);
-            if (a->dwpe)
-                zero_part(q, a->dwpe, a->max_pos * a->c, tid, nt);
-#pragma omp barrier
-        }
-        lf_part(a->c, 16, tid, nt, &lo, &hi); /* whole cache lines where the table is aligned */
-        if (a->dwte)
-            scatter_add(q, &(struct table){a->dwte, a->v, a->token, -a->v0, a->scale}, a, lo, hi);
-        if (a->dwpe)
-            scatter_add(q, &(struct table){a->dwpe, a->max_pos, a->position, a->pos_offset, 1.0f},
-                        a, lo, hi);
-    }
+    const int team = lf_team(q, bytes);
+    if (!a->accumulate && a->dwte)
+        lf_deal(q, team, a->v * a->c, ZERO_PIECE, zero_piece, &a->dwte);
+    if (!a->accumulate && a->dwpe)
+        lf_deal(q, team, a->max_pos * a->c, ZERO_PIECE, zero_piece, &a->dwpe);
+    /* whole cache lines where the table is aligned */
+    lf_deal(q, team, a->c, lf_share(a->c, 16, team), scatter_columns, a);
     return LF_K_OK;
 }
 
@@ -232,23 +233,24 @@ static void rope_head(const struct lf_k_rope *a, struct turn u, const void *x, v
         rope_half(x, y, u.cs, u.sn, half, sign, LF_F32);
 }
 
+static void rope_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_rope *a = arg;
+    (void)q;
+    float cs[MAX_PAIRS], sn[MAX_PAIRS];
+    for (int64_t r = lo; r < hi; r++) {
+        const struct turn first = a->axis ? turn_by_axes(a, r, cs, sn) : turn_of(a, a->position[r]);
+        const struct turn second = a->position2 ? turn_of(a, a->position2[r]) : first;
+        for (int64_t h = 0; h < a->heads; h++)
+            rope_head(a, h % 2 ? second : first, lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
+                      lf_at_w(a->y, r * a->ldy + h * a->d, a->x_type));
+    }
+}
+
 int LF_SYM(rope)(lf_queue *q, const struct lf_k_rope *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->d * 8))
-    {
-        float cs[MAX_PAIRS], sn[MAX_PAIRS];
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_border(q);
-            const struct turn first =
-                a->axis ? turn_by_axes(a, r, cs, sn) : turn_of(a, a->position[r]);
-            const struct turn second = a->position2 ? turn_of(a, a->position2[r]) : first;
-            for (int64_t h = 0; h < a->heads; h++)
-                rope_head(a, h % 2 ? second : first, lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
-                          lf_at_w(a->y, r * a->ldy + h * a->d, a->x_type));
-        }
-    }
+    lf_deal(q, lf_team(q, a->rows * a->heads * a->d * 8), a->rows, lf_few_rows(a->heads * a->d),
+            rope_rows, a);
     return LF_K_OK;
 }
 
@@ -261,24 +263,25 @@ int LF_SYM(heads_join_check)(const struct lf_k_heads_join *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-int LF_SYM(heads_join)(lf_queue *q, const struct lf_k_heads_join *a)
+static void join_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
+    const struct lf_k_heads_join *a = arg;
+    (void)q;
     const uint8_t t = a->x_type;
     const size_t size = lf_dtype_size((enum lf_dtype)t);
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * (a->a + a->b) * 8))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_border(q);
-            for (int64_t h = 0; h < a->heads; h++) {
-                const int64_t y = r * a->ldy + h * (a->a + a->b);
-                memcpy(lf_at_w(a->y, y, t), lf_at(a->x, r * a->ldx + h * a->a, t),
-                       (size_t)a->a * size);
-                memcpy(lf_at_w(a->y, y + a->a, t), lf_at(a->z, r * a->ldz, t), (size_t)a->b * size);
-            }
+    for (int64_t r = lo; r < hi; r++) {
+        for (int64_t h = 0; h < a->heads; h++) {
+            const int64_t y = r * a->ldy + h * (a->a + a->b);
+            memcpy(lf_at_w(a->y, y, t), lf_at(a->x, r * a->ldx + h * a->a, t), (size_t)a->a * size);
+            memcpy(lf_at_w(a->y, y + a->a, t), lf_at(a->z, r * a->ldz, t), (size_t)a->b * size);
         }
     }
+}
+
+int LF_SYM(heads_join)(lf_queue *q, const struct lf_k_heads_join *a)
+{
+    lf_deal(q, lf_team(q, a->rows * a->heads * (a->a + a->b) * 8), a->rows,
+            lf_few_rows(a->heads * (a->a + a->b)), join_rows, a);
     return LF_K_OK;
 }
 
@@ -302,25 +305,27 @@ LF_INLINE void split_shared(const struct lf_k_heads_split *a, int64_t r, uint8_t
     }
 }
 
-int LF_SYM(heads_split)(lf_queue *q, const struct lf_k_heads_split *a)
+static void split_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
+    const struct lf_k_heads_split *a = arg;
+    (void)q;
     const uint8_t t = a->x_type;
     const int64_t wide = a->a + a->b;
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * wide * 8))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_border(q);
-            for (int64_t h = 0; h < a->heads; h++)
-                memcpy(lf_at_w(a->dx, r * a->lddx + h * a->a, t),
-                       lf_at(a->dy, r * a->lddy + h * wide, t),
-                       (size_t)a->a * lf_dtype_size((enum lf_dtype)t));
-            if (t == LF_BF16)
-                split_shared(a, r, LF_BF16);
-            else
-                split_shared(a, r, LF_F32);
-        }
+    for (int64_t r = lo; r < hi; r++) {
+        for (int64_t h = 0; h < a->heads; h++)
+            memcpy(lf_at_w(a->dx, r * a->lddx + h * a->a, t),
+                   lf_at(a->dy, r * a->lddy + h * wide, t),
+                   (size_t)a->a * lf_dtype_size((enum lf_dtype)t));
+        if (t == LF_BF16)
+            split_shared(a, r, LF_BF16);
+        else
+            split_shared(a, r, LF_F32);
     }
+}
+
+int LF_SYM(heads_split)(lf_queue *q, const struct lf_k_heads_split *a)
+{
+    lf_deal(q, lf_team(q, a->rows * a->heads * (a->a + a->b) * 8), a->rows,
+            lf_few_rows(a->heads * (a->a + a->b)), split_rows, a);
     return LF_K_OK;
 }

@@ -47,15 +47,30 @@ static uint32_t larger(uint32_t most, float x)
     return a > most ? a : most;
 }
 
+struct most {
+    const struct lf_k_quantise *a;
+    uint32_t *most; /* of all pieces so far */
+};
+
+static void most_of_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct most *job = arg;
+    const struct lf_k_quantise *a = job->a;
+    uint32_t most = 0, seen = __atomic_load_n(job->most, __ATOMIC_RELAXED);
+    (void)q;
+    for (int64_t r = lo; r < hi; r++)
+        for (int64_t c = 0; c < a->cols; c++)
+            most = larger(most, value(a->x, r * a->ldx + c, a->x_type));
+    while (most > seen && !__atomic_compare_exchange_n(job->most, &seen, most, true,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
 static uint32_t largest(lf_queue *q, const struct lf_k_quantise *a)
 {
     uint32_t most = 0;
-#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->cols * 4))           \
-    reduction(max                                                                                  \
-              : most)
-    for (int64_t r = 0; r < a->rows; r++)
-        for (int64_t c = 0; c < a->cols; c++)
-            most = larger(most, value(a->x, r * a->ldx + c, a->x_type));
+    lf_deal(q, lf_team(q, a->rows * a->cols * 4), a->rows, lf_few_rows(a->cols), most_of_rows,
+            &(struct most){a, &most});
     return most;
 }
 
@@ -147,6 +162,27 @@ int LF_SYM(quantise_check)(const struct lf_k_quantise *a)
                : LF_K_EINVAL;
 }
 
+struct tiles {
+    const struct lf_k_quantise *a;
+    float up; /* 2^e of the tensor */
+};
+
+static void quantise_tiles(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct tiles *job = arg;
+    const struct lf_k_quantise *a = job->a;
+    const int64_t across = blocks(a->cols);
+    (void)q;
+    for (int64_t i = lo; i < hi; i++) {
+        struct tile t;
+        t.row = i / across * B;
+        t.col = i % across * B;
+        t.rows = a->rows - t.row < B ? a->rows - t.row : B;
+        t.cols = a->cols - t.col < B ? a->cols - t.col : B;
+        one_tile(a, &t, job->up);
+    }
+}
+
 int LF_SYM(quantise)(lf_queue *q, const struct lf_k_quantise *a)
 {
     if (LF_SYM(quantise_check)(a))
@@ -157,16 +193,8 @@ int LF_SYM(quantise)(lf_queue *q, const struct lf_k_quantise *a)
         if (a->scale)
             a->scale[0] = s;
     }
-    const int64_t across = blocks(a->cols), tiles = blocks(a->rows) * across;
-#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->cols * 8))
-    for (int64_t i = 0; i < tiles; i++) {
-        struct tile t;
-        t.row = i / across * B;
-        t.col = i % across * B;
-        t.rows = a->rows - t.row < B ? a->rows - t.row : B;
-        t.cols = a->cols - t.col < B ? a->cols - t.col : B;
-        one_tile(a, &t, up);
-    }
+    lf_deal(q, lf_team(q, a->rows * a->cols * 8), blocks(a->rows) * blocks(a->cols), 1,
+            quantise_tiles, &(struct tiles){a, up});
     return LF_K_OK;
 }
 
@@ -211,23 +239,35 @@ int LF_SYM(gemm_fp8_check)(const struct lf_k_gemm_fp8 *a)
                                                                        : LF_K_EINVAL;
 }
 
-/* Values with their scales, as bf16. */
-static void widen(lf_queue *q, uint16_t *w, const void *from, const float *scale, int64_t rows,
-                  int64_t k, uint8_t type, uint8_t scaling)
+struct wide {
+    uint16_t *to;
+    const uint8_t *from;
+    const float *scale;
+    int64_t rows, k;
+    uint8_t scaling;
+    float table[256]; /* of the type's codes */
+};
+
+/* Values of rows [lo, hi) with their scales, as bf16. */
+static void widen_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
-    const uint8_t *b = from;
-    const int64_t pitch = (blocks(k) + 3) / 4 * 4;
-    float table[256];
-    for (int i = 0; i < 256; i++)
-        table[i] = type == LF_E4M3 ? lf_f32_of_e4m3((uint8_t)i) : lf_f32_of_e5m2((uint8_t)i);
-#pragma omp parallel for schedule(static) num_threads(lf_team(q, rows *k * 3))
-    for (int64_t r = 0; r < rows; r++)
+    const struct wide *w = arg;
+    const int64_t k = w->k, pitch = (blocks(k) + 3) / 4 * 4;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++)
         for (int64_t c = 0; c < k; c++) {
-            const float s = scaling == LF_FP8_TENSOR   ? scale[0]
-                            : scaling == LF_FP8_VEC128 ? scale[c / B * rows + r]
-                                                       : scale[r / B * pitch + c / B];
-            w[r * k + c] = (uint16_t)(lf_bits_of_f32(table[b[r * k + c]] * s) >> 16);
+            const float s = w->scaling == LF_FP8_TENSOR   ? w->scale[0]
+                            : w->scaling == LF_FP8_VEC128 ? w->scale[c / B * w->rows + r]
+                                                          : w->scale[r / B * pitch + c / B];
+            w->to[r * k + c] = (uint16_t)(lf_bits_of_f32(w->table[w->from[r * k + c]] * s) >> 16);
         }
+}
+
+static void widen(lf_queue *q, struct wide w, uint8_t type)
+{
+    for (int i = 0; i < 256; i++)
+        w.table[i] = type == LF_E4M3 ? lf_f32_of_e4m3((uint8_t)i) : lf_f32_of_e5m2((uint8_t)i);
+    lf_deal(q, lf_team(q, w.rows * w.k * 3), w.rows, lf_few_rows(w.k), widen_rows, &w);
 }
 
 int LF_SYM(gemm_fp8)(lf_queue *q, const struct lf_k_gemm_fp8 *a)
@@ -237,8 +277,8 @@ int LF_SYM(gemm_fp8)(lf_queue *q, const struct lf_k_gemm_fp8 *a)
     if (LF_SYM(gemm_fp8_check)(a) || g.work_bytes < LF_SYM(gemm_fp8_work)(a, q->threads))
         return LF_K_EINVAL;
     uint16_t *wa = g.work, *wb = (void *)((char *)g.work + a_bytes);
-    widen(q, wa, g.a, a->a_scale, g.m, g.k, a->a_type, a->a_scaling);
-    widen(q, wb, g.b, a->b_scale, g.n, g.k, a->b_type, a->b_scaling);
+    widen(q, (struct wide){wa, g.a, a->a_scale, g.m, g.k, a->a_scaling, {0}}, a->a_type);
+    widen(q, (struct wide){wb, g.b, a->b_scale, g.n, g.k, a->b_scaling, {0}}, a->b_type);
     g.a = wa;
     g.b = wb;
     g.work = (char *)g.work + a_bytes + b_bytes;

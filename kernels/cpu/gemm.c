@@ -15,8 +15,6 @@
  */
 #include "config.h"
 
-#include <omp.h>
-
 #include "kernels/cpu/gemm_int.h"
 #include "kernels/cpu/gemm_onednn.h"
 #include "kernels/cpu/gemm_units.h"
@@ -150,7 +148,7 @@ static void choose_tasks(int64_t row_panels, int64_t col_panels, int64_t cp_max,
 }
 
 struct job {
-    const lf_queue *q;
+    lf_queue *q;
     const struct lf_k_gemm *g;
     struct cut c;
     struct lf_operand a, b;
@@ -160,6 +158,7 @@ struct job {
     int64_t m0, m1, n0, n1; /* current super-block */
     int64_t g0, g1;         /* current chunks */
     int64_t cp, rp;         /* panels per task */
+    int64_t next;           /* task */
 };
 
 LF_INLINE int64_t chunk_units(const struct cut *c, int64_t i)
@@ -323,26 +322,41 @@ static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, in
         }
 }
 
-/* One super-block and one group of chunks, inside a parallel region. */
-static void run_group(const struct job *j, int thread)
+enum { PACK_PANELS = 8 }; /* row panels that one piece packs */
+
+static void pack_pieces(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
-    const int64_t rows = div_up(j->m1 - j->m0, LF_MR), step = 8;
-    const int64_t items = div_up(rows, step), chunks = j->g1 - j->g0;
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < items * chunks; i++) {
-        int64_t p0 = i / chunks * step;
-        pack_a(j, j->g0 + i % chunks, p0, min64(p0 + step, rows));
-        lf_border(j->q);
+    const struct job *j = arg;
+    const int64_t rows = div_up(j->m1 - j->m0, LF_MR), chunks = j->g1 - j->g0;
+    (void)q;
+    for (int64_t i = lo; i < hi; i++) {
+        const int64_t p0 = i / chunks * PACK_PANELS;
+        pack_a(j, j->g0 + i % chunks, p0, min64(p0 + PACK_PANELS, rows));
     }
-    unsigned char *mine = j->private + (size_t)thread * (j->c.b_bytes + j->c.tile_bytes);
+}
+
+/* Takes tasks until there are none. */
+static void run_tasks(void *arg, int member)
+{
+    struct job *j = arg;
+    const int64_t rows = div_up(j->m1 - j->m0, LF_MR);
+    unsigned char *mine = j->private + (size_t)member * (j->c.b_bytes + j->c.tile_bytes);
     const int64_t col0 = j->n0 / LF_NR, col1 = div_up(j->n1, LF_NR);
     const int64_t col_blocks = div_up(col1 - col0, j->cp), row_blocks = div_up(rows, j->rp);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t t = 0; t < col_blocks * row_blocks; t++) {
-        int64_t p0 = col0 + t % col_blocks * j->cp, r0 = t / col_blocks * j->rp;
+    for (int64_t t = lf_take(&j->next); t < col_blocks * row_blocks; t = lf_take(&j->next)) {
+        const int64_t p0 = col0 + t % col_blocks * j->cp, r0 = t / col_blocks * j->rp;
         run_task(j, p0, min64(p0 + j->cp, col1), r0, min64(r0 + j->rp, rows),
                  (uint32_t *)(void *)mine, (float *)(void *)(mine + j->c.b_bytes));
     }
+}
+
+/* One super-block and one group of chunks. */
+static void run_group(struct job *j, int threads)
+{
+    const int64_t rows = div_up(j->m1 - j->m0, LF_MR);
+    lf_deal(j->q, threads, div_up(rows, PACK_PANELS) * (j->g1 - j->g0), 1, pack_pieces, j);
+    j->next = 0;
+    lf_team_call(j->q, threads, run_tasks, j);
 }
 
 static void run_supers(struct job *j, int threads)
@@ -356,8 +370,7 @@ static void run_supers(struct job *j, int threads)
                          j->c.task_panels, threads, &j->cp, &j->rp);
             for (j->g0 = 0; j->g0 < j->c.chunks; j->g0 = j->g1) {
                 j->g1 = min64(j->g0 + j->c.group, j->c.chunks);
-#pragma omp parallel num_threads(threads)
-                run_group(j, omp_get_thread_num());
+                run_group(j, threads);
             }
         }
     }

@@ -68,28 +68,30 @@ LF_INLINE void strip_of(const struct lf_k_colsum *a, int64_t c, int64_t step)
         strip(a, c, n, LF_F32);
 }
 
+enum { STEP = VECS * LF_VL };
+
+static void colsum_strips(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    (void)q;
+    for (int64_t i = lo; i < hi; i++)
+        strip_of(arg, i * STEP, STEP);
+}
+
 int LF_SYM(colsum)(lf_queue *q, const struct lf_k_colsum *a)
 {
     if (LF_SYM(colsum_check)(a))
         return LF_K_EINVAL;
-    const int64_t step = VECS * LF_VL;
-    const int team = lf_team(q, a->rows * a->n * 2);
-#pragma omp parallel for schedule(static) num_threads(team)
-    for (int64_t c = 0; c < a->n; c += step) {
-        lf_border(q);
-        strip_of(a, c, step);
-    }
+    lf_deal(q, lf_team(q, a->rows * a->n * 2), (a->n + STEP - 1) / STEP, 1, colsum_strips, a);
     return LF_K_OK;
 }
 
-int LF_SYM(grouped_colsum)(lf_queue *q, const struct lf_k_grouped_colsum *a)
+/* Strips [lo, hi), those of each group one after the other. */
+static void grouped_strips(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
-    if (LF_SYM(grouped_colsum_check)(a) || a->offsets[a->groups] != a->m)
-        return LF_K_EINVAL;
-    const int64_t step = VECS * LF_VL, strips = (a->n + step - 1) / step;
-    const int team = lf_team(q, (a->m + a->groups) * a->n * 2);
-#pragma omp parallel for schedule(dynamic) num_threads(team)
-    for (int64_t i = 0; i < a->groups * strips; i++) {
+    const struct lf_k_grouped_colsum *a = arg;
+    const int64_t strips = (a->n + STEP - 1) / STEP;
+    (void)q;
+    for (int64_t i = lo; i < hi; i++) {
         const int64_t g = i / strips, first = a->offsets[g];
         const struct lf_k_colsum one = {.rows = a->offsets[g + 1] - first,
                                         .n = a->n,
@@ -98,8 +100,15 @@ int LF_SYM(grouped_colsum)(lf_queue *q, const struct lf_k_grouped_colsum *a)
                                         .db = a->db + g * a->n,
                                         .dy_type = a->dy_type,
                                         .accumulate = a->accumulate};
-        lf_border(q);
-        strip_of(&one, i % strips * step, step);
+        strip_of(&one, i % strips * STEP, STEP);
     }
+}
+
+int LF_SYM(grouped_colsum)(lf_queue *q, const struct lf_k_grouped_colsum *a)
+{
+    if (LF_SYM(grouped_colsum_check)(a) || a->offsets[a->groups] != a->m)
+        return LF_K_EINVAL;
+    lf_deal(q, lf_team(q, (a->m + a->groups) * a->n * 2), a->groups * ((a->n + STEP - 1) / STEP), 1,
+            grouped_strips, a);
     return LF_K_OK;
 }

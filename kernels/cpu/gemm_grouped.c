@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include <omp.h>
 #include <string.h>
 
 #include "kernels/cpu/gemm_int.h"
@@ -150,32 +149,39 @@ static int64_t tasks_of(const struct lf_k_grouped_gemm *a, const struct cut *c, 
            c->col_blocks;
 }
 
+struct tasks {
+    lf_queue *q;
+    const struct lf_k_grouped_gemm *a;
+    struct cut c;
+    int64_t next;
+    int rc; /* of a task that failed */
+};
+
+/* Takes tasks until there are none, each a product of this thread alone. */
+static void run_tasks(void *arg, int member)
+{
+    struct tasks *w = arg;
+    lf_queue one = {.threads = 1, .border = w->q->border, .border_arg = w->q->border_arg};
+    char *work = (char *)w->a->work + (size_t)member * w->c.work;
+    int64_t group = 0, before = 0;
+    for (int64_t t = lf_take(&w->next);; t = lf_take(&w->next)) {
+        while (group < w->a->groups && t >= before + tasks_of(w->a, &w->c, group))
+            before += tasks_of(w->a, &w->c, group++);
+        if (group == w->a->groups)
+            return;
+        const int rc = run_task(&one, w->a, &w->c, group, t - before, work);
+        if (rc != LF_K_OK)
+            __atomic_store_n(&w->rc, rc, __ATOMIC_RELAXED);
+    }
+}
+
 int LF_SYM(grouped_gemm)(lf_queue *q, const struct lf_k_grouped_gemm *a)
 {
     if (LF_SYM(grouped_gemm_check)(a))
         return LF_K_EINVAL;
-    const struct cut c = cut_of(a, q->threads);
-    if (a->work_bytes < (size_t)q->threads * c.work || a->offsets[a->groups] != a->m)
+    struct tasks w = {.q = q, .a = a, .c = cut_of(a, q->threads), .rc = LF_K_OK};
+    if (a->work_bytes < (size_t)q->threads * w.c.work || a->offsets[a->groups] != a->m)
         return LF_K_EINVAL;
-    int64_t next = 0;
-    int rc = LF_K_OK;
-#pragma omp parallel num_threads(q->threads) reduction(min : rc)
-    {
-        const bool caller = omp_get_thread_num() == 0; /* of this kernel, not of its products */
-        lf_queue one = {
-            .threads = 1, .border = caller ? q->border : NULL, .border_arg = q->border_arg};
-        char *work = (char *)a->work + (size_t)omp_get_thread_num() * c.work;
-        int64_t group = 0, before = 0, t;
-        for (;;) {
-#pragma omp atomic capture
-            t = next++;
-            while (group < a->groups && t >= before + tasks_of(a, &c, group))
-                before += tasks_of(a, &c, group++);
-            if (group == a->groups)
-                break;
-            int failed = run_task(&one, a, &c, group, t - before, work);
-            rc = failed < rc ? failed : rc;
-        }
-    }
-    return rc;
+    lf_team_call(q, q->threads, run_tasks, &w);
+    return w.rc;
 }

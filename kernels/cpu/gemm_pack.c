@@ -222,10 +222,10 @@ static void pack_bf16_panel(const struct lf_k_gemm_pack *a, int64_t n0, int64_t 
     }
 }
 
-int LF_SYM(gemm_pack)(lf_queue *q, const struct lf_k_gemm_pack *a)
+/* Panels [lo, hi), those of each chunk one after the other. */
+static void pack_panels(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
-    if (LF_SYM(gemm_pack_check)(a))
-        return LF_K_EINVAL;
+    const struct lf_k_gemm_pack *a = arg;
     const bool direct = a->ab_type == LF_F32 || (a->src_type == LF_BF16 && LF_BF16_DOT);
     const enum lf_unit u = lf_unit_of(a->ab_type);
     const int64_t esize = a->ab_type == LF_F32 || LF_BF16_DOT ? 4 : 2; /* bytes of a stored unit */
@@ -233,16 +233,25 @@ int LF_SYM(gemm_pack)(lf_queue *q, const struct lf_k_gemm_pack *a)
                   panels = (a->n + LF_NR - 1) / LF_NR;
     const int epu = u == LF_UNIT_PAIR ? 2 : 1;
     const struct lf_operand o = {.p = a->b, .ld = a->ldb, .k_fast = a->tb, .unit = u};
-#pragma omp parallel for collapse(2) schedule(static) num_threads(q->threads)
-    for (int64_t c = 0; c < units; c += chunk)
-        for (int64_t p = 0; p < panels; p++) {
-            int64_t cu = min64(units - c, chunk), kn = min64(a->k - c * epu, cu * epu);
-            unsigned char *d = (unsigned char *)a->packed + (c * panels + p * cu) * LF_NR * esize;
-            if (direct)
-                LF_SYM(pack)
-            ((uint32_t *)(void *)d, &o, p * LF_NR, min64(a->n - p * LF_NR, LF_NR), LF_NR, false,
-             c * epu, kn);
-            else pack_bf16_panel(a, p * LF_NR, c * epu, kn, d);
-        }
+    (void)q;
+    for (int64_t i = lo; i < hi; i++) {
+        const int64_t c = i / panels * chunk, p = i % panels, cu = min64(units - c, chunk),
+                      kn = min64(a->k - c * epu, cu * epu);
+        unsigned char *d = (unsigned char *)a->packed + (c * panels + p * cu) * LF_NR * esize;
+        if (direct)
+            LF_SYM(pack)
+        ((uint32_t *)(void *)d, &o, p * LF_NR, min64(a->n - p * LF_NR, LF_NR), LF_NR, false,
+         c * epu, kn);
+        else pack_bf16_panel(a, p * LF_NR, c * epu, kn, d);
+    }
+}
+
+int LF_SYM(gemm_pack)(lf_queue *q, const struct lf_k_gemm_pack *a)
+{
+    if (LF_SYM(gemm_pack_check)(a))
+        return LF_K_EINVAL;
+    const int64_t units = lf_units(a->k, lf_unit_of(a->ab_type)), chunk = lf_k_chunk(units);
+    lf_deal(q, q->threads, (units + chunk - 1) / chunk * ((a->n + LF_NR - 1) / LF_NR), 1,
+            pack_panels, a);
     return LF_K_OK;
 }

@@ -36,20 +36,21 @@ LF_INLINE void mix_row(const struct lf_k_mix_rows *a, int64_t r, uint8_t x_type)
     }
 }
 
+static void mix_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_mix_rows *a = arg;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
+        if (a->x_type == LF_BF16)
+            mix_row(a, r, LF_BF16);
+        else
+            mix_row(a, r, LF_F32);
+    }
+}
+
 int LF_SYM(mix_rows)(lf_queue *q, const struct lf_k_mix_rows *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_border(q);
-            if (a->x_type == LF_BF16)
-                mix_row(a, r, LF_BF16);
-            else
-                mix_row(a, r, LF_F32);
-        }
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), a->rows, lf_few_rows(a->c), mix_piece, a);
     return LF_K_OK;
 }
 
@@ -74,18 +75,19 @@ LF_INLINE void gate_rows(const struct lf_k_col_gate_fwd *a, int64_t lo, int64_t 
            gain_at(a->gain, a->one, c, n) * lf_get(a->x, r * a->ldx + c, t, n));
 }
 
+static void gate_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_col_gate_fwd *a = arg;
+    (void)q;
+    if (a->x_type == LF_BF16)
+        gate_rows(a, lo, hi, LF_BF16);
+    else
+        gate_rows(a, lo, hi, LF_F32);
+}
+
 int LF_SYM(col_gate_fwd)(lf_queue *q, const struct lf_k_col_gate_fwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 8))
-    {
-        int64_t first, last;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
-        if (a->x_type == LF_BF16)
-            gate_rows(a, lo, hi, LF_BF16);
-        else
-            gate_rows(a, lo, hi, LF_F32);
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 8), a->rows, lf_few_rows(a->c), gate_piece, a);
     return LF_K_OK;
 }
 
@@ -115,19 +117,22 @@ LF_INLINE void gate_columns(lf_queue *q, const struct lf_k_col_gate_bwd *a, int6
         lf_put(a->dgain, c, LF_F32, n, sum);
 }
 
+/* Columns [lo, hi). */
+static void gate_bwd_columns(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_col_gate_bwd *a = arg;
+    for (int64_t c = lo; c < hi; c += LF_VL) {
+        const int64_t n = a->c - c < LF_VL ? a->c - c : LF_VL;
+        if (a->x_type == LF_BF16)
+            gate_columns(q, a, c, n, LF_BF16);
+        else
+            gate_columns(q, a, c, n, LF_F32);
+    }
+}
+
 int LF_SYM(col_gate_bwd)(lf_queue *q, const struct lf_k_col_gate_bwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t lo, hi; /* columns */
-        lf_part(a->c, 64, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t c = lo; c < hi; c += LF_VL) {
-            const int64_t n = hi - c < LF_VL ? hi - c : LF_VL;
-            if (a->x_type == LF_BF16)
-                gate_columns(q, a, c, n, LF_BF16);
-            else
-                gate_columns(q, a, c, n, LF_F32);
-        }
-    }
+    const int team = lf_team(q, a->rows * a->c * 16);
+    lf_deal(q, team, a->c, lf_share(a->c, 64, team), gate_bwd_columns, a);
     return LF_K_OK;
 }

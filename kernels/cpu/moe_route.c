@@ -151,11 +151,11 @@ static void choose(const struct lf_k_moe_route *a, const float *score, int32_t *
         weights[j] = score[ids[j]] * f;
 }
 
-int LF_SYM(moe_route)(lf_queue *q, const struct lf_k_moe_route *a)
+static void route_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(lf_team(q, a->rows * a->experts * (16 + 4 * a->k)))
-    for (int64_t r = 0; r < a->rows; r++) {
+    const struct lf_k_moe_route *a = arg;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
         float own[LF_MOE_MAX_EXPERTS], h = 0;
         float *s = a->scores ? a->scores + r * a->experts : own;
         if (a->sigmoid)
@@ -166,6 +166,12 @@ int LF_SYM(moe_route)(lf_queue *q, const struct lf_k_moe_route *a)
             a->entropy[r] = a->sigmoid ? entropy_of(s, a->experts) : h;
         choose(a, s, a->ids + r * a->k, a->weights + r * a->k);
     }
+}
+
+int LF_SYM(moe_route)(lf_queue *q, const struct lf_k_moe_route *a)
+{
+    lf_deal(q, lf_team(q, a->rows * a->experts * (16 + 4 * a->k)), a->rows,
+            lf_few_rows(a->experts * (4 + a->k)), route_rows, a);
     return LF_K_OK;
 }
 
@@ -223,23 +229,38 @@ static void score_grad(const struct lf_k_moe_route_bwd *a, int64_t r, const floa
         ds[id[j]] += a->renorm ? (a->scale * dw[j] - dot) / (sum + TINY) : a->scale * dw[j];
 }
 
-int LF_SYM(moe_route_bwd)(lf_queue *q, const struct lf_k_moe_route_bwd *a)
-{
-    const int64_t E = a->experts, real = a->load ? real_rows(a->cu_seqlens, a->n_docs, a->rows) : 0;
+struct route_bwd {
+    const struct lf_k_moe_route_bwd *a;
+    int64_t real; /* rows that are of documents */
     float slope[LF_MOE_MAX_EXPERTS];
-    if (a->load)
-        aux_slopes(a, real, slope);
-#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows *E * 16))
-    for (int64_t r = 0; r < a->rows; r++) {
+};
+
+static void route_bwd_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct route_bwd *job = arg;
+    const struct lf_k_moe_route_bwd *a = job->a;
+    const int64_t E = a->experts;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
         float ds[LF_MOE_MAX_EXPERTS], *dl = a->dlogits + r * a->lddlogits;
         const float *s = a->scores + r * E;
-        score_grad(a, r, r < real ? slope : NULL, ds);
+        score_grad(a, r, r < job->real ? job->slope : NULL, ds);
         float dot = 0;
         for (int64_t e = 0; e < E && !a->sigmoid; e++)
             dot += ds[e] * s[e];
         for (int64_t e = 0; e < E; e++)
             dl[e] = s[e] * (a->sigmoid ? ds[e] * (1.0f - s[e]) : ds[e] - dot);
     }
+}
+
+int LF_SYM(moe_route_bwd)(lf_queue *q, const struct lf_k_moe_route_bwd *a)
+{
+    struct route_bwd job = {.a = a,
+                            .real = a->load ? real_rows(a->cu_seqlens, a->n_docs, a->rows) : 0};
+    if (a->load)
+        aux_slopes(a, job.real, job.slope);
+    lf_deal(q, lf_team(q, a->rows * a->experts * 16), a->rows, lf_few_rows(a->experts * 4),
+            route_bwd_rows, &job);
     return LF_K_OK;
 }
 
@@ -261,23 +282,35 @@ static void count_pairs(const struct lf_k_moe_stats *a, int64_t n, float *count)
         count[e] = (float)c[e];
 }
 
-/* Sum over rows of a column of shares, in row order; every thread has columns of its own. */
+struct shares {
+    const struct lf_k_moe_stats *a;
+    int64_t n; /* rows */
+    float *sum;
+};
+
+/* Columns [lo, hi) of the sums over rows of shares, in row order. */
+static void share_columns(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct shares *job = arg;
+    const struct lf_k_moe_stats *a = job->a;
+    const int64_t E = a->experts;
+    double s[LF_MOE_MAX_EXPERTS] = {0};
+    (void)q;
+    for (int64_t r = 0; r < job->n; r++) {
+        const float inv = 1.0f / (sum_of(a->scores + r * E, E) + TINY);
+        for (int64_t e = lo; e < hi; e++)
+            s[e] += (double)(a->scores[r * E + e] * inv);
+    }
+    for (int64_t e = lo; e < hi; e++)
+        job->sum[e] = (float)s[e];
+}
+
+/* Every piece adds up all of a row to know its share, so there is one for a thread. */
 static void share_sums(lf_queue *q, const struct lf_k_moe_stats *a, int64_t n, float *sum)
 {
-    const int64_t E = a->experts;
-#pragma omp parallel num_threads(lf_team(q, n *E * 4))
-    {
-        int64_t lo, hi;
-        lf_part(E, 16, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        double s[LF_MOE_MAX_EXPERTS] = {0};
-        for (int64_t r = 0; r < n; r++) {
-            const float inv = 1.0f / (sum_of(a->scores + r * E, E) + TINY);
-            for (int64_t e = lo; e < hi; e++)
-                s[e] += (double)(a->scores[r * E + e] * inv);
-        }
-        for (int64_t e = lo; e < hi; e++)
-            sum[e] = (float)s[e];
-    }
+    const int team = lf_team(q, n * a->experts * 4);
+    const int64_t each = ((a->experts + team - 1) / team + 15) / 16 * 16;
+    lf_deal(q, team, a->experts, each, share_columns, &(struct shares){a, n, sum});
 }
 
 static void tell(const struct lf_k_moe_stats *a, int64_t n, const float *count)

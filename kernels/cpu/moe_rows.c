@@ -79,18 +79,20 @@ LF_INLINE void combine_rows(const struct lf_k_moe_combine *a, int64_t lo, int64_
     }
 }
 
+static void combine_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_moe_combine *a = arg;
+    (void)q;
+    if (a->x_type == LF_BF16)
+        combine_rows(a, lo, hi, LF_BF16);
+    else
+        combine_rows(a, lo, hi, LF_F32);
+}
+
 int LF_SYM(moe_combine)(lf_queue *q, const struct lf_k_moe_combine *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 4 * (a->k + 1)))
-    {
-        int64_t first, last;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
-        if (a->x_type == LF_BF16)
-            combine_rows(a, lo, hi, LF_BF16);
-        else
-            combine_rows(a, lo, hi, LF_F32);
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 4 * (a->k + 1)), a->rows, lf_few_rows(a->c),
+            combine_piece, a);
     return LF_K_OK;
 }
 
@@ -127,18 +129,20 @@ LF_INLINE void combine_bwd_rows(const struct lf_k_moe_combine_bwd *a, int64_t lo
     }
 }
 
+static void combine_bwd_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_moe_combine_bwd *a = arg;
+    (void)q;
+    if (a->x_type == LF_BF16)
+        combine_bwd_rows(a, lo, hi, LF_BF16);
+    else
+        combine_bwd_rows(a, lo, hi, LF_F32);
+}
+
 int LF_SYM(moe_combine_bwd)(lf_queue *q, const struct lf_k_moe_combine_bwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 12 * a->k))
-    {
-        int64_t first, last;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
-        if (a->x_type == LF_BF16)
-            combine_bwd_rows(a, lo, hi, LF_BF16);
-        else
-            combine_bwd_rows(a, lo, hi, LF_F32);
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 12 * a->k), a->rows, lf_few_rows(a->c),
+            combine_bwd_piece, a);
     return LF_K_OK;
 }
 
@@ -195,16 +199,21 @@ LF_INLINE float sigmoid1(float x)
     return s[0];
 }
 
-int LF_SYM(row_gate_fwd)(lf_queue *q, const struct lf_k_row_gate_fwd *a)
+static void row_gate_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
+    const struct lf_k_row_gate_fwd *a = arg;
     const uint8_t t = a->x_type;
-#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->c * 8))
-    for (int64_t r = 0; r < a->rows; r++) {
-        lf_border(q);
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
         const lf_v s = lf_v_set1(sigmoid1(a->gate[r]));
         LF_EACH_VEC(c, n, a->c)
         lf_put(a->y, r * a->ldy + c, t, n, s * lf_get(a->x, r * a->ldx + c, t, n));
     }
+}
+
+int LF_SYM(row_gate_fwd)(lf_queue *q, const struct lf_k_row_gate_fwd *a)
+{
+    lf_deal(q, lf_team(q, a->rows * a->c * 8), a->rows, lf_few_rows(a->c), row_gate_piece, a);
     return LF_K_OK;
 }
 
@@ -215,15 +224,20 @@ int LF_SYM(row_gate_bwd_check)(const struct lf_k_row_gate_bwd *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-int LF_SYM(row_gate_bwd)(lf_queue *q, const struct lf_k_row_gate_bwd *a)
+static void row_gate_bwd_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
-#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->c * 12))
-    for (int64_t r = 0; r < a->rows; r++) {
-        lf_border(q);
+    const struct lf_k_row_gate_bwd *a = arg;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
         const float s = sigmoid1(a->gate[r]);
         const float dot =
             scale_dot(a->dx, r * a->lddx, a->dy, r * a->lddy, a->x, r * a->ldx, a->c, s, a->x_type);
         a->dgate[r] = s * (1.0f - s) * dot;
     }
+}
+
+int LF_SYM(row_gate_bwd)(lf_queue *q, const struct lf_k_row_gate_bwd *a)
+{
+    lf_deal(q, lf_team(q, a->rows * a->c * 12), a->rows, lf_few_rows(a->c), row_gate_bwd_piece, a);
     return LF_K_OK;
 }

@@ -103,18 +103,20 @@ LF_INLINE void norm_row(const struct lf_k_norm_fwd *a, int64_t r, int64_t h)
         a->rstd[r * a->heads + h] = rstd;
 }
 
+static void norm_fwd_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_norm_fwd *a = arg;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
+        for (int64_t h = 0; h < a->heads; h++)
+            norm_row(a, r, h);
+    }
+}
+
 int LF_SYM(norm_fwd)(lf_queue *q, const struct lf_k_norm_fwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->c * 8))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            lf_border(q);
-            for (int64_t h = 0; h < a->heads; h++)
-                norm_row(a, r, h);
-        }
-    }
+    lf_deal(q, lf_team(q, a->rows * a->heads * a->c * 8), a->rows, lf_few_rows(a->heads * a->c),
+            norm_fwd_rows, a);
     return LF_K_OK;
 }
 
@@ -256,34 +258,45 @@ LF_INLINE void norm_bwd_rows(lf_queue *q, const struct lf_k_norm_bwd *a, int64_t
     }
 }
 
+/* Blocks [lo, hi) of rows, each with sums of its own in the workspace. */
+static void norm_bwd_blocks(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_norm_bwd *a = arg;
+    const int64_t rows = norm_rows(a), block = norm_block(rows), stride = norm_stride(a);
+    float *part = (float *)a->work;
+    for (int64_t b = lo; b < hi; b++) {
+        float *dw = a->dw ? part + 2 * b * stride : NULL,
+              *db = a->db ? part + (2 * b + 1) * stride : NULL;
+        if (dw)
+            memset(dw, 0, (size_t)stride * sizeof(float));
+        if (db)
+            memset(db, 0, (size_t)stride * sizeof(float));
+        int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
+        norm_bwd_rows(q, a, b * block, end, dw, db);
+    }
+}
+
+static void norm_combine_columns(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_norm_bwd *a = arg;
+    const int64_t rows = norm_rows(a), block = norm_block(rows);
+    const float *part = (const float *)a->work;
+    (void)q;
+    if (a->dw)
+        norm_combine(a, a->dw, part, (rows + block - 1) / block, lo, hi);
+    if (a->db)
+        norm_combine(a, a->db, part + norm_stride(a), (rows + block - 1) / block, lo, hi);
+}
+
 int LF_SYM(norm_bwd)(lf_queue *q, const struct lf_k_norm_bwd *a)
 {
     const int64_t rows = norm_rows(a), block = norm_block(rows),
-                  blocks = (rows + block - 1) / block, stride = norm_stride(a);
-    float *part = (float *)a->work;
+                  n = a->each ? a->heads * a->c : a->c;
+    const int team = lf_team(q, a->rows * a->heads * a->c * 12);
     if ((a->dw || a->db) && a->work_bytes < LF_SYM(norm_bwd_work)(a, 1))
         return LF_K_EINVAL;
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->c * 12))
-    {
-        int tid = omp_get_thread_num(), nt = omp_get_num_threads();
-        int64_t lo, hi;
-        lf_part(blocks, 1, tid, nt, &lo, &hi);
-        for (int64_t b = lo; b < hi; b++) {
-            float *dw = a->dw ? part + 2 * b * stride : NULL,
-                  *db = a->db ? part + (2 * b + 1) * stride : NULL;
-            if (dw)
-                memset(dw, 0, (size_t)stride * sizeof(float));
-            if (db)
-                memset(db, 0, (size_t)stride * sizeof(float));
-            int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
-            norm_bwd_rows(q, a, b * block, end, dw, db);
-        }
-#pragma omp barrier
-        lf_part(a->each ? a->heads * a->c : a->c, 16, tid, nt, &lo, &hi);
-        if (a->dw)
-            norm_combine(a, a->dw, part, blocks, lo, hi);
-        if (a->db)
-            norm_combine(a, a->db, part + stride, blocks, lo, hi);
-    }
+    lf_deal(q, team, (rows + block - 1) / block, 1, norm_bwd_blocks, a);
+    if (a->dw || a->db)
+        lf_deal(q, team, n, lf_share(n, 16, team), norm_combine_columns, a);
     return LF_K_OK;
 }

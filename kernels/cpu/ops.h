@@ -8,7 +8,6 @@
 #ifndef LF_KERNELS_CPU_OPS_H
 #define LF_KERNELS_CPU_OPS_H
 
-#include <omp.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
@@ -87,13 +86,12 @@ LF_INLINE int lf_team(const lf_queue *q, int64_t bytes)
     return most < t ? (int)most : t;
 }
 
-/* Piece tid of nt pieces of [0, n), cut at multiples of grain. */
-LF_INLINE void lf_part(int64_t n, int64_t grain, int tid, int nt, int64_t *lo, int64_t *hi)
+/* Items of a piece where the pieces of a thread are better few: about four for each, multiples of
+ * grain. */
+LF_INLINE int64_t lf_share(int64_t n, int64_t grain, int threads)
 {
-    int64_t g = (n + grain - 1) / grain;
-    int64_t a = g * tid / nt * grain, b = g * (tid + 1) / nt * grain;
-    *lo = a < n ? a : n;
-    *hi = b < n ? b : n;
+    const int64_t share = (n + 4 * threads - 1) / (4 * threads);
+    return share <= grain ? grain : (share + grain - 1) / grain * grain;
 }
 
 /* Pieces [lo, hi) of [first, last), each of at most `most`, with a border of tasks before each. */

@@ -68,27 +68,36 @@ static double sum_sq(const float *g, int64_t n)
     return s[0];
 }
 
-/* sums[b] for the blocks of all tensors: by their numbers, or one tensor after the other. */
-static void norm_sums(const lf_queue *q, const struct lf_k_grad_norm *a, double *sums)
+struct norm_job {
+    const struct lf_k_grad_norm *a;
+    double *sums;
+};
+
+/* sums[b] for blocks [lo, hi) of all tensors: by their numbers, or one tensor after the other. */
+static void norm_blocks_of(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct norm_job *job = arg;
+    const struct lf_k_grad_norm *a = job->a;
+    int64_t first = 0;
+    (void)q;
+    for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
+        const struct lf_opt_tensor *t = &a->t[i];
+        const int64_t nb = blocks_of(t), to = a->parts ? t->block : first;
+        int64_t b0 = lo > first ? lo - first : 0, b1 = hi - first < nb ? hi - first : nb;
+        for (int64_t b = b0; b < b1; b++) {
+            int64_t rest = t->n - b * LF_NORM_BLOCK;
+            job->sums[to + b] =
+                sum_sq(t->grad + b * LF_NORM_BLOCK, rest < LF_NORM_BLOCK ? rest : LF_NORM_BLOCK);
+        }
+        first += nb;
+    }
+}
+
+static void norm_sums(lf_queue *q, const struct lf_k_grad_norm *a, double *sums)
 {
     const int64_t blocks = norm_blocks(a);
-#pragma omp parallel num_threads(lf_team(q, blocks *LF_NORM_BLOCK * 4))
-    {
-        int64_t lo, hi, first = 0;
-        lf_part(blocks, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
-            const struct lf_opt_tensor *t = &a->t[i];
-            const int64_t nb = blocks_of(t), to = a->parts ? t->block : first;
-            int64_t b0 = lo > first ? lo - first : 0, b1 = hi - first < nb ? hi - first : nb;
-            for (int64_t b = b0; b < b1; b++) {
-                lf_border(q);
-                int64_t rest = t->n - b * LF_NORM_BLOCK;
-                sums[to + b] = sum_sq(t->grad + b * LF_NORM_BLOCK,
-                                      rest < LF_NORM_BLOCK ? rest : LF_NORM_BLOCK);
-            }
-            first += nb;
-        }
-    }
+    lf_deal(q, lf_team(q, blocks * LF_NORM_BLOCK * 4), blocks, 1, norm_blocks_of,
+            &(struct norm_job){a, sums});
 }
 
 int LF_SYM(grad_norm)(lf_queue *q, const struct lf_k_grad_norm *a)
@@ -232,6 +241,27 @@ static int64_t adam_bytes(const struct lf_opt_tensor *t)
            2 * (int64_t)lf_dtype_size(t->master_type) + (t->copy ? 2 : 0);
 }
 
+struct adam_job {
+    const struct lf_k_adamw *a;
+    struct adam_consts k;
+};
+
+/* Elements [lo, hi) of all tensors, one after the other. */
+static void adam_elements(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct adam_job *job = arg;
+    const struct lf_k_adamw *a = job->a;
+    int64_t first = 0;
+    (void)q;
+    for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
+        const int64_t n = a->t[i].n, b = lo > first ? lo - first : 0,
+                      e = hi - first < n ? hi - first : n;
+        if (b < e)
+            adam_range(a, &a->t[i], b, e, &job->k);
+        first += n;
+    }
+}
+
 int LF_SYM(adamw)(lf_queue *q, const struct lf_k_adamw *a)
 {
     const struct lf_step_record *rec = a->rec;
@@ -242,22 +272,11 @@ int LF_SYM(adamw)(lf_queue *q, const struct lf_k_adamw *a)
         total += a->t[i].n;
         bytes += a->t[i].n * adam_bytes(&a->t[i]);
     }
-    const struct adam_consts k = {
-        lf_v_set1(rec->clip_factor),       lf_v_set1(a->beta1),
-        lf_v_set1(1.0f - a->beta1),        lf_v_set1(a->beta2),
-        lf_v_set1(1.0f - a->beta2),        lf_v_set1(1.0f / rec->bias_corr1),
-        lf_v_set1(1.0f / rec->bias_corr2), lf_v_set1(a->eps)};
-#pragma omp parallel num_threads(lf_team(q, bytes))
-    {
-        int64_t lo, hi, first = 0;
-        lf_part(total, 1024, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
-            int64_t n = a->t[i].n, b = lo > first ? lo - first : 0,
-                    e = hi - first < n ? hi - first : n;
-            LF_EACH_PIECE(q, from, to, b, e, ADAM_PIECE)
-            adam_range(a, &a->t[i], from, to, &k);
-            first += n;
-        }
-    }
+    const struct adam_job job = {
+        .a = a,
+        .k = {lf_v_set1(rec->clip_factor), lf_v_set1(a->beta1), lf_v_set1(1.0f - a->beta1),
+              lf_v_set1(a->beta2), lf_v_set1(1.0f - a->beta2), lf_v_set1(1.0f / rec->bias_corr1),
+              lf_v_set1(1.0f / rec->bias_corr2), lf_v_set1(a->eps)}};
+    lf_deal(q, lf_team(q, bytes), total, ADAM_PIECE, adam_elements, &job);
     return LF_K_OK;
 }

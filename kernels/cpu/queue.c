@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU queue: calls run at once, with at most `threads` OpenMP threads.
+ * The CPU queue: calls run at once, with at most `threads` threads (team.h).
  */
 #include "config.h"
 
@@ -19,8 +19,10 @@ lf_queue *lf_cpu_queue_create(int threads)
 
 void lf_cpu_queue_destroy(lf_queue *q)
 {
-    if (q)
+    if (q) {
+        lf_team_end(q->team);
         lf_onednn_forget(q);
+    }
     free(q);
 }
 

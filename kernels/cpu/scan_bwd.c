@@ -592,52 +592,74 @@ static void skip_bwd(const struct lf_k_scan_bwd *a, int64_t h, int64_t rows)
     a->dskip[h] = a->accumulate ? a->dskip[h] + lf_v_hsum(sum) : lf_v_hsum(sum);
 }
 
-/* Heads of documents, each to the thread that draws its number. */
-static void documents(lf_queue *q, struct back *b, const struct scan_rows *rows, int64_t *next)
+struct bwd {
+    lf_queue *q;
+    const struct lf_k_scan_bwd *a;
+    int64_t next;
+};
+
+/* The memory of a member. */
+static struct back back_of(const struct lf_k_scan_bwd *a, int member)
 {
-    const int64_t heads = b->z.in->heads;
+    struct back b = {.a = a, .z = scan_shape_of(&a->in)};
+    const size_t each = lay(&b, NULL), shared = shared_floats(&b.z);
+    if (shared) {
+        b.dqh = a->work;
+        b.dkh = b.dqh + shared;
+    }
+    lay(&b, (float *)a->work + 2 * shared + (size_t)member * each);
+    return b;
+}
+
+/* Takes heads, those of each document one after the other. */
+static void run_heads(void *arg, int member)
+{
+    struct bwd *w = arg;
+    const struct lf_scan_in *in = &w->a->in;
+    const struct scan_rows rows = {.rows = in->rows, .n_docs = in->n_docs, .cu = in->cu_seqlens};
+    struct back b = back_of(w->a, member);
     struct scan_span s = {0};
-    int64_t n = 0, mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
-    for (; scan_next(rows, &s); n += heads)
-        for (; mine < n + heads; mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) {
+    int64_t n = 0, mine = lf_take(&w->next);
+    for (; scan_next(&rows, &s); n += in->heads)
+        for (; mine < n + in->heads; mine = lf_take(&w->next)) {
             if (s.seq >= 0)
-                head_bwd(q, b, &s, mine - n);
+                head_bwd(w->q, &b, &s, mine - n);
             else if (mine == n)
-                zero_bwd(b->a, &s);
+                zero_bwd(w->a, &s);
         }
+}
+
+static void add_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct back b = back_of(arg, 0);
+    (void)q;
+    add_heads(&b, lo, hi);
+}
+
+static void skip_heads(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_scan_bwd *a = arg;
+    const struct lf_scan_in *in = &a->in;
+    const int64_t end = in->rows ? in->cu_seqlens[in->n_docs] : 0;
+    (void)q;
+    for (int64_t h = lo; h < hi; h++)
+        skip_bwd(a, h, end < in->rows ? end : in->rows);
 }
 
 int LF_SYM(scan_bwd)(lf_queue *q, const struct lf_k_scan_bwd *a)
 {
     const struct lf_scan_in *in = &a->in;
     const int team = lf_team(q, in->rows * in->heads * in->dk * 64);
-    const struct scan_rows rows = {.rows = in->rows, .n_docs = in->n_docs, .cu = in->cu_seqlens};
-    const int64_t end = in->rows ? in->cu_seqlens[in->n_docs] : 0,
-                  real = end < in->rows ? end : in->rows;
-    int64_t next = 0;
+    const struct scan_shape z = scan_shape_of(in);
+    const int64_t end = in->rows ? in->cu_seqlens[in->n_docs] : 0;
     if (a->work_bytes < LF_SYM(scan_bwd_work)(a, team))
         return LF_K_EINVAL;
-#pragma omp parallel num_threads(team)
-    {
-        struct back b = {.a = a, .z = scan_shape_of(in)};
-        const size_t each = lay(&b, NULL), shared = shared_floats(&b.z);
-        const int tid = omp_get_thread_num(), nt = omp_get_num_threads();
-        int64_t lo, hi;
-        if (shared) {
-            b.dqh = a->work;
-            b.dkh = b.dqh + shared;
-        }
-        lay(&b, (float *)a->work + 2 * shared + (size_t)tid * each);
-        if (in->rows)
-            documents(q, &b, &rows, &next);
-#pragma omp barrier
-        lf_part(real, 1, tid, nt, &lo, &hi);
-        if (shared)
-            LF_EACH_PIECE(q, from, to, lo, hi, lf_few_rows(in->heads * in->dk))
-        add_heads(&b, from, to);
-        lf_part(in->heads, 1, tid, nt, &lo, &hi);
-        for (int64_t h = lo; h < hi && a->dskip; h++)
-            skip_bwd(a, h, real);
-    }
+    if (in->rows)
+        lf_team_call(q, team, run_heads, &(struct bwd){q, a, 0});
+    if (shared_floats(&z))
+        lf_deal(q, team, end < in->rows ? end : in->rows, lf_few_rows(in->heads * in->dk), add_rows,
+                a);
+    if (a->dskip)
+        lf_deal(q, team, in->heads, 1, skip_heads, a);
     return LF_K_OK;
 }

@@ -150,34 +150,46 @@ static void zero_rows(const struct lf_k_scan_fwd *a, const struct scan_span *s)
                (size_t)(a->in.heads * a->in.dv) * lf_dtype_size((enum lf_dtype)t));
 }
 
+struct fwd {
+    lf_queue *q;
+    const struct lf_k_scan_fwd *a;
+    struct scan_shape z;
+    int64_t next;
+};
+
+/* Takes heads, or groups of them that share a slot; those of each document one after the other. */
+static void run_heads(void *arg, int member)
+{
+    struct fwd *w = arg;
+    const struct lf_k_scan_fwd *a = w->a;
+    const struct lf_scan_in *in = &a->in;
+    const struct scan_rows rows = {in->rows, in->n_docs, in->cu_seqlens, a->state ? a->seq : NULL,
+                                   a->pos};
+    const int64_t tasks = a->state ? in->groups : in->heads, per = in->heads / tasks;
+    struct scan_chunk c;
+    float *mem = a->work;
+    LF_SYM(scan_chunk_lay)
+    (&c, &w->z, mem + (size_t)member * scan_chunk_floats(&w->z, false), false);
+    struct scan_span s = {0};
+    int64_t n = 0, mine = lf_take(&w->next);
+    for (; scan_next(&rows, &s); n += tasks)
+        for (; mine < n + tasks; mine = lf_take(&w->next)) {
+            if (s.seq < 0 && mine == n)
+                zero_rows(a, &s);
+            for (int64_t h = (mine - n) * per; h < (mine - n + 1) * per && s.seq >= 0; h++)
+                run_head(w->q, a, &s, h, &c);
+        }
+}
+
 int LF_SYM(scan_fwd)(lf_queue *q, const struct lf_k_scan_fwd *a)
 {
     const struct lf_scan_in *in = &a->in;
     const int team = lf_team(q, in->rows * in->heads * in->dk * 64);
-    const struct scan_shape z = scan_shape_of(in);
-    const struct scan_rows rows = {in->rows, in->n_docs, in->cu_seqlens, a->state ? a->seq : NULL,
-                                   a->pos};
-    const int64_t tasks = a->state ? in->groups : in->heads, per = in->heads / tasks;
-    int64_t next = 0;
+    struct fwd w = {.q = q, .a = a, .z = scan_shape_of(in)};
     if (in->rows == 0)
         return LF_K_OK;
     if (a->work_bytes < LF_SYM(scan_fwd_work)(a, team))
         return LF_K_EINVAL;
-#pragma omp parallel num_threads(team)
-    {
-        struct scan_chunk c;
-        float *mem = a->work;
-        LF_SYM(scan_chunk_lay)
-        (&c, &z, mem + (size_t)omp_get_thread_num() * scan_chunk_floats(&z, false), false);
-        struct scan_span s = {0};
-        int64_t n = 0, mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
-        for (; scan_next(&rows, &s); n += tasks)
-            for (; mine < n + tasks; mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) {
-                if (s.seq < 0 && mine == n)
-                    zero_rows(a, &s);
-                for (int64_t h = (mine - n) * per; h < (mine - n + 1) * per && s.seq >= 0; h++)
-                    run_head(q, a, &s, h, &c);
-            }
-    }
+    lf_team_call(q, team, run_heads, &w);
     return LF_K_OK;
 }

@@ -60,17 +60,17 @@ static void gate_row(const struct lf_k_scan_gate_fwd *a, int64_t r)
            lf_v_sigmoid(lf_get(a->b, r * a->ldb + c, a->x_type, n)));
 }
 
+static void gate_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    (void)q;
+    for (int64_t r = lo; r < hi; r++)
+        gate_row(arg, r);
+}
+
 int LF_SYM(scan_gate_fwd)(lf_queue *q, const struct lf_k_scan_gate_fwd *a)
 {
     const int64_t hw = a->heads * a->width;
-#pragma omp parallel num_threads(lf_team(q, a->rows *hw * 16))
-    {
-        int64_t first, last;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(hw * 2))
-        for (int64_t r = lo; r < hi; r++)
-            gate_row(a, r);
-    }
+    lf_deal(q, lf_team(q, a->rows * hw * 16), a->rows, lf_few_rows(hw * 2), gate_rows, a);
     return LF_K_OK;
 }
 
@@ -127,15 +127,15 @@ static void heads_bwd(lf_queue *q, const struct lf_k_scan_gate_bwd *a, int64_t l
         }
 }
 
+static void gate_bwd_heads(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    heads_bwd(q, arg, lo, hi);
+}
+
 int LF_SYM(scan_gate_bwd)(lf_queue *q, const struct lf_k_scan_gate_bwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->width * 16))
-    {
-        const bool wide = a->width > 1;
-        int64_t lo, hi;
-        lf_part(a->heads, wide ? 1 : LF_VL, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t h = lo; h < hi; h += wide ? 1 : hi - lo)
-            heads_bwd(q, a, h, wide ? h + 1 : hi);
-    }
+    const int team = lf_team(q, a->rows * a->heads * a->width * 16);
+    lf_deal(q, team, a->heads, a->width > 1 ? 1 : lf_share(a->heads, LF_VL, team), gate_bwd_heads,
+            a);
     return LF_K_OK;
 }

@@ -42,42 +42,46 @@ static float dot(const float *x, const float *y, int64_t len)
     return lf_v_hsum(acc + acc1);
 }
 
+static void fwd_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_unit_rows_fwd *a = arg;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
+        const float *x = a->x + r * a->c;
+        const lf_v inv = lf_v_set1(1.0f / fmaxf(sqrtf(dot(x, x, a->c)), SHORTEST));
+        LF_EACH_VEC(c, n, a->c)
+        lf_put(a->y, r * a->c + c, a->y_type, n, lf_get(x, c, LF_F32, n) * inv);
+    }
+}
+
 int LF_SYM(unit_rows_fwd)(lf_queue *q, const struct lf_k_unit_rows_fwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 8))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            const float *x = a->x + r * a->c;
-            const lf_v inv = lf_v_set1(1.0f / fmaxf(sqrtf(dot(x, x, a->c)), SHORTEST));
-            LF_EACH_VEC(c, n, a->c)
-            lf_put(a->y, r * a->c + c, a->y_type, n, lf_get(x, c, LF_F32, n) * inv);
+    lf_deal(q, lf_team(q, a->rows * a->c * 8), a->rows, lf_few_rows(a->c), fwd_piece, a);
+    return LF_K_OK;
+}
+
+static void bwd_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_unit_rows_bwd *a = arg;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
+        const float *x = a->x + r * a->c, *dy = a->dy + r * a->c;
+        float *dx = a->dx + r * a->c;
+        const float length = sqrtf(dot(x, x, a->c)), inv = 1.0f / fmaxf(length, SHORTEST);
+        /* the part of dy along y changes the length only, which y does not have; a short row
+         * keeps it */
+        const lf_v along = lf_v_set1(length < SHORTEST ? 0.0f : dot(x, dy, a->c) * inv * inv),
+                   scale = lf_v_set1(inv);
+        LF_EACH_VEC(c, n, a->c)
+        {
+            lf_v g = (lf_get(dy, c, LF_F32, n) - lf_get(x, c, LF_F32, n) * along) * scale;
+            lf_put(dx, c, LF_F32, n, a->accumulate ? lf_get(dx, c, LF_F32, n) + g : g);
         }
     }
-    return LF_K_OK;
 }
 
 int LF_SYM(unit_rows_bwd)(lf_queue *q, const struct lf_k_unit_rows_bwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t lo, hi;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t r = lo; r < hi; r++) {
-            const float *x = a->x + r * a->c, *dy = a->dy + r * a->c;
-            float *dx = a->dx + r * a->c;
-            const float length = sqrtf(dot(x, x, a->c)), inv = 1.0f / fmaxf(length, SHORTEST);
-            /* the part of dy along y changes the length only, which y does not have; a short row
-             * keeps it */
-            const lf_v along = lf_v_set1(length < SHORTEST ? 0.0f : dot(x, dy, a->c) * inv * inv),
-                       scale = lf_v_set1(inv);
-            LF_EACH_VEC(c, n, a->c)
-            {
-                lf_v g = (lf_get(dy, c, LF_F32, n) - lf_get(x, c, LF_F32, n) * along) * scale;
-                lf_put(dx, c, LF_F32, n, a->accumulate ? lf_get(dx, c, LF_F32, n) + g : g);
-            }
-        }
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), a->rows, lf_few_rows(a->c), bwd_piece, a);
     return LF_K_OK;
 }

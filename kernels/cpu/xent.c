@@ -550,25 +550,56 @@ static int exchange(const struct lf_k_ranks *w, const struct reduced *to)
                : LF_K_EINVAL;
 }
 
+struct rows_job {
+    const struct lf_k_linear_xent *a;
+    const struct chunk *c;
+    float *z;
+    int64_t ld;
+    const struct reduced *to;
+};
+
+enum { FEW_ROWS = 4 };
+
+/* What this rank knows of each row. */
+static void part_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct rows_job *job = arg;
+    struct part *mine = job->to->parts + job->a->with->rank * job->to->room;
+    (void)q;
+    for (int64_t i = lo; i < hi; i++)
+        one_part(job->a, job->z + i * job->ld, job->c->live[i], &mine[i]);
+}
+
+static void combined_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct rows_job *job = arg;
+    (void)q;
+    for (int64_t i = lo; i < hi; i++) {
+        const struct part all = combine(job->to->parts + i, job->a->with->ranks, job->to->room);
+        one_row(job->a, job->z + i * job->ld, job->c->live[i], &all, &job->to->outs[i]);
+    }
+}
+
+static void whole_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct rows_job *job = arg;
+    (void)q;
+    for (int64_t i = lo; i < hi; i++) {
+        struct part p;
+        one_part(job->a, job->z + i * job->ld, job->c->live[i], &p);
+        one_row(job->a, job->z + i * job->ld, job->c->live[i], &p, &job->to->outs[i]);
+    }
+}
+
 /* Logits to gradients where ranks exchange what they know of the rows in between. */
 static int divided_rows(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c,
                         const struct layout *l, float *z, struct reduced *to)
 {
-    const struct lf_k_ranks *w = a->with;
-    struct part *mine = to->parts + w->rank * to->room;
-#pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
-    for (int64_t i = 0; i < c->rows; i++) {
-        lf_border(q);
-        one_part(a, z + i * l->ld, c->live[i], &mine[i]);
-    }
-    if (exchange(w, to))
+    const struct rows_job job = {a, c, z, l->ld, to};
+    lf_deal(q, q->threads, c->rows, FEW_ROWS, part_rows, &job);
+    if (exchange(a->with, to))
         return LF_K_EINVAL;
-#pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
-    for (int64_t i = 0; i < c->rows; i++) {
-        lf_border(q);
-        const struct part all = combine(to->parts + i, w->ranks, to->room);
-        one_row(a, z + i * l->ld, c->live[i], &all, &to->outs[i]);
-    }
+    lf_deal(q, q->threads, c->rows, FEW_ROWS, combined_rows, &job);
     return LF_K_OK;
 }
 
@@ -585,13 +616,9 @@ static int run_chunk(lf_queue *q, const struct lf_k_linear_xent *a, const struct
         rc = divided_rows(q, a, c, l, z, to);
     if (rc != 0)
         return rc;
-#pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
-    for (int64_t i = 0; i < (a->with ? 0 : c->rows); i++) {
-        struct part p;
-        lf_border(q);
-        one_part(a, z + i * l->ld, c->live[i], &p);
-        one_row(a, z + i * l->ld, c->live[i], &p, &to->outs[i]);
-    }
+    if (!a->with)
+        lf_deal(q, q->threads, c->rows, FEW_ROWS, whole_rows,
+                &(struct rows_job){a, c, z, l->ld, to});
     add_up(a, to->outs, c);
     return backward(q, a, c, z, l->ld, work, l->gemm);
 }
@@ -640,13 +667,11 @@ int LF_SYM(logit_stats_check)(const struct lf_k_logit_stats *a)
                : LF_K_EINVAL;
 }
 
-int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
+static void stats_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
-    if (LF_SYM(logit_stats_check)(a))
-        return LF_K_EINVAL;
-#pragma omp parallel for schedule(static) num_threads(q->threads)
-    for (int64_t r = 0; r < a->rows; r++) {
-        lf_border(q);
+    const struct lf_k_logit_stats *a = arg;
+    (void)q;
+    for (int64_t r = lo; r < hi; r++) {
         struct part p;
         row_stats(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), false,
                   &p);
@@ -654,5 +679,12 @@ int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
         if (a->argmax)
             a->argmax[r] = p.argmax;
     }
+}
+
+int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
+{
+    if (LF_SYM(logit_stats_check)(a))
+        return LF_K_EINVAL;
+    lf_deal(q, q->threads, a->rows, 1, stats_rows, a);
     return LF_K_OK;
 }

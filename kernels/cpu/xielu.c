@@ -69,18 +69,19 @@ LF_INLINE void forward(const struct lf_k_xielu_fwd *a, int64_t r0, int64_t r1, u
         }
 }
 
+static void forward_piece(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_xielu_fwd *a = arg;
+    (void)q;
+    if (a->x_type == LF_BF16)
+        forward(a, lo, hi, LF_BF16);
+    else
+        forward(a, lo, hi, LF_F32);
+}
+
 int LF_SYM(xielu_fwd)(lf_queue *q, const struct lf_k_xielu_fwd *a)
 {
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t first, last;
-        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
-        LF_EACH_PIECE(q, lo, hi, first, last, lf_few_rows(a->c))
-        if (a->x_type == LF_BF16)
-            forward(a, lo, hi, LF_BF16);
-        else
-            forward(a, lo, hi, LF_F32);
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), a->rows, lf_few_rows(a->c), forward_piece, a);
     return LF_K_OK;
 }
 
@@ -134,31 +135,36 @@ static void add_to(float *to, const float *parameter, double sum, bool accumulat
         *to = (float)(accumulate ? (double)*to + d : d);
 }
 
+/* Blocks [lo, hi) of rows, each with sums of its own in the workspace. */
+static void bwd_blocks(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
+{
+    const struct lf_k_xielu_bwd *a = arg;
+    const int64_t len = block_rows(a->rows);
+    const struct sides s = sides_of(&a->p);
+    double *part = (double *)a->work;
+    for (int64_t b = lo; b < hi; b++) {
+        double of[2] = {0, 0};
+        const int64_t end = (b + 1) * len < a->rows ? (b + 1) * len : a->rows;
+        for (int64_t r = b * len; r < end; r++) {
+            lf_border(q);
+            if (a->x_type == LF_BF16)
+                row_bwd(a, r, s, of, LF_BF16);
+            else
+                row_bwd(a, r, s, of, LF_F32);
+        }
+        part[2 * b] = of[0];
+        part[2 * b + 1] = of[1];
+    }
+}
+
 int LF_SYM(xielu_bwd)(lf_queue *q, const struct lf_k_xielu_bwd *a)
 {
     const int64_t len = block_rows(a->rows), blocks = (a->rows + len - 1) / len;
-    const struct sides s = sides_of(&a->p);
-    double *part = (double *)a->work, sum[2] = {0, 0};
+    const double *part = (const double *)a->work;
+    double sum[2] = {0, 0};
     if (a->work_bytes < LF_SYM(xielu_bwd_work)(a, 1))
         return LF_K_EINVAL;
-#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
-    {
-        int64_t lo, hi;
-        lf_part(blocks, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        for (int64_t b = lo; b < hi; b++) {
-            double of[2] = {0, 0};
-            const int64_t end = (b + 1) * len < a->rows ? (b + 1) * len : a->rows;
-            for (int64_t r = b * len; r < end; r++) {
-                lf_border(q);
-                if (a->x_type == LF_BF16)
-                    row_bwd(a, r, s, of, LF_BF16);
-                else
-                    row_bwd(a, r, s, of, LF_F32);
-            }
-            part[2 * b] = of[0];
-            part[2 * b + 1] = of[1];
-        }
-    }
+    lf_deal(q, lf_team(q, a->rows * a->c * 16), blocks, 1, bwd_blocks, a);
     for (int64_t b = 0; b < blocks; b++) {
         sum[0] += part[2 * b];
         sum[1] += part[2 * b + 1];
