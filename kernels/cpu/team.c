@@ -6,19 +6,23 @@
  */
 #include "config.h"
 
+#include <omp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/team.h"
 
 enum {
     PLACES = 16, /* bits below: helpers inside; from here: places that are free; then the round */
-    ROUND = 32,
-    SPIN_MOST = 2000, /* turns of some 20 to 50 ns */
-    SPIN_LEAST = 50
+    ROUND = 32
 };
+/* Nanoseconds: for how long a thread spins at most and at least, and after which time between two
+ * looks at the clock the system must have let others have its processor. */
+enum { SPIN_MOST = 2000000, SPIN_LEAST = 10000, TAKEN_AWAY = 300000 };
 #define MASK UINT64_C(0xffff)
 
 struct lf_team {
@@ -26,8 +30,9 @@ struct lf_team {
     lf_member_fn *fn; /* of the round; written while nobody is inside */
     void *arg;
     int threads;
+    int64_t spin;                   /* of the caller, nanoseconds */
     _Alignas(64) atomic_int asleep; /* helpers */
-    atomic_bool waits;              /* the caller */
+    atomic_int waits;               /* the caller: 1 while it sleeps */
     atomic_bool ends;
     pthread_mutex_t lock;
     pthread_cond_t work, over;
@@ -65,35 +70,72 @@ static void pause_briefly(void)
 #endif
 }
 
-/* ---- helpers ---- */
+/* ---- waiting ---- */
 
-/* Is there a call that a helper which was last in round `last` may join? */
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* What a thread waits for; a helper tells the round that it was in last. */
+typedef bool lf_ready_fn(uint64_t word, uint32_t last);
+
+/* Is there a call that a helper may join? */
 static bool wanted(uint64_t word, uint32_t last)
 {
     return places(word) > 0 && round_of(word) != last;
 }
 
-/* Waits until a call wants a helper, or the team ends. *spin is for how long this one tries before
- * it sleeps: longer where a call came in time, shorter where it did not. */
-static void await_call(struct lf_team *t, uint32_t last, int *spin)
+static bool nobody_inside(uint64_t word, uint32_t last)
 {
-    for (int i = 0; i < *spin; i++) {
-        if (wanted(atomic_load_explicit(&t->word, memory_order_relaxed), last)) {
-            *spin = 2 * *spin < SPIN_MOST ? 2 * *spin : SPIN_MOST;
-            return;
-        }
-        pause_briefly();
-    }
-    *spin = *spin / 2 > SPIN_LEAST ? *spin / 2 : SPIN_LEAST;
-    pthread_mutex_lock(&t->lock);
-    /* Either the caller sees that one sleeps, or this one sees the call: both are in the single
-     * order of sequentially consistent accesses. */
-    atomic_fetch_add(&t->asleep, 1);
-    while (!wanted(atomic_load(&t->word), last) && !atomic_load(&t->ends))
-        pthread_cond_wait(&t->work, &t->lock);
-    atomic_fetch_sub(&t->asleep, 1);
-    pthread_mutex_unlock(&t->lock);
+    (void)last;
+    return inside(word) == 0;
 }
+
+/* Spins until the word is ready. Returns false when that takes longer than *limit, or when somebody
+ * else wants the processor: whoever spins there holds up work, so it does so least from now on. */
+static bool spin(struct lf_team *t, lf_ready_fn *ready, uint32_t last, int64_t *limit)
+{
+    const int64_t begin = now_ns();
+    for (int64_t before = begin, now;; before = now) {
+        for (int i = 0; i < 16; i++) {
+            if (ready(atomic_load_explicit(&t->word, memory_order_acquire), last))
+                return true;
+            pause_briefly();
+        }
+        now = now_ns();
+        if (now - before > TAKEN_AWAY)
+            *limit = SPIN_LEAST;
+        if (now - begin > *limit)
+            return false;
+    }
+}
+
+/* Waits until the word is ready or the team ends: spins and then sleeps on `cond`. *limit grows
+ * where spinning was, or would have been, enough. */
+static void await(struct lf_team *t, lf_ready_fn *ready, uint32_t last, int64_t *limit,
+                  pthread_cond_t *cond, atomic_int *asleep)
+{
+    const int64_t begin = now_ns();
+    if (!spin(t, ready, last, limit)) {
+        pthread_mutex_lock(&t->lock);
+        /* Either the other side sees that one sleeps, or this one sees the word: both are in the
+         * single order of sequentially consistent accesses. */
+        atomic_fetch_add(asleep, 1);
+        while (!ready(atomic_load(&t->word), last) && !atomic_load(&t->ends))
+            pthread_cond_wait(cond, &t->lock);
+        atomic_fetch_sub(asleep, 1);
+        pthread_mutex_unlock(&t->lock);
+    }
+    if (now_ns() - begin < SPIN_MOST)
+        *limit = 2 * *limit < SPIN_MOST ? 2 * *limit : SPIN_MOST;
+    else
+        *limit = *limit / 2 > SPIN_LEAST ? *limit / 2 : SPIN_LEAST;
+}
+
+/* ---- helpers ---- */
 
 /* Joins the call of `word`. Returns the member's number, or 0 when it is full, closed or over. */
 static int join(struct lf_team *t, uint64_t *word, uint32_t last)
@@ -119,14 +161,36 @@ static void leave(struct lf_team *t)
     }
 }
 
+/* Where OMP_PROC_BIND asks for it, OpenMP binds the thread that used it first to one of its places,
+ * and helpers that this thread starts begin there. They may have the processors of all places. */
+static void leave_place(void)
+{
+    enum { MOST_PROCS = 1024 };
+    const int places = omp_get_proc_bind() == omp_proc_bind_false ? 0 : omp_get_num_places();
+    int procs[MOST_PROCS];
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < places; i++) {
+        const int n = omp_get_place_num_procs(i);
+        if (n > MOST_PROCS)
+            return;
+        omp_get_place_proc_ids(i, procs);
+        for (int k = 0; k < n; k++)
+            CPU_SET((size_t)procs[k], &set); /* which leaves out what has no room in the set */
+    }
+    if (CPU_COUNT(&set) > 0)
+        pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
 static void *helper_main(void *arg)
 {
     struct lf_team *t = arg;
     uint32_t last = 0;
-    int spin = SPIN_MOST;
+    int64_t limit = SPIN_MOST;
     role = HELPER;
+    leave_place();
     while (!atomic_load_explicit(&t->ends, memory_order_relaxed)) {
-        await_call(t, last, &spin);
+        await(t, wanted, last, &limit, &t->work, &t->asleep);
         uint64_t word = atomic_load_explicit(&t->word, memory_order_relaxed);
         const int member = join(t, &word, last);
         if (member == 0)
@@ -165,7 +229,8 @@ static struct lf_team *team_new(int threads)
         return NULL;
     atomic_init(&t->word, 0);
     atomic_init(&t->asleep, 0);
-    atomic_init(&t->waits, false);
+    atomic_init(&t->waits, 0);
+    t->spin = SPIN_MOST;
     atomic_init(&t->ends, false);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->work, NULL);
@@ -189,24 +254,11 @@ static void wake(struct lf_team *t, int helpers)
 {
     if (atomic_load(&t->asleep) == 0 || pthread_mutex_trylock(&t->lock) != 0)
         return;
-    for (int i = 0; i < helpers && i < atomic_load(&t->asleep); i++)
-        pthread_cond_signal(&t->work);
-    pthread_mutex_unlock(&t->lock);
-}
-
-/* Until nobody is inside the call, which is closed. */
-static void await_helpers(struct lf_team *t)
-{
-    for (int i = 0; i < SPIN_MOST; i++) {
-        if (inside(atomic_load_explicit(&t->word, memory_order_acquire)) == 0)
-            return;
-        pause_briefly();
-    }
-    pthread_mutex_lock(&t->lock);
-    atomic_store(&t->waits, true);
-    while (inside(atomic_load(&t->word)) > 0)
-        pthread_cond_wait(&t->over, &t->lock);
-    atomic_store(&t->waits, false);
+    if (helpers >= atomic_load(&t->asleep))
+        pthread_cond_broadcast(&t->work);
+    else
+        for (int i = 0; i < helpers; i++)
+            pthread_cond_signal(&t->work);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -227,7 +279,7 @@ void lf_team_call(lf_queue *q, int threads, lf_member_fn *fn, void *arg)
     fn(arg, 0);
     role = OUTSIDE;
     if (inside(atomic_fetch_and(&t->word, ~(MASK << PLACES))) > 0)
-        await_helpers(t);
+        await(t, nobody_inside, 0, &t->spin, &t->over, &t->waits);
 }
 
 /* ---- pieces ---- */
