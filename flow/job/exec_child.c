@@ -84,11 +84,11 @@ static void set_environment(const lf_exec *x, const char *ranks)
     snprintf(n, sizeof n, "%d", x->launch.omp_threads);
     if (x->launch.omp_threads > 0)
         setenv("OMP_NUM_THREADS", n, 1);
-    /* Waiting OpenMP threads sleep. libgomp would let them spin, which on cores shared with others
-     * made decoding four to five times slower. Who has the cores alone may set OMP_WAIT_POLICY or
-     * GOMP_SPINCOUNT: what stands in the environment wins. */
-    if (getenv("GOMP_SPINCOUNT") == NULL)
-        setenv("OMP_WAIT_POLICY", "passive", 0);
+    /* Kernels have threads of their own, which know when spinning pays. What is left to OpenMP
+     * (weights are read, files hashed, tokens drawn) is not worth threads that spin ever after on
+     * the same processors, so the environment's wish for them does not count. */
+    unsetenv("GOMP_SPINCOUNT");
+    setenv("OMP_WAIT_POLICY", "passive", 1);
     lf_launch_scrub();
 }
 

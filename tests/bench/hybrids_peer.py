@@ -71,7 +71,7 @@ def train(name):
         except Exception as e:
             print(f"    {name}: {experts}: {type(e).__name__}: {str(e).splitlines()[0][:90]}")
     ours = subprocess.Popen([BENCH, "train", ini(name), str(B), str(T), "f32", "fast", str(ROUNDS), str(THREADS)], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, text=True, env={**os.environ, "LF_BENCH_TURNS": "1"})
+                            stdout=subprocess.PIPE, text=True, env={**os.environ, "LF_BENCH_TURNS": "1", "OMP_WAIT_POLICY": "passive"})
     mine, theirs = [], {how: [] for how in peers}
     for _ in range(ROUNDS):
         ours.stdin.write("\n")

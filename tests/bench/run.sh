@@ -41,7 +41,8 @@ best_peer() { # what kind B T prec
 
 ours_run() { # gemm mode; the row's words are globals
     if [ "$1" = own ]; then LF_GEMM=own; export LF_GEMM; fi
-    "$build/tests/bench/model_bench" "$what" "$src/models/$model" "$B" "$T" "$prec" "$2" "$steps" "$threads"
+    # Threads that measured the peak do not spin beside those of the kernels.
+    OMP_WAIT_POLICY=passive "$build/tests/bench/model_bench" "$what" "$src/models/$model" "$B" "$T" "$prec" "$2" "$steps" "$threads"
 }
 
 row() { # what kind model B T prec
