@@ -20,9 +20,9 @@ enum {
     PLACES = 16, /* bits below: helpers inside; from here: places that are free; then the round */
     ROUND = 32
 };
-/* Nanoseconds: for how long a thread spins at most and at least, and after which time between two
- * looks at the clock the system must have let others have its processor. */
-enum { SPIN_MOST = 2000000, SPIN_LEAST = 10000, TAKEN_AWAY = 300000 };
+/* Nanoseconds: for how long a thread spins at most and at least; after which time between two looks
+ * at the clock the system must have let others have its processor; how often a helper moves. */
+enum { SPIN_MOST = 2000000, SPIN_LEAST = 10000, TAKEN_AWAY = 300000, MOVE_EVERY = 20000000 };
 #define MASK UINT64_C(0xffff)
 
 struct lf_team {
@@ -30,6 +30,7 @@ struct lf_team {
     lf_member_fn *fn; /* of the round; written while nobody is inside */
     void *arg;
     int threads;
+    int cpu;                        /* where the caller was when it made the call */
     int64_t spin;                   /* of the caller, nanoseconds */
     _Alignas(64) atomic_int asleep; /* helpers */
     atomic_int waits;               /* the caller: 1 while it sleeps */
@@ -182,11 +183,27 @@ static void leave_place(void)
         pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
+/* A helper on the processor of its caller only takes turns with it. The system leaves it there as
+ * long as all other processors have work of others; then it asks for its share of one of those. */
+static void leave_caller(const struct lf_team *t, int64_t *moved)
+{
+    cpu_set_t all, others;
+    const int cpu = sched_getcpu();
+    if (cpu < 0 || cpu != t->cpu || now_ns() - *moved < MOVE_EVERY ||
+        sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    *moved = now_ns();
+    others = all;
+    CPU_CLR((size_t)cpu, &others);
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0)
+        sched_setaffinity(0, sizeof all, &all);
+}
+
 static void *helper_main(void *arg)
 {
     struct lf_team *t = arg;
     uint32_t last = 0;
-    int64_t limit = SPIN_MOST;
+    int64_t limit = SPIN_MOST, moved = 0;
     role = HELPER;
     leave_place();
     while (!atomic_load_explicit(&t->ends, memory_order_relaxed)) {
@@ -196,6 +213,7 @@ static void *helper_main(void *arg)
         if (member == 0)
             continue;
         last = round_of(word);
+        leave_caller(t, &moved);
         t->fn(t->arg, member);
         leave(t);
     }
@@ -272,6 +290,7 @@ void lf_team_call(lf_queue *q, int threads, lf_member_fn *fn, void *arg)
     t->fn = fn;
     t->arg = arg;
     t->threads = threads;
+    t->cpu = sched_getcpu();
     const uint64_t round = round_of(atomic_load_explicit(&t->word, memory_order_relaxed)) + 1;
     atomic_store(&t->word, (uint64_t)(uint32_t)round << ROUND | (uint64_t)(threads - 1) << PLACES);
     wake(t, threads - 1);
