@@ -25,11 +25,15 @@ enum {
     ROWS_MAX = 1536,      /* rows of a super-block */
     SCRATCH_COLS = 4096,  /* columns at a time when scratch is needed */
     A_BUDGET = 16 << 20,  /* bytes of packed A */
-    B_BUDGET = 512 << 10, /* bytes of packed B per thread: half of a 1 MiB L2 */
     FEW_ROWS = 2 * LF_MR, /* up to here reading B is what takes the time */
     STREAM_PANELS = 24,
+    THREAD_TASKS = 4, /* that a thread should find, so that one which is slower takes fewer */
+    TASK_PANELS = 4,  /* of columns, which a task should have nevertheless */
     ALIGN = 64
 };
+/* Bytes of packed B per thread. Processors with AVX-512 have an L2 of 1 MiB and more, most others
+ * one of 256 or 512 KiB. */
+enum { B_BUDGET = (LF_CPU_ISA >= 2 ? 512 : 128) << 10 };
 
 struct cut {
     enum lf_unit unit;
@@ -127,6 +131,8 @@ static void choose_tasks(int64_t row_panels, int64_t col_panels, int64_t cp_max,
 {
     const int64_t pack_cost = 1;
     double best = 0;
+    if (threads > 1)
+        cp_max = min64(cp_max, max64(TASK_PANELS, col_panels / (THREAD_TASKS * threads)));
     *cp = min64(cp_max, col_panels);
     *rp = row_panels;
     if (threads == 1)
