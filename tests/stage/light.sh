@@ -1,15 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# light.sh DIR TRAIN_TOOL STAGE: makes libraries in DIR that stand in for what stages load and nobody calls here: libcurl, by which
-# HDF5 reads from S3, and libxml2, by which libarchive reads xar. Those bring forty libraries, half of what a start of a stage costs,
-# and tests of stages start thousands. A function of them that is called ends the process by name. DIR stays empty of what is not
-# loaded, and of a library with which a file cannot be written or the stage not be started. No test by itself.
+# light.sh DIR TOOL STAGE..: makes libraries in DIR that stand in for what stages load and hardly call: tests start stages thousands of
+# times, and most of a start is the loading of libraries. Two are called by nobody here: libcurl, by which HDF5 reads from S3, and
+# libxml2, by which libarchive reads xar. A function of them that is called ends the process by name. Of others, such as oneDNN, the
+# first call loads the real library. DIR stays empty of what is not loaded, and of a library with which a file cannot be written or a
+# stage not be started. No test by itself.
 set -u
-dir=$1 tool=$2 stage=$3
+dir=$1 tool=$2
+shift 2
+stages=$*
 rm -rf "$dir"
 mkdir -p "$dir" || exit 1
 find_library() { # find_library PROGRAM NAME FIELD: its name there (1), or where it is (2)
     ldd "$1" 2>/dev/null | sed -n "s|^[[:space:]]*\($2[^ ]*\) => \(/[^ ]*\) .*|\\$3|p" | head -n 1
+}
+# start: every stage, with what is in DIR, and with every function that it calls
+start() {
+    for program in $stages; do
+        LD_LIBRARY_PATH=$dir LD_BIND_NOW=1 "$program" --version >/dev/null 2>"$dir/said" && [ ! -s "$dir/said" ] || return
+    done
+}
+version_map() { # of the lines of $dir/names, which begin "VERSION NAME"
+    awk '$1 != last { if (last != "") print "};"; print $1 " { global:"; last = $1 } { print $2 ";" }
+        END { print "};"; print "LF_LIGHT { local: *; };" }' "$dir/names"
 }
 # stand_in PROGRAM USER NAME PATTERN: for the library NAME, whose functions are those of USER that are like PATTERN: NAME@VERSION
 stand_in() {
@@ -23,12 +36,34 @@ stand_in() {
         echo '#include <stdlib.h>'
         awk '{ printf "void %s(void);\nvoid %s(void) { fputs(\"%s is called\\n\", stderr); abort(); }\n", $2, $2, $2 }' "$dir/names"
     } >"$dir/all.c"
-    awk '$1 != last { if (last != "") print "};"; print $1 " { global:"; last = $1 } { print $2 ";" } END { print "};" }' "$dir/names" >"$dir/map"
+    version_map >"$dir/map"
     ${CC:-cc} -shared -fPIC -Wl,-soname,"$name" -Wl,--version-script="$dir/map" -o "$dir/$name" "$dir/all.c" 2>/dev/null &&
         LD_LIBRARY_PATH=$dir LD_BIND_NOW=1 "$tool" data "$dir/try" 4 0 >/dev/null 2>&1 &&
-        LD_LIBRARY_PATH=$dir LD_BIND_NOW=1 "$stage" --version >/dev/null 2>&1 || rm -f "$dir/$name"
-    rm -rf "$dir/names" "$dir/map" "$dir/all.c" "$dir/try"
+        start || rm -f "$dir/$name"
+    rm -rf "$dir/names" "$dir/map" "$dir/all.c" "$dir/try" "$dir/said"
+}
+# later NAME..: light_later.c in place of all these libraries, with the functions of C that they have. None of them may be one that
+# another library of a stage needs: that would get it, too.
+later() {
+    for name; do
+        for program in $stages; do
+            real=$(find_library "$program" "$name" 2)
+            [ -z "$real" ] || break
+        done
+        [ -n "$real" ] || continue
+        ln -s later.so "$dir/$(find_library "$program" "$name" 1)"
+        # "VERSION NAME LIBRARY" of each function; any version will do where the library has none
+        readelf -W --dyn-syms "$real" 2>/dev/null |
+            awk -v real="$real" '$4 == "FUNC" && $7 != "UND" && $8 ~ /^[a-zA-Z][a-zA-Z0-9_]*(@@.*)?$/ {
+                n = split($8, q, "@"); print (n > 1 ? q[n] : "ANY"), q[1], real }'
+    done | sort >"$dir/names"
+    awk '{ printf "LATER(%d, %s, \"%s\")\n", NR - 1, $2, $3 }' "$dir/names" >"$dir/functions.h"
+    version_map >"$dir/map"
+    ${CC:-cc} -O2 -shared -fPIC -I"$dir" -Wl,-soname,later.so -Wl,--version-script="$dir/map" -o "$dir/later.so" \
+        "$(dirname "$0")/light_later.c" 2>/dev/null && start || find "$dir" '(' -type l -o -name later.so ')' -exec rm -f {} +
+    rm -f "$dir/names" "$dir/functions.h" "$dir/map" "$dir/said"
 }
 stand_in "$tool" libhdf5 libcurl '^curl_[a-z_]*@'
-stand_in "$stage" libarchive libxml2 '@LIBXML2_'
+stand_in "${stages%% *}" libarchive libxml2 '@LIBXML2_'
+later libdnnl libarchive libpcre2-8 libutf8proc libsnappy libjpeg libpng16 libwebp
 exit 0

@@ -1,12 +1,12 @@
 # tests of tests/stage
 EXTRA_DIST += tests/stage/lib.sh tests/stage/README.md
-# A libcurl and a libxml2 that light_lib.sh puts before the real ones; not for sanitizers, which look at what is loaded.
-EXTRA_DIST += tests/stage/light.sh tests/stage/light_lib.sh
+# Libraries that light_lib.sh puts before the real ones; not for sanitizers, which look at what is loaded.
+EXTRA_DIST += tests/stage/light.sh tests/stage/light_later.c tests/stage/light_lib.sh
 if !INSTRUMENTED
 check_DATA += tests/light/made
-CLEANFILES += tests/light/made tests/light/lib*
-tests/light/made: tests/stage/train_tool$(EXEEXT) stages/lf-tokenize$(EXEEXT) tests/stage/light.sh
-	$(AM_V_GEN)CC="$(CC)" $(SHELL) $(top_srcdir)/tests/stage/light.sh tests/light tests/stage/train_tool stages/lf-tokenize && touch $@
+CLEANFILES += tests/light/made tests/light/lib* tests/light/later.so
+tests/light/made: tests/stage/train_tool$(EXEEXT) $(pkglibexec_PROGRAMS) tests/stage/light.sh tests/stage/light_later.c
+	$(AM_V_GEN)CC="$(CC)" $(SHELL) $(top_srcdir)/tests/stage/light.sh tests/light tests/stage/train_tool $(pkglibexec_PROGRAMS) && touch $@
 endif
 TESTS += tests/stage/lock.sh
 EXTRA_DIST += tests/stage/lock.sh
