@@ -69,26 +69,11 @@ static const struct lf_hf_mixer mixers[] = {
          NULL},                                                                                    \
         KIN_MLP_ROWS, KIN_HEAD_ROWS, MTP_ROWS
 
-/* The head that knows a later token: what joins it, and a layer that attends. */
-#define MTP_LAYER(outside, ours) "mtp.layers.{M}." outside, LF_MAP_COPY, "layers.{H}." ours, NULL
+/* The head that knows a later token. */
 #define MTP_ROWS                                                                                   \
-    {"mtp.fc.weight", LF_MAP_COPY, "layers.{N}.mtp.join.weight", NULL},                            \
-        {"mtp.pre_fc_norm_embedding.weight", LF_MAP_COPY, "layers.{N}.mtp.embed_norm.weight",      \
-         NULL},                                                                                    \
-        {"mtp.pre_fc_norm_hidden.weight", LF_MAP_COPY, "layers.{N}.mtp.hidden_norm.weight", NULL}, \
-        {"mtp.norm.weight", LF_MAP_COPY, "layers.{N}.mtp.final_norm.weight", NULL},                \
-        {MTP_LAYER("input_layernorm.weight", "attn_norm.weight")},                                 \
-        {MTP_LAYER("post_attention_layernorm.weight", "mlp_norm.weight")},                         \
+    KIN_MTP_ROWS,                                                                                  \
         {"mtp.layers.{M}.self_attn.q_proj.{P}", LF_MAP_STACK,                                      \
          "groups=heads layers.{H}.attn.q.{P} layers.{H}.attn.gate.{P}", NULL},                     \
-        {MTP_LAYER("self_attn.k_proj.{P}", "attn.k.{P}")},                                         \
-        {MTP_LAYER("self_attn.v_proj.{P}", "attn.v.{P}")},                                         \
-        {MTP_LAYER("self_attn.o_proj.{P}", "attn.o.{P}")},                                         \
-        {MTP_LAYER("self_attn.q_norm.weight", "attn.q_norm.weight")},                              \
-        {MTP_LAYER("self_attn.k_norm.weight", "attn.k_norm.weight")},                              \
-        {MTP_LAYER("mlp.gate_proj.{P}", "mlp.gate.{P}")},                                          \
-        {MTP_LAYER("mlp.up_proj.{P}", "mlp.up.{P}")},                                              \
-        {MTP_LAYER("mlp.down_proj.{P}", "mlp.down.{P}")},                                          \
         {MTP_LAYER("mlp.gate.weight", "moe.router.weight")},                                       \
         {"mtp.layers.{M}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT,                         \
          "layers.{H}.moe.experts.gate.weight", NULL},                                              \
@@ -99,9 +84,8 @@ static const struct lf_hf_mixer mixers[] = {
         {MTP_LAYER("mlp.shared_expert.gate_proj.weight", "moe.shared.gate.weight")},               \
         {MTP_LAYER("mlp.shared_expert.up_proj.weight", "moe.shared.up.weight")},                   \
         {MTP_LAYER("mlp.shared_expert.down_proj.weight", "moe.shared.down.weight")},               \
-        {MTP_LAYER("mlp.shared_expert_gate.weight", "moe.shared_gate.weight")},                    \
     {                                                                                              \
-        "mtp.", LF_MAP_LEFT_OUT, KIN_MTP, "mtp_layers=0"                                           \
+        MTP_LAYER("mlp.shared_expert_gate.weight", "moe.shared_gate.weight")                       \
     }
 
 #define SHARED_ROWS                                                                                \

@@ -159,6 +159,29 @@
         "model.layers.{N}.", LF_MAP_LEFT_OUT, KIN_MTP, "mtp_layers=0"                              \
     }
 
+/* The one head that knows a later token, apart from the layers: what joins it, and a layer that
+ * attends, without its queries and experts. */
+#define MTP_LAYER(outside, ours) "mtp.layers.{M}." outside, LF_MAP_COPY, "layers.{H}." ours, NULL
+#define KIN_MTP_ROWS                                                                               \
+    {"mtp.fc.weight", LF_MAP_COPY, "layers.{N}.mtp.join.weight", NULL},                            \
+        {"mtp.pre_fc_norm_embedding.weight", LF_MAP_COPY, "layers.{N}.mtp.embed_norm.weight",      \
+         NULL},                                                                                    \
+        {"mtp.pre_fc_norm_hidden.weight", LF_MAP_COPY, "layers.{N}.mtp.hidden_norm.weight", NULL}, \
+        {"mtp.norm.weight", LF_MAP_COPY, "layers.{N}.mtp.final_norm.weight", NULL},                \
+        {MTP_LAYER("input_layernorm.weight", "attn_norm.weight")},                                 \
+        {MTP_LAYER("post_attention_layernorm.weight", "mlp_norm.weight")},                         \
+        {MTP_LAYER("self_attn.k_proj.{P}", "attn.k.{P}")},                                         \
+        {MTP_LAYER("self_attn.v_proj.{P}", "attn.v.{P}")},                                         \
+        {MTP_LAYER("self_attn.o_proj.{P}", "attn.o.{P}")},                                         \
+        {MTP_LAYER("self_attn.q_norm.weight", "attn.q_norm.weight")},                              \
+        {MTP_LAYER("self_attn.k_norm.weight", "attn.k_norm.weight")},                              \
+        {MTP_LAYER("mlp.gate_proj.{P}", "mlp.gate.{P}")},                                          \
+        {MTP_LAYER("mlp.up_proj.{P}", "mlp.up.{P}")},                                              \
+        {MTP_LAYER("mlp.down_proj.{P}", "mlp.down.{P}")},                                          \
+    {                                                                                              \
+        "mtp.", LF_MAP_LEFT_OUT, KIN_MTP, "mtp_layers=0"                                           \
+    }
+
 #define KIN_HEAD_ROWS                                                                              \
     {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                                 \
         {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                      \

@@ -241,7 +241,7 @@ static const struct lf_hf_key ernie_moe_keys[] = {
     {"moe_capacity", LF_HF_INERT, NULL, NULL}, /* of the authors' training, here and below */
     {"moe_gate", LF_HF_UNREAD, NULL, "\"topk\""},
     {"moe_use_aux_free", LF_HF_UNREAD, NULL, "true"},
-    {"num_nextn_predict_layers", LF_HF_INERT, NULL, NULL},
+    {"num_nextn_predict_layers", LF_HF_NUMBER, "mtp_layers", "0"},
     {0},
 };
 
@@ -277,6 +277,12 @@ static int write_ernie_moe(const lf_model_config *c, json_t *o, lf_err *err)
     return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 
+/* Heads for later tokens: their layers have no experts, and the norm behind them is the model's. */
+#define ERNIE_HEAD(outside, ours)                                                                  \
+    {                                                                                              \
+        "model.mtp_" outside, LF_MAP_COPY, "layers.{H}." ours, NULL                                \
+    }
+
 /* The bias that chooses is a row by itself, beside the router. */
 static const struct lf_map_row ernie_moe_rows[] = {
     KIN_ATTENTION_ROWS,
@@ -286,7 +292,19 @@ static const struct lf_map_row ernie_moe_rows[] = {
     KIN_SHARED_ROWS,
     {"model.layers.{L}.mlp.moe_statics.e_score_correction_bias", LF_MAP_LEAD,
      "layers.{L}.moe.router.bias", NULL},
-    {"model.mtp_", LF_MAP_LEFT_OUT, KIN_MTP, NULL},
+    ERNIE_HEAD("emb_norm.{M}.weight", "mtp.embed_norm.weight"),
+    ERNIE_HEAD("hidden_norm.{M}.weight", "mtp.hidden_norm.weight"),
+    ERNIE_HEAD("linear_proj.{M}.weight", "mtp.join.weight"),
+    ERNIE_HEAD("block.{M}.input_layernorm.weight", "attn_norm.weight"),
+    ERNIE_HEAD("block.{M}.self_attn.q_proj.weight", "attn.q.weight"),
+    ERNIE_HEAD("block.{M}.self_attn.k_proj.weight", "attn.k.weight"),
+    ERNIE_HEAD("block.{M}.self_attn.v_proj.weight", "attn.v.weight"),
+    ERNIE_HEAD("block.{M}.self_attn.o_proj.weight", "attn.o.weight"),
+    ERNIE_HEAD("block.{M}.post_attention_layernorm.weight", "mlp_norm.weight"),
+    ERNIE_HEAD("block.{M}.mlp.gate_proj.weight", "mlp.gate.weight"),
+    ERNIE_HEAD("block.{M}.mlp.up_proj.weight", "mlp.up.weight"),
+    ERNIE_HEAD("block.{M}.mlp.down_proj.weight", "mlp.down.weight"),
+    {"model.mtp_", LF_MAP_LEFT_OUT, KIN_MTP, "mtp_layers=0"},
     {0},
 };
 
@@ -299,6 +317,8 @@ const struct lf_hf_family lf_hf_ernie_moe = {
     .switches = ernie_moe_switches,
     .keys = ernie_moe_keys,
     .rows = ernie_moe_rows,
+    .mtp_mlp = LF_MTP_MLP_DENSE,
+    .mtp_norm = LF_MTP_NORM_FINAL,
     .read = read_ernie_moe,
     .write = write_ernie_moe,
     .tol_max = 1e-4,

@@ -295,7 +295,11 @@ static const struct lf_hf_key exaone_moe_keys[] = {
     {"routed_scaling_factor", LF_HF_NUMBER, "router_scale", "2.5"},
     {"scoring_func", LF_HF_UNREAD, NULL, "\"sigmoid\""}, /* of published files, from here on */
     {"topk_method", LF_HF_UNREAD, NULL, "\"noaux_tc\""},
-    {"num_nextn_predict_layers", LF_HF_INERT, NULL, NULL},
+    {"num_nextn_predict_layers", LF_HF_NUMBER, "mtp_layers", "0"},
+    {"mtp_layer_types", LF_HF_UNREAD, NULL, "[\"full_attention\"]"}, /* as its last layer */
+    {"mtp_sliding_windows", LF_HF_UNREAD, NULL, "[0]"},
+    {"mtp_share_layers", LF_HF_UNREAD, NULL, "false"},
+    {"mtp_loss_scaling_factor", LF_HF_INERT, NULL, NULL},
     {"output_router_logits", LF_HF_INERT, NULL, NULL},
     {0},
 };
@@ -306,7 +310,10 @@ static int read_exaone_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int rc = lf_hf_get_i64(r, "first_k_dense_replace", &dense, err);
     rc = rc != 0 ? rc : lf_hf_read_mlp_types(r, c, dense, err);
     rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "num_shared_experts", 1, err);
-    return rc != 0 ? rc : read_exaone(r, c, err);
+    rc = rc != 0 ? rc : read_exaone(r, c, err);
+    if (rc == 0 && lf_model_layer_mixer(c, c->layers - 1) != LF_MIXER_FULL)
+        c->mtp_layers = 0; /* heads see all, and ours are as the last layer: they are left out */
+    return rc;
 }
 
 static int write_exaone_moe(const lf_model_config *c, json_t *o, lf_err *err)
@@ -325,7 +332,8 @@ static const struct lf_map_row exaone_moe_rows[] = {
     KIN_SHARED_ROWS,
     {"model.layers.{L}.mlp.e_score_correction_bias", LF_MAP_COPY, "layers.{L}.moe.router.bias",
      NULL},
-    {"mtp.", LF_MAP_LEFT_OUT, KIN_MTP, NULL},
+    KIN_MTP_ROWS,
+    {MTP_LAYER("self_attn.q_proj.weight", "attn.q.weight")},
     {0},
 };
 
@@ -338,6 +346,7 @@ const struct lf_hf_family lf_hf_exaone_moe = {
     .switches = exaone_moe_switches,
     .keys = exaone_moe_keys,
     .rows = exaone_moe_rows,
+    .mtp_mlp = LF_MTP_MLP_DENSE,
     .read = read_exaone_moe,
     .write = write_exaone_moe,
     .tol_max = 1e-4,

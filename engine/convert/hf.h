@@ -178,9 +178,10 @@ struct lf_hf_family {
     /* why no model of the family is imported, though its tables are there; NULL: it is */
     const char *refused;
     /* Heads of mtp_layers: they are layers behind the last one in the file; what comes first of
-     * what they read (enum lf_model_mtp_join). A family without rows of {M} or {H} has none. */
+     * what they read (enum lf_model_mtp_join), their MLP and norm (enums lf_model_mtp_mlp,
+     * lf_model_mtp_norm). A family without rows of {M} or {H} has none. */
     bool heads_are_layers;
-    int mtp_join;
+    int mtp_join, mtp_mlp, mtp_norm;
     /* config.json says nothing of the one head that a file may have */
     bool unsaid_head;
     /* unknown keys are ignored, as the file has training arguments and no description of a model */

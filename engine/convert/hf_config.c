@@ -498,8 +498,11 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
         rc = f->lone    ? lf_hf_read_lone(&c, f, o, path, err)
              : f->sight ? lf_hf_read_sight(&c, f, o, path, err)
                         : lf_hf_read_object(&c, f, o, path, err);
-    if (rc == 0 && c.mtp_layers)
+    if (rc == 0 && c.mtp_layers) {
         c.mtp_join = f->mtp_join;
+        c.mtp_mlp = f->mtp_mlp;
+        c.mtp_norm = f->mtp_norm;
+    }
     if (rc == 0)
         rc = lf_model_config_finish(&c, err);
     if (rc == 0)

@@ -343,6 +343,8 @@ static bool forget_heads(struct lf_hf_model *m)
             return false;
     m->config.mtp_layers = 0;
     m->config.mtp_join = LF_MTP_EMBED_HIDDEN;
+    m->config.mtp_mlp = LF_MTP_MLP_LAST;
+    m->config.mtp_norm = LF_MTP_NORM_OWN;
     return told;
 }
 

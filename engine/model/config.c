@@ -31,6 +31,8 @@ static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 static const char *const output_names[] = {"tokens", "score", NULL};
 static const char *const mtp_join_names[] = {"embed_hidden", "hidden_embed", NULL};
+static const char *const mtp_mlp_names[] = {"last", "dense", NULL};
+static const char *const mtp_norm_names[] = {"own", "final", NULL};
 static const char *const projector_names[] = {"linear", "mlp", NULL};
 static const char *const projector_norm_names[] = {"none", "rms", "layer", NULL};
 static const char *const mixer_letters[] = {"fwhnsgklbc", NULL};
@@ -145,6 +147,8 @@ const struct lf_model_key lf_model_keys[] = {
     ENUM(output, output_names, "tokens"),
     COUNT(mtp_layers, 0, LF_MORE_HEADS, "0"),
     ENUM(mtp_join, mtp_join_names, "embed_hidden"),
+    ENUM(mtp_mlp, mtp_mlp_names, "last"),
+    ENUM(mtp_norm, mtp_norm_names, "own"),
     ENUM(mask, mask_names, "causal"),
     COUNT(sliding_window, 0, 1 << 27, "0"),
     COUNT(attn_chunk, 0, 1 << 27, "0"),

@@ -68,6 +68,8 @@ enum { LF_SCALE_Z = 0, LF_SCALE_V, LF_SCALE_K, LF_SCALE_Q, LF_SCALE_A, LF_SCAN_S
 enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED };
 enum lf_model_output { LF_OUTPUT_TOKENS = 0, LF_OUTPUT_SCORE };
 enum lf_model_mtp_join { LF_MTP_EMBED_HIDDEN = 0, LF_MTP_HIDDEN_EMBED };
+enum lf_model_mtp_mlp { LF_MTP_MLP_LAST = 0, LF_MTP_MLP_DENSE };
+enum lf_model_mtp_norm { LF_MTP_NORM_OWN = 0, LF_MTP_NORM_FINAL };
 enum lf_projector_kind { LF_PROJECTOR_LINEAR = 0, LF_PROJECTOR_MLP };
 enum lf_projector_norm { LF_PROJECTOR_NO_NORM = 0, LF_PROJECTOR_RMS, LF_PROJECTOR_LAYER };
 enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF_SINIT_ZERO };
@@ -308,6 +310,8 @@ typedef struct lf_model_config {
      * of the kind of the last one; 0: none */
     int64_t mtp_layers;
     int mtp_join; /* enum lf_model_mtp_join: what comes first of what such a head reads */
+    int mtp_mlp;  /* enum lf_model_mtp_mlp: of its layer: as in the last one, or without experts */
+    int mtp_norm; /* enum lf_model_mtp_norm: behind it: one of its own, or the model's final norm */
 
     /* enum lf_model_mask; prefix: the first tokens of a document see each other, in windowed layers
      * too; image_blocks: a token of a picture sees the picture's tokens behind it, in windowed
@@ -498,7 +502,8 @@ void lf_model_alibi_slopes(const lf_model_config *c, float *slopes);
 
 /* ---- layers (layers.c) ---- */
 
-/* The letter of a layer. Layers behind the last one, those of mtp_layers, are of its kind. */
+/* The letter of a layer. Layers behind the last one, those of mtp_layers, are of its kind, but that
+ * mtp_mlp = dense has no experts there. */
 char lf_model_layer_mixer(const lf_model_config *c, int64_t layer);
 char lf_model_layer_mlp(const lf_model_config *c, int64_t layer);
 char lf_model_layer_position(const lf_model_config *c, int64_t layer);
@@ -534,6 +539,8 @@ bool lf_model_layer_moe(const lf_model_config *c, int64_t layer);
 bool lf_model_layer_dense(const lf_model_config *c, int64_t layer);
 int64_t lf_model_moe_layers(const lf_model_config *c);
 int64_t lf_model_dense_layers(const lf_model_config *c);
+/* Is some MLP without experts, in the layers or in heads of mtp_layers? */
+bool lf_model_has_dense(const lf_model_config *c);
 /* The inner width of that MLP. */
 int64_t lf_model_layer_ffn(const lf_model_config *c, int64_t layer);
 /* The layer whose keys and values layer l reads: l itself, but for kv_shared_layers; -1: there is

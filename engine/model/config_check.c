@@ -72,7 +72,7 @@ static int check_sizes(lf_model_config *c, lf_err *err)
             return lf_fail(err, LF_EINVAL, "[model] needs %s", lf_model_keys[i].name);
     if (!c->heads && lf_model_attends(c))
         return lf_fail(err, LF_EINVAL, "[model] needs heads");
-    if (!c->ffn && lf_model_dense_layers(c))
+    if (!c->ffn && lf_model_has_dense(c))
         return lf_fail(err, LF_EINVAL, "[model] needs ffn");
     if (!c->ffn && c->experts && !c->expert_ffn)
         return lf_fail(err, LF_EINVAL, "[model] needs ffn, or expert_ffn");
@@ -333,7 +333,7 @@ static int check_unread(const lf_model_config *c, lf_err *err)
     const bool yarn = c->rope_scaling == LF_ROPE_YARN,
                longrope = c->rope_scaling == LF_ROPE_LONGROPE, windows = c->sliding_window > 0,
                tokens = c->output == LF_OUTPUT_TOKENS, attends = lf_model_attends(c),
-               dense = lf_model_dense_layers(c) > 0,
+               dense = lf_model_has_dense(c),
                stays = attends && c->position == LF_POS_ROPE &&
                        lf_model_count_layers(c, lf_model_layer_position, LF_TURN_NONE) > 0,
                turns = attends && c->position == LF_POS_ROPE &&
@@ -400,6 +400,8 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"logit_softcap", c->logit_softcap > 0, tokens, "output = tokens"},
         {"score_init", true, !tokens, "output = score"},
         {"mtp_join", true, c->mtp_layers > 0, "mtp_layers"},
+        {"mtp_mlp", true, c->mtp_layers > 0, "mtp_layers"},
+        {"mtp_norm", true, c->mtp_layers > 0, "mtp_layers"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].set && !rows[i].read && lf_model_by_hand(c, rows[i].key))

@@ -106,6 +106,8 @@ static bool is_one_of(const char *letters, char m)
 
 char lf_model_layer_mlp(const lf_model_config *c, int64_t layer)
 {
+    if (layer >= c->layers && c->mtp_mlp == LF_MTP_MLP_DENSE)
+        return LF_MLP_DENSE;
     if (c->layer_mlps.text[0])
         return letter_at(c->layer_mlps.text, kind_of(c, layer));
     return c->experts > 0 ? LF_MLP_EXPERTS : LF_MLP_DENSE;
@@ -235,6 +237,11 @@ int64_t lf_model_dense_layers(const lf_model_config *c)
 {
     return lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_DENSE) +
            lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_BOTH);
+}
+
+bool lf_model_has_dense(const lf_model_config *c)
+{
+    return lf_model_dense_layers(c) > 0 || (c->mtp_layers && lf_model_layer_dense(c, c->layers));
 }
 
 bool lf_model_layers_are(const lf_model_config *c, char (*what)(const lf_model_config *, int64_t),

@@ -9,8 +9,10 @@
  *
  * h_0 is what the model's final norm gives. The embedding E and the head over the vocabulary are
  * the model's. With mtp_join = hidden_embed (MiMo) the hidden state comes first. The layer is of
- * the kind of the last one, over the same documents and positions. Row t of it sees the embeddings
- * of tokens up to x_{t+k} and no further.
+ * the kind of the last one, over the same documents and positions; with mtp_mlp = dense (K-EXAONE)
+ * its MLP has no experts. Row t of it sees the embeddings of tokens up to x_{t+k} and no further.
+ * With mtp_norm = final (ERNIE 4.5) norm is the final norm of the model, whose weight such heads
+ * train too.
  *
  * The loss is that of the model plus weight / D times the sum over D heads of their cross
  * entropies, each divided by the trained tokens of the model's own loss (equation 24 of the paper
@@ -35,9 +37,10 @@ lf_val lf_dec_mtp_layer(struct lf_dec_build *b, lf_val embedded, lf_val hidden, 
     const bool swapped = b->c->mtp_join == LF_MTP_HIDDEN_EMBED;
     const lf_val e = lf_dec_norm(b, embedded, "mtp.embed_norm", l),
                  h = lf_dec_norm(b, hidden, "mtp.hidden_norm", l),
-                 both = lf_heads_join(b->g, swapped ? h : e, swapped ? e : h, 1);
-    return lf_dec_norm(b, lf_dec_block(b, lf_dec_linear(b, both, false, "mtp.join", l), l),
-                       "mtp.final_norm", l);
+                 both = lf_heads_join(b->g, swapped ? h : e, swapped ? e : h, 1),
+                 x = lf_dec_block(b, lf_dec_linear(b, both, false, "mtp.join", l), l);
+    return b->c->mtp_norm == LF_MTP_NORM_FINAL ? lf_dec_norm(b, x, "final_norm", LF_DEC_OUTSIDE)
+                                               : lf_dec_norm(b, x, "mtp.final_norm", l);
 }
 
 lf_val lf_dec_mtp_embed(struct lf_dec_build *b, lf_val tokens)

@@ -520,7 +520,8 @@ static void add_mtp(struct table *t, int64_t l)
     add(t, NULL, MATRIX, WHOLE, matrix(t->c->hidden, 2 * t->c->hidden),
         "layers.%lld.mtp.join.weight", (long long)l);
     add_layer(t, l);
-    add_layer_norm(t, l, "mtp.final_norm");
+    if (t->c->mtp_norm == LF_MTP_NORM_OWN)
+        add_layer_norm(t, l, "mtp.final_norm");
 }
 
 /* The spread of its initial values is a choice of its own: score_init of config.h. */
@@ -615,7 +616,7 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
                  {"hidden",
                   lf_model_count_layers(c, lf_model_layer_mixer, LF_MIXER_CONV) ? c->hidden : 0,
                   false},
-                 {"ffn", lf_model_dense_layers(c) ? c->ffn : 0, false},
+                 {"ffn", lf_model_has_dense(c) ? c->ffn : 0, false},
                  {"kv_shared_ffn", c->kv_shared_ffn, false},
                  {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
                  {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};

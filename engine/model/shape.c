@@ -337,7 +337,8 @@ int64_t lf_model_param_count(const lf_model_config *c)
     int64_t n = lf_model_matmul_params(c); /* which counts the head once */
     for (int64_t l = 0; l < c->layers; l++)
         n += layer_vectors(c, l);
-    n += c->mtp_layers * (lf_model_mtp_matmul_params(c) + layer_vectors(c, c->layers) + 3 * norm);
+    n += c->mtp_layers * (lf_model_mtp_matmul_params(c) + layer_vectors(c, c->layers) +
+                          (c->mtp_norm == LF_MTP_NORM_OWN ? 3 : 2) * norm);
     n += (lf_model_moe_layers(c) + (lf_model_layer_moe(c, c->layers) ? c->mtp_layers : 0)) *
          (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) + lf_model_moe_vectors(c));
     if (c->final_norm)

@@ -284,6 +284,8 @@ tests_golden_mtp_mtp_test_SOURCES = tests/golden/mtp/mtp_test.c tests/golden/fam
 tests_golden_mtp_mtp_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/mtp/make_mtp.py \
   tests/golden/mtp/deepseek-v3/config.json tests/golden/mtp/deepseek-v3/model.safetensors tests/golden/mtp/deepseek-v3/expected.safetensors \
+  tests/golden/mtp/ernie4.5-moe/config.json tests/golden/mtp/ernie4.5-moe/model.safetensors tests/golden/mtp/ernie4.5-moe/expected.safetensors \
+  tests/golden/mtp/exaone-moe/config.json tests/golden/mtp/exaone-moe/model.safetensors tests/golden/mtp/exaone-moe/expected.safetensors \
   tests/golden/mtp/glm4.5/config.json tests/golden/mtp/glm4.5/model.safetensors tests/golden/mtp/glm4.5/expected.safetensors \
   tests/golden/mtp/glm4.7-flash/config.json tests/golden/mtp/glm4.7-flash/model.safetensors tests/golden/mtp/glm4.7-flash/expected.safetensors \
   tests/golden/mtp/qwen3-next/config.json tests/golden/mtp/qwen3-next/model.safetensors tests/golden/mtp/qwen3-next/expected.safetensors \

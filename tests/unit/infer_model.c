@@ -489,6 +489,7 @@ int main(void)
         "vocab=8 mtp_layers=1",
         "vocab=8 mtp_layers=2 mtp_join=hidden_embed tied_head=yes sliding_window=40 "
         "layer_mixers=fw*",
+        "vocab=8 mtp_layers=1 mtp_mlp=dense mtp_norm=final experts=4 experts_per_token=2",
         "vocab=8 mtp_layers=1 kv_heads=4 head_dim=16 kv_lora=20 nope_dim=10 rope_dim=6 v_dim=12 "
         "experts=4 experts_per_token=2 layer_mlps=d,m* logit_softcap=5"};
     struct lf_gen_stats guessed = {0};

@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the golden directories of heads that predict later tokens, one folder for each form of file beside this script:
 
-    make_mtp.py [deepseek-v3 | glm4.5 | glm4.7-flash | mimo | qwen3-next ...]
+    make_mtp.py [deepseek-v3 | ernie4.5-moe | exaone-moe | glm4.5 | glm4.7-flash | mimo | qwen3-next ...]
 
 A development tool (torch, transformers, safetensors, numpy), as ../families/make_families.py is, from which it takes how weights are
 made and run in f64. No class of transformers runs such heads, so they are written here from the paper (DeepSeek-AI 2024, DeepSeek-V3,
 section 2.2):
 
     z   = W [norm_e(Emb(x_{t+k})) | norm_h(h_{k-1,t})]         MiMo: [norm_h(h) | norm_e(Emb)]
-    h_k = norm(layer(z)),  p(x_{t+1+k}) = softmax(head(h_k))   h_0: what the model's last norm gives
+    h_k = norm(layer(z)),  p(x_{t+1+k}) = softmax(head(h_k))   h_0: what the model's last norm gives; ERNIE: norm is that one
     loss = mean of -log p over B (T - 1) next tokens + WEIGHT / D * sum over the heads of (sum of -log p) / (B (T - 1))
 
-The layer is one of transformers: the reference has L + D layers, of which its own forward pass runs the first L.
+The layer is one of transformers: the reference has L + D layers, of which its own forward pass runs the first L. Those of ERNIE and
+K-EXAONE are without experts.
 
     config.json, model.safetensors   as the form has them, f32
     expected.safetensors             input_ids i64 [B, T]; loss f64 [1], of the next tokens; mtp.loss f64 [D], mean over the targets of a
@@ -35,10 +36,20 @@ from configs import FAMILIES  # noqa: E402
 from make_families import B, Double, Reference, heat, router_biases  # noqa: E402
 
 WEIGHT = 0.7
-HEADS = {"deepseek-v3": 2, "glm4.5": 1, "glm4.7-flash": 1, "mimo": 2, "qwen3-next": 1}
+HEADS = {"deepseek-v3": 2, "ernie4.5-moe": 1, "exaone-moe": 1, "glm4.5": 1, "glm4.7-flash": 1, "mimo": 2, "qwen3-next": 1}
 OFFSET = ("qwen3_next",)  # norms multiply by their weight + 1
 CLASS = {"mimo": (tf.Qwen2Config, tf.Qwen2ForCausalLM)}
-OWN = {"mimo": "model.mtp_layers.%d.%s", "qwen3-next": "mtp.layers.%d.%s"}  # what the layers of heads are called
+OWN = {"mimo": "model.mtp_layers.%d.%s", "qwen3-next": "mtp.layers.%d.%s", "exaone-moe": "mtp.layers.%d.%s",
+       "ernie4.5-moe": "model.mtp_block.%d.%s"}  # what the layers of heads are called
+SEEDS = {"ernie4.5-moe": 5}  # one whose smallest gradients are no differences of large ones
+FINAL = ("ernie4.5-moe",)  # the norm of a head is the last one of the model
+JOINS = {  # what the other parts of a head are called
+    "mimo": ("model.mtp_layers.%d.%s.weight", dict(embed_norm="token_layernorm", hidden_norm="hidden_layernorm", norm="final_layernorm",
+                                                  join="input_proj")),
+    "ernie4.5-moe": ("model.mtp_%s.%d.weight", dict(embed_norm="emb_norm", hidden_norm="hidden_norm", join="linear_proj")),
+    "qwen3-next": ("mtp.%s.weight", dict(embed_norm="pre_fc_norm_embedding", hidden_norm="pre_fc_norm_hidden", norm="norm", join="fc")),
+    None: ("model.layers.%d.%s.weight", dict(embed_norm="enorm", hidden_norm="hnorm", norm="shared_head.norm", join="eh_proj"))}
+JOINS["exaone-moe"] = JOINS["qwen3-next"]
 
 
 class RMSNorm(nn.Module):
@@ -52,10 +63,12 @@ class RMSNorm(nn.Module):
 
 
 class Head(nn.Module):
-    def __init__(self, c):
+    def __init__(self, c, norm):
         super().__init__()
         C, of = c["hidden_size"], (c["rms_norm_eps"], 1 if c["model_type"] in OFFSET else 0)
-        self.embed_norm, self.hidden_norm, self.norm = RMSNorm(C, *of), RMSNorm(C, *of), RMSNorm(C, *of)
+        self.embed_norm, self.hidden_norm = RMSNorm(C, *of), RMSNorm(C, *of)
+        if norm:
+            self.norm = RMSNorm(C, *of)
         self.join = nn.Linear(2 * C, C, bias=False)
 
 
@@ -64,8 +77,9 @@ class Model(nn.Module):
         super().__init__()
         all_layers = dict(c, num_hidden_layers=c["num_hidden_layers"] + heads)
         all_layers = {k: v for k, v in all_layers.items() if k not in ("architectures", "torch_dtype", "num_nextn_predict_layers")}
-        if "layer_types" in c:
-            all_layers["layer_types"] = c["layer_types"] + ["full_attention"] * heads
+        for key, kind in (("layer_types", "full_attention"), ("mlp_layer_types", "dense")):
+            if key in c:
+                all_layers[key] = c[key] + [kind] * heads
         if name in CLASS:
             all_layers.pop("model_type")
             config, cls = CLASS[name][0](**all_layers), CLASS[name][1]
@@ -73,7 +87,7 @@ class Model(nn.Module):
             config, cls = tf.AutoConfig.for_model(**all_layers), getattr(tf, c["architectures"][0])
         config._attn_implementation, config._experts_implementation = "eager", "eager"
         self.main, self.c, self.name = cls(config), c, name
-        self.heads = nn.ModuleList(Head(c) for _ in range(heads))
+        self.heads = nn.ModuleList(Head(c, name not in FINAL) for _ in range(heads))
 
     def trunk(self, layers, norm, x):
         """Layers and norm of this choice over embedded tokens, in place of those of the model."""
@@ -99,7 +113,7 @@ class Model(nn.Module):
             n = ids.shape[1] - k
             e, h = head.embed_norm(x[:, k:]), head.hidden_norm(h[:, :n])
             z = head.join(torch.cat((h, e) if self.name == "mimo" else (e, h), -1))
-            h = self.trunk([all_layers[L + k - 1]], head.norm, z)
+            h = self.trunk([all_layers[L + k - 1]], m.norm if self.name in FINAL else head.norm, z)
             out.append(self.main.lm_head(h))
         return out
 
@@ -116,15 +130,13 @@ class Model(nn.Module):
                 part = name.split(".", 3)
                 name = OWN[self.name] % (int(part[2]) - L, part[3])
             tensors[name] = t
-        mimo = {"embed_norm": "token_layernorm", "hidden_norm": "hidden_layernorm", "norm": "final_layernorm", "join": "input_proj"}
-        qwen = {"embed_norm": "pre_fc_norm_embedding", "hidden_norm": "pre_fc_norm_hidden", "norm": "norm", "join": "fc"}
-        v3 = {"embed_norm": "enorm", "hidden_norm": "hnorm", "norm": "shared_head.norm", "join": "eh_proj"}
+        form, parts = JOINS.get(self.name, JOINS[None])
         for name, t in state.items():
             if name.startswith("heads."):
                 _, k, part, _ = name.split(".")
-                copies["model.mtp_layers.%s.%s.weight" % (k, mimo[part]) if self.name == "mimo" else
-                       "mtp.%s.weight" % qwen[part] if self.name == "qwen3-next" else
-                       "model.layers.%d.%s.weight" % (L + int(k), v3[part])] = t
+                at = {"model.mtp_%s.%d.weight": (parts[part], int(k)), "mtp.%s.weight": (parts[part],),
+                      "model.layers.%d.%s.weight": (L + int(k), parts[part])}
+                copies[form % at.get(form, (int(k), parts[part]))] = t
         for k in range(len(self.heads) if self.name not in OWN else 0):
             copies["model.layers.%d.embed_tokens.weight" % (L + k)] = tensors["model.embed_tokens.weight"].clone()
             copies["model.layers.%d.shared_head.head.weight" % (L + k)] = tensors["lm_head.weight"].clone()
@@ -151,7 +163,7 @@ def one(name):
     cls = CLASS[name][1] if name in CLASS else getattr(tf, c["architectures"][0])
     with Double(cls):
         model = Model(name, c, heads).eval().double()
-        heat(model, 17 + len(name))
+        heat(model, SEEDS.get(name, 17 + len(name)))
         g = torch.Generator().manual_seed(3)
         ids = torch.randint(4, c["vocab_size"], (B, FAMILIES[name].get("_T", 12)), generator=g)
         sums = model.losses(ids)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Heads that predict later tokens: files of three forms, imported and trained, against the paper's
+ * Heads that predict later tokens: files of five forms, imported and trained, against the paper's
  * formulas in f64 (make_mtp.py): loss of the model and of each head, and every gradient of the sum.
  * The other order of embedding and hidden state fails. An export has the bytes of the file, and
  * what a file lacks or has beyond its config.json is told or refused.
@@ -328,7 +328,7 @@ static void test_export(const struct wanted *w)
 /* Of a file: a tensor of a head, or its matrix alone. */
 static bool of_head(const struct wanted *w, const char *name)
 {
-    if (strncmp(name, "model.mtp_layers.", 17) == 0 || strncmp(name, "mtp.", 4) == 0)
+    if (strncmp(name, "model.mtp_", 10) == 0 || strncmp(name, "mtp.", 4) == 0)
         return true;
     return strncmp(name, "model.layers.", 13) == 0 &&
            strtoll(name + 13, NULL, 10) >= w->f.config.layers;
@@ -336,8 +336,8 @@ static bool of_head(const struct wanted *w, const char *name)
 
 static bool is_join(const struct wanted *w, const char *name)
 {
-    return of_head(w, name) &&
-           (strstr(name, "eh_proj") || strstr(name, "input_proj") || strstr(name, "mtp.fc"));
+    return of_head(w, name) && (strstr(name, "eh_proj") || strstr(name, "input_proj") ||
+                                strstr(name, "mtp.fc") || strstr(name, "linear_proj"));
 }
 
 static bool is_none(const struct wanted *w, const char *name)
@@ -446,6 +446,8 @@ static void all(const char *name)
 int main(void)
 {
     TAP(10, all("deepseek-v3"));
+    TAP(10, all("ernie4.5-moe"));
+    TAP(10, all("exaone-moe"));
     TAP(10, all("glm4.5"));
     TAP(10, all("glm4.7-flash"));
     TAP(10, all("mimo"));
