@@ -41,12 +41,14 @@ static const struct lf_hf_key oss_keys[] = {
     {0},
 };
 
-/* Where nobody says how positions turn, the class scales them. */
+/* Where nobody says how positions turn, the class scales them. An empty rope_scaling says nothing
+ * there, an empty rope_parameters that they are not scaled. */
 static json_t *usual_rope(const lf_hf_reader *r)
 {
     json_t *a = json_object_get(r->o, "rope_scaling"),
            *b = json_object_get(r->o, "rope_parameters");
-    if ((a && !json_is_null(a)) || (b && !json_is_null(b)))
+    const bool empty = json_is_object(a) && json_object_size(a) == 0;
+    if ((a && !json_is_null(a) && !empty) || (b && !json_is_null(b)))
         return NULL;
     return json_loads("{\"rope_type\": \"yarn\", \"factor\": 32.0, \"beta_fast\": 32.0, "
                       "\"beta_slow\": 1.0, \"truncate\": false, "

@@ -247,6 +247,11 @@ static int read_rope_object(lf_hf_reader *r, lf_model_config *c, json_t *given,
     return rc;
 }
 
+static bool says_nothing(json_t *o)
+{
+    return json_is_object(o) && json_object_size(o) == 0;
+}
+
 int lf_hf_read_rope_as(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_rope *as,
                        lf_err *err)
 {
@@ -260,6 +265,8 @@ int lf_hf_read_rope_as(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_r
         rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction", part, err);
     json_t *a = rc != 0 ? NULL : lf_hf_take(r, "rope_scaling"),
            *b = rc != 0 ? NULL : lf_hf_take(r, "rope_parameters");
+    a = says_nothing(a) ? NULL : a;
+    b = says_nothing(b) ? NULL : b;
     lf_hf_take(r, "original_max_position_embeddings"); /* read with the scaling that needs it */
     b = as->params ? as->params : b;
     if (rc == 0 && a && b && !json_equal(a, b))

@@ -41,6 +41,10 @@ TESTS += tests/unit/convert_map
 tests_unit_convert_map_SOURCES = tests/unit/convert_map.c
 tests_unit_convert_map_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # weights of 8-bit floats in blocks
+check_PROGRAMS += tests/unit/convert_family_ini
+TESTS += tests/unit/convert_family_ini
+tests_unit_convert_family_ini_SOURCES = tests/unit/convert_family_ini.c
+tests_unit_convert_family_ini_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 check_PROGRAMS += tests/unit/convert_fp8
 TESTS += tests/unit/convert_fp8
 fp8_release = tests/unit/fp8_release.h tests/unit/fp8_release.c

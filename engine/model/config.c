@@ -481,12 +481,26 @@ void lf_model_config_defaults(lf_model_config *c)
     }
 }
 
+static const struct lf_model_family *find_family(const char *name)
+{
+    for (size_t i = 0; i < lf_model_n_families; i++)
+        if (strcmp(lf_model_families[i].name, name) == 0)
+            return &lf_model_families[i];
+    return NULL;
+}
+
+bool lf_model_family_embed_scaled(const char *name)
+{
+    const struct lf_model_family *f = find_family(name);
+    bool scaled = false;
+    for (const char *const *s = f ? f->settings : NULL; s && *s && !scaled; s++)
+        scaled = strcmp(*s, LF_MODEL_EMBED_SCALED) == 0;
+    return scaled;
+}
+
 int lf_model_config_family(lf_model_config *c, const char *family, const char *where, lf_err *err)
 {
-    const struct lf_model_family *f = NULL;
-    for (size_t i = 0; i < lf_model_n_families && !f; i++)
-        if (strcmp(lf_model_families[i].name, family) == 0)
-            f = &lf_model_families[i];
+    const struct lf_model_family *f = find_family(family);
     if (!f) {
         lf_buf all;
         lf_buf_init(&all);
@@ -502,7 +516,8 @@ int lf_model_config_family(lf_model_config *c, const char *family, const char *w
         const char *eq = strchr(*s, '=');
         snprintf(key, sizeof(key), "%.*s", (int)(eq - *s), *s);
         snprintf(from, sizeof(from), "family %s", f->name);
-        if (lf_model_config_set(c, key, eq + 1, from, err))
+        if (strcmp(*s, LF_MODEL_EMBED_SCALED) != 0 &&
+            lf_model_config_set(c, key, eq + 1, from, err))
             LF_BUG("family %s: %s", f->name, *s);
     }
     snprintf(c->family, sizeof(c->family), "%s", f->name);

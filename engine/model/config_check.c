@@ -53,7 +53,7 @@ static int check_heads(lf_model_config *c, lf_err *err)
         CONTRADICTION("kv_heads", "%lld kv_heads do not divide %lld heads", (long long)c->kv_heads,
                       (long long)c->heads);
     if (c->head_dim > 512 || c->head_dim % 2)
-        CONTRADICTION(given(c, "head_dim") ? "head_dim" : "heads",
+        CONTRADICTION(given(c, "head_dim") ? "head_dim" : c->kv_lora ? "nope_dim" : "heads",
                       "head_dim = %lld; attention needs an even one of at most 512",
                       (long long)c->head_dim);
     if (c->window_head_dim > 512 || c->window_head_dim % 2)
@@ -78,6 +78,8 @@ static int check_sizes(lf_model_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "[model] needs ffn, or expert_ffn");
     if (c->embed_dim == c->hidden)
         CONTRADICTION("embed_dim", "equals hidden; leave it out, then there are no projections");
+    if (lf_model_family_embed_scaled(c->family) && !given(c, "embed_scale"))
+        c->embed_scale = sqrt((double)c->hidden);
     return c->heads ? check_heads(c, err) : 0;
 }
 
@@ -211,6 +213,10 @@ static int check_scans(lf_model_config *c, lf_err *err)
         c->scan_groups = c->scan_heads;
     if (!(c->scan_norm_eps > 0))
         c->scan_norm_eps = c->norm_eps;
+    /* Families with such a norm have it over each group. */
+    if (c->scan_norm == LF_SCAN_GATE_FIRST && !lf_model_by_hand(c, "scan_norm") &&
+        !given(c, "scan_norm_parts"))
+        c->scan_norm_parts = c->scan_groups;
     if (c->scan_heads % c->scan_groups)
         CONTRADICTION("scan_groups", "%lld do not divide %lld scan_heads",
                       (long long)c->scan_groups, (long long)c->scan_heads);

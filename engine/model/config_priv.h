@@ -53,6 +53,9 @@ struct lf_model_family {
     const char *name;
     const char *const *settings; /* "key=value", NULL-terminated */
 };
+/* One of the settings, for when hidden is known. */
+#define LF_MODEL_EMBED_SCALED "embed_scale=sqrt(hidden)"
+bool lf_model_family_embed_scaled(const char *name);
 extern const struct lf_model_family lf_model_families[];
 extern const size_t lf_model_n_families;
 

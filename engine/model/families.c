@@ -74,7 +74,8 @@ static const char *const bloom[] = {
     BIASED, "position=alibi", "embed_norm=yes", "activation=gelu_tanh", "tied_head=yes", NULL};
 /* One key and value head: kv_heads = 1. */
 static const char *const starcoder[] = {BIASED,       "position=learned", "activation=gelu_tanh",
-                                        "kv_heads=1", "tied_head=yes",    NULL};
+                                        "kv_heads=1", "tied_head=yes",    "init=residual_scaled",
+                                        NULL};
 static const char *const starcoder2[] = {BIASED,
                                          "position=rope",
                                          "rope_theta=100000",
@@ -141,10 +142,9 @@ static const char *const qwen1[] = {LLAMA,
                                     "rope_scaling=dynamic",
                                     "tied_head=no",
                                     NULL};
-/* embed_scale = sqrt(hidden) comes with the sizes. */
 #define GEMMA                                                                                      \
     LLAMA, "norm_eps=1e-6", "norm_offset=1", "activation=gelu_tanh", "rope_theta=10000",           \
-        "tied_head=yes"
+        "tied_head=yes", LF_MODEL_EMBED_SCALED
 static const char *const gemma[] = {GEMMA, NULL};
 static const char *const gemma2[] = {GEMMA,
                                      "block=sandwich",
@@ -172,6 +172,7 @@ static const char *const gemma4[] = {"norm=rms",
                                      "qk_norm=yes",
                                      "v_norm=yes",
                                      "attn_scale=1",
+                                     LF_MODEL_EMBED_SCALED,
                                      "layer_gain=yes",
                                      "rope_theta=1000000",
                                      "rope_scaling=proportional",
@@ -517,7 +518,7 @@ static const char *const lfm2_moe[] = {LFM,
                                        "router_bias=yes",
                                        NULL};
 
-/* Mamba-2 alone; its norm is over each of scan_norm_parts = scan_groups, which the sizes give. */
+/* Mamba-2 alone. */
 #define MAMBA                                                                                      \
     "norm=rms", "activation=silu", "mlp=glu", "scan_gate=silu", "scan_norm=after_gate",            \
         "scan_conv=4", "scan_conv_bias=yes"
@@ -530,6 +531,7 @@ static const char *const bamba[] = {MAMBA,
                                     "rope_theta=10000",
                                     "rope_fraction=0.5",
                                     "layer_mixers=s*",
+                                    "layer_mlps=d*",
                                     "tied_head=no",
                                     NULL};
 /* Its four multipliers and which layers attend come with the sizes. */
@@ -561,6 +563,7 @@ static const char *const falcon_h1[] = {LLAMA,
                                         "norm_eps=1e-5",
                                         "rope_theta=100000000000",
                                         "layer_mixers=b*",
+                                        "layer_mlps=d*",
                                         "scan_gate=silu",
                                         "scan_conv=4",
                                         "scan_conv_bias=yes",

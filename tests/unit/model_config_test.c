@@ -240,6 +240,8 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "kv_shared_layers = 1\nkv_lora = 8\nnope_dim = 8\n"
          "rope_dim = 8\nv_dim = 8\n",
          "latent attention (kv_lora) has none"},
+        {"[model]\nfamily = llama\n" TINY "kv_lora = 8\nnope_dim = 7\nrope_dim = 8\nv_dim = 8\n",
+         "nope_dim: head_dim = 15"},
         {"[model]\nfamily = llama\n" TINY "kv_shared_layers = 2\n",
          "finds no layer of its kind before the last 2"},
         {"[model]\nfamily = llama\n" TINY "kv_shared_ffn = 8\n",
@@ -768,7 +770,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(457, test_published());
-    TAP(248, test_errors());
+    TAP(250, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(9, test_flops());
