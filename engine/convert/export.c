@@ -18,6 +18,8 @@
  * as long as a block has rows. */
 #define BLOCK_BYTES  ((int64_t)4 << 20)
 #define TURNED_BYTES ((int64_t)32 << 20)
+/* Of one that becomes 8-bit floats, by each thread: so many stay in its cache. */
+#define QUANTISED_BYTES ((int64_t)1 << 20)
 
 struct export
 {
@@ -300,8 +302,13 @@ static int write_quantised(struct export *ex, lf_st_writer *w, size_t k, struct 
 {
     const size_t of = lf_quantised_weight(&ex->quant, k);
     take_item(ex, of, LF_ST_F32, t);
-    const int64_t bytes = t->m.parts->blocks.n ? TURNED_BYTES : BLOCK_BYTES;
-    const struct lf_requant_job job = {&t->m, bytes / (int64_t)sizeof(float), w, between, ex};
+    const int64_t bytes = t->m.parts->blocks.n ? TURNED_BYTES : QUANTISED_BYTES;
+    const struct lf_requant_job job = {.values = &t->m,
+                                       .step = bytes / (int64_t)sizeof(float),
+                                       .threads = ex->o->threads,
+                                       .to = w,
+                                       .between = between,
+                                       .arg = ex};
     return of == k ? lf_requant_codes(ex->quant.of[of], &job, err)
                    : lf_requant_scales(ex->quant.of[of], &job, err);
 }

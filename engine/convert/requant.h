@@ -2,8 +2,9 @@
  *
  * Weights of an export as 8-bit floats with a scale for each block (engine/store/f8_blocks.h).
  * Which scale a block goes out with is found in one pass over its matrix, the codes are written in
- * another, as a file has scales before codes. Memory is that of the blocks of the matrices of one
- * file, and a few MiB.
+ * another, as a file has scales before codes. Both are of several threads, and the bytes do not
+ * depend on how many. Memory is that of the blocks of the matrices of one file, and a few MiB for
+ * each thread.
  */
 #ifndef LF_CONVERT_REQUANT_H
 #define LF_CONVERT_REQUANT_H
@@ -25,7 +26,8 @@ struct lf_requant {
 /* How to read and write. */
 struct lf_requant_job {
     struct lf_move *values; /* of the matrix, as LF_ST_F32 */
-    int64_t step;           /* elements at once, if a row has no more */
+    int64_t step;           /* elements that a thread reads at once, if a row has no more */
+    int threads;
     lf_st_writer *to;
     /* Called between blocks, with the bytes written since the last call; not 0 ends the work. */
     int (*between)(void *arg, int64_t bytes, lf_err *err);

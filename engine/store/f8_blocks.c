@@ -10,7 +10,8 @@
 
 #define ABS_BITS 0x7fffffffu
 #define INF_BITS 0x7f800000u
-#define NAN_CODE 0x7f
+#define NAN_CODE 0x7fu
+#define MAX_CODE 0x7eu
 #define MOST_BY  0x1p+120f /* so that 1 / by is a normal number, in bf16 too */
 
 /* ---- geometry ---- */
@@ -105,35 +106,117 @@ void lf_f8_values(uint16_t out[256], float scale)
 
 /* ---- out again ---- */
 
-/* The code nearest to v * by. */
-static uint8_t code_of(float v, float by)
+/* The loops below have no branches, so that compilers make vectors of them: each of both bodies is
+ * compiled for what every processor has, and for AVX2. */
+#define BODY static inline __attribute__((always_inline))
+#if defined(__x86_64__)
+#define WIDE __attribute__((target("avx2")))
+static bool is_wide(void)
 {
-    const uint32_t u = lf_bits_of_f32(v);
-    return (u & ABS_BITS) >= INF_BITS ? (uint8_t)(NAN_CODE | (u >> 24 & 0x80)) : lf_e4m3_of(v * by);
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2");
+}
+#else
+#define WIDE
+static bool is_wide(void)
+{
+    return false;
+}
+#endif
+
+/* yes where x is less than `than` as a signed number, which SSE2 can compare, else no. A mask and no
+ * choice of values, of which compilers would make a branch. */
+BODY uint32_t less(uint32_t x, uint32_t than, uint32_t yes, uint32_t no)
+{
+    const uint32_t mask = -(uint32_t)((int32_t)x < (int32_t)than);
+    return (yes & mask) | (no & ~mask);
 }
 
-static float largest(const float *v, int64_t n)
+/* The code nearest to v * by: lf_e4m3_of of a finite v, else NaN with its sign. */
+BODY uint32_t code_of(float v, float by)
 {
-    uint32_t most = 0;
+    const uint32_t u = lf_bits_of_f32(v), x = lf_bits_of_f32(v * by), a = x & ABS_BITS,
+                   small = lf_bits_of_f32(lf_f32_of_bits(a) + 16384.0f) - 0x46800000u,
+                   normal = ((a + 0x7ffffu + (a >> 20 & 1)) >> 20) - (120 << 3);
+    uint32_t k = less(a, 0x3c800000u, small, normal);
+    k = less(a, 0x43e00000u, k, less(a, INF_BITS + 1, MAX_CODE, NAN_CODE));
+    return less(u & ABS_BITS, INF_BITS, k | (x >> 24 & 0x80), NAN_CODE | (u >> 24 & 0x80));
+}
+
+/* Bits of what a code is with a plain scale, as lf_f8_values says, in f32. */
+BODY uint32_t value_of(uint32_t k, float scale)
+{
+    const uint32_t sign = (k & 0x80) << 24, m = k & 0x7f,
+                   low = lf_bits_of_f32((float)(int32_t)m * 0x1p-9f),
+                   one = sign | less(m, 8, low, (m + (120 << 3)) << 20),
+                   x = lf_bits_of_f32(lf_f32_of_bits(one) * scale);
+    return less(m, NAN_CODE, (x + 0x7fffu + (x >> 16 & 1)) & 0xffff0000u, sign | 0x7fc00000u);
+}
+
+BODY float largest_of(const float *v, int64_t n)
+{
+    int32_t most = 0;
     for (int64_t i = 0; i < n; i++) { /* bits of positive numbers are in their order */
-        uint32_t u = lf_bits_of_f32(v[i]) & ABS_BITS;
-        u = u < INF_BITS ? u : 0;
-        most = u > most ? u : most;
+        const uint32_t u = lf_bits_of_f32(v[i]) & ABS_BITS;
+        const int32_t finite = (int32_t)less(u, INF_BITS, u, 0);
+        most = finite > most ? finite : most;
     }
-    return lf_f32_of_bits(most);
+    return lf_f32_of_bits((uint32_t)most);
+}
+
+/* Not 0: a value is no code's. */
+BODY uint32_t others_of(const struct lf_f8_block *b, const float *v, int64_t n)
+{
+    const float by = b->by, scale = b->scale;
+    uint32_t other = 0;
+    for (int64_t i = 0; i < n; i++)
+        other |= value_of(code_of(v[i], by), scale) ^ lf_bits_of_f32(v[i]);
+    return other;
+}
+
+BODY void codes_of(uint8_t *dst, const float *v, float by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = (uint8_t)code_of(v[i], by);
+}
+
+WIDE static float wide_largest(const float *v, int64_t n)
+{
+    return largest_of(v, n);
+}
+
+WIDE static uint32_t wide_others(const struct lf_f8_block *b, const float *v, int64_t n)
+{
+    return others_of(b, v, n);
+}
+
+WIDE static void wide_codes(uint8_t *dst, const float *v, float by, int64_t n)
+{
+    codes_of(dst, v, by, n);
+}
+
+static uint32_t listed_others(const struct lf_f8_block *b, const uint16_t *value,
+                              const uint8_t *codes, const float *v, int64_t n)
+{
+    uint32_t other = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t k = codes ? codes[i] : code_of(v[i], b->by);
+        other |= (uint32_t)value[k] << 16 ^ lf_bits_of_f32(v[i]);
+    }
+    return other;
 }
 
 void lf_f8_look(struct lf_f8_block *b, const uint16_t *value, const uint8_t *codes, const float *v,
                 int64_t n)
 {
-    const float most = largest(v, n);
-    uint32_t other = !value;
+    const bool wide = is_wide();
+    const float most = wide ? wide_largest(v, n) : largest_of(v, n);
     b->most = most > b->most ? most : b->most;
-    for (int64_t i = 0; i < n && value && !b->changed; i++) {
-        const uint8_t k = codes ? codes[i] : code_of(v[i], b->by);
-        other |= (uint32_t)value[k] << 16 ^ lf_bits_of_f32(v[i]);
-    }
-    b->changed = b->changed || other != 0;
+    if (b->changed)
+        return;
+    b->changed = value  ? listed_others(b, value, codes, v, n) != 0
+                 : wide ? wide_others(b, v, n) != 0
+                        : others_of(b, v, n) != 0;
 }
 
 void lf_f8_settle(struct lf_f8_block *b, enum lf_st_dtype t)
@@ -156,7 +239,8 @@ void lf_f8_encode(const struct lf_f8_block *b, uint8_t *dst, const uint8_t *code
 {
     if (codes && !b->changed)
         memcpy(dst, codes, (size_t)n);
+    else if (is_wide())
+        wide_codes(dst, v, b->by, n);
     else
-        for (int64_t i = 0; i < n; i++)
-            dst[i] = code_of(v[i], b->by);
+        codes_of(dst, v, b->by, n);
 }

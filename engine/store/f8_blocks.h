@@ -58,8 +58,9 @@ struct lf_f8_block {
     bool changed; /* some value is no code's with the old scale, or there is no old one */
 };
 
-/* Looks at n values of a block. value: of its old scale (NULL: it has none). codes: those it had,
- * for a scale that is not plain; NULL: those that follow from `by`, 1 / scale. */
+/* Looks at n values of a block. value: of its old scale; NULL: that is plain, or there is none and
+ * the block counts as changed. codes: those it had, for a scale that is not plain, with value;
+ * NULL: those that follow from `by`, 1 / scale. */
 void lf_f8_look(struct lf_f8_block *b, const uint16_t *value, const uint8_t *codes, const float *v,
                 int64_t n);
 /* When all have been seen: a changed block gets a new scale of type t. */

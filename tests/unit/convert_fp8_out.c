@@ -2,11 +2,13 @@
  *
  * Releases of 8-bit floats out again: blocks against transformers' own (golden file,
  * tests/golden/fp8); what nothing has changed byte for byte, whatever scales and codes it has; of
- * what has changed its own blocks and no others; and a model that was never quantised. */
+ * what has changed its own blocks and no others; several threads; and a model that was never
+ * quantised. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/base/bf16.h"
 #include "engine/base/f8.h"
@@ -14,6 +16,7 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/convert/convert.h"
+#include "engine/convert/requant.h"
 #include "engine/model/scales.h"
 #include "engine/model/weights.h"
 #include "engine/store/ckpt.h"
@@ -472,6 +475,103 @@ static void test_change(enum lf_st_dtype type)
     free(out);
 }
 
+/* ---- threads ---- */
+
+enum { MATRICES = 3, HIGH = 150, WIDE = 260 };
+
+static enum lf_st_dtype f32_of(void *ctx, int src)
+{
+    (void)ctx, (void)src;
+    return LF_ST_F32;
+}
+
+static int read_f32(void *ctx, int src, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    (void)src, (void)err;
+    memcpy(dst, (const float *)ctx + first, (size_t)n * sizeof(float));
+    return 0;
+}
+
+static int count_calls(void *arg, int64_t bytes, lf_err *err)
+{
+    (void)bytes;
+    return --*(int *)arg == 0 ? lf_fail(err, LF_EINTR, "enough") : 0;
+}
+
+/* Matrices in blocks of rows x cols, in steps of 2,000 elements; the call that ends it. */
+static int write_steps(const char *dir, float *values, int64_t rows, int threads, int calls,
+                       lf_err *err)
+{
+    const int64_t shape[3] = {MATRICES, HIGH, WIDE};
+    lf_st_writer *w = NULL;
+    struct lf_requant q = {.type = LF_ST_F32};
+    struct lf_map_seg one = {.n = MATRICES * HIGH * WIDE, .times = 1};
+    struct lf_map_parts parts = {.segs = &one, .n = 1, .cap = 1, .width = 1};
+    const struct lf_move_source from = {values, f32_of, read_f32};
+    struct lf_move m = {.from = &from, .parts = &parts, .elems = one.n, .dtype = LF_ST_F32};
+    lf_st_decl d[2] = {{.name = "w", .dtype = LF_ST_F8_E4M3, .ndim = 3},
+                       {.name = "w_scale_inv", .dtype = LF_ST_F32, .ndim = 3}};
+    one.step = one.src_step = one.n;
+    memcpy(d[0].shape, shape, sizeof shape);
+    lf_f8_grid_of(&q.grid, 3, shape, rows, 100);
+    lf_f8_scales_shape(&q.grid, 3, d[1].shape);
+    int rc = lf_st_writer_create(&w, dir, d, 2, NULL, err);
+    const struct lf_requant_job job = {&m, 2000, threads, w, count_calls, &calls};
+    rc = rc != 0 ? rc : lf_requant_scales(&q, &job, err);
+    rc = rc != 0 ? rc : lf_requant_codes(&q, &job, err);
+    rc = rc != 0 ? rc : lf_st_writer_finish(w, NULL, NULL, err);
+    lf_st_writer_destroy(w);
+    lf_requant_fini(&q);
+    return rc;
+}
+
+static void test_threads(void)
+{
+    float *v = need(malloc(sizeof(float) * MATRICES * HIGH * WIDE));
+    for (int64_t i = 0; i < MATRICES * HIGH * WIDE; i++)
+        v[i] = lf_f32_of_bf16(bf16_of((float)ldexp(sin((double)i), (int)(i / 7919 % 9))));
+    static const int64_t rows[] = {50, 7, 1000000};
+    for (int k = 0; k < 3; k++) {
+        char *dir[3];
+        lf_err err = LF_ERR_INIT;
+        for (int i = 0; i < 3; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "threads-%d-%d", k, i);
+            dir[i] = join(tap_tmpdir(), name);
+            if (mkdir(dir[i], 0777))
+                tap_bail("%s", dir[i]);
+        }
+        const int one = write_steps(dir[0], v, rows[k], 1, -1, &err),
+                  four = write_steps(dir[1], v, rows[k], 4, -1, &err);
+        tap_ok(one == 0 && four == 0 && same_file(dir[0], dir[1], "model.safetensors"),
+               "blocks of %lld rows: four threads write the bytes of one (%s)", (long long)rows[k],
+               err.text);
+        lf_st *s = open_set(dir[0]);
+        const lf_st_entry *e, *f;
+        uint8_t *codes = read_all(s, "w", &e);
+        float *scales = read_all(s, "w_scale_inv", &f);
+        struct lf_f8_grid g;
+        lf_f8_grid_of(&g, 3, e->shape, rows[k], 100);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < e->elems; i++) {
+            const int64_t row = i / WIDE % HIGH, b = i / WIDE / HIGH * g.down + row / g.rows;
+            const double x = e4m3(codes[i]) * (double)scales[b * g.across + i % WIDE / 100];
+            wrong +=
+                fabs(x - (double)v[i]) > 448 * (double)scales[b * g.across + i % WIDE / 100] / 16;
+        }
+        tap_i64(wrong, 0, "each value is near its code times the scale of its block");
+        err = (lf_err)LF_ERR_INIT;
+        tap_rc(write_steps(dir[2], v, rows[k], 4, 5, &err), LF_EINTR, &err, "enough",
+               "a request ends it");
+        lf_st_close(s);
+        free(codes);
+        free(scales);
+        for (int i = 0; i < 3; i++)
+            free(dir[i]);
+    }
+    free(v);
+}
+
 static void test_changes(void)
 {
     test_change(LF_ST_F32);
@@ -486,6 +586,7 @@ int main(void)
     TAP(2, test_plain());
     TAP(18, test_rounds());
     TAP(5, test_dropped());
+    TAP(9, test_threads());
     TAP(15, test_changes());
     TAP(1, test_foreign(LF_ST_F32));
     TAP(1, test_foreign(LF_ST_U8));
