@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/str.h"
 #include "engine/model/scales.h"
 #include "engine/store/f8_blocks.h"
 
@@ -14,6 +15,16 @@ struct one {
     const lf_st_entry *e; /* the scales, or the weight whose codes these are */
     bool codes;
 };
+
+/* What a companion is called: of a weight, or of what it multiplies. */
+static const char *name_of(const struct lf_hf_model *m, const char *name, const struct one *of,
+                           lf_err *err)
+{
+    const bool act = lf_str_has_suffix(of->e->name, LF_ST_ACT_SCALE);
+    const size_t stem = strlen(name) - (act ? strlen(LF_ST_WEIGHT) : 0);
+    return lf_arena_printf(m->map.arena, err, "%s%.*s%s", of->codes ? LF_CODES_AT : LF_SCALES_AT,
+                           (int)stem, name, act ? LF_ST_ACT_SCALE : "");
+}
 
 static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
 {
@@ -28,8 +39,7 @@ static int add(struct lf_companions *c, const struct lf_hf_model *m, const char 
     const enum lf_st_dtype t = of->codes ? LF_ST_U8 : of->e->dtype;
     lf_ckpt_tensor *to = &c->tensors[c->n++];
     struct one *mine = lf_arena_alloc(m->map.arena, 1, sizeof *mine, err);
-    *to = (lf_ckpt_tensor){.name = lf_arena_printf(m->map.arena, err, "%s%s",
-                                                   of->codes ? LF_CODES_AT : LF_SCALES_AT, name),
+    *to = (lf_ckpt_tensor){.name = name_of(m, name, of, err),
                            .kind = of->codes ? LF_CODES_KIND : LF_SCALES_KIND,
                            .dtype = t == LF_ST_F32    ? LF_H5_F32
                                     : t == LF_ST_BF16 ? LF_H5_BF16
@@ -38,6 +48,8 @@ static int add(struct lf_companions *c, const struct lf_hf_model *m, const char 
                            .fill = fill,
                            .user = mine};
     memcpy(to->shape, of->e->shape, (size_t)of->e->ndim * sizeof of->e->shape[0]);
+    if (to->ndim == 0)
+        to->shape[to->ndim++] = 1;
     if (!mine || !to->name)
         return LF_ENOMEM;
     *mine = *of;
@@ -74,21 +86,40 @@ static int tell_powers(json_t *state, const lf_st_entry *scales, lf_err *err)
                : 0;
 }
 
+/* So have scales of one number of dimensions; those of blocks have what their weight has. */
+static int tell_dims(json_t *state, const lf_st_entry *scale, lf_err *err)
+{
+    json_t *was = json_object_get(state, "dims");
+    if (!scale || scale->ndim > 1 || (was && json_integer_value(was) == scale->ndim))
+        return 0;
+    if (was)
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s has %d dimensions, scales before it have not; one or the other is read",
+                       scale->name, scale->ndim);
+    return json_object_set_new(state, "dims", json_integer(scale->ndim))
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
+}
+
 /* e: a weight; name: how an export calls it. */
 static int take(struct lf_companions *c, const struct lf_hf_model *m, const lf_st_entry *e,
                 const char *name, lf_err *err)
 {
-    const lf_st_entry *scales = lf_st_scales_of(e);
+    const lf_st_entry *scales = lf_st_scales_of(e), *act = lf_st_act_scale_of(e);
     bool plain = true;
     if (!scales)
         return 0;
     int rc = tell_powers(c->state, scales, err);
+    rc = rc != 0 ? rc : tell_dims(c->state, scales, err);
+    rc = rc != 0 ? rc : tell_dims(c->state, act, err);
     if (rc == 0)
         rc = add(c, m, name, &(struct one){m->st, scales, false}, err);
     if (rc == 0)
         rc = look(&plain, m->st, scales, err);
     if (rc == 0 && !plain)
         rc = add(c, m, name, &(struct one){m->st, e, true}, err);
+    if (rc == 0 && act)
+        rc = add(c, m, name, &(struct one){m->st, act, false}, err);
     return rc;
 }
 
@@ -112,7 +143,7 @@ int lf_companions_of(struct lf_companions *out, const struct lf_hf_model *m, lf_
     *out = c;
     if (!entries)
         return 0;
-    c.tensors = lf_arena_alloc(m->map.arena, 2 * entries, sizeof *c.tensors, err);
+    c.tensors = lf_arena_alloc(m->map.arena, 3 * entries, sizeof *c.tensors, err);
     c.state = make_state(m, err);
     int rc = c.tensors && c.state ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < m->map.n_items && rc == 0; i++) {

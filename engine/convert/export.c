@@ -301,6 +301,14 @@ static int write_quantised(struct export *ex, lf_st_writer *w, size_t k, struct 
                            lf_err *err)
 {
     const size_t of = lf_quantised_weight(&ex->quant, k);
+    const lf_ckpt_entry *act = of == k ? NULL : ex->quant.act[k - ex->quant.n];
+    char as_is[sizeof(float)];
+    if (act) {
+        const int rc = lf_ckpt_read_flat(ex->ckpt, act, 0, 1, as_is, err);
+        ex->done += (double)lf_st_dtype_bytes(ex->decls[k].dtype);
+        return rc != 0 ? rc
+                       : lf_st_writer_put(w, as_is, lf_st_dtype_bytes(ex->decls[k].dtype), err);
+    }
     take_item(ex, of, LF_ST_F32, t);
     const int64_t bytes = t->m.parts->blocks.n ? TURNED_BYTES : QUANTISED_BYTES;
     const struct lf_requant_job job = {.values = &t->m,

@@ -277,10 +277,10 @@ int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err);
 
 /* ---- quantised weights (quant.c) ---- */
 
-/* quantization_config: 8-bit floats with a scale for each block of rows x cols, or 4-bit floats in
- * blocks of 32. */
+/* quantization_config: 8-bit floats with a scale for each block of rows x cols or for each weight,
+ * or 4-bit floats in blocks of 32. */
 struct lf_hf_quant {
-    int64_t rows, cols; /* 0: weights are not of 8 bits */
+    int64_t rows, cols; /* 0: weights are not of 8 bits; LF_ST_WHOLE: each has one scale */
     bool mxfp4;
 };
 /* Reads it from config.json. LF_ENOTSUP: another method or form; the message names it. */

@@ -374,7 +374,9 @@ static void warn_parts(const struct import *im)
 static void warn_quantised(const struct import *im)
 {
     char text[200], what[64] = "4-bit floats (mxfp4)";
-    if (!im->m.quant.mxfp4)
+    if (im->m.quant.rows == LF_ST_WHOLE)
+        snprintf(what, sizeof what, "8-bit floats with a scale for each weight");
+    else if (!im->m.quant.mxfp4)
         snprintf(what, sizeof what, "8-bit floats with a scale for each block of %lld x %lld",
                  (long long)im->m.quant.rows, (long long)im->m.quant.cols);
     snprintf(text, sizeof text, "weights of %s become bf16, and an export is %s", what,

@@ -10,7 +10,8 @@ static int bad(const char *path, const char *why, lf_err *err)
 {
     return lf_fail(err, LF_ENOTSUP,
                    "%s: " LF_HF_QUANT ": %s; read are weights of method mxfp4, and of method fp8, "
-                   "fmt e4m3, with a weight_block_size. Take the release of this model in bf16",
+                   "fmt e4m3, with a weight_block_size, which may be null. Take the release of "
+                   "this model in bf16",
                    path, why);
 }
 
@@ -35,6 +36,10 @@ int lf_hf_quant_read(struct lf_hf_quant *out, json_t *config, const char *path, 
     if (fmt && strcmp(fmt, "e4m3") != 0) {
         snprintf(text, sizeof text, "fmt = %.40s", fmt);
         return bad(path, text, err);
+    }
+    if (json_is_null(size) && size) { /* one scale for each weight */
+        *out = (struct lf_hf_quant){.rows = LF_ST_WHOLE, .cols = LF_ST_WHOLE};
+        return 0;
     }
     const json_int_t rows = json_integer_value(json_array_get(size, 0)),
                      cols = json_integer_value(json_array_get(size, 1));

@@ -3,6 +3,7 @@
  * From companions, or by a rule, to decls of 8-bit floats and scales. */
 #include "engine/convert/quantised.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 struct plan {
     const struct lf_quantised_opts *how;
     int64_t rows, cols;
+    int dims;                /* of scales of one number */
     enum lf_st_dtype powers; /* of scales of one byte */
     bool fresh;              /* no companions tell which: the rule does */
     lf_st_decl *decls;
@@ -56,6 +58,45 @@ static enum lf_st_dtype scale_type(const struct plan *p, const lf_ckpt_entry *sc
     }
 }
 
+/* Has the weight one scale for all of it? */
+static bool is_one(const struct plan *p, const lf_st_decl *d)
+{
+    return p->rows == LF_ST_WHOLE && d->ndim == 2;
+}
+
+/* Names the next decl of scales: `len` characters of that of decl k, and an end. */
+static int declare(struct lf_quantised *q, const struct plan *p, size_t k, int len, const char *end,
+                   lf_err *err)
+{
+    lf_buf name;
+    lf_buf_init(&name);
+    lf_buf_addf(&name, "%.*s%s", len, p->decls[k].name, end);
+    p->decls[q->n + q->n_scales].name = q->names[q->n_scales] = lf_buf_steal(&name, err);
+    q->weight[q->n_scales++] = k;
+    return p->decls[q->n + q->n_scales - 1].name ? 0 : LF_ENOMEM;
+}
+
+/* The scale of what decl k multiplies, where one came: training does not know it anew. */
+static int add_act(struct lf_quantised *q, const struct plan *p, size_t k, lf_err *err)
+{
+    const char *of = p->decls[k].name;
+    const int stem = (int)(strlen(of) - strlen(LF_ST_WEIGHT));
+    char name[LF_ST_MAX_NAME + 32];
+    if (!lf_str_has_suffix(of, LF_ST_WEIGHT))
+        return 0;
+    snprintf(name, sizeof name, "%.*s" LF_ST_ACT_SCALE, stem, of);
+    const lf_ckpt_entry *e = companion(p, LF_SCALES_AT, name, LF_SCALES_KIND);
+    if (!e)
+        return 0;
+    if (e->ndim != 1 || e->shape[0] != 1 || e->dtype == LF_H5_U8 || !scale_type(p, e))
+        return lf_fail(err, LF_EFORMAT, "%s: %s is not one number", lf_ckpt_dir(p->how->ckpt),
+                       e->name);
+    p->decls[q->n + q->n_scales] =
+        (lf_st_decl){.dtype = scale_type(p, e), .ndim = p->dims, .shape = {1}};
+    q->act[q->n_scales] = e;
+    return declare(q, p, k, stem, LF_ST_ACT_SCALE, err);
+}
+
 /* Where the companions do not fit, as rows have been added, there are none of the old ones. */
 static int add(struct lf_quantised *q, const struct plan *p, size_t k, const lf_ckpt_entry *scales,
                lf_err *err)
@@ -71,18 +112,16 @@ static int add(struct lf_quantised *q, const struct plan *p, size_t k, const lf_
                        lf_ckpt_dir(r->ckpt), d->name);
     *s = (lf_st_decl){.dtype = r->type, .ndim = d->ndim};
     lf_f8_scales_shape(&r->grid, d->ndim, s->shape);
+    if (is_one(p, d) && (!scales || scales->ndim == 1))
+        *s = (lf_st_decl){.dtype = r->type, .ndim = p->dims, .shape = {1}};
     d->dtype = LF_ST_F8_E4M3;
-    if (scales && has_shape(scales, s->ndim, s->shape))
+    if (scales && has_shape(scales, s->ndim ? s->ndim : 1, s->shape))
         r->scales = scales;
     const lf_ckpt_entry *codes = companion(p, LF_CODES_AT, d->name, LF_CODES_KIND);
     if (r->scales && codes && codes->dtype == LF_H5_U8 && has_shape(codes, d->ndim, d->shape))
         r->codes = codes;
-    lf_buf name;
-    lf_buf_init(&name);
-    lf_buf_addf(&name, "%s" LF_HF_SCALE_AFTER, d->name);
-    s->name = q->names[q->n_scales] = lf_buf_steal(&name, err);
-    q->weight[q->n_scales++] = k;
-    return s->name ? 0 : LF_ENOMEM;
+    const int rc = declare(q, p, k, (int)strlen(d->name), LF_HF_SCALE_AFTER, err);
+    return rc == 0 && is_one(p, d) ? add_act(q, p, k, err) : rc;
 }
 
 /* ---- the rule ---- */
@@ -153,9 +192,11 @@ static int read_state(struct plan *p, json_t *state, lf_err *err)
     const char *powers = json_string_value(json_object_get(state, "powers"));
     p->rows = json_integer_value(json_object_get(state, "rows"));
     p->cols = json_integer_value(json_object_get(state, "cols"));
+    p->dims = json_integer_value(json_object_get(state, "dims")) == 1;
     if (powers && lf_st_dtype_parse(&p->powers, powers, err))
         return LF_EFORMAT;
-    return p->rows < 1 || p->cols < 1 || p->rows > 1 << 20 || p->cols > 1 << 20 ||
+    const bool whole = p->rows == LF_ST_WHOLE && p->cols == LF_ST_WHOLE;
+    return (!whole && (p->rows < 1 || p->cols < 1 || p->rows > 1 << 20 || p->cols > 1 << 20)) ||
                    !json_is_object(json_object_get(state, "config")) ||
                    (powers && (!lf_f8_is_scale(p->powers) || lf_st_dtype_bytes(p->powers) != 1))
                ? lf_fail(err, LF_EFORMAT,
@@ -179,14 +220,15 @@ json_t *lf_quantised_state(const lf_ckpt *ckpt, const char *family, const struct
     return NULL;
 }
 
-/* Room for as many scales as there are weights. */
+/* Room for two scales of each weight. */
 static int make_room(struct lf_quantised *q, struct plan *p, lf_st_decl **decls, lf_err *err)
 {
     q->of = lf_calloc(q->n + 1, sizeof *q->of, err);
-    q->weight = lf_calloc(q->n + 1, sizeof *q->weight, err);
-    q->names = lf_calloc(q->n + 1, sizeof *q->names, err);
-    p->decls = lf_calloc(2 * q->n + 1, sizeof *p->decls, err);
-    if (!q->of || !q->weight || !q->names || !p->decls) {
+    q->weight = lf_calloc(2 * q->n + 1, sizeof *q->weight, err);
+    q->act = lf_calloc(2 * q->n + 1, sizeof *q->act, err);
+    q->names = lf_calloc(2 * q->n + 1, sizeof *q->names, err);
+    p->decls = lf_calloc(3 * q->n + 1, sizeof *p->decls, err);
+    if (!q->of || !q->weight || !q->act || !q->names || !p->decls) {
         free(p->decls);
         return LF_ENOMEM;
     }
@@ -233,6 +275,7 @@ void lf_quantised_fini(struct lf_quantised *q)
         free(q->names[k]);
     free(q->of);
     free(q->weight);
+    free(q->act);
     free(q->names);
     json_decref(q->config);
     *q = (struct lf_quantised){0};

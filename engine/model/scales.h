@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Companions of weights that came as 8-bit floats with a scale for each block
+ * Companions of weights that came as 8-bit floats with a scale for each block or for all of it
  * (engine/store/f8_blocks.h). The weights of a checkpoint are bf16 or f32, whatever they came as;
  * so that they can go out as they came, a checkpoint has beside them
  *
  *     kind "scale"  scales/NAME  the scales of the outside matrix NAME: f32, bf16, or u8, powers of
- *                                two
+ *                                two; where NAME is X.weight also scales/X.activation_scale, of
+ *                                what it multiplies. One number is [1] here
  *     kind "code"   codes/NAME   u8, its 8-bit floats, where they do not follow from values and
  *                                scales: where a scale is so small, large or odd that two codes
  *                                have the same value
  *     state "quant"              {"family": whose NAMEs these are, "rows", "cols": of a block,
- *                                "powers": the outside type of u8 scales, "config":
+ *                                "powers": the outside type of u8 scales, "dims": dimensions of scales of
+ *                                one number, 0 or 1, "config":
  *                                quantization_config of the release, "dtype", "dtypes": the types
  *                                of its other tensors, and of those that have another one}
  *

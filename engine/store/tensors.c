@@ -73,6 +73,8 @@ void lf_st_close(lf_st *s)
     for (size_t i = 0; i < s->n_recs; i++) {
         if (s->recs[i].scale)
             free((char *)(uintptr_t)s->recs[i].scale->rec.e.name);
+        if (s->recs[i].scale)
+            free((char *)(uintptr_t)s->recs[i].scale->act.e.name);
         free(s->recs[i].scale);
         if (!s->recs[i].hidden)
             free((char *)(uintptr_t)s->recs[i].e.name);

@@ -95,9 +95,16 @@ int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, v
  * there the suffix is "_scale_inv", though one multiplies by it). LF_EFORMAT: a tensor has no
  * scales, or they have another shape or type. Entries change: it comes right after opening. */
 int lf_st_scale_blocks(lf_st *s, const char *suffix, int64_t rows, int64_t cols, lf_err *err);
+/* rows and cols of weights whose scale is one number of no or one dimension. NAME.activation_scale
+ * is then the scale of what NAME.weight multiplies, and no entry any more either. */
+#define LF_ST_WHOLE ((int64_t)1 << 40)
 /* The scales of an entry that is read as bf16 through the function above, for lf_st_read: they are
  * no entry of the set. NULL: it has none. */
 const lf_st_entry *lf_st_scales_of(const lf_st_entry *e);
+/* The same of the scale of what it multiplies. */
+const lf_st_entry *lf_st_act_scale_of(const lf_st_entry *e);
+#define LF_ST_WEIGHT    ".weight"
+#define LF_ST_ACT_SCALE ".activation_scale"
 /* Reads the 8-bit floats themselves, elements [first, first + n) of such an entry. */
 int lf_st_read_codes(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst,
                      lf_err *err);

@@ -39,6 +39,7 @@ struct lf_st_rec {
 /* The scales of a matrix's blocks of rows x cols, or (rows 0) of blocks of 32 4-bit floats. */
 struct lf_st_scale {
     struct lf_st_rec rec;
+    struct lf_st_rec act; /* of what the matrix multiplies; name NULL: none */
     int64_t rows, cols;
 };
 

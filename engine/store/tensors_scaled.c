@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/base/str.h"
 #include "engine/store/f8_blocks.h"
 #include "engine/store/tensors_priv.h"
 
@@ -68,6 +69,12 @@ const lf_st_entry *lf_st_scales_of(const lf_st_entry *e)
     return r->scale && r->scale->rows ? &r->scale->rec.e : NULL;
 }
 
+const lf_st_entry *lf_st_act_scale_of(const lf_st_entry *e)
+{
+    const struct lf_st_rec *r = (const struct lf_st_rec *)(const void *)e;
+    return r->scale && r->scale->act.e.name ? &r->scale->act.e : NULL;
+}
+
 int lf_st_read_scaled(const lf_st *s, const struct lf_st_rec *r, int64_t first, int64_t n,
                       void *dst, lf_err *err)
 {
@@ -92,6 +99,9 @@ static bool is_scale(const lf_st_entry *e, const struct lf_st_rec *of, int64_t r
 {
     struct lf_f8_grid g;
     int64_t shape[LF_ST_MAX_DIMS];
+    const bool whole = rows == LF_ST_WHOLE && of->e.ndim == 2 && e->ndim < 2 && e->elems == 1;
+    if (whole)
+        return e->dtype == LF_ST_F32 || e->dtype == LF_ST_BF16;
     if (!lf_f8_is_scale(e->dtype) || e->ndim != of->e.ndim ||
         !lf_f8_grid_of(&g, of->e.ndim, of->e.shape, rows, cols))
         return false;
@@ -139,17 +149,44 @@ int lf_st_drop_scales(lf_st *s, lf_err *err)
     return lf_st_seal(s, err);
 }
 
+/* Of what the matrix multiplies, where the file has it. */
+static int take_act_scale(lf_st *s, struct lf_st_rec *r, lf_err *err)
+{
+    const size_t len = strlen(r->e.name), stem = len - strlen(LF_ST_WEIGHT);
+    lf_buf name;
+    if (!lf_str_has_suffix(r->e.name, LF_ST_WEIGHT))
+        return 0;
+    lf_buf_init(&name);
+    lf_buf_addf(&name, "%.*s" LF_ST_ACT_SCALE, (int)stem, r->e.name);
+    int rc = lf_buf_check(&name, err);
+    const lf_st_entry *e = rc == 0 ? lf_st_find(s, name.data) : NULL;
+    lf_buf_fini(&name);
+    if (!e)
+        return rc;
+    if (e->ndim > 1 || e->elems != 1 || (e->dtype != LF_ST_F32 && e->dtype != LF_ST_BF16))
+        return lf_fail(err, LF_EFORMAT, "%.200s is not one number of F32 or BF16", e->name);
+    struct lf_st_rec *from = (struct lf_st_rec *)(void *)(uintptr_t)e;
+    r->scale->act = *from;
+    from->hidden = true;
+    return 0;
+}
+
 static int take_scale(lf_st *s, struct lf_st_rec *r, const char *suffix, int64_t rows, int64_t cols,
                       lf_err *err)
 {
     const lf_st_entry *e = NULL;
     int rc = lf_st_find_scale(s, r, "8-bit floats", (int)strlen(r->e.name), suffix, &e, err);
-    if (rc == 0 && !is_scale(e, r, rows, cols))
+    const bool fits = rc == 0 && is_scale(e, r, rows, cols);
+    if (rc == 0 && !fits && rows == LF_ST_WHOLE)
+        rc = lf_fail(err, LF_EFORMAT, "%.200s is not one number of F32 or BF16 for all of %.200s",
+                     e->name, r->e.name);
+    else if (rc == 0 && !fits)
         rc = lf_fail(err, LF_EFORMAT,
                      "%.200s is no matrix of F32, BF16 or F8_E8M0 with one scale for each block of "
                      "%lld x %lld of %.200s",
                      e->name, (long long)rows, (long long)cols, r->e.name);
-    return rc != 0 ? rc : lf_st_take_scale(r, e, rows, cols, err);
+    rc = rc != 0 ? rc : lf_st_take_scale(r, e, rows, cols, err);
+    return rc == 0 && rows == LF_ST_WHOLE ? take_act_scale(s, r, err) : rc;
 }
 
 int lf_st_scale_blocks(lf_st *s, const char *suffix, int64_t rows, int64_t cols, lf_err *err)

@@ -153,6 +153,8 @@ static void test_refusals(void)
          "is no matrix of F32, BF16"},
         {"{\"quant_method\": \"fp8\", \"weight_block_size\": [6, 7]}", MIXED_SCALE,
          "one or the other is read"},
+        {"{\"quant_method\": \"fp8\", \"weight_block_size\": null}", WHOLE, "is not one number"},
+        {"{\"quant_method\": \"fp8\", \"weight_block_size\": null}", WHOLE_2, "is not one number"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct release r;
@@ -176,6 +178,6 @@ int main(void)
 {
     TAP(2, test_ranges());
     TAP(7, test_import());
-    TAP(12, test_refusals());
+    TAP(14, test_refusals());
     return tap_done();
 }

@@ -2,8 +2,8 @@
  *
  * Releases of 8-bit floats out again: blocks against transformers' own (golden file,
  * tests/golden/fp8); what nothing has changed byte for byte, whatever scales and codes it has; of
- * what has changed its own blocks and no others; several threads; and a model that was never
- * quantised. */
+ * what has changed its own blocks and no others; weights that have one scale each; several threads;
+ * and a model that was never quantised. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -284,6 +284,45 @@ static void test_dropped(void)
     drop(&r);
 }
 
+/* ---- one scale for each weight ---- */
+
+/* In, out, and what an import makes of it. */
+static void test_whole(enum lf_st_dtype type, enum fault dims)
+{
+    struct release r;
+    char name[48];
+    snprintf(name, sizeof name, "whole-%s-%d", lf_st_dtype_name(type), (int)dims);
+    char *dir = write_release(&r, name, QUANT_WHOLE, type, dims), *in = join(dir, "in"),
+         *out = join(dir, "out"), *plain = join(dir, "plain");
+    convert(false, (struct lf_convert_opts){.from = dir, .out = in});
+    convert(true, (struct lf_convert_opts){.from = in, .out = out});
+    tap_ok(same_file(dir, out, "model.safetensors") && same_file(dir, out, "config.json"),
+           "a scale of %s for each weight, of %d dimensions: the files come back byte for byte",
+           lf_st_dtype_name(type), dims == WHOLE_1);
+    convert(true, (struct lf_convert_opts){.from = in, .out = plain, .quantize = LF_QUANTIZE_BF16});
+    lf_st *s = open_set(plain);
+    int64_t wrong = 0, left = 0;
+    for (size_t i = 0; i < r.n; i++) {
+        const struct weight *w = &r.w[i];
+        const lf_st_entry *e;
+        left += w->is_scale && lf_st_find(s, w->name);
+        if (!w->scaled)
+            continue;
+        uint16_t *v = read_all(s, w->name, &e);
+        for (int64_t k = 0; k < w->elems; k++)
+            wrong += v[k] != bf16_of((float)e4m3(((uint8_t *)w->data)[k]) * scale_at(w, k));
+        free(v);
+    }
+    tap_ok(wrong == 0 && left == 0 && !is_quantised(plain),
+           "in bf16 each value is its code times the scale, and no scale is left");
+    lf_st_close(s);
+    drop(&r);
+    free(dir);
+    free(in);
+    free(out);
+    free(plain);
+}
+
 /* ---- what has changed ---- */
 
 #define CHANGED "model.layers.0.mlp.gate_proj.weight"
@@ -475,6 +514,48 @@ static void test_change(enum lf_st_dtype type)
     free(out);
 }
 
+/* A weight with one scale gets a new one, and codes of it; what it multiplies keeps its own. */
+static void test_whole_change(void)
+{
+    struct release r;
+    lf_err err = LF_ERR_INIT;
+    char *dir = write_release(&r, "whole-change", QUANT_WHOLE, LF_ST_F32, WHOLE),
+         *in = join(dir, "in"), *mid = join(dir, "mid"), *out = join(dir, "out");
+    const struct weight *w = r.w;
+    while (strcmp(w->name, CHANGED) != 0)
+        w++;
+    uint16_t *v = need(malloc((size_t)w->elems * 2));
+    float most = 0;
+    for (int64_t i = 0; i < w->elems; i++) {
+        const float x = 0.37f * (float)(i % 101 - 50);
+        v[i] = bf16_of(x);
+        most = fmaxf(most, fabsf(lf_f32_of_bf16(v[i])));
+    }
+    convert(false, (struct lf_convert_opts){.from = dir, .out = in});
+    train(in, mid, LF_WEIGHTS_PREFIX "layers.0.mlp.gate.weight", v);
+    convert(true, (struct lf_convert_opts){.from = mid, .out = out});
+    lf_st *s = open_set(out);
+    const lf_st_entry *e, *k;
+    uint8_t *codes = read_all(s, CHANGED, &e);
+    float *scale = read_all(s, CHANGED "_scale_inv", &k);
+    int64_t differ = 0;
+    for (int64_t i = 0; i < w->elems; i++)
+        differ += codes[i] != lf_e4m3_of(lf_f32_of_bf16(v[i]) * (448 * (1 / most)));
+    tap_ok(same_tensors(&r, s) == r.n - 2 && k->ndim == 0, "its matrix and scale change alone");
+    tap_ok(differ == 0 && *scale == 1 / (448 * (1 / most)), /* NOLINT: bits */
+           "the scale is of the largest value, the codes are of the scale");
+    (void)err;
+    lf_st_close(s);
+    free(codes);
+    free(scale);
+    free(v);
+    drop(&r);
+    free(dir);
+    free(in);
+    free(mid);
+    free(out);
+}
+
 /* ---- threads ---- */
 
 enum { MATRICES = 3, HIGH = 150, WIDE = 260 };
@@ -586,6 +667,10 @@ int main(void)
     TAP(2, test_plain());
     TAP(18, test_rounds());
     TAP(5, test_dropped());
+    TAP(2, test_whole(LF_ST_F32, WHOLE));
+    TAP(2, test_whole(LF_ST_BF16, WHOLE));
+    TAP(2, test_whole(LF_ST_BF16, WHOLE_1));
+    TAP(2, test_whole_change());
     TAP(9, test_threads());
     TAP(15, test_changes());
     TAP(1, test_foreign(LF_ST_F32));

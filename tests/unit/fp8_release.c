@@ -84,6 +84,24 @@ static void put_scale(struct weight *w, int64_t i, float x, uint64_t *seed)
         ((uint8_t *)w->data)[i] = (uint8_t)(110 + draw(seed) % 16);
 }
 
+/* One scale of all of e, and one of what it multiplies. */
+static void add_whole(struct release *r, const lf_st_entry *e, enum lf_st_dtype scales,
+                      enum fault fault, uint64_t *seed)
+{
+    const int ndim = (int)fault - (int)WHOLE;
+    const int64_t one[2] = {1, 1};
+    char name[220];
+    snprintf(name, sizeof name, "%s_scale_inv", e->name);
+    struct weight *w = add(r, name, scales, ndim, one);
+    w->is_scale = true;
+    put_scale(w, 0, scale_of(seed, false), seed);
+    snprintf(name, sizeof name, "%.*s.activation_scale", (int)(strlen(e->name) - strlen(".weight")),
+             e->name);
+    w = add(r, name, scales, ndim, one);
+    w->is_scale = true;
+    put_scale(w, 0, scale_of(seed, false), seed);
+}
+
 /* Any codes but NaN. */
 static void add_quantised(struct release *r, const lf_st_entry *e, enum lf_st_dtype scales,
                           enum fault fault, uint64_t *seed)
@@ -93,6 +111,10 @@ static void add_quantised(struct release *r, const lf_st_entry *e, enum lf_st_dt
     for (int64_t i = 0; i < w->elems; i++) {
         const uint8_t b = (uint8_t)(draw(seed) >> 29);
         ((uint8_t *)w->data)[i] = (b & 0x7f) == 0x7f && fault != ODD ? 0 : b;
+    }
+    if (fault >= WHOLE) {
+        add_whole(r, e, scales, fault, seed);
+        return;
     }
     char name[220];
     snprintf(name, sizeof name, "%s_scale_inv", e->name);
@@ -120,7 +142,7 @@ static void load(struct release *r, const lf_st *s, enum lf_st_dtype scales, enu
     for (size_t i = 0; i < lf_st_n_entries(s); i++) {
         const lf_st_entry *e = lf_st_entry_at(s, i);
         if (e->ndim == 2 && strstr(e->name, "_proj")) {
-            add_quantised(r, e, scales, i > 3 ? fault : NONE, &seed);
+            add_quantised(r, e, scales, i > 3 || fault >= WHOLE ? fault : NONE, &seed);
             continue;
         }
         struct weight *w = add(r, e->name, e->dtype, e->ndim, e->shape);
@@ -179,8 +201,10 @@ void drop(struct release *r)
 
 float scale_at(const struct weight *w, int64_t i)
 {
-    const int64_t at = i / w->shape[1] / ROWS * blocks(w->shape[1], COLS) + i % w->shape[1] / COLS;
     const struct weight *s = w + 1;
+    const int64_t at =
+        s->elems == 1 ? 0
+                      : i / w->shape[1] / ROWS * blocks(w->shape[1], COLS) + i % w->shape[1] / COLS;
     float x;
     uint32_t u;
     if (s->dtype == LF_ST_F32)

@@ -29,8 +29,9 @@ struct weight {
     void *data;
 };
 
-/* ODD: scales of which two codes have the same value, and codes of NaN. */
-enum fault { NONE, NO_SCALE, SHORT_SCALE, F16_SCALE, MIXED_SCALE, ODD };
+/* ODD: scales of which two codes have the same value, and codes of NaN. WHOLE, WHOLE_1: each weight
+ * has one scale, of no or one dimension, and one of what it multiplies. WHOLE_2: one of two. */
+enum fault { NONE, NO_SCALE, SHORT_SCALE, F16_SCALE, MIXED_SCALE, ODD, WHOLE, WHOLE_1, WHOLE_2 };
 
 struct release {
     struct weight w[64];
@@ -44,6 +45,8 @@ void drop(struct release *r);
 /* Scale of element i of matrix w, which its scales follow. */
 float scale_at(const struct weight *w, int64_t i);
 
+#define QUANT_WHOLE                                                                                \
+    "{\"quant_method\": \"fp8\", \"activation_scheme\": \"static\", \"weight_block_size\": null}"
 #define QUANT                                                                                      \
     "{\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", \"activation_scheme\": \"dynamic\", "          \
     "\"weight_block_size\": [6, 7]}"
