@@ -20,9 +20,11 @@
  * statistics use that rounded s. mean (LayerNorm only) and rstd: f32 [rows * heads], NULL when no
  * backward follows. y may be x.
  *
- * RMSNorm of rows that ranks have parts of, heads 1: with `squares` the call writes sum_c x^2 of
- * each row there, and no y. With `total`, their sum over the ranks, rstd = 1/sqrt(total / all +
- * eps), where `all` counts the columns of all ranks. */
+ * Rows that ranks have parts of, heads 1 and no delta: with `squares` the call writes sum_c (x -
+ * mean)^2 of each row there, and no y. With `total`, their sum over the ranks, rstd = 1/sqrt(total
+ * / all + eps), where `all` counts the columns of all ranks. LayerNorm needs a mean before that:
+ * with `sums` the call writes sum_c x of each row there, and nothing else. With `total_x`, their
+ * sum over the ranks, mean = total_x / all. */
 struct lf_k_norm_fwd {
     int64_t rows, heads, c;
     const void *x, *delta, *w, *b;
@@ -33,17 +35,29 @@ struct lf_k_norm_fwd {
     bool layer; /* LayerNorm, else RMSNorm */
     bool each;  /* each head has its own w and b */
     uint8_t x_type, y_type, w_type;
-    float *squares;     /* [rows], or NULL */
-    const float *total; /* [rows], or NULL */
+    float *sums, *squares;        /* [rows], or NULL */
+    const float *total_x, *total; /* [rows], or NULL */
     int64_t all;
 };
+/* Does a call have what it needs, if it is about parts of rows? */
+static inline bool lf_norm_part_fits(const struct lf_k_norm_fwd *a)
+{
+    const int asked = (a->sums != NULL) + (a->squares != NULL) + (a->total != NULL);
+    if (asked == 0)
+        return a->total_x == NULL;
+    return asked == 1 && a->heads == 1 && !a->delta &&
+           a->layer == (a->sums != NULL || a->total_x != NULL) && !(a->sums && a->total_x) &&
+           ((!a->total && !a->total_x) || a->all >= a->c);
+}
 /* dx = dres + d(norm)/dx^T dy dw (+)= sum_r dy * xhat db (+)= sum_r dy x is the normalised input s
  * of the forward. dres (x_type) is the gradient that arrives on the residual path; it may be NULL.
  * dx may alias dres or dy. dw and db are f32, [c] or with each [heads * c], and may be NULL.
  *
- * Of rows that ranks have parts of: with `dots` the call writes sum_c dy (w + w_offset) xhat of
- * each row there, beside dw, and no dx. With `total`, their sum over the ranks, dx = dres + rstd
- * (dy (w + w_offset) - xhat total / all). */
+ * Of rows that ranks have parts of: with `dots` the call writes sum_c g xhat of each row there,
+ * where g = dy (w + w_offset), beside dw and db, and no dx. Behind it stands sum_c g where the norm
+ * is a LayerNorm, so that dots is [rows, 2]. With `total`, their sum over the ranks, dx = dres +
+ * rstd (g - total[r][1] / all - xhat total[r][0] / all), without the first quotient of an RMSNorm.
+ */
 struct lf_k_norm_bwd {
     int64_t rows, heads, c;
     const void *x, *dy, *dres, *w;
@@ -54,12 +68,17 @@ struct lf_k_norm_bwd {
     float w_offset;
     bool layer, each, accumulate;
     uint8_t x_type, dy_type, w_type; /* dx has x_type */
-    float *dots;                     /* [rows], or NULL */
-    const float *total;              /* [rows], or NULL */
+    float *dots;                     /* [rows, 1 or 2], or NULL */
+    const float *total;              /* as dots */
     int64_t all;
     void *work;
     size_t work_bytes;
 };
+static inline bool lf_norm_bwd_part_fits(const struct lf_k_norm_bwd *a)
+{
+    return !(a->dots || a->total) ||
+           (a->heads == 1 && (!a->dots || (!a->dx && !a->total)) && (!a->total || a->all >= a->c));
+}
 
 /* y[r] = x[r] / max(|x[r]|, 1e-12). |x[r]| is the Euclidean norm of the row. The output layer of
  * Baichuan 2 needs it (NormHead). x [R, C] is f32 and dense. */

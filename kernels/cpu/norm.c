@@ -23,10 +23,8 @@ int LF_SYM(norm_fwd_check)(const struct lf_k_norm_fwd *a)
 {
     int64_t row = a->heads * a->c;
     bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row &&
-              (a->squares || a->ldy >= row) && lf_is_float(a->x_type) && lf_is_float(a->y_type) &&
-              lf_is_float(a->w_type);
-    if (a->squares || a->total) /* of a part of a row */
-        ok = ok && a->heads == 1 && !a->layer && !a->delta && (!a->total || a->all >= a->c);
+              (a->sums || a->squares || a->ldy >= row) && lf_is_float(a->x_type) &&
+              lf_is_float(a->y_type) && lf_is_float(a->w_type) && lf_norm_part_fits(a);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -65,6 +63,17 @@ LF_INLINE float norm_sq(const void *s, float mean, int64_t c_len, uint8_t t)
     return lf_v_hsum(acc + acc1);
 }
 
+/* Writes what a rank has of row r for sums over the ranks. false: nothing is asked for. */
+LF_INLINE bool norm_part(const struct lf_k_norm_fwd *a, int64_t r, const void *x, float sum,
+                         float mean)
+{
+    if (a->sums)
+        a->sums[r] = sum;
+    if (a->squares)
+        a->squares[r] = norm_sq(x, mean, a->c, a->x_type);
+    return a->sums || a->squares;
+}
+
 LF_INLINE void norm_row(const struct lf_k_norm_fwd *a, int64_t r, int64_t h)
 {
     const uint8_t t = a->x_type;
@@ -75,16 +84,12 @@ LF_INLINE void norm_row(const struct lf_k_norm_fwd *a, int64_t r, int64_t h)
     const void *s = delta ? sum : x;
     const int64_t own = a->each ? h * len : 0; /* of w and b */
     void *y = lf_at_w(a->y, r * a->ldy + h * len, a->y_type);
-    float mean = 0.0f;
-    if (delta || a->layer) {
-        float total = norm_sum(x, delta, sum, len, t);
-        if (a->layer)
-            mean = total / (float)len;
-    }
-    if (a->squares) {
-        a->squares[r] = norm_sq(s, mean, len, t);
+    const float total = a->total_x            ? a->total_x[r]
+                        : (delta || a->layer) ? norm_sum(x, delta, sum, len, t)
+                                              : 0.0f,
+                mean = a->layer ? total / (float)(a->total_x ? a->all : len) : 0.0f;
+    if (norm_part(a, r, x, total, mean))
         return;
-    }
     const float sq = a->total ? a->total[r] : norm_sq(s, mean, len, t);
     float rstd = 1.0f / sqrtf(sq / (float)(a->total ? a->all : len) + a->eps);
     const lf_v vm = lf_v_set1(mean), vr = lf_v_set1(rstd), off = lf_v_set1(a->w_offset);
@@ -127,10 +132,7 @@ int LF_SYM(norm_bwd_check)(const struct lf_k_norm_bwd *a)
     int64_t row = a->heads * a->c;
     bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->lddy >= row &&
               (a->dots || a->lddx >= row) && lf_is_float(a->x_type) && lf_is_float(a->dy_type) &&
-              lf_is_float(a->w_type);
-    if (a->dots || a->total)
-        ok = ok && a->heads == 1 && !a->layer && (!a->dots || !a->dx) &&
-             (!a->total || a->all >= a->c);
+              lf_is_float(a->w_type) && lf_norm_bwd_part_fits(a);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -213,14 +215,18 @@ LF_INLINE void norm_bwd_row(const struct lf_k_norm_bwd *a, int64_t row, float *d
     const void *dres = a->dres ? lf_at(a->dres, r * a->lddres + h * len, t) : NULL;
     void *dx = a->dx ? lf_at_w(a->dx, r * a->lddx + h * len, t) : NULL;
     struct norm_sums s = norm_bwd_sums(a, &p);
+    const int64_t at = row * (1 + a->layer); /* in dots and total */
     if (a->dots)
-        a->dots[row] = lf_v_hsum(s.gx);
+        a->dots[at] = lf_v_hsum(s.gx);
+    if (a->dots && a->layer)
+        a->dots[at + 1] = lf_v_hsum(s.g);
     if (!dx)
         return;
     const lf_v vm = lf_v_set1(p.mean), vr = lf_v_set1(p.rstd), off = lf_v_set1(a->w_offset);
-    const lf_v mg = lf_v_set1(a->layer ? lf_v_hsum(s.g) / (float)len : 0.0f),
-               mgx = lf_v_set1(a->total ? a->total[row] / (float)a->all
-                                        : lf_v_hsum(s.gx) / (float)len);
+    const float *total = a->total ? a->total + at : NULL;
+    const float all = (float)(total ? a->all : len);
+    const lf_v mg = lf_v_set1(a->layer ? (total ? total[1] : lf_v_hsum(s.g)) / all : 0.0f),
+               mgx = lf_v_set1((total ? total[0] : lf_v_hsum(s.gx)) / all);
     LF_EACH_VEC(c, n, len)
     {
         lf_v d = lf_get(p.dy, c, a->dy_type, n), xh = (lf_get(p.x, c, t, n) - vm) * vr;

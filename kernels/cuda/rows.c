@@ -49,10 +49,9 @@ int lf_cuda_norm_fwd_check(const struct lf_k_norm_fwd *a)
 {
     const int64_t row = a->heads * a->c;
     bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row &&
-              (a->squares || a->ldy >= row) && lf_cu_float(a->x_type) && lf_cu_float(a->y_type) &&
-              lf_cu_float(a->w_type) && group_of(a->c, LF_NORM_FWD_VECS, LF_NORM_THREADS) > 0;
-    if (a->squares || a->total)
-        ok = ok && a->heads == 1 && !a->layer && !a->delta && (!a->total || a->all >= a->c);
+              (a->sums || a->squares || a->ldy >= row) && lf_cu_float(a->x_type) &&
+              lf_cu_float(a->y_type) && lf_cu_float(a->w_type) && lf_norm_part_fits(a) &&
+              group_of(a->c, LF_NORM_FWD_VECS, LF_NORM_THREADS) > 0;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -106,10 +105,8 @@ int lf_cuda_norm_bwd_check(const struct lf_k_norm_bwd *a)
     const int64_t row = a->heads * a->c;
     bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->lddy >= row &&
               (a->dots || a->lddx >= row) && lf_cu_float(a->x_type) && lf_cu_float(a->dy_type) &&
-              lf_cu_float(a->w_type) && bwd_group(a->c) > 0 && (!a->each || a->heads <= MOST_HEADS);
-    if (a->dots || a->total)
-        ok = ok && a->heads == 1 && !a->layer && (!a->dots || !a->dx) &&
-             (!a->total || a->all >= a->c);
+              lf_cu_float(a->w_type) && lf_norm_bwd_part_fits(a) && bwd_group(a->c) > 0 &&
+              (!a->each || a->heads <= MOST_HEADS);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 

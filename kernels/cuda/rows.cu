@@ -104,8 +104,17 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
         }
         LF_UNROLL for (int j = 0; j < 8; j++) total += s[k][j];
     }
-    if (a->layer)
-        mean = group_sum(total, group, scratch) / (float)a->c;
+    if (a->layer && !a->total_x)
+        total = group_sum(total, group, scratch);
+    if (a->sums) {
+        if (live && member == 0)
+            a->sums[row] = total;
+        return;
+    }
+    if (a->total_x)
+        mean = (live ? a->total_x[row] : 0.0f) / (float)a->all;
+    else if (a->layer)
+        mean = total / (float)a->c;
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int n = lf_eight(len, 8 * (int64_t)(member + k * group));
@@ -193,14 +202,24 @@ LF_DEV void norm_bwd_row(const struct lf_cu_norm_bwd *p, struct bwd_state *st, i
     }
     if (!a->dx && !a->dots)
         return;
-    const float mg = a->layer ? group_sum(sum[0], group, scratch) / (float)a->c : 0.0f,
-                dot = a->total ? 0.0f : group_sum(sum[1], group, scratch + 32);
+    if (a->layer && !a->total)
+        sum[0] = group_sum(sum[0], group, scratch);
+    if (!a->total)
+        sum[1] = group_sum(sum[1], group, scratch + 32);
+    const int64_t dots = row * (1 + a->layer); /* in dots and total */
     if (a->dots) {
         if (live && member == 0)
-            a->dots[row] = dot;
+            a->dots[dots] = sum[1];
+        if (live && member == 0 && a->layer)
+            a->dots[dots + 1] = sum[0];
         return;
     }
-    const float mgx = a->total ? (live ? a->total[row] : 0.0f) / (float)a->all : dot / (float)a->c;
+    if (a->total && live) {
+        sum[1] = a->total[dots];
+        sum[0] = a->layer ? a->total[dots + 1] : 0.0f;
+    }
+    const float all = (float)(a->total ? a->all : a->c), mg = a->layer ? sum[0] / all : 0.0f,
+                mgx = sum[1] / all;
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);

@@ -345,91 +345,105 @@ static void test_backward(const struct lf_kernels *k, const struct ncase *n, con
 /* ---- rows in two parts ---- */
 
 struct halves {
-    struct op_buf s, y, rstd, dx, dw, sums[2], total;
+    struct op_buf s, y, mean, rstd, dx, dw, db, part[2], total_x, total;
     int64_t at[3]; /* where the parts begin and end */
 };
+/* The calls of a pass: what each part has of a row, until the last one takes the sums of that. */
+enum call { SUMS, SQUARES, FORWARD, DOTS, BACKWARD };
 
 static void *column(const struct op_buf *b, int64_t at, int type)
 {
     return (char *)b->p + (size_t)at * lf_dtype_size((enum lf_dtype)type);
 }
 
-/* What each part has of every row, added up. */
-static void add_halves(const struct ncase *n, struct halves *h)
+/* What each part has of every row, added up; a layer norm has two dots. */
+static void add_halves(const struct ncase *n, const struct halves *h, enum call call)
 {
-    const float *a = h->sums[0].p, *b = h->sums[1].p;
-    for (int64_t r = 0; r < n->rows; r++)
-        ((float *)h->total.p)[r] = a[r] + b[r];
+    const float *a = h->part[0].p, *b = h->part[1].p;
+    float *to = call == SUMS ? h->total_x.p : h->total.p;
+    for (int64_t i = 0; i < n->rows * (call == DOTS ? 1 + n->layer : 1); i++)
+        to[i] = a[i] + b[i];
 }
 
-static bool halves_forward(const struct lf_kernels *k, const struct ncase *n, const struct ndata *t,
-                           struct halves *h, bool total)
+static bool half_forward(const struct lf_kernels *k, const struct ncase *n, const struct ndata *t,
+                         struct halves *h, enum call call, int i)
 {
-    bool ok = true;
-    for (int i = 0; i < 2; i++) {
-        const int64_t at = h->at[i];
-        struct lf_k_norm_fwd a = {.rows = n->rows,
-                                  .heads = 1,
-                                  .c = h->at[i + 1] - at,
-                                  .x = column(&h->s, at, t->xt),
-                                  .ldx = t->ld,
-                                  .eps = 1e-5f,
-                                  .x_type = (uint8_t)t->xt,
-                                  .y_type = (uint8_t)t->yt,
-                                  .w_type = LF_F32,
-                                  .squares = total ? NULL : h->sums[i].p};
-        if (total) {
-            a.w = column(&t->w, at, LF_F32);
-            a.w_offset = n->w_offset;
-            a.y = column(&h->y, at, t->yt);
-            a.ldy = t->ld;
-            a.rstd = h->rstd.p;
-            a.total = h->total.p;
-            a.all = n->c;
-        }
-        ok = ok && k->norm_fwd.check(&a) == 0 && k->norm_fwd.run(queue[OP_THREADS], &a) == 0;
-        a.layer = true;
-        ok = ok && k->norm_fwd.check(&a) != 0;
+    const int64_t at = h->at[i];
+    struct lf_k_norm_fwd a = {.rows = n->rows,
+                              .heads = 1,
+                              .c = h->at[i + 1] - at,
+                              .x = column(&h->s, at, t->xt),
+                              .ldx = t->ld,
+                              .eps = 1e-5f,
+                              .layer = n->layer,
+                              .x_type = (uint8_t)t->xt,
+                              .y_type = (uint8_t)t->yt,
+                              .w_type = LF_F32,
+                              .sums = call == SUMS ? h->part[i].p : NULL,
+                              .squares = call == SQUARES ? h->part[i].p : NULL,
+                              .total_x = n->layer && call != SUMS ? h->total_x.p : NULL,
+                              .all = n->c};
+    if (call == FORWARD) {
+        a.w = column(&t->w, at, LF_F32);
+        a.b = n->bias ? column(&t->b, at, LF_F32) : NULL;
+        a.w_offset = n->w_offset;
+        a.y = column(&h->y, at, t->yt);
+        a.ldy = t->ld;
+        a.mean = h->mean.p;
+        a.rstd = h->rstd.p;
+        a.total = h->total.p;
     }
-    return ok;
+    const bool ok = k->norm_fwd.check(&a) == 0 && k->norm_fwd.run(queue[OP_THREADS], &a) == 0;
+    a.layer = !n->layer;
+    return ok && k->norm_fwd.check(&a) != 0;
 }
 
-static bool halves_backward(const struct lf_kernels *k, const struct ncase *n,
-                            const struct ndata *t, struct halves *h, bool total)
+static bool half_backward(const struct lf_kernels *k, const struct ncase *n, const struct ndata *t,
+                          struct halves *h, enum call call, int i)
+{
+    const int64_t at = h->at[i];
+    struct lf_k_norm_bwd a = {.rows = n->rows,
+                              .heads = 1,
+                              .c = h->at[i + 1] - at,
+                              .x = column(&h->s, at, t->xt),
+                              .dy = column(&t->dy, at, t->yt),
+                              .w = column(&t->w, at, LF_F32),
+                              .mean = h->mean.p,
+                              .rstd = h->rstd.p,
+                              .ldx = t->ld,
+                              .lddy = t->ld,
+                              .w_offset = n->w_offset,
+                              .layer = n->layer,
+                              .x_type = (uint8_t)t->xt,
+                              .dy_type = (uint8_t)t->yt,
+                              .w_type = LF_F32,
+                              .dots = call == DOTS ? h->part[i].p : NULL,
+                              .dw = call == DOTS ? column(&h->dw, at, LF_F32) : NULL,
+                              .db = call == DOTS ? column(&h->db, at, LF_F32) : NULL};
+    if (call == BACKWARD) {
+        a.dres = n->dres ? column(&t->dres, at, t->xt) : NULL;
+        a.dx = column(&h->dx, at, t->xt);
+        a.lddres = a.lddx = t->ld;
+        a.total = h->total.p;
+        a.all = n->c;
+    }
+    a.work_bytes = k->norm_bwd.work(&a, OP_THREADS);
+    struct op_buf work = op_alloc(a.work_bytes);
+    a.work = work.p;
+    const bool ok = k->norm_bwd.check(&a) == 0 && k->norm_bwd.run(queue[OP_THREADS], &a) == 0;
+    op_free(&work);
+    a.heads = 2;
+    return ok && k->norm_bwd.check(&a) != 0;
+}
+
+static bool halves_run(const struct lf_kernels *k, const struct ncase *n, const struct ndata *t,
+                       struct halves *h, enum call call)
 {
     bool ok = true;
-    for (int i = 0; i < 2; i++) {
-        const int64_t at = h->at[i];
-        struct lf_k_norm_bwd a = {.rows = n->rows,
-                                  .heads = 1,
-                                  .c = h->at[i + 1] - at,
-                                  .x = column(&h->s, at, t->xt),
-                                  .dy = column(&t->dy, at, t->yt),
-                                  .w = column(&t->w, at, LF_F32),
-                                  .rstd = h->rstd.p,
-                                  .ldx = t->ld,
-                                  .lddy = t->ld,
-                                  .w_offset = n->w_offset,
-                                  .x_type = (uint8_t)t->xt,
-                                  .dy_type = (uint8_t)t->yt,
-                                  .w_type = LF_F32,
-                                  .dots = total ? NULL : h->sums[i].p,
-                                  .dw = total ? NULL : column(&h->dw, at, LF_F32)};
-        if (total) {
-            a.dres = n->dres ? column(&t->dres, at, t->xt) : NULL;
-            a.dx = column(&h->dx, at, t->xt);
-            a.lddres = a.lddx = t->ld;
-            a.total = h->total.p;
-            a.all = n->c;
-        }
-        a.work_bytes = k->norm_bwd.work(&a, OP_THREADS);
-        struct op_buf work = op_alloc(a.work_bytes);
-        a.work = work.p;
-        ok = ok && k->norm_bwd.check(&a) == 0 && k->norm_bwd.run(queue[OP_THREADS], &a) == 0;
-        op_free(&work);
-        a.heads = 2;
-        ok = ok && k->norm_bwd.check(&a) != 0;
-    }
+    for (int i = 0; i < 2; i++)
+        ok = ok && (call < DOTS ? half_forward : half_backward)(k, n, t, h, call, i);
+    if (call != FORWARD && call != BACKWARD)
+        add_halves(n, h, call);
     return ok;
 }
 
@@ -438,35 +452,36 @@ static void test_halves(const struct lf_kernels *k, const struct ncase *n, const
     struct halves h = {.s = rows_blank(t, n->rows, t->xt),
                        .y = rows_blank(t, n->rows, t->yt),
                        .dx = rows_blank(t, n->rows, t->xt),
-                       .dw = op_alloc((size_t)n->c * 4),
                        .at = {0, n->c / 4, n->c}};
-    struct op_buf *rows[] = {&h.rstd, &h.sums[0], &h.sums[1], &h.total};
+    struct op_buf *rows[] = {&h.mean, &h.rstd, &h.part[0], &h.part[1], &h.total_x, &h.total},
+                  *sums[] = {&h.dw, &h.db}, *others[] = {&h.s, &h.y, &h.dx};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        *rows[i] = op_alloc((size_t)n->rows * 4);
+        *rows[i] = op_alloc((size_t)n->rows * 2 * sizeof(float));
+    for (size_t i = 0; i < 2; i++)
+        *sums[i] = op_alloc((size_t)n->c * sizeof(float));
     for (int64_t i = 0; i < t->total; i++)
         op_set(h.s.p, i / t->width * t->ld + i % t->width, t->xt, t->s[i]);
-    bool ran = halves_forward(k, n, t, &h, false);
-    add_halves(n, &h);
-    ran = ran && halves_forward(k, n, t, &h, true);
+    bool ran = true;
+    for (int call = n->layer ? SUMS : SQUARES; call <= BACKWARD; call++)
+        ran = ran && halves_run(k, n, t, &h, (enum call)call);
     op_ok(rows_diff(&h.y, t->y, NULL, t, t->yt, 4e-6), "norm_fwd y of two parts of rows");
-    ran = ran && halves_backward(k, n, t, &h, false);
-    add_halves(n, &h);
-    ran = ran && halves_backward(k, n, t, &h, true);
     op_ok(rows_diff(&h.dx, t->dx, t->adx, t, t->xt, 4e-6), "norm_bwd dx of two parts");
     for (int64_t i = 0; i < n->c; i++)
         t->adw[i] += 1;
     op_ok(op_compare(h.dw.p, LF_F32, t->dw, t->adw, n->c, 4e-6), "norm_bwd dw of two parts");
-    tap_ok(ran, "and neither layer norms nor heads have parts");
-    struct op_buf *all[] = {&h.s, &h.y, &h.dx, &h.dw};
+    op_ok(op_compare(h.db.p, LF_F32, t->db, t->adw, n->c, 4e-6), "norm_bwd db of two parts");
+    tap_ok(ran, "every part gives and takes such sums, of its kind of norm and without heads");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         op_free(rows[i]);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        op_free(all[i]);
+    for (size_t i = 0; i < 2; i++)
+        op_free(sums[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        op_free(others[i]);
 }
 
 static bool has_halves(const struct ncase *n)
 {
-    return !n->layer && n->heads == 1 && n->weight && n->c > 1;
+    return n->heads == 1 && n->weight && n->c > 1;
 }
 
 int main(void)
@@ -487,7 +502,7 @@ int main(void)
                 TAP(3 + cases[n].delta + cases[n].layer, test_forward(k, &cases[n], &t));
                 TAP(6, test_backward(k, &cases[n], &t));
                 if (has_halves(&cases[n]))
-                    TAP(4, test_halves(k, &cases[n], &t));
+                    TAP(5, test_halves(k, &cases[n], &t));
             }
             data_free(&t);
         }
