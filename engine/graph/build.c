@@ -46,17 +46,27 @@ lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias)
     return lf_graph_op(g, LF_OP_LINEAR, in, 3, NULL);
 }
 
+/* Over the ranks: of each row the sum of x (layer), or of the squares of x less its mean. */
+static int32_t sum_of_parts(lf_graph *g, int32_t x, int32_t total_x, bool layer)
+{
+    const int32_t in[] = {x, total_x};
+    const struct lf_attr a = {.layer = layer};
+    return lf_tp_leave(g, lf_graph_op(g, LF_OP_NORM_PART, in, 2, &a)).id;
+}
+
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o)
 {
-    int32_t in[] = {x.id, 0, w.id, b.id, 0};
+    int32_t in[] = {x.id, 0, w.id, b.id, 0, 0};
     const struct lf_attr a = {.eps = o->eps,
                               .w_offset = o->w_offset,
                               .layer = o->layer,
                               .each = o->each,
                               .heads = o->heads > 0 ? o->heads : 1};
-    if (o->divided && g->ps->layout.tensor > 1)
-        in[NORM_TOTAL] = lf_tp_leave(g, lf_graph_op(g, LF_OP_NORM_SQUARES, &x.id, 1, NULL)).id;
-    return lf_graph_op(g, LF_OP_NORM, in, 5, &a);
+    if (o->divided && g->ps->layout.tensor > 1) {
+        in[NORM_TOTAL_X] = o->layer ? sum_of_parts(g, x.id, 0, true) : 0;
+        in[NORM_TOTAL] = sum_of_parts(g, x.id, in[NORM_TOTAL_X], false);
+    }
+    return lf_graph_op(g, LF_OP_NORM, in, 6, &a);
 }
 
 lf_val lf_unit_rows(lf_graph *g, lf_val w)

@@ -141,8 +141,8 @@ struct lf_norm_opts {
      */
     int heads;
     bool each; /* w and b have cols: the parts have parameters of their own */
-    /* RMSNorm of the whole row, where a layout may leave each rank some columns of x, and of w as
-     * many: the ranks add up their squares, and backwards what dx needs of the row */
+    /* A norm of the whole row, where a layout may leave each rank some columns of x, and of w and b
+     * as many: the ranks add up what the norm and backwards dx need of the row */
     bool divided;
 };
 /* w LF_NONE: nothing multiplies what is normalised */

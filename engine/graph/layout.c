@@ -515,20 +515,20 @@ static int copy_node(struct local *l, const struct lf_node *n)
     return l->to->err.rc;
 }
 
-static bool of_squares(const lf_graph *g, int32_t t)
+static bool of_parts(const lf_graph *g, int32_t t)
 {
-    return g->t[t].producer >= 0 && g->n[g->t[t].producer].op == LF_OP_NORM_SQUARES;
+    return g->t[t].producer >= 0 && g->n[g->t[t].producer].op == LF_OP_NORM_PART;
 }
 
 /* With sequence the stream has rows: what enters and leaves it gathers and scatters them. A value
  * of which every rank has all rows, such as the weights of experts, enters as it is. Lengths of
- * rows of a weight are one row, which leaves as it is, and so do squares of parts of rows, of which
+ * rows of a weight are one row, which leaves as it is, and so do sums of parts of rows, of which
  * every rank has all rows. */
 static void set_sequence(struct local *l, struct lf_node *n)
 {
     const bool on = l->from->ps->layout.sequence;
     if (n->op == LF_OP_TP_LEAVE)
-        n->a.sequence = on && l->from->t[n->in[0]].rows > 1 && !of_squares(l->from, n->in[0]);
+        n->a.sequence = on && l->from->t[n->in[0]].rows > 1 && !of_parts(l->from, n->in[0]);
     if (n->op == LF_OP_TP_ENTER)
         n->a.sequence = on && by_rows(l->from, n->in[0]);
 }

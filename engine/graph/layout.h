@@ -31,9 +31,11 @@
  * norm does to a row is then done once, and gradients of its weights are summed over the ranks.
  * Every rank chooses the experts of all rows (lf_tp_whole), since experts take rows of all ranks.
  *
- * A norm over heads that ranks divide (lf_norm_opts.divided) sums the squares of each row over the
- * ranks, and backwards the products of gradient and value that its mean needs: [R, 1] each. Where
- * several ranks have the same heads all count them as often, which leaves the mean what it is.
+ * A norm over heads or channels that ranks divide (lf_norm_opts.divided) sums the squares of each
+ * row over the ranks, and backwards the products of gradient and value that its mean needs: [R, 1]
+ * each. A layer norm sums the row before that, since squares are those of what its mean is taken
+ * from, and backwards the gradients in the same sum as the products: [R, 2]. Where several ranks
+ * have the same heads all count them as often, which leaves the means what they are.
  */
 #ifndef LF_GRAPH_LAYOUT_H
 #define LF_GRAPH_LAYOUT_H

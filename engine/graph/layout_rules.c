@@ -132,9 +132,11 @@ static bool of_columns(const struct node *v, int slot, int x)
 static int norm(const struct node *v)
 {
     const int x = both(at(v, NORM_X), at(v, NORM_DELTA)), w = at(v, NORM_W),
-              total = at(v, NORM_TOTAL);
+              total = both(at(v, NORM_TOTAL), at(v, NORM_TOTAL_X));
     if (total != NONE && v->axis == LF_AXIS_TENSOR) /* of all ranks; each has its columns */
-        return x == LF_PL_COLS && w == LF_PL_ROWS && total == LF_PL_SAME ? x : BAD;
+        return x == LF_PL_COLS && w == LF_PL_ROWS && of_columns(v, NORM_B, x) && total == LF_PL_SAME
+                   ? x
+                   : BAD;
     if (v->n->a.each)
         return of_columns(v, NORM_W, x) && of_columns(v, NORM_B, x) ? nonlinear(x) : BAD;
     return w == LF_PL_SAME || w == NONE ? nonlinear(both(x, total)) : BAD;
@@ -144,6 +146,15 @@ static int norm(const struct node *v)
 static int over_columns(const struct node *v, int x)
 {
     return v->axis != LF_AXIS_TENSOR ? x : x == LF_PL_COLS ? LF_PL_PARTIAL : BAD;
+}
+
+/* Sums of x, or of squares about a mean that is the same on all ranks. */
+static int norm_part(const struct node *v)
+{
+    const int total = at(v, 1);
+    if (v->axis == LF_AXIS_TENSOR && total > LF_PL_SAME)
+        return BAD;
+    return v->axis == LF_AXIS_TENSOR ? over_columns(v, at(v, 0)) : both(at(v, 0), total);
 }
 
 static int norm_dots(const struct node *v, int out)
@@ -471,8 +482,8 @@ static int place_out(const struct node *v, int out)
         return linear(v);
     case LF_OP_NORM:
         return norm(v);
-    case LF_OP_NORM_SQUARES:
-        return over_columns(v, at(v, 0));
+    case LF_OP_NORM_PART:
+        return norm_part(v);
     case LF_OP_NORM_DOTS:
         return norm_dots(v, out);
     case LF_OP_UNIT_ROWS:

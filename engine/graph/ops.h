@@ -80,7 +80,7 @@ enum lf_op {
     LF_OP_HEADS_SPLIT, /* its backward */
     LF_OP_XIELU,
     LF_OP_XIELU_BWD,
-    LF_OP_NORM_SQUARES, /* of a rank's part of a row, and the sum that its backward needs */
+    LF_OP_NORM_PART, /* a sum over a rank's part of a row, and those that its backward needs */
     LF_OP_NORM_DOTS,
     LF_OP_CONV, /* ops from here on put the attributes of scans into a plan's hash */
     LF_OP_CONV_BWD,
@@ -106,7 +106,7 @@ enum {
     LINEAR_WS
 }; /* scales: of LINEAR_FP8 */
 enum { LINEAR_Y, LINEAR_PRE };
-enum { NORM_X, NORM_DELTA, NORM_W, NORM_B, NORM_TOTAL };
+enum { NORM_X, NORM_DELTA, NORM_W, NORM_B, NORM_TOTAL, NORM_TOTAL_X };
 enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
 enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN, ROPE_POS2, ROPE_AXIS };
 enum {
@@ -146,7 +146,7 @@ enum { LDW_DY, LDW_X, LDW_DYS, LDW_XS };
 enum { EMBB_TOKEN, EMBB_POS, EMBB_DY };
 enum { EMBB_DWTE, EMBB_DWPE };
 enum { NORMB_X, NORMB_DY, NORMB_DRES, NORMB_W, NORMB_MEAN, NORMB_RSTD, NORMB_TOTAL };
-enum { DOTS_X, DOTS_DY, DOTS_W, DOTS_RSTD };
+enum { DOTS_X, DOTS_DY, DOTS_W, DOTS_RSTD, DOTS_MEAN };
 enum { NORMB_DX, NORMB_DW, NORMB_DB };
 enum {
     ATTNB_Q,
@@ -230,7 +230,7 @@ enum { SCANB_DQ, SCANB_DK, SCANB_DV, SCANB_DG, SCANB_DBETA, SCANB_DSKIP };
 LF_SHAPE(embed);
 LF_SHAPE(linear);
 LF_SHAPE(norm);
-LF_SHAPE(norm_squares);
+LF_SHAPE(norm_part);
 LF_SHAPE(unit_rows);
 LF_SHAPE(rope);
 LF_SHAPE(heads_join);
@@ -306,7 +306,7 @@ LF_VJP(tp_own);
 LF_EMIT(embed);
 LF_EMIT(linear);
 LF_EMIT(norm);
-LF_EMIT(norm_squares);
+LF_EMIT(norm_part);
 LF_EMIT(unit_rows);
 LF_EMIT(rope);
 LF_EMIT(heads_join);

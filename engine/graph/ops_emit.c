@@ -165,24 +165,29 @@ LF_EMIT(norm)
                                 .x_type = DT(b, x),
                                 .y_type = DT(b, y),
                                 .w_type = DT(b, w),
+                                .total_x = P(b, n->in[NORM_TOTAL_X]),
                                 .total = P(b, n->in[NORM_TOTAL]),
                                 .all = C(b, w) * b->g->ps->layout.tensor};
     return 0;
 }
 
-LF_EMIT(norm_squares)
+LF_EMIT(norm_part)
 {
     struct lf_k_norm_fwd *k = args;
-    const int32_t x = n->in[0];
+    const int32_t x = n->in[0], sum = n->in[1];
     *k = (struct lf_k_norm_fwd){.rows = R(b, x),
                                 .heads = 1,
                                 .c = C(b, x),
                                 .x = P(b, x),
                                 .ldx = LD(b, x),
+                                .layer = n->a.layer || sum,
                                 .x_type = DT(b, x),
                                 .y_type = DT(b, x),
                                 .w_type = LF_F32,
-                                .squares = P(b, n->out[0])};
+                                .sums = n->a.layer ? P(b, n->out[0]) : NULL,
+                                .squares = n->a.layer ? NULL : P(b, n->out[0]),
+                                .total_x = P(b, sum),
+                                .all = C(b, x) * b->g->ps->layout.tensor};
     return 0;
 }
 

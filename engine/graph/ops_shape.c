@@ -128,6 +128,13 @@ LF_SHAPE(linear)
     return make(g, n, LINEAR_Y, rows, out, "");
 }
 
+/* Sums of a layer norm's rows, from which the mean follows; 0: there are none. */
+static int need_total_x(lf_graph *g, const struct lf_node *n, int slot, int64_t rows)
+{
+    return n->in[slot] ? need_index(g, n, slot, LF_F32, rows, "the sums of rows must be f32 [R, 1]")
+                       : 0;
+}
+
 LF_SHAPE(norm)
 {
     if (need_float(g, n, NORM_X, "x"))
@@ -152,17 +159,18 @@ LF_SHAPE(norm)
                              g->t[n->in[NORM_B]].name);
     if (n->in[NORM_TOTAL] &&
         (need_index(g, n, NORM_TOTAL, LF_F32, rows, "the sums of squares must be f32 [R, 1]") ||
-         heads > 1 || n->a.layer))
-        return bad(g, n, n->in[NORM_TOTAL], 0, "only an RMS norm of whole rows is divided");
+         need_total_x(g, n, NORM_TOTAL_X, rows) || heads > 1 ||
+         (n->in[NORM_TOTAL_X] != 0) != n->a.layer))
+        return bad(g, n, n->in[NORM_TOTAL], 0, "only a norm of whole rows is divided");
     if (make(g, n, NORM_Y, rows, cols, "") ||
         make_fixed(g, n, NORM_RSTD, LF_F32, rows, heads, ".rstd"))
         return g->err.rc;
     return n->a.layer ? make_fixed(g, n, NORM_MEAN, LF_F32, rows, heads, ".mean") : 0;
 }
 
-LF_SHAPE(norm_squares)
+LF_SHAPE(norm_part)
 {
-    if (need_float(g, n, 0, "x"))
+    if (need_float(g, n, 0, "x") || need_total_x(g, n, 1, g->t[n->in[0]].rows))
         return LF_EINVAL;
     return make_fixed(g, n, 0, LF_F32, g->t[n->in[0]].rows, 1, "");
 }

@@ -65,21 +65,22 @@ LF_VJP(linear)
 /* Of a rank's part of rows: what the whole row has of dy is summed over the ranks first. */
 static int divided_norm(struct lf_ad *ad, const struct lf_node *n, int32_t dy)
 {
-    const int32_t x = n->in[NORM_X], w = n->in[NORM_W], rstd = n->out[NORM_RSTD];
-    const int32_t of[] = {x, dy, w, rstd};
-    const int32_t sums[] = {
-        lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT, ad->g->t[x].rows, 1, "dots_%s", ad->g->t[x].name),
-        param_grad(ad, w)};
+    const int32_t x = n->in[NORM_X], w = n->in[NORM_W], rstd = n->out[NORM_RSTD],
+                  mean = n->out[NORM_MEAN];
+    const int32_t of[] = {x, dy, w, rstd, mean};
+    const int32_t sums[] = {lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT, ad->g->t[x].rows,
+                                          1 + n->a.layer, "dots_%s", ad->g->t[x].name),
+                            param_grad(ad, w), param_grad(ad, n->in[NORM_B])};
     if (!sums[0])
         return ad->g->err.rc;
     ad->g->t[sums[0]].fixed = true;
-    emit(ad, LF_OP_NORM_DOTS, &n->a, of, 4, sums, 2);
+    emit(ad, LF_OP_NORM_DOTS, &n->a, of, 5, sums, 3);
     if (!lf_ad_wants(ad, x))
         return ad->g->err.rc;
     const int32_t i = lf_node_new(ad->g, LF_OP_TP_LEAVE, sums, 1, NULL);
     if (i < 0)
         return ad->g->err.rc;
-    const int32_t in[] = {x, dy, 0, w, 0, rstd, ad->g->n[i].out[0]}, dx = lf_ad_slot(ad, x);
+    const int32_t in[] = {x, dy, 0, w, mean, rstd, ad->g->n[i].out[0]}, dx = lf_ad_slot(ad, x);
     emit(ad, LF_OP_NORM_BWD, &n->a, in, 7, &dx, 1);
     lf_ad_contribute(ad, x, dx);
     return ad->g->err.rc;

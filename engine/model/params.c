@@ -632,18 +632,6 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
     return 0;
 }
 
-/* Of norms over all heads or all channels ranks add up squares; a mean would be another sum, before
- * those. */
-static int check_whole_norms(const lf_vision_config *v, lf_err *err)
-{
-    if (v->norm != LF_NORM_LAYER || !(v->attn_inner_norm || v->mlp_inner_norm))
-        return 0;
-    return lf_fail(err, LF_ENOTSUP,
-                   "vision.%s: a layer norm over all of a row, which tensor divides; take tensor = "
-                   "1",
-                   v->attn_inner_norm ? "attn_inner_norm" : "mlp_inner_norm");
-}
-
 /* An encoder and what restores pictures from it, with no text decoder. */
 static int declare_restoring(const lf_decoder *d, lf_pstore *ps, lf_err *err)
 {
@@ -659,8 +647,6 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
     struct held h = {.chunk = chunks, .n = n, .mtp = lf_decoder_mtp(d) > 0};
     const int ranks = lf_pstore_layout_of(ps)->tensor;
     t.rc = ranks > 1 ? check_ranks(c, ranks, err) : 0;
-    if (t.rc == 0 && ranks > 1)
-        t.rc = check_whole_norms(&c->vision, err);
     if (t.rc == 0 && c->vision.family && lf_pstore_layout_of(ps)->sequence)
         t.rc = lf_fail(err, LF_ENOTSUP,
                        "sequence_parallel does not divide rows of pictures; set sequence_parallel "

@@ -18,6 +18,7 @@ enum planted {
     HEADS_APART,     /* gradients of norms of heads stay those of a rank's heads */
     LORA_APART,      /* those of what an adapter's ranks all have */
     LENGTHS_APART,   /* lengths of rows of an adapted weight are those of a rank's columns */
+    SQUARES_APART,   /* squares of a norm over all heads are those of a rank's heads */
     START_APART,     /* magnitudes begin as these lengths */
     OWN_FIRST,       /* every rank takes the rows of a fused adapter that are rank 0's */
     ROUTER_SUMMED,   /* those of routers, which every rank has of all rows, are */
@@ -170,11 +171,11 @@ static int32_t residual_of(const lf_graph *g, int32_t sum)
     return 0;
 }
 
-/* Is it the sum of lengths? */
-static bool sums_lengths(const lf_graph *g, const struct lf_node *n)
+/* Is it the sum of what such an op gives? */
+static bool sums_of(const lf_graph *g, const struct lf_node *n, enum lf_op op)
 {
     const int32_t from = n->op == LF_OP_TP_LEAVE ? g->t[n->in[0]].producer : -1;
-    return from >= 0 && g->n[from].op == LF_OP_DORA_NORM;
+    return from >= 0 && g->n[from].op == op;
 }
 
 /* The check of the layout has been passed. */
@@ -188,8 +189,11 @@ int __wrap_lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err)
         if (product)
             product->in[LINEAR_RES] = residual_of(g, g->n[i].out[0]);
     }
-    for (size_t i = 0; i < g->n_n && plan.what == LENGTHS_APART; i++)
-        if (sums_lengths(g, &g->n[i]))
+    const enum lf_op apart = plan.what == LENGTHS_APART   ? LF_OP_DORA_NORM
+                             : plan.what == SQUARES_APART ? LF_OP_NORM_PART
+                                                          : LF_OP_NONE;
+    for (size_t i = 0; i < g->n_n; i++)
+        if (apart && sums_of(g, &g->n[i], apart))
             g->n[i].op = LF_OP_COPY;
     return __real_lf_precision(g, compute, err);
 }
@@ -284,6 +288,11 @@ static const struct fault faults[] = {
      .l = T2ROWS,
      .dora = true,
      .what = LENGTHS_APART,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "a norm over all heads has a rank's heads alone",
+     .l = T2ROWS,
+     .keys = "qk_norm=yes qk_norm_all_heads=yes",
+     .what = SQUARES_APART,
      .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
     {.name = "magnitudes begin as these lengths",
      .l = T2,

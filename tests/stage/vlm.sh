@@ -228,9 +228,9 @@ grep -q '"LlavaForConditionalGeneration"' "$dir/parts.hf/model/config.json"
 ok $? "which goes out as a LLaVA"
 
 # --- norms over all heads and channels of an encoder whose ranks have some of them ---
-{
+norms() { # norms FAMILY
     parts | sed 's/^steps.*/steps = 4/' && text && sed 's/^ *//' <<E2
-        vision.family = internvit-rms
+        vision.family = $1
         vision.attn_inner_norm = yes
         vision.mlp_inner_norm = yes
         vision.layers = 2
@@ -242,15 +242,16 @@ ok $? "which goes out as a LLaVA"
         projector.hidden = 32
         image_token = 97
 E2
-} >"$dir/norms.ini"
-if have_ranks; then
-    train "$pretrain" "$dir/norms.ini" norms.one
-    train "$launch 2 -- $pretrain" "$dir/norms.ini" norms.two --tensor 2
-    near_losses norms.two norms.one 1e-5 4
-    ok $? "two ranks divide an encoder with norms over all heads and channels"
-else
-    skip "two ranks divide an encoder with norms over all heads and channels" "ranks cannot be started here"
-fi
+}
+for family in internvit-rms eva02; do
+    what="two ranks divide an encoder with norms over all heads and channels: $family"
+    have_ranks || { skip "$what" "ranks cannot be started here"; continue; }
+    norms $family >"$dir/norms.ini"
+    train "$pretrain" "$dir/norms.ini" $family.one
+    train "$launch 2 -- $pretrain" "$dir/norms.ini" $family.two --tensor 2
+    near_losses $family.two $family.one 1e-5 4
+    ok $? "$what"
+done
 
 # --- mistakes ---
 ini llava 2 >"$dir/run.ini"
@@ -280,4 +281,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 86
+finish 87

@@ -193,6 +193,15 @@ static const struct row rows[] = {
     {.name = "short, full",
      .set = {"layer_mixers=cf*", "scan_conv=3"},
      .recompute = LF_RECOMPUTE_FULL},
+/* Norms over all heads and over all channels of an MLP. */
+#define PICTURES(family)                                                                           \
+    "vision.family=" family, "vision.layers=2", "vision.hidden=16", "vision.heads=4",              \
+        "vision.ffn=24", "vision.patch_dim=12", "vision.positions=5", "image_token=46",            \
+        "vision.attn_inner_norm=yes", "vision.mlp_inner_norm=yes"
+    {.name = "pictures", .set = {PICTURES("eva02")}},
+    {.name = "pictures, full", .set = {PICTURES("eva02")}, .recompute = LF_RECOMPUTE_FULL},
+    {.name = "pictures, bf16", .set = {PICTURES("eva02")}, .compute = LF_BF16},
+    {.name = "pictures, rms", .set = {PICTURES("internvit-rms")}},
 };
 
 #endif
