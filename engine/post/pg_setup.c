@@ -684,8 +684,10 @@ int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
         .layout = lf_axes_layout(&p.at[LF_PG_REWARD].axes, &p.at[LF_PG_REWARD].who)};
     lf_err why = LF_ERR_INIT;
     int rc = lf_runner_config(&p.mc, c->init_from, &why);
-    if (rc == LF_ENOENT)
-        return lf_laid_sizeless(plan, &c->axes, &p.who, err);
+    if (rc == LF_ENOENT) {
+        rc = check_layout(&p, err);
+        return rc != 0 ? rc : lf_laid_sizeless(plan, &c->axes, &p.who, err);
+    }
     if (rc != 0)
         return lf_fail(err, rc, "%s", why.text);
     /* The data tells how long prompts are, and a run refuses what does not fit. */

@@ -206,9 +206,11 @@ static enum lf_pipe_kind kind_of(const struct lf_axes *a)
                            : LF_PIPE_1F1B;
 }
 
-static int check(const struct lf_train_config *c, lf_err *err)
+int lf_train_cut_check(const struct lf_train_config *c, lf_err *err)
 {
     const struct lf_axes *a = &c->axes;
+    if (a->pipeline <= 1)
+        return 0;
     if (a->chunks > LF_TRAIN_MAX_CHUNKS)
         return lf_fail(err, LF_EINVAL, "pipeline_chunks = %d: at most %d", a->chunks,
                        (int)LF_TRAIN_MAX_CHUNKS);
@@ -238,7 +240,7 @@ int lf_train_cut_open(struct lf_train_cut *k, const struct lf_train_config *c,
     if (who->pipeline_ranks <= 1)
         return 0;
     k->chunk[0] = (struct lf_train_chunk){0};
-    int rc = check(c, err);
+    int rc = lf_train_cut_check(c, err);
     k->spec = (struct lf_pipe_spec){.kind = kind_of(&c->axes),
                                     .ranks = who->pipeline_ranks,
                                     .chunks = c->axes.chunks > 1 ? c->axes.chunks : 1};

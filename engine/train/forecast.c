@@ -413,6 +413,10 @@ static int check_plan(const struct lf_train_config *c, lf_err *err)
     int rc = lf_train_check_valid(c, err);
     if (rc == 0)
         rc = lf_axes_check(&c->axes, c->plan_ranks > 1 ? c->plan_ranks : 1, err);
+    if (rc == 0)
+        rc = lf_zero_check(&c->zero, planned_rank(c, 0, 0).data_ranks, err);
+    if (rc == 0)
+        rc = lf_train_cut_check(c, err);
     for (size_t i = 0; i < c->n_ramp && rc == 0; i++)
         rc = lf_loader_check_batch(c->ramp[i].samples, c->micro_batch,
                                    planned_rank(c, 0, 0).data_ranks, err);

@@ -36,6 +36,8 @@ const lf_conf_item *lf_pipeline_option(const lf_pipeline *p, const lf_doc_stage 
     /* A stage of a child of a sweep is written under its name without the child. */
     snprintf(section, sizeof section, "stage %.*s", (int)strcspn(stage->name, "@"), stage->name);
     const lf_conf_item *it = lf_conf_find(&p->conf, section, option);
+    if (it == NULL)
+        it = lf_layout_option(&p->conf, section, option);
     if (it != NULL)
         return it;
     snprintf(section, sizeof section, "kind %s", stage->kind);

@@ -71,6 +71,15 @@ int lf_layout_part_option(const lf_conf_item *it, lf_err *err)
     return 0;
 }
 
+const lf_conf_item *lf_layout_option(const lf_conf *c, const char *stage, const char *option)
+{
+    char section[160] = "layout";
+    const lf_conf_item *it = lf_conf_find(c, stage, "layout");
+    if (it != NULL)
+        snprintf(section, sizeof section, "layout %s", it->value);
+    return lf_layout_key(option) ? lf_conf_find(c, section, option) : NULL;
+}
+
 static int check_key(const lf_conf_item *it, lf_err *err)
 {
     char hint[200];

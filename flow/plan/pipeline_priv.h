@@ -85,6 +85,8 @@ bool lf_layout_key(const char *key);
 const char *const *lf_layout_keys(size_t *n); /* those that are not only kept */
 /* The keys of all [layout] sections. Notes or fails as lf_reading_note does. */
 int lf_layout_check(const lf_reading *r, lf_err *err);
+/* Where the layout of section `stage` gives an option; NULL: nowhere. */
+const lf_conf_item *lf_layout_option(const lf_conf *c, const char *stage, const char *option);
 /* Are stages of this kind trained, so that [layout] without a name is about them? Others, which
  * only run a model forward, are laid out where they have `layout = NAME`. */
 bool lf_layout_trains(const lf_opt_table *t);

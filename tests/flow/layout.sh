@@ -116,8 +116,32 @@ for s in slurm pbs torque; do
 done
 divided 3 'nodes = 2' '[site]' 'scheduler = slurm' '[layout]' 'tensor = 2' 'tensor_across_nodes = yes'
 runs 0 "$LF" validate divided.ini
+# What the stage refuses of a key of [layout] stands at that key.
+at_key() { # at_key KEY PATTERN
+    refused divided "$(grep -n "^$1 =" divided.ini | tail -n 1 | cut -d: -f1):[0-9]+: stage [a-z]+: $2"
+}
 divided 2 '[layout]' 'sequence_parallel = yes'
-refused divided '.*set tensor to 2 or more'
+at_key sequence_parallel '.*set tensor to 2 or more'
+divided 8 '[layout]' 'tensor = 8'
+at_key tensor 'heads = 4 do not divide among 8 ranks'
+divided 4 '[layout]' 'pipeline = 2' 'zero = 2'
+at_key zero 'zero = 2 with pipeline = 2: .* take zero = 1'
+divided 4 '[layout]' 'pipeline = 4'
+at_key pipeline '.*2 layers cannot be cut into 4 pipeline stages'
+divided 3 '[layout]' 'zero = 1' 'zero_inner = 2'
+at_key zero_inner 'zero_inner = 2: 3 ranks cannot form such groups'
+# So does what follows from no size, of a model that another stage is yet to make.
+later() { # later KIND LINES...: of a stage behind it
+    kind=$1
+    shift
+    divided 2 '[stage later]' "kind = $kind" 'data = ${stage:tokenize.shards}' 'init_from = ${stage:train.checkpoint}' 'ranks = 4' 'layout = own' "$@"
+}
+later sft 'steps = 2' '[layout own]' 'pipeline = 2' 'zero = 3'
+at_key zero 'zero = 3 with pipeline = 2: .* take zero = 1'
+later sft 'steps = 2' '[layout own]' 'zero = 1' 'zero_inner = 3'
+at_key zero_inner 'zero_inner = 3: 4 ranks cannot form such groups'
+later ppo 'tokenizer = ${stage:tokenize.tokenizer}' 'reward = length:5' 'rounds = 2' 'round_prompts = 4' '[layout own]' 'pipeline = 2'
+at_key pipeline 'pipeline: ppo generates with what it trains'
 divided 4 '[layout]' 'tensor = 2' 'pipeline = 2' 'pipeline_schedule = zb-h1'
 runs 0 "$LF" validate divided.ini
 divided 2 '[layout]' 'tensor = 2' 'pipeline = 2'
@@ -252,4 +276,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 119
+finish 133
