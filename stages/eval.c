@@ -16,11 +16,19 @@
 #include "engine/infer/runner.h"
 #include "engine/infer/tasks.h"
 #include "engine/model/same_tokenizer.h"
+#include "engine/post/prompt_sight.h"
 #include "stages/chat_in.h"
 #include "stages/infer_common.h"
 #include "stages/infer_ranks.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
+
+/* A split of shards, and what looks at its pictures; eyes NULL: it has none. */
+struct split {
+    lf_shardset *set;
+    lf_shard_eyes *eyes;
+    lf_gen_eyes gen;
+};
 
 typedef struct eval {
     lf_comm *comm; /* NULL: alone */
@@ -29,7 +37,7 @@ typedef struct eval {
     const char *processor, *media_dir; /* NULL: not given */
     const char **data, **text, **choice, **last, **requests, **generate, **until, **from;
     size_t n_data, n_text, n_choice, n_last, n_requests, n_generate, n_from, block;
-    int64_t limit;
+    int64_t limit, slots; /* slots as they were given */
     struct lf_task_generate g;
     struct lf_eval_opts opts;
     struct lf_eval_models models;
@@ -42,6 +50,7 @@ typedef struct eval {
     struct lf_chat_in chat;
     lf_gen_eyes eyes;
     lf_gen_defaults talk, see; /* the template once it is loaded; what tasks get */
+    struct split *splits;      /* [n_data] */
     lf_tasks *tasks;
     lf_lines *lines;
 } eval;
@@ -58,6 +67,11 @@ static void destroy(void *self)
         return;
     lf_lines_close(e->lines);
     lf_tasks_destroy(e->tasks);
+    for (size_t i = 0; e->splits && i < e->n_data; i++) {
+        lf_shard_eyes_close(e->splits[i].eyes);
+        lf_shardset_close(e->splits[i].set);
+    }
+    free(e->splits);
     lf_gen_eyes_fini(&e->eyes);
     lf_chat_in_fini(&e->chat);
     lf_tokenizer_destroy(e->tok);
@@ -149,8 +163,9 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                      "text, multiple_choice, last_word, generate and requests need tokenizer =");
     if (rc == 0 && e->g.match == LF_MATCH_REGEX && !e->g.regex)
         rc = lf_fail(err, LF_EINVAL, "match = regex needs regex = PATTERN");
+    e->slots = e->run.slots;
     if (rc == 0 && !(e->requests[0] || e->generate[0] || e->choice[0]))
-        e->run.slots = 0; /* neither generated nor shared: no cache */
+        e->run.slots = 0; /* neither generated nor shared: no cache, unless pictures are found */
     if (rc == 0 && e->prefix && !e->tokenizer_path)
         rc = lf_fail(err, LF_EINVAL, "prefix = TOKEN needs tokenizer = to find it in");
     return rc;
@@ -211,11 +226,52 @@ static int open_senses(eval *e, const lf_model_config *model, lf_err *err)
     return rc;
 }
 
-static int add_files(eval *e, lf_err *err)
+static int look_at(void *arg, uint64_t doc, const lf_gen_job *job, lf_arena *a,
+                   const struct lf_gen_media **out, lf_err *err)
+{
+    const struct split *s = arg;
+    return lf_prompt_sight(out, lf_shard_eyes_pictures(s->eyes), &s->gen, doc, job, a, err);
+}
+
+/* Pictures of a model whose prompts see each other would need a prompt that ends before what is
+ * scored. */
+static int open_eyes(struct split *s, const char *dir, const lf_model_config *model, lf_err *err)
+{
+    const lf_shardset *const sets[] = {s->set};
+    const int rc = lf_shard_eyes_open(&s->eyes, sets, 1, dir, model, err);
+    if (rc != 0 || !s->eyes)
+        return rc;
+    s->gen = lf_prompt_eyes(lf_shard_eyes_pictures(s->eyes), model);
+    return model->mask != LF_MASK_PREFIX
+               ? 0
+               : lf_fail(err, LF_ENOTSUP,
+                         "%s has pictures, and its documents are not scored with this model, in "
+                         "which the tokens of a prompt see each other; give it to training as "
+                         "valid_data",
+                         dir);
+}
+
+static int add_shards(eval *e, size_t i, const lf_model_config *model, lf_err *err)
+{
+    struct split *s = &e->splits[i];
+    int rc = lf_shardset_open(&s->set, e->data[i], e->split, err);
+    if (rc == 0)
+        rc = open_eyes(s, e->data[i], model, err);
+    const struct lf_task_shards t = {.set = s->set,
+                                     .dir = e->data[i],
+                                     .split = e->split,
+                                     .sight = s->eyes ? look_at : NULL,
+                                     .arg = s};
+    return rc != 0 ? rc : lf_tasks_add_shards(e->tasks, &t, e->limit, err);
+}
+
+static int add_files(eval *e, const lf_model_config *model, lf_err *err)
 {
     int rc = 0;
+    if (!(e->splits = lf_calloc(e->n_data + 1, sizeof *e->splits, err)))
+        return LF_ENOMEM;
     for (size_t i = 0; rc == 0 && i < e->n_data; i++)
-        rc = lf_tasks_add_shards(e->tasks, e->data[i], e->split, e->limit, err);
+        rc = add_shards(e, i, model, err);
     for (size_t i = 0; rc == 0 && i < e->n_text; i++)
         rc = lf_tasks_add_file(e->tasks, LF_TASK_ROLLING, e->text[i], e->limit, err);
     for (size_t i = 0; rc == 0 && i < e->n_choice; i++)
@@ -253,10 +309,12 @@ static int add_tasks(eval *e, lf_err *err)
         rc = open_senses(e, &model, err);
     if (rc == 0) {
         lf_tasks_see(e->tasks, &e->see);
-        rc = add_files(e, err);
+        rc = add_files(e, &model, err);
     }
     if (rc == 0)
         lf_tasks_sights(e->tasks, &e->run.max_patches, &e->run.max_tiles);
+    if (rc == 0 && e->run.max_patches > 0)
+        e->run.slots = e->slots; /* pictures are seen over the cache */
     if (rc == 0 && lf_tasks_n_gens(e->tasks) > 0)
         rc =
             lf_infer_end_tokens(&e->end, &e->models.n_end, e->tok, e->tokenizer_path, NULL, 0, err);

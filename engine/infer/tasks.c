@@ -11,7 +11,6 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/utf8.h"
-#include "engine/store/shard.h"
 #include "engine/text/corpus/rowfile.h"
 #include "engine/text/parquet/parquet.h"
 
@@ -278,8 +277,17 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
     return rc;
 }
 
-/* Words and bytes of a document given as tokens; special tokens are no text. */
-static int measure_tokens(lf_tasks *t, const int32_t *ids, size_t n, double *words, double *bytes,
+/* ---- shards ---------------------------------------------------------------------------------- */
+
+/* A document given as tokens, v[0] the prefix; media: NULL, it has no pictures. */
+struct doc_tokens {
+    const int32_t *v;
+    size_t n; /* without the prefix */
+    const struct lf_gen_media *media;
+};
+
+/* Its words and bytes; special tokens and pictures are no text. */
+static int measure_tokens(lf_tasks *t, const struct doc_tokens *x, double *words, double *bytes,
                           lf_err *err)
 {
     lf_buf text;
@@ -288,14 +296,15 @@ static int measure_tokens(lf_tasks *t, const int32_t *ids, size_t n, double *wor
         return 0;
     lf_buf_init(&text);
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < n; i++) {
+    for (size_t i = 1; rc == 0 && i <= x->n; i++) {
         const uint8_t *b;
         size_t len;
-        if (!lf_tokenizer_token(t->tok, (uint32_t)ids[i], &b, &len))
+        if (!lf_tokenizer_token(t->tok, (uint32_t)x->v[i], &b, &len))
             rc = lf_fail(err, LF_EINVAL,
                          "token %d is not in the tokenizer: it is not the one of the shards",
-                         (int)ids[i]);
-        else if (!lf_tokenizer_is_special(t->tok, (uint32_t)ids[i]))
+                         (int)x->v[i]);
+        else if (!lf_tokenizer_is_special(t->tok, (uint32_t)x->v[i]) &&
+                 !lf_tasks_is_picture(x->media, i))
             lf_buf_add(&text, b, len);
     }
     if (rc == 0)
@@ -306,48 +315,73 @@ static int measure_tokens(lf_tasks *t, const int32_t *ids, size_t n, double *wor
     return rc;
 }
 
-int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t limit, lf_err *err)
+/* Adds a document with pictures, as one item. */
+static int add_seen(lf_tasks *t, const struct doc_tokens *x, double words, double bytes,
+                    lf_err *err)
 {
-    lf_shardset *s = NULL;
-    int rc = lf_shardset_open(&s, dir, split, err);
+    eval_doc *d;
+    if (x->n > (size_t)t->max_context)
+        return lf_fail(err, LF_EINVAL,
+                       "it has %zu tokens with its pictures and is not cut, and the model reads "
+                       "%lld: raise max_context, or leave it out (max_length of tokenize)",
+                       x->n, (long long)t->max_context);
+    int rc = lf_tasks_begin_doc(t, &d, err);
+    if (rc == 0)
+        rc = lf_tasks_add_item(t, x->v, x->n + 1, 1, err);
     if (rc != 0)
         return rc;
-    const lf_shard_info *info = lf_shardset_get_info(s);
-    if (t->tok && strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(t->tok)) != 0)
-        rc = lf_fail(err, LF_EINVAL, "%s was made with another tokenizer (%.12s, given %.12s)", dir,
-                     info->tokenizer_sha256, lf_tokenizer_sha256(t->tok));
-    int32_t prefix = t->prefix >= 0 ? t->prefix : (int32_t)info->eos_id;
-    if (rc == 0 && prefix < 0)
-        rc = lf_fail(err, LF_EINVAL,
-                     "%s names no end-of-document token to put in front of a text; name a "
-                     "tokenizer and a prefix",
-                     dir);
-    for (uint64_t d = 0; rc == 0 && d < info->n_docs && info->processor; d++)
-        if (lf_shardset_pictures(s, d))
-            rc = lf_fail(err, LF_ENOTSUP,
-                         "%s has documents with pictures (document %llu), which are not measured "
-                         "here; give them to training as valid_data",
-                         dir, (unsigned long long)d);
-    char name[64];
-    snprintf(name, sizeof name, t->n_shards ? "%.40s-%zu" : "%.40s", split, t->n_shards + 1);
-    t->n_shards++;
+    t->media[t->n_items - 1] = x->media;
+    d->words = words;
+    d->bytes = bytes;
+    for (size_t i = 1; i <= x->n; i++)
+        d->tokens += !lf_tasks_is_picture(x->media, i);
+    lf_tasks_end_doc(t);
+    return 0;
+}
+
+static int add_shard_doc(lf_tasks *t, const struct lf_task_shards *s, uint64_t doc, int32_t prefix,
+                         lf_err *err)
+{
+    const size_t n = (size_t)lf_shardset_doc_len(s->set, doc);
+    struct doc_tokens x = {.n = n};
+    double words, bytes;
+    if (n == 0)
+        return 0;
+    int32_t *v = lf_arena_alloc(t->arena, n + 1, sizeof *v, err);
+    int rc = v ? lf_shardset_read(s->set, doc, 0, n, v + 1, err) : LF_ENOMEM;
+    if (rc != 0)
+        return rc;
+    v[0] = prefix;
+    x.v = v;
+    if (s->sight)
+        rc = s->sight(s->arg, doc, &(lf_gen_job){.prompt = v, .n_prompt = n + 1}, t->arena,
+                      &x.media, err);
     if (rc == 0)
-        rc = lf_tasks_begin(t, LF_TASK_ROLLING, name, dir, lf_shardset_id(s), err);
-    for (uint64_t d = 0; rc == 0 && d < info->n_docs && (limit <= 0 || d < (uint64_t)limit); d++) {
-        double words, bytes;
-        uint64_t n = lf_shardset_doc_len(s, d);
-        if (n == 0)
-            continue;
-        int32_t *v = lf_arena_alloc(t->arena, (size_t)n + 1, sizeof *v, err);
-        rc = v ? lf_shardset_read(s, d, 0, (size_t)n, v + 1, err) : LF_ENOMEM;
-        if (rc == 0)
-            rc = measure_tokens(t, v + 1, (size_t)n, &words, &bytes, err);
-        if (rc == 0) {
-            v[0] = prefix;
-            rc = lf_tasks_add_rolling(t, v, (size_t)n, words, bytes, err);
-        }
-    }
-    lf_shardset_close(s);
+        rc = measure_tokens(t, &x, &words, &bytes, err);
+    if (rc == 0)
+        rc = x.media ? add_seen(t, &x, words, bytes, err)
+                     : lf_tasks_add_rolling(t, v, n, words, bytes, err);
+    return rc < 0 ? lf_err_prefix(err, "%s: document %llu", s->dir, (unsigned long long)doc) : 0;
+}
+
+int lf_tasks_add_shards(lf_tasks *t, const struct lf_task_shards *s, int64_t limit, lf_err *err)
+{
+    const lf_shard_info *info = lf_shardset_get_info(s->set);
+    const int32_t prefix = t->prefix >= 0 ? t->prefix : (int32_t)info->eos_id;
+    char name[64];
+    if (t->tok && strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(t->tok)) != 0)
+        return lf_fail(err, LF_EINVAL, "%s was made with another tokenizer (%.12s, given %.12s)",
+                       s->dir, info->tokenizer_sha256, lf_tokenizer_sha256(t->tok));
+    if (prefix < 0)
+        return lf_fail(err, LF_EINVAL,
+                       "%s names no end-of-document token to put in front of a text; name a "
+                       "tokenizer and a prefix",
+                       s->dir);
+    snprintf(name, sizeof name, t->n_shards ? "%.40s-%zu" : "%.40s", s->split, t->n_shards + 1);
+    t->n_shards++;
+    int rc = lf_tasks_begin(t, LF_TASK_ROLLING, name, s->dir, lf_shardset_id(s->set), err);
+    for (uint64_t d = 0; rc == 0 && d < info->n_docs && (limit <= 0 || d < (uint64_t)limit); d++)
+        rc = add_shard_doc(t, s, d, prefix, err);
     return rc;
 }
 

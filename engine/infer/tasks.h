@@ -23,8 +23,8 @@
  *
  * Documents of multiple_choice and requests may have pictures: "images", a list of paths (eyes.h),
  * one for each mark <image> of the text. They may have "messages" for the chat template in the
- * place of a text. A text with its pictures is never cut. A continuation behind pictures is scored
- * over the cache of generation.
+ * place of a text. Documents of shards have the pictures that they were made with. A text with its
+ * pictures is never cut. What stands behind pictures is scored over the cache of generation.
  *
  * A file of requests has JSON lines of three kinds (stages/harness.py writes them):
  *     {"task", "output_type": "multiple_choice" | "loglikelihood" | "loglikelihood_rolling" |
@@ -54,6 +54,7 @@
 #include "engine/infer/gen.h"
 #include "engine/infer/request.h"
 #include "engine/infer/score.h"
+#include "engine/store/shard.h"
 #include "engine/text/token/tokenizer.h"
 
 enum lf_task_kind { LF_TASK_ROLLING = 0, LF_TASK_CHOICE, LF_TASK_LAST_WORD, LF_TASK_REQUESTS };
@@ -73,10 +74,20 @@ void lf_tasks_destroy(lf_tasks *t);
  * `limit` documents. LF_EEXIST: there is a task of that name. */
 int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit,
                       lf_err *err);
-/* Adds a rolling task over one split of a shards artifact, named "<split>" or "<split>-<n>". The
- * end token of a document is scored too. */
-int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t limit,
-                        lf_err *err);
+/* One split of a shards artifact. */
+struct lf_task_shards {
+    const lf_shardset *set; /* with `sight` it outlives the tasks, as what `arg` points to does */
+    const char *dir, *split;
+    /* *out, in the arena: the pictures of a document of which job has all tokens behind another
+     * one; NULL: it has none. sight is NULL where no document has pictures. */
+    int (*sight)(void *arg, uint64_t doc, const lf_gen_job *job, lf_arena *a,
+                 const struct lf_gen_media **out, lf_err *err);
+    void *arg;
+};
+/* Adds a rolling task over it, named "<split>" or "<split>-<n>". The end token of a document is
+ * scored too; placeholders of pictures are not. LF_EINVAL: a document with pictures, which is never
+ * cut, is longer than the model reads. */
+int lf_tasks_add_shards(lf_tasks *t, const struct lf_task_shards *s, int64_t limit, lf_err *err);
 
 /* Adds the tasks of a file of requests. A document that is given twice, or an unknown kind, metric
  * or filter is an error that names the line. */

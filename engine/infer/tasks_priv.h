@@ -90,6 +90,11 @@ int lf_tasks_add_windows(lf_tasks *t, const char *text, size_t len, size_t *n_to
 int lf_tasks_add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err *err);
 int lf_tasks_add_rolling(lf_tasks *t, const int32_t *with_prefix, size_t n, double words,
                          double bytes, lf_err *err);
+/* Is token i of a prompt a placeholder of its pictures? m: NULL, it has none. */
+static inline bool lf_tasks_is_picture(const struct lf_gen_media *m, size_t i)
+{
+    return m && m->feature[i] >= 0;
+}
 
 /* The context of a document or request o: the text of this member, or messages through the chat
  * template, with the pictures of "images". *out is the one of the call before where these are the

@@ -74,8 +74,11 @@ static int take_score(void *arg, const lf_gen_result *r, lf_err *err)
     struct score_sink *k = arg;
     const lf_gen_job *j = r->job;
     size_t i = k->of[j - k->jobs];
-    lf_score s = {0, true, j->n_prompt - j->prompt_first};
+    lf_score s = {0, true, 0};
     for (size_t at = j->prompt_first; at < j->n_prompt; at++) {
+        if (lf_tasks_is_picture(j->media, at))
+            continue;
+        s.n++;
         s.ll += (double)r->prompt_logprobs[at];
         s.greedy = s.greedy && r->prompt_greedy[at];
     }
@@ -301,7 +304,7 @@ static void add_line(const lf_tasks *t, size_t index, const lf_score *s, double 
     lf_buf_adds(out, "}\n");
 }
 
-/* Items behind pictures are scored over the cache, because the packed scorer sees none. */
+/* Items with pictures are scored over the cache, because the packed scorer sees none. */
 static bool sees(const struct shared_items *in)
 {
     for (size_t i = 0; i < in->n; i++)

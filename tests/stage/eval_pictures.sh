@@ -81,6 +81,72 @@ rcs=$rc
 run lines --generate "$dir/asked.jsonl" --max-tokens 10
 is "$rcs$rc $(samples parquet)" "00 $(samples lines)" "parquet with the bytes of pictures, and rows without"
 
+# --- shards of conversations with pictures ---
+# What is said is the log-likelihood of what stands before a picture, and of what stands behind it, which requests ask for.
+shards() { # shards MODEL NAME ROWS ARGS...
+    _model=$1 _name=$2 _rows=$3
+    shift 3
+    must "$stages/lf-tokenize" --tokenizer "$models/$_model" --processor "$models/$_model" --shape auto --media-dir "$images" --valid-fraction 0 \
+        --out "$dir/$_model.$_name" "$@" "$_rows"
+}
+head=$(grep -m 1 '"output_type": "multiple_choice"' "$golden/plain.jsonl" | sed 's/"task": "[a-z_]*"/"task": "parts"/')
+part() { # part DOC IDX CTX CONT PICTURES DOC-MEMBERS
+    printf '{"task":"parts","doc_id":%s,"idx":%s,"kind":"loglikelihood","ctx":"%s","cont":"%s"%s%s}\n' "$@"
+}
+end='<|endoftext|>' gold=',"doc":{"doc":{},"gold":0,"chars":[1,1],"bytes":[1,1],"doc_hash":"a","prompt_hash":"b","target_hash":"c","target":0}'
+numbers() { samples "$1" | sed -n "/\"task\":\"$2\"/s/.*\"ll\":\[\([^]]*\)\].*/\1/p; /\"task\":\"$2\"/s/.*\"ll\":\(-[0-9.e-]*\),.*/\1/p" | tr ',' ' '; }
+for model in llava qwen2.5-vl; do
+    tokenizer=$models/$model
+    shards $model train "$models/train.json"
+    begin= behind=
+    [ $model = llava ] || begin='<|vision_start|>' behind='<|vision_end|>'
+    {
+        printf '%s\n' "$head"
+        part 0 0 "$end" "<user>$begin" "" "$gold"
+        part 0 1 "$end<user>$begin<image>" "${behind}What?<bot>A cat$end" ',"images":["rgb8.png"]' ""
+        part 1 0 "$end" "<user>No picture" "" "$gold"
+        part 1 1 "$end<user>No picture" "<bot>yes$end" "" ""
+        part 2 0 "$end" "<user>$begin" "" "$gold"
+        part 2 1 "$end<user>$begin<image>" "${behind}Color?<bot>blue green$end" ',"images":["420.jpg"]' ""
+    } >"$dir/parts.jsonl"
+    run $model.parts --requests "$dir/parts.jsonl" --media-dir "$images"
+    rcs=$rc
+    run $model.shards --data "$dir/$model.train/shards" --split train
+    { numbers $model.parts parts; numbers $model.shards train; } | awk 'NF == 2 { want[n++] = $1 + $2 } NF == 1 { have[m++] = $1 }
+        END { split("0 3 4", at, " "); for (i = 0; i < 3; i++) { d = want[i] - have[at[i + 1]]; if (!(d < 1e-6 && d > -1e-6)) bad = 1 } exit bad || n != 3 || m != 5 }'
+    is "$rcs$rc $?" "00 0" "$model: documents of shards have the log-likelihoods of their parts, placeholders apart"
+    is "$(samples $model.shards | sed -n '1s/.*"tokens":\([0-9]*\).*/\1/p')" $((13 + (${#begin} > 0) + (${#behind} > 0))) "$model: tokens of pictures do not count"
+    run $model.batches --data "$dir/$model.train/shards" --split train --slots 2 --step-rows 16 --block 2
+    is "$rc $(samples $model.batches | cksum)" "0 $(samples $model.shards | cksum)" "$model: in small batches the same bytes"
+done
+run other --data "$dir/$model.train/shards" --split train --limit 1
+sed 's/rgb8.png/444.jpg/' "$models/train.json" >"$dir/swapped.json"
+shards $model swapped "$dir/swapped.json"
+run swapped --data "$dir/$model.swapped/shards" --split train --limit 1
+[ $rc -eq 0 ] && [ -n "$(numbers swapped train)" ] && [ "$(numbers swapped train)" != "$(numbers other train)" ]
+ok $? "another picture, another number"
+if have_ranks; then
+    under="$launch 2 --"
+    run two --data "$dir/$model.train/shards" --split train --block 2
+    under=
+    is "$rc $(samples two | cksum)" "0 $(samples $model.shards | cksum)" "two ranks: the same bytes"
+else
+    skip_some 1 "ranks cannot be started here"
+fi
+bad "document 0: it has " "a document that is too long is not cut" --data "$dir/$model.train/shards" --split train --max-context 12
+cp -r "$dir/$model.train" "$dir/broken"
+at=$(LC_ALL=C grep -obUa IHDR "$dir"/broken/shards/train-*.h5 | head -n 1 | cut -d : -f 1)
+printf 'XXXX' | dd of="$(ls "$dir"/broken/shards/train-*.h5)" bs=1 seek=$((at + 30)) conv=notrunc 2>/dev/null
+run damaged --data "$dir/broken/shards" --split train
+says_like 'train-00000.h5: document 0, picture 1: PNG' "a damaged picture"
+must "$stages/lf-convert" --from "$models/paligemma" --out "$dir/paligemma" --verify none
+model=paligemma tokenizer=$models/paligemma
+sed 's/"id": "[^"]*", *//' "$models/paligemma/prompts.jsonl" >"$dir/asked.jsonl"
+must "$stages/lf-tokenize" --tokenizer "$tokenizer" --processor "$tokenizer" --shape prompt --unmapped ignore --media-dir "$images" --valid-fraction 0 \
+    --out "$dir/paligemma.train" "$dir/asked.jsonl"
+bad "the tokens of a prompt see each other" "a model whose prompts see each other" --data "$dir/paligemma.train/shards" --split train
+model=llava tokenizer=$models/llava
+
 # --- mistakes ---
 ask crc.png 'What?' >"$dir/broken.jsonl"
 bad "crc.png" "a broken picture" --generate "$dir/broken.jsonl" --media-dir "$images"
@@ -107,4 +173,4 @@ head='{"task":"t","output_type":"loglikelihood_rolling","metrics":[{"metric":"bi
 printf '%s\n' "$head" '{"task":"t","doc_id":0,"idx":0,"kind":"loglikelihood_rolling","ctx":"<image>x","images":["rgb8.png"],"doc":{"words":1,"bytes":1}}' \
     >"$dir/rolling.jsonl"
 bad "goes without pictures" "pictures in a text that is scored whole" --requests "$dir/rolling.jsonl"
-finish 130
+finish 141

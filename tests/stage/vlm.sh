@@ -264,8 +264,6 @@ must "$stages/lf-tokenize" --tokenizer "$golden/qwen2.5-vl" --shape text --appen
 ini qwen2.5-vl 1 | sed "s|$dir/qwen2.5-vl.tok|$dir/words.tok|" >"$dir/words.ini"
 "$stages/lf-sft" --config "$dir/words.ini" --out "$dir/words" --metrics "$dir/words.m" >"$dir/err" 2>&1
 is $? 0 "room for pictures, and none in the data"
-"$stages/lf-eval" --checkpoint "$dir/llava/checkpoint" --data "$dir/llava.tok/shards" --split train --out "$dir/eval" 2>"$dir/err" >/dev/null
-says "documents with pictures" "pictures in shards to measure"
 generate blind llava "$golden/prompts.jsonl" --processor "$dir" 2>/dev/null
 says "preprocessor_config.json" "a processor without its file"
 echo '{"prompt": "<user><image><image>x<bot>", "images": ["rgb8.png"]}' >"$dir/two.jsonl"
@@ -281,4 +279,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 87
+finish 86
