@@ -94,4 +94,28 @@ rm "$f/a/x.tar"
 run no "$f"
 says "vqa/a/x.tar, which the split of " "an archive that is missing"
 
-finish 22
+# --- files that mix folders, and indices ---
+cat >"$dir/mix.yaml" <<E2
+__module__: megatron.energon
+__class__: MetadatasetV2
+splits:
+  train:
+    blend:
+      - {weight: 3, path: ./up/vqa}
+      - weight: 1
+        path: ./up/caption
+E2
+run no "$dir/mix.yaml"
+says "mix.yaml is a metadataset of Energon, which mixes folders by weight: give each of its folders to a tokenize stage" "a metadataset"
+printf 'a: text\n__class__: Other\n' >"$dir/notes.yaml"
+"$tokenize" --tokenizer "$dir/tok/tokenizer" --out "$dir/notes" "$dir/notes.yaml" 2>"$dir/err" >/dev/null
+is $? 0 "another YAML file is the text that it is"
+mkdir "$dir/lines"
+echo '{"text": "one"}' >"$dir/lines/a.jsonl"
+printf '\000\377\000\001' >"$dir/lines/a.jsonl.idx"
+run no "$dir/lines/a.jsonl.idx"
+says "a.jsonl.idx is an index of JSON lines" "an index"
+"$tokenize" --tokenizer "$dir/tok/tokenizer" --out "$dir/lines.tok" "$dir/lines" 2>"$dir/err" >/dev/null
+is "$? $(show lines.tok | wc -l | tr -d ' ')" "0 1" "in a folder it is left out"
+
+finish 26

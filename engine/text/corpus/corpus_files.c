@@ -171,13 +171,34 @@ static int add_directory(lf_corpus_list *l, const char *path, const char *label,
     return rc;
 }
 
+/* Files of Energon that an input names, and that hold no text. */
+static int refuse_named(const char *path, lf_err *err)
+{
+    if (lf_energon_is_mix(path))
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s is a metadataset of Energon, which mixes folders by weight: give each "
+                       "of its folders to a tokenize stage of its own, and training the shards of "
+                       "all (data) with their weights (data_weights)",
+                       path);
+    if (lf_energon_is_index(path))
+        return lf_fail(err, LF_EINVAL,
+                       "%s is an index of JSON lines, and these are read from front to back: give "
+                       "the file beside it",
+                       path);
+    return 0;
+}
+
 static int add_path(lf_corpus_list *l, const char *path, const char *label, int depth, lf_err *err)
 {
     struct stat st;
     if (stat(path, &st) != 0)
         return lf_fail_errno(err, "cannot read input %s", path);
-    if (S_ISREG(st.st_mode))
+    if (S_ISREG(st.st_mode)) {
+        const int rc = depth == 0 ? refuse_named(path, err) : 0;
+        if (rc != 0 || (depth > 0 && lf_energon_is_index(path)))
+            return rc;
         return add_file(l, path, label, st.st_size, err);
+    }
     if (S_ISDIR(st.st_mode)) {
         /* Below an input, a link to a directory may lead back up. */
         struct stat ln;

@@ -37,6 +37,40 @@ bool lf_energon_is(const char *dir)
     return is;
 }
 
+/* The class is looked for in the text: such a file may have what the reader of YAML does not. */
+bool lf_energon_is_mix(const char *path)
+{
+    static const char key[] = "__class__:";
+    char head[1 << 14];
+    FILE *f = lf_str_has_suffix(path, ".yaml") || lf_str_has_suffix(path, ".yml")
+                  ? fopen(path, "re")
+                  : NULL;
+    if (!f)
+        return false;
+    const size_t n = fread(head, 1, sizeof head - 1, f);
+    fclose(f);
+    head[n] = 0;
+    for (const char *p = head; (p = strstr(p, key));) {
+        p += strlen(key);
+        p += strspn(p, " \"'");
+        if (strncmp(p, "Metadataset", strlen("Metadataset")) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool lf_energon_is_index(const char *path)
+{
+    static const char end[] = ".idx";
+    const size_t n = strlen(path) - (lf_str_has_suffix(path, end) ? strlen(end) : 0);
+    char *rows = path[n] ? lf_strndup(path, n, NULL) : NULL;
+    const bool is = rows &&
+                    (lf_str_has_suffix(rows, ".jsonl") || lf_str_has_suffix(rows, ".ndjson")) &&
+                    lf_io_exists(rows);
+    free(rows);
+    return is;
+}
+
 /* The object in the first of the files that is there; *path: its name, owned. */
 static int load(json_t **out, char **path, const char *dir, const char *const names[2], lf_err *err)
 {

@@ -55,6 +55,10 @@ typedef struct lf_energon lf_energon;
 
 /* Is there a .nv-meta in the directory? */
 bool lf_energon_is(const char *dir);
+/* Is the file a metadataset, which names folders and how often each is taken? */
+bool lf_energon_is_mix(const char *path);
+/* Is it the index of JSON lines that lie beside it (x.jsonl.idx)? */
+bool lf_energon_is_index(const char *path);
 /* Reads what .nv-meta says; opens no archive. LF_EFORMAT, LF_ENOTSUP (video, code), LF_EINVAL: no
  * such split. */
 int lf_energon_open(lf_energon **out, const char *dir, const lf_energon_opts *o, lf_err *err);
