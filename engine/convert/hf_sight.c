@@ -515,6 +515,41 @@ int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_m
     return 0;
 }
 
+/* An adapter has the names of the program that made it, and programs have had other names. */
+static const char *program_name(const struct lf_hf_name *n, const lf_st *st, const char *before)
+{
+    char begin[96];
+    const char *now = n->file[0];
+    for (int k = 0; k < LF_HF_FORMS && n->file[k]; k++) {
+        snprintf(begin, sizeof begin, "%s%s", before, n->file[k]);
+        for (size_t i = 0; st && i < lf_st_n_entries(st); i++)
+            if (lf_str_has_prefix(lf_st_entry_at(st, i)->name, begin))
+                return n->file[k];
+        /* all but the head is below it in transformers 5 */
+        if (!lf_str_has_prefix(now, "model.") && lf_str_has_prefix(n->file[k], "model."))
+            now = n->file[k];
+    }
+    return now;
+}
+
+int lf_hf_form_program(struct lf_map_form *out, const struct lf_hf_family *f,
+                       const lf_model_config *c, const lf_st *st, const char *before, lf_err *err)
+{
+    struct lf_map_form form;
+    const int rc = lf_hf_form(&form, f, c, NULL, NULL, err);
+    if (rc != 0)
+        return rc;
+    const struct lf_hf_tower *t = f->sight ? lf_hf_tower_for(f, c) : NULL;
+    for (size_t i = 0; t && i < form.n_names; i++) {
+        const struct lf_hf_name *n = f->sight->names;
+        while (n->rows && strcmp(n->rows, form.names[i].rows) != 0)
+            n++;
+        form.names[i].file = program_name(n->rows ? n : &t->names, st, before);
+    }
+    *out = form;
+    return 0;
+}
+
 int lf_hf_form_save(const struct lf_map_form *form, const struct lf_hf_family *f, json_t *saved)
 {
     json_t *o = json_object();

@@ -6,7 +6,7 @@
 
 #include "engine/convert/peft_priv.h"
 
-int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err)
+int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, const lf_st *st, lf_err *err)
 {
     p->arena = lf_arena_create(err);
     p->family = p->arena ? lf_hf_family_for(mc, NULL, err) : NULL;
@@ -14,12 +14,8 @@ int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err)
         return err && err->rc ? err->rc : LF_EINVAL;
     int rc = lf_decoder_declare(p->dec, p->ps, err);
     struct lf_map_form form;
-    if (rc == 0 && p->family->sight)
-        rc = lf_fail(err, LF_ENOTSUP,
-                     "family %s: adapters of models that see are neither imported nor exported",
-                     p->family->name);
     if (rc == 0)
-        rc = lf_hf_form(&form, p->family, mc, NULL, NULL, err);
+        rc = lf_hf_form_program(&form, p->family, mc, st, LF_PEFT_BEFORE, err);
     if (rc == 0)
         rc = lf_map_build(&p->map, &form, mc, err);
     p->mapped = rc == 0;
@@ -95,7 +91,8 @@ static const char *stem_of(struct lf_peft *p, const char *name, const char *end,
 const char *lf_peft_module(struct lf_peft *p, const char *name, lf_err *err)
 {
     const char *at;
-    for (const struct lf_hf_module *m = p->family->modules; m && m->file; m++)
+    const struct lf_hf_family *f = p->family->sight ? p->family->sight->text : p->family;
+    for (const struct lf_hf_module *m = f->modules; m && m->file; m++)
         if ((at = strstr(name, m->file)) != NULL)
             name = lf_arena_printf(p->arena, err, "%.*s%s%s", (int)(at - name), name, m->program,
                                    at + strlen(m->file));

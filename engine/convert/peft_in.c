@@ -30,6 +30,7 @@ static const char *const known[] = {"r",
                                     "use_rslora",
                                     "use_dora",
                                     "target_modules",
+                                    "exclude_modules",
                                     "fan_in_fan_out",
                                     "auto_mapping",
                                     "base_model_name_or_path",
@@ -136,7 +137,7 @@ static int read_config(struct lf_adapter_config *ac, const char *dir, lf_err *er
 static const lf_st_entry *find(const lf_st *s, const char *module, size_t len, int which)
 {
     char key[512];
-    snprintf(key, sizeof key, "base_model.model.%.*s.%s", (int)len, module,
+    snprintf(key, sizeof key, LF_PEFT_BEFORE "%.*s.%s", (int)len, module,
              lf_peft_tensors[which].theirs);
     return lf_st_find(s, key);
 }
@@ -150,6 +151,12 @@ static const char *place_in_layer(const char *name, size_t *n)
     return p;
 }
 
+/* The layers that adapters are of are those of the decoder. */
+static bool in_decoder(const char *name)
+{
+    return lf_str_has_prefix(name, "layers.");
+}
+
 /* Would the short name of a tensor or group, the end of its place, mean others too? */
 static bool is_short(const struct lf_peft *p, const char *place, size_t n)
 {
@@ -159,7 +166,9 @@ static bool is_short(const struct lf_peft *p, const char *place, size_t n)
     for (int i = 0; i < lf_pstore_count(p->ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(p->ps, i);
         const char *const both[] = {d->name, d->group};
-        for (int k = 0; k < 2 && d->ndim >= 2 && lf_str_has_suffix(d->name, ".weight"); k++) {
+        if (d->ndim < 2 || !in_decoder(d->name) || !lf_str_has_suffix(d->name, ".weight"))
+            continue;
+        for (int k = 0; k < 2; k++) {
             const char *o = place_in_layer(both[k], &m);
             const size_t tail = n - from;
             if (m > tail && o[m - tail - 1] == '.' &&
@@ -241,8 +250,16 @@ static int find_targets(struct lf_peft *p, const lf_st *s, lf_err *err)
         const char *module = lf_peft_module(p, it->name, err);
         if (!module)
             return LF_ENOMEM;
-        if (find(s, module, strlen(module), 0))
-            add_module(p, parts);
+        if (!find(s, module, strlen(module), 0))
+            continue;
+        const char *ours = p->map.ours[parts->segs[0].src].name;
+        if (p->family->sight && !in_decoder(ours))
+            return lf_fail(err, LF_ENOTSUP,
+                           "the file adapts %s, which is %s here: layers of the decoder have "
+                           "adapters, encoder and projector have none; train it without them "
+                           "(exclude_modules of PEFT)",
+                           module, ours);
+        add_module(p, parts);
     }
     return 0;
 }
@@ -426,7 +443,7 @@ int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, 
     if (rc == 0)
         rc = lf_adapter_model(&mc, &p.ac, err);
     if (rc == 0)
-        rc = lf_peft_open(&p, &mc, err);
+        rc = lf_peft_open(&p, &mc, s, err);
     if (rc == 0)
         rc = find_targets(&p, s, err);
     if (rc == 0 && !p.ac.n_targets)

@@ -98,7 +98,7 @@ static lf_st_decl *declarations(struct lf_peft *p, lf_err *err)
         }
         const struct lf_peft_unit *u = &p->unit[i / each];
         const struct lf_peft_shape s = lf_peft_shape(p, u, (int)(i % each));
-        char *name = lf_arena_printf(p->arena, err, "base_model.model.%s.%s", u->module,
+        char *name = lf_arena_printf(p->arena, err, LF_PEFT_BEFORE "%s.%s", u->module,
                                      lf_peft_tensors[i % each].theirs);
         if (!name)
             return NULL;
@@ -193,7 +193,7 @@ int lf_peft_export(const struct lf_peft_opts *o, struct lf_convert_result *res, 
     if (rc == 0)
         rc = lf_adapter_config(&p.ac, ck, err);
     if (rc == 0)
-        rc = lf_peft_open(&p, &mc, err);
+        rc = lf_peft_open(&p, &mc, NULL, err);
     if (rc == 0)
         rc = lf_peft_units(&p, err);
     if (rc == 0)

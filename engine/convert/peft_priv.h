@@ -7,6 +7,8 @@
 #include "engine/convert/peft.h"
 #include "engine/convert/priv.h"
 
+#define LF_PEFT_BEFORE "base_model.model." /* before the name of a module */
+
 /* A B of ours, whose rows are [at, at + rows) of those of the unit; its magnitude has the same. */
 struct lf_peft_part {
     const char *stem; /* "layers.0.attn.q" */
@@ -61,7 +63,7 @@ static inline struct lf_peft_part lf_peft_part(const struct lf_peft *p,
 
 /* The trained head of a reward model stands behind the adapters of all modules. It is copied as it
  * is. */
-#define LF_PEFT_HEAD  "base_model.model.score.weight"
+#define LF_PEFT_HEAD  LF_PEFT_BEFORE "score.weight"
 #define LF_PEFT_SCORE "score.weight"
 static inline size_t lf_peft_count(const struct lf_peft *p)
 {
@@ -87,8 +89,9 @@ static inline struct lf_peft_shape lf_peft_shape(const struct lf_peft *p,
 /* The name of a module in the program: that of its weight in a file, name, without the ending.
  * NULL: out of memory. */
 const char *lf_peft_module(struct lf_peft *p, const char *name, lf_err *err);
-/* Makes the mapping of a model. */
-int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err);
+/* Makes the mapping of a model, with the names of modules that are in a file; st NULL: those of
+ * now. */
+int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, const lf_st *st, lf_err *err);
 /* Declares the adapter p->ac and finds its modules. */
 int lf_peft_units(struct lf_peft *p, lf_err *err);
 void lf_peft_close(struct lf_peft *p);

@@ -23,6 +23,8 @@ struct run {
     lf_exec *ex;
     int chain;
     int32_t tokens[R], targets[R], positions[R], cu[B + 1];
+    int32_t places[3 * R]; /* of a text they are three times its positions */
+    bool turns;            /* the model takes them */
     double loss[STEPS], norm[STEPS];
 };
 
@@ -32,19 +34,24 @@ static void must(int rc, const lf_err *err)
         tap_bail("%s", err->text);
 }
 
+/* Where the model of a case lies: those that see are beside the families. */
+static void folder_of(char *to, size_t cap, const char *name)
+{
+    const bool sees = strncmp(name, "vlm-", 4) == 0;
+    const char *dora = strstr(name, "-dora");
+    snprintf(to, cap, "%s/tests/golden/%s/%.*s", getenv("LF_SRCDIR"), sees ? "vlm" : "families",
+             (int)(dora ? dora - name : (long)strlen(name)), sees ? name + 4 : name);
+}
+
 /* Base and adapter of a case as checkpoints below the test's directory. */
 static void make(const char *name, char *base, char *adapter, size_t cap)
 {
-    char family[64];
-    snprintf(family, sizeof family, "%.*s",
-             (int)(strstr(name, "-dora") ? strstr(name, "-dora") - name : (long)strlen(name)),
-             name);
     lf_err err = LF_ERR_INIT;
     char from[4096];
     struct lf_convert_result r;
     snprintf(base, cap, "%s/%s-base", tap_tmpdir(), name);
     snprintf(adapter, cap, "%s/%s-adapter", tap_tmpdir(), name);
-    snprintf(from, sizeof from, "%s/tests/golden/families/%s", getenv("LF_SRCDIR"), family);
+    folder_of(from, sizeof from, name);
     const struct lf_convert_opts co = {.from = from, .out = base, .threads = 1, .pad_token = -1};
     must(lf_convert_import(&co, &r, &err), &err);
     char peft[4096];
@@ -70,6 +77,7 @@ static void open_run(struct run *r, const char *base, const char *adapter)
          &err);
     mc.embed_dropout = mc.attn_dropout = mc.mlp_dropout = mc.attn_prob_dropout =
         0; /* as the script has it */
+    r->turns = mc.rope_sections.n > 0;
     r->d = lf_decoder_create(&mc, T, &err);
     r->ps = lf_pstore_create(&err);
     must(!r->d || !r->ps || lf_decoder_declare(r->d, r->ps, &err) ||
@@ -116,6 +124,8 @@ static void expected(struct run *r, const char *family)
         r->tokens[i] = (int32_t)ids[i];
         r->targets[i] = i % T == T - 1 ? -1 : (int32_t)ids[i + 1];
         r->positions[i] = i % T;
+        for (int k = 0; k < 3; k++)
+            r->places[3 * i + k] = i % T;
     }
     for (int b = 0; b <= B; b++)
         r->cu[b] = b * T;
@@ -137,6 +147,8 @@ static struct lf_step_record step(struct run *r, int n)
              lf_exec_write(r->ex, r->chain, 0, "positions", r->positions, sizeof r->positions,
                            &err) ||
              lf_exec_write(r->ex, r->chain, 0, "cu_seqlens", r->cu, sizeof r->cu, &err) ||
+             (r->turns &&
+              lf_exec_write(r->ex, r->chain, 0, "places", r->places, sizeof r->places, &err)) ||
              lf_exec_run(r->ex, r->chain, LF_FWD, 0, LF_FIRST, &err) ||
              lf_exec_run(r->ex, r->chain, LF_BWD, 0, LF_FIRST, &err) ||
              lf_exec_run(r->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err) ||
@@ -183,5 +195,8 @@ int main(void)
     TAP(3, test("kimi-linear", 1e-4));
     TAP(3, test("nemotron-h-latent", 2e-3));
     TAP(3, test("qwen3-next-dora", 2e-3));
+    TAP(3, test("vlm-llava", 1e-4));
+    TAP(3, test("vlm-qwen2.5-vl", 1e-4));
+    TAP(3, test("vlm-gemma3", 1e-4));
     return tap_done();
 }

@@ -37,6 +37,34 @@ done
 run --from "$dir/llama/adapter" --base "$dir/llama/checkpoint" --to checkpoint --dtype bf16 --out "$dir/half" && grep -q 'MERGED.*(bf16)' "$dir/o"
 ok $? "merged to bf16"
 
+# models that see: their decoders' adapters, by the names of the programs of now and of before
+for f in llava qwen2.5-vl gemma3; do
+    d=$dir/vlm-$f from=$golden/peft/vlm-$f
+    run --from "$golden/vlm/$f" --out "$d" --verify none
+    run --from "$from" --base "$d/checkpoint" --out "$d"
+    ok $? "$f: an adapter of a model that sees comes in"
+    run --from "$d/adapter" --out "$d"
+    cmp "$from/adapter_model.safetensors" "$d/peft/adapter_model.safetensors" 2>>"$dir/e"
+    ok $? "$f: and goes out byte for byte"
+    mkdir "$d/other"
+    cp "$from/adapter_config.json" "$d/other"
+    cp "$from/other.safetensors" "$d/other/adapter_model.safetensors"
+    run --from "$d/other" --base "$d/checkpoint" --out "$d/same"
+    cmp "$d/adapter/data-00000.h5" "$d/same/adapter/data-00000.h5" 2>>"$dir/e"
+    ok $? "$f: by the names of an older program it is the same"
+    run --from "$d/peft" --base "$d/checkpoint" --out "$d/again"
+    cmp "$d/adapter/data-00000.h5" "$d/again/adapter/data-00000.h5" 2>>"$dir/e"
+    ok $? "$f: what was written is read again"
+    run --from "$d/adapter" --base "$d/checkpoint" --to checkpoint --out "$d/merged" && grep -q '^MERGED: .* differ by [0-9.]*e-0[6-9]' "$dir/o"
+    ok $? "$f: merged, $(sed 's/.*differ/differ/' "$dir/o")"
+done
+# a name of the encoder in the place of one of the decoder, with blanks for the difference
+mkdir "$dir/tower"
+cp "$golden/peft/vlm-qwen2.5-vl/adapter_config.json" "$dir/tower"
+LC_ALL=C sed 's/model\.language_model\.layers\.0\.self_attn\.q_proj\.lora_A\.weight":/model.visual.blocks.0.attn.qkv.lora_A.weight":                /' \
+    "$golden/peft/vlm-qwen2.5-vl/adapter_model.safetensors" >"$dir/tower/adapter_model.safetensors"
+refused "encoder and projector have none" "an adapter of the encoder" --from "$dir/tower" --base "$dir/vlm-qwen2.5-vl/checkpoint" --out "$dir/r0"
+
 # what is wrong
 refused "base" "an adapter needs its base" --from "$golden/peft/llama" --out "$dir/r1"
 refused "holds no adapter of a layer" "a base of another family" --from "$golden/peft/llama" --base "$dir/gpt2/checkpoint" --out "$dir/r2"
@@ -61,4 +89,4 @@ refused "adapter_model.safetensors" "a file cut short" --from "$dir/bad" --base 
 [ ! -e "$dir/r4/adapter/manifest.json" ]
 ok $? "and nothing is published"
 
-finish 85
+finish 101

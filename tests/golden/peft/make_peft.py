@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Make the golden adapters, one folder per case beside this script, on the tiny models of ../families:
+"""Make the golden adapters, one folder per case beside this script, on the tiny models of ../families and ../vlm:
 
     make_peft.py [CASE ...]
 
@@ -18,8 +18,8 @@ import sys
 
 import torch
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True  # folders there are families
@@ -44,6 +44,16 @@ CASES = {
     "llama-dora": dict(r=3, lora_alpha=6, use_dora=True, target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]),
     "gpt2-dora": dict(r=2, lora_alpha=3, use_rslora=True, use_dora=True, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True),
 }
+# Models of ../vlm, their decoders adapted: by a pattern, and by short names without the encoder. Programs before transformers 4.52
+# had the names behind these, which other.safetensors has.
+SEEING = {
+    "vlm-llava": ("llava", "language_model.model.",
+                  dict(r=3, lora_alpha=6, target_modules=r".*language_model.*\.(q_proj|v_proj|o_proj|gate_proj|down_proj)")),
+    "vlm-qwen2.5-vl": ("qwen2.5-vl", "model.", dict(r=2, lora_alpha=4, target_modules=["q_proj", "k_proj", "down_proj"], exclude_modules=".*visual.*")),
+    "vlm-gemma3": ("gemma3", "language_model.model.",
+                   dict(r=3, lora_alpha=3, use_rslora=True, target_modules=["q_proj", "o_proj", "up_proj"], exclude_modules=".*vision_tower.*")),
+}
+PICTURE_TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
 
 
 def loss_of(model, ids):
@@ -51,10 +61,38 @@ def loss_of(model, ids):
     return torch.nn.functional.cross_entropy(z[:, :-1].reshape(-1, z.shape[-1]), ids[:, 1:].reshape(-1))
 
 
-def make(name, settings):
+def base_of(name):
+    """The model, its folder's name, the settings."""
+    see = SEEING.get(name)
+    folder = see[0] if see else name.removesuffix("-dora")
+    path = os.path.join(HERE, "..", "vlm" if see else "families", folder)
+    how = dict(dtype=torch.float32, attn_implementation="eager")
+    if see:
+        return AutoModelForImageTextToText.from_pretrained(path, **how), folder, see[2]
+    return AutoModelForCausalLM.from_pretrained(path, experts_implementation="eager", **how), folder, CASES[name]
+
+
+def texts(model):
+    """Ids without those that stand for pictures."""
+    c = model.config
+    ids = torch.randint(0, c.get_text_config().vocab_size, (B, T))
+    for key in PICTURE_TOKENS:
+        if getattr(c, key, None) is not None:
+            ids[ids == getattr(c, key)] = 1
+    return ids
+
+
+def save_other(name, out):
+    """The adapter with the names that an older program gave it."""
+    now, then = "base_model.model.model.language_model.", "base_model.model." + SEEING[name][1]
+    weights = load_file(os.path.join(out, "adapter_model.safetensors"))
+    assert all(k.startswith(now) for k in weights)
+    save_file({then + k[len(now):]: v for k, v in weights.items()}, os.path.join(out, "other.safetensors"), metadata={"format": "pt"})
+
+
+def make(name):
     torch.manual_seed(len(name))
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "..", "families", name.removesuffix("-dora")), dtype=torch.float32,
-                                                 attn_implementation="eager", experts_implementation="eager")
+    model, folder, settings = base_of(name)
     base = type(model)
     model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **settings))
     for n, p in model.named_parameters():
@@ -62,13 +100,15 @@ def make(name, settings):
             torch.nn.init.normal_(p, std=0.2)
         if "lora_magnitude" in n:
             p.data *= 1 + 0.25 * (2 * torch.rand_like(p) - 1)
-    model.peft_config["default"].base_model_name_or_path = name.removesuffix("-dora")  # not where it lies here
+    model.peft_config["default"].base_model_name_or_path = folder  # not where it lies here
     out = os.path.join(HERE, name)
     shutil.rmtree(out, ignore_errors=True)
     model.save_pretrained(out)
     os.remove(os.path.join(out, "README.md"))
+    if name in SEEING:
+        save_other(name, out)
     model = model.double().eval()  # no dropout: gpt2 has some by default
-    ids = torch.randint(0, model.config.vocab_size, (B, T))
+    ids = texts(model)
     with Double(base):
         measure(name, model, ids, out)
 
@@ -92,5 +132,5 @@ def measure(name, model, ids, out):
     print(name, losses[0], losses[-1], norms[0])
 
 
-for case in sys.argv[1:] or CASES:
-    make(case, CASES[case])
+for case in sys.argv[1:] or [*CASES, *SEEING]:
+    make(case)
