@@ -40,10 +40,10 @@ struct lf_sight_batch {
     int32_t n_tiles, n_pictures;
     const struct lf_sight_tile *tile;
     const struct lf_sight_picture *picture;
-    /* patches come in blocks of so many each way, row by row, and row by row in a block: 1, or
-     * projector.merge where encoder and projector need them beside each other */
+    /* patches come in blocks of so many each way, row by row, and row by row in a block */
     int32_t merge;
-    int64_t rows;             /* tokens */
+    bool as_given; /* the encoder has them in that order, also where projector.merge is another */
+    int64_t rows;  /* tokens */
     const int32_t *tokens;    /* [rows] image_token where a picture's rows go */
     const int32_t *positions; /* [rows] 0 where a document begins */
 };
@@ -74,7 +74,8 @@ int lf_sight_rows(lf_sight *s, const struct lf_sight_batch *b, lf_err *err);
 /* [rows] what the graph takes as tokens: -1 where a picture's row goes. */
 const int32_t *lf_sight_token_rows(const lf_sight *s);
 /* Where encoder row r takes its pixels from: the number of the patch in the order of the batch.
- * Without windows patch r is row r. [patches] */
+ * Without windows patch r is row r, unless patches come otherwise than projector.merge puts them
+ * beside each other. [patches] */
 const int32_t *lf_sight_patch_order(const lf_sight *s);
 /* Writes all inputs but vision.pixels, tokens, places and runs. */
 int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);

@@ -95,6 +95,13 @@ static void take_row(const lf_sight *s, uint8_t *to, const uint8_t *from)
     }
 }
 
+/* The row of the features that has row r of the encoder: they lie as pictures were given. Windows
+ * and class tokens keep the order that the encoder had. */
+static int64_t given_row(const lf_sight *s, int64_t r)
+{
+    return s->c->vision.windows || s->used.class ? r : s->order[r];
+}
+
 /* Rows of all tiles and of their taps; those behind the last tile are zeros. */
 static int fill_encoded(lf_sight *s, const struct lf_sight_media *in, lf_err *err)
 {
@@ -104,13 +111,19 @@ static int fill_encoded(lf_sight *s, const struct lf_sight_media *in, lf_err *er
                   n = b->n_patches + (int64_t)b->n_tiles * lf_sight_class_rows(s->c);
     const size_t row = (size_t)C * lf_dtype_size(s->m.encoded_type),
                  part = (size_t)b->encoded_bytes / (size_t)parts;
+    if (s->c->vision.windows && in->processor &&
+        in->processor->patches.merge != s->c->projector.merge)
+        return lf_fail(err, LF_EINVAL,
+                       "features of an encoder with windows go with the projector.merge that they "
+                       "were made for, %d, not with %lld",
+                       in->processor->patches.merge, (long long)s->c->projector.merge);
     if (b->n_encoded != n)
         return lf_fail(err, LF_EINVAL, "features have %lld rows, the encoder has %lld",
                        (long long)b->n_encoded, (long long)n);
     for (int64_t p = 0; p < parts; p++) {
         uint8_t *to = s->encoded + (size_t)(p * R) * row;
         for (int64_t r = 0; r < n; r++, to += row)
-            take_row(s, to, b->encoded + r * b->encoded_bytes + (size_t)p * part);
+            take_row(s, to, b->encoded + given_row(s, r) * b->encoded_bytes + (size_t)p * part);
         memset(to, 0, (size_t)(R - n) * row);
     }
     return 0;
@@ -126,7 +139,8 @@ int lf_sight_fill_encoder(lf_sight *s, const struct lf_sight_media *in, lf_err *
     int rc = check(s, in, err);
     if (rc != 0)
         return rc;
-    const struct lf_sight_batch b = sizes(s, in);
+    struct lf_sight_batch b = sizes(s, in);
+    b.as_given = true; /* whichever projector reads what it says */
     rc = lf_sight_rows(s, &b, err);
     if (rc == 0)
         fill_pixels(s, in);

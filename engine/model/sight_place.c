@@ -323,13 +323,6 @@ int lf_sight_fill(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
 {
     if (s->rows != b->rows)
         LF_BUG("%lld rows for a sight of %lld", (long long)b->rows, (long long)s->rows);
-    if (b->n_pictures > 0 && !lf_decoder_selects(s->c) && s->c->projector.merge > 1 &&
-        b->merge != s->c->projector.merge)
-        return lf_fail(
-            err, LF_EINVAL,
-            "patches come in blocks of %d, but projector.merge = %lld: another processor "
-            "made the data",
-            b->merge, (long long)s->c->projector.merge);
     int rc = lf_sight_rows(s, b, err);
     return rc != 0 ? rc : lf_sight_place(s, b, err);
 }

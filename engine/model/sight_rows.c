@@ -149,6 +149,7 @@ struct rows {
     const struct lf_sight_tile *t; /* this tile */
     int64_t patch, row;            /* how many there are so far */
     int64_t first_patch;           /* of this tile */
+    int64_t block;                 /* patches each way that lie behind each other */
 };
 
 static void add_class(struct rows *r)
@@ -191,12 +192,21 @@ static void add_patch(struct rows *r, int64_t k, int64_t row, int64_t col)
     r->row++;
 }
 
-/* The m x m patches of block (i, j), which lie behind each other in the batch. */
+/* The number in the batch of patch (row, col) of the tile. */
+static int64_t number_of(const struct rows *r, int64_t row, int64_t col)
+{
+    const int64_t m = r->b->merge;
+    return (row / m * (r->t->w / m) + col / m) * m * m + row % m * m + col % m;
+}
+
+/* The m x m patches of block (i, j), which lie behind each other in the encoder. */
 static void add_block(struct rows *r, int64_t i, int64_t j)
 {
-    const int64_t m = r->b->merge, across = r->t->w / m;
-    for (int64_t k = 0; k < m * m; k++)
-        add_patch(r, (i * across + j) * m * m + k, i * m + k / m, j * m + k % m);
+    const int64_t m = r->block;
+    for (int64_t k = 0; k < m * m; k++) {
+        const int64_t row = i * m + k / m, col = j * m + k % m;
+        add_patch(r, number_of(r, row, col), row, col);
+    }
 }
 
 static void end_window(struct rows *r)
@@ -207,8 +217,7 @@ static void end_window(struct rows *r)
 /* Windows row by row, and blocks row by row in each; those at the edges are smaller. */
 static void add_windows(struct rows *r)
 {
-    const int64_t m = r->b->merge, side = r->s->c->vision.window / m, H = r->t->h / m,
-                  W = r->t->w / m;
+    const int64_t m = r->block, side = r->s->c->vision.window / m, H = r->t->h / m, W = r->t->w / m;
     for (int64_t y = 0; y < H; y += side)
         for (int64_t x = 0; x < W; x += side) {
             for (int64_t i = y; i < y + side && i < H; i++)
@@ -221,7 +230,7 @@ static void add_windows(struct rows *r)
 static void add_tile(struct rows *r, int64_t n)
 {
     lf_sight *s = r->s;
-    const int64_t m = r->b->merge;
+    const int64_t m = r->block;
     r->t = &r->b->tile[n];
     s->first[n] = (int32_t)r->patch;
     r->first_patch = r->patch;
@@ -285,9 +294,17 @@ static int check(const lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
     return 0;
 }
 
+/* Patches that become one row lie behind each other, unless others choose them; without such rows
+ * the order is that of the batch. */
+static int64_t block_of(const lf_sight *s, const struct lf_sight_batch *b)
+{
+    const int64_t merge = s->c->projector.merge;
+    return merge > 1 && !s->used.select && !b->as_given ? merge : b->merge;
+}
+
 int lf_sight_rows(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
 {
-    struct rows r = {.s = s, .b = b};
+    struct rows r = {.s = s, .b = b, .block = block_of(s, b)};
     struct lf_sight_matrix *const m[] = {&s->place, &s->class, &s->pos};
     const bool used[] = {s->used.place, s->used.class, s->used.pos};
     const int rc = check(s, b, err);

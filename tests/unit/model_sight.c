@@ -197,6 +197,75 @@ static void test_runs(void)
     lf_sight_destroy(s);
 }
 
+/* A picture of 2 x 4 patches, of which 2 x 2 become a row: as they come row by row, and in blocks.
+ * What an encoder without a class token sees is the same. */
+enum { WIDE = 8, MERGED = 2 };
+static const int32_t blocks[WIDE] = {0, 1, 4, 5, 2, 3, 6, 7};
+
+static lf_sight *wide_sight(const lf_model_config *c, int32_t merge, bool encoded, bool alone)
+{
+    static struct lf_media_tile tile = {2, 4};
+    static struct lf_media_picture picture = {.tiles = 1, .rows = MERGED};
+    static lf_processor p;
+    static uint8_t patch[WIDE * PATCH];
+    static float feature[WIDE][8];
+    static const int32_t tokens[MERGED] = {7, 7}, positions[MERGED] = {0, 1};
+    p.patches = (lf_patches){.side = 2, .merge = merge, .times = 1};
+    for (int i = 0; i < 256; i++)
+        p.table[0][i] = p.table[1][i] = p.table[2][i] = (float)i;
+    for (int k = 0; k < WIDE; k++) {
+        memset(patch + k * PATCH, merge > 1 ? blocks[k] : k, PATCH);
+        for (int i = 0; i < 8; i++)
+            feature[k][i] = (float)(merge > 1 ? blocks[k] : k);
+    }
+    const lf_media_batch b = {.n_tiles = 1,
+                              .n_pictures = 1,
+                              .row_bytes = PATCH,
+                              .n_patches = WIDE,
+                              .tile = &tile,
+                              .picture = &picture,
+                              .patches = patch,
+                              .encoded = (uint8_t *)feature,
+                              .n_encoded = WIDE,
+                              .encoded_bytes = sizeof feature[0]};
+    struct lf_decoder_media m = lf_sight_bounds(c, WIDE, 1, MERGED);
+    m.encoded = encoded;
+    m.encoded_type = LF_F32;
+    lf_sight *s = lf_sight_create(c, &m, MERGED, &err);
+    if (!s)
+        tap_bail("%s", err.text);
+    const struct lf_sight_media in = {&b, &p, tokens, positions};
+    tap_rc(alone ? lf_sight_fill_encoder(s, &in, &err) : lf_sight_fill_media(s, &in, &err), 0, &err,
+           NULL, merge > 1 ? "patches in blocks" : "patches row by row");
+    return s;
+}
+
+static void test_blocks(void)
+{
+    const lf_model_config c = finished("siglip", "16", "2");
+    lf_sight *rows = wide_sight(&c, 1, false, false), *in_blocks = wide_sight(&c, 2, false, false);
+    tap_mem(lf_sight_patch_order(rows), blocks, sizeof blocks,
+            "patches that become one row are put beside each other");
+    tap_mem(rows->pixels, in_blocks->pixels, WIDE * PATCH * sizeof(float),
+            "and are those that came so");
+    lf_sight_destroy(in_blocks);
+    lf_sight_destroy(rows);
+    for (int32_t merge = 1; merge <= 2; merge++) {
+        lf_sight *s = wide_sight(&c, merge, true, false);
+        float first[WIDE];
+        const float want[WIDE] = {0, 1, 4, 5, 2, 3, 6, 7};
+        for (int r = 0; r < WIDE; r++)
+            memcpy(&first[r], s->encoded + (size_t)r * 8 * sizeof(float), sizeof *first);
+        tap_mem(first, want, sizeof want, merge > 1 ? "features, too" : "features row by row, too");
+        lf_sight_destroy(s);
+    }
+    const int32_t given[WIDE] = {0, 1, 2, 3, 4, 5, 6, 7};
+    lf_sight *s = wide_sight(&c, 1, false, true);
+    tap_mem(lf_sight_patch_order(s), given, sizeof given,
+            "features are made in the order of files");
+    lf_sight_destroy(s);
+}
+
 int main(void)
 {
     TAP(3, test_rows());
@@ -205,5 +274,6 @@ int main(void)
     TAP(3, test_divided());
     TAP(6, test_positions());
     TAP(3, test_runs());
+    TAP(10, test_blocks());
     return tap_done();
 }
