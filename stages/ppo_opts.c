@@ -342,7 +342,7 @@ static const lf_opt opts[] = {
      .flags = LF_OPT_INPUT,
      LF_OPT_SHARDS,
      .field = LF_OPT_FIELD(CONFIG, c.ptx_data),
-     .help = "shards artifact of plain text mixed into updates of the policy"},
+     .help = "shards artifact of documents mixed into updates of the policy"},
     {.name = "ptx_coef",
      .type = LF_OPT_FLOAT,
      .cls = ID,

@@ -87,10 +87,10 @@ struct lf_pg_config {
     struct lf_kl_control kl;
     struct lf_kl_opts kl_est;
     struct lf_shaping shaping;
-    /* shards of plain text mixed into the actor's updates (PPO-ptx, Ouyang et al. 2022); NULL:
+    /* shards of documents mixed into the actor's updates (PPO-ptx, Ouyang et al. 2022); NULL:
      * none */
     const char *ptx_data;
-    double ptx_coef;       /* coefficient of its mean loss per token */
+    double ptx_coef;       /* coefficient of its mean loss per trained token */
     int64_t ptx_batch;     /* documents per update */
     bool dynamic_sampling; /* groups of equal scores are replaced */
     int64_t dynamic_rounds;

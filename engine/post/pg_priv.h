@@ -57,7 +57,7 @@ struct lf_pg_round_stats {
 struct lf_pg_update {
     struct lf_pg_sums pg;
     struct lf_value_sums value;
-    double ptx; /* mean loss of a token of plain text */
+    double ptx; /* mean loss of a trained token of ptx_data */
     double grad_norm, critic_grad_norm, lr, critic_lr;
     double scale, critic_scale; /* of the losses for these steps */
     /* the first of its round, made from the weights that generated the round */
@@ -92,8 +92,8 @@ typedef struct lf_pg {
     uint64_t *ptx_docs, n_ptx; /* documents with a token to predict */
     int64_t context, rows;
     int64_t longest;              /* prompt */
-    lf_shard_eyes *eyes;          /* NULL: prompts have no pictures */
-    lf_gen_eyes gen_eyes;         /* the same, for generation */
+    lf_shard_eyes *eyes;          /* NULL: neither prompts nor ptx have pictures */
+    lf_gen_eyes gen_eyes;         /* of prompts, for generation */
     struct lf_pictures_size seen; /* most of a prompt */
     json_t *hf_config;            /* of a model that sees, as it was published; NULL: none */
     lf_model_config mc;
@@ -153,6 +153,10 @@ int lf_pg_see_reward(lf_pg *p, lf_err *err);
 bool lf_pg_sees(const lf_pg *p, uint64_t doc);
 /* Says in d that it has the pictures of this document, if there are any. */
 void lf_pg_see_doc(const lf_pg *p, struct lf_pg_doc *d, uint64_t doc);
+/* Likewise of a document of ptx; what all its pictures are. */
+void lf_pg_ptx_see_doc(const lf_pg *p, struct lf_pg_doc *d, uint64_t doc);
+struct lf_pictures_size lf_pg_ptx_size(const lf_pg *p, uint64_t doc);
+int64_t lf_pg_most_tiles(const lf_pg *p); /* of a micro-batch */
 /* What generation needs of the pictures of a prompt, in the arena; *out is NULL: it has none. Jobs
  * with the same *out share their features. */
 int lf_pg_sight_of(const struct lf_gen_media **out, const lf_pg *p, uint64_t doc,
@@ -301,9 +305,11 @@ int lf_pg_round_statistics(lf_pg *p, lf_err *err);
 /* Trains mini-batch number k of the round. */
 int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err);
 
-/* pg_ptx.c: plain text beside rewards. */
+/* pg_ptx.c: documents beside rewards. */
 int lf_pg_ptx_open(lf_pg *p, lf_err *err);
-/* Adds the gradients of plain text to those of the current update, of which rc, agreed upon, is the
+/* Leaves out those that no micro-batch holds with their pictures, when p->context is known. */
+int lf_pg_ptx_see(lf_pg *p, lf_err *err);
+/* Adds the gradients of these documents to those of the current update, of which rc, agreed upon, is the
  * result so far. Collective. */
 int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, int rc, lf_err *err);
 void lf_pg_ptx_close(lf_pg *p);

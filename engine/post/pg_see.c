@@ -8,22 +8,26 @@
 #include "engine/model/sight.h"
 #include "engine/post/pg_priv.h"
 
-/* Tiles of a micro-batch. */
-static int64_t most_tiles(const lf_pg *p)
+/* The sets of p->eyes. */
+enum { PROMPTS, PTX, SETS };
+
+int64_t lf_pg_most_tiles(const lf_pg *p)
 {
     return lf_sight_bounds(&p->mc, p->c->max_patches, p->c->max_tiles, 1).vision.images - 1;
 }
 
-static int check_options(const lf_pg *p, bool pictures, lf_err *err)
+/* pictures: which set has some. */
+static int check_options(const lf_pg *p, const bool pictures[SETS], lf_err *err)
 {
     const struct lf_pg_config *c = p->c;
     if (!c->max_patches && c->max_tiles)
         return lf_fail(err, LF_EINVAL, "max_tiles bounds pictures, which need max_patches too");
-    if (pictures && !c->max_patches)
-        return lf_fail(err, LF_EINVAL,
-                       "%s has prompts with pictures, and only text is taken here: give "
-                       "max_patches, and a model that sees",
-                       c->data);
+    for (int k = 0; k < SETS; k++)
+        if (pictures[k] && !c->max_patches)
+            return lf_fail(err, LF_EINVAL,
+                           "%s has %s with pictures, and only text is taken here: give "
+                           "max_patches, and a model that sees",
+                           k == PTX ? c->ptx_data : c->data, k == PTX ? "documents" : "prompts");
     if (c->max_patches && !p->mc.vision.family)
         return lf_fail(err, LF_EINVAL,
                        "max_patches = %lld, but the model sees no pictures ([model] has no "
@@ -41,7 +45,7 @@ static int64_t most(int64_t a, int64_t b)
 static int choose_prompts(lf_pg *p, lf_err *err)
 {
     const lf_pictures *from = lf_shard_eyes_pictures(p->eyes);
-    const int64_t patches = p->c->max_patches, tiles = most_tiles(p);
+    const int64_t patches = p->c->max_patches, tiles = lf_pg_most_tiles(p);
     struct lf_pictures_size need = {0};
     uint64_t kept = 0;
     p->longest = 0;
@@ -74,12 +78,17 @@ static int choose_prompts(lf_pg *p, lf_err *err)
 
 int lf_pg_see_open(lf_pg *p, lf_err *err)
 {
-    const bool pictures = lf_shardset_get_info(p->data)->processor != NULL;
+    const lf_shardset *const sets[SETS] = {p->data, p->ptx};
+    const char *const called[] = {p->c->data, p->c->ptx_data, "what data and ptx_data hold"};
+    bool pictures[SETS];
+    for (int k = 0; k < SETS; k++)
+        pictures[k] = sets[k] && lf_shardset_get_info(sets[k])->processor;
     int rc = check_options(p, pictures, err);
-    if (rc != 0 || !pictures)
+    if (rc != 0 || !(pictures[PROMPTS] || pictures[PTX]))
         return rc;
-    const lf_shardset *const sets[] = {p->data};
-    rc = lf_shard_eyes_open(&p->eyes, sets, 1, p->c->data, &p->mc, err);
+    rc = lf_shard_eyes_open(&p->eyes, sets, p->ptx ? SETS : 1,
+                            called[pictures[PTX] + (pictures[PROMPTS] && pictures[PTX])], &p->mc,
+                            err);
     if (rc == 0) {
         p->gen_eyes = lf_prompt_eyes(lf_shard_eyes_pictures(p->eyes), &p->mc);
         rc = choose_prompts(p, err);
@@ -89,9 +98,9 @@ int lf_pg_see_open(lf_pg *p, lf_err *err)
 
 int lf_pg_see_plan(lf_pg *p, lf_err *err)
 {
-    const int rc = check_options(p, false, err);
+    const int rc = check_options(p, (const bool[SETS]){false}, err);
     if (rc == 0 && p->c->max_patches)
-        p->seen = (struct lf_pictures_size){p->c->max_patches, most_tiles(p), p->longest};
+        p->seen = (struct lf_pictures_size){p->c->max_patches, lf_pg_most_tiles(p), p->longest};
     return rc;
 }
 
@@ -106,7 +115,7 @@ void lf_pg_see_models(lf_pg *p)
 int lf_pg_see_reward(lf_pg *p, lf_err *err)
 {
     const lf_model_config *rm = lf_rm_config(p->reward_model);
-    if (!p->eyes)
+    if (!p->eyes || !p->seen.tiles)
         return 0;
     if (!rm->vision.family)
         return lf_fail(err, LF_EINVAL, "reward_model: %s sees no pictures, which the prompts have",
@@ -128,15 +137,32 @@ bool lf_pg_sees(const lf_pg *p, uint64_t doc)
     return p->eyes && lf_shardset_pictures(p->data, doc) > 0;
 }
 
+static void see(struct lf_pg_doc *d, uint64_t number, const struct lf_pictures_size *s)
+{
+    d->sees = s->tiles > 0;
+    d->doc = number;
+    d->patches = s->patches;
+    d->tiles = s->tiles;
+}
+
 void lf_pg_see_doc(const lf_pg *p, struct lf_pg_doc *d, uint64_t doc)
 {
     if (!lf_pg_sees(p, doc))
         return;
     const struct lf_pictures_size s = lf_pictures_size(lf_shard_eyes_pictures(p->eyes), doc);
-    d->sees = true;
-    d->doc = doc;
-    d->patches = s.patches;
-    d->tiles = s.tiles;
+    see(d, doc, &s);
+}
+
+struct lf_pictures_size lf_pg_ptx_size(const lf_pg *p, uint64_t doc)
+{
+    return p->eyes ? lf_pictures_size(lf_shard_eyes_pictures(p->eyes), lf_shard_eyes_doc(PTX, doc))
+                   : (struct lf_pictures_size){0};
+}
+
+void lf_pg_ptx_see_doc(const lf_pg *p, struct lf_pg_doc *d, uint64_t doc)
+{
+    const struct lf_pictures_size s = lf_pg_ptx_size(p, doc);
+    see(d, lf_shard_eyes_doc(PTX, doc), &s);
 }
 
 int lf_pg_sight_of(const struct lf_gen_media **out, const lf_pg *p, uint64_t doc,

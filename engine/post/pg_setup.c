@@ -318,6 +318,8 @@ int lf_pg_models(lf_pg *p, lf_err *err)
         rc = lf_pg_see_open(p, err);
     if (rc == 0)
         rc = plan_models(p, err);
+    if (rc == 0)
+        rc = lf_pg_ptx_see(p, err);
     if (rc != 0)
         return rc;
     p->back = lf_back_create(

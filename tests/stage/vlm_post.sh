@@ -61,6 +61,7 @@ policy() { # policy NAME ARGS...: lf-ppo under $under
 member() { "$infer" record "$dir/$1.m" | sed -n "$2"'p' | grep -o "\"$3\":[^,}]*" | sed 's/.*://'; } # member RUN LINE NAME
 # All differences between what was drawn and what was trained, of a run.
 mismatches() { "$infer" record "$dir/$1.m" | grep -o '"mismatch_max":[^,}]*' | sed 's/.*://' | sort -u | tr '\n' ' ' | sed 's/ $//'; }
+near() { echo "$1 $2 $3" | awk '{ d = $1 - $2; print (NF == 3 && d <= $3 && d >= -$3) ? "near" : "apart" }'; }
 identity() { grep -o '"identity":"[0-9a-f]*"' "$dir/$1/checkpoint/manifest.json"; }
 sed 's/, "chosen".*/, "answer": "a"}/' "$golden/pairs.jsonl" >"$dir/prompts.jsonl"
 
@@ -153,6 +154,11 @@ E2
     is "$rc $(mismatches $model.ppo)" "0 0" "$model: with reference, critic and reward model"
     policy $model.lora --algorithm ppo --lora-rank 2
     is "$rc $(mismatches $model.lora)" "0 0" "$model: with an adapter"
+    tokenize $model chat "$golden/train.json"
+    must test $rc -eq 0
+    policy $model.ptx --algorithm ppo --rounds 1 --minibatch 8 --ptx-data "$dir/$model.chat/shards" --ptx-coef 0.5 --ptx-batch 5
+    is "$rc $(mismatches $model.ptx) $(near "$(member $model.ptx 1 ptx_loss)" "$(head -n 1 "$golden/$model/losses")" 1e-5)" "0 0 near" \
+        "$model: conversations with pictures beside the rewards have the loss of transformers"
     is "$(grep -c '"hf_config"' "$dir/$model.ppo/checkpoint/state.json") $(grep -c '"hf_config"' "$dir/$model.dpo/out/checkpoint/state.json")" "1 1" \
         "$model: config.json is handed on"
     [ $model = llava ] || break
@@ -168,7 +174,27 @@ E2
     policy $model.elsewhere --algorithm grpo --data "$dir/$model.elsewhere/shards"
     [ $rc -eq 0 ] && [ "$(member $model.elsewhere 1 entropy)" != "$(member $model.grpo 1 entropy)" ]
     ok $? "$model: other pictures, another policy"
+    echo '{"prompt": "No picture", "answer": "a"}' >"$dir/words.jsonl"
+    must "$stages/lf-tokenize" --tokenizer "$golden/$model" --shape prompt --unmapped ignore --valid-fraction 0 --out "$dir/$model.words" "$dir/words.jsonl"
+    beside() { # beside NAME ARGS...: prompts of words alone
+        _beside=$1
+        shift
+        policy "$_beside" --algorithm grpo --rounds 1 --round-prompts 1 --minibatch 2 --data "$dir/$model.words/shards" \
+            --ptx-data "$dir/$model.chat/shards" --ptx-coef 0.5 --ptx-batch 5 "$@"
+    }
+    beside $model.beside --max-tokens 64
+    is "$rc $(near "$(member $model.beside 1 ptx_loss)" "$(head -n 1 "$golden/$model/losses")" 1e-5)" "0 near" \
+        "$model: also beside prompts without any"
+    beside $model.short
+    says "4 of 5 documents of ptx_data have too many pictures for max_patches and max_tiles, or with these more than" \
+        "$model: documents that do not fit whole are left out"
+    beside $model.blind --max-patches 0 2>/dev/null
+    says "has documents with pictures, and only text is taken here: give max_patches" "$model: and without room for any"
     if have_ranks; then
+        under="$launch 2 --"
+        policy $model.ptx2 --algorithm ppo --rounds 1 --minibatch 8 --ptx-data "$dir/$model.chat/shards" --ptx-coef 0.5 --ptx-batch 5
+        under=
+        is "$rc $(near "$(member $model.ptx2 1 ptx_loss)" "$(member $model.ptx 1 ptx_loss)" 1e-5)" "0 near" "$model: two ranks share the documents"
         under="$launch 2 --"
         policy $model.two --algorithm ppo --rounds 1
         is "$rc $(mismatches $model.two)" "0 0" "$model: two ranks share the prompts"
@@ -183,7 +209,7 @@ E2
             ok $? "$model: to the numbers of one ($n)"
         done
     else
-        skip_some 4 "ranks cannot be started here"
+        skip_some 5 "ranks cannot be started here"
     fi
 done
 
@@ -246,4 +272,4 @@ ok $? "a step of judged answers on a GPU"
 policy gpu --algorithm grpo --rounds 1 --round-prompts 1 --minibatch 2 --micro-tokens 64 --max-patches 240 --max-tokens 2 --device cuda
 is "$rc $(mismatches gpu)" "0 0" "a round on a GPU"
 unset LF_CUDA_DRIVER LF_CUBLASLT
-finish 44
+finish 50
