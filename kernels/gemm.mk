@@ -2,7 +2,7 @@
 EXTRA_DIST += kernels/README.md
 LF_CPU_ISA_SOURCES += kernels/cpu/gemm.c kernels/cpu/gemm_pack.c kernels/cpu/gemm_micro.c kernels/cpu/gemm_epi.c kernels/cpu/gemm_int.h \
   kernels/cpu/gemm_stream.c kernels/cpu/gemm_units.h \
-  kernels/cpu/gemm_colsum.c kernels/cpu/gemm_grouped.c kernels/cpu/fp8.c kernels/cpu/xent.c
+  kernels/cpu/gemm_colsum.c kernels/cpu/gemm_grouped.c kernels/cpu/gemm_heads.c kernels/cpu/fp8.c kernels/cpu/xent.c
 kernels_libcpucore_a_SOURCES += kernels/cpu/gemm_core.c kernels/cpu/gemm_onednn.c kernels/cpu/gemm_onednn.h
 LF_KERNEL_TEST_LIBS = tests/tap/libtap.a $(LF_KERNEL_LIBS) $(LF_BASE_LIBS)
 
@@ -38,6 +38,10 @@ check_PROGRAMS += tests/op/grouped_test
 TESTS += tests/op/grouped_test
 tests_op_grouped_test_SOURCES = tests/op/grouped_test.c tests/op/op_test.h
 tests_op_grouped_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+check_PROGRAMS += tests/op/latent_test
+TESTS += tests/op/latent_test
+tests_op_latent_test_SOURCES = tests/op/latent_test.c tests/op/op_test.h
+tests_op_latent_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 
 check_PROGRAMS += tests/op/fp8_test
 TESTS += tests/op/fp8_test

@@ -188,6 +188,22 @@ size_t lf_cpu_gemm_packed_bytes(int64_t n, int64_t k, enum lf_dtype ab_type);
  * asks for the library in mode LF_FAST. Our own one is as fast on the processors measured. */
 const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *a);
 
+/* A product of its own for each head, of whose channels the last `tail` stay as they are:
+ *     y[r][h] = [ x[r][h][0 ... K) op(W_h) | x[r][h][K ... K + tail) ]
+ * Head h begins at column h (K + tail) of x and h (N + tail) of y. W_h is stored [K, N] (tb false)
+ * or [N, K] (tb true), and one head's rows follow another's, ldw apart. x, w and y have x_type.
+ * CPUs only. */
+struct lf_k_gemm_heads {
+    int64_t rows, heads, k, n, tail;
+    const void *x, *w;
+    void *y;
+    int64_t ldx, ldw, ldy;
+    bool tb;
+    uint8_t x_type;
+    void *work;
+    size_t work_bytes;
+};
+
 /* db[N] (+)= sum over rows of dy[R,N]. db is f32. The sum is a fixed tree over rows. */
 struct lf_k_colsum {
     int64_t rows, n;
@@ -542,6 +558,7 @@ struct lf_k_heads_split {
  * changes no bit of that row, and runs of one row each change none at all. With drop.p > 0, o = (m
  * . softmax) v with m = keep ? 1 / (1 - p) : 0; lse is still that of all keys. */
 #define LF_ATTN_TILE 64
+enum { LF_ATTN_MAX_CHANNELS = 1024 }; /* of a head, on CPUs */
 /* Dropout of attention probabilities. The decision for query row t, head h and key j of its
  * document is word j % 4 of
  *     Philox(seed, site, a = sample[t] + position[t] * 2^40, b = h * 2^22 + j / 4)
@@ -606,15 +623,17 @@ struct lf_k_attn_sinks_bwd {
 };
 
 /* Paged KV cache. Page p holds page_tokens rows of [G, D] for keys and as many of [G, E] for
- * values. With n = (p * page_tokens + i) * G + g, row i of group g starts at k_pages + n D and at
- * v_pages + n E. page_tokens is a multiple of LF_ATTN_TILE. Pages table[s *
- * max_pages + 0 ...] belong to sequence s, for positions 0, 1, ...
+ * values. Row i of it, group g, starts at k_pages + (p * page_tokens + i) * ldkp + g D and at
+ * v_pages + (p * page_tokens + i) * ldvp + g E. ldkp 0 stands for G D, ldvp 0 for G E. Keys and
+ * values may lie in one row: values may be channels of the keys, as those of latents are.
+ * page_tokens is a multiple of LF_ATTN_TILE. Pages table[s * max_pages + 0 ...] belong to sequence
+ * s, for positions 0, 1, ... On GPUs keys and values lie apart, without gaps.
  *
  * Row r of k and v goes to position pos[r] of sequence seq[r]. Rows with seq < 0 are skipped. */
 struct lf_k_kv_write {
     int64_t rows, groups, d, d_value, page_tokens, max_pages;
     const void *k, *v;
-    int64_t ldk, ldv;
+    int64_t ldk, ldv, ldkp, ldvp;
     void *k_pages, *v_pages;
     const int32_t *seq, *pos, *table;
     uint8_t x_type;
@@ -628,7 +647,7 @@ struct lf_k_attn_paged {
     const void *q;
     const void *k_pages, *v_pages;
     void *o;
-    int64_t ldq, ldo;
+    int64_t ldq, ldo, ldkp, ldvp;
     const int32_t *seq, *pos, *table;
     const int32_t *prefix, *runs; /* or NULL */
     const float *alibi, *sinks;
@@ -911,7 +930,8 @@ struct lf_k_moe_balance {
     X(dora_bwd)                                                                                    \
     X(root)                                                                                        \
     X(quantise)                                                                                    \
-    X(gemm_fp8)
+    X(gemm_fp8)                                                                                    \
+    X(gemm_heads)
 #define LF_KERNEL_LIST(X)                                                                          \
     LF_CPU_KERNEL_LIST(X)                                                                          \
     X(sample)                                                                                      \

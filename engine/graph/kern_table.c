@@ -150,6 +150,7 @@ const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT] = {
     WORKS(scan_bwd),
     WORKS(grad_norm),
     WORKS(grouped_gemm),
+    WORKS(gemm_heads),
     WORKS(quantise),
     WORKS(exchange),
     [LF_KID_gemm_fp8] = {offsetof(struct lf_k_gemm_fp8, gemm.work),

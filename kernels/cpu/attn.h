@@ -23,7 +23,7 @@ enum {
     ATTN_T = LF_ATTN_TILE,
     ATTN_MR = 6,  /* query rows in registers at a time */
     ATTN_QB = 48, /* query rows of one block */
-    ATTN_MAX_D = 1024
+    ATTN_MAX_D = LF_ATTN_MAX_CHANNELS
 };
 
 static inline bool attn_pairs(uint8_t x_type, int64_t d_value)

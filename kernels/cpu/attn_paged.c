@@ -25,11 +25,21 @@ static bool cache_ok(int64_t page_tokens, int64_t max_pages, uint8_t t)
     return page_tokens > 0 && page_tokens % ATTN_T == 0 && max_pages > 0 && lf_is_float(t);
 }
 
+/* The distance of rows of pages that have `cols` columns. */
+static int64_t apart(int64_t ld, int64_t cols)
+{
+    return ld ? ld : cols;
+}
+#define KEYS_APART(a)   apart((a)->ldkp, (a)->groups *(a)->d)
+#define VALUES_APART(a) apart((a)->ldvp, (a)->groups *(a)->d_value)
+#define PAGES_OK(a)                                                                                \
+    (cache_ok((a)->page_tokens, (a)->max_pages, (a)->x_type) &&                                    \
+     KEYS_APART(a) >= (a)->groups * (a)->d && VALUES_APART(a) >= (a)->groups * (a)->d_value)
+
 int LF_SYM(kv_write_check)(const struct lf_k_kv_write *a)
 {
-    bool ok = a->rows >= 0 && a->groups > 0 && a->d > 0 && a->d_value > 0 &&
-              cache_ok(a->page_tokens, a->max_pages, a->x_type) && a->ldk >= a->groups * a->d &&
-              a->ldv >= a->groups * a->d_value;
+    bool ok = a->rows >= 0 && a->groups > 0 && a->d > 0 && a->d_value > 0 && PAGES_OK(a) &&
+              a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d_value;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -45,8 +55,10 @@ static void write_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
             continue;
         int64_t page = a->table[a->seq[r] * a->max_pages + a->pos[r] / a->page_tokens];
         int64_t slot = page * a->page_tokens + a->pos[r] % a->page_tokens;
-        memcpy(lf_at_w(a->k_pages, slot * kw, t), lf_at(a->k, r * a->ldk, t), (size_t)kw * size);
-        memcpy(lf_at_w(a->v_pages, slot * vw, t), lf_at(a->v, r * a->ldv, t), (size_t)vw * size);
+        memcpy(lf_at_w(a->k_pages, slot * KEYS_APART(a), t), lf_at(a->k, r * a->ldk, t),
+               (size_t)kw * size);
+        memcpy(lf_at_w(a->v_pages, slot * VALUES_APART(a), t), lf_at(a->v, r * a->ldv, t),
+               (size_t)vw * size);
     }
 }
 
@@ -63,9 +75,8 @@ int LF_SYM(kv_write)(lf_queue *q, const struct lf_k_kv_write *a)
 
 int LF_SYM(attn_paged_check)(const struct lf_k_attn_paged *a)
 {
-    bool ok = a->rows >= 0 && attn_heads_ok(a->heads, a->groups, a->d, a->d_value) &&
-              cache_ok(a->page_tokens, a->max_pages, a->x_type) && a->ldq >= a->heads * a->d &&
-              a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f;
+    bool ok = a->rows >= 0 && attn_heads_ok(a->heads, a->groups, a->d, a->d_value) && PAGES_OK(a) &&
+              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -117,16 +128,16 @@ static struct attn_ahead ahead_of(const struct lf_k_attn_paged *a, const struct 
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)a->x_type), k = a->d * size,
                   v = a->d_value * size;
     struct attn_ahead w = {.p_bytes = (g1 - g0) * k,
-                           .q_bytes = (g1 - g0) * v,
-                           .p_stride = a->groups * k,
-                           .q_stride = a->groups * v,
+                           .q_bytes = a->v_pages == a->k_pages ? 0 : (g1 - g0) * v,
+                           .p_stride = KEYS_APART(a) * size,
+                           .q_stride = VALUES_APART(a) * size,
                            .rows = len - j < ATTN_T ? len - j : ATTN_T};
     if (w.rows <= 0)
         return (struct attn_ahead){.rows = 0};
-    const int64_t row = tile_row(a, seq, j) * a->groups + g0, most = k > v ? k : v;
+    const int64_t row = tile_row(a, seq, j), most = k > v ? k : v;
     const int64_t steps = (g1 - g0) * (ATTN_T / LF_VL) * ((s->kd + LF_VL - 1) / LF_VL);
-    w.p = (const char *)a->k_pages + row * k;
-    w.q = (const char *)a->v_pages + row * v;
+    w.p = (const char *)a->k_pages + row * w.p_stride + g0 * k;
+    w.q = (const char *)a->v_pages + row * w.q_stride + g0 * v;
     w.quota = (w.rows * (((g1 - g0) * most + 63) / 64) + steps - 1) / steps;
     return w;
 }
@@ -138,16 +149,16 @@ static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape 
 {
     const uint8_t t = a->x_type;
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t),
-                  keys = hi - j < ATTN_T ? hi - j : ATTN_T,
-                  row = tile_row(a, seq, j) * a->groups + g;
-    const struct attn_rows kr = {lf_at(a->k_pages, row * a->d, t), a->groups * a->d * size, keys,
+                  keys = hi - j < ATTN_T ? hi - j : ATTN_T, row = tile_row(a, seq, j),
+                  ldk = KEYS_APART(a), ldv = VALUES_APART(a);
+    const struct attn_rows kr = {lf_at(a->k_pages, row * ldk + g * a->d, t), ldk * size, keys,
                                  a->d},
-                           vr = {lf_at(a->v_pages, row * a->d_value, t),
-                                 a->groups * a->d_value * size, keys, a->d_value};
+                           vr = {lf_at(a->v_pages, row * ldv + g * a->d_value, t), ldv * size, keys,
+                                 a->d_value};
     LF_SYM(attn_pack_cols)(kt, &kr, s, ahead);
     if (t == LF_F32 && a->d_value == s->dvp &&
         b->n <= 2 * ATTN_MR) { /* few rows: a copy would cost more than the long stride */
-        LF_SYM(attn_block_tile)(b, s, j, kt, (const float *)vr.src, a->groups * a->d_value);
+        LF_SYM(attn_block_tile)(b, s, j, kt, (const float *)vr.src, ldv);
         return;
     }
     LF_SYM(attn_pack_rows)(v, &vr, ATTN_T, s);
@@ -235,20 +246,22 @@ static void zero_row(const struct lf_k_attn_paged *a, int64_t r)
 }
 
 /* Pieces of a run of rows that threads may take: ranges of groups for a lone row, else (group, part
- * of its heads). */
+ * of its heads). All heads of a lone row may be of one group: threads then have parts of them. */
 struct pieces {
     int64_t n, hc, parts; /* pieces; heads in a part; parts of a group */
 };
 
 static struct pieces pieces_of(const struct lf_k_attn_paged *a, int64_t rows, int team)
 {
-    const int64_t per = a->heads / a->groups, hc = per < ATTN_QB ? per : ATTN_QB,
-                  parts = (per + hc - 1) / hc;
+    const int64_t per = a->heads / a->groups, want = (team + a->rows - 1) / a->rows;
+    int64_t hc = per < ATTN_QB ? per : ATTN_QB;
+    if (rows == 1 && a->groups == 1 && want > 1 && (per + want - 1) / want < hc)
+        hc = (per + want - 1) / want < ATTN_MR ? ATTN_MR : (per + want - 1) / want;
+    hc = hc < per ? hc : per;
+    const int64_t parts = (per + hc - 1) / hc;
     struct pieces p = {a->groups * parts, hc, parts};
-    if (rows == 1 && parts == 1) {
-        int64_t want = (team + a->rows - 1) / a->rows;
+    if (rows == 1 && parts == 1)
         p.n = want < a->groups ? want : a->groups;
-    }
     return p;
 }
 

@@ -45,8 +45,8 @@ int lf_cuda_attn_paged_check(const struct lf_k_attn_paged *a)
 {
     bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 && lf_cu_float(a->x_type) &&
               lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->d_value) && a->page_tokens > 0 &&
-              a->page_tokens % LF_ATTN_TILE == 0 && a->max_pages > 0 && a->ldq >= a->heads * a->d &&
-              a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f;
+              a->page_tokens % LF_ATTN_TILE == 0 && a->max_pages > 0 && LF_CU_PAGES_DENSE(a) &&
+              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 

@@ -75,7 +75,7 @@ int lf_cuda_heads_split(lf_queue *q, const struct lf_k_heads_split *a)
 int lf_cuda_kv_write_check(const struct lf_k_kv_write *a)
 {
     bool ok = a->rows >= 0 && a->groups > 0 && a->d > 0 && a->d_value > 0 && a->page_tokens > 0 &&
-              a->page_tokens % LF_ATTN_TILE == 0 && a->max_pages > 0 &&
+              a->page_tokens % LF_ATTN_TILE == 0 && a->max_pages > 0 && LF_CU_PAGES_DENSE(a) &&
               a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d_value &&
               lf_cu_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
