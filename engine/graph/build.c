@@ -115,10 +115,23 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
     return lf_graph_op(g, LF_OP_ATTN, in, 10, &a);
 }
 
+/* Columns [first, first + cols) of the one state of a cache of latents. */
+static int32_t page_part(lf_graph *g, const struct lf_kv_cache *c, int64_t first, int64_t cols)
+{
+    const lf_val p = c->k_pages;
+    if (g->err.rc || (p.id && first >= 0 && cols > 0 && first + cols <= g->t[p.id].cols))
+        return lf_tensor_view(g, p.id, first, cols);
+    lf_graph_fail(g, LF_EINVAL, "pages %s: columns [%lld, +%lld) of a latent", g->t[p.id].name,
+                  (long long)first, (long long)cols);
+    return 0;
+}
+
 void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, int groups)
 {
-    const int32_t in[] = {k.id,      v.id,      c->k_pages.id, c->v_pages.id,
-                          c->seq.id, c->pos.id, c->table.id};
+    const int64_t all = c->latent && !g->err.rc ? g->t[c->k_pages.id].cols : 0;
+    const int32_t kp = c->latent ? page_part(g, c, 0, c->latent) : c->k_pages.id,
+                  vp = c->latent ? page_part(g, c, c->latent, all - c->latent) : c->v_pages.id;
+    const int32_t in[] = {k.id, v.id, kp, vp, c->seq.id, c->pos.id, c->table.id};
     const struct lf_attr a = {.page_tokens = c->page_tokens, .groups = groups};
     lf_graph_op(g, LF_OP_KV_WRITE, in, 7, &a);
 }
@@ -126,8 +139,9 @@ void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, i
 lf_val lf_attention_paged(lf_graph *g, lf_val q, const struct lf_kv_cache *c, lf_val alibi,
                           const struct lf_attn_opts *o)
 {
-    const int32_t in[] = {q.id,        c->k_pages.id, c->v_pages.id, c->seq.id,  c->pos.id,
-                          c->table.id, alibi.id,      o->prefix.id,  o->runs.id, o->sinks.id};
+    const int32_t vp = c->latent ? page_part(g, c, 0, c->latent) : c->v_pages.id;
+    const int32_t in[] = {q.id,        c->k_pages.id, vp,           c->seq.id,  c->pos.id,
+                          c->table.id, alibi.id,      o->prefix.id, o->runs.id, o->sinks.id};
     struct lf_attr a = attn_attr(o);
     a.page_tokens = c->page_tokens;
     if (!o->causal)

@@ -169,6 +169,17 @@ lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val 
  * share, z [R, B]. The result is [R, H*(A+B)]. */
 lf_val lf_heads_join(lf_graph *g, lf_val x, lf_val z, int heads);
 
+/* A product of its own for each head: W_h is rows [first + h rows, first + (h + 1) rows) of w, a
+ * parameter, such as a member of a group. y[t][h] = x[t][h] W_h^T, [R, H rows]; transposed:
+ * x[t][h] W_h, [R, H K]. Channels of a head beyond those that its product takes stay behind its
+ * result as they are. It has no gradient, and no kernel on GPUs. */
+struct lf_heads_linear_opts {
+    int heads;
+    int32_t first, rows;
+    bool transposed;
+};
+lf_val lf_heads_linear(lf_graph *g, lf_val x, lf_val w, const struct lf_heads_linear_opts *o);
+
 struct lf_attn_opts {
     int heads, groups; /* query heads, key/value heads */
     float scale, softcap;
@@ -197,6 +208,10 @@ struct lf_kv_cache {
     lf_val seq, pos; /* i32 [R, 1] */
     lf_val table;    /* i32 [n_seq, max_pages] */
     int64_t page_tokens;
+    /* > 0: k_pages [n_pages * page_tokens, latent + rest] is all that there is, of one group. Its
+     * rows are the keys, their first `latent` channels the values too. lf_kv_write stores k
+     * [R, latent] and, behind it, v [R, rest]. CPUs only */
+    int64_t latent;
 };
 /* Stores k and v in the cache. lf_attention_paged of the same graph comes after it. */
 void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, int groups);

@@ -160,7 +160,13 @@ static int32_t map_cache(struct local *l, int32_t t)
             return map_slots(l, t, n->in[CONV_X]);
         if (n->op == LF_OP_SCAN && n->in[SCAN_STATE] == t)
             return map_slots(l, t, n->in[SCAN_V]);
-        if (n->op != LF_OP_KV_WRITE || (n->in[KVW_KP] != t && n->in[KVW_VP] != t))
+        if (n->op != LF_OP_KV_WRITE)
+            continue;
+        if (g->t[n->in[KVW_KP]].parent == t) /* one row of both, which every rank keeps whole */
+            return lf_graph_source(l->to, LF_ROLE_STATE, x->name, (enum lf_dtype)x->dtype, x->rows,
+                                   x->cols)
+                .id;
+        if (n->in[KVW_KP] != t && n->in[KVW_VP] != t)
             continue;
         const int32_t of = n->in[n->in[KVW_KP] == t ? KVW_K : KVW_V], here = map_tensor(l, of);
         if (!here)
@@ -373,6 +379,12 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
         if (refuse_cut(l, n, x, a->heads))
             return l->to->err.rc;
         a->heads = own_heads(l, x, a->heads);
+        return 0;
+    case LF_OP_HEADS_LINEAR:
+        if (refuse_cut(l, n, x, a->heads))
+            return l->to->err.rc;
+        a->heads = own_heads(l, x, a->heads);
+        a->pos_offset = own_row(l, n->in[HEADL_W], a->pos_offset);
         return 0;
     case LF_OP_ATTN:
     case LF_OP_ATTN_PAGED:

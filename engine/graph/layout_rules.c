@@ -273,6 +273,13 @@ static int heads_join(const struct node *v)
     return x == LF_PL_COLS ? (z == LF_PL_COPY ? x : BAD) : both(x, z);
 }
 
+/* Heads go with the rows of the weight that are theirs. */
+static int heads_linear(const struct node *v)
+{
+    const int x = at(v, HEADL_X), w = at(v, HEADL_W);
+    return w == (x == LF_PL_COLS ? LF_PL_ROWS : LF_PL_SAME) ? x : BAD;
+}
+
 /* What all heads share has the sum of those that are here. */
 static int heads_split(const struct node *v, int out)
 {
@@ -503,6 +510,8 @@ static int place_out(const struct node *v, int out)
         return heads_join(v);
     case LF_OP_HEADS_SPLIT:
         return heads_split(v, out);
+    case LF_OP_HEADS_LINEAR:
+        return heads_linear(v);
     case LF_OP_ATTN:
         return attention(v);
     case LF_OP_KV_WRITE:

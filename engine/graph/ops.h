@@ -92,6 +92,7 @@ enum lf_op {
     LF_OP_MOE_COLSUM,     /* the gradient of the experts' biases */
     LF_OP_MOE_GAIN,
     LF_OP_MOE_GAIN_DW,
+    LF_OP_HEADS_LINEAR,
     LF_OP_COUNT
 };
 
@@ -135,6 +136,7 @@ enum {
     PAGED_RUNS,
     PAGED_SINKS
 };
+enum { HEADL_X, HEADL_W };
 enum { DROP_X, DROP_RES, DROP_SAMPLE, DROP_POS };
 enum { XENT_X, XENT_W, XENT_BIAS, XENT_TARGET };
 enum { XENT_LOSS, XENT_LSE, XENT_ARGMAX, XENT_DX, XENT_DW, XENT_DB, XENT_ENTROPY };
@@ -234,6 +236,7 @@ LF_SHAPE(norm_part);
 LF_SHAPE(unit_rows);
 LF_SHAPE(rope);
 LF_SHAPE(heads_join);
+LF_SHAPE(heads_linear);
 LF_SHAPE(attn);
 LF_SHAPE(kv_write);
 LF_SHAPE(attn_paged);
@@ -310,6 +313,7 @@ LF_EMIT(norm_part);
 LF_EMIT(unit_rows);
 LF_EMIT(rope);
 LF_EMIT(heads_join);
+LF_EMIT(heads_linear);
 LF_EMIT(heads_split);
 LF_EMIT(attn);
 LF_EMIT(kv_write);

@@ -79,6 +79,13 @@ LF_FLOPS(attn_bwd)
     return 4.0 * (area(g, n->in[ATTNB_Q]) + area(g, n->in[ATTNB_O])) * keys_seen(g, n, full);
 }
 
+LF_FLOPS(heads_linear)
+{
+    (void)full;
+    return 2.0 * (double)g->t[n->in[HEADL_X]].rows * n->a.heads * n->a.at *
+           (double)g->t[n->in[HEADL_W]].cols;
+}
+
 LF_FLOPS(moe_linear)
 {
     (void)full;

@@ -223,6 +223,24 @@ LF_SHAPE(heads_join)
     return make(g, n, 0, x->rows, x->cols + n->a.heads * z->cols, "");
 }
 
+LF_SHAPE(heads_linear)
+{
+    if (need_float(g, n, HEADL_X, "x") || need(g, n, HEADL_W, "w") ||
+        need_param(g, n, HEADL_W, 0, 0, "w must be a parameter matrix"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[HEADL_X]], *w = &g->t[n->in[HEADL_W]];
+    const struct lf_attr *a = &n->a;
+    if (a->heads < 1 || x->cols % a->heads || a->at < 1 || a->pos_offset < 0 ||
+        a->pos_offset + (int64_t)a->heads * a->at > w->rows)
+        return bad(g, n, n->in[HEADL_X], n->in[HEADL_W],
+                   "heads must divide the columns of x, and w must have the rows of all of them");
+    const int64_t in = a->inverse ? a->at : w->cols, out = a->inverse ? w->cols : a->at,
+                  tail = x->cols / a->heads - in;
+    if (tail < 0)
+        return bad(g, n, n->in[HEADL_X], n->in[HEADL_W], "a head has fewer channels than it takes");
+    return make(g, n, 0, x->rows, a->heads * (out + tail), "");
+}
+
 static int check_heads(lf_graph *g, const struct lf_node *n, int32_t q, int32_t k, int32_t v)
 {
     const struct lf_attr *a = &n->a;

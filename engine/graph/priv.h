@@ -40,7 +40,8 @@ struct lf_attr {
     float eps, w_offset, scale, softcap, p;
     int32_t heads, groups, rot, window, pos_offset;
     /* dora: first row of the member in A of its group; pos_offset is its first row in the weight.
-     * tp_own: the group of the store. rope: the first channel that turns */
+     * tp_own: the group of the store. rope: the first channel that turns. heads_linear: rows of
+     * the weight of a head; pos_offset is the first head's first one, inverse: transposed */
     int32_t at;
     uint32_t site;
     int64_t page_tokens, v_real, max_doc;
@@ -315,6 +316,7 @@ LF_FLOPS(attn_bwd);
 LF_FLOPS(xent);
 LF_FLOPS(logp);
 LF_FLOPS(logp_bwd);
+LF_FLOPS(heads_linear);
 LF_FLOPS(moe_linear);
 LF_FLOPS(moe_linear_dx);
 LF_FLOPS(moe_linear_dw);

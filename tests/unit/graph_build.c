@@ -225,9 +225,27 @@ static void test_head_errors(void)
                                   ints(f.g, "seq", R, 1),
                                   ints(f.g, "at", R, 1),
                                   ints(f.g, "table", 1, 1),
-                                  LF_ATTN_TILE};
+                                  LF_ATTN_TILE,
+                                  0};
     lf_kv_write(f.g, f.x, lf_slice(f.g, f.x, 0, C / 2), &c, 1);
     done(&f, LF_EINVAL, "pages must be two states", "pages of values of another width");
+    f = fix();
+    const struct lf_kv_cache latent = {.k_pages = lf_state(f.g, "k", LF_F32, LF_ATTN_TILE, C),
+                                       .seq = ints(f.g, "seq", R, 1),
+                                       .pos = ints(f.g, "at", R, 1),
+                                       .table = ints(f.g, "table", 1, 1),
+                                       .page_tokens = LF_ATTN_TILE,
+                                       .latent = C};
+    lf_kv_write(f.g, f.x, lf_slice(f.g, f.x, 0, C / 2), &latent, 1);
+    done(&f, LF_EINVAL, "columns [16, +0) of a latent", "pages of latents alone");
+    f = fix();
+    lf_heads_linear(f.g, f.x, lf_param(f.g, "w"),
+                    &(struct lf_heads_linear_opts){.heads = 2, .first = 1, .rows = C / 2});
+    done(&f, LF_EINVAL, "w must have the rows of all of them", "heads beyond the weight");
+    f = fix();
+    lf_heads_linear(f.g, f.x, lf_param(f.g, "w"),
+                    &(struct lf_heads_linear_opts){.heads = 2, .rows = C / 2});
+    done(&f, LF_EINVAL, "fewer channels than it takes", "heads too narrow for their product");
 }
 
 static void test_store_errors(void)
@@ -456,7 +474,7 @@ int main(void)
 {
     TAP(13, test_errors());
     TAP(9, test_picture_errors());
-    TAP(4, test_head_errors());
+    TAP(7, test_head_errors());
     TAP(5, test_store_errors());
     TAP(4, test_plan_errors());
     TAP(7, test_shared_cast());

@@ -72,7 +72,7 @@ static lf_graph *graph(lf_pstore *ps, const char *name, int64_t rows, bool paged
                vp = lf_state(g, "v", LF_F32, PAGES * PAGE, G * E);
         lf_val seq = lf_input(g, "seq", LF_I32, rows, 1), pos = lf_input(g, "pos", LF_I32, rows, 1);
         lf_val table = lf_input(g, "table", LF_I32, 2, PAGES);
-        const struct lf_kv_cache cache = {kp, vp, seq, pos, table, PAGE};
+        const struct lf_kv_cache cache = {kp, vp, seq, pos, table, PAGE, 0};
         lf_kv_write(g, k, v, &cache, G);
         o = lf_attention_paged(g, q, &cache, LF_NONE, &a);
     } else {
