@@ -260,7 +260,12 @@ static const lf_opt opts[] = {
      .cls = NUM,
      .def = "invariant",
      .choices = "invariant|fast",
-     .help = "invariant: the same bits for any batch and any threads, and as in training"},
+     .help = "invariant: the same bits for any batch and any threads, and as in training",
+     .more = "With fast, on CPUs, the cache of a model with latent attention (DeepSeek-V2 and 3, "
+             "Kimi, GLM-4.7-Flash, Mistral 4, Youtu) keeps a latent for each token in place of "
+             "keys and values of each head: a small part of the bytes, as --plan shows. "
+             "Log-probabilities then differ from training's by rounding. With an adapter on kv_b "
+             "it keeps keys and values."},
     {.name = "slots",
      .was = "batch",
      .type = LF_OPT_COUNT,

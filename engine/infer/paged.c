@@ -89,6 +89,8 @@ static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, l
                                  .cache = p->o.cache,
                                  .mode = lf_plan_mode(plan),
                                  .media = p->mc->vision.family != 0,
+                                 .latent = !lf_plan_target(plan)->sm &&
+                                           lf_decoder_keeps_latents(p->dec, ps, lf_plan_mode(plan)),
                                  .hidden = p->o.speculative};
     if (k == LF_PAGED_MAX_BUCKETS)
         return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many",

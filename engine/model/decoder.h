@@ -290,7 +290,14 @@ struct lf_decoder_paged {
     bool adapter_off;     /* as of lf_decoder_rows */
     bool media;           /* features of pictures are inputs (composed.h) */
     bool hidden;          /* output "hidden" [R, C], compute type: what the final norm gives */
+    bool latent;          /* the cache keeps latents (lf_decoder_keeps_latents) */
 };
+/* May the cache keep latents in place of keys and values? With kv_lora a layer then has the state
+ * kv.N.latent [n_pages * page_tokens, kv_lora + rope_dim], and k_b and v_b multiply queries and
+ * results (mla.c). That sums in another order than training, so no plan with invariant numerics
+ * may; nor one where kv_b has an adapter, or whose attention does not take rows of this width. CPUs
+ * only. */
+bool lf_decoder_keeps_latents(const lf_decoder *d, const lf_pstore *ps, enum lf_numeric mode);
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                  const struct lf_decoder_paged *p, lf_err *err);
 /* The first head of mtp_layers over the same cache, behind such a step. Row r is position

@@ -180,7 +180,7 @@ static lf_val paged_attention(struct lf_dec_build *b, const struct lf_dec_heads 
     lf_val kp = lf_state(b->g, name, p->cache, rows, groups * lf_model_layer_head_dim(b->c, l));
     snprintf(name, sizeof(name), "kv.%lld.v", (long long)of);
     lf_val vp = lf_state(b->g, name, p->cache, rows, groups * lf_model_layer_value_dim(b->c, l));
-    const struct lf_kv_cache cache = {kp, vp, b->seq, b->positions, b->table, p->page_tokens};
+    const struct lf_kv_cache cache = {kp, vp, b->seq, b->positions, b->table, p->page_tokens, 0};
     if (of == l)
         lf_kv_write(b->g, h->k, h->v, &cache, (int)groups);
     return lf_attention_paged(b->g, h->q, &cache, b->alibi, o);
@@ -272,7 +272,6 @@ static lf_val gate_heads(struct lf_dec_build *b, lf_val a, lf_val gate)
 static lf_val attention(struct lf_dec_build *b, lf_val x, int64_t l)
 {
     const lf_model_config *c = b->c;
-    const struct lf_dec_heads h = c->kv_lora ? lf_dec_latent_heads(b, x, l) : plain_heads(b, x, l);
     struct lf_attn_opts o = {.heads = (int)c->heads,
                              .groups = (int)lf_model_layer_kv_heads(c, l),
                              .scale = (float)lf_model_layer_attn_scale(c, l),
@@ -292,9 +291,17 @@ static lf_val attention(struct lf_dec_build *b, lf_val x, int64_t l)
         o.sample = b->samples;
         o.position = b->offsets;
     }
-    lf_val a = b->paged ? paged_attention(b, &h, &o, l)
-                        : lf_attention(b->g, h.q, h.k, h.v, b->cu_seqlens, b->alibi, &o);
-    return lf_tp_leave(b->g, lf_dec_linear(b, gate_heads(b, a, h.gate), c->out_bias, "attn.o", l));
+    lf_val a;
+    if (b->paged && b->paged->latent) {
+        a = lf_dec_absorbed(b, x, &o, l);
+    } else {
+        const struct lf_dec_heads h =
+            c->kv_lora ? lf_dec_latent_heads(b, x, l) : plain_heads(b, x, l);
+        a = b->paged ? paged_attention(b, &h, &o, l)
+                     : lf_attention(b->g, h.q, h.k, h.v, b->cu_seqlens, b->alibi, &o);
+        a = gate_heads(b, a, h.gate);
+    }
+    return lf_tp_leave(b->g, lf_dec_linear(b, a, c->out_bias, "attn.o", l));
 }
 
 /* What mixes the tokens in layer l. */

@@ -125,6 +125,8 @@ struct lf_dec_heads {
 };
 /* Those of layer l with multi-head latent attention (mla.c); x [R, C]. */
 struct lf_dec_heads lf_dec_latent_heads(struct lf_dec_build *b, lf_val x, int64_t l);
+/* Attention of layer l over a cache of latents, [R, H v_dim] (mla.c); x [R, C]. */
+lf_val lf_dec_absorbed(struct lf_dec_build *b, lf_val x, const struct lf_attn_opts *o, int64_t l);
 /* Columns that a scan reads (mixer.c); 0: it has none of them. */
 struct lf_dec_scan_widths {
     int64_t keys, values;           /* of queries, and of keys; of values */

@@ -51,6 +51,11 @@ TESTS += tests/golden/families/classes_test
 tests_golden_families_classes_test_SOURCES = tests/golden/families/classes_test.c
 tests_golden_families_classes_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/families/classes.txt tests/golden/families/make_classes.py
+check_PROGRAMS += tests/golden/families/latent_test
+TESTS += tests/golden/families/latent_test
+tests_golden_families_latent_test_SOURCES = tests/golden/families/latent_test.c \
+  tests/golden/families/family.c tests/golden/families/family.h
+tests_golden_families_latent_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 check_PROGRAMS += tests/golden/families/longrope_test
 TESTS += tests/golden/families/longrope_test
 tests_golden_families_longrope_test_SOURCES = tests/golden/families/longrope_test.c \

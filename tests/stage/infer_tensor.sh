@@ -61,6 +61,8 @@ texts tied 4e-6 "2:tensor=2"
 texts alibi 4e-6 "4:tensor=4"
 texts experts 4e-6 "2:tensor=2"
 texts latent 4e-6 "2:tensor=2"
+cp -r "$dir/latent" "$dir/absorbed"
+texts absorbed 4e-6 "2:tensor=2" --numeric fast
 cp -r "$dir/few" "$dir/bf16"
 length=1
 texts bf16 3e-2 "2:tensor=2" --precision bf16
@@ -167,4 +169,4 @@ generate 2 few cut --tensor 1 --ignore-eos
 [ $rc -ne 0 ] && grep -q "tensor" "$dir/err"
 ok $? "a result of another layout is not taken for one of this" "$(tail -n 3 "$dir/err")"
 
-finish 31
+finish 32

@@ -26,18 +26,23 @@ struct rank {
     lf_plan *p;
 };
 
-static lf_decoder *decoder(bool few)
+static lf_decoder *decoder(bool few, bool latent)
 {
     static const char *const set[][2] = {
         {"layers", "2"},   {"hidden", "64"}, {"heads", "8"},    {"kv_heads", "2"},
         {"qkv_bias", "1"}, {"ffn", "128"},   {"vocab", "1037"}, {"max_positions", "64"},
         {"qk_norm", "1"},  {"out_bias", "1"}};
+    static const char *const latents[][2] = {
+        {"kv_heads", "8"}, {"qkv_bias", "0"}, {"qk_norm", "0"}, {"kv_lora", "12"},
+        {"nope_dim", "6"}, {"rope_dim", "4"}, {"v_dim", "5"}};
     lf_err err = LF_ERR_INIT;
     lf_model_config c;
     lf_model_config_defaults(&c);
     int rc = lf_model_config_family(&c, "llama", "test", &err);
     for (size_t i = 0; i < sizeof set / sizeof *set && rc == 0; i++)
         rc = lf_model_config_set(&c, set[i][0], set[i][1], "test", &err);
+    for (size_t i = 0; latent && i < sizeof latents / sizeof *latents && rc == 0; i++)
+        rc = lf_model_config_set(&c, latents[i][0], latents[i][1], "test", &err);
     if (rc == 0 && few)
         rc = lf_model_config_set(&c, "vocab", "101", "test", &err);
     rc = rc != 0 ? rc : lf_model_config_finish(&c, &err);
@@ -57,7 +62,7 @@ static struct rank plan_of(const struct mesh *m, int data, int tensor)
     const struct lf_plan_opts o = {.threads = 1, .compute = m->bf16 ? LF_BF16 : LF_F32};
     const struct lf_adamw_opts adamw = {.eps = 1e-8f};
     const struct lf_decoder_rows rows = {.rows = ROWS, .n_docs = DOCS};
-    struct rank r = {.d = decoder(m->few), .ps = lf_pstore_create(&err)};
+    struct rank r = {.d = decoder(m->few, false), .ps = lf_pstore_create(&err)};
     int rc = r.ps ? lf_pstore_set_layout(r.ps, &l, &err) : LF_ENOMEM;
     rc = rc != 0 ? rc : lf_decoder_declare(r.d, r.ps, &err);
     r.p = rc == 0 ? lf_plan_create(r.ps, &o, &err) : NULL;
@@ -252,8 +257,8 @@ static void test_mesh(const struct mesh *m)
 
 /* A step of generation: two sums a layer and that of the embedding, then the logits, of which each
  * rank gives as many columns as the one with the most. The cache has the heads of keys that the
- * rank has: of 2, which are 16 of 64 channels. */
-static void test_generation(int tensor)
+ * rank has: of 2, which are 16 of 64 channels. Of latents, 12 and 4 channels, every rank has all. */
+static void test_generation(int tensor, bool latent)
 {
     enum {
         STEP = 4,
@@ -269,14 +274,15 @@ static void test_generation(int tensor)
                                        .n_pages = PAGES,
                                        .page_tokens = PAGE,
                                        .n_select = SEQUENCES,
-                                       .cache = LF_F32};
+                                       .cache = LF_F32,
+                                       .latent = latent};
     const struct lf_plan_opts po = {.threads = 1, .compute = LF_F32};
     const int64_t each = lf_vocabulary_rows(VOCABULARY, tensor);
     bool moved = true, cached = true;
     for (int t = 0; t < tensor; t++) {
         lf_err err = LF_ERR_INIT;
         const struct lf_layout l = {.tensor = tensor, .tensor_rank = t};
-        struct rank r = {.d = decoder(false), .ps = lf_pstore_create(&err)};
+        struct rank r = {.d = decoder(false, latent), .ps = lf_pstore_create(&err)};
         struct lf_plan_bytes b = {0};
         int rc = lf_pstore_set_layout(r.ps, &l, &err);
         rc = rc != 0 ? rc : lf_decoder_declare(r.d, r.ps, &err);
@@ -292,13 +298,13 @@ static void test_generation(int tensor)
                 m.bytes == SUMS * sum_bytes((size_t)STEP * HIDDEN, tensor, t) +
                                (double)(SEQUENCES * each * 4 * (tensor - 1));
         lf_plan_bytes(r.p, &b);
-        cached =
-            cached && b.state == (size_t)PAGES * PAGE * 8 * (tensor < 2 ? 2 : 1) * 2 * LAYERS * 4;
+        const size_t wide = latent ? 12 + 4 : 8 * (tensor < 2 ? 2 : 1) * 2;
+        cached = cached && b.state == (size_t)PAGES * PAGE * wide * LAYERS * 4;
         close_rank(&r);
     }
     tap_ok(moved, "generation by %d ranks: two sums a layer, and all columns of the logits",
            tensor);
-    tap_ok(cached, "each has a cache of the heads that it has");
+    tap_ok(cached, "each has a cache of %s", latent ? "all latents" : "the heads that it has");
 }
 
 int main(void)
@@ -317,7 +323,8 @@ int main(void)
                                          {.data = 2, .tensor = 8, .zero = 3}};
     for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
         TAP(3, test_mesh(&meshes[i]));
-    TAP(2, test_generation(2));
-    TAP(2, test_generation(4));
+    TAP(2, test_generation(2, false));
+    TAP(2, test_generation(4, false));
+    TAP(2, test_generation(4, true));
     return tap_done();
 }

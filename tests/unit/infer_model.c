@@ -5,6 +5,7 @@
  * bits of a forward pass over the whole sequence. Models are small and hot, so that a wrong
  * position, page or mask changes the numbers.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,7 @@ struct setting {
     int64_t slots, max_rows, page, kv;
     bool reversed;
     bool guesses; /* a head of the model drafts */
+    bool fast;
 };
 
 static const char *adapter; /* of every runner; NULL: none */
@@ -74,6 +76,7 @@ static lf_runner *open_runner(const char *dir, const struct setting *s, bool bf1
     lf_runner *r = NULL;
     struct lf_runner_opts o = {.adapter = adapter,
                                .threads = s->threads,
+                               .fast = s->fast,
                                .compute = bf16 ? LF_BF16 : LF_F32,
                                .max_context = 216,
                                .slots = s->slots,
@@ -181,10 +184,10 @@ static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got 
 static void test_model(const char *name, const char *dir, int64_t vocab, bool bf16, bool prefix)
 {
     static const struct setting settings[] = {
-        {1, 1, 1, 64, 0, false, false},   {1, 2, 3, 64, 0, false, false},
-        {2, 3, 64, 64, 0, true, false},   {3, 4, 17, 128, 0, false, false},
-        {2, 5, 64, 64, 700, true, false}, {1, 5, 33, 192, 0, false, false},
-        {2, 10, 64, 64, 0, false, false},
+        {1, 1, 1, 64, 0, false, false, false},   {1, 2, 3, 64, 0, false, false, false},
+        {2, 3, 64, 64, 0, true, false, false},   {3, 4, 17, 128, 0, false, false, false},
+        {2, 5, 64, 64, 700, true, false, false}, {1, 5, 33, 192, 0, false, false, false},
+        {2, 10, 64, 64, 0, false, false, false},
     };
     lf_gen_job jobs[N_JOBS];
     struct got *ref = calloc(1, sizeof *ref), *got = calloc(1, sizeof *got);
@@ -230,11 +233,11 @@ static void test_guesses(const char *name, const char *dir, int64_t vocab, bool 
                          struct lf_gen_stats *all)
 {
     static const struct setting settings[] = {
-        {1, 1, 1, 64, 0, false, true},
-        {1, 3, 17, 128, 700, true, true},
-        {2, 10, 64, 64, 0, false, true},
+        {1, 1, 1, 64, 0, false, true, false},
+        {1, 3, 17, 128, 700, true, true, false},
+        {2, 10, 64, 64, 0, false, true, false},
     };
-    static const struct setting plain = {1, 3, 16, 64, 0, false, false};
+    static const struct setting plain = {1, 3, 16, 64, 0, false, false, false};
     lf_gen_job jobs[N_JOBS];
     struct got *ref = calloc(1, sizeof *ref), *got = calloc(1, sizeof *got);
     int64_t drafted = 0;
@@ -273,12 +276,94 @@ static void test_guesses(const char *name, const char *dir, int64_t vocab, bool 
     free(got);
 }
 
+/* ---- latents in the cache ---- */
+
+/* The largest difference of log-probabilities of the same tokens, as long as texts are the same;
+ * *greedy: those that are not drawn are the same to their ends. */
+static double apart(const lf_gen_job *jobs, const struct got *a, const struct got *b, bool *greedy)
+{
+    double most = 0;
+    *greedy = true;
+    for (size_t j = 0; j < N_JOBS; j++) {
+        size_t i = 0;
+        for (; i < a->len[j] && i < b->len[j] && a->tokens[j][i] == b->tokens[j][i]; i++)
+            most = fmax(most, fabs((double)a->logprobs[j][i] - (double)b->logprobs[j][i]));
+        if (jobs[j].params.temperature <= 0)
+            *greedy = *greedy && i == a->len[j] && i == b->len[j];
+    }
+    return most;
+}
+
+static int64_t cache_bytes(const lf_model_config *c, bool fast, bool bf16)
+{
+    lf_err err = LF_ERR_INIT;
+    const struct lf_runner_opts o = {.threads = 1,
+                                     .fast = fast,
+                                     .compute = bf16 ? LF_BF16 : LF_F32,
+                                     .max_context = 216,
+                                     .slots = 3,
+                                     .max_rows = 4,
+                                     .page_tokens = 64};
+    json_t *j = lf_runner_plan(c, &o, &err);
+    if (!j)
+        tap_bail("plan: %s", err.text);
+    const int64_t n = json_integer_value(json_object_get(json_object_get(j, "bytes"), "state"));
+    json_decref(j);
+    return n;
+}
+
+/* With fast numerics the cache of a model with latent attention keeps latents. Texts are near those
+ * of the expanded form, and no other thing changes their bits; the cache has the bytes that it is
+ * for. */
+static void test_latents(const char *name, const char *dir, const lf_model_config *c, bool guesses)
+{
+    static const struct setting settings[] = {
+        {1, 3, 16, 64, 0, false, false, false}, {1, 1, 1, 64, 0, false, false, true},
+        {2, 3, 64, 64, 0, true, false, true},   {3, 4, 17, 128, 0, false, false, true},
+        {2, 5, 64, 64, 700, true, false, true}, {2, 10, 64, 192, 0, false, false, true},
+    };
+    lf_gen_job jobs[N_JOBS];
+    struct got *expanded = calloc(1, sizeof *expanded), *ref = calloc(1, sizeof *ref),
+               *got = calloc(1, sizeof *got);
+    bool same = true, greedy;
+    if (!expanded || !ref || !got)
+        tap_bail("no memory");
+    make_jobs(jobs, c->vocab);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        struct setting s = settings[i];
+        s.guesses = guesses && i > 1;
+        lf_runner *r = open_runner(dir, &s, false);
+        generate(r, jobs, &s, i == 0 ? expanded : i == 1 ? ref : got);
+        same = same && (i < 2 || same_got(ref, got, name));
+        lf_runner_close(r);
+    }
+    const double off = apart(jobs, expanded, ref, &greedy);
+    tap_ok(greedy && off > 0 && off < 1e-3,
+           "%s: greedy texts of latents are those of keys, log-probabilities %.1e apart", name,
+           off);
+    tap_ok(same, "%s: and have the same bits in any batch, pages, pieces and threads%s", name,
+           guesses ? ", guessed or not" : "");
+    const int64_t cells = 3 * 4 * 64, layers = c->layers,
+                  wide = c->heads * (c->nope_dim + c->rope_dim + c->v_dim),
+                  latent = c->kv_lora + c->rope_dim;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        const int64_t size = bf16 ? 2 : 4;
+        tap_ok(cache_bytes(c, false, bf16) == cells * layers * wide * size &&
+                   cache_bytes(c, true, bf16) == cells * layers * latent * size,
+               "%s: a token of the cache has %lld bytes a layer in place of %lld", name,
+               (long long)(latent * size), (long long)(wide * size));
+    }
+    free(expanded);
+    free(ref);
+    free(got);
+}
+
 /* The test can fail: other weights give other bits. */
 static void test_can_fail(const char *a, const char *b, int64_t vocab)
 {
     lf_gen_job jobs[N_JOBS];
     struct got *x = calloc(1, sizeof *x), *y = calloc(1, sizeof *y);
-    const struct setting s = {1, 4, 16, 64, 0, false, false};
+    const struct setting s = {1, 4, 16, 64, 0, false, false, false};
     bool greedy;
     if (!x || !y)
         tap_bail("no memory");
@@ -319,7 +404,7 @@ static void test_prefix_too_long(const char *dir)
     lf_err err = LF_ERR_INIT;
     lf_gen_job jobs[N_JOBS];
     lf_gen_model m;
-    const struct setting s = {1, 1, 16, 64, 0, false, false};
+    const struct setting s = {1, 1, 16, 64, 0, false, false, false};
     lf_runner *r = open_runner(dir, &s, false);
     make_jobs(jobs, 512);
     tap_rc(lf_runner_gen_model(r, &m, &err), 0, &err, NULL,
@@ -341,7 +426,7 @@ static void test_adapter(const char *dir, const lf_model_config *c)
     struct got with, without;
     lf_gen_job jobs[N_JOBS];
     lf_runner *r = NULL;
-    const struct setting s = {1, 3, 16, 64, 0, false, false};
+    const struct setting s = {1, 3, 16, 64, 0, false, false, false};
     snprintf(path, sizeof path, "%s/adapter", tap_tmpdir());
     snprintf(other, sizeof other, "%s/other", tap_tmpdir());
     if (infer_ckpt_write_adapter(path, c, &ac, dir, infer_ckpt_hot, &seed, &err) ||
@@ -476,6 +561,8 @@ int main(void)
         TAP(15, test_model(models[i].name, dirs[i], c.vocab, false, c.mask == LF_MASK_PREFIX));
         if (!models[i].f32_only)
             TAP(15, test_model(models[i].name, dirs[i], c.vocab, true, false));
+        if (c.kv_lora)
+            TAP(4, test_latents(models[i].name, dirs[i], &c, false));
     }
     lf_model_config llama;
     load_config(&llama, models[0].file, models[0].settings);
@@ -505,6 +592,8 @@ int main(void)
         TAP(4, test_guesses(name, dir, c.vocab, false, &guessed));
         if (i == 0)
             TAP(4, test_guesses(name, dir, c.vocab, true, &guessed));
+        if (c.kv_lora)
+            TAP(4, test_latents(name, dir, &c, true));
     }
     tap_ok(guessed.accepted > 0 && guessed.accepted < guessed.drafted,
            "%lld of %lld guesses are right", (long long)guessed.accepted,

@@ -631,6 +631,32 @@ static void test_json(void)
     json_decref(o);
 }
 
+/* Where a cache may keep latents: in fast numerics, at a width that attention takes, without an
+ * adapter on kv_b of any layer. */
+static void test_latents(const lf_model_config *c)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config odd = *c;
+    const struct lf_adapter_desc a = {.rank = 2, .scale = 1};
+    char group[64];
+    odd.kv_lora++;
+    lf_decoder *d = lf_decoder_create(c, T, &err), *e = lf_decoder_create(&odd, T, &err);
+    lf_pstore *ps = lf_pstore_create(&err);
+    if (!d || !e || !ps || lf_decoder_declare(d, ps, &err))
+        tap_bail("%s", err.text);
+    const bool may = lf_decoder_keeps_latents(d, ps, LF_FAST),
+               not = !lf_decoder_keeps_latents(d, ps, LF_INVARIANT) &&
+                     !lf_decoder_keeps_latents(e, ps, LF_FAST);
+    snprintf(group, sizeof group, "layers.%lld.attn.kv_b.weight", (long long)c->layers - 1);
+    if (lf_pstore_adapt(ps, group, NULL, 0, &a, &err))
+        tap_bail("%s", err.text);
+    tap_ok(may && not &&!lf_decoder_keeps_latents(d, ps, LF_FAST),
+           "an adapter on kv_b keeps latents out of the cache, as invariant numerics do");
+    lf_pstore_destroy(ps);
+    lf_decoder_destroy(d);
+    lf_decoder_destroy(e);
+}
+
 int main(void)
 {
     lf_model_config c, moe, latent;
@@ -672,6 +698,7 @@ int main(void)
     load(&latent, "tiny-llama.ini");
     latent.kv_lora = 8, latent.nope_dim = 4, latent.rope_dim = 4, latent.v_dim = 6;
     latent.head_dim = 8, latent.kv_heads = latent.heads;
+    TAP(1, test_latents(&latent));
     TAP(1, refuse(&latent, "k", 2, LF_EINVAL, "known are all, q, kv_a, k_b, kv_b, v_b, o, gate,"));
     TAP(1, refuse(&c, "q qkv", 2, LF_EINVAL, "as a whole and by its parts"));
     TAP(1, refuse(&c, "q+v v", 2, LF_EINVAL, "named twice, joined with others and not"));
