@@ -4,14 +4,16 @@
  * weights, one JSON line.
  *
  *     model_bench train  MODEL.ini B T f32|bf16 fast|invariant STEPS THREADS [none|selective|full]
- *     model_bench decode MODEL.ini B NEW f32|bf16 fast|invariant STEPS THREADS
+ *     model_bench decode MODEL.ini B NEW f32|bf16 fast|invariant STEPS THREADS [BEFORE]
  *
  * train: forward, backward, clipping, AdamW on one micro-batch of B packed documents of T tokens.
  * decode: a 16-token prompt in each of B sequences, then NEW - 1 greedy steps over the paged cache,
- * argmax on the host. In front of each timed step the FMA peak (train) or the read bandwidth
- * (decode) of the machine is measured in the same process, so that shares hold when its speed
- * drifts. The bytes of a decoding step are the weights that multiply a token, the keys and values
- * of half of the positions that are fed (B times), and the states of scans and convolutions.
+ * argmax on the host; BEFORE tokens stand in the cache already, of whatever it holds. With latent
+ * attention the cache is of latents in fast numerics, as in generation. In front of each timed step
+ * the FMA peak (train) or the read bandwidth (decode) of the machine is measured in the same
+ * process, so that shares hold when its speed drifts. The bytes of a decoding step are the weights
+ * that multiply a token, the keys and values, or latents, of BEFORE and half of the positions that
+ * are fed (B times), and the states of scans and convolutions.
  *
  * With LF_BENCH_TURNS in the environment each timed step of train waits for a line of the input and
  * answers with its seconds by the clock and of CPU, so that another program can take turns with it.
@@ -41,7 +43,7 @@ struct bench {
     lf_exec *ex;
     lf_profile
         *profile; /* with LF_BENCH_PROFILE in the environment: of every step, told at the end */
-    int64_t B, T;
+    int64_t B, T, before;
     int steps, threads;
     enum lf_dtype compute;
     enum lf_numeric mode;
@@ -164,7 +166,12 @@ static void train(struct bench *b, enum lf_recompute recompute)
 /* Pages of a sequence. */
 static int64_t pages_of(const struct bench *b)
 {
-    return (PROMPT + b->T + PAGE - 1) / PAGE;
+    return (b->before + PROMPT + b->T + PAGE - 1) / PAGE;
+}
+
+static bool keeps_latents(const struct bench *b)
+{
+    return lf_decoder_keeps_latents(b->dec, b->ps, b->mode);
 }
 
 /* Bytes of a decoding step. */
@@ -176,13 +183,15 @@ static struct decode_bytes decode_bytes_of(const struct bench *b, double states)
     const int64_t size = b->compute == LF_BF16 ? 2 : 4;
     int64_t token = 0;
     for (int64_t l = 0; l < b->c.layers; l++)
-        if (lf_model_layer_attends(&b->c, l))
+        if (lf_model_layer_attends(&b->c, l) && keeps_latents(b))
+            token += b->c.kv_lora + b->c.rope_dim;
+        else if (lf_model_layer_attends(&b->c, l))
             token += lf_model_layer_kv_heads(&b->c, l) *
                      (lf_model_layer_head_dim(&b->c, l) + lf_model_layer_value_dim(&b->c, l));
-    return (struct decode_bytes){.weights = (double)(lf_model_matmul_params(&b->c) * size),
-                                 .cache = (double)(b->B * token * size * (PROMPT + b->T)) / 2,
-                                 .state =
-                                     states - (double)(b->B * pages_of(b) * PAGE * token * size)};
+    return (struct decode_bytes){
+        .weights = (double)(lf_model_matmul_params(&b->c) * size),
+        .cache = (double)(b->B * token * size * (2 * b->before + PROMPT + b->T)) / 2,
+        .state = states - (double)(b->B * pages_of(b) * PAGE * token * size)};
 }
 
 static int argmax(const float *z, int64_t n)
@@ -194,8 +203,8 @@ static int argmax(const float *z, int64_t n)
     return best;
 }
 
-/* One pass over positions 0 .. PROMPT + NEW: prompts go row by row through the same bucket, only
- * the later steps are timed. */
+/* One pass over positions BEFORE .. BEFORE + PROMPT + NEW: prompts go row by row through the same
+ * bucket, only the later steps are timed. */
 static void decode_once(struct bench *b, int chain, double *step_s, double *last)
 {
     int64_t B = b->B, pages = pages_of(b);
@@ -210,7 +219,7 @@ static void decode_once(struct bench *b, int chain, double *step_s, double *last
     for (int32_t p = 0; p < PROMPT + b->T - 1; p++) {
         double t0 = lf_now_s();
         for (int64_t i = 0; i < B; i++) {
-            pos[i] = p;
+            pos[i] = (int32_t)b->before + p;
             if (p < PROMPT)
                 tok[i] = (int32_t)(lf_rng_u32(2, (uint32_t)i, (uint64_t)p) % (uint32_t)b->c.vocab);
         }
@@ -241,7 +250,8 @@ static void decode(struct bench *b)
                                  .page_tokens = PAGE,
                                  .n_select = b->B,
                                  .cache = b->compute,
-                                 .mode = b->mode};
+                                 .mode = b->mode,
+                                 .latent = keeps_latents(b)};
     lf_graph *g = lf_decoder_paged_graph(b->dec, b->ps, "decode", &p, &err);
     int chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.packed = true}, &err) : -1;
     need(chain);
@@ -266,7 +276,7 @@ int main(int argc, char **argv)
 {
     if (argc < 9) {
         fprintf(stderr, "usage: model_bench train|decode MODEL.ini B T f32|bf16 fast|invariant "
-                        "STEPS THREADS [none|selective|full]\n");
+                        "STEPS THREADS [none|selective|full|BEFORE]\n");
         return 2;
     }
     struct bench b = {.B = strtol(argv[3], NULL, 10),
@@ -277,9 +287,10 @@ int main(int argc, char **argv)
                       .steps = (int)strtol(argv[7], NULL, 10),
                       .threads = (int)strtol(argv[8], NULL, 10)};
     bool training = strcmp(argv[1], "train") == 0;
-    if (b.B < 1 || b.T < 2 || b.steps < 1 || b.steps > MAX_STEPS || b.threads < 1)
+    b.before = argc > 9 && !training ? strtol(argv[9], NULL, 10) : 0;
+    if (b.B < 1 || b.T < 2 || b.steps < 1 || b.steps > MAX_STEPS || b.threads < 1 || b.before < 0)
         return 2;
-    open_model(&b, argv[2], training ? b.T : PROMPT + b.T);
+    open_model(&b, argv[2], training ? b.T : b.before + PROMPT + b.T);
     enum lf_recompute rc = argc > 9 && !strcmp(argv[9], "full")        ? LF_RECOMPUTE_FULL
                            : argc > 9 && !strcmp(argv[9], "selective") ? LF_RECOMPUTE_SELECTIVE
                                                                        : LF_RECOMPUTE_NONE;
