@@ -2,6 +2,9 @@
  *
  * Products of single heads: tasks over (head, block of rows, block of columns), each a gemm by the
  * thread that takes it. How they are cut enters no element's chain (gemm_int.h).
+ *
+ * Few rows times W_h [K, N] are bound by reading W_h, which gemm would pack first. They are added
+ * up row by row of W_h, in the one chain that gemm has for a K of one chunk.
  */
 #include "config.h"
 
@@ -15,6 +18,9 @@ LF_CPU_DECLARE(gemm_heads)
 
 enum {
     ROWS = 256 / LF_MR * LF_MR, /* of a task at most */
+    FEW = 4,                    /* rows for which W_h is not packed */
+    WIDE = 512,                 /* columns of their sums at a time */
+    DEEP = 4,                   /* rows of W_h that are added at a time */
     COLS = 128                  /* of a task at least, where heads are fewer than threads */
 };
 
@@ -80,6 +86,57 @@ static void keep_tail(const struct lf_k_gemm_heads *a, int64_t head, int64_t row
                (size_t)a->tail * lf_dtype_size((enum lf_dtype)a->x_type));
 }
 
+static bool few_rows(const struct lf_k_gemm_heads *a)
+{
+    return !a->tb && a->rows <= FEW && a->k <= lf_k_chunk(a->k) &&
+           (a->x_type == LF_F32 || !LF_BF16_DOT);
+}
+
+/* sum[0 ... n) += x[i] w[i] for i = 0 ... deep - 1, in this order; rows of w are ldw apart. */
+LF_INLINE void add_rows(float *sum, int64_t n, const float *x, const void *w, int64_t ldw,
+                        int64_t deep, uint8_t t)
+{
+    LF_EACH_VEC(c, lanes, n)
+    {
+        lf_v s = lf_v_load(sum + c);
+        for (int64_t i = 0; i < deep; i++)
+            s = lf_v_fma(lf_v_set1(x[i]), lf_get(lf_at(w, i * ldw, t), c, t, lanes), s);
+        lf_v_store(sum + c, s);
+    }
+}
+
+LF_INLINE void few_columns(const struct lf_k_gemm *g, int64_t c0, int64_t n, uint8_t t)
+{
+    float sum[FEW][WIDE] = {{0}}, x[DEEP];
+    for (int64_t k = 0; k < g->k; k += DEEP) {
+        const int64_t deep = g->k - k < DEEP ? g->k - k : DEEP;
+        const void *w = lf_at(g->b, k * g->ldb + c0, t);
+        for (int64_t r = 0; r < g->m; r++) {
+            for (int64_t i = 0; i < deep; i++)
+                x[i] = t == LF_BF16 ? lf_bf16_to_f32(((const uint16_t *)g->a)[r * g->lda + k + i])
+                                    : ((const float *)g->a)[r * g->lda + k + i];
+            if (deep == DEEP)
+                add_rows(sum[r], n, x, w, g->ldb, DEEP, t);
+            else
+                add_rows(sum[r], n, x, w, g->ldb, deep, t);
+        }
+    }
+    for (int64_t r = 0; r < g->m; r++)
+        LF_EACH_VEC(c, lanes, n)
+    lf_put(lf_at_w(g->c, r * g->ldc + c0, t), c, t, lanes, lf_v_load(sum[r] + c));
+}
+
+static void few_product(const struct lf_k_gemm *g)
+{
+    for (int64_t c = 0; c < g->n; c += WIDE) {
+        const int64_t n = g->n - c < WIDE ? g->n - c : WIDE;
+        if (g->ab_type == LF_BF16)
+            few_columns(g, c, n, LF_BF16);
+        else
+            few_columns(g, c, n, LF_F32);
+    }
+}
+
 static int run_task(lf_queue *one, const struct lf_k_gemm_heads *a, const struct cut *c, int64_t t,
                     void *work)
 {
@@ -96,7 +153,11 @@ static int run_task(lf_queue *one, const struct lf_k_gemm_heads *a, const struct
     g.work_bytes = c->work;
     if (col == 0)
         keep_tail(a, head, row, rows);
-    return LF_SYM(gemm)(one, &g);
+    if (!few_rows(a))
+        return LF_SYM(gemm)(one, &g);
+    lf_border(one);
+    few_product(&g);
+    return LF_K_OK;
 }
 
 int LF_SYM(gemm_heads)(lf_queue *q, const struct lf_k_gemm_heads *a)
