@@ -156,8 +156,9 @@ static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape 
                            vr = {lf_at(a->v_pages, row * ldv + g * a->d_value, t), ldv * size, keys,
                                  a->d_value};
     LF_SYM(attn_pack_cols)(kt, &kr, s, ahead);
-    if (t == LF_F32 && a->d_value == s->dvp &&
-        b->n <= 2 * ATTN_MR) { /* few rows: a copy would cost more than the long stride */
+    /* Few rows: a copy would cost more than the long stride. Nor does one pay for channels of
+     * keys, which are read just before. */
+    if (t == LF_F32 && a->d_value == s->dvp && (b->n <= 2 * ATTN_MR || a->v_pages == a->k_pages)) {
         LF_SYM(attn_block_tile)(b, s, j, kt, (const float *)vr.src, ldv);
         return;
     }
