@@ -16,6 +16,8 @@ LF_CU_HEAD += kernels/cuda/scan_args.h
 kernels_libkernels_a_SOURCES += kernels/cuda/scan.c
 LF_CU_CODE += kernels/cuda/mix.cu
 kernels_libkernels_a_SOURCES += kernels/cuda/mix.c
+LF_CU_CODE += kernels/cuda/altup.cu
+kernels_libkernels_a_SOURCES += kernels/cuda/altup.c
 LF_CU_CODE += kernels/cuda/xielu.cu
 LF_CU_HEAD += kernels/cuda/xielu.h
 kernels_libkernels_a_SOURCES += kernels/cuda/xielu.c
@@ -30,7 +32,7 @@ if HAVE_CUDA
 LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
 kernels/libkernels_a-images.$(OBJEXT) kernels/cuda/images.$(OBJEXT): $(LF_CU_FATBINS)
 CLEANFILES += $(LF_CU_FATBINS) $(LF_CU_FATBINS:.fatbin=.fatbin.log)
-$(LF_CU_FATBINS): kernels/kernels.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h $(LF_CU_HEAD) engine/base/rng.h
+$(LF_CU_FATBINS): kernels/kernels.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/altup.h $(LF_CU_HEAD) engine/base/rng.h
 SUFFIXES = .cu .fatbin
 # What every bit depends on (dev.h, "Numbers"). Last on the line, where NVCCFLAGS cannot undo it.
 LF_NVCC_NUMBERS = -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
@@ -108,6 +110,13 @@ TESTS += tests/op/cuda_mix_test
 tests_op_cuda_mix_test_SOURCES = tests/op/mix_test.c $(LF_CUDA_OP)
 tests_op_cuda_mix_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
 tests_op_cuda_mix_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+# Streams of a row.
+check_PROGRAMS += tests/op/cuda_altup_test
+TESTS += tests/op/cuda_altup_test
+tests_op_cuda_altup_test_SOURCES = tests/op/altup_test.c $(LF_CUDA_OP)
+tests_op_cuda_altup_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_altup_test_LDADD = $(LF_CUDA_TEST_LIBS)
 
 # An activation that is trained.
 check_PROGRAMS += tests/op/cuda_xielu_test

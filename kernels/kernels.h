@@ -67,8 +67,10 @@ enum lf_act {
     LF_ACT_GELU_QUICK, /* x * sigmoid(1.702 x) */
     LF_ACT_SILU,       /* x * sigmoid(x) */
     LF_ACT_RELU,
-    /* 1 / (1 + e^-x), a gate: of act and glu alone. The ends of products know those before it. */
-    LF_ACT_SIGMOID
+    /* 1 / (1 + e^-x), a gate, and tanh: of act and glu alone. The ends of products know those
+     * before them. */
+    LF_ACT_SIGMOID,
+    LF_ACT_TANH
 };
 
 /* An ordered stream of work. On the CPU a call runs at once, with at most `threads` threads. */
@@ -774,6 +776,7 @@ struct lf_k_dropout {
 
 /* ---- state-space and linear-attention mixers ------------------------------------------------- */
 
+#include "kernels/altup.h"
 #include "kernels/scan.h"
 #include "kernels/xielu.h"
 
@@ -897,6 +900,12 @@ struct lf_k_moe_balance {
     X(glu_bwd)                                                                                     \
     X(xielu_fwd)                                                                                   \
     X(xielu_bwd)                                                                                   \
+    X(altup_mix)                                                                                   \
+    X(altup_mix_dw)                                                                                \
+    X(match_rms_fwd)                                                                               \
+    X(match_rms_bwd)                                                                               \
+    X(gauss_topk_fwd)                                                                              \
+    X(gauss_topk_bwd)                                                                              \
     X(axpby)                                                                                       \
     X(fill)                                                                                        \
     X(gather_rows)                                                                                 \

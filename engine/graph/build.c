@@ -40,6 +40,13 @@ lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val w
     return lf_graph_op(g, LF_OP_EMBED, in, 4, &a);
 }
 
+lf_val lf_embed_some(lf_graph *g, lf_val token, lf_val wte, float scale, int64_t vocab)
+{
+    const int32_t in[] = {token.id, 0, wte.id, 0};
+    const struct lf_attr a = {.scale = scale, .v_all = vocab};
+    return lf_graph_op(g, LF_OP_EMBED, in, 4, &a);
+}
+
 lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias)
 {
     const int32_t in[] = {x.id, w.id, bias.id};

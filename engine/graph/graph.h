@@ -130,6 +130,9 @@ lf_val lf_tp_join(lf_graph *g, lf_val x);
 lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val wpe, float scale,
                 int32_t pos_offset);
 
+/* y = scale * wte[token], and zeros for a token that wte has no row for, which is below vocab */
+lf_val lf_embed_some(lf_graph *g, lf_val token, lf_val wte, float scale, int64_t vocab);
+
 /* y = x w^T + bias. w [N, K] has the rows of all members of a group; bias [1, N] or LF_NONE. */
 lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias);
 
@@ -252,6 +255,23 @@ lf_val lf_mix_rows(lf_graph *g, lf_val x, const struct lf_mix *m);
 lf_val lf_fold_rows(lf_graph *g, lf_val x, int k);
 /* Layer scale: gain[c] x[r, c]; gain is a parameter vector, or one number that is frozen. */
 lf_val lf_col_gate(lf_graph *g, lf_val x, lf_val gain);
+
+/* ---- streams of a row (kernels/altup.h has the formulas) ---- */
+
+struct lf_altup_opts {
+    int from, to; /* streams of x, and of the result */
+    int first;    /* streams of the result before it are 0 */
+    int read;     /* streams of x that count; 0: all */
+    float offset; /* added to each coefficient */
+};
+/* The streams of x [R, from * C] mixed by coefficients w [R, to * from] of each row: [R, to * C]. w
+ * LF_NONE: each coefficient is the offset. */
+lf_val lf_altup_mix(lf_graph *g, lf_val x, lf_val w, const struct lf_altup_opts *o);
+/* Each of `parts` parts of a row of x with the root mean square of that row of `like` [R, C]; means
+ * of squares below eps count as eps. */
+lf_val lf_match_rms(lf_graph *g, lf_val x, lf_val like, int parts, float eps);
+/* max(x - mean - k std, 0) with mean and standard deviation of the row */
+lf_val lf_gauss_topk(lf_graph *g, lf_val x, float k);
 
 /* ---- scans (kernels/scan.h has formulas, kinds of mixers and their sources) ---- */
 

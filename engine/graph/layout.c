@@ -355,7 +355,8 @@ static void vocabulary(const struct local *l, int32_t w, struct lf_attr *a)
     if (!w || g->ps->g[g->t[w].group].place != LF_PL_ROWS)
         return;
     a->v0 = g->ps->p[g->ps->g[g->t[w].group].first].box.lo[0];
-    a->v_all = g->t[w].rows;
+    if (a->v_all < g->t[w].rows) /* an embedding of more tokens than it has rows */
+        a->v_all = g->t[w].rows;
 }
 
 /* Does a node make a partial sum to which another rank adds the bias? */

@@ -460,6 +460,19 @@ static int scan_bwd(const struct node *v, int out)
     return out == SCANB_DSKIP ? over_rows(dx) : dx;
 }
 
+/* All columns of a row are of one rank: it is summed over, or consists of streams. */
+static int along_rows(const struct node *v)
+{
+    const int x = both(at(v, 0), at(v, 1));
+    return x == LF_PL_COLS ? BAD : nonlinear(x);
+}
+
+/* The same of a gradient dy. */
+static int along_rows_bwd(const struct node *v, int dy, int x)
+{
+    return x == LF_PL_COLS || at(v, dy) == LF_PL_COLS ? BAD : backward(at(v, dy), x);
+}
+
 /* An input of rows is there as a whole; a rank takes its rows of it. */
 static int addend(const struct node *v, int slot)
 {
@@ -587,6 +600,17 @@ static int place_out(const struct node *v, int out)
         return xielu(v);
     case LF_OP_XIELU_BWD:
         return xielu_bwd(v, out);
+    case LF_OP_ALTUP_MIX:
+        return v->n->a.inverse ? along_rows_bwd(v, ALTUP_X, at(v, ALTUP_W)) : along_rows(v);
+    case LF_OP_ALTUP_MIX_DW:
+        return along_rows_bwd(v, ALTUPB_DY, at(v, ALTUPB_X));
+    case LF_OP_MATCH_RMS:
+    case LF_OP_GAUSS_TOPK:
+        return along_rows(v);
+    case LF_OP_MATCH_RMS_BWD:
+        return along_rows_bwd(v, MATCHB_DY, both(at(v, MATCH_X), at(v, MATCH_LIKE)));
+    case LF_OP_GAUSS_TOPK_BWD:
+        return along_rows_bwd(v, TOPKB_DY, at(v, TOPKB_X));
     case LF_OP_CONV:
         return conv(v);
     case LF_OP_CONV_BWD:

@@ -93,6 +93,12 @@ enum lf_op {
     LF_OP_MOE_GAIN,
     LF_OP_MOE_GAIN_DW,
     LF_OP_HEADS_LINEAR,
+    LF_OP_ALTUP_MIX,
+    LF_OP_ALTUP_MIX_DW,
+    LF_OP_MATCH_RMS,
+    LF_OP_MATCH_RMS_BWD,
+    LF_OP_GAUSS_TOPK,
+    LF_OP_GAUSS_TOPK_BWD,
     LF_OP_COUNT
 };
 
@@ -196,6 +202,10 @@ enum { COLGB_X, COLGB_DY, COLGB_GAIN };
 enum { COLGB_DX, COLGB_DGAIN };
 enum { XIELU_X, XIELU_POSITIVE, XIELU_NEGATIVE, XIELU_BETA, XIELU_EPS, XIELUB_DY };
 enum { XIELUB_DX, XIELUB_DPOSITIVE, XIELUB_DNEGATIVE };
+enum { ALTUP_X, ALTUP_W };
+enum { ALTUPB_X, ALTUPB_DY };
+enum { MATCH_X, MATCH_LIKE, MATCHB_DY };
+enum { TOPKB_X, TOPKB_DY };
 enum { JOIN_X, JOIN_Z };
 enum {
     QUANT_QT,
@@ -257,6 +267,8 @@ LF_SHAPE(moe_gain);
 LF_SHAPE(row_gate);
 LF_SHAPE(mix_rows);
 LF_SHAPE(xielu);
+LF_SHAPE(altup_mix);
+LF_SHAPE(match_rms);
 LF_SHAPE(col_gate);
 LF_SHAPE(fold_rows);
 LF_SHAPE(dora_norm);
@@ -282,6 +294,9 @@ LF_VJP(attn);
 LF_VJP(act);
 LF_VJP(glu);
 LF_VJP(xielu);
+LF_VJP(altup_mix);
+LF_VJP(match_rms);
+LF_VJP(gauss_topk);
 LF_VJP(add);
 LF_VJP(scale);
 LF_VJP(copy);
@@ -340,6 +355,12 @@ LF_EMIT(attn_sinks_bwd);
 LF_EMIT(act_bwd);
 LF_EMIT(glu_bwd);
 LF_EMIT(xielu_bwd);
+LF_EMIT(altup_mix);
+LF_EMIT(altup_mix_dw);
+LF_EMIT(match_rms);
+LF_EMIT(match_rms_bwd);
+LF_EMIT(gauss_topk);
+LF_EMIT(gauss_topk_bwd);
 LF_EMIT(moe_route);
 LF_EMIT(moe_stats);
 LF_EMIT(moe_sort);

@@ -29,7 +29,7 @@ LF_NO_WORK(dropout)
 
 static bool act_known(uint8_t act)
 {
-    return act <= LF_ACT_SIGMOID;
+    return act <= LF_ACT_TANH;
 }
 
 int LF_SYM(act_fwd_check)(const struct lf_k_act_fwd *a)
@@ -70,8 +70,11 @@ LF_INLINE void act_rows(const struct lf_k_act_fwd *a, int64_t r0, int64_t r1, ui
     case LF_ACT_RELU:                                                                              \
         call(LF_ACT_RELU);                                                                         \
         break;                                                                                     \
-    default:                                                                                       \
+    case LF_ACT_SIGMOID:                                                                           \
         call(LF_ACT_SIGMOID);                                                                      \
+        break;                                                                                     \
+    default:                                                                                       \
+        call(LF_ACT_TANH);                                                                         \
         break;                                                                                     \
     }
 #define LF_TYPE_SPLIT(fn, act)                                                                     \

@@ -8,10 +8,9 @@
  */
 #include "config.h"
 
-#include <omp.h>
-
 #include "kernels/cpu/gemm_int.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/team.h"
 
 LF_CPU_DECLARE(gemm)
 LF_CPU_DECLARE(gemm_heads)
@@ -160,25 +159,35 @@ static int run_task(lf_queue *one, const struct lf_k_gemm_heads *a, const struct
     return LF_K_OK;
 }
 
+struct tasks {
+    lf_queue *q;
+    const struct lf_k_gemm_heads *a;
+    struct cut c;
+    int64_t next;
+    int rc; /* of a task that failed */
+};
+
+/* Takes tasks until there are none, each a product of this thread alone. */
+static void run_tasks(void *arg, int member)
+{
+    struct tasks *w = arg;
+    lf_queue one = {.threads = 1, .border = w->q->border, .border_arg = w->q->border_arg};
+    void *work = (char *)w->a->work + (size_t)member * w->c.work;
+    const int64_t n = w->a->heads * w->c.row_blocks * w->c.col_blocks;
+    for (int64_t t = lf_take(&w->next); t < n; t = lf_take(&w->next)) {
+        const int rc = run_task(&one, w->a, &w->c, t, work);
+        if (rc != LF_K_OK)
+            __atomic_store_n(&w->rc, rc, __ATOMIC_RELAXED);
+    }
+}
+
 int LF_SYM(gemm_heads)(lf_queue *q, const struct lf_k_gemm_heads *a)
 {
     if (LF_SYM(gemm_heads_check)(a))
         return LF_K_EINVAL;
-    const struct cut c = cut_of(a, q->threads);
-    if (a->work_bytes < (size_t)q->threads * c.work)
+    struct tasks w = {.q = q, .a = a, .c = cut_of(a, q->threads), .rc = LF_K_OK};
+    if (a->work_bytes < (size_t)q->threads * w.c.work)
         return LF_K_EINVAL;
-    int rc = LF_K_OK;
-#pragma omp parallel num_threads(q->threads) reduction(min : rc)
-    {
-        const bool caller = omp_get_thread_num() == 0; /* of this kernel, not of its products */
-        lf_queue one = {
-            .threads = 1, .border = caller ? q->border : NULL, .border_arg = q->border_arg};
-        void *work = (char *)a->work + (size_t)omp_get_thread_num() * c.work;
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t t = 0; t < a->heads * c.row_blocks * c.col_blocks; t++) {
-            const int failed = run_task(&one, a, &c, t, work);
-            rc = failed < rc ? failed : rc;
-        }
-    }
-    return rc;
+    lf_team_call(q, q->threads, run_tasks, &w);
+    return w.rc;
 }

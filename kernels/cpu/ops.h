@@ -140,6 +140,8 @@ LF_INLINE lf_v lf_act_f(uint8_t act, lf_v x)
         return lf_v_select(x < lf_v_set1(0.0f), lf_v_set1(0.0f), x);
     case LF_ACT_SIGMOID:
         return lf_v_sigmoid(x);
+    case LF_ACT_TANH:
+        return lf_v_tanh(x);
     default:
         return x;
     }
@@ -179,6 +181,10 @@ LF_INLINE lf_v lf_act_df(uint8_t act, lf_v x, lf_v *value)
         s = lf_v_sigmoid(x);
         *value = s;
         return s * (one - s);
+    case LF_ACT_TANH:
+        s = lf_v_tanh(x);
+        *value = s;
+        return (one - s) * (one + s);
     default:
         *value = x;
         return one;

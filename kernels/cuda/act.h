@@ -46,6 +46,8 @@ LF_DEV float lf_act(int act, float x)
         return x < 0.0f ? 0.0f : x; /* NaN stays NaN */
     case LF_ACT_SIGMOID:
         return lf_sigmoid(x);
+    case LF_ACT_TANH:
+        return tanhf(x);
     default:
         return x;
     }
@@ -80,6 +82,10 @@ LF_DEV float lf_act_slope(int act, float x, float *value)
         s = lf_sigmoid(x);
         *value = s;
         return s * (1.0f - s);
+    case LF_ACT_TANH:
+        s = tanhf(x);
+        *value = s;
+        return (1.0f - s) * (1.0f + s);
     default:
         *value = x;
         return 1.0f;
@@ -106,6 +112,9 @@ LF_DEV float lf_act_slope(int act, float x, float *value)
         break;                                                                                     \
     case LF_ACT_SIGMOID:                                                                           \
         CALL(LF_ACT_SIGMOID);                                                                      \
+        break;                                                                                     \
+    case LF_ACT_TANH:                                                                              \
+        CALL(LF_ACT_TANH);                                                                         \
         break;                                                                                     \
     default:                                                                                       \
         CALL(LF_ACT_NONE);                                                                         \

@@ -36,7 +36,7 @@ static int64_t eights(int64_t rows, int64_t c)
 
 static bool act_ok(int64_t rows, int64_t c, uint8_t act, uint8_t type)
 {
-    return rows >= 0 && c > 0 && act <= LF_ACT_SIGMOID && lf_cu_float(type);
+    return rows >= 0 && c > 0 && act <= LF_ACT_TANH && lf_cu_float(type);
 }
 
 int lf_cuda_fill_check(const struct lf_k_fill *a)

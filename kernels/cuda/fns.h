@@ -163,6 +163,14 @@
     X(mix, col_gate_fwd)                                                                           \
     X(mix, col_gate_bwd)
 
+#define LF_CU_FNS_ALTUP(X)                                                                         \
+    X(altup, altup_mix)                                                                            \
+    X(altup, altup_mix_dw)                                                                         \
+    X(altup, match_rms_fwd)                                                                        \
+    X(altup, match_rms_bwd)                                                                        \
+    X(altup, gauss_topk_fwd)                                                                       \
+    X(altup, gauss_topk_bwd)
+
 #define LF_CU_FNS_XIELU(X)                                                                         \
     X(xielu, xielu_fwd)                                                                            \
     X(xielu, xielu_bwd)                                                                            \
@@ -205,6 +213,7 @@
     LF_CU_FNS_CACHE(X)                                                                             \
     LF_CU_FNS_DORA(X)                                                                              \
     LF_CU_FNS_MIX(X)                                                                               \
+    LF_CU_FNS_ALTUP(X)                                                                             \
     LF_CU_FNS_XIELU(X)                                                                             \
     LF_CU_FNS_SCAN(X)                                                                              \
     LF_CU_FNS_FP8(X)                                                                               \
@@ -229,6 +238,7 @@
     X(gemm_wgmma)                                                                                  \
     X(grouped)                                                                                     \
     X(mix)                                                                                         \
+    X(altup)                                                                                       \
     X(xielu)                                                                                       \
     X(moe)                                                                                         \
     X(optim)                                                                                       \

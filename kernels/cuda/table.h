@@ -71,6 +71,14 @@
     X(col_gate_fwd)                                                                                \
     X(col_gate_bwd)
 
+#define LF_CUDA_LIST_ALTUP(X)                                                                      \
+    X(altup_mix)                                                                                   \
+    X(altup_mix_dw)                                                                                \
+    X(match_rms_fwd)                                                                               \
+    X(match_rms_bwd)                                                                               \
+    X(gauss_topk_fwd)                                                                              \
+    X(gauss_topk_bwd)
+
 #define LF_CUDA_LIST_XIELU(X)                                                                      \
     X(xielu_fwd)                                                                                   \
     X(xielu_bwd)
@@ -107,6 +115,7 @@
     LF_CUDA_LIST_CACHE(X)                                                                          \
     LF_CUDA_LIST_DORA(X)                                                                           \
     LF_CUDA_LIST_MIX(X)                                                                            \
+    LF_CUDA_LIST_ALTUP(X)                                                                          \
     LF_CUDA_LIST_XIELU(X)                                                                          \
     LF_CUDA_LIST_SCAN(X)                                                                           \
     LF_CUDA_LIST_FP8(X)                                                                            \

@@ -27,6 +27,8 @@ static double ref_act(int act, double x)
         return x > 0 ? x : 0;
     case LF_ACT_SIGMOID:
         return 1 / (1 + exp(-x));
+    case LF_ACT_TANH:
+        return tanh(x);
     default:
         return x;
     }
@@ -463,7 +465,7 @@ int main(void)
         const struct lf_kernels *k = op_kernels(i);
         for (int type = LF_F32; k && type <= OP_LAST_FLOAT; type++) {
             for (int s = 0; s < SHAPES; s++) {
-                for (int act = LF_ACT_NONE; act <= LF_ACT_SIGMOID; act++) {
+                for (int act = LF_ACT_NONE; act <= LF_ACT_TANH; act++) {
                     TAP(1 + 2 * checks(shapes[s], type), test_act(k, shapes[s], type, act));
                     TAP(1 + 3 * checks(shapes[s], type),
                         test_glu(k, shapes[s], type, act, (struct bent){0, 0}));

@@ -248,6 +248,20 @@ static void test_head_errors(void)
     done(&f, LF_EINVAL, "fewer channels than it takes", "heads too narrow for their product");
 }
 
+/* Streams side by side, and magnitudes to match. */
+static void test_stream_errors(void)
+{
+    struct fix f = fix();
+    lf_altup_mix(f.g, f.x, LF_NONE, &(struct lf_altup_opts){.from = 3, .to = 2});
+    done(&f, LF_EINVAL, "its columns are no streams", "columns that no streams have");
+    f = fix();
+    lf_altup_mix(f.g, f.x, lf_slice(f.g, f.x, 0, 3), &(struct lf_altup_opts){.from = 2, .to = 2});
+    done(&f, LF_EINVAL, "for each pair of streams", "too few coefficients");
+    f = fix();
+    lf_match_rms(f.g, f.x, lf_slice(f.g, f.x, 0, C / 4), 3, 1e-5f);
+    done(&f, LF_EINVAL, "parts of the width of like", "parts of another width");
+}
+
 static void test_store_errors(void)
 {
     lf_pstore *ps = store();
@@ -475,6 +489,7 @@ int main(void)
     TAP(13, test_errors());
     TAP(9, test_picture_errors());
     TAP(7, test_head_errors());
+    TAP(3, test_stream_errors());
     TAP(5, test_store_errors());
     TAP(4, test_plan_errors());
     TAP(7, test_shared_cast());

@@ -144,6 +144,21 @@ static lf_val heads(lf_graph *g, lf_val x, struct dice *d)
     return lf_attention(g, q, k, v, lf_input(g, "documents", LF_I32, 3, 1), LF_NONE, &o);
 }
 
+/* Two streams that take in what coefficients of the row make of one, and four made of three. */
+static lf_val streams(lf_graph *g, lf_val x, struct dice *d)
+{
+    enum { HALF = COLS / 2 };
+    const struct lf_altup_opts two = {.from = 2, .to = 2, .offset = 0.5f},
+                               four = {.from = 3, .to = 4, .first = 1, .read = 2, .offset = 1};
+    const lf_val all = lf_linear(g, x, lf_paramf(g, "wide%u", roll(d, 4)), LF_NONE),
+                 w = lf_act(g, lf_slice(g, all, 0, 4), LF_ACT_TANH),
+                 one = lf_slice(g, all, 4, HALF), like = lf_slice(g, all, 4 + HALF, HALF),
+                 rest = lf_slice(g, all, 4 + COLS, COLS - 4),
+                 y = lf_altup_mix(g, lf_heads_join(g, one, lf_gauss_topk(g, one, 0.3f), 1), w,
+                                  &two);
+    return lf_add(g, lf_match_rms(g, y, like, 2, 1e-5f), lf_altup_mix(g, rest, LF_NONE, &four));
+}
+
 struct pool {
     lf_val v[POOL];
     bool slice[POOL], used[POOL];
@@ -234,7 +249,7 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
         y = lf_add(g, x, mixed(g, lf_param(g, "embed0"), true));
         break;
     case 12:
-        y = heads(g, x, d);
+        y = roll(d, 2) ? heads(g, x, d) : streams(g, x, d);
         break;
     default:
         y = lf_dropout(g, x, 0.25f, "drop", sample, pos);
