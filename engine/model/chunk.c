@@ -11,6 +11,10 @@ struct lf_decoder_chunk lf_dec_whole(const lf_model_config *c)
 int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *k, lf_err *err)
 {
     const bool whole = k->first && k->last;
+    if (!whole && c->altup_streams)
+        return lf_fail(err, LF_ENOTSUP,
+                       "[model] altup_streams: several streams do not go from one stage of a "
+                       "pipeline to the next; take pipeline = 1");
     if (!whole && (c->per_layer_dim || c->kv_shared_layers))
         return lf_fail(
             err, LF_ENOTSUP,

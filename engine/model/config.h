@@ -298,8 +298,15 @@ typedef struct lf_model_config {
     /* So many last layers make no keys and values: each reads those of the last layer before them
      * of its own mixer (f or w). Their MLP has the inner width kv_shared_ffn; 0 = ffn */
     int64_t kv_shared_layers, kv_shared_ffn;
-    /* P > 0: behind its MLP a layer reads P channels of its own that a token has (per_layer.c) */
-    int64_t per_layer_dim;
+    /* P > 0: behind its MLP a layer reads P channels of its own that a token has (per_layer.c);
+     * tokens from per_layer_vocab on have none of theirs, 0 = all tokens have */
+    int64_t per_layer_dim, per_layer_vocab;
+    /* N > 0: streams side by side, of which layers compute the first (altup.c) */
+    int64_t altup_streams;
+    int64_t laurel_rank; /* > 0: a low-rank branch beside each mixer (altup.c) */
+    /* of each layer, as far as the list goes: the share of its MLP's gate that is cut off by mean
+     * and standard deviation of the row, before the activation; 0: nothing is */
+    lf_model_list gate_sparsity;
     bool layer_gain; /* what a layer gives is multiplied by a frozen number of it */
     bool tied_head;  /* head.weight is embed.weight */
     bool norm_head;  /* logits = x . w_v / |w_v| (Baichuan 2) */
@@ -543,6 +550,10 @@ int64_t lf_model_dense_layers(const lf_model_config *c);
 bool lf_model_has_dense(const lf_model_config *c);
 /* The inner width of that MLP. */
 int64_t lf_model_layer_ffn(const lf_model_config *c, int64_t layer);
+/* The share of gate_sparsity of layer l. Its quantile: below what, in standard deviations, that
+ * share of a normal distribution lies. */
+double lf_model_layer_sparsity(const lf_model_config *c, int64_t layer);
+double lf_model_quantile(double share);
 /* The layer whose keys and values layer l reads: l itself, but for kv_shared_layers; -1: there is
  * none. */
 int64_t lf_model_layer_keys(const lf_model_config *c, int64_t layer);

@@ -306,6 +306,31 @@ static int check_shared(const lf_model_config *c, lf_err *err)
     }
     if (c->per_layer_dim && (c->mlp != LF_MLP_GLU || c->norm != LF_NORM_RMS))
         CONTRADICTION("per_layer_dim", "it goes with mlp = glu and norm = rms");
+    if (c->vocab && c->per_layer_vocab >= c->vocab)
+        CONTRADICTION("per_layer_vocab",
+                      "%lld of %lld tokens; leave it out where all have channels",
+                      (long long)c->per_layer_vocab, (long long)c->vocab);
+    return 0;
+}
+
+/* Streams, the branch beside a mixer, and gates that are cut. */
+static int check_altup(const lf_model_config *c, lf_err *err)
+{
+    if (c->altup_streams == 1)
+        CONTRADICTION("altup_streams", "one stream is a model without them: leave it out");
+    if (c->altup_streams && (c->parallel_block != LF_PARALLEL_NO || c->layer_gain))
+        CONTRADICTION(c->layer_gain ? "layer_gain" : "parallel_block",
+                      "does not go with altup_streams");
+    if (c->laurel_rank && c->parallel_block != LF_PARALLEL_NO)
+        CONTRADICTION("laurel_rank", "it joins the stream between mixer and MLP, which stand side "
+                                     "by side with parallel_block");
+    if (c->gate_sparsity.n > c->layers)
+        CONTRADICTION("gate_sparsity", "%lld shares for %lld layers", (long long)c->gate_sparsity.n,
+                      (long long)c->layers);
+    for (int64_t l = 0; l < c->layers; l++)
+        if (lf_model_layer_sparsity(c, l) > 0 &&
+            (c->mlp != LF_MLP_GLU || !lf_model_layer_dense(c, l)))
+            CONTRADICTION("gate_sparsity", "layer %lld has no MLP with a gate", (long long)l);
     return 0;
 }
 
@@ -397,6 +422,7 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"v_norm", c->v_norm, attends, "layers with attention"},
         {"keys_as_values", c->keys_as_values, attends, "layers with attention"},
         {"kv_shared_ffn", c->kv_shared_ffn > 0, c->kv_shared_layers > 0, "kv_shared_layers"},
+        {"per_layer_vocab", c->per_layer_vocab > 0, c->per_layer_dim > 0, "per_layer_dim"},
         {"qk_norm_all_heads", c->qk_norm_all_heads, c->qk_norm, "qk_norm"},
         {"qk_norm_after_rope", c->qk_norm_after_rope, c->qk_norm && c->position == LF_POS_ROPE,
          "qk_norm and rope"},
@@ -423,8 +449,7 @@ static int check_no_experts(const lf_model_config *c, lf_err *err)
         "shared_gate",       "expert_bias",      "router_linear_bias", "router_score",
         "router_renorm",     "router_scale",     "router_groups",      "router_top_groups",
         "router_bias",       "router_bias_rate", "router_aux",         "router_norm",
-        "router_on_input",
-        "expert_gain"};
+        "router_on_input",   "expert_gain"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (lf_model_by_hand(c, keys[i]))
             CONTRADICTION(keys[i], "means nothing without experts");
@@ -631,6 +656,9 @@ static int check_sight(lf_model_config *c, lf_err *err)
             CONTRADICTION(lf_model_keys[i].name, "means nothing without mae.layers");
     if (!c->vision.family)
         return 0;
+    if (c->altup_streams)
+        CONTRADICTION("altup_streams", "rows of pictures enter one stream: leave out "
+                                       "vision.family");
     if (c->per_layer_dim)
         CONTRADICTION("per_layer_dim", "rows of pictures have no token whose channels layers could "
                                        "read: leave out vision.family");
@@ -660,6 +688,7 @@ static int check_mtp(const lf_model_config *c, lf_err *err)
         {"position", c->position == LF_POS_LEARNED, "it is added to the embedding"},
         {"per_layer_dim", c->per_layer_dim > 0, "it has channels for the layers of the model"},
         {"kv_shared_layers", c->kv_shared_layers > 0, "it has keys and values of its own"},
+        {"altup_streams", c->altup_streams > 0, "it reads one stream"},
     };
     for (size_t i = 0; c->mtp_layers && i < sizeof without / sizeof *without; i++)
         if (without[i].set)
@@ -704,6 +733,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_latent(c, err);
     if (rc == 0)
         rc = check_shared(c, err);
+    if (rc == 0)
+        rc = check_altup(c, err);
     if (rc == 0)
         rc = check_mixers_read(c, err); /* before defaults are filled in */
     if (rc == 0)

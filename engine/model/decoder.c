@@ -162,6 +162,8 @@ static lf_val trunk(struct lf_dec_build *b)
     lf_val x = b->chunk.first ? bottom(b) : lf_dec_chunk_in(b);
     if (c->per_layer_dim)
         b->per_layer = lf_dec_per_layer(b, x);
+    if (c->altup_streams)
+        x = lf_dec_altup_in(b, x);
     for (int64_t l = b->chunk.begin; l < b->chunk.end; l++) {
         lf_block_begin(b->g, (int)l);
         x = lf_dec_deep(b, lf_dec_block(b, x, l), l);
@@ -173,6 +175,8 @@ static lf_val trunk(struct lf_dec_build *b)
         lf_dec_chunk_out(b, x);
         return LF_NONE;
     }
+    if (c->altup_streams)
+        x = lf_dec_altup_out(b, x);
     if (c->final_norm)
         x = lf_dec_norm(b, x, "final_norm", LF_DEC_OUTSIDE);
     return c->embed_dim ? lf_dec_linear(b, x, false, "embed_out", LF_DEC_OUTSIDE) : x;

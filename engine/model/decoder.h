@@ -43,6 +43,11 @@
  *     layers.N.moe.router.norm.weight [C], .gain [E]   (router_norm, expert_gain)
  *     layers.N.per_layer.in.weight [P, C], .out [C, P], .norm.weight [C]   (per_layer.c)
  *     per_layer.{embed.weight [V, LP], project.weight [LP, C], norm.weight [P]}
+ *                                          (per_layer_vocab rows in place of V)
+ *     altup.in.I.weight, altup.out.I.weight [C, C], I = 1 ... N - 1   (group altup.in)
+ *     layers.N.altup.norm.weight [C], .router.weight [N, C], .predict.weight [N N, N],
+ *     .correct.weight [N, N], .gain [C]                (altup.c, N = altup_streams)
+ *     layers.N.laurel.in.weight [laurel_rank, C], .out [C, laurel_rank], .norm.weight [C]
  *     layers.N.gain [1]                                (layer_gain; frozen)
  *     final_norm.{weight,bias} [C]
  *     layers.N.mtp.{embed_norm,hidden_norm,final_norm}.{weight,bias} [C], layers.N.mtp.join.weight

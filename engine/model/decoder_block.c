@@ -361,6 +361,9 @@ static lf_val dense_mlp(struct lf_dec_build *b, lf_val h, int64_t l)
     if (c->mlp == LF_MLP_GLU) {
         lf_val gu = lf_dec_linear(b, h, c->mlp_bias, "mlp.gate_up", l);
         lf_val gate = lf_dec_scaled(b, lf_slice(b->g, gu, 0, ffn), c->mlp_gate_scale);
+        if (lf_model_layer_sparsity(c, l) > 0)
+            gate =
+                lf_gauss_topk(b->g, gate, (float)lf_model_quantile(lf_model_layer_sparsity(c, l)));
         u = lf_dec_glu(b, gate, lf_slice(b->g, gu, ffn, ffn));
     } else {
         u = plain_act(b, lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l), l);
@@ -446,6 +449,8 @@ static lf_val branches(struct lf_dec_build *b, lf_val x, int64_t l)
     if (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) {
         const lf_val h = post ? x : lf_dec_norm(b, x, "attn_norm", l);
         x = join(b, x, h, mixer(b, h, l), c->attn_dropout, "attn", l);
+        if (c->laurel_rank)
+            x = lf_dec_laurel(b, x, h, l);
     }
     if (lf_model_layer_mlp(c, l) == LF_MLP_NONE)
         return x;
@@ -453,12 +458,23 @@ static lf_val branches(struct lf_dec_build *b, lf_val x, int64_t l)
     return join(b, x, h, mlp(b, x, h, l), c->mlp_dropout, "mlp", l);
 }
 
+/* Layer l between prediction and correction of streams; x and the result are [R, N C]. */
+static lf_val altup_block(struct lf_dec_build *b, lf_val x, int64_t l)
+{
+    const lf_val predicted = lf_dec_altup_predict(b, x, l),
+                 first = lf_dec_altup_first(b, predicted);
+    x = lf_dec_altup_correct(b, predicted, first, branches(b, first, l), l);
+    return b->c->per_layer_dim ? lf_dec_altup_add_per_layer(b, x, l) : x;
+}
+
 lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l)
 {
     const lf_model_config *c = b->c;
+    if (c->altup_streams)
+        return altup_block(b, x, l);
     x = c->parallel_block != LF_PARALLEL_NO ? parallel_block(b, x, l) : branches(b, x, l);
     if (c->per_layer_dim)
-        x = lf_dec_add_per_layer(b, x, l);
+        x = lf_add(b->g, x, lf_dec_read_per_layer(b, x, l));
     return c->layer_gain ? lf_col_gate(b->g, x, lf_paramf(b->g, "layers.%lld.gain", (long long)l))
                          : x;
 }

@@ -147,9 +147,24 @@ lf_val lf_dec_moe(struct lf_dec_build *b, lf_val x, lf_val h, int64_t l);
 /* The channels of a token that layers read (per_layer.c), from what the first layer reads: those
  * of all layers side by side. */
 lf_val lf_dec_per_layer(struct lf_dec_build *b, lf_val x);
-/* Adds to the stream behind layer l what that makes of its channels. */
-lf_val lf_dec_add_per_layer(struct lf_dec_build *b, lf_val x, int64_t l);
-/* Layer l; x and the result are [R, C]. */
+/* What layer l makes of its channels, for the stream x behind it. */
+lf_val lf_dec_read_per_layer(struct lf_dec_build *b, lf_val x, int64_t l);
+/* Streams of altup.c, [R, N C]: made of what the first layer would read, and joined again behind the
+ * last one. */
+lf_val lf_dec_altup_in(struct lf_dec_build *b, lf_val x);
+lf_val lf_dec_altup_out(struct lf_dec_build *b, lf_val x);
+/* A copy of the first of them, [R, C]. */
+lf_val lf_dec_altup_first(struct lf_dec_build *b, lf_val x);
+/* What layer l takes them for, before it computes the first; and what they are behind it, where y
+ * [R, C] is what it computed of the first that was predicted. */
+lf_val lf_dec_altup_predict(struct lf_dec_build *b, lf_val x, int64_t l);
+lf_val lf_dec_altup_correct(struct lf_dec_build *b, lf_val predicted, lf_val first, lf_val y,
+                            int64_t l);
+/* Adds to all but the first what layer l makes of its channels. */
+lf_val lf_dec_altup_add_per_layer(struct lf_dec_build *b, lf_val x, int64_t l);
+/* The stream x behind the mixer of layer l, which read h, with LAuReL. */
+lf_val lf_dec_laurel(struct lf_dec_build *b, lf_val x, lf_val h, int64_t l);
+/* Layer l; x and the result are [R, C], or all streams of altup.c. */
 lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l);
 /* The loss of head `more` (0: the model's own) from what its norm gave. */
 void lf_dec_loss(struct lf_dec_build *b, lf_val x, lf_val targets, const struct lf_xent_opts *o);

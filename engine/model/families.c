@@ -180,6 +180,23 @@ static const char *const gemma4[] = {"norm=rms",
                                      "rope_local_theta=10000",
                                      "layer_mixers=wwwwwf*",
                                      NULL};
+/* Which last layers share keys and values, channels for each layer, streams and gates that are cut
+ * come with the sizes. */
+static const char *const gemma3n[] = {"norm=rms",
+                                      "norm_eps=1e-6",
+                                      "position=rope",
+                                      "mlp=glu",
+                                      "activation=gelu_tanh",
+                                      "tied_head=yes",
+                                      "block=sandwich",
+                                      "qk_norm=yes",
+                                      "v_norm=yes",
+                                      "attn_scale=1",
+                                      "logit_softcap=30",
+                                      "rope_theta=1000000",
+                                      "rope_local_theta=10000",
+                                      "layer_mixers=wwwwf*",
+                                      NULL};
 /* ChatGLM 2 and 3 and the first GLM-4: half of each head turns, in neighbouring pairs. */
 #define GLM                                                                                        \
     LLAMA, "norm_eps=1e-5", "rope_theta=10000", "rope_fraction=0.5", "rope_interleaved=yes",       \
@@ -602,6 +619,7 @@ const struct lf_model_family lf_model_families[] = {
     {"gemma", gemma},
     {"gemma2", gemma2},
     {"gemma3", gemma3},
+    {"gemma3n", gemma3n},
     {"gemma4", gemma4},
     {"gemma4-unified", gemma4},
     {"chatglm", chatglm},

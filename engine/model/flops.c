@@ -13,7 +13,8 @@
 /* Where a tensor stands: its layer, -1 below the layers, the number of layers behind them. */
 static int64_t place_of(const lf_model_config *c, const char *name)
 {
-    static const char *const behind[] = {"final_norm.", "head.", "score.", "embed_out."};
+    static const char *const behind[] = {"final_norm.", "head.", "score.", "embed_out.",
+                                         "altup.out."};
     if (strncmp(name, "layers.", 7) == 0)
         return strtoll(name + 7, NULL, 10);
     for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)

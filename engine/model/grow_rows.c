@@ -148,19 +148,20 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
 
 /* ---- the checkpoint ---- */
 
-static bool grows(const char *name)
+/* A table that has rows for some tokens alone has none for new ones. */
+static bool grows(const lf_model_config *m, const char *name)
 {
     static const char *const names[] = {"embed.weight", "head.weight", "head.bias",
                                         "per_layer.embed.weight"};
     size_t skip = strlen(LF_WEIGHTS_PREFIX);
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) - (m->per_layer_vocab > 0); i++)
         if (strncmp(name, LF_WEIGHTS_PREFIX, skip) == 0 && strcmp(name + skip, names[i]) == 0)
             return true;
     return false;
 }
 
 static int open_source(source *s, lf_ckpt_tensor *t, const lf_ckpt *c, const lf_ckpt_entry *e,
-                       const lf_rows_plan *p, int64_t vocab, lf_err *err)
+                       const lf_rows_plan *p, const lf_model_config *m, lf_err *err)
 {
     *s = (source){.c = c, .e = e, .width = 1};
     *t = (lf_ckpt_tensor){.name = e->name,
@@ -170,11 +171,11 @@ static int open_source(source *s, lf_ckpt_tensor *t, const lf_ckpt *c, const lf_
                           .fill = fill,
                           .user = s};
     memcpy(t->shape, e->shape, sizeof(t->shape));
-    if (!grows(e->name))
+    if (!grows(m, e->name))
         return 0;
-    if (e->ndim > 2 || e->shape[0] != vocab)
+    if (e->ndim > 2 || e->shape[0] != m->vocab)
         return lf_fail(err, LF_EINVAL, "%s: %s has %lld rows, its model a vocabulary of %lld",
-                       lf_ckpt_dir(c), e->name, (long long)e->shape[0], (long long)vocab);
+                       lf_ckpt_dir(c), e->name, (long long)e->shape[0], (long long)m->vocab);
     if (e->dtype != LF_H5_F32 && e->dtype != LF_H5_BF16)
         return lf_fail(err, LF_EFORMAT, "%s: %s is %s; weights are f32 or bf16", lf_ckpt_dir(c),
                        e->name, lf_h5_type_name(e->dtype));
@@ -240,7 +241,7 @@ int lf_rows_grow(const char *dir, const lf_ckpt *from, const lf_rows_plan *p, js
         const lf_ckpt_entry *e = lf_ckpt_entry_at(from, i);
         if (strcmp(e->kind, "weight") != 0 && !lf_scales_is(e))
             continue;
-        rc = open_source(&s[k], &t[k], from, e, p, mc.vocab, err);
+        rc = open_source(&s[k], &t[k], from, e, p, &mc, err);
         n_grown += s[k++].p != NULL;
     }
     if (rc == 0 && n_grown == 0)

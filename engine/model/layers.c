@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What each layer is: patterns of letters, and what follows from them for one layer. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,6 +187,25 @@ bool lf_model_layer_moe(const lf_model_config *c, int64_t layer)
 {
     const char mlp = lf_model_layer_mlp(c, layer);
     return mlp == LF_MLP_EXPERTS || mlp == LF_MLP_BOTH;
+}
+
+double lf_model_layer_sparsity(const lf_model_config *c, int64_t layer)
+{
+    return layer < c->gate_sparsity.n ? c->gate_sparsity.v[layer] : 0;
+}
+
+/* By bisection: its inverse, the normal distribution, rises everywhere. */
+double lf_model_quantile(double share)
+{
+    double low = -40, high = 40;
+    for (int i = 0; i < 100; i++) {
+        const double x = (low + high) / 2;
+        if (0.5 * erfc(-x * M_SQRT1_2) < share)
+            low = x;
+        else
+            high = x;
+    }
+    return (low + high) / 2;
 }
 
 bool lf_model_layer_dense(const lf_model_config *c, int64_t layer)

@@ -448,11 +448,39 @@ static void add_short_conv(struct table *t, int64_t l)
         add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.conv.o.bias", n);
 }
 
+/* What predicts and corrects the streams of a layer. */
+static void add_altup(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    const int64_t streams = c->altup_streams;
+    const long long n = (long long)l;
+    add_layer_norm(t, l, "altup.norm");
+    add(t, NULL, MATRIX, WHOLE, matrix(streams, c->hidden), "layers.%lld.altup.router.weight", n);
+    add(t, NULL, MATRIX, WHOLE, matrix(streams * streams, streams),
+        "layers.%lld.altup.predict.weight", n);
+    add(t, NULL, MATRIX, WHOLE, matrix(streams, streams), "layers.%lld.altup.correct.weight", n);
+    if (c->per_layer_dim)
+        add(t, NULL, PLAIN_SCALE, WHOLE, vector(c->hidden), "layers.%lld.altup.gain", n);
+}
+
+/* A low-rank branch beside the mixer. */
+static void add_laurel(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    add(t, NULL, MATRIX, WHOLE, matrix(c->laurel_rank, c->hidden), "layers.%lld.laurel.in.weight",
+        (long long)l);
+    add(t, NULL, RESIDUAL_OUT, WHOLE, matrix(c->hidden, c->laurel_rank),
+        "layers.%lld.laurel.out.weight", (long long)l);
+    add_layer_norm(t, l, "laurel.norm");
+}
+
 /* What stands behind the branches of a layer: per_layer.c, and a number that multiplies all. */
 static void add_layer_end(struct table *t, int64_t l)
 {
     const lf_model_config *c = t->c;
     const long long n = (long long)l;
+    if (c->altup_streams)
+        add_altup(t, l);
     if (c->per_layer_dim) {
         add(t, NULL, MATRIX, WHOLE, matrix(c->per_layer_dim, c->hidden),
             "layers.%lld.per_layer.in.weight", n);
@@ -501,6 +529,8 @@ static void add_layer(struct table *t, int64_t l)
             add_short_conv(t, l);
         if (sandwich)
             add_layer_norm(t, l, "attn_post_norm");
+        if (t->c->laurel_rank)
+            add_laurel(t, l);
     }
     if (mlp != LF_MLP_NONE) {
         if (t->c->parallel_block != LF_PARALLEL_ONE_NORM)
@@ -565,6 +595,15 @@ static bool holds_layer(const struct held *h, int64_t l)
     return yes;
 }
 
+/* Projections between the embedding and streams. */
+static void add_streams(struct table *t, bool in)
+{
+    const lf_model_config *c = t->c;
+    for (int64_t i = 1; i < c->altup_streams; i++)
+        add(t, in ? "altup.in.weight" : NULL, MATRIX, WHOLE, matrix(c->hidden, c->hidden),
+            "altup.%s.%lld.weight", in ? "in" : "out", (long long)i);
+}
+
 static void add_bottom(struct table *t, const struct held *h)
 {
     const lf_model_config *c = t->c;
@@ -581,15 +620,19 @@ static void add_bottom(struct table *t, const struct held *h)
     if (c->embed_norm && h->first)
         add_norm(t, "embed_norm");
     if (c->per_layer_dim && h->first) {
-        const int64_t all = c->layers * c->per_layer_dim;
-        add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, all), "per_layer.embed.weight");
+        const int64_t all = c->layers * c->per_layer_dim,
+                      rows = c->per_layer_vocab ? c->per_layer_vocab : c->vocab;
+        add(t, NULL, MATRIX, VOCABULARY, matrix(rows, all), "per_layer.embed.weight");
         add(t, NULL, MATRIX, WHOLE, matrix(all, c->hidden), "per_layer.project.weight");
         add(t, NULL, SCALE, WHOLE, vector(c->per_layer_dim), "per_layer.norm.weight");
     }
+    if (h->first)
+        add_streams(t, true);
 }
 
 static void add_top(struct table *t)
 {
+    add_streams(t, false);
     if (t->c->final_norm)
         add_norm(t, "final_norm");
     if (t->c->output == LF_OUTPUT_SCORE)
@@ -620,6 +663,11 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
                  {"kv_shared_ffn", c->kv_shared_ffn, false},
                  {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
                  {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
+    for (int64_t l = 0; l < c->layers; l++)
+        if (lf_model_layer_sparsity(c, l) > 0)
+            return lf_fail(err, LF_ENOTSUP,
+                           "[model] gate_sparsity: mean and deviation of a gate that tensor "
+                           "divides; take tensor = 1");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const int64_t n = parts[i].value;
         if (n > 0 && n % ranks && !(parts[i].shared && ranks % n == 0))

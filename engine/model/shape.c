@@ -236,7 +236,11 @@ static int64_t layer_matrices(const lf_model_config *c, int64_t l)
         n += lf_model_moe_params(c, true);
     if (lf_model_layer_dense(c, l))
         n += (c->mlp == LF_MLP_GLU ? 3 : 2) * c->hidden * lf_model_layer_ffn(c, l);
-    return n + 2 * c->hidden * c->per_layer_dim;
+    if (lf_model_layer_mixer(c, l) != LF_MIXER_NONE)
+        n += 2 * c->hidden * c->laurel_rank;
+    const int64_t streams = c->altup_streams;
+    return n + 2 * c->hidden * c->per_layer_dim +
+           streams * (c->hidden + streams * (streams + 1)); /* router, prediction, correction */
 }
 
 int64_t lf_model_mtp_matmul_params(const lf_model_config *c)
@@ -248,6 +252,8 @@ int64_t lf_model_matmul_params(const lf_model_config *c)
 {
     int64_t n =
         head_params(c) + 2 * c->embed_dim * c->hidden + c->layers * c->per_layer_dim * c->hidden;
+    if (c->altup_streams)
+        n += 2 * (c->altup_streams - 1) * c->hidden * c->hidden;
     for (int64_t l = 0; l < c->layers; l++)
         n += layer_matrices(c, l);
     return n;
@@ -258,7 +264,9 @@ static int64_t layer_norms(const lf_model_config *c, int64_t l)
 {
     const int64_t branches =
         (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) + (lf_model_layer_mlp(c, l) != LF_MLP_NONE);
-    const int64_t more = (lf_model_layer_mlp(c, l) == LF_MLP_BOTH ? 3 : 0) + (c->per_layer_dim > 0);
+    const int64_t more = (lf_model_layer_mlp(c, l) == LF_MLP_BOTH ? 3 : 0) +
+                         (c->per_layer_dim > 0) + (c->altup_streams > 0) +
+                         (c->laurel_rank > 0 && lf_model_layer_mixer(c, l) != LF_MIXER_NONE);
     if (c->parallel_block == LF_PARALLEL_ONE_NORM)
         return 1 + more;
     return (c->block == LF_BLOCK_SANDWICH ? 2 * branches : branches) + more;
@@ -290,7 +298,7 @@ static int64_t layer_vectors(const lf_model_config *c, int64_t l)
         n += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * lf_model_layer_ffn(c, l);
     if (lf_model_layer_dense(c, l) && c->activation == LF_MODEL_XIELU)
         n += 4; /* its numbers */
-    return n + (c->layer_gain ? 1 : 0);
+    return n + (c->layer_gain ? 1 : 0) + (c->altup_streams && c->per_layer_dim ? c->hidden : 0);
 }
 
 int64_t lf_model_merged_width(const lf_model_config *c)
@@ -350,7 +358,8 @@ int64_t lf_model_param_count(const lf_model_config *c)
     if (c->embed_norm)
         n += norm;
     if (c->per_layer_dim)
-        n += c->per_layer_dim * (c->layers * c->vocab + 1);
+        n += c->per_layer_dim *
+             (c->layers * (c->per_layer_vocab ? c->per_layer_vocab : c->vocab) + 1);
     if (c->head_bias && !score)
         n += c->vocab;
     return n + sight_params(c);

@@ -252,6 +252,19 @@ static void test_errors(void)
          "it has channels for the layers of the model"},
         {"[model]\nfamily = llama\n" TINY "per_layer_dim = 4\nmlp = plain\n",
          "it goes with mlp = glu and norm = rms"},
+        {"[model]\nfamily = llama\n" TINY "per_layer_vocab = 4\n",
+         "means nothing without per_layer_dim"},
+        {"[model]\nfamily = llama\n" TINY "altup_streams = 1\n", "one stream is a model without"},
+        {"[model]\nfamily = llama\n" TINY "altup_streams = 2\nlayer_gain = yes\n",
+         "layer_gain: does not go with altup_streams"},
+        {"[model]\nfamily = llama\n" TINY "altup_streams = 2\nmtp_layers = 1\n",
+         "it reads one stream"},
+        {"[model]\nfamily = llama\n" TINY "laurel_rank = 2\nparallel_block = one_norm\n",
+         "it joins the stream between mixer and MLP"},
+        {"[model]\nfamily = llama\n" TINY "gate_sparsity = 0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5\n",
+         "gate_sparsity: 9 shares for"},
+        {"[model]\nfamily = llama\n" TINY "gate_sparsity = 0.5\nmlp = plain\n",
+         "layer 0 has no MLP with a gate"},
         {"[model]\nfamily = llama\n" TINY "layer_mlps = b*\n", "a layer is b, which needs experts"},
         {"[model]\nfamily = llama\n" TINY "router_norm = yes\n", "means nothing without experts"},
         {"[model]\nfamily = llama\n" TINY "layer_mlps = b*\nexperts = 4\nexperts_per_token = 2\n"
@@ -770,7 +783,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(457, test_published());
-    TAP(250, test_errors());
+    TAP(264, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(9, test_flops());

@@ -103,6 +103,8 @@ static const char *const switches[][14] = {
      "window_head_dim=8", "rope_scaling=proportional", "rope_fraction=0.3", "qk_norm=yes",
      "v_norm=yes", "kv_shared_layers=2", "kv_shared_ffn=48", "per_layer_dim=6", "layer_gain=yes",
      "block=sandwich"},
+    {"layers=3", "altup_streams=3", "laurel_rank=6", "per_layer_dim=6", "per_layer_vocab=12",
+     "gate_sparsity=0.6,0,0.3", "block=sandwich", "qk_norm=yes", "v_norm=yes"},
     {"layer_mlps=b*", "experts=4", "experts_per_token=4", "expert_ffn=24", "router_norm=yes",
      "router_renorm=yes", "expert_gain=yes", "keys_as_values=yes", "qk_norm=yes", "v_norm=yes",
      "block=sandwich", "qkv_bias=yes", "attn_gate=yes"},
@@ -536,7 +538,7 @@ static void test_causal_file(const char *name, enum lf_dtype compute, int64_t wi
 
 int main(void)
 {
-    TAP(540, test_tables());
+    TAP(543, test_tables());
     TAP(6, test_errors());
     TAP(4, test_prefixes());
     TAP(2, test_scan_scales("0"));

@@ -63,6 +63,8 @@ static void test_whole(void)
         "[model]\nfamily = gemma4\nkv_heads = 1\nsliding_window = 8\nhead_dim = "
         "16\nwindow_head_dim = 8\nkv_shared_layers = 1\nkv_shared_ffn = 96\nper_layer_dim = 6\n"
         "layer_mixers = wff\n" TINY,
+        "[model]\nfamily = gemma3n\nsliding_window = 8\nlayer_mixers = wf*\naltup_streams = 3\n"
+        "laurel_rank = 6\nper_layer_dim = 6\nper_layer_vocab = 20\n" TINY,
         "[model]\nfamily = gemma4\nkeys_as_values = yes\nsliding_window = 8\nlayer_mlps = b*\n"
         "experts = 4\nexperts_per_token = 2\nrouter_norm = yes\nexpert_gain = yes\n" TINY,
     };
@@ -112,7 +114,7 @@ static void test_frozen(void)
 
 int main(void)
 {
-    TAP(22, test_whole());
+    TAP(24, test_whole());
     TAP(2, test_adapter());
     TAP(3, test_frozen());
     return tap_done();
