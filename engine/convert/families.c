@@ -21,6 +21,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_gemma,
     &lf_hf_gemma2,
     &lf_hf_gemma3,
+    &lf_hf_gemma3n,
     &lf_hf_gemma4,
     &lf_hf_gemma4_unified,
     /* families_llama.c */

@@ -15,8 +15,8 @@ extern const struct lf_hf_family lf_hf_opt;
 extern const struct lf_hf_family lf_hf_falcon;
 extern const struct lf_hf_family lf_hf_bigcode, lf_hf_starcoder2;
 extern const struct lf_hf_family lf_hf_phi, lf_hf_phi3;
-extern const struct lf_hf_family lf_hf_gemma, lf_hf_gemma2, lf_hf_gemma3, lf_hf_gemma4,
-    lf_hf_gemma4_unified;
+extern const struct lf_hf_family lf_hf_gemma, lf_hf_gemma2, lf_hf_gemma3, lf_hf_gemma3n,
+    lf_hf_gemma4, lf_hf_gemma4_unified;
 extern const struct lf_hf_family lf_hf_llama;
 extern const struct lf_hf_family lf_hf_mistral;
 extern const struct lf_hf_family lf_hf_internlm2, lf_hf_internlm3;

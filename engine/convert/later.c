@@ -74,7 +74,7 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"phimoe", "the routing of SparseMixer"},
     {"ctrl xglm", "positions that are sines"},
     {"xlm", "positions that are sines or learned, and embeddings of languages"},
-    {"gemma3n gemma3n_text", "several streams per layer (AltUp), and embeddings in each layer"},
+    {"gemma3n", "what sees and hears beside Gemma 3n's text model"},
     {"gemma4 gemma4_unified", "what sees and hears beside Gemma 4's text model"},
     {"gemma4_assistant gemma4_unified_assistant", "keys and values of another model"},
     {"hrm_text", "layers that run several times"},

@@ -6,7 +6,7 @@ engine_libengine_a_SOURCES += \
   engine/convert/hf_layers.c engine/convert/hf_priv.h engine/convert/hf_sight.c engine/convert/hf_lone.c \
   engine/convert/families.h engine/convert/families.c engine/convert/later.c engine/convert/families_gpt.c engine/convert/families_gptneo.c engine/convert/families_llama.c engine/convert/families_llama4.c \
   engine/convert/families_neox.c engine/convert/families_opt.c engine/convert/families_falcon.c engine/convert/families_code.c \
-  engine/convert/families_phi.c engine/convert/families_gemma.c engine/convert/families_gemma4.c engine/convert/families_kin.h engine/convert/families_kin.c \
+  engine/convert/families_phi.c engine/convert/families_gemma.c engine/convert/families_gemma3n.c engine/convert/families_gemma4.c engine/convert/families_kin.h engine/convert/families_kin.c \
   engine/convert/families_qwen.c engine/convert/families_glm.c engine/convert/families_granite.c engine/convert/families_mamba.c engine/convert/families_olmo.c \
   engine/convert/families_hunyuan.c engine/convert/families_unturned.c engine/convert/families_dense.c engine/convert/families_experts.c engine/convert/families_baichuan.c engine/convert/families_moe.c engine/convert/families_oss.c \
   engine/convert/families_deepseek.c engine/convert/families_delta.c engine/convert/families_kimi.c engine/convert/families_lfm.c engine/convert/families_lightning.c \

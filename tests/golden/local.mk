@@ -100,6 +100,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/gemma \
   tests/golden/families/gemma2 \
   tests/golden/families/gemma3 \
+  tests/golden/families/gemma3n \
   tests/golden/families/gemma4 \
   tests/golden/families/gemma4-moe \
   tests/golden/families/gemma4-unified \

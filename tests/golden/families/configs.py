@@ -326,6 +326,13 @@ family("gemma3", **llama_like("gemma3_text", "Gemma3ForCausalLM", **GEMMA, hidde
                               final_logit_softcapping=None, query_pre_attn_scalar=11, sliding_window=9, sliding_window_pattern=3, num_hidden_layers=3,
                               rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=dict(factor=8.0, rope_type="linear"),
                               cache_implementation="hybrid"))
+# A table of channels for layers that is shorter than the vocabulary, and a first layer whose gate is cut
+family("gemma3n", _T=12, _seed=4, **llama_like(
+    "gemma3n_text", "Gemma3nForCausalLM", **dict(GEMMA, tie_word_embeddings=True), hidden_act=..., rope_theta=50.0, rope_local_base_freq=10.0,
+    final_logit_softcapping=5.0, sliding_window=5, num_hidden_layers=5, num_attention_heads=2, num_key_value_heads=1, intermediate_size=[10] * 5,
+    layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"], num_kv_shared_layers=2,
+    laurel_rank=3, altup_num_inputs=3, altup_active_idx=0, altup_correct_scale=True, altup_coef_clip=120.0,
+    activation_sparsity_pattern=[0.8, 0.0, 0.0, 0.0, 0.0], vocab_size_per_layer_input=V - 4, hidden_size_per_layer_input=5))
 # Rows of a gated unit of twice the width in layers that share keys, and a window that is shorter than the text; with experts keys are values
 GEMMA4 = dict(dict(GEMMA, tie_word_embeddings=True), hidden_act=..., rope_theta=..., global_head_dim=12, sliding_window=5, final_logit_softcapping=5.0,
               rope_parameters=dict(full_attention=dict(rope_type="proportional", rope_theta=50.0, partial_rotary_factor=0.34),

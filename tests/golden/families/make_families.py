@@ -132,8 +132,9 @@ class Reference:
         return logits, loss
 
     def tokens(self):
-        """No padding token: PyTorch's embedding gives it no gradient."""
+        """No padding token: PyTorch's embedding gives it no gradient. None that a table of channels for layers has no row for."""
         v = self.c.get("vocab_size", self.c.get("padded_vocab_size"))
+        v = min(v, self.c.get("vocab_size_per_layer_input", v))
         allowed = [t for t in range(v) if t != self.c.get("pad_token_id")]
         return torch.from_numpy(np.random.default_rng(self.seed + 1).choice(allowed, (B, self.T)))
 
@@ -163,7 +164,7 @@ def heat(model, seed):
             kind, shape = type(owner[name]).__name__, tuple(p.shape)
             if "Norm" in kind:
                 centre = 0.0 if name.endswith("bias") or kind.startswith(("GemmaR", "Gemma2", "Gemma3R", "NemotronLayer")) or kind in OFFSET else 1.0
-                if kind.startswith("Gemma4") and name.endswith(("q_norm.weight", "k_norm.weight")):
+                if kind.startswith(("Gemma3n", "Gemma4")) and name.endswith(("q_norm.weight", "k_norm.weight")):
                     centre = 0.6  # scores are not divided by the root of a head's width
                 x = rng.normal(centre, 0.3, shape)
             elif name.endswith(("mamba.A_log", "mixer.A_log")):
