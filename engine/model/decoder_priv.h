@@ -149,8 +149,8 @@ lf_val lf_dec_moe(struct lf_dec_build *b, lf_val x, lf_val h, int64_t l);
 lf_val lf_dec_per_layer(struct lf_dec_build *b, lf_val x);
 /* What layer l makes of its channels, for the stream x behind it. */
 lf_val lf_dec_read_per_layer(struct lf_dec_build *b, lf_val x, int64_t l);
-/* Streams of altup.c, [R, N C]: made of what the first layer would read, and joined again behind the
- * last one. */
+/* Streams of altup.c, [R, N C]: made of what the first layer would read, and joined again behind
+ * the last one. */
 lf_val lf_dec_altup_in(struct lf_dec_build *b, lf_val x);
 lf_val lf_dec_altup_out(struct lf_dec_build *b, lf_val x);
 /* A copy of the first of them, [R, C]. */

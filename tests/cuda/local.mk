@@ -7,7 +7,7 @@ LF_CU_EMU_CODE = \
   tests/cuda/emu/cu_attn_fwd.c tests/cuda/emu/cu_attn_paged.c tests/cuda/emu/cu_attn_ragged.c \
   tests/cuda/emu/cu_colsum.c tests/cuda/emu/cu_conv.c tests/cuda/emu/cu_dora.c tests/cuda/emu/cu_elementwise.c \
   tests/cuda/emu/cu_embed.c tests/cuda/emu/cu_fp8.c tests/cuda/emu/cu_gemm.c \
-  tests/cuda/emu/cu_gemm_wgmma.c tests/cuda/emu/cu_grouped.c tests/cuda/emu/cu_mix.c tests/cuda/emu/cu_xielu.c tests/cuda/emu/cu_moe.c \
+  tests/cuda/emu/cu_gemm_wgmma.c tests/cuda/emu/cu_grouped.c tests/cuda/emu/cu_mix.c tests/cuda/emu/cu_altup.c tests/cuda/emu/cu_xielu.c tests/cuda/emu/cu_moe.c \
   tests/cuda/emu/cu_optim.c tests/cuda/emu/cu_rope.c tests/cuda/emu/cu_rows.c \
   tests/cuda/emu/cu_sample.c tests/cuda/emu/cu_scan.c tests/cuda/emu/cu_sort.c tests/cuda/emu/cu_xent.c
 include tests/cuda/ptx.mk
