@@ -257,7 +257,8 @@ static void test_mesh(const struct mesh *m)
 
 /* A step of generation: two sums a layer and that of the embedding, then the logits, of which each
  * rank gives as many columns as the one with the most. The cache has the heads of keys that the
- * rank has: of 2, which are 16 of 64 channels. Of latents, 12 and 4 channels, every rank has all. */
+ * rank has: of 2, which are 16 of 64 channels. Of latents, 12 and 4 channels, every rank has all.
+ */
 static void test_generation(int tensor, bool latent)
 {
     enum {
