@@ -20,9 +20,9 @@ enum {
     PLACES = 16, /* bits below: helpers inside; from here: places that are free; then the round */
     ROUND = 32
 };
-/* Nanoseconds: for how long a thread spins at most and at least; after which time between two looks
- * at the clock the system must have let others have its processor; how often a helper moves. */
-enum { SPIN_MOST = 2000000, SPIN_LEAST = 10000, TAKEN_AWAY = 300000, MOVE_EVERY = 20000000 };
+/* Nanoseconds: for how long a thread spins at least; after which time between two looks at the clock
+ * the system must have let others have its processor; how often a helper moves at most. */
+enum { SPIN_LEAST = 10000, TAKEN_AWAY = 300000, MOVE_EVERY = 20000000 };
 #define MASK UINT64_C(0xffff)
 
 struct lf_team {
@@ -130,8 +130,8 @@ static void await(struct lf_team *t, lf_ready_fn *ready, uint32_t last, int64_t 
         atomic_fetch_sub(asleep, 1);
         pthread_mutex_unlock(&t->lock);
     }
-    if (now_ns() - begin < SPIN_MOST)
-        *limit = 2 * *limit < SPIN_MOST ? 2 * *limit : SPIN_MOST;
+    if (now_ns() - begin < LF_TEAM_SPIN)
+        *limit = 2 * *limit < LF_TEAM_SPIN ? 2 * *limit : LF_TEAM_SPIN;
     else
         *limit = *limit / 2 > SPIN_LEAST ? *limit / 2 : SPIN_LEAST;
 }
@@ -203,7 +203,7 @@ static void *helper_main(void *arg)
 {
     struct lf_team *t = arg;
     uint32_t last = 0;
-    int64_t limit = SPIN_MOST, moved = 0;
+    int64_t limit = LF_TEAM_SPIN, moved = 0;
     role = HELPER;
     leave_place();
     while (!atomic_load_explicit(&t->ends, memory_order_relaxed)) {
@@ -248,7 +248,7 @@ static struct lf_team *team_new(int threads)
     atomic_init(&t->word, 0);
     atomic_init(&t->asleep, 0);
     atomic_init(&t->waits, 0);
-    t->spin = SPIN_MOST;
+    t->spin = LF_TEAM_SPIN;
     atomic_init(&t->ends, false);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->work, NULL);

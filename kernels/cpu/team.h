@@ -10,7 +10,7 @@
  * team, whether it has work or is still asleep.
  *
  * Helpers are started by the first call that wants them and end with the queue. A helper that finds
- * no call spins for up to some tens of microseconds, as long as that paid lately, and then sleeps.
+ * no call spins, for as long as that would have paid lately, and then sleeps.
  */
 #ifndef LF_KERNELS_CPU_TEAM_H
 #define LF_KERNELS_CPU_TEAM_H
@@ -21,6 +21,8 @@
 #include "kernels/kernels.h"
 
 struct lf_team;
+
+enum { LF_TEAM_SPIN = 2000000 }; /* nanoseconds for which a thread spins at most */
 
 /* What a member of a team does: takes pieces until there are none. Members have the numbers
  * 0 ... threads - 1; 0 is the thread that made the call. */
