@@ -10,12 +10,14 @@
 
 struct rig_bounds rig_bounds(const struct rig_case *k)
 {
+    /* A of an adapter has its first gradient in the second step, of which AdamW makes steps of one
+     * size, whether it is large or small. */
     if (k->c.compute == LF_F32)
         return (struct rig_bounds){.grad = 1e-5,
                                    .loss = 1e-5,
                                    .routes = 1e-5,
                                    .norm = 1e-5,
-                                   .change = 1e-3,
+                                   .change = k->adapted ? 5e-3 : 1e-3,
                                    .balance = 1e-3,
                                    .noise = 1e-3};
     /* After the first step some weights round to the other neighbour in bf16, and then a row may go
@@ -32,7 +34,7 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
                                        : k->c.model.experts ? routes
                                                             : 2e-2,
                                .loss = more * (divided ? 2e-4 : 1e-4),
-                               .routes = divided ? 1e-2 : more * 1e-4,
+                               .routes = divided ? 2e-2 : more * 1e-4,
                                .norm = more * (divided ? 2e-3 : 1e-3),
                                .change = more * (!divided     ? 3e-2
                                                  : k->adapted ? (shared ? 15e-2 : 12e-2)

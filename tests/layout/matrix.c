@@ -137,7 +137,8 @@ static bool run_case(const struct rig_case *k, bool every_mode, char *text, size
         rc = rig_run(k, &s, &err);
     snprintf(text, cap, "%s", err.text);
     bool good = rc == 0 && rig_compare(&one, &s, &b, text, cap) == 0;
-    if (good && !(one.norm[0] > k->c.clip)) {
+    /* B of an adapter begins with zeros, so its first gradient may be too small */
+    if (good && !k->adapted && !(one.norm[0] > k->c.clip)) {
         snprintf(text, cap, "nothing is clipped");
         good = false;
     }
