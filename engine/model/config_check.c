@@ -53,7 +53,9 @@ static int check_heads(lf_model_config *c, lf_err *err)
         CONTRADICTION("kv_heads", "%lld kv_heads do not divide %lld heads", (long long)c->kv_heads,
                       (long long)c->heads);
     if (c->head_dim > 512 || c->head_dim % 2)
-        CONTRADICTION(given(c, "head_dim") ? "head_dim" : c->kv_lora ? "nope_dim" : "heads",
+        CONTRADICTION(given(c, "head_dim") ? "head_dim"
+                      : c->kv_lora         ? "nope_dim"
+                                           : "heads",
                       "head_dim = %lld; attention needs an even one of at most 512",
                       (long long)c->head_dim);
     if (c->window_head_dim > 512 || c->window_head_dim % 2)
