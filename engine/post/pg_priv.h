@@ -309,8 +309,8 @@ int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err);
 int lf_pg_ptx_open(lf_pg *p, lf_err *err);
 /* Leaves out those that no micro-batch holds with their pictures, when p->context is known. */
 int lf_pg_ptx_see(lf_pg *p, lf_err *err);
-/* Adds the gradients of these documents to those of the current update, of which rc, agreed upon, is the
- * result so far. Collective. */
+/* Adds the gradients of these documents to those of the current update, of which rc, agreed upon,
+ * is the result so far. Collective. */
 int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, int rc, lf_err *err);
 void lf_pg_ptx_close(lf_pg *p);
 

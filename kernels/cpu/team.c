@@ -20,8 +20,8 @@ enum {
     PLACES = 16, /* bits below: helpers inside; from here: places that are free; then the round */
     ROUND = 32
 };
-/* Nanoseconds: for how long a thread spins at least; after which time between two looks at the clock
- * the system must have let others have its processor; how often a helper moves at most. */
+/* Nanoseconds: for how long a thread spins at least; after which time between two looks at the
+ * clock the system must have let others have its processor; how often a helper moves at most. */
 enum { SPIN_LEAST = 10000, TAKEN_AWAY = 300000, MOVE_EVERY = 20000000 };
 #define MASK UINT64_C(0xffff)
 
