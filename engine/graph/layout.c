@@ -135,18 +135,41 @@ static int32_t map_parts(struct local *l, int32_t t)
                 : 0;
 }
 
-/* What sequences leave for a convolution or a scan: as much of it as of the channels it is for. */
-static int32_t map_slots(struct local *l, int32_t t, int32_t of)
+/* How many heads of as many channels as before a rank has. */
+static int32_t own_heads(const struct local *l, int32_t t, int32_t heads)
+{
+    const int64_t all = l->from->t[t].cols / heads;
+    return l->columns[t].n ? (int32_t)(l->to->t[l->map[t]].cols / all) : heads;
+}
+
+/* What sequences leave for the mixer of tensor t. */
+static int32_t new_slots(struct local *l, int32_t t, int64_t cols)
 {
     const struct lf_tensor *x = &l->from->t[t];
-    const int64_t here = map_tensor(l, of) ? l->to->t[l->map[of]].cols : 0;
-    if (!here)
-        return 0;
-    const int32_t to = lf_graph_source(l->to, LF_ROLE_STATE, x->name, (enum lf_dtype)x->dtype,
-                                       x->rows, x->cols * here / l->from->t[of].cols)
-                           .id;
+    const int32_t to =
+        lf_graph_source(l->to, LF_ROLE_STATE, x->name, (enum lf_dtype)x->dtype, x->rows, cols).id;
     l->to->t[to].pinned = x->pinned;
     return to;
+}
+
+/* A convolution leaves as much as it has channels. */
+static int32_t map_conv_slots(struct local *l, int32_t t, int32_t of)
+{
+    const int64_t here = map_tensor(l, of) ? l->to->t[l->map[of]].cols : 0;
+    return here ? new_slots(l, t, l->from->t[t].cols * here / l->from->t[of].cols) : 0;
+}
+
+/* What a scan leaves follows from its heads; key heads may stay whole where the others are
+ * divided. */
+static int32_t map_scan_slots(struct local *l, int32_t t, const struct lf_node *n)
+{
+    const int32_t q = n->in[SCAN_Q], v = n->in[SCAN_V];
+    struct lf_attr own = n->a;
+    if (!map_tensor(l, q) || !map_tensor(l, v))
+        return 0;
+    own.groups = own_heads(l, q, n->a.groups);
+    own.heads = own_heads(l, v, n->a.heads);
+    return new_slots(l, t, lf_scan_own_slot(l->from, n, &own));
 }
 
 /* Pages of keys and values have the heads of what is written to them. */
@@ -157,9 +180,9 @@ static int32_t map_cache(struct local *l, int32_t t)
     for (size_t i = 0; i < g->n_n; i++) {
         const struct lf_node *n = &g->n[i];
         if (n->op == LF_OP_CONV && n->in[CONV_STATE] == t)
-            return map_slots(l, t, n->in[CONV_X]);
+            return map_conv_slots(l, t, n->in[CONV_X]);
         if (n->op == LF_OP_SCAN && n->in[SCAN_STATE] == t)
-            return map_slots(l, t, n->in[SCAN_V]);
+            return map_scan_slots(l, t, n);
         if (n->op != LF_OP_KV_WRITE)
             continue;
         if (g->t[n->in[KVW_KP]].parent == t) /* one row of both, which every rank keeps whole */
@@ -262,13 +285,6 @@ static void own_rows(struct local *l, const struct lf_node *n, int32_t in[])
 }
 
 /* ---- attributes ---- */
-
-/* How many heads of as many channels as before a rank has. */
-static int32_t own_heads(const struct local *l, int32_t t, int32_t heads)
-{
-    const int64_t all = l->from->t[t].cols / heads;
-    return l->columns[t].n ? (int32_t)(l->to->t[l->map[t]].cols / all) : heads;
-}
 
 static int refuse_cut(struct local *l, const struct lf_node *n, int32_t t, int32_t heads)
 {

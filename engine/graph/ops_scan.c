@@ -304,6 +304,17 @@ static struct lf_scan_in sizes(const struct lf_attr *a, int64_t dk, int64_t dv, 
                                .mode = mode};
 }
 
+int64_t lf_scan_own_slot(const lf_graph *g, const struct lf_node *n, const struct lf_attr *own)
+{
+    const int64_t dk = g->t[n->in[SCAN_Q]].cols / n->a.groups,
+                  dv = g->t[n->in[SCAN_V]].cols / n->a.heads;
+    const struct lf_scan_in whole = sizes(&n->a, dk, dv, LF_FAST),
+                            fast = sizes(own, dk, dv, LF_FAST),
+                            open = sizes(own, dk, dv, LF_INVARIANT);
+    const bool is_fast = g->t[n->in[SCAN_STATE]].cols == lf_scan_slot(&whole);
+    return lf_scan_slot(is_fast ? &fast : &open);
+}
+
 lf_val lf_scan_state(lf_graph *g, const char *name, int64_t sequences, int64_t dk, int64_t dv,
                      const struct lf_scan_opts *o, enum lf_numeric mode)
 {

@@ -708,5 +708,8 @@ const char *lf_compute_name(enum lf_dtype compute);
 const char *lf_plan_compute(const lf_plan *p);
 /* Returns the bind that the nodes of a chain use while planning. */
 struct lf_bind lf_plan_shapes(const lf_plan *p, const struct lf_chain *c);
+/* ops_scan.c: floats of a slot of a scan's state with these heads, in the mode that its state has
+ * in g. */
+int64_t lf_scan_own_slot(const lf_graph *g, const struct lf_node *n, const struct lf_attr *own);
 
 #endif
