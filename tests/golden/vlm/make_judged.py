@@ -9,11 +9,13 @@ all rows at once, in f64, of the models that make_run.py saved. The losses are w
           z = max(0, mean of d over the prompts with the answer of the row half the data away)
     simpo -log sig(2 (c / n_c - r / n_r) - 0.5), without a reference
 
-    make_judged.py IMAGES RUN     IMAGES: tests/golden/media/images, RUN: tests/golden/vlm/run
+    make_judged.py IMAGES RUN [MODEL ...]     IMAGES: tests/golden/media/images, RUN: tests/golden/vlm/run
 
 Needs torch, transformers 5.23 and torchvision. Neither the build nor make check runs it.
 """
+import contextlib
 import json
+import os
 import sys
 
 import torch
@@ -21,14 +23,20 @@ import transformers as tf
 from PIL import Image
 from torch.nn.functional import logsigmoid
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "families"))
+sys.dont_write_bytecode = True
+from make_families import Double  # noqa: E402
+
 if not tf.__version__.startswith("5.23."):
     sys.exit(f"transformers 5.23 is the reference, not {tf.__version__}")
-IMAGES, RUN = sys.argv[1:3]
+IMAGES, RUN, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
 ROWS = [(["rgb8.png"], "What?", "A cat", "dog"), (["444.jpg"], "Which animal?", "dog and cat", "none"),
         (["rgba8.png", "rgb8.png"], "Say.", "Nothing much", "Two things"), ([], "No picture", "yes", "no"),
         (["420.jpg"], "Color?", "blue green", "what")]
 LABELS = [True, True, False, True]  # of the chosen answers of the first four rows; z grows above 0
 BETA, STEPS = 0.1, 5
+# whose scans are f32 otherwise
+SCANS = {"qwen3.5-vl": tf.Qwen3_5ForConditionalGeneration, "qwen3.5-vl-moe": tf.Qwen3_5MoeForConditionalGeneration}
 
 
 def said(row, answer):
@@ -42,8 +50,10 @@ class Texts:
 
     def __init__(self, name):
         path = f"{RUN}/{name}"
-        self.model = tf.AutoModelForImageTextToText.from_pretrained(path, dtype=torch.float64)
+        self.model = tf.AutoModelForImageTextToText.from_pretrained(path, dtype=torch.float64, experts_implementation="eager")
         self.processor = tf.AutoProcessor.from_pretrained(path)
+        # as the file has it: that of the model's class would drop blanks
+        self.processor.tokenizer = tf.PreTrainedTokenizerFast.from_pretrained(path)
         self.model.train()
 
     def encode(self, row, answer):
@@ -139,10 +149,11 @@ def main():
     with open(f"{RUN}/labels.jsonl", "w") as f:
         for r, good in zip(ROWS, LABELS):
             line(f, r, completion=answer(r[2]), label=good)
-    for name in ("llava", "qwen2.5-vl"):
+    for name in ONLY or ("llava", "qwen2.5-vl", "qwen3.5-vl", "qwen3.5-vl-moe"):
         with open(f"{RUN}/{name}/judged", "w") as f:
             for make in (dpo, simpo, kto):
-                f.write(make.__name__ + " " + " ".join(f"{x:.9f}" for x in train(name, make)) + "\n")
+                with Double(SCANS[name]) if name in SCANS else contextlib.nullcontext():
+                    f.write(make.__name__ + " " + " ".join(f"{x:.9f}" for x in train(name, make)) + "\n")
 
 
 main()

@@ -9,6 +9,7 @@ internvl there are the tokens alone, and the prompts of paligemma, which has no 
 
 Needs torch, transformers 5.23, torchvision and tokenizers. Neither the build nor make check runs it.
 """
+import contextlib
 import json
 import os
 import sys
@@ -20,6 +21,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers.models.internvl.video_processing_internvl import InternVLVideoProcessor
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "families"))
+sys.dont_write_bytecode = True
+from make_families import Double  # noqa: E402
 
 if not tf.__version__.startswith("5.23."):
     sys.exit(f"transformers 5.23 is the reference, not {tf.__version__}")
@@ -210,6 +215,19 @@ def qwen35_moe(ids):
     return tf.Qwen3_5MoeForConditionalGeneration(config), "<|vision_start|><|image_pad|><|vision_end|>"
 
 
+def qwen35(ids):
+    config = tf.Qwen3_5Config(
+        vision_config=dict(hidden_size=16, intermediate_size=24, depth=2, num_heads=2, patch_size=4, spatial_merge_size=2,
+                           temporal_patch_size=2, out_hidden_size=16, num_position_embeddings=16),
+        text_config=dict(**dict(SMALL, num_key_value_heads=2), head_dim=16, layer_types=["linear_attention", "full_attention"],
+                         linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=6, rope_parameters={
+                             "rope_type": "default", "mrope_section": [2, 1, 1], "mrope_interleaved": True, "rope_theta": 10000.0,
+                             "partial_rotary_factor": 0.5}, tie_word_embeddings=False),
+        image_token_id=ids["<|image_pad|>"], video_token_id=ids["<|video_pad|>"], tie_word_embeddings=False,
+        vision_start_token_id=ids["<|vision_start|>"], vision_end_token_id=ids["<|vision_end|>"])
+    return tf.Qwen3_5ForConditionalGeneration(config), "<|vision_start|><|image_pad|><|vision_end|>"
+
+
 def heat(model):
     """Weights so large that a mistake anywhere shows."""
     with torch.no_grad():
@@ -290,6 +308,7 @@ def main():
                              ("paligemma", paligemma, paligemma_processor),
                              ("internvl", internvl, internvl_processor), ("gemma3", gemma, gemma_processor),
                              ("qwen3-vl-moe", qwen_moe, qwen_moe_processor),
+                             ("qwen3.5-vl", qwen35, qwen_moe_processor),
                              ("qwen3.5-vl-moe", qwen35_moe, qwen_moe_processor),
                              ("idefics3", idefics, idefics_processor), ("mistral3", mistral, mistral_processor)):
         if ONLY and name not in ONLY:
@@ -322,7 +341,9 @@ def main():
         if name in ("paligemma", "internvl"):
             continue
         model.train()
-        with open(f"{out}/losses", "w") as f:
+        # its scans are f32 otherwise, and twenty steps tell
+        whole = Double(type(model)) if name == "qwen3.5-vl" else contextlib.nullcontext()
+        with whole, open(f"{out}/losses", "w") as f:
             f.writelines(f"{loss:.9f}\n" for loss in train(model, processor, fast))
     with open(f"{OUT}/train.json", "w") as f:
         json.dump([({"image": r[0]} if r[0] else {}) |
