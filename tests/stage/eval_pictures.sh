@@ -95,7 +95,8 @@ part() { # part DOC IDX CTX CONT PICTURES DOC-MEMBERS
 }
 end='<|endoftext|>' gold=',"doc":{"doc":{},"gold":0,"chars":[1,1],"bytes":[1,1],"doc_hash":"a","prompt_hash":"b","target_hash":"c","target":0}'
 numbers() { samples "$1" | sed -n "/\"task\":\"$2\"/s/.*\"ll\":\[\([^]]*\)\].*/\1/p; /\"task\":\"$2\"/s/.*\"ll\":\(-[0-9.e-]*\),.*/\1/p" | tr ',' ' '; }
-for model in llava qwen2.5-vl; do
+must "$stages/lf-convert" --from "$models/qwen3.5-vl" --out "$dir/qwen3.5-vl" --verify none
+for model in llava qwen2.5-vl qwen3.5-vl; do
     tokenizer=$models/$model
     shards $model train "$models/train.json"
     begin= behind=
@@ -173,4 +174,4 @@ head='{"task":"t","output_type":"loglikelihood_rolling","metrics":[{"metric":"bi
 printf '%s\n' "$head" '{"task":"t","doc_id":0,"idx":0,"kind":"loglikelihood_rolling","ctx":"<image>x","images":["rgb8.png"],"doc":{"words":1,"bytes":1}}' \
     >"$dir/rolling.jsonl"
 bad "goes without pictures" "pictures in a text that is scored whole" --requests "$dir/rolling.jsonl"
-finish 141
+finish 144
