@@ -81,6 +81,9 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_deepseek_v3,
     &lf_hf_mistral4,
     &lf_hf_gpt_neo,
+    &lf_hf_iquestcoder,
+    &lf_hf_cwm,
+    &lf_hf_vaultgemma,
     /* families_granite.c, families_olmo.c */
     &lf_hf_granite_shared,
     &lf_hf_flex_olmo,

@@ -17,7 +17,7 @@ extern const struct lf_hf_family lf_hf_bigcode, lf_hf_starcoder2;
 extern const struct lf_hf_family lf_hf_phi, lf_hf_phi3;
 extern const struct lf_hf_family lf_hf_gemma, lf_hf_gemma2, lf_hf_gemma3, lf_hf_gemma3n,
     lf_hf_gemma4, lf_hf_gemma4_unified;
-extern const struct lf_hf_family lf_hf_llama;
+extern const struct lf_hf_family lf_hf_llama, lf_hf_iquestcoder, lf_hf_cwm, lf_hf_vaultgemma;
 extern const struct lf_hf_family lf_hf_mistral;
 extern const struct lf_hf_family lf_hf_internlm2, lf_hf_internlm3;
 extern const struct lf_hf_family lf_hf_seed_oss, lf_hf_ernie, lf_hf_nemotron, lf_hf_ministral3;

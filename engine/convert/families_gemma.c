@@ -2,7 +2,7 @@
  *
  * Gemma 1, 2 and the text model of Gemma 3: norms of (1 + w), scaled embeddings; from 2 on norms
  * behind the branches too, soft caps (2) or norms of query and key (3), and layers with a window
- * between those without. */
+ * between those without. VaultGemma is Gemma 2 without norms behind the branches. */
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +12,7 @@
 #define GEMMA_SWITCHES "norm=rms", "norm_offset=1", "position=rope", "mlp=glu"
 static const char *const gemma_switches[] = {GEMMA_SWITCHES, "activation=gelu_tanh", NULL};
 static const char *const gemma2_switches[] = {GEMMA_SWITCHES, "block=sandwich", NULL};
+static const char *const vault_switches[] = {GEMMA_SWITCHES, NULL};
 static const char *const gemma3_switches[] = {GEMMA_SWITCHES, "block=sandwich", "qk_norm=yes",
                                               NULL};
 
@@ -298,6 +299,13 @@ static const struct lf_map_row gemma2_rows[] = {
     {0},
 };
 
+static const struct lf_map_row vault_rows[] = {
+    GEMMA_ROWS,
+    {"model.layers.{L}.pre_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight",
+     NULL},
+    {0},
+};
+
 const struct lf_hf_family lf_hf_gemma = {
     .name = "gemma",
     .model_type = "gemma",
@@ -321,6 +329,20 @@ const struct lf_hf_family lf_hf_gemma2 = {
     .switches = gemma2_switches,
     .keys = gemma2_keys,
     .rows = gemma2_rows,
+    .read = read_gemma2,
+    .write = write_gemma2,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+const struct lf_hf_family lf_hf_vaultgemma = {
+    .name = "vaultgemma",
+    .model_type = "vaultgemma",
+    .architecture = "VaultGemmaForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = vault_switches,
+    .keys = gemma2_keys,
+    .rows = vault_rows,
     .read = read_gemma2,
     .write = write_gemma2,
     .tol_max = LF_HF_TOL_MAX,

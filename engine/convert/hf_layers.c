@@ -30,7 +30,7 @@ int lf_hf_get_period(lf_hf_reader *r, const char *key, int64_t *out, lf_err *err
 static bool slides_by(const struct lf_hf_slide *by, int64_t l)
 {
     return l >= by->from && (by->below == 0 || l < by->below) &&
-           (by->period == 0 || (l + 1) % by->period);
+           (by->period == 0 || (by->first ? l : l + 1) % by->period);
 }
 
 /* layer_types into slides[layers]. */

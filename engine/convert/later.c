@@ -8,8 +8,7 @@
 
 const struct lf_hf_later lf_hf_laters[] = {
     /* What the engine computes, under other names. */
-    {"aria_text biogpt cwm gpt-sw3 iquestcoder mellum "
-     "minicpm3 mpt openai-gpt vaultgemma",
+    {"aria_text biogpt gpt-sw3 mellum minicpm3 mpt openai-gpt",
      "a table of its keys and tensors, whose operations are known"},
     {"codegen",
      "a table of its keys and tensors, whose queries, values and keys lie in four parts"},

@@ -40,6 +40,19 @@ static const char *const llama32[] = {LLAMA,
                                       "rope_original_positions=8192",
                                       "tied_head=yes",
                                       NULL};
+/* Three layers with a window behind one without. */
+static const char *const cwm[] = {LLAMA,
+                                  "norm_eps=1e-5",
+                                  "rope_theta=1000000",
+                                  "rope_scaling=llama3",
+                                  "rope_factor=16",
+                                  "rope_low_freq_factor=1",
+                                  "rope_high_freq_factor=4",
+                                  "rope_original_positions=8192",
+                                  "layer_mixers=fwww*",
+                                  "sliding_window=8192",
+                                  "tied_head=no",
+                                  NULL};
 static const char *const mistral[] = {
     LLAMA, "norm_eps=1e-5", "rope_theta=10000", "sliding_window=4096", "tied_head=no", NULL};
 /* ---- LayerNorm, biases everywhere ---- */
@@ -153,6 +166,8 @@ static const char *const gemma2[] = {GEMMA,
                                      "attn_softcap=50",
                                      "logit_softcap=30",
                                      NULL};
+static const char *const vaultgemma[] = {
+    GEMMA, "sliding_window=4096", "layer_mixers=wf*", "attn_softcap=50", "logit_softcap=30", NULL};
 static const char *const gemma3[] = {GEMMA,
                                      "block=sandwich",
                                      "qk_norm=yes",
@@ -659,6 +674,9 @@ const struct lf_model_family lf_model_families[] = {
     {"olmoe", olmoe},
     {"flex-olmo", flex_olmo},
     {"gpt-neo", gpt_neo},
+    {"iquestcoder", llama3},
+    {"cwm", cwm},
+    {"vaultgemma", vaultgemma},
     {"hunyuan", hunyuan},
     {"hunyuan-moe", hunyuan_moe},
     {"minimax-m2", minimax_m2},

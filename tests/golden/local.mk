@@ -112,6 +112,9 @@ FAMILY_GOLDENS = \
   tests/golden/families/granite-moe-shared \
   tests/golden/families/flex-olmo \
   tests/golden/families/gpt-neo \
+  tests/golden/families/iquestcoder \
+  tests/golden/families/cwm \
+  tests/golden/families/vaultgemma \
   tests/golden/families/llama4 \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-j-tied \

@@ -97,6 +97,12 @@ family("baichuan2-13b", **BAICHUAN, hidden_size=12, num_attention_heads=3, model
 
 # ---- RMSNorm, rotary positions, gated MLP ----
 family("llama", **llama_like("llama", "LlamaForCausalLM", pretraining_tp=1, rope_scaling=None, attention_bias=False, mlp_bias=False))
+family("iquestcoder", **llama_like("iquestcoder", "LlamaForCausalLM", head_dim=D, rope_scaling=None, attention_bias=False, mlp_bias=False,
+                                   rope_theta=500000.0, clip_qkv=None, use_sliding_window=False))
+family("cwm", _seed=2, **llama_like("cwm", "CwmForCausalLM", head_dim=D, num_hidden_layers=3, mlp_bias=False, sliding_window=7, rope_theta=100.0,
+                          pretraining_tp=1, layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+                          rope_scaling=dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                            original_max_position_embeddings=32)))
 family("llama-linear", **llama_like("llama", "LlamaForCausalLM", num_attention_heads=2, num_key_value_heads=2, rope_theta=100000.0,
                                     rope_scaling=dict(type="linear", factor=4.0)))
 family("llama3.1", **llama_like("llama", "LlamaForCausalLM", head_dim=D, rope_theta=100.0, rope_scaling=dict(
@@ -322,6 +328,9 @@ GEMMA = dict(bos_token_id=2, eos_token_id=1, pad_token_id=0, head_dim=D, attenti
 family("gemma", **llama_like("gemma", "GemmaForCausalLM", **dict(GEMMA, hidden_act="gelu", num_key_value_heads=1)))
 family("gemma2", **llama_like("gemma2", "Gemma2ForCausalLM", **GEMMA, hidden_act="gelu_pytorch_tanh", attn_logit_softcapping=3.0,
                               final_logit_softcapping=5.0, query_pre_attn_scalar=5, sliding_window=9, cache_implementation="hybrid"))
+family("vaultgemma", **llama_like("vaultgemma", "VaultGemmaForCausalLM", **GEMMA, hidden_act=..., attn_logit_softcapping=3.0,
+                                  final_logit_softcapping=5.0, query_pre_attn_scalar=5, sliding_window=9,
+                                  layer_types=["sliding_attention", "full_attention"]))
 family("gemma3", **llama_like("gemma3_text", "Gemma3ForCausalLM", **GEMMA, hidden_act=..., attn_logit_softcapping=None,
                               final_logit_softcapping=None, query_pre_attn_scalar=11, sliding_window=9, sliding_window_pattern=3, num_hidden_layers=3,
                               rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=dict(factor=8.0, rope_type="linear"),
