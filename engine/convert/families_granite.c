@@ -41,10 +41,23 @@ static const struct lf_hf_key granite_moe_keys[] = {
     {0},
 };
 
+/* Scores that 0 multiplies are all alike; attn_scale = 0 is the usual scale. */
+static int check_multiplier(const lf_hf_reader *r, const lf_model_config *c, lf_err *err)
+{
+    const json_t *x = json_object_get(r->o, "attention_multiplier");
+    return c->heads && json_is_number(x) && !(json_number_value(x) > 0)
+               ? lf_fail(err, LF_ENOTSUP,
+                         "%s: attention_multiplier = %g multiplies the scores of attention; it is "
+                         "above 0",
+                         r->path, json_number_value(x))
+               : 0;
+}
+
 int lf_hf_read_logits_scaling(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     double by = 1;
-    int rc = lf_hf_get_f64(r, "logits_scaling", &by, err);
+    int rc = check_multiplier(r, c, err);
+    rc = rc != 0 ? rc : lf_hf_get_f64(r, "logits_scaling", &by, err);
     if (rc == 0 && !(by > 0))
         rc = lf_fail(err, LF_ENOTSUP, "%s: logits_scaling = %g divides the logits", r->path, by);
     return rc != 0 ? rc : lf_hf_set_number(r, c, "logits_scaling", "logit_scale", 1 / by, err);
@@ -236,7 +249,8 @@ static const struct lf_hf_key clova_keys[] = {
 static int read_clova(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     bool post = true;
-    int rc = lf_hf_get_bool(r, "use_post_norm", &post, err);
+    int rc = check_multiplier(r, c, err);
+    rc = rc != 0 ? rc : lf_hf_get_bool(r, "use_post_norm", &post, err);
     rc = rc != 0 ? rc : lf_hf_set(r, c, "use_post_norm", "block", post ? "sandwich" : "pre", err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
