@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Llama 1 to 3.2, CodeLlama and what has their shape: RMSNorm, rotary positions, gated MLP, q, k
- * and v apart. IQuest-Coder is that with other defaults; CWM has windows in three layers of four. */
+ * and v apart. IQuest-Coder is that with other defaults; CWM has a window in most layers. */
 #include "engine/base/json.h"
 #include "engine/convert/families_kin.h"
 

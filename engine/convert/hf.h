@@ -309,7 +309,7 @@ int lf_hf_get_period(lf_hf_reader *r, const char *key, int64_t *out, lf_err *err
 struct lf_hf_slide {
     int64_t from, below, period;
     bool first; /* the exception is the first of each period, not the last */
-    bool only; /* the class does not read layer_types, which then must agree */
+    bool only;  /* the class does not read layer_types, which then must agree */
 };
 /* Sets the keys of [model] for windows, from layer_types or `by`. window -1: there is no window;
  * then, if `null`, no layer slides, and otherwise it is an error. */

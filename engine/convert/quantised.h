@@ -11,7 +11,7 @@ struct lf_quantised {
     size_t n;               /* decls of weights; those of scales stand behind them */
     struct lf_requant **of; /* [n]; NULL: this one is not quantised; owned */
     size_t *weight;         /* [decls of scales]: the decl whose scales these are */
-    /* [decls of scales]: what goes out as it is, of what the weight multiplies; NULL: its own */
+    /* [decls of scales]: the scale of what the weight multiplies, as it is; NULL: the weight's */
     const lf_ckpt_entry **act;
     json_t *config; /* quantization_config; owned; NULL: nothing is quantised */
     char **names;   /* [decls of scales], owned */

@@ -11,8 +11,8 @@
  *                                scales: where a scale is so small, large or odd that two codes
  *                                have the same value
  *     state "quant"              {"family": whose NAMEs these are, "rows", "cols": of a block,
- *                                "powers": the outside type of u8 scales, "dims": dimensions of
- *                                scales of one number, 0 or 1, "config":
+ *                                "powers": the outside type of u8 scales, "dims": dimensions, 0
+ *                                or 1, of scales of one number, "config":
  *                                quantization_config of the release, "dtype", "dtypes": the types
  *                                of its other tensors, and of those that have another one}
  *

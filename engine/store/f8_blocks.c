@@ -124,8 +124,8 @@ static bool is_wide(void)
 }
 #endif
 
-/* yes where x is less than `than` as a signed number, which SSE2 can compare, else no. A mask and
- * no choice of values, of which compilers would make a branch. */
+/* yes where x is less than `than` as a signed number, which SSE2 can compare, else no. A mask does
+ * it, as compilers would make a branch of a choice. */
 BODY uint32_t less(uint32_t x, uint32_t than, uint32_t yes, uint32_t no)
 {
     const uint32_t mask = -(uint32_t)((int32_t)x < (int32_t)than);
