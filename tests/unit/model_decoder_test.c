@@ -11,6 +11,7 @@
 
 #include "engine/base/rng.h"
 #include "engine/graph/exec.h"
+#include "engine/graph/layout.h"
 #include "engine/model/decoder.h"
 #include "tests/tap/tap.h"
 
@@ -528,6 +529,30 @@ static void test_errors(void)
     tap_rc(err.rc, LF_EINVAL, &err, "vocab", "is refused by name");
 }
 
+/* What ranks cannot divide, and stages cannot pass on. */
+static void test_divided(void)
+{
+    const struct lf_layout two = {.tensor = 2};
+    const struct lf_decoder_chunk part = {.end = 1, .first = true};
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    load(&c, "tiny-llama.ini");
+    c.altup_streams = 2;
+    c.gate_sparsity = (lf_model_list){.n = 1, .v = {0.5}};
+    lf_decoder *d = lf_decoder_create(&c, 16, &err);
+    lf_pstore *ps = lf_pstore_create(&err), *other = lf_pstore_create(&err);
+    if (!d || !ps || !other || lf_pstore_set_layout(ps, &two, &err))
+        tap_bail("%s", err.text);
+    tap_rc(lf_decoder_declare(d, ps, &err), LF_ENOTSUP, &err, "[model] gate_sparsity",
+           "gates that ranks would cut apart");
+    err = (lf_err)LF_ERR_INIT;
+    tap_rc(lf_decoder_declare_chunks(d, other, &part, 1, &err), LF_ENOTSUP, &err,
+           "[model] altup_streams", "several streams between stages");
+    lf_pstore_destroy(other);
+    lf_pstore_destroy(ps);
+    lf_decoder_destroy(d);
+}
+
 static void test_causal_file(const char *name, enum lf_dtype compute, int64_t window)
 {
     lf_model_config c;
@@ -540,6 +565,7 @@ int main(void)
 {
     TAP(543, test_tables());
     TAP(6, test_errors());
+    TAP(2, test_divided());
     TAP(4, test_prefixes());
     TAP(2, test_scan_scales("0"));
     TAP(2, test_scan_scales("4"));
