@@ -29,9 +29,9 @@ enum { LF_TEAM_SPIN = 2000000 }; /* nanoseconds for which a thread spins at most
 typedef void lf_member_fn(void *arg, int member);
 
 /* Calls fn on this thread and, at the same time, on up to threads - 1 helpers of q, and returns
- * when all that have begun are done. Helpers see what was written before, the caller sees what they have
- * written. Within fn a call with the same queue has the one thread that makes it. Where the system
- * gives no threads the caller does everything. */
+ * when all that have begun are done. Helpers see what was written before, the caller sees what they
+ * have written. Within fn a call with the same queue has the one thread that makes it. Where the
+ * system gives no threads the caller does everything. */
 void lf_team_call(lf_queue *q, int threads, lf_member_fn *fn, void *arg);
 
 /* The pieces [lo, hi) of [0, n), each of `most` items but for the last. */
