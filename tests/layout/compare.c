@@ -10,14 +10,12 @@
 
 struct rig_bounds rig_bounds(const struct rig_case *k)
 {
-    /* A of an adapter has its first gradient in the second step, of which AdamW makes steps of one
-     * size, whether it is large or small. */
     if (k->c.compute == LF_F32)
         return (struct rig_bounds){.grad = 1e-5,
                                    .loss = 1e-5,
                                    .routes = 1e-5,
                                    .norm = 1e-5,
-                                   .change = k->adapted ? 5e-3 : 1e-3,
+                                   .change = 1e-3,
                                    .balance = 1e-3,
                                    .noise = 1e-3};
     /* After the first step some weights round to the other neighbour in bf16, and then a row may go
