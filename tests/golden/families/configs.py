@@ -187,7 +187,7 @@ family("ernie4.5-moe", _T=12, _seed=3, **llama_like(
     "ernie4_5_moe", "Ernie4_5_MoeForCausalLM", hidden_size=12, num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=3, use_bias=False, rope_theta=500000.0, rope_scaling=None,
     attention_dropout=..., moe_capacity=[64, 64, 64], moe_gate="topk", moe_use_aux_free=True, moe_intermediate_size=8, moe_k=2,
     moe_num_experts=4, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2, moe_layer_interval=1,
-    output_router_logits=False, router_aux_loss_coef=0.001, num_nextn_predict_layers=1, tie_word_embeddings=True, pad_token_id=0))
+    output_router_logits=False, router_aux_loss_coef=0.001, num_nextn_predict_layers=0, tie_word_embeddings=True, pad_token_id=0))
 PHI3 = dict(embd_pdrop=0.0, resid_pdrop=0.0, original_max_position_embeddings=P, pad_token_id=3, attention_bias=False)
 family("phi3", **llama_like("phi3", "Phi3ForCausalLM", **PHI3, sliding_window=9, rope_scaling=None))
 LONG = dict(head_dim=..., num_attention_heads=2, num_key_value_heads=1, sliding_window=9)
@@ -298,7 +298,7 @@ family("hy3", _T=12, _seed=3, **llama_like(
 family("exaone-moe", _T=12, _seed=3, **llama_like(
     "exaone_moe", "ExaoneMoeForCausalLM", **dict(EXPERTS, num_hidden_layers=4), num_experts=4, num_shared_experts=1, n_group=1,
     topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True, routed_scaling_factor=2.5, first_k_dense_replace=1,
-    sliding_window=5, sliding_window_pattern="LLLG", rope_theta=1000.0, num_nextn_predict_layers=1,
+    sliding_window=5, sliding_window_pattern="LLLG", rope_theta=1000.0, num_nextn_predict_layers=0,
     layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["dense"] + ["sparse"] * 3))
 # Chunks and lengths of growth that end at different tokens
 family("llama4", _T=14, _seed=3, **llama_like(
