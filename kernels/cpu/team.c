@@ -6,9 +6,12 @@
  */
 #include "config.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -23,21 +26,33 @@ enum {
 /* Nanoseconds: for how long a thread spins at least; after which time between two looks at the
  * clock the system must have let others have its processor; how often a helper moves at most. */
 enum { SPIN_LEAST = 10000, TAKEN_AWAY = 300000, MOVE_EVERY = 20000000 };
+enum { CALM = 64 }; /* waits for which a processor must have stayed before its thread spins more */
 #define MASK UINT64_C(0xffff)
+
+/* Where threads sleep. There is no lock that a thread could be stopped with: whoever goes to sleep
+ * counts itself, whoever wakes takes some from that count and gives as many tokens. So there is
+ * exactly one token for each that was counted and did not withdraw. */
+struct bed {
+    _Alignas(64) atomic_int asleep; /* without a token */
+    sem_t tokens;
+};
+
+/* For how long a thread spins, nanoseconds. */
+struct pace {
+    int64_t limit;
+    int calm; /* waits since it lost its processor, to CALM */
+};
 
 struct lf_team {
     _Alignas(64) _Atomic uint64_t word;
     lf_member_fn *fn; /* of the round; written while nobody is inside */
     void *arg;
     int threads;
-    int cpu;                        /* where the caller was when it made the call */
-    int64_t spin;                   /* of the caller, nanoseconds */
-    _Alignas(64) atomic_int asleep; /* helpers */
-    atomic_int waits;               /* the caller: 1 while it sleeps */
+    int cpu;          /* where the caller was when it made the call */
+    struct pace pace; /* of the caller */
     atomic_bool ends;
-    pthread_mutex_t lock;
-    pthread_cond_t work, over;
-    int n; /* helpers */
+    struct bed work, over; /* helpers without a call; the caller until nobody is inside */
+    int n;                 /* helpers */
     pthread_t id[];
 };
 
@@ -95,45 +110,83 @@ static bool nobody_inside(uint64_t word, uint32_t last)
     return inside(word) == 0;
 }
 
-/* Spins until the word is ready. Returns false when that takes longer than *limit, or when somebody
- * else wants the processor: whoever spins there holds up work, so it does so least from now on. */
-static bool spin(struct lf_team *t, lf_ready_fn *ready, uint32_t last, int64_t *limit)
+/* Spins until the word is ready. Returns false when that takes longer than the limit, or when
+ * somebody else wants the processor: whoever spins there holds up work, so it does so least, until
+ * it has kept its processor for a number of waits. */
+static bool spin(struct lf_team *t, lf_ready_fn *ready, uint32_t last, struct pace *p)
 {
     const int64_t begin = now_ns();
-    for (int64_t before = begin, now;; before = now) {
-        for (int i = 0; i < 16; i++) {
-            if (ready(atomic_load_explicit(&t->word, memory_order_acquire), last))
-                return true;
-            pause_briefly();
+    bool taken = false, is = false;
+    for (int64_t before = begin, now = begin; !is && now - begin <= p->limit; before = now) {
+        for (int i = 0; i < 16 && !is; i++) {
+            is = ready(atomic_load_explicit(&t->word, memory_order_acquire), last);
+            if (!is)
+                pause_briefly();
         }
         now = now_ns();
-        if (now - before > TAKEN_AWAY)
-            *limit = SPIN_LEAST;
-        if (now - begin > *limit)
-            return false;
+        if (now - before > TAKEN_AWAY) {
+            *p = (struct pace){SPIN_LEAST, 0};
+            taken = true;
+        }
+    }
+    if (!taken && p->calm < CALM)
+        p->calm++;
+    return is;
+}
+
+/* Is there what a thread sleeps for? Either whoever brings it sees that one sleeps, or this one
+ * sees the word: both are in the single order of sequentially consistent accesses. */
+static bool up(struct lf_team *t, lf_ready_fn *ready, uint32_t last)
+{
+    return ready(atomic_load(&t->word), last) || atomic_load(&t->ends);
+}
+
+/* One that was counted does not sleep after all. Returns false when all that were have tokens. */
+static bool withdraw(struct bed *b)
+{
+    int n = atomic_load(&b->asleep);
+    while (n > 0)
+        if (atomic_compare_exchange_weak(&b->asleep, &n, n - 1))
+            return true;
+    return false;
+}
+
+static void sleep_until(struct lf_team *t, lf_ready_fn *ready, uint32_t last, struct bed *b)
+{
+    while (!up(t, ready, last)) {
+        atomic_fetch_add(&b->asleep, 1);
+        if (up(t, ready, last) && withdraw(b))
+            return;
+        while (sem_wait(&b->tokens) != 0 && errno == EINTR)
+            ;
     }
 }
 
-/* Waits until the word is ready or the team ends: spins and then sleeps on `cond`. *limit grows
- * where spinning was, or would have been, enough. */
-static void await(struct lf_team *t, lf_ready_fn *ready, uint32_t last, int64_t *limit,
-                  pthread_cond_t *cond, atomic_int *asleep)
+/* Wakes up to `most` of those that sleep. */
+static void wake(struct bed *b, int most)
+{
+    int asleep = atomic_load(&b->asleep), n;
+    do {
+        n = asleep < most ? asleep : most;
+        if (n == 0)
+            return;
+    } while (!atomic_compare_exchange_weak(&b->asleep, &asleep, asleep - n));
+    for (int i = 0; i < n; i++)
+        sem_post(&b->tokens);
+}
+
+/* Waits until the word is ready or the team ends: spins and then sleeps. The limit grows where
+ * spinning was, or would have been, enough, unless the processor was taken away not long ago. */
+static void await(struct lf_team *t, lf_ready_fn *ready, uint32_t last, struct pace *p,
+                  struct bed *b)
 {
     const int64_t begin = now_ns();
-    if (!spin(t, ready, last, limit)) {
-        pthread_mutex_lock(&t->lock);
-        /* Either the other side sees that one sleeps, or this one sees the word: both are in the
-         * single order of sequentially consistent accesses. */
-        atomic_fetch_add(asleep, 1);
-        while (!ready(atomic_load(&t->word), last) && !atomic_load(&t->ends))
-            pthread_cond_wait(cond, &t->lock);
-        atomic_fetch_sub(asleep, 1);
-        pthread_mutex_unlock(&t->lock);
-    }
-    if (now_ns() - begin < LF_TEAM_SPIN)
-        *limit = 2 * *limit < LF_TEAM_SPIN ? 2 * *limit : LF_TEAM_SPIN;
-    else
-        *limit = *limit / 2 > SPIN_LEAST ? *limit / 2 : SPIN_LEAST;
+    if (!spin(t, ready, last, p))
+        sleep_until(t, ready, last, b);
+    if (now_ns() - begin >= LF_TEAM_SPIN)
+        p->limit = p->limit / 2 > SPIN_LEAST ? p->limit / 2 : SPIN_LEAST;
+    else if (p->calm == CALM)
+        p->limit = 2 * p->limit < LF_TEAM_SPIN ? 2 * p->limit : LF_TEAM_SPIN;
 }
 
 /* ---- helpers ---- */
@@ -152,14 +205,10 @@ static int join(struct lf_team *t, uint64_t *word, uint32_t last)
 
 static void leave(struct lf_team *t)
 {
-    /* Release: the caller sees what this member wrote. With `waits`, sequentially consistent:
-     * either the caller sees nobody inside or this one sees that it waits. */
+    /* Release: the caller sees what this member wrote. */
     const uint64_t before = atomic_fetch_sub(&t->word, 1);
-    if (inside(before) == 1 && atomic_load(&t->waits)) {
-        pthread_mutex_lock(&t->lock);
-        pthread_cond_signal(&t->over);
-        pthread_mutex_unlock(&t->lock);
-    }
+    if (inside(before) == 1)
+        wake(&t->over, 1);
 }
 
 /* Where OMP_PROC_BIND asks for it, OpenMP binds the thread that used it first to one of its places,
@@ -203,11 +252,12 @@ static void *helper_main(void *arg)
 {
     struct lf_team *t = arg;
     uint32_t last = 0;
-    int64_t limit = LF_TEAM_SPIN, moved = 0;
+    struct pace pace = {LF_TEAM_SPIN, CALM};
+    int64_t moved = 0;
     role = HELPER;
     leave_place();
     while (!atomic_load_explicit(&t->ends, memory_order_relaxed)) {
-        await(t, wanted, last, &limit, &t->work, &t->asleep);
+        await(t, wanted, last, &pace, &t->work);
         uint64_t word = atomic_load_explicit(&t->word, memory_order_relaxed);
         const int member = join(t, &word, last);
         if (member == 0)
@@ -226,16 +276,19 @@ void lf_team_end(struct lf_team *t)
 {
     if (!t)
         return;
-    pthread_mutex_lock(&t->lock);
     atomic_store(&t->ends, true);
-    pthread_cond_broadcast(&t->work);
-    pthread_mutex_unlock(&t->lock);
+    wake(&t->work, INT_MAX);
     for (int i = 0; i < t->n; i++)
         pthread_join(t->id[i], NULL);
-    pthread_cond_destroy(&t->over);
-    pthread_cond_destroy(&t->work);
-    pthread_mutex_destroy(&t->lock);
+    sem_destroy(&t->over.tokens);
+    sem_destroy(&t->work.tokens);
     free(t);
+}
+
+static void bed_init(struct bed *b)
+{
+    atomic_init(&b->asleep, 0);
+    sem_init(&b->tokens, 0, 0); /* which fails for greater values alone */
 }
 
 /* A team of as many helpers as the system gives, or NULL. */
@@ -246,13 +299,10 @@ static struct lf_team *team_new(int threads)
     if (!t)
         return NULL;
     atomic_init(&t->word, 0);
-    atomic_init(&t->asleep, 0);
-    atomic_init(&t->waits, 0);
-    t->spin = LF_TEAM_SPIN;
+    t->pace = (struct pace){LF_TEAM_SPIN, CALM};
     atomic_init(&t->ends, false);
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->work, NULL);
-    pthread_cond_init(&t->over, NULL);
+    bed_init(&t->work);
+    bed_init(&t->over);
     for (t->n = 0; t->n < threads - 1; t->n++)
         if (pthread_create(&t->id[t->n], NULL, helper_main, t) != 0)
             break;
@@ -264,20 +314,6 @@ static struct lf_team *team_of(lf_queue *q)
     if (!q->team)
         q->team = team_new(q->threads);
     return q->team && q->team->n > 0 ? q->team : NULL;
-}
-
-/* A helper that holds the lock is about to sleep, or just awake, and may have been stopped there.
- * Then nobody is woken: the caller can do without. */
-static void wake(struct lf_team *t, int helpers)
-{
-    if (atomic_load(&t->asleep) == 0 || pthread_mutex_trylock(&t->lock) != 0)
-        return;
-    if (helpers >= atomic_load(&t->asleep))
-        pthread_cond_broadcast(&t->work);
-    else
-        for (int i = 0; i < helpers; i++)
-            pthread_cond_signal(&t->work);
-    pthread_mutex_unlock(&t->lock);
 }
 
 void lf_team_call(lf_queue *q, int threads, lf_member_fn *fn, void *arg)
@@ -293,12 +329,12 @@ void lf_team_call(lf_queue *q, int threads, lf_member_fn *fn, void *arg)
     t->cpu = sched_getcpu();
     const uint64_t round = round_of(atomic_load_explicit(&t->word, memory_order_relaxed)) + 1;
     atomic_store(&t->word, (uint64_t)(uint32_t)round << ROUND | (uint64_t)(threads - 1) << PLACES);
-    wake(t, threads - 1);
+    wake(&t->work, threads - 1);
     role = CALLER;
     fn(arg, 0);
     role = OUTSIDE;
     if (inside(atomic_fetch_and(&t->word, ~(MASK << PLACES))) > 0)
-        await(t, nobody_inside, 0, &t->spin, &t->over, &t->waits);
+        await(t, nobody_inside, 0, &t->pace, &t->over);
 }
 
 /* ---- pieces ---- */

@@ -2,9 +2,10 @@
  *
  * The threads of a CPU queue. A call is carried out by the thread that makes it and by helpers that
  * are free at the time; they take pieces from a counter until none is left. So nobody waits for a
- * thread that the system has stopped or not yet woken, unless it holds a piece, and a slower core
- * takes fewer pieces. Who computes a piece changes no bit: a kernel cuts its work into pieces by
- * its arguments alone, and no two pieces write the same element.
+ * thread that the system has stopped or not yet woken, unless it holds a piece, or has just
+ * computed the one over which the caller fell asleep and must wake it. No thread holds a lock. A
+ * slower core takes fewer pieces. Who computes a piece changes no bit: a kernel cuts its work into
+ * pieces by its arguments alone, and no two pieces write the same element.
  *
  * OpenMP is not used for this because the end of its parallel region waits for every thread of the
  * team, whether it has work or is still asleep.
