@@ -63,6 +63,7 @@ if TSAN
 check_PROGRAMS += tests/op/team_race
 TESTS += tests/op/team_race
 tests_op_team_race_SOURCES = tests/op/team_test.c kernels/cpu/team.h kernels/cpu/team.c kernels/cpu/queue.c
+tests_op_team_race_CPPFLAGS = $(AM_CPPFLAGS) -DLF_TEAM_RACE
 tests_op_team_race_CFLAGS = $(AM_CFLAGS) -fsanitize=thread
 tests_op_team_race_LDFLAGS = -fsanitize=thread
 tests_op_team_race_LDADD = tests/tap/libtap.a engine/libbase.a

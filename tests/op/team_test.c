@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The threads of a CPU queue (kernels/cpu/team.h): each piece is computed once, its results are
- * seen, and a helper that the system has stopped holds nobody up. tests/op/team_race is the same
- * program under ThreadSanitizer.
+ * seen, helpers take part, sleep and are woken, and one that the system has stopped holds nobody
+ * up. tests/op/team_race is the same program under ThreadSanitizer (LF_TEAM_RACE).
  */
 #include "config.h"
 
@@ -12,13 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/sys.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm_onednn.h"
 #include "tests/tap/tap.h"
 
 enum { MOST_THREADS = 8, ITEMS = 5000, CALLS = 400 };
 
-#ifdef __SANITIZE_THREAD__
+#ifdef LF_TEAM_RACE
 /* Only the queue and its threads are in that program. */
 void lf_onednn_forget(lf_queue *q)
 {
@@ -108,10 +109,107 @@ static void numbers(void)
     tap_ok(!lf_team_helps(), "the caller is no helper");
 }
 
+/* ---- helpers ---- */
+
+/* Seconds in which a helper must have come, as one does on any machine that gives it some time at
+ * all. Only a queue whose callers do everything themselves lets them pass. */
+enum { PATIENCE = 60 };
+
+static void sleep_ms(int ms)
+{
+    usleep((useconds_t)ms * 1000);
+}
+
+struct meeting {
+    double begin;
+    int nap_ms; /* of the helper, while the caller is done already */
+    int came, left;
+    pthread_t helper;
+};
+
+/* The caller stays until the helper has come. */
+static void meet(void *arg, int member)
+{
+    struct meeting *m = arg;
+    if (member > 0) {
+        m->helper = pthread_self();
+        __atomic_store_n(&m->came, 1, __ATOMIC_RELEASE);
+        sleep_ms(m->nap_ms);
+        m->left = 1;
+    } else
+        while (!__atomic_load_n(&m->came, __ATOMIC_ACQUIRE) && lf_now_s() - m->begin < PATIENCE)
+            usleep(100);
+}
+
+/* A call of two members. Returns whether a helper took part and was done at the end. */
+static bool met(lf_queue *q, struct meeting *m)
+{
+    *m = (struct meeting){.begin = lf_now_s(), .nap_ms = m->nap_ms};
+    lf_team_call(q, 2, meet, m);
+    return m->came && m->left;
+}
+
+/* Longer than a helper spins, so it sleeps, most likely. */
+enum { NAP_MS = 20, MEETINGS = 10 };
+
+static void sleepers(void)
+{
+    lf_queue *q = lf_cpu_queue_create(2);
+    struct meeting m = {.nap_ms = 0};
+    int good = 0, n = 0;
+    for (bool ok = true; ok && n < MEETINGS; n++, good += ok) {
+        sleep_ms(NAP_MS);
+        ok = met(q, &m);
+    }
+    tap_i64(good, MEETINGS, "helpers that sleep between calls take part in each");
+    m.nap_ms = NAP_MS;
+    good = 0, n = 0;
+    for (bool ok = true; ok && n < MEETINGS; n++, good += ok)
+        ok = met(q, &m);
+    tap_i64(good, MEETINGS, "a caller that sleeps is woken when the last member has left");
+    sleep_ms(NAP_MS);
+    lf_cpu_queue_destroy(q);
+    q = lf_cpu_queue_create(MOST_THREADS);
+    m.nap_ms = 0;
+    good = met(q, &m);
+    sleep_ms(NAP_MS);
+    lf_cpu_queue_destroy(q);
+    tap_ok(good, "a queue ends whose helpers sleep");
+}
+
+struct shares {
+    int64_t next, helped;
+};
+
+/* The caller stays for a while, but waits for nobody. */
+static void help(void *arg, int member)
+{
+    struct shares *s = arg;
+    while (lf_take(&s->next) < 8) {
+        usleep(10);
+        if (member > 0)
+            __atomic_fetch_add(&s->helped, 1, __ATOMIC_RELAXED);
+    }
+}
+
+static void helpers(void)
+{
+    lf_queue *q = lf_cpu_queue_create(4);
+    int64_t helped = 0;
+    const double begin = lf_now_s();
+    for (int c = 0; c < CALLS || (helped == 0 && lf_now_s() - begin < PATIENCE); c++) {
+        struct shares s = {0};
+        lf_team_call(q, 4, help, &s);
+        helped += s.helped;
+    }
+    tap_ok(helped > 0, "helpers take pieces: %lld", (long long)helped);
+    lf_cpu_queue_destroy(q);
+}
+
 /* ---- a helper that is stopped ---- */
 
-#ifndef __SANITIZE_THREAD__ /* which brings no signal to a thread that waits */
-static int gate[2];         /* what a stopped helper waits for */
+#ifndef LF_TEAM_RACE /* whose sanitizer brings no signal to a thread that waits */
+static int gate[2];  /* what a stopped helper waits for */
 static int stopped;
 
 /* Only what may be called in a handler. */
@@ -125,34 +223,21 @@ static void stop_here(int sig)
     __atomic_store_n(&stopped, 0, __ATOMIC_SEQ_CST);
 }
 
-struct meeting {
-    int64_t here;
-    pthread_t helper;
-};
-
-/* Waits for the other one, so that the helper is known. */
-static void meet(void *arg, int member)
-{
-    struct meeting *m = arg;
-    if (member > 0)
-        m->helper = pthread_self();
-    lf_take(&m->here);
-    while (__atomic_load_n(&m->here, __ATOMIC_ACQUIRE) < 2)
-        usleep(100);
-}
-
-/* With OpenMP, whose regions end when all threads have come, this would wait for ever. */
-static void held_up(void)
+/* With OpenMP, whose regions end when all threads have come, this would wait for ever. The helper
+ * is stopped some time after its call: it spins or sleeps. */
+static void held_up(int after_ms)
 {
     lf_queue *q = lf_cpu_queue_create(2);
-    struct meeting m = {0};
+    struct meeting m = {.nap_ms = 0};
     struct sigaction act = {.sa_handler = stop_here}, before;
     int64_t *seen = calloc(ITEMS, sizeof *seen), bad = 0;
-    if (!q || !seen || pipe(gate) != 0 || sigaction(SIGUSR1, &act, &before) != 0) {
+    const bool ready = q && seen && pipe(gate) == 0 && sigaction(SIGUSR1, &act, &before) == 0;
+    if (!ready || !met(q, &m)) {
+        tap_ok(false, "nothing to test with");
         tap_ok(false, "nothing to test with");
         return;
     }
-    lf_team_call(q, 2, meet, &m);
+    sleep_ms(after_ms);
     pthread_kill(m.helper, SIGUSR1);
     while (!__atomic_load_n(&stopped, __ATOMIC_SEQ_CST))
         usleep(100);
@@ -161,11 +246,8 @@ static void held_up(void)
     for (int64_t i = 0; i < ITEMS; i++)
         bad += seen[i] != CALLS;
     tap_ok(bad == 0 && __atomic_load_n(&stopped, __ATOMIC_SEQ_CST),
-           "a helper that is stopped outside a call holds nobody up");
-    if (write(gate[1], "", 1) != 1)
-        tap_ok(false, "the helper cannot be let go");
-    lf_team_call(q, 2, meet, &(struct meeting){0});
-    tap_ok(true, "and takes part again when it goes on");
+           "a helper that is stopped %d ms after a call holds nobody up", after_ms);
+    tap_ok(write(gate[1], "", 1) == 1 && met(q, &m), "and takes part again when it goes on");
     lf_cpu_queue_destroy(q);
     sigaction(SIGUSR1, &before, NULL);
     close(gate[0]);
@@ -173,10 +255,10 @@ static void held_up(void)
     free(seen);
 }
 #else
-static void held_up(void)
+static void held_up(int after_ms)
 {
     for (int i = 0; i < 2; i++)
-        tap_ok(true, "a helper that is stopped: in tests/op/team_test");
+        tap_ok(true, "a helper that is stopped after %d ms: in tests/op/team_test", after_ms);
 }
 #endif
 
@@ -206,7 +288,10 @@ int main(void)
     for (int threads = 1; threads <= MOST_THREADS; threads *= 2)
         TAP(1, pieces(threads));
     TAP(2, numbers());
-    TAP(2, held_up());
+    TAP(3, sleepers());
+    TAP(1, helpers());
+    TAP(2, held_up(0));
+    TAP(2, held_up(NAP_MS));
     TAP(2, queues());
     return tap_done();
 }
