@@ -52,7 +52,7 @@ extern const lf_opt_table *const lf_all_opts[];
                    .help = "least important messages shown"),                                      \
         LF_OPT_ROW(.name = "threads", .type = LF_OPT_INT, .cls = LF_OPT_OPERATIONAL, .def = "0",   \
                    .max = 4096, .unit = "threads",                                                 \
-                   .help = "threads to use, 0 for every processor available"),                     \
+                   .help = "threads to use, 0 for each processor available, up to a CPU quota"),   \
         LF_OPT_ROW(.name = "help", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",               \
                    .help = "print this text and exit"),                                            \
         LF_OPT_ROW(.name = "version", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",            \

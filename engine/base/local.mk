@@ -7,7 +7,7 @@ engine_libbase_a_SOURCES += \
   engine/base/env.c engine/base/env.h engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h engine/base/ending.c engine/base/ending.h \
   engine/base/crc32.c engine/base/crc32.h engine/base/base64.c engine/base/base64.h engine/base/html.c engine/base/html.h engine/base/json.c engine/base/json.h \
   engine/base/named_templates.c engine/base/named_templates.h engine/base/id.c engine/base/id.h \
-  engine/base/cause.c engine/base/cause.h engine/base/machine.c engine/base/machine.h engine/base/warned.c engine/base/warned.h engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h engine/base/busy.c engine/base/busy.h \
+  engine/base/cause.c engine/base/cause.h engine/base/machine.c engine/base/machine.h engine/base/warned.c engine/base/warned.h engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h engine/base/busy.c engine/base/busy.h engine/base/quota.c engine/base/quota.h \
   engine/base/tfevents.c engine/base/tfevents.h engine/base/vocab.h
 # the store helper's
 engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c engine/base/artifact_take.c \

@@ -24,6 +24,7 @@
 #include "engine/base/cause.h"
 #include "engine/base/fence.h"
 #include "engine/base/mem.h"
+#include "engine/base/quota.h"
 #include "engine/base/str.h"
 #include "engine/base/warned.h"
 
@@ -316,8 +317,10 @@ bool lf_wants_colour(int fd)
 int lf_ncpu(void)
 {
     cpu_set_t set;
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const int quota = lf_cpu_quota("");
+    int n = online > 0 && online < 1 << 20 ? (int)online : 1;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 && n < 1 << 20 ? (int)n : 1;
+        n = CPU_COUNT(&set);
+    return quota > 0 && quota < n ? quota : n;
 }

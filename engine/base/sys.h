@@ -57,7 +57,7 @@ void lf_progress_end(lf_progress *p);
 /* Is the descriptor a terminal that wants colours (NO_COLOR, TERM)? */
 bool lf_wants_colour(int fd);
 
-/* Returns the number of online processors that this process may run on. */
+/* Processors that this process may run on, or that its CPU quota is worth (quota.h), if fewer. */
 int lf_ncpu(void);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/quota.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "tests/tap/tap.h"
@@ -64,6 +65,77 @@ static void test_times(void)
     tap_ok(lf_now_s() >= a && lf_wall_s() > 1.7e9, "clocks");
     tap_ok(lf_rss_bytes() > 100000 && lf_rss_peak_bytes() >= lf_rss_bytes() / 2, "resident bytes");
     tap_ok(lf_ncpu() >= 1, "processors");
+}
+
+/* One made file of a machine whose root is `root`. */
+static void made(const char *root, const char *name, const char *text)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    *strrchr(path, '/') = '\0';
+    if (lf_io_mkdirs(path, 0755, &err) == 0) {
+        path[strlen(path)] = '/';
+        lf_io_replace(path, text, strlen(text), 0644, &err);
+    }
+    if (err.rc < 0)
+        tap_bail("%s", err.text);
+}
+
+static void test_quota(void)
+{
+    static const struct {
+        const char *name, *cgroup, *file[3][2];
+        int want;
+    } v[] = {
+        {"no files", NULL, {{0}}, 0},
+        {"two processors", "0::/job/7\n", {{"sys/fs/cgroup/job/7/cpu.max", "200000 100000\n"}}, 2},
+        {"one and a half is two",
+         "0::/job/7\n",
+         {{"sys/fs/cgroup/job/7/cpu.max", "150000 100000\n"}},
+         2},
+        {"a tenth is one", "0::/\n", {{"sys/fs/cgroup/cpu.max", "10000 100000\n"}}, 1},
+        {"no limit", "0::/job\n", {{"sys/fs/cgroup/job/cpu.max", "max 100000\n"}}, 0},
+        {"no sense", "0::/job\nx\n", {{"sys/fs/cgroup/job/cpu.max", "3 0\n"}}, 0},
+        {"of the group above",
+         "0::/a/b/c\n",
+         {{"sys/fs/cgroup/a/cpu.max", "300000 100000\n"},
+          {"sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"},
+          {"sys/fs/cgroup/a/b/c/cpu.max", "max 100000\n"}},
+         3},
+        {"version 1",
+         "5:cpuset:/x\n4:cpuacct,cpu:/docker/7\n0::/\n",
+         {{"sys/fs/cgroup/cpu/docker/7/cpu.cfs_quota_us", "250000\n"},
+          {"sys/fs/cgroup/cpu/docker/7/cpu.cfs_period_us", "100000\n"}},
+         3},
+        {"version 1, files at the mount",
+         "4:cpu,cpuacct:/docker/7\n",
+         {{"sys/fs/cgroup/cpu/cpu.cfs_quota_us", "400000\n"},
+          {"sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"}},
+         4},
+        {"version 1, no limit",
+         "4:cpu:/\n",
+         {{"sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"},
+          {"sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"}},
+         0},
+        {"version 1, of other controllers",
+         "5:cpuset,cpuacct:/\n",
+         {{"sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000\n"},
+          {"sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"}},
+         0},
+    };
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        char root[1024];
+        snprintf(root, sizeof root, "%s/machine%zu", tap_tmpdir(), i);
+        if (v[i].cgroup)
+            made(root, "proc/self/cgroup", v[i].cgroup);
+        for (int k = 0; k < 3 && v[i].file[k][0]; k++)
+            made(root, v[i].file[k][0], v[i].file[k][1]);
+        const int got = lf_cpu_quota(root);
+        tap_ok(got == v[i].want, "a CPU quota, %s: %d, %d expected", v[i].name, got, v[i].want);
+    }
+    const int quota = lf_cpu_quota("");
+    tap_ok(quota == 0 || lf_ncpu() <= quota, "no more processors than that");
 }
 
 static void test_log(void)
@@ -207,6 +279,7 @@ int main(void)
 {
     TAP(12, test_stop());
     TAP(6, test_times());
+    TAP(12, test_quota());
     TAP(1, test_log());
     TAP(4, test_kept());
     TAP(41, test_json());
