@@ -113,18 +113,30 @@ static double picked(const lf_graph *g, int32_t table, int32_t rows)
     return some < all ? some : all;
 }
 
+/* Bytes of an input that the node reads. */
+static double read_of(const lf_graph *g, const struct lf_node *n, int k)
+{
+    const bool table = (n->op == LF_OP_EMBED && (k == EMBED_WTE || k == EMBED_WPE)) ||
+                       (n->op == LF_OP_KV_WRITE && (k == KVW_KP || k == KVW_VP)) ||
+                       (n->op == LF_OP_ROPE && (k == ROPE_COS || k == ROPE_SIN)) ||
+                       (n->op == LF_OP_GATHER && k == 0);
+    const struct lf_tensor *t = &g->t[n->in[k]];
+    if (table)
+        return picked(g, n->in[k], n->op == LF_OP_GATHER ? n->out[0] : n->in[0]);
+    if (n->op == LF_OP_HEADS_LINEAR && k == HEADL_W) /* rows of its heads; others are another's */
+        return (double)n->a.heads * n->a.at * (double)t->cols *
+               (double)lf_dtype_size((enum lf_dtype)t->dtype);
+    if (n->op == LF_OP_ATTN_PAGED && k == PAGED_VP && /* values that are channels of the keys */
+        lf_root_of(g, n->in[k]) == lf_root_of(g, n->in[PAGED_KP]))
+        return 0;
+    return (double)lf_tensor_bytes(t);
+}
+
 double lf_node_traffic(const lf_graph *g, const struct lf_node *n)
 {
     double sum = 0;
-    for (int k = 0; k < LF_MAX_IN; k++) {
-        const bool table = (n->op == LF_OP_EMBED && (k == EMBED_WTE || k == EMBED_WPE)) ||
-                           (n->op == LF_OP_KV_WRITE && (k == KVW_KP || k == KVW_VP)) ||
-                           (n->op == LF_OP_ROPE && (k == ROPE_COS || k == ROPE_SIN)) ||
-                           (n->op == LF_OP_GATHER && k == 0);
-        const int32_t rows = n->op == LF_OP_GATHER ? n->out[0] : n->in[0];
-        if (n->in[k])
-            sum += table ? picked(g, n->in[k], rows) : (double)lf_tensor_bytes(&g->t[n->in[k]]);
-    }
+    for (int k = 0; k < LF_MAX_IN; k++)
+        sum += n->in[k] ? read_of(g, n, k) : 0.0;
     for (int k = 0; k < LF_MAX_OUT; k++)
         sum += n->out[k] ? (double)lf_tensor_bytes(&g->t[n->out[k]]) : 0.0;
     return sum;

@@ -423,6 +423,39 @@ static void test_head_cost(void)
     lf_pstore_destroy(f.ps);
 }
 
+/* A product of heads reads their rows of the weight; values that are channels of keys are free. */
+static void test_traffic(void)
+{
+    enum { AT = 4, LATENT = C / 2 };
+    struct fix f = fix();
+    struct lf_plan_cost cost = {0};
+    struct lf_heads_linear_opts o = {.heads = 2, .rows = AT, .transposed = true};
+    const struct lf_kv_cache c = {.k_pages = lf_state(f.g, "k", LF_F32, LF_ATTN_TILE, C),
+                                  .seq = ints(f.g, "seq", R, 1),
+                                  .pos = ints(f.g, "at", R, 1),
+                                  .table = ints(f.g, "table", 1, 1),
+                                  .page_tokens = LF_ATTN_TILE,
+                                  .latent = LATENT};
+    lf_output(f.g, lf_heads_linear(f.g, f.x, lf_param(f.g, "w"), &o), "first");
+    o.first = 2 * AT;
+    lf_output(f.g, lf_heads_linear(f.g, f.x, lf_param(f.g, "w"), &o), "second");
+    lf_output(f.g,
+              lf_attention_paged(f.g, f.x, &c, LF_NONE,
+                                 &(struct lf_attn_opts){.heads = 1, .groups = 1, .causal = true}),
+              "o");
+    lf_plan *p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1}, &err);
+    if (lf_plan_add(p, f.g, &(struct lf_chain_opts){0}, &err) || lf_plan_finish(p, &err))
+        tap_bail("%s", err.text);
+    lf_plan_cost(p, 0, &cost);
+    const int embed = R + 2 * R * C, heads = R * C + 2 * AT * C + R * 2 * (C + C / 2 - AT),
+              paged = R * C + LF_ATTN_TILE * C + R + R + 1 + R * LATENT;
+    tap_f64(cost.traffic_bytes, 4.0 * (embed + 2 * heads + paged), 0.5,
+            "bytes of latent attention, each one once");
+    lf_plan_destroy(p);
+    lf_graph_destroy(f.g);
+    lf_pstore_destroy(f.ps);
+}
+
 static void test_views(void)
 {
     struct fix f = fix();
@@ -495,6 +528,7 @@ int main(void)
     TAP(7, test_shared_cast());
     TAP(33, test_targets());
     TAP(2, test_head_cost());
+    TAP(1, test_traffic());
     TAP(22, test_views());
     return tap_done();
 }
