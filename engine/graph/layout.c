@@ -437,7 +437,7 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
         return 0;
     case LF_OP_EMBED:
         vocabulary(l, n->in[EMBED_WTE], a);
-        a->no_bias = a->v_all && l->from->ps->layout.tensor_rank > 0;
+        a->no_bias = elsewhere(l, n);
         return 0;
     case LF_OP_XENT:
     case LF_OP_LOGP: {
