@@ -74,9 +74,9 @@ enum lf_act {
 };
 
 /* An ordered stream of work. On the CPU a call runs at once, with at most `threads` threads. */
-typedef struct lf_queue lf_queue;
+typedef struct lf_queue lf_queue;           /* on the CPU: of one thread at a time */
 lf_queue *lf_cpu_queue_create(int threads); /* threads >= 1; NULL when out of memory */
-void lf_cpu_queue_destroy(lf_queue *q);
+void lf_cpu_queue_destroy(lf_queue *q);     /* not in a child of fork(), which has no helpers */
 int lf_cpu_queue_threads(const lf_queue *q);
 /* Kernels call border(arg) between their tasks, on the thread that called the kernel: meant for
  * every few tens of microseconds and never more than a few milliseconds apart, so it must be cheap.
@@ -873,7 +873,7 @@ struct lf_k_moe_balance {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* LF_CPU_KERNEL_LIST has the kernels of both backends, LF_KERNEL_LIST adds those of GPUs alone. */
+/* Those of both backends, and gemm_heads of CPUs alone. LF_KERNEL_LIST adds those of GPUs alone. */
 #define LF_CPU_KERNEL_LIST(X)                                                                      \
     X(gemm)                                                                                        \
     X(gemm_pack)                                                                                   \

@@ -148,7 +148,7 @@ static bool private_to_reader(const struct fuse *f, int32_t t)
     return f->reads[t] == 1 && !f->has_view[t] && !f->g->t[t].parent && !f->g->t[t].is_output;
 }
 
-/* The ends of products know the activations to LF_ACT_RELU; a sigmoid stays a node of its own. */
+/* The ends of products know the activations to LF_ACT_RELU; others stay nodes of their own. */
 static void fuse_act(struct fuse *f, size_t i)
 {
     lf_graph *g = f->g;

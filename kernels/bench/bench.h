@@ -3,8 +3,8 @@
  * What kernel benchmarks share: clocks and medians. The FMA peak and the read rate of this machine
  * come from lf_cpu_fma_peak and lf_cpu_read_rate (kernels/cpu/peak.h), measured in the same
  * process. A sample is clean when the process got its full CPU time: CPU time > 97 % of threads x
- * wall time, as threads of a queue spin while they wait. OMP_WAIT_POLICY=passive keeps the OpenMP
- * threads that measured the peak from doing so on the same processors.
+ * wall time, as threads of a queue spin while they wait, for 2 ms at most. OMP_WAIT_POLICY=passive
+ * keeps the OpenMP threads that measured the peak from doing so on the same processors.
  */
 #ifndef LF_BENCH_H
 #define LF_BENCH_H

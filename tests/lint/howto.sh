@@ -10,7 +10,7 @@ few() { [ "$(files "$1")" -le "$2" ]; } # few PATCH LIMIT
 few "$src/tests/lint/howto/option.patch" 3
 ok $? "an option takes 3 files at most"
 few "$src/tests/lint/howto/op.patch" 9
-ok $? "an op takes 8 files at most"
+ok $? "an op takes 9 files at most"
 { cat "$src/tests/lint/howto/option.patch"; echo '+++ b/one/more'; } >"$tmp/four.patch"
 ! few "$tmp/four.patch" 3
 ok $? "a fourth file is seen"
