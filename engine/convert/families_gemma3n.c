@@ -36,6 +36,8 @@ static const struct lf_hf_key keys[] = {
     {"altup_correct_scale", LF_HF_SAME, NULL, "true"},
     /* the class cuts coefficients in place to this, which published ones are far below */
     {"altup_coef_clip", LF_HF_INERT, NULL, "120.0"},
+    {"altup_lr_multiplier", LF_HF_INERT, NULL, NULL}, /* published files have both */
+    {"query_pre_attn_scalar", LF_HF_INERT, NULL, NULL},
     {"cache_implementation", LF_HF_INERT, NULL, NULL},
     {0},
 };

@@ -42,6 +42,9 @@ static const struct lf_hf_key unified_keys[] = {
     GEMMA4_KEYS,
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "262144"},
     {"sliding_window", LF_HF_NUMBER, "sliding_window", "1024"},
+    {"enable_moe_block", LF_HF_UNREAD, NULL, "false"}, /* of published files, from here on */
+    {"hidden_size_per_layer_input", LF_HF_UNREAD, NULL, "0"},
+    {"vocab_size_per_layer_input", LF_HF_INERT, NULL, NULL},
     {0},
 };
 

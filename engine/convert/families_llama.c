@@ -90,6 +90,8 @@ static const struct lf_hf_key iquest_keys[] = {
     LATER_KEYS,
     {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
     {"use_sliding_window", LF_HF_UNREAD, NULL, "false"},
+    {"sliding_window", LF_HF_INERT, NULL, NULL}, /* of published files; the class has no window */
+    {"max_window_layers", LF_HF_INERT, NULL, NULL},
     {0},
 };
 
@@ -108,9 +110,14 @@ const struct lf_hf_family lf_hf_iquestcoder = {
     .tol_rms = LF_HF_TOL_RMS,
 };
 
-static const struct lf_hf_key cwm_keys[] = {LATER_KEYS, {0}};
+static const struct lf_hf_key cwm_keys[] = {
+    LATER_KEYS,
+    {"attention_bias", LF_HF_UNREAD, NULL, "false"}, /* of files that name what Llama has */
+    {0},
+};
 
-/* Where nobody says how positions turn, the class scales them. */
+/* Where nobody says how positions turn, the class scales them, and its base stands against a
+ * rope_theta. */
 static json_t *cwm_rope(const lf_hf_reader *r)
 {
     json_t *a = json_object_get(r->o, "rope_scaling"),
@@ -118,8 +125,8 @@ static json_t *cwm_rope(const lf_hf_reader *r)
     const bool empty = json_is_object(a) && json_object_size(a) == 0;
     if ((a && !json_is_null(a) && !empty) || (b && !json_is_null(b)))
         return NULL;
-    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor", 16.0,
-                     "high_freq_factor", 4.0, "low_freq_factor", 1.0,
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "rope_theta", 1e6,
+                     "factor", 16.0, "high_freq_factor", 4.0, "low_freq_factor", 1.0,
                      "original_max_position_embeddings", 8192);
 }
 

@@ -85,7 +85,9 @@ static int read_experts(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     json_t *list = lf_hf_take(r, "moe_layers");
     int64_t every = 1;
-    int rc = lf_hf_get_period(r, "interleave_moe_layer_step", &every, err);
+    int rc = list ? 0 : lf_hf_get_period(r, "interleave_moe_layer_step", &every, err);
+    if (list)
+        (void)lf_hf_take(r, "interleave_moe_layer_step"); /* which the class does not read then */
     if (rc == 0 && list && !json_is_array(list))
         rc = lf_fail(err, LF_EFORMAT, "%s: moe_layers is not a list", r->path);
     char *letters = rc == 0 ? lf_calloc((size_t)c->layers + 1, 1, err) : NULL;

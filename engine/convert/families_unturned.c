@@ -295,6 +295,7 @@ static const struct lf_hf_key exaone_moe_keys[] = {
     {"routed_scaling_factor", LF_HF_NUMBER, "router_scale", "2.5"},
     {"scoring_func", LF_HF_UNREAD, NULL, "\"sigmoid\""}, /* of published files, from here on */
     {"topk_method", LF_HF_UNREAD, NULL, "\"noaux_tc\""},
+    {"first_last_k_dense_replace", LF_HF_UNREAD, NULL, "1"},
     {"num_nextn_predict_layers", LF_HF_NUMBER, "mtp_layers", "0"},
     {"mtp_layer_types", LF_HF_UNREAD, NULL, "[\"full_attention\"]"}, /* as its last layer */
     {"mtp_sliding_windows", LF_HF_UNREAD, NULL, "[0]"},
@@ -304,6 +305,34 @@ static const struct lf_hf_key exaone_moe_keys[] = {
     {0},
 };
 
+/* What a list of published files, which the class does not read, says of layer l. */
+static json_t *moe_of(const lf_model_config *c, int64_t l)
+{
+    return json_boolean(lf_model_layer_moe(c, l));
+}
+
+static json_t *window_of(const lf_model_config *c, int64_t l)
+{
+    return json_integer(lf_model_layer_window(c, l));
+}
+
+static int check_list(lf_hf_reader *r, const lf_model_config *c, const char *key,
+                      json_t *(*of)(const lf_model_config *c, int64_t l), lf_err *err)
+{
+    json_t *list = lf_hf_take(r, key);
+    bool same = !list || (int64_t)json_array_size(list) == c->layers;
+    for (int64_t l = 0; l < c->layers && list && same; l++) {
+        json_t *want = of(c, l);
+        same = json_equal(json_array_get(list, (size_t)l), want);
+        json_decref(want);
+    }
+    return same ? 0
+                : lf_fail(err, LF_ENOTSUP,
+                          "%s: %s says something else than the keys that the class of this family "
+                          "reads (layer_types, mlp_layer_types)",
+                          r->path, key);
+}
+
 static int read_exaone_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t dense = 1;
@@ -311,6 +340,8 @@ static int read_exaone_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     rc = rc != 0 ? rc : lf_hf_read_mlp_types(r, c, dense, err);
     rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "num_shared_experts", 1, err);
     rc = rc != 0 ? rc : read_exaone(r, c, err);
+    rc = rc != 0 ? rc : check_list(r, c, "is_moe_layer", moe_of, err);
+    rc = rc != 0 ? rc : check_list(r, c, "sliding_windows", window_of, err);
     if (rc == 0 && lf_model_layer_mixer(c, c->layers - 1) != LF_MIXER_FULL)
         c->mtp_layers = 0; /* heads see all, and ours are as the last layer: they are left out */
     return rc;

@@ -98,7 +98,7 @@ family("baichuan2-13b", **BAICHUAN, hidden_size=12, num_attention_heads=3, model
 # ---- RMSNorm, rotary positions, gated MLP ----
 family("llama", **llama_like("llama", "LlamaForCausalLM", pretraining_tp=1, rope_scaling=None, attention_bias=False, mlp_bias=False))
 family("iquestcoder", **llama_like("iquestcoder", "LlamaForCausalLM", head_dim=D, rope_scaling=None, attention_bias=False, mlp_bias=False,
-                                   rope_theta=500000.0, clip_qkv=None, use_sliding_window=False))
+                                   rope_theta=500000.0, clip_qkv=None, use_sliding_window=False, sliding_window=None, max_window_layers=0))
 family("cwm", _seed=2, **llama_like("cwm", "CwmForCausalLM", head_dim=D, num_hidden_layers=3, mlp_bias=False, sliding_window=7, rope_theta=100.0,
                           pretraining_tp=1, layer_types=["full_attention", "sliding_attention", "sliding_attention"],
                           rope_scaling=dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -299,7 +299,8 @@ family("exaone-moe", _T=12, _seed=3, **llama_like(
     "exaone_moe", "ExaoneMoeForCausalLM", **dict(EXPERTS, num_hidden_layers=4), num_experts=4, num_shared_experts=1, n_group=1,
     topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True, routed_scaling_factor=2.5, first_k_dense_replace=1,
     sliding_window=5, sliding_window_pattern="LLLG", rope_theta=1000.0, num_nextn_predict_layers=0,
-    layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["dense"] + ["sparse"] * 3))
+    layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["dense"] + ["sparse"] * 3,
+    is_moe_layer=[False] + [True] * 3, sliding_windows=[5] * 3 + [0], mtp_layer_types=["full_attention"], mtp_sliding_windows=[0]))
 # Chunks and lengths of growth that end at different tokens
 family("llama4", _T=14, _seed=3, **llama_like(
     "llama4_text", "Llama4ForCausalLM", **dict(EXPERTS, num_hidden_layers=4, moe_intermediate_size=..., num_experts_per_tok=1, rope_scaling=dict(
@@ -337,11 +338,12 @@ family("gemma3", **llama_like("gemma3_text", "Gemma3ForCausalLM", **GEMMA, hidde
                               cache_implementation="hybrid"))
 # A table of channels for layers that is shorter than the vocabulary, and a first layer whose gate is cut
 family("gemma3n", _T=12, _seed=4, **llama_like(
-    "gemma3n_text", "Gemma3nForCausalLM", **dict(GEMMA, tie_word_embeddings=True), hidden_act=..., rope_theta=50.0, rope_local_base_freq=10.0,
-    final_logit_softcapping=5.0, sliding_window=5, num_hidden_layers=5, num_attention_heads=2, num_key_value_heads=1, intermediate_size=[10] * 5,
+    "gemma3n_text", "Gemma3nForCausalLM", **dict(GEMMA, tie_word_embeddings=True), hidden_act=..., rope_theta=50.0,
+    rope_local_base_freq=10.0, final_logit_softcapping=5.0, sliding_window=5, num_hidden_layers=5, num_attention_heads=2, num_key_value_heads=1, intermediate_size=[10] * 5,
     layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"], num_kv_shared_layers=2,
     laurel_rank=3, altup_num_inputs=3, altup_active_idx=0, altup_correct_scale=True, altup_coef_clip=120.0,
-    activation_sparsity_pattern=[0.8, 0.0, 0.0, 0.0, 0.0], vocab_size_per_layer_input=V - 4, hidden_size_per_layer_input=5))
+    altup_lr_multiplier=1.0, query_pre_attn_scalar=256, activation_sparsity_pattern=[0.8, 0.0, 0.0, 0.0, 0.0],
+    vocab_size_per_layer_input=V - 4, hidden_size_per_layer_input=5))
 # Rows of a gated unit of twice the width in layers that share keys, and a window that is shorter than the text; with experts keys are values
 GEMMA4 = dict(dict(GEMMA, tie_word_embeddings=True), hidden_act=..., rope_theta=..., global_head_dim=12, sliding_window=5, final_logit_softcapping=5.0,
               rope_parameters=dict(full_attention=dict(rope_type="proportional", rope_theta=50.0, partial_rotary_factor=0.34),
@@ -353,7 +355,8 @@ family("gemma4", _T=16, _seed=13, **llama_like(
 family("gemma4-unified", _T=12, _seed=5, **llama_like(
     "gemma4_unified_text", "Gemma4UnifiedForCausalLM", **GEMMA4, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=2,
     intermediate_size=10, layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=1, attention_k_eq_v=True,
-    num_global_key_value_heads=1, use_bidirectional_attention="vision"))
+    num_global_key_value_heads=1, use_bidirectional_attention="vision", enable_moe_block=False, num_experts=None,
+    hidden_size_per_layer_input=0, vocab_size_per_layer_input=V, use_double_wide_mlp=False))
 family("gemma4-moe", _T=12, _seed=1, _saved=True, **llama_like(
     "gemma4_text", "Gemma4ForCausalLM", **GEMMA4, num_hidden_layers=3, intermediate_size=8, moe_intermediate_size=6, enable_moe_block=True,
     num_experts=4, top_k_experts=2, attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0,
