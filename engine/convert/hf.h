@@ -236,12 +236,12 @@ json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *
  * kept it in `saved`; or, where both are NULL, as published. */
 int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_model_config *c,
                const lf_st *st, json_t *saved, lf_err *err);
-/* Not 0: out of memory. */
 /* The same with the names that modules have in the program of transformers, by which an adapter
  * calls them: those that tensors of st begin with behind `before`; of others (st may be NULL) those
  * of transformers 5. */
 int lf_hf_form_program(struct lf_map_form *out, const struct lf_hf_family *f,
                        const lf_model_config *c, const lf_st *st, const char *before, lf_err *err);
+/* Not 0: out of memory. */
 int lf_hf_form_save(const struct lf_map_form *form, const struct lf_hf_family *f, json_t *saved);
 
 /* What config.json calls the description of the decoder. */

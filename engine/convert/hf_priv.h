@@ -26,9 +26,11 @@ int lf_hf_read_sight(lf_model_config *c, const struct lf_hf_family *f, json_t *c
                      const char *path, lf_err *err);
 int lf_hf_write_sight(const struct lf_hf_family *f, const lf_model_config *c, json_t *o,
                       lf_err *err);
-/* Leaves keys in text_config that the table of its decoder knows, with the defaults of the class.
- * LF_ENOTSUP: one that the class takes for granted has another value. */
-int lf_hf_plain_text(const struct lf_hf_sight *s, json_t *text, const char *path, lf_err *err);
+/* Makes text_config that of a decoder without the rest: what the class has by default or takes for
+ * granted stands there, for the table of the decoder to judge, and both objects say whether the
+ * head is the embedding. LF_ENOTSUP: a key that the class takes for granted has another value. */
+int lf_hf_lone_text(const struct lf_hf_sight *s, json_t *outer, json_t *text, const char *path,
+                    lf_err *err);
 /* Reads a vision_config with the table of a tower. */
 int lf_hf_read_tower(lf_model_config *c, const struct lf_hf_tower *t, json_t *vision,
                      const char *path, lf_err *err);

@@ -192,7 +192,9 @@ static int fill_text(const struct lf_hf_sight *s, json_t *text, lf_err *err)
     return bad ? no_memory(err) : 0;
 }
 
-int lf_hf_plain_text(const struct lf_hf_sight *s, json_t *text, const char *path, lf_err *err)
+/* Leaves keys in text_config that the table of its decoder knows, with the defaults of the class.
+ * LF_ENOTSUP: one that the class takes for granted has another value. */
+static int plain_text(const struct lf_hf_sight *s, json_t *text, const char *path, lf_err *err)
 {
     int rc = check_must(s->text_must, text, path, err);
     if (rc == 0)
@@ -200,11 +202,25 @@ int lf_hf_plain_text(const struct lf_hf_sight *s, json_t *text, const char *path
     return rc != 0 ? rc : fill_text(s, text, err);
 }
 
+int lf_hf_lone_text(const struct lf_hf_sight *s, json_t *outer, json_t *text, const char *path,
+                    lf_err *err)
+{
+    struct parts p = {.outer = outer, .text = text};
+    json_t *must = s->text_must ? json_loads(s->text_must, 0, NULL) : NULL;
+    int rc = tie(s, &p, path, err);
+    if (rc == 0)
+        rc = plain_text(s, text, path, err);
+    if (rc == 0 && must && json_object_update(text, must))
+        rc = no_memory(err);
+    json_decref(must);
+    return rc;
+}
+
 static int read_text(lf_model_config *c, const struct lf_hf_family *f, json_t *text,
                      const char *path, lf_err *err)
 {
     const struct lf_hf_sight *s = f->sight;
-    int rc = lf_hf_plain_text(s, text, path, err);
+    int rc = plain_text(s, text, path, err);
     if (rc == 0 && s->rope != LF_HF_ROPE_ONE)
         rc = take_sections(s, c, text, path, err);
     if (rc == 0)

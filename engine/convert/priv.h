@@ -37,6 +37,8 @@ json_t *lf_hf_text_part(json_t *config, const char *path, lf_err *err);
 bool lf_hf_has_text_part(json_t *config); /* of a known family */
 /* What config.json has of it, borrowed; NULL: nothing. */
 json_t *lf_hf_text_object(json_t *config);
+/* Does a tensor's name say that it is of a decoder inside of a model? */
+bool lf_hf_is_inside(const char *name);
 /* Leaves the decoder's tensors in s, named as in a model that is nothing else; `left` tells of the
  * others. */
 int lf_hf_text_tensors(lf_st *s, lf_buf *left, lf_err *err);

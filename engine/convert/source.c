@@ -387,7 +387,9 @@ int64_t lf_convert_hf_bytes(const char *dir, int parts)
     int64_t n = 0;
     struct lf_hf_quant quant = {0};
     json_t *o = lf_hf_read_json(dir, LF_HF_CONFIG, NULL);
-    const bool known = lf_hf_quant_read(&quant, o, dir, NULL) == 0;
+    const json_t *whole_quant = json_object_get(o, LF_HF_QUANT);
+    const bool inner = parts == LF_PARTS_TEXT && (!whole_quant || json_is_null(whole_quant));
+    const bool known = lf_hf_quant_read(&quant, inner ? lf_hf_text_object(o) : o, dir, NULL) == 0;
     json_decref(o);
     if (!known || lf_hf_open_tensors(&s, dir, NULL))
         return 0;

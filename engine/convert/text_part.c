@@ -20,12 +20,13 @@ static const struct lf_st_prefix names[] = {
     {"model.text_model.", "model."},
     {"language_model.model.", "model."},
     {"language_model.lm_head.", "lm_head."},
+    {"language_model.output.", "output."}, /* InternLM2's head */
     {"language.model.", "model."},
     {"language.lm_head.", "lm_head."},
     {"lm_head.", "lm_head."},
     {"mtp.", "mtp."},
 };
-enum { N_INSIDE = 6 }; /* of them are no names of a decoder alone */
+enum { N_INSIDE = 7 }; /* of them are no names of a decoder alone */
 
 static json_t *part_of(json_t *config, const char **key)
 {
@@ -95,12 +96,13 @@ json_t *lf_hf_text_part(json_t *config, const char *path, lf_err *err)
     snprintf(where, sizeof where, "%.400s: %s", path, key);
     if (!(f = lf_hf_family_of(part, where, err)))
         return NULL;
-    json_t *copy = json_copy(part);
-    int rc = copy ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    json_t *copy = json_copy(part), *outer = json_copy(config);
+    int rc = copy && outer ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0 && whole && whole->sight)
-        rc = lf_hf_plain_text(whole->sight, copy, where, err);
-    if (rc == 0 && take_over(copy, config, f))
+        rc = lf_hf_lone_text(whole->sight, outer, copy, where, err);
+    if (rc == 0 && take_over(copy, outer, f))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    json_decref(outer);
     if (rc == 0)
         return copy;
     json_decref(copy);
@@ -148,15 +150,31 @@ static void count_left(const lf_st *s, lf_buf *left)
         lf_buf_addf(left, ", %lld others", more);
 }
 
+bool lf_hf_is_inside(const char *name)
+{
+    return lf_st_prefix_of(names, N_INSIDE, name) != NULL;
+}
+
+static int refuse_names(lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    for (int i = 0; i < N_INSIDE; i++)
+        lf_buf_addf(&b, "%s%s", i == 0 ? "" : i + 1 < N_INSIDE ? ", " : " or ", names[i].from);
+    int rc = lf_buf_check(&b, err);
+    if (rc == 0)
+        rc = lf_fail(err, LF_EFORMAT, "parts = text, but no tensor's name begins with %s", b.data);
+    lf_buf_fini(&b);
+    return rc;
+}
+
 int lf_hf_text_tensors(lf_st *s, lf_buf *left, lf_err *err)
 {
     size_t inside = 0;
     for (size_t i = 0; i < lf_st_n_entries(s); i++)
-        inside += lf_st_prefix_of(names, N_INSIDE, lf_st_entry_at(s, i)->name) != NULL;
+        inside += lf_hf_is_inside(lf_st_entry_at(s, i)->name);
     if (inside == 0)
-        return lf_fail(err, LF_EFORMAT,
-                       "parts = text, but no tensor's name begins with %s, %s or %s", names[0].from,
-                       names[1].from, names[3].from);
+        return refuse_names(err);
     count_left(s, left);
     return lf_st_keep(s, names, sizeof names / sizeof *names, err);
 }

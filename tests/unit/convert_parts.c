@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/convert/convert.h"
+#include "engine/convert/priv.h"
 #include "engine/store/safetensors.h"
 #include "tests/tap/tap.h"
 
@@ -77,7 +79,8 @@ static void test_bytes(const struct row *r, const char *from, const char *back)
     char name[256];
     for (size_t i = 0; i < lf_st_n_entries(x); i++) {
         const lf_st_entry *e = lf_st_entry_at(x, i);
-        const char *head = strstr(e->name, "lm_head.weight");
+        const char *head = strstr(e->name, "lm_head.weight"), *own = "language_model.output.weight";
+        head = strcmp(e->name, own) == 0 ? own + strlen("language_model.") : head;
         if (head) {
             heads += same(x, e, y, head);
         } else if (strncmp(e->name, r->inside, strlen(r->inside)) == 0) {
@@ -153,6 +156,7 @@ static void test_refusals(void)
         {"vlm/qwen2.5-vl", LF_PARTS_TEXT,
          "qwen2_5_vl_text has no family of its own, and a model of type qwen2_5_vl is read whole: "
          "leave parts out"},
+        {"vlm/paligemma", LF_PARTS_TEXT, "use_bidirectional_attention = true is a variant"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lf_err err = LF_ERR_INIT;
@@ -166,6 +170,104 @@ static void test_refusals(void)
     }
 }
 
+static json_t *config_of(const char *name)
+{
+    lf_err err = LF_ERR_INIT;
+    char *dir = golden(name);
+    json_t *o = need(lf_hf_read_json(dir, LF_HF_CONFIG, &err));
+    free(dir);
+    return o;
+}
+
+/* Takes tie_word_embeddings out of o, or puts it there. */
+static void say_tied(json_t *o, int yes)
+{
+    json_object_del(o, "tie_word_embeddings");
+    if (yes >= 0)
+        json_object_set_new(o, "tie_word_embeddings", json_boolean(yes));
+}
+
+/* The head of the decoder is what it is in the whole. outer, inner: 1, 0, or -1 where the object
+ * does not say it. */
+static void test_tie(const char *name, int outer, int inner, bool want)
+{
+    lf_err err = LF_ERR_INIT;
+    json_t *o = config_of(name);
+    say_tied(o, outer);
+    say_tied(lf_hf_text_object(o), inner);
+    json_t *part = lf_hf_text_part(o, "config.json", &err),
+           *is = json_object_get(part, "tie_word_embeddings");
+    tap_ok(json_is_boolean(is) && json_is_true(is) == want,
+           "%s, %d outside and %d inside: the head is %s %s", name, outer, inner,
+           want ? "the embedding" : "its own", err.text);
+    json_decref(part);
+    json_decref(o);
+}
+
+static void test_contradiction(void)
+{
+    lf_err err = LF_ERR_INIT;
+    json_t *o = config_of("vlm/internvl-chat-internlm2");
+    say_tied(o, 1);
+    json_t *part = lf_hf_text_part(o, "config.json", &err);
+    tap_ok(!part && strstr(err.text, "llm_config says something else of tie_word_embeddings"),
+           "two answers where the class has one: %s", err.text);
+    json_decref(part);
+    json_decref(o);
+}
+
+static void test_names(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_buf left;
+    char *dir = golden("families/llama"), *path = join(dir, "model.safetensors");
+    lf_st *s = open_set(path);
+    lf_buf_init(&left);
+    tap_ok(lf_hf_text_tensors(s, &left, &err) == LF_EFORMAT &&
+               strstr(err.text, "begins with model.language_model., model.text_model.,") &&
+               strstr(err.text, "language_model.output., language.model. or language.lm_head."),
+           "no name of a part: %s", err.text);
+    lf_buf_fini(&left);
+    lf_st_close(s);
+    free(dir);
+    free(path);
+}
+
+static void put_file(const char *dir, const char *name, const void *data, size_t n)
+{
+    char *path = join(dir, name);
+    FILE *f = need(fopen(path, "wb"));
+    if (fwrite(data, 1, n, f) != n || fclose(f))
+        tap_bail("%s cannot be written", path);
+    free(path);
+}
+
+/* A release of one 8-bit matrix [8, 8], whose form the object of the decoder says. */
+static void test_size(void)
+{
+    static const char config[] =
+        "{\"model_type\": \"mllama\", \"text_config\": {\"quantization_config\": "
+        "{\"quant_method\": \"fp8\", \"weight_block_size\": [8, 8]}}}";
+    static const char header[] =
+        "{\"language_model.model.layers.0.q_proj.weight\": {\"dtype\": \"F8_E4M3\", \"shape\": "
+        "[8, 8], \"data_offsets\": [0, 64]}, "
+        "\"language_model.model.layers.0.q_proj.weight_scale_inv\": {\"dtype\": \"F32\", "
+        "\"shape\": [1, 1], \"data_offsets\": [64, 68]}}";
+    enum { HEADER = sizeof header - 1, DATA = 68 };
+    char file[8 + HEADER + DATA] = {0}, *dir = join(tap_tmpdir(), "quantised");
+    const uint64_t n = HEADER;
+    memcpy(file, &n, sizeof n); /* every host we build for is little-endian */
+    memcpy(file + 8, header, HEADER);
+    if (mkdir(dir, 0700))
+        tap_bail("%s cannot be made", dir);
+    put_file(dir, "config.json", config, sizeof config - 1);
+    put_file(dir, "model.safetensors", file, sizeof file);
+    const int64_t bytes = lf_convert_hf_bytes(dir, LF_PARTS_TEXT);
+    tap_ok(bytes == 128, "8-bit floats of a part are read as 16-bit ones: %lld bytes of 128",
+           (long long)bytes);
+    free(dir);
+}
+
 int main(void)
 {
     static const struct row rows[] = {
@@ -173,10 +275,18 @@ int main(void)
         {"vlm/qwen3.5-vl", "qwen3.5", "model.language_model.", "Qwen3_5ForCausalLM"},
         {"vlm/idefics3", "llama", "model.text_model.", "LlamaForCausalLM"},
         {"vlm/gemma3", "gemma3", "language_model.model.", "Gemma3ForCausalLM"},
+        {"vlm/internvl-chat-internlm2", "internlm2", "language_model.model.",
+         "InternLM2ForCausalLM"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         test_part(&rows[i]);
     test_logits();
     test_refusals();
+    test_tie("vlm/internvl", -1, -1, true);
+    test_tie("vlm/llava", 0, 1, true);
+    test_tie("vlm/llava", 1, 0, true);
+    test_contradiction();
+    test_names();
+    test_size();
     return tap_done();
 }
