@@ -238,6 +238,16 @@ static void add_module(struct lf_peft *p, const struct lf_map_parts *parts)
     add_target(p, place, n);
 }
 
+/* A module of a model that sees which is not of the decoder's layers. */
+static int refuse_outside(const char *module, const char *ours, lf_err *err)
+{
+    const bool words = lf_str_has_prefix(ours, "embed.") || lf_str_has_prefix(ours, "head.");
+    return lf_fail(err, LF_ENOTSUP,
+                   "the file adapts %s, which is %s here: layers of the decoder have adapters, %s "
+                   "have none; train it without them (exclude_modules of PEFT)",
+                   module, ours, words ? "its embedding and its head" : "encoder and projector");
+}
+
 /* The parts that the file has adapters of. */
 static int find_targets(struct lf_peft *p, const lf_st *s, lf_err *err)
 {
@@ -254,11 +264,7 @@ static int find_targets(struct lf_peft *p, const lf_st *s, lf_err *err)
             continue;
         const char *ours = p->map.ours[parts->segs[0].src].name;
         if (p->family->sight && !in_decoder(ours))
-            return lf_fail(err, LF_ENOTSUP,
-                           "the file adapts %s, which is %s here: layers of the decoder have "
-                           "adapters, encoder and projector have none; train it without them "
-                           "(exclude_modules of PEFT)",
-                           module, ours);
+            return refuse_outside(module, ours, err);
         add_module(p, parts);
     }
     return 0;
@@ -419,6 +425,25 @@ static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base,
     return 0;
 }
 
+/* base, path: for the message. */
+static int refuse_stranger(const struct lf_peft *p, const lf_st *s, const char *path,
+                           const char *base, lf_err *err)
+{
+    const size_t before = strlen(LF_PEFT_BEFORE);
+    bool whole = false;
+    for (size_t i = 0; i < lf_st_n_entries(s) && !p->family->sight; i++) {
+        const char *name = lf_st_entry_at(s, i)->name;
+        whole =
+            whole || (lf_str_has_prefix(name, LF_PEFT_BEFORE) && lf_hf_is_inside(name + before));
+    }
+    return lf_fail(
+        err, LF_EINVAL, "%s holds no adapter of a layer of the model in %s (family %s)%s", path,
+        base, p->family->name,
+        whole ? ": it is one of a model that also sees or hears, so its base is imported "
+                "without parts = text"
+              : "");
+}
+
 int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, lf_err *err)
 {
     struct lf_peft p = {0};
@@ -447,9 +472,7 @@ int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, 
     if (rc == 0)
         rc = find_targets(&p, s, err);
     if (rc == 0 && !p.ac.n_targets)
-        rc =
-            lf_fail(err, LF_EINVAL, "%s holds no adapter of a layer of the model in %s (family %s)",
-                    path, o->base, p.family->name);
+        rc = refuse_stranger(&p, s, path, o->base, err);
     if (rc == 0)
         rc = lf_peft_units(&p, err);
     if (rc == 0)

@@ -64,6 +64,14 @@ cp "$golden/peft/vlm-qwen2.5-vl/adapter_config.json" "$dir/tower"
 LC_ALL=C sed 's/model\.language_model\.layers\.0\.self_attn\.q_proj\.lora_A\.weight":/model.visual.blocks.0.attn.qkv.lora_A.weight":                /' \
     "$golden/peft/vlm-qwen2.5-vl/adapter_model.safetensors" >"$dir/tower/adapter_model.safetensors"
 refused "encoder and projector have none" "an adapter of the encoder" --from "$dir/tower" --base "$dir/vlm-qwen2.5-vl/checkpoint" --out "$dir/r0"
+# the head of one whose head is its own, in the same way
+mkdir "$dir/head"
+cp "$golden/peft/vlm-llava/adapter_config.json" "$dir/head"
+LC_ALL=C sed 's/model\.language_model\.layers\.0\.mlp\.down_proj\.lora_A\.weight":/lm_head.lora_A.weight":                                    /' \
+    "$golden/peft/vlm-llava/adapter_model.safetensors" >"$dir/head/adapter_model.safetensors"
+refused "its embedding and its head have none" "an adapter of the head" --from "$dir/head" --base "$dir/vlm-llava/checkpoint" --out "$dir/r0"
+run --from "$golden/vlm/gemma3" --parts text --out "$dir/decoder" --verify none
+refused "imported without parts = text" "an adapter of the whole for its decoder alone" --from "$golden/peft/vlm-gemma3" --base "$dir/decoder/checkpoint" --out "$dir/r0"
 
 # what is wrong
 refused "base" "an adapter needs its base" --from "$golden/peft/llama" --out "$dir/r1"
@@ -89,4 +97,4 @@ refused "adapter_model.safetensors" "a file cut short" --from "$dir/bad" --base 
 [ ! -e "$dir/r4/adapter/manifest.json" ]
 ok $? "and nothing is published"
 
-finish 101
+finish 103
