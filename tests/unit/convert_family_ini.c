@@ -70,7 +70,7 @@ static void test_numbers(const char *dir)
 
 int main(void)
 {
-    static const char *const dirs[] = {"gemma",          "gemma2", "gemma3", "gemma4",
+    static const char *const dirs[] = {"gemma",          "gemma2", "gemma3", "gemma3n",   "gemma4",
                                        "gemma4-unified", "mamba2", "bamba",  "nemotron-h"};
     int n = 0;
     for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
