@@ -415,9 +415,9 @@ struct lf_k_gemm_fp8 {
  * missing, with wte NULL the first. Token -1 counts as a row of zeros: another op puts something
  * else there. Any other token outside [0, V) gives a NaN row. Where ranks divide the vocabulary,
  * wte has rows [v0, v0 + v) of V = v_all, and tokens of other ranks count as rows of zeros; v_all =
- * 0: all rows are here. */
+ * 0: all rows are here. A token of [known, V) reads row 0 where known > 0: the table ends there. */
 struct lf_k_embed_fwd {
-    int64_t rows, c, v, max_pos, v0, v_all;
+    int64_t rows, c, v, max_pos, v0, v_all, known;
     const int32_t *token, *position;
     const void *wte, *wpe;
     void *y;
@@ -428,9 +428,9 @@ struct lf_k_embed_fwd {
 /* dwte[token[r]] += scale * dy[r]; dwpe[position[r] + pos_offset] += dy[r]. The tables are f32.
  * Token -1 adds nothing. Rows that add to the same table row do so in ascending order. accumulate
  * false zeroes the tables first. Either table may be NULL. dwte has the rows of tokens [v0, v0 +
- * v). */
+ * v). A token from known on adds to row 0 where known > 0. */
 struct lf_k_embed_bwd {
-    int64_t rows, c, v, max_pos, v0;
+    int64_t rows, c, v, max_pos, v0, known;
     const int32_t *token, *position;
     const void *dy;
     float *dwte, *dwpe;

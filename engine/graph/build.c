@@ -40,10 +40,10 @@ lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val w
     return lf_graph_op(g, LF_OP_EMBED, in, 4, &a);
 }
 
-lf_val lf_embed_some(lf_graph *g, lf_val token, lf_val wte, float scale, int64_t vocab)
+lf_val lf_embed_some(lf_graph *g, lf_val token, lf_val wte, float scale, int64_t rows, int64_t all)
 {
     const int32_t in[] = {token.id, 0, wte.id, 0};
-    const struct lf_attr a = {.scale = scale, .v_all = vocab};
+    const struct lf_attr a = {.scale = scale, .v_real = rows, .v_all = all};
     return lf_graph_op(g, LF_OP_EMBED, in, 4, &a);
 }
 

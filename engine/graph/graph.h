@@ -130,8 +130,8 @@ lf_val lf_tp_join(lf_graph *g, lf_val x);
 lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val wpe, float scale,
                 int32_t pos_offset);
 
-/* y = scale * wte[token], and zeros for a token that wte has no row for, which is below vocab */
-lf_val lf_embed_some(lf_graph *g, lf_val token, lf_val wte, float scale, int64_t vocab);
+/* y = scale * wte[token], token < all; those from rows > 0 on, where wte ends, read row 0 */
+lf_val lf_embed_some(lf_graph *g, lf_val token, lf_val wte, float scale, int64_t rows, int64_t all);
 
 /* y = x w^T + bias. w [N, K] has the rows of all members of a group; bias [1, N] or LF_NONE. */
 lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias);

@@ -24,6 +24,7 @@ LF_EMIT(embed)
                                  .pos_offset = n->a.pos_offset,
                                  .v0 = n->a.v0,
                                  .v_all = n->a.v_all,
+                                 .known = n->a.v_real,
                                  .w_type = DT(b, wte ? wte : wpe),
                                  .y_type = DT(b, y)};
     if (n->a.no_bias)

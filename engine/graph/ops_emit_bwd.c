@@ -146,6 +146,7 @@ LF_EMIT(embed_bwd)
                                  .c = C(b, dy),
                                  .v = wte ? R(b, wte) : 1,
                                  .v0 = n->a.v0,
+                                 .known = n->a.v_real,
                                  .max_pos = wpe ? R(b, wpe) : 0,
                                  .token = P(b, n->in[EMBB_TOKEN]),
                                  .position = P(b, n->in[EMBB_POS]),

@@ -49,8 +49,8 @@ struct lf_attr {
      * decides about; the first of the heads of attention; of a join the columns of each rank but
      * the last */
     int32_t col0, cols, head0;
-    /* the first row of this rank's part of the vocabulary; all of its rows (join), all that tokens
-     * may name (embedding), all real ones (loss); v_all 0: those of w, which is not divided */
+    /* the first row of this rank's part of the vocabulary; all of its rows (embedding, join), all
+     * real ones (loss); v_all 0: w is not divided. v_real of an embedding: known of its kernel */
     int64_t v0, v_all;
     uint8_t act; /* enum lf_act */
     bool layer, interleaved, inverse, causal;

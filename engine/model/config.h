@@ -299,7 +299,7 @@ typedef struct lf_model_config {
      * of its own mixer (f or w). Their MLP has the inner width kv_shared_ffn; 0 = ffn */
     int64_t kv_shared_layers, kv_shared_ffn;
     /* P > 0: behind its MLP a layer reads P channels of its own that a token has (per_layer.c);
-     * tokens from per_layer_vocab on have none of theirs, 0 = all tokens have */
+     * tokens from per_layer_vocab on read those of token 0, 0 = all tokens have their own */
     int64_t per_layer_dim, per_layer_vocab;
     /* N > 0: streams side by side, of which layers compute the first (altup.c) */
     int64_t altup_streams;

@@ -6,7 +6,7 @@
  *     behind the MLP of layer l   x = x + norm((act(x W_in) * e_l) W_out)
  *
  * The first x is what the first layer reads; each P channels have a norm, all of one weight. A
- * token that the table has no row for has zeros there (per_layer_vocab). */
+ * token that the table has no row for (per_layer_vocab) reads that of token 0. */
 #include <math.h>
 
 #include "engine/model/decoder_priv.h"
@@ -16,9 +16,9 @@ lf_val lf_dec_per_layer(struct lf_dec_build *b, lf_val x)
     const lf_model_config *c = b->c;
     const struct lf_norm_opts o = {
         .eps = (float)c->norm_eps, .w_offset = (float)c->norm_offset, .heads = (int)c->layers};
-    lf_val own =
-        lf_tp_leave(b->g, lf_embed_some(b->g, b->tokens, lf_param(b->g, "per_layer.embed.weight"),
-                                        (float)sqrt((double)c->per_layer_dim), c->vocab));
+    lf_val own = lf_tp_leave(
+        b->g, lf_embed_some(b->g, b->tokens, lf_param(b->g, "per_layer.embed.weight"),
+                            (float)sqrt((double)c->per_layer_dim), c->per_layer_vocab, c->vocab));
     lf_val seen = lf_dec_linear(b, x, false, "per_layer.project", LF_DEC_OUTSIDE);
     seen = lf_scale(b->g, seen, (float)(1 / sqrt((double)c->hidden)));
     seen = lf_norm(b->g, seen, lf_param(b->g, "per_layer.norm.weight"), LF_NONE, &o);

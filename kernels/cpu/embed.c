@@ -39,6 +39,7 @@ static void embed_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
                 pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
         bool ok = (!a->wte || (tok >= -1 && tok < (a->v_all ? a->v_all : a->v))) &&
                   (!a->wpe || (pos >= 0 && pos < a->max_pos));
+        tok = a->known && tok >= a->known ? 0 : tok;
         const bool mine = a->wte && tok >= a->v0 && tok < a->v0 + a->v;
         tok -= a->v0;
         LF_EACH_VEC(c, n, a->c)
@@ -79,17 +80,19 @@ struct table {
     float *rows;
     int64_t n;
     const int32_t *index;
-    int64_t offset;
+    int64_t offset, known;
     float scale;
 };
 
-/* t.rows[index[r] + offset] += scale * dy[r] for the columns [lo, hi). */
+/* t.rows[index[r] + offset] += scale * dy[r] for the columns [lo, hi); an index from known on is
+ * 0. */
 static void scatter_add(const lf_queue *q, const struct table *t, const struct lf_k_embed_bwd *a,
                         int64_t lo, int64_t hi)
 {
     const lf_v s = lf_v_set1(t->scale);
     for (int64_t r = 0; r < a->rows; r++) {
-        int64_t i = (int64_t)t->index[r] + t->offset;
+        int64_t i = t->known && t->index[r] >= t->known ? 0 : (int64_t)t->index[r];
+        i += t->offset;
         lf_border(q);
         if (i < 0 || i >= t->n)
             continue;
@@ -106,9 +109,10 @@ static void scatter_columns(lf_queue *q, const void *arg, int64_t lo, int64_t hi
 {
     const struct lf_k_embed_bwd *a = arg;
     if (a->dwte)
-        scatter_add(q, &(struct table){a->dwte, a->v, a->token, -a->v0, a->scale}, a, lo, hi);
+        scatter_add(q, &(struct table){a->dwte, a->v, a->token, -a->v0, a->known, a->scale}, a, lo,
+                    hi);
     if (a->dwpe)
-        scatter_add(q, &(struct table){a->dwpe, a->max_pos, a->position, a->pos_offset, 1.0f}, a,
+        scatter_add(q, &(struct table){a->dwpe, a->max_pos, a->position, a->pos_offset, 0, 1.0f}, a,
                     lo, hi);
 }
 

@@ -54,6 +54,7 @@ static int sort_rows(lf_queue *q, const struct lf_k_embed_bwd *a, struct lf_cu_e
                            .out = low,
                            .count = high + a->rows,
                            .limit = add->limit,
+                           .known = add->known,
                            .offset = add->offset,
                            .bins =
                                add->limit < LF_SORT_BINS ? (int32_t)add->limit + 1 : LF_SORT_BINS};
@@ -76,6 +77,7 @@ static int add_rows(lf_queue *q, const struct lf_k_embed_bwd *a, float *table, i
     struct lf_cu_embed_add add = {.n = a->rows,
                                   .c = a->c,
                                   .limit = limit,
+                                  .known = table == a->dwte ? a->known : 0,
                                   .index = index,
                                   .dy = a->dy,
                                   .table = table,

@@ -6,6 +6,7 @@
  */
 #include "kernels/cuda/each.h"
 #include "kernels/cuda/embed.h"
+#include "kernels/cuda/sort.h"
 
 LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
 {
@@ -17,7 +18,7 @@ LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
                       pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
         const bool ok = (!a->wte || (tok >= -1 && tok < (a->v_all ? a->v_all : a->v))) &&
                         (!a->wpe || (pos >= 0 && pos < a->max_pos));
-        const int64_t row = tok - a->v0;
+        const int64_t row = (a->known && tok >= a->known ? 0 : tok) - a->v0;
         const int n = lf_eight(a->c, at);
         float y[8], p[8];
         LF_UNROLL for (int j = 0; j < 8; j++)
@@ -37,7 +38,8 @@ LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
 /* Table row of the row in place i, -1: none. */
 LF_DEV int64_t embed_target(const struct lf_cu_embed_add *a, int64_t i)
 {
-    const int64_t k = i >= 0 && i < a->n ? (int64_t)a->index[a->order[i]] + a->offset : -1;
+    const int64_t k =
+        i >= 0 && i < a->n ? lf_sort_key(a->index[a->order[i]], a->known) + a->offset : -1;
     return k < a->limit ? k : -1;
 }
 

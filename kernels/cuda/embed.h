@@ -7,9 +7,10 @@
 
 #include "kernels/kernels.h"
 
-/* table[index[r] + offset] += scale * dy[r] over rows r. order: the rows sorted by (index, row). */
+/* table[index[r] + offset] += scale * dy[r] over rows r; an index from known on is 0 where known >
+ * 0. order: the rows sorted by (index, row). */
 struct lf_cu_embed_add {
-    int64_t n, c, limit;
+    int64_t n, c, limit, known;
     const int32_t *order, *index;
     const void *dy;
     float *table;

@@ -12,7 +12,7 @@ LF_DEV int sort_item(const struct lf_cu_sort *a, int64_t i)
 
 LF_DEV int sort_bin(const struct lf_cu_sort *a, int item)
 {
-    const int64_t k = (int64_t)a->key[item] + a->offset;
+    const int64_t k = lf_sort_key(a->key[item], a->known) + a->offset;
     return (int)((k >= 0 && k < a->limit ? k : a->limit) >> a->shift) & (LF_SORT_BINS - 1);
 }
 

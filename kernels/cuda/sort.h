@@ -17,8 +17,8 @@ enum {
     LF_SORT_WARPS = LF_SORT_THREADS / 32
 };
 
-/* The key of item i is key[i] + offset where that lies in [0, limit), else limit. The pass sorts by
- * (key >> shift) & 1023. */
+/* The key of item i is key[i] + offset where that lies in [0, limit), else limit; a key[i] from
+ * known on counts as 0 where known > 0. The pass sorts by (key >> shift) & 1023. */
 struct lf_cu_sort {
     int64_t n;
     const int32_t *key, *order; /* order: the items before the pass; NULL: 0, 1, ... */
@@ -26,7 +26,7 @@ struct lf_cu_sort {
     int32_t *place, *row;       /* place[item]; row[place] = item / per_row; or NULL */
     int32_t *count;             /* [bins, tiles], work */
     int32_t *first;             /* [bins + 1]: the first place of each bin, n at the end */
-    int64_t limit;
+    int64_t limit, known;
     int32_t offset, shift, bins, tiles, per_row;
 };
 
@@ -35,7 +35,14 @@ static inline int64_t lf_cu_n_tiles(int64_t n)
     return (n + LF_SORT_TILE - 1) / LF_SORT_TILE;
 }
 
-#ifndef __CUDACC__
+#ifdef __CUDACC__
+#include "kernels/cuda/dev.h"
+
+LF_DEV int64_t lf_sort_key(int32_t key, int64_t known)
+{
+    return known && key >= known ? 0 : key;
+}
+#else
 struct lf_queue;
 /* Queues one pass. The caller gives n, key, order, out, place, row, count, first, limit, offset,
  * shift, bins and per_row. */

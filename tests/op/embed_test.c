@@ -135,6 +135,57 @@ static void test_positions_alone(const struct lf_kernels *k)
     op_free(&token);
 }
 
+/* A table of 3 rows for 6 tokens: those without a row of theirs have the first. [v0, v0 + v): the
+ * rows that are here. */
+static void test_short_table(const struct lf_kernels *k, int64_t v0, int64_t v)
+{
+    enum { ROWS = 6, C = 5, KNOWN = 3, ALL = 6 };
+    static const int32_t token[ROWS] = {0, 2, 4, -1, 1, 5};
+    struct op_buf tokens = op_alloc(sizeof token), table = op_random(KNOWN * C, LF_F32, 1, 1.0),
+                  dy = op_random(ROWS * C, LF_F32, 2, 1.0), y = op_alloc(ROWS * C * sizeof(float)),
+                  dt = op_alloc((size_t)(v * C) * sizeof(float));
+    double want[ROWS * C] = {0}, sum[KNOWN * C] = {0};
+    memcpy(tokens.p, token, sizeof token);
+    for (int i = 0; i < ROWS * C; i++) {
+        const int32_t row = token[i / C] < KNOWN ? token[i / C] : 0;
+        if (row >= v0 && row < v0 + v)
+            want[i] = 2 * op_get(table.p, row * C + i % C, LF_F32);
+        if (row >= 0)
+            sum[row * C + i % C] += 2 * op_get(dy.p, i, LF_F32);
+    }
+    const struct lf_k_embed_fwd f = {.rows = ROWS,
+                                     .c = C,
+                                     .v = v,
+                                     .v0 = v0,
+                                     .v_all = ALL,
+                                     .known = KNOWN,
+                                     .token = tokens.p,
+                                     .wte = (const float *)table.p + v0 * C,
+                                     .y = y.p,
+                                     .scale = 2};
+    tap_ok(k->embed_fwd.check(&f) == 0 && k->embed_fwd.run(queue[1], &f) == 0 &&
+               op_guards_intact(&y) && op_compare(y.p, LF_F32, want, NULL, ROWS * C, 3e-7).bad < 0,
+           "embed_fwd: a table that ends before the vocabulary, %s", k->family);
+    struct lf_k_embed_bwd b = {.rows = ROWS,
+                               .c = C,
+                               .v = v,
+                               .v0 = v0,
+                               .known = KNOWN,
+                               .token = tokens.p,
+                               .dy = dy.p,
+                               .dwte = dt.p,
+                               .scale = 2};
+    struct op_buf work = op_alloc(b.work_bytes = k->embed_bwd.work(&b, 1));
+    b.work = work.p;
+    tap_ok(k->embed_bwd.check(&b) == 0 && k->embed_bwd.run(queue[1], &b) == 0 &&
+               op_guards_intact(&dt) &&
+               op_compare(dt.p, LF_F32, sum + v0 * C, NULL, v * C, 1e-6).bad < 0,
+           "embed_bwd: a table that ends before the vocabulary, %s", k->family);
+    struct op_buf *bufs[] = {&tokens, &table, &dy, &y, &dt, &work};
+    for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++)
+        op_free(bufs[i]);
+}
+
 /* A rank that has rows [v0, v0 + half) of the table: tokens of others are rows of zeros beside
  * their position, tokens of nobody not a number, and its gradients are those of its rows. */
 static void test_divided(const struct lf_kernels *k, const struct ecase *e, const struct edata *d,
@@ -272,6 +323,8 @@ int main(void)
     for (int b = 0; b < OP_BACKENDS; b++)
         if (op_kernels(b)) {
             TAP(1, test_positions_alone(op_kernels(b)));
+            TAP(2, test_short_table(op_kernels(b), 0, 3));
+            TAP(2, test_short_table(op_kernels(b), 2, 1));
         }
     for (int t = 1; t <= OP_THREADS; t++)
         op_queue_destroy(queue[t]);

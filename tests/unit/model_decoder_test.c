@@ -104,7 +104,7 @@ static const char *const switches[][14] = {
      "window_head_dim=8", "rope_scaling=proportional", "rope_fraction=0.3", "qk_norm=yes",
      "v_norm=yes", "kv_shared_layers=2", "kv_shared_ffn=48", "per_layer_dim=6", "layer_gain=yes",
      "block=sandwich"},
-    {"layers=3", "altup_streams=3", "laurel_rank=6", "per_layer_dim=6", "per_layer_vocab=12",
+    {"layers=3", "altup_streams=3", "laurel_rank=6", "per_layer_dim=6", "per_layer_vocab=50",
      "gate_sparsity=0.6,0,0.3", "block=sandwich", "qk_norm=yes", "v_norm=yes"},
     {"layer_mlps=b*", "experts=4", "experts_per_token=4", "expert_ffn=24", "router_norm=yes",
      "router_renorm=yes", "expert_gain=yes", "keys_as_values=yes", "qk_norm=yes", "v_norm=yes",

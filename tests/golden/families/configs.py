@@ -336,9 +336,10 @@ family("gemma3", **llama_like("gemma3_text", "Gemma3ForCausalLM", **GEMMA, hidde
                               final_logit_softcapping=None, query_pre_attn_scalar=11, sliding_window=9, sliding_window_pattern=3, num_hidden_layers=3,
                               rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=dict(factor=8.0, rope_type="linear"),
                               cache_implementation="hybrid"))
-# A table of channels for layers that is shorter than the vocabulary, and a first layer whose gate is cut
-family("gemma3n", _T=12, _seed=4, **llama_like(
-    "gemma3n_text", "Gemma3nForCausalLM", **dict(GEMMA, tie_word_embeddings=True), hidden_act=..., rope_theta=50.0,
+# A table of channels for layers that is shorter than the vocabulary, and a first layer whose gate is cut. Tokens behind the table's end read
+# its first row, to which a padding token there would let no gradient
+family("gemma3n", _T=12, _seed=9, **llama_like(
+    "gemma3n_text", "Gemma3nForCausalLM", **dict(GEMMA, tie_word_embeddings=True, pad_token_id=5), hidden_act=..., rope_theta=50.0,
     rope_local_base_freq=10.0, final_logit_softcapping=5.0, sliding_window=5, num_hidden_layers=5, num_attention_heads=2, num_key_value_heads=1, intermediate_size=[10] * 5,
     layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"], num_kv_shared_layers=2,
     laurel_rank=3, altup_num_inputs=3, altup_active_idx=0, altup_correct_scale=True, altup_coef_clip=120.0,

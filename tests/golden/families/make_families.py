@@ -132,9 +132,8 @@ class Reference:
         return logits, loss
 
     def tokens(self):
-        """No padding token: PyTorch's embedding gives it no gradient. None that a table of channels for layers has no row for."""
+        """No padding token: PyTorch's embedding gives it no gradient."""
         v = self.c.get("vocab_size", self.c.get("padded_vocab_size"))
-        v = min(v, self.c.get("vocab_size_per_layer_input", v))
         allowed = [t for t in range(v) if t != self.c.get("pad_token_id")]
         return torch.from_numpy(np.random.default_rng(self.seed + 1).choice(allowed, (B, self.T)))
 
