@@ -237,7 +237,8 @@ static struct lf_dec_heads plain_heads(struct lf_dec_build *b, lf_val x, int64_t
     const int64_t H = c->heads, G = lf_model_layer_kv_heads(c, l),
                   D = lf_model_layer_head_dim(c, l);
     const bool own = lf_model_layer_keys(c, l) == l;
-    lf_val *shared = b->shared[lf_model_layer_window(c, l) > 0];
+    const char kind = lf_model_layer_mixer(c, l);
+    lf_val *shared = b->shared[kind == LF_MIXER_WINDOW];
     lf_val qkv = lf_dec_linear(b, lf_tp_enter(b->g, x), c->qkv_bias, "attn.qkv", l);
     struct lf_dec_heads h = {.k = LF_NONE};
     if (own && turns(b, l) && !c->qk_norm && !c->qk_unit_norm && !lf_dec_logn(b->d)) {
@@ -256,8 +257,10 @@ static struct lf_dec_heads plain_heads(struct lf_dec_build *b, lf_val x, int64_t
     h.gate = c->attn_gate ? lf_slice(b->g, qkv, (H + made * G) * D, H * D) : LF_NONE;
     if (!own)
         h.k = shared[0];
-    shared[0] = h.k;
-    shared[1] = h.v;
+    if (kind == LF_MIXER_WINDOW || kind == LF_MIXER_FULL) { /* others share with no layer */
+        shared[0] = h.k;
+        shared[1] = h.v;
+    }
     return h;
 }
 

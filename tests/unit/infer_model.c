@@ -544,6 +544,8 @@ int main(void)
          "rope_scaling=proportional rope_fraction=0.3 qk_norm=yes v_norm=yes kv_shared_layers=2 "
          "kv_shared_ffn=48 per_layer_dim=6 layer_gain=yes block=sandwich",
          true},
+        {"shared beside chunks", "tiny-llama",
+         "layers=3 layer_mixers=fhf attn_chunk=8 kv_shared_layers=1", true},
         {"streams", "tiny-llama",
          "layers=3 altup_streams=3 laurel_rank=6 per_layer_dim=6 per_layer_vocab=50 "
          "gate_sparsity=0.6,0,0.3 kv_shared_layers=1 qk_norm=yes v_norm=yes block=sandwich",
