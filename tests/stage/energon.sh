@@ -117,5 +117,14 @@ run no "$dir/lines/a.jsonl.idx"
 says "a.jsonl.idx is an index of JSON lines" "an index"
 "$tokenize" --tokenizer "$dir/tok/tokenizer" --out "$dir/lines.tok" "$dir/lines" 2>"$dir/err" >/dev/null
 is "$? $(show lines.tok | wc -l | tr -d ' ')" "0 1" "in a folder it is left out"
+"$tokenize" --tokenizer "$dir/tok/tokenizer" --out "$dir/matches.tok" "$dir/lines/*" 2>"$dir/err" >/dev/null
+is "$? $(show matches.tok | wc -l | tr -d ' ')" "0 1" "and among the matches of a pattern"
+mkdir -p "$dir/mixed/deep"
+cp "$dir/lines/a.jsonl" "$dir/mixed"
+cp "$dir/mix.yaml" "$dir/mixed/deep"
+run no "$dir/mixed"
+says "mixed/deep/mix.yaml is a metadataset of Energon" "a metadataset inside a folder"
+run no "$dir/mix*.yaml"
+says "mix.yaml is a metadataset of Energon" "and as the match of a pattern"
 
-finish 26
+finish 29

@@ -171,21 +171,30 @@ static int add_directory(lf_corpus_list *l, const char *path, const char *label,
     return rc;
 }
 
-/* Files of Energon that an input names, and that hold no text. */
-static int refuse_named(const char *path, lf_err *err)
+/* An index that an input names is a mistake; beside its lines, in a folder or among the matches of
+ * a pattern, it is left out. */
+static int refuse_index(const char *path, lf_err *err)
 {
-    if (lf_energon_is_mix(path))
-        return lf_fail(err, LF_ENOTSUP,
-                       "%s is a metadataset of Energon, which mixes folders by weight: give each "
-                       "of its folders to a tokenize stage of its own, and training the shards of "
-                       "all (data) with their weights (data_weights)",
-                       path);
+    return !lf_energon_is_index(path)
+               ? 0
+               : lf_fail(err, LF_EINVAL,
+                         "%s is an index of JSON lines, and these are read from front to back: "
+                         "give the file beside it",
+                         path);
+}
+
+static int add_regular(lf_corpus_list *l, const char *path, const char *label, int64_t bytes,
+                       lf_err *err)
+{
     if (lf_energon_is_index(path))
-        return lf_fail(err, LF_EINVAL,
-                       "%s is an index of JSON lines, and these are read from front to back: give "
-                       "the file beside it",
-                       path);
-    return 0;
+        return 0;
+    return !lf_energon_is_mix(path)
+               ? add_file(l, path, label, bytes, err)
+               : lf_fail(err, LF_ENOTSUP,
+                         "%s is a metadataset of Energon, which mixes folders by weight: give each "
+                         "of its folders to a tokenize stage of its own, and training the shards "
+                         "of all (data) with their weights (data_weights)",
+                         path);
 }
 
 static int add_path(lf_corpus_list *l, const char *path, const char *label, int depth, lf_err *err)
@@ -193,12 +202,8 @@ static int add_path(lf_corpus_list *l, const char *path, const char *label, int 
     struct stat st;
     if (stat(path, &st) != 0)
         return lf_fail_errno(err, "cannot read input %s", path);
-    if (S_ISREG(st.st_mode)) {
-        const int rc = depth == 0 ? refuse_named(path, err) : 0;
-        if (rc != 0 || (depth > 0 && lf_energon_is_index(path)))
-            return rc;
-        return add_file(l, path, label, st.st_size, err);
-    }
+    if (S_ISREG(st.st_mode))
+        return add_regular(l, path, label, st.st_size, err);
     if (S_ISDIR(st.st_mode)) {
         /* Below an input, a link to a directory may lead back up. */
         struct stat ln;
@@ -240,7 +245,9 @@ int lf_corpus_list_add(lf_corpus_list *l, const char *input, lf_err *err)
             rc = add_path(l, g.gl_pathv[i], base_name(g.gl_pathv[i]), 0, err);
         globfree(&g);
     } else {
-        rc = add_path(l, input, base_name(input), 0, err);
+        rc = refuse_index(input, err);
+        if (rc == 0)
+            rc = add_path(l, input, base_name(input), 0, err);
     }
     if (rc == 0 && l->n == before)
         rc = lf_fail(err, LF_ENOENT, "input %s holds no file", input);
