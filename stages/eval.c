@@ -171,13 +171,71 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     return rc;
 }
 
+/* ---- the plan ---- */
+
+static int64_t most(int64_t a, uint64_t b)
+{
+    return a > (int64_t)b ? a : (int64_t)b;
+}
+
+/* Room for the largest pictures of a document, over the cache, as lf_tasks_sights has it. */
+static void make_room(eval *e, const lf_shardset *set)
+{
+    const uint64_t docs = lf_shardset_get_info(set)->n_docs;
+    if (!lf_shardset_picture_most(set))
+        return;
+    e->run.slots = e->slots;
+    for (uint64_t d = 0; d < docs && (e->limit <= 0 || d < (uint64_t)e->limit); d++) {
+        uint64_t tiles;
+        e->run.max_patches = most(e->run.max_patches, lf_shardset_patches(set, d, &tiles));
+        e->run.max_tiles = most(e->run.max_tiles, tiles);
+    }
+}
+
+/* *unknown: a model that sees is to measure shards that are not there yet. */
+static int plan_pictures(eval *e, bool *unknown, lf_err *err)
+{
+    lf_model_config model;
+    const char *missing;
+    int rc = lf_infer_plan_config(&model, &missing, e->checkpoint, e->run.adapter, err);
+    if (rc != 0 || missing || !model.vision.family)
+        return rc;
+    for (size_t i = 0; i < e->n_data && rc == 0; i++) {
+        lf_shardset *set = NULL;
+        lf_err why = LF_ERR_INIT;
+        rc = lf_shardset_open(&set, e->data[i], e->split, &why);
+        if (rc == 0) {
+            make_room(e, set);
+            lf_shardset_close(set);
+        } else if (rc == LF_ENOENT) {
+            *unknown = true;
+            rc = 0;
+        } else {
+            rc = lf_fail(err, rc, "%s", why.text);
+        }
+    }
+    return rc;
+}
+
 static int plan(void *self, json_t *out, lf_err *err)
 {
     eval *e = self;
+    bool unknown = false;
     e->run.with = lf_infer_with(&e->ranks);
-    const int rc = lf_infer_plan(out, e->checkpoint, &e->run, err);
-    return rc != 0 ? rc : lf_infer_ranks_plan(&e->ranks, out, err);
+    int rc = plan_pictures(e, &unknown, err);
+    if (rc == 0)
+        rc = lf_infer_plan(out, e->checkpoint, &e->run, err);
+    if (rc == 0)
+        rc = lf_infer_ranks_plan(&e->ranks, out, err);
+    return rc != 0 || !unknown
+               ? rc
+               : lf_infer_plan_note(out,
+                                    "what pictures need follows from data, which does not exist "
+                                    "yet: the bytes are those of texts",
+                                    err);
 }
+
+/* ---- tasks ---- */
 
 /* The token in front of texts. */
 static int find_prefix(const eval *e, int32_t *out, lf_err *err)
@@ -233,22 +291,24 @@ static int look_at(void *arg, uint64_t doc, const lf_gen_job *job, lf_arena *a,
     return lf_prompt_sight(out, lf_shard_eyes_pictures(s->eyes), &s->gen, doc, job, a, err);
 }
 
-/* Pictures of a model whose prompts see each other would need a prompt that ends before what is
- * scored. */
+/* Pictures whose tokens, or whose whole prompt, see each other would need a prompt that ends before
+ * what is scored. */
 static int open_eyes(struct split *s, const char *dir, const lf_model_config *model, lf_err *err)
 {
     const lf_shardset *const sets[] = {s->set};
+    if (!lf_shardset_picture_most(s->set)) /* whatever it was prepared with */
+        return 0;
     const int rc = lf_shard_eyes_open(&s->eyes, sets, 1, dir, model, err);
-    if (rc != 0 || !s->eyes)
+    if (rc != 0)
         return rc;
     s->gen = lf_prompt_eyes(lf_shard_eyes_pictures(s->eyes), model);
-    return model->mask != LF_MASK_PREFIX
+    return model->mask == LF_MASK_CAUSAL
                ? 0
                : lf_fail(err, LF_ENOTSUP,
                          "%s has pictures, and its documents are not scored with this model, in "
-                         "which the tokens of a prompt see each other; give it to training as "
+                         "which the tokens of a %s see each other; give it to training as "
                          "valid_data",
-                         dir);
+                         dir, model->mask == LF_MASK_PREFIX ? "prompt" : "picture");
 }
 
 static int add_shards(eval *e, size_t i, const lf_model_config *model, lf_err *err)

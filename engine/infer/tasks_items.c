@@ -102,16 +102,18 @@ int lf_tasks_add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err 
     return 0;
 }
 
-/* Pictures of a model whose prompts see each other would need a prompt that ends before the
- * continuation; nothing scores so over the cache. */
+/* Pictures whose tokens, or whose whole prompt, see each other would need a prompt that ends before
+ * the continuation; nothing scores so over the cache. */
 static int check_sights(const lf_tasks *t, const eval_context *c, size_t cut, lf_err *err)
 {
     if (!c->sights)
         return 0;
-    if (t->see->eyes->model.mask == LF_MASK_PREFIX)
+    const enum lf_model_mask mask = (enum lf_model_mask)t->see->eyes->model.mask;
+    if (mask != LF_MASK_CAUSAL)
         return lf_fail(err, LF_ENOTSUP,
                        "continuations behind pictures are not scored with this model, in which the "
-                       "tokens of a prompt see each other; texts can be generated");
+                       "tokens of a %s see each other; texts can be generated",
+                       mask == LF_MASK_PREFIX ? "prompt" : "picture");
     return cut == 0
                ? 0
                : lf_fail(err, LF_EINVAL,

@@ -113,6 +113,7 @@ for model in llava qwen2.5-vl qwen3.5-vl; do
     run $model.parts --requests "$dir/parts.jsonl" --media-dir "$images"
     rcs=$rc
     run $model.shards --data "$dir/$model.train/shards" --split train
+    planned=$(told)
     { numbers $model.parts parts; numbers $model.shards train; } | awk 'NF == 2 { want[n++] = $1 + $2 } NF == 1 { have[m++] = $1 }
         END { split("0 3 4", at, " "); for (i = 0; i < 3; i++) { d = want[i] - have[at[i + 1]]; if (!(d < 1e-6 && d > -1e-6)) bad = 1 } exit bad || n != 3 || m != 5 }'
     is "$rcs$rc $?" "00 0" "$model: documents of shards have the log-likelihoods of their parts, placeholders apart"
@@ -120,6 +121,12 @@ for model in llava qwen2.5-vl qwen3.5-vl; do
     run $model.batches --data "$dir/$model.train/shards" --split train --slots 2 --step-rows 16 --block 2
     is "$rc $(samples $model.batches | cksum)" "0 $(samples $model.shards | cksum)" "$model: in small batches the same bytes"
 done
+run $model.plan --plan --data "$dir/$model.train/shards" --split train
+is "$(grep -c notes "$dir/stdout") $(sed -n 's/.*"total": *\([0-9.]*\).*/\1/p' "$dir/stdout" | awk '{ printf "%.1f", $1 / 1048576 }')" "0 $planned" \
+    "--plan has the memory of the run: $planned MiB"
+run $model.plan --plan --data "$dir/$model.train/shards" --split train --data "$dir/none" --limit 1
+grep -q "what pictures need follows from data, which does not exist yet" "$dir/stdout"
+ok $? "and a note where shards are yet to come"
 run other --data "$dir/$model.train/shards" --split train --limit 1
 sed 's/rgb8.png/444.jpg/' "$models/train.json" >"$dir/swapped.json"
 shards $model swapped "$dir/swapped.json"
@@ -146,6 +153,15 @@ sed 's/"id": "[^"]*", *//' "$models/paligemma/prompts.jsonl" >"$dir/asked.jsonl"
 must "$stages/lf-tokenize" --tokenizer "$tokenizer" --processor "$tokenizer" --shape prompt --unmapped ignore --media-dir "$images" --valid-fraction 0 \
     --out "$dir/paligemma.train" "$dir/asked.jsonl"
 bad "the tokens of a prompt see each other" "a model whose prompts see each other" --data "$dir/paligemma.train/shards" --split train
+echo '{"text": "No picture"}' >"$dir/words.jsonl"
+shards paligemma words "$dir/words.jsonl"
+run words --data "$dir/paligemma.words/shards" --split train
+is "$rc $(numbers words train | wc -w | tr -d ' ')" "0 1" "but one of words that were prepared with its processor"
+must "$stages/lf-convert" --from "$models/gemma3" --out "$dir/gemma3" --verify none
+model=gemma3 tokenizer=$models/gemma3
+shards $model train "$models/train.json"
+bad "the tokens of a picture see each other" "a model whose pictures' tokens see each other" --data "$dir/gemma3.train/shards" --split train
+bad "continuations behind pictures are not scored" "nor continuations" --multiple-choice "$dir/pick.jsonl"
 model=llava tokenizer=$models/llava
 
 # --- mistakes ---
@@ -174,4 +190,4 @@ head='{"task":"t","output_type":"loglikelihood_rolling","metrics":[{"metric":"bi
 printf '%s\n' "$head" '{"task":"t","doc_id":0,"idx":0,"kind":"loglikelihood_rolling","ctx":"<image>x","images":["rgb8.png"],"doc":{"words":1,"bytes":1}}' \
     >"$dir/rolling.jsonl"
 bad "goes without pictures" "pictures in a text that is scored whole" --requests "$dir/rolling.jsonl"
-finish 144
+finish 149

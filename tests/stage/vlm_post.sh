@@ -175,6 +175,7 @@ E2
     [ $rc -eq 0 ] && [ "$(member $model.elsewhere 1 entropy)" != "$(member $model.grpo 1 entropy)" ]
     ok $? "$model: other pictures, another policy"
     echo '{"prompt": "No picture", "answer": "a"}' >"$dir/words.jsonl"
+    echo '{"text": "No picture"}' >"$dir/texts.jsonl"
     must "$stages/lf-tokenize" --tokenizer "$golden/$model" --shape prompt --unmapped ignore --valid-fraction 0 --out "$dir/$model.words" "$dir/words.jsonl"
     beside() { # beside NAME ARGS...: prompts of words alone
         _beside=$1
@@ -190,6 +191,10 @@ E2
         "$model: documents that do not fit whole are left out"
     beside $model.blind --max-patches 0 2>/dev/null
     says "has documents with pictures, and only text is taken here: give max_patches" "$model: and without room for any"
+    tokenize $model texts "$dir/texts.jsonl"
+    policy $model.texts --algorithm grpo --rounds 1 --round-prompts 1 --minibatch 2 --data "$dir/$model.words/shards" \
+        --ptx-data "$dir/$model.texts/shards" --ptx-coef 0.5 --ptx-batch 1 --max-patches 0
+    is "$rc" 0 "$model: documents of words need none, whatever they were prepared with"
     if have_ranks; then
         under="$launch 2 --"
         policy $model.ptx2 --algorithm ppo --rounds 1 --minibatch 8 --ptx-data "$dir/$model.chat/shards" --ptx-coef 0.5 --ptx-batch 5
@@ -308,4 +313,4 @@ ok $? "a step of judged answers on a GPU"
 policy gpu --algorithm grpo --rounds 1 --round-prompts 1 --minibatch 2 --micro-tokens 64 --max-patches 240 --max-tokens 2 --device cuda
 is "$rc $(mismatches gpu)" "0 0" "a round on a GPU"
 unset LF_CUDA_DRIVER LF_CUBLASLT
-finish 62
+finish 63
