@@ -359,6 +359,21 @@ static int check_block(lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* Is a layer so, of those from `from` on and those of mtp_layers? */
+static bool any_layer(const lf_model_config *c, int64_t from,
+                      bool (*is)(const lf_model_config *c, int64_t layer))
+{
+    bool any = false;
+    for (int64_t l = from; l < c->layers + (c->mtp_layers > 0); l++)
+        any = any || is(c, l);
+    return any;
+}
+
+static bool attends_without_window(const lf_model_config *c, int64_t layer)
+{
+    return lf_model_layer_attends(c, layer) && !lf_model_layer_window(c, layer);
+}
+
 /* A key that only one switch reads is refused where that switch is off: it would be silently
  * without effect. */
 static int check_unread(const lf_model_config *c, lf_err *err)
@@ -422,8 +437,12 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"mlp_out_scale", fabs(c->mlp_out_scale - 1) > 0, dense,
          "layers with an MLP and no experts"},
         {"v_norm", c->v_norm, attends, "layers with attention"},
-        {"keys_as_values", c->keys_as_values, attends, "layers with attention"},
-        {"kv_shared_ffn", c->kv_shared_ffn > 0, c->kv_shared_layers > 0, "kv_shared_layers"},
+        {"keys_as_values", c->keys_as_values, any_layer(c, 0, attends_without_window),
+         "layers with attention and no window"},
+        {"kv_shared_ffn", c->kv_shared_ffn > 0,
+         c->kv_shared_layers > 0 &&
+             any_layer(c, c->layers - c->kv_shared_layers, lf_model_layer_dense),
+         "kv_shared_layers, one of them with an MLP that is no experts"},
         {"per_layer_vocab", c->per_layer_vocab > 0, c->per_layer_dim > 0, "per_layer_dim"},
         {"qk_norm_all_heads", c->qk_norm_all_heads, c->qk_norm, "qk_norm"},
         {"qk_norm_after_rope", c->qk_norm_after_rope, c->qk_norm && c->position == LF_POS_ROPE,
@@ -515,6 +534,13 @@ static int check_scaling(const lf_model_config *c, lf_err *err)
     if (c->rope_scaling == LF_ROPE_YARN && c->rope_beta_fast < c->rope_beta_slow)
         CONTRADICTION("rope_beta_fast", "%g must not be below rope_beta_slow = %g",
                       c->rope_beta_fast, c->rope_beta_slow);
+    if (c->rope_scaling == LF_ROPE_PROPORTIONAL && c->heads &&
+        c->rope_fraction * (double)c->head_dim / 2 + 1e-9 < 1)
+        CONTRADICTION(
+            "rope_fraction",
+            "%g of the %lld pairs of a head's channels is none that turns; layers that do "
+            "not turn have the letter n in layer_positions",
+            c->rope_fraction, (long long)c->head_dim / 2);
     if (c->rope_scaling >= LF_ROPE_YARN && c->rope_scaling != LF_ROPE_PROPORTIONAL &&
         !given(c, "rope_original_positions"))
         CONTRADICTION(

@@ -128,6 +128,12 @@ static void adapter(struct rig_case *k, int v)
         strcpy(k->adapter.target[i], targets[v][i]);
 }
 
+/* Not by key, which is refused where the layer has experts alone and reads no width. */
+static void shared_width(struct rig_case *k, int v)
+{
+    k->c.model.kv_shared_ffn = v;
+}
+
 /* ---- the tables ---- */
 
 #define USUAL(text)                                                                                \
@@ -190,8 +196,9 @@ const struct sw sw_table[] = {
      {USUAL("no"), KEYS("one_norm", "parallel_block=one_norm"),
       KEYS("two_norms", "parallel_block=two_norms")}},
     {"keys",
-     {USUAL("own"), KEYS("sinks", "attn_sinks=yes"),
-      KEYS("shared", "kv_shared_layers=1 kv_shared_ffn=64 v_norm=yes")}},
+     {USUAL("own"),
+      KEYS("sinks", "attn_sinks=yes"),
+      {"shared", "kv_shared_layers=1 v_norm=yes", shared_width, 64}}},
     {"softcap", {USUAL("no"), KEYS("yes", "attn_softcap=5 logit_softcap=4 attn_scale=0.2")}},
     {"window",
      {USUAL("no"), KEYS("all", "sliding_window=5"),

@@ -246,6 +246,13 @@ static void test_errors(void)
          "finds no layer of its kind before the last 2"},
         {"[model]\nfamily = llama\n" TINY "kv_shared_ffn = 8\n",
          "kv_shared_ffn: means nothing without kv_shared_layers"},
+        {"[model]\nfamily = llama\n" TINY "kv_shared_layers = 1\nkv_shared_ffn = 8\n"
+         "experts = 4\nexperts_per_token = 2\n",
+         "kv_shared_ffn: means nothing without kv_shared_layers, one of them with an MLP"},
+        {"[model]\nfamily = llama\n" TINY "keys_as_values = yes\nsliding_window = 8\n",
+         "keys_as_values: means nothing without layers with attention and no window"},
+        {"[model]\nfamily = llama\n" TINY "rope_scaling = proportional\nrope_fraction = 0.1\n",
+         "rope_fraction: 0.1 of the 8 pairs of a head's channels is none that turns"},
         {"[model]\nfamily = llama\n" TINY "kv_shared_layers = 1\nmtp_layers = 1\n",
          "it has keys and values of its own"},
         {"[model]\nfamily = llama\n" TINY "per_layer_dim = 4\nmtp_layers = 1\n",
@@ -783,7 +790,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(457, test_published());
-    TAP(264, test_errors());
+    TAP(270, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(9, test_flops());

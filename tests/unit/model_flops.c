@@ -65,7 +65,8 @@ static void test_whole(void)
         "layer_mixers = wff\n" TINY,
         "[model]\nfamily = gemma3n\nsliding_window = 8\nlayer_mixers = wf*\naltup_streams = 3\n"
         "laurel_rank = 6\nper_layer_dim = 6\nper_layer_vocab = 20\n" TINY,
-        "[model]\nfamily = gemma4\nkeys_as_values = yes\nsliding_window = 8\nlayer_mlps = b*\n"
+        "[model]\nfamily = gemma4\nkeys_as_values = yes\nsliding_window = 8\n"
+        "layer_mixers = wf*\nlayer_mlps = b*\n"
         "experts = 4\nexperts_per_token = 2\nrouter_norm = yes\nexpert_gain = yes\n" TINY,
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
