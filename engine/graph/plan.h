@@ -37,6 +37,7 @@ struct lf_target {
     int sm;               /* of GPUs: 90 is compute capability 9.0; 0: a CPU */
     size_t align;         /* bytes of every tensor's offset */
     uint32_t fuse;        /* enum lf_fuse bits */
+    int64_t head_dim;     /* most channels of a head that attention takes */
     size_t max_workspace; /* of one node; more is an error that names it */
     /* host bytes that the process needs beside the plan: code, libraries, thread stacks, pinned
      * memory */

@@ -7,21 +7,23 @@
 #include <string.h>
 
 #include "engine/graph/priv.h"
+#include "kernels/cuda/attn_args.h"
 
 enum { FUSE = LF_FUSE_ACT | LF_FUSE_RESIDUAL | LF_FUSE_NORM | LF_FUSE_NORM_BWD | LF_FUSE_DROPOUT };
 #define MIB ((size_t)1 << 20)
 #define CPU(n, i)                                                                                  \
     {                                                                                              \
-        .name = n, .isa = i, .align = 64, .fuse = FUSE, .max_workspace = 4096 * MIB,               \
-        .reserved = 96 * MIB, .packed_bytes = lf_cpu_gemm_packed_bytes                             \
+        .name = n, .isa = i, .align = 64, .fuse = FUSE, .head_dim = 512,                           \
+        .max_workspace = 4096 * MIB, .reserved = 96 * MIB,                                         \
+        .packed_bytes = lf_cpu_gemm_packed_bytes                                                   \
     }
 
 /* Offsets as the driver aligns allocations. A context with the code of all kernels, and 32 MiB of
  * workspace for cuBLASLt, take about 600 MiB; pinned memory for copies is 48 MiB of the host. */
 #define GPU(n, version)                                                                            \
     {                                                                                              \
-        .name = n, .sm = version, .align = 256, .fuse = FUSE, .max_workspace = 4096 * MIB,         \
-        .reserved = 512 * MIB, .device_reserved = 768 * MIB                                        \
+        .name = n, .sm = version, .align = 256, .fuse = FUSE, .head_dim = LF_CU_ATTN_MAX_D,        \
+        .max_workspace = 4096 * MIB, .reserved = 512 * MIB, .device_reserved = 768 * MIB           \
     }
 
 static const struct lf_target targets[] = {

@@ -36,6 +36,8 @@ int lf_loaded_plan(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
                                     .compute = m->o.compute,
                                     .mode = m->o.fast ? LF_FAST : LF_INVARIANT};
     int rc = settle(m, p, err);
+    if (rc == 0)
+        rc = lf_model_heads_fit(&m->model, po.target->head_dim, po.target->name, err);
     if (rc != 0)
         return rc;
     m->dec = lf_decoder_create(&m->model, m->o.max_context, err);

@@ -454,6 +454,9 @@ bool lf_model_is_encoder(const lf_model_config *c);
 lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores);
 /* LF_EINVAL: it is one or the other, so it predicts no tokens. */
 int lf_model_need_text(const lf_model_config *c, lf_err *err);
+/* LF_EINVAL: heads of some layer have more channels than attention on the target takes (struct
+ * lf_target). */
+int lf_model_heads_fit(const lf_model_config *c, int64_t most, const char *target, lf_err *err);
 /* Returns an object of key -> canonical text, with `family`, as checkpoints hold it; the caller
  * owns it. lf_model_config_from_json reads such an object and checks it. */
 json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err);

@@ -37,6 +37,15 @@ bool lf_model_by_hand(const lf_model_config *c, const char *key)
     return line && line[1] >= '0' && line[1] <= '9';
 }
 
+/* The key that says how wide the heads of a layer are. */
+static const char *width_key(const lf_model_config *c, bool window)
+{
+    return window && c->window_head_dim ? "window_head_dim"
+           : given(c, "head_dim")       ? "head_dim"
+           : c->kv_lora                 ? "nope_dim"
+                                        : "heads";
+}
+
 static int check_heads(lf_model_config *c, lf_err *err)
 {
     if (c->kv_heads == 0)
@@ -53,9 +62,7 @@ static int check_heads(lf_model_config *c, lf_err *err)
         CONTRADICTION("kv_heads", "%lld kv_heads do not divide %lld heads", (long long)c->kv_heads,
                       (long long)c->heads);
     if (c->head_dim > 512 || c->head_dim % 2)
-        CONTRADICTION(given(c, "head_dim") ? "head_dim"
-                      : c->kv_lora         ? "nope_dim"
-                                           : "heads",
+        CONTRADICTION(width_key(c, false),
                       "head_dim = %lld; attention needs an even one of at most 512",
                       (long long)c->head_dim);
     if (c->window_head_dim > 512 || c->window_head_dim % 2)
@@ -744,6 +751,18 @@ int lf_model_need_text(const lf_model_config *c, lf_err *err)
                          "predicts no tokens: train it with objective = mae, and give it to a "
                          "model that sees with vision_from")
                : 0;
+}
+
+int lf_model_heads_fit(const lf_model_config *c, int64_t most, const char *target, lf_err *err)
+{
+    for (int64_t l = 0; l < c->layers; l++)
+        if (lf_model_layer_attends(c, l) && lf_model_layer_head_dim(c, l) > most)
+            CONTRADICTION(width_key(c, lf_model_layer_window(c, l) > 0),
+                          "heads of layer %lld have %lld channels, and attention on %s takes at "
+                          "most %lld; take device = cpu",
+                          (long long)l, (long long)lf_model_layer_head_dim(c, l), target,
+                          (long long)most);
+    return 0;
 }
 
 int lf_model_config_finish(lf_model_config *c, lf_err *err)

@@ -161,11 +161,14 @@ static int make_plan(lf_pg_model *m, lf_err *err)
                               .compute = m->s.compute,
                               .mode = m->s.fast ? LF_FAST : LF_INVARIANT,
                               .keep_master = m->s.train && !m->s.adapter};
+    int rc = lf_model_heads_fit(&m->mc, po.target->head_dim, po.target->name, err);
+    if (rc != 0)
+        return rc;
     m->dec = lf_decoder_create(&m->mc, m->s.context, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err && err->rc ? err->rc : LF_EINVAL;
-    int rc = declare(m, m->ps, &m->s.layout, err);
+    rc = declare(m, m->ps, &m->s.layout, err);
     for (size_t i = 0; i < m->s.n_freeze && rc == 0; i++)
         if (lf_pstore_freeze_matching(m->ps, m->s.freeze[i], true) == 0)
             rc = lf_fail(

@@ -277,7 +277,9 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                        "mtp_weight: this model has no heads for later tokens; leave it out, or "
                        "train a model with [model] mtp_layers");
     m->rows = (int64_t)c->micro_batch * c->seq_length;
-    int rc = lf_train_bound_pictures(m, c, mc, err);
+    int rc = lf_model_heads_fit(mc, po.target->head_dim, po.target->name, err);
+    if (rc == 0)
+        rc = lf_train_bound_pictures(m, c, mc, err);
     if (rc == 0)
         rc = lf_loader_check(&lc, err);
     if (rc == 0)

@@ -58,6 +58,12 @@ fails 1 "$dir/none" "a missing checkpoint is named" $tok x
 run plan --plan $tok x
 [ $rc -eq 0 ] && grep -q "does not exist yet" "$dir/stdout"
 ok $? "--plan of a checkpoint that is yet to come says so"
+printf '[model]\nfamily = llama\nlayers = 1\nhidden = 16\nheads = 2\nhead_dim = 258\nffn = 32\nvocab = 320\nmax_positions = 64\n' >"$dir/wide.ini"
+"$tool" ckpt "$dir/wide" "$dir/wide.ini" 320 || bail "no model with wide heads"
+ckpt=wide
+fails 2 "[model] head_dim: heads of layer 0 have 258 channels, and attention on sm_" "heads that no GPU takes are named" $tok --plan --device cuda x
+run wide --plan --device cpu $tok x
+is $rc 0 "a CPU takes them"
 ckpt=ckpt
 fails 1 "none.jsonl" "a missing file of prompts is named" --prompts "$dir/none.jsonl"
 fails 1 "has 256 positions" "a context beyond the model's" $tok --max-context 512 x
@@ -365,4 +371,4 @@ is "$rc $(grep -c 'warning: max_tokens = 100000 is beyond the model.s context of
 run few $tok --max-tokens 20 "the house"
 is "$rc $(grep -c warning "$dir/err")" "0 0" "fewer are not"
 
-finish 132
+finish 134

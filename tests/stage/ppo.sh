@@ -93,6 +93,10 @@ ok $? "prompts that are all too long"
 run plan --plan --algorithm ppo --reward number:answer
 [ $rc -eq 0 ] && grep -q '"critic":{' "$dir/stdout" && grep -q '"ref":{' "$dir/stdout" && grep -q '"cache"' "$dir/stdout"
 ok $? "--plan tells the memory of every model"
+sed 's/^heads = .*/&\nhead_dim = 258/' "$LF_SRCDIR/models/tiny-llama.ini" >"$dir/wide.ini"
+"$tool" ckpt "$dir/wide" "$dir/wide.ini" 270 || bail "no model with wide heads"
+run plan --plan --algorithm grpo --reward number:answer --init-from "$dir/wide" --device cuda
+says "head_dim: heads of layer 0 have 258 channels, and attention on sm_" "heads that no GPU takes are named"
 
 # --- a run, and what it says ---
 command=$(cmd w)
@@ -446,4 +450,4 @@ is "$rc $(id rung/checkpoint)" "0 $before" "and goes on to the same bits"
 events=$(find "$dir/tb" -name 'events.*')
 is "$(grep -ao train/approx_kl "$events" | wc -l) $(grep -c '"approx_kl"' "$dir/s.jsonl") $(grep -ao 'samples/[12]' "$events" | wc -l)" "24 24 6" \
     "a dashboard has the numbers of each mini-batch and two samples of each round"
-finish 129
+finish 130

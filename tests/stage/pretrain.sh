@@ -75,6 +75,9 @@ planned=$(sed -n 's/.*"total": *\([0-9.]*\).*/\1/p' "$dir/stdout" | awk '{ print
 ok $? "with --measure the FLOP/s to expect too"
 [ ! -e "$dir/plan/out" ]
 ok $? "and writes nothing"
+sed 's/^heads = .*/&\nhead_dim = 258/' "$dir/run.ini" >"$dir/wide.ini"
+"$pretrain" --config "$dir/wide.ini" --plan --device cuda --out "$dir/x" >"$dir/stdout" 2>"$dir/err"
+says "[model] head_dim: heads of layer 0 have 258 channels, and attention on sm_" "heads that no GPU takes are named"
 
 sed '/^vocab/d; /^steps/d' "$dir/run.ini" >"$dir/epoch.ini"
 ini=$dir/epoch.ini
@@ -322,4 +325,4 @@ is $rc 2 "Megatron's keys belong to sample_order = megatron"
 run mega6 $mega --steps 6 --packing bfd
 is $rc 2 "and packing does not"
 
-finish 115
+finish 116

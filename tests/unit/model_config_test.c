@@ -785,8 +785,33 @@ static void test_counters(void)
     json_decref(o);
 }
 
+static void test_heads(void)
+{
+    lf_model_config c;
+    lf_err err = LF_ERR_INIT;
+    tap_rc(load(&c,
+                "[model]\nfamily = llama\n" TINY "sliding_window = 8\nlayer_mixers = fw\n"
+                "head_dim = 256\nwindow_head_dim = 258\nrope_local_theta = 100\n",
+                &err),
+           0, &err, NULL, "heads of 256 and 258 channels");
+    tap_rc(lf_model_heads_fit(&c, 512, "a CPU", &err), 0, &err, NULL, "fit where 512 do");
+    tap_rc(
+        lf_model_heads_fit(&c, 256, "sm_90", &err), LF_EINVAL, &err,
+        "[model] window_head_dim: heads of layer 1 have 258 channels, and attention on sm_90 takes "
+        "at most 256",
+        "not where 256 do");
+    tap_rc(load(&c,
+                "[model]\nfamily = llama\n" TINY
+                "kv_lora = 8\nnope_dim = 252\nrope_dim = 8\nv_dim = 8\n",
+                &err),
+           0, &err, NULL, "keys of 260 channels in two parts");
+    tap_rc(lf_model_heads_fit(&c, 256, "sm_90", &err), LF_EINVAL, &err,
+           "[model] nope_dim: heads of layer 0 have 260 channels", "do not either");
+}
+
 int main(void)
 {
+    TAP(5, test_heads());
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(457, test_published());
