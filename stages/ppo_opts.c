@@ -441,8 +441,8 @@ static const lf_opt opts[] = {
      .unit = "patches",
      .field = LF_OPT_FIELD(CONFIG, c.max_patches),
      .help =
-         "bound of the pictures of a micro-batch; prompts with more are left out and counted; 0: "
-         "prompts and model without pictures"},
+         "bound of the pictures of a micro-batch; prompts and documents of ptx_data with more are "
+         "left out and counted; 0: no pictures"},
     {.name = "max_tiles",
      .type = LF_OPT_COUNT,
      .cls = ID,

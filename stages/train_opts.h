@@ -548,7 +548,8 @@
                    .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.targets),               \
                    .help =                                                                         \
                        "layers with an adapter: all, q, k, v, o, gate, up, down, z, a, b ..., "    \
-                       "qkv, gate_up, in or a pattern over names; unset: all"),                    \
+                       "qkv, gate_up, in, out (both also of laurel and per_layer) or a pattern "   \
+                       "over names; unset: all"),                                                  \
         LF_TRAIN_CHOICE_ROWS
 
 #endif

@@ -564,7 +564,7 @@ int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *ord
                      lf_err *err)
 {
     if (m->lm < 0)
-        return lf_fail(err, LF_EINVAL, "%s was planned without plain text", m->s.name);
+        return lf_fail(err, LF_EINVAL, "%s was planned without documents (lm)", m->s.name);
     int rc = run_packed(m, m->lm, docs, order, n, LF_ACCUM, err);
     return rc != 0
                ? rc

@@ -48,7 +48,7 @@ struct lf_pg_model_spec {
     size_t n_freeze;
     const struct lf_lr_scale *lr_scale;
     size_t n_lr_scale;
-    bool lm;        /* train: losses on plain text too, lf_pg_forward_lm */
+    bool lm;        /* train: losses on documents too, lf_pg_forward_lm */
     bool reference; /* with an adapter: lf_pg_forward_base can run the model without it */
     /* generation; slots 0: none. kv_tokens 0: slots * context */
     int64_t slots, step_rows, kv_tokens, page_tokens;
@@ -122,8 +122,8 @@ int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order,
  * Only for a model made with `reference`. */
 int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
                        lf_err *err);
-/* Like lf_pg_forward at temperature 1, for plain text. lp is the only output and takes gradients.
- * Only for a model made with `lm`. */
+/* Like lf_pg_forward at temperature 1, for texts and conversations. lp is the only output and takes
+ * gradients. Only for a model made with `lm`. */
 int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
                      lf_err *err);
 int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err);

@@ -30,8 +30,8 @@ int lf_pg_ptx_open(lf_pg *p, lf_err *err)
         return lf_err_prefix(err, "ptx_data");
     const lf_shard_info *info = lf_shardset_get_info(p->ptx);
     if (info->rows != LF_ROWS_PLAIN)
-        return lf_fail(err, LF_EINVAL, "ptx_data: %s holds %s, not plain text", p->c->ptx_data,
-                       lf_rows_name(info->rows));
+        return lf_fail(err, LF_EINVAL, "ptx_data: %s holds %s, not texts or conversations",
+                       p->c->ptx_data, lf_rows_name(info->rows));
     if (strcmp(info->tokenizer_sha256, lf_shardset_get_info(p->data)->tokenizer_sha256) != 0)
         return lf_fail(err, LF_EINVAL, "ptx_data: %s was tokenized otherwise than the prompts",
                        p->c->ptx_data);

@@ -60,7 +60,7 @@ typedef struct lf_pipeline_args {
 int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err);
 void lf_pipeline_fini(lf_pipeline *p);
 
-/* Where a stage has an option from: [stage X], [kind K], its [layout] or, for a key of resources,
+/* Where a stage has an option from: [stage X], its [layout], [kind K] or, for a key of resources,
  * [resources]. NULL: it is not given. */
 const lf_conf_item *lf_pipeline_option(const lf_pipeline *p, const lf_doc_stage *stage,
                                        const char *option);
