@@ -26,13 +26,16 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
                  depth = (double)k->c.model.layers / 2; /* such rows make others in layers behind */
     /* Ranks that have the same head of keys each round their addend of the gradient of A. */
     const bool shared = k->layout.tensor > k->c.model.kv_heads;
+    /* The load of routers counts rows: 8 sequences of 16 tokens to 2 of 4 experts each are 64 rows
+     * for an expert, and one that goes to another expert moves the largest by up to 1/64. */
+    const double one_row = 2e-2;
     /* There are more of them where more is rounded otherwise. */
     const double routes = (k->layout.tensor > 4 || k->adapted ? 16e-2 : 8e-2) * depth * depth;
     return (struct rig_bounds){.grad = !divided             ? 1e-5
                                        : k->c.model.experts ? routes
                                                             : 2e-2,
                                .loss = more * (divided ? 2e-4 : 1e-4),
-                               .routes = divided ? 2e-2 : more * 1e-4,
+                               .routes = divided ? one_row : more * 1e-4,
                                .norm = more * (divided ? 2e-3 : 1e-3),
                                .change = more * (!divided     ? 3e-2
                                                  : k->adapted ? (shared ? 15e-2 : 12e-2)

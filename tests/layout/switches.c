@@ -119,6 +119,7 @@ static void adapter(struct rig_case *k, int v)
     static const char *const targets[][2] = {
         [LORA_SOME] = {"qkv", "o"}, [LORA_PARTS] = {"q", "o"}, [DORA_SOME] = {"qkv", "o"}};
     k->adapted = true;
+    k->c.clip = 0.004; /* B begins with zeros, so that gradients are smaller */
     k->adapter = (struct lf_adapter_config){.rank = 4, .alpha = 8, .dora = v >= DORA};
     if (v == LORA || v == DORA)
         return;
