@@ -2,7 +2,7 @@
 LF_CU_CODE += kernels/cuda/elementwise.cu kernels/cuda/rows.cu kernels/cuda/sort.cu kernels/cuda/embed.cu kernels/cuda/optim.cu \
   kernels/cuda/moe.cu
 LF_CU_HEAD += kernels/cuda/act.h kernels/cuda/each.h kernels/cuda/elementwise.h kernels/cuda/rows.h \
-  kernels/cuda/sort.h kernels/cuda/embed.h kernels/cuda/optim.h kernels/cuda/moe.h
+  kernels/cuda/sort.h kernels/cuda/sort_key.h kernels/cuda/embed.h kernels/cuda/optim.h kernels/cuda/moe.h
 kernels_libkernels_a_SOURCES += kernels/cuda/elementwise.c kernels/cuda/rows.c kernels/cuda/sort.c \
   kernels/cuda/embed.c kernels/cuda/optim.c kernels/cuda/moe.c
 check_PROGRAMS += tests/op/cuda_elementwise_test

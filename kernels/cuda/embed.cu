@@ -7,6 +7,7 @@
 #include "kernels/cuda/each.h"
 #include "kernels/cuda/embed.h"
 #include "kernels/cuda/sort.h"
+#include "kernels/cuda/sort_key.h"
 
 LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
 {

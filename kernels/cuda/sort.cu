@@ -4,6 +4,7 @@
  */
 #include "kernels/cuda/dev.h"
 #include "kernels/cuda/sort.h"
+#include "kernels/cuda/sort_key.h"
 
 LF_DEV int sort_item(const struct lf_cu_sort *a, int64_t i)
 {

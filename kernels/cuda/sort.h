@@ -35,14 +35,7 @@ static inline int64_t lf_cu_n_tiles(int64_t n)
     return (n + LF_SORT_TILE - 1) / LF_SORT_TILE;
 }
 
-#ifdef __CUDACC__
-#include "kernels/cuda/dev.h"
-
-LF_DEV int64_t lf_sort_key(int32_t key, int64_t known)
-{
-    return known && key >= known ? 0 : key;
-}
-#else
+#ifndef __CUDACC__
 struct lf_queue;
 /* Queues one pass. The caller gives n, key, order, out, place, row, count, first, limit, offset,
  * shift, bins and per_row. */
