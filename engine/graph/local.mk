@@ -2,7 +2,7 @@
 engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/graph/plan.h engine/graph/exec.h \
   engine/graph/priv.h engine/graph/ops.h engine/graph/exec_priv.h engine/graph/layout.h engine/graph/layout.c engine/graph/layout_rules.c engine/graph/layout_check.c engine/graph/box.c engine/graph/exec_tensor.c engine/graph/pstore.c engine/graph/graph.c engine/graph/build.c engine/graph/cut.c \
   engine/graph/adapter.h engine/graph/adapter.c \
-  engine/graph/ops.c engine/graph/ops_shape.c engine/graph/ops_vjp.c engine/graph/ops_emit.c engine/graph/ops_emit_bwd.c engine/graph/ops_emit.h engine/graph/ops_vjp.h engine/graph/ops_elem.c engine/graph/ops_heads.c engine/graph/ops_moe.c engine/graph/ops_dora.c engine/graph/ops_mix.c engine/graph/ops_altup.c engine/graph/ops_scan.c engine/graph/ops_fp8.c engine/graph/ops_cost.c \
+  engine/graph/ops.c engine/graph/ops_shape.c engine/graph/ops_vjp.c engine/graph/ops_emit.c engine/graph/ops_emit_bwd.c engine/graph/ops_emit.h engine/graph/ops_rule.h engine/graph/ops_vjp.h engine/graph/ops_elem.c engine/graph/ops_heads.c engine/graph/ops_moe.c engine/graph/ops_dora.c engine/graph/ops_mix.c engine/graph/ops_altup.c engine/graph/ops_scan.c engine/graph/ops_fp8.c engine/graph/ops_cost.c \
   engine/graph/kern_table.c engine/graph/autodiff.c engine/graph/precision.c engine/graph/fp8.c engine/graph/fuse.c engine/graph/recompute.c engine/graph/split.c \
   engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c engine/graph/plan_shard.c engine/graph/plan_window.c engine/graph/plan_whole.c engine/graph/plan_tensor.c \
   engine/graph/plan_place.c engine/graph/plan_chunk.c \

@@ -4,21 +4,13 @@
  * arguments, with shape rules.
  */
 #include "engine/graph/ops_emit.h"
+#include "engine/graph/ops_rule.h"
 #include "engine/graph/ops_vjp.h"
 
-static int bad(lf_graph *g, const struct lf_node *n, int slot, const char *why)
+/* A value with as many rows as the first operand. */
+static bool is_row_value(const lf_graph *g, const struct lf_node *n, int slot)
 {
-    const struct lf_tensor *t = &g->t[n->in[slot]];
-    return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld]: %s", lf_op_table[n->op].name, t->name,
-                         (long long)t->rows, (long long)t->cols, why);
-}
-
-/* An activation with as many rows as the first operand. */
-static bool is_value(const lf_graph *g, const struct lf_node *n, int slot)
-{
-    const struct lf_tensor *t = &g->t[n->in[slot]];
-    return n->in[slot] && lf_is_float(t->dtype) && t->role != LF_ROLE_PARAM &&
-           t->rows == g->t[n->in[0]].rows;
+    return is_value(g, n->in[slot]) && g->t[n->in[slot]].rows == g->t[n->in[0]].rows;
 }
 
 static int make(lf_graph *g, struct lf_node *n, int64_t cols)
@@ -44,14 +36,14 @@ lf_val lf_altup_mix(lf_graph *g, lf_val x, lf_val w, const struct lf_altup_opts 
 LF_SHAPE(altup_mix)
 {
     const struct lf_attr *a = &n->a;
-    if (!is_value(g, n, ALTUP_X))
+    if (!is_row_value(g, n, ALTUP_X))
         return lf_graph_fail(g, LF_EINVAL, "altup_mix: x is no activation");
     if (a->groups < 1 || a->groups > LF_MOST_STREAMS || a->heads < 1 ||
         a->heads > LF_MOST_STREAMS || g->t[n->in[ALTUP_X]].cols % a->groups || a->at < 0 ||
         a->at > a->heads)
         return bad(g, n, ALTUP_X, "its columns are no streams, or there are too many");
     if (n->in[ALTUP_W] &&
-        (!is_value(g, n, ALTUP_W) || g->t[n->in[ALTUP_W]].cols != a->groups * a->heads))
+        (!is_row_value(g, n, ALTUP_W) || g->t[n->in[ALTUP_W]].cols != a->groups * a->heads))
         return bad(g, n, ALTUP_W, "a coefficient for each pair of streams is needed");
     return make(g, n, g->t[n->in[ALTUP_X]].cols / a->groups * a->heads);
 }
@@ -128,7 +120,7 @@ lf_val lf_match_rms(lf_graph *g, lf_val x, lf_val like, int parts, float eps)
 
 LF_SHAPE(match_rms)
 {
-    if (!is_value(g, n, MATCH_X) || !is_value(g, n, MATCH_LIKE))
+    if (!is_row_value(g, n, MATCH_X) || !is_row_value(g, n, MATCH_LIKE))
         return lf_graph_fail(g, LF_EINVAL,
                              "match_rms: x and like are two activations of as many "
                              "rows");

@@ -5,20 +5,8 @@
 #include <math.h>
 
 #include "engine/graph/ops_emit.h"
+#include "engine/graph/ops_rule.h"
 #include "engine/graph/ops_vjp.h"
-
-static int bad(lf_graph *g, const struct lf_node *n, int slot, const char *why)
-{
-    const struct lf_tensor *t = &g->t[n->in[slot]];
-    return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld]: %s", lf_op_table[n->op].name,
-                         n->in[slot] ? t->name : "an operand", (long long)t->rows,
-                         (long long)t->cols, why);
-}
-
-static bool is_value(const lf_graph *g, int32_t t)
-{
-    return t && lf_is_float(g->t[t].dtype) && g->t[t].role != LF_ROLE_PARAM;
-}
 
 /* A parameter of this shape, or none where it may be absent. */
 static bool is_param(const lf_graph *g, int32_t t, int64_t rows, int64_t cols, bool absent)
