@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/base/json.h"
-#include "engine/convert/families.h"
+#include "engine/convert/families_kin.h"
 
 static const char *const switches[] = {"norm=rms",   "norm_offset=0",  "position=rope",
                                        "mlp=glu",    "block=sandwich", "qk_norm=yes",
@@ -190,7 +190,6 @@ static int write_gemma3n(const lf_model_config *c, json_t *o, lf_err *err)
 }
 
 #define OF_LAYER "model.layers.{L}."
-#define SHARED   "layers that read the keys and values of others have none"
 /* Streams count from 1 here, and there those beside the first do from 0. */
 #define STREAM(theirs, ours)                                                                       \
     {"model.altup_projections." theirs ".weight", LF_MAP_COPY, "altup.in." ours ".weight", NULL},  \
@@ -199,28 +198,10 @@ static int write_gemma3n(const lf_model_config *c, json_t *o, lf_err *err)
             "altup.out." ours ".weight", NULL                                                      \
     }
 static const struct lf_map_row rows[] = {
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},
-    {OF_LAYER "input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},
-    {OF_LAYER "self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
-    {OF_LAYER "self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
-    {OF_LAYER "self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
-    {OF_LAYER "self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
-    {OF_LAYER "self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", NULL},
-    {OF_LAYER "self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", NULL},
-    {OF_LAYER "self_attn.k_proj.{P}", LF_MAP_IGNORED, SHARED, "kv_shared_layers!=0"},
-    {OF_LAYER "self_attn.v_proj.{P}", LF_MAP_IGNORED, SHARED, "kv_shared_layers!=0"},
-    {OF_LAYER "self_attn.k_norm.weight", LF_MAP_IGNORED, SHARED, "kv_shared_layers!=0"},
-    {OF_LAYER "post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_post_norm.weight",
-     NULL},
+    GEMMA_LATE_ROWS,
     {OF_LAYER "laurel.linear_left.weight", LF_MAP_COPY, "layers.{L}.laurel.in.weight", NULL},
     {OF_LAYER "laurel.linear_right.weight", LF_MAP_COPY, "layers.{L}.laurel.out.weight", NULL},
     {OF_LAYER "laurel.post_laurel_norm.weight", LF_MAP_COPY, "layers.{L}.laurel.norm.weight", NULL},
-    {OF_LAYER "pre_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
-    {OF_LAYER "mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight", NULL},
-    {OF_LAYER "mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},
-    {OF_LAYER "mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL},
-    {OF_LAYER "post_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_post_norm.weight",
-     NULL},
     {OF_LAYER "altup.router_norm.weight", LF_MAP_COPY, "layers.{L}.altup.norm.weight", NULL},
     {OF_LAYER "altup.modality_router.weight", LF_MAP_COPY, "layers.{L}.altup.router.weight", NULL},
     {OF_LAYER "altup.prediction_coefs.weight", LF_MAP_COPY, "layers.{L}.altup.predict.weight",
@@ -228,13 +209,6 @@ static const struct lf_map_row rows[] = {
     {OF_LAYER "altup.correction_coefs.weight", LF_MAP_COPY, "layers.{L}.altup.correct.weight",
      NULL},
     {OF_LAYER "altup.correct_output_scale", LF_MAP_COPY, "layers.{L}.altup.gain", NULL},
-    {OF_LAYER "per_layer_input_gate.weight", LF_MAP_COPY, "layers.{L}.per_layer.in.weight", NULL},
-    {OF_LAYER "per_layer_projection.weight", LF_MAP_COPY, "layers.{L}.per_layer.out.weight", NULL},
-    {OF_LAYER "post_per_layer_input_norm.weight", LF_MAP_COPY, "layers.{L}.per_layer.norm.weight",
-     NULL},
-    {"model.embed_tokens_per_layer.weight", LF_MAP_COPY, "per_layer.embed.weight", NULL},
-    {"model.per_layer_model_projection.weight", LF_MAP_COPY, "per_layer.project.weight", NULL},
-    {"model.per_layer_projection_norm.weight", LF_MAP_COPY, "per_layer.norm.weight", NULL},
     STREAM("0", "1"),
     STREAM("1", "2"),
     STREAM("2", "3"),
@@ -242,9 +216,6 @@ static const struct lf_map_row rows[] = {
     STREAM("4", "5"),
     STREAM("5", "6"),
     STREAM("6", "7"),
-    {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},
-    {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
-    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
     {0},
 };
 

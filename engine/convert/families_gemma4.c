@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "engine/base/json.h"
-#include "engine/convert/families.h"
+#include "engine/convert/families_kin.h"
 
 static const char *const gemma4_switches[] = {
     "norm=rms",    "norm_offset=0", "position=rope", "mlp=glu",        "block=sandwich",
@@ -295,27 +295,8 @@ static int write_gemma4(const lf_model_config *c, json_t *o, lf_err *err)
 }
 
 #define OF_LAYER "model.layers.{L}."
-#define SHARED   "layers that read the keys and values of others have none"
 static const struct lf_map_row gemma4_rows[] = {
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},
-    {OF_LAYER "input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},
-    {OF_LAYER "self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
-    {OF_LAYER "self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
-    {OF_LAYER "self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
-    {OF_LAYER "self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
-    {OF_LAYER "self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", NULL},
-    {OF_LAYER "self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", NULL},
-    {OF_LAYER "self_attn.k_proj.{P}", LF_MAP_IGNORED, SHARED, "kv_shared_layers!=0"},
-    {OF_LAYER "self_attn.v_proj.{P}", LF_MAP_IGNORED, SHARED, "kv_shared_layers!=0"},
-    {OF_LAYER "self_attn.k_norm.weight", LF_MAP_IGNORED, SHARED, "kv_shared_layers!=0"},
-    {OF_LAYER "post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_post_norm.weight",
-     NULL},
-    {OF_LAYER "pre_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
-    {OF_LAYER "mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight", NULL},
-    {OF_LAYER "mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},
-    {OF_LAYER "mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL},
-    {OF_LAYER "post_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_post_norm.weight",
-     NULL},
+    GEMMA_LATE_ROWS,
     {OF_LAYER "post_feedforward_layernorm_1.weight", LF_MAP_COPY, "layers.{L}.mlp.out_norm.weight",
      NULL},
     {OF_LAYER "pre_feedforward_layernorm_2.weight", LF_MAP_COPY, "layers.{L}.moe.norm.weight",
@@ -329,17 +310,7 @@ static const struct lf_map_row gemma4_rows[] = {
      "blocks=experts layers.{L}.moe.experts.gate.weight layers.{L}.moe.experts.up.weight", NULL},
     {OF_LAYER "experts.down_proj", LF_MAP_STACK,
      "blocks=experts layers.{L}.moe.experts.down.weight", NULL},
-    {OF_LAYER "per_layer_input_gate.weight", LF_MAP_COPY, "layers.{L}.per_layer.in.weight", NULL},
-    {OF_LAYER "per_layer_projection.weight", LF_MAP_COPY, "layers.{L}.per_layer.out.weight", NULL},
-    {OF_LAYER "post_per_layer_input_norm.weight", LF_MAP_COPY, "layers.{L}.per_layer.norm.weight",
-     NULL},
     {OF_LAYER "layer_scalar", LF_MAP_COPY, "layers.{L}.gain", NULL},
-    {"model.embed_tokens_per_layer.weight", LF_MAP_COPY, "per_layer.embed.weight", NULL},
-    {"model.per_layer_model_projection.weight", LF_MAP_COPY, "per_layer.project.weight", NULL},
-    {"model.per_layer_projection_norm.weight", LF_MAP_COPY, "per_layer.norm.weight", NULL},
-    {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},
-    {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
-    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
     {0},
 };
 

@@ -191,6 +191,54 @@
             "follows from rope_theta", NULL                                                        \
     }
 
+/* Gemma 3n and 4: norms on either side, last layers that read the keys and values of others,
+ * channels of a token for each layer. */
+#define GEMMA_LATE_SHARED "layers that read the keys and values of others have none"
+#define GEMMA_LATE_ROWS                                                                            \
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
+        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_IGNORED, GEMMA_LATE_SHARED,               \
+         "kv_shared_layers!=0"},                                                                   \
+        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_IGNORED, GEMMA_LATE_SHARED,               \
+         "kv_shared_layers!=0"},                                                                   \
+        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_IGNORED, GEMMA_LATE_SHARED,            \
+         "kv_shared_layers!=0"},                                                                   \
+        {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                          \
+         "layers.{L}.attn_post_norm.weight", NULL},                                                \
+        {"model.layers.{L}.pre_feedforward_layernorm.weight", LF_MAP_COPY,                         \
+         "layers.{L}.mlp_norm.weight", NULL},                                                      \
+        {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight",       \
+         NULL},                                                                                    \
+        {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},    \
+        {"model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight",       \
+         NULL},                                                                                    \
+        {"model.layers.{L}.post_feedforward_layernorm.weight", LF_MAP_COPY,                        \
+         "layers.{L}.mlp_post_norm.weight", NULL},                                                 \
+        {"model.layers.{L}.per_layer_input_gate.weight", LF_MAP_COPY,                              \
+         "layers.{L}.per_layer.in.weight", NULL},                                                  \
+        {"model.layers.{L}.per_layer_projection.weight", LF_MAP_COPY,                              \
+         "layers.{L}.per_layer.out.weight", NULL},                                                 \
+        {"model.layers.{L}.post_per_layer_input_norm.weight", LF_MAP_COPY,                         \
+         "layers.{L}.per_layer.norm.weight", NULL},                                                \
+        {"model.embed_tokens_per_layer.weight", LF_MAP_COPY, "per_layer.embed.weight", NULL},      \
+        {"model.per_layer_model_projection.weight", LF_MAP_COPY, "per_layer.project.weight",       \
+         NULL},                                                                                    \
+        {"model.per_layer_projection_norm.weight", LF_MAP_COPY, "per_layer.norm.weight", NULL},    \
+        {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                             \
+        {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                      \
+    {                                                                                              \
+        "lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"                             \
+    }
+
 /* Experts of Granite: gate above up in one tensor, expert by expert. */
 #define GRANITE_EXPERT_ROWS                                                                        \
     {"model.layers.{L}.block_sparse_moe.router.layer.weight", LF_MAP_COPY,                         \

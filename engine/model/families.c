@@ -175,44 +175,17 @@ static const char *const gemma3[] = {GEMMA,
                                      "rope_local_theta=10000",
                                      "layer_mixers=wwwwwf*",
                                      NULL};
-/* Which last layers share keys and values, channels for each layer, and experts come with the
- * sizes; a quarter of the pairs of layers without a window turns. */
-static const char *const gemma4[] = {"norm=rms",
-                                     "norm_eps=1e-6",
-                                     "position=rope",
-                                     "mlp=glu",
-                                     "activation=gelu_tanh",
-                                     "tied_head=yes",
-                                     "block=sandwich",
-                                     "qk_norm=yes",
-                                     "v_norm=yes",
-                                     "attn_scale=1",
-                                     LF_MODEL_EMBED_SCALED,
-                                     "layer_gain=yes",
-                                     "rope_theta=1000000",
-                                     "rope_scaling=proportional",
-                                     "rope_fraction=0.25",
-                                     "rope_local_theta=10000",
-                                     "layer_mixers=wwwwwf*",
-                                     NULL};
-/* Which last layers share keys and values, channels for each layer, streams and gates that are cut
- * come with the sizes. */
-static const char *const gemma3n[] = {"norm=rms",
-                                      "norm_eps=1e-6",
-                                      "position=rope",
-                                      "mlp=glu",
-                                      "activation=gelu_tanh",
-                                      "tied_head=yes",
-                                      "block=sandwich",
-                                      "qk_norm=yes",
-                                      "v_norm=yes",
-                                      "attn_scale=1",
-                                      LF_MODEL_EMBED_SCALED,
-                                      "logit_softcap=30",
-                                      "rope_theta=1000000",
-                                      "rope_local_theta=10000",
-                                      "layer_mixers=wwwwf*",
-                                      NULL};
+/* Which last layers share keys and values, and channels for each layer, come with the sizes. */
+#define GEMMA_LATE                                                                                 \
+    "norm=rms", "norm_eps=1e-6", "position=rope", "mlp=glu", "activation=gelu_tanh",               \
+        "tied_head=yes", "block=sandwich", "qk_norm=yes", "v_norm=yes", "attn_scale=1",            \
+        LF_MODEL_EMBED_SCALED, "rope_theta=1000000", "rope_local_theta=10000"
+/* So do experts; a quarter of the pairs of layers without a window turns. */
+static const char *const gemma4[] = {
+    GEMMA_LATE,           "layer_gain=yes",       "rope_scaling=proportional",
+    "rope_fraction=0.25", "layer_mixers=wwwwwf*", NULL};
+/* So do streams, and gates that are cut. */
+static const char *const gemma3n[] = {GEMMA_LATE, "logit_softcap=30", "layer_mixers=wwwwf*", NULL};
 /* ChatGLM 2 and 3 and the first GLM-4: half of each head turns, in neighbouring pairs. */
 #define GLM                                                                                        \
     LLAMA, "norm_eps=1e-5", "rope_theta=10000", "rope_fraction=0.5", "rope_interleaved=yes",       \
