@@ -23,18 +23,10 @@ TESTS += tests/golden/peft_test tests/stage/peft.sh
 tests_golden_peft_test_SOURCES = tests/golden/peft_test.c
 tests_golden_peft_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/stage/peft.sh tests/golden/peft/README.md tests/golden/peft/make_peft.py \
-  tests/golden/peft/llama/adapter_config.json tests/golden/peft/llama/adapter_model.safetensors tests/golden/peft/llama/expected.safetensors \
-  tests/golden/peft/phi3/adapter_config.json tests/golden/peft/phi3/adapter_model.safetensors tests/golden/peft/phi3/expected.safetensors \
-  tests/golden/peft/gpt2/adapter_config.json tests/golden/peft/gpt2/adapter_model.safetensors tests/golden/peft/gpt2/expected.safetensors \
-  tests/golden/peft/gpt-neox/adapter_config.json tests/golden/peft/gpt-neox/adapter_model.safetensors tests/golden/peft/gpt-neox/expected.safetensors \
-  tests/golden/peft/llama-dora/adapter_config.json tests/golden/peft/llama-dora/adapter_model.safetensors tests/golden/peft/llama-dora/expected.safetensors \
-  tests/golden/peft/gpt2-dora/adapter_config.json tests/golden/peft/gpt2-dora/adapter_model.safetensors tests/golden/peft/gpt2-dora/expected.safetensors \
-  tests/golden/peft/qwen3-next/adapter_config.json tests/golden/peft/qwen3-next/adapter_model.safetensors tests/golden/peft/qwen3-next/expected.safetensors \
-  tests/golden/peft/qwen3.5/adapter_config.json tests/golden/peft/qwen3.5/adapter_model.safetensors tests/golden/peft/qwen3.5/expected.safetensors \
-  tests/golden/peft/mamba2/adapter_config.json tests/golden/peft/mamba2/adapter_model.safetensors tests/golden/peft/mamba2/expected.safetensors \
-  tests/golden/peft/kimi-linear/adapter_config.json tests/golden/peft/kimi-linear/adapter_model.safetensors tests/golden/peft/kimi-linear/expected.safetensors \
-  tests/golden/peft/nemotron-h-latent/adapter_config.json tests/golden/peft/nemotron-h-latent/adapter_model.safetensors tests/golden/peft/nemotron-h-latent/expected.safetensors \
-  tests/golden/peft/qwen3-next-dora/adapter_config.json tests/golden/peft/qwen3-next-dora/adapter_model.safetensors tests/golden/peft/qwen3-next-dora/expected.safetensors
+  tests/golden/peft/gpt-neox tests/golden/peft/gpt2 tests/golden/peft/gpt2-dora tests/golden/peft/kimi-linear \
+  tests/golden/peft/llama tests/golden/peft/llama-dora tests/golden/peft/mamba2 tests/golden/peft/nemotron-h-latent \
+  tests/golden/peft/phi3 tests/golden/peft/qwen3-next tests/golden/peft/qwen3-next-dora tests/golden/peft/qwen3.5 \
+  tests/golden/peft/vlm-gemma3 tests/golden/peft/vlm-llava tests/golden/peft/vlm-qwen2.5-vl
 
 check_PROGRAMS += tests/unit/convert_map
 TESTS += tests/unit/convert_map

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of packaging/ and of what every package says of itself. Those of LONG_TESTS take
 # minutes, most of them a build.
-TESTS += tests/pack/version.sh tests/pack/install.sh
-EXTRA_DIST += tests/pack/lib.sh tests/pack/version.sh tests/pack/install.sh
+TESTS += tests/pack/version.sh tests/pack/install.sh tests/pack/listed.sh
+EXTRA_DIST += tests/pack/lib.sh tests/pack/version.sh tests/pack/install.sh tests/pack/listed.sh
 LONG_TESTS += tests/pack/dist.sh
 EXTRA_DIST += tests/pack/dist.sh
 LONG_TESTS += tests/pack/commands.sh
