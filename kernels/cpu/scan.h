@@ -46,7 +46,7 @@ LF_INLINE bool scan_next(const struct scan_rows *r, struct scan_span *s)
     return true;
 }
 
-enum { SCAN_C = LF_SCAN_CHUNK, SCAN_B = 16, SCAN_LA = SCAN_C + 16 };
+enum { SCAN_C = LF_SCAN_CHUNK, SCAN_B = 16, SCAN_LA = SCAN_C + 16, SCAN_H = 4 };
 
 struct scan_shape {
     const struct lf_scan_in *in;
@@ -59,23 +59,54 @@ LF_INLINE struct scan_shape scan_shape_of(const struct lf_scan_in *in)
     return (struct scan_shape){in, k, v, k + 16, v + 16};
 }
 
-/* The buffers of a chunk of one head. */
+/* Heads [head, head + n) of key head `key`. */
+struct scan_block {
+    int64_t key, head, n;
+};
+/* Heads of a block, of which the last one of a key head may have less; blocks of a key head. With
+ * decays per channel heads share nothing but rows. Sums over heads depend on it, so it depends on
+ * nothing that threads or documents change. */
+LF_INLINE int64_t scan_block_heads(const struct lf_scan_in *in)
+{
+    const int64_t per = in->heads / in->groups;
+    return in->per_channel ? 1 : per < SCAN_H ? per : SCAN_H;
+}
+LF_INLINE int64_t scan_blocks(const struct lf_scan_in *in)
+{
+    const int64_t most = scan_block_heads(in);
+    return (in->heads / in->groups + most - 1) / most;
+}
+/* Block i of those of all key heads. */
+LF_INLINE struct scan_block scan_block_of(const struct lf_scan_in *in, int64_t i)
+{
+    const int64_t per = in->heads / in->groups, most = scan_block_heads(in), n = scan_blocks(in),
+                  first = i % n * most;
+    return (struct scan_block){i / n, i / n * per + first, per - first < most ? per - first : most};
+}
+
+/* The buffers of a chunk. Heads that share their keys are taken in blocks: what is made of q and k
+ * alone (first part) serves all heads of a block, the rest is made for one after the other. */
 struct scan_chunk {
-    float *q, *k;    /* [64][lk] as the products take them */
-    float *qp, *kp;  /* e^G q, e^G k */
+    float *q, *k; /* [64][lk] as the products take them */
+    float *raw;   /* [2][64][LA] q k^T, and with delta k k^T; one decay for a head alone */
+    float *tile;  /* [max(dkp, dvp)][64]: a transpose */
+
+    float *ss;          /* S of the heads of a block, each as s */
+    float *s;           /* [dkp][lv], of the head at hand */
+    float *u;           /* [64][lv] v, then what (I + A) is solved for, then U */
+    float *t;           /* V - K+ S where the backward asks for it, else NULL */
+    float *o;           /* [64][lv]; a scratch where O is not wanted */
+    float *na, *p;      /* [64][LA]: -A (NULL where there is none), P */
+    float *ag, *gam;    /* A without beta, Gam, of the backward; gam: one decay for a head alone */
+    float *g;           /* [64], or [64][lk]: g, not below SCAN_FADED */
+    float *sum;         /* [64], or [64][lk]: G as f32 sums; then as much again: what they lack */
+    float *eg, *behind; /* [64] e^G, e^(G_n - G) of one decay for a head */
+    float *beta;        /* [64] */
+    float *corr;        /* [dkp] e^(G_n) */
+    /* of decays per channel, else NULL */
+    float *qp, *kp;  /* [64][lk] e^G q, e^G k */
     float *kd;       /* e^(G_n - G) k; before that a scratch of as many rows */
-    float *u;        /* [64][lv] v, then what (I + A) is solved for, then U */
-    float *t;        /* V - K+ S where the backward asks for it, else NULL */
-    float *o;        /* [64][lv] */
-    float *na, *p;   /* [64][LA]: -A, P */
-    float *ag, *gam; /* A without beta, Gam; NULL in the forward; gam: one decay for a head alone */
-    float *g;        /* [64], or [64][lk]: g, not below SCAN_FADED */
-    float *sum;      /* [64], or [64][lk]: G as f32 sums; then as much again: what they lack */
-    float *beta;     /* [64] */
-    float *corr;     /* [dkp] e^(G_n) */
-    float *tile;     /* [max(dkp, dvp)][64]: a transpose */
     float *few;      /* [2][16][lk] rows of a block relative to its first */
-    float *s;        /* [dkp][lv] */
     bool has_s;      /* S is not zero */
     bool state_only; /* S behind the chunk is all that is wanted: q is not read, P not made */
 };
@@ -88,8 +119,12 @@ LF_INLINE size_t scan_chunk_floats(const struct scan_shape *z, bool backward)
     return LF_SYM(scan_chunk_lay)(&none, z, NULL, backward);
 }
 
-/* Rows [i0, i1) of the chunk that begins at `row` of the call, head h: q, k, v, beta, g. Rows up to
- * the next multiple of 16 are zeros. */
+/* Rows [i0, i1) of the chunk that begins at `row` of the call: q and k of a key head, and their
+ * products where the scores of its heads differ by factors. Rows up to the next multiple of 16 are
+ * zeros. */
+void LF_SYM(scan_keys)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t key,
+                       int64_t i0, int64_t i1);
+/* The same of head h: v, beta, g and what is made of it. */
 void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t h,
                        int64_t i0, int64_t i1);
 /* G of rows [i0, i1) from g. Where a state fades fast G is long, and the decay of two near rows is
@@ -98,7 +133,7 @@ void LF_SYM(scan_sums)(struct scan_chunk *c, const struct scan_shape *z, int64_t
 /* -A and P of the rows, then U of them. */
 void LF_SYM(scan_scores)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
 void LF_SYM(scan_solve)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
-/* kd and corr of a chunk of n rows; then S takes the chunk in. */
+/* corr and behind, or kd, of a chunk of n rows; then S takes the chunk in. */
 void LF_SYM(scan_decay)(struct scan_chunk *c, const struct scan_shape *z, int64_t n);
 void LF_SYM(scan_fold)(struct scan_chunk *c, const struct scan_shape *z, int64_t n);
 
@@ -177,12 +212,6 @@ LF_INLINE void scan_times(float *y, const float *x, float by, int64_t n)
 LF_INLINE float scan_exp(float x)
 {
     return lf_v_exp(lf_v_set1(x))[0];
-}
-/* e^(G_i - G_j) of one decay for the head. */
-LF_INLINE float scan_exp_between(const struct scan_chunk *c, int64_t i, int64_t j)
-{
-    const float *lack = c->sum + SCAN_C;
-    return scan_exp((c->sum[i] - c->sum[j]) + (lack[i] - lack[j]));
 }
 
 /* A row of n floats from type t, with zeros up to a multiple of 16. */

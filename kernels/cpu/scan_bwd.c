@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backward of the scan. For a head of a document the states before its chunks are formed again
- * and kept in the workspace; then chunks are walked from the last to the first, with the gradient
- * of the state behind the chunk. Where heads share a key head, their dq and dk stay apart in the
- * workspace and are added in the order of heads.
+ * The backward of the scan. For a block of heads of a document the states before its chunks are
+ * formed again and kept in the workspace; then chunks are walked from the last to the first, with
+ * the gradient of the state behind the chunk. The heads of a block share a key head, and with one
+ * decay for each head dP and dA with their decays are added up before they meet q and k. Where a
+ * key head has several blocks, their dq and dk stay apart in the workspace and are added in order.
  */
 #include "config.h"
 
@@ -28,49 +29,65 @@ struct back {
     const struct lf_k_scan_bwd *a;
     struct scan_shape z;
     struct scan_chunk c;
-    float *d_o, *du, *dt;  /* [64][lv] dO; dU, then R; -dV */
-    float *dq, *dkr, *dkc; /* [64][lk] */
-    float *sp, *sa;        /* [64][LA] dP, dA without beta; with their decays */
-    float *acc;            /* [64][lk] a product before its factors */
-    float *dg;             /* [64], or [64][lk] */
-    float *ds;             /* [dkp][lv] dS+ */
-    float *states;         /* [chunks][dkp lv]: S before chunk i + 1 */
+    float *d_o, *du, *dt; /* [64][lv] dO; dU, then R; -dV */
+    float *doe, *dte;     /* of one decay for a head: e^G dO and with delta -e^G dV, else NULL */
+    float *dq, *dkc;      /* [64][lk]; dk as well in dkc with one decay for a head */
+    float *dkr;           /* [64][lk] of decays per channel, else NULL */
+    float *sp, *sa;       /* [64][LA] dP, dA without beta (NULL where there is none); with decays */
+    float *sps, *sas;     /* their sums over the heads of a block */
+    float *acc;           /* a product before its factors: [64][lk], or 64 columns of that */
+    float *dg;            /* [64], or [64][lk] */
+    float *dss;           /* [heads of a block][dkp][lv]: dS+ of each */
+    float *ds;            /* dS+ of the head at hand */
+    float *states;        /* [chunks][heads of a block][dkp lv]: S before chunk i + 1 */
     bool has_ds;
-    float *dqh, *dkh; /* of all threads: [R][H][dkp] where heads share a key head, else NULL */
+    float *dqh, *dkh; /* of all threads: [R][blocks][dkp] where a key head has several, else NULL */
 };
 
 static size_t lay(struct back *b, float *base)
 {
     const struct scan_shape *z = &b->z;
-    const size_t kn = (size_t)(SCAN_C * z->lk), vn = (size_t)(SCAN_C * z->lv),
-                 tri = (size_t)SCAN_C * SCAN_LA, s = (size_t)(z->dkp * z->lv);
-    const size_t sizes[] = {vn,
-                            vn,
-                            vn,
-                            kn,
-                            kn,
-                            kn,
-                            tri,
-                            tri,
-                            kn > vn ? kn : vn,
-                            (size_t)(SCAN_C * scan_ldg(z)),
-                            s,
-                            s * (size_t)(z->in->rows / SCAN_C)};
-    float **const to[] = {&b->d_o, &b->du, &b->dt,  &b->dq, &b->dkr, &b->dkc,
-                          &b->sp,  &b->sa, &b->acc, &b->dg, &b->ds,  &b->states};
+    const bool channel = z->in->per_channel, delta = z->in->delta;
+    const size_t kn = (size_t)(SCAN_C * z->lk), vn = (size_t)(SCAN_C * z->lv), none = 0,
+                 tri = (size_t)SCAN_C * SCAN_LA,
+                 s = (size_t)(z->dkp * z->lv * scan_block_heads(z->in)), most = kn > vn ? kn : vn;
+    const struct {
+        float **to;
+        size_t n;
+    } part[] = {{&b->d_o, vn},
+                {&b->du, vn},
+                {&b->dt, vn},
+                {&b->doe, channel ? none : vn},
+                {&b->dte, channel || !delta ? none : vn},
+                {&b->dq, kn},
+                {&b->dkc, kn},
+                {&b->dkr, channel ? kn : none},
+                {&b->sp, tri},
+                {&b->sa, channel || delta ? tri : none},
+                {&b->sps, channel ? none : tri},
+                {&b->sas, channel || !delta ? none : tri},
+                {&b->acc, most > tri ? most : tri},
+                {&b->dg, (size_t)(SCAN_C * scan_ldg(z))},
+                {&b->dss, s},
+                {&b->states, s * (size_t)(z->in->rows / SCAN_C)}};
     size_t all = LF_SYM(scan_chunk_lay)(&b->c, z, base, true);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         if (base)
-            *to[i] = base + all;
-        all += sizes[i];
+            *part[i].to = part[i].n ? base + all : NULL;
+        all += part[i].n;
     }
     return all;
 }
 
+/* Blocks whose dq and dk are kept apart. */
+static int64_t blocks_apart(const struct lf_scan_in *in)
+{
+    return scan_blocks(in) > 1 ? in->groups * scan_blocks(in) : 0;
+}
+
 static size_t shared_floats(const struct scan_shape *z)
 {
-    const struct lf_scan_in *in = z->in;
-    return in->heads > in->groups ? (size_t)(in->rows * in->heads * z->dkp) : 0;
+    return (size_t)(z->in->rows * blocks_apart(z->in) * z->dkp);
 }
 
 size_t LF_SYM(scan_bwd_work)(const struct lf_k_scan_bwd *a, int threads)
@@ -80,8 +97,9 @@ size_t LF_SYM(scan_bwd_work)(const struct lf_k_scan_bwd *a, int threads)
 }
 
 /* C[row block] of a product of triangles: rows [0, n) of a lower triangle (ta: of its transpose)
- * times the rows of b. */
-static void triangle(const float *tri, bool ta, struct scan_mm g, int64_t n, enum attn_init init)
+ * times the rows of b. corr: of ATTN_SCALE. */
+static void triangle(const float *tri, bool ta, struct scan_mm g, int64_t n, enum attn_init init,
+                     const float *corr)
 {
     const int64_t up = scan_up(n);
     for (int64_t i = 0; i < up; i += SCAN_B) {
@@ -92,7 +110,7 @@ static void triangle(const float *tri, bool ta, struct scan_mm g, int64_t n, enu
         m.lda = SCAN_LA;
         m.b = g.b + (ta ? i * g.ldb : 0);
         m.c = g.c + i * g.ldc;
-        scan_product(m, ta, init, NULL);
+        scan_product(m, ta, init, corr ? corr + i : NULL);
     }
 }
 
@@ -101,12 +119,16 @@ static void unsolve(struct back *b, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
+    if (b->has_ds)
+        scan_product((struct scan_mm){scan_up(n), z->dvp, z->dkp, c->kd ? c->kd : c->k, z->lk,
+                                      b->ds, z->lv, b->du, z->lv},
+                     false, ATTN_ZERO, NULL);
     triangle(c->p, true,
              (struct scan_mm){.n = z->dvp, .b = b->d_o, .ldb = z->lv, .c = b->du, .ldc = z->lv}, n,
-             ATTN_ZERO);
-    if (b->has_ds)
-        scan_product((struct scan_mm){n, z->dvp, z->dkp, c->kd, z->lk, b->ds, z->lv, b->du, z->lv},
-                     false, ATTN_ADD, NULL);
+             !b->has_ds ? ATTN_ZERO
+             : c->kd    ? ATTN_ADD
+                        : ATTN_SCALE,
+             c->behind);
     for (int64_t i = scan_up(n) - SCAN_B; i >= 0 && z->in->delta; i -= SCAN_B) {
         const int64_t e = i + SCAN_B, up = scan_up(n);
         scan_product((struct scan_mm){SCAN_B, z->dvp, up - e, c->na + e * SCAN_LA + i, SCAN_LA,
@@ -123,28 +145,35 @@ static void unsolve(struct back *b, int64_t n)
     }
 }
 
-/* Row i of dP and dA as they meet q k and k k, from the products that stand there. Returns the sum
- * over j of dA_ij A_ij / beta_i, negative. below[j] += dP_ij P_ij + dA_ij A_ij for j < i. */
+/* Row i of dP and dA as they meet q k and k k, from the products that stand there; with one decay
+ * for a head they are added to those of the heads before. Returns the sum over j of
+ * dA_ij A_ij / beta_i, negative. below[j] += dP_ij P_ij + dA_ij A_ij for j < i. */
 static float score_row(struct back *b, int64_t i, float *below)
 {
     struct scan_chunk *c = &b->c;
     const bool delta = b->z.in->delta;
     const lf_v zero = lf_v_zero(), beta = lf_v_set1(-c->beta[i]);
     const lf_vi me = lf_vi_set1((int32_t)i);
-    float *sp = b->sp + i * SCAN_LA, *sa = b->sa + i * SCAN_LA;
     lf_v sum = zero;
     for (int64_t j = 0; j < scan_up(i + 1); j += LF_VL) {
+        const int64_t to = i * SCAN_LA + j;
         const lf_vi at = lf_vi_iota() + lf_vi_set1((int32_t)j);
-        const lf_v gam = c->gam ? lf_v_load(c->gam + i * SCAN_LA + j) : lf_v_set1(1.0f),
-                   p = lf_v_select(at > me, zero, lf_v_load(sp + j));
-        lf_v w = lf_v_select(at < me, p * lf_v_load(c->p + i * SCAN_LA + j), zero);
-        lf_v_store(sp + j, p * gam);
+        const lf_v gam = c->gam ? lf_v_load(c->gam + to) : lf_v_set1(1.0f),
+                   p = lf_v_select(at > me, zero, lf_v_load(b->sp + to));
+        lf_v w = lf_v_select(at < me, p * lf_v_load(c->p + to), zero);
+        if (b->sps)
+            lf_v_store(b->sps + to, lf_v_fma(p, gam, lf_v_load(b->sps + to)));
+        else
+            lf_v_store(b->sp + to, p);
         if (delta) {
-            const lf_v a = lf_v_select(at < me, lf_v_load(sa + j), zero),
-                       aa = a * lf_v_load(c->ag + i * SCAN_LA + j);
+            const lf_v a = lf_v_select(at < me, lf_v_load(b->sa + to), zero),
+                       aa = a * lf_v_load(c->ag + to);
             sum += aa;
             w = lf_v_fma(beta, aa, w);
-            lf_v_store(sa + j, beta * a * gam);
+            if (b->sas)
+                lf_v_store(b->sas + to, lf_v_fma(beta * a, gam, lf_v_load(b->sas + to)));
+            else
+                lf_v_store(b->sa + to, beta * a);
         }
         lf_v_store(below + j, lf_v_load(below + j) + w);
     }
@@ -182,7 +211,7 @@ static void scores_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
                                           SCAN_C, b->sa + i * SCAN_LA, SCAN_LA},
                          false, ATTN_ZERO, NULL);
     }
-    for (int64_t i = n; i < scan_up(n); i++) {
+    for (int64_t i = n; i < scan_up(n) && z->in->per_channel; i++) {
         memset(b->sp + i * SCAN_LA, 0, (size_t)scan_up(n) * 4);
         memset(b->sa + i * SCAN_LA, 0, (size_t)scan_up(n) * 4);
     }
@@ -197,77 +226,127 @@ static void scores_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
     }
 }
 
-/* C[n rows] = op(A rows) S^T, 64 columns at a time. */
-static void by_state(struct back *b, const float *rows, const float *s, float *to, int64_t n)
+/* C[n rows] = A rows S^T, columns [r, r + w). */
+static void by_state(struct back *b, const float *rows, const float *s, float *to, int64_t ld,
+                     int64_t n, int64_t r, int64_t w)
+{
+    const struct scan_shape *z = &b->z;
+    scan_pack_cols(b->c.tile, s + r * z->lv, z->lv, w, z->dvp);
+    scan_product((struct scan_mm){n, w, z->dvp, rows, z->lv, b->c.tile, SCAN_C, to, ld}, false,
+                 ATTN_ZERO, NULL);
+}
+
+/* to += A rows S^T, where rows have their decays; dots[i] += its row i times that of x. */
+static void add_by_state(struct back *b, const float *rows, const float *s, const float *x,
+                         float *to, float *dots, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     for (int64_t r = 0; r < z->dkp; r += SCAN_C) {
         const int64_t w = z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C;
-        scan_pack_cols(b->c.tile, s + r * z->lv, z->lv, w, z->dvp);
-        scan_product((struct scan_mm){n, w, z->dvp, rows, z->lv, b->c.tile, SCAN_C, to + r, z->lk},
-                     false, ATTN_ZERO, NULL);
+        by_state(b, rows, s, b->acc, SCAN_LA, n, r, w);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t at = i * z->lk + r;
+            lf_v sum = lf_v_zero();
+            for (int64_t c = 0; c < w; c += LF_VL) {
+                const lf_v v = lf_v_load(b->acc + i * SCAN_LA + c);
+                lf_v_store(to + at + c, lf_v_load(to + at + c) + v);
+                sum = lf_v_fma(lf_v_load(x + at + c), v, sum);
+            }
+            dots[i] += lf_v_hsum(sum);
+        }
     }
 }
 
-/* Elements of dQ+, dK+ and dKd with their decays. */
-LF_INLINE void decay_row(struct back *b, int64_t at, lf_v e, lf_v behind)
+/* What dg gets of one decay for a head through S, which decays of all rows up to a reader reach,
+ * through S+, which those behind a row reach, and through S in S+, where all of them stand. */
+static void head_decay_states(struct back *b, const float *reads, const float *read, int64_t n)
 {
-    if (b->c.has_s) {
-        lf_v_store(b->dq + at, lf_v_load(b->dq + at) * e);
-        lf_v_store(b->dkr + at, lf_v_load(b->dkr + at) * e);
+    const struct scan_shape *z = &b->z;
+    const struct scan_chunk *c = &b->c;
+    float all = 0.0f;
+    if (b->has_ds && c->has_s) {
+        lf_v even = lf_v_zero(), odd = even;
+        for (int64_t r = 0; r < z->dkp; r += 2)
+            for (int64_t x = r * z->lv; x < r * z->lv + z->dvp; x += LF_VL) {
+                const int64_t y = x + z->lv;
+                even = lf_v_fma(lf_v_load(c->s + x), lf_v_load(b->ds + x), even);
+                odd = lf_v_fma(lf_v_load(c->s + y), lf_v_load(b->ds + y), odd);
+            }
+        all = c->corr[0] * lf_v_hsum(even + odd);
     }
-    if (b->has_ds)
-        lf_v_store(b->dkc + at, lf_v_load(b->dkc + at) * behind);
+    for (int64_t i = 0; i < n; all += read[i++])
+        b->dg[i] += all;
+    all = 0.0f;
+    for (int64_t i = n - 1; i >= 0; i--)
+        b->dg[i] += all += reads[i];
 }
 
-/* What q and k get through S and S+: e^G dQ+, e^G dK+, e^(G_n - G) dKd. */
-static void through_states(struct back *b, int64_t n)
+/* What q and k get through S and S+ with one decay for a head, and dg with them. */
+static void head_through_states(struct back *b, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
-    const size_t bytes = (size_t)(SCAN_C * z->lk) * 4;
-    memset(b->dq, 0, bytes);
-    memset(b->dkr, 0, bytes);
-    memset(b->dkc, 0, bytes);
+    float reads[SCAN_C] = {0}, read[SCAN_C] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = i * z->lv;
+        scan_times(b->doe + at, b->d_o + at, c->eg[i], z->dvp);
+        scan_times(c->o + at, c->u + at, c->behind[i], z->dvp);
+        if (b->dte)
+            scan_times(b->dte + at, b->dt + at, c->eg[i], z->dvp);
+    }
     if (c->has_s) {
-        by_state(b, b->d_o, c->s, b->dq, n);
-        if (z->in->delta)
-            by_state(b, b->dt, c->s, b->dkr, n);
+        add_by_state(b, b->doe, c->s, c->q, b->dq, reads, n);
+        if (b->dte)
+            add_by_state(b, b->dte, c->s, c->k, b->dkc, reads, n);
     }
     if (b->has_ds)
-        by_state(b, c->u, b->ds, b->dkc, n);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t at = i * z->lk;
-        if (z->in->per_channel) {
-            const float *g = c->sum + at, *last = c->sum + (n - 1) * z->lk;
-            for (int64_t x = 0; x < z->dkp; x += LF_VL)
-                decay_row(b, at + x, lf_v_exp(lf_v_load(g + x)),
-                          lf_v_exp(scan_between(last + x, g + x, scan_low(z))));
-            continue;
-        }
-        const lf_v e = lf_v_set1(scan_exp(c->sum[i])),
-                   behind = lf_v_set1(scan_exp_between(c, n - 1, i));
-        for (int64_t x = 0; x < z->dkp; x += LF_VL)
-            decay_row(b, at + x, e, behind);
-    }
+        add_by_state(b, c->o, b->ds, c->k, b->dkc, read, n);
+    head_decay_states(b, reads, read, n);
 }
 
-/* The products within the chunk, one decay for the head. */
+/* The same of decays per channel: e^G dQ+, e^G dK+, e^(G_n - G) dKd, each by itself. */
+static void channel_through_states(struct back *b, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    const struct {
+        const float *rows, *s;
+        float *to;
+        bool is;
+    } part[] = {{b->d_o, c->s, b->dq, c->has_s},
+                {b->dt, c->s, b->dkr, c->has_s && z->in->delta},
+                {c->u, b->ds, b->dkc, b->has_ds}};
+    for (int i = 0; i < 3; i++)
+        for (int64_t r = 0; r < z->dkp && part[i].is; r += SCAN_C)
+            by_state(b, part[i].rows, part[i].s, part[i].to + r, z->lk, n, r,
+                     z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+            const int64_t at = i * z->lk + x;
+            const float *g = c->sum + at, *last = c->sum + (n - 1) * z->lk + x;
+            const lf_v e = lf_v_exp(lf_v_load(g)),
+                       behind = lf_v_exp(scan_between(last, g, scan_low(z)));
+            lf_v_store(b->dq + at, lf_v_load(b->dq + at) * e);
+            lf_v_store(b->dkr + at, lf_v_load(b->dkr + at) * e);
+            lf_v_store(b->dkc + at, lf_v_load(b->dkc + at) * behind);
+        }
+}
+
+/* The products within the chunk, of all heads of a block with one decay each. */
 static void head_pairs(struct back *b, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     const struct scan_chunk *c = &b->c;
     struct scan_mm g = {.n = z->dkp, .b = c->k, .ldb = z->lk, .c = b->dq, .ldc = z->lk};
-    triangle(b->sp, false, g, n, ATTN_ADD);
+    triangle(b->sps, false, g, n, ATTN_ADD, NULL);
     g.c = b->dkc;
     g.b = c->q;
-    triangle(b->sp, true, g, n, ATTN_ADD);
+    triangle(b->sps, true, g, n, ATTN_ADD, NULL);
     if (!z->in->delta)
         return;
     g.b = c->k;
-    triangle(b->sa, true, g, n, ATTN_ADD);
-    g.c = b->dkr;
-    triangle(b->sa, false, g, n, ATTN_ADD);
+    triangle(b->sas, true, g, n, ATTN_ADD, NULL);
+    triangle(b->sas, false, g, n, ATTN_ADD, NULL);
 }
 
 /* y += acc e^(G - G_first) for rows [row, row + n), which read rows before `first`, or without
@@ -294,7 +373,7 @@ static void add_scaled(struct back *b, float *y, const float *x, int64_t row, in
 }
 
 /* Of a block that begins at row f, with the rows before it. */
-static void block_bwd(struct back *b, int64_t f, int64_t n)
+static void tile_bwd(struct back *b, int64_t f, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
@@ -362,7 +441,7 @@ static void channel_pairs(struct back *b, int64_t n)
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
     for (int64_t f = SCAN_B; f < n; f += SCAN_B)
-        block_bwd(b, f, n);
+        tile_bwd(b, f, n);
     for (int64_t i = 1; i < n; i++)
         for (int64_t x = i * z->lk; x < i * z->lk + z->dkp; x += LF_VL)
             lf_v_store(c->kd + x, lf_v_exp(lf_v_load(c->g + x)));
@@ -370,32 +449,14 @@ static void channel_pairs(struct back *b, int64_t n)
         pairs_bwd(b, j, scan_up(j + 1) < n ? scan_up(j + 1) : n);
 }
 
-/* What dg gets through S, which decays of all rows up to a reader reach, through S+, which those
- * behind a row reach, and through S in S+, where all of them stand. */
-static void decay_states(struct back *b, int64_t n)
+/* What dg gets through states (head_decay_states) of decays per channel. */
+static void channel_decay_states(struct back *b, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     const struct scan_chunk *c = &b->c;
-    const bool channel = z->in->per_channel;
-    float reads[SCAN_C], read[SCAN_C], all = 0.0f;
-    for (int64_t i = 0; i < n && !channel; i++) {
-        reads[i] = scan_dot(c->q + i * z->lk, b->dq + i * z->lk, z->dkp) +
-                   scan_dot(c->k + i * z->lk, b->dkr + i * z->lk, z->dkp);
-        read[i] = scan_dot(c->k + i * z->lk, b->dkc + i * z->lk, z->dkp);
-    }
-    for (int64_t r = 0; r < z->dkp; r++) {
-        const bool both = b->has_ds && c->has_s;
+    const bool both = b->has_ds && c->has_s;
+    for (int64_t r = 0; r < z->dkp; r++)
         b->acc[r] = both ? c->corr[r] * scan_dot(c->s + r * z->lv, b->ds + r * z->lv, z->dvp) : 0;
-        all += b->acc[r];
-    }
-    if (!channel) {
-        for (int64_t i = 0; i < n; all += read[i++])
-            b->dg[i] += all;
-        all = 0.0f;
-        for (int64_t i = n - 1; i >= 0; i--)
-            b->dg[i] += all += reads[i];
-        return;
-    }
     for (int64_t x = 0; x < z->dkp; x += LF_VL) {
         lf_v over = lf_v_load(b->acc + x);
         for (int64_t at = x; at < x + n * z->lk; at += z->lk) {
@@ -418,12 +479,14 @@ static void state_bwd(struct back *b, int64_t n)
     struct scan_chunk *c = &b->c;
     if (!c->has_s)
         return;
-    scan_product((struct scan_mm){z->dkp, z->dvp, n, c->qp, z->lk, b->d_o, z->lv, b->ds, z->lv},
+    const bool channel = z->in->per_channel;
+    scan_product((struct scan_mm){z->dkp, z->dvp, n, channel ? c->qp : c->q, z->lk,
+                                  channel ? b->d_o : b->doe, z->lv, b->ds, z->lv},
                  true, b->has_ds ? ATTN_SCALE : ATTN_ZERO, c->corr);
     if (z->in->delta)
-        scan_product((struct scan_mm){z->dkp, z->dvp, n, c->kp, z->lk, b->dt, z->lv, b->ds, z->lv},
+        scan_product((struct scan_mm){z->dkp, z->dvp, n, channel ? c->kp : c->k, z->lk,
+                                      channel ? b->dt : b->dte, z->lv, b->ds, z->lv},
                      true, ATTN_ADD, NULL);
-    b->has_ds = true;
 }
 
 /* The gradient of a row of x from that of what the products took: scale x, or of length one. */
@@ -443,8 +506,8 @@ static void unit_bwd(const struct scan_shape *z, float *d, const void *x, float 
     lf_put(to, c, t, n, (lf_v_load(d + c) - along * lf_v_load(raw + c)) * by);
 }
 
-/* dq, dk, dv, dg of the chunk. */
-static void rows_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
+/* dv and dg of a head's rows of the chunk. */
+static void values_out(struct back *b, int64_t row, int64_t h, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     const struct lf_k_scan_bwd *a = b->a;
@@ -456,18 +519,6 @@ static void rows_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
         const int64_t r = row + i;
         if (a->dg)
             memcpy(a->dg + r * a->lddg + h * width, b->dg + i * scan_ldg(z), (size_t)width * 4);
-        float *dq = b->dq + i * z->lk, *dk = b->dkr + i * z->lk;
-        for (int64_t x = 0; x < z->dkp; x += LF_VL)
-            lf_v_store(dk + x, lf_v_load(dk + x) + lf_v_load(b->dkc + i * z->lk + x));
-        if (b->dqh) {
-            memcpy(b->dqh + (r * in->heads + h) * z->dkp, dq, (size_t)z->dkp * 4);
-            memcpy(b->dkh + (r * in->heads + h) * z->dkp, dk, (size_t)z->dkp * 4);
-        } else {
-            unit_bwd(z, dq, lf_at(in->q, r * in->ldq + h * in->dk, t), in->scale,
-                     lf_at_w(a->dq, r * a->lddq + h * in->dk, t));
-            unit_bwd(z, dk, lf_at(in->k, r * in->ldk + h * in->dk, t), 1.0f,
-                     lf_at_w(a->dk, r * a->lddk + h * in->dk, t));
-        }
         LF_EACH_VEC(x, m, in->dv)
         lf_put(
             a->dv, r * a->lddv + h * in->dv + x, t, m,
@@ -475,63 +526,122 @@ static void rows_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
     }
 }
 
-/* One chunk, whose S is in c->s. */
-static void chunk_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
+/* dq and dk of a block's rows of the chunk. */
+static void keys_out(struct back *b, int64_t row, struct scan_block block, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    const struct lf_k_scan_bwd *a = b->a;
+    const struct lf_scan_in *in = z->in;
+    const uint8_t t = in->x_type;
+    const int64_t apart = blocks_apart(in), most = scan_block_heads(in),
+                  per = in->heads / in->groups,
+                  place = block.key * scan_blocks(in) + block.head % per / most;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t r = row + i;
+        float *dq = b->dq + i * z->lk, *dk = b->dkc + i * z->lk;
+        for (int64_t x = 0; b->dkr && x < z->dkp; x += LF_VL)
+            lf_v_store(dk + x, lf_v_load(b->dkr + i * z->lk + x) + lf_v_load(dk + x));
+        if (apart) {
+            memcpy(b->dqh + (r * apart + place) * z->dkp, dq, (size_t)z->dkp * 4);
+            memcpy(b->dkh + (r * apart + place) * z->dkp, dk, (size_t)z->dkp * 4);
+        } else {
+            unit_bwd(z, dq, lf_at(in->q, r * in->ldq + block.key * in->dk, t), in->scale,
+                     lf_at_w(a->dq, r * a->lddq + block.key * in->dk, t));
+            unit_bwd(z, dk, lf_at(in->k, r * in->ldk + block.key * in->dk, t), 1.0f,
+                     lf_at_w(a->dk, r * a->lddk + block.key * in->dk, t));
+        }
+    }
+}
+
+/* Rows of dO of head h. */
+static void load_out(struct back *b, int64_t row, int64_t h, int64_t n)
+{
+    const struct scan_shape *z = &b->z;
+    const struct lf_scan_in *in = z->in;
+    const uint8_t t = in->x_type;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t far = row + i + 6 < in->rows ? row + i + 6 : row + i;
+        scan_ask(lf_at(b->a->d_o, far * b->a->lddo + h * in->dv, t), in->dv, t);
+        scan_row(b->d_o + i * z->lv, lf_at(b->a->d_o, (row + i) * b->a->lddo + h * in->dv, t),
+                 in->dv, t);
+    }
+    memset(b->d_o + n * z->lv, 0, (size_t)((scan_up(n) - n) * z->lv) * 4);
+}
+
+/* One chunk of a head, whose S is in c->s and whose q and k are there. */
+static void head_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
-    const struct lf_scan_in *in = z->in;
     LF_SYM(scan_load)(c, z, row, h, 0, n);
-    for (int64_t i = 0; i < scan_up(n); i++) {
-        float *to = b->d_o + i * z->lv;
-        if (row + i + 6 < in->rows)
-            scan_ask(lf_at(b->a->d_o, (row + i + 6) * b->a->lddo + h * in->dv, in->x_type), in->dv,
-                     in->x_type);
-        if (i < n)
-            scan_row(to, lf_at(b->a->d_o, (row + i) * b->a->lddo + h * in->dv, in->x_type), in->dv,
-                     in->x_type);
-        else
-            memset(to, 0, (size_t)z->dvp * 4);
-    }
+    load_out(b, row, h, n);
     LF_SYM(scan_scores)(c, z, 0, n);
     LF_SYM(scan_solve)(c, z, 0, n);
     LF_SYM(scan_decay)(c, z, n);
     unsolve(b, n);
     scores_bwd(b, row, h, n);
-    through_states(b, n);
-    decay_states(b, n);
-    if (in->per_channel)
+    if (z->in->per_channel) {
+        channel_through_states(b, n);
+        channel_decay_states(b, n);
         channel_pairs(b, n);
-    else
-        head_pairs(b, n);
+    } else {
+        head_through_states(b, n);
+    }
     state_bwd(b, n);
-    rows_bwd(b, row, h, n);
+    values_out(b, row, h, n);
 }
 
-static void head_bwd(lf_queue *q, struct back *b, const struct scan_span *s, int64_t h)
+/* Chunk i of a block: rows [row, row + n). */
+static void chunk_bwd(struct back *b, int64_t i, int64_t row, struct scan_block block, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
-    const int64_t chunks = (s->n + SCAN_C - 1) / SCAN_C;
-    const size_t floats = (size_t)(z->dkp * z->lv);
+    const int64_t floats = z->dkp * z->lv;
+    float *const clear[] = {b->dq, b->dkc, b->dkr, b->sps, b->sas};
+    for (size_t p = 0; p < sizeof clear / sizeof *clear; p++)
+        if (clear[p])
+            memset(clear[p], 0, (size_t)(SCAN_C * (p < 3 ? z->lk : SCAN_LA)) * 4);
+    c->has_s = i > 0;
+    LF_SYM(scan_keys)(c, z, row, block.key, 0, n);
+    for (int64_t x = 0; x < block.n; x++) {
+        c->s = i ? b->states + ((i - 1) * scan_block_heads(z->in) + x) * floats : c->ss;
+        b->ds = b->dss + x * floats;
+        head_bwd(b, row, block.head + x, n);
+    }
+    b->has_ds = b->has_ds || c->has_s;
+    if (!z->in->per_channel)
+        head_pairs(b, n);
+    keys_out(b, row, block, n);
+}
+
+static void block_bwd(lf_queue *q, struct back *b, const struct scan_span *s,
+                      struct scan_block block)
+{
+    const struct scan_shape *z = &b->z;
+    struct scan_chunk *c = &b->c;
+    const int64_t chunks = (s->n + SCAN_C - 1) / SCAN_C, floats = z->dkp * z->lv;
     c->has_s = false;
     c->state_only = true;
     for (int64_t i = 0; i + 1 < chunks; i++) {
+        const int64_t row = s->row + i * SCAN_C;
         lf_border(q);
-        LF_SYM(scan_load)(c, z, s->row + i * SCAN_C, h, 0, SCAN_C);
-        LF_SYM(scan_scores)(c, z, 0, SCAN_C);
-        LF_SYM(scan_solve)(c, z, 0, SCAN_C);
-        LF_SYM(scan_fold)(c, z, SCAN_C);
-        memcpy(b->states + (size_t)i * floats, c->s, floats * 4);
+        LF_SYM(scan_keys)(c, z, row, block.key, 0, SCAN_C);
+        for (int64_t x = 0; x < block.n; x++) {
+            c->s = c->ss + x * floats;
+            LF_SYM(scan_load)(c, z, row, block.head + x, 0, SCAN_C);
+            LF_SYM(scan_scores)(c, z, 0, SCAN_C);
+            LF_SYM(scan_solve)(c, z, 0, SCAN_C);
+            LF_SYM(scan_fold)(c, z, SCAN_C);
+            memcpy(b->states + (i * scan_block_heads(z->in) + x) * floats, c->s,
+                   (size_t)floats * 4);
+        }
+        c->has_s = true;
     }
     b->has_ds = c->state_only = false;
     for (int64_t i = chunks - 1; i >= 0; i--) {
-        const int64_t at = i * SCAN_C, n = s->n - at < SCAN_C ? s->n - at : SCAN_C;
+        const int64_t at = i * SCAN_C;
         lf_border(q);
-        c->has_s = i > 0;
-        if (i)
-            memcpy(c->s, b->states + (size_t)(i - 1) * floats, floats * 4);
-        chunk_bwd(b, s->row + at, h, n);
+        chunk_bwd(b, i, s->row + at, block, s->n - at < SCAN_C ? s->n - at : SCAN_C);
     }
 }
 
@@ -555,23 +665,23 @@ static void zero_bwd(const struct lf_k_scan_bwd *a, const struct scan_span *s)
     }
 }
 
-/* dq and dk of rows [lo, hi) of documents from the parts of heads. */
-static void add_heads(const struct back *b, int64_t lo, int64_t hi)
+/* dq and dk of rows [lo, hi) of documents from the parts of blocks. */
+static void add_blocks(const struct back *b, int64_t lo, int64_t hi)
 {
     const struct scan_shape *z = &b->z;
     const struct lf_k_scan_bwd *a = b->a;
     const struct lf_scan_in *in = z->in;
     const uint8_t t = in->x_type;
-    const int64_t per = in->heads / in->groups;
+    const int64_t per = scan_blocks(in), apart = blocks_apart(in);
     float sum[LF_SCAN_MOST_D];
     for (int64_t r = lo; r < hi; r++)
         for (int64_t j = 0; j < in->groups; j++)
             for (int two = 0; two < 2; two++) {
-                const float *from = (two ? b->dkh : b->dqh) + (r * in->heads + j * per) * z->dkp;
+                const float *from = (two ? b->dkh : b->dqh) + (r * apart + j * per) * z->dkp;
                 memcpy(sum, from, (size_t)z->dkp * 4);
-                for (int64_t h = 1; h < per; h++)
+                for (int64_t p = 1; p < per; p++)
                     for (int64_t x = 0; x < z->dkp; x += LF_VL)
-                        lf_v_store(sum + x, lf_v_load(sum + x) + lf_v_load(from + h * z->dkp + x));
+                        lf_v_store(sum + x, lf_v_load(sum + x) + lf_v_load(from + p * z->dkp + x));
                 if (two)
                     unit_bwd(z, sum, lf_at(in->k, r * in->ldk + j * in->dk, t), 1.0f,
                              lf_at_w(a->dk, r * a->lddk + j * in->dk, t));
@@ -611,19 +721,20 @@ static struct back back_of(const struct lf_k_scan_bwd *a, int member)
     return b;
 }
 
-/* Takes heads, those of each document one after the other. */
-static void run_heads(void *arg, int member)
+/* Takes blocks, those of each document one after the other. */
+static void run_blocks(void *arg, int member)
 {
     struct bwd *w = arg;
     const struct lf_scan_in *in = &w->a->in;
     const struct scan_rows rows = {.rows = in->rows, .n_docs = in->n_docs, .cu = in->cu_seqlens};
+    const int64_t tasks = in->groups * scan_blocks(in);
     struct back b = back_of(w->a, member);
     struct scan_span s = {0};
     int64_t n = 0, mine = lf_take(&w->next);
-    for (; scan_next(&rows, &s); n += in->heads)
-        for (; mine < n + in->heads; mine = lf_take(&w->next)) {
+    for (; scan_next(&rows, &s); n += tasks)
+        for (; mine < n + tasks; mine = lf_take(&w->next)) {
             if (s.seq >= 0)
-                head_bwd(w->q, &b, &s, mine - n);
+                block_bwd(w->q, &b, &s, scan_block_of(in, mine - n));
             else if (mine == n)
                 zero_bwd(w->a, &s);
         }
@@ -633,7 +744,7 @@ static void add_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 {
     const struct back b = back_of(arg, 0);
     (void)q;
-    add_heads(&b, lo, hi);
+    add_blocks(&b, lo, hi);
 }
 
 static void skip_heads(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
@@ -655,7 +766,7 @@ int LF_SYM(scan_bwd)(lf_queue *q, const struct lf_k_scan_bwd *a)
     if (a->work_bytes < LF_SYM(scan_bwd_work)(a, team))
         return LF_K_EINVAL;
     if (in->rows)
-        lf_team_call(q, team, run_heads, &(struct bwd){q, a, 0});
+        lf_team_call(q, team, run_blocks, &(struct bwd){q, a, 0});
     if (shared_floats(&z))
         lf_deal(q, team, end < in->rows ? end : in->rows, lf_few_rows(in->heads * in->dk), add_rows,
                 a);

@@ -21,37 +21,42 @@ static float *take(float **at, size_t n)
 size_t LF_SYM(scan_chunk_lay)(struct scan_chunk *c, const struct scan_shape *z, float *base,
                               bool backward)
 {
-    const size_t kn = (size_t)(SCAN_C * z->lk), vn = (size_t)(SCAN_C * z->lv),
-                 tri = (size_t)SCAN_C * SCAN_LA, one = 0;
-    const bool channel = z->in->per_channel;
-    const size_t sizes[] = {kn,
-                            kn,
-                            kn,
-                            kn,
-                            kn,
-                            vn,
-                            backward ? vn : one,
-                            vn,
-                            tri,
-                            tri,
-                            backward ? tri : one,
-                            backward && !channel ? tri : one,
-                            channel ? kn : SCAN_C,
-                            channel ? 2 * kn : 2 * SCAN_C,
-                            SCAN_C,
-                            (size_t)z->dkp,
-                            (size_t)(z->dkp > z->dvp ? z->dkp : z->dvp) * SCAN_C,
-                            (size_t)(2 * SCAN_B * z->lk),
-                            (size_t)(z->dkp * z->lv)};
-    float **const to[] = {&c->q,    &c->k,    &c->qp,   &c->kp,  &c->kd,  &c->u, &c->t,
-                          &c->o,    &c->na,   &c->p,    &c->ag,  &c->gam, &c->g, &c->sum,
-                          &c->beta, &c->corr, &c->tile, &c->few, &c->s};
+    const size_t kn = (size_t)(SCAN_C * z->lk), vn = (size_t)(SCAN_C * z->lv), none = 0,
+                 tri = (size_t)SCAN_C * SCAN_LA, state = (size_t)(z->dkp * z->lv);
+    const bool channel = z->in->per_channel, delta = z->in->delta;
+    const struct {
+        float **to;
+        size_t n;
+    } part[] = {{&c->q, kn},
+                {&c->k, kn},
+                {&c->raw, channel ? none
+                          : delta ? 2 * tri
+                                  : tri},
+                {&c->tile, (size_t)(z->dkp > z->dvp ? z->dkp : z->dvp) * SCAN_C},
+                {&c->ss, (size_t)scan_block_heads(z->in) * state},
+                {&c->u, vn},
+                {&c->t, backward ? vn : none},
+                {&c->o, vn},
+                {&c->na, channel || delta ? tri : none},
+                {&c->p, tri},
+                {&c->ag, backward && (channel || delta) ? tri : none},
+                {&c->gam, backward && !channel ? tri : none},
+                {&c->g, channel ? kn : SCAN_C},
+                {&c->sum, channel ? 2 * kn : 2 * SCAN_C},
+                {&c->eg, channel ? none : SCAN_C},
+                {&c->behind, channel ? none : SCAN_C},
+                {&c->beta, SCAN_C},
+                {&c->corr, (size_t)z->dkp},
+                {&c->qp, channel ? kn : none},
+                {&c->kp, channel ? kn : none},
+                {&c->kd, channel ? kn : none},
+                {&c->few, channel ? (size_t)(2 * SCAN_B * z->lk) : none}};
     size_t all = 0;
     float *at = base;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        all += sizes[i];
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        all += part[i].n;
         if (base)
-            *to[i] = sizes[i] ? take(&at, sizes[i]) : NULL;
+            *part[i].to = part[i].n ? take(&at, part[i].n) : NULL;
     }
     return all;
 }
@@ -120,22 +125,76 @@ void LF_SYM(scan_sums)(struct scan_chunk *c, const struct scan_shape *z, int64_t
 
 enum { ASK = 6 }; /* rows ahead */
 
-/* A row of q, k and v; t is a constant of each copy. */
-LF_INLINE void load_row(struct scan_chunk *c, const struct scan_shape *z, int64_t r, int64_t h,
-                        int64_t i, const uint8_t t)
+/* A row of q and k; t is a constant of each copy. */
+LF_INLINE void key_row(struct scan_chunk *c, const struct scan_shape *z, int64_t r, int64_t key,
+                       int64_t i, const uint8_t t)
 {
     const struct lf_scan_in *in = z->in;
-    const int64_t j = h / (in->heads / in->groups), far = r + ASK < in->rows ? r + ASK : r;
-    scan_ask(lf_at(in->k, far * in->ldk + j * in->dk, t), in->dk, t);
-    scan_ask(lf_at(in->v, far * in->ldv + h * in->dv, t), in->dv, t);
-    scan_row(c->k + i * z->lk, lf_at(in->k, r * in->ldk + j * in->dk, t), in->dk, t);
-    scan_row(c->u + i * z->lv, lf_at(in->v, r * in->ldv + h * in->dv, t), in->dv, t);
+    const int64_t far = r + ASK < in->rows ? r + ASK : r;
+    scan_ask(lf_at(in->k, far * in->ldk + key * in->dk, t), in->dk, t);
+    scan_row(c->k + i * z->lk, lf_at(in->k, r * in->ldk + key * in->dk, t), in->dk, t);
     unit(c->k + i * z->lk, z, 1.0f);
     if (c->state_only)
         return;
-    scan_ask(lf_at(in->q, far * in->ldq + j * in->dk, t), in->dk, t);
-    scan_row(c->q + i * z->lk, lf_at(in->q, r * in->ldq + j * in->dk, t), in->dk, t);
+    scan_ask(lf_at(in->q, far * in->ldq + key * in->dk, t), in->dk, t);
+    scan_row(c->q + i * z->lk, lf_at(in->q, r * in->ldq + key * in->dk, t), in->dk, t);
     unit(c->q + i * z->lk, z, in->scale);
+}
+
+/* Products of rows [i0, i1) with the rows that the tile has, n of them: of q into p, and with delta
+ * of k into a, without factors. */
+static void raw_scores(struct scan_chunk *c, const struct scan_shape *z, const float *q,
+                       const float *k, float *p, float *a, int64_t m, int64_t n)
+{
+    const struct scan_mm g = {.m = m,
+                              .n = n,
+                              .k = z->dkp,
+                              .a = q,
+                              .lda = z->lk,
+                              .b = c->tile,
+                              .ldb = SCAN_C,
+                              .c = p,
+                              .ldc = SCAN_LA};
+    if (!c->state_only)
+        scan_product(g, false, ATTN_ZERO, NULL);
+    if (z->in->delta) {
+        struct scan_mm of_k = g;
+        of_k.a = k;
+        of_k.c = a;
+        scan_product(of_k, false, ATTN_ZERO, NULL);
+    }
+}
+
+void LF_SYM(scan_keys)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t key,
+                       int64_t i0, int64_t i1)
+{
+    const size_t rest = (size_t)(scan_up(i1) - i1) * (size_t)z->lk * 4;
+    for (int64_t i = i0; i < i1; i++)
+        if (z->in->x_type == LF_BF16)
+            key_row(c, z, row + i, key, i, LF_BF16);
+        else
+            key_row(c, z, row + i, key, i, LF_F32);
+    memset(c->q + i1 * z->lk, 0, rest);
+    memset(c->k + i1 * z->lk, 0, rest);
+    if (!c->raw || (c->state_only && !z->in->delta))
+        return;
+    scan_pack_cols(c->tile, c->k, z->lk, i1, z->dkp);
+    for (int64_t i = i0, e; i < i1; i = e) {
+        e = scan_up(i + 1) < i1 ? scan_up(i + 1) : i1;
+        float *raw = c->raw + i * SCAN_LA;
+        raw_scores(c, z, c->q + i * z->lk, c->k + i * z->lk, raw, raw + SCAN_C * SCAN_LA, e - i,
+                   scan_up(e));
+    }
+}
+
+/* A row of v; t is a constant of each copy. */
+LF_INLINE void value_row(struct scan_chunk *c, const struct scan_shape *z, int64_t r, int64_t h,
+                         int64_t i, const uint8_t t)
+{
+    const struct lf_scan_in *in = z->in;
+    const int64_t far = r + ASK < in->rows ? r + ASK : r;
+    scan_ask(lf_at(in->v, far * in->ldv + h * in->dv, t), in->dv, t);
+    scan_row(c->u + i * z->lv, lf_at(in->v, r * in->ldv + h * in->dv, t), in->dv, t);
 }
 
 void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t h,
@@ -145,76 +204,45 @@ void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t
     for (int64_t i = i0; i < i1; i++) {
         const int64_t r = row + i;
         if (in->x_type == LF_BF16)
-            load_row(c, z, r, h, i, LF_BF16);
+            value_row(c, z, r, h, i, LF_BF16);
         else
-            load_row(c, z, r, h, i, LF_F32);
+            value_row(c, z, r, h, i, LF_F32);
         c->beta[i] = in->beta ? in->beta[r * in->ldbeta + h] : 1.0f;
         load_decay(c, z, r, h, i);
     }
     LF_SYM(scan_sums)(c, z, i0, i1);
+    for (int64_t i = i0 / LF_VL * LF_VL; c->eg && i < i1; i += LF_VL)
+        lf_v_store(c->eg + i, lf_v_exp(lf_v_load(c->sum + i)));
     const size_t rest = (size_t)(scan_up(i1) - i1);
-    memset(c->q + i1 * z->lk, 0, rest * (size_t)z->lk * 4);
-    memset(c->k + i1 * z->lk, 0, rest * (size_t)z->lk * 4);
     memset(c->u + i1 * z->lv, 0, rest * (size_t)z->lv * 4);
-    memset(c->na + i1 * SCAN_LA, 0, rest * SCAN_LA * 4);
     memset(c->p + i1 * SCAN_LA, 0, rest * SCAN_LA * 4);
+    if (c->na)
+        memset(c->na + i1 * SCAN_LA, 0, rest * SCAN_LA * 4);
 }
 
-/* Products of rows [i0, i1) with the rows that the tile has, n of them: of q into P, and with delta
- * of k into -A, without factors. */
-static void raw_scores(struct scan_chunk *c, const struct scan_shape *z, const float *q,
-                       const float *k, struct scan_mm g)
-{
-    g.k = z->dkp;
-    g.lda = z->lk;
-    g.b = c->tile;
-    g.ldb = SCAN_C;
-    g.ldc = SCAN_LA;
-    float *na = c->na + (g.c - c->p);
-    g.a = q;
-    if (!c->state_only)
-        scan_product(g, false, ATTN_ZERO, NULL);
-    if (!z->in->delta)
-        return;
-    g.a = k;
-    g.c = na;
-    scan_product(g, false, ATTN_ZERO, NULL);
-}
-
-/* Gives row i its factors: Gam, beta, the masks. */
+/* P and -A of row i from the raw products: Gam, beta, the masks. */
 static void mask_row(struct scan_chunk *c, const struct scan_shape *z, int64_t i)
 {
-    float *p = c->p + i * SCAN_LA, *na = c->na + i * SCAN_LA;
+    const float *raw = c->raw + i * SCAN_LA, *lack = c->sum + SCAN_C;
     const lf_vi row = lf_vi_set1((int32_t)i);
-    const float *lack = c->sum + SCAN_C;
     const lf_v beta = lf_v_set1(-c->beta[i]), zero = lf_v_zero();
     const lf_v gi = lf_v_set1(c->sum[i]), li = lf_v_set1(lack[i]);
     for (int64_t j = 0; j < scan_up(i + 1); j += LF_VL) {
+        const int64_t to = i * SCAN_LA + j;
         const lf_vi at = lf_vi_iota() + lf_vi_set1((int32_t)j);
         const lf_v d = (gi - lf_v_load(c->sum + j)) + (li - lf_v_load(lack + j));
         const lf_v gam = lf_v_exp(lf_v_select(at > row, zero, d));
-        lf_v_store(p + j, lf_v_select(at > row, zero, lf_v_load(p + j) * gam));
+        if (!c->state_only)
+            lf_v_store(c->p + to, lf_v_select(at > row, zero, lf_v_load(raw + j) * gam));
         if (c->gam)
-            lf_v_store(c->gam + i * SCAN_LA + j, gam);
+            lf_v_store(c->gam + to, gam);
         if (!z->in->delta)
             continue;
-        const lf_v ag = lf_v_select(at < row, lf_v_load(na + j) * gam, zero);
+        const lf_v ag = lf_v_select(at < row, lf_v_load(raw + SCAN_C * SCAN_LA + j) * gam, zero);
         if (c->ag)
-            lf_v_store(c->ag + i * SCAN_LA + j, ag);
-        lf_v_store(na + j, ag * beta);
+            lf_v_store(c->ag + to, ag);
+        lf_v_store(c->na + to, ag * beta);
     }
-}
-
-static void head_scores(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
-{
-    scan_pack_cols(c->tile, c->k, z->lk, i1, z->dkp);
-    for (int64_t i = i0, e; i < i1; i = e) {
-        e = scan_up(i + 1) < i1 ? scan_up(i + 1) : i1;
-        raw_scores(c, z, c->q + i * z->lk, c->k + i * z->lk,
-                   (struct scan_mm){.m = e - i, .n = scan_up(e), .c = c->p + i * SCAN_LA});
-    }
-    for (int64_t i = i0; i < i1; i++)
-        mask_row(c, z, i);
 }
 
 /* Pairs of a block: row j as the rows behind it see it. d is its decay up to row i; kd has the
@@ -258,8 +286,8 @@ static void block_scores(struct scan_chunk *c, const struct scan_shape *z, int64
             scan_scaled(z, q, c->q + i * z->lk, c->sum + i * z->lk, first);
             scan_scaled(z, k, c->k + i * z->lk, c->sum + i * z->lk, first);
         }
-        raw_scores(c, z, c->few, c->few + SCAN_B * z->lk,
-                   (struct scan_mm){.m = i1 - i0, .n = b, .c = c->p + i0 * SCAN_LA});
+        raw_scores(c, z, c->few, c->few + SCAN_B * z->lk, c->p + i0 * SCAN_LA, c->na + i0 * SCAN_LA,
+                   i1 - i0, b);
     }
     for (int64_t i = i0; i < i1; i++) {
         memset(c->p + i * SCAN_LA + b, 0, SCAN_B * 4);
@@ -290,28 +318,22 @@ static void channel_scores(struct scan_chunk *c, const struct scan_shape *z, int
 static void grown(struct scan_chunk *c, const struct scan_shape *z, int64_t i)
 {
     const int64_t at = i * z->lk;
-    if (z->in->per_channel) {
-        for (int64_t x = 0; x < z->dkp; x += LF_VL) {
-            const lf_v e = lf_v_exp(lf_v_load(c->sum + at + x));
-            lf_v_store(c->qp + at + x, lf_v_load(c->q + at + x) * e);
-            lf_v_store(c->kp + at + x, lf_v_load(c->k + at + x) * e);
-        }
-        return;
+    for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+        const lf_v e = lf_v_exp(lf_v_load(c->sum + at + x));
+        lf_v_store(c->qp + at + x, lf_v_load(c->q + at + x) * e);
+        lf_v_store(c->kp + at + x, lf_v_load(c->k + at + x) * e);
     }
-    const float e = scan_exp(c->sum[i]);
-    scan_times(c->qp + at, c->q + at, e, z->dkp);
-    if (z->in->delta)
-        scan_times(c->kp + at, c->k + at, e, z->dkp);
 }
 
 void LF_SYM(scan_scores)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
 {
     if (c->state_only && !z->in->delta)
         return;
-    if (z->in->per_channel)
-        channel_scores(c, z, i0, i1);
-    else
-        head_scores(c, z, i0, i1);
+    for (int64_t i = i0; i < i1 && !z->in->per_channel; i++)
+        mask_row(c, z, i);
+    if (!z->in->per_channel)
+        return;
+    channel_scores(c, z, i0, i1);
     for (int64_t i = i0; i < i1 && c->has_s; i++)
         grown(c, z, i);
 }
@@ -332,13 +354,15 @@ void LF_SYM(scan_solve)(struct scan_chunk *c, const struct scan_shape *z, int64_
 {
     float *u = c->u;
     const bool delta = z->in->delta;
-    if (delta && c->has_s) { /* o is a scratch here: K+ S */
-        scan_product((struct scan_mm){i1 - i0, z->dvp, z->dkp, c->kp + i0 * z->lk, z->lk, c->s,
-                                      z->lv, c->o + i0 * z->lv, z->lv},
+    if (delta && c->has_s) { /* o is a scratch here: K+ S, of which a row's e^G may be missing */
+        scan_product((struct scan_mm){i1 - i0, z->dvp, z->dkp, (c->kp ? c->kp : c->k) + i0 * z->lk,
+                                      z->lk, c->s, z->lv, c->o + i0 * z->lv, z->lv},
                      false, ATTN_ZERO, NULL);
-        for (int64_t i = i0; i < i1; i++)
+        for (int64_t i = i0; i < i1; i++) {
+            const lf_v e = lf_v_set1(c->eg ? -c->eg[i] : -1.0f);
             for (int64_t x = i * z->lv; x < i * z->lv + z->dvp; x += LF_VL)
-                lf_v_store(u + x, lf_v_load(u + x) - lf_v_load(c->o + x));
+                lf_v_store(u + x, lf_v_fma(e, lf_v_load(c->o + x), lf_v_load(u + x)));
+        }
     }
     for (int64_t i = i0; i < i1; i++) {
         if (c->t)
@@ -362,21 +386,29 @@ void LF_SYM(scan_decay)(struct scan_chunk *c, const struct scan_shape *z, int64_
         const float *last = c->sum + (n - 1) * z->lk;
         for (int64_t i = 0; i < n; i++)
             scan_scaled(z, c->kd + i * z->lk, c->k + i * z->lk, last, c->sum + i * z->lk);
+        memset(c->kd + n * z->lk, 0, (size_t)((scan_up(n) - n) * z->lk) * 4);
         for (int64_t x = 0; x < z->dkp; x += LF_VL)
             lf_v_store(c->corr + x, lf_v_exp(lf_v_load(last + x)));
-    } else {
-        const float e = scan_exp(c->sum[n - 1]);
-        for (int64_t i = 0; i < n; i++)
-            scan_times(c->kd + i * z->lk, c->k + i * z->lk, scan_exp_between(c, n - 1, i), z->dkp);
-        for (int64_t x = 0; x < z->dkp; x++)
-            c->corr[x] = e;
+        return;
     }
+    const float *lack = c->sum + SCAN_C;
+    const lf_v last = lf_v_set1(c->sum[n - 1]), last_lack = lf_v_set1(lack[n - 1]);
+    for (int64_t i = 0; i < n; i += LF_VL)
+        lf_v_store(c->behind + i,
+                   lf_v_exp((last - lf_v_load(c->sum + i)) + (last_lack - lf_v_load(lack + i))));
+    memset(c->behind + n, 0, (size_t)(SCAN_C - n) * 4);
+    for (int64_t x = 0; x < z->dkp; x++)
+        c->corr[x] = c->eg[n - 1];
 }
 
 void LF_SYM(scan_fold)(struct scan_chunk *c, const struct scan_shape *z, int64_t n)
 {
     LF_SYM(scan_decay)(c, z, n);
-    scan_product((struct scan_mm){z->dkp, z->dvp, n, c->kd, z->lk, c->u, z->lv, c->s, z->lv}, true,
+    const float *k = c->kd, *u = c->u;
+    for (int64_t i = 0; i < n && !k; i++)
+        scan_times(c->o + i * z->lv, c->u + i * z->lv, c->behind[i], z->dvp);
+    if (!k)
+        k = c->k, u = c->o;
+    scan_product((struct scan_mm){z->dkp, z->dvp, n, k, z->lk, u, z->lv, c->s, z->lv}, true,
                  c->has_s ? ATTN_SCALE : ATTN_ZERO, c->corr);
-    c->has_s = true;
 }

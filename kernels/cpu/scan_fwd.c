@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scan over documents, and over the new rows of sequences. A thread draws heads of documents;
- * of sequences it draws key heads with the heads that they serve, because the rows of k that a slot
- * keeps are shared by them.
+ * The scan over documents, and over the new rows of sequences. A thread draws blocks of heads that
+ * share a key head; of sequences it draws key heads with all heads that they serve, because the
+ * rows of k that a slot keeps are shared by them.
  */
 #include "config.h"
 
@@ -37,16 +37,20 @@ static void rows_out(struct scan_chunk *c, const struct lf_k_scan_fwd *a,
 {
     const struct lf_scan_in *in = z->in;
     const uint8_t t = in->x_type;
-    if (c->has_s)
-        scan_product((struct scan_mm){i1 - i0, z->dvp, z->dkp, c->qp + i0 * z->lk, z->lk, c->s,
-                                      z->lv, c->o + i0 * z->lv, z->lv},
+    if (c->has_s) /* without e^G where that is a row's alone; the next products give it */
+        scan_product((struct scan_mm){i1 - i0, z->dvp, z->dkp, (c->qp ? c->qp : c->q) + i0 * z->lk,
+                                      z->lk, c->s, z->lv, c->o + i0 * z->lv, z->lv},
                      false, ATTN_ZERO, NULL);
     for (int64_t i = i0, e; i < i1; i = e) {
         const int64_t k = scan_up(i + 1);
         e = k < i1 ? k : i1;
         scan_product((struct scan_mm){e - i, z->dvp, k, c->p + i * SCAN_LA, SCAN_LA, c->u, z->lv,
                                       c->o + i * z->lv, z->lv},
-                     false, c->has_s ? ATTN_ADD : ATTN_ZERO, NULL);
+                     false,
+                     !c->has_s ? ATTN_ZERO
+                     : c->qp   ? ATTN_ADD
+                               : ATTN_SCALE,
+                     c->eg ? c->eg + i : NULL);
     }
     const lf_v skip = lf_v_set1(in->skip ? in->skip[h] : 0.0f);
     for (int64_t i = i0; i < i1; i++) {
@@ -87,24 +91,21 @@ static struct slot slot_of(const struct lf_k_scan_fwd *a, const struct scan_shap
     return s;
 }
 
+/* The n rows of the open chunk. */
 static void slot_get(struct scan_chunk *c, const struct scan_shape *z, struct slot s, int64_t n)
 {
     const bool channel = z->in->per_channel;
-    rows_copy(c->s, z->lv, s.s, z->dvp, z->dkp, z->dvp);
-    if (n == 0)
-        return;
     rows_copy(c->u, z->lv, s.u, z->dvp, n, z->dvp);
-    rows_copy(c->k, z->lk, s.k, z->dkp, n, z->dkp);
     rows_copy(c->g, channel ? z->lk : 1, s.g, channel ? z->dkp : 1, n, channel ? z->dkp : 1);
     LF_SYM(scan_sums)(c, z, 0, n);
 }
 
-/* keys: nobody else reads the rows of k from now on. */
+/* n rows are left open. state: the call has changed S. keys: nobody else reads the rows of k from now on. */
 static void slot_put(const struct scan_chunk *c, const struct scan_shape *z, struct slot s,
-                     int64_t n, bool keys)
+                     int64_t n, bool state, bool keys)
 {
     const bool channel = z->in->per_channel;
-    if (c->has_s)
+    if (state)
         rows_copy(s.s, z->dvp, c->s, z->lv, z->dkp, z->dvp);
     if (n == 0)
         return;
@@ -114,32 +115,54 @@ static void slot_put(const struct scan_chunk *c, const struct scan_shape *z, str
         rows_copy(s.k, z->dkp, c->k, z->lk, n, z->dkp);
 }
 
-/* One head over the rows of a span. `open` rows of its first chunk were in earlier calls. */
-static void run_head(lf_queue *q, const struct lf_k_scan_fwd *a, const struct scan_span *s,
-                     int64_t h, struct scan_chunk *c)
+/* Rows [i0, n) of the chunk that begins at row `at` of a span, for the heads of a block. Rows
+ * before i0 were in earlier calls. */
+static void run_chunk(const struct lf_k_scan_fwd *a, const struct scan_span *s,
+                      struct scan_block block, struct scan_chunk *c, int64_t at, int64_t i0)
+{
+    const struct scan_shape z = scan_shape_of(&a->in);
+    const int64_t n = s->n - at < SCAN_C ? s->n - at : SCAN_C, left = n % SCAN_C, row = s->row + at,
+                  per = a->in.heads / a->in.groups;
+    const bool fast = a->state && a->in.mode != LF_INVARIANT, last = at + n == s->n,
+               folds = a->state ? fast || !left : !last;
+    if (i0)
+        rows_copy(c->k, z.lk, slot_of(a, &z, s->seq, block.head).k, z.dkp, i0, z.dkp);
+    LF_SYM(scan_keys)(c, &z, row, block.key, i0, n);
+    for (int64_t x = 0; x < block.n; x++) {
+        const int64_t h = block.head + x;
+        const struct slot slot = a->state ? slot_of(a, &z, s->seq, h) : (struct slot){0};
+        c->s = c->ss + x * z.dkp * z.lv;
+        if (i0)
+            slot_get(c, &z, slot, i0);
+        LF_SYM(scan_load)(c, &z, row, h, i0, n);
+        LF_SYM(scan_scores)(c, &z, i0, n);
+        LF_SYM(scan_solve)(c, &z, i0, n);
+        rows_out(c, a, &z, row, h, i0, n);
+        if (folds)
+            LF_SYM(scan_fold)(c, &z, n);
+        if (a->state && last)
+            slot_put(c, &z, slot, fast ? 0 : left, folds || at > 0, h % per == per - 1);
+    }
+    c->has_s = c->has_s || folds;
+}
+
+/* The heads of a block over the rows of a span, of whose first chunk some rows may have been in
+ * earlier calls. */
+static void run_block(lf_queue *q, const struct lf_k_scan_fwd *a, const struct scan_span *s,
+                      struct scan_block block, struct scan_chunk *c)
 {
     const struct scan_shape z = scan_shape_of(&a->in);
     const bool fast = a->state && a->in.mode != LF_INVARIANT;
-    const int64_t per = a->in.heads / a->in.groups, open = fast ? 0 : s->before % SCAN_C;
-    const struct slot slot = a->state ? slot_of(a, &z, s->seq, h) : (struct slot){0};
+    const int64_t open = fast ? 0 : s->before % SCAN_C;
     c->has_s = fast ? s->before > 0 : s->before >= SCAN_C;
     c->state_only = false;
-    if (a->state && s->before)
-        slot_get(c, &z, slot, open);
-    int64_t left = 0;
+    for (int64_t x = 0; x < block.n && a->state && c->has_s; x++)
+        rows_copy(c->ss + x * z.dkp * z.lv, z.lv, slot_of(a, &z, s->seq, block.head + x).s, z.dvp,
+                  z.dkp, z.dvp);
     for (int64_t at = -open, i0 = open; at < s->n; at += SCAN_C, i0 = 0) {
-        const int64_t n = s->n - at < SCAN_C ? s->n - at : SCAN_C;
         lf_border(q);
-        LF_SYM(scan_load)(c, &z, s->row + at, h, i0, n);
-        LF_SYM(scan_scores)(c, &z, i0, n);
-        LF_SYM(scan_solve)(c, &z, i0, n);
-        rows_out(c, a, &z, s->row + at, h, i0, n);
-        left = n % SCAN_C;
-        if (a->state ? fast || !left : at + n < s->n)
-            LF_SYM(scan_fold)(c, &z, n);
+        run_chunk(a, s, block, c, at, i0);
     }
-    if (a->state)
-        slot_put(c, &z, slot, fast ? 0 : left, h % per == per - 1);
 }
 
 static void zero_rows(const struct lf_k_scan_fwd *a, const struct scan_span *s)
@@ -157,15 +180,15 @@ struct fwd {
     int64_t next;
 };
 
-/* Takes heads, or groups of them that share a slot; those of each document one after the other. */
-static void run_heads(void *arg, int member)
+/* Takes blocks, or all those of a key head; those of each document one after the other. */
+static void run_blocks(void *arg, int member)
 {
     struct fwd *w = arg;
     const struct lf_k_scan_fwd *a = w->a;
     const struct lf_scan_in *in = &a->in;
     const struct scan_rows rows = {in->rows, in->n_docs, in->cu_seqlens, a->state ? a->seq : NULL,
                                    a->pos};
-    const int64_t tasks = a->state ? in->groups : in->heads, per = in->heads / tasks;
+    const int64_t per = a->state ? scan_blocks(in) : 1, tasks = in->groups * scan_blocks(in) / per;
     struct scan_chunk c;
     float *mem = a->work;
     LF_SYM(scan_chunk_lay)
@@ -176,8 +199,8 @@ static void run_heads(void *arg, int member)
         for (; mine < n + tasks; mine = lf_take(&w->next)) {
             if (s.seq < 0 && mine == n)
                 zero_rows(a, &s);
-            for (int64_t h = (mine - n) * per; h < (mine - n + 1) * per && s.seq >= 0; h++)
-                run_head(w->q, a, &s, h, &c);
+            for (int64_t i = (mine - n) * per; i < (mine - n + 1) * per && s.seq >= 0; i++)
+                run_block(w->q, a, &s, scan_block_of(in, i), &c);
         }
 }
 
@@ -190,6 +213,6 @@ int LF_SYM(scan_fwd)(lf_queue *q, const struct lf_k_scan_fwd *a)
         return LF_K_OK;
     if (a->work_bytes < LF_SYM(scan_fwd_work)(a, team))
         return LF_K_EINVAL;
-    lf_team_call(q, team, run_heads, &w);
+    lf_team_call(q, team, run_blocks, &w);
     return LF_K_OK;
 }
