@@ -223,10 +223,16 @@ LF_INLINE void scan_row(float *dst, const void *src, int64_t n, uint8_t t)
         lf_v_store(dst + c, lf_v_zero());
 }
 /* Asks for a row of n elements that is loaded soon: rows lie far apart. */
+enum { SCAN_ASK = 6 }; /* rows ahead */
 LF_INLINE void scan_ask(const void *row, int64_t n, uint8_t t)
 {
     for (int64_t b = 0; b < n * (int64_t)lf_dtype_size((enum lf_dtype)t); b += 64)
         __builtin_prefetch((const char *)row + b, 0, 3);
+}
+/* The row that is asked for at row r of `rows`. */
+LF_INLINE int64_t scan_far(int64_t r, int64_t rows)
+{
+    return r + SCAN_ASK < rows ? r + SCAN_ASK : r;
 }
 LF_INLINE float scan_dot(const float *x, const float *y, int64_t n)
 {

@@ -560,7 +560,7 @@ static void load_out(struct back *b, int64_t row, int64_t h, int64_t n)
     const struct lf_scan_in *in = z->in;
     const uint8_t t = in->x_type;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t far = row + i + 6 < in->rows ? row + i + 6 : row + i;
+        const int64_t far = scan_far(row + i, in->rows);
         scan_ask(lf_at(b->a->d_o, far * b->a->lddo + h * in->dv, t), in->dv, t);
         scan_row(b->d_o + i * z->lv, lf_at(b->a->d_o, (row + i) * b->a->lddo + h * in->dv, t),
                  in->dv, t);
@@ -694,11 +694,16 @@ static void add_blocks(const struct back *b, int64_t lo, int64_t hi)
 static void skip_bwd(const struct lf_k_scan_bwd *a, int64_t h, int64_t rows)
 {
     const struct lf_scan_in *in = &a->in;
+    const uint8_t t = in->x_type;
     lf_v sum = lf_v_zero();
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t far = scan_far(r, rows);
+        scan_ask(lf_at(a->d_o, far * a->lddo + h * in->dv, t), in->dv, t);
+        scan_ask(lf_at(in->v, far * in->ldv + h * in->dv, t), in->dv, t);
         LF_EACH_VEC(x, n, in->dv)
-    sum = lf_v_fma(lf_get(a->d_o, r * a->lddo + h * in->dv + x, in->x_type, n),
-                   lf_get(in->v, r * in->ldv + h * in->dv + x, in->x_type, n), sum);
+        sum = lf_v_fma(lf_get(a->d_o, r * a->lddo + h * in->dv + x, t, n),
+                       lf_get(in->v, r * in->ldv + h * in->dv + x, t, n), sum);
+    }
     a->dskip[h] = a->accumulate ? a->dskip[h] + lf_v_hsum(sum) : lf_v_hsum(sum);
 }
 

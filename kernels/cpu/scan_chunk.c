@@ -123,14 +123,12 @@ void LF_SYM(scan_sums)(struct scan_chunk *c, const struct scan_shape *z, int64_t
     }
 }
 
-enum { ASK = 6 }; /* rows ahead */
-
 /* A row of q and k; t is a constant of each copy. */
 LF_INLINE void key_row(struct scan_chunk *c, const struct scan_shape *z, int64_t r, int64_t key,
                        int64_t i, const uint8_t t)
 {
     const struct lf_scan_in *in = z->in;
-    const int64_t far = r + ASK < in->rows ? r + ASK : r;
+    const int64_t far = scan_far(r, in->rows);
     scan_ask(lf_at(in->k, far * in->ldk + key * in->dk, t), in->dk, t);
     scan_row(c->k + i * z->lk, lf_at(in->k, r * in->ldk + key * in->dk, t), in->dk, t);
     unit(c->k + i * z->lk, z, 1.0f);
@@ -192,7 +190,7 @@ LF_INLINE void value_row(struct scan_chunk *c, const struct scan_shape *z, int64
                          int64_t i, const uint8_t t)
 {
     const struct lf_scan_in *in = z->in;
-    const int64_t far = r + ASK < in->rows ? r + ASK : r;
+    const int64_t far = scan_far(r, in->rows);
     scan_ask(lf_at(in->v, far * in->ldv + h * in->dv, t), in->dv, t);
     scan_row(c->u + i * z->lv, lf_at(in->v, r * in->ldv + h * in->dv, t), in->dv, t);
 }
@@ -365,9 +363,13 @@ void LF_SYM(scan_solve)(struct scan_chunk *c, const struct scan_shape *z, int64_
         }
     }
     for (int64_t i = i0; i < i1; i++) {
-        if (c->t)
-            memcpy(c->t + i * z->lv, u + i * z->lv, (size_t)z->dvp * 4);
-        scan_times(u + i * z->lv, u + i * z->lv, c->beta[i], z->dvp);
+        const lf_v beta = lf_v_set1(c->beta[i]);
+        for (int64_t x = i * z->lv; x < i * z->lv + z->dvp; x += LF_VL) {
+            const lf_v v = lf_v_load(u + x);
+            if (c->t)
+                lf_v_store(c->t + x, v);
+            lf_v_store(u + x, v * beta);
+        }
     }
     for (int64_t i = i0, e; i < i1 && delta; i = e) {
         const int64_t b = i / SCAN_B * SCAN_B;
