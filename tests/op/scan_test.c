@@ -34,6 +34,9 @@ static const struct kind kinds[] = {
     {"ssd, fading", false, false, false, true, false, false, 4, 2, 5, 4, true},
     {"delta, fading", true, false, false, true, false, true, 4, 2, 6, 5, true},
     {"delta, channels, fading", true, true, false, true, false, true, 3, 3, 18, 7, true},
+    /* key heads with more heads than are taken together */
+    {"ssd, shared keys", false, false, false, true, true, false, 12, 2, 5, 4, false},
+    {"delta, shared keys", true, false, false, true, false, true, 5, 1, 6, 5, false},
     {"wide", true, true, false, true, true, true, 2, 1, MOST_DK, MOST_DV, false},
 };
 
@@ -476,7 +479,9 @@ int main(void)
         TAP(1, test_refusals(k));
         for (size_t n = 0; n < sizeof kinds / sizeof *kinds; n++)
             for (int type = LF_F32;
-                 type <= (kinds[n].dk == MOST_DK || kinds[n].fades ? LF_F32 : OP_LAST_FLOAT);
+                 type <= (kinds[n].dk == MOST_DK || kinds[n].heads > 4 || kinds[n].fades
+                              ? LF_F32
+                              : OP_LAST_FLOAT);
                  type++) {
                 struct data d = draw(&kinds[n], type);
                 TAP(4, test_forward(k, &d, kinds[n].fades ? 2e-6 : 1e-5));
