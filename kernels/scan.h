@@ -147,7 +147,7 @@ struct lf_k_scan_fwd {
  * from which dQ, dK follow by the products above, and with dK = dKr + dKc, the parts of rows that
  * read (A's row, K+) and that are read (column, Kd):
  *     dG = Q dQ + K dKr - K dKc; dG_n += sum of Kd dKd + e^(G_n) S dS+; dg_i = sum of dG_j, j >= i
- * Heads that share a key head are added in ascending order. */
+ * Heads that share a key head are added in an order that the shape fixes. */
 struct lf_k_scan_bwd {
     struct lf_scan_in in;
     const void *d_o;
