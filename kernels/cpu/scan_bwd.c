@@ -226,11 +226,12 @@ static void scores_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
     }
 }
 
-/* C[n rows] = A rows S^T, columns [r, r + w). */
+/* C[n rows] = A rows S^T, of up to 64 columns from r on. */
 static void by_state(struct back *b, const float *rows, const float *s, float *to, int64_t ld,
-                     int64_t n, int64_t r, int64_t w)
+                     int64_t n, int64_t r)
 {
     const struct scan_shape *z = &b->z;
+    const int64_t w = z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C;
     scan_pack_cols(b->c.tile, s + r * z->lv, z->lv, w, z->dvp);
     scan_product((struct scan_mm){n, w, z->dvp, rows, z->lv, b->c.tile, SCAN_C, to, ld}, false,
                  ATTN_ZERO, NULL);
@@ -243,7 +244,7 @@ static void add_by_state(struct back *b, const float *rows, const float *s, cons
     const struct scan_shape *z = &b->z;
     for (int64_t r = 0; r < z->dkp; r += SCAN_C) {
         const int64_t w = z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C;
-        by_state(b, rows, s, b->acc, SCAN_LA, n, r, w);
+        by_state(b, rows, s, b->acc, SCAN_LA, n, r);
         for (int64_t i = 0; i < n; i++) {
             const int64_t at = i * z->lk + r;
             lf_v sum = lf_v_zero();
@@ -318,8 +319,7 @@ static void channel_through_states(struct back *b, int64_t n)
                 {c->u, b->ds, b->dkc, b->has_ds}};
     for (int i = 0; i < 3; i++)
         for (int64_t r = 0; r < z->dkp && part[i].is; r += SCAN_C)
-            by_state(b, part[i].rows, part[i].s, part[i].to + r, z->lk, n, r,
-                     z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C);
+            by_state(b, part[i].rows, part[i].s, part[i].to + r, z->lk, n, r);
     for (int64_t i = 0; i < n; i++)
         for (int64_t x = 0; x < z->dkp; x += LF_VL) {
             const int64_t at = i * z->lk + x;

@@ -139,28 +139,23 @@ LF_INLINE void key_row(struct scan_chunk *c, const struct scan_shape *z, int64_t
     unit(c->q + i * z->lk, z, in->scale);
 }
 
-/* Products of rows [i0, i1) with the rows that the tile has, n of them: of q into p, and with delta
+/* Products of g.m rows with the rows that the tile has, g.n of them: of q into g.c, and with delta
  * of k into a, without factors. */
 static void raw_scores(struct scan_chunk *c, const struct scan_shape *z, const float *q,
-                       const float *k, float *p, float *a, int64_t m, int64_t n)
+                       const float *k, struct scan_mm g, float *a)
 {
-    const struct scan_mm g = {.m = m,
-                              .n = n,
-                              .k = z->dkp,
-                              .a = q,
-                              .lda = z->lk,
-                              .b = c->tile,
-                              .ldb = SCAN_C,
-                              .c = p,
-                              .ldc = SCAN_LA};
+    g.k = z->dkp;
+    g.lda = z->lk;
+    g.b = c->tile;
+    g.ldb = SCAN_C;
+    g.ldc = SCAN_LA;
+    g.a = q;
     if (!c->state_only)
         scan_product(g, false, ATTN_ZERO, NULL);
-    if (z->in->delta) {
-        struct scan_mm of_k = g;
-        of_k.a = k;
-        of_k.c = a;
-        scan_product(of_k, false, ATTN_ZERO, NULL);
-    }
+    g.a = k;
+    g.c = a;
+    if (z->in->delta)
+        scan_product(g, false, ATTN_ZERO, NULL);
 }
 
 void LF_SYM(scan_keys)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t key,
@@ -180,8 +175,8 @@ void LF_SYM(scan_keys)(struct scan_chunk *c, const struct scan_shape *z, int64_t
     for (int64_t i = i0, e; i < i1; i = e) {
         e = scan_up(i + 1) < i1 ? scan_up(i + 1) : i1;
         float *raw = c->raw + i * SCAN_LA;
-        raw_scores(c, z, c->q + i * z->lk, c->k + i * z->lk, raw, raw + SCAN_C * SCAN_LA, e - i,
-                   scan_up(e));
+        raw_scores(c, z, c->q + i * z->lk, c->k + i * z->lk,
+                   (struct scan_mm){.m = e - i, .n = scan_up(e), .c = raw}, raw + SCAN_C * SCAN_LA);
     }
 }
 
@@ -284,8 +279,9 @@ static void block_scores(struct scan_chunk *c, const struct scan_shape *z, int64
             scan_scaled(z, q, c->q + i * z->lk, c->sum + i * z->lk, first);
             scan_scaled(z, k, c->k + i * z->lk, c->sum + i * z->lk, first);
         }
-        raw_scores(c, z, c->few, c->few + SCAN_B * z->lk, c->p + i0 * SCAN_LA, c->na + i0 * SCAN_LA,
-                   i1 - i0, b);
+        raw_scores(c, z, c->few, c->few + SCAN_B * z->lk,
+                   (struct scan_mm){.m = i1 - i0, .n = b, .c = c->p + i0 * SCAN_LA},
+                   c->na + i0 * SCAN_LA);
     }
     for (int64_t i = i0; i < i1; i++) {
         memset(c->p + i * SCAN_LA + b, 0, SCAN_B * 4);

@@ -100,7 +100,8 @@ static void slot_get(struct scan_chunk *c, const struct scan_shape *z, struct sl
     LF_SYM(scan_sums)(c, z, 0, n);
 }
 
-/* n rows are left open. state: the call has changed S. keys: nobody else reads the rows of k from now on. */
+/* n rows are left open. state: the call has changed S. keys: nobody else reads the rows of k from
+ * now on. */
 static void slot_put(const struct scan_chunk *c, const struct scan_shape *z, struct slot s,
                      int64_t n, bool state, bool keys)
 {
