@@ -8,16 +8,19 @@
 
 #include "tests/layout/rig.h"
 
-struct rig_bounds rig_bounds(const struct rig_case *k)
+static struct rig_bounds bounds_f32(void)
 {
-    if (k->c.compute == LF_F32)
-        return (struct rig_bounds){.grad = 1e-5,
-                                   .loss = 1e-5,
-                                   .routes = 1e-5,
-                                   .norm = 1e-5,
-                                   .change = 1e-3,
-                                   .balance = 1e-3,
-                                   .noise = 1e-3};
+    return (struct rig_bounds){.grad = 1e-5,
+                               .loss = 1e-5,
+                               .routes = 1e-5,
+                               .norm = 1e-5,
+                               .change = 1e-3,
+                               .balance = 1e-3,
+                               .noise = 1e-3};
+}
+
+static struct rig_bounds bounds_bf16(const struct rig_case *k)
+{
     /* After the first step some weights round to the other neighbour in bf16, and then a row may go
      * to another expert, whose load may cross the mean by it; where ranks divide matrices, in the
      * first step too. A of an adapter has small gradients, since B begins with zeros. */
@@ -43,6 +46,15 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
                                .balance = 1,
                                .noise = 2e-2,
                                .slack = 3};
+}
+
+struct rig_bounds rig_bounds(const struct rig_case *k)
+{
+    struct rig_bounds b = k->c.compute == LF_F32 ? bounds_f32() : bounds_bf16(k);
+    b.lr = k->c.lr;
+    b.eps = (double)k->c.adam.eps;
+    b.clip = k->c.clip;
+    return b;
 }
 
 bool rig_needs_exact(const struct rig_case *k)
@@ -102,6 +114,47 @@ static double norm(const float *x, int64_t n)
     return sqrt(sum);
 }
 
+/* The first step of AdamW, without decay, is a function of the gradient alone. */
+static double first_step(double g, const struct rig_bounds *b)
+{
+    return b->lr * g / (fabs(g) + b->eps);
+}
+
+/* A run, and what its first gradients are multiplied with before the first step. */
+struct side {
+    const struct rig_seen *s;
+    double clipped;
+};
+
+static struct side side_of(const struct rig_seen *s, const struct rig_bounds *b)
+{
+    double sum = 0;
+    for (int i = 0; s && i < s->n; i++)
+        if (s->t[i].v[RIG_GRAD])
+            sum += pow(norm(s->t[i].v[RIG_GRAD], s->t[i].n), 2);
+    return (struct side){s, sum > 0 ? fmin(s->norm[0], b->clip) / sqrt(sum) : 0};
+}
+
+/* How far the weights of tensor i are apart, less what follows in the first step from gradients
+ * that were compared already: near zero that step is their sign, and a rounding makes the other
+ * one of it. */
+static double apart_since(const struct side *one, const struct side *other, int i,
+                          const struct rig_bounds *b)
+{
+    const struct rig_tensor *x = &one->s->t[i], *y = &other->s->t[i];
+    const float *gx = x->v[RIG_GRAD], *gy = y->v[RIG_GRAD];
+    double sum = 0;
+    if (!gx || !gy)
+        return apart(x->v[RIG_AFTER], y->v[RIG_AFTER], x->n);
+    for (int64_t e = 0; e < x->n; e++) {
+        const double d = (double)x->v[RIG_AFTER][e] - (double)y->v[RIG_AFTER][e] +
+                         first_step(one->clipped * (double)gx[e], b) -
+                         first_step(other->clipped * (double)gy[e], b);
+        sum += d * d;
+    }
+    return sqrt(sum);
+}
+
 /* Of an element, over all tensors. */
 static double typical(const struct rig_seen *s, enum rig_kind kind)
 {
@@ -120,15 +173,16 @@ static double typical(const struct rig_seen *s, enum rig_kind kind)
 
 /* How far a tensor is from one rank's, relative to its norm or change; NaN where it has one. What
  * ranks measure of weights, such as magnitudes, begins apart by a rounding, and may stay so. */
-static double distance(const struct rig_tensor *one, const struct rig_tensor *t, enum rig_kind kind,
-                       double noise)
+static double distance(const struct side *one, const struct side *other, int i, enum rig_kind kind,
+                       const struct rig_bounds *b)
 {
-    const float *x = one->v[kind], *before = one->v[RIG_BEFORE];
+    const struct rig_tensor *x = &one->s->t[i], *y = &other->s->t[i];
+    const float *before = x->v[RIG_BEFORE], *v = x->v[kind];
     const bool changes = kind == RIG_AFTER;
-    const double size =
-        (changes ? apart(x, before, one->n) : norm(x, one->n)) + noise * sqrt((double)one->n);
-    const double began = changes && t->v[RIG_BEFORE] ? apart(before, t->v[RIG_BEFORE], one->n) : 0,
-                 d = apart(x, t->v[kind], one->n) - began;
+    const double noise = b->noise * typical(one->s, kind) * sqrt((double)x->n),
+                 size = (changes ? apart(v, before, x->n) : norm(v, x->n)) + noise;
+    const double began = changes && y->v[RIG_BEFORE] ? apart(before, y->v[RIG_BEFORE], x->n) : 0,
+                 d = (changes ? apart_since(one, other, i, b) : apart(v, y->v[kind], x->n)) - began;
     return size > 0 ? d / size : d;
 }
 
@@ -153,18 +207,22 @@ static bool same_names(const struct rig_seen *one, const struct rig_seen *s)
     return same;
 }
 
-static void compare_kind(struct report *r, const struct rig_seen *one, const struct rig_seen *s,
-                         enum rig_kind kind, const struct rig_bounds *b)
+/* Of `one` and another run: the latter's, and those of one rank in f32. */
+struct sides {
+    struct side one, other, exact;
+};
+
+static void compare_kind(struct report *r, const struct sides *s, enum rig_kind kind,
+                         const struct rig_bounds *b)
 {
-    const double noise = b->noise * typical(one, kind);
-    for (int i = 0; i < one->n; i++) {
-        const struct rig_tensor *x = &one->t[i], *y = &s->t[i];
+    for (int i = 0; i < s->one.s->n; i++) {
+        const struct rig_tensor *x = &s->one.s->t[i], *y = &s->other.s->t[i];
         if (!x->v[kind] != !y->v[kind])
             found(r, RIG_SAW_MISSING, x->name, 1, 0);
         if (!x->v[kind] || !y->v[kind])
             continue;
-        const double d = distance(x, y, kind, noise),
-                     rounding = b->exact ? distance(x, &b->exact->t[i], kind, noise) : 0,
+        const double d = distance(&s->one, &s->other, i, kind, b),
+                     rounding = b->exact ? distance(&s->one, &s->exact, i, kind, b) : 0,
                      limit = limit_of(b, most(kind, x->name, b), rounding);
         if (!(d <= limit))
             found(r, kind == RIG_GRAD ? RIG_SAW_GRAD : RIG_SAW_CHANGE, x->name, d, limit);
@@ -178,9 +236,10 @@ static void compare_begin(struct report *r, const struct rig_seen *one, const st
 {
     for (int i = 0; i < one->n; i++) {
         const struct rig_tensor *x = &one->t[i], *y = &s->t[i];
-        const double d = x->v[RIG_BEFORE] && y->v[RIG_BEFORE] ? distance(x, y, RIG_BEFORE, 0) : 0;
-        if (!(d <= BEGIN))
-            found(r, RIG_SAW_CHANGE, x->name, d, BEGIN);
+        const float *v = x->v[RIG_BEFORE], *w = y->v[RIG_BEFORE];
+        const double d = v && w ? apart(v, w, x->n) : 0, size = v && w ? norm(v, x->n) : 0;
+        if (!(d <= BEGIN * (size > 0 ? size : 1)))
+            found(r, RIG_SAW_CHANGE, x->name, d, BEGIN * (size > 0 ? size : 1));
     }
 }
 
@@ -242,6 +301,8 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
     struct report r = {.text = text, .cap = cap};
     text[0] = '\0';
     const struct rig_seen *x = b->exact;
+    const struct sides sides = {
+        .one = side_of(one, b), .other = side_of(s, b), .exact = side_of(x, b)};
     const struct numbers loss = {one->loss, s->loss, x ? x->loss : NULL, b->loss},
                          norms = {one->norm, s->norm, x ? x->norm : NULL, b->norm},
                          scale = {one->scale, s->scale, NULL, 0};
@@ -254,11 +315,11 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
         compare_told(&r, one->told, s->told, b);
     if (!s->from) {
         compare_begin(&r, one, s);
-        compare_kind(&r, one, s, RIG_GRAD, b);
+        compare_kind(&r, &sides, RIG_GRAD, b);
     }
     compare_numbers(&r, RIG_SAW_NORM, &norms, s->from, b);
     for (int kind = RIG_AFTER; kind <= RIG_V; kind++)
-        compare_kind(&r, one, s, (enum rig_kind)kind, b);
+        compare_kind(&r, &sides, (enum rig_kind)kind, b);
     compare_numbers(&r, RIG_SAW_SCALE, &scale, s->from, b);
     if (s->apart[0])
         found(&r, RIG_SAW_APART, s->apart, 1, 0);

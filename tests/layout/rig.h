@@ -139,6 +139,7 @@ struct rig_bounds {
      * numbers in f32 these are; NULL: no more. */
     const struct rig_seen *exact;
     double slack;
+    double lr, eps, clip; /* of the run */
 };
 /* Is the case one for `exact`? */
 bool rig_needs_exact(const struct rig_case *k);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Three optimizer steps of ranks in lock step against those of one rank, for a few layouts, in
- * every mode. The modes have the same bits. matrix.c has all switches.
+ * every mode. The modes have the same bits. matrix.c has all switches. And the measure itself: what
+ * a rounding makes of a gradient near zero is not held against the weights.
  */
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/layout/rig.h"
 #include "tests/tap/tap.h"
@@ -49,6 +52,61 @@ static void test_layout(const struct rig_layout *l)
     rig_fini(&plain);
 }
 
+/* ---- the measure ---- */
+
+enum { N = 4 };
+
+/* A run of one tensor with these first gradients, and the weights that one step makes of the
+ * gradients `moved`. */
+struct shown {
+    struct rig_tensor t;
+    float before[N], after[N], grad[N];
+    struct rig_seen s;
+};
+
+static void show(struct shown *x, const float grad[N], const float moved[N],
+                 const struct rig_bounds *b)
+{
+    double sum = 0;
+    *x = (struct shown){.t = {.name = "w", .n = N}};
+    memcpy(x->grad, grad, sizeof x->grad);
+    for (int e = 0; e < N; e++) {
+        x->after[e] = (float)(moved[e] > 0 ? -b->lr : b->lr);
+        sum += (double)grad[e] * (double)grad[e];
+    }
+    x->t.v[RIG_BEFORE] = x->before;
+    x->t.v[RIG_AFTER] = x->after;
+    x->t.v[RIG_GRAD] = x->grad;
+    x->s = (struct rig_seen){.t = &x->t, .n = 1};
+    for (int i = 0; i < RIG_STEPS; i++)
+        x->s.loss[i] = x->s.norm[i] = x->s.scale[i] = sqrt(sum);
+    for (int i = 0; i < RIG_TOLD; i++)
+        x->s.told[i] = NAN;
+}
+
+static void test_signs(void)
+{
+    static const float grad[N] = {4, -5, 6, 0.05f}, near[N] = {4, -5, 6, -0.05f},
+                       moved[N] = {4, -5, -6, 0.05f};
+    struct rig_case k;
+    struct shown one, s;
+    char text[800];
+    rig_begin(&k);
+    k.c.compute = LF_BF16;
+    k.layout.tensor = 2;
+    const struct rig_bounds b = rig_bounds(&k);
+    show(&one, grad, grad, &b);
+    show(&s, near, near, &b);
+    tap_ok(rig_compare(&one.s, &s.s, &b, text, sizeof text) == 0,
+           "a gradient that is zero but for rounding may move its weight either way");
+    show(&s, near, grad, &b);
+    tap_ok(rig_compare(&one.s, &s.s, &b, text, sizeof text) == RIG_SAW_CHANGE,
+           "a weight that does not follow its gradient is seen");
+    show(&s, grad, moved, &b);
+    tap_ok(rig_compare(&one.s, &s.s, &b, text, sizeof text) == RIG_SAW_CHANGE,
+           "a weight that goes the other way is seen");
+}
+
 int main(void)
 {
     static const struct rig_layout layouts[] = {
@@ -66,5 +124,6 @@ int main(void)
         {.ranks = 2, .zero = 3, .tensor = 2, .sequence = true}};
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
         TAP(5, test_layout(&layouts[i]));
+    TAP(3, test_signs());
     return tap_done();
 }
