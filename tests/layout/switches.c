@@ -215,7 +215,7 @@ const struct sw sw_table[] = {
      {USUAL("plain"), KEYS("narrow", "embed_dim=32"),
       KEYS("scaled", "embed_scale=8 embed_norm=yes")}},
     {"mlp",
-     {USUAL("glu"), KEYS("plain", "mlp=plain activation=gelu_tanh"),
+     {USUAL("glu"), KEYS("plain", "mlp=plain activation=xielu"),
       KEYS("aux", EXPERTS "router_aux=0.05 router_renorm=yes expert_bias=yes "
                           "router_linear_bias=yes layer_mlps=b,m*"),
       KEYS("balanced", EXPERTS "router_score=sigmoid router_bias=yes router_bias_rate=0.01 "
