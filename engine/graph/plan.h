@@ -183,6 +183,10 @@ int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err
  * and lf_pstore_own are then those of that rank; no other rank's plan differs in anything else.
  * LF_EINVAL: there is no such rank, or the plan is not finished. LF_EBUSY: an executor holds it. */
 int lf_plan_take_rank(lf_plan *p, int rank, lf_err *err);
+/* Bytes of what only its owner keeps (sharded state) on a rank of a finished plan, without the gaps
+ * between tensors; saved: those that a checkpoint has count twice, as a copy of them is made. 0
+ * where nothing is divided. Cheap: nothing is laid out for it. */
+double lf_plan_own_bytes(const lf_plan *p, int rank, bool saved);
 
 /* Adds memory that no graph uses, for kernels outside of graphs. It counts as state and is zeroed
  * when an executor binds the plan; lf_exec_state finds it by name. LF_EINVAL: bytes is 0, or the

@@ -129,17 +129,24 @@ static void make_units_of_buckets(lf_plan *p)
 
 /* ---- cuts ---- */
 
-/* The permitted cut of a unit that is nearest to element `want`. */
-static size_t nearest_cut(const lf_plan *p, const struct lf_unit *u, size_t want)
+/* The parameters of a unit, so that looking for cuts does not look at all others. */
+static size_t params_of(const lf_plan *p, const struct lf_unit *u, const struct lf_param **out)
 {
     const lf_pstore *ps = p->ps;
+    size_t n = 0;
+    for (size_t i = u->first; i < u->end; i++)
+        for (int32_t k = 0; k < ps->g[i].count && ps->g[i].unit == u - p->unit; k++)
+            out[n++] = &ps->p[ps->g[i].first + k];
+    return n;
+}
+
+/* The permitted cut of a unit that is nearest to element `want`. */
+static size_t nearest_cut(const lf_plan *p, const struct lf_param *const *of, size_t n, size_t want)
+{
     size_t best = 0;
-    for (size_t i = 0; i < ps->n_p; i++) {
-        const struct lf_param *q = &ps->p[i];
-        const struct lf_pgroup *g = &ps->g[q->group];
-        if (g->unit != u - p->unit)
-            continue;
-        const size_t at = g->pos + (size_t)q->offset;
+    for (size_t i = 0; i < n; i++) {
+        const struct lf_param *q = of[i];
+        const size_t at = p->ps->g[q->group].pos + (size_t)q->offset;
         size_t inside = want > at ? want - at : 0;
         inside = inside < (size_t)q->n ? inside : (size_t)q->n;
         const size_t low = at + inside / LF_NORM_BLOCK * LF_NORM_BLOCK, up = low + LF_NORM_BLOCK,
@@ -155,16 +162,21 @@ static size_t nearest_cut(const lf_plan *p, const struct lf_unit *u, size_t want
 static int cut_unit(lf_plan *p, struct lf_unit *u, lf_err *err)
 {
     const size_t ranks = (size_t)p->ranks.ranks;
+    const struct lf_param **of = lf_calloc(p->ps->n_p + 1, sizeof *of, err);
     u->cut = lf_arena_alloc(p->arena, ranks + 1, sizeof *u->cut, err);
-    if (!u->cut)
+    if (!of || !u->cut) {
+        free(of);
         return LF_ENOMEM;
+    }
+    const size_t n = params_of(p, u, of);
     u->cut[0] = 0;
     for (size_t r = 1; r < ranks; r++) {
-        u->cut[r] = nearest_cut(p, u, u->n / ranks * r);
+        u->cut[r] = nearest_cut(p, of, n, u->n / ranks * r);
         if (u->cut[r] < u->cut[r - 1])
             u->cut[r] = u->cut[r - 1];
     }
     u->cut[ranks] = u->n;
+    free(of);
     return 0;
 }
 
@@ -273,6 +285,35 @@ static int lay_blocks(lf_plan *p, lf_err *err)
         for (int k = 0; k < LF_P_KINDS && rc == 0; k++)
             rc = lay_block(p, &p->unit[i], k, err);
     return rc;
+}
+
+/* Of an element: what a rank keeps only where it is its own, and again what of it is saved. */
+static double element_bytes(const lf_plan *p, const struct lf_pgroup *g, bool saved)
+{
+    double sum = 0;
+    for (int k = 0; k < LF_P_KINDS; k++)
+        if (g->part[k])
+            sum += (double)size_of(p, k);
+    if (saved && (g->part[LF_P_MASTER] || g->part[LF_P_M]))
+        sum += (double)(size_of(p, LF_P_MASTER) + (g->part[LF_P_M] ? 2 * size_of(p, LF_P_M) : 0));
+    return sum;
+}
+
+double lf_plan_own_bytes(const lf_plan *p, int rank, bool saved)
+{
+    double sum = 0;
+    for (size_t i = 0; i < p->n_units; i++) {
+        const struct lf_unit *u = &p->unit[i];
+        const size_t lo = u->cut[rank], hi = u->cut[rank + 1];
+        for (size_t k = u->first; k < u->end && lo < hi; k++) {
+            const struct lf_pgroup *g = &p->ps->g[k];
+            const size_t from = g->pos > lo ? g->pos : lo,
+                         end = g->pos + (size_t)(g->rows * g->cols);
+            if (g->unit == u - p->unit && from < end && from < hi)
+                sum += (double)((end < hi ? end : hi) - from) * element_bytes(p, g, saved);
+        }
+    }
+    return sum;
 }
 
 /* Lays out what the store has on this rank. */

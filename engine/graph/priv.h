@@ -487,6 +487,8 @@ struct lf_pstore {
     bool part; /* of a model */
     struct lf_param *p;
     size_t n_p, cap_p;
+    int32_t *slot; /* [n_slots] by name */
+    size_t n_slots;
     struct lf_pgroup *g;
     size_t n_g, cap_g;
     struct lf_padapter *ad;

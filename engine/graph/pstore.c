@@ -66,16 +66,44 @@ void lf_pstore_destroy(lf_pstore *ps)
     free(ps->p);
     free(ps->g);
     free(ps->ad);
+    free(ps->slot);
     lf_arena_destroy(ps->arena);
     free(ps);
 }
 
+/* ---- names ---- */
+
+/* A table of 1 + index by the hash of the name, at most half full; 0: free. */
+static size_t slot_of(const lf_pstore *ps, const char *name)
+{
+    size_t at = lf_name_site(name) & (ps->n_slots - 1);
+    while (ps->slot[at] && strcmp(ps->p[ps->slot[at] - 1].d.name, name) != 0)
+        at = (at + 1) & (ps->n_slots - 1);
+    return at;
+}
+
+/* Room for one more name. */
+static int grow_slots(lf_pstore *ps, lf_err *err)
+{
+    enum { LEAST = 64 }; /* a power of two, as every number of slots */
+    if (2 * (ps->n_p + 1) <= ps->n_slots)
+        return 0;
+    const size_t n = ps->n_slots ? 2 * ps->n_slots : LEAST;
+    int32_t *slot = lf_calloc(n, sizeof *slot, err);
+    if (!slot)
+        return LF_ENOMEM;
+    free(ps->slot);
+    ps->slot = slot;
+    ps->n_slots = n;
+    for (size_t i = 0; i < ps->n_p; i++)
+        ps->slot[slot_of(ps, ps->p[i].d.name)] = (int32_t)i + 1;
+    return 0;
+}
+
 int lf_pstore_find(const lf_pstore *ps, const char *name)
 {
-    for (size_t i = 0; i < ps->n_p; i++)
-        if (strcmp(ps->p[i].d.name, name) == 0)
-            return (int)i;
-    return LF_ENOENT;
+    const int32_t found = ps->n_slots ? ps->slot[slot_of(ps, name)] : 0;
+    return found ? found - 1 : LF_ENOENT;
 }
 
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name)
@@ -196,6 +224,8 @@ int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
     int rc = check_desc(ps, d, err);
     if (rc == 0)
         rc = lf_grow(&ps->p, &ps->cap_p, ps->n_p, sizeof *ps->p, err);
+    if (rc == 0)
+        rc = grow_slots(ps, err);
     if (rc != 0)
         return rc;
     struct lf_param *p = &ps->p[ps->n_p];
@@ -217,6 +247,7 @@ int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
     p->group = gi;
     p->n = mine.rows * mine.cols;
     p->offset = g->rows * g->cols - p->n;
+    ps->slot[slot_of(ps, p->d.name)] = (int32_t)ps->n_p + 1;
     return (int)ps->n_p++;
 }
 

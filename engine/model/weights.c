@@ -195,6 +195,42 @@ static int64_t share_begin(const lf_ckpt_tensor *t, size_t at, size_t all, int r
     return lf_ckpt_cut(t->ndim, t->shape, t->lo, t->hi, n);
 }
 
+static void set_box(lf_ckpt_tensor *t, const struct lf_pstore_share *w)
+{
+    memcpy(t->lo, w->box.lo, sizeof w->box.lo);
+    memcpy(t->hi, w->box.hi, sizeof w->box.hi);
+}
+
+static size_t shared_size(const lf_ckpt_tensor *t, const struct lf_pstore_share *w)
+{
+    return w->shared && w->owner ? (size_t)w->flat[1] * lf_h5_type_bytes(t->dtype) : 0;
+}
+
+void lf_weights_shared_bytes(double *bytes, const lf_ckpt_tensor *t, size_t n,
+                             const struct lf_weights_share *s)
+{
+    struct lf_pstore_share w;
+    size_t all = 0, at = 0;
+    for (size_t i = 0; i < n; i++) {
+        written(&t[i], s, &w);
+        all += shared_size(&t[i], &w);
+    }
+    const size_t part = all / (size_t)s->ranks;
+    for (size_t i = 0; i < n; i++) {
+        lf_ckpt_tensor one = t[i];
+        written(&one, s, &w);
+        set_box(&one, &w);
+        const size_t size = shared_size(&one, &w), last = (size_t)s->ranks - 1;
+        /* those whose bounds lie before its end and behind its begin */
+        for (size_t r = part && at / part < last ? at / part : last;
+             size > 0 && r <= last && (r == last || part * r < at + size); r++)
+            bytes[r] += (double)(share_begin(&one, at, all, (int)r + 1, s->ranks) -
+                                 share_begin(&one, at, all, (int)r, s->ranks)) *
+                        (double)lf_h5_type_bytes(one.dtype);
+        at += size;
+    }
+}
+
 /* What is copied is what this rank writes. */
 static void cut_copied(const lf_ckpt_tensor *t)
 {
@@ -210,16 +246,14 @@ void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_shar
     struct lf_pstore_share w;
     for (size_t i = 0; i < *n; i++) {
         written(&t[i], s, &w);
-        memcpy(t[i].lo, w.box.lo, sizeof w.box.lo);
-        memcpy(t[i].hi, w.box.hi, sizeof w.box.hi);
-        if (w.shared && w.owner)
-            all += (size_t)w.flat[1] * lf_h5_type_bytes(t[i].dtype);
+        set_box(&t[i], &w);
+        all += shared_size(&t[i], &w);
     }
     for (size_t i = 0; i < *n; i++) {
         const size_t size = lf_h5_type_bytes(t[i].dtype);
         written(&t[i], s, &w);
         if (w.shared && w.owner) {
-            const size_t bytes = (size_t)w.flat[1] * size;
+            const size_t bytes = shared_size(&t[i], &w);
             w.flat[0] = share_begin(&t[i], at, all, s->rank, s->ranks);
             w.flat[1] = share_begin(&t[i], at, all, s->rank + 1, s->ranks);
             at += bytes;

@@ -46,6 +46,10 @@ struct lf_weights_share {
     bool copy; /* what this rank keeps a part of another one writes, which has the same part */
 };
 void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_share *s);
+/* Adds to bytes[r] what rank r of s->ranks so writes of boxes that each of them has; s->rank is not
+ * read. Takes about as long as the share of one rank. */
+void lf_weights_shared_bytes(double *bytes, const lf_ckpt_tensor *t, size_t n,
+                             const struct lf_weights_share *s);
 /* Does the tensor of this name belong to the head, so that a model with another output lacks it? */
 bool lf_weights_is_head(const char *name);
 /* Returns the bytes of the whole tensors in a finished plan, with moments: those of an adapter, or

@@ -119,23 +119,69 @@ static struct lf_train_who planned_rank(const struct lf_train_config *c, int pip
     return who;
 }
 
+/* What rank r of the data axis saves of tensors that all of them have, in bytes[r]. */
+static int add_shared(double *bytes, const struct lf_train_config *c,
+                      const struct lf_train_model *m, const struct lf_train_who *who)
+{
+    struct lf_run_tensors t;
+    lf_arena *a = lf_arena_create(NULL);
+    const int rc = a ? lf_train_tensors(&t, c, m, who, a, NULL) : LF_ENOMEM;
+    const struct lf_weights_share share = {
+        .ps = m->ps, .prefix = LF_WEIGHTS_PREFIX, .ranks = who->data_ranks};
+    if (rc == 0)
+        lf_weights_shared_bytes(bytes, t.all, t.n_all, &share);
+    lf_arena_destroy(a);
+    return rc;
+}
+
+/* Ranks that may need the most memory. What ranks have in common is left out, and so are the gaps
+ * between tensors, which only their plans know; between these few the plans decide. */
+enum { CLOSE_LOOKS = 16 };
+struct looks {
+    int rank[CLOSE_LOOKS], n;
+    double bytes[CLOSE_LOOKS]; /* descending */
+};
+
+static void consider(struct looks *l, int rank, double bytes)
+{
+    if (l->n == CLOSE_LOOKS && bytes <= l->bytes[CLOSE_LOOKS - 1])
+        return;
+    int at = l->n < CLOSE_LOOKS ? l->n++ : CLOSE_LOOKS - 1;
+    for (; at > 0 && l->bytes[at - 1] < bytes; at--) {
+        l->bytes[at] = l->bytes[at - 1];
+        l->rank[at] = l->rank[at - 1];
+    }
+    l->bytes[at] = bytes;
+    l->rank[at] = rank;
+}
+
 /* Makes the plan that of the rank with these layers which needs the most memory, and returns its
  * coordinate on the data axis. */
 static int take_largest(const struct lf_train_config *c, struct lf_train_model *m, int pipeline)
 {
-    const int inner = lf_zero_inner(&c->zero, planned_rank(c, pipeline, 0).data_ranks);
-    /* the groups are alike, the first saves most */
+    const struct lf_train_who first = planned_rank(c, pipeline, 0);
+    const int inner = lf_zero_inner(&c->zero, first.data_ranks); /* groups are alike, the first
+                                                                  * saves most */
+    const bool saved = lf_train_snapshots(c, m);
+    double *own = c->zero.stage > 0 && first.data_ranks > 1
+                      ? lf_calloc((size_t)first.data_ranks, sizeof *own, NULL)
+                      : NULL;
+    struct looks l = {.n = 0};
     double most = -1;
     int largest = 0;
-    for (int r = 0; c->zero.stage > 0 && r < inner && lf_plan_take_rank(m->plan, r, NULL) == 0;
-         r++) {
-        const struct lf_train_who who = planned_rank(c, pipeline, r);
+    if (own && saved)
+        (void)add_shared(own, c, m, &first); /* without it a rank may be missed by some bytes */
+    for (int r = 0; own && r < inner; r++)
+        consider(&l, r, own[r] + lf_plan_own_bytes(m->plan, r, saved));
+    for (int i = 0; i < l.n && lf_plan_take_rank(m->plan, l.rank[i], NULL) == 0; i++) {
+        const struct lf_train_who who = planned_rank(c, pipeline, l.rank[i]);
         const struct lf_plan_memory mem = lf_train_planned(c, m, &who);
         if (mem.total + mem.device > most) {
             most = mem.total + mem.device;
-            largest = r;
+            largest = l.rank[i];
         }
     }
+    free(own);
     (void)lf_plan_take_rank(m->plan, largest, NULL);
     return largest;
 }

@@ -32,6 +32,11 @@ check_PROGRAMS += tests/unit/train_setup_test
 TESTS += tests/unit/train_setup_test
 tests_unit_train_setup_test_SOURCES = tests/unit/train_setup_test.c
 tests_unit_train_setup_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/train_forecast
+TESTS += tests/unit/train_forecast
+tests_unit_train_forecast_SOURCES = tests/unit/train_forecast.c
+tests_unit_train_forecast_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_train_forecast_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_plan_take_rank,--wrap=lf_train_tensors
 check_PROGRAMS += tests/unit/train_ranks
 TESTS += tests/unit/train_ranks
 tests_unit_train_ranks_SOURCES = tests/unit/train_ranks.c
