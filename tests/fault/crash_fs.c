@@ -83,12 +83,16 @@ crash_fs *crash_fs_load(const char *trace_path)
     return fs;
 }
 
+static void op_fini(struct op *o)
+{
+    free((void *)(uintptr_t)o->path);
+    free((void *)(uintptr_t)o->path2);
+}
+
 void crash_fs_free(crash_fs *fs)
 {
-    for (size_t i = 0; i < fs->n_ops; i++) {
-        free((void *)(uintptr_t)fs->ops[i].path);
-        free((void *)(uintptr_t)fs->ops[i].path2);
-    }
+    for (size_t i = 0; i < fs->n_ops; i++)
+        op_fini(&fs->ops[i]);
     for (int i = 0; i < fs->n_inodes; i++) {
         free(fs->inodes[i].now.p);
         free(fs->inodes[i].safe.p);
@@ -113,12 +117,26 @@ size_t crash_fs_fsyncs(const crash_fs *fs)
     return fs->fsyncs;
 }
 
-uint64_t crash_fs_site(const crash_fs *fs, size_t n)
+static size_t find_fsync(const crash_fs *fs, size_t n)
 {
     for (size_t i = 0; i < fs->n_ops; i++)
         if (fs->ops[i].r.op == TRACE_FSYNC && n-- == 0)
-            return (uint64_t)fs->ops[i].r.offset;
+            return i;
     tap_bail("trace: no such fsync");
+}
+
+uint64_t crash_fs_site(const crash_fs *fs, size_t n)
+{
+    return (uint64_t)fs->ops[find_fsync(fs, n)].r.offset;
+}
+
+void crash_fs_drop(crash_fs *fs, size_t n)
+{
+    struct op *o = &fs->ops[find_fsync(fs, n)];
+    op_fini(o);
+    fs->n_ops--;
+    fs->fsyncs--;
+    memmove(o, o + 1, (size_t)(fs->ops + fs->n_ops - o) * sizeof *o);
 }
 
 /* The latest inode of that number (numbers are used again). */
@@ -256,7 +274,13 @@ static bool reachable(const crash_fs *fs, const size_t *live, size_t n, const ch
 static uint64_t mix(uint64_t h, const void *p, size_t n)
 {
     const uint8_t *c = p;
-    for (size_t i = 0; i < n; i++)
+    size_t i = 0;
+    for (uint64_t w; i + sizeof w <= n; i += sizeof w) { /* files of shards are large */
+        memcpy(&w, c + i, sizeof w);
+        h = (h ^ w) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 29;
+    }
+    for (; i < n; i++)
         h = (h ^ c[i]) * 0x100000001b3u;
     return h * 31 + n;
 }
@@ -313,4 +337,12 @@ int crash_fs_build(crash_fs *fs, int state, const char *dir)
     }
     free(live);
     return !known;
+}
+
+void crash_fs_know(crash_fs *fs, const crash_fs *other)
+{
+    for (size_t i = 0; i < other->n_seen; i++) {
+        fs->seen = grow(fs->seen, fs->n_seen, sizeof *fs->seen);
+        fs->seen[fs->n_seen++] = other->seen[i];
+    }
 }

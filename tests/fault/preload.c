@@ -25,7 +25,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int trace_fd = -2;
 static char root[PATH_MAX];
 static size_t root_len;
-static long fsyncs, drop = -1;
 
 #define REAL(name)                                                                                 \
     static __typeof__(name) *real;                                                                 \
@@ -36,13 +35,11 @@ static void start(void)
 {
     if (trace_fd != -2)
         return;
-    const char *file = getenv("LF_TRACE"), *dir = getenv("LF_TRACE_ROOT"),
-               *d = getenv("LF_TRACE_DROP");
+    const char *file = getenv("LF_TRACE"), *dir = getenv("LF_TRACE_ROOT");
     trace_fd = -1;
     if (!file || !dir || !realpath(dir, root))
         return;
     root_len = strlen(root);
-    drop = d ? strtol(d, NULL, 10) : -1;
     trace_fd =
         (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
@@ -301,7 +298,7 @@ static int traced_fsync(int fd)
     int rc = 0, dir = 0;
     pthread_mutex_lock(&lock);
     const char *rel = fd_path(fd, buf);
-    if (rel && fsyncs++ != drop) {
+    if (rel) {
         uint64_t ino = ino_of(fd, &dir);
         record(TRACE_FSYNC, dir ? (*rel ? rel : ".") : NULL, NULL, ino, (int64_t)call_site(), NULL,
                0);

@@ -5,8 +5,7 @@
  *
  * Records in order: struct trace_rec, then path_len + path2_len + data_len bytes. Paths are
  * relative to the root. Environment of a traced process: LF_TRACE (file to write), LF_TRACE_ROOT
- * (directory), LF_TRACE_DROP (number of an fsync, from 0, that is left out: not done and not
- * written down, as if its line were deleted from the code).
+ * (directory). An fsync is written down and not done.
  */
 #ifndef LF_TESTS_FAULT_TRACE_H
 #define LF_TESTS_FAULT_TRACE_H
