@@ -187,3 +187,11 @@ int64_t lf_box_element(const struct lf_param *p, int64_t e)
     lf_box_runs(p, &r);
     return r.run ? r.base + e / r.run * r.period + e % r.run : e;
 }
+
+int64_t lf_box_run(const struct lf_param *p, int64_t e, int64_t end)
+{
+    struct lf_box_runs r;
+    lf_box_runs(p, &r);
+    const int64_t n = r.run ? r.run - e % r.run : end - e;
+    return n < end - e ? n : end - e;
+}

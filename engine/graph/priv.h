@@ -390,6 +390,9 @@ int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p);
 bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p);
 /* The number in the logical tensor of element e of the flattened box. */
 int64_t lf_box_element(const struct lf_param *p, int64_t e);
+/* How many elements of the flattened box from e on, before `end`, are successive in the logical
+ * tensor. */
+int64_t lf_box_run(const struct lf_param *p, int64_t e, int64_t end);
 /* Which rows of a group this rank has of its k-th member: *n rows from *first of all rows on. */
 void lf_box_rows(const lf_pstore *ps, const struct lf_pgroup *g, int32_t k, int64_t *first,
                  int64_t *n);

@@ -679,9 +679,12 @@ static int write_whole(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype d
         box = lf_malloc((size_t)range[1], size, err);
         if (!box)
             return LF_ENOMEM;
-        for (int64_t e = 0; e < range[1]; e++)
+        for (int64_t e = 0, run; e < range[1]; e += run) {
+            run = lf_box_run(&ps->p[i], e, range[1]);
             memcpy((char *)box + (size_t)e * size,
-                   (const char *)src + (size_t)lf_box_element(&ps->p[i], e) * size, size);
+                   (const char *)src + (size_t)lf_box_element(&ps->p[i], e) * size,
+                   (size_t)run * size);
+        }
     }
     const int rc = lf_pstore_write_part(ps, i, kind, dtype, box ? box : src, range, err);
     free(box);
@@ -785,21 +788,34 @@ static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t s
     return d->init == LF_INIT_ONE ? 1.0f : 0.0f;
 }
 
-/* Elements [at, at + n) of what this rank holds. Neighbours in the logical tensor share a draw. */
-static void init_values(float *out, const struct lf_param *p, uint64_t seed, uint32_t site,
-                        int64_t at, int64_t n)
+struct draw {
+    uint64_t seed;
+    uint32_t site;
+};
+
+/* Elements [k, k + n) of a logical tensor. Neighbours share a draw. */
+static void init_run(float *out, const struct lf_param_desc *d, const struct draw *w, int64_t k,
+                     int64_t n)
 {
     for (int64_t e = 0; e < n; e++) {
-        const int64_t k = lf_box_element(p, at + e);
-        if (p->d.init == LF_INIT_NORMAL && k % 2 == 0 && e + 1 < n &&
-            lf_box_element(p, at + e + 1) == k + 1) {
+        if (d->init == LF_INIT_NORMAL && (k + e) % 2 == 0 && e + 1 < n) {
             double two[2];
-            lf_rng_normal_pair(two, seed, site, (uint64_t)k / 2);
-            out[e++] = (float)((double)p->d.init_std * two[0]);
-            out[e] = (float)((double)p->d.init_std * two[1]);
+            lf_rng_normal_pair(two, w->seed, w->site, (uint64_t)(k + e) / 2);
+            out[e++] = (float)((double)d->init_std * two[0]);
+            out[e] = (float)((double)d->init_std * two[1]);
         } else {
-            out[e] = init_value(&p->d, seed, site, k);
+            out[e] = init_value(d, w->seed, w->site, k + e);
         }
+    }
+}
+
+/* Elements [at, at + n) of what this rank holds. */
+static void init_values(float *out, const struct lf_param *p, const struct draw *w, int64_t at,
+                        int64_t n)
+{
+    for (int64_t e = 0, run; e < n; e += run) {
+        run = lf_box_run(p, at + e, at + n);
+        init_run(out + e, &p->d, w, lf_box_element(p, at + e), run);
     }
 }
 
@@ -809,12 +825,12 @@ static void init_values(float *out, const struct lf_param *p, uint64_t seed, uin
 static int init_weights(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_err *err)
 {
     const struct lf_param *p = &ps->p[i];
-    uint32_t site = lf_name_site(p->d.name);
+    const struct draw w = {seed, lf_name_site(p->d.name)};
     for (int64_t at = 0; at < p->n; at += STAGE) {
         int64_t n = p->n - at < STAGE ? p->n - at : STAGE;
 #pragma omp parallel for schedule(static) num_threads(ps->back->threads)
         for (int64_t k = 0; k < n; k += CHUNK)
-            init_values(stage + k, p, seed, site, at + k, n - k < CHUNK ? n - k : CHUNK);
+            init_values(stage + k, p, &w, at + k, n - k < CHUNK ? n - k : CHUNK);
         for (int64_t k = 0; k < n; k += CHUNK) {
             int rc =
                 write_chunk(ps, i, at + k, stage + k, (size_t)(n - k < CHUNK ? n - k : CHUNK), err);
