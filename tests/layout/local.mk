@@ -1,7 +1,8 @@
 # Layouts: ranks of one process in lock step.
 EXTRA_DIST += tests/layout/README.md
 layout_comm = tests/layout/local.h tests/layout/local_priv.h tests/layout/local.c tests/layout/local_move.c tests/layout/local_run.c
-layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig_priv.h tests/layout/rig.c tests/layout/shown.c tests/layout/compare.c
+layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig_priv.h tests/layout/rig.c tests/layout/shown.c tests/layout/compare.c tests/layout/drawn.c
+layout_ldflags = $(AM_LDFLAGS) -Wl,--wrap=lf_rng_normal_pair
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
   tests/layout/reshape_test tests/layout/tensor_fault_test \
   tests/layout/pipe_fault_test tests/layout/tied_test
@@ -13,20 +14,23 @@ tests_layout_tied_test_SOURCES = tests/layout/tied_test.c $(layout_comm)
 tests_layout_tied_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_step_test_SOURCES = tests/layout/step_test.c $(layout_rig)
 tests_layout_step_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_step_test_LDFLAGS = $(layout_ldflags)
 tests_layout_matrix_SOURCES = tests/layout/matrix.c tests/layout/switches.h tests/layout/switches.c tests/layout/cover.h tests/layout/cover.c $(layout_rig)
 tests_layout_matrix_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_matrix_LDFLAGS = $(layout_ldflags)
 layout_fault = tests/layout/fault.h tests/layout/fault.c $(layout_rig)
 tests_layout_fault_test_SOURCES = tests/layout/fault_test.c $(layout_fault)
 tests_layout_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_layout_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_loader_open,--wrap=lf_pstore_write_part,--wrap=lf_param_own
+tests_layout_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_loader_open,--wrap=lf_pstore_write_part,--wrap=lf_param_own
 tests_layout_tensor_fault_test_SOURCES = tests/layout/tensor_fault_test.c $(layout_fault)
 tests_layout_tensor_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_layout_tensor_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_sum_tensor,--wrap=lf_box_owner,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm,--wrap=lf_adapter_measure,--wrap=lf_box_rows
+tests_layout_tensor_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_sum_tensor,--wrap=lf_box_owner,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm,--wrap=lf_adapter_measure,--wrap=lf_box_rows
 tests_layout_pipe_fault_test_SOURCES = tests/layout/pipe_fault_test.c $(layout_fault)
 tests_layout_pipe_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_layout_pipe_fault_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_exec_set_comm,--wrap=lf_box_owner,--wrap=lf_exec_run,--wrap=lf_pipe_add_messages,--wrap=lf_pipe_walk,--wrap=lf_pstore_write_part
+tests_layout_pipe_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_set_comm,--wrap=lf_box_owner,--wrap=lf_exec_run,--wrap=lf_pipe_add_messages,--wrap=lf_pipe_walk,--wrap=lf_pstore_write_part
 tests_layout_reshape_test_SOURCES = tests/layout/reshape_test.c $(layout_rig)
 tests_layout_reshape_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_reshape_test_LDFLAGS = $(layout_ldflags)
 # The whole of it: make check-layouts.
 LAYOUT_TESTS += tests/layout/layouts.sh
 LONG_TESTS += tests/layout/layouts.sh

@@ -191,9 +191,26 @@ int local_hide(struct op *op, int k, lf_err *err)
     return 0;
 }
 
-static bool within(const char *at, struct range r)
+static const char *least(const char *a, const char *b)
 {
-    return at >= r.at && at < r.at + r.bytes;
+    return a < b ? a : b;
+}
+
+/* Has the range the bytes `was`, outside of `but`? */
+static bool same_outside(struct range r, const char *was, struct range but)
+{
+    const char *end = r.at + r.bytes, *from = but.at > r.at ? least(but.at, end) : r.at;
+    const char *to = but.bytes ? least(but.at + but.bytes, end) : from;
+    if (to < from)
+        to = from;
+    const size_t head = (size_t)(from - r.at), at = (size_t)(to - r.at);
+    return memcmp(r.at, was, head) == 0 && memcmp(to, was + at, r.bytes - at) == 0;
+}
+
+/* Does it hold what local_hide has put there? */
+static bool hidden(const char *at, size_t bytes)
+{
+    return bytes == 0 || ((unsigned char)*at == NAN_BYTE && memcmp(at, at + 1, bytes - 1) == 0);
 }
 
 /* Between beginning and end the caller may neither change what a call reads nor write to what it
@@ -202,16 +219,16 @@ static const char *broken_rule(const struct op *op, int k)
 {
     const struct side *s = &op->side[k];
     const struct range in = gives(op, k, s->call.in, s->f->call.out),
-                       out = gets(op, k, s->f->call.out);
-    const bool reduced = s->call.what == LF_COMM_ALL_REDUCE;
-    for (size_t i = 0; i < in.bytes && !reduced; i++)
-        if (in.at[i] != ((char *)s->own)[i] &&
-            (s->call.what == LF_COMM_ALL_GATHER || !within(in.at + i, out)))
-            return "what it reads was changed";
-    for (size_t i = 0; i < out.bytes; i++)
-        if ((unsigned char)out.at[i] != NAN_BYTE &&
-            !(s->call.what == LF_COMM_ALL_GATHER && within(out.at + i, in)))
-            return "what it gives was written to";
+                       out = gets(op, k, s->f->call.out), nothing = {in.at, 0};
+    const bool gather = s->call.what == LF_COMM_ALL_GATHER;
+    if (s->call.what != LF_COMM_ALL_REDUCE && in.bytes &&
+        !same_outside(in, s->own, gather ? nothing : out))
+        return "what it reads was changed";
+    /* A rank's own part of a gather is within. */
+    const size_t own = gather ? (size_t)(in.at - out.at) : out.bytes,
+                 behind = gather ? own + in.bytes : out.bytes;
+    if (!hidden(out.at, own) || !hidden(out.at + behind, out.bytes - behind))
+        return "what it gives was written to";
     return NULL;
 }
 

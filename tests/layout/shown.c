@@ -52,6 +52,21 @@ static struct rig_tensor *find(const struct rig_seen *s, const char *name)
     return NULL;
 }
 
+/* c: from which element of the view, to which of the tensor, how many. */
+static void show_run(struct rig *g, struct rig_tensor *x, enum rig_kind kind,
+                     const struct lf_pview *v, const int64_t c[3])
+{
+    uint8_t *times = x->times[kind] + c[1];
+    float *to = x->v[kind] + c[1];
+    for (int64_t e = 0; e < c[2]; e++) {
+        const float y = value(v, c[0] + e);
+        if (times[e]++ == 0)
+            to[e] = y;
+        else if (memcmp(&to[e], &y, sizeof y) != 0)
+            note(g->s->apart, sizeof g->s->apart, kind_names[kind], x->name);
+    }
+}
+
 static void show(struct rig *g, const lf_trainer *t, int i, enum rig_kind kind,
                  const struct lf_pview *v)
 {
@@ -66,13 +81,10 @@ static void show(struct rig *g, const lf_trainer *t, int i, enum rig_kind kind,
         if (!x->v[kind] || !x->times[kind])
             tap_bail("out of memory");
     }
-    for (int64_t e = own[0]; e < own[1]; e++) {
+    for (int64_t e = own[0], n; e < own[1]; e += n) {
         const int64_t at = whole ? e : lf_box_element(q, e);
-        const float y = value(v, e - v->first);
-        if (x->times[kind][at]++ == 0)
-            x->v[kind][at] = y;
-        else if (memcmp(&x->v[kind][at], &y, sizeof y) != 0)
-            note(g->s->apart, sizeof g->s->apart, kind_names[kind], x->name);
+        n = whole ? own[1] - e : lf_box_run(q, e, own[1]);
+        show_run(g, x, kind, v, (int64_t[]){e - v->first, at, n});
     }
 }
 
