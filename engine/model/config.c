@@ -341,9 +341,12 @@ static const void *field_of_const(const lf_model_config *c, const struct lf_mode
 
 const struct lf_model_key *lf_model_key_find(const char *name)
 {
-    for (size_t i = 0; i < lf_model_n_keys; i++)
-        if (strcmp(lf_model_keys[i].name, name) == 0)
+    for (size_t i = 0; i < lf_model_n_keys; i++) {
+        const char *key = lf_model_keys[i].name;
+        /* Most differ at once; a description asks for each of the keys, several times. */
+        if (key[0] == name[0] && strcmp(key, name) == 0)
             return &lf_model_keys[i];
+    }
     return NULL;
 }
 
