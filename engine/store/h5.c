@@ -262,6 +262,7 @@ int lf_h5_close(lf_h5 *f, lf_err *err)
         rc = lf_h5_fail(err, LF_EIO, "cannot complete %s (is the disk full?)", f->path);
     lf_h5_leave();
     free(f->path);
+    free(f->groups);
     free(f);
     return rc;
 }

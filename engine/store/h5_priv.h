@@ -21,6 +21,7 @@
 struct lf_h5 {
     hid_t file;
     char *path;
+    char *groups; /* to these of the file lead hard links alone; NULL: not looked at */
     /* the growing dataset; grow is -1 when there is none */
     hid_t grow, grow_type;
     hsize_t grow_n;

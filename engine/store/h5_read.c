@@ -96,29 +96,49 @@ int lf_h5_get_attr_i64(lf_h5 *f, const char *name, int64_t *out, lf_err *err)
 
 /* ---- datasets ---- */
 
-/* Every component of name must be a hard link, so that opening it stays in this file. */
-static int check_links(const lf_h5 *f, const char *name, lf_err *err)
+/* A link on the way to the dataset `name`. */
+static int check_link(const lf_h5 *f, const char *link, const char *name, lf_err *err)
 {
-    char *p = lf_strdup(name, err);
+    H5L_info_t info;
+    if (H5Lget_info(f->file, link, &info, H5P_DEFAULT) < 0) {
+        H5Eclear2(H5E_DEFAULT);
+        if (H5Lexists(f->file, link, H5P_DEFAULT) == 0)
+            return lf_fail(err, LF_EFORMAT, "%s: there is no dataset %s", f->path, name);
+        return lf_h5_fail(err, LF_EFORMAT, "%s: cannot look for %s", f->path, name);
+    }
+    if (info.type != H5L_TYPE_HARD)
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: %s is a soft or external link; links out of the file are refused",
+                       f->path, link);
+    return 0;
+}
+
+/* Every component of name must be a hard link, so that opening it stays in this file. HDF5 walks
+ * from the root to each; the groups of the dataset before, mostly the same, are not looked at
+ * again. */
+static int check_links(lf_h5 *f, const char *name, lf_err *err)
+{
+    const size_t known = f->groups ? strlen(f->groups) : 0;
+    char *p = lf_strdup(name, err), *end = p;
     if (!p)
         return LF_ENOMEM;
     int rc = 0;
-    for (char *end = p; end && rc == 0;) {
-        H5L_info_t info;
+    if (known && strncmp(p, f->groups, known) == 0 && p[known] == '/')
+        end += known + 1;
+    while (end && rc == 0) {
         end = strchr(end, '/');
         if (end)
             *end = 0;
-        htri_t there = H5Lexists(f->file, p, H5P_DEFAULT);
-        if (there == 0)
-            rc = lf_fail(err, LF_EFORMAT, "%s: there is no dataset %s", f->path, name);
-        else if (there < 0 || H5Lget_info(f->file, p, &info, H5P_DEFAULT) < 0)
-            rc = lf_h5_fail(err, LF_EFORMAT, "%s: cannot look for %s", f->path, name);
-        else if (info.type != H5L_TYPE_HARD)
-            rc = lf_fail(err, LF_EFORMAT,
-                         "%s: %s is a soft or external link; links out of the file are refused",
-                         f->path, p);
+        rc = check_link(f, p, name, err);
         if (end)
             *end++ = '/';
+    }
+    char *last = rc == 0 ? strrchr(p, '/') : NULL;
+    if (last) {
+        *last = 0;
+        free(f->groups);
+        f->groups = p;
+        return 0;
     }
     free(p);
     return rc;
@@ -130,7 +150,10 @@ static int read_type(const lf_h5 *f, hid_t d, const char *name, enum lf_h5_type 
     enum lf_h5_type found = 0;
     if (t < 0)
         return lf_h5_fail(err, LF_EFORMAT, "%s: cannot read the type of %s", f->path, name);
+    const size_t bytes = H5Tget_size(t);
     for (enum lf_h5_type k = LF_H5_U8; k <= LF_H5_F64 && !found; k++) {
+        if (lf_h5_type_bytes(k) != bytes)
+            continue;
         hid_t want = lf_h5_make_type(k);
         if (want >= 0 && H5Tequal(t, want) > 0)
             found = k;
