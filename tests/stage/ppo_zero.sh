@@ -165,10 +165,10 @@ round() { plan 2 "$1" | sed -n 's/.*"bytes_per_round":\([0-9]*\).*/\1/p'; }
 ok $? "so is what a round moves, for the key of parts of f32 weights ($(round 2) bytes), with 3 before it and in forward passes ($(round 3))"
 
 # --- a model that does not fit one rank, and whose actor does while it draws ---
-sed 's/^layers = .*/layers = 5/; s/^hidden = .*/hidden = 512/; s/^heads = .*/heads = 8/; s/^ffn = .*/ffn = 1376/' \
+sed 's/^layers = .*/layers = 5/; s/^hidden = .*/hidden = 384/; s/^heads = .*/heads = 8/; s/^ffn = .*/ffn = 1032/' \
     "$LF_SRCDIR/models/tiny-llama.ini" >"$dir/large.ini"
-limited() { # limited RANKS: each with 780 MB of addresses, of which a program without a model takes some 300
-    (ulimit -v 780000 && exec $launch "$1" -- "$ppo" --config "$dir/base.ini" --init-from "$dir/large" --rounds 1 --round-epochs 1 --zero 3 \
+limited() { # limited RANKS: each with 500 MB of addresses, of which a program without a model takes up to 200
+    (ulimit -v 500000 && exec $launch "$1" -- "$ppo" --config "$dir/base.ini" --init-from "$dir/large" --rounds 1 --round-epochs 1 --zero 3 \
         --out "$dir/large$1" --metrics "$dir/large$1.m") >"$dir/stdout" 2>"$dir/err"
     rc=$?
 }

@@ -255,11 +255,11 @@ ok $? "fp8 with zero = 3 is refused"
 says "take zero = 2" "with what to do"
 
 # --- a model that does not fit one rank ---
-sed 's/^layers = .*/layers = 6/; s/^hidden = .*/hidden = 512/; s/^heads = .*/heads = 8/; s/^ffn = .*/ffn = 1376/; s/^steps = .*/steps = 2/
+sed 's/^layers = .*/layers = 6/; s/^hidden = .*/hidden = 384/; s/^heads = .*/heads = 8/; s/^ffn = .*/ffn = 1032/; s/^steps = .*/steps = 2/
     s/^valid_tokens = .*/valid_tokens = 128/; s/^save_interval = .*/save_interval = 0/' "$dir/run.ini" >"$dir/large.ini"
-limited() { # limited RANKS: each with 650 MB of addresses, of which a program without a model takes some 350
+limited() { # limited RANKS: each with 450 MB of addresses, of which a program without a model takes up to 200
     mkdir -p "$dir/large$1"
-    (ulimit -v 650000 && exec $launch "$1" -- "$pretrain" --config "$dir/large.ini" --batch 4 --zero 3 --out "$dir/large$1/out" \
+    (ulimit -v 450000 && exec $launch "$1" -- "$pretrain" --config "$dir/large.ini" --batch 4 --zero 3 --out "$dir/large$1/out" \
         --metrics "$dir/large$1/metrics") >"$dir/stdout" 2>"$dir/err"
     rc=$?
 }
