@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # For tests that cut real stages short: source it behind lib.sh. Makes text.txt and a pipeline.ini that tokenizes it and trains a
 # small model for 30 steps with a checkpoint every third.
-LF=$LF_BUILDDIR/loong-flow
-LF_LIBEXEC=$LF_BUILDDIR/stages
 LF_MODELS_DIR=$LF_SRCDIR/models
 export LF_MODELS_DIR
 tool=$LF_BUILDDIR/tests/stage/train_tool
 . "$LF_SRCDIR/tests/fault/lib.sh"
 . "$LF_SRCDIR/tests/stage/light_lib.sh"
+light_flow
 
 # 3,000 lines of invented words, some 240 KB.
 awk 'BEGIN { x = 7; for (i = 0; i < 3000; i++) { line = ""; m = 5 + i % 23

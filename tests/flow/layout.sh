@@ -3,8 +3,8 @@
 # [layout] of a pipeline, with the real stages: its keys reach the stages that can be divided and no others, names that are kept for later
 # are refused, one place says it; two ranks train with it to the bits of two ranks without.
 . "$LF_SRCDIR/tests/flow/lib.sh"
-LF=$LF_BUILDDIR/loong-flow
-unset LF_LIBEXEC
+. "$LF_SRCDIR/tests/stage/light_lib.sh"
+light_flow
 LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=1 LF_CUDA_DRIVER=$T/no-driver
 export LF_MODELS_DIR OMP_NUM_THREADS LF_CUDA_DRIVER
 seq -f 'a line of text with the number %g' 200 >corpus.txt

@@ -1,6 +1,15 @@
 # The flow, tested with stages that do nothing: loong-flow with their option tables, and their executables.
 check_PROGRAMS += tests/flow/bin/loong-flow tests/flow/bin/lf-work tests/flow/bin/lf-join
 tests_flow_bin_loong_flow_SOURCES = tests/flow/fake_flow.c tests/flow/fake_tables.c tests/flow/fake.h
+# A run copies and hashes its programs, so these have nothing for debuggers.
+if INSTRUMENTED
+LF_TEST_SLIM =
+else
+LF_TEST_SLIM = -Wl,-s
+endif
+tests_flow_bin_loong_flow_LDFLAGS = $(AM_LDFLAGS) $(LF_TEST_SLIM)
+tests_flow_bin_lf_work_LDFLAGS = $(AM_LDFLAGS) $(LF_TEST_SLIM)
+tests_flow_bin_lf_join_LDFLAGS = $(AM_LDFLAGS) $(LF_TEST_SLIM)
 tests_flow_bin_loong_flow_LDADD = flow/libflow.a flow/launch/liblaunch.a engine/libbuilt.a db/libdb.a \
   $(SQLITE_LIBS) $(LF_BASE_LIBS) $(PMIX_LIBS)
 tests_flow_bin_lf_work_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h

@@ -3,12 +3,11 @@
 # `loong-flow report` about real stages: the model and what it was made of, scores, texts, several
 # runs, and numbers that equal those of metrics.
 . "$LF_SRCDIR/tests/flow/lib.sh"
-LF=$LF_BUILDDIR/loong-flow
 CHECK=$LF_BUILDDIR/tests/flow/report_check
-unset LF_LIBEXEC
 LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=2
 export LF_MODELS_DIR OMP_NUM_THREADS
 . "$LF_SRCDIR/tests/stage/light_lib.sh"
+light_flow
 awk 'BEGIN { srand(3); for (i = 0; i < 1200; i++) { printf "the %d th line of a text <b> that %d says\n", i % 13, int(rand() * 40); if (i % 6 == 5) print "" } }' >corpus.txt
 cat >pipeline.ini <<'END'
 [pipeline]

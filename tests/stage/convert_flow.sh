@@ -4,7 +4,8 @@
 . "$LF_SRCDIR/tests/stage/lib.sh"
 LC_ALL=C LF_MODELS_DIR=$LF_SRCDIR/models LF_SITE_CONFIG= LF_USER_CONFIG=
 export LC_ALL LF_MODELS_DIR LF_SITE_CONFIG LF_USER_CONFIG
-lf=$LF_BUILDDIR/loong-flow bin=$LF_BUILDDIR/stages
+light_flow
+lf=$LF bin=$LF_LIBEXEC
 cd "$dir" || exit 99
 
 # A pretrained model that fits in a test: one step on invented words, written as a Hugging Face directory.

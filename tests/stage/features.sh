@@ -274,9 +274,10 @@ grep -q 'does not exist yet' "$dir/stdout"
 ok $? "a plan before there is a checkpoint"
 
 # --- a pipeline ---
-LC_ALL=C LF_MODELS_DIR=$LF_SRCDIR/models LF_SITE_CONFIG= LF_USER_CONFIG= LF_LIBEXEC=$stages
-export LC_ALL LF_MODELS_DIR LF_SITE_CONFIG LF_USER_CONFIG LF_LIBEXEC
-lf=$LF_BUILDDIR/loong-flow
+LC_ALL=C LF_MODELS_DIR=$LF_SRCDIR/models LF_SITE_CONFIG= LF_USER_CONFIG=
+export LC_ALL LF_MODELS_DIR LF_SITE_CONFIG LF_USER_CONFIG
+light_flow
+lf=$LF
 mkdir "$dir/project" && cd "$dir/project" || exit 99
 cat >pipeline.ini <<E2
 [pipeline]

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# light.sh DIR TOOL STAGE..: makes libraries in DIR that stand in for what stages load and hardly call: tests start stages thousands of
+# light.sh DIR TOOL FLOW STAGE..: makes libraries in DIR that stand in for what stages load and hardly call: tests start stages thousands of
 # times, and most of a start is the loading of libraries. Two are called by nobody here: libcurl, by which HDF5 reads from S3, and
 # libxml2, by which libarchive reads xar. A function of them that is called ends the process by name. Of others, such as oneDNN, the
 # first call loads the real library. DIR stays empty of what is not loaded, and of a library with which a file cannot be written or a
-# stage not be started. No test by itself.
+# stage not be started. DIR/bin has loong-flow and the stages without what debuggers read, five sixths of them, because a run copies and
+# hashes its programs. No test by itself.
 set -u
-dir=$1 tool=$2
-shift 2
+dir=$1 tool=$2 flow=$3
+shift 3
 stages=$*
 rm -rf "$dir"
 mkdir -p "$dir" || exit 1
@@ -66,4 +67,8 @@ later() {
 stand_in "$tool" libhdf5 libcurl '^curl_[a-z_]*@'
 stand_in "${stages%% *}" libarchive libxml2 '@LIBXML2_'
 later libdnnl libarchive libpcre2-8 libutf8proc libsnappy libjpeg libpng16 libwebp
+mkdir "$dir/bin" || exit 1
+for program in "$flow" $stages; do
+    ${STRIP:-strip} -o "$dir/bin/$(basename "$program")" "$program" 2>/dev/null || ln -f "$program" "$dir/bin" || exit 1
+done
 exit 0

@@ -5,8 +5,9 @@ EXTRA_DIST += tests/stage/light.sh tests/stage/light_later.c tests/stage/light_l
 if !INSTRUMENTED
 check_DATA += tests/light/made
 CLEANFILES += tests/light/made tests/light/lib* tests/light/later.so
-tests/light/made: tests/stage/train_tool$(EXEEXT) $(pkglibexec_PROGRAMS) tests/stage/light.sh tests/stage/light_later.c
-	$(AM_V_GEN)CC="$(CC)" $(SHELL) $(top_srcdir)/tests/stage/light.sh tests/light tests/stage/train_tool $(pkglibexec_PROGRAMS) && touch $@
+CLEANFILES += tests/light/bin/loong-flow tests/light/bin/lf-*
+tests/light/made: tests/stage/train_tool$(EXEEXT) loong-flow$(EXEEXT) $(pkglibexec_PROGRAMS) tests/stage/light.sh tests/stage/light_later.c
+	$(AM_V_GEN)CC="$(CC)" $(SHELL) $(top_srcdir)/tests/stage/light.sh tests/light tests/stage/train_tool loong-flow$(EXEEXT) $(pkglibexec_PROGRAMS) && touch $@
 endif
 TESTS += tests/stage/lock.sh
 EXTRA_DIST += tests/stage/lock.sh
