@@ -53,7 +53,7 @@ for d in $reused; do
     (cd "$build" && find "$d" -name .dirstamp -o -name '*.o' | tar -cf - -T -) | (cd "$tmp/b" && tar -xf -)
 done
 find "$tmp/b" -name .dirstamp -exec touch -d '2000-01-01' {} +
-(cd "$tmp/b" && "$tmp/src/configure" --cache-file=cache --enable-native=plain $warn CC="$(sed -n 's/^CC = //p' "$build/Makefile")" \
+(cd "$tmp/b" && "$tmp/src/configure" --cache-file=cache --disable-dependency-tracking --enable-native=plain $warn CC="$(sed -n 's/^CC = //p' "$build/Makefile")" \
     CFLAGS="-O0 -g0" LDFLAGS=-Wl,-S >out 2>&1 &&
     make -j2 "am_engine_libengine_a_OBJECTS=$(parts engine_libengine_a '^engine/(base|text|store|comm|back|graph)/|/same_tokenizer')" \
         "am_stages_libstages_a_OBJECTS=$(parts stages_libstages_a '^stages/(stage|stage_profile|made_by)\.')" \
