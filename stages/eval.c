@@ -291,24 +291,15 @@ static int look_at(void *arg, uint64_t doc, const lf_gen_job *job, lf_arena *a,
     return lf_prompt_sight(out, lf_shard_eyes_pictures(s->eyes), &s->gen, doc, job, a, err);
 }
 
-/* Pictures whose tokens, or whose whole prompt, see each other would need a prompt that ends before
- * what is scored. */
 static int open_eyes(struct split *s, const char *dir, const lf_model_config *model, lf_err *err)
 {
     const lf_shardset *const sets[] = {s->set};
     if (!lf_shardset_picture_most(s->set)) /* whatever it was prepared with */
         return 0;
     const int rc = lf_shard_eyes_open(&s->eyes, sets, 1, dir, model, err);
-    if (rc != 0)
-        return rc;
-    s->gen = lf_prompt_eyes(lf_shard_eyes_pictures(s->eyes), model);
-    return model->mask == LF_MASK_CAUSAL
-               ? 0
-               : lf_fail(err, LF_ENOTSUP,
-                         "%s has pictures, and its documents are not scored with this model, in "
-                         "which the tokens of a %s see each other; give it to training as "
-                         "valid_data",
-                         dir, model->mask == LF_MASK_PREFIX ? "prompt" : "picture");
+    if (rc == 0)
+        s->gen = lf_prompt_eyes(lf_shard_eyes_pictures(s->eyes), model);
+    return rc;
 }
 
 static int add_shards(eval *e, size_t i, const lf_model_config *model, lf_err *err)
@@ -321,7 +312,8 @@ static int add_shards(eval *e, size_t i, const lf_model_config *model, lf_err *e
                                      .dir = e->data[i],
                                      .split = e->split,
                                      .sight = s->eyes ? look_at : NULL,
-                                     .arg = s};
+                                     .arg = s,
+                                     .prompts = model->mask == LF_MASK_PREFIX};
     return rc != 0 ? rc : lf_tasks_add_shards(e->tasks, &t, e->limit, err);
 }
 

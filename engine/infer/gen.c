@@ -72,11 +72,6 @@ typedef struct gen_run {
     struct lf_gen_stats stats;
 } gen_run;
 
-static bool is_picture(const lf_gen_job *j, size_t i)
-{
-    return j->media && i < j->n_prompt && j->media->feature[i] >= 0;
-}
-
 /* Tokens that two prompts have in common at the beginning, up to a picture that only one has. */
 static size_t common(const lf_gen_job *a, const lf_gen_job *b)
 {
@@ -86,7 +81,7 @@ static size_t common(const lf_gen_job *a, const lf_gen_job *b)
     if (a->prompt == b->prompt && !seen)
         return n;
     while (i < n && a->prompt[i] == b->prompt[i] &&
-           !(seen && (is_picture(a, i) || is_picture(b, i))))
+           !(seen && (gen_is_picture(a, i) || gen_is_picture(b, i))))
         i++;
     return i;
 }
@@ -99,8 +94,8 @@ static bool begins_long(const gen_run *g, const lf_gen_job *j)
 }
 
 /* Full pages that a new job can read instead of computing them: those of the running sequence with
- * most in common, up to the first row whose logits are wanted. Where the tokens of a prompt see
- * each other it must be the same prompt. */
+ * most in common, up to the first row whose logits are wanted. Where the tokens of a prefix see
+ * each other it must be the same prefix. */
 static size_t find_shared(const gen_run *g, const lf_gen_job *j, const gen_seq **from)
 {
     size_t wanted = j->prompt_logprobs ? (j->prompt_first > 1 ? j->prompt_first - 1 : 0)
@@ -111,7 +106,8 @@ static size_t find_shared(const gen_run *g, const lf_gen_job *j, const gen_seq *
         if (!s)
             continue;
         size_t n = common(s->job, j), read = s->job->n_prompt - (s->job->max_tokens == 0);
-        if (g->m->prefix && !(n == j->n_prompt && n == s->job->n_prompt))
+        const size_t prefix = gen_prefix_of(g->m, j);
+        if (g->m->prefix && (n < prefix || prefix != gen_prefix_of(g->m, s->job)))
             continue;
         if (g->m->is_long && (g->m->switching || g->m->is_long[slot] != begins_long(g, j)))
             continue; /* other angles, or pages that are written again */
@@ -164,12 +160,6 @@ static int take_features(const gen_run *g, gen_seq *s, lf_err *err)
     return g->m->features(g->m->look, s->job, s->features->row, err);
 }
 
-/* Tokens of a prompt that see each other. */
-static size_t prefix_of(const gen_run *g, const lf_gen_job *j)
-{
-    return j->n_prompt - 1 + g->m->prefix_last;
-}
-
 /* Give waiting jobs a slot and pages, in job order (a large one is waited for, so nobody
  * starves). */
 static int admit(gen_run *g, lf_err *err)
@@ -194,7 +184,7 @@ static int admit(gen_run *g, lf_err *err)
         take_pages(g, s, from, shared, g->table + (size_t)slot * (size_t)g->m->max_pages);
         s->slot = slot;
         if (g->m->prefix)
-            g->m->prefix[slot] = (int32_t)prefix_of(g, j);
+            g->m->prefix[slot] = (int32_t)gen_prefix_of(g->m, j);
         if (g->m->is_long)
             g->m->is_long[slot] = begins_long(g, j);
         s->sampler = g->samplers[slot];
@@ -215,13 +205,19 @@ static bool waits(const gen_run *g, gen_seq *s)
     return s->n_ready < s->n_shared;
 }
 
-/* Is there no room for all that is left of its prefix? The tokens of a prefix see each other, so
- * they go together. */
-static bool prefix_too_long(const gen_run *g, const gen_seq *s, int64_t rows)
+/* Is there no room in a step for all rows of s before position `end`, which see each other, or for
+ * the logits behind the last one? */
+static bool no_room(const gen_run *g, const gen_seq *s, size_t end, int64_t rows, int64_t n_want)
 {
-    const size_t prefix = prefix_of(g, s->job);
-    return g->m->prefix && s->cached < prefix &&
-           prefix - s->cached > (size_t)(g->m->max_rows - rows);
+    return end - s->cached > (size_t)(g->m->max_rows - rows) ||
+           (n_want == g->most && gen_seq_wants(s, end - 1));
+}
+
+/* Is there no room for all that is left of its prefix? */
+static bool prefix_waits(const gen_run *g, const gen_seq *s, int64_t rows, int64_t n_want)
+{
+    const size_t prefix = gen_prefix_of(g->m, s->job);
+    return g->m->prefix && s->cached < prefix && no_room(g, s, prefix, rows, n_want);
 }
 
 /* The run of the next row of s: of a picture's tokens, or the row alone. */
@@ -234,15 +230,14 @@ static void run_of(const gen_seq *s, int32_t run[2])
     run[1] = prompt ? media->runs[2 * at + 1] : (int32_t)at + 1;
 }
 
-/* Is there no room for all that is left of the run of its next row, or for the logits behind it? */
+/* Is there no room for all that is left of the run of its next row? */
 static bool run_waits(const gen_run *g, const gen_seq *s, int64_t rows, int64_t n_want)
 {
     int32_t run[2];
     if (!g->m->runs)
         return false;
     run_of(s, run);
-    return run[1] - (int64_t)s->cached > g->m->max_rows - rows ||
-           ((size_t)run[1] == gen_seq_length(s) && n_want == g->most);
+    return no_room(g, s, (size_t)run[1], rows, n_want);
 }
 
 /* Does a sequence of n tokens need other angles than it has? */
@@ -346,7 +341,7 @@ static int64_t compose(gen_run *g, int64_t *n_want)
             if (s && pass == 0)
                 grow_long(g, s);
             bool decoding = s && gen_seq_length(s) - s->cached == 1;
-            if (s && decoding == (pass == 0) && !waits(g, s) && !prefix_too_long(g, s, rows))
+            if (s && decoding == (pass == 0) && !waits(g, s) && !prefix_waits(g, s, rows, *n_want))
                 compose_seq(g, s, &rows, n_want);
         }
     return rows;

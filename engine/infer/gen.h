@@ -31,7 +31,8 @@
  * The log-probability of a token is that of the model's distribution: logit - logsumexp(logits),
  * before penalties, temperature and cuts. That of a token of the prompt is log p(token | the tokens
  * before it). So a job that generates nothing (max_tokens 0) scores a text, with the bits of
- * lf_score_run.
+ * lf_score_run; placeholders of pictures have no log-probability then. Where the tokens of a prefix
+ * see each other, it is what stands before the first token that is scored.
  */
 #ifndef LF_INFER_GEN_H
 #define LF_INFER_GEN_H
@@ -120,9 +121,10 @@ typedef struct lf_gen_model {
     int64_t page_tokens;        /* positions of a page */
     int64_t n_pages;            /* pages of the cache, all slots together */
     int64_t max_pages;          /* entries per slot of the page table */
-    /* NULL, or [slots] of the model: lf_gen_run writes the prefix of each slot, which is all of a
-     * prompt but its last token, or with prefix_last all of it. The tokens of a prefix see each
-     * other, so a step has the whole rest of a prefix or nothing of it */
+    /* NULL, or [slots] of the model: lf_gen_run writes the prefix of each slot, which is all that
+     * stands before the first token of the output, or of what is scored, but the last token of
+     * that, or with prefix_last all of it. The tokens of a prefix see each other, so a step has the
+     * whole rest of a prefix or nothing of it */
     int32_t *prefix;
     bool prefix_last;
     /* longrope: the angles of all tokens of a sequence follow from its length, which is that of the
@@ -173,7 +175,9 @@ typedef struct lf_gen_job {
     const struct lf_gen_media *media; /* NULL: no pictures */
     lf_sample_params params;
     lf_sample_limits limits;
-    int64_t max_tokens; /* >= 1, or 0 with prompt_logprobs: nothing is generated */
+    /* >= 1, or 0 with prompt_logprobs: nothing is generated, and the last token of the prompt is no
+     * picture's */
+    int64_t max_tokens;
     /* before these tokens, end tokens are forbidden and stop strings are ignored */
     int64_t min_tokens;
     /* tokens that end the sequence; `tokens` has them, and the text too unless it is cut */

@@ -72,6 +72,12 @@ static inline size_t gen_seq_goal(const gen_seq *s)
     return s->coming && n == s->cap_tok ? s->n_tok : n - (s->job->max_tokens == 0);
 }
 
+/* Is token i of the prompt a placeholder of its pictures? */
+static inline bool gen_is_picture(const lf_gen_job *j, size_t i)
+{
+    return j->media && i < j->n_prompt && j->media->feature[i] >= 0;
+}
+
 /* Are the logits behind token `at` needed? */
 static inline bool gen_seq_wants(const gen_seq *s, size_t at)
 {
@@ -80,7 +86,14 @@ static inline bool gen_seq_wants(const gen_seq *s, size_t at)
         return true; /* and once of the prompt, which a sequence may read again
                         (lf_gen_model.switching) */
     return j->prompt_logprobs && s->n_tok == j->n_prompt && at + 1 < j->n_prompt &&
-           at + 1 >= j->prompt_first;
+           at + 1 >= j->prompt_first && !(j->max_tokens == 0 && gen_is_picture(j, at + 1));
+}
+
+/* Tokens of a prompt that see each other, for a model with a prefix. */
+static inline size_t gen_prefix_of(const lf_gen_model *m, const lf_gen_job *j)
+{
+    const size_t scored = j->prompt_first > 1 ? j->prompt_first : 1;
+    return (j->max_tokens == 0 ? scored : j->n_prompt) - 1 + m->prefix_last;
 }
 
 /* Draws the next token of the output from its row of logits. It changes only the sampler of the

@@ -69,12 +69,11 @@ static int check_size(const lf_gen_model *m, const lf_gen_job *j, lf_err *err)
             err, LF_EINVAL,
             "%zu tokens need %zu pages, the cache has %lld; raise kv_tokens or lower max_tokens",
             tokens, pages, (long long)m->n_pages);
-    if (m->prefix && j->n_prompt > (size_t)m->max_rows)
+    if (m->prefix && gen_prefix_of(m, j) > (size_t)m->max_rows)
         return lf_fail(err, LF_EINVAL,
-                       "the prompt has %zu tokens, which see each other and need one step of at "
-                       "most %lld rows; raise "
-                       "step_rows",
-                       j->n_prompt, (long long)m->max_rows);
+                       "the prompt has %zu tokens that see each other and need one step of at "
+                       "most %lld rows; raise step_rows",
+                       gen_prefix_of(m, j), (long long)m->max_rows);
     return 0;
 }
 
@@ -106,14 +105,16 @@ static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_ge
         return lf_fail(err, LF_EINVAL, "the prompt has no tokens");
     if (j->max_tokens < 1 && !(j->max_tokens == 0 && j->prompt_logprobs && j->n_prompt > 1))
         return lf_fail(err, LF_EINVAL, "max_tokens must be 1 or more");
-    if (j->prompt_logprobs && m->prefix)
+    if (j->prompt_logprobs && j->max_tokens > 0 && m->prefix)
         return lf_fail(err, LF_EINVAL,
                        "prompt_logprobs: the tokens of this model's prompts see each other, so "
                        "they have no probability");
-    if (j->prompt_logprobs && m->runs && j->media)
+    if (j->prompt_logprobs && j->max_tokens > 0 && m->runs && j->media)
         return lf_fail(err, LF_EINVAL,
                        "prompt_logprobs: the tokens of this model's pictures see each other, so "
                        "they have no probability");
+    if (j->max_tokens == 0 && gen_is_picture(j, j->n_prompt - 1))
+        return lf_fail(err, LF_EINVAL, "nothing is scored behind the last picture");
     if (j->media && !(m->feature_width && m->features))
         return lf_fail(err, LF_EINVAL, "the prompt has pictures, which this model does not see");
     int rc = check_size(m, j, err);

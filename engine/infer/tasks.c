@@ -193,15 +193,21 @@ static int add_last_word(lf_tasks *t, json_t *o, lf_err *err)
     const char *space = strrchr(text, ' ');
     if (!space || space == text || space[1] == 0)
         return lf_fail(err, LF_EINVAL, "'text' must hold a word behind a space");
+    const size_t strip = lf_rstrip_len(text, (size_t)(space - text));
     eval_context ctx = {.of = NULL};
     lf_buf_init(&ctx.text);
-    lf_buf_add(&ctx.text, text, (size_t)(space - text));
+    lf_buf_init(&ctx.tail);
+    lf_buf_add(&ctx.text, text, strip);
+    lf_buf_add(&ctx.tail, text + strip, (size_t)(space - text) - strip);
     rc = lf_buf_check(&ctx.text, err);
+    if (rc == 0)
+        rc = lf_buf_check(&ctx.tail, err);
     if (rc == 0)
         rc = lf_tasks_begin_doc(t, &d, err);
     if (rc == 0)
         rc = lf_tasks_add_continuation(t, &ctx, space, len - (size_t)(space - text), err);
     lf_buf_fini(&ctx.text);
+    lf_buf_fini(&ctx.tail);
     if (rc == 0)
         lf_tasks_end_doc(t);
     return rc;
@@ -282,11 +288,12 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
 /* A document given as tokens, v[0] the prefix; media: NULL, it has no pictures. */
 struct doc_tokens {
     const int32_t *v;
-    size_t n; /* without the prefix */
+    size_t n;     /* without the prefix */
+    size_t first; /* that is scored, at least 1 */
     const struct lf_gen_media *media;
 };
 
-/* Its words and bytes; special tokens and pictures are no text. */
+/* Its words and bytes that are scored; special tokens and pictures are no text. */
 static int measure_tokens(lf_tasks *t, const struct doc_tokens *x, double *words, double *bytes,
                           lf_err *err)
 {
@@ -296,7 +303,7 @@ static int measure_tokens(lf_tasks *t, const struct doc_tokens *x, double *words
         return 0;
     lf_buf_init(&text);
     int rc = 0;
-    for (size_t i = 1; rc == 0 && i <= x->n; i++) {
+    for (size_t i = x->first; rc == 0 && i <= x->n; i++) {
         const uint8_t *b;
         size_t len;
         if (!lf_tokenizer_token(t->tok, (uint32_t)x->v[i], &b, &len))
@@ -315,35 +322,64 @@ static int measure_tokens(lf_tasks *t, const struct doc_tokens *x, double *words
     return rc;
 }
 
-/* Adds a document with pictures, as one item. */
+/* Adds a document with pictures, as one item that ends with the last token that is scored. */
 static int add_seen(lf_tasks *t, const struct doc_tokens *x, double words, double bytes,
                     lf_err *err)
 {
     eval_doc *d;
+    size_t end = x->n + 1;
+    while (end > x->first && lf_tasks_is_picture(x->media, end - 1))
+        end--;
     if (x->n > (size_t)t->max_context)
         return lf_fail(err, LF_EINVAL,
                        "it has %zu tokens with its pictures and is not cut, and the model reads "
                        "%lld: raise max_context, or leave it out (max_length of tokenize)",
                        x->n, (long long)t->max_context);
     int rc = lf_tasks_begin_doc(t, &d, err);
-    if (rc == 0)
-        rc = lf_tasks_add_item(t, x->v, x->n + 1, 1, err);
+    if (rc == 0 && end > x->first && (rc = lf_tasks_add_item(t, x->v, end, x->first, err)) == 0)
+        t->media[t->n_items - 1] = x->media;
     if (rc != 0)
         return rc;
-    t->media[t->n_items - 1] = x->media;
     d->words = words;
     d->bytes = bytes;
-    for (size_t i = 1; i <= x->n; i++)
+    for (size_t i = x->first; i < end; i++)
         d->tokens += !lf_tasks_is_picture(x->media, i);
     lf_tasks_end_doc(t);
     return 0;
+}
+
+/* Of a model whose prompts see each other: the prompt of a document with pictures is what stands
+ * before its first trained token, as in training, and nothing stands before that. */
+static int find_prompt(const struct lf_task_shards *s, uint64_t doc, struct doc_tokens *x,
+                       lf_err *err)
+{
+    x->v++;
+    x->n--;
+    while (x->first <= x->n &&
+           (!lf_shardset_trained(s->set, doc, x->first) || lf_tasks_is_picture(x->media, x->first)))
+        x->first++;
+    return x->first <= x->n
+               ? 0
+               : lf_fail(err, LF_EINVAL,
+                         "no token behind the first is trained, and of this model, in which the "
+                         "tokens of a prompt see each other, only what follows a prompt is scored");
+}
+
+/* The pictures of a document. */
+static int look_at(lf_tasks *t, const struct lf_task_shards *s, uint64_t doc, struct doc_tokens *x,
+                   lf_err *err)
+{
+    const bool prompts = s->prompts && lf_shardset_pictures(s->set, doc) > 0;
+    const lf_gen_job job = {.prompt = x->v + prompts, .n_prompt = x->n + 1 - prompts};
+    const int rc = s->sight(s->arg, doc, &job, t->arena, &x->media, err);
+    return rc == 0 && prompts ? find_prompt(s, doc, x, err) : rc;
 }
 
 static int add_shard_doc(lf_tasks *t, const struct lf_task_shards *s, uint64_t doc, int32_t prefix,
                          lf_err *err)
 {
     const size_t n = (size_t)lf_shardset_doc_len(s->set, doc);
-    struct doc_tokens x = {.n = n};
+    struct doc_tokens x = {.n = n, .first = 1};
     double words, bytes;
     if (n == 0)
         return 0;
@@ -354,8 +390,7 @@ static int add_shard_doc(lf_tasks *t, const struct lf_task_shards *s, uint64_t d
     v[0] = prefix;
     x.v = v;
     if (s->sight)
-        rc = s->sight(s->arg, doc, &(lf_gen_job){.prompt = v, .n_prompt = n + 1}, t->arena,
-                      &x.media, err);
+        rc = look_at(t, s, doc, &x, err);
     if (rc == 0)
         rc = measure_tokens(t, &x, &words, &bytes, err);
     if (rc == 0)

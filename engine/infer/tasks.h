@@ -83,10 +83,12 @@ struct lf_task_shards {
     int (*sight)(void *arg, uint64_t doc, const lf_gen_job *job, lf_arena *a,
                  const struct lf_gen_media **out, lf_err *err);
     void *arg;
+    bool prompts; /* the tokens of the model's prompts see each other (mask = prefix) */
 };
 /* Adds a rolling task over it, named "<split>" or "<split>-<n>". The end token of a document is
- * scored too; placeholders of pictures are not. LF_EINVAL: a document with pictures, which is never
- * cut, is longer than the model reads. */
+ * scored too; placeholders of pictures are not, and with `prompts`, of a document with pictures,
+ * nothing before its first trained token. LF_EINVAL: a document with pictures, which is never cut,
+ * is longer than the model reads, or has no token to score. */
 int lf_tasks_add_shards(lf_tasks *t, const struct lf_task_shards *s, int64_t limit, lf_err *err);
 
 /* Adds the tasks of a file of requests. A document that is given twice, or an unknown kind, metric

@@ -102,26 +102,6 @@ int lf_tasks_add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err 
     return 0;
 }
 
-/* Pictures whose tokens, or whose whole prompt, see each other would need a prompt that ends before
- * the continuation; nothing scores so over the cache. */
-static int check_sights(const lf_tasks *t, const eval_context *c, size_t cut, lf_err *err)
-{
-    if (!c->sights)
-        return 0;
-    const enum lf_model_mask mask = (enum lf_model_mask)t->see->eyes->model.mask;
-    if (mask != LF_MASK_CAUSAL)
-        return lf_fail(err, LF_ENOTSUP,
-                       "continuations behind pictures are not scored with this model, in which the "
-                       "tokens of a %s see each other; texts can be generated",
-                       mask == LF_MASK_PREFIX ? "prompt" : "picture");
-    return cut == 0
-               ? 0
-               : lf_fail(err, LF_EINVAL,
-                         "a context with pictures is not cut, and it is %zu tokens longer than "
-                         "the model reads: raise max_context, or give smaller pictures",
-                         cut);
-}
-
 /* The ids of a context with its continuation, of which `first` belong to the context. */
 static int add_scored(lf_tasks *t, eval_context *c, const lf_ids *all, size_t first, lf_err *err)
 {
@@ -148,9 +128,12 @@ static int add_scored(lf_tasks *t, eval_context *c, const lf_ids *all, size_t fi
         return lf_fail(err, LF_EINVAL,
                        "a continuation of %zu tokens does not fit the context of %lld", n - first,
                        (long long)t->max_context);
-    int rc = check_sights(t, c, cut, err);
-    if (rc == 0)
-        rc = lf_tasks_place(t, c, seq + cut, n - cut, &media, err);
+    if (c->sights && cut > 0)
+        return lf_fail(err, LF_EINVAL,
+                       "a context with pictures is not cut, and it is %zu tokens longer than "
+                       "the model reads: raise max_context, or give smaller pictures",
+                       cut);
+    int rc = lf_tasks_place(t, c, seq + cut, n - cut, &media, err);
     if (rc == 0)
         rc = lf_tasks_add_item(t, seq + cut, n - cut, first - cut, err);
     if (rc == 0)
@@ -164,16 +147,17 @@ int lf_tasks_add_continuation(lf_tasks *t, eval_context *c, const char *cont, si
     lf_buf whole;
     lf_ids all = {0}, head = {0};
     lf_buf_init(&whole);
-    const char *ctx = c->text.data;
-    size_t ctx_len = c->text.len, strip = lf_rstrip_len(ctx, ctx_len);
-    bool special = ctx_len > 0; /* behind an empty context stands the prefix, no BOS */
-    lf_buf_add(&whole, ctx, ctx_len);
+    const lf_buf *ctx = &c->text;
+    /* behind an empty context stands the prefix, no BOS */
+    const bool special = ctx->len + c->tail.len > 0;
+    lf_buf_add(&whole, ctx->data, ctx->len);
+    lf_buf_add(&whole, c->tail.data, c->tail.len);
     lf_buf_add(&whole, cont, cont_len);
     int rc = lf_buf_check(&whole, err);
     if (rc == 0)
         rc = lf_tasks_encode(t, whole.data, whole.len, special, &all, err);
-    if (rc == 0 && strip > 0)
-        rc = lf_tasks_encode(t, ctx, strip, special, &head, err);
+    if (rc == 0 && ctx->len > 0)
+        rc = lf_tasks_encode(t, ctx->data, ctx->len, special, &head, err);
     if (rc == 0 && head.n >= all.n)
         rc = lf_fail(err, LF_EINVAL, "the continuation '%.*s' adds no token to its context",
                      (int)(cont_len < 60 ? cont_len : 60), cont);

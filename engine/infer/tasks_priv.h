@@ -46,7 +46,8 @@ typedef struct eval_gen {
 
 /* What stands before an answer: a text, and the pictures that it has the placeholders of. */
 typedef struct eval_context {
-    lf_buf rendered, text;        /* without and with placeholders */
+    lf_buf rendered, text; /* without and with placeholders */
+    lf_buf tail;           /* white space behind text, where continuations follow: it is theirs */
     struct lf_gen_sights *sights; /* NULL: no pictures */
     const void *pictures;         /* of the first prompt that begins so; the others share them */
     json_t *of;                   /* the members that it was made of, owned; NULL: nothing yet */

@@ -15,16 +15,30 @@
 
 /* ---- over the cache -------------------------------------------------------------------------- */
 
-/* Items of documents, and the pictures of each. */
+/* Items of documents from doc on, and the pictures of each. */
 struct shared_items {
+    const lf_tasks *t;
+    size_t doc;
     const lf_score_item *v;
     const struct lf_gen_media *const *media;
     size_t n;
 };
 
-static struct shared_items items_of(const lf_tasks *t, size_t first, size_t n)
+static struct shared_items items_of(const lf_tasks *t, size_t doc, size_t n)
 {
-    return (struct shared_items){t->items + first, t->media + first, n};
+    const size_t first = t->docs[doc].first_item;
+    return (struct shared_items){t, doc, t->items + first, t->media + first, n};
+}
+
+/* "task/document" of item i, for messages. *doc is that of an item before it, at first in->doc. */
+static const char *id_of(const struct shared_items *in, size_t i, size_t *doc, lf_arena *a,
+                         lf_err *err)
+{
+    const eval_doc *d = in->t->docs, *first = d + in->doc;
+    while (d[*doc].first_item + d[*doc].n_items <= first->first_item + i)
+        ++*doc;
+    return lf_arena_printf(a, err, "%s/%lld", in->t->tasks[d[*doc].task].name,
+                           (long long)lf_tasks_doc_id(in->t, *doc));
 }
 
 static const void *pictures(const struct lf_gen_media *m)
@@ -96,12 +110,13 @@ static int score_shared(const lf_gen_model *g, const struct shared_items *in, lf
     const lf_score_item *v = in->v;
     const size_t n = in->n;
     lf_gen_job *jobs = lf_calloc(n + 1, sizeof *jobs, err);
-    size_t *of = lf_calloc(n + 1, sizeof *of, err), k = 0;
+    size_t *of = lf_calloc(n + 1, sizeof *of, err), k = 0, doc = in->doc;
     int32_t *last = lf_calloc(n + 1, sizeof *last, err);
-    int rc = jobs && of && last ? 0 : LF_ENOMEM;
+    lf_arena *ids = lf_arena_create(err);
+    int rc = jobs && of && last && ids ? 0 : LF_ENOMEM;
     for (size_t i = 0; rc == 0 && i < n; k++) {
         of[k] = i;
-        jobs[k] = (lf_gen_job){.id = "scoring",
+        jobs[k] = (lf_gen_job){.id = id_of(in, i, &doc, ids, err),
                                .prompt = v[i].tokens,
                                .n_prompt = v[i].n,
                                .media = in->media[i],
@@ -111,6 +126,7 @@ static int score_shared(const lf_gen_model *g, const struct shared_items *in, lf
                                .last_ids = last + i};
         for (i++; i < n && same_row(in, of[k], i); i++)
             last[of[k] + jobs[k].n_last++] = v[i].tokens[v[i].first];
+        rc = jobs[k].id ? 0 : LF_ENOMEM;
     }
     if (rc == 0)
         rc = lf_gen_run(g,
@@ -120,6 +136,7 @@ static int score_shared(const lf_gen_model *g, const struct shared_items *in, lf
                                               .arg = &(struct score_sink){v, out, of, jobs},
                                               .stop = stop},
                         NULL, err);
+    lf_arena_destroy(ids);
     free(jobs);
     free(of);
     free(last);
@@ -316,7 +333,7 @@ static bool sees(const struct shared_items *in)
 static bool shares(const lf_tasks *t, const struct lf_eval_models *m, size_t doc)
 {
     const eval_doc *d = &t->docs[doc];
-    const struct shared_items in = items_of(t, d->first_item, d->n_items);
+    const struct shared_items in = items_of(t, doc, d->n_items);
     return sees(&in) || (m->gen && !m->gen->prefix && !m->no_sharing && worth_sharing(m->gen, &in));
 }
 
@@ -328,11 +345,12 @@ static int score(const lf_tasks *t, const struct lf_eval_models *m, size_t first
     size_t base = t->docs[first].first_item;
     int rc = 0;
     for (size_t d = first; d < first + n && rc == 0;) {
+        const size_t first_doc = d;
         size_t at = t->docs[d].first_item, to = at;
         const bool share = shares(t, m, d);
         for (; d < first + n && shares(t, m, d) == share; d++)
             to = t->docs[d].first_item + t->docs[d].n_items;
-        const struct shared_items in = items_of(t, at, to - at);
+        const struct shared_items in = items_of(t, first_doc, to - at);
         rc = share ? score_shared(m->gen, &in, s + (at - base), stop, err)
                    : lf_score_run(m->score, t->items + at, to - at, s + (at - base),
                                   &(struct lf_score_watch){.stop = stop}, err);

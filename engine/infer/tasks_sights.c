@@ -71,6 +71,15 @@ static json_t *images_of(json_t *o)
     return one ? json_pack("[O]", one) : NULL;
 }
 
+/* Is the context one of continuations? White space at its end is theirs, so a processor that adds
+ * something to a prompt adds it before that. */
+static bool continued(const lf_tasks *t)
+{
+    const eval_task *k = &t->tasks[t->n_tasks - 1];
+    const int type = k->kind == LF_TASK_REQUESTS ? lf_output_type_of(k) : -1;
+    return k->kind == LF_TASK_CHOICE || type == LF_OUT_CHOICE || type == LF_OUT_LL;
+}
+
 /* own: a document of ours, in which every mark stands for a picture. A request of the harness
  * without pictures is a text, whatever is written there. */
 static int look(lf_tasks *t, json_t *o, json_t *images, bool own, eval_context *c, lf_err *err)
@@ -78,16 +87,20 @@ static int look(lf_tasks *t, json_t *o, json_t *images, bool own, eval_context *
     json_t *messages = lf_tasks_given(o, "messages");
     const lf_gen_eyes *eyes = t->see ? t->see->eyes : NULL;
     const lf_buf *r = &c->rendered;
+    const size_t n = continued(t) ? lf_rstrip_len(r->data, r->len) : r->len;
     lf_gen_eyes here = eyes ? *eyes : (lf_gen_eyes){0};
     here.dir = here.dir ? here.dir : t->dir;
     int rc =
         lf_gen_sights_collect(&c->sights, eyes ? &here : NULL, images, messages, t->arena, err);
     if (rc == 0 && eyes && (c->sights || own) && !messages)
-        replace_marks(r->data, r->len, lf_expand_mark(&eyes->expand), &c->text);
+        replace_marks(r->data, n, lf_expand_mark(&eyes->expand), &c->text);
     else
-        lf_buf_add(&c->text, r->data, r->len);
+        lf_buf_add(&c->text, r->data, n);
+    lf_buf_add(&c->tail, r->data + n, r->len - n);
     if (rc == 0)
         rc = lf_buf_check(&c->text, err);
+    if (rc == 0)
+        rc = lf_buf_check(&c->tail, err);
     return rc == 0 && eyes ? lf_gen_sights_expand(c->sights, &here, &c->text, t->arena, err) : rc;
 }
 
@@ -96,9 +109,11 @@ void lf_tasks_forget(lf_tasks *t)
     json_decref(t->context.of);
     lf_buf_fini(&t->context.rendered);
     lf_buf_fini(&t->context.text);
+    lf_buf_fini(&t->context.tail);
     t->context = (eval_context){.of = NULL};
     lf_buf_init(&t->context.rendered);
     lf_buf_init(&t->context.text);
+    lf_buf_init(&t->context.tail);
 }
 
 int lf_tasks_context(lf_tasks *t, json_t *o, const char *member, eval_context **out, lf_err *err)

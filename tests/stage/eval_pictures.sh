@@ -152,7 +152,29 @@ model=paligemma tokenizer=$models/paligemma
 sed 's/"id": "[^"]*", *//' "$models/paligemma/prompts.jsonl" >"$dir/asked.jsonl"
 must "$stages/lf-tokenize" --tokenizer "$tokenizer" --processor "$tokenizer" --shape prompt --unmapped ignore --media-dir "$images" --valid-fraction 0 \
     --out "$dir/paligemma.train" "$dir/asked.jsonl"
-bad "the tokens of a prompt see each other" "a model whose prompts see each other" --data "$dir/paligemma.train/shards" --split train
+bad "document 0: no token behind the first is trained" "prompts alone, which see each other" --data "$dir/paligemma.train/shards" --split train
+# the prompt of a document is seen as a whole, as in training and before choices; nothing stands before it
+cat >"$dir/answers.jsonl" <<E2
+{"prompt": "<image>What?", "completion": " A cat", "images": ["rgb8.png"]}
+{"prompt": "<image>Which animal?", "completion": "  dog and cat", "images": ["444.jpg"]}
+E2
+cat >"$dir/choices.jsonl" <<E2
+{"context": "<image>What?", "images": ["rgb8.png"], "choices": ["A cat<|endoftext|>", "A dog"], "gold": 0}
+{"context": "<image>Which animal? ", "images": ["444.jpg"], "choices": ["dog and cat<|endoftext|>", "x"], "gold": 0}
+E2
+shards paligemma answers "$dir/answers.jsonl"
+run answers --data "$dir/paligemma.answers/shards" --split train
+rcs=$rc
+run choices --multiple-choice "$dir/choices.jsonl" --media-dir "$images"
+is "$rcs$rc $(numbers answers train | tr '\n' ' ')" "00 $(numbers choices choices | cut -d ' ' -f 1 | tr '\n' ' ')" "a model whose prompts see each other: documents and choices"
+run chosen --multiple-choice "$dir/choices.jsonl" --media-dir "$images" --slots 2 --step-rows 48 --block 1 --no-share
+is "$rc $(samples chosen | cksum)" "0 $(samples choices | cksum)" "... in small batches the same bytes"
+printf '[stage]\ninit_from = %s\ndata = %s\n' "$dir/paligemma/checkpoint" "$dir/paligemma.answers/shards" >"$dir/run.ini"
+train "$stages/lf-sft" "$dir/run.ini" answered --no-mfu --seq-length 128 --batch 1 --max-patches 512 --steps 1 --lr 1e-9 --log-interval 1 --save-time 0
+{ losses answered; numbers answers train; } | awk 'NR == 1 { loss = $1 } NR > 1 { ll += $1 } END { d = loss + ll / 21; exit NR != 3 || d > 1e-5 || d < -1e-5 }'
+ok $? "... and the loss of training"
+run long --multiple-choice "$dir/choices.jsonl" --media-dir "$images" --step-rows 24 --slots 2
+says_like "'choices/0': the prompt has .* raise step_rows" "a prompt that is longer than a step"
 echo '{"text": "No picture"}' >"$dir/words.jsonl"
 shards paligemma words "$dir/words.jsonl"
 run words --data "$dir/paligemma.words/shards" --split train
@@ -160,8 +182,16 @@ is "$rc $(numbers words train | wc -w | tr -d ' ')" "0 1" "but one of words that
 must "$stages/lf-convert" --from "$models/gemma3" --out "$dir/gemma3" --verify none
 model=gemma3 tokenizer=$models/gemma3
 shards $model train "$models/train.json"
-bad "the tokens of a picture see each other" "a model whose pictures' tokens see each other" --data "$dir/gemma3.train/shards" --split train
-bad "continuations behind pictures are not scored" "nor continuations" --multiple-choice "$dir/pick.jsonl"
+run whole --data "$dir/gemma3.train/shards" --split train
+rcs=$rc
+run batches --data "$dir/gemma3.train/shards" --split train --slots 2 --step-rows 9 --block 2
+is "$rcs$rc $(samples batches | cksum)" "00 $(samples whole | cksum)" "a model whose pictures' tokens see each other: documents, in batches too"
+run large --data "$dir/gemma3.train/shards" --split train --slots 2 --step-rows 8
+says_like "'train/0': a picture has 9 tokens.* raise step_rows" "a picture that is longer than a step"
+run seen --multiple-choice "$dir/pick.jsonl"
+rcs=$rc
+run shared --multiple-choice "$dir/pick.jsonl" --slots 2 --step-rows 10 --no-share
+is "$rcs$rc $(samples shared | cksum)" "00 $(samples seen | cksum)" "... and choices"
 model=llava tokenizer=$models/llava
 
 # --- mistakes ---
@@ -190,4 +220,4 @@ head='{"task":"t","output_type":"loglikelihood_rolling","metrics":[{"metric":"bi
 printf '%s\n' "$head" '{"task":"t","doc_id":0,"idx":0,"kind":"loglikelihood_rolling","ctx":"<image>x","images":["rgb8.png"],"doc":{"words":1,"bytes":1}}' \
     >"$dir/rolling.jsonl"
 bad "goes without pictures" "pictures in a text that is scored whole" --requests "$dir/rolling.jsonl"
-finish 149
+finish 154

@@ -27,6 +27,7 @@ struct fake {
     } begun[LF_GEN_AHEAD], newest;
     int n_begun, most_begun;
     int64_t seen; /* rows that see rows behind them */
+    int32_t prefix[N_JOBS];
 };
 
 /* Is each row's run there up to its end? Its later rows follow it in this step. */
@@ -39,6 +40,26 @@ static bool runs_whole(struct fake *f, const struct lf_gen_rows *in)
         f->seen += last > r;
         whole = whole && run[0] <= in->pos[r] && in->pos[r] < run[1] && last < in->n &&
                 in->seq[last] == in->seq[r] && in->pos[last] == run[1] - 1;
+    }
+    return whole;
+}
+
+/* What a token of a prefix, which sees all of it, has besides. */
+static int32_t within(int32_t prefix, int32_t pos)
+{
+    return pos < prefix ? V * prefix : 0;
+}
+
+/* Are the rows of each prefix in one step, but those of pages that another sequence filled? */
+static bool prefixes_whole(struct fake *f, const struct lf_gen_rows *in)
+{
+    bool whole = true;
+    for (int64_t r = 0; r < in->n; r++) {
+        const int64_t last = r + f->prefix[in->seq[r]] - 1 - in->pos[r];
+        if (last < r)
+            continue;
+        f->seen += last > r;
+        whole = whole && last < in->n && in->seq[last] == in->seq[r];
     }
     return whole;
 }
@@ -70,9 +91,12 @@ static int fake_rows(void *ctx, const struct lf_gen_rows *in, struct lf_gen_logi
     f->most_rows = in->n > f->most_rows ? in->n : f->most_rows;
     if (f->m.runs && !runs_whole(f, in))
         return lf_fail(err, LF_EINVAL, "a run is cut");
+    if (f->m.prefix && !prefixes_whole(f, in))
+        return lf_fail(err, LF_EINVAL, "a prefix is cut");
     for (int64_t r = 0; r < in->n; r++) {
         const int32_t *t = in->table + in->seq[r] * f->m.max_pages;
-        f->pages[t[in->pos[r] / PAGE] * PAGE + in->pos[r] % PAGE] = in->token[r];
+        f->pages[t[in->pos[r] / PAGE] * PAGE + in->pos[r] % PAGE] =
+            in->token[r] + within(f->m.prefix ? f->prefix[in->seq[r]] : 0, in->pos[r]);
     }
     for (int64_t i = 0; i < in->n_want; i++) {
         int32_t r = in->want[i];
@@ -541,6 +565,11 @@ static void test_runs(const lf_gen_job *first)
     jobs[0].prompt_logprobs = true;
     tap_rc(lf_gen_check(&f.m, NULL, jobs, 1, &err), LF_EINVAL, &err, "no probability",
            "log-probabilities of such a prompt");
+    jobs[0].max_tokens = 0;
+    tap_rc(lf_gen_check(&f.m, NULL, jobs, 1, &err), LF_EINVAL, &err, "behind the last picture",
+           "nor is a picture scored");
+    jobs[0].n_prompt = 20;
+    tap_rc(lf_gen_check(&f.m, NULL, jobs, 1, &err), 0, &err, NULL, "but what follows is");
     const struct lf_gen_media blind = {.feature = jobs[1].media->feature, .n_features = 13};
     jobs[1].media = &blind;
     tap_rc(lf_gen_check(&f.m, NULL, jobs + 1, 1, &err), LF_EINVAL, &err, "does not say",
@@ -596,20 +625,29 @@ static void test_long(const lf_gen_job *first)
     }
 }
 
-/* What the model itself says of token `at` of a sequence: the hash of fake_step over plain
- * tokens. */
-static float plain_logit(const int32_t *tokens, size_t at, uint64_t v)
+/* A placeholder is none that the fake knows by its number. */
+static int32_t row_token(const lf_gen_job *j, size_t i)
 {
-    uint64_t h = 99;
-    for (size_t p = 0; p < at; p++)
-        h = h * 6364136223846793005u + (uint64_t)tokens[p] + 1;
-    return 4 * (float)lf_rng_f64(h, 5, v);
+    return j->media && j->media->feature[i] >= 0 ? LF_GEN_PICTURE : j->prompt[i];
 }
 
 struct scored {
     size_t n, bad;
     const lf_gen_job *jobs;
+    bool prefix, prefix_last;
 };
+
+/* What the model itself says of token `at` of a sequence: the hash of fake_step over plain
+ * tokens. */
+static float plain_logit(const struct scored *g, const lf_gen_job *j, size_t at, uint64_t v)
+{
+    uint64_t h = 99;
+    const size_t first = j->prompt_first > 1 ? j->prompt_first : 1;
+    const int32_t prefix = g->prefix ? (int32_t)first - 1 + g->prefix_last : 0;
+    for (size_t p = 0; p < at; p++)
+        h = h * 6364136223846793005u + (uint64_t)(row_token(j, p) + within(prefix, (int32_t)p)) + 1;
+    return 4 * (float)lf_rng_f64(h, 5, v);
+}
 
 /* Every log-probability of the prompt, its greedy flag, the alternatives and the other last tokens,
  * against the plain computation. */
@@ -620,19 +658,19 @@ static int score_sink(void *arg, const lf_gen_result *r, lf_err *err)
     const lf_gen_job *j = r->job;
     g->bad += j != &g->jobs[g->n++] || r->n != (size_t)(j->max_tokens > 0 ? j->max_tokens : 0);
     for (size_t at = j->prompt_first > 1 ? j->prompt_first : 1; at < j->n_prompt; at++) {
-        float lse = plain_logit(j->prompt, at, 0) + 1;
+        if (row_token(j, at) == LF_GEN_PICTURE)
+            continue;
+        float lse = plain_logit(g, j, at, 0) + 1;
         uint64_t best = 0;
         for (uint64_t v = 1; v < V; v++)
-            if (plain_logit(j->prompt, at, v) > plain_logit(j->prompt, at, best))
+            if (plain_logit(g, j, at, v) > plain_logit(g, j, at, best))
                 best = v;
-        g->bad +=
-            r->prompt_logprobs[at] != plain_logit(j->prompt, at, (uint64_t)j->prompt[at]) - lse;
+        g->bad += r->prompt_logprobs[at] != plain_logit(g, j, at, (uint64_t)j->prompt[at]) - lse;
         g->bad += r->prompt_greedy[at] != (best == (uint64_t)j->prompt[at]);
         g->bad +=
             j->prompt_top > 0 && r->prompt_top_ids[at * (size_t)j->prompt_top] != (int32_t)best;
         for (size_t i = 0; at + 1 == j->n_prompt && i < j->n_last; i++)
-            g->bad +=
-                r->last_logprobs[i] != plain_logit(j->prompt, at, (uint64_t)j->last_ids[i]) - lse;
+            g->bad += r->last_logprobs[i] != plain_logit(g, j, at, (uint64_t)j->last_ids[i]) - lse;
         g->bad += at + 1 == j->n_prompt && r->last_best != (int32_t)best;
     }
     return 0;
@@ -707,6 +745,58 @@ static void test_scoring(void)
     fake_close(&f);
 }
 
+/* Scores jobs in steps of several shapes by a model with runs, or with a prefix. */
+static void score_all(const lf_gen_job *jobs, size_t n, bool prefix, bool last)
+{
+    static const int64_t shapes[][3] = {{1, 40, 10}, {2, 14, 30}, {5, 17, 60}, {9, 64, 90}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct fake f;
+        lf_err err = LF_ERR_INIT;
+        struct lf_gen_stats st;
+        struct scored got = {.jobs = jobs, .prefix = prefix, .prefix_last = last};
+        if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
+            tap_bail("no memory");
+        f.m.prefix = prefix ? f.prefix : NULL;
+        f.m.prefix_last = last;
+        f.m.runs = !prefix;
+        f.m.feature_width = 1;
+        f.m.features = fake_features;
+        const struct lf_gen_work w = {.jobs = jobs, .n_jobs = n, .sink = score_sink, .arg = &got};
+        tap_rc(lf_gen_run(&f.m, &w, &st, &err), 0, &err, NULL, "score behind pictures");
+        tap_i64((int64_t)got.n, (int64_t)n, "every text once, in order");
+        tap_i64((int64_t)got.bad, 0, "what follows pictures has its log-probabilities");
+        tap_ok(f.seen > 0 && (shapes[i][0] == 1 || st.shared_tokens > 0),
+               "%lld rows saw rows behind them, %lld were shared", (long long)f.seen,
+               (long long)st.shared_tokens);
+        fake_close(&f);
+    }
+}
+
+/* What follows pictures is scored where their tokens, or those of the whole prompt, see each other:
+ * no step cuts these, and answers to one prompt share it. */
+static void test_scoring_sights(const lf_gen_job *first)
+{
+    enum { N = 9 };
+    static int32_t text[N][24];
+    lf_gen_job jobs[N];
+    make_picture_jobs(jobs, N, first);
+    for (int i = 0; i < N; i++) {
+        memcpy(text[i], first->prompt, sizeof text[i]);
+        text[i][23] = i; /* the answers differ in their last token */
+        jobs[i].prompt = text[i];
+        jobs[i].n_prompt = 24;
+        jobs[i].media = jobs[0].media;
+        jobs[i].max_tokens = 0;
+        jobs[i].prompt_logprobs = true;
+        jobs[i].prompt_first = i == 4 ? 1 : 18; /* all of a document, whose prefix is short */
+    }
+    score_all(jobs, N, false, false);
+    for (int i = 0; i < N; i++)
+        jobs[i].prompt_first = i == 4 ? 11 : 14 - (size_t)(i % 3 == 2);
+    score_all(jobs, N, true, false);
+    score_all(jobs, N, true, true);
+}
+
 static bool stop_now(void)
 {
     return true;
@@ -758,9 +848,10 @@ int main(void)
     TAP(75, test_ahead(jobs));
     TAP(2, test_min_tokens(jobs));
     TAP(16, test_samples(&jobs[3]));
-    TAP(19, test_runs(&jobs[6]));
+    TAP(21, test_runs(&jobs[6]));
     TAP(11, test_long(&jobs[3]));
     TAP(19, test_scoring());
+    TAP(48, test_scoring_sights(&jobs[6]));
     TAP(5, test_refusals(jobs));
     return tap_done();
 }
