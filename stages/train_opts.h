@@ -549,7 +549,8 @@
                    .help =                                                                         \
                        "layers with an adapter: all, q, k, v, o, gate, up, down, z, a, b ..., "    \
                        "qkv, gate_up, in, out (both also of laurel and per_layer) or a pattern "   \
-                       "over names; unset: all"),                                                  \
+                       "over names, which encoder and projector need (vision.*, projector.*); "    \
+                       "unset: all"),                                                              \
         LF_TRAIN_CHOICE_ROWS
 
 #endif

@@ -142,19 +142,35 @@ static const lf_st_entry *find(const lf_st *s, const char *module, size_t len, i
     return lf_st_find(s, key);
 }
 
+/* What layers of one kind are called, before their number. NULL: it is in none. */
+static const char *layers_of(const char *name)
+{
+    static const char *const all[] = {"layers.", "vision.layers.", "projector.deep."};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (lf_str_has_prefix(name, all[i]))
+            return all[i];
+    return NULL;
+}
+
 /* "layers.0.attn.q.weight": where "attn.q" begins, and how long it is. */
 static const char *place_in_layer(const char *name, size_t *n)
 {
-    const char *p = lf_str_has_prefix(name, "layers.") ? strchr(name + 7, '.') : NULL;
+    const char *in = layers_of(name), *p = in ? strchr(name + strlen(in), '.') : NULL;
     p = p ? p + 1 : name;
     *n = (size_t)(strrchr(p, '.') - p);
     return p;
 }
 
-/* The layers that adapters are of are those of the decoder. */
 static bool in_decoder(const char *name)
 {
     return lf_str_has_prefix(name, "layers.");
+}
+
+/* Have layers of that name adapters? */
+static bool can_have(const char *name)
+{
+    return in_decoder(name) || lf_str_has_prefix(name, "vision.layers.") ||
+           lf_str_has_prefix(name, "projector.");
 }
 
 /* Would the short name of a tensor or group, the end of its place, mean others too? */
@@ -180,18 +196,20 @@ static bool is_short(const struct lf_peft *p, const char *place, size_t n)
     return true;
 }
 
-/* place: "attn.q", or of parts that share an A "attn.q+gate". */
-static void add_target(struct lf_peft *p, const char *place, size_t n)
+/* place: "attn.q", or of parts that share an A "attn.q+gate"; of: the name of one of them. */
+static void add_target(struct lf_peft *p, const char *of, const char *place, size_t n)
 {
     struct lf_adapter_config *ac = &p->ac;
     char target[sizeof ac->target[0]];
     const char *end = place + n, *from = end;
     while (from > place && from[-1] != '.')
         from--;
-    if (!memchr(place, '+', n) && is_short(p, place, n))
+    const char *in = layers_of(of);
+    if (!memchr(place, '+', n) && in_decoder(of) && is_short(p, place, n))
         snprintf(target, sizeof target, "%.*s", (int)(end - from), from);
     else
-        snprintf(target, sizeof target, "layers.*.%.*s.weight", (int)n, place);
+        snprintf(target, sizeof target, "%s%s%.*s.weight", in ? in : "", in ? "*." : "", (int)n,
+                 place);
     for (int t = 0; t < ac->n_targets; t++)
         if (strcmp(ac->target[t], target) == 0)
             return;
@@ -231,21 +249,22 @@ static void add_module(struct lf_peft *p, const struct lf_map_parts *parts)
         in++;
     }
     if (in > 1 && in < all) {
-        add_target(p, joined, at < sizeof joined ? at : sizeof joined - 1);
+        add_target(p, first, joined, at < sizeof joined ? at : sizeof joined - 1);
         return;
     }
     const char *place = place_in_layer(in > 1 ? group : first, &n);
-    add_target(p, place, n);
+    add_target(p, first, place, n);
 }
 
-/* A module of a model that sees which is not of the decoder's layers. */
+/* A module of a model that sees which has no adapter here. */
 static int refuse_outside(const char *module, const char *ours, lf_err *err)
 {
     const bool words = lf_str_has_prefix(ours, "embed.") || lf_str_has_prefix(ours, "head.");
     return lf_fail(err, LF_ENOTSUP,
-                   "the file adapts %s, which is %s here: layers of the decoder have adapters, %s "
-                   "have none; train it without them (exclude_modules of PEFT)",
-                   module, ours, words ? "its embedding and its head" : "encoder and projector");
+                   "the file adapts %s, which is %s here: linear layers of decoder, encoder and "
+                   "projector have adapters, %s have none; train it without them (exclude_modules "
+                   "of PEFT)",
+                   module, ours, words ? "embedding and head" : "patches and positions");
 }
 
 /* The parts that the file has adapters of. */
@@ -263,7 +282,7 @@ static int find_targets(struct lf_peft *p, const lf_st *s, lf_err *err)
         if (!find(s, module, strlen(module), 0))
             continue;
         const char *ours = p->map.ours[parts->segs[0].src].name;
-        if (p->family->sight && !in_decoder(ours))
+        if (p->family->sight && !can_have(ours))
             return refuse_outside(module, ours, err);
         add_module(p, parts);
     }

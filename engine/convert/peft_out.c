@@ -19,11 +19,13 @@ static const char *last(const char *module)
     return dot ? dot + 1 : module;
 }
 
-/* Has every module of that short name an adapter? */
+/* Has every module of that short name an adapter? A number is the name of layers, too. */
 static bool all_have(const struct lf_peft *p, const char *name)
 {
     char end[128];
     size_t units = 0, modules = 0;
+    if (strspn(name, "0123456789") == strlen(name))
+        return false;
     snprintf(end, sizeof end, ".%s.weight", name);
     for (size_t k = 0; k < p->n; k++)
         units += strcmp(last(p->unit[k].module), name) == 0;

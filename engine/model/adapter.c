@@ -42,9 +42,14 @@ static void part_of(char *buf, size_t cap, const char *name)
     snprintf(buf, cap, "%.*s", end ? (int)(end - from) : 0, from ? from : "");
 }
 
+/* Encoder and projector are named by patterns that say so: vision.*, projector.* */
 static bool names(const char *target, const char *name)
 {
     char part[64];
+    const char *dot = strchr(name, '.');
+    if (lf_weights_is_sight(name))
+        return dot && strncmp(target, name, (size_t)(dot - name + 1)) == 0 &&
+               fnmatch(target, name, 0) == 0;
     part_of(part, sizeof part, name);
     return strcmp(target, part) == 0 || fnmatch(target, name, 0) == 0;
 }
@@ -54,15 +59,18 @@ static bool names(const char *target, const char *name)
 static bool adaptable(const struct lf_param_desc *d)
 {
     static const char *const parts[] = {
-        "q",    "k",   "v",   "o",         "gate",       "up", "down", "q_a", "q_b",
-        "kv_a", "k_b", "v_b", "z",         "a",          "b",  "c",    "x",   "f_a",
-        "f_b",  "g_a", "g_b", "latent_in", "latent_out", "in", "out"};
+        "q",   "k",         "v",          "o",  "gate", "up",  "down", "q_a",   "q_b", "kv_a",
+        "k_b", "v_b",       "z",          "a",  "b",    "c",   "x",    "f_a",   "f_b", "g_a",
+        "g_b", "latent_in", "latent_out", "in", "out",  "fc1", "fc2",  "reduce"};
     char part[64];
     part_of(part, sizeof part, d->name);
     bool known = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         known = known || strcmp(part, parts[i]) == 0;
-    return known && d->ndim >= 2 && !d->adapter && strncmp(d->name, "layers.", 7) == 0 &&
+    const bool layer = lf_str_has_prefix(d->name, "layers.") ||
+                       lf_str_has_prefix(d->name, "vision.layers.") ||
+                       lf_str_has_prefix(d->name, "projector.");
+    return known && d->ndim >= 2 && !d->adapter && layer &&
            lf_str_has_suffix(d->name, ".weight"); /* biases of experts are no matrices */
 }
 
@@ -95,7 +103,7 @@ static int add_set(struct choice *c, uint32_t set, const char *target, const cha
 static int choose_one(struct choice *c, const struct lf_param_desc *d, int member,
                       const char *target, bool *hit, lf_err *err)
 {
-    const bool all = strcmp(target, "all") == 0,
+    const bool all = strcmp(target, "all") == 0 && !lf_weights_is_sight(d->name),
                whole = strcmp(d->group, d->name) != 0 && names(target, d->group);
     if (!all && !whole && !names(target, d->name))
         return 0;
@@ -215,6 +223,14 @@ static int group_size(const lf_pstore *ps, int i)
     return n;
 }
 
+/* Does nothing read the tensor? Its adapter is kept, and not trained. */
+static bool unread(const lf_decoder *d, const char *name)
+{
+    const lf_vision_config *v = &d->c.vision;
+    const int64_t read = v->read_layers ? v->read_layers : v->layers;
+    return lf_str_has_prefix(name, "vision.layers.") && strtoll(name + 14, NULL, 10) >= read;
+}
+
 /* A store of some chunks lacks layers that targets may be about: looks among those of the whole
  * model. */
 static int hits_elsewhere(const lf_decoder *d, const lf_pstore *ps,
@@ -247,11 +263,13 @@ static void add_once(lf_buf *b, const char *x)
 static int no_hit(const lf_pstore *ps, const char *target, lf_err *err)
 {
     char part[64];
+    bool sees = false;
     lf_buf b;
     lf_buf_init(&b);
     for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
-        if (d->ndim != 2 || !adaptable(d))
+        sees = sees || lf_weights_is_sight(d->name);
+        if (d->ndim != 2 || !adaptable(d) || lf_weights_is_sight(d->name))
             continue;
         part_of(part, sizeof part, d->name);
         add_once(&b, part);
@@ -262,8 +280,9 @@ static int no_hit(const lf_pstore *ps, const char *target, lf_err *err)
     if (rc == 0)
         rc = lf_fail(err, LF_EINVAL,
                      "lora_targets = %s matches no linear layer of this model; known are all%s and "
-                     "patterns over names like layers.0.attn.o.weight",
-                     target, b.data);
+                     "patterns over names like layers.0.attn.o.weight%s",
+                     target, b.data,
+                     sees ? ", vision.layers.0.attn.qkv.weight and projector.fc1.weight" : "");
     lf_buf_fini(&b);
     return rc;
 }
@@ -281,8 +300,11 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
         struct choice c = {0};
         n = group_size(ps, i);
         rc = idle(d, a, lf_pstore_desc(ps, i)->name) ? 0 : choose(&c, ps, i, n, a, hits, err);
+        const int before = lf_pstore_count(ps);
         if (rc == 0 && (c.whole || c.n_sets))
             rc = lf_pstore_adapt(ps, group, c.set, c.whole ? 0 : c.n_sets, &ad, err);
+        for (int k = before; k < lf_pstore_count(ps) && unread(d, lf_pstore_desc(ps, i)->name); k++)
+            lf_pstore_freeze(ps, lf_pstore_desc(ps, k)->name, true);
     }
     if (rc == 0)
         rc = hits_elsewhere(d, ps, a, hits, err);
@@ -294,6 +316,31 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
     if (rc == 0)
         d->adapter_dropout = a->dropout;
     return rc;
+}
+
+static bool sight_adapted(const lf_pstore *ps, const char *part)
+{
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        if (d->adapter && lf_str_has_prefix(d->name, part))
+            return true;
+    }
+    return false;
+}
+
+bool lf_adapter_of_encoder(const lf_pstore *ps)
+{
+    return sight_adapted(ps, "vision.");
+}
+
+int lf_adapter_check_dropout(const lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
+{
+    if (!(a->dropout > 0) || !(sight_adapted(ps, "vision.") || sight_adapted(ps, "projector.")))
+        return 0;
+    return lf_fail(err, LF_ENOTSUP,
+                   "lora_dropout = %g does not go with adapters of encoder or projector "
+                   "(lora_targets = vision.*, projector.*); leave one of them out",
+                   a->dropout);
 }
 
 /* ---- description ---- */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/graph/adapter.h"
 #include "engine/model/decoder_priv.h"
 
 /* ---- parameters ---- */
@@ -92,9 +93,9 @@ static lf_val norm(struct lf_dec_build *b, lf_val h, const char *prefix)
 static lf_val linear(struct lf_dec_build *b, lf_val h, bool bias, const char *prefix,
                      const char *name)
 {
-    char part[64];
-    snprintf(part, sizeof part, "%s%s", prefix, name);
-    return lf_dec_linear(b, h, bias, part, LF_DEC_OUTSIDE);
+    lf_val w = lf_paramf(b->g, "%s%s.weight", prefix, name),
+           v = bias ? lf_paramf(b->g, "%s%s.bias", prefix, name) : LF_NONE;
+    return b->adapter_off ? lf_linear(b->g, h, w, v) : lf_linear_adapted(b->g, h, w, v, NULL);
 }
 
 /* Selected rows of the encoder to features. */
@@ -126,7 +127,9 @@ static lf_val encode(struct lf_dec_build *b, lf_val *deep)
 {
     const lf_model_config *c = b->c;
     const struct lf_decoder_media *m = b->media;
+    struct lf_vision_rows rows = m->vision;
     int64_t tap[LF_MODEL_MAX_TAPS];
+    rows.adapter_off = b->adapter_off;
     for (int64_t i = 0; i < c->vision.taps.n; i++) {
         char name[48];
         snprintf(name, sizeof name, "media.encoded.%lld", (long long)i);
@@ -136,7 +139,7 @@ static lf_val encode(struct lf_dec_build *b, lf_val *deep)
     }
     return m->encoded
                ? lf_input_act(b->g, "media.encoded", m->vision.rows, lf_vision_width(&c->vision))
-               : lf_vision_encode(b->d->vision, b->g, &m->vision, tap, (int)c->vision.taps.n, deep);
+               : lf_vision_encode(b->d->vision, b->g, &rows, tap, (int)c->vision.taps.n, deep);
 }
 
 /* To features, and to what enters behind the first decoder layers. */

@@ -11,6 +11,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/graph/adapter.h"
 
 /* ---- families ---- */
 
@@ -453,8 +454,9 @@ static lf_val param(struct build *b, const char *name)
 
 static lf_val linear(struct build *b, lf_val x, bool bias, const char *name)
 {
-    lf_val w = lf_paramf(b->g, "%s%s.weight", b->v->prefix, name);
-    return lf_linear(b->g, x, w, bias ? lf_paramf(b->g, "%s%s.bias", b->v->prefix, name) : LF_NONE);
+    lf_val w = lf_paramf(b->g, "%s%s.weight", b->v->prefix, name),
+           v = bias ? lf_paramf(b->g, "%s%s.bias", b->v->prefix, name) : LF_NONE;
+    return b->r->adapter_off ? lf_linear(b->g, x, w, v) : lf_linear_adapted(b->g, x, w, v, NULL);
 }
 
 /* inner: of channels that ranks divide. */

@@ -85,9 +85,10 @@ struct lf_vision_rows {
     int64_t patches, rows;
     int64_t images, max_image; /* most pictures, the longest in rows */
     int64_t windows, max_window;
-    int64_t taps; /* entries of pos.*: R where positions are not resampled, 4 R bilinear, 16 R
+    int64_t taps;     /* entries of pos.*: R where positions are not resampled, 4 R bilinear, 16 R
                    * bicubic, more with smooth_positions */
-    int stack;    /* of several of them in a graph, which this is: from 0 on */
+    int stack;        /* of several of them in a graph, which this is: from 0 on */
+    bool adapter_off; /* as of lf_decoder_rows */
 };
 /* Appends the encoder to g and returns its rows [R, lf_vision_width]. deep[i] is what the layer
  * tap[i] gives, counted from 0; tap ascends (deep features of Qwen3-VL). */

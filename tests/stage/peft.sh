@@ -58,18 +58,18 @@ for f in llava qwen2.5-vl gemma3; do
     run --from "$d/adapter" --base "$d/checkpoint" --to checkpoint --out "$d/merged" && grep -q '^MERGED: .* differ by [0-9.]*e-0[6-9]' "$dir/o"
     ok $? "$f: merged, $(sed 's/.*differ/differ/' "$dir/o")"
 done
-# a name of the encoder in the place of one of the decoder, with blanks for the difference
+# the name of the matrix of patches in the place of one of the decoder's, with blanks for the difference
 mkdir "$dir/tower"
 cp "$golden/peft/vlm-qwen2.5-vl/adapter_config.json" "$dir/tower"
-LC_ALL=C sed 's/model\.language_model\.layers\.0\.self_attn\.q_proj\.lora_A\.weight":/model.visual.blocks.0.attn.qkv.lora_A.weight":                /' \
+LC_ALL=C sed 's/model\.language_model\.layers\.0\.self_attn\.q_proj\.lora_A\.weight":/model.visual.patch_embed.proj.lora_A.weight":                 /' \
     "$golden/peft/vlm-qwen2.5-vl/adapter_model.safetensors" >"$dir/tower/adapter_model.safetensors"
-refused "encoder and projector have none" "an adapter of the encoder" --from "$dir/tower" --base "$dir/vlm-qwen2.5-vl/checkpoint" --out "$dir/r0"
+refused "patches and positions have none" "an adapter of the matrix of patches" --from "$dir/tower" --base "$dir/vlm-qwen2.5-vl/checkpoint" --out "$dir/r0"
 # the head of one whose head is its own, in the same way
 mkdir "$dir/head"
 cp "$golden/peft/vlm-llava/adapter_config.json" "$dir/head"
 LC_ALL=C sed 's/model\.language_model\.layers\.0\.mlp\.down_proj\.lora_A\.weight":/lm_head.lora_A.weight":                                    /' \
     "$golden/peft/vlm-llava/adapter_model.safetensors" >"$dir/head/adapter_model.safetensors"
-refused "its embedding and its head have none" "an adapter of the head" --from "$dir/head" --base "$dir/vlm-llava/checkpoint" --out "$dir/r0"
+refused "embedding and head have none" "an adapter of the head" --from "$dir/head" --base "$dir/vlm-llava/checkpoint" --out "$dir/r0"
 run --from "$golden/vlm/gemma3" --parts text --out "$dir/decoder" --verify none
 refused "imported without parts = text" "an adapter of the whole for its decoder alone" --from "$golden/peft/vlm-gemma3" --base "$dir/decoder/checkpoint" --out "$dir/r0"
 

@@ -152,7 +152,7 @@ E2
         "$model: what is drawn has the bits of what is trained, before and after an update"
     policy $model.ppo --algorithm ppo --reward-model "$dir/$model.rm/out/checkpoint"
     is "$rc $(mismatches $model.ppo)" "0 0" "$model: with reference, critic and reward model"
-    policy $model.lora --algorithm ppo --lora-rank 2
+    policy $model.lora --algorithm ppo --lora-rank 2 --lora-targets q --lora-targets 'vision.layers.*.attn.o.weight' --lora-targets 'projector.*'
     is "$rc $(mismatches $model.lora)" "0 0" "$model: with an adapter"
     tokenize $model chat "$golden/train.json"
     must test $rc -eq 0
