@@ -294,10 +294,8 @@ static int look_at(void *arg, uint64_t doc, const lf_gen_job *job, lf_arena *a,
 static int open_eyes(struct split *s, const char *dir, const lf_model_config *model, lf_err *err)
 {
     const lf_shardset *const sets[] = {s->set};
-    if (!lf_shardset_picture_most(s->set)) /* whatever it was prepared with */
-        return 0;
     const int rc = lf_shard_eyes_open(&s->eyes, sets, 1, dir, model, err);
-    if (rc == 0)
+    if (rc == 0 && s->eyes)
         s->gen = lf_prompt_eyes(lf_shard_eyes_pictures(s->eyes), model);
     return rc;
 }

@@ -34,8 +34,8 @@ struct lf_pictures_size {
 struct lf_pictures_size lf_pictures_size(const lf_pictures *p, uint64_t doc);
 
 /* Those of splits of shards; what they are called is for messages. sets outlive *out, which is NULL
- * where none was made with a processor. LF_EINVAL: they were prepared for another model or for two,
- * or the model sees nothing. */
+ * where none has a document with pictures. LF_EINVAL: these were prepared for another model or for
+ * two, or the model sees nothing. */
 typedef struct lf_shard_eyes lf_shard_eyes;
 int lf_shard_eyes_open(lf_shard_eyes **out, const lf_shardset *const *sets, size_t n,
                        const char *called, const lf_model_config *mc, lf_err *err);
