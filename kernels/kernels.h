@@ -545,7 +545,9 @@ struct lf_k_heads_split {
  *              (i32 [n_docs]) is not NULL, or j < e where runs (i32 [rows, 2]) are not NULL
  *   runs       neighbouring rows that see each other's keys: for each row (s, e), the position in
  *              its document of the first row of its run and that behind the last. A row that is no
- *              part of one has (i, i + 1). Runs do not overlap, so both columns ascend
+ *              part of one has (i, i + 1). Key j is visible behind query i for j < e of row i, and
+ *              row i sees key j from s of row j on; so runs may overlap, as windows of both sides
+ *              do, where both say the same and both columns ascend
  *   window > 0 key j is visible only for i - j < window, < 0: for j >= i - i % -window (chunks), in
  *              runs too, or where both are below prefix[document]: it cuts a row's past alone
  *   softcap    > 0: a score becomes cap * tanh(score / cap), before the mask

@@ -150,6 +150,15 @@ dist_models_DATA = \
   models/granite4-h-tiny.ini \
   models/nemotron3-nano-30b.ini \
   models/falcon-h1-0.5b.ini \
+  models/bert-base.ini \
+  models/bert-large.ini \
+  models/roberta-base.ini \
+  models/roberta-large.ini \
+  models/xlm-roberta-base.ini \
+  models/xlm-roberta-large.ini \
+  models/distilbert-base.ini \
+  models/modernbert-base.ini \
+  models/modernbert-large.ini \
   models/tiny-moe.ini \
   models/quickstart.ini \
   models/llama-58m.ini

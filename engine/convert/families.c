@@ -105,6 +105,13 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_minimax_text,
     &lf_hf_lfm2,
     &lf_hf_lfm2_moe,
+    /* families_bert.c */
+    &lf_hf_bert,
+    &lf_hf_roberta,
+    &lf_hf_xlm_roberta,
+    &lf_hf_camembert,
+    &lf_hf_distilbert,
+    &lf_hf_modernbert,
     /* families_glm.c */
     &lf_hf_glm,
     &lf_hf_glm4,

@@ -208,10 +208,13 @@ json_t *lf_hf_take(lf_hf_reader *r, const char *key)
 }
 
 /* Keys of ours whose 0 says that there is none, or that it follows from the others. */
-static const char *const absent[] = {
-    "kv_heads",         "head_dim",      "embed_dim",   "expert_ffn",       "sliding_window",
-    "attn_softcap",     "logit_softcap", "logn_length", "rope_attn_factor", "q_lora",
-    "rope_local_theta", "glu_limit",     NULL};
+static const char *const absent[] = {"kv_heads",         "head_dim",
+                                     "embed_dim",        "expert_ffn",
+                                     "sliding_window",   "attn_softcap",
+                                     "logit_softcap",    "logn_length",
+                                     "rope_attn_factor", "q_lora",
+                                     "rope_local_theta", "glu_limit",
+                                     "token_types",      NULL};
 
 int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
               const char *value, lf_err *err)

@@ -16,7 +16,7 @@
 static const char *const norm_names[] = {"rms", "layer", NULL};
 static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", "out", NULL};
 static const char *const position_names[] = {"rope", "learned", "alibi", "none", "rope2d", NULL};
-static const char *const mask_names[] = {"causal", "prefix", "image_blocks", NULL};
+static const char *const mask_names[] = {"causal", "prefix", "image_blocks", "both", NULL};
 static const char *const scaling_names[] = {"none",     "linear",  "llama3",       "yarn",
                                             "longrope", "dynamic", "proportional", NULL};
 /* In the order of enum lf_act. */
@@ -100,8 +100,10 @@ const struct lf_model_key lf_model_keys[] = {
     REAL(norm_offset, -1, 1, "0"),
     BOOL(norm_bias, "no"),
     BOOL(embed_norm, "no"),
+    BOOL(first_norm, "yes"),
     ENUM(position, position_names, "rope"),
     COUNT(position_offset, 0, 1024, "0"),
+    COUNT(token_types, 0, 1024, "0"),
     REAL(rope_theta, 1, 1e12, "10000"),
     REAL(rope_local_theta, 0, 1e12, "0"),
     REAL(rope_fraction, 0.01, 1, "1"),
@@ -148,6 +150,8 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(layer_gain, "no"),
     BOOL(tied_head, "no"),
     BOOL(norm_head, "no"),
+    BOOL(head_transform, "no"),
+    BOOL(head_transform_bias, "no"),
     ENUM(output, output_names, "tokens"),
     COUNT(mtp_layers, 0, LF_MORE_HEADS, "0"),
     ENUM(mtp_join, mtp_join_names, "embed_hidden"),

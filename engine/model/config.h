@@ -42,7 +42,7 @@ enum lf_model_position {
     LF_POS_NONE,
     LF_POS_ROPE2D
 };
-enum lf_model_mask { LF_MASK_CAUSAL = 0, LF_MASK_PREFIX, LF_MASK_IMAGE_BLOCKS };
+enum lf_model_mask { LF_MASK_CAUSAL = 0, LF_MASK_PREFIX, LF_MASK_IMAGE_BLOCKS, LF_MASK_BOTH };
 enum lf_model_rope_scaling {
     LF_ROPE_PLAIN = 0,
     LF_ROPE_LINEAR,
@@ -243,9 +243,14 @@ typedef struct lf_model_config {
     double norm_offset; /* the norm multiplies by (weight + offset): 1 in Gemma, else 0 */
     bool norm_bias;     /* layer only */
     bool embed_norm;    /* a norm right after the embedding (BLOOM) */
+    /* no: the attention of the first layer reads the stream as it is (ModernBERT) */
+    bool first_norm;
 
     int position;            /* enum lf_model_position */
     int64_t position_offset; /* added to positions before the learned table (OPT: 2) */
+    /* types of tokens, each with a row that is added to the embedding: which text of a pair it is
+     * of (BERT); 0: none */
+    int64_t token_types;
     double rope_theta;
     /* of layers with the position l, to which rope_scaling does not apply (Gemma 3); 0 =
      * rope_theta */
@@ -310,6 +315,8 @@ typedef struct lf_model_config {
     bool layer_gain; /* what a layer gives is multiplied by a frozen number of it */
     bool tied_head;  /* head.weight is embed.weight */
     bool norm_head;  /* logits = x . w_v / |w_v| (Baichuan 2) */
+    /* the head reads norm(act(W x + b)) with a square W, b with head_transform_bias (BERT) */
+    bool head_transform, head_transform_bias;
     /* enum lf_model_output; score: one number per token, x . score.weight, in place of the head
      * over the vocabulary (reward models, critics); the keys of that head then have no effect */
     int output;
@@ -322,10 +329,13 @@ typedef struct lf_model_config {
 
     /* enum lf_model_mask; prefix: the first tokens of a document see each other, in windowed layers
      * too; image_blocks: a token of a picture sees the picture's tokens behind it, in windowed
-     * layers too (Gemma 3). See decoder.h */
+     * layers too (Gemma 3); both: all tokens of a document see each other (encoders of texts). See
+     * decoder.h */
     int mask;
-    int64_t sliding_window; /* key j visible to query i iff i - j < window; 0 = off */
-    int64_t attn_chunk;     /* n of layers with h: key j visible to query i iff i / n = j / n */
+    /* key j visible to query i iff i - j < window, with mask = both iff |i - j| < window; 0 = off
+     */
+    int64_t sliding_window;
+    int64_t attn_chunk; /* n of layers with h: key j visible to query i iff i / n = j / n */
     /* of the layers with a window, where theirs differ; 0 = kv_heads, head_dim. The window's
      * head_dim needs rope_local_theta where positions turn */
     int64_t window_kv_heads, window_head_dim;
@@ -454,6 +464,8 @@ bool lf_model_is_encoder(const lf_model_config *c);
 lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores);
 /* LF_EINVAL: it is one or the other, so it predicts no tokens. */
 int lf_model_need_text(const lf_model_config *c, lf_err *err);
+/* LF_EINVAL: its tokens see what follows them (mask = both), so none predicts the next one. */
+int lf_model_need_next(const lf_model_config *c, lf_err *err);
 /* LF_EINVAL: heads of some layer have more channels than attention on the target takes (struct
  * lf_target). */
 int lf_model_heads_fit(const lf_model_config *c, int64_t most, const char *target, lf_err *err);

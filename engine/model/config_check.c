@@ -457,6 +457,9 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"logit_scale", fabs(c->logit_scale - 1) > 0, tokens, "output = tokens"},
         {"head_bias", c->head_bias, tokens, "output = tokens"},
         {"norm_head", c->norm_head, tokens, "output = tokens"},
+        {"head_transform", c->head_transform, tokens, "output = tokens"},
+        {"head_transform_bias", c->head_transform_bias, tokens && c->head_transform,
+         "head_transform and output = tokens"},
         {"logit_softcap", c->logit_softcap > 0, tokens, "output = tokens"},
         {"score_init", true, !tokens, "output = score"},
         {"mtp_join", true, c->mtp_layers > 0, "mtp_layers"},
@@ -732,6 +735,42 @@ static int check_mtp(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* Encoders of texts, and what only they have so far. */
+static int check_both(const lf_model_config *c, lf_err *err)
+{
+    const struct {
+        const char *key;
+        bool set;
+        const char *why;
+    } without[] = {
+        {"output", c->output == LF_OUTPUT_SCORE, "a score is read where a text ends"},
+        {"position", c->position == LF_POS_ALIBI, "ALiBi is a penalty for distance into the past"},
+        {"layer_mixers", state_mixer(c) != 0,
+         "a mixer that carries a state sees nothing behind a token"},
+        {"attn_chunk", c->attn_chunk > 0, "chunks are of what comes before"},
+        {"vision.family", c->vision.family > 0, "pictures stand before what is written of them"},
+        {"per_layer_dim", c->per_layer_dim > 0, "it is of decoders"},
+        {"altup_streams", c->altup_streams > 0, "it is of decoders"},
+    };
+    for (size_t i = 0; c->mask == LF_MASK_BOTH && i < sizeof without / sizeof *without; i++)
+        if (without[i].set)
+            CONTRADICTION(without[i].key, "does not go with mask = both: %s", without[i].why);
+    if (c->token_types && c->mask != LF_MASK_BOTH)
+        CONTRADICTION("token_types", "the two texts of a pair are read by mask = both alone");
+    if (c->token_types && c->embed_dim)
+        CONTRADICTION("token_types", "their rows are as wide as the stream: leave out embed_dim");
+    if (!c->first_norm && (c->block != LF_BLOCK_PRE || c->parallel_block != LF_PARALLEL_NO ||
+                           !lf_model_layer_attends(c, 0) || lf_model_layer_scans(c, 0)))
+        CONTRADICTION("first_norm", "is of block = pre without parallel_block, whose first layer "
+                                    "attends");
+    if (c->head_transform && (c->mtp_layers || c->embed_dim || c->activation == LF_MODEL_XIELU))
+        CONTRADICTION("head_transform", "does not go with %s",
+                      c->mtp_layers  ? "mtp_layers: they share the head alone"
+                      : c->embed_dim ? "embed_dim: it is as wide as the stream"
+                                     : "activation = xielu, whose numbers are of layers");
+    return 0;
+}
+
 static int check_encoder(lf_model_config *c, lf_err *err)
 {
     if (!c->vision.head_dim && c->vision.heads)
@@ -750,6 +789,16 @@ int lf_model_need_text(const lf_model_config *c, lf_err *err)
                          "this model is an encoder that restores pictures ([model] mae.layers), it "
                          "predicts no tokens: train it with objective = mae, and give it to a "
                          "model that sees with vision_from")
+               : 0;
+}
+
+int lf_model_need_next(const lf_model_config *c, lf_err *err)
+{
+    return c->mask == LF_MASK_BOTH
+               ? lf_fail(err, LF_EINVAL,
+                         "this model is an encoder ([model] mask = both): its tokens see what "
+                         "follows them, so it cannot be trained on, asked for or scored by next "
+                         "tokens; train it with objective = mlm of lf-pretrain")
                : 0;
 }
 
@@ -800,6 +849,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_sight(c, err);
     if (rc == 0)
         rc = check_mtp(c, err);
+    if (rc == 0)
+        rc = check_both(c, err);
     if (rc != 0)
         return rc;
     if (c->norm == LF_NORM_RMS && c->norm_bias)

@@ -109,7 +109,9 @@ static void begin(struct lf_dec_build *b, int64_t rows, int64_t documents)
     b->offsets = b->dropout ? lf_input(b->g, "offsets", LF_I32, rows, 1) : LF_NONE;
     if (c->mask == LF_MASK_PREFIX)
         b->prefix = lf_input(b->g, "prefix", LF_I32, documents, 1);
-    if (c->mask == LF_MASK_IMAGE_BLOCKS)
+    if (b->chunk.first && c->token_types)
+        b->types = lf_input(b->g, "types", LF_I32, rows, 1);
+    if (lf_dec_looks_ahead(c))
         b->runs = lf_input(b->g, "runs", LF_I32, rows, 2);
     if (c->position == LF_POS_ROPE2D) {
         b->turns = lf_input(b->g, "turns", LF_I32, rows, 1);
@@ -147,6 +149,10 @@ static lf_val bottom(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
     lf_val x = embed(b);
+    if (c->token_types) /* the rows are looked up as those of positions are */
+        x = lf_add(
+            b->g, x,
+            lf_embed(b->g, b->types, b->types, LF_NONE, lf_param(b->g, "type_embed.weight"), 1, 0));
     if (b->noise)
         x = lf_add(b->g, x, lf_input(b->g, "noise", LF_F32, b->rows, c->hidden));
     if (c->embed_norm)
@@ -182,9 +188,15 @@ static lf_val trunk(struct lf_dec_build *b)
     return c->embed_dim ? lf_dec_linear(b, x, false, "embed_out", LF_DEC_OUTSIDE) : x;
 }
 
-/* What the head over the vocabulary reads: logits are linear in it, so logit_scale is its scale. */
+/* What the head over the vocabulary reads: logits are linear in it, so logit_scale is its scale.
+ * Every rank transforms all rows. */
 static lf_val head_input(struct lf_dec_build *b, lf_val x)
 {
+    const lf_model_config *c = b->c;
+    if (c->head_transform) {
+        x = lf_dec_linear(b, x, c->head_transform_bias, "head_in", LF_DEC_OUTSIDE);
+        x = lf_dec_norm(b, lf_dec_act(b, x), "head_norm", LF_DEC_OUTSIDE);
+    }
     return fabs(b->c->logit_scale - 1) > 0 ? lf_scale(b->g, x, (float)b->c->logit_scale) : x;
 }
 
@@ -366,7 +378,9 @@ lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char 
                              .media = p->media ? &given : NULL,
                              .adapter_off = p->adapter_off,
                              .chunk = lf_dec_whole(&d->c)};
-    b.g = check_tokens(&d->c, err) ? NULL : lf_graph_create(ps, name, err);
+    b.g = check_tokens(&d->c, err) || lf_model_need_next(&d->c, err)
+              ? NULL
+              : lf_graph_create(ps, name, err);
     if (!b.g)
         return NULL;
     begin(&b, p->rows, p->n_seq);

@@ -8,7 +8,7 @@
  * other in the store):
  *
  *     embed.weight [V, E]                              pos_embed.weight [P, C]
- *     embed_norm.{weight,bias} [C]
+ *     type_embed.weight [token_types, C]               embed_norm.{weight,bias} [C]
  *     embed_in.weight [C, E], embed_out.weight [E, C]  with embed_dim only, else E = C
  *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
  *     layers.N.attn.{q,k,v}.{weight,bias} [HD or GD, C]  (group layers.N.attn.qkv)
@@ -52,6 +52,7 @@
  *     final_norm.{weight,bias} [C]
  *     layers.N.mtp.{embed_norm,hidden_norm,final_norm}.{weight,bias} [C], layers.N.mtp.join.weight
  *     [C, 2C], and those of a layer, for N = L ... L + mtp_layers - 1 (mtp.c)
+ *     head_in.{weight [C, C], bias [C]}, head_norm.{weight,bias} [C]   (head_transform)
  *     head.{weight [V, E], bias [V]}                   weight absent when tied
  *     score.weight [1, E]                              (output = score: in place of head.*)
  *
@@ -69,7 +70,8 @@
  * on the seed and a tensor's name only.
  *
  * Inputs of the graphs have one row per token unless said otherwise: tokens, positions i32 [R, 1];
- * targets i32 [R, 1] (-1: none); cu_seqlens i32 [n_docs + 1, 1]. Where heads of mtp_layers are
+ * targets i32 [R, 1] (-1: none); cu_seqlens i32 [n_docs + 1, 1]; with token_types also types i32
+ * [R, 1]. Where heads of mtp_layers are
  * trained, mtp.K.tokens and mtp.K.targets i32 [R, 1] for K = 1, 2 ... are tokens and targets of the
  * row K further on (lf_decoder_ahead). Training with dropout also has
  * samples i64 [R, 1], the global sample of the row, and offsets i32 [R, 1], its place in the
@@ -113,7 +115,7 @@ int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
  *     load_total [2, E]  backward, f32: that over all layers of the model
  *
  * The last two are there where a training graph has experts on both sides of the cut, load_total
- * only with router_aux > 0. tokens and noise are inputs of the first chunk, targets of the last
+ * only with router_aux > 0. tokens, types and noise are inputs of the first chunk, targets of the last
  * one, and all others (positions, cu_seqlens, prefix, runs ...) of every chunk: no layer of any
  * family reads the embedding but through x. */
 struct lf_decoder_chunk {
@@ -211,7 +213,8 @@ void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *
  * tokens `image` of one document, each of which sees those behind it too; a window cuts what is
  * before a token, there as well. As in transformers tokens of two pictures without a token between
  * them are one block. Any other token is alone: (i, i + 1). positions i32 [rows] counts in each
- * document from 0. */
+ * document from 0. With mask = both and sliding_window = W the same input has (i - W + 1, i + W) of
+ * each token, cut at the ends of its document, and layers with a window read it. */
 void lf_decoder_runs(const int32_t *tokens, const int32_t *positions, int64_t rows, int64_t image,
                      int32_t *runs);
 /* Returns the length at which longrope switches: all tokens of a longer document turn by the long
@@ -233,8 +236,10 @@ struct lf_decoder_docs {
     /* [n] the length that each document counts as, such as the longest that it could have had when
      * it was generated; NULL: its rows */
     const int32_t *reach;
+    const int32_t *types; /* [rows] below token_types; NULL: all are 0 */
+    bool inner;           /* of a chunk that is not the first, which reads no types */
 };
-/* Writes their turns, places and runs, where these are inputs. */
+/* Writes their turns, places, runs and types, where these are inputs. */
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            const struct lf_decoder_docs *docs, lf_err *err);
 /* Writes what mask = prefix lets each document look at, and where rope2d counts from; of other

@@ -275,15 +275,18 @@ static lf_val gate_heads(struct lf_dec_build *b, lf_val a, lf_val gate)
 static lf_val attention(struct lf_dec_build *b, lf_val x, int64_t l)
 {
     const lf_model_config *c = b->c;
+    /* Of a layer that sees both ways without a window nothing is hidden; of one with a window runs
+     * say what is seen behind a token. */
+    const bool both = c->mask == LF_MASK_BOTH, windowed = lf_model_layer_window(c, l) > 0;
     struct lf_attn_opts o = {.heads = (int)c->heads,
                              .groups = (int)lf_model_layer_kv_heads(c, l),
                              .scale = (float)lf_model_layer_attn_scale(c, l),
                              .softcap = (float)c->attn_softcap,
                              .window = (int32_t)(lf_model_layer_window(c, l) -
                                                  lf_model_layer_chunk(c, l)), /* < 0: a chunk */
-                             .causal = true,
+                             .causal = !both || windowed,
                              .prefix = b->prefix,
-                             .runs = b->runs,
+                             .runs = both && !windowed ? LF_NONE : b->runs,
                              .max_doc = b->max_doc};
     if (c->attn_sinks)
         o.sinks = lf_paramf(b->g, "layers.%lld.attn.sinks", (long long)l);
@@ -450,7 +453,8 @@ static lf_val branches(struct lf_dec_build *b, lf_val x, int64_t l)
     const bool post =
         c->block == LF_BLOCK_POST || c->block == LF_BLOCK_OUT; /* norms stand behind */
     if (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) {
-        const lf_val h = post ? x : lf_dec_norm(b, x, "attn_norm", l);
+        const bool bare = post || (l == 0 && !c->first_norm);
+        const lf_val h = bare ? x : lf_dec_norm(b, x, "attn_norm", l);
         x = join(b, x, h, mixer(b, h, l), c->attn_dropout, "attn", l);
         if (c->laurel_rank)
             x = lf_dec_laurel(b, x, h, l);

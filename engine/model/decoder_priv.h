@@ -50,6 +50,12 @@ static inline bool lf_dec_two_tables(const lf_decoder *d)
     return lf_decoder_switch(d) > 0;
 }
 
+/* Do tokens see some of what follows them, but not all? Then the input runs says what. */
+static inline bool lf_dec_looks_ahead(const lf_model_config *c)
+{
+    return c->mask == LF_MASK_IMAGE_BLOCKS || (c->mask == LF_MASK_BOTH && c->sliding_window > 0);
+}
+
 /* The state of the builder of one graph. */
 struct lf_dec_build {
     const lf_decoder *d;
@@ -62,7 +68,7 @@ struct lf_dec_build {
     bool differentiated;           /* gradients come from the next chunk and go to the one before */
     int64_t more; /* heads of mtp_layers that the model has in this graph and in other chunks */
     lf_val load;  /* sums of the load of experts over the layers so far, in training */
-    lf_val tokens, positions, samples, offsets;
+    lf_val tokens, positions, types, samples, offsets;
     lf_val alibi;
     const struct lf_decoder_media *media; /* NULL: no pictures */
     lf_val deep[LF_MODEL_MAX_TAPS];       /* what joins the stream behind the first layers */

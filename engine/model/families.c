@@ -576,6 +576,40 @@ static const char *const falcon_h1[] = {LLAMA,
                                         "tied_head=no",
                                         NULL};
 
+/* ---- encoders of texts ---- */
+#define ENCODER                                                                                    \
+    "norm=layer", "norm_bias=yes", "norm_eps=1e-12", "mask=both", "block=post", "embed_norm=yes",  \
+        "final_norm=no", "position=learned", "activation=gelu", "mlp=plain", "qkv_bias=yes",       \
+        "out_bias=yes", "mlp_bias=yes", "tied_head=yes", "head_bias=yes", "head_transform=yes",    \
+        "head_transform_bias=yes", "init=normal", "init_std=0.02"
+static const char *const bert[] = {ENCODER, "token_types=2", NULL};
+static const char *const roberta[] = {ENCODER, "norm_eps=1e-5", "token_types=1",
+                                      "position_offset=2", NULL};
+static const char *const distilbert[] = {ENCODER, NULL};
+/* Two layers with a window of 64 tokens of either side behind one without. */
+static const char *const modernbert[] = {"norm=layer",
+                                         "norm_bias=no",
+                                         "norm_eps=1e-5",
+                                         "mask=both",
+                                         "embed_norm=yes",
+                                         "first_norm=no",
+                                         "position=rope",
+                                         "rope_theta=160000",
+                                         "rope_local_theta=10000",
+                                         "layer_mixers=fww*",
+                                         "sliding_window=65",
+                                         "activation=gelu",
+                                         "mlp=glu",
+                                         "qkv_bias=no",
+                                         "out_bias=no",
+                                         "mlp_bias=no",
+                                         "tied_head=yes",
+                                         "head_bias=yes",
+                                         "head_transform=yes",
+                                         "init=residual_scaled",
+                                         "init_std=0.02",
+                                         NULL};
+
 const struct lf_model_family lf_model_families[] = {
     {"gpt2", gpt2},
     {"gpt3", gpt2},
@@ -686,5 +720,11 @@ const struct lf_model_family lf_model_families[] = {
     {"granite-hybrid", granite_hybrid},
     {"nemotron-h", nemotron_h},
     {"falcon-h1", falcon_h1},
+    {"bert", bert},
+    {"roberta", roberta},
+    {"xlm-roberta", roberta},
+    {"camembert", roberta},
+    {"distilbert", distilbert},
+    {"modernbert", modernbert},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

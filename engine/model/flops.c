@@ -13,8 +13,8 @@
 /* Where a tensor stands: its layer, -1 below the layers, the number of layers behind them. */
 static int64_t place_of(const lf_model_config *c, const char *name)
 {
-    static const char *const behind[] = {"final_norm.", "head.", "score.", "embed_out.",
-                                         "altup.out."};
+    static const char *const behind[] = {"final_norm.", "head.",      "head_in.",  "head_norm.",
+                                         "score.",      "embed_out.", "altup.out."};
     if (strncmp(name, "layers.", 7) == 0)
         return strtoll(name + 7, NULL, 10);
     for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
@@ -37,6 +37,7 @@ static double multiplying(const lf_model_config *c, const struct lf_param_desc *
     for (int k = 0; k < d->ndim; k++)
         n *= (double)d->dims[k];
     if (d->ndim < 2 || lf_weights_is_sight(d->name) || strcmp(d->name, "pos_embed.weight") == 0 ||
+        strcmp(d->name, "type_embed.weight") == 0 ||
         strcmp(d->name, "per_layer.embed.weight") == 0 || lf_str_has_suffix(d->name, ".bias") ||
         (is_table(d->name) && !tied))
         return 0;

@@ -518,7 +518,8 @@ static void add_layer(struct table *t, int64_t l)
     const bool sandwich = t->c->block == LF_BLOCK_SANDWICH;
     const char mixer = lf_model_layer_mixer(t->c, l), mlp = lf_model_layer_mlp(t->c, l);
     if (mixer != LF_MIXER_NONE) {
-        add_layer_norm(t, l, "attn_norm");
+        if (l > 0 || t->c->first_norm)
+            add_layer_norm(t, l, "attn_norm");
         if (lf_model_layer_attends(t->c, l) && t->c->kv_lora)
             add_latent(t, l);
         else if (lf_model_layer_attends(t->c, l))
@@ -573,6 +574,12 @@ static void add_score(struct table *t)
 static void add_head(struct table *t)
 {
     const lf_model_config *c = t->c;
+    if (c->head_transform) {
+        add(t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->hidden), "head_in.weight");
+        if (c->head_transform_bias)
+            add(t, NULL, BIAS, WHOLE, vector(c->hidden), "head_in.bias");
+        add_norm(t, "head_norm");
+    }
     if (!c->tied_head)
         add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "head.weight");
     if (c->head_bias)
@@ -617,6 +624,8 @@ static void add_bottom(struct table *t, const struct held *h)
     if (c->position == LF_POS_LEARNED && h->first)
         add(t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, c->hidden),
             "pos_embed.weight");
+    if (c->token_types && h->first)
+        add(t, NULL, MATRIX, WHOLE, matrix(c->token_types, c->hidden), "type_embed.weight");
     if (c->embed_norm && h->first)
         add_norm(t, "embed_norm");
     if (c->per_layer_dim && h->first) {

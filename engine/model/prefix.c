@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a token turns by where its position does not say it, and what it sees beside its past:
- * prefixes of documents and the two positions that count from them; blocks of pictures; the table
- * of longrope that a document's length chooses. */
+ * prefixes of documents and the two positions that count from them; blocks of pictures and windows
+ * of both sides; which text of a pair it is of; the table of longrope that a document's length
+ * chooses. */
 #include <stdlib.h>
 
 #include "engine/base/mem.h"
@@ -65,7 +66,7 @@ int lf_decoder_write_prefixes(const lf_decoder *d, lf_exec *ex, int chain,
     return rc != 0 ? rc : lf_exec_write(ex, chain, docs->slot, "blocks", blocks, bytes, err);
 }
 
-/* ---- blocks of pictures ---- */
+/* ---- what is seen behind a token: blocks of pictures, windows of both sides ---- */
 
 void lf_decoder_runs(const int32_t *tokens, const int32_t *positions, int64_t rows, int64_t image,
                      int32_t *runs)
@@ -81,8 +82,9 @@ void lf_decoder_runs(const int32_t *tokens, const int32_t *positions, int64_t ro
     }
 }
 
-/* Of text alone: every token for itself. */
-static int write_runs(lf_exec *ex, int chain, const struct lf_decoder_docs *docs, lf_err *err)
+/* Of text alone: `window` tokens of either side, the token itself among both. */
+static int write_runs(lf_exec *ex, int chain, const struct lf_decoder_docs *docs, int64_t window,
+                      lf_err *err)
 {
     const int32_t *cu = docs->cu_seqlens;
     int32_t *runs =
@@ -91,8 +93,9 @@ static int write_runs(lf_exec *ex, int chain, const struct lf_decoder_docs *docs
         return LF_ENOMEM;
     for (int64_t k = 0; k < docs->n; k++)
         for (int32_t r = cu[k]; r < cu[k + 1]; r++) {
-            runs[2 * r] = r - cu[k];
-            runs[2 * r + 1] = r - cu[k] + 1;
+            const int64_t at = r - cu[k], length = cu[k + 1] - cu[k];
+            runs[2 * r] = (int32_t)(at < window ? 0 : at - window + 1);
+            runs[2 * r + 1] = (int32_t)(length - at < window ? length : at + window);
         }
     const int rc = lf_exec_write(ex, chain, docs->slot, "runs", runs,
                                  (size_t)docs->rows * 2 * sizeof *runs, err);
@@ -149,12 +152,28 @@ static int write_table_rows(const lf_decoder *d, lf_exec *ex, int chain,
     return rc;
 }
 
+/* Of which text of a pair a token is; where nobody says it, of the first. */
+static int write_types(lf_exec *ex, int chain, const struct lf_decoder_docs *docs, lf_err *err)
+{
+    const size_t bytes = (size_t)docs->rows * sizeof(int32_t);
+    if (docs->types)
+        return lf_exec_write(ex, chain, docs->slot, "types", docs->types, bytes, err);
+    int32_t *zeros = lf_calloc((size_t)docs->rows, sizeof *zeros, err);
+    const int rc =
+        zeros ? lf_exec_write(ex, chain, docs->slot, "types", zeros, bytes, err) : LF_ENOMEM;
+    free(zeros);
+    return rc;
+}
+
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            const struct lf_decoder_docs *docs, lf_err *err)
 {
+    const bool both = d->c.mask == LF_MASK_BOTH;
     int rc = 0;
-    if (d->c.mask == LF_MASK_IMAGE_BLOCKS && !docs->pictures)
-        rc = write_runs(ex, chain, docs, err);
+    if (lf_dec_looks_ahead(&d->c) && !docs->pictures)
+        rc = write_runs(ex, chain, docs, both ? d->c.sliding_window : 1, err);
+    if (rc == 0 && d->c.token_types && !docs->inner)
+        rc = write_types(ex, chain, docs, err);
     if (rc == 0 && lf_dec_two_tables(d))
         return write_table_rows(d, ex, chain, docs, err);
     return rc == 0 && d->c.rope_sections.n && !docs->pictures ? write_places(ex, chain, docs, err)

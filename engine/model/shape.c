@@ -162,10 +162,12 @@ bool lf_model_list_has(const lf_model_list *l, int64_t x)
     return false;
 }
 
-/* Scalars of the matrix behind the trunk. */
+/* Scalars of the matrices behind the trunk. */
 static int64_t head_params(const lf_model_config *c)
 {
-    return lf_model_embed_width(c) * (c->output == LF_OUTPUT_SCORE ? 1 : c->vocab);
+    return c->output == LF_OUTPUT_SCORE ? lf_model_embed_width(c)
+                                        : lf_model_embed_width(c) * c->vocab +
+                                              (c->head_transform ? c->hidden * c->hidden : 0);
 }
 
 int64_t lf_model_layer_value_dim(const lf_model_config *c, int64_t layer)
@@ -355,8 +357,13 @@ int64_t lf_model_param_count(const lf_model_config *c)
         n += c->vocab * lf_model_embed_width(c);
     if (c->position == LF_POS_LEARNED)
         n += (c->max_positions + c->position_offset) * c->hidden;
+    n += c->token_types * c->hidden;
     if (c->embed_norm)
         n += norm;
+    if (!c->first_norm)
+        n -= norm;
+    if (c->head_transform && !score)
+        n += norm + (c->head_transform_bias ? c->hidden : 0);
     if (c->per_layer_dim)
         n += c->per_layer_dim *
              (c->layers * (c->per_layer_vocab ? c->per_layer_vocab : c->vocab) + 1);
@@ -370,6 +377,8 @@ static double layer_keys(const lf_model_config *c, double t, bool causal, int64_
 {
     const double w = (double)lf_model_layer_window(c, l),
                  chunk = (double)lf_model_layer_chunk(c, l);
+    if (c->mask == LF_MASK_BOTH)
+        return w > 0 && 2 * w - 1 < t ? 2 * w - 1 : t;
     if (!causal)
         return t;
     if (chunk > 0 && chunk < t)

@@ -76,7 +76,8 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
                                          .cu_seqlens = b->cu_seqlens,
                                          .n = t->m.n_docs,
                                          .rows = t->m.rows,
-                                         .pictures = in->sight != NULL};
+                                         .pictures = in->sight != NULL,
+                                         .inner = !in->part->first};
     if (rc == 0)
         rc = lf_decoder_write_turns(t->m.dec, ex, chain, &docs, err);
     if (rc == 0)

@@ -78,6 +78,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/baichuan2-13b \
   tests/golden/families/baichuan2-7b \
   tests/golden/families/bamba \
+  tests/golden/families/bert \
   tests/golden/families/bloom \
   tests/golden/families/chatglm-6b \
   tests/golden/families/chatglm3 \
@@ -86,6 +87,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/deepseek-moe \
   tests/golden/families/deepseek-v2 \
   tests/golden/families/deepseek-v3 \
+  tests/golden/families/distilbert \
   tests/golden/families/dots1 \
   tests/golden/families/ernie4.5 \
   tests/golden/families/ernie4.5-moe \
@@ -115,6 +117,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/iquestcoder \
   tests/golden/families/cwm \
   tests/golden/families/vaultgemma \
+  tests/golden/families/xlm-roberta \
   tests/golden/families/llama4 \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-j-tied \
@@ -150,6 +153,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/ministral3 \
   tests/golden/families/mistral \
   tests/golden/families/mixtral \
+  tests/golden/families/modernbert \
   tests/golden/families/nemotron \
   tests/golden/families/nemotron-h \
   tests/golden/families/nemotron-h-latent \
@@ -178,6 +182,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/qwen3-next \
   tests/golden/families/qwen3.5 \
   tests/golden/families/qwen3.5-moe \
+  tests/golden/families/roberta \
   tests/golden/families/seed-oss \
   tests/golden/families/smollm3 \
   tests/golden/families/solar-open \

@@ -20,8 +20,10 @@ struct attn_case {
     double drop;
     bool open;          /* with prefixes */
     int32_t prefix[12]; /* of each document */
-    int32_t runs[12];   /* pairs of rows of the call: the first, the one behind the last; 0 ends */
-    int64_t d_value;    /* channels of a value; 0: d */
+    /* pairs of rows of the call: the first, the one behind the last; 0 ends. {-1, 1}: the window is
+     * of both sides */
+    int32_t runs[12];
+    int64_t d_value; /* channels of a value; 0: d */
     bool sinks;
 };
 OP_FN int64_t attn_ref_e(const struct attn_case *c)
@@ -543,6 +545,13 @@ OP_FN void attn_ref_run(const struct attn_case *c, int64_t n, int64_t i, int32_t
     const int32_t first = c->cu[n], row = first + (int32_t)i;
     run[0] = (int32_t)i;
     run[1] = (int32_t)i + 1;
+    if (c->runs[0] < 0) {
+        const int32_t length = c->cu[n + 1] - first, past = (int32_t)i - c->window + 1,
+                      behind = (int32_t)i + c->window;
+        run[0] = past > 0 ? past : 0;
+        run[1] = behind < length ? behind : length;
+        return;
+    }
     for (int k = 0; k < 12 && c->runs[k + 1] > 0; k += 2)
         if (c->runs[k] <= row && row < c->runs[k + 1]) {
             run[0] = c->runs[k] - first;
@@ -630,6 +639,8 @@ OP_FN double attn_ref_scale(const struct attn_case *c)
 OP_FN bool attn_ref_visible(const struct attn_case *c, int64_t n, int64_t i, int64_t j)
 {
     int32_t run[2];
+    if (c->runs[0] < 0)
+        return (i < j ? j - i : i - j) < c->window;
     attn_ref_run(c, n, i, run);
     const bool same_prefix = c->open && i < c->prefix[n] && j < c->prefix[n],
                same_run = j >= run[0] && j < run[1];

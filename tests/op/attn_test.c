@@ -132,6 +132,33 @@ static void every_random(void)
     }
 }
 
+/* Windows of both sides, which runs that overlap say: within a tile, wider than one, wider than a
+ * document, of the row alone. */
+static void every_both(void)
+{
+    static const int32_t windows[] = {5, 37, 100, 1};
+    for (int n = 0; n < 4; n++) {
+        const struct attn_case c = {.name = "window of both sides",
+                                    .rows = 210,
+                                    .heads = 2,
+                                    .groups = 1 + n % 2,
+                                    .d = 18,
+                                    .n_docs = 3,
+                                    .cu = {0, 150, 151, 207},
+                                    .causal = true,
+                                    .window = windows[n],
+                                    .runs = {-1, 1}};
+        const int type = n % 2 ? LF_BF16 : LF_F32;
+        struct data t = data_make(&c, type);
+        for (int i = 0; i < OP_BACKENDS; i++)
+            if (op_kernels(i)) {
+                TAP(2 + MOST_THREADS, test_forward(op_kernels(i), &c, type, &t));
+                TAP(3 + MOST_THREADS, test_backward(op_kernels(i), &c, type, &t));
+            }
+        data_free(&t);
+    }
+}
+
 /* d(sum go * o) / d(x[i]) of the reference by central differences. */
 static double numeric(const struct attn_case *c, const struct data *t, double *x, int64_t i)
 {
@@ -464,6 +491,7 @@ int main(void)
             data_free(&t);
         }
     every_random();
+    every_both();
 #ifndef OP_CUDA
     every_latent();
 #endif

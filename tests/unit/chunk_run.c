@@ -50,7 +50,8 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
     const int32_t *cu = g->w->few ? few_docs : all_docs;
     const uint32_t batch = (uint32_t)m;
     int32_t tokens[RIG_ROWS], positions[RIG_ROWS], targets[RIG_ROWS], offsets[RIG_ROWS],
-        turns[RIG_ROWS], blocks[RIG_ROWS], prefix[RIG_DOCS] = {0};
+        turns[RIG_ROWS], blocks[RIG_ROWS], types[RIG_ROWS], runs[RIG_ROWS][2] = {{0}},
+                                                            prefix[RIG_DOCS] = {0};
     int64_t samples[RIG_ROWS];
     for (int r = 0; r < RIG_ROWS; r++) {
         const uint64_t at = (uint64_t)(m * RIG_ROWS + r);
@@ -64,6 +65,12 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
         positions[r] = r < cu[RIG_DOCS] ? r - cu[d] : 0;
         offsets[r] = r;
         samples[r] = (int64_t)batch * 100 + d;
+        types[r] = lf_decoder_config(p->on->d)->token_types > 1 && positions[r] > 4;
+        for (int k = 0; k < 2 && r < cu[RIG_DOCS]; k++) { /* windows of both sides */
+            const int w = (int)lf_decoder_config(p->on->d)->sliding_window, n = cu[d + 1] - cu[d],
+                      end = k ? positions[r] + w : positions[r] - w + 1;
+            runs[r][k] = end < 0 ? 0 : end < n ? end : n;
+        }
         turns[r] = lf_decoder_table_row(p->on->d, positions[r], cu[d + 1] - cu[d] > 16);
     }
     for (int e = 0; e < RIG_ROWS * 32; e++)
@@ -81,6 +88,8 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
     feed(p, slot, "prefix", prefix, sizeof prefix);
     feed(p, slot, "offsets", offsets, sizeof offsets);
     feed(p, slot, "samples", samples, sizeof samples);
+    feed(p, slot, "types", types, sizeof types);
+    feed(p, slot, "runs", runs, sizeof runs);
     feed(p, slot, "turns", turns, sizeof turns);
     feed(p, slot, "blocks", blocks, sizeof blocks);
     feed(p, slot, "noise", noise, sizeof noise);

@@ -166,6 +166,15 @@ static const struct {
     {"granite4-h-tiny", 6939037248},
     {"nemotron3-nano-30b", 31577940288},
     {"falcon-h1-0.5b", 521411104},
+    {"bert-base", 109514298},
+    {"bert-large", 335174458},
+    {"roberta-base", 124697433},
+    {"roberta-large", 355412057},
+    {"xlm-roberta-base", 278295186},
+    {"xlm-roberta-large", 560142482},
+    {"distilbert-base", 66985530},
+    {"modernbert-base", 149655232},
+    {"modernbert-large", 395881664},
     {"tiny-moe", 307152},
     {"tiny-gpt2", 149248},
     {"tiny-llama", 164160},
@@ -378,6 +387,24 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "position = alibi\nrope_theta = 5\n",
          "position is not rope (m.ini:9:12)"},
         {"[model]\nfamily = llama\n" TINY "position_offset = 2\n", "belongs to position = learned"},
+        {"[model]\nfamily = llama\n" TINY "mask = both\noutput = score\n",
+         "m.ini:10:10: [model] output: does not go with mask = both"},
+        {"[model]\nfamily = llama\n" TINY "mask = both\nposition = alibi\n",
+         "position: does not go with mask = both"},
+        {"[model]\nfamily = llama\n" TINY "mask = both\nattn_chunk = 8\nlayer_mixers = h*\n",
+         "attn_chunk: does not go with mask = both"},
+        {"[model]\nfamily = llama\n" TINY "mask = both\nmtp_layers = 1\n",
+         "mask: does not go with mtp_layers = 1"},
+        {"[model]\nfamily = llama\n" TINY "token_types = 2\n",
+         "m.ini:9:15: [model] token_types: the two texts of a pair"},
+        {"[model]\nfamily = llama\n" TINY "mask = both\ntoken_types = 2\nembed_dim = 8\n",
+         "token_types: their rows are as wide as the stream"},
+        {"[model]\nfamily = llama\n" TINY "first_norm = no\nblock = post\n",
+         "first_norm: is of block = pre"},
+        {"[model]\nfamily = llama\n" TINY "head_transform_bias = yes\n",
+         "head_transform_bias: means nothing without head_transform"},
+        {"[model]\nfamily = llama\n" TINY "head_transform = yes\nembed_dim = 8\n",
+         "head_transform: does not go with embed_dim"},
         {"[model]\nfamily = llama\n" TINY "norm_offset = 0.5\n", "neither 0 nor 1"},
         {"[model]\nfamily = llama\npreset = x\n" TINY, "family and preset together"},
         {"[model]\nfamily = llama\n" TINY "block = both\n",
@@ -668,6 +695,13 @@ static void test_flops(void)
     double base = 6.0 * (double)lf_model_matmul_params(&c);
     tap_f64(lf_model_train_flops_per_token(&c, 64, true) - base, 12.0 * 64 * (32 + 16 - 2), 1e-6,
             "windowed attention");
+    tap_rc(load(&c,
+                "[model]\nfamily = qwen2\n" TINY "sliding_window = 16\nlayer_mixers = f,w*\n"
+                "mask = both\n",
+                &err),
+           0, &err, NULL, "the same of both sides");
+    tap_f64(lf_model_train_flops_per_token(&c, 64, true) - base, 12.0 * 64 * (64 + 31), 1e-6,
+            "all keys, and those of a window of both sides");
 }
 
 /* The text that a pattern has in a finished model of so many layers. */
@@ -814,10 +848,10 @@ int main(void)
     TAP(5, test_heads());
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(457, test_published());
-    TAP(270, test_errors());
+    TAP(484, test_published());
+    TAP(288, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
-    TAP(9, test_flops());
+    TAP(11, test_flops());
     return tap_done();
 }

@@ -4,6 +4,7 @@ with sizes as small as its switches allow. name -> dict; keys that start with "_
 
     _oracle   module with the reference (else transformers)         _prefix  prompt lengths [B]
     _published  parts of names: as transformers saves them -> as they are published
+    _types    where the second text of each row begins [B]
     _saved    config.json is what transformers writes of it
     _T        tokens of a sequence (default 24)                     _seed    else from the name. Families with experts name one with which rounding to bf16 leaves
              every token with its experts: one token elsewhere is a larger error than all rounding
@@ -469,3 +470,26 @@ FALCON_H1 = dict(MAMBA, num_hidden_layers=2, attn_layer_indices=None, attention_
                  ssm_out_multiplier=0.7, rope_theta=1000.0, rope_scaling=None)
 family("falcon-h1", _seed=1, **llama_like("falcon_h1", "FalconH1ForCausalLM", **FALCON_H1))
 family("falcon-h1-norm", _seed=1, **llama_like("falcon_h1", "FalconH1ForCausalLM", **dict(FALCON_H1, mamba_rms_norm=True)))
+
+# ---- encoders of texts ----
+BERT = dict(attention_probs_dropout_prob=0.1, hidden_act="gelu", hidden_dropout_prob=0.1, hidden_size=12, initializer_range=0.02,
+            intermediate_size=F, max_position_embeddings=P, num_attention_heads=2, num_hidden_layers=L, type_vocab_size=2, vocab_size=V)
+family("bert", _types=[9, 15], **dict(BERT, architectures=["BertForMaskedLM"], model_type="bert", gradient_checkpointing=False,
+                                      layer_norm_eps=1e-6, pad_token_id=0, position_embedding_type="absolute", use_cache=True))
+ROBERTA = dict(BERT, bos_token_id=0, eos_token_id=2, layer_norm_eps=1e-5, max_position_embeddings=P + 2, pad_token_id=1, type_vocab_size=1)
+family("roberta", **dict(ROBERTA, architectures=["RobertaForMaskedLM"], model_type="roberta"))
+# transformers 5.23 keeps the other name of the tied table
+family("xlm-roberta", _types=[5, 20], _published={"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight"}, **dict(ROBERTA, architectures=["XLMRobertaForMaskedLM"], model_type="xlm-roberta", output_past=True,
+                                             max_position_embeddings=P + 4, pad_token_id=3, position_embedding_type="absolute",
+                                             type_vocab_size=2, use_cache=True))
+family("distilbert", activation="gelu", architectures=["DistilBertForMaskedLM"], attention_dropout=0.1, dim=12, dropout=0.1, hidden_dim=F,
+       initializer_range=0.02, max_position_embeddings=P, model_type="distilbert", n_heads=2, n_layers=L, pad_token_id=0, qa_dropout=0.1,
+       seq_classif_dropout=0.2, sinusoidal_pos_embds=False, tie_weights_=True, vocab_size=V)
+family("modernbert", architectures=["ModernBertForMaskedLM"], attention_bias=False, attention_dropout=0.0, bos_token_id=2,
+       classifier_activation="gelu", classifier_bias=False, classifier_dropout=0.0, classifier_pooling="mean", cls_token_id=2, decoder_bias=True,
+       deterministic_flash_attn=False, embedding_dropout=0.0, eos_token_id=3, global_attn_every_n_layers=3, global_rope_theta=160.0,
+       gradient_checkpointing=False, hidden_activation="gelu", hidden_size=12, initializer_cutoff_factor=2.0, initializer_range=0.02,
+       intermediate_size=10, layer_norm_eps=1e-5, local_attention=6, local_rope_theta=10.0, max_position_embeddings=P, mlp_bias=False,
+       mlp_dropout=0.0, model_type="modernbert", norm_bias=False, norm_eps=1e-5, num_attention_heads=2, num_hidden_layers=4, pad_token_id=1,
+       position_embedding_type="absolute", reference_compile=True, sep_token_id=3, sparse_pred_ignore_index=-100, sparse_prediction=False,
+       vocab_size=V)

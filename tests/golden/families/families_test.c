@@ -70,6 +70,32 @@ static void test_forward(const family *f, struct measured *m)
            m->bf16);
 }
 
+/* Tokens of documents that see both ways: another one at position p changes logits on both sides of
+ * it, and no bit of the other document. */
+static void test_both(const family *f)
+{
+    rig r;
+    size_t n = (size_t)(f->rows * f->vocab), doc = (size_t)(f->length * f->vocab),
+           p = (size_t)(f->length / 2), row = (size_t)f->vocab;
+    float *a = need(calloc(n, 4)), *b = need(calloc(n, 4));
+    int32_t *tok = need(calloc((size_t)f->rows, 4));
+    open_or_bail(&r, f, LF_F32, LF_FAST, false);
+    rig_logits(&r, f, NULL, a);
+    memcpy(tok, f->tokens, (size_t)f->rows * 4);
+    tok[p] = (tok[p] + 17) % (int32_t)f->vocab;
+    rig_logits(&r, f, tok, b);
+    bool before = memcmp(a + (p - 1) * row, b + (p - 1) * row, row * 4) != 0,
+         after = memcmp(a + (p + 1) * row, b + (p + 1) * row, row * 4) != 0,
+         other = memcmp(a + doc, b + doc, (n - doc) * 4) == 0;
+    tap_ok(before && after && other,
+           "%s: a changed token changes logits before and behind it, and none of another document",
+           f->name);
+    rig_close(&r);
+    free(a);
+    free(b);
+    free(tok);
+}
+
 /* No token sees the future: other tokens behind position p leave the bits of every logit of the
  * document up to p alone, and those behind move. A prefix sees itself, so p begins at its end. */
 static void test_causal(const family *f)
@@ -409,7 +435,10 @@ static void test_family(const char *name)
     struct measured m = {0};
     family *f = family_open(name);
     test_forward(f, &m);
-    test_causal(f);
+    if (f->config.mask == LF_MASK_BOTH)
+        test_both(f);
+    else
+        test_causal(f);
     test_training(f, &m);
     test_training_bf16(f);
 #ifndef FAMILY_CUDA

@@ -130,6 +130,11 @@ const char *const family_names[] = {"gpt2",
                                     "nemotron-h-latent",
                                     "falcon-h1",
                                     "falcon-h1-norm",
+                                    "bert",
+                                    "roberta",
+                                    "xlm-roberta",
+                                    "distilbert",
+                                    "modernbert",
                                     NULL};
 
 static void *need(void *p)
@@ -193,6 +198,13 @@ static void read_documents(family *f, const lf_st *s)
     for (int64_t d = 0; d <= f->docs; d++)
         f->cu_seqlens[d] = (int32_t)(d * f->length);
     free(ids);
+    if ((e = lf_st_find(s, "token_type_ids"))) {
+        ids = read_i64(s, e);
+        f->types = need(calloc((size_t)f->rows, 4));
+        for (int64_t i = 0; i < f->rows; i++)
+            f->types[i] = (int32_t)ids[i];
+        free(ids);
+    }
     if (!(e = lf_st_find(s, "prefix")))
         return;
     ids = read_i64(s, e);
@@ -339,6 +351,7 @@ void family_close(family *f)
     free(f->prefix);
     free(f->turns);
     free(f->blocks);
+    free(f->types);
     free(f->logits);
     free(f->name);
     free(f->dir);

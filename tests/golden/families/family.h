@@ -32,6 +32,7 @@ typedef struct family {
     /* [docs + 1], [docs]; prefix NULL where the family has none; then */
     int32_t *cu_seqlens, *prefix;
     int32_t *turns, *blocks; /* [rows]: the two positions (oracle_chatglm6b.py) */
+    int32_t *types;          /* [rows]: which text of a pair; NULL: all are of the first */
     double *logits;          /* [rows, vocab] */
     double loss, losses[FAMILY_STEPS], norms[FAMILY_STEPS], bf16_rms;
     lf_model_config config; /* as imported, with nothing random and no auxiliary loss */

@@ -87,7 +87,8 @@ static void feed(const rig *r, int chain, const family *f, const int32_t *tokens
     lf_err err = LF_ERR_INIT;
     if (lf_decoder_write_turns(
             r->dec, r->ex, chain,
-            &(struct lf_decoder_docs){.cu_seqlens = f->cu_seqlens, .n = f->docs, .rows = f->rows},
+            &(struct lf_decoder_docs){
+                .cu_seqlens = f->cu_seqlens, .n = f->docs, .rows = f->rows, .types = f->types},
             &err))
         tap_bail("turns: %s", err.text);
     if (lf_decoder_config(r->dec)->mask == LF_MASK_PREFIX)

@@ -20,7 +20,7 @@ VERSION = "5.23.0"
 HERE = os.path.dirname(os.path.abspath(__file__))
 MAPS = (("causal", modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
         ("image", modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES))
-SAME = {"smolvlm": "idefics3"}
+SAME = {"smolvlm": "idefics3", "camembert": "roberta"}
 
 
 def golden_types():

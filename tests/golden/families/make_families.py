@@ -7,7 +7,7 @@
 A development tool (torch, transformers, safetensors, numpy); the build, the program and `make check` never need it.
 
     config.json, model.safetensors   a tiny model as its family publishes it, f32
-    expected.safetensors             input_ids i64 [B, T]; prefix i64 [B] where the family has one; logits f64 [B, T, V]; loss f64 [1],
+    expected.safetensors             input_ids i64 [B, T]; prefix i64 [B] where the family has one, token_type_ids i64 [B, T]; logits f64 [B, T, V]; loss f64 [1],
                                      the mean over B (T - 1) next tokens; grad.<name> f32, its gradients; train.loss, train.norm f64 [10]:
                                      loss and gradient norm before each of ten AdamW steps with the settings of ADAM below
         metadata                     format lf-expected-1, family, source, bf16_rms (the reference's own bf16 run against f64, rms
@@ -76,6 +76,7 @@ class Reference:
         self.name, self.c = name, dict(FAMILIES[name])
         self.oracle, self.prefix, self.T = self.c.pop("_oracle", None), self.c.pop("_prefix", None), self.c.pop("_T", T)
         self.saved = self.c.pop("_saved", False)
+        self.types = self.c.pop("_types", None)
         self.published = self.c.pop("_published", {})
         self.seed = self.c.pop("_seed", zlib.crc32(name.encode()) % 10000)
         self.dir = os.path.join(HERE, name)
@@ -109,7 +110,8 @@ class Reference:
             m = self.cls(json.load(open(os.path.join(folder, "config.json")))).eval()
             m.load_state_dict(load_file(os.path.join(folder, "model.safetensors")))
             return m.to(dtype)
-        auto = tf.AutoModelForCausalLM if type(self.config()) in tf.MODEL_FOR_CAUSAL_LM_MAPPING else self.cls
+        masked = self.cls.__name__.endswith("ForMaskedLM")
+        auto = tf.AutoModelForMaskedLM if masked else tf.AutoModelForCausalLM if type(self.config()) in tf.MODEL_FOR_CAUSAL_LM_MAPPING else self.cls
         return auto.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
 
     def tensors(self, model, state):
@@ -126,10 +128,16 @@ class Reference:
     def run(self, model, ids):
         if self.oracle:
             logits = model(ids, torch.tensor(self.prefix) if self.prefix else None)
+        elif self.cls.__name__.endswith("ForMaskedLM"):  # of next tokens too, as a function of the same logits
+            logits = model(input_ids=ids, **({"token_type_ids": self.token_types()} if self.types else {})).logits
         else:
             logits = model(input_ids=ids, use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).double(), ids[:, 1:].flatten())
         return logits, loss
+
+    def token_types(self):
+        """The second text of each row begins at one of _types."""
+        return torch.tensor([[int(t >= first) for t in range(self.T)] for first in self.types])
 
     def tokens(self):
         """No padding token: PyTorch's embedding gives it no gradient."""
@@ -175,7 +183,7 @@ def heat(model, seed):
             else:
                 fan_in = shape[-2] if kind in ("Conv1D", "GptOssExperts", "Llama4TextExperts") else shape[-1]
                 fused = any(s in name for s in ("query_key_value", "W_pack", "c_attn", "qkv", "Wqkv"))
-                gain = 1.6 if any(s in name for s in ("q_proj", "k_proj")) else 1.4 if fused else 2.0 if any(s in name for s in ("gate.weight", "gate.wg.", "router.")) else 1.1
+                gain = 1.6 if any(s in name for s in ("q_proj", "k_proj", "q_lin", "k_lin", "self.query", "self.key")) else 1.4 if fused else 2.0 if any(s in name for s in ("gate.weight", "gate.wg.", "router.")) else 1.1
                 x = rng.normal(0.0, gain / np.sqrt(fan_in), shape)
             p.copy_(torch.from_numpy(x.astype(np.float32)).to(p.dtype))
 
@@ -229,6 +237,8 @@ def one(name):
            "train.norm": torch.tensor(norms, dtype=torch.float64)}
     if ref.prefix:
         out["prefix"] = torch.tensor(ref.prefix)
+    if ref.types:
+        out["token_type_ids"] = ref.token_types()
     out.update({"grad." + n: g for n, g in grads.items()})
     save_file(out, os.path.join(ref.dir, "expected.safetensors"), metadata={
         "format": "lf-expected-1", "family": name, "source": ref.source, "bf16_rms": "%.6g" % rms16})

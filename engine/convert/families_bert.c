@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Encoders of texts that fill in hidden tokens: BERT, RoBERTa with XLM-R and CamemBERT, which is
+ * BERT with other names and positions, DistilBERT, ModernBERT. */
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "engine/convert/families.h"
+
+#define ENCODER                                                                                    \
+    "norm=layer", "norm_bias=yes", "mask=both", "block=post", "embed_norm=yes", "final_norm=no",   \
+        "position=learned", "mlp=plain", "qkv_bias=yes", "out_bias=yes", "mlp_bias=yes",           \
+        "head_bias=yes", "head_transform=yes", "head_transform_bias=yes"
+
+static const char *const bert_switches[] = {ENCODER, "tied_head=yes", NULL};
+static const char *const roberta_switches[] = {ENCODER, "tied_head=yes", "activation=gelu", NULL};
+static const char *const distilbert_switches[] = {ENCODER, "norm_eps=1e-12", NULL};
+static const char *const modernbert_switches[] = {
+    "norm=layer",    "mask=both",          "embed_norm=yes",
+    "first_norm=no", "position=rope",      "activation=gelu",
+    "mlp=glu",       "head_transform=yes", NULL};
+
+/* Without a tie transformers 5 adds a bias that files do not have apart from the other. is_decoder:
+ * that class sees the past alone. */
+#define BERT_KEYS                                                                                  \
+    {"vocab_size", LF_HF_NUMBER, "vocab", "30522"},                                                \
+        {"hidden_size", LF_HF_NUMBER, "hidden", "768"},                                            \
+        {"num_hidden_layers", LF_HF_NUMBER, "layers", "12"},                                       \
+        {"num_attention_heads", LF_HF_NUMBER, "heads", "12"},                                      \
+        {"intermediate_size", LF_HF_NUMBER, "ffn", "3072"},                                        \
+        {"hidden_dropout_prob", LF_HF_NUMBER, "embed_dropout attn_dropout mlp_dropout", "0.1"},    \
+        {"attention_probs_dropout_prob", LF_HF_NUMBER, "attn_prob_dropout", "0.1"},                \
+        {"type_vocab_size", LF_HF_NUMBER, "token_types", "2"},                                     \
+        {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                   \
+        {"layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-12"},                                     \
+        {"is_decoder", LF_HF_SAME, NULL, "false"},                                                 \
+        {"add_cross_attention", LF_HF_SAME, NULL, "false"},                                        \
+        {"tie_word_embeddings", LF_HF_SAME, NULL, "true"},                                         \
+        {"classifier_dropout", LF_HF_INERT, NULL, NULL}, /* of heads that are not here */          \
+    {                                                                                              \
+        "position_embedding_type", LF_HF_UNREAD, NULL, "\"absolute\""                              \
+    }
+
+static const struct lf_hf_key bert_keys[] = {
+    BERT_KEYS,
+    {"hidden_act", LF_HF_ACT, "activation", "\"gelu\""},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "512"},
+    /* of the head over pairs, in the first files */
+    {"directionality", LF_HF_UNREAD, NULL, "\"bidi\""},
+    {"pooler_fc_size", LF_HF_INERT, NULL, NULL},
+    {"pooler_num_attention_heads", LF_HF_INERT, NULL, NULL},
+    {"pooler_num_fc_layers", LF_HF_INERT, NULL, NULL},
+    {"pooler_size_per_head", LF_HF_INERT, NULL, NULL},
+    {"pooler_type", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+/* The head has gelu whatever hidden_act says. */
+static const struct lf_hf_key roberta_keys[] = {
+    BERT_KEYS,
+    {"hidden_act", LF_HF_SAME, NULL, "\"gelu\""},
+    {0},
+};
+
+#define BERT_LAYER_ROWS(model)                                                                     \
+    {model "embeddings.word_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},                \
+        {model "embeddings.position_embeddings.weight", LF_MAP_COPY, "pos_embed.weight", NULL},    \
+        {model "embeddings.token_type_embeddings.weight", LF_MAP_COPY, "type_embed.weight", NULL}, \
+        {model "embeddings.LayerNorm.{P}", LF_MAP_COPY, "embed_norm.{P}", NULL},                   \
+        {model "embeddings.position_ids", LF_MAP_IGNORED, "the numbers 0, 1, 2 ...", NULL},        \
+        {model "encoder.layer.{L}.attention.self.query.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", \
+         NULL},                                                                                    \
+        {model "encoder.layer.{L}.attention.self.key.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}",   \
+         NULL},                                                                                    \
+        {model "encoder.layer.{L}.attention.self.value.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", \
+         NULL},                                                                                    \
+        {model "encoder.layer.{L}.attention.output.dense.{P}", LF_MAP_COPY,                        \
+         "layers.{L}.attn.o.{P}", NULL},                                                           \
+        {model "encoder.layer.{L}.attention.output.LayerNorm.{P}", LF_MAP_COPY,                    \
+         "layers.{L}.attn_norm.{P}", NULL},                                                        \
+        {model "encoder.layer.{L}.intermediate.dense.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}",   \
+         NULL},                                                                                    \
+        {model "encoder.layer.{L}.output.dense.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}",       \
+         NULL},                                                                                    \
+        {model "encoder.layer.{L}.output.LayerNorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",   \
+         NULL},                                                                                    \
+    {                                                                                              \
+        model "pooler.", LF_MAP_LEFT_OUT, "the pooler, which heads over whole texts read", NULL    \
+    }
+
+static const struct lf_map_row bert_rows[] = {
+    BERT_LAYER_ROWS("bert."),
+    {"cls.predictions.transform.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
+    {"cls.predictions.transform.LayerNorm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
+    {"cls.predictions.bias", LF_MAP_COPY, "head.bias", NULL},
+    {"cls.predictions.decoder.weight", LF_MAP_TIED, "embed.weight", NULL},
+    {"cls.predictions.decoder.bias", LF_MAP_TIED, "head.bias", NULL},
+    {"cls.seq_relationship.", LF_MAP_LEFT_OUT, "the head that says whether texts follow each other",
+     NULL},
+    {0},
+};
+
+static const struct lf_map_row roberta_rows[] = {
+    BERT_LAYER_ROWS("roberta."),
+    {"lm_head.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
+    {"lm_head.layer_norm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
+    {"lm_head.bias", LF_MAP_COPY, "head.bias", NULL},
+    {"lm_head.decoder.weight", LF_MAP_TIED, "embed.weight", NULL},
+    {"lm_head.decoder.bias", LF_MAP_TIED, "head.bias", NULL},
+    {0},
+};
+
+/* The first files call weight and bias of a norm gamma and beta. */
+static void canon_norms(char *out, size_t cap, const char *name)
+{
+    const size_t n = strlen(name);
+    if (lf_str_has_suffix(name, ".LayerNorm.gamma"))
+        snprintf(out, cap, "%.*sweight", (int)(n - strlen("gamma")), name);
+    else if (lf_str_has_suffix(name, ".LayerNorm.beta"))
+        snprintf(out, cap, "%.*sbias", (int)(n - strlen("beta")), name);
+    else
+        snprintf(out, cap, "%s", name);
+}
+
+/* Positions count from behind the row of padding, whose number is its token's. */
+static int read_roberta(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t pad = 1, rows = 512;
+    int rc = lf_hf_get_i64(r, "pad_token_id", &pad, err);
+    rc = rc != 0 ? rc : lf_hf_get_i64(r, "max_position_embeddings", &rows, err);
+    if (rc == 0 && (pad < 0 || pad + 1 >= rows))
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: pad_token_id = %lld: positions count from the number behind it, and "
+                     "max_position_embeddings = %lld",
+                     r->path, (long long)pad, (long long)rows);
+    rc = rc != 0 ? rc
+                 : lf_hf_set_number(r, c, "pad_token_id", "position_offset", (double)pad + 1, err);
+    return rc != 0 ? rc
+                   : lf_hf_set_number(r, c, "max_position_embeddings", "max_positions",
+                                      (double)(rows - pad - 1), err);
+}
+
+static int write_roberta(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->position_offset < 1)
+        return lf_fail(err, LF_EINVAL,
+                       "position_offset = 0: positions count from the number behind a token of "
+                       "padding there");
+    const int bad = json_object_set_new(o, "pad_token_id", json_integer(c->position_offset - 1)) ||
+                    json_object_set_new(o, "max_position_embeddings",
+                                        json_integer(c->max_positions + c->position_offset));
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+const struct lf_hf_family lf_hf_bert = {
+    .name = "bert",
+    .model_type = "bert",
+    .architecture = "BertForMaskedLM",
+    .native = true,
+    .prefix = "bert.",
+    .switches = bert_switches,
+    .keys = bert_keys,
+    .rows = bert_rows,
+    .canon = canon_norms,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+
+#define ROBERTA(id, type, class)                                                                   \
+    {                                                                                              \
+        .name = id, .model_type = type, .architecture = class, .native = true,                     \
+        .prefix = "roberta.", .switches = roberta_switches, .keys = roberta_keys,                  \
+        .rows = roberta_rows, .canon = canon_norms, .read = read_roberta, .write = write_roberta,  \
+        .tol_max = LF_HF_TOL_MAX, .tol_rms = LF_HF_TOL_RMS                                         \
+    }
+const struct lf_hf_family lf_hf_roberta = ROBERTA("roberta", "roberta", "RobertaForMaskedLM");
+const struct lf_hf_family lf_hf_xlm_roberta =
+    ROBERTA("xlm-roberta", "xlm-roberta", "XLMRobertaForMaskedLM");
+const struct lf_hf_family lf_hf_camembert =
+    ROBERTA("camembert", "camembert", "CamembertForMaskedLM");
+
+/* ---- DistilBERT ---- */
+
+static const struct lf_hf_key distilbert_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", "30522"},
+    {"dim|hidden_size", LF_HF_NUMBER, "hidden", "768"},
+    {"n_layers|num_hidden_layers", LF_HF_NUMBER, "layers", "6"},
+    {"n_heads|num_attention_heads", LF_HF_NUMBER, "heads", "12"},
+    {"hidden_dim", LF_HF_NUMBER, "ffn", "3072"},
+    {"activation", LF_HF_ACT, "activation", "\"gelu\""},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "512"},
+    {"dropout", LF_HF_NUMBER, "embed_dropout mlp_dropout", "0.1"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0.1"},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"sinusoidal_pos_embds", LF_HF_SAME, NULL, "false"},
+    {"tie_weights_", LF_HF_UNREAD, NULL, "true"},
+    {"qa_dropout", LF_HF_INERT, NULL, NULL}, /* of heads that are not here */
+    {"seq_classif_dropout", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+#define DISTIL "distilbert.transformer.layer.{L}."
+static const struct lf_map_row distilbert_rows[] = {
+    {"distilbert.embeddings.word_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},
+    {"distilbert.embeddings.position_embeddings.weight", LF_MAP_COPY, "pos_embed.weight", NULL},
+    {"distilbert.embeddings.LayerNorm.{P}", LF_MAP_COPY, "embed_norm.{P}", NULL},
+    {DISTIL "attention.q_lin.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
+    {DISTIL "attention.k_lin.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
+    {DISTIL "attention.v_lin.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
+    {DISTIL "attention.out_lin.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    {DISTIL "sa_layer_norm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
+    {DISTIL "ffn.lin1.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
+    {DISTIL "ffn.lin2.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
+    {DISTIL "output_layer_norm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
+    {"vocab_transform.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
+    {"vocab_layer_norm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
+    {"vocab_projector.bias", LF_MAP_COPY, "head.bias", NULL},
+    {"vocab_projector.weight", LF_MAP_COPY, "head.weight", NULL},
+    {"vocab_projector.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_distilbert = {
+    .name = "distilbert",
+    .model_type = "distilbert",
+    .architecture = "DistilBertForMaskedLM",
+    .native = true,
+    .prefix = "distilbert.",
+    .switches = distilbert_switches,
+    .keys = distilbert_keys,
+    .rows = distilbert_rows,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+
+/* ---- ModernBERT ---- */
+
+/* Dropouts stand where ours do not. */
+static const struct lf_hf_key modernbert_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", "50368"},
+    {"hidden_size", LF_HF_NUMBER, "hidden", "768"},
+    {"num_hidden_layers", LF_HF_NUMBER, "layers", "22"},
+    {"num_attention_heads", LF_HF_NUMBER, "heads", "12"},
+    {"intermediate_size", LF_HF_NUMBER, "ffn", "1152"},
+    {"hidden_activation", LF_HF_SAME, NULL, "\"gelu\""},
+    {"classifier_activation", LF_HF_SAME, NULL, "\"gelu\""}, /* of the transform */
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "8192"},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
+    {"initializer_cutoff_factor", LF_HF_INERT, NULL, NULL},
+    {"norm_eps|layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"norm_bias", LF_HF_BOOL, "norm_bias", "false"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {"mlp_bias", LF_HF_BOOL, "mlp_bias", "false"},
+    {"decoder_bias", LF_HF_BOOL, "head_bias", "true"},
+    {"classifier_bias", LF_HF_BOOL, "head_transform_bias", "false"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"embedding_dropout", LF_HF_NUMBER, "embed_dropout", "0"},
+    {"attention_dropout", LF_HF_SAME, NULL, "0.0"},
+    {"mlp_dropout", LF_HF_SAME, NULL, "0.0"},
+    {"classifier_pooling", LF_HF_INERT, NULL, NULL}, /* of heads that are not here */
+    {"classifier_dropout", LF_HF_INERT, NULL, NULL},
+    {"deterministic_flash_attn", LF_HF_INERT, NULL, NULL}, /* how the same numbers are computed */
+    {"reference_compile", LF_HF_INERT, NULL, NULL},
+    {"repad_logits_with_grad", LF_HF_INERT, NULL, NULL},
+    {"sparse_prediction", LF_HF_INERT, NULL, NULL},
+    {"sparse_pred_ignore_index", LF_HF_INERT, NULL, NULL},
+    {"position_embedding_type", LF_HF_UNREAD, NULL, "\"absolute\""},
+    {"cls_token_id", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static const struct lf_map_row modernbert_rows[] = {
+    {"model.embeddings.tok_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},
+    {"model.embeddings.norm.{P}", LF_MAP_COPY, "embed_norm.{P}", NULL},
+    {"model.layers.{L}.attn_norm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
+    {"model.layers.{L}.attn.Wqkv.{P}", LF_MAP_STACK,
+     "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
+    {"model.layers.{L}.attn.Wo.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    {"model.layers.{L}.mlp_norm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
+    {"model.layers.{L}.mlp.Wi.{P}", LF_MAP_STACK, "layers.{L}.mlp.gate.{P} layers.{L}.mlp.up.{P}",
+     NULL},
+    {"model.layers.{L}.mlp.Wo.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
+    {"model.final_norm.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
+    {"head.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
+    {"head.norm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
+    {"decoder.bias", LF_MAP_COPY, "head.bias", NULL},
+    {"decoder.weight", LF_MAP_COPY, "head.weight", NULL},
+    {"decoder.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
+    {0},
+};
+
+/* The two bases, in files of transformers 5 and of 4. Scaled positions are refused by
+ * lf_hf_read_rope_as where they are not known. */
+static int read_thetas(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    double theta = 160000, local = 10000;
+    json_t *both = lf_hf_take(r, "rope_parameters"), *full, *empty = json_object();
+    int rc = empty ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    rc = rc != 0 ? rc : lf_hf_get_f64(r, "global_rope_theta", &theta, err);
+    rc = rc != 0 ? rc : lf_hf_get_f64(r, "local_rope_theta", &local, err);
+    rc = rc != 0
+             ? rc
+             : lf_hf_read_local_rope(r, json_object_get(both, "sliding_attention"), &local, err);
+    if (rc == 0) {
+        full = json_object_get(both, "full_attention");
+        const struct lf_hf_rope as = {.theta = theta,
+                                      .params = !both                  ? NULL
+                                                : json_is_object(full) ? full
+                                                                       : empty};
+        rc = lf_hf_read_rope_as(r, c, &as, err);
+    }
+    if (rc == 0 && c->sliding_window > 0)
+        rc = lf_hf_set_number(r, c, "local_rope_theta", "rope_local_theta", local, err);
+    json_decref(empty);
+    return rc;
+}
+
+/* Every n-th layer from the first on sees all tokens, the others local_attention / 2 of either
+ * side. */
+static int read_modernbert(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    struct lf_hf_slide by = {.period = 3, .first = true};
+    int64_t local = 128;
+    int rc = lf_hf_get_period(r, "global_attn_every_n_layers", &by.period, err);
+    rc = rc != 0 ? rc : lf_hf_get_i64(r, "local_attention", &local, err);
+    if (rc == 0 && local < 0)
+        rc = lf_fail(err, LF_EFORMAT, "%s: local_attention = %lld", r->path, (long long)local);
+    rc = rc != 0 ? rc : lf_hf_read_layers(r, c, local / 2 + 1, false, &by, err);
+    return rc != 0 ? rc : read_thetas(r, c, err);
+}
+
+static int write_modernbert(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const int64_t window = c->sliding_window > 0 ? c->sliding_window : 65;
+    int rc = lf_hf_write_rope_kinds(c, o, err);
+    rc = rc != 0 ? rc : lf_hf_write_layers(c, o, err);
+    if (rc == 0 && json_object_set_new(o, "local_attention", json_integer(2 * (window - 1))))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    json_object_del(o, "sliding_window");
+    return rc;
+}
+
+const struct lf_hf_family lf_hf_modernbert = {
+    .name = "modernbert",
+    .model_type = "modernbert",
+    .architecture = "ModernBertForMaskedLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = modernbert_switches,
+    .keys = modernbert_keys,
+    .rows = modernbert_rows,
+    .read = read_modernbert,
+    .write = write_modernbert,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
