@@ -10,22 +10,30 @@
 #include "stages/train_opts.h"
 #include "stages/train_samples.h"
 
+enum pretrain_objective { PRETRAIN_NEXT = 0, PRETRAIN_MAE, PRETRAIN_MLM };
+
 struct pretrain {
     lf_arena *arena;
     struct lf_train_config c;
     struct lf_train_given g;
     lf_opt_list ramp; /* the rows of batch_ramp */
     struct lf_train_samples samples;
+    int objective; /* enum pretrain_objective */
     /* with objective = mae */
-    bool mae;
     double mask_ratio;
     bool norm_pix;
     lf_mae_train *restoring;
+    /* with objective = mlm */
+    lf_mlm mlm;
+    int64_t mask_token;
+    lf_opt_list spared; /* the rows of mask_spared */
 };
 
 /* pretrain_mae.c. Options of pictures that are restored; refuses those of text beside them. After
  * the options are filled in. */
 int lf_pretrain_read_mae(struct pretrain *p, const lf_optset *o, lf_err *err);
+/* pretrain_mlm.c. The same of options of tokens that are hidden. */
+int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err);
 /* After the model is read: is it one that the objective trains? */
 int lf_pretrain_check_mae(const struct pretrain *p, lf_err *err);
 

@@ -52,7 +52,7 @@ static int refuse_text(const struct pretrain *p, const lf_optset *o, lf_err *err
 int lf_pretrain_read_mae(struct pretrain *p, const lf_optset *o, lf_err *err)
 {
     struct lf_train_config *c = &p->c;
-    if (!p->mae)
+    if (p->objective != PRETRAIN_MAE)
         return refuse_others(p, o, err);
     int rc = refuse_text(p, o, err);
     if (rc != 0)
@@ -75,12 +75,13 @@ int lf_pretrain_read_mae(struct pretrain *p, const lf_optset *o, lf_err *err)
 int lf_pretrain_check_mae(const struct pretrain *p, lf_err *err)
 {
     const struct lf_train_config *c = &p->c;
-    if (!c->model_given || lf_model_restores(&c->model) == p->mae)
+    const bool mae = p->objective == PRETRAIN_MAE;
+    if (!c->model_given || lf_model_restores(&c->model) == mae)
         return 0;
-    return p->mae ? lf_fail(err, LF_EINVAL,
-                            "objective = mae needs a decoder that restores pictures: describe it "
-                            "with mae.layers, mae.hidden and mae.heads in [model]")
-                  : lf_fail(err, LF_EINVAL,
-                            "[model] mae.layers: an encoder and what restores pictures are "
-                            "trained with objective = mae");
+    return mae ? lf_fail(err, LF_EINVAL,
+                         "objective = mae needs a decoder that restores pictures: describe it "
+                         "with mae.layers, mae.hidden and mae.heads in [model]")
+               : lf_fail(err, LF_EINVAL,
+                         "[model] mae.layers: an encoder and what restores pictures are "
+                         "trained with objective = mae");
 }

@@ -52,7 +52,9 @@ static int add_score(lf_runner *r, lf_err *err)
 {
     struct lf_decoder_rows rows = {
         .rows = r->o.score_rows, .n_docs = r->o.score_docs, .max_doc = r->m.o.max_context};
-    lf_graph *g = lf_decoder_score_graph(r->m.dec, r->m.ps, "score", &rows, err);
+    lf_graph *g = lf_model_need_next(lf_decoder_config(r->m.dec), err)
+                      ? NULL
+                      : lf_decoder_score_graph(r->m.dec, r->m.ps, "score", &rows, err);
     if (!g)
         return LF_EINVAL;
     r->score_chain =
@@ -114,7 +116,8 @@ int lf_runner_description(lf_model_config *out, const char *dir, lf_err *err)
 int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err)
 {
     int rc = lf_runner_description(out, dir, err);
-    if (rc == 0 && (rc = lf_model_need_text(out, err)) != 0)
+    if (rc == 0 &&
+        ((rc = lf_model_need_text(out, err)) != 0 || (rc = lf_model_need_next(out, err)) != 0))
         lf_err_prefix(err, "%s", dir);
     return rc;
 }

@@ -37,7 +37,8 @@ lf_loader_config lf_train_loader_config(const struct lf_train_config *c, const l
                            .megatron = c->megatron_order ? &c->megatron : NULL,
                            .rows = rows_of(c),
                            .mismatched = c->objective && c->objective->mismatched,
-                           .pictures = lf_train_pictures(c)};
+                           .pictures = lf_train_pictures(c),
+                           .mlm = c->mlm};
     if (mc && c->max_patches) {
         const struct lf_decoder_media m =
             lf_sight_bounds(mc, c->max_patches, c->max_tiles, (int64_t)lc.B * lc.T);

@@ -87,6 +87,31 @@ static int fill_part(const lf_loader *l, const struct lf_loader_src *src,
                             : fill_segment(src, &p->seg, tokens, targets, err);
 }
 
+/* The same where tokens are hidden: targets are the tokens that may be. */
+static int fill_hideable(const lf_loader *l, const struct lf_loader_src *src, const lf_pack_seg *s,
+                         int32_t *tokens, int32_t *targets, lf_err *err)
+{
+    const int rc = lf_shardset_read(src->set, s->doc, s->first, s->len, tokens, err);
+    for (uint32_t i = 0; i < s->len && rc == 0; i++) {
+        const bool trained = !src->masked || lf_shardset_trained(src->set, s->doc, s->first + i);
+        targets[i] = trained && !lf_mlm_spares(l->mlm, tokens[i]) ? tokens[i] : -1;
+    }
+    return rc;
+}
+
+/* Hides tokens of a row; returns how many. */
+static int64_t hide(const lf_loader *l, int64_t sample, int32_t *tokens, int32_t *targets)
+{
+    const struct lf_mlm_row row = {.seed = l->order.seed,
+                                   .valid = l->order.mode == LF_LOADER_VALID,
+                                   .sample = sample,
+                                   .vocab = l->mlm_vocab,
+                                   .n = l->T,
+                                   .tokens = tokens,
+                                   .targets = targets};
+    return lf_mlm_hide(l->mlm, &row);
+}
+
 static bool counts(const struct lf_loader_src *src, const struct lf_unit_part *p)
 {
     return !p->mismatched && !src->units.alone;
@@ -105,7 +130,8 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
         for (int i = 0; i < n; i++) {
             int32_t *tokens = b->tokens + base + at, *targets = b->targets + base + at,
                     len = (int32_t)part[i].seg.len;
-            int rc = fill_part(l, src, &part[i], tokens, targets, err);
+            int rc = l->mlm ? fill_hideable(l, src, &part[i].seg, tokens, targets, err)
+                            : fill_part(l, src, &part[i], tokens, targets, err);
             if (rc < 0)
                 return rc;
             fill_positions(b->positions + base + at, len);
@@ -115,7 +141,7 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
             if (rc < 0)
                 return rc;
             at += len;
-            b->trained += counts(src, &part[i]) ? seg_trained(src, &part[i].seg) : 0;
+            b->trained += counts(src, &part[i]) && !l->mlm ? seg_trained(src, &part[i].seg) : 0;
             name_segment(b, (int64_t)part[i].seg.doc, (size_t)(src - l->src), part[i].mismatched);
             end_segment(b, (int32_t)base + at);
         }
@@ -177,6 +203,8 @@ static int fill_batch(lf_loader *l, lf_loader_batch *b, lf_err *err)
         if (rc < 0)
             return lf_err_prefix(err, "sample %lld of the data order (%s)", (long long)(first + i),
                                  l->src[k].dir);
+        const size_t base = (size_t)(i - lo) * (size_t)l->T;
+        b->trained += l->mlm ? hide(l, first + i, b->tokens + base, b->targets + base) : 0;
     }
     for (int32_t i = b->n_segs + 1; i <= l->B * l->max_segs; i++)
         b->cu_seqlens[i] = l->B * l->T;
@@ -288,12 +316,39 @@ static void count_tiles(const lf_loader *l, const struct lf_loader_src *s, uint6
     }
 }
 
+/* What is hidden of a sample: its row is made here, too. */
+static int count_hidden(const lf_loader *l, size_t k, uint64_t seq, int64_t sample,
+                        lf_loader_step *step, lf_err *err)
+{
+    const struct lf_loader_src *s = &l->src[k];
+    const uint32_t n = lf_pack_get(s->pack, seq, l->count_segs);
+    int32_t *tokens = l->count_row, *targets = tokens + l->T;
+    struct lf_unit_part part[LF_UNIT_PARTS];
+    int32_t at = 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (int j = 0, parts = lf_units_parts(&s->units, &l->count_segs[i], part); j < parts;
+             j++) {
+            int rc = fill_hideable(l, s, &part[j].seg, tokens + at, targets + at, err);
+            if (rc < 0)
+                return lf_err_prefix(err, "sample %lld of the data order (%s)", (long long)sample,
+                                     s->dir);
+            at += (int32_t)part[j].seg.len;
+        }
+    for (; at < l->T; at++)
+        targets[at] = -1;
+    step->trained += hide(l, sample, tokens, targets);
+    return 0;
+}
+
 /* Adds what a sequence trains to a step. */
-static void count_sequence(const lf_loader *l, size_t k, uint64_t seq, lf_loader_step *step)
+static int count_sequence(const lf_loader *l, size_t k, uint64_t seq, int64_t sample,
+                          lf_loader_step *step, lf_err *err)
 {
     const struct lf_loader_src *s = &l->src[k];
     struct lf_unit_part part[LF_UNIT_PARTS];
     uint32_t trained = 0;
+    if (l->mlm)
+        return count_hidden(l, k, seq, sample, step, err);
     if (l->mega) {
         step->trained += l->T;
     } else if (s->units.alone) {
@@ -308,6 +363,7 @@ static void count_sequence(const lf_loader *l, size_t k, uint64_t seq, lf_loader
                 step->trained += part[j].mismatched ? 0 : seg_trained(s, &part[j].seg);
         step->units += s->units.rows == LF_ROWS_PLAIN ? 0 : n;
     }
+    return 0;
 }
 
 int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err)
@@ -328,7 +384,9 @@ int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err)
         size_t k;
         uint64_t seq;
         lf_walker_next(&l->walk, &l->order, &k, &seq, NULL);
-        count_sequence(l, k, seq, &s);
+        int rc = count_sequence(l, k, seq, s.first_sample + i, &s, err);
+        if (rc < 0)
+            return rc;
     }
     lf_stepper_next(&l->step, &l->order);
     l->now = s;

@@ -31,6 +31,8 @@
  *
  * With `pictures` a row is a document with pictures, and nothing of it but these is read.
  *
+ * With `mlm` targets are what the tokens were that are hidden, and -1 elsewhere.
+ *
  * A thread fills the next micro-batches while one is in use. Nothing is allocated after
  * lf_loader_open, but for a picture while it is decoded and cut into patches, and given back then.
  */
@@ -47,6 +49,7 @@
 #include "engine/media/processor.h"
 #include "engine/store/shard.h"
 #include "engine/text/corpus/pack.h"
+#include "engine/train/mlm.h"
 
 typedef struct lf_loader_source {
     const char *dir; /* `shards` artifact */
@@ -118,6 +121,8 @@ typedef struct lf_loader_config {
     /* A row is one document that has pictures, and those alone: its tokens are not read, and no
      * vocabulary is asked for. T is 2. Units are tiles. */
     bool pictures;
+    /* hides tokens of plain documents (mlm.h); borrowed; NULL: targets are the next tokens */
+    const lf_mlm *mlm;
 } lf_loader_config;
 
 typedef struct lf_loader_batch {

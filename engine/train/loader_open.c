@@ -36,6 +36,12 @@ int lf_loader_check(const lf_loader_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "max_docs = %d: a sequence of %d tokens can hold 1 to %lld",
                        c->max_segs, c->T,
                        (long long)c->T * lf_units_most_parts(c->rows, c->mismatched));
+    if (c->mlm && (c->megatron || c->max_patches || c->rows != LF_ROWS_PLAIN))
+        return lf_fail(err, LF_EINVAL, "tokens are hidden in plain documents, without %s",
+                       c->megatron ? "sample_order = megatron" : "pictures");
+    int rc = c->mlm ? lf_mlm_check(c->mlm, c->vocab_size, err) : 0;
+    if (rc != 0)
+        return rc;
     if (c->max_patches && c->megatron)
         return lf_fail(err, LF_EINVAL, "Megatron's order knows no pictures");
     if (c->max_patches && c->patch_bytes < 3)
@@ -71,7 +77,7 @@ size_t lf_loader_slot_bytes(const lf_loader_config *c)
     const size_t media = lf_loader_media_bytes(c);
     const size_t slot =
         media + 3 * B * T * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
-    const size_t row = c->megatron ? (T + 1) * sizeof(int32_t) : 0;
+    const size_t row = ((c->megatron ? T + 1 : 0) + (c->mlm ? 2 * T : 0)) * sizeof(int32_t);
     const size_t source = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
     const size_t order = n_ramp(c) * sizeof(lf_loader_ramp) + n_skip(c) * sizeof(int64_t);
     return sizeof(lf_loader) + c->n_sources * source + row + order + LF_LOADER_SLOTS * slot +
@@ -298,6 +304,16 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
                  most[0], most[1]);
         lf_hash_update(h, text, strlen(text) + 1);
     }
+    if (c->mlm) {
+        snprintf(text, sizeof text, "mlm share %a random %a kept %a token %d of %lld",
+                 c->mlm->share, c->mlm->random, c->mlm->kept, c->mlm->mask_token,
+                 (long long)l->mlm_vocab);
+        lf_hash_update(h, text, strlen(text) + 1);
+        for (size_t i = 0; i < c->mlm->n_spared; i++) {
+            snprintf(text, sizeof text, "spared %d", c->mlm->spared[i]);
+            lf_hash_update(h, text, strlen(text) + 1);
+        }
+    }
     for (size_t k = 0; k < c->n_sources; k++) {
         lf_hash_update(h, lf_shardset_id(l->src[k].set), LF_HASH_BYTES);
         if (c->megatron)
@@ -350,7 +366,8 @@ static int alloc_slots(lf_loader *l, const lf_loader_config *c, lf_err *err)
         return LF_ENOMEM;
     l->segs = take(l, (size_t)l->max_segs, sizeof *l->segs, err);
     l->count_segs = take(l, (size_t)l->max_segs, sizeof *l->segs, err);
-    return l->segs && l->count_segs ? 0 : LF_ENOMEM;
+    l->count_row = take(l, c->mlm ? 2 * (size_t)l->T : 0, sizeof *l->count_row, err);
+    return l->segs && l->count_segs && l->count_row ? 0 : LF_ENOMEM;
 }
 
 /* Signals are for the main thread. */
@@ -390,6 +407,7 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     l->media.alone = c->pictures;
     l->media.features = c->features;
     l->media.max_encoded = c->max_encoded;
+    l->mlm = c->mlm;
     rc = LF_ENOMEM;
     if (!(l->src = take(l, c->n_sources, sizeof *l->src, err)))
         goto out;
@@ -400,6 +418,9 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     }
     int64_t eos = lf_shardset_get_info(l->src[0].set)->eos_id;
     l->pad_token = eos < 0 ? 0 : (int32_t)eos;
+    l->mlm_vocab = lf_shardset_get_info(l->src[0].set)->vocab_size;
+    if (l->mlm && (rc = lf_mlm_check(l->mlm, l->mlm_vocab, err)) < 0)
+        goto out;
     if ((rc = open_order(l, c, err)) < 0 || (rc = make_order_id(l, c, err)) < 0 ||
         (rc = alloc_slots(l, c, err)) < 0 || (rc = lf_loader_seek(l, 0, err)) < 0 ||
         (rc = start_thread(l, err)) < 0)
@@ -447,6 +468,7 @@ void lf_loader_close(lf_loader *l)
     free(l->media.file);
     free(l->row);
     free(l->count_segs);
+    free(l->count_row);
     free(l->src);
     free(l->ramp);
     free(l->skip);

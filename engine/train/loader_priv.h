@@ -208,6 +208,8 @@ struct lf_loader {
     lf_loader_ramp *ramp;
     int64_t *skip;
     int32_t T, B, max_segs, pad_token;
+    const lf_mlm *mlm; /* NULL: none */
+    int64_t mlm_vocab; /* words of it that stand for hidden ones */
     int64_t dp_rank, dp_size;
     char order_id[LF_HASH_HEX];
     /* memory of the loader with its slots; memory of the indices of sources */
@@ -218,7 +220,8 @@ struct lf_loader {
     struct lf_stepper step;
     lf_loader_step now;
     lf_pack_seg *count_segs;
-    int32_t micro; /* micro-batches of `now` given so far */
+    int32_t *count_row; /* [2 T] tokens and targets of a sample that is counted, with mlm */
+    int32_t micro;      /* micro-batches of `now` given so far */
     bool in_step;
     int64_t cursor;
 

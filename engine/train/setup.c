@@ -256,6 +256,19 @@ static int check_guest(const struct lf_train_config *c, lf_err *err)
     return 0;
 }
 
+/* Is the model one that can be asked for what is trained? */
+static int check_mask(const struct lf_train_config *c, const lf_model_config *mc, lf_err *err)
+{
+    if (!c->mlm)
+        return lf_model_need_next(mc, err);
+    if (mc->mask != LF_MASK_BOTH)
+        return lf_fail(err, LF_EINVAL,
+                       "objective = mlm trains an encoder, whose tokens see both ways: [model] "
+                       "mask = both, which the families bert, roberta, distilbert and modernbert "
+                       "have");
+    return lf_mlm_check(c->mlm, mc->vocab, err);
+}
+
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, const struct lf_train_who *who,
                         lf_err *err)
@@ -277,7 +290,10 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                        "mtp_weight: this model has no heads for later tokens; leave it out, or "
                        "train a model with [model] mtp_layers");
     m->rows = (int64_t)c->micro_batch * c->seq_length;
-    int rc = lf_model_heads_fit(mc, po.target->head_dim, po.target->name, err);
+    int rc = check_mask(c, mc, err);
+    if (rc != 0)
+        return rc;
+    rc = lf_model_heads_fit(mc, po.target->head_dim, po.target->name, err);
     if (rc == 0)
         rc = lf_train_bound_pictures(m, c, mc, err);
     if (rc == 0)

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See mlm.h. */
+#include "engine/train/mlm.h"
+
+#include "engine/base/rng.h"
+
+int lf_mlm_check(const lf_mlm *m, int64_t vocab, lf_err *err)
+{
+    if (!(m->share > 0 && m->share < 1))
+        return lf_fail(err, LF_EINVAL, "mask_share = %g: it is above 0 and below 1", m->share);
+    if (!(m->random >= 0 && m->kept >= 0 && m->random + m->kept <= 1))
+        return lf_fail(err, LF_EINVAL,
+                       "mask_random = %g and mask_kept = %g: shares of the hidden tokens, which "
+                       "add up to at most 1",
+                       m->random, m->kept);
+    if (m->mask_token < 0 || (vocab && m->mask_token >= vocab))
+        return lf_fail(err, LF_EINVAL, "mask_token = %d: the vocabulary has %lld words",
+                       m->mask_token, (long long)vocab);
+    for (size_t i = 0; i < m->n_spared; i++)
+        if (vocab && m->spared[i] >= vocab)
+            return lf_fail(err, LF_EINVAL, "mask_spared has %d: the vocabulary has %lld words",
+                           m->spared[i], (long long)vocab);
+    return 0;
+}
+
+bool lf_mlm_spares(const lf_mlm *m, int32_t token)
+{
+    bool yes = false;
+    for (size_t i = 0; i < m->n_spared && !yes; i++)
+        yes = m->spared[i] == token;
+    return yes;
+}
+
+/* What is read in place of a hidden token. */
+static int32_t stand_in(const lf_mlm *m, const struct lf_mlm_row *r, int64_t at)
+{
+    uint32_t w[4];
+    lf_philox(w, r->seed, LF_SITE_MLM_WORD + r->valid, (uint64_t)r->sample, (uint32_t)at);
+    const double u = (double)lf_u01(w[0]);
+    return u < m->random             ? (int32_t)(((uint64_t)w[1] * (uint64_t)r->vocab) >> 32)
+           : u < m->random + m->kept ? r->tokens[at]
+                                     : m->mask_token;
+}
+
+int64_t lf_mlm_hide(const lf_mlm *m, const struct lf_mlm_row *r)
+{
+    uint32_t four[4], lowest = UINT32_MAX;
+    int64_t hidden = 0, first = -1;
+    int32_t first_target = -1;
+    for (int64_t i = 0; i < r->n; i++) {
+        if (i % 4 == 0)
+            lf_philox(four, r->seed, LF_SITE_MLM + r->valid, (uint64_t)r->sample,
+                      (uint32_t)(i / 4));
+        if (r->targets[i] < 0)
+            continue;
+        if (first < 0 || four[i % 4] < lowest) {
+            lowest = four[i % 4];
+            first = i;
+            first_target = r->targets[i];
+        }
+        if ((double)lf_u01(four[i % 4]) < m->share) {
+            r->tokens[i] = stand_in(m, r, i);
+            hidden++;
+        } else {
+            r->targets[i] = -1;
+        }
+    }
+    if (hidden == 0 && first >= 0) { /* a step of short samples has something to learn, too */
+        r->targets[first] = first_target;
+        r->tokens[first] = stand_in(m, r, first);
+        hidden = 1;
+    }
+    return hidden;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Masked language modelling (Devlin et al. 2019, BERT): a share of the tokens of a sample is hidden,
+ * and the encoder says what they were. Of the hidden ones a share `random` is replaced by any word
+ * of the vocabulary, a share `kept` stays as it is, and mask_token stands for the others. The loss
+ * is the mean over hidden tokens.
+ *
+ * What is hidden is a function of seed, global sample and place of the token in it. So a text is
+ * hidden otherwise whenever it comes again, and neither ranks nor micro-batches nor resumes change
+ * it. A validation hides the same tokens each time.
+ */
+#ifndef LF_TRAIN_MLM_H
+#define LF_TRAIN_MLM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+
+/* Philox sites: which tokens are hidden, and what stands for them; those of validation are the next
+ * numbers. */
+#define LF_SITE_MLM      0x4D4C4D00u
+#define LF_SITE_MLM_WORD 0x4D4C4D10u
+
+typedef struct lf_mlm {
+    double share;        /* of tokens that are hidden; 0 < it < 1 */
+    double random, kept; /* of those; their sum is at most 1 */
+    int32_t mask_token;
+    const int32_t *spared; /* [n_spared] tokens that are never hidden, such as those of formats */
+    size_t n_spared;
+} lf_mlm;
+
+/* LF_EINVAL: shares that are none, or tokens that a vocabulary of so many words (0: unknown) lacks.
+ * Messages use the names of the options of lf-pretrain. */
+int lf_mlm_check(const lf_mlm *m, int64_t vocab, lf_err *err);
+/* Is the token never hidden? */
+bool lf_mlm_spares(const lf_mlm *m, int32_t token);
+
+/* A sample of n rows. targets: of a token that may be hidden the token itself, else -1. */
+struct lf_mlm_row {
+    uint64_t seed;
+    bool valid;
+    int64_t sample; /* global */
+    int64_t vocab;
+    int64_t n;
+    int32_t *tokens, *targets;
+};
+/* Hides tokens in place, of a sample where any may be hidden at least one; the targets of all
+ * others become -1. Returns how many are hidden. */
+int64_t lf_mlm_hide(const lf_mlm *m, const struct lf_mlm_row *row);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of lf-pretrain with objective = mlm: hidden tokens are said. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "stages/pretrain.h"
+
+static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    const void *const members[] = {&p->mlm.share, &p->mlm.random, &p->mlm.kept, &p->mask_token,
+                                   &p->spared};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (lf_optset_given(o, members[i]))
+            return lf_fail(err, LF_EINVAL, "%s belongs to objective = mlm",
+                           lf_optset_given(o, members[i]));
+    return 0;
+}
+
+/* What has no meaning for hidden tokens. */
+static int refuse_next(const struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    const struct lf_train_config *c = &p->c;
+    const void *const members[] = {&c->megatron_order, &c->mtp_weight, &c->max_patches,
+                                   &p->samples.interval};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (lf_optset_given(o, members[i]))
+            return lf_fail(err, LF_EINVAL,
+                           "%s has no meaning with objective = mlm, which hides tokens of texts "
+                           "and predicts none that follow; leave it out",
+                           lf_optset_given(o, members[i]));
+    return 0;
+}
+
+/* "7" or "0-4". */
+static int parse_ids(int64_t range[2], const char *text, lf_err *err)
+{
+    const char *dash = strchr(text, '-');
+    char first[32];
+    snprintf(first, sizeof first, "%.*s", dash ? (int)(dash - text) : (int)sizeof first - 1, text);
+    int rc = lf_parse_count(&range[0], first, err);
+    rc = rc != 0 ? rc : lf_parse_count(&range[1], dash ? dash + 1 : first, err);
+    if (rc == 0 && (range[1] < range[0] || range[1] > INT32_MAX || range[1] - range[0] > 65535))
+        rc = lf_fail(err, LF_EINVAL, "it is the number of a token, or FIRST-LAST of them");
+    return rc != 0 ? lf_err_prefix(err, "mask_spared = %s", text) : 0;
+}
+
+static int read_spared(struct pretrain *p, lf_err *err)
+{
+    int64_t n = 0, range[2];
+    for (size_t i = 0; i < p->spared.n; i++) {
+        int rc = parse_ids(range, p->spared.v[i], err);
+        if (rc != 0)
+            return rc;
+        n += range[1] - range[0] + 1;
+    }
+    int32_t *ids = lf_arena_alloc(p->arena, (size_t)n, sizeof *ids, err);
+    if (!ids)
+        return LF_ENOMEM;
+    p->mlm.spared = ids;
+    for (size_t i = 0; i < p->spared.n; i++) {
+        (void)parse_ids(range, p->spared.v[i], NULL);
+        for (int64_t id = range[0]; id <= range[1]; id++)
+            ids[p->mlm.n_spared++] = (int32_t)id;
+    }
+    return 0;
+}
+
+int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    if (p->objective != PRETRAIN_MLM)
+        return refuse_others(p, o, err);
+    int rc = refuse_next(p, o, err);
+    if (rc != 0)
+        return rc;
+    if (!lf_optset_given(o, &p->mask_token))
+        return lf_fail(err, LF_EINVAL,
+                       "objective = mlm needs mask_token, the number of the token that stands for "
+                       "a hidden one");
+    p->mlm.mask_token = (int32_t)p->mask_token;
+    rc = read_spared(p, err);
+    rc = rc != 0 ? rc : lf_mlm_check(&p->mlm, 0, err);
+    p->c.mlm = &p->mlm;
+    return rc;
+}
