@@ -115,9 +115,9 @@ int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
  *     load_total [2, E]  backward, f32: that over all layers of the model
  *
  * The last two are there where a training graph has experts on both sides of the cut, load_total
- * only with router_aux > 0. tokens, types and noise are inputs of the first chunk, targets of the last
- * one, and all others (positions, cu_seqlens, prefix, runs ...) of every chunk: no layer of any
- * family reads the embedding but through x. */
+ * only with router_aux > 0. tokens, types and noise are inputs of the first chunk, targets of the
+ * last one, and all others (positions, cu_seqlens, prefix, runs ...) of every chunk: no layer of
+ * any family reads the embedding but through x. */
 struct lf_decoder_chunk {
     int64_t begin, end; /* layers [begin, end); there may be none */
     bool first;         /* it has all that is before the layers: embedding, its norm and dropout */

@@ -116,8 +116,8 @@ struct lf_train_config {
     /* without an objective: weight of the losses of the model's heads of mtp_layers; 0: they are
      * frozen */
     double mtp_weight;
-    /* without an objective: tokens are hidden and said, of a model with mask = both; borrowed; NULL:
-     * the next tokens are */
+    /* without an objective: tokens are hidden and said, of a model with mask = both; borrowed;
+     * NULL: the next tokens are */
     const lf_mlm *mlm;
     bool mtp_asked; /* it was given, so a model without such heads is refused */
     struct lf_scaler_opts scaler;

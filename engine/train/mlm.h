@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Masked language modelling (Devlin et al. 2019, BERT): a share of the tokens of a sample is hidden,
- * and the encoder says what they were. Of the hidden ones a share `random` is replaced by any word
- * of the vocabulary, a share `kept` stays as it is, and mask_token stands for the others. The loss
- * is the mean over hidden tokens.
+ * Masked language modelling (Devlin et al. 2019, BERT): a share of the tokens of a sample is
+ * hidden, and the encoder says what they were. Of the hidden ones a share `random` is replaced by
+ * any word of the vocabulary, a share `kept` stays as it is, and mask_token stands for the others.
+ * The loss is the mean over hidden tokens.
  *
  * What is hidden is a function of seed, global sample and place of the token in it. So a text is
  * hidden otherwise whenever it comes again, and neither ranks nor micro-batches nor resumes change
