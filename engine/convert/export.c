@@ -496,6 +496,23 @@ static int set_tokens(const struct export *ex, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
+/* Where positions count from behind the token of padding, another one would be another model. */
+static int check_pad(const struct export *ex, json_t *o, lf_err *err)
+{
+    lf_model_config back;
+    if (!ex->config.position_offset || !json_is_integer(json_object_get(o, "pad_token_id")))
+        return 0;
+    const int rc = lf_hf_config_read(&back, ex->family, o, LF_HF_CONFIG, err);
+    return rc != 0 || back.position_offset == ex->config.position_offset
+               ? rc
+               : lf_fail(err, LF_EINVAL,
+                         "pad_token = %lld, but positions of family %s count from behind the token "
+                         "of padding: [model] position_offset = %lld says that it is %lld",
+                         (long long)json_integer_value(json_object_get(o, "pad_token_id")),
+                         ex->family->name, (long long)ex->config.position_offset,
+                         (long long)ex->config.position_offset - 1);
+}
+
 static int write_text(const struct export *ex, lf_artifact *a, const char *name, const char *text,
                       size_t n, lf_err *err)
 {
@@ -637,6 +654,8 @@ static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
         rc = set_tokens(ex, o, err);
     if (rc == 0 && score)
         rc = add_score(ex, o, err);
+    if (rc == 0)
+        rc = check_pad(ex, o, err);
     if (rc == 0)
         rc = write_json(ex, a, LF_HF_CONFIG, o, err);
 out:

@@ -124,4 +124,8 @@ grep -q '"ModernBertForMaskedLM"' "$dir/hf/model/config.json" && grep -q '"local
 ok $? "the export is a masked language model of transformers"
 must "$stages/lf-convert" --verify none --from "$dir/hf/model" --out "$dir/back"
 is "$("$tool" moved "$dir/one/out/checkpoint" "$dir/back/checkpoint" 'model/*')" "0 of 23" "which comes in with the same weights"
-finish 23
+must "$stages/lf-convert" --verify none --from "$LF_SRCDIR/tests/golden/families/roberta" --out "$dir/roberta"
+"$stages/lf-convert" --from "$dir/roberta/checkpoint" --pad-token 5 --out "$dir/padded" 2>"$dir/err" >"$dir/stdout"
+says "pad_token = 5, but positions of family roberta count from behind the token of padding" \
+    "another token of padding, which would move positions, is refused"
+finish 24
