@@ -202,8 +202,8 @@ numbers() {
 # Those whose smallest value contradicts the others in the run, or makes it one that is refused.
 apart() {
     case ${1%:*} in
-    pretrain) echo tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio ;;
-    megatron) echo tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio ;;
+    pretrain) echo tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept ;;
+    megatron) echo tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept ;;
     sft) echo tokens batch_tokens decay fp8_edges max_patches max_tiles ;;
     tokens)
         echo steps batch batch_tokens warmup fp8_edges max_patches max_tiles
