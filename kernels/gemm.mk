@@ -28,6 +28,46 @@ tests_op_simd_avx512_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=2
 tests_op_simd_avx512_test_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_AVX512)
 tests_op_simd_avx512_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 endif
+if HAVE_ISA_AVX512BF16
+check_PROGRAMS += tests/op/simd_avx512bf16_test
+TESTS += tests/op/simd_avx512bf16_test
+tests_op_simd_avx512bf16_test_SOURCES = $(simd_test_sources)
+tests_op_simd_avx512bf16_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=3
+tests_op_simd_avx512bf16_test_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_AVX512BF16)
+tests_op_simd_avx512bf16_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+endif
+if HAVE_ISA_NEON
+check_PROGRAMS += tests/op/simd_neon_test
+TESTS += tests/op/simd_neon_test
+tests_op_simd_neon_test_SOURCES = $(simd_test_sources)
+tests_op_simd_neon_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=4
+tests_op_simd_neon_test_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_NEON)
+tests_op_simd_neon_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+endif
+if HAVE_ISA_NEONBF16
+check_PROGRAMS += tests/op/simd_neonbf16_test
+TESTS += tests/op/simd_neonbf16_test
+tests_op_simd_neonbf16_test_SOURCES = $(simd_test_sources)
+tests_op_simd_neonbf16_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=5
+tests_op_simd_neonbf16_test_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_NEONBF16)
+tests_op_simd_neonbf16_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+endif
+if HAVE_ISA_SVE256BF16
+check_PROGRAMS += tests/op/simd_sve256bf16_test
+TESTS += tests/op/simd_sve256bf16_test
+tests_op_simd_sve256bf16_test_SOURCES = $(simd_test_sources)
+tests_op_simd_sve256bf16_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=6
+tests_op_simd_sve256bf16_test_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_SVE256BF16)
+tests_op_simd_sve256bf16_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+endif
+if HAVE_ISA_SVE512
+check_PROGRAMS += tests/op/simd_sve512_test
+TESTS += tests/op/simd_sve512_test
+tests_op_simd_sve512_test_SOURCES = $(simd_test_sources)
+tests_op_simd_sve512_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=7
+tests_op_simd_sve512_test_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_SVE512)
+tests_op_simd_sve512_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+endif
 
 check_PROGRAMS += tests/op/gemm_test
 TESTS += tests/op/gemm_test

@@ -962,12 +962,27 @@ struct lf_kernels {
     LF_KERNEL_LIST(LF_KERNEL_SLOT)
 };
 
-/* Instruction sets of the CPU backend, ascending. lf_cpu_isa_detect gives the best one that the
- * processor and the environment variable LF_ISA (plain, avx2, avx512, avx512bf16) allow. gemm,
- * attention and all other kernels use it. */
-enum lf_isa { LF_ISA_PLAIN = 0, LF_ISA_AVX2, LF_ISA_AVX512, LF_ISA_AVX512BF16 };
+/* Instruction sets of the CPU backend, ascending on each architecture: x86-64 has AVX, AArch64 NEON
+ * and SVE. Code for SVE is made for one vector length, in bits in its name, and runs on no other;
+ * where SVE has another length, NEON runs. lf_cpu_isa_detect gives the best one that the processor
+ * and the environment variable LF_ISA (a name) allow. gemm, attention and all other kernels use
+ * it. */
+enum lf_isa {
+    LF_ISA_PLAIN = 0,
+    LF_ISA_AVX2,
+    LF_ISA_AVX512,
+    LF_ISA_AVX512BF16,
+    LF_ISA_NEON,
+    LF_ISA_NEONBF16,
+    LF_ISA_SVE256BF16,
+    LF_ISA_SVE512,
+    LF_ISAS
+};
 enum lf_isa lf_cpu_isa_detect(void);
 const char *lf_cpu_isa_name(enum lf_isa isa);
+/* Whether this architecture may have the instruction set, on another processor or in another build
+ * perhaps. */
+bool lf_cpu_isa_known(enum lf_isa isa);
 /* Table of one instruction set; NULL when this processor lacks it. Tables are constant data. */
 const struct lf_kernels *lf_cpu_kernels(enum lf_isa isa);
 

@@ -127,13 +127,13 @@ int lf_back_cpu_check(lf_err *err)
     const char *text = getenv("LF_ISA");
     if (!text || !text[0])
         return 0;
-    for (int isa = LF_ISA_PLAIN; isa <= LF_ISA_AVX512BF16; isa++)
-        if (strcmp(text, lf_cpu_isa_name((enum lf_isa)isa)) == 0)
+    for (int isa = LF_ISA_PLAIN; isa < LF_ISAS; isa++)
+        if (lf_cpu_isa_known((enum lf_isa)isa) &&
+            strcmp(text, lf_cpu_isa_name((enum lf_isa)isa)) == 0)
             return 0;
-    return lf_fail(err, LF_EINVAL,
-                   "the environment sets LF_ISA = %s; there are plain, avx2, avx512 and "
-                   "avx512bf16",
-                   text);
+    return lf_fail(err, LF_EINVAL, "the environment sets LF_ISA = %s; there are %s", text,
+                   lf_cpu_isa_known(LF_ISA_AVX2) ? "plain, avx2, avx512 and avx512bf16"
+                                                 : "plain, neon, neonbf16, sve256bf16 and sve512");
 }
 
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err)

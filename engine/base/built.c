@@ -74,6 +74,18 @@ static const char *const isas[] = {"plain",
 #ifdef HAVE_ISA_AVX512BF16
                                    "avx512bf16",
 #endif
+#ifdef HAVE_ISA_NEON
+                                   "neon",
+#endif
+#ifdef HAVE_ISA_NEONBF16
+                                   "neonbf16",
+#endif
+#ifdef HAVE_ISA_SVE256BF16
+                                   "sve256bf16",
+#endif
+#ifdef HAVE_ISA_SVE512
+                                   "sve512",
+#endif
                                    NULL};
 
 static const lf_built built = {

@@ -31,6 +31,10 @@ static const struct lf_target targets[] = {
     CPU("cpu-avx2", LF_ISA_AVX2),
     CPU("cpu-avx512", LF_ISA_AVX512),
     CPU("cpu-avx512bf16", LF_ISA_AVX512BF16),
+    CPU("cpu-neon", LF_ISA_NEON),
+    CPU("cpu-neonbf16", LF_ISA_NEONBF16),
+    CPU("cpu-sve256bf16", LF_ISA_SVE256BF16),
+    CPU("cpu-sve512", LF_ISA_SVE512),
     GPU("sm_80", 80),
     GPU("sm_89", 89),
     GPU("sm_90", 90),
@@ -71,8 +75,9 @@ const struct lf_target *lf_target_device(enum lf_device device)
 
 const char *const *lf_target_names(void)
 {
-    static const char *const names[] = {"cpu-plain",      "cpu-avx2", "cpu-avx512",
-                                        "cpu-avx512bf16", "sm_80",    "sm_89",
-                                        "sm_90",          "sm_100",   NULL};
+    static const char *const names[] = {
+        "cpu-plain",    "cpu-avx2",       "cpu-avx512", "cpu-avx512bf16", "cpu-neon",
+        "cpu-neonbf16", "cpu-sve256bf16", "cpu-sve512", "sm_80",          "sm_89",
+        "sm_90",        "sm_100",         NULL};
     return names;
 }

@@ -228,10 +228,10 @@ int main(int argc, char **argv)
             o.part = number;
         else if (c == 'd')
             o.only_d = number;
-        else if (c == 'i' && number >= 0 && number <= LF_ISA_AVX512BF16)
+        else if (c == 'i' && number >= 0 && number < LF_ISAS)
             o.isa = (enum lf_isa)number;
         else {
-            fprintf(stderr, "usage: attn_bench [-t threads] [-r rounds] [-i isa 0..3] [-d head "
+            fprintf(stderr, "usage: attn_bench [-t threads] [-r rounds] [-i isa 0..7] [-d head "
                             "size] [-l document "
                             "length] [-p 1 fwd|2 bwd|3 decode]\n");
             return 2;

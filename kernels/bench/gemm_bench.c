@@ -217,7 +217,7 @@ static void decode(const struct opts *o, const struct lf_kernels *k, lf_queue *q
 static int usage(void)
 {
     fprintf(stderr, "usage: gemm_bench [-g] [-t threads] [-r rounds] [-i "
-                    "plain|avx2|avx512|avx512bf16] [-f fwd|bwdx|bwdw] "
+                    "plain|avx2|...] [-f fwd|bwdx|bwdw] "
                     "[-d f32|bf16] [-s M,N,K]...\n");
     return 2;
 }
@@ -238,7 +238,7 @@ static int parse(int argc, char **argv, struct opts *o)
             o->rounds = (int)strtol(optarg, NULL, 10);
             break;
         case 'i':
-            for (int i = 0; i <= LF_ISA_AVX512BF16; i++)
+            for (int i = 0; i < LF_ISAS; i++)
                 if (!strcmp(optarg, lf_cpu_isa_name((enum lf_isa)i)))
                     o->isa = (enum lf_isa)i;
             break;

@@ -199,12 +199,12 @@ int main(int argc, char **argv)
         else if (c == 'd')
             o.type = optarg;
         else if (c == 'i')
-            for (int i = 0; i <= LF_ISA_AVX512BF16; i++)
+            for (int i = 0; i < LF_ISAS; i++)
                 o.isa =
                     strcmp(optarg, lf_cpu_isa_name((enum lf_isa)i)) == 0 ? (enum lf_isa)i : o.isa;
         if (c == '?' || o.threads < 1 || o.rounds < 1 || o.rounds > MAX_ROUNDS) {
             fprintf(stderr, "usage: moe_bench [-u] [-t threads] [-r rounds] [-d f32|bf16] [-i "
-                            "plain|avx2|avx512|avx512bf16]\n");
+                            "plain|avx2|...]\n");
             return 2;
         }
     }

@@ -388,10 +388,10 @@ int main(int argc, char **argv)
             o.threads = v;
         else if (c == 'r' && v > 0 && v < MAX_ROUNDS)
             o.rounds = v;
-        else if (c == 'i' && v >= 0 && v <= LF_ISA_AVX512BF16)
+        else if (c == 'i' && v >= 0 && v < LF_ISAS)
             isa = (enum lf_isa)v;
         else {
-            fprintf(stderr, "usage: stream_bench [-t threads] [-r rounds] [-i isa 0..3]\n");
+            fprintf(stderr, "usage: stream_bench [-t threads] [-r rounds] [-i isa 0..7]\n");
             return 2;
         }
     }

@@ -28,7 +28,7 @@ enum {
 
 static inline bool attn_pairs(uint8_t x_type, int64_t d_value)
 {
-    return LF_CPU_ISA >= 3 && x_type == LF_BF16 && d_value % 2 == 0;
+    return LF_BF16_DOT && x_type == LF_BF16 && d_value % 2 == 0;
 }
 static inline int64_t attn_dp(int64_t d)
 {

@@ -132,15 +132,11 @@ LF_INLINE float row_probs(const struct attn_shape *s, float *row, int64_t cols, 
     for (int64_t c = 0; c < cols; c += LF_VL) {
         lf_v p = lf_v_exp(lf_v_load(row + c) - vm);
         sum += p;
-#if LF_CPU_ISA >= 3
-        /* pair (c, c+1) is unit c/2; never ahead of what is read. The product flushes subnormals,
-         * so may this. */
-        if (s->pairs) {
-            __m256i h = (__m256i)_mm512_cvtneps_pbh((__m512)p);
-            memcpy((uint16_t *)(void *)row + c, &h, sizeof h);
+        /* pair (c, c+1) is unit c/2; never ahead of what is read */
+        if (LF_BF16_DOT && s->pairs) {
+            lf_v_store_factors((uint16_t *)(void *)row + c, p);
             continue;
         }
-#endif
         lf_v_store(row + c, lf_vt_round(p, s->x_type == LF_BF16));
     }
     return lf_v_hsum(sum);
@@ -158,13 +154,10 @@ static float row_probs_dropped(const struct attn_block *b, const struct attn_sha
         lf_v p = lf_v_exp(lf_v_load(row + c) - vm);
         sum += p;
         p *= lf_v_load(scale + c);
-#if LF_CPU_ISA >= 3
-        if (s->pairs) {
-            __m256i h = (__m256i)_mm512_cvtneps_pbh((__m512)p);
-            memcpy((uint16_t *)(void *)row + c, &h, sizeof h);
+        if (LF_BF16_DOT && s->pairs) {
+            lf_v_store_factors((uint16_t *)(void *)row + c, p);
             continue;
         }
-#endif
         lf_v_store(row + c, lf_vt_round(p, s->x_type == LF_BF16));
     }
     return lf_v_hsum(sum);
@@ -223,18 +216,17 @@ static void add_range(struct attn_block *b, const struct attn_shape *s, const st
     LF_SYM(attn_mm)(&g);
 }
 
-#if LF_CPU_ISA >= 3
+#if LF_BF16_DOT
 /* One key whose partner in the pair is invisible: the partner's value is cleared, for it may be
  * NaN. */
 static void add_half(float *o, const float *prob, const float *v, int64_t dp, uint32_t keep)
 {
     float p;
     memcpy(&p, prob, sizeof p);
-    const __m512i mask = _mm512_set1_epi32((int)keep);
+    const lf_vi mask = lf_vi_set1((int)keep);
     for (int64_t c = 0; c < dp; c += LF_VL) {
-        __m512i u = _mm512_and_si512(_mm512_loadu_si512(v + c), mask);
-        lf_v_store(o + c, (lf_v)_mm512_dpbf16_ps((__m512)lf_v_load(o + c), (__m512bh)lf_v_set1(p),
-                                                 (__m512bh)u));
+        lf_v u = (lf_v)((lf_vi)lf_v_load(v + c) & mask);
+        lf_v_store(o + c, lf_v_dot(lf_v_set1(p), u, lf_v_load(o + c)));
     }
 }
 #endif
@@ -251,7 +243,7 @@ static void add_edge(struct attn_block *b, const struct attn_shape *s, const str
             add_range(b, s, t, v, ldv, r, 1, k0, k1, ATTN_ADD);
         return;
     }
-#if LF_CPU_ISA >= 3
+#if LF_BF16_DOT
     float *o = b->o + (t->r0 + r) * s->dvp;
     const float *p = b->s + r * ATTN_T;
     int64_t k0 = before ? (lo + 1) / 2 : u1, k1 = before ? u0 : hi / 2;

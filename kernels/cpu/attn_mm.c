@@ -7,21 +7,11 @@
 
 #include "kernels/cpu/attn.h"
 
-#if LF_CPU_ISA >= 2
+#if LF_REGS == 32
 #define NV_MAX 4
 #else
 #define NV_MAX 2
 #endif
-
-LF_INLINE lf_v mm_step(lf_v a, lf_v b, lf_v c, const bool pairs)
-{
-#if LF_CPU_ISA >= 3
-    if (pairs)
-        return (lf_v)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
-#endif
-    (void)pairs;
-    return lf_v_fma(a, b, c);
-}
 
 /* mr and nv are constants of each copy. */
 LF_INLINE void mm_regs(const struct attn_mm *g, const int mr, const int nv, const bool pairs,
@@ -56,7 +46,7 @@ LF_INLINE void mm_regs(const struct attn_mm *g, const int mr, const int nv, cons
             lf_v av = lf_v_set1(s);
 #pragma GCC unroll 4
             for (int v = 0; v < nv; v++)
-                acc[r][v] = mm_step(av, bv[v], acc[r][v], pairs);
+                acc[r][v] = pairs ? lf_v_dot(av, bv[v], acc[r][v]) : lf_v_fma(av, bv[v], acc[r][v]);
         }
         b += ldb;
     }
@@ -99,7 +89,7 @@ typedef void mm_fn(const struct attn_mm *g, const char *a, const float *b, float
 #endif
 
 MM_ALL(0)
-#if LF_CPU_ISA >= 3
+#if LF_BF16_DOT
 MM_ALL(1)
 static mm_fn *const mm_table[2][NV_MAX][ATTN_MR] = {MM_TABLE(0), MM_TABLE(1)};
 #else
@@ -110,7 +100,7 @@ void LF_SYM(attn_mm)(const struct attn_mm *g)
 {
     for (int64_t c = 0; c < g->n; c += NV_MAX * LF_VL) {
         int64_t nv = (g->n - c) / LF_VL < NV_MAX ? (g->n - c) / LF_VL : NV_MAX;
-        mm_fn *const *row = mm_table[g->pairs ? LF_CPU_ISA >= 3 : 0][nv - 1];
+        mm_fn *const *row = mm_table[g->pairs ? LF_BF16_DOT : 0][nv - 1];
         for (int64_t r = 0; r < g->m; r += ATTN_MR) {
             int64_t mr = g->m - r < ATTN_MR ? g->m - r : ATTN_MR;
             row[mr - 1](g, (const char *)g->a + r * g->ars, g->b + c, g->c + r * g->ldc + c,
@@ -126,27 +116,6 @@ void LF_SYM(attn_mm)(const struct attn_mm *g)
 LF_INLINE lf_v row_units(const void *row, int64_t u, int64_t n, uint8_t x_type, bool pairs)
 {
     return pairs ? lf_get(row, u, LF_F32, n) : lf_get(row, u, x_type, n);
-}
-
-/* Transposes LF_VL x LF_VL in registers: at each step blocks of s x s change places across the
- * diagonal. */
-LF_INLINE void transpose(lf_v r[LF_VL])
-{
-    const lf_vi lane = lf_vi_iota();
-#pragma GCC unroll 4
-    for (int s = LF_VL / 2; s > 0; s /= 2) {
-        const lf_vi up = (lane & lf_vi_set1(s)) != lf_vi_set1(0);
-        const lf_vi low = lf_vi_select(up, lane + lf_vi_set1(LF_VL - s), lane);
-        const lf_vi high = lf_vi_select(up, lane + lf_vi_set1(LF_VL), lane + lf_vi_set1(s));
-#pragma GCC unroll 16
-        for (int i = 0; i < LF_VL; i++) {
-            if (i & s)
-                continue;
-            lf_v a = r[i], b = r[i + s];
-            r[i] = lf_v_pick(a, b, low);
-            r[i + s] = lf_v_pick(a, b, high);
-        }
-    }
 }
 
 LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n, int64_t units,
@@ -169,7 +138,7 @@ LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n,
                                                  pairs)
                                      : lf_v_zero();
             }
-            transpose(r);
+            lf_v_transpose(r);
             if (m == LF_VL) {
 #pragma GCC unroll 16
                 for (int i = 0; i < LF_VL; i++)
@@ -188,7 +157,7 @@ void LF_SYM(attn_pack_cols)(float *dst, const struct attn_rows *r, const struct 
 {
     if (s->x_type == LF_F32)
         pack_cols(dst, r->src, r->stride, r->n, r->d, LF_F32, false, ahead);
-    else if (LF_CPU_ISA >= 3 && s->pairs)
+    else if (LF_BF16_DOT && s->pairs)
         pack_cols(dst, r->src, r->stride, r->n, r->d / 2, LF_BF16, true, ahead);
     else
         pack_cols(dst, r->src, r->stride, r->n, r->d, LF_BF16, false, ahead);

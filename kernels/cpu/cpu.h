@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside the CPU backend: the queue, and how one source file gives one symbol per instruction set.
- * Sources listed in LF_CPU_ISA_SOURCES are compiled once per instruction set with -DLF_CPU_ISA=0
- * ... 3. Each external name in them is written LF_SYM(name): LF_SYM(gemm) is lf_cpu_gemm_avx2 in
- * the AVX2 library.
+ * Sources listed in LF_CPU_ISA_SOURCES are compiled once per instruction set with
+ * -DLF_CPU_ISA=NUMBER (kernels/cpu/isa.h). Each external name in them is written LF_SYM(name):
+ * LF_SYM(gemm) is lf_cpu_gemm_avx2 in the AVX2 library.
  *
  * A kernel `name` provides three functions: LF_SYM(name) (run), LF_SYM(name_check) and
  * LF_SYM(name_work). LF_CPU_DECLARE(name) declares them for each line of LF_CPU_KERNEL_LIST.
@@ -13,6 +13,9 @@
 
 #include "kernels/cpu/team.h"
 #include "kernels/kernels.h"
+#ifdef LF_CPU_ISA
+#include "kernels/cpu/isa.h"
+#endif
 
 struct lf_onednn;
 
@@ -32,20 +35,6 @@ static inline void lf_border(const lf_queue *q)
 }
 
 #ifdef LF_CPU_ISA
-#if LF_CPU_ISA == 0
-#define LF_SYM(name)  lf_cpu_##name##_plain
-#define LF_CPU_FAMILY "cpu-plain"
-#elif LF_CPU_ISA == 1
-#define LF_SYM(name)  lf_cpu_##name##_avx2
-#define LF_CPU_FAMILY "cpu-avx2"
-#elif LF_CPU_ISA == 2
-#define LF_SYM(name)  lf_cpu_##name##_avx512
-#define LF_CPU_FAMILY "cpu-avx512"
-#else
-#define LF_SYM(name)  lf_cpu_##name##_avx512bf16
-#define LF_CPU_FAMILY "cpu-avx512bf16"
-#endif
-
 #define LF_CPU_DECLARE(name)                                                                       \
     int LF_SYM(name)(lf_queue * q, const struct lf_k_##name *a);                                   \
     int LF_SYM(name##_check)(const struct lf_k_##name *a);                                         \

@@ -33,7 +33,7 @@ enum {
 };
 /* Bytes of packed B per thread. Processors with AVX-512 have an L2 of 1 MiB and more, most others
  * one of 256 or 512 KiB. */
-enum { B_BUDGET = (LF_CPU_ISA >= 2 ? 512 : 128) << 10 };
+enum { B_BUDGET = (LF_AVX512 ? 512 : 128) << 10 };
 
 struct cut {
     enum lf_unit unit;

@@ -26,17 +26,19 @@
 #include "kernels/cpu/simd.h"
 
 #define LF_NR (2 * LF_VL)
-#if LF_CPU_ISA >= 2
+#if LF_AVX512 || LF_SVE
 #define LF_MR          14
 #define LF_K_CHUNK_MAX 1024
-#elif LF_CPU_ISA == 1
+#elif LF_NEON
+#define LF_MR          12
+#define LF_K_CHUNK_MAX 512
+#elif LF_AVX2
 #define LF_MR          6
 #define LF_K_CHUNK_MAX 384
 #else
 #define LF_MR          4
 #define LF_K_CHUNK_MAX 256
 #endif
-#define LF_BF16_DOT (LF_CPU_ISA == 3)
 
 /* Units per chunk. Chunks are equal and a multiple of 16. */
 LF_INLINE int64_t lf_k_chunk(int64_t units)

@@ -87,6 +87,10 @@ LF_INLINE void micro(const int m, const enum kind kind, int64_t units, const uin
     X(t, p, 1) X(t, p, 2) X(t, p, 3) X(t, p, 4) X(t, p, 5) X(t, p, 6)      \
     X(t, p, 7) X(t, p, 8) X(t, p, 9) X(t, p, 10) X(t, p, 11) X(t, p, 12)   \
     X(t, p, 13) X(t, p, 14)
+#elif LF_MR == 12
+#define EACH(X, t, p)                                                      \
+    X(t, p, 1) X(t, p, 2) X(t, p, 3) X(t, p, 4) X(t, p, 5) X(t, p, 6)      \
+    X(t, p, 7) X(t, p, 8) X(t, p, 9) X(t, p, 10) X(t, p, 11) X(t, p, 12)
 #elif LF_MR == 6
 #define EACH(X, t, p)                                                      \
     X(t, p, 1) X(t, p, 2) X(t, p, 3) X(t, p, 4) X(t, p, 5) X(t, p, 6)

@@ -120,8 +120,10 @@ LF_INLINE void panels_l_fast(const enum lf_unit u, uint32_t *dst, const char *sr
             const char *s = src + (kb * epu * ld + l) * esize;
             if (n == width)
                 rows_l_fast(u, d, s, ld, width, width, rows, last, odd);
-            else if (w >= LF_VL)
+            else if (w == width)
                 rows_l_fast(u, d, s, ld, width, n, rows, last, odd);
+            else if (w >= LF_VL) /* tiles of more rows than a vector has lanes */
+                rows_l_fast(u, d, s, ld, w, w, rows, last, odd);
             else
                 for (int64_t i = 0; i < rows; i++)
                     store_words(

@@ -16,12 +16,7 @@ LF_INLINE int64_t min64(int64_t a, int64_t b)
 /* a * b + c, where a and b are units (an f32, or a pair of bf16 each) and c is f32. */
 LF_INLINE lf_v lf_unit_madd(const bool pair, lf_v a, lf_v b, lf_v c)
 {
-#if LF_BF16_DOT
-    if (pair)
-        return (lf_v)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
-#endif
-    (void)pair;
-    return lf_v_fma(a, b, c);
+    return pair ? lf_v_dot(a, b, c) : lf_v_fma(a, b, c);
 }
 
 /* LF_VL consecutive units from element i of p. `left` elements may be read; the rest is 0. */
@@ -36,7 +31,7 @@ LF_INLINE lf_vu load_units(const enum lf_unit u, const void *p, int64_t i, int64
     }
     lf_vu v = {0};
     const uint16_t *q = (const uint16_t *)p + i;
-#if LF_CPU_ISA >= 2
+#if LF_AVX512
     if (left >= 2 * LF_VL)
         memcpy(&v, q, sizeof v);
     else
@@ -58,7 +53,7 @@ LF_INLINE void store_words(uint32_t *p, lf_vu v, int64_t room)
 /* Exchange lane j of r[i] with lane i of r[j]. */
 LF_INLINE void transpose(lf_vu r[LF_VL])
 {
-#if LF_CPU_ISA >= 2
+#if LF_AVX512
     __m512i t[16], x[16];
 #pragma GCC unroll 16
     for (int i = 0; i < 8; i++) {
@@ -86,7 +81,7 @@ LF_INLINE void transpose(lf_vu r[LF_VL])
         r[4 + i] = (lf_vu)_mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88);
         r[12 + i] = (lf_vu)_mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd);
     }
-#elif LF_CPU_ISA == 1
+#elif LF_AVX2
     __m256 t[8], x[8];
 #pragma GCC unroll 8
     for (int i = 0; i < 4; i++) {
@@ -106,10 +101,9 @@ LF_INLINE void transpose(lf_vu r[LF_VL])
         r[4 + i] = (lf_vu)_mm256_permute2f128_ps(x[i], x[4 + i], 0x31);
     }
 #else
-    lf_vu t[LF_VL];
-    for (int i = 0; i < LF_VL; i++)
-        for (int j = 0; j < LF_VL; j++)
-            t[i][j] = r[j][i];
+    lf_v t[LF_VL];
+    memcpy(t, r, sizeof t);
+    lf_v_transpose(t);
     memcpy(r, t, sizeof t);
 #endif
 }

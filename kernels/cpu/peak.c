@@ -24,22 +24,30 @@ static void await_rest(void)
     nanosleep(&(struct timespec){.tv_nsec = 2 * LF_TEAM_SPIN}, NULL);
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
 static double thread_s(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-#endif
 
-#define XMM                                                                                        \
-    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",       \
-        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 #define R12(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define R24(X) R12(X) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
 
+/* What a thread does in one turn, and the FLOPs of a turn. */
+struct spin {
+    void (*run)(long n);
+    double flop;
+};
+enum { TURNS = 200000 };
+#endif
+
 #if defined(__x86_64__)
+#define XMM                                                                                        \
+    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",       \
+        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+
 /* Registers are zeroed first: speed does not depend on the values, subnormals would. */
 static void spin_zmm(long n)
 {
@@ -74,13 +82,6 @@ static void spin_xmm(long n)
 #undef F
 }
 
-/* What a thread does in one turn, and the FLOPs of a turn. */
-struct spin {
-    void (*run)(long n);
-    double flop;
-};
-enum { TURNS = 200000 };
-
 static struct spin choose(enum lf_isa isa, bool bf16)
 {
     if (bf16 && isa >= LF_ISA_AVX512BF16) /* elsewhere bf16 is computed by the FMAs of f32 */
@@ -90,6 +91,46 @@ static struct spin choose(enum lf_isa isa, bool bf16)
                                 : (struct spin){spin_xmm, 12 * 8};
 }
 
+#elif defined(__aarch64__)
+#define V25                                                                                        \
+    "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", \
+        "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25"
+/* Registers are zeroed first: speed does not depend on the values, subnormals would. The assembler
+ * is told of instructions that not every processor has. */
+#define Z(i) "movi v" #i ".4s, #0\n"
+#define SPIN(name, start, F)                                                                       \
+    static void name(long n)                                                                       \
+    {                                                                                              \
+        __asm__ volatile(start R24(Z) Z(24) Z(25) "1:\n" R24(F) "subs %0, %0, #1\nb.ne 1b\n"       \
+                         : "+r"(n)                                                                 \
+                         :                                                                         \
+                         : "cc", V25);                                                             \
+    }
+#define FMLA(i)    "fmla v" #i ".4s, v24.4s, v25.4s\n"
+SPIN(spin_neon, "", FMLA)
+#define BFDOT(i)   "bfdot v" #i ".4s, v24.8h, v25.8h\n"
+SPIN(spin_bfdot, ".arch armv8.2-a+sve+bf16\n", BFDOT)
+#define FMLA_Z(i)  "fmla z" #i ".s, p0/m, z24.s, z25.s\n"
+SPIN(spin_sve, ".arch armv8.2-a+sve+bf16\nptrue p0.s\n", FMLA_Z)
+#define BFDOT_Z(i) "bfdot z" #i ".s, z24.h, z25.h\n"
+SPIN(spin_sve_bfdot, ".arch armv8.2-a+sve+bf16\n", BFDOT_Z)
+
+static struct spin choose(enum lf_isa isa, bool bf16)
+{
+    switch (isa) {
+    case LF_ISA_NEONBF16:
+        return bf16 ? (struct spin){spin_bfdot, 24 * 16} : (struct spin){spin_neon, 24 * 8};
+    case LF_ISA_SVE256BF16:
+        return bf16 ? (struct spin){spin_sve_bfdot, 24 * 32} : (struct spin){spin_sve, 24 * 16};
+    case LF_ISA_SVE512: /* its bf16 is computed by the FMAs of f32 */
+        return (struct spin){spin_sve, 24 * 32};
+    default:
+        return (struct spin){spin_neon, 24 * 8};
+    }
+}
+#endif
+
+#if defined(__x86_64__) || defined(__aarch64__)
 double lf_cpu_fma_peak(enum lf_isa isa, int threads, bool bf16)
 {
     const struct spin s = choose(isa, bf16);

@@ -11,18 +11,26 @@
 /* The high and low halves of the 64-bit products v * k. */
 LF_INLINE void mul_hi_lo(lf_vu v, uint32_t k, lf_vu *hi, lf_vu *lo)
 {
-#if LF_CPU_ISA >= 2
+#if LF_AVX512
     const __m512i m = _mm512_set1_epi64((int64_t)k);
     __m512i even = _mm512_mul_epu32((__m512i)v, m),
             odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)v, 32), m);
     *lo = (lf_vu)_mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
     *hi = (lf_vu)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
-#elif LF_CPU_ISA == 1
+#elif LF_AVX2
     const __m256i m = _mm256_set1_epi64x((int64_t)k);
     __m256i even = _mm256_mul_epu32((__m256i)v, m),
             odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)v, 32), m);
     *lo = (lf_vu)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
     *hi = (lf_vu)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+#elif LF_SVE
+    *lo = v * k;
+    *hi = (lf_vu)svmulh_n_u32_x(svptrue_b32(), v, k);
+#elif LF_NEON
+    const uint32x4_t low = vreinterpretq_u32_u64(vmull_n_u32(vget_low_u32((uint32x4_t)v), k)),
+                     high = vreinterpretq_u32_u64(vmull_high_n_u32((uint32x4_t)v, k));
+    *lo = (lf_vu)vuzp1q_u32(low, high);
+    *hi = (lf_vu)vuzp2q_u32(low, high);
 #else
     for (int i = 0; i < LF_VL; i++) {
         uint64_t p = (uint64_t)v[i] * k;

@@ -34,13 +34,18 @@ int op_shared(int bytes);
 #else
 #include <stdlib.h>
 enum {
+#ifdef __aarch64__
+    OP_BACKENDS = 1 + LF_ISAS - LF_ISA_NEON, /* plain, and those of this architecture */
+#else
     OP_BACKENDS = LF_ISA_AVX512BF16 + 1,
+#endif
     OP_THREADS = 3 /* queues of 1 to 3 threads differ */,
     OP_LAST_FLOAT = LF_BF16
 };
 static inline const struct lf_kernels *op_kernels(int i)
 {
-    return lf_cpu_kernels((enum lf_isa)i);
+    return lf_cpu_kernels(
+        (enum lf_isa)(i > 0 && lf_cpu_isa_known(LF_ISA_NEON) ? i - 1 + LF_ISA_NEON : i));
 }
 static inline lf_queue *op_queue_create(int threads)
 {

@@ -126,6 +126,46 @@ static void tails(void)
     tap_f64((double)lf_v_hmax(v), LF_VL - 1, 0, "hmax");
 }
 
+#if LF_BF16_DOT
+/* Sums of whole numbers are exact whatever the order and the rounding, so what is left is which
+ * products go where. */
+static void dot(void)
+{
+    bool ok = true;
+    for (int i = 0; i < 1000; i++) {
+        uint16_t a[2 * LF_VL], b[2 * LF_VL];
+        float c[LF_VL];
+        lf_v x, y;
+        for (int l = 0; l < 2 * LF_VL; l++) {
+            a[l] = lf_f32_to_bf16((float)(int)(100 * op_rand(21, i * 64 + l)));
+            b[l] = lf_f32_to_bf16((float)(int)(100 * op_rand(22, i * 64 + l)));
+        }
+        for (int l = 0; l < LF_VL; l++)
+            c[l] = (float)(int)(1000 * op_rand(23, i * 64 + l));
+        memcpy(&x, a, sizeof x);
+        memcpy(&y, b, sizeof y);
+        lf_v got = lf_v_dot(x, y, lf_v_load(c));
+        for (int l = 0; l < LF_VL; l++)
+            ok = ok && got[l] == c[l] + lf_bf16_to_f32(a[2 * l]) * lf_bf16_to_f32(b[2 * l]) +
+                                     lf_bf16_to_f32(a[2 * l + 1]) * lf_bf16_to_f32(b[2 * l + 1]);
+    }
+    tap_ok(ok, "a lane of a dot product: its own two products and its own addend");
+}
+#endif
+
+static void transposed(void)
+{
+    lf_v r[LF_VL];
+    bool ok = true;
+    for (int i = 0; i < LF_VL; i++)
+        r[i] = lf_v_from_int(lf_vi_iota() + lf_vi_set1(100 * i));
+    lf_v_transpose(r);
+    for (int i = 0; i < LF_VL; i++)
+        for (int l = 0; l < LF_VL; l++)
+            ok = ok && r[i][l] == (float)(100 * l + i);
+    tap_ok(ok, "a block is transposed");
+}
+
 int main(void)
 {
     if (!lf_cpu_kernels((enum lf_isa)LF_CPU_ISA))
@@ -141,5 +181,9 @@ int main(void)
     TAP(1, lanes());
     TAP(1, bf16());
     TAP(3, tails());
+    TAP(1, transposed());
+#if LF_BF16_DOT
+    TAP(1, dot());
+#endif
     return tap_done();
 }

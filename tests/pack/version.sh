@@ -15,7 +15,7 @@ want="$want, snappy $(on HAVE_SNAPPY), zstd $(on HAVE_ZSTD), zlib $(on HAVE_ZLIB
 want="$want, JPEG $(on HAVE_JPEG), PNG $(on HAVE_PNG), WebP $(on HAVE_WEBP)"
 is "$(sed -n '3s/, HDF5 [0-9][0-9.]*$//p' v)" "features: $want" "what configure found"
 isas=plain
-for i in avx2 avx512 avx512bf16; do
+for i in avx2 avx512 avx512bf16 neon neonbf16 sve256bf16 sve512; do
     [ "$(on "HAVE_ISA_$(echo $i | tr a-z A-Z)")" = no ] || isas="$isas $i"
 done
 is "$(sed -n 4p v)" "instruction sets: $isas" "families of kernels"
