@@ -94,8 +94,9 @@ static bool optional_out(const struct lf_node *n, int slot)
 static bool wanted(const lf_graph *g, const int32_t *root_reads, int32_t t)
 {
     const struct lf_tensor *x = &g->t[t];
-    return x->is_output || x->role == LF_ROLE_GRAD || x->role == LF_ROLE_STATE ||
-           root_reads[lf_root_of(g, t)] > 0;
+    const int32_t root = lf_root_of(g, t); /* an output may be written in slices */
+    return x->is_output || g->t[root].is_output || x->role == LF_ROLE_GRAD ||
+           x->role == LF_ROLE_STATE || root_reads[root] > 0;
 }
 
 static void drop_reads(const lf_graph *g, int32_t *root_reads, const struct lf_node *n)
