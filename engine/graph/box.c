@@ -9,6 +9,9 @@ int lf_pstore_set_layout(lf_pstore *ps, const struct lf_layout *l, lf_err *err)
     if (l->tensor < 0 || l->tensor_rank < 0 || l->tensor_rank >= (l->tensor ? l->tensor : 1))
         return lf_fail(err, LF_EINVAL, "layout: there is no rank %d of %d on the tensor axis",
                        l->tensor_rank, l->tensor);
+    if (l->context < 0 || l->context_rank < 0 || l->context_rank >= (l->context ? l->context : 1))
+        return lf_fail(err, LF_EINVAL, "layout: there is no rank %d of %d on the context axis",
+                       l->context_rank, l->context);
     if (ps->n_p)
         return lf_fail(err, LF_EINVAL, "layout: the store has tensors already");
     ps->layout = *l;

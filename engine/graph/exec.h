@@ -120,6 +120,11 @@ struct lf_exec_comm {
     int (*tensor_scatter)(void *user, float *out, const float *data, size_t n, lf_err *err);
     /* Sums n doubles of backend memory over them, in place, for the norm. */
     int (*tensor_add)(void *user, double *sums, size_t n, lf_err *err);
+    /* Layouts that divide rows: the ranks of the context axis give each other parts of `bytes`
+     * bytes, one for each rank in `in`, one of each rank in `out`, both in the order of the ranks.
+     * The other is tensor_gather among these ranks. */
+    int (*context_swap)(void *user, void *out, const void *in, size_t bytes, lf_err *err);
+    int (*context_gather)(void *user, void *all, size_t bytes, lf_err *err);
     /* Pipelines: sums n floats of backend memory with the rank that has the same tied tensor, in
      * place. Where the other two are there, its owner has the sum then, and the other rank has it,
      * and both may write over data, behind tied_end. tied_begin (lf_exec_begin_tied) waits for

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments of ranks that divide matrices on a backend that records. As with windows
+ * Segments of ranks that divide matrices or rows on a backend that records. As with windows
  * (exec_window.c), what ranks do with each other is in no recorded graph: a segment runs in pieces,
  * which end around each node that exchanges. That node is queued anew every time.
  *
@@ -38,7 +38,8 @@ int lf_exec_pieces_bind(lf_exec *ex, size_t chain, lf_err *err)
 {
     const struct lf_chain *c = &ex->p->c[chain];
     struct lf_bound *bc = &ex->chain[chain];
-    if (ex->p->ps->layout.tensor <= 1 || !ex->b->ops->capture_begin)
+    const struct lf_layout *l = &ex->p->ps->layout;
+    if ((l->tensor <= 1 && l->context <= 1) || !ex->b->ops->capture_begin)
         return 0;
     bc->edge = lf_calloc(c->g->n_n + 1, sizeof *bc->edge, err);
     bc->between =

@@ -41,6 +41,20 @@ static int scatter(void *user, float *out, const float *data, size_t n, lf_err *
     return ended(ex, rc != 0 ? rc : ex->comm.tensor_scatter(ex->comm_user, out, data, n, err), err);
 }
 
+static int context_swap(void *user, void *out, const void *in, size_t bytes, lf_err *err)
+{
+    const lf_exec *ex = user;
+    const int rc = lf_exec_comm_begin(ex, err);
+    return ended(ex, rc != 0 ? rc : ex->comm.context_swap(ex->comm_user, out, in, bytes, err), err);
+}
+
+static int context_gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    const lf_exec *ex = user;
+    const int rc = lf_exec_comm_begin(ex, err);
+    return ended(ex, rc != 0 ? rc : ex->comm.context_gather(ex->comm_user, all, bytes, err), err);
+}
+
 static int move_bytes(void *user, void *to, const void *from, size_t bytes, lf_err *err)
 {
     const lf_exec *ex = user;
@@ -68,7 +82,12 @@ void lf_exec_connect_tensor(lf_exec *ex)
                                         .move = move_bytes,
                                         .clear = clear_bytes,
                                         .user = ex,
-                                        .rank = ex->p->ps->layout.tensor_rank};
+                                        .rank = ex->p->ps->layout.tensor_rank,
+                                        .context_rank = ex->p->ps->layout.context_rank};
+    if (ex->comm.context_swap && ex->comm.context_gather) {
+        ex->exchange.context_swap = context_swap;
+        ex->exchange.context_gather = context_gather;
+    }
     ex->with.gather = ex->comm.tensor_gather ? gather_parts : NULL;
     ex->with.user = ex;
 }

@@ -92,6 +92,8 @@ static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *ar
                  all = a->n * (size_t)a->ranks;
     const float *in;
     int rc;
+    if (a->what >= LF_EX_HEADS)
+        return lf_exchange_context(k, q, a);
     switch (a->what) {
     case LF_EX_OWN:
     case LF_EX_OWN_BWD:
@@ -115,12 +117,14 @@ static int call_exchange(const struct lf_kernels *k, lf_queue *q, const void *ar
 static int check_exchange(const struct lf_kernels *k, const void *args)
 {
     const struct lf_k_exchange *a = args;
-    return k->axpby.run && a->in && a->out ? LF_K_OK : LF_K_EINVAL;
+    return k->axpby.run && k->act_fwd.run && a->in && a->out ? LF_K_OK : LF_K_EINVAL;
 }
 static size_t work_exchange(const struct lf_kernels *k, const void *args, int threads)
 {
     const struct lf_k_exchange *a = args;
     (void)k, (void)threads;
+    if (a->what >= LF_EX_HEADS)
+        return lf_exchange_context_work(a);
     if (a->what == LF_EX_JOIN)
         return (size_t)(a->rows * a->each * a->ranks) * lf_dtype_size((enum lf_dtype)a->in_type);
     return a->what == LF_EX_SCATTER && a->in_type != LF_F32

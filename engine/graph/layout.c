@@ -2,7 +2,8 @@
  *
  * From a graph over whole tensors to that of one rank of the tensor axis. Nodes are taken over in
  * their order. Their shape rules make local outputs of local inputs, and so check once more that
- * everything fits. What changes beside shapes is what counts heads or columns.
+ * everything fits. What changes beside shapes is what counts heads or columns. On the context axis
+ * graphs have a rank's rows already, and attention gets nodes around it (layout_context.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -311,12 +312,13 @@ static int local_attention(struct local *l, const struct lf_node *n, int32_t in[
         return l->to->err.rc;
     a->heads = own_heads(l, q, a->heads);
     a->groups = own_heads(l, k, a->groups);
-    if (a->heads == all)
-        return 0;
-    a->head0 = l->from->ps->layout.tensor_rank * a->heads;
-    if (n->in[alibi])
+    if (a->heads != all)
+        a->head0 = l->from->ps->layout.tensor_rank * a->heads;
+    if (!paged && l->from->ps->layout.context > 1 && lf_context_enter(l->to, in, a) == 0)
+        a->head0 += a->sink0;
+    if (n->in[alibi] && a->heads != all)
         in[alibi] = lf_tensor_view(l->to, in[alibi], a->head0, a->heads);
-    return 0;
+    return l->to->err.rc;
 }
 
 /* Heads of a scan; a constant decay is that of all. */
@@ -408,6 +410,8 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
         return local_attention(l, n, in, a);
     case LF_OP_SCAN:
         return local_scan(l, n, in, a);
+    case LF_OP_MOE_STATS:
+        return l->from->ps->layout.context > 1 ? lf_context_stats(l->to, in, a) : 0;
     case LF_OP_KV_WRITE:
         if (refuse_cut(l, n, x, a->groups))
             return l->to->err.rc;
@@ -517,6 +521,13 @@ static int refuse_output(struct local *l, int32_t t)
                                l->from->t[t].out_name, lf_place_name((enum lf_place)place));
 }
 
+/* What a node made, as the nodes behind it read it. */
+static int32_t own_result(struct local *l, const struct lf_node *n, int32_t out,
+                          const struct lf_attr *a)
+{
+    return n->op == LF_OP_ATTN && a->sinks ? lf_context_leave(l->to, out, a->sinks) : out;
+}
+
 static int copy_node(struct local *l, const struct lf_node *n)
 {
     int32_t in[LF_MAX_IN];
@@ -531,13 +542,15 @@ static int copy_node(struct local *l, const struct lf_node *n)
     const int32_t i =
         part ? copy_part(l, n, in, &a) : lf_node_new(l->to, (enum lf_op)n->op, in, LF_MAX_IN, &a);
     for (int k = 0; k < LF_MAX_OUT && i >= 0; k++) {
-        if (!n->out[k])
+        if (!n->out[k] || !l->to->n[i].out[k]) /* another node makes it */
             continue;
         l->map[n->out[k]] = l->to->n[i].out[k];
+        if (k == 0)
+            l->map[n->out[k]] = own_result(l, n, l->to->n[i].out[k], &a);
         if (refuse_output(l, n->out[k]))
             return l->to->err.rc;
         out_pieces(l, n, n->out[k]);
-        keep_flags(l, n->out[k], l->to->n[i].out[k]);
+        keep_flags(l, n->out[k], l->map[n->out[k]]);
     }
     if (n->op == LF_OP_XENT)
         l->to->xent = i;
@@ -566,10 +579,12 @@ static int copy_nodes(struct local *l)
 {
     lf_graph *g = l->from;
     int rc = 0;
-    lf_place_sources(g, LF_AXIS_TENSOR);
+    if (g->ps->layout.tensor > 1)
+        lf_place_sources(g, LF_AXIS_TENSOR);
     for (size_t i = 0; i < g->n_n && rc == 0; i++) {
         set_sequence(l, &g->n[i]);
-        rc = lf_place_node(g, &g->n[i], LF_AXIS_TENSOR);
+        if (g->ps->layout.tensor > 1)
+            rc = lf_place_node(g, &g->n[i], LF_AXIS_TENSOR);
         if (rc == 0)
             rc = copy_node(l, &g->n[i]);
     }

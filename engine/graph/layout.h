@@ -31,6 +31,17 @@
  * norm does to a row is then done once, and gradients of its weights are summed over the ranks.
  * Every rank chooses the experts of all rows (lf_tp_whole), since experts take rows of all ranks.
  *
+ * Ranks of the context axis (Jacobs et al. 2023, arXiv 2309.14509) divide the rows of a micro-batch
+ * from its beginning to its end: a graph is written over as many rows as one of them has, in the
+ * order of the ranks, and each row brings its own position and target. Only attention reads other
+ * rows. The pass turns rows of all heads (ROWS) into heads of all rows (COLS) before it and back
+ * behind it, with one all-to-all for each operand, and again backwards. So a rank computes whole
+ * documents of some heads, with the bits of one rank alone, and every mask and position is what it
+ * was. Parameters are the same on all ranks (SAME), and every gradient is a sum over rows. Where
+ * heads of keys are fewer than ranks, successive ranks compute with the same ones, and their
+ * gradients are added up in the order of the ranks. The heads are those that a rank of the tensor
+ * axis has, where both axes are there.
+ *
  * A norm over heads or channels that ranks divide (lf_norm_opts.divided) sums the squares of each
  * row over the ranks, and backwards the products of gradient and value that its mean needs: [R, 1]
  * each. A layer norm sums the row before that, since squares are those of what its mean is taken
@@ -42,7 +53,7 @@
 
 #include "engine/graph/pstore.h"
 
-enum lf_axis { LF_AXIS_DATA = 0, LF_AXIS_TENSOR, LF_AXES };
+enum lf_axis { LF_AXIS_DATA = 0, LF_AXIS_TENSOR, LF_AXIS_CONTEXT, LF_AXES };
 
 enum lf_place { LF_PL_SAME = 0, LF_PL_COPY, LF_PL_ROWS, LF_PL_COLS, LF_PL_PARTIAL };
 const char *lf_axis_name(enum lf_axis axis);
@@ -53,6 +64,8 @@ struct lf_layout {
     int tensor;      /* ranks that divide matrices by rows and columns */
     int tensor_rank; /* [0, tensor) */
     bool sequence; /* rows are divided between the products; their number is a multiple of tensor */
+    int context;   /* ranks that divide the rows of a micro-batch */
+    int context_rank; /* [0, context) */
 };
 
 /* Sets the layout of a store before its first tensor is declared. A box is a range of one dimension

@@ -14,14 +14,16 @@ static int refuse(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis, int
                          lf_place_name((enum lf_place)want));
 }
 
-/* Micro-batches are different on the data axis, so every gradient is a partial sum there. */
+/* Micro-batches are different on the data axis, and rows on the context axis, so every gradient is
+ * a partial sum there. */
 static int settle(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis)
 {
     struct lf_pgroup *of = &g->ps->g[t->group];
-    const int place = t->place[axis], want = axis == LF_AXIS_DATA ? LF_PL_PARTIAL
+    const bool rows = axis != LF_AXIS_TENSOR;
+    const int place = t->place[axis], want = rows ? LF_PL_PARTIAL
                                              : of->place == LF_PL_COLS && of->ndim == 1 ? LF_PL_ROWS
                                                                                         : of->place;
-    if (place == LF_PL_PARTIAL && (axis == LF_AXIS_DATA || of->place == LF_PL_SAME))
+    if (place == LF_PL_PARTIAL && (rows || of->place == LF_PL_SAME))
         of->sum[axis] = true;
     else if (place != want)
         return refuse(g, t, axis, want);
@@ -87,6 +89,8 @@ static void keep_addends(lf_graph *g)
 int lf_layout_check(lf_graph *g, lf_err *err)
 {
     int rc = check_axis(g, LF_AXIS_DATA);
+    if (rc == 0 && g->ps->layout.context > 1)
+        rc = check_axis(g, LF_AXIS_CONTEXT);
     if (rc == 0 && g->ps->layout.tensor > 1)
         rc = check_axis(g, LF_AXIS_TENSOR);
     if (rc == 0 && g->ps->layout.tensor > 1) {

@@ -20,7 +20,7 @@ const char *lf_place_name(enum lf_place place)
 
 const char *lf_axis_name(enum lf_axis axis)
 {
-    return axis == LF_AXIS_DATA ? "data" : "tensor";
+    return axis == LF_AXIS_DATA ? "data" : axis == LF_AXIS_TENSOR ? "tensor" : "context";
 }
 
 struct node {
@@ -199,13 +199,13 @@ static int moe_colsum(const struct node *v)
     return dy == LF_PL_ROWS ? LF_PL_PARTIAL : dy;
 }
 
-/* Documents are whole on an axis of data; rows of one may not be spread. Sinks go with heads. */
+/* Documents are whole on an axis of data; rows of one may not be spread. Sinks go with heads, but
+ * on the context axis every rank has all of them, and reads its own. */
 static int attention(const struct node *v)
 {
     const int x = both(at(v, ATTN_Q), both(at(v, ATTN_K), at(v, ATTN_V)));
-    return !of_columns(v, ATTN_SINKS, x) || (x == LF_PL_ROWS && v->axis != LF_AXIS_DATA)
-               ? BAD
-               : nonlinear(x);
+    const bool sinks = v->axis == LF_AXIS_CONTEXT || of_columns(v, ATTN_SINKS, x);
+    return !sinks || (x == LF_PL_ROWS && v->axis != LF_AXIS_DATA) ? BAD : nonlinear(x);
 }
 
 static int attention_bwd(const struct node *v)
@@ -249,6 +249,10 @@ static int route(const struct node *v)
 static int route_bwd(const struct node *v)
 {
     const int dw = at(v, ROUTEB_DWEIGHTS), load = at(v, ROUTEB_LOAD);
+    const int32_t t = lf_root_of(v->g, v->n->in[ROUTEB_LOAD]);
+    const bool comes = v->g->t[t].role == LF_ROLE_INPUT; /* from a graph that was checked, too */
+    if (v->axis == LF_AXIS_CONTEXT && load != NONE && load != LF_PL_SAME && !comes) /* all rows */
+        return BAD;
     if (dw == LF_PL_PARTIAL && load != NONE) /* the loss of the balance is the same on all */
         return BAD;
     return backward(dw == NONE ? load : dw, at(v, ROUTEB_SCORES));
@@ -382,14 +386,14 @@ static int mix(const struct node *v)
     const int x = at(v, MIX_X), by = at(v, MIX_START);
     if (whole(x) && by == LF_PL_ROWS)
         return by;
-    return x == LF_PL_ROWS && v->axis == LF_AXIS_TENSOR ? BAD : x;
+    return x == LF_PL_ROWS && v->axis != LF_AXIS_DATA ? BAD : x;
 }
 
 /* Rows that become one, or come of one, are all of this rank. */
 static int fold(const struct node *v)
 {
     const int x = at(v, 0);
-    return x == LF_PL_COLS || (x == LF_PL_ROWS && v->axis == LF_AXIS_TENSOR) ? BAD : x;
+    return x == LF_PL_COLS || (x == LF_PL_ROWS && v->axis != LF_AXIS_DATA) ? BAD : x;
 }
 
 static int col_gate_bwd(const struct node *v, int out)
@@ -481,6 +485,13 @@ static int addend(const struct node *v, int slot)
     return v->axis == LF_AXIS_TENSOR && r->role == LF_ROLE_INPUT && !r->cut ? NONE : at(v, slot);
 }
 
+/* From one place to another on the context axis; what the tensor axis divides it divides still. */
+static int context(const struct node *v, int from, int to)
+{
+    const int x = at(v, 0);
+    return v->axis != LF_AXIS_CONTEXT ? x : x == from ? to : BAD;
+}
+
 static int place_out(const struct node *v, int out)
 {
     switch (v->n->op) {
@@ -492,6 +503,13 @@ static int place_out(const struct node *v, int out)
         return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_SAME ? LF_PL_ROWS : BAD;
     case LF_OP_TP_JOIN:
         return v->axis != LF_AXIS_TENSOR ? at(v, 0) : at(v, 0) == LF_PL_COLS ? LF_PL_SAME : BAD;
+    case LF_OP_CP_HEADS:
+        return context(v, LF_PL_ROWS, LF_PL_COLS);
+    case LF_OP_CP_ROWS:
+    case LF_OP_CP_ROWS_F:
+        return context(v, LF_PL_COLS, LF_PL_ROWS);
+    case LF_OP_CP_WHOLE:
+        return context(v, LF_PL_ROWS, LF_PL_SAME);
     case LF_OP_TP_OWN:
         return own(v);
     case LF_OP_TP_OWN_BWD:
@@ -681,7 +699,7 @@ void lf_place_sources(lf_graph *g, enum lf_axis axis)
             t->place[axis] =
                 axis == LF_AXIS_TENSOR ? g->ps->g[t->group].place : (uint8_t)LF_PL_SAME;
         else if (t->role == LF_ROLE_INPUT || t->role == LF_ROLE_STATE)
-            t->place[axis] = axis == LF_AXIS_DATA || (t->cut && g->ps->layout.sequence)
+            t->place[axis] = axis != LF_AXIS_TENSOR || (t->cut && g->ps->layout.sequence)
                                  ? LF_PL_ROWS
                                  : LF_PL_SAME;
         else if (t->role == LF_ROLE_CONST)

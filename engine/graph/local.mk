@@ -1,6 +1,6 @@
 # sources of engine/graph, and their tests
 engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/graph/plan.h engine/graph/exec.h \
-  engine/graph/priv.h engine/graph/ops.h engine/graph/exec_priv.h engine/graph/layout.h engine/graph/layout.c engine/graph/layout_rules.c engine/graph/layout_check.c engine/graph/box.c engine/graph/exec_tensor.c engine/graph/pstore.c engine/graph/graph.c engine/graph/build.c engine/graph/cut.c \
+  engine/graph/priv.h engine/graph/ops.h engine/graph/exec_priv.h engine/graph/layout.h engine/graph/layout.c engine/graph/layout_rules.c engine/graph/layout_check.c engine/graph/layout_context.c engine/graph/kern_context.c engine/graph/box.c engine/graph/exec_tensor.c engine/graph/pstore.c engine/graph/graph.c engine/graph/build.c engine/graph/cut.c \
   engine/graph/adapter.h engine/graph/adapter.c \
   engine/graph/ops.c engine/graph/ops_shape.c engine/graph/ops_vjp.c engine/graph/ops_emit.c engine/graph/ops_emit_bwd.c engine/graph/ops_emit.h engine/graph/ops_rule.h engine/graph/ops_vjp.h engine/graph/ops_elem.c engine/graph/ops_heads.c engine/graph/ops_moe.c engine/graph/ops_dora.c engine/graph/ops_mix.c engine/graph/ops_altup.c engine/graph/ops_scan.c engine/graph/ops_fp8.c engine/graph/ops_cost.c \
   engine/graph/kern_table.c engine/graph/autodiff.c engine/graph/precision.c engine/graph/fp8.c engine/graph/fuse.c engine/graph/recompute.c engine/graph/split.c \
@@ -20,7 +20,7 @@ tests/unit/fake_nvtx.so: tests/unit/fake_nvtx.c
 # The tests with a whole decoder share graph_util.
 graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_scan tests/unit/graph_build tests/unit/graph_train \
   tests/unit/graph_memory tests/unit/graph_state tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile tests/unit/graph_nvtx \
-  tests/unit/graph_fp8 tests/unit/graph_rows tests/unit/graph_border tests/unit/graph_window tests/unit/graph_layout \
+  tests/unit/graph_fp8 tests/unit/graph_rows tests/unit/graph_border tests/unit/graph_window tests/unit/graph_layout tests/unit/graph_context \
   tests/unit/graph_shares tests/unit/graph_mesh tests/unit/graph_pieces
 graph_util = tests/unit/graph_util.c tests/unit/graph_util.h
 check_PROGRAMS += $(graph_tests)
@@ -36,6 +36,7 @@ tests_unit_graph_window_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_EN
 tests_unit_graph_pieces_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)
 tests_unit_graph_layout_SOURCES = tests/unit/graph_layout.c tests/unit/graph_layout_rows.h
 tests_unit_graph_layout_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_context_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_mesh_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_shares_SOURCES = tests/unit/graph_shares.c $(graph_util)
 tests_unit_graph_shares_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -99,6 +99,10 @@ enum lf_op {
     LF_OP_MATCH_RMS_BWD,
     LF_OP_GAUSS_TOPK,
     LF_OP_GAUSS_TOPK_BWD,
+    LF_OP_CP_HEADS,  /* rows of all heads to heads of all rows */
+    LF_OP_CP_ROWS,   /* and back */
+    LF_OP_CP_ROWS_F, /* the same in f32 */
+    LF_OP_CP_WHOLE,  /* numbers of the rows of all ranks */
     LF_OP_COUNT
 };
 
@@ -276,6 +280,9 @@ LF_SHAPE(dora);
 LF_SHAPE(tp_enter);
 LF_SHAPE(tp_leave);
 LF_SHAPE(tp_rows);
+LF_SHAPE(cp_heads);
+LF_SHAPE(cp_rows);
+LF_SHAPE(cp_whole);
 LF_SHAPE(tp_join);
 LF_SHAPE(tp_own);
 LF_SHAPE(root);
@@ -319,6 +326,8 @@ LF_VJP(scan);
 LF_VJP(tp_enter);
 LF_VJP(tp_leave);
 LF_VJP(tp_own);
+LF_VJP(cp_heads);
+LF_VJP(cp_rows);
 
 #define LF_EMIT(op) int lf_emit_##op(const struct lf_bind *b, const struct lf_node *n, void *args)
 LF_EMIT(embed);
@@ -386,6 +395,9 @@ LF_EMIT(dora_bwd);
 LF_EMIT(tp_leave);
 LF_EMIT(tp_enter);
 LF_EMIT(tp_rows);
+LF_EMIT(cp_heads);
+LF_EMIT(cp_rows);
+LF_EMIT(cp_whole);
 LF_EMIT(tp_join);
 LF_EMIT(tp_own);
 LF_EMIT(tp_own_bwd);

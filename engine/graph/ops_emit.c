@@ -116,6 +116,40 @@ LF_EMIT(tp_rows)
     return dense_both(b, n);
 }
 
+/* `rows` has a rank's rows of all heads, `all` all rows of its heads. */
+static int heads(struct lf_k_exchange *k, const struct lf_bind *b, const struct lf_node *n,
+                 int32_t rows, int32_t all)
+{
+    k->ranks = b->g->ps->layout.context;
+    k->rows = R(b, rows);
+    k->cols = C(b, rows);
+    k->each = C(b, all);
+    k->ld = LD(b, rows);
+    k->heads = n->a.heads;
+    return DT(b, rows) == DT(b, all) && dense(b, all) ? 0 : LF_EINVAL;
+}
+
+LF_EMIT(cp_heads)
+{
+    *(struct lf_k_exchange *)args = exchange(b, n, LF_EX_HEADS);
+    return heads(args, b, n, n->in[0], n->out[0]);
+}
+
+LF_EMIT(cp_rows)
+{
+    *(struct lf_k_exchange *)args = exchange(b, n, LF_EX_HEADS_BACK);
+    return heads(args, b, n, n->out[0], n->in[0]);
+}
+
+LF_EMIT(cp_whole)
+{
+    struct lf_k_exchange *k = args;
+    *k = exchange(b, n, LF_EX_CONTEXT_WHOLE);
+    k->ranks = b->g->ps->layout.context;
+    k->n = (size_t)(R(b, n->in[0]) * C(b, n->in[0]));
+    return dense_both(b, n);
+}
+
 /* `all`: what every rank has whole, and of which a rank takes its own rows, or elements. */
 static int own_rows(struct lf_k_exchange *k, const struct lf_bind *b, const struct lf_node *n,
                     int32_t all)
@@ -250,7 +284,7 @@ LF_EMIT(attn)
                                 .prefix = P(b, n->in[ATTN_PREFIX]),
                                 .runs = P(b, n->in[ATTN_RUNS]),
                                 .alibi = P(b, n->in[ATTN_ALIBI]),
-                                .sinks = P(b, n->in[ATTN_SINKS]),
+                                .sinks = lf_sinks_of(b, n, ATTN_SINKS),
                                 .scale = n->a.scale,
                                 .softcap = n->a.softcap,
                                 .drop = lf_drop_of(b, n, ATTN_SAMPLE, ATTN_POS),

@@ -42,6 +42,13 @@ static inline bool lf_adds(const struct lf_bind *b, int32_t t)
     return b->acc && b->g->t[t].role == LF_ROLE_GRAD;
 }
 
+/* Sinks of attention, of the heads that it computes. */
+static inline const float *lf_sinks_of(const struct lf_bind *b, const struct lf_node *n, int slot)
+{
+    const float *all = P(b, n->in[slot]);
+    return all ? all + n->a.sink0 : NULL;
+}
+
 /* Dropout of attention. sample and position are the indices of the node's inputs that hold them. */
 static inline struct lf_k_attn_drop lf_drop_of(const struct lf_bind *b, const struct lf_node *n,
                                                int sample, int position)

@@ -74,7 +74,7 @@ LF_EMIT(attn_sinks_bwd)
                                       .o = P(b, o),
                                       .d_o = P(b, d_o),
                                       .lse = P(b, n->in[SINKB_LSE]),
-                                      .sinks = P(b, n->in[SINKB_SINKS]),
+                                      .sinks = lf_sinks_of(b, n, SINKB_SINKS),
                                       .ds = P(b, ds),
                                       .x_type = DT(b, o)};
     return 0;

@@ -115,6 +115,8 @@ LF_EMIT(moe_route)
 LF_EMIT(moe_route_bwd)
 {
     struct lf_k_moe_route_bwd *k = args;
+    const int context = b->g->ps->layout.context,
+              parts = context > 1 ? context : 1; /* load is of so many times these rows */
     int32_t s = n->in[ROUTEB_SCORES], cu = n->in[ROUTEB_CU];
     *k = (struct lf_k_moe_route_bwd){.rows = R(b, s),
                                      .experts = C(b, s),
@@ -128,7 +130,7 @@ LF_EMIT(moe_route_bwd)
                                      .load = P(b, n->in[ROUTEB_LOAD]),
                                      .dlogits = P(b, n->out[0]),
                                      .k = n->a.k,
-                                     .layers = n->a.moe_layers,
+                                     .layers = n->a.moe_layers * parts,
                                      .scale = n->a.scale,
                                      .aux = n->a.aux,
                                      .sigmoid = n->a.sigmoid,
@@ -154,7 +156,7 @@ LF_EMIT(moe_stats)
                                  .k = (int32_t)C(b, n->in[STATS_IDS]),
                                  .layers = n->a.moe_layers,
                                  .accumulate = b->acc,
-                                 .rec = b->rec};
+                                 .rec = n->a.no_record ? NULL : b->rec};
     return 0;
 }
 

@@ -271,7 +271,7 @@ static int check_alibi(lf_graph *g, const struct lf_node *n, int slot)
 
 static int check_sinks(lf_graph *g, const struct lf_node *n, int slot)
 {
-    return n->in[slot] ? need_param(g, n, slot, 1, n->a.heads,
+    return n->in[slot] ? need_param(g, n, slot, 1, n->a.sinks ? n->a.sinks : n->a.heads,
                                     "sinks must be a parameter with one number per head")
                        : 0;
 }
@@ -743,6 +743,43 @@ LF_SHAPE(tp_join)
     g->t[n->out[0]].fixed = x.fixed;
     g->t[n->out[0]].pinned = x.pinned;
     return 0;
+}
+
+static int context_ranks(const lf_graph *g)
+{
+    return g->ps->layout.context > 1 ? g->ps->layout.context : 1;
+}
+
+LF_SHAPE(cp_heads)
+{
+    if (need_float(g, n, 0, "x"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[0]];
+    if (n->a.heads < 1 || x->cols % n->a.heads)
+        return bad(g, n, n->in[0], 0, "the heads do not divide its columns");
+    return make(g, n, 0, x->rows * context_ranks(g),
+                x->cols / n->a.heads * lf_context_own(n->a.heads, context_ranks(g)), "");
+}
+
+LF_SHAPE(cp_rows)
+{
+    if (need_float(g, n, 0, "x"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[0]];
+    const int64_t own = lf_context_own(n->a.heads, context_ranks(g));
+    if (x->rows % context_ranks(g) || x->cols % own)
+        return bad(g, n, n->in[0], 0, "rows and heads do not divide among the ranks (context)");
+    return make(g, n, 0, x->rows / context_ranks(g), x->cols / own * n->a.heads, "");
+}
+
+LF_SHAPE(cp_whole)
+{
+    if (need(g, n, 0, "x"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[0]];
+    if (x->parent)
+        return bad(g, n, n->in[0], 0, "a whole tensor is needed here");
+    return make_fixed(g, n, 0, (enum lf_dtype)x->dtype, x->rows * context_ranks(g), x->cols, "");
 }
 
 /* A matrix [N, C], or a vector [1, N], with an element or a row for each row of a group. */

@@ -126,6 +126,21 @@ LF_VJP(rope)
     return ad->g->err.rc;
 }
 
+/* Numbers of this rank's rows and all of so many heads, of those of all rows and its heads. */
+static int32_t context_rows(struct lf_ad *ad, int32_t x, int32_t heads)
+{
+    const struct lf_tensor *of = &ad->g->t[x];
+    const struct lf_attr a = {.heads = heads};
+    const int32_t own =
+        lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT, of->rows / ad->g->ps->layout.context, heads,
+                      "%s.own", of->name);
+    if (!own)
+        return 0;
+    ad->g->t[own].fixed = true;
+    emit(ad, LF_OP_CP_ROWS_F, &a, &x, 1, &own, 1);
+    return own;
+}
+
 /* The gradient of the sinks is a sum over rows of what o, do and lse tell of each. */
 static void sinks_vjp(struct lf_ad *ad, const struct lf_node *n)
 {
@@ -140,7 +155,9 @@ static void sinks_vjp(struct lf_ad *ad, const struct lf_node *n)
         return;
     ad->g->t[rows].fixed = true;
     emit(ad, LF_OP_ATTN_SINKS_BWD, &n->a, in, 4, &rows, 1);
-    emit(ad, LF_OP_COLSUM, NULL, &rows, 1, &d, 1);
+    const int32_t own = n->a.sinks ? context_rows(ad, rows, n->a.sinks) : rows;
+    if (own)
+        emit(ad, LF_OP_COLSUM, NULL, &own, 1, &d, 1);
 }
 
 LF_VJP(attn)
@@ -391,6 +408,29 @@ LF_VJP(tp_leave)
     }
     lf_ad_contribute(ad, n.in[0], dy);
     return ad->g->err.rc;
+}
+
+/* The gradient of what went one way comes back the other way. */
+static int context_back(struct lf_ad *ad, int32_t node, enum lf_op back)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t dy = lf_ad_grad_of(ad, n.out[0]);
+    if (!lf_ad_wants(ad, n.in[0]))
+        return 0;
+    const int32_t from = back == LF_OP_CP_ROWS ? dense(ad, dy) : dy, dx = lf_ad_slot(ad, n.in[0]);
+    emit(ad, back, &n.a, &from, 1, &dx, 1);
+    lf_ad_contribute(ad, n.in[0], dx);
+    return ad->g->err.rc;
+}
+
+LF_VJP(cp_heads)
+{
+    return context_back(ad, node, LF_OP_CP_ROWS);
+}
+
+LF_VJP(cp_rows)
+{
+    return context_back(ad, node, LF_OP_CP_HEADS);
 }
 
 LF_VJP(tp_own)

@@ -261,7 +261,7 @@ static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
 {
     lf_graph *g = c->g;
     int rc = 0;
-    if (p->ps->layout.tensor > 1)
+    if (p->ps->layout.tensor > 1 || p->ps->layout.context > 1)
         rc = lf_layout_localise(g, err);
     g->n_fwd = g->n_n;
     if (rc == 0 && c->o.train && !c->o.frozen)

@@ -27,6 +27,7 @@
 
 #include "engine/back/back.h"
 #include "engine/graph/graph.h"
+#include "engine/graph/layout.h"
 
 typedef struct lf_plan lf_plan;
 
@@ -264,13 +265,16 @@ struct lf_plan_comm {
     /* Beside all of these, among the ranks of the tensor axis (layout.h): once a step, and for each
      * micro-batch that this rank runs. */
     struct lf_plan_moved tensor, micro_tensor;
+    /* The same among the ranks of the context axis, which exchange within passes alone. */
+    struct lf_plan_moved micro_context;
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
 /* What one run of a chain's forward, or of its backward pass too, moves within: windows. */
 struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backward);
 /* The same among the ranks of the tensor axis: what enters and leaves divided products, and what
- * they exchange of a divided vocabulary. */
-struct lf_plan_moved lf_plan_pass_tensor(const lf_plan *p, int chain, bool backward);
+ * they exchange of a divided vocabulary. And among those of the context axis: rows for heads. */
+struct lf_plan_moved lf_plan_pass_axis(const lf_plan *p, enum lf_axis axis, int chain,
+                                       bool backward);
 struct lf_plan_cost {
     /* FLOPs of one forward run of the chain, with causal or full attention */
     double fwd_causal, fwd_full;

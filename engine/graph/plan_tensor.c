@@ -2,7 +2,8 @@
  *
  * What is moved among the ranks of the tensor axis, in calls and bytes as communicators count them
  * (engine/comm/comm.h): by the nodes of a chain (kern_table.c), by the output layer of a divided
- * vocabulary (kernels.h, linear_xent), and by the optimizer's segment (exec_tensor.c).
+ * vocabulary (kernels.h, linear_xent), and by the optimizer's segment (exec_tensor.c). And what
+ * nodes move among those of the context axis (kern_context.c).
  */
 #include "engine/graph/priv.h"
 
@@ -12,11 +13,16 @@ static void add_sum(const lf_plan *p, struct lf_plan_moved *m, size_t n, size_t 
     lf_moved_add_sum(p, m, n, each, l->tensor, l->tensor_rank);
 }
 
+static void add_even(struct lf_plan_moved *m, size_t bytes, int ranks)
+{
+    m->messages++;
+    m->bytes += (double)bytes * (ranks - 1);
+}
+
 /* Each rank gives every other one as many bytes: its part of a gather, or the other's of a sum. */
 static void add_parts(const lf_plan *p, struct lf_plan_moved *m, size_t bytes)
 {
-    m->messages++;
-    m->bytes += (double)bytes * (p->ps->layout.tensor - 1);
+    add_even(m, bytes, p->ps->layout.tensor);
 }
 
 static void count_exchange(const lf_plan *p, struct lf_plan_moved *m, const struct lf_k_exchange *k)
@@ -48,8 +54,14 @@ static void count_head(const lf_plan *p, struct lf_plan_moved *m, const struct l
     }
 }
 
-static void count_node(const lf_plan *p, struct lf_plan_moved *m, const struct lf_bind *b,
-                       const struct lf_node *n)
+static void count_context(struct lf_plan_moved *m, const struct lf_k_exchange *k)
+{
+    const size_t n = k->what == LF_EX_CONTEXT_WHOLE ? k->n : (size_t)(k->rows * k->each);
+    add_even(m, n * lf_dtype_size((enum lf_dtype)k->in_type), k->ranks);
+}
+
+static void count_node(const lf_plan *p, enum lf_axis axis, struct lf_plan_moved *m,
+                       const struct lf_bind *b, const struct lf_node *n)
 {
     const struct lf_op_row *row = &lf_op_table[n->op];
     union {
@@ -60,21 +72,42 @@ static void count_node(const lf_plan *p, struct lf_plan_moved *m, const struct l
         return;
     if (row->emit(b, n, &args)) /* the plan has been made of it */
         LF_BUG("operands of %s do not fit its kernel", row->name);
-    if (row->kernel == LF_KID_exchange)
+    const bool exchanges = row->kernel == LF_KID_exchange,
+               context = exchanges && args.exchange.what >= LF_EX_HEADS;
+    if (context != (axis == LF_AXIS_CONTEXT))
+        return;
+    if (context)
+        count_context(m, &args.exchange);
+    else if (exchanges)
         count_exchange(p, m, &args.exchange);
     else
         count_head(p, m, &args.head);
 }
 
-struct lf_plan_moved lf_plan_pass_tensor(const lf_plan *p, int chain, bool backward)
+struct lf_plan_moved lf_plan_pass_axis(const lf_plan *p, enum lf_axis axis, int chain,
+                                       bool backward)
 {
     struct lf_plan_moved m = {0};
     const struct lf_chain *c = &p->c[chain];
     const struct lf_bind b = lf_plan_shapes(p, c);
+    const struct lf_layout *l = &p->ps->layout;
     const size_t end = backward ? c->g->n_n : c->g->n_fwd;
-    for (size_t i = 0; i < end && p->ps->layout.tensor > 1; i++)
-        count_node(p, &m, &b, &c->g->n[i]);
+    const int ranks = axis == LF_AXIS_CONTEXT ? l->context : l->tensor;
+    for (size_t i = 0; i < end && ranks > 1; i++)
+        count_node(p, axis, &m, &b, &c->g->n[i]);
     return m;
+}
+
+/* A training step's passes over a micro-batch. */
+static void count_passes(const lf_plan *p, enum lf_axis axis, struct lf_plan_moved *m)
+{
+    for (size_t k = 0; k < p->n_c; k++) {
+        if (!p->c[k].o.train)
+            continue;
+        const struct lf_plan_moved pass = lf_plan_pass_axis(p, axis, (int)k, true);
+        m->messages += pass.messages;
+        m->bytes += pass.bytes;
+    }
 }
 
 /* What ranks sum of the gradient of a tensor whose box several of them have. */
@@ -94,6 +127,7 @@ void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out)
 {
     const lf_pstore *ps = p->ps;
     struct lf_plan_moved *m = &out->tensor;
+    count_passes(p, LF_AXIS_CONTEXT, &out->micro_context);
     if (ps->layout.tensor <= 1)
         return;
     for (size_t i = 0; i < ps->n_g && p->has_opt; i++) {
@@ -107,11 +141,5 @@ void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out)
     }
     if (p->n_sums)
         add_sum(p, m, p->n_sums, sizeof(double));
-    for (size_t k = 0; k < p->n_c; k++) {
-        if (!p->c[k].o.train)
-            continue;
-        const struct lf_plan_moved pass = lf_plan_pass_tensor(p, (int)k, true);
-        out->micro_tensor.messages += pass.messages;
-        out->micro_tensor.bytes += pass.bytes;
-    }
+    count_passes(p, LF_AXIS_TENSOR, &out->micro_tensor);
 }

@@ -49,6 +49,9 @@ struct lf_attr {
      * decides about; the first of the heads of attention; of a join the columns of each rank but
      * the last */
     int32_t col0, cols, head0;
+    /* attention where ranks divide the rows: which of the rank's sinks the first head has, and how
+     * many there are; sinks 0: as many as heads */
+    int32_t sink0, sinks;
     /* the first row of this rank's part of the vocabulary; all of its rows (embedding, join), all
      * real ones (loss); v_all 0: w is not divided. v_real of an embedding: known of its kernel */
     int64_t v0, v_all;
@@ -65,6 +68,7 @@ struct lf_attr {
     bool sequence;
     /* linear, moe_linear, embed, dora: a partial sum; another rank adds the bias, the position */
     bool no_bias;
+    bool no_record;          /* moe_stats: another node tells what is known of the step */
     bool each;               /* norm: the heads have parameters of their own */
     bool squares;            /* dora_norm: of the lengths, which ranks add up */
     bool delta, per_channel; /* scan */
@@ -222,7 +226,8 @@ extern const struct lf_op_row lf_op_table[LF_OP_COUNT];
 
 #define LF_KERNEL_ENUM(name) LF_KID_##name,
 enum lf_kernel_id { LF_KERNEL_LIST(LF_KERNEL_ENUM) LF_KID_exchange, LF_KID_COUNT };
-/* What the nodes of a layout do instead of a kernel: they sum over the ranks of the tensor axis. */
+/* What the nodes of a layout do instead of a kernel: they sum over the ranks of the tensor axis,
+ * and exchange rows for heads over those of the context axis. */
 struct lf_exchange {
     int (*sum)(void *user, float *data, size_t n, lf_err *err); /* n floats, in place */
     int (*gather)(void *user, void *all, size_t bytes, lf_err *err);
@@ -230,8 +235,12 @@ struct lf_exchange {
     /* memory of the backend, in the order of its calls */
     int (*move)(void *user, void *to, const void *from, size_t bytes, lf_err *err);
     int (*clear)(void *user, void *data, size_t bytes, lf_err *err);
+    /* The ranks of the context axis: each gives every one `bytes` bytes, in the order of the ranks,
+     * and gets as many of each; the other is gather of these. */
+    int (*context_swap)(void *user, void *out, const void *in, size_t bytes, lf_err *err);
+    int (*context_gather)(void *user, void *all, size_t bytes, lf_err *err);
     void *user;
-    int rank;
+    int rank, context_rank;
     lf_err err; /* why one failed */
 };
 enum lf_exchange_what {
@@ -241,7 +250,10 @@ enum lf_exchange_what {
     LF_EX_ROWS,    /* out = this rank's n elements of in */
     LF_EX_JOIN,    /* out = in of all ranks side by side */
     LF_EX_OWN,     /* out = this rank's rows of in, which has all n elements; f32 */
-    LF_EX_OWN_BWD  /* out (+)= these rows, zeros elsewhere */
+    LF_EX_OWN_BWD, /* out (+)= these rows, zeros elsewhere */
+    LF_EX_HEADS,   /* from here on of the context axis (kern_context.c) */
+    LF_EX_HEADS_BACK,
+    LF_EX_CONTEXT_WHOLE /* out = in of all ranks, n elements of each */
 };
 struct lf_k_exchange {
     struct lf_exchange *with; /* NULL while planning */
@@ -251,6 +263,9 @@ struct lf_k_exchange {
     /* of a join: rows, columns of out, and those of each rank in it but the last, which has the
      * rest */
     int64_t rows, cols, each;
+    /* of heads: a rank's rows, the columns of all its heads, those that go to one rank; the row
+     * distance of the side that has rows; how many heads there are */
+    int64_t ld, heads;
     int ranks;
     uint8_t what, in_type;
     /* of the rows that are a rank's own: their elements, and the group that has as many rows */
@@ -261,6 +276,9 @@ struct lf_k_exchange {
     void *work;
     size_t work_bytes;
 };
+/* kern_context.c */
+int lf_exchange_context(const struct lf_kernels *k, lf_queue *q, const struct lf_k_exchange *a);
+size_t lf_exchange_context_work(const struct lf_k_exchange *a);
 /* Uniform access to the table of kernels (kern_table.c). */
 struct lf_kernel_row {
     const char *name;
@@ -364,6 +382,15 @@ int lf_place_node(lf_graph *g, const struct lf_node *n, enum lf_axis axis);
 void lf_place_sources(lf_graph *g, enum lf_axis axis);
 /* Gives the graph the local shapes of the store's layout, before differentiation. */
 int lf_layout_localise(lf_graph *g, lf_err *err);
+/* layout_context.c. How many of so many heads each of the context's ranks computes. */
+int64_t lf_context_own(int64_t heads, int ranks);
+/* Makes the operands and attributes of attention those of this rank's heads over all rows. */
+int lf_context_enter(lf_graph *g, int32_t in[], struct lf_attr *a);
+/* Makes the operands of moe_stats those of all rows, so that every rank knows the balance of all;
+ * what is added up over ranks counts this rank's rows, in a node of its own. */
+int lf_context_stats(lf_graph *g, int32_t in[], const struct lf_attr *a);
+/* What attention made, of this rank's rows and all heads; 0: it failed. */
+int32_t lf_context_leave(lf_graph *g, int32_t o, int32_t heads);
 /* Finds over which axes the gradients of the store's groups are summed, after differentiation, and
  * removes the nodes that compute nothing. */
 int lf_layout_check(lf_graph *g, lf_err *err);

@@ -230,6 +230,9 @@ struct lf_decoder_docs {
     const int32_t *cu_seqlens; /* [n + 1] */
     int64_t n;
     int64_t rows; /* rows of the input; those behind the last document are padding */
+    /* rows [row0, row0 + own_rows) of these alone are those of the graph, where ranks divide rows;
+     * own_rows 0: all are */
+    int64_t row0, own_rows;
     /* places and runs come from elsewhere (sight.h); else the three positions are equal, and every
      * token is alone */
     bool pictures;

@@ -689,6 +689,34 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
     return 0;
 }
 
+/* Of what mixes tokens, only attention brings rows of other ranks (graph/layout.h). */
+static int check_context(const lf_model_config *c, const struct lf_layout *of, lf_err *err)
+{
+    const int64_t tensor = of->tensor > 1 ? of->tensor : 1,
+                  heads[] = {c->heads / tensor, c->kv_heads > tensor ? c->kv_heads / tensor : 1,
+                             c->window_kv_heads > tensor ? c->window_kv_heads / tensor : 1};
+    const char *const keys[] = {"heads", "kv_heads", "window_kv_heads"};
+    if (c->vision.family)
+        return lf_fail(err, LF_ENOTSUP,
+                       "context does not divide rows of pictures; take context = 1");
+    for (int64_t l = 0; l < c->layers; l++) {
+        const bool conv = lf_model_layer_mixer(c, l) == LF_MIXER_CONV;
+        if (conv || lf_model_layer_scans(c, l))
+            return lf_fail(err, LF_ENOTSUP,
+                           "context = %d: layer %lld %s, which goes through a document row after "
+                           "row; only attention is divided; take context = 1",
+                           of->context, (long long)l, conv ? "is a short convolution" : "scans");
+    }
+    for (int i = 0; i < 3; i++)
+        if (heads[i] % of->context && (i == 0 || of->context % heads[i]))
+            return lf_fail(err, LF_EINVAL,
+                           "%s = %lld%s do not divide among %d ranks (context); take a context "
+                           "that divides %s%s",
+                           keys[i], (long long)heads[i], tensor > 1 ? " of a rank of tensor" : "",
+                           of->context, keys[i], i ? ", or a multiple of them" : "");
+    return 0;
+}
+
 /* An encoder and what restores pictures from it, with no text decoder. */
 static int declare_restoring(const lf_decoder *d, lf_pstore *ps, lf_err *err)
 {
@@ -704,6 +732,8 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
     struct held h = {.chunk = chunks, .n = n, .mtp = lf_decoder_mtp(d) > 0};
     const int ranks = lf_pstore_layout_of(ps)->tensor;
     t.rc = ranks > 1 ? check_ranks(c, ranks, err) : 0;
+    if (t.rc == 0 && lf_pstore_layout_of(ps)->context > 1)
+        t.rc = check_context(c, lf_pstore_layout_of(ps), err);
     if (t.rc == 0 && c->vision.family && lf_pstore_layout_of(ps)->sequence)
         t.rc = lf_fail(err, LF_ENOTSUP,
                        "sequence_parallel does not divide rows of pictures; set sequence_parallel "

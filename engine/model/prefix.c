@@ -49,11 +49,20 @@ void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *
         turns[r] = blocks[r] = 0;
 }
 
+/* Writes those of n numbers a row that are the graph's. */
+static int write_rows(lf_exec *ex, int chain, const struct lf_decoder_docs *docs, const char *name,
+                      const int32_t *all, int64_t n, lf_err *err)
+{
+    const int64_t own = docs->own_rows ? docs->own_rows : docs->rows;
+    return lf_exec_write(ex, chain, docs->slot, name, all + docs->row0 * n,
+                         (size_t)(own * n) * sizeof *all, err);
+}
+
 int lf_decoder_write_prefixes(const lf_decoder *d, lf_exec *ex, int chain,
                               const struct lf_decoder_docs *docs, const int32_t *targets,
                               int32_t *scratch, lf_err *err)
 {
-    const size_t i32 = sizeof(int32_t), bytes = (size_t)docs->rows * i32;
+    const size_t i32 = sizeof(int32_t);
     int32_t *prefix = scratch, *turns = prefix + docs->n, *blocks = turns + docs->rows;
     if (d->c.mask != LF_MASK_PREFIX)
         return 0;
@@ -62,8 +71,8 @@ int lf_decoder_write_prefixes(const lf_decoder *d, lf_exec *ex, int chain,
     if (rc != 0 || d->c.position != LF_POS_ROPE2D)
         return rc;
     lf_decoder_turns(docs->cu_seqlens, docs->n, prefix, docs->rows, turns, blocks);
-    rc = lf_exec_write(ex, chain, docs->slot, "turns", turns, bytes, err);
-    return rc != 0 ? rc : lf_exec_write(ex, chain, docs->slot, "blocks", blocks, bytes, err);
+    rc = write_rows(ex, chain, docs, "turns", turns, 1, err);
+    return rc != 0 ? rc : write_rows(ex, chain, docs, "blocks", blocks, 1, err);
 }
 
 /* ---- what is seen behind a token: blocks of pictures, windows of both sides ---- */
@@ -97,8 +106,7 @@ static int write_runs(lf_exec *ex, int chain, const struct lf_decoder_docs *docs
             runs[2 * r] = (int32_t)(at < window ? 0 : at - window + 1);
             runs[2 * r + 1] = (int32_t)(length - at < window ? length : at + window);
         }
-    const int rc = lf_exec_write(ex, chain, docs->slot, "runs", runs,
-                                 (size_t)docs->rows * 2 * sizeof *runs, err);
+    const int rc = write_rows(ex, chain, docs, "runs", runs, 2, err);
     free(runs);
     return rc;
 }
@@ -128,8 +136,7 @@ static int write_places(lf_exec *ex, int chain, const struct lf_decoder_docs *do
         for (int64_t r = cu[k]; r < cu[k + 1]; r++)
             for (int i = 0; i < 3; i++)
                 places[3 * r + i] = (int32_t)(r - cu[k]);
-    const int rc = lf_exec_write(ex, chain, docs->slot, "places", places,
-                                 (size_t)docs->rows * 3 * sizeof *places, err);
+    const int rc = write_rows(ex, chain, docs, "places", places, 3, err);
     free(places);
     return rc;
 }
@@ -146,8 +153,7 @@ static int write_table_rows(const lf_decoder *d, lf_exec *ex, int chain,
         for (int64_t r = cu[k]; r < cu[k + 1]; r++)
             turns[r] = lf_decoder_table_row(d, r - cu[k], n > lf_decoder_switch(d));
     }
-    int rc = lf_exec_write(ex, chain, docs->slot, "turns", turns,
-                           (size_t)docs->rows * sizeof *turns, err);
+    const int rc = write_rows(ex, chain, docs, "turns", turns, 1, err);
     free(turns);
     return rc;
 }

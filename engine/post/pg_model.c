@@ -660,7 +660,7 @@ static int chain_of(const lf_pg_model *m, enum lf_pg_chain which)
 
 struct lf_plan_moved lf_pg_micro_tensor(const lf_pg_model *m)
 {
-    return lf_plan_pass_tensor(m->plan, m->chain, true);
+    return lf_plan_pass_axis(m->plan, LF_AXIS_TENSOR, m->chain, true);
 }
 
 double lf_pg_forward_bytes(const lf_pg_model *m, enum lf_pg_chain which)

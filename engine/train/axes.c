@@ -29,14 +29,39 @@ static int check_pipeline(const struct lf_axes *a, lf_err *err)
                                  : "pipeline_chunks");
 }
 
+static int check_context(const struct lf_axes *a, lf_err *err)
+{
+    if (a->context_kind == LF_CONTEXT_GATHER)
+        return lf_fail(err, LF_ENOTSUP,
+                       "context_kind = gather is not built: keys and values of all ranks would be "
+                       "brought to each; take ulysses, which brings heads");
+    if (a->context_kind == LF_CONTEXT_RING)
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "context_kind = ring is not built, because a ring adds up what a row sees in "
+            "the order in which it comes by, which is another one on each rank and never "
+            "gives one rank's bits; take ulysses");
+    return 0;
+}
+
 int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
 {
-    const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline);
+    const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
+              context = at_least_1(a->context);
     const int most = ranks < 1 ? 1 : ranks;
+    if (check_context(a, err))
+        return err ? err->rc : LF_ENOTSUP;
     if (a->sequence && tensor == 1)
         return lf_fail(err, LF_EINVAL,
                        "sequence_parallel divides rows among the ranks that tensor names; set "
                        "tensor to 2 or more");
+    if (context > 1 && (context > most || tensor > most || pipeline > most ||
+                        ranks % ((int64_t)context * tensor * pipeline)))
+        return lf_fail(err, LF_EINVAL,
+                       "context = %d, tensor = %d and pipeline = %d: %d rank%s cannot form such "
+                       "groups; start a multiple of %lld ranks",
+                       context, tensor, pipeline, ranks, ranks == 1 ? "" : "s",
+                       (long long)context * tensor * pipeline);
     if (tensor > most || pipeline > most || ranks % (tensor * pipeline))
         return pipeline == 1
                    ? lf_fail(err, LF_EINVAL,
@@ -54,19 +79,25 @@ int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
 struct lf_train_who lf_axes_who(const struct lf_axes *a, int place, int ranks)
 {
     const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
-              data = at_least_1(ranks / (tensor * pipeline));
-    return (struct lf_train_who){.data = place / tensor % data,
+              context = at_least_1(a->context),
+              data = at_least_1(ranks / (tensor * context * pipeline));
+    return (struct lf_train_who){.data = place / tensor / context % data,
                                  .data_ranks = data,
+                                 .context = place / tensor % context,
+                                 .context_ranks = context,
                                  .tensor = place % tensor,
                                  .tensor_ranks = tensor,
-                                 .pipeline = place / tensor / data,
+                                 .pipeline = place / tensor / context / data,
                                  .pipeline_ranks = pipeline};
 }
 
 struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_who *w)
 {
-    return (struct lf_layout){
-        .tensor = w->tensor_ranks, .tensor_rank = w->tensor, .sequence = a->sequence};
+    return (struct lf_layout){.tensor = w->tensor_ranks,
+                              .tensor_rank = w->tensor,
+                              .sequence = a->sequence,
+                              .context = w->context_ranks,
+                              .context_rank = w->context};
 }
 
 static int check_nodes(const lf_mesh *m, lf_comm *world, int tensor, lf_err *err)
@@ -82,41 +113,51 @@ static int check_nodes(const lf_mesh *m, lf_comm *world, int tensor, lf_err *err
                    lf_comm_peer_host(world, ranks[1]));
 }
 
-/* Those over two axes, and the ends. */
+/* Those over several axes, and the ends. */
 static int open_others(struct lf_axes_comms *c, const struct lf_train_who *w, lf_comm *world,
                        lf_err *err)
 {
-    static const char *const column[] = {"pipeline", "tensor"}, *const layers[] = {"data",
-                                                                                   "tensor"};
+    static const char *const column[] = {"pipeline", "context", "tensor"}, *const layers[] = {
+                                                                               "data", "context",
+                                                                               "tensor"};
     const bool end = w->pipeline == 0 || w->pipeline == w->pipeline_ranks - 1;
-    c->column = lf_mesh_comm_over(c->mesh, column, 2, err);
-    c->layers = c->column ? lf_mesh_comm_over(c->mesh, layers, 2, err) : NULL;
-    if (!c->layers)
+    c->column = lf_mesh_comm_over(c->mesh, column, 3, err);
+    c->layers = c->column ? lf_mesh_comm_over(c->mesh, layers, 3, err) : NULL;
+    if (c->layers && w->context_ranks > 1)
+        c->data = lf_mesh_comm_over(c->mesh, layers, 2, err);
+    if (!c->layers || !c->data)
         return err ? err->rc : LF_ECOMM;
     if (w->pipeline_ranks == 1)
         return 0;
-    c->ends =
-        lf_comm_split(world, end ? w->data * w->tensor_ranks + w->tensor : -1, w->pipeline, err);
+    c->ends = lf_comm_split(world, end ? lf_axes_sharer(w) * w->tensor_ranks + w->tensor : -1,
+                            w->pipeline, err);
     return c->ends || !end ? 0 : err ? err->rc : LF_ECOMM;
 }
 
 int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct lf_axes *a,
                  lf_comm *world, lf_err *err)
 {
-    const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline);
-    const lf_mesh_dim dims[] = {{"pipeline", pipeline}, {"data", 0}, {"tensor", tensor}};
+    const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
+              context = at_least_1(a->context);
+    const lf_mesh_dim with[] = {{"pipeline", pipeline},
+                                {"data", 0},
+                                {"context", context},
+                                {"tensor", tensor}},
+                      without[] = {{"pipeline", pipeline}, {"data", 0}, {"tensor", tensor}};
     *c = (struct lf_axes_comms){.data = world, .layers = world};
     *w = lf_axes_who(a, world ? world->rank : 0, world ? world->size : 1);
-    if (tensor * pipeline == 1)
+    if (tensor * context * pipeline == 1)
         return 0;
     c->layers = NULL;
-    c->mesh = lf_mesh_create(world, dims, 3, err);
+    c->mesh = lf_mesh_create(world, context > 1 ? with : without, context > 1 ? 4 : 3, err);
     if (!c->mesh)
         return err ? err->rc : LF_ECOMM;
     w->data = lf_mesh_coord(c->mesh, "data");
+    w->context = lf_mesh_coord(c->mesh, "context");
     w->tensor = lf_mesh_coord(c->mesh, "tensor");
     w->pipeline = lf_mesh_coord(c->mesh, "pipeline");
-    c->data = lf_mesh_comm(c->mesh, "data");
+    c->data = context > 1 ? NULL : lf_mesh_comm(c->mesh, "data");
+    c->context = context > 1 ? lf_mesh_comm(c->mesh, "context") : NULL;
     c->tensor = lf_mesh_comm(c->mesh, "tensor");
     c->pipeline = lf_mesh_comm(c->mesh, "pipeline");
     const int rc = open_others(c, w, world, err);
@@ -130,15 +171,19 @@ void lf_axes_close(struct lf_axes_comms *c)
         lf_comm_destroy(c->layers);
         lf_comm_destroy(c->column);
     }
+    if (c->context)
+        lf_comm_destroy(c->data);
     lf_mesh_destroy(c->mesh);
     *c = (struct lf_axes_comms){0};
 }
 
 double lf_axes_comm_bytes(const struct lf_train_who *w)
 {
-    const int all = lf_axes_ranks(w), column = w->pipeline_ranks * w->tensor_ranks;
+    const int all = lf_axes_ranks(w),
+              column = w->pipeline_ranks * w->context_ranks * w->tensor_ranks,
+              context = w->context_ranks > 1 ? w->context_ranks + w->data_ranks : 0;
     if (column == 1)
         return 0;
-    return LF_COMM_BYTES * (all + w->tensor_ranks + w->pipeline_ranks + column +
-                            w->data_ranks * w->tensor_ranks + (w->pipeline_ranks > 1 ? 2 : 0));
+    return LF_COMM_BYTES * (all + context + w->tensor_ranks + w->pipeline_ranks + column +
+                            lf_axes_sharers(w) * w->tensor_ranks + (w->pipeline_ranks > 1 ? 2 : 0));
 }

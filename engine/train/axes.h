@@ -2,13 +2,19 @@
  *
  * The axes of a run's ranks (comm/mesh.h): which ranks share a batch, which divide matrices
  * (graph/layout.h) and which have other layers of the model (pipe.h). Ranks of the tensor axis are
- * neighbours, so that they share a node; the data axis is what is left:
+ * neighbours, so that they share a node, and those of the context axis come next; the data axis is
+ * what is left:
  *
- *     place = (pipeline * data_ranks + data) * tensor_ranks + tensor
+ *     place = ((pipeline * data_ranks + data) * context_ranks + context) * tensor_ranks + tensor
  *
  * where the place of a rank is its number in the order of nodes. All ranks with one data coordinate
- * read the same micro-batches. Those of them on the tensor axis have the same losses; only ranks
- * with the last layers have any.
+ * read the same micro-batches. Those of them on the context axis compute rows of their own, and so
+ * have losses of their own. Those on the tensor axis have the same losses; only ranks with the last
+ * layers have any.
+ *
+ * Ranks of the data and of the context axis together have the same layers and boxes, and each has
+ * gradients of other rows: they are **sharers**. Gradients are summed over them, and sharded state
+ * (zero.h) is divided among them.
  */
 #ifndef LF_TRAIN_AXES_H
 #define LF_TRAIN_AXES_H
@@ -16,11 +22,15 @@
 #include "engine/comm/mesh.h"
 #include "engine/graph/layout.h"
 
+enum lf_context_kind { LF_CONTEXT_ULYSSES = 0, LF_CONTEXT_GATHER, LF_CONTEXT_RING };
+
 /* Options of a stage. Zeroed: all ranks share the batch. */
 struct lf_axes {
     int tensor;        /* ranks that divide matrices among themselves; 0 or 1: none do */
     bool sequence;     /* they divide rows, too, between the products */
     bool across_nodes; /* they may be on several nodes */
+    int context;       /* ranks that divide the rows of a micro-batch; 0 or 1: none do */
+    int context_kind;  /* how rows of others come to attention: enum lf_context_kind */
     int pipeline;      /* ranks that each have other layers; 0 or 1: all layers on each */
     int chunks;        /* parts of the model that each of these has; 0: 1 */
     /* order of their passes: 0: 1f1b, or interleaved with several chunks; else a kind of
@@ -33,6 +43,7 @@ struct lf_axes {
 /* The coordinates of a rank. */
 struct lf_train_who {
     int data, data_ranks;
+    int context, context_ranks;
     int tensor, tensor_ranks;
     int pipeline, pipeline_ranks;
 };
@@ -43,7 +54,16 @@ int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err);
 struct lf_train_who lf_axes_who(const struct lf_axes *a, int place, int ranks);
 static inline int lf_axes_ranks(const struct lf_train_who *w)
 {
-    return w->data_ranks * w->tensor_ranks * w->pipeline_ranks;
+    return w->data_ranks * w->context_ranks * w->tensor_ranks * w->pipeline_ranks;
+}
+/* How many sharers there are, and which of them rank w is. */
+static inline int lf_axes_sharers(const struct lf_train_who *w)
+{
+    return w->data_ranks * w->context_ranks;
+}
+static inline int lf_axes_sharer(const struct lf_train_who *w)
+{
+    return w->data * w->context_ranks + w->context;
 }
 /* What a store of this rank is told. */
 struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_who *w);
@@ -51,7 +71,8 @@ struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_w
 /* The ranks that this one does something with; every communicator is borrowed from here. */
 struct lf_axes_comms {
     lf_mesh *mesh; /* NULL: only the data axis has several ranks */
-    lf_comm *data, *tensor, *pipeline;
+    lf_comm *data; /* the sharers: of the data and the context axis */
+    lf_comm *context, *tensor, *pipeline;
     lf_comm *column; /* with the same data coordinate: they read the same micro-batches */
     lf_comm *layers; /* with the same layers */
     lf_comm *ends;   /* first and last of the pipeline axis alone; NULL elsewhere */

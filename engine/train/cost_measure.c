@@ -263,6 +263,8 @@ static int bench_open(struct bench *b, const struct lf_train_config *c,
     b->who = *who;
     b->who.data = 0;
     b->who.data_ranks = 1;
+    b->who.context = 0; /* rows of all: what layers cost relative to each other is the same */
+    b->who.context_ranks = 1;
     b->who.pipeline_ranks = b->c.axes.pipeline = layers + 2;
     b->c.axes.stages = b->stages = stages_of(layers, err);
     return b->stages ? 0 : LF_ENOMEM;
@@ -309,7 +311,7 @@ int lf_train_cost_measure(struct lf_train_costs *out, const struct lf_train_conf
     if (rc == 0)
         rc = measure_all(out, &b, err);
     for (int i = 0; i < out->n && rc == 0 && c->zero.stage > 0; i++)
-        out->part[i].update_s /= lf_zero_inner(&c->zero, who->data_ranks);
+        out->part[i].update_s /= lf_zero_inner(&c->zero, lf_axes_sharers(who));
     bench_fini(&b);
     if (rc != 0)
         lf_train_costs_fini(out);

@@ -206,6 +206,11 @@ static enum lf_pipe_kind kind_of(const struct lf_axes *a)
                            : LF_PIPE_1F1B;
 }
 
+int64_t lf_train_own_rows(const struct lf_train_config *c, const struct lf_train_who *who)
+{
+    return (int64_t)c->micro_batch * c->seq_length / who->context_ranks;
+}
+
 int lf_train_cut_check(const struct lf_train_config *c, lf_err *err)
 {
     const struct lf_axes *a = &c->axes;
@@ -251,8 +256,7 @@ int lf_train_cut_open(struct lf_train_cut *k, const struct lf_train_config *c,
     if (rc != 0)
         return rc;
     take_chunks(k, who->pipeline);
-    const int64_t rows =
-        (int64_t)c->micro_batch * c->seq_length / (c->axes.sequence ? who->tensor_ranks : 1);
+    const int64_t rows = lf_train_own_rows(c, who) / (c->axes.sequence ? who->tensor_ranks : 1);
     k->sums_at = padded((size_t)(rows * mc->hidden) * lf_dtype_size(c->compute));
     k->message = k->sums_at + padded(2 * (size_t)mc->experts * sizeof(float));
     take_needs(k, who->pipeline);

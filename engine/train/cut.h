@@ -59,6 +59,8 @@ const struct lf_pipe *lf_train_list(const struct lf_train_cut *k, int micro_batc
 const struct lf_pipe *lf_train_forward_list(struct lf_train_cut *k, int micro_batches, lf_err *err);
 int lf_train_forward_most(const struct lf_train_cut *k);
 
+/* Rows of a micro-batch that a rank computes. */
+int64_t lf_train_own_rows(const struct lf_train_config *c, const struct lf_train_who *who);
 /* Refuses what no model can have together with a pipeline: LF_EINVAL, LF_ENOTSUP. */
 int lf_train_cut_check(const struct lf_train_config *c, lf_err *err);
 /* Cuts the model mc for the rank `who`. LF_EINVAL: settings that contradict each other or the

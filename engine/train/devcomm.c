@@ -21,10 +21,11 @@ static void border(void *comm)
 /* Room for the calls of one exchange. */
 static int make_room(struct lf_devcomm *d, lf_err *err)
 {
-    const size_t ranks = (size_t)d->comm->size, tensor = d->tensor ? (size_t)d->tensor->size : 1;
+    const size_t ranks = (size_t)d->comm->size, tensor = d->tensor ? (size_t)d->tensor->size : 1,
+                 context = d->context ? (size_t)d->context->size : 1;
     d->req = lf_calloc(2 * ranks, sizeof *d->req, err);
     d->counts = lf_calloc(ranks, sizeof *d->counts, err);
-    d->even = lf_calloc(tensor, sizeof *d->even, err);
+    d->even = lf_calloc(tensor > context ? tensor : context, sizeof *d->even, err);
     int rc = d->req && d->counts && d->even ? 0 : LF_ENOMEM;
     if (d->tensor)
         rc = lf_comm_agree_ok(d->tensor, rc, err);
@@ -60,8 +61,9 @@ static int neighbours(const struct lf_train_who *w, bool ring)
 
 double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *z, int chunks)
 {
-    const int inner = lf_zero_inner(z, w->data_ranks), groups = w->data_ranks / inner;
-    const int rings = (w->data_ranks > 1) + (w->tensor_ranks > 1) + (groups > 1 ? 2 : 0);
+    const int inner = lf_zero_inner(z, lf_axes_sharers(w)), groups = lf_axes_sharers(w) / inner;
+    const int rings = (lf_axes_sharers(w) > 1) + (w->context_ranks > 1) + (w->tensor_ranks > 1) +
+                      (groups > 1 ? 2 : 0);
     const int many = rings + senders(z, inner, groups);
     return lf_devcomm_through_host()
                ? 0
@@ -73,6 +75,7 @@ int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf
 {
     *d = (struct lf_devcomm){.comm = axes->data,
                              .tensor = axes->tensor,
+                             .context = axes->context,
                              .pipeline = axes->pipeline,
                              .ends = axes->ends,
                              .tied.room = axes->tied,
@@ -84,11 +87,12 @@ int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf
     const struct lf_comm_gpus on = {
         .device = back->ordinal, .stream = back->comm_stream, .parts = axes->groups};
     d->gpus = lf_comm_on_gpus(axes->data, &on, err);
+    const struct lf_comm_gpus within = {.device = back->ordinal, .stream = back->comm_stream};
     if (d->gpus && axes->tensor)
-        d->gpus_tensor = lf_comm_on_gpus(
-            axes->tensor,
-            &(struct lf_comm_gpus){.device = back->ordinal, .stream = back->comm_stream}, err);
-    if (!d->gpus || (axes->tensor && !d->gpus_tensor))
+        d->gpus_tensor = lf_comm_on_gpus(axes->tensor, &within, err);
+    if (d->gpus && axes->context && (!axes->tensor || d->gpus_tensor))
+        d->gpus_context = lf_comm_on_gpus(axes->context, &within, err);
+    if (!d->gpus || (axes->tensor && !d->gpus_tensor) || (axes->context && !d->gpus_context))
         return lf_err_prefix(err, "sums of gradients between GPUs (LF_COMM=ucx does without NCCL)");
     return axes->pipeline ? lf_devcomm_open_pairs(d, axes->ring, err) : 0;
 }
@@ -111,13 +115,13 @@ int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err)
 /* Those of NCCL. Another rank may never come to what is queued here where one has failed. */
 static void close_gpus(struct lf_devcomm *d, bool failed)
 {
-    lf_comm *const c[] = {d->gpus_tensor, d->gpus_outer, d->gpus_inner, d->gpus};
+    lf_comm *const c[] = {d->gpus_context, d->gpus_tensor, d->gpus_outer, d->gpus_inner, d->gpus};
     if (d->gpus && !failed)
         d->back->ops->sync(d->back, NULL);
     lf_devcomm_close_pairs(d, failed);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         failed ? lf_comm_on_gpus_abort(c[i]) : lf_comm_on_gpus_destroy(c[i]);
-    d->gpus_tensor = d->gpus_outer = d->gpus_inner = d->gpus = NULL;
+    d->gpus_context = d->gpus_tensor = d->gpus_outer = d->gpus_inner = d->gpus = NULL;
 }
 
 void lf_devcomm_close(struct lf_devcomm *d, bool failed)
@@ -247,9 +251,9 @@ static int tensor_add(void *user, double *sums, size_t n, lf_err *err)
     return sum_all(d->tensor, sums, n, LF_COMM_F64, err);
 }
 
-const size_t *lf_devcomm_even(const struct lf_devcomm *d, size_t n)
+const size_t *lf_devcomm_even(const struct lf_devcomm *d, const lf_comm *c, size_t n)
 {
-    for (int r = 0; r < d->tensor->size; r++)
+    for (int r = 0; r < c->size; r++)
         d->even[r] = n;
     return d->even;
 }
@@ -257,7 +261,7 @@ const size_t *lf_devcomm_even(const struct lf_devcomm *d, size_t n)
 static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    const struct lf_comm_call call = gather_of(all, lf_devcomm_even(d, bytes));
+    const struct lf_comm_call call = gather_of(all, lf_devcomm_even(d, d->tensor, bytes));
     return lf_comm_do(d->tensor, &call, err);
 }
 
@@ -268,9 +272,31 @@ static int tensor_scatter(void *user, float *out, const float *data, size_t n, l
                                       .type = LF_COMM_F32,
                                       .out = out,
                                       .in = data,
-                                      .counts = lf_devcomm_even(d, n),
+                                      .counts = lf_devcomm_even(d, d->tensor, n),
                                       .planned = true};
     return lf_comm_do(d->tensor, &call, err);
+}
+
+/* ---- the context axis ---- */
+
+static int context_swap(void *user, void *out, const void *in, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const size_t *even = lf_devcomm_even(d, d->context, bytes);
+    const struct lf_comm_call call = {.what = LF_COMM_ALL_TO_ALL,
+                                      .out = out,
+                                      .from = even,
+                                      .in = in,
+                                      .counts = even,
+                                      .planned = true};
+    return lf_comm_do(d->context, &call, err);
+}
+
+static int context_gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = gather_of(all, lf_devcomm_even(d, d->context, bytes));
+    return lf_comm_do(d->context, &call, err);
 }
 
 /* ---- the pipeline axis ---- */
@@ -299,6 +325,8 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .tensor_gather = tensor_gather,
                                            .tensor_scatter = tensor_scatter,
                                            .tensor_add = tensor_add,
+                                           .context_swap = context_swap,
+                                           .context_gather = context_gather,
                                            .tied_begin = lf_devcomm_tied_begin,
                                            .tied_sum = lf_devcomm_tied_sum,
                                            .tied_end = lf_devcomm_tied_end,
@@ -321,7 +349,7 @@ void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
 
 void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[LF_DEVCOMM_COUNTED])
 {
-    lf_comm *const c[LF_DEVCOMM_COUNTED] = {d->comm, d->inner, d->outer, d->tensor};
+    lf_comm *const c[LF_DEVCOMM_COUNTED] = {d->comm, d->inner, d->outer, d->tensor, d->context};
     for (int i = 0; i < LF_DEVCOMM_COUNTED; i++) {
         out[i] = (struct lf_comm_counts){0};
         if (c[i])

@@ -36,8 +36,9 @@ struct lf_devcomm_tied {
 
 /* Zeroed for one rank. Its address must stay the same while executors sum with it. */
 struct lf_devcomm {
-    lf_comm *comm;   /* the ranks of the data axis; borrowed */
-    lf_comm *tensor; /* those of the tensor axis; NULL: there is none; borrowed */
+    lf_comm *comm;    /* the sharers (axes.h); borrowed */
+    lf_comm *tensor;  /* those of the tensor axis; NULL: there is none; borrowed */
+    lf_comm *context; /* likewise of the context axis */
     /* those with other layers, and of these the first and the last alone; likewise */
     lf_comm *pipeline, *ends;
     lf_back *back; /* borrowed */
@@ -45,7 +46,7 @@ struct lf_devcomm {
     /* with groups: the ranks of this one's, and those with the same place in all groups; else NULL.
      * The last two have NCCL for them. */
     lf_comm *inner, *outer, *gpus_inner, *gpus_outer;
-    lf_comm *gpus_tensor; /* NCCL for `tensor`, or NULL */
+    lf_comm *gpus_tensor, *gpus_context; /* NCCL for `tensor` and for `context`, or NULL */
     struct lf_devcomm_pair pair[2];
     struct lf_devcomm_tied tied;
     int n_pairs;    /* 0: messages of a pipeline go through memory of the host */
@@ -53,7 +54,7 @@ struct lf_devcomm {
     size_t stride;
     lf_comm_req *req; /* of a GPU: [2 ranks], owned */
     size_t *counts;   /* of a GPU: [ranks], owned, zeros */
-    size_t *even;     /* [ranks of the tensor axis], owned: what each has of a call */
+    size_t *even;     /* [ranks of the tensor or context axis], owned: what each has of a call */
 };
 
 /* An estimate of the memory of a GPU that NCCL takes for what rank w opens, with as many chunks of
@@ -61,9 +62,11 @@ struct lf_devcomm {
  * first connected, and asks nobody. */
 double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *z, int chunks);
 
-/* Communicators of the ranks that share a batch, and of those that divide matrices (axes.h). */
+/* Communicators of the ranks that share a batch, and of those that divide matrices or rows
+ * (axes.h). */
 struct lf_devcomm_axes {
-    lf_comm *data, *tensor, *pipeline, *ends; /* borrowed; NULL but data: there is no such axis */
+    /* borrowed; NULL but data, the sharers: there is no such axis */
+    lf_comm *data, *context, *tensor, *pipeline, *ends;
     float *tied; /* the first of `ends`: room for a tied tensor's gradients; borrowed; NULL: none */
     bool ring;   /* of a pipeline: the last rank sends to the first, too */
     bool groups; /* lf_devcomm_groups follows */
@@ -81,9 +84,9 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed);
 /* Makes the executor sum its gradients over the ranks, with NCCL during its backward pass. One plan
  * with zero per devcomm. */
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex);
-/* What was moved so far among the ranks of the data axis; with groups in this one's, and over them;
- * and among those of the tensor axis. */
-enum { LF_DEVCOMM_COUNTED = 4 };
+/* What was moved so far among the sharers; with groups in this one's, and over them;
+ * and among those of the tensor and of the context axis. */
+enum { LF_DEVCOMM_COUNTED = 5 };
 void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[LF_DEVCOMM_COUNTED]);
 /* Copies the bytes of rank 0 to every rank. Collective. */
 int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, lf_err *err);

@@ -140,14 +140,29 @@ static int tensor_add(void *user, double *sums, size_t n, lf_err *err)
 static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    return lf_comm_all_gather(d->gpus_tensor, all, lf_devcomm_even(d, bytes), err);
+    return lf_comm_all_gather(d->gpus_tensor, all, lf_devcomm_even(d, d->tensor, bytes), err);
 }
 
 static int tensor_scatter(void *user, float *out, const float *data, size_t n, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    return lf_comm_reduce_scatter(d->gpus_tensor, out, data, lf_devcomm_even(d, n), LF_COMM_F32,
-                                  NULL, err);
+    return lf_comm_reduce_scatter(d->gpus_tensor, out, data, lf_devcomm_even(d, d->tensor, n),
+                                  LF_COMM_F32, NULL, err);
+}
+
+/* ---- the context axis ---- */
+
+static int context_swap(void *user, void *out, const void *in, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const size_t *even = lf_devcomm_even(d, d->context, bytes);
+    return lf_comm_all_to_all(d->gpus_context, out, even, in, even, err);
+}
+
+static int context_gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_gather(d->gpus_context, all, lf_devcomm_even(d, d->context, bytes), err);
 }
 
 /* ---- what ends by the executor's marks ---- */
@@ -178,6 +193,8 @@ const struct lf_exec_comm lf_devcomm_gpus = {.reduce = reduce,
                                              .tensor_gather = tensor_gather,
                                              .tensor_scatter = tensor_scatter,
                                              .tensor_add = tensor_add,
+                                             .context_swap = context_swap,
+                                             .context_gather = context_gather,
                                              .tied_sum = lf_devcomm_through_tied,
                                              .pipeline_add = lf_devcomm_add_layers,
                                              .early = true};

@@ -32,8 +32,8 @@ enum { LF_DEVCOMM_BLOCKS = 4 };
 int lf_devcomm_open_pairs(struct lf_devcomm *d, bool ring, lf_err *err);
 void lf_devcomm_close_pairs(struct lf_devcomm *d, bool failed);
 
-/* The same number for each rank of the tensor axis. */
-const size_t *lf_devcomm_even(const struct lf_devcomm *d, size_t n);
+/* The same number for each rank of c, which is `tensor` or `context`. */
+const size_t *lf_devcomm_even(const struct lf_devcomm *d, const lf_comm *c, size_t n);
 
 /* Copies the bytes of rank `root` of c to every rank of c. */
 int lf_devcomm_through_broadcast(const struct lf_devcomm *d, lf_comm *c, void *data, size_t bytes,

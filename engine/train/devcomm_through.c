@@ -119,7 +119,7 @@ static int tensor_add(void *user, double *sums, size_t n, lf_err *err)
 static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    return gather_among(d, d->tensor, all, lf_devcomm_even(d, bytes), err);
+    return gather_among(d, d->tensor, all, lf_devcomm_even(d, d->tensor, bytes), err);
 }
 
 static int tensor_scatter(void *user, float *out, const float *data, size_t n, lf_err *err)
@@ -133,6 +133,53 @@ static int tensor_scatter(void *user, float *out, const float *data, size_t n, l
                         err);
     }
     return rc;
+}
+
+/* ---- the context axis ---- */
+
+/* Bytes [at, at + n) of each rank's part. */
+struct piece {
+    size_t part, at, n;
+};
+
+/* block: of the host, [2 ranks, most]. */
+static int swap_piece(const struct lf_devcomm *d, char *block, size_t most, const struct piece *s,
+                      void *out, const void *in, lf_err *err)
+{
+    const struct lf_back_ops *o = d->back->ops;
+    const size_t ranks = (size_t)d->context->size;
+    const size_t *even = lf_devcomm_even(d, d->context, s->n);
+    char *got = block + ranks * most;
+    int rc = 0;
+    for (size_t r = 0; r < ranks && rc == 0; r++)
+        rc = o->copy_out(d->back, block + r * s->n, (const char *)in + r * s->part + s->at, s->n,
+                         err);
+    if (rc == 0)
+        rc = lf_comm_all_to_all(d->context, got, even, block, even, err);
+    for (size_t r = 0; r < ranks && rc == 0; r++)
+        rc = o->copy_in(d->back, (char *)out + r * s->part + s->at, got + r * s->n, s->n, err);
+    return rc;
+}
+
+static int context_swap(void *user, void *out, const void *in, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const size_t ranks = (size_t)d->context->size, most = BLOCK / ranks;
+    int rc;
+    char *block = block_of(d->context, 2 * ranks * most, &rc, err);
+    struct piece s = {.part = bytes};
+    for (; s.at < bytes && rc == 0; s.at += most) {
+        s.n = bytes - s.at < most ? bytes - s.at : most;
+        rc = swap_piece(d, block, most, &s, out, in, err);
+    }
+    free(block);
+    return rc;
+}
+
+static int context_gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return gather_among(d, d->context, all, lf_devcomm_even(d, d->context, bytes), err);
 }
 
 /* ---- sums for owners ---- */
@@ -221,5 +268,7 @@ const struct lf_exec_comm lf_devcomm_through = {.reduce = reduce,
                                                 .tensor_gather = tensor_gather,
                                                 .tensor_scatter = tensor_scatter,
                                                 .tensor_add = tensor_add,
+                                                .context_swap = context_swap,
+                                                .context_gather = context_gather,
                                                 .tied_sum = lf_devcomm_through_tied,
                                                 .pipeline_add = lf_devcomm_add_layers};

@@ -79,7 +79,7 @@ static double snapshot_bytes(const struct lf_train_config *c, const struct lf_tr
     lf_arena *a = lf_train_snapshots(c, m) ? lf_arena_create(NULL) : NULL;
     double bytes = 0;
     if (a && lf_train_tensors(&t, c, m, who, a, NULL) == 0 &&
-        (t.own || lf_axes_ranks(who) == 1 || who->data == 0))
+        (t.own || lf_axes_ranks(who) == 1 || lf_axes_sharer(who) == 0))
         bytes = (double)lf_ckpt_snapshot_bytes(t.own ? t.own : t.all, t.own ? t.n_own : t.n_all);
     lf_arena_destroy(a);
     return bytes;
@@ -96,7 +96,7 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
     if (c->guest && c->guest->host_bytes)
         mem.host += (double)c->guest->host_bytes(c->guest->user);
     mem.host += (double)lf_train_pipe_bytes(c, m) + (double)lf_train_sight_bytes(c, m);
-    mem.host += lf_zero_comm_bytes(&c->zero, who->data_ranks) + lf_axes_comm_bytes(who);
+    mem.host += lf_zero_comm_bytes(&c->zero, lf_axes_sharers(who)) + lf_axes_comm_bytes(who);
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
     mem.device += lf_train_gpu_comm_bytes(c, m, who);
     return mem;
@@ -109,13 +109,14 @@ double lf_train_gpu_comm_bytes(const struct lf_train_config *c, const struct lf_
                                        : 0;
 }
 
-/* A rank of the run that is planned: the first one with these coordinates. Of the
+/* A rank of the run that is planned: the first one with these layers that is such a sharer. Of the
  * ranks that divide matrices the first has and saves as much as any other. */
-static struct lf_train_who planned_rank(const struct lf_train_config *c, int pipeline, int data)
+static struct lf_train_who planned_rank(const struct lf_train_config *c, int pipeline, int sharer)
 {
     struct lf_train_who who = lf_axes_who(&c->axes, 0, c->plan_ranks > 1 ? c->plan_ranks : 1);
     who.pipeline = pipeline;
-    who.data = data;
+    who.data = sharer / who.context_ranks;
+    who.context = sharer % who.context_ranks;
     return who;
 }
 
@@ -127,7 +128,7 @@ static int add_shared(double *bytes, const struct lf_train_config *c,
     lf_arena *a = lf_arena_create(NULL);
     const int rc = a ? lf_train_tensors(&t, c, m, who, a, NULL) : LF_ENOMEM;
     const struct lf_weights_share share = {
-        .ps = m->ps, .prefix = LF_WEIGHTS_PREFIX, .ranks = who->data_ranks};
+        .ps = m->ps, .prefix = LF_WEIGHTS_PREFIX, .ranks = lf_axes_sharers(who)};
     if (rc == 0)
         lf_weights_shared_bytes(bytes, t.all, t.n_all, &share);
     lf_arena_destroy(a);
@@ -156,15 +157,15 @@ static void consider(struct looks *l, int rank, double bytes)
 }
 
 /* Makes the plan that of the rank with these layers which needs the most memory, and returns its
- * coordinate on the data axis. */
+ * number among the sharers. */
 static int take_largest(const struct lf_train_config *c, struct lf_train_model *m, int pipeline)
 {
     const struct lf_train_who first = planned_rank(c, pipeline, 0);
-    const int inner = lf_zero_inner(&c->zero, first.data_ranks); /* groups are alike, the first
-                                                                  * saves most */
+    const int sharers = lf_axes_sharers(&first);
+    const int inner = lf_zero_inner(&c->zero, sharers); /* groups are alike, the first saves most */
     const bool saved = lf_train_snapshots(c, m);
-    double *own = c->zero.stage > 0 && first.data_ranks > 1
-                      ? lf_calloc((size_t)first.data_ranks, sizeof *own, NULL)
+    double *own = c->zero.stage > 0 && sharers > 1
+                      ? lf_calloc((size_t)sharers, sizeof *own, NULL)
                       : NULL;
     struct looks l = {.n = 0};
     double most = -1;
@@ -235,7 +236,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     const int64_t vocab = of->vocab, tokens = of->tokens;
     struct lf_plan_bytes b;
     const int ranks = lf_axes_ranks(at),
-              largest = (at->pipeline * at->data_ranks + at->data) * at->tensor_ranks;
+              largest =
+                  (at->pipeline * lf_axes_sharers(at) + lf_axes_sharer(at)) * at->tensor_ranks;
     int rc = lf_plan_bytes(m->plan, &b);
     if (rc != 0)
         return lf_fail(err, rc, "the plan has no sizes");
@@ -288,6 +290,13 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         json_object_set_new(comm, "tensor_bytes_per_step", json_real(moved));
         json_object_set_new(comm, "tensor_messages_per_step",
                             json_integer(pc.tensor.messages + rounds * pc.micro_tensor.messages));
+    }
+    if (at->context_ranks > 1) {
+        const struct lf_plan_moved *each = &pc.micro_context;
+        json_object_set_new(comm, "context_bytes_per_step",
+                            json_real((double)rounds * each->bytes));
+        json_object_set_new(comm, "context_messages_per_step",
+                            json_integer(rounds * each->messages));
     }
     if (at->pipeline_ranks > 1) {
         const int64_t messages = lf_laid_messages(&m->cut, (int)rounds);
@@ -425,7 +434,7 @@ static int plan_largest(struct lf_train_model *m, struct lf_train_who *at,
         struct lf_train_who who = planned_rank(c, r, 0);
         rc = lf_train_model_plan(&one, c, mc, valid, &who, err);
         if (rc == 0)
-            who.data = take_largest(c, &one, r);
+            who = planned_rank(c, r, take_largest(c, &one, r));
         const struct lf_plan_memory mem =
             rc == 0 ? lf_train_planned(c, &one, &who) : (struct lf_plan_memory){0};
         if (rc == 0)
@@ -456,16 +465,16 @@ static int plan_largest(struct lf_train_model *m, struct lf_train_who *at,
 /* What a run would find out when it opens its data, as far as it is known before. */
 static int check_plan(const struct lf_train_config *c, lf_err *err)
 {
+    const struct lf_train_who first = planned_rank(c, 0, 0);
     int rc = lf_train_check_valid(c, err);
     if (rc == 0)
         rc = lf_axes_check(&c->axes, c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     if (rc == 0)
-        rc = lf_zero_check(&c->zero, planned_rank(c, 0, 0).data_ranks, err);
+        rc = lf_zero_check(&c->zero, lf_axes_sharers(&first), err);
     if (rc == 0)
         rc = lf_train_cut_check(c, err);
     for (size_t i = 0; i < c->n_ramp && rc == 0; i++)
-        rc = lf_loader_check_batch(c->ramp[i].samples, c->micro_batch,
-                                   planned_rank(c, 0, 0).data_ranks, err);
+        rc = lf_loader_check_batch(c->ramp[i].samples, c->micro_batch, first.data_ranks, err);
     return rc;
 }
 

@@ -33,6 +33,10 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
         lf_buf_addf(out, "%sdata %d", sep, w->data_ranks);
         sep = " x ";
     }
+    if (w->context_ranks > 1) {
+        lf_buf_addf(out, "%scontext %d", sep, w->context_ranks);
+        sep = " x ";
+    }
     if (w->tensor_ranks > 1)
         lf_buf_addf(out, "%stensor %d%s", sep, w->tensor_ranks,
                     a->sequence ? ", rows divided" : "");
@@ -40,8 +44,14 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
 
 json_t *lf_laid_axes(const struct lf_axes *a, const struct lf_train_who *w)
 {
-    return json_pack("{s:i,s:i,s:i,s:b}", "pipeline", w->pipeline_ranks, "data", w->data_ranks,
-                     "tensor", w->tensor_ranks, "sequence", a->sequence);
+    json_t *axes = json_pack("{s:i,s:i,s:i,s:b}", "pipeline", w->pipeline_ranks, "data",
+                             w->data_ranks, "tensor", w->tensor_ranks, "sequence", a->sequence);
+    if (axes && w->context_ranks > 1 &&
+        json_object_set_new(axes, "context", json_integer(w->context_ranks))) {
+        json_decref(axes);
+        return NULL;
+    }
+    return axes;
 }
 
 int lf_laid_sizeless(json_t *plan, const struct lf_axes *a, const struct lf_train_who *w,
@@ -61,6 +71,8 @@ int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_t
     if (w->tensor_ranks > 1)
         failed = json_object_set_new(fingerprint, "tensor", json_integer(w->tensor_ranks)) != 0 ||
                  json_object_set_new(fingerprint, "sequence", json_boolean(a->sequence)) != 0;
+    if (!failed && w->context_ranks > 1)
+        failed = json_object_set_new(fingerprint, "context", json_integer(w->context_ranks)) != 0;
     if (!failed && is_cut(k)) {
         lf_buf_init(&layers);
         add_layers(&layers, k);
@@ -77,8 +89,8 @@ json_t *lf_laid_whole(const json_t *fingerprint)
 {
     json_t *whole =
         json_is_object(fingerprint) ? json_copy((json_t *)(uintptr_t)fingerprint) : NULL;
-    json_t *none =
-        json_pack("{s:i,s:b,s:i,s:s}", "tensor", 1, "sequence", 0, "pipeline", 1, "layers", "all");
+    json_t *none = json_pack("{s:i,s:b,s:i,s:i,s:s}", "tensor", 1, "sequence", 0, "context", 1,
+                             "pipeline", 1, "layers", "all");
     if (whole && (!none || json_object_update_missing(whole, none) != 0)) {
         json_decref(whole);
         whole = NULL;

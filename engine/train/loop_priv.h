@@ -32,8 +32,9 @@ struct lf_train_model {
     lf_back *back;
     lf_exec *ex;
     struct lf_train_cut cut;
-    int train, valid; /* chains, of this rank's last chunk; valid < 0: none */
-    int64_t rows, n_docs;
+    int train, valid;              /* chains, of this rank's last chunk; valid < 0: none */
+    int64_t rows, n_docs;          /* of a micro-batch */
+    int64_t own_rows, row0;        /* those of this rank: [row0, row0 + own_rows) of them */
     struct lf_decoder_media media; /* bounds of pictures, with max_patches */
     struct lf_train_origin origin; /* of frozen weights */
 };
@@ -137,7 +138,7 @@ struct lf_trainer {
 
     double planned; /* bytes: lf_train_planned */
     /* what the plan says that was moved so far, once a step and in passes: ranks.c */
-    struct lf_plan_moved all, within, across, tensor;
+    struct lf_plan_moved all, within, across, tensor, context;
     struct lf_comm_counts
         before[LF_DEVCOMM_COUNTED];  /* what had been counted when training began */
     struct lf_guest_host host;       /* for the guest, where there is one */
@@ -391,7 +392,7 @@ int64_t lf_train_rounds(const lf_trainer *t, int64_t n_samples);
 int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, int rc, lf_err *err);
 /* Adds to what is expected to have moved: passes of a chain, and the optimizer's part of a step. */
 void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward);
-/* A pass that this rank has run, for what it moves on the tensor axis. */
+/* A pass that this rank has run, for what it moves on the tensor and on the context axis. */
 void lf_train_expect_run(lf_trainer *t, int chain, bool backward);
 void lf_train_expect_update(lf_trainer *t);
 void lf_train_expect_hold(lf_trainer *t); /* lf_exec_hold */

@@ -15,17 +15,18 @@
 static int write_mtp(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
                      lf_err *err)
 {
-    const size_t bytes = (size_t)t->m.rows * sizeof(int32_t);
+    const size_t bytes = (size_t)t->m.own_rows * sizeof(int32_t);
+    const int32_t *own = t->mtp_buf + t->m.row0;
     char name[32];
     int rc = 0;
     for (int64_t k = 1; k <= lf_decoder_mtp(t->m.dec) && rc == 0; k++) {
         lf_decoder_ahead(b->tokens, b->cu_seqlens, t->m.n_docs, t->m.rows, k, 0, t->mtp_buf);
         snprintf(name, sizeof name, "mtp.%lld.tokens", (long long)k);
-        rc = lf_exec_write(t->m.ex, in->chain, in->slot, name, t->mtp_buf, bytes, err);
+        rc = lf_exec_write(t->m.ex, in->chain, in->slot, name, own, bytes, err);
         lf_decoder_ahead(b->targets, b->cu_seqlens, t->m.n_docs, t->m.rows, k, -1, t->mtp_buf);
         snprintf(name, sizeof name, "mtp.%lld.targets", (long long)k);
         if (rc == 0)
-            rc = lf_exec_write(t->m.ex, in->chain, in->slot, name, t->mtp_buf, bytes, err);
+            rc = lf_exec_write(t->m.ex, in->chain, in->slot, name, own, bytes, err);
     }
     return rc;
 }
@@ -44,8 +45,9 @@ static int write_noise(lf_trainer *t, const struct lf_train_inputs *in, const lf
                                  .seed = t->c->seed,
                                  .threads = t->c->threads};
     lf_neftune_fill(t->noise_buf, &n);
-    return lf_exec_write(t->m.ex, in->chain, in->slot, "noise", t->noise_buf,
-                         (size_t)(t->m.rows * t->mc.hidden) * sizeof(float), err);
+    return lf_exec_write(t->m.ex, in->chain, in->slot, "noise",
+                         t->noise_buf + t->m.row0 * t->mc.hidden,
+                         (size_t)(t->m.own_rows * t->mc.hidden) * sizeof(float), err);
 }
 
 static bool of_training(const lf_trainer *t, int chain)
@@ -60,15 +62,16 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
                           lf_err *err)
 {
     const int chain = in->chain, slot = in->slot;
-    const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
+    const size_t rows = (size_t)t->m.own_rows, i32 = sizeof(int32_t);
+    const int64_t at = t->m.row0; /* rows of the context axis's other ranks stand beside these */
     lf_exec *ex = t->m.ex;
-    int rc = lf_exec_write(ex, chain, slot, "positions", b->positions, rows * i32, err);
+    int rc = lf_exec_write(ex, chain, slot, "positions", b->positions + at, rows * i32, err);
     if (rc == 0 && in->part->first && !in->sight)
-        rc = lf_exec_write(ex, chain, slot, "tokens", b->tokens, rows * i32, err);
+        rc = lf_exec_write(ex, chain, slot, "tokens", b->tokens + at, rows * i32, err);
     if (rc == 0 && in->sight)
         rc = lf_train_write_sight(t, in, err);
     if (rc == 0 && in->part->last)
-        rc = lf_exec_write(ex, chain, slot, "targets", b->targets, rows * i32, err);
+        rc = lf_exec_write(ex, chain, slot, "targets", b->targets + at, rows * i32, err);
     if (rc == 0)
         rc = lf_exec_write(ex, chain, slot, "cu_seqlens", b->cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
@@ -76,6 +79,8 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
                                          .cu_seqlens = b->cu_seqlens,
                                          .n = t->m.n_docs,
                                          .rows = t->m.rows,
+                                         .row0 = at,
+                                         .own_rows = t->m.own_rows,
                                          .pictures = in->sight != NULL,
                                          .inner = !in->part->first};
     if (rc == 0)
@@ -90,9 +95,11 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
         return rc;
     for (int64_t r = 0; r < t->m.rows; r++)
         t->samples_buf[r] = b->sample_ids[r / b->T];
-    rc = lf_exec_write(ex, chain, slot, "samples", t->samples_buf, rows * sizeof(int64_t), err);
-    return rc != 0 ? rc
-                   : lf_exec_write(ex, chain, slot, "offsets", t->offsets_buf, rows * i32, err);
+    rc =
+        lf_exec_write(ex, chain, slot, "samples", t->samples_buf + at, rows * sizeof(int64_t), err);
+    return rc != 0
+               ? rc
+               : lf_exec_write(ex, chain, slot, "offsets", t->offsets_buf + at, rows * i32, err);
 }
 
 int lf_train_together(const lf_trainer *t, int rc, lf_err *err)

@@ -73,9 +73,13 @@ void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backw
 
 void lf_train_expect_run(lf_trainer *t, int chain, bool backward)
 {
-    expect(&t->tensor, lf_plan_pass_tensor(t->m.plan, chain, backward), 1);
-    if (backward) /* that was of both passes */
-        expect(&t->tensor, lf_plan_pass_tensor(t->m.plan, chain, false), -1);
+    struct lf_plan_moved *const of[] = {&t->tensor, &t->context};
+    const enum lf_axis axis[] = {LF_AXIS_TENSOR, LF_AXIS_CONTEXT};
+    for (int i = 0; i < 2; i++) {
+        expect(of[i], lf_plan_pass_axis(t->m.plan, axis[i], chain, backward), 1);
+        if (backward) /* that was of both passes */
+            expect(of[i], lf_plan_pass_axis(t->m.plan, axis[i], chain, false), -1);
+    }
 }
 
 void lf_train_expect_update(lf_trainer *t)
@@ -115,7 +119,8 @@ void lf_train_count_apart(lf_trainer *t, const struct lf_comm_counts then[LF_DEV
 /* Without groups `within` is among all ranks. */
 static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
 {
-    struct lf_plan_moved want[LF_DEVCOMM_COUNTED] = {t->all, t->within, t->across, t->tensor};
+    struct lf_plan_moved want[LF_DEVCOMM_COUNTED] = {t->all, t->within, t->across, t->tensor,
+                                                     t->context};
     bool same = true;
     if (!t->dev.inner) {
         expect(&want[0], want[1], 1);
@@ -150,9 +155,10 @@ int lf_train_report_moved(lf_trainer *t, lf_err *err)
                  differ ? "; a rank sent what the plan does not say" : "; every rank as planned");
     if (differ)
         lf_train_log(t, 1, "the plan says %.0f bytes in %lld collectives of rank 0",
-                     t->all.bytes + t->within.bytes + t->across.bytes + t->tensor.bytes,
+                     t->all.bytes + t->within.bytes + t->across.bytes + t->tensor.bytes +
+                         t->context.bytes,
                      (long long)(t->all.messages + t->within.messages + t->across.messages +
-                                 t->tensor.messages));
+                                 t->tensor.messages + t->context.messages));
     return rc;
 }
 
@@ -173,16 +179,17 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
     t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile && !t->pipe;
     if (t->run.ranks <= 1)
         return 0;
-    const int inner = lf_zero_inner(&t->c->zero, t->who.data_ranks);
+    const int inner = lf_zero_inner(&t->c->zero, lf_axes_sharers(&t->who));
     const struct lf_devcomm_axes axes = {.data = t->comms.data,
+                                         .context = t->comms.context,
                                          .tensor = t->comms.tensor,
                                          .pipeline = t->comms.pipeline,
                                          .ends = t->comms.ends,
                                          .tied = lf_train_pipe_tied(t),
                                          .ring = t->m.cut.spec.chunks > 1,
-                                         .groups = inner < t->who.data_ranks};
+                                         .groups = inner < lf_axes_sharers(&t->who)};
     int rc = lf_devcomm_open(&t->dev, &axes, t->m.back, err);
-    if (rc == 0 && inner < t->who.data_ranks)
+    if (rc == 0 && inner < lf_axes_sharers(&t->who))
         rc = lf_devcomm_groups(&t->dev, inner, err);
     if (rc == 0)
         lf_devcomm_connect(&t->dev, t->m.ex);

@@ -39,10 +39,10 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
     memcpy(own, all, n * sizeof *own);
     const struct lf_weights_share share = {.ps = m->ps,
                                            .prefix = LF_WEIGHTS_PREFIX,
-                                           .rank = who->data,
-                                           .ranks = who->data_ranks,
-                                           .copy = who->data >=
-                                                   lf_zero_inner(&c->zero, who->data_ranks)};
+                                           .rank = lf_axes_sharer(who),
+                                           .ranks = lf_axes_sharers(who),
+                                           .copy = lf_axes_sharer(who) >=
+                                                   lf_zero_inner(&c->zero, lf_axes_sharers(who))};
     lf_weights_share(own, &n, &share);
     out->own = own;
     out->n_own = n;
@@ -118,7 +118,7 @@ static int share_tensors(lf_trainer *t, struct lf_run_tensors *tensors, int rc, 
     struct lf_comm_blobs all = {0};
     lf_buf mine;
     lf_buf_init(&mine);
-    if (rc == 0 && t->who.data == 0 && t->who.tensor == 0)
+    if (rc == 0 && lf_axes_sharer(&t->who) == 0 && t->who.tensor == 0)
         rc = tell_tensors(&mine, tensors, err);
     rc = lf_train_agree(t, rc, err);
     if (rc == 0)

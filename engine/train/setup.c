@@ -198,7 +198,7 @@ static lf_graph *make_graph(const struct lf_train_model *m, const struct lf_trai
 static int add_chain(struct lf_train_model *m, const struct lf_train_config *c,
                      const struct lf_train_chunk *h, const struct lf_chain_opts *o, lf_err *err)
 {
-    const struct lf_decoder_rows r = {.rows = m->rows,
+    const struct lf_decoder_rows r = {.rows = m->own_rows,
                                       .n_docs = m->n_docs,
                                       .max_doc = c->seq_length,
                                       .noise = c->neftune_alpha > 0,
@@ -269,12 +269,36 @@ static int check_mask(const struct lf_train_config *c, const lf_model_config *mc
     return lf_mlm_check(c->mlm, mc->vocab, err);
 }
 
+/* Objectives look at whole texts, and a rank has some rows of one. */
+static int check_context(const struct lf_train_config *c, const struct lf_train_who *who,
+                         lf_err *err)
+{
+    const int64_t rows = (int64_t)c->micro_batch * c->seq_length;
+    if (who->context_ranks <= 1)
+        return 0;
+    if (c->objective)
+        return lf_fail(err, LF_ENOTSUP,
+                       "context = %d: this loss compares whole texts, and ranks would have some "
+                       "rows of each; take context = 1",
+                       who->context_ranks);
+    if (c->guest)
+        return lf_fail(err, LF_ENOTSUP,
+                       "samples during training (sample_interval) have one row for each text, "
+                       "which context cannot divide; leave one of them out");
+    return rows % who->context_ranks
+               ? lf_fail(err, LF_EINVAL,
+                         "context = %d: the %lld rows of a micro-batch (seq_length x micro_batch) "
+                         "do not divide among so many ranks; make seq_length a multiple of it",
+                         who->context_ranks, (long long)rows)
+               : 0;
+}
+
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, const struct lf_train_who *who,
                         lf_err *err)
 {
     struct lf_plan_ranks share =
-        lf_zero_share(&c->zero, c->bucket_bytes, who->data, who->data_ranks);
+        lf_zero_share(&c->zero, c->bucket_bytes, lf_axes_sharer(who), lf_axes_sharers(who));
     const struct lf_layout layout = lf_axes_layout(&c->axes, who);
     struct lf_plan_opts po = {.target = lf_target_device(c->device),
                               .threads = c->threads,
@@ -290,6 +314,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                        "mtp_weight: this model has no heads for later tokens; leave it out, or "
                        "train a model with [model] mtp_layers");
     m->rows = (int64_t)c->micro_batch * c->seq_length;
+    m->own_rows = lf_train_own_rows(c, who);
+    m->row0 = who->context * m->own_rows;
     int rc = check_mask(c, mc, err);
     if (rc != 0)
         return rc;
@@ -301,19 +327,22 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (rc == 0)
         rc = check_guest(c, err);
     if (rc == 0)
-        rc = lf_zero_check(&c->zero, who->data_ranks, err);
+        rc = check_context(c, who, err);
+    if (rc == 0)
+        rc = lf_zero_check(&c->zero, lf_axes_sharers(who), err);
     if (rc == 0)
         rc = lf_train_cut_open(&m->cut, c, mc, who, err);
     if (rc != 0)
         return rc;
     share.pipeline = who->pipeline_ranks;
-    if (layout.sequence && m->rows % who->tensor_ranks)
+    if (layout.sequence && m->own_rows % who->tensor_ranks)
         return lf_fail(
             err, LF_EINVAL,
-            "sequence_parallel: the %lld rows of a micro-batch (seq_length x micro_batch) "
+            "sequence_parallel: the %lld rows of a micro-batch (seq_length x micro_batch%s) "
             "do not divide among %d ranks (tensor); make seq_length a multiple of %d, or "
             "leave sequence_parallel out",
-            (long long)m->rows, who->tensor_ranks, who->tensor_ranks);
+            (long long)m->own_rows, who->context_ranks > 1 ? " / context" : "", who->tensor_ranks,
+            who->tensor_ranks * who->context_ranks);
     m->n_docs = lf_train_max_docs(c);
     m->dec = lf_decoder_create(mc, c->seq_length, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
@@ -321,7 +350,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         return err ? err->rc : LF_EINVAL;
     if (lf_train_mtp(c))
         lf_decoder_train_mtp(m->dec);
-    rc = who->tensor_ranks > 1 ? lf_pstore_set_layout(m->ps, &layout, err) : 0;
+    if (who->tensor_ranks > 1 || who->context_ranks > 1)
+        rc = lf_pstore_set_layout(m->ps, &layout, err);
     if (rc == 0)
         rc = lf_train_declare(m, c, err);
     if (rc != 0)

@@ -8,6 +8,14 @@
 
 #include "tests/layout/rig.h"
 
+/* Do ranks round to bf16 what one rank has not rounded? Ranks of context that have the same head of
+ * keys round their addends of its gradient. */
+static bool rounds_otherwise(const struct rig_case *k)
+{
+    const int64_t kv = k->c.model.kv_heads;
+    return k->layout.tensor > 1 || k->layout.context > kv;
+}
+
 static struct rig_bounds bounds_f32(void)
 {
     return (struct rig_bounds){.grad = 1e-5,
@@ -24,7 +32,7 @@ static struct rig_bounds bounds_bf16(const struct rig_case *k)
     /* After the first step some weights round to the other neighbour in bf16, and then a row may go
      * to another expert, whose load may cross the mean by it; where ranks divide matrices, in the
      * first step too. A of an adapter has small gradients, since B begins with zeros. */
-    const bool divided = k->layout.tensor > 1;
+    const bool divided = rounds_otherwise(k);
     const double more = (k->c.model.experts ? 5 : 1) * (divided ? 2 : 1),
                  depth = (double)k->c.model.layers / 2; /* such rows make others in layers behind */
     /* Ranks that have the same head of keys each round their addend of the gradient of A. */
@@ -59,7 +67,7 @@ struct rig_bounds rig_bounds(const struct rig_case *k)
 
 bool rig_needs_exact(const struct rig_case *k)
 {
-    return k->c.compute != LF_F32 && k->layout.tensor > 1;
+    return k->c.compute != LF_F32 && rounds_otherwise(k);
 }
 
 /* ---- words ---- */
@@ -288,7 +296,7 @@ static void compare_numbers(struct report *r, enum rig_check what, const struct 
     }
 }
 
-static const char *const axes[RIG_AXES] = {"data", "tensor", "pipeline"};
+static const char *const axes[RIG_AXES] = {"data", "tensor", "pipeline", "context"};
 
 static void compare_moved(struct report *r, const struct rig_moved *m, const char *axis)
 {

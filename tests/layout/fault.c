@@ -58,7 +58,7 @@ static void save(struct rig_case *k, const struct fault *f, int number)
 /* "2 ranks, zero = 1, tensor = 4". */
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char tensor[40] = "", parts[80] = "";
+    char tensor[40] = "", parts[80] = "", rows[32] = "";
     if (l->tensor > 1)
         snprintf(tensor, sizeof tensor, ", tensor = %d%s", l->tensor,
                  l->sequence ? ", rows divided" : "");
@@ -66,7 +66,9 @@ static const char *layout_text(const struct rig_layout *l, char *text, size_t ca
         snprintf(parts, sizeof parts, ", pipeline = %d, schedule %d, %d chunks%s%s", l->pipeline,
                  l->schedule, l->chunks > 1 ? l->chunks : 1, l->stages ? ", " : "",
                  l->stages ? l->stages : "");
-    snprintf(text, cap, "%d ranks, zero = %d%s%s", l->ranks, l->zero, tensor, parts);
+    if (l->context > 1)
+        snprintf(rows, sizeof rows, ", context = %d", l->context);
+    snprintf(text, cap, "%d ranks, zero = %d%s%s%s", l->ranks, l->zero, rows, tensor, parts);
     return text;
 }
 
@@ -77,7 +79,8 @@ static unsigned compare(const struct rig_case *k, const struct rig_seen *one,
     const struct rig_bounds b = rig_bounds(k);
     char where[200];
     const unsigned seen = rig_compare(one, s, &b, text, cap);
-    if (k->layout.pipeline <= 1 || k->layout.ranks * rig_tensor_ranks(&k->layout) > 1 || k->from ||
+    if (k->layout.pipeline <= 1 || rig_sharers(&k->layout) * rig_tensor_ranks(&k->layout) > 1 ||
+        k->from ||
         rig_steps_alike(one, s, rig_tied(k) ? "embed.weight" : NULL, where, sizeof where))
         return seen;
     const size_t at = strlen(text);

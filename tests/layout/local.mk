@@ -5,7 +5,7 @@ layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig_priv.h tests/lay
 layout_ldflags = $(AM_LDFLAGS) -Wl,--wrap=lf_rng_normal_pair
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
   tests/layout/reshape_test tests/layout/tensor_fault_test \
-  tests/layout/pipe_fault_test tests/layout/tied_test
+  tests/layout/pipe_fault_test tests/layout/context_fault_test tests/layout/tied_test
 check_PROGRAMS += $(layout_tests)
 TESTS += $(layout_tests)
 tests_layout_local_test_SOURCES = tests/layout/local_test.c $(layout_comm)
@@ -28,6 +28,9 @@ tests_layout_tensor_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_su
 tests_layout_pipe_fault_test_SOURCES = tests/layout/pipe_fault_test.c $(layout_fault)
 tests_layout_pipe_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_pipe_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_set_comm,--wrap=lf_box_owner,--wrap=lf_exec_run,--wrap=lf_pipe_add_messages,--wrap=lf_pipe_walk,--wrap=lf_pstore_write_part
+tests_layout_context_fault_test_SOURCES = tests/layout/context_fault_test.c $(layout_fault)
+tests_layout_context_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_context_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_write,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm
 tests_layout_reshape_test_SOURCES = tests/layout/reshape_test.c $(layout_rig)
 tests_layout_reshape_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_reshape_test_LDFLAGS = $(layout_ldflags)

@@ -72,7 +72,7 @@ static bool same_below(const struct rig_case *k, const struct rig_seen *s, char 
     struct rig_seen o = {0};
     lf_err err = LF_ERR_INIT;
     char where[200];
-    if (k->layout.ranks == 1 || k->layout.zero % 2 == 0 ||
+    if (rig_sharers(&k->layout) == 1 || k->layout.zero % 2 == 0 ||
         (k->layout.zero == 1 && k->layout.zero_inner) || rig_all_ranks(&k->layout) > 2 * MESH_MOST)
         return true;
     below.layout.zero--;
@@ -104,7 +104,7 @@ static bool same_uncut(const struct rig_case *k, const struct rig_seen *s,
     lf_err err = LF_ERR_INIT;
     char where[200] = "";
     int rc = 0;
-    const bool alone = k->layout.ranks * rig_tensor_ranks(&k->layout) == 1;
+    const bool alone = rig_sharers(&k->layout) * rig_tensor_ranks(&k->layout) == 1;
     if (k->layout.pipeline <= 1)
         return true;
     uncut.layout.pipeline = uncut.layout.chunks = uncut.layout.schedule = 0;
@@ -320,9 +320,10 @@ static bool left_out(const uint8_t *fixed)
     struct rig_case k;
     lf_err err = LF_ERR_INIT;
     memcpy(row, fixed, SW_LAYOUT);
-    if (sw_case(row, &k, &err) != 0 || (k.layout.tensor <= 1 && k.layout.pipeline <= 1))
+    if (sw_case(row, &k, &err) != 0 ||
+        (k.layout.tensor <= 1 && k.layout.context <= 1 && k.layout.pipeline <= 1))
         return false;
-    return rig_all_ranks(&k.layout) > MESH_MOST || (k.layout.ranks == 1 && k.layout.zero);
+    return rig_all_ranks(&k.layout) > MESH_MOST || (rig_sharers(&k.layout) == 1 && k.layout.zero);
 }
 
 /* With every combination of values of the layout's switches from s on. */

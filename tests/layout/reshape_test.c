@@ -37,7 +37,8 @@ static const struct rig_layout of_axes[] = {{.ranks = 1},
                                             {.ranks = 4, .zero = 1},
                                             {.ranks = 2, .zero = 3},
                                             {.ranks = 1, .tensor = 8},
-                                            {.ranks = 2, .tensor = 2, .pipeline = 2}};
+                                            {.ranks = 2, .tensor = 2, .pipeline = 2},
+                                            {.ranks = 1, .zero = 1, .tensor = 2, .context = 4}};
 enum {
     OF_DATA = sizeof of_data / sizeof of_data[0],
     OF_MESH = sizeof of_mesh / sizeof of_mesh[0],
@@ -75,7 +76,7 @@ static void begin(const struct what *w, struct rig_case *k)
 
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char groups[32] = "", tensor[40] = "", parts[32] = "";
+    char groups[32] = "", tensor[40] = "", parts[32] = "", rows[32] = "";
     if (l->zero_inner)
         snprintf(groups, sizeof groups, ", groups of %d", l->zero_inner);
     if (l->tensor > 1)
@@ -83,7 +84,10 @@ static const char *layout_text(const struct rig_layout *l, char *text, size_t ca
                  l->sequence ? ", rows divided" : "");
     if (l->pipeline > 1)
         snprintf(parts, sizeof parts, ", pipeline = %d", l->pipeline);
-    snprintf(text, cap, "%d ranks, zero = %d%s%s%s", l->ranks, l->zero, groups, tensor, parts);
+    if (l->context > 1)
+        snprintf(rows, sizeof rows, ", context = %d", l->context);
+    snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s", l->ranks, l->zero, groups, rows, tensor,
+             parts);
     return text;
 }
 

@@ -14,11 +14,13 @@
 /* Steps of a run: a case may make fewer (c.steps). */
 enum { RIG_STEPS = 3, RIG_TOLD = 6, RIG_TOLD_ROUTES = 3 };
 
-/* How ranks divide the work: pipeline * ranks * tensor of them, in a mesh (engine/train/axes.h). */
+/* How ranks divide the work: pipeline * ranks * context * tensor of them, in a mesh
+ * (engine/train/axes.h). */
 struct rig_layout {
     int ranks;            /* of the data axis */
     int zero, zero_inner; /* lf_train_config */
     int tensor;           /* ranks that divide matrices; 0 is 1 */
+    int context;          /* ranks that divide rows; 0 is 1 */
     bool sequence;        /* lf_axes */
     int pipeline;         /* ranks that have different layers; 0 is 1 */
     int chunks, schedule; /* lf_axes */
@@ -28,13 +30,18 @@ static inline int rig_tensor_ranks(const struct rig_layout *l)
 {
     return l->tensor > 1 ? l->tensor : 1;
 }
+/* Those that sum their gradients, and divide the state. */
+static inline int rig_sharers(const struct rig_layout *l)
+{
+    return l->ranks * (l->context > 1 ? l->context : 1);
+}
 static inline int rig_pipeline_ranks(const struct rig_layout *l)
 {
     return l->pipeline > 1 ? l->pipeline : 1;
 }
 static inline int rig_all_ranks(const struct rig_layout *l)
 {
-    return l->ranks * rig_tensor_ranks(l) * rig_pipeline_ranks(l);
+    return rig_sharers(l) * rig_tensor_ranks(l) * rig_pipeline_ranks(l);
 }
 
 /* A run: what is trained, how, and by whom. */
@@ -95,7 +102,7 @@ struct rig_moved {
     double planned_bytes;
 };
 
-enum { RIG_DATA, RIG_TENSOR, RIG_PIPELINE, RIG_AXES };
+enum { RIG_DATA, RIG_TENSOR, RIG_PIPELINE, RIG_CONTEXT, RIG_AXES };
 
 /* What all ranks together have shown. */
 struct rig_seen {

@@ -136,14 +136,14 @@ void rig_sort(struct rig_seen *s)
 
 void rig_find_missing(struct rig_seen *s, const struct rig_layout *l)
 {
-    const int groups = l->zero_inner ? l->ranks / l->zero_inner : 1;
+    const int groups = l->zero_inner ? rig_sharers(l) / l->zero_inner : 1;
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < RIG_KINDS; k++) {
             const uint8_t *times = s->t[i].times[k];
             const int copies = s->t[i].copies;
             bool whole = true, parts = true;
             for (int64_t e = 0; times && e < s->t[i].n; e++) {
-                whole = whole && times[e] == copies * l->ranks;
+                whole = whole && times[e] == copies * rig_sharers(l);
                 parts = parts && l->zero > 0 && times[e] == copies * groups;
             }
             if (!whole && !parts && !s->missing[0])
@@ -187,6 +187,7 @@ void rig_count_moved(struct rig_seen *s, const lf_trainer *t, int sign)
     count_comm(&s->moved[RIG_DATA], t->dev.outer, sign);
     count_comm(&s->moved[RIG_TENSOR], t->dev.tensor, sign);
     count_comm(&s->moved[RIG_PIPELINE], t->dev.pipeline, sign);
+    count_comm(&s->moved[RIG_CONTEXT], t->dev.context, sign);
 }
 
 static void add_planned(struct rig_moved *m, const struct lf_plan_moved *more, int64_t times)
@@ -207,6 +208,7 @@ void rig_count_planned(struct rig_seen *s, const lf_trainer *t)
                 rounds);
     add_planned(&s->moved[RIG_TENSOR], &pc.tensor, 1);
     add_planned(&s->moved[RIG_TENSOR], &pc.micro_tensor, passes);
+    add_planned(&s->moved[RIG_CONTEXT], &pc.micro_context, passes);
     if (!lf_train_is_cut(&t->m.cut))
         return;
     /* Every pipeline stage has a neighbour on either side, but for the first and the last. */

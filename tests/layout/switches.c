@@ -33,6 +33,10 @@ static void rows(struct rig_case *k, int v)
     k->layout.tensor = v;
     k->layout.sequence = true;
 }
+static void context(struct rig_case *k, int v)
+{
+    k->layout.context = v;
+}
 /* Four layers, for as many parts, so that some have none where stages says so. */
 enum { PIPE_2 = 20, PIPE_4 = 40, GPIPE = 1, CHUNKS, ZB, UNEVEN };
 static void pipeline(struct rig_case *k, int v)
@@ -165,6 +169,7 @@ const struct sw sw_table[] = {
     {"tensor", /* rows: sequence too */
      {USUAL("1"), SET("2", tensor, 2), SET("2rows", rows, 2), SET("4", tensor, 4),
       SET("8", tensor, 8), SET("4rows", rows, 4), SET("8rows", rows, 8)}},
+    {"context", {USUAL("1"), SET("2", context, 2), SET("4", context, 4)}},
     {"pipeline", /* with order of passes, chunks and parts */
      {USUAL("1"), PARTS("2chunks", PIPE_2 + CHUNKS), PARTS("4zb", PIPE_4 + ZB),
       PARTS("4uneven", PIPE_4 + UNEVEN), PARTS("2gpipe", PIPE_2 + GPIPE), PARTS("2", PIPE_2),

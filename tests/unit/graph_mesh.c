@@ -190,7 +190,8 @@ static int64_t sums_of_step(const struct mesh *m)
 static bool moves(const struct mesh *m, const struct rank *r)
 {
     struct lf_plan_comm c;
-    const struct lf_plan_moved want = micro_batch(m, r), pass = lf_plan_pass_tensor(r->p, 0, true);
+    const struct lf_plan_moved want = micro_batch(m, r),
+                               pass = lf_plan_pass_axis(r->p, LF_AXIS_TENSOR, 0, true);
     lf_plan_comm(r->p, &c);
     if (c.micro_tensor.messages == want.messages && c.micro_tensor.bytes == want.bytes &&
         pass.messages == want.messages &&
@@ -294,7 +295,7 @@ static void test_generation(int tensor, bool latent)
         if (rc != 0)
             tap_bail("%s", err.text);
         lf_graph_destroy(g);
-        const struct lf_plan_moved m = lf_plan_pass_tensor(r.p, 0, false);
+        const struct lf_plan_moved m = lf_plan_pass_axis(r.p, LF_AXIS_TENSOR, 0, false);
         moved = moved && m.messages == SUMS + 1 &&
                 m.bytes == SUMS * sum_bytes((size_t)STEP * HIDDEN, tensor, t) +
                                (double)(SEQUENCES * each * 4 * (tensor - 1));

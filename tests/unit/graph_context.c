@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention where ranks divide rows: c ranks, each a thread with some rows of queries, keys and
+ * values, have the bits of one rank that has all of them, forwards and backwards, with every mask
+ * and position. A graph that does not exchange rows for heads is refused.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/graph/exec.h"
+#include "engine/graph/priv.h"
+#include "tests/tap/tap.h"
+
+enum { R = 48, H = 8, D = 16, MAX_RANKS = 8, MAX_COLS = 3 * H * D };
+
+struct kind {
+    const char *name;
+    int groups;
+    int32_t window;
+    float softcap, dropout;
+    bool alibi, sinks, prefix;
+};
+
+struct world {
+    const struct kind *k;
+    int n;
+    pthread_barrier_t barrier;
+    const void *part[MAX_RANKS];
+    float y[R * H * D], dx[R * MAX_COLS];
+    float sinks[MAX_RANKS][H]; /* gradients */
+    bool exchanged[MAX_RANKS]; /* as much as planned */
+};
+
+struct rank {
+    struct world *w;
+    int r;
+    double bytes;
+    int64_t calls;
+};
+
+static int swap(void *user, void *out, const void *in, size_t bytes, lf_err *err)
+{
+    struct rank *k = user;
+    (void)err;
+    k->w->part[k->r] = in;
+    pthread_barrier_wait(&k->w->barrier);
+    for (int r = 0; r < k->w->n; r++)
+        memcpy((char *)out + (size_t)r * bytes, (const char *)k->w->part[r] + (size_t)k->r * bytes,
+               bytes);
+    pthread_barrier_wait(&k->w->barrier);
+    k->calls++;
+    k->bytes += (double)bytes * (k->w->n - 1);
+    return 0;
+}
+
+static int gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    struct rank *k = user;
+    (void)err;
+    k->w->part[k->r] = all;
+    pthread_barrier_wait(&k->w->barrier);
+    for (int r = 0; r < k->w->n; r++)
+        if (r != k->r)
+            memcpy((char *)all + (size_t)r * bytes, (const char *)k->w->part[r] + (size_t)r * bytes,
+                   bytes);
+    pthread_barrier_wait(&k->w->barrier);
+    k->calls++;
+    k->bytes += (double)bytes * (k->w->n - 1);
+    return 0;
+}
+
+/* Lengths that no number of ranks divides; some end within a rank's rows. */
+static const int32_t ends[] = {0, 7, 29, 30, R}, prefixes[] = {3, 1, 0, 9};
+enum { DOCS = sizeof ends / sizeof *ends - 1 };
+
+static int64_t cols_of(const struct kind *k)
+{
+    return (H + 2 * k->groups) * D;
+}
+
+static float drawn(uint32_t what, int64_t i)
+{
+    return (float)lf_rng_u32(5, what, (uint64_t)i) / 4294967296.0f - 0.5f;
+}
+
+static void slopes(void *dst, const void *ctx)
+{
+    float *s = dst;
+    (void)ctx;
+    for (int h = 0; h < H; h++)
+        s[h] = 0.5f / (float)(h + 1);
+}
+
+static lf_graph *make(const struct kind *k, lf_pstore *ps, int64_t rows, lf_err *err)
+{
+    lf_graph *g = lf_graph_create(ps, "rows", err);
+    if (!g)
+        tap_bail("%s", err->text);
+    const int64_t q = H * D, kv = k->groups * D;
+    const lf_val x = lf_cut_in(g, "x", rows, cols_of(k), "dx"),
+                 cu = lf_input(g, "cu_seqlens", LF_I32, DOCS + 1, 1),
+                 alibi = k->alibi ? lf_const(g, "slopes", LF_F32, 1, H, slopes, NULL) : LF_NONE;
+    struct lf_attn_opts o = {.heads = H,
+                             .groups = k->groups,
+                             .scale = 0.25f,
+                             .softcap = k->softcap,
+                             .window = k->window,
+                             .causal = true,
+                             .max_doc = R,
+                             .dropout = k->dropout,
+                             .site = "attn"};
+    if (k->dropout > 0) {
+        o.sample = lf_input(g, "samples", LF_I64, rows, 1);
+        o.position = lf_input(g, "offsets", LF_I32, rows, 1);
+    }
+    if (k->prefix)
+        o.prefix = lf_input(g, "prefix", LF_I32, DOCS, 1);
+    if (k->sinks)
+        o.sinks = lf_param(g, "sinks");
+    lf_cut_out(g,
+               lf_attention(g, lf_slice(g, x, 0, q), lf_slice(g, x, q, kv),
+                            lf_slice(g, x, q + kv, kv), cu, alibi, &o),
+               "y", "dy");
+    return g;
+}
+
+static lf_pstore *store(int n, int r, lf_err *err)
+{
+    lf_pstore *ps = lf_pstore_create(err);
+    const struct lf_layout l = {.context = n, .context_rank = r};
+    const struct lf_param_desc sinks = {
+        .name = "sinks", .ndim = 1, .dims = {H}, .init = LF_INIT_NORMAL, .init_std = 1};
+    if (!ps || lf_pstore_set_layout(ps, &l, err) || lf_pstore_add(ps, &sinks, err) < 0)
+        tap_bail("%s", err->text);
+    return ps;
+}
+
+static void need(int rc, const lf_err *err)
+{
+    if (rc)
+        tap_bail("%s", err->text);
+}
+
+static void write_inputs(lf_exec *ex, const struct kind *k, int64_t row0, int64_t rows)
+{
+    float x[R * MAX_COLS], dy[R * H * D];
+    int64_t samples[R];
+    int32_t offsets[R];
+    lf_err err = LF_ERR_INIT;
+    const int64_t cols = cols_of(k);
+    for (int64_t i = 0; i < rows * cols; i++)
+        x[i] = 4 * drawn(1, row0 * cols + i);
+    for (int64_t i = 0; i < rows * H * D; i++)
+        dy[i] = drawn(2, row0 * H * D + i);
+    for (int64_t i = 0; i < rows; i++) {
+        samples[i] = 7;
+        offsets[i] = (int32_t)(row0 + i);
+    }
+    need(lf_exec_write(ex, 0, 0, "x", x, (size_t)(rows * cols) * sizeof *x, &err), &err);
+    need(lf_exec_write(ex, 0, 0, "dy", dy, (size_t)(rows * H * D) * sizeof *dy, &err), &err);
+    need(lf_exec_write(ex, 0, 0, "cu_seqlens", ends, sizeof ends, &err), &err);
+    if (k->dropout > 0) {
+        need(lf_exec_write(ex, 0, 0, "samples", samples, (size_t)rows * sizeof *samples, &err),
+             &err);
+        need(lf_exec_write(ex, 0, 0, "offsets", offsets, (size_t)rows * sizeof *offsets, &err),
+             &err);
+    }
+    if (k->prefix)
+        need(lf_exec_write(ex, 0, 0, "prefix", prefixes, sizeof prefixes, &err), &err);
+}
+
+static void read_results(struct rank *k, lf_exec *ex, const lf_pstore *ps, int64_t rows)
+{
+    struct world *w = k->w;
+    lf_err err = LF_ERR_INIT;
+    struct lf_pview v;
+    const int64_t cols = cols_of(w->k), at = k->r * rows;
+    need(lf_exec_read(ex, 0, 0, "dx", w->dx + at * cols, (size_t)(rows * cols) * sizeof(float),
+                      &err),
+         &err);
+    if (w->k->sinks && lf_pstore_view(ps, 0, LF_P_GRAD, &v) == 1)
+        memcpy(w->sinks[k->r], v.data, sizeof w->sinks[0]);
+}
+
+static void *rank_main(void *arg)
+{
+    struct rank *k = arg;
+    struct world *w = k->w;
+    const int64_t rows = R / w->n;
+    const struct lf_plan_opts po = {.target = lf_target_host(), .threads = 1};
+    const struct lf_adamw_opts adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f};
+    const struct lf_chain_opts o = {.train = true, .slots = 1, .eras = 1};
+    const struct lf_exec_comm comm = {.context_swap = swap, .context_gather = gather};
+    const struct lf_step_record rec = {.seed = 3, .loss_scale = 1, .inv_tokens = 1};
+    lf_err err = LF_ERR_INIT;
+    lf_pstore *ps = store(w->n, k->r, &err);
+    lf_graph *g = make(w->k, ps, rows, &err);
+    lf_plan *p = lf_plan_create(ps, &po, &err);
+    need(!p || lf_plan_add(p, g, &o, &err) < 0, &err);
+    if (w->k->sinks)
+        need(lf_plan_optimizer(p, &adamw, &err), &err);
+    need(lf_plan_finish(p, &err), &err);
+    lf_back *b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
+    lf_exec *ex = b ? lf_exec_create(p, b, &(struct lf_exec_opts){.poison = true}, &err) : NULL;
+    need(!ex, &err);
+    lf_exec_set_comm(ex, &comm, k);
+    need(lf_pstore_init(ps, 11, &err), &err);
+    need(lf_exec_record_write(ex, &rec, &err), &err);
+    write_inputs(ex, w->k, k->r * rows, rows);
+    need(lf_exec_run(ex, 0, LF_FWD, 0, LF_FIRST, &err), &err);
+    need(lf_exec_read(ex, 0, 0, "y", w->y + k->r * rows * H * D,
+                      (size_t)(rows * H * D) * sizeof(float), &err),
+         &err);
+    need(lf_exec_run(ex, 0, LF_BWD, 0, LF_FIRST, &err), &err);
+    read_results(k, ex, ps, rows);
+    const struct lf_plan_moved m = lf_plan_pass_axis(p, LF_AXIS_CONTEXT, 0, true);
+    w->exchanged[k->r] = m.messages == k->calls && !(m.bytes < k->bytes) && !(m.bytes > k->bytes);
+    lf_exec_destroy(ex);
+    lf_back_destroy(b);
+    lf_plan_destroy(p);
+    lf_graph_destroy(g);
+    lf_pstore_destroy(ps);
+    return NULL;
+}
+
+static struct world *launch(const struct kind *k, int n)
+{
+    pthread_t thread[MAX_RANKS];
+    struct rank rank[MAX_RANKS];
+    struct world *w = calloc(1, sizeof *w);
+    if (!w)
+        tap_bail("out of memory");
+    w->k = k;
+    w->n = n;
+    pthread_barrier_init(&w->barrier, NULL, (unsigned)n);
+    for (int r = 0; r < n; r++) {
+        rank[r] = (struct rank){.w = w, .r = r};
+        if (pthread_create(&thread[r], NULL, rank_main, &rank[r]))
+            tap_bail("no thread");
+    }
+    for (int r = 0; r < n; r++)
+        pthread_join(thread[r], NULL);
+    pthread_barrier_destroy(&w->barrier);
+    return w;
+}
+
+static double largest_of(const float *x, const float *y, size_t n)
+{
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = (double)x[i] - (double)y[i];
+        most = d > most ? d : -d > most ? -d : most;
+    }
+    return most;
+}
+
+static bool same_sinks(const struct world *one, const struct world *w)
+{
+    float sum[H] = {0};
+    for (int r = 0; r < w->n; r++)
+        for (int h = 0; h < H; h++)
+            sum[h] += w->sinks[r][h];
+    return largest_of(sum, one->sinks[0], H) < 1e-5;
+}
+
+static void test_kind(const struct kind *k)
+{
+    static const int ranks[] = {2, 4, 8};
+    struct world *one = launch(k, 1);
+    for (int i = 0; i < 3; i++) {
+        struct world *w = launch(k, ranks[i]);
+        const bool shared = ranks[i] > k->groups; /* gradients of keys are sums over ranks */
+        const bool y = memcmp(one->y, w->y, sizeof w->y) == 0,
+                   dx = shared ? largest_of(one->dx, w->dx, R * MAX_COLS) < 1e-5
+                               : memcmp(one->dx, w->dx, sizeof w->dx) == 0;
+        bool moved = true;
+        for (int r = 0; r < ranks[i]; r++)
+            moved = moved && w->exchanged[r];
+        tap_ok(y && dx, "%s, %d groups, %d ranks: one rank's bits%s", k->name, k->groups, ranks[i],
+               shared ? ", and gradients of keys within 1e-5" : ", forwards and backwards");
+        tap_ok(moved && same_sinks(one, w), "what moves is planned%s",
+               k->sinks ? ", and gradients of sinks add up" : "");
+        free(w);
+    }
+    free(one);
+}
+
+/* Without the nodes that exchange, the check says no. */
+static void test_refused(void)
+{
+    const struct kind k = {.name = "causal", .groups = 4};
+    lf_err err = LF_ERR_INIT, says = LF_ERR_INIT;
+    lf_pstore *ps = store(2, 0, &err);
+    lf_graph *g = make(&k, ps, R / 2, &err);
+    g->n_fwd = g->n_n;
+    need(lf_autodiff(g, &err), &err);
+    tap_ok(lf_layout_check(g, &says) == LF_EINVAL &&
+               strstr(says.text, "attention does not add up on the context axis"),
+           "attention over a rank's rows alone is refused: %s", says.text);
+    lf_graph_destroy(g);
+    lf_pstore_destroy(ps);
+}
+
+static void test_heads(void)
+{
+    const struct kind k = {.name = "causal", .groups = 8};
+    const struct lf_plan_opts po = {.target = lf_target_host(), .threads = 1};
+    const struct lf_chain_opts o = {.train = true, .slots = 1, .eras = 1};
+    lf_err err = LF_ERR_INIT;
+    lf_pstore *ps = store(3, 0, &err);
+    lf_graph *g = make(&k, ps, R / 3, &err);
+    lf_plan *p = lf_plan_create(ps, &po, &err);
+    need(!p, &err);
+    tap_ok(lf_plan_add(p, g, &o, &err) == LF_EINVAL && strstr(err.text, "context = 3"),
+           "heads that ranks cannot divide are refused: %s", err.text);
+    lf_plan_destroy(p);
+    lf_graph_destroy(g);
+    lf_pstore_destroy(ps);
+}
+
+int main(void)
+{
+    static const struct kind kinds[] = {
+        {.name = "causal", .groups = 8},
+        {.name = "few heads of keys, window, soft cap", .groups = 2, .window = 9, .softcap = 3},
+        {.name = "dropout, sinks", .groups = 8, .dropout = 0.2f, .sinks = true},
+        {.name = "ALiBi", .groups = 4, .alibi = true},
+        {.name = "prefix", .groups = 4, .prefix = true}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        TAP(6, test_kind(&kinds[i]));
+    TAP(1, test_refused());
+    TAP(1, test_heads());
+    return tap_done();
+}
