@@ -84,6 +84,8 @@ void lf_laid_print(const lf_cost *plan)
                "collective");
     print_sent("along tensor each sends", &comm->tensor_bytes_per_step,
                &comm->tensor_messages_per_step, "collective");
+    print_sent("along context each sends", &comm->context_bytes_per_step,
+               &comm->context_messages_per_step, "collective");
     print_sent("along pipeline a rank sends at most", &comm->pipeline_bytes_per_step,
                &comm->pipeline_messages_per_step, "message");
     if (plan->pipeline.given)

@@ -15,12 +15,20 @@
 #include "engine/base/synonym.h"
 #include "flow/plan/pipeline_priv.h"
 
-static const char *const keys[] = {"tensor",          "sequence_parallel", "tensor_across_nodes",
-                                   "pipeline",        "pipeline_chunks",   "pipeline_schedule",
-                                   "pipeline_stages", "pipeline_cost",     "zero",
+static const char *const keys[] = {"tensor",
+                                   "sequence_parallel",
+                                   "tensor_across_nodes",
+                                   "pipeline",
+                                   "pipeline_chunks",
+                                   "pipeline_schedule",
+                                   "pipeline_stages",
+                                   "pipeline_cost",
+                                   "context",
+                                   "context_kind",
+                                   "zero",
                                    "zero_inner"};
 /* Names that are kept for what ranks cannot divide yet. */
-static const char *const reserved[] = {"context", "context_kind", "expert", "expert_tensor"};
+static const char *const reserved[] = {"expert", "expert_tensor"};
 /* Keys of a stage that name the layout of a part of it, and the options that take its tensor. */
 static const struct lf_layout_part parts[] = {{"rollout_layout", "rollout_tensor"},
                                               {"reference_layout", "reference_tensor"},
@@ -88,9 +96,9 @@ static int check_key(const lf_conf_item *it, lf_err *err)
     if (among(it->key, reserved, COUNT(reserved)))
         return lf_conf_fail_key(
             it, err,
-            "\"%s\" is not there yet: ranks share the batch, the layers (pipeline), the "
-            "matrices of a layer (tensor) and optimizer state, gradients and weights (zero); "
-            "remove it",
+            "\"%s\" is not there yet: ranks share the batch, the layers (pipeline), the rows of a "
+            "micro-batch (context), the matrices of a layer (tensor) and optimizer state, "
+            "gradients and weights (zero); remove it",
             it->key);
     lf_synonym_hint(hint, sizeof hint, it->key, keys, COUNT(keys));
     return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]%s", it->key, it->section, hint);
@@ -168,18 +176,22 @@ static int check_parts(const lf_doc_stage *st, lf_conf *c, const char *stage, co
 int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
                     const lf_optset *set, lf_err *err)
 {
-    const int64_t tensor = axis(t, set, "tensor"), pipeline = axis(t, set, "pipeline");
+    const int64_t tensor = axis(t, set, "tensor"), context = axis(t, set, "context"),
+                  pipeline = axis(t, set, "pipeline");
+    char with[40] = "";
     const char *section = "layout";
     lf_conf_item *it = NULL;
     int rc = check_parts(st, c, stage, t, set, err);
-    if (rc != 0 || tensor * pipeline <= 1 || lf_layout_section(&section, c, stage, t, err) < 0 ||
-        section == NULL)
+    if (rc != 0 || tensor * context * pipeline <= 1 ||
+        lf_layout_section(&section, c, stage, t, err) < 0 || section == NULL)
         return rc;
-    it = lf_conf_find(c, section, tensor > 1 ? "tensor" : "pipeline");
+    const char *key = tensor > 1 ? "tensor" : context > 1 ? "context" : "pipeline";
+    it = lf_conf_find(c, section, key);
     if (it == NULL)
         return 0;
-    rc = check_group(st, it, stage, tensor > 1 && pipeline > 1 ? "pipeline x " : "",
-                     tensor * pipeline, err);
+    snprintf(with, sizeof with, "%s%s", pipeline > 1 && tensor * context > 1 ? "pipeline x " : "",
+             context > 1 && tensor > 1 ? "context x " : "");
+    rc = check_group(st, it, stage, with, tensor * context * pipeline, err);
     return rc != 0 ? rc : check_node(st, it, stage, tensor, set, err);
 }
 

@@ -120,8 +120,8 @@ typedef struct lf_cost {
         lf_real bytes_per_step;
         lf_int messages_per_step; /* collectives */
         /* along the other axes, where there are ranks */
-        lf_real tensor_bytes_per_step, pipeline_bytes_per_step;
-        lf_int tensor_messages_per_step, pipeline_messages_per_step;
+        lf_real tensor_bytes_per_step, context_bytes_per_step, pipeline_bytes_per_step;
+        lf_int tensor_messages_per_step, context_messages_per_step, pipeline_messages_per_step;
         lf_real bytes_per_round; /* of ppo, with zero: weights, beside its updates */
         /* of ppo, with rollout_layout: weights that come to a rank before a round, at most */
         lf_real rollout_bytes_most;
@@ -129,8 +129,8 @@ typedef struct lf_cost {
     } comm;
     struct lf_cost_axes {
         bool given;
-        lf_int pipeline, data, tensor; /* ranks of each axis */
-        lf_flag sequence;              /* those of tensor divide rows, too */
+        lf_int pipeline, data, context, tensor; /* ranks of each axis */
+        lf_flag sequence;                       /* those of tensor divide rows, too */
         struct json_t *more;
     } axes;
     struct lf_cost_pipeline {

@@ -124,6 +124,16 @@ divided 2 '[layout]' 'sequence_parallel = yes'
 at_key sequence_parallel '.*set tensor to 2 or more'
 divided 8 '[layout]' 'tensor = 8'
 at_key tensor 'heads = 4 do not divide among 8 ranks'
+divided 4 '[layout]' 'context = 2' 'tensor = 2'
+runs 0 "$LF" validate divided.ini
+divided 3 '[layout]' 'context = 2'
+refused divided '[0-9]+:[0-9]+: context = 2: the 3 ranks of \[stage train\] cannot form such groups; set ranks'
+divided 6 '[layout]' 'context = 2' 'tensor = 2'
+refused divided '[0-9]+:[0-9]+: context x tensor = 4: the 6 ranks of'
+divided 8 '[layout]' 'context = 8'
+at_key context 'heads = 4 do not divide among 8 ranks .context.'
+divided 2 '[layout]' 'context = 2' 'context_kind = ring'
+at_key context_kind 'context_kind = ring is not built, because'
 divided 4 '[layout]' 'pipeline = 2' 'zero = 2'
 at_key zero 'zero = 2 with pipeline = 2: .* take zero = 1'
 divided 4 '[layout]' 'pipeline = 4'
@@ -222,7 +232,7 @@ refused policy '[0-9]+:[0-9]+: "rollout_tensor" is tensor of a \[layout NAME\] w
 sed 's/^lr = 1e-3/&\nrollout_layout = wide/' base.ini >pretrain.ini
 printf '[layout wide]\ntensor = 2\n' >>pretrain.ini
 refused pretrain '[0-9]+:[0-9]+: .*rollout_layout'
-for key in context context_kind expert expert_tensor; do
+for key in expert expert_tensor; do
     printf '[layout]\n%s = 2\n' $key | with kept
     refused kept "[0-9]+:[0-9]+: \"$key\" is not there yet"
 done
@@ -276,4 +286,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 133
+finish 138

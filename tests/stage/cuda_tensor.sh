@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Divided matrices (tensor = 2, with and without sequence_parallel) on emulated GPUs: the numbers of one GPU, over NCCL and through memory of the host, for
-# a dense model with one head of keys, tied weights, experts, bf16 and DPO; texts; with a pipeline (DPO too), and with ranks that share the batch and
-# state; resumed on CPUs.
+# Divided matrices (tensor = 2, with and without sequence_parallel) and divided rows (context = 2) on emulated GPUs: the numbers of one GPU, over NCCL
+# and through memory of the host, for a dense model with one head of keys, tied weights, experts, bf16 and DPO; texts; with a pipeline (DPO too), and with
+# ranks that share the batch and state; resumed on CPUs.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 . "$LF_SRCDIR/tests/stage/layout_lib.sh"
 with_ranks
@@ -15,16 +15,16 @@ must "$tool" pairs "$dir/pairs" 8 2
 shape="layers=2 heads=2 vocab=70 max_positions=48"
 small llama3 "kv_heads = 1"
 trial "gpus" pretrain 2e-6 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+sequence-parallel+zero=3 4:tensor=2+pipeline=2 \
-    8:tensor=2+zero=1+zero-inner=2"
+    8:tensor=2+zero=1+zero-inner=2 2:context=2"
 trial "bf16" pretrain 2e-2 "2:tensor=2+sequence-parallel" --precision bf16 --valid-tokens 64
 LF_COMM=ucx
 export LF_COMM
-trial "through the host" pretrain 2e-6 "2:tensor=2+sequence-parallel 4:tensor=2"
+trial "through the host" pretrain 2e-6 "2:tensor=2+sequence-parallel 4:tensor=2 2:context=2"
 unset LF_COMM
 small gpt2
 trial "tied weights" pretrain 2e-6 "2:tensor=2+sequence-parallel"
 small qwen2-moe "kv_heads = 1" "experts = 4" "experts_per_token = 2" "expert_ffn = 16" "shared_ffn = 16" "router_aux = 0.01"
-trial "experts" pretrain 2e-6 "2:tensor=2+sequence-parallel"
+trial "experts" pretrain 2e-6 "2:tensor=2+sequence-parallel 2:context=2"
 
 # --- other stages, from weights that two GPUs have made ---
 small llama3 "kv_heads = 1"
@@ -59,4 +59,4 @@ FAKE_NCCL_FAIL=40:1 on 2 refused --tensor 2 --sequence-parallel
 is $rc 1 "a collective that fails on one GPU ends both with 1"
 says_like "NCCL: .* on rank 1.*internal error" "and is named"
 says_like 'error: rank 1 (.*) failed' "and the other hears of it and ends by itself"
-finish 20
+finish 23

@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Divided rows (context = 2): the losses, norms and validations of one rank, alone and beside tensor, pipeline and zero; an adapter;
+# checkpoints resumed on other layouts; a rank killed; what is planned and what is refused.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+. "$LF_SRCDIR/tests/stage/layout_lib.sh"
+with_ranks
+need_ranks
+
+must "$tool" data "$dir/data" 300 1000
+must "$tool" pairs "$dir/pairs" 24 4
+
+use llama3 1000 2 "kv_heads = 2"
+trial rows pretrain 2e-5 "2:context=2 4:context=4+zero=1 4:context=2+tensor=2+sequence-parallel 4:context=2+pipeline=2"
+trial bf16 pretrain 2e-2 "2:context=2" --precision bf16 --recompute full
+again rows.one 2 --context 2
+again rows.2:context=2 1
+again rows.2:context=2 4 --context 2 --zero 1
+again rows.4:context=4+zero=1 2 --tensor 2
+rank_killed 2 "" --context 2 --batch 2
+
+plan() { "$stages/lf-pretrain" --config "$dir/run.ini" --plan --ranks "$@" 2>"$dir/err" | sed -n 's/.*"activations":\([0-9]*\)[.,}].*/\1/p'; }
+one=$(plan 1) half=$(plan 2 --context 2)
+[ "$half" -ge $((one / 3)) ] && [ "$half" -le $((one * 7 / 10)) ]
+ok $? "two ranks with context = 2: activations of a rank take $half bytes of $one"
+refused "--ranks 3 --context 2" "context = 2, tensor = 1 and pipeline = 1: 3 ranks cannot form such groups"
+refused "--ranks 3 --context 3 --seq-length 33" "heads = 8 do not divide among 3 ranks (context); take a context that divides heads"
+refused "--ranks 2 --context 2 --seq-length 33" "the 33 rows of a micro-batch (seq_length x micro_batch) do not divide"
+refused "--ranks 4 --context 2 --tensor 2 --sequence-parallel --seq-length 34" "make seq_length a multiple of 4"
+refused "--ranks 2 --context 2 --context-kind ring" "never gives one rank's bits"
+refused "--ranks 2 --context 2 --context-kind gather" "context_kind = gather is not built"
+refused "--ranks 2 --context 2 --sample-interval 2 --sample-tokens 6" "which context cannot divide"
+use mamba2 1000 2 "scan_heads = 8" "scan_key_dim = 16" "scan_value_dim = 16"
+refused "--ranks 2 --context 2" "context = 2: layer 0 scans"
+
+# --- other stages ---
+use llama3 1000 2 "kv_heads = 2"
+sed -i '/^\[model\]/,$d' "$dir/run.ini"
+echo "init_from = $dir/rows.4:context=2+pipeline=2/out/checkpoint" >>"$dir/run.ini"
+trial adapter sft 2e-5 "2:context=2" --lora-rank 4
+"$stages/lf-dpo" --plan --config "$dir/run.ini" --data "$dir/pairs" --ranks 2 --context 2 >"$dir/stdout" 2>"$dir/err"
+grep -qF "context = 2: this loss compares whole texts" "$dir/err"
+ok $? "refused by dpo" "$(cat "$dir/err")"
+finish 22
