@@ -12,8 +12,8 @@
 
 /* Are there ranks that divide layers, rows or matrices? */
 bool lf_laid_out(const lf_cost *c);
-/* Writes "pipeline 2, data 2, context 2, tensor 2" to buf, with sep between axes; one of one rank is
- * left out. "" where nothing is divided. Returns buf. */
+/* Writes "pipeline 2, data 2, context 2, tensor 2" to buf, with sep between axes; one of one rank
+ * is left out. "" where nothing is divided. Returns buf. */
 const char *lf_laid_words(char *buf, size_t cap, const lf_cost *c, const char *sep);
 
 #endif

@@ -264,11 +264,18 @@ const int sw_n = sizeof sw_table / sizeof sw_table[0];
     {                                                                                              \
         a, "mtp=2", says, NULL                                                                     \
     }
+#define BY_HEADS     "(context); take a context that divides heads"
 #define SIDE_BY_SIDE "attention and MLP side by side read x normalised: block = pre only"
 
 const struct sw_refusal sw_refusals[] = {
     {"zero=0", "zero_inner=2", "zero_inner = 2: nothing is divided with zero = 0", NULL},
     {"ranks=3", "zero_inner=2", "zero_inner = 2: 3 ranks cannot form such groups", "zero=1"},
+    {"tensor=4", "context=4", BY_HEADS, NULL},
+    {"tensor=4rows", "context=4", BY_HEADS, NULL},
+    {"tensor=8", "context=2", BY_HEADS, NULL},
+    {"tensor=8", "context=4", BY_HEADS, NULL},
+    {"tensor=8rows", "context=2", BY_HEADS, NULL},
+    {"tensor=8rows", "context=4", "the 4 rows of a micro-batch", NULL},
     {"position=rope2d", "mask=causal", "rope2d counts from the end of the prefix", NULL},
     {"position=alibi", "mask=prefix", "a prefix looks ahead", NULL},
     {"block=post", "parallel=one_norm", SIDE_BY_SIDE, NULL},
