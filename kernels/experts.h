@@ -135,7 +135,8 @@ struct lf_k_row_gate_bwd {
     uint8_t x_type;
 };
 /* Products of consecutive rows with a matrix of their group. Group g has the rows offsets[g] ...
- * offsets[g + 1] - 1. offsets [groups + 1] ascends from 0 to m.
+ * offsets[g + 1] - 1. offsets [groups + 1] ascends from 0 to m at most; rows behind the last group
+ * are neither read nor written.
  *   by rows (dw false): C[r, N] = A[r, K] op(B_g)[K, N] + bias_g[N] + residual[r, N]
  *     The B_g are dense, [N, K] (tb) or [K, N], one after another; ldb is not read.
  *     bias, f32 [groups, N], NULL: 0

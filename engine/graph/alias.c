@@ -249,6 +249,11 @@ void lf_liveness(lf_graph *g)
         if (g->t[t].is_output && r->first >= 0)
             r->last = (int32_t)g->n_n - 1;
     }
+    lf_mark_saved(g);
+}
+
+void lf_mark_saved(lf_graph *g)
+{
     for (size_t t = 1; t < g->n_t; t++)
         if (g->t[t].root == (int32_t)t && g->t[t].first >= 0)
             g->t[t].saved = crosses(&g->t[t], g->n_fwd) || crosses(&g->t[t], g->n_bwd);

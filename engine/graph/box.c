@@ -6,6 +6,10 @@
 
 int lf_pstore_set_layout(lf_pstore *ps, const struct lf_layout *l, lf_err *err)
 {
+    if (l->expert < 0 || l->expert_rank < 0 || l->expert_rank >= (l->expert ? l->expert : 1) ||
+        l->expert_room < 0)
+        return lf_fail(err, LF_EINVAL, "layout: there is no rank %d of %d on the expert axis",
+                       l->expert_rank, l->expert);
     if (l->tensor < 0 || l->tensor_rank < 0 || l->tensor_rank >= (l->tensor ? l->tensor : 1))
         return lf_fail(err, LF_EINVAL, "layout: there is no rank %d of %d on the tensor axis",
                        l->tensor_rank, l->tensor);
@@ -37,6 +41,40 @@ static int divided(const struct lf_param_desc *d)
     }
 }
 
+/* Does the tensor axis divide the tensor? */
+static bool by_tensor(const lf_pstore *ps, const struct lf_param *p)
+{
+    const int k = ps->layout.tensor > 1 ? divided(&p->d) : -1;
+    return k >= 0 && p->box.hi[k] - p->box.lo[k] != p->d.dims[k];
+}
+
+static bool by_experts(const lf_pstore *ps, const struct lf_param_desc *d)
+{
+    return ps->layout.expert > 1 && d->experts;
+}
+
+bool lf_pstore_experts(const lf_pstore *ps, int i)
+{
+    return by_experts(ps, &ps->p[i].d);
+}
+
+/* The experts of this rank. */
+static int find_experts(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box,
+                        lf_err *err)
+{
+    const int64_t ranks = ps->layout.expert, n = d->dims[0] / (ranks > 1 ? ranks : 1);
+    if (!by_experts(ps, d))
+        return 0;
+    if (d->dims[0] % ranks)
+        return lf_fail(err, LF_EINVAL,
+                       "expert = %lld: the %lld experts of %s do not divide among so many ranks; "
+                       "take a divisor of their number",
+                       (long long)ranks, (long long)d->dims[0], d->name);
+    box->lo[0] = ps->layout.expert_rank * n;
+    box->hi[0] = box->lo[0] + n;
+    return 0;
+}
+
 int64_t lf_vocabulary_rows(int64_t n, int64_t ranks)
 {
     const int64_t each = (n + ranks - 1) / ranks;
@@ -63,6 +101,8 @@ int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_bo
     *box = (struct lf_box){.hi = {1, 1, 1}, .replicas = 1};
     for (int i = 0; i < d->ndim; i++)
         box->hi[i] = d->dims[i];
+    if (find_experts(ps, d, box, err))
+        return LF_EINVAL;
     if (k < 0)
         return 0;
     const int64_t rows = lf_vocabulary_rows(d->dims[k], ranks);
@@ -107,7 +147,9 @@ void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r)
     *r = (struct lf_box_runs){0};
     for (int k = p->d.ndim - 1; k >= 0; k--) {
         const int64_t n = p->box.hi[k] - p->box.lo[k];
-        if (n != p->d.dims[k])
+        if (n != p->d.dims[k] && r->run) /* experts: whole blocks of such runs */
+            r->base += p->box.lo[k] * inner;
+        else if (n != p->d.dims[k])
             *r = (struct lf_box_runs){p->box.lo[k] * inner, n * inner, p->d.dims[k] * inner};
         inner *= p->d.dims[k];
     }
@@ -125,9 +167,15 @@ int64_t lf_box_most(const lf_pstore *ps, const struct lf_param *p)
 
 int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p)
 {
-    struct lf_box_runs r;
-    lf_box_runs(p, &r);
-    return r.run ? ps->layout.tensor / p->box.replicas : 1;
+    return (by_tensor(ps, p) ? ps->layout.tensor / p->box.replicas : 1) *
+           (by_experts(ps, &p->d) ? ps->layout.expert : 1);
+}
+
+int64_t lf_box_number(const lf_pstore *ps, const struct lf_param *p)
+{
+    const int64_t parts = by_tensor(ps, p) ? ps->layout.tensor / p->box.replicas : 1,
+                  part = parts > 1 ? ps->layout.tensor_rank / p->box.replicas : 0;
+    return (by_experts(ps, &p->d) ? ps->layout.expert_rank * parts : 0) + part;
 }
 
 void lf_box_rows(const lf_pstore *ps, const struct lf_pgroup *g, int32_t k, int64_t *first,
@@ -169,13 +217,14 @@ bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p)
 {
     if (p->lent)
         return false;
-    return lf_box_count(ps, p) > 1 ? p->box.replica == 0 : ps->layout.tensor_rank == 0;
+    return by_tensor(ps, p) ? p->box.replica == 0 : ps->layout.tensor_rank == 0;
 }
 
 void lf_pstore_written(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pstore_share *out)
 {
     const struct lf_param *p = &ps->p[i];
-    *out = (struct lf_pstore_share){.box = p->box, .owner = lf_box_owner(ps, p)};
+    *out = (struct lf_pstore_share){
+        .box = p->box, .owner = lf_box_owner(ps, p), .experts = lf_pstore_experts(ps, i)};
     lf_pstore_own(ps, i, kind, out->flat);
     if (p->d.elsewhere)
         out->flat[1] = p->n;

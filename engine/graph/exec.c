@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
+#include "engine/graph/experts.h"
 #include "engine/graph/nvtx.h"
 #include "engine/graph/profile_priv.h"
 
@@ -309,7 +310,7 @@ static int issue_segment(lf_exec *ex, const void *what, lf_err *err)
 {
     const struct segment *s = what;
     for (size_t i = s->from; i < s->to; i++) {
-        int rc = lf_exec_call(ex, &s->calls[i]);
+        int rc = lf_exec_node(ex, s->chain, s->calls, i);
         if (rc != 0)
             return lf_exec_call_failed(ex, s->chain, i, rc, err);
     }

@@ -125,6 +125,15 @@ struct lf_exec_comm {
      * The other is tensor_gather among these ranks. */
     int (*context_swap)(void *user, void *out, const void *in, size_t bytes, lf_err *err);
     int (*context_gather)(void *user, void *all, size_t bytes, lf_err *err);
+    /* Ranks that divide experts: all-gather of equal parts, and all-to-all, in memory of the host,
+     * among these, while a segment runs. */
+    int (*experts_gather)(void *user, void *all, size_t bytes, lf_err *err);
+    int (*experts_exchange)(void *user, void *out, const size_t *from, const void *in,
+                            const size_t *to, lf_err *err);
+    /* reduce, scatter and gather among the ranks of the data axis that have the same experts. */
+    int (*same_reduce)(void *user, float *grads, size_t n, lf_err *err);
+    int (*same_scatter)(void *user, float *grads, const size_t *counts, lf_err *err);
+    int (*same_gather)(void *user, void *data, const size_t *bytes, lf_err *err);
     /* Pipelines: sums n floats of backend memory with the rank that has the same tied tensor, in
      * place. Where the other two are there, its owner has the sum then, and the other rank has it,
      * and both may write over data, behind tied_end. tied_begin (lf_exec_begin_tied) waits for
@@ -146,9 +155,10 @@ int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_v
                 lf_err *err);
 
 /* With zero = 2 and 3 every rank runs the same segments equally often, since weights are gathered
- * and gradients summed beside them. A rank without a micro-batch calls this in place of
- * lf_exec_run: it gives what is its own and counts as one whose gradients are 0. It does nothing
- * where the chain has nothing to exchange. */
+ * and gradients summed beside them; where ranks divide experts, since rows of all go to each. A rank
+ * without a micro-batch calls this in place of lf_exec_run: it gives what is its own, computes what
+ * its experts get of others, and counts as one whose gradients are 0. It does nothing where the
+ * chain has nothing to exchange. */
 int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant variant, lf_err *err);
 
 /* With zero = 3: gathers the weights that chains with `whole` read, which every rank may then run

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
+#include "engine/graph/experts.h"
 
 struct where {
     const lf_exec *ex;
@@ -216,10 +217,9 @@ static void add_own(lf_exec *ex, bool in_norm)
         if (q->d.frozen || q->d.balance_rate > 0)
             continue;
         const int64_t blocks = (lf_box_most(p->ps, q) + LF_NORM_BLOCK - 1) / LF_NORM_BLOCK,
-                      boxes = lf_box_count(p->ps, q),
-                      box = boxes > 1 ? p->ps->layout.tensor_rank / q->box.replicas : 0;
+                      boxes = lf_box_count(p->ps, q), box = lf_box_number(p->ps, q);
         lf_param_own(p->ps, q, &first, &n);
-        if (n && lf_box_owner(p->ps, q) == in_norm) {
+        if (n && lf_plan_counts(p, q) == in_norm) {
             struct lf_opt_tensor *t = &ex->own_host[ex->n_own++];
             *t = opt_tensor(p, q, first, n);
             t->block = block + box * blocks + first / LF_NORM_BLOCK;
@@ -408,6 +408,8 @@ int lf_exec_bind(lf_exec *ex, lf_err *err)
     ex->rec = (struct lf_step_record *)(void *)(ex->inputs + p->rec_off);
     for (size_t i = 0; i < p->n_c && rc == 0; i++)
         rc = bind_chain(ex, i, err);
+    if (rc == 0)
+        rc = lf_exec_experts_bind(ex, err);
     if (rc == 0)
         rc = bind_optimizer(ex, err);
     if (rc == 0)

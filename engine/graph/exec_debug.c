@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
+#include "engine/graph/experts.h"
 
 enum { POISON = 0xFF }; /* NaN in every float type, an absurd index in i32 */
 
@@ -55,7 +56,7 @@ int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slo
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
     int rc = 0;
     for (size_t i = from; i < to && rc == 0; i++) {
-        int krc = lf_exec_call(ex, &calls[i]);
+        int krc = lf_exec_node(ex, c, calls, i);
         rc = krc ? lf_exec_call_failed(ex, c, i, krc, err) : poison_dead(ex, c, i, slot, err);
     }
     return rc;

@@ -31,6 +31,8 @@ struct lf_bound {          /* one chain */
     /* exec_pieces.c, of a chain in which ranks exchange while a backend records; else NULL */
     uint8_t *edge;               /* [node, and the end] */
     struct lf_captured *between; /* [slot][variant][node], of the piece that begins there */
+    /* [slot][region] calls of exec_experts.c that run before another round; NULL: none */
+    struct lf_call **again;
 };
 
 enum lf_exec_tied { LF_TIED_NONE, LF_TIED_OWN, LF_TIED_LENT };

@@ -63,9 +63,13 @@ static int sum_bucket(const lf_exec *ex, size_t i, lf_err *err)
 {
     const struct lf_bucket *b = &ex->p->bucket[i];
     float *grads = (float *)(void *)(ex->p->ps->data[LF_P_GRAD] + b->off);
-    return ex->p->sharded && ex->p->n_sums && b->count
-               ? ex->comm.scatter(ex->comm_user, grads, b->count, err)
-               : ex->comm.reduce(ex->comm_user, grads, b->n, err);
+    const bool parts = ex->p->sharded && ex->p->n_sums && b->count;
+    if (b->experts)
+        return lf_plan_sum_ranks(ex->p, true) == 1 ? 0
+               : parts ? ex->comm.same_scatter(ex->comm_user, grads, b->count, err)
+                       : ex->comm.same_reduce(ex->comm_user, grads, b->n, err);
+    return parts ? ex->comm.scatter(ex->comm_user, grads, b->count, err)
+                 : ex->comm.reduce(ex->comm_user, grads, b->n, err);
 }
 
 int lf_exec_sum_end(lf_exec *ex, lf_err *err)
@@ -115,6 +119,10 @@ int lf_exec_sum(lf_exec *ex, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "executor: the plan is for %d ranks, but nothing sums their gradients",
                        p->ranks.ranks);
+    if (p->ps->layout.expert > 1 && (!ex->comm.add || !ex->comm.same_reduce))
+        return lf_fail(err, LF_EINVAL,
+                       "executor: nothing connects the %d ranks that divide experts",
+                       p->ps->layout.expert);
     if (groups && !ex->comm.across)
         return lf_fail(err, LF_EINVAL, "executor: nothing sums over %d groups of ranks",
                        p->ranks.groups);
@@ -144,7 +152,7 @@ int lf_exec_sum_blocks(lf_exec *ex, lf_err *err)
     double *sums = (double *)(void *)(ex->inputs + p->sums_off);
     int rc = lf_exec_comm_begin(ex, err);
     ex->summing = rc == 0;
-    if (rc == 0 && p->sharded)
+    if (rc == 0 && (p->sharded || p->ps->layout.expert > 1))
         rc = ex->comm.add(ex->comm_user, sums, p->n_sums, err);
     if (rc == 0 && p->ps->layout.tensor > 1)
         rc = ex->comm.tensor_add(ex->comm_user, sums, p->n_sums, err);
@@ -162,8 +170,9 @@ int lf_exec_gather(lf_exec *ex, lf_err *err)
     int rc = lf_exec_comm_begin(ex, err);
     ex->summing = rc == 0;
     for (size_t i = 0; i < p->n_gather && rc == 0; i++)
-        rc = ex->comm.gather(ex->comm_user, p->ps->data[p->gather[i].kind] + p->gather[i].off,
-                             p->gather[i].part, err);
+        rc = (p->gather[i].experts ? ex->comm.same_gather : ex->comm.gather)(
+            ex->comm_user, p->ps->data[p->gather[i].kind] + p->gather[i].off, p->gather[i].part,
+            err);
     lf_profile_end(ex->o.profile, LF_LANE_COMM, "gather weights", m);
     return rc != 0 ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
 }

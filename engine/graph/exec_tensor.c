@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "engine/graph/exec_priv.h"
+#include "engine/graph/experts.h"
 #include "engine/graph/profile_priv.h"
 
 /* ---- what nodes do ---- */
@@ -76,6 +77,7 @@ static int gather_parts(void *user, void *all, size_t bytes)
 
 void lf_exec_connect_tensor(lf_exec *ex)
 {
+    struct lf_experts *experts = ex->exchange.experts;
     ex->exchange = (struct lf_exchange){.sum = ex->comm.tensor_sum ? sum : NULL,
                                         .gather = ex->comm.tensor_gather ? gather : NULL,
                                         .scatter = ex->comm.tensor_scatter ? scatter : NULL,
@@ -83,11 +85,13 @@ void lf_exec_connect_tensor(lf_exec *ex)
                                         .clear = clear_bytes,
                                         .user = ex,
                                         .rank = ex->p->ps->layout.tensor_rank,
-                                        .context_rank = ex->p->ps->layout.context_rank};
+                                        .context_rank = ex->p->ps->layout.context_rank,
+                                        .experts = experts};
     if (ex->comm.context_swap && ex->comm.context_gather) {
         ex->exchange.context_swap = context_swap;
         ex->exchange.context_gather = context_gather;
     }
+    lf_exec_connect_experts(ex);
     ex->with.gather = ex->comm.tensor_gather ? gather_parts : NULL;
     ex->with.user = ex;
 }

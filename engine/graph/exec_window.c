@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "engine/graph/exec_priv.h"
+#include "engine/graph/experts.h"
 #include "engine/graph/profile_priv.h"
 
 /* One run of a segment. */
@@ -233,7 +234,12 @@ int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant va
     struct run r = run_of(ex, chain, seg, 0, (int)variant);
     const int rc = lf_exec_check_held(ex, r.c, err);
     r.idle = true;
-    return rc || !r.c->n_windows ? rc : run(&r, err);
+    if (rc != 0 || r.c->n_windows)
+        return rc != 0 ? rc : run(&r, err);
+    const lf_graph *g = r.c->g;
+    return lf_exec_idle_experts(ex, chain, lf_exec_calls(ex, chain, 0, (int)variant),
+                                seg == LF_FWD ? 0 : g->n_fwd, seg == LF_FWD ? g->n_fwd : g->n_n,
+                                err);
 }
 
 /* ---- what no chain has a window for ---- */

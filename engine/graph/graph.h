@@ -336,6 +336,7 @@ struct lf_route_opts {
 struct lf_routes {
     lf_val ids, weights, scores, entropy; /* i32 [R, k], f32 [R, k], [R, E], [R, 1] */
     lf_val row_of, place, offsets;        /* i32 [M, 1], [R, k], [E + 1, 1]: order by expert */
+    lf_val sent, counts;                  /* of lf_moe_send, where ranks divide the experts */
 };
 /* Chooses experts for the rows. logits [R, E] of a linear node are pinned to f32. bias [1, E] or
  * LF_NONE affects the choice only. */
@@ -352,6 +353,11 @@ lf_val lf_moe_stats(lf_graph *g, const struct lf_routes *r, lf_val bias, lf_val 
 void lf_moe_total(lf_graph *g, lf_val total, const char *name);
 /* [R, C] -> [M, C] in expert order */
 lf_val lf_moe_permute(lf_graph *g, lf_val x, const struct lf_routes *r);
+/* The rows that this rank's experts get, and back: lf_moe_permute, and nothing. Where ranks divide
+ * the experts (layout.h), rows of all of them, [room, C], and back to [M, C]. From one to the other
+ * r->offsets are those of this rank's experts. */
+lf_val lf_moe_send(lf_graph *g, lf_val x, struct lf_routes *r);
+lf_val lf_moe_return(lf_graph *g, lf_val y, const struct lf_routes *r);
 /* [M, K] -> [M, N]; w [E N, K]; bias, a parameter [E, N], or LF_NONE */
 lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias, const struct lf_routes *r);
 /* [M, C] -> [R, C], weighted; without weights what a row's experts gave is added up */

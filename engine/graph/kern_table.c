@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "engine/graph/priv.h"
+#include "engine/graph/experts.h"
 
 #define ACCESS(name)                                                                               \
     static int call_##name(const struct lf_kernels *k, lf_queue *q, const void *args)              \
@@ -136,7 +136,9 @@ static size_t work_exchange(const struct lf_kernels *k, const void *args, int th
     [LF_KID_##name] = {#name, sizeof(struct lf_k_##name), call_##name, check_##name, work_##name},
 const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT] = {
     LF_KERNEL_LIST(ROW)[LF_KID_exchange] = {"exchange", sizeof(struct lf_k_exchange), call_exchange,
-                                            check_exchange, work_exchange}};
+                                            check_exchange, work_exchange},
+    [LF_KID_experts] = {"experts", sizeof(struct lf_k_experts), lf_experts_call, lf_experts_check,
+                        lf_experts_work}};
 
 #define WORKS(name)                                                                                \
     [LF_KID_##name] = {offsetof(struct lf_k_##name, work), offsetof(struct lf_k_##name, work_bytes)}
@@ -157,6 +159,7 @@ const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT] = {
     WORKS(gemm_heads),
     WORKS(quantise),
     WORKS(exchange),
+    WORKS(experts),
     [LF_KID_gemm_fp8] = {offsetof(struct lf_k_gemm_fp8, gemm.work),
                          offsetof(struct lf_k_gemm_fp8, gemm.work_bytes)},
 };

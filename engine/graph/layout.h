@@ -18,6 +18,7 @@
  *     LF_PL_ROWS     a rank has some of the rows
  *     LF_PL_COLS     a rank has some of the columns (of each member of a group)
  *     LF_PL_PARTIAL  the value is the sum over the ranks
+ *     LF_PL_EXPERTS  a rank has what belongs to its experts: of a parameter, or rows
  *
  * Two nodes change the place on the tensor axis. lf_tp_enter (SAME -> COPY) computes nothing, and
  * its backward sums over the ranks. lf_tp_leave (PARTIAL -> SAME) sums over the ranks, and its
@@ -47,17 +48,24 @@
  * each. A layer norm sums the row before that, since squares are those of what its mean is taken
  * from, and backwards the gradients in the same sum as the products: [R, 2]. Where several ranks
  * have the same heads all count them as often, which leaves the means what they are.
+ *
+ * Ranks of the expert axis are successive ranks of the data axis: they have micro-batches of their
+ * own, and divide the experts of each layer (Shazeer et al. 2017, arXiv 1701.06538; Lepikhin et al.
+ * 2020, arXiv 2006.16668). A row goes to the ranks of the experts that it chose and comes back
+ * (exchange.h). So the gradient of an expert's weight has the rows of all of these ranks, and what
+ * is left to sum is that of the ranks of the data axis with the same experts.
  */
 #ifndef LF_GRAPH_LAYOUT_H
 #define LF_GRAPH_LAYOUT_H
 
 #include "engine/graph/pstore.h"
 
-enum lf_axis { LF_AXIS_DATA = 0, LF_AXIS_TENSOR, LF_AXIS_CONTEXT, LF_AXES };
+enum lf_axis { LF_AXIS_DATA = 0, LF_AXIS_TENSOR, LF_AXIS_CONTEXT, LF_AXIS_EXPERT, LF_AXES };
 
-enum lf_place { LF_PL_SAME = 0, LF_PL_COPY, LF_PL_ROWS, LF_PL_COLS, LF_PL_PARTIAL };
+enum lf_place { LF_PL_SAME = 0, LF_PL_COPY, LF_PL_ROWS, LF_PL_COLS, LF_PL_PARTIAL, LF_PL_EXPERTS };
 const char *lf_axis_name(enum lf_axis axis);
-const char *lf_place_name(enum lf_place place); /* "same", "copy", "rows", "columns", "partial" */
+/* "same", "copy", "rows", "columns", "partial", "experts" */
+const char *lf_place_name(enum lf_place place);
 
 /* The coordinates of a rank. Zero stands for one rank. */
 struct lf_layout {
@@ -66,7 +74,13 @@ struct lf_layout {
     bool sequence; /* rows are divided between the products; their number is a multiple of tensor */
     int context;   /* ranks that divide the rows of a micro-batch */
     int context_rank; /* [0, context) */
+    int expert;    /* ranks of the data axis that divide the experts; a divisor of their number */
+    int expert_rank; /* [0, expert) */
+    /* Rows of other ranks that a rank takes at once, in rows of its own; 0: LF_EXPERT_ROOM. What is
+     * more comes in further rounds. */
+    double expert_room;
 };
+#define LF_EXPERT_ROOM 2.0
 
 /* Sets the layout of a store before its first tensor is declared. A box is a range of one dimension
  * of the logical tensor, by lf_param_desc.shard. LF_EINVAL: bad coordinates, or the store has
@@ -84,6 +98,9 @@ struct lf_box {
 void lf_pstore_box(const lf_pstore *ps, int i, struct lf_box *box);
 /* Is the box less than the tensor? Then *lo and *hi are its bounds, borrowed from the store. */
 bool lf_pstore_divided(const lf_pstore *ps, int i, const int64_t **lo, const int64_t **hi);
+
+/* Is the tensor divided by experts, so that ranks of the data axis with other experts lack it? */
+bool lf_pstore_experts(const lf_pstore *ps, int i);
 
 /* Says that a store has some layers of a model alone, so that a file of the whole model has tensors
  * that it lacks. */
@@ -109,6 +126,7 @@ struct lf_pstore_share {
     struct lf_box box;
     int64_t flat[2];
     bool owner, shared;
+    bool experts; /* of the ranks of the data axis, those with the same experts are meant */
 };
 /* In the finished plan, bound or not; flat is empty where the plan has no such kind. A tensor that
  * is `elsewhere` counts as one that every rank has. */

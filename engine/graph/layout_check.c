@@ -15,15 +15,17 @@ static int refuse(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis, int
 }
 
 /* Micro-batches are different on the data axis, and rows on the context axis, so every gradient is
- * a partial sum there. */
+ * a partial sum there. On the expert axis, which is a part of the first, all but those of experts
+ * are. */
 static int settle(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis)
 {
     struct lf_pgroup *of = &g->ps->g[t->group];
-    const bool rows = axis != LF_AXIS_TENSOR;
-    const int place = t->place[axis], want = rows ? LF_PL_PARTIAL
+    const int place = t->place[axis], want = axis == LF_AXIS_EXPERT && of->experts ? LF_PL_EXPERTS
+                                             : axis != LF_AXIS_TENSOR              ? LF_PL_PARTIAL
                                              : of->place == LF_PL_COLS && of->ndim == 1 ? LF_PL_ROWS
                                                                                         : of->place;
-    if (place == LF_PL_PARTIAL && (rows || of->place == LF_PL_SAME))
+    if (place == LF_PL_PARTIAL &&
+        (axis == LF_AXIS_TENSOR ? of->place == LF_PL_SAME : want == LF_PL_PARTIAL))
         of->sum[axis] = true;
     else if (place != want)
         return refuse(g, t, axis, want);
@@ -91,6 +93,8 @@ int lf_layout_check(lf_graph *g, lf_err *err)
     int rc = check_axis(g, LF_AXIS_DATA);
     if (rc == 0 && g->ps->layout.context > 1)
         rc = check_axis(g, LF_AXIS_CONTEXT);
+    if (rc == 0 && g->ps->layout.expert > 1)
+        rc = check_axis(g, LF_AXIS_EXPERT);
     if (rc == 0 && g->ps->layout.tensor > 1)
         rc = check_axis(g, LF_AXIS_TENSOR);
     if (rc == 0 && g->ps->layout.tensor > 1) {

@@ -14,13 +14,14 @@ enum { BAD = -1, NONE = -2 }; /* no rule; no operand */
 
 const char *lf_place_name(enum lf_place place)
 {
-    static const char *const names[] = {"same", "copy", "rows", "columns", "partial"};
-    return (unsigned)place <= LF_PL_PARTIAL ? names[place] : "?";
+    static const char *const names[] = {"same", "copy", "rows", "columns", "partial", "experts"};
+    return (unsigned)place <= LF_PL_EXPERTS ? names[place] : "?";
 }
 
 const char *lf_axis_name(enum lf_axis axis)
 {
-    return axis == LF_AXIS_DATA ? "data" : axis == LF_AXIS_TENSOR ? "tensor" : "context";
+    static const char *const names[] = {"data", "tensor", "context", "expert"};
+    return (unsigned)axis < LF_AXES ? names[axis] : "?";
 }
 
 struct node {
@@ -44,6 +45,12 @@ static bool whole(int place)
 static int both(int a, int b)
 {
     return a == NONE ? b : b == NONE || a == b ? a : BAD;
+}
+
+/* An axis whose ranks have micro-batches of their own: documents are whole. */
+static bool of_batches(const struct node *v)
+{
+    return v->axis == LF_AXIS_DATA || v->axis == LF_AXIS_EXPERT;
 }
 
 static int nonlinear(int place)
@@ -185,9 +192,35 @@ static int embedding_bwd(const struct node *v, int out)
     return !divided ? over_rows(dy) : dy == LF_PL_SAME ? LF_PL_ROWS : BAD;
 }
 
+/* Rows go to experts that ranks divide, and gradients too. */
+static int to_experts(const struct node *v, int slot)
+{
+    return v->axis != LF_AXIS_EXPERT   ? at(v, slot)
+           : at(v, slot) == LF_PL_ROWS ? LF_PL_EXPERTS
+                                       : BAD;
+}
+
+static int from_experts(const struct node *v)
+{
+    const int x = at(v, RETURN_X);
+    return v->axis != LF_AXIS_EXPERT ? x : x == LF_PL_EXPERTS ? LF_PL_ROWS : BAD;
+}
+
+/* Products of experts: everything is of a rank's own. The gradients of their weights are, too. */
+static bool own_experts(const struct node *v, int x, int w, int offsets)
+{
+    return at(v, x) == LF_PL_EXPERTS && (w < 0 || at(v, w) == LF_PL_EXPERTS) &&
+           at(v, offsets) == LF_PL_EXPERTS;
+}
+
 /* Biases of experts, [E, N], go with the columns of what they are added to. */
 static int moe_linear(const struct node *v)
 {
+    if (v->axis == LF_AXIS_EXPERT)
+        return own_experts(v, MOEL_X, MOEL_W, MOEL_OFFSETS) &&
+                       (at(v, MOEL_BIAS) == NONE || at(v, MOEL_BIAS) == LF_PL_EXPERTS)
+                   ? LF_PL_EXPERTS
+                   : BAD;
     const int y = product(at(v, MOEL_X), at(v, MOEL_W)), bias = at(v, MOEL_BIAS);
     return bias != NONE && bias != (y == LF_PL_COLS ? LF_PL_COLS : LF_PL_SAME) ? BAD : y;
 }
@@ -196,6 +229,8 @@ static int moe_linear(const struct node *v)
 static int moe_colsum(const struct node *v)
 {
     const int dy = at(v, MOECS_DY);
+    if (v->axis == LF_AXIS_EXPERT)
+        return own_experts(v, MOECS_DY, -1, MOECS_OFFSETS) ? LF_PL_EXPERTS : BAD;
     return dy == LF_PL_ROWS ? LF_PL_PARTIAL : dy;
 }
 
@@ -205,7 +240,7 @@ static int attention(const struct node *v)
 {
     const int x = both(at(v, ATTN_Q), both(at(v, ATTN_K), at(v, ATTN_V)));
     const bool sinks = v->axis == LF_AXIS_CONTEXT || of_columns(v, ATTN_SINKS, x);
-    return !sinks || (x == LF_PL_ROWS && v->axis != LF_AXIS_DATA) ? BAD : nonlinear(x);
+    return !sinks || (x == LF_PL_ROWS && !of_batches(v)) ? BAD : nonlinear(x);
 }
 
 static int attention_bwd(const struct node *v)
@@ -405,7 +440,7 @@ static int col_gate_bwd(const struct node *v, int out)
 /* Rows of a document are not spread, as in attention; heads, and channels, may be. */
 static int by_documents(const struct node *v, int x, int weight)
 {
-    if (!of_columns(v, weight, x) || (x == LF_PL_ROWS && v->axis != LF_AXIS_DATA))
+    if (!of_columns(v, weight, x) || (x == LF_PL_ROWS && !of_batches(v)))
         return BAD;
     return nonlinear(x);
 }
@@ -551,6 +586,12 @@ static int place_out(const struct node *v, int out)
     case LF_OP_MOE_SORT:
     case LF_OP_MOE_PERMUTE:
         return at(v, 0);
+    case LF_OP_EXPERT_COUNT: /* what all know */
+        return v->axis == LF_AXIS_EXPERT ? LF_PL_SAME : at(v, 0);
+    case LF_OP_EXPERT_SEND:
+        return to_experts(v, SEND_X);
+    case LF_OP_EXPERT_RETURN:
+        return from_experts(v);
     case LF_OP_XENT:
         return loss(v, out);
     case LF_OP_LOGP:
@@ -596,8 +637,12 @@ static int place_out(const struct node *v, int out)
     case LF_OP_MOE_ROUTE_BWD:
         return route_bwd(v);
     case LF_OP_MOE_LINEAR_DX:
+        if (v->axis == LF_AXIS_EXPERT)
+            return own_experts(v, MOEDX_DY, MOEDX_W, MOEDX_OFFSETS) ? at(v, MOEDX_DY) : BAD;
         return both(input_gradient(at(v, MOEDX_DY), at(v, MOEDX_W)), at(v, MOEDX_RES));
     case LF_OP_MOE_LINEAR_DW:
+        if (v->axis == LF_AXIS_EXPERT)
+            return own_experts(v, MOEDW_DY, MOEDW_X, MOEDW_OFFSETS) ? at(v, MOEDW_DY) : BAD;
         return weight_gradient(at(v, MOEDW_DY), at(v, MOEDW_X));
     case LF_OP_MOE_COMBINE_BWD:
         return combine_bwd(v, out);
@@ -696,8 +741,10 @@ void lf_place_sources(lf_graph *g, enum lf_axis axis)
         if (t->role == LF_ROLE_ACT || t->role == LF_ROLE_GRAD)
             t->place[axis] = LF_PL_UNSET;
         else if (t->role == LF_ROLE_PARAM)
-            t->place[axis] =
-                axis == LF_AXIS_TENSOR ? g->ps->g[t->group].place : (uint8_t)LF_PL_SAME;
+            t->place[axis] = axis == LF_AXIS_TENSOR ? g->ps->g[t->group].place
+                             : axis == LF_AXIS_EXPERT && g->ps->g[t->group].experts
+                                 ? (uint8_t)LF_PL_EXPERTS
+                                 : (uint8_t)LF_PL_SAME;
         else if (t->role == LF_ROLE_INPUT || t->role == LF_ROLE_STATE)
             t->place[axis] = axis != LF_AXIS_TENSOR || (t->cut && g->ps->layout.sequence)
                                  ? LF_PL_ROWS

@@ -103,6 +103,9 @@ enum lf_op {
     LF_OP_CP_ROWS,   /* and back */
     LF_OP_CP_ROWS_F, /* the same in f32 */
     LF_OP_CP_WHOLE,  /* numbers of the rows of all ranks */
+    LF_OP_EXPERT_COUNT, /* experts.h */
+    LF_OP_EXPERT_SEND,
+    LF_OP_EXPERT_RETURN,
     LF_OP_COUNT
 };
 
@@ -183,6 +186,10 @@ enum { ROUTE_LOGITS, ROUTE_BIAS };
 enum { ROUTE_IDS, ROUTE_WEIGHTS, ROUTE_SCORES, ROUTE_ENTROPY };
 enum { STATS_IDS, STATS_SCORES, STATS_ENTROPY, STATS_PREV, STATS_CU, STATS_BIAS };
 enum { STATS_LOAD, STATS_COUNTS };
+/* SENT, ROW_OF: what is sent again where there is more than one round */
+enum { SEND_X, SEND_ROW_OF, SEND_PLACE, SEND_COUNTS, SEND_SENT, SEND_SENT_ROW_OF };
+enum { SEND_ROWS, SEND_OFFSETS };
+enum { RETURN_X, RETURN_COUNTS, RETURN_SENT, RETURN_ROW_OF };
 enum { SORT_ROW_OF, SORT_PLACE, SORT_OFFSETS }; /* outputs; the input is ids */
 enum { PERM_X, PERM_ROW_OF, PERM_PLACE };
 enum { MOEL_X, MOEL_W, MOEL_OFFSETS, MOEL_BIAS };
@@ -268,6 +275,9 @@ LF_SHAPE(moe_permute);
 LF_SHAPE(moe_linear);
 LF_SHAPE(moe_combine);
 LF_SHAPE(moe_gain);
+LF_SHAPE(expert_count);
+LF_SHAPE(expert_send);
+LF_SHAPE(expert_return);
 LF_SHAPE(row_gate);
 LF_SHAPE(mix_rows);
 LF_SHAPE(xielu);
@@ -315,6 +325,8 @@ LF_VJP(moe_permute);
 LF_VJP(moe_linear);
 LF_VJP(moe_combine);
 LF_VJP(moe_gain);
+LF_VJP(expert_send);
+LF_VJP(expert_return);
 LF_VJP(row_gate);
 LF_VJP(mix_rows);
 LF_VJP(col_gate);
@@ -377,6 +389,9 @@ LF_EMIT(moe_linear);
 LF_EMIT(moe_combine);
 LF_EMIT(moe_gain);
 LF_EMIT(moe_gain_dw);
+LF_EMIT(expert_count);
+LF_EMIT(expert_send);
+LF_EMIT(expert_return);
 LF_EMIT(row_gate);
 LF_EMIT(mix_rows);
 LF_EMIT(col_gate);

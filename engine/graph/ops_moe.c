@@ -23,7 +23,7 @@ static lf_val out_of(const lf_graph *g, int32_t node, int slot)
 struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias,
                               const struct lf_route_opts *o)
 {
-    struct lf_routes r = {{0}, {0}, {0}, {0}, {0}, {0}, {0}};
+    struct lf_routes r = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
     const struct lf_attr a = {.k = o->k,
                               .groups = o->groups,
                               .top_groups = o->top_groups,

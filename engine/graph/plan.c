@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/graph/experts.h"
 #include "engine/graph/priv.h"
 #include "kernels/cuda/queue.h"
 
@@ -110,6 +111,7 @@ static void chain_fini(struct lf_chain *c)
     free(c->first_writer);
     free(c->window);
     free(c->event);
+    free(c->region);
 }
 
 void lf_plan_destroy(lf_plan *p)
@@ -285,9 +287,10 @@ static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
         rc = lf_split(g, err);
     if (rc == 0 && !p->o.no_reuse)
         rc = lf_alias(g, err);
-    if (rc == 0)
-        lf_liveness(g);
-    return rc;
+    if (rc != 0)
+        return rc;
+    lf_liveness(g);
+    return lf_plan_regions(p, c, err);
 }
 
 int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_err *err)
@@ -474,7 +477,9 @@ static void lay_inputs(lf_plan *p)
     p->opt_tab_off = at;
     at += lf_align_up((p->n_opt_tensors + p->n_balanced) * sizeof(struct lf_opt_tensor), al);
     p->own_tab_off = p->opt_tab_off;
-    const bool model = (p->ps->layout.tensor > 1 || p->ranks.pipeline > 1) && p->has_opt;
+    const bool model =
+        (p->ps->layout.tensor > 1 || p->ranks.pipeline > 1 || p->ps->layout.expert > 1) &&
+        p->has_opt;
     if (p->sharded || model) {
         p->own_tab_off = at;
         at += lf_align_up(p->n_opt_tensors * sizeof(struct lf_opt_tensor), al);

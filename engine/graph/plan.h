@@ -267,6 +267,10 @@ struct lf_plan_comm {
     struct lf_plan_moved tensor, micro_tensor;
     /* The same among the ranks of the context axis, which exchange within passes alone. */
     struct lf_plan_moved micro_context;
+    /* Where ranks divide experts: once a step among the ranks with the same ones; and among those
+     * that divide them, for each pass of any of them, the counts of pairs, and rows where each
+     * expert is chosen equally often. */
+    struct lf_plan_moved same, micro_counts, micro_rows;
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
 /* What one run of a chain's forward, or of its backward pass too, moves within: windows. */
@@ -275,6 +279,10 @@ struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backwar
  * they exchange of a divided vocabulary. And among those of the context axis: rows for heads. */
 struct lf_plan_moved lf_plan_pass_axis(const lf_plan *p, enum lf_axis axis, int chain,
                                        bool backward);
+/* The same among ranks that divide experts: the counts of pairs. *rows becomes what rows move in one
+ * round, where each expert is chosen equally often. */
+struct lf_plan_moved lf_plan_pass_experts(const lf_plan *p, int chain, bool backward,
+                                          struct lf_plan_moved *rows);
 struct lf_plan_cost {
     /* FLOPs of one forward run of the chain, with causal or full attention */
     double fwd_causal, fwd_full;

@@ -46,7 +46,8 @@ static struct lf_bucket bucket_of(const lf_plan *p, size_t first, size_t end)
         to = g->off[LF_P_GRAD] + (size_t)(g->rows * g->cols) * sizeof(float);
         any = true;
     }
-    return (struct lf_bucket){.off = from, .n = (to - from) / sizeof(float)};
+    return (struct lf_bucket){
+        .off = from, .n = (to - from) / sizeof(float), .experts = ps->g[first].experts};
 }
 
 int lf_plan_buckets(lf_plan *p, lf_err *err)
@@ -63,6 +64,7 @@ int lf_plan_buckets(lf_plan *p, lf_err *err)
         do
             b = bucket_of(p, --first, end);
         while (first > 0 && b.n * sizeof(float) < p->ranks.bucket_bytes &&
+               ps->g[first - 1].experts == ps->g[first].experts &&
                !(b.n && p->ranks.zero >= 2)); /* what lies between is no part of the store then */
         if (b.n)
             p->bucket[p->n_buckets++] = b;
@@ -114,15 +116,21 @@ void lf_moved_add_sum(const lf_plan *p, struct lf_plan_moved *m, size_t n, size_
 }
 
 /* Parts of which each rank has its own: it gets the sum of it, or gives it. */
-static void add_parts(const lf_plan *p, struct lf_plan_moved *m, const size_t *part, size_t each,
-                      bool summed)
+struct parts {
+    const size_t *part;
+    size_t each;
+    bool summed, experts;
+};
+
+static void add_parts(const lf_plan *p, struct lf_plan_moved *m, const struct parts *of)
 {
-    const int ranks = p->ranks.ranks;
+    const int ranks = lf_plan_sum_ranks(p, of->experts);
+    const size_t *part = of->part;
     size_t all = 0;
     for (int r = 0; r < ranks; r++)
         all += part[r];
-    const size_t own = part[p->ranks.rank];
-    add(m, (double)((summed ? all - own : own * (size_t)(ranks - 1)) * each));
+    const size_t own = part[lf_plan_sum_rank(p, of->experts)];
+    add(m, (double)((of->summed ? all - own : own * (size_t)(ranks - 1)) * of->each));
 }
 
 /* What groups of ranks sum over each other. */
@@ -144,7 +152,10 @@ struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backwar
         const struct lf_window *w = &c->window[i];
         const bool sum = w->kind == LF_P_GRAD;
         if (backward || (!sum && (size_t)w->begin < c->g->n_fwd))
-            add_parts(p, &m, p->unit[w->unit].part[w->kind], sum ? sizeof(float) : 1, sum);
+            add_parts(p, &m,
+                      &(struct parts){.part = p->unit[w->unit].part[w->kind],
+                                      .each = sum ? sizeof(float) : 1,
+                                      .summed = sum});
     }
     return m;
 }
@@ -174,8 +185,14 @@ static void count_buckets(const lf_plan *p, struct lf_plan_comm *out)
         const size_t bytes = b->n * sizeof(float);
         out->reduced_bytes += (double)bytes;
         out->largest_bytes = bytes > out->largest_bytes ? bytes : out->largest_bytes;
+        if (b->experts && lf_plan_sum_ranks(p, true) == 1)
+            continue;
         if (p->n_sums && b->count)
-            add_parts(p, &out->within, b->count, sizeof(float), true);
+            add_parts(p, b->experts ? &out->same : &out->within,
+                      &(struct parts){b->count, sizeof(float), true, b->experts});
+        else if (b->experts)
+            lf_moved_add_sum(p, &out->same, b->n, sizeof(float), lf_plan_sum_ranks(p, true),
+                             lf_plan_sum_rank(p, true));
         else
             lf_moved_add_sum(p, &out->all, b->n, sizeof(float), out->ranks * groups,
                              p->ranks.group * out->ranks + p->ranks.rank);
@@ -188,7 +205,7 @@ static void count_hold(const lf_plan *p, struct lf_plan_comm *out)
     for (size_t i = 0; i < p->n_units; i++)
         for (int k = 0; k < LF_P_KINDS; k++)
             if (p->unit[i].held[k])
-                add_parts(p, &out->hold, p->unit[i].part[k], 1, false);
+                add_parts(p, &out->hold, &(struct parts){p->unit[i].part[k], 1, false, false});
 }
 
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
@@ -197,16 +214,19 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
         return LF_EINVAL;
     *out = (struct lf_plan_comm){.ranks = p->ranks.ranks > 1 ? p->ranks.ranks : 1};
     count_buckets(p, out);
-    if (p->n_sums && p->sharded)
+    if (p->n_sums && (p->sharded || p->ps->layout.expert > 1))
         lf_moved_add_sum(p, &out->within, p->n_sums, sizeof(double), out->ranks, p->ranks.rank);
     for (size_t i = 0; i < p->n_gather; i++) {
         out->gathered_bytes += (double)p->gather[i].bytes;
-        add_parts(p, &out->within, p->gather[i].part, 1, false);
+        const bool experts = p->gather[i].experts;
+        add_parts(p, experts ? &out->same : &out->within,
+                  &(struct parts){p->gather[i].part, 1, false, experts});
     }
     count_windows(p, out);
     count_hold(p, out);
     count_groups(p, out);
     lf_plan_count_tensor(p, out);
+    lf_plan_count_experts(p, out);
     out->messages = out->all.messages + out->within.messages + out->across.messages;
     out->sent_bytes = out->all.bytes + out->within.bytes + out->across.bytes;
     return 0;

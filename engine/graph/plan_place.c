@@ -96,12 +96,18 @@ int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err)
                            kr->name, p->k->family, lf_node_text(c->g, n, text, sizeof text));
         c->work_max = c->work_bytes[i] > c->work_max ? c->work_bytes[i] : c->work_max;
     }
+    for (size_t k = 0; k < c->n_regions; k++) {
+        struct lf_region *r = &c->region[k];
+        r->work_bytes = 0;
+        for (int32_t i = r->again; i >= 0 && i <= r->again_last; i++)
+            r->work_bytes = c->work_bytes[i] > r->work_bytes ? c->work_bytes[i] : r->work_bytes;
+    }
     return 0;
 }
 
 struct area { /* one list of intervals and where each came from */
     struct lf_interval *iv;
-    /* > 0 tensor, or from n_t on window; <= 0 workspace of node -tensor */
+    /* > 0 tensor, or from n_t on window, behind these region; <= 0 workspace of node -tensor */
     int32_t *tensor;
     size_t n;
 };
@@ -156,9 +162,11 @@ static size_t larger(size_t a, size_t b)
 
 static void store_offsets(struct lf_chain *c, const struct area *a, size_t base)
 {
-    const int32_t n_t = (int32_t)c->g->n_t;
+    const int32_t n_t = (int32_t)c->g->n_t, regions = n_t + (int32_t)c->n_windows;
     for (size_t i = 0; i < a->n; i++)
-        if (a->tensor[i] >= n_t)
+        if (a->tensor[i] >= regions)
+            c->region[a->tensor[i] - regions].work_off = base + a->iv[i].off;
+        else if (a->tensor[i] >= n_t)
             c->window[a->tensor[i] - n_t].off = base + a->iv[i].off;
         else if (a->tensor[i] > 0)
             c->g->t[a->tensor[i]].off = base + a->iv[i].off;
@@ -175,7 +183,7 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
     size_t h_saved = 0, h_rest = 0, low_saved = 0, low_rest = 0;
     int rc = area_init(&saved, g->n_t, err);
     if (rc == 0)
-        rc = area_init(&rest, g->n_t + g->n_n + c->n_windows, err);
+        rc = area_init(&rest, g->n_t + g->n_n + c->n_windows + c->n_regions, err);
     if (rc != 0)
         goto out;
     for (size_t t = 1; t < g->n_t; t++) {
@@ -193,6 +201,10 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
         area_add(&rest, (int32_t)(g->n_t + i), w->begin, w->end > w->last ? w->end - 1 : w->last,
                  p->unit[w->unit].bytes[w->kind]);
     }
+    for (size_t i = 0; i < c->n_regions; i++)
+        if (c->region[i].work_bytes)
+            area_add(&rest, (int32_t)(g->n_t + c->n_windows + i), c->region[i].first,
+                     c->region[i].last, c->region[i].work_bytes);
     rc = area_place(&saved, p->o.no_reuse, &h_saved, &low_saved, err);
     if (rc == 0)
         rc = area_place(&rest, p->o.no_reuse, &h_rest, &low_rest, err);
@@ -273,6 +285,8 @@ static void move_rest(struct lf_chain *c, size_t to)
     for (size_t i = 0; i < c->g->n_n; i++)
         if (c->work_bytes[i])
             c->work_off[i] = c->work_off[i] - from + to;
+    for (size_t i = 0; i < c->n_regions; i++)
+        c->region[i].work_off = c->region[i].work_off - from + to;
     c->rest_off = to;
 }
 

@@ -76,6 +76,7 @@ static void add_group(lf_plan *p, struct lf_unit *u, size_t i)
     g->unit = (int32_t)(u - p->unit);
     g->pos = u->n;
     u->end = i + 1;
+    u->experts = g->experts;
     u->n += ((size_t)(g->rows * g->cols) + step - 1) / step * step;
 }
 
@@ -161,7 +162,7 @@ static size_t nearest_cut(const lf_plan *p, const struct lf_param *const *of, si
 
 static int cut_unit(lf_plan *p, struct lf_unit *u, lf_err *err)
 {
-    const size_t ranks = (size_t)p->ranks.ranks;
+    const size_t ranks = (size_t)lf_plan_sum_ranks(p, u->experts);
     const struct lf_param **of = lf_calloc(p->ps->n_p + 1, sizeof *of, err);
     u->cut = lf_arena_alloc(p->arena, ranks + 1, sizeof *u->cut, err);
     if (!of || !u->cut) {
@@ -183,7 +184,8 @@ static int cut_unit(lf_plan *p, struct lf_unit *u, lf_err *err)
 /* What of the unit's groups is this rank's. */
 static void own_unit(const lf_plan *p, const struct lf_unit *u)
 {
-    const size_t lo = u->cut[p->ranks.rank], hi = u->cut[p->ranks.rank + 1];
+    const int rank = lf_plan_sum_rank(p, u->experts);
+    const size_t lo = u->cut[rank], hi = u->cut[rank + 1];
     for (size_t i = u->first; i < u->end; i++) {
         struct lf_pgroup *g = &p->ps->g[i];
         const size_t at = g->pos, n = (size_t)(g->rows * g->cols);
@@ -196,8 +198,9 @@ static void own_unit(const lf_plan *p, const struct lf_unit *u)
 
 static int count_bucket(lf_plan *p, struct lf_bucket *b, const struct lf_unit *u, lf_err *err)
 {
-    b->count = lf_arena_alloc(p->arena, (size_t)p->ranks.ranks, sizeof *b->count, err);
-    for (int r = 0; b->count && r < p->ranks.ranks; r++)
+    const int ranks = lf_plan_sum_ranks(p, u->experts);
+    b->count = lf_arena_alloc(p->arena, (size_t)ranks, sizeof *b->count, err);
+    for (int r = 0; b->count && r < ranks; r++)
         b->count[r] = u->cut[r + 1] - u->cut[r];
     return b->count ? 0 : LF_ENOMEM;
 }
@@ -230,7 +233,7 @@ static size_t size_of(const lf_plan *p, int kind)
 
 size_t lf_unit_cut(const lf_plan *p, const struct lf_unit *u, int kind, int r)
 {
-    for (size_t i = u->first; i < u->end && r > 0 && r < p->ranks.ranks; i++) {
+    for (size_t i = u->first; i < u->end && r > 0 && r < lf_plan_sum_ranks(p, u->experts); i++) {
         const struct lf_pgroup *g = &p->ps->g[i];
         if (g->unit != u - p->unit || !g->window[kind])
             continue;
@@ -256,8 +259,9 @@ static int lay_block(lf_plan *p, struct lf_unit *u, int kind, lf_err *err)
     }
     if (!u->bytes[kind])
         return 0;
-    u->part[kind] = lf_arena_alloc(p->arena, (size_t)p->ranks.ranks, sizeof *u->part[kind], err);
-    for (int r = 0; u->part[kind] && r < p->ranks.ranks; r++)
+    const int ranks = lf_plan_sum_ranks(p, u->experts);
+    u->part[kind] = lf_arena_alloc(p->arena, (size_t)ranks, sizeof *u->part[kind], err);
+    for (int r = 0; u->part[kind] && r < ranks; r++)
         u->part[kind][r] = (lf_unit_cut(p, u, kind, r + 1) - lf_unit_cut(p, u, kind, r)) / unit;
     return u->part[kind] ? 0 : LF_ENOMEM;
 }
@@ -265,8 +269,8 @@ static int lay_block(lf_plan *p, struct lf_unit *u, int kind, lf_err *err)
 /* This rank's part of a block gets a place in the store, with the gaps that it has in the block. */
 static void place_own(lf_plan *p, struct lf_unit *u, int kind)
 {
-    const size_t from = lf_unit_cut(p, u, kind, p->ranks.rank),
-                 to = lf_unit_cut(p, u, kind, p->ranks.rank + 1);
+    const int rank = lf_plan_sum_rank(p, u->experts);
+    const size_t from = lf_unit_cut(p, u, kind, rank), to = lf_unit_cut(p, u, kind, rank + 1);
     u->own[kind] = p->ps->bytes[kind];
     p->ps->bytes[kind] += lf_align_up(to - from, p->o.target->align);
     for (size_t i = u->first; i < u->end; i++) {
@@ -365,9 +369,12 @@ static size_t kind_cut(const lf_plan *p, const struct lf_unit *u, const struct l
 
 static int end_run(lf_plan *p, const struct lf_unit *u, struct lf_gather *run, lf_err *err)
 {
-    const int ranks = p->ranks.ranks;
-    if (!run->bytes)
+    const int ranks = lf_plan_sum_ranks(p, u->experts);
+    if (!run->bytes || ranks == 1) {
+        run->bytes = 0;
         return 0;
+    }
+    run->experts = u->experts;
     run->part = lf_arena_alloc(p->arena, (size_t)ranks, sizeof *run->part, err);
     int rc =
         run->part ? lf_grow(&p->gather, &p->cap_gather, p->n_gather, sizeof *run, err) : LF_ENOMEM;
@@ -410,7 +417,7 @@ static int gather_kind(lf_plan *p, const struct lf_unit *u, int kind, lf_err *er
 size_t lf_plan_own_grads(const lf_plan *p, size_t i, size_t *n)
 {
     const struct lf_unit *u = &p->unit[i];
-    const int rank = p->ranks.rank;
+    const int rank = lf_plan_sum_rank(p, u->experts);
     if (p->windowed) {
         *n = u->part[LF_P_GRAD] ? u->part[LF_P_GRAD][rank] : 0;
         return u->own[LF_P_GRAD];
@@ -428,7 +435,7 @@ size_t lf_plan_largest_part(const lf_plan *p)
 {
     size_t most = 0;
     for (size_t i = 0; i < p->n_units; i++)
-        for (int r = 0; r < p->ranks.ranks; r++) {
+        for (int r = 0; r < lf_plan_sum_ranks(p, p->unit[i].experts); r++) {
             const struct lf_unit *u = &p->unit[i];
             const size_t n = !p->windowed         ? u->cut[r + 1] - u->cut[r]
                              : u->part[LF_P_GRAD] ? u->part[LF_P_GRAD][r]
@@ -449,6 +456,12 @@ static int check(const lf_plan *p, lf_err *err)
             "zero = %d: %d GPUs, of which %d at most divide gradients; set zero_inner to "
             "the GPUs of a node",
             p->ranks.zero, p->ranks.ranks, GPUS_MOST);
+    if (p->ps->layout.expert > 1 && (p->ranks.zero > 1 || p->ranks.groups > 1))
+        return lf_fail(err, LF_ENOTSUP,
+                       "expert = %d with zero = %d%s: experts that ranks divide have their "
+                       "gradients and weights whole; take zero = 1 without zero_inner",
+                       p->ps->layout.expert, p->ranks.zero,
+                       p->ranks.groups > 1 ? " and zero_inner" : "");
     if (p->ranks.zero == 3 && p->o.fp8)
         return lf_fail(err, LF_ENOTSUP,
                        "zero = 3 with precision fp8: 8-bit copies are made of whole weights; take "
@@ -510,6 +523,13 @@ int lf_plan_shard(lf_plan *p, lf_err *err)
     if (rc == 0)
         lf_plan_whole(p);
     return rc;
+}
+
+bool lf_plan_counts(const lf_plan *p, const struct lf_param *q)
+{
+    const bool alone = p->sharded || p->ps->layout.expert <= 1 ||
+                       lf_plan_sum_rank(p, p->ps->g[q->group].experts) == 0;
+    return alone && lf_box_owner(p->ps, q);
 }
 
 int64_t lf_plan_norm_blocks(const lf_plan *p)

@@ -74,6 +74,7 @@ struct lf_attr {
     bool delta, per_channel; /* scan */
     float low, high;         /* scan_gate: where the step is cut */
     float limit, up_offset;  /* glu: where values are cut, what is added to up */
+    int64_t pairs;           /* expert_return: rows that come back */
 };
 
 struct lf_node {
@@ -225,7 +226,7 @@ enum {
 extern const struct lf_op_row lf_op_table[LF_OP_COUNT];
 
 #define LF_KERNEL_ENUM(name) LF_KID_##name,
-enum lf_kernel_id { LF_KERNEL_LIST(LF_KERNEL_ENUM) LF_KID_exchange, LF_KID_COUNT };
+enum lf_kernel_id { LF_KERNEL_LIST(LF_KERNEL_ENUM) LF_KID_exchange, LF_KID_experts, LF_KID_COUNT };
 /* What the nodes of a layout do instead of a kernel: they sum over the ranks of the tensor axis,
  * and exchange rows for heads over those of the context axis. */
 struct lf_exchange {
@@ -241,7 +242,8 @@ struct lf_exchange {
     int (*context_gather)(void *user, void *all, size_t bytes, lf_err *err);
     void *user;
     int rank, context_rank;
-    lf_err err; /* why one failed */
+    struct lf_experts *experts; /* experts.h */
+    lf_err err;                 /* why one failed */
 };
 enum lf_exchange_what {
     LF_EX_SUM = 0, /* out = the sum of in, all n floats */
@@ -279,6 +281,24 @@ struct lf_k_exchange {
 /* kern_context.c */
 int lf_exchange_context(const struct lf_kernels *k, lf_queue *q, const struct lf_k_exchange *a);
 size_t lf_exchange_context_work(const struct lf_k_exchange *a);
+/* What nodes do where ranks divide experts (experts.h). */
+enum lf_experts_what { LF_EXPERTS_COUNT, LF_EXPERTS_SEND, LF_EXPERTS_RETURN };
+struct lf_k_experts {
+    struct lf_exchange *with; /* NULL while planning */
+    const void *in;           /* of a send: rows, or one for each pair where row_of is NULL */
+    void *out;
+    const int32_t *row_of; /* [pairs] */
+    int32_t *counts;       /* [ranks, experts] */
+    /* of a count: [experts + 1], those of the pairs; of a send: [experts / ranks + 1], those of the
+     * room, or NULL */
+    int32_t *offsets;
+    int64_t pairs, room, width; /* rows of this rank, rows that it takes at once, their columns */
+    int32_t experts;            /* of all ranks */
+    int ranks;
+    uint8_t what, type;
+    void *work;
+    size_t work_bytes;
+};
 /* Uniform access to the table of kernels (kern_table.c). */
 struct lf_kernel_row {
     const char *name;
@@ -410,8 +430,10 @@ struct lf_box_runs {
 void lf_box_runs(const struct lf_param *p, struct lf_box_runs *r);
 /* Elements of the largest box of a tensor. */
 int64_t lf_box_most(const lf_pstore *ps, const struct lf_param *p);
-/* How many different boxes the tensor axis makes of a tensor; 1: every rank has all of it. */
+/* How many different boxes the tensor and the expert axis make of a tensor, and the number of this
+ * rank's; 1: every rank has all of it. */
 int64_t lf_box_count(const lf_pstore *ps, const struct lf_param *p);
+int64_t lf_box_number(const lf_pstore *ps, const struct lf_param *p);
 /* Is this rank the first of those that have its box? It counts the box in the norm, and writes
  * it. */
 bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p);
@@ -459,6 +481,8 @@ int lf_place_intervals(struct lf_interval *iv, size_t n, size_t *height, size_t 
                        lf_err *err);
 int lf_alias(lf_graph *g, lf_err *err);
 void lf_liveness(lf_graph *g);
+/* Finds which tensors cross from one segment into another, given their first and last nodes. */
+void lf_mark_saved(lf_graph *g);
 
 /* ---- pstore.c ---- */
 /* Kinds of a group that only plans and executors see: its matrix in e4m3, the transpose of it, and
@@ -469,8 +493,9 @@ struct lf_pgroup {
     int32_t first, count; /* params */
     int32_t ndim;
     int64_t rows, cols;         /* of this rank's boxes; vectors: rows 1, cols n */
-    int64_t all_rows, all_cols; /* of the logical tensors */
+    int64_t all_rows, all_cols; /* of the logical tensors; of experts, those that this rank has */
     uint8_t place;              /* on the tensor axis: enum lf_place */
+    bool experts;               /* this rank has those of some experts alone */
     bool sum[LF_AXES];          /* gradients are summed over the axis: as lf_layout_check found */
     bool frozen, balanced;
     bool elsewhere; /* every member has it set */
@@ -558,6 +583,13 @@ void lf_pstore_unbind(lf_pstore *ps);
  * copies. */
 bool lf_store_quantise(const lf_pstore *ps, const struct lf_pgroup *g, struct lf_k_quantise *out);
 
+/* Nodes [first, last] of a chain, which run once for each round of rows that go to other ranks'
+ * experts (experts.h). Of a backward pass with more than one round: nodes [again, again_last] made
+ * what they read, and run before them, with this workspace; again = -1: there are none. */
+struct lf_region {
+    int32_t first, last, again, again_last;
+    size_t work_off, work_bytes;
+};
 /* ---- plan.c ---- */
 struct lf_chain {
     lf_graph *g; /* owned copy, after all passes */
@@ -577,6 +609,8 @@ struct lf_chain {
     size_t n_windows;
     struct lf_event *event; /* in the order in which they happen */
     size_t n_events;
+    struct lf_region *region; /* in the order of their nodes */
+    size_t n_regions;
 };
 struct lf_table { /* constants and states, shared by name */
     const char *name;
@@ -615,12 +649,14 @@ struct lf_event {
 };
 struct lf_bucket { /* a range of the gradients */
     size_t off, n; /* off: bytes from the start of the gradients; n: floats */
+    bool experts;  /* summed over the ranks with the same experts alone */
     size_t *count; /* [ranks] floats that each rank owns; NULL: all ranks need the sum */
 };
 /* Consecutive groups of the store that ranks divide as if they were one tensor (plan_shard.c). */
 struct lf_unit {
     size_t first, end;        /* groups */
     size_t n;                 /* elements, with the gaps between groups */
+    bool experts;             /* of some experts: the ranks are those that have the same */
     size_t *cut;              /* [ranks + 1] rank r has elements [cut[r], cut[r + 1]) */
     size_t bytes[LF_P_KINDS]; /* of the block that a window of this kind holds; 0: it has none */
     /* [ranks] how much of that block is each rank's, one after the other, with the gaps behind
@@ -635,6 +671,7 @@ struct lf_gather { /* a range of a kind's block that ranks give each other after
     uint8_t kind;
     size_t first, last; /* groups of the store */
     size_t off, bytes;
+    bool experts; /* among the ranks with the same */
     size_t *part; /* [ranks] bytes of each rank, one after the other */
 };
 struct lf_plan {
@@ -672,6 +709,16 @@ struct lf_plan {
     size_t rec_off, opt_tab_off, const_bytes, input_bytes, state_bytes, arena_bytes;
     struct lf_plan_bytes bytes;
 };
+/* How many ranks of the data axis sum a gradient, and which of them this one is: all, or those with
+ * the same experts. */
+static inline int lf_plan_sum_ranks(const lf_plan *p, bool experts)
+{
+    return p->ranks.ranks / (experts ? p->ps->layout.expert : 1);
+}
+static inline int lf_plan_sum_rank(const lf_plan *p, bool experts)
+{
+    return p->ranks.rank / (experts ? p->ps->layout.expert : 1);
+}
 /* Are saved tensors apart from transients? Else the backward pass follows its forward pass at
  * once. */
 static inline bool lf_chain_apart(const struct lf_chain *c)
@@ -706,6 +753,8 @@ void lf_moved_add_sum(const lf_plan *p, struct lf_plan_moved *m, size_t n, size_
                       int rank);
 /* plan_tensor.c: sets what is moved among the ranks of the tensor axis. */
 void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out);
+/* plan_experts.c: sets what is moved among the ranks that divide experts. */
+void lf_plan_count_experts(const lf_plan *p, struct lf_plan_comm *out);
 /* plan_shard.c: divides units among the ranks, with zero, and lays the store out anew. */
 int lf_plan_shard(lf_plan *p, lf_err *err);
 /* Are gradients summed for their owners alone, and is the norm? Not so on GPUs with zero = 1 among
@@ -725,6 +774,9 @@ void lf_plan_whole(lf_plan *p);
 const struct lf_window *lf_chain_window(const struct lf_chain *c, const struct lf_pgroup *g,
                                         int kind, size_t node);
 int64_t lf_plan_norm_blocks(const lf_plan *p); /* of all trained tensors */
+/* Does this rank count its elements of a tensor in the norm? Where ranks divide experts and not the
+ * optimizer's state, the first of the ranks of the data axis that have a box does. */
+bool lf_plan_counts(const lf_plan *p, const struct lf_param *q);
 /* The elements of a parameter that are this rank's: [*first, *first + *n). */
 void lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first, int64_t *n);
 /* Sets ready[i] for every bucket i: the number of nodes of the chain that run before the gradients

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/base/sys.h"
+#include "engine/graph/experts.h"
 #include "engine/graph/profile_priv.h"
 
 lf_profile *lf_profile_create(lf_err *err)
@@ -325,14 +326,21 @@ static void take(lf_exec *ex, struct lf_prof_graph *g, size_t from, size_t n, in
 
 /* Run n calls, with a stamp before the first and after each. 0, or the kernel's failure and which
  * call it was. */
-static int run_stamped(const lf_exec *ex, const struct lf_call *calls, size_t n, size_t *bad,
-                       int *krc, lf_err *err)
+struct stamped {
+    const struct lf_chain *chain; /* NULL: the calls are of no chain */
+    const struct lf_call *calls;
+    size_t from, n;
+};
+
+static int run_stamped(lf_exec *ex, const struct stamped *s, size_t *bad, int *krc, lf_err *err)
 {
+    const size_t n = s->n;
     *krc = 0;
     int rc = stamp(ex, 0, err);
     for (size_t i = 0; i < n && rc == 0 && !*krc; i++) {
         *bad = i;
-        *krc = lf_exec_call(ex, &calls[i]);
+        *krc = s->chain ? lf_exec_node(ex, s->chain, s->calls, s->from + i)
+                        : lf_exec_call(ex, &s->calls[s->from + i]);
         if (!*krc)
             rc = stamp(ex, i + 1, err);
     }
@@ -348,7 +356,8 @@ int lf_prof_segment(lf_exec *ex, int chain, enum lf_segment seg, const struct lf
     const size_t n = to - from;
     const double t0 = lf_now_s();
     size_t bad = 0;
-    int krc, rc = run_stamped(ex, calls + from, n, &bad, &krc, err);
+    const struct stamped s = {&ex->p->c[chain], calls, from, n};
+    int krc, rc = run_stamped(ex, &s, &bad, &krc, err);
     if (krc)
         return lf_exec_call_failed(ex, &ex->p->c[chain], from + bad, krc, err);
     if (rc == 0)
@@ -361,7 +370,8 @@ int lf_prof_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char
     const double t0 = lf_now_s();
     const bool packs = calls == ex->packs;
     size_t bad = 0;
-    int krc, rc = run_stamped(ex, calls, n, &bad, &krc, err);
+    const struct stamped s = {NULL, calls, 0, n};
+    int krc, rc = run_stamped(ex, &s, &bad, &krc, err);
     if (krc)
         return lf_fail(err, krc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed",
                        what, lf_kernel_table[calls[bad].kernel].name);

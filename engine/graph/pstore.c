@@ -164,7 +164,10 @@ static int join_group(lf_pstore *ps, const struct lf_param *p, int32_t *out, lf_
     const struct lf_param_desc *d = &p->d;
     const char *name = d->group ? d->group : d->name;
     int32_t gi = lf_pstore_group(ps, name);
-    const struct matrix all = matrix_of(d->ndim, d->dims), mine = box_matrix(p);
+    /* A graph knows the experts of its rank alone. */
+    const int64_t dims[3] = {p->box.hi[0] - p->box.lo[0], d->dims[1], d->dims[2]};
+    const bool experts = ps->layout.expert > 1 && d->experts;
+    const struct matrix all = matrix_of(d->ndim, experts ? dims : d->dims), mine = box_matrix(p);
     if (gi < 0) {
         int rc = lf_grow(&ps->g, &ps->cap_g, ps->n_g, sizeof *ps->g, err);
         if (rc != 0)
@@ -182,6 +185,7 @@ static int join_group(lf_pstore *ps, const struct lf_param *p, int32_t *out, lf_
                                        .all_rows = all.rows,
                                        .all_cols = all.cols,
                                        .place = place_of(ps, d),
+                                       .experts = experts,
                                        .frozen = d->frozen,
                                        .fp8 = d->fp8,
                                        .elsewhere = d->elsewhere,
@@ -197,7 +201,7 @@ static int join_group(lf_pstore *ps, const struct lf_param *p, int32_t *out, lf_
     if (g->ndim != d->ndim || (d->ndim >= 2 && g->all_cols != all.cols))
         return lf_fail(err, LF_EINVAL, "parameter %s: shape does not fit group %s of %lld columns",
                        d->name, name, (long long)g->all_cols);
-    if (g->place != place_of(ps, d))
+    if (g->place != place_of(ps, d) || g->experts != experts)
         return lf_fail(err, LF_EINVAL, "parameter %s: a layout divides group %s in another way",
                        d->name, name);
     if (g->frozen != d->frozen)

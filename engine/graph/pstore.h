@@ -98,6 +98,9 @@ struct lf_param_desc {
      * would be counted twice. */
     int64_t shard_parts;
     bool shard_shared;
+    /* The first dimension counts experts, which ranks divide (layout.h); the same for a whole
+     * group. */
+    bool experts;
     /* > 0, for vectors: the tensor has no optimizer and no moments. Its gradient counts the load of
      * each element in the step (lf_moe_stats), and after the step it moves by this much against the
      * load (kernels.h, moe_balance) */

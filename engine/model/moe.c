@@ -42,11 +42,12 @@ static lf_val expert(struct lf_dec_build *b, lf_val x, const struct lf_routes *r
 static lf_val experts(struct lf_dec_build *b, lf_val x, const struct lf_routes *r, int64_t l)
 {
     const lf_model_config *c = b->c;
-    x = lf_moe_permute(b->g, x, r);
+    struct lf_routes here = *r; /* of the experts that this rank has */
+    x = lf_moe_send(b->g, x, &here);
     lf_val u = c->mlp == LF_MLP_GLU
-                   ? lf_dec_glu(b, expert(b, x, r, "gate", l), expert(b, x, r, "up", l))
-                   : lf_dec_act(b, expert(b, x, r, "up", l));
-    return lf_moe_combine(b->g, expert(b, u, r, "down", l), r);
+                   ? lf_dec_glu(b, expert(b, x, &here, "gate", l), expert(b, x, &here, "up", l))
+                   : lf_dec_act(b, expert(b, x, &here, "up", l));
+    return lf_moe_combine(b->g, lf_moe_return(b->g, expert(b, u, &here, "down", l), &here), r);
 }
 
 /* The shared expert: an MLP that every row takes. */

@@ -121,15 +121,23 @@ static void add_expert(struct table *t, enum kind kind, struct cut cut, struct s
                               .ndim = 3,
                               .dims = {t->c->experts, shape.out, shape.in},
                               .shard = cut.rule,
-                              .shard_parts = cut.parts};
+                              .shard_parts = cut.parts,
+                              .experts = true};
     declare(t, kind, &d);
 }
 
 /* The bias of each expert's matrix: a row for each. */
 static void add_expert_bias(struct table *t, struct cut cut, int64_t n, const char *part, int64_t l)
 {
-    add(t, NULL, BIAS, cut, matrix(t->c->experts, n), "layers.%lld.moe.experts.%s.bias",
-        (long long)l, part);
+    char name[96];
+    snprintf(name, sizeof(name), "layers.%lld.moe.experts.%s.bias", (long long)l, part);
+    struct lf_param_desc d = {.name = name,
+                              .ndim = 2,
+                              .dims = {t->c->experts, n},
+                              .shard = cut.rule,
+                              .shard_parts = cut.parts,
+                              .experts = true};
+    declare(t, BIAS, &d);
 }
 
 static void add_norm(struct table *t, const char *name)

@@ -242,21 +242,25 @@ static void cut_copied(const lf_ckpt_tensor *t)
 
 void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_share *s)
 {
-    size_t all = 0, at = 0, kept = 0;
+    /* of what all ranks have, and of experts, which some of them have */
+    size_t all[2] = {0}, at[2] = {0}, kept = 0;
     struct lf_pstore_share w;
     for (size_t i = 0; i < *n; i++) {
         written(&t[i], s, &w);
         set_box(&t[i], &w);
-        all += shared_size(&t[i], &w);
+        all[w.experts] += shared_size(&t[i], &w);
     }
     for (size_t i = 0; i < *n; i++) {
         const size_t size = lf_h5_type_bytes(t[i].dtype);
         written(&t[i], s, &w);
         if (w.shared && w.owner) {
-            const size_t bytes = shared_size(&t[i], &w);
-            w.flat[0] = share_begin(&t[i], at, all, s->rank, s->ranks);
-            w.flat[1] = share_begin(&t[i], at, all, s->rank + 1, s->ranks);
-            at += bytes;
+            const size_t bytes = shared_size(&t[i], &w), from = at[w.experts],
+                         of = all[w.experts];
+            const int divide = w.experts ? s->expert : 1, rank = s->rank / divide,
+                      ranks = s->ranks / divide;
+            w.flat[0] = share_begin(&t[i], from, of, rank, ranks);
+            w.flat[1] = share_begin(&t[i], from, of, rank + 1, ranks);
+            at[w.experts] += bytes;
             if (t[i].data)
                 t[i].data = (const char *)t[i].data + (size_t)w.flat[0] * size;
         } else if (s->copy)

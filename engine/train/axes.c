@@ -44,6 +44,22 @@ static int check_context(const struct lf_axes *a, lf_err *err)
     return 0;
 }
 
+static int check_expert(const struct lf_axes *a, int data, lf_err *err)
+{
+    if (at_least_1(a->expert) == 1)
+        return a->expert_room > 0 ? lf_fail(err, LF_EINVAL,
+                                            "expert_room = %g is of ranks that divide experts; set "
+                                            "expert to 2 or more",
+                                            a->expert_room)
+                                  : 0;
+    if (data % a->expert)
+        return lf_fail(err, LF_EINVAL,
+                       "expert = %d: the %d rank%s that share%s the batch cannot form such groups; "
+                       "take a divisor of their number",
+                       a->expert, data, data == 1 ? "" : "s", data == 1 ? "s" : "");
+    return 0;
+}
+
 int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
 {
     const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
@@ -73,15 +89,18 @@ int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
                              "start a multiple of %lld ranks",
                              pipeline, tensor, ranks, ranks == 1 ? "" : "s",
                              (long long)tensor * pipeline);
-    return check_pipeline(a, err);
+    const int rc = check_expert(a, most / (tensor * pipeline), err);
+    return rc != 0 ? rc : check_pipeline(a, err);
 }
 
 struct lf_train_who lf_axes_who(const struct lf_axes *a, int place, int ranks)
 {
     const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
               context = at_least_1(a->context),
-              data = at_least_1(ranks / (tensor * context * pipeline));
-    return (struct lf_train_who){.data = place / tensor / context % data,
+              data = at_least_1(ranks / (tensor * context * pipeline)), expert = at_least_1(a->expert);
+    return (struct lf_train_who){.expert = place / tensor / context % data % expert,
+                                 .expert_ranks = expert,
+                                 .data = place / tensor / context % data,
                                  .data_ranks = data,
                                  .context = place / tensor % context,
                                  .context_ranks = context,
@@ -97,7 +116,10 @@ struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_w
                               .tensor_rank = w->tensor,
                               .sequence = a->sequence,
                               .context = w->context_ranks,
-                              .context_rank = w->context};
+                              .context_rank = w->context,
+                              .expert = w->expert_ranks,
+                              .expert_rank = w->expert,
+                              .expert_room = a->expert_room};
 }
 
 static int check_nodes(const lf_mesh *m, lf_comm *world, int tensor, lf_err *err)
@@ -134,6 +156,16 @@ static int open_others(struct lf_axes_comms *c, const struct lf_train_who *w, lf
     return c->ends || !end ? 0 : err ? err->rc : LF_ECOMM;
 }
 
+/* Within the data axis. */
+static int open_experts(struct lf_axes_comms *c, const struct lf_train_who *w, lf_err *err)
+{
+    if (w->expert_ranks == 1)
+        return 0;
+    c->experts = lf_comm_split(c->data, w->data / w->expert_ranks, w->data, err);
+    c->same = c->experts ? lf_comm_split(c->data, w->expert, w->data, err) : NULL;
+    return c->same ? 0 : err ? err->rc : LF_ECOMM;
+}
+
 int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct lf_axes *a,
                  lf_comm *world, lf_err *err)
 {
@@ -147,7 +179,7 @@ int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct l
     *c = (struct lf_axes_comms){.data = world, .layers = world};
     *w = lf_axes_who(a, world ? world->rank : 0, world ? world->size : 1);
     if (tensor * context * pipeline == 1)
-        return 0;
+        return world ? open_experts(c, w, err) : 0;
     c->layers = NULL;
     c->mesh = lf_mesh_create(world, context > 1 ? with : without, context > 1 ? 4 : 3, err);
     if (!c->mesh)
@@ -158,14 +190,19 @@ int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct l
     w->pipeline = lf_mesh_coord(c->mesh, "pipeline");
     c->data = context > 1 ? NULL : lf_mesh_comm(c->mesh, "data");
     c->context = context > 1 ? lf_mesh_comm(c->mesh, "context") : NULL;
+    w->expert = w->data % w->expert_ranks;
     c->tensor = lf_mesh_comm(c->mesh, "tensor");
     c->pipeline = lf_mesh_comm(c->mesh, "pipeline");
-    const int rc = open_others(c, w, world, err);
+    int rc = open_others(c, w, world, err);
+    if (rc == 0)
+        rc = open_experts(c, w, err);
     return rc != 0 || a->across_nodes ? rc : check_nodes(c->mesh, world, tensor, err);
 }
 
 void lf_axes_close(struct lf_axes_comms *c)
 {
+    lf_comm_destroy(c->same);
+    lf_comm_destroy(c->experts);
     if (c->mesh) {
         lf_comm_destroy(c->ends);
         lf_comm_destroy(c->layers);
@@ -182,8 +219,12 @@ double lf_axes_comm_bytes(const struct lf_train_who *w)
     const int all = lf_axes_ranks(w),
               column = w->pipeline_ranks * w->context_ranks * w->tensor_ranks,
               context = w->context_ranks > 1 ? w->context_ranks + w->data_ranks : 0;
+    const double experts =
+        w->expert_ranks == 1 ? 0
+                             : LF_COMM_BYTES * (w->expert_ranks + w->data_ranks / w->expert_ranks);
     if (column == 1)
-        return 0;
-    return LF_COMM_BYTES * (all + context + w->tensor_ranks + w->pipeline_ranks + column +
+        return experts;
+    return experts +
+           LF_COMM_BYTES * (all + context + w->tensor_ranks + w->pipeline_ranks + column +
                             lf_axes_sharers(w) * w->tensor_ranks + (w->pipeline_ranks > 1 ? 2 : 0));
 }

@@ -15,6 +15,9 @@
  * Ranks of the data and of the context axis together have the same layers and boxes, and each has
  * gradients of other rows: they are **sharers**. Gradients are summed over them, and sharded state
  * (zero.h) is divided among them.
+ *
+ * Ranks of the expert axis are successive ones of the data axis, with all other coordinates equal:
+ * expert = data % expert_ranks. They have micro-batches of their own, and divide the experts.
  */
 #ifndef LF_TRAIN_AXES_H
 #define LF_TRAIN_AXES_H
@@ -38,6 +41,8 @@ struct lf_axes {
     int schedule;
     const char *stages; /* layers of each pipeline stage, "6,6,5,3"; NULL: by cost */
     int measured;       /* what a cut takes for costs: 0: FLOPs; 1: times (cost.h) */
+    int expert;         /* ranks of the data axis that divide experts among themselves; 0: 1 */
+    double expert_room; /* lf_layout */
 };
 
 /* The coordinates of a rank. */
@@ -46,6 +51,7 @@ struct lf_train_who {
     int context, context_ranks;
     int tensor, tensor_ranks;
     int pipeline, pipeline_ranks;
+    int expert, expert_ranks; /* within the data axis */
 };
 
 /* LF_EINVAL: so many ranks do not form such groups, or an option needs another one. */
@@ -76,9 +82,12 @@ struct lf_axes_comms {
     lf_comm *column; /* with the same data coordinate: they read the same micro-batches */
     lf_comm *layers; /* with the same layers */
     lf_comm *ends;   /* first and last of the pipeline axis alone; NULL elsewhere */
+    /* of the data axis: those that divide experts with this rank, and those that have the same
+     * ones; NULL: every rank has all experts */
+    lf_comm *experts, *same;
 };
 /* Zeroed where world is NULL, which is one rank. Without a mesh data and layers are world, and the
- * others NULL. Also this rank's coordinates. Collective. LF_EINVAL: ranks that divide matrices are
+ * others NULL (but for those of experts). Also this rank's coordinates. Collective. LF_EINVAL: ranks that divide matrices are
  * on several nodes. */
 int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct lf_axes *a,
                  lf_comm *world, lf_err *err);

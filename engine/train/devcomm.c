@@ -22,10 +22,12 @@ static void border(void *comm)
 static int make_room(struct lf_devcomm *d, lf_err *err)
 {
     const size_t ranks = (size_t)d->comm->size, tensor = d->tensor ? (size_t)d->tensor->size : 1,
-                 context = d->context ? (size_t)d->context->size : 1;
+                 context = d->context ? (size_t)d->context->size : 1,
+                 experts = d->experts ? (size_t)d->experts->size : 1,
+                 rows = context > experts ? context : experts;
     d->req = lf_calloc(2 * ranks, sizeof *d->req, err);
     d->counts = lf_calloc(ranks, sizeof *d->counts, err);
-    d->even = lf_calloc(tensor > context ? tensor : context, sizeof *d->even, err);
+    d->even = lf_calloc(tensor > rows ? tensor : rows, sizeof *d->even, err);
     int rc = d->req && d->counts && d->even ? 0 : LF_ENOMEM;
     if (d->tensor)
         rc = lf_comm_agree_ok(d->tensor, rc, err);
@@ -78,6 +80,8 @@ int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf
                              .context = axes->context,
                              .pipeline = axes->pipeline,
                              .ends = axes->ends,
+                             .experts = axes->experts,
+                             .same = axes->same,
                              .tied.room = axes->tied,
                              .back = back};
     lf_back_set_border(back, border, axes->data);
@@ -161,11 +165,10 @@ static int reduce(void *user, float *grads, size_t n, lf_err *err)
     return sum_all(d->comm, grads, n, LF_COMM_F32, err);
 }
 
-static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
+static int scatter_over(lf_comm *c, float *grads, const size_t *counts, lf_err *err)
 {
-    const struct lf_devcomm *d = user;
     float *mine = grads;
-    for (int r = 0; r < lf_devcomm_inner(d)->rank; r++)
+    for (int r = 0; r < c->rank; r++)
         mine += counts[r];
     const struct lf_comm_call call = {.what = LF_COMM_REDUCE_SCATTER,
                                       .type = LF_COMM_F32,
@@ -173,7 +176,12 @@ static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
                                       .in = grads,
                                       .counts = counts,
                                       .planned = true};
-    return lf_comm_do(lf_devcomm_inner(d), &call, err);
+    return lf_comm_do(c, &call, err);
+}
+
+static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
+{
+    return scatter_over(lf_devcomm_inner(user), grads, counts, err);
 }
 
 static int start(const struct lf_devcomm *d, const struct lf_comm_call *call, struct lf_exec_req *q,
@@ -258,6 +266,11 @@ const size_t *lf_devcomm_even(const struct lf_devcomm *d, const lf_comm *c, size
     return d->even;
 }
 
+const size_t *lf_devcomm_even(const struct lf_devcomm *d, size_t n)
+{
+    return lf_devcomm_even(d, d->tensor, n);
+}
+
 static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
 {
     const struct lf_devcomm *d = user;
@@ -299,6 +312,42 @@ static int context_gather(void *user, void *all, size_t bytes, lf_err *err)
     return lf_comm_do(d->context, &call, err);
 }
 
+/* ---- the expert axis ---- */
+
+static int experts_gather(void *user, void *all, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = gather_of(all, lf_devcomm_even(d, d->experts, bytes));
+    return lf_comm_do(d->experts, &call, err);
+}
+
+/* How much moves depends on what rows choose, so no plan knows it. */
+static int experts_exchange(void *user, void *out, const size_t *from, const void *in,
+                            const size_t *to, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_to_all(d->experts, out, from, in, to, err);
+}
+
+static int same_reduce(void *user, float *grads, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return sum_all(d->same, grads, n, LF_COMM_F32, err);
+}
+
+static int same_scatter(void *user, float *grads, const size_t *counts, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return scatter_over(d->same, grads, counts, err);
+}
+
+static int same_gather(void *user, void *data, const size_t *bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = gather_of(data, bytes);
+    return lf_comm_do(d->same, &call, err);
+}
+
 /* ---- the pipeline axis ---- */
 
 int lf_devcomm_add_layers(void *user, double *sums, size_t n, lf_err *err)
@@ -327,6 +376,11 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .tensor_add = tensor_add,
                                            .context_swap = context_swap,
                                            .context_gather = context_gather,
+                                           .experts_gather = experts_gather,
+                                           .experts_exchange = experts_exchange,
+                                           .same_reduce = same_reduce,
+                                           .same_scatter = same_scatter,
+                                           .same_gather = same_gather,
                                            .tied_begin = lf_devcomm_tied_begin,
                                            .tied_sum = lf_devcomm_tied_sum,
                                            .tied_end = lf_devcomm_tied_end,
@@ -349,7 +403,8 @@ void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
 
 void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[LF_DEVCOMM_COUNTED])
 {
-    lf_comm *const c[LF_DEVCOMM_COUNTED] = {d->comm, d->inner, d->outer, d->tensor, d->context};
+    lf_comm *const c[LF_DEVCOMM_COUNTED] = {d->comm,    d->inner,   d->outer, d->tensor,
+                                            d->context, d->experts, d->same};
     for (int i = 0; i < LF_DEVCOMM_COUNTED; i++) {
         out[i] = (struct lf_comm_counts){0};
         if (c[i])

@@ -54,7 +54,8 @@ struct lf_devcomm {
     size_t stride;
     lf_comm_req *req; /* of a GPU: [2 ranks], owned */
     size_t *counts;   /* of a GPU: [ranks], owned, zeros */
-    size_t *even;     /* [ranks of the tensor or context axis], owned: what each has of a call */
+    size_t *even; /* [ranks of the largest axis], owned: what each has of a call */
+    lf_comm *experts, *same; /* axes.h; NULL: every rank has all experts; borrowed */
 };
 
 /* An estimate of the memory of a GPU that NCCL takes for what rank w opens, with as many chunks of
@@ -66,7 +67,7 @@ double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *
  * (axes.h). */
 struct lf_devcomm_axes {
     /* borrowed; NULL but data, the sharers: there is no such axis */
-    lf_comm *data, *context, *tensor, *pipeline, *ends;
+    lf_comm *data, *context, *tensor, *pipeline, *ends, *experts, *same;
     float *tied; /* the first of `ends`: room for a tied tensor's gradients; borrowed; NULL: none */
     bool ring;   /* of a pipeline: the last rank sends to the first, too */
     bool groups; /* lf_devcomm_groups follows */
@@ -84,9 +85,10 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed);
 /* Makes the executor sum its gradients over the ranks, with NCCL during its backward pass. One plan
  * with zero per devcomm. */
 void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex);
-/* What was moved so far among the sharers; with groups in this one's, and over them;
- * and among those of the tensor and of the context axis. */
-enum { LF_DEVCOMM_COUNTED = 5 };
+/* What was moved so far among the sharers; with groups in this one's, and over them; among those
+ * of the tensor and of the context axis; among those that divide experts, and those with the same
+ * ones. */
+enum { LF_DEVCOMM_COUNTED = 7 };
 void lf_devcomm_counted(const struct lf_devcomm *d, struct lf_comm_counts out[LF_DEVCOMM_COUNTED]);
 /* Copies the bytes of rank 0 to every rank. Collective. */
 int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, lf_err *err);

@@ -117,6 +117,7 @@ static struct lf_train_who planned_rank(const struct lf_train_config *c, int pip
     who.pipeline = pipeline;
     who.data = sharer / who.context_ranks;
     who.context = sharer % who.context_ranks;
+    who.expert = who.data % who.expert_ranks;
     return who;
 }
 
@@ -297,6 +298,14 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
                             json_real((double)rounds * each->bytes));
         json_object_set_new(comm, "context_messages_per_step",
                             json_integer(rounds * each->messages));
+    }
+    if (at->expert_ranks > 1) {
+        const double moved =
+            pc.same.bytes + (double)rounds * (pc.micro_counts.bytes + pc.micro_rows.bytes);
+        json_object_set_new(comm, "expert_bytes_per_step", json_real(moved));
+        json_object_set_new(comm, "expert_messages_per_step",
+                            json_integer(pc.same.messages + rounds * (pc.micro_counts.messages +
+                                                                      pc.micro_rows.messages)));
     }
     if (at->pipeline_ranks > 1) {
         const int64_t messages = lf_laid_messages(&m->cut, (int)rounds);

@@ -31,6 +31,8 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
     }
     if (w->data_ranks > 1) {
         lf_buf_addf(out, "%sdata %d", sep, w->data_ranks);
+        if (w->expert_ranks > 1)
+            lf_buf_addf(out, " (expert %d)", w->expert_ranks);
         sep = " x ";
     }
     if (w->context_ranks > 1) {
@@ -44,8 +46,8 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
 
 json_t *lf_laid_axes(const struct lf_axes *a, const struct lf_train_who *w)
 {
-    json_t *axes = json_pack("{s:i,s:i,s:i,s:b}", "pipeline", w->pipeline_ranks, "data",
-                             w->data_ranks, "tensor", w->tensor_ranks, "sequence", a->sequence);
+    json_t *axes = json_pack("{s:i,s:i,s:i,s:b,s:i}", "pipeline", w->pipeline_ranks, "data",
+                             w->data_ranks, "tensor", w->tensor_ranks, "sequence", a->sequence, "expert", w->expert_ranks);
     if (axes && w->context_ranks > 1 &&
         json_object_set_new(axes, "context", json_integer(w->context_ranks))) {
         json_decref(axes);
@@ -73,6 +75,8 @@ int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_t
                  json_object_set_new(fingerprint, "sequence", json_boolean(a->sequence)) != 0;
     if (!failed && w->context_ranks > 1)
         failed = json_object_set_new(fingerprint, "context", json_integer(w->context_ranks)) != 0;
+    if (!failed && w->expert_ranks > 1)
+        failed = json_object_set_new(fingerprint, "expert", json_integer(w->expert_ranks)) != 0;
     if (!failed && is_cut(k)) {
         lf_buf_init(&layers);
         add_layers(&layers, k);
@@ -89,8 +93,8 @@ json_t *lf_laid_whole(const json_t *fingerprint)
 {
     json_t *whole =
         json_is_object(fingerprint) ? json_copy((json_t *)(uintptr_t)fingerprint) : NULL;
-    json_t *none = json_pack("{s:i,s:b,s:i,s:i,s:s}", "tensor", 1, "sequence", 0, "context", 1,
-                             "pipeline", 1, "layers", "all");
+    json_t *none = json_pack("{s:i,s:b,s:i,s:i,s:s,s:i}", "tensor", 1, "sequence", 0, "context", 1,
+                             "pipeline", 1, "layers", "all", "expert", 1);
     if (whole && (!none || json_object_update_missing(whole, none) != 0)) {
         json_decref(whole);
         whole = NULL;

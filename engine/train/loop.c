@@ -563,7 +563,7 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
                                   .save_time_s = c->save_time_s,
                                   .samples = c->guest != NULL,
                                   .parts = c->zero.stage > 0 || c->axes.tensor > 1 ||
-                                           c->axes.pipeline > 1};
+                                           c->axes.pipeline > 1 || c->axes.expert > 1};
 }
 
 int lf_train_open(lf_trainer *t, const struct lf_train_config *c, const struct lf_train_sink *sink,

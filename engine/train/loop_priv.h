@@ -138,7 +138,7 @@ struct lf_trainer {
 
     double planned; /* bytes: lf_train_planned */
     /* what the plan says that was moved so far, once a step and in passes: ranks.c */
-    struct lf_plan_moved all, within, across, tensor, context;
+    struct lf_plan_moved all, within, across, tensor, context, counts, same;
     struct lf_comm_counts
         before[LF_DEVCOMM_COUNTED];  /* what had been counted when training began */
     struct lf_guest_host host;       /* for the guest, where there is one */

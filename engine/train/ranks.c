@@ -68,7 +68,9 @@ static void expect(struct lf_plan_moved *m, struct lf_plan_moved more, int64_t t
 
 void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward)
 {
+    struct lf_plan_moved rows;
     expect(&t->within, lf_plan_pass_comm(t->m.plan, chain, backward), passes);
+    expect(&t->counts, lf_plan_pass_experts(t->m.plan, chain, backward, &rows), passes);
 }
 
 void lf_train_expect_run(lf_trainer *t, int chain, bool backward)
@@ -91,6 +93,7 @@ void lf_train_expect_update(lf_trainer *t)
     expect(&t->within, c.within, 1);
     expect(&t->across, c.across, 1);
     expect(&t->tensor, c.tensor, 1);
+    expect(&t->same, c.same, 1);
 }
 
 void lf_train_expect_hold(lf_trainer *t)
@@ -119,8 +122,8 @@ void lf_train_count_apart(lf_trainer *t, const struct lf_comm_counts then[LF_DEV
 /* Without groups `within` is among all ranks. */
 static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
 {
-    struct lf_plan_moved want[LF_DEVCOMM_COUNTED] = {t->all, t->within, t->across, t->tensor,
-                                                     t->context};
+    struct lf_plan_moved want[LF_DEVCOMM_COUNTED] = {
+        t->all, t->within, t->across, t->tensor, t->context, t->counts, t->same};
     bool same = true;
     if (!t->dev.inner) {
         expect(&want[0], want[1], 1);
@@ -156,9 +159,10 @@ int lf_train_report_moved(lf_trainer *t, lf_err *err)
     if (differ)
         lf_train_log(t, 1, "the plan says %.0f bytes in %lld collectives of rank 0",
                      t->all.bytes + t->within.bytes + t->across.bytes + t->tensor.bytes +
-                         t->context.bytes,
+                         t->context.bytes + t->counts.bytes + t->same.bytes,
                      (long long)(t->all.messages + t->within.messages + t->across.messages +
-                                 t->tensor.messages + t->context.messages));
+                                 t->tensor.messages + t->context.messages + t->counts.messages +
+                                 t->same.messages));
     return rc;
 }
 
@@ -185,6 +189,8 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
                                          .tensor = t->comms.tensor,
                                          .pipeline = t->comms.pipeline,
                                          .ends = t->comms.ends,
+                                         .experts = t->comms.experts,
+                                         .same = t->comms.same,
                                          .tied = lf_train_pipe_tied(t),
                                          .ring = t->m.cut.spec.chunks > 1,
                                          .groups = inner < lf_axes_sharers(&t->who)};
@@ -357,6 +363,7 @@ enum alike {
     WHOLE,    /* whole tensors: all ranks with these layers */
     BOXES,    /* parts of divided matrices: the ranks of the data axis */
     REPLICAS, /* of these, what ranks of the tensor axis have, too (lf_box) */
+    EXPERTS,  /* the ranks of the data axis with the same ones */
     PARTS /* with groups of zero, what this rank keeps: those with the same place in all groups */
 };
 
@@ -372,6 +379,8 @@ static bool belongs(const lf_trainer *t, int i, enum lf_pkind *kind, enum alike 
         *kind = LF_P_COPY; /* what all ranks have, but with zero = 3 */
     if (lf_pstore_sharded(ps, i, *kind))
         return false;
+    if (set == EXPERTS || lf_pstore_experts(ps, i))
+        return set == EXPERTS && lf_pstore_experts(ps, i);
     lf_pstore_box(ps, i, &box);
     return set == REPLICAS ? box.replicas > 1
                            : lf_pstore_divided(ps, i, &lo, &hi) == (set == BOXES);
@@ -436,12 +445,14 @@ static int compare_replicas(const lf_trainer *t, uint64_t hash, int64_t *differ,
 
 int lf_train_replicas(const lf_trainer *t, lf_err *err)
 {
-    uint64_t h[4] = {0};
+    uint64_t h[PARTS + 1] = {0};
     int rc = 0;
     if (t->run.ranks <= 1)
         return 0;
     for (int set = WHOLE; set <= PARTS && rc == 0; set++)
-        if (set == WHOLE || (set == PARTS ? t->dev.outer != NULL : t->comms.mesh != NULL))
+        if (set == WHOLE || (set == PARTS     ? t->dev.outer != NULL
+                             : set == EXPERTS ? t->comms.same != NULL
+                                              : t->comms.mesh != NULL))
             rc = hash_weights(t, (enum alike)set, &h[set], err);
     rc = lf_comm_agree_ok(t->run.comm, rc, err);
     int64_t differ = 0;
@@ -451,9 +462,11 @@ int lf_train_replicas(const lf_trainer *t, lf_err *err)
         rc = compare(t->comms.data, h[BOXES], &differ, err);
     if (rc == 0 && t->comms.mesh)
         rc = compare_replicas(t, h[REPLICAS], &differ, err);
+    if (rc == 0 && t->comms.same)
+        rc = compare(t->comms.same, h[EXPERTS], &differ, err);
     if (rc == 0 && t->dev.outer)
         rc = compare(t->dev.outer, h[PARTS], &differ, err);
-    if (rc == 0 && (t->comms.mesh || t->dev.outer))
+    if (rc == 0 && (t->comms.mesh || t->dev.outer || t->comms.same))
         rc = lf_comm_agree_max(t->run.comm, &differ, err);
     if (rc == 0 && differ)
         rc = lf_fail(err, LF_ECOMM,

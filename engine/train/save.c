@@ -32,7 +32,8 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
                  : lf_weights_tensors(&all, &n, m->ps, &what, a, err);
     *out = (struct lf_run_tensors){.all = all, .n_all = n, .snapshot = lf_train_snapshots(c, m)};
     if (rc != 0 || lf_axes_ranks(who) <= 1 ||
-        (c->zero.stage == 0 && who->tensor_ranks <= 1 && who->pipeline_ranks <= 1))
+        (c->zero.stage == 0 && who->tensor_ranks <= 1 && who->pipeline_ranks <= 1 &&
+         who->expert_ranks <= 1))
         return rc;
     if (!(own = lf_arena_alloc(a, n + 1, sizeof *own, err)))
         return LF_ENOMEM;
@@ -41,6 +42,7 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
                                            .prefix = LF_WEIGHTS_PREFIX,
                                            .rank = lf_axes_sharer(who),
                                            .ranks = lf_axes_sharers(who),
+                                           .expert = who->expert_ranks,
                                            .copy = lf_axes_sharer(who) >=
                                                    lf_zero_inner(&c->zero, lf_axes_sharers(who))};
     lf_weights_share(own, &n, &share);

@@ -293,6 +293,70 @@ static int check_context(const struct lf_train_config *c, const struct lf_train_
                : 0;
 }
 
+/* Ranks that divide experts and layers run their passes in one order only where all have as many
+ * micro-batches. */
+static int check_even(const struct lf_train_config *c, const struct lf_train_who *who, lf_err *err)
+{
+    const int64_t each = (int64_t)c->micro_batch * who->data_ranks;
+    for (size_t i = 0; i < c->n_ramp; i++)
+        if (c->ramp[i].samples % each)
+            return lf_fail(err, LF_ENOTSUP,
+                           "expert = %d with pipeline = %d: a batch of %lld sequences gives the %d "
+                           "ranks that share it different numbers of micro-batches; take a "
+                           "multiple of %lld (micro_batch x ranks)",
+                           who->expert_ranks, who->pipeline_ranks, (long long)c->ramp[i].samples,
+                           who->data_ranks, (long long)each);
+    return 0;
+}
+
+static int check_experts(const struct lf_train_config *c, const lf_model_config *mc,
+                         const struct lf_train_who *who, lf_err *err)
+{
+    const int n = who->expert_ranks;
+    if (n <= 1)
+        return 0;
+    if (who->context_ranks > 1)
+        return lf_fail(err, LF_ENOTSUP,
+                       "expert = %d with context = %d: the ranks that divide experts have all rows "
+                       "of their micro-batches; leave one of them out",
+                       n, who->context_ranks);
+    if (!mc->experts)
+        return lf_fail(err, LF_EINVAL,
+                       "expert = %d divides experts among ranks, and the model has none; leave it "
+                       "out",
+                       n);
+    if (mc->experts % n)
+        return lf_fail(err, LF_EINVAL,
+                       "expert = %d: the %lld experts of the model do not divide among so many "
+                       "ranks; take a divisor of their number",
+                       n, (long long)mc->experts);
+    if (c->device != LF_DEVICE_CPU)
+        return lf_fail(err, LF_ENOTSUP,
+                       "expert = %d: rows go to the experts of other ranks in memory of the host "
+                       "only; take device = cpu, or leave expert out",
+                       n);
+    if (c->zero.stage > 1 || c->zero.inner)
+        return lf_fail(err, LF_ENOTSUP,
+                       "expert = %d with zero = %d%s: the experts of a rank are whole on it; take "
+                       "zero = 1, without zero_inner",
+                       n, c->zero.stage, c->zero.inner ? " and zero_inner" : "");
+    if (c->guest)
+        return lf_fail(err, LF_ENOTSUP,
+                       "samples during training (sample_interval) run on each rank alone, which "
+                       "has not all experts; leave them out, or expert");
+    if (c->axes.chunks > 1)
+        return lf_fail(err, LF_ENOTSUP,
+                       "expert = %d with pipeline_chunks = %d: ranks with other numbers of "
+                       "micro-batches, as in a validation, would not meet; take one chunk",
+                       n, c->axes.chunks);
+    if (who->pipeline_ranks > 1 && c->axes.schedule - 1 == LF_PIPE_ZB_H1)
+        return lf_fail(err, LF_ENOTSUP,
+                       "expert = %d with pipeline_schedule = zb-h1: gradients of experts need the "
+                       "rows of other ranks, which are not kept; take 1f1b",
+                       n);
+    return who->pipeline_ranks > 1 ? check_even(c, who, err) : 0;
+}
+
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, const struct lf_train_who *who,
                         lf_err *err)
@@ -329,6 +393,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (rc == 0)
         rc = check_context(c, who, err);
     if (rc == 0)
+        rc = check_experts(c, mc, who, err);
+    if (rc == 0)
         rc = lf_zero_check(&c->zero, lf_axes_sharers(who), err);
     if (rc == 0)
         rc = lf_train_cut_open(&m->cut, c, mc, who, err);
@@ -350,7 +416,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         return err ? err->rc : LF_EINVAL;
     if (lf_train_mtp(c))
         lf_decoder_train_mtp(m->dec);
-    if (who->tensor_ranks > 1 || who->context_ranks > 1)
+    if (who->tensor_ranks > 1 || who->context_ranks > 1 || who->expert_ranks > 1)
         rc = lf_pstore_set_layout(m->ps, &layout, err);
     if (rc == 0)
         rc = lf_train_declare(m, c, err);

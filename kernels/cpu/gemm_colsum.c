@@ -106,7 +106,7 @@ static void grouped_strips(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
 
 int LF_SYM(grouped_colsum)(lf_queue *q, const struct lf_k_grouped_colsum *a)
 {
-    if (LF_SYM(grouped_colsum_check)(a) || a->offsets[a->groups] != a->m)
+    if (LF_SYM(grouped_colsum_check)(a) || a->offsets[a->groups] > a->m)
         return LF_K_EINVAL;
     lf_deal(q, lf_team(q, (a->m + a->groups) * a->n * 2), a->groups * ((a->n + STEP - 1) / STEP), 1,
             grouped_strips, a);

@@ -296,7 +296,7 @@ static void compare_numbers(struct report *r, enum rig_check what, const struct 
     }
 }
 
-static const char *const axes[RIG_AXES] = {"data", "tensor", "pipeline", "context"};
+static const char *const axes[RIG_AXES] = {"data", "tensor", "pipeline", "context", "expert"};
 
 static void compare_moved(struct report *r, const struct rig_moved *m, const char *axis)
 {

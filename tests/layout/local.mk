@@ -5,7 +5,8 @@ layout_rig = $(layout_comm) tests/layout/rig.h tests/layout/rig_priv.h tests/lay
 layout_ldflags = $(AM_LDFLAGS) -Wl,--wrap=lf_rng_normal_pair
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
   tests/layout/reshape_test tests/layout/tensor_fault_test \
-  tests/layout/pipe_fault_test tests/layout/context_fault_test tests/layout/tied_test
+  tests/layout/pipe_fault_test tests/layout/context_fault_test tests/layout/tied_test tests/layout/expert_test \
+  tests/layout/expert_fault_test
 check_PROGRAMS += $(layout_tests)
 TESTS += $(layout_tests)
 tests_layout_local_test_SOURCES = tests/layout/local_test.c $(layout_comm)
@@ -18,6 +19,9 @@ tests_layout_step_test_LDFLAGS = $(layout_ldflags)
 tests_layout_matrix_SOURCES = tests/layout/matrix.c tests/layout/switches.h tests/layout/switches.c tests/layout/cover.h tests/layout/cover.c $(layout_rig)
 tests_layout_matrix_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_matrix_LDFLAGS = $(layout_ldflags)
+tests_layout_expert_test_SOURCES = tests/layout/expert_test.c $(layout_rig)
+tests_layout_expert_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_expert_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_train_start
 layout_fault = tests/layout/fault.h tests/layout/fault.c $(layout_rig)
 tests_layout_fault_test_SOURCES = tests/layout/fault_test.c $(layout_fault)
 tests_layout_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
@@ -31,6 +35,9 @@ tests_layout_pipe_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_set_
 tests_layout_context_fault_test_SOURCES = tests/layout/context_fault_test.c $(layout_fault)
 tests_layout_context_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_context_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_write,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm
+tests_layout_expert_fault_test_SOURCES = tests/layout/expert_fault_test.c $(layout_fault)
+tests_layout_expert_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_expert_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_experts_call,--wrap=lf_plan_counts,--wrap=lf_exec_idle_experts,--wrap=lf_box_element
 tests_layout_reshape_test_SOURCES = tests/layout/reshape_test.c $(layout_rig)
 tests_layout_reshape_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_reshape_test_LDFLAGS = $(layout_ldflags)

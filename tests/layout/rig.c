@@ -254,7 +254,9 @@ static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_e
                                  .pipeline = g->k->layout.pipeline,
                                  .chunks = g->k->layout.chunks,
                                  .schedule = g->k->layout.schedule,
-                                 .stages = g->k->layout.stages};
+                                 .stages = g->k->layout.stages,
+                                 .expert = g->k->layout.expert,
+                                 .expert_room = g->k->layout.expert_room};
     g->c.poison = g->k->poison;
     g->c.no_reuse = g->k->no_reuse;
     g->c.freeze = &g->k->frozen;

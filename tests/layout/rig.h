@@ -25,6 +25,8 @@ struct rig_layout {
     int pipeline;         /* ranks that have different layers; 0 is 1 */
     int chunks, schedule; /* lf_axes */
     const char *stages;   /* lf_axes */
+    int expert;           /* of the data axis, ranks that divide experts; 0 is 1 */
+    double expert_room;   /* lf_axes */
 };
 static inline int rig_tensor_ranks(const struct rig_layout *l)
 {
@@ -38,6 +40,10 @@ static inline int rig_sharers(const struct rig_layout *l)
 static inline int rig_pipeline_ranks(const struct rig_layout *l)
 {
     return l->pipeline > 1 ? l->pipeline : 1;
+}
+static inline int rig_expert_ranks(const struct rig_layout *l)
+{
+    return l->expert > 1 ? l->expert : 1;
 }
 static inline int rig_all_ranks(const struct rig_layout *l)
 {
@@ -91,6 +97,7 @@ struct rig_tensor {
     /* so many ranks with one data coordinate have the same elements of it: some of the tensor axis,
      * and of a tied embedding both ends of the pipeline axis */
     int copies;
+    bool experts;              /* ranks of the data axis with other experts have other elements */
     float *v[RIG_KINDS];       /* [n], owned; NULL: no rank has it */
     uint8_t *times[RIG_KINDS]; /* [n] how many ranks have it, owned */
 };
@@ -102,7 +109,7 @@ struct rig_moved {
     double planned_bytes;
 };
 
-enum { RIG_DATA, RIG_TENSOR, RIG_PIPELINE, RIG_CONTEXT, RIG_AXES };
+enum { RIG_DATA, RIG_TENSOR, RIG_PIPELINE, RIG_CONTEXT, RIG_EXPERT, RIG_AXES };
 
 /* What all ranks together have shown. */
 struct rig_seen {
@@ -116,6 +123,9 @@ struct rig_seen {
     char missing[200]; /* of which a part is kept by the wrong number of ranks, "" none */
     int from;          /* rig_case: what was before that step is not shown */
     struct rig_moved moved[RIG_AXES];
+    /* Of ranks that divide experts, in step 1: calls and bytes of rows that go to others and back,
+     * and what that is in one round with every expert chosen equally often. */
+    struct rig_moved rows;
 };
 void rig_fini(struct rig_seen *s);
 

@@ -117,7 +117,10 @@ void rig_show_names(struct rig *g, const lf_trainer *t)
         struct rig_tensor *x = &all[g->s->n++];
         *x = (struct rig_tensor){.n = lf_logical(&q->d)};
         snprintf(x->name, sizeof x->name, "%s", q->d.name);
-        x->copies = (lf_box_count(ps, q) > 1 ? q->box.replicas : rig_tensor_ranks(&g->k->layout)) *
+        x->experts = lf_pstore_experts(ps, i);
+        x->copies = (lf_box_count(ps, q) > (x->experts ? ps->layout.expert : 1)
+                         ? q->box.replicas
+                         : rig_tensor_ranks(&g->k->layout)) *
                     (q->tied ? 2 : 1);
     }
 }
@@ -140,10 +143,11 @@ void rig_find_missing(struct rig_seen *s, const struct rig_layout *l)
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < RIG_KINDS; k++) {
             const uint8_t *times = s->t[i].times[k];
-            const int copies = s->t[i].copies;
+            const int copies = s->t[i].copies,
+                      ranks = rig_sharers(l) / (s->t[i].experts ? rig_expert_ranks(l) : 1);
             bool whole = true, parts = true;
             for (int64_t e = 0; times && e < s->t[i].n; e++) {
-                whole = whole && times[e] == copies * rig_sharers(l);
+                whole = whole && times[e] == copies * ranks;
                 parts = parts && l->zero > 0 && times[e] == copies * groups;
             }
             if (!whole && !parts && !s->missing[0])
@@ -182,12 +186,20 @@ static void count_comm(struct rig_moved *m, const lf_comm *c, int sign)
 
 void rig_count_moved(struct rig_seen *s, const lf_trainer *t, int sign)
 {
+    const uint64_t k = sign < 0 ? UINT64_MAX : 1;
     count_comm(&s->moved[RIG_DATA], t->dev.comm, sign);
     count_comm(&s->moved[RIG_DATA], t->dev.inner, sign);
     count_comm(&s->moved[RIG_DATA], t->dev.outer, sign);
     count_comm(&s->moved[RIG_TENSOR], t->dev.tensor, sign);
     count_comm(&s->moved[RIG_PIPELINE], t->dev.pipeline, sign);
     count_comm(&s->moved[RIG_CONTEXT], t->dev.context, sign);
+    count_comm(&s->moved[RIG_EXPERT], t->dev.experts, sign);
+    count_comm(&s->moved[RIG_EXPERT], t->dev.same, sign);
+    if (!t->dev.experts)
+        return;
+    const struct lf_comm_counts *c = &t->dev.experts->counts;
+    s->rows.calls += k * (c->collective.calls - c->planned.calls);
+    s->rows.bytes += k * (c->collective.bytes_sent - c->planned.bytes_sent);
 }
 
 static void add_planned(struct rig_moved *m, const struct lf_plan_moved *more, int64_t times)
@@ -209,6 +221,9 @@ void rig_count_planned(struct rig_seen *s, const lf_trainer *t)
     add_planned(&s->moved[RIG_TENSOR], &pc.tensor, 1);
     add_planned(&s->moved[RIG_TENSOR], &pc.micro_tensor, passes);
     add_planned(&s->moved[RIG_CONTEXT], &pc.micro_context, passes);
+    add_planned(&s->moved[RIG_EXPERT], &pc.same, 1);
+    add_planned(&s->moved[RIG_EXPERT], &pc.micro_counts, rounds);
+    add_planned(&s->rows, &pc.micro_rows, rounds);
     if (!lf_train_is_cut(&t->m.cut))
         return;
     /* Every pipeline stage has a neighbour on either side, but for the first and the last. */

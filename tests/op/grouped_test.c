@@ -267,6 +267,16 @@ static void test_alone(const struct lf_kernels *k, int ab)
     struct lf_k_grouped_gemm wrong = x.g;
     wrong.m--;
     tap_ok(k->grouped_gemm.run(q3, &wrong) == LF_K_EINVAL, "rows that no group has: refused");
+    const int64_t g0 = x.g.groups - 1, line = x.g.ldc * (int64_t)e;
+    const int32_t behind = x.off[g0], rest = x.off[g0 + 1] - behind;
+    memset((char *)x.c.p + behind * line, 0x5a, (size_t)(rest * line));
+    x.off[g0 + 1] = behind;
+    run(k, q3, &x.g);
+    bool kept = rest > 0;
+    for (int64_t i = behind * line; i < (behind + rest) * line && kept; i++)
+        kept = ((unsigned char *)x.c.p)[i] == 0x5a;
+    tap_ok(kept, "rows behind the last group stay as they are");
+    x.off[g0 + 1] = behind + rest;
     wrong = x.g;
     wrong.work_bytes /= 4;
     tap_ok(k->grouped_gemm.run(q3, &wrong) == LF_K_EINVAL, "too little workspace: refused");
@@ -347,7 +357,7 @@ int main(void)
             continue;
         TAP(167, test_cases(k, q));
         for (int ab = LF_F32; ab <= OP_LAST_FLOAT; ab++) {
-            TAP(OP_BACKENDS > 1 ? 3 : 1, test_alone(k, ab));
+            TAP(OP_BACKENDS > 1 ? 4 : 1, test_alone(k, ab));
             TAP(4, test_colsum(k, q, ab));
         }
     }

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Experts that ranks divide (layout.h, the expert axis): what nodes do with each other's rows, and
+ * the rounds in which they do it. Only files of engine/graph include it.
+ *
+ * A pair is a row and one of the k experts that it chose. Each of n ranks has P pairs, sorted by
+ * (expert, row, slot), and E / n experts. Three nodes move them:
+ *
+ *     expert_count    [n, E] how many pairs of each rank chose each expert, known to all ranks
+ *     expert_send     the pairs' rows go to the ranks of their experts, where they stand in the
+ *                     order (own expert, rank that sent, its order)
+ *     expert_return   what was made of them goes back, to the places of the pairs
+ *
+ * What a rank takes has room for `room` rows, whatever the rows choose. Each rank of experts gets
+ * rows [round * room, (round + 1) * room) of its order in a round, and there are as many rounds as
+ * the rank with the most rows needs. All ranks know the counts, so all know the rounds. Rows are
+ * never dropped, and no sum of rows is made on the way: a rank adds up what its own rows get in the
+ * order of their slots, as one rank alone does.
+ *
+ * The nodes from a send to the return behind it are a **region**: the executor runs them once for
+ * each round. In the backward pass, whose send brings the gradients of what was returned, values of
+ * the forward pass are there for the last round alone. With more than one round the nodes that made
+ * them run again before those of each round. So more rounds cost time and no memory.
+ */
+#ifndef LF_GRAPH_EXPERTS_H
+#define LF_GRAPH_EXPERTS_H
+
+#include "engine/graph/exec.h"
+#include "engine/graph/priv.h"
+
+struct lf_call;
+
+/* What the nodes of an executor share. */
+struct lf_experts {
+    int ranks, rank;
+    int64_t round, rounds; /* the one that runs, of how many; a send sets the latter */
+    bool idle;             /* this rank has no micro-batch, so it gives no rows */
+    /* [ranks] bytes to and from each, and where those of each begin; owned */
+    size_t *to, *from, *at;
+    /* As lf_comm_all_gather of equal parts, and lf_comm_all_to_all. */
+    int (*gather)(void *user, void *all, size_t bytes, lf_err *err);
+    int (*exchange)(void *user, void *out, const size_t *from, const void *in, const size_t *to,
+                    lf_err *err);
+    void *user;
+};
+
+/* Rows that a rank with so many pairs takes at once. */
+int64_t lf_experts_room(const struct lf_layout *l, int64_t pairs);
+
+/* kern_experts.c: the three nodes as a kernel. */
+int lf_experts_call(const struct lf_kernels *k, lf_queue *q, const void *args);
+int lf_experts_check(const struct lf_kernels *k, const void *args);
+size_t lf_experts_work(const struct lf_kernels *k, const void *args, int threads);
+
+/* plan_experts.c: finds the regions of a chain, after lf_liveness, and keeps what they need for as
+ * long as they run. LF_ENOTSUP: an op between sends and returns does what cannot be done once for
+ * each round. */
+int lf_plan_regions(lf_plan *p, struct lf_chain *c, lf_err *err);
+/* exec_experts.c */
+int lf_exec_experts_bind(lf_exec *ex, lf_err *err);
+void lf_exec_connect_experts(lf_exec *ex);
+/* Runs node i of a chain: lf_exec_call, and behind the last node of a region the rounds that are
+ * left. `calls` are those of a slot and variant. Returns the kernel's code. */
+int lf_exec_node(lf_exec *ex, const struct lf_chain *c, const struct lf_call *calls, size_t i);
+/* The regions of nodes [from, to), by a rank without a micro-batch. */
+int lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *calls, size_t from,
+                         size_t to, lf_err *err);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Faults that ranks of the expert axis may have, planted one by one: each is found, by the checks
+ * that its row names. What the check of a layout refuses when the plan is made (rows that are not
+ * sent, gradients that are not of a rank's experts) is planted in tests/unit/graph_layout.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/exec_priv.h"
+#include "engine/graph/experts.h"
+#include "tests/layout/fault.h"
+#include "tests/tap/tap.h"
+
+enum planted {
+    SOUND,
+    SUMMED_BY_ALL,   /* gradients of experts are summed over ranks with other experts */
+    NOT_SUMMED,      /* and over none */
+    SCALED,          /* they are divided by the ranks that sent rows */
+    RETURNED_TURNED, /* rows come back in another order */
+    COUNTS_BEFORE,   /* rank 1 tells the counts of its first micro-batch again */
+    EXPERTS_TWICE,   /* each rank with the same experts counts them in the norm */
+    WHOLE_TWICE,     /* each counts what all have */
+    EXPERTS_OMITTED, /* experts of other ranks than the first do not count */
+    NOT_SENT_AGAIN,  /* a later round computes with the rows of the one before */
+    IDLE_APART,      /* a rank without a micro-batch does not take part */
+    OTHERS_EXPERTS,  /* a rank begins with the weights of the first experts */
+    OVERFLOW_LOST    /* nobody notices that an expert's gradient is not finite */
+};
+
+static struct {
+    enum planted what;
+    bool infinite;              /* the gradient of an expert of the last rank, once: no fault */
+    int optimizer[LOCAL_RANKS]; /* its runs */
+    int32_t *offsets[LOCAL_RANKS][2];
+    int counted[LOCAL_RANKS];
+    struct lf_exec_comm comm[LOCAL_RANKS];
+} plan;
+
+void fault_plant(const struct fault *f, bool planted)
+{
+    for (int r = 0; r < LOCAL_RANKS; r++) {
+        free(plan.offsets[r][0]);
+        free(plan.offsets[r][1]);
+    }
+    memset(&plan, 0, sizeof plan);
+    plan.infinite = f->infinite;
+    plan.what = planted ? (enum planted)f->what : SOUND;
+}
+
+/* ---- in place of the engine's ---- */
+
+int __real_lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant v,
+                       lf_err *err);
+int __wrap_lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant v,
+                       lf_err *err);
+void __real_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
+void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
+int __real_lf_experts_call(const struct lf_kernels *k, lf_queue *q, const void *args);
+int __wrap_lf_experts_call(const struct lf_kernels *k, lf_queue *q, const void *args);
+bool __real_lf_plan_counts(const lf_plan *p, const struct lf_param *q);
+bool __wrap_lf_plan_counts(const lf_plan *p, const struct lf_param *q);
+int __real_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *calls, size_t from,
+                                size_t to, lf_err *err);
+int __wrap_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *calls, size_t from,
+                                size_t to, lf_err *err);
+int64_t __real_lf_box_element(const struct lf_param *p, int64_t e);
+int64_t __wrap_lf_box_element(const struct lf_param *p, int64_t e);
+
+/* Of the last rank that shares a batch, in an expert; after a step's passes. */
+static void make_infinite(const lf_exec *ex)
+{
+    const lf_plan *p = ex->p;
+    for (int i = 0; i < lf_pstore_count(p->ps) && p->ranks.rank == p->ranks.ranks - 1; i++) {
+        struct lf_pview v;
+        if (strstr(lf_pstore_desc(p->ps, i)->name, "experts.down.weight") &&
+            lf_pstore_view(p->ps, i, LF_P_GRAD, &v) == 1)
+            ((float *)v.data)[v.count / 2] = INFINITY;
+    }
+}
+
+int __wrap_lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant v,
+                       lf_err *err)
+{
+    if (chain == LF_CHAIN_OPT && plan.optimizer[rig_rank]++ == 0 && plan.infinite &&
+        plan.what != OVERFLOW_LOST)
+        make_infinite(ex);
+    return __real_lf_exec_run(ex, chain, seg, slot, v, err);
+}
+
+static int by_all(void *user, float *grads, size_t n, lf_err *err)
+{
+    return plan.comm[rig_rank].reduce(user, grads, n, err);
+}
+
+static int by_none(void *user, float *grads, size_t n, lf_err *err)
+{
+    (void)user, (void)grads, (void)n, (void)err;
+    return 0;
+}
+
+static int scaled(void *user, float *grads, size_t n, lf_err *err)
+{
+    const int rc = plan.comm[rig_rank].same_reduce(user, grads, n, err);
+    for (size_t i = 0; i < n; i++)
+        grads[i] /= 2;
+    return rc;
+}
+
+void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user)
+{
+    struct lf_exec_comm c = *comm;
+    plan.comm[rig_rank] = c;
+    if (plan.what == SUMMED_BY_ALL)
+        c.same_reduce = by_all;
+    if (plan.what == NOT_SUMMED)
+        c.same_reduce = by_none;
+    if (plan.what == SCALED)
+        c.same_reduce = scaled;
+    __real_lf_exec_set_comm(ex, &c, user);
+}
+
+/* The first two pairs of a rank change places. */
+static void turn(const struct lf_k_experts *a)
+{
+    const size_t bytes = (size_t)a->width * lf_dtype_size((enum lf_dtype)a->type);
+    char *out = a->out, *kept = malloc(bytes);
+    if (!kept)
+        tap_bail("out of memory");
+    memcpy(kept, out, bytes);
+    memcpy(out, out + bytes, bytes);
+    memcpy(out + bytes, kept, bytes);
+    free(kept);
+}
+
+/* The model has two layers with experts, so the calls of a rank are theirs in turn. */
+static int count_before(const struct lf_kernels *k, lf_queue *q, const struct lf_k_experts *a)
+{
+    struct lf_k_experts of = *a;
+    const size_t bytes = (size_t)(a->experts + 1) * sizeof *a->offsets;
+    int32_t **kept = &plan.offsets[rig_rank][plan.counted[rig_rank]++ % 2];
+    if (!*kept) {
+        if (!(*kept = malloc(bytes)))
+            tap_bail("out of memory");
+        memcpy(*kept, a->offsets, bytes);
+    }
+    of.offsets = *kept;
+    return __real_lf_experts_call(k, q, &of);
+}
+
+int __wrap_lf_experts_call(const struct lf_kernels *k, lf_queue *q, const void *args)
+{
+    const struct lf_k_experts *a = args;
+    struct lf_experts *x = a->with->experts;
+    if (plan.what == COUNTS_BEFORE && a->what == LF_EXPERTS_COUNT && rig_rank == 1)
+        return count_before(k, q, a);
+    const int64_t round = x->round;
+    if (plan.what == NOT_SENT_AGAIN && a->what == LF_EXPERTS_SEND && a->row_of)
+        x->round = 0;
+    const int rc = __real_lf_experts_call(k, q, args);
+    x->round = round;
+    if (plan.what == RETURNED_TURNED && a->what == LF_EXPERTS_RETURN && rig_rank == 0)
+        turn(a);
+    return rc;
+}
+
+bool __wrap_lf_plan_counts(const lf_plan *p, const struct lf_param *q)
+{
+    const bool experts = p->ps->g[q->group].experts;
+    if (plan.what == (experts ? EXPERTS_TWICE : WHOLE_TWICE))
+        return true;
+    return __real_lf_plan_counts(p, q) &&
+           !(plan.what == EXPERTS_OMITTED && experts && p->ps->layout.expert_rank > 0);
+}
+
+int __wrap_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *calls, size_t from,
+                                size_t to, lf_err *err)
+{
+    return plan.what == IDLE_APART ? 0
+                                   : __real_lf_exec_idle_experts(ex, chain, calls, from, to, err);
+}
+
+int64_t __wrap_lf_box_element(const struct lf_param *p, int64_t e)
+{
+    return plan.what == OTHERS_EXPERTS && p->d.experts ? e : __real_lf_box_element(p, e);
+}
+
+/* ---- the rows ---- */
+
+#define MODEL "experts=8 experts_per_token=2 expert_ffn=64 router_aux=0.1 "
+#define TWO                                                                                        \
+    {                                                                                              \
+        .ranks = 2, .expert = 2                                                                    \
+    }
+#define FOUR                                                                                       \
+    {                                                                                              \
+        .ranks = 4, .expert = 2                                                                    \
+    }
+
+static const struct fault rows[] = {
+    {"gradients of experts summed over all ranks", FOUR, MODEL, .what = SUMMED_BY_ALL,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM | RIG_SAW_MOVED},
+    {"gradients of experts not summed", FOUR, MODEL, .what = NOT_SUMMED,
+     .by = RIG_SAW_GRAD | APART},
+    {"gradients of experts by the ranks that sent rows", FOUR, MODEL, .what = SCALED,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM},
+    {"rows come back in another order", TWO, MODEL, .what = RETURNED_TURNED,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {"counts of another micro-batch", TWO, MODEL, .what = COUNTS_BEFORE, .by = RIG_SAW_GRAD},
+    {"an expert counts twice in the norm", FOUR, MODEL, .what = EXPERTS_TWICE,
+     .by = RIG_SAW_NORM | RIG_SAW_CHANGE},
+    {"what all have counts once for each rank", TWO, MODEL, .what = WHOLE_TWICE,
+     .by = RIG_SAW_NORM | RIG_SAW_CHANGE},
+    {"experts of other ranks do not count", TWO, MODEL, .what = EXPERTS_OMITTED,
+     .by = RIG_SAW_NORM | RIG_SAW_CHANGE},
+    {"a round with the rows of the one before",
+     {.ranks = 2, .expert = 2, .expert_room = 0.4},
+     MODEL,
+     .what = NOT_SENT_AGAIN,
+     .by = RIG_SAW_GRAD},
+    {"a rank without a micro-batch stays away", TWO, MODEL, .what = IDLE_APART, .by = RIG_SAW_RUN,
+     .says = "no rank can go on"},
+    {"every rank begins with the first experts", TWO, MODEL, .what = OTHERS_EXPERTS,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {"an overflow beside a rank whose gradients are finite", FOUR, MODEL, .what = OVERFLOW_LOST,
+     .infinite = true, .by = RIG_SAW_SCALE},
+};
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        TAP(2, fault_test(&rows[i], (int)i));
+    return tap_done();
+}

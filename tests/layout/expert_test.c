@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks that divide experts, in lock step against one rank: every kind of router and expert, with
+ * what else ranks divide, rows that all go to one rank, and experts that no row chooses. What moves
+ * is counted; a rank with room for few rows takes them in several rounds.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/graph/priv.h"
+#include "tests/layout/rig.h"
+#include "tests/tap/tap.h"
+
+#define AUX "experts=8 experts_per_token=2 expert_ffn=64 router_aux=0.1 "
+
+/* What routers are told before the first step, by a bias of their logits. */
+enum loads { AS_THEY_ARE, TO_ONE_RANK, ONE_NEVER };
+
+struct row {
+    const char *name, *keys;
+    struct rig_layout l;
+    int64_t batch; /* 0: 11 */
+    enum loads loads;
+    bool rounds; /* more than one */
+    bool modes;  /* in every mode, too */
+    void (*set)(struct rig_case *k);
+};
+
+static void bf16(struct rig_case *k)
+{
+    k->c.compute = LF_BF16;
+}
+static void bf16_full(struct rig_case *k)
+{
+    k->c.compute = LF_BF16;
+    k->c.recompute = LF_RECOMPUTE_FULL;
+}
+static void full(struct rig_case *k)
+{
+    k->c.recompute = LF_RECOMPUTE_FULL;
+}
+static void selective(struct rig_case *k)
+{
+    k->c.recompute = LF_RECOMPUTE_SELECTIVE;
+}
+static void frozen(struct rig_case *k)
+{
+    k->frozen = "layers.0.*";
+}
+static void frozen_experts(struct rig_case *k)
+{
+    k->frozen = "layers.*.moe.experts.*";
+}
+static void adapter(struct rig_case *k)
+{
+    k->adapted = true;
+    k->c.clip = 0.004;
+    k->adapter = (struct lf_adapter_config){.rank = 4, .alpha = 8, .n_targets = 2};
+    strcpy(k->adapter.target[0], "qkv");
+    strcpy(k->adapter.target[1], "o");
+}
+static void two(struct rig_case *k)
+{
+    k->c.micro_batch = 2;
+    k->batch = 22;
+    k->c.z_loss = 1e-3;
+    k->c.entropy = true;
+}
+static void scaled(struct rig_case *k)
+{
+    k->c.scaler = (struct lf_scaler_opts){.dynamic = true, .start = 1024, .window = 100};
+}
+
+static const struct row rows[] = {
+    {.name = "two ranks", .keys = AUX, .l = {.ranks = 2, .expert = 2}, .modes = true},
+    {.name = "rounds",
+     .keys = AUX,
+     .l = {.ranks = 2, .expert = 2, .expert_room = 0.3},
+     .rounds = true,
+     .modes = true},
+    {.name = "four ranks, all to one",
+     .keys = AUX "router_linear_bias=yes ",
+     .l = {.ranks = 4, .expert = 4},
+     .loads = TO_ONE_RANK,
+     .rounds = true,
+     .modes = true},
+    {.name = "an expert never chosen",
+     .keys = AUX "router_linear_bias=yes expert_bias=yes ",
+     .l = {.ranks = 2, .expert = 2},
+     .loads = ONE_NEVER},
+    {.name = "eight ranks of one expert", .keys = AUX, .l = {.ranks = 8, .expert = 8}},
+    {.name = "expert 2 x 2, zero = 1",
+     .keys = AUX "expert_bias=yes ",
+     .l = {.ranks = 4, .expert = 2, .zero = 1},
+     .modes = true},
+    {.name = "expert 2 x 3", .keys = AUX, .l = {.ranks = 6, .expert = 2}},
+    {.name = "expert 2 x 1, zero = 1", .keys = AUX, .l = {.ranks = 2, .expert = 2, .zero = 1}},
+    {.name = "sigmoid, groups, balanced, shared",
+     .keys = "experts=8 experts_per_token=2 expert_ffn=64 router_score=sigmoid router_bias=yes "
+             "router_bias_rate=0.01 router_groups=4 router_top_groups=2 router_scale=1.5 "
+             "router_renorm=yes shared_ffn=64 shared_gate=yes layer_mlps=d,m*",
+     .l = {.ranks = 4, .expert = 4, .zero = 1}},
+    {.name = "plain experts, latent",
+     .keys = AUX "mlp=plain activation=gelu_tanh expert_latent=32 ",
+     .l = {.ranks = 2, .expert = 2, .expert_room = 0.5},
+     .rounds = true},
+    {.name = "weighed before",
+     .keys = "experts=8 experts_per_token=1 expert_ffn=64 "
+             "router_on_input=yes ",
+     .l = {.ranks = 2, .expert = 2}},
+    {.name = "bf16", .keys = AUX, .l = {.ranks = 4, .expert = 2, .zero = 1}, .set = bf16},
+    {.name = "bf16, recompute = full, rounds",
+     .keys = AUX,
+     .l = {.ranks = 2, .expert = 2, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true,
+     .set = bf16_full},
+    {.name = "recompute = full", .keys = AUX, .l = {.ranks = 2, .expert = 2}, .set = full},
+    {.name = "recompute = selective, rounds",
+     .keys = AUX,
+     .l = {.ranks = 2, .expert = 2, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true,
+     .set = selective},
+    {.name = "first layer frozen", .keys = AUX, .l = {.ranks = 2, .expert = 2}, .set = frozen},
+    {.name = "experts frozen",
+     .keys = AUX,
+     .l = {.ranks = 2, .expert = 2, .expert_room = 0.4},
+     .rounds = true,
+     .set = frozen_experts},
+    {.name = "adapters beside experts",
+     .keys = AUX,
+     .l = {.ranks = 2, .expert = 2},
+     .set = adapter},
+    {.name = "micro-batches of two, z-loss",
+     .keys = AUX "experts=6 ",
+     .l = {.ranks = 3, .expert = 3},
+     .set = two},
+    {.name = "pipeline 2 x expert 2",
+     .keys = AUX "layers=4 ",
+     .batch = 12,
+     .l = {.ranks = 2, .expert = 2, .pipeline = 2},
+     .modes = true},
+    {.name = "pipeline 2 x expert 2, rounds, zero = 1",
+     .keys = AUX "layers=4 ",
+     .batch = 12,
+     .l = {.ranks = 4, .expert = 2, .pipeline = 2, .zero = 1, .expert_room = 0.4},
+     .rounds = true},
+    {.name = "tensor 2 x expert 2",
+     .keys = AUX "expert_bias=yes shared_ffn=64 ",
+     .l = {.ranks = 2, .expert = 2, .tensor = 2},
+     .modes = true},
+    {.name = "tensor 2, rows divided, x expert 2, rounds, zero = 1",
+     .keys = AUX,
+     .l = {.ranks = 4, .expert = 2, .tensor = 2, .sequence = true, .zero = 1, .expert_room = 0.4},
+     .rounds = true},
+    {.name = "a loss scale that changes",
+     .keys = AUX,
+     .l = {.ranks = 2, .expert = 2},
+     .set = scaled},
+};
+
+/* ---- what routers are told ---- */
+
+static enum loads loads;
+int __real_lf_train_start(lf_trainer *t, bool *done, lf_err *err);
+int __wrap_lf_train_start(lf_trainer *t, bool *done, lf_err *err);
+
+int __wrap_lf_train_start(lf_trainer *t, bool *done, lf_err *err)
+{
+    int rc = __real_lf_train_start(t, done, err);
+    for (int i = 0; i < lf_pstore_count(t->m.ps) && loads != AS_THEY_ARE && rc == 0; i++) {
+        float bias[8] = {0};
+        if (loads == TO_ONE_RANK)
+            bias[2] = bias[3] = 50;
+        else
+            bias[5] = -50;
+        if (strstr(lf_pstore_desc(t->m.ps, i)->name, "router.logit_bias"))
+            rc = lf_pstore_write(t->m.ps, i, LF_F32, bias, err);
+    }
+    return rc;
+}
+
+/* ---- rows ---- */
+
+/* In one round there are as many calls as planned; in several more. */
+static bool moved(const struct row *r, const struct rig_seen *s, char *text, size_t cap)
+{
+    const uint64_t calls = s->rows.calls, planned = s->rows.planned_calls;
+    const bool good = r->rounds ? calls > planned : calls == planned;
+    if (!good)
+        snprintf(text, cap, "%llu calls of rows, planned are %llu", (unsigned long long)calls,
+                 (unsigned long long)planned);
+    return good && s->rows.bytes > 0;
+}
+
+static bool modes(const struct rig_case *k, const struct rig_seen *plain, char *text, size_t cap)
+{
+    bool good = true;
+    for (int mode = 0; mode < 3 && good; mode++) {
+        struct rig_case m = *k;
+        struct rig_seen s = {0};
+        lf_err err = LF_ERR_INIT;
+        m.poison = mode != 1;
+        m.no_reuse = mode == 1;
+        m.late = mode == 2;
+        m.turns = mode == 2 ? 11 : 0;
+        good = rig_run(&m, &s, &err) == 0 && rig_equal(plain, &s, text, cap);
+        if (err.rc)
+            snprintf(text, cap, "%s", err.text);
+        rig_fini(&s);
+    }
+    return good;
+}
+
+static void test_row(const struct row *r)
+{
+    struct rig_case k;
+    struct rig_seen one = {0}, s = {0};
+    lf_err err = LF_ERR_INIT;
+    char text[1100] = "";
+    rig_begin(&k);
+    k.c.steps = 2;
+    k.batch = r->batch ? r->batch : 11;
+    k.layout = r->l;
+    if (rig_model(&k, r->keys, &err))
+        tap_bail("%s: %s", r->name, err.text);
+    if (r->set)
+        r->set(&k);
+    loads = r->loads;
+    if (rig_alone(&k, &one, &err) || rig_run(&k, &s, &err))
+        tap_bail("%s: %s", r->name, err.text);
+    const struct rig_bounds b = rig_bounds(&k);
+    tap_ok(rig_compare(&one, &s, &b, text, sizeof text) == 0, "%s: what one rank computes",
+           r->name);
+    if (text[0])
+        tap_diag("%s", text);
+    text[0] = '\0';
+    tap_ok(moved(r, &s, text, sizeof text), "%s", r->rounds ? "rows in rounds" : "one round");
+    if (text[0])
+        tap_diag("%s", text);
+    text[0] = '\0';
+    if (r->modes && !tap_ok(modes(&k, &s, text, sizeof text), "in every mode the same bits"))
+        tap_diag("%s", text);
+    rig_fini(&one);
+    rig_fini(&s);
+}
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (argc < 2 || strcmp(argv[1], rows[i].name) == 0)
+            TAP(2 + rows[i].modes, test_row(&rows[i]));
+    return tap_done();
+}
