@@ -303,7 +303,24 @@
                            "and backward for some seconds before the first step; the log tells "   \
                            "their times and that of a step by the schedule. Checkpoints keep the " \
                            "cut, and a start with the same layout takes it from there; another "   \
-                           "layout measures again.")
+                           "layout measures again."),                                              \
+        LF_OPT_ROW(.name = "expert", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "1",        \
+                   .min = 1, .max = 65536, .unit = "ranks",                                        \
+                   .field = LF_OPT_FIELD(CONFIG, c.axes.expert),                                   \
+                   .help =                                                                         \
+                       "how many of the ranks that share the batch divide the experts of each "    \
+                       "layer",                                                                    \
+                   .more = "Each of them has some of the experts. A row goes to the ranks of the " \
+                           "experts that it chose, and what they make of it comes back; no row "   \
+                           "is dropped. Results differ from those of ranks that all have all "     \
+                           "experts as sums in another order do."),                                \
+        LF_OPT_ROW(.name = "expert_room", .type = LF_OPT_FLOAT, .cls = LF_OPT_NUMERIC, .def = "0", \
+                   .max = 65536, .field = LF_OPT_FIELD(CONFIG, c.axes.expert_room),                \
+                   .help =                                                                         \
+                       "with expert, how many times the rows of its own a rank takes at once; "    \
+                       "0: 2",                                                                     \
+                   .more = "What is more comes in further rounds, which take time and no memory. " \
+                           "Rows of a rank are its rows times experts_per_token.")
 
 /* read by lf_infer_ranks_read: stages that only run a model forward */
 #define LF_INFER_LAYOUT_ROWS                                                                       \

@@ -186,14 +186,16 @@ static int check_layout(const lf_pg *p, lf_err *err)
 {
     const struct lf_axes *a = &p->c->axes;
     int rc = lf_axes_check(a, p->run.ranks, err);
-    if (rc == 0 && (a->pipeline > 1 || a->sequence || a->context > 1))
-        rc = lf_fail(err, LF_ENOTSUP,
-                     "%s: ppo generates with what it trains, one token of a text after the other, "
-                     "so ranks divide matrices there (tensor) and neither layers nor rows; give "
-                     "the stage a [layout NAME] without it",
-                     a->pipeline > 1 ? "pipeline"
-                     : a->sequence   ? "sequence_parallel"
-                                     : "context");
+    if (rc == 0 && (a->pipeline > 1 || a->sequence || a->context > 1 || a->expert > 1))
+        rc =
+            lf_fail(err, LF_ENOTSUP,
+                    "%s: ppo generates with what it trains, one token of a text after the other, "
+                    "so ranks divide matrices there (tensor) and neither layers, rows nor experts; "
+                    "give the stage a [layout NAME] without it",
+                    a->pipeline > 1  ? "pipeline"
+                    : a->sequence    ? "sequence_parallel"
+                    : a->context > 1 ? "context"
+                                     : "expert");
     if (rc == 0)
         rc = lf_zero_check(&p->c->zero, p->who.data_ranks, err);
     return rc != 0 ? rc : lf_pg_places_check(p, err);

@@ -46,12 +46,14 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
 
 json_t *lf_laid_axes(const struct lf_axes *a, const struct lf_train_who *w)
 {
-    json_t *axes = json_pack("{s:i,s:i,s:i,s:b,s:i}", "pipeline", w->pipeline_ranks, "data",
-                             w->data_ranks, "tensor", w->tensor_ranks, "sequence", a->sequence, "expert", w->expert_ranks);
-    if (axes && w->context_ranks > 1 &&
-        json_object_set_new(axes, "context", json_integer(w->context_ranks))) {
+    json_t *axes = json_pack("{s:i,s:i,s:i,s:b}", "pipeline", w->pipeline_ranks, "data",
+                             w->data_ranks, "tensor", w->tensor_ranks, "sequence", a->sequence);
+    if (axes && ((w->context_ranks > 1 &&
+                  json_object_set_new(axes, "context", json_integer(w->context_ranks)) != 0) ||
+                 (w->expert_ranks > 1 &&
+                  json_object_set_new(axes, "expert", json_integer(w->expert_ranks)) != 0))) {
         json_decref(axes);
-        return NULL;
+        axes = NULL;
     }
     return axes;
 }

@@ -17,9 +17,8 @@
 void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_who *w,
                   const struct lf_train_cut *k);
 
-/* {"pipeline", "data", "tensor", "sequence", "expert"}: ranks of each axis, and whether rows are
- * divided; expert: of the data axis;
- * owned, NULL: out of memory. */
+/* {"pipeline", "data", "tensor", "sequence"}: ranks of each axis, and whether rows are divided;
+ * "expert" too where ranks of the data axis divide experts; owned, NULL: out of memory. */
 json_t *lf_laid_axes(const struct lf_axes *a, const struct lf_train_who *w);
 
 /* What --plan has of a run whose model another stage is yet to make: "axes", which depend on the

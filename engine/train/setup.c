@@ -309,8 +309,8 @@ static int check_even(const struct lf_train_config *c, const struct lf_train_who
     return 0;
 }
 
-static int check_experts(const struct lf_train_config *c, const lf_model_config *mc,
-                         const struct lf_train_who *who, lf_err *err)
+int lf_train_experts_check(const struct lf_train_config *c, const struct lf_train_who *who,
+                           lf_err *err)
 {
     const int n = who->expert_ranks;
     if (n <= 1)
@@ -320,17 +320,7 @@ static int check_experts(const struct lf_train_config *c, const lf_model_config 
                        "expert = %d with context = %d: the ranks that divide experts have all rows "
                        "of their micro-batches; leave one of them out",
                        n, who->context_ranks);
-    if (!mc->experts)
-        return lf_fail(err, LF_EINVAL,
-                       "expert = %d divides experts among ranks, and the model has none; leave it "
-                       "out",
-                       n);
-    if (mc->experts % n)
-        return lf_fail(err, LF_EINVAL,
-                       "expert = %d: the %lld experts of the model do not divide among so many "
-                       "ranks; take a divisor of their number",
-                       n, (long long)mc->experts);
-    if (c->device != LF_DEVICE_CPU)
+    if (lf_target_device(c->device)->sm)
         return lf_fail(err, LF_ENOTSUP,
                        "expert = %d: rows go to the experts of other ranks in memory of the host "
                        "only; take device = cpu, or leave expert out",
@@ -355,6 +345,25 @@ static int check_experts(const struct lf_train_config *c, const lf_model_config 
                        "rows of other ranks, which are not kept; take 1f1b",
                        n);
     return who->pipeline_ranks > 1 ? check_even(c, who, err) : 0;
+}
+
+static int check_experts(const struct lf_train_config *c, const lf_model_config *mc,
+                         const struct lf_train_who *who, lf_err *err)
+{
+    const int n = who->expert_ranks;
+    if (n <= 1)
+        return 0;
+    if (!mc->experts)
+        return lf_fail(err, LF_EINVAL,
+                       "expert = %d divides experts among ranks, and the model has none; leave it "
+                       "out",
+                       n);
+    if (mc->experts % n)
+        return lf_fail(err, LF_EINVAL,
+                       "expert = %d: the %lld experts of the model do not divide among so many "
+                       "ranks; take a divisor of their number",
+                       n, (long long)mc->experts);
+    return lf_train_experts_check(c, who, err);
 }
 
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,

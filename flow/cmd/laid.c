@@ -86,6 +86,8 @@ void lf_laid_print(const lf_cost *plan)
                &comm->tensor_messages_per_step, "collective");
     print_sent("along context each sends", &comm->context_bytes_per_step,
                &comm->context_messages_per_step, "collective");
+    print_sent("to experts each sends, evenly chosen,", &comm->expert_bytes_per_step,
+               &comm->expert_messages_per_step, "collective");
     print_sent("along pipeline a rank sends at most", &comm->pipeline_bytes_per_step,
                &comm->pipeline_messages_per_step, "message");
     if (plan->pipeline.given)

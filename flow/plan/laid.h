@@ -10,7 +10,7 @@
 
 #include "flow/record/doc.h"
 
-/* Are there ranks that divide layers, rows or matrices? */
+/* Are there ranks that divide layers, rows, matrices or experts? */
 bool lf_laid_out(const lf_cost *c);
 /* Writes "pipeline 2, data 2, context 2, tensor 2" to buf, with sep between axes; one of one rank
  * is left out. "" where nothing is divided. Returns buf. */

@@ -23,12 +23,14 @@ static const char *const keys[] = {"tensor",
                                    "pipeline_schedule",
                                    "pipeline_stages",
                                    "pipeline_cost",
-                                   "context",
-                                   "context_kind",
-                                   "zero",
-                                   "zero_inner"};
+                                    "context",
+                                    "context_kind",
+                                    "zero",
+                                    "zero_inner",
+                                    "expert",
+                                    "expert_room"};
 /* Names that are kept for what ranks cannot divide yet. */
-static const char *const reserved[] = {"expert", "expert_tensor"};
+static const char *const reserved[] = {"expert_tensor"};
 /* Keys of a stage that name the layout of a part of it, and the options that take its tensor. */
 static const struct lf_layout_part parts[] = {{"rollout_layout", "rollout_tensor"},
                                               {"reference_layout", "reference_tensor"},
@@ -97,8 +99,8 @@ static int check_key(const lf_conf_item *it, lf_err *err)
         return lf_conf_fail_key(
             it, err,
             "\"%s\" is not there yet: ranks share the batch, the layers (pipeline), the rows of a "
-            "micro-batch (context), the matrices of a layer (tensor) and optimizer state, "
-            "gradients and weights (zero); remove it",
+            "micro-batch (context), the matrices of a layer (tensor), experts (expert) and "
+            "optimizer state, gradients and weights (zero); remove it",
             it->key);
     lf_synonym_hint(hint, sizeof hint, it->key, keys, COUNT(keys));
     return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]%s", it->key, it->section, hint);
@@ -168,31 +170,59 @@ static int check_parts(const lf_doc_stage *st, lf_conf *c, const char *stage, co
             continue;
         const lf_conf_item *it = lf_conf_find(c, section, "tensor");
         rc = check_group(st, it, stage, "", tensor, err);
-        rc = rc != 0 ? rc : check_node(st, it, stage, tensor, set, err);
+        rc = rc != 0 ? rc : check_node(st, it, stage, by.tensor, set, err);
     }
     return rc;
+}
+
+/* How many ranks divide what. */
+struct divided {
+    int64_t expert, pipeline, context, tensor;
+};
+
+/* Returns the key of the axis that a message is about, and writes the axes that stand before it. */
+static const char *with_text(char *buf, size_t cap, const struct divided *by)
+{
+    const struct {
+        const char *key;
+        int64_t ranks;
+    } axes[] = {{"expert", by->expert},
+                {"pipeline", by->pipeline},
+                {"context", by->context},
+                {"tensor", by->tensor}};
+    const char *key = NULL;
+    size_t at = 0;
+    buf[0] = '\0';
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        if (axes[i].ranks <= 1)
+            continue;
+        if (key != NULL && at < cap)
+            at += (size_t)snprintf(buf + at, cap - at, "%s x ", key);
+        key = axes[i].key;
+    }
+    return key;
 }
 
 int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
                     const lf_optset *set, lf_err *err)
 {
-    const int64_t tensor = axis(t, set, "tensor"), context = axis(t, set, "context"),
-                  pipeline = axis(t, set, "pipeline");
-    char with[40] = "";
+    const struct divided by = {.expert = axis(t, set, "expert"),
+                               .pipeline = axis(t, set, "pipeline"),
+                               .context = axis(t, set, "context"),
+                               .tensor = axis(t, set, "tensor")};
+    const int64_t each = by.expert * by.pipeline * by.context * by.tensor;
+    char with[60];
     const char *section = "layout";
     lf_conf_item *it = NULL;
     int rc = check_parts(st, c, stage, t, set, err);
-    if (rc != 0 || tensor * context * pipeline <= 1 ||
-        lf_layout_section(&section, c, stage, t, err) < 0 || section == NULL)
+    if (rc != 0 || each <= 1 || lf_layout_section(&section, c, stage, t, err) < 0 ||
+        section == NULL)
         return rc;
-    const char *key = tensor > 1 ? "tensor" : context > 1 ? "context" : "pipeline";
-    it = lf_conf_find(c, section, key);
+    it = lf_conf_find(c, section, with_text(with, sizeof with, &by));
     if (it == NULL)
         return 0;
-    snprintf(with, sizeof with, "%s%s", pipeline > 1 && tensor * context > 1 ? "pipeline x " : "",
-             context > 1 && tensor > 1 ? "context x " : "");
-    rc = check_group(st, it, stage, with, tensor * context * pipeline, err);
-    return rc != 0 ? rc : check_node(st, it, stage, tensor, set, err);
+    rc = check_group(st, it, stage, with, each, err);
+    return rc != 0 ? rc : check_node(st, it, stage, by.tensor, set, err);
 }
 
 bool lf_layout_trains(const lf_opt_table *t)

@@ -120,8 +120,10 @@ typedef struct lf_cost {
         lf_real bytes_per_step;
         lf_int messages_per_step; /* collectives */
         /* along the other axes, where there are ranks */
-        lf_real tensor_bytes_per_step, context_bytes_per_step, pipeline_bytes_per_step;
-        lf_int tensor_messages_per_step, context_messages_per_step, pipeline_messages_per_step;
+        lf_real tensor_bytes_per_step, context_bytes_per_step, pipeline_bytes_per_step,
+            expert_bytes_per_step;
+        lf_int tensor_messages_per_step, context_messages_per_step, pipeline_messages_per_step,
+            expert_messages_per_step;
         lf_real bytes_per_round; /* of ppo, with zero: weights, beside its updates */
         /* of ppo, with rollout_layout: weights that come to a rank before a round, at most */
         lf_real rollout_bytes_most;
@@ -130,6 +132,7 @@ typedef struct lf_cost {
     struct lf_cost_axes {
         bool given;
         lf_int pipeline, data, context, tensor; /* ranks of each axis */
+        lf_int expert;                          /* those of data that divide experts */
         lf_flag sequence;                       /* those of tensor divide rows, too */
         struct json_t *more;
     } axes;

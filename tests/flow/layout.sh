@@ -140,6 +140,15 @@ divided 4 '[layout]' 'pipeline = 4'
 at_key pipeline '.*2 layers cannot be cut into 4 pipeline stages'
 divided 3 '[layout]' 'zero = 1' 'zero_inner = 2'
 at_key zero_inner 'zero_inner = 2: 3 ranks cannot form such groups'
+divided 4 '[layout]' 'expert = 3'
+refused divided '[0-9]+:[0-9]+: expert = 3: the 4 ranks of \[stage train\] cannot form such groups'
+divided 4 '[layout]' 'expert = 2'
+at_key expert 'expert = 2 divides experts among ranks, and the model has none'
+divided 4 '[layout]' 'expert = 2' 'expert_room = 1.5' 'zero = 1'
+sed -i 's/^family = .*/family = qwen2-moe\nexperts = 4\nexperts_per_token = 2\nexpert_ffn = 64\nshared_ffn = 64/' divided.ini
+runs 0 "$LF" plan divided.ini --no-measure
+like out '^      4 ranks: data 4 x expert 2$' "the plan says who divides experts"
+like out 'to experts each sends, evenly chosen, [0-9.]+ [KM]iB a step in [0-9]+ collectives' "and what goes to them"
 # So does what follows from no size, of a model that another stage is yet to make.
 later() { # later KIND LINES...: of a stage behind it
     kind=$1
@@ -150,6 +159,8 @@ later sft 'steps = 2' '[layout own]' 'pipeline = 2' 'zero = 3'
 at_key zero 'zero = 3 with pipeline = 2: .* take zero = 1'
 later sft 'steps = 2' '[layout own]' 'zero = 1' 'zero_inner = 3'
 at_key zero_inner 'zero_inner = 3: 4 ranks cannot form such groups'
+later sft 'steps = 2' '[layout own]' 'expert = 2' 'zero = 3'
+at_key expert 'expert = 2 with zero = 3: .* take zero = 1'
 later ppo 'tokenizer = ${stage:tokenize.tokenizer}' 'reward = length:5' 'rounds = 2' 'round_prompts = 4' '[layout own]' 'pipeline = 2'
 at_key pipeline 'pipeline: ppo generates with what it trains'
 divided 4 '[layout]' 'tensor = 2' 'pipeline = 2' 'pipeline_schedule = zb-h1'
@@ -232,7 +243,7 @@ refused policy '[0-9]+:[0-9]+: "rollout_tensor" is tensor of a \[layout NAME\] w
 sed 's/^lr = 1e-3/&\nrollout_layout = wide/' base.ini >pretrain.ini
 printf '[layout wide]\ntensor = 2\n' >>pretrain.ini
 refused pretrain '[0-9]+:[0-9]+: .*rollout_layout'
-for key in expert expert_tensor; do
+for key in expert_tensor; do
     printf '[layout]\n%s = 2\n' $key | with kept
     refused kept "[0-9]+:[0-9]+: \"$key\" is not there yet"
 done
@@ -286,4 +297,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 138
+finish 145

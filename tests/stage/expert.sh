@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that divide experts (expert = 2, 4): the losses, norms and validations of one rank, with rows in rounds, with zero, tensor and pipeline beside; every
+# stage of training; checkpoints resumed on other layouts; killed; what is planned and what is refused.
+. "$LF_SRCDIR/tests/stage/lib.sh"
+. "$LF_SRCDIR/tests/stage/layout_lib.sh"
+with_ranks
+need_ranks
+
+must "$tool" data "$dir/data" 300 1000
+must "$tool" pairs "$dir/pairs" 24 4
+
+moe() { use qwen2-moe 1000 2 "kv_heads = 4" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64" "router_aux = 0.01" "$@"; }
+moe
+trial "experts" pretrain 2e-5 "2:expert=2 2:expert=2+expert-room=0.4 4:expert=2+zero=1"
+trial "beside other axes" pretrain 2e-5 "4:expert=2+tensor=2" --batch 4
+
+# --- checkpoints: of any layout, resumed on any other ---
+again experts.2:expert=2 1
+again experts.4:expert=2+zero=1 2 --expert 2
+again experts.one 4 --expert 4
+again experts.2:expert=2+expert-room=0.4 2 --tensor 2
+go experts.2:expert=2 2 bitwise --expert 2
+is "$rc $(id bitwise) $(metrics bitwise | cksum)" "0 $(id experts.2:expert=2) $(metrics experts.2:expert=2 | cksum)" "with the same layout: the same bits"
+rank_killed 2 "" --expert 2 --batch 3
+
+# --- other stages ---
+sed -i '/^\[model\]/,$d' "$dir/run.ini"
+echo "init_from = $dir/experts.4:expert=2+zero=1/out/checkpoint" >>"$dir/run.ini"
+trial "an adapter" sft 2e-5 "2:expert=2" --lora-rank 4 --lora-targets qkv
+trial "dpo" dpo 2e-5 "2:expert=2" --data "$dir/pairs" --valid-tokens 64
+trial "rm" rm 2e-5 "2:expert=2" --data "$dir/pairs" --valid-tokens 64 --lr 5e-4
+
+# --- the plan ---
+moe
+plan() { "$pretrain" --config "$dir/run.ini" --plan --ranks "$@" 2>"$dir/err" | sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p'; }
+whole=$(plan 2) half=$(plan 2 --expert 2)
+[ "$half" -lt $((whole - 70000)) ] && [ "$half" -gt $((whole / 2)) ]
+ok $? "two ranks with expert = 2: weights of a rank take $half bytes of $whole"
+"$pretrain" --config "$dir/run.ini" --plan --ranks 2 --expert 2 >"$dir/stdout" 2>"$dir/err"
+grep -q '"expert_bytes_per_step":[1-9]' "$dir/stdout" && grep -q '"expert":2' "$dir/stdout"
+ok $? "what goes to experts is planned" "$(cat "$dir/stdout")"
+refused "--ranks 3 --expert 2" "expert = 2: the 3 ranks that share the batch cannot form such groups"
+refused "--ranks 3 --expert 3" "expert = 3: the 4 experts of the model do not divide among so many ranks"
+refused "--ranks 2 --expert-room 3" "set expert to 2 or more"
+refused "--ranks 4 --expert 2 --zero 2" "take zero = 1, without zero_inner"
+refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "take zero = 1, without zero_inner"
+refused "--ranks 2 --expert 2 --device cuda" "take device = cpu, or leave expert out"
+refused "--ranks 4 --expert 2 --pipeline 2 --pipeline-schedule zb-h1" "take 1f1b"
+refused "--ranks 4 --expert 2 --pipeline 2 --batch 3" "different numbers of micro-batches"
+use llama3 1000 2 "kv_heads = 2"
+refused "--ranks 2 --expert 2" "the model has none"
+finish 25
