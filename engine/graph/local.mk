@@ -21,7 +21,7 @@ tests/unit/fake_nvtx.so: tests/unit/fake_nvtx.c
 graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_scan tests/unit/graph_build tests/unit/graph_train \
   tests/unit/graph_memory tests/unit/graph_state tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile tests/unit/graph_nvtx \
   tests/unit/graph_fp8 tests/unit/graph_rows tests/unit/graph_border tests/unit/graph_window tests/unit/graph_layout tests/unit/graph_context \
-  tests/unit/graph_shares tests/unit/graph_mesh tests/unit/graph_pieces
+  tests/unit/graph_shares tests/unit/graph_mesh tests/unit/graph_pieces tests/unit/graph_experts
 graph_util = tests/unit/graph_util.c tests/unit/graph_util.h
 check_PROGRAMS += $(graph_tests)
 TESTS += $(graph_tests)
@@ -37,6 +37,7 @@ tests_unit_graph_pieces_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_EN
 tests_unit_graph_layout_SOURCES = tests/unit/graph_layout.c tests/unit/graph_layout_rows.h
 tests_unit_graph_layout_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_context_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_experts_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_mesh_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_shares_SOURCES = tests/unit/graph_shares.c $(graph_util)
 tests_unit_graph_shares_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -2,7 +2,7 @@
  *
  * Faults that ranks of the expert axis may have, planted one by one: each is found, by the checks
  * that its row names. What the check of a layout refuses when the plan is made (rows that are not
- * sent, gradients that are not of a rank's experts) is planted in tests/unit/graph_layout.
+ * sent, gradients that are not of a rank's experts) is planted in tests/unit/graph_experts.
  */
 #include <math.h>
 #include <stdlib.h>
