@@ -155,10 +155,10 @@ int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_v
                 lf_err *err);
 
 /* With zero = 2 and 3 every rank runs the same segments equally often, since weights are gathered
- * and gradients summed beside them; where ranks divide experts, since rows of all go to each. A rank
- * without a micro-batch calls this in place of lf_exec_run: it gives what is its own, computes what
- * its experts get of others, and counts as one whose gradients are 0. It does nothing where the
- * chain has nothing to exchange. */
+ * and gradients summed beside them; where ranks divide experts, since rows of all go to each. A
+ * rank without a micro-batch calls this in place of lf_exec_run: it gives what is its own, computes
+ * what its experts get of others, and counts as one whose gradients are 0. It does nothing where
+ * the chain has nothing to exchange. */
 int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant variant, lf_err *err);
 
 /* With zero = 3: gathers the weights that chains with `whole` read, which every rank may then run

@@ -279,8 +279,8 @@ struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backwar
  * they exchange of a divided vocabulary. And among those of the context axis: rows for heads. */
 struct lf_plan_moved lf_plan_pass_axis(const lf_plan *p, enum lf_axis axis, int chain,
                                        bool backward);
-/* The same among ranks that divide experts: the counts of pairs. *rows becomes what rows move in one
- * round, where each expert is chosen equally often. */
+/* The same among ranks that divide experts: the counts of pairs. *rows becomes what rows move in
+ * one round, where each expert is chosen equally often. */
 struct lf_plan_moved lf_plan_pass_experts(const lf_plan *p, int chain, bool backward,
                                           struct lf_plan_moved *rows);
 struct lf_plan_cost {

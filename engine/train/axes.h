@@ -87,8 +87,8 @@ struct lf_axes_comms {
     lf_comm *experts, *same;
 };
 /* Zeroed where world is NULL, which is one rank. Without a mesh data and layers are world, and the
- * others NULL (but for those of experts). Also this rank's coordinates. Collective. LF_EINVAL: ranks that divide matrices are
- * on several nodes. */
+ * others NULL, but for those of experts. Also this rank's coordinates. Collective. LF_EINVAL: ranks
+ * that divide matrices are on several nodes. */
 int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct lf_axes *a,
                  lf_comm *world, lf_err *err);
 void lf_axes_close(struct lf_axes_comms *c);
