@@ -28,10 +28,10 @@ static int refuse_text(const struct pretrain *p, const lf_optset *o, lf_err *err
                                 &c->valid_tokens,     &c->z_loss,
                                 &c->mtp_weight,       &c->mfu,
                                 &p->samples.interval, &p->samples.tokenizer};
-    const void *const layout[] = {&c->axes.tensor,      &c->axes.sequence, &c->axes.across_nodes,
-                                  &c->axes.pipeline,    &c->axes.chunks,   &c->axes.schedule,
-                                  &c->axes.stages,      &c->axes.measured, &c->axes.context,
-                                  &c->axes.context_kind, &c->axes.expert, &c->axes.expert_room};
+    const void *const layout[] = {&c->axes.tensor,       &c->axes.sequence, &c->axes.across_nodes,
+                                  &c->axes.pipeline,     &c->axes.chunks,   &c->axes.schedule,
+                                  &c->axes.stages,       &c->axes.measured, &c->axes.context,
+                                  &c->axes.context_kind, &c->axes.expert,   &c->axes.expert_room};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         if (lf_optset_given(o, text[i]))
             return lf_fail(err, LF_EINVAL,

@@ -74,7 +74,7 @@ struct lf_layout {
     bool sequence; /* rows are divided between the products; their number is a multiple of tensor */
     int context;   /* ranks that divide the rows of a micro-batch */
     int context_rank; /* [0, context) */
-    int expert;    /* ranks of the data axis that divide the experts; a divisor of their number */
+    int expert;      /* ranks of the data axis that divide the experts; a divisor of their number */
     int expert_rank; /* [0, expert) */
     /* Rows of other ranks that a rank takes at once, in rows of its own; 0: LF_EXPERT_ROOM. What is
      * more comes in further rounds. */

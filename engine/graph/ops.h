@@ -99,10 +99,10 @@ enum lf_op {
     LF_OP_MATCH_RMS_BWD,
     LF_OP_GAUSS_TOPK,
     LF_OP_GAUSS_TOPK_BWD,
-    LF_OP_CP_HEADS,  /* rows of all heads to heads of all rows */
-    LF_OP_CP_ROWS,   /* and back */
-    LF_OP_CP_ROWS_F, /* the same in f32 */
-    LF_OP_CP_WHOLE,  /* numbers of the rows of all ranks */
+    LF_OP_CP_HEADS,     /* rows of all heads to heads of all rows */
+    LF_OP_CP_ROWS,      /* and back */
+    LF_OP_CP_ROWS_F,    /* the same in f32 */
+    LF_OP_CP_WHOLE,     /* numbers of the rows of all ranks */
     LF_OP_EXPERT_COUNT, /* experts.h */
     LF_OP_EXPERT_SEND,
     LF_OP_EXPERT_RETURN,

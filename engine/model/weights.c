@@ -206,28 +206,45 @@ static size_t shared_size(const lf_ckpt_tensor *t, const struct lf_pstore_share 
     return w->shared && w->owner ? (size_t)w->flat[1] * lf_h5_type_bytes(t->dtype) : 0;
 }
 
+/* The ranks that divide a kind of tensors among them, and their bytes. */
+struct dealt {
+    size_t all, at; /* bytes of all tensors, and of those that were dealt */
+    int divide;     /* successive ranks that have other tensors of the kind: experts */
+    int ranks;      /* of those with the same ones */
+};
+
+/* Adds what each rank has of a tensor of `size` bytes. */
+static void add_shares(double *bytes, const lf_ckpt_tensor *t, size_t size, const struct dealt *d)
+{
+    const size_t part = d->all / (size_t)d->ranks, last = (size_t)d->ranks - 1;
+    /* those whose bounds lie before its end and behind its begin */
+    for (size_t r = part && d->at / part < last ? d->at / part : last;
+         size > 0 && r <= last && (r == last || part * r < d->at + size); r++) {
+        const int64_t n = share_begin(t, d->at, d->all, (int)r + 1, d->ranks) -
+                          share_begin(t, d->at, d->all, (int)r, d->ranks);
+        for (size_t k = 0; k < (size_t)d->divide; k++)
+            bytes[r * (size_t)d->divide + k] += (double)n * (double)lf_h5_type_bytes(t->dtype);
+    }
+}
+
 void lf_weights_shared_bytes(double *bytes, const lf_ckpt_tensor *t, size_t n,
                              const struct lf_weights_share *s)
 {
+    const int expert = s->expert > 1 ? s->expert : 1;
+    struct dealt d[2] = {{.divide = 1, .ranks = s->ranks},
+                         {.divide = expert, .ranks = s->ranks / expert}};
     struct lf_pstore_share w;
-    size_t all = 0, at = 0;
     for (size_t i = 0; i < n; i++) {
         written(&t[i], s, &w);
-        all += shared_size(&t[i], &w);
+        d[w.experts].all += shared_size(&t[i], &w);
     }
-    const size_t part = all / (size_t)s->ranks;
     for (size_t i = 0; i < n; i++) {
         lf_ckpt_tensor one = t[i];
         written(&one, s, &w);
         set_box(&one, &w);
-        const size_t size = shared_size(&one, &w), last = (size_t)s->ranks - 1;
-        /* those whose bounds lie before its end and behind its begin */
-        for (size_t r = part && at / part < last ? at / part : last;
-             size > 0 && r <= last && (r == last || part * r < at + size); r++)
-            bytes[r] += (double)(share_begin(&one, at, all, (int)r + 1, s->ranks) -
-                                 share_begin(&one, at, all, (int)r, s->ranks)) *
-                        (double)lf_h5_type_bytes(one.dtype);
-        at += size;
+        const size_t size = shared_size(&one, &w);
+        add_shares(bytes, &one, size, &d[w.experts]);
+        d[w.experts].at += size;
     }
 }
 
@@ -254,8 +271,7 @@ void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_shar
         const size_t size = lf_h5_type_bytes(t[i].dtype);
         written(&t[i], s, &w);
         if (w.shared && w.owner) {
-            const size_t bytes = shared_size(&t[i], &w), from = at[w.experts],
-                         of = all[w.experts];
+            const size_t bytes = shared_size(&t[i], &w), from = at[w.experts], of = all[w.experts];
             const int divide = w.experts ? s->expert : 1, rank = s->rank / divide,
                       ranks = s->ranks / divide;
             w.flat[0] = share_begin(&t[i], from, of, rank, ranks);

@@ -97,7 +97,8 @@ struct lf_train_who lf_axes_who(const struct lf_axes *a, int place, int ranks)
 {
     const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
               context = at_least_1(a->context),
-              data = at_least_1(ranks / (tensor * context * pipeline)), expert = at_least_1(a->expert);
+              data = at_least_1(ranks / (tensor * context * pipeline)),
+              expert = at_least_1(a->expert);
     return (struct lf_train_who){.expert = place / tensor / context % data % expert,
                                  .expert_ranks = expert,
                                  .data = place / tensor / context % data,

@@ -266,11 +266,6 @@ const size_t *lf_devcomm_even(const struct lf_devcomm *d, const lf_comm *c, size
     return d->even;
 }
 
-const size_t *lf_devcomm_even(const struct lf_devcomm *d, size_t n)
-{
-    return lf_devcomm_even(d, d->tensor, n);
-}
-
 static int tensor_gather(void *user, void *all, size_t bytes, lf_err *err)
 {
     const struct lf_devcomm *d = user;

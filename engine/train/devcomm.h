@@ -52,9 +52,9 @@ struct lf_devcomm {
     int n_pairs;    /* 0: messages of a pipeline go through memory of the host */
     float *scratch; /* lf_exec_scratch of the executor that was connected last */
     size_t stride;
-    lf_comm_req *req; /* of a GPU: [2 ranks], owned */
-    size_t *counts;   /* of a GPU: [ranks], owned, zeros */
-    size_t *even; /* [ranks of the largest axis], owned: what each has of a call */
+    lf_comm_req *req;        /* of a GPU: [2 ranks], owned */
+    size_t *counts;          /* of a GPU: [ranks], owned, zeros */
+    size_t *even;            /* [ranks of the largest axis], owned: what each has of a call */
     lf_comm *experts, *same; /* axes.h; NULL: every rank has all experts; borrowed */
 };
 

@@ -128,8 +128,10 @@ static int add_shared(double *bytes, const struct lf_train_config *c,
     struct lf_run_tensors t;
     lf_arena *a = lf_arena_create(NULL);
     const int rc = a ? lf_train_tensors(&t, c, m, who, a, NULL) : LF_ENOMEM;
-    const struct lf_weights_share share = {
-        .ps = m->ps, .prefix = LF_WEIGHTS_PREFIX, .ranks = lf_axes_sharers(who)};
+    const struct lf_weights_share share = {.ps = m->ps,
+                                           .prefix = LF_WEIGHTS_PREFIX,
+                                           .ranks = lf_axes_sharers(who),
+                                           .expert = who->expert_ranks};
     if (rc == 0)
         lf_weights_shared_bytes(bytes, t.all, t.n_all, &share);
     lf_arena_destroy(a);
@@ -165,9 +167,8 @@ static int take_largest(const struct lf_train_config *c, struct lf_train_model *
     const int sharers = lf_axes_sharers(&first);
     const int inner = lf_zero_inner(&c->zero, sharers); /* groups are alike, the first saves most */
     const bool saved = lf_train_snapshots(c, m);
-    double *own = c->zero.stage > 0 && sharers > 1
-                      ? lf_calloc((size_t)sharers, sizeof *own, NULL)
-                      : NULL;
+    double *own =
+        c->zero.stage > 0 && sharers > 1 ? lf_calloc((size_t)sharers, sizeof *own, NULL) : NULL;
     struct looks l = {.n = 0};
     double most = -1;
     int largest = 0;

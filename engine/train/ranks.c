@@ -122,8 +122,8 @@ void lf_train_count_apart(lf_trainer *t, const struct lf_comm_counts then[LF_DEV
 /* Without groups `within` is among all ranks. */
 static bool as_planned(const lf_trainer *t, const struct lf_comm_counts *n)
 {
-    struct lf_plan_moved want[LF_DEVCOMM_COUNTED] = {
-        t->all, t->within, t->across, t->tensor, t->context, t->counts, t->same};
+    struct lf_plan_moved want[LF_DEVCOMM_COUNTED] = {t->all,     t->within, t->across, t->tensor,
+                                                     t->context, t->counts, t->same};
     bool same = true;
     if (!t->dev.inner) {
         expect(&want[0], want[1], 1);

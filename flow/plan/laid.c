@@ -10,9 +10,8 @@
 
 bool lf_laid_out(const lf_cost *c)
 {
-    return c->axes.given &&
-           (c->axes.pipeline.v > 1 || c->axes.context.v > 1 || c->axes.tensor.v > 1 ||
-            c->axes.expert.v > 1);
+    return c->axes.given && (c->axes.pipeline.v > 1 || c->axes.context.v > 1 ||
+                             c->axes.tensor.v > 1 || c->axes.expert.v > 1);
 }
 
 const char *lf_laid_words(char *buf, size_t cap, const lf_cost *c, const char *sep)

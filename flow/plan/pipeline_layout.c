@@ -23,12 +23,12 @@ static const char *const keys[] = {"tensor",
                                    "pipeline_schedule",
                                    "pipeline_stages",
                                    "pipeline_cost",
-                                    "context",
-                                    "context_kind",
-                                    "zero",
-                                    "zero_inner",
-                                    "expert",
-                                    "expert_room"};
+                                   "context",
+                                   "context_kind",
+                                   "zero",
+                                   "zero_inner",
+                                   "expert",
+                                   "expert_room"};
 /* Names that are kept for what ranks cannot divide yet. */
 static const char *const reserved[] = {"expert_tensor"};
 /* Keys of a stage that name the layout of a part of it, and the options that take its tensor. */
@@ -170,7 +170,7 @@ static int check_parts(const lf_doc_stage *st, lf_conf *c, const char *stage, co
             continue;
         const lf_conf_item *it = lf_conf_find(c, section, "tensor");
         rc = check_group(st, it, stage, "", tensor, err);
-        rc = rc != 0 ? rc : check_node(st, it, stage, by.tensor, set, err);
+        rc = rc != 0 ? rc : check_node(st, it, stage, tensor, set, err);
     }
     return rc;
 }

@@ -61,9 +61,9 @@ static const struct lf_fields comm_fields = LF_FIELDS_PART(
                context_bytes_per_step, context_messages_per_step, pipeline_bytes_per_step,
                pipeline_messages_per_step, expert_bytes_per_step, expert_messages_per_step));
 
-static const struct lf_fields axes_fields = LF_FIELDS_PART(
-    struct lf_cost_axes,
-    LF_MEMBERS(struct lf_cost_axes, pipeline, data, context, tensor, sequence, expert));
+static const struct lf_fields axes_fields =
+    LF_FIELDS_PART(struct lf_cost_axes, LF_MEMBERS(struct lf_cost_axes, pipeline, data, context,
+                                                   tensor, sequence, expert));
 
 static const struct lf_fields rank_fields = LF_FIELDS_KEPT(
     struct lf_cost_rank, LF_MEMBERS(struct lf_cost_rank, layers, total, micro_batches, forward_s,

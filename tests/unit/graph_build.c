@@ -526,7 +526,7 @@ int main(void)
     TAP(5, test_store_errors());
     TAP(4, test_plan_errors());
     TAP(7, test_shared_cast());
-    TAP(33, test_targets());
+    TAP(49, test_targets());
     TAP(2, test_head_cost());
     TAP(1, test_traffic());
     TAP(22, test_views());
