@@ -161,12 +161,10 @@ static int write_table_rows(const lf_decoder *d, lf_exec *ex, int chain,
 /* Of which text of a pair a token is; where nobody says it, of the first. */
 static int write_types(lf_exec *ex, int chain, const struct lf_decoder_docs *docs, lf_err *err)
 {
-    const size_t bytes = (size_t)docs->rows * sizeof(int32_t);
     if (docs->types)
-        return lf_exec_write(ex, chain, docs->slot, "types", docs->types, bytes, err);
+        return write_rows(ex, chain, docs, "types", docs->types, 1, err);
     int32_t *zeros = lf_calloc((size_t)docs->rows, sizeof *zeros, err);
-    const int rc =
-        zeros ? lf_exec_write(ex, chain, docs->slot, "types", zeros, bytes, err) : LF_ENOMEM;
+    const int rc = zeros ? write_rows(ex, chain, docs, "types", zeros, 1, err) : LF_ENOMEM;
     free(zeros);
     return rc;
 }

@@ -78,11 +78,13 @@ if have_ranks; then
     same tensor "matrices on two ranks"
     on 2 rows --steps 10 --tensor 2 --sequence-parallel=yes
     same rows "and rows"
+    on 2 context --steps 10 --context 2
+    same context "rows of a micro-batch, whose windows reach into those of the other rank"
     on 2 pipe --steps 10 --pipeline 2
     same pipe "a layer on each of two ranks"
     train "$pretrain" "$dir/bert.ini" bert --steps 10
     is $rc 0 "BERT"
-    for layout in "--tensor 2 --sequence-parallel=yes" "--pipeline 2"; do
+    for layout in "--tensor 2 --sequence-parallel=yes" "--pipeline 2" "--context 2"; do
         # shellcheck disable=SC2086
         train "$launch 2 -- $pretrain" "$dir/bert.ini" cut --steps 10 $layout
         near_losses bert cut 1e-5 10
@@ -90,7 +92,7 @@ if have_ranks; then
         rm -rf "$dir/cut"
     done
 else
-    skip_some 7 "ranks cannot be started here"
+    skip_some 9 "ranks cannot be started here"
 fi
 
 # --- what goes with what ---
@@ -128,4 +130,4 @@ must "$stages/lf-convert" --verify none --from "$LF_SRCDIR/tests/golden/families
 "$stages/lf-convert" --from "$dir/roberta/checkpoint" --pad-token 5 --out "$dir/padded" 2>"$dir/err" >"$dir/stdout"
 says "pad_token = 5, but positions of family roberta count from behind the token of padding" \
     "another token of padding, which would move positions, is refused"
-finish 24
+finish 26
