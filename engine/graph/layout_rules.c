@@ -415,20 +415,20 @@ static int leave(const struct node *v)
 }
 
 /* Linear in x. A matrix mixes rows of this rank alone: of a parameter into rows for its data, and
- * never of a stream whose rows the tensor axis divides. */
+ * never of a stream whose rows the tensor or the context axis divides. */
 static int mix(const struct node *v)
 {
     const int x = at(v, MIX_X), by = at(v, MIX_START);
     if (whole(x) && by == LF_PL_ROWS)
         return by;
-    return x == LF_PL_ROWS && v->axis != LF_AXIS_DATA ? BAD : x;
+    return x == LF_PL_ROWS && !of_batches(v) ? BAD : x;
 }
 
 /* Rows that become one, or come of one, are all of this rank. */
 static int fold(const struct node *v)
 {
     const int x = at(v, 0);
-    return x == LF_PL_COLS || (x == LF_PL_ROWS && v->axis != LF_AXIS_DATA) ? BAD : x;
+    return x == LF_PL_COLS || (x == LF_PL_ROWS && !of_batches(v)) ? BAD : x;
 }
 
 static int col_gate_bwd(const struct node *v, int out)

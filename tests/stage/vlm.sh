@@ -188,6 +188,16 @@ is "$(id $model.again)" "$(id $model.plain)" "$model: recomputed, the same bits"
 sft $model.rows --seq-length 64 --batch 4 --max-patches 160 --steps 1
 { losses $model.rows; head -n 1 "$golden/$model/losses"; } | awk '{ x[NR] = $1 } END { d = x[1] - x[2]; exit NR != 2 || d > 1e-5 || d < -1e-5 }'
 ok $? "$model: rows apart, the loss of rows packed together"
+if have_ranks; then
+    sft $model.one --seq-length 64 --batch 4 --max-patches 160 --steps 3
+    under="$launch 2 --"
+    sft $model.expert --seq-length 64 --batch 4 --max-patches 160 --steps 3 --expert 2
+    under=
+    near_losses $model.expert $model.one 1e-5 3
+    ok $? "$model: two ranks divide the experts, and each has pictures of its own" "$(cat "$dir/err")"
+else
+    skip_some 1 "ranks cannot be started here"
+fi
 sft $model.lora --seq-length 512 --max-patches 1024 --lora-rank 4 --lora-targets q --lora-targets v --lora-targets z --lora-targets a --steps 3
 losses $model.lora | cat - "$golden/$model/losses" | awk '{ x[NR] = $1 } END { d = x[1] - x[4]; exit NR != 23 || d > 1e-5 || d < -1e-5 || x[3] > x[1] }'
 ok $? "$model: adapters of attention and scans begin as the model and learn"
@@ -296,4 +306,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 93
+finish 94

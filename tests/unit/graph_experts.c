@@ -4,6 +4,8 @@
  * compute what one rank computes is tested in tests/layout/expert_test.c.
  */
 #include "engine/graph/priv.h"
+#include "engine/model/decoder.h"
+#include "engine/model/sight.h"
 #include "tests/tap/tap.h"
 
 enum { V = 64, R = 8 };
@@ -129,8 +131,57 @@ static void test_boxes(void)
     tap_ok(once == E * N * K && numbers, "boxes of experts and of columns have each element once");
 }
 
+/* Ranks of the expert axis have pictures of their own, whose rows are mixed and folded, and become
+ * rows of the text. */
+static void test_pictures(void)
+{
+    static const char *const keys[][2] = {{"layers", "2"},
+                                          {"hidden", "32"},
+                                          {"heads", "4"},
+                                          {"ffn", "48"},
+                                          {"vocab", "64"},
+                                          {"max_positions", "64"},
+                                          {"experts", "4"},
+                                          {"experts_per_token", "2"},
+                                          {"vision.family", "siglip"},
+                                          {"vision.layers", "1"},
+                                          {"vision.hidden", "16"},
+                                          {"vision.heads", "4"},
+                                          {"vision.ffn", "24"},
+                                          {"vision.patch_dim", "12"},
+                                          {"vision.positions", "4"},
+                                          {"image_token", "63"},
+                                          {"projector.merge", "2"}};
+    const struct lf_layout l = {.expert = 2, .expert_rank = 1};
+    lf_model_config c;
+    lf_err err = LF_ERR_INIT;
+    lf_model_config_defaults(&c);
+    int rc = lf_model_config_family(&c, "llama", "test", &err);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && rc == 0; i++)
+        rc = lf_model_config_set(&c, keys[i][0], keys[i][1], "test", &err);
+    if (rc != 0 || lf_model_config_finish(&c, &err) != 0)
+        tap_bail("%s", err.text);
+    const struct lf_decoder_media media = lf_sight_bounds(&c, 8, 2, R);
+    const struct lf_decoder_rows rows = {.rows = R, .n_docs = 1, .media = &media};
+    lf_decoder *d = lf_decoder_create(&c, R, &err);
+    lf_pstore *ps = lf_pstore_create(&err);
+    if (!d || lf_pstore_set_layout(ps, &l, &err) || lf_decoder_declare(d, ps, &err))
+        tap_bail("%s", err.text);
+    lf_graph *g = lf_decoder_loss_graph(d, ps, "train", &rows, true, &err);
+    lf_plan *p = lf_plan_create(ps, &(struct lf_plan_opts){.threads = 1}, &err);
+    if (!g || !p)
+        tap_bail("%s", err.text);
+    rc = lf_plan_add(p, g, &(struct lf_chain_opts){.train = true}, &err);
+    tap_rc(rc < 0 ? rc : 0, 0, &err, NULL, "pictures beside experts that ranks divide");
+    lf_plan_destroy(p);
+    lf_graph_destroy(g);
+    lf_pstore_destroy(ps);
+    lf_decoder_destroy(d);
+}
+
 int main(void)
 {
+    TAP(1, test_pictures());
     TAP(4, test_experts());
     TAP(3, test_sizes());
     TAP(1, test_boxes());
