@@ -26,6 +26,7 @@ struct bench {
     const lf_comm *comm;
     lf_ramp_row batch;
     char *stages;       /* "0,1,1,0", owned */
+    int32_t *prefix;    /* lf_trainer.prefix_buf, owned; NULL: the model has none */
     lf_loader_batch mb; /* owned arrays */
     char *in, *out;     /* messages: what a pass gets and what it gives, owned */
     size_t message;
@@ -53,6 +54,11 @@ static int make_batch(struct bench *b, const struct lf_train_model *m, lf_err *e
     }
     for (size_t d = 0; d <= docs; d++)
         mb->cu_seqlens[d] = (int32_t)(d < (size_t)mb->B ? d * (size_t)mb->T : rows);
+    b->prefix = b->mc->mask == LF_MASK_PREFIX
+                    ? lf_calloc(lf_decoder_prefix_room(m->n_docs, m->rows), sizeof *b->prefix, err)
+                    : NULL;
+    if (b->mc->mask == LF_MASK_PREFIX && !b->prefix)
+        return LF_ENOMEM;
     b->message = m->cut.message;
     b->in = lf_calloc(b->message, 1, err);
     b->out = lf_calloc(b->message, 1, err);
@@ -68,6 +74,7 @@ static void bench_fini(struct bench *b)
     free(b->in);
     free(b->out);
     free(b->stages);
+    free(b->prefix);
 }
 
 /* ---- ranks that are not there ---- */
@@ -219,6 +226,7 @@ static int measure_part(struct lf_train_cost *out, struct bench *b, int part, lf
         rc = lf_pstore_init(t.m.ps, b->c.seed, err);
     if (rc == 0 && !b->in)
         rc = make_batch(b, &t.m, err);
+    t.prefix_buf = b->prefix;
     if (rc == 0) {
         lf_exec_set_comm(t.m.ex, &nobody, NULL);
         rc = time_part(out, b, &t, err);
@@ -263,7 +271,7 @@ static int bench_open(struct bench *b, const struct lf_train_config *c,
     b->who = *who;
     b->who.data = 0;
     b->who.data_ranks = 1;
-    b->who.context = 0; /* rows of all: what layers cost relative to each other is the same */
+    b->who.context = 0; /* all rows, of which a rank's take their part of the time */
     b->who.context_ranks = 1;
     b->who.expert = 0; /* a layer takes as long where ranks divide its experts */
     b->who.expert_ranks = 1;
@@ -302,6 +310,19 @@ static int measure_all(struct lf_train_costs *out, struct bench *b, lf_err *err)
     return rc;
 }
 
+/* What is measured has all rows of a micro-batch, and all of the optimizer's state. */
+static void take_share(struct lf_train_cost *of, const struct lf_train_config *c,
+                       const struct lf_train_who *who)
+{
+    const double rows = who->context_ranks;
+    of->f_s /= rows;
+    of->b_s /= rows;
+    of->w_s /= rows;
+    of->z_s /= rows;
+    if (c->zero.stage > 0)
+        of->update_s /= lf_zero_inner(&c->zero, lf_axes_sharers(who));
+}
+
 int lf_train_cost_measure(struct lf_train_costs *out, const struct lf_train_config *c,
                           const lf_model_config *mc, const struct lf_train_who *who,
                           const lf_comm *comm, lf_err *err)
@@ -312,8 +333,8 @@ int lf_train_cost_measure(struct lf_train_costs *out, const struct lf_train_conf
     int rc = out->part ? bench_open(&b, c, who, err) : LF_ENOMEM;
     if (rc == 0)
         rc = measure_all(out, &b, err);
-    for (int i = 0; i < out->n && rc == 0 && c->zero.stage > 0; i++)
-        out->part[i].update_s /= lf_zero_inner(&c->zero, lf_axes_sharers(who));
+    for (int i = 0; i < out->n && rc == 0; i++)
+        take_share(&out->part[i], c, who);
     bench_fini(&b);
     if (rc != 0)
         lf_train_costs_fini(out);

@@ -14,6 +14,7 @@ check_PROGRAMS += tests/unit/train_cost
 TESTS += tests/unit/train_cost
 tests_unit_train_cost_SOURCES = tests/unit/train_cost.c $(pipe_util)
 tests_unit_train_cost_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_train_cost_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_now_s
 # the loader (store helper)
 engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/loader_open.c engine/train/loader_media.c engine/train/order.c engine/train/units.c \
   engine/train/megatron_order.h engine/train/megatron_order.c engine/train/loader_megatron.c

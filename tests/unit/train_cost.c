@@ -177,8 +177,62 @@ static void records(void)
     json_decref(was);
 }
 
+/* ---- what is measured ---- */
+
+/* A clock by which every pass takes as long. */
+double __wrap_lf_now_s(void);
+double __wrap_lf_now_s(void)
+{
+    static double now;
+    return now += 0.25;
+}
+
+/* Of a rank of so many that divide the rows. */
+static struct lf_train_cost measured(int context, enum lf_model_mask mask)
+{
+    static const char *const keys[][2] = {{"layers", "1"}, {"hidden", "16"},
+                                          {"heads", "2"},  {"ffn", "16"},
+                                          {"vocab", "32"}, {"max_positions", "8"}};
+    struct run r;
+    struct lf_train_costs k = {0};
+    lf_err err = LF_ERR_INIT;
+    begin(&r, 2, 3);
+    lf_model_config_defaults(&r.mc);
+    int rc = lf_model_config_family(&r.mc, "llama", "test", &err);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && rc == 0; i++)
+        rc = lf_model_config_set(&r.mc, keys[i][0], keys[i][1], "test", &err);
+    r.mc.mask = mask;
+    if (rc != 0 || lf_model_config_finish(&r.mc, &err) != 0)
+        tap_bail("%s", err.text);
+    r.c.n_sources = 1;
+    r.c.threads = 1;
+    r.c.adam = (struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f};
+    r.c.axes.context = context;
+    r.who = lf_axes_who(&r.c.axes, 0, 2 * context);
+    if (lf_train_cost_measure(&k, &r.c, &r.mc, &r.who, NULL, &err) != 0)
+        tap_bail("%s", err.text);
+    const struct lf_train_cost layer = k.part[1];
+    lf_train_costs_fini(&k);
+    return layer;
+}
+
+static bool half(double part, double all)
+{
+    return all > 0 && part > 0.499 * all && part < 0.501 * all;
+}
+
+static void rows(void)
+{
+    const struct lf_train_cost one = measured(1, LF_MASK_CAUSAL), two = measured(2, LF_MASK_CAUSAL);
+    tap_ok(half(two.f_s, one.f_s) && half(two.b_s, one.b_s) && half(two.w_s, one.w_s) &&
+               half(two.z_s, one.z_s) && half(two.update_s, 2 * one.update_s),
+           "of two ranks that divide rows each takes half the time of a pass");
+    tap_ok(measured(1, LF_MASK_PREFIX).f_s > 0, "prefixes are inputs, too");
+}
+
 int main(void)
 {
+    TAP(2, rows());
     TAP(2, cuts());
     TAP(3, steps());
     TAP(9, records());
