@@ -48,10 +48,16 @@ bool lf_devcomm_through_host(void)
 #define CONNECTION (4194304.0 + 4915200.0 + 524288.0)
 enum { CHANNELS = 32, NODE = 8 };
 
-/* Other ranks of a group that send this one their parts of gradients. */
-static int senders(const struct lf_zero *z, int inner, int groups)
+/* Of so many ranks, the others of a node. */
+static int others(int ranks)
 {
-    return z->stage > 1 || groups > 1 ? (inner < NODE ? inner : NODE) - 1 : 0;
+    return (ranks < NODE ? ranks : NODE) - 1;
+}
+
+/* Other ranks of a group that send this one their parts of gradients, or rows. */
+static int senders(const struct lf_train_who *w, const struct lf_zero *z, int inner, int groups)
+{
+    return (z->stage > 1 || groups > 1 ? others(inner) : 0) + others(w->context_ranks);
 }
 
 static int neighbours(const struct lf_train_who *w, bool ring)
@@ -66,7 +72,7 @@ double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *
     const int inner = lf_zero_inner(z, lf_axes_sharers(w)), groups = lf_axes_sharers(w) / inner;
     const int rings = (lf_axes_sharers(w) > 1) + (w->context_ranks > 1) + (w->tensor_ranks > 1) +
                       (groups > 1 ? 2 : 0);
-    const int many = rings + senders(z, inner, groups);
+    const int many = rings + senders(w, z, inner, groups);
     return lf_devcomm_through_host()
                ? 0
                : CONNECTION * (CHANNELS * many + 2 * LF_DEVCOMM_BLOCKS * neighbours(w, chunks > 1));

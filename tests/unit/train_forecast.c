@@ -137,6 +137,17 @@ static void test_work(int zero)
            zero, taken, listed);
 }
 
+/* Ranks that exchange rows are connected with each other, and not in a ring alone. */
+static void test_connections(void)
+{
+    const struct lf_zero none = {0};
+    const struct lf_axes data = {0}, context = {.context = 8};
+    const struct lf_train_who one = lf_axes_who(&data, 0, 8), rows = lf_axes_who(&context, 0, 8);
+    const double ring = lf_devcomm_gpu_bytes(&one, &none, 1);
+    tap_ok(ring > 0 && lf_devcomm_gpu_bytes(&rows, &none, 1) > 8 * ring,
+           "eight GPUs that exchange rows have more connections than in two rings");
+}
+
 int main(void)
 {
     static const int ranks[] = {2, 7, 40};
@@ -147,5 +158,6 @@ int main(void)
         }
     for (int zero = 1; zero <= 3; zero++)
         TAP(1, test_work(zero));
+    TAP(1, test_connections());
     return tap_done();
 }
