@@ -89,16 +89,15 @@ int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
                              "start a multiple of %lld ranks",
                              pipeline, tensor, ranks, ranks == 1 ? "" : "s",
                              (long long)tensor * pipeline);
-    const int rc = check_expert(a, most / (tensor * pipeline), err);
+    const int rc = check_expert(a, most / (tensor * context * pipeline), err);
     return rc != 0 ? rc : check_pipeline(a, err);
 }
 
 struct lf_train_who lf_axes_who(const struct lf_axes *a, int place, int ranks)
 {
     const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
-              context = at_least_1(a->context),
-              data = at_least_1(ranks / (tensor * context * pipeline)),
-              expert = at_least_1(a->expert);
+              context = at_least_1(a->context), expert = at_least_1(a->expert),
+              data = at_least_1((int)(ranks / ((int64_t)tensor * context * pipeline)));
     return (struct lf_train_who){.expert = place / tensor / context % data % expert,
                                  .expert_ranks = expert,
                                  .data = place / tensor / context % data,

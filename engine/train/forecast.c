@@ -484,6 +484,8 @@ static int check_plan(const struct lf_train_config *c, lf_err *err)
     if (rc == 0)
         rc = lf_train_cut_check(c, err);
     if (rc == 0)
+        rc = lf_train_context_check(c, &first, err);
+    if (rc == 0)
         rc = lf_train_experts_check(c, &first, err);
     for (size_t i = 0; i < c->n_ramp && rc == 0; i++)
         rc = lf_loader_check_batch(c->ramp[i].samples, c->micro_batch, first.data_ranks, err);

@@ -205,6 +205,10 @@ int lf_train_best_index(const struct lf_train_config *c);
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, const struct lf_train_who *who,
                         lf_err *err);
+/* LF_ENOTSUP, LF_EINVAL: ranks that divide rows, with something that does not go with them, such as
+ * an objective, which looks at whole texts; before the model is known. */
+int lf_train_context_check(const struct lf_train_config *c, const struct lf_train_who *who,
+                           lf_err *err);
 /* LF_ENOTSUP: ranks that divide experts, with something that does not go with them; before the
  * model is known. */
 int lf_train_experts_check(const struct lf_train_config *c, const struct lf_train_who *who,

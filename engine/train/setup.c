@@ -269,9 +269,8 @@ static int check_mask(const struct lf_train_config *c, const lf_model_config *mc
     return lf_mlm_check(c->mlm, mc->vocab, err);
 }
 
-/* Objectives look at whole texts, and a rank has some rows of one. */
-static int check_context(const struct lf_train_config *c, const struct lf_train_who *who,
-                         lf_err *err)
+int lf_train_context_check(const struct lf_train_config *c, const struct lf_train_who *who,
+                           lf_err *err)
 {
     const int64_t rows = (int64_t)c->micro_batch * c->seq_length;
     if (who->context_ranks <= 1)
@@ -400,7 +399,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (rc == 0)
         rc = check_guest(c, err);
     if (rc == 0)
-        rc = check_context(c, who, err);
+        rc = lf_train_context_check(c, who, err);
     if (rc == 0)
         rc = check_experts(c, mc, who, err);
     if (rc == 0)

@@ -203,6 +203,16 @@ static const char *with_text(char *buf, size_t cap, const struct divided *by)
     return key;
 }
 
+/* So many ranks form a group. */
+static int64_t group_of(const struct divided *by)
+{
+    const int64_t of[] = {by->expert, by->pipeline, by->context, by->tensor};
+    int64_t each = 1;
+    for (size_t i = 0; i < COUNT(of); i++)
+        each = each > INT64_MAX / of[i] ? INT64_MAX : each * of[i];
+    return each;
+}
+
 int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
                     const lf_optset *set, lf_err *err)
 {
@@ -210,7 +220,7 @@ int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const
                                .pipeline = axis(t, set, "pipeline"),
                                .context = axis(t, set, "context"),
                                .tensor = axis(t, set, "tensor")};
-    const int64_t each = by.expert * by.pipeline * by.context * by.tensor;
+    const int64_t each = group_of(&by);
     char with[60];
     const char *section = "layout";
     lf_conf_item *it = NULL;

@@ -130,6 +130,8 @@ divided 3 '[layout]' 'context = 2'
 refused divided '[0-9]+:[0-9]+: context = 2: the 3 ranks of \[stage train\] cannot form such groups; set ranks'
 divided 6 '[layout]' 'context = 2' 'tensor = 2'
 refused divided '[0-9]+:[0-9]+: context x tensor = 4: the 6 ranks of'
+divided 4 '[layout]' 'expert = 65536' 'pipeline = 65536' 'context = 65536' 'tensor = 65536'
+refused divided '[0-9]+:[0-9]+: expert x pipeline x context x tensor = [0-9]+: the 4 ranks of'
 divided 8 '[layout]' 'context = 8'
 at_key context 'heads = 4 do not divide among 8 ranks .context.'
 divided 2 '[layout]' 'context = 2' 'context_kind = ring'
@@ -159,6 +161,8 @@ later sft 'steps = 2' '[layout own]' 'pipeline = 2' 'zero = 3'
 at_key zero 'zero = 3 with pipeline = 2: .* take zero = 1'
 later sft 'steps = 2' '[layout own]' 'zero = 1' 'zero_inner = 3'
 at_key zero_inner 'zero_inner = 3: 4 ranks cannot form such groups'
+later sft 'steps = 2' 'seq_length = 33' '[layout own]' 'context = 2'
+at_key context 'context = 2: the 33 rows of a micro-batch'
 later sft 'steps = 2' '[layout own]' 'expert = 2' 'zero = 3'
 at_key expert 'expert = 2 with zero = 3: .* take zero = 1'
 later ppo 'tokenizer = ${stage:tokenize.tokenizer}' 'reward = length:5' 'rounds = 2' 'round_prompts = 4' '[layout own]' 'pipeline = 2'
@@ -297,4 +301,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 145
+finish 147
