@@ -13,8 +13,8 @@
  * dimension share a node where that is possible, however a launcher deals ranks to nodes. Ranks
  * themselves keep their numbers.
  *
- * The names of this project: "pipeline", "data", "expert", "context", "tensor", in that order where
- * several are used.
+ * The names of this project: "pipeline", "data", "context", "tensor", in that order where several
+ * are used.
  */
 #ifndef LF_COMM_MESH_H
 #define LF_COMM_MESH_H

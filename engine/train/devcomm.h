@@ -63,8 +63,8 @@ struct lf_devcomm {
  * first connected, and asks nobody. */
 double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *z, int chunks);
 
-/* Communicators of the ranks that share a batch, and of those that divide matrices or rows
- * (axes.h). */
+/* Communicators of the ranks that share a batch, and of those that divide matrices, rows, layers or
+ * experts (axes.h). */
 struct lf_devcomm_axes {
     /* borrowed; NULL but data, the sharers: there is no such axis */
     lf_comm *data, *context, *tensor, *pipeline, *ends, *experts, *same;

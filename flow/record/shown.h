@@ -18,7 +18,7 @@ typedef struct lf_stage_shown {
     const char *name, *kind, *state, *reason, *spec_id;
     int attempts;
     lf_int segments;                  /* starts so far */
-    char layout[80];                  /* "pipeline 2, data 2, tensor 2", "": nothing is divided */
+    char layout[80];                  /* lf_laid_words, with ", " between axes */
     const lf_job_said *job;           /* what its scheduler says */
     const lf_adopted *adopted;        /* the start of another run whose result it took over */
     const struct lf_cut_short *ended; /* of its result, where that ended early */
