@@ -82,6 +82,8 @@ if have_ranks; then
     same context "rows of a micro-batch, whose windows reach into those of the other rank"
     on 2 pipe --steps 10 --pipeline 2
     same pipe "a layer on each of two ranks"
+    on 2 context --steps 10 --context 2
+    same context "half the rows of a sequence on each of two ranks"
     train "$pretrain" "$dir/bert.ini" bert --steps 10
     is $rc 0 "BERT"
     for layout in "--tensor 2 --sequence-parallel=yes" "--pipeline 2" "--context 2"; do
@@ -124,6 +126,8 @@ says "its tokens see what follows them" "lf-generate says that it cannot"
 must "$stages/lf-convert" --from "$dir/one/out/checkpoint" --out "$dir/hf"
 grep -q '"ModernBertForMaskedLM"' "$dir/hf/model/config.json" && grep -q '"local_attention": 6' "$dir/hf/model/config.json"
 ok $? "the export is a masked language model of transformers"
+grep -q '^pipeline_tag: fill-mask$' "$dir/hf/model/README.md" && grep -q 'AutoModelForMaskedLM.from_pretrained' "$dir/hf/model/README.md"
+ok $? "and its card says so"
 must "$stages/lf-convert" --verify none --from "$dir/hf/model" --out "$dir/back"
 is "$("$tool" moved "$dir/one/out/checkpoint" "$dir/back/checkpoint" 'model/*')" "0 of 23" "which comes in with the same weights"
 must "$stages/lf-convert" --verify none --from "$LF_SRCDIR/tests/golden/families/roberta" --out "$dir/roberta"

@@ -21,7 +21,7 @@ struct kind {
     int groups;
     int32_t window;
     float softcap, dropout;
-    bool alibi, sinks, prefix;
+    bool alibi, sinks, prefix, both; /* both: the window is of both sides */
 };
 
 struct world {
@@ -118,6 +118,8 @@ static lf_graph *make(const struct kind *k, lf_pstore *ps, int64_t rows, lf_err 
     }
     if (k->prefix)
         o.prefix = lf_input(g, "prefix", LF_I32, DOCS, 1);
+    if (k->both)
+        o.runs = lf_input(g, "runs", LF_I32, rows, 2);
     if (k->sinks)
         o.sinks = lf_param(g, "sinks");
     lf_cut_out(g,
@@ -144,11 +146,22 @@ static void need(int rc, const lf_err *err)
         tap_bail("%s", err->text);
 }
 
+/* What row r of all sees behind it, and which rows see it from before it. */
+static void run_of(int32_t r, int32_t window, int32_t run[2])
+{
+    int d = 0;
+    while (r >= ends[d + 1])
+        d++;
+    const int32_t at = r - ends[d], n = ends[d + 1] - ends[d];
+    run[0] = at < window ? 0 : at - window + 1;
+    run[1] = n - at < window ? n : at + window;
+}
+
 static void write_inputs(lf_exec *ex, const struct kind *k, int64_t row0, int64_t rows)
 {
     float x[R * MAX_COLS], dy[R * H * D];
     int64_t samples[R];
-    int32_t offsets[R];
+    int32_t offsets[R], runs[R][2];
     lf_err err = LF_ERR_INIT;
     const int64_t cols = cols_of(k);
     for (int64_t i = 0; i < rows * cols; i++)
@@ -158,6 +171,7 @@ static void write_inputs(lf_exec *ex, const struct kind *k, int64_t row0, int64_
     for (int64_t i = 0; i < rows; i++) {
         samples[i] = 7;
         offsets[i] = (int32_t)(row0 + i);
+        run_of(offsets[i], k->window, runs[i]);
     }
     need(lf_exec_write(ex, 0, 0, "x", x, (size_t)(rows * cols) * sizeof *x, &err), &err);
     need(lf_exec_write(ex, 0, 0, "dy", dy, (size_t)(rows * H * D) * sizeof *dy, &err), &err);
@@ -170,6 +184,8 @@ static void write_inputs(lf_exec *ex, const struct kind *k, int64_t row0, int64_
     }
     if (k->prefix)
         need(lf_exec_write(ex, 0, 0, "prefix", prefixes, sizeof prefixes, &err), &err);
+    if (k->both)
+        need(lf_exec_write(ex, 0, 0, "runs", runs, (size_t)rows * sizeof *runs, &err), &err);
 }
 
 static void read_results(struct rank *k, lf_exec *ex, const lf_pstore *ps, int64_t rows)
@@ -328,7 +344,8 @@ int main(void)
         {.name = "few heads of keys, window, soft cap", .groups = 2, .window = 9, .softcap = 3},
         {.name = "dropout, sinks", .groups = 8, .dropout = 0.2f, .sinks = true},
         {.name = "ALiBi", .groups = 4, .alibi = true},
-        {.name = "prefix", .groups = 4, .prefix = true}};
+        {.name = "prefix", .groups = 4, .prefix = true},
+        {.name = "window of both sides", .groups = 4, .window = 5, .both = true}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         TAP(6, test_kind(&kinds[i]));
     TAP(1, test_refused());
