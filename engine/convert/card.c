@@ -29,18 +29,21 @@ static void add_row(lf_buf *b, const char *name, int64_t n)
 static void add_head(lf_buf *b, const struct lf_convert_card *c)
 {
     const char *type = c->family->model_type;
-    const bool score = c->config->output == LF_OUTPUT_SCORE, sees = c->family->sight != NULL;
+    const bool score = c->config->output == LF_OUTPUT_SCORE, sees = c->family->sight != NULL,
+               both = c->config->mask == LF_MASK_BOTH;
     lf_buf_addf(
         b,
         "---\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- loong-flow\n- %.*s\n%s---\n\n",
         c->family->lone ? "image-feature-extraction"
         : score         ? "text-classification"
         : sees          ? "image-text-to-text"
+        : both          ? "fill-mask"
                         : "text-generation",
         (int)strcspn(type, " "), type, score ? "- reward-model\n" : "");
     lf_buf_addf(b, "# A %s of family %s\n\n",
                 c->family->lone ? "vision encoder"
                 : score         ? "reward model"
+                : both          ? "masked language model"
                                 : "language model",
                 c->family->name);
     lf_buf_addf(b, "Exported by loong-flow (`lf-convert`) from checkpoint `%s`.\n\n", c->identity);
@@ -82,10 +85,11 @@ static void add_table(lf_buf *b, const struct lf_convert_card *c)
 
 static void add_use(lf_buf *b, const struct lf_convert_card *c)
 {
-    const bool score = c->config->output == LF_OUTPUT_SCORE;
+    const bool score = c->config->output == LF_OUTPUT_SCORE, both = c->config->mask == LF_MASK_BOTH;
     const char *class = c->family->lone    ? c->family->architecture
                         : score            ? "AutoModelForSequenceClassification"
                         : c->family->sight ? "AutoModelForImageTextToText"
+                        : both             ? "AutoModelForMaskedLM"
                                            : "AutoModelForCausalLM";
     lf_buf_addf(b, "\n## Use\n\n```python\nfrom transformers import %s%s%s\n\n", class,
                 c->tokenizer ? ", " : "", c->tokenizer ? c->tokenizer : "");
