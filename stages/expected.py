@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64; of a sequence
-classifier of one label (a reward model) the score that each token would have as the last; of a model that sees with a picture of
-random pixels in every sequence, as rows of patches (engine/model/sight.h). Of an encoder of pictures (CLIP, SigLIP, SigLIP 2, DINOv2,
-ViTMAE) pictures of random pixels and the rows behind its last norm, of ViTMAEForPreTraining the patches that it restores.
+classifier of one label (a reward model) the score that each token would have as the last; of a masked language model of two types of
+tokens which tokens are of a second text; of a model that sees with a picture of random pixels in every sequence, as rows of patches
+(engine/model/sight.h). Of an encoder of pictures (CLIP, SigLIP, SigLIP 2, DINOv2, ViTMAE) pictures of random pixels and the rows behind
+its last norm, of ViTMAEForPreTraining the patches that it restores.
 
     python3 expected.py MODEL_DIR OUT.safetensors [--text FILE | --ids 1,2,3] [--batch B] [--length T] [--trust-remote-code]
 
@@ -34,10 +35,21 @@ def tokens(a, torch, vocab):
     return torch.randint(0, vocab, (a.batch, a.length), generator=g, dtype=torch.int64)
 
 
-def forward(model, row):
+# Encoders of texts whose positions count from behind the number of the token of padding, which has none.
+COUNTED = ("roberta", "xlm-roberta", "camembert")
+
+
+def masked(config):
+    """Is it an encoder that fills in hidden tokens?"""
+    return any(c.endswith("ForMaskedLM") for c in config.architectures or [])
+
+
+def forward(model, row, types):
     """[1, T, vocabulary], or [1, T, 1] of a classifier, whose own answer for the whole text must be the last of them."""
+    if types is not None:
+        return model(input_ids=row, token_type_ids=types).logits
     if not hasattr(model, "score"):
-        return model(input_ids=row, use_cache=False).logits
+        return model(input_ids=row, **({} if masked(model.config) else {"use_cache": False})).logits
     scores = model.score(model.base_model(input_ids=row, use_cache=False)[0])
     own = model(input_ids=row, attention_mask=row.new_ones(row.shape), use_cache=False).logits
     assert own.shape == (1, 1), "a classifier of %d labels is no reward model" % own.shape[1]
@@ -210,6 +222,8 @@ def main():
     auto = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
     if sees:
         auto = transformers.AutoModelForImageTextToText
+    elif masked(known):
+        auto = transformers.AutoModelForMaskedLM
     plain = {"attn_implementation": "eager"}
     if int(transformers.__version__.split(".")[0]) >= 5:
         plain["experts_implementation"] = "eager"  # its grouped products know no f64
@@ -222,13 +236,21 @@ def main():
         return
     config = model.config
     positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or a.length
-    a.length = min(a.length, positions)
+    pad = config.pad_token_id if config.model_type in COUNTED else None
+    a.length = min(a.length, positions - (0 if pad is None else pad + 1))
     ids = tokens(a, torch, config.vocab_size)
+    if pad is not None:
+        ids[ids == pad] = pad + 1
     # f64 throughout: some models keep masks or rotary tables in f32, which shows as 1e-7 and less.
-    logits = torch.cat([forward(model, row[None]) for row in ids]).to(torch.float64)
+    types = None
+    if masked(config) and getattr(config, "type_vocab_size", 1) > 1:
+        types = (torch.arange(ids.shape[1]) >= ids.shape[1] // 2).long()[None]
+    logits = torch.cat([forward(model, row[None], types) for row in ids]).to(torch.float64)
     told = ids.shape[1] > 1 and not scores
     nll = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) if told else logits.new_zeros(())
     out = {"input_ids": ids, "logits": logits.contiguous(), "loss": nll.reshape(1)}
+    if types is not None:
+        out["token_type_ids"] = types.repeat(len(ids), 1)
     write(a, out, config.model_type, {"loss": float(nll)})
 
 

@@ -419,7 +419,8 @@ static int64_t labels_of(json_t *n, json_t *names)
 static int check_class(const lf_hf_reader *r, const lf_model_config *c,
                        const struct lf_hf_family *f, const char *class, lf_err *err)
 {
-    static const char *const ends[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration"};
+    static const char *const ends[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration",
+                                       "ForPreTraining"}; /* rows leave its second head out */
     if (!f->architecture || strcmp(class, f->architecture) == 0)
         return 0;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)

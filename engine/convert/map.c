@@ -736,6 +736,22 @@ static struct lf_map_item *find_left_out(lf_map *m, const char *name)
     return NULL;
 }
 
+/* A tied tensor of which the file has the second copy alone, as transformers 5 writes those of
+ * XLM-R: that one stands for the first. */
+static void take_copies(lf_map *m)
+{
+    for (size_t i = 0; i < m->n_items; i++) {
+        struct lf_map_item *copy = &m->items[i];
+        for (size_t k = 0; copy->kind == LF_MAP_TIED && copy->source >= 0 && k < m->n_items; k++) {
+            struct lf_map_item *it = &m->items[k];
+            if (it->kind == LF_MAP_COPY && it->source < 0 && it->ours[0] == copy->ours[0]) {
+                it->source = copy->source;
+                copy->source = -1;
+            }
+        }
+    }
+}
+
 static int bind_all(lf_map *m, const lf_st *s, const struct lf_map_form *form,
                     void (*canon)(char *, size_t, const char *), struct names *missing,
                     struct names *extra, lf_err *err)
@@ -764,6 +780,8 @@ static int bind_all(lf_map *m, const lf_st *s, const struct lf_map_form *form,
         it->source = (int)i;
         rc = check_shape(it, e, err);
     }
+    if (rc == 0)
+        take_copies(m);
     for (size_t i = 0; i < m->n_items && rc == 0; i++)
         if (m->items[i].source < 0 && m->items[i].kind != LF_MAP_TIED &&
             m->items[i].kind != LF_MAP_IGNORED && m->items[i].kind != LF_MAP_LEFT_OUT)

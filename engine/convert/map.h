@@ -35,7 +35,8 @@
  *     CONV_T    ours is [C, 6 P P], the outside tensor one over two frames [C, 3, 2, P, P]
  *     PIXELS    ours has a row for each number of a patch, by colour, row, column; the outside
  *               tensor has them by row, column, colour
- *     TIED      a second copy of our tensor: read and compared, never stored
+ *     TIED      a second copy of our tensor: read and compared, never stored. Where a file has no
+ *               other one, it stands for that of the row of kind COPY
  *     IGNORED   no weight, but where another row names it; `ours` says why it can be left out
  *     LEFT_OUT  all tensors that begin with `outside`: weights of what we have not, such as the
  *               heads of multi-token prediction. The model is whole without them, whoever imports

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A checkpoint against expected logits, of a reward model every token's score: the model in f32,
- * one sequence at a time. Encoders without a decoder of text are in verify_lone.c. */
+ * one sequence at a time. Encoders of pictures without a decoder of text are in verify_lone.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 struct verify {
     const lf_st *expected; /* borrowed */
-    const lf_st_entry *ids, *logits, *prefix;
+    const lf_st_entry *ids, *logits, *prefix, *types;
     int64_t batch, length, vocab; /* vocab: of the model */
     int64_t width;                /* of a row of the file: vocab, or 1: a score for each token */
     struct lf_verify_model m;
@@ -124,6 +124,7 @@ static int find_tensors(struct verify *v, const char *path, lf_err *err)
     v->ids = lf_st_find(v->expected, "input_ids");
     v->logits = lf_st_find(v->expected, "logits");
     v->prefix = lf_st_find(v->expected, "prefix");
+    v->types = lf_st_find(v->expected, "token_type_ids");
     if (!v->ids || v->ids->dtype != LF_ST_I64 || v->ids->ndim != 2)
         return lf_verify_bad_file(path, "there is no input_ids, I64 [batch, length]", err);
     v->batch = v->ids->shape[0];
@@ -138,6 +139,9 @@ static int find_tensors(struct verify *v, const char *path, lf_err *err)
     if (v->prefix &&
         (v->prefix->dtype != LF_ST_I64 || v->prefix->ndim != 1 || v->prefix->shape[0] != v->batch))
         return lf_verify_bad_file(path, "prefix is not I64 [batch]", err);
+    if (v->types && (v->types->dtype != LF_ST_I64 || v->types->ndim != 2 ||
+                     v->types->shape[0] != v->batch || v->types->shape[1] != v->length))
+        return lf_verify_bad_file(path, "token_type_ids is not I64 [batch, length]", err);
     v->width = v->logits->shape[2];
     return 0;
 }
@@ -217,6 +221,23 @@ static int feed_prefix(struct verify *v, int64_t b, const int32_t *cu, int32_t *
     return rc != 0 ? rc : write_i32(v, "blocks", work + v->length, v->length, err);
 }
 
+/* Turns, runs and types of sequence b; work: length integers. */
+static int feed_turns(struct verify *v, int64_t b, const int32_t *cu, int32_t *work, lf_err *err)
+{
+    const int64_t kinds = lf_decoder_config(v->m.dec)->token_types;
+    int rc = v->types ? lf_verify_read_i32(v->expected, v->types, b, work, err) : 0;
+    for (int64_t t = 0; v->types && t < v->length && rc == 0; t++)
+        if (work[t] >= kinds)
+            rc = lf_fail(err, LF_EFORMAT, "token_type_ids holds %d, and the model has %lld types",
+                         (int)work[t], (long long)kinds);
+    const struct lf_decoder_docs docs = {.cu_seqlens = cu,
+                                         .n = 1,
+                                         .rows = v->length,
+                                         .pictures = v->sees,
+                                         .types = v->types ? work : NULL};
+    return rc != 0 ? rc : lf_decoder_write_turns(v->m.dec, v->m.exec, v->m.chain, &docs, err);
+}
+
 /* Inputs of sequence b; work: 2 * length integers. */
 static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err *err)
 {
@@ -240,11 +261,7 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
     if (rc == 0)
         rc = write_i32(v, "cu_seqlens", cu, 2, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(
-            v->m.dec, v->m.exec, v->m.chain,
-            &(struct lf_decoder_docs){
-                .cu_seqlens = cu, .n = 1, .rows = v->length, .pictures = v->sees},
-            err);
+        rc = feed_turns(v, b, cu, work, err);
     return rc != 0 ? rc : feed_prefix(v, b, cu, work, err);
 }
 

@@ -79,6 +79,16 @@ run --from "$c" --out "$dir/tied" --verify none && run --from "$dir/tied/checkpo
 ok $? "a second copy of tied weights is written again" "$dir/e"
 "$tool" "$c" "$dir/untied" change lm_head.weight && cp "$c/config.json" "$dir/untied/"
 refused 1 "lm_head.weight differs from transformer.wte.weight" "two different tensors for tied weights" --from "$dir/untied" --out "$dir/x" --verify none
+edit second xlm-roberta rename roberta.embeddings.word_embeddings.weight lm_head.decoder.weight
+run --from "$c" --out "$dir/second" --verify "$golden/xlm-roberta/expected.safetensors"
+ok $? "the second copy alone, as transformers 5 writes it of XLM-R" "$dir/e"
+edit pairs bert add cls.seq_relationship.bias
+sed -i 's/BertForMaskedLM/BertForPreTraining/' "$c/config.json"
+run --from "$c" --out "$dir/pairs" --verify "$golden/bert/expected.safetensors"
+ok $? "BERT with the head that says whether texts follow each other" "$dir/e"
+edit gamma bert rename bert.encoder.layer.1.output.LayerNorm.weight bert.encoder.layer.1.output.LayerNorm.gamma
+run --from "$c" --out "$dir/gamma" --verify "$golden/bert/expected.safetensors"
+ok $? "a norm by its old name" "$dir/e"
 cp -r "$golden/llama" "$dir/cut" && chmod -R u+w "$dir/cut" && : >"$dir/cut/model.safetensors" && dd if="$golden/llama/model.safetensors" of="$dir/cut/model.safetensors" bs=1000 count=5 2>/dev/null
 refused 1 model.safetensors "a file that is cut short" --from "$dir/cut" --out "$dir/x" --verify none
 [ ! -e "$dir/x/checkpoint" ]
@@ -214,4 +224,4 @@ foreign neox "layer_00-model_00-model_states.pt: a checkpoint of a pipeline of D
 foreign legacy "mp_rank_00/model_optim_rng.pt is no file of torch.save" mp_rank_00/model_optim_rng.pt # of Megatron-LM too, and read
 refused 2 "$dir/foreign/dcp/__0_0.distcp: $dcp" "by the plan as well" --plan --from "$dir/foreign/dcp" --out "$dir/out-foreign"
 refused 1 "$dir/foreign/dcp/__0_0.distcp: $dcp" "and where a path is only looked at" --inspect --from "$dir/foreign/dcp"
-finish 414
+finish 432
