@@ -2,6 +2,7 @@
  *
  * Options of lf-pretrain with objective = mlm: hidden tokens are said. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/mem.h"
@@ -46,6 +47,12 @@ static int parse_ids(int64_t range[2], const char *text, lf_err *err)
     return rc != 0 ? lf_err_prefix(err, "mask_spared = %s", text) : 0;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
 static int read_spared(struct pretrain *p, lf_err *err)
 {
     int64_t n = 0, range[2];
@@ -64,6 +71,7 @@ static int read_spared(struct pretrain *p, lf_err *err)
         for (int64_t id = range[0]; id <= range[1]; id++)
             ids[p->mlm.n_spared++] = (int32_t)id;
     }
+    qsort(ids, p->mlm.n_spared, sizeof *ids, by_number);
     return 0;
 }
 

@@ -419,8 +419,8 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     int64_t eos = lf_shardset_get_info(l->src[0].set)->eos_id;
     l->pad_token = eos < 0 ? 0 : (int32_t)eos;
     l->mlm_vocab = lf_shardset_get_info(l->src[0].set)->vocab_size;
-    if (l->mlm && (rc = lf_mlm_check(l->mlm, l->mlm_vocab, err)) < 0)
-        goto out;
+    if (l->mlm && !c->vocab_size && (rc = lf_mlm_check(l->mlm, l->mlm_vocab, err)) < 0)
+        goto out; /* the token that stands for hidden ones may be one of the model alone */
     if ((rc = open_order(l, c, err)) < 0 || (rc = make_order_id(l, c, err)) < 0 ||
         (rc = alloc_slots(l, c, err)) < 0 || (rc = lf_loader_seek(l, 0, err)) < 0 ||
         (rc = start_thread(l, err)) < 0)

@@ -26,10 +26,15 @@ int lf_mlm_check(const lf_mlm *m, int64_t vocab, lf_err *err)
 
 bool lf_mlm_spares(const lf_mlm *m, int32_t token)
 {
-    bool yes = false;
-    for (size_t i = 0; i < m->n_spared && !yes; i++)
-        yes = m->spared[i] == token;
-    return yes;
+    size_t lo = 0, hi = m->n_spared; /* all before lo are less, none from hi on is */
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (m->spared[mid] < token)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < m->n_spared && m->spared[lo] == token;
 }
 
 /* What is read in place of a hidden token. */

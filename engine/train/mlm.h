@@ -27,7 +27,8 @@ typedef struct lf_mlm {
     double share;        /* of tokens that are hidden; 0 < it < 1 */
     double random, kept; /* of those; their sum is at most 1 */
     int32_t mask_token;
-    const int32_t *spared; /* [n_spared] tokens that are never hidden, such as those of formats */
+    /* [n_spared] tokens that are never hidden, such as those of formats, in ascending order */
+    const int32_t *spared;
     size_t n_spared;
 } lf_mlm;
 
