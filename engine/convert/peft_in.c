@@ -210,11 +210,12 @@ static void add_target(struct lf_peft *p, const char *of, const char *place, siz
     else
         snprintf(target, sizeof target, "%s%s%.*s.weight", in ? in : "", in ? "*." : "", (int)n,
                  place);
-    for (int t = 0; t < ac->n_targets; t++)
+    for (int t = 0; t < ac->n_targets && t < LF_ADAPTER_TARGETS; t++)
         if (strcmp(ac->target[t], target) == 0)
             return;
     if (ac->n_targets < LF_ADAPTER_TARGETS)
-        memcpy(ac->target[ac->n_targets++], target, sizeof target);
+        memcpy(ac->target[ac->n_targets], target, sizeof target);
+    ac->n_targets++; /* find_targets refuses too many */
 }
 
 static bool has_source(const struct lf_peft *p, const struct lf_map_parts *parts, const char *name)
@@ -286,7 +287,12 @@ static int find_targets(struct lf_peft *p, const lf_st *s, lf_err *err)
             return refuse_outside(module, ours, err);
         add_module(p, parts);
     }
-    return 0;
+    return p->ac.n_targets <= LF_ADAPTER_TARGETS
+               ? 0
+               : lf_fail(err, LF_ENOTSUP,
+                         "the file adapts layers of more kinds than %d, which is as many as an "
+                         "adapter has here",
+                         LF_ADAPTER_TARGETS);
 }
 
 /* ---- tensors ---- */

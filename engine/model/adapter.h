@@ -34,7 +34,7 @@
 #include "engine/model/decoder.h"
 #include "engine/store/ckpt.h"
 
-#define LF_ADAPTER_TARGETS 16
+#define LF_ADAPTER_TARGETS 32
 
 struct lf_adapter_config {
     int64_t rank;
