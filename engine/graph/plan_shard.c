@@ -308,7 +308,8 @@ double lf_plan_own_bytes(const lf_plan *p, int rank, bool saved)
     double sum = 0;
     for (size_t i = 0; i < p->n_units; i++) {
         const struct lf_unit *u = &p->unit[i];
-        const size_t lo = u->cut[rank], hi = u->cut[rank + 1];
+        const int r = rank / (u->experts ? p->ps->layout.expert : 1);
+        const size_t lo = u->cut[r], hi = u->cut[r + 1];
         for (size_t k = u->first; k < u->end && lo < hi; k++) {
             const struct lf_pgroup *g = &p->ps->g[k];
             const size_t from = g->pos > lo ? g->pos : lo,

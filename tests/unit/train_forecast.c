@@ -34,6 +34,14 @@ int __wrap_lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_co
     return __real_lf_train_tensors(out, c, m, who, a, err);
 }
 
+static void set(struct lf_train_config *c, const char *const (*keys)[2], size_t n)
+{
+    lf_err err = LF_ERR_INIT;
+    for (size_t i = 0; i < n; i++)
+        if (lf_model_config_set(&c->model, keys[i][0], keys[i][1], "test:1", &err) != 0)
+            tap_bail("%s", err.text);
+}
+
 static struct lf_train_config config(int ranks, int zero, enum lf_dtype compute)
 {
     static const lf_loader_source source = {"not-there", 1};
@@ -63,15 +71,26 @@ static struct lf_train_config config(int ranks, int zero, enum lf_dtype compute)
         {"layers", "3"}, {"hidden", "144"}, {"heads", "8"},         {"kv_heads", "2"},
         {"ffn", "400"},  {"vocab", "1000"}, {"max_positions", "64"}};
     lf_err err = LF_ERR_INIT;
-    int rc = 0;
     ramp = (lf_ramp_row){0, ranks};
     lf_model_config_defaults(&c.model);
-    rc = lf_model_config_family(&c.model, "llama", "test", &err);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && rc == 0; i++)
-        rc = lf_model_config_set(&c.model, keys[i][0], keys[i][1], "test:1", &err);
-    if (rc != 0 || lf_model_config_finish(&c.model, &err) != 0)
+    if (lf_model_config_family(&c.model, "llama", "test", &err) != 0)
+        tap_bail("%s", err.text);
+    set(&c, keys, sizeof keys / sizeof *keys);
+    if (lf_model_config_finish(&c.model, &err) != 0)
         tap_bail("%s", err.text);
     return c;
+}
+
+/* Experts, which so many ranks divide. */
+static void give_experts(struct lf_train_config *c, int expert)
+{
+    static const char *const keys[][2] = {
+        {"experts", "8"}, {"experts_per_token", "2"}, {"expert_ffn", "400"}};
+    lf_err err = LF_ERR_INIT;
+    set(c, keys, sizeof keys / sizeof *keys);
+    c->axes.expert = expert;
+    if (lf_model_config_finish(&c->model, &err) != 0)
+        tap_bail("%s", err.text);
 }
 
 struct planned {
@@ -113,16 +132,60 @@ static struct planned largest(const struct lf_train_config *c, double *least)
     return most;
 }
 
-static void test_largest(int ranks, int zero, enum lf_dtype compute)
+static void test_largest(int ranks, int zero, enum lf_dtype compute, int expert)
 {
-    const struct lf_train_config c = config(ranks, zero, compute);
+    struct lf_train_config c = config(ranks, zero, compute);
     double least;
+    if (expert > 1)
+        give_experts(&c, expert);
     const struct planned got = plan(&c), want = largest(&c, &least);
     tap_ok(got.total == want.total && want.total > least,
-           "%d ranks, zero = %d, %s: rank %d, as of all plans (%.0f, the least %.0f)", ranks, zero,
-           compute == LF_F32 ? "f32" : "bf16", got.rank, want.total, least);
+           "%d ranks, zero = %d, expert = %d, %s: rank %d, as of all plans (%.0f, the least %.0f)",
+           ranks, zero, expert, compute == LF_F32 ? "f32" : "bf16", got.rank, want.total, least);
     if (got.total != want.total)
         tap_diag("rank %d has %.0f, rank %d %.0f", got.rank, got.total, want.rank, want.total);
+}
+
+/* What rank r has of tensors that ranks divide, by its own plan. */
+static double own_of(const struct lf_train_model *m)
+{
+    double sum = 0;
+    for (int i = 0; i < lf_pstore_count(m->ps); i++)
+        for (int k = 0; k < LF_P_KINDS; k++) {
+            int64_t own[2];
+            lf_pstore_own(m->ps, i, (enum lf_pkind)k, own);
+            if (lf_pstore_sharded(m->ps, i, (enum lf_pkind)k))
+                sum += (double)(own[1] - own[0]) *
+                       (double)lf_dtype_size(lf_pstore_type(m->ps, (enum lf_pkind)k));
+        }
+    return sum;
+}
+
+/* By the plan of rank 0, and by that of each. */
+static void test_own(int ranks, int expert)
+{
+    struct lf_train_config c = config(ranks, 1, LF_BF16);
+    struct lf_train_model first = {0};
+    lf_err err = LF_ERR_INIT;
+    int same = 0;
+    if (expert > 1)
+        give_experts(&c, expert);
+    for (int r = 0; r < ranks; r++) {
+        struct lf_train_model m = {0};
+        const struct lf_train_who who = lf_axes_who(&c.axes, r, ranks);
+        if (lf_train_model_plan(&m, &c, &c.model, false, &who, &err) != 0)
+            tap_bail("%s", err.text);
+        if (r == 0)
+            first = m;
+        const double want = own_of(&m), got = lf_plan_own_bytes(first.plan, r, false);
+        same += want > 0 && got == want;
+        if (got != want)
+            tap_diag("rank %d: %.0f, not %.0f", r, got, want);
+        if (r > 0)
+            lf_train_model_fini(&m);
+    }
+    lf_train_model_fini(&first);
+    tap_ok(same == ranks, "%d ranks, expert = %d: what each keeps alone", ranks, expert);
 }
 
 static void test_work(int zero)
@@ -153,9 +216,14 @@ int main(void)
     static const int ranks[] = {2, 7, 40};
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
         for (int zero = 1; zero <= 3; zero++) {
-            TAP(1, test_largest(ranks[i], zero, LF_F32));
-            TAP(1, test_largest(ranks[i], zero, LF_BF16));
+            TAP(1, test_largest(ranks[i], zero, LF_F32, 1));
+            TAP(1, test_largest(ranks[i], zero, LF_BF16, 1));
         }
+    TAP(1, test_largest(8, 1, LF_F32, 4));
+    TAP(1, test_largest(40, 1, LF_F32, 2));
+    TAP(1, test_largest(40, 1, LF_BF16, 8));
+    TAP(1, test_own(6, 1));
+    TAP(1, test_own(8, 4));
     for (int zero = 1; zero <= 3; zero++)
         TAP(1, test_work(zero));
     TAP(1, test_connections());
