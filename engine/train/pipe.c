@@ -414,6 +414,8 @@ int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf
     struct lf_train_pipe *p = t->pipe;
     const struct lf_pipe *lists = lf_train_list(&t->m.cut, ls->n_micro);
     int rc = read_all(t, ls, data_s, err);
+    if (t->comms.experts) /* none waits for rows of a rank that has none */
+        rc = lf_comm_agree_ok(t->comms.experts, rc, err);
     if (rc == 0 && !lists)
         LF_BUG("no list for %d micro-batches", (int)ls->n_micro);
     p->ls = ls;
@@ -422,6 +424,8 @@ int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf
         rc = lf_exec_begin_tied(t->m.ex, false, err);
     if (rc == 0)
         rc = walk(t, lists, err);
+    if (rc == 0)
+        lf_train_expect_passes(t, t->m.train, ls->n_micro, true);
     return rc != 0 ? rc : lf_exec_begin_tied(t->m.ex, true, err);
 }
 

@@ -26,7 +26,8 @@ enum planted {
     NOT_SENT_AGAIN,  /* a later round computes with the rows of the one before */
     IDLE_APART,      /* a rank without a micro-batch does not take part */
     OTHERS_EXPERTS,  /* a rank begins with the weights of the first experts */
-    OVERFLOW_LOST    /* nobody notices that an expert's gradient is not finite */
+    OVERFLOW_LOST,   /* nobody notices that an expert's gradient is not finite */
+    UNREADABLE       /* rank 1 cannot read a micro-batch */
 };
 
 static struct {
@@ -65,6 +66,8 @@ int __real_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *ca
                                 size_t to, lf_err *err);
 int __wrap_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *calls, size_t from,
                                 size_t to, lf_err *err);
+int __real_lf_loader_next(lf_loader *l, const lf_loader_batch **b, lf_err *err);
+int __wrap_lf_loader_next(lf_loader *l, const lf_loader_batch **b, lf_err *err);
 int64_t __real_lf_box_element(const struct lf_param *p, int64_t e);
 int64_t __wrap_lf_box_element(const struct lf_param *p, int64_t e);
 
@@ -186,6 +189,14 @@ int64_t __wrap_lf_box_element(const struct lf_param *p, int64_t e)
     return plan.what == OTHERS_EXPERTS && p->d.experts ? e : __real_lf_box_element(p, e);
 }
 
+/* As a failure of the transport, before which a rank that nobody meets is told (local_run.c). */
+int __wrap_lf_loader_next(lf_loader *l, const lf_loader_batch **b, lf_err *err)
+{
+    return plan.what == UNREADABLE && rig_rank == 1
+               ? lf_fail(err, LF_ECOMM, "a micro-batch that cannot be read")
+               : __real_lf_loader_next(l, b, err);
+}
+
 /* ---- the rows ---- */
 
 #define MODEL "experts=8 experts_per_token=2 expert_ffn=64 router_aux=0.1 "
@@ -225,6 +236,14 @@ static const struct fault rows[] = {
      .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
     {"an overflow beside a rank whose gradients are finite", FOUR, MODEL, .what = OVERFLOW_LOST,
      .infinite = true, .by = RIG_SAW_SCALE},
+    {"a rank that cannot read a micro-batch", TWO, MODEL, .what = UNREADABLE, .by = RIG_SAW_RUN,
+     .says = "rank 1 (local"},
+    {"a rank of a pipeline that cannot read a micro-batch",
+     {.ranks = 2, .expert = 2, .pipeline = 2},
+     MODEL,
+     .what = UNREADABLE,
+     .by = RIG_SAW_RUN,
+     .says = "rank 1 (local"},
 };
 
 int main(void)

@@ -13,7 +13,7 @@ static void case_of(const struct fault *f, struct rig_case *k)
 {
     lf_err err = LF_ERR_INIT;
     rig_begin(k);
-    k->batch = 11;
+    k->batch = f->l.expert > 1 && f->l.pipeline > 1 ? 12 : 11; /* lf_train_experts_check */
     k->layout = f->l;
     k->late = f->late;
     if (f->infinite)
@@ -58,7 +58,7 @@ static void save(struct rig_case *k, const struct fault *f, int number)
 /* "2 ranks, zero = 1, tensor = 4". */
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char tensor[40] = "", parts[80] = "", rows[32] = "";
+    char tensor[40] = "", parts[80] = "", rows[32] = "", experts[32] = "";
     if (l->tensor > 1)
         snprintf(tensor, sizeof tensor, ", tensor = %d%s", l->tensor,
                  l->sequence ? ", rows divided" : "");
@@ -68,7 +68,10 @@ static const char *layout_text(const struct rig_layout *l, char *text, size_t ca
                  l->stages ? l->stages : "");
     if (l->context > 1)
         snprintf(rows, sizeof rows, ", context = %d", l->context);
-    snprintf(text, cap, "%d ranks, zero = %d%s%s%s", l->ranks, l->zero, rows, tensor, parts);
+    if (l->expert > 1)
+        snprintf(experts, sizeof experts, ", expert = %d", l->expert);
+    snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s", l->ranks, l->zero, experts, rows, tensor,
+             parts);
     return text;
 }
 

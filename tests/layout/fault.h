@@ -2,8 +2,9 @@
  *
  * Planted faults: a run of the rig without a fault must have one rank's numbers, and with it the
  * checks that its row names must find it. fault_test.c has the data axis, tensor_fault_test.c the
- * tensor axis, pipe_fault_test.c the pipeline axis, context_fault_test.c the context axis; each
- * plants in functions of the engine, which the linker puts in place of the real ones.
+ * tensor axis, pipe_fault_test.c the pipeline axis, context_fault_test.c the context axis,
+ * expert_fault_test.c the expert axis; each plants in functions of the engine, which the linker
+ * puts in place of the real ones.
  *
  * Ranks that have different layers and nothing else have one rank's bits of the first loss and
  * gradients, but for the gradient of a tied embedding.

@@ -13,7 +13,7 @@ must "$tool" pairs "$dir/pairs" 24 4
 moe() { use qwen2-moe 1000 2 "kv_heads = 4" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64" "router_aux = 0.01" "$@"; }
 moe
 trial "experts" pretrain 2e-5 "2:expert=2 2:expert=2+expert-room=0.4 4:expert=2+zero=1"
-trial "beside other axes" pretrain 2e-5 "4:expert=2+tensor=2" --batch 4
+trial "beside other axes" pretrain 2e-5 "4:expert=2+tensor=2 4:expert=2+pipeline=2" --batch 4
 
 # --- checkpoints: of any layout, resumed on any other ---
 again experts.2:expert=2 1
@@ -50,4 +50,4 @@ refused "--ranks 4 --expert 2 --pipeline 2 --pipeline-schedule zb-h1" "take 1f1b
 refused "--ranks 4 --expert 2 --pipeline 2 --batch 3" "different numbers of micro-batches"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 25
+finish 26
