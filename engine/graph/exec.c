@@ -205,8 +205,9 @@ int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node
 {
     char text[600], why[320];
     if (ex->exchange.err.rc) { /* a node of a layout */
-        *err = ex->exchange.err;
-        return err->rc;
+        if (err)
+            *err = ex->exchange.err;
+        return ex->exchange.err.rc;
     }
     lf_exec_why(ex, why, sizeof why);
     return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE,

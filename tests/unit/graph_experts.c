@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the check of a layout refuses where ranks divide experts (layout.h, experts.h). That they
- * compute what one rank computes is tested in tests/layout/expert_test.c.
+ * What the check of a layout refuses where ranks divide experts (layout.h, experts.h), and a rank
+ * that has failed beside another one. That they compute what one rank computes is tested in
+ * tests/layout/expert_test.c.
  */
+#include "engine/graph/exec.h"
 #include "engine/graph/priv.h"
 #include "engine/model/decoder.h"
 #include "engine/model/sight.h"
@@ -45,10 +47,15 @@ static struct small small_experts(struct lf_routes *r)
     return s;
 }
 
-static int finish_experts(struct small *s, lf_val y, lf_err *err)
+static void add_loss(struct small *s, lf_val y)
 {
     lf_xent(s->g, y, lf_param(s->g, "embed"), LF_NONE, lf_input(s->g, "targets", LF_I32, R, 1),
             &(struct lf_xent_opts){0});
+}
+
+static int finish_experts(struct small *s, lf_val y, lf_err *err)
+{
+    add_loss(s, y);
     int rc = lf_autodiff(s->g, err);
     if (rc == 0)
         rc = lf_layout_check(s->g, err);
@@ -179,9 +186,50 @@ static void test_pictures(void)
     lf_decoder_destroy(d);
 }
 
+static int fails(void *user, void *all, size_t bytes, lf_err *err)
+{
+    (void)user, (void)all, (void)bytes;
+    return lf_fail(err, LF_ECOMM, "rank 1 is gone");
+}
+
+/* A rank that takes part without a micro-batch, because it has failed, wants no second error. */
+static void test_gone(void)
+{
+    const struct lf_plan_opts po = {.target = lf_target_host(), .threads = 1};
+    const struct lf_adamw_opts adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f};
+    const struct lf_chain_opts o = {.train = true, .slots = 1, .eras = 1};
+    lf_err err = LF_ERR_INIT;
+    struct lf_routes r, here;
+    struct small s = small_experts(&r);
+    here = r;
+    lf_val y = lf_moe_linear(s.g, lf_moe_send(s.g, s.x, &here), s.up, LF_NONE, &here);
+    y = lf_moe_linear(s.g, y, s.down, LF_NONE, &here);
+    add_loss(&s, lf_moe_combine(s.g, lf_moe_return(s.g, y, &here), &r));
+    lf_plan *p = lf_plan_create(s.ps, &po, &err);
+    if (!p || lf_plan_add(p, s.g, &o, &err) < 0 ||
+        lf_plan_data_parallel(
+            p, &(struct lf_plan_ranks){.ranks = 2, .rank = 1, .bucket_bytes = 64 << 10}, &err) ||
+        lf_plan_optimizer(p, &adamw, &err) || lf_plan_finish(p, &err))
+        tap_bail("%s", err.text);
+    lf_back *b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
+    lf_exec *ex = b ? lf_exec_create(p, b, &(struct lf_exec_opts){.poison = true}, &err) : NULL;
+    if (!ex || lf_pstore_init(s.ps, 11, &err))
+        tap_bail("%s", err.text);
+    lf_exec_set_comm(ex, &(struct lf_exec_comm){.experts_gather = fails}, NULL);
+    tap_ok(lf_exec_idle(ex, 0, LF_FWD, LF_FIRST, NULL) == LF_ECOMM, "another rank is gone, too");
+    tap_rc(lf_exec_idle(ex, 0, LF_FWD, LF_FIRST, &err), LF_ECOMM, &err, "rank 1 is gone",
+           "and who asks is told which");
+    lf_exec_destroy(ex);
+    lf_back_destroy(b);
+    lf_plan_destroy(p);
+    lf_graph_destroy(s.g);
+    lf_pstore_destroy(s.ps);
+}
+
 int main(void)
 {
     TAP(1, test_pictures());
+    TAP(2, test_gone());
     TAP(4, test_experts());
     TAP(3, test_sizes());
     TAP(1, test_boxes());
