@@ -391,4 +391,4 @@ if [ -z "${LF_PAGES:-}" ]; then
         done >"$T/nowhere"
     is "$(cat "$T/nowhere")" "" "links of all other Markdown files lead somewhere"
 fi
-finish 114
+finish 116
