@@ -245,10 +245,11 @@ static int visit(lf_trainer *t, lf_loader *l, const struct lf_train_over *o, int
     int rc = 0;
     do {
         const int64_t more = every < steps - n ? every : steps - n;
+        f.ran = 0;
         if (rc == 0)
             rc = lf_train_forwards(t, &f, more, err);
         n += more;
-        rc = lf_train_stand_by(t, t->m.valid, &f.ran, n, rc, err);
+        rc = lf_train_stand_by(t, t->m.valid, &f.ran, more, rc, err);
         if (!o->between)
             continue;
         rc = lf_train_agree(t, rc, err);

@@ -8,7 +8,7 @@ with_ranks
 need_ranks
 
 must "$tool" data "$dir/data" 300 1000
-must "$tool" pairs "$dir/pairs" 24 4
+must "$tool" pairs "$dir/pairs" 500 4
 
 moe() { use qwen2-moe 1000 2 "kv_heads = 4" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64" "router_aux = 0.01" "$@"; }
 moe
