@@ -206,6 +206,7 @@ static const struct lf_map_row distilbert_rows[] = {
     {"distilbert.embeddings.word_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},
     {"distilbert.embeddings.position_embeddings.weight", LF_MAP_COPY, "pos_embed.weight", NULL},
     {"distilbert.embeddings.LayerNorm.{P}", LF_MAP_COPY, "embed_norm.{P}", NULL},
+    {"distilbert.embeddings.position_ids", LF_MAP_IGNORED, "the numbers 0, 1, 2 ...", NULL},
     {DISTIL "attention.q_lin.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
     {DISTIL "attention.k_lin.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
     {DISTIL "attention.v_lin.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},

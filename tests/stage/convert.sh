@@ -89,6 +89,9 @@ ok $? "BERT with the head that says whether texts follow each other" "$dir/e"
 edit gamma bert rename bert.encoder.layer.1.output.LayerNorm.weight bert.encoder.layer.1.output.LayerNorm.gamma
 run --from "$c" --out "$dir/gamma" --verify "$golden/bert/expected.safetensors"
 ok $? "a norm by its old name" "$dir/e"
+edit places distilbert add distilbert.embeddings.position_ids
+run --from "$c" --out "$dir/places" --verify "$golden/distilbert/expected.safetensors"
+ok $? "numbers of positions, which transformers 4 wrote" "$dir/e"
 cp -r "$golden/llama" "$dir/cut" && chmod -R u+w "$dir/cut" && : >"$dir/cut/model.safetensors" && dd if="$golden/llama/model.safetensors" of="$dir/cut/model.safetensors" bs=1000 count=5 2>/dev/null
 refused 1 model.safetensors "a file that is cut short" --from "$dir/cut" --out "$dir/x" --verify none
 [ ! -e "$dir/x/checkpoint" ]
@@ -224,4 +227,4 @@ foreign neox "layer_00-model_00-model_states.pt: a checkpoint of a pipeline of D
 foreign legacy "mp_rank_00/model_optim_rng.pt is no file of torch.save" mp_rank_00/model_optim_rng.pt # of Megatron-LM too, and read
 refused 2 "$dir/foreign/dcp/__0_0.distcp: $dcp" "by the plan as well" --plan --from "$dir/foreign/dcp" --out "$dir/out-foreign"
 refused 1 "$dir/foreign/dcp/__0_0.distcp: $dcp" "and where a path is only looked at" --inspect --from "$dir/foreign/dcp"
-finish 432
+finish 433
