@@ -93,7 +93,7 @@ struct lf_back_ops {
     int (*lane_wait)(lf_back *b, size_t i, lf_err *err);
 
     /* Tells what computes matrix products in this mode: "own", or a library with its version. The
-     * bits of a product depend on it. */
+     * bits of a product depend on it. NULL: own. */
     const char *(*products)(lf_back *b, enum lf_numeric mode);
     /* Tells what computes attention in this mode, in the same words. */
     const char *(*attention)(lf_back *b, enum lf_numeric mode);

@@ -109,6 +109,16 @@ static void cpu_destroy(lf_back *b)
     free(b);
 }
 
+/* The library computes some products where it computes those of f32. */
+static const char *cpu_products(lf_back *b, enum lf_numeric mode)
+{
+    const struct lf_k_gemm any = {
+        .m = 16, .n = 16, .k = 16, .lda = 16, .ldb = 16, .ldc = 16, .mode = (uint8_t)mode};
+    const char *by = lf_cpu_gemm_algorithm(&any);
+    (void)b;
+    return strcmp(by, "own") == 0 ? NULL : by;
+}
+
 static const struct lf_back_ops cpu_ops = {.name = "cpu",
                                            .host_visible = true,
                                            .alloc = cpu_alloc,
@@ -120,6 +130,7 @@ static const struct lf_back_ops cpu_ops = {.name = "cpu",
                                            .sync = cpu_sync,
                                            .destroy = cpu_destroy,
                                            .probe = cpu_probe,
+                                           .products = cpu_products,
                                            .set_border = cpu_set_border};
 
 int lf_back_cpu_check(lf_err *err)

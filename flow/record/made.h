@@ -33,7 +33,7 @@ typedef struct lf_trained {
     lf_pairs model; /* every key of [model], also those that have their default */
     struct lf_arithmetic {
         char *backend, *compute, *kernels, *numeric, *optimizer_state;
-        char *device, *products; /* of a GPU; the library of its matrix products */
+        char *device, *products; /* of a GPU; what computes matrix products */
         lf_int threads, ranks, micro_batch;
     } fingerprint;
     struct lf_optimizer_said {

@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -334,11 +335,12 @@ bool lf_onednn_wants(const struct lf_k_gemm *g)
 
 const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *g)
 {
-#define STR(x)               #x
-#define LIB_VERSION(a, b, c) "onednn " STR(a) "." STR(b) "." STR(c)
-    return lf_onednn_wants(g)
-               ? LIB_VERSION(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH)
-               : "own";
+    static char name[64];
+    if (!lf_onednn_wants(g))
+        return "own";
+    const dnnl_version_t *v = dnnl_version(); /* of the library that runs, not of its header */
+    snprintf(name, sizeof name, "onednn %d.%d.%d", v->major, v->minor, v->patch);
+    return name;
 }
 
 #else
