@@ -187,7 +187,7 @@ struct lf_k_gemm_pack {
 size_t lf_cpu_gemm_packed_bytes(int64_t n, int64_t k, enum lf_dtype ab_type);
 /* The implementation that runs this product, for plans and fingerprints: "own", or "onednn 2.6.3"
  * (mode LF_FAST only). Only whether a pointer is NULL matters. LF_GEMM=onednn in the environment
- * asks for the library in mode LF_FAST. Our own one is as fast on the processors measured. */
+ * asks for the library in mode LF_FAST. Of one thread at a time. Our own one is as fast on the processors measured. */
 const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *a);
 
 /* A product of its own for each head, of whose channels the last `tail` stay as they are:
@@ -957,6 +957,13 @@ struct lf_k_moe_balance {
         int (*check)(const struct lf_k_##name *a);                                                 \
         size_t (*work)(const struct lf_k_##name *a, int threads);                                  \
     } name;
+/* The version of the bits: it grows when a kernel of any family gives other bits than before for
+ * the same arguments (kernels/README.md). Fingerprints have it, so that a run which goes on behind
+ * an update knows.
+ *   1  until it was counted
+ *   2  scans of CPUs take heads that share a key head in blocks */
+enum { LF_KERNEL_VERSION = 2 };
+
 struct lf_kernels {
     const char *family; /* "cpu-avx512bf16", ... */
     LF_KERNEL_LIST(LF_KERNEL_SLOT)

@@ -221,8 +221,10 @@ int lf_exec_refresh(lf_exec *ex, lf_err *err);
 /* Returns the bytes taken from the backend. They equal lf_plan_bytes().total. */
 size_t lf_exec_bytes(const lf_exec *ex);
 /* The fingerprint: everything that must be equal for a bitwise continuation. The caller owns it.
- *     {"backend","kernels","target","threads","numeric","compute","optimizer_state","plan"}
- * "plan" is a hash of the list of nodes. GPUs add "device" and "products". */
+ *     {"backend","kernels","kernel_version","target","threads","numeric","compute",
+ *      "optimizer_state","plan"}
+ * "plan" is a hash of the list of nodes. GPUs add "device", "products" and "attention", CPUs
+ * "products" where a library computes them. */
 json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err);
 
 #endif

@@ -79,10 +79,11 @@ json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)lf_plan_hash(ex->p));
     state_text(state, sizeof state, &ex->p->adamw);
     json_t *j =
-        json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "backend", ex->b->ops->name,
-                  "kernels", ex->b->kernels->family, "target", ex->p->o.target->name, "threads",
-                  ex->b->threads, "numeric", ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast",
-                  "compute", lf_plan_compute(ex->p), "optimizer_state", state, "plan", hash);
+        json_pack("{s:s, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s}", "backend", ex->b->ops->name,
+                  "kernels", ex->b->kernels->family, "kernel_version", LF_KERNEL_VERSION, "target",
+                  ex->p->o.target->name, "threads", ex->b->threads, "numeric",
+                  ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast", "compute",
+                  lf_plan_compute(ex->p), "optimizer_state", state, "plan", hash);
     const char *products = ex->b->ops->products ? ex->b->ops->products(ex->b, ex->p->o.mode) : NULL;
     const char *attention =
         ex->b->ops->attention ? ex->b->ops->attention(ex->b, ex->p->o.mode) : NULL;

@@ -247,6 +247,11 @@ is $? 2 "out is needed"
 run settings --threads 3 --resume-from "$dir/term1/out"
 is $rc 0 "other settings of computation go on"
 says_like "perhaps not bitwise: .*threads was 1, is 3" "and it is said what differs"
+mkdir -p "$dir/older/checkpoints"
+must "$tool" older "$dir/term1/out/checkpoints/$stopped" "$dir/older/checkpoints/$stopped"
+run updated --resume-from "$dir/older"
+is $rc 0 "a checkpoint of kernels of the version before goes on"
+says_like 'perhaps not bitwise: kernel_version was [0-9]*, is [0-9]*$' "it is said that bits may be others, for that reason alone"
 mkdir -p "$dir/full"
 (
     ulimit -f 300 # blocks of 512 or 1024 bytes: less than a checkpoint, more than the metrics
@@ -325,4 +330,4 @@ is $rc 2 "Megatron's keys belong to sample_order = megatron"
 run mega6 $mega --steps 6 --packing bfd
 is $rc 2 "and packing does not"
 
-finish 116
+finish 118

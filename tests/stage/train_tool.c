@@ -17,6 +17,7 @@
  *                                             are other ones in DIR2
  *     train_tool metrics FILE                 deterministic fields of every record, one line each
  *     train_tool poison SRC DST               copy a checkpoint with one weight not a number
+ *     train_tool older SRC DST                the same of kernels of the version before
  */
 #include <fnmatch.h>
 #include <math.h>
@@ -32,6 +33,7 @@
 #include "engine/base/rng.h"
 #include "engine/store/ckpt.h"
 #include "engine/store/shard.h"
+#include "kernels/kernels.h"
 
 #define VOCAB 64
 
@@ -257,7 +259,20 @@ static int print_record(void *ctx, const char *payload, size_t n, int64_t offset
     return 1;
 }
 
-static int cmd_poison(const char *src, const char *dst, lf_err *err)
+/* The state of a copy, in a new object. */
+static json_t *state_of(const lf_ckpt *c, bool older, lf_err *err)
+{
+    json_t *o = json_deep_copy(lf_ckpt_state(c)), *f = json_object_get(o, "fingerprint");
+    if (!o || (older &&
+               json_object_set_new(f, "kernel_version", json_integer(LF_KERNEL_VERSION - 1)) != 0))
+        lf_fail(err, LF_ENOMEM, "state: out of memory, or without a fingerprint");
+    else
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+static int cmd_copy(const char *src, const char *dst, bool older, lf_err *err)
 {
     lf_ckpt *c = NULL;
     lf_ckpt_writer *w = NULL;
@@ -272,18 +287,20 @@ static int cmd_poison(const char *src, const char *dst, lf_err *err)
             .name = e->name, .kind = e->kind, .dtype = e->dtype, .ndim = e->ndim, .data = data};
         memcpy(t[i].shape, e->shape, sizeof(t[i].shape));
         rc = data ? lf_ckpt_read(c, e, NULL, NULL, data, err) : LF_ENOMEM;
-        if (!rc && strcmp(e->name, "model/layers.0.mlp.down.weight") == 0 &&
+        if (!rc && !older && strcmp(e->name, "model/layers.0.mlp.down.weight") == 0 &&
             strcmp(e->kind, "weight") == 0)
             data[0] = NAN;
     }
     lf_ckpt_options o = {.threads = 1};
+    json_t *state = rc ? NULL : state_of(c, older, err);
     if (!rc)
-        rc = lf_ckpt_writer_create(&w, t, n, &o, err);
+        rc = state ? lf_ckpt_writer_create(&w, t, n, &o, err) : LF_ENOMEM;
     if (!rc)
-        rc = lf_ckpt_save_begin(w, dst, lf_ckpt_state(c), err);
+        rc = lf_ckpt_save_begin(w, dst, state, err);
     if (!rc)
         rc = lf_ckpt_save_wait(w, NULL, err);
     lf_ckpt_writer_destroy(w);
+    json_decref(state);
     for (size_t i = 0; t && i < n; i++) {
         void *p;
         memcpy(&p, &t[i].data, sizeof(p));
@@ -322,8 +339,8 @@ int main(int argc, char **argv)
         rc = cmd_distance(argv[2], argv[3], &err);
     else if (argc == 5 && strcmp(argv[1], "moved") == 0)
         rc = cmd_moved(argv[2], argv[3], argv[4], &err);
-    else if (argc == 4 && strcmp(argv[1], "poison") == 0)
-        rc = cmd_poison(argv[2], argv[3], &err);
+    else if (argc == 4 && (strcmp(argv[1], "poison") == 0 || strcmp(argv[1], "older") == 0))
+        rc = cmd_copy(argv[2], argv[3], argv[1][0] == 'o', &err);
     else
         rc = lf_fail(&err, LF_EINVAL, "usage: see the head of train_tool.c");
     if (rc < 0)

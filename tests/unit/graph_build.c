@@ -509,6 +509,20 @@ static void test_views(void)
     tap_i64((int64_t)lf_exec_bytes(ex), (int64_t)pb.total, "the executor took what the plan said");
     json_t *fp = lf_exec_fingerprint(ex, &err);
     tap_ok(json_string_value(json_object_get(fp, "kernels")) != NULL, "fingerprint");
+    tap_i64(json_integer_value(json_object_get(fp, "kernel_version")), LF_KERNEL_VERSION,
+            "it has the version of the kernels' bits");
+    tap_ok(json_object_get(fp, "products") == NULL, "our own products are not named");
+    json_decref(fp);
+    setenv("LF_GEMM", "onednn", 1);
+    const struct lf_k_gemm any = {.m = 16, .n = 16, .k = 16, .lda = 16, .ldb = 16, .ldc = 16};
+    const char *by = lf_cpu_gemm_algorithm(&any);
+    fp = lf_exec_fingerprint(ex, &err);
+    if (strcmp(by, "own") == 0)
+        tap_skip(1, "built without oneDNN, or LF_ISA is set");
+    else
+        tap_str(json_string_value(json_object_get(fp, "products")), by,
+                "those of a library that was asked for are");
+    unsetenv("LF_GEMM");
     json_decref(fp);
     lf_exec_destroy(ex);
     lf_back_destroy(b);
@@ -529,6 +543,6 @@ int main(void)
     TAP(49, test_targets());
     TAP(2, test_head_cost());
     TAP(1, test_traffic());
-    TAP(22, test_views());
+    TAP(25, test_views());
     return tap_done();
 }
