@@ -52,7 +52,7 @@
  * Ranks of the expert axis are successive ranks of the data axis: they have micro-batches of their
  * own, and divide the experts of each layer (Shazeer et al. 2017, arXiv 1701.06538; Lepikhin et al.
  * 2020, arXiv 2006.16668). A row goes to the ranks of the experts that it chose and comes back
- * (exchange.h). So the gradient of an expert's weight has the rows of all of these ranks, and what
+ * (experts.h). So the gradient of an expert's weight has the rows of all of these ranks, and what
  * is left to sum is that of the ranks of the data axis with the same experts.
  */
 #ifndef LF_GRAPH_LAYOUT_H

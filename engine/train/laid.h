@@ -17,9 +17,8 @@
 void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_who *w,
                   const struct lf_train_cut *k);
 
-/* {"pipeline", "data", "tensor", "sequence"}: ranks of each axis, and whether those of tensor divide
- * rows, too. "context" too where ranks divide the rows of a micro-batch, "expert" where ranks of the
- * data axis divide experts; owned, NULL: out of memory. */
+/* {"pipeline", "data", "tensor", "sequence"}: ranks of each axis, and whether rows are divided;
+ * "context" and "expert" where several ranks are on these; owned, NULL: out of memory. */
 json_t *lf_laid_axes(const struct lf_axes *a, const struct lf_train_who *w);
 
 /* What --plan has of a run whose model another stage is yet to make: "axes", which depend on the
@@ -28,9 +27,9 @@ int lf_laid_sizeless(json_t *plan, const struct lf_axes *a, const struct lf_trai
                      lf_err *err);
 
 /* Adds to a fingerprint what bits depend on: "tensor" and "sequence" where matrices are divided,
- * "context" where rows of a micro-batch are, "expert" where experts are, "pipeline" and "layers"
- * ("4,4", of each pipeline stage) where the model is cut. An absent member says that one rank does
- * it all. LF_ENOMEM. */
+ * "context" where rows are, "expert" where experts are, "pipeline" and "layers" ("4,4", of each
+ * pipeline stage) where the model is cut. An absent member says that one rank does it all.
+ * LF_ENOMEM. */
 int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_train_who *w,
                  const struct lf_train_cut *k, lf_err *err);
 /* A copy of a fingerprint in which no member of lf_laid_sign is absent; owned, NULL: out of memory,
