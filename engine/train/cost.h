@@ -7,7 +7,8 @@
  * pipeline stage of its own, with the settings of the run, and its passes run against the clock: a
  * micro-batch of full sequences, random weights and tokens. Times of a pass include its inputs and
  * what is copied to and from messages; what the ranks of the tensor and of the context axis send
- * each other is left out, and of the latter each takes its part of the time. Layers are of one kind where the model's FLOPs, and what of them is trained, are the same.
+ * each other is left out, and each of the latter takes its part of the time. Layers are of one kind
+ * where the model's FLOPs, and what of them is trained, are the same.
  *
  * Times are another each time, so a run measures once, before it plans its memory, and its
  * checkpoints keep the cut: a start that goes on from one with the same layout takes that one.
