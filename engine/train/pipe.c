@@ -415,7 +415,7 @@ int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf
     const struct lf_pipe *lists = lf_train_list(&t->m.cut, ls->n_micro);
     int rc = read_all(t, ls, data_s, err);
     if (t->comms.experts) /* none waits for rows of a rank that has none */
-        rc = lf_comm_agree_ok(t->comms.experts, rc, err);
+        rc = lf_comm_agree_ok(t->comms.data, rc, err);
     if (rc == 0 && !lists)
         LF_BUG("no list for %d micro-batches", (int)ls->n_micro);
     p->ls = ls;
