@@ -187,8 +187,8 @@ struct lf_k_gemm_pack {
 size_t lf_cpu_gemm_packed_bytes(int64_t n, int64_t k, enum lf_dtype ab_type);
 /* The implementation that runs this product, for plans and fingerprints: "own", or "onednn 2.6.3"
  * (mode LF_FAST only). Only whether a pointer is NULL matters. LF_GEMM=onednn in the environment
- * asks for the library in mode LF_FAST. Of one thread at a time. Our own one is as fast on the
- * processors measured. */
+ * asks for the library in mode LF_FAST. Our own one is as fast on the processors measured. One
+ * thread at a time. */
 const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *a);
 
 /* A product of its own for each head, of whose channels the last `tail` stay as they are:

@@ -2,9 +2,9 @@
  *
  * The bits that LF_KERNEL_VERSION stands for: results of kernels that sum, from inputs that do not
  * change, as one number for each kernel and instruction set. Where a number differs, either a
- * change was to keep the bits and does not, or the version is raised (kernels/README.md) and the numbers
- * that this test says are written down. No kernel here calls the C library's functions, which have
- * other bits on other machines.
+ * change was to keep the bits and does not, or the version is raised (kernels/README.md) and the
+ * numbers that this test says are written down. What is summed here calls no function of the C
+ * library that rounds otherwise on other machines.
  */
 #include "config.h"
 

@@ -48,6 +48,16 @@ agree() { # agree A B TOLERANCE
         END { if (!bad) print NR < 20 ? "too few" : worst + 0 " " at; exit bad || NR < 20 }' "$dir/both")
 }
 
+# least_room COMMAND...: to $room, how many KB of addresses it needs, in steps of 20,000. It may write to $dir/room. Most of a small
+# model's are libraries', and those differ between machines.
+least_room() {
+    room=80000
+    until rm -rf "$dir/room" && (ulimit -v $room && exec "$@") >"$dir/stdout" 2>"$dir/err"; do
+        room=$((room + 20000))
+        [ $room -lt 2000000 ] || bail "no room is enough: $*"
+    done
+}
+
 # ---- ranks ----
 
 # $launch COUNT -- COMMAND... starts ranks here; LF_TEST_LAUNCH names another launcher ("mpirun -n").
