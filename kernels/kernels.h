@@ -958,11 +958,8 @@ struct lf_k_moe_balance {
         int (*check)(const struct lf_k_##name *a);                                                 \
         size_t (*work)(const struct lf_k_##name *a, int threads);                                  \
     } name;
-/* The version of the bits: it grows when a kernel of any family gives other bits than before for
- * the same arguments (kernels/README.md). Fingerprints have it, so that a run which goes on behind
- * an update knows.
- *   1  until it was counted
- *   2  scans of CPUs take heads that share a key head in blocks */
+/* Grows when a kernel of any family gives other bits than before (kernels/README.md); fingerprints
+ * have it. 1: before it was counted; 2: scans of CPUs take heads of a key head in blocks. */
 enum { LF_KERNEL_VERSION = 2 };
 
 struct lf_kernels {
