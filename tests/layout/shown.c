@@ -106,7 +106,8 @@ void rig_show_names(struct rig *g, const lf_trainer *t)
 {
     const lf_pstore *ps = t->m.ps;
     const int most = g->s->n + lf_pstore_count(ps);
-    struct rig_tensor *all = realloc(g->s->t, (size_t)most * sizeof *all);
+    /* one more, since the first ranks may have no tensor, and realloc to no bytes frees */
+    struct rig_tensor *all = realloc(g->s->t, ((size_t)most + 1) * sizeof *all);
     if (!all)
         tap_bail("out of memory");
     g->s->t = all;
