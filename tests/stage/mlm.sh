@@ -134,4 +134,4 @@ must "$stages/lf-convert" --verify none --from "$LF_SRCDIR/tests/golden/families
 "$stages/lf-convert" --from "$dir/roberta/checkpoint" --pad-token 5 --out "$dir/padded" 2>"$dir/err" >"$dir/stdout"
 says "pad_token = 5, but positions of family roberta count from behind the token of padding" \
     "another token of padding, which would move positions, is refused"
-finish 27
+finish 28
