@@ -219,8 +219,9 @@ const struct sw sw_table[] = {
     {"embed",
      {USUAL("plain"), KEYS("narrow", "embed_dim=32"),
       KEYS("scaled", "embed_scale=8 embed_norm=yes")}},
+    /* not xielu: its derivative jumps between eps = -1e-6 and 0, and a rounding may cross that */
     {"mlp",
-     {USUAL("glu"), KEYS("plain", "mlp=plain activation=xielu"),
+     {USUAL("glu"), KEYS("plain", "mlp=plain activation=gelu_tanh"),
       KEYS("aux", EXPERTS "router_aux=0.05 router_renorm=yes expert_bias=yes "
                           "router_linear_bias=yes layer_mlps=b,m*"),
       KEYS("balanced", EXPERTS "router_score=sigmoid router_bias=yes router_bias_rate=0.01 "
