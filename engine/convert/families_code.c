@@ -3,7 +3,7 @@
  * StarCoder (GPT-2's shape with one key head and linear layers) and StarCoder 2 (rotary, groups,
  * biases everywhere). */
 #include "engine/base/json.h"
-#include "engine/convert/families.h"
+#include "engine/convert/families_kin.h"
 
 /* ---- StarCoder ---- */
 
@@ -138,10 +138,7 @@ static int read_starcoder2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 static const struct lf_map_row starcoder2_rows[] = {
     {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},
     {"model.layers.{L}.input_layernorm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
-    {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
-    {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
-    {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
-    {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    KIN_QKVO_ROWS,
     {"model.layers.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
     {"model.layers.{L}.mlp.c_fc.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
     {"model.layers.{L}.mlp.c_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},

@@ -51,10 +51,7 @@ static const struct lf_hf_mixer mixers[] = {
         {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
         {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
         {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", \
-         NULL},                                                                                    \
+        KIN_QK_NORM_ROWS,                                                                          \
         {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                          \
          "layers.{L}.mlp_norm.weight", NULL},                                                      \
         {"model.layers.{L}.linear_attn.conv1d.weight", LF_MAP_DEPTHWISE,                           \

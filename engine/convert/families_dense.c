@@ -114,10 +114,7 @@ static const struct lf_map_row apertus_rows[] = {
     {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},
     {"model.layers.{L}.attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",
      NULL},
-    {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
-    {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
-    {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
-    {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    KIN_QKVO_ROWS,
     {"model.layers.{L}.feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight",
      NULL},
     {"model.layers.{L}.mlp.act_fn.alpha_p", LF_MAP_COPY, "layers.{L}.mlp.act.positive", NULL},
@@ -173,10 +170,7 @@ static const struct lf_hf_key jais_keys[] = {
 #define LAYER_NORM_ROWS                                                                            \
     {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
         {"model.layers.{L}.input_layernorm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},   \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
+        KIN_QKVO_ROWS,                                                                             \
         {"model.layers.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",  \
          NULL},                                                                                    \
         {"model.norm.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},                                   \

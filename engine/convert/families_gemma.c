@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/base/json.h"
-#include "engine/convert/families.h"
+#include "engine/convert/families_kin.h"
 
 #define GEMMA_SWITCHES "norm=rms", "norm_offset=1", "position=rope", "mlp=glu"
 static const char *const gemma_switches[] = {GEMMA_SWITCHES, "activation=gelu_tanh", NULL};
@@ -258,17 +258,7 @@ static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
 }
 
 #define GEMMA_ROWS                                                                                 \
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
-        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", \
-         NULL},                                                                                    \
+    KIN_INPUT_ROWS, KIN_QK_NORM_ROWS,                                                              \
         {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight",       \
          NULL},                                                                                    \
         {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},    \

@@ -243,10 +243,7 @@ static const struct lf_hf_key nemotron_keys[] = {
 static const struct lf_map_row nemotron_rows[] = {
     {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},
     {"model.layers.{L}.input_layernorm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
-    {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
-    {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
-    {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
-    {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    KIN_QKVO_ROWS,
     {"model.layers.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
     {"model.layers.{L}.mlp.up_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
     {"model.layers.{L}.mlp.down_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},

@@ -22,14 +22,22 @@
         "tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"                                    \
     }
 
-#define KIN_ATTENTION_ROWS                                                                         \
+#define KIN_QKVO_ROWS                                                                              \
+    {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},         \
+        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
+    {                                                                                              \
+        "model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL        \
+    }
+
+#define KIN_INPUT_ROWS                                                                             \
     {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
         {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
          NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
+        KIN_QKVO_ROWS
+
+#define KIN_ATTENTION_ROWS                                                                         \
+    KIN_INPUT_ROWS,                                                                                \
     {                                                                                              \
         "model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                           \
             "layers.{L}.mlp_norm.weight", NULL                                                     \
@@ -37,11 +45,7 @@
 
 /* The norms of block = out. */
 #define KIN_OUT_ATTENTION_ROWS                                                                     \
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL}, KIN_QKVO_ROWS,               \
         {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                          \
          "layers.{L}.attn_norm.weight", NULL},                                                     \
     {                                                                                              \
@@ -195,17 +199,7 @@
  * channels of a token for each layer. */
 #define GEMMA_LATE_SHARED "layers that read the keys and values of others have none"
 #define GEMMA_LATE_ROWS                                                                            \
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
-        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", \
-         NULL},                                                                                    \
+    KIN_INPUT_ROWS, KIN_QK_NORM_ROWS,                                                              \
         {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_IGNORED, GEMMA_LATE_SHARED,               \
          "kv_shared_layers!=0"},                                                                   \
         {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_IGNORED, GEMMA_LATE_SHARED,               \

@@ -33,12 +33,7 @@ static const struct lf_hf_key llama_keys[] = {
 };
 
 static const struct lf_map_row llama_rows[] = {
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},
-    {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},
-    {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
-    {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
-    {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
-    {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    KIN_INPUT_ROWS,
     {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight",
      NULL},
     {"model.layers.{L}.mlp.gate_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.gate.{P}", NULL},

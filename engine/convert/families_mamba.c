@@ -325,14 +325,7 @@ static int write_bamba(const lf_model_config *c, json_t *o, lf_err *err)
 
 /* Layers of Bamba and Falcon-H1. */
 #define BAMBA_ROWS                                                                                 \
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
-        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
-        MAMBA_ROWS("model.layers.{L}.mamba"),                                                      \
+    KIN_INPUT_ROWS, MAMBA_ROWS("model.layers.{L}.mamba"),                                          \
         {"model.layers.{L}.pre_ff_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight",    \
          NULL},                                                                                    \
         {"model.layers.{L}.feed_forward.gate_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.gate.{P}",    \

@@ -220,17 +220,7 @@ static int write_qwen2_moe(const lf_model_config *c, json_t *o, lf_err *err)
 }
 
 #define QWEN_ATTENTION                                                                             \
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
-        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
-        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", \
-         NULL},                                                                                    \
-        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", \
-         NULL},                                                                                    \
+    KIN_INPUT_ROWS, KIN_QK_NORM_ROWS,                                                              \
         {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                          \
          "layers.{L}.mlp_norm.weight", NULL},                                                      \
         {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                             \
