@@ -231,22 +231,81 @@ static int add_flops(json_t *plan, const struct lf_train_config *c, const lf_mod
     return lf_json_set(plan, flops, sizeof flops / sizeof flops[0], "plan", err);
 }
 
+/* "bytes" of the rank whose plan it is; NULL where there is no memory, which lf_json_set says. */
+static int plan_bytes(json_t **out, const struct lf_train_config *c, const struct lf_train_model *m,
+                      const struct lf_train_who *at, lf_err *err)
+{
+    struct lf_plan_bytes b;
+    const int rc = lf_plan_bytes(m->plan, &b);
+    if (rc != 0)
+        return lf_fail(err, rc, "the plan has no sizes");
+    const struct lf_plan_memory mem = lf_train_planned(c, m, at);
+    const double comm = lf_train_gpu_comm_bytes(c, m, at);
+    const int largest =
+        (at->pipeline * lf_axes_sharers(at) + lf_axes_sharer(at)) * at->tensor_ranks;
+    json_t *bytes = *out =
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params,
+                  "grads", (double)b.grads, "optimizer", (double)b.optimizer, "activations",
+                  (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
+                  (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
+                  "host", mem.host, "device", mem.device, "total", mem.total);
+    if (comm > 0)
+        json_object_set_new(bytes, "communicators", json_real(comm));
+    if (c->zero.stage > 0 && lf_axes_ranks(at) > 1) /* without it all ranks have the same */
+        json_object_set_new(bytes, "rank", json_integer(largest));
+    return 0;
+}
+
+/* Adds what moves along an axis in a step. */
+static void add_moved(json_t *comm, const char *axis, double bytes, int64_t messages)
+{
+    char key[40];
+    snprintf(key, sizeof key, "%s_bytes_per_step", axis);
+    json_object_set_new(comm, key, json_real(bytes));
+    snprintf(key, sizeof key, "%s_messages_per_step", axis);
+    json_object_set_new(comm, key, json_integer(messages));
+}
+
+/* "comm": what a rank sends in a step, along each axis with several ranks. */
+static json_t *plan_comm(const struct lf_train_config *c, const struct lf_train_model *m,
+                         const struct lf_train_who *at)
+{
+    struct lf_plan_comm pc;
+    lf_plan_comm(m->plan, &pc);
+    const int64_t rounds =
+        lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, at->data_ranks);
+    const double n = (double)rounds;
+    json_t *comm =
+        json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes + n * pc.micro_bytes,
+                  "messages_per_step", (json_int_t)(pc.messages + rounds * pc.micro_messages));
+    if (at->tensor_ranks > 1)
+        add_moved(comm, "tensor", pc.tensor.bytes + n * pc.micro_tensor.bytes,
+                  pc.tensor.messages + rounds * pc.micro_tensor.messages);
+    if (at->context_ranks > 1)
+        add_moved(comm, "context", n * pc.micro_context.bytes, rounds * pc.micro_context.messages);
+    if (at->expert_ranks > 1)
+        add_moved(comm, "expert", pc.same.bytes + n * (pc.micro_counts.bytes + pc.micro_rows.bytes),
+                  pc.same.messages + rounds * (pc.micro_counts.messages + pc.micro_rows.messages));
+    if (at->pipeline_ranks > 1) {
+        const int64_t messages = lf_laid_messages(&m->cut, (int)rounds);
+        add_moved(comm, "pipeline", (double)messages * (double)m->cut.message, messages);
+    }
+    return comm;
+}
+
 static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
                         struct lf_train_model *m, const struct plan_of *of, lf_err *err)
 {
     const struct lf_train_who *at = &of->who;
-    const int64_t vocab = of->vocab, tokens = of->tokens;
-    struct lf_plan_bytes b;
-    const int ranks = lf_axes_ranks(at),
-              largest =
-                  (at->pipeline * lf_axes_sharers(at) + lf_axes_sharer(at)) * at->tensor_ranks;
-    int rc = lf_plan_bytes(m->plan, &b);
-    if (rc != 0)
-        return lf_fail(err, rc, "the plan has no sizes");
-    int64_t params = lf_pstore_elements(lf_train_all(m)), steps = 0, samples = 0;
+    const int64_t vocab = of->vocab, tokens = of->tokens,
+                  params = lf_pstore_elements(lf_train_all(m));
+    int64_t steps = 0, samples = 0;
     const double saved = checkpoint_bytes(c, m);
-    const struct lf_plan_memory mem = lf_train_planned(c, m, at);
     lf_schedule lr;
+    json_t *bytes = NULL;
+    int rc = plan_bytes(&bytes, c, m, at, err);
+    if (rc != 0)
+        return rc;
     json_t *notes = json_array();
     char unused[240];
     if (lf_train_word_unused(unused, sizeof unused, c, mc->vocab, vocab))
@@ -256,6 +315,7 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     } else {
         rc = lf_train_length(&steps, &samples, &lr, c, tokens / c->seq_length, err);
         if (rc != 0) {
+            json_decref(bytes);
             json_decref(notes);
             return rc;
         }
@@ -270,54 +330,10 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     if (c->axes.measured && !c->costs)
         note(notes, "pipeline_cost = measured: the run measures its layers when it begins; this is "
                     "the cut by FLOPs");
-    json_t *bytes =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params,
-                  "grads", (double)b.grads, "optimizer", (double)b.optimizer, "activations",
-                  (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
-                  (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
-                  "host", mem.host, "device", mem.device, "total", mem.total);
-    if (lf_train_gpu_comm_bytes(c, m, at) > 0)
-        json_object_set_new(bytes, "communicators", json_real(lf_train_gpu_comm_bytes(c, m, at)));
-    if (c->zero.stage > 0 && ranks > 1) /* without it all ranks have the same */
-        json_object_set_new(bytes, "rank", json_integer(largest));
-    struct lf_plan_comm pc;
-    lf_plan_comm(m->plan, &pc);
-    const int64_t rounds =
-        lf_deal_count(c->ramp[c->n_ramp - 1].samples, c->micro_batch, 0, at->data_ranks);
-    json_t *comm =
-        json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes + (double)rounds * pc.micro_bytes,
-                  "messages_per_step", (json_int_t)(pc.messages + rounds * pc.micro_messages));
-    if (at->tensor_ranks > 1) {
-        const double moved = pc.tensor.bytes + (double)rounds * pc.micro_tensor.bytes;
-        json_object_set_new(comm, "tensor_bytes_per_step", json_real(moved));
-        json_object_set_new(comm, "tensor_messages_per_step",
-                            json_integer(pc.tensor.messages + rounds * pc.micro_tensor.messages));
-    }
-    if (at->context_ranks > 1) {
-        const struct lf_plan_moved *each = &pc.micro_context;
-        json_object_set_new(comm, "context_bytes_per_step",
-                            json_real((double)rounds * each->bytes));
-        json_object_set_new(comm, "context_messages_per_step",
-                            json_integer(rounds * each->messages));
-    }
-    if (at->expert_ranks > 1) {
-        const double moved =
-            pc.same.bytes + (double)rounds * (pc.micro_counts.bytes + pc.micro_rows.bytes);
-        json_object_set_new(comm, "expert_bytes_per_step", json_real(moved));
-        json_object_set_new(comm, "expert_messages_per_step",
-                            json_integer(pc.same.messages + rounds * (pc.micro_counts.messages +
-                                                                      pc.micro_rows.messages)));
-    }
-    if (at->pipeline_ranks > 1) {
-        const int64_t messages = lf_laid_messages(&m->cut, (int)rounds);
-        json_object_set_new(comm, "pipeline_bytes_per_step",
-                            json_real((double)messages * (double)m->cut.message));
-        json_object_set_new(comm, "pipeline_messages_per_step", json_integer(messages));
-    }
     const struct lf_json_member sizes[] = {
-        {"ranks", json_integer(ranks)},
+        {"ranks", json_integer(lf_axes_ranks(at))},
         {"axes", lf_laid_axes(&c->axes, at)},
-        {"comm", comm},
+        {"comm", plan_comm(c, m, at)},
         {"parameters", json_integer(params)},
         {"trained", json_integer(lf_pstore_elements_trained(lf_train_all(m)))},
         {"bytes", bytes},
