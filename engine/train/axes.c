@@ -78,7 +78,7 @@ int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
                        "groups; start a multiple of %lld ranks",
                        context, tensor, pipeline, ranks, ranks == 1 ? "" : "s",
                        (long long)context * tensor * pipeline);
-    if (tensor > most || pipeline > most || ranks % (tensor * pipeline))
+    if (tensor > most || pipeline > most || ranks % ((int64_t)tensor * pipeline))
         return pipeline == 1
                    ? lf_fail(err, LF_EINVAL,
                              "tensor = %d: %d rank%s cannot form such groups; take a divisor of "

@@ -25,6 +25,7 @@ one=$(plan 1) half=$(plan 2 --context 2)
 ok $? "two ranks with context = 2: activations of a rank take $half bytes of $one"
 refused "--ranks 3 --context 2" "context = 2, tensor = 1 and pipeline = 1: 3 ranks cannot form such groups"
 refused "--ranks 2 --context 65536 --tensor 65536" "2 ranks cannot form such groups"
+refused "--ranks 65536 --tensor 65536 --pipeline 65536" "65536 ranks cannot form such groups"
 refused "--ranks 3 --context 3 --seq-length 33" "heads = 8 do not divide among 3 ranks (context); take a context that divides heads"
 refused "--ranks 2 --context 2 --seq-length 33" "the 33 rows of a micro-batch (seq_length x micro_batch) do not divide"
 refused "--ranks 4 --context 2 --tensor 2 --sequence-parallel --seq-length 34" "make seq_length a multiple of 4"
@@ -42,4 +43,4 @@ trial adapter sft 2e-5 "2:context=2" --lora-rank 4
 "$stages/lf-dpo" --plan --config "$dir/run.ini" --data "$dir/pairs" --ranks 2 --context 2 >"$dir/stdout" 2>"$dir/err"
 grep -qF "context = 2: this loss compares whole texts" "$dir/err"
 ok $? "refused by dpo" "$(cat "$dir/err")"
-finish 23
+finish 24
