@@ -148,8 +148,8 @@ static int settle_score(struct convert_tokens *v, struct lf_convert_opts *c,
 {
     struct lf_convert_tokens *k = &v->tokens;
     if (v->n_eos)
-        return lf_fail(err, LF_EINVAL, "eos is of models that predict tokens; %s gives scores",
-                       c->from);
+        return lf_fail(err, LF_EINVAL, "eos is of models that predict tokens; %s gives %s", c->from,
+                       s->m.output == LF_OUTPUT_LABELS ? "labels" : "scores");
     *k = (struct lf_convert_tokens){.turn_end = -1, .bos = bos_of(s), .pad = -1};
     int rc = s->dir ? end_tokens(k, s, err) : 0;
     if (rc == 0 && s->dir)
@@ -216,8 +216,8 @@ int convert_tokens_settle(struct convert_tokens *v, struct lf_convert_opts *c, l
     if (rc == 0 && t)
         rc = lf_same_tokenizer(c->from, lf_tokenizer_sha256(t), c->tokenizer, err);
     if (rc == 0)
-        rc = s.m.output == LF_OUTPUT_SCORE ? settle_score(v, c, &s, err)
-                                           : settle_tokens(v, c, &s, err);
+        rc = s.m.output == LF_OUTPUT_TOKENS ? settle_tokens(v, c, &s, err)
+                                            : settle_score(v, c, &s, err);
     if (rc == 0 && t)
         rc = name_tokens(v, c, t, err);
     lf_tokenizer_destroy(t);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64; of a sequence
-classifier of one label (a reward model) the score that each token would have as the last; of a masked language model of two types of
+"""Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64; of a model with
+labels (reward models, classifiers of texts and tokens, answers) what its head gives for each token; of an encoder of two types of
 tokens which tokens are of a second text; of a model that sees with a picture of random pixels in every sequence, as rows of patches
 (engine/model/sight.h). Of an encoder of pictures (CLIP, SigLIP, SigLIP 2, DINOv2, ViTMAE) pictures of random pixels and the rows behind
 its last norm, of ViTMAEForPreTraining the patches that it restores.
@@ -44,17 +44,51 @@ def masked(config):
     return any(c.endswith("ForMaskedLM") for c in config.architectures or [])
 
 
+LABELS = {"ForSequenceClassification": "AutoModelForSequenceClassification", "ForTokenClassification": "AutoModelForTokenClassification",
+          "ForQuestionAnswering": "AutoModelForQuestionAnswering"}
+
+
+def told(config):
+    """The class of transformers that reads its labels; None: it has none."""
+    return next((a for c in config.architectures or [] for e, a in LABELS.items() if c.endswith(e)), None)
+
+
+def head(model, h):
+    """What the head of a classifier of texts gives for each token of hidden states [1, T, C]."""
+    if hasattr(model, "score"):
+        return model.score(h)
+    if hasattr(model, "pre_classifier"):
+        return model.classifier(model.pre_classifier(h).relu())
+    if hasattr(model, "head"):
+        return model.classifier(model.head(h))
+    if hasattr(model.classifier, "out_proj"):
+        return model.classifier.out_proj(model.classifier.dense(h).tanh())
+    return model.classifier(model.base_model.pooler.dense(h).tanh())
+
+
+def labels(model, row, types):
+    """[1, T, labels] of a model with labels; of those of texts the own answer of the class must be that of the row it reads."""
+    import torch
+
+    args = dict(input_ids=row, attention_mask=row.new_ones(row.shape), **({} if types is None else {"token_type_ids": types}))
+    out = model(**args)
+    if hasattr(out, "start_logits"):
+        return torch.stack([out.start_logits, out.end_logits], -1)
+    if out.logits.dim() == 3:
+        return out.logits
+    rows = head(model, model.base_model(**args)[0])
+    at = -1 if hasattr(model, "score") else 0
+    assert at == -1 and row[0, -1] == model.config.pad_token_id or (out.logits - rows[:, at]).abs().max() < 1e-9
+    return rows
+
+
 def forward(model, row, types):
-    """[1, T, vocabulary], or [1, T, 1] of a classifier, whose own answer for the whole text must be the last of them."""
+    """[1, T, vocabulary], or [1, T, labels] of a model with labels."""
+    if told(model.config):
+        return labels(model, row, types)
     if types is not None:
         return model(input_ids=row, token_type_ids=types).logits
-    if not hasattr(model, "score"):
-        return model(input_ids=row, **({} if masked(model.config) else {"use_cache": False})).logits
-    scores = model.score(model.base_model(input_ids=row, use_cache=False)[0])
-    own = model(input_ids=row, attention_mask=row.new_ones(row.shape), use_cache=False).logits
-    assert own.shape == (1, 1), "a classifier of %d labels is no reward model" % own.shape[1]
-    assert row[0, -1] == model.config.pad_token_id or (own - scores[:, -1]).abs().max() < 1e-9
-    return scores
+    return model(input_ids=row, **({} if masked(model.config) else {"use_cache": False})).logits
 
 
 def tile_rows(images, side):
@@ -217,9 +251,9 @@ def main():
     if known.model_type in ENCODERS:
         write(a, look(a, known, torch), known.model_type)
         return
-    scores = any(c.endswith("ForSequenceClassification") for c in known.architectures or [])
+    scores = told(known)
     sees = hasattr(known, "vision_config")
-    auto = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
+    auto = getattr(transformers, scores) if scores else transformers.AutoModelForCausalLM
     if sees:
         auto = transformers.AutoModelForImageTextToText
     elif masked(known):
@@ -243,11 +277,11 @@ def main():
         ids[ids == pad] = pad + 1
     # f64 throughout: some models keep masks or rotary tables in f32, which shows as 1e-7 and less.
     types = None
-    if masked(config) and getattr(config, "type_vocab_size", 1) > 1:
+    if (masked(config) or scores) and (getattr(config, "type_vocab_size", None) or 1) > 1:
         types = (torch.arange(ids.shape[1]) >= ids.shape[1] // 2).long()[None]
     logits = torch.cat([forward(model, row[None], types) for row in ids]).to(torch.float64)
-    told = ids.shape[1] > 1 and not scores
-    nll = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) if told else logits.new_zeros(())
+    next_token = ids.shape[1] > 1 and not scores
+    nll = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) if next_token else logits.new_zeros(())
     out = {"input_ids": ids, "logits": logits.contiguous(), "loss": nll.reshape(1)}
     if types is not None:
         out["token_type_ids"] = types.repeat(len(ids), 1)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-rm: options to engine/train with the objective of engine/post/rm_train.h. What is special here
- * is the model: that of init_from with a score in place of its head.
+ * lf-rm: options to engine/train with the objective of engine/post/rm_train.h, or of label_train.h.
+ * What is special here is the model: that of init_from with a score, or labels, in place of its
+ * head.
  */
 #include <stdlib.h>
 
@@ -26,12 +27,17 @@ static void destroy(void *self)
     lf_scored_destroy(r->scored);
     lf_train_samples_close(&r->samples);
     lf_rm_train_destroy(r->objective);
+    lf_label_train_destroy(r->labels);
+    lf_contrast_train_destroy(r->contrast);
     lf_arena_destroy(r->arena);
     free(r);
 }
 
-static int read_objective(struct rm *r, lf_err *err)
+static int read_objective(struct rm *r, const lf_optset *o, lf_err *err)
 {
+    const int rc = lf_rm_read_labels(r, o, err);
+    if (rc != 0 || r->objective_kind != RM_PAIRS)
+        return rc;
     r->t.dropout = r->g.dropout;
     if (!(r->objective = lf_rm_train_create(&r->t, err)))
         return LF_ENOMEM;
@@ -43,6 +49,8 @@ static int read_objective(struct rm *r, lf_err *err)
 static int settle_parts(struct rm *r, lf_err *err)
 {
     struct lf_train_config *c = &r->c;
+    if (r->objective_kind != RM_PAIRS)
+        return 0;
     r->asked.head = true;
     if (!c->adapter)
         return 0;
@@ -90,7 +98,7 @@ static int read_all(struct rm *r, lf_optset *o, lf_err *err)
     lf_train_fill(r, c, &r->g, o);
     lf_train_read_compute(c, &r->g, o);
     lf_train_read_paths(c, o);
-    int rc = read_objective(r, err);
+    int rc = read_objective(r, o, err);
     if (rc == 0)
         rc = lf_train_read_data(c, &r->g, r->arena, err);
     if (rc == 0)
@@ -101,6 +109,8 @@ static int read_all(struct rm *r, lf_optset *o, lf_err *err)
         rc = lf_train_read_parts(c, &r->g, r->arena, err);
     if (rc == 0)
         rc = lf_train_read_adapter(c, &r->g, o, &r->asked, err);
+    if (rc == 0)
+        rc = lf_rm_check_labels(r, o, err);
     if (rc == 0)
         rc = lf_train_read_model(c, o, "lf-rm", err);
     if (rc == 0)
@@ -124,16 +134,21 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     return lf_train_end_setup(&r->c, o, rc, err);
 }
 
-/* The model of init_from with a score in place of its head, and nothing random. */
+/* The model of init_from with a score or labels in place of its head, and nothing random. */
 static int describe(struct rm *r, lf_err *err)
 {
     struct lf_train_config *c = &r->c;
-    int rc = lf_runner_config(&c->model, c->init_from, err);
+    int rc = r->objective_kind == RM_PAIRS ? lf_runner_config(&c->model, c->init_from, err)
+                                           : lf_runner_description(&c->model, c->init_from, err);
     if (rc != 0)
         return lf_err_prefix(err, "init_from");
-    if (c->model.output != LF_OUTPUT_SCORE)
-        rc = lf_model_config_set(&c->model, "score_init", r->score_init, "score_init", err);
-    c->model.output = LF_OUTPUT_SCORE;
+    if (r->objective_kind != RM_PAIRS) {
+        rc = lf_rm_describe_labels(r, err);
+    } else {
+        if (c->model.output != LF_OUTPUT_SCORE)
+            rc = lf_model_config_set(&c->model, "score_init", r->score_init, "score_init", err);
+        c->model.output = LF_OUTPUT_SCORE;
+    }
     r->left_out = !r->g.dropout && lf_decoder_has_dropout(&c->model);
     if (r->left_out)
         c->model.embed_dropout = c->model.attn_dropout = c->model.mlp_dropout =

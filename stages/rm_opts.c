@@ -18,8 +18,76 @@ static const lf_opt opts[] = {
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
      LF_OPT_CHECKPOINT,
      .field = LF_OPT_FIELD(CONFIG, c.init_from),
-     .help = "checkpoint to begin with: a language model, whose head gives way to a score, or a "
-             "reward model"},
+     .help = "checkpoint to begin with: a language model or an encoder, whose head gives way to a "
+             "score or labels, or a model that this stage made"},
+    {.name = "objective",
+     .group = "objective",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "pairs",
+     .choices = "pairs|labels|contrast",
+     .field = LF_OPT_FIELD(CONFIG, objective_kind),
+     .help =
+         "pairs: a score that ranks answers. labels: classes, numbers or answers of texts, from "
+         "shards of shape prompt whose rows have a label; see Labels. contrast: vectors of texts, "
+         "of "
+         "prompts that are a question and its answer; see Vectors"},
+    {.name = "label_kind",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "one",
+     .choices = "one|any|numbers|tokens|span",
+     .field = LF_OPT_FIELD(CONFIG, label_kind),
+     .help = "with objective = labels: a text is of one class, of any of them, has numbers "
+             "(regression); each token has a class; the answer stands in the text"},
+    {.name = "labels",
+     .type = LF_OPT_COUNT,
+     .cls = ID,
+     .def = "0",
+     .max = 1 << 20,
+     .field = LF_OPT_FIELD(CONFIG, l.form.labels),
+     .help = "with objective = labels: how many classes or numbers there are; unset: 2 of one and "
+             "of span, 1 of numbers"},
+    {.name = "label_column",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .def = "label",
+     .field = LF_OPT_FIELD(CONFIG, l.form.column),
+     .help = "with objective = labels: the column of the rows that has the label"},
+    {.name = "separator",
+     .type = LF_OPT_INT,
+     .cls = ID,
+     .def = "-1",
+     .min = -1,
+     .max = INT32_MAX,
+     .field = LF_OPT_FIELD(CONFIG, l.separator),
+     .help =
+         "with objective = labels, for pairs of texts: number of the token between them; what is "
+         "behind it is of the second type, in models that have types (BERT). -1: none. With "
+         "objective = contrast the token that ends each text; needed there"},
+    {.name = "temperature",
+     .type = LF_OPT_FLOAT,
+     .cls = ID,
+     .def = "0.05",
+     .min = 1e-6,
+     .max = 100,
+     .field = LF_OPT_FIELD(CONFIG, v.temperature),
+     .help = "with objective = contrast: cosines are divided by it"},
+    {.name = "both_ways",
+     .type = LF_OPT_BOOL,
+     .cls = ID,
+     .def = "no",
+     .field = LF_OPT_FIELD(CONFIG, v.both),
+     .help = "with objective = contrast: answers find their questions too; half of the loss"},
+    {.name = "pooling",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "auto",
+     .choices = "auto|first|mean|last",
+     .field = LF_OPT_FIELD(CONFIG, pooling),
+     .help =
+         "with objective = contrast: the vector of a text is the last state of its first token, "
+         "the mean of all, or that of the last; auto: mean of encoders, last of decoders"},
     {.name = "score_init",
      .type = LF_OPT_ENUM,
      .cls = ID,
@@ -29,7 +97,6 @@ static const lf_opt opts[] = {
      .help = "standard deviation of a new head of width d: 1/sqrt(d+1), 1/(d+1), the model's "
              "init_std, 0"},
     {.name = "centre",
-     .group = "objective",
      .type = LF_OPT_FLOAT,
      .cls = ID,
      .def = "0",
@@ -79,7 +146,8 @@ static const lf_opt opts[] = {
     LF_TRAIN_SAMPLE_EVERY("steps", "score pairs of the validation data"),
     LF_TRAIN_SAMPLE_COUNT("pairs"),
     LF_TRAIN_TOKENIZER_ROW,
-    LF_TRAIN_BEST_ROWS(LF_TRAIN_BEST_BY("loss|accuracy|margin"), "validations"),
+    LF_TRAIN_BEST_ROWS(LF_TRAIN_BEST_BY("loss|accuracy|margin|f1|matthews|pearson|exact"),
+                       "validations"),
 };
 
 static const char *const outputs[] = {"checkpoint", "adapter", "best", NULL};
@@ -87,7 +155,7 @@ static const char *const outputs[] = {"checkpoint", "adapter", "best", NULL};
 const lf_opt_table lf_rm_opts = {
     .stage = "rm",
     .spec_version = 2,
-    .summary = "train a reward model on pairs of answers",
+    .summary = "train a reward model on pairs of answers, or labels of texts",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * lf-score: options, wiring, one call of the engine. Output: OUT/scores/{scores.jsonl,
- * results.json, best.jsonl}; the scores are continued after a stop and the results are made from
- * them.
+ * results.json, best.jsonl, embeddings.h5}; the scores are continued after a stop and the results
+ * are made from them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@
 #include "stages/infer_common.h"
 #include "stages/infer_ranks.h"
 #include "stages/opts.h"
+#include "stages/score_vectors.h"
 #include "stages/stage.h"
 #include "stages/tokenize_media.h"
 
@@ -125,15 +126,16 @@ static int open_media(score *s, lf_err *err)
 
 /* The choices of the option, in its order. */
 static const enum lf_shape shapes[] = {
-    LF_SHAPE_AUTO,     LF_SHAPE_TEXT,   LF_SHAPE_PROMPT_COMPLETION, LF_SHAPE_MESSAGES,
-    LF_SHAPE_SHAREGPT, LF_SHAPE_ALPACA, LF_SHAPE_PREFERENCE,        LF_SHAPE_UNPAIRED};
+    LF_SHAPE_AUTO,       LF_SHAPE_TEXT,     LF_SHAPE_PROMPT_COMPLETION,
+    LF_SHAPE_MESSAGES,   LF_SHAPE_SHAREGPT, LF_SHAPE_ALPACA,
+    LF_SHAPE_PREFERENCE, LF_SHAPE_UNPAIRED, LF_SHAPE_PROMPT};
 
 static int read_rows(score *s, const lf_optset *o, lf_err *err)
 {
     struct lf_rm_rows_opts *r = &s->rows_opts;
     r->shape.shape = shapes[lf_optset_choice(o, "shape")];
-    r->docs.flags =
-        LF_TOK_SPECIAL_TEXT | (lf_optset_bool(o, "add_template") ? LF_TOK_TEMPLATE : 0u);
+    r->docs.flags = (lf_optset_choice(o, "special_in_text") == 0 ? LF_TOK_SPECIAL_TEXT : 0u) |
+                    (lf_optset_bool(o, "add_template") ? LF_TOK_TEMPLATE : 0u);
     r->docs.any_order = true;
     r->normalized = lf_optset_bool(o, "normalized");
     r->ids = lf_optset_bool(o, "token_ids");
@@ -149,6 +151,28 @@ static int read_rows(score *s, const lf_optset *o, lf_err *err)
     r->shape.columns = s->columns;
     r->shape.roles = s->roles;
     return lf_shape_check(&r->shape, err);
+}
+
+/* What is made of texts. */
+static int read_reading(score *s, const lf_optset *o, lf_err *err)
+{
+    static const char *const of_vectors[] = {"pooling", "normalize"};
+    static const char *const of_scores[] = {"normalized", "best"};
+    struct lf_rm_reading *r = &s->run.reading;
+    const int64_t separator = lf_optset_int(o, "separator");
+    *r = (struct lf_rm_reading){.labels = true,
+                                .embed = lf_optset_choice(o, "give") == 1,
+                                .pool = (enum lf_rm_pool)lf_optset_choice(o, "pooling"),
+                                .unit = lf_optset_bool(o, "normalize"),
+                                .pairs = separator >= 0,
+                                .separator = separator};
+    for (size_t i = 0; i < 2; i++) {
+        if (!r->embed && lf_optset_is_set(o, of_vectors[i]))
+            return lf_fail(err, LF_EINVAL, "%s belongs to give = embeddings", of_vectors[i]);
+        if (r->embed && lf_optset_bool(o, of_scores[i]))
+            return lf_fail(err, LF_EINVAL, "%s belongs to give = scores", of_scores[i]);
+    }
+    return 0;
 }
 
 static int setup(void **self, lf_optset *o, lf_err *err)
@@ -175,6 +199,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                  .tiles = lf_optset_int(o, "max_tiles"),
                                  .docs = rows < 256 ? rows : 256};
     int rc = lf_infer_ranks_read(&s->ranks, o, err);
+    if (rc == 0)
+        rc = read_reading(s, o, err);
     if (rc == 0)
         rc = lf_tokenize_media_setup(
             &s->media,
@@ -220,6 +246,16 @@ static int load_chat(score *s, lf_err *err)
     return s->chat || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
 }
 
+static enum lf_rm_gives gives(const score *s)
+{
+    const lf_model_config *mc = lf_rm_config(s->rm);
+    if (s->run.reading.embed)
+        return LF_RM_GIVES_VECTOR;
+    if (mc->output != LF_OUTPUT_LABELS)
+        return LF_RM_GIVES_SCORE;
+    return mc->labels_of == LF_LABELS_OF_SPAN ? LF_RM_GIVES_SPAN : LF_RM_GIVES_LABELS;
+}
+
 static int load(score *s, lf_err *err)
 {
     struct lf_rm_rows_opts *r = &s->rows_opts;
@@ -240,6 +276,7 @@ static int load(score *s, lf_err *err)
     r->docs.no_chat = s->no_chat;
     r->docs.eos_id = s->append_eos ? lf_tokenizer_eos(s->tok) : -1;
     r->max_context = lf_rm_max_context(s->rm);
+    r->gives = gives(s);
     if ((rc = open_media(s, err)) != 0)
         return rc;
     s->rows = lf_rm_rows_create(r, err);
@@ -312,13 +349,17 @@ static void add_numbers(lf_buf *rec, const char *prefix, json_t *o)
 /* One metrics record and the lines of log. */
 static int report(const score *s, json_t *results, lf_err *err)
 {
-    json_t *pairs = json_object_get(results, "pairs"), *scores = json_object_get(results, "scores");
+    json_t *pairs = json_object_get(results, "pairs"), *scores = json_object_get(results, "scores"),
+           *labels = json_object_get(results, "labels"), *v;
+    const char *key;
     lf_buf rec;
     lf_buf_init(&rec);
     lf_buf_addf(&rec, "{\"step\":0,\"t\":%.3f", lf_wall_s());
     add_numbers(&rec, "", results);
     add_numbers(&rec, "score_", scores);
     add_numbers(&rec, "pair_", pairs);
+    add_numbers(&rec, "label_", labels);
+    json_object_foreach(labels, key, v) lf_log(2, "labels: %s %.6g", key, json_number_value(v));
     lf_buf_addc(&rec, '}');
     if (json_integer_value(json_object_get(results, "errors")))
         lf_log(1, "%lld of %lld rows could not be scored; scores.jsonl says why",
@@ -378,6 +419,24 @@ static int write_best(const score *s, const char *dir, const char *scores, lf_er
     return rc;
 }
 
+/* embeddings.h5, where there are vectors. */
+static int add_vectors(const score *s, lf_artifact *a, const char *dir, const char *scores,
+                       lf_err *err)
+{
+    const int64_t rows = (int64_t)lf_rm_rows_n(s->rows);
+    if (!s->run.reading.embed || !rows)
+        return 0;
+    char *file = lf_path_join(dir, "embeddings.h5", err);
+    int rc = file ? lf_score_write_vectors(&(struct lf_score_vectors){.lines = scores,
+                                                                      .file = file,
+                                                                      .rows = rows,
+                                                                      .width = lf_rm_width(s->rm)},
+                                           err)
+                  : LF_ENOMEM;
+    free(file);
+    return rc != 0 ? rc : lf_artifact_add_hashed(a, dir, "embeddings.h5", err);
+}
+
 static int publish(score *s, const char *dir, lf_err *err)
 {
     lf_artifact a = {0};
@@ -400,6 +459,8 @@ static int publish(score *s, const char *dir, lf_err *err)
         rc = lf_artifact_add_hashed(&a, dir, "results.json", err);
     if (rc == 0 && s->best)
         rc = lf_artifact_add_hashed(&a, dir, "best.jsonl", err);
+    if (rc == 0)
+        rc = add_vectors(s, &a, dir, scores, err);
     if (rc == 0)
         rc = report(s, results, err);
     if (rc == 0)

@@ -16,7 +16,9 @@ static const lf_opt opts[] = {
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
      LF_OPT_CHECKPOINT,
-     .help = "reward model; with adapter the weights it is for"},
+     .help = "reward model, or a model with labels; with adapter the weights it is for; for "
+             "embeddings any "
+             "model of texts"},
     {.name = "adapter",
      .type = LF_OPT_PATH,
      .cls = ID,
@@ -42,7 +44,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "auto",
-     .choices = "auto|text|prompt_completion|messages|sharegpt|alpaca|preference|unpaired",
+     .choices = "auto|text|prompt_completion|messages|sharegpt|alpaca|preference|unpaired|prompt",
      .help = "what a line is, as in lf-tokenize; auto: by its columns"},
     {.name = "columns",
      .type = LF_OPT_STR,
@@ -72,8 +74,44 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "no",
      .help = "add the tokenizer's own BOS and EOS template"},
-    {.name = "normalized",
+    {.name = "special_in_text",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "text",
+     .choices = "text|token",
+     .help = "special tokens that occur inside texts: ordinary text, or the token itself, such as "
+             "[SEP] between two texts"},
+    {.name = "separator",
+     .type = LF_OPT_INT,
+     .cls = ID,
+     .def = "-1",
+     .min = -1,
+     .max = INT32_MAX,
+     .help = "of pairs of texts: number of the token between them; what is behind it is of the "
+             "second type, in models that have types (BERT). -1: none"},
+    {.name = "give",
      .group = "scores",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "scores",
+     .choices = "scores|embeddings",
+     .help =
+         "scores: what the head of the model gives, a score or labels. embeddings: of each text "
+         "a vector of its last hidden states, in embeddings.h5 too"},
+    {.name = "pooling",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "auto",
+     .choices = "auto|first|mean|last",
+     .help =
+         "embeddings: the state of the first token (cls), the mean of all, or that of the last; "
+         "auto: mean of encoders, last of decoders"},
+    {.name = "normalize",
+     .type = LF_OPT_BOOL,
+     .cls = ID,
+     .def = "yes",
+     .help = "embeddings: vectors of length 1, whose product is the cosine"},
+    {.name = "normalized",
      .type = LF_OPT_BOOL,
      .cls = ID,
      .def = "no",
@@ -166,8 +204,9 @@ static const char *const outputs[] = {"scores", NULL};
 const lf_opt_table lf_score_opts = {
     .stage = "score",
     .spec_version = 2,
-    .summary = "score texts with a reward model, tell its accuracy on pairs, pick the best of "
-               "several answers",
+    .summary = "score texts with a reward model, tell labels or vectors of texts, pick the best of "
+               "several "
+               "answers",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,

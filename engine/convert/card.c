@@ -25,17 +25,28 @@ static void add_row(lf_buf *b, const char *name, int64_t n)
     lf_buf_adds(b, " |\n");
 }
 
+/* By enum lf_model_labels_of. */
+static const char *const label_tags[] = {"text-classification", "token-classification",
+                                         "question-answering"};
+static const char *const label_kinds[] = {"classifier of texts", "classifier of tokens",
+                                          "model that finds answers"};
+static const char *const label_classes[] = {"AutoModelForSequenceClassification",
+                                            "AutoModelForTokenClassification",
+                                            "AutoModelForQuestionAnswering"};
+
 /* What the hub sorts models by. */
 static void add_head(lf_buf *b, const struct lf_convert_card *c)
 {
     const char *type = c->family->model_type;
-    const bool score = c->config->output == LF_OUTPUT_SCORE, sees = c->family->sight != NULL,
-               both = c->config->mask == LF_MASK_BOTH;
+    const lf_model_config *m = c->config;
+    const bool score = m->output == LF_OUTPUT_SCORE, sees = c->family->sight != NULL,
+               both = m->mask == LF_MASK_BOTH, labels = m->output == LF_OUTPUT_LABELS;
     lf_buf_addf(
         b,
         "---\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- loong-flow\n- %.*s\n%s---\n\n",
         c->family->lone ? "image-feature-extraction"
         : score         ? "text-classification"
+        : labels        ? label_tags[m->labels_of]
         : sees          ? "image-text-to-text"
         : both          ? "fill-mask"
                         : "text-generation",
@@ -43,6 +54,7 @@ static void add_head(lf_buf *b, const struct lf_convert_card *c)
     lf_buf_addf(b, "# A %s of family %s\n\n",
                 c->family->lone ? "vision encoder"
                 : score         ? "reward model"
+                : labels        ? label_kinds[m->labels_of]
                 : both          ? "masked language model"
                                 : "language model",
                 c->family->name);
@@ -54,8 +66,7 @@ static void add_table(lf_buf *b, const struct lf_convert_card *c)
     const lf_model_config *m = c->config;
     const bool lone = c->family->lone != NULL;
     lf_buf_adds(b, "| | |\n|---|---|\n");
-    lf_buf_addf(b, "| class | %s |\n",
-                m->output == LF_OUTPUT_SCORE ? c->family->classifier : c->family->architecture);
+    lf_buf_addf(b, "| class | %s |\n", lf_hf_class_of(c->family, m));
     add_row(b, "parameters", c->params);
     lf_buf_addf(b, "| type of the weights | %s |\n", c->dtype);
     add_row(b, "layers", lone ? m->vision.layers : m->layers);
@@ -85,12 +96,14 @@ static void add_table(lf_buf *b, const struct lf_convert_card *c)
 
 static void add_use(lf_buf *b, const struct lf_convert_card *c)
 {
-    const bool score = c->config->output == LF_OUTPUT_SCORE, both = c->config->mask == LF_MASK_BOTH;
-    const char *class = c->family->lone    ? c->family->architecture
-                        : score            ? "AutoModelForSequenceClassification"
-                        : c->family->sight ? "AutoModelForImageTextToText"
-                        : both             ? "AutoModelForMaskedLM"
-                                           : "AutoModelForCausalLM";
+    const lf_model_config *m = c->config;
+    const bool score = m->output == LF_OUTPUT_SCORE, both = m->mask == LF_MASK_BOTH;
+    const char *class = c->family->lone                 ? c->family->architecture
+                        : score                         ? "AutoModelForSequenceClassification"
+                        : m->output == LF_OUTPUT_LABELS ? label_classes[m->labels_of]
+                        : c->family->sight              ? "AutoModelForImageTextToText"
+                        : both                          ? "AutoModelForMaskedLM"
+                                                        : "AutoModelForCausalLM";
     lf_buf_addf(b, "\n## Use\n\n```python\nfrom transformers import %s%s%s\n\n", class,
                 c->tokenizer ? ", " : "", c->tokenizer ? c->tokenizer : "");
     if (c->tokenizer)

@@ -635,7 +635,7 @@ static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
                        : ex->family->sight ? kept
                                            : NULL;
     json_t *was = from ? lf_hf_parse_json(from, strlen(from), LF_HF_CONFIG, NULL) : NULL, *o = NULL;
-    const bool score = ex->config.output == LF_OUTPUT_SCORE,
+    const bool score = lf_model_reads_end(&ex->config),
                as_was = json_equal(json_object_get(was, LF_HF_QUANT), ex->quant.config) ||
                         (!json_object_get(was, LF_HF_QUANT) && !ex->quant.config);
     bool same = false;
@@ -707,7 +707,7 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     lf_artifact a = {0};
     char hex[LF_HASH_HEX];
     size_t n = 0;
-    bool ours = false, ends = has_tokens(ex) && ex->config.output != LF_OUTPUT_SCORE;
+    bool ours = false, ends = has_tokens(ex) && ex->config.output == LF_OUTPUT_TOKENS;
     int rc = lf_artifact_init(&a, "model", err);
     if (rc == 0)
         rc = lf_hf_begin_dir(ex->o->out, err);

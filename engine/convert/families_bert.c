@@ -8,6 +8,13 @@
 #include "engine/base/str.h"
 #include "engine/convert/families.h"
 
+/* Its classes with labels of texts, tokens and spans. */
+#define LABELS(name)                                                                               \
+    {                                                                                              \
+        name "ForSequenceClassification", name "ForTokenClassification",                           \
+            name "ForQuestionAnswering"                                                            \
+    }
+
 #define ENCODER                                                                                    \
     "norm=layer", "norm_bias=yes", "mask=both", "block=post", "embed_norm=yes", "final_norm=no",   \
         "position=learned", "mlp=plain", "qkv_bias=yes", "out_bias=yes", "mlp_bias=yes",           \
@@ -37,7 +44,7 @@ static const char *const modernbert_switches[] = {
         {"is_decoder", LF_HF_SAME, NULL, "false"},                                                 \
         {"add_cross_attention", LF_HF_SAME, NULL, "false"},                                        \
         {"tie_word_embeddings", LF_HF_SAME, NULL, "true"},                                         \
-        {"classifier_dropout", LF_HF_INERT, NULL, NULL}, /* of heads that are not here */          \
+        {"classifier_dropout", LF_HF_INERT, NULL, NULL}, /* of heads, which have none here */      \
     {                                                                                              \
         "position_embedding_type", LF_HF_UNREAD, NULL, "\"absolute\""                              \
     }
@@ -85,12 +92,16 @@ static const struct lf_hf_key roberta_keys[] = {
          NULL},                                                                                    \
         {model "encoder.layer.{L}.output.LayerNorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",   \
          NULL},                                                                                    \
+        {"qa_outputs.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=span"},                           \
     {                                                                                              \
-        model "pooler.", LF_MAP_LEFT_OUT, "the pooler, which heads over whole texts read", NULL    \
+        model "pooler.", LF_MAP_LEFT_OUT, "the pooler, which heads over whole texts read",         \
+            "label_head!=tanh"                                                                     \
     }
 
 static const struct lf_map_row bert_rows[] = {
     BERT_LAYER_ROWS("bert."),
+    {"bert.pooler.dense.{P}", LF_MAP_COPY, "label_in.{P}", NULL},
+    {"classifier.{P}", LF_MAP_COPY, "labels.{P}", "labels_of!=span"},
     {"cls.predictions.transform.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
     {"cls.predictions.transform.LayerNorm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
     {"cls.predictions.bias", LF_MAP_COPY, "head.bias", NULL},
@@ -103,6 +114,9 @@ static const struct lf_map_row bert_rows[] = {
 
 static const struct lf_map_row roberta_rows[] = {
     BERT_LAYER_ROWS("roberta."),
+    {"classifier.dense.{P}", LF_MAP_COPY, "label_in.{P}", NULL},
+    {"classifier.out_proj.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=text"},
+    {"classifier.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=token"},
     {"lm_head.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
     {"lm_head.layer_norm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
     {"lm_head.bias", LF_MAP_COPY, "head.bias", NULL},
@@ -157,6 +171,7 @@ const struct lf_hf_family lf_hf_bert = {
     .name = "bert",
     .model_type = "bert",
     .architecture = "BertForMaskedLM",
+    .label_classes = LABELS("Bert"),
     .native = true,
     .prefix = "bert.",
     .switches = bert_switches,
@@ -169,16 +184,14 @@ const struct lf_hf_family lf_hf_bert = {
 
 #define ROBERTA(id, type, class)                                                                   \
     {                                                                                              \
-        .name = id, .model_type = type, .architecture = class, .native = true,                     \
-        .prefix = "roberta.", .switches = roberta_switches, .keys = roberta_keys,                  \
-        .rows = roberta_rows, .canon = canon_norms, .read = read_roberta, .write = write_roberta,  \
-        .tol_max = LF_HF_TOL_MAX, .tol_rms = LF_HF_TOL_RMS                                         \
+        .name = id, .model_type = type, .architecture = class "ForMaskedLM", .native = true,       \
+        .label_classes = LABELS(class), .prefix = "roberta.", .switches = roberta_switches,        \
+        .keys = roberta_keys, .rows = roberta_rows, .canon = canon_norms, .read = read_roberta,    \
+        .write = write_roberta, .tol_max = LF_HF_TOL_MAX, .tol_rms = LF_HF_TOL_RMS                 \
     }
-const struct lf_hf_family lf_hf_roberta = ROBERTA("roberta", "roberta", "RobertaForMaskedLM");
-const struct lf_hf_family lf_hf_xlm_roberta =
-    ROBERTA("xlm-roberta", "xlm-roberta", "XLMRobertaForMaskedLM");
-const struct lf_hf_family lf_hf_camembert =
-    ROBERTA("camembert", "camembert", "CamembertForMaskedLM");
+const struct lf_hf_family lf_hf_roberta = ROBERTA("roberta", "roberta", "Roberta");
+const struct lf_hf_family lf_hf_xlm_roberta = ROBERTA("xlm-roberta", "xlm-roberta", "XLMRoberta");
+const struct lf_hf_family lf_hf_camembert = ROBERTA("camembert", "camembert", "Camembert");
 
 /* ---- DistilBERT ---- */
 
@@ -196,7 +209,7 @@ static const struct lf_hf_key distilbert_keys[] = {
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
     {"sinusoidal_pos_embds", LF_HF_SAME, NULL, "false"},
     {"tie_weights_", LF_HF_UNREAD, NULL, "true"},
-    {"qa_dropout", LF_HF_INERT, NULL, NULL}, /* of heads that are not here */
+    {"qa_dropout", LF_HF_INERT, NULL, NULL}, /* of heads, which have none here */
     {"seq_classif_dropout", LF_HF_INERT, NULL, NULL},
     {0},
 };
@@ -215,6 +228,9 @@ static const struct lf_map_row distilbert_rows[] = {
     {DISTIL "ffn.lin1.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
     {DISTIL "ffn.lin2.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {DISTIL "output_layer_norm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
+    {"pre_classifier.{P}", LF_MAP_COPY, "label_in.{P}", NULL},
+    {"classifier.{P}", LF_MAP_COPY, "labels.{P}", "labels_of!=span"},
+    {"qa_outputs.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=span"},
     {"vocab_transform.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
     {"vocab_layer_norm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
     {"vocab_projector.bias", LF_MAP_COPY, "head.bias", NULL},
@@ -227,6 +243,7 @@ const struct lf_hf_family lf_hf_distilbert = {
     .name = "distilbert",
     .model_type = "distilbert",
     .architecture = "DistilBertForMaskedLM",
+    .label_classes = LABELS("DistilBert"),
     .native = true,
     .prefix = "distilbert.",
     .switches = distilbert_switches,
@@ -260,7 +277,7 @@ static const struct lf_hf_key modernbert_keys[] = {
     {"embedding_dropout", LF_HF_NUMBER, "embed_dropout", "0"},
     {"attention_dropout", LF_HF_SAME, NULL, "0.0"},
     {"mlp_dropout", LF_HF_SAME, NULL, "0.0"},
-    {"classifier_pooling", LF_HF_INERT, NULL, NULL}, /* of heads that are not here */
+    {"classifier_pooling", LF_HF_INERT, NULL, NULL}, /* see check_pooling */
     {"classifier_dropout", LF_HF_INERT, NULL, NULL},
     {"deterministic_flash_attn", LF_HF_INERT, NULL, NULL}, /* how the same numbers are computed */
     {"reference_compile", LF_HF_INERT, NULL, NULL},
@@ -286,6 +303,7 @@ static const struct lf_map_row modernbert_rows[] = {
     {"model.final_norm.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
     {"head.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
     {"head.norm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
+    {"classifier.{P}", LF_MAP_COPY, "labels.{P}", NULL},
     {"decoder.bias", LF_MAP_COPY, "head.bias", NULL},
     {"decoder.weight", LF_MAP_COPY, "head.weight", NULL},
     {"decoder.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
@@ -318,13 +336,27 @@ static int read_thetas(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return rc;
 }
 
+/* Labels of a text from the mean of its tokens are another head. */
+static int check_pooling(lf_hf_reader *r, const lf_model_config *c, lf_err *err)
+{
+    const char *pooling = json_string_value(json_object_get(r->o, "classifier_pooling"));
+    if (c->output != LF_OUTPUT_LABELS || c->labels_of != LF_LABELS_OF_TEXT || !pooling ||
+        strcmp(pooling, "cls") == 0)
+        return 0;
+    return lf_fail(err, LF_ENOTSUP,
+                   "%s: classifier_pooling = %.20s: labels of a text are read at its first token "
+                   "(cls) here",
+                   r->path, pooling);
+}
+
 /* Every n-th layer from the first on sees all tokens, the others local_attention / 2 of either
  * side. */
 static int read_modernbert(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     struct lf_hf_slide by = {.period = 3, .first = true};
     int64_t local = 128;
-    int rc = lf_hf_get_period(r, "global_attn_every_n_layers", &by.period, err);
+    int rc = check_pooling(r, c, err);
+    rc = rc != 0 ? rc : lf_hf_get_period(r, "global_attn_every_n_layers", &by.period, err);
     rc = rc != 0 ? rc : lf_hf_get_i64(r, "local_attention", &local, err);
     if (rc == 0 && local < 0)
         rc = lf_fail(err, LF_EFORMAT, "%s: local_attention = %lld", r->path, (long long)local);
@@ -347,6 +379,7 @@ const struct lf_hf_family lf_hf_modernbert = {
     .name = "modernbert",
     .model_type = "modernbert",
     .architecture = "ModernBertForMaskedLM",
+    .label_classes = LABELS("ModernBert"),
     .native = true,
     .prefix = "model.",
     .switches = modernbert_switches,

@@ -12,6 +12,8 @@
  *
  * A model with output = score is a sequence classifier: "architectures" ends in
  * ForSequenceClassification, one label.
+ * With output = labels it ends in that, ForTokenClassification or ForQuestionAnswering; encoders
+ * have regression of one label as such a model too.
  *
  * A family is one entry of families_*.c:
  *
@@ -161,6 +163,9 @@ struct lf_hf_family {
     /* "architectures" of a model with output = score: a sequence classifier of one label, whose
      * head is score.weight; NULL: transformers has none */
     const char *classifier;
+    /* "architectures" of models with output = labels, by enum lf_model_labels_of; NULL: there is no
+     * such class, but texts go to the classifier */
+    const char *label_classes[3];
     /* transformers has a class for it, which has defaults of its own for tokens that no one names;
      * one with a classifier it has anyway */
     bool native;
@@ -219,6 +224,9 @@ struct lf_hf_later {
 extern const struct lf_hf_later lf_hf_laters[];
 /* Returns what a model_type needs that is missing. NULL: nothing is known of it. */
 const char *lf_hf_later_needs(const char *type);
+
+/* Returns the class of transformers that has the head of this model; NULL: the family has none. */
+const char *lf_hf_class_of(const struct lf_hf_family *f, const lf_model_config *c);
 
 /* Returns the family that an export writes: by `name`, or, when it is NULL, by c->family. */
 const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char *name,

@@ -437,23 +437,34 @@ static int check_class(const lf_hf_reader *r, const lf_model_config *c,
                    f->architecture);
 }
 
-/* A sequence classifier of one label gives scores. Any other reads a text as ours do not. */
+/* Which of the classes with labels it is; -1: none. */
+static int labels_class(const char *class)
+{
+    static const char *const ends[] = {"ForSequenceClassification", "ForTokenClassification",
+                                       "ForQuestionAnswering"};
+    for (int i = 0; i < 3; i++)
+        if (lf_str_has_suffix(class, ends[i]))
+            return i;
+    return -1;
+}
+
+/* A sequence classifier of one label gives scores, where a text is read at its last token. All
+ * others have labels. */
 static int read_output(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_family *f,
                        lf_err *err)
 {
     const char *class =
         json_string_value(json_array_get(json_object_get(r->o, "architectures"), 0));
     json_t *n = lf_hf_take(r, "num_labels");
+    const int of = class ? labels_class(class) : -1;
     if (!class)
         return 0;
-    if (!lf_str_has_suffix(class, "ForSequenceClassification"))
+    const bool own = of >= 0 && f->label_classes[of] && strcmp(f->label_classes[of], class) == 0;
+    if (of < 0 || (of != LF_LABELS_OF_TEXT && !own))
         return check_class(r, c, f, class, err);
     const int64_t labels = labels_of(n, json_object_get(r->o, "id2label"));
-    if (labels != 1)
-        return lf_fail(
-            err, LF_ENOTSUP,
-            "%s: a classifier of %lld labels; a model that gives a score has one (num_labels)",
-            r->path, (long long)labels);
+    if (own || labels != 1)
+        return lf_model_give_labels(c, labels, of, err) ? lf_err_prefix(err, "%s", r->path) : 0;
     (void)lf_hf_take(r, "mean"); /* of the scores: the state of a checkpoint has them */
     (void)lf_hf_take(r, "std");
     (void)lf_hf_take(r,
@@ -617,37 +628,57 @@ static int write_no_tokens(const struct lf_hf_family *f, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-/* Regression: transformers would put a sigmoid or a softmax on any other problem. */
-static int write_output(json_t *o, lf_err *err)
+/* Labels and the names that transformers gives them. Of one label it is regression: transformers
+ * would put a sigmoid or a softmax on any other problem. */
+static int write_output(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    json_t *more = json_pack("{s:i, s:s, s:{s:s}, s:{s:i}}", "num_labels", 1, "problem_type",
-                             "regression", "id2label", "0", "LABEL_0", "label2id", "LABEL_0", 0);
-    int bad = !more || json_object_update(o, more);
-    json_decref(more);
+    const int64_t n = c->output == LF_OUTPUT_LABELS ? c->labels : 1;
+    json_t *names = json_object(), *numbers = json_object();
+    int bad = !names || !numbers || json_object_set_new(o, "num_labels", json_integer(n)) ||
+              (n == 1 && json_object_set_new(o, "problem_type", json_string("regression")));
+    for (int64_t i = 0; i < n && !bad; i++) {
+        char key[32], name[40];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(name, sizeof name, "LABEL_%s", key);
+        bad = json_object_set_new(names, key, json_string(name)) ||
+              json_object_set_new(numbers, name, json_integer(i));
+    }
+    bad = bad || json_object_set(o, "id2label", names) || json_object_set(o, "label2id", numbers);
+    json_decref(names);
+    json_decref(numbers);
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+const char *lf_hf_class_of(const struct lf_hf_family *f, const lf_model_config *c)
+{
+    if (c->output == LF_OUTPUT_TOKENS)
+        return f->architecture;
+    if (c->output == LF_OUTPUT_LABELS && f->label_classes[c->labels_of])
+        return f->label_classes[c->labels_of];
+    return c->output == LF_OUTPUT_SCORE || c->labels_of == LF_LABELS_OF_TEXT ? f->classifier : NULL;
 }
 
 json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *c,
                            const char *dtype, lf_err *err)
 {
-    const bool score = c->output == LF_OUTPUT_SCORE;
-    if (score && !f->classifier) {
+    const bool scores = c->output != LF_OUTPUT_TOKENS;
+    const char *class = lf_hf_class_of(f, c);
+    if (scores && !class) {
         lf_fail(err, LF_EINVAL,
-                "a model that gives scores cannot be written as family %s: transformers has no "
-                "class for it",
-                f->name);
+                "a model that gives %s cannot be written as family %s: transformers has no class "
+                "for it",
+                c->output == LF_OUTPUT_LABELS ? "labels" : "scores", f->name);
         return NULL;
     }
-    json_t *o =
-        json_pack("{s:[s], s:s, s:s#}", "architectures", score ? f->classifier : f->architecture,
-                  "dtype", dtype, "model_type", f->model_type, (int)strcspn(f->model_type, " "));
+    json_t *o = json_pack("{s:[s], s:s, s:s#}", "architectures", class, "dtype", dtype,
+                          "model_type", f->model_type, (int)strcspn(f->model_type, " "));
     int rc = o ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)
         rc = f->lone ? lf_hf_write_lone(f, c, o, err) : lf_hf_write_keys(f->keys, c, o, err);
     if (rc == 0)
         rc = write_no_tokens(f, o, err);
-    if (rc == 0 && score)
-        rc = write_output(o, err);
+    if (rc == 0 && scores)
+        rc = write_output(c, o, err);
     if (rc == 0 && f->sight && (rc = lf_hf_write_sight(f, c, o, err)) == LF_EINVAL)
         lf_err_prefix(err, "this model cannot be written as family %s", f->name);
     if (rc == 0 && f->write && (rc = f->write(c, o, err)) == LF_EINVAL)

@@ -291,7 +291,7 @@ static int read_all(lf_model_config *c, const struct lf_hf_family *f, struct par
         rc = read_vision(c, f, p->vision, vision.data, err);
     if (rc == 0)
         rc = lf_hf_read_object(c, f, p->outer, path, err);
-    if (rc == 0 && c->output == LF_OUTPUT_SCORE)
+    if (rc == 0 && c->output != LF_OUTPUT_TOKENS)
         rc = lf_fail(err, LF_ENOTSUP, "%s: a classifier that sees is not supported", path);
     lf_buf_fini(&text);
     lf_buf_fini(&vision);

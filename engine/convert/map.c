@@ -596,8 +596,12 @@ static int64_t count_experts(const lf_map *m)
     return 0;
 }
 
-/* Of every family: the head of a model with output = score, which no file has a prefix for. */
-static const struct lf_map_row score_row = {"score.weight", LF_MAP_COPY, "score.weight", NULL};
+/* Of every family: the head of a model with output = score, which no file has a prefix for, and of
+ * decoders with output = labels. */
+static const struct lf_map_row score_rows[] = {
+    {"score.weight", LF_MAP_COPY, "score.weight", NULL},
+    {"score.{P}", LF_MAP_COPY, "labels.{P}", "mask!=both"},
+};
 
 static int expand_all(lf_map *m, const struct lf_map_form *form, const lf_model_config *c,
                       lf_err *err)
@@ -615,8 +619,9 @@ static int expand_all(lf_map *m, const struct lf_map_form *form, const lf_model_
         for (const struct lf_map_row *r = form->tables[t]; r->outside && rc == 0; r++)
             if (lf_map_when(r->when, c))
                 rc = expand(m, r, form, &in, err);
-    if (rc == 0)
-        rc = expand(m, &score_row, form, &in, err);
+    for (size_t i = 0; i < sizeof score_rows / sizeof *score_rows && rc == 0; i++)
+        if (lf_map_when(score_rows[i].when, c))
+            rc = expand(m, &score_rows[i], form, &in, err);
     json_decref(in.keys);
     return rc;
 }

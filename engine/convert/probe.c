@@ -19,7 +19,8 @@ struct model {
     lf_back *back;
     lf_exec *ex;
     int chain;
-    int64_t vocab, width; /* of a row of the output: vocab, of a reward model 1 */
+    int64_t vocab,
+        width; /* of a row of the output: vocab, of a reward model 1, of labels as many */
     const char *output;
 };
 
@@ -37,13 +38,14 @@ static int bind(struct model *m, int64_t tokens, int threads, lf_err *err)
     const struct lf_decoder_rows rows = {.rows = tokens, .n_docs = 1};
     const struct lf_plan_opts po = {.threads = threads, .compute = LF_F32, .mode = LF_INVARIANT};
     m->plan = lf_plan_create(m->ps, &po, err);
-    const bool score = lf_decoder_config(m->dec)->output == LF_OUTPUT_SCORE;
+    const lf_model_config *mc = lf_decoder_config(m->dec);
+    const bool score = mc->output != LF_OUTPUT_TOKENS;
     lf_graph *g = !m->plan ? NULL
                   : score  ? lf_decoder_heads_graph(m->dec, m->ps, "probe", &rows,
                                                     &(struct lf_decoder_heads){.score = true}, err)
                            : lf_decoder_logits_graph(m->dec, m->ps, "probe", &rows, err);
     m->output = score ? "score" : "logits";
-    m->width = score ? 1 : m->vocab;
+    m->width = score ? lf_model_scores(mc) : m->vocab;
     int rc = m->chain =
         g ? lf_plan_add(m->plan, g, &(struct lf_chain_opts){.eras = 1}, err) : LF_EINVAL;
     lf_graph_destroy(g);

@@ -151,12 +151,15 @@ static int find_tensors(struct verify *v, const char *path, lf_err *err)
 /* The rows of the file must be those that the model has. */
 static int check_width(struct verify *v, const lf_model_config *c, lf_err *err)
 {
-    const bool score = c->output == LF_OUTPUT_SCORE;
+    const bool score = c->output != LF_OUTPUT_TOKENS;
     v->vocab = c->vocab;
-    if (score && v->width != 1)
-        return lf_fail(err, LF_EINVAL,
-                       "the model gives one score a token, but the file has %lld numbers",
-                       (long long)v->width);
+    if (score && v->width != lf_model_scores(c))
+        return lf_fail(
+            err, LF_EINVAL,
+            c->output == LF_OUTPUT_LABELS
+                ? "the model gives %lld labels a token, but the file has %lld numbers"
+                : "the model gives one score a token (%lld), but the file has %lld numbers",
+            (long long)lf_model_scores(c), (long long)v->width);
     if (!score && v->width != c->vocab)
         return lf_fail(err, LF_EINVAL, "the expected logits are of %lld tokens, the model has %lld",
                        (long long)v->width, (long long)c->vocab);
@@ -190,7 +193,7 @@ static int open_model(struct verify *v, const lf_ckpt *ck, const lf_model_config
     if (rc != 0)
         return rc;
     rows.media = v->sees ? &v->sight.media : NULL;
-    lf_graph *g = c->output == LF_OUTPUT_SCORE
+    lf_graph *g = c->output != LF_OUTPUT_TOKENS
                       ? lf_decoder_heads_graph(v->m.dec, v->m.ps, "verify", &rows,
                                                &(struct lf_decoder_heads){.score = true}, err)
                       : lf_decoder_logits_graph(v->m.dec, v->m.ps, "verify", &rows, err);
@@ -268,7 +271,7 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
 static int compare_row(struct verify *v, int64_t b, float *got, double *want, lf_err *err)
 {
     const lf_model_config *c = lf_decoder_config(v->m.dec);
-    const bool score = c->output == LF_OUTPUT_SCORE;
+    const bool score = c->output != LF_OUTPUT_TOKENS;
     const int64_t n = v->length * v->width;
     int rc = lf_exec_read(v->m.exec, v->m.chain, 0, score ? "score" : "logits", got,
                           (size_t)n * sizeof *got, err);

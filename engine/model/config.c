@@ -29,7 +29,10 @@ static const char *const mlp_names[] = {"glu", "plain", NULL};
 static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL};
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", NULL};
-static const char *const output_names[] = {"tokens", "score", NULL};
+static const char *const output_names[] = {"tokens", "score", "labels", NULL};
+static const char *const labels_of_names[] = {"text", "token", "span", NULL};
+static const char *const label_row_names[] = {"last", "first", NULL};
+static const char *const label_head_names[] = {"plain", "tanh", "relu", "transform", NULL};
 static const char *const mtp_join_names[] = {"embed_hidden", "hidden_embed", NULL};
 static const char *const mtp_mlp_names[] = {"last", "dense", NULL};
 static const char *const mtp_norm_names[] = {"own", "final", NULL};
@@ -153,6 +156,11 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(head_transform, "no"),
     BOOL(head_transform_bias, "no"),
     ENUM(output, output_names, "tokens"),
+    COUNT(labels, 0, 1 << 20, "0"),
+    ENUM(labels_of, labels_of_names, "text"),
+    ENUM(label_row, label_row_names, "last"),
+    ENUM(label_head, label_head_names, "plain"),
+    BOOL(label_bias, "no"),
     COUNT(mtp_layers, 0, LF_MORE_HEADS, "0"),
     ENUM(mtp_join, mtp_join_names, "embed_hidden"),
     ENUM(mtp_mlp, mtp_mlp_names, "last"),

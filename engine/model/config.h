@@ -66,7 +66,11 @@ enum lf_model_scan_norm { LF_SCAN_NO_NORM = 0, LF_SCAN_NORM_FIRST, LF_SCAN_GATE_
 /* The columns of scan_scales: gate, values, keys, queries, steps. */
 enum { LF_SCALE_Z = 0, LF_SCALE_V, LF_SCALE_K, LF_SCALE_Q, LF_SCALE_A, LF_SCAN_SCALES };
 enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED };
-enum lf_model_output { LF_OUTPUT_TOKENS = 0, LF_OUTPUT_SCORE };
+enum lf_model_output { LF_OUTPUT_TOKENS = 0, LF_OUTPUT_SCORE, LF_OUTPUT_LABELS };
+/* What a label is of; which token of a text its labels are read at; what is between. */
+enum lf_model_labels_of { LF_LABELS_OF_TEXT = 0, LF_LABELS_OF_TOKEN, LF_LABELS_OF_SPAN };
+enum lf_model_label_row { LF_LABEL_LAST = 0, LF_LABEL_FIRST };
+enum lf_model_label_head { LF_LABEL_PLAIN = 0, LF_LABEL_TANH, LF_LABEL_RELU, LF_LABEL_TRANSFORM };
 enum lf_model_mtp_join { LF_MTP_EMBED_HIDDEN = 0, LF_MTP_HIDDEN_EMBED };
 enum lf_model_mtp_mlp { LF_MTP_MLP_LAST = 0, LF_MTP_MLP_DENSE };
 enum lf_model_mtp_norm { LF_MTP_NORM_OWN = 0, LF_MTP_NORM_FINAL };
@@ -318,8 +322,16 @@ typedef struct lf_model_config {
     /* the head reads norm(act(W x + b)) with a square W, b with head_transform_bias (BERT) */
     bool head_transform, head_transform_bias;
     /* enum lf_model_output; score: one number per token, x . score.weight, in place of the head
-     * over the vocabulary (reward models, critics); the keys of that head then have no effect */
+     * over the vocabulary (reward models, critics); labels: `labels` numbers (labels.c); the keys
+     * of that head then have no effect */
     int output;
+    /* With output = labels: N numbers of each text, token or span. Those of a text are read at one
+     * of its tokens; a span has two of each token, whether it begins there and whether it ends */
+    int64_t labels;
+    int labels_of;  /* enum lf_model_labels_of */
+    int label_row;  /* enum lf_model_label_row, of labels_of = text */
+    int label_head; /* enum lf_model_label_head: what stands before the last matrix */
+    bool label_bias;
     /* Heads of multi-token prediction (mtp.c), which stand behind the layers as layers L, L + 1 ...
      * of the kind of the last one; 0: none */
     int64_t mtp_layers;
@@ -466,6 +478,34 @@ lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores);
 int lf_model_need_text(const lf_model_config *c, lf_err *err);
 /* LF_EINVAL: its tokens see what follows them (mask = both), so none predicts the next one. */
 int lf_model_need_next(const lf_model_config *c, lf_err *err);
+/* labels.c: gives the model output = labels, `labels` numbers of each `of` (enum
+ * lf_model_labels_of), with the head that transformers has for them in its family. LF_EINVAL: a
+ * span has two. */
+int lf_model_give_labels(lf_model_config *c, int64_t labels, int of, lf_err *err);
+/* Which row of a document of rows [first, end) has the labels of the text. */
+static inline int64_t lf_model_label_at(const lf_model_config *c, int64_t first, int64_t end)
+{
+    return c->label_row == LF_LABEL_FIRST ? first : end - 1;
+}
+/* Is there a matrix of its own, with tanh or relu, before the last one? */
+static inline bool lf_model_label_inner(const lf_model_config *c)
+{
+    return c->label_head == LF_LABEL_TANH || c->label_head == LF_LABEL_RELU;
+}
+/* Is a text read at its last token, as scores are and labels of decoders? */
+static inline bool lf_model_reads_end(const lf_model_config *c)
+{
+    return c->output == LF_OUTPUT_SCORE ||
+           (c->output == LF_OUTPUT_LABELS && c->labels_of == LF_LABELS_OF_TEXT &&
+            c->label_row == LF_LABEL_LAST);
+}
+/* Numbers of a row of the output, where these are not logits of tokens. */
+static inline int64_t lf_model_scores(const lf_model_config *c)
+{
+    return c->output == LF_OUTPUT_LABELS ? c->labels : 1;
+}
+/* Is the transform before the head over the vocabulary read? */
+bool lf_model_transforms(const lf_model_config *c);
 /* LF_EINVAL: heads of some layer have more channels than attention on the target takes (struct
  * lf_target). */
 int lf_model_heads_fit(const lf_model_config *c, int64_t most, const char *target, lf_err *err);

@@ -388,6 +388,7 @@ static int check_unread(const lf_model_config *c, lf_err *err)
     const bool yarn = c->rope_scaling == LF_ROPE_YARN,
                longrope = c->rope_scaling == LF_ROPE_LONGROPE, windows = c->sliding_window > 0,
                tokens = c->output == LF_OUTPUT_TOKENS, attends = lf_model_attends(c),
+               labels = c->output == LF_OUTPUT_LABELS, transforms = lf_model_transforms(c),
                dense = lf_model_has_dense(c),
                stays = attends && c->position == LF_POS_ROPE &&
                        lf_model_count_layers(c, lf_model_layer_position, LF_TURN_NONE) > 0,
@@ -457,11 +458,18 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"logit_scale", fabs(c->logit_scale - 1) > 0, tokens, "output = tokens"},
         {"head_bias", c->head_bias, tokens, "output = tokens"},
         {"norm_head", c->norm_head, tokens, "output = tokens"},
-        {"head_transform", c->head_transform, tokens, "output = tokens"},
-        {"head_transform_bias", c->head_transform_bias, tokens && c->head_transform,
-         "head_transform and output = tokens"},
+        {"head_transform", c->head_transform, tokens || transforms,
+         "output = tokens or label_head = transform"},
+        {"head_transform_bias", c->head_transform_bias, transforms,
+         "head_transform, and output = tokens or label_head = transform"},
         {"logit_softcap", c->logit_softcap > 0, tokens, "output = tokens"},
-        {"score_init", true, !tokens, "output = score"},
+        {"score_init", true, c->output == LF_OUTPUT_SCORE, "output = score"},
+        {"labels", c->labels > 0, labels, "output = labels"},
+        {"labels_of", true, labels, "output = labels"},
+        {"label_row", true, labels && c->labels_of == LF_LABELS_OF_TEXT,
+         "output = labels and labels_of = text"},
+        {"label_head", true, labels, "output = labels"},
+        {"label_bias", c->label_bias, labels, "output = labels"},
         {"mtp_join", true, c->mtp_layers > 0, "mtp_layers"},
         {"mtp_mlp", true, c->mtp_layers > 0, "mtp_layers"},
         {"mtp_norm", true, c->mtp_layers > 0, "mtp_layers"},
@@ -743,7 +751,8 @@ static int check_both(const lf_model_config *c, lf_err *err)
         bool set;
         const char *why;
     } without[] = {
-        {"output", c->output == LF_OUTPUT_SCORE, "a score is read where a text ends"},
+        {"output", c->output == LF_OUTPUT_SCORE,
+         "a score is read where a text ends; take output = labels"},
         {"position", c->position == LF_POS_ALIBI, "ALiBi is a penalty for distance into the past"},
         {"layer_mixers", state_mixer(c) != 0,
          "a mixer that carries a state sees nothing behind a token"},
@@ -768,6 +777,29 @@ static int check_both(const lf_model_config *c, lf_err *err)
                       c->mtp_layers  ? "mtp_layers: they share the head alone"
                       : c->embed_dim ? "embed_dim: it is as wide as the stream"
                                      : "activation = xielu, whose numbers are of layers");
+    return 0;
+}
+
+static int check_labels(const lf_model_config *c, lf_err *err)
+{
+    if (c->output != LF_OUTPUT_LABELS)
+        return 0;
+    if (c->labels < 1)
+        CONTRADICTION("labels", "output = labels needs how many there are");
+    if (c->labels_of == LF_LABELS_OF_SPAN && c->labels != 2)
+        CONTRADICTION("labels", "a span has two, its begin and its end (labels_of = span)");
+    if (c->labels_of == LF_LABELS_OF_TEXT && c->label_row == LF_LABEL_FIRST &&
+        c->mask != LF_MASK_BOTH)
+        CONTRADICTION("label_row", "the first token of a text sees nothing of it without mask = "
+                                   "both; take label_row = last");
+    if (c->label_head == LF_LABEL_TRANSFORM && !c->head_transform)
+        CONTRADICTION("label_head", "transform is that of head_transform, which is no");
+    if (c->mask == LF_MASK_PREFIX)
+        CONTRADICTION("output",
+                      "labels are read of a text; with mask = prefix nobody says where its "
+                      "prefix ends");
+    if (c->vision.family)
+        CONTRADICTION("output", "labels are of texts alone, and this model sees (vision.family)");
     return 0;
 }
 
@@ -851,6 +883,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_mtp(c, err);
     if (rc == 0)
         rc = check_both(c, err);
+    if (rc == 0)
+        rc = check_labels(c, err);
     if (rc != 0)
         return rc;
     if (c->norm == LF_NORM_RMS && c->norm_bias)

@@ -188,15 +188,18 @@ static lf_val trunk(struct lf_dec_build *b)
     return c->embed_dim ? lf_dec_linear(b, x, false, "embed_out", LF_DEC_OUTSIDE) : x;
 }
 
+lf_val lf_dec_transform(struct lf_dec_build *b, lf_val x)
+{
+    x = lf_dec_linear(b, x, b->c->head_transform_bias, "head_in", LF_DEC_OUTSIDE);
+    return lf_dec_norm(b, lf_dec_act(b, x), "head_norm", LF_DEC_OUTSIDE);
+}
+
 /* What the head over the vocabulary reads: logits are linear in it, so logit_scale is its scale.
  * Every rank transforms all rows. */
 static lf_val head_input(struct lf_dec_build *b, lf_val x)
 {
-    const lf_model_config *c = b->c;
-    if (c->head_transform) {
-        x = lf_dec_linear(b, x, c->head_transform_bias, "head_in", LF_DEC_OUTSIDE);
-        x = lf_dec_norm(b, lf_dec_act(b, x), "head_norm", LF_DEC_OUTSIDE);
-    }
+    if (b->c->head_transform)
+        x = lf_dec_transform(b, x);
     return fabs(b->c->logit_scale - 1) > 0 ? lf_scale(b->g, x, (float)b->c->logit_scale) : x;
 }
 
@@ -243,8 +246,9 @@ static int check_tokens(const lf_model_config *c, lf_err *err)
         return LF_EINVAL;
     return c->output == LF_OUTPUT_TOKENS
                ? 0
-               : lf_fail(err, LF_EINVAL,
-                         "this model gives scores ([model] output = score), it predicts no tokens");
+               : lf_fail(err, LF_EINVAL, "this model gives %s, it predicts no tokens",
+                         c->output == LF_OUTPUT_LABELS ? "labels ([model] output = labels)"
+                                                       : "scores ([model] output = score)");
 }
 
 /* One check at the end: a graph with a failure is of no use to anyone. */
@@ -348,9 +352,17 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
             output(&b, p.entropy, h->train, "entropy", "dentropy");
     }
     if (h->score) {
-        lf_val score = lf_linear(b.g, lf_tp_whole(b.g, x), lf_param(b.g, "score.weight"), LF_NONE);
+        const bool labels = d->c.output == LF_OUTPUT_LABELS;
+        lf_val score =
+            labels ? lf_dec_label_logits(&b, x)
+                   : lf_linear(b.g, lf_tp_whole(b.g, x), lf_param(b.g, "score.weight"), LF_NONE);
         lf_pin_f32(b.g, score);
         output(&b, score, h->train, "score", "dscore");
+    }
+    if (h->hidden) {
+        lf_val hidden = lf_tp_whole(b.g, x);
+        lf_pin_f32(b.g, hidden);
+        output(&b, hidden, h->train, "hidden", "dhidden");
     }
     return done(b.g, err);
 }

@@ -55,6 +55,8 @@
  *     head_in.{weight [C, C], bias [C]}, head_norm.{weight,bias} [C]   (head_transform)
  *     head.{weight [V, E], bias [V]}                   weight absent when tied
  *     score.weight [1, E]                              (output = score: in place of head.*)
+ *     label_in.{weight [E, E], bias [E]}, labels.{weight [N, E], bias [N]}
+ *                                          (output = labels, in place of head.*: labels.c)
  *
  * A layer is two branches f, a mixer (attention, or another of mixer.c) and an MLP, each joined to
  * the stream x by `block`:
@@ -242,6 +244,10 @@ struct lf_decoder_docs {
     const int32_t *types; /* [rows] below token_types; NULL: all are 0 */
     bool inner;           /* of a chunk that is not the first, which reads no types */
 };
+/* Writes the types of pairs of texts: 0 up to the first token `separator` of a document, and with
+ * it, 1 behind it. types covers all documents. */
+void lf_decoder_second(const int32_t *tokens, const int32_t *cu_seqlens, int64_t n_docs,
+                       int64_t separator, int32_t *types);
 /* Writes their turns, places, runs and types, where these are inputs. */
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            const struct lf_decoder_docs *docs, lf_err *err);
@@ -270,10 +276,13 @@ struct lf_decoder_heads {
     bool logp; /* output "lp" f32 [R, 1]: log p of targets (0 where -1); gradient input "dlp" */
     /* with logp: output "entropy" f32 [R, 1] of its rows, in nats; gradient input "dentropy" */
     bool entropy;
-    /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score declares;
+    /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score declares,
+     * or [R, N] of N labels (labels.c), which output = labels has;
      * gradient input "dscore". The score of a text by a reward model is that of its last row,
      * cu_seqlens[d + 1] - 1 */
     bool score;
+    /* output "hidden" f32 [R, E]: what a head reads; gradient input "dhidden" */
+    bool hidden;
     /* 1 / T of logp and entropy; 0: 1. Training on samples drawn at T uses the same T here. */
     double inv_temperature;
 };

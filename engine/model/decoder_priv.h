@@ -174,6 +174,10 @@ lf_val lf_dec_laurel(struct lf_dec_build *b, lf_val x, lf_val h, int64_t l);
 lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l);
 /* The loss of head `more` (0: the model's own) from what its norm gave. */
 void lf_dec_loss(struct lf_dec_build *b, lf_val x, lf_val targets, const struct lf_xent_opts *o);
+/* norm(act(W x + b)), which head_transform puts before a head. */
+lf_val lf_dec_transform(struct lf_dec_build *b, lf_val x);
+/* The numbers of labels [R, N] from what the last norm gave (labels.c); every rank has all rows. */
+lf_val lf_dec_label_logits(struct lf_dec_build *b, lf_val x);
 /* The embedding of tokens i32 [R, 1], as a head of mtp_layers reads it. */
 lf_val lf_dec_mtp_embed(struct lf_dec_build *b, lf_val tokens);
 /* Layer l of mtp_layers (mtp.c), from the embedded token and what the final norm before it gave

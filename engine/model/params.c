@@ -579,15 +579,36 @@ static void add_score(struct table *t)
         t->rc = rc;
 }
 
+static void add_transform(struct table *t)
+{
+    const lf_model_config *c = t->c;
+    if (!lf_model_transforms(c))
+        return;
+    add(t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->hidden), "head_in.weight");
+    if (c->head_transform_bias)
+        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "head_in.bias");
+    add_norm(t, "head_norm");
+}
+
+/* What labels are read by (labels.c). */
+static void add_labels(struct table *t)
+{
+    const lf_model_config *c = t->c;
+    const int64_t width = lf_model_embed_width(c);
+    add_transform(t);
+    if (lf_model_label_inner(c)) {
+        add(t, NULL, MATRIX, WHOLE, matrix(width, width), "label_in.weight");
+        add(t, NULL, BIAS, WHOLE, vector(width), "label_in.bias");
+    }
+    add(t, NULL, MATRIX, WHOLE, matrix(c->labels, width), "labels.weight");
+    if (c->label_bias)
+        add(t, NULL, BIAS, WHOLE, vector(c->labels), "labels.bias");
+}
+
 static void add_head(struct table *t)
 {
     const lf_model_config *c = t->c;
-    if (c->head_transform) {
-        add(t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->hidden), "head_in.weight");
-        if (c->head_transform_bias)
-            add(t, NULL, BIAS, WHOLE, vector(c->hidden), "head_in.bias");
-        add_norm(t, "head_norm");
-    }
+    add_transform(t);
     if (!c->tied_head)
         add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "head.weight");
     if (c->head_bias)
@@ -654,6 +675,8 @@ static void add_top(struct table *t)
         add_norm(t, "final_norm");
     if (t->c->output == LF_OUTPUT_SCORE)
         add_score(t);
+    else if (t->c->output == LF_OUTPUT_LABELS)
+        add_labels(t);
     else
         add_head(t);
 }

@@ -169,6 +169,19 @@ static int write_types(lf_exec *ex, int chain, const struct lf_decoder_docs *doc
     return rc;
 }
 
+void lf_decoder_second(const int32_t *tokens, const int32_t *cu_seqlens, int64_t n_docs,
+                       int64_t separator, int32_t *types)
+{
+    for (int64_t d = 0; d < n_docs; d++) {
+        int32_t type = 0;
+        for (int32_t r = cu_seqlens[d]; r < cu_seqlens[d + 1]; r++) {
+            types[r] = type;
+            if (tokens[r] == separator)
+                type = 1;
+        }
+    }
+}
+
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            const struct lf_decoder_docs *docs, lf_err *err)
 {

@@ -165,9 +165,13 @@ bool lf_model_list_has(const lf_model_list *l, int64_t x)
 /* Scalars of the matrices behind the trunk. */
 static int64_t head_params(const lf_model_config *c)
 {
-    return c->output == LF_OUTPUT_SCORE ? lf_model_embed_width(c)
-                                        : lf_model_embed_width(c) * c->vocab +
-                                              (c->head_transform ? c->hidden * c->hidden : 0);
+    const int64_t width = lf_model_embed_width(c),
+                  transform = lf_model_transforms(c) ? c->hidden * c->hidden : 0;
+    if (c->output == LF_OUTPUT_SCORE)
+        return width;
+    if (c->output == LF_OUTPUT_LABELS)
+        return width * c->labels + transform + (lf_model_label_inner(c) ? width * width : 0);
+    return width * c->vocab + transform;
 }
 
 int64_t lf_model_layer_value_dim(const lf_model_config *c, int64_t layer)
@@ -343,7 +347,7 @@ int64_t lf_model_param_count(const lf_model_config *c)
     if (lf_model_restores(c))
         return lf_vision_param_count(&c->vision) + lf_mae_param_count(c);
     const int64_t norm = c->hidden * (c->norm_bias ? 2 : 1);
-    const bool score = c->output == LF_OUTPUT_SCORE;
+    const bool tokens = c->output == LF_OUTPUT_TOKENS;
     int64_t n = lf_model_matmul_params(c); /* which counts the head once */
     for (int64_t l = 0; l < c->layers; l++)
         n += layer_vectors(c, l);
@@ -353,7 +357,7 @@ int64_t lf_model_param_count(const lf_model_config *c)
          (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) + lf_model_moe_vectors(c));
     if (c->final_norm)
         n += norm;
-    if (score || !c->tied_head)
+    if (!tokens || !c->tied_head)
         n += c->vocab * lf_model_embed_width(c);
     if (c->position == LF_POS_LEARNED)
         n += (c->max_positions + c->position_offset) * c->hidden;
@@ -362,13 +366,16 @@ int64_t lf_model_param_count(const lf_model_config *c)
         n += norm;
     if (!c->first_norm)
         n -= norm;
-    if (c->head_transform && !score)
+    if (lf_model_transforms(c))
         n += norm + (c->head_transform_bias ? c->hidden : 0);
     if (c->per_layer_dim)
         n += c->per_layer_dim *
              (c->layers * (c->per_layer_vocab ? c->per_layer_vocab : c->vocab) + 1);
-    if (c->head_bias && !score)
+    if (c->head_bias && tokens)
         n += c->vocab;
+    if (c->output == LF_OUTPUT_LABELS)
+        n += (c->label_bias ? c->labels : 0) +
+             (lf_model_label_inner(c) ? lf_model_embed_width(c) : 0);
     return n + sight_params(c);
 }
 

@@ -468,7 +468,14 @@ bool lf_weights_is_sight(const char *name)
 
 bool lf_weights_is_head(const char *name)
 {
-    return strncmp(name, "head.", 5) == 0 || strcmp(name, "score.weight") == 0;
+    return strncmp(name, "head.", 5) == 0 || strcmp(name, "score.weight") == 0 ||
+           strncmp(name, "labels.", 7) == 0 || strncmp(name, "label_in.", 9) == 0;
+}
+
+/* The transform before a head over the vocabulary, which other heads read or do without. */
+static bool is_transform(const char *name)
+{
+    return strncmp(name, "head_in.", 8) == 0 || strncmp(name, "head_norm.", 10) == 0;
 }
 
 /* Is a tensor of the store there for this part of it? What is trained whole beside an adapter
@@ -501,6 +508,8 @@ static int check_visited(const lf_pstore *ps, const struct from *f, const lf_ckp
         if (strncmp(e->name, prefix, skip) != 0 || passed_over(e->name + skip, f))
             continue;
         const int at = lf_pstore_find(ps, e->name + skip);
+        if (at < 0 && f->part == TRUNK && is_transform(e->name + skip))
+            continue;
         if (at >= 0 && lf_pstore_desc(ps, at)->elsewhere)
             continue;
         if (at < 0 || !fills(lf_pstore_desc(ps, at), f))
@@ -551,12 +560,23 @@ int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool mo
     return load_all(ps, &(struct from){BASE, false}, c, prefix, moments, err);
 }
 
+/* Are the labels of c those of the store, and read the same way? */
+static bool same_labels(const lf_pstore *ps, const lf_model_config *is)
+{
+    const int at = lf_pstore_find(ps, "labels.weight");
+    return at < 0 || (lf_pstore_desc(ps, at)->dims[0] == is->labels &&
+                      (lf_pstore_find(ps, "labels.bias") >= 0) == is->label_bias &&
+                      (lf_pstore_find(ps, "label_in.weight") >= 0) == lf_model_label_inner(is));
+}
+
 int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const char *prefix,
                           lf_err *err)
 {
     lf_model_config is;
     int rc = lf_weights_config(&is, c, err);
-    const struct from f = {is.output == output ? BASE : TRUNK, !is.vision.family};
+    const struct from f = {
+        is.output == output && (output != LF_OUTPUT_LABELS || same_labels(ps, &is)) ? BASE : TRUNK,
+        !is.vision.family};
     return rc != 0 ? rc : load_all(ps, &f, c, prefix, false, err);
 }
 

@@ -32,6 +32,16 @@ tests_unit_post_bt_loss_SOURCES = tests/unit/post_bt_loss.c
 tests_unit_post_bt_loss_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_post_rm_score_SOURCES = tests/unit/post_rm_score.c tests/unit/infer_ckpt.c tests/unit/infer_ckpt.h
 tests_unit_post_rm_score_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# labels of texts and tokens
+engine_libengine_a_SOURCES += engine/post/label_loss.h engine/post/label_loss.c engine/post/label_metrics.h engine/post/label_metrics.c \
+  engine/post/label_data.h engine/post/label_data.c engine/post/label_train.h engine/post/label_train.c \
+  engine/post/contrast_loss.h engine/post/contrast_loss.c engine/post/contrast_train.h engine/post/contrast_train.c
+check_PROGRAMS += tests/unit/post_labels tests/unit/post_contrast
+TESTS += tests/unit/post_labels tests/unit/post_contrast
+tests_unit_post_contrast_SOURCES = tests/unit/post_contrast.c
+tests_unit_post_contrast_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_post_labels_SOURCES = tests/unit/post_labels.c
+tests_unit_post_labels_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # losses on judged answers
 engine_libengine_a_SOURCES += engine/post/pair_loss.h engine/post/pair_loss.c
 check_PROGRAMS += tests/unit/post_pair_loss

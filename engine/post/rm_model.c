@@ -75,8 +75,11 @@ static lf_rm *create(const struct lf_rm_opts *o, struct lf_loaded_parts *parts, 
     lf_rm *r = lf_calloc(1, sizeof *r, err);
     if (!r)
         return NULL;
-    r->o = (struct lf_rm_scorer_opts){
-        .rows = o->rows, .docs = o->docs, .patches = o->patches, .tiles = o->tiles};
+    r->o = (struct lf_rm_scorer_opts){.rows = o->rows,
+                                      .docs = o->docs,
+                                      .patches = o->patches,
+                                      .tiles = o->tiles,
+                                      .reading = o->reading};
     r->m.o = (struct lf_loaded_opts){.adapter = o->adapter,
                                      .threads = o->threads,
                                      .device = o->device,
@@ -180,6 +183,11 @@ int lf_rm_see(lf_rm *r, const lf_pictures *from, lf_err *err)
         return lf_fail(err, LF_EINVAL, "the reward model sees no pictures, or max_patches is 0");
     lf_rm_scorer_see(r->scorer, from);
     return 0;
+}
+
+int64_t lf_rm_width(const lf_rm *r)
+{
+    return lf_rm_scorer_width(r->scorer);
 }
 
 int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),

@@ -3,12 +3,14 @@
  * Rows in, result lines out: see rm_rows.h. */
 #include "engine/post/rm_rows.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/post/label_loss.h"
 #include "engine/post/rm_rows_priv.h"
 
 lf_rm_rows *lf_rm_rows_create(const struct lf_rm_rows_opts *o, lf_err *err)
@@ -81,14 +83,17 @@ static int add_row(lf_rm_rows *r, const lf_rowfile *f, lf_err *err)
         return rc;
     lf_row_json(&o, from, LF_ROW_STRICT, f->where, NULL, NULL); /* a broken row is told of later */
     const char *subset = json_string_value(json_object_get(o, "subset"));
+    const json_t *label = json_object_get(o, "label");
     struct lf_rm_row *row = &r->rows[r->n];
-    *row = (struct lf_rm_row){.len = from->len,
-                              .form = from->form,
-                              .text = lf_arena_alloc(r->arena, from->len + 1, 1, err),
-                              .where = lf_arena_strdup(r->arena, f->where, err),
-                              .id = id_of(r, o, (size_t)from->line, err),
-                              .subset = subset ? lf_arena_strdup(r->arena, subset, err) : NULL,
-                              .pictures = names_pictures(r, o)};
+    *row =
+        (struct lf_rm_row){.len = from->len,
+                           .form = from->form,
+                           .text = lf_arena_alloc(r->arena, from->len + 1, 1, err),
+                           .where = lf_arena_strdup(r->arena, f->where, err),
+                           .id = id_of(r, o, (size_t)from->line, err),
+                           .subset = subset ? lf_arena_strdup(r->arena, subset, err) : NULL,
+                           .label = json_is_number(label) ? json_number_value(label) : (double)NAN,
+                           .pictures = names_pictures(r, o)};
     bool missing = subset && !row->subset;
     json_decref(o);
     if (!row->text || !row->where || !row->id || missing)
@@ -265,8 +270,10 @@ static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err 
         return refuse(r, row, "broken", why.text, err);
     if (too_many(r))
         return refuse(r, row, "pictures", too_many(r), err);
-    if (d->kind == LF_ROW_PROMPT)
+    if (d->kind == LF_ROW_PROMPT && r->o.gives == LF_RM_GIVES_SCORE)
         return refuse(r, row, "broken", "a prompt without an answer", err);
+    if (d->n_docs > 1 && r->o.gives != LF_RM_GIVES_SCORE)
+        return refuse(r, row, "broken", "two answers, where one text is asked for", err);
     for (size_t i = 0, at = 0; i < d->n_docs && rc == 0; at += d->len[i++])
         if ((rc = add_text(b, d->ids.v + at, d->len[i], err)) == 0)
             rc = add_pictures(b, i, err);
@@ -292,8 +299,22 @@ static void add_score(const lf_rm_rows *r, lf_buf *out, const char *key, const l
                 r->o.normalized ? lf_rm_normalized(norm, (double)x) : (double)x);
 }
 
+/* What a model that gives no score told of a text. */
+static void add_told(const lf_rm_rows *r, int64_t width, const float *x, lf_buf *out)
+{
+    static const char *const names[] = {[LF_RM_GIVES_LABELS] = "labels",
+                                        [LF_RM_GIVES_SPAN] = "span",
+                                        [LF_RM_GIVES_VECTOR] = "embedding"};
+    lf_buf_addf(out, ",\"%s\":", names[r->o.gives]);
+    for (int64_t i = 0; i < width; i++)
+        lf_buf_addf(out, "%c%.9g", i ? ',' : '[', (double)x[i]);
+    lf_buf_addc(out, ']');
+    if (r->o.gives == LF_RM_GIVES_LABELS && width > 1)
+        lf_buf_addf(out, ",\"class\":%lld", (long long)lf_label_best(x, width));
+}
+
 static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_rm_norm *norm,
-                     const lf_rm_text *t, const float *x, lf_buf *out)
+                     const lf_rm_text *t, const float *x, int64_t width, lf_buf *out)
 {
     lf_buf_adds(out, "{\"id\":");
     lf_buf_add_json(out, row->id, strlen(row->id));
@@ -310,7 +331,10 @@ static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_
         lf_buf_addf(out, ",\"correct\":%s,\"tokens\":[%zu,%zu]", x[0] > x[1] ? "true" : "false",
                     t[0].n, t[1].n);
     } else {
-        add_score(r, out, "score", norm, x[0]);
+        if (r->o.gives == LF_RM_GIVES_SCORE)
+            add_score(r, out, "score", norm, x[0]);
+        else
+            add_told(r, width, x, out);
         lf_buf_addf(out, ",\"tokens\":%zu", t[0].n);
     }
     if (r->o.ids && row->texts) {
@@ -330,6 +354,7 @@ int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *o
 {
     struct block b = {.media = r->o.media};
     const lf_rm_norm *norm = lf_rm_norm_of(rm);
+    const int64_t width = lf_rm_width(rm);
     lf_pictures from;
     lf_buf_init(&b.bytes);
     int rc = r->o.normalized && !norm->stored
@@ -341,7 +366,7 @@ int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *o
         rc = encode(r, &r->rows[i], &b, err);
     for (size_t t = 0, at = 0; t < b.n_texts && rc == 0; at += b.texts[t++].n)
         b.texts[t].tokens = b.ids + at;
-    if (rc == 0 && !(b.score = lf_calloc(b.n_texts + 1, sizeof *b.score, err)))
+    if (rc == 0 && !(b.score = lf_calloc((b.n_texts + 1) * (size_t)width, sizeof *b.score, err)))
         rc = LF_ENOMEM;
     if (rc == 0 && b.n_pics) {
         from = pictures_of(&b);
@@ -352,7 +377,7 @@ int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *o
     if (b.n_pics) /* the block ends here */
         (void)lf_rm_see(rm, NULL, NULL);
     for (size_t i = first, t = 0; i < first + n && rc == 0; t += r->rows[i++].texts)
-        add_line(r, &r->rows[i], norm, b.texts + t, b.score + t, out);
+        add_line(r, &r->rows[i], norm, b.texts + t, b.score + t * (size_t)width, width, out);
     block_fini(&b);
     return rc != 0 ? rc : lf_buf_check(out, err);
 }

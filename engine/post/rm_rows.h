@@ -6,6 +6,11 @@
  *         {"id":"a","score":1.25,"tokens":14}
  *     a preference:
  *         {"id":"b","chosen":1.25,"rejected":-0.5,"correct":true,"tokens":[14,17]}
+ *     a text, by a model with labels (with the class of several), or that finds answers:
+ *         {"id":"a","labels":[-0.5,2.25],"class":1,"tokens":14}
+ *         {"id":"a","span":[3,5],"tokens":14}
+ *     a text, as a vector:
+ *         {"id":"a","embedding":[0.125,-0.5],"tokens":14}
  *     a row that cannot be scored:
  *         {"id":"c","error":"too_long: ..."}
  *
@@ -49,6 +54,13 @@ struct lf_rm_rows_opts {
     int64_t patches, tiles;               /* rows with more of them are not scored */
     /* the model sees: rows with pictures are not scored without media */
     bool sees;
+    /* What the model gives: scores, labels, the tokens of an answer, or a vector */
+    enum lf_rm_gives {
+        LF_RM_GIVES_SCORE = 0,
+        LF_RM_GIVES_LABELS,
+        LF_RM_GIVES_SPAN,
+        LF_RM_GIVES_VECTOR
+    } gives;
 };
 
 typedef struct lf_rm_rows lf_rm_rows;
@@ -73,8 +85,10 @@ int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, s
  *     {"rows","errors",
  *      "scores":{"n","mean","std","min","max"},
  *      "pairs":{"n","accuracy","accuracy_stderr","margin"},
+ *      "labels":{"n","accuracy","macro_f1","matthews"} or {"n","pearson","spearman"},
  *      "subsets":{name:{"n","accuracy","accuracy_stderr","margin"}}}
- * Parts without rows are left out. accuracy counts chosen > rejected. */
+ * Parts without rows are left out. accuracy counts chosen > rejected; labels is of rows whose
+ * column "label" says what is right, a class or a number (label_metrics.h). */
 json_t *lf_rm_rows_results(const lf_rm_rows *r, const char *path, lf_err *err);
 /* Appends, for each id, the row with the best score by the lines of path, as it came and with
  * "score" added. Ids come in the order of their first row; on a tie the first row counts. Rows

@@ -17,6 +17,7 @@ struct lf_rm_row {
     const char *where, *id, *subset; /* subset NULL: none */
     size_t texts;                    /* of the block being scored: 0 (error), 1 or 2 */
     const char *error;               /* NULL: none */
+    double label;                    /* column "label", where it is a number; NAN: none */
     bool pictures;                   /* it names some */
 };
 

@@ -7,13 +7,29 @@
 #include <string.h>
 
 #include "engine/base/json.h"
+#include "engine/base/mem.h"
 #include "engine/infer/score.h"
+#include "engine/post/label_metrics.h"
 #include "engine/post/rm_rows_priv.h"
+
+#define MOST_CLASSES 4096
 
 struct scored {
     bool pair, error;
     double score, chosen, rejected; /* score of texts; NaN else */
+    double told;                    /* the class, or the one number, of a text; NaN else */
+    int64_t labels;                 /* how many it has; 0: none */
 };
+
+static void take_labels(struct scored *s, json_t *o)
+{
+    json_t *labels = json_object_get(o, "labels"), *class = json_object_get(o, "class");
+    s->labels = (int64_t)json_array_size(labels);
+    if (json_is_integer(class))
+        s->told = (double)json_integer_value(class);
+    else if (s->labels == 1)
+        s->told = json_number_value(json_array_get(labels, 0));
+}
 
 /* Call take for each line of the file, in order. */
 static int read_lines(const lf_rm_rows *r, const char *path, struct scored *all, lf_err *err)
@@ -35,7 +51,8 @@ static int read_lines(const lf_rm_rows *r, const char *path, struct scored *all,
             rc = LF_EFORMAT;
         if (rc != 0)
             break;
-        *s = (struct scored){.score = NAN};
+        *s = (struct scored){.score = NAN, .told = NAN};
+        take_labels(s, o);
         s->error = json_object_get(o, "error") != NULL;
         s->pair = json_object_get(o, "chosen") != NULL;
         s->chosen = json_number_value(json_object_get(o, "chosen"));
@@ -105,6 +122,59 @@ static json_t *scores_json(const lf_rm_rows *r, const struct scored *all)
              : NULL;
 }
 
+/* A class that the model has. */
+static bool is_class(double x, int64_t labels)
+{
+    return x >= 0 && x < (double)labels && !(x > floor(x));
+}
+
+/* What is right of n rows, and what was told of them. */
+static json_t *measures(const double *right, const double *told, size_t n, int64_t labels,
+                        lf_err *err)
+{
+    double rank = 0;
+    if (labels == 1) {
+        if (lf_label_spearman(&rank, right, told, n, err))
+            return NULL;
+        const double pearson = lf_label_pearson(right, told, n);
+        return isfinite(pearson) && isfinite(rank) ? json_pack("{s:I,s:f,s:f}", "n", (json_int_t)n,
+                                                               "pearson", pearson, "spearman", rank)
+                                                   : json_pack("{s:I}", "n", (json_int_t)n);
+    }
+    double *m = lf_calloc((size_t)(labels * labels), sizeof *m, err);
+    for (size_t i = 0; m && i < n; i++)
+        m[(int64_t)right[i] * labels + (int64_t)told[i]] += 1;
+    json_t *o =
+        m ? json_pack("{s:I,s:f,s:f,s:f}", "n", (json_int_t)n, "accuracy",
+                      lf_label_accuracy(m, labels), "macro_f1", lf_label_macro_f1(m, labels),
+                      "matthews", lf_label_matthews(m, labels))
+          : NULL;
+    free(m);
+    return o;
+}
+
+/* The rows that say what is right, as long as a table of their classes is no burden. */
+static int add_labels(const lf_rm_rows *r, const struct scored *all, json_t *o, lf_err *err)
+{
+    double *v = lf_calloc(2 * r->n + 1, sizeof *v, err);
+    int64_t labels = 0;
+    size_t n = 0;
+    for (size_t i = 0; v && i < r->n; i++) {
+        const double right = r->rows[i].label;
+        if (isnan(right) || isnan(all[i].told) ||
+            (all[i].labels > 1 && !is_class(right, all[i].labels)))
+            continue;
+        labels = all[i].labels;
+        v[n] = right;
+        v[r->n + n++] = all[i].told;
+    }
+    json_t *part = n && labels <= MOST_CLASSES ? measures(v, v + r->n, n, labels, err) : NULL;
+    const int bad = !v || (n && labels <= MOST_CLASSES && !part) ||
+                    (part && json_object_set_new(o, "labels", part));
+    free(v);
+    return bad;
+}
+
 static int add_subsets(const lf_rm_rows *r, const struct scored *all, json_t *o, double *v)
 {
     json_t *subsets = json_object();
@@ -136,7 +206,7 @@ json_t *lf_rm_rows_results(const lf_rm_rows *r, const char *path, lf_err *err)
             bad = json_object_set_new(o, "scores", part);
         if (o && !bad && (part = pairs_json(r, all, NULL, v)))
             bad = json_object_set_new(o, "pairs", part);
-        if (!o || bad || add_subsets(r, all, o, v)) {
+        if (!o || bad || add_labels(r, all, o, err) || add_subsets(r, all, o, v)) {
             json_decref(o);
             o = NULL;
             lf_fail(err, LF_ENOMEM, "results: out of memory");

@@ -5,11 +5,13 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/mem.h"
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
 #include "engine/model/sight.h"
+#include "engine/post/label_loss.h"
 
 struct lf_rm_scorer {
     struct lf_rm_scorer_opts o;
@@ -18,7 +20,9 @@ struct lf_rm_scorer {
     int chain;
     int32_t *token, *position; /* [rows] */
     int32_t *cu;               /* [docs + 1] */
-    float *score;              /* [rows] */
+    float *score;              /* [rows, inner] */
+    int32_t *types;            /* [rows], of pairs of texts; else NULL */
+    int64_t inner, width;      /* numbers of a row and of a text */
     int64_t used, texts;       /* of the batch at hand */
     const lf_rm_text *text;    /* [texts] of it */
     struct lf_decoder_media media;
@@ -35,6 +39,7 @@ void lf_rm_scorer_destroy(lf_rm_scorer *s)
     free(s->position);
     free(s->cu);
     free(s->score);
+    free(s->types);
     free(s);
 }
 
@@ -44,7 +49,10 @@ static int buffers(lf_rm_scorer *s, lf_err *err)
     s->token = lf_calloc(rows, sizeof *s->token, err);
     s->position = lf_calloc(rows, sizeof *s->position, err);
     s->cu = lf_calloc((size_t)s->o.docs + 1, sizeof *s->cu, err);
-    s->score = lf_calloc(rows, sizeof *s->score, err);
+    s->score = lf_calloc(rows * (size_t)s->inner, sizeof *s->score, err);
+    if (s->o.reading.pairs && lf_decoder_config(s->dec)->token_types > 1 &&
+        !(s->types = lf_calloc(rows, sizeof *s->types, err)))
+        return LF_ENOMEM;
     if (!s->token || !s->position || !s->cu || !s->score)
         return LF_ENOMEM;
     return s->o.patches
@@ -59,8 +67,9 @@ static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_dec
                                       .n_docs = s->o.docs,
                                       .max_doc = s->o.max_context,
                                       .media = s->o.patches ? &s->media : NULL};
-    lf_graph *g =
-        lf_decoder_heads_graph(d, ps, "score", &r, &(struct lf_decoder_heads){.score = true}, err);
+    const bool embed = s->o.reading.embed;
+    lf_graph *g = lf_decoder_heads_graph(
+        d, ps, "score", &r, &(struct lf_decoder_heads){.score = !embed, .hidden = embed}, err);
     if (!g)
         return LF_EINVAL;
     s->chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = s->o.eras, .whole = true}, err);
@@ -68,13 +77,35 @@ static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_dec
     return s->chain < 0 ? s->chain : 0;
 }
 
-int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
-                      const struct lf_rm_scorer_opts *o, lf_err *err)
+static int check_output(const lf_model_config *c, const struct lf_rm_reading *r, lf_err *err)
 {
-    if (lf_decoder_config(d)->output != LF_OUTPUT_SCORE)
+    if (r->embed || c->output == LF_OUTPUT_SCORE)
+        return 0;
+    if (c->output == LF_OUTPUT_TOKENS)
         return lf_fail(
             err, LF_EINVAL,
             "this model predicts tokens; a score needs [model] output = score, as lf-rm makes it");
+    if (!r->labels)
+        return lf_fail(err, LF_EINVAL,
+                       "this model gives labels ([model] output = labels), and a score is asked "
+                       "for; lf-score tells labels of texts");
+    return c->labels_of == LF_LABELS_OF_TOKEN
+               ? lf_fail(err, LF_ENOTSUP,
+                         "this model gives labels of each token ([model] labels_of = token), and "
+                         "one answer for a text is asked for")
+               : 0;
+}
+
+int64_t lf_rm_scorer_width(const lf_rm_scorer *s)
+{
+    return s->width;
+}
+
+int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
+                      const struct lf_rm_scorer_opts *o, lf_err *err)
+{
+    if (check_output(lf_decoder_config(d), &o->reading, err) != 0)
+        return LF_EINVAL;
     if (o->max_context < 1 || o->docs < 1)
         return lf_fail(err, LF_EINVAL,
                        "scoring %lld texts of %lld tokens at once: both must be at least 1",
@@ -87,6 +118,11 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
         s->o.rows = o->max_context;
     s->dec = d;
     s->vocab = lf_decoder_config(d)->vocab;
+    s->inner = s->width = lf_model_scores(lf_decoder_config(d));
+    if (o->reading.embed)
+        s->inner = s->width = lf_model_embed_width(lf_decoder_config(d));
+    if (o->reading.pool == LF_RM_AUTO)
+        s->o.reading.pool = lf_decoder_config(d)->mask == LF_MASK_BOTH ? LF_RM_MEAN : LF_RM_LAST;
     if (o->patches)
         s->media = lf_sight_bounds(lf_decoder_config(d), o->patches, o->tiles, s->o.rows);
     int rc = add_chain(s, plan, ps, d, err);
@@ -197,17 +233,65 @@ static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
     if (rc == 0)
         rc = lf_exec_write(ex, s->chain, 0, "cu_seqlens", s->cu,
                            ((size_t)s->o.docs + 1) * sizeof *s->cu, err);
+    if (s->types)
+        lf_decoder_second(s->token, s->cu, s->texts, s->o.reading.separator, s->types);
     if (rc == 0)
         rc = lf_decoder_write_turns(s->dec, ex, s->chain,
                                     &(struct lf_decoder_docs){.cu_seqlens = s->cu,
                                                               .n = s->o.docs,
                                                               .rows = s->o.rows,
-                                                              .pictures = s->seen != NULL},
+                                                              .pictures = s->seen != NULL,
+                                                              .types = s->types},
                                     err);
     if (rc == 0)
         rc = lf_exec_run(ex, s->chain, LF_FWD, 0, LF_FIRST, err);
     return rc != 0 ? rc
-                   : lf_exec_read(ex, s->chain, 0, "score", s->score, rows * sizeof *s->score, err);
+                   : lf_exec_read(ex, s->chain, 0, s->o.reading.embed ? "hidden" : "score",
+                                  s->score, rows * (size_t)s->inner * sizeof *s->score, err);
+}
+
+/* The vector of rows [first, end): their first or last one, or their mean, in f64. */
+static void pool(const lf_rm_scorer *s, int64_t first, int64_t end, float *out)
+{
+    const struct lf_rm_reading *r = &s->o.reading;
+    const int64_t from = r->pool == LF_RM_LAST ? end - 1 : first,
+                  to = r->pool == LF_RM_FIRST ? first + 1 : end;
+    double length = 0;
+    for (int64_t c = 0; c < s->width; c++) {
+        double sum = 0;
+        for (int64_t row = from; row < to; row++)
+            sum += (double)s->score[row * s->inner + c];
+        out[c] = (float)(sum / (double)(to - from));
+        length += (double)out[c] * (double)out[c];
+    }
+    for (int64_t c = 0; c < s->width && r->unit && length > 0; c++)
+        out[c] = (float)((double)out[c] / sqrt(length));
+}
+
+/* What is read of text d of the batch. */
+static void read_text(const lf_rm_scorer *s, int64_t d, float *out)
+{
+    const lf_model_config *c = lf_decoder_config(s->dec);
+    const int64_t first = s->cu[d], end = s->cu[d + 1];
+    if (s->o.reading.embed) {
+        pool(s, first, end, out);
+    } else if (c->output == LF_OUTPUT_LABELS && c->labels_of == LF_LABELS_OF_SPAN) {
+        int64_t i = 0, j = 0;
+        lf_label_best_span(s->score + first * s->inner, end - first, &i, &j);
+        out[0] = (float)i;
+        out[1] = (float)j;
+    } else {
+        memcpy(out, s->score + lf_model_label_at(c, first, end) * s->inner,
+               (size_t)s->width * sizeof *out);
+    }
+}
+
+static bool all_finite(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
 }
 
 int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n, float *score,
@@ -222,8 +306,9 @@ int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size
         fill(s, texts + at, n - at);
         rc = forward(s, ex, err);
         for (int64_t d = 0; d < s->texts && rc == 0; d++) {
-            score[at + (size_t)d] = s->score[s->cu[d + 1] - 1];
-            if (!isfinite(score[at + (size_t)d]))
+            float *to = score + (at + (size_t)d) * (size_t)s->width;
+            read_text(s, d, to);
+            if (!all_finite(to, s->width))
                 rc = lf_fail(
                     err, LF_ENUMERIC,
                     "the score of text %zu is not finite; the weights are damaged or diverged",

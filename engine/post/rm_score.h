@@ -47,6 +47,19 @@ typedef struct lf_rm_text {
 
 typedef struct lf_rm_scorer lf_rm_scorer;
 
+/* What is made of a text: a score; with `labels` also what a model with output = labels tells
+ * (engine/model/labels.c), its numbers or, of a span, first and last token of the answer; with
+ * `embed` a vector, the last hidden states of its tokens, pooled. */
+enum lf_rm_pool { LF_RM_AUTO = 0, LF_RM_FIRST, LF_RM_MEAN, LF_RM_LAST };
+struct lf_rm_reading {
+    bool labels, embed;
+    enum lf_rm_pool pool; /* auto: the mean with mask = both, else the last */
+    bool unit;            /* of length 1 */
+    /* what is behind the first token of this number is of type 1, in models that have types */
+    bool pairs;
+    int64_t separator;
+};
+
 struct lf_rm_scorer_opts {
     int64_t max_context; /* tokens of the longest text */
     int64_t rows;        /* rows of a batch; at least max_context */
@@ -55,6 +68,7 @@ struct lf_rm_scorer_opts {
      * texts have none */
     int64_t patches, tiles;
     uint32_t eras; /* lf_chain_opts */
+    struct lf_rm_reading reading;
 };
 
 /* Adds a forward chain over the graph of scores of d; before lf_plan_finish. ps is the store of the
@@ -63,12 +77,14 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
                       const struct lf_rm_scorer_opts *o, lf_err *err);
 /* Where the pictures of texts come from; borrowed. Only for a scorer with patches. */
 void lf_rm_scorer_see(lf_rm_scorer *s, const lf_pictures *from);
+/* Numbers of a text: 1, or as many as labels, channels of a vector, or 2 of a span. */
+int64_t lf_rm_scorer_width(const lf_rm_scorer *s);
 /* Scores n texts, in batches of whole texts in the given order; ex runs the plan. stop (may be
  * NULL) is called between batches. Only turns (decoder.h) are allocated. LF_EINVAL: a text has no
  * tokens, is longer than max_context, or has an id outside the vocabulary. LF_ENUMERIC: a score is
  * not finite. Both messages have the number of the text. LF_EINTR: stop() returned true. */
 int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n, float *score,
-                     bool (*stop)(void), lf_err *err);
+                     bool (*stop)(void), lf_err *err); /* score: [n, width] */
 void lf_rm_scorer_destroy(lf_rm_scorer *s);
 
 /* ---- a checkpoint ---- */
@@ -103,6 +119,7 @@ struct lf_rm_opts {
     int64_t max_context, rows, docs; /* max_context 0: the model's */
     /* pictures of a batch, of a model that sees; as in lf_rm_scorer_opts */
     int64_t patches, tiles;
+    struct lf_rm_reading reading;
     struct lf_profile *profile; /* engine/graph/profile.h, outlives the model; NULL: none */
     const char *label;          /* prefix of its graphs in the profile; NULL: none */
 };
@@ -130,6 +147,7 @@ json_t *lf_rm_fingerprint(lf_rm *r, lf_err *err); /* what the numbers depend on;
 /* Where the pictures of texts come from; borrowed. LF_EINVAL: the model sees none, or was opened
  * without patches. */
 int lf_rm_see(lf_rm *r, const lf_pictures *from, lf_err *err);
+int64_t lf_rm_width(const lf_rm *r); /* as of the scorer; score: [n, width] */
 int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),
                 lf_err *err);
 

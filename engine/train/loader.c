@@ -51,9 +51,11 @@ static void name_segment(lf_loader_batch *b, int64_t doc, size_t source, bool mi
 }
 
 /* Targets of a segment: every token but its first, and the one behind it unless it ends its
- * document. */
+ * document. Of a prompt, which is read as a whole, all tokens count. */
 static uint32_t seg_trained(const struct lf_loader_src *src, const lf_pack_seg *s)
 {
+    if (src->units.rows == LF_ROWS_PROMPTS)
+        return s->len;
     uint32_t n = s->len - s->last;
     return src->masked ? (uint32_t)lf_shardset_count_trained(src->set, s->doc, s->first + 1, n) : n;
 }

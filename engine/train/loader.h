@@ -136,7 +136,7 @@ typedef struct lf_loader_batch {
     bool *seg_mismatched; /* [n_segs] the prompt of seg_doc with the answer of another document */
     int64_t *sample_ids;  /* [B] global sample index, -1 for a row of padding (end of validation) */
     lf_media_batch media; /* with max_tiles tiles and pictures, max_patches patches of room */
-    int64_t trained;      /* targets >= 0 */
+    int64_t trained;      /* targets >= 0; of prompts all tokens */
     int64_t step;         /* batch number of the optimizer step it belongs to */
     int32_t micro, n_micro; /* number of this micro-batch of this rank, and how many there are */
 } lf_loader_batch;
@@ -146,9 +146,10 @@ typedef struct lf_loader_step {
     int64_t first_sample; /* global */
     int64_t n_samples;    /* over all ranks and micro-batches */
     int32_t n_micro;      /* micro-batches of this rank */
-    /* trained tokens over all ranks and micro-batches; with `pictures` as many as units */
+    /* trained tokens over all ranks and micro-batches, of prompts all of them; with `pictures` as
+     * many as units */
     int64_t trained;
-    /* pairs or labelled answers over all ranks and micro-batches; tiles with `pictures`;
+    /* pairs, labelled answers or prompts over all ranks and micro-batches; tiles with `pictures`;
      * else 0 with plain documents */
     int64_t units;
     int64_t next_sample; /* the cursor behind this step: lf_loader_seek to it continues */

@@ -177,7 +177,8 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
                        "%s has no pictures, which are what is trained on here: make it with a "
                        "processor",
                        s->dir);
-    if (s->masked && !c->pictures && c->mode == LF_LOADER_TRAIN && !any_target(s->set))
+    if (s->masked && !c->pictures && c->rows != LF_ROWS_PROMPTS && c->mode == LF_LOADER_TRAIN &&
+        !any_target(s->set))
         return lf_fail(
             err, LF_EINVAL,
             "%s: not one token of its %s split is trained (its loss mask leaves all out)", s->dir,

@@ -131,6 +131,9 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         rc = lf_train_exchange(t, validate_share(t, t->vdata, true, &sums, err), &sums, err);
         if (rc == 0)
             o->surveyed(o->user, sums.obj);
+        if (rc == 0 && o->gathered)
+            rc = lf_train_agree(
+                t, o->gathered(o->user, t, true, 0, lf_loader_samples(t->vdata), err), err);
     }
     if (rc == 0 && t->vsets)
         rc = validate_sets(t, st, &sums, err);
@@ -431,6 +434,15 @@ static int resolve_model(lf_trainer *t, lf_err *err)
 /* Host memory for inputs that the loader does not make. */
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
+    const lf_objective *o = t->c->objective;
+    if (o && o->several &&
+        (!(t->texts_cu =
+               lf_arena_alloc(t->run.arena, (size_t)t->m.n_docs + 1, sizeof(int32_t), err)) ||
+         !(t->texts_place = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err))))
+        return LF_ENOMEM;
+    if (o && !o->several && o->whole_texts && o->separator >= 0 && t->mc.token_types > 1 &&
+        !(t->types_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err)))
+        return LF_ENOMEM;
     if (t->mc.mask == LF_MASK_PREFIX &&
         !(t->prefix_buf = lf_arena_alloc(
               t->run.arena, lf_decoder_prefix_room(t->m.n_docs, t->m.rows), sizeof(int32_t), err)))

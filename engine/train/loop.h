@@ -58,7 +58,15 @@
 
 /* A metric of validation; those behind the loss are higher where the model is better. In the order
  * of the choices of the options. */
-enum lf_train_best_metric { LF_BEST_LOSS, LF_BEST_ACCURACY, LF_BEST_MARGIN };
+enum lf_train_best_metric {
+    LF_BEST_LOSS,
+    LF_BEST_ACCURACY,
+    LF_BEST_MARGIN,
+    LF_BEST_F1,
+    LF_BEST_MATTHEWS,
+    LF_BEST_PEARSON,
+    LF_BEST_EXACT
+};
 
 /* Whether the data is read at the start and its hashes are compared. Lengths are always
  * compared. */

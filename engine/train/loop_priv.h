@@ -128,7 +128,9 @@ struct lf_trainer {
     lf_sight *sight;     /* of the newest micro-batch, with max_patches; else NULL */
     float *noise_buf;    /* rows, hidden: with neftune_alpha */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
-    int32_t *mtp_buf;    /* rows: with heads of mtp_layers that are trained */
+    int32_t *types_buf;  /* rows: with a separator of the objective, of a model with types */
+    int32_t *texts_cu, *texts_place; /* with documents of several texts; else NULL */
+    int32_t *mtp_buf;                /* rows: with heads of mtp_layers that are trained */
     struct lf_train_state s;
     bool ahead; /* results are read one step later: see step.c */
     /* next: its gradients are queued; flight: its optimizer too */

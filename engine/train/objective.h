@@ -54,6 +54,13 @@ typedef struct lf_objective {
     /* Units are the pictures of plain documents, tiles counted: a row is one document, whose text
      * is not read (loader.h). Nothing counts tokens then */
     bool pictures;
+    /* It reads whole texts, so the tokens of its model may see what follows them */
+    bool whole_texts;
+    /* With whole_texts: what is behind the first token of this number in a text is of type 1 (the
+     * second text of a pair), where the model has types; -1: all is of type 0 */
+    int64_t separator;
+    /* A document is several texts that end with the separator (texts.h) and see not each other */
+    bool several;
     int (*declare)(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err); /* NULL: nothing */
     /* the training graph has the dropouts of the decoder; false: no graph has them */
     bool dropout;
@@ -72,6 +79,9 @@ typedef struct lf_objective {
      * over all ranks. In validation the pass goes over the whole split. */
     int (*survey)(void *user, const struct lf_train_view *v, double *sums, lf_err *err);
     void (*surveyed)(void *user, const double *sums);
+    /* Collective, behind surveyed: samples [first, first + n) were seen, by one rank each. For what
+     * does not fit into sums. May be NULL */
+    int (*gathered)(void *user, lf_trainer *t, bool valid, int64_t first, int64_t n, lf_err *err);
     int (*after_forward)(void *user, const struct lf_train_view *v, double *sums, double *tops,
                          lf_err *err);
     /* over micro-batches and ranks, sums are added and the largest of tops is kept (-INFINITY at

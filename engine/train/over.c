@@ -10,6 +10,7 @@
 #include "engine/train/loop_priv.h"
 #include "engine/train/neftune.h"
 #include "engine/train/pipe.h"
+#include "engine/train/texts.h"
 
 /* What heads of mtp_layers read and predict: rows further on. */
 static int write_mtp(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
@@ -65,7 +66,17 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
     const size_t rows = (size_t)t->m.own_rows, i32 = sizeof(int32_t);
     const int64_t at = t->m.row0; /* rows of the context axis's other ranks stand beside these */
     lf_exec *ex = t->m.ex;
-    int rc = lf_exec_write(ex, chain, slot, "positions", b->positions + at, rows * i32, err);
+    lf_loader_batch texts = *b;
+    int rc = t->texts_cu ? lf_texts_split(b, t->c->objective->separator, t->m.n_docs, t->texts_cu,
+                                          t->texts_place, err)
+                         : 0;
+    if (t->texts_cu) {
+        texts.cu_seqlens = t->texts_cu;
+        texts.positions = t->texts_place;
+        b = &texts;
+    }
+    if (rc == 0)
+        rc = lf_exec_write(ex, chain, slot, "positions", b->positions + at, rows * i32, err);
     if (rc == 0 && in->part->first && !in->sight)
         rc = lf_exec_write(ex, chain, slot, "tokens", b->tokens + at, rows * i32, err);
     if (rc == 0 && in->sight)
@@ -82,7 +93,11 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
                                          .row0 = at,
                                          .own_rows = t->m.own_rows,
                                          .pictures = in->sight != NULL,
+                                         .types = t->types_buf,
                                          .inner = !in->part->first};
+    if (t->types_buf)
+        lf_decoder_second(b->tokens, b->cu_seqlens, t->m.n_docs, t->c->objective->separator,
+                          t->types_buf);
     if (rc == 0)
         rc = lf_decoder_write_turns(t->m.dec, ex, chain, &docs, err);
     if (rc == 0)

@@ -190,8 +190,14 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
         return rc;
     rc = lf_weights_config(&mc, ck, err);
     if (rc == 0 && mc.output != t->mc.output)
-        lf_train_log(t, 2, "the head of %s is left out: this model gives scores", t->c->init_from);
+        lf_train_log(t, 2, "the head of %s is left out: this model gives %s", t->c->init_from,
+                     t->mc.output == LF_OUTPUT_LABELS ? "labels" : "scores");
     mc.output = t->mc.output;
+    mc.labels = t->mc.labels;
+    mc.labels_of = t->mc.labels_of;
+    mc.label_row = t->mc.label_row;
+    mc.label_head = t->mc.label_head;
+    mc.label_bias = t->mc.label_bias;
     if (rc == 0 && !mc.vision.family) { /* this model is that one, and sees besides */
         mc.vision = t->mc.vision;
         mc.projector = t->mc.projector;

@@ -63,7 +63,8 @@ static int check_megatron(const struct lf_train_config *c, lf_err *err)
                : 0;
 }
 
-static const char *const best_metrics[] = {"loss", "accuracy", "margin"};
+static const char *const best_metrics[] = {"loss",     "accuracy", "margin", "f1",
+                                           "matthews", "pearson",  "exact"};
 
 int lf_train_best_index(const struct lf_train_config *c)
 {
@@ -259,8 +260,12 @@ static int check_guest(const struct lf_train_config *c, lf_err *err)
 /* Is the model one that can be asked for what is trained? */
 static int check_mask(const struct lf_train_config *c, const lf_model_config *mc, lf_err *err)
 {
-    if (!c->mlm)
-        return lf_model_need_next(mc, err);
+    if (mc->output == LF_OUTPUT_LABELS && !c->objective)
+        return lf_fail(err, LF_EINVAL,
+                       "this model gives labels ([model] output = labels); train it with objective "
+                       "= labels of lf-rm");
+    if (!c->mlm) /* what is read of whole texts asks for no next token */
+        return c->objective && c->objective->whole_texts ? 0 : lf_model_need_next(mc, err);
     if (mc->mask != LF_MASK_BOTH)
         return lf_fail(err, LF_EINVAL,
                        "objective = mlm trains an encoder, whose tokens see both ways: [model] "

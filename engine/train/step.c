@@ -309,7 +309,10 @@ static int survey_step(lf_trainer *t, lf_err *err)
     if (rc != 0)
         return rc;
     o->surveyed(o->user, sums.obj);
-    return lf_train_agree(t, lf_loader_seek(t->data, ls.first_sample, err), err);
+    if (o->gathered)
+        rc = lf_train_agree(t, o->gathered(o->user, t, false, ls.first_sample, ls.n_samples, err),
+                            err);
+    return rc != 0 ? rc : lf_train_agree(t, lf_loader_seek(t->data, ls.first_sample, err), err);
 }
 
 /* The step with the present loss scale. *overflow: the gradient is not finite, and weights and

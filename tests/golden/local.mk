@@ -206,6 +206,12 @@ tests_golden_post_rm_test_SOURCES = tests/golden/post_rm_test.c
 tests_golden_post_rm_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/post/make_rm.py tests/golden/post/check_rm.py tests/golden/post/rm-qwen2 tests/golden/post/rm-qwen2-grad \
   tests/golden/post/rm-gpt2 tests/golden/post/make_rm_adapter.py tests/golden/post/rm-lora tests/golden/post/rm-dora
+# Labels of texts and tokens against transformers.
+check_PROGRAMS += tests/golden/heads_test
+TESTS += tests/golden/heads_test
+tests_golden_heads_test_SOURCES = tests/golden/heads_test.c
+tests_golden_heads_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/heads
 # Preference losses against trl.
 check_PROGRAMS += tests/golden/post_pairs_test
 TESTS += tests/golden/post_pairs_test

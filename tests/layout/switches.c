@@ -96,6 +96,12 @@ static void mtp(struct rig_case *k, int v)
 {
     k->c.mtp_weight = 0.3 * v;
 }
+/* Encoders of texts say tokens that are hidden. */
+static void hidden(struct rig_case *k, int v)
+{
+    static const lf_mlm some = {.share = 0.3, .random = 0.1, .kept = 0.1, .mask_token = 1};
+    k->c.mlm = v ? &some : NULL;
+}
 static void noise(struct rig_case *k, int v)
 {
     k->c.neftune_alpha = v;
@@ -215,7 +221,7 @@ const struct sw sw_table[] = {
                    "rope_original_positions=16"),
       KEYS("learned", "position=learned"), KEYS("alibi", "position=alibi"),
       KEYS("none", "position=none"), KEYS("rope2d", "position=rope2d")}},
-    {"mask", {USUAL("causal"), KEYS("prefix", "mask=prefix")}},
+    {"mask", {USUAL("causal"), KEYS("prefix", "mask=prefix"), {"both", "mask=both", hidden, 1}}},
     {"embed",
      {USUAL("plain"), KEYS("narrow", "embed_dim=32"),
       KEYS("scaled", "embed_scale=8 embed_norm=yes")}},
@@ -279,6 +285,8 @@ const struct sw_refusal sw_refusals[] = {
     {"tensor=8rows", "context=4", "the 4 rows of a micro-batch", NULL},
     {"position=rope2d", "mask=causal", "rope2d counts from the end of the prefix", NULL},
     {"position=alibi", "mask=prefix", "a prefix looks ahead", NULL},
+    {"position=rope2d", "mask=both", "rope2d counts from the end of the prefix", NULL},
+    {"position=alibi", "mask=both", "ALiBi is a penalty for distance", NULL},
     {"block=post", "parallel=one_norm", SIDE_BY_SIDE, NULL},
     {"block=post", "parallel=two_norms", SIDE_BY_SIDE, NULL},
     {"block=sandwich", "parallel=one_norm", SIDE_BY_SIDE, NULL},
@@ -309,6 +317,7 @@ const struct sw_refusal sw_refusals[] = {
     BY_MTP("position=learned", "does not go with mtp_layers"),
     BY_MTP("position=rope2d", "it needs mask = prefix"),
     BY_MTP("mask=prefix", "does not go with mtp_layers"),
+    BY_MTP("mask=both", "does not go with mtp_layers"),
     BY_MTP("keys=shared", "does not go with mtp_layers"),
     BY_MTP("embed=narrow", "does not go with mtp_layers"),
     BY_MTP("embed=scaled", "does not go with mtp_layers"),

@@ -209,7 +209,8 @@ apart() {
         echo steps batch batch_tokens warmup fp8_edges max_patches max_tiles
         echo sample_interval sample_rows sample_tokens
         ;;
-    rm | dpo | kto) echo tokens batch_tokens decay seq_length max_patches max_tiles ;;
+    rm) echo tokens batch_tokens decay seq_length max_patches max_tiles labels separator temperature ;;
+    dpo | kto) echo tokens batch_tokens decay seq_length max_patches max_tiles ;;
     grpo)
         echo samples max_prompt critic_warmup reward_retries ptx_batch max_patches max_tiles
         echo reference_tensor reward_tensor critic_tensor

@@ -501,6 +501,19 @@ static void test_errors(void)
          "means nothing without output = tokens"},
         {"[model]\nfamily = llama\n" TINY "output = score\nmask = prefix\n",
          "a score is read where a text ends"},
+        {"[model]\nfamily = llama\n" TINY "output = labels\n", "needs how many there are"},
+        {"[model]\nfamily = llama\n" TINY "output = labels\nlabels = 3\nlabels_of = span\n",
+         "labels: a span has two"},
+        {"[model]\nfamily = llama\n" TINY "output = labels\nlabels = 3\nlabel_row = first\n",
+         "label_row: the first token of a text sees nothing"},
+        {"[model]\nfamily = llama\n" TINY "labels = 3\n",
+         "labels: means nothing without output = labels"},
+        {"[model]\nfamily = llama\n" TINY "output = labels\nlabels = 3\nlabel_head = transform\n",
+         "label_head: transform is that of head_transform"},
+        {"[model]\nfamily = llama\n" TINY "output = labels\nlabels = 3\nhead_transform = yes\n",
+         "head_transform: means nothing without"},
+        {"[model]\nfamily = llama\n" TINY "output = labels\nlabels = 3\nmask = prefix\n",
+         "nobody says where its prefix ends"},
         {"[model]\npreset = no/such.ini\n", "m.ini:2:10: preset 'no/such.ini' not found"},
         {"[other]\na = 1\n", "no section [model]"},
     };
@@ -849,7 +862,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(484, test_published());
-    TAP(288, test_errors());
+    TAP(302, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(11, test_flops());

@@ -1,0 +1,188 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Labels as a user has them (lf-rm, objective = labels): an encoder learns classes of texts and of their tokens, numbers, and where
+# an answer stands, and tells them of texts that it has not seen; layouts, micro-batches and kills change nothing; a decoder learns
+# classes; what is wrong with a label is told before the first step; out as a class of transformers and in again.
+# engine/post/label_train.h
+. "$LF_SRCDIR/tests/stage/lib.sh"
+with_ranks
+
+# Every letter is a token: the first half of the alphabet, the second, and between z and y an answer.
+awk 'BEGIN { srand(7)
+    for (i = 0; i < 500; i++) {
+        n = 6 + int(rand() * 5); s = ""; good = 0; t = "-100"
+        for (k = 0; k < n; k++) {
+            c = int(rand() * 16); good += c < 8; s = s substr("abcdefghijklmnop", c + 1, 1); t = t "," (c < 8)
+        }
+        from = int(rand() * (n - 2)); len = 1 + int(rand() * 2)
+        a = substr(s, 1, from) "z" substr(s, from + 1, len) "y" substr(s, from + len + 1)
+        last = substr("abcdefghijklmnop", int(rand() * 16) + 1, 1)
+        printf "{\"prompt\":\"[CLS]%s[SEP]\",\"one\":%d,\"numbers\":%.3f,\"tokens\":[%s,-100],\"any\":[%d,%d]}\n", s,
+            (good * 2 > n), good / n, t, (s ~ /a/), (s ~ /p/) >"'"$dir"'/texts.jsonl"
+        printf "{\"prompt\":\"[CLS]%s[SEP]\",\"span\":[%d,%d]}\n", a, from + 1, from + len + 2 >"'"$dir"'/answers.jsonl"
+        printf "{\"prompt\":\"[CLS]%s[SEP]%s\",\"label\":%d}\n", s, last, (last < "i") >"'"$dir"'/pairs.jsonl"
+    } }'
+sed 's/.*"prompt":"\([^"]*\)".*/\1/' "$dir/texts.jsonl" >"$dir/text.txt"
+must "$stages/lf-tokenize" --doc-split line --special-tokens '<|endoftext|>' --special-tokens '[CLS]' --special-tokens '[SEP]' --special-tokens '[MASK]' \
+    --vocab-size 260 --special-in-text token --out "$dir/text" "$dir/text.txt"
+for f in texts answers pairs; do
+    must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --special-in-text token --shape prompt --valid-fraction 0.2 --out "$dir/$f" \
+        "$dir/$f.jsonl"
+done
+cat >"$dir/lm.ini" <<END
+[stage]
+data = $dir/text/shards
+steps = 2
+seq_length = 32
+batch = 4
+lr = 1e-3
+threads = 1
+END
+{
+    cat "$dir/lm.ini"
+    printf 'objective = mlm\nmask_token = 3\n[model]\nfamily = bert\nlayers = 2\nhidden = 32\nheads = 4\nffn = 64\nvocab = 260\nmax_positions = 64\n'
+} >"$dir/bert.ini"
+{
+    cat "$dir/lm.ini"
+    printf '[model]\nfamily = llama\nlayers = 1\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 64\nvocab = 260\nmax_positions = 64\n'
+} >"$dir/llama.ini"
+must "$stages/lf-pretrain" --config "$dir/bert.ini" --out "$dir/bert"
+must "$stages/lf-pretrain" --config "$dir/llama.ini" --out "$dir/llama"
+cat >"$dir/run.ini" <<END
+[stage]
+data = $dir/texts/shards
+init_from = $dir/bert/checkpoint
+objective = labels
+label_column = one
+steps = 80
+seq_length = 64
+batch = 8
+micro_batch = 4
+lr = 5e-3
+schedule = constant
+valid_interval = 40
+log_interval = 40
+save_time = 0
+seed = 3
+threads = 1
+END
+on1() {
+    _n=$1
+    shift
+    train "$stages/lf-rm" "$dir/run.ini" "$_n" "$@"
+}
+field() { tr '{' '\n' <"$dir/$1/metrics" | sed -n 's/.*"'"$2"'":\([-0-9.e+]*\).*/\1/p' | tail -n 1; }
+above() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
+pretrain="$stages/lf-rm" # what `on` starts
+
+# --- what it learns ---
+on1 plan --plan
+grep -q '"parameters":' "$dir/stdout"
+ok $? "--plan" "$(cat "$dir/err")"
+on1 one
+is $rc 0 "classes of texts"
+above "$(field one valid_accuracy)" 0.9 && above "$(field one valid_f1)" 0.9 && above "$(field one valid_matthews)" 0.8
+ok $? "of texts that it has not seen it tells more than nine in ten: $(field one valid_accuracy)"
+"$tool" state "$dir/one/out/checkpoint" >"$dir/state"
+grep -q '"labels_of": *"text"' "$dir/state" && grep -q '"label_head": *"tanh"' "$dir/state" && grep -q '"macro_f1":' "$dir/state" &&
+    grep -q '"matthews":' "$dir/state"
+ok $? "the model says what its labels are, and how good they were" "$(cat "$dir/state")"
+sed 's/"one":/"label":/' "$dir/texts.jsonl" >"$dir/rows.jsonl"
+"$stages/lf-score" --checkpoint "$dir/one/out/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 \
+    --out "$dir/told" "$dir/rows.jsonl" 2>"$dir/err"
+above "$(sed -n 's/.*"accuracy": *\([0-9.]*\).*/\1/p' "$dir/told/scores/results.json")" 0.9
+ok $? "lf-score reads the labels where they were trained" "$(cat "$dir/err")"
+# A step that moves nothing: its loss is that of the labels that lf-score reads, at the same token.
+head -n 1 "$dir/rows.jsonl" >"$dir/lone.jsonl"
+must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --special-in-text token --shape prompt --out "$dir/lone" "$dir/lone.jsonl"
+on1 still --data "$dir/lone/shards" --label-column label --steps 1 --lr 1e-12 --valid-interval 0
+"$stages/lf-score" --checkpoint "$dir/still/out/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 \
+    --out "$dir/lone-told" "$dir/lone.jsonl" 2>>"$dir/err"
+sed 's/.*"labels":\[\([^,]*\),\([^]]*\)\].*/\1 \2/' "$dir/lone-told/scores/scores.jsonl" |
+    awk -v y="$(sed 's/.*"label":\([01]\).*/\1/' "$dir/lone.jsonl")" -v l="$(field still loss)" '{ d = log(exp($1) + exp($2)) - (y ? $2 : $1) - l }
+    END { exit !(NR == 1 && l > 0 && d < 1e-6 && d > -1e-6) }'
+ok $? "and its numbers have the loss of training: $(field still loss)" "$(cat "$dir/err")"
+on1 tokens --label-column tokens --label-kind tokens --labels 2 --steps 40
+above "$(field tokens valid_accuracy)" 0.97
+ok $? "classes of tokens: $(field tokens valid_accuracy)" "$(cat "$dir/err")"
+on1 numbers --label-column numbers --label-kind numbers
+above "$(field numbers valid_pearson)" 0.9
+ok $? "numbers: $(field numbers valid_pearson)" "$(cat "$dir/err")"
+"$tool" state "$dir/numbers/out/checkpoint" | grep -q '"spearman":'
+ok $? "with the correlation of their ranks"
+on1 any --label-column any --label-kind any --labels 2 --steps 40
+above "$(field any valid_f1)" 0.5
+ok $? "labels of which any may be: $(field any valid_f1)" "$(cat "$dir/err")"
+on1 span --data "$dir/answers/shards" --label-column span --label-kind span --steps 40
+above "$(field span valid_exact)" 0.8 && above "$(field span valid_f1)" 0.8
+ok $? "where an answer stands: $(field span valid_exact), $(field span valid_f1)" "$(cat "$dir/err")"
+on1 decoder --init-from "$dir/llama/checkpoint"
+above "$(field decoder valid_accuracy)" 0.85
+ok $? "and a decoder classes, at the last token: $(field decoder valid_accuracy)" "$(cat "$dir/err")"
+"$tool" state "$dir/decoder/out/checkpoint" | grep -q '"label_row": *"last"'
+ok $? "as its model says"
+on1 pairs --data "$dir/pairs/shards" --label-column label --separator 2 --steps 2
+on1 untyped --data "$dir/pairs/shards" --label-column label --steps 2
+[ "$(field pairs loss)" != "$(field untyped loss)" ]
+ok $? "what is behind the separator is of another type" "$(cat "$dir/err")"
+
+# --- what changes nothing ---
+mkdir "$dir/kill"
+killed_often 2 "$dir/kill/metrics" "$(bytes "$dir/one/metrics")" "$stages/lf-rm" --config "$dir/run.ini" --out "$dir/kill/out" \
+    --metrics "$dir/kill/metrics" --save-interval 11
+on1 kill --save-interval 11
+is "$often $(id kill) $(metrics kill | cksum)" "1 $(id one) $(metrics one | cksum)" "killed and continued, the same bits"
+on1 six --steps 6
+same() { # same NAME WORDS
+    near_losses six "$1" 1e-5 6
+    ok $? "$2, the same losses" "$(cat "$dir/err")"
+}
+on1 micro --steps 6 --micro-batch 2
+same micro "micro-batches of half the size"
+if have_ranks; then
+    on 2 data --steps 6
+    same data "two ranks"
+    on 2 tensor --steps 6 --tensor 2
+    same tensor "matrices on two ranks"
+    on 2 rows --steps 6 --tensor 2 --sequence-parallel=yes
+    same rows "and rows"
+    on 2 pipe --steps 6 --pipeline 2
+    same pipe "a layer on each of two ranks"
+    on 2 zero --steps 6 --zero 2
+    same zero "parts of the state on each of two ranks"
+else
+    skip_some 5 "ranks cannot be started here"
+fi
+
+# --- what is refused ---
+refused() { # refused WORDS TEXT ARGS...
+    _words=$1 _text=$2
+    shift 2
+    on1 refused "$@"
+    [ $rc -ne 0 ] && grep -qF -- "$_words" "$dir/err"
+    ok $? "$_text is refused" "$(cat "$dir/err")"
+}
+refused 'column "label" is missing' "a column that there is not" --label-column label
+refused 'is no class below labels' "a class that there is not" --label-column numbers --labels 2
+refused 'has another length; it is a list with the class of each token' "a label for all tokens" --label-column any --label-kind tokens --labels 2
+refused 'is no first and last token of the text' "an answer that ends before it begins" --label-column any --label-kind span
+refused "margins belongs to objective = pairs" "a margin" --no-margins
+refused "label_kind belongs to objective = labels" "a label of pairs" --objective pairs --label-kind any
+refused "adapters (lora_rank, adapter) are of objective = pairs" "an adapter" --lora-rank 4
+refused "label_kind = tokens needs labels" "as many labels as you like" --label-kind tokens
+refused "separator = 300: the vocabulary has 260 words" "a separator that there is not" --separator 300
+refused "holds plain documents" "data without labels" --data "$dir/text/shards"
+train "$stages/lf-pretrain" "$dir/bert.ini" back --init-from "$dir/one/out/checkpoint"
+says "label" "next tokens of a classifier are refused"
+
+# --- out, and in again ---
+must "$stages/lf-convert" --from "$dir/one/out/checkpoint" --out "$dir/hf"
+grep -q '"BertForSequenceClassification"' "$dir/hf/model/config.json" && grep -q '"LABEL_1": 1' "$dir/hf/model/config.json"
+ok $? "the export is a classifier of transformers"
+grep -q '^pipeline_tag: text-classification$' "$dir/hf/model/README.md" &&
+    grep -q 'AutoModelForSequenceClassification.from_pretrained' "$dir/hf/model/README.md"
+ok $? "and its card says so"
+must "$stages/lf-convert" --verify none --from "$dir/hf/model" --out "$dir/again"
+"$tool" moved "$dir/one/out/checkpoint" "$dir/again/checkpoint" 'model/*' | grep -q '^0 of'
+ok $? "which comes in with the same weights"
+finish 35

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The contrastive loss: values by hand, derivatives against finite differences, groups, and that
+ * questions without answers are refused. Texts of a row: where they end.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/post/contrast_loss.h"
+#include "engine/train/texts.h"
+#include "tests/tap/tap.h"
+
+enum { N = 9, WIDTH = 4, ALL = N * WIDTH, QUESTIONS = 4 };
+
+/* The second question has a wrong answer. */
+static const double role[N] = {0, 1, 0, 1, 2, 0, 1, 0, 1};
+
+static struct lf_contrast example(const double *x, bool both, size_t group)
+{
+    return (struct lf_contrast){.temperature = 0.5,
+                                .both = both,
+                                .group = group,
+                                .width = WIDTH,
+                                .n = N,
+                                .x = x,
+                                .role = role};
+}
+
+static void draw(double *x)
+{
+    for (int i = 0; i < ALL; i++)
+        x[i] = (double)lf_rng_u32(5, 9, (uint64_t)i) / 4294967296.0 * 4 - 2;
+}
+
+static double run(const struct lf_contrast *c, double loss[QUESTIONS], double *d)
+{
+    lf_err err = LF_ERR_INIT;
+    double cosine[QUESTIONS], sum = 0;
+    bool right[QUESTIONS];
+    if (lf_contrast_loss(c, &(struct lf_contrast_out){loss, cosine, right, d}, &err))
+        tap_bail("%s", err.text);
+    for (int i = 0; i < QUESTIONS; i++)
+        sum += loss[i];
+    return sum;
+}
+
+static double cosine_of(const double *a, const double *b)
+{
+    double ab = 0, aa = 0, bb = 0;
+    for (int k = 0; k < WIDTH; k++) {
+        ab += a[k] * b[k];
+        aa += a[k] * a[k];
+        bb += b[k] * b[k];
+    }
+    return ab / sqrt(aa * bb);
+}
+
+/* By the formula of the header, of all questions of [first, last). */
+static double by_hand(const double *x, int question, int first, int last, bool back)
+{
+    static const int of[QUESTIONS + 1] = {0, 2, 5, 7, 9};
+    const int a = of[question] + back, p = of[question] + !back;
+    double sum = 0;
+    for (int j = of[first]; j < of[last]; j++)
+        if ((role[j] < 0.5) == back)
+            sum += exp(cosine_of(x + a * WIDTH, x + j * WIDTH) / 0.5);
+    return log(sum) - cosine_of(x + a * WIDTH, x + p * WIDTH) / 0.5;
+}
+
+static void values(void)
+{
+    double x[ALL], loss[QUESTIONS], off = 0;
+    draw(x);
+    struct lf_contrast c = example(x, false, 0);
+    tap_i64((int64_t)lf_contrast_questions(&c), QUESTIONS, "questions");
+    (void)run(&c, loss, NULL);
+    for (int i = 0; i < QUESTIONS; i++)
+        off = fmax(off, fabs(loss[i] - by_hand(x, i, 0, QUESTIONS, false)));
+    tap_ok(off < 1e-12, "each answer among all answers (%.2g)", off);
+    c.both = true;
+    (void)run(&c, loss, NULL);
+    off = 0;
+    for (int i = 0; i < QUESTIONS; i++)
+        off = fmax(off, fabs(loss[i] - 0.5 * by_hand(x, i, 0, QUESTIONS, false) -
+                             0.5 * by_hand(x, i, 0, QUESTIONS, true)));
+    tap_ok(off < 1e-12, "and each question among all questions (%.2g)", off);
+    c = example(x, false, 3);
+    (void)run(&c, loss, NULL);
+    off = fabs(loss[3]);
+    for (int i = 0; i < 3; i++)
+        off = fmax(off, fabs(loss[i] - by_hand(x, i, 0, 3, false)));
+    tap_ok(off < 1e-12, "groups of three: the last one is alone (%.2g)", off);
+}
+
+static void slopes(bool both)
+{
+    const double h = 1e-6;
+    double x[ALL], d[ALL], loss[QUESTIONS], worst = 0, most = 0;
+    draw(x);
+    const struct lf_contrast c = example(x, both, 0);
+    (void)run(&c, loss, d);
+    for (int i = 0; i < ALL; i++) {
+        const double was = x[i];
+        x[i] = was + h;
+        const double up = run(&c, loss, NULL);
+        x[i] = was - h;
+        const double down = run(&c, loss, NULL);
+        x[i] = was;
+        worst = fmax(worst, fabs((up - down) / (2 * h) - d[i]));
+        most = fmax(most, fabs(d[i]));
+    }
+    tap_ok(worst < 1e-7 && most > 0.1, "derivatives are the slopes of the loss (%.2g of %.2g)",
+           worst, most);
+}
+
+static void refused(void)
+{
+    static const double alone[N] = {0, 1, 0, 0, 1, 0, 1, 0, 1};
+    lf_err err = LF_ERR_INIT;
+    double x[ALL], loss[N], cosine[N];
+    bool right[N];
+    draw(x);
+    struct lf_contrast c = example(x, false, 0);
+    const struct lf_contrast_out out = {loss, cosine, right, NULL};
+    c.role = alone;
+    tap_rc(lf_contrast_loss(&c, &out, &err), LF_EINVAL, &err, "question 1 has no answer",
+           "a question without an answer");
+    c.role = role;
+    memset(x + 3 * WIDTH, 0, WIDTH * sizeof *x);
+    tap_rc(lf_contrast_loss(&c, &out, &err), LF_ENUMERIC, &err, "text 3 has no length",
+           "a vector of zeros");
+}
+
+static void texts(void)
+{
+    int32_t tokens[] = {5, 9, 6, 7, 9, 8, 0, 0}, of[] = {0, 6, 8}, cu[6], place[8];
+    static const int32_t want_cu[] = {0, 2, 5, 6, 8, 8}, want_place[] = {0, 1, 0, 1, 2, 0, 0, 1};
+    int64_t docs[] = {3, -1};
+    lf_err err = LF_ERR_INIT;
+    const lf_loader_batch b = {
+        .B = 1, .T = 8, .tokens = tokens, .cu_seqlens = of, .n_segs = 2, .seg_doc = docs};
+    tap_rc(lf_texts_split(&b, 9, 5, cu, place, &err), 0, &err, NULL, "three texts and padding");
+    tap_ok(memcmp(cu, want_cu, sizeof want_cu) == 0 &&
+               memcmp(place, want_place, sizeof want_place) == 0,
+           "end behind each separator, and the last with the document");
+    tap_rc(lf_texts_split(&b, 9, 3, cu, place, &err), LF_EINVAL, &err, "raise max_docs",
+           "more texts than there is room for");
+}
+
+int main(void)
+{
+    TAP(4, values());
+    TAP(1, slopes(false));
+    TAP(1, slopes(true));
+    TAP(2, refused());
+    TAP(3, texts());
+    return tap_done();
+}
