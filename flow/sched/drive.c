@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine/base/io.h"
@@ -369,8 +370,24 @@ static void tell_left(const struct driver *dr)
     }
 }
 
-static void wait_a_little(struct driver *dr)
+/* Of this thread; a stage that has ended counts for the process as well. */
+static double cpu_s(void)
 {
+    struct timespec t = {0, 0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+double lf_drive_pause_s(double cost_s)
+{
+    const double pause = 50 * cost_s;
+    return pause < 0.25 ? 0.25 : pause > 5 ? 5 : pause;
+}
+
+/* The end of a stage and a request to stop are signals, which end the pause. */
+static void wait_a_little(struct driver *dr, double cost_s)
+{
+    const double pause = lf_drive_pause_s(cost_s);
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -378,7 +395,7 @@ static void wait_a_little(struct driver *dr)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGUSR2);
-    const struct timespec ts = {0, 250 * 1000 * 1000};
+    const struct timespec ts = {(time_t)pause, (long)((pause - (double)(time_t)pause) * 1e9)};
     int sig = sigtimedwait(&set, NULL, &ts);
     if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGUSR2)
         if (dr->stops++ == 0)
@@ -455,13 +472,14 @@ static int loop(struct driver *dr, lf_err *err)
 {
     int rc = 0, running = 0;
     do {
+        const double begin = cpu_s();
         rc = round_of(dr, &running, err);
         if (rc < 0 || running == 0)
             break;
         talk(dr);
         if (dr->d->look != NULL)
             dr->d->look(dr->d->user, &dr->view, dr->selected);
-        wait_a_little(dr);
+        wait_a_little(dr, cpu_s() - begin);
     } while (dr->stops < 2);
     if (rc == 0 && dr->stops >= 2)
         tell_left(dr);

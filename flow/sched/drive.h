@@ -23,7 +23,7 @@ typedef struct lf_drive {
     int jobs;                 /* stages at once */
     lf_select select;
     void (*say)(void *user, const char *text); /* one line of progress; may be NULL */
-    /* The run as it is now, several times a second; may be NULL. With it `say` is told of logs only
+    /* The run as it is now, after every look; may be NULL. With it `say` is told of logs only
      * what has to stay: validations, warnings and notes. selected: of each stage, does this drive
      * run it? v NULL: a stage has ended, so that what was shown is out of date, or the drive is
      * over. */
@@ -38,6 +38,11 @@ typedef struct lf_drive {
 /* run: borrowed, loaded. *code: 0 all selected stages are done, 1 one failed or cannot run, 75
  * stopped on request or at a checkpoint. */
 int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err);
+
+/* Seconds between two looks at a run, a look of which took cost_s of processor time: a look reads
+ * all records of the run again, so that it costs at most a fiftieth of a processor, and runs of any
+ * size are looked at every 0.25 to 5 s. */
+double lf_drive_pause_s(double cost_s);
 
 /* Write the end record that a dead start could not write, and the end event of a commit whose
  * wrapper died just behind it. */

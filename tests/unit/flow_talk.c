@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/io.h"
+#include "flow/sched/drive.h"
 #include "flow/sched/talk.h"
 #include "tests/tap/tap.h"
 
@@ -112,6 +113,16 @@ static void test_brief(char *dir)
     tap_ok(t.brief, "it stays so over starts");
 }
 
+/* A small run is looked at four times a second; reading a large one may take a fiftieth of a
+ * processor, and it is looked at every 5 s whatever that costs. */
+static void test_pause(void)
+{
+    tap_ok(lf_drive_pause_s(0) == 0.25, "nothing to read");
+    tap_ok(lf_drive_pause_s(0.004) == 0.25, "a few stages");
+    tap_f64(lf_drive_pause_s(0.024), 1.2, 1e-12, "manifests of thousands of tensors");
+    tap_ok(lf_drive_pause_s(3) == 5, "more than that");
+}
+
 int main(void)
 {
     char dir[PATH_MAX];
@@ -120,5 +131,6 @@ int main(void)
     TAP(4, test_many(dir));
     TAP(1, test_many_warnings(dir));
     TAP(2, test_brief(dir));
+    TAP(4, test_pause());
     return tap_done();
 }
