@@ -33,8 +33,11 @@ static int add_output(struct outputs *all, const char *name, const char *rel, co
     if (rc < 0)
         return rc;
     struct lf_output *o = &all->rows[all->n++];
-    *o = (struct lf_output){.files = (int64_t)a->n_files, .meta = a->meta};
+    *o = (struct lf_output){.files = (int64_t)a->n_files};
+    struct json_t *meta = a->meta;
     a->meta = NULL; /* it is the output's now */
+    if ((rc = lf_output_take_meta(o, meta, err)) < 0)
+        return rc;
     for (size_t i = 0; i < a->n_files; i++)
         o->bytes += a->files[i].bytes;
     o->name = lf_strdup(name, err);

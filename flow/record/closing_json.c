@@ -138,7 +138,9 @@ static int add_reward_scores(lf_closing *c, const json_t *meta, lf_err *err)
 static int add_model(lf_closing *c, const json_t *meta, lf_err *err)
 {
     const json_t *tensors = json_object_get(meta, "tensors");
-    if (tensors != NULL)
+    if (json_is_integer(tensors))
+        c->tensors = lf_int_of(json_integer_value(tensors));
+    else if (tensors != NULL)
         c->tensors = lf_int_of((int64_t)(json_is_array(tensors) ? json_array_size(tensors)
                                                                 : json_object_size(tensors)));
     return lf_text_set(&c->family, json_string_value(json_object_get(meta, "family")), "family",

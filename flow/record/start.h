@@ -136,8 +136,12 @@ struct lf_output {
     const char *name;
     const char *path, *kind, *manifest_sha256;
     int64_t bytes, files;
-    struct json_t *meta; /* of its manifest */
+    struct json_t *meta; /* of its manifest; `tensors` is their number, older ones list them */
 };
+/* meta, of a manifest, becomes the output's. Only the number of its tensors is kept: hashes and
+ * places of each stand in the manifest, which manifest_sha256 names, and would make a record of a
+ * large checkpoint longer than one may be. */
+int lf_output_take_meta(struct lf_output *o, struct json_t *meta, lf_err *err);
 
 /* done.json: the commit marker. */
 struct lf_done {

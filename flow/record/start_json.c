@@ -153,6 +153,18 @@ const char *lf_cut_short_text(char *buf, size_t cap, const struct lf_cut_short *
     return buf;
 }
 
+int lf_output_take_meta(struct lf_output *o, json_t *meta, lf_err *err)
+{
+    const json_t *each = json_object_get(meta, "tensors");
+    o->meta = meta;
+    if (!json_is_array(each) && !json_is_object(each))
+        return 0;
+    const size_t n = json_is_array(each) ? json_array_size(each) : json_object_size(each);
+    return json_object_set_new(meta, "tensors", json_integer((json_int_t)n)) != 0
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
+}
+
 int lf_output_ended(struct lf_cut_short **out, const struct lf_output *o, lf_err *err)
 {
     json_t *ended = json_object_get(o->meta, "ended");

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -193,6 +194,26 @@ static void test_conversion(void)
     end(&m);
 }
 
+/* A record of a stage has the number of tensors, whatever its manifest says of each. */
+static void test_tensors(void)
+{
+    static const char *const metas[] = {"{\"tensors\":{\"a\":\"1\",\"b\":\"2\"},\"step\":3}",
+                                        "{\"tensors\":[{\"name\":\"a\"},{}],\"step\":3}",
+                                        "{\"tensors\":2,\"step\":3}"};
+    for (size_t i = 0; i < sizeof metas / sizeof metas[0]; i++) {
+        struct lf_output o = {.kind = "checkpoint"};
+        lf_closing c = {.given = false};
+        tap_i64(lf_output_take_meta(&o, json_loads(metas[i], 0, NULL), NULL), 0, "a meta is taken");
+        char *kept = json_dumps(o.meta, JSON_COMPACT | JSON_SORT_KEYS);
+        tap_str(kept, "{\"step\":3,\"tensors\":2}", "the list becomes a number, the rest stays");
+        lf_closing_add_output(&c, &o, NULL);
+        tap_i64(c.tensors.v, 2, "which is told");
+        free(kept);
+        json_decref(o.meta);
+        lf_closing_fini(&c);
+    }
+}
+
 static void test_nothing(void)
 {
     struct made m;
@@ -211,6 +232,7 @@ int main(void)
     TAP(5, test_scores());
     TAP(7, test_texts());
     TAP(2, test_conversion());
+    TAP(9, test_tensors());
     TAP(1, test_nothing());
     return tap_done();
 }
