@@ -1,7 +1,7 @@
 # sources of engine/pipe, and their tests
 EXTRA_DIST += engine/pipe/README.md
 engine_libengine_a_SOURCES += engine/pipe/pipe.h engine/pipe/pipe_priv.h engine/pipe/pipe.c engine/pipe/edge.c \
-  engine/pipe/order_gpipe.c engine/pipe/order_1f1b.c engine/pipe/order_interleaved.c engine/pipe/order_zb_h1.c \
+  engine/pipe/order_gpipe.c engine/pipe/order_1f1b.c engine/pipe/order_interleaved.c engine/pipe/order_zb_h1.c engine/pipe/order_v.c \
   engine/pipe/slots.c engine/pipe/messages_priv.h engine/pipe/messages.c engine/pipe/receives.c engine/pipe/check.c \
   engine/pipe/walk.h engine/pipe/walk_priv.h engine/pipe/walk.c engine/pipe/hang.c \
   engine/pipe/cut.h engine/pipe/cut.c engine/pipe/cut_text.c engine/pipe/show.h engine/pipe/draw.c engine/pipe/dump.c

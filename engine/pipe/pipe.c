@@ -15,7 +15,7 @@
 /* More items than this on a rank are refused, so that counts of items with messages are ints. */
 enum { MOST_ITEMS = 1 << 26, MOST_STAGES = 1 << 15 };
 
-/* Pipeline stage c P + r is chunk c of rank r. */
+/* In turns: pipeline stage c P + r is chunk c of rank r. */
 static int looped_stage(const struct lf_pipe_spec *s, int rank, int chunk)
 {
     return chunk * s->ranks + rank;
@@ -27,20 +27,37 @@ static void looped_place(int *rank, int *chunk, const struct lf_pipe_spec *s, in
     *chunk = stage / s->ranks;
 }
 
-/* A kind also decides where pipeline stages live: those that go forth and back over the ranks get
- * functions of their own. */
+/* Forth and back: pipeline stages r and 2P-1-r are chunks 0 and 1 of rank r. */
+static int bent_stage(const struct lf_pipe_spec *s, int rank, int chunk)
+{
+    return chunk ? 2 * s->ranks - 1 - rank : rank;
+}
+
+static void bent_place(int *rank, int *chunk, const struct lf_pipe_spec *s, int stage)
+{
+    *chunk = stage >= s->ranks;
+    *rank = *chunk ? 2 * s->ranks - 1 - stage : stage;
+}
+
+/* A kind also decides where pipeline stages live. */
+#define IN_TURNS lf_pipe_order_forward, looped_stage, looped_place
+#define IN_A_V   lf_pipe_order_forward_v, bent_stage, bent_place
 static const struct kind {
     const char *name;
-    bool groups; /* has chunks, and groups of micro-batches */
+    int chunks;  /* of a rank; 0: as many as are asked for, in groups of micro-batches */
+    bool splits; /* has B and W */
+    int least;   /* micro-batches for each rank; 0: one is enough for all of them */
     void (*order)(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
+    void (*forward)(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
     int (*stage)(const struct lf_pipe_spec *s, int rank, int chunk);
     void (*place)(int *rank, int *chunk, const struct lf_pipe_spec *s, int stage);
 } kinds[LF_PIPE_KINDS] = {
-    [LF_PIPE_GPIPE] = {"gpipe", false, lf_pipe_order_gpipe, looped_stage, looped_place},
-    [LF_PIPE_1F1B] = {"1f1b", false, lf_pipe_order_1f1b, looped_stage, looped_place},
-    [LF_PIPE_INTERLEAVED] = {"interleaved", true, lf_pipe_order_interleaved, looped_stage,
-                             looped_place},
-    [LF_PIPE_ZB_H1] = {"zb-h1", false, lf_pipe_order_zb_h1, looped_stage, looped_place},
+    [LF_PIPE_GPIPE] = {"gpipe", 1, false, 0, lf_pipe_order_gpipe, IN_TURNS},
+    [LF_PIPE_1F1B] = {"1f1b", 1, false, 0, lf_pipe_order_1f1b, IN_TURNS},
+    [LF_PIPE_INTERLEAVED] = {"interleaved", 0, false, 0, lf_pipe_order_interleaved, IN_TURNS},
+    [LF_PIPE_ZB_H1] = {"zb-h1", 1, true, 0, lf_pipe_order_zb_h1, IN_TURNS},
+    [LF_PIPE_ZB_V] = {"zb-v", 2, true, 0, lf_pipe_order_zb_v, IN_A_V},
+    [LF_PIPE_DUALPIPE_V] = {"dualpipe-v", 2, true, 2, lf_pipe_order_dualpipe_v, IN_A_V},
 };
 
 int lf_pipe_stage(const struct lf_pipe_spec *s, int rank, int chunk)
@@ -51,6 +68,31 @@ int lf_pipe_stage(const struct lf_pipe_spec *s, int rank, int chunk)
 void lf_pipe_place(int *rank, int *chunk, const struct lf_pipe_spec *s, int stage)
 {
     kinds[s->kind].place(rank, chunk, s, stage);
+}
+
+int lf_pipe_kind_chunks(enum lf_pipe_kind kind)
+{
+    return kinds[kind].chunks;
+}
+
+bool lf_pipe_kind_splits(enum lf_pipe_kind kind)
+{
+    return kinds[kind].splits;
+}
+
+int lf_pipe_kind_least(enum lf_pipe_kind kind, int ranks)
+{
+    return kinds[kind].least ? kinds[kind].least * ranks : 1;
+}
+
+bool lf_pipe_in_v(const struct lf_pipe_spec *s)
+{
+    return kinds[s->kind].place == bent_place;
+}
+
+bool lf_pipe_goes_round(const struct lf_pipe_spec *s)
+{
+    return s->chunks > 1 && !lf_pipe_in_v(s);
 }
 
 const char *lf_pipe_kind_name(enum lf_pipe_kind kind)
@@ -70,8 +112,9 @@ int lf_pipe_kind_parse(enum lf_pipe_kind *out, const char *name, lf_err *err)
     }
     const char *near = lf_nearest(name, names, LF_PIPE_KINDS);
     return lf_fail(err, LF_EINVAL,
-                   "\"%s\" is no pipeline schedule (gpipe, 1f1b, interleaved, zb-h1)%s%s%s", name,
-                   near ? "; do you mean \"" : "", near ? near : "", near ? "\"?" : "");
+                   "\"%s\" is no pipeline schedule (gpipe, 1f1b, interleaved, zb-h1, zb-v, "
+                   "dualpipe-v)%s%s%s",
+                   name, near ? "; do you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
 int lf_pipe_group(int ranks, int micro_batches)
@@ -80,6 +123,22 @@ int lf_pipe_group(int ranks, int micro_batches)
     while (n < micro_batches && micro_batches % n != 0 && micro_batches % n < ranks)
         n++;
     return n;
+}
+
+static int check_kind(const struct lf_pipe_spec *s, lf_err *err)
+{
+    const struct kind *k = &kinds[s->kind];
+    const int least = lf_pipe_kind_least(s->kind, s->ranks);
+    if (k->chunks && (s->chunks != k->chunks || s->group > 0))
+        return lf_fail(err, LF_EINVAL,
+                       "the pipeline schedule %s has %s a rank and no groups; interleaved has both",
+                       k->name, k->chunks == 1 ? "one chunk" : "two chunks");
+    if (!s->forward && s->micro_batches < least)
+        return lf_fail(err, LF_EINVAL,
+                       "the pipeline schedule %s needs %d micro-batches on %d ranks, and there are "
+                       "%d; zb-v does with fewer",
+                       k->name, least, s->ranks, s->micro_batches);
+    return 0;
 }
 
 static int check_spec(const struct lf_pipe_spec *s, lf_err *err)
@@ -96,12 +155,7 @@ static int check_spec(const struct lf_pipe_spec *s, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "%d pipeline ranks with %d chunks and %d micro-batches are too many",
                        s->ranks, s->chunks, s->micro_batches);
-    if (!kinds[s->kind].groups && (s->chunks > 1 || s->group > 0))
-        return lf_fail(err, LF_EINVAL,
-                       "the pipeline schedule %s has one chunk a rank and no groups; interleaved "
-                       "has both",
-                       kinds[s->kind].name);
-    return 0;
+    return check_kind(s, err);
 }
 
 static int make_lists(struct lf_pipe *p, lf_err *err)
@@ -112,10 +166,7 @@ static int make_lists(struct lf_pipe *p, lf_err *err)
         p->list[r].item = lf_malloc(room, sizeof *p->list[r].item, err);
         if (!p->list[r].item)
             return LF_ENOMEM;
-        if (s->forward)
-            lf_pipe_order_forward(&p->list[r], s);
-        else
-            kinds[s->kind].order(&p->list[r], s, r);
+        (s->forward ? kinds[s->kind].forward : kinds[s->kind].order)(&p->list[r], s, r);
     }
     return lf_pipe_give_slots(p, err);
 }
@@ -127,9 +178,9 @@ int lf_pipe_init(struct lf_pipe *p, const struct lf_pipe_spec *spec, lf_err *err
     if (rc < 0)
         return rc;
     const size_t stages = (size_t)lf_pipe_stages(spec);
-    if (spec->forward)
+    if (spec->forward && !lf_pipe_in_v(spec))
         made.spec.group = spec->ranks;
-    else if (kinds[spec->kind].groups && spec->group == 0)
+    else if (!kinds[spec->kind].chunks && spec->group == 0)
         made.spec.group = lf_pipe_group(spec->ranks, spec->micro_batches);
     made.list = lf_calloc((size_t)spec->ranks, sizeof *made.list, err);
     /* One block holds the counts of slots and of the four kinds of buffers. */

@@ -3,10 +3,11 @@
  * Schedules of pipeline parallelism, as data.
  *
  * The layers of a model are cut into S = P v pipeline stages. Each of P ranks holds v of them, its
- * chunks; in all kinds below rank r holds the pipeline stages c P + r, c = 0 .. v-1. (A stage
- * without the word pipeline is one step of a run, such as pretrain.) A step sends m micro-batches
- * through all pipeline stages forwards and then backwards. A schedule is one list of items per
- * rank, which that rank does in this order:
+ * chunks: rank r the pipeline stages c P + r, c = 0 .. v-1; or, where a kind goes forth and back
+ * over the ranks in a V, the pipeline stages r and 2P-1-r, so that rank 0 has the first and the
+ * last. (A stage without the word pipeline is one step of a run, such as pretrain.) A step sends m
+ * micro-batches through all pipeline stages forwards and then backwards. A schedule is one list of
+ * items per rank, which that rank does in this order:
  *
  *   F  the forward pass of a chunk
  *   B  the gradient of the chunk's input
@@ -21,9 +22,14 @@
  *   1f1b         min(P-1-r, m)         (P-1) (F+B+W)      min(P-r, m)
  *   interleaved  2(P-1-r) + (v-1) N    (P-1) (F+B+W)/v    (2(P-1-r) + (v-1) N + 1) / v, at most m
  *   zb-h1        min(P-1-r, m)         (P-1) (F+B-W)      min(P, m)
+ *   zb-v         2(P-1-r) + 1          (P-1) F/2          (min(2P-1-r, m) + min(r+1, m)) / 2
+ *   dualpipe-v   2(P-1-r)              (P-1) F/2          P + 1/2
  *
  * With m < P it is different for two: interleaved is idle for (P-1 + (v-1) (P-m)) (F+B+W)/v, and
- * zb-h1 for (P-1) (F+B) - (m-1) W. Both of zb-h1 are for W <= F and W <= B.
+ * zb-h1 for (P-1) (F+B) - (m-1) W. Both of zb-h1 are for W <= F and W <= B. Those of zb-v and
+ * dualpipe-v are for F = B = W and m >= 2P-1. The forwards of these two that come first are those of
+ * chunk 0 alone; then both chunks take turns. With m < 2P-1 zb-v leaves out what the list for 2P-1
+ * has more. dualpipe-v needs m >= 2P.
  *
  * A micro-batch is alive on a chunk from its F to the last of its B and W, or its Z. One that is
  * alive on one of v chunks counts 1/v. Interleaved lists go through groups of N micro-batches: all
@@ -36,12 +42,14 @@
  * the order of one rank.
  *
  * Lists that only go forwards (`forward`) have every F and nothing else, for a loss that is
- * measured and not trained. Whatever the kind, they go in groups of N = P as interleaved lists do,
- * and a chunk has one slot, whose micro-batch is done when its F is. With equal F they are idle for
- * (P-1) F/v, and for (v-1) (P - m mod P) F/v more where P does not divide m.
+ * measured and not trained. They go in groups of N = P as interleaved lists do, and a chunk has one
+ * slot, whose micro-batch is done when its F is. With equal F they are idle for (P-1) F/v, and for
+ * (v-1) (P - m mod P) F/v more where P does not divide m. In a V the chunks take turns, and ranks
+ * are idle for (P-1) F: the last one begins P-1 passes behind the first, and ends P-1 before it.
  *
- * Sources: GPipe, arXiv 1811.06965; 1F1B, arXiv 2006.09503; interleaving, arXiv 2104.04473; ZB-H1,
- * arXiv 2401.10241. The rule for N was found with the checker of walk.h.
+ * Sources: GPipe, arXiv 1811.06965; 1F1B, arXiv 2006.09503; interleaving, arXiv 2104.04473; ZB-H1
+ * and ZB-V, arXiv 2401.10241; DualPipe, arXiv 2412.19437, of which dualpipe-v is the half that one
+ * copy of the model needs. The rule for N was found with the checker of walk.h.
  *
  * Lists are made once for each m, before the first step. They are walked without allocation.
  */
@@ -59,6 +67,8 @@ enum lf_pipe_kind {
     LF_PIPE_1F1B,
     LF_PIPE_INTERLEAVED,
     LF_PIPE_ZB_H1,
+    LF_PIPE_ZB_V,
+    LF_PIPE_DUALPIPE_V,
     LF_PIPE_KINDS
 };
 
@@ -99,7 +109,7 @@ struct lf_pipe_list {
 struct lf_pipe_spec {
     enum lf_pipe_kind kind;
     int ranks;         /* P >= 1 */
-    int chunks;        /* v >= 1; only interleaved has more than one */
+    int chunks;        /* v >= 1; lf_pipe_kind_chunks */
     int micro_batches; /* m >= 1 */
     int group;         /* N of interleaved; 0: by the rule above */
     bool forward;      /* F alone */
@@ -116,7 +126,8 @@ struct lf_pipe {
 };
 
 /* Makes the lists, without messages. LF_EINVAL: a size is below 1 or too large, or the kind has no
- * chunks or groups. lf_pipe_fini frees what p holds, and takes a zeroed object or NULL. */
+ * such chunks or groups, or needs more micro-batches. lf_pipe_fini frees what p holds, and takes a
+ * zeroed object or NULL. */
 int lf_pipe_init(struct lf_pipe *p, const struct lf_pipe_spec *spec, lf_err *err);
 void lf_pipe_fini(struct lf_pipe *p);
 
@@ -132,7 +143,9 @@ void lf_pipe_fini(struct lf_pipe *p);
  * turn; it never has more than micro-batches. Where interleaved lists go round from the last rank
  * to the first or back, N - P messages wait between two chunks. There the reader has N - P buffers
  * more, and if receives are late the writer too: with fewer some lists are slower, and some hang.
- * With two, all lists of this header take as long as with any number where all times are equal.
+ * With two, all lists of this header take as long as with any number where all times are equal. In
+ * a V a rank reads one activation behind gradients that were sent after it, so that one buffer is
+ * too few.
  *
  * Where the reader is another chunk of the same rank, nothing is sent. The output goes straight
  * into the reader's receive buffer, and send_buffer names that one. There are as many of them as
@@ -153,7 +166,19 @@ void lf_pipe_place(int *rank, int *chunk, const struct lf_pipe_spec *s, int stag
 /* The N of interleaved lists. */
 int lf_pipe_group(int ranks, int micro_batches);
 
-/* "gpipe", "1f1b", "interleaved", "zb-h1". lf_pipe_kind_parse: LF_EINVAL, with the nearest name. */
+/* Chunks that a rank has; 0: as many as are asked for. */
+int lf_pipe_kind_chunks(enum lf_pipe_kind kind);
+/* Are there B and W? */
+bool lf_pipe_kind_splits(enum lf_pipe_kind kind);
+/* The fewest micro-batches that so many ranks need. */
+int lf_pipe_kind_least(enum lf_pipe_kind kind, int ranks);
+/* Do pipeline stages go forth and back over the ranks? */
+bool lf_pipe_in_v(const struct lf_pipe_spec *s);
+/* Or from the last rank to the first, so that these two exchange messages? */
+bool lf_pipe_goes_round(const struct lf_pipe_spec *s);
+
+/* "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe-v". lf_pipe_kind_parse:
+ * LF_EINVAL, with the nearest name. */
 const char *lf_pipe_kind_name(enum lf_pipe_kind kind);
 int lf_pipe_kind_parse(enum lf_pipe_kind *out, const char *name, lf_err *err);
 

@@ -12,8 +12,11 @@
 void lf_pipe_order_gpipe(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
 void lf_pipe_order_1f1b(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
 void lf_pipe_order_interleaved(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
-void lf_pipe_order_forward(struct lf_pipe_list *l, const struct lf_pipe_spec *s);
+void lf_pipe_order_forward(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
 void lf_pipe_order_zb_h1(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
+void lf_pipe_order_zb_v(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
+void lf_pipe_order_dualpipe_v(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
+void lf_pipe_order_forward_v(struct lf_pipe_list *l, const struct lf_pipe_spec *s, int rank);
 
 static inline void lf_pipe_push(struct lf_pipe_list *l, enum lf_pipe_op op, int chunk, int micro)
 {

@@ -116,12 +116,12 @@ static void passes(void)
     move(&p, 0, find(&p, 0, LF_PIPE_Z, 0, 0, 0), find(&p, 0, LF_PIPE_Z, 1, 0, 0));
     found(&p, "rank 0, Z of micro-batch 0, chunk 0 comes before that of chunk 1, which it reads",
           "and backwards");
-    p = pipe_forward(2, 1, 2);
+    p = pipe_forward(LF_PIPE_1F1B, 2, 1, 2);
     p.list[1].item[1].op = LF_PIPE_Z;
     p.list[1].item[1].micro = 0;
     found(&p, "rank 1, Z of micro-batch 0, chunk 0 is in lists that only go forwards",
           "a Z where there is only F");
-    p = pipe_forward(2, 2, 2);
+    p = pipe_forward(LF_PIPE_INTERLEAVED, 2, 2, 2);
     take(&p, 0, 3);
     found(&p, "rank 0, F of micro-batch 1, chunk 1 is missing", "and an F is missing");
 }

@@ -138,8 +138,8 @@ static void count_case(struct count *n, enum lf_pipe_kind kind, int ranks, int v
     const struct lf_pipe_walk_opts o = {.message_s = 0.125};
     struct lf_pipe plain = pipe_made(kind, ranks, v, m);
     struct lf_pipe early = pipe_sending(kind, ranks, v, m, (struct lf_pipe_message_opts){0});
-    struct lf_pipe late =
-        pipe_sending(kind, ranks, v, m, (struct lf_pipe_message_opts){.buffers = 1, .late = true});
+    const struct lf_pipe_message_opts few = {.buffers = pipe_bent(kind) ? 2 : 1, .late = true};
+    struct lf_pipe late = pipe_sending(kind, ranks, v, m, few);
     n->slower += !(fabs(end_of(&plain, o) - end_of(&early, o)) < 1e-9);
     for (int r = 0; r < ranks; r++)
         for (int c = 0; c < v; c++)
@@ -156,16 +156,15 @@ static void count_case(struct count *n, enum lf_pipe_kind kind, int ranks, int v
 
 static void all_lists(enum lf_pipe_kind kind)
 {
-    const int most = kind == LF_PIPE_INTERLEAVED ? PIPE_CHUNKS : 1;
     struct count n = {0};
     for (int ranks = 1; ranks <= PIPE_RANKS; ranks++)
-        for (int m = 1; m <= PIPE_MICRO; m++)
-            for (int v = 1; v <= most; v++)
+        for (int m = pipe_least(kind, ranks); m <= PIPE_MICRO; m++)
+            for (int v = pipe_first_chunks(kind); v <= pipe_most_chunks(kind); v++)
                 count_case(&n, kind, ranks, v, m);
     tap_i64(n.slower, 0, "two buffers are enough to be as fast as without waits for buffers");
     tap_i64(n.slots, 0, "slots are as many as micro-batches alive");
     tap_i64(n.hang, 0, "early receives do not hang, also where sends wait for them");
-    tap_i64(n.late_hang, 0, "late receives may block, with one buffer each");
+    tap_i64(n.late_hang, 0, "late receives may block, with one buffer each, or two in a V");
     tap_i64(n.front, 0, "early receives that block hang as soon as there are two ranks");
     tap_i64(n.both, 0, "sends and receives that both block hang where passes cross");
 }

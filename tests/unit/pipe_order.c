@@ -31,13 +31,26 @@ static void printed_lists(void)
                "F0.0 F1.0 F0.2 F1.2 F2.0 Z0.2 F3.0 Z1.2 F2.2 Z0.0 F3.2 Z1.0 Z2.2 Z3.2 Z2.0 Z3.0");
     check_list(LF_PIPE_INTERLEAVED, 2, 2, 4, 1,
                "F0.1 F1.1 F0.3 Z0.3 F1.3 Z1.3 F2.1 Z0.1 F3.1 Z1.1 F2.3 Z2.3 F3.3 Z3.3 Z2.1 Z3.1");
+    check_list(LF_PIPE_ZB_V, 2, 2, 3, 0,
+               "F0.0 F1.0 F2.0 F0.3 B0.3 W0.3 F1.3 B1.3 W1.3 B0.0 W0.0 F2.3 B2.3 W2.3 B1.0 W1.0 "
+               "B2.0 W2.0");
+    check_list(LF_PIPE_ZB_V, 2, 2, 3, 1,
+               "F0.1 F0.2 F1.1 F1.2 B0.2 W0.2 F2.1 B0.1 W0.1 F2.2 B1.2 W1.2 B1.1 B2.2 B2.1 W1.1 "
+               "W2.2 W2.1");
+    check_list(LF_PIPE_ZB_V, 2, 2, 1, 1, "F0.1 F0.2 B0.2 W0.2 B0.1 W0.1");
+    check_list(LF_PIPE_DUALPIPE_V, 2, 2, 4, 0,
+               "F0.0 F1.0 F2.0 F0.3 B0.3 W0.3 F1.3 F3.0 Z1.3 F2.3 Z0.0 Z2.3 F3.3 Z1.0 Z3.3 B2.0 "
+               "W2.0 B3.0 W3.0");
+    check_list(LF_PIPE_DUALPIPE_V, 2, 2, 4, 1,
+               "F0.1 F0.2 F1.1 F1.2 F2.1 Z0.2 F2.2 Z0.1 F3.1 Z1.2 F3.2 Z1.1 Z2.2 Z2.1 B3.2 B3.1 "
+               "W3.2 W3.1");
     /* One chunk comes round to nobody, so that it needs no more forward passes first than 1f1b. */
     check_list(LF_PIPE_INTERLEAVED, 4, 1, 6, 2, "F0 F1 Z0 F2 Z1 F3 Z2 F4 Z3 F5 Z4 Z5");
     /* One group that is short of P goes whole through each chunk. */
     check_list(LF_PIPE_INTERLEAVED, 4, 2, 2, 3, "F0.3 F1.3 F0.7 F1.7 Z0.7 Z1.7 Z0.3 Z1.3");
 }
 
-/* What the header says, with T = F + B + W of a whole rank. */
+/* What the header says, with T = F + B + W of a whole rank. Below 0: nothing. */
 static double idle_of(const struct lf_pipe_spec *s, double f, double b, double w)
 {
     const double behind = s->ranks - 1,
@@ -47,6 +60,11 @@ static double idle_of(const struct lf_pipe_spec *s, double f, double b, double w
         return (behind + (s->chunks - 1) * lack) * (f + b + w) / s->chunks;
     case LF_PIPE_ZB_H1:
         return behind * (f + b - w) + lack * w;
+    case LF_PIPE_ZB_V:
+    case LF_PIPE_DUALPIPE_V:
+        return fabs(f - b) + fabs(f - w) > 0 || s->micro_batches < 2 * s->ranks - 1
+                   ? -1
+                   : behind * f / 2;
     default:
         return behind * (f + b + w);
     }
@@ -56,6 +74,10 @@ static int live_of(const struct lf_pipe_spec *s, int rank)
 {
     const int behind = s->ranks - 1 - rank, m = s->micro_batches, all = m * s->chunks;
     int live = m;
+    if (s->kind == LF_PIPE_ZB_V)
+        return (m < s->ranks + behind ? m : s->ranks + behind) + (m < rank + 1 ? m : rank + 1);
+    if (s->kind == LF_PIPE_DUALPIPE_V)
+        return 2 * s->ranks + 1;
     if (s->kind == LF_PIPE_INTERLEAVED && s->chunks > 1)
         live = 2 * behind + (s->chunks - 1) * s->group + 1;
     else if (s->kind == LF_PIPE_1F1B || s->kind == LF_PIPE_INTERLEAVED)
@@ -66,18 +88,20 @@ static int live_of(const struct lf_pipe_spec *s, int rank)
 }
 
 struct count {
-    int cases, idle, live, busy;
+    int cases, idle, live, busy, told;
 };
 
 static void count_case(struct count *n, const struct lf_pipe *p, const double *fbw)
 {
     struct lf_pipe_cost cost[PIPE_RANKS * PIPE_CHUNKS];
-    const double work = p->spec.micro_batches * (fbw[0] + fbw[1] + fbw[2]);
+    const double work = p->spec.micro_batches * (fbw[0] + fbw[1] + fbw[2]),
+                 idle_s = idle_of(&p->spec, fbw[0], fbw[1], fbw[2]);
     pipe_equal_cost(cost, p->spec.chunks, fbw[0], fbw[1], fbw[2]);
     struct lf_pipe_timing t = pipe_timed(p, (struct lf_pipe_walk_opts){.cost = cost});
     n->cases++;
+    n->told += idle_s >= 0;
     for (int r = 0; r < p->spec.ranks; r++) {
-        n->idle += !(fabs(t.load[r].idle_s - idle_of(&p->spec, fbw[0], fbw[1], fbw[2])) < 1e-9);
+        n->idle += idle_s >= 0 && !(fabs(t.load[r].idle_s - idle_s) < 1e-9);
         n->busy += !(fabs(t.load[r].busy_s - work) < 1e-9);
         n->live += t.load[r].peak_live != live_of(&p->spec, r);
     }
@@ -86,16 +110,25 @@ static void count_case(struct count *n, const struct lf_pipe *p, const double *f
 
 static void all_lists(enum lf_pipe_kind kind, const double *fbw)
 {
-    const int most = kind == LF_PIPE_INTERLEAVED ? PIPE_CHUNKS : 1;
+    const int most = pipe_most_chunks(kind);
     struct count n = {0};
     for (int ranks = 1; ranks <= PIPE_RANKS; ranks++)
-        for (int m = 1; m <= PIPE_MICRO; m++)
-            for (int v = 1; v <= most; v++) {
+        for (int m = pipe_least(kind, ranks); m <= PIPE_MICRO; m++)
+            for (int v = pipe_first_chunks(kind); v <= most; v++) {
                 struct lf_pipe p = pipe_made(kind, ranks, v, m);
                 count_case(&n, &p, fbw);
                 lf_pipe_fini(&p);
             }
-    tap_i64(n.cases, PIPE_RANKS * PIPE_MICRO * most, lf_pipe_kind_name(kind));
+    /* In a V for equal times alone, and not for few micro-batches: 2P-1 to 24 for P 1 to 8. */
+    const bool equal = !(fabs(fbw[0] - fbw[1]) > 0), bent = pipe_bent(kind);
+    const int cases = kind == LF_PIPE_DUALPIPE_V ? 128
+                      : bent                     ? PIPE_RANKS * PIPE_MICRO
+                                                 : PIPE_RANKS * PIPE_MICRO * most;
+    tap_ok(n.cases == cases && n.told == (!bent                        ? cases
+                                          : !equal                     ? 0
+                                          : kind == LF_PIPE_DUALPIPE_V ? 128
+                                                                       : 136),
+           "%s: %d lists, %d with a closed form", lf_pipe_kind_name(kind), n.cases, n.told);
     tap_i64(n.idle, 0, "every rank is idle for as long as the closed form says");
     tap_i64(n.busy, 0, "and works for as long as all passes take");
     tap_i64(n.live, 0, "as many micro-batches are alive as the closed form says");
@@ -107,7 +140,9 @@ static void count_forward(struct count *n, struct lf_pipe *p, const struct lf_pi
     const struct lf_pipe_spec *s = &p->spec;
     const int left = s->micro_batches % s->ranks;
     const double want =
-        (s->ranks - 1 + (left ? (s->chunks - 1) * (s->ranks - left) : 0)) * 1.25 / s->chunks;
+        pipe_bent(s->kind)
+            ? (s->ranks - 1) * 1.25
+            : (s->ranks - 1 + (left ? (s->chunks - 1) * (s->ranks - left) : 0)) * 1.25 / s->chunks;
     struct lf_pipe_timing t = pipe_timed(p, (struct lf_pipe_walk_opts){.cost = cost});
     n->cases++;
     for (int r = 0; r < s->ranks; r++) {
@@ -124,26 +159,38 @@ static void count_forward(struct count *n, struct lf_pipe *p, const struct lf_pi
     lf_pipe_timing_fini(&t);
 }
 
+static void all_forward(struct count *n, enum lf_pipe_kind kind, int v)
+{
+    struct lf_pipe_cost cost[PIPE_RANKS * PIPE_CHUNKS];
+    pipe_equal_cost(cost, v, 1.25, 0, 0);
+    for (int ranks = 1; ranks <= PIPE_RANKS; ranks++)
+        for (int m = 1; m <= PIPE_MICRO; m++) {
+            lf_err err = LF_ERR_INIT;
+            struct lf_pipe p = pipe_forward(kind, ranks, v, m);
+            count_forward(n, &p, cost);
+            if (lf_pipe_add_messages(&p, NULL, &err) < 0)
+                tap_bail("%s", err.text);
+            count_forward(n, &p, cost);
+            lf_pipe_fini(&p);
+        }
+}
+
 static void forward_lists(void)
 {
-    struct lf_pipe p = pipe_forward(2, 2, 3);
+    struct lf_pipe p = pipe_forward(LF_PIPE_INTERLEAVED, 2, 2, 3);
     tap_str(pipe_list(&p, 1), "F0.1 F1.1 F0.3 F1.3 F2.1 F2.3", "forwards, in groups of P");
     lf_pipe_fini(&p);
+    p = pipe_forward(LF_PIPE_DUALPIPE_V, 3, 2, 3);
+    tap_str(pipe_list(&p, 1), "F0.1 F1.1 F0.4 F2.1 F1.4 F2.4", "forwards, chunks in turns");
+    lf_pipe_fini(&p);
     struct count n = {0};
-    struct lf_pipe_cost cost[PIPE_RANKS * PIPE_CHUNKS];
-    for (int ranks = 1; ranks <= PIPE_RANKS; ranks++)
-        for (int m = 1; m <= PIPE_MICRO; m++)
-            for (int v = 1; v <= PIPE_CHUNKS; v++) {
-                lf_err err = LF_ERR_INIT;
-                p = pipe_forward(ranks, v, m);
-                pipe_equal_cost(cost, v, 1.25, 0, 0);
-                count_forward(&n, &p, cost);
-                if (lf_pipe_add_messages(&p, NULL, &err) < 0)
-                    tap_bail("%s", err.text);
-                count_forward(&n, &p, cost);
-                lf_pipe_fini(&p);
-            }
-    tap_i64(n.cases, 2 * PIPE_RANKS * PIPE_MICRO * PIPE_CHUNKS, "lists that only go forwards");
+    for (int v = 1; v <= PIPE_CHUNKS; v++)
+        all_forward(&n, LF_PIPE_INTERLEAVED, v);
+    for (int k = 0; k < LF_PIPE_KINDS; k++)
+        if (k != LF_PIPE_INTERLEAVED)
+            all_forward(&n, (enum lf_pipe_kind)k, pipe_first_chunks((enum lf_pipe_kind)k));
+    tap_i64(n.cases, 2 * PIPE_RANKS * PIPE_MICRO * (PIPE_CHUNKS + LF_PIPE_KINDS - 1),
+            "lists that only go forwards");
     tap_i64(n.idle, 0, "every rank is idle for as long as the closed form says");
     tap_i64(n.live, 0, "one micro-batch of a rank is alive");
     tap_i64(n.busy, 0, "one slot, two buffers, and none of gradients");
@@ -163,6 +210,8 @@ static void printed_totals(void)
         {LF_PIPE_ZB_H1, 8, 1, 32, 1, 1, 1, 103, 8},
         {LF_PIPE_ZB_H1, 8, 1, 32, 1, 1.5, 0.5, 110, 8},
         {LF_PIPE_INTERLEAVED, 8, 2, 32, 1, 1.5, 0.5, 106.5, 23},
+        {LF_PIPE_ZB_V, 8, 2, 32, 1, 1, 1, 99.5, 16},
+        {LF_PIPE_DUALPIPE_V, 8, 2, 32, 1, 1, 1, 99.5, 17},
         {LF_PIPE_1F1B, 4, 1, 10, 1, 1, 1, 39, 4},
         {LF_PIPE_INTERLEAVED, 4, 2, 10, 1, 1, 1, 34.5, 12},
         {LF_PIPE_INTERLEAVED, 4, 2, 6, 1, 1, 1, 22.5, 12},
@@ -246,6 +295,19 @@ static void places(void)
         wrong += rank != stage % 3 || chunk != stage / 3 || lf_pipe_stage(&s, rank, chunk) != stage;
     }
     tap_i64(wrong, 0, "pipeline stage c P + r is chunk c of rank r");
+    tap_ok(lf_pipe_goes_round(&s) && !lf_pipe_in_v(&s), "the last rank sends to the first");
+    for (int k = LF_PIPE_ZB_V; k <= LF_PIPE_DUALPIPE_V; k++) {
+        const struct lf_pipe_spec v = {(enum lf_pipe_kind)k, 3, 2, 6, 0, false};
+        static const int want[6] = {0, 1, 2, 2, 1, 0};
+        for (int stage = 0; stage < 6; stage++) {
+            int rank = -1, chunk = -1;
+            lf_pipe_place(&rank, &chunk, &v, stage);
+            wrong += rank != want[stage] || chunk != stage / 3 ||
+                     lf_pipe_stage(&v, rank, chunk) != stage;
+        }
+        wrong += lf_pipe_goes_round(&v) || !lf_pipe_in_v(&v);
+    }
+    tap_i64(wrong, 0, "in a V pipeline stages go forth and back, and never round");
 }
 
 static void names(void)
@@ -258,12 +320,12 @@ static void names(void)
                  (int)kind != k;
     tap_i64(wrong, 0, "kinds are found by their names");
     tap_rc(lf_pipe_kind_parse(&kind, "zb-h2", &err), LF_EINVAL, &err,
-           "\"zb-h2\" is no pipeline schedule (gpipe, 1f1b, interleaved, zb-h1); do you mean "
-           "\"zb-h1\"?",
+           "\"zb-h2\" is no pipeline schedule (gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe-v); "
+           "do you mean \"zb-h1\"?",
            "an unknown one is told with the nearest");
-    tap_rc(lf_pipe_kind_parse(&kind, "somethingelse", &err), LF_EINVAL, &err, "zb-h1)",
+    tap_rc(lf_pipe_kind_parse(&kind, "somethingelse", &err), LF_EINVAL, &err, "dualpipe-v)",
            "or without");
-    tap_ok(kind == LF_PIPE_ZB_H1, "and sets nothing");
+    tap_ok(kind == LF_PIPE_DUALPIPE_V, "and sets nothing");
 }
 
 static void refused(struct lf_pipe_spec s, const char *why)
@@ -284,7 +346,10 @@ static void refusals(void)
     refused((struct lf_pipe_spec){LF_PIPE_GPIPE, 2, 2, 4, 0, false}, "gpipe has one chunk a rank");
     refused((struct lf_pipe_spec){LF_PIPE_ZB_H1, 2, 1, 4, 2, false}, "zb-h1 has one chunk a rank");
     refused((struct lf_pipe_spec){LF_PIPE_KINDS, 2, 1, 4, 0, false},
-            "no pipeline schedule number 4");
+            "no pipeline schedule number 6");
+    refused((struct lf_pipe_spec){LF_PIPE_ZB_V, 2, 1, 4, 0, false}, "zb-v has two chunks a rank");
+    refused((struct lf_pipe_spec){LF_PIPE_DUALPIPE_V, 2, 2, 3, 0, false},
+            "dualpipe-v needs 4 micro-batches on 2 ranks, and there are 3");
     refused((struct lf_pipe_spec){LF_PIPE_INTERLEAVED, 1 << 15, 2, 4, 0, false}, "are too many");
     refused((struct lf_pipe_spec){LF_PIPE_1F1B, 2, 1, 1 << 25, 0, false}, "are too many");
     lf_pipe_fini(NULL);
@@ -293,17 +358,17 @@ static void refusals(void)
 int main(void)
 {
     static const double equal[] = {1, 1, 1}, longer[] = {1.25, 1.5, 0.75};
-    TAP(11, printed_lists());
+    TAP(16, printed_lists());
     for (int k = 0; k < LF_PIPE_KINDS; k++) {
         TAP(4, all_lists((enum lf_pipe_kind)k, equal));
         TAP(4, all_lists((enum lf_pipe_kind)k, longer));
     }
-    TAP(5, forward_lists());
-    TAP(19, printed_totals());
+    TAP(6, forward_lists());
+    TAP(23, printed_totals());
     TAP(4, cyclic_orders());
     TAP(5, groups());
-    TAP(1, places());
+    TAP(3, places());
     TAP(4, names());
-    TAP(18, refusals());
+    TAP(22, refusals());
     return tap_done();
 }

@@ -31,6 +31,12 @@ static void drawings(void)
           "rank 1  F0.1 F1.1 F0.3 Z0.3 F1.3 Z1.3 Z0.1 Z1.1\n",
           "with chunks, and without the messages");
     lf_pipe_fini(&p);
+    p = pipe_sending(LF_PIPE_ZB_V, 2, 2, 1, (struct lf_pipe_message_opts){0});
+    drawn(&p, 100,
+          "rank 0  F0.0 F0.3 B0.3 W0.3 B0.0 W0.0\n"
+          "rank 1  F0.1 F0.2 B0.2 W0.2 B0.1 W0.1\n",
+          "forth and back");
+    lf_pipe_fini(&p);
     p = pipe_made(LF_PIPE_ZB_H1, 1, 1, 6);
     drawn(&p, 61, "rank 0  F0 B0 W0 F1 B1 W1 F2 B2 W2 F3 B3 W3 F4 B4 W4 F5 B5 W5\n",
           "a line that just fits");
@@ -143,7 +149,7 @@ static void large(void)
 
 int main(void)
 {
-    TAP(5, drawings());
+    TAP(6, drawings());
     TAP(2, widths());
     TAP(1, small());
     TAP(13, large());

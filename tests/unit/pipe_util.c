@@ -31,10 +31,14 @@ struct lf_pipe pipe_grouped(int ranks, int chunks, int micro_batches, int group)
         (struct lf_pipe_spec){LF_PIPE_INTERLEAVED, ranks, chunks, micro_batches, group, false});
 }
 
-struct lf_pipe pipe_forward(int ranks, int chunks, int micro_batches)
+struct lf_pipe pipe_forward(enum lf_pipe_kind kind, int ranks, int chunks, int micro_batches)
 {
-    return made((struct lf_pipe_spec){chunks > 1 ? LF_PIPE_INTERLEAVED : LF_PIPE_1F1B, ranks,
-                                      chunks, micro_batches, 0, true});
+    return made((struct lf_pipe_spec){kind, ranks, chunks, micro_batches, 0, true});
+}
+
+int pipe_stage(const struct lf_pipe_spec *s, int rank, int chunk)
+{
+    return !pipe_bent(s->kind) ? chunk * s->ranks + rank : chunk ? 2 * s->ranks - 1 - rank : rank;
 }
 
 struct lf_pipe pipe_sending(enum lf_pipe_kind kind, int ranks, int chunks, int micro_batches,
@@ -64,6 +68,11 @@ void pipe_equal_cost(struct lf_pipe_cost *cost, int chunks, double f, double b, 
             .f_s = f / chunks, .b_s = b / chunks, .w_s = w / chunks, .z_s = (b + w) / chunks};
 }
 
+static int rank_of(const struct lf_pipe_spec *s, int stage)
+{
+    return pipe_bent(s->kind) && stage >= s->ranks ? 2 * s->ranks - 1 - stage : stage % s->ranks;
+}
+
 static double takes(const struct lf_pipe_cost *c, const struct lf_pipe_item *it)
 {
     return it->op == LF_PIPE_F   ? c->f_s
@@ -87,11 +96,11 @@ double pipe_reference_end(const struct lf_pipe *p, const struct lf_pipe_cost *co
             double now = 0;
             for (int i = 0; i < p->list[r].n; i++) {
                 const struct lf_pipe_item *it = &p->list[r].item[i];
-                const int back = it->op != LF_PIPE_F, s = it->chunk * ranks + r;
+                const int back = it->op != LF_PIPE_F, s = pipe_stage(&p->spec, r, it->chunk);
                 const int from = back ? s + 1 : s - 1;
                 if (it->op != LF_PIPE_W && from >= 0 && from < stages)
                     now = fmax(now, done[back][from * m + it->micro] +
-                                        (from % ranks == r ? 0 : message_s));
+                                        (rank_of(&p->spec, from) == r ? 0 : message_s));
                 now += takes(&cost[r * p->spec.chunks + it->chunk], it);
                 if (it->op != LF_PIPE_W && done[back][s * m + it->micro] < now) {
                     done[back][s * m + it->micro] = now;
@@ -119,7 +128,7 @@ const char *pipe_list(const struct lf_pipe *p, int rank)
                                it -> micro);
         if (p->spec.chunks > 1)
             at += (size_t)snprintf(text + at, sizeof text - at, ".%d",
-                                   it->chunk * p->spec.ranks + rank);
+                                   pipe_stage(&p->spec, rank, it->chunk));
     }
     return text;
 }

@@ -72,12 +72,15 @@ static void random_times(void)
     for (int i = 0; i < 400; i++) {
         struct lf_pipe_cost cost[PIPE_RANKS * PIPE_CHUNKS];
         const enum lf_pipe_kind kind = (enum lf_pipe_kind)(i % LF_PIPE_KINDS);
-        const int v = kind == LF_PIPE_INTERLEAVED ? 1 + pipe_below(3) : 1;
-        struct lf_pipe p = pipe_made(kind, 1 + pipe_below(6), v, 1 + pipe_below(12));
+        const int v = kind == LF_PIPE_INTERLEAVED ? 1 + pipe_below(3) : pipe_first_chunks(kind),
+                  ranks = 1 + pipe_below(6);
+        struct lf_pipe p = pipe_made(kind, ranks, v, pipe_least(kind, ranks) + pipe_below(12));
         const double message_s = i % 3 ? random_s() / 4 : 0;
         for (int c = 0; c < PIPE_RANKS * PIPE_CHUNKS; c++)
             cost[c] = (struct lf_pipe_cost){
                 .f_s = random_s(), .b_s = random_s(), .w_s = random_s(), .z_s = random_s()};
+        for (int c = pipe_below(3); c > 0; c--) /* layers that are frozen go forwards alone */
+            cost[pipe_below(PIPE_RANKS)] = (struct lf_pipe_cost){.f_s = random_s()};
         struct lf_pipe_timing t =
             pipe_timed(&p, (struct lf_pipe_walk_opts){.cost = cost, .message_s = message_s});
         wrong += !(fabs(t.end_s - pipe_reference_end(&p, cost, message_s)) < 1e-9);
