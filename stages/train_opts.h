@@ -282,14 +282,18 @@
                    .field = LF_OPT_FIELD(CONFIG, c.axes.chunks),                                   \
                    .help = "parts of the model that each rank of pipeline has",                    \
                    .more = "With more of them ranks wait less for each other and more moves."),    \
-        LF_OPT_ROW(.name = "pipeline_schedule", .type = LF_OPT_ENUM, .cls = LF_OPT_OPERATIONAL,    \
-                   .def = "auto", .choices = "auto|gpipe|1f1b|interleaved|zb-h1",                  \
+        LF_OPT_ROW(.name = "pipeline_schedule", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC,        \
+                   .def = "auto", .choices = "auto|gpipe|1f1b|interleaved|zb-h1|zb-v|dualpipe-v",  \
                    .field = LF_OPT_FIELD(CONFIG, c.axes.schedule),                                 \
                    .help = "order of the passes; auto: 1f1b, or interleaved with several chunks",  \
                    .more = "gpipe: all forward passes of a step first, which keeps all its "       \
                            "micro-batches in memory. 1f1b: forward and backward passes in turn. "  \
                            "interleaved: the same through several chunks. zb-h1: gradients of "    \
-                           "weights fill the gaps of 1f1b. No bit depends on it."),                \
+                           "weights fill the gaps of 1f1b. zb-v and dualpipe-v: rank 0 has the "   \
+                           "first and the last part, the others two from between, and gradients "  \
+                           "of weights fill the gaps; of N ranks each keeps N or N + 1/2 "         \
+                           "micro-batches, and dualpipe-v needs 2 N of them. Bits depend on "      \
+                           "where the parts are, as on pipeline."),                                \
         LF_OPT_ROW(.name = "pipeline_stages", .type = LF_OPT_STR, .cls = LF_OPT_NUMERIC,           \
                    .field = LF_OPT_FIELD(CONFIG, c.axes.stages),                                   \
                    .help = "layers of each part of the model, such as 6,6,5,3; unset: as even as " \

@@ -35,7 +35,7 @@ struct lf_axes {
     int context;       /* ranks that divide the rows of a micro-batch; 0 or 1: none do */
     int context_kind;  /* how rows of others come to attention: enum lf_context_kind */
     int pipeline;      /* ranks that each have other layers; 0 or 1: all layers on each */
-    int chunks;        /* parts of the model that each of these has; 0: 1 */
+    int chunks;        /* parts of the model that each of these has; 0: 1, or 2 in a V */
     /* order of their passes: 0: 1f1b, or interleaved with several chunks; else a kind of
      * engine/pipe, plus 1 */
     int schedule;

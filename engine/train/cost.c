@@ -106,7 +106,7 @@ static json_t *part_json(const struct lf_train_cost *c)
 static json_t *layout_json(const struct lf_axes *a, const struct lf_train_who *who)
 {
     json_t *o = lf_laid_axes(a, who);
-    if (o && json_object_set_new(o, "chunks", json_integer(a->chunks > 1 ? a->chunks : 1))) {
+    if (o && json_object_set_new(o, "chunks", json_integer(lf_train_chunks(a)))) {
         json_decref(o);
         o = NULL;
     }
@@ -149,7 +149,7 @@ int lf_train_costs_read(struct lf_train_costs *out, const json_t *record, const 
 {
     const json_t *parts = json_object_get(record, "parts");
     const char *cut = json_string_value(json_object_get(record, "layers"));
-    const int stages = who->pipeline_ranks * (a->chunks > 1 ? a->chunks : 1);
+    const int stages = who->pipeline_ranks * lf_train_chunks(a);
     *out = (struct lf_train_costs){.n = layers + 2};
     json_t *is = layout_json(a, who);
     bool good = is && json_equal(json_object_get(record, "axes"), is) && cut &&

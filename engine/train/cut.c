@@ -125,8 +125,15 @@ static int make_list(struct lf_pipe *p, const struct lf_pipe_spec *spec, lf_err 
 static int add_list(struct lf_train_cut *k, int64_t m, lf_err *err)
 {
     struct lf_pipe_spec spec = k->spec;
+    const int least = lf_pipe_kind_least(spec.kind, spec.ranks);
     if (m < 1 || lf_train_list(k, (int)m))
         return 0;
+    if (m < least)
+        return lf_fail(
+            err, LF_EINVAL,
+            "pipeline_schedule = %s with pipeline = %d: a step has %d micro-batch%s, and "
+            "this order of passes needs %d; take a larger batch, or zb-v",
+            lf_pipe_kind_name(spec.kind), spec.ranks, (int)m, m == 1 ? "" : "es", least);
     spec.micro_batches = (int)m;
     const int rc = lf_grow(&k->list, &k->room, k->n_lists, sizeof *k->list, err);
     if (rc != 0)
@@ -206,6 +213,27 @@ static enum lf_pipe_kind kind_of(const struct lf_axes *a)
                            : LF_PIPE_1F1B;
 }
 
+int lf_train_chunks(const struct lf_axes *a)
+{
+    const int own = lf_pipe_kind_chunks(kind_of(a));
+    return own ? own : a->chunks > 1 ? a->chunks : 1;
+}
+
+/* Do chunks and schedule go together? */
+static int check_chunks(const struct lf_axes *a, lf_err *err)
+{
+    const int own = lf_pipe_kind_chunks(kind_of(a));
+    if (a->chunks > LF_TRAIN_MAX_CHUNKS)
+        return lf_fail(err, LF_EINVAL, "pipeline_chunks = %d: at most %d", a->chunks,
+                       (int)LF_TRAIN_MAX_CHUNKS);
+    if (a->chunks > 1 && own && a->chunks != own)
+        return lf_fail(
+            err, LF_EINVAL, "pipeline_chunks = %d: pipeline_schedule = %s has %s on each rank; %s",
+            a->chunks, lf_pipe_kind_name(kind_of(a)), own == 1 ? "one chunk" : "two chunks",
+            own == 1 ? "take interleaved" : "leave pipeline_chunks out");
+    return 0;
+}
+
 int64_t lf_train_own_rows(const struct lf_train_config *c, const struct lf_train_who *who)
 {
     return (int64_t)c->micro_batch * c->seq_length / who->context_ranks;
@@ -216,14 +244,9 @@ int lf_train_cut_check(const struct lf_train_config *c, lf_err *err)
     const struct lf_axes *a = &c->axes;
     if (a->pipeline <= 1)
         return 0;
-    if (a->chunks > LF_TRAIN_MAX_CHUNKS)
-        return lf_fail(err, LF_EINVAL, "pipeline_chunks = %d: at most %d", a->chunks,
-                       (int)LF_TRAIN_MAX_CHUNKS);
-    if (a->chunks > 1 && kind_of(a) != LF_PIPE_INTERLEAVED)
-        return lf_fail(err, LF_EINVAL,
-                       "pipeline_chunks = %d: pipeline_schedule = %s has one chunk on each rank; "
-                       "take interleaved",
-                       a->chunks, lf_pipe_kind_name(kind_of(a)));
+    const int rc = check_chunks(a, err);
+    if (rc != 0)
+        return rc;
     if (c->zero.stage > 1)
         return lf_fail(err, LF_ENOTSUP,
                        "zero = %d with pipeline = %d: gradients and weights would be moved for "
@@ -248,7 +271,7 @@ int lf_train_cut_open(struct lf_train_cut *k, const struct lf_train_config *c,
     int rc = lf_train_cut_check(c, err);
     k->spec = (struct lf_pipe_spec){.kind = kind_of(&c->axes),
                                     .ranks = who->pipeline_ranks,
-                                    .chunks = c->axes.chunks > 1 ? c->axes.chunks : 1};
+                                    .chunks = lf_train_chunks(&c->axes)};
     if (rc == 0)
         rc = cut_layers(k, c, mc, who, err);
     if (rc == 0)

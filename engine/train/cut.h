@@ -49,6 +49,12 @@ static inline bool lf_train_has_loss(const struct lf_train_cut *k)
 {
     return k->chunk[k->n_chunks - 1].part.last;
 }
+/* Does it have both ends of the model? Then what they share, such as a tied embedding, is on it
+ * alone. */
+static inline bool lf_train_has_ends(const struct lf_train_cut *k)
+{
+    return k->chunk[0].part.first && lf_train_has_loss(k);
+}
 /* The layers of a pipeline stage. What is frozen is not known yet. */
 struct lf_decoder_chunk lf_train_part(const struct lf_train_cut *k, int stage);
 /* The list for so many micro-batches. */
@@ -59,6 +65,8 @@ const struct lf_pipe *lf_train_list(const struct lf_train_cut *k, int micro_batc
 const struct lf_pipe *lf_train_forward_list(struct lf_train_cut *k, int micro_batches, lf_err *err);
 int lf_train_forward_most(const struct lf_train_cut *k);
 
+/* Parts of the model that each rank of the pipeline axis has. */
+int lf_train_chunks(const struct lf_axes *a);
 /* Rows of a micro-batch that a rank computes. */
 int64_t lf_train_own_rows(const struct lf_train_config *c, const struct lf_train_who *who);
 /* Refuses what no model can have together with a pipeline: LF_EINVAL, LF_ENOTSUP. */

@@ -31,7 +31,8 @@ static int scale_rates(const struct lf_train_model *m, const struct lf_train_con
     return 0;
 }
 
-/* A tied embedding is in the first and in the last chunk of the model. */
+/* A tied embedding is in the first and in the last chunk of the model. Where one rank has both,
+ * they share it as the parts of a whole model do. */
 static void tie(const struct lf_train_model *m)
 {
     const struct lf_decoder_chunk ends[] = {{.first = true},
@@ -39,7 +40,7 @@ static void tie(const struct lf_train_model *m)
                                              .end = lf_decoder_config(m->dec)->layers,
                                              .last = true}};
     struct lf_decoder_tied tied[LF_DECODER_TIED];
-    const int n = lf_decoder_tied(m->dec, ends, 2, tied);
+    const int n = lf_train_has_ends(&m->cut) ? 0 : lf_decoder_tied(m->dec, ends, 2, tied);
     for (int i = 0; i < n; i++) {
         const int at = lf_pstore_find(m->ps, tied[i].name);
         if (at >= 0)

@@ -67,7 +67,7 @@ static int neighbours(const struct lf_train_who *w, bool ring)
     return p <= 1 ? 0 : p == 2 || (end && !ring) ? 1 : 2;
 }
 
-double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *z, int chunks)
+double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *z, bool ring)
 {
     const int inner = lf_zero_inner(z, lf_axes_sharers(w)), groups = lf_axes_sharers(w) / inner;
     const int rings = (lf_axes_sharers(w) > 1) + (w->context_ranks > 1) + (w->tensor_ranks > 1) +
@@ -75,7 +75,7 @@ double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *
     const int many = rings + senders(w, z, inner, groups);
     return lf_devcomm_through_host()
                ? 0
-               : CONNECTION * (CHANNELS * many + 2 * LF_DEVCOMM_BLOCKS * neighbours(w, chunks > 1));
+               : CONNECTION * (CHANNELS * many + 2 * LF_DEVCOMM_BLOCKS * neighbours(w, ring));
 }
 
 int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf_back *back,

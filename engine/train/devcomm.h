@@ -58,10 +58,10 @@ struct lf_devcomm {
     lf_comm *experts, *same; /* axes.h; NULL: every rank has all experts; borrowed */
 };
 
-/* An estimate of the memory of a GPU that NCCL takes for what rank w opens, with as many chunks of
- * a pipeline on each rank; 0 where memory goes through the host. NCCL allocates when two ranks are
- * first connected, and asks nobody. */
-double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *z, int chunks);
+/* An estimate of the memory of a GPU that NCCL takes for what rank w opens, with messages of a
+ * pipeline that go round from the last rank to the first, or not; 0 where memory goes through the
+ * host. NCCL allocates when two ranks are first connected, and asks nobody. */
+double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *z, bool ring);
 
 /* Communicators of the ranks that share a batch, and of those that divide matrices, rows, layers or
  * experts (axes.h). */

@@ -105,8 +105,9 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
 double lf_train_gpu_comm_bytes(const struct lf_train_config *c, const struct lf_train_model *m,
                                const struct lf_train_who *who)
 {
-    return lf_plan_target(m->plan)->sm ? lf_devcomm_gpu_bytes(who, &c->zero, m->cut.spec.chunks)
-                                       : 0;
+    return lf_plan_target(m->plan)->sm
+               ? lf_devcomm_gpu_bytes(who, &c->zero, lf_pipe_goes_round(&m->cut.spec))
+               : 0;
 }
 
 /* A rank of the run that is planned: the first one with these layers that is such a sharer. Of the

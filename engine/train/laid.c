@@ -79,6 +79,8 @@ int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_t
         failed = json_object_set_new(fingerprint, "context", json_integer(w->context_ranks)) != 0;
     if (!failed && w->expert_ranks > 1)
         failed = json_object_set_new(fingerprint, "expert", json_integer(w->expert_ranks)) != 0;
+    if (!failed && is_cut(k) && lf_pipe_in_v(&k->spec))
+        failed = json_object_set_new(fingerprint, "placement", json_string("v")) != 0;
     if (!failed && is_cut(k)) {
         lf_buf_init(&layers);
         add_layers(&layers, k);
@@ -95,8 +97,9 @@ json_t *lf_laid_whole(const json_t *fingerprint)
 {
     json_t *whole =
         json_is_object(fingerprint) ? json_copy((json_t *)(uintptr_t)fingerprint) : NULL;
-    json_t *none = json_pack("{s:i,s:b,s:i,s:i,s:s,s:i}", "tensor", 1, "sequence", 0, "context", 1,
-                             "pipeline", 1, "layers", "all", "expert", 1);
+    json_t *none =
+        json_pack("{s:i,s:b,s:i,s:i,s:s,s:s,s:i}", "tensor", 1, "sequence", 0, "context", 1,
+                  "pipeline", 1, "layers", "all", "placement", "in turns", "expert", 1);
     if (whole && (!none || json_object_update_missing(whole, none) != 0)) {
         json_decref(whole);
         whole = NULL;

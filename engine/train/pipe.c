@@ -355,22 +355,35 @@ static int backward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
     return lf_exec_run(t->m.ex, h->train, seg, it->slot, it->micro ? LF_ACCUM : LF_FIRST, err);
 }
 
+/* Where the output of a pass goes: into a message, or straight into what another chunk of this rank
+ * reads. */
+static struct room *room_of_output(const lf_trainer *t, const struct lf_pipe_item *it,
+                                   enum lf_pipe_dir dir)
+{
+    const struct lf_train_cut *k = &t->m.cut;
+    const int stage = k->chunk[it->chunk].stage;
+    int rank, chunk;
+    lf_pipe_place(&rank, &chunk, &k->spec, dir == LF_PIPE_ACTIVATION ? stage + 1 : stage - 1);
+    return rank == t->who.pipeline ? &t->pipe->room[chunk][dir][RECEIVE][it->send_buffer]
+                                   : &t->pipe->room[it->chunk][dir][SEND][it->send_buffer];
+}
+
 /* A pass: what it reads comes from a buffer, and what it makes goes to one. */
 static int pass(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
     const bool f = it->op == LF_PIPE_F;
-    struct room *const *room = t->pipe->room[it->chunk][f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT];
-    struct lf_train_side s = {chain_of(t, it), it->slot, f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT,
-                              false};
+    const enum lf_pipe_dir dir = f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT;
+    struct lf_train_side s = {chain_of(t, it), it->slot, dir, false};
     lf_comm_pass(t->run.comm, it->micro + 1, !f);
     int rc = it->recv_buffer >= 0
-                 ? lf_train_pipe_copy(t, room[RECEIVE][it->recv_buffer].data, &s, err)
+                 ? lf_train_pipe_copy(
+                       t, t->pipe->room[it->chunk][dir][RECEIVE][it->recv_buffer].data, &s, err)
                  : 0;
     if (rc == 0)
         rc = f ? forward(t, it, err) : backward(t, it, err);
     s.out = true;
     return rc == 0 && it->send_buffer >= 0
-               ? lf_train_pipe_copy(t, room[SEND][it->send_buffer].data, &s, err)
+               ? lf_train_pipe_copy(t, room_of_output(t, it, dir)->data, &s, err)
                : rc;
 }
 

@@ -192,7 +192,7 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
                                          .experts = t->comms.experts,
                                          .same = t->comms.same,
                                          .tied = lf_train_pipe_tied(t),
-                                         .ring = t->m.cut.spec.chunks > 1,
+                                         .ring = lf_pipe_goes_round(&t->m.cut.spec),
                                          .groups = inner < lf_axes_sharers(&t->who)};
     int rc = lf_devcomm_open(&t->dev, &axes, t->m.back, err);
     if (rc == 0 && inner < lf_axes_sharers(&t->who))

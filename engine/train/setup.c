@@ -227,7 +227,7 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
                                             .slots = h->slots,
                                             .eras = ERA_TRAIN,
                                             .chunk = cut ? i + 1 : 0,
-                                            .split = cut && m->cut.spec.kind == LF_PIPE_ZB_H1};
+                                            .split = cut && lf_pipe_kind_splits(m->cut.spec.kind)};
         rc = h->train = add_chain(m, c, h, &train, err);
     }
     for (int i = 0; i < m->cut.n_chunks && rc >= 0; i++) {
@@ -343,11 +343,13 @@ int lf_train_experts_check(const struct lf_train_config *c, const struct lf_trai
                        "expert = %d with pipeline_chunks = %d: ranks with other numbers of "
                        "micro-batches, as in a validation, would not meet; take one chunk",
                        n, c->axes.chunks);
-    if (who->pipeline_ranks > 1 && c->axes.schedule - 1 == LF_PIPE_ZB_H1)
+    const enum lf_pipe_kind kind =
+        c->axes.schedule ? (enum lf_pipe_kind)(c->axes.schedule - 1) : LF_PIPE_1F1B;
+    if (who->pipeline_ranks > 1 && lf_pipe_kind_splits(kind))
         return lf_fail(err, LF_ENOTSUP,
-                       "expert = %d with pipeline_schedule = zb-h1: gradients of experts need the "
+                       "expert = %d with pipeline_schedule = %s: gradients of experts need the "
                        "rows of other ranks, which are not kept; take 1f1b",
-                       n);
+                       n, lf_pipe_kind_name(kind));
     return who->pipeline_ranks > 1 ? check_even(c, who, err) : 0;
 }
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { COVER_SWITCHES = 40, COVER_VALUES = 10, COVER_ANY = 0xFF };
+enum { COVER_SWITCHES = 40, COVER_VALUES = 12, COVER_ANY = 0xFF };
 
 /* A pair of values. */
 struct cover_pair {

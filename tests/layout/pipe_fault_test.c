@@ -28,6 +28,7 @@ enum planted {
     LATE_WAIT,     /* rank 0 writes to a buffer before it was sent */
     EARLY_RECEIVE, /* rank 1 receives into a buffer that it has not read */
     ORDER_SWAPPED, /* backward passes of the second and the third micro-batch change places */
+    HANDED_LATE,   /* the second chunk of rank 1 reads what its first one has not yet made */
     NEIGHBOUR,     /* a reader takes the layers behind its own */
     NO_MOMENTS     /* moments of the checkpoint are not loaded */
 };
@@ -179,6 +180,15 @@ static int place_of(const struct lf_pipe_list *l, enum lf_pipe_op op, int dir, i
     tap_bail("a list has no item %d of micro-batch %d", (int)op, micro);
 }
 
+/* The place of a forward pass. */
+static int pass_of(const struct lf_pipe_list *l, int chunk, int micro)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->item[i].op == LF_PIPE_F && l->item[i].chunk == chunk && l->item[i].micro == micro)
+            return i;
+    tap_bail("a list has no forward pass of micro-batch %d, chunk %d", micro, chunk);
+}
+
 static void move(struct lf_pipe_list *l, int from, int to)
 {
     for (; from < to; from++)
@@ -222,6 +232,9 @@ static void plant(struct lf_pipe *p)
     case EARLY_RECEIVE:
         move(second, place_of(second, LF_PIPE_RECV, LF_PIPE_ACTIVATION, 2),
              place_of(second, LF_PIPE_F, 0, 0));
+        break;
+    case HANDED_LATE:
+        swap(second, pass_of(second, 0, 1), pass_of(second, 1, 1));
         break;
     case ORDER_SWAPPED:
         for (int r = 0; r < p->spec.ranks; r++)
@@ -403,6 +416,17 @@ static const struct fault faults[] = {
      .l = P2_OF(LF_PIPE_GPIPE),
      .what = UNWALKED + ORDER_SWAPPED,
      .by = RIG_SAW_BITS},
+    {.name = "F13: a chunk reads what the one before it on its rank has not yet made; the walk",
+     .l = P2_OF(LF_PIPE_ZB_V),
+     .keys = FOUR,
+     .what = HANDED_LATE,
+     .by = RIG_SAW_RUN,
+     .says = "comes before that of chunk 0, which it reads"},
+    {.name = "F13: a chunk reads what the one before it on its rank has not yet made; the run",
+     .l = P2_OF(LF_PIPE_ZB_V),
+     .keys = FOUR,
+     .what = UNWALKED + HANDED_LATE,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD | RIG_SAW_NORM | RIG_SAW_BITS},
     {.name = "F11: a gradient that is not finite on another rank than the one without layers",
      .l = {.ranks = 1, .pipeline = 3, .stages = "2,0,2"},
      .keys = FOUR,

@@ -30,15 +30,16 @@ static const struct rig_layout of_mesh[] = {{.ranks = 1},
                                             {.ranks = 2, .zero = 1, .tensor = 2},
                                             {.ranks = 1, .tensor = 2, .sequence = true}};
 /* One of each kind, and all axes together. */
-static const struct rig_layout of_axes[] = {{.ranks = 1},
-                                            {.ranks = 1, .tensor = 4},
-                                            {.ranks = 1, .pipeline = 4},
-                                            {.ranks = 1, .tensor = 2, .pipeline = 2},
-                                            {.ranks = 4, .zero = 1},
-                                            {.ranks = 2, .zero = 3},
-                                            {.ranks = 1, .tensor = 8},
-                                            {.ranks = 2, .tensor = 2, .pipeline = 2},
-                                            {.ranks = 1, .zero = 1, .tensor = 2, .context = 4}};
+static const struct rig_layout of_axes[] = {
+    {.ranks = 1},
+    {.ranks = 1, .tensor = 4},
+    {.ranks = 1, .pipeline = 4},
+    {.ranks = 1, .tensor = 2, .pipeline = 2, .schedule = LF_PIPE_ZB_V + 1},
+    {.ranks = 4, .zero = 1},
+    {.ranks = 2, .zero = 3},
+    {.ranks = 1, .tensor = 8},
+    {.ranks = 2, .tensor = 2, .pipeline = 2},
+    {.ranks = 1, .zero = 1, .tensor = 2, .context = 4}};
 enum {
     OF_DATA = sizeof of_data / sizeof of_data[0],
     OF_MESH = sizeof of_mesh / sizeof of_mesh[0],
@@ -83,7 +84,8 @@ static const char *layout_text(const struct rig_layout *l, char *text, size_t ca
         snprintf(tensor, sizeof tensor, ", tensor = %d%s", l->tensor,
                  l->sequence ? ", rows divided" : "");
     if (l->pipeline > 1)
-        snprintf(parts, sizeof parts, ", pipeline = %d", l->pipeline);
+        snprintf(parts, sizeof parts, ", pipeline = %d%s", l->pipeline,
+                 l->schedule ? " in a V" : "");
     if (l->context > 1)
         snprintf(rows, sizeof rows, ", context = %d", l->context);
     snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s", l->ranks, l->zero, groups, rows, tensor,

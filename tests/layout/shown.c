@@ -227,9 +227,10 @@ void rig_count_planned(struct rig_seen *s, const lf_trainer *t)
     add_planned(&s->rows, &pc.micro_rows, rounds);
     if (!lf_train_is_cut(&t->m.cut))
         return;
-    /* Every pipeline stage has a neighbour on either side, but for the first and the last. */
-    const int sides = 2 * t->m.cut.n_chunks - (t->who.pipeline == 0) -
-                      (t->who.pipeline == t->who.pipeline_ranks - 1);
+    /* Every pipeline stage has a neighbour on either side, but for the first and the last. In a V
+     * these two are on the first rank, and on the last one two are neighbours of each other. */
+    const int ends = (t->who.pipeline == 0) + (t->who.pipeline == t->who.pipeline_ranks - 1),
+              sides = 2 * t->m.cut.n_chunks - (lf_pipe_in_v(&t->m.cut.spec) ? 2 * ends : ends);
     add_planned(&s->moved[RIG_PIPELINE],
                 &(struct lf_plan_moved){2 * sides, (double)sides * (double)t->m.cut.message},
                 passes);

@@ -38,11 +38,14 @@ static void context(struct rig_case *k, int v)
     k->layout.context = v;
 }
 /* Four layers, for as many parts, so that some have none where stages says so. */
-enum { PIPE_2 = 20, PIPE_4 = 40, GPIPE = 1, CHUNKS, ZB, UNEVEN };
+enum { PIPE_2 = 20, PIPE_4 = 40, GPIPE = 1, CHUNKS, ZB, UNEVEN, ZBV, DUAL };
 static void pipeline(struct rig_case *k, int v)
 {
-    static const int schedule[] = {
-        [GPIPE] = LF_PIPE_GPIPE + 1, [ZB] = LF_PIPE_ZB_H1 + 1, [UNEVEN] = 0};
+    static const int schedule[] = {[GPIPE] = LF_PIPE_GPIPE + 1,
+                                   [ZB] = LF_PIPE_ZB_H1 + 1,
+                                   [UNEVEN] = 0,
+                                   [ZBV] = LF_PIPE_ZB_V + 1,
+                                   [DUAL] = LF_PIPE_DUALPIPE_V + 1};
     k->layout.pipeline = v / 10;
     k->layout.schedule = schedule[v % 10];
     k->layout.chunks = v % 10 == CHUNKS ? 2 : 0;
@@ -178,8 +181,9 @@ const struct sw sw_table[] = {
     {"context", {USUAL("1"), SET("2", context, 2), SET("4", context, 4)}},
     {"pipeline", /* with order of passes, chunks and parts */
      {USUAL("1"), PARTS("2chunks", PIPE_2 + CHUNKS), PARTS("4zb", PIPE_4 + ZB),
-      PARTS("4uneven", PIPE_4 + UNEVEN), PARTS("2gpipe", PIPE_2 + GPIPE), PARTS("2", PIPE_2),
-      PARTS("2zb", PIPE_2 + ZB), PARTS("4", PIPE_4), PARTS("4chunks", PIPE_4 + CHUNKS)}},
+      PARTS("4uneven", PIPE_4 + UNEVEN), PARTS("2zbv", PIPE_2 + ZBV), PARTS("2dual", PIPE_2 + DUAL),
+      PARTS("2gpipe", PIPE_2 + GPIPE), PARTS("2", PIPE_2), PARTS("2zb", PIPE_2 + ZB),
+      PARTS("4", PIPE_4), PARTS("4chunks", PIPE_4 + CHUNKS)}},
     /* modes */
     {"mode",
      {USUAL("plain"), SET("poison", poison, 1), SET("no_reuse", no_reuse, 1),
@@ -259,7 +263,8 @@ const int sw_n = sizeof sw_table / sizeof sw_table[0];
 
 #define BY_PIPELINE(b, says)                                                                       \
     {"pipeline=2chunks", b, says, NULL}, {"pipeline=4zb", b, says, NULL},                          \
-        {"pipeline=4uneven", b, says, NULL}, {"pipeline=2gpipe", b, says, NULL},                   \
+        {"pipeline=4uneven", b, says, NULL}, {"pipeline=2zbv", b, says, NULL},                     \
+        {"pipeline=2dual", b, says, NULL}, {"pipeline=2gpipe", b, says, NULL},                     \
         {"pipeline=2", b, says, NULL}, {"pipeline=2zb", b, says, NULL},                            \
         {"pipeline=4", b, says, NULL},                                                             \
     {                                                                                              \
@@ -322,6 +327,11 @@ const struct sw_refusal sw_refusals[] = {
     BY_MTP("embed=narrow", "does not go with mtp_layers"),
     BY_MTP("embed=scaled", "does not go with mtp_layers"),
     BY_MTP("norm=layer", "does not go with mtp_layers"),
+    {"pipeline=2dual", "ranks=3", "needs 4; take a larger batch, or zb-v", NULL},
+    {"pipeline=2dual", "ranks=4", "needs 4; take a larger batch, or zb-v", NULL},
+    {"pipeline=2dual", "ranks=8", "needs 4; take a larger batch, or zb-v", NULL},
+    {"pipeline=2zbv", "recompute=full", "recompute = full with a split backward pass", NULL},
+    {"pipeline=2dual", "recompute=full", "recompute = full with a split backward pass", NULL},
     {"pipeline=2zb", "recompute=full", "recompute = full with a split backward pass", NULL},
     {"pipeline=4zb", "recompute=full", "recompute = full with a split backward pass", NULL},
 };

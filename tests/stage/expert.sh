@@ -47,7 +47,8 @@ refused "--ranks 4 --expert 2 --zero 2" "take zero = 1, without zero_inner"
 refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "take zero = 1, without zero_inner"
 refused "--ranks 2 --expert 2 --device cuda" "take device = cpu, or leave expert out"
 refused "--ranks 4 --expert 2 --pipeline 2 --pipeline-schedule zb-h1" "take 1f1b"
+refused "--ranks 4 --expert 2 --pipeline 2 --pipeline-schedule zb-v" "pipeline_schedule = zb-v"
 refused "--ranks 4 --expert 2 --pipeline 2 --batch 3" "different numbers of micro-batches"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 26
+finish 27

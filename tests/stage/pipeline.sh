@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks with different layers (pipeline = 2, 4, with every schedule and several chunks): the bits of one rank, but for a tied embedding; uneven and empty
+# Ranks with different layers (pipeline = 2, 4, with every schedule, in a V too, and several chunks): the bits of one rank, but for a tied embedding; uneven and empty
 # parts, fewer micro-batches than ranks, experts, adapters, every stage of training; with ranks that share the batch, state and matrices; checkpoints
 # resumed on other layouts; cut by times that are measured, once in a run; killed; damaged data; what is planned, drawn and refused.
 . "$LF_SRCDIR/tests/stage/lib.sh"
@@ -15,25 +15,28 @@ must "$tool" labels "$dir/labels" 24 4
 # --- schedules: gradients are added in the order of one rank, and so is everything else but the norm, which is alike here ---
 use llama3 1000 4 "kv_heads = 2"
 trial "schedules" pretrain 2e-6 "2:pipeline=2 2:pipeline=2+pipeline-schedule=gpipe 2:pipeline=2+pipeline-schedule=zb-h1 \
-    2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-stages=3,1 4:pipeline=4+pipeline-stages=2,0,1,1"
-trial "fewer micro-batches than ranks" pretrain 2e-6 "4:pipeline=4 4:pipeline=4+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-chunks=2" --batch 1
-trial "no clipping" pretrain bits "2:pipeline=2 4:pipeline=4+pipeline-schedule=gpipe 2:pipeline=2+pipeline-chunks=2 2:pipeline=2+pipeline-schedule=zb-h1" \
-    --clip 0
+    2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-stages=3,1 4:pipeline=4+pipeline-stages=2,0,1,1 \
+    2:pipeline=2+pipeline-schedule=zb-v 2:pipeline=2+pipeline-schedule=dualpipe-v 4:pipeline=4+pipeline-schedule=zb-v+pipeline-stages=1,0,1,0,0,1,0,1"
+trial "fewer micro-batches than ranks" pretrain 2e-6 "4:pipeline=4 4:pipeline=4+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-chunks=2 \
+    2:pipeline=2+pipeline-schedule=zb-v" --batch 1
+trial "two micro-batches for each rank" pretrain 2e-6 "4:pipeline=4+pipeline-schedule=dualpipe-v+pipeline-stages=0,1,0,1,1,0,0,1" --batch 8
+trial "no clipping" pretrain bits "2:pipeline=2 4:pipeline=4+pipeline-schedule=gpipe 2:pipeline=2+pipeline-chunks=2 2:pipeline=2+pipeline-schedule=zb-h1 \
+    2:pipeline=2+pipeline-schedule=zb-v 2:pipeline=2+pipeline-schedule=dualpipe-v" --clip 0
 trial "bf16, recomputation" pretrain bits "2:pipeline=2 2:pipeline=2+pipeline-chunks=2" --clip 0 --precision bf16 --recompute full
 
 # --- with other axes: the bits of ranks that share the batch and the matrices alone ---
 base=2:tensor=2
-trial "tensor" pretrain bits "4:pipeline=2+tensor=2 8:pipeline=4+tensor=2" --clip 0
+trial "tensor" pretrain bits "4:pipeline=2+tensor=2 8:pipeline=4+tensor=2 4:pipeline=2+tensor=2+pipeline-schedule=zb-v" --clip 0
 base=4:tensor=2+sequence-parallel
 trial "tensor and data" pretrain bits "8:pipeline=2+tensor=2+sequence-parallel 8:pipeline=2+tensor=2+sequence-parallel+zero=1" --clip 0
 base=3:zero=0
-trial "data" pretrain bits "6:pipeline=2+pipeline-chunks=2 6:pipeline=2+zero=1" --clip 0
+trial "data" pretrain bits "6:pipeline=2+pipeline-chunks=2 6:pipeline=2+zero=1 6:pipeline=2+pipeline-schedule=zb-v+zero=1" --clip 0
 base=
 use gpt2 1000 4
-trial "tied weights" pretrain 2e-6 "2:pipeline=2 4:pipeline=2+zero=1 4:pipeline=4+pipeline-schedule=zb-h1"
+trial "tied weights" pretrain 2e-6 "2:pipeline=2 4:pipeline=2+zero=1 4:pipeline=4+pipeline-schedule=zb-h1 4:pipeline=2+pipeline-schedule=zb-v+zero=1"
 use qwen2-moe 1000 4 "kv_heads = 4" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64" "router_aux = 0.01" \
     "router_bias = yes" "router_bias_rate = 0.01"
-trial "experts" pretrain 2e-6 "2:pipeline=2 2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-schedule=zb-h1"
+trial "experts" pretrain 2e-6 "2:pipeline=2 2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-schedule=dualpipe-v"
 
 # --- other stages ---
 use llama3 1000 4 "kv_heads = 2"
@@ -41,7 +44,8 @@ sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/schedules.2:pipeline=2+pipeline-chunks=2/out/checkpoint" >>"$dir/run.ini"
 trial "an adapter" sft 2e-6 "2:pipeline=2 4:pipeline=2+tensor=2" --lora-rank 4 --lora-dropout 0.1
 trial "frozen layers" sft 2e-6 "2:pipeline=2" --freeze 'layers.2.*'
-trial "first parts that are frozen" sft bits "2:pipeline=2+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-stages=1,0,2,1" \
+trial "first parts that are frozen" sft bits "2:pipeline=2+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-stages=1,0,2,1 \
+    2:pipeline=2+pipeline-schedule=zb-v 2:pipeline=2+pipeline-schedule=dualpipe-v" \
     --freeze 'layers.[01].*' --freeze 'embed*' --clip 0
 trial "first parts that are frozen, an adapter" sft 2e-6 "4:pipeline=2+pipeline-chunks=2+tensor=2" --lora-rank 4 --freeze 'layers.[012].*' --clip 0
 trial "last part that is frozen" sft bits "2:pipeline=2" --freeze 'layers.[23].*' --freeze 'head*' --freeze 'final*' --clip 0
@@ -49,7 +53,7 @@ sed -i "s,init_from = .*,init_from = $dir/experts.2:pipeline=2/out/checkpoint," 
 trial "first parts where experts are balanced alone" sft 2e-6 "2:pipeline=2+pipeline-chunks=2" --freeze 'layers.[01].[an]*' \
     --freeze 'layers.[01].*weight' --freeze 'embed*'
 sed -i "s,init_from = .*,init_from = $dir/schedules.2:pipeline=2+pipeline-chunks=2/out/checkpoint," "$dir/run.ini"
-trial "dpo" dpo 2e-6 "2:pipeline=2 4:pipeline=2+pipeline-chunks=2" --data "$dir/pairs" --valid-tokens 64
+trial "dpo" dpo 2e-6 "2:pipeline=2 4:pipeline=2+pipeline-chunks=2 2:pipeline=2+pipeline-schedule=zb-v" --data "$dir/pairs" --valid-tokens 64
 trial "kto" dpo 2e-6 "2:pipeline=2+pipeline-schedule=gpipe" --data "$dir/labels" --loss kto --valid-tokens 64
 trial "rm" rm 2e-5 "2:pipeline=2 4:pipeline=2+tensor=2+sequence-parallel" --data "$dir/pairs" --valid-tokens 64 --lr 5e-4
 
@@ -58,7 +62,11 @@ use llama3 1000 4 "kv_heads = 2"
 again schedules.4:pipeline=4+pipeline-stages=2,0,1,1 1
 again schedules.one 4 --pipeline 2 --tensor 2
 again schedules.2:pipeline=2+pipeline-chunks=2 3 --zero 2
-rank_killed 4 "" --pipeline 2 --zero 1 --batch 4
+again schedules.2:pipeline=2+pipeline-schedule=zb-v 2 --pipeline 2 --pipeline-schedule dualpipe-v
+again schedules.2:pipeline=2+pipeline-schedule=dualpipe-v 2 --pipeline 2
+says_like "placement was \"v\", is \"in turns\"" "a log tells that the parts are elsewhere"
+again schedules.4:pipeline=4+pipeline-schedule=zb-h1 2 --pipeline 2 --pipeline-schedule zb-v
+rank_killed 4 "" --pipeline 2 --pipeline-schedule zb-v --zero 1 --batch 4
 data_damaged 4 --pipeline 2 --batch 4
 
 # --- cut by times: those of the run's beginning stay, whatever a later start would measure ---
@@ -88,6 +96,9 @@ grep -q '"layers":\["3"\]' "$dir/stdout"
 ok $? "the plan has the layers of each rank" "$(cat "$dir/err")"
 grep -q '"drawing":"rank 0  *F0 F1 F2 F3 Z0 F4 Z1' "$dir/stdout"
 ok $? "and draws what each does"
+plan 2 --pipeline 2 --pipeline-schedule zb-v
+grep -q '"layers":\["0","3"\].*"layers":\["1","2"\]' "$dir/stdout" && grep -q '"drawing":"rank 0  *F0.0 F1.0 F2.0 F0.3 B0.3 W0.3 F1.3' "$dir/stdout"
+ok $? "in a V the first rank has both ends" "$(cat "$dir/stdout")"
 whole=$(sed -n 's/.*"parameters":\([0-9]*\).*/\1/p' "$dir/stdout")
 plan 1
 is "$whole $(sed -n 's/.*"parameters":\([0-9]*\).*/\1/p' "$dir/stdout")" "316992 316992" "it counts the parameters of all layers"
@@ -110,9 +121,12 @@ refused "--ranks 2 --pipeline-chunks 2" "set pipeline to 2 or more"
 refused "--ranks 2 --pipeline-stages 2,2" "set pipeline to 2 or more"
 refused "--ranks 2 --pipeline 2 --pipeline-stages 2,1" "pipeline_stages"
 refused "--ranks 2 --pipeline 2 --pipeline-chunks 2 --pipeline-schedule zb-h1" "take interleaved"
+refused "--ranks 2 --pipeline 2 --pipeline-chunks 3 --pipeline-schedule zb-v" "leave pipeline_chunks out"
+refused "--ranks 2 --pipeline 2 --pipeline-schedule dualpipe-v --batch 3" "a step has 3 micro-batches, and this order of passes needs 4"
 refused "--ranks 8 --pipeline 8" "pipeline stages, the model has 4 layers"
 refused "--ranks 4 --pipeline 2 --zero 2" "take zero = 1"
 refused "--ranks 2 --pipeline 2 --pipeline-schedule zb-h1 --recompute full" "recompute"
+refused "--ranks 2 --pipeline 2 --pipeline-schedule zb-v --recompute full" "recompute"
 sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/schedules.one/out/checkpoint" >>"$dir/run.ini"
 "$stages/lf-sft" --config "$dir/run.ini" --plan --ranks 2 --pipeline 2 --freeze 'nothing.*' >"$dir/stdout" 2>"$dir/err"
@@ -120,4 +134,4 @@ says "freeze = nothing.* matches no tensor" "a pattern that matches no layer is 
 use llama3 1000 4 "kv_heads = 2"
 sed -i '/^batch/d' "$dir/run.ini"
 trial "a batch that grows" pretrain 2e-6 "2:pipeline=2+pipeline-chunks=2 4:pipeline=2" --batch-ramp 2@0 --batch-ramp 5@4
-finish 74
+finish 96
