@@ -26,10 +26,10 @@
  *   dualpipe-v   2(P-1-r)              (P-1) F/2          P + 1/2
  *
  * With m < P it is different for two: interleaved is idle for (P-1 + (v-1) (P-m)) (F+B+W)/v, and
- * zb-h1 for (P-1) (F+B) - (m-1) W. Both of zb-h1 are for W <= F and W <= B. Those of zb-v and
- * dualpipe-v are for F = B = W and m >= 2P-1. The forwards of these two that come first are those of
- * chunk 0 alone; then both chunks take turns. With m < 2P-1 zb-v leaves out what the list for 2P-1
- * has more. dualpipe-v needs m >= 2P.
+ * zb-h1 for (P-1) (F+B) - (m-1) W. Both of zb-h1 are for W <= F and W <= B. Idle times of zb-v
+ * and dualpipe-v are for F = B = W and m >= 2P-1. Their first forwards are those of chunk 0 alone,
+ * before both chunks take turns. With m < 2P-1 zb-v leaves out what the list for 2P-1 has more;
+ * dualpipe-v needs m >= 2P.
  *
  * A micro-batch is alive on a chunk from its F to the last of its B and W, or its Z. One that is
  * alive on one of v chunks counts 1/v. Interleaved lists go through groups of N micro-batches: all
