@@ -115,29 +115,81 @@ static hid_t make_bf16(void)
     return t;
 }
 
-hid_t lf_h5_make_type(enum lf_h5_type t)
+hid_t lf_h5_type_id(enum lf_h5_type t)
 {
+    static hid_t bf16 = -1; /* under h5_lock; made once */
     switch (t) {
     case LF_H5_U8:
-        return H5Tcopy(H5T_STD_U8LE);
+        return H5T_STD_U8LE;
     case LF_H5_U16:
-        return H5Tcopy(H5T_STD_U16LE);
+        return H5T_STD_U16LE;
     case LF_H5_U32:
-        return H5Tcopy(H5T_STD_U32LE);
+        return H5T_STD_U32LE;
     case LF_H5_U64:
-        return H5Tcopy(H5T_STD_U64LE);
+        return H5T_STD_U64LE;
     case LF_H5_I32:
-        return H5Tcopy(H5T_STD_I32LE);
+        return H5T_STD_I32LE;
     case LF_H5_I64:
-        return H5Tcopy(H5T_STD_I64LE);
+        return H5T_STD_I64LE;
     case LF_H5_BF16:
-        return make_bf16();
+        return bf16 < 0 ? bf16 = make_bf16() : bf16;
     case LF_H5_F32:
-        return H5Tcopy(H5T_IEEE_F32LE);
+        return H5T_IEEE_F32LE;
     case LF_H5_F64:
-        return H5Tcopy(H5T_IEEE_F64LE);
+        return H5T_IEEE_F64LE;
     }
     return -1;
+}
+
+/* ---- groups ---- */
+
+/* Closes all but the first n. */
+static void leave_groups(lf_h5 *f, size_t n)
+{
+    while (f->n_groups > n)
+        H5Gclose(f->groups[--f->n_groups].id);
+}
+
+/* How many of the open groups lie on the way to the dataset `name`? */
+static size_t on_the_way(const lf_h5 *f, const char *name)
+{
+    size_t n = 0;
+    for (; n < f->n_groups; n++) {
+        const size_t end = f->groups[n].end;
+        if (strncmp(f->way, name, end) != 0 || name[end] != '/')
+            break;
+    }
+    return n;
+}
+
+int lf_h5_walk(lf_h5 *f, const char *name, lf_h5_group_fn *open, struct lf_h5_place *out,
+               lf_err *err)
+{
+    leave_groups(f, on_the_way(f, name));
+    const struct lf_h5_group *last = f->n_groups ? &f->groups[f->n_groups - 1] : NULL;
+    *out = (struct lf_h5_place){
+        .group = last ? last->id : f->file, .name = name, .own = name + (last ? last->end + 1 : 0)};
+    if (!strchr(out->own, '/'))
+        return 0;
+    char *way = lf_strdup(name, err);
+    if (!way)
+        return LF_ENOMEM;
+    free(f->way);
+    f->way = way;
+    for (const char *end; (end = strchr(out->own, '/')); out->own = end + 1) {
+        const size_t at = (size_t)(end - name);
+        int rc = lf_grow(&f->groups, &f->cap_groups, f->n_groups, sizeof *f->groups, err);
+        if (rc != 0)
+            return rc;
+        way[at] = 0;
+        const struct lf_h5_place group = {out->group, way, way + (out->own - name)};
+        rc = open(f, &group, name, &out->group, err);
+        way[at] = '/';
+        if (rc != 0)
+            return rc;
+        f->groups[f->n_groups++] = (struct lf_h5_group){out->group, at};
+    }
+    return 0;
 }
 
 /* ---- files ---- */
@@ -256,13 +308,13 @@ int lf_h5_close(lf_h5 *f, lf_err *err)
     int rc = 0;
     lf_h5_enter();
     bool bad = f->grow >= 0 && H5Dclose(f->grow) < 0;
-    if (f->grow_type >= 0)
-        H5Tclose(f->grow_type);
+    leave_groups(f, 0);
     if (H5Fclose(f->file) < 0 || bad)
         rc = lf_h5_fail(err, LF_EIO, "cannot complete %s (is the disk full?)", f->path);
     lf_h5_leave();
     free(f->path);
     free(f->groups);
+    free(f->way);
     free(f);
     return rc;
 }
@@ -314,43 +366,37 @@ int lf_h5_put_attr_i64(lf_h5 *f, const char *name, int64_t value, lf_err *err)
 
 /* ---- datasets ---- */
 
-/* Make the groups before the last component of name, without times. */
-static int make_groups(lf_h5 *f, const char *name, lf_err *err)
+/* A group of a file that is written, without times; it is made where it is not there. */
+static int make_group(lf_h5 *f, const struct lf_h5_place *at, const char *name, hid_t *out,
+                      lf_err *err)
 {
-    char *p = lf_strdup(name, err);
-    if (!p)
-        return LF_ENOMEM;
-    int rc = 0;
-    for (char *slash = strchr(p, '/'); slash && rc == 0; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        htri_t there = H5Lexists(f->file, p, H5P_DEFAULT);
-        if (there == 0) {
-            hid_t gcpl = H5Pcreate(H5P_GROUP_CREATE), g = -1;
-            if (gcpl < 0 || H5Pset_obj_track_times(gcpl, 0) < 0 ||
-                (g = H5Gcreate2(f->file, p, H5P_DEFAULT, gcpl, H5P_DEFAULT)) < 0)
-                rc = lf_h5_fail(err, LF_EIO, "%s: cannot make the group %s", f->path, p);
-            if (g >= 0)
-                H5Gclose(g);
-            if (gcpl >= 0)
-                H5Pclose(gcpl);
-        } else if (there < 0) {
-            rc = lf_h5_fail(err, LF_EIO, "%s: cannot look for the group %s", f->path, p);
-        }
-        *slash = '/';
-    }
-    free(p);
-    return rc;
+    hid_t gcpl = -1, g = -1;
+    (void)name;
+    const htri_t there = H5Lexists(at->group, at->own, H5P_DEFAULT);
+    if (there < 0)
+        return lf_h5_fail(err, LF_EIO, "%s: cannot look for the group %s", f->path, at->name);
+    if (there)
+        g = H5Gopen2(at->group, at->own, H5P_DEFAULT);
+    else if ((gcpl = H5Pcreate(H5P_GROUP_CREATE)) >= 0 && H5Pset_obj_track_times(gcpl, 0) >= 0)
+        g = H5Gcreate2(at->group, at->own, H5P_DEFAULT, gcpl, H5P_DEFAULT);
+    if (gcpl >= 0)
+        H5Pclose(gcpl);
+    if (g < 0)
+        return lf_h5_fail(err, LF_EIO, "%s: cannot make the group %s", f->path, at->name);
+    *out = g;
+    return 0;
 }
 
 /* Create a dataset; takes nothing, returns a handle or -1. dcpl is prepared here (times off). */
 static hid_t create_dataset(lf_h5 *f, const char *name, hid_t type, hid_t space, hid_t dcpl,
                             lf_err *err)
 {
+    struct lf_h5_place at;
     hid_t d = -1;
-    if (make_groups(f, name, err) < 0)
+    if (lf_h5_walk(f, name, make_group, &at, err) < 0)
         return -1;
     if (type < 0 || space < 0 || dcpl < 0 || H5Pset_obj_track_times(dcpl, 0) < 0 ||
-        (d = H5Dcreate2(f->file, name, type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT)) < 0)
+        (d = H5Dcreate2(at.group, at.own, type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT)) < 0)
         lf_h5_fail(err, LF_EIO, "%s: cannot create the dataset %s", f->path, name);
     return d;
 }
@@ -377,7 +423,7 @@ int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
     if (rc < 0)
         return rc;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL),
+    hid_t t = lf_h5_type_id(type), space = H5Screate_simple(ndim, hd, NULL),
           dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
     haddr_t at = HADDR_UNDEF;
     if (dcpl < 0 || H5Pset_layout(dcpl, H5D_CONTIGUOUS) < 0 ||
@@ -394,8 +440,6 @@ int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
         H5Pclose(dcpl);
     if (space >= 0)
         H5Sclose(space);
-    if (t >= 0)
-        H5Tclose(t);
     lf_h5_leave();
     if (rc == 0)
         *offset = (uint64_t)at;
@@ -408,7 +452,7 @@ int lf_h5_put(lf_h5 *f, const char *name, enum lf_h5_type type, const void *data
     hsize_t dim = n;
     int rc = 0;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(1, &dim, NULL),
+    hid_t t = lf_h5_type_id(type), space = H5Screate_simple(1, &dim, NULL),
           dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
     if (dcpl < 0 || H5Pset_layout(dcpl, H5D_CONTIGUOUS) < 0)
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot describe the dataset %s", f->path, name);
@@ -422,8 +466,6 @@ int lf_h5_put(lf_h5 *f, const char *name, enum lf_h5_type type, const void *data
         H5Pclose(dcpl);
     if (space >= 0)
         H5Sclose(space);
-    if (t >= 0)
-        H5Tclose(t);
     lf_h5_leave();
     return rc;
 }
@@ -437,7 +479,7 @@ int lf_h5_begin_growing(lf_h5 *f, const char *name, enum lf_h5_type type, size_t
     int rc = 0;
     lf_h5_enter();
     hid_t space = H5Screate_simple(1, &zero, &unlimited), dcpl = H5Pcreate(H5P_DATASET_CREATE);
-    f->grow_type = lf_h5_make_type(type);
+    f->grow_type = lf_h5_type_id(type);
     f->grow_n = 0;
     if (dcpl < 0 || H5Pset_chunk(dcpl, 1, &chunk) < 0)
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot describe the dataset %s", f->path, name);
@@ -508,7 +550,7 @@ int lf_h5_put_virtual(lf_h5 *f, const struct lf_h5_virtual *v, lf_err *err)
     if (rc < 0)
         return rc;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(v->type), space = H5Screate_simple(v->ndim, hd, NULL),
+    hid_t t = lf_h5_type_id(v->type), space = H5Screate_simple(v->ndim, hd, NULL),
           dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
     for (size_t i = 0; i < v->n_blocks && rc == 0; i++)
         if (space < 0 || dcpl < 0 || map_block(dcpl, space, &v->blocks[i], v->ndim) < 0)
@@ -522,8 +564,6 @@ int lf_h5_put_virtual(lf_h5 *f, const struct lf_h5_virtual *v, lf_err *err)
         H5Pclose(dcpl);
     if (space >= 0)
         H5Sclose(space);
-    if (t >= 0)
-        H5Tclose(t);
     lf_h5_leave();
     return rc;
 }

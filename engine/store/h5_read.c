@@ -96,51 +96,30 @@ int lf_h5_get_attr_i64(lf_h5 *f, const char *name, int64_t *out, lf_err *err)
 
 /* ---- datasets ---- */
 
-/* A link on the way to the dataset `name`. */
-static int check_link(const lf_h5 *f, const char *link, const char *name, lf_err *err)
+/* The link at `at`, on the way to the dataset `name`: a hard one, so that what is opened by it stays
+ * in this file. */
+static int check_link(const lf_h5 *f, const struct lf_h5_place *at, const char *name, lf_err *err)
 {
     H5L_info_t info;
-    if (H5Lget_info(f->file, link, &info, H5P_DEFAULT) < 0) {
+    if (H5Lget_info(at->group, at->own, &info, H5P_DEFAULT) < 0) {
         H5Eclear2(H5E_DEFAULT);
-        if (H5Lexists(f->file, link, H5P_DEFAULT) == 0)
+        if (H5Lexists(at->group, at->own, H5P_DEFAULT) == 0)
             return lf_fail(err, LF_EFORMAT, "%s: there is no dataset %s", f->path, name);
         return lf_h5_fail(err, LF_EFORMAT, "%s: cannot look for %s", f->path, name);
     }
     if (info.type != H5L_TYPE_HARD)
         return lf_fail(err, LF_EFORMAT,
                        "%s: %s is a soft or external link; links out of the file are refused",
-                       f->path, link);
+                       f->path, at->name);
     return 0;
 }
 
-/* Every component of name must be a hard link, so that opening it stays in this file. HDF5 walks
- * from the root to each; the groups of the dataset before, mostly the same, are not looked at
- * again. */
-static int check_links(lf_h5 *f, const char *name, lf_err *err)
+static int open_group(lf_h5 *f, const struct lf_h5_place *at, const char *name, hid_t *out,
+                      lf_err *err)
 {
-    const size_t known = f->groups ? strlen(f->groups) : 0;
-    char *p = lf_strdup(name, err), *end = p;
-    if (!p)
-        return LF_ENOMEM;
-    int rc = 0;
-    if (known && strncmp(p, f->groups, known) == 0 && p[known] == '/')
-        end += known + 1;
-    while (end && rc == 0) {
-        end = strchr(end, '/');
-        if (end)
-            *end = 0;
-        rc = check_link(f, p, name, err);
-        if (end)
-            *end++ = '/';
-    }
-    char *last = rc == 0 ? strrchr(p, '/') : NULL;
-    if (last) {
-        *last = 0;
-        free(f->groups);
-        f->groups = p;
-        return 0;
-    }
-    free(p);
+    int rc = check_link(f, at, name, err);
+    if (rc == 0 && (*out = H5Gopen2(at->group, at->own, H5P_DEFAULT)) < 0)
+        rc = lf_h5_fail(err, LF_EFORMAT, "%s: cannot look for %s", f->path, name);
     return rc;
 }
 
@@ -154,11 +133,9 @@ static int read_type(const lf_h5 *f, hid_t d, const char *name, enum lf_h5_type 
     for (enum lf_h5_type k = LF_H5_U8; k <= LF_H5_F64 && !found; k++) {
         if (lf_h5_type_bytes(k) != bytes)
             continue;
-        hid_t want = lf_h5_make_type(k);
+        const hid_t want = lf_h5_type_id(k);
         if (want >= 0 && H5Tequal(t, want) > 0)
             found = k;
-        if (want >= 0)
-            H5Tclose(want);
     }
     H5Tclose(t);
     if (!found)
@@ -203,11 +180,14 @@ static int check_extent(const lf_h5 *f, const char *name, haddr_t at, uint64_t b
     return 0;
 }
 
-static int contiguous_extent(const lf_h5 *f, hid_t d, const char *name, uint64_t file_bytes,
-                             lf_h5_dataset *ds, lf_err *err)
+/* Where the elements of a contiguous dataset begin. */
+static int contiguous_extent(const lf_h5 *f, haddr_t at, const char *name, lf_h5_dataset *ds,
+                             lf_err *err)
 {
-    haddr_t at = H5Dget_offset(d);
-    int rc = check_extent(f, name, at, ds->n_elems * lf_h5_type_bytes(ds->type), file_bytes, err);
+    uint64_t bytes;
+    if (__builtin_mul_overflow(ds->n_elems, (uint64_t)lf_h5_type_bytes(ds->type), &bytes))
+        return lf_fail(err, LF_EFORMAT, "%s: the shape of %s overflows", f->path, name);
+    int rc = check_extent(f, name, at, bytes, (uint64_t)f->bytes, err);
     if (rc < 0)
         return rc;
     if (!(ds->extents = lf_calloc(1, sizeof *ds->extents, err)))
@@ -250,11 +230,9 @@ static int chunk_extents(const lf_h5 *f, hid_t d, hsize_t chunk, const char *nam
     return 0;
 }
 
-static int find_extents(const lf_h5 *f, hid_t d, const char *name, lf_h5_dataset *ds, lf_err *err)
+/* Of a dataset that has no place in the file of its own, by what its creation said. */
+static int find_chunks(const lf_h5 *f, hid_t d, const char *name, lf_h5_dataset *ds, lf_err *err)
 {
-    int64_t file_bytes = lf_io_size(f->path, err);
-    if (file_bytes < 0)
-        return (int)file_bytes;
     hid_t dcpl = H5Dget_create_plist(d);
     if (dcpl < 0)
         return lf_h5_fail(err, LF_EFORMAT, "%s: cannot read the layout of %s", f->path, name);
@@ -276,25 +254,42 @@ static int find_extents(const lf_h5 *f, hid_t d, const char *name, lf_h5_dataset
     else if (ds->n_elems == 0)
         rc = 0;
     else if (layout == H5D_CONTIGUOUS)
-        rc = contiguous_extent(f, d, name, (uint64_t)file_bytes, ds, err);
+        rc = contiguous_extent(f, HADDR_UNDEF, name, ds, err);
     else if (ds->ndim != 1 || H5Pget_chunk(dcpl, 1, &chunk) != 1 || chunk == 0)
         rc =
             lf_fail(err, LF_EFORMAT, "%s: %s is chunked in more than one dimension", f->path, name);
     else
-        rc = chunk_extents(f, d, chunk, name, (uint64_t)file_bytes, ds, err);
+        rc = chunk_extents(f, d, chunk, name, (uint64_t)f->bytes, ds, err);
     H5Pclose(dcpl);
     return rc;
+}
+
+/* HDF5 tells the place of a contiguous dataset of this file alone, not one of chunks, of another
+ * file or within the structure; to be told how it was created takes as long as all else here. */
+static int find_extents(lf_h5 *f, hid_t d, const char *name, lf_h5_dataset *ds, lf_err *err)
+{
+    if (f->bytes == 0)
+        f->bytes = lf_io_size(f->path, err);
+    if (f->bytes < 0) {
+        const int rc = (int)f->bytes;
+        f->bytes = 0;
+        return rc;
+    }
+    const haddr_t at = ds->n_elems ? H5Dget_offset(d) : HADDR_UNDEF;
+    return at != HADDR_UNDEF ? contiguous_extent(f, at, name, ds, err)
+                             : find_chunks(f, d, name, ds, err);
 }
 
 int lf_h5_stat(lf_h5 *f, const char *name, lf_h5_dataset *out, lf_err *err)
 {
     lf_h5_dataset ds = {0};
+    struct lf_h5_place at;
     hid_t o = -1;
     lf_h5_enter();
-    int rc = check_links(f, name, err);
-    if (rc < 0)
+    int rc = lf_h5_walk(f, name, open_group, &at, err);
+    if (rc < 0 || (rc = check_link(f, &at, name, err)) < 0)
         goto out;
-    if ((o = H5Oopen(f->file, name, H5P_DEFAULT)) < 0 || H5Iget_type(o) != H5I_DATASET) {
+    if ((o = H5Oopen(at.group, at.own, H5P_DEFAULT)) < 0 || H5Iget_type(o) != H5I_DATASET) {
         rc = lf_h5_fail(err, LF_EFORMAT, "%s: %s is not a readable dataset", f->path, name);
         goto out;
     }
