@@ -369,13 +369,13 @@
 #define LF_TRAIN_MFU_ROW                                                                           \
     LF_OPT_ROW(.name = "mfu", .group = "validation and logs", .type = LF_OPT_BOOL,                 \
                .cls = LF_OPT_OPERATIONAL, .def = "yes", .field = LF_OPT_FIELD(CONFIG, c.mfu),      \
-               .help = "tell the share of the peak FLOP/s, which a CPU measures for some 20 ms "   \
+               .help = "tell the share of the peak FLOP/s, which a CPU measures for some 2 ms "    \
                        "at the start",                                                             \
                .more = "The metric mfu is model_flops_causal by the peak of all ranks: 6 FLOPs "   \
                        "for each matrix weight and token, 4 where it is frozen and 2 where "       \
                        "nothing below it is trained either, and attention over the keys that a "   \
                        "query sees. What recompute computes again is not counted. The peak of a "  \
-                       "CPU is the best of eight measurements of multiply-adds in registers; "     \
+                       "CPU is the best of 16 measurements of multiply-adds in registers; "        \
                        "that of a GPU is its data sheet's, for dense bf16 or f32; fp8 is "         \
                        "compared with bf16.")
 

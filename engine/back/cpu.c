@@ -68,8 +68,9 @@ static int probe_memory(lf_back *b, double *out, lf_err *err)
  * too low, never too high: three near the highest are believed. */
 static double probe_flops(enum lf_isa isa, int threads, bool bf16)
 {
-    double rate[8], best = 0;
-    for (int i = 0; i < 8; i++) {
+    enum { MOST = 16 };
+    double rate[MOST], best = 0;
+    for (int i = 0; i < MOST; i++) {
         int near = 0;
         rate[i] = lf_cpu_fma_rate(isa, threads, bf16);
         best = rate[i] > best ? rate[i] : best;
