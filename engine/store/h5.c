@@ -370,17 +370,17 @@ int lf_h5_put_attr_i64(lf_h5 *f, const char *name, int64_t value, lf_err *err)
 static int make_group(lf_h5 *f, const struct lf_h5_place *at, const char *name, hid_t *out,
                       lf_err *err)
 {
-    hid_t gcpl = -1, g = -1;
+    static hid_t gcpl = -1; /* under h5_lock; made once */
+    hid_t g = -1;
     (void)name;
     const htri_t there = H5Lexists(at->group, at->own, H5P_DEFAULT);
     if (there < 0)
         return lf_h5_fail(err, LF_EIO, "%s: cannot look for the group %s", f->path, at->name);
     if (there)
         g = H5Gopen2(at->group, at->own, H5P_DEFAULT);
-    else if ((gcpl = H5Pcreate(H5P_GROUP_CREATE)) >= 0 && H5Pset_obj_track_times(gcpl, 0) >= 0)
+    else if ((gcpl >= 0 || (gcpl = H5Pcreate(H5P_GROUP_CREATE)) >= 0) &&
+             H5Pset_obj_track_times(gcpl, 0) >= 0)
         g = H5Gcreate2(at->group, at->own, H5P_DEFAULT, gcpl, H5P_DEFAULT);
-    if (gcpl >= 0)
-        H5Pclose(gcpl);
     if (g < 0)
         return lf_h5_fail(err, LF_EIO, "%s: cannot make the group %s", f->path, at->name);
     *out = g;
@@ -415,6 +415,21 @@ static int to_hsize(hsize_t *out, int ndim, const int64_t *dims, const char *nam
     return 0;
 }
 
+/* How a dataset is created whose bytes the caller writes; made once. */
+static hid_t extent_dcpl(void)
+{
+    static hid_t kept = -1; /* under h5_lock */
+    hid_t p = kept;
+    if (p >= 0 || (p = H5Pcreate(H5P_DATASET_CREATE)) < 0)
+        return p;
+    if (H5Pset_layout(p, H5D_CONTIGUOUS) < 0 || H5Pset_alloc_time(p, H5D_ALLOC_TIME_EARLY) < 0 ||
+        H5Pset_fill_time(p, H5D_FILL_TIME_NEVER) < 0) {
+        H5Pclose(p);
+        return -1;
+    }
+    return kept = p;
+}
+
 int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
                      const int64_t *dims, uint64_t *offset, lf_err *err)
 {
@@ -423,12 +438,10 @@ int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
     if (rc < 0)
         return rc;
     lf_h5_enter();
-    hid_t t = lf_h5_type_id(type), space = H5Screate_simple(ndim, hd, NULL),
-          dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
+    hid_t t = lf_h5_type_id(type), space = H5Screate_simple(ndim, hd, NULL), dcpl = extent_dcpl(),
+          d = -1;
     haddr_t at = HADDR_UNDEF;
-    if (dcpl < 0 || H5Pset_layout(dcpl, H5D_CONTIGUOUS) < 0 ||
-        H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY) < 0 ||
-        H5Pset_fill_time(dcpl, H5D_FILL_TIME_NEVER) < 0)
+    if (dcpl < 0)
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot describe the dataset %s", f->path, name);
     else if ((d = create_dataset(f, name, t, space, dcpl, err)) < 0)
         rc = LF_EIO;
@@ -436,8 +449,6 @@ int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
         rc = lf_h5_fail(err, LF_EIO, "%s: the dataset %s has no place in the file", f->path, name);
     if (d >= 0 && H5Dclose(d) < 0 && rc == 0)
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot close the dataset %s", f->path, name);
-    if (dcpl >= 0)
-        H5Pclose(dcpl);
     if (space >= 0)
         H5Sclose(space);
     lf_h5_leave();
