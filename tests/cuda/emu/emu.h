@@ -70,8 +70,9 @@ void lf_emu_warp_barrier(void);
 #define __syncwarp()    lf_emu_warp_barrier()
 
 /* Every lane gives `bytes` (<= 64) and gets the array of what the 32 lanes gave, entry stride 64;
- * lanes that have no thread give zeros. Valid until the lane's next warp operation. */
-const unsigned char *lf_emu_exchange(const void *mine, size_t bytes);
+ * lanes that have no thread give zeros. Valid until the lane's next warp operation; until then the
+ * lanes may leave each other something behind what they gave. */
+unsigned char *lf_emu_exchange(const void *mine, size_t bytes);
 
 LF_DEV float lf_shfl(float v, int lane)
 {

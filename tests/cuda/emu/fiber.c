@@ -3,10 +3,13 @@
  * Threads of a block as fibers: a stack each, switched by hand where the processor is known and by
  * ucontext elsewhere. The scheduler runs every thread up to its next barrier, in the order that
  * LF_EMU_ORDER asks for: one pass over all of them. A thread that waits switches to the next one
- * of the pass, and the last one to the scheduler, which opens barriers. States stand side by side
- * and are counted as they change, since a pass of a block of 1024 threads is the inner loop of
- * every test with a GPU. A thread that ends leaves its stack to one that has not begun, which needs
- * no switch: a kernel without barriers runs on one stack.
+ * of the pass, and the last one to the scheduler, which opens barriers. Where threads are not
+ * drawn, the last lane of a warp opens the warp's own and the pass goes back to its first: a warp
+ * runs as far as it needs no other, on stacks that the cache still has, and reads before others
+ * have written where a barrier of the block is missing. States stand side by side and are counted
+ * as they change, since a pass of a block of 1024 threads is the inner loop of every test with a
+ * GPU. A thread that ends leaves its stack to one that has not begun, which needs no switch: a
+ * kernel without barriers runs on one stack.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +83,9 @@ _Noreturn void lf_emu_fail(const char *what)
 
 #ifdef __x86_64__
 /* Saves the registers that a call preserves on the stack, stores it in *from, continues on `to`. */
-void lf_emu_switch(void **from, void *to);
-__asm__(".text\n.globl lf_emu_switch\n.type lf_emu_switch, @function\nlf_emu_switch:\n"
+__attribute__((visibility("hidden"))) void lf_emu_switch(void **from, void *to);
+__asm__(".text\n.globl lf_emu_switch\n.hidden lf_emu_switch\n.type lf_emu_switch, "
+        "@function\nlf_emu_switch:\n"
         "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
         "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
         "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n"
@@ -141,6 +145,35 @@ static void wait_in(enum state s)
     set_state(me, s);
     emu.at_warp[me->index / WARP] += s == AT_WARP;
     jump(me, next_to_run(), false);
+}
+
+/* Lets the lanes of a warp go on. */
+static void open_warp(unsigned w)
+{
+    unsigned char *state = &emu.state[w * WARP];
+    const unsigned n = emu.n - w * WARP < WARP ? emu.n - w * WARP : WARP;
+    for (unsigned i = 0; i < n; i++)
+        state[i] = state[i] == AT_WARP ? READY : state[i];
+    emu.in[AT_WARP] -= emu.at_warp[w];
+    emu.in[READY] += emu.at_warp[w];
+    emu.at_warp[w] = 0;
+}
+
+/* Waits for the other lanes of the warp, and where threads are not drawn for nobody else. */
+static void wait_for_warp(void)
+{
+    struct fiber *me = emu.now;
+    const unsigned w = me->index / WARP, end = (w + 1) * WARP;
+    set_state(me, AT_WARP);
+    if (++emu.at_warp[w] == emu.live[w] && emu.ordered > 0 && emu.ordered <= 2) {
+        open_warp(w);
+        emu.k = emu.ordered == 1 ? w * WARP : emu.n - (end < emu.n ? end : emu.n);
+    }
+    struct fiber *next = next_to_run();
+    if (next == me)
+        emu.now = me;
+    else
+        jump(me, next, false);
 }
 
 static void fiber_main(void)
@@ -206,7 +239,9 @@ static void prepare(struct fiber *f)
     __asan_unpoison_memory_region(f->stack, STACK); /* frames of the thread that had it before */
 #endif
 #ifdef __x86_64__
-    uintptr_t top = ((uintptr_t)f->stack + STACK) & ~(uintptr_t)15;
+    /* Stacks lie as far apart as pages do, or nearly, and a cache keeps few lines of the same place
+     * in them: those of a warp's lanes, which take turns, begin at different ones. */
+    uintptr_t top = (((uintptr_t)f->stack + STACK) & ~(uintptr_t)4095) - f->index % WARP * 128;
     void **sp = (void **)top - 1; /* as after a call: 8 below a multiple of 16 */
     *--sp = (void *)(uintptr_t)fiber_main;
     sp -= 6;
@@ -229,6 +264,10 @@ void lf_emu_block_barrier(void)
 }
 void lf_emu_warp_barrier(void)
 {
+    wait_for_warp();
+}
+void lf_emu_all_others(void)
+{
     wait_in(AT_WARP);
 }
 
@@ -239,7 +278,7 @@ void lf_emu_wait_until(bool (*ready)(const void *what), const void *what)
     wait_in(AT_EVENT);
 }
 
-const unsigned char *lf_emu_exchange(const void *mine, size_t bytes)
+unsigned char *lf_emu_exchange(const void *mine, size_t bytes)
 {
     const unsigned i = emu.now->index, w = i / WARP;
     unsigned char *all = emu.slot[w][emu.turn[i] ^= 1];
@@ -248,7 +287,7 @@ const unsigned char *lf_emu_exchange(const void *mine, size_t bytes)
         memcpy(slot, mine, 4);
     else
         memcpy(slot, mine, bytes);
-    wait_in(AT_WARP);
+    wait_for_warp();
     return all;
 }
 
@@ -343,10 +382,7 @@ static bool open_warps(void)
     for (unsigned w = 0; w * WARP < emu.n && emu.in[AT_WARP]; w++) {
         if (!emu.at_warp[w] || emu.at_warp[w] != emu.live[w])
             continue;
-        for (unsigned i = w * WARP; i < (w + 1) * WARP && i < emu.n; i++)
-            if (emu.state[i] == AT_WARP)
-                set_state(&emu.f[i], READY);
-        emu.at_warp[w] = 0;
+        open_warp(w);
         opened = true;
     }
     return opened;

@@ -67,6 +67,8 @@ LF_EMU_WGMMA_REG(128)
 _Noreturn void lf_emu_fail(const char *what);
 /* The running thread waits until ready(what). */
 void lf_emu_wait_until(bool (*ready)(const void *what), const void *what);
+/* The lanes of a warp wait for each other; who else can run runs before they go on. */
+void lf_emu_all_others(void);
 int lf_emu_order(void);
 /* A number below n, from LF_EMU_ORDER. */
 unsigned lf_emu_any(unsigned n);

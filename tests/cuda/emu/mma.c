@@ -44,9 +44,13 @@ void lf_ldmatrix4_trans(uint32_t r[4], const void *row)
     ldmatrix(r, row, true);
 }
 
+/* What a lane gives to a product, and behind it in the same slot what it gets. */
 struct fragments {
     uint32_t a[4], b[2];
+    uint32_t made; /* are the sums there? */
 };
+enum { SLOT = 64, SUMS = 32 };
+_Static_assert(sizeof(struct fragments) <= SUMS && SUMS + 4 * sizeof(float) <= SLOT, "a slot");
 
 static float half_of(uint32_t two, unsigned k, bool bf16)
 {
@@ -54,41 +58,47 @@ static float half_of(uint32_t two, unsigned k, bool bf16)
     return bf16 ? lf_bf16_f(h) : lf_f16_f(h);
 }
 
-/* Rows g and g + 8 of a, from the four lanes that hold them. */
-static void rows_of(float row[2][16], const unsigned char *all, unsigned g, bool bf16)
+/* The sums of all lanes, by the first one that comes: as many lanes hold each row and each column
+ * as would convert it otherwise. Each sum begins with 0 and takes its 16 products in their
+ * order. */
+static void multiply(unsigned char *all, bool bf16)
 {
-    for (unsigned k = 0; k < 16; k++) {
+    float row[16][16], col[16][8], sum[16][8]; /* [row][k], [k][column] */
+    memset(sum, 0, sizeof sum);
+    for (unsigned l = 0; l < 32; l++) {
         struct fragments f;
-        memcpy(&f, all + 64 * (g * 4 + k % 8 / 2), sizeof f);
-        for (unsigned i = 0; i < 2; i++)
-            row[i][k] = half_of(f.a[i + 2 * (k >= 8)], k % 2, bf16);
+        memcpy(&f, all + SLOT * l, sizeof f);
+        for (unsigned e = 0; e < 4; e++) {
+            const unsigned k = l % 4 * 2 + e % 2 + e / 2 * 8;
+            row[l / 4][k] = half_of(f.a[e / 2 * 2], e % 2, bf16);
+            row[l / 4 + 8][k] = half_of(f.a[e / 2 * 2 + 1], e % 2, bf16);
+            col[k][l / 4] = half_of(f.b[e / 2], e % 2, bf16);
+        }
     }
-}
-
-static void column_of(float col[16], const unsigned char *all, unsigned j, bool bf16)
-{
-    for (unsigned k = 0; k < 16; k++) {
-        struct fragments f;
-        memcpy(&f, all + 64 * (j * 4 + k % 8 / 2), sizeof f);
-        col[k] = half_of(f.b[k >= 8], k % 2, bf16);
+    for (unsigned i = 0; i < 16; i++)
+        for (unsigned k = 0; k < 16; k++)
+            for (unsigned j = 0; j < 8; j++)
+                sum[i][j] += row[i][k] * col[k][j];
+    for (unsigned l = 0; l < 32; l++) {
+        const float *up = &sum[l / 4][l % 4 * 2], *down = &sum[l / 4 + 8][l % 4 * 2];
+        const float d[4] = {up[0], up[1], down[0], down[1]};
+        const uint32_t made = 1;
+        memcpy(all + SLOT * l + offsetof(struct fragments, made), &made, sizeof made);
+        memcpy(all + SLOT * l + SUMS, d, sizeof d);
     }
 }
 
 static void mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bf16)
 {
-    const struct fragments mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-    const unsigned char *all = lf_emu_exchange(&mine, sizeof mine);
-    const unsigned g = lf_emu.lane / 4, t = lf_emu.lane % 4;
-    float row[2][16], col[2][16];
-    rows_of(row, all, g, bf16);
-    column_of(col[0], all, 2 * t, bf16);
-    column_of(col[1], all, 2 * t + 1, bf16);
-    for (unsigned i = 0; i < 4; i++) {
-        float sum = 0;
-        for (unsigned k = 0; k < 16; k++)
-            sum += row[i / 2][k] * col[i % 2][k];
-        d[i] += sum;
-    }
+    struct fragments mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, 0};
+    unsigned char *all = lf_emu_exchange(&mine, sizeof mine), *slot = all + SLOT * lf_emu.lane;
+    float sum[4];
+    memcpy(&mine, slot, sizeof mine);
+    if (!mine.made)
+        multiply(all, bf16);
+    memcpy(sum, slot + SUMS, sizeof sum);
+    for (unsigned i = 0; i < 4; i++)
+        d[i] += sum[i];
 }
 
 void lf_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])

@@ -12,7 +12,8 @@
  * A message holds its stream on both sides, as in NCCL: what is behind a send runs when the
  * receive has begun on the other rank's stream, what is behind a receive when its bytes are here.
  * Messages of a group begin together and end together. From the begin of a receive what it will
- * write is NaN. While one stream waits, those that can go on do.
+ * write is NaN. While one stream waits, those that can go on do; a process in which none can sleeps
+ * until another rank of what it waits for has come on, or a millisecond.
  *
  * Mistakes that NCCL answers with a hang or wrong numbers end the process here, with a line: ranks
  * that make different calls or give a message different sizes, ranks that use two communicators in
@@ -25,6 +26,8 @@
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,6 +35,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { RANKS = 8, SLOTS = 64, BOXES = 32, PART = 64 << 10, PATIENCE_S = 120 };
@@ -39,6 +44,7 @@ enum { INT8 = 0, INT64 = 4, FLOAT32 = 7, FLOAT64 = 8 };
 enum { OK = 0, INTERNAL = 3, INVALID = 4 };
 enum { EVERYBODY = -1 }; /* gives, or takes; else the root alone */
 enum { COMMS = 16, GROUPED = 512, SPLITS = 16 };
+#define SUSPECT_S 0.05 /* from where a wait is told to the others, and as long again asked about */
 
 typedef struct {
     char internal[128];
@@ -69,6 +75,8 @@ struct waiting {
 /* Zero at first. */
 struct shared {
     atomic_int joined, broken;
+    atomic_uint bell;  /* moves whenever a rank has come on */
+    atomic_int asleep; /* processes that wait for it; those that were killed too */
     struct waiting waiting[RANKS];
     atomic_ulong given[RANKS], taken[RANKS]; /* calls so far */
     struct note note[RANKS][SLOTS];
@@ -108,16 +116,48 @@ struct driver {
     bool (*go_on)(void *stream, bool quietly);
 };
 
+/* Of the library that is the driver, which stays loaded. Asked for once: every wait needs it. */
 static int find_driver(struct driver *d)
 {
-    const char *path = getenv("LF_CUDA_DRIVER");
+    static struct driver found;
+    const char *path = found.run ? NULL : getenv("LF_CUDA_DRIVER");
     void *h = path ? dlopen(path, RTLD_NOW) : NULL, *run = h ? dlsym(h, "lf_emu_run_queue") : NULL,
          *call = h ? dlsym(h, "lf_emu_host_call_when") : NULL,
          *go_on = h ? dlsym(h, "lf_emu_go_on") : NULL;
-    memcpy(&d->run, &run, sizeof run);
-    memcpy(&d->call, &call, sizeof call);
-    memcpy(&d->go_on, &go_on, sizeof go_on);
-    return run && call && go_on ? OK : INTERNAL;
+    if (run && call && go_on) {
+        memcpy(&found.run, &run, sizeof run);
+        memcpy(&found.call, &call, sizeof call);
+        memcpy(&found.go_on, &go_on, sizeof go_on);
+    }
+    *d = found;
+    return found.run ? OK : INTERNAL;
+}
+
+/* ---- sleeping ---- */
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* This rank has come on: who sleeps looks again. */
+static void ring(struct shared *s)
+{
+    atomic_fetch_add(&s->bell, 1);
+    if (atomic_load(&s->asleep) > 0)
+        syscall(SYS_futex, &s->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Sleeps unless the bell has moved since it was `heard`; not for long, since other streams may wait
+ * for ranks of other communicators. */
+static void sleep_since(struct shared *s, unsigned heard)
+{
+    const struct timespec most = {.tv_nsec = 1000000};
+    atomic_fetch_add(&s->asleep, 1);
+    syscall(SYS_futex, &s->bell, FUTEX_WAIT, heard, &most, NULL, 0);
+    atomic_fetch_sub(&s->asleep, 1);
 }
 
 #define ADD(T)                                                                                     \
@@ -230,27 +270,51 @@ static bool over(const struct wait *w)
            atomic_load(progress_of(w->c->s, w->what, w->rank, w->c->rank)) >= w->calls;
 }
 
+/* A wait that lasts is told to the others, and a while later they are asked whom they wait for. */
+static void suspect(const struct wait *w, bool *told)
+{
+    struct waiting said = {.what = w->what, .rank = w->rank, .me = w->c->rank, .number = w->calls};
+    memcpy(said.id, w->c->id, sizeof said.id);
+    if (*told)
+        look(w->c, w->what, w->rank);
+    else
+        publish(&said);
+    *told = !*told;
+}
+
+/* In the first 30 of each 100 ms no other stream computes. */
+static bool is_patient(double waited_s)
+{
+    return (long)(1e3 * waited_s) % 100 < 30;
+}
+
 /* Other streams go on meanwhile; with what computes when that did not help for a while. */
 static void wait_for(const struct wait *w)
 {
-    struct waiting said = {.what = w->what, .rank = w->rank, .me = w->c->rank, .number = w->calls};
     struct driver d;
     const bool there = find_driver(&d) == OK;
-    memcpy(said.id, w->c->id, sizeof said.id);
-    for (long i = 0; !over(w); i++) {
-        const bool moved = there && d.go_on(NULL, i % 1000 < 300);
-        if (!moved && i % 1000 == 500)
-            publish(&said);
-        if (!moved && i % 1000 == 999 && !over(w))
-            look(w->c, w->what, w->rank);
-        if (i == (long)PATIENCE_S * 10000) {
+    double begin = 0, now = 0, next = 0;
+    bool told = false;
+    for (unsigned heard; heard = atomic_load(&w->c->s->bell), !over(w);) {
+        now = now_s();
+        if (begin == 0) {
+            begin = now;
+            next = now + SUSPECT_S;
+        }
+        if (now > begin + PATIENCE_S) {
             fprintf(stderr, "emulated NCCL: rank %d did not come to call %lu\n", w->rank, w->calls);
             abort();
         }
-        if (!moved)
-            usleep(100);
+        if (there && d.go_on(NULL, is_patient(now - begin)))
+            continue;
+        if (now >= next && !over(w)) {
+            suspect(w, &told);
+            next = now + SUSPECT_S;
+        }
+        sleep_since(w->c->s, heard);
     }
-    publish(&(struct waiting){.number = 0});
+    if (next > begin + SUSPECT_S)
+        publish(&(struct waiting){.number = 0});
 }
 
 /* Has what was waited for come? */
@@ -303,6 +367,7 @@ static void end(void *user)
             add(x->data, part, x->n.bytes, x->n.type);
     }
     atomic_store(&c->s->taken[c->rank], x->number + 1);
+    ring(c->s);
     leave(c);
 }
 
@@ -327,6 +392,7 @@ static void give(void *user)
     memcpy(s->box[c->rank][x->n.to][box], x->in, x->n.bytes);
     s->label[c->rank][x->n.to][box] = x->n;
     atomic_store(&s->sent[c->rank][x->n.to], x->number + 1);
+    ring(s);
     leave(c);
 }
 
@@ -352,6 +418,7 @@ static void begin_receive(void *user)
     const struct call *x = user;
     memset(x->data, 0xff, x->n.total);
     atomic_store(&x->c->s->begun[x->n.from][x->c->rank], x->number);
+    ring(x->c->s);
     leave(x->c);
 }
 
@@ -372,6 +439,7 @@ static void end_receive(void *user)
         memcpy(x->data, c->s->box[from][me][x->number % BOXES], x->n.bytes);
     }
     atomic_store(&c->s->got[from][me], x->number + 1);
+    ring(c->s);
     leave(c);
 }
 
@@ -387,8 +455,10 @@ static bool planted(struct comm *c)
     if (++c->failed_at != at || (*rest == ':' && strtol(rest + 1, NULL, 10) != c->rank))
         return false;
     for (int i = 0; i < COMMS; i++)
-        if (made[i])
+        if (made[i]) {
             atomic_store(&made[i]->s->broken, 1);
+            ring(made[i]->s);
+        }
     return true;
 }
 
@@ -458,10 +528,11 @@ static int queue_collective(const struct made_call *m, const struct driver *d)
     struct comm *c = m->c;
     int rc = OK;
     for (size_t at = 0; at < m->bytes && rc == OK; at += PART) {
-        while (!slot_free(c)) { /* more under way than is held here: run what is queued */
+        /* more under way than is held here: run what is queued */
+        for (unsigned heard; heard = atomic_load(&c->s->bell), !slot_free(c);) {
             if (d->run(m->stream))
                 return INTERNAL;
-            usleep(100);
+            sleep_since(c->s, heard);
         }
         const unsigned long number = c->calls;
         const size_t slot = number % SLOTS;
@@ -473,6 +544,7 @@ static int queue_collective(const struct made_call *m, const struct driver *d)
         rc = push(m, &ends, at, number, d);
         c->calls++;
         atomic_store(&c->s->given[c->rank], c->calls);
+        ring(c->s);
     }
     return rc;
 }
@@ -531,13 +603,17 @@ static int begin_send(const struct made_call *m, const struct driver *d)
 {
     const struct comm *c = m->c;
     d->go_on(m->stream, true); /* without what it was not made to wait for */
-    for (long i = 0; atomic_load(&c->s->sent[c->rank][m->to]) <= m->first; i++) {
+    double begin = 0;
+    for (unsigned heard;
+         heard = atomic_load(&c->s->bell), atomic_load(&c->s->sent[c->rank][m->to]) <= m->first;) {
+        const double now = now_s();
+        begin = begin == 0 ? now : begin;
         if (c->aborted || atomic_load(&c->s->broken))
             return OK;
-        if (i == (long)PATIENCE_S * 10000)
+        if (now > begin + PATIENCE_S)
             return INTERNAL;
         if (!d->go_on(NULL, false))
-            usleep(100);
+            sleep_since(c->s, heard);
     }
     return OK;
 }
@@ -787,11 +863,13 @@ int ncclCommInitRankConfig(void **out, int size, id_type id, int rank, const str
 /* Every rank has said which part it is in. */
 static bool all_split(const struct comm *c)
 {
+    const double end = now_s() + PATIENCE_S;
     for (int r = 0; r < c->size; r++)
-        for (long i = 0; atomic_load(&c->s->splits[r]) < c->splits; i++) {
-            if (i == (long)PATIENCE_S * 10000 || atomic_load(&c->s->broken))
+        for (unsigned heard;
+             heard = atomic_load(&c->s->bell), atomic_load(&c->s->splits[r]) < c->splits;) {
+            if (now_s() > end || atomic_load(&c->s->broken))
                 return false;
-            usleep(100);
+            sleep_since(c->s, heard);
         }
     return true;
 }
@@ -807,6 +885,7 @@ int ncclCommSplit(void *comm, int color, int key, void **out, const struct confi
     c->s->split[c->rank][n % SPLITS].color = color;
     c->s->split[c->rank][n % SPLITS].key = key;
     atomic_store(&c->s->splits[c->rank], n + 1);
+    ring(c->s);
     if (!all_split(c))
         return INTERNAL;
     for (int r = 0; r < c->size; r++) {

@@ -358,10 +358,9 @@ static void refuse_host_memory(const struct CUfunc_st *f, const void *args)
         uintptr_t w;
         void *at;
         memcpy(&w, (const char *)args + i, sizeof w);
-        if (!may_be_pointer(w))
-            continue;
         memcpy(&at, &w, sizeof at);
-        if (!reached(at, 0)) {
+        /* first, as it asks no system: nearly every pointer is one of these */
+        if (!reached(at, 0) && may_be_pointer(w)) {
             fprintf(stderr, "emulated GPU: byte %zu of %s's arguments\n", i, f->name);
             lf_emu_misuse("a kernel was given host memory that no GPU sees");
         }

@@ -70,7 +70,7 @@ void lf_emu_wgmma_end(unsigned threads)
 
 void lf_wgmma_fence(void)
 {
-    lf_emu_warp_barrier();
+    lf_emu_all_others();
     used = true;
     thread[self()].fenced = true;
 }
@@ -227,8 +227,8 @@ void lf_wgmma_wait(int n)
 {
     const unsigned me = self();
     struct thread *t = &thread[me];
-    lf_emu_warp_barrier(); /* whoever can break something runs first */
-    lf_emu_warp_barrier();
+    lf_emu_all_others(); /* whoever can break something runs first */
+    lf_emu_all_others();
     while (t->done + 1 < t->open && t->group[(t->done + 1) % UNDER_WAY] + (uint64_t)n < t->groups) {
         const uint64_t i = ++t->done % UNDER_WAY;
         finish(&t->sums[t->makes[i]], &product[me / 32][i], me / 32);
