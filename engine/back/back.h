@@ -41,8 +41,8 @@ struct lf_back_ops {
     void (*destroy)(lf_back *b);
     /* All functions from here on are optional: NULL where a device has none. Measures or knows the
      * limits of `what` (LF_PEAK_..). FLOP/s of a CPU are the best of at most 16 measurements of
-     * about 0.1 ms of CPU time, with its threads and without memory; three that agree within 1 % are
-     * enough. Those of a GPU are the data sheet's, or its clock times its units. LF_PEAK_MEMORY
+     * about 0.1 ms of CPU time, with its threads and without memory; three that agree within 1 %
+     * are enough. Those of a GPU are the data sheet's, or its clock times its units. LF_PEAK_MEMORY
      * takes up to 256 MiB and some 50 ms. */
     int (*probe)(lf_back *b, unsigned what, struct lf_back_peak *out, lf_err *err);
     /* Times in the queue, for profiles; NULL where a call is complete when it returns. stamp

@@ -42,8 +42,8 @@ void lf_h5_enter(void);
 void lf_h5_leave(void);
 /* Records rc with this text and the innermost cause that HDF5 knows. Call it under the lock. */
 int lf_h5_fail(lf_err *err, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* The file type of t, which stays the library's or this folder's; negative on failure. Call it under
- * the lock. */
+/* The file type of t, which stays the library's or this folder's; negative on failure. Call it
+ * under the lock. */
 hid_t lf_h5_type_id(enum lf_h5_type t);
 
 /* A group or a dataset: called `own` in `group`, `name` from the root on. */

@@ -96,8 +96,8 @@ int lf_h5_get_attr_i64(lf_h5 *f, const char *name, int64_t *out, lf_err *err)
 
 /* ---- datasets ---- */
 
-/* The link at `at`, on the way to the dataset `name`: a hard one, so that what is opened by it stays
- * in this file. */
+/* The link at `at`, on the way to the dataset `name`: a hard one, so that what is opened by it
+ * stays in this file. */
 static int check_link(const lf_h5 *f, const struct lf_h5_place *at, const char *name, lf_err *err)
 {
     H5L_info_t info;

@@ -40,8 +40,8 @@ struct spin {
     void (*run)(long n);
     double flop;
 };
-/* By CPU time an eighth of the turns tells as much: nobody else's time is in it, and its clock's steps
- * are a hundred-thousandth of these. */
+/* By CPU time an eighth of the turns tells as much: nobody else's time is in it, and its clock's
+ * steps are a hundred-thousandth of these. */
 enum { TURNS = 200000, FEW_TURNS = TURNS / 8 };
 #endif
 
