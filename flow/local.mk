@@ -65,7 +65,7 @@ flow_libflow_a_SOURCES += \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/cmds.def flow/cmd/cmds.h flow/cmd/compare.c \
   flow/cmd/compare.h flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/conf_print.c \
   flow/cmd/console.c flow/cmd/console.h flow/cmd/cost.c flow/cmd/cost.h flow/cmd/curves.c \
-  flow/cmd/curves.h flow/cmd/doctor.h flow/cmd/doctor_fs.c flow/cmd/doctor_gpu.c flow/cmd/doctor_media.c \
+  flow/cmd/curves.h flow/cmd/doctor.h flow/cmd/doctor_ask.c flow/cmd/doctor_cpu.c flow/cmd/doctor_fs.c flow/cmd/doctor_gpu.c flow/cmd/doctor_media.c \
   flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c flow/cmd/doctor_slurm.c \
   flow/cmd/help.c flow/cmd/help.h flow/cmd/init_texts.h flow/cmd/place.c flow/cmd/place.h flow/cmd/plot_text.c flow/cmd/plot_text.h \
   flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c flow/cmd/restart.c flow/cmd/restart.h \
@@ -85,9 +85,9 @@ EXTRA_DIST += flow/README.md flow/cmd/init_texts.awk flow/loong-flow.1.in \
   flow/record/README.md flow/plan/README.md flow/run/README.md flow/sched/README.md \
   flow/job/README.md flow/report/README.md flow/cmd/README.md
 
-# The program prints its own completion files and the man page's part on commands. Building for another machine needs a
-# loong-flow of this one: make LF_FLOW=/path.
-LF_FLOW = ./loong-flow$(EXEEXT)
+# The program prints its own completion files and the man page's part on commands. Building for another machine needs the
+# emulator, or a loong-flow of this one: make LF_FLOW=/path.
+LF_FLOW = $(LF_EMULATOR) ./loong-flow$(EXEEXT)
 LF_COMPLETIONS = flow/loong-flow.bash flow/loong-flow.zsh flow/loong-flow.fish
 all-local: $(LF_COMPLETIONS)
 $(LF_COMPLETIONS): loong-flow$(EXEEXT)

@@ -109,12 +109,14 @@ static void print_help(const lf_stage *st, const char *program)
     lf_buf_fini(&b);
 }
 
+/* The last line is for doctor (flow/cmd/doctor_cpu.c), whose program has no kernels. */
 static void print_version(const char *program)
 {
     lf_buf b;
     lf_buf_init(&b);
     lf_buf_addf(&b, "%s (loong-flow) %s\n", program, PACKAGE_VERSION);
     lf_built_add(&b);
+    lf_buf_addf(&b, "runs here: %s\n", lf_cpu_isa_name(lf_cpu_isa_detect()));
     fputs(b.data, stdout);
     lf_buf_fini(&b);
 }

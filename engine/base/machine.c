@@ -34,19 +34,56 @@ static bool value_of(const char *line, const char *key, char *buf, size_t cap)
     return buf[0] != '\0';
 }
 
-const char *lf_cpu_model(char *buf, size_t cap)
+/* AArch64 names a processor by two numbers: who made it, and which of their parts it is. */
+static const struct {
+    unsigned long maker, part;
+    const char *name;
+} arm_parts[] = {
+    {0x41, 0xd08, "Arm Cortex-A72"},   {0x41, 0xd0c, "Arm Neoverse N1"},
+    {0x41, 0xd40, "Arm Neoverse V1"},  {0x41, 0xd49, "Arm Neoverse N2"},
+    {0x41, 0xd4f, "Arm Neoverse V2"},  {0x41, 0xd84, "Arm Neoverse V3"},
+    {0x41, 0xd8e, "Arm Neoverse N3"},  {0x43, 0x0af, "Marvell ThunderX2"},
+    {0x46, 0x001, "Fujitsu A64FX"},    {0x48, 0xd01, "HiSilicon Kunpeng 920"},
+    {0xc0, 0xac3, "Ampere AmpereOne"},
+};
+
+/* One that is not in the list keeps its numbers. */
+static void arm_name(char *buf, size_t cap, const char *maker, const char *part)
 {
-    char line[512];
+    const unsigned long m = strtoul(maker, NULL, 0), p = strtoul(part, NULL, 0);
+    for (size_t i = 0; i < sizeof arm_parts / sizeof arm_parts[0]; i++)
+        if (arm_parts[i].maker == m && arm_parts[i].part == p) {
+            snprintf(buf, cap, "%s", arm_parts[i].name);
+            return;
+        }
+    snprintf(buf, cap, "AArch64 processor, implementer %s, part %s", maker, part);
+}
+
+const char *lf_cpu_model_in(const char *cpuinfo, char *buf, size_t cap)
+{
+    char line[512], maker[16] = "", part[16] = "";
     struct utsname u;
     bool found = false;
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    while (f && !found && fgets(line, sizeof line, f))
+    FILE *f = fopen(cpuinfo, "re");
+    while (f && !found && fgets(line, sizeof line, f)) {
         found = value_of(line, "model name", buf, cap) || value_of(line, "cpu model", buf, cap);
+        if (!maker[0])
+            value_of(line, "CPU implementer", maker, sizeof maker);
+        if (!part[0])
+            value_of(line, "CPU part", part, sizeof part);
+    }
     if (f)
         fclose(f);
-    if (!found)
+    if (!found && maker[0] && part[0])
+        arm_name(buf, cap, maker, part);
+    else if (!found)
         snprintf(buf, cap, "%s", uname(&u) == 0 ? u.machine : "");
     return buf;
+}
+
+const char *lf_cpu_model(char *buf, size_t cap)
+{
+    return lf_cpu_model_in("/proc/cpuinfo", buf, cap);
 }
 
 static double seconds_of(int who)

@@ -11,9 +11,12 @@
 
 #include "engine/base/id.h"
 
-/* The name of the processor as the system gives it, such as "AMD EPYC 9654 96-Core Processor", or
- * the architecture ("aarch64") where it gives none. Returns buf. */
+/* The name of the processor as the system gives it, such as "AMD EPYC 9654 96-Core Processor" (on
+ * AArch64 the name of the part that it numbers, such as "Arm Neoverse V2"), or the architecture
+ * where it gives none. Returns buf. */
 const char *lf_cpu_model(char *buf, size_t cap);
+/* The same of another file of the form of /proc/cpuinfo. */
+const char *lf_cpu_model_in(const char *cpuinfo, char *buf, size_t cap);
 
 /* Seconds of all processors that this process and its children that have ended took. */
 double lf_cpu_time_s(void);

@@ -240,6 +240,7 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
         check_exe(d, name);
     }
     lf_doctor_limits(d);
+    lf_doctor_cpu(d);
     lf_doctor_gpus(d);
     lf_doctor_media(d);
     if (d->data != NULL)

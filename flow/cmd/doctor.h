@@ -36,6 +36,11 @@ typedef struct lf_doctor {
 void lf_doctor_add(lf_doctor *d, const char *verdict, const char *check, const char *advice,
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
+/* doctor_ask.c: what the program exe prints when it is started with one word, as a text; false: it
+ * does not start, fails, takes half a minute, or says more than fits. */
+enum { LF_DOCTOR_ANSWER = 4096 };
+bool lf_doctor_ask(char answer[LF_DOCTOR_ANSWER], const char *exe, const char *word);
+
 /* doctor_fs.c: kind, space, quota, mount options, links, fsync, record locks, clock. dir need not
  * exist yet: its nearest parent is looked at. shared: jobs on other nodes use it. ledger: SQLite
  * works in it. */
@@ -57,6 +62,9 @@ void lf_doctor_judge_rlimits(lf_doctor *d, const char *check, const char *where,
 void lf_doctor_gpus(lf_doctor *d);
 /* The GPUs that the driver of this machine shows; -1: there is no driver, or it does not start. */
 int lf_doctor_gpu_count(void);
+
+/* doctor_cpu.c: the processor, and which kernels of this build run on it. */
+void lf_doctor_cpu(lf_doctor *d);
 
 /* doctor_media.c: which decoders of pictures are built in, and whether their pixels are right. */
 void lf_doctor_media(lf_doctor *d);

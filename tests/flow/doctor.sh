@@ -46,23 +46,37 @@ if [ -e "$LF_BUILDDIR/tests/libcuemu.so" ]; then
         grep -q 'GPU 1: emulated GPU, compute capability 9.0, 8 GiB' gpus
     is $? 0 "doctor tells of GPUs"
 fi
+# kernels: those that run here, those that LF_ISA leaves, and what another lf-pretrain would make of it
+LF_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --scheduler local >out 2>err
+kernels=$("$LF_BUILDDIR/stages/lf-pretrain" --version | sed -n "s/^runs here: //p")
+case $kernels in
+plain) finds warn processor "no kernels of this build but plain C" "the processor, and that plain C runs on it" ;;
+*) finds ok processor "; kernels $kernels\$" "the processor, and the kernels that run on it" ;;
+esac
+LF_ISA=plain LF_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --scheduler local >out 2>err
+finds ok processor "kernels plain, limited by LF_ISA = plain" "LF_ISA is told"
 # decoders of pictures: those of this build, then what another library would make lf-tokenize say
 LF_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --scheduler local >out 2>err
 is "$(grep -cE '^ok +pictures: (JPEG|PNG|WebP) \((no\) not built in|[0-9.]+\) reads)' out)" 3 "each decoder is told, and is right" "$(cat out)"
 cp -R "$LF_LIBEXEC" media
+printf "#!/bin/sh\necho name\necho runs here: plain\n" >media/lf-pretrain && chmod +x media/lf-pretrain
 fake ../media/lf-tokenize <<'END'
 #!/bin/sh
 [ "$1" != --decoders ] || printf 'JPEG\t9.1\tdiffers\nPNG\tno\tabsent\nWebP\t1.0\tfails\n'
 END
 LF_LIBEXEC=$T/media runs 1 "$LF" doctor --scheduler local
+finds warn processor "no kernels of this build but plain C run on it" "kernels of plain C alone are a warning"
+advised "without --enable-native" "with what to do"
 finds warn pictures 'JPEG \(9.1\) the library rounds otherwise' "a library with other pixels is a warning"
 advised 'on one machine alone' "with what to do"
 finds ok pictures 'PNG \(no\) not built in' "one that is missing is told"
 finds fail pictures 'WebP \(1.0\) the library refuses' "one that fails is a failure"
 for answer in 'exit 3' 'echo what' 'printf "JPEG\\t1\\tgood\\n"'; do
     printf '#!/bin/sh\n%s\n' "$answer" >media/lf-tokenize
+    printf "#!/bin/sh\n%s\n" "$answer" >media/lf-pretrain
     LF_LIBEXEC=$T/media "$LF" doctor --scheduler local >out 2>err
     finds warn pictures '--decoders gives no answer' "no answer: $answer"
+    finds warn processor "--version does not name its kernels" "... of kernels"
 done
 rm -r media
 runs 0 "$LF" doctor --scheduler local --json
@@ -251,4 +265,4 @@ finds ok scheduler 'ended jobs stay known for 300 s' "Torque"
 rm server
 runs 1 "$LF" doctor --scheduler torque
 finds fail scheduler 'qstat -B -f' "a server that is out of reach"
-finish_min 94 # root, sanitizers and a machine without /dev/shm have fewer
+finish_min 101 # root, sanitizers and a machine without /dev/shm have fewer

@@ -26,8 +26,11 @@ for s in "$LF_BUILDDIR"/stages/lf-*; do
     [ -x "$s" ] && [ -f "$s" ] || continue
     case ${s##*/} in *.*) continue ;; esac
     "$s" --version >s 2>err
-    { echo "${s##*/} (loong-flow) $(version)"; sed -n 2,4p v; } | cmp -s - s
+    { echo "${s##*/} (loong-flow) $(version)"; sed -n 2,4p v; sed -n 5p s; } | cmp -s - s
     ok $? "${s##*/} --version says the same" "$(cat s err)"
+    here=$(sed -n "5s/^runs here: //p" s)
+    case " $isas " in *" ${here:-none} "*) ;; *) false ;; esac
+    ok $? "and which of them run here" "$here"
 done
 
 # --- recipes of packages ---

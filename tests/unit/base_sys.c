@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/machine.h"
 #include "engine/base/quota.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
@@ -136,6 +138,32 @@ static void test_quota(void)
     }
     const int quota = lf_cpu_quota("");
     tap_ok(quota == 0 || lf_ncpu() <= quota, "no more processors than that");
+}
+
+static void test_processor(void)
+{
+    static const struct {
+        const char *cpuinfo, *want;
+    } v[] = {
+        {"processor\t: 0\nmodel name\t: AMD EPYC 9654\nmodel name\t: other\n", "AMD EPYC 9654"},
+        {"processor\t: 0\nBogoMIPS\t: 2000\nCPU implementer\t: 0x41\nCPU variant\t: 0x0\n"
+         "CPU part\t: 0xd4f\nCPU revision\t: 0\n\nprocessor\t: 1\nCPU implementer\t: 0x46\n"
+         "CPU part\t: 0x001\n",
+         "Arm Neoverse V2"},
+        {"CPU implementer\t: 0x46\nCPU part\t: 0x001\n", "Fujitsu A64FX"},
+        {"CPU implementer\t: 0x61\nCPU part\t: 0x022\n",
+         "AArch64 processor, implementer 0x61, part 0x022"},
+    };
+    char path[1024], got[256];
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        made(tap_tmpdir(), "machine/cpuinfo", v[i].cpuinfo);
+        snprintf(path, sizeof path, "%s/machine/cpuinfo", tap_tmpdir());
+        tap_str(lf_cpu_model_in(path, got, sizeof got), v[i].want, "the processor is named");
+    }
+    struct utsname u;
+    uname(&u);
+    tap_str(lf_cpu_model_in("/nowhere/cpuinfo", got, sizeof got), u.machine,
+            "else the architecture is");
 }
 
 static void test_log(void)
@@ -280,6 +308,7 @@ int main(void)
     TAP(12, test_stop());
     TAP(6, test_times());
     TAP(12, test_quota());
+    TAP(5, test_processor());
     TAP(1, test_log());
     TAP(4, test_kept());
     TAP(41, test_json());
