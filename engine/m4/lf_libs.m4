@@ -31,16 +31,19 @@ AC_DEFUN([LF_WITH_PMIX], [
     AS_IF([test "x$with_pmix" != xyes],
       [PMIX_CFLAGS="-I$with_pmix/include" PMIX_LIBS="-L$with_pmix/lib -lpmix -Wl,-rpath,$with_pmix/lib" lf_have_pmix=yes],
       [PKG_CHECK_MODULES([PMIX], [pmix >= 3.2], [lf_have_pmix=yes], [
-        dnl Debian 12 ships the header and library in a folder of their own and no .pc file on the default path.
-        for d in /usr/lib/$host_cpu-linux-gnu/pmix2 /usr/lib/x86_64-linux-gnu/pmix2 /usr/lib64/pmix /usr; do
+        dnl Debian 12 ships the header and library in a folder of their own and no .pc file on the default path. A build for
+        dnl another machine looks in the root that pkg-config was given.
+        for d in /usr/lib/$host_cpu-linux-gnu/pmix2 /usr/lib64/pmix /usr; do
+          d=$PKG_CONFIG_SYSROOT_DIR$d
           AS_IF([test $lf_have_pmix = no && test -r $d/include/pmix.h],
             [PMIX_CFLAGS="-I$d/include" PMIX_LIBS="-L$d/lib -lpmix" lf_have_pmix=yes])
         done])])
     AS_IF([test $lf_have_pmix = no],
       [LF_MISSING([PMIx], [starting ranks (--without-pmix builds for one rank)], [libpmix-dev], [pmix-devel])])
     AC_DEFINE([HAVE_PMIX], [1], [ranks bootstrap through PMIx])
-    dnl Its .pc file asks for DT_RUNPATH, which libraries of libraries do not inherit: a bundle needs DT_RPATH (Makefile.am).
-    PMIX_LIBS=`AS_ECHO(["$PMIX_LIBS"]) | sed 's/-Wl,--enable-new-dtags//'`
+    dnl Its .pc file asks for DT_RUNPATH, which libraries of libraries do not inherit: a bundle needs DT_RPATH (Makefile.am). A run
+    dnl path is one of the machine that the programs are for, without the root that this one keeps its libraries in.
+    PMIX_LIBS=`AS_ECHO(["$PMIX_LIBS"]) | sed "s/-Wl,--enable-new-dtags//; s:\(-Wl,-rpath -Wl,\)$PKG_CONFIG_SYSROOT_DIR/:\1/:"`
   ])
   AC_SUBST([PMIX_CFLAGS]) AC_SUBST([PMIX_LIBS])
   AM_CONDITIONAL([HAVE_PMIX], [test $lf_have_pmix = yes])
