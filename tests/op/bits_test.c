@@ -324,7 +324,7 @@ static const struct {
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 /* By instruction set, in the order of kernels[]. Those of AArch64 were seen under an emulator; those
- * of NEON are the same with any length of the registers of SVE (tests/pack/arm.sh). */
+ * of NEON are the same with any length of SVE's registers (tests/pack/arm.sh). */
 static const struct {
     const char *family;
     uint64_t bits[KERNELS];

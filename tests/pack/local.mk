@@ -13,3 +13,6 @@ LONG_TESTS += tests/pack/rpm.sh
 EXTRA_DIST += tests/pack/rpm.sh
 LONG_TESTS += tests/pack/recipes.sh
 EXTRA_DIST += tests/pack/recipes.sh
+# For another processor; skipped unless LF_ARM_SYSROOT names a root with its libraries.
+LONG_TESTS += tests/pack/arm.sh
+EXTRA_DIST += tests/pack/arm.sh tests/pack/arm_root.sh

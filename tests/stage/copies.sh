@@ -61,7 +61,7 @@ is "$(count brain.Event:2 "$first") $(count train/loss "$first") $(count valid/l
 # The share of the peak: one peak for all steps, whatever they took.
 ratios() { sed -n 's/.*"model_flops_causal":\([^,]*\),.*"mfu":\([^,]*\),.*/\1 \2/p' "$1" | awk '$2 > 0 { printf "%.6g\n", $1 / $2 }' | sort -u; }
 case $(uname -m) in
-x86_64) want=1 ;;
+x86_64 | aarch64) want=1 ;;
 *) want=0 ;; # no peak is measured elsewhere
 esac
 is "$(ratios "$dir/both.jsonl" | wc -l) $(grep -c 'peak flop/s' "$dir/err")" "$want $want" "the flops of every step by its mfu are one number"
