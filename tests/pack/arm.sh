@@ -15,6 +15,7 @@ root=$(cd "$root" && pwd) || bail "LF_ARM_SYSROOT = $LF_ARM_SYSROOT is no folder
 emulator="$qemu -L $root"
 B=${LF_ARM_BUILD:-$T/build}
 mkdir -p "$B" && cd "$B" && B=$(pwd) || exit 99
+: >"$T/log"
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 # --- built ---
