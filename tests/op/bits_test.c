@@ -323,8 +323,8 @@ static const struct {
                {"output layer", output_layer}, {"convolution", convolution}, {"scans", scans}};
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
-/* By instruction set, in the order of kernels[]. Those of AArch64 were seen under an emulator; those
- * of NEON are the same with any length of SVE's registers (tests/pack/arm.sh). */
+/* By instruction set, in the order of kernels[]. Those of AArch64 were seen under an emulator;
+ * those of NEON are the same with any length of SVE's registers (tests/pack/arm.sh). */
 static const struct {
     const char *family;
     uint64_t bits[KERNELS];
