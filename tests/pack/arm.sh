@@ -149,7 +149,7 @@ for vl in 32 64; do
     is "$(id neonbf16-$vl)" "$(id neonbf16)" "NEON where registers of SVE have $((8 * vl)) bits: the bits of 128"
 done
 unset LF_ISA
-trained neonbf16 max,sve-default-vector-length=32 --steps 6
+trained further max,sve-default-vector-length=32 --resume-from "$T/neonbf16/out" --steps 6
 grep -q 'perhaps not bitwise: .*kernels was "cpu-neonbf16", is "cpu-sve256bf16"' log
 ok $? "continued by other kernels, it says so" "$(last log)"
 
