@@ -174,7 +174,8 @@ int lf_look_run(lf_look *l, const struct lf_look_pictures *p, float *out, lf_err
         l->token[i] = i < n ? (int32_t)l->c->image_token : -1;
     lf_media_batch b = *p->batch;
     b.patches = l->bytes;
-    const struct lf_sight_media in = {&b, p->processor, l->token, l->position};
+    const struct lf_sight_media in = {
+        .media = &b, .processor = p->processor, .tokens = l->token, .positions = l->position};
     rc = decode(l, p, err);
     if (rc == 0)
         rc = lf_sight_fill_media(l->sight, &in, err);

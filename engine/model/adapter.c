@@ -333,16 +333,6 @@ bool lf_adapter_of_encoder(const lf_pstore *ps)
     return sight_adapted(ps, "vision.");
 }
 
-int lf_adapter_check_dropout(const lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
-{
-    if (!(a->dropout > 0) || !(sight_adapted(ps, "vision.") || sight_adapted(ps, "projector.")))
-        return 0;
-    return lf_fail(err, LF_ENOTSUP,
-                   "lora_dropout = %g does not go with adapters of encoder or projector "
-                   "(lora_targets = vision.*, projector.*); leave one of them out",
-                   a->dropout);
-}
-
 /* ---- description ---- */
 
 json_t *lf_adapter_to_json(const struct lf_adapter_config *a, lf_err *err)

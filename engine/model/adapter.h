@@ -21,7 +21,7 @@
  *                              them as one module; in a pattern too: layers.*.scan.q+k+v.weight
  *     vision.* projector.*     patterns over the names of encoder and projector, of which nothing
  *                              else takes in a layer: vision.layers.*.attn.qkv.weight; the matrix
- *                              of patches has no adapter. Dropout is of the decoder's alone.
+ *                              of patches has no adapter
  * Experts of a mixture and their router have no adapters. score.weight of a reward model is new, so
  * it is trained whole beside the adapters (head); the base may be a language model.
  */
@@ -63,9 +63,6 @@ int lf_adapter_model(lf_model_config *mc, const struct lf_adapter_config *a, lf_
 int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err);
 /* Has the encoder an adapter? */
 bool lf_adapter_of_encoder(const lf_pstore *ps);
-/* Checks that the adapters of ps can be trained: a->dropout is of the decoder alone, so LF_ENOTSUP:
- * encoder or projector has an adapter too, which PEFT drops out. */
-int lf_adapter_check_dropout(const lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err);
 
 json_t *lf_adapter_to_json(const struct lf_adapter_config *a, lf_err *err); /* owned */
 int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *where, lf_err *err);

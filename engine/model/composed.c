@@ -90,12 +90,20 @@ static lf_val norm(struct lf_dec_build *b, lf_val h, const char *prefix)
                    layer ? lf_paramf(b->g, "%snorm.bias", prefix) : LF_NONE, &o);
 }
 
+/* Of what adapters of encoder and projector read. */
+static float drop_of(const struct lf_dec_build *b)
+{
+    return b->dropout && b->media->drops ? (float)b->d->adapter_dropout : 0;
+}
+
 static lf_val linear(struct lf_dec_build *b, lf_val h, bool bias, const char *prefix,
                      const char *name)
 {
     lf_val w = lf_paramf(b->g, "%s%s.weight", prefix, name),
            v = bias ? lf_paramf(b->g, "%s%s.bias", prefix, name) : LF_NONE;
-    return b->adapter_off ? lf_linear(b->g, h, w, v) : lf_linear_adapted(b->g, h, w, v, NULL);
+    const struct lf_adapter_drop drop = {
+        .p = drop_of(b), .sample = b->feature_samples, .position = b->feature_offsets};
+    return b->adapter_off ? lf_linear(b->g, h, w, v) : lf_linear_adapted(b->g, h, w, v, &drop);
 }
 
 /* Selected rows of the encoder to features. */
@@ -130,6 +138,7 @@ static lf_val encode(struct lf_dec_build *b, lf_val *deep)
     struct lf_vision_rows rows = m->vision;
     int64_t tap[LF_MODEL_MAX_TAPS];
     rows.adapter_off = b->adapter_off;
+    rows.drop = drop_of(b);
     for (int64_t i = 0; i < c->vision.taps.n; i++) {
         char name[48];
         snprintf(name, sizeof name, "media.encoded.%lld", (long long)i);
@@ -149,6 +158,10 @@ static lf_val features(struct lf_dec_build *b, lf_val *deep)
     const struct lf_decoder_media *m = b->media;
     const int64_t n = c->vision.taps.n, each = c->projector.merge * c->projector.merge;
     lf_val h = encode(b, deep);
+    if (drop_of(b) > 0) {
+        b->feature_samples = lf_input(b->g, "media.samples", LF_I64, m->features, 1);
+        b->feature_offsets = lf_input(b->g, "media.offsets", LF_I32, m->features, 1);
+    }
     struct lf_mix select = {0};
     if (lf_decoder_selects(c)) {
         select =

@@ -32,6 +32,8 @@
  *     media.lines.* [rows, 1]     1 where a token is a newline
  *     places i32 [rows, 3]        with rope_sections: a token's time, row and column
  *     runs i32 [rows, 2]          with mask = image_blocks (decoder.h)
+ *     media.samples i64 [F, 1], media.offsets i32 [F, 1]   with drops: samples and offsets of
+ *                                 features (decoder.h), for dropout of what adapters read
  *
  * or, where features are given (struct lf_decoder_media), in place of pictures and places:
  *

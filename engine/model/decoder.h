@@ -170,6 +170,9 @@ struct lf_decoder_media {
     bool given;    /* features are inputs: no encoder is in the graph */
     bool encoded;  /* the encoder's rows are inputs, and its projector is in the graph */
     enum lf_dtype encoded_type; /* of these: the compute type of the plan */
+    /* adapters drop out what they read in training, so that rows of the encoder and features have
+     * samples and offsets (composed.h) */
+    bool drops;
 };
 /* Is media.select an input? */
 bool lf_decoder_selects(const lf_model_config *c);

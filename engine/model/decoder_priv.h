@@ -70,10 +70,11 @@ struct lf_dec_build {
     lf_val load;  /* sums of the load of experts over the layers so far, in training */
     lf_val tokens, positions, types, samples, offsets;
     lf_val alibi;
-    const struct lf_decoder_media *media; /* NULL: no pictures */
-    lf_val deep[LF_MODEL_MAX_TAPS];       /* what joins the stream behind the first layers */
-    lf_val places;                        /* three positions of each token */
-    lf_val per_layer;                     /* [R, layers P]; per_layer.c */
+    const struct lf_decoder_media *media;    /* NULL: no pictures */
+    lf_val deep[LF_MODEL_MAX_TAPS];          /* what joins the stream behind the first layers */
+    lf_val feature_samples, feature_offsets; /* where features are dropped out */
+    lf_val places;                           /* three positions of each token */
+    lf_val per_layer;                        /* [R, layers P]; per_layer.c */
     /* keys and values that later layers read: of layers without a window, and with one */
     lf_val shared[2][2];
     lf_val prefix, turns, blocks, runs; /* LF_NONE where the description does not need them */

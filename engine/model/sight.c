@@ -86,6 +86,11 @@ static size_t lay_out(lf_sight *s, struct lf_sight_block *b)
     s->encoded =
         lf_sight_carve(b, s->m.encoded ? (1 + v->taps.n) * r->rows * lf_vision_width(v) : 0,
                        lf_dtype_size(s->m.encoded_type));
+    const int64_t dropped[2] = {r->rows, s->m.features};
+    for (int k = 0; k < 2; k++) {
+        s->sample[k] = lf_sight_carve(b, s->m.drops ? dropped[k] : 0, sizeof *s->sample[k]);
+        s->offset[k] = lf_sight_carve(b, s->m.drops ? dropped[k] : 0, sizeof *s->offset[k]);
+    }
     if (s->used.place)
         lf_sight_carve_matrix(b, &s->place, "vision.place", r->rows, r->patches, r->patches);
     if (s->used.class)

@@ -93,6 +93,9 @@ struct lf_sight_media {
     const lf_media_batch *media;
     const lf_processor *processor;     /* NULL where media has no pictures */
     const int32_t *tokens, *positions; /* as of lf_sight_batch */
+    /* [rows / row_tokens] the sample of each row_tokens tokens; NULL: rows have no samples */
+    const int64_t *samples;
+    int64_t row_tokens;
 };
 /* Where m of lf_sight_create was `encoded`, media has the encoder's rows. */
 int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *err);
@@ -100,6 +103,10 @@ int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *er
 int lf_sight_fill_encoder(lf_sight *s, const struct lf_sight_media *in, lf_err *err);
 /* Writes pixels, or the encoder's rows. */
 int lf_sight_write_pixels(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
+/* Where m of lf_sight_create drops and samples were given: writes samples and offsets, which graphs
+ * of training alone have. Within a sample offsets ascend from 0 on, so that dropout of a picture is
+ * the same wherever its sample stands, on whichever rank. */
+int lf_sight_write_samples(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
 /* Rows of a tile that are none of its patches. */
 int lf_sight_class_rows(const lf_model_config *c);
 

@@ -147,6 +147,58 @@ int lf_sight_fill_encoder(lf_sight *s, const struct lf_sight_media *in, lf_err *
     return rc;
 }
 
+/* ---- samples, for dropout ---- */
+
+/* Rows of the encoder [0] and features [1]. */
+static const char *const dropped[2][2] = {{"vision.samples", "vision.offsets"},
+                                          {"media.samples", "media.offsets"}};
+
+/* Where rows of tile n begin; n may be one behind the last. */
+static int64_t rows_before(const lf_sight *s, int k, int64_t n)
+{
+    const lf_projector_config *p = &s->c->projector;
+    const int64_t fold = p->merge * p->merge;
+    if (k == 0)
+        return s->images[n];
+    return s->used.select ? s->first[n] / (fold * p->pool * p->pool) : s->images[n] / fold;
+}
+
+static void fill_samples(lf_sight *s, const struct lf_sight_media *in)
+{
+    const lf_media_batch *b = in->media;
+    for (int k = 0; k < 2; k++) {
+        const int64_t all = k ? s->m.features : s->m.vision.rows;
+        int64_t at = -1, begin = 0; /* the sample of the picture before, its first row */
+        memset(s->sample[k], 0, (size_t)all * sizeof *s->sample[k]);
+        memset(s->offset[k], 0, (size_t)all * sizeof *s->offset[k]);
+        for (int32_t i = 0; i < b->n_pictures; i++) {
+            const struct lf_media_picture *p = &b->picture[i];
+            const int64_t first = rows_before(s, k, p->first_tile),
+                          end = rows_before(s, k, p->first_tile + p->tiles),
+                          sample = p->first_row / in->row_tokens;
+            begin = sample == at ? begin : first;
+            at = sample;
+            for (int64_t r = first; r < end; r++) {
+                s->sample[k][r] = in->samples[sample];
+                s->offset[k][r] = (int32_t)(r - begin);
+            }
+        }
+    }
+}
+
+int lf_sight_write_samples(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
+{
+    int rc = 0;
+    for (int k = s->m.encoded ? 1 : 0; k < 2 && rc == 0; k++) {
+        const size_t n = (size_t)(k ? s->m.features : s->m.vision.rows);
+        rc = lf_exec_write(ex, chain, slot, dropped[k][0], s->sample[k], n * sizeof(int64_t), err);
+        if (rc == 0)
+            rc = lf_exec_write(ex, chain, slot, dropped[k][1], s->offset[k], n * sizeof(int32_t),
+                               err);
+    }
+    return rc;
+}
+
 int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *err)
 {
     int rc = check(s, in, err);
@@ -156,6 +208,8 @@ int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *er
     rc = check_tokens(s, in, &b, err);
     if (rc == 0)
         rc = lf_sight_fill(s, &b, err);
+    if (rc == 0 && s->m.drops && in->samples)
+        fill_samples(s, in);
     if (rc == 0 && s->m.encoded)
         rc = fill_encoded(s, in, err);
     else if (rc == 0)

@@ -66,6 +66,9 @@ struct lf_sight {
     float *pixels;                    /* [patches, patch_dim]; none with m.encoded */
     /* [1 + taps, rows of the encoder, C] with m.encoded, in its type: the output, then taps */
     uint8_t *encoded;
+    /* with m.drops: samples and offsets of the encoder's rows [0] and of features [1] */
+    int64_t *sample[2];
+    int32_t *offset[2];
     int64_t n_windows;
     char *block;
 };

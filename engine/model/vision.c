@@ -428,6 +428,7 @@ struct build {
     lf_graph *g;
     const struct lf_vision_rows *r;
     lf_val positions, images, windows;
+    struct lf_adapter_drop drop;
 };
 
 static lf_val input(struct build *b, const char *name, enum lf_dtype dtype, int64_t rows,
@@ -456,7 +457,8 @@ static lf_val linear(struct build *b, lf_val x, bool bias, const char *name)
 {
     lf_val w = lf_paramf(b->g, "%s%s.weight", b->v->prefix, name),
            v = bias ? lf_paramf(b->g, "%s%s.bias", b->v->prefix, name) : LF_NONE;
-    return b->r->adapter_off ? lf_linear(b->g, x, w, v) : lf_linear_adapted(b->g, x, w, v, NULL);
+    return b->r->adapter_off ? lf_linear(b->g, x, w, v)
+                             : lf_linear_adapted(b->g, x, w, v, &b->drop);
 }
 
 /* inner: of channels that ranks divide. */
@@ -662,6 +664,10 @@ static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, l
     if (c->rope)
         b->positions = input(b, "positions", LF_I32, b->r->rows, 3);
     b->images = input(b, "cu_seqlens", LF_I32, b->r->images + 1, 1);
+    if (b->r->drop > 0)
+        b->drop = (struct lf_adapter_drop){.p = b->r->drop,
+                                           .sample = input(b, "samples", LF_I64, b->r->rows, 1),
+                                           .position = input(b, "offsets", LF_I32, b->r->rows, 1)};
     if (c->windows)
         b->windows = input(b, "cu_windows", LF_I32, b->r->windows + 1, 1);
     for (int64_t l = 0; l < read_layers(c); l++) {

@@ -47,6 +47,8 @@
  *                                 (0 of class tokens, which do not turn)
  *     cu_seqlens i32 [images + 1, 1]
  *     cu_windows i32 [windows + 1, 1]  windows of rows, within pictures    with windows
+ *     samples i64 [R, 1], offsets i32 [R, 1]   as of decoder.h: which sample has the picture, and
+ *                                 how many of its rows stand before     with drop
  */
 #ifndef LF_MODEL_VISION_H
 #define LF_MODEL_VISION_H
@@ -89,6 +91,7 @@ struct lf_vision_rows {
                    * bicubic, more with smooth_positions */
     int stack;        /* of several of them in a graph, which this is: from 0 on */
     bool adapter_off; /* as of lf_decoder_rows */
+    float drop;       /* dropout of what adapters read; 0: none */
 };
 /* Appends the encoder to g and returns its rows [R, lf_vision_width]. deep[i] is what the layer
  * tap[i] gives, counted from 0; tap ascends (deep features of Qwen3-VL). */

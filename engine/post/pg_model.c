@@ -153,9 +153,7 @@ static int declare(const lf_pg_model *m, lf_pstore *ps, const struct lf_layout *
         rc = lf_decoder_declare(m->dec, ps, err);
     if (rc == 0 && m->s.adapter)
         rc = lf_decoder_adapt(m->dec, ps, m->s.adapter, err);
-    return rc != 0 || !m->s.adapter || !m->s.train
-               ? rc
-               : lf_adapter_check_dropout(ps, m->s.adapter, err);
+    return rc;
 }
 
 static int make_plan(lf_pg_model *m, lf_err *err)

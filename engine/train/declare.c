@@ -65,8 +65,6 @@ static int declare_chunks(const struct lf_train_model *m, lf_pstore *ps,
     if (rc == 0 && c->adapter) {
         const struct lf_adapter_config a = lf_train_adapter(c, lf_decoder_config(m->dec));
         rc = lf_decoder_adapt(m->dec, ps, &a, err);
-        if (rc == 0)
-            rc = lf_adapter_check_dropout(ps, &a, err);
         if (rc == 0 && c->n_features && lf_adapter_of_encoder(ps))
             rc = lf_fail(err, LF_EINVAL,
                          "features are those of an encoder that is not trained, and lora_targets "

@@ -112,9 +112,11 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
         t->samples_buf[r] = b->sample_ids[r / b->T];
     rc =
         lf_exec_write(ex, chain, slot, "samples", t->samples_buf + at, rows * sizeof(int64_t), err);
-    return rc != 0
-               ? rc
-               : lf_exec_write(ex, chain, slot, "offsets", t->offsets_buf + at, rows * i32, err);
+    if (rc == 0)
+        rc = lf_exec_write(ex, chain, slot, "offsets", t->offsets_buf + at, rows * i32, err);
+    return rc == 0 && in->sight && in->part->first && t->m.media.drops
+               ? lf_sight_write_samples(in->sight, ex, chain, slot, err)
+               : rc;
 }
 
 int lf_train_together(const lf_trainer *t, int rc, lf_err *err)

@@ -29,6 +29,7 @@ int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_conf
     m->media = lf_sight_bounds(mc, c->max_patches, c->max_tiles, m->rows);
     m->media.encoded = c->n_features > 0;
     m->media.encoded_type = c->compute;
+    m->media.drops = c->adapter && c->adapter->dropout > 0;
     return 0;
 }
 
@@ -115,7 +116,9 @@ int lf_train_see(lf_sight *s, const lf_loader *l, const lf_loader_batch *b, lf_e
     const struct lf_sight_media in = {.media = &b->media,
                                       .processor = lf_loader_processor(l),
                                       .tokens = b->tokens,
-                                      .positions = b->positions};
+                                      .positions = b->positions,
+                                      .samples = b->sample_ids,
+                                      .row_tokens = b->T};
     return lf_sight_fill_media(s, &in, err);
 }
 

@@ -16,6 +16,12 @@ sft() {
     shift
     train "$under $stages/lf-sft" "$dir/run.ini" "$_name" "$@"
 }
+# wet NAME ARGS...: rows apart, with dropout
+wet() {
+    _name=$1
+    shift
+    train "$under $stages/lf-sft" "$dir/wet.ini" "$_name" --seq-length 64 --batch 6 "$@"
+}
 tensors() { head -c 20000 "$1/adapter_model.safetensors" | grep -ao '"base_model[^"]*"' | tr -d '"' | sort; }
 measure() { # measure NAME ARGS...: the loss of all tokens
     _name=$1
@@ -90,6 +96,41 @@ E2
     beside=$(measure $model.m2 --checkpoint "$dir/$model/checkpoint" --adapter "$dir/$model.back/adapter")
     echo "$plain $merged $beside" | awk '{ d = $2 - $3; exit !(NF == 3 && d < 1e-5 && d > -1e-5 && $1 > $2 + 0.02) }'
     ok $? "$model: pictures are seen with the adapter as with the weights that it was merged into: $plain, $merged, $beside"
+    # --- dropout, of adapters of encoder and projector alone: each sample has its own, wherever it stands ---
+    sed '/^lora_targets/s/q$/projector.*/; /^    projector/d' "$dir/run.ini" >"$dir/wet.ini"
+    echo 'lora_dropout = 0.3' >>"$dir/wet.ini"
+    sed -i 's/^max_patches.*/max_patches = 160/' "$dir/wet.ini"
+    wet $model.dry --lora-dropout 0
+    losses $model.dry >"$dir/dry"
+    wet $model.wet
+    losses $model.wet | paste -d ' ' - "$dir/dry" | awk '{ d = $1 - $2; d = d < 0 ? -d : d; if (NR == 1 ? d > 0 : d < 1e-3) bad = 1 } END { exit bad || NR != 4 }'
+    ok $? "$model: dropout of encoder and projector changes what is learned"
+    wet $model.wet.again --recompute full
+    is "$(id $model.wet.again)" "$(id $model.wet)" "$model: recomputed, the same is dropped"
+    wet $model.wet.micro --micro-batch 3 --max-patches 480
+    near_losses $model.wet.micro $model.wet 1e-5 4
+    ok $? "$model: in smaller micro-batches, too"
+    if have_ranks; then
+        under="$launch 2 --"
+        wet $model.wet.data
+        near_losses $model.wet.data $model.wet 1e-5 4
+        ok $? "$model: and where two ranks share the rows"
+        wet $model.wet.tensor --tensor 2
+        near_losses $model.wet.tensor $model.wet 1e-5 4
+        ok $? "$model: ... divide the matrices"
+        wet $model.wet.pipeline --pipeline 2
+        near_losses $model.wet.pipeline $model.wet 1e-5 4
+        ok $? "$model: ... have the layers"
+        under=
+        wet $model.lengths --lora-dora
+        under="$launch 2 --"
+        wet $model.lengths2 --lora-dora --tensor 2
+        near_losses $model.lengths2 $model.lengths 1e-5 4
+        ok $? "$model: ... divide the matrices, whose adapters are DoRA's"
+        under=
+    else
+        skip_some 4 "ranks cannot be started here"
+    fi
 done
 # encoder alone: without decoder layers among the targets
 sed -i '/^lora_targets/s/q$/vision.layers.0.attn.o.weight/; /^    /d' "$dir/run.ini"
@@ -97,11 +138,13 @@ sft alone
 is "$rc $(ls "$dir/alone/out/adapter" | grep -c h5)" "0 1" "one matrix of the encoder"
 
 # --- what cannot be ---
-sft bad --lora-dropout 0.1
-says "lora_dropout = 0.1 does not go with adapters of encoder or projector" "dropout"
 sft bad --lora-targets 'vision.*.up'
 says "vision.layers.0.attn.qkv.weight and projector.fc1.weight" "a pattern that names no layer"
 must "$stages/lf-features" --checkpoint "$dir/$model/checkpoint" --data "$dir/$model.tok/shards" --threads 1 --out "$dir/eyes"
+wet beside --lora-targets 'projector.*'
+wet given --lora-targets 'projector.*' --features "$dir/eyes/features"
+near_losses given beside 1e-5 4
+ok $? "dropout of a projector whose encoder's rows are given"
 sft bad --features "$dir/eyes/features"
 says "features are those of an encoder that is not trained" "features of the encoder without it"
-finish 22
+finish 36

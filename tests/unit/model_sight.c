@@ -69,7 +69,8 @@ static int fill(const lf_model_config *c, int64_t first, int64_t second)
     lf_sight *s = lf_sight_create(c, &m, ROWS, &err);
     if (!s)
         tap_bail("%s", err.text);
-    const struct lf_sight_media in = {&b, &p, tokens, positions};
+    const struct lf_sight_media in = {
+        .media = &b, .processor = &p, .tokens = tokens, .positions = positions};
     const int rc = lf_sight_fill_media(s, &in, &err);
     const int32_t want[ROWS] = {1, -1, -1, -1, -1, 2, -1, -1, 3, 4, 5, 6};
     if (rc == 0)
@@ -234,7 +235,8 @@ static lf_sight *wide_sight(const lf_model_config *c, int32_t merge, bool encode
     lf_sight *s = lf_sight_create(c, &m, MERGED, &err);
     if (!s)
         tap_bail("%s", err.text);
-    const struct lf_sight_media in = {&b, &p, tokens, positions};
+    const struct lf_sight_media in = {
+        .media = &b, .processor = &p, .tokens = tokens, .positions = positions};
     tap_rc(alone ? lf_sight_fill_encoder(s, &in, &err) : lf_sight_fill_media(s, &in, &err), 0, &err,
            NULL, merge > 1 ? "patches in blocks" : "patches row by row");
     return s;
@@ -266,6 +268,59 @@ static void test_blocks(void)
     lf_sight_destroy(s);
 }
 
+/* Samples of two pictures and of one: the rows of each count from 0 on, also behind class tokens
+ * and where 2 x 2 of them become a feature. */
+static void test_samples(const char *family, const char *positions)
+{
+    enum { CELLS = 4 };
+    static struct lf_media_tile tile[3] = {{2, 2}, {2, 4}, {2, 2}};
+    static uint8_t patch[16 * PATCH];
+    static lf_processor p = {.patches = {.side = 2, .merge = 2, .times = 1}};
+    struct lf_media_picture picture[3] = {{.first_tile = 0, .tiles = 1, .rows = 1, .first_row = 1},
+                                          {.first_tile = 1, .tiles = 1, .rows = 2, .first_row = 6},
+                                          {.first_tile = 2, .tiles = 1, .rows = 1, .first_row = 9}};
+    const int32_t tokens[ROWS] = {1, 7, 2, 3, 4, 5, 7, 7, 1, 7, 2, 3},
+                  places[ROWS] = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5},
+                  of_cells[CELLS + 1] = {0, 0, 1, 2, 0};
+    const int64_t samples[2] = {40, 41}, cells[CELLS + 1] = {40, 41, 41, 41, 0};
+    const lf_media_batch b = {.n_tiles = 3,
+                              .n_pictures = 3,
+                              .row_bytes = PATCH,
+                              .n_patches = 16,
+                              .tile = tile,
+                              .picture = picture,
+                              .patches = patch};
+    const struct lf_sight_media in = {.media = &b,
+                                      .processor = &p,
+                                      .tokens = tokens,
+                                      .positions = places,
+                                      .samples = samples,
+                                      .row_tokens = ROWS / 2};
+    const lf_model_config c = finished(family, positions, "2");
+    struct lf_decoder_media m = lf_sight_bounds(&c, 20, 4, ROWS);
+    m.drops = true;
+    lf_sight *s = lf_sight_create(&c, &m, ROWS, &err);
+    if (!s || lf_sight_fill_media(s, &in, &err))
+        tap_bail("%s", err.text);
+    const int class = lf_sight_class_rows(&c), first = 4 + class;
+    bool right = true;
+    for (int r = 0; r < m.vision.rows; r++) {
+        const bool padding = r >= 16 + 3 * class;
+        right = right &&
+                s->sample[0][r] == (padding     ? 0
+                                    : r < first ? 40
+                                                : 41) &&
+                s->offset[0][r] == (padding     ? 0
+                                    : r < first ? r
+                                                : r - first);
+    }
+    tap_ok(right, "%s: rows of the encoder have their samples", family);
+    tap_ok(m.features == CELLS + 1 && memcmp(s->sample[1], cells, sizeof cells) == 0 &&
+               memcmp(s->offset[1], of_cells, sizeof of_cells) == 0,
+           "%s: and features", family);
+    lf_sight_destroy(s);
+}
+
 int main(void)
 {
     TAP(3, test_rows());
@@ -275,5 +330,7 @@ int main(void)
     TAP(6, test_positions());
     TAP(3, test_runs());
     TAP(10, test_blocks());
+    TAP(2, test_samples("siglip", "16"));
+    TAP(2, test_samples("clip", "17"));
     return tap_done();
 }
