@@ -545,6 +545,12 @@ static const char *program_name(const struct lf_hf_name *n, const lf_st *st, con
         if (!lf_str_has_prefix(now, "model.") && lf_str_has_prefix(n->file[k], "model."))
             now = n->file[k];
     }
+    /* CLIP and SigLIP have nothing between tower and encoder in transformers 5.23 */
+    static const char between[] = "vision_model.";
+    const size_t end = strlen(now) - (lf_str_has_suffix(now, between) ? strlen(between) : 0);
+    for (int k = 0; k < LF_HF_FORMS && n->file[k]; k++)
+        if (strlen(n->file[k]) == end && strncmp(n->file[k], now, end) == 0)
+            return n->file[k];
     return now;
 }
 

@@ -26,7 +26,9 @@ EXTRA_DIST += tests/stage/peft.sh tests/golden/peft/README.md tests/golden/peft/
   tests/golden/peft/gpt-neox tests/golden/peft/gpt2 tests/golden/peft/gpt2-dora tests/golden/peft/kimi-linear \
   tests/golden/peft/llama tests/golden/peft/llama-dora tests/golden/peft/mamba2 tests/golden/peft/nemotron-h-latent \
   tests/golden/peft/phi3 tests/golden/peft/qwen3-next tests/golden/peft/qwen3-next-dora tests/golden/peft/qwen3.5 \
-  tests/golden/peft/vlm-gemma3 tests/golden/peft/vlm-llava tests/golden/peft/vlm-qwen2.5-vl
+  tests/golden/peft/vlm-gemma3 tests/golden/peft/vlm-llava tests/golden/peft/vlm-qwen2.5-vl \
+  tests/golden/peft/vlm-gemma3-eyes tests/golden/peft/vlm-llava-eyes tests/golden/peft/vlm-qwen2.5-vl-eyes \
+  tests/golden/peft/vlm-qwen3-vl-eyes
 
 check_PROGRAMS += tests/unit/convert_map
 TESTS += tests/unit/convert_map

@@ -58,6 +58,25 @@ for f in llava qwen2.5-vl gemma3; do
     run --from "$d/adapter" --base "$d/checkpoint" --to checkpoint --out "$d/merged" && grep -q '^MERGED: .* differ by [0-9.]*e-0[6-9]' "$dir/o"
     ok $? "$f: merged, $(sed 's/.*differ/differ/' "$dir/o")"
 done
+
+# adapters of encoder and projector: the logits of PEFT with pictures in the texts
+for f in llava qwen2.5-vl qwen3-vl gemma3; do
+    d=$dir/eyes-$f from=$golden/peft/vlm-$f-eyes
+    run --from "$golden/vlm/$f" --out "$d" --verify none
+    run --from "$from" --base "$d/checkpoint" --out "$d"
+    ok $? "$f: an adapter of encoder and projector comes in"
+    run --from "$d/adapter" --out "$d"
+    cmp "$from/adapter_model.safetensors" "$d/peft/adapter_model.safetensors" 2>>"$dir/e"
+    ok $? "$f: and goes out byte for byte"
+    run --from "$d/adapter" --base "$d/checkpoint" --to checkpoint --out "$d/merged" && grep -q '^MERGED' "$dir/o"
+    ok $? "$f: merged"
+    run --from "$d/merged/checkpoint" --to hf --dtype f32 --out "$d/merged" &&
+        run --from "$d/merged/model" --out "$d/proof" --verify "$from/expected.safetensors" && grep -q '^VERIFIED' "$dir/o"
+    ok $? "$f: its logits are those of PEFT"
+    run --from "$golden/vlm/$f" --out "$d/base" --verify "$from/expected.safetensors"
+    [ $? -eq 1 ]
+    ok $? "$f: and not those of the base"
+done
 # the name of the matrix of patches in the place of one of the decoder's, with blanks for the difference
 mkdir "$dir/tower"
 cp "$golden/peft/vlm-qwen2.5-vl/adapter_config.json" "$dir/tower"
@@ -97,4 +116,4 @@ refused "adapter_model.safetensors" "a file cut short" --from "$dir/bad" --base 
 [ ! -e "$dir/r4/adapter/manifest.json" ]
 ok $? "and nothing is published"
 
-finish 103
+finish 123

@@ -79,7 +79,7 @@ E2
     cmp "$dir/$model.dora/peft/adapter_model.safetensors" "$dir/$model.back/peft/adapter_model.safetensors" 2>>"$dir/err"
     ok $? "$model: what was written is read again"
     case $model in
-    llava) block=model.vision_tower.vision_model.encoder.layers.1. parts="self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj mlp.fc1 mlp.fc2" \
+    llava) block=model.vision_tower.encoder.layers.1. parts="self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj mlp.fc1 mlp.fc2" \
         ends="model.multi_modal_projector.linear_1 model.multi_modal_projector.linear_2" ;;
     *) block=model.visual.blocks.1. parts="attn.qkv attn.proj mlp.gate_proj mlp.up_proj mlp.down_proj" ends="model.visual.merger.mlp.0 model.visual.merger.mlp.2" ;;
     esac
