@@ -82,7 +82,7 @@ int lf_pg_see_open(lf_pg *p, lf_err *err)
     const char *const called[] = {p->c->data, p->c->ptx_data, "what data and ptx_data hold"};
     bool pictures[SETS];
     for (int k = 0; k < SETS; k++)
-        pictures[k] = sets[k] && lf_shardset_picture_most(sets[k]) > 0;
+        pictures[k] = sets[k] && lf_shardset_sees(sets[k]);
     int rc = check_options(p, pictures, err);
     if (rc != 0 || !(pictures[PROMPTS] || pictures[PTX]))
         return rc;

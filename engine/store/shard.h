@@ -209,6 +209,11 @@ void lf_shardset_picture_get(const lf_shardset *s, uint64_t doc, uint64_t i, lf_
 int lf_shardset_picture_read(const lf_shardset *s, uint64_t doc, uint64_t i, void *dst,
                              lf_err *err);
 size_t lf_shardset_picture_most(const lf_shardset *s);
+/* Has a document a picture? A set may be prepared for pictures and have none. */
+static inline bool lf_shardset_sees(const lf_shardset *s)
+{
+    return lf_shardset_picture_most(s) > 0;
+}
 /* Returns the patches of all pictures of a document; *tiles becomes how many tiles they are. */
 uint64_t lf_shardset_patches(const lf_shardset *s, uint64_t doc, uint64_t *tiles);
 /* The sequences of all files; a document without sequences counts as one. lf_shardset_seq_lengths

@@ -203,7 +203,7 @@ static int check_source(struct encode *e, const char *dir, const lf_shardset *s,
                                 .patch_bytes = (int32_t)e->mc.vision.patch_dim,
                                 .image_token = e->mc.image_token};
     int rc = lf_loader_media_source(&e->media, &e->media.on, s, dir, err);
-    if (rc == 0 && lf_shardset_get_info(s)->processor)
+    if (rc == 0 && lf_shardset_sees(s))
         rc = lf_loader_media_check(&e->media, &c, dir, err);
     const size_t most = lf_shardset_picture_most(s);
     e->media.file_bytes = most > e->media.file_bytes ? most : e->media.file_bytes;

@@ -31,7 +31,7 @@ int lf_loader_media_source(struct lf_loader_media *m, bool *have, const lf_shard
     uint8_t made_by[LF_HASH_BYTES];
     lf_processor p;
     lf_expand e;
-    if (!info->processor)
+    if (!lf_shardset_sees(set))
         return 0;
     int rc = lf_expand_open(&p, &e, info->processor, info->settings, dir, err);
     if (rc < 0)

@@ -131,7 +131,8 @@ static int open_pack(struct lf_loader_src *s, const lf_loader_config *c, lf_err 
     int rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir, err);
     if (rc < 0)
         return rc;
-    const bool pictures = lf_shardset_get_info(s->set)->processor != NULL;
+    /* prepared for them: whether there are any does not change the order */
+    const bool pictures = c->max_patches && lf_shardset_get_info(s->set)->processor;
     struct lf_pack_docs docs = {.n = s->units.n, .len = lf_units_len, .user = &s->units};
     if (pictures) {
         lf_units_media(&s->units, c);
@@ -146,9 +147,9 @@ static int open_media(lf_loader *l, const lf_loader_config *c, const struct lf_l
                       lf_err *err)
 {
     int rc = lf_loader_media_source(&l->media, &l->media.on, s->set, s->dir, err);
-    if (rc == 0 && lf_shardset_get_info(s->set)->processor)
+    if (rc == 0 && lf_shardset_sees(s->set))
         rc = lf_loader_media_check(&l->media, c, s->dir, err);
-    if (rc == 0 && lf_shardset_get_info(s->set)->processor && c->features)
+    if (rc == 0 && lf_shardset_sees(s->set) && c->features)
         rc = lf_loader_media_featured(&l->media, s->set, s->dir, err);
     size_t most = lf_shardset_picture_most(s->set);
     l->media.file_bytes = most > l->media.file_bytes ? most : l->media.file_bytes;
@@ -172,7 +173,7 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
         return lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the model has %lld", s->dir,
                        (long long)info->vocab_size, (long long)c->vocab_size);
     s->masked = lf_shardset_has_mask(s->set);
-    if (c->pictures && !info->processor)
+    if (c->pictures && !lf_shardset_sees(s->set))
         return lf_fail(err, LF_EINVAL,
                        "%s has no pictures, which are what is trained on here: make it with a "
                        "processor",

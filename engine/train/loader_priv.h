@@ -160,7 +160,8 @@ struct lf_loader_media {
     uint8_t *file;               /* [file_bytes] of the picture being read */
     size_t file_bytes;
 };
-/* The processor of one source's pictures, against those before: `have` says there are some. */
+/* The processor of one source's pictures, against those before: `have` says there are some. A
+ * source without pictures has none, whatever it was prepared with. */
 int lf_loader_media_source(struct lf_loader_media *m, bool *have, const lf_shardset *set,
                            const char *dir, lf_err *err);
 /* Adds the key of picture i of a document. Returns its number, or a negative lf_rc. */

@@ -74,8 +74,6 @@ static int take_sets(lf_shard_eyes *e, const lf_shardset *const *sets, size_t n,
         const size_t bytes = lf_shardset_picture_most(sets[k]);
         e->set[k] = sets[k];
         most = bytes > most ? bytes : most;
-        if (!bytes) /* whatever it was prepared with */
-            continue;
         rc = lf_loader_media_source(&e->media, &e->media.on, sets[k], called, err);
     }
     if (rc == 0 && e->media.on && !mc->vision.family)
