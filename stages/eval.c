@@ -171,70 +171,6 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     return rc;
 }
 
-/* ---- the plan ---- */
-
-static int64_t most(int64_t a, uint64_t b)
-{
-    return a > (int64_t)b ? a : (int64_t)b;
-}
-
-/* Room for the largest pictures of a document, over the cache, as lf_tasks_sights has it. */
-static void make_room(eval *e, const lf_shardset *set)
-{
-    const uint64_t docs = lf_shardset_get_info(set)->n_docs;
-    if (!lf_shardset_picture_most(set))
-        return;
-    e->run.slots = e->slots;
-    for (uint64_t d = 0; d < docs && (e->limit <= 0 || d < (uint64_t)e->limit); d++) {
-        uint64_t tiles;
-        e->run.max_patches = most(e->run.max_patches, lf_shardset_patches(set, d, &tiles));
-        e->run.max_tiles = most(e->run.max_tiles, tiles);
-    }
-}
-
-/* *unknown: a model that sees is to measure shards that are not there yet. */
-static int plan_pictures(eval *e, bool *unknown, lf_err *err)
-{
-    lf_model_config model;
-    const char *missing;
-    int rc = lf_infer_plan_config(&model, &missing, e->checkpoint, e->run.adapter, err);
-    if (rc != 0 || missing || !model.vision.family)
-        return rc;
-    for (size_t i = 0; i < e->n_data && rc == 0; i++) {
-        lf_shardset *set = NULL;
-        lf_err why = LF_ERR_INIT;
-        rc = lf_shardset_open(&set, e->data[i], e->split, &why);
-        if (rc == 0) {
-            make_room(e, set);
-            lf_shardset_close(set);
-        } else if (rc == LF_ENOENT) {
-            *unknown = true;
-            rc = 0;
-        } else {
-            rc = lf_fail(err, rc, "%s", why.text);
-        }
-    }
-    return rc;
-}
-
-static int plan(void *self, json_t *out, lf_err *err)
-{
-    eval *e = self;
-    bool unknown = false;
-    e->run.with = lf_infer_with(&e->ranks);
-    int rc = plan_pictures(e, &unknown, err);
-    if (rc == 0)
-        rc = lf_infer_plan(out, e->checkpoint, &e->run, err);
-    if (rc == 0)
-        rc = lf_infer_ranks_plan(&e->ranks, out, err);
-    return rc != 0 || !unknown
-               ? rc
-               : lf_infer_plan_note(out,
-                                    "what pictures need follows from data, which does not exist "
-                                    "yet: the bytes are those of texts",
-                                    err);
-}
-
 /* ---- tasks ---- */
 
 /* The token in front of texts. */
@@ -315,18 +251,15 @@ static int add_shards(eval *e, size_t i, const lf_model_config *model, lf_err *e
     return rc != 0 ? rc : lf_tasks_add_shards(e->tasks, &t, e->limit, err);
 }
 
-static int add_files(eval *e, const lf_model_config *model, lf_err *err)
+/* seen: those alone whose documents may have pictures. */
+static int add_listed(eval *e, bool seen, lf_err *err)
 {
     int rc = 0;
-    if (!(e->splits = lf_calloc(e->n_data + 1, sizeof *e->splits, err)))
-        return LF_ENOMEM;
-    for (size_t i = 0; rc == 0 && i < e->n_data; i++)
-        rc = add_shards(e, i, model, err);
-    for (size_t i = 0; rc == 0 && i < e->n_text; i++)
+    for (size_t i = 0; rc == 0 && !seen && i < e->n_text; i++)
         rc = lf_tasks_add_file(e->tasks, LF_TASK_ROLLING, e->text[i], e->limit, err);
     for (size_t i = 0; rc == 0 && i < e->n_choice; i++)
         rc = lf_tasks_add_file(e->tasks, LF_TASK_CHOICE, e->choice[i], e->limit, err);
-    for (size_t i = 0; rc == 0 && i < e->n_last; i++)
+    for (size_t i = 0; rc == 0 && !seen && i < e->n_last; i++)
         rc = lf_tasks_add_file(e->tasks, LF_TASK_LAST_WORD, e->last[i], e->limit, err);
     for (size_t i = 0; rc == 0 && i < e->n_generate; i++)
         rc = lf_tasks_add_generate(e->tasks, e->generate[i], &e->g, e->limit, err);
@@ -335,20 +268,24 @@ static int add_files(eval *e, const lf_model_config *model, lf_err *err)
     return rc;
 }
 
-/* Before the model is loaded: how large its pictures are is part of its plan. */
-static int add_tasks(eval *e, lf_err *err)
+static int add_files(eval *e, const lf_model_config *model, lf_err *err)
+{
+    int rc = 0;
+    if (!(e->splits = lf_calloc(e->n_data + 1, sizeof *e->splits, err)))
+        return LF_ENOMEM;
+    for (size_t i = 0; rc == 0 && i < e->n_data; i++)
+        rc = add_shards(e, i, model, err);
+    return rc == 0 ? add_listed(e, false, err) : rc;
+}
+
+/* Without documents as yet. */
+static int open_tasks(eval *e, const lf_model_config *model, lf_err *err)
 {
     int32_t prefix;
-    lf_model_config model;
-    int rc = lf_runner_config(&model, e->checkpoint, err);
-    const int64_t max_context =
-        rc == 0 && !e->run.max_context ? model.max_positions : e->run.max_context;
-    if (rc == 0 && e->tokenizer_path)
-        rc = lf_infer_tokenizer(&e->tok, e->tokenizer_path, err);
+    const int64_t max_context = e->run.max_context ? e->run.max_context : model->max_positions;
+    int rc = e->tokenizer_path ? lf_infer_tokenizer(&e->tok, e->tokenizer_path, err) : 0;
     if (rc == 0 && e->tok)
         rc = lf_infer_same_tokenizer(e->checkpoint, e->run.adapter, e->tok, e->tokenizer_path, err);
-    for (size_t i = 0; rc == 0 && i < e->n_data; i++)
-        rc = lf_same_tokenizer_data(e->checkpoint, e->data[i], err);
     if (rc == 0)
         rc = find_prefix(e, &prefix, err);
     if (rc == 0 && !(e->tasks = lf_tasks_create(e->tok, prefix, max_context, err)))
@@ -356,11 +293,23 @@ static int add_tasks(eval *e, lf_err *err)
     if (rc == 0)
         rc = lf_tasks_settle(e->tasks, !e->rolling_bos, e->think_end, err);
     if (rc == 0)
-        rc = open_senses(e, &model, err);
-    if (rc == 0) {
+        rc = open_senses(e, model, err);
+    if (rc == 0)
         lf_tasks_see(e->tasks, &e->see);
+    return rc;
+}
+
+/* Before the model is loaded: how large its pictures are is part of its plan. */
+static int add_tasks(eval *e, lf_err *err)
+{
+    lf_model_config model;
+    int rc = lf_runner_config(&model, e->checkpoint, err);
+    for (size_t i = 0; rc == 0 && i < e->n_data; i++)
+        rc = lf_same_tokenizer_data(e->checkpoint, e->data[i], err);
+    if (rc == 0)
+        rc = open_tasks(e, &model, err);
+    if (rc == 0)
         rc = add_files(e, &model, err);
-    }
     if (rc == 0)
         lf_tasks_sights(e->tasks, &e->run.max_patches, &e->run.max_tiles);
     if (rc == 0 && e->run.max_patches > 0)
@@ -373,6 +322,96 @@ static int add_tasks(eval *e, lf_err *err)
         lf_log(1, "%zu contexts are longer than the model reads; their beginnings are left out",
                lf_tasks_n_truncated(e->tasks));
     return rc;
+}
+
+/* ---- the plan ---- */
+
+static int64_t most(int64_t a, uint64_t b)
+{
+    return a > (int64_t)b ? a : (int64_t)b;
+}
+
+/* Room for the largest pictures of a document, over the cache, as lf_tasks_sights has it. */
+static void make_room(eval *e, const lf_shardset *set)
+{
+    const uint64_t docs = lf_shardset_get_info(set)->n_docs;
+    if (!lf_shardset_sees(set))
+        return;
+    e->run.slots = e->slots;
+    for (uint64_t d = 0; d < docs && (e->limit <= 0 || d < (uint64_t)e->limit); d++) {
+        uint64_t tiles;
+        e->run.max_patches = most(e->run.max_patches, lf_shardset_patches(set, d, &tiles));
+        e->run.max_tiles = most(e->run.max_tiles, tiles);
+    }
+}
+
+static int plan_shards(eval *e, bool *unknown, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < e->n_data && rc == 0; i++) {
+        lf_shardset *set = NULL;
+        lf_err why = LF_ERR_INIT;
+        rc = lf_shardset_open(&set, e->data[i], e->split, &why);
+        if (rc == 0) {
+            make_room(e, set);
+            lf_shardset_close(set);
+        } else if (rc == LF_ENOENT) {
+            *unknown = true;
+            rc = 0;
+        } else {
+            rc = lf_fail(err, rc, "%s", why.text);
+        }
+    }
+    return rc;
+}
+
+/* Files whose documents may have pictures are read as in the run, which looks at their sizes. */
+static int plan_documents(eval *e, const lf_model_config *model, bool *unknown, lf_err *err)
+{
+    const char *const with[] = {e->tokenizer_path, e->processor, e->media_dir};
+    int64_t patches, tiles;
+    if (e->n_choice + e->n_generate + e->n_requests == 0)
+        return 0;
+    if (!lf_infer_there(with, 3) || !lf_infer_there(e->choice, e->n_choice) ||
+        !lf_infer_there(e->generate, e->n_generate) ||
+        !lf_infer_there(e->requests, e->n_requests)) {
+        *unknown = true;
+        return 0;
+    }
+    int rc = open_tasks(e, model, err);
+    if (rc == 0)
+        rc = add_listed(e, true, err);
+    if (rc != 0)
+        return rc;
+    lf_tasks_sights(e->tasks, &patches, &tiles);
+    e->run.max_patches = most(e->run.max_patches, (uint64_t)patches);
+    e->run.max_tiles = most(e->run.max_tiles, (uint64_t)tiles);
+    return 0;
+}
+
+/* *unknown: a model that sees is to measure what is not there yet. */
+static int plan_pictures(eval *e, bool *unknown, lf_err *err)
+{
+    lf_model_config model;
+    const char *missing;
+    int rc = lf_infer_plan_config(&model, &missing, e->checkpoint, e->run.adapter, err);
+    if (rc != 0 || missing || !model.vision.family)
+        return rc;
+    rc = plan_shards(e, unknown, err);
+    return rc == 0 ? plan_documents(e, &model, unknown, err) : rc;
+}
+
+static int plan(void *self, json_t *out, lf_err *err)
+{
+    eval *e = self;
+    bool unknown = false;
+    e->run.with = lf_infer_with(&e->ranks);
+    int rc = plan_pictures(e, &unknown, err);
+    if (rc == 0)
+        rc = lf_infer_plan(out, e->checkpoint, &e->run, err);
+    if (rc == 0)
+        rc = lf_infer_ranks_plan(&e->ranks, out, err);
+    return rc == 0 && unknown ? lf_infer_plan_unseen(out, "data", err) : rc;
 }
 
 static int check_line(void *arg, size_t index, const char *line, size_t len, lf_err *err)

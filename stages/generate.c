@@ -121,14 +121,6 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     return rc;
 }
 
-static int plan(void *self, json_t *out, lf_err *err)
-{
-    generate *g = self;
-    g->run.with = lf_infer_with(&g->ranks);
-    const int rc = lf_infer_plan(out, g->checkpoint, &g->run, err);
-    return rc != 0 ? rc : lf_infer_ranks_plan(&g->ranks, out, err);
-}
-
 /* What requests with pictures need, where the model sees. */
 static int open_eyes(generate *g, lf_err *err)
 {
@@ -175,6 +167,33 @@ static int read_jobs(generate *g, lf_err *err)
         rc = lf_gen_jobs_read(&g->jobs, g->prompts, g->tok, &g->s.d, err);
     lf_gen_jobs_sights(&g->jobs, &g->run.max_patches, &g->run.max_tiles);
     return rc;
+}
+
+/* Where the model sees, requests are read as in the run, for the sizes of their pictures. *unknown:
+ * there are none yet. */
+static int plan_pictures(generate *g, bool *unknown, lf_err *err)
+{
+    const char *const with[] = {g->tokenizer_path, g->processor, g->media_dir, g->prompts};
+    lf_model_config model;
+    const char *missing;
+    const int rc = lf_infer_plan_config(&model, &missing, g->checkpoint, g->run.adapter, err);
+    if (rc != 0 || missing || !model.vision.family)
+        return rc;
+    *unknown = !lf_infer_there(with, sizeof with / sizeof *with);
+    return *unknown ? 0 : read_jobs(g, err);
+}
+
+static int plan(void *self, json_t *out, lf_err *err)
+{
+    generate *g = self;
+    bool unknown = false;
+    g->run.with = lf_infer_with(&g->ranks);
+    int rc = plan_pictures(g, &unknown, err);
+    if (rc == 0)
+        rc = lf_infer_plan(out, g->checkpoint, &g->run, err);
+    if (rc == 0)
+        rc = lf_infer_ranks_plan(&g->ranks, out, err);
+    return rc == 0 && unknown ? lf_infer_plan_unseen(out, "prompts", err) : rc;
 }
 
 /* A kept line must be the result that belongs in its place. */

@@ -4,6 +4,7 @@
  */
 #include "stages/infer_common.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -160,6 +161,25 @@ int lf_infer_plan_note(json_t *out, const char *missing, lf_err *err)
     return notes && json_object_set_new(out, "notes", notes) == 0
                ? 0
                : lf_fail(err, LF_ENOMEM, "out of memory");
+}
+
+int lf_infer_plan_unseen(json_t *out, const char *what, lf_err *err)
+{
+    char note[160];
+    snprintf(
+        note, sizeof note,
+        "what pictures need follows from %s that are not all there yet: the bytes are those of "
+        "texts",
+        what);
+    return lf_infer_plan_note(out, note, err);
+}
+
+bool lf_infer_there(const char *const *path, size_t n)
+{
+    bool all = true;
+    for (size_t i = 0; i < n && all; i++)
+        all = !path[i] || lf_io_exists(path[i]);
+    return all;
 }
 
 int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err)

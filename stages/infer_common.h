@@ -47,6 +47,10 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
 int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *checkpoint,
                          const char *adapter, lf_err *err);
 int lf_infer_plan_note(json_t *out, const char *missing, lf_err *err);
+/* The note that sizes of pictures are not known yet, as `what` is not there. */
+int lf_infer_plan_unseen(json_t *out, const char *what, lf_err *err);
+/* Does each of these files exist? NULL counts as one that does. */
+bool lf_infer_there(const char *const *path, size_t n);
 
 /* The plan JSON of an inference stage: parameters and bytes. A checkpoint that is not there yet is
  * mentioned in the notes. */

@@ -9,4 +9,6 @@ EXTRA_DIST += tests/stage/sft.sh tests/stage/frozen.sh
 TESTS += tests/stage/vlm.sh
 TESTS += tests/stage/vlm_post.sh tests/stage/vlm_adapter.sh
 EXTRA_DIST += tests/stage/vlm.sh
-EXTRA_DIST += tests/stage/vlm_post.sh tests/stage/vlm_adapter.sh
+# Published models that see of which these have none.
+LONG_TESTS += tests/stage/vlm_long.sh
+EXTRA_DIST += tests/stage/vlm_post.sh tests/stage/vlm_adapter.sh tests/stage/vlm_long.sh

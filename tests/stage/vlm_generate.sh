@@ -11,7 +11,7 @@ generate() { # generate NAME ARGS...
     _name=$1
     shift
     "$stages/lf-generate" --checkpoint "$dir/$model/checkpoint" --tokenizer "$golden/$model" --prompts "$prompts" --media-dir "$images" \
-        --max-tokens 32 --temperature 0 --ignore-eos --threads 1 --out "$dir/$_name" "$@" 2>"$dir/err" >/dev/null
+        --max-tokens 32 --temperature 0 --ignore-eos --threads 1 --out "$dir/$_name" "$@" 2>"$dir/err" >"$dir/stdout"
     rc=$?
 }
 ids() { sed 's/.*"token_ids":\[\([0-9,]*\)\].*/\1/; s/,/ /g' "$dir/$1/text/out.jsonl"; }
@@ -21,7 +21,11 @@ for model in paligemma internvl; do
     [ $model = internvl ] || prompts=$golden/paligemma/prompts.jsonl
     must "$stages/lf-convert" --from "$golden/$model" --out "$dir/$model" --verify none
     generate $model.gen
+    told=$(sed -n 's/.*planned memory \([0-9.]*\) MiB.*/\1/p' "$dir/err")
     is "$rc $(ids $model.gen)" "0 $(cat "$golden/$model/generated")" "$model: the tokens of transformers"
+    generate $model.plan --plan
+    is "$(grep -c notes "$dir/stdout") $(sed -n 's/.*"total": *\([0-9.]*\).*/\1/p' "$dir/stdout" | awk '{ printf "%.1f", $1 / 1048576 }')" "0 $told" \
+        "$model: --plan has the memory of the run: $told MiB"
     generate $model.one --slots 1 --step-rows 64
     is "$rc $(cat "$dir/$model.one/text/out.jsonl")" "0 $(cat "$dir/$model.gen/text/out.jsonl")" "$model: one after the other, the same"
     # a picture in the place of its path
@@ -35,6 +39,10 @@ for model in paligemma internvl; do
     ok $? "$model: the weights that came in go out"
     is "$(keys "$dir/$model.hf/model/config.json")" "$(keys "$golden/$model/config.json")" "$model: config.json has the keys that it had"
 done
+prompts=$dir/none.jsonl
+generate none --plan
+grep -q "what pictures need follows from prompts that are not all there yet" "$dir/stdout"
+ok $? "--plan: prompts that are yet to come"
 # a single picture by the name that rows for training have
 model=paligemma prompts=$dir/single.jsonl
 sed 's/"images": \["\([^",]*\)"\]/"image": "\1"/' "$golden/paligemma/prompts.jsonl" >"$prompts"
@@ -51,4 +59,4 @@ generate bad
 says "base64" "a data: URL that is damaged"
 [ "$(wc -c <"$dir/err")" -lt 400 ]
 ok $? "which is not printed whole"
-finish 14
+finish 17
