@@ -291,7 +291,8 @@ VLM_GOLDENS = tests/golden/vlm/gemma3 tests/golden/vlm/internvl tests/golden/vlm
   tests/golden/vlm/qwen2.5-vl tests/golden/vlm/qwen3-vl tests/golden/vlm/qwen3-vl-moe tests/golden/vlm/qwen3.5-vl \
   tests/golden/vlm/qwen3.5-vl-moe tests/golden/vlm/idefics3 \
   tests/golden/vlm/pixtral tests/golden/vlm/mistral3 tests/golden/vlm/vipllava
-EXTRA_DIST += $(VLM_GOLDENS) tests/golden/vlm/README.md tests/golden/vlm/make_vlm.py tests/golden/vlm/run tests/golden/vlm/make_run.py tests/golden/vlm/make_judged.py
+EXTRA_DIST += $(VLM_GOLDENS) tests/golden/vlm/README.md tests/golden/vlm/make_vlm.py tests/golden/vlm/run tests/golden/vlm/make_run.py tests/golden/vlm/make_judged.py \
+  tests/golden/vlm/make_scores.py
 check_PROGRAMS += tests/golden/vlm_configs_test
 TESTS += tests/golden/vlm_configs_test
 tests_golden_vlm_configs_test_SOURCES = tests/golden/vlm/vlm_configs_test.c

@@ -18,6 +18,16 @@ run() { # run NAME ARGS...
     rc=$?
 }
 samples() { cat "$dir/$1/results/samples.jsonl"; }
+told() { sed -n 's/.*planned memory \([0-9.]*\) MiB.*/\1/p' "$dir/err"; }
+# Notes of a plan, and its bytes.
+in_plan() { echo "$(grep -c notes "$dir/stdout") $(sed -n 's/.*"total": *\([0-9.]*\).*/\1/p' "$dir/stdout" | awk '{ printf "%.1f", $1 / 1048576 }')"; }
+numbers() { samples "$1" | sed -n "/\"task\":\"$2\"/s/.*\"ll\":\[\([^]]*\)\].*/\1/p; /\"task\":\"$2\"/s/.*\"ll\":\(-[0-9.e-]*\),.*/\1/p" | tr ',' ' '; }
+# as_scored NAME TASK WHAT: the numbers are those of transformers (make_scores.py)
+as_scored() {
+    sed -n "s/^$3 //p" "$models/$model/scored" | tr ' ' '\n' >"$dir/want"
+    numbers "$1" "$2" | tr ' ' '\n' | paste -d ' ' - "$dir/want" |
+        awk '{ d = $1 - $2; if (!(NF == 2 && d < 5e-5 && d > -5e-5)) bad = 1 } END { exit bad || NR < 2 }'
+}
 # bad TEXT NAME ARGS...: one line with TEXT before anything is measured
 bad() {
     _text=$1 _what=$2
@@ -35,6 +45,9 @@ for model in llava qwen2.5-vl; do
     for which in chat plain; do
         run $model.$which --requests "$golden/$which.jsonl"
         ok $rc "$model: requests of $which.jsonl"
+        planned=$(told)
+        run $model.plan --plan --requests "$golden/$which.jsonl"
+        is "$(in_plan)" "0 $planned" "$model: --plan has the memory of the run"
         "$LF_BUILDDIR/tests/golden/harness_near" "$golden/$model-$which.json" "$dir/$model.$which/results" each >"$dir/near"
         sed -n 's/^# /# /p' "$dir/near"
         while read -r word number text; do
@@ -69,8 +82,12 @@ run pick --multiple-choice "$dir/pick.jsonl"
 ll() { samples pick | sed -n "$1"'s/.*\("ll":\[[^]]*\]\).*/\1/p'; }
 [ $rc -eq 0 ] && [ -n "$(ll 1)" ] && [ "$(ll 1)" = "$(ll 3)" ] && [ "$(ll 1)" != "$(ll 2)" ]
 ok $? "multiple choice: pictures beside the documents, another picture, other numbers"
-told() { sed -n 's/.*planned memory \([0-9.]*\) MiB.*/\1/p' "$dir/err"; }
 seeing=$(told)
+run plan --plan --multiple-choice "$dir/pick.jsonl"
+is "$(in_plan)" "0 $seeing" "--plan has the memory of the run"
+run plan --plan --multiple-choice "$dir/pick.jsonl" --generate "$dir/none.jsonl"
+grep -q "what pictures need follows from data that are not all there yet" "$dir/stdout"
+ok $? "and a note where documents are yet to come"
 sed 's/<image>//; s/"images":\[[^]]*\],//' "$dir/pick.jsonl" >"$dir/blind.jsonl"
 run blind --multiple-choice "$dir/blind.jsonl"
 echo "$seeing $(told)" | awk '{ exit !($1 > $2 && $2 > 0) }'
@@ -94,7 +111,6 @@ part() { # part DOC IDX CTX CONT PICTURES DOC-MEMBERS
     printf '{"task":"parts","doc_id":%s,"idx":%s,"kind":"loglikelihood","ctx":"%s","cont":"%s"%s%s}\n' "$@"
 }
 end='<|endoftext|>' gold=',"doc":{"doc":{},"gold":0,"chars":[1,1],"bytes":[1,1],"doc_hash":"a","prompt_hash":"b","target_hash":"c","target":0}'
-numbers() { samples "$1" | sed -n "/\"task\":\"$2\"/s/.*\"ll\":\[\([^]]*\)\].*/\1/p; /\"task\":\"$2\"/s/.*\"ll\":\(-[0-9.e-]*\),.*/\1/p" | tr ',' ' '; }
 must "$stages/lf-convert" --from "$models/qwen3.5-vl" --out "$dir/qwen3.5-vl" --verify none
 for model in llava qwen2.5-vl qwen3.5-vl; do
     tokenizer=$models/$model
@@ -120,12 +136,17 @@ for model in llava qwen2.5-vl qwen3.5-vl; do
     is "$(samples $model.shards | sed -n '1s/.*"tokens":\([0-9]*\).*/\1/p')" $((13 + (${#begin} > 0) + (${#behind} > 0))) "$model: tokens of pictures do not count"
     run $model.batches --data "$dir/$model.train/shards" --split train --slots 2 --step-rows 16 --block 2
     is "$rc $(samples $model.batches | cksum)" "0 $(samples $model.shards | cksum)" "$model: in small batches the same bytes"
+    as_scored $model.shards train documents
+    ok $? "$model: the log-likelihoods of transformers: documents"
+    run $model.pick --multiple-choice "$dir/pick.jsonl"
+    as_scored $model.pick pick choices
+    ok $? "$model: ... and choices"
 done
 run $model.plan --plan --data "$dir/$model.train/shards" --split train
-is "$(grep -c notes "$dir/stdout") $(sed -n 's/.*"total": *\([0-9.]*\).*/\1/p' "$dir/stdout" | awk '{ printf "%.1f", $1 / 1048576 }')" "0 $planned" \
+is "$(in_plan)" "0 $planned" \
     "--plan has the memory of the run: $planned MiB"
 run $model.plan --plan --data "$dir/$model.train/shards" --split train --data "$dir/none" --limit 1
-grep -q "what pictures need follows from data, which does not exist yet" "$dir/stdout"
+grep -q "what pictures need follows from data that are not all there yet" "$dir/stdout"
 ok $? "and a note where shards are yet to come"
 run other --data "$dir/$model.train/shards" --split train --limit 1
 sed 's/rgb8.png/444.jpg/' "$models/train.json" >"$dir/swapped.json"
@@ -167,6 +188,10 @@ run answers --data "$dir/paligemma.answers/shards" --split train
 rcs=$rc
 run choices --multiple-choice "$dir/choices.jsonl" --media-dir "$images"
 is "$rcs$rc $(numbers answers train | tr '\n' ' ')" "00 $(numbers choices choices | cut -d ' ' -f 1 | tr '\n' ' ')" "a model whose prompts see each other: documents and choices"
+as_scored answers train documents
+ok $? "... with the log-likelihoods of transformers: documents"
+as_scored choices choices choices
+ok $? "... and choices"
 run chosen --multiple-choice "$dir/choices.jsonl" --media-dir "$images" --slots 2 --step-rows 48 --block 1 --no-share
 is "$rc $(samples chosen | cksum)" "0 $(samples choices | cksum)" "... in small batches the same bytes"
 printf '[stage]\ninit_from = %s\ndata = %s\n' "$dir/paligemma/checkpoint" "$dir/paligemma.answers/shards" >"$dir/run.ini"
@@ -192,6 +217,10 @@ run seen --multiple-choice "$dir/pick.jsonl"
 rcs=$rc
 run shared --multiple-choice "$dir/pick.jsonl" --slots 2 --step-rows 10 --no-share
 is "$rcs$rc $(samples shared | cksum)" "00 $(samples seen | cksum)" "... and choices"
+as_scored whole train documents
+ok $? "... with the log-likelihoods of transformers: documents"
+as_scored seen pick choices
+ok $? "... and choices"
 model=llava tokenizer=$models/llava
 
 # --- mistakes ---
@@ -220,4 +249,4 @@ head='{"task":"t","output_type":"loglikelihood_rolling","metrics":[{"metric":"bi
 printf '%s\n' "$head" '{"task":"t","doc_id":0,"idx":0,"kind":"loglikelihood_rolling","ctx":"<image>x","images":["rgb8.png"],"doc":{"words":1,"bytes":1}}' \
     >"$dir/rolling.jsonl"
 bad "goes without pictures" "pictures in a text that is scored whole" --requests "$dir/rolling.jsonl"
-finish 154
+finish 170

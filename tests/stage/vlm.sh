@@ -161,6 +161,19 @@ for model in qwen3-vl-moe qwen3.5-vl qwen3.5-vl-moe idefics3 mistral3; do
     ok $? "$model: the weights that came in go out"
 done
 
+# --- and those whose generation vlm_generate.sh compares ---
+for model in paligemma internvl; do
+    rows=$golden/train.json
+    [ $model = internvl ] || rows=$golden/paligemma/train.jsonl
+    must "$stages/lf-convert" --from "$golden/$model" --out "$dir/$model" --verify none
+    must "$stages/lf-tokenize" --tokenizer "$golden/$model" --processor "$golden/$model" --shape auto --media-dir "$images" \
+        --valid-fraction 0 --out "$dir/$model.tok" "$rows"
+    ini $model >"$dir/run.ini"
+    sft $model.plain --seq-length 512 --max-patches 1024
+    as_reference $model.plain $model 1e-5
+    ok $? "$model: 20 steps of fine-tuning as in transformers"
+done
+
 # --- ranks that divide scans ---
 for model in qwen3.5-vl qwen3.5-vl-moe; do
     if ! have_ranks; then
@@ -291,6 +304,11 @@ must "$stages/lf-tokenize" --tokenizer "$golden/qwen2.5-vl" --shape text --appen
 ini qwen2.5-vl 1 | sed "s|$dir/qwen2.5-vl.tok|$dir/words.tok|" >"$dir/words.ini"
 "$stages/lf-sft" --config "$dir/words.ini" --out "$dir/words" --metrics "$dir/words.m" >"$dir/err" 2>&1
 is $? 0 "room for pictures, and none in the data"
+echo '[{"conversations": [{"from": "human", "value": "No picture"}, {"from": "gpt", "value": "yes"}]}]' >"$dir/none.json"
+must "$stages/lf-tokenize" --tokenizer "$golden/llava" --processor "$golden/llava" --shape auto --media-dir "$images" --valid-fraction 0 \
+    --out "$dir/none.tok" "$dir/none.json"
+sft unseen --data "$dir/none.tok/shards" --max-patches 0
+is $rc 0 "data without pictures, whatever it was prepared with"
 generate blind llava "$golden/prompts.jsonl" --processor "$dir" 2>/dev/null
 says "preprocessor_config.json" "a processor without its file"
 echo '{"prompt": "<user><image><image>x<bot>", "images": ["rgb8.png"]}' >"$dir/two.jsonl"
@@ -306,4 +324,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 94
+finish 97

@@ -19,6 +19,7 @@ import transformers as tf
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers.models.internvl.video_processing_internvl import InternVLVideoProcessor
+from transformers.models.llava_onevision.video_processing_llava_onevision import LlavaOnevisionVideoProcessor
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
@@ -228,6 +229,70 @@ def qwen35(ids):
     return tf.Qwen3_5ForConditionalGeneration(config), "<|vision_start|><|image_pad|><|vision_end|>"
 
 
+PINPOINTS = [[16, 32], [32, 16], [32, 32]]
+MORE.update({"llava-next": [], "llava-onevision": [], "qwen2-vl": [], "pixtral": ["[IMG]", "[IMG_BREAK]", "[IMG_END]"]})
+
+
+def llava_next(ids):
+    config = tf.LlavaNextConfig(
+        vision_config=tf.CLIPVisionConfig(**VISION, num_hidden_layers=3, image_size=16, projection_dim=16),
+        text_config=tf.MistralConfig(**dict(SMALL, vocab_size=96 + len(ids)), head_dim=8, sliding_window=None), image_token_index=ids["<image>"],
+        image_grid_pinpoints=PINPOINTS, image_seq_length=16, tie_word_embeddings=False)
+    return tf.LlavaNextForConditionalGeneration(config), "<image>"
+
+
+def llava_next_processor(fast, chat):
+    fast.image_token = "<image>"
+    pictures = tf.LlavaNextImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}, image_grid_pinpoints=PINPOINTS)
+    return tf.LlavaNextProcessor(pictures, fast, patch_size=4, vision_feature_select_strategy="default", chat_template=chat,
+                                 image_token="<image>", num_additional_image_tokens=1)
+
+
+def onevision(ids):
+    config = tf.LlavaOnevisionConfig(
+        vision_config=tf.SiglipVisionConfig(**VISION, num_hidden_layers=2, image_size=16, vision_use_head=False),
+        text_config=tf.Qwen2Config(**dict(SMALL, vocab_size=96 + len(ids))), image_token_index=ids["<image>"],
+        video_token_index=ids["<|video_pad|>"], image_grid_pinpoints=PINPOINTS, vision_aspect_ratio="anyres_max_2",
+        vision_feature_layer=-1, vision_feature_select_strategy="full", tie_word_embeddings=False)
+    return tf.LlavaOnevisionForConditionalGeneration(config), "<image>"
+
+
+def onevision_processor(fast, chat):
+    fast.image_token, fast.video_token = "<image>", "<|video_pad|>"
+    pictures = tf.LlavaOnevisionImageProcessor(size={"height": 16, "width": 16}, image_grid_pinpoints=PINPOINTS)
+    return tf.LlavaOnevisionProcessor(pictures, fast, video_processor=LlavaOnevisionVideoProcessor(), num_image_tokens=16,
+                                      vision_feature_select_strategy="full", chat_template=chat, image_token="<image>",
+                                      video_token="<|video_pad|>", vision_aspect_ratio="anyres_max_2")
+
+
+def qwen2(ids):
+    config = tf.Qwen2VLConfig(
+        vision_config=dict(embed_dim=16, hidden_size=16, depth=2, num_heads=2, mlp_ratio=2, patch_size=4, spatial_merge_size=2,
+                           temporal_patch_size=2),
+        text_config=dict(**SMALL, rope_parameters={"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}),
+        image_token_id=ids["<|image_pad|>"], video_token_id=ids["<|video_pad|>"], tie_word_embeddings=False,
+        vision_start_token_id=ids["<|vision_start|>"], vision_end_token_id=ids["<|vision_end|>"])
+    return tf.Qwen2VLForConditionalGeneration(config), "<|vision_start|><|image_pad|><|vision_end|>"
+
+
+def qwen2_processor(fast, chat):
+    pictures = tf.Qwen2VLImageProcessor(patch_size=4, merge_size=2, temporal_patch_size=2, min_pixels=64, max_pixels=24 * 24 * 4)
+    return tf.Qwen2VLProcessor(pictures, fast, video_processor=Qwen2VLVideoProcessor(), chat_template=chat)
+
+
+def pixtral(ids):
+    config = tf.LlavaConfig(
+        vision_config=tf.PixtralVisionConfig(**VISION, num_hidden_layers=2, image_size=64, hidden_act="silu"),
+        text_config=tf.MistralConfig(**dict(SMALL, vocab_size=96 + len(ids)), head_dim=8, sliding_window=None), image_token_index=ids["[IMG]"],
+        vision_feature_layer=-1, vision_feature_select_strategy="full", tie_word_embeddings=False)
+    return tf.LlavaForConditionalGeneration(config), "[IMG]"
+
+
+def pixtral_processor(fast, chat):
+    pictures = tf.PixtralImageProcessor(patch_size=4, size={"longest_edge": 32})
+    return tf.PixtralProcessor(pictures, fast, patch_size=4, spatial_merge_size=1, chat_template=chat)
+
+
 def heat(model):
     """Weights so large that a mistake anywhere shows."""
     with torch.no_grad():
@@ -310,7 +375,9 @@ def main():
                              ("qwen3-vl-moe", qwen_moe, qwen_moe_processor),
                              ("qwen3.5-vl", qwen35, qwen_moe_processor),
                              ("qwen3.5-vl-moe", qwen35_moe, qwen_moe_processor),
-                             ("idefics3", idefics, idefics_processor), ("mistral3", mistral, mistral_processor)):
+                             ("idefics3", idefics, idefics_processor), ("mistral3", mistral, mistral_processor),
+                             ("llava-next", llava_next, llava_next_processor), ("llava-onevision", onevision, onevision_processor),
+                             ("qwen2-vl", qwen2, qwen2_processor), ("pixtral", pixtral, pixtral_processor)):
         if ONLY and name not in ONLY:
             continue
         more = MORE.get(name, [])
