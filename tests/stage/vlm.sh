@@ -163,13 +163,14 @@ done
 
 # --- and those whose generation vlm_generate.sh compares ---
 for model in paligemma internvl; do
-    rows=$golden/train.json
-    [ $model = internvl ] || rows=$golden/paligemma/train.jsonl
+    # InternVL's tiles take more than a row
+    rows=$golden/train.json batch=2
+    [ $model = internvl ] || rows=$golden/paligemma/train.jsonl batch=1
     must "$stages/lf-convert" --from "$golden/$model" --out "$dir/$model" --verify none
     must "$stages/lf-tokenize" --tokenizer "$golden/$model" --processor "$golden/$model" --shape auto --media-dir "$images" \
         --valid-fraction 0 --out "$dir/$model.tok" "$rows"
     ini $model >"$dir/run.ini"
-    sft $model.plain --seq-length 512 --max-patches 1024
+    sft $model.plain --max-patches 1024 --batch $batch
     as_reference $model.plain $model 1e-5
     ok $? "$model: 20 steps of fine-tuning as in transformers"
 done
